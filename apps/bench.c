@@ -1,0 +1,369 @@
+/* apps/bench.c - `godwit bench`: times prompts and generation against this machine's roof. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "apps/bench.h"
+#include "apps/output.h"
+#include "apps/signals.h"
+
+typedef struct bench_test {
+    int32_t n_prompt, n_gen;
+    int drafted;
+} bench_test;
+
+typedef struct bench_job {
+    const app_options *o;
+    bench_test *tests;
+    size_t n_tests;
+    int32_t n_ctx;
+    const char *path;    /* of the model that is timed */
+    app_draft draft;     /* of the session; drafter NULL without --draft */
+    gw_sampler *sampler; /* for drafts */
+    bench_printer printer;
+    bench_result *kept; /* with --ops and md: printed behind the table, per model */
+    size_t n_kept;
+} bench_job;
+
+/* ---- the tests ------------------------------------------------------------------------------- */
+
+static void add_test(bench_job *job, int32_t n_prompt, int32_t n_gen) {
+    if (n_prompt > 0 || n_gen > 0) {
+        int32_t n_ctx = n_prompt + n_gen;
+        job->tests[job->n_tests++] = (bench_test){n_prompt, n_gen, 0};
+        if (n_gen > 0 && job->o->draft != NULL) {
+            job->tests[job->n_tests++] = (bench_test){n_prompt, n_gen, 1};
+            n_ctx += 1 + GW_DECODE_MAX; /* a text needs a first token; drafts some room */
+        }
+        job->n_ctx = n_ctx > job->n_ctx ? n_ctx : job->n_ctx;
+    }
+}
+
+static int list_tests(bench_job *job) {
+    const app_options *o = job->o;
+    if (o->pg.n % 2 != 0) {
+        app_error("-pg: needs pairs of numbers PP,TG");
+        return APP_USAGE;
+    }
+    job->tests = calloc(2 * (o->n_prompt.n + o->n_gen.n + o->pg.n) + 1, sizeof *job->tests);
+    if (job->tests == NULL) {
+        app_error("out of memory");
+        return APP_FAILURE;
+    }
+    for (size_t i = 0; i < o->n_prompt.n; i++) {
+        add_test(job, o->n_prompt.at[i], 0);
+    }
+    for (size_t i = 0; i < o->n_gen.n; i++) {
+        add_test(job, 0, o->n_gen.at[i]);
+    }
+    for (size_t i = 0; i + 1 < o->pg.n; i += 2) {
+        add_test(job, o->pg.at[i], o->pg.at[i + 1]);
+    }
+    if (job->n_tests == 0) {
+        app_error("nothing to do: -p 0, -n 0 and no -pg");
+        return APP_USAGE;
+    }
+    return APP_OK;
+}
+
+/* Any tokens do: their values do not change the work. */
+static int32_t token_at(int32_t i, int32_t n_vocab) {
+    return (int32_t)(((uint32_t)i * 2654435761u >> 7) % (uint32_t)n_vocab);
+}
+
+static gw_status pass(gw_session *session, const int32_t *tokens, int32_t n_prompt, int32_t n_gen) {
+    gw_status status = gw_session_rewind(session, 0);
+    if (status == GW_OK && n_prompt > 0) {
+        status = gw_session_prefill(session, tokens, (size_t)n_prompt);
+    }
+    for (int32_t i = 0; i < n_gen && status == GW_OK; i++) {
+        status = gw_session_decode(session, tokens + n_prompt + i, 1);
+    }
+    return status;
+}
+
+/* The same with drafts: what is generated is the model's own text then. */
+static gw_status drafted_pass(const bench_job *job, gw_session *session, const int32_t *tokens,
+                              int32_t n_prompt, int32_t n_gen) {
+    gw_drafter *drafter = job->draft.drafter;
+    size_t n_text = n_prompt > 0 ? (size_t)n_prompt : 1;
+    gw_status status = gw_session_rewind(session, 0);
+    if (status == GW_OK) {
+        status = gw_drafter_rewind(drafter, 0);
+    }
+    if (status == GW_OK) {
+        status = gw_session_prefill(session, tokens, n_text);
+    }
+    if (status == GW_OK) {
+        status = gw_drafter_prompt(drafter, tokens, n_text);
+    }
+    for (int32_t done = 0; done < n_gen && status == GW_OK;) {
+        int32_t out[GW_DECODE_MAX];
+        size_t n = 0, left = (size_t)(n_gen - done);
+        status = gw_drafter_next(drafter, job->sampler, out,
+                                 left < GW_DECODE_MAX ? left : GW_DECODE_MAX, &n);
+        done += (int32_t)n;
+    }
+    return status;
+}
+
+/* Each repetition is a plain pass and a drafted one, so that both meet the same machine. */
+static gw_status time_drafts(const bench_job *job, gw_session *session, const int32_t *tokens,
+                             bench_result *r) {
+    int32_t warm_gen = r->n_gen < 32 ? r->n_gen : 32;
+    gw_status status = drafted_pass(job, session, tokens, r->n_prompt, warm_gen);
+    if (status == GW_OK) {
+        status = gw_measure_roof(r->info.threads, &r->roof);
+    }
+    for (int32_t i = 0; i < job->o->repetitions && status == GW_OK; i++) {
+        double start = app_seconds();
+        status = pass(session, tokens, r->n_prompt, r->n_gen);
+        double middle = app_seconds();
+        if (status == GW_OK) {
+            status = drafted_pass(job, session, tokens, r->n_prompt, r->n_gen);
+        }
+        r->plain_seconds += middle - start;
+        r->seconds[i] = app_seconds() - middle;
+        r->n = i + 1;
+    }
+    r->figures = draft_figures_of(&job->draft);
+    return status;
+}
+
+static size_t profiled_pass(gw_session *session, const int32_t *tokens, int32_t n_prompt,
+                            int32_t n_gen, gw_kernel_time *rows, gw_status *status) {
+    gw_session_profile(session, 1);
+    *status = pass(session, tokens, n_prompt, n_gen);
+    size_t n = gw_session_kernel_times(session, rows, KERNELS_MAX);
+    gw_session_profile(session, 0);
+    return n < KERNELS_MAX ? n : KERNELS_MAX;
+}
+
+/* Operations of the linear layers (a gated unit is two of them): what the integer or float peak
+ * is about. */
+static double linear_gops(const gw_kernel_time *rows, size_t n) {
+    double ops = 0;
+    for (size_t i = 0; i < n; i++) {
+        int linear =
+            strstr(rows[i].name, ".linear.") != NULL || strstr(rows[i].name, ".glu.") != NULL;
+        ops += linear ? rows[i].ops : 0;
+    }
+    return ops * 1e-9;
+}
+
+static gw_status time_test(const app_options *o, gw_session *session, const int32_t *tokens,
+                           bench_result *r) {
+    gw_status status;
+    /* The warm-up counts the operations of a prompt; of a generation one step is enough. */
+    int32_t warm_gen = r->n_gen > 0;
+    size_t n = profiled_pass(session, tokens, r->n_prompt, warm_gen, r->kernels, &status);
+    r->prompt_gops = r->n_gen == 0 ? linear_gops(r->kernels, n) : 0;
+    if (status == GW_OK) {
+        status = gw_measure_roof(r->info.threads, &r->roof);
+    }
+    for (int32_t i = 0; i < o->repetitions && status == GW_OK; i++) {
+        double start = app_seconds();
+        status = pass(session, tokens, r->n_prompt, r->n_gen);
+        r->seconds[i] = app_seconds() - start;
+        r->n = i + 1;
+    }
+    if (o->ops && status == GW_OK) {
+        double start = app_seconds();
+        r->n_kernels = profiled_pass(session, tokens, r->n_prompt, r->n_gen, r->kernels, &status);
+        r->profiled_seconds = app_seconds() - start;
+    }
+    return status;
+}
+
+/* ---- model by model -------------------------------------------------------------------------- */
+
+static int run_test(bench_job *job, gw_session *session, const int32_t *tokens,
+                    const bench_result *base, const bench_test *test) {
+    bench_result *r = malloc(sizeof *r);
+    if (r == NULL) {
+        app_error("out of memory");
+        return APP_FAILURE;
+    }
+    *r = *base;
+    r->n_prompt = test->n_prompt;
+    r->n_gen = test->n_gen;
+    time_t now = time(NULL);
+    struct tm utc;
+    strftime(r->when, sizeof r->when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    r->seconds = calloc((size_t)job->o->repetitions, sizeof *r->seconds);
+    gw_status status = GW_OK;
+    int code = APP_OK;
+    if (r->seconds == NULL) {
+        app_error("out of memory");
+        code = APP_FAILURE;
+    } else {
+        r->draft = test->drafted ? &job->draft : NULL;
+        r->draft_options[0] = job->o->draft_accept;
+        r->draft_options[1] = job->o->draft_length;
+        status = test->drafted ? time_drafts(job, session, tokens, r)
+                               : time_test(job->o, session, tokens, r);
+        code = status == GW_OK ? APP_OK : app_fail(status);
+    }
+    if (code == APP_OK) {
+        bench_print_row(&job->printer, r);
+        code = out_flush() == 0 ? APP_OK : APP_FAILURE;
+    }
+    if (code == APP_OK && job->o->ops && !test->drafted && strcmp(job->o->format, "md") == 0) {
+        job->kept[job->n_kept++] = *r;
+    }
+    free(r->seconds);
+    free(r);
+    return code;
+}
+
+/* The most probable token, but never one that ends the text. */
+static int open_sampler(bench_job *job, const gw_model *model, int32_t n_vocab) {
+    gw_logit_bias *bias = calloc((size_t)n_vocab, sizeof *bias);
+    if (bias == NULL) {
+        app_error("out of memory");
+        return APP_FAILURE;
+    }
+    gw_sampler_options options;
+    gw_sampler_defaults(&options);
+    options.temperature = 0;
+    options.bias = bias;
+    for (int32_t id = 0; id < n_vocab; id++) {
+        if (gw_token_is_end(model, id)) {
+            bias[options.n_bias++] = (gw_logit_bias){.token = id, .bias = -INFINITY};
+        }
+    }
+    gw_status status = gw_sampler_new(model, &options, &job->sampler);
+    free(bias);
+    return status == GW_OK ? APP_OK : app_fail(status);
+}
+
+static int open_drafts(bench_job *job, const gw_model *model, int32_t n_vocab,
+                       gw_session *session) {
+    int code = draft_open(job->o, model, job->path, session, &job->draft);
+    return code == APP_OK && job->draft.drafter != NULL ? open_sampler(job, model, n_vocab) : code;
+}
+
+static void close_drafts(bench_job *job) {
+    gw_sampler_free(job->sampler);
+    job->sampler = NULL;
+    draft_close(&job->draft);
+}
+
+static int run_batches(bench_job *job, gw_model *model, bench_result *base) {
+    const app_options *o = job->o;
+    int32_t *tokens = calloc((size_t)job->n_ctx, sizeof *tokens);
+    int code = APP_OK;
+    if (tokens == NULL) {
+        app_error("out of memory");
+        return APP_FAILURE;
+    }
+    for (int32_t i = 0; i < job->n_ctx; i++) {
+        tokens[i] = token_at(i, base->info.n_vocab);
+    }
+    for (size_t b = 0; b < o->batch_list.n && code == APP_OK; b++) {
+        gw_session *session = NULL;
+        base->batch = o->batch_list.at[b];
+        code = app_open_session(o, model, job->n_ctx, base->batch, &session);
+        if (code == APP_OK) {
+            code = open_drafts(job, model, base->info.n_vocab, session);
+        }
+        for (size_t t = 0; t < job->n_tests && code == APP_OK; t++) {
+            code = run_test(job, session, tokens, base, &job->tests[t]);
+        }
+        close_drafts(job);
+        gw_session_free(session);
+    }
+    free(tokens);
+    return code;
+}
+
+/* The kernels' names belong to the model: their tables are printed before it goes. */
+static void print_kept(bench_job *job) {
+    for (size_t i = 0; i < job->n_kept; i++) {
+        bench_print_kernels(&job->kept[i]);
+    }
+    job->n_kept = 0;
+}
+
+static int run_model(bench_job *job, const char *path, int32_t threads) {
+    gw_model *model = NULL;
+    bench_result *base = calloc(1, sizeof *base);
+    int code = APP_FAILURE;
+    if (base == NULL) {
+        app_error("out of memory");
+    } else {
+        code = app_open_model(job->o, path, threads, 0, &model);
+    }
+    if (code == APP_OK) {
+        base->path = path != NULL ? path : "built-in";
+        job->path = path;
+        base->kv_type = job->o->kv_type;
+        gw_model_describe(model, &base->info);
+        code = run_batches(job, model, base);
+        print_kept(job);
+    }
+    gw_model_free(model);
+    free(base);
+    return code;
+}
+
+static int run_bench(const app_options *o) {
+    static const int32_t default_threads[1] = {0};
+    static const char *const default_model[1] = {NULL};
+    bench_job job = {.o = o};
+    job.printer = (bench_printer){.format = o->format, .show_batch = o->batch_list.n > 1};
+    if (o->ops && strcmp(o->format, "csv") == 0) {
+        app_error("--ops: a csv table has no place for it: use -o md, json or jsonl");
+        return APP_USAGE;
+    }
+    int code = list_tests(&job);
+    if (code == APP_OK && o->assume_acceptance > 0 &&
+        (o->draft == NULL || strcmp(o->draft, "ngram") == 0)) {
+        app_error("--assume-acceptance needs the model that drafts: --draft MODEL");
+        code = APP_USAGE;
+    }
+    size_t n_threads = o->thread_list.n > 0 ? o->thread_list.n : 1;
+    size_t n_models = o->models.n > 0 ? o->models.n : 1;
+    const int32_t *threads = o->thread_list.n > 0 ? o->thread_list.at : default_threads;
+    const char *const *models = o->models.n > 0 ? o->models.at : default_model;
+    if (code == APP_OK) {
+        job.kept = calloc(job.n_tests * o->batch_list.n, sizeof *job.kept);
+        if (job.kept == NULL) {
+            app_error("out of memory");
+            code = APP_FAILURE;
+        }
+    }
+    if (code == APP_OK) {
+        bench_print_begin(&job.printer);
+        for (size_t m = 0; m < n_models && code == APP_OK; m++) {
+            for (size_t t = 0; t < n_threads && code == APP_OK; t++) {
+                code = run_model(&job, models[m], threads[t]);
+            }
+        }
+        bench_print_end(&job.printer);
+    }
+    free(job.kept);
+    free(job.tests);
+    return code;
+}
+
+const app_command command_bench = {
+    .name = "bench",
+    .bit = CMD_BENCH,
+    .usage = "[-m MODEL]... [-p N,...] [-n N,...] [OPTIONS]",
+    .summary = "time prompts and generation against this machine's roof",
+    .detail =
+        "Times pp (reading a prompt of N tokens) and tg (generating N tokens, one by one) as\n"
+        "llama-bench does: a warm-up, then -r repetitions, mean and standard deviation. Lists\n"
+        "multiply. Before each test the roof is measured: the read bandwidth for tg (its share is\n"
+        "the MBU), the int8 or, for float weights, fp32 peak for pp. A model that fits in the\n"
+        "caches can exceed the bandwidth of memory. With --draft every tg is timed with drafts as\n"
+        "well, most probable tokens, each time behind one without.\n",
+    .examples = "  godwit bench -p 64 -n 32 -r 2\n"
+                "  godwit bench -m model.gguf -p 512 -n 128 -t 1,2 -o json\n"
+                "  godwit bench -p 128 -n 32 -r 2 --ops\n"
+                "  godwit bench -p 0 -n 64 -r 2 --draft ngram\n",
+    .run = run_bench,
+};

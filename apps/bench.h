@@ -1,0 +1,42 @@
+/* apps/bench.h - what a timed test is, between bench.c (runs it) and bench_print.c (prints it). */
+#ifndef GW_APPS_BENCH_H
+#define GW_APPS_BENCH_H
+
+#include "apps/speculation.h"
+
+enum { KERNELS_MAX = 256 };
+
+typedef struct bench_result {
+    const char *path; /* as given; "built-in" without -m */
+    gw_model_info info;
+    int32_t n_prompt, n_gen, batch;
+    const char *kv_type;
+    char when[32]; /* UTC, ISO 8601 */
+    int32_t n;     /* repetitions */
+    double *seconds;
+    gw_roof roof;       /* measured just before the test               */
+    double prompt_gops; /* 1e9 operations of the linear layers, prompt */
+    /* --ops: one more repetition, timed per kernel */
+    gw_kernel_time kernels[KERNELS_MAX];
+    size_t n_kernels;
+    double profiled_seconds;
+    /* --draft: seconds are those of the drafted pass; each was preceded by a plain one */
+    const app_draft *draft;
+    const char *draft_options[2]; /* --draft-accept, --draft-length */
+    double plain_seconds;         /* of all repetitions */
+    draft_figures figures;
+} bench_result;
+
+typedef struct bench_printer {
+    const char *format; /* md, csv, json, jsonl */
+    int show_batch;
+    size_t rows;
+} bench_printer;
+
+void bench_print_begin(bench_printer *p);
+void bench_print_row(bench_printer *p, const bench_result *r);
+void bench_print_end(bench_printer *p);
+/* The kernels of r as a table of its own, for md. */
+void bench_print_kernels(const bench_result *r);
+
+#endif

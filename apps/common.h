@@ -1,0 +1,47 @@
+/* apps/common.h - what several commands do alike: open a model, read a text, report an error. */
+#ifndef GW_APPS_COMMON_H
+#define GW_APPS_COMMON_H
+
+#include "apps/options.h"
+#include "apps/terminal.h"
+
+/* Print the library's error text and return the exit code for the status: 2 for an argument, 128 +
+ * signal when a signal caused the cancellation (nothing is printed then), else 1. */
+int app_fail(gw_status status);
+
+/* The model at path (NULL: the built-in one) with the model options of o. Exit code. */
+int app_open_model(const app_options *o, const char *path, int32_t threads, int vocab_only,
+                   gw_model **model);
+int app_open_session(const app_options *o, gw_model *model, int32_t n_ctx, int32_t batch,
+                     gw_session **session);
+
+typedef struct app_text {
+    char *at; /* malloc'd, NUL-terminated */
+    size_t bytes;
+} app_text;
+
+/* Everything of a file; "-" is standard input. Exit code. */
+int app_read_file(const char *path, app_text *out);
+/* The text of -p or -f; `otherwise` when neither is given (NULL: that is a usage error). One
+ * newline at the end of a file is dropped if `trim`: editors add it. */
+int app_read_prompt(const app_options *o, const char *otherwise, int trim, app_text *out);
+
+/* The tokens of a text; flags of gw_tokenize. Exit code; ids are freed with gw_free. */
+int app_tokenize(const gw_model *model, const app_text *text, int flags, int32_t **ids, size_t *n);
+
+/* Token ids given by the user against the vocabulary. Exit code. */
+int app_check_ids(const gw_model *model, const char *option, const app_ints *ids);
+
+/* Does the model put bos before a text? */
+int app_adds_bos(const gw_model *model);
+
+/* Index of the largest of x [n], lowest first; -1 when none is finite, or one is NaN or +inf. */
+int32_t app_argmax(const float *x, int32_t n);
+
+/* "12.9 MB", decimal units. */
+const char *app_bytes(uint64_t bytes, char text[32]);
+
+extern const app_command command_run, command_bench, command_perplexity, command_logits,
+    command_tokenize, command_devices;
+
+#endif

@@ -1,0 +1,41 @@
+/* apps/devices.c - `godwit devices`: what can compute here. */
+#include <stdio.h>
+
+#include "apps/common.h"
+#include "apps/output.h"
+
+enum { ROWS = 32 };
+
+static int run_devices(const app_options *o) {
+    gw_device_info rows[ROWS];
+    size_t n = gw_devices(rows, ROWS);
+    n = n < ROWS ? n : ROWS;
+    out_text("| device | name | threads | memory | free | |\n|---|---|---:|---:|---:|---|\n");
+    for (size_t i = 0; i < n; i++) {
+        char memory[32], unused[32];
+        out_print("| %s | %s | %d | %s | %s | %s |\n", rows[i].id, rows[i].name, rows[i].threads,
+                  app_bytes(rows[i].memory_bytes, memory), app_bytes(rows[i].free_bytes, unused),
+                  rows[i].detail);
+    }
+    if (o->measure && out_flush() == 0) {
+        gw_roof roof;
+        gw_status status = gw_measure_roof(o->threads, &roof);
+        if (status != GW_OK) {
+            return app_fail(status);
+        }
+        out_print("\ncpu: reads %.2f GB/s; int8 %.0f GOP/s; f32 %.1f GFLOP/s\n", roof.read_gbps,
+                  roof.int8_gops, roof.f32_gflops);
+    }
+    return out_failed() ? APP_FAILURE : APP_OK;
+}
+
+const app_command command_devices = {
+    .name = "devices",
+    .bit = CMD_DEVICES,
+    .usage = "[--measure] [OPTIONS]",
+    .summary = "what can compute on this machine",
+    .detail =
+        "Lists the names that --device takes, with their instruction set, threads and memory.\n",
+    .examples = "  godwit devices\n  godwit devices --measure -t 2\n",
+    .run = run_devices,
+};

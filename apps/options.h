@@ -1,0 +1,132 @@
+/* apps/options.h - the option table and its strict parser.
+ *
+ * One table (option_table.c) says names, type, range, default, help and commands of every option;
+ * parser, defaults, environment twins and help text all come from it. A value that does not fit its
+ * row is a usage error that names the option and the range; nothing is clamped.
+ */
+#ifndef GW_APPS_OPTIONS_H
+#define GW_APPS_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "include/godwit.h"
+
+/* Bits of the commands that take an option. */
+enum {
+    CMD_RUN = 1,
+    CMD_BENCH = 2,
+    CMD_PERPLEXITY = 4,
+    CMD_LOGITS = 8,
+    CMD_TOKENIZE = 16,
+    CMD_DEVICES = 32,
+    CMD_MODEL = CMD_RUN | CMD_BENCH | CMD_PERPLEXITY | CMD_LOGITS, /* those that load weights */
+    CMD_ALL = 63
+};
+
+typedef struct app_ints {
+    int32_t *at;
+    size_t n;
+} app_ints;
+
+typedef struct app_texts {
+    const char **at; /* pointers into the arguments or the environment */
+    size_t n;
+} app_texts;
+
+typedef struct app_options {
+    /* model */
+    const char *model, *weights, *device;
+    app_texts models;
+    int32_t threads;
+    int blas;
+    app_ints thread_list;
+    /* session */
+    int32_t n_ctx, batch;
+    app_ints batch_list;
+    const char *kv_type;
+    /* text in */
+    const char *prompt, *file;
+    app_ints ids;
+    int special, no_bos;
+    /* generation */
+    int32_t n_predict;
+    uint64_t seed;
+    double temperature, top_p, min_p, typical, repeat_penalty, presence_penalty, frequency_penalty;
+    int32_t top_k, repeat_last_n;
+    const char *samplers;
+    gw_logit_bias *bias;
+    size_t n_bias;
+    int ignore_eos;
+    /* speculation */
+    const char *draft, *draft_device, *draft_file, *draft_accept, *draft_length;
+    int draft_greedy;
+    double assume_acceptance;
+    /* what is shown */
+    int quiet, help, no_display_prompt, no_stats;
+    const char *stats;
+    /* bench */
+    app_ints n_prompt, n_gen, pg;
+    int32_t repetitions;
+    const char *format;
+    int ops;
+    /* logits */
+    int32_t greedy;
+    const char *rows, *out;
+    /* tokenize */
+    int ids_only;
+    app_ints decode;
+    /* devices */
+    int measure;
+} app_options;
+
+typedef enum app_kind {
+    KIND_FLAG,   /* int: 1 when given                                      */
+    KIND_INT,    /* int32_t within min..max                                */
+    KIND_INTS,   /* app_ints: comma list, each within min..max             */
+    KIND_REAL,   /* double within min..max, finite                         */
+    KIND_SEED,   /* uint64_t; -1 draws one                                 */
+    KIND_TEXT,   /* const char *                                           */
+    KIND_TEXTS,  /* app_texts: may be given several times                  */
+    KIND_CHOICE, /* const char *: one of `value`, separated by '|'         */
+    KIND_BIAS    /* gw_logit_bias list: ID=VALUE, may be given repeatedly  */
+} app_kind;
+
+typedef struct app_option {
+    const char *names; /* "-m --model": the first long one is the option's name */
+    app_kind kind;
+    unsigned commands;
+    size_t offset; /* in app_options */
+    double min, max;
+    const char *value;  /* metavar in the help, or the choices */
+    const char *preset; /* default, as text; NULL: none */
+    const char *help;
+} app_option;
+
+extern const app_option app_option_table[]; /* ends with names == NULL */
+
+typedef struct app_command {
+    const char *name;
+    unsigned bit;
+    const char *usage;   /* after "godwit NAME " */
+    const char *summary; /* one line */
+    const char *detail;  /* paragraphs of the help, each line ends with '\n' */
+    const char *examples;
+    int (*run)(const app_options *o); /* returns the exit code */
+} app_command;
+
+/* 0, or APP_USAGE with the error line printed. Free with options_free in both cases. */
+int options_parse(app_options *o, const app_command *command, int argc, char **argv);
+void options_free(app_options *o);
+
+int help_command(const app_command *command); /* to stdout; returns the exit code */
+
+/* The entry of a list nearest to word, or NULL when none is near. Feed candidates one by one. */
+typedef struct app_nearest {
+    const char *word, *best;
+    size_t best_bytes;
+    int distance;
+} app_nearest;
+void nearest_try(app_nearest *n, const char *candidate, size_t bytes);
+
+#endif

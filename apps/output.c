@@ -1,0 +1,249 @@
+/* apps/output.c - checked writes to standard output and to files. */
+#include "apps/output.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "apps/signals.h"
+
+/* ---- standard output ------------------------------------------------------------------------- */
+
+static struct {
+    char buffer[1 << 16];
+    size_t used;
+    int failed;
+} out;
+
+void output_setup(void) {
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) == -1 && errno == EBADF) {
+            /* the lowest free number is fd; the wrong direction on purpose */
+            int got = open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+            (void)got;
+        }
+    }
+}
+
+static int write_all(int fd, const char *data, size_t bytes) {
+    while (bytes > 0) {
+        ssize_t n = write(fd, data, bytes);
+        if (n < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            return -1;
+        }
+        data += n;
+        bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+static int out_fail(void) {
+    if (!out.failed && errno != EPIPE) {
+        app_error("cannot write: %s", strerror(errno));
+    }
+    out.failed = 1;
+    return -1;
+}
+
+int out_failed(void) { return out.failed; }
+
+int out_flush(void) {
+    if (out.failed) {
+        return -1;
+    }
+    size_t n = out.used;
+    out.used = 0;
+    return write_all(STDOUT_FILENO, out.buffer, n) == 0 ? 0 : out_fail();
+}
+
+int out_write(const void *data, size_t bytes) {
+    const char *at = data;
+    while (bytes > 0 && !out.failed) {
+        size_t room = sizeof out.buffer - out.used, n = bytes < room ? bytes : room;
+        memcpy(out.buffer + out.used, at, n);
+        out.used += n;
+        at += n;
+        bytes -= n;
+        if (out.used == sizeof out.buffer) {
+            out_flush();
+        }
+    }
+    return out.failed ? -1 : 0;
+}
+
+int out_text(const char *text) { return out_write(text, strlen(text)); }
+
+int out_print(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    char *text = NULL;
+    int n = vasprintf(&text, fmt, args);
+    va_end(args);
+    if (n < 0) {
+        errno = ENOMEM;
+        return out_fail();
+    }
+    int result = out_write(text, (size_t)n);
+    free(text);
+    return result;
+}
+
+int out_close(void) {
+    out_flush();
+    if (!out.failed && close(STDOUT_FILENO) != 0 && errno != EINTR) {
+        out_fail();
+    }
+    return out.failed ? -1 : 0;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static int file_fail(out_file *f, const char *what) {
+    app_error("%s: cannot %s: %s", f->path, what, strerror(errno));
+    return -1;
+}
+
+/* The folder of path: malloc'd. */
+static char *folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL) {
+        return strdup(".");
+    }
+    return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+}
+
+/* Ask for the space now: a full disk is then known before the work is done. */
+static int reserve(out_file *f, uint64_t bytes) {
+    int error = bytes == 0 || bytes > INT64_MAX ? 0 : posix_fallocate(f->fd, 0, (off_t)bytes);
+    if (error == ENOSPC || error == EFBIG || error == EDQUOT) {
+        errno = error;
+        return file_fail(f, "reserve the space");
+    }
+    return 0; /* other answers: a file system that cannot say */
+}
+
+int out_file_open(out_file *f, const char *path, uint64_t bytes) {
+    struct stat at;
+    *f = (out_file){.fd = -1, .path = strdup(path)};
+    if (f->path == NULL) {
+        app_error("out of memory");
+        return -1;
+    }
+    if (stat(path, &at) == 0 && !S_ISREG(at.st_mode)) { /* a device or a pipe: nothing to rename */
+        f->fd = open(path, O_WRONLY | O_CLOEXEC);
+        if (f->fd < 0) {
+            file_fail(f, "write");
+            out_file_discard(f);
+            return -1;
+        }
+        return 0;
+    }
+    if (asprintf(&f->temporary, "%s.XXXXXX", path) < 0) {
+        f->temporary = NULL;
+        app_error("out of memory");
+        out_file_discard(f);
+        return -1;
+    }
+    f->fd = mkostemp(f->temporary, O_CLOEXEC);
+    if (f->fd < 0) {
+        file_fail(f, "create");
+        free(f->temporary);
+        f->temporary = NULL;
+        out_file_discard(f);
+        return -1;
+    }
+    signals_remove_on_end(f->temporary);
+    mode_t mask = umask(0);
+    umask(mask);
+    fchmod(f->fd, 0666 & ~mask); /* mkostemp makes it private */
+    if (reserve(f, bytes) != 0) {
+        out_file_discard(f);
+        return -1;
+    }
+    return 0;
+}
+
+int out_file_write(out_file *f, const void *data, size_t bytes) {
+    return write_all(f->fd, data, bytes) == 0 ? 0 : file_fail(f, "write");
+}
+
+static int sync_folder(const char *path) {
+    char *folder = folder_of(path);
+    int fd = folder != NULL ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    int result = fd >= 0 ? fsync(fd) : -1;
+    if (result != 0 && errno == EINVAL) {
+        result = 0; /* a file system without folders to sync */
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    free(folder);
+    return result;
+}
+
+int out_file_commit(out_file *f) {
+    int result = 0;
+    if (f->temporary == NULL) {
+        result = close(f->fd) == 0 ? 0 : file_fail(f, "write");
+        f->fd = -1;
+    } else if (fsync(f->fd) != 0) {
+        result = file_fail(f, "write to the disk");
+    } else {
+        int fd = f->fd;
+        f->fd = -1;
+        if (close(fd) != 0) {
+            result = file_fail(f, "write");
+        } else if (rename(f->temporary, f->path) != 0) {
+            result = file_fail(f, "rename to");
+        } else {
+            signals_remove_on_end(NULL);
+            free(f->temporary);
+            f->temporary = NULL;
+            result = sync_folder(f->path) == 0 ? 0 : file_fail(f, "sync the folder of");
+        }
+    }
+    out_file_discard(f);
+    return result;
+}
+
+void out_file_discard(out_file *f) {
+    if (f->fd >= 0) {
+        close(f->fd);
+    }
+    if (f->temporary != NULL) {
+        unlink(f->temporary);
+        signals_remove_on_end(NULL);
+    }
+    free(f->temporary);
+    free(f->path);
+    *f = (out_file){.fd = -1};
+}
+
+int out_would_destroy(const char *path, const char *in) {
+    struct stat target, source;
+    if (stat(path, &target) != 0 || stat(in, &source) != 0) {
+        return 0;
+    }
+    if (target.st_dev == source.st_dev && target.st_ino == source.st_ino) {
+        return 1;
+    }
+    DIR *folder = S_ISDIR(source.st_mode) ? opendir(in) : NULL;
+    int found = 0;
+    if (folder != NULL) {
+        for (struct dirent *e; !found && (e = readdir(folder)) != NULL;) {
+            found = fstatat(dirfd(folder), e->d_name, &source, 0) == 0 &&
+                    target.st_dev == source.st_dev && target.st_ino == source.st_ino;
+        }
+        closedir(folder);
+    }
+    return found;
+}

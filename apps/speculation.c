@@ -1,0 +1,273 @@
+/* apps/speculation.c - --draft: models, files and figures. */
+#include "apps/speculation.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "apps/signals.h"
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+typedef struct drafter_parts {
+    const app_options *o;
+    const gw_model *target;
+    gw_session *session;
+    int32_t *corpus;
+    size_t n_corpus;
+    int lookup;
+} drafter_parts;
+
+static gw_accept accept_of(const char *name) {
+    return strcmp(name, "rejection") == 0 ? GW_ACCEPT_REJECTION
+           : strcmp(name, "pool") == 0    ? GW_ACCEPT_POOL
+                                          : GW_ACCEPT_EXACT;
+}
+
+static gw_status make_drafter(const drafter_parts *parts, app_draft *out) {
+    const app_options *o = parts->o;
+    gw_drafter_options options = {
+        .model = out->model,
+        .lookup = parts->lookup,
+        .corpus = parts->corpus,
+        .n_corpus = parts->n_corpus,
+        .accept = accept_of(o->draft_accept),
+        .length = o->draft_length,
+        .greedy_draft = o->draft_greedy,
+        .assume = o->assume_acceptance,
+        .kv_type = o->kv_type,
+        .cancel = signals_cancel(),
+    };
+    return gw_drafter_new(parts->session, &options, &out->drafter);
+}
+
+static int open_draft_model(const app_options *o, const char *path, gw_model **model) {
+    app_options mine = *o;
+    mine.device = o->draft_device != NULL ? o->draft_device : o->device;
+    mine.weights = NULL; /* the draft stays as it is stored */
+    int32_t threads = o->threads > 0          ? o->threads
+                      : o->thread_list.n == 1 ? o->thread_list.at[0]
+                                              : 0;
+    return app_open_model(&mine, path, threads, 0, model);
+}
+
+static int read_corpus(drafter_parts *parts) {
+    app_text text = {0};
+    int code = app_read_file(parts->o->draft_file, &text);
+    if (code == APP_OK) {
+        code = app_tokenize(parts->target, &text, 0, &parts->corpus, &parts->n_corpus);
+    }
+    free(text.at);
+    return code;
+}
+
+/* ---- auto: a model beside the target -----------------------------------------------------------
+ */
+
+enum { SMALLER = 6, CANDIDATES = 8 };
+
+typedef struct beside {
+    char path[1024];
+    uint64_t bytes;
+} beside;
+
+/* Keep the largest files, largest first. */
+static size_t keep(beside *list, size_t n, const beside *file) {
+    size_t at = 0;
+    while (at < n && list[at].bytes >= file->bytes) {
+        at++;
+    }
+    if (at == CANDIDATES) {
+        return n;
+    }
+    n = n < CANDIDATES ? n + 1 : n;
+    memmove(&list[at + 1], &list[at], (n - at - 1) * sizeof *list);
+    list[at] = *file;
+    return n;
+}
+
+static size_t list_beside(const char *path, uint64_t most, beside *list) {
+    const char *slash = strrchr(path, '/');
+    char folder[1024];
+    snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - path) + 1 : 2,
+             slash != NULL ? path : "./");
+    DIR *dir = opendir(folder);
+    size_t n = 0;
+    for (struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
+        size_t length = strlen(e->d_name);
+        struct stat st;
+        beside file;
+        int wrote = snprintf(file.path, sizeof file.path, "%s%s", folder, e->d_name);
+        if (length < 6 || strcmp(e->d_name + length - 5, ".gguf") != 0 || wrote < 0 ||
+            (size_t)wrote >= sizeof file.path || stat(file.path, &st) != 0 ||
+            !S_ISREG(st.st_mode) || (uint64_t)st.st_size > most) {
+            continue;
+        }
+        file.bytes = (uint64_t)st.st_size;
+        n = keep(list, n, &file);
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return n;
+}
+
+/* Does the file hold a model with as many tokens as the target? Errors mean no. */
+static int may_draft(const gw_model *target, const char *path) {
+    gw_model *model = NULL;
+    gw_model_options options = {.path = path, .vocab_only = 1};
+    if (gw_model_open(&options, &model) != GW_OK) {
+        return 0;
+    }
+    gw_model_info info, wanted;
+    gw_model_describe(model, &info);
+    gw_model_describe(target, &wanted);
+    gw_model_free(model);
+    return info.n_vocab == wanted.n_vocab;
+}
+
+static int open_auto(const drafter_parts *parts, const char *path, app_draft *out) {
+    gw_model_info info;
+    gw_model_describe(parts->target, &info);
+    beside *list = calloc(CANDIDATES, sizeof *list);
+    if (list == NULL) {
+        app_error("out of memory");
+        return APP_FAILURE;
+    }
+    size_t n = path != NULL ? list_beside(path, info.file_bytes / SMALLER, list) : 0;
+    int code = APP_OK;
+    for (size_t i = 0; i < n && code == APP_OK && out->drafter == NULL; i++) {
+        if (!may_draft(parts->target, list[i].path)) {
+            continue;
+        }
+        code = open_draft_model(parts->o, list[i].path, &out->model);
+        gw_status status = code == APP_OK ? make_drafter(parts, out) : GW_OK;
+        if (status != GW_OK) {
+            gw_model_free(out->model);
+            out->model = NULL;
+            code = status == GW_E_UNSUPPORTED ? APP_OK : app_fail(status);
+        }
+    }
+    free(list);
+    return code;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------
+ */
+
+static int check_options(const app_options *o) {
+    int names_source = strcmp(o->draft, "ngram") == 0 || strcmp(o->draft, "auto") == 0;
+    if (o->draft_file != NULL && !names_source) {
+        app_error("--draft-file: a draft model does not search; use --draft ngram or auto");
+        return APP_USAGE;
+    }
+    return APP_OK;
+}
+
+static void name_draft(const drafter_parts *parts, app_draft *out) {
+    gw_model_info info = {.name = "", .format = ""};
+    if (out->model != NULL) {
+        gw_model_describe(out->model, &info);
+    }
+    snprintf(out->name, sizeof out->name, "%s%s%s%s%s", info.name, out->model != NULL ? " " : "",
+             info.format, out->model != NULL && parts->lookup ? " and " : "",
+             parts->lookup ? "lookup" : "");
+}
+
+int draft_open(const app_options *o, const gw_model *target, const char *path, gw_session *session,
+               app_draft *out) {
+    *out = (app_draft){0};
+    if (o->draft == NULL) {
+        return APP_OK;
+    }
+    drafter_parts parts = {.o = o, .target = target, .session = session};
+    int is_auto = strcmp(o->draft, "auto") == 0;
+    parts.lookup = is_auto || strcmp(o->draft, "ngram") == 0;
+    int code = check_options(o);
+    if (code == APP_OK && o->draft_file != NULL) {
+        code = read_corpus(&parts);
+    }
+    if (code == APP_OK && is_auto) {
+        code = open_auto(&parts, path, out);
+    } else if (code == APP_OK && !parts.lookup) {
+        code = open_draft_model(o, o->draft, &out->model);
+    }
+    if (code == APP_OK && out->drafter == NULL) {
+        gw_status status = make_drafter(&parts, out);
+        code = status == GW_OK ? APP_OK : app_fail(status);
+    }
+    gw_free(parts.corpus);
+    name_draft(&parts, out);
+    return code;
+}
+
+void draft_close(app_draft *draft) {
+    gw_drafter_free(draft->drafter);
+    gw_model_free(draft->model);
+    *draft = (app_draft){0};
+}
+
+/* ---- figures -----------------------------------------------------------------------------------
+ */
+
+draft_figures draft_figures_of(const app_draft *draft) {
+    draft_figures f;
+    gw_drafter_stats(draft->drafter, &f.stats);
+    const gw_draft_stats *s = &f.stats;
+    double seconds = s->draft_seconds + s->verify_seconds + s->pick_seconds;
+    f.tokens_per_pass = s->passes > 0 ? (double)s->pass_tokens / (double)s->passes : 0;
+    f.with = seconds > 0 ? (double)s->pass_tokens / seconds : 0;
+    f.without = s->step_seconds > 0 ? 1 / s->step_seconds : 0;
+    return f;
+}
+
+static double share(uint64_t part, uint64_t whole) {
+    return whole > 0 ? (double)part / (double)whole : 0;
+}
+
+void draft_note(const app_options *o, const app_draft *draft) {
+    draft_figures f = draft_figures_of(draft);
+    const gw_draft_stats *s = &f.stats;
+    char places[16 * GW_DRAFT_MAX] = "";
+    size_t used = 0;
+    for (int j = 0; j < GW_DRAFT_MAX && s->tried_at[j] > 0; j++) {
+        used += (size_t)snprintf(places + used, sizeof places - used, "%s%.2f", j > 0 ? " " : "",
+                                 share(s->accepted_at[j], s->tried_at[j]));
+    }
+    app_note("draft   %s, %s, %s: %d drafted, %d accepted (%.0f%%), by position %s", draft->name,
+             o->draft_accept, o->draft_length, (int)s->drafted, (int)s->accepted,
+             100 * share(s->accepted, s->drafted), used > 0 ? places : "-");
+    char gain[96] = "";
+    if (f.without > 0) {
+        snprintf(gain, sizeof gain, "; %.1f tok/s, without %.1f (estimated): %.2fx", f.with,
+                 f.without, f.with / f.without);
+    }
+    app_note("passes  %d, %d of them without drafts, %.2f tokens each%s", (int)s->passes,
+             (int)s->plain, f.tokens_per_pass, gain);
+}
+
+json_t *draft_json(const app_options *o, const app_draft *draft) {
+    draft_figures f = draft_figures_of(draft);
+    const gw_draft_stats *s = &f.stats;
+    json_t *places = json_array(), *widths = json_array();
+    for (int j = 0; j < GW_DRAFT_MAX && s->tried_at[j] > 0; j++) {
+        json_array_append_new(places, json_real(share(s->accepted_at[j], s->tried_at[j])));
+    }
+    for (int w = 0; w < GW_DECODE_MAX; w++) {
+        json_array_append_new(widths, json_real(s->width_seconds[w]));
+    }
+    return json_pack(
+        "{s:s%, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:f, s:f, s:f, s:f, s:f, "
+        "s:f, s:o}",
+        "source", draft->name, strlen(draft->name), "accept", o->draft_accept, "length",
+        o->draft_length, "tokens", (json_int_t)s->tokens, "passes", (json_int_t)s->passes,
+        "passes_without_drafts", (json_int_t)s->plain, "drafted", (json_int_t)s->drafted,
+        "accepted", (json_int_t)s->accepted, "looked_up", (json_int_t)s->looked_up,
+        "looked_up_accepted", (json_int_t)s->looked_up_accepted, "acceptance_by_position", places,
+        "tokens_per_pass", f.tokens_per_pass, "draft_seconds", s->draft_seconds, "verify_seconds",
+        s->verify_seconds, "pick_seconds", s->pick_seconds, "draft_step_seconds",
+        s->draft_step_seconds, "tokens_per_second", f.with, "tokens_per_second_without", f.without,
+        "width_seconds", widths);
+}

@@ -1,0 +1,33 @@
+/* apps/speculation.h - what the commands do alike with --draft: open it, say what it did. */
+#ifndef GW_APPS_SPECULATION_H
+#define GW_APPS_SPECULATION_H
+
+#include <jansson.h>
+
+#include "apps/common.h"
+
+typedef struct app_draft {
+    gw_model *model; /* or NULL */
+    gw_drafter *drafter;
+    char name[320]; /* "tales-2m Q8_0 and lookup" */
+} app_draft;
+
+/* A drafter for the session as the options say; path: the target's, NULL for the built-in one.
+ * Nothing happens without --draft. Exit code. Free with draft_close in any case. */
+int draft_open(const app_options *o, const gw_model *target, const char *path, gw_session *session,
+               app_draft *out);
+void draft_close(app_draft *draft);
+
+typedef struct draft_figures {
+    gw_draft_stats stats;
+    double tokens_per_pass;
+    double with, without; /* tokens per second; without: estimated. 0: unknown */
+} draft_figures;
+
+draft_figures draft_figures_of(const app_draft *draft);
+/* Lines of the summary, on stderr. */
+void draft_note(const app_options *o, const app_draft *draft);
+/* The same as an object; NULL without memory. */
+json_t *draft_json(const app_options *o, const app_draft *draft);
+
+#endif

@@ -1,0 +1,278 @@
+/* backends/cpu/attention.c - ROPE_KV and ATTENTION: nodes to calls of cpu/ops.h, pieces to threads.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cpu/cpu.h"
+
+static int is_cache(const gw_tensor *t) { return t->fmt == GW_FMT_F16 || t->fmt == GW_FMT_F32; }
+
+/* ---- ROPE_KV
+ * ------------------------------------------------------------------------------------------- */
+
+enum { ROPE_ROWS = 16 }; /* of a prompt, so that columns of a K page come from one thread */
+
+static const float *normed(const gw_cpu_launch *l, float *to, const float *x, const float *weight) {
+    if (weight == NULL) {
+        return x;
+    }
+    l->ops->norm(to, x, weight, (size_t)l->u.rope.args.head_dim, l->u.rope.args.eps);
+    return to;
+}
+
+static void put_key(const gw_cpu_launch *l, char *page, size_t column, const float *k,
+                    gw_u16 *halves) {
+    size_t e = (size_t)l->u.rope.args.head_dim;
+    if (l->u.rope.half) {
+        gw_u16 *to = (gw_u16 *)(void *)page + column;
+        l->ops->to_f16(halves, k, e);
+        for (size_t i = 0; i < e; i++) {
+            to[i * GW_PAGE] = halves[i];
+        }
+        return;
+    }
+    float *to = (float *)(void *)page + column;
+    for (size_t i = 0; i < e; i++) {
+        to[i * GW_PAGE] = k[i];
+    }
+}
+
+static void put_value(const gw_cpu_launch *l, char *page, size_t row, const float *v) {
+    size_t e = (size_t)l->u.rope.args.head_dim;
+    if (l->u.rope.half) {
+        l->ops->to_f16((gw_u16 *)(void *)page + row * e, v, e);
+    } else {
+        memcpy((float *)(void *)page + row * e, v, e * sizeof(float));
+    }
+}
+
+/* One row, one KV head: its queries, its key, its value. */
+static void rope_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t row, size_t g) {
+    const gw_rope_args *a = &l->u.rope.args;
+    size_t e = (size_t)a->head_dim, r = (size_t)a->rope_dim;
+    size_t heads = (size_t)a->heads, kv_heads = (size_t)a->kv_heads, group = heads / kv_heads;
+    size_t pos = (size_t)worker->step->pos[row], slot = (size_t)worker->step->slot[row];
+    const float *table = l->u.rope.table + pos * r;
+    const float *x = (const float *)(const void *)(l->in + row * l->in_stride);
+    float *q = (float *)(void *)(l->out + row * l->out_stride);
+    float *temp = (float *)(void *)worker->scratch, *key = temp + e;
+    int interleaved = a->style == GW_ROPE_INTERLEAVED;
+
+    for (size_t h = g * group; h < (g + 1) * group; h++) {
+        const float *from = normed(l, temp, x + h * e, l->u.rope.q_weight);
+        l->ops->rope(q + h * e, from, table, r, e, interleaved);
+    }
+    const float *from = normed(l, temp, x + (heads + g) * e, l->u.rope.k_weight);
+    l->ops->rope(key, from, table, r, e, interleaved);
+
+    size_t page = (size_t)l->u.rope.pages[slot * l->u.rope.page_stride + pos / GW_PAGE];
+    size_t size = l->u.rope.half ? sizeof(gw_u16) : sizeof(float);
+    size_t at = (page * kv_heads + g) * GW_PAGE * e * size;
+    put_key(l, l->u.rope.k + at, pos % GW_PAGE, key, (gw_u16 *)(void *)(key + e));
+    put_value(l, l->u.rope.v + at, pos % GW_PAGE, x + (heads + kv_heads + g) * e);
+}
+
+static void run_rope(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    size_t n = (size_t)gw_cpu_live(l, worker->step), kv_heads = (size_t)l->u.rope.args.kv_heads;
+    size_t tile = n > ROPE_ROWS ? ROPE_ROWS : 1, tiles = (n + tile - 1) / tile, first, end;
+    while (gw_cpu_take(worker, tiles * kv_heads, 4, &first, &end)) {
+        for (size_t i = first; i < end; i++) {
+            size_t row = i / kv_heads * tile, stop = row + tile < n ? row + tile : n;
+            for (; row < stop; row++) {
+                rope_row(l, worker, row, i % kv_heads);
+            }
+        }
+    }
+}
+
+int gw_cpu_accepts_rope_kv(const gw_kernel *kernel, const gw_node *node,
+                           const struct gw_device *device) {
+    const gw_rope_args *a = &node->args.rope;
+    (void)kernel;
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32 && node->out->fmt == GW_FMT_F32 &&
+           is_cache(node->in[1]) && node->in[2]->fmt == node->in[1]->fmt && node->in[3] != NULL &&
+           a->rope_dim % 2 == 0 && a->rope_dim <= a->head_dim;
+}
+
+gw_status gw_cpu_record_rope_kv(struct gw_segment *segment, const gw_kernel *kernel,
+                                const gw_node *node) {
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    l->run = run_rope;
+    l->u.rope.args = node->args.rope;
+    l->u.rope.k = gw_cpu_data(node->in[1]);
+    l->u.rope.v = gw_cpu_data(node->in[2]);
+    l->u.rope.half = node->in[1]->fmt == GW_FMT_F16;
+    l->u.rope.pages = (const int32_t *)(const void *)gw_cpu_data(node->in[3]);
+    l->u.rope.page_stride = (size_t)node->in[3]->dim[1];
+    gw_cpu_need_scratch(segment, 3 * (size_t)node->args.rope.head_dim * sizeof(float));
+    GW_TRY(gw_cpu_vector(segment, node->w[0], &l->u.rope.q_weight));
+    GW_TRY(gw_cpu_vector(segment, node->w[1], &l->u.rope.k_weight));
+    return gw_cpu_vector(segment, node->w[2], &l->u.rope.table);
+}
+
+/* ---- ATTENTION
+ * ------------------------------------------------------------------------------------------ */
+
+enum {
+    QUERIES = 48,          /* of a piece: rows times query heads that share a KV head */
+    SCORES_BYTES = 4 << 20 /* of scratch for them; long contexts take fewer at a time */
+};
+
+static size_t pages_seen(int first_pos, int last_pos, int window) {
+    return (size_t)(last_pos / GW_PAGE - gw_cpu_first_seen(first_pos, window) / GW_PAGE + 1);
+}
+
+/* How the work of a step is cut: rows per piece, query heads per piece. */
+typedef struct cut {
+    size_t rows, heads;   /* per piece */
+    size_t tiles, splits; /* pieces along rows and along a group's query heads */
+} cut;
+
+static cut cut_work(const gw_cpu_launch *l, const gw_cpu_worker *worker, size_t n) {
+    const gw_cpu_attention *job = &l->u.attention.job;
+    size_t group = (size_t)job->group, team = (size_t)worker->team;
+    size_t pages = pages_seen(0, worker->step->pos_max, 0), e = (size_t)job->e;
+    size_t fit = QUERIES;
+    while (fit > 1 && gw_cpu_attention_scratch(fit, pages, e) > l->u.attention.scratch) {
+        fit--;
+    }
+    cut c = {.rows = fit / group, .heads = group < fit ? group : fit};
+    c.rows = c.rows < 1 ? 1 : c.rows;
+    /* Rows of a short step go to different threads before they share pages in a tile. */
+    size_t even = n * (size_t)job->kv_heads / team;
+    even = even / (size_t)job->kv_heads;
+    even = even < 1 ? 1 : even;
+    c.rows = c.rows < even ? c.rows : even;
+    c.tiles = (n + c.rows - 1) / c.rows;
+    size_t units = c.tiles * (size_t)job->kv_heads;
+    if (units < team) {
+        size_t parts = (team + units - 1) / units;
+        size_t heads = (group + parts - 1) / parts;
+        c.heads = heads < c.heads ? heads : c.heads;
+    }
+    c.splits = (group + c.heads - 1) / c.heads;
+    return c;
+}
+
+/* Rows [row, end) of one slot. */
+static void attend_rows(const gw_cpu_launch *l, gw_cpu_worker *worker, const gw_cpu_attention *job,
+                        gw_cpu_attention_part part, int end) {
+    size_t e = (size_t)job->e, width = (size_t)part.heads * e;
+    size_t column = (size_t)(part.g * job->group + part.head) * e;
+    float *piece = (float *)(void *)worker->scratch;
+    void *scratch = worker->scratch + l->u.attention.scratch;
+    part.rows = end - part.row;
+    if (!l->act8) {
+        part.out_stride = l->out_stride / sizeof(float);
+        part.out = (float *)(void *)(l->out + (size_t)part.row * l->out_stride) + column;
+        l->ops->attend(job, &part, worker->scratch);
+        return;
+    }
+    part.out = (float *)scratch;
+    part.out_stride = width;
+    l->ops->attend(job, &part, piece);
+    for (int i = 0; i < part.rows; i++) {
+        gw_act8 *y = (gw_act8 *)(void *)(l->out + (size_t)(part.row + i) * l->out_stride);
+        l->ops->encode(y + column / GW_ACT_BLOCK, part.out + (size_t)i * width,
+                       width / GW_ACT_BLOCK);
+    }
+}
+
+static void run_attention(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    gw_cpu_attention job = l->u.attention.job;
+    const gw_step *step = worker->step;
+    size_t n = (size_t)gw_cpu_live(l, step), kv_heads = (size_t)job.kv_heads, first, end;
+    cut c = cut_work(l, worker, n);
+    job.pos = step->pos;
+    job.slot = step->slot;
+    while (gw_cpu_take(worker, c.tiles * kv_heads * c.splits, 1, &first, &end)) {
+        size_t tile = c.tiles - 1 - first / (kv_heads * c.splits); /* the long rows first */
+        size_t head = first % c.splits * c.heads;
+        size_t row = tile * c.rows, stop = row + c.rows < n ? row + c.rows : n;
+        gw_cpu_attention_part part = {.g = (int)(first / c.splits % kv_heads), .head = (int)head};
+        part.heads = (int)(head + c.heads < (size_t)job.group ? c.heads : (size_t)job.group - head);
+        while (row < stop) {
+            size_t same = row + 1;
+            while (same < stop && step->slot[same] == step->slot[row]) {
+                same++;
+            }
+            part.row = (int)row;
+            attend_rows(l, worker, &job, part, (int)same);
+            row = same;
+        }
+    }
+}
+
+/* Blocks of act8 must not straddle heads: then each piece encodes what it computed. */
+int gw_cpu_accepts_attention(const gw_kernel *kernel, const gw_node *node,
+                             const struct gw_device *device) {
+    const gw_attn_args *a = &node->args.attn;
+    const gw_cpu_ops *ops = gw_cpu_ops_of(gw_cpu_row_of(kernel)->level);
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32 && is_cache(node->in[1]) &&
+           node->in[2]->fmt == node->in[1]->fmt && node->in[3]->fmt == GW_FMT_I32 &&
+           a->head_dim % ops->attend_multiple == 0 && a->heads % a->kv_heads == 0 &&
+           (node->out->fmt == GW_FMT_F32 ||
+            (node->out->fmt == GW_FMT_ACT8 && a->heads * a->head_dim % GW_ACT_BLOCK == 0));
+}
+
+/* Heads narrower than a block, or no multiple of it, are written as f32 first and encoded by a
+ * second launch. */
+static void run_encode(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    size_t first, end, blocks = l->width / GW_ACT_BLOCK;
+    while (gw_cpu_take(worker, (size_t)gw_cpu_live(l, worker->step), 4, &first, &end)) {
+        for (size_t i = first; i < end; i++) {
+            l->ops->encode((gw_act8 *)(void *)(l->out + i * l->out_stride),
+                           (const float *)(const void *)(l->in + i * l->in_stride), blocks);
+        }
+    }
+}
+
+static gw_status straddling(struct gw_segment *segment, const gw_kernel *kernel,
+                            const gw_node *node, gw_cpu_launch *l) {
+    size_t stride = l->width * sizeof(float);
+    char *whole = malloc((size_t)segment->rows * stride);
+    if (whole == NULL) {
+        return gw_fail(GW_E_NOMEM, node->what, "no memory for %d rows", segment->rows);
+    }
+    segment->copies[segment->n_copies++] = whole;
+    gw_cpu_launch *second = gw_cpu_append(segment, kernel, node);
+    second->run = run_encode;
+    second->in = whole;
+    second->in_stride = stride;
+    l->out = whole;
+    l->out_stride = stride;
+    l->act8 = 0;
+    return GW_OK;
+}
+
+gw_status gw_cpu_record_attention(struct gw_segment *segment, const gw_kernel *kernel,
+                                  const gw_node *node) {
+    const gw_attn_args *a = &node->args.attn;
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    gw_cpu_attention *job = &l->u.attention.job;
+    size_t e = (size_t)a->head_dim, pages = (size_t)node->in[3]->dim[1];
+    l->run = run_attention;
+    job->q = (const float *)(const void *)l->in;
+    job->q_stride = l->in_stride / sizeof(float);
+    job->k = gw_cpu_data(node->in[1]);
+    job->v = gw_cpu_data(node->in[2]);
+    job->half = node->in[1]->fmt == GW_FMT_F16;
+    job->pages = (const int32_t *)(const void *)gw_cpu_data(node->in[3]);
+    job->page_stride = pages;
+    job->kv_heads = a->kv_heads;
+    job->group = a->heads / a->kv_heads;
+    job->e = a->head_dim;
+    job->scale = a->scale;
+    job->window = a->window;
+
+    size_t queries = QUERIES;
+    while (queries > 1 && gw_cpu_attention_scratch(queries, pages, e) > SCORES_BYTES) {
+        queries--;
+    }
+    size_t line = GW_CACHE_LINE, need = gw_cpu_attention_scratch(queries, pages, e);
+    l->u.attention.scratch = (need + line - 1) / line * line;
+    gw_cpu_need_scratch(segment, l->u.attention.scratch + QUERIES * e * sizeof(float));
+    return l->act8 && e % GW_ACT_BLOCK != 0 ? straddling(segment, kernel, node, l) : GW_OK;
+}

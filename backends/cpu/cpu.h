@@ -1,0 +1,208 @@
+/* backends/cpu/cpu.h - the inside of the "cpu" backend: device, buffers, frozen segments.
+ *
+ * A device is a thread team. A frozen segment is an array of launches; run() opens one parallel
+ * region in which every thread walks the array with a barrier after each launch. Inside a launch
+ * the work is handed out by an atomic counter; who computes a piece never changes its bits.
+ */
+#ifndef GW_BACKENDS_CPU_H
+#define GW_BACKENDS_CPU_H
+
+#include <stdatomic.h>
+
+#include "core/plan/backend.h"
+#include "cpu/linear.h"
+#include "cpu/ops.h"
+
+enum { GW_CACHE_LINE = 64, GW_CPU_MAX_THREADS = 1024 };
+
+/* ---- the machine (machine.c) ------------------------------------------------------------------
+ */
+
+int gw_cpu_default_threads(void); /* OMP_NUM_THREADS, else physical cores, affinity, cgroup quota */
+int gw_cpu_usable_processors(void); /* logical ones this process may run on                       */
+void gw_cpu_memory(uint64_t *total, uint64_t *available); /* machine and cgroup, the smaller */
+void gw_cpu_model_name(char *out, size_t bytes); /* "AMD EPYC 7B13"; "" when unknown      */
+
+/* ---- device, buffers (device.c, memory.c) ------------------------------------------------------
+ */
+
+/* Which functions a kernel row stands for. */
+typedef struct gw_cpu_row {
+    gw_cpu_level level;
+    gw_fmt fmt; /* LINEAR, GLU: format of w0 */
+    int blas;
+} gw_cpu_row;
+
+typedef struct gw_cpu_blas gw_cpu_blas;
+
+struct gw_device {
+    gw_cpu_level level;
+    int threads;
+    int spins; /* polls of a barrier before it yields the processor */
+    const gw_cpu_blas *blas;
+    uint64_t memory_at_open;
+    _Atomic uint64_t reserved; /* bytes of all buffers that are not aliases */
+    gw_kernel *kernels;        /* best first */
+    size_t n_kernels;
+    gw_cpu_row *rows; /* state of kernels[i] */
+    char (*names)[48];
+};
+
+struct gw_buffer {
+    struct gw_device *device;
+    char *data;
+    size_t bytes, mapped; /* mapped 0: an alias of memory that is not ours */
+};
+
+/* Zeroed, at least 64-byte aligned. GW_E_NOMEM says how much is needed and how much there is. */
+gw_status gw_cpu_alloc(struct gw_device *device, size_t bytes, struct gw_buffer **out);
+gw_status gw_cpu_alias(struct gw_device *device, const void *data, size_t bytes,
+                       struct gw_buffer **out);
+void gw_cpu_release(struct gw_buffer *buffer);
+/* Zeroed pages, huge where the system has them; NULL when refused. */
+void *gw_cpu_map_pages(size_t bytes);
+void gw_cpu_unmap_pages(void *data, size_t bytes);
+
+gw_status gw_cpu_load_weight(struct gw_device *device, gw_tensor *t, const gw_weight_source *src);
+
+/* ---- segments (segment.c) -----------------------------------------------------------------------
+ */
+
+typedef struct gw_cpu_worker {
+    int id, team;
+    const gw_step *step;
+    char *scratch;
+    char *shared;         /* of the whole team */
+    _Atomic size_t *next; /* of the launch being run */
+} gw_cpu_worker;
+
+/* One matrix of a LINEAR or GLU. */
+typedef struct gw_cpu_part {
+    const gw_cpu_linear_kernel *kernel;
+    gw_cpu_linear job; /* n, x, y, residual are filled per run */
+    size_t column;     /* of the first output */
+    size_t strips;     /* of GW_STRIP_ROWS rows */
+    size_t strip_bytes;
+    size_t prepared; /* place of its prepared activations in the shared memory; NOT_PREPARED */
+    int prepares;    /* the first part of its launch that wants them there */
+} gw_cpu_part;
+
+typedef struct gw_cpu_launch gw_cpu_launch;
+struct gw_cpu_launch {
+    void (*run)(const gw_cpu_launch *launch, gw_cpu_worker *worker); /* by every thread */
+    const gw_cpu_ops *ops;
+    int node;   /* index in the segment, for times */
+    int picked; /* after PICK: step.n_pick rows are live */
+    int act8;   /* the output is quantized */
+    const char *in, *in1;
+    size_t in_stride, in1_stride; /* bytes from row to row */
+    char *out;
+    size_t out_stride;
+    size_t width; /* d of row-wise ops */
+    union {
+        struct {
+            const char *table;
+            size_t row_bytes;
+            gw_fmt fmt;
+        } embed;
+        struct {
+            const float *weight;
+            float eps;
+        } norm;
+        struct {
+            gw_cpu_part part[3];
+            int n_parts, prefill;
+            size_t most; /* groups of strips handed out at a time */
+            size_t tile; /* GLU: rows computed into scratch at a time */
+        } linear;
+        struct {
+            gw_rope_args args;
+            const float *q_weight, *k_weight, *table;
+            char *k, *v;
+            int half;
+            const int32_t *pages;
+            size_t page_stride;
+        } rope;
+        struct {
+            gw_cpu_attention job; /* pos, slot are filled per run */
+            size_t scratch;       /* bytes */
+        } attention;
+    } u;
+};
+
+struct gw_segment {
+    struct gw_device *device;
+    gw_cpu_launch *launches;
+    size_t n, capacity;
+    int rows;             /* most live rows of a step */
+    int node;             /* being recorded */
+    int picked;           /* a PICK has been recorded */
+    size_t scratch_bytes; /* of one thread */
+    char *scratch;
+    size_t scratch_mapped;
+    size_t shared_bytes; /* at the end of scratch, for the whole team */
+    char *counters;      /* one cache line per launch */
+    void **copies;       /* float vectors converted when frozen */
+    size_t n_copies;
+    gw_node_time *times; /* the caller's, while profiling */
+};
+
+/* Append a launch whose common fields are filled from the node. Never fails: freeze made room. */
+gw_cpu_launch *gw_cpu_append(struct gw_segment *segment, const gw_kernel *kernel,
+                             const gw_node *node);
+void gw_cpu_need_scratch(struct gw_segment *segment, size_t bytes);
+/* The elements of a weight vector as aligned f32: in place, or a copy that the segment owns.
+ * NULL for a NULL tensor. */
+gw_status gw_cpu_vector(struct gw_segment *segment, const gw_tensor *t, const float **out);
+
+static inline char *gw_cpu_data(const gw_tensor *t) { return t->buf->data + t->offset; }
+static inline int gw_cpu_live(const gw_cpu_launch *launch, const gw_step *step) {
+    return launch->picked ? step->n_pick : step->n;
+}
+size_t gw_cpu_row_stride(const gw_tensor *t); /* bytes of one row of an activation */
+
+/* Launches of one node share it one after the other. */
+void gw_cpu_need_shared(struct gw_segment *segment, size_t bytes);
+
+/* The next pieces of `total`: [*first, *end), at most `most`, fewer towards the end so that all
+ * threads finish together. 0 when nothing is left. */
+int gw_cpu_take(const gw_cpu_worker *worker, size_t total, size_t most, size_t *first, size_t *end);
+
+gw_status gw_cpu_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
+                        struct gw_segment **out);
+gw_status gw_cpu_run(struct gw_segment *segment, const gw_step *step);
+void gw_cpu_thaw(struct gw_segment *segment);
+void gw_cpu_profile(struct gw_segment *segment, gw_node_time *times);
+
+/* ---- the kernels (rows.c, linear.c, attention.c), listed in kernels.c ---------------------------
+ */
+
+gw_status gw_cpu_list_kernels(struct gw_device *device);
+
+#define GW_CPU_KERNEL(op)                                                                          \
+    int gw_cpu_accepts_##op(const gw_kernel *kernel, const gw_node *node,                          \
+                            const struct gw_device *device);                                       \
+    gw_status gw_cpu_record_##op(struct gw_segment *segment, const gw_kernel *kernel,              \
+                                 const gw_node *node);
+GW_CPU_KERNEL(embed)
+GW_CPU_KERNEL(pick)
+GW_CPU_KERNEL(norm)
+GW_CPU_KERNEL(quantize)
+GW_CPU_KERNEL(linear)
+GW_CPU_KERNEL(glu)
+GW_CPU_KERNEL(rope_kv)
+GW_CPU_KERNEL(attention)
+#undef GW_CPU_KERNEL
+
+static inline const gw_cpu_row *gw_cpu_row_of(const gw_kernel *kernel) {
+    return (const gw_cpu_row *)kernel->state;
+}
+
+/* ---- float prefill through OpenBLAS (blas.c)
+ * ------------------------------------------------------ */
+
+/* GW_E_UNSUPPORTED when the library cannot be opened. Opened once per process, never closed. */
+gw_status gw_cpu_blas_open(const gw_cpu_blas **out);
+const gw_cpu_linear_kernel *gw_cpu_blas_kernel(gw_fmt fmt); /* NULL for quantized formats */
+
+#endif

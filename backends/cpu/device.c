@@ -1,0 +1,131 @@
+/* backends/cpu/device.c - the "cpu" backend: opening the thread team, and the function table. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cpu/cpu.h"
+
+enum { SPINS = 1500 }; /* polls of a barrier, some 50 us, before the processor is given away */
+
+static int device_count(void) { return 1; }
+
+static void close_device(struct gw_device *device) {
+    if (device != NULL) {
+        free(device->kernels);
+        free(device->rows);
+        free(device->names);
+        free(device);
+    }
+}
+
+static gw_status fill_device(struct gw_device *device, const gw_device_options *options) {
+    const char *bad;
+    uint64_t total;
+    int wish = options != NULL ? options->threads : 0;
+    if (wish < 0 || wish > GW_CPU_MAX_THREADS) {
+        return gw_fail(GW_E_ARGUMENT, "threads", "%d is not in 1..%d", wish, GW_CPU_MAX_THREADS);
+    }
+    device->level = gw_cpu_level_choose(&bad);
+    if (bad != NULL) {
+        return gw_fail(GW_E_ARGUMENT, "GODWIT_CPU",
+                       "%.40s names no instruction set of this processor (scalar, avx2, avx512, "
+                       "vnni, neon)",
+                       bad);
+    }
+    device->threads = wish > 0 ? wish : gw_cpu_default_threads();
+    device->spins = device->threads <= gw_cpu_usable_processors() ? SPINS : 20;
+    gw_cpu_memory(&total, &device->memory_at_open);
+    if (options != NULL && options->blas) {
+        GW_TRY(gw_cpu_blas_open(&device->blas));
+    }
+    return gw_cpu_list_kernels(device);
+}
+
+static gw_status open_device(int ordinal, const gw_device_options *options,
+                             struct gw_device **out) {
+    if (ordinal != 0) {
+        return gw_fail(GW_E_ARGUMENT, "cpu", "there is no device %d", ordinal);
+    }
+    struct gw_device *device = calloc(1, sizeof *device);
+    if (device == NULL) {
+        return gw_fail(GW_E_NOMEM, "cpu", "no memory for a device");
+    }
+    gw_status status = fill_device(device, options);
+    if (status != GW_OK) {
+        close_device(device);
+        return status;
+    }
+    *out = device;
+    return GW_OK;
+}
+
+static void describe(const struct gw_device *device, gw_device_info *out) {
+    const char *bad;
+    char model[80];
+    gw_cpu_level level = device != NULL ? device->level : gw_cpu_level_choose(&bad);
+    memset(out, 0, sizeof *out);
+    out->threads = device != NULL ? device->threads : gw_cpu_default_threads();
+    gw_cpu_memory(&out->memory_bytes, &out->free_bytes);
+    gw_cpu_model_name(model, sizeof model);
+    snprintf(out->id, sizeof out->id, "cpu");
+    snprintf(out->name, sizeof out->name, "%s, %s", model[0] ? model : "processor",
+             gw_cpu_level_name(level));
+    snprintf(out->detail, sizeof out->detail, "%s, %d thread%s, %d usable processor%s%s",
+             gw_cpu_level_name(level), out->threads, out->threads == 1 ? "" : "s",
+             gw_cpu_usable_processors(), gw_cpu_usable_processors() == 1 ? "" : "s",
+             device != NULL && device->blas != NULL ? ", OpenBLAS" : "");
+}
+
+static gw_status check_range(const struct gw_buffer *buffer, size_t at, size_t bytes) {
+    size_t end;
+    if (__builtin_add_overflow(at, bytes, &end) || end > buffer->bytes) {
+        return gw_fail(GW_E_BOUNDS, "cpu", "bytes %zu to %zu of a buffer of %zu", at, at + bytes,
+                       buffer->bytes);
+    }
+    return GW_OK;
+}
+
+static gw_status write_buffer(struct gw_buffer *dst, size_t at, const void *src, size_t bytes) {
+    GW_TRY(check_range(dst, at, bytes));
+    if (dst->mapped == 0) {
+        return gw_fail(GW_E_ARGUMENT, "cpu", "a weight that aliases a file cannot be written");
+    }
+    memcpy(dst->data + at, src, bytes);
+    return GW_OK;
+}
+
+static gw_status read_buffer(const struct gw_buffer *src, size_t at, void *dst, size_t bytes) {
+    GW_TRY(check_range(src, at, bytes));
+    memcpy(dst, src->data + at, bytes);
+    return GW_OK;
+}
+
+static void *host_address(const struct gw_buffer *buffer) { return buffer->data; }
+
+static const gw_kernel *list(const struct gw_device *device, size_t *count) {
+    *count = device->n_kernels;
+    return device->kernels;
+}
+
+static gw_status wait_device(struct gw_device *device) {
+    (void)device;
+    return GW_OK; /* run() ends when the work has */
+}
+
+const gw_backend gw_backend_cpu = {.name = "cpu",
+                                   .device_count = device_count,
+                                   .open = open_device,
+                                   .close = close_device,
+                                   .describe = describe,
+                                   .alloc = gw_cpu_alloc,
+                                   .release = gw_cpu_release,
+                                   .write = write_buffer,
+                                   .read = read_buffer,
+                                   .host = host_address,
+                                   .load_weight = gw_cpu_load_weight,
+                                   .kernels = list,
+                                   .freeze = gw_cpu_freeze,
+                                   .run = gw_cpu_run,
+                                   .wait = wait_device,
+                                   .thaw = gw_cpu_thaw,
+                                   .profile = gw_cpu_profile};

@@ -1,0 +1,90 @@
+/* backends/cpu/kernels.c - the kernel table of a device: per op the device's level first, the
+ * scalar anchor last. LINEAR and GLU have a row per weight format, so that logs and bench name it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backends/cpu/cpu.h"
+
+typedef struct op_entry {
+    gw_op op;
+    const char *name;
+    int per_format;
+    int (*accepts)(const gw_kernel *kernel, const gw_node *node, const struct gw_device *device);
+    gw_status (*record)(struct gw_segment *segment, const gw_kernel *kernel, const gw_node *node);
+} op_entry;
+
+/* clang-format off */
+static const op_entry entries[] = {
+    {GW_OP_EMBED,     "embed",     0, gw_cpu_accepts_embed,     gw_cpu_record_embed},
+    {GW_OP_PICK,      "pick",      0, gw_cpu_accepts_pick,      gw_cpu_record_pick},
+    {GW_OP_NORM,      "norm",      0, gw_cpu_accepts_norm,      gw_cpu_record_norm},
+    {GW_OP_QUANTIZE,  "quantize",  0, gw_cpu_accepts_quantize,  gw_cpu_record_quantize},
+    {GW_OP_LINEAR,    "linear",    1, gw_cpu_accepts_linear,    gw_cpu_record_linear},
+    {GW_OP_GLU,       "glu",       1, gw_cpu_accepts_glu,       gw_cpu_record_glu},
+    {GW_OP_ROPE_KV,   "rope_kv",   0, gw_cpu_accepts_rope_kv,   gw_cpu_record_rope_kv},
+    {GW_OP_ATTENTION, "attention", 0, gw_cpu_accepts_attention, gw_cpu_record_attention},
+};
+/* clang-format on */
+
+static void add(struct gw_device *device, const op_entry *entry, gw_cpu_row row,
+                const char *level) {
+    size_t i = device->n_kernels++;
+    device->rows[i] = row;
+    if (entry->per_format) {
+        snprintf(device->names[i], sizeof device->names[i], "cpu.%s.%s.%s", entry->name,
+                 gw_format_of(row.fmt)->name, level);
+    } else {
+        snprintf(device->names[i], sizeof device->names[i], "cpu.%s.%s", entry->name, level);
+    }
+    device->kernels[i] = (gw_kernel){.op = entry->op,
+                                     .name = device->names[i],
+                                     .accepts = entry->accepts,
+                                     .record = entry->record,
+                                     .state = &device->rows[i]};
+}
+
+static int is_weight(gw_fmt fmt) { return fmt != GW_FMT_ACT8 && fmt != GW_FMT_I32; }
+
+static void add_level(struct gw_device *device, const op_entry *entry, gw_cpu_level level) {
+    gw_cpu_row row = {.level = level};
+    if (!entry->per_format) {
+        add(device, entry, row, gw_cpu_level_name(level));
+        return;
+    }
+    for (int fmt = 0; fmt < GW_FMT_COUNT; fmt++) {
+        row.fmt = (gw_fmt)fmt;
+        if (is_weight(row.fmt)) {
+            add(device, entry, row, gw_cpu_level_name(level));
+        }
+    }
+}
+
+static void add_blas(struct gw_device *device, const op_entry *entry) {
+    for (int fmt = 0; fmt < GW_FMT_COUNT && entry->per_format; fmt++) {
+        gw_cpu_row row = {.level = device->level, .fmt = (gw_fmt)fmt, .blas = 1};
+        if (gw_cpu_blas_kernel(row.fmt) != NULL) {
+            add(device, entry, row, "blas");
+        }
+    }
+}
+
+gw_status gw_cpu_list_kernels(struct gw_device *device) {
+    size_t n = sizeof entries / sizeof entries[0], most = n * 3 * GW_FMT_COUNT;
+    device->kernels = calloc(most, sizeof *device->kernels);
+    device->rows = calloc(most, sizeof *device->rows);
+    device->names = calloc(most, sizeof *device->names);
+    if (device->kernels == NULL || device->rows == NULL || device->names == NULL) {
+        return gw_fail(GW_E_NOMEM, "cpu", "no memory for the kernel table");
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (device->blas != NULL) {
+            add_blas(device, &entries[i]);
+        }
+        if (device->level != GW_CPU_SCALAR) {
+            add_level(device, &entries[i], device->level);
+        }
+        add_level(device, &entries[i], GW_CPU_SCALAR);
+    }
+    return GW_OK;
+}

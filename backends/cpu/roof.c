@@ -1,0 +1,112 @@
+/* backends/cpu/roof.c - measuring the roofs: read bandwidth, int8 and float peaks of the team. */
+#include "backends/cpu/roof.h"
+
+#include <omp.h>
+#include <string.h>
+#include <time.h>
+
+#include "backends/cpu/cpu.h"
+#include "cpu/peak.h"
+
+enum { READ_TRIALS = 3 * GW_READ_WAYS, PEAK_TRIALS = 3, PIECE = 1 << 20 };
+
+static const size_t read_bytes = 512u << 20; /* more than any last-level cache here */
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Each thread reads pieces as the kernels do: handed out while there are any. */
+static double read_once(const gw_cpu_peak *peak, int way, const char *data, size_t bytes,
+                        int threads, float *keep) {
+    _Atomic size_t next = 0;
+    double start = 0.0, end = 0.0;
+    float top = 0.0f;
+#pragma omp parallel num_threads(threads) reduction(max : top)
+    {
+#pragma omp barrier
+#pragma omp master
+        start = now();
+        for (size_t at; (at = atomic_fetch_add(&next, (size_t)PIECE)) + PIECE <= bytes;) {
+            float v = peak->read((const float *)(const void *)(data + at), PIECE, way);
+            top = v > top ? v : top;
+        }
+#pragma omp barrier
+#pragma omp master
+        end = now();
+    }
+    *keep += top;
+    return end - start;
+}
+
+static double compute_once(const gw_cpu_peak *peak, int integers, uint64_t rounds, int threads,
+                           float *keep) {
+    double start = 0.0, end = 0.0;
+    float sum = 0.0f;
+#pragma omp parallel num_threads(threads) reduction(+ : sum)
+    {
+#pragma omp barrier
+#pragma omp master
+        start = now();
+        sum += integers ? (float)peak->int8(rounds) : peak->f32(rounds);
+#pragma omp barrier
+#pragma omp master
+        end = now();
+    }
+    *keep += sum;
+    return end - start;
+}
+
+/* Best of a few runs of some 40 ms each, in operations per second of the whole team. */
+static double compute_peak(const gw_cpu_peak *peak, int integers, int threads, float *keep) {
+    uint64_t rounds = 1u << 16;
+    double ops = integers ? peak->int8_ops : peak->f32_ops, best = 0.0;
+    while (compute_once(peak, integers, rounds, threads, keep) < 0.02 && rounds < 1ull << 40) {
+        rounds *= 2;
+    }
+    for (int i = 0; i < PEAK_TRIALS; i++) {
+        double seconds = compute_once(peak, integers, rounds * 2, threads, keep);
+        double rate = ops * (double)rounds * 2.0 * (double)threads / seconds;
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
+gw_status gw_cpu_measure_roof(int threads, gw_roof *out) {
+    const char *bad;
+    uint64_t total, available;
+    size_t bytes = read_bytes;
+    float keep = 0.0f;
+    if (threads < 0 || threads > GW_CPU_MAX_THREADS) {
+        return gw_fail(GW_E_ARGUMENT, "threads", "%d is not in 1..%d", threads, GW_CPU_MAX_THREADS);
+    }
+    threads = threads > 0 ? threads : gw_cpu_default_threads();
+    const gw_cpu_peak *peak = gw_cpu_peak_of(gw_cpu_level_choose(&bad));
+    gw_cpu_memory(&total, &available);
+    while (bytes > available / 2 && bytes > (size_t)PIECE * 16) {
+        bytes /= 2;
+    }
+    char *data = gw_cpu_map_pages(bytes);
+    if (data == NULL) {
+        return gw_fail(GW_E_NOMEM, "roof", "needs %zu bytes to read from", bytes);
+    }
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (size_t at = 0; at < bytes; at += PIECE) {
+        memset(data + at, 1, PIECE); /* each page its own, not the shared page of zeros */
+    }
+    gw_roof roof = {0};
+    for (int i = 0; i < READ_TRIALS; i++) {
+        double rate =
+            (double)bytes / read_once(peak, i % GW_READ_WAYS, data, bytes, threads, &keep) * 1e-9;
+        roof.read_gbps = rate > roof.read_gbps ? rate : roof.read_gbps;
+    }
+    gw_cpu_unmap_pages(data, bytes);
+    roof.int8_gops = compute_peak(peak, 1, threads, &keep) * 1e-9;
+    roof.f32_gflops = compute_peak(peak, 0, threads, &keep) * 1e-9;
+    volatile float sink = keep; /* the results are used, so the loops stay */
+    (void)sink;
+    *out = roof;
+    return GW_OK;
+}

@@ -1,0 +1,136 @@
+/* backends/cpu/rows.c - the ops that treat each row on its own: EMBED, PICK, NORM, QUANTIZE. */
+#include <string.h>
+
+#include "backends/cpu/cpu.h"
+
+/* ---- EMBED
+ * --------------------------------------------------------------------------------------------- */
+
+static void run_embed(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    const gw_format *f = gw_format_of(l->u.embed.fmt);
+    size_t first, end;
+    while (gw_cpu_take(worker, (size_t)gw_cpu_live(l, worker->step), 8, &first, &end)) {
+        for (size_t i = first; i < end; i++) {
+            size_t token = (size_t)worker->step->token[i];
+            float *out = (float *)(void *)(l->out + i * l->out_stride);
+            f->decode(out, l->u.embed.table + token * l->u.embed.row_bytes, l->width);
+        }
+    }
+}
+
+int gw_cpu_accepts_embed(const gw_kernel *kernel, const gw_node *node,
+                         const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->w[0]->layout == GW_LAYOUT_ROWS && node->out->fmt == GW_FMT_F32 &&
+           gw_format_of(node->w[0]->fmt)->decode != NULL;
+}
+
+gw_status gw_cpu_record_embed(struct gw_segment *segment, const gw_kernel *kernel,
+                              const gw_node *node) {
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    l->run = run_embed;
+    l->u.embed.table = gw_cpu_data(node->w[0]);
+    l->u.embed.row_bytes = gw_cpu_row_stride(node->w[0]);
+    l->u.embed.fmt = node->w[0]->fmt;
+    return GW_OK;
+}
+
+/* ---- PICK
+ * ---------------------------------------------------------------------------------------------- */
+
+static void run_pick(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    const gw_step *step = worker->step;
+    size_t first, end;
+    while (gw_cpu_take(worker, (size_t)step->n_pick, 8, &first, &end)) {
+        memmove(l->out + first * l->out_stride, l->in + ((size_t)step->pick + first) * l->in_stride,
+                (end - first) * l->out_stride);
+    }
+}
+
+int gw_cpu_accepts_pick(const gw_kernel *kernel, const gw_node *node,
+                        const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32 && node->out->fmt == GW_FMT_F32;
+}
+
+gw_status gw_cpu_record_pick(struct gw_segment *segment, const gw_kernel *kernel,
+                             const gw_node *node) {
+    gw_cpu_append(segment, kernel, node)->run = run_pick;
+    return GW_OK;
+}
+
+/* ---- NORM
+ * ---------------------------------------------------------------------------------------------- */
+
+static void run_norm(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    size_t first, end;
+    while (gw_cpu_take(worker, (size_t)gw_cpu_live(l, worker->step), 4, &first, &end)) {
+        for (size_t i = first; i < end; i++) {
+            const float *x = (const float *)(const void *)(l->in + i * l->in_stride);
+            void *out = l->out + i * l->out_stride;
+            float *y = l->act8 ? (float *)(void *)worker->scratch : (float *)out;
+            l->ops->norm(y, x, l->u.norm.weight, l->width, l->u.norm.eps);
+            if (l->act8) {
+                l->ops->encode((gw_act8 *)out, y, l->width / GW_ACT_BLOCK);
+            }
+        }
+    }
+}
+
+static int f32_or_act8(const gw_tensor *t) {
+    return t->fmt == GW_FMT_F32 ||
+           (t->fmt == GW_FMT_ACT8 && t->dim[t->n_dim - 1] % GW_ACT_BLOCK == 0);
+}
+
+int gw_cpu_accepts_norm(const gw_kernel *kernel, const gw_node *node,
+                        const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32 && f32_or_act8(node->out) &&
+           gw_format_of(node->w[0]->fmt)->is_float;
+}
+
+gw_status gw_cpu_record_norm(struct gw_segment *segment, const gw_kernel *kernel,
+                             const gw_node *node) {
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    l->run = run_norm;
+    l->u.norm.eps = node->args.norm.eps;
+    gw_cpu_need_scratch(segment, l->width * sizeof(float));
+    return gw_cpu_vector(segment, node->w[0], &l->u.norm.weight);
+}
+
+/* ---- QUANTIZE
+ * ------------------------------------------------------------------------------------------- */
+
+enum { QUANTIZE_BLOCKS = 32 }; /* per piece: one row of a decode step keeps several threads busy */
+
+static void run_quantize(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    size_t blocks = l->width / GW_ACT_BLOCK;
+    size_t pieces = (blocks + QUANTIZE_BLOCKS - 1) / QUANTIZE_BLOCKS, first, end;
+    while (
+        gw_cpu_take(worker, (size_t)gw_cpu_live(l, worker->step) * pieces, pieces, &first, &end)) {
+        for (size_t i = first; i < end; i++) {
+            size_t row = i / pieces, at = i % pieces * QUANTIZE_BLOCKS;
+            size_t n = blocks - at < QUANTIZE_BLOCKS ? blocks - at : QUANTIZE_BLOCKS;
+            const float *x = (const float *)(const void *)(l->in + row * l->in_stride);
+            gw_act8 *y = (gw_act8 *)(void *)(l->out + row * l->out_stride);
+            l->ops->encode(y + at, x + at * GW_ACT_BLOCK, n);
+        }
+    }
+}
+
+int gw_cpu_accepts_quantize(const gw_kernel *kernel, const gw_node *node,
+                            const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32 && node->out->fmt == GW_FMT_ACT8 &&
+           node->out->dim[node->out->n_dim - 1] % GW_ACT_BLOCK == 0;
+}
+
+gw_status gw_cpu_record_quantize(struct gw_segment *segment, const gw_kernel *kernel,
+                                 const gw_node *node) {
+    gw_cpu_append(segment, kernel, node)->run = run_quantize;
+    return GW_OK;
+}

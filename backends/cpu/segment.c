@@ -1,0 +1,256 @@
+/* backends/cpu/segment.c - freezing nodes into launches, and the team that walks them. */
+#include <omp.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backends/cpu/cpu.h"
+
+enum { LAUNCHES_PER_NODE = 3 }; /* most that one node appends */
+
+/* ---- freezing
+ * --------------------------------------------------------------------------------------- */
+
+size_t gw_cpu_row_stride(const gw_tensor *t) {
+    const gw_format *f = gw_format_of(t->fmt);
+    size_t cols = 1;
+    for (int i = 1; i < t->n_dim; i++) {
+        cols *= (size_t)t->dim[i];
+    }
+    return f->row_header + cols / f->block_elems * f->block_bytes;
+}
+
+static size_t row_width(const gw_tensor *t) {
+    size_t cols = 1;
+    for (int i = 1; i < t->n_dim; i++) {
+        cols *= (size_t)t->dim[i];
+    }
+    return cols;
+}
+
+gw_cpu_launch *gw_cpu_append(struct gw_segment *segment, const gw_kernel *kernel,
+                             const gw_node *node) {
+    gw_cpu_launch *launch = &segment->launches[segment->n++];
+    memset(launch, 0, sizeof *launch);
+    launch->ops = gw_cpu_ops_of(gw_cpu_row_of(kernel)->level);
+    launch->node = segment->node;
+    launch->picked = segment->picked;
+    if (node->in[0] != NULL) {
+        launch->in = gw_cpu_data(node->in[0]);
+        launch->in_stride = gw_cpu_row_stride(node->in[0]);
+    }
+    if (node->in[1] != NULL) {
+        launch->in1 = gw_cpu_data(node->in[1]);
+        launch->in1_stride = gw_cpu_row_stride(node->in[1]);
+    }
+    if (node->out != NULL) {
+        launch->out = gw_cpu_data(node->out);
+        launch->out_stride = gw_cpu_row_stride(node->out);
+        launch->act8 = node->out->fmt == GW_FMT_ACT8;
+        launch->width = row_width(node->out);
+    }
+    return launch;
+}
+
+void gw_cpu_need_scratch(struct gw_segment *segment, size_t bytes) {
+    segment->scratch_bytes = bytes > segment->scratch_bytes ? bytes : segment->scratch_bytes;
+}
+
+void gw_cpu_need_shared(struct gw_segment *segment, size_t bytes) {
+    segment->shared_bytes = bytes > segment->shared_bytes ? bytes : segment->shared_bytes;
+}
+
+gw_status gw_cpu_vector(struct gw_segment *segment, const gw_tensor *t, const float **out) {
+    *out = NULL;
+    if (t == NULL) {
+        return GW_OK;
+    }
+    const char *data = gw_cpu_data(t);
+    if (t->fmt == GW_FMT_F32 && (uintptr_t)data % sizeof(float) == 0) {
+        *out = (const float *)(const void *)data;
+        return GW_OK;
+    }
+    size_t n = 1;
+    for (int i = 0; i < t->n_dim; i++) {
+        n *= (size_t)t->dim[i];
+    }
+    float *copy = malloc((n + 1) * sizeof *copy);
+    if (copy == NULL) {
+        return gw_fail(GW_E_NOMEM, t->name, "no memory for %zu values", n);
+    }
+    gw_format_of(t->fmt)->decode(copy, data, n);
+    segment->copies[segment->n_copies++] = copy;
+    *out = copy;
+    return GW_OK;
+}
+
+static gw_status take_memory(struct gw_segment *segment, size_t nodes) {
+    segment->capacity = nodes * LAUNCHES_PER_NODE + 1;
+    segment->launches = calloc(segment->capacity, sizeof *segment->launches);
+    segment->copies = calloc(nodes * GW_MAX_W + 1, sizeof *segment->copies);
+    segment->counters = aligned_alloc(GW_CACHE_LINE, segment->capacity * GW_CACHE_LINE);
+    if (segment->launches == NULL || segment->copies == NULL || segment->counters == NULL) {
+        return gw_fail(GW_E_NOMEM, "cpu", "no memory for a plan of %zu nodes", nodes);
+    }
+    return GW_OK;
+}
+
+static gw_status take_scratch(struct gw_segment *segment) {
+    size_t line = GW_CACHE_LINE;
+    size_t one =
+        (segment->scratch_bytes + line - 1) / line * line + 4 * line; /* apart in the cache */
+    segment->scratch_bytes = one;
+    segment->scratch_mapped = one * (size_t)segment->device->threads + segment->shared_bytes;
+    segment->scratch = gw_cpu_map_pages(segment->scratch_mapped);
+    if (segment->scratch == NULL) {
+        return gw_fail(GW_E_NOMEM, "cpu", "needs %zu bytes of scratch", segment->scratch_mapped);
+    }
+    return GW_OK;
+}
+
+gw_status gw_cpu_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
+                        struct gw_segment **out) {
+    gw_status status = GW_OK;
+    struct gw_segment *segment = calloc(1, sizeof *segment);
+    if (segment == NULL) {
+        return gw_fail(GW_E_NOMEM, "cpu", "no memory for a plan");
+    }
+    segment->device = device;
+    segment->rows = rows;
+    GW_TRY_DONE(take_memory(segment, n));
+    for (size_t i = 0; i < n; i++) {
+        segment->node = (int)i;
+        GW_TRY_DONE(nodes[i].kernel->record(segment, nodes[i].kernel, &nodes[i]));
+        if (nodes[i].op == GW_OP_PICK) {
+            segment->picked = 1;
+        }
+    }
+    GW_TRY_DONE(take_scratch(segment));
+    *out = segment;
+    segment = NULL;
+done:
+    gw_cpu_thaw(segment);
+    return status;
+}
+
+void gw_cpu_thaw(struct gw_segment *segment) {
+    if (segment == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < segment->n_copies; i++) {
+        free(segment->copies[i]);
+    }
+    gw_cpu_unmap_pages(segment->scratch, segment->scratch_mapped);
+    free(segment->copies);
+    free(segment->launches);
+    free(segment->counters);
+    free(segment);
+}
+
+void gw_cpu_profile(struct gw_segment *segment, gw_node_time *times) { segment->times = times; }
+
+/* ---- replay
+ * ------------------------------------------------------------------------------------------- */
+
+typedef struct barrier {
+    _Alignas(GW_CACHE_LINE) _Atomic unsigned arrived;
+    _Alignas(GW_CACHE_LINE) _Atomic unsigned phase;
+} barrier;
+
+static inline void relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Everything a thread wrote before the barrier is seen by all after it. Waiting spins for some tens
+ * of microseconds, then gives the processor away: a team larger than the machine still moves. */
+static void meet(barrier *b, unsigned team, int spins) {
+    if (team == 1) {
+        return;
+    }
+    unsigned phase = atomic_load_explicit(&b->phase, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&b->arrived, 1, memory_order_acq_rel) == team - 1) {
+        atomic_store_explicit(&b->arrived, 0, memory_order_relaxed);
+        atomic_store_explicit(&b->phase, phase + 1, memory_order_release);
+        return;
+    }
+    for (int i = 0; atomic_load_explicit(&b->phase, memory_order_acquire) == phase; i++) {
+        if (i < spins) {
+            relax();
+        } else {
+            sched_yield();
+        }
+    }
+}
+
+static _Atomic size_t *counter(const struct gw_segment *segment, size_t i) {
+    return (_Atomic size_t *)(void *)(segment->counters + i * GW_CACHE_LINE);
+}
+
+int gw_cpu_take(const gw_cpu_worker *worker, size_t total, size_t most, size_t *first,
+                size_t *end) {
+    size_t at = atomic_load_explicit(worker->next, memory_order_relaxed), n;
+    do {
+        if (at >= total) {
+            return 0;
+        }
+        n = (total - at) / (2 * (size_t)worker->team);
+        n = n < 1 ? 1 : n;
+        n = n > most ? most : n;
+    } while (!atomic_compare_exchange_weak_explicit(worker->next, &at, at + n, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    *first = at;
+    *end = at + n;
+    return 1;
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void walk(struct gw_segment *segment, gw_cpu_worker *worker, barrier *b) {
+    gw_node_time *times = worker->id == 0 ? segment->times : NULL;
+    double before = times != NULL ? now() : 0.0;
+    for (size_t i = 0; i < segment->n; i++) {
+        const gw_cpu_launch *launch = &segment->launches[i];
+        worker->next = counter(segment, i);
+        launch->run(launch, worker);
+        meet(b, (unsigned)worker->team, segment->device->spins);
+        if (times != NULL) {
+            double after = now();
+            gw_node_time *t = &times[launch->node];
+            t->seconds += after - before;
+            t->calls += i == 0 || segment->launches[i - 1].node != launch->node;
+            before = after;
+        }
+    }
+}
+
+gw_status gw_cpu_run(struct gw_segment *segment, const gw_step *step) {
+    if (step->n < 1 || step->n > segment->rows) {
+        return gw_fail(GW_E_ARGUMENT, "cpu", "a step of %d rows for a plan of %d", step->n,
+                       segment->rows);
+    }
+    for (size_t i = 0; i < segment->n; i++) {
+        atomic_store_explicit(counter(segment, i), 0, memory_order_relaxed);
+    }
+    barrier b = {0};
+#pragma omp parallel num_threads(segment->device->threads)
+    {
+        int id = omp_get_thread_num();
+        gw_cpu_worker worker = {.id = id,
+                                .team = omp_get_num_threads(),
+                                .step = step,
+                                .scratch = segment->scratch + (size_t)id * segment->scratch_bytes,
+                                .shared = segment->scratch + segment->scratch_mapped -
+                                          segment->shared_bytes};
+        walk(segment, &worker, &b);
+    }
+    return GW_OK;
+}

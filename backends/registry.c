@@ -1,0 +1,19 @@
+/* backends/registry.c - the backends of this build, fastest first. One row each. */
+#include "core/plan/backend.h"
+
+#include <stddef.h>
+
+extern const gw_backend gw_backend_cpu;
+extern const gw_backend gw_backend_ref;
+#ifdef GODWIT_OPENCL
+extern const gw_backend gw_backend_opencl;
+#endif
+
+const gw_backend *const gw_backends[] = {
+    &gw_backend_cpu, /* first: the default device */
+#ifdef GODWIT_OPENCL
+    &gw_backend_opencl,
+#endif
+    &gw_backend_ref, /* double precision: the oracle, last because it is slow */
+    NULL,
+};

@@ -1,0 +1,16 @@
+# cmake/embed_specs.cmake - writes OUT: every file of SPECS as a C string in one table.
+#   cmake -DOUT=spec_table.h "-DSPECS=a.spec;b.spec" -P embed_specs.cmake
+set(text "/* Generated from core/model/specs. */\nstatic const struct { const char *name, *text; } spec_table[] = {\n")
+foreach(path ${SPECS})
+  get_filename_component(name ${path} NAME_WE)
+  file(STRINGS ${path} lines)
+  string(APPEND text "    {\"${name}\",\n")
+  foreach(line IN LISTS lines)
+    string(REPLACE "\\" "\\\\" line "${line}")
+    string(REPLACE "\"" "\\\"" line "${line}")
+    string(APPEND text "     \"${line}\\n\"\n")
+  endforeach()
+  string(APPEND text "     \"\"},\n")
+endforeach()
+string(APPEND text "    {0, 0}};\n")
+file(WRITE ${OUT} "${text}")

@@ -1,0 +1,27 @@
+# cmake/isa.cmake - compiler flags of the files written for one instruction set, by their names:
+# *_avx2.c, *_avx512.c, *_vnni.c, *_neon.c. Such a file is empty on other machines (its own #if).
+# Files that hold several sets use target attributes instead and need nothing here.
+# Under GODWIT_SIMDE every kernel file is compiled for AVX2 and FMA, and SIMDe builds the 512-bit
+# intrinsics from those (without FMA it would round twice).
+set(ISA_AVX2 -mavx2 -mfma -mf16c)
+set(ISA_AVX512 ${ISA_AVX2} -mavx512f -mavx512bw -mavx512vl -mavx512dq)
+set(ISA_VNNI ${ISA_AVX512} -mavx512vnni)
+set(ISA_NEON -march=armv8.2-a+dotprod)
+
+function(godwit_isa_flags)
+  string(TOLOWER "${CMAKE_SYSTEM_PROCESSOR}" processor)
+  foreach(source ${ARGN})
+    set(flags "")
+    if(GODWIT_SIMDE AND source MATCHES "/cpu/[^/]*\\.c$")
+      set(flags ${ISA_AVX2} -Wno-conversion -Wno-sign-conversion -Wno-psabi) # SIMDe's macros expand here
+    elseif(processor MATCHES "x86_64|amd64" AND source MATCHES "_(avx2|avx512|vnni)\\.c$")
+      string(TOUPPER "ISA_${CMAKE_MATCH_1}" list)
+      set(flags ${${list}})
+    elseif(processor MATCHES "aarch64|arm64" AND source MATCHES "_neon\\.c$")
+      set(flags ${ISA_NEON})
+    endif()
+    if(flags)
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags}")
+    endif()
+  endforeach()
+endfunction()

@@ -1,0 +1,123 @@
+/* core/base/json.c - jansson's errors in our classes; typed getters. */
+#include "core/base/json.h"
+
+#include "core/base/text.h"
+
+static gw_status class_of(enum json_error_code code) {
+    switch (code) {
+    case json_error_out_of_memory:
+        return GW_E_NOMEM;
+    case json_error_stack_overflow:
+        return GW_E_LIMIT;
+    case json_error_numeric_overflow:
+        return GW_E_OVERFLOW;
+    case json_error_duplicate_key:
+        return GW_E_DUPLICATE;
+    case json_error_invalid_utf8:
+    case json_error_null_character:
+    case json_error_null_byte_in_key:
+        return GW_E_ENCODING;
+    default:
+        return GW_E_SYNTAX;
+    }
+}
+
+gw_status gw_json_parse(const char *where, const void *text, size_t n, json_t **out) {
+    if (!gw_text_is_utf8(text, n)) {
+        return gw_fail(GW_E_ENCODING, where, "the JSON text is not UTF-8");
+    }
+    json_error_t error;
+    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
+    if (root == NULL) {
+        return gw_fail(class_of(json_error_code(&error)), where, "JSON, line %d column %d: %s",
+                       error.line, error.column, error.text);
+    }
+    *out = root;
+    return GW_OK;
+}
+
+int gw_json_has(const json_t *object, const char *key) {
+    const json_t *v = json_object_get(object, key);
+    return v != NULL && !json_is_null(v);
+}
+
+static gw_status wrong(const char *where, const char *key, const char *want) {
+    return gw_fail(GW_E_TYPE, where, "\"%s\" must be %s", key, want);
+}
+
+gw_status gw_json_int(const char *where, const json_t *object, const char *key, int64_t *out) {
+    if (!gw_json_has(object, key)) {
+        return GW_OK;
+    }
+    const json_t *v = json_object_get(object, key);
+    if (json_is_integer(v)) {
+        *out = json_integer_value(v);
+        return GW_OK;
+    }
+    double real = json_is_real(v) ? json_real_value(v) : 0.5; /* 8.0 is an integer to Python */
+    if (!(real >= -0x1p53 && real <= 0x1p53) || (double)(int64_t)real != real) {
+        return wrong(where, key, "an integer");
+    }
+    *out = (int64_t)real;
+    return GW_OK;
+}
+
+gw_status gw_json_real(const char *where, const json_t *object, const char *key, double *out) {
+    if (!gw_json_has(object, key)) {
+        return GW_OK;
+    }
+    const json_t *v = json_object_get(object, key);
+    if (!json_is_number(v)) {
+        return wrong(where, key, "a number");
+    }
+    *out = json_number_value(v);
+    return GW_OK;
+}
+
+gw_status gw_json_bool(const char *where, const json_t *object, const char *key, int *out) {
+    if (!gw_json_has(object, key)) {
+        return GW_OK;
+    }
+    const json_t *v = json_object_get(object, key);
+    if (!json_is_boolean(v)) {
+        return wrong(where, key, "true or false");
+    }
+    *out = json_is_true(v);
+    return GW_OK;
+}
+
+gw_status gw_json_text(const char *where, const json_t *object, const char *key, const char **out) {
+    if (!gw_json_has(object, key)) {
+        return GW_OK;
+    }
+    const json_t *v = json_object_get(object, key);
+    if (!json_is_string(v)) {
+        return wrong(where, key, "a string");
+    }
+    *out = json_string_value(v);
+    return GW_OK;
+}
+
+gw_status gw_json_object(const char *where, const json_t *object, const char *key, json_t **out) {
+    if (!gw_json_has(object, key)) {
+        return GW_OK;
+    }
+    json_t *v = json_object_get(object, key);
+    if (!json_is_object(v)) {
+        return wrong(where, key, "an object");
+    }
+    *out = v;
+    return GW_OK;
+}
+
+gw_status gw_json_array(const char *where, const json_t *object, const char *key, json_t **out) {
+    if (!gw_json_has(object, key)) {
+        return GW_OK;
+    }
+    json_t *v = json_object_get(object, key);
+    if (!json_is_array(v)) {
+        return wrong(where, key, "an array");
+    }
+    *out = v;
+    return GW_OK;
+}

@@ -1,0 +1,29 @@
+/* core/base/json.h - JSON from files: strict, bounded in depth, duplicates refused.
+ *
+ * Parsing is jansson's (at most 2048 levels). Values are read by typed getters that fail on any
+ * other type; a getter leaves its result unchanged and returns GW_OK when the key is absent or
+ * null, so a caller sets the default first.
+ */
+#ifndef GW_BASE_JSON_H
+#define GW_BASE_JSON_H
+
+#include <jansson.h>
+
+#include "core/base/status.h"
+
+/* n bytes of text, the whole of them. GW_E_SYNTAX, GW_E_ENCODING (not UTF-8, NUL), GW_E_DUPLICATE,
+ * GW_E_LIMIT (depth), GW_E_OVERFLOW (a number), GW_E_NOMEM. *out is released by json_decref. */
+gw_status gw_json_parse(const char *where, const void *text, size_t n, json_t **out);
+
+/* Members of an object; GW_E_TYPE names the key. */
+gw_status gw_json_int(const char *where, const json_t *object, const char *key, int64_t *out);
+gw_status gw_json_real(const char *where, const json_t *object, const char *key, double *out);
+gw_status gw_json_bool(const char *where, const json_t *object, const char *key, int *out);
+gw_status gw_json_text(const char *where, const json_t *object, const char *key, const char **out);
+gw_status gw_json_object(const char *where, const json_t *object, const char *key, json_t **out);
+gw_status gw_json_array(const char *where, const json_t *object, const char *key, json_t **out);
+
+/* 1 when the key is there and not null. */
+int gw_json_has(const json_t *object, const char *key);
+
+#endif

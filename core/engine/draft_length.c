@@ -1,0 +1,285 @@
+/* core/engine/draft_length.c - the length policies and the cost model behind them. */
+#include "core/engine/draft_length.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/status.h"
+
+/* Seconds that drafting may lose: this many single steps and this share of all time. Probing, when
+ * drafts are not expected to pay, gets half of it. */
+static const double LEDGER_STEPS = 1.5, LEDGER_SHARE = 0.01;
+/* Gains that can be lost again. */
+static const double LEDGER_CAP_STEPS = 16;
+/* The share of an old observation that is left after a new one; of an old pass in the rate. */
+static const double FADE = 0.96, RATE_FADE = 0.9;
+/* Before anything is known: the chance of a first draft, and how many observations that is worth.
+ */
+static const double FIRST_CHANCE = 0.6, PRIOR = 3;
+/* What one more row adds to a pass until measured. */
+static const double ROW_GUESS = 0.06;
+
+enum {
+    HEURISTIC_START = 5,
+    FORGET_AFTER = 256, /* passes until the time of a width counts as unknown again */
+    STEP_EVERY = 128,   /* passes until the time of a single step is taken again    */
+    PROBE_LENGTH = 2,
+    TIMES_NEEDED = 2 /* samples of a single step before anything is decided */
+};
+
+/* ---- times ---------------------------------------------------------------------------------- */
+
+void gw_timing_add(gw_timing *t, double seconds, uint64_t pass) {
+    const double weight = 0.15, outlier = 2;
+    if (t->n == 0 || (t->n == 1 && seconds < t->seconds)) {
+        t->seconds = seconds;
+    } else if (t->n > 1) {
+        double most = outlier * t->seconds;
+        t->seconds += weight * ((seconds < most ? seconds : most) - t->seconds);
+    }
+    t->n++;
+    t->last = pass;
+}
+
+static int is_known(const gw_length *l, int width) {
+    const gw_timing *t = &l->width[width - 1];
+    return t->n > 0 && (width == 1 || l->passes - t->last <= FORGET_AFTER);
+}
+
+/* Between measured widths a line; beyond them the line from the single step; a pass is never dearer
+ * than a wider one that was measured. */
+double gw_length_width_seconds(const gw_length *l, int width) {
+    double first = l->width[0].seconds;
+    if (l->width[0].n == 0) {
+        return 0;
+    }
+    int low = 1, high = 0;
+    double cap = 0;
+    for (int w = 2; w <= GW_DECODE_MAX; w++) {
+        double seconds = l->width[w - 1].seconds;
+        if (!is_known(l, w)) {
+            continue;
+        }
+        low = w <= width ? w : low;
+        high = w > width && high == 0 ? w : high;
+        cap = w >= width && (cap == 0 || seconds < cap) ? seconds : cap;
+    }
+    double at_low = l->width[low - 1].seconds, value = at_low;
+    if (low < width && high > 0) {
+        double slope = (l->width[high - 1].seconds - at_low) / (high - low);
+        value = at_low + slope * (width - low);
+    } else if (low < width) {
+        double slope = low > 1 ? (at_low - first) / (low - 1) : ROW_GUESS * first;
+        value = at_low + (slope > 0 ? slope : 0) * (width - low);
+    }
+    value = cap > 0 && value > cap ? cap : value;
+    return width > 1 && value < first ? first : value;
+}
+
+double gw_length_step_seconds(const gw_length *l) {
+    double pass = gw_length_width_seconds(l, 1);
+    return pass > 0 ? pass + l->pick.seconds : 0;
+}
+
+double gw_length_usual_step_seconds(const gw_length *l) {
+    double step = gw_length_step_seconds(l);
+    return l->expected > 0 ? step * (l->actual / l->expected) : step;
+}
+
+/* ---- chances -------------------------------------------------------------------------------- */
+
+/* Few observations lean on the position before. */
+double gw_draft_record_chance(const gw_draft_record *r, int j) {
+    double chance = FIRST_CHANCE;
+    for (int i = 0; i <= j; i++) {
+        chance = (r->kept[i] + PRIOR * chance) / (r->tried[i] + PRIOR);
+    }
+    return chance;
+}
+
+static int trust_bin(double trust) {
+    int bin = (int)(trust * GW_TRUST_BINS);
+    return bin < 0 ? 0 : bin >= GW_TRUST_BINS ? GW_TRUST_BINS - 1 : bin;
+}
+
+double gw_draft_record_trust(const gw_draft_record *r, double trust) {
+    int bin = trust_bin(trust);
+    double middle = (bin + 0.5) / GW_TRUST_BINS;
+    return (r->bin_kept[bin] + PRIOR * middle) / (r->bin_tried[bin] + PRIOR);
+}
+
+/* ---- the choice ------------------------------------------------------------------------------ */
+
+gw_status gw_length_parse(const char *text, gw_length *out) {
+    gw_length l = {.mode = GW_LENGTH_COST};
+    if (text != NULL && strcmp(text, "heuristic") == 0) {
+        l.mode = GW_LENGTH_HEURISTIC;
+        l.k = HEURISTIC_START;
+    } else if (text != NULL && strncmp(text, "fixed:", 6) == 0) {
+        char *end;
+        long k = strtol(text + 6, &end, 10);
+        if (text[6] < '0' || text[6] > '9' || *end != '\0' || k < 1 || k > GW_DRAFT_MAX) {
+            return gw_fail(GW_E_ARGUMENT, "draft length",
+                           "'%.40s' is not fixed:K with K from 1 to %d", text, GW_DRAFT_MAX);
+        }
+        l.mode = GW_LENGTH_FIXED;
+        l.k = (int)k;
+    } else if (text != NULL && strcmp(text, "cost") != 0) {
+        return gw_fail(GW_E_ARGUMENT, "draft length",
+                       "'%.40s' is none of cost, heuristic and fixed:K", text);
+    }
+    *out = l;
+    return GW_OK;
+}
+
+/* Expected tokens and seconds of a pass with k drafts. */
+typedef struct forecast {
+    double tokens, seconds;
+} forecast;
+
+static forecast forecast_pass(const gw_length *l, const gw_draft_record *r, int k, int behind,
+                              double trust) {
+    double alive = 1, tokens = 1;
+    for (int j = 0; j < k; j++) {
+        int known = j == 0 && trust >= 0;
+        alive *= known ? gw_draft_record_trust(r, trust) : gw_draft_record_chance(r, j);
+        tokens += alive;
+    }
+    double drafting = k * r->step.seconds + (k > 0 ? behind * r->catch_up.seconds : 0);
+    return (forecast){
+        .tokens = tokens,
+        .seconds = drafting + gw_length_width_seconds(l, k + 1) + tokens * l->pick.seconds,
+    };
+}
+
+/* May a pass lose that many seconds? */
+static int affordable(const gw_length *l, double loss, double share) {
+    double budget = LEDGER_STEPS * gw_length_step_seconds(l) + LEDGER_SHARE * l->elapsed;
+    return l->saved - loss >= -share * budget;
+}
+
+/* A pass may be twice as wide as any that was measured: a guess must not reach further. */
+static int widest_sensible(const gw_length *l) {
+    int widest = 1;
+    for (int w = 2; w <= GW_DECODE_MAX; w++) {
+        widest = is_known(l, w) ? w : widest;
+    }
+    return 2 * widest;
+}
+
+static gw_length_plan choose_by_cost(const gw_length *l, const gw_draft_record *r, int limit,
+                                     int behind, double trust) {
+    double step = gw_length_step_seconds(l);
+    gw_length_plan plan = {0};
+    if (l->width[0].n < TIMES_NEEDED || step <= 0) {
+        return plan;
+    }
+    double single = 1 / step;
+    plan.rate = plan.price = single;
+    if (l->passes - l->width[0].last >= STEP_EVERY) {
+        return plan;
+    }
+    int widest = widest_sensible(l);
+    for (int k = 1; k <= limit && k < widest; k++) {
+        forecast f = forecast_pass(l, r, k, behind, trust);
+        double rate = f.tokens / f.seconds;
+        int worst_fits = affordable(l, f.seconds - step, 1);
+        if (rate > plan.rate && worst_fits) {
+            plan.k = k;
+            plan.rate = rate;
+        }
+    }
+    if (plan.k == 0 && limit > 0) {
+        int k = limit < PROBE_LENGTH || widest <= PROBE_LENGTH ? 1 : PROBE_LENGTH;
+        forecast f = forecast_pass(l, r, k, behind, trust);
+        plan.k = affordable(l, f.seconds - step, 0.5) ? k : 0;
+        plan.price = 0; /* a probe is meant to be seen through */
+    } else if (plan.k > 0 && r->seconds > 0) {
+        double had = r->tokens / r->seconds;
+        had = had < plan.rate ? had : plan.rate;
+        plan.price = had > single ? had : single;
+    }
+    return plan;
+}
+
+gw_length_plan gw_length_choose(const gw_length *l, const gw_draft_record *r, int limit, int behind,
+                                double trust) {
+    if (limit <= 0) {
+        return (gw_length_plan){0};
+    }
+    if (l->mode == GW_LENGTH_COST) {
+        return choose_by_cost(l, r, limit, behind, trust);
+    }
+    return (gw_length_plan){.k = l->k < limit ? l->k : limit};
+}
+
+int gw_length_goes_on(const gw_length *l, const gw_draft_record *r, const gw_length_plan *plan,
+                      const float *trust, int n) {
+    if (n >= plan->k || l->mode != GW_LENGTH_COST) {
+        return n < plan->k;
+    }
+    double alive = gw_draft_record_chance(r, n);
+    for (int i = 0; i < n; i++) {
+        alive *= gw_draft_record_trust(r, (double)trust[i]);
+    }
+    double wider = gw_length_width_seconds(l, n + 2) - gw_length_width_seconds(l, n + 1);
+    double cost = r->step.seconds + (wider > 0 ? wider : 0) + alive * l->pick.seconds;
+    return alive >= plan->price * cost;
+}
+
+/* ---- experience ------------------------------------------------------------------------------ */
+
+static void observe(double *tried, double *kept, int yes) {
+    *tried = FADE * *tried + 1;
+    *kept = FADE * *kept + yes;
+}
+
+static void learn_acceptance(gw_draft_record *r, const gw_length_pass *p) {
+    for (int j = 0; j < p->drafted && j <= p->accepted; j++) {
+        int bin = trust_bin((double)p->trust[j]);
+        observe(&r->tried[j], &r->kept[j], j < p->accepted);
+        observe(&r->bin_tried[bin], &r->bin_kept[bin], j < p->accepted);
+    }
+}
+
+void gw_length_learn(gw_length *l, gw_draft_record *r, const gw_length_pass *p) {
+    double actual = p->catch_up + p->draft + p->verify + p->pick;
+    double expected = gw_length_width_seconds(l, p->drafted + 1);
+    if (r != NULL && p->drafted > 0) {
+        expected += p->drafted * r->step.seconds + p->behind * r->catch_up.seconds;
+        learn_acceptance(r, p);
+        gw_timing_add(&r->step, p->draft / p->drafted, l->passes);
+        if (p->behind > 0) {
+            gw_timing_add(&r->catch_up, p->catch_up / p->behind, l->passes);
+        }
+        r->tokens = RATE_FADE * r->tokens + p->tokens;
+        r->seconds = RATE_FADE * r->seconds + actual;
+        if (l->mode == GW_LENGTH_HEURISTIC) {
+            l->k = p->accepted == p->drafted ? l->k + 2 : l->k - 1;
+            l->k = l->k < 1 ? 1 : l->k > GW_DRAFT_MAX ? GW_DRAFT_MAX : l->k;
+        }
+    }
+    double guess = gw_length_width_seconds(l, p->drafted + 1), verify = p->verify;
+    if (l->width[p->drafted].n == 0 && guess > 0 && verify > 2 * guess) {
+        verify = 2 * guess; /* one sample proves little: an interruption would bar the width */
+    }
+    l->passes++;
+    gw_timing_add(&l->width[p->drafted], verify, l->passes);
+    if (p->tokens > 0) {
+        gw_timing_add(&l->pick, p->pick / p->tokens, l->passes);
+    }
+    /* Far more than the expected time is an interruption of the machine, not the draft's fault. */
+    expected += p->tokens * l->pick.seconds;
+    if (expected > 0 && l->passes > 1) {
+        l->actual += actual;
+        l->expected += expected;
+    }
+    actual = expected > 0 && actual > 3 * expected ? 3 * expected : actual;
+    double step = gw_length_step_seconds(l);
+    l->elapsed += actual;
+    if (r != NULL && p->drafted > 0 && step > 0) {
+        l->saved += p->tokens * step - actual;
+        double most = LEDGER_CAP_STEPS * step;
+        l->saved = l->saved < most ? l->saved : most;
+    }
+}

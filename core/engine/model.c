@@ -1,0 +1,196 @@
+/* core/engine/model.c - opens a model: checkpoint, tokenizer, device, weights; and describes it. */
+#include "core/engine/model_state.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/engine/kv.h"
+
+static double seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- device --------------------------------------------------------------------------------- */
+
+static gw_status choose_device(const gw_model_options *o, const gw_backend *const *backends,
+                               gw_plan_device *out) {
+    char known[128] = "";
+    size_t used = 0;
+    for (size_t i = 0; backends[i] != NULL; i++) {
+        const gw_backend *b = backends[i];
+        int wanted = o->device == NULL || strcmp(o->device, b->name) == 0;
+        if (wanted && b->device_count() > 0) {
+            gw_device_options device = {.threads = o->threads, .blas = o->blas};
+            struct gw_device *opened = NULL;
+            GW_TRY(b->open(0, &device, &opened));
+            *out = (gw_plan_device){b, opened};
+            return GW_OK;
+        }
+        if (wanted && o->device != NULL) {
+            return gw_fail(GW_E_DEVICE, "device", "%s is not present on this machine", b->name);
+        }
+        int wrote = snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", b->name);
+        used += wrote > 0 && (size_t)wrote < sizeof known - used ? (size_t)wrote : 0;
+    }
+    return gw_fail(GW_E_ARGUMENT, "device", "'%.40s' is not known; known are %s",
+                   o->device != NULL ? o->device : "", known);
+}
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+/* A model may come without a tokenizer: it can still be fed ids. */
+static gw_status open_tokenizer(gw_model *m, int needed) {
+    const gw_vocab *vocab = NULL;
+    GW_TRY(gw_checkpoint_vocab(m->checkpoint, &vocab));
+    if (vocab == NULL && needed) {
+        return gw_fail(GW_E_UNSUPPORTED, gw_checkpoint_name(m->checkpoint),
+                       "the model has no tokenizer");
+    }
+    if (vocab == NULL) {
+        return GW_OK;
+    }
+    GW_TRY(gw_tokenizer_new(vocab, &m->tokenizer));
+    m->vocab = vocab;
+    return GW_OK;
+}
+
+static gw_status check_options(const gw_model_options *o) {
+    if ((o->path == NULL) == (o->memory == NULL)) {
+        return gw_fail(GW_E_ARGUMENT, "model", "give either a path or an image in memory");
+    }
+    if (o->threads < 0 || o->threads > 4096) {
+        return gw_fail(GW_E_ARGUMENT, "threads", "%d is outside 0..4096", o->threads);
+    }
+    return GW_OK;
+}
+
+static gw_status load_weights(gw_model *m, const gw_model_options *o,
+                              const gw_backend *const *backends) {
+    const gw_spec *spec = NULL;
+    const char *where = o->path != NULL ? o->path : "(memory)";
+    m->hp = *gw_checkpoint_hparams(m->checkpoint);
+    GW_TRY(gw_spec_find(where, m->hp.family, &spec));
+    gw_blueprint *blueprint = calloc(1, sizeof *blueprint);
+    if (blueprint == NULL) {
+        return gw_fail(GW_E_NOMEM, where, "no memory for the model spec");
+    }
+    gw_weights_options options = {.where = where,
+                                  .convert = o->weights,
+                                  .progress = o->progress,
+                                  .progress_user = o->progress_user,
+                                  .cancel = o->cancel};
+    gw_status status = gw_blueprint_read(gw_spec_family(spec), gw_spec_text(spec), blueprint);
+    if (status == GW_OK) {
+        status = choose_device(o, backends, &m->device);
+    }
+    if (status == GW_OK) {
+        status = gw_arena_set_new(&m->device, 1, &m->arenas);
+    }
+    if (status == GW_OK) {
+        status = gw_weights_load(m->checkpoint, blueprint, &m->device, &options, &m->weights);
+    }
+    free(blueprint);
+    return status;
+}
+
+/* ---- description ---------------------------------------------------------------------------- */
+
+static void count_tensors(gw_model *m) {
+    for (size_t i = 0; i < gw_checkpoint_count(m->checkpoint); i++) {
+        const gw_stored *t = gw_checkpoint_at(m->checkpoint, i);
+        uint64_t n = 1;
+        for (int d = 0; d < t->n_dim; d++) {
+            n *= (uint64_t)t->dim[d];
+        }
+        m->info.n_params += n;
+        m->info.weight_bytes += t->bytes;
+    }
+}
+
+static void fill_info(gw_model *m) {
+    gw_model_info *info = &m->info;
+    const gw_hparams *hp = &m->hp;
+    snprintf(m->name, sizeof m->name, "%s", gw_checkpoint_name(m->checkpoint));
+    info->name = m->name;
+    info->architecture =
+        m->weights != NULL ? hp->family : gw_checkpoint_architecture(m->checkpoint);
+    info->format = m->format;
+    info->device = m->device_text;
+    info->n_layers = hp->n_layers;
+    info->d_model = hp->d_model;
+    info->n_heads = hp->n_heads;
+    info->n_kv_heads = hp->n_kv_heads;
+    info->d_head = hp->d_head;
+    info->d_ff = hp->d_ff;
+    info->n_ctx_train = hp->n_ctx;
+    info->n_vocab = m->weights != NULL ? hp->n_vocab : m->vocab ? (int32_t)m->vocab->n_tokens : 0;
+    info->file_bytes = gw_checkpoint_file_bytes(m->checkpoint);
+    count_tensors(m);
+    if (m->weights == NULL) {
+        return;
+    }
+    snprintf(m->format, sizeof m->format, "%s", gw_format_of(gw_weights_format(m->weights))->name);
+    for (char *c = m->format; *c != '\0'; c++) {
+        *c = (char)toupper((unsigned char)*c);
+    }
+    info->decode_bytes = gw_weights_decode_bytes(m->weights);
+    info->kv_bytes_per_token =
+        4 * (uint64_t)hp->n_layers * (uint64_t)hp->n_kv_heads * (uint64_t)hp->d_head;
+    gw_device_info device;
+    m->device.backend->describe(m->device.device, &device);
+    info->threads = device.threads;
+    snprintf(m->device_text, sizeof m->device_text, "%s (%s), %d thread%s", device.id, device.name,
+             device.threads, device.threads == 1 ? "" : "s");
+}
+
+void gw_model_describe(const gw_model *model, gw_model_info *out) { *out = model->info; }
+
+/* ---- open and free -------------------------------------------------------------------------- */
+
+gw_status gw_engine_open(const gw_model_options *options, const gw_backend *const *backends,
+                         gw_model **out) {
+    double start = seconds_now();
+    GW_TRY(check_options(options));
+    gw_model *m = calloc(1, sizeof *m);
+    if (m == NULL) {
+        return gw_fail(GW_E_NOMEM, "model", "no memory for the model");
+    }
+    gw_status status;
+    GW_TRY_DONE((options->vocab_only ? gw_checkpoint_open_vocab : gw_checkpoint_open)(
+        options->path, options->memory, options->memory_bytes, &m->checkpoint));
+    GW_TRY_DONE(open_tokenizer(m, options->vocab_only));
+    if (!options->vocab_only) {
+        GW_TRY_DONE(load_weights(m, options, backends));
+        GW_TRY_DONE(gw_checkpoint_unchanged(m->checkpoint));
+    }
+    fill_info(m);
+    m->info.load_seconds = seconds_now() - start;
+    *out = m;
+    return GW_OK;
+done:
+    gw_model_free(m);
+    return status;
+}
+
+void gw_model_free(gw_model *model) {
+    if (model == NULL) {
+        return;
+    }
+    gw_weights_free(model->weights);
+    gw_arena_set_free(model->arenas);
+    if (model->device.device != NULL) {
+        model->device.backend->close(model->device.device);
+    }
+    gw_tokenizer_free(model->tokenizer);
+    gw_checkpoint_free(model->checkpoint);
+    free(model);
+}
+
+const gw_tokenizer *gw_model_tokenizer(const gw_model *model) { return model->tokenizer; }
+const gw_vocab *gw_model_vocab(const gw_model *model) { return model->vocab; }
+int32_t gw_model_n_vocab(const gw_model *model) { return model->info.n_vocab; }

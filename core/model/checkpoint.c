@@ -1,0 +1,317 @@
+/* core/model/checkpoint.c - opening either container, the list of tensors, access. */
+#include "core/model/checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "core/model/checkpoint_parts.h"
+#include "core/model/config.h"
+#include "core/model/spec.h"
+
+gw_status gw_checkpoint_nomem(const gw_checkpoint *c) {
+    return gw_fail(GW_E_NOMEM, c->where, "no memory to open the model");
+}
+
+/* ---- lists ------------------------------------------------------------------------------- */
+
+static int grow(void **items, size_t n, size_t *capacity, size_t size) {
+    if (n < *capacity) {
+        return 1;
+    }
+    size_t more = *capacity != 0 ? *capacity * 2 : 16, bytes;
+    void *bigger = __builtin_mul_overflow(more, size, &bytes) ? NULL : realloc(*items, bytes);
+    if (bigger == NULL) {
+        return 0;
+    }
+    *items = bigger;
+    *capacity = more;
+    return 1;
+}
+
+gw_status gw_checkpoint_map(gw_checkpoint *c, const char *path, gw_file *out) {
+    const char *name = gw_arena_copy(c->arena, path, strlen(path));
+    void *files = c->files;
+    size_t capacity = c->files_capacity;
+    if (name == NULL || !grow(&files, c->n_files, &c->files_capacity, sizeof *c->files)) {
+        return gw_checkpoint_nomem(c);
+    }
+    c->files = files;
+    if (capacity != c->files_capacity) {
+        void *names = realloc(c->file_names, c->files_capacity * sizeof *c->file_names);
+        if (names == NULL) {
+            c->files_capacity = capacity;
+            return gw_checkpoint_nomem(c);
+        }
+        c->file_names = names;
+    }
+    GW_TRY(gw_file_open(path, path, &c->files[c->n_files]));
+    c->file_names[c->n_files] = name;
+    *out = c->files[c->n_files++];
+    return GW_OK;
+}
+
+static gw_status add_name(gw_checkpoint *c, const char *where, gw_map *map, const char *name,
+                          size_t index) {
+    size_t at;
+    if (gw_map_find(c->names, name, strlen(name), &at) ||
+        gw_map_find(c->unusable_names, name, strlen(name), &at)) {
+        return gw_fail(GW_E_DUPLICATE, where, "tensor %s is also in another part of the model",
+                       name);
+    }
+    return gw_map_add(map, name, strlen(name), index, NULL) == GW_MAP_ADDED
+               ? GW_OK
+               : gw_checkpoint_nomem(c);
+}
+
+gw_status gw_checkpoint_add(gw_checkpoint *c, const char *where, const gw_stored *t) {
+    void *list = c->list;
+    if (!grow(&list, c->n, &c->capacity, sizeof *c->list)) {
+        return gw_checkpoint_nomem(c);
+    }
+    c->list = list;
+    GW_TRY(add_name(c, where, c->names, t->name, c->n));
+    c->list[c->n++] = *t;
+    return GW_OK;
+}
+
+gw_status gw_checkpoint_add_unusable(gw_checkpoint *c, const char *where, const char *name,
+                                     const char *why) {
+    void *list = (void *)c->unusable;
+    if (!grow(&list, c->n_unusable, &c->unusable_capacity, sizeof *c->unusable)) {
+        return gw_checkpoint_nomem(c);
+    }
+    c->unusable = list;
+    GW_TRY(add_name(c, where, c->unusable_names, name, c->n_unusable));
+    c->unusable[c->n_unusable++] = why;
+    return GW_OK;
+}
+
+const char *gw_checkpoint_join(gw_checkpoint *c, const char *folder, const char *name) {
+    size_t n = strlen(folder), m = strlen(name);
+    char *out = gw_arena_alloc(c->arena, n + m + 2);
+    if (out != NULL) {
+        int slash = n > 0 && folder[n - 1] != '/';
+        memcpy(out, folder, n);
+        if (slash) {
+            out[n] = '/';
+        }
+        memcpy(out + n + (size_t)slash, name, m + 1);
+    }
+    return out;
+}
+
+/* ---- hyper-parameters -------------------------------------------------------------------- */
+
+/* The explicit per-frequency factors of Llama-3 GGUF files. */
+static gw_status read_divisors(gw_checkpoint *c) {
+    const gw_stored *t = gw_checkpoint_find(c, "rope_freqs.weight");
+    size_t n = (size_t)c->hparams.rope_dim / 2;
+    if (c->container != GW_CONTAINER_GGUF || t == NULL) {
+        return GW_OK;
+    }
+    if (t->fmt != GW_FMT_F32 || t->n_dim != 1 || (uint64_t)t->dim[0] != n) {
+        return gw_fail(GW_E_METADATA, c->where, "rope_freqs.weight must be [%zu] in F32", n);
+    }
+    float *copy = gw_arena_array(c->arena, n, sizeof *copy); /* stored at any alignment */
+    if (copy == NULL) {
+        return gw_checkpoint_nomem(c);
+    }
+    memcpy(copy, t->data, n * sizeof *copy);
+    for (size_t i = 0; i < n; i++) {
+        if (!(copy[i] > 0.0f && copy[i] < 1e30f)) {
+            return gw_fail(GW_E_METADATA, c->where, "rope_freqs.weight [%zu] is %g", i,
+                           (double)copy[i]);
+        }
+    }
+    c->hparams.rope_divisors = copy;
+    return GW_OK;
+}
+
+static gw_status read_hparams(gw_checkpoint *c) {
+    gw_config config;
+    const gw_spec *spec;
+    int hf = c->container == GW_CONTAINER_HF;
+    const char *where = hf ? gw_checkpoint_join(c, c->where, "config.json") : c->where;
+    if (where == NULL) {
+        return gw_checkpoint_nomem(c);
+    }
+    gw_config_defaults(&config);
+    memcpy(config.architecture, c->architecture, sizeof config.architecture);
+    GW_TRY(gw_spec_find(where, c->architecture, &spec));
+    GW_TRY(hf ? gw_config_from_hf(where, c->config, &config)
+              : gw_config_from_gguf(c->gguf[0], &config));
+    if (gw_checkpoint_find(c, hf ? "lm_head.weight" : "output.weight") == NULL) {
+        config.tied = 1;
+    }
+    GW_TRY(gw_config_settle(where, gw_spec_family(spec), &config, &c->hparams));
+    GW_TRY(read_divisors(c));
+    c->has_hparams = 1;
+    return GW_OK;
+}
+
+/* ---- open and close ---------------------------------------------------------------------- */
+
+/* "models/a.gguf" -> "a"; a folder's own name. */
+static const char *name_of(gw_checkpoint *c, const char *path) {
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') {
+        end--;
+    }
+    size_t start = end;
+    while (start > 0 && path[start - 1] != '/') {
+        start--;
+    }
+    if (end - start > 5 && memcmp(path + end - 5, ".gguf", 5) == 0) {
+        end -= 5;
+    }
+    return gw_arena_copy(c->arena, path + start, end - start);
+}
+
+static gw_status name_it(gw_checkpoint *c, const char *path) {
+    gw_gguf_view title = {"", 0};
+    if (c->container == GW_CONTAINER_GGUF) {
+        GW_TRY(gw_gguf_text(c->gguf[0], "general.name", &title, NULL));
+    }
+    int titled = title.bytes > 0 && title.bytes < 200 &&
+                 memchr(title.text, 0, (size_t)title.bytes) == NULL &&
+                 gw_text_is_utf8(title.text, (size_t)title.bytes);
+    c->name = titled         ? gw_arena_copy(c->arena, title.text, (size_t)title.bytes)
+              : path != NULL ? name_of(c, path)
+                             : "(memory)";
+    return c->name != NULL ? GW_OK : gw_checkpoint_nomem(c);
+}
+
+static gw_status load(gw_checkpoint *c, const char *path, const void *memory, size_t bytes,
+                      int vocab_only) {
+    if (path != NULL && gw_path_look(path) == GW_PATH_FOLDER) {
+        c->container = GW_CONTAINER_HF;
+        GW_TRY(gw_hf_load(c, path, vocab_only));
+        GW_TRY(gw_config_hf_architecture(c->where, c->config, !vocab_only, c->architecture,
+                                         sizeof c->architecture));
+    } else {
+        c->container = GW_CONTAINER_GGUF;
+        GW_TRY(gw_gguf_load(c, path, memory, bytes));
+        GW_TRY(gw_config_gguf_architecture(c->gguf[0], !vocab_only, c->architecture,
+                                           sizeof c->architecture));
+    }
+    GW_TRY(name_it(c, path));
+    return vocab_only ? GW_OK : read_hparams(c);
+}
+
+static gw_status open_any(const char *path, const void *memory, size_t bytes, int vocab_only,
+                          gw_checkpoint **out) {
+    if ((path == NULL) == (memory == NULL)) {
+        return gw_fail(GW_E_ARGUMENT, NULL, "a path or an image in memory is needed");
+    }
+    gw_checkpoint *c = calloc(1, sizeof *c);
+    if (c == NULL) {
+        return gw_fail(GW_E_NOMEM, path, "no memory to open the model");
+    }
+    c->arena = gw_arena_new();
+    c->names = gw_map_new();
+    c->unusable_names = gw_map_new();
+    c->where =
+        path != NULL && c->arena != NULL ? gw_arena_copy(c->arena, path, strlen(path)) : "(memory)";
+    gw_status status = c->arena && c->names && c->unusable_names && c->where
+                           ? load(c, path, memory, bytes, vocab_only)
+                           : gw_fail(GW_E_NOMEM, path, "no memory to open the model");
+    if (status != GW_OK) {
+        gw_checkpoint_free(c);
+        return status;
+    }
+    *out = c;
+    return GW_OK;
+}
+
+gw_status gw_checkpoint_open(const char *path, const void *memory, size_t bytes,
+                             gw_checkpoint **out) {
+    return open_any(path, memory, bytes, 0, out);
+}
+
+gw_status gw_checkpoint_open_vocab(const char *path, const void *memory, size_t bytes,
+                                   gw_checkpoint **out) {
+    return open_any(path, memory, bytes, 1, out);
+}
+
+void gw_checkpoint_free(gw_checkpoint *c) {
+    if (c == NULL) {
+        return;
+    }
+    if (c->vocab_state == GW_VOCAB_READ) {
+        gw_vocab_free(&c->vocab);
+    }
+    for (size_t i = 0; i < c->n_gguf; i++) {
+        gw_gguf_free(c->gguf[i]);
+    }
+    for (size_t i = 0; i < c->n_files; i++) {
+        gw_file_close(&c->files[i]);
+    }
+    json_decref(c->config);
+    json_decref(c->generation);
+    gw_map_free(c->names);
+    gw_map_free(c->unusable_names);
+    gw_arena_free(c->arena);
+    free(c->gguf);
+    free(c->files);
+    free((void *)c->file_names);
+    free((void *)c->unusable);
+    free(c->list);
+    free(c);
+}
+
+/* ---- access ------------------------------------------------------------------------------ */
+
+gw_container gw_checkpoint_container(const gw_checkpoint *c) { return c->container; }
+const char *gw_checkpoint_name(const gw_checkpoint *c) { return c->name; }
+const char *gw_checkpoint_path(const gw_checkpoint *c) { return c->where; }
+const char *gw_checkpoint_architecture(const gw_checkpoint *c) { return c->architecture; }
+size_t gw_checkpoint_count(const gw_checkpoint *c) { return c->n; }
+const gw_stored *gw_checkpoint_at(const gw_checkpoint *c, size_t i) { return &c->list[i]; }
+
+const gw_hparams *gw_checkpoint_hparams(const gw_checkpoint *c) {
+    return c->has_hparams ? &c->hparams : NULL;
+}
+
+uint64_t gw_checkpoint_file_bytes(const gw_checkpoint *c) {
+    uint64_t total = c->memory_bytes;
+    for (size_t i = 0; i < c->n_files; i++) {
+        total += c->files[i].size;
+    }
+    return total;
+}
+
+const gw_stored *gw_checkpoint_find(const gw_checkpoint *c, const char *name) {
+    size_t i;
+    return gw_map_find(c->names, name, strlen(name), &i) ? &c->list[i] : NULL;
+}
+
+const char *gw_checkpoint_unusable(const gw_checkpoint *c, const char *name) {
+    size_t i;
+    return gw_map_find(c->unusable_names, name, strlen(name), &i) ? c->unusable[i] : NULL;
+}
+
+gw_status gw_checkpoint_unchanged(const gw_checkpoint *c) {
+    for (size_t i = 0; i < c->n_files; i++) {
+        if (!gw_file_unchanged(&c->files[i])) {
+            return gw_fail(GW_E_IO, c->file_names[i], "changed while it was in use; load it again");
+        }
+    }
+    return GW_OK;
+}
+
+gw_status gw_checkpoint_vocab(gw_checkpoint *c, const gw_vocab **out) {
+    if (c->vocab_state == GW_VOCAB_UNREAD) {
+        int found = 0;
+        gw_vocab vocab;
+        gw_vocab_init(&vocab);
+        GW_TRY(c->container == GW_CONTAINER_HF ? gw_hf_vocab(c, &vocab, &found)
+                                               : gw_gguf_vocab(c->gguf[0], &vocab, &found));
+        if (found) {
+            c->vocab = vocab;
+        }
+        c->vocab_state = found ? GW_VOCAB_READ : GW_VOCAB_NONE;
+    }
+    *out = c->vocab_state == GW_VOCAB_READ ? &c->vocab : NULL;
+    return GW_OK;
+}

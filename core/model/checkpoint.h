@@ -1,0 +1,62 @@
+/* core/model/checkpoint.h - a model on disk, whatever its container: names, shapes, bytes.
+ *
+ * Opens a GGUF file (or split set, or an image in memory) or a Hugging Face folder, checks
+ * everything that can be checked without reading weights, and offers typed access. Files stay
+ * mapped (read-only) and open until gw_checkpoint_free.
+ */
+#ifndef GW_MODEL_CHECKPOINT_H
+#define GW_MODEL_CHECKPOINT_H
+
+#include "core/model/hparams.h"
+#include "core/tensor/tensor.h"
+#include "core/text/vocab.h"
+
+typedef struct gw_checkpoint gw_checkpoint;
+
+/* One tensor as stored. The range [data, data + bytes) lies inside the mapping (checked). */
+typedef struct gw_stored {
+    const char *name;
+    gw_fmt fmt;
+    int n_dim;
+    int64_t dim[4];   /* C order: a GGUF [cols, rows] reads [rows, cols] here */
+    const void *data; /* mapped; any alignment                                */
+    size_t bytes;
+    int fd;      /* the file, for pread; -1 for an image in memory        */
+    uint64_t at; /* offset of data in that file                          */
+} gw_stored;
+
+typedef enum gw_container { GW_CONTAINER_GGUF, GW_CONTAINER_HF } gw_container;
+
+/* path: .gguf or folder; or memory/bytes with path NULL. */
+gw_status gw_checkpoint_open(const char *path, const void *memory, size_t bytes,
+                             gw_checkpoint **out);
+/* The same for a tokenizer alone (vocab_only): the architecture may be unknown, hyper-parameters
+ * and weights may be missing; gw_checkpoint_hparams is then NULL. */
+gw_status gw_checkpoint_open_vocab(const char *path, const void *memory, size_t bytes,
+                                   gw_checkpoint **out);
+void gw_checkpoint_free(gw_checkpoint *c);
+
+gw_container gw_checkpoint_container(const gw_checkpoint *c);
+const char *gw_checkpoint_name(const gw_checkpoint *c); /* for people */
+const char *gw_checkpoint_path(const gw_checkpoint *c); /* as given, or "(memory)": for gw_fail */
+uint64_t gw_checkpoint_file_bytes(const gw_checkpoint *c);
+/* The hyper-parameters, read and range-checked: head counts divide, epsilons are finite, ... */
+const gw_hparams *gw_checkpoint_hparams(const gw_checkpoint *c);
+/* "llama", "qwen2", "LlamaForCausalLM": what gw_spec_find takes; "" when the file names none. */
+const char *gw_checkpoint_architecture(const gw_checkpoint *c);
+/* GW_E_IO when a file changed (size or time) since it was opened; see core/base/file.h. */
+gw_status gw_checkpoint_unchanged(const gw_checkpoint *c);
+/* The vocabulary as plain data; owned by the checkpoint, read at the first call (not thread-safe).
+ * GW_OK with *out NULL when the checkpoint carries no tokenizer at all (a folder with neither
+ * tokenizer.json nor tokenizer.model; a GGUF without tokenizer.ggml.model).
+ * Errors: GW_E_METADATA, GW_E_TYPE, ... */
+gw_status gw_checkpoint_vocab(gw_checkpoint *c, const gw_vocab **out);
+
+size_t gw_checkpoint_count(const gw_checkpoint *c);
+const gw_stored *gw_checkpoint_at(const gw_checkpoint *c, size_t i);
+const gw_stored *gw_checkpoint_find(const gw_checkpoint *c, const char *name); /* or NULL; hashed */
+/* Tensors that no weight can be (I64, BOOL, five axes, ...) are checked but not in the list above.
+ * For messages: why `name` is not there ("I64"), or NULL when the files do not have it. */
+const char *gw_checkpoint_unusable(const gw_checkpoint *c, const char *name);
+
+#endif

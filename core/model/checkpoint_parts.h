@@ -1,0 +1,57 @@
+/* core/model/checkpoint_parts.h - what checkpoint.c and its two containers share. Nobody else
+ * includes this. */
+#ifndef GW_MODEL_CHECKPOINT_PARTS_H
+#define GW_MODEL_CHECKPOINT_PARTS_H
+
+#include "core/base/arena.h"
+#include "core/base/file.h"
+#include "core/base/hash.h"
+#include "core/base/json.h"
+#include "core/model/checkpoint.h"
+#include "core/model/gguf.h"
+
+struct gw_checkpoint {
+    gw_container container;
+    gw_arena *arena;   /* names, paths, divisors                          */
+    const char *where; /* the path as given, or "(memory)"                */
+    const char *name;
+    char architecture[64];
+    gw_file *files; /* all that are mapped */
+    size_t n_files, files_capacity;
+    const char **file_names; /* [n_files] */
+    gw_gguf **gguf;          /* parts of a split set; the first has the metadata */
+    size_t n_gguf;
+    uint64_t memory_bytes; /* of an image in memory */
+    gw_stored *list;
+    size_t n, capacity;
+    gw_map *names;         /* -> index into list */
+    const char **unusable; /* why, in pairs with unusable_names' values */
+    size_t n_unusable, unusable_capacity;
+    gw_map *unusable_names;
+    int has_hparams;
+    gw_hparams hparams;
+    json_t *config, *generation; /* of a folder; generation may be NULL */
+    enum { GW_VOCAB_UNREAD, GW_VOCAB_READ, GW_VOCAB_NONE } vocab_state;
+    gw_vocab vocab;
+};
+
+/* checkpoint.c */
+gw_status gw_checkpoint_map(gw_checkpoint *c, const char *path, gw_file *out); /* kept by c */
+gw_status gw_checkpoint_add(gw_checkpoint *c, const char *where, const gw_stored *t);
+gw_status gw_checkpoint_add_unusable(gw_checkpoint *c, const char *where, const char *name,
+                                     const char *why);
+const char *gw_checkpoint_join(gw_checkpoint *c, const char *folder, const char *name);
+gw_status gw_checkpoint_nomem(const gw_checkpoint *c);
+
+/* gguf_split.c: parse the first image, then the other parts of its set. path NULL: memory. */
+gw_status gw_gguf_load(gw_checkpoint *c, const char *path, const void *memory, size_t bytes);
+/* hf_folder.c: config.json and the weight files; without weights when vocab_only. */
+gw_status gw_hf_load(gw_checkpoint *c, const char *folder, int vocab_only);
+/* A small file of the folder as JSON; *out NULL and GW_OK when it does not exist. */
+gw_status gw_hf_json(gw_checkpoint *c, const char *name, json_t **out);
+
+/* The vocabularies. *found 0: the checkpoint carries none. */
+gw_status gw_gguf_vocab(const gw_gguf *g, gw_vocab *out, int *found); /* gguf_vocab.c */
+gw_status gw_hf_vocab(gw_checkpoint *c, gw_vocab *out, int *found);   /* hf_vocab.c   */
+
+#endif

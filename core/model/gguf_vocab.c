@@ -1,0 +1,253 @@
+/* core/model/gguf_vocab.c - tokenizer.ggml.* -> gw_vocab. Token texts stay in the mapped file.
+ *
+ * What any vocabulary must satisfy (byte tokens, scores, ids, merges) is gw_vocab_check's business;
+ * here are the types and counts of the GGUF arrays, and the defaults of its keys.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/arena.h"
+#include "core/model/checkpoint_parts.h"
+
+static gw_status nomem(const gw_gguf *g) {
+    return gw_fail(GW_E_NOMEM, gw_gguf_where(g), "no memory for the vocabulary");
+}
+
+static int is(gw_gguf_view text, const char *word) {
+    return text.bytes == strlen(word) && memcmp(text.text, word, strlen(word)) == 0;
+}
+
+static gw_status read_kind(const gw_gguf *g, gw_vocab *v, int *found) {
+    gw_gguf_view model = {"", 0};
+    GW_TRY(gw_gguf_text(g, "tokenizer.ggml.model", &model, found));
+    if (!*found || is(model, "no_vocab") || is(model, "none")) {
+        *found = 0;
+    } else if (is(model, "llama")) {
+        v->kind = GW_VOCAB_SPM_BPE;
+    } else if (is(model, "gpt2")) {
+        v->kind = GW_VOCAB_BYTE_BPE;
+    } else {
+        return gw_fail(GW_E_UNSUPPORTED, gw_gguf_where(g),
+                       "tokenizer %.*s is not supported; llama and gpt2 are",
+                       (int)(model.bytes < 40 ? model.bytes : 40), model.text);
+    }
+    return GW_OK;
+}
+
+/* Other names of the same rules, as found in published files. */
+static const struct {
+    const char *name, *means;
+} aliases[] = {
+    {"llama3", "llama-bpe"}, {"llama-v3", "llama-bpe"},     {"falcon3", "llama-bpe"},
+    {"phi-2", "gpt-2"},      {"deepseek-r1-qwen", "qwen2"}, {"refact", "starcoder"},
+    {"smollm", "starcoder"}, {"codeshell", "starcoder"},
+};
+
+static gw_status read_pre(const gw_gguf *g, gw_vocab *v) {
+    gw_gguf_view pre = {"default", 7};
+    GW_TRY(gw_gguf_text(g, "tokenizer.ggml.pre", &pre, NULL));
+    for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++) {
+        if (is(pre, aliases[i].name)) {
+            pre = (gw_gguf_view){aliases[i].means, strlen(aliases[i].means)};
+        }
+    }
+    if (pre.bytes == 0 || pre.bytes >= sizeof v->pre ||
+        memchr(pre.text, 0, (size_t)pre.bytes) != NULL) {
+        return gw_fail(GW_E_METADATA, gw_gguf_where(g), "tokenizer.ggml.pre is no name");
+    }
+    memcpy(v->pre, pre.text, (size_t)pre.bytes);
+    v->pre[pre.bytes] = '\0';
+    return GW_OK;
+}
+
+static gw_status read_texts(const gw_gguf *g, gw_vocab *v) {
+    gw_gguf_array list;
+    int found;
+    GW_TRY(gw_gguf_list(g, "tokenizer.ggml.tokens", GW_GGUF_TEXT, &list, &found));
+    if (!found || list.count == 0 || list.count > 1 << 24) {
+        return gw_fail(GW_E_METADATA, gw_gguf_where(g), "tokenizer.ggml.tokens %s",
+                       !found            ? "is missing"
+                       : list.count == 0 ? "is empty"
+                                         : "has more than 2^24 entries");
+    }
+    v->n_tokens = (size_t)list.count;
+    v->tokens = gw_arena_array(v->arena, v->n_tokens, sizeof *v->tokens);
+    if (v->tokens == NULL) {
+        return nomem(g);
+    }
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        gw_gguf_view text = gw_gguf_next_text(&list);
+        if (text.bytes > UINT32_MAX) {
+            return gw_fail(GW_E_LIMIT, gw_gguf_where(g), "token %zu is too long", i);
+        }
+        v->tokens[i] = (gw_vocab_token){
+            .text = text.text, .bytes = (uint32_t)text.bytes, .kind = GW_TOKEN_NORMAL};
+    }
+    return GW_OK;
+}
+
+static gw_status same_count(const gw_gguf *g, const char *key, uint64_t n, const gw_vocab *v) {
+    if (n == v->n_tokens) {
+        return GW_OK;
+    }
+    return gw_fail(GW_E_METADATA, gw_gguf_where(g), "%s has %" PRIu64 " entries for %zu tokens",
+                   key, n, v->n_tokens);
+}
+
+static gw_status read_scores(const gw_gguf *g, gw_vocab *v) {
+    gw_gguf_array list;
+    int found;
+    GW_TRY(gw_gguf_list(g, "tokenizer.ggml.scores", GW_GGUF_F32, &list, &found));
+    if (!found) {
+        return v->kind != GW_VOCAB_SPM_BPE
+                   ? GW_OK
+                   : gw_fail(GW_E_METADATA, gw_gguf_where(g), "tokenizer.ggml.scores is missing");
+    }
+    GW_TRY(same_count(g, "tokenizer.ggml.scores", list.count, v));
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        v->tokens[i].score = gw_gguf_next_f32(&list);
+    }
+    return GW_OK;
+}
+
+static gw_status read_kinds(const gw_gguf *g, gw_vocab *v) {
+    gw_gguf_array list;
+    int found;
+    GW_TRY(gw_gguf_list(g, "tokenizer.ggml.token_type", GW_GGUF_I32, &list, &found));
+    if (!found) {
+        return GW_OK;
+    }
+    GW_TRY(same_count(g, "tokenizer.ggml.token_type", list.count, v));
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        int32_t kind = gw_gguf_next_i32(&list);
+        if (kind < 0 || kind > GW_TOKEN_BYTE) {
+            return gw_fail(GW_E_METADATA, gw_gguf_where(g), "token %zu has the unknown kind %d", i,
+                           kind);
+        }
+        v->tokens[i].kind = (uint8_t)(kind == 0 ? GW_TOKEN_NORMAL : kind);
+    }
+    return GW_OK;
+}
+
+/* "left right": the first space after the first character separates, and there is no other. */
+static gw_status read_merges(const gw_gguf *g, gw_vocab *v) {
+    gw_gguf_array list;
+    int found;
+    GW_TRY(gw_gguf_list(g, "tokenizer.ggml.merges", GW_GGUF_TEXT, &list, &found));
+    if (!found) {
+        return v->kind != GW_VOCAB_BYTE_BPE
+                   ? GW_OK
+                   : gw_fail(GW_E_METADATA, gw_gguf_where(g), "tokenizer.ggml.merges is missing");
+    }
+    if (list.count > 1 << 24) {
+        return gw_fail(GW_E_LIMIT, gw_gguf_where(g), "tokenizer.ggml.merges is too long");
+    }
+    v->n_merges = (size_t)list.count;
+    v->merges = gw_arena_array(v->arena, v->n_merges, sizeof *v->merges);
+    if (v->merges == NULL) {
+        return nomem(g);
+    }
+    for (size_t i = 0; i < v->n_merges; i++) {
+        gw_gguf_view text = gw_gguf_next_text(&list);
+        size_t n = text.bytes < UINT32_MAX ? (size_t)text.bytes : 0;
+        const char *space = n > 2 ? memchr(text.text + 1, ' ', n - 2) : NULL;
+        size_t left = space != NULL ? (size_t)(space - text.text) : 0, right = n - left - 1;
+        if (space == NULL || memchr(space + 1, ' ', right) != NULL) {
+            return gw_fail(GW_E_METADATA, gw_gguf_where(g),
+                           "merge %zu is not two texts with a space between", i);
+        }
+        v->merges[i] = (gw_vocab_merge){text.text, space + 1, (uint32_t)left, (uint32_t)right};
+    }
+    return GW_OK;
+}
+
+static gw_status read_id(const gw_gguf *g, const char *key, const gw_vocab *v, int32_t *out) {
+    int64_t id;
+    int found;
+    GW_TRY(gw_gguf_int(g, key, &id, &found));
+    if (!found) {
+        return GW_OK;
+    }
+    if (id < 0 || (uint64_t)id >= v->n_tokens) {
+        return gw_fail(GW_E_METADATA, gw_gguf_where(g),
+                       "%s is %" PRId64 "; the vocabulary has %zu tokens", key, id, v->n_tokens);
+    }
+    *out = (int32_t)id;
+    return GW_OK;
+}
+
+static int kind_at(const gw_vocab *v, size_t id) {
+    return id < v->n_tokens ? v->tokens[id].kind : 0;
+}
+
+static gw_status read_ids(const gw_gguf *g, gw_vocab *v) {
+    if (v->kind == GW_VOCAB_SPM_BPE) { /* SentencePiece's own order, where the file is silent */
+        v->unk = kind_at(v, 0) == GW_TOKEN_UNKNOWN ? 0 : -1;
+        v->bos = kind_at(v, 1) == GW_TOKEN_CONTROL ? 1 : -1;
+        v->eos = kind_at(v, 2) == GW_TOKEN_CONTROL ? 2 : -1;
+    }
+    GW_TRY(read_id(g, "tokenizer.ggml.bos_token_id", v, &v->bos));
+    GW_TRY(read_id(g, "tokenizer.ggml.eos_token_id", v, &v->eos));
+    GW_TRY(read_id(g, "tokenizer.ggml.unknown_token_id", v, &v->unk));
+    GW_TRY(read_id(g, "tokenizer.ggml.padding_token_id", v, &v->pad));
+    static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        int32_t id = -1;
+        GW_TRY(read_id(g, ends[i], v, &id));
+        for (int k = 0; k < v->n_end; k++) {
+            id = v->end[k] == id ? -1 : id;
+        }
+        if (id >= 0) {
+            v->end[v->n_end++] = id;
+        }
+    }
+    return GW_OK;
+}
+
+static gw_status read_flags(const gw_gguf *g, gw_vocab *v) {
+    int spm = v->kind == GW_VOCAB_SPM_BPE, llama3 = strcmp(v->pre, "llama-bpe") == 0;
+    v->add_bos = spm || llama3;
+    v->add_space_prefix = spm;
+    v->ignore_merges = !spm && llama3;
+    v->nfc = !spm && strcmp(v->pre, "qwen2") == 0;
+    GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_bos_token", &v->add_bos, NULL));
+    GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_eos_token", &v->add_eos, NULL));
+    GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, NULL));
+    GW_TRY(
+        gw_gguf_bool(g, "tokenizer.ggml.remove_extra_whitespaces", &v->remove_extra_spaces, NULL));
+    v->add_bos = v->add_bos && v->bos >= 0;
+    v->add_eos = v->add_eos && v->eos >= 0;
+    return GW_OK;
+}
+
+static gw_status read_all(const gw_gguf *g, gw_vocab *v) {
+    GW_TRY(read_pre(g, v));
+    GW_TRY(read_texts(g, v));
+    GW_TRY(read_scores(g, v));
+    GW_TRY(read_kinds(g, v));
+    if (v->kind == GW_VOCAB_BYTE_BPE) {
+        GW_TRY(read_merges(g, v));
+    }
+    GW_TRY(read_ids(g, v));
+    GW_TRY(read_flags(g, v));
+    return gw_vocab_check(gw_gguf_where(g), v);
+}
+
+gw_status gw_gguf_vocab(const gw_gguf *g, gw_vocab *out, int *found) {
+    gw_vocab v;
+    gw_vocab_init(&v);
+    GW_TRY(read_kind(g, &v, found));
+    if (!*found) {
+        return GW_OK;
+    }
+    v.arena = gw_arena_new();
+    gw_status status = v.arena != NULL ? read_all(g, &v) : nomem(g);
+    if (status != GW_OK) {
+        gw_vocab_free(&v);
+        return status;
+    }
+    *out = v;
+    return GW_OK;
+}

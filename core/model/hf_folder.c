@@ -1,0 +1,168 @@
+/* core/model/hf_folder.c - the files of a Hugging Face folder: config.json, generation_config.json,
+ * model.safetensors or the parts that model.safetensors.index.json names. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "core/model/checkpoint_parts.h"
+#include "core/model/guess.h"
+#include "core/model/safetensors.h"
+
+gw_status gw_hf_json(gw_checkpoint *c, const char *name, json_t **out) {
+    const char *path = gw_checkpoint_join(c, c->where, name);
+    *out = NULL;
+    if (path == NULL) {
+        return gw_checkpoint_nomem(c);
+    }
+    if (gw_path_look(path) == GW_PATH_NONE) {
+        return GW_OK;
+    }
+    gw_file file;
+    GW_TRY(gw_file_open(path, path, &file));
+    json_t *root = NULL;
+    gw_status status =
+        gw_json_parse(path, file.data != NULL ? file.data : "", (size_t)file.size, &root);
+    gw_file_close(&file);
+    GW_TRY(status);
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return gw_fail(GW_E_TYPE, path, "must be a JSON object");
+    }
+    *out = root;
+    return GW_OK;
+}
+
+static gw_status load_part(gw_checkpoint *c, const char *path) {
+    gw_file file;
+    gw_safetensor *list = NULL;
+    size_t n = 0;
+    GW_TRY(gw_checkpoint_map(c, path, &file));
+    GW_TRY(gw_safetensors_parse(path, file.data, file.size, file.fd, c->arena, &list, &n));
+    for (size_t i = 0; i < n; i++) {
+        const gw_stored *t = &list[i].stored;
+        GW_TRY(list[i].usable ? gw_checkpoint_add(c, path, t)
+                              : gw_checkpoint_add_unusable(c, path, t->name, list[i].dtype));
+    }
+    return GW_OK;
+}
+
+/* A part is a file of this folder: a plain name, so that an index cannot point elsewhere. */
+static gw_status part_path(gw_checkpoint *c, const char *index, const char *name,
+                           const char **out) {
+    if (name[0] == '\0' || strchr(name, '/') != NULL || strchr(name, '\\') != NULL ||
+        !gw_text_ends(name, ".safetensors")) {
+        return gw_fail(GW_E_METADATA, index,
+                       "weight_map names \"%s\"; a .safetensors file of the same folder is needed",
+                       name);
+    }
+    const char *path = gw_checkpoint_join(c, c->where, name);
+    if (path == NULL) {
+        return gw_checkpoint_nomem(c);
+    }
+    if (gw_path_look(path) == GW_PATH_NONE) {
+        return gw_fail(GW_E_METADATA, path, "is named by %s and is missing",
+                       "model.safetensors.index.json");
+    }
+    *out = path;
+    return GW_OK;
+}
+
+/* Every tensor that the map names must be there, in whichever part. */
+static gw_status check_map(const gw_checkpoint *c, const char *index, json_t *map) {
+    const char *name;
+    json_t *part;
+    json_object_foreach(map, name, part) {
+        if (gw_checkpoint_find(c, name) == NULL && gw_checkpoint_unusable(c, name) == NULL) {
+            return gw_fail(GW_E_METADATA, index, "tensor %s is not in %s", name,
+                           json_string_value(part));
+        }
+    }
+    return GW_OK;
+}
+
+static gw_status load_map(gw_checkpoint *c, const char *index, json_t *map) {
+    gw_map *seen = gw_map_new();
+    gw_status status = seen != NULL ? GW_OK : gw_checkpoint_nomem(c);
+    const char *name;
+    json_t *part;
+    json_object_foreach(map, name, part) {
+        if (status != GW_OK) {
+            break;
+        }
+        const char *file = json_string_value(part), *path;
+        if (file == NULL) {
+            status = gw_fail(GW_E_TYPE, index, "weight_map of %s must be a file name", name);
+            break;
+        }
+        gw_map_result added = gw_map_add(seen, file, strlen(file), 0, NULL);
+        if (added == GW_MAP_PRESENT) {
+            continue;
+        }
+        status = added == GW_MAP_NOMEM ? gw_checkpoint_nomem(c) : part_path(c, index, file, &path);
+        if (status == GW_OK) {
+            status = load_part(c, path);
+        }
+    }
+    gw_map_free(seen);
+    return status == GW_OK ? check_map(c, index, map) : status;
+}
+
+static gw_status load_index(gw_checkpoint *c, int *found) {
+    json_t *root = NULL, *map = NULL;
+    const char *index = gw_checkpoint_join(c, c->where, "model.safetensors.index.json");
+    if (index == NULL) {
+        return gw_checkpoint_nomem(c);
+    }
+    GW_TRY(gw_hf_json(c, "model.safetensors.index.json", &root));
+    *found = root != NULL;
+    if (root == NULL) {
+        return GW_OK;
+    }
+    gw_status status = gw_json_object(index, root, "weight_map", &map);
+    if (status == GW_OK) {
+        status = map != NULL ? load_map(c, index, map)
+                             : gw_fail(GW_E_METADATA, index, "has no weight_map");
+    }
+    json_decref(root);
+    return status;
+}
+
+static int has(gw_checkpoint *c, const char *name) {
+    const char *path = gw_checkpoint_join(c, c->where, name);
+    return path != NULL && gw_path_look(path) != GW_PATH_NONE;
+}
+
+static gw_status load_weights(gw_checkpoint *c) {
+    const char *single = gw_checkpoint_join(c, c->where, "model.safetensors");
+    int found = 0;
+    if (single == NULL) {
+        return gw_checkpoint_nomem(c);
+    }
+    if (gw_path_look(single) != GW_PATH_NONE) {
+        return load_part(c, single);
+    }
+    GW_TRY(load_index(c, &found));
+    if (found) {
+        return GW_OK;
+    }
+    if (has(c, "pytorch_model.bin") || has(c, "pytorch_model.bin.index.json")) {
+        return gw_fail(GW_E_UNSUPPORTED, c->where,
+                       "has only pytorch_model.bin weights, which are not supported yet; use a "
+                       "safetensors version of the model");
+    }
+    return gw_fail(GW_E_METADATA, c->where,
+                   "has no weights: neither model.safetensors nor model.safetensors.index.json");
+}
+
+gw_status gw_hf_load(gw_checkpoint *c, const char *folder, int vocab_only) {
+    (void)folder; /* c->where is the same path */
+    GW_TRY(gw_hf_json(c, "config.json", &c->config));
+    if (c->config == NULL && !vocab_only) {
+        return gw_fail(
+            GW_E_METADATA, c->where,
+            "is a folder without config.json; a GGUF file or a Hugging Face model folder "
+            "is needed");
+    }
+    GW_TRY(gw_hf_json(c, "generation_config.json", &c->generation));
+    return vocab_only ? GW_OK : load_weights(c);
+}

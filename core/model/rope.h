@@ -1,0 +1,28 @@
+/* core/model/rope.h - rotation frequencies and tables, the same bits on every host.
+ *
+ * Sines, cosines, exponentials and logarithms are computed here in double precision from IEEE
+ * operations alone (add, multiply, divide, fma, round), because the last bit of a C library's
+ * depends on the library. Scaling rules: linear (Chen et al. 2023, arXiv:2306.15595), llama3 (the
+ * Llama 3.1 model card), yarn (Peng et al. 2023, arXiv:2309.00071), explicit divisors.
+ */
+#ifndef GW_MODEL_ROPE_H
+#define GW_MODEL_ROPE_H
+
+#include "core/model/hparams.h"
+
+/* Angle per position of each rotated pair, freq [rope_dim / 2] in radians, and the factor that
+ * multiplies every sine and cosine (1 except with yarn). hp was range-checked by the checkpoint. */
+void gw_rope_frequencies(const gw_hparams *hp, double *freq, double *magnitude);
+
+/* Rows of the rope table of GW_OP_ROPE_KV: table [n_pos, 2, half], cosines then sines of
+ * (first + row) * freq[i], times magnitude, rounded once to float. */
+void gw_rope_fill(const double *freq, int half, double magnitude, int64_t first, int64_t n_pos,
+                  float *table);
+
+/* The functions underneath, for tests. Within 1e-15 relative (sine, cosine: absolute, |x| < 2^26).
+ */
+double gw_rope_exp(double x); /* |x| < 700 */
+double gw_rope_log(double x); /* finite, normal, > 0 */
+void gw_rope_sin_cos(double x, double *sine, double *cosine);
+
+#endif

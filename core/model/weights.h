@@ -1,0 +1,44 @@
+/* core/model/weights.h - the weights of a model on a device, found by their role in the spec.
+ *
+ * Every tensor is looked up and checked before the first byte is read. Matrices are loaded as
+ * stored, or converted on the way in; vectors (norms, biases) become f32. A matrix product whose
+ * matrices would mix float and quantized formats gets its quantized ones expanded to f32.
+ */
+#ifndef GW_MODEL_WEIGHTS_H
+#define GW_MODEL_WEIGHTS_H
+
+#include "core/model/spec.h"
+#include "core/plan/plan.h"
+
+typedef struct gw_weights gw_weights;
+
+typedef struct gw_weights_options {
+    const char *where;   /* the file, for messages */
+    const char *convert; /* NULL or "int8", "int4-g32|g64|g128|g256": float matrices become that */
+    gw_progress_fn progress; /* may be NULL */
+    void *progress_user;
+    const volatile int *cancel; /* polled between tensors; may be NULL */
+} gw_weights_options;
+
+/* checkpoint must outlive the result: float matrices may stay in its mapping.
+ *   GW_E_METADATA   a tensor is missing or its shape is wrong (names it and both shapes)
+ *   GW_E_TYPE       a tensor that is no weight, or a quantized norm
+ *   GW_E_UNSUPPORTED a layer holds a tensor that the family does not use
+ *   GW_E_ARGUMENT   `convert` is unknown or nothing could be converted
+ *   GW_E_CANCELLED, GW_E_IO, GW_E_NOMEM, GW_E_DEVICE */
+gw_status gw_weights_load(const gw_checkpoint *checkpoint, const gw_blueprint *blueprint,
+                          const gw_plan_device *device, const gw_weights_options *options,
+                          gw_weights **out);
+void gw_weights_free(gw_weights *w);
+
+const gw_blueprint *gw_weights_blueprint(const gw_weights *w);
+/* Weight number `role` of the blueprint in a layer (any value when it is not per layer); NULL when
+ * role is -1 or the optional tensor is absent. */
+const gw_tensor *gw_weights_get(const gw_weights *w, int role, int layer);
+
+/* Bytes read for one generated token: every matrix of the layers and the head, norms and biases. */
+uint64_t gw_weights_decode_bytes(const gw_weights *w);
+/* The format that most bytes of the layers' matrices have: embedding and head often differ. */
+gw_fmt gw_weights_format(const gw_weights *w);
+
+#endif

@@ -1,0 +1,69 @@
+/* core/plan/backend.h - everything the engine may ask of a device. No vendor type appears here. */
+#ifndef GW_PLAN_BACKEND_H
+#define GW_PLAN_BACKEND_H
+
+#include "core/plan/op.h"
+#include "core/plan/step.h"
+
+struct gw_device;  /* one GPU, or the CPU thread team   */
+struct gw_segment; /* a run of nodes frozen for replay  */
+
+typedef struct gw_device_options {
+    int threads; /* CPU team; 0: physical cores this process may use */
+    int blas;    /* allow a vendor BLAS for float-weight prefill     */
+} gw_device_options;
+
+/* One implementation of one op. A backend lists its kernels best first; the planner takes the
+ * first whose accepts() says yes, so "is it supported" and "what runs" cannot disagree. */
+typedef struct gw_kernel {
+    gw_op op;
+    const char *name; /* "cpu.linear.q4_0.vnni": logs, tests, bench --ops */
+    int (*accepts)(const struct gw_kernel *kernel, const gw_node *node,
+                   const struct gw_device *device);
+    /* Append the launch of this node to a segment that is being frozen. */
+    gw_status (*record)(struct gw_segment *segment, const struct gw_kernel *kernel,
+                        const gw_node *node);
+    const void *state; /* the backend's */
+} gw_kernel;
+
+typedef struct gw_node_time {
+    uint64_t calls;
+    double seconds;
+} gw_node_time;
+
+typedef struct gw_backend {
+    const char *name; /* "cpu": what --device takes */
+    int (*device_count)(void);
+    gw_status (*open)(int ordinal, const gw_device_options *options, struct gw_device **out);
+    void (*close)(struct gw_device *device);
+    /* NULL describes ordinal 0 without opening it (gw_devices). */
+    void (*describe)(const struct gw_device *device, gw_device_info *out);
+
+    gw_status (*alloc)(struct gw_device *device, size_t bytes, struct gw_buffer **out); /* zeroed */
+    void (*release)(struct gw_buffer *buffer);
+    gw_status (*write)(struct gw_buffer *dst, size_t at, const void *src, size_t bytes);
+    gw_status (*read)(const struct gw_buffer *src, size_t at, void *dst, size_t bytes);
+    /* NULL when the memory is not the host's: else the address, for reading logits in place. */
+    void *(*host)(const struct gw_buffer *buffer);
+    /* Weights only: places t (fmt, dims set by the caller) in a new or aliased buffer, in a layout
+     * of its choice, and fills t->buf, t->offset, t->layout; the caller releases the buffer. */
+    gw_status (*load_weight)(struct gw_device *device, gw_tensor *t, const gw_weight_source *src);
+
+    const gw_kernel *(*kernels)(const struct gw_device *device, size_t *count);
+    /* rows: the most live rows a step of this plan has. Allocates all scratch that replay needs. */
+    gw_status (*freeze)(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
+                        struct gw_segment **out);
+    /* May return before it ends. */
+    gw_status (*run)(struct gw_segment *segment, const gw_step *step);
+    gw_status (*wait)(struct gw_device *device);
+    void (*thaw)(struct gw_segment *segment);
+    /* Time per node since profiling was turned on. times [n nodes]; NULL: turn off. The array is
+     * the caller's and is written by run(). */
+    void (*profile)(struct gw_segment *segment, gw_node_time *times);
+} gw_backend;
+
+/* NULL-terminated, fastest first, fixed at build time (backends/registry.c). core/ never names it:
+ * the library's front door (backends/open.c) hands the list to the engine. */
+extern const gw_backend *const gw_backends[];
+
+#endif

@@ -1,0 +1,479 @@
+/* core/plan/plan.c - from a node list to frozen segments: check, mirror what crosses devices,
+ * choose kernels, place activations by lifetime, freeze. Knows no op's meaning and no model word.
+ */
+#include "core/plan/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/size.h"
+
+enum { ARENA_ALIGN = 256 };
+
+/* ---- arenas --------------------------------------------------------------------------------- */
+
+/* Buffers are kept when a larger one follows: frozen segments hold their addresses. */
+typedef struct arena_buffer {
+    struct arena_buffer *older;
+    struct gw_buffer *buffer;
+    uint64_t bytes;
+} arena_buffer;
+
+struct gw_arena_set {
+    int n_devices;
+    gw_plan_device *devices; /* [n_devices] */
+    arena_buffer **newest;   /* [n_devices] */
+};
+
+gw_status gw_arena_set_new(const gw_plan_device *devices, int n_devices, gw_arena_set **out) {
+    if (n_devices < 1) {
+        return gw_fail(GW_E_ARGUMENT, "plan", "needs at least one device");
+    }
+    gw_arena_set *a = calloc(1, sizeof *a);
+    if (a != NULL) {
+        a->n_devices = n_devices;
+        a->devices = calloc((size_t)n_devices, sizeof *a->devices);
+        a->newest = calloc((size_t)n_devices, sizeof(arena_buffer *));
+    }
+    if (a == NULL || a->devices == NULL || a->newest == NULL) {
+        gw_arena_set_free(a);
+        return gw_fail(GW_E_NOMEM, "plan", "no memory for the activation arenas");
+    }
+    memcpy(a->devices, devices, (size_t)n_devices * sizeof *devices);
+    *out = a;
+    return GW_OK;
+}
+
+void gw_arena_set_free(gw_arena_set *arenas) {
+    if (arenas == NULL) {
+        return;
+    }
+    for (int d = 0; arenas->newest != NULL && d < arenas->n_devices; d++) {
+        for (arena_buffer *b = arenas->newest[d]; b != NULL;) {
+            arena_buffer *older = b->older;
+            arenas->devices[d].backend->release(b->buffer);
+            free(b);
+            b = older;
+        }
+    }
+    free(arenas->devices);
+    free(arenas->newest);
+    free(arenas);
+}
+
+static gw_status arena_reserve(gw_arena_set *arenas, int device, uint64_t bytes,
+                               struct gw_buffer **out) {
+    arena_buffer *newest = arenas->newest[device];
+    if (newest != NULL && newest->bytes >= bytes) {
+        *out = newest->buffer;
+        return GW_OK;
+    }
+    if (bytes > SIZE_MAX) {
+        return gw_fail(GW_E_OVERFLOW, "plan", "activations do not fit the address space");
+    }
+    arena_buffer *b = calloc(1, sizeof *b);
+    if (b == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory for an arena");
+    }
+    const gw_plan_device *d = &arenas->devices[device];
+    gw_status status = d->backend->alloc(d->device, (size_t)bytes, &b->buffer);
+    if (status != GW_OK) {
+        free(b);
+        return status;
+    }
+    b->bytes = bytes;
+    b->older = newest;
+    arenas->newest[device] = b;
+    *out = b->buffer;
+    return GW_OK;
+}
+
+/* ---- the plan ------------------------------------------------------------------------------- */
+
+/* A tensor that a node on another device reads: copied through the host before its segment. */
+typedef struct mirror {
+    const gw_tensor *from;
+    int from_device, device;
+    size_t producer, before; /* node that made `from`; first node of the reading segment */
+    size_t row_bytes;
+    gw_tensor to;
+} mirror;
+
+typedef struct segment {
+    int device;
+    size_t first, count;
+    struct gw_segment *frozen;
+} segment;
+
+/* An activation that waits for its place: alive over nodes [first, last]. */
+typedef struct placement {
+    gw_tensor *tensor;
+    int device;
+    size_t first, last;
+    uint64_t bytes, offset;
+} placement;
+
+struct gw_plan {
+    gw_plan_device *devices;
+    int n_devices, rows;
+    gw_node *nodes;
+    gw_node_time *times;
+    size_t n;
+    mirror *mirrors; /* capacity n * GW_MAX_IN, so that addresses stay */
+    size_t n_mirrors;
+    segment *segments; /* capacity n */
+    size_t n_segments;
+    placement *placed; /* capacity n + mirrors; freed after the build */
+    size_t n_placed;
+    void *staging; /* the largest mirrored tensor */
+};
+
+static const char *node_text(const gw_node *node, char *text, size_t room) {
+    snprintf(text, room, "layer %d %s (%s)", node->layer, node->what ? node->what : "?",
+             gw_op_describe(node->op)->name);
+    return text;
+}
+
+/* The node before `at` that last wrote tensor t, or `at` when none did. */
+static size_t producer_of(const gw_plan *p, const gw_tensor *t, size_t at) {
+    for (size_t i = at; i > 0; i--) {
+        if (p->nodes[i - 1].out == t) {
+            return i - 1;
+        }
+    }
+    return at;
+}
+
+static gw_status check_nodes(gw_plan *p) {
+    for (size_t i = 0; i < p->n; i++) {
+        gw_node *node = &p->nodes[i];
+        if ((unsigned)node->op >= GW_OP_COUNT || node->device < 0 || node->device >= p->n_devices) {
+            return gw_fail(GW_E_ARGUMENT, "plan", "node %zu has op %d on device %d of %d", i,
+                           (int)node->op, node->device, p->n_devices);
+        }
+        GW_TRY(gw_op_describe(node->op)->check(node));
+        if (node->out->dim[0] < p->rows && node->out->buf == NULL) {
+            char where[96];
+            return gw_fail(GW_E_METADATA, node_text(node, where, sizeof where),
+                           "the output has %lld rows, the plan %d", (long long)node->out->dim[0],
+                           p->rows);
+        }
+    }
+    return GW_OK;
+}
+
+static void split_segments(gw_plan *p) {
+    for (size_t i = 0; i < p->n; i++) {
+        if (i == 0 || p->nodes[i].device != p->nodes[i - 1].device) {
+            p->segments[p->n_segments++] = (segment){.device = p->nodes[i].device, .first = i};
+        }
+        p->segments[p->n_segments - 1].count++;
+    }
+}
+
+static gw_status mirror_input(gw_plan *p, const segment *seg, gw_node *node, size_t at, int slot) {
+    const gw_tensor *t = node->in[slot];
+    size_t made = producer_of(p, t, at);
+    if (made == at || p->nodes[made].device == node->device) {
+        return GW_OK;
+    }
+    for (size_t i = 0; i < p->n_mirrors; i++) {
+        mirror *m = &p->mirrors[i];
+        if (m->from == t && m->producer == made && m->device == node->device) {
+            node->in[slot] = &m->to;
+            return GW_OK;
+        }
+    }
+    mirror *m = &p->mirrors[p->n_mirrors];
+    *m = (mirror){.from = t,
+                  .from_device = p->nodes[made].device,
+                  .device = node->device,
+                  .producer = made,
+                  .before = seg->first,
+                  .to = *t};
+    GW_TRY(gw_row_bytes(t->fmt, (uint64_t)t->dim[1], &m->row_bytes));
+    m->to.buf = NULL;
+    m->to.offset = 0;
+    node->in[slot] = &m->to;
+    p->n_mirrors++;
+    return GW_OK;
+}
+
+static gw_status mirror_all(gw_plan *p) {
+    uint64_t most = 0;
+    for (size_t s = 0; s < p->n_segments; s++) {
+        const segment *seg = &p->segments[s];
+        for (size_t i = seg->first; i < seg->first + seg->count; i++) {
+            for (int k = 0; k < GW_MAX_IN; k++) {
+                if (p->nodes[i].in[k] != NULL) {
+                    GW_TRY(mirror_input(p, seg, &p->nodes[i], i, k));
+                }
+            }
+        }
+    }
+    for (size_t i = 0; i < p->n_mirrors; i++) {
+        uint64_t bytes = (uint64_t)p->mirrors[i].to.dim[0] * p->mirrors[i].row_bytes;
+        most = bytes > most ? bytes : most;
+    }
+    if (most > 0) {
+        p->staging = malloc((size_t)most);
+        if (p->staging == NULL) {
+            return gw_fail(GW_E_NOMEM, "plan", "no memory for copies between devices");
+        }
+    }
+    return GW_OK;
+}
+
+/* ---- placement ------------------------------------------------------------------------------ */
+
+static placement *placement_of(gw_plan *p, const gw_tensor *t) {
+    for (size_t i = 0; i < p->n_placed; i++) {
+        if (p->placed[i].tensor == t) {
+            return &p->placed[i];
+        }
+    }
+    return NULL;
+}
+
+static gw_status add_placement(gw_plan *p, gw_tensor *t, int device, size_t first) {
+    size_t bytes;
+    uint64_t rounded;
+    GW_TRY(gw_matrix_bytes(t->fmt, (uint64_t)t->dim[0], (uint64_t)t->dim[1], &bytes));
+    if (!gw_size_align(bytes, ARENA_ALIGN, &rounded)) {
+        return gw_fail(GW_E_OVERFLOW, "plan", "an activation does not fit 64 bits");
+    }
+    p->placed[p->n_placed++] =
+        (placement){.tensor = t, .device = device, .first = first, .last = p->n, .bytes = rounded};
+    return GW_OK;
+}
+
+/* Every activation with its lifetime. One that nothing reads stays to the end of the plan. */
+static gw_status collect(gw_plan *p) {
+    for (size_t i = 0; i < p->n_mirrors; i++) {
+        mirror *m = &p->mirrors[i];
+        GW_TRY(add_placement(p, &m->to, m->device, m->before));
+    }
+    for (size_t i = 0; i < p->n; i++) {
+        gw_node *node = &p->nodes[i];
+        if (node->out->buf == NULL && placement_of(p, node->out) == NULL) {
+            GW_TRY(add_placement(p, node->out, node->device, i));
+        }
+    }
+    for (size_t i = 0; i < p->n; i++) {
+        for (int k = 0; k < GW_MAX_IN; k++) {
+            placement *at = p->nodes[i].in[k] ? placement_of(p, p->nodes[i].in[k]) : NULL;
+            if (at != NULL) {
+                at->last = i;
+            }
+        }
+    }
+    /* A copy reads its source when the segment of the reader begins. */
+    for (size_t i = 0; i < p->n_mirrors; i++) {
+        placement *at = placement_of(p, p->mirrors[i].from);
+        if (at != NULL && (at->last == p->n || at->last < p->mirrors[i].before)) {
+            at->last = p->mirrors[i].before;
+        }
+    }
+    return GW_OK;
+}
+
+/* Lowest offset that is free over the whole lifetime. */
+static uint64_t first_fit(const gw_plan *p, size_t index) {
+    const placement *x = &p->placed[index];
+    uint64_t offset = 0;
+    int moved = 1;
+    while (moved) {
+        moved = 0;
+        for (size_t i = 0; i < index; i++) {
+            const placement *y = &p->placed[i];
+            int meets = y->device == x->device && y->first <= x->last && x->first <= y->last;
+            if (meets && offset < y->offset + y->bytes && y->offset < offset + x->bytes) {
+                offset = y->offset + y->bytes;
+                moved = 1;
+            }
+        }
+    }
+    return offset;
+}
+
+static gw_status place_all(gw_plan *p, gw_arena_set *arenas) {
+    GW_TRY(collect(p));
+    for (size_t i = 0; i < p->n_placed; i++) {
+        p->placed[i].offset = first_fit(p, i);
+    }
+    for (int d = 0; d < p->n_devices; d++) {
+        uint64_t need = 0;
+        for (size_t i = 0; i < p->n_placed; i++) {
+            uint64_t end = p->placed[i].offset + p->placed[i].bytes;
+            need = p->placed[i].device == d && end > need ? end : need;
+        }
+        struct gw_buffer *buffer = NULL;
+        if (need > 0) {
+            GW_TRY(arena_reserve(arenas, d, need, &buffer));
+        }
+        for (size_t i = 0; i < p->n_placed; i++) {
+            if (p->placed[i].device == d) {
+                p->placed[i].tensor->buf = buffer;
+                p->placed[i].tensor->offset = (size_t)p->placed[i].offset;
+            }
+        }
+    }
+    return GW_OK;
+}
+
+/* ---- kernels -------------------------------------------------------------------------------- */
+
+static gw_status choose_kernel(gw_plan *p, gw_node *node) {
+    const gw_plan_device *d = &p->devices[node->device];
+    size_t count;
+    const gw_kernel *kernels = d->backend->kernels(d->device, &count);
+    char declined[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (kernels[i].op != node->op) {
+            continue;
+        }
+        if (kernels[i].accepts(&kernels[i], node, d->device)) {
+            node->kernel = &kernels[i];
+            return GW_OK;
+        }
+        int wrote = snprintf(declined + used, sizeof declined - used, "%s%s", used ? ", " : "",
+                             kernels[i].name);
+        used += wrote > 0 && (size_t)wrote < sizeof declined - used ? (size_t)wrote : 0;
+    }
+    char where[96];
+    return gw_fail(GW_E_UNSUPPORTED, node_text(node, where, sizeof where),
+                   "no kernel of device '%s' runs this; declined: %s", d->backend->name,
+                   used ? declined : "none offered");
+}
+
+static gw_status freeze_all(gw_plan *p) {
+    for (size_t i = 0; i < p->n; i++) {
+        GW_TRY(choose_kernel(p, &p->nodes[i]));
+    }
+    for (size_t s = 0; s < p->n_segments; s++) {
+        segment *seg = &p->segments[s];
+        const gw_plan_device *d = &p->devices[seg->device];
+        GW_TRY(d->backend->freeze(d->device, p->nodes + seg->first, seg->count, p->rows,
+                                  &seg->frozen));
+    }
+    return GW_OK;
+}
+
+/* ---- building ------------------------------------------------------------------------------- */
+
+static gw_plan *allocate(const gw_node *nodes, size_t n, const gw_plan_device *devices,
+                         int n_devices, int rows) {
+    gw_plan *p = calloc(1, sizeof *p);
+    if (p == NULL) {
+        return NULL;
+    }
+    p->n = n;
+    p->n_devices = n_devices;
+    p->rows = rows;
+    p->devices = calloc((size_t)n_devices, sizeof *p->devices);
+    p->nodes = calloc(n, sizeof *p->nodes);
+    p->times = calloc(n, sizeof *p->times);
+    p->segments = calloc(n, sizeof *p->segments);
+    p->mirrors = n_devices > 1 ? calloc(n * GW_MAX_IN, sizeof *p->mirrors) : NULL;
+    p->placed = calloc(n * (n_devices > 1 ? 1 + GW_MAX_IN : 1), sizeof *p->placed);
+    if (p->devices == NULL || p->nodes == NULL || p->times == NULL || p->segments == NULL ||
+        p->placed == NULL || (n_devices > 1 && p->mirrors == NULL)) {
+        gw_plan_free(p);
+        return NULL;
+    }
+    memcpy(p->devices, devices, (size_t)n_devices * sizeof *devices);
+    memcpy(p->nodes, nodes, n * sizeof *nodes);
+    return p;
+}
+
+gw_status gw_plan_build(const gw_node *nodes, size_t n, const gw_plan_device *devices,
+                        int n_devices, int rows, gw_arena_set *arenas, gw_plan **out) {
+    if (n < 1 || n_devices < 1 || n_devices > arenas->n_devices || rows < 1 ||
+        rows > GW_CHUNK_MAX) {
+        return gw_fail(GW_E_ARGUMENT, "plan", "%zu nodes, %d devices and %d rows make no plan", n,
+                       n_devices, rows);
+    }
+    gw_plan *p = allocate(nodes, n, devices, n_devices, rows);
+    if (p == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory for a plan of %zu nodes", n);
+    }
+    gw_status status;
+    GW_TRY_DONE(check_nodes(p));
+    split_segments(p);
+    if (n_devices > 1) {
+        GW_TRY_DONE(mirror_all(p));
+    }
+    GW_TRY_DONE(place_all(p, arenas));
+    GW_TRY_DONE(freeze_all(p));
+    free(p->placed);
+    p->placed = NULL;
+    *out = p;
+    return GW_OK;
+done:
+    for (size_t i = 0; i < p->n_placed; i++) { /* the tensors are as they were */
+        p->placed[i].tensor->buf = NULL;
+        p->placed[i].tensor->offset = 0;
+    }
+    gw_plan_free(p);
+    return status;
+}
+
+void gw_plan_free(gw_plan *plan) {
+    if (plan == NULL) {
+        return;
+    }
+    for (size_t s = 0; s < plan->n_segments; s++) {
+        if (plan->segments[s].frozen != NULL) {
+            plan->devices[plan->segments[s].device].backend->thaw(plan->segments[s].frozen);
+        }
+    }
+    free(plan->devices);
+    free(plan->nodes);
+    free(plan->times);
+    free(plan->segments);
+    free(plan->mirrors);
+    free(plan->placed);
+    free(plan->staging);
+    free(plan);
+}
+
+/* ---- replay --------------------------------------------------------------------------------- */
+
+static gw_status copy_mirror(gw_plan *p, const mirror *m, const gw_step *step) {
+    int64_t live = step->n > step->n_pick ? step->n : step->n_pick;
+    live = live > m->to.dim[0] ? m->to.dim[0] : live;
+    size_t bytes = (size_t)live * m->row_bytes;
+    GW_TRY(
+        p->devices[m->from_device].backend->read(m->from->buf, m->from->offset, p->staging, bytes));
+    return p->devices[m->device].backend->write(m->to.buf, m->to.offset, p->staging, bytes);
+}
+
+gw_status gw_plan_run(gw_plan *plan, const gw_step *step) {
+    for (size_t s = 0; s < plan->n_segments; s++) {
+        const segment *seg = &plan->segments[s];
+        const gw_plan_device *d = &plan->devices[seg->device];
+        for (size_t i = 0; i < plan->n_mirrors; i++) {
+            if (plan->mirrors[i].before == seg->first) {
+                GW_TRY(copy_mirror(plan, &plan->mirrors[i], step));
+            }
+        }
+        GW_TRY(d->backend->run(seg->frozen, step));
+        GW_TRY(d->backend->wait(d->device));
+    }
+    return GW_OK;
+}
+
+void gw_plan_profile(gw_plan *plan, int on) {
+    memset(plan->times, 0, plan->n * sizeof *plan->times);
+    for (size_t s = 0; s < plan->n_segments; s++) {
+        const segment *seg = &plan->segments[s];
+        plan->devices[seg->device].backend->profile(seg->frozen,
+                                                    on ? plan->times + seg->first : NULL);
+    }
+}
+
+size_t gw_plan_size(const gw_plan *plan) { return plan->n; }
+const gw_node *gw_plan_node(const gw_plan *plan, size_t i) { return &plan->nodes[i]; }
+gw_node_time gw_plan_time(const gw_plan *plan, size_t i) { return plan->times[i]; }

@@ -1,0 +1,39 @@
+/* core/plan/plan.h - nodes in order, split by device, frozen once and replayed per token. */
+#ifndef GW_PLAN_PLAN_H
+#define GW_PLAN_PLAN_H
+
+#include "core/plan/backend.h"
+
+typedef struct gw_plan gw_plan;
+
+typedef struct gw_plan_device {
+    const gw_backend *backend;
+    struct gw_device *device;
+} gw_plan_device;
+
+/* Check every node, choose every kernel, place the activations that have no buffer yet (one arena
+ * per device, lifetimes known), freeze each run of nodes on one device.
+ *
+ *   nodes  execution order; copied. Tensors are borrowed and must outlive the plan; an `out` tensor
+ *          without a buffer becomes an activation [rows, ...] placed in the arena.
+ *   rows   capacity in live rows: dim[0] of every activation.
+ *   arena  shared by plans that never run at once; grown when a plan needs more.
+ *
+ * GW_E_METADATA names the node; GW_E_UNSUPPORTED also lists the kernels that declined. All
+ * allocation happens here: gw_plan_run never allocates. */
+typedef struct gw_arena_set gw_arena_set;
+gw_status gw_arena_set_new(const gw_plan_device *devices, int n_devices, gw_arena_set **out);
+void gw_arena_set_free(gw_arena_set *arenas);
+
+gw_status gw_plan_build(const gw_node *nodes, size_t n, const gw_plan_device *devices,
+                        int n_devices, int rows, gw_arena_set *arenas, gw_plan **out);
+gw_status gw_plan_run(gw_plan *plan, const gw_step *step); /* waits for the end */
+void gw_plan_free(gw_plan *plan);
+
+/* Per-node times since gw_plan_profile(plan, 1). node i of plan: gw_plan_node(plan, i). */
+void gw_plan_profile(gw_plan *plan, int on);
+size_t gw_plan_size(const gw_plan *plan);
+const gw_node *gw_plan_node(const gw_plan *plan, size_t i);
+gw_node_time gw_plan_time(const gw_plan *plan, size_t i);
+
+#endif

@@ -1,0 +1,545 @@
+/* core/tensor/blocks.h - weight blocks as bytes: layout, unpacking and THE term of every format.
+ *
+ * Read by C11, HIP C++ and OpenCL C 1.2 (dialect.h). A block is a struct of bytes only: no padding,
+ * no alignment, no byte order of the host. Pure functions of one block; no loops over rows.
+ *
+ * Everything works on 32 weights at a time, the span of one activation block (gw_act8):
+ *   gw_F_codes(block, sub, code)       the 32 integers of sub-block `sub` (0 .. weights / 32 - 1)
+ *   gw_F_weights(block, sub, w)        the 32 weights they stand for
+ *   gw_F_term(block, sub, x, acc)      acc + the dot product with x, as docs/arithmetic.md defines
+ * Layouts: the GGUF description of each type; multi-byte fields are little-endian.
+ */
+#ifndef GW_TENSOR_BLOCKS_H
+#define GW_TENSOR_BLOCKS_H
+
+#include "core/tensor/arith.h"
+
+/* ---- reading fields ------------------------------------------------------------------------- */
+
+GW_FN gw_u16 gw_load_u16(GW_GLOBAL const gw_u8 *p) { return (gw_u16)(p[0] | p[1] << 8); }
+GW_FN float gw_load_f16(GW_GLOBAL const gw_u8 *p) { return gw_f16_to_f32(gw_load_u16(p)); }
+GW_FN float gw_load_f32(GW_GLOBAL const gw_u8 *p) {
+    gw_u32 low = gw_load_u16(p), high = gw_load_u16(p + 2);
+    return GW_F32_FROM_BITS(low | high << 16);
+}
+
+/* ---- the three shapes of a term ------------------------------------------------------------- */
+
+/* s, S and M are exact integers below 2^24 in size, so their conversion to float is exact:
+ * |q| <= 127, so one half (16 products) is at most 16 * 127 * |code| = 2032 |code|, and
+ *   signed   |code| <= 128              2 * 2032 * 128                =    520,192
+ *   affine   code <= 31                 2 * 2032 * 31                 =    125,984
+ *   Q6_K     |code| <= 32, |sc| <= 128  2 * 2032 * 32 * 128           = 16,646,144 < 16,777,216
+ *   Q3_K     |code| <= 4,  |sc| <= 32   2 * 2032 * 4 * 32             =    520,192
+ *   Q2_K     code <= 3, sc, m <= 15     2 * 2032 * 3 * 15, 2 * 2032 * 15 = 182,880, 60,960
+ * sum[] is q summed over 16, at most 2032 in size. */
+
+/* Sum of code * q over the half that starts at `from` (0 or 16). */
+GW_FN gw_i32 gw_dot16(const gw_i8 *code, GW_ACT const gw_act8 *x, int from) {
+    gw_i32 s = 0;
+    for (int i = from; i < from + 16; i++) {
+        s += (gw_i32)code[i] * (gw_i32)x->q[i];
+    }
+    return s;
+}
+
+/* w = ws * code */
+GW_FN float gw_term_signed(float ws, const gw_i8 *code, GW_ACT const gw_act8 *x, float acc) {
+    gw_i32 s = gw_dot16(code, x, 0) + gw_dot16(code, x, 16);
+    return GW_FMA(ws * x->scale, (float)s, acc);
+}
+
+/* w = ws * code + wm */
+GW_FN float gw_term_affine(float ws, float wm, const gw_i8 *code, GW_ACT const gw_act8 *x,
+                           float acc) {
+    acc = gw_term_signed(ws, code, x, acc);
+    return GW_FMA(wm, x->scale * (float)(x->sum[0] + x->sum[1]), acc);
+}
+
+/* w = (d * sc) * code, one integer scale per half */
+GW_FN float gw_term_halves(float d, int sc0, int sc1, const gw_i8 *code, GW_ACT const gw_act8 *x,
+                           float acc) {
+    gw_i32 s = sc0 * gw_dot16(code, x, 0) + sc1 * gw_dot16(code, x, 16);
+    return GW_FMA(d * x->scale, (float)s, acc);
+}
+
+GW_FN void gw_expand_signed(float ws, const gw_i8 *code, int from, int n, float *w) {
+    for (int i = from; i < from + n; i++) {
+        w[i] = ws * (float)code[i];
+    }
+}
+
+GW_FN void gw_expand_affine(float ws, float wm, const gw_i8 *code, int from, int n, float *w) {
+    for (int i = from; i < from + n; i++) {
+        w[i] = GW_FMA(ws, (float)code[i], wm);
+    }
+}
+
+/* 16 bytes hold 32 nibbles: byte j has weight j below and weight j + 16 above. */
+GW_FN void gw_nibbles(GW_GLOBAL const gw_u8 *bytes, int minus, gw_i8 *code) {
+    for (int j = 0; j < 16; j++) {
+        code[j] = (gw_i8)((bytes[j] & 15) - minus);
+        code[j + 16] = (gw_i8)((bytes[j] >> 4) - minus);
+    }
+}
+
+/* ---- Q8_0: w = d * q ------------------------------------------------------------------------ */
+
+typedef struct gw_block_q8_0 {
+    gw_u8 d[2]; /* f16 */
+    gw_i8 q[32];
+} gw_block_q8_0;
+
+GW_FN void gw_q8_0_codes(GW_GLOBAL const gw_block_q8_0 *b, int sub, gw_i8 *code) {
+    (void)sub;
+    for (int i = 0; i < 32; i++) {
+        code[i] = b->q[i];
+    }
+}
+GW_FN void gw_q8_0_weights(GW_GLOBAL const gw_block_q8_0 *b, int sub, float *w) {
+    gw_i8 code[32];
+    gw_q8_0_codes(b, sub, code);
+    gw_expand_signed(gw_load_f16(b->d), code, 0, 32, w);
+}
+GW_FN float gw_q8_0_term(GW_GLOBAL const gw_block_q8_0 *b, int sub, GW_ACT const gw_act8 *x,
+                         float acc) {
+    gw_i8 code[32];
+    gw_q8_0_codes(b, sub, code);
+    return gw_term_signed(gw_load_f16(b->d), code, x, acc);
+}
+
+/* ---- Q4_0: w = d * (nibble - 8) ------------------------------------------------------------- */
+
+typedef struct gw_block_q4_0 {
+    gw_u8 d[2]; /* f16 */
+    gw_u8 nibbles[16];
+} gw_block_q4_0;
+
+GW_FN void gw_q4_0_codes(GW_GLOBAL const gw_block_q4_0 *b, int sub, gw_i8 *code) {
+    (void)sub;
+    gw_nibbles(b->nibbles, 8, code);
+}
+GW_FN void gw_q4_0_weights(GW_GLOBAL const gw_block_q4_0 *b, int sub, float *w) {
+    gw_i8 code[32];
+    gw_q4_0_codes(b, sub, code);
+    gw_expand_signed(gw_load_f16(b->d), code, 0, 32, w);
+}
+GW_FN float gw_q4_0_term(GW_GLOBAL const gw_block_q4_0 *b, int sub, GW_ACT const gw_act8 *x,
+                         float acc) {
+    gw_i8 code[32];
+    gw_q4_0_codes(b, sub, code);
+    return gw_term_signed(gw_load_f16(b->d), code, x, acc);
+}
+
+/* ---- Q4_1: w = d * nibble + m --------------------------------------------------------------- */
+
+typedef struct gw_block_q4_1 {
+    gw_u8 d[2], m[2]; /* f16 */
+    gw_u8 nibbles[16];
+} gw_block_q4_1;
+
+GW_FN void gw_q4_1_codes(GW_GLOBAL const gw_block_q4_1 *b, int sub, gw_i8 *code) {
+    (void)sub;
+    gw_nibbles(b->nibbles, 0, code);
+}
+GW_FN void gw_q4_1_weights(GW_GLOBAL const gw_block_q4_1 *b, int sub, float *w) {
+    gw_i8 code[32];
+    gw_q4_1_codes(b, sub, code);
+    gw_expand_affine(gw_load_f16(b->d), gw_load_f16(b->m), code, 0, 32, w);
+}
+GW_FN float gw_q4_1_term(GW_GLOBAL const gw_block_q4_1 *b, int sub, GW_ACT const gw_act8 *x,
+                         float acc) {
+    gw_i8 code[32];
+    gw_q4_1_codes(b, sub, code);
+    return gw_term_affine(gw_load_f16(b->d), gw_load_f16(b->m), code, x, acc);
+}
+
+/* ---- Q5_0: w = d * (5 bits - 16); bit i of `high` is the fifth bit of weight i -------------- */
+
+typedef struct gw_block_q5_0 {
+    gw_u8 d[2]; /* f16 */
+    gw_u8 high[4];
+    gw_u8 nibbles[16];
+} gw_block_q5_0;
+
+GW_FN void gw_fifth_bits(GW_GLOBAL const gw_u8 *high, gw_i8 *code) {
+    for (int i = 0; i < 32; i++) {
+        code[i] = (gw_i8)(code[i] + ((high[i / 8] >> (i % 8) & 1) << 4));
+    }
+}
+GW_FN void gw_q5_0_codes(GW_GLOBAL const gw_block_q5_0 *b, int sub, gw_i8 *code) {
+    (void)sub;
+    gw_nibbles(b->nibbles, 16, code);
+    gw_fifth_bits(b->high, code);
+}
+GW_FN void gw_q5_0_weights(GW_GLOBAL const gw_block_q5_0 *b, int sub, float *w) {
+    gw_i8 code[32];
+    gw_q5_0_codes(b, sub, code);
+    gw_expand_signed(gw_load_f16(b->d), code, 0, 32, w);
+}
+GW_FN float gw_q5_0_term(GW_GLOBAL const gw_block_q5_0 *b, int sub, GW_ACT const gw_act8 *x,
+                         float acc) {
+    gw_i8 code[32];
+    gw_q5_0_codes(b, sub, code);
+    return gw_term_signed(gw_load_f16(b->d), code, x, acc);
+}
+
+/* ---- Q5_1: w = d * 5 bits + m --------------------------------------------------------------- */
+
+typedef struct gw_block_q5_1 {
+    gw_u8 d[2], m[2]; /* f16 */
+    gw_u8 high[4];
+    gw_u8 nibbles[16];
+} gw_block_q5_1;
+
+GW_FN void gw_q5_1_codes(GW_GLOBAL const gw_block_q5_1 *b, int sub, gw_i8 *code) {
+    (void)sub;
+    gw_nibbles(b->nibbles, 0, code);
+    gw_fifth_bits(b->high, code);
+}
+GW_FN void gw_q5_1_weights(GW_GLOBAL const gw_block_q5_1 *b, int sub, float *w) {
+    gw_i8 code[32];
+    gw_q5_1_codes(b, sub, code);
+    gw_expand_affine(gw_load_f16(b->d), gw_load_f16(b->m), code, 0, 32, w);
+}
+GW_FN float gw_q5_1_term(GW_GLOBAL const gw_block_q5_1 *b, int sub, GW_ACT const gw_act8 *x,
+                         float acc) {
+    gw_i8 code[32];
+    gw_q5_1_codes(b, sub, code);
+    return gw_term_affine(gw_load_f16(b->d), gw_load_f16(b->m), code, x, acc);
+}
+
+/* ---- K formats: 256 weights; sub-block `sub` is weights 32 sub .. 32 sub + 31 --------------- */
+
+/* Two bits of 32 weights: plane sub / 4 of 32 bytes, bits 2 (sub % 4) and up. */
+GW_FN void gw_two_bits(GW_GLOBAL const gw_u8 *bytes, int sub, gw_i8 *code) {
+    for (int i = 0; i < 32; i++) {
+        code[i] = (gw_i8)(bytes[sub / 4 * 32 + i] >> (sub % 4 * 2) & 3);
+    }
+}
+
+/* Q2_K: w = d * sc * code - dmin * m; scales[h] of half h = 2 sub, 2 sub + 1: sc below, m above. */
+typedef struct gw_block_q2_k {
+    gw_u8 scales[16];
+    gw_u8 codes[64];
+    gw_u8 d[2], dmin[2]; /* f16 */
+} gw_block_q2_k;
+
+GW_FN int gw_q2_k_scale(GW_GLOBAL const gw_block_q2_k *b, int half_block) {
+    return b->scales[half_block] & 15;
+}
+GW_FN int gw_q2_k_min(GW_GLOBAL const gw_block_q2_k *b, int half_block) {
+    return b->scales[half_block] >> 4;
+}
+GW_FN void gw_q2_k_codes(GW_GLOBAL const gw_block_q2_k *b, int sub, gw_i8 *code) {
+    gw_two_bits(b->codes, sub, code);
+}
+GW_FN void gw_q2_k_weights(GW_GLOBAL const gw_block_q2_k *b, int sub, float *w) {
+    gw_i8 code[32];
+    gw_q2_k_codes(b, sub, code);
+    for (int h = 0; h < 2; h++) {
+        float ws = gw_load_f16(b->d) * (float)gw_q2_k_scale(b, 2 * sub + h);
+        float wm = -(gw_load_f16(b->dmin) * (float)gw_q2_k_min(b, 2 * sub + h));
+        gw_expand_affine(ws, wm, code, 16 * h, 16, w);
+    }
+}
+GW_FN float gw_q2_k_term(GW_GLOBAL const gw_block_q2_k *b, int sub, GW_ACT const gw_act8 *x,
+                         float acc) {
+    gw_i8 code[32];
+    gw_q2_k_codes(b, sub, code);
+    acc = gw_term_halves(gw_load_f16(b->d), gw_q2_k_scale(b, 2 * sub),
+                         gw_q2_k_scale(b, 2 * sub + 1), code, x, acc);
+    gw_i32 m = gw_q2_k_min(b, 2 * sub) * x->sum[0] + gw_q2_k_min(b, 2 * sub + 1) * x->sum[1];
+    return GW_FMA(-(gw_load_f16(b->dmin) * x->scale), (float)m, acc);
+}
+
+/* Q3_K: w = d * sc * code, code = 2 bits, less 4 where bit sub of high[i] is clear, sc = 6 bits
+ * - 32. Scale h: four bits in nibble h / 8 of scales[h % 8], two in bits 2 (h / 4) of scales[8 + h
+ * % 4]. */
+typedef struct gw_block_q3_k {
+    gw_u8 high[32];
+    gw_u8 codes[64];
+    gw_u8 scales[12];
+    gw_u8 d[2]; /* f16 */
+} gw_block_q3_k;
+
+GW_FN int gw_q3_k_scale(GW_GLOBAL const gw_block_q3_k *b, int half_block) {
+    int low = b->scales[half_block % 8] >> (half_block / 8 * 4) & 15;
+    int high = b->scales[8 + half_block % 4] >> (half_block / 4 * 2) & 3;
+    return (low | high << 4) - 32;
+}
+GW_FN void gw_q3_k_codes(GW_GLOBAL const gw_block_q3_k *b, int sub, gw_i8 *code) {
+    gw_two_bits(b->codes, sub, code);
+    for (int i = 0; i < 32; i++) {
+        code[i] = (gw_i8)(code[i] + ((b->high[i] >> sub & 1) << 2) - 4);
+    }
+}
+GW_FN void gw_q3_k_weights(GW_GLOBAL const gw_block_q3_k *b, int sub, float *w) {
+    gw_i8 code[32];
+    gw_q3_k_codes(b, sub, code);
+    for (int h = 0; h < 2; h++) {
+        float ws = gw_load_f16(b->d) * (float)gw_q3_k_scale(b, 2 * sub + h);
+        gw_expand_signed(ws, code, 16 * h, 16, w);
+    }
+}
+GW_FN float gw_q3_k_term(GW_GLOBAL const gw_block_q3_k *b, int sub, GW_ACT const gw_act8 *x,
+                         float acc) {
+    gw_i8 code[32];
+    gw_q3_k_codes(b, sub, code);
+    return gw_term_halves(gw_load_f16(b->d), gw_q3_k_scale(b, 2 * sub),
+                          gw_q3_k_scale(b, 2 * sub + 1), code, x, acc);
+}
+
+/* Six-bit scale and minimum of sub-block `sub`, from the 12 bytes that Q4_K and Q5_K share:
+ * 0..3 in the low six bits of bytes 0..3 (scale) and 4..7 (minimum); 4..7 in the nibbles of bytes
+ * 8..11 (scale low, minimum high) with the top two bits of bytes 0..3 and 4..7 above them. */
+GW_FN int gw_six_bit_scale(GW_GLOBAL const gw_u8 *scales, int sub) {
+    return sub < 4 ? scales[sub] & 63 : (scales[sub + 4] & 15) | (scales[sub - 4] >> 6) << 4;
+}
+GW_FN int gw_six_bit_min(GW_GLOBAL const gw_u8 *scales, int sub) {
+    return sub < 4 ? scales[sub + 4] & 63 : scales[sub + 4] >> 4 | (scales[sub] >> 6) << 4;
+}
+
+/* Sub-blocks 2 t and 2 t + 1 are the low and the high nibbles of bytes 32 t .. 32 t + 31. */
+GW_FN void gw_k_nibbles(GW_GLOBAL const gw_u8 *bytes, int sub, gw_i8 *code) {
+    for (int i = 0; i < 32; i++) {
+        code[i] = (gw_i8)(bytes[sub / 2 * 32 + i] >> (sub % 2 * 4) & 15);
+    }
+}
+
+/* Q4_K: w = d * sc * code - dmin * m. */
+typedef struct gw_block_q4_k {
+    gw_u8 d[2], dmin[2]; /* f16 */
+    gw_u8 scales[12];
+    gw_u8 nibbles[128];
+} gw_block_q4_k;
+
+GW_FN float gw_q4_k_ws(GW_GLOBAL const gw_block_q4_k *b, int sub) {
+    return gw_load_f16(b->d) * (float)gw_six_bit_scale(b->scales, sub);
+}
+GW_FN float gw_q4_k_wm(GW_GLOBAL const gw_block_q4_k *b, int sub) {
+    return -(gw_load_f16(b->dmin) * (float)gw_six_bit_min(b->scales, sub));
+}
+GW_FN void gw_q4_k_codes(GW_GLOBAL const gw_block_q4_k *b, int sub, gw_i8 *code) {
+    gw_k_nibbles(b->nibbles, sub, code);
+}
+GW_FN void gw_q4_k_weights(GW_GLOBAL const gw_block_q4_k *b, int sub, float *w) {
+    gw_i8 code[32];
+    gw_q4_k_codes(b, sub, code);
+    gw_expand_affine(gw_q4_k_ws(b, sub), gw_q4_k_wm(b, sub), code, 0, 32, w);
+}
+GW_FN float gw_q4_k_term(GW_GLOBAL const gw_block_q4_k *b, int sub, GW_ACT const gw_act8 *x,
+                         float acc) {
+    gw_i8 code[32];
+    gw_q4_k_codes(b, sub, code);
+    return gw_term_affine(gw_q4_k_ws(b, sub), gw_q4_k_wm(b, sub), code, x, acc);
+}
+
+/* Q5_K: the same with a fifth bit: bit sub of high[i]. */
+typedef struct gw_block_q5_k {
+    gw_u8 d[2], dmin[2]; /* f16 */
+    gw_u8 scales[12];
+    gw_u8 high[32];
+    gw_u8 nibbles[128];
+} gw_block_q5_k;
+
+GW_FN float gw_q5_k_ws(GW_GLOBAL const gw_block_q5_k *b, int sub) {
+    return gw_load_f16(b->d) * (float)gw_six_bit_scale(b->scales, sub);
+}
+GW_FN float gw_q5_k_wm(GW_GLOBAL const gw_block_q5_k *b, int sub) {
+    return -(gw_load_f16(b->dmin) * (float)gw_six_bit_min(b->scales, sub));
+}
+GW_FN void gw_q5_k_codes(GW_GLOBAL const gw_block_q5_k *b, int sub, gw_i8 *code) {
+    gw_k_nibbles(b->nibbles, sub, code);
+    for (int i = 0; i < 32; i++) {
+        code[i] = (gw_i8)(code[i] + ((b->high[i] >> sub & 1) << 4));
+    }
+}
+GW_FN void gw_q5_k_weights(GW_GLOBAL const gw_block_q5_k *b, int sub, float *w) {
+    gw_i8 code[32];
+    gw_q5_k_codes(b, sub, code);
+    gw_expand_affine(gw_q5_k_ws(b, sub), gw_q5_k_wm(b, sub), code, 0, 32, w);
+}
+GW_FN float gw_q5_k_term(GW_GLOBAL const gw_block_q5_k *b, int sub, GW_ACT const gw_act8 *x,
+                         float acc) {
+    gw_i8 code[32];
+    gw_q5_k_codes(b, sub, code);
+    return gw_term_affine(gw_q5_k_ws(b, sub), gw_q5_k_wm(b, sub), code, x, acc);
+}
+
+/* Q6_K: w = d * sc * (6 bits - 32), int8 scales. With sub = 4 t + j: four bits in nibble j / 2 of
+ * low[64 t + 32 (j % 2) + i], two in bits 2 j of high[32 t + i]. */
+typedef struct gw_block_q6_k {
+    gw_u8 low[128];
+    gw_u8 high[64];
+    gw_i8 scales[16];
+    gw_u8 d[2]; /* f16 */
+} gw_block_q6_k;
+
+GW_FN void gw_q6_k_codes(GW_GLOBAL const gw_block_q6_k *b, int sub, gw_i8 *code) {
+    int t = sub / 4, j = sub % 4;
+    for (int i = 0; i < 32; i++) {
+        int low = b->low[64 * t + 32 * (j % 2) + i] >> (j / 2 * 4) & 15;
+        int high = b->high[32 * t + i] >> (2 * j) & 3;
+        code[i] = (gw_i8)((low | high << 4) - 32);
+    }
+}
+GW_FN void gw_q6_k_weights(GW_GLOBAL const gw_block_q6_k *b, int sub, float *w) {
+    gw_i8 code[32];
+    gw_q6_k_codes(b, sub, code);
+    for (int h = 0; h < 2; h++) {
+        float ws = gw_load_f16(b->d) * (float)b->scales[2 * sub + h];
+        gw_expand_signed(ws, code, 16 * h, 16, w);
+    }
+}
+GW_FN float gw_q6_k_term(GW_GLOBAL const gw_block_q6_k *b, int sub, GW_ACT const gw_act8 *x,
+                         float acc) {
+    gw_i8 code[32];
+    gw_q6_k_codes(b, sub, code);
+    return gw_term_halves(gw_load_f16(b->d), b->scales[2 * sub], b->scales[2 * sub + 1], code, x,
+                          acc);
+}
+
+/* ---- IQ4: a nibble names one of 16 fixed levels --------------------------------------------- */
+
+/* clang-format off */
+#define GW_IQ4_LEVELS -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
+/* clang-format on */
+
+/* The same levels as bytes of four words, lowest first: tables in constant memory are spelled
+ * differently in each dialect, and shifts are not. */
+GW_FN gw_i8 gw_iq4_level(int nibble) {
+    gw_u32 low = nibble & 4 ? 0xf6eaddcfu : 0xbfad9881u;
+    gw_u32 high = nibble & 4 ? 0x71594535u : 0x26190d01u;
+    gw_u32 word = nibble & 8 ? high : low;
+    int byte = (int)(word >> (nibble & 3) * 8 & 255u);
+    return (gw_i8)(byte < 128 ? byte : byte - 256);
+}
+GW_FN void gw_iq4_codes(GW_GLOBAL const gw_u8 *bytes, gw_i8 *code) {
+    for (int j = 0; j < 16; j++) {
+        code[j] = gw_iq4_level(bytes[j] & 15);
+        code[j + 16] = gw_iq4_level(bytes[j] >> 4);
+    }
+}
+
+/* IQ4_NL: w = d * level. */
+typedef struct gw_block_iq4_nl {
+    gw_u8 d[2]; /* f16 */
+    gw_u8 nibbles[16];
+} gw_block_iq4_nl;
+
+GW_FN void gw_iq4_nl_codes(GW_GLOBAL const gw_block_iq4_nl *b, int sub, gw_i8 *code) {
+    (void)sub;
+    gw_iq4_codes(b->nibbles, code);
+}
+GW_FN void gw_iq4_nl_weights(GW_GLOBAL const gw_block_iq4_nl *b, int sub, float *w) {
+    gw_i8 code[32];
+    gw_iq4_nl_codes(b, sub, code);
+    gw_expand_signed(gw_load_f16(b->d), code, 0, 32, w);
+}
+GW_FN float gw_iq4_nl_term(GW_GLOBAL const gw_block_iq4_nl *b, int sub, GW_ACT const gw_act8 *x,
+                           float acc) {
+    gw_i8 code[32];
+    gw_iq4_nl_codes(b, sub, code);
+    return gw_term_signed(gw_load_f16(b->d), code, x, acc);
+}
+
+/* IQ4_XS: 256 weights, w = d * (ls - 32) * level; ls of sub-block: four bits in nibble sub % 2 of
+ * scales_low[sub / 2], two in bits 2 sub of the 16-bit scales_high. Nibbles as Q4_0, 16 bytes each.
+ */
+typedef struct gw_block_iq4_xs {
+    gw_u8 d[2];           /* f16 */
+    gw_u8 scales_high[2]; /* u16 */
+    gw_u8 scales_low[4];
+    gw_u8 nibbles[128];
+} gw_block_iq4_xs;
+
+GW_FN int gw_iq4_xs_scale(GW_GLOBAL const gw_block_iq4_xs *b, int sub) {
+    int low = b->scales_low[sub / 2] >> (sub % 2 * 4) & 15;
+    int high = gw_load_u16(b->scales_high) >> (2 * sub) & 3;
+    return (low | high << 4) - 32;
+}
+GW_FN float gw_iq4_xs_ws(GW_GLOBAL const gw_block_iq4_xs *b, int sub) {
+    return gw_load_f16(b->d) * (float)gw_iq4_xs_scale(b, sub);
+}
+GW_FN void gw_iq4_xs_codes(GW_GLOBAL const gw_block_iq4_xs *b, int sub, gw_i8 *code) {
+    gw_iq4_codes(b->nibbles + 16 * sub, code);
+}
+GW_FN void gw_iq4_xs_weights(GW_GLOBAL const gw_block_iq4_xs *b, int sub, float *w) {
+    gw_i8 code[32];
+    gw_iq4_xs_codes(b, sub, code);
+    gw_expand_signed(gw_iq4_xs_ws(b, sub), code, 0, 32, w);
+}
+GW_FN float gw_iq4_xs_term(GW_GLOBAL const gw_block_iq4_xs *b, int sub, GW_ACT const gw_act8 *x,
+                           float acc) {
+    gw_i8 code[32];
+    gw_iq4_xs_codes(b, sub, code);
+    return gw_term_signed(gw_iq4_xs_ws(b, sub), code, x, acc);
+}
+
+/* ---- INT8: a row is one float scale, then blocks of 32 codes; w = scale * q ----------------- */
+
+typedef struct gw_row_int8 {
+    gw_u8 scale[4]; /* f32 */
+} gw_row_int8;
+
+typedef struct gw_block_int8 {
+    gw_i8 q[32];
+} gw_block_int8;
+
+GW_FN void gw_int8_codes(GW_GLOBAL const gw_block_int8 *b, gw_i8 *code) {
+    for (int i = 0; i < 32; i++) {
+        code[i] = b->q[i];
+    }
+}
+GW_FN void gw_int8_weights(GW_GLOBAL const gw_row_int8 *row, GW_GLOBAL const gw_block_int8 *b,
+                           float *w) {
+    gw_i8 code[32];
+    gw_int8_codes(b, code);
+    gw_expand_signed(gw_load_f32(row->scale), code, 0, 32, w);
+}
+GW_FN float gw_int8_term(GW_GLOBAL const gw_row_int8 *row, GW_GLOBAL const gw_block_int8 *b,
+                         GW_ACT const gw_act8 *x, float acc) {
+    gw_i8 code[32];
+    gw_int8_codes(b, code);
+    return gw_term_signed(gw_load_f32(row->scale), code, x, acc);
+}
+
+/* ---- INT4 in groups: w = scale * nibble + zero; 16 bytes per 32 weights, as Q4_0 ------------ */
+
+typedef struct gw_int4_head {
+    gw_u8 scale[2], zero[2]; /* f16 */
+} gw_int4_head;
+
+typedef struct gw_block_int4_g32 {
+    gw_int4_head head;
+    gw_u8 nibbles[16];
+} gw_block_int4_g32;
+typedef struct gw_block_int4_g64 {
+    gw_int4_head head;
+    gw_u8 nibbles[32];
+} gw_block_int4_g64;
+typedef struct gw_block_int4_g128 {
+    gw_int4_head head;
+    gw_u8 nibbles[64];
+} gw_block_int4_g128;
+typedef struct gw_block_int4_g256 {
+    gw_int4_head head;
+    gw_u8 nibbles[128];
+} gw_block_int4_g256;
+
+/* One text for all group sizes: nibbles is the group's array, `sub` counts 32 weights inside it. */
+GW_FN void gw_int4_weights(GW_GLOBAL const gw_int4_head *head, GW_GLOBAL const gw_u8 *nibbles,
+                           int sub, float *w) {
+    gw_i8 code[32];
+    gw_nibbles(nibbles + 16 * sub, 0, code);
+    gw_expand_affine(gw_load_f16(head->scale), gw_load_f16(head->zero), code, 0, 32, w);
+}
+GW_FN float gw_int4_term(GW_GLOBAL const gw_int4_head *head, GW_GLOBAL const gw_u8 *nibbles,
+                         int sub, GW_ACT const gw_act8 *x, float acc) {
+    gw_i8 code[32];
+    gw_nibbles(nibbles + 16 * sub, 0, code);
+    return gw_term_affine(gw_load_f16(head->scale), gw_load_f16(head->zero), code, x, acc);
+}
+
+#endif

@@ -1,0 +1,383 @@
+/* core/tensor/formats.c - the table of number formats. One row per format; nothing else switches
+ * on gw_fmt. Layout and arithmetic are blocks.h's; here are rows, encoders and names. */
+#include "core/tensor/formats.h"
+
+#include "core/tensor/blocks.h"
+
+/* ---- rows of blocks: decode and term of each format from its block functions ---------------- */
+
+#define BLOCK_ROW(F, WEIGHTS)                                                                      \
+    _Static_assert(_Alignof(gw_block_##F) == 1, "a stored row may begin at any byte");             \
+    static void decode_##F(float *dst, const void *row, size_t cols) {                             \
+        const gw_block_##F *block = row;                                                           \
+        for (size_t b = 0; b < cols / 32; b++) {                                                   \
+            gw_##F##_weights(block + b / ((WEIGHTS) / 32), (int)(b % ((WEIGHTS) / 32)),            \
+                             dst + 32 * b);                                                        \
+        }                                                                                          \
+    }                                                                                              \
+    static float term_##F(const void *row, size_t b, const gw_act8 *x, float acc) {                \
+        const gw_block_##F *block = row;                                                           \
+        return gw_##F##_term(block + b / ((WEIGHTS) / 32), (int)(b % ((WEIGHTS) / 32)), x, acc);   \
+    }
+
+BLOCK_ROW(q8_0, 32)
+BLOCK_ROW(q4_0, 32)
+BLOCK_ROW(q4_1, 32)
+BLOCK_ROW(q5_0, 32)
+BLOCK_ROW(q5_1, 32)
+BLOCK_ROW(q2_k, 256)
+BLOCK_ROW(q3_k, 256)
+BLOCK_ROW(q4_k, 256)
+BLOCK_ROW(q5_k, 256)
+BLOCK_ROW(q6_k, 256)
+BLOCK_ROW(iq4_nl, 32)
+BLOCK_ROW(iq4_xs, 256)
+
+static void decode_int8(float *dst, const void *row, size_t cols) {
+    const gw_row_int8 *head = row;
+    const gw_block_int8 *block = (const gw_block_int8 *)(head + 1);
+    for (size_t b = 0; b < cols / 32; b++) {
+        gw_int8_weights(head, block + b, dst + 32 * b);
+    }
+}
+
+static float term_int8(const void *row, size_t b, const gw_act8 *x, float acc) {
+    const gw_row_int8 *head = row;
+    return gw_int8_term(head, (const gw_block_int8 *)(head + 1) + b, x, acc);
+}
+
+static void decode_act8(float *dst, const void *row, size_t cols) {
+    const gw_act8 *block = row;
+    for (size_t i = 0; i < cols; i++) {
+        dst[i] = block[i / 32].scale * (float)block[i / 32].q[i % 32];
+    }
+}
+
+static void encode_act8(void *row, const float *src, size_t cols) {
+    gw_act8 *block = row;
+    for (size_t b = 0; b < cols / GW_ACT_BLOCK; b++) {
+        gw_act8_encode(&block[b], src + b * GW_ACT_BLOCK);
+    }
+}
+
+/* ---- floats --------------------------------------------------------------------------------- */
+
+static void copy_f32(float *dst, const void *row, size_t cols) {
+    memcpy(dst, row, cols * sizeof *dst);
+}
+
+static void encode_f32(void *row, const float *src, size_t cols) {
+    memcpy(row, src, cols * sizeof *src);
+}
+
+static void put_u16(gw_u8 *out, gw_u16 bits) {
+    out[0] = (gw_u8)(bits & 255u);
+    out[1] = (gw_u8)(bits >> 8);
+}
+
+static void decode_f16(float *dst, const void *row, size_t cols) {
+    const gw_u8 *bytes = row;
+    for (size_t i = 0; i < cols; i++) {
+        dst[i] = gw_load_f16(bytes + 2 * i);
+    }
+}
+
+static void encode_f16(void *row, const float *src, size_t cols) {
+    gw_u8 *bytes = row;
+    for (size_t i = 0; i < cols; i++) {
+        put_u16(bytes + 2 * i, gw_f32_to_f16(src[i]));
+    }
+}
+
+static void decode_bf16(float *dst, const void *row, size_t cols) {
+    const gw_u8 *bytes = row;
+    for (size_t i = 0; i < cols; i++) {
+        dst[i] = gw_bf16_to_f32(gw_load_u16(bytes + 2 * i));
+    }
+}
+
+/* Round to nearest, ties to even; overflow to infinity; NaN stays a quiet NaN. */
+static gw_u16 f32_to_bf16(float x) {
+    gw_u32 u = GW_F32_BITS(x);
+    if ((u & 0x7fffffffu) > 0x7f800000u) {
+        return (gw_u16)(u >> 16 | 0x40u);
+    }
+    return (gw_u16)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+
+static void encode_bf16(void *row, const float *src, size_t cols) {
+    gw_u8 *bytes = row;
+    for (size_t i = 0; i < cols; i++) {
+        put_u16(bytes + 2 * i, f32_to_bf16(src[i]));
+    }
+}
+
+/* ---- quantizing -------------------------------------------------------------------------- */
+
+/* Rules of every encoder (docs/arithmetic.md):
+ *   - codes are computed against the scale and zero as stored, after their rounding;
+ *   - a block or row with a value that is not finite gets scale NaN, zero 0 and codes 0, so that
+ *     the fault reaches the logits, where it is reported;
+ *   - a scale or zero beyond f16 saturates at +-65504; a scale of 0 means codes 0. */
+
+enum { F16_NAN = 0x7e00, F16_INF = 0x7c00, F16_MAX = 0x7bff };
+
+/* Largest magnitude of n values, or infinity when one of them is not finite. */
+static float largest(const float *x, size_t n) {
+    gw_u32 top = 0;
+    for (size_t i = 0; i < n; i++) {
+        gw_u32 a = GW_F32_BITS(x[i]) & 0x7fffffffu;
+        top = a > top ? a : top;
+    }
+    return GW_F32_FROM_BITS(top < 0x7f800000u ? top : 0x7f800000u);
+}
+
+static int is_finite(float x) { return (GW_F32_BITS(x) & 0x7f800000u) != 0x7f800000u; }
+
+static gw_u16 saturated_f16(float x) {
+    gw_u16 half = gw_f32_to_f16(x);
+    return (half & 0x7fffu) >= F16_INF ? (gw_u16)((half & 0x8000u) | F16_MAX) : half;
+}
+
+/* Clamp to [low, high], then round half to even: 1.5 * 2^23 makes the float adder round there. */
+static int rounded(float x, float low, float high) {
+    x = x < low ? low : x > high ? high : x;
+    return (int)((x + 12582912.0f) - 12582912.0f);
+}
+
+static void encode_q8_0(void *row, const float *src, size_t cols) {
+    gw_block_q8_0 *block = row;
+    for (size_t b = 0; b < cols / 32; b++, src += 32) {
+        float amax = largest(src, 32);
+        gw_u16 half = is_finite(amax) ? saturated_f16(amax / 127.0f) : F16_NAN;
+        float d = gw_f16_to_f32(half);
+        put_u16(block[b].d, half);
+        for (int i = 0; i < 32; i++) {
+            block[b].q[i] = d > 0.0f ? (gw_i8)rounded(src[i] / d, -127.0f, 127.0f) : 0;
+        }
+    }
+}
+
+/* The value of largest magnitude (the first of equals) becomes code -8. */
+static void encode_q4_0(void *row, const float *src, size_t cols) {
+    gw_block_q4_0 *block = row;
+    for (size_t b = 0; b < cols / 32; b++, src += 32) {
+        float amax = largest(src, 32), peak = 0.0f;
+        for (int i = 31; i >= 0; i--) {
+            peak = GW_FABS(src[i]) == amax ? src[i] : peak;
+        }
+        gw_u16 half = !is_finite(amax) ? F16_NAN : amax > 0.0f ? saturated_f16(peak / -8.0f) : 0;
+        float d = gw_f16_to_f32(half);
+        int q[32];
+        put_u16(block[b].d, half);
+        for (int i = 0; i < 32; i++) {
+            int codes = is_finite(amax) && d != 0.0f;
+            q[i] = 8 + (codes ? rounded(src[i] / d, -8.0f, 7.0f) : 0);
+        }
+        for (int j = 0; j < 16; j++) {
+            block[b].nibbles[j] = (gw_u8)(q[j] | q[j + 16] << 4);
+        }
+    }
+}
+
+static void encode_int8(void *row, const float *src, size_t cols) {
+    gw_row_int8 *head = row;
+    gw_i8 *q = (gw_i8 *)(head + 1);
+    float amax = largest(src, cols);
+    float scale = is_finite(amax) ? amax / 127.0f : GW_F32_FROM_BITS(0x7fc00000u);
+    gw_u32 bits = GW_F32_BITS(scale);
+    put_u16(head->scale, (gw_u16)(bits & 0xffffu));
+    put_u16(head->scale + 2, (gw_u16)(bits >> 16));
+    for (size_t i = 0; i < cols; i++) {
+        q[i] = scale > 0.0f ? (gw_i8)rounded(src[i] / scale, -127.0f, 127.0f) : 0;
+    }
+}
+
+static void encode_int4_group(gw_int4_head *head, gw_u8 *nibbles, const float *src, int n) {
+    float low = src[0], high = src[0];
+    int finite = is_finite(largest(src, (size_t)n));
+    for (int i = 1; i < n; i++) {
+        low = src[i] < low ? src[i] : low;
+        high = src[i] > high ? src[i] : high;
+    }
+    low = low == 0.0f ? 0.0f : low; /* -0 and +0 are equal, so which one is found is chance */
+    high = high == 0.0f ? 0.0f : high;
+    gw_u16 scale_bits = finite ? saturated_f16((high - low) / 15.0f) : F16_NAN;
+    gw_u16 zero_bits = finite ? saturated_f16(low) : 0;
+    put_u16(head->scale, scale_bits);
+    put_u16(head->zero, zero_bits);
+    float scale = gw_f16_to_f32(scale_bits), zero = gw_f16_to_f32(zero_bits);
+    for (int i = 0; i < n; i += 32) {
+        int q[32];
+        for (int k = 0; k < 32; k++) {
+            q[k] = scale > 0.0f ? rounded((src[i + k] - zero) / scale, 0.0f, 15.0f) : 0;
+        }
+        for (int j = 0; j < 16; j++) {
+            nibbles[i / 2 + j] = (gw_u8)(q[j] | q[j + 16] << 4);
+        }
+    }
+}
+
+#define INT4_ROW(G)                                                                                \
+    static void decode_int4_g##G(float *dst, const void *row, size_t cols) {                       \
+        const gw_block_int4_g##G *block = row;                                                     \
+        for (size_t b = 0; b < cols / 32; b++) {                                                   \
+            const gw_block_int4_g##G *group = block + b / (G / 32);                                \
+            gw_int4_weights(&group->head, group->nibbles, (int)(b % (G / 32)), dst + 32 * b);      \
+        }                                                                                          \
+    }                                                                                              \
+    static float term_int4_g##G(const void *row, size_t b, const gw_act8 *x, float acc) {          \
+        const gw_block_int4_g##G *group = (const gw_block_int4_g##G *)row + b / (G / 32);          \
+        return gw_int4_term(&group->head, group->nibbles, (int)(b % (G / 32)), x, acc);            \
+    }                                                                                              \
+    static void encode_int4_g##G(void *row, const float *src, size_t cols) {                       \
+        gw_block_int4_g##G *block = row;                                                           \
+        for (size_t b = 0; b < cols / G; b++) {                                                    \
+            encode_int4_group(&block[b].head, block[b].nibbles, src + b * G, G);                   \
+        }                                                                                          \
+    }
+
+INT4_ROW(32)
+INT4_ROW(64)
+INT4_ROW(128)
+INT4_ROW(256)
+
+static void decode_i32(float *dst, const void *row, size_t cols) {
+    for (size_t i = 0; i < cols; i++) {
+        gw_i32 value;
+        memcpy(&value, (const gw_u8 *)row + i * sizeof value, sizeof value);
+        dst[i] = (float)value;
+    }
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+/* clang-format off */
+static const gw_format formats[] = {
+    /*                    name         gguf  block  bytes                    header  float  decode            encode            term         */
+    [GW_FMT_F32]       = {"f32",          0,   1, sizeof(float),                  0, 1, copy_f32,         encode_f32,       NULL          },
+    [GW_FMT_F16]       = {"f16",          1,   1, sizeof(gw_u16),                 0, 1, decode_f16,       encode_f16,       NULL          },
+    [GW_FMT_BF16]      = {"bf16",        30,   1, sizeof(gw_u16),                 0, 1, decode_bf16,      encode_bf16,      NULL          },
+    [GW_FMT_Q8_0]      = {"q8_0",         8,  32, sizeof(gw_block_q8_0),          0, 0, decode_q8_0,      encode_q8_0,      term_q8_0     },
+    [GW_FMT_Q4_0]      = {"q4_0",         2,  32, sizeof(gw_block_q4_0),          0, 0, decode_q4_0,      encode_q4_0,      term_q4_0     },
+    [GW_FMT_Q4_1]      = {"q4_1",         3,  32, sizeof(gw_block_q4_1),          0, 0, decode_q4_1,      NULL,             term_q4_1     },
+    [GW_FMT_Q5_0]      = {"q5_0",         6,  32, sizeof(gw_block_q5_0),          0, 0, decode_q5_0,      NULL,             term_q5_0     },
+    [GW_FMT_Q5_1]      = {"q5_1",         7,  32, sizeof(gw_block_q5_1),          0, 0, decode_q5_1,      NULL,             term_q5_1     },
+    [GW_FMT_Q2_K]      = {"q2_k",        10, 256, sizeof(gw_block_q2_k),          0, 0, decode_q2_k,      NULL,             term_q2_k     },
+    [GW_FMT_Q3_K]      = {"q3_k",        11, 256, sizeof(gw_block_q3_k),          0, 0, decode_q3_k,      NULL,             term_q3_k     },
+    [GW_FMT_Q4_K]      = {"q4_k",        12, 256, sizeof(gw_block_q4_k),          0, 0, decode_q4_k,      NULL,             term_q4_k     },
+    [GW_FMT_Q5_K]      = {"q5_k",        13, 256, sizeof(gw_block_q5_k),          0, 0, decode_q5_k,      NULL,             term_q5_k     },
+    [GW_FMT_Q6_K]      = {"q6_k",        14, 256, sizeof(gw_block_q6_k),          0, 0, decode_q6_k,      NULL,             term_q6_k     },
+    [GW_FMT_IQ4_NL]    = {"iq4_nl",      20,  32, sizeof(gw_block_iq4_nl),        0, 0, decode_iq4_nl,    NULL,             term_iq4_nl   },
+    [GW_FMT_IQ4_XS]    = {"iq4_xs",      23, 256, sizeof(gw_block_iq4_xs),        0, 0, decode_iq4_xs,    NULL,             term_iq4_xs   },
+    [GW_FMT_INT8]      = {"int8",        -1,  32, sizeof(gw_block_int8), sizeof(gw_row_int8), 0, decode_int8, encode_int8,   term_int8     },
+    [GW_FMT_INT4_G32]  = {"int4-g32",    -1,  32, sizeof(gw_block_int4_g32),      0, 0, decode_int4_g32,  encode_int4_g32,  term_int4_g32 },
+    [GW_FMT_INT4_G64]  = {"int4-g64",    -1,  64, sizeof(gw_block_int4_g64),      0, 0, decode_int4_g64,  encode_int4_g64,  term_int4_g64 },
+    [GW_FMT_INT4_G128] = {"int4-g128",   -1, 128, sizeof(gw_block_int4_g128),     0, 0, decode_int4_g128, encode_int4_g128, term_int4_g128},
+    [GW_FMT_INT4_G256] = {"int4-g256",   -1, 256, sizeof(gw_block_int4_g256),     0, 0, decode_int4_g256, encode_int4_g256, term_int4_g256},
+    [GW_FMT_ACT8]      = {"act8",        -1,  32, sizeof(gw_act8),                0, 0, decode_act8,      encode_act8,      NULL          },
+    [GW_FMT_I32]       = {"i32",         -1,   1, sizeof(gw_i32),                 0, 0, decode_i32,       NULL,             NULL          },
+};
+/* clang-format on */
+_Static_assert(sizeof formats / sizeof formats[0] == GW_FMT_COUNT, "a format has no row");
+_Static_assert(sizeof(gw_block_q8_0) == 34 && sizeof(gw_block_q4_0) == 18 &&
+                   sizeof(gw_block_q4_1) == 20 && sizeof(gw_block_q5_0) == 22 &&
+                   sizeof(gw_block_q5_1) == 24 && sizeof(gw_block_iq4_nl) == 18,
+               "GGUF fixes the blocks of 32");
+_Static_assert(sizeof(gw_block_q2_k) == 84 && sizeof(gw_block_q3_k) == 110 &&
+                   sizeof(gw_block_q4_k) == 144 && sizeof(gw_block_q5_k) == 176 &&
+                   sizeof(gw_block_q6_k) == 210 && sizeof(gw_block_iq4_xs) == 136,
+               "GGUF fixes the blocks of 256");
+_Static_assert(sizeof(gw_act8) == 40, "devices exchange activation blocks");
+
+const gw_format *gw_format_of(gw_fmt fmt) { return &formats[fmt]; }
+
+/* GGUF tensor types that exist and are not in the table; NULL: a number never given out or one that
+ * was withdrawn. */
+static const char *gguf_type_name(int64_t type) {
+    static const char *const known[] = {
+        [9] = "Q8_1",   [15] = "Q8_K",  [16] = "IQ2_XXS", [17] = "IQ2_XS", [18] = "IQ3_XXS",
+        [19] = "IQ1_S", [21] = "IQ3_S", [22] = "IQ2_S",   [24] = "I8",     [25] = "I16",
+        [26] = "I32",   [27] = "I64",   [28] = "F64",     [29] = "IQ1_M",  [34] = "TQ1_0",
+        [35] = "TQ2_0", [39] = "MXFP4",
+    };
+    return type >= 0 && type < (int64_t)(sizeof known / sizeof known[0]) ? known[type] : NULL;
+}
+
+static int gguf_type_withdrawn(int64_t type) {
+    return type == 4 || type == 5 || (type >= 31 && type <= 33) || (type >= 36 && type <= 38);
+}
+
+gw_status gw_format_from_gguf(int64_t type, gw_fmt *out) {
+    for (int i = 0; i < GW_FMT_COUNT; i++) {
+        if (formats[i].gguf_type >= 0 && formats[i].gguf_type == type) {
+            *out = (gw_fmt)i;
+            return GW_OK;
+        }
+    }
+    const char *name = gguf_type_name(type);
+    if (name) {
+        return gw_fail(GW_E_TYPE, NULL,
+                       "tensor type %lld (%s) is not supported; use a file in F16, "
+                       "Q8_0, Q4_0, Q4_K, Q6_K or another of the supported types",
+                       (long long)type, name);
+    }
+    if (gguf_type_withdrawn(type)) {
+        return gw_fail(GW_E_TYPE, NULL,
+                       "tensor type %lld was withdrawn from GGUF; convert the model "
+                       "again",
+                       (long long)type);
+    }
+    return gw_fail(GW_E_TYPE, NULL, "tensor type %lld is unknown", (long long)type);
+}
+
+static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
+
+static int same_name(const char *a, const char *b) {
+    while (*a && lower(*a) == lower(*b)) {
+        a++;
+        b++;
+    }
+    return lower(*a) == lower(*b);
+}
+
+int gw_format_from_name(const char *name, gw_fmt *out) {
+    for (int i = 0; name && i < GW_FMT_COUNT; i++) {
+        if (same_name(formats[i].name, name)) {
+            *out = (gw_fmt)i;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+gw_status gw_row_bytes(gw_fmt fmt, uint64_t cols, size_t *bytes) {
+    const gw_format *f = gw_format_of(fmt);
+    uint64_t total;
+    if (cols % f->block_elems != 0) {
+        return gw_fail(GW_E_METADATA, NULL,
+                       "a row of %llu values is no whole number of %s blocks "
+                       "of %zu",
+                       (unsigned long long)cols, f->name, f->block_elems);
+    }
+    if (__builtin_mul_overflow(cols / f->block_elems, (uint64_t)f->block_bytes, &total) ||
+        __builtin_add_overflow(total, (uint64_t)f->row_header, &total) || total > SIZE_MAX) {
+        return gw_fail(GW_E_OVERFLOW, NULL, "a row of %llu %s values does not fit in memory",
+                       (unsigned long long)cols, f->name);
+    }
+    *bytes = (size_t)total;
+    return GW_OK;
+}
+
+gw_status gw_matrix_bytes(gw_fmt fmt, uint64_t rows, uint64_t cols, size_t *bytes) {
+    size_t row = 0;
+    uint64_t total;
+    GW_TRY(gw_row_bytes(fmt, cols, &row));
+    if (__builtin_mul_overflow(rows, (uint64_t)row, &total) || total > SIZE_MAX) {
+        return gw_fail(GW_E_OVERFLOW, NULL,
+                       "a matrix of %llu x %llu %s values does not fit in memory",
+                       (unsigned long long)rows, (unsigned long long)cols, gw_format_of(fmt)->name);
+    }
+    *bytes = (size_t)total;
+    return GW_OK;
+}

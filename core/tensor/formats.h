@@ -1,0 +1,54 @@
+/* core/tensor/formats.h - what the rest of the program may know about a number format.
+ *
+ * A *format* says what the bytes mean. How those bytes are arranged on one device (transposed,
+ * interleaved, scales split off) is a *layout*, private to the backend that wants it, and never a
+ * new format. Adding a format: one enum entry, one struct with its functions in blocks.h, one row
+ * in formats.c; tests/test_formats.c names what is missing.
+ */
+#ifndef GW_TENSOR_FORMATS_H
+#define GW_TENSOR_FORMATS_H
+
+#include "core/base/status.h"
+#include "core/tensor/arith.h"
+
+/* clang-format off */
+typedef enum gw_fmt {
+    GW_FMT_F32, GW_FMT_F16, GW_FMT_BF16,
+    GW_FMT_Q8_0, GW_FMT_Q4_0, GW_FMT_Q4_1, GW_FMT_Q5_0, GW_FMT_Q5_1,
+    GW_FMT_Q2_K, GW_FMT_Q3_K, GW_FMT_Q4_K, GW_FMT_Q5_K, GW_FMT_Q6_K,
+    GW_FMT_IQ4_NL, GW_FMT_IQ4_XS,
+    GW_FMT_INT8,                                    /* one float scale per row               */
+    GW_FMT_INT4_G32, GW_FMT_INT4_G64, GW_FMT_INT4_G128, GW_FMT_INT4_G256, /* f16 scale, zero  */
+    GW_FMT_ACT8,                                    /* activations, never in a file          */
+    GW_FMT_I32,                                     /* token ids, page tables                */
+    GW_FMT_COUNT
+} gw_fmt;
+/* clang-format on */
+
+/* A row of a matrix is row_header bytes followed by cols / block_elems blocks. */
+typedef struct gw_format {
+    const char *name;   /* "q4_0": lower case; printed in upper case for people            */
+    int gguf_type;      /* tensor type number in a GGUF file; -1: not in GGUF              */
+    size_t block_elems; /* weights per block                                               */
+    size_t block_bytes; /* always a sizeof                                                 */
+    size_t row_header;  /* bytes before the blocks of each row (int8: its float scale)     */
+    int is_float;       /* F32, F16, BF16: sums run per element, the input stays float     */
+    /* Exact expansion of one row, [cols] weights. */
+    void (*decode)(float *dst, const void *row, size_t cols);
+    /* Quantize one row; NULL where the engine never makes this format. Deterministic. */
+    void (*encode)(void *row, const float *src, size_t cols);
+    /* THE arithmetic (docs/arithmetic.md): add to `acc` the term of block b (32 weights) of a row
+     * times activation block x. NULL for floats, which sum per element. */
+    float (*term)(const void *row, size_t b, const gw_act8 *x, float acc);
+} gw_format;
+
+const gw_format *gw_format_of(gw_fmt fmt);                /* never NULL for fmt < GW_FMT_COUNT */
+gw_status gw_format_from_gguf(int64_t type, gw_fmt *out); /* GW_E_TYPE names the number      */
+int gw_format_from_name(const char *name, gw_fmt *out);   /* 1 when known; any case         */
+
+/* Bytes of one row, and of a [rows, cols] matrix stored row after row without padding.
+ * GW_E_METADATA when cols is no multiple of block_elems, GW_E_OVERFLOW when it does not fit. */
+gw_status gw_row_bytes(gw_fmt fmt, uint64_t cols, size_t *bytes);
+gw_status gw_matrix_bytes(gw_fmt fmt, uint64_t rows, uint64_t cols, size_t *bytes);
+
+#endif

@@ -1,0 +1,33 @@
+/* core/tensor/tensor.h - a shape, a format and a place. Plain data; owns nothing. */
+#ifndef GW_TENSOR_TENSOR_H
+#define GW_TENSOR_TENSOR_H
+
+#include "core/tensor/formats.h"
+
+struct gw_buffer; /* one device allocation; defined by the backend that made it */
+
+/* Arrangement of the bytes of one format on one device. Backends number their own from
+ * GW_LAYOUT_PRIVATE up; everyone else treats those as opaque. */
+typedef enum gw_layout { GW_LAYOUT_ROWS, GW_LAYOUT_PRIVATE } gw_layout;
+
+typedef struct gw_tensor {
+    const char *name; /* borrowed: the model's string table or a literal */
+    gw_fmt fmt;
+    int layout; /* gw_layout, or a private number of buf's backend */
+    int n_dim;
+    int64_t dim[4]; /* C order: dim[n_dim - 1] is contiguous, [rows, cols] reads as written */
+    struct gw_buffer *buf;
+    size_t offset; /* bytes from the start of buf */
+} gw_tensor;
+
+/* Where the rows of a weight come from while it is loaded: a mapped file, or a conversion. */
+typedef struct gw_weight_source {
+    const void *map; /* the whole tensor in GW_LAYOUT_ROWS, valid as long as the model; or NULL */
+    /* Produce rows [first, first + n) in the tensor's format, GW_LAYOUT_ROWS. Any thread, several
+     * at once. dst: n * row bytes. */
+    gw_status (*rows)(const struct gw_weight_source *src, int64_t first, int64_t n, void *dst);
+    const void *state; /* the producer's */
+    int keep_rows;     /* 1: rows are looked up one by one (embedding): stays GW_LAYOUT_ROWS */
+} gw_weight_source;
+
+#endif

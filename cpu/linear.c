@@ -1,0 +1,128 @@
+/* cpu/linear.c - the table of quantized linear kernels, and the scalar ones: the anchor that every
+ * other level must equal bit for bit. They read rows as stored through the format's own term. */
+#include "cpu/linear_quant.h"
+
+#include "cpu/linear_float.h"
+
+static void finish(const gw_cpu_linear *job, size_t i, size_t r, float sum) {
+    if (job->bias != NULL) {
+        sum = sum + job->bias[r];
+    }
+    if (job->residual != NULL) {
+        sum = sum + job->residual[i * job->residual_stride + r];
+    }
+    job->y[i * job->y_stride + r] = sum;
+}
+
+static void scalar_rows(gw_fmt fmt, const gw_cpu_linear *job, size_t first, size_t end,
+                        int prefill) {
+    const gw_format *f = gw_format_of(fmt);
+    const size_t row_bytes = f->row_header + job->k / f->block_elems * f->block_bytes;
+    for (size_t r = first; r < end; r++) {
+        const unsigned char *row = (const unsigned char *)job->w + r * row_bytes;
+        for (size_t i = 0; i < (size_t)job->n; i++) {
+            const gw_act8 *x =
+                (const gw_act8 *)(const void *)((const char *)job->x + i * job->x_stride);
+            float lane[GW_LANES] = {0};
+            for (size_t b = 0; b < job->k / GW_ACT_BLOCK; b++) {
+                float *acc = &lane[prefill ? 0 : b % GW_LANES];
+                *acc = f->term(row, b, x + b, *acc);
+            }
+            finish(job, i, r, prefill ? lane[0] : gw_join_lanes(lane));
+        }
+    }
+}
+
+#define SCALAR(name, NAME, weights, main_bytes, side_bytes)                                        \
+    static void name##_scalar_decode(const gw_cpu_linear *job, size_t first, size_t end,           \
+                                     void *scratch) {                                              \
+        (void)scratch;                                                                             \
+        scalar_rows(GW_FMT_##NAME, job, first, end, 0);                                            \
+    }                                                                                              \
+    static void name##_scalar_prefill(const gw_cpu_linear *job, size_t first, size_t end,          \
+                                      void *scratch) {                                             \
+        (void)scratch;                                                                             \
+        scalar_rows(GW_FMT_##NAME, job, first, end, 1);                                            \
+    }
+GW_STRIP_FORMATS(SCALAR)
+
+size_t gw_linear_scratch(size_t k, int n_max) {
+    size_t n = n_max > 0 ? (size_t)n_max : 1;
+    size_t chunk = gw_linear_chunk(k);
+    size_t rows = n < chunk ? (n + GW_TILE - 1) / GW_TILE * GW_TILE : chunk;
+    return GW_LANES * GW_TILE * GW_STRIP_ROWS * sizeof(float) +
+           rows * (k / GW_ACT_BLOCK) * sizeof(gw_xblock);
+}
+
+size_t gw_linear_prepared(size_t k, int n_max) {
+    size_t n = n_max > 0 ? (size_t)n_max : 1;
+    return n * (k / GW_ACT_BLOCK) * sizeof(gw_xblock);
+}
+
+#define ROW(name, NAME, level, LEVEL)                                                              \
+    {GW_FMT_##NAME,                                                                                \
+     GW_CPU_##LEVEL,                                                                               \
+     0,                                                                                            \
+     1,                                                                                            \
+     "linear." #name "." #level,                                                                   \
+     gw_linear_##name##_##level##_decode,                                                          \
+     gw_linear_scratch,                                                                            \
+     NULL,                                                                                         \
+     NULL},                                                                                        \
+        {GW_FMT_##NAME,                                                                            \
+         GW_CPU_##LEVEL,                                                                           \
+         1,                                                                                        \
+         1,                                                                                        \
+         "linear." #name "." #level ".prefill",                                                    \
+         gw_linear_##name##_##level##_prefill,                                                     \
+         gw_linear_scratch,                                                                        \
+         gw_linear_prepared,                                                                       \
+         gw_linear_##name##_##level##_prepare},
+#if defined(__x86_64__)
+#define SIMD_ROWS(name, NAME)                                                                      \
+    ROW(name, NAME, vnni, VNNI) ROW(name, NAME, avx512, AVX512) ROW(name, NAME, avx2, AVX2)
+#elif defined(__aarch64__)
+#define SIMD_ROWS(name, NAME) ROW(name, NAME, neon, NEON)
+#else
+#define SIMD_ROWS(name, NAME)
+#endif
+#define ROWS(name, NAME, weights, main_bytes, side_bytes)                                          \
+    SIMD_ROWS(name,                                                                                \
+              NAME){GW_FMT_##NAME,        GW_CPU_SCALAR, 0,    0,   "linear." #name ".scalar",     \
+                    name##_scalar_decode, NULL,          NULL, NULL},                              \
+        {GW_FMT_##NAME,         GW_CPU_SCALAR, 1,    0,   "linear." #name ".scalar.prefill",       \
+         name##_scalar_prefill, NULL,          NULL, NULL},
+
+static const gw_cpu_linear_kernel kernels[] = {GW_STRIP_FORMATS(ROWS)};
+
+const gw_cpu_linear_kernel *gw_cpu_linear_kernels(size_t *count) {
+    *count = sizeof kernels / sizeof kernels[0];
+    return kernels;
+}
+
+/* The scalar kernel of a format comes last, so the last match is the fallback. */
+static const gw_cpu_linear_kernel *find(const gw_cpu_linear_kernel *table, size_t count, gw_fmt fmt,
+                                        gw_cpu_level level, int prefill) {
+    const gw_cpu_linear_kernel *scalar = NULL;
+    for (size_t i = 0; i < count; i++) {
+        const gw_cpu_linear_kernel *k = &table[i];
+        if (k->fmt == fmt && k->prefill == !!prefill) {
+            if (k->level == level) {
+                return k;
+            }
+            scalar = k->level == GW_CPU_SCALAR ? k : scalar;
+        }
+    }
+    return scalar;
+}
+
+const gw_cpu_linear_kernel *gw_cpu_linear_find(gw_fmt fmt, gw_cpu_level level, int prefill) {
+    size_t count;
+    const gw_cpu_linear_kernel *k =
+        find(kernels, sizeof kernels / sizeof kernels[0], fmt, level, prefill);
+    if (k == NULL) {
+        const gw_cpu_linear_kernel *floats = gw_cpu_linear_float_kernels(&count);
+        k = find(floats, count, fmt, level, prefill);
+    }
+    return k;
+}

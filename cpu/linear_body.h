@@ -1,0 +1,373 @@
+/* cpu/linear_body.h - the quantized linear kernels of one instruction-set level.
+ *
+ * Included once per level, after that level's vocabulary (simd_*.h) and with LEVEL defined. One
+ * text for both orders: a pass takes one strip (16 rows) and up to GW_TILE activation rows, unpacks
+ * every weight block once and adds its term for each of them; decode spreads blocks over 32 lanes,
+ * prefill uses one. Integer sums are exact, so only the float steps of arith.h are in a fixed
+ * order.
+ */
+#include "core/tensor/blocks.h"
+#include "cpu/linear_unpack.h"
+
+/* How a format's codes and scales enter its term (blocks.h has the same shapes). */
+enum { SIGNED, SHIFTED, AFFINE, HALVED, HALVED_MIN };
+
+typedef struct shape {
+    int kind;
+    int offset; /* subtracted from the unsigned codes                              */
+    int pairs;  /* products of two codes that may be added in 16 bits: 8, 4 or 2   */
+} shape;
+
+#define SHAPE_q8_0                                                                                 \
+    { SIGNED, V_SIGNED_OFFSET, 0 }
+#define SHAPE_q4_0                                                                                 \
+    { SHIFTED, 8, 8 }
+#define SHAPE_q4_1                                                                                 \
+    { AFFINE, 0, 8 }
+#define SHAPE_q5_0                                                                                 \
+    { SHIFTED, 16, 4 }
+#define SHAPE_q5_1                                                                                 \
+    { AFFINE, 0, 4 }
+#define SHAPE_q2_k                                                                                 \
+    { HALVED_MIN, 0, 4 }
+#define SHAPE_q3_k                                                                                 \
+    { HALVED, 4, 4 }
+#define SHAPE_q4_k                                                                                 \
+    { AFFINE, 0, 8 }
+#define SHAPE_q5_k                                                                                 \
+    { AFFINE, 0, 4 }
+#define SHAPE_q6_k                                                                                 \
+    { HALVED, 32, 2 }
+#define SHAPE_iq4_nl                                                                               \
+    { SIGNED, V_SIGNED_OFFSET, 0 }
+#define SHAPE_iq4_xs                                                                               \
+    { SIGNED, V_SIGNED_OFFSET, 0 }
+#define SHAPE_int8                                                                                 \
+    { SIGNED, V_SIGNED_OFFSET, 0 }
+#define SHAPE_int4_g32                                                                             \
+    { AFFINE, 0, 8 }
+#define SHAPE_int4_g64                                                                             \
+    { AFFINE, 0, 8 }
+#define SHAPE_int4_g128                                                                            \
+    { AFFINE, 0, 8 }
+#define SHAPE_int4_g256                                                                            \
+    { AFFINE, 0, 8 }
+
+/* The float steps of a term: s is the exact sum of code * q, scaled where scales are per 16. */
+V_FN v_float add_sum(shape f, const v_block *u, const v_acts *x, v_float s, v_float acc) {
+    acc = v_fma(v_mul(u->ws, x->dx), s, acc);
+    if (f.kind == HALVED_MIN) {
+        acc = v_fma(v_mul(u->wm, x->dx), v_pair_dot(u->mins, x), acc);
+    }
+    return f.kind == AFFINE ? v_fma(u->wm, x->dxs, acc) : acc;
+}
+
+/* acc + the term of one activation block (the shapes of blocks.h). */
+V_FN v_float add_term(shape f, const v_block *u, const v_acts *x, v_float acc) {
+    v_float s;
+    if (f.kind == HALVED || f.kind == HALVED_MIN) {
+        s = v_halves(&u->scales, u->c, x, f.pairs, f.offset);
+    } else {
+        v_int start = f.offset != 0 ? x->start : v_words(0);
+        s = v_to_float(f.kind == SIGNED ? v_dot_signed(start, u->c, x->q, 8)
+                                        : v_dot_unsigned(start, u->c, x->q, 8, f.pairs));
+    }
+    return add_sum(f, u, x, s, acc);
+}
+
+#if V_GROUP > 1
+/* The terms of V_GROUP activation rows, their dot products interleaved to hide latency. */
+V_FN void add_terms(shape f, const v_block *u, const gw_xblock *x, float *a) {
+    const int halved = f.kind == HALVED || f.kind == HALVED_MIN;
+    v_int s[V_GROUP], t[V_GROUP];
+    for (int g = 0; g < V_GROUP; g++) {
+        s[g] = v_words(f.offset != 0 ? x[g].u.start : 0);
+        t[g] = v_words(f.offset != 0 ? x[g].start1 : 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        for (int g = 0; g < V_GROUP; g++) {
+            s[g] = v_dot4(s[g], u->c[i], x[g].q + 4 * i);
+        }
+    }
+    for (int i = 4; i < 8; i++) {
+        for (int g = 0; g < V_GROUP; g++) {
+            v_int *sum = halved ? &t[g] : &s[g];
+            *sum = v_dot4(*sum, u->c[i], x[g].q + 4 * i);
+        }
+    }
+    for (int g = 0; g < V_GROUP; g++, a += GW_STRIP_ROWS) {
+        v_acts spread;
+        v_spread(&spread, x + g);
+        v_float sum = halved ? v_scale_halves(&u->scales, s[g], t[g]) : v_to_float(s[g]);
+        v_fstore(a, add_sum(f, u, &spread, sum, v_fload(a)));
+    }
+}
+#endif
+
+/* Activation rows [from, from + count) as blocks [k / 32][count]. */
+V_FN void prepare(shape f, gw_xblock *dst, const gw_cpu_linear *job, size_t from, size_t count) {
+    const size_t blocks = job->k / GW_ACT_BLOCK;
+    for (size_t i = 0; i < count; i++) {
+        const gw_act8 *x =
+            (const gw_act8 *)(const void *)((const char *)job->x + (from + i) * job->x_stride);
+        for (size_t b = 0; b < blocks; b++) {
+            gw_xblock *d = dst + b * count + i;
+            gw_i32 sum = x[b].sum[0] + x[b].sum[1];
+            d->dx = x[b].scale;
+            d->start1 = 0;
+            if (f.kind == AFFINE) {
+                d->u.dxs = x[b].scale * (float)sum;
+            } else if (f.kind == HALVED || f.kind == HALVED_MIN) {
+                d->u.start = -f.offset * x[b].sum[0];
+                d->start1 = -f.offset * x[b].sum[1];
+            } else {
+                d->u.start = -f.offset * sum;
+            }
+            memcpy(d->sum, x[b].sum, sizeof d->sum);
+            memcpy(d->q, x[b].q, sizeof d->q);
+        }
+    }
+}
+
+/* Rows [from, end) in tiles of GW_TILE; only the last tile of all rows may be shorter. */
+V_FN void prepare_tiles(shape f, gw_xblock *dst, const gw_cpu_linear *job, size_t from,
+                        size_t end) {
+    for (size_t t = from; t < end; t += GW_TILE) {
+        prepare(f, dst + (t - from) * (job->k / GW_ACT_BLOCK), job, t,
+                end - t < GW_TILE ? end - t : GW_TILE);
+    }
+}
+
+/* Sum of the 32 lanes at p, p + step, ... in the order of gw_join_lanes. */
+V_FN v_float lane_at(const float *p, size_t step) {
+    (void)step;
+    return v_fload(p);
+}
+#define JOIN(name, below, h)                                                                       \
+    V_FN v_float name(const float *p, size_t step) {                                               \
+        return v_add(below(p, step), below(p + (h)*step, step));                                   \
+    }
+JOIN(join32, lane_at, 16)
+JOIN(join16, join32, 8)
+JOIN(join8, join16, 4)
+JOIN(join4, join8, 2)
+JOIN(join_lanes, join4, 1)
+#undef JOIN
+
+/* y of V_ROWS rows from r on, for activation row i; rows from m on are padding. */
+V_FN void finish(const gw_cpu_linear *job, size_t i, size_t r, v_float sum) {
+    float *y = job->y + i * job->y_stride + r;
+    const float *residual =
+        job->residual != NULL ? job->residual + i * job->residual_stride + r : NULL;
+    if (r + V_ROWS <= job->m) {
+        sum = job->bias != NULL ? v_add(sum, v_fload(job->bias + r)) : sum;
+        sum = residual != NULL ? v_add(sum, v_fload(residual)) : sum;
+        v_fstore(y, sum);
+        return;
+    }
+    float part[V_ROWS];
+    v_fstore(part, sum);
+    for (size_t j = 0; r + j < job->m; j++) {
+        float v = job->bias != NULL ? part[j] + job->bias[r + j] : part[j];
+        y[j] = residual != NULL ? v + residual[j] : v;
+    }
+}
+
+/* ---- one strip --------------------------------------------------------------------------------
+ */
+
+enum { STREAMS = 4 }; /* strips that are read at once in decode     */
+
+/* Asks for the weights of a later block of the same strip. Far enough to bring a line from the
+ * second cache, where the processor's own prefetchers put it once STREAMS strips are read at once;
+ * asking for memory itself from here was slower (too few misses may be open). Prefetches never
+ * fault. */
+V_FN void fetch_ahead(const unsigned char *group, int sub, size_t main_bytes, size_t subs) {
+    const size_t bytes = main_bytes / subs, ahead = subs == 8 ? main_bytes / 2 : 512;
+    for (size_t i = 0; i < bytes; i += 64) {
+        v_prefetch(group + (size_t)sub * bytes + ahead + i);
+    }
+}
+
+/* acc [strips][lanes][count][16] += `strips` neighbouring strips times x [blocks][count]; block b
+ * goes to lane b & last. Several strips at once are several streams for the memory system. */
+typedef void pass_fn(const unsigned char *strip, size_t strips, size_t blocks, const gw_xblock *x,
+                     size_t count, float *acc, size_t last);
+
+#if V_GROUP > 1
+#define GROUPS(count)                                                                              \
+    for (; i + V_GROUP <= (count); i += V_GROUP, a += V_GROUP * GW_STRIP_ROWS) {                   \
+        add_terms(f, &u, x + b * (count) + i, a);                                                  \
+    }
+#else
+#define GROUPS(count)
+#endif
+
+#if defined(__clang__)
+#define V_UNROLL _Pragma("unroll")
+#else
+#define V_UNROLL _Pragma("GCC unroll 8")
+#endif
+
+/* Sizes of a format's strips of `blocks` blocks. */
+#define SIZES(name)                                                                                \
+    enum {                                                                                         \
+        SUBS = GW_STRIP_SUBS_##name,                                                               \
+        MAIN = GW_STRIP_MAIN_##name,                                                               \
+        SIDE = GW_STRIP_SIDE_##name                                                                \
+    };                                                                                             \
+    const shape f = SHAPE_##name;                                                                  \
+    const size_t groups = blocks / SUBS;                                                           \
+    const size_t bytes = gw_strip_bytes((gw_fmt)GW_STRIP_FMT_##name, blocks * GW_ACT_BLOCK)
+
+/* One activation row: its block is spread over vectors once for all strips, and the blocks of a
+ * group are unrolled, so that shifts are constants. */
+#define PASS_ONE(name)                                                                             \
+    static void pass1_##name(const unsigned char *strip, size_t strips, size_t blocks,             \
+                             const gw_xblock *x, size_t count, float *restrict acc, size_t last) { \
+        SIZES(name);                                                                               \
+        (void)count;                                                                               \
+        for (size_t g = 0; g < groups; g++) {                                                      \
+            float *lane = acc + (g * SUBS & last) * GW_STRIP_ROWS;                                 \
+            V_UNROLL                                                                               \
+            for (int sub = 0; sub < SUBS; sub++, lane += GW_STRIP_ROWS) {                          \
+                const unsigned char *group = strip + g * MAIN;                                     \
+                const unsigned char *side = strip + groups * MAIN + g * SIDE;                      \
+                float *a = lane;                                                                   \
+                v_acts spread;                                                                     \
+                v_spread(&spread, x + g * SUBS + (size_t)sub);                                     \
+                for (size_t s = 0; s < strips; s++) {                                              \
+                    fetch_ahead(group, sub, MAIN, SUBS);                                           \
+                    if (SIDE > 0 && sub == 0) { /* apart from the rest: some strips early */       \
+                        v_prefetch(side + strips * bytes);                                         \
+                    }                                                                              \
+                    for (int h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {                              \
+                        v_block u;                                                                 \
+                        unpack_##name(&u, group, side, sub, h);                                    \
+                        v_fstore(a + h, add_term(f, &u, &spread, v_fload(a + h)));                 \
+                    }                                                                              \
+                    group += bytes;                                                                \
+                    side += bytes;                                                                 \
+                    a += (last + 1) * GW_STRIP_ROWS;                                               \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+/* Several activation rows: a weight block is unpacked once for all of them. */
+#define PASS_SOME(name)                                                                            \
+    static void pass_##name(const unsigned char *strip, size_t strips, size_t blocks,              \
+                            const gw_xblock *x, size_t count, float *restrict acc, size_t last) {  \
+        SIZES(name);                                                                               \
+        for (size_t b = 0; b < blocks; b++) {                                                      \
+            const int sub = (int)(b % SUBS);                                                       \
+            const unsigned char *group = strip + b / SUBS * MAIN;                                  \
+            const unsigned char *side = strip + groups * MAIN + b / SUBS * SIDE;                   \
+            float *lane = acc + (b & last) * count * GW_STRIP_ROWS;                                \
+            for (size_t s = 0; s < strips; s++) {                                                  \
+                fetch_ahead(group, sub, MAIN, SUBS);                                               \
+                for (int h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {                                  \
+                    v_block u;                                                                     \
+                    float *a = lane + h;                                                           \
+                    size_t i = 0;                                                                  \
+                    unpack_##name(&u, group, side, sub, h);                                        \
+                    GROUPS(count)                                                                  \
+                    for (; i < count; i++, a += GW_STRIP_ROWS) {                                   \
+                        v_acts spread;                                                             \
+                        v_spread(&spread, x + b * count + i);                                      \
+                        v_fstore(a, add_term(f, &u, &spread, v_fload(a)));                         \
+                    }                                                                              \
+                }                                                                                  \
+                group += bytes;                                                                    \
+                side += bytes;                                                                     \
+                lane += (last + 1) * count * GW_STRIP_ROWS;                                        \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+#define PASSES(name, NAME, weights, main_bytes, side_bytes) PASS_ONE(name) PASS_SOME(name)
+GW_STRIP_FORMATS(PASSES)
+
+/* ---- a range of rows ----------------------------------------------------------------------------
+ */
+
+static void decode_rows(const gw_cpu_linear *job, size_t first, size_t end, float *acc,
+                        gw_xblock *x, size_t strip_bytes, pass_fn *pass) {
+    const size_t n = (size_t)job->n, step = n * GW_STRIP_ROWS;
+    const size_t at_once = n * STREAMS <= GW_TILE ? STREAMS : 1;
+    for (size_t r = first; r < end;) {
+        const unsigned char *strip =
+            (const unsigned char *)job->w + r / GW_STRIP_ROWS * strip_bytes;
+        const size_t left = (end - r + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS;
+        const size_t strips = left < at_once ? left : at_once;
+        memset(acc, 0, strips * GW_LANES * step * sizeof *acc);
+        pass(strip, strips, job->k / GW_ACT_BLOCK, x, n, acc, GW_LANES - 1);
+        for (size_t s = 0; s < strips; s++, r += GW_STRIP_ROWS) {
+            const float *sums = acc + s * GW_LANES * step;
+            for (size_t i = 0; i < n; i++, sums += GW_STRIP_ROWS) {
+                for (size_t h = 0; h < GW_STRIP_ROWS && r + h < job->m; h += V_ROWS) {
+                    finish(job, i, r + h, join_lanes(sums + h, step));
+                }
+            }
+        }
+    }
+}
+
+/* Activation rows [from, from + n), n <= the chunk, for all strips of the range. */
+static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, size_t from, size_t n,
+                          float *acc, const gw_xblock *x, size_t strip_bytes, pass_fn *pass) {
+    const size_t blocks = job->k / GW_ACT_BLOCK;
+    for (size_t r = first; r < end; r += GW_STRIP_ROWS) {
+        const unsigned char *strip =
+            (const unsigned char *)job->w + r / GW_STRIP_ROWS * strip_bytes;
+        for (size_t t = 0; t < n; t += GW_TILE) {
+            const size_t count = n - t < GW_TILE ? n - t : GW_TILE;
+            memset(acc, 0, count * GW_STRIP_ROWS * sizeof *acc);
+            pass(strip, 1, blocks, x + t * blocks, count, acc, 0);
+            for (size_t i = 0; i < count; i++) {
+                for (size_t h = 0; h < GW_STRIP_ROWS && r + h < job->m; h += V_ROWS) {
+                    finish(job, from + t + i, r + h, v_fload(acc + i * GW_STRIP_ROWS + h));
+                }
+            }
+        }
+    }
+}
+
+#define JOIN_NAMES_(a, b, c) gw_linear_##a##_##b##_##c
+#define JOIN_NAMES(a, b, c) JOIN_NAMES_(a, b, c)
+
+#define KERNELS(name, NAME, weights, main_bytes, side_bytes)                                       \
+    void JOIN_NAMES(name, LEVEL, decode)(const gw_cpu_linear *job, size_t first, size_t end,       \
+                                         void *scratch) {                                          \
+        const shape f = SHAPE_##name;                                                              \
+        float *acc = scratch;                                                                      \
+        gw_xblock *x = (gw_xblock *)(acc + GW_LANES * GW_TILE * GW_STRIP_ROWS);                    \
+        prepare(f, x, job, 0, (size_t)job->n);                                                     \
+        decode_rows(job, first, end, acc, x, gw_strip_bytes(GW_FMT_##NAME, job->k),                \
+                    job->n == 1 ? pass1_##name : pass_##name);                                     \
+    }                                                                                              \
+    void JOIN_NAMES(name, LEVEL, prefill)(const gw_cpu_linear *job, size_t first, size_t end,      \
+                                          void *scratch) {                                         \
+        const shape f = SHAPE_##name;                                                              \
+        const size_t n = (size_t)job->n, chunk = gw_linear_chunk(job->k);                          \
+        const size_t blocks = job->k / GW_ACT_BLOCK;                                               \
+        float *acc = scratch;                                                                      \
+        gw_xblock *own = (gw_xblock *)(acc + GW_LANES * GW_TILE * GW_STRIP_ROWS);                  \
+        for (size_t from = 0; from < n; from += chunk) {                                           \
+            const size_t rows = n - from < chunk ? n - from : chunk;                               \
+            const gw_xblock *x = own;                                                              \
+            if (job->prepared != NULL) {                                                           \
+                x = (const gw_xblock *)job->prepared + from * blocks;                              \
+            } else {                                                                               \
+                prepare_tiles(f, own, job, from, from + rows);                                     \
+            }                                                                                      \
+            prefill_chunk(job, first, end, from, rows, acc, x,                                     \
+                          gw_strip_bytes(GW_FMT_##NAME, job->k), pass_##name);                     \
+        }                                                                                          \
+    }                                                                                              \
+    void JOIN_NAMES(name, LEVEL, prepare)(const gw_cpu_linear *job, size_t first, size_t end,      \
+                                          void *dst) {                                             \
+        const shape f = SHAPE_##name;                                                              \
+        prepare_tiles(f, (gw_xblock *)dst + first * (job->k / GW_ACT_BLOCK), job, first, end);     \
+    }
+GW_STRIP_FORMATS(KERNELS)

@@ -1,0 +1,330 @@
+/* cpu/linear_float_body.h - float weights times float activations. Template: cpu/vec.h and
+ * cpu/micro_body.h.
+ *
+ * Decode: element i of a row belongs to lane i % 32, lanes live in registers, several rows or
+ * several activations at a time so that the chains hide the latency of the multiply-add. Prefill:
+ * lanes are weight rows. A block of DEPTH columns of TILE rows is widened to f32 and transposed
+ * once, then every token is multiplied with it; sums wait in scratch between blocks, so each output
+ * stays one chain over k.
+ */
+enum {
+    NAME(J) = GW_LANES / VW,                        /* vectors that hold the 32 lanes            */
+    NAME(AT_ONCE) = NAME(J) >= 8 ? 2 : 8 / NAME(J), /* rows of one activation                 */
+    NAME(BATCH) = NAME(J) == 2 ? 8 : 3,             /* activations of one row                    */
+    NAME(STRIP) = MICRO_VECS * VW                   /* weight rows of one register tile          */
+};
+
+GW_INLINE VT vf NAME(weights)(const int fmt, const void *row, size_t i) {
+    if (fmt == GW_FMT_F32) {
+        return v_load((const float *)row + i);
+    }
+    if (fmt == GW_FMT_F16) {
+        return v_from_f16((const gw_u16 *)row + i);
+    }
+    return v_from_bf16((const gw_u16 *)row + i);
+}
+
+GW_INLINE float NAME(weight)(const int fmt, const void *row, size_t i) {
+    if (fmt == GW_FMT_F32) {
+        return ((const float *)row)[i];
+    }
+    gw_u16 bits = ((const gw_u16 *)row)[i];
+    return fmt == GW_FMT_F16 ? gw_f16_to_f32(bits) : gw_bf16_to_f32(bits);
+}
+
+/* ---- decode ---------------------------------------------------------------------------------- */
+
+GW_INLINE VT float NAME(join)(const int fmt, const vf *sum, const void *row, const float *x,
+                              size_t whole, size_t k) {
+    if (whole == k) {
+        vf a[NAME(J)];
+        GW_UNROLL
+        for (int j = 0; j < NAME(J); j++) {
+            a[j] = sum[j];
+        }
+        GW_UNROLL
+        for (int h = NAME(J) / 2; h > 0; h /= 2) {
+            for (int j = 0; j < h; j++) {
+                a[j] = v_add(a[j], a[j + h]);
+            }
+        }
+        return v_fold(a[0]);
+    }
+    float lane[GW_LANES];
+    for (int j = 0; j < NAME(J); j++) {
+        v_store(lane + j * VW, sum[j]);
+    }
+    for (size_t i = whole; i < k; i++) {
+        lane[i - whole] = fmaf(NAME(weight)(fmt, row, i), x[i], lane[i - whole]);
+    }
+    return gw_join_lanes(lane);
+}
+
+/* rows weight rows times n activation rows into out[r * n + i]. */
+GW_INLINE VT void NAME(dots)(const int fmt, const int rows, const int n, const char *w,
+                             size_t row_bytes, const char *x, size_t x_stride, size_t k,
+                             float *out) {
+    enum { AHEAD = 4096 };
+    vf sum[8][NAME(J)];
+    size_t whole = k / GW_LANES * GW_LANES;
+    size_t size = fmt == GW_FMT_F32 ? 4 : 2;
+    GW_UNROLL
+    for (int a = 0; a < rows * n; a++) {
+        GW_UNROLL
+        for (int j = 0; j < NAME(J); j++) {
+            sum[a][j] = v_zero();
+        }
+    }
+    for (size_t i = 0; i < whole; i += GW_LANES) {
+        GW_UNROLL
+        for (int r = 0; r < rows; r++) {
+            const char *next = w + (size_t)r * row_bytes + i * size + AHEAD;
+            __builtin_prefetch(next, 0, 3);
+            if (size == 4) {
+                __builtin_prefetch(next + 64, 0, 3);
+            }
+        }
+        GW_UNROLL
+        for (int j = 0; j < NAME(J); j++) {
+            size_t at = i + (size_t)(j * VW);
+            GW_UNROLL
+            for (int r = 0; r < rows; r++) {
+                vf value = NAME(weights)(fmt, w + (size_t)r * row_bytes, at);
+                GW_UNROLL
+                for (int a = 0; a < n; a++) {
+                    const float *xa = (const float *)(const void *)(x + (size_t)a * x_stride);
+                    sum[r * n + a][j] = v_fma(value, v_load(xa + at), sum[r * n + a][j]);
+                }
+            }
+        }
+    }
+    GW_UNROLL
+    for (int r = 0; r < rows; r++) {
+        GW_UNROLL
+        for (int a = 0; a < n; a++) {
+            const float *xa = (const float *)(const void *)(x + (size_t)a * x_stride);
+            out[r * n + a] =
+                NAME(join)(fmt, sum[r * n + a], w + (size_t)r * row_bytes, xa, whole, k);
+        }
+    }
+}
+
+GW_INLINE void NAME(put)(const gw_cpu_linear *job, size_t r, size_t i, float sum) {
+    if (job->bias != NULL) {
+        sum = sum + job->bias[r];
+    }
+    if (job->residual != NULL) {
+        sum = sum + job->residual[i * job->residual_stride + r];
+    }
+    job->y[i * job->y_stride + r] = sum;
+}
+
+GW_INLINE VT void NAME(decode)(const int fmt, const gw_cpu_linear *job, size_t first, size_t end) {
+    size_t row_bytes = job->k * (fmt == GW_FMT_F32 ? 4 : 2), r = first;
+    const char *w = (const char *)job->w, *x = (const char *)job->x;
+    float out[8];
+    for (; job->n == 1 && r + NAME(AT_ONCE) <= end; r += NAME(AT_ONCE)) {
+        NAME(dots)(fmt, NAME(AT_ONCE), 1, w + r * row_bytes, row_bytes, x, 0, job->k, out);
+        for (size_t i = 0; i < NAME(AT_ONCE); i++) {
+            NAME(put)(job, r + i, 0, out[i]);
+        }
+    }
+    for (; r < end; r++) {
+        size_t n = (size_t)job->n, i = 0;
+        for (; i + NAME(BATCH) <= n; i += NAME(BATCH)) {
+            NAME(dots)
+            (fmt, 1, NAME(BATCH), w + r * row_bytes, 0, x + i * job->x_stride, job->x_stride,
+             job->k, out);
+            for (size_t j = 0; j < NAME(BATCH); j++) {
+                NAME(put)(job, r, i + j, out[j]);
+            }
+        }
+        for (; i + 2 <= n; i += 2) {
+            NAME(dots)
+            (fmt, 1, 2, w + r * row_bytes, 0, x + i * job->x_stride, job->x_stride, job->k, out);
+            NAME(put)(job, r, i, out[0]);
+            NAME(put)(job, r, i + 1, out[1]);
+        }
+        for (; i < n; i++) {
+            NAME(dots)(fmt, 1, 1, w + r * row_bytes, 0, x + i * job->x_stride, 0, job->k, out);
+            NAME(put)(job, r, i, out[0]);
+        }
+    }
+}
+
+/* ---- prefill --------------------------------------------------------------------------------- */
+
+#if GW_VEC != GW_VEC_NEON
+GW_INLINE VT __m256 NAME(eight)(const int fmt, const void *row, size_t i) {
+    const void *at = (const char *)row + i * (fmt == GW_FMT_F32 ? 4 : 2);
+    if (fmt == GW_FMT_F32) {
+        return _mm256_loadu_ps((const float *)at);
+    }
+    __m128i bits = _mm_loadu_si128((const __m128i *)at);
+    if (fmt == GW_FMT_F16) {
+        return _mm256_cvtph_ps(bits);
+    }
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+
+/* Columns i .. i+7 of eight rows, as columns of the strip. */
+GW_INLINE VT void NAME(turn)(const int fmt, float *strip, const void *rows, size_t row_bytes,
+                             size_t i) {
+    __m256 a[8], b[8];
+    GW_UNROLL
+    for (int r = 0; r < 8; r++) {
+        a[r] = NAME(eight)(fmt, (const char *)rows + (size_t)r * row_bytes, i);
+    }
+    GW_UNROLL
+    for (int r = 0; r < 8; r += 2) {
+        b[r] = _mm256_unpacklo_ps(a[r], a[r + 1]);
+        b[r + 1] = _mm256_unpackhi_ps(a[r], a[r + 1]);
+    }
+    GW_UNROLL
+    for (int r = 0; r < 8; r += 4) {
+        a[r] = _mm256_shuffle_ps(b[r], b[r + 2], 0x44);
+        a[r + 1] = _mm256_shuffle_ps(b[r], b[r + 2], 0xee);
+        a[r + 2] = _mm256_shuffle_ps(b[r + 1], b[r + 3], 0x44);
+        a[r + 3] = _mm256_shuffle_ps(b[r + 1], b[r + 3], 0xee);
+    }
+    GW_UNROLL
+    for (int r = 0; r < 4; r++) {
+        _mm256_storeu_ps(strip + r * NAME(STRIP), _mm256_permute2f128_ps(a[r], a[r + 4], 0x20));
+        _mm256_storeu_ps(strip + (r + 4) * NAME(STRIP),
+                         _mm256_permute2f128_ps(a[r], a[r + 4], 0x31));
+    }
+}
+#endif
+
+/* Rows [r, r + STRIP) of columns [at, at + depth) as f32 [depth, STRIP]; rows from m on are zeros.
+ */
+GW_INLINE VT void NAME(unpack)(const int fmt, float *strip, const gw_cpu_linear *job, size_t r,
+                               size_t at, size_t depth) {
+    size_t row_bytes = job->k * (fmt == GW_FMT_F32 ? 4 : 2);
+    const char *from = (const char *)job->w + r * row_bytes;
+    for (size_t c = 0; c < NAME(STRIP); c += 8, from += 8 * row_bytes) {
+        size_t rows = r + c >= job->m ? 0 : job->m - r - c < 8 ? job->m - r - c : 8, i = 0;
+#if GW_VEC != GW_VEC_NEON
+        for (; rows == 8 && i + 8 <= depth; i += 8) {
+            NAME(turn)(fmt, strip + i * NAME(STRIP) + c, from, row_bytes, at + i);
+        }
+#endif
+        for (; i < depth; i++) {
+            for (size_t s = 0; s < 8; s++) {
+                strip[i * NAME(STRIP) + c + s] =
+                    s < rows ? NAME(weight)(fmt, from + s * row_bytes, at + i) : 0.0f;
+            }
+        }
+    }
+}
+
+/* The weights of the next columns come near while these are used: line `step` of `rows` rows. */
+GW_INLINE VT void NAME(fetch)(const int fmt, const gw_cpu_linear *job, size_t r, size_t rows,
+                              size_t at, size_t step) {
+    size_t size = fmt == GW_FMT_F32 ? 4 : 2, lines = DEPTH * size / 64;
+    for (size_t i = 2 * step; i < 2 * step + 2 && i / lines < rows; i++) {
+        size_t byte = (r + i / lines) * job->k * size + at * size + i % lines * 64;
+        __builtin_prefetch((const char *)job->w + byte, 0, 2);
+    }
+}
+
+/* Sums [n, TILE_ROWS] to their place, with bias and residual. */
+VT static void NAME(finish)(const gw_cpu_linear *job, const float *sums, size_t first,
+                            size_t rows) {
+    size_t whole = rows / VW * VW;
+    for (size_t i = 0; i < (size_t)job->n; i++) {
+        const float *from = sums + i * TILE_ROWS;
+        float *y = job->y + i * job->y_stride + first;
+        const float *residual =
+            job->residual != NULL ? job->residual + i * job->residual_stride + first : NULL;
+        for (size_t r = 0; r < whole; r += VW) {
+            vf v = v_load(from + r);
+            if (job->bias != NULL) {
+                v = v_add(v, v_load(job->bias + first + r));
+            }
+            if (residual != NULL) {
+                v = v_add(v, v_load(residual + r));
+            }
+            v_store(y + r, v);
+        }
+        for (size_t r = whole; r < rows; r++) {
+            NAME(put)(job, first + r, i, from[r]);
+        }
+    }
+}
+
+GW_INLINE VT void NAME(prefill)(const int fmt, const gw_cpu_linear *job, size_t first, size_t end,
+                                void *scratch) {
+    float *strips = scratch, *sums = strips + TILE_ROWS * DEPTH;
+    size_t n = (size_t)job->n, xs = job->x_stride / sizeof(float);
+    const float *packed = job->prepared;
+    for (size_t r = first; r < end; r += TILE_ROWS) {
+        size_t rows = end - r < TILE_ROWS ? end - r : TILE_ROWS;
+        size_t n_strips = (rows + NAME(STRIP) - 1) / NAME(STRIP);
+        for (size_t at = 0; at < job->k; at += DEPTH) {
+            size_t depth = job->k - at < DEPTH ? job->k - at : DEPTH;
+            const float *x = (const float *)job->x + at;
+            for (size_t s = 0; s < n_strips; s++) {
+                NAME(unpack)
+                (fmt, strips + s * NAME(STRIP) * DEPTH, job, r + s * NAME(STRIP), at, depth);
+            }
+            size_t step = 0;
+            for (size_t block = 0; block < n; block += TOKENS) {
+                size_t stop = n - block < TOKENS ? n : block + TOKENS;
+                for (size_t s = 0; s < n_strips; s++) {
+                    for (size_t t = block; t < stop; t += MICRO_ROWS) {
+                        NAME(fetch)
+                        (fmt, job, r, at + DEPTH < job->k ? rows : 0, at + DEPTH, step++);
+                        size_t high = stop - t < MICRO_ROWS ? stop - t : MICRO_ROWS;
+                        const float *w = strips + s * NAME(STRIP) * DEPTH;
+                        float *y = sums + t * TILE_ROWS + s * NAME(STRIP);
+                        if (packed != NULL) {
+                            NAME(tile_packed)
+                            (high, depth, packed + t * job->k + at * MICRO_ROWS, w, NAME(STRIP), y,
+                             TILE_ROWS, at == 0);
+                        } else {
+                            NAME(tile_full)
+                            (high, depth, x + t * xs, xs, w, NAME(STRIP), y, TILE_ROWS, at == 0);
+                        }
+                    }
+                }
+            }
+        }
+        NAME(finish)(job, sums, r, rows);
+    }
+}
+
+/* Tiles of MICRO_ROWS tokens as [k, MICRO_ROWS], a block of columns at a time so that the strided
+ * stores stay in the first-level cache; the rows of the last tile may be fewer. */
+VT static void NAME(prepare)(const gw_cpu_linear *job, size_t first, size_t end, void *dst) {
+    enum { COLUMNS = 64 };
+    for (size_t t = first; t < end; t += MICRO_ROWS) {
+        size_t rows = end - t < MICRO_ROWS ? end - t : MICRO_ROWS;
+        float *tile = (float *)dst + t * job->k;
+        for (size_t at = 0; at < job->k; at += COLUMNS) {
+            size_t stop = job->k - at < COLUMNS ? job->k : at + COLUMNS;
+            for (size_t r = 0; r < rows; r++) {
+                const char *row = (const char *)job->x + (t + r) * job->x_stride;
+                const float *x = (const float *)(const void *)row;
+                for (size_t i = at; i < stop; i++) {
+                    tile[i * MICRO_ROWS + r] = x[i];
+                }
+            }
+        }
+    }
+}
+
+#define FLOAT_KERNELS(fmt, what)                                                                   \
+    VT static void NAME(decode_##what)(const gw_cpu_linear *job, size_t first, size_t end,         \
+                                       void *scratch) {                                            \
+        (void)scratch;                                                                             \
+        NAME(decode)(fmt, job, first, end);                                                        \
+    }                                                                                              \
+    VT static void NAME(prefill_##what)(const gw_cpu_linear *job, size_t first, size_t end,        \
+                                        void *scratch) {                                           \
+        NAME(prefill)(fmt, job, first, end, scratch);                                              \
+    }
+FLOAT_KERNELS(GW_FMT_F32, f32)
+FLOAT_KERNELS(GW_FMT_F16, f16)
+FLOAT_KERNELS(GW_FMT_BF16, bf16)
+#undef FLOAT_KERNELS

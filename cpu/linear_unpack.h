@@ -1,0 +1,229 @@
+/* cpu/linear_unpack.h - one unpacking per format: from a strip to codes and scales of V_ROWS rows.
+ *
+ * unpack_F(u, group, side, sub, h): block `sub` of a group, rows h .. h + V_ROWS - 1; group and
+ * side point at the group's parts of the main and side areas. Codes come out as 8 words, word i the
+ * weights 4 i .. 4 i + 3.
+ */
+
+typedef struct v_block {
+    v_word c[8];
+    v_float ws, wm;  /* scale and minimum of the block; of halves: d and -dmin */
+    v_scales scales; /* formats with a scale per 16 weights                    */
+    v_pair mins;     /* Q2_K                                                   */
+} v_block;
+
+#define VECTOR(base, i) ((base) + 64 * (size_t)(i) + 4 * (size_t)h) /* of 32-bit words */
+#define HALVES(base, i) ((base) + 32 * (size_t)(i) + 2 * (size_t)h) /* of 16-bit words */
+
+static const signed char iq4_levels[16] = {GW_IQ4_LEVELS};
+
+/* 4 vectors of nibbles: low ones are weights 0 .. 15, high ones 16 .. 31. */
+V_FN void take_nibbles(v_word *c, const unsigned char *base, int h) {
+    for (int i = 0; i < 4; i++) {
+        v_word w = v_load(VECTOR(base, i));
+        c[i] = v_and(w, v_bytes(15));
+        c[i + 4] = v_and(v_right(w, 4), v_bytes(15));
+    }
+}
+
+V_FN void take_fifth_bits(v_word *c, const unsigned char *base, int h) {
+    v_word bits = v_load(VECTOR(base, 0));
+    for (int i = 0; i < 4; i++) {
+        c[i] = v_or(c[i], v_and(v_left(bits, 4 - i), v_bytes(16)));
+        c[i + 4] = v_or(c[i + 4], v_and(v_right(bits, i), v_bytes(16)));
+    }
+}
+
+V_FN void take_levels(v_word *c) {
+    for (int i = 0; i < 8; i++) {
+        c[i] = v_signed(v_levels(c[i], iq4_levels));
+    }
+}
+
+V_FN void take_bytes(v_word *c, const unsigned char *base, int h) {
+    for (int i = 0; i < 8; i++) {
+        c[i] = v_signed(v_load(VECTOR(base, i)));
+    }
+}
+
+/* Nibble sub % 2 of 8 vectors: Q4_K and Q5_K. */
+V_FN void take_k_nibbles(v_word *c, const unsigned char *base, int sub, int h) {
+    base += (size_t)(sub / 2) * 512;
+    for (int i = 0; i < 8; i++) {
+        c[i] = v_and(v_right(v_load(VECTOR(base, i)), sub % 2 * 4), v_bytes(15));
+    }
+}
+
+/* Two bits sub % 4 of plane sub / 4: Q2_K and Q3_K. */
+V_FN void take_two_bits(v_word *c, const unsigned char *base, int sub, int h) {
+    base += (size_t)(sub / 4) * 512;
+    for (int i = 0; i < 8; i++) {
+        c[i] = v_and(v_right(v_load(VECTOR(base, i)), sub % 4 * 2), v_bytes(3));
+    }
+}
+
+V_FN void unpack_q8_0(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+                      int h) {
+    (void)sub;
+    take_bytes(u->c, group, h);
+    u->ws = v_load_f16(HALVES(side, 0));
+}
+
+V_FN void unpack_q4_0(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+                      int h) {
+    (void)sub;
+    take_nibbles(u->c, group, h);
+    u->ws = v_load_f16(HALVES(side, 0));
+}
+
+V_FN void unpack_q4_1(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+                      int h) {
+    (void)side;
+    (void)sub;
+    take_nibbles(u->c, group + 64, h);
+    u->ws = v_load_f16(HALVES(group, 0));
+    u->wm = v_load_f16(HALVES(group, 1));
+}
+
+V_FN void unpack_q5_0(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+                      int h) {
+    (void)sub;
+    take_nibbles(u->c, group + 64, h);
+    take_fifth_bits(u->c, group, h);
+    u->ws = v_load_f16(HALVES(side, 0));
+}
+
+V_FN void unpack_q5_1(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+                      int h) {
+    (void)side;
+    (void)sub;
+    take_nibbles(u->c, group + 128, h);
+    take_fifth_bits(u->c, group + 64, h);
+    u->ws = v_load_f16(HALVES(group, 0));
+    u->wm = v_load_f16(HALVES(group, 1));
+}
+
+V_FN void unpack_q2_k(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+                      int h) {
+    (void)side;
+    take_two_bits(u->c, group + 320, sub, h);
+    /* Scale bytes 2 sub and 2 sub + 1: the low or the high half of word sub / 2. */
+    v_word pair = v_right(v_load(VECTOR(group + 64, sub / 2)), sub % 2 * 16);
+    v_word first = v_and(pair, v_words(15)), second = v_and(v_right(pair, 8), v_words(15));
+    u->scales = v_half_scales(first, second, 0);
+    u->mins =
+        v_pair_of(v_and(v_right(pair, 4), v_words(15)), v_and(v_right(pair, 12), v_words(15)));
+    u->ws = v_load_f16(HALVES(group, 0));
+    u->wm = v_neg(v_load_f16(HALVES(group, 1)));
+}
+
+/* Six-bit scale number i of Q3_K, 0 .. 15, less 32. */
+V_FN v_int q3_k_scale(const unsigned char *scales, int i, int h) {
+    v_word low = v_load(VECTOR(scales, i % 8 / 4)), high = v_load(VECTOR(scales, 2));
+    low = v_and(v_right(low, i % 4 * 8 + i / 8 * 4), v_words(15));
+    high = v_and(v_right(high, i % 4 * 8 + i / 4 * 2), v_words(3));
+    return v_sub(v_or(low, v_left(high, 4)), v_words(32));
+}
+
+V_FN void unpack_q3_k(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+                      int h) {
+    take_two_bits(u->c, group + 704, sub, h);
+    for (int i = 0; i < 8; i++) {
+        v_word high = v_load(VECTOR(group + 192, i)); /* its bit sub belongs at bit 2 */
+        high = sub < 2 ? v_left(high, 2 - sub) : v_right(high, sub - 2);
+        u->c[i] = v_or(u->c[i], v_and(high, v_bytes(4)));
+    }
+    u->scales = v_half_scales(q3_k_scale(group, 2 * sub, h), q3_k_scale(group, 2 * sub + 1, h), 4);
+    u->ws = v_load_f16(HALVES(side, 0));
+}
+
+/* Scale and minimum of Q4_K and Q5_K (gw_six_bit_scale), times d and -dmin. */
+V_FN void take_six_bits(v_block *u, const unsigned char *group, int sub, int h) {
+    const unsigned char *scales = group + 64;
+    v_word a = v_load(VECTOR(scales, 0)), b = v_load(VECTOR(scales, 1)), sc, m;
+    int byte = sub % 4 * 8;
+    if (sub < 4) {
+        sc = v_and(v_right(a, byte), v_words(63));
+        m = v_and(v_right(b, byte), v_words(63));
+    } else {
+        v_word low = v_load(VECTOR(scales, 2));
+        sc = v_or(v_and(v_right(low, byte), v_words(15)),
+                  v_left(v_and(v_right(a, byte + 6), v_words(3)), 4));
+        m = v_or(v_and(v_right(low, byte + 4), v_words(15)),
+                 v_left(v_and(v_right(b, byte + 6), v_words(3)), 4));
+    }
+    u->ws = v_mul(v_load_f16(HALVES(group, 0)), v_to_float(sc));
+    u->wm = v_neg(v_mul(v_load_f16(HALVES(group, 1)), v_to_float(m)));
+}
+
+V_FN void unpack_q4_k(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+                      int h) {
+    (void)side;
+    take_k_nibbles(u->c, group + 256, sub, h);
+    take_six_bits(u, group, sub, h);
+}
+
+V_FN void unpack_q5_k(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+                      int h) {
+    (void)side;
+    take_k_nibbles(u->c, group + 768, sub, h);
+    for (int i = 0; i < 8; i++) {
+        v_word high = v_load(VECTOR(group + 256, i)); /* its bit sub belongs at bit 4 */
+        high = sub < 4 ? v_left(high, 4 - sub) : v_right(high, sub - 4);
+        u->c[i] = v_or(u->c[i], v_and(high, v_bytes(16)));
+    }
+    take_six_bits(u, group, sub, h);
+}
+
+V_FN void unpack_q6_k(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+                      int h) {
+    const unsigned char *low = group + 1280 + (size_t)(sub / 4) * 1024 + (size_t)(sub % 2) * 512;
+    const unsigned char *high = group + 256 + (size_t)(sub / 4) * 512;
+    for (int i = 0; i < 8; i++) {
+        v_word l = v_and(v_right(v_load(VECTOR(low, i)), sub % 4 / 2 * 4), v_bytes(15));
+        v_word t = v_load(VECTOR(high, i)); /* its bits 2 j and up belong at bit 4 */
+        t = sub % 4 < 2 ? v_left(t, 4 - sub % 4 * 2) : v_right(t, sub % 4 * 2 - 4);
+        u->c[i] = v_or(l, v_and(t, v_bytes(0x30)));
+    }
+    v_word scales = v_load(VECTOR(group, sub / 2));
+    u->scales = v_half_scales(v_signed_byte(scales, sub % 2 * 2),
+                              v_signed_byte(scales, sub % 2 * 2 + 1), 32);
+    u->ws = v_load_f16(HALVES(side, 0));
+}
+
+V_FN void unpack_iq4_nl(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+                        int h) {
+    unpack_q4_0(u, group, side, sub, h);
+    take_levels(u->c);
+}
+
+V_FN void unpack_iq4_xs(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+                        int h) {
+    (void)side;
+    take_nibbles(u->c, group + 128 + (size_t)sub * 256, h);
+    take_levels(u->c);
+    v_word low = v_and(v_right(v_load(VECTOR(group + 64, 0)), sub * 4), v_words(15));
+    v_word high = v_and(v_right(v_load_u16(HALVES(group, 1)), sub * 2), v_words(3));
+    v_int ls = v_sub(v_or(low, v_left(high, 4)), v_words(32));
+    u->ws = v_mul(v_load_f16(HALVES(group, 0)), v_to_float(ls));
+}
+
+V_FN void unpack_int8(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+                      int h) {
+    (void)sub;
+    take_bytes(u->c, group, h);
+    u->ws = v_fload((const float *)(const void *)(side + 4 * h));
+}
+
+#define UNPACK_INT4(name)                                                                          \
+    V_FN void unpack_##name(v_block *u, const unsigned char *group, const unsigned char *side,     \
+                            int sub, int h) {                                                      \
+        (void)side;                                                                                \
+        take_nibbles(u->c, group + 64 + (size_t)sub * 256, h);                                     \
+        u->ws = v_load_f16(HALVES(group, 0));                                                      \
+        u->wm = v_load_f16(HALVES(group, 1));                                                      \
+    }
+UNPACK_INT4(int4_g32)
+UNPACK_INT4(int4_g64)
+UNPACK_INT4(int4_g128)
+UNPACK_INT4(int4_g256)

@@ -1,0 +1,124 @@
+/* cpu/micro_body.h - the register tile that attention and float prefill share. Template: cpu/vec.h.
+ *
+ * y[t, c] = (first ? +0 : y[t, c]) then, for i = 0 .. k-1 in order, fma(x[t, i], w[i, c], y[t, c]):
+ * one chain per output, so splitting k over several calls changes no bit. x is read row by row
+ * (xs apart) or, where xs is PACKED, as [k, MICRO_ROWS]: rows far apart would meet in one set of
+ * the first-level cache.
+ */
+#if !defined(PACKED)
+#define PACKED 0
+#endif
+GW_INLINE VT void NAME(tile)(const int rows, const int vecs, const int packed, size_t k,
+                             const float *x, size_t xs, const float *w, size_t ws, float *y,
+                             size_t ys, int first) {
+    vf sum[MICRO_ROWS][MICRO_VECS];
+    GW_UNROLL
+    for (int t = 0; t < rows; t++) {
+        GW_UNROLL
+        for (int v = 0; v < vecs; v++) {
+            sum[t][v] = first ? v_zero() : v_load(y + (size_t)t * ys + (size_t)(v * VW));
+        }
+    }
+    for (size_t i = 0; i < k; i++) {
+        vf column[MICRO_VECS];
+        GW_UNROLL
+        for (int v = 0; v < vecs; v++) {
+            column[v] = v_load(w + (size_t)(v * VW));
+        }
+        GW_UNROLL
+        for (int t = 0; t < rows; t++) {
+            vf value = v_set(packed ? x[i * MICRO_ROWS + (size_t)t] : x[(size_t)t * xs + i]);
+            GW_UNROLL
+            for (int v = 0; v < vecs; v++) {
+                sum[t][v] = v_fma(value, column[v], sum[t][v]);
+            }
+        }
+        w += ws;
+    }
+    GW_UNROLL
+    for (int t = 0; t < rows; t++) {
+        GW_UNROLL
+        for (int v = 0; v < vecs; v++) {
+            v_store(y + (size_t)t * ys + (size_t)(v * VW), sum[t][v]);
+        }
+    }
+}
+
+#define TILE_CASE(T, V)                                                                            \
+    case T:                                                                                        \
+        NAME(tile)(T, V, TILE_PACKED, k, x, xs, w, ws, y, ys, first);                              \
+        break;
+#if MICRO_ROWS == 12
+#define TILE_WIDE(V)                                                                               \
+    TILE_CASE(6, V)                                                                                \
+    TILE_CASE(7, V) TILE_CASE(8, V) TILE_CASE(9, V) TILE_CASE(10, V) TILE_CASE(11, V)
+#else
+#define TILE_WIDE(V)
+#endif
+#define TILE_CASES(V)                                                                              \
+    TILE_CASE(1, V)                                                                                \
+    TILE_CASE(2, V)                                                                                \
+    TILE_CASE(3, V)                                                                                \
+    TILE_CASE(4, V) TILE_CASE(5, V) TILE_WIDE(V) default                                           \
+        : NAME(tile)(MICRO_ROWS, V, TILE_PACKED, k, x, xs, w, ws, y, ys, first);                   \
+    break;
+
+/* rows 1 .. MICRO_ROWS, MICRO_VECS vectors wide. */
+#define TILE_PACKED 0
+VT static void NAME(tile_full)(size_t rows, size_t k, const float *x, size_t xs, const float *w,
+                               size_t ws, float *y, size_t ys, int first) {
+    switch (rows) { TILE_CASES(MICRO_VECS) }
+}
+#undef TILE_PACKED
+
+#if defined(MICRO_PACK) /* asked for by the including file */
+#define TILE_PACKED 1
+VT static void NAME(tile_packed)(size_t rows, size_t k, const float *x, const float *w, size_t ws,
+                                 float *y, size_t ys, int first) {
+    const size_t xs = PACKED;
+    switch (rows) { TILE_CASES(MICRO_VECS) }
+}
+#undef TILE_PACKED
+#endif
+
+#define TILE_PACKED 0
+#if defined(MICRO_MULTIPLY) /* asked for by the including file */
+
+/* The same, 16 columns wide: only where a full tile is wider. */
+#if MICRO_VECS * VW > 16
+VT static void NAME(tile_16)(size_t rows, size_t k, const float *x, size_t xs, const float *w,
+                             size_t ws, float *y, size_t ys, int first) {
+    switch (rows) { TILE_CASES(1) }
+}
+#else
+#define TILE_16_IS_FULL
+#endif
+
+/* Any rows, columns in multiples of 16. Rows are spread evenly over tiles: eight are 4 + 4 and not
+ * 6 + 2, which would leave too few chains to hide the latency of a multiply-add. */
+VT static void NAME(multiply)(size_t rows, size_t k, const float *x, size_t xs, const float *w,
+                              size_t ws, size_t columns, float *y, size_t ys) {
+    size_t tiles = (rows + MICRO_ROWS - 1) / MICRO_ROWS, high = (rows + tiles - 1) / tiles;
+    for (size_t c = 0; c < columns;) {
+        size_t wide = columns - c >= MICRO_VECS * VW ? MICRO_VECS * VW : 16;
+        for (size_t t = 0; t < rows; t += high) {
+            size_t n = rows - t < high ? rows - t : high;
+#if !defined(TILE_16_IS_FULL)
+            if (wide == 16) {
+                NAME(tile_16)(n, k, x + t * xs, xs, w + c, ws, y + t * ys + c, ys, 1);
+                continue;
+            }
+#endif
+            NAME(tile_full)(n, k, x + t * xs, xs, w + c, ws, y + t * ys + c, ys, 1);
+        }
+        c += wide;
+    }
+}
+#undef TILE_16_IS_FULL
+
+#endif
+
+#undef TILE_PACKED
+#undef TILE_CASE
+#undef TILE_WIDE
+#undef TILE_CASES

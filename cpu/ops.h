@@ -1,0 +1,65 @@
+/* cpu/ops.h - every op except LINEAR as functions of bytes and rows, one table per level.
+ *
+ * Scalar functions (ops_scalar.c) follow the definitions of arith.h line by line and are the
+ * anchor; the other levels give the same bits. All pure, any thread; float pointers are 4-byte
+ * aligned.
+ */
+#ifndef GW_CPU_OPS_H
+#define GW_CPU_OPS_H
+
+#include <stddef.h>
+
+#include "core/tensor/arith.h"
+#include "cpu/isa.h"
+
+/* Causal attention over a paged cache. Row i sees positions [lo, pos[i]], lo = 0 or
+ * pos[i] - window + 1. Caches: K [pages, g, e, GW_PAGE], V [pages, g, GW_PAGE, e], f16 or f32. */
+typedef struct gw_cpu_attention {
+    const float *q; /* [rows, q_stride], head h at h * e */
+    size_t q_stride;
+    const void *k, *v;
+    int half;             /* caches hold f16 */
+    const int32_t *pages; /* page table [slots, page_stride] */
+    size_t page_stride;
+    const int32_t *pos, *slot; /* of every row */
+    int kv_heads, group, e;    /* group: query heads of one KV head */
+    float scale;
+    int window; /* 0: all */
+} gw_cpu_attention;
+
+/* A piece of that work: rows [row, row + rows) of one slot, query heads [head, head + heads) of KV
+ * head g (counted inside the group). out: [rows, out_stride], head i of the piece at i * e. */
+typedef struct gw_cpu_attention_part {
+    int row, rows, g, head, heads;
+    float *out;
+    size_t out_stride;
+} gw_cpu_attention_part;
+
+typedef struct gw_cpu_ops {
+    gw_cpu_level level;
+    /* y[d] = (x[d] * rms scale) * w[d]; y may be x. */
+    void (*norm)(float *y, const float *x, const float *w, size_t d, float eps);
+    void (*encode)(gw_act8 *y, const float *x, size_t blocks);
+    /* y[n] = silu(gate[n]) * up[n] */
+    void (*silu_mul)(float *y, const float *gate, const float *up, size_t n);
+    /* Rotate the first r of e values; table: cosines [r/2], then sines [r/2]. y may be x. */
+    void (*rope)(float *y, const float *x, const float *table, size_t r, size_t e, int interleaved);
+    void (*to_f16)(gw_u16 *y, const float *x, size_t n);
+    /* scratch: gw_cpu_attention_scratch bytes, 64-byte aligned. */
+    void (*attend)(const gw_cpu_attention *job, const gw_cpu_attention_part *part, void *scratch);
+    int attend_multiple; /* head widths that attend takes are multiples of this */
+} gw_cpu_ops;
+
+/* NULL when the level is not part of this build. */
+const gw_cpu_ops *gw_cpu_ops_of(gw_cpu_level level);
+
+/* queries: rows * heads of a part; pages: the most that one part touches. */
+size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e);
+/* First and one past the last position that a row at pos sees. */
+static inline int gw_cpu_first_seen(int pos, int window) {
+    return window > 0 && pos >= window ? pos - window + 1 : 0;
+}
+
+extern const gw_cpu_ops gw_cpu_ops_scalar;
+
+#endif

@@ -1,0 +1,337 @@
+/* cpu/ops_body.h - the ops of cpu/ops.h on vectors. Template: cpu/vec.h, cpu/micro_body.h. */
+
+VT static void NAME(norm)(float *y, const float *x, const float *w, size_t d, float eps) {
+    enum { J = GW_LANES / VW };
+    vf sum[J];
+    float lane[GW_LANES];
+    size_t whole = d / GW_LANES * GW_LANES;
+    for (int j = 0; j < J; j++) {
+        sum[j] = v_zero();
+    }
+    for (size_t i = 0; i < whole; i += GW_LANES) {
+        GW_UNROLL
+        for (int j = 0; j < J; j++) {
+            vf v = v_load(x + i + (size_t)(j * VW));
+            sum[j] = v_fma(v, v, sum[j]);
+        }
+    }
+    for (int j = 0; j < J; j++) {
+        v_store(lane + j * VW, sum[j]);
+    }
+    for (size_t i = whole; i < d; i++) {
+        lane[i - whole] = fmaf(x[i], x[i], lane[i - whole]);
+    }
+    float scale = gw_rms_scale(gw_join_lanes(lane), (int)d, eps);
+    size_t i = 0;
+    for (; i + VW <= d; i += VW) {
+        v_store(y + i, v_mul(v_mul(v_load(x + i), v_set(scale)), v_load(w + i)));
+    }
+    for (; i < d; i++) {
+        y[i] = (x[i] * scale) * w[i];
+    }
+}
+
+VT static void NAME(encode_block)(gw_act8 *y, const float *x) {
+    enum { J = GW_ACT_BLOCK / VW };
+    vi top = vi_zero();
+    GW_UNROLL
+    for (int j = 0; j < J; j++) {
+        top = vi_max(top, vi_abs(v_load(x + j * VW)));
+    }
+    gw_u32 bits = (gw_u32)vi_largest(top);
+    if (bits >= 0x7f800000u) {
+        gw_act8_encode(y, x);
+        return;
+    }
+    float amax = gw_f32_from_bits(bits);
+    float inverse = amax > 0.0f ? 127.0f / amax : 0.0f;
+    inverse = inverse < 3.0e38f ? inverse : 0.0f;
+    gw_i32 q[GW_ACT_BLOCK];
+    GW_UNROLL
+    for (int j = 0; j < J; j++) {
+        v_round_store(q + j * VW, v_mul(v_load(x + j * VW), v_set(inverse)));
+    }
+    gw_i32 low = 0, high = 0;
+    for (int i = 0; i < GW_ACT_BLOCK / 2; i++) {
+        low += q[i];
+        high += q[i + GW_ACT_BLOCK / 2];
+    }
+    for (int i = 0; i < GW_ACT_BLOCK; i++) {
+        y->q[i] = (gw_i8)q[i];
+    }
+    y->sum[0] = (gw_i16)low;
+    y->sum[1] = (gw_i16)high;
+    y->scale = amax / 127.0f;
+}
+
+VT static void NAME(encode)(gw_act8 *y, const float *x, size_t blocks) {
+    for (size_t b = 0; b < blocks; b++) {
+        NAME(encode_block)(&y[b], x + b * GW_ACT_BLOCK);
+    }
+}
+
+/* gw_exp, step for step. */
+GW_INLINE VT vf NAME(exp)(vf x) {
+    vf c = v_min(v_set(88.0f), x);
+    vf n = v_rint(v_mul(c, v_set(1.44269504088896341f)));
+    vf r = v_fma(n, v_set(-0.693359375f), c);
+    r = v_fma(n, v_set(2.12194440e-4f), r);
+    vf p = v_set(1.9875691500e-4f);
+    p = v_fma(p, r, v_set(1.3981999507e-3f));
+    p = v_fma(p, r, v_set(8.3334519073e-3f));
+    p = v_fma(p, r, v_set(4.1665795894e-2f));
+    p = v_fma(p, r, v_set(1.6666665459e-1f));
+    p = v_fma(p, r, v_set(5.0000001201e-1f));
+    p = v_add(v_fma(p, v_mul(r, r), r), v_set(1.0f));
+    return v_zero_below(v_mul(p, v_exp2i(n)), x, v_set(-87.0f));
+}
+
+VT static void NAME(silu_mul)(float *y, const float *gate, const float *up, size_t n) {
+    size_t i = 0;
+    for (; i + VW <= n; i += VW) {
+        vf g = v_load(gate + i);
+        vf s = v_div(g, v_add(v_set(1.0f), NAME(exp)(v_neg(g))));
+        v_store(y + i, v_mul(s, v_load(up + i)));
+    }
+    for (; i < n; i++) {
+        y[i] = gw_silu(gate[i]) * up[i];
+    }
+}
+
+VT static void NAME(rope)(float *y, const float *x, const float *table, size_t r, size_t e,
+                          int interleaved) {
+    size_t half = r / 2, i = 0;
+    for (; !interleaved && i + VW <= half; i += VW) {
+        vf a = v_load(x + i), b = v_load(x + half + i);
+        vf c = v_load(table + i), s = v_load(table + half + i);
+        v_store(y + i, v_fma(a, c, v_neg(v_mul(b, s))));
+        v_store(y + half + i, v_fma(b, c, v_mul(a, s)));
+    }
+    for (; i < half; i++) {
+        size_t at = interleaved ? 2 * i : i, to = interleaved ? at + 1 : at + half;
+        float a = x[at], b = x[to];
+        y[at] = gw_rope_first(a, b, table[i], table[half + i]);
+        y[to] = gw_rope_second(a, b, table[i], table[half + i]);
+    }
+    for (i = r; i < e; i++) {
+        y[i] = x[i];
+    }
+}
+
+VT static void NAME(to_f16)(gw_u16 *y, const float *x, size_t n) {
+    size_t i = 0;
+    for (; i + VW <= n; i += VW) {
+        v_to_f16(y + i, v_load(x + i));
+    }
+    for (; i < n; i++) {
+        y[i] = gw_f32_to_f16(x[i]);
+    }
+}
+
+/* ---- attention --------------------------------------------------------------------------------
+ */
+
+/* Everything of one part; queries are (row, head) pairs, row after row. */
+typedef struct NAME(attention_work) {
+    const gw_cpu_attention *job;
+    const gw_cpu_attention_part *part;
+    size_t queries, e, span; /* span: floats from query to query in scores            */
+    int first, last;         /* pages that any row of the part touches                */
+    float *scores;           /* [queries, span]                                       */
+    float *top;              /* [queries, pages] page maxima, then page weights       */
+    float *q, *o, *sum;      /* [queries, e] each: queries, one page's sums, totals   */
+    float *page;             /* [GW_PAGE * e] a page as f32                           */
+} NAME(attention_work);
+
+static void NAME(open_work)(NAME(attention_work) * w, const gw_cpu_attention *job,
+                            const gw_cpu_attention_part *part, float *scratch) {
+    w->job = job;
+    w->part = part;
+    w->e = (size_t)job->e;
+    w->queries = (size_t)part->rows * (size_t)part->heads;
+    w->first = gw_cpu_first_seen(job->pos[part->row], job->window) / GW_PAGE;
+    w->last = job->pos[part->row] / GW_PAGE;
+    for (int i = 1; i < part->rows; i++) {
+        int pos = job->pos[part->row + i];
+        int first = gw_cpu_first_seen(pos, job->window) / GW_PAGE;
+        w->first = first < w->first ? first : w->first;
+        w->last = pos / GW_PAGE > w->last ? pos / GW_PAGE : w->last;
+    }
+    size_t pages = (size_t)(w->last - w->first + 1);
+    w->span = pages * GW_PAGE;
+    w->page = scratch;
+    w->q = w->page + GW_PAGE * w->e;
+    w->o = w->q + w->queries * w->e;
+    w->sum = w->o + w->queries * w->e;
+    w->scores = w->sum + w->queries * w->e;
+    w->top = w->scores + w->queries * w->span;
+    for (size_t i = 0; i < w->queries; i++) {
+        size_t row = (size_t)part->row + i / (size_t)part->heads;
+        size_t head = (size_t)(part->g * job->group + part->head) + i % (size_t)part->heads;
+        memcpy(w->q + i * w->e, job->q + row * job->q_stride + head * w->e, w->e * sizeof(float));
+    }
+}
+
+/* Positions [from, end) of page p that query i sees; empty when from >= end. */
+static int NAME(seen)(const NAME(attention_work) * w, size_t i, int p, int *from, int *end) {
+    int pos = w->job->pos[w->part->row + (int)(i / (size_t)w->part->heads)];
+    int lo = gw_cpu_first_seen(pos, w->job->window) - p * GW_PAGE;
+    int hi = pos + 1 - p * GW_PAGE;
+    *from = lo > 0 ? lo : 0;
+    *end = hi < GW_PAGE ? hi : GW_PAGE;
+    return *from < *end;
+}
+
+VT static const float *NAME(load_page)(const NAME(attention_work) * w, const void *cache, int p) {
+    const gw_cpu_attention *job = w->job;
+    size_t page =
+        (size_t)job->pages[(size_t)job->slot[w->part->row] * job->page_stride + (size_t)p];
+    size_t n = GW_PAGE * w->e, at = (page * (size_t)job->kv_heads + (size_t)w->part->g) * n;
+    if (!job->half) {
+        return (const float *)cache + at;
+    }
+    const gw_u16 *from = (const gw_u16 *)cache + at;
+    for (size_t i = 0; i < n; i += VW) {
+        v_store(w->page + i, v_from_f16(from + i));
+    }
+    return w->page;
+}
+
+/* Scale one page of one query's scores and take the maximum of what it sees. */
+VT static float NAME(scale_page)(float *s, float scale, int from, int end) {
+    for (int j = 0; j < GW_PAGE; j += VW) {
+        v_store(s + j, v_mul(v_load(s + j), v_set(scale)));
+    }
+    float top = -INFINITY;
+    if (from == 0 && end == GW_PAGE) {
+        vf m = v_set(top);
+        for (int j = 0; j < GW_PAGE; j += VW) {
+            m = v_max(v_load(s + j), m);
+        }
+        return v_largest(m);
+    }
+    for (int j = from; j < end; j++) {
+        top = s[j] > top ? s[j] : top;
+    }
+    return top;
+}
+
+/* s[j] = gw_exp(s[j] - top) where seen, else 0. Returns their sum by the fold tree. */
+VT static float NAME(exp_page)(float *s, float top, int from, int end) {
+    enum { J = GW_PAGE / VW };
+    vf p[J];
+    for (int j = 0; j < J; j++) {
+        p[j] = NAME(exp)(v_sub(v_load(s + j * VW), v_set(top)));
+        v_store(s + j * VW, p[j]);
+    }
+    if (from != 0 || end != GW_PAGE) {
+        for (int j = 0; j < GW_PAGE; j++) {
+            s[j] = j >= from && j < end ? s[j] : 0.0f;
+        }
+        for (int j = 0; j < J; j++) {
+            p[j] = v_load(s + j * VW);
+        }
+    }
+    for (int h = J / 2; h > 0; h /= 2) {
+        for (int j = 0; j < h; j++) {
+            p[j] = v_add(p[j], p[j + h]);
+        }
+    }
+    return v_fold(p[0]);
+}
+
+/* Scores of every page, then exponentials and page weights. sum of query i leaves in total[i]. */
+VT static void NAME(score)(const NAME(attention_work) * w, float *total) {
+    size_t pages = (size_t)(w->last - w->first + 1);
+    int from, end;
+    for (int p = w->first; p <= w->last; p++) {
+        const float *k = NAME(load_page)(w, w->job->k, p);
+        float *s = w->scores + (p - w->first) * GW_PAGE;
+        NAME(multiply)(w->queries, w->e, w->q, w->e, k, GW_PAGE, GW_PAGE, s, w->span);
+        for (size_t i = 0; i < w->queries; i++) {
+            if (NAME(seen)(w, i, p, &from, &end)) {
+                w->top[i * pages + (size_t)(p - w->first)] =
+                    NAME(scale_page)(s + i * w->span, w->job->scale, from, end);
+            }
+        }
+    }
+    for (size_t i = 0; i < w->queries; i++) {
+        float *top = w->top + i * pages, *s = w->scores + i * w->span;
+        float best = -INFINITY;
+        total[i] = 0.0f;
+        for (int p = w->first; p <= w->last; p++) {
+            if (NAME(seen)(w, i, p, &from, &end)) {
+                best = top[p - w->first] > best ? top[p - w->first] : best;
+            }
+        }
+        for (int p = w->first; p <= w->last; p++) {
+            if (NAME(seen)(w, i, p, &from, &end)) {
+                int at = p - w->first;
+                float l = NAME(exp_page)(s + at * GW_PAGE, top[at], from, end);
+                top[at] = gw_exp(top[at] - best);
+                total[i] = fmaf(l, top[at], total[i]);
+            }
+        }
+    }
+}
+
+/* One page of values: queries that see the same range of it go through one product. */
+VT static void NAME(add_page)(const NAME(attention_work) * w, int p) {
+    size_t pages = (size_t)(w->last - w->first + 1), e = w->e;
+    const float *v = NAME(load_page)(w, w->job->v, p);
+    const float *s = w->scores + (p - w->first) * GW_PAGE;
+    for (size_t i = 0; i < w->queries;) {
+        int from, end, next_from, next_end;
+        size_t n = 1;
+        int any = NAME(seen)(w, i, p, &from, &end);
+        while (i + n < w->queries) {
+            (void)NAME(seen)(w, i + n, p, &next_from, &next_end);
+            if (next_from != from || next_end != end) {
+                break;
+            }
+            n++;
+        }
+        if (any) {
+            NAME(multiply)
+            (n, (size_t)(end - from), s + i * w->span + from, w->span, v + (size_t)from * e, e, e,
+             w->o + i * e, e);
+        }
+        for (size_t q = i; q < i + n && any; q++) {
+            vf weight = v_set(w->top[q * pages + (size_t)(p - w->first)]);
+            for (size_t c = 0; c < e; c += VW) {
+                float *sum = w->sum + q * e + c;
+                v_store(sum, v_fma(v_load(w->o + q * e + c), weight, v_load(sum)));
+            }
+        }
+        i += n;
+    }
+}
+
+VT static void NAME(attend)(const gw_cpu_attention *job, const gw_cpu_attention_part *part,
+                            void *scratch) {
+    NAME(attention_work) w;
+    NAME(open_work)(&w, job, part, scratch);
+    float *total = w.o; /* free until the values are summed; moved out before that */
+    NAME(score)(&w, total);
+    float *kept = w.q; /* the queries have been used */
+    memcpy(kept, total, w.queries * sizeof(float));
+    memset(w.sum, 0, w.queries * w.e * sizeof(float));
+    for (int p = w.first; p <= w.last; p++) {
+        NAME(add_page)(&w, p);
+    }
+    for (size_t i = 0; i < w.queries; i++) {
+        float *out =
+            part->out + i / (size_t)part->heads * part->out_stride + i % (size_t)part->heads * w.e;
+        for (size_t c = 0; c < w.e; c += VW) {
+            v_store(out + c, v_div(v_load(w.sum + i * w.e + c), v_set(kept[i])));
+        }
+    }
+}
+
+static const gw_cpu_ops NAME(ops) = {.norm = NAME(norm),
+                                     .encode = NAME(encode),
+                                     .silu_mul = NAME(silu_mul),
+                                     .rope = NAME(rope),
+                                     .to_f16 = NAME(to_f16),
+                                     .attend = NAME(attend),
+                                     .attend_multiple = 16};

@@ -1,0 +1,153 @@
+/* cpu/ops_scalar.c - the ops in plain C, line by line after arith.h: the anchor that every other
+ * level must equal in every bit. Written for reading, not for speed.
+ */
+#include "cpu/ops.h"
+
+#include <math.h>
+#include <string.h>
+
+static void norm(float *y, const float *x, const float *w, size_t d, float eps) {
+    float lane[GW_LANES] = {0.0f};
+    for (size_t i = 0; i < d; i++) {
+        lane[i % GW_LANES] = fmaf(x[i], x[i], lane[i % GW_LANES]);
+    }
+    float scale = gw_rms_scale(gw_join_lanes(lane), (int)d, eps);
+    for (size_t i = 0; i < d; i++) {
+        y[i] = (x[i] * scale) * w[i];
+    }
+}
+
+static void encode(gw_act8 *y, const float *x, size_t blocks) {
+    for (size_t b = 0; b < blocks; b++) {
+        gw_act8_encode(&y[b], x + b * GW_ACT_BLOCK);
+    }
+}
+
+static void silu_mul(float *y, const float *gate, const float *up, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        y[i] = gw_silu(gate[i]) * up[i];
+    }
+}
+
+static void rope(float *y, const float *x, const float *table, size_t r, size_t e,
+                 int interleaved) {
+    size_t half = r / 2;
+    for (size_t i = 0; i < half; i++) {
+        size_t at = interleaved ? 2 * i : i, to = interleaved ? at + 1 : at + half;
+        float a = x[at], b = x[to];
+        y[at] = gw_rope_first(a, b, table[i], table[half + i]);
+        y[to] = gw_rope_second(a, b, table[i], table[half + i]);
+    }
+    for (size_t i = r; i < e; i++) {
+        y[i] = x[i];
+    }
+}
+
+static void to_f16(gw_u16 *y, const float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        y[i] = gw_f32_to_f16(x[i]);
+    }
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+static float cached(const void *cache, int half, size_t at) {
+    if (half) {
+        return gw_f16_to_f32(((const gw_u16 *)cache)[at]);
+    }
+    return ((const float *)cache)[at];
+}
+
+/* Where the page of position 64 * p of a row's sequence starts, for one KV head. */
+static size_t page_at(const gw_cpu_attention *job, int row, int g, int p) {
+    size_t page = (size_t)job->pages[(size_t)job->slot[row] * job->page_stride + (size_t)p];
+    return (page * (size_t)job->kv_heads + (size_t)g) * GW_PAGE * (size_t)job->e;
+}
+
+static float join_page(const float *p) {
+    float a[GW_PAGE];
+    memcpy(a, p, sizeof a);
+    for (int h = GW_PAGE / 2; h > 0; h /= 2) {
+        for (int j = 0; j < h; j++) {
+            a[j] = a[j] + a[j + h];
+        }
+    }
+    return a[0];
+}
+
+/* One query: scores [pages * GW_PAGE], top [pages] (page maxima, then page weights). */
+static void attend_one(const gw_cpu_attention *job, int row, int g, const float *q, float *out,
+                       float *scores, float *top) {
+    int e = job->e, pos = job->pos[row], lo = gw_cpu_first_seen(pos, job->window);
+    int first = lo / GW_PAGE, last = pos / GW_PAGE;
+    float best = -INFINITY;
+    for (int p = first; p <= last; p++) {
+        size_t at = page_at(job, row, g, p);
+        top[p - first] = -INFINITY;
+        for (int j = 0; j < GW_PAGE; j++) {
+            int seen = p * GW_PAGE + j >= lo && p * GW_PAGE + j <= pos;
+            float s = 0.0f;
+            for (int i = 0; i < e && seen; i++) {
+                s = fmaf(q[i], cached(job->k, job->half, at + (size_t)(i * GW_PAGE + j)), s);
+            }
+            s = s * job->scale;
+            scores[(p - first) * GW_PAGE + j] = s;
+            top[p - first] = seen && s > top[p - first] ? s : top[p - first];
+        }
+        best = top[p - first] > best ? top[p - first] : best;
+    }
+    float total = 0.0f;
+    for (int i = 0; i < e; i++) {
+        out[i] = 0.0f;
+    }
+    for (int p = first; p <= last; p++) {
+        size_t at = page_at(job, row, g, p);
+        float *s = scores + (p - first) * GW_PAGE;
+        int from = lo > p * GW_PAGE ? lo - p * GW_PAGE : 0;
+        int end = pos < (p + 1) * GW_PAGE ? pos - p * GW_PAGE + 1 : GW_PAGE;
+        for (int j = 0; j < GW_PAGE; j++) {
+            s[j] = j >= from && j < end ? gw_exp(s[j] - top[p - first]) : 0.0f;
+        }
+        float weight = gw_exp(top[p - first] - best);
+        total = fmaf(join_page(s), weight, total);
+        for (int i = 0; i < e; i++) {
+            float o = 0.0f;
+            for (int j = from; j < end; j++) {
+                o = fmaf(s[j], cached(job->v, job->half, at + (size_t)(j * e + i)), o);
+            }
+            out[i] = fmaf(o, weight, out[i]);
+        }
+    }
+    for (int i = 0; i < e; i++) {
+        out[i] = out[i] / total;
+    }
+}
+
+static void attend(const gw_cpu_attention *job, const gw_cpu_attention_part *part, void *scratch) {
+    size_t e = (size_t)job->e;
+    for (int i = 0; i < part->rows; i++) {
+        int row = part->row + i;
+        int lo = gw_cpu_first_seen(job->pos[row], job->window);
+        size_t pages = (size_t)(job->pos[row] / GW_PAGE - lo / GW_PAGE + 1);
+        float *scores = scratch, *top = scores + pages * GW_PAGE;
+        for (int j = 0; j < part->heads; j++) {
+            size_t head = (size_t)(part->g * job->group + part->head + j);
+            attend_one(job, row, part->g, job->q + (size_t)row * job->q_stride + head * e,
+                       part->out + (size_t)i * part->out_stride + (size_t)j * e, scores, top);
+        }
+    }
+}
+
+size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e) {
+    size_t floats = queries * pages * (GW_PAGE + 1) + 3 * queries * e + GW_PAGE * e + 64;
+    return floats * sizeof(float);
+}
+
+const gw_cpu_ops gw_cpu_ops_scalar = {.level = GW_CPU_SCALAR,
+                                      .norm = norm,
+                                      .encode = encode,
+                                      .silu_mul = silu_mul,
+                                      .rope = rope,
+                                      .to_f16 = to_f16,
+                                      .attend = attend,
+                                      .attend_multiple = 1};

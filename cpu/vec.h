@@ -1,0 +1,248 @@
+/* cpu/vec.h - the vector vocabulary of the float kernels, once per instruction set.
+ *
+ * Define GW_VEC as GW_VEC_AVX2, GW_VEC_AVX512 or GW_VEC_NEON and include: the names below then mean
+ * that set, until the next inclusion (so no include guard around them). A body written with them is
+ * included once per set. Vectors hold VW floats; pointers need no alignment.
+ *
+ *   VT         attribute of every function that uses the vocabulary
+ *   NAME(f)    f with the set's suffix
+ *   v_fma(a, b, c) = a * b + c in one rounding; v_max and v_min keep a NaN of their second operand
+ *   v_exp2i(n) = 2^n for integral n in [-126, 127]
+ *   v_zero_below(p, x, c) = 0 where x < c, else p
+ *   v_fold(v)  lane i takes lane i + h, for h = VW/2 .. 1: the end of gw_join_lanes
+ */
+#if !defined(GW_VEC_AVX2)
+#define GW_VEC_AVX2 1
+#define GW_VEC_AVX512 2
+#define GW_VEC_NEON 3
+#include "core/tensor/arith.h"
+#if defined(__x86_64__)
+#if defined(GODWIT_SIMDE)
+#include "cpu/simde.h"
+#else
+#include <immintrin.h>
+#endif
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+#if defined(__clang__)
+#define GW_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define GW_UNROLL _Pragma("GCC unroll 32")
+#endif
+#define GW_INLINE static inline __attribute__((always_inline))
+#endif
+
+#undef VT
+#undef NAME
+#undef VW
+#undef vf
+#undef vi
+#undef v_load
+#undef v_store
+#undef v_set
+#undef v_zero
+#undef v_add
+#undef v_sub
+#undef v_mul
+#undef v_div
+#undef v_fma
+#undef v_max
+#undef v_min
+#undef v_rint
+#undef v_neg
+#undef v_exp2i
+#undef v_zero_below
+#undef v_from_f16
+#undef v_from_bf16
+#undef v_to_f16
+#undef v_fold
+#undef v_largest
+#undef v_round_store
+#undef vi_abs
+#undef vi_max
+#undef vi_zero
+#undef vi_largest
+#undef MICRO_ROWS
+#undef MICRO_VECS
+
+#if GW_VEC == GW_VEC_AVX2
+
+#if defined(GODWIT_SIMDE)
+#define VT
+#else
+#define VT __attribute__((target("avx2,fma,f16c")))
+#endif
+#define NAME(f) f##_avx2
+#define VW 8
+#define MICRO_ROWS 6 /* 12 sums, 2 columns, 1 broadcast in 16 registers */
+#define MICRO_VECS 2
+#define vf __m256
+#define vi __m256i
+#define v_load(p) _mm256_loadu_ps(p)
+#define v_store(p, v) _mm256_storeu_ps(p, v)
+#define v_set(x) _mm256_set1_ps(x)
+#define v_zero() _mm256_setzero_ps()
+#define v_add(a, b) _mm256_add_ps(a, b)
+#define v_sub(a, b) _mm256_sub_ps(a, b)
+#define v_mul(a, b) _mm256_mul_ps(a, b)
+#define v_div(a, b) _mm256_div_ps(a, b)
+#define v_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define v_max(a, b) _mm256_max_ps(a, b)
+#define v_min(a, b) _mm256_min_ps(a, b)
+#define v_neg(x) _mm256_xor_ps(x, _mm256_set1_ps(-0.0f))
+#define v_rint(x) _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define v_exp2i(n)                                                                                 \
+    _mm256_castsi256_ps(                                                                           \
+        _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvttps_epi32(n), _mm256_set1_epi32(127)), 23))
+#define v_zero_below(p, x, c) _mm256_andnot_ps(_mm256_cmp_ps(x, c, _CMP_LT_OQ), p)
+#define v_from_f16(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define v_from_bf16(p)                                                                             \
+    _mm256_castsi256_ps(_mm256_slli_epi32(                                                         \
+        _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))), 16))
+#define v_to_f16(p, v)                                                                             \
+    _mm_storeu_si128((__m128i *)(void *)(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT))
+#define v_round_store(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), _mm256_cvtps_epi32(v))
+#define vi_abs(v) _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x7fffffff))
+#define vi_max(a, b) _mm256_max_epi32(a, b)
+#define vi_zero() _mm256_setzero_si256()
+#define v_fold(v) fold_avx2(v)
+#define v_largest(v) largest_avx2(v)
+#define vi_largest(v) largest_int_avx2(v)
+
+#if !defined(GW_VEC_AVX2_TAILS)
+#define GW_VEC_AVX2_TAILS
+GW_INLINE VT float fold_avx2(__m256 v) {
+    __m128 a = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    a = _mm_add_ps(a, _mm_movehl_ps(a, a));
+    return _mm_cvtss_f32(_mm_add_ss(a, _mm_shuffle_ps(a, a, 1)));
+}
+GW_INLINE VT float largest_avx2(__m256 v) {
+    __m128 a = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    a = _mm_max_ps(a, _mm_movehl_ps(a, a));
+    return _mm_cvtss_f32(_mm_max_ss(a, _mm_shuffle_ps(a, a, 1)));
+}
+GW_INLINE VT int largest_int_avx2(__m256i v) {
+    __m128i a = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    a = _mm_max_epi32(a, _mm_shuffle_epi32(a, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(a, _mm_shuffle_epi32(a, 0xb1)));
+}
+#endif
+
+#elif GW_VEC == GW_VEC_AVX512
+
+#if defined(GODWIT_SIMDE)
+#define VT
+#else
+#define VT __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")))
+#endif
+#define NAME(f) f##_avx512
+#define VW 16
+#define MICRO_ROWS 12
+#define MICRO_VECS 2
+#define vf __m512
+#define vi __m512i
+#define v_load(p) _mm512_loadu_ps(p)
+#define v_store(p, v) _mm512_storeu_ps(p, v)
+#define v_set(x) _mm512_set1_ps(x)
+#define v_zero() _mm512_setzero_ps()
+#define v_add(a, b) _mm512_add_ps(a, b)
+#define v_sub(a, b) _mm512_sub_ps(a, b)
+#define v_mul(a, b) _mm512_mul_ps(a, b)
+#define v_div(a, b) _mm512_div_ps(a, b)
+#define v_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define v_max(a, b) _mm512_max_ps(a, b)
+#define v_min(a, b) _mm512_min_ps(a, b)
+#define v_neg(x) _mm512_xor_ps(x, _mm512_set1_ps(-0.0f))
+#define v_rint(x) _mm512_roundscale_ps(x, 0)
+#define v_exp2i(n)                                                                                 \
+    _mm512_castsi512_ps(                                                                           \
+        _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvttps_epi32(n), _mm512_set1_epi32(127)), 23))
+#define v_zero_below(p, x, c)                                                                      \
+    _mm512_mask_mov_ps(p, _mm512_cmp_ps_mask(x, c, _CMP_LT_OQ), _mm512_setzero_ps())
+#define v_from_f16(p) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(p)))
+#define v_from_bf16(p)                                                                             \
+    _mm512_castsi512_ps(_mm512_slli_epi32(                                                         \
+        _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(p))), 16))
+#define v_to_f16(p, v)                                                                             \
+    _mm256_storeu_si256((__m256i *)(void *)(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT))
+#define v_round_store(p, v) _mm512_storeu_si512((void *)(p), _mm512_cvtps_epi32(v))
+#define vi_abs(v) _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff))
+#define vi_max(a, b) _mm512_max_epi32(a, b)
+#define vi_zero() _mm512_setzero_si512()
+#define v_fold(v) fold_avx512(v)
+#define v_largest(v) largest_avx512(v)
+#define vi_largest(v) largest_int_avx512(v)
+
+#if !defined(GW_VEC_AVX512_TAILS)
+#define GW_VEC_AVX512_TAILS
+GW_INLINE VT __m256 upper_avx512(__m512 v) {
+    return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1));
+}
+GW_INLINE VT float fold_avx512(__m512 v) {
+    __m256 b = _mm256_add_ps(_mm512_castps512_ps256(v), upper_avx512(v));
+    __m128 a = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    a = _mm_add_ps(a, _mm_movehl_ps(a, a));
+    return _mm_cvtss_f32(_mm_add_ss(a, _mm_shuffle_ps(a, a, 1)));
+}
+GW_INLINE VT float largest_avx512(__m512 v) {
+    __m256 b = _mm256_max_ps(_mm512_castps512_ps256(v), upper_avx512(v));
+    __m128 a = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    a = _mm_max_ps(a, _mm_movehl_ps(a, a));
+    return _mm_cvtss_f32(_mm_max_ss(a, _mm_shuffle_ps(a, a, 1)));
+}
+GW_INLINE VT int largest_int_avx512(__m512i v) {
+    __m256i b = _mm256_max_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
+    __m128i a = _mm_max_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256(b, 1));
+    a = _mm_max_epi32(a, _mm_shuffle_epi32(a, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(a, _mm_shuffle_epi32(a, 0xb1)));
+}
+#endif
+
+#elif GW_VEC == GW_VEC_NEON
+
+#define VT
+#define NAME(f) f##_neon
+#define VW 4
+#define MICRO_ROWS 6
+#define MICRO_VECS 4
+#define vf float32x4_t
+#define vi int32x4_t
+#define v_load(p) vld1q_f32(p)
+#define v_store(p, v) vst1q_f32(p, v)
+#define v_set(x) vdupq_n_f32(x)
+#define v_zero() vdupq_n_f32(0.0f)
+#define v_add(a, b) vaddq_f32(a, b)
+#define v_sub(a, b) vsubq_f32(a, b)
+#define v_mul(a, b) vmulq_f32(a, b)
+#define v_div(a, b) vdivq_f32(a, b)
+#define v_fma(a, b, c) vfmaq_f32(c, a, b)
+#define v_max(a, b) vmaxq_f32(a, b)
+#define v_min(a, b) vminq_f32(a, b)
+#define v_neg(x) vnegq_f32(x)
+#define v_rint(x) vrndnq_f32(x)
+#define v_exp2i(n)                                                                                 \
+    vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127)), 23))
+#define v_zero_below(p, x, c)                                                                      \
+    vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(p), vcltq_f32(x, c)))
+#define v_from_f16(p) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)))
+#define v_from_bf16(p) vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16))
+#define v_to_f16(p, v) vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v)))
+#define v_round_store(p, v) vst1q_s32(p, vcvtnq_s32_f32(v))
+#define vi_abs(v)                                                                                  \
+    vreinterpretq_s32_u32(vandq_u32(vreinterpretq_u32_f32(v), vdupq_n_u32(0x7fffffffu)))
+#define vi_max(a, b) vmaxq_s32(a, b)
+#define vi_zero() vdupq_n_s32(0)
+#define v_fold(v) fold_neon(v)
+#define v_largest(v) vmaxvq_f32(v)
+#define vi_largest(v) vmaxvq_s32(v)
+
+#if !defined(GW_VEC_NEON_TAILS)
+#define GW_VEC_NEON_TAILS
+GW_INLINE float fold_neon(float32x4_t v) {
+    float32x2_t a = vadd_f32(vget_low_f32(v), vget_high_f32(v));
+    return vget_lane_f32(a, 0) + vget_lane_f32(a, 1);
+}
+#endif
+
+#endif

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+# tests/check_layers.py - a file includes only what stands below its layer (docs/architecture.md).
+# The table is the architecture; a new folder or a new exception is one row here, with its reason.
+import re
+
+import tree
+
+BELOW = {"include": [], "core/base": ["include"]}
+BELOW["core/tensor"] = BELOW["core/base"] + ["core/base"]
+BELOW["core/plan"] = BELOW["core/tensor"] + ["core/tensor"]
+BELOW["core/text"] = BELOW["core/plan"] + ["core/plan"]
+BELOW["core/model"] = BELOW["core/text"] + ["core/text"]
+BELOW["core/engine"] = BELOW["core/model"] + ["core/model"]
+BELOW["cpu"] = ["core/tensor"]
+BELOW["backends/ref"] = BELOW["core/plan"] + ["core/plan"]
+BELOW["backends/cpu"] = BELOW["core/plan"] + ["core/plan", "cpu"]
+BELOW["backends/opencl"] = BELOW["backends/ref"]
+BELOW["backends"] = BELOW["core/plan"] + ["core/plan"]
+BELOW["apps"] = ["include"]
+
+EXCEPTIONS = {  # (file, what it includes): why
+    ("backends/open.c", "core/engine/model.h"): "the front door hands the backends to the engine",
+}
+
+GENERATED = {"spec_table.h": "core/model", "opencl_sources.h": "backends/opencl"}  # written into the build folder: who may include it
+
+# System and library headers: where each may appear. Everything else of C and POSIX is free.
+SIMD = r"(immintrin|x86intrin|[a-z]mmintrin|cpuid|arm_neon|arm_acle|simde/.*|sys/auxv)\.h$"
+THREADS = r"(omp|pthread|threads|sched|semaphore)\.h$"
+VENDOR = r"(hip/|cuda|CL/|nccl|rccl|cblas|openblas|clblast)"
+LIBRARIES = [
+    (SIMD, ("cpu", "backends/cpu", "tests", "bench")),
+    (THREADS, ("cpu", "backends/cpu", "backends/ref", "backends/opencl", "tests", "bench")),
+    (VENDOR, ("backends/opencl", "tests")),
+    (r"jansson\.h$", ("core/base", "core/model", "core/text", "apps", "tests")),
+    (r"(pcre2|utf8proc)\.h$", ("core/text", "tests")),
+]
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def layer_of(path):
+    """The longest row of BELOW that the path lies in, or the top folder."""
+    rows = [row for row in BELOW if path.startswith(row + "/")]
+    return max(rows, key=len) if rows else path.split("/")[0]
+
+
+def project_path(source, quote, name):
+    """The included file as a path in the repository; None for a system header."""
+    if (tree.ROOT / name).is_file():
+        return name
+    beside = (source.parent / name)
+    if quote == '"' and beside.is_file():
+        return tree.rel(beside.resolve())
+    return None
+
+
+def check_file(source):
+    me = tree.rel(source)
+    layer = layer_of(me)
+    text = tree.without_comments(source.read_text())
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.match(r"\s*#\s*pragma\s+omp\b", line) and layer.startswith(("core", "include", "apps")):
+            yield f"{me}:{number}: no threads in {layer}/"
+        found = INCLUDE.match(line)
+        if not found:
+            continue
+        quote, name = found.groups()
+        target = project_path(source, quote, name)
+        if target is None:
+            if quote == '"' and not layer_of(me).startswith(GENERATED.get(name, "?")):
+                yield f"{me}:{number}: cannot find {name}"
+            for pattern, where in LIBRARIES:
+                if re.match(pattern, name) and layer not in where:
+                    yield f"{me}:{number}: {layer}/ may not include {name}"
+            continue
+        if layer not in BELOW:  # tests and bench see everything
+            continue
+        if quote == '"' and not (tree.ROOT / name).is_file():
+            yield f"{me}:{number}: write {name} as {target}, from the root"
+        of = layer_of(target)
+        if of != layer and of not in BELOW[layer] and (me, target) not in EXCEPTIONS:
+            # The list of backends is put together in backends/, above the single ones.
+            if not (layer == "backends" and of.startswith("backends/")):
+                yield f"{me}:{number}: {layer}/ may not include {target}"
+
+
+def main():
+    sources = list(tree.files(tree.CODE, (".c", ".h")))
+    tree.report("layers", [p for s in sources for p in check_file(s)])
+    unknown = sorted({layer_of(tree.rel(s)) for s in tree.files(tree.LIBRARY, (".c", ".h"))}
+                     - set(BELOW))
+    tree.report("every folder has a layer", [f"{u}/ has no row in the table" for u in unknown])
+    tree.finish()
+
+
+main()

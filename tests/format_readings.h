@@ -1,0 +1,142 @@
+/* tests/format_readings.h - a second reading of every layout: where weight i of a block lives.
+ *
+ * Written from the GGUF descriptions by weight index, where blocks.h unpacks sub-blocks of 32; it
+ * must never include blocks.h. Also the random numbers of the format tests. */
+#ifndef GW_TESTS_FORMAT_READINGS_H
+#define GW_TESTS_FORMAT_READINGS_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "core/tensor/formats.h"
+
+static uint64_t random_state = 88172645463325252u;
+static uint32_t random_u32(void) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (uint32_t)(random_state >> 32);
+}
+static float random_float(float size) { /* (-size, size) */
+    return ((float)(random_u32() >> 8) / 8388608.0f - 1.0f) * size;
+}
+
+typedef struct weight_fields {
+    int code, sc, mn; /* sc 1 where the format has no integer scale */
+    double d, wm;     /* wm: the format's own f16 minimum, or dmin */
+} weight_fields;
+
+static double half(const uint8_t *p) {
+    int bits = p[0] + 256 * p[1], e = bits >> 10 & 31, f = bits & 1023;
+    double v = e ? ldexp(1024 + f, e - 25) : ldexp(f, -24);
+    return bits & 0x8000 ? -v : v;
+}
+
+static int bit_of(const uint8_t *p, int i) { return p[i / 8] >> (i % 8) & 1; }
+static int nibble_of(const uint8_t *p, int i) { /* 32 weights in 16 bytes */
+    return i < 16 ? p[i] & 15 : p[i - 16] >> 4;
+}
+
+static void read_q8_0(const uint8_t *b, int i, weight_fields *w) {
+    w->d = half(b), w->code = (int8_t)b[2 + i];
+}
+static void read_q4_0(const uint8_t *b, int i, weight_fields *w) {
+    w->d = half(b), w->code = nibble_of(b + 2, i) - 8;
+}
+static void read_q4_1(const uint8_t *b, int i, weight_fields *w) {
+    w->d = half(b), w->wm = half(b + 2), w->code = nibble_of(b + 4, i);
+}
+static void read_q5_0(const uint8_t *b, int i, weight_fields *w) {
+    w->d = half(b), w->code = nibble_of(b + 6, i) + 16 * bit_of(b + 2, i) - 16;
+}
+static void read_q5_1(const uint8_t *b, int i, weight_fields *w) {
+    w->d = half(b), w->wm = half(b + 2), w->code = nibble_of(b + 8, i) + 16 * bit_of(b + 4, i);
+}
+static void read_q2_k(const uint8_t *b, int i, weight_fields *w) {
+    w->d = half(b + 80), w->wm = half(b + 82);
+    w->sc = b[i / 16] % 16, w->mn = b[i / 16] / 16;
+    w->code = b[16 + (i >= 128 ? 32 : 0) + i % 32] >> ((i / 32) & 3) * 2 & 3;
+}
+static void read_q3_k(const uint8_t *b, int i, weight_fields *w) {
+    static const uint8_t low_byte[16] = {0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7};
+    int h = i / 16;
+    w->d = half(b + 108);
+    w->sc = (h < 8 ? b[96 + low_byte[h]] % 16 : b[96 + low_byte[h]] / 16) +
+            16 * (b[104 + (h & 3)] >> (h >> 2) * 2 & 3) - 32;
+    w->code = (b[32 + (i >= 128 ? 32 : 0) + i % 32] >> ((i / 32) & 3) * 2 & 3) -
+              (b[i % 32] >> i / 32 & 1 ? 0 : 4);
+}
+static void read_scales_k(const uint8_t *s, int sub, weight_fields *w) {
+    if (sub < 4) {
+        w->sc = s[sub] % 64;
+        w->mn = s[4 + sub] % 64;
+    } else {
+        w->sc = s[4 + sub] % 16 + s[sub - 4] / 64 * 16;
+        w->mn = s[4 + sub] / 16 + s[sub] / 64 * 16;
+    }
+}
+static void read_q4_k(const uint8_t *b, int i, weight_fields *w) {
+    w->d = half(b), w->wm = half(b + 2);
+    read_scales_k(b + 4, i / 32, w);
+    const uint8_t byte = b[16 + i / 64 * 32 + i % 32];
+    w->code = i % 64 < 32 ? byte % 16 : byte / 16;
+}
+static void read_q5_k(const uint8_t *b, int i, weight_fields *w) {
+    w->d = half(b), w->wm = half(b + 2);
+    read_scales_k(b + 4, i / 32, w);
+    const uint8_t byte = b[48 + i / 64 * 32 + i % 32];
+    w->code = (i % 64 < 32 ? byte % 16 : byte / 16) + 16 * (b[16 + i % 32] >> i / 32 & 1);
+}
+static void read_q6_k(const uint8_t *b, int i, weight_fields *w) {
+    int t = i / 128, r = i % 128; /* runs 0..31 and 64..95 share low bytes 0..31 */
+    const uint8_t low = b[64 * t + r % 64];
+    w->d = half(b + 208), w->sc = (int8_t)b[192 + i / 16];
+    w->code =
+        (r < 64 ? low % 16 : low / 16) + 16 * (b[128 + 32 * t + r % 32] >> r / 32 * 2 & 3) - 32;
+}
+static const int levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                               1,    13,   25,  38,  53,  69,  89,  113};
+static void read_iq4_nl(const uint8_t *b, int i, weight_fields *w) {
+    w->d = half(b), w->code = levels[nibble_of(b + 2, i)];
+}
+static void read_iq4_xs(const uint8_t *b, int i, weight_fields *w) {
+    int s = i / 32, low = b[4 + s / 2];
+    w->d = half(b), w->code = levels[nibble_of(b + 8 + 16 * s, i % 32)];
+    w->sc = (s % 2 ? low / 16 : low % 16) +
+            16 * (2 * bit_of(b + 2, 2 * s + 1) + bit_of(b + 2, 2 * s)) - 32;
+}
+static void read_int4(const uint8_t *b, int i, weight_fields *w) {
+    w->d = half(b), w->wm = half(b + 2), w->code = nibble_of(b + 4 + i / 32 * 16, i % 32);
+}
+static void read_int8(const uint8_t *b, int i, weight_fields *w) { /* a row of 32 */
+    float scale;
+    memcpy(&scale, b, sizeof scale);
+    w->d = (double)scale, w->code = (int8_t)b[4 + i];
+}
+
+/* SIGNED ws * code · AFFINE ws * code + wm · HALVES integers first, a scale per 16 */
+enum shape { SIGNED, AFFINE, AFFINE_K, HALVES, HALVES_MIN };
+
+/* clang-format off */
+static const struct reading {
+    gw_fmt fmt;
+    enum shape shape;
+    int halfs; /* offset of the first f16, -1: a float */
+    int n_halfs;
+    void (*read)(const uint8_t *block, int i, weight_fields *out);
+} readings[] = {
+    {GW_FMT_Q8_0, SIGNED, 0, 1, read_q8_0},       {GW_FMT_Q4_0, SIGNED, 0, 1, read_q4_0},
+    {GW_FMT_Q4_1, AFFINE, 0, 2, read_q4_1},       {GW_FMT_Q5_0, SIGNED, 0, 1, read_q5_0},
+    {GW_FMT_Q5_1, AFFINE, 0, 2, read_q5_1},       {GW_FMT_Q2_K, HALVES_MIN, 80, 2, read_q2_k},
+    {GW_FMT_Q3_K, HALVES, 108, 1, read_q3_k},     {GW_FMT_Q4_K, AFFINE_K, 0, 2, read_q4_k},
+    {GW_FMT_Q5_K, AFFINE_K, 0, 2, read_q5_k},     {GW_FMT_Q6_K, HALVES, 208, 1, read_q6_k},
+    {GW_FMT_IQ4_NL, SIGNED, 0, 1, read_iq4_nl},   {GW_FMT_IQ4_XS, SIGNED, 0, 1, read_iq4_xs},
+    {GW_FMT_INT8, SIGNED, -1, 0, read_int8},      {GW_FMT_INT4_G32, AFFINE, 0, 2, read_int4},
+    {GW_FMT_INT4_G64, AFFINE, 0, 2, read_int4},   {GW_FMT_INT4_G128, AFFINE, 0, 2, read_int4},
+    {GW_FMT_INT4_G256, AFFINE, 0, 2, read_int4},
+};
+enum { N_READINGS = sizeof readings / sizeof readings[0] };
+/* clang-format on */
+
+#endif

@@ -1,0 +1,286 @@
+/* tests/linear_cases.h - inputs and checks for quantized linear kernels, whatever compiled them.
+ *
+ * A kernel is right when its bits equal the scalar kernel's. Outputs are poisoned with NaN and
+ * fenced; the fences and the rows outside [first, end) must keep the poison.
+ */
+#ifndef GW_TESTS_LINEAR_CASES_H
+#define GW_TESTS_LINEAR_CASES_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu/linear.h"
+
+enum { FENCE = 64, POISON_BYTE = 0xff }; /* four of them are a NaN */
+static const uint32_t poison = 0x7fc0beefu;
+
+typedef enum fill { RANDOM, LOWEST, HIGHEST, ALL_BITS, ALL_ZERO, FILL_COUNT } fill;
+
+static uint32_t lc_state = 12345;
+static uint32_t lc_random(void) {
+    lc_state ^= lc_state << 13;
+    lc_state ^= lc_state >> 17;
+    lc_state ^= lc_state << 5;
+    return lc_state;
+}
+static float lc_uniform(void) { return (float)(lc_random() >> 8) * 0x1p-23f - 1.0f; }
+
+static void *lc_alloc(size_t bytes) {
+    void *p = aligned_alloc(64, (bytes + 127) / 64 * 64);
+    assert_non_null(p);
+    return p;
+}
+
+/* Where the f16 fields of a block are; -1: none. Everything else in a block is codes and integer
+ * scales, for which any byte is legal. */
+static void lc_f16_fields(gw_fmt fmt, int at[2]) {
+    at[0] = 0;
+    at[1] = -1;
+    switch (fmt) {
+    case GW_FMT_Q4_1:
+    case GW_FMT_Q5_1:
+    case GW_FMT_Q4_K:
+    case GW_FMT_Q5_K:
+    case GW_FMT_INT4_G32:
+    case GW_FMT_INT4_G64:
+    case GW_FMT_INT4_G128:
+    case GW_FMT_INT4_G256:
+        at[1] = 2;
+        break;
+    case GW_FMT_Q2_K:
+        at[0] = 80;
+        at[1] = 82;
+        break;
+    case GW_FMT_Q3_K:
+        at[0] = 108;
+        break;
+    case GW_FMT_Q6_K:
+        at[0] = 208;
+        break;
+    case GW_FMT_INT8:
+        at[0] = -1;
+        break;
+    default:
+        break;
+    }
+}
+
+static void lc_put_f16(unsigned char *p) {
+    /* now and then zero, subnormal or large; always finite */
+    uint32_t pick = lc_random() % 16;
+    uint16_t h = gw_f32_to_f16(lc_uniform());
+    h = pick == 0 ? 0 : pick == 1 ? (uint16_t)(lc_random() & 0x83ff) : pick == 2 ? 0x7bff : h;
+    p[0] = (unsigned char)(h & 255);
+    p[1] = (unsigned char)(h >> 8);
+}
+
+/* [m, k] rows as stored. */
+static unsigned char *lc_weights(gw_fmt fmt, size_t m, size_t k, fill how) {
+    const gw_format *f = gw_format_of(fmt);
+    size_t row_bytes = f->row_header + k / f->block_elems * f->block_bytes;
+    unsigned char *w = lc_alloc(m * row_bytes);
+    static const int values[FILL_COUNT] = {0, 0x80, 0x7f, 0xff, 0};
+    for (size_t i = 0; i < m * row_bytes; i++) {
+        w[i] = (unsigned char)(how == RANDOM ? lc_random() >> 11 : (uint32_t)values[how]);
+    }
+    int at[2];
+    lc_f16_fields(fmt, at);
+    for (size_t r = 0; r < m; r++) {
+        unsigned char *row = w + r * row_bytes;
+        if (f->row_header > 0) {
+            float scale = lc_uniform();
+            memcpy(row, &scale, sizeof scale);
+        }
+        for (size_t b = 0; b < k / f->block_elems; b++) {
+            for (int j = 0; j < 2; j++) {
+                if (at[j] >= 0) {
+                    lc_put_f16(row + f->row_header + b * f->block_bytes + (size_t)at[j]);
+                }
+            }
+        }
+    }
+    return w;
+}
+
+static gw_act8 *lc_activations(size_t n, size_t k, fill how) {
+    gw_act8 *x = lc_alloc(n * (k / 32) * sizeof *x);
+    for (size_t b = 0; b < n * (k / 32); b++) {
+        float v[32], size = (float)(1 << lc_random() % 8);
+        for (int i = 0; i < 32; i++) {
+            v[i] = how == LOWEST     ? -1.0f
+                   : how == HIGHEST  ? 1.0f
+                   : how == ALL_BITS ? (i & 1 ? -1.0f : 1.0f)
+                                     : size * lc_uniform();
+        }
+        gw_act8_encode(&x[b], v);
+    }
+    return x;
+}
+
+static void *lc_pack(gw_fmt fmt, const unsigned char *w, size_t m, size_t k) {
+    const gw_format *f = gw_format_of(fmt);
+    size_t row_bytes = f->row_header + k / f->block_elems * f->block_bytes;
+    size_t strip = gw_strip_bytes(fmt, k), strips = (m + 15) / 16;
+    unsigned char *packed = lc_alloc(strip * strips);
+    memset(packed, POISON_BYTE, strip * strips);
+    for (size_t s = 0; s < strips; s++) {
+        size_t rows = m - s * 16 < 16 ? m - s * 16 : 16;
+        gw_strip_pack(fmt, packed + s * strip, w + s * 16 * row_bytes, rows, k);
+    }
+    return packed;
+}
+
+typedef struct lc_out {
+    float *all, *y; /* y [n, stride] between two fences */
+    size_t count;
+} lc_out;
+
+static lc_out lc_new_out(size_t n, size_t stride) {
+    lc_out o = {lc_alloc((n * stride + 2 * FENCE) * 4), NULL, n * stride + 2 * FENCE};
+    for (size_t i = 0; i < o.count; i++) {
+        memcpy(&o.all[i], &poison, 4);
+    }
+    o.y = o.all + FENCE;
+    return o;
+}
+
+enum { BIAS = 1, RESIDUAL = 2, IN_PLACE = 4 };
+
+/* Run into got and compare with want, bit by bit; scratch is fenced. */
+static void lc_run(const gw_cpu_linear_kernel *kernel, const gw_cpu_linear *job, size_t first,
+                   size_t end, const lc_out *want, const lc_out *got) {
+    size_t bytes = kernel->scratch != NULL ? kernel->scratch(job->k, job->n) : 0;
+    unsigned char *scratch = lc_alloc(bytes + 64);
+    memset(scratch, POISON_BYTE, bytes + 64);
+    kernel->run(job, first, end, scratch);
+    for (size_t i = 0; i < 64; i++) {
+        assert_int_equal(scratch[bytes + i], POISON_BYTE);
+    }
+    for (size_t i = 0; i < want->count; i++) {
+        if (memcmp(&want->all[i], &got->all[i], 4) != 0) {
+            fail_msg("%s m %zu k %zu n %d rows %zu..%zu%s: value %zd is %a, scalar %a",
+                     kernel->name, job->m, job->k, job->n, first, end,
+                     job->prepared != NULL ? " prepared" : "", (ptrdiff_t)i - FENCE,
+                     (double)got->all[i], (double)want->all[i]);
+        }
+    }
+    free(scratch);
+}
+
+/* One case: the kernel and the scalar kernel over rows [first, end), compared bit by bit. */
+static void lc_check(const gw_cpu_linear_kernel *kernel, size_t m, size_t k, int n, int extras,
+                     fill weights, fill acts, size_t first, size_t end) {
+    size_t rows = (size_t)n, stride = m + 3, blocks = k / 32;
+    unsigned char *w = lc_weights(kernel->fmt, m, k, weights);
+    void *packed = kernel->strips ? lc_pack(kernel->fmt, w, m, k) : NULL;
+    gw_act8 *x = lc_activations(rows, k, acts);
+    float *bias = lc_alloc(m * 4), *residual = lc_alloc(rows * stride * 4);
+    for (size_t i = 0; i < m; i++) {
+        bias[i] = lc_uniform();
+    }
+    for (size_t i = 0; i < rows * stride; i++) {
+        residual[i] = lc_uniform();
+    }
+    lc_out want = lc_new_out(rows, stride), got = lc_new_out(rows, stride);
+    gw_cpu_linear job = {w,
+                         m,
+                         k,
+                         x,
+                         blocks * sizeof *x,
+                         n,
+                         want.y,
+                         stride,
+                         extras & BIAS ? bias : NULL,
+                         extras & RESIDUAL ? residual : NULL,
+                         stride,
+                         NULL};
+    if (extras & IN_PLACE) {
+        memcpy(want.y, residual, rows * stride * 4);
+        memcpy(got.y, residual, rows * stride * 4);
+        job.residual = want.y;
+    }
+    const gw_cpu_linear_kernel *scalar =
+        gw_cpu_linear_find(kernel->fmt, GW_CPU_SCALAR, kernel->prefill);
+    scalar->run(&job, first, end, NULL);
+    job.w = kernel->strips ? packed : w;
+    job.y = got.y;
+    job.residual = extras & IN_PLACE ? got.y : job.residual;
+    lc_run(kernel, &job, first, end, &want, &got);
+    if (kernel->prepare != NULL) { /* the same from activations prepared once, in pieces */
+        size_t bytes = kernel->prepared(k, n);
+        unsigned char *prepared = lc_alloc(bytes + 64);
+        memset(prepared, POISON_BYTE, bytes + 64);
+        for (size_t at = 0; at < rows; at += GW_PREPARE_ROWS) {
+            size_t stop = at + GW_PREPARE_ROWS < rows ? at + GW_PREPARE_ROWS : rows;
+            kernel->prepare(&job, at, stop, prepared);
+        }
+        for (size_t i = 0; i < 64; i++) {
+            assert_int_equal(prepared[bytes + i], POISON_BYTE);
+        }
+        job.prepared = prepared;
+        for (size_t i = 0; i < got.count; i++) {
+            memcpy(&got.all[i], &poison, 4);
+        }
+        if (extras & IN_PLACE) {
+            memcpy(got.y, residual, rows * stride * 4);
+        }
+        lc_run(kernel, &job, first, end, &want, &got);
+        free(prepared);
+    }
+    free(want.all);
+    free(got.all);
+    free(bias);
+    free(residual);
+    free(x);
+    free(packed);
+    free(w);
+}
+
+static size_t lc_k(gw_fmt fmt, size_t k) {
+    size_t group = gw_format_of(fmt)->block_elems;
+    return (k + group - 1) / group * group;
+}
+
+/* The case table of one kernel. thorough: all widths on a long row too (slow under emulation). */
+static void lc_check_kernel(const gw_cpu_linear_kernel *kernel, int thorough) {
+    static const size_t ms[] = {1, 15, 16, 17, 48};
+    static const size_t ks[] = {32, 96, 512, 1056, 2048, 5632};
+    static const int prefill_n[] = {1, 3, 16, 17, 33, 65};
+    gw_fmt fmt = kernel->fmt;
+    size_t n_ks = sizeof ks / sizeof ks[0];
+    for (size_t i = 0; i < sizeof ms / sizeof ms[0]; i++) {
+        for (size_t j = 0; j < n_ks; j++) {
+            int n = kernel->prefill ? prefill_n[(i + j) % 6] : (int)(1 + (i * 7 + j) % 16);
+            n = thorough || ks[j] <= 512 ? n : 1 + n % 3;
+            lc_check(kernel, ms[i], lc_k(fmt, ks[j]), n, (int)(i + j) % 8, RANDOM, RANDOM, 0,
+                     ms[i]);
+        }
+    }
+    for (int n = 1; n <= 16; n++) {
+        lc_check(kernel, 17, lc_k(fmt, 544), n, 0, RANDOM, RANDOM, 0, 17);
+    }
+    for (int i = 0; i < 6; i++) {
+        lc_check(kernel, 17, lc_k(fmt, 96), kernel->prefill ? prefill_n[i] : 1 + 3 * i, BIAS,
+                 RANDOM, RANDOM, 0, 17);
+    }
+    for (int weights = RANDOM; weights < FILL_COUNT; weights++) {
+        for (int acts = RANDOM; acts < ALL_ZERO; acts++) {
+            lc_check(kernel, 16, lc_k(fmt, 256), 2, 0, (fill)weights, (fill)acts, 0, 16);
+            lc_check(kernel, 16, lc_k(fmt, 256), 16, 0, (fill)weights, (fill)acts, 0, 16);
+        }
+    }
+    lc_check(kernel, 48, lc_k(fmt, 512), 3, 0, RANDOM, RANDOM, 16, 32);
+    lc_check(kernel, 41, lc_k(fmt, 512), 5, BIAS | RESIDUAL, RANDOM, RANDOM, 32, 41);
+    lc_check(kernel, 48, lc_k(fmt, 512), 5, IN_PLACE, RANDOM, RANDOM, 16, 16);
+    if (kernel->prefill && thorough) { /* more rows than one chunk of activations */
+        lc_check(kernel, 16, lc_k(fmt, 5632), 150, 0, RANDOM, RANDOM, 0, 16);
+    }
+}
+
+#endif

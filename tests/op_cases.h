@@ -1,0 +1,665 @@
+/* tests/op_cases.h - cases of every op, and how one runs on any kernel of any backend.
+ *
+ * Everything goes through gw_backend, so that a new backend is held against the scalar CPU by
+ * walking this table over its own kernels. Outputs are poisoned with NaN and fenced on both sides;
+ * rows that are not live must keep the poison; cache positions that no row may see hold NaN.
+ * The data of a case depends on the case alone.
+ */
+#ifndef GW_TESTS_OP_CASES_H
+#define GW_TESTS_OP_CASES_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/plan/backend.h"
+
+enum { OC_FENCE = 256, OC_SPARE_ROWS = 2, OC_TENSORS = 12 };
+
+typedef struct op_case {
+    gw_op op;
+    const char *why;
+    int n;         /* live rows */
+    int k;         /* width of the input, or of a row */
+    int m[3];      /* LINEAR: rows of the stacked weights; GLU: m[0] */
+    gw_fmt fmt[3]; /* of the weights */
+    gw_fmt out;    /* F32 or ACT8 */
+    gw_order order;
+    int bias, residual; /* LINEAR; residual 2: in place */
+    int pick;           /* PICK: first row */
+    int heads, kv_heads, e, rope_dim, interleaved, head_norm;
+    gw_fmt kv;
+    int window, pos, slots; /* pos: of the first row; row i is at pos + i, in slot i % slots */
+    int wild;               /* QUANTIZE, NORM: rows with zeros, infinities, NaN, tiny numbers */
+} op_case;
+
+#define OC_F32                                                                                     \
+    { GW_FMT_F32, GW_FMT_F32, GW_FMT_F32 }
+#define OC_F16                                                                                     \
+    { GW_FMT_F16, GW_FMT_F16, GW_FMT_F16 }
+#define OC_BF16                                                                                    \
+    { GW_FMT_BF16, GW_FMT_BF16, GW_FMT_BF16 }
+#define OC_Q8                                                                                      \
+    { GW_FMT_Q8_0, GW_FMT_Q8_0, GW_FMT_Q8_0 }
+#define OC_DEC .order = GW_ORDER_DECODE
+#define OC_PRE .order = GW_ORDER_PREFILL
+
+/* clang-format off */
+static const op_case op_cases[] = {
+    {.op = GW_OP_EMBED, .why = "f32 rows", .n = 3, .k = 80, .m = {50}, .fmt = OC_F32},
+    {.op = GW_OP_EMBED, .why = "f16 rows", .n = 17, .k = 96, .m = {50}, .fmt = OC_F16},
+    {.op = GW_OP_EMBED, .why = "q8_0 rows", .n = 5, .k = 64, .m = {33}, .fmt = OC_Q8},
+    {.op = GW_OP_EMBED, .why = "q6_k rows", .n = 2, .k = 512, .m = {33}, .fmt = {GW_FMT_Q6_K}},
+    {.op = GW_OP_PICK, .why = "the last row", .n = 1, .k = 48, .pick = 9},
+    {.op = GW_OP_PICK, .why = "some rows", .n = 7, .k = 100, .pick = 2},
+
+    {.op = GW_OP_NORM, .why = "whole lanes", .n = 3, .k = 2048},
+    {.op = GW_OP_NORM, .why = "ragged", .n = 2, .k = 77},
+    {.op = GW_OP_NORM, .why = "narrower than the lanes", .n = 1, .k = 5},
+    {.op = GW_OP_NORM, .why = "to act8", .n = 5, .k = 512, .out = GW_FMT_ACT8},
+    {.op = GW_OP_NORM, .why = "to act8, one row", .n = 1, .k = 96, .out = GW_FMT_ACT8},
+    {.op = GW_OP_QUANTIZE, .why = "many rows", .n = 9, .k = 320, .out = GW_FMT_ACT8},
+    {.op = GW_OP_QUANTIZE, .why = "one long row", .n = 1, .k = 5632, .out = GW_FMT_ACT8},
+    {.op = GW_OP_QUANTIZE, .why = "zeros, NaN, infinity, tiny", .n = 8, .k = 64, .out = GW_FMT_ACT8,
+     .wild = 1},
+
+    {.op = GW_OP_LINEAR, .why = "f16 decode", .n = 1, .k = 512, .m = {96}, .fmt = OC_F16, OC_DEC},
+    {.op = GW_OP_LINEAR, .why = "f16 decode, ragged k and m", .n = 1, .k = 75, .m = {37},
+     .fmt = OC_F16, OC_DEC},
+    {.op = GW_OP_LINEAR, .why = "f16 decode, 2 rows", .n = 2, .k = 256, .m = {48}, .fmt = OC_F16,
+     OC_DEC},
+    {.op = GW_OP_LINEAR, .why = "f16 decode, 5 rows, ragged", .n = 5, .k = 83, .m = {19},
+     .fmt = OC_F16, OC_DEC},
+    {.op = GW_OP_LINEAR, .why = "f16 decode, 16 rows", .n = 16, .k = 320, .m = {33},
+     .fmt = OC_F16, OC_DEC, .bias = 1, .residual = 1},
+    {.op = GW_OP_LINEAR, .why = "f32 decode", .n = 3, .k = 160, .m = {40}, .fmt = OC_F32, OC_DEC,
+     .bias = 1},
+    {.op = GW_OP_LINEAR, .why = "f32 decode, one value", .n = 1, .k = 1, .m = {1}, .fmt = OC_F32,
+     OC_DEC},
+    {.op = GW_OP_LINEAR, .why = "bf16 decode", .n = 1, .k = 2048, .m = {128}, .fmt = OC_BF16,
+     OC_DEC, .residual = 2},
+    {.op = GW_OP_LINEAR, .why = "stacked floats of three formats", .n = 7, .k = 128, .m = {64, 17,
+     32},
+     .fmt = {GW_FMT_F16, GW_FMT_F32, GW_FMT_BF16}, OC_DEC, .bias = 1},
+    {.op = GW_OP_LINEAR, .why = "f16 prefill", .n = 29, .k = 300, .m = {150}, .fmt = OC_F16,
+     OC_PRE},
+    {.op = GW_OP_LINEAR, .why = "f16 prefill, more than a block deep", .n = 100, .k = 600,
+     .m = {80}, .fmt = OC_F16, OC_PRE, .bias = 1, .residual = 2},
+    {.op = GW_OP_LINEAR, .why = "f16 prefill, one row", .n = 1, .k = 257, .m = {65},
+     .fmt = OC_F16, OC_PRE},
+    {.op = GW_OP_LINEAR, .why = "bf16 prefill, ragged", .n = 13, .k = 31, .m = {7},
+     .fmt = OC_BF16, OC_PRE, .residual = 1},
+    {.op = GW_OP_LINEAR, .why = "f32 prefill, stacked", .n = 11, .k = 515, .m = {48, 16, 21},
+     .fmt = OC_F32, OC_PRE, .bias = 1},
+    {.op = GW_OP_LINEAR, .why = "quantized, stacked, formats differ", .n = 4, .k = 256, .m = {64,
+     32, 48},
+     .fmt = {GW_FMT_Q4_K, GW_FMT_Q4_K, GW_FMT_Q6_K}, OC_DEC, .bias = 1},
+    {.op = GW_OP_LINEAR, .why = "quantized prefill, stacked, formats differ", .n = 21, .k = 256,
+     .m = {64, 32, 48},
+     .fmt = {GW_FMT_Q4_0, GW_FMT_Q8_0, GW_FMT_Q5_1}, OC_PRE, .bias = 1},
+    {.op = GW_OP_LINEAR, .why = "quantized, residual in place", .n = 1, .k = 64, .m = {200},
+     .fmt = OC_Q8, OC_DEC, .residual = 2},
+
+    {.op = GW_OP_GLU, .why = "f16 decode", .n = 1, .k = 96, .m = {300}, .fmt = OC_F16, OC_DEC},
+    {.op = GW_OP_GLU, .why = "f16 decode to act8", .n = 3, .k = 64, .m = {160}, .fmt = OC_F16,
+     OC_DEC, .out = GW_FMT_ACT8},
+    {.op = GW_OP_GLU, .why = "f32 prefill, ragged", .n = 19, .k = 65, .m = {77}, .fmt = OC_F32,
+     OC_PRE},
+    {.op = GW_OP_GLU, .why = "bf16 prefill to act8", .n = 33, .k = 128, .m = {192},
+     .fmt = OC_BF16, OC_PRE, .out = GW_FMT_ACT8},
+    {.op = GW_OP_GLU, .why = "quantized decode to act8", .n = 2, .k = 256, .m = {288},
+     .fmt = OC_Q8, OC_DEC, .out = GW_FMT_ACT8},
+    {.op = GW_OP_GLU, .why = "quantized, formats differ", .n = 9, .k = 256, .m = {96},
+     .fmt = {GW_FMT_Q4_0, GW_FMT_Q5_K}, OC_PRE},
+
+    {.op = GW_OP_ROPE_KV, .why = "halves, f16", .n = 1, .heads = 4, .kv_heads = 2, .e = 64,
+     .rope_dim = 64, .kv = GW_FMT_F16, .pos = 63, .slots = 1},
+    {.op = GW_OP_ROPE_KV, .why = "interleaved, f32, over a page border", .n = 5, .heads = 3,
+     .kv_heads = 3, .e = 16, .rope_dim = 16, .interleaved = 1, .kv = GW_FMT_F32, .pos = 62,
+     .slots = 1},
+    {.op = GW_OP_ROPE_KV, .why = "head norms, 128 wide", .n = 40, .heads = 8, .kv_heads = 2,
+     .e = 128, .rope_dim = 128, .head_norm = 1, .kv = GW_FMT_F16, .pos = 100, .slots = 1},
+    {.op = GW_OP_ROPE_KV, .why = "partial rotation, odd width, slots", .n = 6, .heads = 2,
+     .kv_heads = 1, .e = 20, .rope_dim = 12, .head_norm = 1, .kv = GW_FMT_F16, .pos = 5,
+     .slots = 2},
+    {.op = GW_OP_ROPE_KV, .why = "80 wide, partial, interleaved", .n = 2, .heads = 2,
+     .kv_heads = 2, .e = 80, .rope_dim = 32, .interleaved = 1, .kv = GW_FMT_F32, .pos = 0,
+     .slots = 1},
+
+    {.op = GW_OP_ATTENTION, .why = "first position", .n = 1, .heads = 4, .kv_heads = 2, .e = 64,
+     .kv = GW_FMT_F16, .pos = 0, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "a full page", .n = 1, .heads = 4, .kv_heads = 4, .e = 64,
+     .kv = GW_FMT_F16, .pos = 63, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "one past a page", .n = 1, .heads = 8, .kv_heads = 1, .e = 64,
+     .kv = GW_FMT_F16, .pos = 64, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "several pages, f32", .n = 1, .heads = 2, .kv_heads = 2,
+     .e = 80, .kv = GW_FMT_F32, .pos = 300, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "verification over a page border", .n = 5, .heads = 6,
+     .kv_heads = 2, .e = 128, .kv = GW_FMT_F16, .pos = 125, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "batch of slots", .n = 6, .heads = 4, .kv_heads = 2, .e = 16,
+     .kv = GW_FMT_F16, .pos = 60, .slots = 3},
+    {.op = GW_OP_ATTENTION, .why = "prefill from nothing", .n = 130, .heads = 4, .kv_heads = 2,
+     .e = 64, .kv = GW_FMT_F16, .pos = 0, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "prefill, f32, 16 wide", .n = 70, .heads = 2, .kv_heads = 2,
+     .e = 16, .kv = GW_FMT_F32, .pos = 30, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "window inside a page", .n = 20, .heads = 4, .kv_heads = 2,
+     .e = 16, .kv = GW_FMT_F32, .window = 8, .pos = 0, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "window over pages", .n = 75, .heads = 2, .kv_heads = 1,
+     .e = 80, .kv = GW_FMT_F16, .window = 100, .pos = 150, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "window of a page", .n = 1, .heads = 2, .kv_heads = 1, .e = 64,
+     .kv = GW_FMT_F16, .window = 64, .pos = 191, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "odd head width", .n = 4, .heads = 3, .kv_heads = 1, .e = 20,
+     .kv = GW_FMT_F16, .pos = 70, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "to act8", .n = 3, .heads = 4, .kv_heads = 2, .e = 64,
+     .kv = GW_FMT_F16, .pos = 90, .slots = 1, .out = GW_FMT_ACT8},
+    {.op = GW_OP_ATTENTION, .why = "to act8, blocks over heads", .n = 17, .heads = 6,
+     .kv_heads = 3, .e = 80, .kv = GW_FMT_F16, .pos = 0, .slots = 1, .out = GW_FMT_ACT8},
+    {.op = GW_OP_ATTENTION, .why = "group larger than a tile", .n = 2, .heads = 64, .kv_heads = 1,
+     .e = 16, .kv = GW_FMT_F16, .pos = 500, .slots = 1},
+};
+/* clang-format on */
+enum {
+    OC_COUNT = sizeof op_cases / sizeof op_cases[0],
+    OC_PER_FORMAT = 4,
+    OC_TOTAL = OC_COUNT + OC_PER_FORMAT * GW_FMT_ACT8
+};
+
+/* Case i < OC_TOTAL: the table, then LINEAR and GLU of every weight format in both orders. */
+static op_case oc_case(int i) {
+    if (i < OC_COUNT) {
+        op_case c = op_cases[i];
+        c.out = c.op == GW_OP_QUANTIZE || c.out == GW_FMT_ACT8 ? GW_FMT_ACT8 : GW_FMT_F32;
+        return c;
+    }
+    gw_fmt fmt = (gw_fmt)((i - OC_COUNT) / OC_PER_FORMAT);
+    int form = (i - OC_COUNT) % OC_PER_FORMAT, prefill = form & 1;
+    op_case c = {.op = form < 2 ? GW_OP_LINEAR : GW_OP_GLU,
+                 .why = gw_format_of(fmt)->name,
+                 .n = prefill ? 21 : 3,
+                 .k = 768,
+                 .m = {80},
+                 .fmt = {fmt, fmt, fmt},
+                 .order = prefill ? GW_ORDER_PREFILL : GW_ORDER_DECODE};
+    return c;
+}
+
+/* ---- data
+ * ------------------------------------------------------------------------------------------- */
+
+static uint32_t oc_state;
+static uint32_t oc_random(void) {
+    oc_state ^= oc_state << 13;
+    oc_state ^= oc_state >> 17;
+    oc_state ^= oc_state << 5;
+    return oc_state;
+}
+static float oc_uniform(void) { return (float)(oc_random() >> 8) * 0x1p-23f - 1.0f; }
+
+static void *oc_alloc(size_t bytes) {
+    void *p = aligned_alloc(64, (bytes + 127) / 64 * 64);
+    assert_non_null(p);
+    return p;
+}
+
+static size_t oc_row_bytes(gw_fmt fmt, size_t cols) {
+    size_t bytes;
+    assert_int_equal(gw_row_bytes(fmt, cols, &bytes), GW_OK);
+    return bytes;
+}
+
+/* One weight row: encoded where the format has an encoder, else random blocks that decode to
+ * finite numbers of moderate size. */
+static void oc_fill_weight_row(gw_fmt fmt, void *row, size_t cols) {
+    const gw_format *f = gw_format_of(fmt);
+    float *x = oc_alloc(cols * sizeof(float));
+    for (size_t i = 0; i < cols; i++) {
+        x[i] = oc_uniform();
+    }
+    if (f->encode != NULL) {
+        f->encode(row, x, cols);
+    } else if (fmt == GW_FMT_F16 || fmt == GW_FMT_BF16) {
+        for (size_t i = 0; i < cols; i++) {
+            ((gw_u16 *)row)[i] =
+                fmt == GW_FMT_F16 ? gw_f32_to_f16(x[i]) : (gw_u16)(GW_F32_BITS(x[i]) >> 16);
+        }
+    } else if (fmt == GW_FMT_F32) {
+        memcpy(row, x, cols * sizeof(float));
+    } else {
+        for (size_t b = 0; b < cols / f->block_elems; b++) {
+            unsigned char *block = (unsigned char *)row + b * f->block_bytes;
+            for (int moderate = 0; !moderate;) {
+                for (size_t i = 0; i < f->block_bytes; i++) {
+                    block[i] = (unsigned char)(oc_random() >> 11);
+                }
+                f->decode(x, block, f->block_elems);
+                moderate = 1;
+                for (size_t i = 0; i < f->block_elems; i++) {
+                    moderate &= fabsf(x[i]) < 100.0f;
+                }
+            }
+        }
+    }
+    free(x);
+}
+
+/* ---- one run
+ * ------------------------------------------------------------------------------------------ */
+
+/* A node with everything it needs on a device; host copies of the inputs stay for bounds. */
+typedef struct op_setup {
+    const op_case *c;
+    const gw_backend *backend;
+    struct gw_device *device;
+    gw_node node;
+    gw_tensor t[OC_TENSORS];
+    int n_t;
+    struct gw_buffer *owned[OC_TENSORS];
+    int n_owned;
+    void *host[OC_TENSORS]; /* input bytes of t[i] */
+    int rows;               /* capacity */
+    gw_step step;
+    size_t out_bytes; /* of the live rows */
+} op_setup;
+
+typedef struct op_result {
+    unsigned char *out;
+    size_t out_bytes;
+    unsigned char *k, *v; /* caches after ROPE_KV */
+    size_t cache_bytes;
+} op_result;
+
+static void oc_free_result(op_result *r) {
+    free(r->out);
+    free(r->k);
+    free(r->v);
+    memset(r, 0, sizeof *r);
+}
+
+static size_t oc_tensor_bytes(const gw_tensor *t) {
+    size_t rows = 1;
+    for (int i = 0; i + 1 < t->n_dim; i++) {
+        rows *= (size_t)t->dim[i];
+    }
+    return rows * oc_row_bytes(t->fmt, (size_t)t->dim[t->n_dim - 1]);
+}
+
+static gw_tensor *oc_tensor(op_setup *s, const char *name, gw_fmt fmt, int n_dim,
+                            const int64_t *dim) {
+    gw_tensor *t = &s->t[s->n_t++];
+    assert_true(s->n_t <= OC_TENSORS);
+    *t = (gw_tensor){.name = name, .fmt = fmt, .n_dim = n_dim};
+    memcpy(t->dim, dim, (size_t)n_dim * sizeof *dim);
+    s->host[t - s->t] = oc_alloc(oc_tensor_bytes(t));
+    return t;
+}
+static gw_tensor *oc_matrix(op_setup *s, const char *name, gw_fmt fmt, int64_t rows, int64_t cols) {
+    int64_t dim[2] = {rows, cols};
+    return oc_tensor(s, name, fmt, 2, dim);
+}
+static void *oc_host(const op_setup *s, const gw_tensor *t) { return s->host[t - s->t]; }
+
+static void oc_fill_floats(op_setup *s, gw_tensor *t, float scale) {
+    float *x = oc_host(s, t);
+    for (size_t i = 0; i < oc_tensor_bytes(t) / sizeof(float); i++) {
+        x[i] = oc_uniform() * scale;
+    }
+}
+
+/* Host bytes to a device buffer of their own. */
+static void oc_upload(op_setup *s, gw_tensor *t) {
+    size_t bytes = oc_tensor_bytes(t);
+    assert_int_equal(s->backend->alloc(s->device, bytes, &t->buf), GW_OK);
+    assert_int_equal(s->backend->write(t->buf, 0, oc_host(s, t), bytes), GW_OK);
+    s->owned[s->n_owned++] = t->buf;
+}
+
+typedef struct oc_rows {
+    const unsigned char *bytes;
+    size_t row_bytes;
+} oc_rows;
+
+static gw_status oc_produce(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
+    const oc_rows *r = src->state;
+    memcpy(dst, r->bytes + (size_t)first * r->row_bytes, (size_t)n * r->row_bytes);
+    return GW_OK;
+}
+
+/* keep_rows: as stored, for kernels that read rows; else in the layout that the backend likes. */
+static gw_tensor *oc_weight(op_setup *s, gw_fmt fmt, int rows, int cols, int keep_rows,
+                            int mapped) {
+    gw_tensor *t = oc_matrix(s, "weight", fmt, rows, cols);
+    oc_rows state = {oc_host(s, t), oc_row_bytes(fmt, (size_t)cols)};
+    for (int r = 0; r < rows; r++) {
+        oc_fill_weight_row(fmt, (unsigned char *)oc_host(s, t) + (size_t)r * state.row_bytes,
+                           (size_t)cols);
+    }
+    gw_weight_source src = {.map = mapped ? state.bytes : NULL,
+                            .rows = oc_produce,
+                            .state = &state,
+                            .keep_rows = keep_rows};
+    assert_int_equal(s->backend->load_weight(s->device, t, &src), GW_OK);
+    s->owned[s->n_owned++] = t->buf;
+    return t;
+}
+
+/* An activation input of the format that `weights` take. */
+static gw_tensor *oc_input(op_setup *s, gw_fmt weights, int rows, int k) {
+    int quantized = !gw_format_of(weights)->is_float;
+    gw_tensor *t = oc_matrix(s, "input", quantized ? GW_FMT_ACT8 : GW_FMT_F32, rows, k);
+    float block[GW_ACT_BLOCK];
+    if (!quantized) {
+        oc_fill_floats(s, t, 1.0f);
+    } else {
+        gw_act8 *x = oc_host(s, t);
+        for (int i = 0; i < rows * k / GW_ACT_BLOCK; i++) {
+            for (int j = 0; j < GW_ACT_BLOCK; j++) {
+                block[j] = oc_uniform() * (float)(1 + i % 3);
+            }
+            gw_act8_encode(&x[i], block);
+        }
+    }
+    oc_upload(s, t);
+    return t;
+}
+
+static void oc_make_output(op_setup *s, gw_fmt fmt, int cols) {
+    gw_tensor *t = oc_matrix(s, "output", fmt, s->rows, cols);
+    size_t bytes = oc_tensor_bytes(t) + 2 * OC_FENCE;
+    void *poison = oc_alloc(bytes);
+    memset(poison, 0xff, bytes);
+    assert_int_equal(s->backend->alloc(s->device, bytes, &t->buf), GW_OK);
+    assert_int_equal(s->backend->write(t->buf, 0, poison, bytes), GW_OK);
+    s->owned[s->n_owned++] = t->buf;
+    t->offset = OC_FENCE;
+    free(poison);
+    s->node.out = t;
+    s->out_bytes = (size_t)s->c->n * oc_row_bytes(fmt, (size_t)cols);
+}
+
+static void oc_product(op_setup *s, int parts, int keep_rows, int mapped) {
+    const op_case *c = s->c;
+    int columns = 0;
+    s->node.args.linear.order = c->order;
+    s->node.in[0] = oc_input(s, c->fmt[0], s->rows, c->k);
+    for (int i = 0; i < parts; i++) {
+        int m = c->op == GW_OP_GLU ? c->m[0] : c->m[i];
+        if (m == 0) {
+            break;
+        }
+        s->node.w[i] = oc_weight(s, c->fmt[i], m, c->k, keep_rows, mapped);
+        columns += m;
+        if (c->bias) {
+            int64_t dim[1] = {m};
+            gw_tensor *bias = oc_tensor(s, "bias", GW_FMT_F32, 1, dim);
+            oc_fill_floats(s, bias, 0.5f);
+            oc_upload(s, bias);
+            s->node.w[3 + i] = bias;
+        }
+    }
+    oc_make_output(s, c->op == GW_OP_GLU ? c->out : GW_FMT_F32,
+                   c->op == GW_OP_GLU ? c->m[0] : columns);
+    if (c->residual) {
+        gw_tensor *r = oc_matrix(s, "residual", GW_FMT_F32, s->rows, columns);
+        oc_fill_floats(s, r, 1.0f);
+        oc_upload(s, r);
+        s->node.in[1] = r;
+        if (c->residual == 2) { /* in place: only live rows, the others stay poisoned */
+            assert_int_equal(
+                s->backend->write(s->node.out->buf, OC_FENCE, oc_host(s, r), s->out_bytes), GW_OK);
+            s->node.in[1] = s->node.out;
+        }
+    }
+}
+
+/* Caches with two pages more than needed, and a page table that is not the identity. Positions up
+ * to the last one of each slot are filled, all others are NaN. */
+static void oc_caches(op_setup *s, int filled) {
+    const op_case *c = s->c;
+    int last = c->pos + c->n - 1, pages = last / GW_PAGE + 2, total = c->slots * pages;
+    int64_t k_dim[4] = {total, c->kv_heads, c->e, GW_PAGE},
+            v_dim[4] = {total, c->kv_heads, GW_PAGE, c->e};
+    int64_t p_dim[2] = {c->slots, pages};
+    gw_tensor *k = oc_tensor(s, "K", c->kv, 4, k_dim), *v = oc_tensor(s, "V", c->kv, 4, v_dim);
+    gw_tensor *table = oc_tensor(s, "pages", GW_FMT_I32, 2, p_dim);
+    int32_t *at = oc_host(s, table);
+    for (int i = 0; i < total; i++) {
+        at[i] = total - 1 - i;
+    }
+    memset(oc_host(s, k), 0xff, oc_tensor_bytes(k));
+    memset(oc_host(s, v), 0xff, oc_tensor_bytes(v));
+    for (int p = 0; p < total * GW_PAGE && filled; p++) {
+        int slot = p / (pages * GW_PAGE), pos = p % (pages * GW_PAGE);
+        size_t page = (size_t)at[slot * pages + pos / GW_PAGE];
+        for (int i = 0; i < c->kv_heads * c->e && pos <= last; i++) {
+            size_t base =
+                (page * (size_t)c->kv_heads + (size_t)(i / c->e)) * GW_PAGE * (size_t)c->e;
+            size_t ki = base + (size_t)(i % c->e * GW_PAGE + pos % GW_PAGE);
+            size_t vi = base + (size_t)(pos % GW_PAGE * c->e + i % c->e);
+            float kx = oc_uniform() * 2.0f, vx = oc_uniform();
+            if (c->kv == GW_FMT_F16) {
+                ((gw_u16 *)oc_host(s, k))[ki] = gw_f32_to_f16(kx);
+                ((gw_u16 *)oc_host(s, v))[vi] = gw_f32_to_f16(vx);
+            } else {
+                ((float *)oc_host(s, k))[ki] = kx;
+                ((float *)oc_host(s, v))[vi] = vx;
+            }
+        }
+    }
+    oc_upload(s, k);
+    oc_upload(s, v);
+    oc_upload(s, table);
+    s->node.in[1] = k;
+    s->node.in[2] = v;
+    s->node.in[3] = table;
+}
+
+static void oc_rope(op_setup *s) {
+    const op_case *c = s->c;
+    int64_t e_dim[1] = {c->e}, t_dim[3] = {c->pos + c->n, 2, c->rope_dim / 2};
+    s->node.args.rope =
+        (gw_rope_args){.heads = c->heads,
+                       .kv_heads = c->kv_heads,
+                       .head_dim = c->e,
+                       .rope_dim = c->rope_dim,
+                       .eps = 1e-5f,
+                       .style = c->interleaved ? GW_ROPE_INTERLEAVED : GW_ROPE_HALVES};
+    gw_tensor *x = oc_matrix(s, "qkv", GW_FMT_F32, s->rows, (c->heads + 2 * c->kv_heads) * c->e);
+    oc_fill_floats(s, x, 1.0f);
+    oc_upload(s, x);
+    s->node.in[0] = x;
+    oc_caches(s, 0);
+    for (int i = 0; i < 2 && c->head_norm; i++) {
+        gw_tensor *w = oc_tensor(s, "head norm", GW_FMT_F32, 1, e_dim);
+        oc_fill_floats(s, w, 1.0f);
+        oc_upload(s, w);
+        s->node.w[i] = w;
+    }
+    gw_tensor *table = oc_tensor(s, "rope", GW_FMT_F32, 3, t_dim);
+    float *t = oc_host(s, table);
+    for (int p = 0; p < c->pos + c->n; p++) {
+        for (int i = 0; i < c->rope_dim / 2; i++) {
+            double angle = p * pow(10000.0, -2.0 * i / c->rope_dim);
+            t[p * c->rope_dim + i] = (float)cos(angle);
+            t[p * c->rope_dim + c->rope_dim / 2 + i] = (float)sin(angle);
+        }
+    }
+    oc_upload(s, table);
+    s->node.w[2] = table;
+    oc_make_output(s, GW_FMT_F32, c->heads * c->e);
+}
+
+static void oc_attention(op_setup *s) {
+    const op_case *c = s->c;
+    s->node.args.attn = (gw_attn_args){.scale = (float)(1.0 / sqrt(c->e)),
+                                       .heads = c->heads,
+                                       .kv_heads = c->kv_heads,
+                                       .head_dim = c->e,
+                                       .window = c->window};
+    gw_tensor *q = oc_matrix(s, "q", GW_FMT_F32, s->rows, c->heads * c->e);
+    oc_fill_floats(s, q, 2.0f);
+    oc_upload(s, q);
+    s->node.in[0] = q;
+    oc_caches(s, 1);
+    oc_make_output(s, c->out, c->heads * c->e);
+}
+
+static void oc_rowwise(op_setup *s) {
+    const op_case *c = s->c;
+    int64_t dim[1] = {c->k};
+    gw_tensor *x = oc_matrix(s, "input", GW_FMT_F32, s->rows + c->pick, c->k);
+    oc_fill_floats(s, x, 3.0f);
+    float *at = oc_host(s, x);
+    for (int i = 0; i < c->n * c->k && c->wild; i++) {
+        static const float odd[] = {0.0f, -0.0f, INFINITY, NAN, 1e-45f, 1e-38f, 3e38f, -INFINITY};
+        int row = i / c->k;
+        at[i] = row % 8 < 2   ? odd[row % 8]
+                : row % 8 < 4 ? (i % c->k == 40 ? odd[row % 8] : at[i])
+                              : at[i] * odd[row % 8 == 7 ? 6 : row % 8];
+    }
+    oc_upload(s, x);
+    s->node.in[0] = x;
+    if (c->op == GW_OP_NORM) {
+        gw_tensor *w = oc_tensor(s, "norm", GW_FMT_F32, 1, dim);
+        oc_fill_floats(s, w, 2.0f);
+        oc_upload(s, w);
+        s->node.w[0] = w;
+        s->node.args.norm.eps = 1e-5f;
+    }
+    oc_make_output(s, c->out, c->k);
+}
+
+/* keep_rows, mapped: how weights are loaded. The case must stay while the setup does. */
+static void oc_open(op_setup *s, const op_case *c, const gw_backend *backend,
+                    struct gw_device *device, int keep_rows, int mapped) {
+    memset(s, 0, sizeof *s);
+    s->c = c;
+    s->backend = backend;
+    s->device = device;
+    s->rows = c->n + OC_SPARE_ROWS;
+    s->node.op = c->op;
+    s->node.what = c->why;
+    oc_state = 2463534242u;
+    s->step.n = c->op == GW_OP_PICK ? c->n + c->pick : c->n;
+    s->step.n_pick = c->n;
+    s->step.pick = c->pick;
+    for (int i = 0; i < c->n; i++) {
+        s->step.slot[i] = c->slots > 1 ? i % c->slots : 0;
+        s->step.pos[i] = c->pos + i;
+        s->step.pos_max = c->pos + i;
+        s->step.token[i] = c->op == GW_OP_EMBED ? (i * 7 + 3) % c->m[0] : 0;
+    }
+    switch (c->op) {
+    case GW_OP_EMBED:
+        s->node.w[0] = oc_weight(s, c->fmt[0], c->m[0], c->k, 1, mapped);
+        oc_make_output(s, GW_FMT_F32, c->k);
+        break;
+    case GW_OP_LINEAR:
+        oc_product(s, 3, keep_rows, mapped);
+        break;
+    case GW_OP_GLU:
+        oc_product(s, 2, keep_rows, mapped);
+        break;
+    case GW_OP_ROPE_KV:
+        oc_rope(s);
+        break;
+    case GW_OP_ATTENTION:
+        oc_attention(s);
+        break;
+    default:
+        oc_rowwise(s);
+        break;
+    }
+    assert_int_equal(gw_op_describe(c->op)->check(&s->node), GW_OK);
+}
+
+static void oc_close(op_setup *s) {
+    for (int i = 0; i < s->n_owned; i++) {
+        s->backend->release(s->owned[i]);
+    }
+    for (int i = 0; i < s->n_t; i++) {
+        free(s->host[i]);
+    }
+}
+
+static unsigned char *oc_download(const op_setup *s, const gw_tensor *t, size_t at, size_t bytes) {
+    unsigned char *p = oc_alloc(bytes);
+    assert_int_equal(s->backend->read(t->buf, at, p, bytes), GW_OK);
+    return p;
+}
+
+/* Run the node with one kernel; the result holds the live rows (and the caches). */
+static void oc_run(op_setup *s, const gw_kernel *kernel, op_result *r) {
+    struct gw_segment *segment;
+    memset(r, 0, sizeof *r);
+    s->node.kernel = kernel;
+    int rows = s->rows + s->c->pick;
+    assert_int_equal(s->backend->freeze(s->device, &s->node, 1, rows, &segment), GW_OK);
+    assert_int_equal(s->backend->run(segment, &s->step), GW_OK);
+    assert_int_equal(s->backend->wait(s->device), GW_OK);
+    s->backend->thaw(segment);
+
+    size_t all = oc_tensor_bytes(s->node.out) + 2 * OC_FENCE;
+    unsigned char *out = oc_download(s, s->node.out, 0, all);
+    for (size_t i = 0; i < all; i++) {
+        int inside = i >= OC_FENCE && i < OC_FENCE + s->out_bytes;
+        if (!inside && out[i] != 0xff) {
+            fail_msg("%s (%s) wrote byte %zu of %zu, outside its rows", kernel->name, s->c->why, i,
+                     all);
+        }
+    }
+    r->out_bytes = s->out_bytes;
+    r->out = oc_alloc(s->out_bytes);
+    memcpy(r->out, out + OC_FENCE, s->out_bytes);
+    free(out);
+    if (s->c->op == GW_OP_ROPE_KV) {
+        r->cache_bytes = oc_tensor_bytes(s->node.in[1]);
+        r->k = oc_download(s, s->node.in[1], 0, r->cache_bytes);
+        r->v = oc_download(s, s->node.in[2], 0, r->cache_bytes);
+    }
+}
+
+static void oc_same_bytes(const char *name, const op_case *c, const char *what,
+                          const unsigned char *a, const unsigned char *b, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        if (a[i] != b[i]) {
+            float got, want;
+            memcpy(&got, a + i / 4 * 4, 4);
+            memcpy(&want, b + i / 4 * 4, 4);
+            fail_msg("%s (%s) n %d: %s differ at byte %zu of %zu: as floats %.9g, not %.9g", name,
+                     c->why, c->n, what, i, bytes, (double)got, (double)want);
+        }
+    }
+}
+
+static void oc_same(const char *name, const op_case *c, const op_result *got,
+                    const op_result *want) {
+    assert_int_equal(got->out_bytes, want->out_bytes);
+    oc_same_bytes(name, c, "outputs", got->out, want->out, got->out_bytes);
+    if (want->k != NULL) {
+        oc_same_bytes(name, c, "K caches", got->k, want->k, got->cache_bytes);
+        oc_same_bytes(name, c, "V caches", got->v, want->v, got->cache_bytes);
+    }
+}
+
+/* The kernel of a table by its name's end (".scalar") that accepts the node; NULL when none. */
+static const gw_kernel *oc_find(const op_setup *s, const char *suffix) {
+    size_t n;
+    const gw_kernel *kernels = s->backend->kernels(s->device, &n);
+    for (size_t i = 0; i < n; i++) {
+        size_t length = strlen(kernels[i].name), end = strlen(suffix);
+        if (kernels[i].op == s->node.op && length >= end &&
+            strcmp(kernels[i].name + length - end, suffix) == 0 &&
+            kernels[i].accepts(&kernels[i], &s->node, s->device)) {
+            return &kernels[i];
+        }
+    }
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,45 @@
+# tests/program.py - how pytest files run the godwit program and find test data.
+# GODWIT_BIN, GODWIT_EMULATOR and GODWIT_BUILD come from ctest (tests/CMakeLists.txt).
+import os
+import pathlib
+import re
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BIN = os.environ.get("GODWIT_BIN", str(ROOT / "build/release/godwit"))
+EMULATOR = os.environ.get("GODWIT_EMULATOR", "").split()
+SHARED = pathlib.Path(os.environ.get("GODWIT_SHARED", ROOT / "../shared"))
+DATA = ROOT / "tests/data"
+SANITIZED = "asan" in pathlib.Path(os.environ.get("GODWIT_BUILD", "")).name
+# Builds in which arithmetic is 5 to 100 times slower.
+SLOW = bool(EMULATOR) or SANITIZED or pathlib.Path(os.environ.get("GODWIT_BUILD", "")).name == "simde"
+
+
+def run(*args, binary=None, cpu=None, timeout=300, check=True, **more):
+    """Run the program; with check, a non-zero exit fails the test and shows stderr."""
+    environment = dict(os.environ, **more.pop("env", {}))
+    if cpu:
+        environment["GODWIT_CPU"] = cpu
+    command = [binary] if binary else [*EMULATOR, BIN]
+    done = subprocess.run([*command, *map(str, args)], env=environment, timeout=timeout,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, **more)
+    if check:
+        assert done.returncode == 0, f"{args}: exit {done.returncode}: {done.stderr[-2000:]}"
+    return done
+
+
+def logits_hash(model, ids, *args, **more):
+    """The digest that `godwit logits` prints for these ids."""
+    done = run("logits", "-m", model, "--ids", ",".join(map(str, ids)), *args, **more)
+    found = re.search(r"^hash: ([0-9a-f]{64})$", done.stdout, re.M)
+    assert found, f"no hash in {done.stdout!r}"
+    return found.group(1)
+
+
+def some_ids(n, vocab=4096):
+    """bos and n - 1 ids that are the same everywhere; beyond control and byte tokens."""
+    state, ids = 12345, [1]
+    for _ in range(n - 1):
+        state = (state * 1103515245 + 12345) % 2**31
+        ids.append(260 + state // 65536 % (vocab - 260))
+    return ids

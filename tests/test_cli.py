@@ -1,0 +1,596 @@
+# tests/test_cli.py - the command as its users meet it: help, bad arguments, exit codes, pipes, full
+# disks, signals, files, formats. The engine's figures are judged elsewhere.
+import csv
+import hashlib
+import io
+import json
+import os
+import pty
+import re
+import resource
+import shlex
+import signal
+import struct
+import subprocess
+import time
+
+import numpy
+import pytest
+
+from program import BIN, DATA, EMULATOR, SLOW, run
+
+SMALL = DATA / "tales-2m-q4_0.gguf"
+COMMANDS = ("run", "bench", "perplexity", "logits", "tokenize", "devices")
+PROGRAM = [*EMULATOR, BIN]
+
+
+def raw(args, **more):
+    more.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.run([*PROGRAM, *map(str, args)], capture_output=True, timeout=300, **more)
+
+
+def one_error_line(done, *words):
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("godwit: error: "), done.stderr
+    for word in words:
+        assert word in lines[0], f"{word!r} is not in {lines[0]!r}"
+
+
+# ---- help ----------------------------------------------------------------------------------------
+
+def test_overview_and_version():
+    overview = run("--help").stdout
+    for command in COMMANDS:
+        assert re.search(rf"^  {command} ", overview, re.M)
+    assert run("help").stdout == overview
+    assert re.fullmatch(r"godwit \d+\.\d+\.\d+\n", run("--version").stdout)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help(command):
+    text = run(command, "--help").stdout
+    assert text == run("help", command).stdout == run(command, "-n", "broken", "-h").stdout
+    assert f"usage: godwit {command}" in text and "examples:" in text
+    assert "GODWIT_ARG_" in text and "--quiet" in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert "  -m, --model PATH" in text or command == "devices"
+
+
+def test_short_spellings():
+    """llama.cpp's short names are there where they make sense."""
+    text = run("run", "--help").stdout
+    for name in "-m -p -f -n -c -b -t -s --temp --top-k --top-p --min-p".split():
+        assert re.search(rf"[ ,]{name}[ ,]", text), name
+
+
+def examples(command):
+    text = run(command, "--help").stdout.split("examples:\n")[1]
+    return [line.strip() for line in text.splitlines() if line.startswith("  godwit ")]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_run(command, tmp_path):
+    (tmp_path / "text.txt").write_text("The king and the queen had a daughter. " * 150)
+    (tmp_path / "prompt.txt").write_text("The king\n")
+    (tmp_path / "model.gguf").symlink_to(SMALL)
+    found = examples(command)
+    assert found
+    for line in found:
+        args = shlex.split(line.replace("/tmp/", f"{tmp_path}/"))[1:]
+        if SLOW and command != "devices" and "-m" not in args:
+            args += ["-m", "model.gguf"]
+        if SLOW and command == "run":
+            args += ["-n", "8"]
+        if "-p" in args and command == "bench":
+            args += ["-r", "1"]
+        done = run(*args, cwd=tmp_path)
+        assert done.stdout, line
+
+
+# ---- arguments -----------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("line,words", [
+    ("rnu", ["'rnu'", "'run'"]),
+    ("perplexiyt", ["'perplexity'"]),
+    ("xyzzy", ["'xyzzy'", "--help"]),
+    ("", ["--help"]),
+    ("run --temp nan", ["--temp", "nan", "0 to 1000"]),
+    ("run --temp inf", ["--temp"]),
+    ("run --temp -0.1", ["--temp", "0 to 1000"]),
+    ("run --temp=", ["--temp"]),
+    ("run -t 0", ["-t", "1 to 1024"]),
+    ("run --threads 1025", ["--threads", "1 to 1024"]),
+    ("run --top-p -1", ["--top-p", "0 to 1"]),
+    ("run --top-p 1.1", ["--top-p", "0 to 1"]),
+    ("run --min-p 0,5", ["--min-p", "0 to 1"]),
+    ("run --seed abc", ["--seed", "abc", "0 to 18446744073709551615"]),
+    ("run -s 18446744073709551616", ["-s"]),
+    ("run -s -2", ["-s"]),
+    ("run -n 2147483648", ["-n", "-1 to 2147483647"]),
+    ("run -n abc", ["-n", "abc"]),
+    ("run -n", ["-n", "needs a value"]),
+    ("run -n 1.5", ["-n", "1.5"]),
+    ("run --top-k 4x", ["--top-k"]),
+    ("run -c 2147483648", ["-c"]),
+    ("run -b 0", ["-b", "1 to 2048"]),
+    ("run --kv-type f8", ["--kv-type", "f16|f32"]),
+    ("run --weights int5", ["--weights", "int4-g128"]),
+    ("run --tmep 1", ["--tmep", "'--temp'"]),
+    ("run --ids 1", ["--ids"]),
+    ("run --quiet=1", ["--quiet", "no value"]),
+    ("run hello", ["hello", "-m"]),
+    ("run -l 3=nan", ["-l", "3=nan"]),
+    ("run -l x=1", ["-l"]),
+    ("run -p a -f b", ["-p", "-f"]),
+    ("run -m SMALL --samplers top-k;mirostat", ["mirostat", "top-k"]),
+    ("run -m SMALL -l 9999999=1", ["9999999"]),
+    ("bench -p 1,x", ["-p", "1,x"]),
+    ("bench -p 1,,2", ["-p"]),
+    ("bench -p 0 -n 0", ["nothing to do"]),
+    ("bench -pg 1", ["-pg", "pairs"]),
+    ("bench -o xml", ["-o", "md|csv|json|jsonl"]),
+    ("bench --ops -o csv", ["--ops", "csv"]),
+    ("bench -r 0", ["-r", "1 to 10000"]),
+    ("logits --rows 17 --ids 1", ["--rows", "1 to 16"]),
+    ("logits --rows 0 --ids 1", ["--rows"]),
+    ("logits --ids 1,-2", ["--ids"]),
+    ("logits", ["--ids"]),
+    ("logits -m SMALL --ids 1,4096", ["--ids", "4096", "4095"]),
+    ("tokenize", ["-p", "--decode"]),
+    ("tokenize -p a --decode 1", ["--decode"]),
+    ("tokenize -m SMALL --decode 4096", ["--decode", "4095"]),
+    ("perplexity -m SMALL", ["-f"]),
+    ("perplexity -c 7 -f x", ["-c"]),
+])
+def test_usage_errors(line, words):
+    args = [str(SMALL) if word == "SMALL" else word for word in line.split(" ") if word]
+    done = run(*args, check=False)
+    assert done.returncode == 2 and done.stdout == ""
+    one_error_line(done, *words)
+
+
+@pytest.mark.parametrize("args,words", [
+    (["run", "-m", "/nonexistent.gguf"], ["/nonexistent.gguf"]),
+    (["run", "-m", "/dev/null", "-p", "x"], ["/dev/null"]),
+    (["run", "-m", SMALL, "-f", "/nonexistent.txt"], ["/nonexistent.txt"]),
+    (["run", "-m", SMALL, "-p", "word " * 3000], ["needs", "tokens, context is 1024"]),
+    (["run", "-m", SMALL, "-c", 4, "-p", "Once upon a time there was"], ["context is 4"]),
+    (["run", "-m", SMALL, "--device", "hip"], ["hip"]),
+    (["logits", "-m", SMALL, "--ids", "1,2,3", "-c", 2], ["needs 3 tokens, context is 2"]),
+    (["perplexity", "-m", SMALL, "-f", "/dev/null"], ["/dev/null"]),
+])
+def test_failures(args, words):
+    done = run(*args, check=False)
+    assert done.returncode in (1, 2) and done.stdout == ""
+    one_error_line(done, *words)
+
+
+def test_huge_context_is_refused_at_once():
+    start = time.monotonic()
+    done = run("run", "-m", SMALL, "-c", 2147483647, "-n", 1, check=False)
+    assert done.returncode == 1 and time.monotonic() - start < (60 if SLOW else 5)
+    one_error_line(done, "B")
+
+
+def test_environment():
+    done = run("run", env={"GODWIT_ARG_TEMP": "nan"}, check=False)
+    assert done.returncode == 2
+    one_error_line(done, "GODWIT_ARG_TEMP", "0 to 1000")
+    env = {"GODWIT_ARG_MODEL": str(SMALL), "GODWIT_ARG_PROMPT": "The king",
+           "GODWIT_ARG_PREDICT": "0", "GODWIT_ARG_QUIET": "1"}
+    done = run("run", env=env)
+    assert done.stdout.strip() == "The king" and done.stderr == ""
+    assert run("run", "-p", "The queen", env=env).stdout.strip() == "The queen"
+    assert run("run", env=env | {"GODWIT_ARG_QUIET": "yes"}, check=False).returncode == 2
+
+
+# ---- run -----------------------------------------------------------------------------------------
+
+def story(*args, **more):
+    return run("run", "-m", SMALL, "--quiet", *args, **more).stdout
+
+
+def test_story_without_arguments():
+    done = run("run", "-n", "12", "--temp", "0")
+    assert done.stdout.startswith("Once upon a time") and done.stdout.endswith("\n")
+    assert len(done.stdout) > len("Once upon a time") + 12
+    for words in ("load ", "first token ", "prompt ", "tok/s", "GB/s", "MBU "):
+        assert words in done.stderr, done.stderr
+    assert "\033" not in done.stderr
+
+
+def test_same_seed_same_text():
+    args = ("-p", "The old king", "-n", "60", "--seed")
+    first = story(*args, "5")
+    assert first == story(*args, "5", "-t", "1") == story(*args, "5", "-b", "2")
+    assert len({story(*args, seed) for seed in "123456"}) > 3
+    assert story("-p", "The old king", "-n", "60", "--temp", "0") == story(
+        "-p", "The old king", "-n", "60", "--top-k", "1", "--seed", "3")
+
+
+def test_the_seed_shown_repeats_the_text():
+    done = run("run", "-m", SMALL, "-n", "40")
+    seed = re.search(r"seed (\d+)", done.stderr).group(1)
+    assert story("-n", "40", "-s", seed) == done.stdout
+
+
+def test_prompt_and_display(tmp_path):
+    (tmp_path / "p.txt").write_text("The old king\n")
+    args = ("-n", "20", "--temp", "0")
+    whole = story("-p", "The old king", *args)
+    assert whole.startswith("The old king")
+    assert story("-f", tmp_path / "p.txt", *args) == whole
+    given = subprocess.run([*PROGRAM, "run", "-m", SMALL, "-q", "-f", "-", *args],
+                           input="The old king\n", capture_output=True, text=True, check=True)
+    assert given.stdout == whole
+    assert "The old king" + story("-p", "The old king", "--no-display-prompt", *args) == whole
+    assert story("-p", "The old king", "-n", "0") == "The old king\n"
+    assert story("-p", "", "-n", "5", "--temp", "0").endswith("\n")
+
+
+def test_bytes_that_are_not_utf8():
+    done = raw(["run", "-m", SMALL, "-q", "-n", "3", "-p", os.fsdecode(b"a\xff\xfeb")])
+    assert done.returncode == 0
+    done.stdout.decode("utf-8", "strict")
+
+
+def test_every_chunk_of_output_is_utf8():
+    """Tokens of one byte each must not be written before their character is whole."""
+    text = "naïve 日本語 🙂 café"
+    child = subprocess.Popen([*PROGRAM, "run", "-m", SMALL, "-q", "-n", "0", "-p", text],
+                             stdout=subprocess.PIPE)
+    out, _ = child.communicate(timeout=60)
+    assert out.decode("utf-8").strip() == text
+
+
+def test_ignore_eos_and_context_end():
+    done = run("run", "-m", SMALL, "-c", "64", "--ignore-eos", "-p", "The end.")
+    assert "context full" in done.stderr
+    text = run("tokenize", "-m", SMALL, "--ids", "-q", "-p", done.stdout.rstrip("\n")).stdout
+    assert 50 <= len(json.loads(text)) <= 80
+
+
+def test_bias_forbids():
+    args = ("-p", "Once upon a time", "-n", "1", "--temp", "0")
+    text = story(*args).rstrip("\n")
+    first = json.loads(run("tokenize", "-m", SMALL, "-q", "-p", text).stdout)[-1]
+    assert story(*args, "-l", f"{first}=-inf") != story(*args)
+    assert story(*args, "-l", f"{first}=5") == story(*args)
+
+
+# ---- streams -------------------------------------------------------------------------------------
+
+def test_reader_that_goes_away():
+    args = ["run", "-m", SMALL, "-n", "5000", "-c", "6000", "--ignore-eos"]
+    child = subprocess.Popen([*PROGRAM, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child.stdout.read(1)
+    child.stdout.close()
+    words = child.stderr.read().decode()
+    assert child.wait(timeout=60) == 1
+    assert "Traceback" not in words and "signal" not in words
+
+
+@pytest.mark.parametrize("args", [
+    ["--help"], ["--version"], ["run", "--help"],
+    ["run", "-m", SMALL, "-q", "-n", "3"],
+    ["logits", "-m", SMALL, "--ids", "1,2"],
+    ["tokenize", "-m", SMALL, "--ids", "-p", "x"],
+    ["tokenize", "-m", SMALL, "--decode", "1,300"],
+    ["bench", "-m", SMALL, "-p", "4", "-n", "0", "-r", "1"],
+    ["devices"],
+], ids=lambda args: " ".join(map(str, args[:2])))
+def test_full_disk_and_closed_stdout(args):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*PROGRAM, *map(str, args)], stdout=full, stderr=subprocess.PIPE,
+                              stdin=subprocess.DEVNULL, text=True, timeout=120)
+    assert done.returncode == 1
+    one_error_line(done, "cannot write: No space left on device")
+    command = " ".join(shlex.quote(str(word)) for word in [*PROGRAM, *args]) + " >&-"
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == 1
+    one_error_line(done, "cannot write: Bad file descriptor")
+
+
+def test_closed_stdin():
+    command = " ".join(map(shlex.quote, [*PROGRAM, "run", "-m", str(SMALL), "-f", "-"])) + " <&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    one_error_line(done, "standard input")
+
+
+def on_terminal(args, **env):
+    """What a command writes to a stderr that is a terminal."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen([*PROGRAM, *map(str, args)], stdout=subprocess.DEVNULL, stderr=theirs,
+                             env={k: v for k, v in os.environ.items() if k != "NO_COLOR"} |
+                                 {"TERM": "xterm"} | env)
+    os.close(theirs)
+    text = b""
+    try:
+        while block := os.read(ours, 65536):
+            text += block
+    except OSError:  # how a terminal says that the other side is closed
+        pass
+    os.close(ours)
+    child.wait(timeout=120)
+    return text.decode()
+
+
+def test_colour_and_progress(tmp_path):
+    assert "\033[1;31m" in on_terminal(["xyzzy"])
+    assert "\033" not in on_terminal(["xyzzy"], NO_COLOR="1")
+    assert "\033" not in on_terminal(["xyzzy"], TERM="dumb")
+    (tmp_path / "t.txt").write_text("The king and the queen had a daughter. " * 3000)
+    args = ["perplexity", "-m", SMALL, "-f", tmp_path / "t.txt", "-c", "128"]
+    assert re.search(r"scoring \[#*\.*\] +\d+%", on_terminal(args))
+    assert on_terminal([*args, "-q"]) == ""
+
+
+# ---- signals -------------------------------------------------------------------------------------
+
+def interrupted(args, number, ready, times=1, stdin=subprocess.DEVNULL):
+    """Start, wait until ready(child), send the signal; exit code, stdout, stderr, seconds."""
+    child = subprocess.Popen([*PROGRAM, *map(str, args)], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, stdin=stdin)
+    head = ready(child)
+    start = time.monotonic()
+    for _ in range(times):
+        child.send_signal(number)
+    out, words = child.communicate(timeout=60)
+    return child.returncode, (head + out).decode(), words.decode(), time.monotonic() - start
+
+
+ENDLESS = ["run", "-m", SMALL, "-n", "-1", "-c", "30000", "--ignore-eos", "-p", "Once upon a time"]
+
+
+@pytest.mark.parametrize("number,code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupt_while_generating(number, code):
+    got, text, words, seconds = interrupted(ENDLESS, number, lambda child: child.stdout.read(200))
+    assert got == code
+    assert text.startswith("Once upon a time") and text.endswith("\n")
+    assert "interrupted" in words and "tok/s" in words and "error" not in words
+    assert seconds < (10 if SLOW else 0.5)  # 0.1 s on a quiet machine
+
+
+def test_interrupt_while_reading(tmp_path):
+    """A prompt that takes seconds."""
+    (tmp_path / "long.txt").write_text("The king and the queen had a daughter. " * 4000)
+    args = ["run", "-m", SMALL, "-c", "100000", "-f", tmp_path / "long.txt", "-b", "64"]
+    got, text, words, seconds = interrupted(args, signal.SIGINT,
+                                            lambda child: time.sleep(1) or b"")
+    assert got == 130 and text == "" and "error" not in words
+    assert seconds < (20 if SLOW else 1)
+
+
+def test_interrupt_at_standard_input():
+    read, write = os.pipe()
+    args = ["run", "-m", SMALL, "-f", "-"]
+    got, text, words, _ = interrupted(args, signal.SIGINT, lambda child: time.sleep(1) or b"",
+                                      stdin=read)
+    os.close(read)
+    os.close(write)
+    assert (got, text) == (130, "") and words.startswith("interrupted after")
+
+
+def test_second_interrupt():
+    got, *_ = interrupted(ENDLESS, signal.SIGINT, lambda child: child.stdout.read(50), times=2)
+    assert got == 130
+
+
+# ---- logits and its file -------------------------------------------------------------------------
+
+def read_safetensors(path):
+    data = path.read_bytes()
+    length, = struct.unpack("<Q", data[:8])
+    assert length % 8 == 0
+    header = json.loads(data[8:8 + length])
+    assert list(header) == ["logits"] and header["logits"]["dtype"] == "F32"
+    begin, end = header["logits"]["data_offsets"]
+    assert begin == 0 and 8 + length + end == len(data)
+    return numpy.frombuffer(data[8 + length:], "<f4").reshape(header["logits"]["shape"])
+
+
+def words_of(done):
+    return re.search(r"^hash: ([0-9a-f]{64})$", done.stdout, re.M).group(1)
+
+
+def test_logits_file_hash_and_greedy(tmp_path):
+    out = tmp_path / "l.safetensors"
+    done = run("logits", "-m", SMALL, "--ids", "1,300,301,302", "--greedy", "5", "-o", out)
+    logits = read_safetensors(out)
+    assert logits.shape == (4, 4096)
+    assert words_of(done) == hashlib.sha256(logits.tobytes()).hexdigest()
+    greedy = re.search(r"^greedy: (\d+(,\d+){4})$", done.stdout, re.M).group(1).split(",")
+    assert int(greedy[0]) == int(logits[-1].argmax())
+    ids = ",".join(["1,300,301,302", *greedy[:4]])
+    longer = run("logits", "-m", SMALL, "--ids", ids, "--rows", "prefill", "--greedy", "1")
+    assert re.search(rf"^greedy: {greedy[4]}$", longer.stdout, re.M)
+    assert [p.name for p in tmp_path.iterdir()] == ["l.safetensors"]
+    mask = os.umask(0o22)
+    os.umask(mask)
+    assert out.stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_hash_does_not_depend_on_passes():
+    ids = ",".join(str(300 + i * 37 % 3000) for i in range(40))
+    hashes = {words_of(run("logits", "-m", SMALL, "--ids", ids, "-b", b, "-t", t))
+              for b, t in ((1, 1), (7, 2), (512, 1), (512, 3))}
+    assert len(hashes) == 1
+    hashes = {words_of(run("logits", "-m", SMALL, "--ids", ids, "--rows", rows))
+              for rows in ("decode", "1", "3", "16")}
+    assert len(hashes) == 1
+
+
+def test_text_is_tokenized_as_elsewhere():
+    ids = json.loads(run("tokenize", "-m", SMALL, "-q", "-p", "The old king").stdout)
+    of_text = run("logits", "-m", SMALL, "-p", "The old king")
+    assert words_of(of_text) == words_of(run("logits", "-m", SMALL, "--ids",
+                                             ",".join(map(str, ids))))
+
+
+def test_existing_file_survives_failures(tmp_path):
+    out = tmp_path / "l.safetensors"
+    out.write_bytes(b"precious")
+
+    def limited():  # no file beyond 10000 bytes: the quota of a full disk
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10000, 10000))
+
+    done = raw(["logits", "-m", SMALL, "--ids", "1,2,3", "-o", out], preexec_fn=limited, text=True)
+    assert done.returncode == 1 and done.stdout == ""
+    one_error_line(done, str(out), "File too large")
+    ids = ",".join(["5"] * 3000)
+    got, *_ = interrupted(["logits", "-m", SMALL, "--rows", "decode", "--ids", ids, "-o", out],
+                          signal.SIGINT, lambda child: time.sleep(0.5) or b"")
+    assert got == 130
+    assert out.read_bytes() == b"precious"
+    assert [p.name for p in tmp_path.iterdir()] == ["l.safetensors"]
+
+
+def test_output_is_not_the_model(tmp_path):
+    model = tmp_path / "model.gguf"
+    model.write_bytes(SMALL.read_bytes())
+    link = tmp_path / "link"
+    link.symlink_to(model)
+    for out in (model, link):
+        done = run("logits", "-m", model, "--ids", "1", "-o", out, check=False)
+        assert done.returncode == 1
+        one_error_line(done, "model itself")
+    assert model.read_bytes() == SMALL.read_bytes()
+
+
+def test_output_to_places_without_files(tmp_path):
+    done = run("logits", "-m", SMALL, "--ids", "1", "-o", tmp_path / "no/such/folder", check=False)
+    assert done.returncode == 1
+    one_error_line(done, "no/such/folder")
+    done = run("logits", "-m", SMALL, "--ids", "1", "-o", "/dev/full", check=False)
+    assert done.returncode == 1
+    one_error_line(done, "/dev/full", "No space left on device")
+    assert run("logits", "-m", SMALL, "--ids", "1", "-o", "/dev/null").returncode == 0
+    assert os.path.exists("/dev/null") and not os.path.isfile("/dev/null")
+
+
+# ---- tokenize ------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("text", ["Once upon a time", " two  spaces ", "naïve 日本語 🙂", "a\nb\n\n",
+                                  "<s>not special</s>", "\t\ttabs"])
+def test_tokenize_and_back(text, tmp_path):
+    (tmp_path / "t").write_text(text)
+    done = run("tokenize", "-m", SMALL, "--ids", "-p", text)
+    assert done.stderr == "" and re.fullmatch(r"\[\d+(,\d+)*\]\n", done.stdout)
+    ids = json.loads(done.stdout)
+    assert ids[0] == 1 and 1 not in ids[1:]
+    bare = run("tokenize", "-m", SMALL, "--ids", "--no-bos", "-f", tmp_path / "t").stdout
+    assert json.loads(bare) == ids[1:]
+    back = run("tokenize", "-m", SMALL, "--decode", ",".join(map(str, ids))).stdout
+    assert back == text + "\n"
+
+
+def test_tokenize_shows_pieces_on_stderr():
+    done = run("tokenize", "-m", SMALL, "-p", "king")
+    assert re.fullmatch(r"\[[\d,]+\]\n", done.stdout) and "king'" in done.stderr
+    assert json.loads(run("tokenize", "-m", SMALL, "-q", "--special", "-p", "</s>").stdout)[-1] == 2
+
+
+# ---- bench ---------------------------------------------------------------------------------------
+
+BENCH = ["bench", "-m", SMALL, "-p", "8,16", "-n", "4", "-pg", "8,4", "-r", "2", "-t", "1,2"]
+TESTS = [(8, 0), (16, 0), (0, 4), (8, 4)] * 2
+FIELDS = {"build_commit", "cpu_info", "gpu_info", "backends", "model_filename", "model_type",
+          "model_size", "model_n_params", "n_batch", "n_ubatch", "n_threads", "type_k", "type_v",
+          "n_gpu_layers", "n_prompt", "n_gen", "test_time", "avg_ns", "stddev_ns", "avg_ts",
+          "stddev_ts"}
+
+
+def check_record(record):
+    rate = (float(record["n_prompt"]) + float(record["n_gen"])) / (float(record["avg_ns"]) * 1e-9)
+    assert float(record["avg_ts"]) >= rate * 0.999  # mean of rates, not rate of the mean
+    if samples := record.get("samples_ts"):
+        assert float(record["avg_ts"]) == pytest.approx(numpy.mean(samples), rel=1e-4)
+        assert float(record["stddev_ts"]) == pytest.approx(numpy.std(samples, ddof=1), rel=1e-3)
+        assert float(record["avg_ns"]) == pytest.approx(numpy.mean(record["samples_ns"]), rel=1e-4)
+    assert float(record["roof_read_gbps"]) > 0 and float(record["roof_int8_gops"]) > 0
+    if float(record["n_prompt"]) == 0:
+        gbps = float(record["avg_ts"]) * float(record["decode_bytes"]) * 1e-9
+        assert float(record["gbps"]) == pytest.approx(gbps, rel=0.01, abs=1e-3)
+    elif float(record["n_gen"]) == 0:
+        assert float(record["gops"]) > 0
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "csv"])
+def test_bench_records(form):
+    text = run(*BENCH, "-o", form).stdout
+    records = {"json": lambda: json.loads(text),
+               "jsonl": lambda: [json.loads(line) for line in text.splitlines()],
+               "csv": lambda: list(csv.DictReader(io.StringIO(text)))}[form]()
+    assert [(int(r["n_prompt"]), int(r["n_gen"])) for r in records] == TESTS
+    assert [int(r["n_threads"]) for r in records] == [1] * 4 + [2] * 4
+    for record in records:
+        assert FIELDS <= set(record)
+        check_record(record)
+        assert form == "csv" or len(record["samples_ns"]) == len(record["samples_ts"]) == 2
+
+
+def test_bench_of_an_odd_name(tmp_path):
+    """JSON stays JSON, whatever the file is called."""
+    path = os.fsencode(tmp_path) + b'/a"\\\n\xff\xe4\xb8\xad.gguf'
+    os.symlink(os.fsencode(SMALL), path)
+    done = raw(["bench", "-m", os.fsdecode(path), "-p", "2", "-n", "0", "-r", "1", "-o", "json"])
+    record, = json.loads(done.stdout.decode("utf-8"))
+    assert record["model_filename"] == f'{tmp_path}/a"\\\n\ufffd中.gguf'
+
+
+def test_bench_markdown_and_ops():
+    lines = run("bench", "-m", SMALL, "-p", "8", "-n", "4", "-r", "2", "--ops").stdout.splitlines()
+    head = [cell.strip() for cell in lines[0].split("|")[1:-1]]
+    assert head == ["model", "size", "params", "backend", "threads", "test", "t/s", "GB/s", "roof"]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:4]]
+    assert [row[5] for row in rows] == ["pp8", "tg4"]
+    assert all(re.fullmatch(r"[\d.]+ ± [\d.]+", row[6]) for row in rows)
+    assert "int8" in rows[0][8] and "MBU" in rows[1][8]
+    kernels = [line for line in lines if line.startswith("| cpu.")]
+    assert any(".linear." in line for line in kernels) and any("% " in line for line in kernels)
+    assert len({line.count("|") for line in kernels}) == 1
+
+
+# ---- perplexity ----------------------------------------------------------------------------------
+
+def test_perplexity_is_what_the_logits_say(tmp_path):
+    """The second half of each window, scored here again from the logits themselves."""
+    text = "The king and the queen had a daughter, and she was the fairest of them all. " * 12
+    (tmp_path / "t.txt").write_text(text)
+    n = 64
+    done = run("perplexity", "-m", SMALL, "-f", tmp_path / "t.txt", "-c", n, "-b", "17")
+    got = re.fullmatch(r"PPL = ([\d.]+) \+/- ([\d.]+)\n", done.stdout)
+    ids = json.loads(run("tokenize", "-m", SMALL, "-q", "-f", tmp_path / "t.txt").stdout)
+    scores = []
+    for start in range(0, len(ids) - n + 1, n):
+        window = [1, *ids[start + 1:start + n]]
+        out = tmp_path / "l"
+        run("logits", "-m", SMALL, "--ids", ",".join(map(str, window)), "-o", out)
+        logits = read_safetensors(out).astype("f8")
+        logits -= logits.max(1, keepdims=True)
+        logp = logits - numpy.log(numpy.exp(logits).sum(1, keepdims=True))
+        scores += [-logp[i, window[i + 1]] for i in range(n // 2, n - 1)]
+    assert len(scores) == len(ids) // n * (n // 2 - 1) > 31
+    ppl = numpy.exp(numpy.mean(scores))
+    assert float(got.group(1)) == pytest.approx(ppl, rel=1e-4)
+    assert float(got.group(2)) == pytest.approx(
+        ppl * numpy.std(scores) / numpy.sqrt(len(scores) - 1), rel=1e-3)
+
+
+def test_perplexity_of_a_short_text(tmp_path):
+    (tmp_path / "t.txt").write_text("too short")
+    done = run("perplexity", "-m", SMALL, "-f", tmp_path / "t.txt", check=False)
+    assert done.returncode == 1
+    one_error_line(done, "tokens", "512")
+
+
+# ---- devices -------------------------------------------------------------------------------------
+
+def test_devices():
+    text = run("devices").stdout
+    names = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("|")][2:]
+    assert "cpu" in names and "ref" in names
+    measured = run("devices", "--measure").stdout
+    assert all(float(x) > 0 for x in re.findall(r"reads ([\d.]+)|int8 ([\d.]+)|f32 ([\d.]+)",
+                                                measured)[0] if x)

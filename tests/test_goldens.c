@@ -1,0 +1,163 @@
+/* tests/test_goldens.c - whole models against the reference library's logits and greedy ids, on
+ * every backend that can run here. KV cache in f32, as the references were made. */
+#include "tests/reference_files.h"
+
+#include <math.h>
+
+#define CLOSE_ENOUGH 2e-5 /* norm of the difference over norm of the reference */
+
+/* ---- tiny random models: logits of the whole prompt, then greedy ---------------------------- */
+
+typedef struct comparison {
+    const float *want;
+    int32_t n_vocab;
+    double diff, norm;
+    size_t rows;
+} comparison;
+
+static int compare_row(void *user, size_t row, const float *logits) {
+    comparison *c = user;
+    const float *want = c->want + row * (size_t)c->n_vocab;
+    for (int32_t i = 0; i < c->n_vocab; i++) {
+        double d = (double)logits[i] - (double)want[i];
+        c->diff += d * d;
+        c->norm += (double)want[i] * (double)want[i];
+    }
+    c->rows++;
+    return 0;
+}
+
+static void open_f32(const char *path, const char *device, gw_model **m, gw_session **s) {
+    gw_model_options mo = {.path = path, .device = device};
+    gw_status status = gw_model_open(&mo, m);
+    if (status != GW_OK) {
+        fail_msg("%s", gw_error_text());
+    }
+    gw_session_options so = {.kv_type = "f32", .chunk = 7};
+    status = gw_session_new(*m, &so, s);
+    if (status != GW_OK) {
+        fail_msg("%s", gw_error_text());
+    }
+}
+
+/* Feed ids, then check n greedy tokens one by one. */
+static void check_greedy(gw_session *s, int32_t n_vocab, const int32_t *want, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const float *logits = gw_session_logits(s, 0);
+        assert_non_null(logits);
+        int32_t got = largest(logits, n_vocab);
+        if (got != want[i]) {
+            fail_msg("greedy token %zu is %d, not %d", i, got, want[i]);
+        }
+        if (i + 1 < n) {
+            assert_int_equal(gw_session_decode(s, &got, 1), GW_OK);
+        }
+    }
+}
+
+static void check_golden(const char *name, const char *device) {
+    char file[128];
+    snprintf(file, sizeof file, "goldens/%s", name);
+    const char *folder = shared_path(file);
+    snprintf(file, sizeof file, "goldens/%s/golden.safetensors", name);
+    reference_file r;
+    reference_open(&r, shared_path(file));
+    gw_model *m;
+    gw_session *s;
+    open_f32(folder, device, &m, &s);
+    gw_model_info info;
+    gw_model_describe(m, &info);
+
+    size_t n, n_all;
+    int32_t *prompt = reference_ids(&r, "input_ids", &n);
+    int32_t *all = reference_ids(&r, "greedy_ids", &n_all);
+    assert_int_equal(n_all, n + 24);
+    comparison c = {.want = reference_find(&r, "logits")->data, .n_vocab = info.n_vocab};
+    assert_int_equal(reference_find(&r, "logits")->dim[1], info.n_vocab);
+    assert_int_equal(gw_session_prefill_rows(s, prompt, n, 0, compare_row, &c), GW_OK);
+    assert_int_equal(c.rows, n);
+    double error = sqrt(c.diff / c.norm);
+    print_message("  %s on %s: %.2g\n", name, device, error);
+    assert_true(error <= CLOSE_ENOUGH);
+    check_greedy(s, info.n_vocab, all + n, 24);
+
+    free(prompt);
+    free(all);
+    gw_session_free(s);
+    gw_model_free(m);
+    reference_close(&r);
+}
+
+static const char *const families[] = {"llama-mha", "llama-gqa-llama3rope", "mistral-swa", "qwen2",
+                                       "qwen3"};
+
+static void goldens_on(const char *device) {
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        check_golden(families[i], device);
+    }
+}
+
+static void test_goldens_ref(void **state) {
+    (void)state;
+    goldens_on("ref");
+}
+
+static void test_goldens_cpu(void **state) {
+    (void)state;
+    goldens_on("cpu");
+}
+
+/* ---- the trained pair: 64 greedy tokens of five prompts ------------------------------------- */
+
+static void check_trained(const char *file, const char *model, const char *device, size_t limit) {
+    char path[128];
+    snprintf(path, sizeof path, "models/%s", file);
+    const char *where = shared_path(path);
+    json_error_t error;
+    json_t *golden = json_load_file(shared_path("models/golden.json"), 0, &error);
+    assert_non_null(golden);
+    const json_t *cases = json_object_get(json_object_get(golden, "models"), model);
+    assert_true(json_array_size(cases) > 0);
+    gw_model *m;
+    gw_session *s;
+    open_f32(where, device, &m, &s);
+    gw_model_info info;
+    gw_model_describe(m, &info);
+    for (size_t i = 0; i < json_array_size(cases) && i < limit; i++) {
+        const json_t *c = json_array_get(cases, i);
+        size_t n, n_more;
+        int32_t *prompt = json_ids(json_object_get(c, "prompt_ids"), &n);
+        int32_t *more = json_ids(json_object_get(c, "continuation"), &n_more);
+        assert_int_equal(n_more, 64);
+        assert_int_equal(gw_session_rewind(s, 0), GW_OK);
+        assert_int_equal(gw_session_prefill(s, prompt, n), GW_OK);
+        check_greedy(s, info.n_vocab, more, n_more);
+        free(prompt);
+        free(more);
+    }
+    gw_session_free(s);
+    gw_model_free(m);
+    json_decref(golden);
+}
+
+static void test_trained_ref(void **state) {
+    (void)state;
+    check_trained("tales-2m", "draft", "ref", 1);
+}
+
+static void test_trained_cpu(void **state) {
+    (void)state;
+    check_trained("tales-21m", "target", "cpu", SIZE_MAX);
+    check_trained("tales-2m", "draft", "cpu", SIZE_MAX);
+    check_trained("tales-2m-f16.gguf", "draft", "cpu", SIZE_MAX);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_goldens_ref),
+        cmocka_unit_test(test_goldens_cpu),
+        cmocka_unit_test(test_trained_ref),
+        cmocka_unit_test(test_trained_cpu),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

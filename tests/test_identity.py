@@ -1,0 +1,111 @@
+# tests/test_identity.py - one arithmetic: the bits of the logits of whole models are equal for
+# every instruction-set level, thread count, prefill chunk and row width, in every weight format.
+# Equal to what: to the scalar level with one thread, of build/release where that exists, so that
+# other compilers and other processors are held against the same bits.
+import functools
+import os
+import pathlib
+
+import pytest
+
+from program import BIN, DATA, EMULATOR, ROOT, SANITIZED, SHARED, SLOW, logits_hash, run, some_ids
+
+LEVELS = ("avx2", "avx512", "vnni", "neon")
+IDS = some_ids(40 if SLOW else 531)  # beyond a chunk of 512 and, in pages, ragged
+FEW = IDS[:40]
+# Every chunk and width is the business of the build that users run; the others prove their kernels.
+BRIEF = SLOW or pathlib.Path(os.environ.get("GODWIT_BUILD", "release")).name != "release"
+
+_release = ROOT / "build/release/godwit"
+REFERENCE = str(_release) if _release.is_file() else None
+if REFERENCE is None and EMULATOR:
+    pytest.skip("the bits to compare with come from build/release/godwit: build it first",
+                allow_module_level=True)
+
+
+def models():
+    """(name, path, arguments) of everything there is to run."""
+    found = {p.stem: (p, ()) for p in sorted(DATA.glob("tales-2m-*.gguf"))}
+    found |= {p.stem: (p, ()) for p in sorted((SHARED / "models").glob("tales-2m-*.gguf"))}
+    folder = SHARED / "models/tales-2m"
+    if folder.is_dir():
+        for weights in ("int8", "int4-g32", "int4-g64", "int4-g128", "int4-g256"):
+            found[f"tales-2m {weights}"] = (folder, ("--weights", weights))
+        found["tales-2m folder"] = (folder, ())
+    if SANITIZED:  # memory faults do not depend on the format's bits: one of each kind
+        found = {name: found[name] for name in found if name.endswith(("q4_0", "q6_k", "f16", "int8"))}
+    return [pytest.param(path, args, id=name) for name, (path, args) in sorted(found.items())]
+
+
+@functools.cache
+def why_not(level):
+    """None when the program under test runs this level here, else its words."""
+    done = run("logits", "-m", DATA / "tales-2m-q4_0.gguf", "--ids", "1,300", cpu=level, check=False)
+    return None if done.returncode == 0 else done.stderr.strip()
+
+
+@functools.cache
+def anchor(path, args, rows, n):
+    return logits_hash(path, IDS[:n], "--rows", rows, "-t", 1, *args, binary=REFERENCE, cpu="scalar")
+
+
+@pytest.mark.parametrize("path,args", models())
+@pytest.mark.parametrize("level", LEVELS)
+def test_levels(path, args, level):
+    if why_not(level):
+        pytest.skip(why_not(level))
+    n = len(FEW) if SLOW else 200
+    assert logits_hash(path, IDS[:n], *args, cpu=level) == anchor(path, args, "prefill", n)
+    assert (logits_hash(path, FEW, "--rows", "decode", *args, cpu=level)
+            == anchor(path, args, "decode", len(FEW)))
+
+
+@pytest.mark.parametrize("path,args", models())
+def test_scalar_of_this_build(path, args):
+    """A second compiler or processor: only here can its scalar code differ from the anchor."""
+    n = len(FEW)
+    assert logits_hash(path, FEW, *args, cpu="scalar") == anchor(path, args, "prefill", n)
+
+
+@pytest.mark.parametrize("path,args", models())
+def test_chunks_and_threads(path, args):
+    want = anchor(path, args, "prefill", len(IDS))
+    every = ((17, 7), (512, 2), (1, 2), (17, 1), (512, 7), (512, 1))
+    for chunk, threads in every[:2] if BRIEF else every:
+        got = logits_hash(path, IDS, "-b", chunk, "-t", threads, *args)
+        assert got == want, f"-b {chunk} -t {threads}"
+
+
+@pytest.mark.parametrize("path,args", models())
+def test_widths(path, args):
+    want = anchor(path, args, "decode", len(FEW))
+    for width in (1, 5, 16) if BRIEF else range(1, 17):
+        got = logits_hash(path, FEW, "--rows", width, "-t", 1 + width % 2, *args)
+        assert got == want, f"--rows {width}"
+    assert logits_hash(path, FEW, "--rows", "decode", "-t", 7, *args) == want
+
+
+@pytest.mark.skipif(BRIEF, reason="minutes in this build; the small models cover it")
+@pytest.mark.parametrize("name", ["tales-21m", "tales-21m-q8_0.gguf", "tales-21m-q4_0.gguf",
+                                  "tales-21m-q4_k_m.gguf", "tales-21m-q6_k.gguf"])
+def test_trained_model(name):
+    path = SHARED / "models" / name
+    if name == "tales-21m-q4_k_m.gguf":
+        path = ROOT / "models" / name
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    levels = [l for l in LEVELS if not why_not(l)]
+    for rows, variants in (("prefill", [("-b", b, "-t", t) for b, t in ((17, 2), (512, 7))]),
+                           ("decode", [("--rows", w, "-t", t) for w, t in ((1, 2), (5, 1), (16, 7))])):
+        want = anchor(path, (), rows, len(FEW))
+        for level in levels:
+            for variant in variants:
+                got = logits_hash(path, FEW, *variant, cpu=level)
+                assert got == want, f"{rows} {level} {variant}"
+
+
+def test_wrong_bits_are_seen():
+    """The test can fail: other tokens give another digest."""
+    path = DATA / "tales-2m-q4_0.gguf"
+    assert logits_hash(path, FEW) != logits_hash(path, FEW[:-1] + [FEW[-1] + 1])
+    assert pathlib.Path(BIN).is_file()

@@ -1,0 +1,474 @@
+/* tests/test_ops.c - every kernel of the cpu backend, at every level that this processor runs,
+ * equals the scalar one bit for bit; the scalar one keeps its derived distance from the oracle.
+ */
+#include "op_cases.h"
+
+extern const gw_backend gw_backend_cpu, gw_backend_ref;
+
+enum { MOST_KERNELS = 1024 };
+
+/* NULL when this processor or build lacks the level. */
+static struct gw_device *open_level(const char *level, int threads) {
+    struct gw_device *device = NULL;
+    gw_device_options options = {.threads = threads};
+    setenv("GODWIT_CPU", level, 1);
+    gw_status status = gw_backend_cpu.open(0, &options, &device);
+    unsetenv("GODWIT_CPU");
+    if (status != GW_OK) {
+        assert_int_equal(status, GW_E_ARGUMENT);
+        return NULL;
+    }
+    return device;
+}
+
+/* The anchor's result: the scalar kernel over rows as stored. */
+static void run_scalar(const op_case *c, struct gw_device *device, op_result *r) {
+    op_setup s;
+    oc_open(&s, c, &gw_backend_cpu, device, 1, 0);
+    const gw_kernel *kernel = oc_find(&s, ".scalar");
+    if (kernel == NULL) {
+        fail_msg("no scalar kernel takes %s (%s)", gw_op_describe(c->op)->name, c->why);
+    }
+    oc_run(&s, kernel, r);
+    oc_close(&s);
+}
+
+/* ---- bits
+ * --------------------------------------------------------------------------------------------- */
+
+static void check_case(const op_case *c, struct gw_device *device, unsigned char *ran) {
+    op_result want, got;
+    size_t n;
+    const gw_kernel *kernels = gw_backend_cpu.kernels(device, &n);
+    run_scalar(c, device, &want);
+    for (int form = 0; form < 4; form++) { /* rows or a layout of its own; mapped or produced */
+        op_setup asked, s; /* a fresh one for each run: inputs may be overwritten in place */
+        oc_open(&asked, c, &gw_backend_cpu, device, form & 1, form >> 1);
+        for (size_t i = 0; i < n; i++) {
+            if (kernels[i].op != c->op || !kernels[i].accepts(&kernels[i], &asked.node, device)) {
+                continue;
+            }
+            oc_open(&s, c, &gw_backend_cpu, device, form & 1, form >> 1);
+            oc_run(&s, &kernels[i], &got);
+            oc_same(kernels[i].name, c, &got, &want);
+            oc_free_result(&got);
+            oc_close(&s);
+            ran[i] = 1;
+        }
+        oc_close(&asked);
+    }
+    oc_free_result(&want);
+}
+
+static void check_level(const char *level) {
+    static unsigned char ran[MOST_KERNELS];
+    struct gw_device *device = open_level(level, 2);
+    if (device == NULL) {
+        print_message("SKIP: %s does not run here\n", level);
+        skip();
+    }
+    size_t n;
+    const gw_kernel *kernels = gw_backend_cpu.kernels(device, &n);
+    assert_true(n <= MOST_KERNELS);
+    memset(ran, 0, sizeof ran);
+    for (int i = 0; i < OC_TOTAL; i++) {
+        op_case c = oc_case(i);
+        check_case(&c, device, ran);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!ran[i]) {
+            fail_msg("no case reaches kernel %s", kernels[i].name);
+        }
+    }
+    gw_backend_cpu.close(device);
+}
+
+static void bits_scalar(void **state) {
+    (void)state;
+    check_level("scalar");
+}
+static void bits_avx2(void **state) {
+    (void)state;
+    check_level("avx2");
+}
+static void bits_avx512(void **state) {
+    (void)state;
+    check_level("avx512");
+}
+static void bits_vnni(void **state) {
+    (void)state;
+    check_level("vnni");
+}
+static void bits_neon(void **state) {
+    (void)state;
+    check_level("neon");
+}
+
+/* What would be chosen, with teams of 1, 2 and 7 (more than this machine may have). */
+static void bits_do_not_depend_on_threads(void **state) {
+    (void)state;
+    static const int teams[] = {1, 2, 7};
+    for (int i = 0; i < OC_TOTAL; i++) {
+        op_case c = oc_case(i);
+        op_result want = {0}, got;
+        for (int t = 0; t < 3; t++) {
+            struct gw_device *device;
+            gw_device_options options = {.threads = teams[t]};
+            op_setup s;
+            assert_int_equal(gw_backend_cpu.open(0, &options, &device), GW_OK);
+            oc_open(&s, &c, &gw_backend_cpu, device, 0, 0);
+            const gw_kernel *kernel = oc_find(&s, "");
+            assert_non_null(kernel);
+            oc_run(&s, kernel, t == 0 ? &want : &got);
+            if (t > 0) {
+                oc_same(kernel->name, &c, &got, &want);
+                oc_free_result(&got);
+            }
+            oc_close(&s);
+            gw_backend_cpu.close(device);
+        }
+        oc_free_result(&want);
+    }
+}
+
+/* ---- accuracy
+ * ------------------------------------------------------------------------------------------
+ *
+ * u = 2^-24 is half an ulp of 1: one rounding of a result r moves it by at most u |r|. A chain of k
+ * roundings moves a sum of terms t_i by at most k u S / (1 - k u) with S = sum |t_i|; all k here
+ * are below 2^12, so 1.001 covers the denominator and every product of two errors. The oracle's own
+ * result is a double rounded once to float: one more u.
+ */
+static const double u = 0x1p-24, slack = 1.001;
+
+typedef struct bound {
+    double want, error; /* what the oracle gave; how far a result may be */
+} bound;
+
+static double value_of(const gw_tensor *t, const void *data, size_t row, size_t col) {
+    if (t->fmt == GW_FMT_ACT8) {
+        const gw_act8 *b = (const gw_act8 *)data + (row * (size_t)t->dim[1] + col) / GW_ACT_BLOCK;
+        return (double)b->scale * b->q[col % GW_ACT_BLOCK];
+    }
+    return ((const float *)data)[row * (size_t)t->dim[1] + col];
+}
+
+/* Sum |terms| of one weight row times one input row, and (sum) its exact value.
+ * Quantized: f->term is linear in the codes q and the sums of the activation block, so unit blocks
+ * give the size of each part; offsets and codes of one weight count apart, because they are rounded
+ * apart. */
+static double product_size(const gw_tensor *w, const void *rows, size_t r, const gw_tensor *x,
+                           const void *in, size_t i, double *sum) {
+    const gw_format *f = gw_format_of(w->fmt);
+    size_t k = (size_t)w->dim[1];
+    const unsigned char *row = (const unsigned char *)rows + r * oc_row_bytes(w->fmt, k);
+    float *values = oc_alloc(k * sizeof(float));
+    double size = 0.0;
+    f->decode(values, row, k);
+    *sum = 0.0;
+    for (size_t j = 0; j < k; j++) {
+        double v = value_of(x, in, i, j);
+        *sum += values[j] * v;
+        size += fabs(values[j] * v);
+    }
+    if (!f->is_float) {
+        size = 0.0;
+        const gw_act8 *blocks = (const gw_act8 *)in + i * k / GW_ACT_BLOCK;
+        for (size_t b = 0; b < k / GW_ACT_BLOCK; b++) {
+            for (int j = 0; j < GW_ACT_BLOCK; j++) {
+                gw_act8 unit = {.scale = 1.0f};
+                unit.q[j] = 1;
+                size +=
+                    fabs((double)f->term(row, b, &unit, 0.0f) * blocks[b].scale * blocks[b].q[j]);
+            }
+            for (int h = 0; h < 2; h++) {
+                gw_act8 unit = {.scale = 1.0f};
+                unit.sum[h] = 1;
+                size +=
+                    fabs((double)f->term(row, b, &unit, 0.0f) * blocks[b].scale * blocks[b].sum[h]);
+            }
+        }
+    }
+    free(values);
+    return size;
+}
+
+/* Roundings of one sum of k terms: float weights, a fused multiply-add per element; quantized, per
+ * block of 32 at most two, and one for the product of scales; decode: a lane's share, 5 joins. */
+static double product_roundings(gw_fmt fmt, size_t k, gw_order order) {
+    double terms = gw_format_of(fmt)->is_float ? (double)k : 2.0 * (double)(k / GW_ACT_BLOCK);
+    double extra = gw_format_of(fmt)->is_float ? 0.0 : 2.0;
+    return extra + (order == GW_ORDER_PREFILL ? terms : ceil(terms / GW_LANES) + 2.0 + 5.0);
+}
+
+static double linear_error(const op_setup *s, size_t i, size_t col) {
+    int part = 0;
+    size_t r = col;
+    double sum, more = 0.0;
+    while (r >= (size_t)s->node.w[part]->dim[0]) {
+        r -= (size_t)s->node.w[part++]->dim[0];
+    }
+    const gw_tensor *w = s->node.w[part], *x = s->node.in[0];
+    double size = product_size(w, oc_host(s, w), r, x, oc_host(s, x), i, &sum);
+    double k =
+        product_roundings(w->fmt, (size_t)w->dim[1], s->c->order) + 3.0; /* bias, residual, u */
+    if (s->c->bias) {
+        more += fabs(value_of(w, oc_host(s, s->node.w[3 + part]), 0, r));
+    }
+    if (s->c->residual) {
+        more += fabs(
+            (double)((const float *)s->host[s->n_t - 1])[i * (size_t)s->node.out->dim[1] + col]);
+    }
+    return slack * k * u * (size + more);
+}
+
+/* silu is 1.1-Lipschitz; its evaluation: exp within 1.02 ulp (at most 2.04 u), +1, /, then * and
+ * the oracle's rounding: 7 u. Below exp's range (g < -88) the clamp moves silu by less than 1e-36.
+ */
+static double glu_error(const op_setup *s, size_t i, size_t col) {
+    double v[2], e[2];
+    for (int p = 0; p < 2; p++) {
+        const gw_tensor *w = s->node.w[p], *x = s->node.in[0];
+        double size = product_size(w, oc_host(s, w), col, x, oc_host(s, x), i, &v[p]);
+        e[p] = slack * u * size * product_roundings(w->fmt, (size_t)w->dim[1], s->c->order);
+    }
+    double silu = v[0] / (1.0 + exp(-v[0]));
+    return slack * (1.1 * e[0] * (fabs(v[1]) + e[1]) + fabs(silu) * e[1] +
+                    7.0 * u * fabs(silu * v[1])) +
+           1e-36 * (fabs(v[1]) + 1.0);
+}
+
+/* All squares are positive, so the sum's relative error is its roundings: ceil(n/32) + 5, then / n
+ * and + eps; the root halves it; root, 1/x, * scale, * w and the oracle add 5. */
+static double norm_relative(size_t n) { return u * (((double)((n + 31) / 32) + 7.0) / 2.0 + 5.0); }
+
+static double norm_error(const op_setup *s, size_t i, size_t col, double want) {
+    (void)i;
+    (void)col;
+    return slack * norm_relative((size_t)s->c->k) * fabs(want);
+}
+
+/* The normed pair (a, b) with relative errors; two products, of which the fused one is exact: 3 u
+ * of |a c| + |b s| with the oracle's. */
+static double rope_error(const op_setup *s, size_t i, size_t col) {
+    const op_case *c = s->c;
+    const float *x = (const float *)oc_host(s, s->node.in[0]) +
+                     i * (size_t)((c->heads + 2 * c->kv_heads) * c->e);
+    size_t e = (size_t)c->e, head = col / e, at = col % e, half = (size_t)c->rope_dim / 2,
+           other = at;
+    if (at < 2 * half) {
+        other = c->interleaved ? at ^ 1u : at < half ? at + half : at - half;
+    }
+    double norm = 1.0, weight[2] = {1.0, 1.0}, relative = 0.0;
+    if (c->head_norm) {
+        const float *w = oc_host(s, s->node.w[head < (size_t)c->heads ? 0 : 1]);
+        double ss = 0.0;
+        for (size_t j = 0; j < e; j++) {
+            ss += (double)x[head * e + j] * x[head * e + j];
+        }
+        norm = 1.0 / sqrt(ss / (double)e + 1e-5);
+        weight[0] = fabs((double)w[at]);
+        weight[1] = fabs((double)w[other]);
+        relative = norm_relative(e);
+    }
+    double size =
+        fabs(x[head * e + at] * norm * weight[0]) + fabs(x[head * e + other] * norm * weight[1]);
+    return slack * (relative + 3.0 * u) * size;
+}
+
+/* Scores s_j = scale q.k move by at most d = ((e + 2) u) scale sum |q k| each. A weight is
+ * exp(s - m_p) exp(m_p - M): its exponent moves by 2 d + u |range| for each of two subtractions,
+ * each exp by 2.04 u, their use by fma chains over at most 64 positions and all pages, the fold
+ * by 6. With r the sum of these, numerator and denominator move by at most r sum p |v| and r sum p,
+ * so the quotient by 2 r max |v| and its own two roundings. Weights below e^-87 become 0: at most
+ * positions * e^-87 max |v|. */
+static double attention_error(const op_setup *s, size_t i, size_t col) {
+    const op_case *c = s->c;
+    const gw_tensor *k = s->node.in[1], *v = s->node.in[2];
+    const int32_t *pages = oc_host(s, s->node.in[3]);
+    size_t e = (size_t)c->e, h = col / e;
+    size_t g = h / (size_t)(c->heads / c->kv_heads);
+    const float *q = (const float *)oc_host(s, s->node.in[0]) + i * (size_t)c->heads * e + h * e;
+    double d = 0.0, low = INFINITY, high = -INFINITY, top = 0.0, scale = 1.0 / sqrt((double)e);
+    int pos = s->step.pos[i], first = c->window > 0 && pos >= c->window ? pos - c->window + 1 : 0;
+    for (int p = first; p <= pos; p++) {
+        int page = pages[s->step.slot[i] * s->node.in[3]->dim[1] + p / GW_PAGE];
+        size_t base = ((size_t)page * (size_t)c->kv_heads + g) * GW_PAGE * e;
+        double score = 0.0, size = 0.0;
+        for (size_t j = 0; j < e; j++) {
+            size_t ki = base + j * GW_PAGE + (size_t)(p % GW_PAGE),
+                   vi = base + (size_t)(p % GW_PAGE) * e + j;
+            double kx = c->kv == GW_FMT_F16 ? gw_f16_to_f32(((const gw_u16 *)oc_host(s, k))[ki])
+                                            : ((const float *)oc_host(s, k))[ki];
+            double vx = c->kv == GW_FMT_F16 ? gw_f16_to_f32(((const gw_u16 *)oc_host(s, v))[vi])
+                                            : ((const float *)oc_host(s, v))[vi];
+            score += q[j] * kx * scale;
+            size += fabs(q[j] * kx * scale);
+            top = fabs(vx) > top ? fabs(vx) : top;
+        }
+        d = size > d ? size : d;
+        low = score < low ? score : low;
+        high = score > high ? score : high;
+    }
+    double n_pages = pos / GW_PAGE + 1;
+    d *= u * ((double)e + 2.0);
+    double r = 4.0 * d + 2.0 * u * (high - low + 4.0 * d) + u * (2.0 * 2.04 + 64.0 + 6.0 + n_pages);
+    return slack * (2.0 * r + 3.0 * u) * top + (pos + 1) * exp(-87.0) * top;
+}
+
+static double error_of(const op_setup *s, size_t i, size_t col, double want) {
+    switch (s->c->op) {
+    case GW_OP_NORM:
+        return norm_error(s, i, col, want);
+    case GW_OP_LINEAR:
+        return linear_error(s, i, col);
+    case GW_OP_GLU:
+        return glu_error(s, i, col);
+    case GW_OP_ROPE_KV:
+        return rope_error(s, i, col);
+    case GW_OP_ATTENTION:
+        return attention_error(s, i, col);
+    default:
+        return 0.0; /* EMBED and PICK copy */
+    }
+}
+
+/* Cache entries: V is copied, so equal bits. K is the rotated key; as f16 each side rounds once
+ * more, by half an ulp: 2^-11 of it, or 2^-25 below the normal range. */
+static void check_caches(const op_setup *s, const op_result *got, const op_result *want) {
+    const op_case *c = s->c;
+    size_t n = got->cache_bytes / (c->kv == GW_FMT_F16 ? 2 : 4), written = 0;
+    oc_same_bytes("V cache of the scalar kernel", c, "values", got->v, want->v, got->cache_bytes);
+    for (size_t i = 0; i < n; i++) {
+        double a = c->kv == GW_FMT_F16 ? gw_f16_to_f32(((const gw_u16 *)(const void *)got->k)[i])
+                                       : ((const float *)(const void *)got->k)[i];
+        double b = c->kv == GW_FMT_F16 ? gw_f16_to_f32(((const gw_u16 *)(const void *)want->k)[i])
+                                       : ((const float *)(const void *)want->k)[i];
+        if (isnan(a) && isnan(b)) {
+            continue; /* nothing was written there, by both */
+        }
+        /* Normed values are at most sqrt(e); without a norm at most 1. Rotation adds two. */
+        double most = 2.0 * (c->head_norm ? sqrt((double)c->e) : 1.0);
+        double error = slack * (norm_relative((size_t)c->e) + 3.0 * u) * most +
+                       (c->kv == GW_FMT_F16 ? 2.0 * (0x1p-11 * fabs(b) * slack + 0x1p-25) : 0.0);
+        written++;
+        if (!(fabs(a - b) <= error)) {
+            fail_msg("%s: K cache entry %zu is %.9g, not %.9g within %.3g", c->why, i, a, b, error);
+        }
+    }
+    assert_int_equal(written, c->n * c->kv_heads * c->e);
+}
+
+/* An act8 result: the f32 result rounded to a code: half a scale, and the roundings of
+ * x * (127 / amax), at most 127 * 4 u of a code. */
+static void check_values(const op_setup *s, const gw_tensor *got_t, const op_result *got,
+                         const op_result *want) {
+    size_t cols = (size_t)s->node.out->dim[1];
+    for (size_t i = 0; i < (size_t)s->c->n * cols; i++) {
+        double a = value_of(got_t, got->out, i / cols, i % cols);
+        double b = value_of(s->node.out, want->out, i / cols, i % cols);
+        double error = error_of(s, i / cols, i % cols, b);
+        if (got_t->fmt == GW_FMT_ACT8) {
+            double scale = ((const gw_act8 *)(const void *)got->out)[i / GW_ACT_BLOCK].scale;
+            error += scale * (0.5 + 127.0 * 4.0 * u);
+        }
+        if (!(fabs(a - b) <= error)) { /* written so that NaN fails */
+            fail_msg("%s (%s) row %zu column %zu: %.9g, oracle %.9g, error %.3g, bound %.3g",
+                     gw_op_describe(s->c->op)->name, s->c->why, i / cols, i % cols, a, b,
+                     fabs(a - b), error);
+        }
+    }
+}
+
+static void scalar_is_near_the_oracle(void **state) {
+    (void)state;
+    struct gw_device *device = open_level("scalar", 2), *oracle;
+    assert_non_null(device);
+    assert_int_equal(gw_backend_ref.open(0, NULL, &oracle), GW_OK);
+    for (int i = 0; i < OC_TOTAL; i++) {
+        op_case c = oc_case(i), exact = c;
+        op_result got, want;
+        op_setup s, o;
+        exact.out = c.op == GW_OP_QUANTIZE ? GW_FMT_ACT8 : GW_FMT_F32;
+        oc_open(&s, &c, &gw_backend_cpu, device, 1, 0);
+        oc_run(&s, oc_find(&s, ".scalar"), &got);
+        oc_open(&o, &exact, &gw_backend_ref, oracle, 1, 0);
+        const gw_kernel *kernel = oc_find(&o, "");
+        assert_non_null(kernel);
+        oc_run(&o, kernel, &want);
+        if (c.op == GW_OP_QUANTIZE) { /* the definition itself: nothing to approximate */
+            oc_same("cpu.quantize.scalar", &c, &got, &want);
+        } else {
+            check_values(&o, s.node.out, &got, &want);
+        }
+        if (c.op == GW_OP_ROPE_KV) {
+            check_caches(&o, &got, &want);
+        }
+        oc_free_result(&got);
+        oc_free_result(&want);
+        oc_close(&s);
+        oc_close(&o);
+    }
+    gw_backend_cpu.close(device);
+    gw_backend_ref.close(oracle);
+}
+
+/* ---- the device
+ * ------------------------------------------------------------------------------------------ */
+
+static void a_level_that_is_unknown_is_refused(void **state) {
+    (void)state;
+    struct gw_device *device = NULL;
+    setenv("GODWIT_CPU", "sse9", 1);
+    assert_int_equal(gw_backend_cpu.open(0, NULL, &device), GW_E_ARGUMENT);
+    assert_non_null(strstr(gw_error_text(), "sse9"));
+    unsetenv("GODWIT_CPU");
+    assert_null(device);
+}
+
+static void too_much_memory_is_refused_at_once(void **state) {
+    (void)state;
+    struct gw_device *device = open_level("scalar", 1);
+    struct gw_buffer *buffer = NULL;
+    assert_non_null(device);
+    assert_int_equal(gw_backend_cpu.alloc(device, (size_t)1 << 50, &buffer), GW_E_NOMEM);
+    assert_non_null(strstr(gw_error_text(), "needs"));
+    assert_int_equal(gw_backend_cpu.alloc(device, SIZE_MAX, &buffer), GW_E_NOMEM);
+    assert_null(buffer);
+    gw_backend_cpu.close(device);
+}
+
+static gw_status produce_until(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
+    (void)dst;
+    const int64_t *stop = src->state;
+    return first + n > *stop ? gw_fail(GW_E_IO, "rows", "row %d is gone", (int)*stop) : GW_OK;
+}
+
+static void a_weight_that_cannot_be_read_is_an_error(void **state) {
+    (void)state;
+    struct gw_device *device = open_level("scalar", 2);
+    int64_t stop = 700;
+    gw_weight_source src = {.rows = produce_until, .state = &stop};
+    gw_tensor t = {.name = "w", .fmt = GW_FMT_Q8_0, .n_dim = 2, .dim = {1000, 1024}};
+    assert_non_null(device);
+    assert_int_equal(gw_backend_cpu.load_weight(device, &t, &src), GW_E_IO);
+    assert_non_null(strstr(gw_error_text(), "row 700 is gone"));
+    assert_null(t.buf);
+    gw_backend_cpu.close(device);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_scalar),
+        cmocka_unit_test(bits_avx2),
+        cmocka_unit_test(bits_avx512),
+        cmocka_unit_test(bits_vnni),
+        cmocka_unit_test(bits_neon),
+        cmocka_unit_test(bits_do_not_depend_on_threads),
+        cmocka_unit_test(scalar_is_near_the_oracle),
+        cmocka_unit_test(a_level_that_is_unknown_is_refused),
+        cmocka_unit_test(too_much_memory_is_refused_at_once),
+        cmocka_unit_test(a_weight_that_cannot_be_read_is_an_error),
+    };
+    return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
+}

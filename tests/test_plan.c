@@ -1,0 +1,597 @@
+/* tests/test_plan.c - the op table and the planner: checks, lifetimes, devices, refusals, replay.
+ */
+#include "tests/count_alloc.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/plan/plan.h"
+
+static const gw_backend *find_backend(const char *name) {
+    for (size_t i = 0; gw_backends[i] != NULL; i++) {
+        if (strcmp(gw_backends[i]->name, name) == 0) {
+            return gw_backends[i];
+        }
+    }
+    fail_msg("no backend %s", name);
+    return NULL;
+}
+
+static gw_plan_device open_device(const gw_backend *backend) {
+    gw_device_options o = {.threads = 1};
+    struct gw_device *d = NULL;
+    assert_int_equal(backend->open(0, &o, &d), GW_OK);
+    return (gw_plan_device){backend, d};
+}
+
+static gw_tensor shaped(gw_fmt fmt, int64_t rows, int64_t cols) {
+    return (gw_tensor){.name = "t", .fmt = fmt, .n_dim = 2, .dim = {rows, cols}};
+}
+
+static gw_tensor vector(int64_t n) {
+    return (gw_tensor){.name = "v", .fmt = GW_FMT_F32, .n_dim = 1, .dim = {n}};
+}
+
+/* A float tensor of n values on a device, v[i] = f(i). */
+static void fill(const gw_plan_device *d, gw_tensor *t, size_t n, float scale) {
+    float *x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = scale * (float)((int)(i * 7919 % 23) - 11) / 11.0f;
+    }
+    assert_int_equal(d->backend->alloc(d->device, n * sizeof *x, &t->buf), GW_OK);
+    assert_int_equal(d->backend->write(t->buf, 0, x, n * sizeof *x), GW_OK);
+    t->offset = 0;
+    free(x);
+}
+
+/* ---- the op table --------------------------------------------------------------------------- */
+
+static void test_table_is_whole(void **state) {
+    (void)state;
+    for (int op = 0; op < GW_OP_COUNT; op++) {
+        const gw_op_info *info = gw_op_describe((gw_op)op);
+        assert_non_null(info->name);
+        assert_non_null(info->check);
+        assert_non_null(info->cost);
+    }
+}
+
+/* Good nodes of every op over one set of tensors; each case breaks one thing. */
+typedef struct bench {
+    gw_tensor x, x8, y, y8, qkv, q, table, norm, head_norm, w, w2, wq, wk, bias, k, v, pages, rope,
+        wide;
+} bench;
+
+static bench new_bench(void) {
+    bench b = {
+        .x = shaped(GW_FMT_F32, 4, 64),
+        .x8 = shaped(GW_FMT_ACT8, 4, 64),
+        .y = shaped(GW_FMT_F32, 4, 64),
+        .y8 = shaped(GW_FMT_ACT8, 4, 64),
+        .qkv = shaped(GW_FMT_F32, 4, 128),
+        .q = shaped(GW_FMT_F32, 4, 64),
+        .table = shaped(GW_FMT_F16, 100, 64),
+        .norm = vector(64),
+        .head_norm = vector(16),
+        .w = shaped(GW_FMT_F16, 64, 64),
+        .w2 = shaped(GW_FMT_F32, 64, 64),
+        .wq = shaped(GW_FMT_Q4_0, 64, 64),
+        .wk = shaped(GW_FMT_Q8_0, 64, 64),
+        .bias = vector(64),
+        .k = {.fmt = GW_FMT_F16, .n_dim = 4, .dim = {2, 2, 16, GW_PAGE}},
+        .v = {.fmt = GW_FMT_F16, .n_dim = 4, .dim = {2, 2, GW_PAGE, 16}},
+        .pages = {.fmt = GW_FMT_I32, .n_dim = 2, .dim = {1, 2}},
+        .rope = {.fmt = GW_FMT_F32, .n_dim = 3, .dim = {128, 2, 8}},
+        .wide = shaped(GW_FMT_F32, 4, 128),
+    };
+    return b;
+}
+
+static gw_node node_of(bench *b, gw_op op, int quantized) {
+    gw_node n = {.op = op, .what = "unit", .layer = 3, .out = &b->y};
+    const gw_tensor *x = quantized ? &b->x8 : &b->x;
+    n.in[0] = &b->x;
+    switch (op) {
+    case GW_OP_EMBED:
+        n.in[0] = NULL;
+        n.w[0] = &b->table;
+        break;
+    case GW_OP_NORM:
+        n.w[0] = &b->norm;
+        n.out = quantized ? &b->y8 : &b->y;
+        break;
+    case GW_OP_QUANTIZE:
+        n.out = &b->y8;
+        break;
+    case GW_OP_LINEAR:
+        n.in[0] = x;
+        n.w[0] = quantized ? &b->wq : &b->w;
+        n.w[1] = quantized ? &b->wk : &b->w2;
+        n.w[3] = &b->bias;
+        n.out = &b->wide;
+        break;
+    case GW_OP_GLU:
+        n.in[0] = x;
+        n.w[0] = quantized ? &b->wq : &b->w;
+        n.w[1] = quantized ? &b->wk : &b->w2;
+        break;
+    case GW_OP_ROPE_KV:
+        n.in[0] = &b->qkv, n.in[1] = &b->k, n.in[2] = &b->v, n.in[3] = &b->pages;
+        n.w[0] = &b->head_norm, n.w[2] = &b->rope, n.out = &b->q;
+        n.args.rope = (gw_rope_args){.heads = 4, .kv_heads = 2, .head_dim = 16, .rope_dim = 16};
+        break;
+    case GW_OP_ATTENTION:
+        n.in[1] = &b->k, n.in[2] = &b->v, n.in[3] = &b->pages, n.out = quantized ? &b->y8 : &b->y;
+        n.args.attn = (gw_attn_args){.scale = 0.25f, .heads = 4, .kv_heads = 2, .head_dim = 16};
+        break;
+    default:
+        break;
+    }
+    return n;
+}
+
+static void accepted(const gw_node *n) {
+    if (gw_op_describe(n->op)->check(n) != GW_OK) {
+        fail_msg("%s", gw_error_text());
+    }
+    double bytes = -1.0, ops = -1.0;
+    gw_op_describe(n->op)->cost(n, 3, 50, &bytes, &ops);
+    assert_true(bytes > 0.0 && ops > 0.0);
+}
+
+static void refused(const gw_node *n) {
+    gw_status status = gw_op_describe(n->op)->check(n);
+    if (status != GW_E_METADATA) {
+        fail_msg("a broken %s is accepted (%d)", gw_op_describe(n->op)->name, (int)status);
+    }
+    assert_non_null(strstr(gw_error_text(), "layer 3 unit"));
+    assert_non_null(strstr(gw_error_text(), gw_op_describe(n->op)->name));
+}
+
+static void test_good_nodes(void **state) {
+    (void)state;
+    for (int op = 0; op < GW_OP_COUNT; op++) {
+        for (int quantized = 0; quantized < 2; quantized++) {
+            bench b = new_bench();
+            gw_node n = node_of(&b, (gw_op)op, quantized);
+            accepted(&n);
+        }
+    }
+}
+
+/* Every operand in turn is taken away, widened, shortened, or given a wrong format. */
+static void test_broken_nodes(void **state) {
+    (void)state;
+    for (int op = 0; op < GW_OP_COUNT; op++) {
+        for (int slot = 0; slot < GW_MAX_IN + GW_MAX_W + 1; slot++) {
+            for (int quantized = 0; quantized < 2; quantized++) {
+                bench b = new_bench();
+                gw_node n = node_of(&b, (gw_op)op, quantized);
+                const gw_tensor **place = slot < GW_MAX_IN ? &n.in[slot]
+                                          : slot < GW_MAX_IN + GW_MAX_W
+                                              ? &n.w[slot - GW_MAX_IN]
+                                              : (const gw_tensor **)&n.out;
+                if (*place == NULL) {
+                    continue;
+                }
+                gw_tensor broken = **place;
+                *place = &broken;
+                int last = broken.n_dim - 1;
+                int page_table = broken.fmt == GW_FMT_I32; /* any number of pages does */
+                broken.dim[last] += page_table ? 0 : 32;
+                if (!page_table) {
+                    refused(&n);
+                    broken.dim[last] -= 32;
+                }
+                broken.n_dim--;
+                refused(&n);
+                broken.n_dim++;
+                broken.fmt = page_table ? GW_FMT_F32 : GW_FMT_I32;
+                refused(&n);
+                int may_miss = (op == GW_OP_LINEAR && slot == GW_MAX_IN + 3) ||
+                               (op == GW_OP_ROPE_KV && slot == GW_MAX_IN);
+                *place = NULL;
+                if (!may_miss && !(op == GW_OP_LINEAR && slot == GW_MAX_IN + 1)) {
+                    refused(&n);
+                }
+            }
+        }
+    }
+}
+
+static void test_mixed_weights(void **state) {
+    (void)state;
+    bench b = new_bench();
+    gw_node n = node_of(&b, GW_OP_LINEAR, 1);
+    n.w[1] = &b.w;
+    refused(&n);
+    n = node_of(&b, GW_OP_LINEAR, 0);
+    n.in[0] = &b.x8; /* act8 for float weights */
+    refused(&n);
+    n = node_of(&b, GW_OP_LINEAR, 0);
+    n.in[1] = &b.x; /* a residual of another width */
+    refused(&n);
+    n.in[1] = &b.wide; /* the output itself */
+    accepted(&n);
+    n = node_of(&b, GW_OP_ATTENTION, 0);
+    n.args.attn.heads = 3;
+    refused(&n);
+    n = node_of(&b, GW_OP_ROPE_KV, 0);
+    n.args.rope.rope_dim = 15;
+    refused(&n);
+}
+
+/* 64 f16 rows of 64 and 64 f32 rows of 64, biases, 3 rows of 64 in and 128 out, all f32. */
+static void test_cost(void **state) {
+    (void)state;
+    bench b = new_bench();
+    double bytes, ops;
+    gw_node n = node_of(&b, GW_OP_LINEAR, 0);
+    gw_op_describe(n.op)->cost(&n, 3, 50, &bytes, &ops);
+    assert_true(bytes == 64 * 64 * 2 + 64 * 64 * 4 + 64 * 4 + 3 * (64 + 128) * 4);
+    assert_true(ops == 2.0 * 3 * 64 * 64 * 2);
+    n = node_of(&b, GW_OP_ATTENTION, 0);
+    gw_op_describe(n.op)->cost(&n, 2, 50, &bytes, &ops);
+    assert_true(bytes == 2.0 * 50 * 2 * 16 * 2 + 2 * 2 * 64 * 4);
+    assert_true(ops == 4.0 * (49 + 50) * 4 * 16);
+    n.args.attn.window = 8;
+    gw_op_describe(n.op)->cost(&n, 2, 50, &bytes, &ops);
+    assert_true(ops == 4.0 * (8 + 8) * 4 * 16);
+}
+
+/* ---- a chain of layers ---------------------------------------------------------------------- */
+
+enum { LINKS = 12, WIDTH = 48, ROWS = 5 };
+
+/* x -> norm -> linear -> norm -> ... ; every second linear adds the value before its norm. */
+typedef struct chain {
+    gw_tensor first, last, between[LINKS], norm[2], w[2];
+    gw_node nodes[LINKS];
+} chain;
+
+/* device_of[i % 2]: where node i runs; its weights live there. */
+static void make_chain(chain *c, const gw_plan_device *devices, const int *device_of) {
+    memset(c, 0, sizeof *c);
+    c->first = shaped(GW_FMT_F32, ROWS, WIDTH);
+    c->last = shaped(GW_FMT_F32, ROWS, WIDTH);
+    fill(&devices[device_of[0]], &c->first, ROWS * WIDTH, 1.0f);
+    fill(&devices[device_of[(LINKS - 1) % 2]], &c->last, ROWS * WIDTH, 0.0f);
+    for (int i = 0; i < LINKS; i++) {
+        const gw_plan_device *d = &devices[device_of[i % 2]];
+        c->between[i] = shaped(GW_FMT_F32, ROWS, WIDTH);
+        gw_node *n = &c->nodes[i];
+        n->device = device_of[i % 2];
+        n->layer = i;
+        n->in[0] = i == 0 ? &c->first : &c->between[i - 1];
+        n->out = i == LINKS - 1 ? &c->last : &c->between[i];
+        if (i < 2) {
+            c->norm[i] = vector(WIDTH);
+            fill(d, &c->norm[i], WIDTH, 2.0f);
+            c->w[i] = shaped(GW_FMT_F32, WIDTH, WIDTH);
+            fill(d, &c->w[i], WIDTH * WIDTH, 1.0f);
+        }
+        if (i % 2 == 0) {
+            n->op = GW_OP_NORM;
+            n->what = "norm";
+            n->w[0] = &c->norm[0];
+            n->args.norm.eps = 1e-5f;
+        } else {
+            n->op = GW_OP_LINEAR;
+            n->what = "link";
+            n->w[0] = &c->w[1];
+            n->in[1] = i >= 3 ? &c->between[i - 2] : NULL;
+        }
+    }
+}
+
+static void free_chain(chain *c, const gw_plan_device *devices, const int *device_of) {
+    devices[device_of[0]].backend->release(c->first.buf);
+    devices[device_of[(LINKS - 1) % 2]].backend->release(c->last.buf);
+    for (int i = 0; i < 2; i++) {
+        devices[device_of[i]].backend->release(c->norm[i].buf);
+        devices[device_of[i]].backend->release(c->w[i].buf);
+    }
+}
+
+static void run_chain(const gw_plan_device *devices, int n_devices, const int *device_of, int rows,
+                      float *out) {
+    chain *c = malloc(sizeof *c);
+    assert_non_null(c);
+    make_chain(c, devices, device_of);
+    gw_arena_set *arenas = NULL;
+    gw_plan *plan = NULL;
+    assert_int_equal(gw_arena_set_new(devices, n_devices, &arenas), GW_OK);
+    if (gw_plan_build(c->nodes, LINKS, devices, n_devices, ROWS, arenas, &plan) != GW_OK) {
+        fail_msg("%s", gw_error_text());
+    }
+    assert_int_equal(gw_plan_size(plan), LINKS);
+    gw_step *step = calloc(1, sizeof *step);
+    assert_non_null(step);
+    step->n = rows;
+    step->n_pick = rows;
+    for (int turn = 0; turn < 2; turn++) { /* a replay gives the same */
+        size_t before = atomic_load(&allocations);
+        assert_int_equal(gw_plan_run(plan, step), GW_OK);
+        /* the first pass may start the device's threads */
+        assert_true(turn == 0 || atomic_load(&allocations) == before);
+        float again[ROWS * WIDTH];
+        const gw_backend *b = devices[device_of[(LINKS - 1) % 2]].backend;
+        assert_int_equal(b->read(c->last.buf, 0, again, sizeof again), GW_OK);
+        assert_true(turn == 0 || memcmp(again, out, sizeof again) == 0);
+        memcpy(out, again, sizeof again);
+    }
+    free(step);
+    gw_plan_free(plan);
+    gw_arena_set_free(arenas);
+    free_chain(c, devices, device_of);
+    free(c);
+}
+
+/* The same chain by hand, in double precision, over fresh arrays: no placement can be wrong here.
+ */
+static void chain_by_hand(double *x) {
+    static double value[LINKS + 1][ROWS * WIDTH];
+    for (size_t i = 0; i < ROWS * WIDTH; i++) {
+        value[0][i] = (double)((int)(i * 7919 % 23) - 11) / 11.0;
+    }
+    for (int i = 0; i < LINKS; i++) {
+        for (int r = 0; r < ROWS; r++) {
+            const double *in = value[i] + r * WIDTH;
+            double sum = 0.0;
+            for (int k = 0; k < WIDTH; k++) {
+                sum += in[k] * in[k];
+            }
+            for (int k = 0; k < WIDTH; k++) {
+                double y = in[k] / sqrt(sum / WIDTH + 1e-5) *
+                           (2.0 * ((int)((size_t)k * 7919 % 23) - 11) / 11.0);
+                if (i % 2 == 1) {
+                    y = i >= 3 ? value[i - 1][r * WIDTH + k] : 0.0;
+                    for (int j = 0; j < WIDTH; j++) {
+                        size_t at = (size_t)(k * WIDTH + j);
+                        y += in[j] * ((int)(at * 7919 % 23) - 11) / 11.0;
+                    }
+                }
+                value[i + 1][r * WIDTH + k] = y;
+            }
+        }
+    }
+    memcpy(x, value[LINKS], sizeof value[LINKS]);
+}
+
+static void check_close(const float *got, const double *want) {
+    double diff = 0.0, norm = 0.0;
+    for (int i = 0; i < ROWS * WIDTH; i++) {
+        diff += (got[i] - want[i]) * (got[i] - want[i]);
+        norm += want[i] * want[i];
+    }
+    assert_true(norm > 0.0 && sqrt(diff / norm) < 1e-4);
+}
+
+static void test_chain(void **state) {
+    (void)state;
+    double want[ROWS * WIDTH];
+    chain_by_hand(want);
+    static const int all_first[2] = {0, 0}, split[2] = {0, 1}, split_back[2] = {1, 0};
+    for (size_t i = 0; gw_backends[i] != NULL; i++) {
+        if (gw_backends[i]->device_count() < 1) {
+            continue;
+        }
+        gw_plan_device d[2] = {open_device(gw_backends[i]), open_device(find_backend("ref"))};
+        float one[ROWS * WIDTH], two[ROWS * WIDTH], back[ROWS * WIDTH];
+        run_chain(d, 1, all_first, ROWS, one);
+        check_close(one, want);
+        run_chain(d, 2, split, ROWS, two); /* every input and residual crosses or stays */
+        check_close(two, want);
+        run_chain(d, 2, split_back, ROWS, back);
+        check_close(back, want);
+        if (gw_backends[i] == d[1].backend) { /* two devices of one kind: the same bits */
+            assert_memory_equal(one, two, sizeof one);
+            assert_memory_equal(one, back, sizeof one);
+        }
+        d[0].backend->close(d[0].device);
+        d[1].backend->close(d[1].device);
+    }
+}
+
+/* Rows of a shorter pass equal those of the full one, and the others are left alone. */
+static void test_fewer_rows(void **state) {
+    (void)state;
+    static const int device_of[2] = {0, 0};
+    gw_plan_device d = open_device(find_backend("ref"));
+    float all[ROWS * WIDTH], some[ROWS * WIDTH];
+    run_chain(&d, 1, device_of, ROWS, all);
+    run_chain(&d, 1, device_of, 2, some);
+    assert_memory_equal(all, some, 2 * WIDTH * sizeof(float));
+    for (int i = 2 * WIDTH; i < ROWS * WIDTH; i++) {
+        assert_true(some[i] == 0.0f);
+    }
+    d.backend->close(d.device);
+}
+
+/* Values that live at once do not overlap, and a chain needs no more than it must. */
+static void test_placement(void **state) {
+    (void)state;
+    static const int device_of[2] = {0, 0};
+    gw_plan_device d = open_device(find_backend("ref"));
+    chain *c = malloc(sizeof *c);
+    assert_non_null(c);
+    make_chain(c, &d, device_of);
+    gw_arena_set *arenas = NULL;
+    gw_plan *plan = NULL;
+    assert_int_equal(gw_arena_set_new(&d, 1, &arenas), GW_OK);
+    assert_int_equal(gw_plan_build(c->nodes, LINKS, &d, 1, ROWS, arenas, &plan), GW_OK);
+    size_t bytes = ROWS * WIDTH * sizeof(float), top = 0;
+    for (int i = 0; i < LINKS - 1; i++) {
+        const gw_tensor *a = &c->between[i];
+        top = a->offset + bytes > top ? a->offset + bytes : top;
+        assert_ptr_equal(a->buf, c->between[0].buf);
+        for (int j = i + 1; j <= i + 2 && j < LINKS - 1; j++) {
+            /* i is read by node i + 1, and as a residual (odd i) by node i + 2 */
+            int meets = j == i + 1 || i % 2 == 1;
+            const gw_tensor *b = &c->between[j];
+            int apart = a->offset + bytes <= b->offset || b->offset + bytes <= a->offset;
+            assert_true(!meets || apart);
+        }
+    }
+    assert_true(top <= 3 * (bytes + 256)); /* 3 values live at once */
+    /* A second plan shares the arena. */
+    chain *e = malloc(sizeof *e);
+    gw_plan *second = NULL;
+    assert_non_null(e);
+    make_chain(e, &d, device_of);
+    assert_int_equal(gw_plan_build(e->nodes, LINKS, &d, 1, ROWS, arenas, &second), GW_OK);
+    assert_ptr_equal(e->between[0].buf, c->between[0].buf);
+    gw_plan_free(second);
+    gw_plan_free(plan);
+    gw_arena_set_free(arenas);
+    free_chain(c, &d, device_of);
+    free_chain(e, &d, device_of);
+    free(c);
+    free(e);
+    d.backend->close(d.device);
+}
+
+/* ---- refusals ------------------------------------------------------------------------------- */
+
+static int never(const gw_kernel *kernel, const gw_node *node, const struct gw_device *device) {
+    (void)kernel, (void)node, (void)device;
+    return 0;
+}
+
+static const gw_kernel picky_kernels[] = {
+    {GW_OP_NORM, "picky.norm.wide", never, NULL, NULL},
+    {GW_OP_LINEAR, "picky.linear.fast", never, NULL, NULL},
+    {GW_OP_NORM, "picky.norm.narrow", never, NULL, NULL},
+};
+
+static const gw_kernel *list_picky(const struct gw_device *device, size_t *count) {
+    (void)device;
+    *count = sizeof picky_kernels / sizeof picky_kernels[0];
+    return picky_kernels;
+}
+
+static gw_status freeze_fails(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
+                              struct gw_segment **out) {
+    (void)device, (void)nodes, (void)n, (void)rows, (void)out;
+    return gw_fail(GW_E_DEVICE, "broken", "freezing failed");
+}
+
+static void check_refusal(const gw_backend *backend, gw_status want, const char *first,
+                          const char *second) {
+    static const int device_of[2] = {0, 0};
+    gw_plan_device real = open_device(find_backend("ref")), d = {backend, real.device};
+    chain *c = malloc(sizeof *c);
+    assert_non_null(c);
+    make_chain(c, &real, device_of);
+    gw_arena_set *arenas = NULL;
+    gw_plan *plan = NULL;
+    assert_int_equal(gw_arena_set_new(&d, 1, &arenas), GW_OK);
+    assert_int_equal(gw_plan_build(c->nodes, LINKS, &d, 1, ROWS, arenas, &plan), want);
+    assert_null(plan);
+    assert_non_null(strstr(gw_error_text(), first));
+    assert_non_null(strstr(gw_error_text(), second));
+    assert_null(strstr(gw_error_text(), "linear.fast")); /* another op's kernel */
+    for (int i = 0; i < LINKS - 1; i++) {
+        assert_null(c->between[i].buf); /* as they were */
+    }
+    assert_non_null(c->first.buf);
+    gw_arena_set_free(arenas);
+    free_chain(c, &real, device_of);
+    free(c);
+    real.backend->close(real.device);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    gw_backend picky = *find_backend("ref"), broken = picky;
+    picky.name = "picky";
+    picky.kernels = list_picky;
+    check_refusal(&picky, GW_E_UNSUPPORTED, "picky.norm.wide, picky.norm.narrow", "layer 0 norm");
+    broken.freeze = freeze_fails;
+    check_refusal(&broken, GW_E_DEVICE, "broken", "freezing failed");
+}
+
+static void test_bad_plans(void **state) {
+    (void)state;
+    static const int device_of[2] = {0, 0};
+    gw_plan_device d = open_device(find_backend("ref"));
+    chain *c = malloc(sizeof *c);
+    assert_non_null(c);
+    make_chain(c, &d, device_of);
+    gw_arena_set *arenas = NULL;
+    gw_plan *plan = NULL;
+    assert_int_equal(gw_arena_set_new(&d, 0, &arenas), GW_E_ARGUMENT);
+    assert_int_equal(gw_arena_set_new(&d, 1, &arenas), GW_OK);
+    assert_int_equal(gw_plan_build(c->nodes, 0, &d, 1, ROWS, arenas, &plan), GW_E_ARGUMENT);
+    assert_int_equal(gw_plan_build(c->nodes, LINKS, &d, 1, 0, arenas, &plan), GW_E_ARGUMENT);
+    assert_int_equal(gw_plan_build(c->nodes, LINKS, &d, 2, ROWS, arenas, &plan), GW_E_ARGUMENT);
+    /* more live rows than the activations hold */
+    assert_int_equal(gw_plan_build(c->nodes, LINKS, &d, 1, ROWS + 1, arenas, &plan), GW_E_METADATA);
+    c->nodes[4].device = 1;
+    assert_int_equal(gw_plan_build(c->nodes, LINKS, &d, 1, ROWS, arenas, &plan), GW_E_ARGUMENT);
+    c->nodes[4].device = 0;
+    c->nodes[5].op = GW_OP_COUNT;
+    assert_int_equal(gw_plan_build(c->nodes, LINKS, &d, 1, ROWS, arenas, &plan), GW_E_ARGUMENT);
+    c->nodes[5].op = GW_OP_LINEAR;
+    c->between[5].dim[1]++;
+    assert_int_equal(gw_plan_build(c->nodes, LINKS, &d, 1, ROWS, arenas, &plan), GW_E_METADATA);
+    assert_non_null(strstr(gw_error_text(), "layer 5 link"));
+    assert_null(plan);
+    gw_arena_set_free(arenas);
+    free_chain(c, &d, device_of);
+    free(c);
+    d.backend->close(d.device);
+}
+
+static void test_profile(void **state) {
+    (void)state;
+    static const int device_of[2] = {0, 0};
+    gw_plan_device d = open_device(gw_backends[0]);
+    chain *c = malloc(sizeof *c);
+    gw_step *step = calloc(1, sizeof *step);
+    assert_non_null(c);
+    assert_non_null(step);
+    step->n = step->n_pick = ROWS;
+    make_chain(c, &d, device_of);
+    gw_arena_set *arenas = NULL;
+    gw_plan *plan = NULL;
+    assert_int_equal(gw_arena_set_new(&d, 1, &arenas), GW_OK);
+    assert_int_equal(gw_plan_build(c->nodes, LINKS, &d, 1, ROWS, arenas, &plan), GW_OK);
+    assert_int_equal(gw_plan_run(plan, step), GW_OK);
+    gw_plan_profile(plan, 1);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(gw_plan_run(plan, step), GW_OK);
+    }
+    for (size_t i = 0; i < LINKS; i++) {
+        assert_int_equal(gw_plan_time(plan, i).calls, 3);
+        assert_true(gw_plan_time(plan, i).seconds > 0.0);
+        assert_non_null(gw_plan_node(plan, i)->kernel);
+    }
+    gw_plan_profile(plan, 0);
+    assert_int_equal(gw_plan_run(plan, step), GW_OK);
+    assert_int_equal(gw_plan_time(plan, 0).calls, 0);
+    gw_plan_free(plan);
+    gw_arena_set_free(arenas);
+    free_chain(c, &d, device_of);
+    free(c);
+    free(step);
+    d.backend->close(d.device);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table_is_whole), cmocka_unit_test(test_good_nodes),
+        cmocka_unit_test(test_broken_nodes),   cmocka_unit_test(test_mixed_weights),
+        cmocka_unit_test(test_cost),           cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_fewer_rows),     cmocka_unit_test(test_placement),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_bad_plans),
+        cmocka_unit_test(test_profile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
