@@ -189,10 +189,11 @@ V_FN void fetch_ahead(const unsigned char *group, int sub, size_t main_bytes, si
     }
 }
 
-/* acc [strips][lanes][count][16] += `strips` neighbouring strips times x [blocks][count]; block b
- * goes to lane b & last. Several strips at once are several streams for the memory system. */
-typedef void pass_fn(const unsigned char *strip, size_t strips, size_t blocks, const gw_xblock *x,
-                     size_t count, float *acc, size_t last);
+/* acc [strips][lanes][count][16] += `strips` strips, `step` bytes apart, times x [blocks][count];
+ * block b goes to lane b & last. Several strips at once are several streams for the memory system.
+ */
+typedef void pass_fn(const unsigned char *strip, size_t strips, size_t step, size_t blocks,
+                     const gw_xblock *x, size_t count, float *acc, size_t last);
 
 #if V_GROUP > 1
 #define GROUPS(count)                                                                              \
@@ -217,14 +218,14 @@ typedef void pass_fn(const unsigned char *strip, size_t strips, size_t blocks, c
         SIDE = GW_STRIP_SIDE_##name                                                                \
     };                                                                                             \
     const shape f = SHAPE_##name;                                                                  \
-    const size_t groups = blocks / SUBS;                                                           \
-    const size_t bytes = gw_strip_bytes((gw_fmt)GW_STRIP_FMT_##name, blocks * GW_ACT_BLOCK)
+    const size_t groups = blocks / SUBS
 
 /* One activation row: its block is spread over vectors once for all strips, and the blocks of a
  * group are unrolled, so that shifts are constants. */
 #define PASS_ONE(name)                                                                             \
-    static void pass1_##name(const unsigned char *strip, size_t strips, size_t blocks,             \
-                             const gw_xblock *x, size_t count, float *restrict acc, size_t last) { \
+    static void pass1_##name(const unsigned char *strip, size_t strips, size_t step,               \
+                             size_t blocks, const gw_xblock *x, size_t count, float *restrict acc, \
+                             size_t last) {                                                        \
         SIZES(name);                                                                               \
         (void)count;                                                                               \
         for (size_t g = 0; g < groups; g++) {                                                      \
@@ -238,16 +239,16 @@ typedef void pass_fn(const unsigned char *strip, size_t strips, size_t blocks, c
                 v_spread(&spread, x + g * SUBS + (size_t)sub);                                     \
                 for (size_t s = 0; s < strips; s++) {                                              \
                     fetch_ahead(group, sub, MAIN, SUBS);                                           \
-                    if (SIDE > 0 && sub == 0) { /* apart from the rest: some strips early */       \
-                        v_prefetch(side + strips * bytes);                                         \
+                    if (SIDE > 0 && sub == 0) { /* apart from the rest: one strip early */         \
+                        v_prefetch(side + groups * (MAIN + SIDE));                                 \
                     }                                                                              \
                     for (int h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {                              \
                         v_block u;                                                                 \
                         unpack_##name(&u, group, side, sub, h);                                    \
                         v_fstore(a + h, add_term(f, &u, &spread, v_fload(a + h)));                 \
                     }                                                                              \
-                    group += bytes;                                                                \
-                    side += bytes;                                                                 \
+                    group += step;                                                                 \
+                    side += step;                                                                  \
                     a += (last + 1) * GW_STRIP_ROWS;                                               \
                 }                                                                                  \
             }                                                                                      \
@@ -256,7 +257,7 @@ typedef void pass_fn(const unsigned char *strip, size_t strips, size_t blocks, c
 
 /* Several activation rows: a weight block is unpacked once for all of them. */
 #define PASS_SOME(name)                                                                            \
-    static void pass_##name(const unsigned char *strip, size_t strips, size_t blocks,              \
+    static void pass_##name(const unsigned char *strip, size_t strips, size_t step, size_t blocks, \
                             const gw_xblock *x, size_t count, float *restrict acc, size_t last) {  \
         SIZES(name);                                                                               \
         for (size_t b = 0; b < blocks; b++) {                                                      \
@@ -278,8 +279,8 @@ typedef void pass_fn(const unsigned char *strip, size_t strips, size_t blocks, c
                         v_fstore(a, add_term(f, &u, &spread, v_fload(a)));                         \
                     }                                                                              \
                 }                                                                                  \
-                group += bytes;                                                                    \
-                side += bytes;                                                                     \
+                group += step;                                                                     \
+                side += step;                                                                      \
                 lane += (last + 1) * count * GW_STRIP_ROWS;                                        \
             }                                                                                      \
         }                                                                                          \
@@ -291,25 +292,36 @@ GW_STRIP_FORMATS(PASSES)
 /* ---- a range of rows ----------------------------------------------------------------------------
  */
 
-static void decode_rows(const gw_cpu_linear *job, size_t first, size_t end, float *acc,
-                        gw_xblock *x, size_t strip_bytes, pass_fn *pass) {
-    const size_t n = (size_t)job->n, step = n * GW_STRIP_ROWS;
-    const size_t at_once = n * STREAMS <= GW_TILE ? STREAMS : 1;
-    for (size_t r = first; r < end;) {
-        const unsigned char *strip =
-            (const unsigned char *)job->w + r / GW_STRIP_ROWS * strip_bytes;
-        const size_t left = (end - r + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS;
-        const size_t strips = left < at_once ? left : at_once;
-        memset(acc, 0, strips * GW_LANES * step * sizeof *acc);
-        pass(strip, strips, job->k / GW_ACT_BLOCK, x, n, acc, GW_LANES - 1);
-        for (size_t s = 0; s < strips; s++, r += GW_STRIP_ROWS) {
-            const float *sums = acc + s * GW_LANES * step;
-            for (size_t i = 0; i < n; i++, sums += GW_STRIP_ROWS) {
-                for (size_t h = 0; h < GW_STRIP_ROWS && r + h < job->m; h += V_ROWS) {
-                    finish(job, i, r + h, join_lanes(sums + h, step));
-                }
+/* `strips` strips, `apart` strips from one another, the first at row r. */
+static void decode_some(const gw_cpu_linear *job, size_t r, size_t strips, size_t apart, float *acc,
+                        const gw_xblock *x, size_t strip_bytes, pass_fn *pass) {
+    const size_t n = (size_t)job->n, rows = n * GW_STRIP_ROWS;
+    memset(acc, 0, strips * GW_LANES * rows * sizeof *acc);
+    pass((const unsigned char *)job->w + r / GW_STRIP_ROWS * strip_bytes, strips,
+         apart * strip_bytes, job->k / GW_ACT_BLOCK, x, n, acc, GW_LANES - 1);
+    for (size_t s = 0; s < strips; s++, r += apart * GW_STRIP_ROWS) {
+        const float *sums = acc + s * GW_LANES * rows;
+        for (size_t i = 0; i < n; i++, sums += GW_STRIP_ROWS) {
+            for (size_t h = 0; h < GW_STRIP_ROWS && r + h < job->m; h += V_ROWS) {
+                finish(job, i, r + h, join_lanes(sums + h, rows));
             }
         }
+    }
+}
+
+/* Each of the streams walks through neighbouring strips, so that it is long and never restarts. */
+static void decode_rows(const gw_cpu_linear *job, size_t first, size_t end, float *acc,
+                        const gw_xblock *x, size_t strip_bytes, pass_fn *pass) {
+    const size_t at_once = (size_t)job->n * STREAMS <= GW_TILE ? STREAMS : 1;
+    const size_t strips = (end - first + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS;
+    const size_t apart = strips / at_once;
+    for (size_t s = 0; s < apart; s++) {
+        decode_some(job, first + s * GW_STRIP_ROWS, at_once, apart, acc, x, strip_bytes, pass);
+    }
+    size_t left = strips - apart * at_once;
+    if (left > 0) {
+        decode_some(job, first + apart * at_once * GW_STRIP_ROWS, left, 1, acc, x, strip_bytes,
+                    pass);
     }
 }
 
@@ -323,7 +335,7 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
         for (size_t t = 0; t < n; t += GW_TILE) {
             const size_t count = n - t < GW_TILE ? n - t : GW_TILE;
             memset(acc, 0, count * GW_STRIP_ROWS * sizeof *acc);
-            pass(strip, 1, blocks, x + t * blocks, count, acc, 0);
+            pass(strip, 1, 0, blocks, x + t * blocks, count, acc, 0);
             for (size_t i = 0; i < count; i++) {
                 for (size_t h = 0; h < GW_STRIP_ROWS && r + h < job->m; h += V_ROWS) {
                     finish(job, from + t + i, r + h, v_fload(acc + i * GW_STRIP_ROWS + h));

@@ -64,7 +64,7 @@ GW_INLINE VT float NAME(join)(const int fmt, const vf *sum, const void *row, con
 GW_INLINE VT void NAME(dots)(const int fmt, const int rows, const int n, const char *w,
                              size_t row_bytes, const char *x, size_t x_stride, size_t k,
                              float *out) {
-    enum { AHEAD = 4096 };
+    enum { AHEAD = 2048 };
     vf sum[8][NAME(J)];
     size_t whole = k / GW_LANES * GW_LANES;
     size_t size = fmt == GW_FMT_F32 ? 4 : 2;
@@ -123,12 +123,15 @@ GW_INLINE VT void NAME(decode)(const int fmt, const gw_cpu_linear *job, size_t f
     size_t row_bytes = job->k * (fmt == GW_FMT_F32 ? 4 : 2), r = first;
     const char *w = (const char *)job->w, *x = (const char *)job->x;
     float out[8];
-    for (; job->n == 1 && r + NAME(AT_ONCE) <= end; r += NAME(AT_ONCE)) {
-        NAME(dots)(fmt, NAME(AT_ONCE), 1, w + r * row_bytes, row_bytes, x, 0, job->k, out);
+    /* Rows at once are far apart, so that each is a stream that goes on into its next row. */
+    const size_t apart = job->n == 1 ? (end - first) / NAME(AT_ONCE) : 0;
+    for (; r < first + apart; r++) {
+        NAME(dots)(fmt, NAME(AT_ONCE), 1, w + r * row_bytes, apart * row_bytes, x, 0, job->k, out);
         for (size_t i = 0; i < NAME(AT_ONCE); i++) {
-            NAME(put)(job, r + i, 0, out[i]);
+            NAME(put)(job, r + i * apart, 0, out[i]);
         }
     }
+    r = first + apart * NAME(AT_ONCE);
     for (; r < end; r++) {
         size_t n = (size_t)job->n, i = 0;
         for (; i + NAME(BATCH) <= n; i += NAME(BATCH)) {

@@ -82,7 +82,7 @@ static void check_format(size_t f, tally *sum) {
         }
     }
     for (int k = 1; k <= GW_DRAFT_MAX; k++) {
-        char length[16], what[96];
+        char length[24], what[96];
         size_t which = f + (size_t)k;
         snprintf(length, sizeof length, "fixed:%d", k);
         gw_model *draft = k % 3 == 0 ? same.m : other.m;
