@@ -9,7 +9,7 @@ enum {
     STRIPS = 4,               /* always together: kernels read so many at once, one stream each */
     PREFILL_GROUPS = 4,
     GLU_PREFILL_ROWS = 64, /* of gate and up, kept in scratch */
-    GLU_DECODE_ROWS = 128
+    GLU_DECODE_ROWS = 512
 };
 #define NOT_PREPARED SIZE_MAX
 
