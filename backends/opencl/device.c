@@ -1,0 +1,323 @@
+/* backends/opencl/device.c - finding, opening and describing devices; the function table. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/opencl/opencl.h"
+
+enum { MAX_PLATFORMS = 16, LANES = 32 };
+
+/* ---- finding --------------------------------------------------------------------------------- */
+
+int gw_cl_devices(cl_platform_id *platforms, cl_device_id *devices, int room) {
+    const gw_cl_driver *cl = gw_cl_open(NULL);
+    cl_platform_id all[MAX_PLATFORMS];
+    cl_uint n_platforms = 0;
+    int n = 0;
+    if (cl == NULL || cl->GetPlatformIDs(MAX_PLATFORMS, all, &n_platforms) != CL_SUCCESS) {
+        return 0; /* -1001: no platform is installed */
+    }
+    n_platforms = n_platforms < MAX_PLATFORMS ? n_platforms : MAX_PLATFORMS;
+    for (cl_uint p = 0; p < n_platforms; p++) {
+        cl_device_id here[GW_CL_MAX_DEVICES];
+        cl_uint count = 0;
+        if (cl->GetDeviceIDs(all[p], CL_DEVICE_TYPE_ALL, GW_CL_MAX_DEVICES, here, &count) !=
+            CL_SUCCESS) {
+            continue;
+        }
+        count = count < GW_CL_MAX_DEVICES ? count : GW_CL_MAX_DEVICES;
+        for (cl_uint i = 0; i < count && n < room; i++, n++) {
+            platforms[n] = all[p];
+            devices[n] = here[i];
+        }
+    }
+    return n;
+}
+
+static int device_count(void) {
+    cl_platform_id platforms[GW_CL_MAX_DEVICES];
+    cl_device_id devices[GW_CL_MAX_DEVICES];
+    return gw_cl_devices(platforms, devices, GW_CL_MAX_DEVICES);
+}
+
+static void text_info(const gw_cl_driver *cl, cl_device_id id, cl_device_info what, char *out,
+                      size_t room) {
+    char text[512] = "";
+    if (cl->GetDeviceInfo(id, what, sizeof text, text, NULL) != CL_SUCCESS) {
+        text[0] = '\0';
+    }
+    text[sizeof text - 1] = '\0';
+    snprintf(out, room, "%s", text);
+}
+
+static cl_ulong number_info(const gw_cl_driver *cl, cl_device_id id, cl_device_info what,
+                            size_t bytes) {
+    cl_ulong value = 0; /* little-endian: a shorter answer fills the low bytes */
+    return cl->GetDeviceInfo(id, what, bytes, &value, NULL) == CL_SUCCESS ? value : 0;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* What the one arithmetic needs of a device; NULL when nothing is missing. */
+static const char *lacking(const gw_cl_driver *cl, cl_device_id id) {
+    cl_ulong fp = number_info(cl, id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(cl_device_fp_config));
+    if ((fp & CL_FP_FMA) == 0) {
+        return "a fused multiply-add";
+    }
+    if ((fp & CL_FP_DENORM) == 0) {
+        return "subnormal numbers";
+    }
+    if ((fp & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) == 0) {
+        return "correctly rounded division and square root";
+    }
+    if (number_info(cl, id, CL_DEVICE_ENDIAN_LITTLE, sizeof(cl_bool)) == 0) {
+        return "little-endian memory";
+    }
+    if (number_info(cl, id, CL_DEVICE_COMPILER_AVAILABLE, sizeof(cl_bool)) == 0) {
+        return "a compiler";
+    }
+    return NULL;
+}
+
+/* Shuffles and four-way dot products of NVIDIA's instruction set: used when this runs and is right.
+ */
+static const char *const nvidia_probe =
+    "__kernel void probe(__global int *out) {\n"
+    "    int i = (int)get_local_id(0), down, dot;\n"
+    "    __asm__ volatile(\"shfl.sync.down.b32 %0, %1, %2, 0x1f, 0xffffffff;\"\n"
+    "                 : \"=r\"(down) : \"r\"(i), \"r\"(16));\n"
+    "    __asm__(\"dp4a.u32.s32 %0, %1, %2, %3;\"\n"
+    "        : \"=r\"(dot) : \"r\"(0x01020304), \"r\"(0xff010101), \"r\"(i));\n"
+    "    out[i] = down * 1000 + dot;\n"
+    "}\n";
+
+static int probe_runs(struct gw_device *d, cl_program program) {
+    const gw_cl_driver *cl = d->cl;
+    cl_int error = CL_SUCCESS, out[LANES] = {0};
+    size_t n = LANES;
+    cl_kernel kernel = cl->CreateKernel(program, "probe", &error);
+    if (error != CL_SUCCESS) {
+        return 0;
+    }
+    cl_mem mem = cl->CreateBuffer(d->context, CL_MEM_READ_WRITE, sizeof out, NULL, &error);
+    int good = error == CL_SUCCESS;
+    good = good && cl->SetKernelArg(kernel, 0, sizeof mem, &mem) == CL_SUCCESS;
+    good = good &&
+           cl->EnqueueNDRangeKernel(d->queue, kernel, 1, NULL, &n, &n, 0, NULL, NULL) == CL_SUCCESS;
+    good = good && cl->EnqueueReadBuffer(d->queue, mem, CL_TRUE, 0, sizeof out, out, 0, NULL,
+                                         NULL) == CL_SUCCESS;
+    for (int i = 0; i < LANES && good; i++) {
+        int down = i < LANES / 2 ? i + LANES / 2 : i; /* beyond the end: the own value */
+        good = out[i] == down * 1000 + (4 + 3 + 2 - 1) + i;
+    }
+    if (error == CL_SUCCESS) {
+        cl->ReleaseMemObject(mem);
+    }
+    cl->ReleaseKernel(kernel);
+    return good;
+}
+
+static int understands_nvidia(struct gw_device *d) {
+    const gw_cl_driver *cl = d->cl;
+    const char *text = nvidia_probe;
+    cl_int error = CL_SUCCESS;
+    cl_program program = cl->CreateProgramWithSource(d->context, 1, &text, NULL, &error);
+    if (error != CL_SUCCESS) {
+        return 0;
+    }
+    int good = cl->BuildProgram(program, 1, &d->id, "-cl-std=CL1.2", NULL, NULL) == CL_SUCCESS &&
+               probe_runs(d, program);
+    cl->ReleaseProgram(program);
+    return good;
+}
+
+/* GODWIT_OPENCL, for tests, comma-separated: item, team (the way through the ops), plain (no inline
+ * assembly), any-floats (open a simulator whose arithmetic is not exact), max-alloc=BYTES,
+ * fail-alloc=K, fail-enqueue=K, fail-build. */
+static gw_status read_environment(struct gw_device *d, int *plain, int *any_floats) {
+    const char *p = getenv("GODWIT_OPENCL");
+    while (p != NULL && *p != '\0') {
+        size_t n = strcspn(p, ",");
+        char word[64];
+        snprintf(word, sizeof word, "%.*s", (int)(n < 63 ? n : 63), p);
+        unsigned long long value = 0;
+        const char *equals = strchr(word, '=');
+        value = equals != NULL ? strtoull(equals + 1, NULL, 10) : 0;
+        if (strcmp(word, "item") == 0 || strcmp(word, "team") == 0) {
+            d->item = word[0] == 'i';
+        } else if (strcmp(word, "plain") == 0) {
+            *plain = 1;
+        } else if (strcmp(word, "any-floats") == 0) {
+            *any_floats = 1;
+        } else if (strcmp(word, "fail-build") == 0) {
+            d->fail_build = 1;
+        } else if (strncmp(word, "max-alloc=", 10) == 0 && value > 0) {
+            d->max_alloc = value < d->max_alloc ? value : d->max_alloc;
+        } else if (strncmp(word, "fail-alloc=", 11) == 0 && value > 0) {
+            d->fail_alloc = (int)value;
+        } else if (strncmp(word, "fail-enqueue=", 13) == 0 && value > 0) {
+            d->fail_enqueue = (int)value;
+        } else {
+            return gw_fail(GW_E_ARGUMENT, "GODWIT_OPENCL", "'%s' is not known", word);
+        }
+        p += n + (p[n] == ',');
+    }
+    return GW_OK;
+}
+
+static gw_status fill_device(struct gw_device *d) {
+    const gw_cl_driver *cl = d->cl;
+    cl_int error = CL_SUCCESS;
+    int plain = 0, any_floats = 0;
+    text_info(cl, d->id, CL_DEVICE_NAME, d->name, sizeof d->name);
+    text_info(cl, d->id, CL_DRIVER_VERSION, d->driver, sizeof d->driver);
+    d->max_alloc = number_info(cl, d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong));
+    d->memory = number_info(cl, d->id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(cl_ulong));
+    cl_ulong type = number_info(cl, d->id, CL_DEVICE_TYPE, sizeof(cl_device_type));
+    size_t group = (size_t)number_info(cl, d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
+    d->item = (type & CL_DEVICE_TYPE_CPU) != 0;
+    GW_TRY(read_environment(d, &plain, &any_floats));
+    const char *missing = lacking(cl, d->id);
+    if (missing != NULL && !any_floats) {
+        return gw_fail(GW_E_UNSUPPORTED, "opencl", "%s lacks %s, which equal results need", d->name,
+                       missing);
+    }
+    d->compact = !d->item && (type & CL_DEVICE_TYPE_CPU) != 0;
+    if (!d->item && group < GW_CL_GROUP) {
+        return gw_fail(GW_E_UNSUPPORTED, "opencl", "%s takes groups of %zu work-items, not %d",
+                       d->name, group, GW_CL_GROUP);
+    }
+    cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)d->platform,
+                                          0};
+    d->context = cl->CreateContext(properties, 1, &d->id, NULL, NULL, &error);
+    GW_TRY(gw_cl_check(error, "creating a context"));
+    d->queue = cl->CreateCommandQueue(d->context, d->id, 0, &error);
+    GW_TRY(gw_cl_check(error, "creating a queue"));
+    d->nvidia = !plain && (type & CL_DEVICE_TYPE_GPU) != 0 && understands_nvidia(d);
+    return gw_cl_list_kernels(d);
+}
+
+static void close_device(struct gw_device *d) {
+    if (d == NULL) {
+        return;
+    }
+    gw_cl_programs_free(d);
+    for (size_t i = 0; i < d->n_scratch; i++) {
+        d->cl->ReleaseMemObject(d->scratch[i]);
+    }
+    if (d->timed != NULL) {
+        d->cl->ReleaseCommandQueue(d->timed);
+    }
+    if (d->queue != NULL) {
+        d->cl->ReleaseCommandQueue(d->queue);
+    }
+    if (d->context != NULL) {
+        d->cl->ReleaseContext(d->context);
+    }
+    free(d->scratch);
+    free(d->kernels);
+    free(d->names);
+    free(d);
+}
+
+static gw_status open_device(int ordinal, const gw_device_options *options,
+                             struct gw_device **out) {
+    cl_platform_id platforms[GW_CL_MAX_DEVICES];
+    cl_device_id devices[GW_CL_MAX_DEVICES];
+    const char *why = "no platform offers a device";
+    (void)options; /* threads and a vendor BLAS are the processor's matters */
+    const gw_cl_driver *cl = gw_cl_open(&why);
+    int n = cl != NULL ? gw_cl_devices(platforms, devices, GW_CL_MAX_DEVICES) : 0;
+    if (n == 0) {
+        return gw_fail(GW_E_DEVICE, "opencl", "no device: %s", why);
+    }
+    if (ordinal < 0 || ordinal >= n) {
+        return gw_fail(GW_E_ARGUMENT, "opencl", "there is no device %d; the last one is %d",
+                       ordinal, n - 1);
+    }
+    struct gw_device *d = calloc(1, sizeof *d);
+    if (d == NULL) {
+        return gw_fail(GW_E_NOMEM, "opencl", "no memory for a device");
+    }
+    d->cl = cl;
+    d->platform = platforms[ordinal];
+    d->id = devices[ordinal];
+    d->ordinal = ordinal;
+    gw_status status = fill_device(d);
+    if (status != GW_OK) {
+        close_device(d);
+        return status;
+    }
+    *out = d;
+    return GW_OK;
+}
+
+/* ---- describing ------------------------------------------------------------------------------ */
+
+void gw_opencl_describe(int ordinal, gw_device_info *out);
+void gw_opencl_describe(int ordinal, gw_device_info *out) {
+    cl_platform_id platforms[GW_CL_MAX_DEVICES];
+    cl_device_id devices[GW_CL_MAX_DEVICES];
+    const gw_cl_driver *cl = gw_cl_open(NULL);
+    memset(out, 0, sizeof *out);
+    int n = gw_cl_devices(platforms, devices, GW_CL_MAX_DEVICES);
+    snprintf(out->id, sizeof out->id, ordinal > 0 ? "opencl:%d" : "opencl", ordinal);
+    if (cl == NULL || ordinal < 0 || ordinal >= n) {
+        return;
+    }
+    char version[64], driver[64];
+    cl_device_id id = devices[ordinal];
+    text_info(cl, id, CL_DEVICE_NAME, out->name, sizeof out->name);
+    text_info(cl, id, CL_DEVICE_VERSION, version, sizeof version);
+    text_info(cl, id, CL_DRIVER_VERSION, driver, sizeof driver);
+    const char *missing = lacking(cl, id);
+    out->memory_bytes = number_info(cl, id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(cl_ulong));
+    out->free_bytes = out->memory_bytes;
+    out->threads = (int)number_info(cl, id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint));
+    snprintf(out->detail, sizeof out->detail,
+             "%.40s, driver %.40s, %.1f GB in one allocation, %llu kB local%s%s", version, driver,
+             1e-9 * (double)number_info(cl, id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong)),
+             (unsigned long long)number_info(cl, id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof(cl_ulong)) >>
+                 10,
+             missing != NULL ? "; cannot be used: it lacks " : "", missing != NULL ? missing : "");
+}
+
+static void describe(const struct gw_device *device, gw_device_info *out) {
+    gw_opencl_describe(device != NULL ? device->ordinal : 0, out);
+    if (device != NULL) {
+        size_t used = strlen(out->detail);
+        snprintf(out->detail + used, sizeof out->detail - used, ", %s%s",
+                 device->item ? "processor way" : "lanes way",
+                 device->nvidia ? " with PTX shuffles and dot products" : "");
+        out->free_bytes =
+            out->memory_bytes > device->reserved ? out->memory_bytes - device->reserved : 0;
+    }
+}
+
+static void *host_address(const struct gw_buffer *buffer) {
+    (void)buffer;
+    return NULL;
+}
+
+static const gw_kernel *list(const struct gw_device *device, size_t *count) {
+    *count = device->n_kernels;
+    return device->kernels;
+}
+
+const gw_backend gw_backend_opencl = {.name = "opencl",
+                                      .device_count = device_count,
+                                      .open = open_device,
+                                      .close = close_device,
+                                      .describe = describe,
+                                      .alloc = gw_cl_alloc,
+                                      .release = gw_cl_release,
+                                      .write = gw_cl_write,
+                                      .read = gw_cl_read,
+                                      .host = host_address,
+                                      .load_weight = gw_cl_load_weight,
+                                      .kernels = list,
+                                      .freeze = gw_cl_freeze,
+                                      .run = gw_cl_run,
+                                      .wait = gw_cl_wait,
+                                      .thaw = gw_cl_thaw,
+                                      .profile = gw_cl_profile};

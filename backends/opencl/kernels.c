@@ -1,0 +1,59 @@
+/* backends/opencl/kernels.c - the kernel table of a device. LINEAR and GLU have a row per weight
+ * format, so that logs and bench name it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backends/opencl/opencl.h"
+
+typedef struct op_entry {
+    gw_op op;
+    const char *name;
+    int per_format;
+    int (*accepts)(const gw_kernel *kernel, const gw_node *node, const struct gw_device *device);
+    gw_status (*record)(struct gw_segment *segment, const gw_kernel *kernel, const gw_node *node);
+} op_entry;
+
+/* clang-format off */
+static const op_entry entries[] = {
+    {GW_OP_EMBED,     "embed",     0, gw_cl_accepts_embed,     gw_cl_record_embed},
+    {GW_OP_PICK,      "pick",      0, gw_cl_accepts_pick,      gw_cl_record_pick},
+    {GW_OP_NORM,      "norm",      0, gw_cl_accepts_norm,      gw_cl_record_norm},
+    {GW_OP_QUANTIZE,  "quantize",  0, gw_cl_accepts_quantize,  gw_cl_record_quantize},
+    {GW_OP_LINEAR,    "linear",    1, gw_cl_accepts_linear,    gw_cl_record_linear},
+    {GW_OP_GLU,       "glu",       1, gw_cl_accepts_glu,       gw_cl_record_glu},
+    {GW_OP_ROPE_KV,   "rope_kv",   0, gw_cl_accepts_rope_kv,   gw_cl_record_rope_kv},
+    {GW_OP_ATTENTION, "attention", 0, gw_cl_accepts_attention, gw_cl_record_attention},
+};
+/* clang-format on */
+enum { ENTRIES = sizeof entries / sizeof entries[0], MOST = ENTRIES * GW_FMT_ACT8 };
+
+static void add(struct gw_device *d, const op_entry *e, gw_fmt fmt) {
+    size_t i = d->n_kernels++;
+    const char *way = d->item ? "item" : d->nvidia ? "ptx" : "team";
+    if (e->per_format) {
+        snprintf(d->names[i], sizeof d->names[i], "opencl.%s.%s.%s", e->name,
+                 gw_format_of(fmt)->name, way);
+    } else {
+        snprintf(d->names[i], sizeof d->names[i], "opencl.%s.%s", e->name, way);
+    }
+    d->kernels[i] = (gw_kernel){.op = e->op,
+                                .name = d->names[i],
+                                .accepts = e->accepts,
+                                .record = e->record,
+                                .state = e->per_format ? gw_format_of(fmt) : NULL};
+}
+
+gw_status gw_cl_list_kernels(struct gw_device *d) {
+    d->kernels = calloc(MOST, sizeof *d->kernels);
+    d->names = calloc(MOST, sizeof *d->names);
+    if (d->kernels == NULL || d->names == NULL) {
+        return gw_fail(GW_E_NOMEM, "opencl", "no memory for the kernel table");
+    }
+    for (size_t i = 0; i < ENTRIES; i++) {
+        for (int fmt = 0; fmt < (entries[i].per_format ? GW_FMT_ACT8 : 1); fmt++) {
+            add(d, &entries[i], (gw_fmt)fmt);
+        }
+    }
+    return GW_OK;
+}

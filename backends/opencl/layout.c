@@ -1,0 +1,242 @@
+/* backends/opencl/layout.c - from rows as stored to the layouts of this backend.
+ *
+ * Quantized: planes. low: the low bits of the 32 codes of a block, in 32-bit words; high: what is
+ * above them; head: d (and m, dmin or zero) in binary16, or the float scale of a row; sub: the two
+ * bytes of integer scales per block that K formats have. A word of 4-bit codes holds weights
+ * 4 j .. 4 j + 3 in its low nibbles and those 16 further in its high ones; of 2-bit codes, byte k
+ * of word j / 4 holds weight 4 j + k at bit 2 (j mod 4); of single bits, byte k holds it at bit j.
+ * Strips interleave 16 rows by the element: word, half word or float.
+ */
+#include <string.h>
+
+#include "backends/opencl/opencl.h"
+#include "core/tensor/blocks.h"
+
+/* ---- formats --------------------------------------------------------------------------------- */
+
+/* clang-format off */
+static const gw_cl_planes formats[GW_FMT_COUNT] = {
+    /*                   low high offset levels kind          head bytes, blocks  sub */
+    [GW_FMT_Q8_0]      = {8, 0, 128, 0, GW_KIND_SIGNED, 2, 1, 0},
+    [GW_FMT_Q4_0]      = {4, 0,   8, 0, GW_KIND_SIGNED, 2, 1, 0},
+    [GW_FMT_Q4_1]      = {4, 0,   0, 0, GW_KIND_AFFINE, 4, 1, 0},
+    [GW_FMT_Q5_0]      = {4, 1,  16, 0, GW_KIND_SIGNED, 2, 1, 0},
+    [GW_FMT_Q5_1]      = {4, 1,   0, 0, GW_KIND_AFFINE, 4, 1, 0},
+    [GW_FMT_Q2_K]      = {2, 0,   0, 0, GW_KIND_Q2,     4, 8, 2},
+    [GW_FMT_Q3_K]      = {2, 1,   4, 0, GW_KIND_HALVES, 2, 8, 2},
+    [GW_FMT_Q4_K]      = {4, 0,   0, 0, GW_KIND_AFFINE, 4, 8, 2},
+    [GW_FMT_Q5_K]      = {4, 1,   0, 0, GW_KIND_AFFINE, 4, 8, 2},
+    [GW_FMT_Q6_K]      = {4, 2,  32, 0, GW_KIND_HALVES, 2, 8, 2},
+    [GW_FMT_IQ4_NL]    = {4, 0, 128, 1, GW_KIND_SIGNED, 2, 1, 0},
+    [GW_FMT_IQ4_XS]    = {4, 0, 128, 1, GW_KIND_SIGNED, 2, 8, 2},
+    [GW_FMT_INT8]      = {8, 0, 128, 0, GW_KIND_SIGNED, 4, 0, 0},
+    [GW_FMT_INT4_G32]  = {4, 0,   0, 0, GW_KIND_AFFINE, 4, 1, 0},
+    [GW_FMT_INT4_G64]  = {4, 0,   0, 0, GW_KIND_AFFINE, 4, 2, 0},
+    [GW_FMT_INT4_G128] = {4, 0,   0, 0, GW_KIND_AFFINE, 4, 4, 0},
+    [GW_FMT_INT4_G256] = {4, 0,   0, 0, GW_KIND_AFFINE, 4, 8, 0},
+};
+/* clang-format on */
+
+const gw_cl_planes *gw_cl_planes_of(gw_fmt fmt) {
+    return fmt < GW_FMT_COUNT && formats[fmt].low_bits > 0 ? &formats[fmt] : NULL;
+}
+
+void gw_cl_layout_of(gw_fmt fmt, size_t cols, int strips, gw_cl_layout *out) {
+    const gw_cl_planes *p = &formats[fmt];
+    out->planes = p;
+    out->fmt = fmt;
+    out->strips = strips;
+    out->cols = cols;
+    out->blocks = cols / GW_ACT_BLOCK;
+    size_t shared = (size_t)p->head_blocks;
+    out->heads = shared > 0 ? (out->blocks + shared - 1) / shared : 1;
+    out->low_row = out->blocks * (size_t)p->low_bits * 4;
+    out->high_row = out->blocks * (size_t)p->high_bits * 4;
+    out->head_row = out->heads * (size_t)p->head_bytes;
+    out->sub_row = out->blocks * (size_t)p->sub_bytes;
+}
+
+/* ---- reading rows as stored ------------------------------------------------------------------ */
+
+/* clang-format off */
+#define CODES(fmt, name)                                                                           \
+    case fmt: {                                                                                    \
+        const gw_block_##name *block = (const gw_block_##name *)(const void *)row;                 \
+        int subs = (int)(gw_format_of(fmt)->block_elems / GW_ACT_BLOCK);                           \
+        gw_##name##_codes(block + b / (size_t)subs, (int)(b % (size_t)subs), code);                \
+        break;                                                                                     \
+    }
+#define GROUP_CODES(fmt, name)                                                                     \
+    case fmt: {                                                                                    \
+        const gw_block_##name *block = (const gw_block_##name *)(const void *)row;                 \
+        size_t subs = gw_format_of(fmt)->block_elems / GW_ACT_BLOCK;                               \
+        gw_nibbles(block[b / subs].nibbles + 16 * (b % subs), 0, code);                            \
+        break;                                                                                     \
+    }
+/* clang-format on */
+
+/* The 32 codes of block b, signed as the format's term takes them. */
+static void codes_of(gw_fmt fmt, const unsigned char *row, size_t b, gw_i8 *code) {
+    switch (fmt) {
+        CODES(GW_FMT_Q8_0, q8_0)
+        CODES(GW_FMT_Q4_0, q4_0)
+        CODES(GW_FMT_Q4_1, q4_1)
+        CODES(GW_FMT_Q5_0, q5_0)
+        CODES(GW_FMT_Q5_1, q5_1)
+        CODES(GW_FMT_Q2_K, q2_k)
+        CODES(GW_FMT_Q3_K, q3_k)
+        CODES(GW_FMT_Q4_K, q4_k)
+        CODES(GW_FMT_Q5_K, q5_k)
+        CODES(GW_FMT_Q6_K, q6_k)
+        CODES(GW_FMT_IQ4_NL, iq4_nl)
+        CODES(GW_FMT_IQ4_XS, iq4_xs)
+        GROUP_CODES(GW_FMT_INT4_G32, int4_g32)
+        GROUP_CODES(GW_FMT_INT4_G64, int4_g64)
+        GROUP_CODES(GW_FMT_INT4_G128, int4_g128)
+        GROUP_CODES(GW_FMT_INT4_G256, int4_g256)
+    default: /* INT8 */
+        gw_int8_codes((const gw_block_int8 *)(const void *)(row + sizeof(gw_row_int8)) + b, code);
+        break;
+    }
+}
+
+/* Where the head of block b lies: head_bytes bytes, low first. */
+static void head_of(gw_fmt fmt, const unsigned char *row, size_t h, unsigned char *out) {
+    const gw_format *f = gw_format_of(fmt);
+    const gw_cl_planes *p = &formats[fmt];
+    const unsigned char *block = row + h * f->block_bytes;
+    switch (fmt) {
+    case GW_FMT_Q2_K:
+        memcpy(out, ((const gw_block_q2_k *)(const void *)block)->d, 4); /* d, dmin follow */
+        break;
+    case GW_FMT_Q3_K:
+        memcpy(out, ((const gw_block_q3_k *)(const void *)block)->d, 2);
+        break;
+    case GW_FMT_Q6_K:
+        memcpy(out, ((const gw_block_q6_k *)(const void *)block)->d, 2);
+        break;
+    case GW_FMT_INT8:
+        memcpy(out, row, 4);
+        break;
+    default: /* all others begin with it */
+        memcpy(out, block, (size_t)p->head_bytes);
+        break;
+    }
+}
+
+static void sub_of(gw_fmt fmt, const unsigned char *row, size_t b, unsigned char *out) {
+    const unsigned char *block = row + b / 8 * gw_format_of(fmt)->block_bytes;
+    int s = (int)(b % 8);
+    int pair[2] = {0, 0};
+    if (fmt == GW_FMT_Q2_K) {
+        const gw_block_q2_k *q = (const gw_block_q2_k *)(const void *)block;
+        pair[0] = q->scales[2 * s];
+        pair[1] = q->scales[2 * s + 1];
+    } else if (fmt == GW_FMT_Q3_K) {
+        const gw_block_q3_k *q = (const gw_block_q3_k *)(const void *)block;
+        pair[0] = gw_q3_k_scale(q, 2 * s);
+        pair[1] = gw_q3_k_scale(q, 2 * s + 1);
+    } else if (fmt == GW_FMT_Q4_K) {
+        const gw_block_q4_k *q = (const gw_block_q4_k *)(const void *)block;
+        pair[0] = gw_six_bit_scale(q->scales, s);
+        pair[1] = gw_six_bit_min(q->scales, s);
+    } else if (fmt == GW_FMT_Q5_K) {
+        const gw_block_q5_k *q = (const gw_block_q5_k *)(const void *)block;
+        pair[0] = gw_six_bit_scale(q->scales, s);
+        pair[1] = gw_six_bit_min(q->scales, s);
+    } else if (fmt == GW_FMT_Q6_K) {
+        const gw_block_q6_k *q = (const gw_block_q6_k *)(const void *)block;
+        pair[0] = q->scales[2 * s];
+        pair[1] = q->scales[2 * s + 1];
+    } else if (fmt == GW_FMT_IQ4_XS) {
+        pair[0] = gw_iq4_xs_scale((const gw_block_iq4_xs *)(const void *)block, s);
+    }
+    out[0] = (unsigned char)(pair[0] & 255);
+    out[1] = (unsigned char)(pair[1] & 255);
+}
+
+/* ---- packing --------------------------------------------------------------------------------- */
+
+/* Place of element i of `per_row` of row r. */
+static size_t place(const gw_cl_layout *l, size_t r, size_t i, size_t per_row) {
+    return l->strips ? i * GW_CL_STRIP + r : r * per_row + i;
+}
+
+static gw_u32 level_index(int level) {
+    static const gw_i8 levels[16] = {GW_IQ4_LEVELS};
+    gw_u32 i = 0;
+    while (i < 15 && levels[i] != level) {
+        i++;
+    }
+    return i;
+}
+
+static void cut_codes(const gw_cl_planes *p, const gw_i8 *code, gw_u32 *low, gw_u32 *high) {
+    memset(low, 0, 8 * sizeof *low);
+    memset(high, 0, 2 * sizeof *high);
+    for (int i = 0; i < GW_ACT_BLOCK; i++) {
+        int j = i / 4, k = i % 4 * 8;
+        gw_u32 u = p->levels ? level_index(code[i]) : (gw_u32)(code[i] + p->offset);
+        gw_u32 bottom = u & ((1u << p->low_bits) - 1u), top = u >> p->low_bits;
+        if (p->low_bits == 8) {
+            low[j] |= bottom << k;
+        } else if (p->low_bits == 4) {
+            low[j % 4] |= bottom << (k + j / 4 * 4);
+        } else {
+            low[j / 4] |= bottom << (k + j % 4 * 2);
+        }
+        if (p->high_bits == 1) {
+            high[0] |= top << (k + j);
+        } else if (p->high_bits == 2) {
+            high[j / 4] |= top << (k + j % 4 * 2);
+        }
+    }
+}
+
+static void pack_row(const gw_cl_layout *l, const unsigned char *row, size_t r, unsigned char *low,
+                     unsigned char *high, unsigned char *head, unsigned char *sub) {
+    const gw_cl_planes *p = l->planes;
+    size_t low_words = (size_t)p->low_bits, high_words = (size_t)p->high_bits;
+    size_t head_bytes = (size_t)p->head_bytes;
+    gw_u32 bottom[8], top[2];
+    gw_i8 code[GW_ACT_BLOCK];
+    for (size_t b = 0; b < l->blocks; b++) {
+        codes_of(l->fmt, row, b, code);
+        cut_codes(p, code, bottom, top);
+        for (size_t j = 0; j < low_words; j++) {
+            memcpy(low + 4 * place(l, r, b * low_words + j, l->blocks * low_words), &bottom[j], 4);
+        }
+        for (size_t j = 0; j < high_words; j++) {
+            memcpy(high + 4 * place(l, r, b * high_words + j, l->blocks * high_words), &top[j], 4);
+        }
+        if (p->sub_bytes > 0) {
+            sub_of(l->fmt, row, b, sub + 2 * place(l, r, b, l->blocks));
+        }
+    }
+    for (size_t h = 0; h < l->heads; h++) {
+        head_of(l->fmt, row, h, head + head_bytes * place(l, r, h, l->heads));
+    }
+}
+
+void gw_cl_pack(const gw_cl_layout *layout, const void *rows, size_t row_bytes, size_t n,
+                unsigned char *low, unsigned char *high, unsigned char *head, unsigned char *sub) {
+    for (size_t r = 0; r < n; r++) {
+        pack_row(layout, (const unsigned char *)rows + r * row_bytes, r, low, high, head, sub);
+    }
+}
+
+/* ---- floats ---------------------------------------------------------------------------------- */
+
+/* A piece of 512 bytes holds GW_LANES times 16 bytes; lane i has elements i, i + 32, ... of it. */
+size_t gw_cl_lanes_bytes(gw_fmt fmt, size_t cols) {
+    size_t piece = 512 / gw_format_of(fmt)->block_bytes;
+    return (cols + piece - 1) / piece * 512;
+}
+
+void gw_cl_lanes_pack(gw_fmt fmt, const void *row, size_t cols, void *out) {
+    size_t size = gw_format_of(fmt)->block_bytes, each = 16 / size, piece = GW_LANES * each;
+    for (size_t i = 0; i < cols; i++) {
+        size_t at = i / piece * piece + i % GW_LANES * each + i % piece / GW_LANES;
+        memcpy((unsigned char *)out + at * size, (const unsigned char *)row + i * size, size);
+    }
+}

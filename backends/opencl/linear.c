@@ -1,0 +1,250 @@
+/* backends/opencl/linear.c - LINEAR and GLU: nodes to launches, one per matrix and allocation. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/opencl/opencl.h"
+
+enum { MOST_WIDTH = GW_DECODE_MAX, TILE = 64, ITEMS = 64 };
+
+/* One matrix product: y[:, column ...] = x w^T (+ bias) (+ residual). */
+typedef struct product {
+    const gw_tensor *w, *x, *bias, *residual;
+    gw_order order;
+    cl_mem y;
+    cl_ulong y_offset;
+    int64_t y_stride, column; /* in floats */
+} product;
+
+/* ---- what is accepted ------------------------------------------------------------------------ */
+
+static int layout_fits(const gw_tensor *w, const struct gw_device *device) {
+    if (gw_cl_planes_of(w->fmt) != NULL) {
+        return w->layout == (device->item ? GW_CL_LAYOUT_STRIPS : GW_CL_LAYOUT_PLANES);
+    }
+    return w->layout == (device->item ? GW_LAYOUT_ROWS : (int)GW_CL_LAYOUT_LANES);
+}
+
+static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw_device *device,
+                   int parts) {
+    const gw_fmt input = node->in[0]->fmt;
+    if (gw_format_of(node->w[0]->fmt) != kernel->state) {
+        return 0;
+    }
+    for (int i = 0; i < parts && node->w[i] != NULL; i++) {
+        int floats = gw_cl_planes_of(node->w[i]->fmt) == NULL;
+        const gw_tensor *bias = node->op == GW_OP_LINEAR ? node->w[3 + i] : NULL;
+        if (input != (floats ? GW_FMT_F32 : GW_FMT_ACT8) || !layout_fits(node->w[i], device) ||
+            (bias != NULL && bias->fmt != GW_FMT_F32)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+int gw_cl_accepts_linear(const gw_kernel *kernel, const gw_node *node,
+                         const struct gw_device *device) {
+    return node->out->fmt == GW_FMT_F32 && accepts(kernel, node, device, 3);
+}
+
+int gw_cl_accepts_glu(const gw_kernel *kernel, const gw_node *node,
+                      const struct gw_device *device) {
+    int fits = node->out->fmt == GW_FMT_F32 ||
+               (node->out->fmt == GW_FMT_ACT8 && gw_cl_width(node->out) % GW_ACT_BLOCK == 0);
+    return fits && accepts(kernel, node, device, 2);
+}
+
+/* ---- one product ----------------------------------------------------------------------------- */
+
+static const char *source_of(const struct gw_device *device, gw_fmt fmt) {
+    if (gw_cl_planes_of(fmt) != NULL) {
+        return device->item ? "linear_item" : "linear_team";
+    }
+    return device->item ? "float_item" : "float_team";
+}
+
+/* Returns the length of the text. */
+static size_t options_of(gw_fmt fmt, char *out, size_t room) {
+    const gw_cl_planes *p = gw_cl_planes_of(fmt);
+    if (p == NULL) {
+        snprintf(out, room, "-DFORMAT_%s",
+                 fmt == GW_FMT_F32   ? "F32"
+                 : fmt == GW_FMT_F16 ? "F16"
+                                     : "BF16");
+        return strlen(out);
+    }
+    snprintf(out, room,
+             "-DLOW_BITS=%d -DHIGH_BITS=%d -DOFFSET=%d -DLEVELS=%d -DKIND=%d -DHEAD_BYTES=%d "
+             "-DHEAD_BLOCKS=%d -DSUB_BYTES=%d",
+             p->low_bits, p->high_bits, p->offset, p->levels, p->kind, p->head_bytes,
+             p->head_blocks, p->sub_bytes);
+    return strlen(out);
+}
+
+/* The narrowest kernel for a plan of `rows`: 1, 2, 4, 8 or 16. */
+static int width_for(int rows) {
+    int n = 1;
+    while (n < rows && n < MOST_WIDTH) {
+        n *= 2;
+    }
+    return n;
+}
+
+static void arg_weight(gw_cl_call *call, const gw_tensor *w, const gw_cl_chunk *chunk) {
+    gw_cl_arg_mem(call, chunk->mem, 0);
+    if (gw_cl_planes_of(w->fmt) != NULL) {
+        gw_cl_arg_ulong(call, chunk->high);
+        gw_cl_arg_ulong(call, chunk->head);
+        gw_cl_arg_ulong(call, chunk->sub);
+    }
+}
+
+static gw_status end_product(gw_cl_call *call, const product *p, size_t m) {
+    const struct gw_segment *segment = call->segment;
+    size_t rows = (size_t)segment->rows;
+    int prefill = p->order == GW_ORDER_PREFILL;
+    if (segment->device->item) {
+        int floats = gw_cl_planes_of(p->w->fmt) == NULL;
+        size_t items = floats && !prefill ? m : gw_cl_groups(m, GW_CL_STRIP);
+        size_t tiles = floats && !prefill ? 1 : gw_cl_groups(rows, MOST_WIDTH);
+        return gw_cl_launch_end(call, 1, items, tiles, 1);
+    }
+    if (prefill) {
+        return gw_cl_launch_end(call, GW_CL_GROUP, gw_cl_groups(m, TILE), gw_cl_groups(rows, TILE),
+                                1);
+    }
+    size_t width = (size_t)width_for(segment->rows);
+    return gw_cl_launch_end(call, GW_CL_GROUP, gw_cl_groups(m, 2 * GW_CL_GROUP / GW_CL_TEAM),
+                            gw_cl_groups(rows, width), 1);
+}
+
+static gw_status record_chunk(struct gw_segment *segment, const product *p,
+                              const gw_cl_chunk *chunk) {
+    char options[224];
+    int64_t column = p->column + chunk->first;
+    cl_ulong at = (cl_ulong)column * sizeof(float);
+    int prefill = p->order == GW_ORDER_PREFILL;
+    size_t used = options_of(p->w->fmt, options, sizeof options);
+    if (!prefill) {
+        snprintf(options + used, sizeof options - used, " -DDECODE_ROWS=%d",
+                 segment->device->item ? MOST_WIDTH : width_for(segment->rows));
+    }
+    gw_cl_call call = gw_cl_launch_new(segment, source_of(segment->device, p->w->fmt), options,
+                                       prefill ? "linear_prefill" : "linear_decode");
+    gw_cl_arg_step(&call);
+    arg_weight(&call, p->w, chunk);
+    gw_cl_arg_tensor(&call, p->x);
+    if (p->bias != NULL) {
+        cl_ulong first = (cl_ulong)chunk->first * sizeof(float);
+        gw_cl_arg_mem(&call, gw_cl_mem(p->bias), p->bias->offset + first);
+    } else {
+        gw_cl_arg_tensor(&call, NULL);
+    }
+    if (p->residual != NULL) {
+        gw_cl_arg_mem(&call, gw_cl_mem(p->residual), p->residual->offset + at);
+    } else {
+        gw_cl_arg_tensor(&call, NULL);
+    }
+    gw_cl_arg_mem(&call, p->y, p->y_offset + at);
+    gw_cl_arg_int(&call, chunk->rows);
+    gw_cl_arg_int(&call, p->w->dim[1]);
+    gw_cl_arg_int(&call, p->y_stride);
+    gw_cl_arg_int(&call, (p->bias != NULL ? 1 : 0) | (p->residual != NULL ? 2 : 0));
+    return end_product(&call, p, (size_t)chunk->rows);
+}
+
+static gw_status record_product(struct gw_segment *segment, const product *p) {
+    for (int i = 0; i < p->w->buf->n_chunks; i++) {
+        GW_TRY(record_chunk(segment, p, &p->w->buf->chunks[i]));
+    }
+    return GW_OK;
+}
+
+gw_status gw_cl_record_linear(struct gw_segment *segment, const gw_kernel *kernel,
+                              const gw_node *node) {
+    int64_t column = 0;
+    (void)kernel;
+    for (int i = 0; i < 3 && node->w[i] != NULL; i++) {
+        product p = {.w = node->w[i],
+                     .x = node->in[0],
+                     .bias = node->w[3 + i],
+                     .residual = node->in[1],
+                     .order = node->args.linear.order,
+                     .y = gw_cl_mem(node->out),
+                     .y_offset = node->out->offset,
+                     .y_stride = node->out->dim[1],
+                     .column = column};
+        GW_TRY(record_product(segment, &p));
+        column += node->w[i]->dim[0];
+    }
+    return GW_OK;
+}
+
+/* ---- GLU ------------------------------------------------------------------------------------- */
+
+/* Gate and up in one launch per allocation: decode on teams, both of one format. */
+static gw_status record_fused(struct gw_segment *segment, const gw_node *node) {
+    char options[224];
+    const gw_tensor *gate = node->w[0], *up = node->w[1];
+    size_t used = options_of(gate->fmt, options, sizeof options);
+    snprintf(options + used, sizeof options - used, " -DGLU_ROWS=%d%s", width_for(segment->rows),
+             node->out->fmt == GW_FMT_ACT8 ? " -DACT8" : "");
+    for (int i = 0; i < gate->buf->n_chunks; i++) {
+        const gw_cl_chunk *chunk = &gate->buf->chunks[i];
+        gw_cl_call call =
+            gw_cl_launch_new(segment, source_of(segment->device, gate->fmt), options, "glu_decode");
+        gw_cl_arg_step(&call);
+        arg_weight(&call, gate, chunk);
+        arg_weight(&call, up, &up->buf->chunks[i]);
+        gw_cl_arg_tensor(&call, node->in[0]);
+        gw_cl_arg_tensor(&call, node->out);
+        gw_cl_arg_int(&call, chunk->rows);
+        gw_cl_arg_int(&call, gate->dim[1]);
+        gw_cl_arg_int(&call, node->out->dim[1]);
+        gw_cl_arg_int(&call, chunk->first);
+        GW_TRY(gw_cl_launch_end(
+            &call, GW_CL_GROUP, gw_cl_groups((size_t)chunk->rows, GW_ACT_BLOCK),
+            gw_cl_groups((size_t)segment->rows, (size_t)width_for(segment->rows)), 1));
+    }
+    return GW_OK;
+}
+
+static gw_status record_join(struct gw_segment *segment, const gw_node *node, cl_mem scratch,
+                             size_t bytes) {
+    size_t width = gw_cl_width(node->out), rows = (size_t)segment->rows;
+    gw_cl_call call = gw_cl_launch_new(segment, "rows", "", "glu_join");
+    gw_cl_arg_step(&call);
+    gw_cl_arg_mem(&call, scratch, 0);
+    gw_cl_arg_mem(&call, scratch, bytes);
+    gw_cl_arg_tensor(&call, node->out);
+    gw_cl_arg_int(&call, (int64_t)width);
+    gw_cl_arg_int(&call, node->out->fmt == GW_FMT_ACT8);
+    size_t blocks = gw_cl_groups(width, GW_ACT_BLOCK);
+    if (segment->device->item) {
+        return gw_cl_launch_end(&call, 1, gw_cl_groups(blocks, 8), rows, 1);
+    }
+    return gw_cl_launch_end(&call, ITEMS, gw_cl_groups(blocks, ITEMS), rows, 1);
+}
+
+gw_status gw_cl_record_glu(struct gw_segment *segment, const gw_kernel *kernel,
+                           const gw_node *node) {
+    const gw_tensor *gate = node->w[0], *up = node->w[1];
+    (void)kernel;
+    if (!segment->device->item && node->args.linear.order == GW_ORDER_DECODE &&
+        gate->fmt == up->fmt && gate->buf->n_chunks == up->buf->n_chunks) {
+        return record_fused(segment, node);
+    }
+    size_t bytes = (size_t)segment->rows * gw_cl_width(node->out) * sizeof(float);
+    bytes = (bytes + 255) / 256 * 256;
+    cl_mem scratch = NULL;
+    GW_TRY(gw_cl_scratch(segment->device, 2 * bytes, &scratch));
+    for (int i = 0; i < 2; i++) {
+        product p = {.w = node->w[i],
+                     .x = node->in[0],
+                     .order = node->args.linear.order,
+                     .y = scratch,
+                     .y_offset = (cl_ulong)i * bytes,
+                     .y_stride = node->out->dim[1]};
+        GW_TRY(record_product(segment, &p));
+    }
+    return record_join(segment, node, scratch, bytes);
+}

@@ -1,0 +1,307 @@
+/* backends/opencl/memory.c - buffers of a device, and how weights get into them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/opencl/opencl.h"
+#include "core/base/size.h"
+
+enum { PLANE_ALIGN = 256, UPLOAD_BYTES = 32 << 20 };
+
+/* ---- allocation ------------------------------------------------------------------------------ */
+
+gw_status gw_cl_new_mem(struct gw_device *device, size_t bytes, cl_mem *out) {
+    double mib = (double)bytes / 1048576.0;
+    if (device->fail_alloc > 0 && --device->fail_alloc == 0) {
+        return gw_fail(GW_E_NOMEM, "opencl", "%s refused %.1f MiB (simulated)", device->name, mib);
+    }
+    if (bytes > device->max_alloc) {
+        return gw_fail(GW_E_NOMEM, "opencl",
+                       "needs %.1f MiB in one piece, %s gives at most %.1f MiB", mib, device->name,
+                       (double)device->max_alloc / 1048576.0);
+    }
+    if (device->memory > 0 &&
+        bytes > device->memory -
+                    (device->reserved < device->memory ? device->reserved : device->memory)) {
+        return gw_fail(GW_E_NOMEM, "opencl", "needs %.1f MiB, %.1f MiB of %s are left", mib,
+                       (double)(device->memory - device->reserved) / 1048576.0, device->name);
+    }
+    cl_int error = CL_SUCCESS;
+    cl_mem mem = device->cl->CreateBuffer(device->context, CL_MEM_READ_WRITE, bytes > 0 ? bytes : 4,
+                                          NULL, &error);
+    if (error != CL_SUCCESS || mem == NULL) {
+        return gw_fail(GW_E_NOMEM, "opencl", "%s refused %.1f MiB: %s", device->name, mib,
+                       gw_cl_error_name(error));
+    }
+    device->reserved += bytes;
+    *out = mem;
+    return GW_OK;
+}
+
+static gw_status new_buffer(struct gw_device *device, int n_chunks, struct gw_buffer **out) {
+    struct gw_buffer *buffer = calloc(1, sizeof *buffer);
+    if (buffer != NULL) {
+        buffer->chunks = calloc((size_t)n_chunks, sizeof *buffer->chunks);
+    }
+    if (buffer == NULL || buffer->chunks == NULL) {
+        free(buffer);
+        return gw_fail(GW_E_NOMEM, "opencl", "no memory for a buffer");
+    }
+    buffer->device = device;
+    *out = buffer;
+    return GW_OK;
+}
+
+/* One more allocation of the buffer. */
+static gw_status add_chunk(struct gw_buffer *buffer, size_t bytes) {
+    GW_TRY(gw_cl_new_mem(buffer->device, bytes, &buffer->chunks[buffer->n_chunks].mem));
+    buffer->n_chunks++;
+    buffer->bytes += bytes;
+    return GW_OK;
+}
+
+gw_status gw_cl_alloc(struct gw_device *device, size_t bytes, struct gw_buffer **out) {
+    static const cl_uchar zero = 0;
+    struct gw_buffer *buffer = NULL;
+    GW_TRY(new_buffer(device, 1, &buffer));
+    gw_status status = add_chunk(buffer, bytes);
+    if (status == GW_OK && bytes > 0) {
+        status = gw_cl_check(device->cl->EnqueueFillBuffer(device->queue, buffer->chunks[0].mem,
+                                                           &zero, 1, 0, bytes, 0, NULL, NULL),
+                             "clearing a buffer");
+    }
+    if (status != GW_OK) {
+        gw_cl_release(buffer);
+        return status;
+    }
+    *out = buffer;
+    return GW_OK;
+}
+
+void gw_cl_release(struct gw_buffer *buffer) {
+    if (buffer == NULL) {
+        return;
+    }
+    for (int i = 0; i < buffer->n_chunks; i++) {
+        buffer->device->cl->ReleaseMemObject(buffer->chunks[i].mem);
+    }
+    buffer->device->reserved -= buffer->bytes;
+    free(buffer->chunks);
+    free(buffer);
+}
+
+/* ---- host access ----------------------------------------------------------------------------- */
+
+static gw_status check_range(const struct gw_buffer *buffer, size_t at, size_t bytes) {
+    size_t end;
+    if (__builtin_add_overflow(at, bytes, &end) || end > buffer->bytes || buffer->n_chunks != 1) {
+        return gw_fail(GW_E_BOUNDS, "opencl", "bytes %zu to %zu of a buffer of %zu", at, at + bytes,
+                       buffer->bytes);
+    }
+    return GW_OK;
+}
+
+gw_status gw_cl_write(struct gw_buffer *dst, size_t at, const void *src, size_t bytes) {
+    GW_TRY(check_range(dst, at, bytes));
+    if (bytes == 0) {
+        return GW_OK;
+    }
+    struct gw_device *d = dst->device;
+    return gw_cl_check(d->cl->EnqueueWriteBuffer(d->queue, dst->chunks[0].mem, CL_TRUE, at, bytes,
+                                                 src, 0, NULL, NULL),
+                       "writing a buffer");
+}
+
+gw_status gw_cl_read(const struct gw_buffer *src, size_t at, void *dst, size_t bytes) {
+    GW_TRY(check_range(src, at, bytes));
+    if (bytes == 0) {
+        return GW_OK;
+    }
+    struct gw_device *d = src->device;
+    return gw_cl_check(d->cl->EnqueueReadBuffer(d->queue, src->chunks[0].mem, CL_TRUE, at, bytes,
+                                                dst, 0, NULL, NULL),
+                       "reading a buffer");
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* One weight on its way in. Rows travel in units: a strip, or one row. */
+typedef struct loading {
+    struct gw_device *device;
+    const gw_weight_source *src;
+    gw_fmt fmt;
+    int layout;
+    size_t cols, row_bytes; /* as stored */
+    int64_t rows, unit;
+    size_t unit_bytes[4]; /* of one unit in each plane; rows and lanes: plane 0 */
+    gw_cl_layout planes;
+} loading;
+
+static size_t plane_bytes(const loading *l, int64_t rows, int plane) {
+    size_t units = (size_t)((rows + l->unit - 1) / l->unit);
+    return (units * l->unit_bytes[plane] + PLANE_ALIGN - 1) / PLANE_ALIGN * PLANE_ALIGN;
+}
+
+static void plan_layout(loading *l, const gw_tensor *t) {
+    const struct gw_device *d = l->device;
+    const gw_cl_planes *planes = gw_cl_planes_of(l->fmt);
+    int matrix = t->n_dim == 2 && !l->src->keep_rows;
+    l->unit = 1;
+    l->layout = GW_LAYOUT_ROWS;
+    l->unit_bytes[0] = l->row_bytes;
+    if (matrix && planes != NULL) {
+        l->layout = d->item ? GW_CL_LAYOUT_STRIPS : GW_CL_LAYOUT_PLANES;
+        l->unit = d->item ? GW_CL_STRIP : 1;
+        gw_cl_layout_of(l->fmt, l->cols, d->item, &l->planes);
+        size_t n = (size_t)l->unit;
+        l->unit_bytes[0] = n * l->planes.low_row;
+        l->unit_bytes[1] = n * l->planes.high_row;
+        l->unit_bytes[2] = n * l->planes.head_row;
+        l->unit_bytes[3] = n * l->planes.sub_row;
+    } else if (matrix && !d->item) {
+        l->layout = GW_CL_LAYOUT_LANES;
+        l->unit_bytes[0] = gw_cl_lanes_bytes(l->fmt, l->cols);
+    }
+}
+
+/* Units [first, first + n) of rows as stored -> the planes at out[]. */
+static void convert_units(const loading *l, const unsigned char *rows, int64_t have, int64_t n,
+                          unsigned char *const *out) {
+    if (l->layout == GW_LAYOUT_ROWS) {
+        memcpy(out[0], rows, (size_t)have * l->row_bytes);
+        return;
+    }
+#pragma omp parallel for schedule(static)
+    for (int64_t u = 0; u < n; u++) {
+        const unsigned char *row = rows + (size_t)(u * l->unit) * l->row_bytes;
+        int64_t left = have - u * l->unit;
+        unsigned char *at[4];
+        for (int p = 0; p < 4; p++) {
+            at[p] = out[p] + (size_t)u * l->unit_bytes[p];
+        }
+        if (l->layout == GW_CL_LAYOUT_LANES) {
+            gw_cl_lanes_pack(l->fmt, row, l->cols, at[0]);
+        } else {
+            gw_cl_pack(&l->planes, row, l->row_bytes, (size_t)(left < l->unit ? left : l->unit),
+                       at[0], at[1], at[2], at[3]);
+        }
+    }
+}
+
+/* Rows [first, first + n) of the weight into their chunk. */
+static gw_status load_rows(const loading *l, const gw_cl_chunk *chunk, int64_t first, int64_t n,
+                           unsigned char *stored, unsigned char *packed) {
+    const unsigned char *rows = stored;
+    const cl_ulong base[4] = {chunk->low, chunk->high, chunk->head, chunk->sub};
+    unsigned char *out[4];
+    int64_t units = (n + l->unit - 1) / l->unit;
+    if (l->src->map != NULL) {
+        rows = (const unsigned char *)l->src->map + (size_t)first * l->row_bytes;
+    } else {
+        GW_TRY(l->src->rows(l->src, first, n, stored));
+    }
+    size_t at = 0;
+    for (int p = 0; p < 4; p++) {
+        out[p] = packed + at;
+        at += (size_t)units * l->unit_bytes[p];
+    }
+    memset(packed, 0, at);
+    convert_units(l, rows, n, units, out);
+    for (int p = 0; p < 4; p++) {
+        size_t bytes = (size_t)units * l->unit_bytes[p];
+        size_t to = (size_t)((first - chunk->first) / l->unit) * l->unit_bytes[p];
+        const gw_cl_driver *cl = l->device->cl;
+        if (bytes > 0) {
+            GW_TRY(gw_cl_check(cl->EnqueueWriteBuffer(l->device->queue, chunk->mem, CL_TRUE,
+                                                      (size_t)base[p] + to, bytes, out[p], 0, NULL,
+                                                      NULL),
+                               "writing a weight"));
+        }
+    }
+    return GW_OK;
+}
+
+static gw_status load_chunk(const loading *l, const gw_cl_chunk *chunk) {
+    size_t unit_packed = 0, unit_stored = (size_t)l->unit * l->row_bytes;
+    for (int p = 0; p < 4; p++) {
+        unit_packed += l->unit_bytes[p];
+    }
+    int64_t step =
+        (int64_t)(UPLOAD_BYTES / (unit_packed > unit_stored ? unit_packed : unit_stored));
+    step = (step < 1 ? 1 : step) * l->unit;
+    step = step < chunk->rows ? step : (chunk->rows + l->unit - 1) / l->unit * l->unit;
+    unsigned char *packed = malloc((size_t)(step / l->unit) * unit_packed);
+    unsigned char *stored = l->src->map == NULL ? malloc((size_t)step * l->row_bytes) : packed;
+    gw_status status = GW_OK;
+    if (packed == NULL || stored == NULL) {
+        status = gw_fail(GW_E_NOMEM, "opencl", "no memory for reading %lld rows", (long long)step);
+    }
+    for (int64_t r = 0; r < chunk->rows && status == GW_OK; r += step) {
+        int64_t n = chunk->rows - r < step ? chunk->rows - r : step;
+        status = load_rows(l, chunk, chunk->first + r, n, stored, packed);
+    }
+    if (stored != packed) {
+        free(stored);
+    }
+    free(packed);
+    return status;
+}
+
+/* Most rows of one allocation: a multiple of 64, so that no strip and no activation block is cut.
+ */
+static int64_t rows_per_chunk(const loading *l) {
+    int64_t rows = l->rows;
+    size_t total = 0;
+    for (int p = 0; p < 4; p++) {
+        total += plane_bytes(l, rows, p);
+    }
+    while (rows > 64 && total > l->device->max_alloc) {
+        rows = (rows / 2 + 63) / 64 * 64;
+        total = 0;
+        for (int p = 0; p < 4; p++) {
+            total += plane_bytes(l, rows, p);
+        }
+    }
+    return rows;
+}
+
+static gw_status load_all(const loading *l, struct gw_buffer *buffer, int64_t per_chunk) {
+    for (int64_t first = 0; first < l->rows; first += per_chunk) {
+        gw_cl_chunk *c = &buffer->chunks[buffer->n_chunks];
+        c->first = first;
+        c->rows = l->rows - first < per_chunk ? l->rows - first : per_chunk;
+        c->low = 0;
+        c->high = c->low + plane_bytes(l, c->rows, 0);
+        c->head = c->high + plane_bytes(l, c->rows, 1);
+        c->sub = c->head + plane_bytes(l, c->rows, 2);
+        GW_TRY(add_chunk(buffer, (size_t)c->sub + plane_bytes(l, c->rows, 3)));
+        GW_TRY(load_chunk(l, c));
+    }
+    return GW_OK;
+}
+
+gw_status gw_cl_load_weight(struct gw_device *device, gw_tensor *t, const gw_weight_source *src) {
+    if (t->fmt >= GW_FMT_ACT8 || t->n_dim < 1) {
+        return gw_fail(GW_E_TYPE, t->name, "not a weight");
+    }
+    loading l = {.device = device, .src = src, .fmt = t->fmt, .rows = 1};
+    l.cols = gw_cl_width(t);
+    for (int i = 0; i + 1 < t->n_dim; i++) {
+        l.rows *= t->dim[i];
+    }
+    size_t all;
+    GW_TRY(gw_row_bytes(t->fmt, l.cols, &l.row_bytes));
+    GW_TRY(gw_matrix_bytes(t->fmt, (uint64_t)l.rows, l.cols, &all));
+    plan_layout(&l, t);
+    int64_t per_chunk = rows_per_chunk(&l);
+    struct gw_buffer *buffer = NULL;
+    GW_TRY(new_buffer(device, (int)((l.rows + per_chunk - 1) / per_chunk), &buffer));
+    gw_status status = load_all(&l, buffer, per_chunk);
+    if (status != GW_OK) {
+        gw_cl_release(buffer);
+        return status;
+    }
+    t->buf = buffer;
+    t->offset = 0;
+    t->layout = l.layout;
+    return GW_OK;
+}

@@ -1,0 +1,209 @@
+/* backends/opencl/opencl.h - the inside of the "opencl" backend: devices, buffers, prepared
+ * launches.
+ *
+ * Two ways through every op, chosen by what the device is: "item" for processors (one work-item
+ * does a strip of 16 rows with explicit vectors; no barriers) and "team" for everything else (32
+ * work-items are the 32 lanes of arith.h). Both give the bits of the scalar CPU.
+ */
+#ifndef GW_BACKENDS_OPENCL_H
+#define GW_BACKENDS_OPENCL_H
+
+#include "backends/opencl/driver.h"
+#include "core/plan/backend.h"
+
+enum {
+    GW_CL_LAYOUT_PLANES = GW_LAYOUT_PRIVATE, /* quantized: codes and scales apart, row by row     */
+    GW_CL_LAYOUT_STRIPS,                     /* the same planes, 16 rows interleaved by the word  */
+    GW_CL_LAYOUT_LANES,                      /* floats: 16 bytes hold one lane's elements         */
+    GW_CL_TEAM = 32,
+    GW_CL_GROUP = 256, /* work-items of a team kernel's group               */
+    GW_CL_STRIP = 16,
+    GW_CL_MAX_DEVICES = 64
+};
+
+/* ---- device (device.c) ----------------------------------------------------------------------- */
+
+typedef struct gw_cl_program {
+    struct gw_cl_program *next;
+    char *key;
+    cl_program program;
+} gw_cl_program;
+
+struct gw_device {
+    const gw_cl_driver *cl;
+    cl_platform_id platform;
+    cl_device_id id;
+    int ordinal;
+    cl_context context;
+    cl_command_queue queue, timed; /* timed: with profiling; NULL until asked for */
+    int item;                      /* the way for processors                      */
+    int nvidia;                    /* inline PTX is understood                    */
+    int compact;                   /* the compiler is slow: no loop is unrolled   */
+    cl_ulong max_alloc, memory;
+    uint64_t reserved; /* bytes of all buffers                        */
+    char name[128], driver[64];
+    gw_cl_program *programs;
+    gw_kernel *kernels;
+    size_t n_kernels;
+    char (*names)[64];
+    int fail_alloc, fail_enqueue; /* faults for tests: fail the k-th from now; 0: never */
+    int fail_build;
+    int lost; /* an earlier failure: nothing more is enqueued */
+    /* Scratch is shared by all segments: their launches run in order. Older, smaller ones stay,
+     * because prepared launches hold them. */
+    cl_mem *scratch;
+    size_t n_scratch, scratch_bytes;
+};
+
+/* Devices of all platforms, in order. Returns how many; fills at most `room`. */
+int gw_cl_devices(cl_platform_id *platforms, cl_device_id *devices, int room);
+
+/* ---- buffers (memory.c, layout.c) ------------------------------------------------------------ */
+
+/* Rows [first, first + rows) of a weight in one allocation; offsets of the planes in bytes. */
+typedef struct gw_cl_chunk {
+    cl_mem mem;
+    int64_t first, rows;
+    cl_ulong low, high, head, sub;
+} gw_cl_chunk;
+
+struct gw_buffer {
+    struct gw_device *device;
+    size_t bytes;
+    int n_chunks; /* 1, except for large weights */
+    gw_cl_chunk *chunks;
+};
+
+static inline cl_mem gw_cl_mem(const gw_tensor *t) { return t->buf->chunks[0].mem; }
+
+gw_status gw_cl_alloc(struct gw_device *device, size_t bytes, struct gw_buffer **out);
+gw_status gw_cl_new_mem(struct gw_device *device, size_t bytes, cl_mem *out);
+void gw_cl_release(struct gw_buffer *buffer);
+gw_status gw_cl_write(struct gw_buffer *dst, size_t at, const void *src, size_t bytes);
+gw_status gw_cl_read(const struct gw_buffer *src, size_t at, void *dst, size_t bytes);
+gw_status gw_cl_load_weight(struct gw_device *device, gw_tensor *t, const gw_weight_source *src);
+
+/* How a quantized format is cut into planes. Codes are stored without a sign: code + offset. */
+typedef struct gw_cl_planes {
+    int low_bits, high_bits; /* of a code: 2, 4 or 8; 0, 1 or 2      */
+    int offset;
+    int levels;      /* codes are indices of the IQ4 levels  */
+    int kind;        /* GW_KIND_... of kernels_cl/planes.cl  */
+    int head_bytes;  /* 2: d; 4: d and a second one, or f32  */
+    int head_blocks; /* blocks of 32 that share it; 0: a row */
+    int sub_bytes;   /* 0 or 2, per block of 32              */
+} gw_cl_planes;
+
+enum { GW_KIND_SIGNED = 1, GW_KIND_AFFINE, GW_KIND_HALVES, GW_KIND_Q2 };
+
+const gw_cl_planes *gw_cl_planes_of(gw_fmt fmt); /* NULL for floats */
+
+/* Bytes of one row in each plane, and the offsets of the planes of `rows` rows (256-byte aligned).
+ * Strips: rows counts whole strips. *total: bytes of all. */
+typedef struct gw_cl_layout {
+    const gw_cl_planes *planes;
+    gw_fmt fmt;
+    int strips;
+    size_t cols, blocks, heads; /* per row */
+    size_t low_row, high_row, head_row, sub_row;
+} gw_cl_layout;
+
+void gw_cl_layout_of(gw_fmt fmt, size_t cols, int strips, gw_cl_layout *out);
+/* n rows as stored -> planes that start at the four pointers; n <= 16 for strips, row 0 first. */
+void gw_cl_pack(const gw_cl_layout *layout, const void *rows, size_t row_bytes, size_t n,
+                unsigned char *low, unsigned char *high, unsigned char *head, unsigned char *sub);
+/* Floats to GW_CL_LAYOUT_LANES. Bytes of one row; padded with zeros. */
+size_t gw_cl_lanes_bytes(gw_fmt fmt, size_t cols);
+void gw_cl_lanes_pack(gw_fmt fmt, const void *row, size_t cols, void *out);
+
+/* ---- programs (program.c, cache.c) ----------------------------------------------------------- */
+
+/* The program made of `source` (kernels_cl/NAME.cl behind the shared texts) with -D options; built
+ * once per device, kept on disk. GW_E_DEVICE with the first lines of the compiler's log. */
+gw_status gw_cl_program_get(struct gw_device *device, const char *source, const char *options,
+                            cl_program *out);
+void gw_cl_programs_free(struct gw_device *device);
+
+/* Bytes of a cached program: malloc'd; NULL when there is none or it is damaged. */
+void *gw_cl_cache_read(uint64_t key, size_t *bytes);
+/* Best effort: a cache that cannot be written is no error. */
+void gw_cl_cache_write(uint64_t key, const void *data, size_t bytes);
+uint64_t gw_cl_hash(uint64_t seed, const void *data, size_t bytes);
+
+/* ---- segments (segment.c) -------------------------------------------------------------------- */
+
+typedef struct gw_cl_launch {
+    cl_kernel kernel;
+    cl_uint n_dim;
+    size_t global[3], local[3];
+    int node;
+} gw_cl_launch;
+
+struct gw_segment {
+    struct gw_device *device;
+    gw_cl_launch *launches;
+    size_t n, capacity;
+    int rows, node, picked, unfinished;
+    cl_mem step;
+    int32_t *staging; /* n, pick, n_pick, pos_max, token [rows], pos [rows], slot [rows] */
+    size_t staging_bytes;
+    gw_node_time *times;
+    cl_event *events; /* [n] while timing */
+};
+
+/* Launches whose arguments are being set, first to last; the first error stays. */
+typedef struct gw_cl_call {
+    struct gw_segment *segment;
+    gw_cl_launch *launch;
+    cl_uint next;
+    gw_status status;
+} gw_cl_call;
+
+/* A new launch of `kernel` of a program. dims: of the group grid, in groups of `local` items. */
+gw_cl_call gw_cl_launch_new(struct gw_segment *segment, const char *source, const char *options,
+                            const char *kernel);
+void gw_cl_arg_mem(gw_cl_call *call, cl_mem mem, cl_ulong offset); /* two arguments */
+void gw_cl_arg_tensor(gw_cl_call *call, const gw_tensor *t);       /* two; NULL: none, offset 0 */
+void gw_cl_arg_int(gw_cl_call *call, int64_t value);
+void gw_cl_arg_ulong(gw_cl_call *call, cl_ulong value);
+void gw_cl_arg_float(gw_cl_call *call, float value);
+/* step, rows, picked: what every kernel begins with */
+void gw_cl_arg_step(gw_cl_call *call);
+gw_status gw_cl_launch_end(gw_cl_call *call, size_t local, size_t groups_x, size_t groups_y,
+                           size_t groups_z);
+gw_status gw_cl_scratch(struct gw_device *device, size_t bytes, cl_mem *out);
+
+gw_status gw_cl_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
+                       struct gw_segment **out);
+gw_status gw_cl_run(struct gw_segment *segment, const gw_step *step);
+gw_status gw_cl_wait(struct gw_device *device);
+void gw_cl_thaw(struct gw_segment *segment);
+void gw_cl_profile(struct gw_segment *segment, gw_node_time *times);
+
+/* ---- kernels (kernels.c lists, rows.c, linear.c, attention.c record) ------------------------- */
+
+gw_status gw_cl_list_kernels(struct gw_device *device);
+
+#define GW_CL_KERNEL(op)                                                                           \
+    int gw_cl_accepts_##op(const gw_kernel *kernel, const gw_node *node,                           \
+                           const struct gw_device *device);                                        \
+    gw_status gw_cl_record_##op(struct gw_segment *segment, const gw_kernel *kernel,               \
+                                const gw_node *node);
+GW_CL_KERNEL(embed)
+GW_CL_KERNEL(pick)
+GW_CL_KERNEL(norm)
+GW_CL_KERNEL(quantize)
+GW_CL_KERNEL(linear)
+GW_CL_KERNEL(glu)
+GW_CL_KERNEL(rope_kv)
+GW_CL_KERNEL(attention)
+#undef GW_CL_KERNEL
+
+/* f32 [rows, width] in scratch -> act8 out. */
+gw_status gw_cl_record_encode(struct gw_segment *segment, cl_mem from, cl_ulong offset,
+                              const gw_tensor *out);
+
+static inline size_t gw_cl_width(const gw_tensor *t) { return (size_t)t->dim[t->n_dim - 1]; }
+static inline size_t gw_cl_groups(size_t n, size_t of) { return (n + of - 1) / of; }
+
+#endif

@@ -1,0 +1,178 @@
+/* backends/opencl/program.c - texts of kernels_cl to programs of a device. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/opencl/opencl.h"
+#include "opencl_sources.h"
+
+enum { LOG_LINES = 20, KEY_BYTES = 256, TEXTS = 7, OPTION_BYTES = 512 };
+
+static const char *text_of(const char *name) {
+    for (size_t i = 0; i < sizeof opencl_sources / sizeof opencl_sources[0]; i++) {
+        if (strcmp(opencl_sources[i].name, name) == 0) {
+            return opencl_sources[i].text;
+        }
+    }
+    return "#error no such text\n";
+}
+
+/* Without fast-math; arith.h's fma are written out and contraction is off in common.cl. */
+static void all_options(const struct gw_device *device, const char *options, char *out,
+                        size_t room) {
+    snprintf(out, room, "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt%s%s%s %s",
+             device->item ? " -DGW_ITEM" : "", device->nvidia ? " -DGW_NV" : "",
+             device->compact ? " -DGW_COMPACT" : "", options);
+}
+
+/* ---- compiling ------------------------------------------------------------------------------- */
+
+/* The first lines of the compiler's log as one line of the error text. */
+static gw_status build_error(struct gw_device *device, cl_program program, const char *source,
+                             cl_int error) {
+    size_t bytes = 0, lines = 0, used = 0;
+    char *log = NULL;
+    const gw_cl_driver *cl = device->cl;
+    if (cl->GetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) ==
+            CL_SUCCESS &&
+        bytes > 0) {
+        log = calloc(1, bytes + 1);
+    }
+    if (log != NULL) {
+        cl->GetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL);
+        for (; log[used] != '\0' && lines < LOG_LINES && used < 1500; used++) {
+            if (log[used] == '\n') {
+                log[used] = ' ';
+                lines++;
+            }
+        }
+        log[used] = '\0';
+    }
+    gw_status status = gw_fail(GW_E_DEVICE, "opencl", "%s cannot build %s (%s): %s", device->name,
+                               source, gw_cl_error_name(error), log != NULL ? log : "no log");
+    free(log);
+    return status;
+}
+
+static gw_status build(struct gw_device *device, const char *source, const char **texts,
+                       const char *options, cl_program *out) {
+    const gw_cl_driver *cl = device->cl;
+    cl_int error = CL_SUCCESS;
+    cl_program program = cl->CreateProgramWithSource(device->context, TEXTS, texts, NULL, &error);
+    GW_TRY(gw_cl_check(error, "creating a program"));
+    error = cl->BuildProgram(program, 1, &device->id, options, NULL, NULL);
+    if (error != CL_SUCCESS) {
+        gw_status status = build_error(device, program, source, error);
+        cl->ReleaseProgram(program);
+        return status;
+    }
+    *out = program;
+    return GW_OK;
+}
+
+static cl_program from_cache(struct gw_device *device, uint64_t key, const char *options) {
+    const gw_cl_driver *cl = device->cl;
+    size_t bytes = 0;
+    cl_int error = CL_SUCCESS, taken = CL_SUCCESS;
+    unsigned char *data = gw_cl_cache_read(key, &bytes);
+    if (data == NULL) {
+        return NULL;
+    }
+    const unsigned char *binary = data;
+    cl_program program = cl->CreateProgramWithBinary(device->context, 1, &device->id, &bytes,
+                                                     &binary, &taken, &error);
+    free(data);
+    if (error != CL_SUCCESS || taken != CL_SUCCESS) {
+        program = NULL;
+    } else if (cl->BuildProgram(program, 1, &device->id, options, NULL, NULL) != CL_SUCCESS) {
+        cl->ReleaseProgram(program);
+        program = NULL;
+    }
+    return program;
+}
+
+static void to_cache(const struct gw_device *device, uint64_t key, cl_program program) {
+    const gw_cl_driver *cl = device->cl;
+    size_t bytes = 0;
+    if (cl->GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL) !=
+            CL_SUCCESS ||
+        bytes == 0) {
+        return;
+    }
+    unsigned char *data = malloc(bytes);
+    if (data != NULL &&
+        cl->GetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof data, &data, NULL) == CL_SUCCESS) {
+        gw_cl_cache_write(key, data, bytes);
+    }
+    free(data);
+}
+
+static uint64_t cache_key(const struct gw_device *device, const char **texts, const char *options) {
+    uint64_t key = gw_cl_hash(1, device->name, strlen(device->name));
+    key = gw_cl_hash(key, device->driver, strlen(device->driver));
+    key = gw_cl_hash(key, options, strlen(options));
+    for (int i = 0; i < TEXTS; i++) {
+        key = gw_cl_hash(key, texts[i], strlen(texts[i]));
+    }
+    return key;
+}
+
+/* ---- the list of a device -------------------------------------------------------------------- */
+
+static gw_status keep(struct gw_device *device, const char *key, cl_program program) {
+    gw_cl_program *entry = calloc(1, sizeof *entry);
+    char *copy = strdup(key);
+    if (entry == NULL || copy == NULL) {
+        free(entry);
+        free(copy);
+        device->cl->ReleaseProgram(program);
+        return gw_fail(GW_E_NOMEM, "opencl", "no memory for a program");
+    }
+    *entry = (gw_cl_program){.next = device->programs, .key = copy, .program = program};
+    device->programs = entry;
+    return GW_OK;
+}
+
+gw_status gw_cl_program_get(struct gw_device *device, const char *source, const char *options,
+                            cl_program *out) {
+    char key[KEY_BYTES], all[OPTION_BYTES], file[64];
+    snprintf(key, sizeof key, "%s %s", source, options);
+    for (const gw_cl_program *p = device->programs; p != NULL; p = p->next) {
+        if (strcmp(p->key, key) == 0) {
+            *out = p->program;
+            return GW_OK;
+        }
+    }
+    snprintf(file, sizeof file, "kernels_cl/%s.cl", source);
+    const char *texts[TEXTS] = {"#pragma OPENCL FP_CONTRACT OFF\n",
+                                text_of("core/tensor/dialect.h"),
+                                text_of("core/tensor/arith.h"),
+                                text_of("core/tensor/blocks.h"),
+                                text_of("kernels_cl/common.cl"),
+                                text_of("kernels_cl/planes.cl"),
+                                text_of(file)};
+    all_options(device, options, all, sizeof all);
+    if (device->fail_build) {
+        strncat(all, " -DGW_BROKEN", sizeof all - strlen(all) - 1);
+    }
+    uint64_t hash = cache_key(device, texts, all);
+    cl_program program = from_cache(device, hash, all);
+    if (program == NULL) {
+        GW_TRY(build(device, source, texts, all, &program));
+        to_cache(device, hash, program);
+    }
+    GW_TRY(keep(device, key, program));
+    *out = program;
+    return GW_OK;
+}
+
+void gw_cl_programs_free(struct gw_device *device) {
+    for (gw_cl_program *p = device->programs; p != NULL;) {
+        gw_cl_program *next = p->next;
+        device->cl->ReleaseProgram(p->program);
+        free(p->key);
+        free(p);
+        p = next;
+    }
+    device->programs = NULL;
+}

@@ -1,0 +1,140 @@
+/* backends/opencl/rows.c - EMBED, PICK, NORM, QUANTIZE: nodes to launches. */
+#include <stdio.h>
+
+#include "backends/opencl/opencl.h"
+
+enum { ITEMS = 64 }; /* of a group that walks along a row */
+
+/* Groups along a row: one item on a processor. */
+static gw_status along_rows(gw_cl_call *call, const struct gw_segment *segment, size_t pieces) {
+    if (segment->device->item) {
+        return gw_cl_launch_end(call, 1, 1, (size_t)segment->rows, 1);
+    }
+    size_t groups = gw_cl_groups(pieces, ITEMS);
+    return gw_cl_launch_end(call, ITEMS, groups, (size_t)segment->rows, 1);
+}
+
+static int f32_or_act8(const gw_tensor *t) {
+    return t->fmt == GW_FMT_F32 || (t->fmt == GW_FMT_ACT8 && gw_cl_width(t) % GW_ACT_BLOCK == 0);
+}
+
+/* ---- EMBED ----------------------------------------------------------------------------------- */
+
+int gw_cl_accepts_embed(const gw_kernel *kernel, const gw_node *node,
+                        const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->w[0]->layout == GW_LAYOUT_ROWS && node->out->fmt == GW_FMT_F32 &&
+           gw_format_of(node->w[0]->fmt)->decode != NULL;
+}
+
+static void embed_options(gw_fmt fmt, char *out, size_t room) {
+    const gw_format *f = gw_format_of(fmt);
+    const char *kind = fmt == GW_FMT_F32                                   ? "F32"
+                       : fmt == GW_FMT_F16                                 ? "F16"
+                       : fmt == GW_FMT_BF16                                ? "BF16"
+                       : fmt == GW_FMT_INT8                                ? "INT8"
+                       : fmt >= GW_FMT_INT4_G32 && fmt <= GW_FMT_INT4_G256 ? "INT4"
+                                                                           : "BLOCKS";
+    char name[24];
+    snprintf(name, sizeof name, "%s", f->name);
+    for (char *c = name; *c != '\0'; c++) {
+        *c = *c == '-' ? '_' : *c;
+    }
+    snprintf(out, room, "-DFORMAT_%s -DFORMAT=%s -DSUBS=%d", kind, name,
+             (int)(f->block_elems / GW_ACT_BLOCK));
+}
+
+gw_status gw_cl_record_embed(struct gw_segment *segment, const gw_kernel *kernel,
+                             const gw_node *node) {
+    const gw_tensor *table = node->w[0];
+    char options[96];
+    size_t row_bytes, width = gw_cl_width(node->out);
+    (void)kernel;
+    GW_TRY(gw_row_bytes(table->fmt, width, &row_bytes));
+    embed_options(table->fmt, options, sizeof options);
+    for (int i = 0; i < table->buf->n_chunks; i++) {
+        const gw_cl_chunk *chunk = &table->buf->chunks[i];
+        gw_cl_call call = gw_cl_launch_new(segment, "embed", options, "embed");
+        gw_cl_arg_step(&call);
+        gw_cl_arg_mem(&call, chunk->mem, 0);
+        gw_cl_arg_tensor(&call, node->out);
+        gw_cl_arg_int(&call, (int64_t)width);
+        gw_cl_arg_int(&call, (int64_t)row_bytes);
+        gw_cl_arg_int(&call, chunk->first);
+        gw_cl_arg_int(&call, chunk->rows);
+        GW_TRY(along_rows(&call, segment, width / GW_ACT_BLOCK + 1));
+    }
+    return GW_OK;
+}
+
+/* ---- PICK ------------------------------------------------------------------------------------ */
+
+int gw_cl_accepts_pick(const gw_kernel *kernel, const gw_node *node,
+                       const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32 && node->out->fmt == GW_FMT_F32;
+}
+
+gw_status gw_cl_record_pick(struct gw_segment *segment, const gw_kernel *kernel,
+                            const gw_node *node) {
+    gw_cl_call call = gw_cl_launch_new(segment, "rows", "", "pick");
+    (void)kernel;
+    gw_cl_arg_step(&call);
+    gw_cl_arg_tensor(&call, node->in[0]);
+    gw_cl_arg_tensor(&call, node->out);
+    gw_cl_arg_int(&call, node->out->dim[1]);
+    return along_rows(&call, segment, gw_cl_width(node->out));
+}
+
+/* ---- NORM ------------------------------------------------------------------------------------ */
+
+int gw_cl_accepts_norm(const gw_kernel *kernel, const gw_node *node,
+                       const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32 && f32_or_act8(node->out) &&
+           node->w[0]->fmt == GW_FMT_F32;
+}
+
+gw_status gw_cl_record_norm(struct gw_segment *segment, const gw_kernel *kernel,
+                            const gw_node *node) {
+    gw_cl_call call = gw_cl_launch_new(
+        segment, "rows", node->out->fmt == GW_FMT_ACT8 ? "-DNORM -DACT8" : "-DNORM", "norm");
+    (void)kernel;
+    gw_cl_arg_step(&call);
+    gw_cl_arg_tensor(&call, node->in[0]);
+    gw_cl_arg_tensor(&call, node->w[0]);
+    gw_cl_arg_tensor(&call, node->out);
+    gw_cl_arg_int(&call, node->out->dim[1]);
+    gw_cl_arg_float(&call, node->args.norm.eps);
+    return gw_cl_launch_end(&call, segment->device->item ? 1 : GW_CL_GROUP, 1,
+                            (size_t)segment->rows, 1);
+}
+
+/* ---- QUANTIZE -------------------------------------------------------------------------------- */
+
+int gw_cl_accepts_quantize(const gw_kernel *kernel, const gw_node *node,
+                           const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32 && node->out->fmt == GW_FMT_ACT8 &&
+           gw_cl_width(node->out) % GW_ACT_BLOCK == 0;
+}
+
+gw_status gw_cl_record_encode(struct gw_segment *segment, cl_mem from, cl_ulong offset,
+                              const gw_tensor *out) {
+    gw_cl_call call = gw_cl_launch_new(segment, "rows", "", "quantize");
+    gw_cl_arg_step(&call);
+    gw_cl_arg_mem(&call, from, offset);
+    gw_cl_arg_tensor(&call, out);
+    gw_cl_arg_int(&call, out->dim[1]);
+    return along_rows(&call, segment, gw_cl_width(out) / GW_ACT_BLOCK);
+}
+
+gw_status gw_cl_record_quantize(struct gw_segment *segment, const gw_kernel *kernel,
+                                const gw_node *node) {
+    (void)kernel;
+    return gw_cl_record_encode(segment, gw_cl_mem(node->in[0]), node->in[0]->offset, node->out);
+}

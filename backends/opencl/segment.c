@@ -1,0 +1,277 @@
+/* backends/opencl/segment.c - nodes to prepared launches, and their replay: one write of the step
+ * block, then the list. Arguments are set once; grids cover the plan's rows and groups beyond the
+ * live ones leave at once, so nothing is edited per token.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/opencl/opencl.h"
+
+enum { STEP_HEAD = 4, STEP_ARRAYS = 3 };
+
+/* ---- recording ------------------------------------------------------------------------------- */
+
+gw_status gw_cl_scratch(struct gw_device *device, size_t bytes, cl_mem *out) {
+    if (device->n_scratch > 0 && device->scratch_bytes >= bytes) {
+        *out = device->scratch[device->n_scratch - 1];
+        return GW_OK;
+    }
+    cl_mem *list = realloc(device->scratch, (device->n_scratch + 1) * sizeof *list);
+    if (list == NULL) {
+        return gw_fail(GW_E_NOMEM, "opencl", "no memory for scratch");
+    }
+    device->scratch = list;
+    GW_TRY(gw_cl_new_mem(device, bytes, &list[device->n_scratch]));
+    device->n_scratch++;
+    device->scratch_bytes = bytes;
+    *out = list[device->n_scratch - 1];
+    return GW_OK;
+}
+
+static gw_status grow(struct gw_segment *segment) {
+    if (segment->n < segment->capacity) {
+        return GW_OK;
+    }
+    size_t capacity = segment->capacity * 2 + 64;
+    gw_cl_launch *launches = realloc(segment->launches, capacity * sizeof *launches);
+    if (launches == NULL) {
+        return gw_fail(GW_E_NOMEM, "opencl", "no memory for %zu launches", capacity);
+    }
+    segment->launches = launches;
+    segment->capacity = capacity;
+    return GW_OK;
+}
+
+gw_cl_call gw_cl_launch_new(struct gw_segment *segment, const char *source, const char *options,
+                            const char *kernel) {
+    gw_cl_call call = {.segment = segment};
+    struct gw_device *device = segment->device;
+    cl_program program = NULL;
+    call.status = grow(segment);
+    if (call.status == GW_OK) {
+        call.status = gw_cl_program_get(device, source, options, &program);
+    }
+    if (call.status == GW_OK) {
+        cl_int error = CL_SUCCESS;
+        gw_cl_launch *launch = &segment->launches[segment->n];
+        memset(launch, 0, sizeof *launch);
+        launch->node = segment->node;
+        launch->kernel = device->cl->CreateKernel(program, kernel, &error);
+        call.status = gw_cl_check(error, kernel);
+        call.launch = launch;
+        segment->n += error == CL_SUCCESS;
+    }
+    return call;
+}
+
+static void set(gw_cl_call *call, size_t bytes, const void *value) {
+    if (call->status == GW_OK) {
+        call->status = gw_cl_check(call->segment->device->cl->SetKernelArg(
+                                       call->launch->kernel, call->next++, bytes, value),
+                                   "setting an argument");
+    }
+}
+
+void gw_cl_arg_mem(gw_cl_call *call, cl_mem mem, cl_ulong offset) {
+    set(call, sizeof mem, &mem);
+    set(call, sizeof offset, &offset);
+}
+
+void gw_cl_arg_tensor(gw_cl_call *call, const gw_tensor *t) {
+    gw_cl_arg_mem(call, t != NULL ? gw_cl_mem(t) : call->segment->step, t != NULL ? t->offset : 0);
+}
+
+void gw_cl_arg_int(gw_cl_call *call, int64_t value) {
+    cl_int v = (cl_int)value;
+    if (call->status == GW_OK && v != value) {
+        call->status =
+            gw_fail(GW_E_OVERFLOW, "opencl", "%lld is too large for a kernel", (long long)value);
+    }
+    set(call, sizeof v, &v);
+}
+
+void gw_cl_arg_ulong(gw_cl_call *call, cl_ulong value) { set(call, sizeof value, &value); }
+
+void gw_cl_arg_float(gw_cl_call *call, float value) { set(call, sizeof value, &value); }
+
+void gw_cl_arg_step(gw_cl_call *call) {
+    set(call, sizeof call->segment->step, &call->segment->step);
+    gw_cl_arg_int(call, call->segment->rows);
+    gw_cl_arg_int(call, call->segment->picked);
+}
+
+gw_status gw_cl_launch_end(gw_cl_call *call, size_t local, size_t groups_x, size_t groups_y,
+                           size_t groups_z) {
+    if (call->status == GW_OK) {
+        gw_cl_launch *l = call->launch;
+        l->n_dim = groups_z > 1 ? 3 : groups_y > 1 ? 2 : 1;
+        l->global[0] = groups_x * local;
+        l->global[1] = groups_y;
+        l->global[2] = groups_z;
+        l->local[0] = local;
+        l->local[1] = l->local[2] = 1;
+    }
+    return call->status;
+}
+
+gw_status gw_cl_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
+                       struct gw_segment **out) {
+    gw_status status = GW_OK;
+    struct gw_segment *segment = calloc(1, sizeof *segment);
+    if (segment == NULL) {
+        return gw_fail(GW_E_NOMEM, "opencl", "no memory for a plan");
+    }
+    segment->device = device;
+    segment->rows = rows;
+    segment->staging_bytes = (STEP_HEAD + STEP_ARRAYS * (size_t)rows) * sizeof(int32_t);
+    segment->staging = calloc(1, segment->staging_bytes);
+    if (segment->staging == NULL) {
+        status = gw_fail(GW_E_NOMEM, "opencl", "no memory for a plan of %d rows", rows);
+        goto done;
+    }
+    GW_TRY_DONE(gw_cl_new_mem(device, segment->staging_bytes, &segment->step));
+    for (size_t i = 0; i < n; i++) {
+        segment->node = (int)i;
+        GW_TRY_DONE(nodes[i].kernel->record(segment, nodes[i].kernel, &nodes[i]));
+        if (nodes[i].op == GW_OP_PICK) {
+            segment->picked = 1;
+        }
+    }
+    *out = segment;
+    segment = NULL;
+done:
+    gw_cl_thaw(segment);
+    return status;
+}
+
+void gw_cl_thaw(struct gw_segment *segment) {
+    if (segment == NULL) {
+        return;
+    }
+    struct gw_device *device = segment->device;
+    if (segment->unfinished) {
+        device->cl->Finish(device->queue);
+    }
+    for (size_t i = 0; i < segment->n; i++) {
+        device->cl->ReleaseKernel(segment->launches[i].kernel);
+    }
+    if (segment->step != NULL) {
+        device->cl->ReleaseMemObject(segment->step);
+        device->reserved -= segment->staging_bytes;
+    }
+    free(segment->events);
+    free(segment->launches);
+    free(segment->staging);
+    free(segment);
+}
+
+/* ---- replay ---------------------------------------------------------------------------------- */
+
+static gw_status lose(struct gw_device *device, cl_int error, const char *what) {
+    device->lost = 1;
+    return gw_fail(GW_E_DEVICE, "opencl", "%s was lost while %s: %s", device->name, what,
+                   gw_cl_error_name(error));
+}
+
+static void fill_staging(struct gw_segment *segment, const gw_step *step) {
+    size_t rows = (size_t)segment->rows,
+           n = (size_t)(step->n > step->n_pick ? step->n : step->n_pick);
+    int32_t *s = segment->staging;
+    n = n < rows ? n : rows;
+    s[0] = step->n;
+    s[1] = step->pick;
+    s[2] = step->n_pick;
+    s[3] = step->pos_max;
+    memcpy(s + STEP_HEAD, step->token, n * sizeof *s);
+    memcpy(s + STEP_HEAD + rows, step->pos, n * sizeof *s);
+    memcpy(s + STEP_HEAD + 2 * rows, step->slot, n * sizeof *s);
+}
+
+static cl_int enqueue(struct gw_device *device, cl_command_queue queue, const gw_cl_launch *l,
+                      cl_event *event) {
+    if (device->fail_enqueue > 0 && --device->fail_enqueue == 0) {
+        return CL_OUT_OF_RESOURCES;
+    }
+    return device->cl->EnqueueNDRangeKernel(queue, l->kernel, l->n_dim, NULL, l->global, l->local,
+                                            0, NULL, event);
+}
+
+static void add_times(struct gw_segment *segment, size_t n) {
+    const gw_cl_driver *cl = segment->device->cl;
+    for (size_t i = 0; i < n; i++) {
+        cl_ulong start = 0, end = 0;
+        cl->GetEventProfilingInfo(segment->events[i], CL_PROFILING_COMMAND_START, sizeof start,
+                                  &start, NULL);
+        cl->GetEventProfilingInfo(segment->events[i], CL_PROFILING_COMMAND_END, sizeof end, &end,
+                                  NULL);
+        cl->ReleaseEvent(segment->events[i]);
+        int node = segment->launches[i].node;
+        segment->times[node].seconds += end > start ? 1e-9 * (double)(end - start) : 0.0;
+        segment->times[node].calls += i == 0 || segment->launches[i - 1].node != node;
+    }
+}
+
+gw_status gw_cl_run(struct gw_segment *segment, const gw_step *step) {
+    struct gw_device *device = segment->device;
+    const gw_cl_driver *cl = device->cl;
+    int timed = segment->times != NULL && segment->events != NULL && device->timed != NULL;
+    cl_command_queue queue = timed ? device->timed : device->queue;
+    if (step->n < 1 || step->n > segment->rows || step->n_pick > segment->rows) {
+        return gw_fail(GW_E_ARGUMENT, "opencl", "a step of %d rows for a plan of %d", step->n,
+                       segment->rows);
+    }
+    if (device->lost) {
+        return gw_fail(GW_E_DEVICE, "opencl", "%s was lost earlier", device->name);
+    }
+    if (segment->unfinished || timed) { /* the staging copy may still be on its way */
+        cl_int error = cl->Finish(device->queue);
+        if (error != CL_SUCCESS) {
+            return lose(device, error, "finishing a step");
+        }
+    }
+    fill_staging(segment, step);
+    cl_int error = cl->EnqueueWriteBuffer(queue, segment->step, CL_FALSE, 0, segment->staging_bytes,
+                                          segment->staging, 0, NULL, NULL);
+    size_t done = 0;
+    segment->unfinished = 1;
+    for (; done < segment->n && error == CL_SUCCESS; done++) {
+        error =
+            enqueue(device, queue, &segment->launches[done], timed ? &segment->events[done] : NULL);
+    }
+    if (error != CL_SUCCESS) {
+        done -= done > 0;
+        cl->Finish(queue); /* nothing may still use the buffers that the caller frees */
+        for (size_t i = 0; timed && i < done; i++) {
+            cl->ReleaseEvent(segment->events[i]);
+        }
+        return lose(device, error, "a step was enqueued");
+    }
+    if (timed) {
+        error = cl->Finish(queue);
+        add_times(segment, segment->n);
+    } else {
+        error = cl->Flush(queue);
+    }
+    return error == CL_SUCCESS ? GW_OK : lose(device, error, "a step ran");
+}
+
+gw_status gw_cl_wait(struct gw_device *device) {
+    cl_int error = device->cl->Finish(device->queue);
+    return error == CL_SUCCESS ? GW_OK : lose(device, error, "finishing a step");
+}
+
+void gw_cl_profile(struct gw_segment *segment, gw_node_time *times) {
+    struct gw_device *device = segment->device;
+    segment->times = times;
+    if (times == NULL) {
+        return;
+    }
+    if (segment->events == NULL) {
+        segment->events = calloc(segment->n + 1, sizeof(cl_event));
+    }
+    if (device->timed == NULL) {
+        cl_int error;
+        device->timed = device->cl->CreateCommandQueue(device->context, device->id,
+                                                       CL_QUEUE_PROFILING_ENABLE, &error);
+    }
+}

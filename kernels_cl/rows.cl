@@ -1,0 +1,153 @@
+/* kernels_cl/rows.cl - the ops that treat each row on its own: PICK, NORM, QUANTIZE, and the second
+ * half of GLU where its two products were computed apart.
+ */
+
+#ifndef NORM
+
+__kernel void pick(STEP, IN(in), OUT(out), const int width) {
+    const int row = (int)get_global_id(1);
+    if (row >= step[2]) {
+        return;
+    }
+    __global const float *from = READS(float, in) + (size_t)(step[1] + row) * width;
+    __global float *to = WRITES(float, out) + (size_t)row * width;
+    for (int i = (int)get_global_id(0); i < width; i += (int)get_global_size(0)) {
+        to[i] = from[i];
+    }
+}
+
+/* f32 [n, width] -> act8. Items: blocks. */
+__kernel void quantize(STEP, IN(in), OUT(out), const int width) {
+    const int row = (int)get_global_id(1), blocks = width / GW_ACT_BLOCK;
+    if (row >= LIVE) {
+        return;
+    }
+    for (int b = (int)get_global_id(0); b < blocks; b += (int)get_global_size(0)) {
+        __global const float *from = READS(float, in) + ((size_t)row * blocks + b) * GW_ACT_BLOCK;
+        float x[GW_ACT_BLOCK];
+        for (int i = 0; i < GW_ACT_BLOCK; i++) {
+            x[i] = from[i];
+        }
+        item_encode(WRITES(gw_act8, out) + (size_t)row * blocks + b, x);
+    }
+}
+
+/* silu(gate) * up, both [n, width]. Items: blocks of 32, the last one ragged when out is f32. */
+__kernel void glu_join(STEP, IN(gate), IN(up), OUT(out), const int width, const int act8) {
+    const int row = (int)get_global_id(1);
+    const int blocks = (width + GW_ACT_BLOCK - 1) / GW_ACT_BLOCK;
+    if (row >= LIVE) {
+        return;
+    }
+    __global const float *g = READS(float, gate) + (size_t)row * width;
+    __global const float *u = READS(float, up) + (size_t)row * width;
+    for (int b = (int)get_global_id(0); b < blocks; b += (int)get_global_size(0)) {
+        float x[GW_ACT_BLOCK];
+        int n = min(GW_ACT_BLOCK, width - b * GW_ACT_BLOCK);
+        for (int i = 0; i < n; i++) {
+            x[i] = gw_silu(g[b * GW_ACT_BLOCK + i]) * u[b * GW_ACT_BLOCK + i];
+        }
+        if (act8) {
+            item_encode(WRITES(gw_act8, out) + (size_t)row * blocks + b, x);
+        } else {
+            __global float *y = WRITES(float, out) + (size_t)row * width + b * GW_ACT_BLOCK;
+            for (int i = 0; i < n; i++) {
+                y[i] = x[i];
+            }
+        }
+    }
+}
+
+#elif defined(GW_ITEM)
+
+static inline float sum_of_squares(__global const float *x, int d) {
+    float16 low = 0.0f, high = 0.0f;
+    float lane[GW_LANES];
+    int whole = d / GW_LANES * GW_LANES;
+    for (int i = 0; i < whole; i += GW_LANES) {
+        float16 a = vload16(0, x + i), b = vload16(0, x + i + 16);
+        low = fma(a, a, low);
+        high = fma(b, b, high);
+    }
+    vstore16(low, 0, lane);
+    vstore16(high, 0, lane + 16);
+    for (int i = whole; i < d; i++) {
+        lane[i - whole] = fma(x[i], x[i], lane[i - whole]);
+    }
+    return gw_join_lanes(lane);
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void norm(STEP, IN(in), IN(w), OUT(out), const int d, const float eps) {
+    const int row = (int)get_global_id(1);
+    if (row >= LIVE) {
+        return;
+    }
+    __global const float *x = READS(float, in) + (size_t)row * d, *weight = READS(float, w);
+    float scale = gw_rms_scale(sum_of_squares(x, d), d, eps);
+#ifndef ACT8
+    __global float *y = WRITES(float, out) + (size_t)row * d;
+    for (int i = 0; i < d; i++) {
+        y[i] = (x[i] * scale) * weight[i];
+    }
+#else
+    __global gw_act8 *y = WRITES(gw_act8, out) + (size_t)row * (d / GW_ACT_BLOCK);
+    for (int b = 0; b < d / GW_ACT_BLOCK; b++) {
+        float v[GW_ACT_BLOCK];
+        for (int i = 0; i < GW_ACT_BLOCK; i++) {
+            v[i] = (x[b * GW_ACT_BLOCK + i] * scale) * weight[b * GW_ACT_BLOCK + i];
+        }
+        item_encode(y + b, v);
+    }
+#endif
+}
+
+#else
+
+#define STAGE 7168 /* values of a row kept in local memory: 28 of the 32 kB that a device has */
+
+/* A group per row; its first team sums the squares. */
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+void norm(STEP, IN(in), IN(w), OUT(out), const int d, const float eps) {
+    __local float stage[STAGE], scratch[GROUP];
+    __local float total[1];
+    const int row = (int)get_group_id(1), id = (int)get_local_id(0);
+    if (row >= LIVE) {
+        return;
+    }
+    __global const float *x = READS(float, in) + (size_t)row * d, *weight = READS(float, w);
+    const int staged = d <= STAGE;
+    if (staged) {
+        for (int i = id; i < d; i += GROUP) {
+            stage[i] = x[i];
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float sum = 0.0f;
+    if (id < TEAM) {
+        for (int i = id; i < d; i += TEAM) {
+            float v = staged ? stage[i] : x[i];
+            sum = fma(v, v, sum);
+        }
+    }
+    sum = team_fold(sum, scratch, id);
+    if (id == 0) {
+        total[0] = gw_rms_scale(sum, d, eps);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const float scale = total[0];
+    for (int base = 0; base < d; base += GROUP) {
+        int i = base + id;
+        float v = i < d ? ((staged ? stage[i] : x[i]) * scale) * weight[i] : 0.0f;
+#ifdef ACT8
+        size_t block = (size_t)row * (d / GW_ACT_BLOCK) + i / GW_ACT_BLOCK;
+        team_encode(WRITES(gw_act8, out) + block, v, i < d, (__local uint *)scratch, id);
+#else
+        if (i < d) {
+            WRITES(float, out)[(size_t)row * d + i] = v;
+        }
+#endif
+    }
+}
+
+#endif
