@@ -115,7 +115,7 @@ static gw_status time_drafts(const bench_job *job, gw_session *session, const in
     int32_t warm_gen = r->n_gen < 32 ? r->n_gen : 32;
     gw_status status = drafted_pass(job, session, tokens, r->n_prompt, warm_gen);
     if (status == GW_OK) {
-        status = gw_measure_roof(r->info.threads, &r->roof);
+        status = gw_model_measure_roof(r->model, &r->roof);
     }
     for (int32_t i = 0; i < job->o->repetitions && status == GW_OK; i++) {
         double start = app_seconds();
@@ -153,6 +153,35 @@ static double linear_gops(const gw_kernel_time *rows, size_t n) {
     return ops * 1e-9;
 }
 
+/* The roof drifts with whatever else the machine does, so it is measured before and after every
+ * repetition; the share is a mean over repetitions, each against the mean of its two roofs. These
+ * sums turn that into one roof: speed / roof_of() is the mean share. A peak that the device does
+ * not measure is 0 and stays so. */
+typedef struct roof_sums {
+    gw_roof last;
+    double speed, read, int8, f32; /* of speed, and of speed over each roof */
+} roof_sums;
+
+static gw_status add_repetition(roof_sums *sums, double seconds, const gw_model *model) {
+    gw_roof after;
+    gw_status status = gw_model_measure_roof(model, &after);
+    if (status == GW_OK && seconds > 0) {
+        const gw_roof *before = &sums->last;
+        sums->speed += 1 / seconds;
+        sums->read += 2 / seconds / (before->read_gbps + after.read_gbps);
+        sums->int8 += 2 / seconds / (before->int8_gops + after.int8_gops);
+        sums->f32 += 2 / seconds / (before->f32_gflops + after.f32_gflops);
+        sums->last = after;
+    }
+    return status;
+}
+
+static gw_roof roof_of(const roof_sums *sums) {
+    return (gw_roof){.read_gbps = sums->speed / sums->read,
+                     .int8_gops = sums->speed / sums->int8,
+                     .f32_gflops = sums->speed / sums->f32};
+}
+
 static gw_status time_test(const app_options *o, gw_session *session, const int32_t *tokens,
                            bench_result *r) {
     gw_status status;
@@ -160,15 +189,20 @@ static gw_status time_test(const app_options *o, gw_session *session, const int3
     int32_t warm_gen = r->n_gen > 0;
     size_t n = profiled_pass(session, tokens, r->n_prompt, warm_gen, r->kernels, &status);
     r->prompt_gops = r->n_gen == 0 ? linear_gops(r->kernels, n) : 0;
+    roof_sums sums = {.speed = 0};
     if (status == GW_OK) {
-        status = gw_measure_roof(r->info.threads, &r->roof);
+        status = gw_model_measure_roof(r->model, &sums.last);
     }
     for (int32_t i = 0; i < o->repetitions && status == GW_OK; i++) {
         double start = app_seconds();
         status = pass(session, tokens, r->n_prompt, r->n_gen);
         r->seconds[i] = app_seconds() - start;
         r->n = i + 1;
+        if (status == GW_OK) {
+            status = add_repetition(&sums, r->seconds[i], r->model);
+        }
     }
+    r->roof = roof_of(&sums);
     if (o->ops && status == GW_OK) {
         double start = app_seconds();
         r->n_kernels = profiled_pass(session, tokens, r->n_prompt, r->n_gen, r->kernels, &status);
@@ -294,12 +328,18 @@ static int run_model(bench_job *job, const char *path, int32_t threads) {
     if (base == NULL) {
         app_error("out of memory");
     } else {
-        code = app_open_model(job->o, path, threads, 0, &model);
+        app_need need = {.n_ctx = job->n_ctx};
+        for (size_t i = 0; i < job->o->batch_list.n; i++) {
+            int32_t batch = job->o->batch_list.at[i];
+            need.batch = batch > need.batch ? batch : need.batch;
+        }
+        code = app_open_model(job->o, path, threads, &need, &model);
     }
     if (code == APP_OK) {
         base->path = path != NULL ? path : "built-in";
         job->path = path;
         base->kv_type = job->o->kv_type;
+        base->model = model;
         gw_model_describe(model, &base->info);
         code = run_batches(job, model, base);
         print_kept(job);
@@ -313,6 +353,9 @@ static int run_bench(const app_options *o) {
     static const int32_t default_threads[1] = {0};
     static const char *const default_model[1] = {NULL};
     bench_job job = {.o = o};
+    if (o->gemm != NULL) {
+        return bench_gemm(o);
+    }
     job.printer = (bench_printer){.format = o->format, .show_batch = o->batch_list.n > 1};
     if (o->ops && strcmp(o->format, "csv") == 0) {
         app_error("--ops: a csv table has no place for it: use -o md, json or jsonl");
@@ -357,13 +400,15 @@ const app_command command_bench = {
     .detail =
         "Times pp (reading a prompt of N tokens) and tg (generating N tokens, one by one) as\n"
         "llama-bench does: a warm-up, then -r repetitions, mean and standard deviation. Lists\n"
-        "multiply. Before each test the roof is measured: the read bandwidth for tg (its share is\n"
+        "multiply. Around each repetition the roof is measured: the read bandwidth for tg (its "
+        "share is\n"
         "the MBU), the int8 or, for float weights, fp32 peak for pp. A model that fits in the\n"
         "caches can exceed the bandwidth of memory. With --draft every tg is timed with drafts as\n"
         "well, most probable tokens, each time behind one without.\n",
     .examples = "  godwit bench -p 64 -n 32 -r 2\n"
                 "  godwit bench -m model.gguf -p 512 -n 128 -t 1,2 -o json\n"
                 "  godwit bench -p 128 -n 32 -r 2 --ops\n"
-                "  godwit bench -p 0 -n 64 -r 2 --draft ngram\n",
+                "  godwit bench -p 0 -n 64 -r 2 --draft ngram\n"
+                "  godwit bench --gemm q4_0:K=4096,N=4096,M=1,16\n",
     .run = run_bench,
 };

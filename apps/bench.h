@@ -6,15 +6,19 @@
 
 enum { KERNELS_MAX = 256 };
 
+/* --gemm (bench_gemm.c); an exit code. */
+int bench_gemm(const app_options *o);
+
 typedef struct bench_result {
     const char *path; /* as given; "built-in" without -m */
+    const gw_model *model;
     gw_model_info info;
     int32_t n_prompt, n_gen, batch;
     const char *kv_type;
     char when[32]; /* UTC, ISO 8601 */
     int32_t n;     /* repetitions */
     double *seconds;
-    gw_roof roof;       /* measured just before the test               */
+    gw_roof roof;       /* mean over the repetitions, before and after  */
     double prompt_gops; /* 1e9 operations of the linear layers, prompt */
     /* --ops: one more repetition, timed per kernel */
     gw_kernel_time kernels[KERNELS_MAX];
@@ -31,6 +35,7 @@ typedef struct bench_printer {
     const char *format; /* md, csv, json, jsonl */
     int show_batch;
     size_t rows;
+    char device[256]; /* named behind the table; "": the CPU */
 } bench_printer;
 
 void bench_print_begin(bench_printer *p);

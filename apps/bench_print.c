@@ -85,6 +85,13 @@ static double speed_up(const bench_result *r) {
     return seconds > 0 ? r->plain_seconds / seconds : 0;
 }
 
+/* "CPU", or the device's id. */
+static const char *backend_of(const bench_result *r, char text[32]) {
+    int n = (int)strcspn(r->info.device, " ,");
+    snprintf(text, 32, "%.*s", n < 31 ? n : 31, r->info.device);
+    return strcmp(text, "cpu") == 0 ? "CPU" : text;
+}
+
 /* ---- markdown -------------------------------------------------------------------------------- */
 
 static void params_text(uint64_t n, char text[32]) {
@@ -97,9 +104,11 @@ static void size_text(uint64_t bytes, char text[32]) {
     snprintf(text, 32, mib >= 1024 ? "%.2f GiB" : "%.2f MiB", mib >= 1024 ? mib / 1024 : mib);
 }
 
-static void print_markdown(const bench_printer *p, const bench_result *r) {
+static void print_markdown(bench_printer *p, const bench_result *r) {
     figures f = figures_of(r);
     char size[32], params[32], name[48], speed[48], batch[24] = "", gbps[24] = "-", roof[64] = "-";
+    char where[32];
+    double peak = f.is_float ? r->roof.f32_gflops : r->roof.int8_gops;
     size_text(r->info.weight_bytes, size);
     params_text(r->info.n_params, params);
     snprintf(speed, sizeof speed, "%.2f \302\261 %.2f", f.rate, f.rate_dev);
@@ -108,18 +117,22 @@ static void print_markdown(const bench_printer *p, const bench_result *r) {
                  r->figures.tokens_per_pass);
     } else if (r->n_prompt == 0) {
         snprintf(gbps, sizeof gbps, "%.2f", f.gbps);
-        snprintf(roof, sizeof roof, "MBU %.1f%% of %.2f GB/s", 100 * f.mbu, r->roof.read_gbps);
-    } else if (r->n_gen == 0) {
-        snprintf(roof, sizeof roof, "%.1f%% of %.0f %s", 100 * f.peak_share,
-                 f.is_float ? r->roof.f32_gflops : r->roof.int8_gops,
+        if (r->roof.read_gbps > 0) {
+            snprintf(roof, sizeof roof, "MBU %.1f%% of %.2f GB/s", 100 * f.mbu, r->roof.read_gbps);
+        }
+    } else if (r->n_gen == 0 && peak > 0) {
+        snprintf(roof, sizeof roof, "%.1f%% of %.0f %s", 100 * f.peak_share, peak,
                  f.is_float ? "GFLOP/s" : "int8 GOP/s");
     }
     if (p->show_batch) {
         snprintf(batch, sizeof batch, " %7d |", (int)r->batch);
     }
     out_print("| %-26s | %10s | %8s | %-7s | %7d |%s %12s | %18s | %7s | %27s |\n", r->info.name,
-              size, params, "CPU", (int)r->info.threads, batch, test_name(r, name), speed, gbps,
-              roof);
+              size, params, backend_of(r, where), (int)r->info.threads, batch, test_name(r, name),
+              speed, gbps, roof);
+    if (strcmp(backend_of(r, where), "CPU") != 0) {
+        snprintf(p->device, sizeof p->device, "%s", r->info.device);
+    }
 }
 
 /* Does the name have a quantized format in it, as "cpu.linear.q4_0.avx2" does? */
@@ -132,8 +145,9 @@ static int is_integer_kernel(const char *name) {
 static void kernel_roof(const gw_kernel_time *k, const gw_roof *roof, char *text, size_t capacity) {
     int is_int = is_integer_kernel(k->name);
     double peak = is_int ? roof->int8_gops : roof->f32_gflops;
-    double reading = k->seconds > 0 ? k->bytes * 1e-9 / k->seconds / roof->read_gbps : 0;
-    double computing = k->seconds > 0 ? k->ops * 1e-9 / k->seconds / peak : 0;
+    double s = k->seconds;
+    double reading = s > 0 && roof->read_gbps > 0 ? k->bytes * 1e-9 / s / roof->read_gbps : 0;
+    double computing = s > 0 && peak > 0 ? k->ops * 1e-9 / s / peak : 0;
     if (reading >= computing) {
         snprintf(text, capacity, "%.1f%% read", 100 * reading);
     } else {
@@ -272,12 +286,13 @@ static const char *cpu_name(char name[128]) {
 }
 
 static void model_fields(record *rec, const bench_result *r) {
-    char cpu[128], type[192];
+    char cpu[128], type[192], where[32];
     snprintf(type, sizeof type, "%s %s", r->info.name, r->info.format);
     text_field(rec, "build_commit", GW_VERSION);
     text_field(rec, "cpu_info", rec->header ? "" : cpu_name(cpu));
-    text_field(rec, "gpu_info", "");
-    text_field(rec, "backends", "CPU");
+    int is_cpu = rec->header || strcmp(backend_of(r, where), "CPU") == 0;
+    text_field(rec, "gpu_info", is_cpu ? "" : r->info.device);
+    text_field(rec, "backends", is_cpu ? "CPU" : where);
     text_field(rec, "device", r->info.device);
     text_field(rec, "model_filename", r->path);
     text_field(rec, "model_type", type);
@@ -394,5 +409,8 @@ void bench_print_row(bench_printer *p, const bench_result *r) {
 void bench_print_end(bench_printer *p) {
     if (strcmp(p->format, "json") == 0) {
         out_text(p->rows > 0 ? "\n]\n" : "]\n");
+    }
+    if (p->device[0] != '\0') {
+        out_print("\n%s\n", p->device);
     }
 }

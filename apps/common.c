@@ -29,33 +29,64 @@ static void on_progress(void *user, uint64_t done, uint64_t total) {
     progress_update(user, done, total, NULL);
 }
 
-int app_open_model(const app_options *o, const char *path, int32_t threads, int vocab_only,
-                   gw_model **model) {
-    app_progress progress;
-    progress_begin(&progress, "loading");
-    gw_model_options options = {
+int app_builtin_model(const void **memory, size_t *bytes) {
+    const unsigned char *begin = gw_default_model, *end = gw_default_model_end;
+    if (begin == NULL || end == NULL) {
+        app_error("this build has no built-in model: name one with -m PATH");
+        return APP_USAGE;
+    }
+    *memory = begin;
+    *bytes = (size_t)(end - begin);
+    return APP_OK;
+}
+
+int app_model_options(const app_options *o, const char *path, int32_t threads, const app_need *need,
+                      gw_model_options *out) {
+    *out = (gw_model_options){
         .path = path,
         .weights = o->weights,
         .device = o->device,
         .threads = threads,
         .blas = o->blas,
-        .vocab_only = vocab_only,
-        .progress = on_progress,
-        .progress_user = &progress,
+        .no_graph = o->no_graph,
+        .exact = o->exact,
+        .vocab_only = need == NULL,
+        .offload_layers = o->offload_layers,
+        .split = o->split,
+        .vram_budget = o->vram_budget,
+        .n_ctx = need != NULL ? need->n_ctx : 0,
+        .chunk = need != NULL ? need->batch : 0,
+        .kv_type = o->kv_type,
         .cancel = signals_cancel(),
     };
     if (path == NULL) {
-        const unsigned char *begin = gw_default_model, *end = gw_default_model_end;
-        if (begin == NULL || end == NULL) {
-            app_error("this build has no built-in model: name one with -m PATH");
-            return APP_USAGE;
-        }
-        options.memory = begin;
-        options.memory_bytes = (size_t)(end - begin);
+        return app_builtin_model(&out->memory, &out->memory_bytes);
     }
+    return APP_OK;
+}
+
+int app_open_model(const app_options *o, const char *path, int32_t threads, const app_need *need,
+                   gw_model **model) {
+    app_progress progress;
+    gw_model_options options;
+    int code = app_model_options(o, path, threads, need, &options);
+    if (code != APP_OK) {
+        return code;
+    }
+    progress_begin(&progress, "loading");
+    options.progress = on_progress;
+    options.progress_user = &progress;
     gw_status status = gw_model_open(&options, model);
     progress_end(&progress);
-    return status == GW_OK ? APP_OK : app_fail(status);
+    if (status != GW_OK) {
+        return app_fail(status);
+    }
+    gw_model_info info;
+    gw_model_describe(*model, &info);
+    if (info.note[0] != '\0') {
+        app_note("%s", info.note);
+    }
+    return APP_OK;
 }
 
 int app_open_session(const app_options *o, gw_model *model, int32_t n_ctx, int32_t batch,
@@ -86,18 +117,18 @@ static int read_all(int fd, const char *name, app_text *text) {
             }
             text->at = grown;
         }
-        ssize_t n = read(fd, text->at + text->bytes, capacity - text->bytes - 1);
+        ssize_t n = signals_read(fd, text->at + text->bytes, capacity - text->bytes - 1);
         if (n == 0) {
             text->at[text->bytes] = '\0';
             return APP_OK;
         }
-        if (n < 0 && (errno != EINTR || signals_caught() != 0)) {
-            if (signals_caught() == 0) {
+        if (n < 0) {
+            if (errno != EINTR) {
                 app_error("%s: cannot read: %s", name, strerror(errno));
             }
             return signals_exit_code(APP_FAILURE);
         }
-        text->bytes += n > 0 ? (size_t)n : 0;
+        text->bytes += (size_t)n;
     }
 }
 

@@ -9,9 +9,22 @@
  * signal when a signal caused the cancellation (nothing is printed then), else 1. */
 int app_fail(gw_status status);
 
-/* The model at path (NULL: the built-in one) with the model options of o. Exit code. */
-int app_open_model(const app_options *o, const char *path, int32_t threads, int vocab_only,
+/* What the sessions of a model will ask for, so that its layers can be placed; as in
+ * gw_model_options. */
+typedef struct app_need {
+    int32_t n_ctx, batch;
+} app_need;
+
+/* The model options of o for the model at path (NULL: the built-in one). Exit code. */
+int app_model_options(const app_options *o, const char *path, int32_t threads, const app_need *need,
+                      gw_model_options *out);
+
+/* The model at path (NULL: the built-in one) with the model options of o. need NULL: only the
+ * vocabulary is opened. Exit code. */
+int app_open_model(const app_options *o, const char *path, int32_t threads, const app_need *need,
                    gw_model **model);
+/* The image of the built-in model. Exit code. */
+int app_builtin_model(const void **memory, size_t *bytes);
 int app_open_session(const app_options *o, gw_model *model, int32_t n_ctx, int32_t batch,
                      gw_session **session);
 
@@ -41,7 +54,12 @@ int32_t app_argmax(const float *x, int32_t n);
 /* "12.9 MB", decimal units. */
 const char *app_bytes(uint64_t bytes, char text[32]);
 
+extern const app_command *const app_commands[]; /* ends with NULL */
+
+/* What `godwit help --man` and the like write; shell: the argument behind, or NULL. Exit code. */
+int manual_write(const char *what, const char *shell);
+
 extern const app_command command_run, command_bench, command_perplexity, command_logits,
-    command_tokenize, command_devices;
+    command_tokenize, command_devices, command_chat, command_inspect, command_doctor, command_plan;
 
 #endif

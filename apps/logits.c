@@ -186,7 +186,11 @@ static int run_logits(const app_options *o) {
         app_error("no tokens: give --ids ID,... or a text with -p or -f");
         return APP_USAGE;
     }
-    int code = app_open_model(o, o->model, o->threads, 0, &job.model);
+    app_need need = {.n_ctx = o->n_ctx > 0 ? o->n_ctx : -4096, .batch = o->batch};
+    if (o->n_ctx <= 0 && o->ids.n > 0 && o->ids.n < INT32_MAX / 2) {
+        need.n_ctx = (int32_t)o->ids.n + o->greedy;
+    }
+    int code = app_open_model(o, o->model, o->threads, &need, &job.model);
     if (code == APP_OK) {
         gw_model_info info;
         gw_model_describe(job.model, &info);

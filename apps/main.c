@@ -8,17 +8,23 @@
 #include "apps/signals.h"
 #include "apps/terminal.h"
 
-static const app_command *const commands[] = {
-    &command_run,    &command_bench,    &command_perplexity,
-    &command_logits, &command_tokenize, &command_devices,
-};
-enum { COMMANDS = sizeof commands / sizeof commands[0] };
+const app_command *const app_commands[] = {&command_run,
+                                           &command_chat,
+                                           &command_bench,
+                                           &command_perplexity,
+                                           &command_logits,
+                                           &command_tokenize,
+                                           &command_inspect,
+                                           &command_devices,
+                                           &command_doctor,
+                                           &command_plan,
+                                           NULL};
 
 static int help_overview(void) {
     out_text("godwit " GW_VERSION " - runs transformer language models\n\n"
              "usage: godwit COMMAND [OPTIONS]\n\ncommands:\n");
-    for (int i = 0; i < COMMANDS; i++) {
-        out_print("  %-12s %s\n", commands[i]->name, commands[i]->summary);
+    for (size_t i = 0; app_commands[i] != NULL; i++) {
+        out_print("  %-12s %s\n", app_commands[i]->name, app_commands[i]->summary);
     }
     out_text("\n'godwit COMMAND --help' shows the options of a command and examples.\n"
              "'godwit run' alone tells a story with the built-in model.\n");
@@ -26,9 +32,9 @@ static int help_overview(void) {
 }
 
 static const app_command *find_command(const char *name) {
-    for (int i = 0; i < COMMANDS; i++) {
-        if (strcmp(commands[i]->name, name) == 0) {
-            return commands[i];
+    for (size_t i = 0; app_commands[i] != NULL; i++) {
+        if (strcmp(app_commands[i]->name, name) == 0) {
+            return app_commands[i];
         }
     }
     return NULL;
@@ -36,8 +42,8 @@ static const app_command *find_command(const char *name) {
 
 static int unknown_command(const char *name) {
     app_nearest nearest = {.word = name};
-    for (int i = 0; i < COMMANDS; i++) {
-        nearest_try(&nearest, commands[i]->name, strlen(commands[i]->name));
+    for (size_t i = 0; app_commands[i] != NULL; i++) {
+        nearest_try(&nearest, app_commands[i]->name, strlen(app_commands[i]->name));
     }
     if (nearest.best != NULL) {
         app_error("unknown command '%.60s': did you mean '%s'? ('godwit --help' lists them)", name,
@@ -86,6 +92,9 @@ int main(int argc, char **argv) {
         return help_overview();
     }
     int is_help = strcmp(name, "help") == 0;
+    if (is_help && strncmp(argv[2], "--", 2) == 0) {
+        return manual_write(argv[2], argc > 3 ? argv[3] : NULL);
+    }
     const app_command *command = find_command(is_help ? argv[2] : name);
     if (command == NULL) {
         return unknown_command(is_help ? argv[2] : name);

@@ -165,6 +165,28 @@ static int set_seed(const char *shown, const char *text, uint64_t *value) {
     return 0;
 }
 
+/* "900M", "6G", "1.5GB": powers of 1000; "6Gi", "6GiB": of 1024. */
+static int set_bytes(const app_option *row, const char *shown, const char *text, uint64_t *value) {
+    static const char units[] = "kmgt";
+    char *end = NULL;
+    double x = isdigit((unsigned char)text[0]) ? strtod(text, &end) : NAN, unit = 1000.0;
+    const char *found =
+        end != NULL && *end != '\0' ? strchr(units, tolower((unsigned char)*end)) : NULL;
+    if (found != NULL) {
+        end++;
+        unit = *end == 'i' ? 1024.0 : unit;
+        end += *end == 'i';
+        x *= pow(unit, (double)(found - units + 1));
+    }
+    end += end != NULL && (*end == 'B' || *end == 'b');
+    if (end == NULL || *end != '\0' || !(x >= row->min && x <= row->max)) {
+        app_error("%s: '%s' is not a size such as 6G, 900M or 1500000000", shown, text);
+        return APP_USAGE;
+    }
+    *value = (uint64_t)x;
+    return 0;
+}
+
 static int set_choice(const app_option *row, const char *shown, const char *text,
                       const char **value) {
     size_t bytes = strlen(text);
@@ -233,6 +255,8 @@ static int set_value(app_options *o, const app_option *row, const char *shown, c
         return set_real(row, shown, text, to);
     case KIND_SEED:
         return set_seed(shown, text, to);
+    case KIND_BYTES:
+        return set_bytes(row, shown, text, to);
     case KIND_TEXT:
         *(const char **)to = text;
         return 0;
@@ -376,6 +400,8 @@ void options_free(app_options *o) {
         }
     }
     free(o->models.at);
+    free(o->stops.at);
+    free(o->dry_breakers.at);
     free(o->bias);
     *o = (app_options){0};
 }

@@ -20,8 +20,14 @@ enum {
     CMD_LOGITS = 8,
     CMD_TOKENIZE = 16,
     CMD_DEVICES = 32,
-    CMD_MODEL = CMD_RUN | CMD_BENCH | CMD_PERPLEXITY | CMD_LOGITS, /* those that load weights */
-    CMD_ALL = 63
+    CMD_CHAT = 64,
+    CMD_INSPECT = 128,
+    CMD_DOCTOR = 256,
+    CMD_PLAN = 512,
+    CMD_TEXT = CMD_RUN | CMD_CHAT, /* those that write text */
+    /* those that load weights, or would */
+    CMD_MODEL = CMD_TEXT | CMD_BENCH | CMD_PERPLEXITY | CMD_LOGITS | CMD_PLAN,
+    CMD_ALL = 1023
 };
 
 typedef struct app_ints {
@@ -36,15 +42,20 @@ typedef struct app_texts {
 
 typedef struct app_options {
     /* model */
-    const char *model, *weights, *device;
+    const char *model, *weights, *device, *offload_layers, *split;
+    uint64_t vram_budget; /* bytes; 0: what is free */
     app_texts models;
     int32_t threads;
-    int blas;
+    int blas, exact;
+    int no_graph;
     app_ints thread_list;
     /* session */
     int32_t n_ctx, batch;
     app_ints batch_list;
     const char *kv_type;
+    int context_shift, prompt_cache_ro;
+    int32_t keep;
+    const char *prompt_cache;
     /* text in */
     const char *prompt, *file;
     app_ints ids;
@@ -55,11 +66,22 @@ typedef struct app_options {
     double temperature, top_p, min_p, typical, repeat_penalty, presence_penalty, frequency_penalty;
     int32_t top_k, repeat_last_n;
     const char *samplers;
+    double dynatemp_range, dynatemp_exp, top_n_sigma, tfs, xtc_probability, xtc_threshold;
+    int32_t mirostat;
+    double mirostat_ent, mirostat_lr;
+    double dry_multiplier, dry_base, fsd;
+    int32_t dry_allowed_length, dry_last_n, fsd_n, fsd_k, fsd_random;
+    app_texts dry_breakers;
     gw_logit_bias *bias;
     size_t n_bias;
     int ignore_eos;
+    app_texts stops;
+    const char *grammar, *json_schema;
+    /* chat */
+    const char *system, *chat_template, *load;
     /* speculation */
-    const char *draft, *draft_device, *draft_file, *draft_accept, *draft_length;
+    const char *draft, *draft_device, *draft_offload_layers, *draft_file, *draft_accept,
+        *draft_length;
     int draft_greedy;
     double assume_acceptance;
     /* what is shown */
@@ -68,7 +90,7 @@ typedef struct app_options {
     /* bench */
     app_ints n_prompt, n_gen, pg;
     int32_t repetitions;
-    const char *format;
+    const char *format, *gemm;
     int ops;
     /* logits */
     int32_t greedy;
@@ -76,6 +98,8 @@ typedef struct app_options {
     /* tokenize */
     int ids_only;
     app_ints decode;
+    /* inspect */
+    int json, check_tensors;
     /* devices */
     int measure;
 } app_options;
@@ -86,6 +110,7 @@ typedef enum app_kind {
     KIND_INTS,   /* app_ints: comma list, each within min..max             */
     KIND_REAL,   /* double within min..max, finite                         */
     KIND_SEED,   /* uint64_t; -1 draws one                                 */
+    KIND_BYTES,  /* uint64_t: a number, perhaps with K, M, G or T (1000s)  */
     KIND_TEXT,   /* const char *                                           */
     KIND_TEXTS,  /* app_texts: may be given several times                  */
     KIND_CHOICE, /* const char *: one of `value`, separated by '|'         */

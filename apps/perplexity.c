@@ -123,9 +123,10 @@ static int run_perplexity(const app_options *o) {
     gw_model *model = NULL;
     int32_t *ids = NULL;
     size_t n = 0;
+    const app_need need = {.n_ctx = o->n_ctx, .batch = o->batch};
     int code = app_read_file(o->file, &text);
     if (code == APP_OK) {
-        code = app_open_model(o, o->model, o->threads, 0, &model);
+        code = app_open_model(o, o->model, o->threads, &need, &model);
     }
     if (code == APP_OK) {
         code = app_tokenize(model, &text, GW_TEXT_BOS, &ids, &n);

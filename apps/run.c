@@ -1,32 +1,29 @@
 /* apps/run.c - `godwit run`: continues a text. Text on stdout as it comes, all else on stderr. */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "apps/common.h"
+#include "apps/generate.h"
 #include "apps/output.h"
 #include "apps/signals.h"
-#include "apps/speculation.h"
 
 typedef struct run_job {
     const app_options *o;
-    gw_model *model;
-    gw_session *session;
-    gw_sampler *sampler;
-    app_draft draft; /* drafter NULL: one token per pass */
-    gw_stream *stream;
-    gw_model_info info;
+    app_generator g;
     int32_t *prompt;
     size_t n_prompt;
     char last; /* byte written; 0 before the first */
     const char *ended;
     char seed_text[24]; /* JSON numbers do not hold 64 bits everywhere */
     double started, prompt_seconds, first_token, text_seconds;
-    int32_t generated, passes;
-    int32_t timed;   /* tokens that came in text_seconds */
-    int32_t pending; /* the last token, not yet in the session; -1: none */
+    int32_t generated;
+    int32_t timed; /* tokens that came in text_seconds */
+    size_t cached; /* tokens of the prompt that came from a file */
 } run_job;
 
 /* ---- text out -------------------------------------------------------------------------------- */
@@ -42,9 +39,9 @@ static int show(run_job *job, const char *text, size_t bytes) {
 static int show_special(run_job *job, int32_t id) {
     char *hidden = NULL, *spelled = NULL;
     size_t n_hidden = 0, n_spelled = 0;
-    gw_status status = gw_detokenize(job->model, &id, 1, 0, &hidden, &n_hidden);
+    gw_status status = gw_detokenize(job->g.model, &id, 1, 0, &hidden, &n_hidden);
     if (status == GW_OK) {
-        status = gw_detokenize(job->model, &id, 1, 1, &spelled, &n_spelled);
+        status = gw_detokenize(job->g.model, &id, 1, 1, &spelled, &n_spelled);
     }
     int code = status == GW_OK ? APP_OK : app_fail(status);
     if (code == APP_OK && n_hidden == 0 && n_spelled > 0) {
@@ -55,67 +52,39 @@ static int show_special(run_job *job, int32_t id) {
     return code;
 }
 
-/* id: -1 at the end of the text. */
-static int emit(run_job *job, int32_t id, int visible) {
-    const char *text;
-    size_t bytes;
-    gw_status status = gw_stream_push(job->stream, id, &text, &bytes);
-    if (status != GW_OK) {
-        return app_fail(status);
-    }
-    if (!visible) {
-        return APP_OK;
-    }
+static int show_token(run_job *job, int32_t id, const char *text, size_t bytes) {
     if (bytes == 0 && id >= 0 && job->o->special) {
         return show_special(job, id);
     }
     return show(job, text, bytes);
 }
 
-/* ---- setting up ------------------------------------------------------------------------------ */
-
-static int open_sampler(run_job *job) {
-    const app_options *o = job->o;
-    size_t n = 0, capacity = o->n_bias + (o->ignore_eos ? (size_t)job->info.n_vocab : 0);
-    gw_logit_bias *bias = calloc(capacity + 1, sizeof *bias);
-    if (bias == NULL) {
-        app_error("out of memory");
-        return APP_FAILURE;
-    }
-    for (; n < o->n_bias; n++) {
-        bias[n] = o->bias[n];
-    }
-    for (int32_t id = 0; o->ignore_eos && id < job->info.n_vocab; id++) {
-        if (gw_token_is_end(job->model, id)) {
-            bias[n++] = (gw_logit_bias){.token = id, .bias = -INFINITY};
+static int show_prompt(run_job *job) {
+    size_t all = 0;
+    for (size_t i = 0; i < job->n_prompt; i++) {
+        const char *text;
+        size_t bytes;
+        gw_status status = gw_stream_push(job->g.stream, job->prompt[i], &text, &bytes);
+        if (status != GW_OK) {
+            return app_fail(status);
+        }
+        all += bytes;
+        if (!job->o->no_display_prompt && show_token(job, job->prompt[i], text, bytes) != APP_OK) {
+            return APP_FAILURE;
         }
     }
-    gw_sampler_options options;
-    gw_sampler_defaults(&options);
-    options.seed = o->seed;
-    options.temperature = (float)o->temperature;
-    options.top_k = o->top_k;
-    options.top_p = (float)o->top_p;
-    options.min_p = (float)o->min_p;
-    options.typical_p = (float)o->typical;
-    options.repeat_penalty = (float)o->repeat_penalty;
-    options.presence_penalty = (float)o->presence_penalty;
-    options.frequency_penalty = (float)o->frequency_penalty;
-    options.repeat_last_n = o->repeat_last_n;
-    options.order = o->samplers;
-    options.bias = bias;
-    options.n_bias = n;
-    gw_status status = gw_sampler_new(job->model, &options, &job->sampler);
-    free(bias);
-    return status == GW_OK ? APP_OK : app_fail(status);
+    int code = generator_begin(&job->g, all == 0);
+    return code == APP_OK && out_flush() != 0 ? APP_FAILURE : code;
 }
+
+/* ---- setting up ------------------------------------------------------------------------------ */
 
 static int take_prompt(run_job *job) {
     const app_options *o = job->o;
     app_text text = {0};
     int code = app_read_prompt(o, "Once upon a time", 1, &text);
     if (code == APP_OK) {
-        code = app_tokenize(job->model, &text, GW_TEXT_BOS | (o->special ? GW_TEXT_SPECIAL : 0),
+        code = app_tokenize(job->g.model, &text, GW_TEXT_BOS | (o->special ? GW_TEXT_SPECIAL : 0),
                             &job->prompt, &job->n_prompt);
     }
     free(text.at);
@@ -127,110 +96,124 @@ static int take_prompt(run_job *job) {
 }
 
 static int open_session(run_job *job) {
-    int32_t trained = job->info.n_ctx_train, n_ctx = job->o->n_ctx;
-    if (n_ctx < 0) {
-        n_ctx = trained > 0 && trained < 4096 ? trained : 4096;
-    } else if (n_ctx == 0) {
-        n_ctx = trained;
-    }
+    int32_t n_ctx = generator_n_ctx(&job->g);
     if (job->n_prompt > (size_t)n_ctx) {
         app_error("the prompt needs %zu tokens, context is %d (-c sets it)", job->n_prompt,
                   (int)n_ctx);
         return APP_FAILURE;
     }
-    return app_open_session(job->o, job->model, n_ctx, job->o->batch, &job->session);
+    int32_t asked = job->o->keep, whole = (int32_t)job->n_prompt;
+    job->g.keep = asked < 0 || asked > whole ? whole : asked;
+    job->g.keep += job->g.keep == 0 && app_adds_bos(job->g.model);
+    if (job->o->context_shift && n_ctx - job->g.keep < 2) {
+        app_error("--keep: %d tokens leave no room in a context of %d", (int)job->g.keep,
+                  (int)n_ctx);
+        return APP_USAGE;
+    }
+    return app_open_session(job->o, job->g.model, n_ctx, job->o->batch, &job->g.session);
+}
+
+/* ---- the prompt cache ------------------------------------------------------------------------ */
+
+/* Take over what the file holds of the prompt; its last token is always read, for its logits. */
+static int load_cache(run_job *job) {
+    const char *path = job->o->prompt_cache;
+    if (path == NULL || (access(path, F_OK) != 0 && errno == ENOENT)) {
+        return APP_OK;
+    }
+    gw_status loaded = gw_session_load(job->g.session, path);
+    if (loaded == GW_E_CANCELLED) {
+        return app_fail(loaded);
+    }
+    if (loaded != GW_OK) {
+        app_error("%s; remove the file or name another", gw_error_text());
+        return APP_FAILURE;
+    }
+    const int32_t *tokens = gw_session_tokens(job->g.session);
+    size_t same = 0, held = (size_t)gw_session_prompted(job->g.session);
+    while (same < held && same < job->n_prompt && tokens[same] == job->prompt[same]) {
+        same++;
+    }
+    job->cached = same == job->n_prompt ? same - 1 : same;
+    gw_status status = gw_session_rewind(job->g.session, (int32_t)job->cached);
+    return status == GW_OK ? APP_OK : app_fail(status);
+}
+
+static int save_cache(const run_job *job) {
+    const char *path = job->o->prompt_cache;
+    if (path == NULL || job->o->prompt_cache_ro || job->cached + 1 == job->n_prompt) {
+        return APP_OK;
+    }
+    gw_status status = gw_session_save(job->g.session, path);
+    return status == GW_OK ? APP_OK : app_fail(status);
 }
 
 /* ---- generating ------------------------------------------------------------------------------ */
 
 static int read_prompt(run_job *job) {
     double start = app_seconds();
-    size_t slice = (size_t)job->o->batch;
     app_progress progress;
     progress_begin(&progress, "reading");
-    gw_status status = GW_OK;
-    for (size_t at = 0; at < job->n_prompt && status == GW_OK; at += slice) {
-        size_t n = job->n_prompt - at < slice ? job->n_prompt - at : slice;
-        progress_update(&progress, at, job->n_prompt, NULL);
-        status = gw_session_prefill(job->session, job->prompt + at, n);
-        if (status == GW_OK && job->draft.drafter != NULL) {
-            status = gw_drafter_prompt(job->draft.drafter, job->prompt + at, n);
-        }
+    gw_status status = generator_know(&job->g, job->prompt, job->cached);
+    if (status == GW_OK) {
+        status = generator_read(&job->g, job->prompt + job->cached, job->n_prompt - job->cached,
+                                &progress);
     }
     progress_end(&progress);
     if (status != GW_OK) {
         return app_fail(status);
     }
     job->prompt_seconds = app_seconds() - start;
-    for (size_t i = 0; i < job->n_prompt; i++) {
-        int code = emit(job, job->prompt[i], !job->o->no_display_prompt);
-        status = gw_sampler_accept(job->sampler, job->prompt[i]);
-        if (code != APP_OK || status != GW_OK) {
-            return code != APP_OK ? code : app_fail(status);
-        }
-    }
-    return out_flush() == 0 ? APP_OK : APP_FAILURE;
-}
-
-/* One token by one pass; the first one needs none. */
-static gw_status one_token(run_job *job, int32_t *token) {
-    if (job->pending >= 0) {
-        gw_status status = gw_session_decode(job->session, &job->pending, 1);
-        if (status != GW_OK) {
-            return status;
-        }
-        job->passes++;
-    }
-    const float *logits = gw_session_logits(job->session, 0);
-    gw_status status = gw_sampler_pick(job->sampler, logits, gw_session_pos(job->session), token);
-    if (status == GW_OK && !gw_token_is_end(job->model, *token)) {
-        status = gw_sampler_accept(job->sampler, *token);
-    }
-    return status;
-}
-
-/* The next tokens of the text, tokens [GW_DECODE_MAX]. */
-static gw_status next_tokens(run_job *job, int32_t *tokens, size_t *n) {
-    gw_status status;
-    if (job->draft.drafter != NULL) {
-        int32_t left = job->o->n_predict < 0 ? GW_DECODE_MAX : job->o->n_predict - job->generated;
-        size_t most = left < GW_DECODE_MAX ? (size_t)left : GW_DECODE_MAX;
-        status = gw_drafter_next(job->draft.drafter, job->sampler, tokens, most, n);
-        job->passes += job->pending >= 0;
-    } else {
-        *n = 1;
-        status = one_token(job, tokens);
-    }
-    if (status == GW_OK) {
-        job->pending = tokens[*n - 1];
-    }
-    return status;
+    int saved = save_cache(job);
+    return saved == APP_OK ? show_prompt(job) : saved;
 }
 
 /* Show a token; *end when the text ends with it. */
-static int show_token(run_job *job, int32_t token, int *end) {
-    *end = !job->o->ignore_eos && gw_token_is_end(job->model, token);
+static int take_token(run_job *job, int32_t token, int *end) {
+    const char *text;
+    size_t bytes;
+    int stopped;
+    *end = !job->o->ignore_eos && gw_token_is_end(job->g.model, token);
     if (*end) {
-        return job->o->special ? emit(job, token, 1) : APP_OK;
+        job->ended = "end of text";
+        return job->o->special ? show_special(job, token) : APP_OK;
     }
     job->generated++;
-    return emit(job, token, 1);
+    int code = generator_text(&job->g, token, &text, &bytes, &stopped);
+    if (stopped) {
+        job->ended = "stop string";
+        *end = 1;
+        return show(job, text, bytes);
+    }
+    return code == APP_OK ? show_token(job, token, text, bytes) : code;
+}
+
+/* What was held back until the end of the text. */
+static int take_rest(run_job *job) {
+    const char *text;
+    size_t bytes;
+    int stopped, code = generator_text(&job->g, -1, &text, &bytes, &stopped);
+    return code == APP_OK ? show(job, text, bytes) : code;
 }
 
 static int generate(run_job *job) {
     double start = 0;
-    int32_t limit = job->o->n_predict, room = gw_session_n_ctx(job->session);
+    int32_t limit = job->o->n_predict;
     int code = APP_OK, end = 0;
-    job->pending = -1;
     job->ended = "as long as asked for";
     while (code == APP_OK && !end && (limit < 0 || job->generated < limit)) {
         int32_t tokens[GW_DECODE_MAX];
         size_t n = 0;
-        if (job->pending >= 0 && gw_session_pos(job->session) == room) {
+        if (generator_finished(&job->g)) {
+            job->ended = "end of text";
+            break;
+        }
+        if (generator_full(&job->g)) {
             job->ended = "context full";
             break;
         }
-        gw_status status = next_tokens(job, tokens, &n);
+        size_t most = limit < 0 ? GW_DECODE_MAX : (size_t)(limit - job->generated);
+        gw_status status = generator_next(&job->g, most, tokens, &n);
         if (status != GW_OK) {
             return app_fail(status);
         }
@@ -242,12 +225,11 @@ static int generate(run_job *job) {
             job->timed += (int32_t)n;
             job->text_seconds = now - start;
         }
-        for (size_t i = 0; i < n && code == APP_OK; i++) {
-            code = show_token(job, tokens[i], &end);
+        for (size_t i = 0; i < n && code == APP_OK && !end; i++) {
+            code = take_token(job, tokens[i], &end);
         }
         code = code == APP_OK && out_flush() != 0 ? APP_FAILURE : code;
     }
-    job->ended = end ? "end of text" : job->ended;
     return code;
 }
 
@@ -260,34 +242,43 @@ static const char *how_ended(const run_job *job) {
 }
 
 static double read_gbps(const run_job *job) {
-    return rate(job->passes, job->text_seconds) * (double)job->info.decode_bytes * 1e-9;
+    return rate(job->g.passes, job->text_seconds) * (double)job->g.info.decode_bytes * 1e-9;
 }
 
-/* Read bandwidth of this machine, measured now; 0 when it makes no sense. */
+/* Read bandwidth where the model is, measured now; 0 when it makes no sense. */
 static double measured_gbps(const run_job *job) {
     gw_roof roof;
-    if (job->passes == 0 || signals_caught() != 0) {
+    if (job->g.passes == 0 || signals_caught() != 0) {
         return 0;
     }
     signals_at_once();
-    return gw_measure_roof(job->info.threads, &roof) == GW_OK ? roof.read_gbps : 0;
+    return gw_model_measure_roof(job->g.model, &roof) == GW_OK ? roof.read_gbps : 0;
 }
 
 static void summary(const run_job *job) {
-    const gw_model_info *info = &job->info;
+    const gw_model_info *info = &job->g.info;
     char size[32];
     double gbps = read_gbps(job);
     app_note("\nmodel   %s, %s %s, %s; %s", info->name, info->architecture, info->format,
              app_bytes(info->weight_bytes, size), info->device);
     app_note("load    %.3f s; context %d, seed %" PRIu64, info->load_seconds,
-             (int)gw_session_n_ctx(job->session), job->o->seed);
-    app_note("prompt  %zu tokens in %.3f s, %.1f tok/s; first token %.3f s after the start",
-             job->n_prompt, job->prompt_seconds, rate((double)job->n_prompt, job->prompt_seconds),
-             job->first_token);
+             (int)gw_session_n_ctx(job->g.session), job->o->seed);
+    size_t n_read = job->n_prompt - job->cached;
+    if (n_read > 0 && job->prompt_seconds == 0) {
+        app_note("prompt  %zu tokens, not read to the end", n_read);
+    } else {
+        app_note("prompt  %zu tokens in %.3f s, %.1f tok/s; first token %.3f s after the start",
+                 n_read, job->prompt_seconds, rate((double)n_read, job->prompt_seconds),
+                 job->first_token);
+    }
+    if (job->o->prompt_cache != NULL) {
+        app_note("cache   %zu more tokens of the prompt from %s", job->cached,
+                 job->o->prompt_cache);
+    }
     app_note("text    %d tokens in %.3f s, %.1f tok/s, %.2f GB/s; %s", (int)job->generated,
              job->text_seconds, rate(job->timed, job->text_seconds), gbps, how_ended(job));
-    if (job->draft.drafter != NULL) {
-        draft_note(job->o, &job->draft);
+    if (job->g.draft.drafter != NULL) {
+        draft_note(job->o, &job->g.draft);
     }
     double roof = measured_gbps(job);
     if (roof > 0) {
@@ -297,20 +288,21 @@ static void summary(const run_job *job) {
 }
 
 static void summary_json(const run_job *job) {
-    const gw_model_info *info = &job->info;
+    const gw_model_info *info = &job->g.info;
     json_t *all = json_pack(
-        "{s:{s:s?, s:s, s:s, s:I, s:s}, s:f, s:i, s:s, s:{s:I, s:f, s:f}, s:f, "
+        "{s:{s:s?, s:s, s:s, s:I, s:s}, s:f, s:i, s:s, s:{s:I, s:I, s:f, s:f}, s:f, "
         "s:{s:i, s:f, s:f, s:i, s:f, s:s}}",
         "model", "name", info->name, "architecture", info->architecture, "format", info->format,
         "weight_bytes", (json_int_t)info->weight_bytes, "device", info->device, "load_seconds",
-        info->load_seconds, "context", (int)gw_session_n_ctx(job->session), "seed", job->seed_text,
-        "prompt", "tokens", (json_int_t)job->n_prompt, "seconds", job->prompt_seconds,
-        "tokens_per_second", rate((double)job->n_prompt, job->prompt_seconds),
-        "first_token_seconds", job->first_token, "text", "tokens", (int)job->generated, "seconds",
-        job->text_seconds, "tokens_per_second", rate(job->timed, job->text_seconds), "passes",
-        (int)job->passes, "gbps", read_gbps(job), "ended", how_ended(job));
-    if (all != NULL && job->draft.drafter != NULL) {
-        json_object_set_new(all, "draft", draft_json(job->o, &job->draft));
+        info->load_seconds, "context", (int)gw_session_n_ctx(job->g.session), "seed",
+        job->seed_text, "prompt", "tokens", (json_int_t)job->n_prompt, "cached",
+        (json_int_t)job->cached, "seconds", job->prompt_seconds, "tokens_per_second",
+        rate((double)(job->n_prompt - job->cached), job->prompt_seconds), "first_token_seconds",
+        job->first_token, "text", "tokens", (int)job->generated, "seconds", job->text_seconds,
+        "tokens_per_second", rate(job->timed, job->text_seconds), "passes", (int)job->g.passes,
+        "gbps", read_gbps(job), "ended", how_ended(job));
+    if (all != NULL && job->g.draft.drafter != NULL) {
+        json_object_set_new(all, "draft", draft_json(job->o, &job->g.draft));
     }
     char *line = all != NULL ? json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
     if (line != NULL) {
@@ -324,30 +316,28 @@ static void summary_json(const run_job *job) {
 
 static int run_run(const app_options *o) {
     run_job job = {.o = o, .started = app_seconds(), .ended = "nothing was generated"};
-    int code = app_open_model(o, o->model, o->threads, 0, &job.model);
+    job.g.o = o;
+    const app_need need = {.n_ctx = o->n_ctx < 0 ? -4096 : o->n_ctx, .batch = o->batch};
+    int code = app_open_model(o, o->model, o->threads, &need, &job.g.model);
     if (code == APP_OK) {
-        gw_model_describe(job.model, &job.info);
+        gw_model_describe(job.g.model, &job.g.info);
         code = take_prompt(&job);
     }
     if (code == APP_OK) {
         code = open_session(&job);
     }
     if (code == APP_OK) {
-        code = draft_open(o, job.model, o->model, job.session, &job.draft);
+        code = generator_open(&job.g, NULL);
     }
     if (code == APP_OK) {
-        code = open_sampler(&job);
-    }
-    if (code == APP_OK) {
-        gw_status status = gw_stream_new(job.model, &job.stream);
-        code = status == GW_OK ? APP_OK : app_fail(status);
+        code = load_cache(&job);
     }
     if (code == APP_OK) {
         code = read_prompt(&job);
         if (code == APP_OK) {
             code = generate(&job);
         }
-        int finish = emit(&job, -1, 1);
+        int finish = take_rest(&job);
         if (job.last != '\n' && job.last != 0) {
             out_text("\n");
         }
@@ -364,11 +354,7 @@ static int run_run(const app_options *o) {
         code = out_failed() ? APP_FAILURE : code;
     }
     gw_free(job.prompt);
-    gw_stream_free(job.stream);
-    gw_sampler_free(job.sampler);
-    draft_close(&job.draft);
-    gw_session_free(job.session);
-    gw_model_free(job.model);
+    generator_close(&job.g);
     return code;
 }
 
@@ -387,8 +373,11 @@ const app_command command_run = {
         "a time\". One newline at the end of a file of -f is dropped. The same model, prompt, "
         "seed\n"
         "and options give the same text. Ctrl-C ends the text and shows the summary.\n",
-    .examples = "  godwit run\n"
-                "  godwit run -p \"The old king\" -n 64 --temp 0\n"
-                "  godwit run -m model.gguf -f prompt.txt -n 256 --temp 0.7 --seed 42\n",
+    .examples =
+        "  godwit run\n"
+        "  godwit run -p \"The old king\" -n 64 --temp 0\n"
+        "  godwit run -m model.gguf -f prompt.txt -n 256 --temp 0.7 --seed 42\n"
+        "  godwit run -p \"Was it a \" --grammar 'root ::= \"cat\" | \"dog\"'\n"
+                "  godwit run -p \"Here it is: \" --json-schema '{\"enum\": [\"cat\", \"dog\"]}'\n",
     .run = run_run,
 };

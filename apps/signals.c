@@ -1,6 +1,9 @@
 /* apps/signals.c - the cancel flag and the two strokes of Ctrl-C. */
 #include "apps/signals.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <unistd.h>
@@ -8,9 +11,17 @@
 static volatile int cancel;
 static volatile sig_atomic_t caught;
 static volatile sig_atomic_t at_once;
+static volatile sig_atomic_t patience; /* further SIGINTs that do not end the process */
+static volatile sig_atomic_t interactive;
 static const char *volatile leftover;
+static int woken[2] = {-1, -1}; /* a pipe: holds bytes while a caught signal waits to be taken */
 
 static void on_signal(int number) {
+    int before = errno;
+    if (caught != 0 && number == SIGINT && patience > 0) {
+        patience--;
+        return; /* woken holds a byte already */
+    }
     if (caught != 0 || at_once) {
         if (leftover != NULL) {
             unlink(leftover);
@@ -19,14 +30,35 @@ static void on_signal(int number) {
     }
     caught = number;
     cancel = 1;
+    patience = interactive ? 2 : 0;
+    ssize_t wrote = write(woken[1], "", 1);
+    (void)wrote; /* no pipe, or a full one: nothing is lost but promptness */
+    errno = before;
+}
+
+/* A file that is mapped was shortened by somebody else: its lost pages cannot be read. */
+static void on_lost_pages(int number) {
+    static const char words[] =
+        "godwit: error: a model file became shorter while it was in use; nothing can go on\n";
+    ssize_t wrote = write(STDERR_FILENO, words, sizeof words - 1);
+    (void)number, (void)wrote;
+    if (leftover != NULL) {
+        unlink(leftover);
+    }
+    _exit(1);
 }
 
 void signals_setup(void) {
+    if (pipe2(woken, O_CLOEXEC | O_NONBLOCK) != 0) {
+        woken[0] = woken[1] = -1; /* poll leaves out what is negative */
+    }
     /* No SA_RESTART: a read from a silent terminal or pipe has to end as well. */
     struct sigaction action = {.sa_handler = on_signal};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    action.sa_handler = on_lost_pages;
+    sigaction(SIGBUS, &action, NULL);
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
     sigaction(SIGXFSZ, &action, NULL);
@@ -36,4 +68,39 @@ const volatile int *signals_cancel(void) { return &cancel; }
 int signals_caught(void) { return caught; }
 int signals_exit_code(int otherwise) { return caught != 0 ? 128 + caught : otherwise; }
 void signals_at_once(void) { at_once = 1; }
+void signals_interactive(void) { interactive = 1; }
+
+int signals_take_interrupt(void) {
+    if (caught != SIGINT) {
+        return 0;
+    }
+    for (char byte; read(woken[0], &byte, 1) == 1;) {
+    }
+    caught = 0; /* last: from here on a signal leaves a new byte */
+    cancel = 0;
+    return 1;
+}
+
+/* The signal may come between a look at `caught` and the read, and on any thread: only a file can
+ * be waited for together with another. */
+ssize_t signals_read(int fd, void *buffer, size_t bytes) {
+    struct pollfd wait[2] = {{.fd = fd, .events = POLLIN}, {.fd = woken[0], .events = POLLIN}};
+    for (;;) {
+        int ready = poll(wait, 2, -1);
+        if (caught != 0) {
+            errno = EINTR;
+            return -1;
+        }
+        if (ready < 0 && errno != EINTR) {
+            return -1;
+        }
+        if (ready > 0 && wait[0].revents != 0) {
+            ssize_t n = read(fd, buffer, bytes);
+            if (n >= 0 || errno != EINTR) {
+                return n;
+            }
+        }
+    }
+}
+
 void signals_remove_on_end(const char *path) { leftover = path; }

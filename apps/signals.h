@@ -1,11 +1,14 @@
 /* apps/signals.h - Ctrl-C and its relatives.
  *
  * The first SIGINT or SIGTERM raises a flag that the library polls; the command stops, says what it
- * has done and exits with 130 or 143. The second one ends the process at once. SIGPIPE and SIGXFSZ
+ * has done and exits with 130 or 143. The second one ends the process at once (but see
+ * signals_interactive). SIGPIPE and SIGXFSZ
  * are ignored: the failed write reports itself.
  */
 #ifndef GW_APPS_SIGNALS_H
 #define GW_APPS_SIGNALS_H
+
+#include <sys/types.h>
 
 void signals_setup(void);
 const volatile int *signals_cancel(void); /* for the library */
@@ -13,6 +16,14 @@ int signals_caught(void);                 /* the signal, or 0 */
 int signals_exit_code(int otherwise);     /* 128 + signal once one has come */
 /* From now on the first signal ends the process at once: nothing is left to be stopped cleanly. */
 void signals_at_once(void);
+/* From now on Ctrl-C stops what is going on and not the program: the command calls
+ * signals_take_interrupt and goes on. Only the fourth that nobody took ends the process. */
+void signals_interactive(void);
+/* 1 when SIGINT had come; it counts as not having come then. 0: nothing, or another signal. */
+int signals_take_interrupt(void);
+/* read(2) that a signal ends at once, whenever and on whichever thread it comes: -1 with EINTR as
+ * long as one has been caught and not been taken, and only then. */
+ssize_t signals_read(int fd, void *buffer, size_t bytes);
 /* A file to remove if the process is ended at once; NULL: none. The text must stay valid. */
 void signals_remove_on_end(const char *path);
 

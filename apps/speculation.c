@@ -43,14 +43,25 @@ static gw_status make_drafter(const drafter_parts *parts, app_draft *out) {
     return gw_drafter_new(parts->session, &options, &out->drafter);
 }
 
-static int open_draft_model(const app_options *o, const char *path, gw_model **model) {
+/* Where the target is, unless it has a device of its own; all of it, unless told otherwise. */
+static int open_draft_model(const drafter_parts *parts, const char *path, gw_model **model) {
+    const app_options *o = parts->o;
     app_options mine = *o;
-    mine.device = o->draft_device != NULL ? o->draft_device : o->device;
+    int implied = o->draft_device == NULL && o->device == NULL && o->offload_layers != NULL;
+    if (o->draft_device != NULL) {
+        mine.device = o->draft_device;
+        mine.split = NULL;
+    }
+    mine.offload_layers = implied && strcmp(o->offload_layers, "0") != 0 ? "all" : NULL;
+    if (o->draft_offload_layers != NULL) {
+        mine.offload_layers = o->draft_offload_layers;
+    }
     mine.weights = NULL; /* the draft stays as it is stored */
     int32_t threads = o->threads > 0          ? o->threads
                       : o->thread_list.n == 1 ? o->thread_list.at[0]
                                               : 0;
-    return app_open_model(&mine, path, threads, 0, model);
+    const app_need need = {.n_ctx = gw_session_n_ctx(parts->session), .batch = 0};
+    return app_open_model(&mine, path, threads, &need, model);
 }
 
 static int read_corpus(drafter_parts *parts) {
@@ -142,7 +153,7 @@ static int open_auto(const drafter_parts *parts, const char *path, app_draft *ou
         if (!may_draft(parts->target, list[i].path)) {
             continue;
         }
-        code = open_draft_model(parts->o, list[i].path, &out->model);
+        code = open_draft_model(parts, list[i].path, &out->model);
         gw_status status = code == APP_OK ? make_drafter(parts, out) : GW_OK;
         if (status != GW_OK) {
             gw_model_free(out->model);
@@ -192,7 +203,7 @@ int draft_open(const app_options *o, const gw_model *target, const char *path, g
     if (code == APP_OK && is_auto) {
         code = open_auto(&parts, path, out);
     } else if (code == APP_OK && !parts.lookup) {
-        code = open_draft_model(o, o->draft, &out->model);
+        code = open_draft_model(&parts, o->draft, &out->model);
     }
     if (code == APP_OK && out->drafter == NULL) {
         gw_status status = make_drafter(&parts, out);
@@ -258,16 +269,18 @@ json_t *draft_json(const app_options *o, const app_draft *draft) {
     for (int w = 0; w < GW_DECODE_MAX; w++) {
         json_array_append_new(widths, json_real(s->width_seconds[w]));
     }
-    return json_pack(
-        "{s:s%, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:f, s:f, s:f, s:f, s:f, "
-        "s:f, s:o}",
-        "source", draft->name, strlen(draft->name), "accept", o->draft_accept, "length",
-        o->draft_length, "tokens", (json_int_t)s->tokens, "passes", (json_int_t)s->passes,
-        "passes_without_drafts", (json_int_t)s->plain, "drafted", (json_int_t)s->drafted,
-        "accepted", (json_int_t)s->accepted, "looked_up", (json_int_t)s->looked_up,
-        "looked_up_accepted", (json_int_t)s->looked_up_accepted, "acceptance_by_position", places,
-        "tokens_per_pass", f.tokens_per_pass, "draft_seconds", s->draft_seconds, "verify_seconds",
-        s->verify_seconds, "pick_seconds", s->pick_seconds, "draft_step_seconds",
-        s->draft_step_seconds, "tokens_per_second", f.with, "tokens_per_second_without", f.without,
-        "width_seconds", widths);
+    return json_pack("{s:s%, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:f, "
+                     "s:f, s:f, s:f, s:f, "
+                     "s:f, s:o}",
+                     "source", draft->name, strlen(draft->name), "accept", o->draft_accept,
+                     "length", o->draft_length, "tokens", (json_int_t)s->tokens, "passes",
+                     (json_int_t)s->passes, "passes_without_drafts", (json_int_t)s->plain,
+                     "drafted", (json_int_t)s->drafted, "accepted", (json_int_t)s->accepted,
+                     "looked_up", (json_int_t)s->looked_up, "looked_up_accepted",
+                     (json_int_t)s->looked_up_accepted, "ahead", (json_int_t)s->ahead, "ahead_used",
+                     (json_int_t)s->ahead_used, "acceptance_by_position", places, "tokens_per_pass",
+                     f.tokens_per_pass, "draft_seconds", s->draft_seconds, "verify_seconds",
+                     s->verify_seconds, "pick_seconds", s->pick_seconds, "draft_step_seconds",
+                     s->draft_step_seconds, "tokens_per_second", f.with,
+                     "tokens_per_second_without", f.without, "width_seconds", widths);
 }

@@ -69,7 +69,7 @@ static int run_tokenize(const app_options *o) {
         return APP_USAGE;
     }
     gw_model *model = NULL;
-    int code = app_open_model(o, o->model, 1, 1, &model);
+    int code = app_open_model(o, o->model, 1, NULL, &model);
     if (code == APP_OK) {
         code = o->decode.n > 0 ? decode(o, model) : encode(o, model);
     }

@@ -8,9 +8,15 @@ extern const gw_backend gw_backend_ref;
 #ifdef GODWIT_OPENCL
 extern const gw_backend gw_backend_opencl;
 #endif
+#ifdef GODWIT_HIP
+extern const gw_backend gw_backend_hip;
+#endif
 
 const gw_backend *const gw_backends[] = {
     &gw_backend_cpu, /* first: the default device */
+#ifdef GODWIT_HIP
+    &gw_backend_hip,
+#endif
 #ifdef GODWIT_OPENCL
     &gw_backend_opencl,
 #endif

@@ -156,8 +156,14 @@ static double time_rows(const setup *s, const gw_cpu_linear_kernel *k, size_t m,
 #pragma omp parallel num_threads(s->threads)
         {
             size_t t = (size_t)omp_get_thread_num(), all = (size_t)s->threads;
-            gw_cpu_linear job = {s->w, m,    cols, s->x, cols / 32 * sizeof(gw_act8), n, s->y,
-                                 m,    NULL, NULL, 0};
+            gw_cpu_linear job = {.w = s->w,
+                                 .m = m,
+                                 .k = cols,
+                                 .x = s->x,
+                                 .x_stride = cols / 32 * sizeof(gw_act8),
+                                 .n = n,
+                                 .y = s->y,
+                                 .y_stride = m};
             k->run(&job, m / 16 * t / all * 16, m / 16 * (t + 1) / all * 16, s->scratch[t]);
         }
         double t = now() - start;

@@ -5,7 +5,7 @@
 #   bench/h200_opencl.sh run OUT SYNTH [SHAPE [FORMATS]]   on the machine with the GPU
 #
 # SYNTH writes models: SYNTH SHAPE FORMAT FILE [--layers N]. SHAPE: of the speed runs (7b); FORMATS:
-# "q4_0 q8_0 f16". Models go to GODWIT_TMP (default: a fresh folder, removed at the end).
+# "q4_0 q8_0 f16". A driver without an .icd file: OCL_ICD_FILENAMES=LIBRARY. Models go to GODWIT_TMP (default: a fresh folder, removed at the end).
 set -eu
 
 pack() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # bench/speculation.py - what drafting is worth with the trained pair: acceptance and tokens per pass
-# (independent of the machine's load) and, with --times, speed against no speculation in alternating
-# runs. Prints markdown tables; docs/speculation.md shows how to read them.
+# (independent of the machine's load) and, with --times instead, speed against no speculation in
+# alternating runs. Prints markdown tables; docs/speculation.md shows how to read them.
 #
 #   bench/speculation.py --bin build/release/godwit --models ../shared/models [--times] [--quick]
 import argparse
@@ -154,38 +154,45 @@ def acceptance(options, targets, drafts, prompts):
 # ---- speed ---------------------------------------------------------------------------------------
 
 def speed(options, target, prompts, how, draft):
-    """Seconds per token without drafts over with them, in alternating runs; the texts must agree."""
-    plain, drafted, per_pass = 0, 0, []
-    for i, prompt in enumerate(prompts):
-        same = ["-n", options.tokens, "-s", 7 + i, *how]
-        for repeat in range(options.repeat):
-            a, text = run(options, target, prompt, *same)
-            b, other = run(options, target, prompt, *same, "--draft", *draft)
-            if text != other:
-                raise SystemExit(f"{prompt}: the text changed with {draft}")
-            plain += a["text"]["seconds"]
-            drafted += b["text"]["seconds"]
-            per_pass.append(b["draft"]["tokens_per_pass"])
-    return plain / drafted, statistics.fmean(per_pass)
+    """Seconds without drafts over seconds with them: the median of pairs of runs, taken in turn. Of
+    the text alone, and with the prompt, which a draft model reads too. The texts must agree."""
+    text, whole, per_pass = [], [], []
+    for i in range(options.repeat * len(prompts)):
+        same = [prompts[i % len(prompts)], "-n", options.tokens, "-s", 7 + i, *how]
+        pair = [same, [*same, "--draft", *draft]]
+        order = pair[::-1] if i % 2 else pair
+        found = [run(options, target, *args) for args in order]
+        (a, said), (b, other) = found[::-1] if i % 2 else found
+        if said != other:
+            raise SystemExit(f"{same[0]}: the text changed with {draft}")
+        text.append(a["text"]["seconds"] / b["text"]["seconds"])
+        whole.append(sum(a[part]["seconds"] for part in ("prompt", "text")) /
+                     sum(b[part]["seconds"] for part in ("prompt", "text")))
+        per_pass.append(b["draft"]["tokens_per_pass"])
+    return statistics.median(text), statistics.median(whole), statistics.fmean(per_pass)
 
 
 def speeds(options, targets, drafts, texts, against):
-    print("\n| target | draft | prompts | sampling | tokens per pass | speed-up |")
-    print("|---|---|---|---|---:|---:|")
+    print("\n| target | draft | prompts | temperature | tokens per pass | speed-up | with the prompt |")
+    print("|---|---|---|---:|---:|---:|---:|")
     worst = (9, "")
     for target in targets:
         sources = [(d.name, [d]) for d in drafts]
         sources += [("ngram", ["ngram"]), ("random weights", [against]),
                     (f"{drafts[-1].name}, fixed:4", [drafts[-1], "--draft-length", "fixed:4"])]
         for name, draft in sources:
+            if options.only not in ("", name):
+                continue
             for kind, prompts in texts.items():
                 for temperature in (0, 0.2, 0.8, 1.5):
-                    ratio, per_pass = speed(options, target, prompts, ["--temp", temperature], draft)
+                    ratio, whole, per_pass = speed(options, target, prompts,
+                                                   ["--temp", temperature], draft)
                     row = f"| {target.name} | {name} | {kind} | {temperature} |"
-                    print(f"{row} {per_pass:.2f} | {ratio:.2f}x |", flush=True)
+                    print(f"{row} {per_pass:.2f} | {ratio:.3f}x | {whole:.3f}x |", flush=True)
                     if "fixed" not in name:
                         worst = min(worst, (ratio, row))
-    print(f"\nworst of those that choose their length: {worst[0]:.3f}x (bar 0.97x) {worst[1]}")
+    if worst[1]:
+        print(f"\nworst of those that choose their length: {worst[0]:.3f}x (bar 0.97x) {worst[1]}")
 
 
 def main():
@@ -197,7 +204,8 @@ def main():
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--targets", default="tales-21m,tales-21m-q8_0.gguf")
-    parser.add_argument("--times", action="store_true", help="speeds too: wants a quiet machine")
+    parser.add_argument("--times", action="store_true", help="speeds instead: wants a quiet machine")
+    parser.add_argument("--only", default="", help="ngram, random weights, ...: speeds of that source")
     parser.add_argument("--quick", action="store_true", help="few prompts, one target and draft")
     options = parser.parse_args()
     models = pathlib.Path(options.models)
@@ -209,8 +217,9 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         prompts = continuations(text, options.prompts, folder)
-        acceptance(options, targets, drafts, prompts)
-        if options.times:
+        if not options.times:
+            acceptance(options, targets, drafts, prompts)
+        else:
             few = max(2, options.prompts // 4)
             texts = {"continuation": prompts[:few], "repeats its input": repeating(text, few, folder)}
             speeds(options, targets, drafts, texts,

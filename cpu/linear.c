@@ -33,7 +33,7 @@ static void scalar_rows(gw_fmt fmt, const gw_cpu_linear *job, size_t first, size
     }
 }
 
-#define SCALAR(name, NAME, weights, main_bytes, side_bytes)                                        \
+#define SCALAR(name, NAME, weights, bytes, head)                                                   \
     static void name##_scalar_decode(const gw_cpu_linear *job, size_t first, size_t end,           \
                                      void *scratch) {                                              \
         (void)scratch;                                                                             \
@@ -67,8 +67,8 @@ size_t gw_linear_prepared(size_t k, int n_max) {
      "linear." #name "." #level,                                                                   \
      gw_linear_##name##_##level##_decode,                                                          \
      gw_linear_scratch,                                                                            \
-     NULL,                                                                                         \
-     NULL},                                                                                        \
+     gw_linear_prepared,                                                                           \
+     gw_linear_##name##_##level##_prepare},                                                        \
         {GW_FMT_##NAME,                                                                            \
          GW_CPU_##LEVEL,                                                                           \
          1,                                                                                        \
@@ -86,7 +86,7 @@ size_t gw_linear_prepared(size_t k, int n_max) {
 #else
 #define SIMD_ROWS(name, NAME)
 #endif
-#define ROWS(name, NAME, weights, main_bytes, side_bytes)                                          \
+#define ROWS(name, NAME, weights, bytes, head)                                                     \
     SIMD_ROWS(name,                                                                                \
               NAME){GW_FMT_##NAME,        GW_CPU_SCALAR, 0,    0,   "linear." #name ".scalar",     \
                     name##_scalar_decode, NULL,          NULL, NULL},                              \

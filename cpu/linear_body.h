@@ -104,6 +104,31 @@ V_FN void add_terms(shape f, const v_block *u, const gw_xblock *x, float *a) {
 }
 #endif
 
+#if V_GROUP > 1
+/* The term of one activation row, read by the multiplying instruction itself. */
+V_FN v_float add_one(shape f, const v_block *u, const gw_xblock *x, v_float acc) {
+    const int halved = f.kind == HALVED || f.kind == HALVED_MIN;
+    v_int s = v_words(f.offset != 0 ? x->u.start : 0), t = v_words(f.offset != 0 ? x->start1 : 0);
+    for (int i = 0; i < 4; i++) {
+        s = v_dot4(s, u->c[i], x->q + 4 * i);
+    }
+    for (int i = 4; i < 8; i++) {
+        v_int *sum = halved ? &t : &s;
+        *sum = v_dot4(*sum, u->c[i], x->q + 4 * i);
+    }
+    v_acts few;
+    v_spread(&few, x);
+    return add_sum(f, u, &few, halved ? v_scale_halves(&u->scales, s, t) : v_to_float(s), acc);
+}
+#define V_SPREAD(x) (void)(x)
+#define ADD_ONE add_one
+#else
+#define V_SPREAD(x)                                                                                \
+    v_acts spread;                                                                                 \
+    v_spread(&spread, x)
+#define ADD_ONE(f, u, x, acc) add_term(f, u, &spread, acc)
+#endif
+
 /* Activation rows [from, from + count) as blocks [k / 32][count]. */
 V_FN void prepare(shape f, gw_xblock *dst, const gw_cpu_linear *job, size_t from, size_t count) {
     const size_t blocks = job->k / GW_ACT_BLOCK;
@@ -176,80 +201,75 @@ V_FN void finish(const gw_cpu_linear *job, size_t i, size_t r, v_float sum) {
 /* ---- one strip --------------------------------------------------------------------------------
  */
 
-enum { STREAMS = 4 }; /* strips that are read at once in decode     */
+#if defined(__clang__)
+#define V_UNROLL _Pragma("unroll")
+#define V_ROLLED _Pragma("clang loop unroll(disable)")
+#else
+#define V_UNROLL _Pragma("GCC unroll 8")
+#define V_ROLLED _Pragma("GCC unroll 1")
+#endif
 
-/* Asks for the weights of a later block of the same strip. Far enough to bring a line from the
- * second cache, where the processor's own prefetchers put it once STREAMS strips are read at once;
- * asking for memory itself from here was slower (too few misses may be open). Prefetches never
- * fault. */
-V_FN void fetch_ahead(const unsigned char *group, int sub, size_t main_bytes, size_t subs) {
-    const size_t bytes = main_bytes / subs, ahead = subs == 8 ? main_bytes / 2 : 512;
+/* Decode reads its weights as one stream per thread, AHEAD bytes early. One stream was faster than
+ * two or four on a Zen 5 and a Sapphire Rapids, while a Zen 3 once read best from four. Asking from
+ * many places in unrolled code was slower on Zen 5, because prefetchers learn the steps of each
+ * instruction: hence one small loop per group. 6 KB ahead: a core that reads 38 GB/s passes 4 KB in
+ * 108 ns, less than a busy memory takes to answer. Prefetches never fault. */
+
+enum { AHEAD = 6144 };
+
+/* What a thread reads: from `stop` on it goes on `jump` bytes further. */
+typedef struct stream {
+    uintptr_t stop, jump;
+} stream;
+
+V_FN void fetch_ahead(const unsigned char *group, size_t bytes, stream s) {
+    uintptr_t at = (uintptr_t)group + AHEAD;
+    at += at >= s.stop ? s.jump : 0;
+    V_ROLLED
     for (size_t i = 0; i < bytes; i += 64) {
-        v_prefetch(group + (size_t)sub * bytes + ahead + i);
+        v_prefetch((const void *)(at + i));
     }
 }
 
-/* acc [strips][lanes][count][16] += `strips` strips, `step` bytes apart, times x [blocks][count];
- * block b goes to lane b & last. Several strips at once are several streams for the memory system.
- */
-typedef void pass_fn(const unsigned char *strip, size_t strips, size_t step, size_t blocks,
-                     const gw_xblock *x, size_t count, float *acc, size_t last);
+/* acc [lanes][count][16] += one strip times x [blocks][count]; block b goes to lane b & last. */
+typedef void pass_fn(const unsigned char *strip, size_t blocks, const gw_xblock *x, size_t count,
+                     float *acc, size_t last, stream from);
 
 #if V_GROUP > 1
 #define GROUPS(count)                                                                              \
     for (; i + V_GROUP <= (count); i += V_GROUP, a += V_GROUP * GW_STRIP_ROWS) {                   \
-        add_terms(f, &u, x + b * (count) + i, a);                                                  \
+        add_terms(f, &u, x + i, a);                                                                \
     }
 #else
 #define GROUPS(count)
-#endif
-
-#if defined(__clang__)
-#define V_UNROLL _Pragma("unroll")
-#else
-#define V_UNROLL _Pragma("GCC unroll 8")
 #endif
 
 /* Sizes of a format's strips of `blocks` blocks. */
 #define SIZES(name)                                                                                \
     enum {                                                                                         \
         SUBS = GW_STRIP_SUBS_##name,                                                               \
-        MAIN = GW_STRIP_MAIN_##name,                                                               \
-        SIDE = GW_STRIP_SIDE_##name                                                                \
+        GROUP = GW_STRIP_GROUP_##name,                                                             \
+        HEAD = GW_STRIP_HEAD_##name                                                                \
     };                                                                                             \
-    const shape f = SHAPE_##name;                                                                  \
-    const size_t groups = blocks / SUBS
+    const shape f = SHAPE_##name
 
-/* One activation row: its block is spread over vectors once for all strips, and the blocks of a
- * group are unrolled, so that shifts are constants. */
+/* One activation row. The blocks of a group are unrolled, so that shifts are constants. */
 #define PASS_ONE(name)                                                                             \
-    static void pass1_##name(const unsigned char *strip, size_t strips, size_t step,               \
-                             size_t blocks, const gw_xblock *x, size_t count, float *restrict acc, \
-                             size_t last) {                                                        \
+    static void pass1_##name(const unsigned char *strip, size_t blocks, const gw_xblock *x,        \
+                             size_t count, float *restrict acc, size_t last, stream from) {        \
         SIZES(name);                                                                               \
         (void)count;                                                                               \
-        for (size_t g = 0; g < groups; g++) {                                                      \
-            float *lane = acc + (g * SUBS & last) * GW_STRIP_ROWS;                                 \
+        for (size_t g = 0; g < blocks / SUBS; g++, x += SUBS) {                                    \
+            const unsigned char *group = strip + HEAD + g * GROUP;                                 \
+            float *a = acc + (g * SUBS & last) * GW_STRIP_ROWS;                                    \
+            fetch_ahead(group, GROUP, from);                                                       \
             V_UNROLL                                                                               \
-            for (int sub = 0; sub < SUBS; sub++, lane += GW_STRIP_ROWS) {                          \
-                const unsigned char *group = strip + g * MAIN;                                     \
-                const unsigned char *side = strip + groups * MAIN + g * SIDE;                      \
-                float *a = lane;                                                                   \
-                v_acts spread;                                                                     \
-                v_spread(&spread, x + g * SUBS + (size_t)sub);                                     \
-                for (size_t s = 0; s < strips; s++) {                                              \
-                    fetch_ahead(group, sub, MAIN, SUBS);                                           \
-                    if (SIDE > 0 && sub == 0) { /* apart from the rest: one strip early */         \
-                        v_prefetch(side + groups * (MAIN + SIDE));                                 \
-                    }                                                                              \
-                    for (int h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {                              \
-                        v_block u;                                                                 \
-                        unpack_##name(&u, group, side, sub, h);                                    \
-                        v_fstore(a + h, add_term(f, &u, &spread, v_fload(a + h)));                 \
-                    }                                                                              \
-                    group += step;                                                                 \
-                    side += step;                                                                  \
-                    a += (last + 1) * GW_STRIP_ROWS;                                               \
+            for (int sub = 0; sub < SUBS; sub++, a += GW_STRIP_ROWS) {                             \
+                V_SPREAD(x + sub);                                                                 \
+                for (int h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {                                  \
+                    v_block u;                                                                     \
+                    unpack_##name(&u, group, strip, sub, h);                                       \
+                    v_fstore(a + h, ADD_ONE(f, &u, x + sub, v_fload(a + h)));                      \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
@@ -257,71 +277,51 @@ typedef void pass_fn(const unsigned char *strip, size_t strips, size_t step, siz
 
 /* Several activation rows: a weight block is unpacked once for all of them. */
 #define PASS_SOME(name)                                                                            \
-    static void pass_##name(const unsigned char *strip, size_t strips, size_t step, size_t blocks, \
-                            const gw_xblock *x, size_t count, float *restrict acc, size_t last) {  \
+    static void pass_##name(const unsigned char *strip, size_t blocks, const gw_xblock *x,         \
+                            size_t count, float *restrict acc, size_t last, stream from) {         \
         SIZES(name);                                                                               \
-        for (size_t b = 0; b < blocks; b++) {                                                      \
+        for (size_t b = 0; b < blocks; b++, x += count) {                                          \
             const int sub = (int)(b % SUBS);                                                       \
-            const unsigned char *group = strip + b / SUBS * MAIN;                                  \
-            const unsigned char *side = strip + groups * MAIN + b / SUBS * SIDE;                   \
-            float *lane = acc + (b & last) * count * GW_STRIP_ROWS;                                \
-            for (size_t s = 0; s < strips; s++) {                                                  \
-                fetch_ahead(group, sub, MAIN, SUBS);                                               \
-                for (int h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {                                  \
-                    v_block u;                                                                     \
-                    float *a = lane + h;                                                           \
-                    size_t i = 0;                                                                  \
-                    unpack_##name(&u, group, side, sub, h);                                        \
-                    GROUPS(count)                                                                  \
-                    for (; i < count; i++, a += GW_STRIP_ROWS) {                                   \
-                        v_acts spread;                                                             \
-                        v_spread(&spread, x + b * count + i);                                      \
-                        v_fstore(a, add_term(f, &u, &spread, v_fload(a)));                         \
-                    }                                                                              \
+            const unsigned char *group = strip + HEAD + b / SUBS * GROUP;                          \
+            if (sub == 0) {                                                                        \
+                fetch_ahead(group, GROUP, from);                                                   \
+            }                                                                                      \
+            for (int h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {                                      \
+                v_block u;                                                                         \
+                float *a = acc + (b & last) * count * GW_STRIP_ROWS + h;                           \
+                size_t i = 0;                                                                      \
+                unpack_##name(&u, group, strip, sub, h);                                           \
+                GROUPS(count)                                                                      \
+                for (; i < count; i++, a += GW_STRIP_ROWS) {                                       \
+                    v_acts spread;                                                                 \
+                    v_spread(&spread, x + i);                                                      \
+                    v_fstore(a, add_term(f, &u, &spread, v_fload(a)));                             \
                 }                                                                                  \
-                group += step;                                                                     \
-                side += step;                                                                      \
-                lane += (last + 1) * count * GW_STRIP_ROWS;                                        \
             }                                                                                      \
         }                                                                                          \
     }
 
-#define PASSES(name, NAME, weights, main_bytes, side_bytes) PASS_ONE(name) PASS_SOME(name)
+#define PASSES(name, NAME, weights, bytes, head) PASS_ONE(name) PASS_SOME(name)
 GW_STRIP_FORMATS(PASSES)
 
 /* ---- a range of rows ----------------------------------------------------------------------------
  */
 
-/* `strips` strips, `apart` strips from one another, the first at row r. */
-static void decode_some(const gw_cpu_linear *job, size_t r, size_t strips, size_t apart, float *acc,
-                        const gw_xblock *x, size_t strip_bytes, pass_fn *pass) {
-    const size_t n = (size_t)job->n, rows = n * GW_STRIP_ROWS;
-    memset(acc, 0, strips * GW_LANES * rows * sizeof *acc);
-    pass((const unsigned char *)job->w + r / GW_STRIP_ROWS * strip_bytes, strips,
-         apart * strip_bytes, job->k / GW_ACT_BLOCK, x, n, acc, GW_LANES - 1);
-    for (size_t s = 0; s < strips; s++, r += apart * GW_STRIP_ROWS) {
-        const float *sums = acc + s * GW_LANES * rows;
-        for (size_t i = 0; i < n; i++, sums += GW_STRIP_ROWS) {
-            for (size_t h = 0; h < GW_STRIP_ROWS && r + h < job->m; h += V_ROWS) {
-                finish(job, i, r + h, join_lanes(sums + h, rows));
-            }
-        }
-    }
-}
-
-/* Each of the streams walks through neighbouring strips, so that it is long and never restarts. */
 static void decode_rows(const gw_cpu_linear *job, size_t first, size_t end, float *acc,
                         const gw_xblock *x, size_t strip_bytes, pass_fn *pass) {
-    const size_t at_once = (size_t)job->n * STREAMS <= GW_TILE ? STREAMS : 1;
-    const size_t strips = (end - first + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS;
-    const size_t apart = strips / at_once;
-    for (size_t s = 0; s < apart; s++) {
-        decode_some(job, first + s * GW_STRIP_ROWS, at_once, apart, acc, x, strip_bytes, pass);
-    }
-    size_t left = strips - apart * at_once;
-    if (left > 0) {
-        decode_some(job, first + apart * at_once * GW_STRIP_ROWS, left, 1, acc, x, strip_bytes,
-                    pass);
+    const size_t n = (size_t)job->n, rows = n * GW_STRIP_ROWS;
+    stream from = {.stop =
+                       (uintptr_t)job->w + (end + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS * strip_bytes};
+    from.jump = job->next != NULL ? (uintptr_t)job->next - from.stop : 0;
+    for (size_t r = first; r < end; r += GW_STRIP_ROWS) {
+        memset(acc, 0, GW_LANES * rows * sizeof *acc);
+        pass((const unsigned char *)job->w + r / GW_STRIP_ROWS * strip_bytes, job->k / GW_ACT_BLOCK,
+             x, n, acc, GW_LANES - 1, from);
+        for (size_t i = 0; i < n; i++) {
+            for (size_t h = 0; h < GW_STRIP_ROWS && r + h < job->m; h += V_ROWS) {
+                finish(job, i, r + h, join_lanes(acc + i * GW_STRIP_ROWS + h, rows));
+            }
+        }
     }
 }
 
@@ -335,7 +335,7 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
         for (size_t t = 0; t < n; t += GW_TILE) {
             const size_t count = n - t < GW_TILE ? n - t : GW_TILE;
             memset(acc, 0, count * GW_STRIP_ROWS * sizeof *acc);
-            pass(strip, 1, 0, blocks, x + t * blocks, count, acc, 0);
+            pass(strip, blocks, x + t * blocks, count, acc, 0, (stream){0});
             for (size_t i = 0; i < count; i++) {
                 for (size_t h = 0; h < GW_STRIP_ROWS && r + h < job->m; h += V_ROWS) {
                     finish(job, from + t + i, r + h, v_fload(acc + i * GW_STRIP_ROWS + h));
@@ -348,13 +348,17 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
 #define JOIN_NAMES_(a, b, c) gw_linear_##a##_##b##_##c
 #define JOIN_NAMES(a, b, c) JOIN_NAMES_(a, b, c)
 
-#define KERNELS(name, NAME, weights, main_bytes, side_bytes)                                       \
+#define KERNELS(name, NAME, weights, bytes, head)                                                  \
     void JOIN_NAMES(name, LEVEL, decode)(const gw_cpu_linear *job, size_t first, size_t end,       \
                                          void *scratch) {                                          \
         const shape f = SHAPE_##name;                                                              \
         float *acc = scratch;                                                                      \
-        gw_xblock *x = (gw_xblock *)(acc + GW_LANES * GW_TILE * GW_STRIP_ROWS);                    \
-        prepare(f, x, job, 0, (size_t)job->n);                                                     \
+        const gw_xblock *x = job->prepared;                                                        \
+        if (x == NULL) {                                                                           \
+            gw_xblock *own = (gw_xblock *)(acc + GW_LANES * GW_TILE * GW_STRIP_ROWS);              \
+            prepare(f, own, job, 0, (size_t)job->n);                                               \
+            x = own;                                                                               \
+        }                                                                                          \
         decode_rows(job, first, end, acc, x, gw_strip_bytes(GW_FMT_##NAME, job->k),                \
                     job->n == 1 ? pass1_##name : pass_##name);                                     \
     }                                                                                              \

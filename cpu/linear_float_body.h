@@ -1,17 +1,16 @@
 /* cpu/linear_float_body.h - float weights times float activations. Template: cpu/vec.h and
  * cpu/micro_body.h.
  *
- * Decode: element i of a row belongs to lane i % 32, lanes live in registers, several rows or
- * several activations at a time so that the chains hide the latency of the multiply-add. Prefill:
- * lanes are weight rows. A block of DEPTH columns of TILE rows is widened to f32 and transposed
- * once, then every token is multiplied with it; sums wait in scratch between blocks, so each output
- * stays one chain over k.
+ * Decode: element i of a row belongs to lane i % 32, lanes live in registers, one row after the
+ * other so that the weights are one stream, several activations at a time. Prefill: lanes are
+ * weight rows. A block of DEPTH columns of TILE rows is widened to f32 and transposed once, then
+ * every token is multiplied with it; sums wait in scratch between blocks, so each output stays one
+ * chain over k.
  */
 enum {
-    NAME(J) = GW_LANES / VW,                        /* vectors that hold the 32 lanes            */
-    NAME(AT_ONCE) = NAME(J) >= 8 ? 2 : 8 / NAME(J), /* rows of one activation                 */
-    NAME(BATCH) = NAME(J) == 2 ? 8 : 3,             /* activations of one row                    */
-    NAME(STRIP) = MICRO_VECS * VW                   /* weight rows of one register tile          */
+    NAME(J) = GW_LANES / VW,            /* vectors that hold the 32 lanes   */
+    NAME(BATCH) = NAME(J) == 2 ? 8 : 3, /* activations of one row           */
+    NAME(STRIP) = MICRO_VECS * VW       /* weight rows of one register tile */
 };
 
 GW_INLINE VT vf NAME(weights)(const int fmt, const void *row, size_t i) {
@@ -60,52 +59,44 @@ GW_INLINE VT float NAME(join)(const int fmt, const vf *sum, const void *row, con
     return gw_join_lanes(lane);
 }
 
-/* rows weight rows times n activation rows into out[r * n + i]. */
-GW_INLINE VT void NAME(dots)(const int fmt, const int rows, const int n, const char *w,
-                             size_t row_bytes, const char *x, size_t x_stride, size_t k,
+/* One weight row times n activation rows into out[n]. Weights are asked for as in linear_body.h:
+ * AHEAD bytes early, and from `stop` on `jump` bytes further. */
+GW_INLINE VT void NAME(dots)(const int fmt, const int n, const char *w, const char *x,
+                             size_t x_stride, size_t k, uintptr_t stop, uintptr_t jump,
                              float *out) {
-    enum { AHEAD = 2048 };
+    enum { AHEAD = 6144 };
     vf sum[8][NAME(J)];
     size_t whole = k / GW_LANES * GW_LANES;
     size_t size = fmt == GW_FMT_F32 ? 4 : 2;
     GW_UNROLL
-    for (int a = 0; a < rows * n; a++) {
+    for (int a = 0; a < n; a++) {
         GW_UNROLL
         for (int j = 0; j < NAME(J); j++) {
             sum[a][j] = v_zero();
         }
     }
     for (size_t i = 0; i < whole; i += GW_LANES) {
-        GW_UNROLL
-        for (int r = 0; r < rows; r++) {
-            const char *next = w + (size_t)r * row_bytes + i * size + AHEAD;
-            __builtin_prefetch(next, 0, 3);
-            if (size == 4) {
-                __builtin_prefetch(next + 64, 0, 3);
-            }
+        uintptr_t next = (uintptr_t)w + i * size + AHEAD;
+        next += next >= stop ? jump : 0;
+        __builtin_prefetch((const void *)next, 0, 3);
+        if (size == 4) {
+            __builtin_prefetch((const void *)(next + 64), 0, 3);
         }
         GW_UNROLL
         for (int j = 0; j < NAME(J); j++) {
             size_t at = i + (size_t)(j * VW);
+            vf value = NAME(weights)(fmt, w, at);
             GW_UNROLL
-            for (int r = 0; r < rows; r++) {
-                vf value = NAME(weights)(fmt, w + (size_t)r * row_bytes, at);
-                GW_UNROLL
-                for (int a = 0; a < n; a++) {
-                    const float *xa = (const float *)(const void *)(x + (size_t)a * x_stride);
-                    sum[r * n + a][j] = v_fma(value, v_load(xa + at), sum[r * n + a][j]);
-                }
+            for (int a = 0; a < n; a++) {
+                const float *xa = (const float *)(const void *)(x + (size_t)a * x_stride);
+                sum[a][j] = v_fma(value, v_load(xa + at), sum[a][j]);
             }
         }
     }
     GW_UNROLL
-    for (int r = 0; r < rows; r++) {
-        GW_UNROLL
-        for (int a = 0; a < n; a++) {
-            const float *xa = (const float *)(const void *)(x + (size_t)a * x_stride);
-            out[r * n + a] =
-                NAME(join)(fmt, sum[r * n + a], w + (size_t)r * row_bytes, xa, whole, k);
-        }
+    for (int a = 0; a < n; a++) {
+        const float *xa = (const float *)(const void *)(x + (size_t)a * x_stride);
+        out[a] = NAME(join)(fmt, sum[a], w, xa, whole, k);
     }
 }
 
@@ -120,36 +111,28 @@ GW_INLINE void NAME(put)(const gw_cpu_linear *job, size_t r, size_t i, float sum
 }
 
 GW_INLINE VT void NAME(decode)(const int fmt, const gw_cpu_linear *job, size_t first, size_t end) {
-    size_t row_bytes = job->k * (fmt == GW_FMT_F32 ? 4 : 2), r = first;
-    const char *w = (const char *)job->w, *x = (const char *)job->x;
-    float out[8];
-    /* Rows at once are far apart, so that each is a stream that goes on into its next row. */
-    const size_t apart = job->n == 1 ? (end - first) / NAME(AT_ONCE) : 0;
-    for (; r < first + apart; r++) {
-        NAME(dots)(fmt, NAME(AT_ONCE), 1, w + r * row_bytes, apart * row_bytes, x, 0, job->k, out);
-        for (size_t i = 0; i < NAME(AT_ONCE); i++) {
-            NAME(put)(job, r + i * apart, 0, out[i]);
-        }
-    }
-    r = first + apart * NAME(AT_ONCE);
-    for (; r < end; r++) {
-        size_t n = (size_t)job->n, i = 0;
+    size_t row_bytes = job->k * (fmt == GW_FMT_F32 ? 4 : 2), stride = job->x_stride;
+    size_t n = (size_t)job->n;
+    const char *x = (const char *)job->x;
+    uintptr_t stop = (uintptr_t)job->w + end * row_bytes;
+    uintptr_t jump = job->next != NULL ? (uintptr_t)job->next - stop : 0;
+    float out[NAME(BATCH)];
+    for (size_t r = first; r < end; r++) {
+        const char *w = (const char *)job->w + r * row_bytes;
+        size_t i = 0;
         for (; i + NAME(BATCH) <= n; i += NAME(BATCH)) {
-            NAME(dots)
-            (fmt, 1, NAME(BATCH), w + r * row_bytes, 0, x + i * job->x_stride, job->x_stride,
-             job->k, out);
+            NAME(dots)(fmt, NAME(BATCH), w, x + i * stride, stride, job->k, stop, jump, out);
             for (size_t j = 0; j < NAME(BATCH); j++) {
                 NAME(put)(job, r, i + j, out[j]);
             }
         }
         for (; i + 2 <= n; i += 2) {
-            NAME(dots)
-            (fmt, 1, 2, w + r * row_bytes, 0, x + i * job->x_stride, job->x_stride, job->k, out);
+            NAME(dots)(fmt, 2, w, x + i * stride, stride, job->k, stop, jump, out);
             NAME(put)(job, r, i, out[0]);
             NAME(put)(job, r, i + 1, out[1]);
         }
         for (; i < n; i++) {
-            NAME(dots)(fmt, 1, 1, w + r * row_bytes, 0, x + i * job->x_stride, 0, job->k, out);
+            NAME(dots)(fmt, 1, w, x + i * stride, 0, job->k, stop, jump, out);
             NAME(put)(job, r, i, out[0]);
         }
     }
@@ -221,11 +204,12 @@ GW_INLINE VT void NAME(unpack)(const int fmt, float *strip, const gw_cpu_linear 
     }
 }
 
-/* The weights of the next columns come near while these are used: line `step` of `rows` rows. */
+/* The weights of the next columns come near while these are used: `count` lines of `rows` rows,
+ * from number `line` on. */
 GW_INLINE VT void NAME(fetch)(const int fmt, const gw_cpu_linear *job, size_t r, size_t rows,
-                              size_t at, size_t step) {
+                              size_t at, size_t line, size_t count) {
     size_t size = fmt == GW_FMT_F32 ? 4 : 2, lines = DEPTH * size / 64;
-    for (size_t i = 2 * step; i < 2 * step + 2 && i / lines < rows; i++) {
+    for (size_t i = line; i < line + count && i / lines < rows; i++) {
         size_t byte = (r + i / lines) * job->k * size + at * size + i % lines * 64;
         __builtin_prefetch((const char *)job->w + byte, 0, 2);
     }
@@ -271,13 +255,15 @@ GW_INLINE VT void NAME(prefill)(const int fmt, const gw_cpu_linear *job, size_t 
                 NAME(unpack)
                 (fmt, strips + s * NAME(STRIP) * DEPTH, job, r + s * NAME(STRIP), at, depth);
             }
-            size_t step = 0;
+            size_t tiles = n_strips * ((n + MICRO_ROWS - 1) / MICRO_ROWS), line = 0;
+            size_t count = (rows * DEPTH * (fmt == GW_FMT_F32 ? 4 : 2) / 64 + tiles - 1) / tiles;
             for (size_t block = 0; block < n; block += TOKENS) {
                 size_t stop = n - block < TOKENS ? n : block + TOKENS;
                 for (size_t s = 0; s < n_strips; s++) {
                     for (size_t t = block; t < stop; t += MICRO_ROWS) {
                         NAME(fetch)
-                        (fmt, job, r, at + DEPTH < job->k ? rows : 0, at + DEPTH, step++);
+                        (fmt, job, r, at + DEPTH < job->k ? rows : 0, at + DEPTH, line, count);
+                        line += count;
                         size_t high = stop - t < MICRO_ROWS ? stop - t : MICRO_ROWS;
                         const float *w = strips + s * NAME(STRIP) * DEPTH;
                         float *y = sums + t * TILE_ROWS + s * NAME(STRIP);

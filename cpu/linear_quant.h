@@ -12,7 +12,7 @@
                                               void *scratch);                                      \
     void gw_linear_##name##_##level##_prepare(const gw_cpu_linear *job, size_t first, size_t end,  \
                                               void *dst);
-#define GW_LINEAR_DECLARE_ALL(name, NAME, weights, main_bytes, side_bytes)                         \
+#define GW_LINEAR_DECLARE_ALL(name, NAME, weights, bytes, head)                                    \
     GW_LINEAR_DECLARE(name, avx2)                                                                  \
     GW_LINEAR_DECLARE(name, avx512)                                                                \
     GW_LINEAR_DECLARE(name, vnni)                                                                  \

@@ -1,8 +1,7 @@
 /* cpu/linear_unpack.h - one unpacking per format: from a strip to codes and scales of V_ROWS rows.
  *
- * unpack_F(u, group, side, sub, h): block `sub` of a group, rows h .. h + V_ROWS - 1; group and
- * side point at the group's parts of the main and side areas. Codes come out as 8 words, word i the
- * weights 4 i .. 4 i + 3.
+ * unpack_F(u, group, head, sub, h): block `sub` of a group, rows h .. h + V_ROWS - 1; head points
+ * at the strip's row headers. Codes come out as 8 words, word i the weights 4 i .. 4 i + 3.
  */
 
 typedef struct v_block {
@@ -62,40 +61,43 @@ V_FN void take_two_bits(v_word *c, const unsigned char *base, int sub, int h) {
     }
 }
 
-V_FN void unpack_q8_0(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+V_FN void unpack_q8_0(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
                       int h) {
+    (void)head;
     (void)sub;
     take_bytes(u->c, group, h);
-    u->ws = v_load_f16(HALVES(side, 0));
+    u->ws = v_load_f16(HALVES(group + 512, 0));
 }
 
-V_FN void unpack_q4_0(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+V_FN void unpack_q4_0(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
                       int h) {
+    (void)head;
     (void)sub;
     take_nibbles(u->c, group, h);
-    u->ws = v_load_f16(HALVES(side, 0));
+    u->ws = v_load_f16(HALVES(group + 256, 0));
 }
 
-V_FN void unpack_q4_1(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+V_FN void unpack_q4_1(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
                       int h) {
-    (void)side;
+    (void)head;
     (void)sub;
     take_nibbles(u->c, group + 64, h);
     u->ws = v_load_f16(HALVES(group, 0));
     u->wm = v_load_f16(HALVES(group, 1));
 }
 
-V_FN void unpack_q5_0(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+V_FN void unpack_q5_0(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
                       int h) {
+    (void)head;
     (void)sub;
     take_nibbles(u->c, group + 64, h);
     take_fifth_bits(u->c, group, h);
-    u->ws = v_load_f16(HALVES(side, 0));
+    u->ws = v_load_f16(HALVES(group + 320, 0));
 }
 
-V_FN void unpack_q5_1(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+V_FN void unpack_q5_1(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
                       int h) {
-    (void)side;
+    (void)head;
     (void)sub;
     take_nibbles(u->c, group + 128, h);
     take_fifth_bits(u->c, group + 64, h);
@@ -103,9 +105,9 @@ V_FN void unpack_q5_1(v_block *u, const unsigned char *group, const unsigned cha
     u->wm = v_load_f16(HALVES(group, 1));
 }
 
-V_FN void unpack_q2_k(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+V_FN void unpack_q2_k(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
                       int h) {
-    (void)side;
+    (void)head;
     take_two_bits(u->c, group + 320, sub, h);
     /* Scale bytes 2 sub and 2 sub + 1: the low or the high half of word sub / 2. */
     v_word pair = v_right(v_load(VECTOR(group + 64, sub / 2)), sub % 2 * 16);
@@ -125,8 +127,9 @@ V_FN v_int q3_k_scale(const unsigned char *scales, int i, int h) {
     return v_sub(v_or(low, v_left(high, 4)), v_words(32));
 }
 
-V_FN void unpack_q3_k(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+V_FN void unpack_q3_k(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
                       int h) {
+    (void)head;
     take_two_bits(u->c, group + 704, sub, h);
     for (int i = 0; i < 8; i++) {
         v_word high = v_load(VECTOR(group + 192, i)); /* its bit sub belongs at bit 2 */
@@ -134,7 +137,7 @@ V_FN void unpack_q3_k(v_block *u, const unsigned char *group, const unsigned cha
         u->c[i] = v_or(u->c[i], v_and(high, v_bytes(4)));
     }
     u->scales = v_half_scales(q3_k_scale(group, 2 * sub, h), q3_k_scale(group, 2 * sub + 1, h), 4);
-    u->ws = v_load_f16(HALVES(side, 0));
+    u->ws = v_load_f16(HALVES(group + 1728, 0));
 }
 
 /* Scale and minimum of Q4_K and Q5_K (gw_six_bit_scale), times d and -dmin. */
@@ -156,16 +159,16 @@ V_FN void take_six_bits(v_block *u, const unsigned char *group, int sub, int h) 
     u->wm = v_neg(v_mul(v_load_f16(HALVES(group, 1)), v_to_float(m)));
 }
 
-V_FN void unpack_q4_k(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+V_FN void unpack_q4_k(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
                       int h) {
-    (void)side;
+    (void)head;
     take_k_nibbles(u->c, group + 256, sub, h);
     take_six_bits(u, group, sub, h);
 }
 
-V_FN void unpack_q5_k(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+V_FN void unpack_q5_k(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
                       int h) {
-    (void)side;
+    (void)head;
     take_k_nibbles(u->c, group + 768, sub, h);
     for (int i = 0; i < 8; i++) {
         v_word high = v_load(VECTOR(group + 256, i)); /* its bit sub belongs at bit 4 */
@@ -175,8 +178,9 @@ V_FN void unpack_q5_k(v_block *u, const unsigned char *group, const unsigned cha
     take_six_bits(u, group, sub, h);
 }
 
-V_FN void unpack_q6_k(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+V_FN void unpack_q6_k(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
                       int h) {
+    (void)head;
     const unsigned char *low = group + 1280 + (size_t)(sub / 4) * 1024 + (size_t)(sub % 2) * 512;
     const unsigned char *high = group + 256 + (size_t)(sub / 4) * 512;
     for (int i = 0; i < 8; i++) {
@@ -188,18 +192,18 @@ V_FN void unpack_q6_k(v_block *u, const unsigned char *group, const unsigned cha
     v_word scales = v_load(VECTOR(group, sub / 2));
     u->scales = v_half_scales(v_signed_byte(scales, sub % 2 * 2),
                               v_signed_byte(scales, sub % 2 * 2 + 1), 32);
-    u->ws = v_load_f16(HALVES(side, 0));
+    u->ws = v_load_f16(HALVES(group + 3328, 0));
 }
 
-V_FN void unpack_iq4_nl(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+V_FN void unpack_iq4_nl(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
                         int h) {
-    unpack_q4_0(u, group, side, sub, h);
+    unpack_q4_0(u, group, head, sub, h);
     take_levels(u->c);
 }
 
-V_FN void unpack_iq4_xs(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+V_FN void unpack_iq4_xs(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
                         int h) {
-    (void)side;
+    (void)head;
     take_nibbles(u->c, group + 128 + (size_t)sub * 256, h);
     take_levels(u->c);
     v_word low = v_and(v_right(v_load(VECTOR(group + 64, 0)), sub * 4), v_words(15));
@@ -208,17 +212,17 @@ V_FN void unpack_iq4_xs(v_block *u, const unsigned char *group, const unsigned c
     u->ws = v_mul(v_load_f16(HALVES(group, 0)), v_to_float(ls));
 }
 
-V_FN void unpack_int8(v_block *u, const unsigned char *group, const unsigned char *side, int sub,
+V_FN void unpack_int8(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
                       int h) {
     (void)sub;
     take_bytes(u->c, group, h);
-    u->ws = v_fload((const float *)(const void *)(side + 4 * h));
+    u->ws = v_fload((const float *)(const void *)(head + 4 * h));
 }
 
 #define UNPACK_INT4(name)                                                                          \
-    V_FN void unpack_##name(v_block *u, const unsigned char *group, const unsigned char *side,     \
+    V_FN void unpack_##name(v_block *u, const unsigned char *group, const unsigned char *head,     \
                             int sub, int h) {                                                      \
-        (void)side;                                                                                \
+        (void)head;                                                                                \
         take_nibbles(u->c, group + 64 + (size_t)sub * 256, h);                                     \
         u->ws = v_load_f16(HALVES(group, 0));                                                      \
         u->wm = v_load_f16(HALVES(group, 1));                                                      \

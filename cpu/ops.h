@@ -9,16 +9,17 @@
 
 #include <stddef.h>
 
-#include "core/tensor/arith.h"
+#include "core/tensor/formats.h"
 #include "cpu/isa.h"
 
 /* Causal attention over a paged cache. Row i sees positions [lo, pos[i]], lo = 0 or
- * pos[i] - window + 1. Caches: K [pages, g, e, GW_PAGE], V [pages, g, GW_PAGE, e], f16 or f32. */
+ * pos[i] - window + 1. Caches: K [pages, g, e, GW_PAGE], V [pages, g, GW_PAGE, e], f16, f32 or q8_0
+ * (core/plan/op.h says where its scales are). */
 typedef struct gw_cpu_attention {
     const float *q; /* [rows, q_stride], head h at h * e */
     size_t q_stride;
     const void *k, *v;
-    int half;             /* caches hold f16 */
+    gw_fmt kv;            /* of the caches */
     const int32_t *pages; /* page table [slots, page_stride] */
     size_t page_stride;
     const int32_t *pos, *slot; /* of every row */
@@ -45,6 +46,8 @@ typedef struct gw_cpu_ops {
     /* Rotate the first r of e values; table: cosines [r/2], then sines [r/2]. y may be x. */
     void (*rope)(float *y, const float *x, const float *table, size_t r, size_t e, int interleaved);
     void (*to_f16)(gw_u16 *y, const float *x, size_t n);
+    /* codes [n] and f16 scales [n / 32] of q8_0 */
+    void (*to_q8)(gw_i8 *codes, gw_u16 *scales, const float *x, size_t n);
     /* scratch: gw_cpu_attention_scratch bytes, 64-byte aligned. */
     void (*attend)(const gw_cpu_attention *job, const gw_cpu_attention_part *part, void *scratch);
     int attend_multiple; /* head widths that attend takes are multiples of this */
@@ -52,6 +55,12 @@ typedef struct gw_cpu_ops {
 
 /* NULL when the level is not part of this build. */
 const gw_cpu_ops *gw_cpu_ops_of(gw_cpu_level level);
+
+/* Bytes of one page of one head. */
+static inline size_t gw_cpu_page_bytes(gw_fmt kv, size_t e) {
+    const gw_format *f = gw_format_of(kv);
+    return GW_PAGE * e / f->block_elems * f->block_bytes;
+}
 
 /* queries: rows * heads of a part; pages: the most that one part touches. */
 size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e);

@@ -128,6 +128,36 @@ VT static void NAME(to_f16)(gw_u16 *y, const float *x, size_t n) {
     }
 }
 
+/* The encoder of Q8_0 (core/tensor/formats.c); what is not finite or saturates goes there. */
+VT static void NAME(to_q8)(gw_i8 *codes, gw_u16 *scales, const float *x, size_t n) {
+    enum { J = 32 / VW };
+    for (size_t b = 0; b < n / 32; b++, x += 32, codes += 32) {
+        vi top = vi_zero();
+        for (int j = 0; j < J; j++) {
+            top = vi_max(top, vi_abs(v_load(x + j * VW)));
+        }
+        float amax = gw_f32_from_bits((gw_u32)vi_largest(top));
+        if (!(amax < 8.0e6f)) {
+            gw_cpu_ops_scalar.to_q8(codes, scales + b, x, 32);
+            continue;
+        }
+        scales[b] = gw_f32_to_f16(amax / 127.0f);
+        float d = gw_f16_to_f32(scales[b]);
+        if (!(d > 0.0f)) {
+            memset(codes, 0, 32);
+            continue;
+        }
+        gw_i32 q[32];
+        for (int j = 0; j < J; j++) {
+            vf v = v_div(v_load(x + j * VW), v_set(d));
+            v_round_store(q + j * VW, v_min(v_set(127.0f), v_max(v_set(-127.0f), v)));
+        }
+        for (int i = 0; i < 32; i++) {
+            codes[i] = (gw_i8)q[i];
+        }
+    }
+}
+
 /* ---- attention --------------------------------------------------------------------------------
  */
 
@@ -182,16 +212,45 @@ static int NAME(seen)(const NAME(attention_work) * w, size_t i, int p, int *from
     return *from < *end;
 }
 
+/* A page of q8_0 as f32: of K [e, GW_PAGE] with scales [e/32, GW_PAGE]. */
+VT static void NAME(widen_k)(float *y, const gw_i8 *codes, size_t e) {
+    const gw_u16 *scales = (const gw_u16 *)(const void *)(codes + GW_PAGE * e);
+    for (size_t b = 0; b < e / 32; b++, scales += GW_PAGE) {
+        for (size_t j = 0; j < GW_PAGE; j += VW) {
+            vf d = v_from_f16(scales + j);
+            for (size_t i = 32 * b; i < 32 * (b + 1); i++) {
+                v_store(y + i * GW_PAGE + j, v_mul(d, v_from_i8(codes + i * GW_PAGE + j)));
+            }
+        }
+    }
+}
+
+/* The same of V [GW_PAGE, e] with scales [GW_PAGE, e/32]. */
+VT static void NAME(widen_v)(float *y, const gw_i8 *codes, size_t e) {
+    const gw_u16 *scales = (const gw_u16 *)(const void *)(codes + GW_PAGE * e);
+    for (size_t b = 0; b < GW_PAGE * e / 32; b++) {
+        vf d = v_set(gw_f16_to_f32(scales[b]));
+        for (size_t i = 32 * b; i < 32 * (b + 1); i += VW) {
+            v_store(y + i, v_mul(d, v_from_i8(codes + i)));
+        }
+    }
+}
+
 VT static const float *NAME(load_page)(const NAME(attention_work) * w, const void *cache, int p) {
     const gw_cpu_attention *job = w->job;
     size_t page =
         (size_t)job->pages[(size_t)job->slot[w->part->row] * job->page_stride + (size_t)p];
-    size_t n = GW_PAGE * w->e, at = (page * (size_t)job->kv_heads + (size_t)w->part->g) * n;
-    if (!job->half) {
-        return (const float *)cache + at;
+    const char *at = (const char *)cache + (page * (size_t)job->kv_heads + (size_t)w->part->g) *
+                                               gw_cpu_page_bytes(job->kv, w->e);
+    if (job->kv == GW_FMT_F32) {
+        return (const float *)(const void *)at;
     }
-    const gw_u16 *from = (const gw_u16 *)cache + at;
-    for (size_t i = 0; i < n; i += VW) {
+    if (job->kv == GW_FMT_Q8_0) {
+        (cache == job->k ? NAME(widen_k) : NAME(widen_v))(w->page, (const gw_i8 *)at, w->e);
+        return w->page;
+    }
+    const gw_u16 *from = (const gw_u16 *)(const void *)at;
+    for (size_t i = 0; i < GW_PAGE * w->e; i += VW) {
         v_store(w->page + i, v_from_f16(from + i));
     }
     return w->page;
@@ -333,5 +392,6 @@ static const gw_cpu_ops NAME(ops) = {.norm = NAME(norm),
                                      .silu_mul = NAME(silu_mul),
                                      .rope = NAME(rope),
                                      .to_f16 = NAME(to_f16),
+                                     .to_q8 = NAME(to_q8),
                                      .attend = NAME(attend),
                                      .attend_multiple = 16};

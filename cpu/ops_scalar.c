@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/tensor/blocks.h"
+
 static void norm(float *y, const float *x, const float *w, size_t d, float eps) {
     float lane[GW_LANES] = {0.0f};
     for (size_t i = 0; i < d; i++) {
@@ -49,19 +51,41 @@ static void to_f16(gw_u16 *y, const float *x, size_t n) {
     }
 }
 
-/* ---- attention ------------------------------------------------------------------------------- */
-
-static float cached(const void *cache, int half, size_t at) {
-    if (half) {
-        return gw_f16_to_f32(((const gw_u16 *)cache)[at]);
+static void to_q8(gw_i8 *codes, gw_u16 *scales, const float *x, size_t n) {
+    for (size_t b = 0; b < n / 32; b++) {
+        gw_block_q8_0 block;
+        gw_format_of(GW_FMT_Q8_0)->encode(&block, x + 32 * b, 32);
+        scales[b] = gw_load_u16(block.d);
+        memcpy(codes + 32 * b, block.q, 32);
     }
-    return ((const float *)cache)[at];
 }
 
-/* Where the page of position 64 * p of a row's sequence starts, for one KV head. */
-static size_t page_at(const gw_cpu_attention *job, int row, int g, int p) {
+/* ---- attention ------------------------------------------------------------------------------- */
+
+/* Value `at` of a page of [e, GW_PAGE] or [GW_PAGE, e]; scale: the place of its scale in q8_0. */
+static float cached(const char *page, const gw_cpu_attention *job, size_t at, size_t scale) {
+    if (job->kv == GW_FMT_F16) {
+        return gw_f16_to_f32(((const gw_u16 *)(const void *)page)[at]);
+    }
+    if (job->kv == GW_FMT_F32) {
+        return ((const float *)(const void *)page)[at];
+    }
+    const char *scales = page + GW_PAGE * (size_t)job->e;
+    return gw_load_f16((const gw_u8 *)scales + 2 * scale) * (float)((const gw_i8 *)page)[at];
+}
+
+static float cached_k(const char *page, const gw_cpu_attention *job, int i, int j) {
+    return cached(page, job, (size_t)(i * GW_PAGE + j), (size_t)(i / 32 * GW_PAGE + j));
+}
+static float cached_v(const char *page, const gw_cpu_attention *job, int i, int j) {
+    return cached(page, job, (size_t)(j * job->e + i), (size_t)(j * (job->e / 32) + i / 32));
+}
+
+/* Where the page of position 64 * p of a row's sequence starts in a cache, for one KV head. */
+static const char *page_at(const gw_cpu_attention *job, const void *cache, int row, int g, int p) {
     size_t page = (size_t)job->pages[(size_t)job->slot[row] * job->page_stride + (size_t)p];
-    return (page * (size_t)job->kv_heads + (size_t)g) * GW_PAGE * (size_t)job->e;
+    return (const char *)cache +
+           (page * (size_t)job->kv_heads + (size_t)g) * gw_cpu_page_bytes(job->kv, (size_t)job->e);
 }
 
 static float join_page(const float *p) {
@@ -82,13 +106,13 @@ static void attend_one(const gw_cpu_attention *job, int row, int g, const float 
     int first = lo / GW_PAGE, last = pos / GW_PAGE;
     float best = -INFINITY;
     for (int p = first; p <= last; p++) {
-        size_t at = page_at(job, row, g, p);
+        const char *page = page_at(job, job->k, row, g, p);
         top[p - first] = -INFINITY;
         for (int j = 0; j < GW_PAGE; j++) {
             int seen = p * GW_PAGE + j >= lo && p * GW_PAGE + j <= pos;
             float s = 0.0f;
             for (int i = 0; i < e && seen; i++) {
-                s = fmaf(q[i], cached(job->k, job->half, at + (size_t)(i * GW_PAGE + j)), s);
+                s = fmaf(q[i], cached_k(page, job, i, j), s);
             }
             s = s * job->scale;
             scores[(p - first) * GW_PAGE + j] = s;
@@ -101,7 +125,7 @@ static void attend_one(const gw_cpu_attention *job, int row, int g, const float 
         out[i] = 0.0f;
     }
     for (int p = first; p <= last; p++) {
-        size_t at = page_at(job, row, g, p);
+        const char *page = page_at(job, job->v, row, g, p);
         float *s = scores + (p - first) * GW_PAGE;
         int from = lo > p * GW_PAGE ? lo - p * GW_PAGE : 0;
         int end = pos < (p + 1) * GW_PAGE ? pos - p * GW_PAGE + 1 : GW_PAGE;
@@ -113,7 +137,7 @@ static void attend_one(const gw_cpu_attention *job, int row, int g, const float 
         for (int i = 0; i < e; i++) {
             float o = 0.0f;
             for (int j = from; j < end; j++) {
-                o = fmaf(s[j], cached(job->v, job->half, at + (size_t)(j * e + i)), o);
+                o = fmaf(s[j], cached_v(page, job, i, j), o);
             }
             out[i] = fmaf(o, weight, out[i]);
         }
@@ -149,5 +173,6 @@ const gw_cpu_ops gw_cpu_ops_scalar = {.level = GW_CPU_SCALAR,
                                       .silu_mul = silu_mul,
                                       .rope = rope,
                                       .to_f16 = to_f16,
+                                      .to_q8 = to_q8,
                                       .attend = attend,
                                       .attend_multiple = 1};

@@ -52,6 +52,9 @@ static inline simde__m512i gw_simde_cvtepu16_epi32(__m256i a) {
     return gw_simde_join_ints(_mm256_cvtepu16_epi32(_mm256_castsi256_si128(a)),
                               _mm256_cvtepu16_epi32(_mm256_extracti128_si256(a, 1)));
 }
+static inline simde__m512i gw_simde_cvtepi8_epi32(__m128i a) {
+    return gw_simde_join_ints(_mm256_cvtepi8_epi32(a), _mm256_cvtepi8_epi32(_mm_srli_si128(a, 8)));
+}
 static inline simde__m512i gw_simde_srai_epi32(simde__m512i a, int n) {
     gw_simde_int_halves h = gw_simde_ints(a);
     return gw_simde_join_ints(_mm256_srai_epi32(h.half[0], n), _mm256_srai_epi32(h.half[1], n));
@@ -87,6 +90,8 @@ static inline simde__m512i gw_simde_madd_epi16(simde__m512i a, simde__m512i b) {
 #undef _mm512_madd_epi16 /* aliased with the arguments of another function there */
 #define _mm512_madd_epi16(a, b) gw_simde_madd_epi16(a, b)
 #define _mm512_cvtepu16_epi32(a) gw_simde_cvtepu16_epi32(a)
+#undef _mm512_cvtepi8_epi32
+#define _mm512_cvtepi8_epi32(a) gw_simde_cvtepi8_epi32(a)
 #define _mm512_srai_epi32(a, n) gw_simde_srai_epi32(a, n)
 #define _mm512_cvttps_epi32(a) gw_simde_cvttps_epi32(a)
 #define _mm512_cvtps_epi32(a) gw_simde_cvtps_epi32(a)

@@ -9,30 +9,26 @@ typedef struct part {
     unsigned char kind, src, count; /* `count` words of a block, from byte src on */
 } part;
 
-typedef struct recipe {
-    part main[4]; /* in the order of the main area; ends at a count of 0 */
-    part side;
-} recipe;
-
 /* clang-format off */
-static const recipe recipes[GW_FMT_COUNT] = {
-    [GW_FMT_Q8_0]      = {{{WORD, 2, 8}},                                           {HALF, 0, 1}},
-    [GW_FMT_Q4_0]      = {{{WORD, 2, 4}},                                           {HALF, 0, 1}},
-    [GW_FMT_Q4_1]      = {{{HALF, 0, 2}, {WORD, 4, 4}},                             {0}},
-    [GW_FMT_Q5_0]      = {{{FIFTH, 2, 1}, {WORD, 6, 4}},                            {HALF, 0, 1}},
-    [GW_FMT_Q5_1]      = {{{HALF, 0, 2}, {FIFTH, 4, 1}, {WORD, 8, 4}},              {0}},
-    [GW_FMT_Q2_K]      = {{{HALF, 80, 2}, {WORD, 0, 4}, {WORD, 16, 16}},            {0}},
-    [GW_FMT_Q3_K]      = {{{WORD, 96, 3}, {WORD, 0, 8}, {WORD, 32, 16}},            {HALF, 108, 1}},
-    [GW_FMT_Q4_K]      = {{{HALF, 0, 2}, {WORD, 4, 3}, {WORD, 16, 32}},             {0}},
-    [GW_FMT_Q5_K]      = {{{HALF, 0, 2}, {WORD, 4, 3}, {WORD, 16, 8}, {WORD, 48, 32}}, {0}},
-    [GW_FMT_Q6_K]      = {{{WORD, 192, 4}, {WORD, 128, 16}, {WORD, 0, 32}},         {HALF, 208, 1}},
-    [GW_FMT_IQ4_NL]    = {{{WORD, 2, 4}},                                           {HALF, 0, 1}},
-    [GW_FMT_IQ4_XS]    = {{{HALF, 0, 2}, {WORD, 4, 1}, {WORD, 8, 32}},              {0}},
-    [GW_FMT_INT8]      = {{{WORD, 0, 8}},                                           {0}},
-    [GW_FMT_INT4_G32]  = {{{HALF, 0, 2}, {WORD, 4, 4}},                             {0}},
-    [GW_FMT_INT4_G64]  = {{{HALF, 0, 2}, {WORD, 4, 8}},                             {0}},
-    [GW_FMT_INT4_G128] = {{{HALF, 0, 2}, {WORD, 4, 16}},                            {0}},
-    [GW_FMT_INT4_G256] = {{{HALF, 0, 2}, {WORD, 4, 32}},                            {0}},
+/* The parts of a group in order; the list ends at a count of 0. */
+static const part recipes[GW_FMT_COUNT][5] = {
+    [GW_FMT_Q8_0]      = {{WORD, 2, 8}, {HALF, 0, 1}},
+    [GW_FMT_Q4_0]      = {{WORD, 2, 4}, {HALF, 0, 1}},
+    [GW_FMT_Q4_1]      = {{HALF, 0, 2}, {WORD, 4, 4}},
+    [GW_FMT_Q5_0]      = {{FIFTH, 2, 1}, {WORD, 6, 4}, {HALF, 0, 1}},
+    [GW_FMT_Q5_1]      = {{HALF, 0, 2}, {FIFTH, 4, 1}, {WORD, 8, 4}},
+    [GW_FMT_Q2_K]      = {{HALF, 80, 2}, {WORD, 0, 4}, {WORD, 16, 16}},
+    [GW_FMT_Q3_K]      = {{WORD, 96, 3}, {WORD, 0, 8}, {WORD, 32, 16}, {HALF, 108, 1}},
+    [GW_FMT_Q4_K]      = {{HALF, 0, 2}, {WORD, 4, 3}, {WORD, 16, 32}},
+    [GW_FMT_Q5_K]      = {{HALF, 0, 2}, {WORD, 4, 3}, {WORD, 16, 8}, {WORD, 48, 32}},
+    [GW_FMT_Q6_K]      = {{WORD, 192, 4}, {WORD, 128, 16}, {WORD, 0, 32}, {HALF, 208, 1}},
+    [GW_FMT_IQ4_NL]    = {{WORD, 2, 4}, {HALF, 0, 1}},
+    [GW_FMT_IQ4_XS]    = {{HALF, 0, 2}, {WORD, 4, 1}, {WORD, 8, 32}},
+    [GW_FMT_INT8]      = {{WORD, 0, 8}},
+    [GW_FMT_INT4_G32]  = {{HALF, 0, 2}, {WORD, 4, 4}},
+    [GW_FMT_INT4_G64]  = {{HALF, 0, 2}, {WORD, 4, 8}},
+    [GW_FMT_INT4_G128] = {{HALF, 0, 2}, {WORD, 4, 16}},
+    [GW_FMT_INT4_G256] = {{HALF, 0, 2}, {WORD, 4, 32}},
 };
 /* clang-format on */
 
@@ -85,7 +81,7 @@ static unsigned char *pack_part(unsigned char *dst, const unsigned char *const *
         pack_words(dst, rows, p);
     } else if (p.kind == HALF) {
         pack_halves(dst, rows, p);
-    } else if (p.count > 0) {
+    } else {
         pack_fifth_bits(dst, rows, p);
     }
     return dst + GW_STRIP_ROWS * part_bytes(p);
@@ -99,7 +95,7 @@ size_t gw_strip_bytes(gw_fmt fmt, size_t cols) {
 void gw_strip_pack(gw_fmt fmt, void *dst, const void *src, size_t n, size_t cols) {
     static const unsigned char zeros[256]; /* the block of a row that is not there */
     const gw_format *f = gw_format_of(fmt);
-    const recipe *parts = &recipes[fmt];
+    const part *parts = recipes[fmt];
     const size_t groups = cols / f->block_elems;
     const size_t row_bytes = f->row_header + groups * f->block_bytes;
     const unsigned char *rows[GW_STRIP_ROWS];
@@ -108,20 +104,17 @@ void gw_strip_pack(gw_fmt fmt, void *dst, const void *src, size_t n, size_t cols
         rows[r] = r < n ? (const unsigned char *)src + r * row_bytes : zeros;
         step[r] = r < n ? f->block_bytes : 0;
     }
-    unsigned char *main = dst;
-    unsigned char *side =
-        main + groups * GW_STRIP_ROWS * (f->block_bytes - part_bytes(parts->side));
+    unsigned char *at = dst;
     if (f->row_header > 0) {
-        pack_words(side, rows, (part){WORD, 0, 1});
+        at = pack_part(at, rows, (part){WORD, 0, 1});
         for (size_t r = 0; r < n; r++) {
             rows[r] += f->row_header;
         }
     }
     for (size_t g = 0; g < groups; g++) {
-        for (size_t i = 0; i < 4 && parts->main[i].count > 0; i++) {
-            main = pack_part(main, rows, parts->main[i]);
+        for (const part *p = parts; p->count > 0; p++) {
+            at = pack_part(at, rows, *p);
         }
-        side = pack_part(side, rows, parts->side);
         for (size_t r = 0; r < GW_STRIP_ROWS; r++) {
             rows[r] += step[r];
         }

@@ -7,6 +7,7 @@
  *   VT         attribute of every function that uses the vocabulary
  *   NAME(f)    f with the set's suffix
  *   v_fma(a, b, c) = a * b + c in one rounding; v_max and v_min keep a NaN of their second operand
+ *   v_from_i8(p) VW signed bytes as floats
  *   v_exp2i(n) = 2^n for integral n in [-126, 127]
  *   v_zero_below(p, x, c) = 0 where x < c, else p
  *   v_fold(v)  lane i takes lane i + h, for h = VW/2 .. 1: the end of gw_join_lanes
@@ -55,6 +56,7 @@
 #undef v_zero_below
 #undef v_from_f16
 #undef v_from_bf16
+#undef v_from_i8
 #undef v_to_f16
 #undef v_fold
 #undef v_largest
@@ -100,6 +102,8 @@
 #define v_from_bf16(p)                                                                             \
     _mm256_castsi256_ps(_mm256_slli_epi32(                                                         \
         _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))), 16))
+#define v_from_i8(p)                                                                               \
+    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p))))
 #define v_to_f16(p, v)                                                                             \
     _mm_storeu_si128((__m128i *)(void *)(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT))
 #define v_round_store(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), _mm256_cvtps_epi32(v))
@@ -164,6 +168,8 @@ GW_INLINE VT int largest_int_avx2(__m256i v) {
 #define v_from_bf16(p)                                                                             \
     _mm512_castsi512_ps(_mm512_slli_epi32(                                                         \
         _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(p))), 16))
+#define v_from_i8(p)                                                                               \
+    _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))))
 #define v_to_f16(p, v)                                                                             \
     _mm256_storeu_si256((__m256i *)(void *)(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT))
 #define v_round_store(p, v) _mm512_storeu_si512((void *)(p), _mm512_cvtps_epi32(v))
@@ -227,6 +233,7 @@ GW_INLINE VT int largest_int_avx512(__m512i v) {
     vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(p), vcltq_f32(x, c)))
 #define v_from_f16(p) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)))
 #define v_from_bf16(p) vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16))
+#define v_from_i8(p) from_i8_neon(p)
 #define v_to_f16(p, v) vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v)))
 #define v_round_store(p, v) vst1q_s32(p, vcvtnq_s32_f32(v))
 #define vi_abs(v)                                                                                  \
@@ -239,6 +246,12 @@ GW_INLINE VT int largest_int_avx512(__m512i v) {
 
 #if !defined(GW_VEC_NEON_TAILS)
 #define GW_VEC_NEON_TAILS
+GW_INLINE float32x4_t from_i8_neon(const int8_t *p) {
+    int32_t four;
+    memcpy(&four, p, sizeof four);
+    int16x8_t wide = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
+}
 GW_INLINE float fold_neon(float32x4_t v) {
     float32x2_t a = vadd_f32(vget_low_f32(v), vget_high_f32(v));
     return vget_lane_f32(a, 0) + vget_lane_f32(a, 1);

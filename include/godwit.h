@@ -8,8 +8,17 @@
  * Every function that can fail returns gw_status and leaves its results unchanged on error;
  * gw_error_text() then says what is wrong, where and what to do (thread-local, valid until the
  * next failing call of the thread). The library prints nothing and never exits.
- * Objects are freed by their gw_..._free, which accepts NULL. Strings returned are owned by the
- * object they came from.
+ *
+ * Ownership: objects are freed by their gw_..._free, which accepts NULL; a session, stream or
+ * drafter before the model and session it was made from. Strings and arrays returned are owned by
+ * the object they came from, unless a function says that gw_free releases them. Options are read
+ * during the call only; what they point to may go afterwards, except `memory` and `cancel`.
+ *
+ * Threads: any thread may use any object, one at a time. Different models are independent. Of one
+ * model, text functions and gw_model_describe run at any time; everything that computes (a
+ * session's new, free, prefill, decode, shift, save, load; a drafter's next) takes turns: put a
+ * lock around these calls when sessions of one model live in several threads. Reading logits and
+ * picking tokens needs no lock. A cancel flag may be raised from any thread or signal handler.
  */
 #ifndef GODWIT_H
 #define GODWIT_H
@@ -65,11 +74,25 @@ typedef struct gw_model_options {
     const char *path;   /* .gguf file (first part of a split set) or Hugging Face folder */
     const void *memory; /* a GGUF image instead of path; must outlive the model          */
     size_t memory_bytes;
-    const char *weights;     /* NULL: as stored; floats as "int8", "int4-g32", -g64, -g128, -g256 */
-    const char *device;      /* NULL or "cpu"; "ref" runs in double precision          */
-    int threads;             /* 0: the physical cores this process may use             */
-    int blas;                /* float-weight prefill through OpenBLAS                  */
-    int vocab_only;          /* tokenizer and metadata, no weights                     */
+    const char *weights; /* NULL: as stored; floats as "int8", "int4-g32", -g64, -g128, -g256 */
+    const char *device;  /* NULL: the CPU. A name of gw_devices, or a part of a device's own
+                            name; several, separated by commas, share the layers   */
+    int threads;         /* 0: the physical cores this process may use             */
+    int blas;            /* float-weight prefill through OpenBLAS                  */
+    int no_graph;        /* GPU kernels launched one by one, not as a graph        */
+    int exact;           /* GPU: float-weight prefill to the bits of the CPU       */
+    int vocab_only;      /* tokenizer and metadata, no weights                     */
+    /* Layer offload: the last N blocks, and with them the output head, run on the devices, the rest
+     * on the CPU. "N", "all", "auto" (the fastest N that fits); NULL: all. Without `device` the
+     * first one that is no CPU is meant; when there is none, the CPU computes and info.note says
+     * why. */
+    const char *offload_layers;
+    const char *split;    /* "3,1": shares of the devices; NULL: by their free memory */
+    uint64_t vram_budget; /* most bytes to use on each device but the CPU; 0: what is free */
+    /* What sessions will ask for, counted when layers are placed; as in gw_session_options. n_ctx
+     * below 0: what the model was trained for, but at most -n_ctx. */
+    int32_t n_ctx, chunk;
+    const char *kv_type;
     gw_progress_fn progress; /* may be NULL                                            */
     void *progress_user;
     const volatile int *cancel; /* polled while loading; may be NULL                      */
@@ -82,7 +105,8 @@ typedef struct gw_model_info {
     const char *name;         /* general.name, or the folder's or file's name            */
     const char *architecture; /* "llama", "qwen2", ...                                   */
     const char *format;       /* weight format of most bytes: "Q4_0", "F16", ...         */
-    const char *device;       /* "cpu avx512-vnni, 2 threads"                            */
+    const char *device;       /* "cpu (AMD EPYC 7B13, avx2), 2 threads"                  */
+    const char *note;         /* what was not as asked for; "" when nothing             */
     int32_t n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff, n_vocab, n_ctx_train;
     int32_t threads;
     uint64_t n_params;
@@ -94,6 +118,43 @@ typedef struct gw_model_info {
 } gw_model_info;
 
 void gw_model_describe(const gw_model *model, gw_model_info *out);
+
+/* ---- looking into files ------------------------------------------------------------------ */
+
+typedef struct gw_meta {
+    const char *key, *type; /* type of the elements of an array */
+    const char *value;      /* one line for people; long ones are cut */
+    int is_array;
+    uint64_t count; /* elements; 1 when it is no array */
+} gw_meta;
+
+typedef struct gw_tensor_info {
+    const char *name, *format; /* "Q4_K" */
+    int n_dim;
+    int64_t dim[4]; /* C order */
+    uint64_t bytes;
+} gw_tensor_info;
+
+/* What is in a model's files, and whether gw_model_open would take them. */
+typedef struct gw_inspection gw_inspection;
+
+enum { GW_INSPECT_VALUES = 1 }; /* read every weight and look for infinities and NaN */
+
+/* path, or memory/bytes as in gw_model_options. GW_OK also for a broken model: then as much as
+ * could be read, and a verdict. GW_E_NOMEM, GW_E_ARGUMENT, GW_E_CANCELLED (cancel may be NULL). */
+gw_status gw_inspect(const char *path, const void *memory, size_t bytes, int flags,
+                     const volatile int *cancel, gw_inspection **out);
+void gw_inspection_free(gw_inspection *inspection);
+/* GW_OK, or what gw_model_open fails with, and its message; *text NULL: valid. */
+gw_status gw_inspection_verdict(const gw_inspection *inspection, const char **text);
+const char *gw_inspection_container(const gw_inspection *inspection); /* "GGUF, 1 file"; "" */
+const char *gw_inspection_chat(const gw_inspection *inspection);      /* "chatml", ...; "" */
+/* What loading it needs is 0: device, threads, decode_bytes, load_seconds. */
+void gw_inspection_describe(const gw_inspection *inspection, gw_model_info *out);
+/* Rows [capacity], owned by the inspection; return how many there are. */
+size_t gw_inspection_meta(const gw_inspection *inspection, gw_meta *rows, size_t capacity);
+size_t gw_inspection_tensors(const gw_inspection *inspection, gw_tensor_info *rows,
+                             size_t capacity);
 
 /* ---- text -------------------------------------------------------------------------------- */
 
@@ -121,6 +182,51 @@ void gw_stream_free(gw_stream *stream);
  * U+FFFD. *text is owned by the stream and valid until the next call. */
 gw_status gw_stream_push(gw_stream *stream, int32_t id, const char **text, size_t *bytes);
 
+/* ---- conversations ----------------------------------------------------------------------- */
+
+typedef struct gw_chat_message {
+    const char *role; /* "system", "user", "assistant" */
+    const char *text; /* any bytes; never becomes a special token, whatever it spells */
+    size_t bytes;
+} gw_chat_message;
+
+/* How a model wants a conversation written: a form, bound to the model's tokens. Read-only after
+ * gw_chat_new; any thread; the model must outlive it. */
+typedef struct gw_chat gw_chat;
+
+/* name: "chatml", "llama3", ... (GW_E_ARGUMENT lists them); NULL: as the model's own template says,
+ * GW_E_UNSUPPORTED when that is of no known form; without one, as its tokens suggest. */
+gw_status gw_chat_new(const gw_model *model, const char *name, gw_chat **out);
+void gw_chat_free(gw_chat *chat);
+const char *gw_chat_name(const gw_chat *chat);
+const char *gw_chat_origin(const gw_chat *chat); /* "the model's template": why this one */
+
+/* The tokens of messages [n] from number `from` on, and, unless the last is an assistant's, what
+ * opens the answer to it. from 0: all of the conversation, with its beginning. from > 0:
+ * messages[from - 1] is an assistant's whose text the timeline already holds, as generated and
+ * without an end token; the result closes it first. *ids malloc'd [*n_ids], freed with gw_free.
+ * GW_E_ARGUMENT: no message, another role, a `from` behind none of an assistant. */
+gw_status gw_chat_render(const gw_chat *chat, const gw_chat_message *messages, size_t n,
+                         size_t from, int32_t **ids, size_t *n_ids);
+
+/* Does this token end an answer? More than gw_token_is_end where the form has an end of its own. */
+int gw_chat_is_end(const gw_chat *chat, int32_t id);
+/* Stop strings that the form needs besides: texts [capacity], owned by chat; returns how many. */
+size_t gw_chat_stops(const gw_chat *chat, const char **texts, size_t capacity);
+
+/* Stop strings in a text that comes in pieces. Not thread-safe. */
+typedef struct gw_stop gw_stop;
+/* texts [n] are copied; at most 64, of 1 to 1000 bytes. */
+gw_status gw_stop_new(const char *const *texts, size_t n, gw_stop **out);
+void gw_stop_free(gw_stop *stop);
+void gw_stop_reset(gw_stop *stop); /* a new text begins */
+/* The text that can no longer be part of a stop string, owned by stop and valid until the next
+ * call; of a string that comes true nothing is handed out. last: nothing comes behind this piece,
+ * so nothing is held back. *hit: the string's number, else -1; the first to be complete counts, of
+ * several the longest, and no text comes after it. How the text is cut makes no difference. */
+gw_status gw_stop_push(gw_stop *stop, const char *text, size_t bytes, int last, const char **safe,
+                       size_t *safe_bytes, int *hit);
+
 /* ---- sessions ---------------------------------------------------------------------------- */
 
 typedef struct gw_session gw_session;
@@ -130,7 +236,7 @@ enum { GW_DECODE_MAX = 16, GW_CHUNK_MAX = 2048 };
 typedef struct gw_session_options {
     int32_t n_ctx;              /* 0: the model's training context                               */
     int32_t chunk;              /* prompt tokens per pass, 1..GW_CHUNK_MAX; 0: 512               */
-    const char *kv_type;        /* NULL or "f16", "f32"                                          */
+    const char *kv_type;        /* NULL or "f16"; "f32", "q8_0"                                  */
     const volatile int *cancel; /* polled per chunk and per token; may be NULL            */
 } gw_session_options;
 
@@ -160,6 +266,28 @@ int32_t gw_session_n_ctx(const gw_session *s);
 /* Forget everything from position pos on (0 <= pos <= current). O(1). */
 gw_status gw_session_rewind(gw_session *s, int32_t pos);
 
+/* The tokens of the timeline, [gw_session_pos]; the session's, valid until it changes. */
+const int32_t *gw_session_tokens(const gw_session *s);
+/* How many leading tokens were computed as a prompt, each on nothing but a prompt: what a later
+ * prompt that begins alike may keep (rewind to there) without a bit of its text changing. */
+int32_t gw_session_prompted(const gw_session *s);
+
+/* Make room: forget the older half (rounded up) of what follows the first `keep` tokens, and
+ * evaluate the rest again as a prompt, so that the session is exactly one that was given those
+ * tokens. Logits are then those of the last token. *dropped: how many are gone; the caller adds
+ * them to the positions it gives to gw_sampler_pick. GW_E_CONTEXT when nothing can be dropped; any
+ * other error leaves the session whole, but shorter. */
+gw_status gw_session_shift(gw_session *s, int32_t keep, int32_t *dropped);
+
+/* Tokens and cache to a file, which is whole or untouched (mode 0600: it holds the text).
+ * Continuing from a loaded session gives the bits of the saved one; it has no logits until its next
+ * pass. The device may differ. Loading refuses, before the session changes, what is no such file
+ * (GW_E_MAGIC, GW_E_TRUNCATED), of another version (GW_E_VERSION), model (GW_E_METADATA) or kv_type
+ * (GW_E_TYPE), or longer than the context (GW_E_CONTEXT); a damaged one (GW_E_SYNTAX) leaves the
+ * session empty. */
+gw_status gw_session_save(gw_session *s, const char *path);
+gw_status gw_session_load(gw_session *s, const char *path);
+
 /* Per-kernel times of the passes since the last reset. */
 typedef struct gw_kernel_time {
     const char *name; /* "cpu.linear.q4_0.vnni" */
@@ -179,7 +307,7 @@ typedef struct gw_logit_bias {
     float bias;
 } gw_logit_bias;
 
-typedef struct gw_sampler_options {
+typedef struct gw_sampler_options { /* docs/sampling.md */
     uint64_t seed;
     float temperature; /* 0: greedy                                   */
     int32_t top_k;     /* 0: off                                      */
@@ -188,10 +316,26 @@ typedef struct gw_sampler_options {
     float typical_p;   /* 1: off                                      */
     float repeat_penalty, presence_penalty, frequency_penalty; /* 1, 0, 0: off */
     int32_t repeat_last_n; /* how far penalties look back; -1: all; 0: off     */
-    /* "penalties;bias;top-k;typical;top-p;min-p;temperature" in any order; NULL: that one. */
+    /* Stages separated by ';' in the order they run; one that is left out is off. NULL:
+     * "penalties;dry;bias;fsd;top-n-sigma;top-k;tail-free;typical;top-p;min-p;xtc;temperature",
+     * with mirostat only "penalties;dry;bias;temperature;mirostat". */
     const char *order;
     const gw_logit_bias *bias;
     size_t n_bias;
+    float dynatemp_range, dynatemp_exponent; /* temperature +- range by entropy; 0: off        */
+    float top_n_sigma;                       /* 0 or less: off                                 */
+    float tfs_z;                             /* 1: off                                         */
+    float xtc_probability, xtc_threshold;    /* 0: off; over 0.5 has no effect                 */
+    int32_t mirostat;                        /* 0: off; version 1 or 2                         */
+    float mirostat_tau, mirostat_eta;        /* bits per token; how fast it is corrected       */
+    float dry_multiplier, dry_base;          /* 0: off; at least 1                             */
+    int32_t dry_allowed_length;              /* tokens that may repeat, at least 1             */
+    int32_t dry_last_n;                      /* how far it looks back; -1: all (2^20), 0: off  */
+    const char *const *dry_breakers;         /* NULL: newline, ':', '"' and '*'; copied        */
+    size_t n_dry_breakers;                   /* at most 64, of 1 to 64 bytes                   */
+    float fsd_alpha;                         /* 0: off                                         */
+    int32_t fsd_n, fsd_k;                    /* order of the n-grams, 1..8; choices, 1..100    */
+    int32_t fsd_random; /* in so many first tokens a coin takes a drawn token instead          */
 } gw_sampler_options;
 
 void gw_sampler_defaults(gw_sampler_options *out);
@@ -199,10 +343,43 @@ gw_status gw_sampler_new(const gw_model *model, const gw_sampler_options *option
                          gw_sampler **out);
 void gw_sampler_free(gw_sampler *sampler);
 /* Choose the token at position pos from logits [n_vocab]. Same (seed, pos, logits, history), same
- * token. GW_E_NUMERIC when no logit is finite. Does not record the token. */
+ * token. GW_E_NUMERIC when no logit is finite, or none of what the grammar allows is left. Does not
+ * record the token. */
 gw_status gw_sampler_pick(gw_sampler *sampler, const float *logits, int32_t pos, int32_t *token);
-/* Tell the sampler that a token is now part of the text (prompt tokens too). */
+/* Tell the sampler that a token is now part of the text (prompt tokens too). After a pick it is
+ * taken for the answer, whatever token it is. GW_E_ARGUMENT, and nothing changes: no such token, or
+ * none that its grammar allows here. */
 gw_status gw_sampler_accept(gw_sampler *sampler, int32_t token);
+/* Forget the last n tokens accepted, with all that was learnt from them: for a session that was
+ * rewound by as many. GW_E_ARGUMENT, and nothing changes, when there are fewer, or when it is more
+ * than 4096 behind the longest the text has been. */
+gw_status gw_sampler_rewind(gw_sampler *sampler, size_t n);
+
+/* ---- text of a given form ------------------------------------------------------------------ */
+
+/* What a text may look like (docs/grammar.md), bound to a model's tokens. Read-only after
+ * gw_grammar_new; any thread, any number of samplers; the model must outlive it. */
+typedef struct gw_grammar gw_grammar;
+
+typedef enum gw_grammar_kind {
+    GW_GRAMMAR_GBNF,       /* the notation of llama.cpp; a text begins with rule `root` */
+    GW_GRAMMAR_JSON_SCHEMA /* JSON that the schema accepts                              */
+} gw_grammar_kind;
+
+/* text [bytes] is read during the call only. chat: NULL, or a form whose own end counts as an end
+ * of the text. GW_E_SYNTAX, GW_E_ENCODING and GW_E_METADATA say where (line and column, or the JSON
+ * pointer), GW_E_UNSUPPORTED what is not known here, GW_E_LIMIT what is too large. */
+gw_status gw_grammar_new(const gw_model *model, gw_grammar_kind kind, const char *text,
+                         size_t bytes, const gw_chat *chat, gw_grammar **out);
+void gw_grammar_free(gw_grammar *grammar); /* after the samplers that it constrains */
+
+/* From now on the sampler picks only tokens that go on with a text of the grammar, and a token that
+ * ends the text only where the grammar may end. The text begins with the next token accepted, also
+ * after gw_sampler_rewind has forgotten all of it; calling again begins another one; grammar NULL:
+ * no longer. All memory is taken here. */
+gw_status gw_sampler_constrain(gw_sampler *sampler, const gw_grammar *grammar);
+/* 1 when the text is whole and the grammar allows nothing to follow it; 0 without a grammar. */
+int gw_sampler_finished(const gw_sampler *sampler);
 
 /* ---- speculation ------------------------------------------------------------------------- */
 
@@ -229,7 +406,7 @@ typedef struct gw_drafter_options {
     const char *length;         /* NULL or "cost", "heuristic", "fixed:1" .. "fixed:15"           */
     int greedy_draft;           /* the draft takes its most probable token whatever the sampler   */
     double assume;              /* 0: off; else accept drafts with this probability: to measure   */
-    const char *kv_type;        /* of the draft's session: NULL or "f16", "f32"           */
+    const char *kv_type;        /* of the draft's session: NULL, "f16", "f32", "q8_0"      */
     const volatile int *cancel; /* polled while the draft computes; may be NULL           */
 } gw_drafter_options;
 
@@ -244,6 +421,9 @@ gw_status gw_drafter_prompt(gw_drafter *drafter, const int32_t *tokens, size_t n
 /* Forget the text from position pos on; what the sampler knows is the caller's matter. */
 gw_status gw_drafter_rewind(gw_drafter *drafter, int32_t pos);
 
+/* After gw_session_shift of the target: the text has lost `dropped` tokens after the first keep. */
+gw_status gw_drafter_shift(gw_drafter *drafter, int32_t keep, int32_t dropped);
+
 /* The next 1..capacity tokens of the text, tokens [capacity]; at most GW_DECODE_MAX. The sampler
  * has accepted each, but for a token that ends the text, which is always the last. Afterwards the
  * session holds all of the text but its last token. Any error leaves text, session and sampler as
@@ -257,6 +437,8 @@ typedef struct gw_draft_stats {
     uint64_t pass_tokens;       /* tokens that passes gave: all but those of a prompt's logits */
     uint64_t drafted, accepted; /* tokens                                                  */
     uint64_t looked_up, looked_up_accepted; /* those of them found by lookup               */
+    uint64_t ahead, ahead_used; /* drafted on another device while the target was at work on the
+                                   tokens before; those of them that it then checked   */
     uint64_t tried_at[GW_DRAFT_MAX], accepted_at[GW_DRAFT_MAX]; /* by position in a draft; tried:
                                                    all before it were accepted             */
     double draft_seconds, verify_seconds, pick_seconds;
@@ -286,8 +468,78 @@ typedef struct gw_roof {
     double f32_gflops; /* fused multiply-adds x 2                        */
 } gw_roof;
 
-/* Measure what this machine can do with `threads` (0: default); takes about a second. */
-gw_status gw_measure_roof(int threads, gw_roof *out);
+/* Measure what a device of gw_devices can do, the CPU (also: NULL) with `threads` (0: default);
+ * takes about a second. What it cannot measure is 0. */
+gw_status gw_measure_roof(const char *id, int threads, gw_roof *out);
+/* The same of the device that holds the model. */
+gw_status gw_model_measure_roof(const gw_model *model, gw_roof *out);
+
+/* One matrix alone: y[n, rows] = x[n, cols] W^T, W made up in a format ("q4_0", "int4-g128"). */
+typedef struct gw_product {
+    const char *format;
+    int64_t rows, cols;
+} gw_product;
+
+typedef struct gw_product_result {
+    int32_t n;
+    int is_float;      /* the weights: which peak it is about                 */
+    double seconds;    /* of one product, the best pass                       */
+    double bytes, ops; /* least memory traffic; multiply-adds x 2             */
+    char kernel[48];
+} gw_product_result;
+
+/* Time it on a device of gw_devices for each n [count], 1..GW_CHUNK_MAX, in passes over more copies
+ * than caches hold: up to GW_DECODE_MAX rows as generated tokens, more as a prompt. */
+gw_status gw_time_products(const char *id, int threads, const gw_product *product, const int32_t *n,
+                           size_t count, gw_product_result *results, gw_roof *roof);
+
+/* Try every kernel of every device of this build on small inputs, and hold its bits against those
+ * of the scalar CPU; takes some seconds. One report per kernel, and one with kernel "" for a device
+ * that does not work; return non-zero to stop with GW_E_CANCELLED. threads: of the cpu, 0: default.
+ */
+typedef struct gw_kernel_check {
+    const char *device, *kernel; /* "cpu", "cpu.linear.q4_0.vnni" */
+    int cases, failed;           /* cases 0: none of them is for this kernel */
+    char fault[256];             /* of the last that failed */
+} gw_kernel_check;
+typedef int (*gw_check_fn)(void *user, const gw_kernel_check *check);
+gw_status gw_self_test(int threads, gw_check_fn report, void *user);
+
+/* ---- what would run where ----------------------------------------------------------------- */
+
+enum { GW_DEVICES_MAX = 8 };
+
+typedef struct gw_forecast_use { /* of one device */
+    int32_t layers;
+    int head;                      /* the output head is there                           */
+    uint64_t weights, kv, scratch; /* bytes; scratch is an upper bound                   */
+} gw_forecast_use;
+
+typedef struct gw_forecast_row {
+    int32_t offloaded; /* N */
+    int fits;
+    double prompt_rate, token_rate; /* tokens per second, predicted */
+    gw_forecast_use use[GW_DEVICES_MAX];
+} gw_forecast_row;
+
+typedef struct gw_forecast {
+    char name[256];
+    int32_t n_layers, n_ctx, chunk;
+    int32_t chosen; /* the row that options ask for */
+    size_t n_devices, n_rows;
+    gw_device_info devices[GW_DEVICES_MAX]; /* the CPU first */
+    uint64_t room[GW_DEVICES_MAX];          /* bytes that may be used; 0: unknown           */
+    double read_gbps[GW_DEVICES_MAX];       /* weights read by a generated token per second */
+    double send_us[GW_DEVICES_MAX];         /* one hidden state there and back              */
+    gw_forecast_row *rows;                  /* [n_rows], N = 0 first                        */
+    char note[256];                         /* what was not as asked for; "" when nothing   */
+} gw_forecast;
+
+/* For the devices of options, every N: what it would take and how fast it would be. Loads no
+ * weights; measures each device for about two seconds the first time, then remembers. GW_E_NOMEM
+ * when options ask for an N that does not fit. */
+gw_status gw_forecast_new(const gw_model_options *options, gw_forecast **out);
+void gw_forecast_free(gw_forecast *forecast);
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,7 @@
 #endif
 
 #define STEP __global const int *step, const int plan_rows, const int picked
-#define LIVE (picked ? step[2] : step[0])
+#define LIVE (plan_rows == 1 ? 1 : picked ? step[2] : step[0]) /* one row is always live */
 #define STEP_TOKEN(i) step[4 + (i)]
 #define STEP_POS(i) step[4 + plan_rows + (i)]
 #define STEP_SLOT(i) step[4 + 2 * plan_rows + (i)]
@@ -24,9 +24,11 @@
 #ifdef GW_COMPACT
 #define UNROLL
 #define UNROLL_4
+#define UNROLL_16
 #else
-#define UNROLL _Pragma("unroll")
 #define UNROLL_4 _Pragma("unroll 4")
+#define UNROLL _Pragma("unroll")
+#define UNROLL_16 _Pragma("unroll 16")
 #endif
 
 /* PoCL 3.1 takes a comparison that it kept over a barrier for equal in all items: look again. */
@@ -40,7 +42,25 @@ static inline int again(int v) {
 #endif
 
 #define TEAM 32
+#ifndef GROUP /* work-items of a group; the host gives more where the device takes them */
 #define GROUP 256
+#endif
+#define TEAMS (GROUP / TEAM)
+#ifdef TILE /* units of N rows that wait in local memory */
+#define EACH (TILE / N)
+#endif
+
+/* The value of a binary16 number in the low bits. */
+static inline float widen_half(uint bits) {
+#ifdef GW_NV
+    float r;
+    __asm__("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low; }"
+        : "=f"(r) : "r"(bits));
+    return r;
+#else
+    return gw_f16_to_f32((ushort)bits);
+#endif
+}
 
 #ifndef GW_ITEM
 
@@ -65,6 +85,22 @@ static inline int shuffle_from(int v, int lane) {
 }
 #endif
 
+/* v of each `width` neighbours, joined by the tree of arith.h, in all of them; through scratch. */
+#define JOIN_LANES(width, join)                                                                    \
+    const int lane = id & ((width) - 1);                                                           \
+    scratch[id] = v;                                                                               \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                                  \
+    for (int h = (width) / 2; h > 0; h /= 2) {                                                     \
+        if (lane < h) {                                                                            \
+            scratch[id] = join(scratch[id], scratch[id + h]);                                      \
+        }                                                                                          \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                              \
+    }                                                                                              \
+    v = scratch[id - lane];                                                                        \
+    barrier(CLK_LOCAL_MEM_FENCE)
+#define SUM(a, b) ((a) + (b))
+#define LARGER(a, b) ((b) > (a) ? (b) : (a)) /* a, where b is not a number */
+
 /* The fold tree of arith.h over the 32 lanes of each team; the result in every lane. All items of
  * the group call it together. scratch: one word per item. */
 static inline float team_fold(float v, __local float *scratch, int id) {
@@ -74,17 +110,7 @@ static inline float team_fold(float v, __local float *scratch, int id) {
     }
     return as_float(shuffle_from(as_int(v), 0));
 #else
-    int lane = id & (TEAM - 1);
-    scratch[id] = v;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int h = TEAM / 2; h > 0; h /= 2) {
-        if (lane < h) {
-            scratch[id] = scratch[id] + scratch[id + h];
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    v = scratch[id - lane];
-    barrier(CLK_LOCAL_MEM_FENCE);
+    JOIN_LANES(TEAM, SUM);
     return v;
 #endif
 }
@@ -97,18 +123,31 @@ static inline uint team_max(uint v, __local uint *scratch, int id) {
     }
     return v;
 #else
-    int lane = id & (TEAM - 1);
-    scratch[id] = v;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int h = TEAM / 2; h > 0; h /= 2) {
-        if (lane < h) {
-            scratch[id] = max(scratch[id], scratch[id + h]);
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    v = scratch[id - lane];
-    barrier(CLK_LOCAL_MEM_FENCE);
+    JOIN_LANES(TEAM, max);
     return v;
+#endif
+}
+
+/* Largest of a team, in every lane; a value that is not a number is never the largest. */
+static inline float team_top(float v, __local float *scratch, int id) {
+#ifdef GW_NV
+    for (int h = TEAM / 2; h > 0; h /= 2) {
+        float other = as_float(shuffle_xor(as_int(v), h));
+        v = other > v ? other : v;
+    }
+    return v;
+#else
+    JOIN_LANES(TEAM, LARGER);
+    return v;
+#endif
+}
+
+/* What this item wrote is seen by all groups of the launch before what it writes next. */
+static inline void device_fence(void) {
+#ifdef GW_NV
+    __asm__ volatile("membar.gl;" ::: "memory");
+#else
+    mem_fence(CLK_GLOBAL_MEM_FENCE);
 #endif
 }
 
@@ -120,19 +159,88 @@ static inline int team_half_sum(int v, __local int *scratch, int id) {
     }
     return v;
 #else
-    int lane = id & (TEAM / 2 - 1);
-    scratch[id] = v;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int h = TEAM / 4; h > 0; h /= 2) {
-        if (lane < h) {
-            scratch[id] = scratch[id] + scratch[id + h];
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    v = scratch[id - lane];
-    barrier(CLK_LOCAL_MEM_FENCE);
+    JOIN_LANES(TEAM / 2, SUM);
     return v;
 #endif
+}
+
+/* v of the four neighbours id & ~3 .. id | 3, in each of them; all items of the group together. */
+static inline uint4 quad_share(uint v, __local uint *scratch, int id) {
+    uint4 all;
+#ifdef GW_NV
+    int first = id & (TEAM - 4);
+    all.s0 = (uint)shuffle_from((int)v, first), all.s1 = (uint)shuffle_from((int)v, first + 1);
+    all.s2 = (uint)shuffle_from((int)v, first + 2), all.s3 = (uint)shuffle_from((int)v, first + 3);
+#else
+    scratch[id] = v;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    all = vload4(id / 4, scratch);
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+    return all;
+}
+
+/* A quarter of an activation block, made of 8 values by one of four neighbours. */
+typedef struct act8_quarter {
+    uint word[2]; /* its 8 codes */
+    uint sums;    /* of both halves of the block */
+    float scale;
+} act8_quarter;
+
+/* gw_act8_encode; all items of the group together. */
+static inline act8_quarter quad_encode(const float *v, __local uint *scratch, int id) {
+    act8_quarter r;
+    uint top = 0;
+    UNROLL
+    for (int i = 0; i < 8; i++) {
+        top = max(top, as_uint(v[i]) & 0x7fffffffu);
+    }
+    uint4 tops = quad_share(top, scratch, id);
+    top = max(max(tops.s0, tops.s1), max(tops.s2, tops.s3));
+    int finite = top < 0x7f800000u, sum = 0;
+    float amax = as_float(top);
+    float inverse = finite && amax > 0.0f ? 127.0f / amax : 0.0f;
+    inverse = inverse < 3.0e38f ? inverse : 0.0f;
+    r.word[0] = r.word[1] = 0;
+    UNROLL
+    for (int i = 0; i < 8; i++) {
+        int q = finite ? (int)rint(v[i] * inverse) : 0;
+        sum += q;
+        r.word[i / 4] |= ((uint)q & 255u) << (i % 4 * 8);
+    }
+    uint4 s = quad_share((uint)sum, scratch, id);
+    r.sums = ((s.s0 + s.s1) & 0xffffu) | (s.s2 + s.s3) << 16;
+    r.scale = finite ? amax / 127.0f : as_float(0x7fc00000u);
+    return r;
+}
+
+static inline void quad_store(__global gw_act8 *block, const act8_quarter *r, int quarter) {
+    __global uint *words = (__global uint *)block;
+    if (quarter == 0) {
+        words[0] = as_uint(r->scale);
+        words[1] = r->sums;
+    }
+    words[2 + 2 * quarter] = r->word[0];
+    words[3 + 2 * quarter] = r->word[1];
+}
+
+/* The scale of a norm over x, of which `stage` (or 0) is a copy; in every item. All items. */
+static inline float norm_scale(__local const float *stage, __global const float *x, int d,
+                               float eps, __local float *total, __local float *scratch, int id) {
+    float sum = 0.0f;
+    if (id < TEAM) {
+        UNROLL_16
+        for (int i = id; i < d; i += TEAM) {
+            float v = stage != 0 ? stage[i] : x[i];
+            sum = fma(v, v, sum);
+        }
+    }
+    sum = team_fold(sum, scratch, id);
+    if (id == 0) {
+        total[0] = gw_rms_scale(sum, d, eps);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return total[0];
 }
 
 /* gw_act8_encode of a team's 32 values; stored when `may_write`. All items call it together. */
@@ -163,9 +271,50 @@ static inline void team_encode(__global gw_act8 *out, float v, int may_write,
 
 #endif
 
+/* ---- up to three matrices stacked, in one launch (decode_team.cl, linear_item.cl) ------------ */
+
+/* Rows [first, first + rows) of y, with their weights and bias. */
+#define PART(n)                                                                                    \
+    IN(w##n), const ulong high##n, const ulong head##n, const ulong sub##n, IN(bias##n),           \
+        const int first##n, const int rows##n
+
+typedef struct block {
+    __global const uchar *w, *bias;
+    ulong high, head, sub;
+    int first, m, r; /* of y; rows of the part; the first one of this team or item */
+} block;
+
+/* Blocks of ROWS rows, those of a part together. */
+#define BLOCKS(n) ((rows##n + ROWS - 1) / ROWS)
+#define TAKE(n, at)                                                                                \
+    (block) {                                                                                      \
+        w##n##_buf + w##n##_off, bias##n##_buf + bias##n##_off, high##n, head##n, sub##n,          \
+            first##n, rows##n, (at) * ROWS + ROW_OF_ITEM                                           \
+    }
+#define BLOCK(i)                                                                                   \
+    ((i) >= BLOCKS(0) + BLOCKS(1) ? TAKE(2, (i) - BLOCKS(0) - BLOCKS(1))                           \
+     : (i) >= BLOCKS(0)           ? TAKE(1, (i) - BLOCKS(0))                                       \
+                                  : TAKE(0, i))
+
 /* One item encodes 32 values of its own. */
 static inline void item_encode(__global gw_act8 *out, const float *x) {
     gw_act8 block;
     gw_act8_encode(&block, x);
     *out = block;
 }
+
+#ifndef GW_ITEM
+/* ---- a matrix product of a prompt's tokens (linear_team.cl, float_team.cl) ------------------- */
+
+#define LINEAR_ARGS                                                                                \
+    STEP, WEIGHTS, IN(x), IN(bias), IN(residual), OUT(y), const int m, const int k,                \
+        const int y_stride, const int flags
+
+static inline void finish(__global float *y, __global const float *bias,
+                          __global const float *residual, int flags, size_t at, int r, float v) {
+    v = flags & 1 ? v + bias[r] : v;
+    v = flags & 2 ? v + residual[at] : v;
+    y[at] = v;
+}
+
+#endif

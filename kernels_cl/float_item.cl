@@ -37,7 +37,7 @@ static inline void finish(__global float *y, __global const float *bias,
     y[at] = v;
 }
 
-#ifdef DECODE_ROWS
+#ifdef DECODE
 
 /* Items: weight rows. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void linear_decode(LINEAR_ARGS) {

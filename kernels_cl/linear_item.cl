@@ -3,8 +3,16 @@
  */
 #define MOST_ROWS 16
 
+#if !defined(GW_PLAIN) && (defined(__AVX512BW__) || defined(__AVX2__))
+#define MULTIPLY_ADD /* x86: neighbouring products of bytes or words, added, in one instruction */
+#endif
+
 typedef struct strip_block {
+#ifdef MULTIPLY_ADD
+    uint16 c[8]; /* codes of weights 4 j .. 4 j + 3 */
+#else
     uint16 even[8], odd[8]; /* codes as int16 pairs: weights 4 j, 4 j + 2 and 4 j + 1, 4 j + 3 */
+#endif
     float16 ws, wm;
     int16 s0, s1, m0, m1;
 } strip_block;
@@ -19,6 +27,7 @@ static inline float16 widen16(uint16 bits) {
 #if LEVELS
 static inline uint16 level16(uint16 nibbles) {
     uint16 out = 0u;
+#pragma unroll
     for (int i = 0; i < 4; i++) {
         uint16 n = nibbles >> (uint)(8 * i) & 15u;
         uint16 low = select((uint16)0xbfad9881u, (uint16)0xf6eaddcfu, (n & 4u) != 0u);
@@ -34,39 +43,55 @@ static inline uint16 level16(uint16 nibbles) {
 
 static inline void unpack(PLANE_ARGS, size_t strip, int b, int blocks, strip_block *o) {
     size_t at = strip * blocks + b;
+#ifdef MULTIPLY_ADD
+#pragma unroll
+    for (int i = 0; i < LOW_BITS; i++) {
+        __builtin_prefetch((__global const char *)w + at * 64 * LOW_BITS + 64 * i + 4096);
+    }
+#endif
     uint16 c[8];
 #if LOW_BITS == 8
+#pragma unroll
     for (int j = 0; j < 8; j++) {
         c[j] = STRIP_WORD(w, at * 8 + j);
     }
 #elif LOW_BITS == 4
+#pragma unroll
     for (int j = 0; j < 4; j++) {
         uint16 a = STRIP_WORD(w, at * 4 + j);
         c[j] = a & 0x0f0f0f0fu;
         c[4 + j] = a >> 4u & 0x0f0f0f0fu;
     }
 #else
+#pragma unroll
     for (int j = 0; j < 8; j++) {
         c[j] = STRIP_WORD(w, at * 2 + j / 4) >> (uint)(2 * (j & 3)) & 0x03030303u;
     }
 #endif
 #if HIGH_BITS == 1
     uint16 h = STRIP_WORD(w + high_at, at);
+#pragma unroll
     for (int j = 0; j < 8; j++) {
         c[j] |= (h >> (uint)j & 0x01010101u) << LOW_BITS;
     }
 #elif HIGH_BITS == 2
+#pragma unroll
     for (int j = 0; j < 8; j++) {
         uint16 h = STRIP_WORD(w + high_at, at * 2 + j / 4);
         c[j] |= (h >> (uint)(2 * (j & 3)) & 0x03030303u) << LOW_BITS;
     }
 #endif
+#pragma unroll
     for (int j = 0; j < 8; j++) {
 #if LEVELS
         c[j] = level16(c[j]);
 #endif
+#ifdef MULTIPLY_ADD
+        o->c[j] = c[j];
+#else
         o->even[j] = c[j] & 0x00ff00ffu;
         o->odd[j] = c[j] >> 8u & 0x00ff00ffu;
+#endif
     }
 #if HEAD_BLOCKS == 0
     o->ws = vload16(strip, (__global const float *)(w + head_at));
@@ -96,6 +121,61 @@ static inline void unpack(PLANE_ARGS, size_t strip, int b, int blocks, strip_blo
 #endif
 #endif
 }
+
+#ifdef MULTIPLY_ADD
+
+#ifdef __AVX512BW__
+#define PAIRWISE(name)                                                                             \
+    static inline uint16 name(uint16 a, uint16 b) {                                                \
+        uint16 r;                                                                                  \
+        __asm__(#name " %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));                                   \
+        return r;                                                                                  \
+    }
+#else
+#define PAIRWISE(name)                                                                             \
+    static inline uint8 name##_half(uint8 a, uint8 b) {                                            \
+        uint8 r;                                                                                   \
+        __asm__(#name " %2, %1, %0" : "=x"(r) : "x"(a), "x"(b));                                   \
+        return r;                                                                                  \
+    }                                                                                              \
+    static inline uint16 name(uint16 a, uint16 b) {                                                \
+        return (uint16)(name##_half(a.lo, b.lo), name##_half(a.hi, b.hi));                         \
+    }
+#endif
+PAIRWISE(vpmaddwd) /* int16 x int16 -> int32 */
+PAIRWISE(vpmaddubsw) /* uint8 x int8 -> int16, saturated */
+PAIRWISE(vpaddw) /* no pairs: int16 + int16 */
+
+/* An int16 holds eight products of codes of five bits (8 x 31 x 127 = 31,496), four of six bits.
+ * Codes of eight bits: even and odd bytes apart, as int16. */
+static inline int16 dot_words(const strip_block *o, __global const uint *x, int from) {
+    const uint16 ones = 0x00010001u;
+#if LEVELS || LOW_BITS + HIGH_BITS == 8
+    int16 sum = 0;
+#pragma unroll
+    for (int j = from; j < from + 4; j++) {
+        uint even = (uint)(ushort)(short)(char)(x[j] & 255u) |
+                    (uint)(int)(char)(x[j] >> 16 & 255u) << 16;
+        uint odd = (uint)(ushort)(short)(char)(x[j] >> 8 & 255u) |
+                   (uint)(int)(char)(x[j] >> 24) << 16;
+        sum += as_int16(vpmaddwd(o->c[j] & 0x00ff00ffu, (uint16)even));
+        sum += as_int16(vpmaddwd(o->c[j] >> 8u & 0x00ff00ffu, (uint16)odd));
+    }
+    return sum;
+#else
+    uint16 a = vpaddw(vpmaddubsw(o->c[from], (uint16)x[from]),
+                      vpmaddubsw(o->c[from + 1], (uint16)x[from + 1]));
+    uint16 b = vpaddw(vpmaddubsw(o->c[from + 2], (uint16)x[from + 2]),
+                      vpmaddubsw(o->c[from + 3], (uint16)x[from + 3]));
+#if LOW_BITS + HIGH_BITS == 6
+    return as_int16(vpmaddwd(a, ones)) + as_int16(vpmaddwd(b, ones));
+#else
+    return as_int16(vpmaddwd(vpaddw(a, b), ones));
+#endif
+#endif
+}
+
+#else
 
 /* Products in int16, as many words of them as cannot overflow: a lane adds two products per word,
  * each at most 127 times the largest code. */
@@ -138,15 +218,22 @@ static inline int16 dot_words(const strip_block *o, const uint *even, const uint
     return (int16)(low, high);
 }
 
+#endif
+
 static inline float16 add_term(const strip_block *o, __global const gw_act8 *x, float16 acc) {
+#ifdef MULTIPLY_ADD
+    __global const uint *q = (__global const uint *)x->q;
+    int16 a = dot_words(o, q, 0), b = dot_words(o, q, 4);
+#else
     short16 q = vload16(0, (__global const short *)x->q);
     short16 even = (q << (short16)8) >> (short16)8, odd = q >> (short16)8;
     uint e[8], d[8];
     vstore8(as_uint8(even), 0, e);
     vstore8(as_uint8(odd), 0, d);
+    int16 a = dot_words(o, e, d, 0), b = dot_words(o, e, d, 4);
+#endif
     float dx = x->scale;
     int sum0 = x->sum[0], sum1 = x->sum[1];
-    int16 a = dot_words(o, e, d, 0), b = dot_words(o, e, d, 4);
 #if KIND == KIND_SIGNED || KIND == KIND_AFFINE
     acc = fma(o->ws * dx, convert_float16(a + b - OFFSET * (sum0 + sum1)), acc);
 #else
@@ -161,79 +248,69 @@ static inline float16 add_term(const strip_block *o, __global const gw_act8 *x, 
     return acc;
 }
 
-#define LINEAR_ARGS                                                                                \
-    STEP, WEIGHTS, IN(x), IN(bias), IN(residual), OUT(y), const int m, const int k,               \
-        const int y_stride, const int flags
+/* y = (sum + bias) + residual for the rows of a strip that exist; o: a block. */
+static inline void finish(const block *o, float16 sum, int biased,
+                          __global const float *residual, __global float *y, size_t row) {
+    float out[16];
+    vstore16(sum, 0, out);
+    for (int r = 0; r < min(16, o->m - o->r); r++) {
+        size_t at = row + (size_t)(o->first + o->r + r);
+        float v = out[r];
+        v = biased ? v + ((__global const float *)o->bias)[o->r + r] : v;
+        y[at] = residual != 0 ? v + residual[at] : v;
+    }
+}
 
-/* y = (sum + bias) + residual for the rows of a strip that exist. */
+#define ROWS 16
+#define ROW_OF_ITEM 0
 #define FINISH(sum, i)                                                                             \
-    do {                                                                                           \
-        float out_[16];                                                                            \
-        vstore16(sum, 0, out_);                                                                    \
-        for (int r_ = 0; r_ < min(16, m - (int)strip * 16); r_++) {                               \
-            size_t at_ = (size_t)(i) * y_stride + strip * 16 + r_;                                 \
-            float v_ = out_[r_];                                                                   \
-            v_ = flags & 1 ? v_ + READS(float, bias)[strip * 16 + r_] : v_;                        \
-            v_ = flags & 2 ? v_ + READS(float, residual)[at_] : v_;                                \
-            WRITES(float, y)[at_] = v_;                                                            \
-        }                                                                                          \
-    } while (0)
+    finish(&o, sum, biased, has_residual ? READS(float, residual) : 0, WRITES(float, y),           \
+           (size_t)(i) * y_stride)
 
-#ifdef DECODE_ROWS
-
-/* Groups: strips, tiles of 16 rows (a decode step has one). */
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void linear_decode(LINEAR_ARGS) {
-    const size_t strip = get_global_id(0);
+/* Groups: strips of all parts, tiles of 16 rows (a decode step has one). */
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+#ifdef DECODE
+void linear_decode(
+#else
+void linear_prefill(
+#endif
+    STEP, PART(0), PART(1), PART(2), IN(x), IN(residual), OUT(y), const int k, const int y_stride,
+    const int biased, const int has_residual) {
     const int first = (int)get_global_id(1) * MOST_ROWS, n = min(LIVE - first, MOST_ROWS);
     const int blocks = k / GW_ACT_BLOCK;
+    const block o = BLOCK((int)get_global_id(0));
+    const size_t strip = (size_t)(o.r / ROWS);
+    if (n <= 0) {
+        return;
+    }
+#ifdef DECODE
     float16 acc[MOST_ROWS][GW_LANES];
+#define LANE(b) ((b) % GW_LANES)
+#else
+    float16 acc[MOST_ROWS][1];
+#define LANE(b) 0
+#endif
     for (int i = 0; i < n; i++) {
-        for (int l = 0; l < GW_LANES; l++) {
+        for (int l = 0; l <= LANE(GW_LANES - 1); l++) {
             acc[i][l] = 0.0f;
         }
     }
     for (int b = 0; b < blocks; b++) {
-        strip_block o;
-        unpack(PLANES, strip, b, blocks, &o);
+        strip_block s;
+        unpack(o.w, o.high, o.head, o.sub, strip, b, blocks, &s);
         for (int i = 0; i < n; i++) {
             __global const gw_act8 *x = READS(gw_act8, x) + (size_t)(first + i) * blocks + b;
-            acc[i][b % GW_LANES] = add_term(&o, x, acc[i][b % GW_LANES]);
+            acc[i][LANE(b)] = add_term(&s, x, acc[i][LANE(b)]);
         }
     }
     for (int i = 0; i < n; i++) {
+#ifdef DECODE
         for (int h = GW_LANES / 2; h > 0; h /= 2) {
             for (int l = 0; l < h; l++) {
                 acc[i][l] = acc[i][l] + acc[i][l + h];
             }
         }
+#endif
         FINISH(acc[i][0], first + i);
     }
 }
-
-#else
-
-/* Groups: strips, tiles of 16 rows. */
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void linear_prefill(LINEAR_ARGS) {
-    const size_t strip = get_global_id(0);
-    const int first = (int)get_global_id(1) * MOST_ROWS, n = min(LIVE - first, MOST_ROWS);
-    const int blocks = k / GW_ACT_BLOCK;
-    if (n <= 0) {
-        return;
-    }
-    float16 acc[MOST_ROWS];
-    for (int i = 0; i < n; i++) {
-        acc[i] = 0.0f;
-    }
-    for (int b = 0; b < blocks; b++) {
-        strip_block o;
-        unpack(PLANES, strip, b, blocks, &o);
-        for (int i = 0; i < n; i++) {
-            acc[i] = add_term(&o, READS(gw_act8, x) + (size_t)(first + i) * blocks + b, acc[i]);
-        }
-    }
-    for (int i = 0; i < n; i++) {
-        FINISH(acc[i], first + i);
-    }
-}
-
-#endif

@@ -31,34 +31,82 @@ static inline uint level_word(uint nibbles) {
     return r;
 }
 
-static inline void load_codes(PLANE_ARGS, size_t at, uint *c) {
+/* A block as it lies in the planes: what one item loads ahead of its use. */
+typedef struct wraw {
 #if LOW_BITS == 8
-    uint4 a = ((__global const uint4 *)w)[2 * at], b = ((__global const uint4 *)w)[2 * at + 1];
-    c[0] = a.s0, c[1] = a.s1, c[2] = a.s2, c[3] = a.s3;
-    c[4] = b.s0, c[5] = b.s1, c[6] = b.s2, c[7] = b.s3;
+    uint4 low, low_b;
 #elif LOW_BITS == 4
-    uint4 a = ((__global const uint4 *)w)[at];
+    uint4 low;
+#else
+    uint2 low;
+#endif
+#if HIGH_BITS == 1
+    uint high;
+#elif HIGH_BITS == 2
+    uint2 high;
+#endif
+    uint head, sub;
+} wraw;
+
+/* Block b of a row; blocks: of a row. */
+static inline wraw fetch(PLANE_ARGS, int row, int b, int blocks) {
+    wraw o;
+    size_t at = (size_t)row * blocks + b;
+#if LOW_BITS == 8
+    o.low = ((__global const uint4 *)w)[2 * at];
+    o.low_b = ((__global const uint4 *)w)[2 * at + 1];
+#elif LOW_BITS == 4
+    o.low = ((__global const uint4 *)w)[at];
+#else
+    o.low = ((__global const uint2 *)w)[at];
+#endif
+#if HIGH_BITS == 1
+    o.high = ((__global const uint *)(w + high_at))[at];
+#elif HIGH_BITS == 2
+    o.high = ((__global const uint2 *)(w + high_at))[at];
+#endif
+#if HEAD_BLOCKS == 0
+    o.head = ((__global const uint *)(w + head_at))[row];
+#else
+    size_t head = (size_t)row * ((blocks + HEAD_BLOCKS - 1) / HEAD_BLOCKS) + b / HEAD_BLOCKS;
+#if HEAD_BYTES == 2
+    o.head = ((__global const ushort *)(w + head_at))[head];
+#else
+    o.head = ((__global const uint *)(w + head_at))[head];
+#endif
+#endif
+#if SUB_BYTES
+    o.sub = ((__global const ushort *)(w + sub_at))[at];
+#else
+    o.sub = 0;
+#endif
+    return o;
+}
+
+static inline void unpack_codes(const wraw *o, uint *c) {
+#if LOW_BITS == 8
+    c[0] = o->low.s0, c[1] = o->low.s1, c[2] = o->low.s2, c[3] = o->low.s3;
+    c[4] = o->low_b.s0, c[5] = o->low_b.s1, c[6] = o->low_b.s2, c[7] = o->low_b.s3;
+#elif LOW_BITS == 4
+    uint4 a = o->low;
     c[0] = a.s0 & 0x0f0f0f0fu, c[1] = a.s1 & 0x0f0f0f0fu;
     c[2] = a.s2 & 0x0f0f0f0fu, c[3] = a.s3 & 0x0f0f0f0fu;
     c[4] = a.s0 >> 4 & 0x0f0f0f0fu, c[5] = a.s1 >> 4 & 0x0f0f0f0fu;
     c[6] = a.s2 >> 4 & 0x0f0f0f0fu, c[7] = a.s3 >> 4 & 0x0f0f0f0fu;
 #else
-    uint2 a = ((__global const uint2 *)w)[at];
     for (int j = 0; j < 4; j++) {
-        c[j] = a.s0 >> (2 * j) & 0x03030303u;
-        c[4 + j] = a.s1 >> (2 * j) & 0x03030303u;
+        c[j] = o->low.s0 >> (2 * j) & 0x03030303u;
+        c[4 + j] = o->low.s1 >> (2 * j) & 0x03030303u;
     }
 #endif
 #if HIGH_BITS == 1
-    uint h = ((__global const uint *)(w + high_at))[at];
     for (int j = 0; j < 8; j++) {
-        c[j] |= (h >> j & 0x01010101u) << LOW_BITS;
+        c[j] |= (o->high >> j & 0x01010101u) << LOW_BITS;
     }
 #elif HIGH_BITS == 2
-    uint2 h = ((__global const uint2 *)(w + high_at))[at];
     for (int j = 0; j < 4; j++) {
-        c[j] |= (h.s0 >> (2 * j) & 0x03030303u) << LOW_BITS;
-        c[4 + j] |= (h.s1 >> (2 * j) & 0x03030303u) << LOW_BITS;
+        c[j] |= (o->high.s0 >> (2 * j) & 0x03030303u) << LOW_BITS;
+        c[4 + j] |= (o->high.s1 >> (2 * j) & 0x03030303u) << LOW_BITS;
     }
 #endif
 #if LEVELS
@@ -68,37 +116,33 @@ static inline void load_codes(PLANE_ARGS, size_t at, uint *c) {
 #endif
 }
 
-/* Block b of a row; blocks: of a row. */
-static inline void load_block(PLANE_ARGS, int row, int b, int blocks, wblock *o) {
-    size_t at = (size_t)row * blocks + b;
-    load_codes(w, high_at, head_at, sub_at, at, o->c);
+static inline wblock unpack(const wraw *raw) {
+    wblock o = {{0, 0, 0, 0, 0, 0, 0, 0}, 0.0f, 0.0f, 0, 0, 0, 0};
+    unpack_codes(raw, o.c);
 #if HEAD_BLOCKS == 0
-    o->ws = ((__global const float *)(w + head_at))[row];
+    o.ws = as_float(raw->head);
 #else
-    size_t head = (size_t)row * ((blocks + HEAD_BLOCKS - 1) / HEAD_BLOCKS) + b / HEAD_BLOCKS;
-#if HEAD_BYTES == 2
-    o->ws = gw_f16_to_f32(((__global const ushort *)(w + head_at))[head]);
-#else
-    uint both = ((__global const uint *)(w + head_at))[head];
-    o->ws = gw_f16_to_f32((ushort)(both & 0xffffu));
-    o->wm = gw_f16_to_f32((ushort)(both >> 16));
+    o.ws = widen_half(raw->head & 0xffffu);
+#if HEAD_BYTES == 4
+    o.wm = widen_half(raw->head >> 16);
 #endif
 #endif
 #if SUB_BYTES
-    uint sub = ((__global const ushort *)(w + sub_at))[at];
+    uint sub = raw->sub;
 #if KIND == KIND_HALVES
-    o->s0 = (char)(sub & 255u);
-    o->s1 = (char)(sub >> 8);
+    o.s0 = (char)(sub & 255u);
+    o.s1 = (char)(sub >> 8);
 #elif KIND == KIND_Q2
-    o->s0 = (int)(sub & 15u), o->m0 = (int)(sub >> 4 & 15u);
-    o->s1 = (int)(sub >> 8 & 15u), o->m1 = (int)(sub >> 12);
+    o.s0 = (int)(sub & 15u), o.m0 = (int)(sub >> 4 & 15u);
+    o.s1 = (int)(sub >> 8 & 15u), o.m1 = (int)(sub >> 12);
 #elif KIND == KIND_AFFINE
-    o->ws = o->ws * (float)(sub & 255u);
-    o->wm = -(o->wm * (float)(sub >> 8));
+    o.ws = o.ws * (float)(sub & 255u);
+    o.wm = -(o.wm * (float)(sub >> 8));
 #else
-    o->ws = o->ws * (float)(char)(sub & 255u);
+    o.ws = o.ws * (float)(char)(sub & 255u);
 #endif
 #endif
+    return o;
 }
 
 /* a: four codes without a sign; b: four int8. */
@@ -134,6 +178,82 @@ static inline float add_term(const wblock *o, uint4 q0, uint4 q1, float dx, uint
 #endif
     return acc;
 }
+
+/* ---- what decode_team.cl asks of a weight: a unit is a block -------------------------------- */
+
+#define PER_UNIT GW_ACT_BLOCK
+#define UNITS(k) ((k) / GW_ACT_BLOCK)
+#define TILE_MEMORY                                                                                \
+    __local uint4 q0[TILE], q1[TILE];                                                              \
+    __local float dx[TILE];                                                                        \
+    __local uint sums[TILE]
+#define TILE_ARGS __local uint4 *q0, __local uint4 *q1, __local float *dx, __local uint *sums
+#define TILE_PASS q0, q1, dx, sums
+
+#ifdef TILE
+/* Blocks [from, from + EACH) of rows t0 .. t0 + N - 1, zeros beyond what there is. */
+static inline void stage(__global const uchar *x, int t0, int live, int k, int from, TILE_ARGS,
+                         int id) {
+    const int blocks = k / GW_ACT_BLOCK, each = min(EACH, blocks - from);
+    for (int i = id; i < each * N; i += GROUP) {
+        int row = i / each, b = i % each, at = row * EACH + b;
+        uint4 a = 0, c = 0;
+        float d = 0.0f;
+        uint s = 0;
+        if (row < live) {
+            __global const uint *words =
+                (__global const uint *)x + ((size_t)(t0 + row) * blocks + from + b) * 10;
+            d = as_float(words[0]);
+            s = words[1];
+            a = (uint4)(words[2], words[3], words[4], words[5]);
+            c = (uint4)(words[6], words[7], words[8], words[9]);
+        }
+        q0[at] = a;
+        q1[at] = c;
+        dx[at] = d;
+        sums[at] = s;
+    }
+}
+
+/* The unit of two weight rows times that of N activation rows; at: its place in the tile. */
+static inline void add_pair(const wraw *a, const wraw *b, TILE_ARGS, int at, int left,
+                            float acc[2][N]) {
+    wblock o0 = unpack(a), o1 = unpack(b);
+    UNROLL
+    for (int t = 0; t < N; t++, at += EACH) {
+        uint4 low = q0[at], high = q1[at];
+        float d = dx[at];
+        uint s = sums[at];
+        acc[0][t] = add_term(&o0, low, high, d, s, acc[0][t]);
+        acc[1][t] = add_term(&o1, low, high, d, s, acc[1][t]);
+    }
+}
+#endif
+
+#ifdef NORM_WIDTH
+#define NORM_MEMORY __local float values[NORM_WIDTH] __attribute__((aligned(16)))
+#define NORM_VALUES values
+
+/* Eight values of the normed row into the tile and, when out is not 0, into memory. */
+static inline void put_normed(const float *v, int i, int live, __global uchar *out, TILE_ARGS,
+                              __local uint *scratch, int id) {
+    act8_quarter r = quad_encode(v, scratch, id);
+    int b = i / GW_ACT_BLOCK, quarter = i / 8 % 4;
+    if (!live) {
+        return;
+    }
+    __local uint *words = (__local uint *)(quarter < 2 ? q0 : q1) + 4 * b + quarter % 2 * 2;
+    words[0] = r.word[0];
+    words[1] = r.word[1];
+    if (quarter == 0) {
+        dx[b] = r.scale;
+        sums[b] = r.sums;
+    }
+    if (out != 0) {
+        quad_store((__global gw_act8 *)out + b, &r, quarter);
+    }
+}
+#endif
 
 #endif
 #endif

@@ -32,15 +32,14 @@ __kernel void quantize(STEP, IN(in), OUT(out), const int width) {
     }
 }
 
-/* silu(gate) * up, both [n, width]. Items: blocks of 32, the last one ragged when out is f32. */
-__kernel void glu_join(STEP, IN(gate), IN(up), OUT(out), const int width, const int act8) {
+/* silu(gate) * up; both [n, 2, width]: gate, up. Items: blocks of 32, the last one ragged when out is f32. */
+__kernel void glu_join(STEP, IN(both), OUT(out), const int width, const int act8) {
     const int row = (int)get_global_id(1);
     const int blocks = (width + GW_ACT_BLOCK - 1) / GW_ACT_BLOCK;
     if (row >= LIVE) {
         return;
     }
-    __global const float *g = READS(float, gate) + (size_t)row * width;
-    __global const float *u = READS(float, up) + (size_t)row * width;
+    __global const float *g = READS(float, both) + (size_t)row * 2 * width, *u = g + width;
     for (int b = (int)get_global_id(0); b < blocks; b += (int)get_global_size(0)) {
         float x[GW_ACT_BLOCK];
         int n = min(GW_ACT_BLOCK, width - b * GW_ACT_BLOCK);
@@ -104,50 +103,46 @@ void norm(STEP, IN(in), IN(w), OUT(out), const int d, const float eps) {
 
 #else
 
-#define STAGE 7168 /* values of a row kept in local memory: 28 of the 32 kB that a device has */
+#define STAGE 6144 /* values of a row kept in local memory: 24 of the 32 kB that a device has */
 
 /* A group per row; its first team sums the squares. */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 void norm(STEP, IN(in), IN(w), OUT(out), const int d, const float eps) {
-    __local float stage[STAGE], scratch[GROUP];
-    __local float total[1];
+    __local float stage[STAGE], scratch[GROUP], total[1];
     const int row = (int)get_group_id(1), id = (int)get_local_id(0);
     if (row >= LIVE) {
         return;
     }
     __global const float *x = READS(float, in) + (size_t)row * d, *weight = READS(float, w);
     const int staged = d <= STAGE;
-    if (staged) {
-        for (int i = id; i < d; i += GROUP) {
-            stage[i] = x[i];
-        }
+    for (int i = id; i < d && staged; i += GROUP) {
+        stage[i] = x[i];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    float sum = 0.0f;
-    if (id < TEAM) {
-        for (int i = id; i < d; i += TEAM) {
-            float v = staged ? stage[i] : x[i];
-            sum = fma(v, v, sum);
-        }
-    }
-    sum = team_fold(sum, scratch, id);
-    if (id == 0) {
-        total[0] = gw_rms_scale(sum, d, eps);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    const float scale = total[0];
-    for (int base = 0; base < d; base += GROUP) {
-        int i = base + id;
-        float v = i < d ? ((staged ? stage[i] : x[i]) * scale) * weight[i] : 0.0f;
+    const float scale = norm_scale(staged ? stage : 0, x, d, eps, total, scratch, id);
 #ifdef ACT8
-        size_t block = (size_t)row * (d / GW_ACT_BLOCK) + i / GW_ACT_BLOCK;
-        team_encode(WRITES(gw_act8, out) + block, v, i < d, (__local uint *)scratch, id);
-#else
-        if (i < d) {
-            WRITES(float, out)[(size_t)row * d + i] = v;
+    __global gw_act8 *y = WRITES(gw_act8, out) + (size_t)row * (d / GW_ACT_BLOCK);
+    for (int base = 0; base < d; base += 8 * GROUP) {
+        const int i = base + 8 * id;
+        float v[8];
+        UNROLL
+        for (int j = 0; j < 8; j++) {
+            v[j] = i < d ? ((staged ? stage[i + j] : x[i + j]) * scale) * weight[i + j] : 0.0f;
         }
-#endif
+        act8_quarter r = quad_encode(v, (__local uint *)scratch, id);
+        if (i < d) {
+            quad_store(y + i / GW_ACT_BLOCK, &r, i / 8 % 4);
+        }
     }
+#else
+    for (int base = 0; base < d; base += GROUP) {
+        const int i = base + again(id);
+        if (i < d) {
+            WRITES(float, out)[(size_t)row * d + i] =
+                ((staged ? stage[i] : x[i]) * scale) * weight[i];
+        }
+    }
+#endif
 }
 
 #endif

@@ -15,6 +15,8 @@ BELOW["cpu"] = ["core/tensor"]
 BELOW["backends/ref"] = BELOW["core/plan"] + ["core/plan"]
 BELOW["backends/cpu"] = BELOW["core/plan"] + ["core/plan", "cpu"]
 BELOW["backends/opencl"] = BELOW["backends/ref"]
+BELOW["backends/hip"] = BELOW["backends/ref"] + ["kernels_hip"]  # parameter structs of kernels
+BELOW["kernels_hip"] = ["core/tensor"]
 BELOW["backends"] = BELOW["core/plan"] + ["core/plan"]
 BELOW["apps"] = ["include"]
 
@@ -30,7 +32,8 @@ THREADS = r"(omp|pthread|threads|sched|semaphore)\.h$"
 VENDOR = r"(hip/|cuda|CL/|nccl|rccl|cblas|openblas|clblast)"
 LIBRARIES = [
     (SIMD, ("cpu", "backends/cpu", "tests", "bench")),
-    (THREADS, ("cpu", "backends/cpu", "backends/ref", "backends/opencl", "tests", "bench")),
+    (THREADS, ("cpu", "backends/cpu", "backends/ref", "backends/opencl", "backends/hip",
+               "tests", "bench")),
     (VENDOR, ("backends/opencl", "tests")),
     (r"jansson\.h$", ("core/base", "core/model", "core/text", "apps", "tests")),
     (r"(pcre2|utf8proc)\.h$", ("core/text", "tests")),

@@ -12,7 +12,13 @@ FUNCTION_LINES, FILE_LINES, COLUMNS = 120, 1000, 100
 MAY_STOP = {}  # "file": reason why it may call something of STOPS; empty is the goal
 LONG_FUNCTIONS = {}  # "file:function": reason
 LONG_FILES = {}  # "file": reason
-OF_OPTIONS = {"test_opencl_ops": "needs GODWIT_OPENCL"}  # test: why a plain build leaves it out
+OF_OPTIONS = {  # test: why a plain build leaves it out
+    "test_opencl_ops": "needs GODWIT_OPENCL_TESTS", "test_opencl": "needs GODWIT_OPENCL_TESTS",
+    "test_opencl_faults": "needs GODWIT_OPENCL_TESTS",
+    "test_opencl_simulator": "needs GODWIT_OPENCL_TESTS",
+    "test_hip_ops": "needs GODWIT_HIP_EMULATOR", "test_hip_faults": "needs GODWIT_HIP_EMULATOR",
+    "test_hip_emulator": "needs GODWIT_HIP_EMULATOR",
+}
 
 STOPS = re.compile(r"\b(assert|GW_ASSERT|abort|exit|_exit|_Exit|quick_exit|raise|kill|longjmp|"
                    r"__builtin_trap|__builtin_unreachable|__assert_fail|errx?|error)\s*\(")

@@ -21,14 +21,23 @@ static inline void ok(gw_status status) {
     }
 }
 
-static inline gw_model *open_shared(const char *name) {
+/* weights: NULL for those of the file. layers: offloaded to the device, NULL for all. */
+static inline gw_model *open_on(const char *name, const char *weights, const char *device,
+                                const char *layers) {
     char path[128];
     snprintf(path, sizeof path, "models/%s", name);
-    gw_model_options o = {.path = shared_path(path), .device = "cpu", .threads = 1};
+    gw_model_options o = {.path = shared_path(path),
+                          .weights = weights,
+                          .device = device,
+                          .offload_layers = layers,
+                          .threads = 1,
+                          .exact = 1};
     gw_model *m = NULL;
     ok(gw_model_open(&o, &m));
     return m;
 }
+
+static inline gw_model *open_shared(const char *name) { return open_on(name, NULL, "cpu", NULL); }
 
 static inline gw_session *open_session(gw_model *m, int32_t n_ctx) {
     gw_session_options o = {.n_ctx = n_ctx, .chunk = 64};
@@ -55,26 +64,90 @@ static inline void read_prompts(const gw_model *m, prompt_list *out) {
     gw_file_close(&file);
 }
 
-/* Every stage that the sampler has takes part in one of them. */
+/* Every option that the sampler has is in force in one of them: a new one is a row here, and then
+ * met by each weight format, draft length, source and device. */
 typedef struct named_sampler {
     const char *name;
-    float temperature;
-    int32_t top_k;
-    float top_p, min_p, typical, repeat, presence, frequency;
-    int32_t last_n;
-    const char *order;
-    float bias; /* on every 7th token */
+    gw_sampler_options o; /* all but seed and bias */
+    float bias;           /* on some tokens        */
 } named_sampler;
 
+#define FILTERED .top_k = 40, .top_p = 0.95f, .typical_p = 1
+#define UNFILTERED .top_p = 1, .typical_p = 1
+#define NO_PENALTY .repeat_penalty = 1, .repeat_last_n = 64
 static const named_sampler sampler_table[] = {
-    {"greedy", 0, 40, 0.95f, 0.05f, 1, 1, 0, 0, 64, NULL, 0},
-    {"0.8 filtered", 0.8f, 40, 0.95f, 0.05f, 1, 1, 0, 0, 64, NULL, 0},
-    {"1.5 unfiltered", 1.5f, 0, 1, 0, 1, 1, 0, 0, 64, NULL, 0},
-    {"0.8 penalties", 0.8f, 40, 0.95f, 0.05f, 1, 1.3f, 0.2f, 0.3f, 16, NULL, 0},
-    {"greedy, penalties", 0, 0, 1, 0, 1, 1.2f, 0.1f, 0.1f, -1, NULL, 0},
-    {"typical", 1, 0, 1, 0, 0.7f, 1, 0, 0, 64, NULL, 0},
-    {"other order", 0.9f, 20, 1, 0.02f, 1, 1, 0, 0.5f, 5, "temperature;top-k;min-p;penalties", 0},
-    {"bias", 0.8f, 40, 0.95f, 0, 1, 1, 0, 0, 64, NULL, -2},
+    {"greedy", {.temperature = 0, FILTERED, .min_p = 0.05f, NO_PENALTY}, 0},
+    {"0.8 filtered", {.temperature = 0.8f, FILTERED, .min_p = 0.05f, NO_PENALTY}, 0},
+    {"1.5 unfiltered", {.temperature = 1.5f, UNFILTERED, NO_PENALTY}, 0},
+    {"0.8 penalties",
+     {.temperature = 0.8f,
+      FILTERED,
+      .min_p = 0.05f,
+      .repeat_penalty = 1.3f,
+      .presence_penalty = 0.2f,
+      .frequency_penalty = 0.3f,
+      .repeat_last_n = 16},
+     0},
+    {"greedy, penalties",
+     {.temperature = 0,
+      UNFILTERED,
+      .repeat_penalty = 1.2f,
+      .presence_penalty = 0.1f,
+      .frequency_penalty = 0.1f,
+      .repeat_last_n = -1},
+     0},
+    {"typical", {.temperature = 1, .top_p = 1, .typical_p = 0.7f, NO_PENALTY}, 0},
+    {"other order",
+     {.temperature = 0.9f,
+      .top_k = 20,
+      UNFILTERED,
+      .min_p = 0.02f,
+      .repeat_penalty = 1,
+      .frequency_penalty = 0.5f,
+      .repeat_last_n = 5,
+      .order = "temperature;top-k;min-p;penalties"},
+     0},
+    {"bias", {.temperature = 0.8f, FILTERED, NO_PENALTY}, -2},
+    {"dynamic, sigma, tail-free, xtc",
+     {.temperature = 1,
+      UNFILTERED,
+      NO_PENALTY,
+      .dynatemp_range = 0.7f,
+      .dynatemp_exponent = 1.5f,
+      .top_n_sigma = 2,
+      .tfs_z = 0.95f,
+      .xtc_probability = 0.5f,
+      .xtc_threshold = 0.05f},
+     0},
+    {"mirostat 1, dry",
+     {.temperature = 1,
+      UNFILTERED,
+      NO_PENALTY,
+      .mirostat = 1,
+      .mirostat_tau = 3,
+      .mirostat_eta = 0.5f,
+      .dry_multiplier = 1.5f,
+      .dry_base = 1.5f,
+      .dry_allowed_length = 1,
+      .dry_last_n = 30},
+     0},
+    {"mirostat 2",
+     {.temperature = 0.9f,
+      UNFILTERED,
+      NO_PENALTY,
+      .mirostat = 2,
+      .mirostat_tau = 2,
+      .mirostat_eta = 1},
+     0},
+    {"randomised fsd",
+     {.temperature = 0.8f,
+      FILTERED,
+      NO_PENALTY,
+      .fsd_alpha = 0.4f,
+      .fsd_n = 2,
+      .fsd_k = 4,
+      .fsd_random = 10},
+     0},
 };
 enum { SAMPLERS = sizeof sampler_table / sizeof sampler_table[0] };
 
@@ -84,19 +157,14 @@ static inline gw_sampler *new_sampler(const gw_model *m, const named_sampler *ro
     for (int i = 0; i < BIASED; i++) {
         bias[i] = (gw_logit_bias){.token = 300 + 7 * i, .bias = row->bias};
     }
-    gw_sampler_options o;
-    gw_sampler_defaults(&o);
+    gw_sampler_options o = row->o, usual;
+    gw_sampler_defaults(&usual); /* where 0 is not "off" */
+    o.tfs_z = o.tfs_z > 0 ? o.tfs_z : usual.tfs_z;
+    o.dry_base = o.dry_base > 0 ? o.dry_base : usual.dry_base;
+    o.dry_allowed_length += o.dry_allowed_length == 0;
+    o.fsd_n += o.fsd_n == 0;
+    o.fsd_k += o.fsd_k == 0;
     o.seed = seed;
-    o.temperature = row->temperature;
-    o.top_k = row->top_k;
-    o.top_p = row->top_p;
-    o.min_p = row->min_p;
-    o.typical_p = row->typical;
-    o.repeat_penalty = row->repeat;
-    o.presence_penalty = row->presence;
-    o.frequency_penalty = row->frequency;
-    o.repeat_last_n = row->last_n;
-    o.order = row->order;
     o.bias = bias;
     o.n_bias = row->bias != 0 ? BIASED : 0;
     gw_sampler *s = NULL;

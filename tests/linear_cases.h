@@ -188,18 +188,17 @@ static void lc_check(const gw_cpu_linear_kernel *kernel, size_t m, size_t k, int
         residual[i] = lc_uniform();
     }
     lc_out want = lc_new_out(rows, stride), got = lc_new_out(rows, stride);
-    gw_cpu_linear job = {w,
-                         m,
-                         k,
-                         x,
-                         blocks * sizeof *x,
-                         n,
-                         want.y,
-                         stride,
-                         extras & BIAS ? bias : NULL,
-                         extras & RESIDUAL ? residual : NULL,
-                         stride,
-                         NULL};
+    gw_cpu_linear job = {.w = w,
+                         .m = m,
+                         .k = k,
+                         .x = x,
+                         .x_stride = blocks * sizeof *x,
+                         .n = n,
+                         .y = want.y,
+                         .y_stride = stride,
+                         .bias = extras & BIAS ? bias : NULL,
+                         .residual = extras & RESIDUAL ? residual : NULL,
+                         .residual_stride = stride};
     if (extras & IN_PLACE) {
         memcpy(want.y, residual, rows * stride * 4);
         memcpy(got.y, residual, rows * stride * 4);
@@ -224,6 +223,7 @@ static void lc_check(const gw_cpu_linear_kernel *kernel, size_t m, size_t k, int
             assert_int_equal(prepared[bytes + i], POISON_BYTE);
         }
         job.prepared = prepared;
+        job.next = w; /* only ever asked for early */
         for (size_t i = 0; i < got.count; i++) {
             memcpy(&got.all[i], &poison, 4);
         }

@@ -26,6 +26,7 @@ typedef struct op_case {
     gw_op op;
     const char *why;
     int n;         /* live rows */
+    int spare;     /* more rows of the plan than are live; 0: OC_SPARE_ROWS */
     int k;         /* width of the input, or of a row */
     int m[3];      /* LINEAR: rows of the stacked weights; GLU: m[0] */
     gw_fmt fmt[3]; /* of the weights */
@@ -163,17 +164,35 @@ static const op_case op_cases[] = {
     {.op = GW_OP_ATTENTION, .why = "group larger than a tile", .n = 2, .heads = 64, .kv_heads = 1,
      .e = 16, .kv = GW_FMT_F16, .pos = 500, .slots = 1},
 };
+/* Formats of the cache that a backend may lack: cases OC_TOTAL .. OC_ALL - 1. */
+static const op_case op_cases_more[] = {
+    {.op = GW_OP_ROPE_KV, .why = "halves, q8_0", .n = 3, .heads = 4, .kv_heads = 2, .e = 64,
+     .rope_dim = 64, .kv = GW_FMT_Q8_0, .pos = 62, .slots = 1},
+    {.op = GW_OP_ROPE_KV, .why = "interleaved, head norms, q8_0, slots", .n = 40, .heads = 2,
+     .kv_heads = 1, .e = 96, .rope_dim = 64, .interleaved = 1, .head_norm = 1,
+     .kv = GW_FMT_Q8_0, .pos = 5, .slots = 2},
+    {.op = GW_OP_ATTENTION, .why = "q8_0, first position", .n = 1, .heads = 4, .kv_heads = 2,
+     .e = 32, .kv = GW_FMT_Q8_0, .pos = 0, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "q8_0, several pages", .n = 5, .heads = 6, .kv_heads = 2,
+     .e = 128, .kv = GW_FMT_Q8_0, .pos = 125, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "q8_0, prefill, slots, to act8", .n = 70, .heads = 4,
+     .kv_heads = 2, .e = 64, .kv = GW_FMT_Q8_0, .pos = 30, .slots = 2, .out = GW_FMT_ACT8},
+    {.op = GW_OP_ATTENTION, .why = "q8_0, window", .n = 9, .heads = 3, .kv_heads = 3, .e = 96,
+     .kv = GW_FMT_Q8_0, .window = 100, .pos = 150, .slots = 1},
+};
 /* clang-format on */
 enum {
     OC_COUNT = sizeof op_cases / sizeof op_cases[0],
     OC_PER_FORMAT = 4,
-    OC_TOTAL = OC_COUNT + OC_PER_FORMAT * GW_FMT_ACT8
+    OC_TOTAL = OC_COUNT + OC_PER_FORMAT * GW_FMT_ACT8,
+    OC_ALL = OC_TOTAL + sizeof op_cases_more / sizeof op_cases_more[0]
 };
 
-/* Case i < OC_TOTAL: the table, then LINEAR and GLU of every weight format in both orders. */
-static op_case oc_case(int i) {
-    if (i < OC_COUNT) {
-        op_case c = op_cases[i];
+/* Case i < OC_TOTAL: the table, then LINEAR and GLU of every weight format in both orders; from
+ * there on op_cases_more. */
+static inline op_case oc_case(int i) {
+    if (i < OC_COUNT || i >= OC_TOTAL) {
+        op_case c = i < OC_COUNT ? op_cases[i] : op_cases_more[i - OC_TOTAL];
         c.out = c.op == GW_OP_QUANTIZE || c.out == GW_FMT_ACT8 ? GW_FMT_ACT8 : GW_FMT_F32;
         return c;
     }
@@ -417,6 +436,36 @@ static void oc_product(op_setup *s, int parts, int keep_rows, int mapped) {
     }
 }
 
+/* Value i (head, then width) of position pos of a page in q8_0: core/plan/op.h. */
+static void oc_fill_q8(op_setup *s, const gw_tensor *k, const gw_tensor *v, size_t page, int i,
+                       int pos, float kx, float vx) {
+    int e = s->c->e, at = i % e;
+    size_t head = (page * (size_t)s->c->kv_heads + (size_t)(i / e)) * GW_PAGE * (size_t)e * 34 / 32;
+    unsigned char *kp = (unsigned char *)oc_host(s, k) + head;
+    unsigned char *vp = (unsigned char *)oc_host(s, v) + head;
+    gw_u16 k_scale = gw_f32_to_f16(0.01f * (1.0f + fabsf(kx))), v_scale = gw_f32_to_f16(0.01f);
+    kp[at * GW_PAGE + pos] = (unsigned char)(gw_i8)(kx * 60.0f);
+    vp[pos * e + at] = (unsigned char)(gw_i8)(vx * 127.0f);
+    memcpy(kp + GW_PAGE * e + 2 * (at / 32 * GW_PAGE + pos), &k_scale, 2);
+    memcpy(vp + GW_PAGE * e + 2 * (pos * (e / 32) + at / 32), &v_scale, 2);
+}
+
+/* The number at index i = element of [pages, g, e, P] (K) or [pages, g, P, e] (V). */
+static inline double oc_cached(const op_case *c, const void *cache, int is_k, size_t i) {
+    if (c->kv == GW_FMT_F16) {
+        return gw_f16_to_f32(((const gw_u16 *)cache)[i]);
+    }
+    if (c->kv == GW_FMT_F32) {
+        return ((const float *)cache)[i];
+    }
+    size_t e = (size_t)c->e, page = GW_PAGE * e, at = i % page, scale;
+    const unsigned char *p = (const unsigned char *)cache + i / page * page * 34 / 32;
+    scale = is_k ? at / GW_PAGE / 32 * GW_PAGE + at % GW_PAGE : at / e * (e / 32) + at % e / 32;
+    gw_u16 d;
+    memcpy(&d, p + page + 2 * scale, sizeof d);
+    return (double)gw_f16_to_f32(d) * (double)(gw_i8)p[at];
+}
+
 /* Caches with two pages more than needed, and a page table that is not the identity. Positions up
  * to the last one of each slot are filled, all others are NaN. */
 static void oc_caches(op_setup *s, int filled) {
@@ -442,7 +491,9 @@ static void oc_caches(op_setup *s, int filled) {
             size_t ki = base + (size_t)(i % c->e * GW_PAGE + pos % GW_PAGE);
             size_t vi = base + (size_t)(pos % GW_PAGE * c->e + i % c->e);
             float kx = oc_uniform() * 2.0f, vx = oc_uniform();
-            if (c->kv == GW_FMT_F16) {
+            if (c->kv == GW_FMT_Q8_0) { /* any codes, any scales */
+                oc_fill_q8(s, k, v, page, i, pos % GW_PAGE, kx, vx);
+            } else if (c->kv == GW_FMT_F16) {
                 ((gw_u16 *)oc_host(s, k))[ki] = gw_f32_to_f16(kx);
                 ((gw_u16 *)oc_host(s, v))[vi] = gw_f32_to_f16(vx);
             } else {
@@ -541,7 +592,7 @@ static void oc_open(op_setup *s, const op_case *c, const gw_backend *backend,
     s->c = c;
     s->backend = backend;
     s->device = device;
-    s->rows = c->n + OC_SPARE_ROWS;
+    s->rows = c->n + (c->spare > 0 ? c->spare : OC_SPARE_ROWS);
     s->node.op = c->op;
     s->node.what = c->why;
     oc_state = 2463534242u;

@@ -10,6 +10,7 @@ BIN = os.environ.get("GODWIT_BIN", str(ROOT / "build/release/godwit"))
 EMULATOR = os.environ.get("GODWIT_EMULATOR", "").split()
 SHARED = pathlib.Path(os.environ.get("GODWIT_SHARED", ROOT / "../shared"))
 DATA = ROOT / "tests/data"
+OPENCL_ALL = "GODWIT_OPENCL_ALL" in os.environ  # tools/test opencl-all: every format, width and split
 SANITIZED = "asan" in pathlib.Path(os.environ.get("GODWIT_BUILD", "")).name
 # Builds in which arithmetic is 5 to 100 times slower.
 SLOW = bool(EMULATOR) or SANITIZED or pathlib.Path(os.environ.get("GODWIT_BUILD", "")).name == "simde"

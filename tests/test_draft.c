@@ -205,7 +205,10 @@ static void test_rejection(void **state) {
 static void test_rejection_of_models(void **state) {
     (void)state;
     enum { TRIALS = 2500, TOP = 4 };
-    const named_sampler row = {"top-k 4", 1.3f, TOP, 1, 0, 1, 1, 0, 0, 0, NULL, 0};
+    const named_sampler row = {
+        "top-k 4",
+        {.temperature = 1.3f, .top_k = TOP, .top_p = 1, .typical_p = 1, .repeat_penalty = 1},
+        0};
     gw_model *m = open_shared("tales-2m-q4_0.gguf"), *draft = open_shared("tales-2m-q2_k.gguf");
     gw_session *s = open_session(m, 128);
     prompt_list prompts;
@@ -433,6 +436,7 @@ typedef struct world {
     double row, step; /* seconds of another row, of a draft step; a single step takes 1 */
     double chance;
     double noise; /* share of passes that take five times as long */
+    int unsteady; /* cold at first, and slower and faster by turns */
 } world;
 
 static double width_time(const world *w, int width) { return 1 + w->row * (width - 1); }
@@ -451,7 +455,11 @@ static double best_rate(const world *w, int *best) {
     return top;
 }
 
-static double noisy(const world *w, double seconds) {
+static double noisy(const world *w, double seconds, long pass) {
+    if (w->unsteady) {
+        double cold = 0.7 * exp(-(double)pass / 4), drift = 0.1 * sin((double)pass / 13);
+        seconds *= (1 + cold + drift) * (uniform() < 0.1 ? 1.3 : 1);
+    }
     return uniform() < w->noise ? 5 * seconds : seconds * (0.97 + 0.06 * uniform());
 }
 
@@ -477,8 +485,8 @@ static double policy_rate(const world *w, long tokens, double *mean) {
                                .accepted = kept,
                                .tokens = kept + 1,
                                .trust = trust,
-                               .draft = noisy(w, k * w->step),
-                               .verify = noisy(w, width_time(w, k + 1)),
+                               .draft = noisy(w, k * w->step, (long)passes),
+                               .verify = noisy(w, width_time(w, k + 1), (long)passes),
                                .pick = 1e-4 * (kept + 1)};
         gw_length_learn(&l, &r, &pass);
         n += kept + 1;
@@ -492,16 +500,20 @@ static double policy_rate(const world *w, long tokens, double *mean) {
 static void test_cost(void **state) {
     (void)state;
     static const world worlds[] = {
-        {"cheap draft, good", 0.05, 0.05, 0.8, 0},
-        {"cheap draft, fair", 0.05, 0.1, 0.6, 0},
-        {"dear rows", 0.4, 0.1, 0.7, 0},
-        {"draft too dear", 0.05, 0.6, 0.5, 0},
-        {"draft as dear as the target", 0.1, 1, 0.9, 0},
-        {"useless draft", 0.05, 0.1, 0, 0},
-        {"rows as dear as passes", 1, 0.05, 0.8, 0},
-        {"useless lookup", 0.2, 0, 0.02, 0},
-        {"good, interrupted", 0.05, 0.05, 0.8, 0.05},
-        {"useless, interrupted", 0.1, 0.1, 0, 0.05},
+        {"cheap draft, good", 0.05, 0.05, 0.8, 0, 0},
+        {"cheap draft, fair", 0.05, 0.1, 0.6, 0, 0},
+        {"dear rows", 0.4, 0.1, 0.7, 0, 0},
+        {"draft too dear", 0.05, 0.6, 0.5, 0, 0},
+        {"draft as dear as the target", 0.1, 1, 0.9, 0, 0},
+        {"useless draft", 0.05, 0.1, 0, 0, 0},
+        {"rows as dear as passes", 1, 0.05, 0.8, 0, 0},
+        {"useless lookup", 0.2, 0, 0.02, 0, 0},
+        {"good, interrupted", 0.05, 0.05, 0.8, 0.05, 0},
+        {"useless, interrupted", 0.1, 0.1, 0, 0.05, 0},
+        {"nearly pays, unsteady", 0.2, 0.2, 0.4, 0, 1},
+        {"just pays, unsteady", 0.2, 0.2, 0.6, 0, 1},
+        {"useless, unsteady", 0.1, 0.1, 0, 0, 1},
+        {"good, unsteady", 0.05, 0.05, 0.8, 0, 1},
     };
     for (size_t i = 0; i < sizeof worlds / sizeof worlds[0]; i++) {
         int k;
@@ -522,7 +534,7 @@ static void test_cost_follows(void **state) {
     gw_length l;
     gw_draft_record r = {.step = {0.1, 2, 0}};
     ok(gw_length_parse(NULL, &l));
-    world w = {"changing", 0.05, 0.1, 0, 0};
+    world w = {"changing", 0.05, 0.1, 0, 0, 0};
     double part[3] = {0};
     random_state = 9;
     for (int phase = 0; phase < 3; phase++) {
@@ -540,7 +552,7 @@ static void test_cost_follows(void **state) {
                 kept++;
             }
             double draft = k * w.step, verify = width_time(&w, k + 1);
-            gw_length_pass pass = {k, kept, kept + 1, 0, trust, 0, draft, verify, 0};
+            gw_length_pass pass = {k, kept, kept + 1, 0, 0, trust, 0, draft, verify, 0};
             gw_length_learn(&l, &r, &pass);
             seconds += draft + verify;
             tokens += kept + 1;

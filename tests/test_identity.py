@@ -32,8 +32,10 @@ def models():
         for weights in ("int8", "int4-g32", "int4-g64", "int4-g128", "int4-g256"):
             found[f"tales-2m {weights}"] = (folder, ("--weights", weights))
         found["tales-2m folder"] = (folder, ())
+    for p in sorted(DATA.glob("tales-2m-q4_0.gguf")):
+        found["tales-2m kv q8_0"] = (p, ("--kv-type", "q8_0"))
     if SANITIZED:  # memory faults do not depend on the format's bits: one of each kind
-        found = {name: found[name] for name in found if name.endswith(("q4_0", "q6_k", "f16", "int8"))}
+        found = {name: found[name] for name in found if name.endswith(("q4_0", "q6_k", "f16", "int8", "q8_0"))}
     return [pytest.param(path, args, id=name) for name, (path, args) in sorted(found.items())]
 
 

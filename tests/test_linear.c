@@ -89,7 +89,13 @@ static void scalar_is_accurate(void **state) {
         unsigned char *w = lc_weights((gw_fmt)fmt, m, k, RANDOM);
         gw_act8 *x = lc_activations(n, k, RANDOM);
         float *decoded = lc_alloc(k * 4), y[2][15];
-        gw_cpu_linear job = {w, m, k, x, blocks * sizeof *x, (int)n, NULL, m, NULL, NULL, 0, NULL};
+        gw_cpu_linear job = {.w = w,
+                             .m = m,
+                             .k = k,
+                             .x = x,
+                             .x_stride = blocks * sizeof *x,
+                             .n = (int)n,
+                             .y_stride = m};
         for (int prefill = 0; prefill < 2; prefill++) {
             job.y = y[prefill];
             gw_cpu_linear_find((gw_fmt)fmt, GW_CPU_SCALAR, prefill)->run(&job, 0, m, NULL);

@@ -5,16 +5,17 @@ import pathlib
 
 import pytest
 
-from program import DATA, SHARED, logits_hash, run, some_ids
+from program import DATA, OPENCL_ALL, SHARED, logits_hash, run, some_ids
 
 IDS = some_ids(70)  # beyond a page
 OPENCL = ("--device", "opencl")
+BUILD = pathlib.Path(os.environ.get("GODWIT_BUILD", ""))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def device():
     """Skips this file where the program has no OpenCL backend or finds no device."""
-    if "| opencl |" not in run("devices").stdout:
+    if "| opencl:0 |" not in run("devices").stdout:
         pytest.skip("no OpenCL device, or a program without the backend")
 
 
@@ -25,10 +26,11 @@ def models():
     if folder.is_dir():
         for weights in ("int8", "int4-g32", "int4-g256"):
             found[f"tales-2m {weights}"] = (folder, ("--weights", weights))
-    return [pytest.param(path, args, id=name) for name, (path, args) in sorted(found.items())]
+    some = found if OPENCL_ALL else ("tales-2m-f16", "tales-2m-q4_0", "tales-2m-q4_k_m")
+    return [pytest.param(*found[name], id=name) for name in sorted(found) if name in some]
 
 
-@pytest.mark.parametrize("rows", ["prefill", "decode", "5", "16"])
+@pytest.mark.parametrize("rows", ["prefill", "decode", "5", "16"] if OPENCL_ALL else ["prefill", "5"])
 @pytest.mark.parametrize("path,args", models())
 def test_hash(path, args, rows):
     ids = IDS if rows == "prefill" else IDS[:20]
@@ -36,11 +38,39 @@ def test_hash(path, args, rows):
     assert logits_hash(path, ids, "--rows", rows, *args, *OPENCL) == want
 
 
+@pytest.mark.parametrize("rows", ["decode", "3"])
+@pytest.mark.parametrize("name", ["tales-2m-q4_0"])
+def test_hash_team(name, rows):
+    """The way for graphics processors; steps of one row take norms and rotations into the launch
+    that follows."""
+    path = DATA / f"{name}.gguf"
+    want = logits_hash(path, IDS, "--rows", rows, "-t", 1, cpu="scalar")
+    assert logits_hash(path, IDS, "--rows", rows, *OPENCL, env={"GODWIT_OPENCL": "team,no-cache"}) == want
+
+
+@pytest.mark.parametrize("name", ["tales-2m-q4_0", "tales-2m-q4_k_m"])
+def test_hash_without_assembly(name):
+    """The way for processors that are no x86."""
+    path = DATA / f"{name}.gguf"
+    want = logits_hash(path, IDS[:20], "--rows", "5", "-t", 1, cpu="scalar")
+    assert logits_hash(path, IDS[:20], "--rows", "5", *OPENCL,
+                       env={"GODWIT_OPENCL": "item,plain,no-cache"}) == want
+
+
 def test_chunks():
     path = DATA / "tales-2m-q4_0.gguf"
     want = logits_hash(path, IDS, "-t", 1, cpu="scalar")
     for chunk in (1, 7, 64):
         assert logits_hash(path, IDS, "-b", chunk, *OPENCL) == want
+
+
+def test_text_with_drafts():
+    """Drafted text is the CPU's: rows of the covering table of test_draft_identity.c."""
+    program = BUILD / "tests/test_draft_identity"
+    if not program.is_file() or not (SHARED / "models").is_dir():
+        pytest.skip("tests/test_draft_identity or the shared models are not there")
+    done = run(binary=str(program), env={"GODWIT_DRAFT_DEVICE": "opencl:0", "GODWIT_DRAFT_ROWS": "34"})
+    assert " 0 of them differ" in done.stdout + done.stderr
 
 
 def fails(setting, *words):
@@ -53,16 +83,30 @@ def fails(setting, *words):
     return done.stderr
 
 
+def test_several_allocations():
+    """A device that gives 600 kB at once: embedding and head (860 kB) are cut. What cannot be is
+    refused."""
+    path = DATA / "tales-2m-q4_0.gguf"
+    args = ("-c", 128, "-b", 16)
+    want = logits_hash(path, IDS, *args, "-t", 1, cpu="scalar")
+    assert logits_hash(path, IDS, *args, *OPENCL, env={"GODWIT_OPENCL": "max-alloc=600000"}) == want
+    fails("max-alloc=1000", "in one piece")
+
+
 def test_build_failure():
     assert "made to fail" in fails("fail-build", "cannot build")
+    done = run("logits", "-m", DATA / "tales-2m-q4_0.gguf", "--ids", "1,300", "-ngl", "all",
+               env={"GODWIT_OPENCL": "fail-build", "GODWIT_HIP_DRIVER": "none"})
+    assert "hash:" in done.stdout and "the cpu computes" in done.stderr
+    assert "cannot build" in done.stderr
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 5, 8, 13, 20])
+@pytest.mark.parametrize("k", [1, 8])
 def test_allocation_failure(k):
     fails(f"fail-alloc={k}", "simulated")
 
 
-@pytest.mark.parametrize("k", [1, 3, 10])
+@pytest.mark.parametrize("k", [1, 10])
 def test_device_lost(k):
     fails(f"fail-enqueue={k}", "lost")
 
@@ -74,25 +118,3 @@ def test_no_platform():
     done = run("logits", "-m", DATA / "tales-2m-q4_0.gguf", "--ids", "1,300", *OPENCL, check=False,
                env=nowhere)
     assert done.returncode == 1 and "opencl" in done.stderr
-
-
-SIMULATORS = ("/usr/lib/oclgrind/liboclgrind-rt-icd.so",)
-
-
-# The whole table takes an hour in the simulator: rows of every op, and each kind of product.
-@pytest.mark.parametrize("cases", ["0-13", "15-18", "25-25", "30-30", "32-36", "37-41", "42-47",
-                                   "53-55"])
-def test_simulator_sees_no_fault(cases, tmp_path):
-    """Oclgrind: data races, accesses outside a buffer or local array. Bits are compared too."""
-    icd = next((p for p in SIMULATORS if pathlib.Path(p).is_file()), None)
-    program = pathlib.Path(os.environ.get("GODWIT_BUILD", "")) / "tests/test_opencl_ops"
-    if icd is None or not program.is_file():
-        pytest.skip("oclgrind or tests/test_opencl_ops is not there")
-    (tmp_path / "oclgrind.icd").write_text(icd + "\n")
-    done = run(binary=str(program), check=False, env={
-        "OCL_ICD_VENDORS": f"{tmp_path}/", "OCLGRIND_DATA_RACES": "1", "GODWIT_OP_CASES": cases,
-        "GODWIT_TEST": "bits_team", "XDG_CACHE_HOME": str(tmp_path)})
-    text = done.stdout + done.stderr
-    for word in ("data race", "Invalid read", "Invalid write", "SKIP"):
-        assert word.lower() not in text.lower(), text[-3000:]
-    assert done.returncode == 0 and "PASSED  ] 1 test" in text, text[-3000:]

@@ -20,16 +20,26 @@ def test_table():
     assert len(WANT) >= 19
 
 
-@pytest.mark.parametrize("name", sorted(WANT))
-def test_perplexity(name):
+def measured(name, *args):
     path = MODELS / f"{name}.gguf"
     if not path.is_file():
         path = MODELS / name
-    done = run("perplexity", "-m", path, "-f", MODELS / "val-time-machine.txt", "-c", 512,
+    done = run("perplexity", "-m", path, "-f", MODELS / "val-time-machine.txt", "-c", 512, *args,
                timeout=600)
     found = re.search(r"^PPL = ([0-9.]+) ", done.stdout, re.M)
     assert found, f"no figure in {done.stdout!r}"
-    got, want = float(found.group(1)), EXACT.get(name, WANT[name])
+    return float(found.group(1))
+
+
+@pytest.mark.skipif(not WANT, reason=f"{TABLE} is not there")
+@pytest.mark.parametrize("name", ["tales-2m-f16", "tales-2m-q4_k_m", "tales-21m-q8_0", "tales-21m"])
+def test_cache_in_eight_bits(name):
+    assert abs(measured(name, "--kv-type", "q8_0") / measured(name) - 1) <= 0.001
+
+
+@pytest.mark.parametrize("name", sorted(WANT))
+def test_perplexity(name):
+    got, want = measured(name), EXACT.get(name, WANT[name])
     tight = name in EXACT or name in ("tales-21m", "tales-2m-f16", "tales-2m-bf16")
     limit = 0.001 if tight else 0.005
     assert abs(got / want - 1) <= limit, f"{got} against {want}"

@@ -255,6 +255,16 @@ typedef struct chain {
     gw_node nodes[LINKS];
 } chain;
 
+/* The values that fill() gives, as a weight that the device arranges as it likes. */
+static gw_status link_rows(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
+    float *x = dst;
+    (void)src;
+    for (size_t i = 0; i < (size_t)n * WIDTH; i++) {
+        x[i] = (float)((int)(((size_t)first * WIDTH + i) * 7919 % 23) - 11) / 11.0f;
+    }
+    return GW_OK;
+}
+
 /* device_of[i % 2]: where node i runs; its weights live there. */
 static void make_chain(chain *c, const gw_plan_device *devices, const int *device_of) {
     memset(c, 0, sizeof *c);
@@ -262,6 +272,8 @@ static void make_chain(chain *c, const gw_plan_device *devices, const int *devic
     c->last = shaped(GW_FMT_F32, ROWS, WIDTH);
     fill(&devices[device_of[0]], &c->first, ROWS * WIDTH, 1.0f);
     fill(&devices[device_of[(LINKS - 1) % 2]], &c->last, ROWS * WIDTH, 0.0f);
+    c->first.device = device_of[0];
+    c->last.device = device_of[(LINKS - 1) % 2];
     for (int i = 0; i < LINKS; i++) {
         const gw_plan_device *d = &devices[device_of[i % 2]];
         c->between[i] = shaped(GW_FMT_F32, ROWS, WIDTH);
@@ -274,7 +286,9 @@ static void make_chain(chain *c, const gw_plan_device *devices, const int *devic
             c->norm[i] = vector(WIDTH);
             fill(d, &c->norm[i], WIDTH, 2.0f);
             c->w[i] = shaped(GW_FMT_F32, WIDTH, WIDTH);
-            fill(d, &c->w[i], WIDTH * WIDTH, 1.0f);
+            const gw_weight_source source = {.rows = link_rows};
+            assert_int_equal(d->backend->load_weight(d->device, &c->w[i], &source), GW_OK);
+            c->norm[i].device = c->w[i].device = device_of[i];
         }
         if (i % 2 == 0) {
             n->op = GW_OP_NORM;
@@ -318,10 +332,12 @@ static void run_chain(const gw_plan_device *devices, int n_devices, const int *d
     for (int turn = 0; turn < 2; turn++) { /* a replay gives the same */
         size_t before = atomic_load(&allocations);
         assert_int_equal(gw_plan_run(plan, step), GW_OK);
-        /* the first pass may start the device's threads */
-        assert_true(turn == 0 || atomic_load(&allocations) == before);
         float again[ROWS * WIDTH];
         const gw_backend *b = devices[device_of[(LINKS - 1) % 2]].backend;
+        int seen = devices[device_of[0]].backend->host(c->w[0].buf) != NULL &&
+                   devices[device_of[1]].backend->host(c->w[1].buf) != NULL;
+        /* the first pass may start the device's threads; a driver may do as it likes */
+        assert_true(turn == 0 || !seen || atomic_load(&allocations) == before);
         assert_int_equal(b->read(c->last.buf, 0, again, sizeof again), GW_OK);
         assert_true(turn == 0 || memcmp(again, out, sizeof again) == 0);
         memcpy(out, again, sizeof again);
@@ -431,15 +447,16 @@ static void test_placement(void **state) {
         const gw_tensor *a = &c->between[i];
         top = a->offset + bytes > top ? a->offset + bytes : top;
         assert_ptr_equal(a->buf, c->between[0].buf);
-        for (int j = i + 1; j <= i + 2 && j < LINKS - 1; j++) {
-            /* i is read by node i + 1, and as a residual (odd i) by node i + 2 */
-            int meets = j == i + 1 || i % 2 == 1;
+        for (int j = i + 1; j <= i + 3 && j < LINKS - 1; j++) {
+            /* i is read by node i + 1, and as a residual (odd i) by node i + 2; it stays for a node
+             * more */
+            int meets = j <= i + 2 || i % 2 == 1;
             const gw_tensor *b = &c->between[j];
             int apart = a->offset + bytes <= b->offset || b->offset + bytes <= a->offset;
             assert_true(!meets || apart);
         }
     }
-    assert_true(top <= 3 * (bytes + 256)); /* 3 values live at once */
+    assert_true(top <= 4 * (bytes + 256)); /* 4 values live at once */
     /* A second plan shares the arena. */
     chain *e = malloc(sizeof *e);
     gw_plan *second = NULL;

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "core/engine/model.h"
+
 enum { N_IDS = 150 };
 
 /* A trained model's file, opened on a device with a session. */
@@ -151,6 +153,38 @@ static void test_one_text(void **state) {
     check_one_text("tales-2m-f16.gguf", "int4-g64");
 }
 
+static void count_pause(void *user) { ++*(int *)user; }
+
+/* A pass of decode that pauses between its layers gives the bits of one that does not. */
+static void test_pauses(void **state) {
+    (void)state;
+    enum { PARTS = 8 }; /* a layer each: the embedding, six of them and the head */
+    rig r = open_rig("tales-21m-q4_0.gguf", "cpu", NULL);
+    gw_session_options o = {.n_ctx = 64};
+    size_t row = (size_t)r.v * sizeof(float);
+    float *want = malloc(3 * row);
+    assert_non_null(want);
+    for (int round = 0; round < 2; round++) { /* and the second time of asking cuts nothing more */
+        int pauses = 0;
+        new_session(&r, &o);
+        assert_int_equal(gw_session_decode(r.s, r.ids, 3), GW_OK);
+        memcpy(want, gw_session_logits(r.s, 0), 3 * row);
+        for (int again = 0; again <= round; again++) {
+            assert_int_equal(gw_session_pause(r.s, count_pause, &pauses), GW_OK);
+        }
+        assert_int_equal(gw_session_rewind(r.s, 0), GW_OK);
+        assert_int_equal(gw_session_decode(r.s, r.ids, 3), GW_OK);
+        assert_memory_equal(gw_session_logits(r.s, 0), want, 3 * row);
+        assert_in_range(pauses, 5, PARTS - 1);
+        int before = pauses;
+        assert_int_equal(gw_session_pause(r.s, NULL, NULL), GW_OK);
+        assert_int_equal(gw_session_decode(r.s, r.ids + 3, 1), GW_OK);
+        assert_int_equal(pauses, before);
+    }
+    free(want);
+    close_rig(&r);
+}
+
 /* A chunk so long that its layers run in several stages gives the bits of short chunks. */
 static void test_stages(void **state) {
     (void)state;
@@ -178,10 +212,19 @@ static void test_kv_types_and_devices(void **state) {
     rig r = open_rig("tales-2m-f16.gguf", "cpu", NULL),
         ref = open_rig("tales-2m-f16.gguf", "ref", NULL);
     size_t n = (size_t)N_IDS * (size_t)r.v;
+    float *eight = prompt_rows(&r, 64, "q8_0"), *again = prompt_rows(&r, 7, "q8_0");
+    assert_memory_equal(eight, again, n * sizeof(float));
     float *half = prompt_rows(&r, 64, "f16"), *full = prompt_rows(&r, 64, "f32");
     float *oracle = prompt_rows(&ref, 64, "f32");
     assert_true(memcmp(half, full, n * sizeof(float)) != 0);
     assert_true(distance(half, full, n) < 5e-3);
+    assert_true(distance(eight, full, n) < 2e-2);
+    assert_true(distance(eight, full, n) > distance(half, full, n));
+    free(eight);
+    eight = prompt_rows(&ref, 64, "q8_0"); /* the oracle rounds a code elsewhere now and then */
+    assert_true(distance(again, eight, n) < 5e-3);
+    free(eight);
+    free(again);
     assert_true(distance(full, oracle, n) < 1e-5);
     free(half);
     free(full);
@@ -291,7 +334,7 @@ static void test_bad_arguments(void **state) {
     const gw_model_options no_floats = {.path = q4, .weights = "int8"};
     const gw_model_options no_format = {.path = q4, .weights = "int3"};
     gw_model *m = NULL;
-    assert_int_equal(gw_model_open(&no_device, &m), GW_E_ARGUMENT);
+    assert_int_equal(gw_model_open(&no_device, &m), GW_E_DEVICE);
     assert_non_null(strstr(gw_error_text(), "cpu"));
     assert_int_equal(gw_model_open(&no_floats, &m), GW_E_ARGUMENT);
     assert_int_equal(gw_model_open(&no_format, &m), GW_E_ARGUMENT);
@@ -494,17 +537,12 @@ static void test_no_allocation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_text),
-        cmocka_unit_test(test_stages),
-        cmocka_unit_test(test_kv_types_and_devices),
-        cmocka_unit_test(test_rewind),
-        cmocka_unit_test(test_context),
-        cmocka_unit_test(test_bad_arguments),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_no_tokenizer),
-        cmocka_unit_test(test_describe),
-        cmocka_unit_test(test_kernel_times),
+        cmocka_unit_test(test_one_text),      cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_pauses),        cmocka_unit_test(test_kv_types_and_devices),
+        cmocka_unit_test(test_rewind),        cmocka_unit_test(test_context),
+        cmocka_unit_test(test_bad_arguments), cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_not_finite),    cmocka_unit_test(test_no_tokenizer),
+        cmocka_unit_test(test_describe),      cmocka_unit_test(test_kernel_times),
         cmocka_unit_test(test_no_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -127,7 +127,7 @@ def test_json_adds_up():
     (["--draft", DRAFT, "--draft-length", "fixed:16"], 2, ["fixed:16", "1 to 15"]),
     (["--draft", DRAFT, "--draft-length", "long"], 2, ["long", "heuristic"]),
     (["--draft", DRAFT, "--draft-accept", "most"], 2, ["exact|rejection|pool"]),
-    (["--draft", DRAFT, "--draft-device", "gpu9"], 2, ["gpu9"]),
+    (["--draft", DRAFT, "--draft-device", "gpu9"], 1, ["gpu9"]),
     (["--draft", DRAFT, "--draft-file", "x.txt"], 2, ["--draft-file", "ngram"]),
     (["--draft", "ngram", "--draft-file", "no-such.txt"], 1, ["no-such.txt"]),
     (["--draft", "ngram", "--draft-accept", "pool", "--top-k", 0, "--top-p", 1, "--min-p", 0], 2,

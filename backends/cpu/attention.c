@@ -5,7 +5,9 @@
 
 #include "backends/cpu/cpu.h"
 
-static int is_cache(const gw_tensor *t) { return t->fmt == GW_FMT_F16 || t->fmt == GW_FMT_F32; }
+static int is_cache(const gw_tensor *t) {
+    return t->fmt == GW_FMT_F16 || t->fmt == GW_FMT_F32 || t->fmt == GW_FMT_Q8_0;
+}
 
 /* ---- ROPE_KV
  * ------------------------------------------------------------------------------------------- */
@@ -20,10 +22,33 @@ static const float *normed(const gw_cpu_launch *l, float *to, const float *x, co
     return to;
 }
 
+/* Room for one head in the format of the cache. */
+static void split_q8(const gw_cpu_launch *l, gw_u16 *room, const float *x, const gw_i8 **codes,
+                     const gw_u16 **scales) {
+    size_t e = (size_t)l->u.rope.args.head_dim;
+    gw_i8 *at = (gw_i8 *)(room + e / 32);
+    l->ops->to_q8(at, room, x, e);
+    *codes = at;
+    *scales = room;
+}
+
 static void put_key(const gw_cpu_launch *l, char *page, size_t column, const float *k,
                     gw_u16 *halves) {
     size_t e = (size_t)l->u.rope.args.head_dim;
-    if (l->u.rope.half) {
+    if (l->u.rope.kv == GW_FMT_Q8_0) {
+        const gw_i8 *codes;
+        const gw_u16 *scales;
+        split_q8(l, halves, k, &codes, &scales);
+        for (size_t i = 0; i < e; i++) {
+            ((gw_i8 *)page)[i * GW_PAGE + column] = codes[i];
+        }
+        gw_u16 *to = (gw_u16 *)(void *)(page + GW_PAGE * e) + column;
+        for (size_t b = 0; b < e / 32; b++) {
+            to[b * GW_PAGE] = scales[b];
+        }
+        return;
+    }
+    if (l->u.rope.kv == GW_FMT_F16) {
         gw_u16 *to = (gw_u16 *)(void *)page + column;
         l->ops->to_f16(halves, k, e);
         for (size_t i = 0; i < e; i++) {
@@ -39,7 +64,10 @@ static void put_key(const gw_cpu_launch *l, char *page, size_t column, const flo
 
 static void put_value(const gw_cpu_launch *l, char *page, size_t row, const float *v) {
     size_t e = (size_t)l->u.rope.args.head_dim;
-    if (l->u.rope.half) {
+    if (l->u.rope.kv == GW_FMT_Q8_0) {
+        gw_u16 *scales = (gw_u16 *)(void *)(page + GW_PAGE * e) + row * (e / 32);
+        l->ops->to_q8((gw_i8 *)page + row * e, scales, v, e);
+    } else if (l->u.rope.kv == GW_FMT_F16) {
         l->ops->to_f16((gw_u16 *)(void *)page + row * e, v, e);
     } else {
         memcpy((float *)(void *)page + row * e, v, e * sizeof(float));
@@ -66,8 +94,7 @@ static void rope_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t row, 
     l->ops->rope(key, from, table, r, e, interleaved);
 
     size_t page = (size_t)l->u.rope.pages[slot * l->u.rope.page_stride + pos / GW_PAGE];
-    size_t size = l->u.rope.half ? sizeof(gw_u16) : sizeof(float);
-    size_t at = (page * kv_heads + g) * GW_PAGE * e * size;
+    size_t at = (page * kv_heads + g) * gw_cpu_page_bytes(l->u.rope.kv, e);
     put_key(l, l->u.rope.k + at, pos % GW_PAGE, key, (gw_u16 *)(void *)(key + e));
     put_value(l, l->u.rope.v + at, pos % GW_PAGE, x + (heads + kv_heads + g) * e);
 }
@@ -102,7 +129,7 @@ gw_status gw_cpu_record_rope_kv(struct gw_segment *segment, const gw_kernel *ker
     l->u.rope.args = node->args.rope;
     l->u.rope.k = gw_cpu_data(node->in[1]);
     l->u.rope.v = gw_cpu_data(node->in[2]);
-    l->u.rope.half = node->in[1]->fmt == GW_FMT_F16;
+    l->u.rope.kv = node->in[1]->fmt;
     l->u.rope.pages = (const int32_t *)(const void *)gw_cpu_data(node->in[3]);
     l->u.rope.page_stride = (size_t)node->in[3]->dim[1];
     gw_cpu_need_scratch(segment, 3 * (size_t)node->args.rope.head_dim * sizeof(float));
@@ -184,6 +211,7 @@ static void run_attention(const gw_cpu_launch *l, gw_cpu_worker *worker) {
     const gw_step *step = worker->step;
     size_t n = (size_t)gw_cpu_live(l, step), kv_heads = (size_t)job.kv_heads, first, end;
     cut c = cut_work(l, worker, n);
+    int joins = gw_cpu_joins(l, worker);
     job.pos = step->pos;
     job.slot = step->slot;
     while (gw_cpu_take(worker, c.tiles * kv_heads * c.splits, 1, &first, &end)) {
@@ -192,6 +220,9 @@ static void run_attention(const gw_cpu_launch *l, gw_cpu_worker *worker) {
         size_t row = tile * c.rows, stop = row + c.rows < n ? row + c.rows : n;
         gw_cpu_attention_part part = {.g = (int)(first / c.splits % kv_heads), .head = (int)head};
         part.heads = (int)(head + c.heads < (size_t)job.group ? c.heads : (size_t)job.group - head);
+        if (joins) {
+            rope_row(l->before, worker, 0, (size_t)part.g);
+        }
         while (row < stop) {
             size_t same = row + 1;
             while (same < stop && step->slot[same] == step->slot[row]) {
@@ -202,6 +233,16 @@ static void run_attention(const gw_cpu_launch *l, gw_cpu_worker *worker) {
             row = same;
         }
     }
+}
+
+int gw_cpu_joins_attention(const gw_cpu_launch *before, const gw_cpu_launch *l) {
+    return l->run == run_attention && before->run == run_rope &&
+           l->u.attention.job.k == before->u.rope.k && l->u.attention.job.v == before->u.rope.v;
+}
+
+/* Then the thread that attends with a KV head also rotates it and puts it into the cache. */
+int gw_cpu_attends_by_heads(const gw_cpu_launch *l, const gw_cpu_worker *worker) {
+    return cut_work(l, worker, (size_t)gw_cpu_live(l, worker->step)).splits == 1;
 }
 
 /* Blocks of act8 must not straddle heads: then each piece encodes what it computed. */
@@ -258,7 +299,7 @@ gw_status gw_cpu_record_attention(struct gw_segment *segment, const gw_kernel *k
     job->q_stride = l->in_stride / sizeof(float);
     job->k = gw_cpu_data(node->in[1]);
     job->v = gw_cpu_data(node->in[2]);
-    job->half = node->in[1]->fmt == GW_FMT_F16;
+    job->kv = node->in[1]->fmt;
     job->pages = (const int32_t *)(const void *)gw_cpu_data(node->in[3]);
     job->page_stride = pages;
     job->kv_heads = a->kv_heads;

@@ -2,7 +2,7 @@
  *
  * A device is a thread team. A frozen segment is an array of launches; run() opens one parallel
  * region in which every thread walks the array with a barrier after each launch. Inside a launch
- * the work is handed out by an atomic counter; who computes a piece never changes its bits.
+ * the work is handed out by atomic counters; who computes a piece never changes its bits.
  */
 #ifndef GW_BACKENDS_CPU_H
 #define GW_BACKENDS_CPU_H
@@ -41,17 +41,27 @@ struct gw_device {
     int spins; /* polls of a barrier before it yields the processor */
     const gw_cpu_blas *blas;
     uint64_t memory_at_open;
-    _Atomic uint64_t reserved; /* bytes of all buffers that are not aliases */
-    gw_kernel *kernels;        /* best first */
+    _Atomic uint64_t reserved;  /* bytes of all buffers that are not aliases */
+    struct gw_cpu_chunk *chunk; /* where weights are put; NULL: none begun       */
+    gw_kernel *kernels;         /* best first */
     size_t n_kernels;
     gw_cpu_row *rows; /* state of kernels[i] */
     char (*names)[48];
 };
 
+/* Weights share large mappings, so that nearly all of them lie in huge pages: a mapping of its own
+ * keeps small pages at both ends, a third of all bytes with matrices of a few megabytes. */
+typedef struct gw_cpu_chunk {
+    char *map, *data; /* as mapped; from the first huge page on */
+    size_t bytes, used;
+    int buffers; /* that lie in it */
+} gw_cpu_chunk;
+
 struct gw_buffer {
     struct gw_device *device;
     char *data;
     size_t bytes, mapped; /* mapped 0: an alias of memory that is not ours */
+    gw_cpu_chunk *chunk;  /* of a weight, else NULL */
 };
 
 /* Zeroed, at least 64-byte aligned. GW_E_NOMEM says how much is needed and how much there is. */
@@ -64,6 +74,8 @@ void *gw_cpu_map_pages(size_t bytes);
 void gw_cpu_unmap_pages(void *data, size_t bytes);
 
 gw_status gw_cpu_load_weight(struct gw_device *device, gw_tensor *t, const gw_weight_source *src);
+gw_status gw_cpu_size_weight(const struct gw_device *device, gw_tensor *t,
+                             const gw_weight_source *src, uint64_t *bytes);
 
 /* ---- segments (segment.c) -----------------------------------------------------------------------
  */
@@ -71,9 +83,12 @@ gw_status gw_cpu_load_weight(struct gw_device *device, gw_tensor *t, const gw_we
 typedef struct gw_cpu_worker {
     int id, team;
     const gw_step *step;
+    int timed; /* every node on its own */
     char *scratch;
-    char *shared;         /* of the whole team */
-    _Atomic size_t *next; /* of the launch being run */
+    char *row;      /* own too: one row that a launch before would have put out           */
+    char *shared;   /* of the whole team                                                  */
+    char *counters; /* of the launch being run: a cache line for all, then one per thread */
+    const char *x;  /* activations of the product being run                               */
 } gw_cpu_worker;
 
 /* One matrix of a LINEAR or GLU. */
@@ -83,7 +98,8 @@ typedef struct gw_cpu_part {
     size_t column;     /* of the first output */
     size_t strips;     /* of GW_STRIP_ROWS rows */
     size_t strip_bytes;
-    size_t prepared; /* place of its prepared activations in the shared memory; NOT_PREPARED */
+    size_t prepared; /* place of its prepared activations: decode, from the start of the thread's
+                      * scratch; prefill, of the shared memory; NOT_PREPARED */
     int prepares;    /* the first part of its launch that wants them there */
 } gw_cpu_part;
 
@@ -91,6 +107,12 @@ typedef struct gw_cpu_launch gw_cpu_launch;
 struct gw_cpu_launch {
     void (*run)(const gw_cpu_launch *launch, gw_cpu_worker *worker); /* by every thread */
     const gw_cpu_ops *ops;
+    /* One row's part of it, by one thread, to `out`; NULL where that has no meaning. */
+    void (*row)(const gw_cpu_launch *launch, gw_cpu_worker *worker, size_t i, void *out);
+    /* The launch before this one when this one can do its work too, without a barrier between;
+     * joins: whether it does so in this step (NULL: yes). */
+    const gw_cpu_launch *before;
+    int (*joins)(const gw_cpu_launch *launch, const gw_cpu_worker *worker);
     int node;   /* index in the segment, for times */
     int picked; /* after PICK: step.n_pick rows are live */
     int act8;   /* the output is quantized */
@@ -112,14 +134,16 @@ struct gw_cpu_launch {
         struct {
             gw_cpu_part part[3];
             int n_parts, prefill;
-            size_t most; /* groups of strips handed out at a time */
-            size_t tile; /* GLU: rows computed into scratch at a time */
+            size_t own;         /* bytes at the start of the scratch for what is prepared there */
+            size_t total, most; /* pieces, and how many are handed out at a time */
+            const gw_cpu_launch *follow; /* decode: the next launch that reads weights */
+            size_t tile;                 /* GLU: rows computed into scratch at a time */
         } linear;
         struct {
             gw_rope_args args;
             const float *q_weight, *k_weight, *table;
             char *k, *v;
-            int half;
+            gw_fmt kv;
             const int32_t *pages;
             size_t page_stride;
         } rope;
@@ -138,10 +162,11 @@ struct gw_segment {
     int node;             /* being recorded */
     int picked;           /* a PICK has been recorded */
     size_t scratch_bytes; /* of one thread */
+    size_t row_bytes;     /* at the end of it: gw_cpu_worker.row */
     char *scratch;
     size_t scratch_mapped;
     size_t shared_bytes; /* at the end of scratch, for the whole team */
-    char *counters;      /* one cache line per launch */
+    char *counters;      /* two sets, for launches in turn */
     void **copies;       /* float vectors converted when frozen */
     size_t n_copies;
     gw_node_time *times; /* the caller's, while profiling */
@@ -160,6 +185,11 @@ static inline int gw_cpu_live(const gw_cpu_launch *launch, const gw_step *step) 
     return launch->picked ? step->n_pick : step->n;
 }
 size_t gw_cpu_row_stride(const gw_tensor *t); /* bytes of one row of an activation */
+/* Whether this launch also does the one before it, in this step. The same for every thread. */
+static inline int gw_cpu_joins(const gw_cpu_launch *l, const gw_cpu_worker *worker) {
+    return l->before != NULL && !worker->timed && gw_cpu_live(l->before, worker->step) == 1 &&
+           (l->joins == NULL || l->joins(l, worker));
+}
 
 /* Launches of one node share it one after the other. */
 void gw_cpu_need_shared(struct gw_segment *segment, size_t bytes);
@@ -167,6 +197,19 @@ void gw_cpu_need_shared(struct gw_segment *segment, size_t bytes);
 /* The next pieces of `total`: [*first, *end), at most `most`, fewer towards the end so that all
  * threads finish together. 0 when nothing is left. */
 int gw_cpu_take(const gw_cpu_worker *worker, size_t total, size_t most, size_t *first, size_t *end);
+/* The same from a part of the work, `total` pieces, that belongs to thread `owner`; any thread may
+ * take from it. left: how many there are. */
+int gw_cpu_take_from(const gw_cpu_worker *worker, int owner, size_t total, size_t most,
+                     size_t *first, size_t *end);
+size_t gw_cpu_left(const gw_cpu_worker *worker, int owner, size_t total);
+
+/* Once all is recorded: each product learns which one follows (linear.c). */
+void gw_cpu_link_linear(struct gw_segment *segment);
+/* Whether a launch is a product of decode (linear.c), rotation and its attention (attention.c). */
+int gw_cpu_joins_linear(const gw_cpu_launch *before, const gw_cpu_launch *l);
+int gw_cpu_joins_attention(const gw_cpu_launch *before, const gw_cpu_launch *l);
+/* joins of an attention: no two threads share a KV head. */
+int gw_cpu_attends_by_heads(const gw_cpu_launch *l, const gw_cpu_worker *worker);
 
 gw_status gw_cpu_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
                         struct gw_segment **out);

@@ -1,9 +1,12 @@
 /* backends/cpu/device.c - the "cpu" backend: opening the thread team, and the function table. */
+#include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/roof.h"
 
 enum { SPINS = 1500 }; /* polls of a barrier, some 50 us, before the processor is given away */
 
@@ -16,6 +19,33 @@ static void close_device(struct gw_device *device) {
         free(device->names);
         free(device);
     }
+}
+
+static void *wait_for_lock(void *lock) {
+    pthread_mutex_lock(lock);
+    pthread_mutex_unlock(lock);
+    return NULL;
+}
+
+/* OpenMP ends the process when it cannot start a thread, so it is asked only for what the system
+ * has just given: n threads that live at once. */
+static gw_status try_threads(int n) {
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t *threads = calloc((size_t)n + 1, sizeof *threads);
+    int started = 0, error = threads == NULL ? ENOMEM : 0;
+    pthread_mutex_lock(&lock);
+    while (error == 0 && started < n) {
+        error = pthread_create(&threads[started], NULL, wait_for_lock, &lock);
+        started += error == 0;
+    }
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < started; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    free(threads);
+    return error == 0 ? GW_OK
+                      : gw_fail(GW_E_NOMEM, "threads", "only %d of %d could be started: %s",
+                                started + 1, n + 1, strerror(error));
 }
 
 static gw_status fill_device(struct gw_device *device, const gw_device_options *options) {
@@ -38,6 +68,7 @@ static gw_status fill_device(struct gw_device *device, const gw_device_options *
     if (options != NULL && options->blas) {
         GW_TRY(gw_cpu_blas_open(&device->blas));
     }
+    GW_TRY(try_threads(device->threads - 1));
     return gw_cpu_list_kernels(device);
 }
 
@@ -59,7 +90,8 @@ static gw_status open_device(int ordinal, const gw_device_options *options,
     return GW_OK;
 }
 
-static void describe(const struct gw_device *device, gw_device_info *out) {
+static void describe(const struct gw_device *device, int ordinal, gw_device_info *out) {
+    (void)ordinal; /* there is one */
     const char *bad;
     char model[80];
     gw_cpu_level level = device != NULL ? device->level : gw_cpu_level_choose(&bad);
@@ -112,6 +144,10 @@ static gw_status wait_device(struct gw_device *device) {
     return GW_OK; /* run() ends when the work has */
 }
 
+static gw_status roof(struct gw_device *device, gw_roof *out) {
+    return gw_cpu_measure_roof(device->threads, out);
+}
+
 const gw_backend gw_backend_cpu = {.name = "cpu",
                                    .device_count = device_count,
                                    .open = open_device,
@@ -123,9 +159,11 @@ const gw_backend gw_backend_cpu = {.name = "cpu",
                                    .read = read_buffer,
                                    .host = host_address,
                                    .load_weight = gw_cpu_load_weight,
+                                   .size_weight = gw_cpu_size_weight,
                                    .kernels = list,
                                    .freeze = gw_cpu_freeze,
                                    .run = gw_cpu_run,
                                    .wait = wait_device,
                                    .thaw = gw_cpu_thaw,
-                                   .profile = gw_cpu_profile};
+                                   .profile = gw_cpu_profile,
+                                   .roof = roof};

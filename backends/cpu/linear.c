@@ -5,9 +5,10 @@
 #include "backends/cpu/cpu.h"
 
 enum {
-    DECODE_BYTES = 512 << 10, /* weights handed out at a time: long enough for the prefetchers */
-    STRIPS = 4,               /* always together: kernels read so many at once, one stream each */
-    PREFILL_GROUPS = 4,
+    DECODE_BYTES = 4 << 20, /* weights handed out at a time, at most: long streams, few starts */
+    EARLY_BYTES = 64 << 10, /* asked for before a product begins */
+    PIECE_STRIPS = 2,       /* a piece: 32 rows, one block of what a GLU puts out             */
+    PREFILL_PIECES = 8,
     GLU_PREFILL_ROWS = 64, /* of gate and up, kept in scratch */
     GLU_DECODE_ROWS = 512
 };
@@ -60,34 +61,42 @@ static void fill_part(gw_cpu_part *part, const gw_cpu_launch *l, const gw_cpu_li
     part->strips = (part->job.m + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS;
 }
 
-/* Groups of STRIPS strips. */
-static size_t groups_at_once(const gw_tensor *w, gw_order order) {
-    size_t group = STRIPS * GW_STRIP_ROWS * gw_cpu_row_stride(w);
+static size_t pieces_at_once(const gw_tensor *w, gw_order order) {
+    size_t piece = PIECE_STRIPS * GW_STRIP_ROWS * gw_cpu_row_stride(w);
     if (order == GW_ORDER_PREFILL) {
-        return PREFILL_GROUPS;
+        return PREFILL_PIECES;
     }
-    return group < DECODE_BYTES ? DECODE_BYTES / group : 1;
+    return piece < DECODE_BYTES ? DECODE_BYTES / piece : 1;
 }
 
 static size_t kernel_scratch(const gw_cpu_part *part, int rows) {
     return part->kernel->scratch != NULL ? part->kernel->scratch(part->job.k, rows) : 0;
 }
 
-/* ---- preparing activations ------------------------------------------------------------------ */
+/* ---- preparing activations ------------------------------------------------------------------
+ *
+ * Once per launch: for a prompt by the whole team, in a launch of its own; for the few rows of
+ * decode by every thread for itself, which is sooner done than another barrier. */
+
+static void prepare_rows(const gw_cpu_launch *l, const gw_cpu_worker *worker, size_t first,
+                         size_t end, char *place) {
+    for (int i = 0; i < l->u.linear.n_parts; i++) {
+        const gw_cpu_part *part = &l->u.linear.part[i];
+        gw_cpu_linear job = part->job;
+        job.n = gw_cpu_live(l, worker->step);
+        job.x = worker->x;
+        if (part->prepares) {
+            part->kernel->prepare(&job, first, end, place + part->prepared);
+        }
+    }
+}
 
 static void run_prepare(const gw_cpu_launch *l, gw_cpu_worker *worker) {
     size_t n = (size_t)gw_cpu_live(l, worker->step), first, end;
+    worker->x = l->in;
     while (gw_cpu_take(worker, (n + GW_PREPARE_ROWS - 1) / GW_PREPARE_ROWS, 1, &first, &end)) {
-        for (int i = 0; i < l->u.linear.n_parts; i++) {
-            const gw_cpu_part *part = &l->u.linear.part[i];
-            size_t stop = end * GW_PREPARE_ROWS < n ? end * GW_PREPARE_ROWS : n;
-            gw_cpu_linear job = part->job;
-            job.n = (int)n;
-            if (part->prepares) {
-                part->kernel->prepare(&job, first * GW_PREPARE_ROWS, stop,
-                                      worker->shared + part->prepared);
-            }
-        }
+        prepare_rows(l, worker, first * GW_PREPARE_ROWS,
+                     end * GW_PREPARE_ROWS < n ? end * GW_PREPARE_ROWS : n, worker->shared);
     }
 }
 
@@ -115,28 +124,135 @@ static size_t place_prepared(gw_cpu_launch *l, int rows) {
     return total;
 }
 
-/* Complete a launch: if its kernels want prepared activations, a launch before it makes them. */
+/* Complete a launch whose kernels need `scratch` bytes, and room for what they want prepared. */
 static void finish_record(struct gw_segment *segment, const gw_kernel *kernel, const gw_node *node,
-                          gw_cpu_launch *l) {
+                          gw_cpu_launch *l, size_t scratch) {
     size_t bytes = place_prepared(l, segment->rows);
-    if (bytes > 0) {
+    l->u.linear.own = l->u.linear.prefill ? 0 : bytes;
+    gw_cpu_need_scratch(segment, l->u.linear.own + scratch);
+    if (l->u.linear.prefill && bytes > 0) {
         gw_cpu_need_shared(segment, bytes);
         *gw_cpu_append(segment, kernel, node) = *l;
         l->run = run_prepare;
     }
 }
 
-static void take_prepared(gw_cpu_linear *job, const gw_cpu_part *part,
+/* The norm or quantization of one row before a product is done by every thread for itself, too. */
+static void prepare_own(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    worker->x = l->in;
+    if (gw_cpu_joins(l, worker)) {
+        worker->x = worker->id == 0 ? l->in : worker->row;
+        l->before->row(l->before, worker, 0, worker->id == 0 ? l->before->out : worker->row);
+    }
+    if (!l->u.linear.prefill) {
+        prepare_rows(l, worker, 0, (size_t)gw_cpu_live(l, worker->step), worker->scratch);
+    }
+}
+
+static void take_prepared(gw_cpu_linear *job, const gw_cpu_part *part, const gw_cpu_launch *l,
                           const gw_cpu_worker *worker) {
-    job->prepared = part->prepared != NOT_PREPARED ? worker->shared + part->prepared : NULL;
+    job->x = worker->x;
+    const char *place = l->u.linear.prefill ? worker->shared : worker->scratch;
+    job->prepared = part->prepared != NOT_PREPARED ? place + part->prepared : NULL;
+}
+
+/* ---- pieces ----------------------------------------------------------------------------------
+ *
+ * Every thread has a share of neighbouring pieces, so that what it reads is one stream; who is done
+ * with his own takes from another's. A thread takes the next piece before it runs the one it has,
+ * so that kernels can ask for its weights early, and where a share begins is fixed, so that the
+ * launch before can. */
+
+enum { LOOK_AT = 8 }; /* other shares: the counters of a large team are far apart */
+
+static size_t share_start(const gw_cpu_launch *l, const gw_cpu_worker *worker, int owner) {
+    return l->u.linear.total * (size_t)owner / (size_t)worker->team;
+}
+
+/* The neighbour with most left; -1 when none has any. */
+static int find_share(const gw_cpu_launch *l, const gw_cpu_worker *worker) {
+    int best = -1;
+    size_t most = 0;
+    for (int i = 1; i <= LOOK_AT && i < worker->team; i++) {
+        int owner = (worker->id + i) % worker->team;
+        size_t start = share_start(l, worker, owner), end = share_start(l, worker, owner + 1);
+        size_t left = gw_cpu_left(worker, owner, end - start);
+        if (left > most) {
+            most = left;
+            best = owner;
+        }
+    }
+    return best;
+}
+
+static int take_piece(const gw_cpu_launch *l, const gw_cpu_worker *worker, size_t *first,
+                      size_t *end) {
+    for (int owner = worker->id; owner >= 0; owner = find_share(l, worker)) {
+        size_t start = share_start(l, worker, owner);
+        size_t total = share_start(l, worker, owner + 1) - start;
+        if (gw_cpu_take_from(worker, owner, total, l->u.linear.most, first, end)) {
+            *first += start;
+            *end += start;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The weights of piece `at`, counted through all stacked matrices (of a GLU: the gate's). */
+static const char *weights_at(const gw_cpu_launch *l, size_t at) {
+    size_t strip = at * PIECE_STRIPS;
+    int i = 0;
+    while (i + 1 < l->u.linear.n_parts && strip >= l->u.linear.part[i].strips) {
+        strip -= l->u.linear.part[i++].strips;
+    }
+    const gw_cpu_part *part = &l->u.linear.part[i];
+    return (const char *)part->job.w + strip * part->strip_bytes;
+}
+
+static const char *weights_after(const gw_cpu_launch *l, const gw_cpu_worker *worker) {
+    const gw_cpu_launch *next = l->u.linear.follow;
+    return next != NULL ? weights_at(next, share_start(next, worker, worker->id)) : NULL;
+}
+
+/* While a thread norms or converts its activations, memory would have nothing to do: the beginning
+ * of its share is asked for first. Prefetches never fault. */
+static void ask_early(const gw_cpu_launch *l, const gw_cpu_worker *worker) {
+    size_t first = share_start(l, worker, worker->id);
+    size_t pieces = share_start(l, worker, worker->id + 1) - first;
+    size_t bytes = pieces * PIECE_STRIPS * l->u.linear.part[0].strip_bytes;
+    const char *from = weights_at(l, first);
+    bytes = bytes < EARLY_BYTES ? bytes : EARLY_BYTES;
+    for (size_t i = 0; i < bytes; i += GW_CACHE_LINE) {
+        __builtin_prefetch(from + i, 0, 2);
+    }
+}
+
+/* run: pieces [first, end), then the thread reads at `next`. */
+static void run_pieces(const gw_cpu_launch *l, gw_cpu_worker *worker,
+                       void (*run)(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t first,
+                                   size_t end, const char *next)) {
+    size_t first, end, then, then_end;
+    if (!l->u.linear.prefill) {
+        ask_early(l, worker);
+    }
+    prepare_own(l, worker);
+    int more = take_piece(l, worker, &first, &end);
+    for (; more; first = then, end = then_end) {
+        more = take_piece(l, worker, &then, &then_end);
+        run(l, worker, first, end, more ? weights_at(l, then) : weights_after(l, worker));
+    }
 }
 
 /* ---- LINEAR
  * ------------------------------------------------------------------------------------------- */
 
-/* Strips [first, end), counted through all stacked weights. */
-static void run_strips(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t first, size_t end) {
+/* Strips of pieces [first, end), counted through all stacked weights. */
+static void run_strips(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t first, size_t end,
+                       const char *next) {
     size_t base = 0;
+    first *= PIECE_STRIPS;
+    end *= PIECE_STRIPS;
     for (int i = 0; i < l->u.linear.n_parts; i++) {
         const gw_cpu_part *part = &l->u.linear.part[i];
         size_t from = first > base ? first - base : 0;
@@ -151,22 +267,17 @@ static void run_strips(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t fir
                 job.residual = (const float *)(const void *)l->in1 + part->column;
                 job.residual_stride = l->in1_stride / sizeof(float);
             }
-            take_prepared(&job, part, worker);
+            job.next = to < end && i + 1 < l->u.linear.n_parts ? part[1].job.w : next;
+            take_prepared(&job, part, l, worker);
             part->kernel->run(&job, from * GW_STRIP_ROWS, stop < job.m ? stop : job.m,
-                              worker->scratch);
+                              worker->scratch + l->u.linear.own);
         }
         base += part->strips;
     }
 }
 
 static void run_linear(const gw_cpu_launch *l, gw_cpu_worker *worker) {
-    size_t total = 0, first, end;
-    for (int i = 0; i < l->u.linear.n_parts; i++) {
-        total += l->u.linear.part[i].strips;
-    }
-    while (gw_cpu_take(worker, (total + STRIPS - 1) / STRIPS, l->u.linear.most, &first, &end)) {
-        run_strips(l, worker, first * STRIPS, end * STRIPS < total ? end * STRIPS : total);
-    }
+    run_pieces(l, worker, run_strips);
 }
 
 int gw_cpu_accepts_linear(const gw_kernel *kernel, const gw_node *node,
@@ -178,20 +289,23 @@ gw_status gw_cpu_record_linear(struct gw_segment *segment, const gw_kernel *kern
                                const gw_node *node) {
     gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
     gw_order order = node->args.linear.order;
-    size_t column = 0;
+    size_t column = 0, scratch = 0, strips = 0;
     l->run = run_linear;
     l->u.linear.prefill = order == GW_ORDER_PREFILL;
-    l->u.linear.most = groups_at_once(node->w[0], order);
+    l->u.linear.most = pieces_at_once(node->w[0], order);
     for (int i = 0; i < 3 && node->w[i] != NULL; i++) {
         gw_cpu_part *part = &l->u.linear.part[l->u.linear.n_parts++];
         const float *bias;
         GW_TRY(gw_cpu_vector(segment, node->w[3 + i], &bias));
         fill_part(part, l, kernel_for(gw_cpu_row_of(kernel), node->w[i], order), node->w[i], column,
                   bias);
-        gw_cpu_need_scratch(segment, kernel_scratch(part, segment->rows));
+        size_t need = kernel_scratch(part, segment->rows);
+        scratch = need > scratch ? need : scratch;
         column += part->job.m;
+        strips += part->strips;
     }
-    finish_record(segment, kernel, node, l);
+    l->u.linear.total = (strips + PIECE_STRIPS - 1) / PIECE_STRIPS;
+    finish_record(segment, kernel, node, l, scratch);
     return GW_OK;
 }
 
@@ -199,12 +313,15 @@ gw_status gw_cpu_record_linear(struct gw_segment *segment, const gw_kernel *kern
  * -----------------------------------------------------------------------------------------------
  */
 
-/* Columns [first, end) of gate and up into scratch, then one row after the other out. */
-static void run_tile(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t first, size_t end) {
+/* Columns of pieces [at, stop) of gate and up into scratch, then one row after the other out. */
+static void run_tile(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t at, size_t stop,
+                     const char *next) {
     size_t n = (size_t)gw_cpu_live(l, worker->step), tile = l->u.linear.tile;
-    float *sums[2] = {(float *)(void *)worker->scratch, NULL};
+    size_t first = at * GW_ACT_BLOCK, end = stop * GW_ACT_BLOCK;
+    float *sums[2] = {(float *)(void *)(worker->scratch + l->u.linear.own), NULL};
     sums[1] = sums[0] + n * tile;
     void *scratch = sums[1] + n * tile;
+    end = end < l->width ? end : l->width;
     for (int i = 0; i < 2; i++) {
         const gw_cpu_part *part = &l->u.linear.part[i];
         gw_cpu_linear job = part->job;
@@ -213,7 +330,10 @@ static void run_tile(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t first
         job.n = (int)n;
         job.y = sums[i];
         job.y_stride = tile;
-        take_prepared(&job, part, worker);
+        job.next = i == 0
+                       ? (const char *)part[1].job.w + first / GW_STRIP_ROWS * part[1].strip_bytes
+                       : next;
+        take_prepared(&job, part, l, worker);
         part->kernel->run(&job, 0, end - first, scratch);
     }
     for (size_t i = 0; i < n; i++) {
@@ -230,11 +350,7 @@ static void run_tile(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t first
 }
 
 static void run_glu(const gw_cpu_launch *l, gw_cpu_worker *worker) {
-    size_t blocks = (l->width + GW_ACT_BLOCK - 1) / GW_ACT_BLOCK, first, end;
-    while (gw_cpu_take(worker, blocks, l->u.linear.tile / GW_ACT_BLOCK, &first, &end)) {
-        size_t stop = end * GW_ACT_BLOCK < l->width ? end * GW_ACT_BLOCK : l->width;
-        run_tile(l, worker, first * GW_ACT_BLOCK, stop);
-    }
+    run_pieces(l, worker, run_tile);
 }
 
 int gw_cpu_accepts_glu(const gw_kernel *kernel, const gw_node *node,
@@ -253,6 +369,8 @@ gw_status gw_cpu_record_glu(struct gw_segment *segment, const gw_kernel *kernel,
     l->run = run_glu;
     l->u.linear.prefill = order == GW_ORDER_PREFILL;
     l->u.linear.tile = l->u.linear.prefill ? GLU_PREFILL_ROWS : GLU_DECODE_ROWS;
+    l->u.linear.most = l->u.linear.tile / GW_ACT_BLOCK;
+    l->u.linear.total = (l->width + GW_ACT_BLOCK - 1) / GW_ACT_BLOCK;
     l->u.linear.n_parts = 2;
     for (int i = 0; i < 2; i++) {
         gw_cpu_part *part = &l->u.linear.part[i];
@@ -261,8 +379,27 @@ gw_status gw_cpu_record_glu(struct gw_segment *segment, const gw_kernel *kernel,
         size_t need = kernel_scratch(part, segment->rows);
         inner = need > inner ? need : inner;
     }
-    gw_cpu_need_scratch(segment, 2 * (size_t)segment->rows * l->u.linear.tile * sizeof(float) +
-                                     inner + GW_CACHE_LINE);
-    finish_record(segment, kernel, node, l);
+    finish_record(segment, kernel, node, l,
+                  2 * (size_t)segment->rows * l->u.linear.tile * sizeof(float) + inner +
+                      GW_CACHE_LINE);
     return GW_OK;
+}
+
+int gw_cpu_joins_linear(const gw_cpu_launch *before, const gw_cpu_launch *l) {
+    return before->row != NULL && (l->run == run_linear || l->run == run_glu) &&
+           !l->u.linear.prefill;
+}
+
+void gw_cpu_link_linear(struct gw_segment *segment) {
+    const gw_cpu_launch *next = NULL;
+    for (int round = 0; round < 2;
+         round++) { /* the last one is followed by the next pass's first */
+        for (size_t i = segment->n; i-- > 0;) {
+            gw_cpu_launch *l = &segment->launches[i];
+            if (l->run == run_linear || l->run == run_glu) {
+                l->u.linear.follow = l->u.linear.prefill ? NULL : next;
+                next = l;
+            }
+        }
+    }
 }

@@ -6,7 +6,7 @@
 
 #include "backends/cpu/cpu.h"
 
-enum { HUGE_PAGE = 2 << 20, PACK_BYTES = 256 << 10 };
+enum { HUGE_PAGE = 2 << 20, CHUNK_BYTES = 256 << 20, PACK_BYTES = 256 << 10 };
 
 void *gw_cpu_map_pages(size_t bytes) {
     void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -46,12 +46,19 @@ static gw_status check_room(struct gw_device *device, size_t bytes) {
     return GW_OK;
 }
 
-gw_status gw_cpu_alloc(struct gw_device *device, size_t bytes, struct gw_buffer **out) {
-    size_t mapped;
-    if (__builtin_add_overflow(bytes, (size_t)4095, &mapped)) {
+/* A multiple of `unit`, and at least one; GW_E_NOMEM when no address reaches that far. */
+static gw_status whole(size_t bytes, size_t unit, size_t *out) {
+    size_t sum;
+    if (__builtin_add_overflow(bytes, unit - 1, &sum)) {
         return gw_fail(GW_E_NOMEM, "cpu", "needs %zu bytes, more than an address can reach", bytes);
     }
-    mapped = (mapped & ~(size_t)4095) + (bytes == 0 ? 4096 : 0);
+    *out = sum < unit ? unit : sum / unit * unit;
+    return GW_OK;
+}
+
+gw_status gw_cpu_alloc(struct gw_device *device, size_t bytes, struct gw_buffer **out) {
+    size_t mapped;
+    GW_TRY(whole(bytes, 4096, &mapped));
     GW_TRY(check_room(device, mapped));
     struct gw_buffer *buffer = calloc(1, sizeof *buffer);
     void *data = buffer != NULL ? gw_cpu_map_pages(mapped) : NULL;
@@ -63,6 +70,64 @@ gw_status gw_cpu_alloc(struct gw_device *device, size_t bytes, struct gw_buffer 
     atomic_fetch_add_explicit(&device->reserved, mapped, memory_order_relaxed);
     *out = buffer;
     return GW_OK;
+}
+
+/* A chunk with room for `bytes`; memory is only promised by the system until it is touched. */
+static gw_status new_chunk(size_t bytes, gw_cpu_chunk **out) {
+    size_t room;
+    GW_TRY(whole(bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES, HUGE_PAGE, &room));
+    gw_cpu_chunk *chunk = calloc(1, sizeof *chunk);
+    char *map =
+        chunk != NULL && room < SIZE_MAX - HUGE_PAGE ? gw_cpu_map_pages(room + HUGE_PAGE) : NULL;
+    if (map == NULL) {
+        free(chunk);
+        return gw_fail(GW_E_NOMEM, "cpu", "the system refused %zu bytes", room);
+    }
+    size_t skip = (HUGE_PAGE - (uintptr_t)map % HUGE_PAGE) % HUGE_PAGE;
+    *chunk = (gw_cpu_chunk){.map = map, .data = map + skip, .bytes = room};
+    *out = chunk;
+    return GW_OK;
+}
+
+/* A buffer for a weight in the device's chunk, or in a new one that takes its place. */
+static gw_status alloc_weight(struct gw_device *device, size_t bytes, struct gw_buffer **out) {
+    size_t taken;
+    GW_TRY(whole(bytes, 4096, &taken));
+    GW_TRY(check_room(device, taken));
+    struct gw_buffer *buffer = calloc(1, sizeof *buffer);
+    if (buffer == NULL) {
+        return gw_fail(GW_E_NOMEM, "cpu", "no memory for a buffer");
+    }
+    if (device->chunk == NULL || device->chunk->bytes - device->chunk->used < taken) {
+        gw_status status = new_chunk(taken, &device->chunk);
+        if (status != GW_OK) {
+            free(buffer);
+            return status;
+        }
+    }
+    gw_cpu_chunk *chunk = device->chunk;
+    *buffer = (struct gw_buffer){.device = device,
+                                 .data = chunk->data + chunk->used,
+                                 .bytes = bytes,
+                                 .mapped = taken,
+                                 .chunk = chunk};
+    chunk->used += taken;
+    chunk->buffers++;
+    atomic_fetch_add_explicit(&device->reserved, taken, memory_order_relaxed);
+    *out = buffer;
+    return GW_OK;
+}
+
+/* The last buffer of a chunk takes it along. */
+static void leave_chunk(struct gw_device *device, gw_cpu_chunk *chunk) {
+    if (--chunk->buffers > 0) {
+        return;
+    }
+    if (device->chunk == chunk) {
+        device->chunk = NULL;
+    }
+    gw_cpu_unmap_pages(chunk->map, chunk->bytes + HUGE_PAGE);
+    free(chunk);
 }
 
 gw_status gw_cpu_alias(struct gw_device *device, const void *data, size_t bytes,
@@ -84,7 +149,11 @@ void gw_cpu_release(struct gw_buffer *buffer) {
         return;
     }
     if (buffer->mapped > 0) {
-        gw_cpu_unmap_pages(buffer->data, buffer->mapped);
+        if (buffer->chunk != NULL) {
+            leave_chunk(buffer->device, buffer->chunk);
+        } else {
+            gw_cpu_unmap_pages(buffer->data, buffer->mapped);
+        }
         atomic_fetch_sub_explicit(&buffer->device->reserved, buffer->mapped, memory_order_relaxed);
     }
     free(buffer);
@@ -168,7 +237,9 @@ static int wants_strips(const struct gw_device *device, const gw_tensor *t,
            gw_cpu_linear_find(t->fmt, device->level, 1)->strips;
 }
 
-gw_status gw_cpu_load_weight(struct gw_device *device, gw_tensor *t, const gw_weight_source *src) {
+/* *bytes: as stored, row after row. */
+static gw_status begin_loading(const struct gw_device *device, const gw_tensor *t,
+                               const gw_weight_source *src, loading *out, size_t *bytes) {
     if (t->fmt == GW_FMT_ACT8 || (unsigned)t->fmt >= GW_FMT_COUNT || t->n_dim < 1) {
         return gw_fail(GW_E_TYPE, t->name, "not a weight");
     }
@@ -176,19 +247,35 @@ gw_status gw_cpu_load_weight(struct gw_device *device, gw_tensor *t, const gw_we
     for (int i = 0; i + 1 < t->n_dim; i++) {
         l.rows *= t->dim[i];
     }
-    size_t bytes;
     GW_TRY(gw_row_bytes(t->fmt, l.cols, &l.row_bytes));
-    GW_TRY(gw_matrix_bytes(t->fmt, (uint64_t)l.rows, l.cols, &bytes));
+    GW_TRY(gw_matrix_bytes(t->fmt, (uint64_t)l.rows, l.cols, bytes));
     l.strips = ((size_t)l.rows + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS;
     l.pack = wants_strips(device, t, src);
+    l.strip_bytes = l.pack ? gw_strip_bytes(t->fmt, l.cols) : 0;
+    *out = l;
+    return GW_OK;
+}
 
+gw_status gw_cpu_size_weight(const struct gw_device *device, gw_tensor *t,
+                             const gw_weight_source *src, uint64_t *bytes) {
+    loading l;
+    size_t stored;
+    GW_TRY(begin_loading(device, t, src, &l, &stored));
+    t->layout = l.pack ? GW_LAYOUT_PRIVATE : GW_LAYOUT_ROWS;
+    *bytes = l.pack ? l.strips * l.strip_bytes : stored;
+    return GW_OK;
+}
+
+gw_status gw_cpu_load_weight(struct gw_device *device, gw_tensor *t, const gw_weight_source *src) {
+    loading l;
+    size_t bytes;
+    GW_TRY(begin_loading(device, t, src, &l, &bytes));
     struct gw_buffer *buffer = NULL;
     /* Blocks hold 2- and 4-byte fields: a map at an odd place is copied. */
     if (!l.pack && src->map != NULL && (uintptr_t)src->map % 4 == 0) {
         GW_TRY(gw_cpu_alias(device, src->map, bytes, &buffer));
     } else {
-        l.strip_bytes = l.pack ? gw_strip_bytes(t->fmt, l.cols) : 0;
-        GW_TRY(gw_cpu_alloc(device, l.pack ? l.strips * l.strip_bytes : bytes, &buffer));
+        GW_TRY(alloc_weight(device, l.pack ? l.strips * l.strip_bytes : bytes, &buffer));
         l.dst = buffer->data;
         gw_status status = GW_OK;
         if (!l.pack && src->map != NULL) {

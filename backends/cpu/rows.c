@@ -64,17 +64,20 @@ gw_status gw_cpu_record_pick(struct gw_segment *segment, const gw_kernel *kernel
 /* ---- NORM
  * ---------------------------------------------------------------------------------------------- */
 
+static void norm_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i, void *out) {
+    const float *x = (const float *)(const void *)(l->in + i * l->in_stride);
+    float *y = l->act8 ? (float *)(void *)worker->scratch : (float *)out;
+    l->ops->norm(y, x, l->u.norm.weight, l->width, l->u.norm.eps);
+    if (l->act8) {
+        l->ops->encode((gw_act8 *)out, y, l->width / GW_ACT_BLOCK);
+    }
+}
+
 static void run_norm(const gw_cpu_launch *l, gw_cpu_worker *worker) {
     size_t first, end;
     while (gw_cpu_take(worker, (size_t)gw_cpu_live(l, worker->step), 4, &first, &end)) {
         for (size_t i = first; i < end; i++) {
-            const float *x = (const float *)(const void *)(l->in + i * l->in_stride);
-            void *out = l->out + i * l->out_stride;
-            float *y = l->act8 ? (float *)(void *)worker->scratch : (float *)out;
-            l->ops->norm(y, x, l->u.norm.weight, l->width, l->u.norm.eps);
-            if (l->act8) {
-                l->ops->encode((gw_act8 *)out, y, l->width / GW_ACT_BLOCK);
-            }
+            norm_row(l, worker, i, l->out + i * l->out_stride);
         }
     }
 }
@@ -96,6 +99,7 @@ gw_status gw_cpu_record_norm(struct gw_segment *segment, const gw_kernel *kernel
                              const gw_node *node) {
     gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
     l->run = run_norm;
+    l->row = norm_row;
     l->u.norm.eps = node->args.norm.eps;
     gw_cpu_need_scratch(segment, l->width * sizeof(float));
     return gw_cpu_vector(segment, node->w[0], &l->u.norm.weight);
@@ -105,6 +109,12 @@ gw_status gw_cpu_record_norm(struct gw_segment *segment, const gw_kernel *kernel
  * ------------------------------------------------------------------------------------------- */
 
 enum { QUANTIZE_BLOCKS = 32 }; /* per piece: one row of a decode step keeps several threads busy */
+
+static void quantize_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i, void *out) {
+    (void)worker;
+    l->ops->encode((gw_act8 *)out, (const float *)(const void *)(l->in + i * l->in_stride),
+                   l->width / GW_ACT_BLOCK);
+}
 
 static void run_quantize(const gw_cpu_launch *l, gw_cpu_worker *worker) {
     size_t blocks = l->width / GW_ACT_BLOCK;
@@ -131,6 +141,8 @@ int gw_cpu_accepts_quantize(const gw_kernel *kernel, const gw_node *node,
 
 gw_status gw_cpu_record_quantize(struct gw_segment *segment, const gw_kernel *kernel,
                                  const gw_node *node) {
-    gw_cpu_append(segment, kernel, node)->run = run_quantize;
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    l->run = run_quantize;
+    l->row = quantize_row;
     return GW_OK;
 }

@@ -85,21 +85,27 @@ gw_status gw_cpu_vector(struct gw_segment *segment, const gw_tensor *t, const fl
     return GW_OK;
 }
 
+/* One for the team, one for each thread; each in a cache line of its own. */
+static size_t counter_bytes(const struct gw_segment *segment) {
+    return (1 + (size_t)segment->device->threads) * GW_CACHE_LINE;
+}
+
 static gw_status take_memory(struct gw_segment *segment, size_t nodes) {
     segment->capacity = nodes * LAUNCHES_PER_NODE + 1;
     segment->launches = calloc(segment->capacity, sizeof *segment->launches);
     segment->copies = calloc(nodes * GW_MAX_W + 1, sizeof *segment->copies);
-    segment->counters = aligned_alloc(GW_CACHE_LINE, segment->capacity * GW_CACHE_LINE);
+    segment->counters = aligned_alloc(GW_CACHE_LINE, 2 * counter_bytes(segment));
     if (segment->launches == NULL || segment->copies == NULL || segment->counters == NULL) {
         return gw_fail(GW_E_NOMEM, "cpu", "no memory for a plan of %zu nodes", nodes);
     }
+    memset(segment->counters, 0, 2 * counter_bytes(segment));
     return GW_OK;
 }
 
 static gw_status take_scratch(struct gw_segment *segment) {
     size_t line = GW_CACHE_LINE;
-    size_t one =
-        (segment->scratch_bytes + line - 1) / line * line + 4 * line; /* apart in the cache */
+    segment->row_bytes = (segment->row_bytes + line - 1) / line * line + 4 * line; /* apart */
+    size_t one = (segment->scratch_bytes + line - 1) / line * line + segment->row_bytes;
     segment->scratch_bytes = one;
     segment->scratch_mapped = one * (size_t)segment->device->threads + segment->shared_bytes;
     segment->scratch = gw_cpu_map_pages(segment->scratch_mapped);
@@ -107,6 +113,29 @@ static gw_status take_scratch(struct gw_segment *segment) {
         return gw_fail(GW_E_NOMEM, "cpu", "needs %zu bytes of scratch", segment->scratch_mapped);
     }
     return GW_OK;
+}
+
+/* A launch that reads what the one before it puts out may do that one's work as well. What is put
+ * out still lies where others may read it; it must not be written while a slower thread still reads
+ * what went in. */
+static void join_launches(struct gw_segment *segment) {
+    for (size_t i = 1; i < segment->n; i++) {
+        gw_cpu_launch *l = &segment->launches[i];
+        const gw_cpu_launch *before = l - 1;
+        int apart =
+            l->out + l->out_stride <= before->in || before->in + before->in_stride <= l->out;
+        if (l->in != before->out || !apart || l->picked != before->picked) {
+            continue;
+        }
+        if (gw_cpu_joins_linear(before, l)) {
+            l->before = before;
+            segment->row_bytes =
+                before->out_stride > segment->row_bytes ? before->out_stride : segment->row_bytes;
+        } else if (gw_cpu_joins_attention(before, l)) {
+            l->before = before;
+            l->joins = gw_cpu_attends_by_heads;
+        }
+    }
 }
 
 gw_status gw_cpu_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
@@ -126,7 +155,9 @@ gw_status gw_cpu_freeze(struct gw_device *device, const gw_node *nodes, size_t n
             segment->picked = 1;
         }
     }
+    join_launches(segment);
     GW_TRY_DONE(take_scratch(segment));
+    gw_cpu_link_linear(segment);
     *out = segment;
     segment = NULL;
 done:
@@ -187,25 +218,50 @@ static void meet(barrier *b, unsigned team, int spins) {
     }
 }
 
-static _Atomic size_t *counter(const struct gw_segment *segment, size_t i) {
-    return (_Atomic size_t *)(void *)(segment->counters + i * GW_CACHE_LINE);
+/* owner -1: the team's. */
+static _Atomic size_t *counter(const gw_cpu_worker *worker, int owner) {
+    return (_Atomic size_t *)(void *)(worker->counters + (size_t)(owner + 1) * GW_CACHE_LINE);
 }
 
-int gw_cpu_take(const gw_cpu_worker *worker, size_t total, size_t most, size_t *first,
-                size_t *end) {
-    size_t at = atomic_load_explicit(worker->next, memory_order_relaxed), n;
+/* A `parts`-th of what is left, at least one piece and at most `most`. */
+static int hand_out(_Atomic size_t *next, size_t total, size_t parts, size_t most, size_t *first,
+                    size_t *end) {
+    size_t at = atomic_load_explicit(next, memory_order_relaxed), n;
     do {
         if (at >= total) {
             return 0;
         }
-        n = (total - at) / (2 * (size_t)worker->team);
+        n = (total - at) / parts;
         n = n < 1 ? 1 : n;
         n = n > most ? most : n;
-    } while (!atomic_compare_exchange_weak_explicit(worker->next, &at, at + n, memory_order_relaxed,
+    } while (!atomic_compare_exchange_weak_explicit(next, &at, at + n, memory_order_relaxed,
                                                     memory_order_relaxed));
     *first = at;
     *end = at + n;
     return 1;
+}
+
+int gw_cpu_take(const gw_cpu_worker *worker, size_t total, size_t most, size_t *first,
+                size_t *end) {
+    return hand_out(counter(worker, -1), total, 2 * (size_t)worker->team, most, first, end);
+}
+
+int gw_cpu_take_from(const gw_cpu_worker *worker, int owner, size_t total, size_t most,
+                     size_t *first, size_t *end) {
+    return hand_out(counter(worker, owner), total, 2, most, first, end);
+}
+
+size_t gw_cpu_left(const gw_cpu_worker *worker, int owner, size_t total) {
+    size_t at = atomic_load_explicit(counter(worker, owner), memory_order_relaxed);
+    return at < total ? total - at : 0;
+}
+
+/* Counters are used again two launches later: after the next barrier, which orders this. */
+static void clear_counters(const gw_cpu_worker *worker) {
+    atomic_store_explicit(counter(worker, worker->id), 0, memory_order_relaxed);
+    if (worker->id == 0) {
+        atomic_store_explicit(counter(worker, -1), 0, memory_order_relaxed);
+    }
 }
 
 static double now(void) {
@@ -217,11 +273,18 @@ static double now(void) {
 static void walk(struct gw_segment *segment, gw_cpu_worker *worker, barrier *b) {
     gw_node_time *times = worker->id == 0 ? segment->times : NULL;
     double before = times != NULL ? now() : 0.0;
+    char *counters[2] = {segment->counters, segment->counters + counter_bytes(segment)};
+    int turn = 0;
     for (size_t i = 0; i < segment->n; i++) {
         const gw_cpu_launch *launch = &segment->launches[i];
-        worker->next = counter(segment, i);
+        if (i + 1 < segment->n && launch[1].before == launch && gw_cpu_joins(launch + 1, worker)) {
+            continue;
+        }
+        worker->counters = counters[turn];
         launch->run(launch, worker);
         meet(b, (unsigned)worker->team, segment->device->spins);
+        clear_counters(worker);
+        turn = !turn;
         if (times != NULL) {
             double after = now();
             gw_node_time *t = &times[launch->node];
@@ -237,17 +300,17 @@ gw_status gw_cpu_run(struct gw_segment *segment, const gw_step *step) {
         return gw_fail(GW_E_ARGUMENT, "cpu", "a step of %d rows for a plan of %d", step->n,
                        segment->rows);
     }
-    for (size_t i = 0; i < segment->n; i++) {
-        atomic_store_explicit(counter(segment, i), 0, memory_order_relaxed);
-    }
     barrier b = {0};
 #pragma omp parallel num_threads(segment->device->threads)
     {
         int id = omp_get_thread_num();
+        char *scratch = segment->scratch + (size_t)id * segment->scratch_bytes;
         gw_cpu_worker worker = {.id = id,
                                 .team = omp_get_num_threads(),
                                 .step = step,
-                                .scratch = segment->scratch + (size_t)id * segment->scratch_bytes,
+                                .timed = segment->times != NULL,
+                                .scratch = scratch,
+                                .row = scratch + segment->scratch_bytes - segment->row_bytes,
                                 .shared = segment->scratch + segment->scratch_mapped -
                                           segment->shared_bytes};
         walk(segment, &worker, &b);

@@ -1,7 +1,9 @@
 /* backends/opencl/attention.c - ROPE_KV and ATTENTION: nodes to launches. */
+#include <stdio.h>
+
 #include "backends/opencl/opencl.h"
 
-enum { SCRATCH_BYTES = 64 << 20, PAGE_GROUPS = 64 };
+enum { SCRATCH_BYTES = 64 << 20, GROUPS_PER_UNIT = 4 };
 
 static int is_half(const gw_tensor *cache) { return cache->fmt == GW_FMT_F16; }
 
@@ -20,28 +22,32 @@ int gw_cl_accepts_rope_kv(const gw_kernel *kernel, const gw_node *node,
            node->w[2]->fmt == GW_FMT_F32;
 }
 
+static void arg_turning(gw_cl_call *call, const gw_node *node) {
+    const gw_rope_args *a = &node->args.rope;
+    for (int i = 0; i < 3; i++) {
+        gw_cl_arg_tensor(call, node->w[i]);
+    }
+    gw_cl_arg_tensor(call, node->out);
+    gw_cl_arg_int(call, a->rope_dim);
+    gw_cl_arg_int(call, a->style == GW_ROPE_INTERLEAVED);
+    gw_cl_arg_int(call, (node->w[0] != NULL ? 1 : 0) | (node->w[1] != NULL ? 2 : 0));
+    gw_cl_arg_float(call, a->eps);
+}
+
 gw_status gw_cl_record_rope_kv(struct gw_segment *segment, const gw_kernel *kernel,
                                const gw_node *node) {
     const gw_rope_args *a = &node->args.rope;
     (void)kernel;
     gw_cl_call call = gw_cl_launch_new(
-        segment, "attention", is_half(node->in[1]) ? "-DROPE_KV -DHALF" : "-DROPE_KV", "rope_kv");
+        segment, "rope_kv", is_half(node->in[1]) ? "-DATTENTION -DHALF" : "-DATTENTION", "rope_kv");
     gw_cl_arg_step(&call);
-    gw_cl_arg_tensor(&call, node->in[0]);
-    gw_cl_arg_tensor(&call, node->in[1]);
-    gw_cl_arg_tensor(&call, node->in[2]);
-    gw_cl_arg_tensor(&call, node->in[3]);
-    for (int i = 0; i < 3; i++) {
-        gw_cl_arg_tensor(&call, node->w[i]);
+    for (int i = 0; i < 4; i++) {
+        gw_cl_arg_tensor(&call, node->in[i]);
     }
-    gw_cl_arg_tensor(&call, node->out);
+    arg_turning(&call, node);
     gw_cl_arg_int(&call, a->heads);
     gw_cl_arg_int(&call, a->kv_heads);
     gw_cl_arg_int(&call, a->head_dim);
-    gw_cl_arg_int(&call, a->rope_dim);
-    gw_cl_arg_int(&call, a->style == GW_ROPE_INTERLEAVED);
-    gw_cl_arg_int(&call, (node->w[0] != NULL ? 1 : 0) | (node->w[1] != NULL ? 2 : 0));
-    gw_cl_arg_float(&call, a->eps);
     gw_cl_arg_int(&call, node->in[3]->dim[1]);
     return gw_cl_launch_end(&call, segment->device->item ? 1 : GW_CL_TEAM,
                             (size_t)(a->heads + 2 * a->kv_heads), (size_t)segment->rows, 1);
@@ -66,13 +72,80 @@ typedef struct tile {
     int act8;
 } tile;
 
-static gw_status record_pages(struct gw_segment *segment, const gw_node *node, const tile *t) {
+int gw_cl_takes_rope(const struct gw_segment *segment, const gw_node *rope, const gw_node *node) {
+    return !segment->device->item && segment->rows == 1 && rope->op == GW_OP_ROPE_KV &&
+           node->op == GW_OP_ATTENTION && node->in[0] == rope->out && node->in[1] == rope->in[1] &&
+           node->in[2] == rope->in[2] && node->in[3] == rope->in[3];
+}
+
+/* -D options of the team kernels. */
+static void team_options(const struct gw_segment *segment, const gw_node *node, const tile *t,
+                         const char *more, char *out, size_t room) {
+    size_t e = (size_t)node->args.attn.head_dim, cell = is_half(node->in[1]) ? 2 : 4;
+    size_t page = 2 * GW_PAGE * e * cell, rest = (4 * e + 2 * GW_CL_GROUP) * sizeof(float) + 1024;
+    int staged = e % 8 == 0 && page + rest <= segment->device->local_bytes && page <= 32 << 10;
+    snprintf(out, room, "-DATTENTION%s%s -DE=%zu%s%s%s", cell == 2 ? " -DHALF" : "", more, e,
+             staged ? " -DSTAGED" : "", t->act8 ? " -DACT8" : "",
+             segment->device->last_joins ? " -DLAST_JOINS" : "");
+}
+
+static gw_status record_team_pages(struct gw_segment *segment, const gw_node *node, const tile *t) {
     const gw_attn_args *a = &node->args.attn;
-    int item = segment->device->item;
+    const gw_node *rope = segment->rope;
     size_t pages = gw_cl_width(node->in[3]);
-    size_t each = item ? 1 : gw_cl_groups(pages, PAGE_GROUPS);
+    size_t most =
+        gw_cl_groups(GROUPS_PER_UNIT * (size_t)segment->device->units, (size_t)a->kv_heads);
+    char options[128];
+    team_options(segment, node, t, rope != NULL ? " -DROPE" : "", options, sizeof options);
+    gw_cl_call call = gw_cl_launch_new(segment, "attention_team", options, "attend");
+    gw_cl_arg_step(&call);
+    gw_cl_arg_tensor(&call, rope != NULL ? rope->in[0] : node->in[0]);
+    for (int i = 1; i < 4; i++) {
+        gw_cl_arg_tensor(&call, node->in[i]);
+    }
+    gw_cl_arg_mem(&call, t->scratch, 0);
+    gw_cl_arg_mem(&call, t->out, t->out_offset);
+    gw_cl_arg_mem(&call, segment->arrived, 0);
+    gw_cl_arg_int(&call, (int64_t)t->row0);
+    gw_cl_arg_int(&call, a->heads);
+    gw_cl_arg_int(&call, a->kv_heads);
+    gw_cl_arg_int(&call, (int64_t)pages);
+    gw_cl_arg_float(&call, a->scale);
+    gw_cl_arg_int(&call, a->window);
+    if (rope != NULL) {
+        arg_turning(&call, rope);
+    }
+    most = most < pages ? most : pages;
+    GW_TRY(gw_cl_launch_end(&call, GW_CL_GROUP, most, (size_t)a->kv_heads, t->rows));
+    call.launch->page_groups = most;
+    return GW_OK;
+}
+
+static gw_status record_team_join(struct gw_segment *segment, const gw_node *node, const tile *t) {
+    const gw_attn_args *a = &node->args.attn;
+    char options[128];
+    if (segment->device->last_joins) {
+        return GW_OK;
+    }
+    team_options(segment, node, t, " -DJOIN", options, sizeof options);
+    gw_cl_call call = gw_cl_launch_new(segment, "attention_team", options, "attend_join");
+    gw_cl_arg_step(&call);
+    gw_cl_arg_mem(&call, t->scratch, 0);
+    gw_cl_arg_mem(&call, t->out, t->out_offset);
+    gw_cl_arg_int(&call, (int64_t)t->row0);
+    gw_cl_arg_int(&call, a->heads);
+    gw_cl_arg_int(&call, a->kv_heads);
+    gw_cl_arg_int(&call, node->in[3]->dim[1]);
+    gw_cl_arg_int(&call, a->window);
+    return gw_cl_launch_end(&call, GW_CL_GROUP, (size_t)a->kv_heads, t->rows, 1);
+}
+
+static gw_status record_item_pages(struct gw_segment *segment, const gw_node *node, const tile *t) {
+    const gw_attn_args *a = &node->args.attn;
+    size_t pages = gw_cl_width(node->in[3]);
     gw_cl_call call =
-        gw_cl_launch_new(segment, "attention", is_half(node->in[1]) ? "-DHALF" : "", "attend");
+        gw_cl_launch_new(segment, "attention_item",
+                         is_half(node->in[1]) ? "-DATTENTION -DHALF" : "-DATTENTION", "attend");
     gw_cl_arg_step(&call);
     for (int i = 0; i < 4; i++) {
         gw_cl_arg_tensor(&call, node->in[i]);
@@ -85,15 +158,16 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node, c
     gw_cl_arg_int(&call, (int64_t)pages);
     gw_cl_arg_float(&call, a->scale);
     gw_cl_arg_int(&call, a->window);
-    gw_cl_arg_int(&call, (int64_t)each);
-    return gw_cl_launch_end(&call, item ? 1 : GW_PAGE, gw_cl_groups(pages, each),
-                            (size_t)a->kv_heads, t->rows);
+    GW_TRY(gw_cl_launch_end(&call, 1, pages, (size_t)a->kv_heads, t->rows));
+    call.launch->page_groups = pages;
+    return GW_OK;
 }
 
-static gw_status record_join(struct gw_segment *segment, const gw_node *node, const tile *t) {
+static gw_status record_item_join(struct gw_segment *segment, const gw_node *node, const tile *t) {
     const gw_attn_args *a = &node->args.attn;
-    gw_cl_call call =
-        gw_cl_launch_new(segment, "attention", t->act8 ? "-DJOIN -DACT8" : "-DJOIN", "attend_join");
+    gw_cl_call call = gw_cl_launch_new(segment, "attention_item",
+                                       t->act8 ? "-DATTENTION -DJOIN -DACT8" : "-DATTENTION -DJOIN",
+                                       "attend_join");
     gw_cl_arg_step(&call);
     gw_cl_arg_mem(&call, t->scratch, 0);
     gw_cl_arg_mem(&call, t->out, t->out_offset);
@@ -102,8 +176,7 @@ static gw_status record_join(struct gw_segment *segment, const gw_node *node, co
     gw_cl_arg_int(&call, a->head_dim);
     gw_cl_arg_int(&call, node->in[3]->dim[1]);
     gw_cl_arg_int(&call, a->window);
-    return gw_cl_launch_end(&call, segment->device->item ? 1 : GW_PAGE, (size_t)a->heads, t->rows,
-                            1);
+    return gw_cl_launch_end(&call, 1, (size_t)a->heads, t->rows, 1);
 }
 
 gw_status gw_cl_record_attention(struct gw_segment *segment, const gw_kernel *kernel,
@@ -123,8 +196,13 @@ gw_status gw_cl_record_attention(struct gw_segment *segment, const gw_kernel *ke
     t.out_offset = straddles ? part_bytes : node->out->offset;
     for (t.row0 = 0; t.row0 < rows; t.row0 += at_once) {
         t.rows = rows - t.row0 < at_once ? rows - t.row0 : at_once;
-        GW_TRY(record_pages(segment, node, &t));
-        GW_TRY(record_join(segment, node, &t));
+        if (segment->device->item) {
+            GW_TRY(record_item_pages(segment, node, &t));
+            GW_TRY(record_item_join(segment, node, &t));
+        } else {
+            GW_TRY(record_team_pages(segment, node, &t));
+            GW_TRY(record_team_join(segment, node, &t));
+        }
     }
     return straddles ? gw_cl_record_encode(segment, t.scratch, part_bytes, node->out) : GW_OK;
 }

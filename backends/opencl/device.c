@@ -133,7 +133,8 @@ static int understands_nvidia(struct gw_device *d) {
 
 /* GODWIT_OPENCL, for tests, comma-separated: item, team (the way through the ops), plain (no inline
  * assembly), any-floats (open a simulator whose arithmetic is not exact), max-alloc=BYTES,
- * fail-alloc=K, fail-enqueue=K, fail-build. */
+ * fail-alloc=K, fail-enqueue=K, fail-build, no-cache (programs are not kept on disk: PoCL compiles
+ * what it is asked for a second time). */
 static gw_status read_environment(struct gw_device *d, int *plain, int *any_floats) {
     const char *p = getenv("GODWIT_OPENCL");
     while (p != NULL && *p != '\0') {
@@ -146,9 +147,11 @@ static gw_status read_environment(struct gw_device *d, int *plain, int *any_floa
         if (strcmp(word, "item") == 0 || strcmp(word, "team") == 0) {
             d->item = word[0] == 'i';
         } else if (strcmp(word, "plain") == 0) {
-            *plain = 1;
+            *plain = d->plain = 1;
         } else if (strcmp(word, "any-floats") == 0) {
             *any_floats = 1;
+        } else if (strcmp(word, "no-cache") == 0) {
+            d->no_cache = 1;
         } else if (strcmp(word, "fail-build") == 0) {
             d->fail_build = 1;
         } else if (strncmp(word, "max-alloc=", 10) == 0 && value > 0) {
@@ -173,6 +176,8 @@ static gw_status fill_device(struct gw_device *d) {
     text_info(cl, d->id, CL_DRIVER_VERSION, d->driver, sizeof d->driver);
     d->max_alloc = number_info(cl, d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong));
     d->memory = number_info(cl, d->id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(cl_ulong));
+    d->units = (int)number_info(cl, d->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint));
+    d->local_bytes = number_info(cl, d->id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof(cl_ulong));
     cl_ulong type = number_info(cl, d->id, CL_DEVICE_TYPE, sizeof(cl_device_type));
     size_t group = (size_t)number_info(cl, d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
     d->item = (type & CL_DEVICE_TYPE_CPU) != 0;
@@ -194,7 +199,11 @@ static gw_status fill_device(struct gw_device *d) {
     d->queue = cl->CreateCommandQueue(d->context, d->id, 0, &error);
     GW_TRY(gw_cl_check(error, "creating a queue"));
     d->nvidia = !plain && (type & CL_DEVICE_TYPE_GPU) != 0 && understands_nvidia(d);
-    return gw_cl_list_kernels(d);
+    d->last_joins = d->nvidia || d->compact;
+    d->group = d->nvidia && group >= 2 * GW_CL_GROUP ? 2 * GW_CL_GROUP : GW_CL_GROUP;
+    GW_TRY(gw_cl_list_kernels(d));
+    cl_program first; /* every plan takes it; a compiler that fails is known before weights load */
+    return gw_cl_program_get(d, "rows", "", &first);
 }
 
 static void close_device(struct gw_device *d) {
@@ -254,14 +263,13 @@ static gw_status open_device(int ordinal, const gw_device_options *options,
 
 /* ---- describing ------------------------------------------------------------------------------ */
 
-void gw_opencl_describe(int ordinal, gw_device_info *out);
-void gw_opencl_describe(int ordinal, gw_device_info *out) {
+static void describe_ordinal(int ordinal, gw_device_info *out) {
     cl_platform_id platforms[GW_CL_MAX_DEVICES];
     cl_device_id devices[GW_CL_MAX_DEVICES];
     const gw_cl_driver *cl = gw_cl_open(NULL);
     memset(out, 0, sizeof *out);
     int n = gw_cl_devices(platforms, devices, GW_CL_MAX_DEVICES);
-    snprintf(out->id, sizeof out->id, ordinal > 0 ? "opencl:%d" : "opencl", ordinal);
+    snprintf(out->id, sizeof out->id, "opencl:%d", ordinal);
     if (cl == NULL || ordinal < 0 || ordinal >= n) {
         return;
     }
@@ -282,8 +290,8 @@ void gw_opencl_describe(int ordinal, gw_device_info *out) {
              missing != NULL ? "; cannot be used: it lacks " : "", missing != NULL ? missing : "");
 }
 
-static void describe(const struct gw_device *device, gw_device_info *out) {
-    gw_opencl_describe(device != NULL ? device->ordinal : 0, out);
+static void describe(const struct gw_device *device, int ordinal, gw_device_info *out) {
+    describe_ordinal(device != NULL ? device->ordinal : ordinal, out);
     if (device != NULL) {
         size_t used = strlen(out->detail);
         snprintf(out->detail + used, sizeof out->detail - used, ", %s%s",
@@ -315,6 +323,7 @@ const gw_backend gw_backend_opencl = {.name = "opencl",
                                       .read = gw_cl_read,
                                       .host = host_address,
                                       .load_weight = gw_cl_load_weight,
+                                      .size_weight = gw_cl_size_weight,
                                       .kernels = list,
                                       .freeze = gw_cl_freeze,
                                       .run = gw_cl_run,

@@ -22,7 +22,7 @@ static void find_entry_points(void) {
         return;
     }
     void *at;
-#define FIND(name)                                                                                 \
+#define FIND(result, name, arguments)                                                              \
     at = dlsym(library, "cl" #name);                                                               \
     memcpy(&table.name, &at, sizeof at);                                                           \
     if (at == NULL && failure == NULL) {                                                           \

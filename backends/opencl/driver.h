@@ -5,24 +5,11 @@
 #ifndef GW_BACKENDS_OPENCL_DRIVER_H
 #define GW_BACKENDS_OPENCL_DRIVER_H
 
-#define CL_TARGET_OPENCL_VERSION 120
-#include <CL/cl.h>
-
+#include "backends/opencl/cl.h"
 #include "core/base/status.h"
 
-/* clang-format off */
-#define GW_CL_ENTRY_POINTS(X)                                                                      \
-    X(GetPlatformIDs) X(GetPlatformInfo) X(GetDeviceIDs) X(GetDeviceInfo)                          \
-    X(CreateContext) X(ReleaseContext) X(CreateCommandQueue) X(ReleaseCommandQueue)                \
-    X(CreateBuffer) X(ReleaseMemObject)                                                            \
-    X(CreateProgramWithSource) X(CreateProgramWithBinary) X(BuildProgram) X(GetProgramBuildInfo)   \
-    X(GetProgramInfo) X(ReleaseProgram) X(CreateKernel) X(ReleaseKernel) X(SetKernelArg)           \
-    X(EnqueueNDRangeKernel) X(EnqueueWriteBuffer) X(EnqueueReadBuffer) X(EnqueueFillBuffer)        \
-    X(Flush) X(Finish) X(GetEventProfilingInfo) X(ReleaseEvent)
-/* clang-format on */
-
 typedef struct gw_cl_driver {
-#define GW_CL_FIELD(name) __typeof__(&cl##name) name;
+#define GW_CL_FIELD(result, name, arguments) result(*name) arguments;
     GW_CL_ENTRY_POINTS(GW_CL_FIELD)
 #undef GW_CL_FIELD
 } gw_cl_driver;

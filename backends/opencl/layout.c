@@ -11,6 +11,7 @@
 
 #include "backends/opencl/opencl.h"
 #include "core/tensor/blocks.h"
+#include "core/tensor/codes.h"
 
 /* ---- formats --------------------------------------------------------------------------------- */
 
@@ -54,105 +55,6 @@ void gw_cl_layout_of(gw_fmt fmt, size_t cols, int strips, gw_cl_layout *out) {
     out->high_row = out->blocks * (size_t)p->high_bits * 4;
     out->head_row = out->heads * (size_t)p->head_bytes;
     out->sub_row = out->blocks * (size_t)p->sub_bytes;
-}
-
-/* ---- reading rows as stored ------------------------------------------------------------------ */
-
-/* clang-format off */
-#define CODES(fmt, name)                                                                           \
-    case fmt: {                                                                                    \
-        const gw_block_##name *block = (const gw_block_##name *)(const void *)row;                 \
-        int subs = (int)(gw_format_of(fmt)->block_elems / GW_ACT_BLOCK);                           \
-        gw_##name##_codes(block + b / (size_t)subs, (int)(b % (size_t)subs), code);                \
-        break;                                                                                     \
-    }
-#define GROUP_CODES(fmt, name)                                                                     \
-    case fmt: {                                                                                    \
-        const gw_block_##name *block = (const gw_block_##name *)(const void *)row;                 \
-        size_t subs = gw_format_of(fmt)->block_elems / GW_ACT_BLOCK;                               \
-        gw_nibbles(block[b / subs].nibbles + 16 * (b % subs), 0, code);                            \
-        break;                                                                                     \
-    }
-/* clang-format on */
-
-/* The 32 codes of block b, signed as the format's term takes them. */
-static void codes_of(gw_fmt fmt, const unsigned char *row, size_t b, gw_i8 *code) {
-    switch (fmt) {
-        CODES(GW_FMT_Q8_0, q8_0)
-        CODES(GW_FMT_Q4_0, q4_0)
-        CODES(GW_FMT_Q4_1, q4_1)
-        CODES(GW_FMT_Q5_0, q5_0)
-        CODES(GW_FMT_Q5_1, q5_1)
-        CODES(GW_FMT_Q2_K, q2_k)
-        CODES(GW_FMT_Q3_K, q3_k)
-        CODES(GW_FMT_Q4_K, q4_k)
-        CODES(GW_FMT_Q5_K, q5_k)
-        CODES(GW_FMT_Q6_K, q6_k)
-        CODES(GW_FMT_IQ4_NL, iq4_nl)
-        CODES(GW_FMT_IQ4_XS, iq4_xs)
-        GROUP_CODES(GW_FMT_INT4_G32, int4_g32)
-        GROUP_CODES(GW_FMT_INT4_G64, int4_g64)
-        GROUP_CODES(GW_FMT_INT4_G128, int4_g128)
-        GROUP_CODES(GW_FMT_INT4_G256, int4_g256)
-    default: /* INT8 */
-        gw_int8_codes((const gw_block_int8 *)(const void *)(row + sizeof(gw_row_int8)) + b, code);
-        break;
-    }
-}
-
-/* Where the head of block b lies: head_bytes bytes, low first. */
-static void head_of(gw_fmt fmt, const unsigned char *row, size_t h, unsigned char *out) {
-    const gw_format *f = gw_format_of(fmt);
-    const gw_cl_planes *p = &formats[fmt];
-    const unsigned char *block = row + h * f->block_bytes;
-    switch (fmt) {
-    case GW_FMT_Q2_K:
-        memcpy(out, ((const gw_block_q2_k *)(const void *)block)->d, 4); /* d, dmin follow */
-        break;
-    case GW_FMT_Q3_K:
-        memcpy(out, ((const gw_block_q3_k *)(const void *)block)->d, 2);
-        break;
-    case GW_FMT_Q6_K:
-        memcpy(out, ((const gw_block_q6_k *)(const void *)block)->d, 2);
-        break;
-    case GW_FMT_INT8:
-        memcpy(out, row, 4);
-        break;
-    default: /* all others begin with it */
-        memcpy(out, block, (size_t)p->head_bytes);
-        break;
-    }
-}
-
-static void sub_of(gw_fmt fmt, const unsigned char *row, size_t b, unsigned char *out) {
-    const unsigned char *block = row + b / 8 * gw_format_of(fmt)->block_bytes;
-    int s = (int)(b % 8);
-    int pair[2] = {0, 0};
-    if (fmt == GW_FMT_Q2_K) {
-        const gw_block_q2_k *q = (const gw_block_q2_k *)(const void *)block;
-        pair[0] = q->scales[2 * s];
-        pair[1] = q->scales[2 * s + 1];
-    } else if (fmt == GW_FMT_Q3_K) {
-        const gw_block_q3_k *q = (const gw_block_q3_k *)(const void *)block;
-        pair[0] = gw_q3_k_scale(q, 2 * s);
-        pair[1] = gw_q3_k_scale(q, 2 * s + 1);
-    } else if (fmt == GW_FMT_Q4_K) {
-        const gw_block_q4_k *q = (const gw_block_q4_k *)(const void *)block;
-        pair[0] = gw_six_bit_scale(q->scales, s);
-        pair[1] = gw_six_bit_min(q->scales, s);
-    } else if (fmt == GW_FMT_Q5_K) {
-        const gw_block_q5_k *q = (const gw_block_q5_k *)(const void *)block;
-        pair[0] = gw_six_bit_scale(q->scales, s);
-        pair[1] = gw_six_bit_min(q->scales, s);
-    } else if (fmt == GW_FMT_Q6_K) {
-        const gw_block_q6_k *q = (const gw_block_q6_k *)(const void *)block;
-        pair[0] = q->scales[2 * s];
-        pair[1] = q->scales[2 * s + 1];
-    } else if (fmt == GW_FMT_IQ4_XS) {
-        pair[0] = gw_iq4_xs_scale((const gw_block_iq4_xs *)(const void *)block, s);
-    }
-    out[0] = (unsigned char)(pair[0] & 255);
-    out[1] = (unsigned char)(pair[1] & 255);
 }
 
 /* ---- packing --------------------------------------------------------------------------------- */
@@ -201,7 +103,7 @@ static void pack_row(const gw_cl_layout *l, const unsigned char *row, size_t r, 
     gw_u32 bottom[8], top[2];
     gw_i8 code[GW_ACT_BLOCK];
     for (size_t b = 0; b < l->blocks; b++) {
-        codes_of(l->fmt, row, b, code);
+        gw_row_codes(l->fmt, row, b, code);
         cut_codes(p, code, bottom, top);
         for (size_t j = 0; j < low_words; j++) {
             memcpy(low + 4 * place(l, r, b * low_words + j, l->blocks * low_words), &bottom[j], 4);
@@ -210,11 +112,12 @@ static void pack_row(const gw_cl_layout *l, const unsigned char *row, size_t r, 
             memcpy(high + 4 * place(l, r, b * high_words + j, l->blocks * high_words), &top[j], 4);
         }
         if (p->sub_bytes > 0) {
-            sub_of(l->fmt, row, b, sub + 2 * place(l, r, b, l->blocks));
+            gw_row_sub_scales(l->fmt, row, b, sub + 2 * place(l, r, b, l->blocks));
         }
     }
     for (size_t h = 0; h < l->heads; h++) {
-        head_of(l->fmt, row, h, head + head_bytes * place(l, r, h, l->heads));
+        memcpy(head + head_bytes * place(l, r, h, l->heads),
+               gw_row_head(l->fmt, row, h * (size_t)p->head_blocks), head_bytes);
     }
 }
 

@@ -1,4 +1,6 @@
-/* backends/opencl/linear.c - LINEAR and GLU: nodes to launches, one per matrix and allocation. */
+/* backends/opencl/linear.c - LINEAR and GLU: nodes to launches, one per matrix and allocation where
+ * decode.c does not stack them.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -56,14 +58,12 @@ int gw_cl_accepts_glu(const gw_kernel *kernel, const gw_node *node,
 /* ---- one product ----------------------------------------------------------------------------- */
 
 static const char *source_of(const struct gw_device *device, gw_fmt fmt) {
-    if (gw_cl_planes_of(fmt) != NULL) {
-        return device->item ? "linear_item" : "linear_team";
-    }
-    return device->item ? "float_item" : "float_team";
+    return device->item                   ? "float_item"
+           : gw_cl_planes_of(fmt) != NULL ? "linear_team"
+                                          : "float_team";
 }
 
-/* Returns the length of the text. */
-static size_t options_of(gw_fmt fmt, char *out, size_t room) {
+size_t gw_cl_format_options(gw_fmt fmt, char *out, size_t room) {
     const gw_cl_planes *p = gw_cl_planes_of(fmt);
     if (p == NULL) {
         snprintf(out, room, "-DFORMAT_%s",
@@ -80,18 +80,9 @@ static size_t options_of(gw_fmt fmt, char *out, size_t room) {
     return strlen(out);
 }
 
-/* The narrowest kernel for a plan of `rows`: 1, 2, 4, 8 or 16. */
-static int width_for(int rows) {
-    int n = 1;
-    while (n < rows && n < MOST_WIDTH) {
-        n *= 2;
-    }
-    return n;
-}
-
 static void arg_weight(gw_cl_call *call, const gw_tensor *w, const gw_cl_chunk *chunk) {
     gw_cl_arg_mem(call, chunk->mem, 0);
-    if (gw_cl_planes_of(w->fmt) != NULL) {
+    if (gw_cl_planes_of(w->fmt) != NULL || !call->segment->device->item) {
         gw_cl_arg_ulong(call, chunk->high);
         gw_cl_arg_ulong(call, chunk->head);
         gw_cl_arg_ulong(call, chunk->sub);
@@ -103,18 +94,11 @@ static gw_status end_product(gw_cl_call *call, const product *p, size_t m) {
     size_t rows = (size_t)segment->rows;
     int prefill = p->order == GW_ORDER_PREFILL;
     if (segment->device->item) {
-        int floats = gw_cl_planes_of(p->w->fmt) == NULL;
-        size_t items = floats && !prefill ? m : gw_cl_groups(m, GW_CL_STRIP);
-        size_t tiles = floats && !prefill ? 1 : gw_cl_groups(rows, MOST_WIDTH);
-        return gw_cl_launch_end(call, 1, items, tiles, 1);
+        return prefill ? gw_cl_launch_end(call, 1, gw_cl_groups(m, GW_CL_STRIP),
+                                          gw_cl_groups(rows, MOST_WIDTH), 1)
+                       : gw_cl_launch_end(call, 1, m, 1, 1);
     }
-    if (prefill) {
-        return gw_cl_launch_end(call, GW_CL_GROUP, gw_cl_groups(m, TILE), gw_cl_groups(rows, TILE),
-                                1);
-    }
-    size_t width = (size_t)width_for(segment->rows);
-    return gw_cl_launch_end(call, GW_CL_GROUP, gw_cl_groups(m, 2 * GW_CL_GROUP / GW_CL_TEAM),
-                            gw_cl_groups(rows, width), 1);
+    return gw_cl_launch_end(call, GW_CL_GROUP, gw_cl_groups(m, TILE), gw_cl_groups(rows, TILE), 1);
 }
 
 static gw_status record_chunk(struct gw_segment *segment, const product *p,
@@ -123,10 +107,9 @@ static gw_status record_chunk(struct gw_segment *segment, const product *p,
     int64_t column = p->column + chunk->first;
     cl_ulong at = (cl_ulong)column * sizeof(float);
     int prefill = p->order == GW_ORDER_PREFILL;
-    size_t used = options_of(p->w->fmt, options, sizeof options);
+    size_t used = gw_cl_format_options(p->w->fmt, options, sizeof options);
     if (!prefill) {
-        snprintf(options + used, sizeof options - used, " -DDECODE_ROWS=%d",
-                 segment->device->item ? MOST_WIDTH : width_for(segment->rows));
+        snprintf(options + used, sizeof options - used, " -DDECODE");
     }
     gw_cl_call call = gw_cl_launch_new(segment, source_of(segment->device, p->w->fmt), options,
                                        prefill ? "linear_prefill" : "linear_decode");
@@ -163,6 +146,10 @@ gw_status gw_cl_record_linear(struct gw_segment *segment, const gw_kernel *kerne
                               const gw_node *node) {
     int64_t column = 0;
     (void)kernel;
+    if (segment->device->item ? gw_cl_planes_of(node->w[0]->fmt) != NULL
+                              : node->args.linear.order == GW_ORDER_DECODE) {
+        return gw_cl_record_stacked(segment, node);
+    }
     for (int i = 0; i < 3 && node->w[i] != NULL; i++) {
         product p = {.w = node->w[i],
                      .x = node->in[0],
@@ -181,40 +168,11 @@ gw_status gw_cl_record_linear(struct gw_segment *segment, const gw_kernel *kerne
 
 /* ---- GLU ------------------------------------------------------------------------------------- */
 
-/* Gate and up in one launch per allocation: decode on teams, both of one format. */
-static gw_status record_fused(struct gw_segment *segment, const gw_node *node) {
-    char options[224];
-    const gw_tensor *gate = node->w[0], *up = node->w[1];
-    size_t used = options_of(gate->fmt, options, sizeof options);
-    snprintf(options + used, sizeof options - used, " -DGLU_ROWS=%d%s", width_for(segment->rows),
-             node->out->fmt == GW_FMT_ACT8 ? " -DACT8" : "");
-    for (int i = 0; i < gate->buf->n_chunks; i++) {
-        const gw_cl_chunk *chunk = &gate->buf->chunks[i];
-        gw_cl_call call =
-            gw_cl_launch_new(segment, source_of(segment->device, gate->fmt), options, "glu_decode");
-        gw_cl_arg_step(&call);
-        arg_weight(&call, gate, chunk);
-        arg_weight(&call, up, &up->buf->chunks[i]);
-        gw_cl_arg_tensor(&call, node->in[0]);
-        gw_cl_arg_tensor(&call, node->out);
-        gw_cl_arg_int(&call, chunk->rows);
-        gw_cl_arg_int(&call, gate->dim[1]);
-        gw_cl_arg_int(&call, node->out->dim[1]);
-        gw_cl_arg_int(&call, chunk->first);
-        GW_TRY(gw_cl_launch_end(
-            &call, GW_CL_GROUP, gw_cl_groups((size_t)chunk->rows, GW_ACT_BLOCK),
-            gw_cl_groups((size_t)segment->rows, (size_t)width_for(segment->rows)), 1));
-    }
-    return GW_OK;
-}
-
-static gw_status record_join(struct gw_segment *segment, const gw_node *node, cl_mem scratch,
-                             size_t bytes) {
+static gw_status record_join(struct gw_segment *segment, const gw_node *node, cl_mem both) {
     size_t width = gw_cl_width(node->out), rows = (size_t)segment->rows;
     gw_cl_call call = gw_cl_launch_new(segment, "rows", "", "glu_join");
     gw_cl_arg_step(&call);
-    gw_cl_arg_mem(&call, scratch, 0);
-    gw_cl_arg_mem(&call, scratch, bytes);
+    gw_cl_arg_mem(&call, both, 0);
     gw_cl_arg_tensor(&call, node->out);
     gw_cl_arg_int(&call, (int64_t)width);
     gw_cl_arg_int(&call, node->out->fmt == GW_FMT_ACT8);
@@ -225,26 +183,28 @@ static gw_status record_join(struct gw_segment *segment, const gw_node *node, cl
     return gw_cl_launch_end(&call, ITEMS, gw_cl_groups(blocks, ITEMS), rows, 1);
 }
 
+/* On teams gate and up in one launch where the two lie alike; else as a LINEAR of both, stacked,
+ * then joined. */
 gw_status gw_cl_record_glu(struct gw_segment *segment, const gw_kernel *kernel,
                            const gw_node *node) {
-    const gw_tensor *gate = node->w[0], *up = node->w[1];
     (void)kernel;
-    if (!segment->device->item && node->args.linear.order == GW_ORDER_DECODE &&
-        gate->fmt == up->fmt && gate->buf->n_chunks == up->buf->n_chunks) {
-        return record_fused(segment, node);
+    if (!segment->device->item && gw_cl_one_glu_launch(segment, node)) {
+        return gw_cl_record_decode_glu(segment, node);
     }
-    size_t bytes = (size_t)segment->rows * gw_cl_width(node->out) * sizeof(float);
-    bytes = (bytes + 255) / 256 * 256;
-    cl_mem scratch = NULL;
-    GW_TRY(gw_cl_scratch(segment->device, 2 * bytes, &scratch));
-    for (int i = 0; i < 2; i++) {
-        product p = {.w = node->w[i],
-                     .x = node->in[0],
-                     .order = node->args.linear.order,
-                     .y = scratch,
-                     .y_offset = (cl_ulong)i * bytes,
-                     .y_stride = node->out->dim[1]};
-        GW_TRY(record_product(segment, &p));
-    }
-    return record_join(segment, node, scratch, bytes);
+    const size_t width = gw_cl_width(node->out);
+    gw_cl_chunk chunk = {0};
+    GW_TRY(gw_cl_scratch(segment->device, (size_t)segment->rows * 2 * width * sizeof(float),
+                         &chunk.mem));
+    struct gw_buffer buffer = {.device = segment->device, .n_chunks = 1, .chunks = &chunk};
+    gw_tensor both = {.fmt = GW_FMT_F32,
+                      .n_dim = 2,
+                      .dim = {node->out->dim[0], 2 * (int64_t)width},
+                      .buf = &buffer};
+    const gw_node stacked = {.op = GW_OP_LINEAR,
+                             .args = node->args,
+                             .in = {node->in[0]},
+                             .w = {node->w[0], node->w[1]},
+                             .out = &both};
+    GW_TRY(gw_cl_record_linear(segment, NULL, &stacked));
+    return record_join(segment, node, chunk.mem);
 }

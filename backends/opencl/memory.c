@@ -126,7 +126,7 @@ gw_status gw_cl_read(const struct gw_buffer *src, size_t at, void *dst, size_t b
 
 /* One weight on its way in. Rows travel in units: a strip, or one row. */
 typedef struct loading {
-    struct gw_device *device;
+    const struct gw_device *device;
     const gw_weight_source *src;
     gw_fmt fmt;
     int layout;
@@ -279,7 +279,8 @@ static gw_status load_all(const loading *l, struct gw_buffer *buffer, int64_t pe
     return GW_OK;
 }
 
-gw_status gw_cl_load_weight(struct gw_device *device, gw_tensor *t, const gw_weight_source *src) {
+static gw_status begin_loading(const struct gw_device *device, const gw_tensor *t,
+                               const gw_weight_source *src, loading *out) {
     if (t->fmt >= GW_FMT_ACT8 || t->n_dim < 1) {
         return gw_fail(GW_E_TYPE, t->name, "not a weight");
     }
@@ -292,6 +293,30 @@ gw_status gw_cl_load_weight(struct gw_device *device, gw_tensor *t, const gw_wei
     GW_TRY(gw_row_bytes(t->fmt, l.cols, &l.row_bytes));
     GW_TRY(gw_matrix_bytes(t->fmt, (uint64_t)l.rows, l.cols, &all));
     plan_layout(&l, t);
+    *out = l;
+    return GW_OK;
+}
+
+gw_status gw_cl_size_weight(const struct gw_device *device, gw_tensor *t,
+                            const gw_weight_source *src, uint64_t *bytes) {
+    loading l;
+    GW_TRY(begin_loading(device, t, src, &l));
+    int64_t per_chunk = rows_per_chunk(&l);
+    uint64_t total = 0;
+    for (int64_t first = 0; first < l.rows; first += per_chunk) {
+        int64_t rows = l.rows - first < per_chunk ? l.rows - first : per_chunk;
+        for (int p = 0; p < 4; p++) {
+            total += plane_bytes(&l, rows, p);
+        }
+    }
+    t->layout = l.layout;
+    *bytes = total;
+    return GW_OK;
+}
+
+gw_status gw_cl_load_weight(struct gw_device *device, gw_tensor *t, const gw_weight_source *src) {
+    loading l;
+    GW_TRY(begin_loading(device, t, src, &l));
     int64_t per_chunk = rows_per_chunk(&l);
     struct gw_buffer *buffer = NULL;
     GW_TRY(new_buffer(device, (int)((l.rows + per_chunk - 1) / per_chunk), &buffer));

@@ -16,7 +16,7 @@ enum {
     GW_CL_LAYOUT_STRIPS,                     /* the same planes, 16 rows interleaved by the word  */
     GW_CL_LAYOUT_LANES,                      /* floats: 16 bytes hold one lane's elements         */
     GW_CL_TEAM = 32,
-    GW_CL_GROUP = 256, /* work-items of a team kernel's group               */
+    GW_CL_GROUP = 256, /* the least that a device must take as a group      */
     GW_CL_STRIP = 16,
     GW_CL_MAX_DEVICES = 64
 };
@@ -39,7 +39,11 @@ struct gw_device {
     int item;                      /* the way for processors                      */
     int nvidia;                    /* inline PTX is understood                    */
     int compact;                   /* the compiler is slow: no loop is unrolled   */
-    cl_ulong max_alloc, memory;
+    int plain;                     /* no inline assembly, for tests               */
+    int last_joins;                /* what a group wrote is seen by a later one   */
+    int units;                     /* that run groups at the same time            */
+    int group;                     /* work-items of a team kernel's group         */
+    cl_ulong max_alloc, memory, local_bytes;
     uint64_t reserved; /* bytes of all buffers                        */
     char name[128], driver[64];
     gw_cl_program *programs;
@@ -48,7 +52,8 @@ struct gw_device {
     char (*names)[64];
     int fail_alloc, fail_enqueue; /* faults for tests: fail the k-th from now; 0: never */
     int fail_build;
-    int lost; /* an earlier failure: nothing more is enqueued */
+    int no_cache; /* programs are not kept on disk */
+    int lost;     /* an earlier failure: nothing more is enqueued */
     /* Scratch is shared by all segments: their launches run in order. Older, smaller ones stay,
      * because prepared launches hold them. */
     cl_mem *scratch;
@@ -82,6 +87,8 @@ void gw_cl_release(struct gw_buffer *buffer);
 gw_status gw_cl_write(struct gw_buffer *dst, size_t at, const void *src, size_t bytes);
 gw_status gw_cl_read(const struct gw_buffer *src, size_t at, void *dst, size_t bytes);
 gw_status gw_cl_load_weight(struct gw_device *device, gw_tensor *t, const gw_weight_source *src);
+gw_status gw_cl_size_weight(const struct gw_device *device, gw_tensor *t,
+                            const gw_weight_source *src, uint64_t *bytes);
 
 /* How a quantized format is cut into planes. Codes are stored without a sign: code + offset. */
 typedef struct gw_cl_planes {
@@ -116,7 +123,7 @@ void gw_cl_pack(const gw_cl_layout *layout, const void *rows, size_t row_bytes, 
 size_t gw_cl_lanes_bytes(gw_fmt fmt, size_t cols);
 void gw_cl_lanes_pack(gw_fmt fmt, const void *row, size_t cols, void *out);
 
-/* ---- programs (program.c, cache.c) ----------------------------------------------------------- */
+/* ---- programs (program.c) -------------------------------------------------------------------- */
 
 /* The program made of `source` (kernels_cl/NAME.cl behind the shared texts) with -D options; built
  * once per device, kept on disk. GW_E_DEVICE with the first lines of the compiler's log. */
@@ -124,18 +131,13 @@ gw_status gw_cl_program_get(struct gw_device *device, const char *source, const 
                             cl_program *out);
 void gw_cl_programs_free(struct gw_device *device);
 
-/* Bytes of a cached program: malloc'd; NULL when there is none or it is damaged. */
-void *gw_cl_cache_read(uint64_t key, size_t *bytes);
-/* Best effort: a cache that cannot be written is no error. */
-void gw_cl_cache_write(uint64_t key, const void *data, size_t bytes);
-uint64_t gw_cl_hash(uint64_t seed, const void *data, size_t bytes);
-
 /* ---- segments (segment.c) -------------------------------------------------------------------- */
 
 typedef struct gw_cl_launch {
     cl_kernel kernel;
     cl_uint n_dim;
     size_t global[3], local[3];
+    size_t page_groups; /* global[0] follows the step: groups for its pages, at most these; or 0 */
     int node;
 } gw_cl_launch;
 
@@ -144,8 +146,11 @@ struct gw_segment {
     gw_cl_launch *launches;
     size_t n, capacity;
     int rows, node, picked, unfinished;
+    const gw_node *norm, *rope; /* recorded with the node that follows; else NULL */
     cl_mem step;
-    int32_t *staging; /* n, pick, n_pick, pos_max, token [rows], pos [rows], slot [rows] */
+    cl_mem arrived; /* zeros between launches: groups that have come, per row and KV head */
+    size_t arrived_bytes;
+    int32_t *staging; /* gw_step_pack */
     size_t staging_bytes;
     gw_node_time *times;
     cl_event *events; /* [n] while timing */
@@ -198,6 +203,18 @@ GW_CL_KERNEL(glu)
 GW_CL_KERNEL(rope_kv)
 GW_CL_KERNEL(attention)
 #undef GW_CL_KERNEL
+
+/* -D options that describe a format to the kernels. Returns the length of the text. */
+size_t gw_cl_format_options(gw_fmt fmt, char *out, size_t room);
+/* decode.c: generated tokens on teams, quantized LINEAR of any order on items (stacked). The norm
+ * before a node is recorded with it where the first says so; GLU takes one launch per allocation
+ * where the last says so. */
+int gw_cl_takes_norm(const struct gw_segment *segment, const gw_node *norm, const gw_node *node);
+gw_status gw_cl_record_stacked(struct gw_segment *segment, const gw_node *node);
+gw_status gw_cl_record_decode_glu(struct gw_segment *segment, const gw_node *node);
+int gw_cl_one_glu_launch(const struct gw_segment *segment, const gw_node *node);
+/* attention.c: may ROPE_KV be recorded with the ATTENTION that follows? */
+int gw_cl_takes_rope(const struct gw_segment *segment, const gw_node *rope, const gw_node *node);
 
 /* f32 [rows, width] in scratch -> act8 out. */
 gw_status gw_cl_record_encode(struct gw_segment *segment, cl_mem from, cl_ulong offset,

@@ -4,9 +4,10 @@
 #include <string.h>
 
 #include "backends/opencl/opencl.h"
+#include "core/base/cache.h"
 #include "opencl_sources.h"
 
-enum { LOG_LINES = 20, KEY_BYTES = 256, TEXTS = 7, OPTION_BYTES = 512 };
+enum { LOG_LINES = 20, KEY_BYTES = 384, TEXTS = 9, OPTION_BYTES = 512 };
 
 static const char *text_of(const char *name) {
     for (size_t i = 0; i < sizeof opencl_sources / sizeof opencl_sources[0]; i++) {
@@ -20,9 +21,9 @@ static const char *text_of(const char *name) {
 /* Without fast-math; arith.h's fma are written out and contraction is off in common.cl. */
 static void all_options(const struct gw_device *device, const char *options, char *out,
                         size_t room) {
-    snprintf(out, room, "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt%s%s%s %s",
+    snprintf(out, room, "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt%s%s%s%s %s",
              device->item ? " -DGW_ITEM" : "", device->nvidia ? " -DGW_NV" : "",
-             device->compact ? " -DGW_COMPACT" : "", options);
+             device->compact ? " -DGW_COMPACT" : "", device->plain ? " -DGW_PLAIN" : "", options);
 }
 
 /* ---- compiling ------------------------------------------------------------------------------- */
@@ -74,7 +75,7 @@ static cl_program from_cache(struct gw_device *device, uint64_t key, const char 
     const gw_cl_driver *cl = device->cl;
     size_t bytes = 0;
     cl_int error = CL_SUCCESS, taken = CL_SUCCESS;
-    unsigned char *data = gw_cl_cache_read(key, &bytes);
+    unsigned char *data = gw_cache_read("opencl", key, &bytes);
     if (data == NULL) {
         return NULL;
     }
@@ -102,17 +103,17 @@ static void to_cache(const struct gw_device *device, uint64_t key, cl_program pr
     unsigned char *data = malloc(bytes);
     if (data != NULL &&
         cl->GetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof data, &data, NULL) == CL_SUCCESS) {
-        gw_cl_cache_write(key, data, bytes);
+        gw_cache_write("opencl", key, data, bytes);
     }
     free(data);
 }
 
 static uint64_t cache_key(const struct gw_device *device, const char **texts, const char *options) {
-    uint64_t key = gw_cl_hash(1, device->name, strlen(device->name));
-    key = gw_cl_hash(key, device->driver, strlen(device->driver));
-    key = gw_cl_hash(key, options, strlen(options));
+    uint64_t key = gw_cache_hash(1, device->name, strlen(device->name));
+    key = gw_cache_hash(key, device->driver, strlen(device->driver));
+    key = gw_cache_hash(key, options, strlen(options));
     for (int i = 0; i < TEXTS; i++) {
-        key = gw_cl_hash(key, texts[i], strlen(texts[i]));
+        key = gw_cache_hash(key, texts[i], strlen(texts[i]));
     }
     return key;
 }
@@ -150,16 +151,20 @@ gw_status gw_cl_program_get(struct gw_device *device, const char *source, const 
                                 text_of("core/tensor/blocks.h"),
                                 text_of("kernels_cl/common.cl"),
                                 text_of("kernels_cl/planes.cl"),
+                                text_of("kernels_cl/lanes.cl"),
+                                text_of("kernels_cl/attention.cl"),
                                 text_of(file)};
     all_options(device, options, all, sizeof all);
     if (device->fail_build) {
         strncat(all, " -DGW_BROKEN", sizeof all - strlen(all) - 1);
     }
     uint64_t hash = cache_key(device, texts, all);
-    cl_program program = from_cache(device, hash, all);
+    cl_program program = device->no_cache ? NULL : from_cache(device, hash, all);
     if (program == NULL) {
         GW_TRY(build(device, source, texts, all, &program));
-        to_cache(device, hash, program);
+        if (!device->no_cache) {
+            to_cache(device, hash, program);
+        }
     }
     GW_TRY(keep(device, key, program));
     *out = program;

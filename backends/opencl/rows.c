@@ -1,5 +1,6 @@
 /* backends/opencl/rows.c - EMBED, PICK, NORM, QUANTIZE: nodes to launches. */
 #include <stdio.h>
+#include <string.h>
 
 #include "backends/opencl/opencl.h"
 
@@ -100,8 +101,14 @@ int gw_cl_accepts_norm(const gw_kernel *kernel, const gw_node *node,
 
 gw_status gw_cl_record_norm(struct gw_segment *segment, const gw_kernel *kernel,
                             const gw_node *node) {
-    gw_cl_call call = gw_cl_launch_new(
-        segment, "rows", node->out->fmt == GW_FMT_ACT8 ? "-DNORM -DACT8" : "-DNORM", "norm");
+    int item = segment->device->item;
+    char options[48];
+    snprintf(options, sizeof options, "-DNORM%s", node->out->fmt == GW_FMT_ACT8 ? " -DACT8" : "");
+    if (!item) {
+        size_t used = strlen(options);
+        snprintf(options + used, sizeof options - used, " -DGROUP=%d", segment->device->group);
+    }
+    gw_cl_call call = gw_cl_launch_new(segment, "rows", options, "norm");
     (void)kernel;
     gw_cl_arg_step(&call);
     gw_cl_arg_tensor(&call, node->in[0]);
@@ -109,7 +116,7 @@ gw_status gw_cl_record_norm(struct gw_segment *segment, const gw_kernel *kernel,
     gw_cl_arg_tensor(&call, node->out);
     gw_cl_arg_int(&call, node->out->dim[1]);
     gw_cl_arg_float(&call, node->args.norm.eps);
-    return gw_cl_launch_end(&call, segment->device->item ? 1 : GW_CL_GROUP, 1,
+    return gw_cl_launch_end(&call, item ? 1 : (size_t)segment->device->group, 1,
                             (size_t)segment->rows, 1);
 }
 

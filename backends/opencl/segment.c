@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "backends/opencl/opencl.h"
-
-enum { STEP_HEAD = 4, STEP_ARRAYS = 3 };
+#include "core/base/list.h"
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
@@ -29,16 +28,12 @@ gw_status gw_cl_scratch(struct gw_device *device, size_t bytes, cl_mem *out) {
 }
 
 static gw_status grow(struct gw_segment *segment) {
-    if (segment->n < segment->capacity) {
-        return GW_OK;
-    }
-    size_t capacity = segment->capacity * 2 + 64;
-    gw_cl_launch *launches = realloc(segment->launches, capacity * sizeof *launches);
+    gw_cl_launch *launches =
+        gw_list_grown(segment->launches, segment->n, &segment->capacity, sizeof *launches);
     if (launches == NULL) {
-        return gw_fail(GW_E_NOMEM, "opencl", "no memory for %zu launches", capacity);
+        return gw_fail(GW_E_NOMEM, "opencl", "no memory for %zu launches", segment->n + 1);
     }
     segment->launches = launches;
-    segment->capacity = capacity;
     return GW_OK;
 }
 
@@ -114,6 +109,35 @@ gw_status gw_cl_launch_end(gw_cl_call *call, size_t local, size_t groups_x, size
     return call->status;
 }
 
+static gw_status new_counters(struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    static const cl_int zero = 0;
+    struct gw_device *device = segment->device;
+    size_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t heads = nodes[i].op == GW_OP_ATTENTION ? (size_t)nodes[i].args.attn.kv_heads : 0;
+        most = heads > most ? heads : most;
+    }
+    if (device->item || most == 0) {
+        return GW_OK;
+    }
+    size_t bytes = most * (size_t)segment->rows * sizeof zero;
+    GW_TRY(gw_cl_new_mem(device, bytes, &segment->arrived));
+    segment->arrived_bytes = bytes;
+    return gw_cl_check(device->cl->EnqueueFillBuffer(device->queue, segment->arrived, &zero,
+                                                     sizeof zero, 0, bytes, 0, NULL, NULL),
+                       "clearing a buffer");
+}
+
+/* Is `node` recorded together with the one that follows? */
+static int waits(struct gw_segment *segment, const gw_node *node, const gw_node *next) {
+    if (gw_cl_takes_norm(segment, node, next)) {
+        segment->norm = node;
+    } else if (gw_cl_takes_rope(segment, node, next)) {
+        segment->rope = node;
+    }
+    return segment->norm == node || segment->rope == node;
+}
+
 gw_status gw_cl_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
                        struct gw_segment **out) {
     gw_status status = GW_OK;
@@ -123,16 +147,21 @@ gw_status gw_cl_freeze(struct gw_device *device, const gw_node *nodes, size_t n,
     }
     segment->device = device;
     segment->rows = rows;
-    segment->staging_bytes = (STEP_HEAD + STEP_ARRAYS * (size_t)rows) * sizeof(int32_t);
+    segment->staging_bytes = gw_step_bytes(rows);
     segment->staging = calloc(1, segment->staging_bytes);
     if (segment->staging == NULL) {
         status = gw_fail(GW_E_NOMEM, "opencl", "no memory for a plan of %d rows", rows);
         goto done;
     }
     GW_TRY_DONE(gw_cl_new_mem(device, segment->staging_bytes, &segment->step));
+    GW_TRY_DONE(new_counters(segment, nodes, n));
     for (size_t i = 0; i < n; i++) {
         segment->node = (int)i;
+        if (i + 1 < n && waits(segment, &nodes[i], &nodes[i + 1])) {
+            continue;
+        }
         GW_TRY_DONE(nodes[i].kernel->record(segment, nodes[i].kernel, &nodes[i]));
+        segment->norm = segment->rope = NULL;
         if (nodes[i].op == GW_OP_PICK) {
             segment->picked = 1;
         }
@@ -155,6 +184,10 @@ void gw_cl_thaw(struct gw_segment *segment) {
     for (size_t i = 0; i < segment->n; i++) {
         device->cl->ReleaseKernel(segment->launches[i].kernel);
     }
+    if (segment->arrived != NULL) {
+        device->cl->ReleaseMemObject(segment->arrived);
+        device->reserved -= segment->arrived_bytes;
+    }
     if (segment->step != NULL) {
         device->cl->ReleaseMemObject(segment->step);
         device->reserved -= segment->staging_bytes;
@@ -173,27 +206,18 @@ static gw_status lose(struct gw_device *device, cl_int error, const char *what) 
                    gw_cl_error_name(error));
 }
 
-static void fill_staging(struct gw_segment *segment, const gw_step *step) {
-    size_t rows = (size_t)segment->rows,
-           n = (size_t)(step->n > step->n_pick ? step->n : step->n_pick);
-    int32_t *s = segment->staging;
-    n = n < rows ? n : rows;
-    s[0] = step->n;
-    s[1] = step->pick;
-    s[2] = step->n_pick;
-    s[3] = step->pos_max;
-    memcpy(s + STEP_HEAD, step->token, n * sizeof *s);
-    memcpy(s + STEP_HEAD + rows, step->pos, n * sizeof *s);
-    memcpy(s + STEP_HEAD + 2 * rows, step->slot, n * sizeof *s);
-}
-
 static cl_int enqueue(struct gw_device *device, cl_command_queue queue, const gw_cl_launch *l,
-                      cl_event *event) {
+                      const gw_step *step, cl_event *event) {
+    size_t global[3] = {l->global[0], l->global[1], l->global[2]};
+    if (l->page_groups > 0) {
+        size_t pages = (size_t)step->pos_max / GW_PAGE + 1;
+        global[0] = l->local[0] * (pages < l->page_groups ? pages : l->page_groups);
+    }
     if (device->fail_enqueue > 0 && --device->fail_enqueue == 0) {
         return CL_OUT_OF_RESOURCES;
     }
-    return device->cl->EnqueueNDRangeKernel(queue, l->kernel, l->n_dim, NULL, l->global, l->local,
-                                            0, NULL, event);
+    return device->cl->EnqueueNDRangeKernel(queue, l->kernel, l->n_dim, NULL, global, l->local, 0,
+                                            NULL, event);
 }
 
 static void add_times(struct gw_segment *segment, size_t n) {
@@ -229,14 +253,14 @@ gw_status gw_cl_run(struct gw_segment *segment, const gw_step *step) {
             return lose(device, error, "finishing a step");
         }
     }
-    fill_staging(segment, step);
+    gw_step_pack(step, segment->rows, segment->staging);
     cl_int error = cl->EnqueueWriteBuffer(queue, segment->step, CL_FALSE, 0, segment->staging_bytes,
                                           segment->staging, 0, NULL, NULL);
     size_t done = 0;
     segment->unfinished = 1;
     for (; done < segment->n && error == CL_SUCCESS; done++) {
-        error =
-            enqueue(device, queue, &segment->launches[done], timed ? &segment->events[done] : NULL);
+        error = enqueue(device, queue, &segment->launches[done], step,
+                        timed ? &segment->events[done] : NULL);
     }
     if (error != CL_SUCCESS) {
         done -= done > 0;

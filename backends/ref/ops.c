@@ -3,6 +3,9 @@
 #include "backends/ref/ref.h"
 
 #include <math.h>
+#include <string.h>
+
+#include "core/tensor/blocks.h"
 
 /* ---- rows of tensors ------------------------------------------------------------------------ */
 
@@ -182,27 +185,59 @@ static int64_t page_of(const gw_tensor *table, int32_t slot, int32_t pos) {
     return pages[slot * table->dim[1] + pos / GW_PAGE];
 }
 
-static size_t k_index(const gw_tensor *k, int64_t page, int g, int64_t i, int32_t pos) {
-    return (size_t)(((page * k->dim[1] + g) * k->dim[2] + i) * GW_PAGE + pos % GW_PAGE);
+/* Where values of one position stand in the page of head g: value i at at + i * step, its scale in
+ * q8_0 at scale + i / 32 * scale_step. */
+typedef struct cell {
+    unsigned char *page;
+    size_t at, step, scale, scale_step;
+    gw_fmt fmt;
+} cell;
+
+static cell cell_of(const gw_tensor *t, int is_k, int64_t page, int g, int32_t pos) {
+    const gw_format *f = gw_format_of(t->fmt);
+    size_t e = (size_t)t->dim[is_k ? 2 : 3], p = (size_t)(pos % GW_PAGE);
+    size_t bytes = GW_PAGE * e / f->block_elems * f->block_bytes;
+    cell c = {.page = bytes_of(t) + (size_t)(page * t->dim[1] + g) * bytes, .fmt = t->fmt};
+    c.at = is_k ? p : p * e;
+    c.step = is_k ? GW_PAGE : 1;
+    c.scale = GW_PAGE * e + 2 * (is_k ? p : p * (e / 32));
+    c.scale_step = 2 * (is_k ? (size_t)GW_PAGE : 1);
+    return c;
 }
 
-static size_t v_index(const gw_tensor *v, int64_t page, int g, int64_t i, int32_t pos) {
-    return (size_t)(((page * v->dim[1] + g) * GW_PAGE + pos % GW_PAGE) * v->dim[3] + i);
-}
-
-static void cache_set(const gw_tensor *t, size_t at, double value) {
-    if (t->fmt == GW_FMT_F16) {
-        ((gw_u16 *)(void *)bytes_of(t))[at] = gw_f32_to_f16((float)value);
-    } else {
-        ((float *)(void *)bytes_of(t))[at] = (float)value;
+static void cell_set(const cell *c, const double *x, int e) {
+    for (int i = 0; i < e && c->fmt != GW_FMT_Q8_0; i++) {
+        size_t at = c->at + (size_t)i * c->step;
+        if (c->fmt == GW_FMT_F16) {
+            ((gw_u16 *)(void *)c->page)[at] = gw_f32_to_f16((float)x[i]);
+        } else {
+            ((float *)(void *)c->page)[at] = (float)x[i];
+        }
+    }
+    for (int b = 0; b < e / 32 && c->fmt == GW_FMT_Q8_0; b++) {
+        gw_block_q8_0 block;
+        float values[32];
+        for (int i = 0; i < 32; i++) {
+            values[i] = (float)x[32 * b + i];
+        }
+        gw_format_of(GW_FMT_Q8_0)->encode(&block, values, 32);
+        memcpy(c->page + c->scale + (size_t)b * c->scale_step, block.d, sizeof block.d);
+        for (int i = 0; i < 32; i++) {
+            c->page[c->at + (size_t)(32 * b + i) * c->step] = (unsigned char)block.q[i];
+        }
     }
 }
 
-static double cache_get(const gw_tensor *t, size_t at) {
-    if (t->fmt == GW_FMT_F16) {
-        return gw_f16_to_f32(((const gw_u16 *)(const void *)bytes_of(t))[at]);
+static double cell_get(const cell *c, int i) {
+    size_t at = c->at + (size_t)i * c->step;
+    if (c->fmt == GW_FMT_F16) {
+        return gw_f16_to_f32(((const gw_u16 *)(const void *)c->page)[at]);
     }
-    return ((const float *)(const void *)bytes_of(t))[at];
+    if (c->fmt == GW_FMT_F32) {
+        return ((const float *)(const void *)c->page)[at];
+    }
+    const unsigned char *scale = c->page + c->scale + (size_t)(i / 32) * c->scale_step;
+    return (double)gw_load_f16(scale) * (double)(gw_i8)c->page[at];
 }
 
 /* ---- rope + append -------------------------------------------------------------------------- */
@@ -244,10 +279,10 @@ static void run_rope_kv(const gw_node *node, const gw_step *step, int rows, doub
         write_row(node->out, i, scratch);
         const double *k = scratch + a->heads * e, *v = k + a->kv_heads * e;
         for (int g = 0; g < a->kv_heads; g++) {
-            for (int c = 0; c < e; c++) {
-                cache_set(node->in[1], k_index(node->in[1], page, g, c, pos), k[g * e + c]);
-                cache_set(node->in[2], v_index(node->in[2], page, g, c, pos), v[g * e + c]);
-            }
+            cell k_cell = cell_of(node->in[1], 1, page, g, pos);
+            cell v_cell = cell_of(node->in[2], 0, page, g, pos);
+            cell_set(&k_cell, k + g * e, e);
+            cell_set(&v_cell, v + g * e, e);
         }
     }
 }
@@ -268,10 +303,10 @@ static void attend(const gw_node *node, int32_t slot, int32_t pos, int h, const 
     int32_t first = a->window > 0 && pos >= a->window ? pos - a->window + 1 : 0;
     double top = -INFINITY, sum = 0.0;
     for (int32_t p = first; p <= pos; p++) {
-        int64_t page = page_of(table, slot, p);
+        cell at = cell_of(k, 1, page_of(table, slot, p), g, p);
         double s = 0.0;
         for (int c = 0; c < e; c++) {
-            s += q[c] * cache_get(k, k_index(k, page, g, c, p));
+            s += q[c] * cell_get(&at, c);
         }
         score[p] = s * (double)a->scale;
         top = score[p] > top || isnan(score[p]) ? score[p] : top;
@@ -280,11 +315,11 @@ static void attend(const gw_node *node, int32_t slot, int32_t pos, int h, const 
         out[c] = 0.0;
     }
     for (int32_t p = first; p <= pos; p++) {
-        int64_t page = page_of(table, slot, p);
+        cell at = cell_of(v, 0, page_of(table, slot, p), g, p);
         double weight = exp(score[p] - top);
         sum += weight;
         for (int c = 0; c < e; c++) {
-            out[c] += weight * cache_get(v, v_index(v, page, g, c, p));
+            out[c] += weight * cell_get(&at, c);
         }
     }
     for (int c = 0; c < e; c++) {

@@ -58,8 +58,8 @@ static uint64_t available_bytes(void) {
     return (uint64_t)kib * 1024;
 }
 
-static void describe(const struct gw_device *device, gw_device_info *out) {
-    (void)device;
+static void describe(const struct gw_device *device, int ordinal, gw_device_info *out) {
+    (void)device, (void)ordinal;
     memset(out, 0, sizeof *out);
     snprintf(out->id, sizeof out->id, "ref");
     snprintf(out->name, sizeof out->name, "double precision");
@@ -150,6 +150,16 @@ static gw_status load_weight(struct gw_device *device, gw_tensor *t, const gw_we
     t->buf = b;
     t->offset = 0;
     t->layout = GW_LAYOUT_ROWS;
+    return GW_OK;
+}
+
+static gw_status size_weight(const struct gw_device *device, gw_tensor *t,
+                             const gw_weight_source *src, uint64_t *bytes) {
+    size_t all;
+    (void)device, (void)src;
+    GW_TRY(gw_matrix_bytes(t->fmt, (uint64_t)t->dim[0], (uint64_t)t->dim[1], &all));
+    t->layout = GW_LAYOUT_ROWS;
+    *bytes = all;
     return GW_OK;
 }
 
@@ -252,6 +262,7 @@ static void profile(struct gw_segment *segment, gw_node_time *times) { segment->
 
 const gw_backend gw_backend_ref = {
     .name = "ref",
+    .by_name_only = 1,
     .device_count = device_count,
     .open = open_device,
     .close = close_device,
@@ -262,6 +273,7 @@ const gw_backend gw_backend_ref = {
     .read = read_buffer,
     .host = host_address,
     .load_weight = load_weight,
+    .size_weight = size_weight,
     .kernels = list_kernels,
     .freeze = freeze,
     .run = run,

@@ -2,8 +2,9 @@
  *
  * Only regular files are opened: folders, pipes and devices are refused with GW_E_IO before a byte
  * is read. The mapping is private and read-only. If another program shortens a file while it is
- * mapped, touching the lost pages ends the process (SIGBUS); gw_file_unchanged tells whether size
- * and time of change are still those seen at opening. Replacing a file by rename is always safe.
+ * mapped, touching the lost pages raises SIGBUS, which the godwit program turns into an error line
+ * and a library's host may handle as it likes; gw_file_unchanged tells whether size and time of
+ * change are still those seen at opening. Replacing a file by rename is always safe.
  */
 #ifndef GW_BASE_FILE_H
 #define GW_BASE_FILE_H

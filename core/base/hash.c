@@ -1,7 +1,6 @@
 /* core/base/hash.c - open addressing with linear probing, at most half full. */
 #include "core/base/hash.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -56,6 +55,10 @@ static uint64_t hash_of(const uint64_t seed[2], const uint8_t *p, size_t n) {
     sip_round(v);
     sip_round(v);
     return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+uint64_t gw_hash_bytes(const uint64_t key[2], const void *data, size_t n) {
+    return hash_of(key, data, n);
 }
 
 gw_map *gw_map_new(void) {

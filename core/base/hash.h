@@ -8,6 +8,7 @@
 #define GW_BASE_HASH_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct gw_map gw_map;
 
@@ -22,5 +23,9 @@ gw_map_result gw_map_add(gw_map *map, const void *key, size_t n, size_t value, s
 /* 1 and *value when the key is known. */
 int gw_map_find(const gw_map *map, const void *key, size_t n, size_t *value);
 size_t gw_map_count(const gw_map *map);
+
+/* The same hash of n bytes under a key of the caller's: a checksum of what this program wrote.
+ * Words are taken in the machine's order. */
+uint64_t gw_hash_bytes(const uint64_t key[2], const void *data, size_t n);
 
 #endif

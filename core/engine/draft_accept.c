@@ -68,6 +68,5 @@ int gw_draft_in_pool(const gw_candidates *c, int32_t token) {
 }
 
 float gw_draft_uniform(uint64_t seed, uint32_t sequence, int32_t position) {
-    gw_u32 cell = gw_philox(0, (gw_u32)position, sequence, (gw_u32)seed, (gw_u32)(seed >> 32)) >> 9;
-    return ((float)cell + 0.5f) * 1.1920928955078125e-7f;
+    return gw_sampler_uniform(seed, sequence, position);
 }

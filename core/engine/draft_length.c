@@ -8,9 +8,15 @@
 
 /* Seconds that drafting may lose: this many single steps and this share of all time. Probing, when
  * drafts are not expected to pay, gets half of it. */
-static const double LEDGER_STEPS = 1.5, LEDGER_SHARE = 0.01;
+static const double LEDGER_STEPS = 1, LEDGER_SHARE = 0.01;
 /* Gains that can be lost again. */
-static const double LEDGER_CAP_STEPS = 16;
+static const double LEDGER_CAP_STEPS = 4;
+/* Of a pass, more than this many times the expected time is the machine's doing, not the draft's.
+ */
+static const double INTERRUPTED = 1.3;
+/* What drafts must promise over single steps: the estimates are not better than that. From the
+ * second on the gain is safe, and single steps need be timed only seldom. */
+static const double WORTH_IT = 1.03, SAFE = 1.3;
 /* The share of an old observation that is left after a new one; of an old pass in the rate. */
 static const double FADE = 0.96, RATE_FADE = 0.9;
 /* Before anything is known: the chance of a first draft, and how many observations that is worth.
@@ -22,23 +28,41 @@ static const double ROW_GUESS = 0.06;
 enum {
     HEURISTIC_START = 5,
     FORGET_AFTER = 256, /* passes until the time of a width counts as unknown again */
-    STEP_EVERY = 128,   /* passes until the time of a single step is taken again    */
+    STEP_EVERY = 16,    /* passes until the time of a single step is taken again    */
+    STEP_EVERY_SAFE = 64,
     PROBE_LENGTH = 2,
-    TIMES_NEEDED = 2 /* samples of a single step before anything is decided */
+    CALM = 2,      /* single steps in a row that are not the quickest: caches and clocks are warm */
+    WARM_MOST = 12 /* single steps after which that is taken for granted */
 };
 
 /* ---- times ---------------------------------------------------------------------------------- */
 
 void gw_timing_add(gw_timing *t, double seconds, uint64_t pass) {
-    const double weight = 0.15, outlier = 2;
+    const double rise = 0.15, fall = 0.25, outlier = 1.5;
     if (t->n == 0 || (t->n == 1 && seconds < t->seconds)) {
         t->seconds = seconds;
     } else if (t->n > 1) {
         double most = outlier * t->seconds;
+        double weight = seconds < t->seconds ? fall : rise;
         t->seconds += weight * ((seconds < most ? seconds : most) - t->seconds);
     }
     t->n++;
     t->last = pass;
+}
+
+static int is_warm(const gw_length *l) { return l->calm >= CALM || l->width[0].n >= WARM_MOST; }
+
+/* A single step must not look slow because it came first: the least counts until it stays. */
+static void time_single(gw_length *l, double seconds) {
+    gw_timing *t = &l->width[0];
+    if (is_warm(l)) {
+        gw_timing_add(t, seconds, l->passes);
+        return;
+    }
+    l->calm = t->n > 0 && seconds >= 0.97 * t->seconds ? l->calm + 1 : 0;
+    t->seconds = t->n == 0 || seconds < t->seconds ? seconds : t->seconds;
+    t->n++;
+    t->last = l->passes;
 }
 
 static int is_known(const gw_length *l, int width) {
@@ -145,7 +169,9 @@ static forecast forecast_pass(const gw_length *l, const gw_draft_record *r, int 
         alive *= known ? gw_draft_record_trust(r, trust) : gw_draft_record_chance(r, j);
         tokens += alive;
     }
-    double drafting = k * r->step.seconds + (k > 0 ? behind * r->catch_up.seconds : 0);
+    int ready = behind < 0 ? -behind : 0, steps = k > ready ? k - ready : 0;
+    double drafting = steps * r->step.seconds;
+    drafting += k > 0 && behind > 0 ? behind * r->catch_up.seconds : 0;
     return (forecast){
         .tokens = tokens,
         .seconds = drafting + gw_length_width_seconds(l, k + 1) + tokens * l->pick.seconds,
@@ -171,14 +197,11 @@ static gw_length_plan choose_by_cost(const gw_length *l, const gw_draft_record *
                                      int behind, double trust) {
     double step = gw_length_step_seconds(l);
     gw_length_plan plan = {0};
-    if (l->width[0].n < TIMES_NEEDED || step <= 0) {
+    if (!is_warm(l) || step <= 0) {
         return plan;
     }
     double single = 1 / step;
-    plan.rate = plan.price = single;
-    if (l->passes - l->width[0].last >= STEP_EVERY) {
-        return plan;
-    }
+    plan.rate = plan.price = WORTH_IT * single;
     int widest = widest_sensible(l);
     for (int k = 1; k <= limit && k < widest; k++) {
         forecast f = forecast_pass(l, r, k, behind, trust);
@@ -189,7 +212,11 @@ static gw_length_plan choose_by_cost(const gw_length *l, const gw_draft_record *
             plan.rate = rate;
         }
     }
-    if (plan.k == 0 && limit > 0) {
+    uint64_t since = l->passes - l->width[0].last;
+    if (since >= (plan.rate > SAFE * single ? STEP_EVERY_SAFE : STEP_EVERY)) {
+        return (gw_length_plan){.rate = single};
+    }
+    if (plan.k == 0) {
         int k = limit < PROBE_LENGTH || widest <= PROBE_LENGTH ? 1 : PROBE_LENGTH;
         forecast f = forecast_pass(l, r, k, behind, trust);
         plan.k = affordable(l, f.seconds - step, 0.5) ? k : 0;
@@ -207,10 +234,12 @@ gw_length_plan gw_length_choose(const gw_length *l, const gw_draft_record *r, in
     if (limit <= 0) {
         return (gw_length_plan){0};
     }
+    gw_length_plan plan = {.k = l->k < limit ? l->k : limit};
     if (l->mode == GW_LENGTH_COST) {
-        return choose_by_cost(l, r, limit, behind, trust);
+        plan = choose_by_cost(l, r, limit, behind, trust);
     }
-    return (gw_length_plan){.k = l->k < limit ? l->k : limit};
+    plan.ready = behind < 0 ? -behind : 0;
+    return plan;
 }
 
 int gw_length_goes_on(const gw_length *l, const gw_draft_record *r, const gw_length_plan *plan,
@@ -223,7 +252,8 @@ int gw_length_goes_on(const gw_length *l, const gw_draft_record *r, const gw_len
         alive *= gw_draft_record_trust(r, (double)trust[i]);
     }
     double wider = gw_length_width_seconds(l, n + 2) - gw_length_width_seconds(l, n + 1);
-    double cost = r->step.seconds + (wider > 0 ? wider : 0) + alive * l->pick.seconds;
+    double step = n < plan->ready ? 0 : r->step.seconds;
+    double cost = step + (wider > 0 ? wider : 0) + alive * l->pick.seconds;
     return alive >= plan->price * cost;
 }
 
@@ -242,16 +272,29 @@ static void learn_acceptance(gw_draft_record *r, const gw_length_pass *p) {
     }
 }
 
+/* Reading up gives the first draft too. Until a step was timed, reading a few tokens stands for it.
+ */
+static void time_draft(const gw_length *l, gw_draft_record *r, const gw_length_pass *p) {
+    int steps = p->drafted - p->ready - (p->behind > 0);
+    if (p->behind > 0) {
+        gw_timing_add(&r->catch_up, p->catch_up / p->behind, l->passes);
+        if (r->step.n == 0 && p->behind <= GW_DECODE_MAX) {
+            gw_timing_add(&r->step, p->catch_up, l->passes);
+        }
+    }
+    if (steps > 0) {
+        gw_timing_add(&r->step, p->draft / steps, l->passes);
+    }
+}
+
 void gw_length_learn(gw_length *l, gw_draft_record *r, const gw_length_pass *p) {
     double actual = p->catch_up + p->draft + p->verify + p->pick;
     double expected = gw_length_width_seconds(l, p->drafted + 1);
     if (r != NULL && p->drafted > 0) {
-        expected += p->drafted * r->step.seconds + p->behind * r->catch_up.seconds;
+        expected += (p->drafted - p->ready) * r->step.seconds;
+        expected += p->behind * r->catch_up.seconds;
         learn_acceptance(r, p);
-        gw_timing_add(&r->step, p->draft / p->drafted, l->passes);
-        if (p->behind > 0) {
-            gw_timing_add(&r->catch_up, p->catch_up / p->behind, l->passes);
-        }
+        time_draft(l, r, p);
         r->tokens = RATE_FADE * r->tokens + p->tokens;
         r->seconds = RATE_FADE * r->seconds + actual;
         if (l->mode == GW_LENGTH_HEURISTIC) {
@@ -264,17 +307,21 @@ void gw_length_learn(gw_length *l, gw_draft_record *r, const gw_length_pass *p) 
         verify = 2 * guess; /* one sample proves little: an interruption would bar the width */
     }
     l->passes++;
-    gw_timing_add(&l->width[p->drafted], verify, l->passes);
+    l->singles = p->drafted == 0 ? l->singles + 1 : 0;
+    if (p->drafted == 0 && (l->singles > 1 || !is_warm(l))) {
+        time_single(l, verify); /* the first after drafts finds caches as they left them */
+    } else if (p->drafted > 0) {
+        gw_timing_add(&l->width[p->drafted], verify, l->passes);
+    }
     if (p->tokens > 0) {
         gw_timing_add(&l->pick, p->pick / p->tokens, l->passes);
     }
-    /* Far more than the expected time is an interruption of the machine, not the draft's fault. */
     expected += p->tokens * l->pick.seconds;
     if (expected > 0 && l->passes > 1) {
         l->actual += actual;
         l->expected += expected;
     }
-    actual = expected > 0 && actual > 3 * expected ? 3 * expected : actual;
+    actual = expected > 0 && actual > INTERRUPTED * expected ? INTERRUPTED * expected : actual;
     double step = gw_length_step_seconds(l);
     l->elapsed += actual;
     if (r != NULL && p->drafted > 0 && step > 0) {

@@ -17,7 +17,7 @@
 enum { GW_TRUST_BINS = 8 };
 
 /* A running estimate of a time: the least of the first two, then an average that an interruption of
- * the machine cannot spoil. */
+ * the machine cannot spoil, nearer to the quick ones. */
 typedef struct gw_timing {
     double seconds;
     uint64_t n, last; /* samples; pass of the last one */
@@ -41,6 +41,8 @@ typedef struct gw_length {
     int k;                          /* fixed: the length; heuristic: the next one   */
     gw_timing width[GW_DECODE_MAX]; /* seconds of a pass of 1.. tokens              */
     gw_timing pick;                 /* seconds of choosing one token                */
+    int calm;                       /* single steps in a row that were no quicker   */
+    int singles;                    /* single steps since the last draft            */
     double saved, elapsed;          /* the ledger, in seconds                       */
     double actual, expected;        /* of all passes: as they were, as estimated    */
     uint64_t passes;
@@ -53,11 +55,12 @@ typedef struct gw_length_plan {
     int k;
     double rate;  /* cost: tokens per second that k promises; 0: not known */
     double price; /* cost: tokens per second that one more draft must bring; 0: any */
+    int ready;    /* of the k: drafted before, they cost nothing */
 } gw_length_plan;
 
 /* What a draft of up to `limit` tokens from this source is worth. behind: tokens that the source
- * has to read first. trust: the source's own chance of its first token, if known before drafting;
- * else a negative number. */
+ * has to read first; negative: so many are drafted already. trust: the source's own chance of its
+ * first token, if known before drafting; else a negative number. */
 gw_length_plan gw_length_choose(const gw_length *l, const gw_draft_record *r, int limit, int behind,
                                 double trust);
 
@@ -69,6 +72,7 @@ int gw_length_goes_on(const gw_length *l, const gw_draft_record *r, const gw_len
 /* A pass as it was. r: the source, NULL for a pass without drafts. */
 typedef struct gw_length_pass {
     int drafted, accepted, tokens;
+    int ready;          /* of the drafted ones: there before the draft seconds began */
     int behind;         /* tokens read in bulk before drafting, in catch_up seconds */
     const float *trust; /* [drafted] */
     double catch_up, draft, verify, pick; /* seconds */

@@ -15,32 +15,6 @@ static double seconds_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- device --------------------------------------------------------------------------------- */
-
-static gw_status choose_device(const gw_model_options *o, const gw_backend *const *backends,
-                               gw_plan_device *out) {
-    char known[128] = "";
-    size_t used = 0;
-    for (size_t i = 0; backends[i] != NULL; i++) {
-        const gw_backend *b = backends[i];
-        int wanted = o->device == NULL || strcmp(o->device, b->name) == 0;
-        if (wanted && b->device_count() > 0) {
-            gw_device_options device = {.threads = o->threads, .blas = o->blas};
-            struct gw_device *opened = NULL;
-            GW_TRY(b->open(0, &device, &opened));
-            *out = (gw_plan_device){b, opened};
-            return GW_OK;
-        }
-        if (wanted && o->device != NULL) {
-            return gw_fail(GW_E_DEVICE, "device", "%s is not present on this machine", b->name);
-        }
-        int wrote = snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", b->name);
-        used += wrote > 0 && (size_t)wrote < sizeof known - used ? (size_t)wrote : 0;
-    }
-    return gw_fail(GW_E_ARGUMENT, "device", "'%.40s' is not known; known are %s",
-                   o->device != NULL ? o->device : "", known);
-}
-
 /* ---- parts ---------------------------------------------------------------------------------- */
 
 /* A model may come without a tokenizer: it can still be fed ids. */
@@ -69,8 +43,14 @@ static gw_status check_options(const gw_model_options *o) {
     return GW_OK;
 }
 
-static gw_status load_weights(gw_model *m, const gw_model_options *o,
-                              const gw_backend *const *backends) {
+gw_status gw_model_begin(gw_model *m, const gw_model_options *o) {
+    GW_TRY(check_options(o));
+    return (o->vocab_only ? gw_checkpoint_open_vocab : gw_checkpoint_open)(
+        o->path, o->memory, o->memory_bytes, &m->checkpoint);
+}
+
+gw_status gw_model_prepare(gw_model *m, const gw_model_options *o,
+                           const gw_backend *const *backends, gw_weights_options *load) {
     const gw_spec *spec = NULL;
     const char *where = o->path != NULL ? o->path : "(memory)";
     m->hp = *gw_checkpoint_hparams(m->checkpoint);
@@ -79,23 +59,44 @@ static gw_status load_weights(gw_model *m, const gw_model_options *o,
     if (blueprint == NULL) {
         return gw_fail(GW_E_NOMEM, where, "no memory for the model spec");
     }
-    gw_weights_options options = {.where = where,
-                                  .convert = o->weights,
-                                  .progress = o->progress,
-                                  .progress_user = o->progress_user,
-                                  .cancel = o->cancel};
+    *load = (gw_weights_options){.where = where,
+                                 .convert = o->weights,
+                                 .progress = o->progress,
+                                 .progress_user = o->progress_user,
+                                 .cancel = o->cancel};
     gw_status status = gw_blueprint_read(gw_spec_family(spec), gw_spec_text(spec), blueprint);
     if (status == GW_OK) {
-        status = choose_device(o, backends, &m->device);
+        status = gw_place_open(o, backends, &m->place);
     }
     if (status == GW_OK) {
-        status = gw_arena_set_new(&m->device, 1, &m->arenas);
+        const gw_plan_device *asked = &m->place.devices[m->place.asked[0]];
+        int halves = strcmp(asked->backend->name, "hip") == 0 && !o->exact;
+        snprintf(m->arithmetic, sizeof m->arithmetic, "%.30s%s%s%s", o->weights ? o->weights : "",
+                 o->blas ? " blas" : "", asked->backend->by_name_only ? " ref" : "",
+                 halves ? " halves" : "");
+        status = gw_arena_set_new(m->place.devices, m->place.n_devices, &m->arenas);
     }
     if (status == GW_OK) {
-        status = gw_weights_load(m->checkpoint, blueprint, &m->device, &options, &m->weights);
+        status = gw_weights_open(m->checkpoint, blueprint, load, &m->weights);
     }
     free(blueprint);
     return status;
+}
+
+static gw_status place_layers(gw_model *m, const gw_model_options *o) {
+    gw_place_sizes sizes;
+    GW_TRY(gw_place_measure(&m->place, m->weights, &m->hp, o, &sizes));
+    gw_status status = gw_place_layers(&m->place, &sizes, o);
+    gw_place_sizes_free(&sizes);
+    return status;
+}
+
+static gw_status load_weights(gw_model *m, const gw_model_options *o,
+                              const gw_backend *const *backends) {
+    gw_weights_options load;
+    GW_TRY(gw_model_prepare(m, o, backends, &load));
+    GW_TRY(place_layers(m, o));
+    return gw_weights_load(m->weights, m->place.devices, m->place.n_devices, m->place.where, &load);
 }
 
 /* ---- description ---------------------------------------------------------------------------- */
@@ -121,6 +122,7 @@ static void fill_info(gw_model *m) {
         m->weights != NULL ? hp->family : gw_checkpoint_architecture(m->checkpoint);
     info->format = m->format;
     info->device = m->device_text;
+    info->note = m->place.note;
     info->n_layers = hp->n_layers;
     info->d_model = hp->d_model;
     info->n_heads = hp->n_heads;
@@ -141,28 +143,36 @@ static void fill_info(gw_model *m) {
     info->decode_bytes = gw_weights_decode_bytes(m->weights);
     info->kv_bytes_per_token =
         4 * (uint64_t)hp->n_layers * (uint64_t)hp->n_kv_heads * (uint64_t)hp->d_head;
-    gw_device_info device;
-    m->device.backend->describe(m->device.device, &device);
-    info->threads = device.threads;
-    snprintf(m->device_text, sizeof m->device_text, "%s (%s), %d thread%s", device.id, device.name,
-             device.threads, device.threads == 1 ? "" : "s");
+    info->threads = m->place.info[0].threads;
+    gw_place_text(&m->place, m->device_text, sizeof m->device_text);
 }
 
 void gw_model_describe(const gw_model *model, gw_model_info *out) { *out = model->info; }
+
+gw_status gw_model_measure_roof(const gw_model *model, gw_roof *out) {
+    const gw_place *place = &model->place;
+    const gw_plan_device *d = &place->devices[place->offloaded > 0 ? place->asked[0] : 0];
+    if (place->n_devices == 0) {
+        return gw_fail(GW_E_ARGUMENT, "roof", "the model was opened without its weights");
+    }
+    if (d->backend->roof != NULL) {
+        return d->backend->roof(d->device, out);
+    }
+    *out = (gw_roof){0};
+    return GW_OK;
+}
 
 /* ---- open and free -------------------------------------------------------------------------- */
 
 gw_status gw_engine_open(const gw_model_options *options, const gw_backend *const *backends,
                          gw_model **out) {
     double start = seconds_now();
-    GW_TRY(check_options(options));
     gw_model *m = calloc(1, sizeof *m);
     if (m == NULL) {
         return gw_fail(GW_E_NOMEM, "model", "no memory for the model");
     }
     gw_status status;
-    GW_TRY_DONE((options->vocab_only ? gw_checkpoint_open_vocab : gw_checkpoint_open)(
-        options->path, options->memory, options->memory_bytes, &m->checkpoint));
+    GW_TRY_DONE(gw_model_begin(m, options));
     GW_TRY_DONE(open_tokenizer(m, options->vocab_only));
     if (!options->vocab_only) {
         GW_TRY_DONE(load_weights(m, options, backends));
@@ -183,9 +193,7 @@ void gw_model_free(gw_model *model) {
     }
     gw_weights_free(model->weights);
     gw_arena_set_free(model->arenas);
-    if (model->device.device != NULL) {
-        model->device.backend->close(model->device.device);
-    }
+    gw_place_close(&model->place);
     gw_tokenizer_free(model->tokenizer);
     gw_checkpoint_free(model->checkpoint);
     free(model);

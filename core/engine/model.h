@@ -10,9 +10,26 @@
 gw_status gw_engine_open(const gw_model_options *options, const gw_backend *const *backends,
                          gw_model **out);
 
+/* The body of gw_forecast_new. */
+gw_status gw_engine_forecast(const gw_model_options *options, const gw_backend *const *backends,
+                             gw_forecast **out);
+
 const gw_tokenizer *gw_model_tokenizer(const gw_model *model);
 const gw_vocab *gw_model_vocab(const gw_model *model);
 int32_t gw_model_n_vocab(const gw_model *model);
 const gw_model *gw_session_model(const gw_session *s);
+
+/* The halves of gw_session_decode. The first may return while a device is at work; nothing but the
+ * second may then be asked of this session. */
+gw_status gw_session_decode_begin(gw_session *s, const int32_t *tokens, size_t n);
+gw_status gw_session_decode_end(gw_session *s);
+/* fn is called some times within a pass of decode, whenever the host has computed a part of it;
+ * NULL: no longer. Nothing may then be asked of this session. */
+gw_status gw_session_pause(gw_session *s, gw_pause_fn fn, void *user);
+/* 1 when all of other is computed on a device that works beside the host, and part of s by the
+ * host. */
+int gw_session_needs_host(const gw_session *s, const gw_session *other);
+/* 1 when a pass of s ends on a device that works beside the host and computes nothing of other. */
+int gw_session_leaves_host(const gw_session *s, const gw_session *other);
 
 #endif

@@ -3,6 +3,7 @@
 #define GW_ENGINE_MODEL_STATE_H
 
 #include "core/engine/model.h"
+#include "core/engine/place.h"
 #include "core/model/weights.h"
 
 struct gw_model {
@@ -10,11 +11,18 @@ struct gw_model {
     gw_hparams hp;         /* zero when only the vocabulary was asked for */
     const gw_vocab *vocab; /* the checkpoint's; NULL: the model has none */
     gw_tokenizer *tokenizer;
-    gw_plan_device device; /* backend NULL: vocabulary only */
+    gw_place place; /* no devices: vocabulary only */
     gw_weights *weights;
     gw_arena_set *arenas; /* shared by the plans of all sessions: one runs at a time */
     gw_model_info info;   /* strings below */
-    char name[256], device_text[192], format[32];
+    char name[256], device_text[512], format[32];
+    char arithmetic[64]; /* what else shapes a cache: conversion of weights, blas, ref */
 };
+
+/* Opening in steps: the checkpoint; then devices, and weights matched but not loaded (*load: how
+ * they are to be). m is freed by gw_model_free whatever happens. */
+gw_status gw_model_begin(gw_model *m, const gw_model_options *options);
+gw_status gw_model_prepare(gw_model *m, const gw_model_options *options,
+                           const gw_backend *const *backends, gw_weights_options *load);
 
 #endif

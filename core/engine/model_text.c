@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "core/engine/model_state.h"
+#include "core/text/chat.h"
 #include "core/text/stream.h"
 
 static gw_status need_tokenizer(const gw_model *m) {
@@ -69,4 +70,14 @@ void gw_stream_free(gw_stream *stream) {
 
 gw_status gw_stream_push(gw_stream *stream, int32_t id, const char **text, size_t *bytes) {
     return gw_text_stream_push(stream->text, id, text, bytes);
+}
+
+gw_status gw_chat_new(const gw_model *model, const char *name, gw_chat **out) {
+    GW_TRY(need_tokenizer(model));
+    const char *text = NULL;
+    size_t bytes = 0;
+    if (name == NULL) {
+        GW_TRY(gw_checkpoint_chat_template(model->checkpoint, &text, &bytes));
+    }
+    return gw_chat_bind(model->vocab, model->tokenizer, name, text, bytes, out);
 }

@@ -1,375 +1,238 @@
-/* core/engine/sampler.c - chooses tokens from logits: filters in the user's order, then one draw.
+/* core/engine/sampler.c - chooses tokens from logits: stages in the user's order, then one draw.
  */
 #include "core/engine/sampler.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/status.h"
+#include "core/engine/constraint.h"
 #include "core/engine/model.h"
-#include "core/tensor/arith.h"
+#include "core/engine/sampler_text.h"
 
-/* ---- candidates ------------------------------------------------------------------------------ */
-
-void gw_candidates_fill(gw_candidates *c, const float *logits, int32_t n_vocab) {
-    size_t n = 0;
-    for (int32_t id = 0; id < n_vocab; id++) {
-        float x = logits[id];
-        c->at[n] = (gw_candidate){.logit = x, .key = x, .token = id};
-        n += x == x; /* a NaN is overwritten by the next one */
-    }
-    c->n = n;
-    c->ranked = 0;
-}
-
-static int before(const gw_candidate *a, const gw_candidate *b) {
-    return a->key > b->key || (a->key == b->key && a->token < b->token);
-}
-
-/* Restore the heap whose root is the candidate that ranks last. */
-static void sift(gw_candidate *heap, size_t n, size_t i) {
-    gw_candidate x = heap[i];
-    for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= n) {
-            break;
-        }
-        if (child + 1 < n && before(&heap[child], &heap[child + 1])) {
-            child++;
-        }
-        if (!before(&x, &heap[child])) {
-            break;
-        }
-        heap[i] = heap[child];
-        i = child;
-    }
-    heap[i] = x;
-}
-
-void gw_candidates_rank(gw_candidates *c, size_t m) {
-    m = m < c->n ? m : c->n;
-    if (m <= c->ranked) {
-        return;
-    }
-    gw_candidate *heap = c->at + c->ranked;
-    size_t size = m - c->ranked, rest = c->n - c->ranked;
-    for (size_t i = size / 2; i-- > 0;) {
-        sift(heap, size, i);
-    }
-    for (size_t i = size; i < rest; i++) {
-        if (before(&heap[i], &heap[0])) {
-            gw_candidate out = heap[0];
-            heap[0] = heap[i];
-            heap[i] = out;
-            sift(heap, size, 0);
-        }
-    }
-    for (size_t left = size; left > 1; left--) { /* the last goes to the end, again and again */
-        gw_candidate last = heap[0];
-        heap[0] = heap[left - 1];
-        heap[left - 1] = last;
-        sift(heap, left - 1, 0);
-    }
-    c->ranked = m;
-}
-
-/* Sum of exp(logit - top), top the largest logit. In double, over at[] as it lies. */
-static double mass(const gw_candidates *c, float top) {
-    double sum = 0;
-    for (size_t i = 0; i < c->n; i++) {
-        sum += (double)gw_exp(c->at[i].logit - top);
-    }
-    return sum;
-}
-
-/* The number of leading candidates, ranked as needed, whose masses reach `wanted`; at least one. */
-static size_t leading(gw_candidates *c, float top, double wanted) {
-    double sum = 0;
-    size_t n = 0;
-    for (size_t batch = 64; n < c->n; batch *= 4) {
-        gw_candidates_rank(c, n + batch);
-        while (n < c->ranked) {
-            sum += (double)gw_exp(c->at[n++].logit - top);
-            if (sum >= wanted) {
-                return n;
-            }
-        }
-    }
-    return n;
-}
-
-static float top_logit(const gw_candidates *c) {
-    size_t best = gw_candidates_best(c);
-    return best < c->n ? c->at[best].logit : 0.0f;
-}
-
-/* ---- stages ---------------------------------------------------------------------------------- */
-
-void gw_stage_penalties(gw_candidates *c, const uint32_t *counts, float repeat, float presence,
-                        float frequency) {
-    for (size_t i = 0; i < c->n; i++) {
-        uint32_t count = counts[c->at[i].token];
-        if (count != 0) {
-            float x = c->at[i].logit;
-            x = x < 0 ? x * repeat : x / repeat;
-            x -= presence + (float)count * frequency;
-            c->at[i].logit = c->at[i].key = x;
-        }
-    }
-    c->ranked = 0;
-}
-
-void gw_stage_bias(gw_candidates *c, const float *bias) {
-    for (size_t i = 0; i < c->n; i++) {
-        float x = c->at[i].logit + bias[c->at[i].token];
-        c->at[i].logit = c->at[i].key = x;
-    }
-    c->ranked = 0;
-}
-
-void gw_stage_top_k(gw_candidates *c, int32_t k) {
-    if (k <= 0 || (size_t)k >= c->n) {
-        return;
-    }
-    size_t n = (size_t)k;
-    gw_candidates_rank(c, n);
-    float least = c->at[n - 1].key;
-    for (size_t i = n; i < c->n; i++) {
-        if (c->at[i].key == least) {
-            c->at[n++] = c->at[i];
-        }
-    }
-    c->n = n;
-}
-
-void gw_stage_typical(gw_candidates *c, float p) {
-    if (c->n == 0) {
-        return;
-    }
-    float top = top_logit(c);
-    double z = mass(c, top), weighted = 0;
-    for (size_t i = 0; i < c->n; i++) {
-        float d = c->at[i].logit - top, e = gw_exp(d);
-        weighted += e > 0 ? (double)e * (double)d : 0.0;
-    }
-    /* information of a token: ln z - d; entropy: ln z - weighted / z */
-    double mean = weighted / z;
-    for (size_t i = 0; i < c->n; i++) {
-        c->at[i].key = -(float)fabs((double)(c->at[i].logit - top) - mean);
-    }
-    c->ranked = 0;
-    size_t n = leading(c, top, (double)p * z);
-    float limit = c->at[n - 1].key;
-    for (size_t i = n; i < c->n; i++) {
-        if (c->at[i].key == limit) {
-            c->at[n++] = c->at[i];
-        }
-    }
-    c->n = n;
-    for (size_t i = 0; i < n; i++) {
-        c->at[i].key = c->at[i].logit;
-    }
-    c->ranked = 0;
-}
-
-void gw_stage_top_p(gw_candidates *c, float p) {
-    if (c->n == 0) {
-        return;
-    }
-    float top = top_logit(c);
-    c->n = leading(c, top, (double)p * mass(c, top));
-    c->ranked = c->n;
-}
-
-void gw_stage_min_p(gw_candidates *c, float p) {
-    float top = top_logit(c);
-    size_t n = 0, ranked = 0;
-    for (size_t i = 0; i < c->n; i++) {
-        if (!(gw_exp(c->at[i].logit - top) < p)) {
-            ranked += i < c->ranked; /* dropping some keeps the order of the others */
-            c->at[n++] = c->at[i];
-        }
-    }
-    c->n = n;
-    c->ranked = ranked;
-}
-
-void gw_stage_temperature(gw_candidates *c, float t) {
-    for (size_t i = 0; i < c->n; i++) {
-        c->at[i].logit = c->at[i].key = c->at[i].logit / t;
-    }
-    c->ranked = 0; /* rounding can make two logits equal, and then the token decides */
-}
-
-/* ---- the choice ------------------------------------------------------------------------------ */
-
-size_t gw_candidates_best(const gw_candidates *c) {
-    size_t best = c->n;
-    for (size_t i = 0; i < c->n; i++) {
-        const gw_candidate *x = &c->at[i];
-        if (x->logit > -INFINITY &&
-            (best == c->n || x->logit > c->at[best].logit ||
-             (x->logit == c->at[best].logit && x->token < c->at[best].token))) {
-            best = i;
-        }
-    }
-    return best < c->n && c->at[best].logit < INFINITY ? best : c->n;
-}
-
-/* No noise is larger: -ln(-ln(1 - 2^-24)) = 16.6356. */
-#define NOISE_MAX 16.64f
-
-size_t gw_candidates_draw(const gw_candidates *c, uint64_t seed, int32_t position) {
-    return gw_candidates_draw_of(c, seed, 0, position);
-}
-
-size_t gw_candidates_draw_of(const gw_candidates *c, uint64_t seed, uint32_t sequence,
-                             int32_t position) {
-    size_t best = gw_candidates_best(c);
-    if (best == c->n) {
-        return best;
-    }
-    gw_u32 low = (gw_u32)seed, high = (gw_u32)(seed >> 32), at = (gw_u32)position;
-    float most = c->at[best].logit + gw_gumbel(low, high, sequence, at, (gw_u32)c->at[best].token);
-    for (size_t i = 0; i < c->n; i++) {
-        const gw_candidate *x = &c->at[i];
-        if (x->logit + NOISE_MAX < most) {
-            continue; /* no noise can make it win */
-        }
-        float y = x->logit + gw_gumbel(low, high, sequence, at, (gw_u32)x->token);
-        if (y > most || (y == most && x->token < c->at[best].token)) {
-            most = y;
-            best = i;
-        }
-    }
-    return best;
-}
-
-/* ---- the sampler ----------------------------------------------------------------------------- */
-
-enum { STAGES = 7 };
-
-/* Nothing but the best token is left here, and division by less could overflow. */
-#define GREEDY_BELOW 1e-3f
+enum { STAGES = 13 };
 
 struct gw_sampler {
     gw_sampler_options o;
     int32_t n_vocab;
     gw_candidate *candidates; /* [n_vocab] */
-    uint32_t *counts;         /* [n_vocab] how often a token is in the window; NULL: no penalties */
-    int32_t *window;          /* [repeat_last_n] ring of tokens; NULL when all count */
     float *bias;              /* [n_vocab] or NULL */
-    size_t window_at, window_n;
-    int32_t ahead[GW_DECODE_MAX];   /* tokens counted for now                   */
-    int32_t evicted[GW_DECODE_MAX]; /* what each pushed out of the window; or -1 */
-    int n_ahead;
+    gw_history text;
+    int n_ahead;        /* tokens of the text that are only there for now */
+    gw_constraint form; /* what the text may look like                    */
     int n_stages;
-    int stages[STAGES]; /* rows of stage_table, in the order they run */
+    int stages[STAGES]; /* rows of stage_table that are on, in the order they run */
 };
 
-static int penalties_on(const gw_sampler_options *o) {
-    return o->repeat_last_n != 0 && (o->repeat_penalty != 1.0f || o->presence_penalty != 0.0f ||
-                                     o->frequency_penalty != 0.0f);
+/* ---- the stages ------------------------------------------------------------------------------ */
+
+typedef struct stage_call {
+    gw_sampler *s;
+    gw_candidates *c;
+    int32_t pos;
+} stage_call;
+
+static int coin(const stage_call *x, uint32_t sequence, float probability) {
+    return gw_sampler_uniform(x->s->o.seed, sequence, x->pos) < probability;
 }
 
-static void run_penalties(const gw_sampler *s, gw_candidates *c) {
-    if (s->counts != NULL) {
-        gw_stage_penalties(c, s->counts, s->o.repeat_penalty, s->o.presence_penalty,
-                           s->o.frequency_penalty);
+static void run_penalties(const stage_call *x) {
+    const gw_sampler_options *o = &x->s->o;
+    gw_stage_penalties(x->c, x->s->text.counts, o->repeat_penalty, o->presence_penalty,
+                       o->frequency_penalty);
+}
+static void run_dry(const stage_call *x) {
+    const gw_sampler_options *o = &x->s->o;
+    gw_stage_dry(x->c, &x->s->text, o->dry_multiplier, o->dry_base, o->dry_allowed_length,
+                 o->dry_last_n);
+}
+static void run_bias(const stage_call *x) { gw_stage_bias(x->c, x->s->bias); }
+static void run_fsd(const stage_call *x) {
+    const gw_sampler_options *o = &x->s->o;
+    if (x->s->text.written >= o->fsd_random || !coin(x, GW_SEQUENCE_FSD, 0.5f)) {
+        gw_stage_fsd(x->c, &x->s->text, o->fsd_alpha, o->fsd_n, o->fsd_k);
     }
 }
-static void run_bias(const gw_sampler *s, gw_candidates *c) {
-    if (s->bias != NULL) {
-        gw_stage_bias(c, s->bias);
+static void run_top_n_sigma(const stage_call *x) {
+    gw_stage_top_n_sigma(x->c, x->s->o.top_n_sigma);
+}
+static void run_top_k(const stage_call *x) { gw_stage_top_k(x->c, x->s->o.top_k); }
+static void run_tail_free(const stage_call *x) { gw_stage_tail_free(x->c, x->s->o.tfs_z); }
+static void run_typical(const stage_call *x) { gw_stage_typical(x->c, x->s->o.typical_p); }
+static void run_top_p(const stage_call *x) { gw_stage_top_p(x->c, x->s->o.top_p); }
+static void run_min_p(const stage_call *x) { gw_stage_min_p(x->c, x->s->o.min_p); }
+static void run_xtc(const stage_call *x) {
+    if (coin(x, GW_SEQUENCE_XTC, x->s->o.xtc_probability)) {
+        gw_stage_xtc(x->c, x->s->o.xtc_threshold);
     }
 }
-static void run_top_k(const gw_sampler *s, gw_candidates *c) { gw_stage_top_k(c, s->o.top_k); }
-static void run_typical(const gw_sampler *s, gw_candidates *c) {
-    if (s->o.typical_p < 1.0f) {
-        gw_stage_typical(c, s->o.typical_p);
+static void run_temperature(const stage_call *x) {
+    const gw_sampler_options *o = &x->s->o;
+    if (o->dynatemp_range > 0) {
+        gw_stage_dynamic_temperature(x->c, o->temperature, o->dynatemp_range, o->dynatemp_exponent);
+    } else {
+        gw_stage_temperature(x->c, o->temperature);
     }
 }
-static void run_top_p(const gw_sampler *s, gw_candidates *c) {
-    if (s->o.top_p < 1.0f) {
-        gw_stage_top_p(c, s->o.top_p);
-    }
+static void run_mirostat(const stage_call *x) {
+    gw_history *text = &x->s->text;
+    gw_stage_mirostat(x->c, x->s->o.mirostat, text->mu, x->s->n_vocab, text->surprise);
 }
-static void run_min_p(const gw_sampler *s, gw_candidates *c) {
-    if (s->o.min_p > 0.0f) {
-        gw_stage_min_p(c, s->o.min_p);
-    }
+
+static int on_penalties(const gw_sampler *s) { return s->text.counts != NULL; }
+static int on_dry(const gw_sampler *s) { return s->text.reach != NULL; }
+static int on_bias(const gw_sampler *s) { return s->bias != NULL; }
+static int on_fsd(const gw_sampler *s) { return s->o.fsd_alpha > 0; }
+static int on_top_n_sigma(const gw_sampler *s) { return s->o.top_n_sigma > 0; }
+static int on_top_k(const gw_sampler *s) { return s->o.top_k > 0; }
+static int on_tail_free(const gw_sampler *s) { return s->o.tfs_z < 1; }
+static int on_typical(const gw_sampler *s) { return s->o.typical_p < 1; }
+static int on_top_p(const gw_sampler *s) { return s->o.top_p < 1; }
+static int on_min_p(const gw_sampler *s) { return s->o.min_p > 0; }
+static int on_xtc(const gw_sampler *s) { return s->o.xtc_probability > 0; }
+static int on_temperature(const gw_sampler *s) {
+    return s->o.temperature > 0 && (s->o.temperature != 1 || s->o.dynatemp_range > 0);
 }
-static void run_temperature(const gw_sampler *s, gw_candidates *c) {
-    if (s->o.temperature > 0.0f && s->o.temperature != 1.0f) {
-        gw_stage_temperature(c, s->o.temperature);
-    }
-}
+static int on_mirostat(const gw_sampler *s) { return s->o.mirostat != 0; }
+
+enum {
+    SHORTENS = 1,
+    MOVES = 2
+}; /* drops candidates whatever happens; may unseat the best, or has
+      to see every list */
 
 /* Rows in the order that is used when none is asked for. */
 static const struct {
-    const char *name;
-    void (*run)(const gw_sampler *s, gw_candidates *c);
+    const char *name, *others; /* other spellings, each between spaces */
+    int (*on)(const gw_sampler *s);
+    void (*run)(const stage_call *x);
+    int effect;
 } stage_table[STAGES] = {
-    {"penalties", run_penalties},     {"bias", run_bias},   {"top-k", run_top_k},
-    {"typical", run_typical},         {"top-p", run_top_p}, {"min-p", run_min_p},
-    {"temperature", run_temperature},
+    {"penalties", "", on_penalties, run_penalties, MOVES},
+    {"dry", "", on_dry, run_dry, MOVES},
+    {"bias", " logit-bias ", on_bias, run_bias, MOVES},
+    {"fsd", "", on_fsd, run_fsd, MOVES},
+    {"top-n-sigma", "", on_top_n_sigma, run_top_n_sigma, SHORTENS},
+    {"top-k", "", on_top_k, run_top_k, SHORTENS},
+    {"tail-free", " tfs tfs-z ", on_tail_free, run_tail_free, SHORTENS},
+    {"typical", " typ-p typical-p ", on_typical, run_typical, SHORTENS | MOVES},
+    {"top-p", "", on_top_p, run_top_p, SHORTENS},
+    {"min-p", "", on_min_p, run_min_p, SHORTENS},
+    {"xtc", "", on_xtc, run_xtc, MOVES},
+    {"temperature", " temp ", on_temperature, run_temperature, 0},
+    {"mirostat", "", on_mirostat, run_mirostat, SHORTENS | MOVES},
 };
 
-/* '_' is as good as '-', as in the names that other programs use. */
-static int is_name(const char *text, size_t bytes, const char *name) {
-    for (size_t i = 0; i < bytes; i++) {
-        if (name[i] != (text[i] == '_' ? '-' : text[i])) {
-            return 0;
+#define MIROSTAT_ORDER "penalties;dry;bias;temperature;mirostat"
+
+static int find_stage(const char *text, size_t bytes) {
+    char name[24] = " ";
+    if (bytes == 0 || bytes + 3 > sizeof name) {
+        return STAGES;
+    }
+    for (size_t i = 0; i < bytes; i++) { /* '_' is as good as '-' */
+        name[i + 1] = text[i];
+        if (text[i] == '_') {
+            name[i + 1] = '-';
         }
     }
-    return name[bytes] == '\0';
+    int row = 0;
+    name[bytes + 1] = '\0';
+    while (row < STAGES && strcmp(stage_table[row].name, name + 1) != 0) {
+        row++;
+    }
+    if (row < STAGES || strchr(name + 1, ' ') != NULL) {
+        return row;
+    }
+    name[bytes + 1] = ' ';
+    name[bytes + 2] = '\0';
+    row = 0;
+    while (row < STAGES && strstr(stage_table[row].others, name) == NULL) {
+        row++;
+    }
+    return row;
 }
 
-static gw_status parse_order(const char *order, gw_sampler *s) {
-    if (order == NULL) {
-        for (int i = 0; i < STAGES; i++) {
-            s->stages[s->n_stages++] = i;
-        }
-        return GW_OK;
+static gw_status unknown_stage(const char *at, size_t bytes) {
+    char names[160] = "";
+    size_t used = 0;
+    for (int row = 0; row < STAGES; row++) {
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", row > 0 ? ", " : "",
+                                 stage_table[row].name);
     }
+    return gw_fail(GW_E_ARGUMENT, "sampler order",
+                   "unknown stage '%.*s'; there are %s, separated by ';'",
+                   bytes < 40 ? (int)bytes : 40, at, names);
+}
+
+/* Rows that are on, in the order asked for. */
+static gw_status parse_order(const char *order, gw_sampler *s) {
     unsigned seen = 0;
-    for (const char *at = order; *at != '\0';) {
-        size_t n = strcspn(at, ";");
-        int row = 0;
-        while (row < STAGES && !is_name(at, n, stage_table[row].name)) {
-            row++;
+    if (order == NULL && s->o.mirostat != 0) {
+        order = MIROSTAT_ORDER;
+    }
+    for (int row = 0; order == NULL && row < STAGES; row++) {
+        if (stage_table[row].on(s)) {
+            s->stages[s->n_stages++] = row;
         }
+    }
+    for (const char *at = order; at != NULL && *at != '\0';) {
+        at += strspn(at, " ");
+        size_t n = strcspn(at, ";");
+        int row = find_stage(at, n);
         if (row == STAGES) {
-            return gw_fail(GW_E_ARGUMENT, "sampler order",
-                           "unknown stage '%.*s'; there are penalties, bias, top-k, typical, "
-                           "top-p, min-p and temperature, separated by ';'",
-                           n < 40 ? (int)n : 40, at);
+            return unknown_stage(at, n);
         }
         if (seen & 1u << row) {
             return gw_fail(GW_E_ARGUMENT, "sampler order", "stage '%s' occurs twice",
                            stage_table[row].name);
         }
         seen |= 1u << row;
-        s->stages[s->n_stages++] = row;
+        if (stage_table[row].on(s)) {
+            s->stages[s->n_stages++] = row;
+        }
         at += n;
         at += *at == ';';
     }
     return GW_OK;
 }
 
-static gw_status check_options(const gw_sampler_options *o, int32_t n_vocab) {
+static int any_effect(const gw_sampler *s, int effect) {
+    for (int i = 0; i < s->n_stages; i++) {
+        if (stage_table[s->stages[i]].effect & effect) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static gw_status check_reals(const gw_sampler_options *o) {
     const struct {
         const char *name;
         float value, min, max;
     } ranges[] = {
-        {"temperature", o->temperature, 0.0f, 1000.0f},
-        {"top_p", o->top_p, 0.0f, 1.0f},
-        {"min_p", o->min_p, 0.0f, 1.0f},
-        {"typical_p", o->typical_p, 0.0f, 1.0f},
-        {"repeat_penalty", o->repeat_penalty, 0.001f, 1000.0f},
-        {"presence_penalty", o->presence_penalty, -1000.0f, 1000.0f},
-        {"frequency_penalty", o->frequency_penalty, -1000.0f, 1000.0f},
+        {"temperature", o->temperature, 0, 1000},
+        {"top_p", o->top_p, 0, 1},
+        {"min_p", o->min_p, 0, 1},
+        {"typical_p", o->typical_p, 0, 1},
+        {"repeat_penalty", o->repeat_penalty, 0.001f, 1000},
+        {"presence_penalty", o->presence_penalty, -1000, 1000},
+        {"frequency_penalty", o->frequency_penalty, -1000, 1000},
+        {"dynatemp_range", o->dynatemp_range, 0, 1000},
+        {"dynatemp_exponent", o->dynatemp_exponent, 0, 100},
+        {"top_n_sigma", o->top_n_sigma, -1, 1000},
+        {"tfs_z", o->tfs_z, 0, 1},
+        {"xtc_probability", o->xtc_probability, 0, 1},
+        {"xtc_threshold", o->xtc_threshold, 0, 1},
+        {"mirostat_tau", o->mirostat_tau, 0, 100},
+        {"mirostat_eta", o->mirostat_eta, 0, 10},
+        {"dry_multiplier", o->dry_multiplier, 0, 1000},
+        {"dry_base", o->dry_base, 1, 1000},
+        {"fsd_alpha", o->fsd_alpha, 0, 1},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
         if (!(ranges[i].value >= ranges[i].min && ranges[i].value <= ranges[i].max)) {
@@ -377,12 +240,29 @@ static gw_status check_options(const gw_sampler_options *o, int32_t n_vocab) {
                            (double)ranges[i].value, (double)ranges[i].min, (double)ranges[i].max);
         }
     }
-    if (o->top_k < 0) {
-        return gw_fail(GW_E_ARGUMENT, "top_k", "%d is below 0", (int)o->top_k);
-    }
-    if (o->repeat_last_n < -1 || o->repeat_last_n > 1 << 24) {
-        return gw_fail(GW_E_ARGUMENT, "repeat_last_n", "%d is not between -1 and %d",
-                       (int)o->repeat_last_n, 1 << 24);
+    return GW_OK;
+}
+
+static gw_status check_options(const gw_sampler_options *o, int32_t n_vocab) {
+    const struct {
+        const char *name;
+        int32_t value, min, max;
+    } ranges[] = {
+        {"top_k", o->top_k, 0, INT32_MAX},
+        {"repeat_last_n", o->repeat_last_n, -1, 1 << 24},
+        {"mirostat", o->mirostat, 0, 2},
+        {"dry_allowed_length", o->dry_allowed_length, 1, 1 << 20},
+        {"dry_last_n", o->dry_last_n, -1, GW_HISTORY_ALL},
+        {"fsd_n", o->fsd_n, 1, GW_FSD_N_MAX},
+        {"fsd_k", o->fsd_k, 1, GW_FSD_K_MAX},
+        {"fsd_random", o->fsd_random, 0, INT32_MAX},
+    };
+    GW_TRY(check_reals(o));
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
+        if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max) {
+            return gw_fail(GW_E_ARGUMENT, ranges[i].name, "%d is not between %d and %d",
+                           (int)ranges[i].value, (int)ranges[i].min, (int)ranges[i].max);
+        }
     }
     for (size_t i = 0; i < o->n_bias; i++) {
         if (o->bias[i].token < 0 || o->bias[i].token >= n_vocab) {
@@ -397,32 +277,6 @@ static gw_status check_options(const gw_sampler_options *o, int32_t n_vocab) {
     return GW_OK;
 }
 
-static gw_status take_buffers(gw_sampler *s) {
-    size_t n = (size_t)s->n_vocab;
-    s->candidates = calloc(n, sizeof *s->candidates);
-    int short_of = s->candidates == NULL;
-    if (penalties_on(&s->o)) {
-        s->counts = calloc(n, sizeof *s->counts);
-        short_of |= s->counts == NULL;
-        if (s->o.repeat_last_n > 0) {
-            s->window = calloc((size_t)s->o.repeat_last_n, sizeof *s->window);
-            short_of |= s->window == NULL;
-        }
-    }
-    if (s->o.n_bias > 0) {
-        s->bias = calloc(n, sizeof *s->bias);
-        short_of |= s->bias == NULL;
-    }
-    if (short_of) {
-        return gw_fail(GW_E_NOMEM, "sampler", "no memory for %zu tokens", n);
-    }
-    for (size_t i = 0; i < s->o.n_bias; i++) {
-        s->bias[s->o.bias[i].token] += s->o.bias[i].bias;
-    }
-    s->o.bias = NULL; /* the caller's; not kept */
-    return GW_OK;
-}
-
 void gw_sampler_defaults(gw_sampler_options *out) {
     *out = (gw_sampler_options){
         .temperature = 0.8f,
@@ -432,30 +286,66 @@ void gw_sampler_defaults(gw_sampler_options *out) {
         .typical_p = 1.0f,
         .repeat_penalty = 1.0f,
         .repeat_last_n = 64,
+        .dynatemp_exponent = 1.0f,
+        .tfs_z = 1.0f,
+        .xtc_threshold = 0.1f,
+        .mirostat_tau = 5.0f,
+        .mirostat_eta = 0.1f,
+        .dry_base = 1.75f,
+        .dry_allowed_length = 2,
+        .dry_last_n = -1,
+        .fsd_n = 3,
+        .fsd_k = 6,
     };
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static gw_status take_buffers(gw_sampler *s, const gw_pieces *pieces) {
+    size_t n = (size_t)s->n_vocab;
+    s->candidates = calloc(n, sizeof *s->candidates);
+    if (s->o.n_bias > 0) {
+        s->bias = calloc(n, sizeof *s->bias);
+    }
+    if (s->candidates == NULL || (s->o.n_bias > 0 && s->bias == NULL)) {
+        return gw_fail(GW_E_NOMEM, "sampler", "no memory for %zu tokens", n);
+    }
+    for (size_t i = 0; i < s->o.n_bias; i++) {
+        s->bias[s->o.bias[i].token] += s->o.bias[i].bias;
+    }
+    return gw_history_open(&s->text, s->n_vocab, &s->o, pieces);
+}
+
+static void piece_of(const void *tokenizer, int32_t id, const char **text, size_t *bytes) {
+    gw_tokenizer_piece(tokenizer, id, 0, text, bytes);
 }
 
 gw_status gw_sampler_new(const gw_model *model, const gw_sampler_options *options,
                          gw_sampler **out) {
-    return gw_sampler_make(gw_model_n_vocab(model), options, out);
+    gw_pieces pieces = {.piece = piece_of, .vocab = gw_model_tokenizer(model)};
+    return gw_sampler_make(gw_model_n_vocab(model), options, pieces.vocab != NULL ? &pieces : NULL,
+                           out);
 }
 
-gw_status gw_sampler_make(int32_t n_vocab, const gw_sampler_options *options, gw_sampler **out) {
+gw_status gw_sampler_make(int32_t n_vocab, const gw_sampler_options *options,
+                          const gw_pieces *pieces, gw_sampler **out) {
     GW_TRY(check_options(options, n_vocab));
     gw_sampler *s = calloc(1, sizeof *s);
     if (s == NULL) {
         return gw_fail(GW_E_NOMEM, "sampler", "no memory");
     }
     s->o = *options;
-    if (s->o.temperature < GREEDY_BELOW) {
+    if (s->o.temperature < GW_GREEDY_BELOW) {
         s->o.temperature = 0.0f;
     }
     s->n_vocab = n_vocab;
-    gw_status status = parse_order(options->order, s);
+    gw_status status = take_buffers(s, pieces);
     if (status == GW_OK) {
-        status = take_buffers(s);
+        status = parse_order(options->order, s);
     }
-    s->o.order = NULL;
+    s->o.order = NULL; /* the caller's; not kept */
+    s->o.bias = NULL;
+    s->o.dry_breakers = NULL;
     if (status != GW_OK) {
         gw_sampler_free(s);
         return status;
@@ -466,13 +356,15 @@ gw_status gw_sampler_make(int32_t n_vocab, const gw_sampler_options *options, gw
 
 void gw_sampler_free(gw_sampler *s) {
     if (s != NULL) {
+        gw_history_free(&s->text);
+        gw_constraint_free(&s->form);
         free(s->candidates);
-        free(s->counts);
-        free(s->window);
         free(s->bias);
         free(s);
     }
 }
+
+/* ---- choosing -------------------------------------------------------------------------------- */
 
 /* The largest logit, lowest token first; -1 when none is finite or the largest is infinite. */
 static int32_t best_of(const float *logits, int32_t n) {
@@ -487,11 +379,6 @@ static int32_t best_of(const float *logits, int32_t n) {
     return most < INFINITY ? best : -1;
 }
 
-/* Do the stages leave the largest logit where it is? */
-static int keeps_best(const gw_sampler *s) {
-    return s->counts == NULL && s->bias == NULL && s->o.typical_p >= 1.0f;
-}
-
 gw_status gw_sampler_narrow(gw_sampler *s, const float *logits, int32_t n, int32_t pos,
                             gw_candidates *out) {
     gw_candidates c = {.at = s->candidates};
@@ -502,9 +389,12 @@ gw_status gw_sampler_narrow(gw_sampler *s, const float *logits, int32_t n, int32
                        (int)pos);
     }
     gw_candidates_fill(&c, logits, n);
-    for (int i = 0; i < s->n_stages; i++) {
-        stage_table[s->stages[i]].run(s, &c);
+    GW_TRY(gw_constraint_apply(&s->form, &c));
+    stage_call call = {.s = s, .c = &c, .pos = pos};
+    for (int i = 0; i < s->n_stages && c.n > 0; i++) {
+        stage_table[s->stages[i]].run(&call);
     }
+    s->text.offered = 1;
     *out = c;
     return GW_OK;
 }
@@ -514,15 +404,15 @@ gw_status gw_sampler_choose(const gw_sampler *s, const gw_candidates *c, int32_t
     size_t chosen =
         s->o.temperature > 0.0f ? gw_candidates_draw(c, s->o.seed, pos) : gw_candidates_best(c);
     if (chosen == c->n) {
-        return gw_fail(GW_E_NUMERIC, "logits", "bias and penalties leave no token at position %d",
-                       (int)pos);
+        return gw_constraint_blame(&s->form, pos);
     }
     *token = c->at[chosen].token;
     return GW_OK;
 }
 
 gw_status gw_sampler_pick(gw_sampler *s, const float *logits, int32_t pos, int32_t *token) {
-    int32_t best = s->o.temperature > 0.0f || !keeps_best(s) ? -1 : best_of(logits, s->n_vocab);
+    int plain = !(s->o.temperature > 0.0f) && s->form.matcher == NULL && !any_effect(s, MOVES);
+    int32_t best = plain ? best_of(logits, s->n_vocab) : -1;
     if (best >= 0) {
         *token = best;
         return GW_OK;
@@ -532,70 +422,46 @@ gw_status gw_sampler_pick(gw_sampler *s, const float *logits, int32_t pos, int32
     return gw_sampler_choose(s, &c, pos, token);
 }
 
-/* Returns the token that left the window, or -1. */
-static int32_t count_token(gw_sampler *s, int32_t token) {
-    int32_t evicted = -1;
-    if (s->window != NULL) {
-        if (s->window_n == (size_t)s->o.repeat_last_n) {
-            evicted = s->window[s->window_at];
-            s->counts[evicted]--;
-        } else {
-            s->window_n++;
-        }
-        s->window[s->window_at] = token;
-        s->window_at = (s->window_at + 1) % (size_t)s->o.repeat_last_n;
-    }
-    s->counts[token]++;
-    return evicted;
-}
+/* ---- the text -------------------------------------------------------------------------------- */
 
 gw_status gw_sampler_accept(gw_sampler *s, int32_t token) {
     if (token < 0 || token >= s->n_vocab) {
         return gw_fail(GW_E_ARGUMENT, "token", "%d is not between 0 and %d", (int)token,
                        (int)s->n_vocab - 1);
     }
-    if (s->counts != NULL) {
-        count_token(s, token);
+    GW_TRY(gw_constraint_accept(&s->form, token));
+    gw_history_push(&s->text, token);
+    return GW_OK;
+}
+
+gw_status gw_sampler_rewind(gw_sampler *s, size_t n) {
+    if (!gw_history_reaches(&s->text, n)) {
+        return gw_fail(GW_E_ARGUMENT, "sampler",
+                       "the last %zu of %lld tokens cannot be forgotten any more", n,
+                       (long long)s->text.n);
+    }
+    GW_TRY(gw_constraint_rewind(&s->form, n));
+    for (; n > 0; n--) {
+        gw_history_pop(&s->text);
     }
     return GW_OK;
 }
 
 void gw_sampler_ahead(gw_sampler *s, int32_t token) {
-    if (s->counts != NULL && s->n_ahead < GW_DECODE_MAX) {
-        s->ahead[s->n_ahead] = token;
-        s->evicted[s->n_ahead++] = count_token(s, token);
-    }
+    gw_constraint_ahead(&s->form, token);
+    gw_history_push(&s->text, token);
+    s->n_ahead++;
 }
 
 void gw_sampler_back(gw_sampler *s) {
-    while (s->n_ahead > 0) {
-        int i = --s->n_ahead;
-        s->counts[s->ahead[i]]--;
-        if (s->window == NULL) {
-            continue;
-        }
-        s->window_at = (s->window_at > 0 ? s->window_at : (size_t)s->o.repeat_last_n) - 1;
-        if (s->evicted[i] >= 0) {
-            s->window[s->window_at] = s->evicted[i];
-            s->counts[s->evicted[i]]++;
-        } else {
-            s->window_n--;
-        }
+    gw_constraint_back(&s->form);
+    for (; s->n_ahead > 0; s->n_ahead--) {
+        gw_history_pop(&s->text);
     }
 }
 
+gw_constraint *gw_sampler_constraint(gw_sampler *s) { return &s->form; }
 int32_t gw_sampler_vocab(const gw_sampler *s) { return s->n_vocab; }
 uint64_t gw_sampler_seed(const gw_sampler *s) { return s->o.seed; }
 int gw_sampler_is_greedy(const gw_sampler *s) { return !(s->o.temperature > 0.0f); }
-
-int gw_sampler_filters(const gw_sampler *s) {
-    int filters = 0;
-    for (int i = 0; i < s->n_stages; i++) {
-        void (*run)(const gw_sampler *, gw_candidates *) = stage_table[s->stages[i]].run;
-        filters |= run == run_top_k && s->o.top_k > 0;
-        filters |= run == run_typical && s->o.typical_p < 1.0f;
-        filters |= run == run_top_p && s->o.top_p < 1.0f;
-        filters |= run == run_min_p && s->o.min_p > 0.0f;
-    }
-    return filters;
-}
+int gw_sampler_filters(const gw_sampler *s) { return any_effect(s, SHORTENS); }

@@ -10,19 +10,19 @@ typedef struct walk {
     gw_graph *graph;
     const gw_graph_inputs *in;
     const gw_blueprint *bp;
-    gw_tensor *stream; /* view of the caller's buffer */
-    gw_tensor *value;  /* last output                 */
-    int layer;
+    gw_tensor *value; /* last output */
+    int layer, device, block;
     int after_glu; /* which projection a residual closes */
 } walk;
 
 gw_status gw_graph_new(const gw_graph_inputs *in, gw_graph *out) {
     const gw_blueprint *bp = gw_weights_blueprint(in->weights);
     size_t most = (size_t)bp->n_blocks * (size_t)in->hp->n_layers + (size_t)bp->n_blocks + 4;
-    gw_graph g = {.max_nodes = most, .max_tensors = most + 4};
+    gw_graph g = {.max_nodes = most, .max_tensors = most + 4 + GW_MAX_DEVICES};
     g.nodes = calloc(g.max_nodes, sizeof *g.nodes);
+    g.blocks = calloc(g.max_nodes, sizeof *g.blocks);
     g.tensors = calloc(g.max_tensors, sizeof *g.tensors);
-    if (g.nodes == NULL || g.tensors == NULL) {
+    if (g.nodes == NULL || g.blocks == NULL || g.tensors == NULL) {
         gw_graph_free(&g);
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %zu nodes", most);
     }
@@ -32,6 +32,7 @@ gw_status gw_graph_new(const gw_graph_inputs *in, gw_graph *out) {
 
 void gw_graph_free(gw_graph *graph) {
     free(graph->nodes);
+    free(graph->blocks);
     free(graph->tensors);
     memset(graph, 0, sizeof *graph);
 }
@@ -39,7 +40,7 @@ void gw_graph_free(gw_graph *graph) {
 /* max_tensors and max_nodes are counted from the blocks: never exceeded. */
 static gw_tensor *new_tensor(walk *w, gw_fmt fmt, int64_t cols) {
     gw_tensor *t = &w->graph->tensors[w->graph->n_tensors++];
-    *t = (gw_tensor){.fmt = fmt, .n_dim = 2, .dim = {w->in->rows, cols}};
+    *t = (gw_tensor){.fmt = fmt, .n_dim = 2, .dim = {w->in->rows, cols}, .device = w->device};
     return t;
 }
 
@@ -49,15 +50,25 @@ static gw_tensor *new_view(walk *w, const gw_tensor *of) {
     return t;
 }
 
+/* The stream on a device. */
+static gw_tensor *stream_on(walk *w, int device) {
+    gw_tensor **view = &w->graph->streams[device];
+    if (*view == NULL) {
+        *view = new_view(w, &w->in->stream[device]);
+    }
+    return *view;
+}
+
 static gw_node *new_node(walk *w, gw_op op, const char *what, gw_tensor *out) {
+    w->graph->blocks[w->graph->n_nodes] = w->block;
     gw_node *node = &w->graph->nodes[w->graph->n_nodes++];
-    *node = (gw_node){.op = op, .what = what, .layer = w->layer, .out = out};
+    *node = (gw_node){.op = op, .what = what, .layer = w->layer, .device = w->device, .out = out};
     w->value = out;
     return node;
 }
 
 static const gw_tensor *weight(const walk *w, const gw_spec_block *b, int arg) {
-    return gw_weights_get(w->in->weights, b->weight[arg], w->layer);
+    return gw_weights_get(w->in->weights, b->weight[arg], w->layer, w->device);
 }
 
 /* The format in which matrix products of block b read their input. */
@@ -70,7 +81,8 @@ static gw_fmt input_format(const walk *w, const gw_spec_block *b) {
 
 static void emit_embed(walk *w, const gw_spec_block *b, const gw_spec_block *next) {
     (void)next;
-    gw_node *node = new_node(w, GW_OP_EMBED, "embed", w->stream);
+    w->graph->stream = stream_on(w, w->device);
+    gw_node *node = new_node(w, GW_OP_EMBED, "embed", w->graph->stream);
     node->w[0] = weight(w, b, 0);
 }
 
@@ -107,10 +119,10 @@ static void emit_rope_kv(walk *w, const gw_spec_block *b, const gw_spec_block *n
     node->in[0] = x;
     node->in[1] = &w->in->k[w->layer];
     node->in[2] = &w->in->v[w->layer];
-    node->in[3] = w->in->page_table;
+    node->in[3] = &w->in->page_table[w->device];
     node->w[0] = weight(w, b, 0);
     node->w[1] = weight(w, b, 1);
-    node->w[2] = w->in->rope;
+    node->w[2] = &w->in->rope[w->device];
     node->args.rope = (gw_rope_args){.heads = hp->n_heads,
                                      .kv_heads = hp->n_kv_heads,
                                      .head_dim = hp->d_head,
@@ -128,7 +140,7 @@ static void emit_attention(walk *w, const gw_spec_block *b, const gw_spec_block 
     node->in[0] = q;
     node->in[1] = &w->in->k[w->layer];
     node->in[2] = &w->in->v[w->layer];
-    node->in[3] = w->in->page_table;
+    node->in[3] = &w->in->page_table[w->device];
     node->args.attn = (gw_attn_args){.scale = (float)(1.0 / sqrt((double)hp->d_head)),
                                      .heads = hp->n_heads,
                                      .kv_heads = hp->n_kv_heads,
@@ -139,9 +151,11 @@ static void emit_attention(walk *w, const gw_spec_block *b, const gw_spec_block 
 static void emit_residual(walk *w, const gw_spec_block *b, const gw_spec_block *next) {
     (void)next;
     const gw_tensor *x = w->value;
-    gw_node *node = new_node(w, GW_OP_LINEAR, w->after_glu ? "ffn_down" : "attn_out", w->stream);
+    gw_tensor *stream = w->graph->stream, *out = stream_on(w, w->device);
+    gw_node *node = new_node(w, GW_OP_LINEAR, w->after_glu ? "ffn_down" : "attn_out", out);
     node->in[0] = x;
-    node->in[1] = w->stream;
+    node->in[1] = stream;
+    w->graph->stream = out;
     node->w[0] = weight(w, b, 0);
     node->w[3] = weight(w, b, 1);
     node->args.linear.order = w->in->order;
@@ -179,30 +193,66 @@ static void (*const emitters[GW_BLOCK_KINDS])(walk *, const gw_spec_block *, con
 };
 /* clang-format on */
 
+static int row_of(const gw_hparams *hp, int layer) { return layer < 0 ? hp->n_layers : layer; }
+
+static int block_device(const walk *w, int block) {
+    const gw_where *where = w->in->where;
+    return where != NULL ? where[row_of(w->in->hp, w->layer) * w->bp->n_blocks + block] : 0;
+}
+
+int gw_graph_head_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where) {
+    return where[hp->n_layers * bp->n_blocks + bp->n_blocks - 1];
+}
+
+int gw_graph_block_device(const gw_blueprint *bp, const gw_where *where, int layer,
+                          gw_block_kind kind) {
+    int b = 0;
+    while (b + 1 < bp->n_blocks && bp->block[b].kind != kind) {
+        b++;
+    }
+    return where[layer * bp->n_blocks + b];
+}
+
+/* Where the block before layer `first` has left the stream. */
+static int stream_device(const walk *w, int first) {
+    walk before = *w;
+    before.layer = first - 1;
+    for (int i = w->bp->n_blocks - 1; i >= 0; i--) {
+        gw_block_kind kind = w->bp->block[i].kind;
+        if (kind == (first > 0 ? GW_BLOCK_RESIDUAL : GW_BLOCK_EMBED)) {
+            return block_device(&before, i);
+        }
+    }
+    return 0;
+}
+
 /* The blocks of a section in order. What follows a block that hands on stands in the same section:
  * the reader of specs has checked it. */
 static void emit_section(walk *w, gw_section section) {
     for (int i = 0; i < w->bp->n_blocks; i++) {
         const gw_spec_block *b = &w->bp->block[i];
         if (b->section == section) {
+            w->device = block_device(w, i);
+            w->block = i;
             emitters[b->kind](w, b, i + 1 < w->bp->n_blocks ? b + 1 : NULL);
             w->after_glu = b->kind == GW_BLOCK_GLU;
         }
     }
 }
 
-static walk start_walk(gw_graph *graph, const gw_graph_inputs *in) {
-    walk w = {.graph = graph, .in = in, .bp = gw_weights_blueprint(in->weights), .layer = -1};
+/* first: the layer before which the walk begins. */
+static walk start_walk(gw_graph *graph, const gw_graph_inputs *in, int first) {
+    walk w = {.graph = graph, .in = in, .bp = gw_weights_blueprint(in->weights)};
+    w.layer = w.block = -1;
     if (graph->stream == NULL) {
-        graph->stream = new_view(&w, &in->stream);
+        graph->stream = stream_on(&w, stream_device(&w, first));
     }
-    w.stream = graph->stream;
-    w.value = w.stream;
+    w.value = graph->stream;
     return w;
 }
 
 void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int end) {
-    walk w = start_walk(graph, in);
+    walk w = start_walk(graph, in, first);
     if (first == 0) {
         emit_section(&w, GW_SECTION_START);
     }
@@ -212,10 +262,11 @@ void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int en
 }
 
 void gw_graph_head(gw_graph *graph, const gw_graph_inputs *in, int pick) {
-    walk w = start_walk(graph, in);
-    if (pick) {
-        gw_tensor *rows = new_tensor(&w, GW_FMT_F32, in->stream.dim[1]);
+    walk w = start_walk(graph, in, in->hp->n_layers);
+    if (pick) { /* where the stream is, so that only the rows picked travel */
         const gw_tensor *x = w.value;
+        w.device = x->device;
+        gw_tensor *rows = new_tensor(&w, GW_FMT_F32, x->dim[1]);
         new_node(&w, GW_OP_PICK, "pick", rows)->in[0] = x;
     }
     emit_section(&w, GW_SECTION_HEAD);

@@ -2,7 +2,8 @@
  *
  * The body runs from the tokens to the stream after the last layer; the head turns rows of the
  * stream into logits. The stream lives in a buffer of the caller, so that a head can follow in a
- * plan of its own (prompts) or in the same plan (decode).
+ * plan of its own (prompts) or in the same plan (decode). Each device has its own buffer for the
+ * stream: a block that adds to it reads the one of the block before it and writes its own device's.
  */
 #ifndef GW_MODEL_BUILD_H
 #define GW_MODEL_BUILD_H
@@ -13,26 +14,35 @@
 typedef struct gw_graph_inputs {
     const gw_hparams *hp;
     const gw_weights *weights;
-    const gw_tensor *rope;       /* [positions, 2, rope_dim / 2] f32 */
-    const gw_tensor *page_table; /* [slots, pages] i32               */
-    const gw_tensor *k, *v;      /* [n_layers] caches                */
-    gw_tensor stream;            /* [rows, d] f32, placed            */
-    gw_tensor logits;            /* [rows, v] f32, placed            */
-    int rows;                    /* capacity of the body; of the head in gw_graph_head */
+    const gw_where *where;       /* of every block; NULL: all on device 0                */
+    const gw_tensor *rope;       /* [devices] of [positions, 2, rope_dim / 2] f32        */
+    const gw_tensor *page_table; /* [devices] of [slots, pages] i32                      */
+    const gw_tensor *k, *v;      /* [n_layers] caches, on the device of the attention    */
+    const gw_tensor *stream;     /* [devices] of [rows, d] f32, placed                   */
+    gw_tensor logits;            /* [rows, v] f32, placed on the device of the last block */
+    int rows;                    /* capacity of the body; of the head in gw_graph_head   */
     gw_order order;
 } gw_graph_inputs;
 
 typedef struct gw_graph {
     gw_node *nodes;
+    int *blocks; /* [n_nodes] index of the block that each came from; -1: the pick */
     size_t n_nodes, max_nodes;
     gw_tensor *tensors; /* outputs between nodes, and views of stream and logits */
     size_t n_tensors, max_tensors;
-    gw_tensor *stream; /* the view that all blocks share */
+    gw_tensor *streams[GW_MAX_DEVICES]; /* the views that all blocks share */
+    gw_tensor *stream;                  /* the one that was written last   */
 } gw_graph;
 
 /* Start an empty graph with room for a body and a head. */
 gw_status gw_graph_new(const gw_graph_inputs *in, gw_graph *out);
 void gw_graph_free(gw_graph *graph);
+
+/* The device that runs the last block of the head, where the logits are. */
+int gw_graph_head_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where);
+/* The device of the first block of this kind in a layer. */
+int gw_graph_block_device(const gw_blueprint *bp, const gw_where *where, int layer,
+                          gw_block_kind kind);
 
 /* Append layers [first, end), before them the embedding when first is 0. */
 void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int end);

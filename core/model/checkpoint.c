@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/list.h"
 #include "core/base/text.h"
 #include "core/model/checkpoint_parts.h"
 #include "core/model/config.h"
@@ -15,25 +16,14 @@ gw_status gw_checkpoint_nomem(const gw_checkpoint *c) {
 
 /* ---- lists ------------------------------------------------------------------------------- */
 
-static int grow(void **items, size_t n, size_t *capacity, size_t size) {
-    if (n < *capacity) {
-        return 1;
-    }
-    size_t more = *capacity != 0 ? *capacity * 2 : 16, bytes;
-    void *bigger = __builtin_mul_overflow(more, size, &bytes) ? NULL : realloc(*items, bytes);
-    if (bigger == NULL) {
-        return 0;
-    }
-    *items = bigger;
-    *capacity = more;
-    return 1;
-}
-
 gw_status gw_checkpoint_map(gw_checkpoint *c, const char *path, gw_file *out) {
     const char *name = gw_arena_copy(c->arena, path, strlen(path));
-    void *files = c->files;
+    if (name == NULL) {
+        return gw_checkpoint_nomem(c);
+    }
     size_t capacity = c->files_capacity;
-    if (name == NULL || !grow(&files, c->n_files, &c->files_capacity, sizeof *c->files)) {
+    gw_file *files = gw_list_grown(c->files, c->n_files, &c->files_capacity, sizeof *files);
+    if (files == NULL) {
         return gw_checkpoint_nomem(c);
     }
     c->files = files;
@@ -65,8 +55,8 @@ static gw_status add_name(gw_checkpoint *c, const char *where, gw_map *map, cons
 }
 
 gw_status gw_checkpoint_add(gw_checkpoint *c, const char *where, const gw_stored *t) {
-    void *list = c->list;
-    if (!grow(&list, c->n, &c->capacity, sizeof *c->list)) {
+    gw_stored *list = gw_list_grown(c->list, c->n, &c->capacity, sizeof *list);
+    if (list == NULL) {
         return gw_checkpoint_nomem(c);
     }
     c->list = list;
@@ -77,8 +67,9 @@ gw_status gw_checkpoint_add(gw_checkpoint *c, const char *where, const gw_stored
 
 gw_status gw_checkpoint_add_unusable(gw_checkpoint *c, const char *where, const char *name,
                                      const char *why) {
-    void *list = (void *)c->unusable;
-    if (!grow(&list, c->n_unusable, &c->unusable_capacity, sizeof *c->unusable)) {
+    const char **list =
+        gw_list_grown(c->unusable, c->n_unusable, &c->unusable_capacity, sizeof *list);
+    if (list == NULL) {
         return gw_checkpoint_nomem(c);
     }
     c->unusable = list;
@@ -313,5 +304,16 @@ gw_status gw_checkpoint_vocab(gw_checkpoint *c, const gw_vocab **out) {
         c->vocab_state = found ? GW_VOCAB_READ : GW_VOCAB_NONE;
     }
     *out = c->vocab_state == GW_VOCAB_READ ? &c->vocab : NULL;
+    return GW_OK;
+}
+
+gw_status gw_checkpoint_chat_template(gw_checkpoint *c, const char **text, size_t *bytes) {
+    if (c->container == GW_CONTAINER_HF) {
+        return gw_hf_chat_template(c, text, bytes);
+    }
+    gw_gguf_view view = {NULL, 0};
+    GW_TRY(gw_gguf_text(c->gguf[0], "tokenizer.chat_template", &view, NULL));
+    *text = view.text;
+    *bytes = (size_t)view.bytes;
     return GW_OK;
 }

@@ -52,6 +52,17 @@ gw_status gw_checkpoint_unchanged(const gw_checkpoint *c);
  * Errors: GW_E_METADATA, GW_E_TYPE, ... */
 gw_status gw_checkpoint_vocab(gw_checkpoint *c, const gw_vocab **out);
 
+/* The text of the model's chat template, owned by the checkpoint; NULL when it has none. A folder
+ * keeps it in tokenizer_config.json ("default" of several) or in chat_template.jinja. Not
+ * thread-safe: a folder's is read at the call. */
+gw_status gw_checkpoint_chat_template(gw_checkpoint *c, const char **text, size_t *bytes);
+
+/* The metadata for people: pairs of a GGUF file, members of config.json. Texts live in the
+ * checkpoint; long values are cut. *out: malloc'd [*n], the caller's to free. */
+gw_status gw_checkpoint_meta(gw_checkpoint *c, gw_meta **out, size_t *n);
+/* "GGUF v3, 2 files", "Hugging Face folder, 4 files": in the checkpoint. NULL: no memory. */
+const char *gw_checkpoint_describe(gw_checkpoint *c);
+
 size_t gw_checkpoint_count(const gw_checkpoint *c);
 const gw_stored *gw_checkpoint_at(const gw_checkpoint *c, size_t i);
 const gw_stored *gw_checkpoint_find(const gw_checkpoint *c, const char *name); /* or NULL; hashed */

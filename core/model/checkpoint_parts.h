@@ -54,4 +54,7 @@ gw_status gw_hf_json(gw_checkpoint *c, const char *name, json_t **out);
 gw_status gw_gguf_vocab(const gw_gguf *g, gw_vocab *out, int *found); /* gguf_vocab.c */
 gw_status gw_hf_vocab(gw_checkpoint *c, gw_vocab *out, int *found);   /* hf_vocab.c   */
 
+/* hf_chat.c: the chat template of a folder, copied into the arena; *text NULL: none. */
+gw_status gw_hf_chat_template(gw_checkpoint *c, const char **text, size_t *bytes);
+
 #endif

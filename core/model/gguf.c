@@ -11,6 +11,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/hash.h"
+#include "core/base/list.h"
 #include "core/base/size.h"
 #include "core/base/text.h"
 #include "core/model/guess.h"
@@ -25,6 +26,7 @@ enum {
 
 typedef struct pair {
     const char *key; /* in the file */
+    size_t key_bytes;
     uint32_t type, element;
     uint64_t count;  /* of an array */
     gw_reader value; /* the bytes of a scalar, of a text, or of the elements */
@@ -188,7 +190,7 @@ static gw_status parse_pair(parser *p) {
     gw_gguf_view key;
     GW_TRY(take_name(p, "a key", KEY_BYTES_MAX, &key));
     pair *out = &g->pairs[g->n_pairs];
-    *out = (pair){.key = key.text};
+    *out = (pair){.key = key.text, .key_bytes = (size_t)key.bytes};
     GW_TRY(take_u32(p, "a value type", &out->type));
     if (out->type >= GW_GGUF_TYPES) {
         return gw_fail(GW_E_TYPE, g->where, "key %.*s has value type %d, which does not exist",
@@ -219,26 +221,11 @@ static gw_status parse_pair(parser *p) {
     return GW_OK;
 }
 
-/* Grow a list of `size`-byte items by doubling, so that memory follows what was really read. */
-static int has_room(void **items, size_t n, size_t *capacity, size_t size) {
-    if (n < *capacity) {
-        return 1;
-    }
-    size_t more = *capacity != 0 ? *capacity * 2 : 64, bytes;
-    void *bigger = __builtin_mul_overflow(more, size, &bytes) ? NULL : realloc(*items, bytes);
-    if (bigger == NULL) {
-        return 0;
-    }
-    *items = bigger;
-    *capacity = more;
-    return 1;
-}
-
 static gw_status parse_pairs(parser *p, uint64_t count) {
     size_t capacity = 0;
     for (uint64_t i = 0; i < count; i++) {
-        void *items = p->g->pairs;
-        if (!has_room(&items, p->g->n_pairs, &capacity, sizeof(pair))) {
+        pair *items = gw_list_grown(p->g->pairs, p->g->n_pairs, &capacity, sizeof *items);
+        if (items == NULL) {
             return gw_fail(GW_E_NOMEM, p->g->where, "no memory for the metadata");
         }
         p->g->pairs = items;
@@ -364,8 +351,8 @@ static gw_status parse_tensors(parser *p, uint64_t count) {
     gw_status status = names != NULL ? GW_OK : gw_fail(GW_E_NOMEM, p->g->where, "no memory");
     size_t capacity = 0;
     for (uint64_t i = 0; i < count && status == GW_OK; i++) {
-        void *items = p->g->tensors;
-        if (!has_room(&items, p->g->n_tensors, &capacity, sizeof(gw_stored))) {
+        gw_stored *items = gw_list_grown(p->g->tensors, p->g->n_tensors, &capacity, sizeof *items);
+        if (items == NULL) {
             status = gw_fail(GW_E_NOMEM, p->g->where, "no memory for the tensor list");
         } else {
             p->g->tensors = items;
@@ -488,6 +475,23 @@ const char *gw_gguf_where(const gw_gguf *g) { return g->where; }
 size_t gw_gguf_tensors(const gw_gguf *g) { return g->n_tensors; }
 const gw_stored *gw_gguf_tensor(const gw_gguf *g, size_t i) { return &g->tensors[i]; }
 
+static const char *const type_names[GW_GGUF_TYPES] = {
+    "uint8", "int8", "uint16", "int16",  "uint32", "int32", "float",
+    "bool",  "text", "array",  "uint64", "int64",  "double"};
+
+size_t gw_gguf_pairs(const gw_gguf *g) { return g->n_pairs; }
+
+gw_gguf_pair gw_gguf_pair_at(const gw_gguf *g, size_t i) {
+    const pair *p = &g->pairs[i];
+    int list = p->type == GW_GGUF_ARRAY;
+    return (gw_gguf_pair){.key = {p->key, p->key_bytes},
+                          .type = (gw_gguf_type)(list ? p->element : p->type),
+                          .type_name = type_names[list ? p->element : p->type],
+                          .is_array = list,
+                          .count = list ? p->count : 1,
+                          .value = p->value};
+}
+
 /* ---- typed getters ----------------------------------------------------------------------- */
 
 static const pair *find(const gw_gguf *g, const char *key, int *found) {
@@ -500,12 +504,9 @@ static const pair *find(const gw_gguf *g, const char *key, int *found) {
 }
 
 static gw_status wrong(const gw_gguf *g, const char *key, const char *want, const pair *v) {
-    static const char *const names[GW_GGUF_TYPES] = {"uint8",  "int8",  "uint16", "int16", "uint32",
-                                                     "int32",  "float", "bool",   "text",  "array",
-                                                     "uint64", "int64", "double"};
     int list = v->type == GW_GGUF_ARRAY;
     return gw_fail(GW_E_TYPE, g->where, "%s must be %s; it is %s%s", key, want,
-                   list ? "an array of " : "", names[list ? v->element : v->type]);
+                   list ? "an array of " : "", type_names[list ? v->element : v->type]);
 }
 
 gw_status gw_gguf_int(const gw_gguf *g, const char *key, int64_t *out, int *found) {

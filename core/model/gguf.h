@@ -52,6 +52,18 @@ typedef struct gw_gguf_view {
 } gw_gguf_view;
 gw_status gw_gguf_text(const gw_gguf *g, const char *key, gw_gguf_view *out, int *found);
 
+/* Every pair in the order of the file, for showing. type: of the elements of an array. */
+typedef struct gw_gguf_pair {
+    gw_gguf_view key;
+    gw_gguf_type type;
+    const char *type_name;
+    int is_array;
+    uint64_t count;  /* elements; 1 when it is no array */
+    gw_reader value; /* a text's own bytes; the elements of an array */
+} gw_gguf_pair;
+size_t gw_gguf_pairs(const gw_gguf *g);
+gw_gguf_pair gw_gguf_pair_at(const gw_gguf *g, size_t i);
+
 /* An array of exactly this element type: count elements, packed in items. */
 typedef struct gw_gguf_array {
     uint64_t count;

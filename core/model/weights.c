@@ -14,6 +14,7 @@ typedef struct entry {
     gw_tensor t;             /* buf NULL until loaded */
     int keep_rows;           /* the embedding table */
     int owned;               /* t.buf is released with the weights; vectors share one buffer */
+    int block, layer;        /* the first block that uses it; layer n_layers: outside */
 } entry;
 
 struct gw_weights {
@@ -21,10 +22,12 @@ struct gw_weights {
     gw_hparams hp;
     const char *where; /* of the options; used while loading */
     const gw_checkpoint *checkpoint;
-    gw_plan_device device;
+    const gw_plan_device *devices;
+    int n_devices;
     entry *entries; /* of weight r: entries[start[r] + layer] */
     size_t start[GW_SPEC_WEIGHTS + 1];
-    struct gw_buffer *vectors;
+    struct gw_buffer *vectors[GW_MAX_DEVICES]; /* all norms and biases, at equal offsets */
+    gw_tensor *copies[GW_MAX_DEVICES];         /* [entries] vectors as they lie on a device */
 };
 
 /* ---- matching ------------------------------------------------------------------------------- */
@@ -163,9 +166,18 @@ static gw_status match_all(gw_weights *w) {
             GW_TRY(match(w, r, l));
         }
     }
-    for (int b = 0; b < w->bp.n_blocks; b++) {
-        if (w->bp.block[b].kind == GW_BLOCK_EMBED) {
-            w->entries[w->start[w->bp.block[b].weight[0]]].keep_rows = 1;
+    for (int b = w->bp.n_blocks - 1; b >= 0; b--) { /* the first user of a weight comes last */
+        const gw_spec_block *block = &w->bp.block[b];
+        if (block->kind == GW_BLOCK_EMBED) {
+            w->entries[w->start[block->weight[0]]].keep_rows = 1;
+        }
+        for (int k = 0; k < GW_SPEC_ARGS; k++) {
+            int r = block->weight[k];
+            for (size_t i = r < 0 ? 0 : w->start[r]; r >= 0 && i < w->start[r + 1]; i++) {
+                w->entries[i].block = b;
+                w->entries[i].layer =
+                    w->bp.weight[r].per_layer ? (int)(i - w->start[r]) : w->hp.n_layers;
+            }
         }
     }
     return check_leftovers(w);
@@ -310,16 +322,22 @@ static void drop_pages(const gw_stored *t) {
     }
 }
 
-static gw_status load_matrix(gw_weights *w, entry *e) {
-    gw_weight_source src = {.state = e, .keep_rows = e->keep_rows};
+static gw_weight_source source_of(const entry *e) {
+    gw_weight_source src = {.state = e, .keep_rows = e->keep_rows, .rows = rows_converted};
     size_t align = e->t.fmt == GW_FMT_F32 ? sizeof(float) : sizeof(gw_u16);
     if (e->t.fmt == e->stored->fmt) {
         src.rows = rows_as_stored;
         src.map = (uintptr_t)e->stored->data % align == 0 ? e->stored->data : NULL;
-    } else {
-        src.rows = rows_converted;
     }
-    GW_TRY(w->device.backend->load_weight(w->device.device, &e->t, &src));
+    return src;
+}
+
+static gw_status load_matrix(const gw_weights *w, entry *e, const gw_where *where) {
+    gw_weight_source src = source_of(e);
+    int device = where[e->layer * w->bp.n_blocks + e->block];
+    const gw_plan_device *d = &w->devices[device];
+    GW_TRY(d->backend->load_weight(d->device, &e->t, &src));
+    e->t.device = device;
     e->owned = 1;
     if (src.map != NULL && e->t.layout != GW_LAYOUT_ROWS) {
         drop_pages(e->stored);
@@ -327,7 +345,7 @@ static gw_status load_matrix(gw_weights *w, entry *e) {
     return GW_OK;
 }
 
-static gw_status load_vector(gw_weights *w, entry *e, size_t at) {
+static gw_status load_vector(const gw_weights *w, const entry *e, size_t at) {
     size_t n = (size_t)e->t.dim[0];
     void *raw = malloc(e->stored->bytes);
     float *values = malloc(n * sizeof *values);
@@ -340,13 +358,37 @@ static gw_status load_vector(gw_weights *w, entry *e, size_t at) {
     }
     if (status == GW_OK) {
         gw_format_of(e->stored->fmt)->decode(values, raw, n);
-        status = w->device.backend->write(w->vectors, at, values, n * sizeof *values);
-        e->t.buf = w->vectors;
-        e->t.offset = at;
+    }
+    for (int d = 0; d < w->n_devices && status == GW_OK; d++) {
+        gw_tensor *copy = &w->copies[d][e - w->entries];
+        status = w->devices[d].backend->write(w->vectors[d], at, values, n * sizeof *values);
+        *copy = e->t;
+        copy->buf = w->vectors[d];
+        copy->offset = at;
+        copy->device = d;
     }
     free(raw);
     free(values);
     return status;
+}
+
+static void unload(gw_weights *w) {
+    for (size_t i = 0; w->entries != NULL && i < w->start[w->bp.n_weights]; i++) {
+        entry *e = &w->entries[i];
+        if (e->owned) {
+            w->devices[e->t.device].backend->release(e->t.buf);
+            e->t.buf = NULL;
+            e->owned = 0;
+        }
+    }
+    for (int d = 0; d < w->n_devices; d++) {
+        if (w->vectors[d] != NULL) {
+            w->devices[d].backend->release(w->vectors[d]);
+        }
+        free(w->copies[d]);
+        w->vectors[d] = NULL;
+        w->copies[d] = NULL;
+    }
 }
 
 /* Place of a vector in the common buffer, rounded up to 64 bytes. */
@@ -354,15 +396,37 @@ static size_t vector_bytes(const entry *e) {
     return ((size_t)e->t.dim[0] * sizeof(float) + 63) / 64 * 64;
 }
 
-static gw_status load_all(gw_weights *w, const gw_weights_options *o) {
-    size_t n = w->start[w->bp.n_weights], vectors = 64, at = 0;
-    uint64_t total = 0, done = 0;
-    for (size_t i = 0; i < n; i++) {
+/* Bytes of all vectors; *stored (may be NULL): of all tensors in the file. */
+static size_t sum_vectors(const gw_weights *w, uint64_t *stored) {
+    size_t vectors = 64;
+    uint64_t total = 0;
+    for (size_t i = 0; i < w->start[w->bp.n_weights]; i++) {
         const entry *e = &w->entries[i];
         total += e->stored != NULL ? e->stored->bytes : 0;
         vectors += e->stored != NULL && e->t.n_dim == 1 ? vector_bytes(e) : 0;
     }
-    GW_TRY(w->device.backend->alloc(w->device.device, vectors, &w->vectors));
+    if (stored != NULL) {
+        *stored = total;
+    }
+    return vectors;
+}
+
+static gw_status make_vectors(gw_weights *w, size_t bytes) {
+    for (int d = 0; d < w->n_devices; d++) {
+        const gw_plan_device *to = &w->devices[d];
+        w->copies[d] = calloc(w->start[w->bp.n_weights] + 1, sizeof *w->copies[d]);
+        if (w->copies[d] == NULL) {
+            return gw_fail(GW_E_NOMEM, w->where, "no memory for the weights");
+        }
+        GW_TRY(to->backend->alloc(to->device, bytes, &w->vectors[d]));
+    }
+    return GW_OK;
+}
+
+static gw_status load_all(gw_weights *w, const gw_where *where, const gw_weights_options *o) {
+    size_t n = w->start[w->bp.n_weights], at = 0;
+    uint64_t total = 0, done = 0;
+    GW_TRY(make_vectors(w, sum_vectors(w, &total)));
     for (size_t i = 0; i < n; i++) {
         entry *e = &w->entries[i];
         if (e->stored == NULL) {
@@ -375,7 +439,7 @@ static gw_status load_all(gw_weights *w, const gw_weights_options *o) {
             GW_TRY(load_vector(w, e, at));
             at += vector_bytes(e);
         } else {
-            GW_TRY(load_matrix(w, e));
+            GW_TRY(load_matrix(w, e, where));
         }
         done += e->stored->bytes;
         if (o->progress != NULL) {
@@ -385,9 +449,35 @@ static gw_status load_all(gw_weights *w, const gw_weights_options *o) {
     return GW_OK;
 }
 
-gw_status gw_weights_load(const gw_checkpoint *checkpoint, const gw_blueprint *blueprint,
-                          const gw_plan_device *device, const gw_weights_options *options,
-                          gw_weights **out) {
+gw_status gw_weights_size(gw_weights *w, const gw_plan_device *device, uint64_t *bytes,
+                          uint64_t *vectors) {
+    memset(bytes, 0, (size_t)(w->hp.n_layers + 1) * (size_t)w->bp.n_blocks * sizeof *bytes);
+    for (size_t i = 0; i < w->start[w->bp.n_weights]; i++) {
+        entry *e = &w->entries[i];
+        if (e->stored != NULL && e->t.n_dim == 2) {
+            gw_weight_source src = source_of(e);
+            uint64_t own = 0;
+            GW_TRY(device->backend->size_weight(device->device, &e->t, &src, &own));
+            bytes[e->layer * w->bp.n_blocks + e->block] += own;
+        }
+    }
+    *vectors = sum_vectors(w, NULL);
+    return GW_OK;
+}
+
+gw_status gw_weights_load(gw_weights *w, const gw_plan_device *devices, int n_devices,
+                          const gw_where *where, const gw_weights_options *options) {
+    w->devices = devices;
+    w->n_devices = n_devices;
+    gw_status status = load_all(w, where, options);
+    if (status != GW_OK) {
+        unload(w);
+    }
+    return status;
+}
+
+gw_status gw_weights_open(const gw_checkpoint *checkpoint, const gw_blueprint *blueprint,
+                          const gw_weights_options *options, gw_weights **out) {
     gw_weights *w = calloc(1, sizeof *w);
     if (w == NULL) {
         return gw_fail(GW_E_NOMEM, options->where, "no memory for the weights");
@@ -397,7 +487,6 @@ gw_status gw_weights_load(const gw_checkpoint *checkpoint, const gw_blueprint *b
     w->where = options->where;
     w->hp = *gw_checkpoint_hparams(checkpoint);
     w->checkpoint = checkpoint;
-    w->device = *device;
     for (int r = 0; r < w->bp.n_weights; r++) {
         w->start[r + 1] = w->start[r] + (w->bp.weight[r].per_layer ? (size_t)w->hp.n_layers : 1);
     }
@@ -417,7 +506,6 @@ gw_status gw_weights_load(const gw_checkpoint *checkpoint, const gw_blueprint *b
         GW_TRY_DONE(convert_formats(w, options->convert));
     }
     unmix_products(w);
-    GW_TRY_DONE(load_all(w, options));
     *out = w;
     return GW_OK;
 done:
@@ -426,32 +514,106 @@ done:
 }
 
 void gw_weights_free(gw_weights *w) {
-    if (w == NULL) {
-        return;
+    if (w != NULL) {
+        unload(w);
+        free(w->entries);
+        free(w);
     }
-    for (size_t i = 0; w->entries != NULL && i < w->start[w->bp.n_weights]; i++) {
-        if (w->entries[i].owned) {
-            w->device.backend->release(w->entries[i].t.buf);
+}
+
+/* ---- samples -------------------------------------------------------------------------------- */
+
+/* 0x2c in every byte: an f16 of 0.07, a bf16 or f32 of 2e-12, codes of 12 and 44. */
+static gw_status rows_made_up(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
+    const entry *e = src->state;
+    size_t row;
+    (void)first;
+    GW_TRY(gw_row_bytes(e->t.fmt, (uint64_t)e->t.dim[1], &row));
+    memset(dst, 0x2c, (size_t)n * row);
+    return GW_OK;
+}
+
+static gw_status load_sample(gw_weights *w) {
+    size_t bytes = sum_vectors(w, NULL), at = 0;
+    const gw_plan_device *d = &w->devices[0];
+    float *small = malloc(bytes);
+    gw_status status = GW_OK;
+    if (small == NULL) {
+        return gw_fail(GW_E_NOMEM, w->where, "no memory for the weights");
+    }
+    for (size_t i = 0; i < bytes / sizeof *small; i++) {
+        small[i] = 1e-4f; /* norms: products of made-up weights stay within an f16 */
+    }
+    GW_TRY_DONE(make_vectors(w, bytes));
+    GW_TRY_DONE(d->backend->write(w->vectors[0], 0, small, bytes));
+    for (size_t i = 0; i < w->start[w->bp.n_weights]; i++) {
+        entry *e = &w->entries[i];
+        if (e->stored != NULL && e->t.n_dim == 1) {
+            w->copies[0][i] = e->t;
+            w->copies[0][i].buf = w->vectors[0];
+            w->copies[0][i].offset = at;
+            at += vector_bytes(e);
+        } else if (e->stored != NULL) {
+            gw_weight_source src = {.rows = rows_made_up, .state = e, .keep_rows = e->keep_rows};
+            GW_TRY_DONE(d->backend->load_weight(d->device, &e->t, &src));
+            e->t.device = 0;
+            e->owned = 1;
         }
     }
-    if (w->vectors != NULL) {
-        w->device.backend->release(w->vectors);
+done:
+    free(small);
+    return status;
+}
+
+gw_status gw_weights_sample(const gw_weights *w, const gw_plan_device *device, int n,
+                            gw_weights **out) {
+    gw_weights *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        return gw_fail(GW_E_NOMEM, w->where, "no memory for the weights");
     }
-    free(w->entries);
-    free(w);
+    s->bp = w->bp;
+    s->hp = w->hp;
+    s->hp.n_layers = n;
+    s->where = w->where;
+    s->devices = device;
+    s->n_devices = 1;
+    for (int r = 0; r < s->bp.n_weights; r++) {
+        s->start[r + 1] = s->start[r] + (s->bp.weight[r].per_layer ? (size_t)n : 1);
+    }
+    gw_status status;
+    s->entries = calloc(s->start[s->bp.n_weights] + 1, sizeof *s->entries);
+    if (s->entries == NULL) {
+        status = gw_fail(GW_E_NOMEM, w->where, "no memory for the weights");
+        goto done;
+    }
+    for (int r = 0; r < s->bp.n_weights; r++) {
+        for (size_t i = 0; i < s->start[r + 1] - s->start[r]; i++) {
+            size_t from = s->bp.weight[r].per_layer ? i * (size_t)w->hp.n_layers / (size_t)n : 0;
+            s->entries[s->start[r] + i] = w->entries[w->start[r] + from];
+        }
+    }
+    GW_TRY_DONE(load_sample(s));
+    *out = s;
+    return GW_OK;
+done:
+    gw_weights_free(s);
+    return status;
 }
 
 /* ---- questions ------------------------------------------------------------------------------ */
 
 const gw_blueprint *gw_weights_blueprint(const gw_weights *w) { return &w->bp; }
 
-const gw_tensor *gw_weights_get(const gw_weights *w, int role, int layer) {
+const gw_tensor *gw_weights_get(const gw_weights *w, int role, int layer, int device) {
     if (role < 0) {
         return NULL;
     }
-    const entry *e =
-        &w->entries[w->start[role] + (w->bp.weight[role].per_layer ? (size_t)layer : 0)];
-    return e->stored != NULL ? &e->t : NULL;
+    size_t i = w->start[role] + (w->bp.weight[role].per_layer ? (size_t)layer : 0);
+    const entry *e = &w->entries[i];
+    if (e->stored == NULL) {
+        return NULL;
+    }
+    return e->t.n_dim == 1 && w->copies[device] != NULL ? &w->copies[device][i] : &e->t;
 }
 
 static uint64_t loaded_bytes(const entry *e) {

@@ -1,6 +1,8 @@
-/* core/model/weights.h - the weights of a model on a device, found by their role in the spec.
+/* core/model/weights.h - the weights of a model on its devices, found by their role in the spec.
  *
- * Every tensor is looked up and checked before the first byte is read. Matrices are loaded as
+ * Every tensor is looked up and checked when the weights are opened, before the first byte is read;
+ * then their sizes on any device can be asked, and they are loaded, each matrix on the device of
+ * the block that uses it, vectors on every device. Matrices are loaded as
  * stored, or converted on the way in; vectors (norms, biases) become f32. A matrix product whose
  * matrices would mix float and quantized formats gets its quantized ones expanded to f32.
  */
@@ -11,6 +13,10 @@
 #include "core/plan/plan.h"
 
 typedef struct gw_weights gw_weights;
+
+/* Which device runs block b of layer l: at [l * n_blocks + b]; the blocks outside the layers
+ * (start, head) in the row behind the last layer. n_blocks is the blueprint's. */
+typedef unsigned char gw_where;
 
 typedef struct gw_weights_options {
     const char *where;   /* the file, for messages */
@@ -26,15 +32,29 @@ typedef struct gw_weights_options {
  *   GW_E_UNSUPPORTED a layer holds a tensor that the family does not use
  *   GW_E_ARGUMENT   `convert` is unknown or nothing could be converted
  *   GW_E_CANCELLED, GW_E_IO, GW_E_NOMEM, GW_E_DEVICE */
-gw_status gw_weights_load(const gw_checkpoint *checkpoint, const gw_blueprint *blueprint,
-                          const gw_plan_device *device, const gw_weights_options *options,
-                          gw_weights **out);
+gw_status gw_weights_open(const gw_checkpoint *checkpoint, const gw_blueprint *blueprint,
+                          const gw_weights_options *options, gw_weights **out);
+/* Once. options: the same. The devices must outlive the weights. An error leaves them unloaded. */
+gw_status gw_weights_load(gw_weights *w, const gw_plan_device *devices, int n_devices,
+                          const gw_where *where, const gw_weights_options *options);
 void gw_weights_free(gw_weights *w);
+
+/* Of weights that are not loaded: give every tensor the layout it would have on the device, and add
+ * up the bytes of the matrices of each block into bytes [(n_layers + 1) * n_blocks], as in
+ * gw_where. A matrix counts in the first block that uses it. *vectors: of all vectors. */
+gw_status gw_weights_size(gw_weights *w, const gw_plan_device *device, uint64_t *bytes,
+                          uint64_t *vectors);
+
+/* Weights to measure a device with: n layers, spread over those of w (open, not loaded), and what
+ * lies outside the layers; the bytes are made up, with scales and norms that keep numbers ordinary.
+ * Loaded on one device, as device 0. */
+gw_status gw_weights_sample(const gw_weights *w, const gw_plan_device *device, int n,
+                            gw_weights **out);
 
 const gw_blueprint *gw_weights_blueprint(const gw_weights *w);
 /* Weight number `role` of the blueprint in a layer (any value when it is not per layer); NULL when
- * role is -1 or the optional tensor is absent. */
-const gw_tensor *gw_weights_get(const gw_weights *w, int role, int layer);
+ * role is -1 or the optional tensor is absent. device: whose copy of a vector. */
+const gw_tensor *gw_weights_get(const gw_weights *w, int role, int layer, int device);
 
 /* Bytes read for one generated token: every matrix of the layers and the head, norms and biases. */
 uint64_t gw_weights_decode_bytes(const gw_weights *w);

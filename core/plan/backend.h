@@ -9,8 +9,10 @@ struct gw_device;  /* one GPU, or the CPU thread team   */
 struct gw_segment; /* a run of nodes frozen for replay  */
 
 typedef struct gw_device_options {
-    int threads; /* CPU team; 0: physical cores this process may use */
-    int blas;    /* allow a vendor BLAS for float-weight prefill     */
+    int threads;  /* CPU team; 0: physical cores this process may use */
+    int blas;     /* allow a vendor BLAS for float-weight prefill     */
+    int no_graph; /* launch kernels one by one, to compare            */
+    int exact;    /* every bit as on the CPU: no 16-bit matrix units for float weights */
 } gw_device_options;
 
 /* One implementation of one op. A backend lists its kernels best first; the planner takes the
@@ -33,14 +35,16 @@ typedef struct gw_node_time {
 
 typedef struct gw_backend {
     const char *name; /* "cpu": what --device takes */
+    int by_name_only; /* never chosen unless it is named */
     int (*device_count)(void);
     gw_status (*open)(int ordinal, const gw_device_options *options, struct gw_device **out);
     void (*close)(struct gw_device *device);
-    /* NULL describes ordinal 0 without opening it (gw_devices). */
-    void (*describe)(const struct gw_device *device, gw_device_info *out);
+    /* device NULL: device `ordinal` without opening it (gw_devices); else ordinal is not read. */
+    void (*describe)(const struct gw_device *device, int ordinal, gw_device_info *out);
 
     gw_status (*alloc)(struct gw_device *device, size_t bytes, struct gw_buffer **out); /* zeroed */
     void (*release)(struct gw_buffer *buffer);
+    /* Both end when the bytes are there, after all that was run before. */
     gw_status (*write)(struct gw_buffer *dst, size_t at, const void *src, size_t bytes);
     gw_status (*read)(const struct gw_buffer *src, size_t at, void *dst, size_t bytes);
     /* NULL when the memory is not the host's: else the address, for reading logits in place. */
@@ -48,18 +52,25 @@ typedef struct gw_backend {
     /* Weights only: places t (fmt, dims set by the caller) in a new or aliased buffer, in a layout
      * of its choice, and fills t->buf, t->offset, t->layout; the caller releases the buffer. */
     gw_status (*load_weight)(struct gw_device *device, gw_tensor *t, const gw_weight_source *src);
+    /* What load_weight will choose and take, without doing it: fills t->layout and *bytes. Reads
+     * keep_rows and whether map is NULL of src. */
+    gw_status (*size_weight)(const struct gw_device *device, gw_tensor *t,
+                             const gw_weight_source *src, uint64_t *bytes);
 
     const gw_kernel *(*kernels)(const struct gw_device *device, size_t *count);
     /* rows: the most live rows a step of this plan has. Allocates all scratch that replay needs. */
     gw_status (*freeze)(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
                         struct gw_segment **out);
-    /* May return before it ends. */
+    /* May return before it ends; the step is copied. Runs of one device are in order. */
     gw_status (*run)(struct gw_segment *segment, const gw_step *step);
     gw_status (*wait)(struct gw_device *device);
     void (*thaw)(struct gw_segment *segment);
     /* Time per node since profiling was turned on. times [n nodes]; NULL: turn off. The array is
      * the caller's and is written by run(). */
     void (*profile)(struct gw_segment *segment, gw_node_time *times);
+    /* Measures what the device can do; about a second at most. Peaks it cannot measure are 0. NULL:
+     * nothing can be measured. */
+    gw_status (*roof)(struct gw_device *device, gw_roof *out);
 } gw_backend;
 
 /* NULL-terminated, fastest first, fixed at build time (backends/registry.c). core/ never names it:

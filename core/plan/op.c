@@ -166,10 +166,12 @@ static gw_status check_glu(const gw_node *node) {
 /* Caches in1 (K), in2 (V) and page table in3 of an attention op with g heads of width e. */
 static gw_status check_cache(const gw_node *node, int g, int e) {
     const gw_tensor *k = node->in[1], *v = node->in[2], *table = node->in[3];
-    int k_fits = k != NULL && k->n_dim == 4 && (k->fmt == GW_FMT_F32 || k->fmt == GW_FMT_F16) &&
-                 k->dim[0] > 0 && k->dim[1] == g && k->dim[2] == e && k->dim[3] == GW_PAGE;
+    int k_fits =
+        k != NULL && k->n_dim == 4 &&
+        (k->fmt == GW_FMT_F32 || k->fmt == GW_FMT_F16 || (k->fmt == GW_FMT_Q8_0 && e % 32 == 0)) &&
+        k->dim[0] > 0 && k->dim[1] == g && k->dim[2] == e && k->dim[3] == GW_PAGE;
     if (!k_fits) {
-        return refuse(node, "the K cache", k, "f16 or f32 [pages, g, e, 64]");
+        return refuse(node, "the K cache", k, "f16, f32 or q8_0 [pages, g, e, 64]");
     }
     if (v == NULL || v->n_dim != 4 || v->fmt != k->fmt || v->dim[0] != k->dim[0] ||
         v->dim[1] != g || v->dim[2] != GW_PAGE || v->dim[3] != e) {
@@ -276,11 +278,17 @@ static void cost_product(const gw_node *node, int rows, int positions, double *b
     }
 }
 
+/* Of one value in a cache. */
+static double cell_bytes(const gw_tensor *cache) {
+    const gw_format *f = gw_format_of(cache->fmt);
+    return (double)f->block_bytes / (double)f->block_elems;
+}
+
 static void cost_rope_kv(const gw_node *node, int rows, int positions, double *bytes, double *ops) {
     (void)positions;
     const gw_rope_args *a = &node->args.rope;
     double kv = 2.0 * a->kv_heads * a->head_dim;
-    double cell = (double)gw_format_of(node->in[1]->fmt)->block_bytes;
+    double cell = cell_bytes(node->in[1]);
     *bytes = rows * (row_bytes(node->in[0]) + row_bytes(node->out) + kv * cell + 4.0 * a->rope_dim);
     *ops = 6.0 * rows * (double)(a->heads + a->kv_heads) * a->head_dim;
 }
@@ -296,7 +304,7 @@ static void cost_attention(const gw_node *node, int rows, int positions, double 
         seen += reach > 0 ? reach : 0;
     }
     double span = a->window > 0 && positions > a->window + rows ? a->window + rows : positions;
-    double cell = (double)gw_format_of(node->in[1]->fmt)->block_bytes;
+    double cell = cell_bytes(node->in[1]);
     *bytes = 2.0 * span * a->kv_heads * a->head_dim * cell +
              rows * (row_bytes(node->in[0]) + row_bytes(node->out));
     *ops = 4.0 * seen * a->heads * a->head_dim;

@@ -38,7 +38,9 @@ typedef enum gw_rope_style {
 /* KV cache layout, the same on every device so that a cache can be moved or saved:
  *   K cache [slots * pages, g, e, P]   one position is a column: scores of a page are lanes
  *   V cache [slots * pages, g, P, e]   one position is a row
- * fmt f16 or f32. Page table (in3 of ATTENTION and ROPE_KV) [slots, pages] i32. */
+ * fmt f16, f32, or q8_0 (e a multiple of 32): then each [e, P] or [P, e] is its int8 codes in that
+ * order, followed by the f16 scales, one for 32 values of a position: [e/32, P], [P, e/32].
+ * Page table (in3 of ATTENTION and ROPE_KV) [slots, pages] i32. */
 typedef struct gw_norm_args {
     float eps;
 } gw_norm_args;

@@ -91,11 +91,14 @@ static gw_status arena_reserve(gw_arena_set *arenas, int device, uint64_t bytes,
 
 /* ---- the plan ------------------------------------------------------------------------------- */
 
-/* A tensor that a node on another device reads: copied through the host before its segment. */
+enum { OUTSIDE = -1 };
+
+/* A tensor that a node on another device reads: copied before its segment. */
 typedef struct mirror {
     const gw_tensor *from;
-    int from_device, device;
-    size_t producer, before; /* node that made `from`; first node of the reading segment */
+    int device;
+    int64_t producer; /* node that made `from`; OUTSIDE: it was there before */
+    size_t before;    /* first node of the reading segment */
     size_t row_bytes;
     gw_tensor to;
 } mirror;
@@ -126,7 +129,10 @@ struct gw_plan {
     size_t n_segments;
     placement *placed; /* capacity n + mirrors; freed after the build */
     size_t n_placed;
-    void *staging; /* the largest mirrored tensor */
+    gw_pause_fn pause; /* or NULL; after what ran on pause_device */
+    void *pause_user;
+    int pause_device, parts; /* 0: not cut */
+    void *staging; /* the largest mirrored tensor, for two devices that the host cannot see */
 };
 
 static const char *node_text(const gw_node *node, char *text, size_t room) {
@@ -135,14 +141,34 @@ static const char *node_text(const gw_node *node, char *text, size_t room) {
     return text;
 }
 
-/* The node before `at` that last wrote tensor t, or `at` when none did. */
-static size_t producer_of(const gw_plan *p, const gw_tensor *t, size_t at) {
+/* The node before `at` that last wrote tensor t, or OUTSIDE. */
+static int64_t producer_of(const gw_plan *p, const gw_tensor *t, size_t at) {
     for (size_t i = at; i > 0; i--) {
         if (p->nodes[i - 1].out == t) {
-            return i - 1;
+            return (int64_t)i - 1;
         }
     }
-    return at;
+    return OUTSIDE;
+}
+
+/* What never moves must lie where its node runs. */
+static gw_status check_places(const gw_node *node) {
+    char where[96];
+    for (int i = 0; i < GW_MAX_W; i++) {
+        if (node->w[i] != NULL && node->w[i]->device != node->device) {
+            return gw_fail(GW_E_UNSUPPORTED, node_text(node, where, sizeof where),
+                           "runs on device %d, its weight %s lies on device %d", node->device,
+                           node->w[i]->name ? node->w[i]->name : "?", node->w[i]->device);
+        }
+    }
+    if (node->out->buf == NULL) {
+        node->out->device = node->device;
+    } else if (node->out->device != node->device) {
+        return gw_fail(GW_E_ARGUMENT, node_text(node, where, sizeof where),
+                       "runs on device %d and writes to device %d", node->device,
+                       node->out->device);
+    }
+    return GW_OK;
 }
 
 static gw_status check_nodes(gw_plan *p) {
@@ -153,6 +179,7 @@ static gw_status check_nodes(gw_plan *p) {
                            (int)node->op, node->device, p->n_devices);
         }
         GW_TRY(gw_op_describe(node->op)->check(node));
+        GW_TRY(check_places(node));
         if (node->out->dim[0] < p->rows && node->out->buf == NULL) {
             char where[96];
             return gw_fail(GW_E_METADATA, node_text(node, where, sizeof where),
@@ -174,10 +201,15 @@ static void split_segments(gw_plan *p) {
 
 static gw_status mirror_input(gw_plan *p, const segment *seg, gw_node *node, size_t at, int slot) {
     const gw_tensor *t = node->in[slot];
-    size_t made = producer_of(p, t, at);
-    if (made == at || p->nodes[made].device == node->device) {
+    if (t->device == node->device) {
         return GW_OK;
     }
+    if (t->n_dim != 2 || t->fmt == GW_FMT_I32) {
+        char where[96];
+        return gw_fail(GW_E_UNSUPPORTED, node_text(node, where, sizeof where),
+                       "runs on device %d, its cache lies on device %d", node->device, t->device);
+    }
+    int64_t made = producer_of(p, t, at);
     for (size_t i = 0; i < p->n_mirrors; i++) {
         mirror *m = &p->mirrors[i];
         if (m->from == t && m->producer == made && m->device == node->device) {
@@ -186,15 +218,12 @@ static gw_status mirror_input(gw_plan *p, const segment *seg, gw_node *node, siz
         }
     }
     mirror *m = &p->mirrors[p->n_mirrors];
-    *m = (mirror){.from = t,
-                  .from_device = p->nodes[made].device,
-                  .device = node->device,
-                  .producer = made,
-                  .before = seg->first,
-                  .to = *t};
+    *m = (mirror){
+        .from = t, .device = node->device, .producer = made, .before = seg->first, .to = *t};
     GW_TRY(gw_row_bytes(t->fmt, (uint64_t)t->dim[1], &m->row_bytes));
     m->to.buf = NULL;
     m->to.offset = 0;
+    m->to.device = node->device;
     node->in[slot] = &m->to;
     p->n_mirrors++;
     return GW_OK;
@@ -248,7 +277,9 @@ static gw_status add_placement(gw_plan *p, gw_tensor *t, int device, size_t firs
     return GW_OK;
 }
 
-/* Every activation with its lifetime. One that nothing reads stays to the end of the plan. */
+/* Every activation with its lifetime. One that nothing reads stays to the end of the plan; the
+ * others stay for one node more than they are read by, so that a backend may compute a node
+ * together with the next one. */
 static gw_status collect(gw_plan *p) {
     for (size_t i = 0; i < p->n_mirrors; i++) {
         mirror *m = &p->mirrors[i];
@@ -264,7 +295,7 @@ static gw_status collect(gw_plan *p) {
         for (int k = 0; k < GW_MAX_IN; k++) {
             placement *at = p->nodes[i].in[k] ? placement_of(p, p->nodes[i].in[k]) : NULL;
             if (at != NULL) {
-                at->last = i;
+                at->last = i + 1 < p->n ? i + 1 : i;
             }
         }
     }
@@ -324,8 +355,23 @@ static gw_status place_all(gw_plan *p, gw_arena_set *arenas) {
 
 /* ---- kernels -------------------------------------------------------------------------------- */
 
+const gw_kernel *gw_plan_kernel(const gw_plan_device *d, const gw_node *node) {
+    size_t count;
+    const gw_kernel *kernels = d->backend->kernels(d->device, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (kernels[i].op == node->op && kernels[i].accepts(&kernels[i], node, d->device)) {
+            return &kernels[i];
+        }
+    }
+    return NULL;
+}
+
 static gw_status choose_kernel(gw_plan *p, gw_node *node) {
     const gw_plan_device *d = &p->devices[node->device];
+    node->kernel = gw_plan_kernel(d, node);
+    if (node->kernel != NULL) {
+        return GW_OK;
+    }
     size_t count;
     const gw_kernel *kernels = d->backend->kernels(d->device, &count);
     char declined[512] = "";
@@ -333,10 +379,6 @@ static gw_status choose_kernel(gw_plan *p, gw_node *node) {
     for (size_t i = 0; i < count; i++) {
         if (kernels[i].op != node->op) {
             continue;
-        }
-        if (kernels[i].accepts(&kernels[i], node, d->device)) {
-            node->kernel = &kernels[i];
-            return GW_OK;
         }
         int wrote = snprintf(declined + used, sizeof declined - used, "%s%s", used ? ", " : "",
                              kernels[i].name);
@@ -439,18 +481,100 @@ void gw_plan_free(gw_plan *plan) {
     free(plan);
 }
 
+/* ---- pauses --------------------------------------------------------------------------------- */
+
+static int starts_layer(const gw_plan *p, size_t i) {
+    return p->nodes[i].layer != p->nodes[i - 1].layer;
+}
+
+/* The parts of a segment, not frozen, at `out`; how many. */
+static size_t cut_segment(const gw_plan *p, const segment *seg, int parts, segment *out) {
+    size_t n = 0, end = seg->first + seg->count;
+    int layers = 1, seen = 0;
+    for (size_t i = seg->first + 1; i < end; i++) {
+        layers += starts_layer(p, i);
+    }
+    int each = (layers + parts - 1) / parts;
+    for (size_t i = seg->first; i < end; i++) {
+        seen += i > seg->first && starts_layer(p, i);
+        if (i == seg->first || seen == each) {
+            out[n++] = (segment){.device = seg->device, .first = i};
+            seen = 0;
+        }
+        out[n - 1].count++;
+    }
+    return n;
+}
+
+gw_status gw_plan_pause(gw_plan *plan, int device, int parts, gw_pause_fn fn, void *user) {
+    const gw_plan_device *d = &plan->devices[device];
+    gw_status status = GW_OK;
+    size_t n = 0;
+    plan->pause = NULL;
+    if (fn == NULL || (plan->parts == parts && plan->pause_device == device)) {
+        plan->pause = fn;
+        plan->pause_user = user;
+        return GW_OK;
+    }
+    segment *cut = calloc(plan->n, sizeof *cut);
+    if (cut == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory for %zu parts", plan->n);
+    }
+    for (size_t s = 0; s < plan->n_segments; s++) {
+        if (plan->segments[s].device == device) {
+            n += cut_segment(plan, &plan->segments[s], parts, &cut[n]);
+        } else {
+            cut[n++] = plan->segments[s];
+        }
+    }
+    for (size_t s = 0; s < n && status == GW_OK; s++) {
+        if (cut[s].device == device) {
+            status = d->backend->freeze(d->device, plan->nodes + cut[s].first, cut[s].count,
+                                        plan->rows, &cut[s].frozen);
+        }
+    }
+    segment *out = status == GW_OK ? plan->segments : cut; /* what is given up */
+    size_t n_out = status == GW_OK ? plan->n_segments : n;
+    for (size_t s = 0; s < n_out; s++) {
+        if (out[s].device == device && out[s].frozen != NULL) {
+            d->backend->thaw(out[s].frozen);
+        }
+    }
+    if (status == GW_OK) {
+        plan->segments = cut;
+        plan->n_segments = n;
+        plan->pause = fn;
+        plan->pause_user = user;
+        plan->pause_device = device;
+        plan->parts = parts;
+    }
+    free(out);
+    return status;
+}
+
 /* ---- replay --------------------------------------------------------------------------------- */
 
+/* Straight from or into memory that the host sees. */
 static gw_status copy_mirror(gw_plan *p, const mirror *m, const gw_step *step) {
     int64_t live = step->n > step->n_pick ? step->n : step->n_pick;
     live = live > m->to.dim[0] ? m->to.dim[0] : live;
     size_t bytes = (size_t)live * m->row_bytes;
-    GW_TRY(
-        p->devices[m->from_device].backend->read(m->from->buf, m->from->offset, p->staging, bytes));
-    return p->devices[m->device].backend->write(m->to.buf, m->to.offset, p->staging, bytes);
+    const gw_plan_device *from = &p->devices[m->from->device], *to = &p->devices[m->device];
+    GW_TRY(from->backend->wait(from->device));
+    const unsigned char *seen = from->backend->host(m->from->buf);
+    if (seen != NULL) {
+        return to->backend->write(m->to.buf, m->to.offset, seen + m->from->offset, bytes);
+    }
+    unsigned char *into = to->backend->host(m->to.buf);
+    if (into != NULL) {
+        GW_TRY(to->backend->wait(to->device));
+        return from->backend->read(m->from->buf, m->from->offset, into + m->to.offset, bytes);
+    }
+    GW_TRY(from->backend->read(m->from->buf, m->from->offset, p->staging, bytes));
+    return to->backend->write(m->to.buf, m->to.offset, p->staging, bytes);
 }
 
-gw_status gw_plan_run(gw_plan *plan, const gw_step *step) {
+gw_status gw_plan_start(gw_plan *plan, const gw_step *step) {
     for (size_t s = 0; s < plan->n_segments; s++) {
         const segment *seg = &plan->segments[s];
         const gw_plan_device *d = &plan->devices[seg->device];
@@ -460,9 +584,26 @@ gw_status gw_plan_run(gw_plan *plan, const gw_step *step) {
             }
         }
         GW_TRY(d->backend->run(seg->frozen, step));
-        GW_TRY(d->backend->wait(d->device));
+        if (plan->pause != NULL && seg->device == plan->pause_device && s + 1 < plan->n_segments) {
+            plan->pause(plan->pause_user);
+        }
     }
     return GW_OK;
+}
+
+gw_status gw_plan_wait(gw_plan *plan) {
+    gw_status first = GW_OK;
+    for (int i = 0; i < plan->n_devices; i++) { /* all, also behind one that failed */
+        gw_status status = plan->devices[i].backend->wait(plan->devices[i].device);
+        first = first != GW_OK ? first : status;
+    }
+    return first;
+}
+
+gw_status gw_plan_run(gw_plan *plan, const gw_step *step) {
+    gw_status status = gw_plan_start(plan, step);
+    gw_status end = gw_plan_wait(plan);
+    return status != GW_OK ? status : end;
 }
 
 void gw_plan_profile(gw_plan *plan, int on) {

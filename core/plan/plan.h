@@ -6,16 +6,23 @@
 
 typedef struct gw_plan gw_plan;
 
+enum { GW_MAX_DEVICES = 8 };
+
 typedef struct gw_plan_device {
     const gw_backend *backend;
     struct gw_device *device;
 } gw_plan_device;
 
+/* The first kernel of the device that accepts the node; NULL. Reads formats, shapes, layouts. */
+const gw_kernel *gw_plan_kernel(const gw_plan_device *device, const gw_node *node);
+
 /* Check every node, choose every kernel, place the activations that have no buffer yet (one arena
  * per device, lifetimes known), freeze each run of nodes on one device.
  *
  *   nodes  execution order; copied. Tensors are borrowed and must outlive the plan; an `out` tensor
- *          without a buffer becomes an activation [rows, ...] placed in the arena.
+ *          without a buffer becomes an activation [rows, ...] placed in the arena of its node's
+ *          device. An input that lies on another device is copied before the nodes that read it;
+ *          weights and caches never are.
  *   rows   capacity in live rows: dim[0] of every activation.
  *   arena  shared by plans that never run at once; grown when a plan needs more.
  *
@@ -27,8 +34,18 @@ void gw_arena_set_free(gw_arena_set *arenas);
 
 gw_status gw_plan_build(const gw_node *nodes, size_t n, const gw_plan_device *devices,
                         int n_devices, int rows, gw_arena_set *arenas, gw_plan **out);
-gw_status gw_plan_run(gw_plan *plan, const gw_step *step); /* waits for the end */
+/* May return while the last device is still at work; plans on the same devices then follow in
+ * order, so that one device works while another is given its next rows. */
+gw_status gw_plan_start(gw_plan *plan, const gw_step *step);
+gw_status gw_plan_wait(gw_plan *plan);                     /* for every device of the plan */
+gw_status gw_plan_run(gw_plan *plan, const gw_step *step); /* both                         */
 void gw_plan_free(gw_plan *plan);
+
+/* Cut what runs on one device at layers, into about `parts` parts, and call fn whenever a part but
+ * the plan's last was run: the host looks after another device meanwhile. fn NULL: no more calls.
+ * On an error the plan is as it was. */
+typedef void (*gw_pause_fn)(void *user);
+gw_status gw_plan_pause(gw_plan *plan, int device, int parts, gw_pause_fn fn, void *user);
 
 /* Per-node times since gw_plan_profile(plan, 1). node i of plan: gw_plan_node(plan, i). */
 void gw_plan_profile(gw_plan *plan, int on);

@@ -5,7 +5,9 @@
 #ifndef GW_PLAN_STEP_H
 #define GW_PLAN_STEP_H
 
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "include/godwit.h"
 
@@ -18,5 +20,27 @@ typedef struct gw_step {
     int32_t pos[GW_CHUNK_MAX];
     int32_t slot[GW_CHUNK_MAX]; /* sequence of the row: row of the page table           */
 } gw_step;
+
+/* What kernels of a plan of `rows` rows read, as int32_t: n, pick, n_pick, pos_max, then
+ * token [rows], pos [rows], slot [rows]. */
+enum { GW_STEP_HEAD = 4, GW_STEP_ARRAYS = 3 };
+
+static inline size_t gw_step_bytes(int rows) {
+    return (GW_STEP_HEAD + GW_STEP_ARRAYS * (size_t)rows) * sizeof(int32_t);
+}
+
+/* Rows that are not live keep what out[] held. */
+static inline void gw_step_pack(const gw_step *step, int rows, int32_t *out) {
+    size_t each = (size_t)rows, n = (size_t)(step->n > step->n_pick ? step->n : step->n_pick);
+    int32_t *row = out + GW_STEP_HEAD;
+    n = n < each ? n : each;
+    out[0] = step->n;
+    out[1] = step->pick;
+    out[2] = step->n_pick;
+    out[3] = step->pos_max;
+    memcpy(row, step->token, n * sizeof *row);
+    memcpy(row + each, step->pos, n * sizeof *row);
+    memcpy(row + 2 * each, step->slot, n * sizeof *row);
+}
 
 #endif

@@ -25,14 +25,25 @@ typedef int gw_i32;
 #define GW_F32_BITS(x) as_uint(x)
 #define GW_F32_FROM_BITS(u) as_float(u)
 #else
+#if defined(__CUDACC_RTC__) || defined(__HIPCC_RTC__) /* compiled at run time: no system headers */
+#define int8_t signed char
+#define uint8_t unsigned char
+#define int16_t short
+#define uint16_t unsigned short
+#define int32_t int
+#define uint32_t unsigned int
+#define int64_t long long
+#define uint64_t unsigned long long
+#else
 #include <stdint.h>
+#endif
 typedef uint8_t gw_u8;
 typedef int8_t gw_i8;
 typedef uint16_t gw_u16;
 typedef int16_t gw_i16;
 typedef uint32_t gw_u32;
 typedef int32_t gw_i32;
-#if defined(__HIPCC__) || defined(__HIP__) || defined(__CUDACC__)
+#if defined(__HIPCC__) || defined(__HIP__) || defined(__CUDACC__) || defined(__HIPCC_RTC__)
 #define GW_FN __device__ static inline /* kernels only: the host side is C */
 #define GW_F32_BITS(x) __float_as_uint(x)
 #define GW_F32_FROM_BITS(u) __uint_as_float(u)

@@ -18,6 +18,7 @@ typedef struct gw_tensor {
     int64_t dim[4]; /* C order: dim[n_dim - 1] is contiguous, [rows, cols] reads as written */
     struct gw_buffer *buf;
     size_t offset; /* bytes from the start of buf */
+    int device;    /* of buf: index into the plan's device list */
 } gw_tensor;
 
 /* Where the rows of a weight come from while it is loaded: a mapped file, or a conversion. */

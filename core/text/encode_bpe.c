@@ -6,8 +6,8 @@
 
 static int find_pair(void *context, const gw_symbol *left, const gw_symbol *right, uint32_t *rank,
                      int32_t *id) {
-    const gw_tokenizer *t = context;
-    return gw_pairs_find(t->pairs, left->id, right->id, rank, id);
+    const gw_encoding *e = context;
+    return gw_pairs_find(e->t->pairs, left->id, right->id, rank, id) && gw_encoding_allows(e, *id);
 }
 
 /* A byte the vocabulary lacks is dropped, as the reference libraries do. */
@@ -55,7 +55,8 @@ static gw_status split_letters(gw_encoding *e, const char *piece, size_t n) {
 static gw_status put_piece(gw_encoding *e, const char *piece, size_t n) {
     const gw_vocab *v = e->t->vocab;
     size_t whole;
-    if (v->ignore_merges && gw_map_find(e->t->words, piece, n, &whole)) {
+    if (v->ignore_merges && gw_map_find(e->t->words, piece, n, &whole) &&
+        gw_encoding_allows(e, (int32_t)whole)) {
         return gw_ids_add(&e->ids, (int32_t)whole);
     }
     e->merger.n = 0;
@@ -63,7 +64,7 @@ static gw_status put_piece(gw_encoding *e, const char *piece, size_t n) {
     if (e->merger.n == 0) {
         return GW_OK;
     }
-    GW_TRY(gw_merger_run(&e->merger, find_pair, (void *)(uintptr_t)e->t));
+    GW_TRY(gw_merger_run(&e->merger, find_pair, e));
     for (uint32_t i = 0; i != GW_NO_SYMBOL; i = e->merger.symbols[i].next) {
         GW_TRY(gw_ids_add(&e->ids, e->merger.symbols[i].id));
     }
@@ -134,7 +135,7 @@ static gw_status put_byte(gw_encoding *e, uint8_t byte) {
 }
 
 gw_status gw_encode_bpe(gw_encoding *e, const char *text, size_t n, int first) {
-    int prefix = 1;
+    int prefix = !e->joined;
     if (n > INT32_MAX / 8) {
         return gw_fail(GW_E_LIMIT, NULL, "a text of %zu bytes is too long", n);
     }

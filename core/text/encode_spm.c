@@ -15,7 +15,8 @@ static int find_pair(void *context, const gw_symbol *left, const gw_symbol *righ
     const word *w = context;
     const gw_tokenizer *t = w->e->t;
     size_t bytes = (size_t)left->bytes + right->bytes, found;
-    if (bytes > t->word_max || !gw_map_find(t->words, w->text + left->start, bytes, &found)) {
+    if (bytes > t->word_max || !gw_map_find(t->words, w->text + left->start, bytes, &found) ||
+        !gw_encoding_allows(w->e, (int32_t)found)) {
         return 0;
     }
     if (t->vocab->tokens[found].kind == GW_TOKEN_UNUSED) { /* it will be taken apart again */
@@ -83,6 +84,10 @@ static gw_status split_symbols(gw_encoding *e, const word *w) {
     for (size_t at = 0; at < w->bytes;) {
         int32_t id = -1;
         size_t n = gw_trie_match(e->t->inline_user, w->text + at, w->bytes - at, 0, &id);
+        if (n > 0 && !gw_encoding_allows(e, id)) {
+            n = 0;
+            id = -1;
+        }
         int frozen = n > 0;
         if (n == 0) {
             n = gw_utf8_next(w->text + at, w->bytes - at, NULL);
@@ -129,8 +134,11 @@ static size_t word_end(const gw_tokenizer *t, const char *text, size_t n) {
 
 gw_status gw_encode_spm(gw_encoding *e, const char *text, size_t n) {
     const gw_vocab *v = e->t->vocab;
+    gw_vocab how = *v;
+    how.add_space_prefix = v->add_space_prefix && !e->joined;
     e->normal.n = 0;
-    GW_TRY(gw_normalize_sentencepiece(v, e->t->inline_user, text, n, v->byte_fallback, &e->normal));
+    GW_TRY(
+        gw_normalize_sentencepiece(&how, e->t->inline_user, text, n, v->byte_fallback, &e->normal));
     if (e->normal.n > INT32_MAX) {
         return gw_fail(GW_E_LIMIT, NULL, "a text of %zu bytes is too long", e->normal.n);
     }

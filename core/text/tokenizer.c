@@ -315,7 +315,7 @@ gw_status gw_encode_added(gw_encoding *e, const gw_trie *trie, const char *text,
     while (at < n) {
         int32_t id = -1;
         size_t matched = gw_trie_match(trie, text + at, n - at, e->special, &id);
-        if (matched == 0) {
+        if (matched == 0 || !gw_encoding_allows(e, id)) {
             at++;
             continue;
         }
@@ -365,19 +365,89 @@ static gw_status encode_all(gw_encoding *e, const char *text, size_t bytes, int 
     return GW_OK;
 }
 
+/* The scratch goes; the ids go to the caller, or with an error. */
+static gw_status end_encoding(gw_encoding *e, gw_status status, int32_t **ids, size_t *n) {
+    gw_merger_clear(&e->merger);
+    gw_split_work_free(e->work);
+    free(e->normal.data);
+    free(e->scratch.data);
+    if (status != GW_OK) {
+        free(e->ids.data);
+        return status;
+    }
+    *ids = e->ids.data;
+    *n = e->ids.n;
+    return GW_OK;
+}
+
 gw_status gw_tokenizer_encode(const gw_tokenizer *t, const char *text, size_t bytes, int flags,
                               int32_t **ids, size_t *n) {
     gw_encoding e = {.t = t, .special = (flags & GW_TEXT_SPECIAL) != 0};
-    gw_status status = encode_all(&e, text, bytes, flags);
-    gw_merger_clear(&e.merger);
-    gw_split_work_free(e.work);
-    free(e.normal.data);
-    free(e.scratch.data);
-    if (status != GW_OK) {
-        free(e.ids.data);
-        return status;
+    return end_encoding(&e, encode_all(&e, text, bytes, flags), ids, n);
+}
+
+/* ---- pieces ------------------------------------------------------------------------------ */
+
+/* White space at the ends of text that the tokens beside it swallow. */
+static void strip_beside(const gw_encoding *e, const gw_text_piece *before,
+                         const gw_text_piece *behind, const char **text, size_t *n) {
+    const gw_vocab_token *tokens = e->t->vocab->tokens;
+    size_t length;
+    uint32_t cp;
+    if (before != NULL && (tokens[before->id].rstrip || e->rules->strip_after)) {
+        while ((length = gw_utf8_next(*text, *n, &cp)) > 0 && gw_utf8_is_space(cp)) {
+            *text += length;
+            *n -= length;
+        }
     }
-    *ids = e.ids.data;
-    *n = e.ids.n;
-    return GW_OK;
+    if (behind != NULL && tokens[behind->id].lstrip) {
+        while (gw_utf8_is_space(char_before(*text, 0, *n, &length)) && length > 0) {
+            *n -= length;
+        }
+    }
+}
+
+static gw_status encode_pieces(gw_encoding *e, const gw_text_piece *pieces, size_t n) {
+    gw_status status = gw_ids_add(&e->ids, 0); /* the result is never NULL */
+    gw_bytes stretch = {0};
+    e->ids.n = 0;
+    if (status == GW_OK && e->t->splitter != NULL) {
+        status = gw_split_work_new(&e->work);
+    }
+    for (size_t i = 0; i < n && status == GW_OK;) {
+        if (pieces[i].id >= 0) {
+            status = gw_ids_add(&e->ids, pieces[i++].id);
+            continue;
+        }
+        size_t begin = i;
+        stretch.n = 0;
+        for (; i < n && pieces[i].id < 0 && status == GW_OK; i++) {
+            status = gw_bytes_add(&stretch, pieces[i].text, pieces[i].bytes);
+        }
+        const char *text = stretch.data;
+        size_t bytes = stretch.n;
+        if (status == GW_OK && bytes > 0) {
+            strip_beside(e, begin > 0 ? &pieces[begin - 1] : NULL, i < n ? &pieces[i] : NULL, &text,
+                         &bytes);
+        }
+        if (status == GW_OK && bytes > 0) {
+            e->joined = begin == 0 && e->rules->joined;
+            status =
+                gw_encode_added(e, e->t->added, text, bytes, begin == 0 && !e->joined, put_stretch);
+        }
+    }
+    free(stretch.data);
+    return status;
+}
+
+gw_status gw_tokenizer_encode_pieces(const gw_tokenizer *t, const gw_text_piece *pieces, size_t n,
+                                     const gw_text_rules *rules, int32_t **ids, size_t *n_ids) {
+    for (size_t i = 0; i < n; i++) {
+        if (pieces[i].id >= 0 && (size_t)pieces[i].id >= t->vocab->n_tokens) {
+            return gw_fail(GW_E_ARGUMENT, NULL, "token %d is not in the vocabulary of %zu",
+                           (int)pieces[i].id, t->vocab->n_tokens);
+        }
+    }
+    gw_encoding e = {.t = t, .rules = rules};
+    return end_encoding(&e, encode_pieces(&e, pieces, n), ids, n_ids);
 }

@@ -30,13 +30,28 @@ struct gw_tokenizer {
 /* One call of gw_tokenizer_encode. */
 typedef struct gw_encoding {
     const gw_tokenizer *t;
-    int special;   /* parse special tokens                              */
-    int after_unk; /* the last symbol was unknown (SPM joins them)      */
+    int special;                /* parse special tokens                              */
+    int after_unk;              /* the last symbol was unknown (SPM joins them)      */
+    int joined;                 /* the stretch goes on with a text: no space before it */
+    const gw_text_rules *rules; /* of a conversation; NULL: any token may come out of a text */
     gw_ids ids;
     gw_merger merger;
     gw_split_work *work;
     gw_bytes normal, scratch;
 } gw_encoding;
+
+/* May this token come out of a text? */
+static inline int gw_encoding_allows(const gw_encoding *e, int32_t id) {
+    if (e->rules == NULL) {
+        return 1;
+    }
+    for (size_t i = 0; i < e->rules->n_barred; i++) {
+        if (e->rules->barred[i] == id) {
+            return 0;
+        }
+    }
+    return e->t->vocab->tokens[id].kind != GW_TOKEN_CONTROL;
+}
 
 /* One stretch of text between added tokens; first: it begins the whole text. n > 0. */
 gw_status gw_encode_spm(gw_encoding *e, const char *text, size_t n);

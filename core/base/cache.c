@@ -1,7 +1,8 @@
-/* backends/opencl/cache.c - built programs on disk: $XDG_CACHE_HOME/godwit or ~/.cache/godwit.
- * A file is a header (magic, length, checksum) and the program; written under another name and then
- * renamed. Whatever is wrong with a file or the folder, the program is simply built again.
+/* core/base/cache.c - files of the cache: a header (magic, key, length, checksum) and the bytes,
+ * written under another name and then renamed.
  */
+#include "core/base/cache.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,18 +12,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/opencl/opencl.h"
-
 enum { PATH_BYTES = 1024 };
-static const uint64_t magic = 0x31304c4354444f47u; /* "GODTCL01" */
-static const uint64_t most = (uint64_t)1 << 30;    /* bytes of a program */
+static const uint64_t magic = 0x3130485354444f47u; /* "GODTSH01" */
+static const uint64_t most = (uint64_t)1 << 30;    /* bytes of an entry */
 
 typedef struct header {
     uint64_t magic, key, bytes, check;
 } header;
 
 /* FNV-1a with a final mix; not against malice: the folder is the user's own. */
-uint64_t gw_cl_hash(uint64_t seed, const void *data, size_t bytes) {
+uint64_t gw_cache_hash(uint64_t seed, const void *data, size_t bytes) {
     const unsigned char *p = data;
     uint64_t h = seed ^ 0xcbf29ce484222325u;
     for (size_t i = 0; i < bytes; i++) {
@@ -53,12 +52,12 @@ static int folder(char *out) {
     return mkdir(out, 0700) == 0 || errno == EEXIST;
 }
 
-static int file_name(uint64_t key, char *out, size_t room) {
+static int file_name(const char *kind, uint64_t key, char *out, size_t room) {
     char at[PATH_BYTES];
     if (!folder(at)) {
         return 0;
     }
-    int used = snprintf(out, room, "%s/opencl-%016" PRIx64 ".bin", at, key);
+    int used = snprintf(out, room, "%s/%.32s-%016" PRIx64 ".bin", at, kind, key);
     return used > 0 && (size_t)used < room;
 }
 
@@ -78,7 +77,7 @@ static int transfer(int fd, void *data, size_t bytes, int writing) {
     return 1;
 }
 
-static void *read_program(int fd, uint64_t key, size_t *bytes) {
+static void *read_entry(int fd, uint64_t key, size_t *bytes) {
     header h;
     struct stat info;
     if (!transfer(fd, &h, sizeof h, 0) || h.magic != magic || h.key != key || h.bytes == 0 ||
@@ -87,7 +86,7 @@ static void *read_program(int fd, uint64_t key, size_t *bytes) {
     }
     void *data = malloc((size_t)h.bytes);
     if (data != NULL && (!transfer(fd, data, (size_t)h.bytes, 0) ||
-                         gw_cl_hash(key, data, (size_t)h.bytes) != h.check)) {
+                         gw_cache_hash(key, data, (size_t)h.bytes) != h.check)) {
         free(data);
         data = NULL;
     }
@@ -95,23 +94,23 @@ static void *read_program(int fd, uint64_t key, size_t *bytes) {
     return data;
 }
 
-void *gw_cl_cache_read(uint64_t key, size_t *bytes) {
+void *gw_cache_read(const char *kind, uint64_t key, size_t *bytes) {
     char path[PATH_BYTES + 64];
-    if (!file_name(key, path, sizeof path)) {
+    if (!file_name(kind, key, path, sizeof path)) {
         return NULL;
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return NULL;
     }
-    void *data = read_program(fd, key, bytes);
+    void *data = read_entry(fd, key, bytes);
     close(fd);
     return data;
 }
 
-void gw_cl_cache_write(uint64_t key, const void *data, size_t bytes) {
+void gw_cache_write(const char *kind, uint64_t key, const void *data, size_t bytes) {
     char path[PATH_BYTES + 64], temporary[PATH_BYTES + 80];
-    if (bytes == 0 || bytes > most || !file_name(key, path, sizeof path)) {
+    if (bytes == 0 || bytes > most || !file_name(kind, key, path, sizeof path)) {
         return;
     }
     snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
@@ -119,7 +118,8 @@ void gw_cl_cache_write(uint64_t key, const void *data, size_t bytes) {
     if (fd < 0) {
         return;
     }
-    header h = {.magic = magic, .key = key, .bytes = bytes, .check = gw_cl_hash(key, data, bytes)};
+    header h = {
+        .magic = magic, .key = key, .bytes = bytes, .check = gw_cache_hash(key, data, bytes)};
     void *copy;
     memcpy(&copy, &data, sizeof copy); /* transfer only reads it when writing */
     int good = transfer(fd, &h, sizeof h, 1) && transfer(fd, copy, bytes, 1) && fsync(fd) == 0;

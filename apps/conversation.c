@@ -1,0 +1,478 @@
+/* apps/conversation.c - messages, turns, what the session holds: see conversation.h. */
+#include "apps/conversation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/output.h"
+#include "apps/signals.h"
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+static int no_memory(void) {
+    app_error("out of memory");
+    return APP_FAILURE;
+}
+
+static int open_parts(conversation *c) {
+    app_generator *g = &c->g;
+    gw_status status = gw_chat_new(g->model, g->o->chat_template, &c->chat);
+    if (status != GW_OK) {
+        return app_fail(status);
+    }
+    c->n_ctx = (size_t)generator_n_ctx(g);
+    int code = app_open_session(g->o, g->model, (int32_t)c->n_ctx, g->o->batch, &g->session);
+    if (code != APP_OK) {
+        return code;
+    }
+    return generator_open(g, c->chat);
+}
+
+int conversation_open(conversation *c, const app_options *o) {
+    *c = (conversation){.g = {.o = o, .pending = -1}, .stale = 1};
+    const app_need need = {.n_ctx = o->n_ctx < 0 ? -4096 : o->n_ctx, .batch = o->batch};
+    int code = app_open_model(o, o->model, o->threads, &need, &c->g.model);
+    if (code != APP_OK) {
+        return code;
+    }
+    gw_model_describe(c->g.model, &c->g.info);
+    code = open_parts(c);
+    if (code == APP_OK && o->system != NULL) {
+        code = conversation_set_system(c, o->system, strlen(o->system));
+    }
+    return code;
+}
+
+static void drop_message(conversation *c) { free((void *)(uintptr_t)c->messages[--c->n].text); }
+
+void conversation_close(conversation *c) {
+    while (c->n > 0) {
+        drop_message(c);
+    }
+    free(c->messages);
+    gw_chat_free(c->chat);
+    generator_close(&c->g);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* role: a constant. The text is copied. */
+static int add_message(conversation *c, const char *role, const char *text, size_t bytes) {
+    if (c->n == c->capacity) {
+        size_t more = c->capacity * 2 + 16;
+        gw_chat_message *grown = realloc(c->messages, more * sizeof *grown);
+        if (grown == NULL) {
+            return no_memory();
+        }
+        c->messages = grown;
+        c->capacity = more;
+    }
+    char *copy = malloc(bytes + 1);
+    if (copy == NULL) {
+        return no_memory();
+    }
+    memcpy(copy, text, bytes);
+    copy[bytes] = '\0';
+    c->messages[c->n++] = (gw_chat_message){role, copy, bytes};
+    return APP_OK;
+}
+
+const gw_chat_message *conversation_system(const conversation *c) {
+    return c->n > 0 && strcmp(c->messages[0].role, "system") == 0 ? &c->messages[0] : NULL;
+}
+
+int conversation_set_system(conversation *c, const char *text, size_t bytes) {
+    if (bytes > 0) { /* added behind, moved to the front */
+        int code = add_message(c, "system", text, bytes);
+        if (code != APP_OK) {
+            return code;
+        }
+        gw_chat_message added = c->messages[c->n - 1];
+        memmove(c->messages + 1, c->messages, (c->n - 1) * sizeof *c->messages);
+        c->messages[0] = added;
+    }
+    size_t old = bytes > 0 ? 1 : 0;
+    if (c->n > old && strcmp(c->messages[old].role, "system") == 0) {
+        free((void *)(uintptr_t)c->messages[old].text);
+        c->n--;
+        memmove(c->messages + old, c->messages + old + 1, (c->n - old) * sizeof *c->messages);
+    }
+    c->stale = 1;
+    return APP_OK;
+}
+
+void conversation_reset(conversation *c) {
+    size_t keep = conversation_system(c) != NULL;
+    while (c->n > keep) {
+        drop_message(c);
+    }
+    c->forgotten = 0;
+    c->stale = 1;
+}
+
+/* ---- the session's share --------------------------------------------------------------------- */
+
+/* Session, drafter and sampler go back to the first n tokens held. */
+static gw_status go_back(conversation *c, size_t n) {
+    app_generator *g = &c->g;
+    gw_status status = GW_OK;
+    if ((size_t)gw_session_pos(g->session) > n) {
+        status = gw_session_rewind(g->session, (int32_t)n);
+    }
+    if (status == GW_OK && g->draft.drafter != NULL) {
+        status = gw_drafter_rewind(g->draft.drafter, (int32_t)n);
+    }
+    c->n_held = n;
+    c->sampler_off = 1;
+    g->pending = -1;
+    return status;
+}
+
+/* Make the session hold exactly tokens [n]: keep what agrees, evaluate the rest. */
+static gw_status hold(conversation *c, const int32_t *tokens, size_t n) {
+    app_generator *g = &c->g;
+    const int32_t *held = gw_session_tokens(g->session);
+    size_t same = 0, pos = (size_t)gw_session_pos(g->session);
+    while (same < pos && same + 1 < n && held[same] == tokens[same]) {
+        same++; /* the last one is read again if need be: its logits are wanted */
+    }
+    g->shifted = c->stale ? 0 : g->shifted;
+    if (same < c->n_held || same < pos) {
+        gw_status status = go_back(c, same);
+        if (status != GW_OK) {
+            return status;
+        }
+    }
+    if (c->sampler_off && generator_renew_sampler(g) != APP_OK) {
+        return GW_E_NOMEM;
+    }
+    for (size_t i = 0; c->sampler_off && i < same; i++) {
+        gw_sampler_accept(g->sampler, tokens[i]);
+    }
+    c->sampler_off = 0;
+    app_progress progress;
+    progress_begin(&progress, "reading");
+    double start = app_seconds();
+    gw_status status = generator_read(g, tokens + same, n - same, &progress);
+    progress_end(&progress);
+    if (status != GW_OK) {
+        go_back(c, same);
+        return status;
+    }
+    c->n_held = n;
+    c->last.kept = (int32_t)same;
+    c->last.read = (int32_t)(n - same);
+    c->last.read_seconds = app_seconds() - start;
+    return GW_OK;
+}
+
+/* ---- a turn ---------------------------------------------------------------------------------- */
+
+/* Tokens of the messages that the model still knows, from message `from` of them on. */
+static gw_status render(const conversation *c, int all, int32_t **ids, size_t *n) {
+    size_t head = conversation_system(c) != NULL, known = c->n - c->forgotten;
+    gw_chat_message *list = malloc(known * sizeof *list);
+    if (list == NULL) {
+        return GW_E_NOMEM;
+    }
+    memcpy(list, c->messages, head * sizeof *list);
+    memcpy(list + head, c->messages + head + c->forgotten, (known - head) * sizeof *list);
+    gw_status status = gw_chat_render(c->chat, list, known, all ? 0 : known - 1, ids, n);
+    free(list);
+    return status;
+}
+
+/* The tokens that the session has to hold before the answer: *ids [*n], freed with gw_free. */
+static gw_status wanted(conversation *c, int32_t **ids, size_t *n) {
+    int32_t *more = NULL;
+    size_t n_more = 0;
+    if (c->stale) {
+        return render(c, 1, ids, n);
+    }
+    gw_status status = render(c, 0, &more, &n_more);
+    if (status != GW_OK) {
+        return status;
+    }
+    int32_t *all = malloc((c->n_held + n_more) * sizeof *all);
+    if (all == NULL) {
+        gw_free(more);
+        return GW_E_NOMEM;
+    }
+    memcpy(all, gw_session_tokens(c->g.session), c->n_held * sizeof *all);
+    memcpy(all + c->n_held, more, n_more * sizeof *all);
+    gw_free(more);
+    *ids = all;
+    *n = c->n_held + n_more;
+    return GW_OK;
+}
+
+/* The oldest question and its answer; 0 when only the newest message is left. */
+static int forget_oldest(conversation *c) {
+    size_t first = (conversation_system(c) != NULL) + c->forgotten;
+    if (first + 1 >= c->n) {
+        return 0;
+    }
+    size_t answered = strcmp(c->messages[first + 1].role, "assistant") == 0 && first + 2 < c->n;
+    c->forgotten += 1 + answered;
+    c->stale = 1;
+    return 1;
+}
+
+/* The same, with room for an answer: with --context-shift the oldest messages go, down to three
+ * quarters of the context. */
+static gw_status wanted_and_fitting(conversation *c, int32_t **ids, size_t *n) {
+    size_t limit = c->n_ctx, before = c->forgotten;
+    gw_status status = wanted(c, ids, n);
+    while (status == GW_OK && *n >= limit && c->g.o->context_shift && forget_oldest(c)) {
+        limit = c->n_ctx / 4 * 3;
+        gw_free(*ids);
+        *ids = NULL;
+        status = wanted(c, ids, n);
+    }
+    if (c->forgotten != before) {
+        app_note("[the context is full: the oldest %zu messages are out of the model's sight]",
+                 c->forgotten);
+    }
+    return status;
+}
+
+/* What no shift within an answer forgets: --keep tokens, and at least the beginning that every
+ * conversation with this system message has. */
+static gw_status find_fixed_part(conversation *c) {
+    const gw_chat_message *system = conversation_system(c);
+    gw_chat_message a[2] = {{"user", "a", 1}, {"user", "a", 1}}, b[2] = {{"user", "b", 1}};
+    int32_t *x = NULL, *y = NULL;
+    size_t n_x = 0, n_y = 0, same = 0, n = 1;
+    if (system != NULL) {
+        a[0] = b[0] = *system;
+        b[1] = (gw_chat_message){"user", "b", 1};
+        n = 2;
+    }
+    gw_status status = gw_chat_render(c->chat, a, n, 0, &x, &n_x);
+    if (status == GW_OK) {
+        status = gw_chat_render(c->chat, b, n, 0, &y, &n_y);
+    }
+    while (status == GW_OK && same < n_x && same < n_y && x[same] == y[same]) {
+        same++;
+    }
+    gw_free(x);
+    gw_free(y);
+    c->g.keep = c->g.o->keep > (int32_t)same ? c->g.o->keep : (int32_t)same;
+    return status;
+}
+
+static int add_text(chat_text *t, const char *text, size_t bytes) {
+    if (bytes > t->capacity - t->bytes) {
+        size_t more = t->capacity * 2 + bytes + 4096;
+        char *grown = realloc(t->at, more);
+        if (grown == NULL) {
+            return no_memory();
+        }
+        t->at = grown;
+        t->capacity = more;
+    }
+    memcpy(t->at + t->bytes, text, bytes);
+    t->bytes += bytes;
+    return APP_OK;
+}
+
+/* White space in front belongs to the template, not to the answer; but to a grammar it belongs. */
+static int show(const conversation *c, chat_text *answer, const char *text, size_t bytes) {
+    if (answer->bytes == 0 && c->g.grammar == NULL) {
+        size_t blank = 0;
+        while (blank < bytes && strchr(" \t\r\n", text[blank]) != NULL && text[blank] != '\0') {
+            blank++;
+        }
+        text += blank;
+        bytes -= blank;
+    }
+    if (bytes == 0) {
+        return APP_OK;
+    }
+    int code = add_text(answer, text, bytes);
+    return code == APP_OK && out_write(text, bytes) != 0 ? APP_FAILURE : code;
+}
+
+/* Tokens of one pass; *end when the answer ends among them. */
+static int take_tokens(conversation *c, const int32_t *tokens, size_t n, chat_text *answer,
+                       int *end) {
+    app_generator *g = &c->g;
+    int code = APP_OK;
+    for (size_t i = 0; i < n && code == APP_OK && !*end; i++) {
+        const char *text;
+        size_t bytes;
+        if (!g->o->ignore_eos && gw_chat_is_end(c->chat, tokens[i])) {
+            c->last.ended = "end of the answer";
+            c->sampler_off = !gw_token_is_end(g->model, tokens[i]);
+            *end = 1;
+            break;
+        }
+        c->n_held++;
+        c->last.written++;
+        code = generator_text(g, tokens[i], &text, &bytes, end);
+        if (*end) { /* the message ends earlier than the tokens do */
+            c->last.ended = "stop string";
+            c->stale = c->sampler_off = 1;
+        }
+        code = code == APP_OK ? show(c, answer, text, bytes) : code;
+    }
+    return code == APP_OK && out_flush() != 0 ? APP_FAILURE : code;
+}
+
+/* Tokens until the answer ends; APP_FAILURE when that is an error, and Ctrl-C is none. */
+static int generate(conversation *c, chat_text *answer) {
+    app_generator *g = &c->g;
+    int32_t limit = g->o->n_predict;
+    double start = app_seconds(), first = 0;
+    int code = APP_OK, end = 0;
+    c->last.ended = "as long as asked for";
+    while (code == APP_OK && !end && (limit < 0 || c->last.written < limit)) {
+        int32_t tokens[GW_DECODE_MAX];
+        size_t n = 0;
+        if (generator_finished(g)) {
+            c->last.ended = "end of the answer";
+            break;
+        }
+        if (generator_full(g)) {
+            c->last.ended = "context full";
+            break;
+        }
+        size_t most = limit < 0 ? GW_DECODE_MAX : (size_t)(limit - c->last.written);
+        int32_t shifted = g->shifted;
+        gw_status status = generator_next(g, most, tokens, &n);
+        if (g->shifted != shifted) {
+            c->n_held -= (size_t)(g->shifted - shifted);
+            c->stale = 1; /* the messages are longer than what is left */
+        }
+        if (status == GW_E_CANCELLED && signals_take_interrupt()) {
+            c->last.ended = "stopped";
+            break;
+        }
+        if (status != GW_OK) {
+            return app_fail(status);
+        }
+        double now = app_seconds();
+        if (first == 0) {
+            first = now;
+            c->last.first_seconds = now - start;
+        } else {
+            c->last.timed += (int32_t)n;
+            c->last.text_seconds = now - first;
+        }
+        code = take_tokens(c, tokens, n, answer, &end);
+        if (signals_take_interrupt() && !end) {
+            c->last.ended = "stopped";
+            break;
+        }
+    }
+    return code;
+}
+
+/* The held-back end of the text; and the session catches up with the last token, or forgets what
+ * came behind the answer. */
+static int settle(conversation *c, chat_text *answer) {
+    app_generator *g = &c->g;
+    const char *text;
+    size_t bytes, pos = (size_t)gw_session_pos(g->session);
+    int stopped, code = generator_text(g, -1, &text, &bytes, &stopped);
+    code = code == APP_OK ? show(c, answer, text, bytes) : code;
+    gw_status status = GW_OK;
+    if (g->draft.drafter != NULL) {
+        status = gw_drafter_rewind(g->draft.drafter, (int32_t)c->n_held);
+    }
+    if (status == GW_OK && pos > c->n_held) {
+        status = gw_session_rewind(g->session, (int32_t)c->n_held);
+    } else if (status == GW_OK && pos < c->n_held && pos < c->n_ctx) {
+        status = gw_session_decode(g->session, &g->pending, 1);
+    }
+    g->pending = -1;
+    if (status != GW_OK || (size_t)gw_session_pos(g->session) != c->n_held) {
+        go_back(c, (size_t)gw_session_pos(g->session));
+        c->stale = 1;
+    }
+    return status == GW_OK || status == GW_E_CANCELLED ? code : app_fail(status);
+}
+
+static int context_full(const conversation *c, size_t n) {
+    app_error("the conversation needs %zu tokens, context is %zu: /reset begins a new one, -c sets "
+              "the size, --context-shift forgets the oldest messages",
+              n + 1, c->n_ctx);
+    return APP_FAILURE;
+}
+
+static void count(conversation *c) {
+    c->turns++;
+    c->read += c->last.read;
+    c->written += c->last.written;
+    c->read_seconds += c->last.read_seconds;
+    c->text_seconds += c->last.text_seconds;
+}
+
+static int answer_it(conversation *c) {
+    chat_text answer = {0};
+    if (c->g.stop != NULL) {
+        gw_stop_reset(c->g.stop);
+    }
+    c->stale = 0;
+    int code = generator_begin(&c->g, 1);
+    code = code == APP_OK ? generate(c, &answer) : code;
+    int rest = settle(c, &answer);
+    generator_end(&c->g);
+    if (answer.bytes > 0 && answer.at[answer.bytes - 1] != '\n') {
+        out_text("\n");
+    }
+    rest = out_flush() != 0 ? APP_FAILURE : rest;
+    int added = add_message(c, "assistant", answer.bytes > 0 ? answer.at : "", answer.bytes);
+    free(answer.at);
+    count(c);
+    return code != APP_OK ? code : rest != APP_OK ? rest : added;
+}
+
+/* A line of stream per answer: the decoder's rule for the first space starts again. */
+static int new_stream(conversation *c) {
+    gw_stream *stream = NULL;
+    gw_status status = gw_stream_new(c->g.model, &stream);
+    if (status != GW_OK) {
+        return app_fail(status);
+    }
+    gw_stream_free(c->g.stream);
+    c->g.stream = stream;
+    return APP_OK;
+}
+
+/* Memory that this file asked for itself left no message in the library. */
+static int fail_turn(gw_status status) {
+    return status == GW_E_NOMEM ? no_memory() : app_fail(status);
+}
+
+int conversation_turn(conversation *c, const char *text, size_t bytes) {
+    int32_t *ids = NULL;
+    size_t n = 0;
+    int code = text != NULL ? add_message(c, "user", text, bytes) : APP_OK;
+    if (code != APP_OK || (code = new_stream(c)) != APP_OK) {
+        return code;
+    }
+    c->last = (chat_turn){0};
+    gw_status status = c->g.o->context_shift ? find_fixed_part(c) : GW_OK;
+    if (status == GW_OK) {
+        status = wanted_and_fitting(c, &ids, &n);
+    }
+    if (status != GW_OK) {
+        code = fail_turn(status);
+    } else if (n >= c->n_ctx) {
+        code = context_full(c, n);
+    } else {
+        status = hold(c, ids, n);
+        int stopped = status == GW_E_CANCELLED && signals_take_interrupt();
+        code = status == GW_OK ? APP_OK : stopped ? APP_OK : fail_turn(status);
+        c->last.ended = stopped ? "stopped before the answer" : "";
+    }
+    gw_free(ids);
+    if (code == APP_OK && status == GW_OK) {
+        return answer_it(c);
+    }
+    if (text != NULL) {
+        drop_message(c);
+    }
+    return code;
+}

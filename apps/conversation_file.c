@@ -1,0 +1,185 @@
+/* apps/conversation_file.c - conversations as JSON files. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/conversation.h"
+#include "apps/output.h"
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
+/* Length of the UTF-8 character at p [n], 0 when there is none. */
+static size_t character(const unsigned char *p, size_t n) {
+    size_t need = p[0] < 0x80   ? 1
+                  : p[0] < 0xC2 ? 0
+                  : p[0] < 0xE0 ? 2
+                  : p[0] < 0xF0 ? 3
+                  : p[0] < 0xF5 ? 4
+                                : 0;
+    if (need == 0 || need > n) {
+        return 0;
+    }
+    for (size_t i = 1; i < need; i++) {
+        if ((p[i] & 0xC0) != 0x80) {
+            return 0;
+        }
+    }
+    int bad = need == 3   ? (p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] >= 0xA0)
+              : need == 4 ? (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] >= 0x90)
+                          : 0;
+    return bad ? 0 : need;
+}
+
+/* JSON holds UTF-8 only; anything else is U+FFFD. NULL: no memory. */
+static json_t *text_json(const char *text, size_t bytes) {
+    char *clean = malloc(3 * bytes + 1);
+    size_t used = 0;
+    if (clean == NULL) {
+        return NULL;
+    }
+    for (size_t at = 0; at < bytes;) {
+        size_t n = character((const unsigned char *)text + at, bytes - at);
+        memcpy(clean + used, n > 0 ? text + at : "\xEF\xBF\xBD", n > 0 ? n : 3);
+        used += n > 0 ? n : 3;
+        at += n > 0 ? n : 1;
+    }
+    json_t *value = json_stringn(clean, used);
+    free(clean);
+    return value;
+}
+
+static json_t *all_json(const conversation *c) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->n && list != NULL; i++) {
+        const gw_chat_message *m = &c->messages[i];
+        json_t *one =
+            json_pack("{s:s, s:o}", "role", m->role, "content", text_json(m->text, m->bytes));
+        if (one == NULL || json_array_append_new(list, one) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return json_pack("{s:o, s:s, s:o}", "model", text_json(c->g.info.name, strlen(c->g.info.name)),
+                     "template", gw_chat_name(c->chat), "messages", list);
+}
+
+int conversation_save(const conversation *c, const char *path) {
+    json_t *all = all_json(c);
+    char *text = all != NULL ? json_dumps(all, JSON_INDENT(2)) : NULL;
+    json_decref(all);
+    if (text == NULL) {
+        app_error("out of memory: nothing was saved");
+        return APP_FAILURE;
+    }
+    out_file file;
+    size_t bytes = strlen(text);
+    int code = APP_FAILURE;
+    if (out_file_open(&file, path, bytes + 1) == 0) {
+        if (out_file_write(&file, text, bytes) == 0 && out_file_write(&file, "\n", 1) == 0) {
+            code = out_file_commit(&file) == 0 ? APP_OK : APP_FAILURE;
+        } else {
+            out_file_discard(&file);
+        }
+    }
+    free(text);
+    return code;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static const char *role_of(const json_t *message) {
+    static const char *const roles[] = {"system", "user", "assistant"};
+    const char *role = json_string_value(json_object_get(message, "role"));
+    for (size_t i = 0; role != NULL && i < 3; i++) {
+        if (strcmp(role, roles[i]) == 0) {
+            return roles[i];
+        }
+    }
+    return NULL;
+}
+
+/* The new list in a conversation of its own, so that a fault changes nothing. */
+static int read_messages(const char *path, const json_t *list, gw_chat_message *to) {
+    size_t i;
+    const json_t *message;
+    json_array_foreach(list, i, message) {
+        const json_t *content = json_object_get(message, "content");
+        const char *role = role_of(message);
+        if (role == NULL || !json_is_string(content)) {
+            app_error("%s: message %zu needs a \"role\" (system, user, assistant) and a "
+                      "\"content\" that is text",
+                      path, i + 1);
+            return APP_FAILURE;
+        }
+        size_t bytes = json_string_length(content);
+        char *text = malloc(bytes + 1);
+        if (text == NULL) {
+            app_error("out of memory");
+            return APP_FAILURE;
+        }
+        memcpy(text, json_string_value(content), bytes + 1);
+        to[i] = (gw_chat_message){role, text, bytes};
+    }
+    return APP_OK;
+}
+
+static void take_messages(conversation *c, gw_chat_message *list, size_t n) {
+    for (size_t i = 0; i < c->n; i++) {
+        free((void *)(uintptr_t)c->messages[i].text);
+    }
+    free(c->messages);
+    c->messages = list;
+    c->n = c->capacity = n;
+    c->forgotten = 0;
+    c->stale = 1;
+}
+
+static int load_list(conversation *c, const char *path, const json_t *list) {
+    if (!json_is_array(list) || json_array_size(list) == 0) {
+        app_error("%s: is no conversation: a list \"messages\" is needed", path);
+        return APP_FAILURE;
+    }
+    size_t n = json_array_size(list);
+    gw_chat_message *messages = calloc(n, sizeof *messages);
+    if (messages == NULL) {
+        app_error("out of memory");
+        return APP_FAILURE;
+    }
+    int code = read_messages(path, list, messages);
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    if (code == APP_OK && !(n == 1 && strcmp(messages[0].role, "system") == 0)) {
+        /* a form may not take every order of roles: better known now */
+        gw_status status = gw_chat_render(c->chat, messages, n, 0, &ids, &n_ids);
+        gw_free(ids);
+        code = status == GW_OK ? APP_OK : app_fail(status);
+    }
+    if (code == APP_OK) {
+        take_messages(c, messages, n);
+        return APP_OK;
+    }
+    for (size_t i = 0; i < n; i++) {
+        free((void *)(uintptr_t)messages[i].text);
+    }
+    free(messages);
+    return code;
+}
+
+int conversation_load(conversation *c, const char *path) {
+    app_text text = {0};
+    json_error_t fault;
+    int code = app_read_file(path, &text);
+    if (code != APP_OK) {
+        return code;
+    }
+    json_t *root = json_loadb(text.at, text.bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &fault);
+    free(text.at);
+    if (root == NULL) {
+        app_error("%s: line %d: %s", path, fault.line, fault.text);
+        return APP_FAILURE;
+    }
+    const json_t *list = json_is_array(root) ? root : json_object_get(root, "messages");
+    code = load_list(c, path, list);
+    json_decref(root);
+    return code;
+}

@@ -1,0 +1,189 @@
+/* apps/doctor.c - `godwit doctor`: measures the machine, tries every kernel, says what is wrong. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "apps/common.h"
+#include "apps/output.h"
+#include "apps/signals.h"
+
+enum { DEVICES = 32 };
+
+typedef struct doctor_job {
+    const app_options *o;
+    gw_device_info devices[DEVICES];
+    size_t n_devices;
+    int problems, disagree;
+    const char *device; /* whose kernels are being counted; NULL before the first */
+    int kernels, equal, untried;
+} doctor_job;
+
+static void problem(doctor_job *job, const char *text, const char *detail) {
+    job->problems++;
+    out_print("problem   %s%s\n", text, detail);
+}
+
+/* ---- the machine ----------------------------------------------------------------------------- */
+
+static void list_devices(doctor_job *job) {
+    job->n_devices = gw_devices(job->devices, DEVICES);
+    job->n_devices = job->n_devices < DEVICES ? job->n_devices : DEVICES;
+    for (size_t i = 0; i < job->n_devices; i++) {
+        const gw_device_info *d = &job->devices[i];
+        char memory[32], unused[32];
+        out_print("device    %s: %s", d->id, d->name);
+        if (d->threads > 0) {
+            out_print(", %d thread%s", d->threads, d->threads == 1 ? "" : "s");
+        }
+        out_print("; %s of memory, %s free\n", app_bytes(d->memory_bytes, memory),
+                  app_bytes(d->free_bytes, unused));
+    }
+}
+
+static int measure(const doctor_job *job) {
+    gw_roof roof;
+    gw_status status = gw_measure_roof(NULL, job->o->threads, &roof);
+    if (status != GW_OK) {
+        return app_fail(status);
+    }
+    out_print("speed     reads %.2f GB/s; int8 %.0f GOP/s; f32 %.1f GFLOP/s\n", roof.read_gbps,
+              roof.int8_gops, roof.f32_gflops);
+    out_print("          a model of 4 GB gives at most %.1f tokens/s on the cpu without drafts\n",
+              roof.read_gbps / 4);
+    return APP_OK;
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+static void end_device(doctor_job *job) {
+    if (job->device == NULL) {
+        return;
+    }
+    out_print("kernels   %s: %d of %d give the scalar CPU's bits", job->device, job->equal,
+              job->kernels - job->untried);
+    if (job->untried > 0) {
+        out_print("; %d had no case or need another option", job->untried);
+    }
+    out_text("\n");
+    job->kernels = job->equal = job->untried = 0;
+}
+
+static int on_check(void *user, const gw_kernel_check *check) {
+    doctor_job *job = user;
+    if (job->device == NULL || strcmp(job->device, check->device) != 0) {
+        end_device(job);
+        job->device = check->device;
+    }
+    job->kernels++;
+    job->equal += check->cases > 0 && check->failed == 0;
+    job->untried += check->cases == 0;
+    if (check->failed > 0) {
+        job->disagree++;
+        problem(job, check->kernel[0] != '\0' ? check->kernel : check->device, "");
+        out_print("          %s\n", check->fault);
+    }
+    return *signals_cancel() != 0;
+}
+
+static int try_kernels(doctor_job *job) {
+    gw_status status = gw_self_test(job->o->threads, on_check, job);
+    if (status != GW_OK) {
+        return app_fail(status);
+    }
+    end_device(job);
+    return APP_OK;
+}
+
+/* ---- what is odd ----------------------------------------------------------------------------- */
+
+static int has_device(const doctor_job *job, const char *id) {
+    for (size_t i = 0; i < job->n_devices; i++) {
+        if (strncmp(job->devices[i].id, id, strlen(id)) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void look_at_settings(doctor_job *job) {
+    static const char *const names[] = {"GODWIT_CPU", "OMP_NUM_THREADS", "OMP_THREAD_LIMIT"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (getenv(names[i]) != NULL) {
+            char text[80];
+            snprintf(text, sizeof text, "the variable %s limits the cpu: ", names[i]);
+            problem(job, text, getenv(names[i]));
+        }
+    }
+    for (char **at = environ; *at != NULL; at++) {
+        if (strncmp(*at, "GODWIT_ARG_", 11) == 0) {
+            problem(job, "a variable changes every command: ", *at);
+        }
+    }
+#ifndef __OPTIMIZE__
+    problem(job, "this build is not optimized: configure with CMAKE_BUILD_TYPE=Release", "");
+#endif
+}
+
+static void look_at_machine(doctor_job *job) {
+    const gw_device_info *cpu = job->n_devices > 0 ? &job->devices[0] : NULL;
+    if (cpu != NULL && strstr(cpu->name, "scalar") != NULL) {
+        problem(job, "no vector instructions that this build knows: it will be slow", "");
+    }
+    if (cpu != NULL && cpu->free_bytes < cpu->memory_bytes / 10) {
+        char unused[32];
+        problem(job, "little memory is free: ", app_bytes(cpu->free_bytes, unused));
+    }
+    static const struct {
+        const char *file, *what;
+    } gpus[] = {{"/dev/nvidia0", "an NVIDIA GPU is here (/dev/nvidia0), "},
+                {"/dev/kfd", "an AMD GPU is here (/dev/kfd), "}};
+    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
+        if (access(gpus[i].file, F_OK) == 0 && !has_device(job, "hip") &&
+            !has_device(job, "opencl")) {
+            problem(job, gpus[i].what, "but this build and its drivers cannot use it");
+        }
+    }
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static int run_doctor(const app_options *o) {
+    doctor_job job = {.o = o};
+    list_devices(&job);
+    int code = out_flush() == 0 ? measure(&job) : APP_FAILURE;
+    if (code == APP_OK && out_flush() == 0) {
+        code = try_kernels(&job);
+    }
+    if (code != APP_OK) {
+        return code;
+    }
+    look_at_settings(&job);
+    look_at_machine(&job);
+    if (job.n_devices > 0) {
+        out_print("will use  --device %s: %s\n", job.devices[0].id, job.devices[0].name);
+    }
+    out_print("%s\n", job.problems > 0 ? "see the problems above" : "all is well");
+    if (out_flush() == 0 && job.disagree > 0) {
+        app_error("%d kernel%s of this build cannot be trusted on this machine", job.disagree,
+                  job.disagree == 1 ? "" : "s");
+        return APP_FAILURE;
+    }
+    return out_failed() ? APP_FAILURE : APP_OK;
+}
+
+const app_command command_doctor = {
+    .name = "doctor",
+    .bit = CMD_DOCTOR,
+    .usage = "[OPTIONS]",
+    .summary = "measure this machine and try every kernel",
+    .detail =
+        "Measures read bandwidth and peaks, runs every kernel of every device once on small "
+        "inputs\n"
+        "and compares its bits with those of the plain C kernels, says what will be used, and "
+        "names\n"
+        "each problem in a line. Exit code 1 when a kernel disagrees or a device does not work.\n"
+        "Takes some seconds.\n",
+    .examples = "  godwit doctor\n  godwit doctor -t 1\n",
+    .run = run_doctor,
+};

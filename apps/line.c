@@ -1,0 +1,302 @@
+/* apps/line.c - see line.h. History is libedit's, in a file that only its owner may read. */
+#include "apps/line.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#ifdef GODWIT_LIBEDIT
+#include <histedit.h>
+#endif
+
+#include "apps/output.h"
+#include "apps/signals.h"
+
+enum { HISTORY_LINES = 1000, LINE_MAX_BYTES = 64 << 20 };
+
+struct app_lines {
+    int terminal;
+    /* plain: what has been read, and the line handed out last */
+    char *buffer;
+    size_t used, capacity, taken;
+    int ended;
+#ifdef GODWIT_LIBEDIT
+    EditLine *edit; /* NULL: plain */
+    History *history;
+    FILE *out;
+    char *history_path; /* NULL: not kept */
+    wchar_t prompt[64];
+#endif
+};
+
+/* ---- plain lines ----------------------------------------------------------------------------- */
+
+static app_line interrupted(app_lines *l) {
+    if (!signals_take_interrupt()) {
+        return LINE_FAILED;
+    }
+    l->used = l->taken = 0;
+    return LINE_INTERRUPTED;
+}
+
+static app_line read_more(app_lines *l) {
+    if (l->capacity - l->used < 4096) {
+        size_t more = l->capacity * 2 + 8192;
+        char *grown = more <= LINE_MAX_BYTES ? realloc(l->buffer, more) : NULL;
+        if (grown == NULL) {
+            app_error("a line is longer than 32 MiB, or than the memory");
+            return LINE_FAILED;
+        }
+        l->buffer = grown;
+        l->capacity = more;
+    }
+    ssize_t n = signals_read(STDIN_FILENO, l->buffer + l->used, l->capacity - l->used - 1);
+    if (n < 0 && errno == EINTR) {
+        return interrupted(l);
+    }
+    if (n < 0) {
+        app_error("standard input: cannot read: %s", strerror(errno));
+        return LINE_FAILED;
+    }
+    l->used += n > 0 ? (size_t)n : 0;
+    l->ended = n == 0;
+    return LINE_TEXT;
+}
+
+static app_line read_plain(app_lines *l, const char **text, size_t *bytes) {
+    memmove(l->buffer, l->buffer + l->taken, l->used - l->taken);
+    l->used -= l->taken;
+    l->taken = 0;
+    for (size_t seen = 0;;) {
+        char *newline = memchr(l->buffer + seen, '\n', l->used - seen);
+        if (newline != NULL || (l->ended && l->used > 0)) {
+            size_t n = newline != NULL ? (size_t)(newline - l->buffer) : l->used;
+            l->taken = newline != NULL ? n + 1 : n;
+            *text = l->buffer;
+            *bytes = n > 0 && l->buffer[n - 1] == '\r' ? n - 1 : n;
+            return LINE_TEXT;
+        }
+        if (l->ended) {
+            l->ended = 0; /* on a terminal the next read may bring more */
+            return LINE_END;
+        }
+        seen = l->used;
+        app_line got = read_more(l);
+        if (got != LINE_TEXT) {
+            return got;
+        }
+    }
+}
+
+/* ---- edited lines ---------------------------------------------------------------------------- */
+
+#ifdef GODWIT_LIBEDIT
+
+static wchar_t *prompt_of(EditLine *edit) {
+    app_lines *l = NULL;
+    el_get(edit, EL_CLIENTDATA, &l);
+    return l->prompt;
+}
+
+/* One character; unlike libedit's own reader it comes back when a signal has been caught. What is
+ * not UTF-8 becomes U+FFFD. */
+static int read_character(EditLine *edit, wchar_t *out) {
+    mbstate_t state = {0};
+    (void)edit;
+    for (;;) {
+        char byte;
+        ssize_t n = signals_read(STDIN_FILENO, &byte, 1);
+        if (n <= 0) {
+            return (int)n;
+        }
+        byte = byte == '\0' ? 4 : byte; /* a Ctrl-D typed before libedit had the terminal */
+        size_t done = mbrtowc(out, &byte, 1, &state);
+        if (done == (size_t)-1) {
+            *out = 0xFFFD;
+            return 1;
+        }
+        if (done != (size_t)-2) {
+            return 1;
+        }
+    }
+}
+
+/* mkdir -p for the folder of path. */
+static int make_folders(char *path) {
+    for (char *at = strchr(path + 1, '/'); at != NULL; at = strchr(at + 1, '/')) {
+        *at = '\0';
+        int failed = mkdir(path, 0700) != 0 && errno != EEXIST;
+        *at = '/';
+        if (failed) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* malloc'd; NULL: nowhere to keep it. */
+static char *history_path(const char *name) {
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    char *path = NULL;
+    int n = state != NULL && state[0] == '/' ? asprintf(&path, "%s/godwit/%s", state, name)
+            : home != NULL && home[0] == '/'
+                ? asprintf(&path, "%s/.local/state/godwit/%s", home, name)
+                : -1;
+    return n < 0 ? NULL : path;
+}
+
+static void save_history(app_lines *l) {
+    HistEvent event;
+    char *temporary = NULL;
+    if (l->history_path == NULL || make_folders(l->history_path) != 0 ||
+        asprintf(&temporary, "%s.%ld", l->history_path, (long)getpid()) < 0) {
+        return; /* a home that cannot be written is no reason to complain */
+    }
+    mode_t mask = umask(0077);
+    int saved = history(l->history, &event, H_SAVE, temporary);
+    umask(mask);
+    if (saved < 0 || rename(temporary, l->history_path) != 0) {
+        unlink(temporary);
+    }
+    free(temporary);
+}
+
+static void open_editor(app_lines *l, const char *name) {
+    HistEvent event;
+    const char *term = getenv("TERM");
+    if (term == NULL || strcmp(term, "dumb") == 0) {
+        return;
+    }
+    if (setlocale(LC_CTYPE, "") == NULL || MB_CUR_MAX == 1) {
+        setlocale(LC_CTYPE, "C.UTF-8"); /* texts are UTF-8 whatever the locale says */
+    }
+    l->out = isatty(STDOUT_FILENO) ? stdout : stderr;
+    l->edit = el_init("godwit", stdin, l->out, stderr);
+    l->history = l->edit != NULL ? history_init() : NULL;
+    if (l->history == NULL) {
+        if (l->edit != NULL) {
+            el_end(l->edit);
+            l->edit = NULL;
+        }
+        return;
+    }
+    l->history_path = history_path(name);
+    history(l->history, &event, H_SETSIZE, HISTORY_LINES);
+    history(l->history, &event, H_SETUNIQUE, 1);
+    if (l->history_path != NULL) {
+        history(l->history, &event, H_LOAD, l->history_path);
+    }
+    el_set(l->edit, EL_CLIENTDATA, l);
+    el_wset(l->edit, EL_PROMPT, prompt_of);
+    el_set(l->edit, EL_EDITOR, "emacs");
+    el_set(l->edit, EL_HIST, history, l->history);
+    el_set(l->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_set(l->edit, EL_BIND, "\\e[1;5C", "em-next-word", NULL);
+    el_set(l->edit, EL_BIND, "\\e[1;5D", "ed-prev-word", NULL);
+    el_set(l->edit, EL_BIND, "\\e[3~", "ed-delete-next-char", NULL);
+    el_set(l->edit, EL_BIND, "\\e[H", "ed-move-to-beg", NULL);
+    el_set(l->edit, EL_BIND, "\\e[F", "ed-move-to-end", NULL);
+    el_wset(l->edit, EL_GETCFN, read_character);
+    el_source(l->edit, NULL); /* ~/.editrc */
+}
+
+static void close_editor(app_lines *l) {
+    if (l->edit != NULL) {
+        save_history(l);
+        history_end(l->history);
+        el_end(l->edit);
+    }
+    free(l->history_path);
+}
+
+static app_line read_edited(app_lines *l, const char *prompt, const char **text, size_t *bytes) {
+    int n = 0;
+    mbstate_t state = {0};
+    size_t room = sizeof l->prompt / sizeof l->prompt[0];
+    if (mbsrtowcs(l->prompt, &prompt, room, &state) >= room) {
+        l->prompt[0] = L'\0';
+    }
+    out_flush();
+    el_set(l->edit, EL_PREP_TERM, 1); /* el_gets does it only after the prompt: keys typed at once
+                                       * would be echoed twice */
+    const char *line = el_gets(l->edit, &n);
+    if (signals_caught() != 0) {
+        const LineInfo *info = el_line(l->edit);
+        *bytes = (size_t)(info->lastchar - info->buffer);
+        fputc('\n', l->out);
+        fflush(l->out);
+        el_reset(l->edit);
+        return interrupted(l);
+    }
+    if (line == NULL || n <= 0) {
+        fputc('\n', l->out);
+        fflush(l->out);
+        return LINE_END;
+    }
+    size_t length = (size_t)n;
+    if (strspn(line, " \t\r\n") < length) {
+        HistEvent event;
+        history(l->history, &event, H_ENTER, line);
+    }
+    length -= line[length - 1] == '\n';
+    *text = line;
+    *bytes = length;
+    return LINE_TEXT;
+}
+
+#endif
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+app_lines *lines_open(const char *name) {
+    app_lines *l = calloc(1, sizeof *l);
+    char *buffer = malloc(8192);
+    if (l == NULL || buffer == NULL) {
+        free(l);
+        free(buffer);
+        app_error("out of memory");
+        return NULL;
+    }
+    l->buffer = buffer;
+    l->capacity = 8192;
+    l->terminal = isatty(STDIN_FILENO);
+#ifdef GODWIT_LIBEDIT
+    if (l->terminal) {
+        open_editor(l, name);
+    }
+#else
+    (void)name;
+#endif
+    return l;
+}
+
+void lines_close(app_lines *lines) {
+    if (lines == NULL) {
+        return;
+    }
+#ifdef GODWIT_LIBEDIT
+    close_editor(lines);
+#endif
+    free(lines->buffer);
+    free(lines);
+}
+
+int lines_on_terminal(const app_lines *lines) { return lines->terminal; }
+
+app_line lines_read(app_lines *lines, const char *prompt, const char **text, size_t *bytes) {
+#ifdef GODWIT_LIBEDIT
+    if (lines->edit != NULL) {
+        return read_edited(lines, prompt, text, bytes);
+    }
+#endif
+    out_flush();
+    if (lines->terminal) {
+        fputs(prompt, stderr);
+    }
+    return read_plain(lines, text, bytes);
+}

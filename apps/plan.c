@@ -1,0 +1,157 @@
+/* apps/plan.c - `godwit plan`: what a model would take of each device, and how fast it would be. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/common.h"
+#include "apps/output.h"
+#include "apps/signals.h"
+
+/* ---- markdown -------------------------------------------------------------------------------- */
+
+static void print_devices(const gw_forecast *f) {
+    out_print("%s: %d layers, a context of %d tokens, prompts of %d\n\n", f->name, (int)f->n_layers,
+              (int)f->n_ctx, (int)f->chunk);
+    out_text("| device | name | may use | reads weights | hidden state there and back |\n"
+             "|---|---|---:|---:|---:|\n");
+    for (size_t d = 0; d < f->n_devices; d++) {
+        char room[32], send[32] = "";
+        if (d > 0) {
+            snprintf(send, sizeof send, "%.0f us", f->send_us[d]);
+        }
+        out_print("| %s | %s | %s | %.1f GB/s | %s |\n", f->devices[d].id, f->devices[d].name,
+                  f->room[d] > 0 ? app_bytes(f->room[d], room) : "?", f->read_gbps[d], send);
+    }
+}
+
+static void print_table(const gw_forecast *f) {
+    out_print("\n| N | pp%d t/s | tg t/s | fits |", (int)f->chunk);
+    for (size_t d = 0; d < f->n_devices; d++) {
+        const char *id = f->devices[d].id;
+        out_print(" %s layers | weights | KV | scratch |", id);
+    }
+    out_text("\n|---:|---:|---:|---|");
+    for (size_t d = 0; d < f->n_devices; d++) {
+        out_text("---:|---:|---:|---:|");
+    }
+    for (size_t i = 0; i < f->n_rows; i++) {
+        const gw_forecast_row *r = &f->rows[i];
+        out_print("\n| %s%d | %.1f | %.2f | %s |", r->offloaded == f->chosen ? "* " : "",
+                  (int)r->offloaded, r->prompt_rate, r->token_rate, r->fits ? "yes" : "no");
+        for (size_t d = 0; d < f->n_devices; d++) {
+            const gw_forecast_use *u = &r->use[d];
+            char weights[32], kv[32], scratch[32];
+            out_print(" %d%s | %s | %s | %s |", (int)u->layers, u->head ? " + head" : "",
+                      app_bytes(u->weights, weights), app_bytes(u->kv, kv),
+                      app_bytes(u->scratch, scratch));
+        }
+    }
+    out_print("\n\n* is what --offload-layers would take. Scratch is an upper bound.\n");
+}
+
+/* ---- csv and json ---------------------------------------------------------------------------- */
+
+static void print_csv(const gw_forecast *f) {
+    out_text("offloaded,chosen,fits,prompt_tokens_per_second,generated_tokens_per_second,device,"
+             "layers,head,weight_bytes,kv_bytes,scratch_bytes\n");
+    for (size_t i = 0; i < f->n_rows; i++) {
+        const gw_forecast_row *r = &f->rows[i];
+        for (size_t d = 0; d < f->n_devices; d++) {
+            const gw_forecast_use *u = &r->use[d];
+            out_print("%d,%d,%d,%.6g,%.6g,%s,%d,%d,%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n",
+                      (int)r->offloaded, r->offloaded == f->chosen, r->fits, r->prompt_rate,
+                      r->token_rate, f->devices[d].id, (int)u->layers, u->head, u->weights, u->kv,
+                      u->scratch);
+        }
+    }
+}
+
+static json_t *row_json(const gw_forecast *f, const gw_forecast_row *r) {
+    json_t *devices = json_array();
+    for (size_t d = 0; d < f->n_devices; d++) {
+        const gw_forecast_use *u = &r->use[d];
+        json_array_append_new(devices,
+                              json_pack("{ss si sb sI sI sI}", "device", f->devices[d].id, "layers",
+                                        (int)u->layers, "head", u->head, "weight_bytes",
+                                        (json_int_t)u->weights, "kv_bytes", (json_int_t)u->kv,
+                                        "scratch_bytes", (json_int_t)u->scratch));
+    }
+    return json_pack("{si sb sf sf so}", "offloaded", (int)r->offloaded, "fits", r->fits,
+                     "prompt_tokens_per_second", r->prompt_rate, "generated_tokens_per_second",
+                     r->token_rate, "devices", devices);
+}
+
+static int print_json(const gw_forecast *f) {
+    json_t *devices = json_array(), *rows = json_array();
+    for (size_t d = 0; d < f->n_devices; d++) {
+        json_array_append_new(devices,
+                              json_pack("{ss ss sI sf sf}", "device", f->devices[d].id, "name",
+                                        f->devices[d].name, "room_bytes", (json_int_t)f->room[d],
+                                        "read_gbps", f->read_gbps[d], "send_us", f->send_us[d]));
+    }
+    for (size_t i = 0; i < f->n_rows; i++) {
+        json_array_append_new(rows, row_json(f, &f->rows[i]));
+    }
+    json_t *all = json_pack("{ss si si si si so so}", "model", f->name, "layers", (int)f->n_layers,
+                            "context", (int)f->n_ctx, "prompt", (int)f->chunk, "chosen",
+                            (int)f->chosen, "devices", devices, "rows", rows);
+    char *text = all != NULL ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(all);
+    if (text == NULL) {
+        app_error("out of memory");
+        return APP_FAILURE;
+    }
+    out_print("%s\n", text);
+    free(text);
+    return APP_OK;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static int run_plan(const app_options *o) {
+    gw_forecast *f = NULL;
+    gw_model_options options;
+    const app_need need = {.n_ctx = o->n_ctx < 0 ? -4096 : o->n_ctx, .batch = o->batch};
+    int code = app_model_options(o, o->model, o->threads, &need, &options);
+    if (code != APP_OK) {
+        return code;
+    }
+    if (options.offload_layers == NULL && (o->device == NULL || strcmp(o->device, "cpu") != 0)) {
+        options.offload_layers = "auto";
+    }
+    gw_status status = gw_forecast_new(&options, &f);
+    if (status != GW_OK) {
+        return app_fail(status);
+    }
+    if (f->note[0] != '\0') {
+        app_note("%s", f->note);
+    }
+    if (strcmp(o->format, "csv") == 0) {
+        print_csv(f);
+    } else if (strcmp(o->format, "json") == 0) {
+        code = print_json(f);
+    } else {
+        print_devices(f);
+        print_table(f);
+    }
+    gw_forecast_free(f);
+    return out_failed() ? APP_FAILURE : code;
+}
+
+const app_command command_plan = {
+    .name = "plan",
+    .bit = CMD_PLAN,
+    .usage = "[-m MODEL] [--device NAME,...] [--vram-budget SIZE] [OPTIONS]",
+    .summary = "what would run where: memory and speed for every --offload-layers",
+    .detail =
+        "Without loading weights: for each number N of offloaded blocks, the layers, weights, "
+        "cache\n"
+        "and scratch on each device, and the speed to expect, from a few layers of the model's\n"
+        "shape timed on each device for about two seconds; the times are kept. Nothing that is\n"
+        "asked for is made smaller: what does not fit says no.\n",
+    .examples = "  godwit plan -m model.gguf\n"
+                "  godwit plan -m model.gguf -c 8192 --device opencl:0 --vram-budget 6G -o json\n",
+    .run = run_plan,
+};

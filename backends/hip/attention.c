@@ -1,0 +1,196 @@
+/* backends/hip/attention.c - ATTENTION, split over the pages: nodes to launches. */
+#include <stdio.h>
+
+#include "backends/hip/hip.h"
+#include "kernels_hip/attention_params.h"
+
+/* CHUNK: of the ring, WIDE: on waves of 64, whose units have less shared memory. */
+enum { SCRATCH_BYTES = 128 << 20, CHUNK = 2048, CHUNK_WIDE = 1024 };
+
+/* Bytes, whole times 16. */
+static int whole_16(int bytes) { return (bytes + 15) / 16 * 16; }
+
+static gw_status record_attention(struct gw_segment *segment, const gw_kernel *kernel,
+                                  const gw_node *node);
+
+static int is_cache(gw_fmt fmt) {
+    return fmt == GW_FMT_F16 || fmt == GW_FMT_F32 || fmt == GW_FMT_Q8_0;
+}
+
+static int accepts_attention(const gw_kernel *kernel, const gw_node *node,
+                             const struct gw_device *device) {
+    gw_fmt cache = node->in[1]->fmt;
+    (void)kernel;
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32 && is_cache(cache) && node->args.attn.head_dim >= 4 &&
+           node->in[2]->fmt == cache && node->in[3]->fmt == GW_FMT_I32 &&
+           (node->out->fmt == GW_FMT_F32 ||
+            (node->out->fmt == GW_FMT_ACT8 && gw_hip_width(node->out) % GW_ACT_BLOCK == 0));
+}
+
+/* How many heads of a group a team takes at once: the least work. */
+static int heads_at_once(int group) {
+    int best = 1, least = INT32_MAX;
+    for (int n = GW_ATTEND_HEADS; n > 0; n /= 2) {
+        int work = (group + n - 1) / n * (n + 2); /* fetching and widening count as two */
+        if (work < least) {
+            best = n;
+            least = work;
+        }
+    }
+    return best;
+}
+
+/* How pages come in pieces: as large as a place of the ring, at least four of K and of V, and whole
+ * 16 bytes. */
+static void cut_pages(struct gw_attend_params *p, const gw_format *cache, int heads, int chunk) {
+    int scales = cache->is_float ? 0 : p->e / 32 * 2; /* of a position */
+    int cell = cache->is_float ? (int)cache->block_bytes : 1, e = p->e;
+    p->k_rows = 1;
+    while (8 * p->k_rows <= e && 2 * p->k_rows * GW_PAGE * cell <= chunk) {
+        p->k_rows *= 2;
+    }
+    p->v_rows = GW_PAGE / GW_ATTEND_STAGES;
+    while (p->v_rows > 1 && p->v_rows * e * cell > chunk && p->v_rows / 2 * e * cell % 16 == 0) {
+        p->v_rows /= 2;
+    }
+    p->k_bytes = p->k_rows * GW_PAGE * cell;
+    p->v_bytes = p->v_rows * e * cell;
+    p->k_chunks = (e + p->k_rows - 1) / p->k_rows;
+    p->v_chunks = GW_PAGE / p->v_rows;
+    p->chunk = p->k_bytes > p->v_bytes ? p->k_bytes : p->v_bytes;
+    p->scale_bytes = GW_PAGE * scales;
+    p->fresh_bytes = p->turn.in != 0 ? whole_16(e * 4 + scales) : 0;
+    p->team_bytes = GW_PAGE * heads * 4 + GW_ATTEND_QUERIES(heads, e) +
+                    2 * (p->scale_bytes + p->fresh_bytes) + GW_ATTEND_STAGES * p->chunk;
+}
+
+int gw_hip_takes_rope(const struct gw_segment *segment, const gw_node *before,
+                      const gw_node *node) {
+    if (segment->device->no_fuse || segment->rows != 1 || before->op != GW_OP_ROPE_KV ||
+        node->op != GW_OP_ATTENTION || node->kernel->record != record_attention ||
+        node->in[0] != before->out || !gw_hip_apart(before->in[0], node->out)) {
+        return 0;
+    }
+    return node->in[1] == before->in[1] && node->in[2] == before->in[2] &&
+           node->in[3] == before->in[3];
+}
+
+/* How many pages teams of this node's kernel join, so that no launch has to; 0: none. */
+static int pages_joined(const struct gw_segment *segment, const gw_node *node) {
+    const gw_attn_args *a = &node->args.attn;
+    int unit = node->out->fmt == GW_FMT_ACT8 ? GW_ACT_BLOCK : 4; /* values that stay together */
+    if (segment->device->no_fuse || a->head_dim % unit != 0) {
+        return 0;
+    }
+    return GW_ATTEND_JOIN / heads_at_once(a->heads / a->kv_heads);
+}
+
+static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
+                              const struct gw_attend_parts *parts) {
+    const gw_attn_args *a = &node->args.attn;
+    const gw_format *cache = gw_format_of(node->in[1]->fmt);
+    struct gw_device *device = segment->device;
+    int e = a->head_dim, group = a->heads / a->kv_heads, heads = heads_at_once(group);
+    int per = e > 64 && e % 4 == 0 ? 4 : e > 32 && e % 2 == 0 ? 2 : 1;
+    char name[48];
+    struct gw_attend_params p = {.step = gw_hip_step(segment),
+                                 .parts = *parts,
+                                 .q = gw_hip_at(node->in[0]),
+                                 .k = gw_hip_at(node->in[1]),
+                                 .v = gw_hip_at(node->in[2]),
+                                 .pages = gw_hip_at(node->in[3]),
+                                 .table_stride = (int32_t)gw_hip_width(node->in[3]),
+                                 .heads = a->heads,
+                                 .kv_heads = a->kv_heads,
+                                 .e = e,
+                                 .window = a->window,
+                                 .scale = a->scale};
+    if (segment->rope != NULL) {
+        p.turn = gw_hip_turn(segment->rope);
+    }
+    p.join_pages = pages_joined(segment, node);
+    if (p.join_pages > 0) {
+        size_t counters = (size_t)parts->rows * (size_t)a->heads;
+        GW_TRY(gw_hip_arrived(segment, counters, &p.arrived));
+        p.out = gw_hip_at(node->out);
+        p.act8 = node->out->fmt == GW_FMT_ACT8;
+    }
+    cut_pages(&p, cache, heads, device->warp == 32 ? CHUNK : CHUNK_WIDE);
+    snprintf(name, sizeof name, "gw_attend_%s_h%d_v%d", cache->name, heads, per);
+    unsigned teams = GW_ATTEND_THREADS / GW_LANES, shared = teams * (unsigned)p.team_bytes;
+    /* As many blocks as run at once, so many that a team stays with its heads. */
+    size_t same = (size_t)a->kv_heads * (size_t)((group + heads - 1) / heads) *
+                  gw_hip_groups((size_t)e, (size_t)per * GW_LANES);
+    size_t blocks =
+        (size_t)device->units * (size_t)gw_hip_resident(device, name, GW_ATTEND_THREADS, shared);
+    size_t most = gw_hip_groups(gw_hip_width(node->in[3]) * (size_t)parts->rows, teams);
+    blocks = blocks / same > most ? most : blocks / same > 0 ? blocks / same : 1;
+    return gw_hip_record(segment, node, name, (unsigned)(blocks * same), 1, 1, GW_ATTEND_THREADS, 1,
+                         1, shared, &p, sizeof p);
+}
+
+static gw_status record_join(struct gw_segment *segment, const gw_node *node,
+                             const struct gw_attend_parts *parts, gw_hip_ptr out, int act8) {
+    const gw_attn_args *a = &node->args.attn;
+    struct gw_join_params p = {.step = gw_hip_step(segment),
+                               .parts = *parts,
+                               .out = out,
+                               .heads = a->heads,
+                               .e = a->head_dim,
+                               .window = a->window};
+    unsigned slices = gw_hip_groups((size_t)a->head_dim, GW_JOIN_WIDTH);
+    int few = pages_joined(segment, node);
+    if (few > 0 && gw_hip_width(node->in[3]) <= (size_t)few) { /* never more */
+        return GW_OK;
+    }
+    GW_TRY(gw_hip_record(segment, node, act8 ? "gw_attend_join_act8" : "gw_attend_join_f32",
+                         (unsigned)a->heads * slices, (unsigned)parts->rows, 1, GW_JOIN_THREADS, 1,
+                         1, 0, &p, sizeof p));
+    if (few > 0) {
+        segment->launches[segment->n - 1].join = 1;
+        segment->few_pages =
+            segment->few_pages == 0 || few < segment->few_pages ? few : segment->few_pages;
+    }
+    return GW_OK;
+}
+
+static size_t padded(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/* Rows in tiles whose partial results fit into the scratch. Blocks of act8 that straddle heads are
+ * encoded in a third step. */
+static gw_status record_attention(struct gw_segment *segment, const gw_kernel *kernel,
+                                  const gw_node *node) {
+    const gw_attn_args *a = &node->args.attn;
+    size_t rows = (size_t)segment->rows, heads = (size_t)a->heads, e = (size_t)a->head_dim;
+    size_t stride = (gw_hip_width(node->in[3]) + 3) / 4 * 4, wide = (e + 3) / 4 * 4;
+    size_t at_once = SCRATCH_BYTES / (heads * stride * (wide + 2) * sizeof(float));
+    int act8 = node->out->fmt == GW_FMT_ACT8, straddles = act8 && e % GW_ACT_BLOCK != 0;
+    gw_hip_ptr scratch;
+    (void)kernel;
+    at_once = at_once < 1 ? 1 : at_once > rows ? rows : at_once;
+    size_t tops = padded(at_once * heads * stride * sizeof(float));
+    size_t values = padded(at_once * heads * stride * wide * sizeof(float));
+    size_t whole = straddles ? rows * heads * e * sizeof(float) : 0;
+    GW_TRY(gw_hip_scratch(segment, 2 * tops + values + whole, &scratch));
+    struct gw_attend_parts parts = {.top = scratch,
+                                    .sum = scratch + tops,
+                                    .values = scratch + 2 * tops,
+                                    .page_stride = (int32_t)stride,
+                                    .e_padded = (int32_t)wide};
+    gw_hip_ptr out = straddles ? scratch + 2 * tops + values : gw_hip_at(node->out);
+    for (size_t row0 = 0; row0 < rows; row0 += at_once) {
+        parts.row0 = (int32_t)row0;
+        parts.rows = (int32_t)(rows - row0 < at_once ? rows - row0 : at_once);
+        GW_TRY(record_pages(segment, node, &parts));
+        GW_TRY(record_join(segment, node, &parts, out, act8 && !straddles));
+    }
+    return straddles ? gw_hip_record_encode(segment, node, out, node->out) : GW_OK;
+}
+
+/* clang-format off */
+const gw_kernel gw_hip_attention_kernels[] = {
+    {GW_OP_ATTENTION, "hip.attention.split", accepts_attention, record_attention, NULL},
+    {.name = NULL},
+};
+/* clang-format on */

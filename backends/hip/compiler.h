@@ -1,0 +1,29 @@
+/* backends/hip/compiler.h - the run-time compilers, NVRTC and hiprtc: one table of entry points,
+ * found when it is first needed, as the drivers are.
+ */
+#ifndef GW_BACKENDS_HIP_COMPILER_H
+#define GW_BACKENDS_HIP_COMPILER_H
+
+#include <stddef.h>
+
+#include "core/base/status.h"
+
+/* A text that #include "name" finds. */
+typedef struct gw_hip_text {
+    const char *name, *text;
+} gw_hip_text;
+
+typedef struct gw_hip_compiler gw_hip_compiler;
+
+/* NULL when the library is not there. Any thread. */
+const gw_hip_compiler *gw_hip_compiler_open(int nvidia);
+/* "NVRTC 13.0": also a part of a cache key. out: at least 32 bytes. */
+void gw_hip_compiler_name(const gw_hip_compiler *compiler, char *out, size_t room);
+
+/* Code for one processor ("sm_90", "gfx90a"), malloc'd. GW_E_DEVICE with the first lines of the
+ * compiler's log, GW_E_NOMEM. NVRTC: several threads at once; hiprtc: one. */
+gw_status gw_hip_compile(const gw_hip_compiler *compiler, const gw_hip_text *source,
+                         const gw_hip_text *headers, size_t n_headers, const char *arch, void **out,
+                         size_t *bytes);
+
+#endif

@@ -1,0 +1,258 @@
+/* backends/hip/device.c - finding, opening and describing devices; the function table. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/hip/hip.h"
+
+enum { PROPERTIES_BYTES = 16384 };
+
+/* ---- finding --------------------------------------------------------------------------------- */
+
+/* The driver of a device, and its number there; NULL when there are not so many. */
+static const gw_hip_driver *driver_of(int ordinal, int *index) {
+    int n = 0;
+    const gw_hip_driver *drivers = gw_hip_drivers(&n, NULL);
+    for (int i = 0; i < n && ordinal >= 0; i++) {
+        if (ordinal < drivers[i].n_devices) {
+            *index = ordinal;
+            return &drivers[i];
+        }
+        ordinal -= drivers[i].n_devices;
+    }
+    return NULL;
+}
+
+static int device_count(void) {
+    int n = 0, count = 0;
+    const gw_hip_driver *drivers = gw_hip_drivers(&n, NULL);
+    for (int i = 0; i < n; i++) {
+        count += drivers[i].n_devices;
+    }
+    return count;
+}
+
+/* AMD's name of the processor, "gfx90a": the structure that holds it differs between releases, so
+ * the text is looked for. */
+static void processor_name(const gw_hip_driver *d, int id, char *out, size_t room) {
+    char *bytes = calloc(1, PROPERTIES_BYTES + 1);
+    gw_hip_error error = GW_HIP_NOT_FOUND;
+    snprintf(out, room, "unknown");
+    if (bytes != NULL && d->Properties != NULL) {
+        error = d->Properties(bytes, id);
+    } else if (bytes != NULL && d->OldProperties != NULL) {
+        error = d->OldProperties(bytes, id);
+    }
+    for (size_t i = 256; error == GW_HIP_OK && i + 6 < PROPERTIES_BYTES; i++) {
+        if (memcmp(bytes + i, "gfx", 3) == 0) {
+            size_t n = strcspn(bytes + i, ":");
+            snprintf(out, room, "%.*s", (int)(n < 16 ? n : 16), bytes + i);
+            break;
+        }
+    }
+    free(bytes);
+}
+
+/* What can be known of a device without opening it. */
+static int look(int ordinal, struct gw_device *d) {
+    int index = 0;
+    d->driver = driver_of(ordinal, &index);
+    d->ordinal = ordinal;
+    if (d->driver == NULL || d->driver->DeviceGet(&d->id, index) != GW_HIP_OK) {
+        return 0;
+    }
+    if (d->driver->DeviceName(d->name, (int)sizeof d->name, d->id) != GW_HIP_OK) {
+        snprintf(d->name, sizeof d->name, "unknown");
+    }
+    d->name[sizeof d->name - 1] = '\0';
+    if (d->driver->DeviceMemory(&d->memory, d->id) != GW_HIP_OK) {
+        d->memory = 0;
+    }
+    d->warp = gw_hip_attribute_of(d->driver, d->id, GW_HIP_WARP);
+    d->units = gw_hip_attribute_of(d->driver, d->id, GW_HIP_UNITS);
+    d->shared_bytes = gw_hip_attribute_of(d->driver, d->id, GW_HIP_SHARED_BYTES);
+    if (d->driver->emulated) {
+        snprintf(d->arch, sizeof d->arch, "emulator");
+    } else if (d->driver->nvidia) {
+        d->capability = 10 * gw_hip_attribute_of(d->driver, d->id, GW_HIP_MAJOR) +
+                        gw_hip_attribute_of(d->driver, d->id, GW_HIP_MINOR);
+        snprintf(d->arch, sizeof d->arch, "sm_%d", d->capability);
+    } else {
+        processor_name(d->driver, d->id, d->arch, sizeof d->arch);
+    }
+    return 1;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+gw_status gw_hip_enter(const struct gw_device *device) {
+    const gw_hip_driver *d = device->driver;
+    return gw_hip_check(d, d->nvidia ? d->ContextSet(device->context) : d->SetDevice(device->id),
+                        "choosing a device");
+}
+
+gw_status gw_hip_lose(struct gw_device *device, gw_hip_error error, const char *what) {
+    device->lost = 1;
+    return gw_fail(GW_E_DEVICE, "hip", "%s was lost while %s: %s", device->name, what,
+                   gw_hip_error_name(device->driver, error));
+}
+
+/* GODWIT_HIP, for tests, comma-separated: no-graph, no-fuse (launches of its own for every
+ * node), check (no graph, and the end of every launch is awaited), compile (not the code of the
+ * build), fail-alloc=K, fail-launch=K, fail-build. */
+static gw_status read_environment(struct gw_device *d) {
+    const char *p = getenv("GODWIT_HIP");
+    while (p != NULL && *p != '\0') {
+        size_t n = strcspn(p, ",");
+        char word[64];
+        snprintf(word, sizeof word, "%.*s", (int)(n < 63 ? n : 63), p);
+        const char *equals = strchr(word, '=');
+        unsigned long value = equals != NULL ? strtoul(equals + 1, NULL, 10) : 0;
+        if (strcmp(word, "no-graph") == 0) {
+            d->no_graph = 1;
+        } else if (strcmp(word, "no-fuse") == 0) {
+            d->no_fuse = 1;
+        } else if (strcmp(word, "check") == 0) {
+            d->check = d->no_graph = 1;
+        } else if (strcmp(word, "compile") == 0) {
+            d->compile = 1;
+        } else if (strcmp(word, "fail-build") == 0) {
+            d->compile = d->fail_build = 1;
+        } else if (strncmp(word, "fail-alloc=", 11) == 0 && value > 0 && value < 1000000) {
+            d->fail_alloc = (int)value;
+        } else if (strncmp(word, "fail-launch=", 12) == 0 && value > 0 && value < 1000000) {
+            d->fail_launch = (int)value;
+        } else {
+            return gw_fail(GW_E_ARGUMENT, "GODWIT_HIP", "'%s' is not known", word);
+        }
+        p += n + (p[n] == ',');
+    }
+    return GW_OK;
+}
+
+static gw_status fill_device(struct gw_device *d) {
+    if (d->warp != 32 && d->warp != 64) {
+        return gw_fail(GW_E_UNSUPPORTED, "hip", "%s runs %d threads together; 32 or 64 are known",
+                       d->name, d->warp);
+    }
+    if (d->driver->nvidia) {
+        GW_TRY(gw_hip_check(d->driver, d->driver->ContextRetain(&d->context, d->id),
+                            "opening a device"));
+    }
+    GW_TRY(gw_hip_enter(d));
+    GW_TRY(gw_hip_check(d->driver, d->driver->StreamNew(&d->stream, GW_HIP_STREAM_NON_BLOCKING),
+                        "creating a stream"));
+    GW_TRY(gw_hip_programs_load(d));
+    return gw_hip_list_kernels(d);
+}
+
+static void close_device(struct gw_device *d) {
+    if (d == NULL) {
+        return;
+    }
+    if (d->stream != NULL) {
+        (void)gw_hip_enter(d);
+    }
+    gw_hip_ring_free(d);
+    gw_hip_programs_free(d);
+    for (size_t i = 0; i < d->n_scratch; i++) {
+        gw_hip_give(d, d->scratch[i].at, d->scratch[i].bytes);
+    }
+    if (d->stream != NULL) {
+        d->driver->StreamFree(d->stream);
+    }
+    if (d->context != NULL) {
+        d->driver->ContextRelease(d->id);
+    }
+    free(d->scratch);
+    free(d->kernels);
+    free(d);
+}
+
+static gw_status open_device(int ordinal, const gw_device_options *options,
+                             struct gw_device **out) {
+    const char *why = "no driver";
+    int drivers = 0, count = device_count();
+    gw_hip_drivers(&drivers, &why);
+    if (count == 0) {
+        return gw_fail(GW_E_DEVICE, "hip", "%s", why);
+    }
+    if (ordinal < 0 || ordinal >= count) {
+        return gw_fail(GW_E_ARGUMENT, "hip", "device %d is not one of the %d found", ordinal,
+                       count);
+    }
+    struct gw_device *d = calloc(1, sizeof *d);
+    if (d == NULL) {
+        return gw_fail(GW_E_NOMEM, "hip", "no memory for a device");
+    }
+    d->exact = options != NULL && options->exact;
+    gw_status status = look(ordinal, d)
+                           ? read_environment(d)
+                           : gw_fail(GW_E_DEVICE, "hip", "device %d does not answer", ordinal);
+    d->no_graph |= options != NULL && options->no_graph;
+    if (status == GW_OK) {
+        status = fill_device(d);
+    }
+    if (status != GW_OK) {
+        close_device(d);
+        return status;
+    }
+    *out = d;
+    return GW_OK;
+}
+
+/* ---- describing ------------------------------------------------------------------------------ */
+
+static void describe(const struct gw_device *device, int ordinal, gw_device_info *out) {
+    struct gw_device seen = {0};
+    int version = 0;
+    ordinal = device != NULL ? device->ordinal : ordinal;
+    memset(out, 0, sizeof *out);
+    snprintf(out->id, sizeof out->id, "hip:%d", ordinal);
+    if (!look(ordinal, &seen)) {
+        return;
+    }
+    size_t unused = 0, total = 0;
+    seen.driver->DriverVersion(&version);
+    snprintf(out->name, sizeof out->name, "%s", seen.name);
+    snprintf(out->detail, sizeof out->detail, "%s, %d %s of %d lanes, driver version %d of %.100s",
+             seen.arch, seen.units, seen.driver->nvidia ? "multiprocessors" : "compute units",
+             seen.warp, version, seen.driver->library);
+    out->memory_bytes = seen.memory;
+    out->free_bytes = seen.memory;
+    out->threads = seen.units;
+    if (device != NULL && gw_hip_enter(device) == GW_OK &&
+        seen.driver->MemInfo(&unused, &total) == GW_HIP_OK) {
+        out->free_bytes = unused;
+    }
+}
+
+static void *host_address(const struct gw_buffer *buffer) {
+    (void)buffer;
+    return NULL;
+}
+
+static const gw_kernel *list(const struct gw_device *device, size_t *count) {
+    *count = device->n_kernels;
+    return device->kernels;
+}
+
+const gw_backend gw_backend_hip = {.name = "hip",
+                                   .device_count = device_count,
+                                   .open = open_device,
+                                   .close = close_device,
+                                   .describe = describe,
+                                   .alloc = gw_hip_alloc,
+                                   .release = gw_hip_release,
+                                   .write = gw_hip_write,
+                                   .read = gw_hip_read,
+                                   .host = host_address,
+                                   .load_weight = gw_hip_load_weight,
+                                   .size_weight = gw_hip_size_weight,
+                                   .kernels = list,
+                                   .freeze = gw_hip_freeze,
+                                   .run = gw_hip_run,
+                                   .wait = gw_hip_wait,
+                                   .thaw = gw_hip_thaw,
+                                   .profile = gw_hip_profile,
+                                   .roof = gw_hip_roof};

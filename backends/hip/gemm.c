@@ -1,0 +1,332 @@
+/* backends/hip/gemm.c - LINEAR and GLU of a prompt, and attention of many rows: nodes to launches.
+ *
+ * Quantized weights: int8 matrix instructions, or plainly where a device has none. Float weights:
+ * 16-bit matrix instructions with an order of their own, unless the device was opened as exact;
+ * else one chain per output. All but those have the bits of the scalar CPU.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/hip/hip.h"
+#include "kernels_hip/gemm_params.h"
+#include "kernels_hip/prefill_params.h"
+#include "kernels_hip/strip.h"
+
+/* What stands behind a row of the table. */
+typedef enum way { MATRIX, PLAIN, HALF, ORDERED } way;
+
+typedef struct gemm_kind {
+    gw_fmt fmt;
+    const char *name; /* of the kernel, behind its family */
+    way way;
+    int term, record; /* quantized */
+} gemm_kind;
+
+/* ---- what is accepted ------------------------------------------------------------------------ */
+
+static int has_matrix(const struct gw_device *d) {
+    return d->driver->emulated || d->capability >= 80 || strcmp(d->arch, "gfx908") == 0 ||
+           strcmp(d->arch, "gfx90a") == 0 || strncmp(d->arch, "gfx94", 5) == 0;
+}
+
+/* gemm_params.h: waves of 32 with matrix instructions. */
+static int is_wide(const struct gw_device *d) { return has_matrix(d) && d->warp == 32; }
+
+static unsigned shared_of(const gemm_kind *kind, const struct gw_device *d) {
+    int wide = is_wide(d);
+    switch (kind->way) {
+    case MATRIX:
+        return (unsigned)GW_GEMM_SHARED(wide, kind->term, kind->record);
+    case HALF:
+        return (unsigned)GW_HALF_SHARED(wide);
+    default:
+        return 0;
+    }
+}
+
+static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw_device *device,
+                   int parts) {
+    const gemm_kind *kind = kernel->state;
+    int is_float = gw_format_of(kind->fmt)->is_float;
+    if (node->args.linear.order != GW_ORDER_PREFILL || node->w[0]->fmt != kind->fmt ||
+        ((kind->way == MATRIX || kind->way == HALF) && !has_matrix(device)) ||
+        (kind->way == HALF && device->exact) ||
+        shared_of(kind, device) > (unsigned)device->shared_bytes) {
+        return 0;
+    }
+    for (int i = 0; i < parts && node->w[i] != NULL; i++) {
+        const gw_tensor *bias = node->op == GW_OP_LINEAR ? node->w[3 + i] : NULL;
+        if (node->w[i]->layout != GW_HIP_LAYOUT_STRIPS ||
+            gw_format_of(node->w[i]->fmt)->is_float != is_float ||
+            (bias != NULL && bias->fmt != GW_FMT_F32)) {
+            return 0;
+        }
+    }
+    return node->in[0]->fmt == (is_float ? GW_FMT_F32 : GW_FMT_ACT8);
+}
+
+static int accepts_linear(const gw_kernel *kernel, const gw_node *node,
+                          const struct gw_device *device) {
+    return node->out->fmt == GW_FMT_F32 && accepts(kernel, node, device, 3);
+}
+
+static int accepts_glu(const gw_kernel *kernel, const gw_node *node,
+                       const struct gw_device *device) {
+    int fits = node->out->fmt == GW_FMT_F32 ||
+               (node->out->fmt == GW_FMT_ACT8 && gw_hip_width(node->out) % GW_ACT_BLOCK == 0);
+    return fits && accepts(kernel, node, device, 2);
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+extern const gw_kernel gw_hip_gemm_kernels[];
+
+/* The kind of a weight, by the same way or, for floats, whatever the device prefers. */
+static const gemm_kind *kind_of(const struct gw_device *device, gw_fmt fmt, way wanted) {
+    const gemm_kind *kind = NULL;
+    for (const gw_kernel *k = gw_hip_gemm_kernels; k->name != NULL; k++) {
+        const gemm_kind *other = k->op == GW_OP_LINEAR ? k->state : NULL;
+        if (other != NULL && other->fmt == fmt) {
+            int takes = other->way != HALF || (!device->exact && wanted == HALF);
+            kind = other->way == wanted || (kind == NULL && takes) ? other : kind;
+        }
+    }
+    return kind;
+}
+
+static unsigned blocks_of(const struct gw_gemm_params *p, size_t rows, size_t tile_rows,
+                          size_t tile_tokens) {
+    size_t tiles = 0;
+    if (p->glu) {
+        tiles = gw_hip_groups((size_t)p->w[0].rows, tile_rows / 2);
+    }
+    for (int i = 0; i < p->parts && !p->glu; i++) {
+        tiles += gw_hip_groups((size_t)p->w[i].rows, tile_rows);
+    }
+    return (unsigned)(tiles * gw_hip_groups(rows, tile_tokens));
+}
+
+/* Activations in the weights' format, in scratch; p->x and p->scale then name them. */
+static gw_status record_narrow(struct gw_segment *segment, const gw_node *node,
+                               const gemm_kind *kind, gw_hip_ptr scratch,
+                               struct gw_gemm_params *p) {
+    size_t rows = (size_t)segment->rows;
+    struct gw_narrow_params n = {.step = p->step,
+                                 .x = p->x,
+                                 .scale = scratch,
+                                 .y = scratch + (rows * sizeof(float) + 255) / 256 * 256,
+                                 .k = p->k};
+    p->x = n.y;
+    p->scale = n.scale;
+    return gw_hip_record(segment, node,
+                         kind->fmt == GW_FMT_F16 ? "gw_narrow_f16" : "gw_narrow_bf16",
+                         (unsigned)rows, 1, 1, GW_NARROW_THREADS, 1, 1, 0, &n, sizeof n);
+}
+
+static size_t narrow_bytes(const struct gw_segment *segment, const gw_node *node) {
+    size_t rows = (size_t)segment->rows, k = gw_hip_width(node->in[0]);
+    return (rows * sizeof(float) + 255) / 256 * 256 +
+           rows * ((k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS) * GW_STRIP_FLOATS * 2;
+}
+
+/* Weights of one format. scratch: narrow_bytes for HALF. */
+static gw_status record_one(struct gw_segment *segment, const gw_node *node, const gemm_kind *kind,
+                            gw_hip_ptr scratch, struct gw_gemm_params p) {
+    size_t rows = (size_t)segment->rows;
+    const struct gw_device *d = segment->device;
+    char name[64];
+    const char *family = kind->way == MATRIX  ? "gw_gemm"
+                         : kind->way == PLAIN ? "gw_gemm_plain"
+                         : kind->way == HALF  ? "gw_gemm_half"
+                                              : "gw_gemm_ordered";
+    snprintf(name, sizeof name, "%s_%s", family, kind->name);
+    if (kind->way == PLAIN) {
+        for (int i = 0; i < p.parts; i++) {
+            struct gw_gemm_params one = p;
+            one.w[0] = p.w[i];
+            GW_TRY(gw_hip_record(segment, node, name,
+                                 gw_hip_groups((size_t)one.w[0].rows, GW_STRIP_ROWS),
+                                 gw_hip_groups(rows, GW_PLAIN_TOKENS), 1,
+                                 GW_PLAIN_TOKENS * GW_STRIP_ROWS, 1, 1, 0, &one, sizeof one));
+        }
+        return GW_OK;
+    }
+    unsigned blocks = blocks_of(&p, rows, GW_ORDERED_SIDE, GW_ORDERED_SIDE);
+    if (kind->way != ORDERED) {
+        blocks = blocks_of(&p, rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(is_wide(d)));
+    }
+    if (kind->way == MATRIX) { /* few live rows: smaller tiles */
+        unsigned few = blocks_of(&p, 1, GW_GEMM_FEW_ROWS, GW_GEMM_FEW);
+        blocks = few > blocks ? few : blocks;
+    }
+    if (kind->way == HALF) {
+        GW_TRY(record_narrow(segment, node, kind, scratch, &p));
+    }
+    return gw_hip_record(segment, node, name, blocks, 1, 1, GW_GEMM_THREADS, 1, 1,
+                         shared_of(kind, d), &p, sizeof p);
+}
+
+static struct gw_gemm_weight weight_of(const gw_tensor *w, const gw_tensor *bias, int64_t column) {
+    return (struct gw_gemm_weight){.plane = {gw_hip_at(w)},
+                                   .bias = bias != NULL ? gw_hip_at(bias) : 0,
+                                   .rows = (int32_t)w->dim[0],
+                                   .column = (int32_t)column};
+}
+
+static struct gw_gemm_params params_of(const struct gw_segment *segment, const gw_node *node) {
+    return (struct gw_gemm_params){.step = gw_hip_step(segment),
+                                   .x = gw_hip_at(node->in[0]),
+                                   .y = gw_hip_at(node->out),
+                                   .k = (int32_t)gw_hip_width(node->in[0]),
+                                   .stride = (int32_t)gw_hip_width(node->out)};
+}
+
+/* Neighbours of one format go together. */
+static gw_status record_linear(struct gw_segment *segment, const gw_kernel *kernel,
+                               const gw_node *node) {
+    const gemm_kind *first = kernel->state;
+    struct gw_gemm_params p = params_of(segment, node);
+    gw_hip_ptr scratch = 0;
+    int64_t column = 0;
+    p.residual = node->in[1] != NULL ? gw_hip_at(node->in[1]) : 0;
+    if (first->way == HALF || kind_of(segment->device, GW_FMT_F16, HALF)->way == HALF) {
+        GW_TRY(gw_hip_scratch(segment, narrow_bytes(segment, node), &scratch));
+    }
+    for (int i = 0; i < GW_GEMM_PARTS && node->w[i] != NULL; i++) {
+        const gw_tensor *w = node->w[i], *next = i + 1 < GW_GEMM_PARTS ? node->w[i + 1] : NULL;
+        p.w[p.parts++] = weight_of(w, node->w[3 + i], column);
+        column += w->dim[0];
+        if (next == NULL || next->fmt != w->fmt) {
+            const gemm_kind *kind = kind_of(segment->device, w->fmt, first->way);
+            GW_TRY(record_one(segment, node, kind, scratch, p));
+            p.parts = 0;
+        }
+    }
+    return GW_OK;
+}
+
+/* Gate and up apart, then joined. */
+static gw_status record_apart(struct gw_segment *segment, const gw_node *node, way wanted) {
+    size_t rows = (size_t)segment->rows, width = gw_hip_width(node->out);
+    size_t bytes = (rows * width * sizeof(float) + 255) / 256 * 256;
+    int act8 = node->out->fmt == GW_FMT_ACT8;
+    gw_hip_ptr scratch;
+    GW_TRY(gw_hip_scratch(segment, 2 * bytes + narrow_bytes(segment, node), &scratch));
+    for (int i = 0; i < 2; i++) {
+        const gemm_kind *kind = kind_of(segment->device, node->w[i]->fmt, wanted);
+        struct gw_gemm_params p = params_of(segment, node);
+        p.y = scratch + (size_t)i * bytes;
+        p.w[0] = weight_of(node->w[i], NULL, 0);
+        p.parts = 1;
+        GW_TRY(record_one(segment, node, kind, scratch + 2 * bytes, p));
+    }
+    struct gw_gemm_join_params join = {.step = gw_hip_step(segment),
+                                       .gate = scratch,
+                                       .up = scratch + bytes,
+                                       .y = act8 ? scratch : gw_hip_at(node->out),
+                                       .width = (int32_t)width};
+    GW_TRY(gw_hip_record(segment, node, "gw_gemm_join", gw_hip_groups(width, GW_GEMM_THREADS),
+                         (unsigned)rows, 1, GW_GEMM_THREADS, 1, 1, 0, &join, sizeof join));
+    return act8 ? gw_hip_record_encode(segment, node, scratch, node->out) : GW_OK;
+}
+
+static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
+                            const gw_node *node) {
+    const gemm_kind *kind = kernel->state;
+    struct gw_gemm_params p = params_of(segment, node);
+    gw_hip_ptr scratch = 0;
+    if (kind->way == PLAIN || node->w[0]->fmt != node->w[1]->fmt) {
+        return record_apart(segment, node, kind->way);
+    }
+    if (kind->way == HALF) {
+        GW_TRY(gw_hip_scratch(segment, narrow_bytes(segment, node), &scratch));
+    }
+    p.w[0] = weight_of(node->w[0], NULL, 0);
+    p.w[1] = weight_of(node->w[1], NULL, 0);
+    p.parts = 2;
+    p.glu = 1;
+    p.act8 = node->out->fmt == GW_FMT_ACT8;
+    return record_one(segment, node, kind, scratch, p);
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+static unsigned width_of(int e) { return e <= 64 ? 64 : e <= 128 ? 128 : 256; }
+
+static int accepts_prefill(const gw_kernel *kernel, const gw_node *node,
+                           const struct gw_device *device) {
+    int e = node->args.attn.head_dim;
+    gw_fmt cache = node->in[1]->fmt;
+    (void)kernel;
+    return node->in[0]->fmt == GW_FMT_F32 && node->in[0]->dim[0] > GW_DECODE_MAX && e <= 256 &&
+           GW_PREFILL_SHARED(width_of(e)) <= (unsigned)device->shared_bytes &&
+           (cache == GW_FMT_F16 || cache == GW_FMT_F32) && node->in[2]->fmt == cache &&
+           (node->out->fmt == GW_FMT_F32 ||
+            (node->out->fmt == GW_FMT_ACT8 && gw_hip_width(node->out) % GW_ACT_BLOCK == 0));
+}
+
+static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *kernel,
+                                const gw_node *node) {
+    const gw_attn_args *a = &node->args.attn;
+    size_t rows = (size_t)segment->rows, group = (size_t)(a->heads / a->kv_heads);
+    int act8 = node->out->fmt == GW_FMT_ACT8, straddles = act8 && a->head_dim % GW_ACT_BLOCK != 0;
+    char name[48];
+    gw_hip_ptr out = gw_hip_at(node->out);
+    (void)kernel;
+    if (straddles) {
+        GW_TRY(gw_hip_scratch(segment, rows * gw_hip_width(node->out) * sizeof(float), &out));
+    }
+    struct gw_prefill_params p = {.step = gw_hip_step(segment),
+                                  .q = gw_hip_at(node->in[0]),
+                                  .k = gw_hip_at(node->in[1]),
+                                  .v = gw_hip_at(node->in[2]),
+                                  .pages = gw_hip_at(node->in[3]),
+                                  .out = out,
+                                  .heads = a->heads,
+                                  .kv_heads = a->kv_heads,
+                                  .e = a->head_dim,
+                                  .page_stride = (int32_t)gw_hip_width(node->in[3]),
+                                  .window = a->window,
+                                  .act8 = act8 && !straddles,
+                                  .scale = a->scale};
+    unsigned width = width_of(a->head_dim);
+    snprintf(name, sizeof name, "gw_prefill_%s_%u", node->in[1]->fmt == GW_FMT_F16 ? "f16" : "f32",
+             width);
+    GW_TRY(gw_hip_record(segment, node, name, gw_hip_groups(rows * group, GW_PREFILL_QUERIES),
+                         (unsigned)a->kv_heads, 1, GW_PREFILL_THREADS, 1, 1,
+                         GW_PREFILL_SHARED(width), &p, sizeof p));
+    return straddles ? gw_hip_record_encode(segment, node, out, node->out) : GW_OK;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+#define KIND(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)                     \
+    static const gemm_kind matrix_##name = {GW_FMT_##FORMAT, #name, MATRIX, term,                  \
+                                            GW_STRIP_RECORD(low, high, sub, heads, bytes)};        \
+    static const gemm_kind plain_##name = {GW_FMT_##FORMAT, #name, PLAIN, 0, 0};
+GW_STRIP_FORMATS(KIND)
+#undef KIND
+static const gemm_kind half_f16 = {GW_FMT_F16, "f16", HALF, 0, 0};
+static const gemm_kind half_bf16 = {GW_FMT_BF16, "bf16", HALF, 0, 0};
+static const gemm_kind ordered_f16 = {GW_FMT_F16, "f16", ORDERED, 0, 0};
+static const gemm_kind ordered_bf16 = {GW_FMT_BF16, "bf16", ORDERED, 0, 0};
+static const gemm_kind ordered_f32 = {GW_FMT_F32, "f32", ORDERED, 0, 0};
+
+/* clang-format off */
+#define ROWS_OF(name, kind)                                                                        \
+    {GW_OP_LINEAR, "hip.linear.prefill." name, accepts_linear, record_linear, &kind},              \
+    {GW_OP_GLU, "hip.glu.prefill." name, accepts_glu, record_glu, &kind},
+#define MATRIX_ROWS(FORMAT, name, ...) ROWS_OF(#name, matrix_##name)
+#define PLAIN_ROWS(FORMAT, name, ...) ROWS_OF(#name ".plain", plain_##name)
+const gw_kernel gw_hip_gemm_kernels[] = {
+    GW_STRIP_FORMATS(MATRIX_ROWS)
+    GW_STRIP_FORMATS(PLAIN_ROWS)
+    ROWS_OF("f16.half", half_f16)
+    ROWS_OF("bf16.half", half_bf16)
+    ROWS_OF("f16", ordered_f16)
+    ROWS_OF("bf16", ordered_bf16)
+    ROWS_OF("f32", ordered_f32)
+    {GW_OP_ATTENTION, "hip.attention.prefill", accepts_prefill, record_prefill, NULL},
+    {.name = NULL},
+};
+/* clang-format on */

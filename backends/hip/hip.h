@@ -1,0 +1,238 @@
+/* backends/hip/hip.h - the inside of the "hip" backend: devices, buffers, weight layouts, programs,
+ * launches. One code for AMD (hip* entry points) and NVIDIA (cu*); the kernels are those
+ * of kernels_hip.
+ *
+ * A node becomes one or more launches when a plan is frozen: gw_hip_record; some nodes are recorded
+ * together with the next one. The list is captured into a graph and replayed; only the step block
+ * changes between two replays.
+ */
+#ifndef GW_BACKENDS_HIP_H
+#define GW_BACKENDS_HIP_H
+
+#include "backends/hip/driver.h"
+#include "core/plan/backend.h"
+#include "kernels_hip/params.h"
+#include "kernels_hip/rope_params.h"
+
+/* ---- device (device.c) ----------------------------------------------------------------------- */
+
+/* One kernels_hip/NAME.hip, compiled for the device. */
+typedef struct gw_hip_program {
+    const char *name;
+    gw_hip_module module;
+} gw_hip_program;
+
+struct gw_device {
+    const gw_hip_driver *driver;
+    int ordinal; /* among the devices of all drivers */
+    int id;      /* the driver's                     */
+    gw_hip_context context;
+    gw_hip_stream stream;
+    int warp;                 /* threads that run together: 32 or 64                          */
+    int units;                /* multiprocessors or compute units                             */
+    int shared_bytes;         /* of one block, at most                                        */
+    int capability;           /* NVIDIA: 90 for sm_90; AMD and the emulator: 0                */
+    char name[128], arch[64]; /* "sm_90", "gfx90a", "emulator"                        */
+    size_t memory;
+    uint64_t reserved; /* bytes of all buffers, scratch and steps                     */
+    gw_hip_program *programs;
+    size_t n_programs;
+    int programmatic; /* the code was built with dependency waits (sm_90 and later)   */
+    int exact;        /* every bit as on the CPU: no 16-bit matrix units for floats   */
+    int no_graph;     /* launches one by one                                          */
+    int no_fuse;      /* every node has launches of its own, to compare               */
+    int check;        /* that, and the end of each is awaited: faults name the kernel */
+    int compile;      /* programs are compiled now, whatever the build has           */
+    uint64_t waits;   /* how often the stream was seen empty                          */
+    gw_kernel *kernels;
+    size_t n_kernels;
+    int fail_alloc, fail_launch, fail_build; /* faults for tests: the k-th from now; 0: never */
+    int lost;                                /* an earlier failure: nothing more is launched  */
+    /* Scratch is shared by all segments: their launches run in order. Older, smaller ones stay,
+     * because captured graphs hold their addresses. */
+    struct gw_hip_piece *scratch;
+    size_t n_scratch;
+    struct gw_hip_ring *ring; /* pinned memory that weights travel through; NULL until one does */
+};
+
+typedef struct gw_hip_piece {
+    gw_hip_ptr at;
+    size_t bytes;
+} gw_hip_piece;
+
+/* The calling thread works on this device from here on. Every entry of the backend begins so. */
+gw_status gw_hip_enter(const struct gw_device *device);
+/* "%s was lost while %s: %s"; nothing runs on the device any more. */
+gw_status gw_hip_lose(struct gw_device *device, gw_hip_error error, const char *what);
+
+/* ---- buffers (memory.c) ---------------------------------------------------------------------- */
+
+struct gw_buffer {
+    struct gw_device *device;
+    gw_hip_ptr at;
+    size_t bytes;
+};
+
+/* Where a tensor begins on the device. */
+static inline gw_hip_ptr gw_hip_at(const gw_tensor *t) { return t->buf->at + t->offset; }
+
+/* Uninitialized device memory, counted in device->reserved. GW_E_NOMEM says how much is left. */
+gw_status gw_hip_take(struct gw_device *device, size_t bytes, gw_hip_ptr *out);
+void gw_hip_give(struct gw_device *device, gw_hip_ptr at, size_t bytes);
+
+/* Pinned host memory. */
+gw_status gw_hip_take_host(struct gw_device *device, size_t bytes, void **out);
+/* The staging ring, when it is not needed any more. */
+void gw_hip_ring_free(struct gw_device *device);
+
+gw_status gw_hip_alloc(struct gw_device *device, size_t bytes, struct gw_buffer **out);
+void gw_hip_release(struct gw_buffer *buffer);
+gw_status gw_hip_write(struct gw_buffer *dst, size_t at, const void *src, size_t bytes);
+gw_status gw_hip_read(const struct gw_buffer *src, size_t at, void *dst, size_t bytes);
+gw_status gw_hip_load_weight(struct gw_device *device, gw_tensor *t, const gw_weight_source *src);
+gw_status gw_hip_size_weight(const struct gw_device *device, gw_tensor *t,
+                             const gw_weight_source *src, uint64_t *bytes);
+
+/* ---- weight layouts (layout.c) --------------------------------------------------------------- */
+
+enum {
+    GW_HIP_PLANES = 4,
+    GW_HIP_LAYOUT_STRIPS = GW_LAYOUT_PRIVATE /* kernels_hip/strip.h: what LINEAR and GLU read */
+};
+
+/* How the rows of a weight lie on the device: in up to four planes (codes, scales, ...), one behind
+ * the other in one buffer. Rows travel in units that are packed together; a plane holds the units
+ * in order without gaps. The last unit may have fewer rows; its missing rows are packed as zeros.
+ */
+typedef struct gw_hip_layout {
+    int number; /* gw_tensor.layout                   */
+    gw_fmt fmt;
+    size_t rows, cols;
+    size_t row_bytes; /* as stored                          */
+    size_t unit;      /* rows packed together               */
+    int n_planes;
+    size_t unit_bytes[GW_HIP_PLANES]; /* of one unit in each plane          */
+    size_t plane[GW_HIP_PLANES];      /* offset of each, 256-byte aligned   */
+    size_t bytes;                     /* of all planes                      */
+} gw_hip_layout;
+
+/* The layout of a weight by its format and shape [rows, cols]; keep_rows: GW_LAYOUT_ROWS. The same
+ * answer at load and when a launch is recorded: layout->plane are the offsets kernels get. */
+gw_status gw_hip_layout_of(const struct gw_device *device, const gw_tensor *t, int keep_rows,
+                           gw_hip_layout *out);
+/* n rows as stored, n <= unit -> out[p], unit_bytes[p] each. Any thread. */
+void gw_hip_pack(const gw_hip_layout *layout, const unsigned char *rows, size_t n,
+                 unsigned char *const out[GW_HIP_PLANES]);
+
+/* ---- programs (program.c) -------------------------------------------------------------------- */
+
+/* Loads every program: code of the build, or compiled now and kept on disk. GW_E_UNSUPPORTED names
+ * the device and what this build has code for; GW_E_DEVICE has the compiler's first lines. */
+gw_status gw_hip_programs_load(struct gw_device *device);
+void gw_hip_programs_free(struct gw_device *device);
+/* The kernel of that name in any program. */
+gw_status gw_hip_find(struct gw_device *device, const char *kernel, gw_hip_function *out);
+
+/* ---- segments (segment.c) -------------------------------------------------------------------- */
+
+typedef struct gw_hip_launch {
+    gw_hip_function function;
+    char kernel[64];
+    unsigned grid[3], block[3], shared_bytes;
+    void *params; /* own copy */
+    int node;
+    int join; /* of pages: only in steps with more of them than segment->few_pages */
+} gw_hip_launch;
+
+struct gw_segment {
+    struct gw_device *device;
+    gw_hip_launch *launches;
+    size_t n, capacity;
+    int rows; /* most live rows */
+    int node; /* being recorded */
+    /* Nodes before it that are recorded with it; or NULL. */
+    const gw_node *norm, *rope;
+    int few_pages; /* how many pages attention joins itself, in all launches; 0: it never does */
+    int picked;    /* a PICK came before: live rows are step.n_pick, else step.n */
+    int ran;
+    uint64_t waits; /* device->waits when it last ran: equal means it may still run */
+    /* The step block in device memory: int32 n, pick, n_pick, pos_max, token [rows], pos [rows],
+     * slot [rows]. */
+    gw_hip_ptr step;
+    int32_t *staging; /* the same in pinned host memory */
+    size_t step_bytes;
+    gw_hip_piece *pieces; /* gw_hip_private */
+    size_t n_pieces;
+    gw_hip_piece arrived; /* gw_hip_arrived */
+    gw_hip_exec graph;    /* NULL: launches one by one */
+    gw_hip_exec few;      /* the same without joins, for few pages; or NULL */
+    gw_node_time *times;
+    gw_hip_event *events; /* [n + 1] while timing */
+};
+
+/* Appends a launch: kernel by name, grid in blocks, block in threads, dynamic shared memory, and
+ * the one parameter struct, which is copied. Grids depend on the plan's rows only; kernels read
+ * live rows and positions from the step block. */
+gw_status gw_hip_record(struct gw_segment *segment, const gw_node *node, const char *kernel,
+                        unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                        unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                        const void *params, size_t params_bytes);
+
+/* Device memory for the launches of one node, free again for the next node; not cleared. A node
+ * asks once: a second call may return the same memory. */
+gw_status gw_hip_scratch(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out);
+/* Zeroed device memory of this segment alone, for what lasts from one launch or replay to the next
+ * (counters that reset themselves). */
+gw_status gw_hip_private(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out);
+/* Counters of units that are done, 0 between launches: one memory for all launches of a segment. */
+gw_status gw_hip_arrived(struct gw_segment *segment, size_t n, gw_hip_ptr *out);
+/* Whether two activations share no memory. */
+int gw_hip_apart(const gw_tensor *a, const gw_tensor *b);
+/* Blocks of this kernel that one unit holds at once, at least 1: grids of exactly what fits. */
+int gw_hip_resident(struct gw_device *device, const char *kernel, unsigned threads,
+                    unsigned shared_bytes);
+
+/* What every kernel begins with. */
+static inline struct gw_step_params gw_hip_step(const struct gw_segment *segment) {
+    return (struct gw_step_params){segment->step, segment->rows, segment->picked};
+}
+
+/* Launches at once. after: the launch before it may still run when this one begins; the kernel
+ * waits for it. */
+gw_hip_error gw_hip_start(struct gw_device *device, const gw_hip_launch *launch, int after);
+
+gw_status gw_hip_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
+                        struct gw_segment **out);
+gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step);
+gw_status gw_hip_wait(struct gw_device *device);
+void gw_hip_thaw(struct gw_segment *segment);
+void gw_hip_profile(struct gw_segment *segment, gw_node_time *times);
+
+/* ---- the roof (roof.c) ----------------------------------------------------------------------- */
+
+gw_status gw_hip_roof(struct gw_device *device, gw_roof *out);
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+/* Each file that records has one table, best kernels first, ended by a row without a name;
+ * kernels.c lists the tables. */
+gw_status gw_hip_list_kernels(struct gw_device *device);
+extern const gw_kernel gw_hip_rows_kernels[], gw_hip_linear_kernels[], gw_hip_gemm_kernels[],
+    gw_hip_attention_kernels[];
+
+/* f32 [rows, width] -> act8 out (rows.c). */
+gw_status gw_hip_record_encode(struct gw_segment *segment, const gw_node *node, gw_hip_ptr from,
+                               const gw_tensor *out);
+
+/* Parameters of a ROPE_KV node (rows.c). */
+struct gw_turn_params gw_hip_turn(const gw_node *rope);
+
+/* Is `before` recorded together with `node`, which follows it? A norm with the product that reads
+ * it (linear.c), rotation and cache with attention (attention.c). */
+int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *before, const gw_node *node);
+int gw_hip_takes_rope(const struct gw_segment *segment, const gw_node *before, const gw_node *node);
+
+static inline size_t gw_hip_width(const gw_tensor *t) { return (size_t)t->dim[t->n_dim - 1]; }
+static inline unsigned gw_hip_groups(size_t n, size_t of) { return (unsigned)((n + of - 1) / of); }
+
+#endif

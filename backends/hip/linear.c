@@ -1,0 +1,338 @@
+/* backends/hip/linear.c - LINEAR and GLU in the decode order: nodes to launches, one per run of
+ * stacked weights of one format. What a weight's format and the plan's rows ask for decides the
+ * kernel: dot products for one row, matrix instructions for several where the device has them.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/hip/hip.h"
+#include "core/tensor/blocks.h"
+#include "kernels_hip/linear_params.h"
+#include "kernels_hip/strip.h"
+
+enum { FLOAT_ROWS = 4, PARTS = GW_LINEAR_PARTS, PIECE = 512 };
+
+/* ---- the shape of a launch ------------------------------------------------------------------- */
+
+#define RECORD(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)                   \
+    [GW_FMT_##FORMAT] = GW_STRIP_RECORD(low, high, sub, heads, bytes),
+static const int record_bytes[GW_FMT_COUNT] = {
+    GW_STRIP_FORMATS(RECORD)[GW_FMT_F32] = GW_LINEAR_FLOAT_RECORD,
+    [GW_FMT_F16] = GW_LINEAR_FLOAT_RECORD,
+    [GW_FMT_BF16] = GW_LINEAR_FLOAT_RECORD,
+};
+
+typedef struct shape {
+    const char *variant; /* behind the format's name          */
+    int width;           /* rows of x in a block              */
+    int row_words;       /* of x in shared memory             */
+    int groups;          /* tiles at a time                   */
+    int depth;           /* slots of a wave                   */
+    int piece;           /* of a row on its way through a norm to act8, in floats; or 0 */
+    unsigned shared;
+} shape;
+
+/* Code of the build for this device has the int8 matrix instructions. */
+static int has_matrices(const struct gw_device *d) {
+    static const char *const archs[] = {"gfx908", "gfx90a", "gfx940", "gfx941", "gfx942"};
+    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {
+        if (strncmp(d->arch, archs[i], 6) == 0) {
+            return 1;
+        }
+    }
+    return d->driver->emulated || d->capability >= 80;
+}
+
+/* Of shared memory, while a norm to act8 runs. */
+static int norm_bytes(const shape *s) {
+    return s->piece > 0 ? 4 * (s->width * s->piece + GW_LINEAR_NORM_MORE) : 0;
+}
+
+/* Shared memory of a block, as gw_product of kernels_hip/linear_stream.h cuts it up. few: with the
+ * fewest slots at once. 0 when it does not fit. */
+static int fits(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu, int few) {
+    int copies = d->warp == 32 && (d->driver->emulated || d->capability >= 80);
+    int waves = GW_LINEAR_THREADS / d->warp, record = record_bytes[fmt], whole = s->piece;
+    int columns = glu ? s->width * 2 * GW_LINEAR_ITEM : 0;
+    int after = GW_LINEAR_JOINED(sums) + columns; /* floats behind x */
+    s->depth = !copies ? 1 : few ? GW_LINEAR_LESS : GW_LINEAR_DEPTH(record);
+    int before = waves * record * s->depth + 4 * s->width * s->row_words;
+    /* A norm takes whole rows at a time where that leaves room for as many blocks, else pieces. */
+    int most = (copies ? d->shared_bytes : d->shared_bytes / 2) - before;
+    while (s->piece > PIECE && norm_bytes(s) > most) {
+        s->piece = (s->piece / 2 + 127) / 128 * 128;
+    }
+    s->shared = (unsigned)(before + (norm_bytes(s) > 4 * after ? norm_bytes(s) : 4 * after));
+    if (s->shared > (unsigned)d->shared_bytes) {
+        s->piece = whole;
+        return copies && !few && fits(d, fmt, s, sums, glu, 1);
+    }
+    /* On NVIDIA the block of a later kernel beside this one takes its bandwidth: room for one. */
+    unsigned alone = (unsigned)d->shared_bytes / 2 + 1024;
+    s->shared = d->driver->nvidia && !few && s->shared < alone ? alone : s->shared;
+    return 1;
+}
+
+/* 0 when nothing fits. */
+static int float_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t cols, int glu,
+                       shape *s) {
+    static const char *const variants[] = {"_1", "_2", "_4"};
+    int pair = fmt == GW_FMT_F32 ? 1 : 2, per_row = pair * (64 / d->warp);
+    int i = rows == 1 ? 0 : rows == 2 ? 1 : 2;
+    *s = (shape){.groups = GW_LINEAR_THREADS / d->warp / (8 / pair)};
+    s->row_words = (int)((cols + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS * GW_STRIP_FLOATS);
+    for (; i >= 0; i--) {
+        s->variant = variants[i];
+        s->width = 1 << i;
+        if (fits(d, fmt, s, s->width * per_row, glu, 0)) {
+            return 1;
+        }
+    }
+    s->variant = "_long"; /* x stays in global memory: whole records only */
+    s->row_words = 0;
+    return cols % GW_STRIP_FLOATS == 0 && fits(d, fmt, s, per_row, glu, 0);
+}
+
+/* norm: x has still to go through one. */
+static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t cols, int glu,
+                       int norm, shape *s) {
+    size_t span = GW_STRIP_BLOCKS * GW_ACT_BLOCK;
+    int words = (int)((cols + span - 1) / span * GW_STRIP_BLOCKS * sizeof(gw_act8) / 4);
+    int most = d->warp == 32 ? 8 : 16; /* columns of a matrix instruction */
+    int piece = norm ? (int)((cols + 127) / 128 * 128) : 0;
+    *s = (shape){.variant = "_wide", .groups = GW_LINEAR_THREADS / d->warp / 8};
+    s->row_words = words + (36 - words % 32) % 32; /* rows 4 banks apart */
+    for (s->width = rows < most ? rows : most; has_matrices(d) && s->width > 1; s->width--) {
+        s->piece = piece;
+        if (fits(d, fmt, s, 16, glu, 1)) {
+            return 1;
+        }
+    }
+    s->variant = "";
+    s->row_words = words;
+    s->width = 1;
+    s->piece = piece;
+    return fits(d, fmt, s, 64 / d->warp, glu, 0);
+}
+
+static int shape_of(const struct gw_device *d, const gw_tensor *w, int rows, int glu, int norm,
+                    shape *s) {
+    size_t cols = gw_hip_width(w);
+    return gw_format_of(w->fmt)->is_float ? float_shape(d, w->fmt, rows, cols, glu, s)
+                                          : quant_shape(d, w->fmt, rows, cols, glu, norm, s);
+}
+
+/* ---- what is accepted ------------------------------------------------------------------------ */
+
+/* A row of the table per format; its state is one of these. */
+/* clang-format off */
+#define EACH_FORMAT(X) \
+    X(F32, "f32") \
+    X(F16, "f16") \
+    X(BF16, "bf16") \
+    X(Q8_0, "q8_0") \
+    X(Q4_0, "q4_0") \
+    X(Q4_1, "q4_1") \
+    X(Q5_0, "q5_0") \
+    X(Q5_1, "q5_1") \
+    X(Q2_K, "q2_k") \
+    X(Q3_K, "q3_k") \
+    X(Q4_K, "q4_k") \
+    X(Q5_K, "q5_k") \
+    X(Q6_K, "q6_k") \
+    X(IQ4_NL, "iq4_nl") \
+    X(IQ4_XS, "iq4_xs") \
+    X(INT8, "int8") \
+    X(INT4_G32, "int4-g32") \
+    X(INT4_G64, "int4-g64") \
+    X(INT4_G128, "int4-g128") \
+    X(INT4_G256, "int4-g256")
+/* clang-format on */
+#define NUMBER(FORMAT, name) [GW_FMT_##FORMAT] = GW_FMT_##FORMAT,
+static const int numbers[GW_FMT_COUNT] = {EACH_FORMAT(NUMBER)};
+
+static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw_device *device,
+                   int parts) {
+    shape s;
+    if (node->args.linear.order != GW_ORDER_DECODE ||
+        (int)node->w[0]->fmt != *(const int *)kernel->state) {
+        return 0;
+    }
+    for (int i = 0; i < parts && node->w[i] != NULL; i++) {
+        const gw_tensor *w = node->w[i], *bias = parts == PARTS ? node->w[PARTS + i] : NULL;
+        gw_fmt input = gw_format_of(w->fmt)->is_float ? GW_FMT_F32 : GW_FMT_ACT8;
+        if (node->in[0]->fmt != input || w->layout != GW_HIP_LAYOUT_STRIPS ||
+            (bias != NULL && bias->fmt != GW_FMT_F32) ||
+            !shape_of(device, w, 1, parts == 2, 0, &s)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int accepts_linear(const gw_kernel *kernel, const gw_node *node,
+                          const struct gw_device *device) {
+    return node->out->fmt == GW_FMT_F32 && accepts(kernel, node, device, PARTS);
+}
+
+static int accepts_glu(const gw_kernel *kernel, const gw_node *node,
+                       const struct gw_device *device) {
+    int fits = node->out->fmt == GW_FMT_F32 ||
+               (node->out->fmt == GW_FMT_ACT8 && gw_hip_width(node->out) % GW_ACT_BLOCK == 0);
+    return fits && accepts(kernel, node, device, 2);
+}
+
+/* Every block computes the norm for itself. With many rows of quantized weights that is slower than
+ * a launch: all of them read f32, and encode it, so often. */
+int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *before,
+                      const gw_node *node) {
+    const gw_tensor *x = before->in[0], *w = node->w[0];
+    int glu = node->op == GW_OP_GLU;
+    shape s;
+    if (segment->device->no_fuse || before->op != GW_OP_NORM ||
+        (!glu && node->op != GW_OP_LINEAR) || node->in[0] != before->out ||
+        node->args.linear.order != GW_ORDER_DECODE || x->fmt != GW_FMT_F32 ||
+        gw_hip_width(x) % 4 != 0 || !gw_hip_apart(x, node->out) ||
+        (!gw_format_of(w->fmt)->is_float && segment->rows > GW_LINEAR_NORM_ROWS)) {
+        return 0;
+    }
+    for (int i = 0; i < (glu ? 2 : PARTS) && node->w[i] != NULL; i++) {
+        if (!shape_of(segment->device, node->w[i], segment->rows, glu, 1, &s) || s.row_words == 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+static gw_status launch(struct gw_segment *segment, const gw_node *node, struct gw_linear_params *p,
+                        const gw_tensor *w, int glu) {
+    const struct gw_device *d = segment->device;
+    const gw_format *format = gw_format_of(w->fmt);
+    shape s;
+    char name[64];
+    const gw_node *norm = segment->norm;
+    if (!shape_of(d, w, segment->rows, glu, norm != NULL, &s)) { /* accepts() has seen to that */
+        return gw_fail(GW_E_UNSUPPORTED, w->name, "rows of %zu values are too long for %s",
+                       gw_hip_width(w), d->name);
+    }
+    snprintf(name, sizeof name, "gw_%s_%s%s", glu ? "glu" : "linear", format->name, s.variant);
+    for (char *c = name; *c != '\0'; c++) {
+        *c = *c == '-' ? '_' : *c;
+    }
+    p->step = gw_hip_step(segment);
+    p->x = gw_hip_at(norm != NULL ? norm->in[0] : node->in[0]);
+    p->terms = (int32_t)(gw_hip_width(w) / (format->is_float ? 1 : GW_ACT_BLOCK));
+    p->row_bytes = p->terms * (int32_t)(format->is_float ? sizeof(float) : sizeof(gw_act8));
+    if (norm != NULL) {
+        p->norm = gw_hip_at(norm->w[0]);
+        p->normed = gw_hip_at(norm->out);
+        p->row_bytes = (int32_t)(gw_hip_width(w) * sizeof(float));
+        p->piece = s.piece;
+        p->eps = norm->args.norm.eps;
+    }
+    p->row_words = s.row_words > 0 ? s.row_words : p->terms;
+    p->width = s.width;
+    p->depth = s.depth;
+    p->x_rows = (int32_t)node->in[0]->dim[0];
+    /* Blocks stay for as many tiles as there are. One of them fills a multiprocessor with loads. */
+    unsigned items = gw_hip_groups((size_t)p->tiles, glu ? 2 : (size_t)s.groups);
+    unsigned most = (unsigned)d->units * (d->driver->nvidia ? 1 : 2);
+    return gw_hip_record(segment, node, name, items < most ? items : most,
+                         gw_hip_groups((size_t)segment->rows, (size_t)s.width), 1,
+                         GW_LINEAR_THREADS, 1, 1, s.shared, p, sizeof *p);
+}
+
+static int strips_of(const gw_tensor *w) {
+    return (int)gw_hip_groups((size_t)w->dim[0], GW_STRIP_ROWS);
+}
+
+/* Parts [first, end) of a LINEAR node, all of one format. */
+static gw_status launch_parts(struct gw_segment *segment, const gw_node *node, int first, int end,
+                              int64_t column) {
+    struct gw_linear_params p = {
+        .y = gw_hip_at(node->out), .stride = (int32_t)node->out->dim[1], .parts = end - first};
+    p.residual = node->in[1] != NULL ? gw_hip_at(node->in[1]) : 0;
+    for (int i = first; i < end; i++) {
+        const gw_tensor *w = node->w[i], *bias = node->w[PARTS + i];
+        p.part[i - first] = (struct gw_linear_part){.w = gw_hip_at(w),
+                                                    .bias = bias != NULL ? gw_hip_at(bias) : 0,
+                                                    .rows = (int32_t)w->dim[0],
+                                                    .tile = p.tiles,
+                                                    .column = (int32_t)column};
+        p.tiles += strips_of(w);
+        column += w->dim[0];
+    }
+    return launch(segment, node, &p, node->w[first], 0);
+}
+
+static gw_status record_linear(struct gw_segment *segment, const gw_kernel *kernel,
+                               const gw_node *node) {
+    int64_t column = 0;
+    (void)kernel;
+    for (int first = 0, end; first < PARTS && node->w[first] != NULL; first = end) {
+        int64_t columns = 0;
+        for (end = first;
+             end < PARTS && node->w[end] != NULL && node->w[end]->fmt == node->w[first]->fmt;
+             end++) {
+            columns += node->w[end]->dim[0];
+        }
+        GW_TRY(launch_parts(segment, node, first, end, column));
+        column += columns;
+    }
+    return GW_OK;
+}
+
+/* Gate and up of two formats: each to scratch, then joined. */
+static gw_status record_apart(struct gw_segment *segment, const gw_node *node) {
+    size_t width = gw_hip_width(node->out), rows = (size_t)segment->rows;
+    size_t bytes = (rows * width * sizeof(float) + 255) / 256 * 256;
+    gw_hip_ptr scratch = 0;
+    GW_TRY(gw_hip_scratch(segment, 2 * bytes, &scratch));
+    for (size_t i = 0; i < 2; i++) {
+        struct gw_linear_params p = {
+            .part[0] = {.w = gw_hip_at(node->w[i]), .rows = (int32_t)width},
+            .y = scratch + i * bytes,
+            .parts = 1,
+            .tiles = strips_of(node->w[i]),
+            .stride = (int32_t)width};
+        GW_TRY(launch(segment, node, &p, node->w[i], 0));
+    }
+    struct gw_glu_join_params join = {.step = gw_hip_step(segment),
+                                      .gate = scratch,
+                                      .up = scratch + bytes,
+                                      .y = gw_hip_at(node->out),
+                                      .width = (int32_t)width,
+                                      .act8 = node->out->fmt == GW_FMT_ACT8};
+    return gw_hip_record(segment, node, "gw_glu_join", gw_hip_groups(width, 256), (unsigned)rows, 1,
+                         256, 1, 1, 0, &join, sizeof join);
+}
+
+static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
+                            const gw_node *node) {
+    (void)kernel;
+    if (node->w[0]->fmt != node->w[1]->fmt) {
+        return record_apart(segment, node);
+    }
+    struct gw_linear_params p = {.y = gw_hip_at(node->out),
+                                 .stride = (int32_t)gw_hip_width(node->out),
+                                 .parts = 2,
+                                 .tiles = strips_of(node->w[0]),
+                                 .act8 = node->out->fmt == GW_FMT_ACT8};
+    for (int i = 0; i < 2; i++) {
+        p.part[i] = (struct gw_linear_part){.w = gw_hip_at(node->w[i]),
+                                            .rows = (int32_t)node->w[i]->dim[0]};
+    }
+    return launch(segment, node, &p, node->w[0], 1);
+}
+
+/* clang-format off */
+#define ROWS(FORMAT, name)                                                                           \
+    {GW_OP_LINEAR, "hip.linear." name, accepts_linear, record_linear, &numbers[GW_FMT_##FORMAT]},    \
+    {GW_OP_GLU, "hip.glu." name, accepts_glu, record_glu, &numbers[GW_FMT_##FORMAT]},
+const gw_kernel gw_hip_linear_kernels[] = {
+    EACH_FORMAT(ROWS)
+    {.name = NULL},
+};
+/* clang-format on */

@@ -1,0 +1,305 @@
+/* backends/hip/memory.c - device memory, and how weights get into it: packed into pinned memory by
+ * all processors, in two halves, so that reading and packing one overlap the transfer of the other.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/hip/hip.h"
+
+enum { HALVES = 2, HALF_BYTES = 16 << 20 };
+
+typedef struct gw_hip_ring {
+    void *half[HALVES];
+    gw_hip_event sent[HALVES];
+    int next;
+} gw_hip_ring;
+
+/* ---- allocation ------------------------------------------------------------------------------ */
+
+static int simulated(struct gw_device *device) {
+    return device->fail_alloc > 0 && --device->fail_alloc == 0;
+}
+
+gw_status gw_hip_take(struct gw_device *device, size_t bytes, gw_hip_ptr *out) {
+    double mib = (double)bytes / 1048576.0;
+    const gw_hip_driver *d = device->driver;
+    if (simulated(device)) {
+        return gw_fail(GW_E_NOMEM, "hip", "%s refused %.1f MiB (simulated)", device->name, mib);
+    }
+    gw_hip_ptr at = 0;
+    gw_hip_error error = d->Alloc(&at, bytes > 0 ? bytes : 4);
+    if (error != GW_HIP_OK || at == 0) {
+        size_t left = 0, total = 0;
+        if (d->MemInfo(&left, &total) != GW_HIP_OK) {
+            left = 0;
+        }
+        return gw_fail(error == GW_HIP_OUT_OF_MEMORY ? GW_E_NOMEM : GW_E_DEVICE, "hip",
+                       "needs %.1f MiB, %.1f MiB of %s are left: %s", mib, (double)left / 1048576.0,
+                       device->name, gw_hip_error_name(d, error));
+    }
+    device->reserved += bytes;
+    *out = at;
+    return GW_OK;
+}
+
+void gw_hip_give(struct gw_device *device, gw_hip_ptr at, size_t bytes) {
+    if (at != 0) {
+        device->driver->Free(at);
+        device->reserved -= bytes;
+    }
+}
+
+gw_status gw_hip_take_host(struct gw_device *device, size_t bytes, void **out) {
+    void *at = NULL;
+    if (simulated(device)) {
+        return gw_fail(GW_E_NOMEM, "hip", "no pinned memory (simulated)");
+    }
+    GW_TRY(gw_hip_check(device->driver, device->driver->HostAlloc(&at, bytes, 0),
+                        "taking pinned memory"));
+    *out = at;
+    return GW_OK;
+}
+
+gw_status gw_hip_alloc(struct gw_device *device, size_t bytes, struct gw_buffer **out) {
+    GW_TRY(gw_hip_enter(device));
+    struct gw_buffer *buffer = calloc(1, sizeof *buffer);
+    if (buffer == NULL) {
+        return gw_fail(GW_E_NOMEM, "hip", "no memory for a buffer");
+    }
+    buffer->device = device;
+    buffer->bytes = bytes;
+    gw_status status = gw_hip_take(device, bytes, &buffer->at);
+    if (status == GW_OK && bytes > 0) {
+        status =
+            gw_hip_check(device->driver, device->driver->Fill(buffer->at, 0, bytes, device->stream),
+                         "clearing a buffer");
+    }
+    if (status != GW_OK) {
+        gw_hip_release(buffer);
+        return status;
+    }
+    *out = buffer;
+    return GW_OK;
+}
+
+void gw_hip_release(struct gw_buffer *buffer) {
+    if (buffer == NULL) {
+        return;
+    }
+    (void)gw_hip_enter(buffer->device);
+    gw_hip_give(buffer->device, buffer->at, buffer->bytes);
+    free(buffer);
+}
+
+/* ---- host access ----------------------------------------------------------------------------- */
+
+static gw_status enter_range(const struct gw_buffer *buffer, size_t at, size_t bytes) {
+    size_t end;
+    if (__builtin_add_overflow(at, bytes, &end) || end > buffer->bytes) {
+        return gw_fail(GW_E_BOUNDS, "hip", "bytes %zu to %zu of a buffer of %zu", at, at + bytes,
+                       buffer->bytes);
+    }
+    if (buffer->device->lost) {
+        return gw_fail(GW_E_DEVICE, "hip", "%s was lost earlier", buffer->device->name);
+    }
+    return gw_hip_enter(buffer->device);
+}
+
+gw_status gw_hip_write(struct gw_buffer *dst, size_t at, const void *src, size_t bytes) {
+    GW_TRY(enter_range(dst, at, bytes));
+    struct gw_device *device = dst->device;
+    if (bytes == 0) {
+        return GW_OK;
+    }
+    GW_TRY(gw_hip_check(device->driver,
+                        device->driver->Write(dst->at + at, src, bytes, device->stream),
+                        "writing a buffer"));
+    return gw_hip_wait(device);
+}
+
+gw_status gw_hip_read(const struct gw_buffer *src, size_t at, void *dst, size_t bytes) {
+    GW_TRY(enter_range(src, at, bytes));
+    struct gw_device *device = src->device;
+    if (bytes == 0) {
+        return GW_OK;
+    }
+    GW_TRY(gw_hip_check(device->driver,
+                        device->driver->Read(dst, src->at + at, bytes, device->stream),
+                        "reading a buffer"));
+    return gw_hip_wait(device);
+}
+
+/* ---- the staging ring ------------------------------------------------------------------------ */
+
+void gw_hip_ring_free(struct gw_device *device) {
+    gw_hip_ring *ring = device->ring;
+    if (ring == NULL) {
+        return;
+    }
+    device->driver->StreamWait(device->stream);
+    for (int i = 0; i < HALVES; i++) {
+        if (ring->sent[i] != NULL) {
+            device->driver->EventFree(ring->sent[i]);
+        }
+        if (ring->half[i] != NULL) {
+            device->driver->HostFree(ring->half[i]);
+        }
+    }
+    free(ring);
+    device->ring = NULL;
+}
+
+static gw_status ring_new(struct gw_device *device) {
+    gw_hip_ring *ring = calloc(1, sizeof *ring);
+    if (ring == NULL) {
+        return gw_fail(GW_E_NOMEM, "hip", "no memory for a staging ring");
+    }
+    device->ring = ring;
+    for (int i = 0; i < HALVES; i++) {
+        gw_status status = gw_hip_take_host(device, HALF_BYTES, &ring->half[i]);
+        if (status == GW_OK) {
+            status = gw_hip_check(device->driver,
+                                  device->driver->EventNew(&ring->sent[i], GW_HIP_EVENT_NO_TIMING),
+                                  "creating an event");
+        }
+        if (status != GW_OK) {
+            gw_hip_ring_free(device);
+            return status;
+        }
+    }
+    return GW_OK;
+}
+
+/* A half that no transfer reads any more. */
+static gw_status ring_next(struct gw_device *device, void **half, gw_hip_event *sent) {
+    if (device->ring == NULL) {
+        GW_TRY(ring_new(device));
+    }
+    gw_hip_ring *ring = device->ring;
+    int i = ring->next;
+    ring->next = (i + 1) % HALVES;
+    *half = ring->half[i];
+    *sent = ring->sent[i];
+    return gw_hip_check(device->driver, device->driver->EventWait(*sent), "sending a weight");
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* One weight on its way in. */
+typedef struct loading {
+    struct gw_device *device;
+    const gw_weight_source *src;
+    gw_hip_layout layout;
+    gw_hip_ptr to;
+    unsigned char *stored; /* rows that a conversion made; NULL when they are mapped */
+    size_t piece;          /* units that travel together */
+} loading;
+
+/* Units that fit in half a ring, packed and as stored. */
+static gw_status plan_pieces(loading *l) {
+    size_t packed = 0, stored = l->layout.unit * l->layout.row_bytes;
+    for (int p = 0; p < l->layout.n_planes; p++) {
+        packed += l->layout.unit_bytes[p];
+    }
+    size_t most = packed > stored ? packed : stored;
+    l->piece = most > 0 ? HALF_BYTES / most : 1;
+    if (l->piece == 0) {
+        return gw_fail(GW_E_LIMIT, "hip", "a row of %zu bytes does not fit the staging ring",
+                       l->layout.row_bytes);
+    }
+    if (l->src->map == NULL) {
+        l->stored = malloc(l->piece * stored);
+        if (l->stored == NULL) {
+            return gw_fail(GW_E_NOMEM, "hip", "no memory for reading %zu rows",
+                           l->piece * l->layout.unit);
+        }
+    }
+    return GW_OK;
+}
+
+static void pack_units(const gw_hip_layout *layout, const unsigned char *rows, size_t n_rows,
+                       size_t units, unsigned char *const out[GW_HIP_PLANES]) {
+#pragma omp parallel for schedule(static)
+    for (size_t u = 0; u < units; u++) {
+        size_t first = u * layout->unit, left = n_rows - first;
+        unsigned char *at[GW_HIP_PLANES] = {NULL};
+        for (int p = 0; p < layout->n_planes; p++) {
+            at[p] = out[p] + u * layout->unit_bytes[p];
+        }
+        gw_hip_pack(layout, rows + first * layout->row_bytes,
+                    left < layout->unit ? left : layout->unit, at);
+    }
+}
+
+/* Units [first, first + units): through a half of the ring into the planes. */
+static gw_status load_piece(const loading *l, size_t first, size_t units) {
+    const gw_hip_layout *layout = &l->layout;
+    const gw_hip_driver *d = l->device->driver;
+    size_t row = first * layout->unit, n = layout->rows - row, used = 0;
+    unsigned char *out[GW_HIP_PLANES] = {NULL};
+    const unsigned char *rows = l->stored;
+    gw_hip_event sent = NULL;
+    void *half = NULL;
+    n = n < units * layout->unit ? n : units * layout->unit;
+    if (l->src->map != NULL) {
+        rows = (const unsigned char *)l->src->map + row * layout->row_bytes;
+    } else {
+        GW_TRY(l->src->rows(l->src, (int64_t)row, (int64_t)n, l->stored));
+    }
+    GW_TRY(ring_next(l->device, &half, &sent));
+    for (int p = 0; p < layout->n_planes; p++) {
+        out[p] = (unsigned char *)half + used;
+        used += units * layout->unit_bytes[p];
+    }
+    pack_units(layout, rows, n, units, out);
+    for (int p = 0; p < layout->n_planes; p++) {
+        gw_hip_ptr to = l->to + layout->plane[p] + first * layout->unit_bytes[p];
+        /* a plane of rows as stored ends with its last row, not with a whole unit */
+        size_t bytes =
+            layout->unit == 1 ? n * layout->unit_bytes[p] : units * layout->unit_bytes[p];
+        GW_TRY(gw_hip_check(d, d->Write(to, out[p], bytes, l->device->stream), "sending a weight"));
+    }
+    return gw_hip_check(d, d->EventRecord(sent, l->device->stream), "sending a weight");
+}
+
+static gw_status load_all(loading *l) {
+    size_t units = (l->layout.rows + l->layout.unit - 1) / l->layout.unit;
+    gw_status status = plan_pieces(l);
+    for (size_t u = 0; u < units && status == GW_OK; u += l->piece) {
+        status = load_piece(l, u, units - u < l->piece ? units - u : l->piece);
+    }
+    free(l->stored);
+    return status;
+}
+
+gw_status gw_hip_load_weight(struct gw_device *device, gw_tensor *t, const gw_weight_source *src) {
+    if (t->fmt >= GW_FMT_ACT8 || t->n_dim < 1) {
+        return gw_fail(GW_E_TYPE, t->name, "not a weight");
+    }
+    loading l = {.device = device, .src = src};
+    struct gw_buffer *buffer = NULL;
+    GW_TRY(gw_hip_layout_of(device, t, src->keep_rows, &l.layout));
+    GW_TRY(gw_hip_alloc(device, l.layout.bytes, &buffer));
+    l.to = buffer->at;
+    gw_status status = load_all(&l);
+    if (status != GW_OK) {
+        gw_hip_release(buffer);
+        return status;
+    }
+    t->buf = buffer;
+    t->offset = 0;
+    t->layout = l.layout.number;
+    return GW_OK;
+}
+
+gw_status gw_hip_size_weight(const struct gw_device *device, gw_tensor *t,
+                             const gw_weight_source *src, uint64_t *bytes) {
+    gw_hip_layout layout;
+    if (t->fmt >= GW_FMT_ACT8 || t->n_dim < 1) {
+        return gw_fail(GW_E_TYPE, t->name, "not a weight");
+    }
+    GW_TRY(gw_hip_layout_of(device, t, src->keep_rows, &layout));
+    t->layout = layout.number;
+    *bytes = layout.bytes;
+    return GW_OK;
+}

@@ -1,0 +1,384 @@
+/* backends/hip/segment.c - nodes to launches, launches to a captured graph, and its replay. The
+ * graph begins with the copy of the step block from pinned memory, so a pass is one call of the
+ * driver.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/hip/hip.h"
+#include "core/base/list.h"
+
+enum { PLAIN_SHARED = 48 << 10 };
+
+/* ---- recording ------------------------------------------------------------------------------- */
+
+static gw_status grow(struct gw_segment *segment) {
+    gw_hip_launch *launches =
+        gw_list_grown(segment->launches, segment->n, &segment->capacity, sizeof *launches);
+    if (launches == NULL) {
+        return gw_fail(GW_E_NOMEM, "hip", "no memory for %zu launches", segment->n + 1);
+    }
+    segment->launches = launches;
+    return GW_OK;
+}
+
+/* NVIDIA gives a block more than 48 KB of shared memory, its declared arrays included, only when it
+ * is asked to; what is asked for is all there is, so that no launch lowers it for another. */
+static gw_status allow_shared(struct gw_device *device, gw_hip_function function, unsigned bytes,
+                              const char *kernel) {
+    const gw_hip_driver *d = device->driver;
+    int declared = 0, most = device->shared_bytes;
+    if (d->FunctionGet != NULL &&
+        d->FunctionGet(&declared, GW_HIP_FUNCTION_STATIC_SHARED, function) != GW_HIP_OK) {
+        declared = 0;
+    }
+    if (most > 0 && bytes + (unsigned)declared > (unsigned)most) {
+        return gw_fail(GW_E_UNSUPPORTED, "hip", "%s needs %u bytes of shared memory, %s has %d",
+                       kernel, bytes + (unsigned)declared, device->name, most);
+    }
+    if (bytes + (unsigned)declared <= PLAIN_SHARED || d->FunctionSet == NULL) {
+        return GW_OK;
+    }
+    return gw_hip_check(
+        d, d->FunctionSet(function, GW_HIP_FUNCTION_DYNAMIC_SHARED, most - declared), kernel);
+}
+
+gw_status gw_hip_record(struct gw_segment *segment, const gw_node *node, const char *kernel,
+                        unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                        unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                        const void *params, size_t params_bytes) {
+    (void)node;
+    GW_TRY(grow(segment));
+    gw_hip_launch *l = &segment->launches[segment->n];
+    *l = (gw_hip_launch){.grid = {grid_x, grid_y, grid_z},
+                         .block = {block_x, block_y, block_z},
+                         .shared_bytes = shared_bytes,
+                         .node = segment->node};
+    snprintf(l->kernel, sizeof l->kernel, "%s", kernel);
+    GW_TRY(gw_hip_find(segment->device, kernel, &l->function));
+    GW_TRY(allow_shared(segment->device, l->function, shared_bytes, kernel));
+    l->params = malloc(params_bytes > 0 ? params_bytes : 1);
+    if (l->params == NULL) {
+        return gw_fail(GW_E_NOMEM, "hip", "no memory for a launch");
+    }
+    memcpy(l->params, params, params_bytes);
+    segment->n++;
+    return GW_OK;
+}
+
+gw_status gw_hip_scratch(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out) {
+    struct gw_device *device = segment->device;
+    size_t n = device->n_scratch;
+    if (n > 0 && device->scratch[n - 1].bytes >= bytes) {
+        *out = device->scratch[n - 1].at;
+        return GW_OK;
+    }
+    gw_hip_piece *list = realloc(device->scratch, (n + 1) * sizeof *list);
+    if (list == NULL) {
+        return gw_fail(GW_E_NOMEM, "hip", "no memory for scratch");
+    }
+    device->scratch = list;
+    GW_TRY(gw_hip_take(device, bytes, &list[n].at));
+    list[n].bytes = bytes;
+    device->n_scratch++;
+    *out = list[n].at;
+    return GW_OK;
+}
+
+gw_status gw_hip_private(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out) {
+    struct gw_device *device = segment->device;
+    size_t n = segment->n_pieces;
+    gw_hip_piece *list = realloc(segment->pieces, (n + 1) * sizeof *list);
+    if (list == NULL) {
+        return gw_fail(GW_E_NOMEM, "hip", "no memory for a plan");
+    }
+    segment->pieces = list;
+    GW_TRY(gw_hip_take(device, bytes, &list[n].at));
+    list[n].bytes = bytes;
+    segment->n_pieces++;
+    *out = list[n].at;
+    return gw_hip_check(device->driver, device->driver->Fill(list[n].at, 0, bytes, device->stream),
+                        "clearing memory");
+}
+
+gw_status gw_hip_arrived(struct gw_segment *segment, size_t n, gw_hip_ptr *out) {
+    size_t bytes = n * sizeof(uint32_t);
+    if (segment->arrived.bytes < bytes) { /* a smaller one stays for the launches that have it */
+        GW_TRY(gw_hip_private(segment, bytes, &segment->arrived.at));
+        segment->arrived.bytes = bytes;
+    }
+    *out = segment->arrived.at;
+    return GW_OK;
+}
+
+int gw_hip_apart(const gw_tensor *a, const gw_tensor *b) {
+    size_t a_bytes, b_bytes;
+    return gw_matrix_bytes(a->fmt, (uint64_t)a->dim[0], (uint64_t)a->dim[1], &a_bytes) == GW_OK &&
+           gw_matrix_bytes(b->fmt, (uint64_t)b->dim[0], (uint64_t)b->dim[1], &b_bytes) == GW_OK &&
+           (a->buf != b->buf || a->offset + a_bytes <= b->offset ||
+            b->offset + b_bytes <= a->offset);
+}
+
+int gw_hip_resident(struct gw_device *device, const char *kernel, unsigned threads,
+                    unsigned shared_bytes) {
+    gw_hip_function function = NULL;
+    int blocks = 0;
+    if (gw_hip_find(device, kernel, &function) != GW_OK || device->driver->Occupancy == NULL ||
+        allow_shared(device, function, shared_bytes, kernel) != GW_OK ||
+        device->driver->Occupancy(&blocks, function, (int)threads, shared_bytes) != GW_HIP_OK) {
+        return 1;
+    }
+    return blocks > 0 ? blocks : 1;
+}
+
+/* ---- launching ------------------------------------------------------------------------------- */
+
+gw_hip_error gw_hip_start(struct gw_device *device, const gw_hip_launch *l, int after) {
+    const gw_hip_driver *d = device->driver;
+    void *params[1] = {l->params};
+    if (device->fail_launch > 0 && --device->fail_launch == 0) {
+        return GW_HIP_OUT_OF_MEMORY;
+    }
+    if (after && device->programmatic && d->LaunchEx != NULL) {
+        gw_hip_launch_attribute programmatic = {.id = GW_HIP_LAUNCH_PROGRAMMATIC, .value.flag = 1};
+        gw_hip_launch_config config = {.grid = {l->grid[0], l->grid[1], l->grid[2]},
+                                       .block = {l->block[0], l->block[1], l->block[2]},
+                                       .shared_bytes = l->shared_bytes,
+                                       .stream = device->stream,
+                                       .attributes = &programmatic,
+                                       .n_attributes = 1};
+        return d->LaunchEx(&config, l->function, params, NULL);
+    }
+    return d->Launch(l->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
+                     l->block[2], l->shared_bytes, device->stream, params, NULL);
+}
+
+static gw_hip_error send_step(struct gw_segment *segment) {
+    struct gw_device *device = segment->device;
+    return device->driver->Write(segment->step, segment->staging, segment->step_bytes,
+                                 device->stream);
+}
+
+/* ---- freezing -------------------------------------------------------------------------------- */
+
+/* few: without the launches that a step of few pages does not need. */
+static gw_status capture(struct gw_segment *segment, int few, gw_hip_exec *out) {
+    struct gw_device *device = segment->device;
+    const gw_hip_driver *d = device->driver;
+    gw_hip_graph graph = NULL;
+    GW_TRY(gw_hip_check(d, d->StreamWait(device->stream), "freezing a plan"));
+    GW_TRY(gw_hip_check(d, d->CaptureBegin(device->stream, GW_HIP_CAPTURE_THREAD_LOCAL),
+                        "capturing a graph"));
+    gw_hip_error error = send_step(segment);
+    const char *what = "the step block";
+    for (size_t i = 0; i < segment->n && error == GW_HIP_OK; i++) {
+        what = segment->launches[i].kernel;
+        if (!few || !segment->launches[i].join) {
+            error = gw_hip_start(device, &segment->launches[i], i > 0);
+        }
+    }
+    gw_hip_error ended = d->CaptureEnd(device->stream, &graph);
+    gw_status status = GW_OK;
+    if (error != GW_HIP_OK || ended != GW_HIP_OK) {
+        status = gw_fail(GW_E_DEVICE, "hip", "capturing %s failed: %s", what,
+                         gw_hip_error_name(d, error != GW_HIP_OK ? error : ended));
+    } else {
+        status = gw_hip_check(d, d->ExecNew(out, graph, 0), "instantiating a graph");
+    }
+    if (graph != NULL) {
+        d->GraphFree(graph);
+    }
+    return status;
+}
+
+/* Is a node recorded with the one that follows? */
+static int waits(struct gw_segment *segment, const gw_node *node, const gw_node *next) {
+    if (gw_hip_takes_norm(segment, node, next)) {
+        segment->norm = node;
+    } else if (gw_hip_takes_rope(segment, node, next)) {
+        segment->rope = node;
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
+static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    struct gw_device *device = segment->device;
+    GW_TRY(gw_hip_take(device, segment->step_bytes, &segment->step));
+    void *staging = NULL;
+    GW_TRY(gw_hip_take_host(device, segment->step_bytes, &staging));
+    segment->staging = staging;
+    memset(staging, 0, segment->step_bytes);
+    for (size_t i = 0; i < n; i++) {
+        segment->node = (int)i;
+        if (i + 1 < n && waits(segment, &nodes[i], &nodes[i + 1])) {
+            continue;
+        }
+        GW_TRY(nodes[i].kernel->record(segment, nodes[i].kernel, &nodes[i]));
+        segment->norm = segment->rope = NULL;
+        if (nodes[i].op == GW_OP_PICK) {
+            segment->picked = 1;
+        }
+    }
+    if (!device->driver->graphs || device->no_graph) {
+        return GW_OK;
+    }
+    GW_TRY(capture(segment, 0, &segment->graph));
+    return segment->few_pages > 0 ? capture(segment, 1, &segment->few) : GW_OK;
+}
+
+gw_status gw_hip_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
+                        struct gw_segment **out) {
+    GW_TRY(gw_hip_enter(device));
+    struct gw_segment *segment = calloc(1, sizeof *segment);
+    if (segment == NULL) {
+        return gw_fail(GW_E_NOMEM, "hip", "no memory for a plan");
+    }
+    gw_hip_ring_free(device); /* the weights are there */
+    segment->device = device;
+    segment->rows = rows;
+    segment->step_bytes = gw_step_bytes(rows);
+    gw_status status = record_all(segment, nodes, n);
+    if (status != GW_OK) {
+        gw_hip_thaw(segment);
+        return status;
+    }
+    *out = segment;
+    return GW_OK;
+}
+
+static void free_events(struct gw_segment *segment) {
+    for (size_t i = 0; segment->events != NULL && i <= segment->n; i++) {
+        if (segment->events[i] != NULL) {
+            segment->device->driver->EventFree(segment->events[i]);
+        }
+    }
+    free(segment->events);
+    segment->events = NULL;
+}
+
+void gw_hip_thaw(struct gw_segment *segment) {
+    if (segment == NULL) {
+        return;
+    }
+    struct gw_device *device = segment->device;
+    (void)gw_hip_enter(device);
+    device->driver->StreamWait(device->stream); /* nothing may use what is freed now */
+    if (segment->graph != NULL) {
+        device->driver->ExecFree(segment->graph);
+    }
+    if (segment->few != NULL) {
+        device->driver->ExecFree(segment->few);
+    }
+    free_events(segment);
+    for (size_t i = 0; i < segment->n; i++) {
+        free(segment->launches[i].params);
+    }
+    for (size_t i = 0; i < segment->n_pieces; i++) {
+        gw_hip_give(device, segment->pieces[i].at, segment->pieces[i].bytes);
+    }
+    gw_hip_give(device, segment->step, segment->step_bytes);
+    if (segment->staging != NULL) {
+        device->driver->HostFree(segment->staging);
+    }
+    free(segment->pieces);
+    free(segment->launches);
+    free(segment);
+}
+
+/* ---- replay ---------------------------------------------------------------------------------- */
+
+static void add_times(struct gw_segment *segment) {
+    for (size_t i = 0; i < segment->n; i++) {
+        float ms = 0.0f;
+        int node = segment->launches[i].node;
+        segment->device->driver->EventTime(&ms, segment->events[i], segment->events[i + 1]);
+        segment->times[node].seconds += ms > 0.0f ? 1e-3 * (double)ms : 0.0;
+        segment->times[node].calls += i == 0 || segment->launches[i - 1].node != node;
+    }
+}
+
+/* Launch by launch; timed: with an event before, between and after. */
+static gw_status run_list(struct gw_segment *segment, int timed, int few) {
+    struct gw_device *device = segment->device;
+    const gw_hip_driver *d = device->driver;
+    gw_hip_error error = send_step(segment);
+    const char *what = "the step block was sent";
+    if (timed && error == GW_HIP_OK) {
+        error = d->EventRecord(segment->events[0], device->stream);
+    }
+    for (size_t i = 0; i < segment->n && error == GW_HIP_OK; i++) {
+        what = segment->launches[i].kernel;
+        if (!few || !segment->launches[i].join) {
+            error = gw_hip_start(device, &segment->launches[i], i > 0 && !timed && !device->check);
+        }
+        if (timed && error == GW_HIP_OK) {
+            error = d->EventRecord(segment->events[i + 1], device->stream);
+        }
+        if (device->check && error == GW_HIP_OK) {
+            error = d->StreamWait(device->stream);
+        }
+    }
+    if (timed && error == GW_HIP_OK) {
+        error = d->StreamWait(device->stream);
+    }
+    if (error != GW_HIP_OK) {
+        d->StreamWait(device->stream);
+        return gw_hip_lose(device, error, what);
+    }
+    if (timed) {
+        add_times(segment);
+    }
+    return GW_OK;
+}
+
+gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step) {
+    struct gw_device *device = segment->device;
+    int timed = segment->times != NULL && segment->events != NULL;
+    if (step->n < 1 || step->n > segment->rows || step->n_pick > segment->rows) {
+        return gw_fail(GW_E_ARGUMENT, "hip", "a step of %d rows for a plan of %d", step->n,
+                       segment->rows);
+    }
+    if (device->lost) {
+        return gw_fail(GW_E_DEVICE, "hip", "%s was lost earlier", device->name);
+    }
+    GW_TRY(gw_hip_enter(device));
+    if (segment->ran && segment->waits == device->waits) { /* the copy may still be on its way */
+        GW_TRY(gw_hip_wait(device));
+    }
+    segment->ran = 1;
+    segment->waits = device->waits;
+    gw_step_pack(step, segment->rows, segment->staging);
+    int few = step->pos_max / GW_PAGE < segment->few_pages;
+    if (segment->graph == NULL || timed) {
+        return run_list(segment, timed, few);
+    }
+    gw_hip_error error = GW_HIP_OUT_OF_MEMORY;
+    if (device->fail_launch == 0 || --device->fail_launch > 0) {
+        error = device->driver->ExecLaunch(few ? segment->few : segment->graph, device->stream);
+    }
+    return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a graph was launched");
+}
+
+gw_status gw_hip_wait(struct gw_device *device) {
+    GW_TRY(gw_hip_enter(device));
+    gw_hip_error error = device->driver->StreamWait(device->stream);
+    device->waits++;
+    return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "finishing a step");
+}
+
+void gw_hip_profile(struct gw_segment *segment, gw_node_time *times) {
+    segment->times = times;
+    if (times == NULL || segment->events != NULL || gw_hip_enter(segment->device) != GW_OK) {
+        return;
+    }
+    segment->events = calloc(segment->n + 1, sizeof(gw_hip_event));
+    for (size_t i = 0; segment->events != NULL && i <= segment->n; i++) {
+        if (segment->device->driver->EventNew(&segment->events[i], 0) != GW_HIP_OK) {
+            free_events(segment); /* then nothing is timed */
+            return;
+        }
+    }
+}

@@ -1,0 +1,600 @@
+/* backends/selftest.c - every kernel of every device once, against the scalar CPU, on small inputs.
+ *
+ * The inputs of a case depend on the case alone. The oracle ("ref") is left out: it computes in
+ * double precision, and its bits are meant to differ. tests/test_ops.c goes deeper.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/plan/backend.h"
+
+enum { TENSORS = 12, FENCE = 256, SPARE = 2 };
+
+typedef struct self_case {
+    gw_op op;
+    gw_fmt fmt, out; /* of weights or caches; of the result */
+    int n, k, m;     /* live rows, width, rows of the weights */
+    gw_order order;
+    int heads, kv_heads, e, pos;
+} self_case;
+
+/* ---- cases ---------------------------------------------------------------------------------- */
+
+static const self_case fixed_cases[] = {
+    {.op = GW_OP_EMBED, .fmt = GW_FMT_F32, .n = 3, .k = 96, .m = 20},
+    {.op = GW_OP_EMBED, .fmt = GW_FMT_Q8_0, .n = 3, .k = 96, .m = 20},
+    {.op = GW_OP_PICK, .n = 2, .k = 80},
+    {.op = GW_OP_NORM, .n = 3, .k = 520},
+    {.op = GW_OP_NORM, .n = 3, .k = 512, .out = GW_FMT_ACT8},
+    {.op = GW_OP_QUANTIZE, .n = 5, .k = 320, .out = GW_FMT_ACT8},
+};
+static const gw_fmt cache_formats[] = {GW_FMT_F16, GW_FMT_F32, GW_FMT_Q8_0};
+enum {
+    FIXED = sizeof fixed_cases / sizeof fixed_cases[0],
+    CACHES = sizeof cache_formats / sizeof cache_formats[0],
+    PER_FORMAT = 6, /* LINEAR and GLU: one row, a few, a prompt */
+    PER_CACHE = 4,  /* ROPE_KV, ATTENTION: one row, a prompt    */
+    CASES = FIXED + PER_FORMAT * GW_FMT_ACT8 + PER_CACHE * CACHES
+};
+
+static self_case case_at(int i) {
+    static const int rows[] = {1, 5, 21};
+    if (i < FIXED) {
+        return fixed_cases[i];
+    }
+    i -= FIXED;
+    if (i < PER_FORMAT * GW_FMT_ACT8) {
+        int form = i % PER_FORMAT;
+        return (self_case){.op = form < 3 ? GW_OP_LINEAR : GW_OP_GLU,
+                           .fmt = (gw_fmt)(i / PER_FORMAT),
+                           .out = form == 3 ? GW_FMT_ACT8 : GW_FMT_F32,
+                           .n = rows[form % 3],
+                           .k = 512,
+                           .m = 96,
+                           .order = form % 3 == 2 ? GW_ORDER_PREFILL : GW_ORDER_DECODE};
+    }
+    i -= PER_FORMAT * GW_FMT_ACT8;
+    return (self_case){.op = i % PER_CACHE < 2 ? GW_OP_ROPE_KV : GW_OP_ATTENTION,
+                       .fmt = cache_formats[i / PER_CACHE],
+                       .out = i % PER_CACHE == 2 ? GW_FMT_ACT8 : GW_FMT_F32,
+                       .n = i % 2 == 0 ? 1 : 40,
+                       .heads = 4,
+                       .kv_heads = 2,
+                       .e = 64,
+                       .pos = 100};
+}
+
+/* ---- inputs --------------------------------------------------------------------------------- */
+
+typedef struct setup {
+    const self_case *c;
+    const gw_backend *backend;
+    struct gw_device *device;
+    gw_node node;
+    gw_tensor t[TENSORS];
+    void *host[TENSORS];
+    int n_t;
+    struct gw_buffer *owned[TENSORS];
+    int n_owned;
+    size_t out_bytes;
+    gw_step step;
+    uint32_t random;
+} setup;
+
+static uint32_t next(setup *s) {
+    s->random ^= s->random << 13;
+    s->random ^= s->random >> 17;
+    s->random ^= s->random << 5;
+    return s->random;
+}
+static float uniform(setup *s) { return (float)(next(s) >> 8) * 0x1p-23f - 1.0f; }
+
+static gw_status nomem(void) { return gw_fail(GW_E_NOMEM, "self-test", "no memory"); }
+
+static gw_status tensor_bytes(const gw_tensor *t, size_t *bytes) {
+    uint64_t rows = 1;
+    for (int i = 0; i + 1 < t->n_dim; i++) {
+        rows *= (uint64_t)t->dim[i];
+    }
+    return gw_matrix_bytes(t->fmt, rows, (uint64_t)t->dim[t->n_dim - 1], bytes);
+}
+
+/* A tensor with zeroed memory on the host, to be filled and sent. */
+static gw_status add(setup *s, const char *name, gw_fmt fmt, const int64_t *dim, int n_dim,
+                     gw_tensor **out) {
+    gw_tensor *t = &s->t[s->n_t];
+    size_t bytes = 0;
+    *t = (gw_tensor){.name = name, .fmt = fmt, .n_dim = n_dim};
+    memcpy(t->dim, dim, (size_t)n_dim * sizeof *dim);
+    GW_TRY(tensor_bytes(t, &bytes));
+    s->host[s->n_t] = calloc(1, bytes + 1);
+    if (s->host[s->n_t] == NULL) {
+        return nomem();
+    }
+    s->n_t++;
+    *out = t;
+    return GW_OK;
+}
+
+static gw_status upload(setup *s, gw_tensor *t) {
+    size_t bytes = 0;
+    GW_TRY(tensor_bytes(t, &bytes));
+    GW_TRY(s->backend->alloc(s->device, bytes, &t->buf));
+    s->owned[s->n_owned++] = t->buf;
+    return s->backend->write(t->buf, 0, s->host[t - s->t], bytes);
+}
+
+/* Floats in -scale..scale on the device. */
+static gw_status floats(setup *s, const char *name, const int64_t *dim, int n_dim, float scale,
+                        gw_tensor **out) {
+    size_t bytes = 0;
+    GW_TRY(add(s, name, GW_FMT_F32, dim, n_dim, out));
+    GW_TRY(tensor_bytes(*out, &bytes));
+    float *x = s->host[*out - s->t];
+    for (size_t i = 0; i < bytes / sizeof *x; i++) {
+        x[i] = scale * uniform(s);
+    }
+    return upload(s, *out);
+}
+
+/* A weight row: encoded where the engine can, else random blocks that decode to moderate numbers.
+ */
+static void fill_row(setup *s, gw_fmt fmt, void *row, float *x, size_t cols) {
+    const gw_format *f = gw_format_of(fmt);
+    for (size_t i = 0; i < cols; i++) {
+        x[i] = uniform(s);
+    }
+    if (f->encode != NULL) {
+        f->encode(row, x, cols);
+        return;
+    }
+    for (size_t b = 0; b < cols / f->block_elems; b++) {
+        unsigned char *block = (unsigned char *)row + f->row_header + b * f->block_bytes;
+        for (int moderate = 0; !moderate;) {
+            for (size_t i = 0; i < f->block_bytes; i++) {
+                block[i] = (unsigned char)(next(s) >> 11);
+            }
+            f->decode(x, block, f->block_elems);
+            moderate = 1;
+            for (size_t i = 0; i < f->block_elems; i++) {
+                moderate &= fabsf(x[i]) < 100.0f;
+            }
+        }
+    }
+}
+
+typedef struct rows_of {
+    const unsigned char *bytes;
+    size_t row_bytes;
+} rows_of;
+
+static gw_status produce(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
+    const rows_of *r = src->state;
+    memcpy(dst, r->bytes + (size_t)first * r->row_bytes, (size_t)n * r->row_bytes);
+    return GW_OK;
+}
+
+static gw_status weight(setup *s, int keep_rows, const gw_tensor **out) {
+    const self_case *c = s->c;
+    int64_t dim[2] = {c->m, c->k};
+    gw_tensor *t = NULL;
+    rows_of rows = {NULL, 0};
+    GW_TRY(add(s, "weight", c->fmt, dim, 2, &t));
+    GW_TRY(gw_row_bytes(c->fmt, (uint64_t)c->k, &rows.row_bytes));
+    float *x = malloc((size_t)c->k * sizeof *x);
+    if (x == NULL) {
+        return nomem();
+    }
+    rows.bytes = s->host[t - s->t];
+    for (int r = 0; r < c->m; r++) {
+        fill_row(s, c->fmt, (unsigned char *)s->host[t - s->t] + (size_t)r * rows.row_bytes, x,
+                 (size_t)c->k);
+    }
+    free(x);
+    gw_weight_source src = {.rows = produce, .state = &rows, .keep_rows = keep_rows};
+    GW_TRY(s->backend->load_weight(s->device, t, &src));
+    s->owned[s->n_owned++] = t->buf;
+    *out = t;
+    return GW_OK;
+}
+
+/* What the weights take as input: floats, or blocks of int8. */
+static gw_status input(setup *s, gw_tensor **out) {
+    const self_case *c = s->c;
+    int64_t dim[2] = {c->n + SPARE, c->k};
+    float block[GW_ACT_BLOCK];
+    if (gw_format_of(c->fmt)->is_float) {
+        return floats(s, "input", dim, 2, 1.0f, out);
+    }
+    GW_TRY(add(s, "input", GW_FMT_ACT8, dim, 2, out));
+    gw_act8 *x = s->host[*out - s->t];
+    for (int64_t i = 0; i < dim[0] * dim[1] / GW_ACT_BLOCK; i++) {
+        for (int j = 0; j < GW_ACT_BLOCK; j++) {
+            block[j] = uniform(s) * (float)(1 + i % 3);
+        }
+        gw_act8_encode(&x[i], block);
+    }
+    return upload(s, *out);
+}
+
+/* The result, poisoned with NaN and fenced. */
+static gw_status output(setup *s, int cols) {
+    const self_case *c = s->c;
+    int64_t dim[2] = {c->n + SPARE, cols};
+    size_t bytes = 0, row = 0;
+    gw_tensor *t = NULL;
+    gw_fmt fmt = c->out == GW_FMT_ACT8 ? GW_FMT_ACT8 : GW_FMT_F32;
+    GW_TRY(add(s, "output", fmt, dim, 2, &t));
+    GW_TRY(tensor_bytes(t, &bytes));
+    GW_TRY(gw_row_bytes(fmt, (uint64_t)cols, &row));
+    void *poison = malloc(bytes + 2 * FENCE);
+    if (poison == NULL) {
+        return nomem();
+    }
+    memset(poison, 0xff, bytes + 2 * FENCE);
+    gw_status status = s->backend->alloc(s->device, bytes + 2 * FENCE, &t->buf);
+    if (status == GW_OK) {
+        s->owned[s->n_owned++] = t->buf;
+        status = s->backend->write(t->buf, 0, poison, bytes + 2 * FENCE);
+    }
+    free(poison);
+    t->offset = FENCE;
+    s->node.out = t;
+    s->out_bytes = (size_t)c->n * row;
+    return status;
+}
+
+/* Any finite cache: codes and small scales, or floats. */
+static void fill_cache(setup *s, gw_tensor *t, size_t bytes) {
+    unsigned char *p = s->host[t - s->t];
+    size_t e = (size_t)s->c->e, page = GW_PAGE * e, whole = page * 34 / 32;
+    for (size_t i = 0; s->c->fmt == GW_FMT_Q8_0 && i < bytes; i++) {
+        p[i] = (unsigned char)(next(s) >> 11);
+    }
+    for (size_t i = 0; s->c->fmt == GW_FMT_Q8_0 && i < bytes / whole; i++) {
+        for (size_t k = 0; k < page / 32; k++) {
+            gw_u16 scale = gw_f32_to_f16(0.01f + 0.005f * uniform(s));
+            memcpy(p + i * whole + page + 2 * k, &scale, sizeof scale);
+        }
+    }
+    for (size_t i = 0; s->c->fmt == GW_FMT_F16 && i < bytes / 2; i++) {
+        ((gw_u16 *)(void *)p)[i] = gw_f32_to_f16(uniform(s));
+    }
+    for (size_t i = 0; s->c->fmt == GW_FMT_F32 && i < bytes / 4; i++) {
+        ((float *)(void *)p)[i] = uniform(s);
+    }
+}
+
+static gw_status caches(setup *s) {
+    const self_case *c = s->c;
+    int pages = (c->pos + c->n - 1) / GW_PAGE + 2;
+    int64_t k_dim[4] = {pages, c->kv_heads, c->e, GW_PAGE},
+            v_dim[4] = {pages, c->kv_heads, GW_PAGE, c->e}, p_dim[2] = {1, pages};
+    gw_tensor *t[3] = {NULL, NULL, NULL};
+    size_t bytes = 0;
+    GW_TRY(add(s, "K", c->fmt, k_dim, 4, &t[0]));
+    GW_TRY(add(s, "V", c->fmt, v_dim, 4, &t[1]));
+    GW_TRY(add(s, "pages", GW_FMT_I32, p_dim, 2, &t[2]));
+    GW_TRY(tensor_bytes(t[0], &bytes));
+    fill_cache(s, t[0], bytes);
+    fill_cache(s, t[1], bytes);
+    for (int i = 0; i < pages; i++) {
+        ((int32_t *)s->host[t[2] - s->t])[i] = pages - 1 - i;
+    }
+    for (int i = 0; i < 3; i++) {
+        GW_TRY(upload(s, t[i]));
+        s->node.in[1 + i] = t[i];
+    }
+    return GW_OK;
+}
+
+static gw_status rope(setup *s) {
+    const self_case *c = s->c;
+    int64_t x_dim[2] = {c->n + SPARE, (c->heads + 2 * c->kv_heads) * c->e}, e_dim[1] = {c->e},
+            table_dim[3] = {c->pos + c->n + SPARE, 2, c->e / 2};
+    gw_tensor *x = NULL, *w = NULL;
+    s->node.args.rope = (gw_rope_args){.heads = c->heads,
+                                       .kv_heads = c->kv_heads,
+                                       .head_dim = c->e,
+                                       .rope_dim = c->e,
+                                       .eps = 1e-5f,
+                                       .style = GW_ROPE_HALVES};
+    GW_TRY(floats(s, "qkv", x_dim, 2, 1.0f, &x));
+    s->node.in[0] = x;
+    GW_TRY(caches(s));
+    for (int i = 0; i < 2; i++) {
+        GW_TRY(floats(s, "head norm", e_dim, 1, 1.0f, &w));
+        s->node.w[i] = w;
+    }
+    GW_TRY(floats(s, "rope", table_dim, 3, 1.0f, &w)); /* any numbers: they are only multiplied */
+    s->node.w[2] = w;
+    return output(s, c->heads * c->e);
+}
+
+static gw_status attention(setup *s) {
+    const self_case *c = s->c;
+    int64_t dim[2] = {c->n + SPARE, c->heads * c->e};
+    gw_tensor *q = NULL;
+    s->node.args.attn = (gw_attn_args){
+        .scale = 0.125f, .heads = c->heads, .kv_heads = c->kv_heads, .head_dim = c->e};
+    GW_TRY(floats(s, "q", dim, 2, 2.0f, &q));
+    s->node.in[0] = q;
+    GW_TRY(caches(s));
+    return output(s, c->heads * c->e);
+}
+
+static gw_status product(setup *s, int keep_rows) {
+    gw_tensor *x = NULL;
+    s->node.args.linear.order = s->c->order;
+    GW_TRY(input(s, &x));
+    s->node.in[0] = x;
+    for (int i = 0; i < (s->c->op == GW_OP_GLU ? 2 : 1); i++) {
+        GW_TRY(weight(s, keep_rows, &s->node.w[i]));
+    }
+    return output(s, s->c->m);
+}
+
+static gw_status rowwise(setup *s) {
+    const self_case *c = s->c;
+    int64_t dim[2] = {c->n + SPARE, c->k}, w_dim[1] = {c->k};
+    gw_tensor *x = NULL, *w = NULL;
+    GW_TRY(floats(s, "input", dim, 2, 3.0f, &x));
+    s->node.in[0] = x;
+    if (c->op == GW_OP_NORM) {
+        GW_TRY(floats(s, "norm", w_dim, 1, 2.0f, &w));
+        s->node.w[0] = w;
+        s->node.args.norm.eps = 1e-5f;
+    }
+    return output(s, c->k);
+}
+
+static gw_status open_case(setup *s, const self_case *c, const gw_backend *backend,
+                           struct gw_device *device, int keep_rows) {
+    memset(s, 0, sizeof *s);
+    s->c = c;
+    s->backend = backend;
+    s->device = device;
+    s->node.op = c->op;
+    s->node.what = "self-test";
+    s->random = 2463534242u;
+    s->step.n = s->step.n_pick = c->n;
+    for (int i = 0; i < c->n; i++) {
+        s->step.pos[i] = s->step.pos_max = c->pos + i;
+        s->step.token[i] = c->op == GW_OP_EMBED ? (i * 7 + 3) % c->m : 0;
+    }
+    if (c->op == GW_OP_EMBED) {
+        GW_TRY(weight(s, 1, &s->node.w[0]));
+        return output(s, c->k);
+    }
+    return c->op == GW_OP_LINEAR || c->op == GW_OP_GLU ? product(s, keep_rows)
+           : c->op == GW_OP_ROPE_KV                    ? rope(s)
+           : c->op == GW_OP_ATTENTION                  ? attention(s)
+                                                       : rowwise(s);
+}
+
+static void close_case(setup *s) {
+    for (int i = 0; i < s->n_owned; i++) {
+        s->backend->release(s->owned[i]);
+    }
+    for (int i = 0; i < s->n_t; i++) {
+        free(s->host[i]);
+    }
+}
+
+/* ---- runs ----------------------------------------------------------------------------------- */
+
+/* All that a run leaves: the fenced output, and the caches of ROPE_KV behind it. */
+typedef struct result {
+    unsigned char *bytes;
+    size_t n;
+} result;
+
+static gw_status fetch(setup *s, result *r) {
+    size_t out = 0, cache = 0;
+    GW_TRY(tensor_bytes(s->node.out, &out));
+    out += 2 * FENCE;
+    if (s->c->op == GW_OP_ROPE_KV) {
+        GW_TRY(tensor_bytes(s->node.in[1], &cache));
+    }
+    unsigned char *bytes = malloc(out + 2 * cache);
+    if (bytes == NULL) {
+        return nomem();
+    }
+    gw_status status = s->backend->read(s->node.out->buf, 0, bytes, out);
+    for (int i = 0; i < 2 && cache > 0 && status == GW_OK; i++) {
+        status =
+            s->backend->read(s->node.in[1 + i]->buf, 0, bytes + out + (size_t)i * cache, cache);
+    }
+    if (status != GW_OK) {
+        free(bytes);
+        return status;
+    }
+    *r = (result){bytes, out + 2 * cache};
+    return GW_OK;
+}
+
+static gw_status run_kernel(setup *s, const gw_kernel *kernel, result *r) {
+    struct gw_segment *segment = NULL;
+    s->node.kernel = kernel;
+    GW_TRY(gw_op_describe(s->c->op)->check(&s->node));
+    GW_TRY(s->backend->freeze(s->device, &s->node, 1, s->c->n + SPARE, &segment));
+    gw_status status = s->backend->run(segment, &s->step);
+    if (status == GW_OK) {
+        status = s->backend->wait(s->device);
+    }
+    s->backend->thaw(segment);
+    return status == GW_OK ? fetch(s, r) : status;
+}
+
+static int ends_in(const char *name, const char *tail) {
+    size_t n = strlen(name), m = strlen(tail);
+    return n >= m && strcmp(name + n - m, tail) == 0;
+}
+
+/* The anchor: the scalar kernel over rows as stored. */
+static gw_status run_scalar(const self_case *c, const gw_backend *cpu, struct gw_device *device,
+                            result *r) {
+    setup s;
+    size_t n;
+    const gw_kernel *kernels = cpu->kernels(device, &n);
+    gw_status status = open_case(&s, c, cpu, device, 1);
+    const gw_kernel *scalar = NULL;
+    for (size_t i = 0; i < n && status == GW_OK && scalar == NULL; i++) {
+        if (kernels[i].op == c->op && ends_in(kernels[i].name, ".scalar") &&
+            kernels[i].accepts(&kernels[i], &s.node, device)) {
+            scalar = &kernels[i];
+        }
+    }
+    if (status == GW_OK) {
+        status = scalar != NULL ? run_kernel(&s, scalar, r)
+                                : gw_fail(GW_E_UNSUPPORTED, "self-test", "no scalar kernel for %s",
+                                          gw_op_describe(c->op)->name);
+    }
+    close_case(&s);
+    return status;
+}
+
+/* ---- devices -------------------------------------------------------------------------------- */
+
+typedef struct subject {
+    const gw_backend *backend;
+    struct gw_device *device;
+    gw_kernel_check *checks; /* one per kernel */
+    size_t n;
+} subject;
+
+static void judge(gw_kernel_check *check, const self_case *c, gw_status status, const result *got,
+                  const result *want) {
+    size_t at = 0;
+    check->cases++;
+    if (status != GW_OK) {
+        check->failed++;
+        snprintf(check->fault, sizeof check->fault, "%s", gw_error_text());
+        return;
+    }
+    while (at < want->n && at < got->n && got->bytes[at] == want->bytes[at]) {
+        at++;
+    }
+    if (at < want->n || got->n != want->n) {
+        check->failed++;
+        snprintf(check->fault, sizeof check->fault,
+                 "%s %s of %d rows differs from the scalar CPU at byte %zu of %zu",
+                 gw_op_describe(c->op)->name, gw_format_of(c->fmt)->name, c->n, at, want->n);
+    }
+}
+
+static gw_status check_case(subject *t, const self_case *c, const result *want) {
+    size_t n;
+    const gw_kernel *kernels = t->backend->kernels(t->device, &n);
+    for (int keep_rows = 0; keep_rows < 2; keep_rows++) {
+        setup s;
+        gw_status status = open_case(&s, c, t->backend, t->device, keep_rows);
+        for (size_t i = 0; i < n && status == GW_OK; i++) {
+            result got = {NULL, 0};
+            if (kernels[i].op != c->op || !kernels[i].accepts(&kernels[i], &s.node, t->device)) {
+                continue;
+            }
+            setup fresh; /* a run may change its inputs */
+            status = open_case(&fresh, c, t->backend, t->device, keep_rows);
+            if (status == GW_OK) {
+                gw_status ran = run_kernel(&fresh, &kernels[i], &got);
+                judge(&t->checks[i], c, ran, &got, want);
+                free(got.bytes);
+            }
+            close_case(&fresh);
+        }
+        close_case(&s);
+        GW_TRY(status);
+    }
+    return GW_OK;
+}
+
+static gw_status check_device(subject *t, const result *wants) {
+    size_t n;
+    const gw_kernel *kernels = t->backend->kernels(t->device, &n);
+    t->checks = calloc(n + 1, sizeof *t->checks);
+    if (t->checks == NULL) {
+        return nomem();
+    }
+    t->n = n;
+    for (size_t i = 0; i < n; i++) {
+        t->checks[i].kernel = kernels[i].name;
+        t->checks[i].device = t->backend->name;
+    }
+    for (int i = 0; i < CASES; i++) {
+        self_case c = case_at(i);
+        GW_TRY(check_case(t, &c, &wants[i]));
+    }
+    return GW_OK;
+}
+
+static gw_status check_backend(const gw_backend *b, int threads, const result *wants,
+                               gw_check_fn report, void *user) {
+    for (int i = 0; i < b->device_count(); i++) {
+        gw_device_options options = {.threads = threads};
+        subject t = {.backend = b};
+        gw_kernel_check fault = {.kernel = "", .device = b->name, .cases = 1, .failed = 1};
+        gw_status status = b->open(i, &options, &t.device);
+        if (status == GW_OK) {
+            status = check_device(&t, wants);
+        }
+        int stop = 0;
+        for (size_t k = 0; k < t.n && !stop; k++) {
+            stop = report(user, &t.checks[k]);
+        }
+        if (status != GW_OK && !stop) {
+            snprintf(fault.fault, sizeof fault.fault, "%s", gw_error_text());
+            stop = report(user, &fault);
+        }
+        free(t.checks);
+        if (t.device != NULL) {
+            b->close(t.device);
+        }
+        if (stop) {
+            return gw_fail(GW_E_CANCELLED, "self-test", "stopped");
+        }
+    }
+    return GW_OK;
+}
+
+static const gw_backend *find_cpu(void) {
+    for (size_t i = 0; gw_backends[i] != NULL; i++) {
+        if (strcmp(gw_backends[i]->name, "cpu") == 0) {
+            return gw_backends[i];
+        }
+    }
+    return NULL;
+}
+
+gw_status gw_self_test(int threads, gw_check_fn report, void *user) {
+    const gw_backend *cpu = find_cpu();
+    struct gw_device *device = NULL;
+    gw_device_options options = {.threads = threads};
+    if (cpu == NULL) {
+        return gw_fail(GW_E_UNSUPPORTED, "self-test", "this build has no cpu backend");
+    }
+    result *wants = calloc(CASES, sizeof *wants);
+    if (wants == NULL) {
+        return nomem();
+    }
+    gw_status status = cpu->open(0, &options, &device);
+    for (int i = 0; i < CASES && status == GW_OK; i++) {
+        self_case c = case_at(i);
+        status = run_scalar(&c, cpu, device, &wants[i]);
+    }
+    if (device != NULL) {
+        cpu->close(device);
+    }
+    for (size_t i = 0; gw_backends[i] != NULL && status == GW_OK; i++) {
+        if (strcmp(gw_backends[i]->name, "ref") != 0) {
+            status = check_backend(gw_backends[i], threads, wants, report, user);
+        }
+    }
+    for (int i = 0; i < CASES; i++) {
+        free(wants[i].bytes);
+    }
+    free(wants);
+    return status;
+}

@@ -1,0 +1,54 @@
+"""bench/amd_kernels.py - what hipcc makes of the linear kernels for an AMD architecture.
+
+    bench/amd_kernels.py [ARCH]      (gfx90a; needs hipcc; minutes)
+
+One row per kernel: vector registers, waves per SIMD that they allow, spilled registers, 16-byte
+loads from global memory, dot and matrix instructions. Exit code 1 when anything spills.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FILES = ["linear.hip", "linear_wide.hip", "linear_float.hip"]
+
+
+def assembly(arch, name):
+    command = ["hipcc", f"--offload-arch={arch}", "--cuda-device-only", "-O3", "-ffp-contract=off",
+               "-std=c++17", "-I", str(ROOT), "-S", "-o", "-", str(ROOT / "kernels_hip" / name)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def kernels(text):
+    """(name, registers, waves, spilled, wide loads, dot and matrix instructions) of each kernel."""
+    spilled = {}
+    for m in re.finditer(r"\.name:\s+(gw_\w+)\n(.*?)\.wavefront_size", text, re.S):
+        def number(key, body=m.group(2)):
+            return int(re.search(rf"\.{key}:\s+(\d+)", body).group(1))
+        spilled[m.group(1)] = (number("vgpr_count"), number("vgpr_spill_count"))
+    for m in re.finditer(r"^(gw_\w+):\s.*?\n(.*?)s_endpgm.*?\.Lfunc_end", text, re.S | re.M):
+        name, body = m.groups()
+        if name in spilled:
+            registers, spills = spilled[name]
+            waves = min(8, 512 // (-(-registers // 8) * 8))
+            wide = len(re.findall(r"\b(?:global|flat)_load_dwordx4", body))
+            yield (name, registers, waves, spills, wide,
+                   len(re.findall(r"\bv_dot4c?_i32_i8|\bv_mfma_i32", body)))
+
+
+def main():
+    arch = sys.argv[1] if len(sys.argv) > 1 else "gfx90a"
+    print("| kernel | VGPRs | waves per SIMD | spilled | 16-byte loads | dot, mfma |")
+    print("|---|---|---|---|---|---|")
+    bad = 0
+    for name in FILES:
+        for row in kernels(assembly(arch, name)):
+            print("| " + " | ".join(str(v) for v in row) + " |")
+            bad |= row[3] > 0
+    return int(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+# cmake/library.cmake - libgodwit.so with only the names of include/godwit.h, what an installation
+# gives to programs that use it (header, pkg-config file, CMake package), and the .deb packages.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# ---- the shared library: the objects of the static one, and a list of what may be seen -----------
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/include/godwit.h)
+file(READ include/godwit.h header)
+string(REGEX MATCHALL "\n[a-z][^\n(;{}]*[ *]gw_[a-z0-9_]+\\(" declarations "${header}")
+set(names "")
+foreach(declaration ${declarations})
+  string(REGEX REPLACE ".*[ *](gw_[a-z0-9_]+)\\($" "\\1" name "${declaration}")
+  string(APPEND names "    ${name};\n")
+endforeach()
+set(EXPORTS ${CMAKE_BINARY_DIR}/generated/libgodwit.map)
+file(CONFIGURE OUTPUT ${EXPORTS} CONTENT "{\n  global:\n${names}  local: *;\n};\n")
+
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/empty.c CONTENT "typedef int gw_nothing;\n")
+add_library(godwit_shared SHARED ${CMAKE_BINARY_DIR}/generated/empty.c)
+set_target_properties(godwit_shared PROPERTIES OUTPUT_NAME godwit EXPORT_NAME godwit
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+  LINK_DEPENDS ${EXPORTS})
+target_link_libraries(godwit_shared PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,godwit_lib>"
+  "-Wl,--version-script=${EXPORTS}")
+target_include_directories(godwit_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+  $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>)
+
+# ---- installing ------------------------------------------------------------------------------------
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME runtime) # what names no component belongs to the program
+set(PACKAGE_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/godwit)
+file(RELATIVE_PATH UP_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+configure_file(cmake/godwit.pc.in ${CMAKE_BINARY_DIR}/generated/godwit.pc @ONLY)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/generated/godwitConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+
+install(TARGETS godwit_shared EXPORT godwit
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
+install(TARGETS godwit_lib ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+install(FILES include/godwit.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(FILES ${CMAKE_BINARY_DIR}/generated/godwit.pc COMPONENT development
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(EXPORT godwit FILE godwitConfig.cmake NAMESPACE godwit:: DESTINATION ${PACKAGE_FOLDER}
+  COMPONENT development)
+install(FILES ${CMAKE_BINARY_DIR}/generated/godwitConfigVersion.cmake COMPONENT development
+  DESTINATION ${PACKAGE_FOLDER})
+
+# ---- packages: godwit, libgodwit0, libgodwit-dev ------------------------------------------------------
+set(LIBRARY_PACKAGE libgodwit${PROJECT_VERSION_MAJOR})
+# Who packages: as Debian's own tools ask.
+set(PACKAGER "The godwit authors <godwit@users.noreply.github.com>")
+if(DEFINED ENV{DEBFULLNAME} AND DEFINED ENV{DEBEMAIL})
+  set(PACKAGER "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
+endif()
+string(TIMESTAMP DATE "%a, %d %b %Y %H:%M:%S +0000" UTC)
+foreach(package godwit ${LIBRARY_PACKAGE} libgodwit-dev)
+  set(component runtime)
+  if(package STREQUAL LIBRARY_PACKAGE)
+    set(component library)
+  elseif(package STREQUAL "libgodwit-dev")
+    set(component development)
+  endif()
+  set(papers ${CMAKE_BINARY_DIR}/generated/${package})
+  set(PACKAGE_NAME ${package})
+  configure_file(cmake/deb/copyright ${papers}/copyright COPYONLY)
+  configure_file(cmake/deb/changelog.in ${papers}/changelog.Debian @ONLY)
+  execute_process(COMMAND gzip -9nkf ${papers}/changelog.Debian OUTPUT_QUIET ERROR_QUIET)
+  install(FILES ${papers}/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package}
+    COMPONENT ${component} EXCLUDE_FROM_ALL)
+  install(FILES ${papers}/changelog.Debian.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package}
+    COMPONENT ${component} EXCLUDE_FROM_ALL)
+endforeach()
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME godwit)
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_CONTACT "${PACKAGER}")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_GROUPING IGNORE)
+set(CPACK_COMPONENTS_ALL runtime library development)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ
+  GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(about "It reads GGUF files and Hugging Face folders as they come and gives the same
+text for the same model, prompt and seed on every processor.")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME godwit)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION science)
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "runs transformer language models\n${about}")
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME ${LIBRARY_PACKAGE})
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
+file(WRITE ${CMAKE_BINARY_DIR}/generated/shlibs
+  "libgodwit ${PROJECT_VERSION_MAJOR} ${LIBRARY_PACKAGE} (>= ${PROJECT_VERSION})\n")
+file(WRITE ${CMAKE_BINARY_DIR}/generated/triggers "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA
+  "${CMAKE_BINARY_DIR}/generated/shlibs;${CMAKE_BINARY_DIR}/generated/triggers")
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_STRICT_PERMISSION TRUE)
+set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "transformer language models, shared library\n${about}")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libgodwit-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${LIBRARY_PACKAGE} (= ${PROJECT_VERSION}-1), \
+libjansson-dev, libpcre2-dev, libutf8proc-dev")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "transformer language models, header and static library\n${about}")
+include(CPack)

@@ -1,0 +1,107 @@
+/* core/base/save.c - temporary name, write, fsync, rename, fsync of the folder. */
+#include "core/base/save.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static gw_status refuse(const gw_save *s, const char *what, int error) {
+    return gw_fail(error == ENOMEM ? GW_E_NOMEM : GW_E_IO, s->path, "cannot %s: %s", what,
+                   strerror(error));
+}
+
+/* The folder that holds path: "." when it names none. */
+static char *folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+gw_status gw_save_begin(gw_save *s, const char *path, uint64_t bytes) {
+    struct stat st;
+    *s = (gw_save){.fd = -1};
+    size_t room = strlen(path) + 32;
+    s->path = strdup(path);
+    s->temporary = calloc(room, 1);
+    if (s->path == NULL || s->temporary == NULL) {
+        gw_save_drop(s);
+        return gw_fail(GW_E_NOMEM, path, "no memory to write it");
+    }
+    gw_status status = GW_OK;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        status = gw_fail(GW_E_IO, path, "is no regular file: it is not replaced");
+        s->temporary[0] = '\0';
+    } else {
+        snprintf(s->temporary, room, "%s.XXXXXX", path);
+        s->fd = mkostemp(s->temporary, O_CLOEXEC); /* for the owner's eyes only */
+        if (s->fd < 0) {
+            status = refuse(s, "create a file beside it", errno);
+            s->temporary[0] = '\0';
+        }
+    }
+    int full = s->fd >= 0 && bytes > 0 ? posix_fallocate(s->fd, 0, (off_t)bytes) : 0;
+    if (full != 0 && full != EOPNOTSUPP && full != EINVAL) {
+        status = refuse(s, "write", full);
+    }
+    if (status != GW_OK) {
+        gw_save_drop(s);
+    }
+    return status;
+}
+
+gw_status gw_save_write(gw_save *s, const void *data, size_t bytes) {
+    const char *at = data;
+    while (bytes > 0) {
+        ssize_t n = write(s->fd, at, bytes);
+        if (n < 0 && errno != EINTR) {
+            return refuse(s, "write", errno);
+        }
+        at += n > 0 ? n : 0;
+        bytes -= n > 0 ? (size_t)n : 0;
+    }
+    return GW_OK;
+}
+
+/* After the rename the file is there; whether the folder's entry is on disk is only asked. */
+static void sync_folder(const char *path) {
+    char *folder = folder_of(path);
+    int fd = folder != NULL ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    free(folder);
+}
+
+gw_status gw_save_end(gw_save *s) {
+    gw_status status = GW_OK;
+    int failed = fsync(s->fd) != 0 ? errno : 0;
+    failed = close(s->fd) != 0 && failed == 0 ? errno : failed;
+    s->fd = -1;
+    if (failed != 0) {
+        status = refuse(s, "write to the disk", failed);
+    } else if (rename(s->temporary, s->path) != 0) {
+        status = refuse(s, "rename to it", errno);
+    } else {
+        free(s->temporary);
+        s->temporary = NULL;
+        sync_folder(s->path);
+    }
+    gw_save_drop(s);
+    return status;
+}
+
+void gw_save_drop(gw_save *s) {
+    if (s->fd >= 0) {
+        close(s->fd);
+    }
+    if (s->temporary != NULL && s->temporary[0] != '\0') {
+        unlink(s->temporary);
+    }
+    free(s->temporary);
+    free(s->path);
+    *s = (gw_save){.fd = -1};
+}

@@ -1,0 +1,273 @@
+/* core/engine/gauge.c - times sample layers on every device and predicts speeds from them. */
+#include "core/engine/gauge.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/base/cache.h"
+#include "core/engine/model_state.h"
+
+enum { VERSION = 2, FIRST_POS = 16, LAST_POS = 80, MOST_TIMES = 64, HOME_ROWS = 128 };
+
+static const double enough = 384e6;  /* bytes of sampled layers: more than caches hold */
+static const double patience = 0.25; /* seconds for each of four timings, and before it*/
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* ---- one timing -------------------------------------------------------------------------------
+ */
+
+typedef struct rig {
+    gw_model model; /* of this file's making: sample layers on one device */
+    gw_session *session;
+    int32_t rows; /* of its prompts */
+} rig;
+
+static gw_status run_once(rig *r, int is_prompt, double *seconds) {
+    static const int32_t ids[GW_CHUNK_MAX] = {0};
+    int32_t pos = gw_session_pos(r->session);
+    if (is_prompt) {
+        GW_TRY(gw_session_rewind(r->session, 0));
+    } else if (pos >= LAST_POS) { /* early in a text: later positions cost more attention */
+        GW_TRY(gw_session_rewind(r->session, FIRST_POS));
+    }
+    double start = now();
+    gw_status status = is_prompt ? gw_session_prefill(r->session, ids, (size_t)r->rows)
+                                 : gw_session_decode(r->session, ids, 1);
+    *seconds = now() - start;
+    return status == GW_E_NUMERIC ? GW_OK : status; /* made-up numbers may grow; time is time */
+}
+
+/* The middle of several timings of two rigs in turn: each finds the caches as the other left them.
+ */
+static gw_status time_both(rig *small, rig *large, int is_prompt, double *of_small,
+                           double *of_large) {
+    double a[MOST_TIMES], b[MOST_TIMES], start = now(), unused;
+    int n = 0;
+    do { /* drivers finish their work at the first run, and clocks rise with the load */
+        GW_TRY(run_once(small, is_prompt, &unused));
+        GW_TRY(run_once(large, is_prompt, &unused));
+    } while (now() - start < patience);
+    start = now();
+    while (n < MOST_TIMES && (n < 3 || now() - start < patience)) {
+        GW_TRY(run_once(small, is_prompt, &a[n]));
+        GW_TRY(run_once(large, is_prompt, &b[n]));
+        n++;
+    }
+    qsort(a, (size_t)n, sizeof *a, by_size);
+    qsort(b, (size_t)n, sizeof *b, by_size);
+    *of_small = a[n / 2];
+    *of_large = b[n / 2];
+    return GW_OK;
+}
+
+/* ---- rigs -------------------------------------------------------------------------------------
+ */
+
+static void close_rig(rig *r) {
+    gw_session_free(r->session);
+    gw_arena_set_free(r->model.arenas);
+    free(r->model.place.where);
+    memset(r, 0, sizeof *r);
+}
+
+static gw_status open_rig(const gw_place *place, const gw_place_sizes *sizes, int d,
+                          gw_weights *weights, int layers, rig *r) {
+    gw_place *mine = &r->model.place;
+    const gw_blueprint *bp = gw_weights_blueprint(weights);
+    r->rows = d == 0 && sizes->chunk > HOME_ROWS ? HOME_ROWS : sizes->chunk;
+    r->model.hp = *sizes->hp;
+    r->model.hp.n_layers = layers;
+    r->model.weights = weights;
+    mine->devices[0] = place->devices[d];
+    mine->info[0] = place->info[d];
+    mine->n_devices = 1;
+    mine->n_layers = mine->offloaded = layers;
+    mine->n_blocks = bp->n_blocks;
+    mine->where = calloc((size_t)(layers + 1) * (size_t)bp->n_blocks, sizeof *mine->where);
+    if (mine->where == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", layers);
+    }
+    GW_TRY(gw_arena_set_new(mine->devices, 1, &r->model.arenas));
+    gw_session_options o = {.n_ctx = r->rows > 2 * LAST_POS ? r->rows : 2 * LAST_POS,
+                            .chunk = r->rows,
+                            .kv_type = gw_format_of(sizes->kv_fmt)->name};
+    return gw_session_new(&r->model, &o, &r->session);
+}
+
+/* Layers of the sample: enough bytes, but no more than a quarter of what is free. */
+static int sample_layers(const gw_place_sizes *s, int d, double *bytes) {
+    int n_layers = s->hp->n_layers, n_blocks = gw_weights_blueprint(s->weights)->n_blocks;
+    double sum = 0.0;
+    for (int at = 0; at < n_layers * n_blocks; at++) {
+        sum += (double)s->bytes[d][at];
+    }
+    double layer = sum / n_layers, most = s->room[d] > 0 ? 0.25 * (double)s->room[d] : enough;
+    double n = (most < enough ? most : enough) / (layer > 1.0 ? layer : 1.0) + 1.0;
+    *bytes = layer;
+    return n < 2.0 ? (n_layers < 2 ? 1 : 2) : n > n_layers ? n_layers : (int)n;
+}
+
+static gw_status time_layers(const gw_place *place, const gw_place_sizes *sizes, int d,
+                             gw_weights *weights, int n, gw_gauge *out) {
+    int half = n / 2 > 0 ? n / 2 : 1;
+    rig *rigs = calloc(2, sizeof *rigs);
+    double small = 0.0, large = 0.0, times;
+    gw_status status;
+    if (rigs == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory to measure with");
+    }
+    GW_TRY_DONE(open_rig(place, sizes, d, weights, half, &rigs[0]));
+    GW_TRY_DONE(open_rig(place, sizes, d, weights, n, &rigs[1]));
+    GW_TRY_DONE(time_both(&rigs[0], &rigs[1], 1, &small, &large));
+    times = (double)sizes->chunk / rigs[0].rows;
+    double layer = n > half ? (large - small) / (n - half) : large / n;
+    layer = layer > 0.0 ? layer : large / n;
+    out->prompt_layer = layer * times;
+    out->prompt_rest = large - n * layer > 0.0 ? large - n * layer : 0.0;
+    GW_TRY_DONE(time_both(&rigs[0], &rigs[1], 0, &small, &large));
+    layer = n > half ? (large - small) / (n - half) : large / n;
+    layer = layer > 0.0 ? layer : large / n;
+    out->token_layer = layer;
+    out->token_rest = large - n * layer > 0.0 ? large - n * layer : 0.0;
+done:
+    close_rig(&rigs[0]);
+    close_rig(&rigs[1]);
+    free(rigs);
+    return status;
+}
+
+/* The hidden state of `rows` tokens to the device and back. */
+static gw_status time_transfer(const gw_plan_device *d, size_t bytes, double *seconds) {
+    enum { TURNS = 9 };
+    double t[TURNS];
+    struct gw_buffer *buffer = NULL;
+    void *host = calloc(1, bytes);
+    gw_status status;
+    if (host == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory to measure with");
+    }
+    GW_TRY_DONE(d->backend->alloc(d->device, bytes, &buffer));
+    for (int i = 0; i < TURNS; i++) {
+        double start = now();
+        GW_TRY_DONE(d->backend->write(buffer, 0, host, bytes));
+        GW_TRY_DONE(d->backend->read(buffer, 0, host, bytes));
+        t[i] = now() - start;
+    }
+    qsort(t, TURNS, sizeof *t, by_size);
+    *seconds = t[TURNS / 2];
+done:
+    if (buffer != NULL) {
+        d->backend->release(buffer);
+    }
+    free(host);
+    return status;
+}
+
+static gw_status measure(const gw_place *place, const gw_place_sizes *sizes, int d, gw_gauge *out) {
+    gw_gauge g = {0};
+    gw_weights *weights = NULL;
+    size_t row = (size_t)sizes->hp->d_model * sizeof(float);
+    int n = sample_layers(sizes, d, &g.weight_bytes);
+    GW_TRY(gw_weights_sample(sizes->weights, &place->devices[d], n, &weights));
+    gw_status status = time_layers(place, sizes, d, weights, n, &g);
+    gw_weights_free(weights);
+    GW_TRY(status);
+    GW_TRY(time_transfer(&place->devices[d], row, &g.send_token));
+    GW_TRY(time_transfer(&place->devices[d], row * (size_t)sizes->chunk, &g.send_prompt));
+    *out = g;
+    return GW_OK;
+}
+
+/* ---- kept on disk -----------------------------------------------------------------------------
+ */
+
+/* All that a measurement depends on: machine, device, driver, shapes, formats. */
+static uint64_t key_of(const gw_place *place, const gw_place_sizes *s, int d) {
+    const gw_device_info *home = &place->info[0], *own = &place->info[d];
+    const gw_hparams *hp = s->hp;
+    int n_blocks = gw_weights_blueprint(s->weights)->n_blocks;
+    const int64_t numbers[] = {VERSION,     home->threads,  hp->n_layers,       hp->d_model,
+                               hp->n_heads, hp->n_kv_heads, hp->d_head,         hp->d_ff,
+                               hp->n_vocab, s->chunk,       (int64_t)s->kv_fmt, own->threads};
+    uint64_t h = gw_cache_hash(0, numbers, sizeof numbers);
+    h = gw_cache_hash(h, home->name, strlen(home->name));
+    h = gw_cache_hash(h, own->id, strlen(own->id));
+    h = gw_cache_hash(h, own->name, strlen(own->name));
+    h = gw_cache_hash(h, own->detail, strlen(own->detail));
+    h = gw_cache_hash(h, GW_VERSION, sizeof GW_VERSION);
+    return gw_cache_hash(h, s->bytes[d],
+                         (size_t)(hp->n_layers + 1) * (size_t)n_blocks * sizeof *s->bytes[d]);
+}
+
+gw_status gw_gauge_all(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges) {
+    for (int d = 0; d < place->n_devices; d++) {
+        uint64_t key = key_of(place, sizes, d);
+        size_t bytes = 0;
+        void *kept = gw_cache_read("gauge", key, &bytes);
+        if (kept != NULL && bytes == sizeof *gauges) {
+            memcpy(&gauges[d], kept, sizeof *gauges);
+            free(kept);
+            continue;
+        }
+        free(kept);
+        GW_TRY(measure(place, sizes, d, &gauges[d]));
+        gw_cache_write("gauge", key, &gauges[d], sizeof *gauges);
+    }
+    return GW_OK;
+}
+
+/* ---- predicting -------------------------------------------------------------------------------
+ */
+
+void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
+                      const gw_where *where, double *prompt, double *token) {
+    int n_layers = sizes->hp->n_layers, n_blocks = place->n_blocks, at = 0;
+    int head = where[n_layers * n_blocks + n_blocks - 1];
+    *prompt = gauges[head].prompt_rest;
+    *token = gauges[head].token_rest;
+    for (int l = 0; l < n_layers; l++) {
+        int d = where[l * n_blocks + place->last_block];
+        double bytes = 0.0;
+        for (int b = 0; b < n_blocks; b++) {
+            bytes += (double)sizes->bytes[d][l * n_blocks + b];
+        }
+        *prompt += gauges[d].prompt_layer;
+        *token += gauges[d].token_layer *
+                  (gauges[d].weight_bytes > 0.0 ? bytes / gauges[d].weight_bytes : 1.0);
+        if (l > 0 && d != at) { /* half of what was timed goes each way */
+            *prompt += 0.5 * (gauges[d].send_prompt + gauges[at].send_prompt);
+            *token += 0.5 * (gauges[d].send_token + gauges[at].send_token);
+        }
+        at = d;
+    }
+}
+
+int gw_gauge_best(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
+                  gw_where *room) {
+    gw_place_use use[GW_MAX_DEVICES];
+    double fastest = 0.0, prompt, token;
+    int best = -1;
+    for (int n = 0; n <= sizes->hp->n_layers; n++) {
+        gw_place_spread(place, sizes, n, room);
+        if (gw_place_fits(place, sizes, room, use, NULL)) {
+            gw_gauge_predict(place, sizes, gauges, room, &prompt, &token);
+            if (best < 0 || token < fastest) {
+                best = n;
+                fastest = token;
+            }
+        }
+    }
+    return best;
+}

@@ -1,0 +1,124 @@
+/* kernels_cl/attention_item.cl - ATTENTION on processors in two steps: pages on their own, then
+ * joined in order.
+ */
+#ifndef JOIN
+
+/* One head, one page: scores as vectors over positions, values as vectors over the head's width. */
+static inline void attend_page(__global const float *q, __global const CELL *k,
+                               __global const CELL *v, int e, int from, int end, float scale,
+                               __global float *o) {
+    float p[GW_PAGE], fold[GW_PAGE];
+    float16 s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;
+    for (int i = 0; i < e; i++) {
+        __global const CELL *column = k + i * GW_PAGE;
+        float16 qi = q[i];
+        s0 = fma(qi, LOAD16(column), s0);
+        s1 = fma(qi, LOAD16(column + 16), s1);
+        s2 = fma(qi, LOAD16(column + 32), s2);
+        s3 = fma(qi, LOAD16(column + 48), s3);
+    }
+    vstore16(s0 * scale, 0, p);
+    vstore16(s1 * scale, 0, p + 16);
+    vstore16(s2 * scale, 0, p + 32);
+    vstore16(s3 * scale, 0, p + 48);
+    float top = -INFINITY;
+    for (int j = from; j < end; j++) {
+        top = p[j] > top ? p[j] : top;
+    }
+    for (int j = 0; j < GW_PAGE; j++) {
+        p[j] = j >= from && j < end ? gw_exp(p[j] - top) : 0.0f;
+        fold[j] = p[j];
+    }
+    for (int h = GW_PAGE / 2; h > 0; h /= 2) {
+        for (int j = 0; j < h; j++) {
+            fold[j] = fold[j] + fold[j + h];
+        }
+    }
+    int i = 0;
+    for (; i + 16 <= e; i += 16) {
+        float16 sum = 0.0f;
+        for (int j = from; j < end; j++) {
+            sum = fma((float16)p[j], LOAD16(v + j * e + i), sum);
+        }
+        vstore16(sum, 0, o + i);
+    }
+    for (; i < e; i++) {
+        float sum = 0.0f;
+        for (int j = from; j < end; j++) {
+            sum = fma(p[j], WIDEN(v[j * e + i]), sum);
+        }
+        o[i] = sum;
+    }
+    o[e] = top;
+    o[e + 1] = fold[0];
+}
+
+/* Groups: pages in turn, KV heads, rows from row0 on. */
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void attend(STEP, IN(q), IN(k), IN(v), IN(pages), OUT(part), const int row0,
+                     const int heads, const int kv_heads, const int e, const int page_stride,
+                     const float scale, const int window) {
+    const int g = (int)get_group_id(1), row = row0 + (int)get_group_id(2), group = heads / kv_heads;
+    if (row >= LIVE) {
+        return;
+    }
+    SPAN;
+    for (int p = first + (int)get_group_id(0); p <= last; p += (int)get_num_groups(0)) {
+        int page = READS(int, pages)[(size_t)STEP_SLOT(row) * page_stride + p];
+        size_t at = ((size_t)page * kv_heads + g) * GW_PAGE * e;
+        int from = max(lo - p * GW_PAGE, 0), end = min(pos - p * GW_PAGE + 1, GW_PAGE);
+        for (int h = g * group; h < (g + 1) * group; h++) {
+            attend_page(READS(float, q) + ((size_t)row * heads + h) * e, READS(CELL, k) + at,
+                        READS(CELL, v) + at, e, from, end, scale, PARTIAL(row - row0, h, p));
+        }
+    }
+}
+
+#else
+
+/* Groups: heads, rows from row0 on. ACT8 only when e is a multiple of 32. */
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void attend_join(STEP, OUT(part), OUT(out), const int row0, const int heads, const int e,
+                          const int page_stride, const int window) {
+    const int h = (int)get_group_id(0), row = row0 + (int)get_group_id(1);
+    if (row >= LIVE) {
+        return;
+    }
+    SPAN;
+    float best = -INFINITY, total = 0.0f;
+    for (int p = first; p <= last; p++) {
+        float top = PARTIAL(row - row0, h, p)[e];
+        best = top > best ? top : best;
+    }
+    for (int p = first; p <= last; p++) {
+        __global const float *o = PARTIAL(row - row0, h, p);
+        total = fma(o[e + 1], gw_exp(o[e] - best), total);
+    }
+    for (int base = 0; base < e; base += GW_ACT_BLOCK) {
+        int n = min(GW_ACT_BLOCK, e - base);
+        float sum[GW_ACT_BLOCK];
+        for (int i = 0; i < n; i++) {
+            sum[i] = 0.0f;
+        }
+        for (int p = first; p <= last; p++) {
+            __global const float *o = PARTIAL(row - row0, h, p);
+            float weight = gw_exp(o[e] - best);
+            for (int i = 0; i < n; i++) {
+                sum[i] = fma(o[base + i], weight, sum[i]);
+            }
+        }
+        for (int i = 0; i < n; i++) {
+            sum[i] = sum[i] / total;
+        }
+        size_t at = ((size_t)row * heads + h) * e + base;
+#ifdef ACT8
+        item_encode(WRITES(gw_act8, out) + at / GW_ACT_BLOCK, sum);
+#else
+        for (int i = 0; i < n; i++) {
+            WRITES(float, out)[at + i] = sum[i];
+        }
+#endif
+    }
+}
+
+#endif

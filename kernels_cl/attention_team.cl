@@ -1,0 +1,224 @@
+/* kernels_cl/attention_team.cl - ATTENTION on teams: a group per KV head and pages; their partial
+ * results are joined in order, by the group that comes last (LAST_JOINS) or by a launch of its own.
+ *
+ * E: width of a head. STAGED: a page of keys and values fits into local memory. ROPE: the row of
+ * q, k and v is normed, rotated and stored here first (steps of one row).
+ */
+#define SIZE 256 /* items of a group */
+#define HEADS (SIZE / GW_PAGE)
+#define SQUADS (SIZE / TEAM)
+#define PER_ITEM ((E + TEAM - 1) / TEAM) /* values of a head */
+
+/* Partial results of `count` heads from h0 on, joined over pages first .. last. All items. */
+static inline void join_heads(__global const float *part, __global uchar *out, int row, int h0,
+                              int count, int heads, int page_stride, int first, int last,
+                              __local float *scratch, int id) {
+    const int lane = id & (TEAM - 1), chunks = (E + TEAM - 1) / TEAM;
+    for (int base = 0; base < count * chunks; base += SQUADS) {
+        const int task = min(base + id / TEAM, count * chunks - 1);
+        const int h = h0 + task / chunks, i = task % chunks * TEAM + lane;
+        const int mine = base + id / TEAM == task && i < E;
+        __global const float *o = part + (size_t)h * page_stride * (E + 2);
+        float best = -INFINITY, total = 0.0f, sum = 0.0f;
+        for (int p = first + lane; p <= last; p += TEAM) {
+            float top = o[(size_t)p * (E + 2) + E];
+            best = top > best ? top : best;
+        }
+        best = team_top(best, scratch, id);
+        UNROLL_4
+        for (int p = first; p <= last; p++) {
+            __global const float *at = o + (size_t)p * (E + 2);
+            float weight = gw_exp(at[E] - best);
+            total = fma(at[E + 1], weight, total);
+            sum = fma(at[min(i, E - 1)], weight, sum);
+        }
+        sum = sum / total;
+        const size_t to = ((size_t)row * heads + h) * E + i;
+#ifdef ACT8
+        team_encode((__global gw_act8 *)out + to / GW_ACT_BLOCK, mine ? sum : 0.0f, mine,
+                    (__local uint *)scratch, id);
+#else
+        if (mine) {
+            ((__global float *)out)[to] = sum;
+        }
+#endif
+    }
+}
+
+#ifndef JOIN
+
+#ifdef STAGED
+#define KEY(i, j) WIDEN(ks[(i) * GW_PAGE + (j)])
+#define VALUE(j, i) WIDEN(vs[(j) * E + (i)])
+#else
+#define KEY(i, j) WIDEN(keys[(i) * GW_PAGE + (j)])
+#define VALUE(j, i) WIDEN(values[(j) * E + (i)])
+#endif
+
+#ifdef ROPE
+#define ROPE_PART , ROPE_ARGS
+#else
+#define ROPE_PART
+#endif
+
+/* Groups: pages in turn, KV heads, rows from row0 on. */
+__kernel __attribute__((reqd_work_group_size(SIZE, 1, 1)))
+void attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out), OUT(arrived),
+            const int row0, const int heads, const int kv_heads, const int page_stride,
+            const float scale, const int window ROPE_PART) {
+#ifdef STAGED
+    __local CELL ks[GW_PAGE * E] __attribute__((aligned(16)));
+    __local CELL vs[GW_PAGE * E] __attribute__((aligned(16)));
+#endif
+    __local float qs[HEADS * E], weights[SIZE], scratch[SIZE];
+    const int g = (int)get_group_id(1), row = row0 + (int)get_group_id(2), group = heads / kv_heads;
+    const int id = (int)get_local_id(0), lane = id & (TEAM - 1), squad = id / TEAM;
+    if (row >= LIVE) {
+        return;
+    }
+    SPAN;
+    for (int p = first + (int)get_group_id(0); p <= last; p += (int)get_num_groups(0)) {
+        const int page = READS(int, pages)[(size_t)STEP_SLOT(row) * page_stride + p];
+        const size_t at = ((size_t)page * kv_heads + g) * GW_PAGE * E;
+        __global CELL *keys = WRITES(CELL, k) + at, *values = WRITES(CELL, v) + at;
+        const int from = max(lo - p * GW_PAGE, 0), end = min(pos - p * GW_PAGE + 1, GW_PAGE);
+#ifdef STAGED
+        for (int i = id; i < GW_PAGE * E * (int)sizeof(CELL) / 16; i += SIZE) {
+            ((__local uint4 *)ks)[i] = ((__global const uint4 *)keys)[i];
+            ((__local uint4 *)vs)[i] = ((__global const uint4 *)values)[i];
+        }
+#endif
+        for (int h0 = 0; h0 < group; h0 += HEADS) {
+#ifdef ROPE /* squads: heads of q, then k and v where their position lies in this page */
+            const int brings = p == last && h0 == 0, is_q = squad < HEADS;
+            const int mine = is_q ? h0 + squad < group : brings && squad < HEADS + 2;
+            const int h = !mine     ? 0
+                          : is_q    ? g * group + h0 + squad
+                                    : heads + (squad - HEADS) * kv_heads + g;
+            __global const float *in_row =
+                READS(float, q) + (size_t)row * (heads + 2 * kv_heads) * E;
+            turning t = TURNING(in_row, h, heads, kv_heads, E, pos);
+            float sum = 0.0f, value[PER_ITEM];
+            for (int i = lane; i < E; i += TEAM) {
+                sum = fma(t.x[i], t.x[i], sum);
+            }
+            t.scale = gw_rms_scale(team_fold(sum, scratch, id), E, eps);
+            UNROLL
+            for (int n = 0; n < PER_ITEM; n++) {
+                const int i = lane + TEAM * n;
+                value[n] = i < E ? turned_value(&t, i) : 0.0f;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            UNROLL
+            for (int n = 0; n < PER_ITEM; n++) {
+                const int i = again(lane) + TEAM * n;
+                if (i >= E || !again(mine)) {
+                    continue;
+                }
+                if (is_q) {
+                    qs[squad * E + i] = value[n];
+                    if (p == last) {
+                        WRITES(float, turned)[((size_t)row * heads + h) * E + i] = value[n];
+                    }
+                } else {
+                    const int to = squad == HEADS ? i * GW_PAGE + pos % GW_PAGE
+                                                  : pos % GW_PAGE * E + i;
+                    (squad == HEADS ? keys : values)[to] = NARROW(value[n]);
+#ifdef STAGED
+                    (squad == HEADS ? ks : vs)[to] = NARROW(value[n]);
+#endif
+                }
+            }
+            barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+#else
+            const int n = min(HEADS, group - h0) * E;
+            for (int i = id; i < n; i += SIZE) {
+                qs[i] = READS(float, q)[((size_t)row * heads + g * group + h0) * E + i];
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+            const int count = min(HEADS, group - h0), j = id % GW_PAGE;
+            if (id < count * GW_PAGE) {
+                float s = -INFINITY;
+                if (j >= from && j < end) {
+                    s = 0.0f;
+                    UNROLL_16
+                    for (int i = 0; i < E; i++) {
+                        s = fma(qs[id / GW_PAGE * E + i], KEY(i, j), s);
+                    }
+                    s = s * scale;
+                }
+                weights[id] = s;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            const int mine_h = min(squad, count - 1), a = mine_h * GW_PAGE + lane, b = a + TEAM;
+            const float sa = weights[a], sb = weights[b];
+            float top = max(sa > -INFINITY ? sa : -INFINITY, sb > -INFINITY ? sb : -INFINITY);
+            top = team_top(top, scratch, id);
+            const float wa = lane >= from && lane < end ? gw_exp(sa - top) : 0.0f;
+            const float wb = lane + TEAM >= from && lane + TEAM < end ? gw_exp(sb - top) : 0.0f;
+            const float l = team_fold(wa + wb, scratch, id);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            __global float *o = PARTIAL(row - row0, g * group + h0, p);
+            if (again(squad) < count) {
+                weights[a] = wa;
+                weights[b] = wb;
+                if (lane == 0) {
+                    o[(size_t)squad * page_stride * (E + 2) + E] = top;
+                    o[(size_t)squad * page_stride * (E + 2) + E + 1] = l;
+                }
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (int i = again(id); i < count * E; i += SIZE) {
+                float sum = 0.0f;
+                UNROLL_16
+                for (int n = from; n < end; n++) {
+                    sum = fma(weights[i / E * GW_PAGE + n], VALUE(n, i % E), sum);
+                }
+                o[(size_t)(i / E) * page_stride * (E + 2) + i % E] = sum;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+    }
+#ifdef LAST_JOINS
+    __local int ticket[1];
+    const int alone = get_num_groups(0) == 1;
+    if (!alone) {
+        device_fence();
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (id == 0 && alone) {
+        ticket[0] = 1;
+    } else if (id == 0) {
+        __global int *count = WRITES(int, arrived) + (row - row0) * kv_heads + g;
+        ticket[0] = atomic_inc(count) == (int)get_num_groups(0) - 1;
+        if (ticket[0]) {
+            *count = 0; /* for the next launch */
+        }
+        device_fence();
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (ticket[0]) {
+        join_heads(PARTIAL(row - row0, 0, 0), WRITES(uchar, out), row, g * group, group, heads,
+                   page_stride, first, last, scratch, id);
+    }
+#endif
+}
+
+#else
+
+/* Groups: KV heads, rows from row0 on. */
+__kernel __attribute__((reqd_work_group_size(SIZE, 1, 1)))
+void attend_join(STEP, OUT(part), OUT(out), const int row0, const int heads, const int kv_heads,
+                 const int page_stride, const int window) {
+    __local float scratch[SIZE];
+    const int row = row0 + (int)get_group_id(1), group = heads / kv_heads;
+    if (row >= LIVE) {
+        return;
+    }
+    SPAN;
+    join_heads(PARTIAL(row - row0, 0, 0), WRITES(uchar, out), row, (int)get_group_id(0) * group,
+               group, heads, page_stride, first, last, scratch, (int)get_local_id(0));
+}
+
+#endif

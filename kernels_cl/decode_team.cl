@@ -1,0 +1,208 @@
+/* kernels_cl/decode_team.cl - LINEAR and GLU of generated tokens on teams, for every weight format
+ * (units: planes.cl, lanes.cl).
+ *
+ * A team of 32 items takes two weight rows; item i their units i, i + 32, ..., and loads AHEAD of
+ * them before it uses the first. The activations of N rows wait in local memory, TILE / N units of
+ * each row at a time. Groups take row blocks in turn, as many as the device runs at once, so that
+ * what they prepare serves several. NORM_WIDTH: the norm that makes the activations is computed
+ * here, by every group for itself, while the first weights are on their way; group 0 also stores
+ * it.
+ */
+#define PAIR 2
+#define STEPS (EACH / TEAM) /* units of an item in a full tile */
+#define AHEAD (STEPS < MOST_AHEAD ? STEPS : MOST_AHEAD)
+
+#define NORM_ARGS IN(norm), OUT(normed), const float eps
+
+#ifdef NORM_WIDTH
+/* One row [NORM_WIDTH] -> tile. */
+static inline void norm_to_tile(__global const float *x, __global const float *weight, float eps,
+                                __global uchar *out, TILE_ARGS, __local float *values,
+                                __local float *scratch, __local float *total, int id) {
+    __global const float4 *w4 = (__global const float4 *)weight;
+    __local float4 *v4 = (__local float4 *)values;
+    float4 low = w4[min(2 * id, NORM_WIDTH / 4 - 1)];
+    float4 high = w4[min(2 * id + 1, NORM_WIDTH / 4 - 1)];
+    for (int i = id; i < NORM_WIDTH / 4; i += GROUP) {
+        v4[i] = ((__global const float4 *)x)[i];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const float scale = norm_scale(values, x, NORM_WIDTH, eps, total, scratch, id);
+    for (int base = 0; base < NORM_WIDTH / 8; base += GROUP) {
+        const int i = base + id, live = i < NORM_WIDTH / 8;
+        float4 a = live ? v4[2 * i] : 0.0f, b = live ? v4[2 * i + 1] : 0.0f;
+        a = (a * scale) * low;
+        b = (b * scale) * high;
+        float v[8] = {a.s0, a.s1, a.s2, a.s3, b.s0, b.s1, b.s2, b.s3};
+        low = w4[min(2 * (i + GROUP), NORM_WIDTH / 4 - 1)];
+        high = w4[min(2 * (i + GROUP) + 1, NORM_WIDTH / 4 - 1)];
+        put_normed(v, 8 * i, live, out, TILE_PASS, (__local uint *)scratch, id);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+#define PREPARE                                                                                    \
+    norm_to_tile(READS(float, x), READS(float, norm), eps,                                         \
+                 get_group_id(0) == 0 ? WRITES(uchar, normed) : 0, TILE_PASS, NORM_VALUES,         \
+                 scratch, total, id);                                                              \
+    int staged = 1;
+#else
+#define NORM_MEMORY
+#define PREPARE int staged = 0;
+#endif
+
+#define MEMORY                                                                                     \
+    TILE_MEMORY;                                                                                   \
+    __local float scratch[GROUP], total[1];                                                        \
+    NORM_MEMORY
+
+/* The first units of two weight rows are on their way into `ahead`. */
+#define FETCH_FIRST(planes_a, row_a, planes_b, row_b)                                              \
+    UNROLL                                                                                         \
+    for (int u = 0; u < AHEAD; u++) {                                                              \
+        const int unit = lane + TEAM * u;                                                          \
+        if (unit < units) {                                                                        \
+            ahead[0][u] = fetch(planes_a, row_a, unit, units);                                     \
+            ahead[1][u] = fetch(planes_b, row_b, unit, units);                                     \
+        }                                                                                          \
+    }
+
+/* acc[p][t]: this lane's part of the sums over all units, for N activation rows. `staged`: the
+ * activations are in local memory already, and so they are afterwards where a tile holds a row. */
+#define SUMS(planes_a, row_a, planes_b, row_b)                                                     \
+    UNROLL                                                                                         \
+    for (int t = 0; t < N; t++) {                                                                  \
+        acc[0][t] = acc[1][t] = 0.0f;                                                              \
+    }                                                                                              \
+    for (int from = 0; from < units; from += EACH) {                                               \
+        if (!staged) {                                                                             \
+            barrier(CLK_LOCAL_MEM_FENCE);                                                          \
+            stage(x_buf + x_off, t0, live, k, from, TILE_PASS, id);                                \
+            barrier(CLK_LOCAL_MEM_FENCE);                                                          \
+        }                                                                                          \
+        const int end = min(EACH, units - from);                                                   \
+        for (int base = lane; base < end; base += TEAM * AHEAD) {                                  \
+            UNROLL                                                                                 \
+            for (int u = 0; u < AHEAD; u++) {                                                      \
+                const int b = base + TEAM * u;                                                     \
+                const int next = from + b + TEAM * AHEAD;                                          \
+                if (b < end) {                                                                     \
+                    add_pair(&ahead[0][u], &ahead[1][u], TILE_PASS, b, k - from * PER_UNIT, acc);  \
+                }                                                                                  \
+                if (next < units) {                                                                \
+                    ahead[0][u] = fetch(planes_a, row_a, next, units);                             \
+                    ahead[1][u] = fetch(planes_b, row_b, next, units);                             \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    staged = staged || units <= EACH;
+
+#define FOLD                                                                                       \
+    UNROLL                                                                                         \
+    for (int t = 0; t < N; t++) {                                                                  \
+        acc[0][t] = team_fold(acc[0][t], scratch, id);                                             \
+        acc[1][t] = team_fold(acc[1][t], scratch, id);                                             \
+    }
+
+#ifndef GLU
+
+#define ROWS (PAIR * TEAMS)
+#define ROW_OF_ITEM (id / TEAM * PAIR)
+#define PLANES_OF(o) (o).w, (o).high, (o).head, (o).sub
+#define FIRST_ROW(o) min((o).r, (o).m - 1)
+#define SECOND_ROW(o) min((o).r + 1, (o).m - 1)
+
+/* Groups: blocks of ROWS rows of one part, in turn; tiles of N activation rows. */
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void linear_decode(
+    STEP, PART(0), PART(1), PART(2), IN(x), NORM_ARGS, IN(residual), OUT(y), const int k,
+    const int y_stride, const int biased, const int has_residual) {
+    MEMORY;
+    const int id = (int)get_local_id(0), lane = id & (TEAM - 1), units = UNITS(k);
+    const int t0 = (int)get_group_id(1) * N, live = LIVE - t0;
+    const int blocks = BLOCKS(0) + BLOCKS(1) + BLOCKS(2), stride = (int)get_num_groups(0);
+    float acc[PAIR][N];
+    wraw ahead[PAIR][AHEAD];
+    block o = BLOCK((int)get_group_id(0));
+    FETCH_FIRST(PLANES_OF(o), FIRST_ROW(o), PLANES_OF(o), SECOND_ROW(o))
+    if (live <= 0) {
+        return;
+    }
+    PREPARE
+    for (int i = (int)get_group_id(0); i < blocks; i += stride) {
+        SUMS(PLANES_OF(o), FIRST_ROW(o), PLANES_OF(o), SECOND_ROW(o))
+        const block done = o;
+        if (i + stride < blocks) {
+            o = BLOCK(i + stride);
+            FETCH_FIRST(PLANES_OF(o), FIRST_ROW(o), PLANES_OF(o), SECOND_ROW(o))
+        }
+        FOLD
+        const int r = done.r + lane;
+        UNROLL
+        for (int t = 0; t < N; t++) {
+            if (lane < PAIR && r < done.m && t < live) {
+                const size_t at = (size_t)(t0 + t) * y_stride + done.first + r;
+                float v = lane ? acc[1][t] : acc[0][t];
+                v = biased ? v + ((__global const float *)done.bias)[r] : v;
+                v = has_residual ? v + READS(float, residual)[at] : v;
+                WRITES(float, y)[at] = v;
+            }
+        }
+    }
+}
+
+#else
+
+/* Groups: 32 columns of gate and up, in turn, tiles of N rows; a team takes one column of both at a
+ * time. column: the first one of this allocation. */
+#define UP IN(u), const ulong u_high_at, const ulong u_head_at, const ulong u_sub_at
+#define UP_PLANES u_buf + u_off, u_high_at, u_head_at, u_sub_at
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void glu_decode(
+    STEP, WEIGHTS, UP, IN(x), NORM_ARGS, OUT(y), const int m, const int k, const int y_stride,
+    const int column) {
+    MEMORY;
+    __local float columns[N][GW_ACT_BLOCK];
+    const int id = (int)get_local_id(0), lane = id & (TEAM - 1), team = id / TEAM;
+    const int t0 = (int)get_group_id(1) * N, live = LIVE - t0, units = UNITS(k);
+    const int stride = (int)get_num_groups(0) * GW_ACT_BLOCK;
+    float acc[PAIR][N];
+    wraw ahead[PAIR][AHEAD];
+    int r = min((int)get_group_id(0) * GW_ACT_BLOCK + team, m - 1);
+    FETCH_FIRST(PLANES, r, UP_PLANES, r)
+    if (live <= 0) {
+        return;
+    }
+    PREPARE
+    for (int first = (int)get_group_id(0) * GW_ACT_BLOCK; first < m; first += stride) {
+        for (int turn = 0; turn < GW_ACT_BLOCK / TEAMS; turn++) {
+            const int c = turn * TEAMS + team;
+            SUMS(PLANES, r, UP_PLANES, r)
+            r = min(c + TEAMS < GW_ACT_BLOCK ? first + c + TEAMS : first + stride + team, m - 1);
+            if (c + TEAMS < GW_ACT_BLOCK || first + stride < m) {
+                FETCH_FIRST(PLANES, r, UP_PLANES, r)
+            }
+            FOLD
+            if (lane == 0) {
+                for (int t = 0; t < N; t++) {
+                    columns[t][c] = gw_silu(acc[0][t]) * acc[1][t];
+                }
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int base = 0; base < N; base += TEAMS) {
+            int t = base + team, there = t < N && t < live;
+            float v = there ? columns[t < N ? t : 0][lane] : 0.0f;
+#ifdef ACT8
+            size_t at =
+                (size_t)(t0 + t) * (y_stride / GW_ACT_BLOCK) + (column + first) / GW_ACT_BLOCK;
+            team_encode(WRITES(gw_act8, y) + at, v, there, (__local uint *)scratch, id);
+#else
+            if (there && first + lane < m) {
+                WRITES(float, y)[(size_t)(t0 + t) * y_stride + column + first + lane] = v;
+            }
+#endif
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+#endif

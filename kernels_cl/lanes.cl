@@ -1,0 +1,102 @@
+/* kernels_cl/lanes.cl - float weights in GW_CL_LAYOUT_LANES: a piece of 512 bytes holds 16 bytes
+ * per lane, elements lane, lane + 32, ... of it. A unit is one lane's part of a piece.
+ */
+#if !defined(GW_ITEM) && (defined(FORMAT_F32) || defined(FORMAT_F16) || defined(FORMAT_BF16))
+
+#if defined(FORMAT_F32)
+#define PER_LANE 4
+#else
+#define PER_LANE 8
+#endif
+#define PIECE (TEAM * PER_LANE)
+
+#define WEIGHTS IN(w), const ulong high_at, const ulong head_at, const ulong sub_at
+#define PLANES w_buf + w_off, high_at, head_at, sub_at
+#define PLANE_ARGS __global const uchar *w, ulong high_at, ulong head_at, ulong sub_at
+
+typedef uint4 wraw;
+
+static inline wraw fetch(PLANE_ARGS, int row, int unit, int units) {
+    return ((__global const uint4 *)w)[(size_t)row * units + unit];
+}
+
+static inline void widen(uint4 v, float *w) {
+#if defined(FORMAT_F32)
+    w[0] = as_float(v.s0), w[1] = as_float(v.s1), w[2] = as_float(v.s2), w[3] = as_float(v.s3);
+#else
+    uint a[4] = {v.s0, v.s1, v.s2, v.s3};
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+#if defined(FORMAT_BF16)
+        w[2 * i] = as_float(a[i] << 16);
+        w[2 * i + 1] = as_float(a[i] & 0xffff0000u);
+#else
+        w[2 * i] = widen_half(a[i] & 0xffffu);
+        w[2 * i + 1] = widen_half(a[i] >> 16);
+#endif
+    }
+#endif
+}
+
+#ifdef TILE
+
+#define PER_UNIT PER_LANE
+#define UNITS(k) (((k) + PIECE - 1) / PIECE * TEAM)
+#define TILE_VALUES (EACH * PER_LANE) /* of one row */
+#define TILE_MEMORY __local float tile[TILE * PER_LANE] __attribute__((aligned(16)))
+#define TILE_ARGS __local float *tile
+#define TILE_PASS tile
+
+/* The values of units [from, from + EACH) of rows t0 .. t0 + N - 1, zeros beyond what there is. */
+static inline void stage(__global const uchar *x, int t0, int live, int k, int from, TILE_ARGS,
+                         int id) {
+    const int first = from * PER_LANE;
+    for (int i = id; i < TILE_VALUES * N; i += GROUP) {
+        int t = i / TILE_VALUES, at = first + i % TILE_VALUES;
+        __global const float *row = (__global const float *)x + (size_t)(t0 + t) * k;
+        tile[i] = t < live && at < k ? row[at] : 0.0f;
+    }
+}
+
+/* The unit of two weight rows times that of N activation rows. at: its place in the tile; left:
+ * values from the tile's first to the row's end. */
+static inline void add_pair(const wraw *a, const wraw *b, TILE_ARGS, int at, int left,
+                            float acc[2][N]) {
+    float wa[PER_LANE], wb[PER_LANE];
+    const int first = at / TEAM * PIECE + at % TEAM;
+    widen(*a, wa);
+    widen(*b, wb);
+    UNROLL
+    for (int j = 0; j < PER_LANE; j++) {
+        const int i = first + TEAM * j;
+#ifdef RAGGED
+        if (i >= left) {
+            continue;
+        }
+#endif
+        UNROLL
+        for (int t = 0; t < N; t++) {
+            float v = tile[t * TILE_VALUES + i];
+            acc[0][t] = fma(wa[j], v, acc[0][t]);
+            acc[1][t] = fma(wb[j], v, acc[1][t]);
+        }
+    }
+}
+#endif
+
+#ifdef NORM_WIDTH
+#define NORM_MEMORY
+#define NORM_VALUES tile
+
+static inline void put_normed(const float *v, int i, int live, __global uchar *out, TILE_ARGS,
+                              __local uint *scratch, int id) {
+    for (int j = 0; j < 8 && live; j++) {
+        tile[i + j] = v[j];
+        if (out != 0) {
+            ((__global float *)out)[i + j] = v[j];
+        }
+    }
+}
+#endif
+
+#endif

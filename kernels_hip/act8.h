@@ -1,0 +1,79 @@
+/* kernels_hip/act8.h - activations to int8 blocks (gw_act8_encode of arith.h): 32 lanes with a
+ * value each, or eight with four.
+ */
+#ifndef GW_KERNELS_HIP_ACT8_H
+#define GW_KERNELS_HIP_ACT8_H
+
+#include "kernels_hip/device.h"
+
+enum { GW_ACT_WORDS = 10 }; /* of a gw_act8: scale, sums, eight of q */
+
+/* What a block's values are multiplied by; `top` has the bits of the largest |x|. */
+GW_DEVICE float gw_act8_inverse(unsigned top) {
+    const float amax = GW_F32_FROM_BITS(top);
+    const float inverse = top < 0x7f800000u && amax > 0.0f ? 127.0f / amax : 0.0f;
+    return inverse < 3.0e38f ? inverse : 0.0f;
+}
+GW_DEVICE float gw_act8_scale(unsigned top) {
+    return top < 0x7f800000u ? GW_F32_FROM_BITS(top) / 127.0f : GW_F32_FROM_BITS(0x7fc00000u);
+}
+
+/* Lane i holds x[i]; the whole team calls it. */
+GW_DEVICE void gw_team_encode(gw_act8 *out, float x) {
+    const unsigned top = gw_team_max(GW_F32_BITS(x) & 0x7fffffffu);
+    const float inverse = gw_act8_inverse(top);
+    const int lane = gw_lane(), q = top < 0x7f800000u ? (int)GW_RINT(x * inverse) : 0;
+    int sum = q; /* of 16 neighbours */
+    sum += gw_partner_bits<8>(sum);
+    sum += gw_partner_bits<4>(sum);
+    sum += gw_partner_bits<2>(sum);
+    sum += gw_partner_bits<1>(sum);
+    out->q[lane] = (gw_i8)q;
+    if (lane % 16 == 0) {
+        out->sum[lane / 16] = (gw_i16)sum;
+    }
+    if (lane == 0) {
+        out->scale = gw_act8_scale(top);
+    }
+}
+
+/* Lanes 8 b .. 8 b + 7 of a team hold a block, four neighbours each. */
+struct gw_act8_four {
+    unsigned scale, sums, q; /* the block's first two words, and this lane's four codes */
+
+    /* The whole team calls it. */
+    __device__ inline void encode(const float *x) {
+        unsigned top = 0;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            top = gw_larger(top, GW_F32_BITS(x[i]) & 0x7fffffffu);
+        }
+        top = gw_larger(top, (unsigned)gw_quad_xor<1>((int)top));
+        top = gw_larger(top, (unsigned)gw_quad_xor<2>((int)top));
+        top = gw_larger(top, gw_shuffle_xor(top, 4));
+        const float inverse = gw_act8_inverse(top);
+        int sum = 0;
+        q = 0;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int code = top < 0x7f800000u ? (int)GW_RINT(x[i] * inverse) : 0;
+            q |= ((unsigned)code & 0xffu) << 8 * i;
+            sum += code;
+        }
+        sum += gw_quad_xor<1>(sum); /* of 16 neighbours */
+        sum += gw_quad_xor<2>(sum);
+        sums = ((unsigned)sum & 0xffffu) | (unsigned)gw_shuffle_xor(sum, 4) << 16;
+        scale = GW_F32_BITS(gw_act8_scale(top));
+    }
+    /* block: its GW_ACT_WORDS words. */
+    __device__ inline void store(unsigned *block) const {
+        const int place = gw_lane() % 8;
+        block[2 + place] = q;
+        if (place == 0) {
+            block[0] = scale;
+            block[1] = sums;
+        }
+    }
+};
+
+#endif

@@ -1,0 +1,73 @@
+/* kernels_hip/attention_params.h - parameters of the kernels in attention.hip. */
+#ifndef GW_KERNELS_HIP_ATTENTION_PARAMS_H
+#define GW_KERNELS_HIP_ATTENTION_PARAMS_H
+
+#include "kernels_hip/params.h"
+#include "kernels_hip/rope_params.h"
+
+enum {
+    GW_ATTEND_THREADS = 64, /* two teams, each with work of its own */
+    GW_ATTEND_STAGES = 4,   /* chunks of a team's ring              */
+    GW_ATTEND_HEADS = 8,    /* most heads at once                   */
+    GW_ATTEND_JOIN = 64,    /* heads times pages that a team joins  */
+    GW_JOIN_THREADS = 128,
+    GW_JOIN_PAGES = 32,                  /* pages of a stage                  */
+    GW_JOIN_BATCH = 2 * GW_JOIN_THREADS, /* pages weighed at once */
+    GW_JOIN_STAGES = 8,                  /* 4 KB each                         */
+    GW_JOIN_WIDTH = 32                   /* values of a head that a block joins */
+};
+
+/* What pages leave behind, of `rows` rows from row0 on: for every row, head and page its maximum,
+ * its sum, and e_padded values (e rounded up to 4). */
+struct gw_attend_parts {
+    GW_DEV(float) top;    /* [rows, heads, page_stride]           */
+    GW_DEV(float) sum;    /* [rows, heads, page_stride]           */
+    GW_DEV(float) values; /* [rows, heads, page_stride, e_padded] */
+    int32_t row0, rows;
+    int32_t page_stride; /* a multiple of 4 */
+    int32_t e_padded;
+};
+
+/* Bytes of shared memory that a team has for queries; its join needs GW_ATTEND_JOIN floats. */
+#define GW_ATTEND_QUERIES(heads, e)                                                                \
+    ((heads) * (e) < GW_ATTEND_JOIN ? GW_ATTEND_JOIN * 4 : ((heads) * (e)*4 + 15) / 16 * 16)
+
+/* gw_attend_CACHE_hH_vV: H heads at once, V values of a head per lane. Grid: any number of blocks;
+ * they share the pages. Dynamic shared memory: two times team_bytes. A page of one KV head comes in
+ * k_chunks pieces of k_rows of e and v_chunks pieces of v_rows of 64; each of them at least
+ * GW_ATTEND_STAGES, and all of k_bytes or v_bytes but the last of K. */
+struct gw_attend_params {
+    struct gw_step_params step;
+    struct gw_attend_parts parts;
+    GW_DEV(const float) q; /* [rows, heads, e]       */
+    GW_DEV(const void) k;  /* caches, core/plan/op.h */
+    GW_DEV(const void) v;
+    GW_DEV(const int32_t) pages; /* [slots, table_stride]  */
+    /* in not 0: ROPE_KV comes with it, for a step of one row; then q is not read, and k and v get
+     * the row's cells. */
+    struct gw_turn_params turn;
+    /* Not 0, and a step has at most join_pages pages: the team that comes last joins, and `out` is
+     * f32 or act8 [rows, heads, e]. arrived: [rows of parts, heads] units that are done, 0 between
+     * launches. */
+    GW_DEV(unsigned) arrived;
+    GW_DEV(void) out;
+    int32_t join_pages, act8;
+    int32_t table_stride, heads, kv_heads, e, window;
+    float scale;
+    int32_t k_rows, k_bytes, k_chunks, v_rows, v_bytes, v_chunks;
+    int32_t chunk;       /* bytes of a place of the ring            */
+    int32_t scale_bytes; /* of a page of q8_0; else 0               */
+    int32_t fresh_bytes; /* of a new position's values and scales, of K or V; 0 without turn.in */
+    int32_t team_bytes;  /* of shared memory: weights of positions, queries, scales, new cells of
+                          * K and V, ring */
+};
+
+/* gw_attend_join_f32, gw_attend_join_act8: grid (heads * ceil(e / GW_JOIN_WIDTH), rows). */
+struct gw_join_params {
+    struct gw_step_params step;
+    struct gw_attend_parts parts;
+    GW_DEV(void) out; /* f32 or act8 [rows, heads, e] */
+    int32_t heads, e, window;
+};
+
+#endif

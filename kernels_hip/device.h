@@ -1,0 +1,502 @@
+/* kernels_hip/device.h - the only place that knows AMD from NVIDIA from the emulator.
+ *
+ * Kernels are the common subset of HIP C++ and CUDA C++ plus the names below. Blocks are
+ * one-dimensional, a multiple of 64 threads, and every thread of a block reaches every barrier.
+ * Shuffles work inside a team: 32 neighbouring threads, the 32 lanes of arith.h. A team is a warp
+ * on NVIDIA and half of a wave (or a wave) on AMD, and must reach a shuffle as a whole. Matrix
+ * instructions belong to a wave of LANES threads, which must reach them as a whole.
+ */
+#ifndef GW_KERNELS_HIP_DEVICE_H
+#define GW_KERNELS_HIP_DEVICE_H
+
+#if defined(__CUDACC__)
+#define GW_NVIDIA 1
+#elif defined(__HIP__) || defined(__HIPCC__) || defined(__HIPCC_RTC__)
+#define GW_AMD 1
+#ifndef __HIPCC_RTC__
+#include <hip/hip_runtime.h>
+#endif
+#else
+#define GW_EMULATOR 1
+#include <hip_host.hpp> /* tests/hip_host: the same names for the host's compiler */
+#endif
+
+#include "core/tensor/arith.h"
+#include "kernels_hip/params.h"
+
+#ifndef INFINITY /* NVRTC has no math.h */
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+
+/* ---- the machine ----------------------------------------------------------------------------- */
+
+#if defined(GW_NVIDIA)
+#define LANES 32 /* threads that one instruction serves: a warp or a wave */
+#ifdef __CUDA_ARCH__
+#define GW_SM __CUDA_ARCH__
+#else
+#define GW_SM 0
+#endif
+#elif defined(GW_AMD)
+#if defined(__AMDGCN_WAVEFRONT_SIZE)
+#define LANES __AMDGCN_WAVEFRONT_SIZE
+#elif defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__)
+#define LANES 32
+#else
+#define LANES 64
+#endif
+#if defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) ||    \
+    defined(__gfx942__)
+#define GW_MFMA 1
+#endif
+#else
+#define LANES GW_EMULATOR_LANES
+#endif
+
+/* Whether this code is for a device with the matrix instructions below. */
+#if defined(GW_EMULATOR) || defined(GW_MFMA) || (defined(GW_NVIDIA) && GW_SM >= 800)
+#define GW_MMA 1
+#else
+#define GW_MMA 0
+#endif
+
+#define GW_DEVICE __device__ static inline
+
+/* GW_KERNEL(gw_norm, struct gw_norm_params, 256) { ... p.eps ... }: a kernel of the given name and
+ * threads of a block; its parameters are called p. A fifth, optional number: blocks that should
+ * share a multiprocessor (NVIDIA only: it limits registers). */
+#if defined(GW_NVIDIA)
+#define GW_KERNEL(name, params, ...)                                                               \
+    extern "C" __global__ void __launch_bounds__(__VA_ARGS__) name(const params p)
+#elif defined(GW_AMD)
+#define GW_KERNEL_THREADS(threads, ...) threads
+#define GW_KERNEL(name, params, ...)                                                               \
+    extern "C" __global__ void __launch_bounds__(GW_KERNEL_THREADS(__VA_ARGS__, 0))                \
+        name(const params p)
+#else
+#define GW_KERNEL(name, params, ...)                                                               \
+    static void name##_body(const params p);                                                       \
+    extern "C" __attribute__((visibility("default"))) void name(const void *p) {                   \
+        name##_body(*(const params *)p);                                                           \
+    }                                                                                              \
+    extern "C" __attribute__((visibility("default"))) const int name##_params =                    \
+        (int)sizeof(params);                                                                       \
+    static void name##_body(const params p)
+#endif
+
+/* A block's shared memory beyond its declared arrays; as many bytes as the launch says. */
+#if defined(GW_EMULATOR)
+#define GW_SHARED_DYNAMIC(type, name) type *name = (type *)gw_emulator_shared()
+#else
+extern __shared__ __align__(16) unsigned char gw_shared_dynamic[];
+#define GW_SHARED_DYNAMIC(type, name) type *name = (type *)gw_shared_dynamic
+#endif
+
+/* ---- the step block -------------------------------------------------------------------------- */
+
+GW_DEVICE int gw_live(const struct gw_step_params &s) {
+    return s.step[s.picked ? GW_STEP_N_PICK : GW_STEP_N];
+}
+GW_DEVICE int gw_step_token(const struct gw_step_params &s, int row) {
+    return s.step[GW_STEP_ROWS + row];
+}
+GW_DEVICE int gw_step_pos(const struct gw_step_params &s, int row) {
+    return s.step[GW_STEP_ROWS + s.rows + row];
+}
+GW_DEVICE int gw_step_slot(const struct gw_step_params &s, int row) {
+    return s.step[GW_STEP_ROWS + 2 * s.rows + row];
+}
+
+/* ---- teams of 32 ----------------------------------------------------------------------------- */
+
+GW_DEVICE int gw_lane(void) { return (int)threadIdx.x % GW_LANES; }
+GW_DEVICE int gw_team(void) { return (int)threadIdx.x / GW_LANES; }
+
+#if defined(GW_NVIDIA)
+#define GW_SHUFFLES(T)                                                                             \
+    GW_DEVICE T gw_shuffle(T v, int from) { return __shfl_sync(0xffffffffu, v, from); }            \
+    GW_DEVICE T gw_shuffle_xor(T v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }    \
+    GW_DEVICE T gw_shuffle_down(T v, int by) { return __shfl_down_sync(0xffffffffu, v, by); }
+#elif defined(GW_AMD)
+#define GW_SHUFFLES(T)                                                                             \
+    GW_DEVICE T gw_shuffle(T v, int from) { return __shfl(v, from, 32); }                          \
+    GW_DEVICE T gw_shuffle_xor(T v, int mask) { return __shfl_xor(v, mask, 32); }                  \
+    GW_DEVICE T gw_shuffle_down(T v, int by) { return __shfl_down(v, by, 32); }
+#else
+#define GW_SHUFFLES(T)                                                                             \
+    GW_DEVICE T gw_shuffle(T v, int from) { return gw_emulator_shuffle(v, gw_lane(), from & 31); } \
+    GW_DEVICE T gw_shuffle_xor(T v, int mask) {                                                    \
+        return gw_emulator_shuffle(v, gw_lane(), gw_lane() ^ mask);                                \
+    }                                                                                              \
+    GW_DEVICE T gw_shuffle_down(T v, int by) {                                                     \
+        int from = gw_lane() + by;                                                                 \
+        return gw_emulator_shuffle(v, gw_lane(), from < 32 ? from : gw_lane());                    \
+    }
+#endif
+GW_SHUFFLES(float)
+GW_SHUFFLES(int)
+GW_SHUFFLES(unsigned)
+#undef GW_SHUFFLES
+
+/* Bit i: lane i of this team says yes. */
+GW_DEVICE unsigned gw_ballot(int yes) {
+#if defined(GW_NVIDIA)
+    return __ballot_sync(0xffffffffu, yes);
+#elif defined(GW_AMD)
+    unsigned long long all = __ballot(yes);
+    return (unsigned)(LANES == 64 ? all >> (threadIdx.x & 32u) : all);
+#else
+    return gw_emulator_ballot(yes);
+#endif
+}
+
+/* Orders shared memory among the lanes of a team. */
+GW_DEVICE void gw_sync_team(void) {
+#if defined(GW_NVIDIA)
+    __syncwarp();
+#elif defined(GW_AMD)
+    __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront"); /* a wave runs in step */
+    __builtin_amdgcn_wave_barrier();
+#else
+    gw_emulator_sync_team();
+#endif
+}
+
+/* The same among the threads of a wave. */
+GW_DEVICE void gw_sync_wave(void) {
+#if defined(GW_EMULATOR)
+    gw_emulator_sync_wave();
+#else
+    gw_sync_team();
+#endif
+}
+
+/* The value of lane ^ MASK of the same four neighbours (MASK 1 or 2). */
+template <int MASK> __device__ static inline int gw_quad_xor(int v) {
+#if defined(GW_AMD)
+    return __builtin_amdgcn_mov_dpp(v, MASK == 1 ? 0xb1 : 0x4e, 0xf, 0xf, false); /* quad_perm */
+#else
+    return gw_shuffle_xor(v, MASK);
+#endif
+}
+template <int MASK> __device__ static inline float gw_quad_xor(float v) {
+#if defined(GW_EMULATOR)
+    return gw_shuffle_xor(v, MASK);
+#else
+    return __int_as_float(gw_quad_xor<MASK>(__float_as_int(v)));
+#endif
+}
+
+/* Partner at distance h = 16, 8, 4, 2, 1 of a value that already repeats every 2h lanes: all that a
+ * butterfly needs. AMD rotates rows of 16 without going through shared memory. */
+template <int H> __device__ static inline int gw_partner_bits(int v) {
+#if defined(GW_AMD)
+    if (H == 16) {
+        return __builtin_amdgcn_ds_swizzle(v, 0x401f); /* and 31, or 0, xor 16 */
+    }
+    return __builtin_amdgcn_mov_dpp(v, 0x120 + (H & 15), 0xf, 0xf, false); /* row_ror:H */
+#else
+    return gw_shuffle_xor(v, H);
+#endif
+}
+#if defined(GW_EMULATOR)
+template <int H> static inline float gw_partner(float v) { return gw_shuffle_xor(v, H); }
+#else
+template <int H> __device__ static inline float gw_partner(float v) {
+    return __int_as_float(gw_partner_bits<H>(__float_as_int(v)));
+}
+#endif
+
+/* The fold of arith.h over a team's values; every lane gets it. */
+GW_DEVICE float gw_fold(float v) {
+    v = v + gw_partner<16>(v);
+    v = v + gw_partner<8>(v);
+    v = v + gw_partner<4>(v);
+    v = v + gw_partner<2>(v);
+    return v + gw_partner<1>(v);
+}
+
+GW_DEVICE unsigned gw_larger(unsigned a, unsigned b) { return a > b ? a : b; }
+GW_DEVICE unsigned gw_team_max(unsigned v) {
+    v = gw_larger(v, (unsigned)gw_partner_bits<16>((int)v));
+    v = gw_larger(v, (unsigned)gw_partner_bits<8>((int)v));
+    v = gw_larger(v, (unsigned)gw_partner_bits<4>((int)v));
+    v = gw_larger(v, (unsigned)gw_partner_bits<2>((int)v));
+    return gw_larger(v, (unsigned)gw_partner_bits<1>((int)v));
+}
+GW_DEVICE int gw_team_sum(int v) { /* integers: any order */
+    v += gw_partner_bits<16>(v);
+    v += gw_partner_bits<8>(v);
+    v += gw_partner_bits<4>(v);
+    v += gw_partner_bits<2>(v);
+    return v + gw_partner_bits<1>(v);
+}
+
+/* ---- integers -------------------------------------------------------------------------------- */
+
+/* c + the dot product of four signed bytes. */
+GW_DEVICE int gw_dp4a(int a, int b, int c) {
+#if defined(GW_NVIDIA) && GW_SM >= 610
+    return __dp4a(a, b, c);
+#elif defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) ||  \
+    defined(__gfx941__) || defined(__gfx942__) || defined(__gfx1011__) || defined(__gfx1012__) ||  \
+    defined(__gfx1030__) || defined(__gfx1031__) || defined(__gfx1032__) ||                        \
+    defined(__gfx1034__) || defined(__gfx1035__) || defined(__gfx1036__)
+    return __builtin_amdgcn_sdot4(a, b, c, false);
+#elif defined(__GFX11__) || defined(__GFX12__)
+    return __builtin_amdgcn_sudot4(true, a, true, b, c, false);
+#else
+    for (int i = 0; i < 32; i += 8) {
+        c += (int)(int8_t)(a >> i) * (int)(int8_t)(b >> i);
+    }
+    return c;
+#endif
+}
+
+/* Bytes of the eight in `high` and `low` (low first): byte k of the result is number byte k of
+ * `from` (0 .. 7) among them. */
+GW_DEVICE unsigned gw_pick_bytes(unsigned high, unsigned low, unsigned from) {
+#if defined(GW_NVIDIA)
+    const unsigned pairs = (from | from >> 4) & 0x00ff00ffu;
+    return __byte_perm(low, high, pairs | pairs >> 8);
+#elif defined(GW_AMD)
+    return __builtin_amdgcn_perm(high, low, from);
+#else
+    unsigned r = 0;
+    for (int k = 0; k < 32; k += 8) {
+        const unsigned at = from >> k & 7u;
+        r |= ((at < 4 ? low >> 8 * at : high >> 8 * (at - 4)) & 255u) << k;
+    }
+    return r;
+#endif
+}
+
+/* ---- floats ---------------------------------------------------------------------------------- */
+
+/* The value of binary16 bits; exact. */
+GW_DEVICE float gw_widen_f16(gw_u16 bits) {
+#if defined(GW_NVIDIA)
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+#elif defined(GW_AMD)
+    union {
+        gw_u16 bits;
+        _Float16 half;
+    } x = {bits};
+    return (float)x.half;
+#else
+    return gw_f16_to_f32(bits);
+#endif
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* 16 bytes, the widest load. */
+struct __align__(16) gw_16b {
+    unsigned w[4];
+};
+
+/* Read once and not again: passes the caches by where the device can. 16-byte aligned. gw_stream is
+ * for weights: what no kernel of a pass writes. gw_stream_fresh is for what an earlier kernel of
+ * the pass wrote (it stays behind the wait below). */
+#if defined(GW_NVIDIA)
+GW_DEVICE gw_16b gw_stream(const void *from) {
+    gw_16b r;
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3])
+        : "l"(__cvta_generic_to_global(from)));
+    return r;
+}
+GW_DEVICE gw_16b gw_stream_fresh(const void *from) {
+    gw_16b r;
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3])
+                 : "l"(__cvta_generic_to_global(from)));
+    return r;
+}
+#else
+GW_DEVICE gw_16b gw_stream(const void *from) {
+#if defined(GW_AMD)
+    typedef unsigned four __attribute__((ext_vector_type(4)));
+    four v = __builtin_nontemporal_load((const four *)from);
+    gw_16b r = {{v.x, v.y, v.z, v.w}};
+    return r;
+#else
+    return *(const gw_16b *)from;
+#endif
+}
+GW_DEVICE gw_16b gw_stream_fresh(const void *from) { return gw_stream(from); }
+#endif
+
+/* On NVIDIA sm_90 a kernel may start while the one before it still runs. Before this wait it reads
+ * weights only; after it, everything that earlier kernels wrote is there. A kernel that writes
+ * anything calls it first. */
+GW_DEVICE void gw_grid_dependency_wait(void) {
+#if defined(GW_NVIDIA) && GW_SM >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* Lets the next kernel start; called at the beginning. */
+GW_DEVICE void gw_grid_launch_dependents(void) {
+#if defined(GW_NVIDIA) && GW_SM >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* 16 bytes from global to shared memory without waiting (NVIDIA sm_80+; elsewhere at once). The
+ * copies of a thread since its last commit are one group; gw_copy_wait<N> returns when at most N
+ * groups are still under way. A barrier shows them to the block. */
+GW_DEVICE void gw_copy_async(void *shared, const void *global) {
+#if defined(GW_NVIDIA) && GW_SM >= 800
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(shared)),
+                 "l"(__cvta_generic_to_global(global))
+                 : "memory");
+#elif defined(GW_EMULATOR)
+    gw_emulator_copy_async(shared, global);
+#else
+    *(gw_16b *)shared = *(const gw_16b *)global;
+#endif
+}
+GW_DEVICE void gw_copy_commit(void) {
+#if defined(GW_NVIDIA) && GW_SM >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#elif defined(GW_EMULATOR)
+    gw_emulator_copy_commit();
+#endif
+}
+template <int N> __device__ static inline void gw_copy_wait(void) {
+#if defined(GW_NVIDIA) && GW_SM >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+#elif defined(GW_EMULATOR)
+    gw_emulator_copy_wait(N);
+#endif
+}
+
+/* ---- matrix instructions --------------------------------------------------------------------- */
+
+/* D[16, GW_MMA_N] = A[16, K] B[K, GW_MMA_N] + C by one wave, held in registers: `lane` is the
+ * thread's number in its wave of LANES. A register of A or B holds neighbours along k: four int8
+ * (K = 32) or two 16-bit floats (K = 16), the first at gw_mma_..._k. Register i of the accumulator
+ * is D[gw_mma_c_row(lane, i)][gw_mma_c_col(lane, i)].
+ *   NVIDIA  mma.sync m16n8k32 s8 and m16n8k16 f16, bf16
+ *   AMD     two 16x16x16 i8; 16x16x16 f16, bf16
+ * A and B may be filled in any order of k that both share. Sums of integers are exact; sums of
+ * floats have the hardware's order. */
+#if LANES == 32
+enum { GW_MMA_M = 16, GW_MMA_N = 8, GW_MMA_A = 4, GW_MMA_B = 2, GW_MMA_C = 4 };
+#else
+enum { GW_MMA_M = 16, GW_MMA_N = 16, GW_MMA_A = 2, GW_MMA_B = 2, GW_MMA_C = 4 };
+#endif
+enum { GW_MMA_K_INT8 = 32, GW_MMA_K_HALF = 16 };
+
+GW_DEVICE int gw_wave_lane(void) { return (int)threadIdx.x % LANES; }
+
+GW_DEVICE int gw_mma_a_row(int lane, int i) {
+    return LANES == 32 ? lane / 4 + (i & 1) * 8 : lane % 16;
+}
+GW_DEVICE int gw_mma_b_col(int lane) { return LANES == 32 ? lane / 4 : lane % 16; }
+GW_DEVICE int gw_mma_a_k_int8(int lane, int i) {
+    return LANES == 32 ? lane % 4 * 4 + (i >> 1) * 16 : lane / 16 * 4 + i * 16;
+}
+GW_DEVICE int gw_mma_b_k_int8(int lane, int i) {
+    return LANES == 32 ? lane % 4 * 4 + i * 16 : lane / 16 * 4 + i * 16;
+}
+GW_DEVICE int gw_mma_a_k_half(int lane, int i) {
+    return LANES == 32 ? lane % 4 * 2 + (i >> 1) * 8 : lane / 16 * 4 + i * 2;
+}
+GW_DEVICE int gw_mma_b_k_half(int lane, int i) {
+    return LANES == 32 ? lane % 4 * 2 + i * 8 : lane / 16 * 4 + i * 2;
+}
+GW_DEVICE int gw_mma_c_row(int lane, int i) {
+    return LANES == 32 ? lane / 4 + (i >> 1) * 8 : lane / 16 * 4 + i;
+}
+GW_DEVICE int gw_mma_c_col(int lane, int i) {
+    return LANES == 32 ? lane % 4 * 2 + (i & 1) : lane % 16;
+}
+
+#if defined(GW_NVIDIA) && GW_MMA
+/* Four 8 x 8 tiles of 16-bit values from shared memory, a row of 16 bytes each: lane i names row
+ * i % 8 of tile i / 8 and gets the 4 bytes i % 4 of row i / 4 of each tile. */
+#define GW_LOAD_MATRICES 1
+GW_DEVICE void gw_load_matrices(unsigned *r, const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#define GW_MMA_HALF(name, type)                                                                    \
+    GW_DEVICE void name(float *c, const unsigned *a, const unsigned *b) {                          \
+        asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, "       \
+            "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                        \
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                       \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                   \
+    }
+GW_MMA_HALF(gw_mma_f16, "f16")
+GW_MMA_HALF(gw_mma_bf16, "bf16")
+#undef GW_MMA_HALF
+#elif defined(GW_MFMA)
+typedef int gw_int4v __attribute__((ext_vector_type(4)));
+typedef float gw_float4v __attribute__((ext_vector_type(4)));
+GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
+    gw_int4v d = {c[0], c[1], c[2], c[3]};
+#if defined(__gfx908__) || defined(__gfx90a__)
+    d = __builtin_amdgcn_mfma_i32_16x16x16i8((int)a[0], (int)b[0], d, 0, 0, 0);
+    d = __builtin_amdgcn_mfma_i32_16x16x16i8((int)a[1], (int)b[1], d, 0, 0, 0);
+#else
+    d = __builtin_amdgcn_mfma_i32_16x16x32_i8((long)((unsigned long)a[1] << 32 | a[0]),
+                                              (long)((unsigned long)b[1] << 32 | b[0]), d, 0, 0, 0);
+#endif
+    c[0] = d.x, c[1] = d.y, c[2] = d.z, c[3] = d.w;
+}
+GW_DEVICE void gw_mma_f16(float *c, const unsigned *a, const unsigned *b) {
+    typedef _Float16 half4v __attribute__((ext_vector_type(4)));
+    union {
+        unsigned w[2];
+        half4v h;
+    } x = {{a[0], a[1]}}, y = {{b[0], b[1]}};
+    gw_float4v d = {c[0], c[1], c[2], c[3]};
+    d = __builtin_amdgcn_mfma_f32_16x16x16f16(x.h, y.h, d, 0, 0, 0);
+    c[0] = d.x, c[1] = d.y, c[2] = d.z, c[3] = d.w;
+}
+GW_DEVICE void gw_mma_bf16(float *c, const unsigned *a, const unsigned *b) {
+    gw_float4v d = {c[0], c[1], c[2], c[3]};
+#if defined(__gfx908__)
+    typedef short short2v __attribute__((ext_vector_type(2)));
+    union {
+        unsigned w;
+        short2v h;
+    } x0 = {a[0]}, y0 = {b[0]}, x1 = {a[1]}, y1 = {b[1]};
+    d = __builtin_amdgcn_mfma_f32_16x16x8bf16(x0.h, y0.h, d, 0, 0, 0);
+    d = __builtin_amdgcn_mfma_f32_16x16x8bf16(x1.h, y1.h, d, 0, 0, 0);
+#else
+    typedef short short4v __attribute__((ext_vector_type(4)));
+    union {
+        unsigned w[2];
+        short4v h;
+    } x = {{a[0], a[1]}}, y = {{b[0], b[1]}};
+    d = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(x.h, y.h, d, 0, 0, 0);
+#endif
+    c[0] = d.x, c[1] = d.y, c[2] = d.z, c[3] = d.w;
+}
+#elif defined(GW_EMULATOR)
+GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
+    gw_emulator_mma_int8(c, a, b);
+}
+GW_DEVICE void gw_mma_f16(float *c, const unsigned *a, const unsigned *b) {
+    gw_emulator_mma_half(c, a, b, 0);
+}
+GW_DEVICE void gw_mma_bf16(float *c, const unsigned *a, const unsigned *b) {
+    gw_emulator_mma_half(c, a, b, 1);
+}
+#endif
+
+#endif

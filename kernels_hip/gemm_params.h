@@ -1,0 +1,73 @@
+/* kernels_hip/gemm_params.h - parameters of the prompt's matrix products (gemm.hip, gemm_half.hip,
+ * gemm_float.hip), and the sizes that the host needs for their launches.
+ */
+#ifndef GW_KERNELS_HIP_GEMM_PARAMS_H
+#define GW_KERNELS_HIP_GEMM_PARAMS_H
+
+#include "kernels_hip/params.h"
+
+enum {
+    GW_GEMM_PARTS = 3,
+    GW_GEMM_THREADS = 256,
+    GW_GEMM_ROWS = 128, /* of a tile; of gate and up together in a GLU */
+    GW_GEMM_FEW = 32,   /* live rows up to which a tile is small       */
+    GW_GEMM_FEW_ROWS = 64,
+    GW_GEMM_RING_FEW = 4, /* stages of weights in shared memory */
+    GW_PLAIN_TOKENS = 16,
+    GW_ORDERED_SIDE = 64,
+    GW_NARROW_THREADS = 256
+};
+
+/* wide: waves of 32 with matrix instructions, on NVIDIA sm_80 and later; they have room for more
+ * tokens per tile and more stages. */
+#define GW_GEMM_TOKENS(wide) ((wide) ? 128 : 64)
+#define GW_GEMM_RING(wide) ((wide) ? 3 : 2)
+#define GW_HALF_STAGES(wide) ((wide) ? 3 : 2)
+#define GW_HALF_SHARED(wide) (GW_HALF_STAGES(wide) * (GW_GEMM_ROWS + GW_GEMM_TOKENS(wide)) * 128)
+
+/* Numbers per block of a row of activations that a term needs. */
+#define GW_GEMM_NUMBERS(term) ((term) == GW_TERM_AFFINE ? 2 : (term) == GW_TERM_Q2 ? 3 : 1)
+/* Shared memory of the large tile; the small one and the results of a GLU need less. */
+#define GW_GEMM_SHARED(wide, term, record)                                                         \
+    (GW_GEMM_RING(wide) * GW_GEMM_ROWS / 16 * (record) +                                           \
+     2 * GW_GEMM_TOKENS(wide) * (128 + 16 * GW_GEMM_NUMBERS(term)))
+
+/* One weight matrix: strips of 16 rows in the planes of backends/hip/layout.c. */
+struct gw_gemm_weight {
+    GW_DEV(const uint8_t) plane[4];
+    GW_DEV(const float) bias; /* may be 0                         */
+    int32_t rows;
+    int32_t column; /* of its first row in the output   */
+};
+
+struct gw_gemm_params {
+    struct gw_step_params step;
+    struct gw_gemm_weight w[GW_GEMM_PARTS];
+    GW_DEV(const void) x;         /* act8, f32, or what gw_narrow made; [rows, ...] */
+    GW_DEV(const float) scale;    /* gw_narrow's, [rows]                            */
+    GW_DEV(const float) residual; /* [rows, stride]; may be 0                       */
+    GW_DEV(void) y;               /* f32 [rows, stride], or act8                    */
+    int32_t parts, k, stride;
+    int32_t glu;  /* w[0] gate, w[1] up */
+    int32_t act8; /* y is act8          */
+};
+
+/* x f32 [rows, k] to 16 bits [rows, pieces * 128] and a power of two per row. */
+struct gw_narrow_params {
+    struct gw_step_params step;
+    GW_DEV(const float) x;
+    GW_DEV(uint16_t) y;
+    GW_DEV(float) scale;
+    int32_t k;
+};
+
+/* f32 [rows, width] each; y may be gate. */
+struct gw_gemm_join_params {
+    struct gw_step_params step;
+    GW_DEV(const float) gate;
+    GW_DEV(const float) up;
+    GW_DEV(float) y;
+    int32_t width;
+};
+
+#endif

@@ -1,0 +1,74 @@
+/* kernels_hip/linear_params.h - parameters of LINEAR and GLU in the decode order (linear*.hip), and
+ * the shape of their blocks.
+ *
+ * A block has a group of waves per tile (16 rows of the matrix), and in it a wave per class of the
+ * lanes of arith.h: 8, or 4 for 16-bit floats. Its shared memory holds the waves' slots, the
+ * activations, the sums to be joined (of half the classes) and the columns of GLU; before there are
+ * sums, what a norm to act8 needs takes their place.
+ */
+#ifndef GW_KERNELS_HIP_LINEAR_PARAMS_H
+#define GW_KERNELS_HIP_LINEAR_PARAMS_H
+
+#include "kernels_hip/params.h"
+
+enum {
+    GW_LINEAR_PARTS = 3,
+    GW_LINEAR_THREADS = 512,
+    GW_LINEAR_ITEM = 32,   /* columns of GLU that a block makes at a time */
+    GW_LINEAR_RING = 7168, /* bytes that a wave has on the way, about     */
+    GW_LINEAR_LESS = 2,
+    GW_LINEAR_FLOAT_RECORD = 1024,
+    GW_LINEAR_NORM_ROWS = 4, /* quantized: with more of them the norm is a launch of its own */
+    GW_LINEAR_NORM_MORE = 16 /* floats of shared memory beside the pieces of a norm          */
+};
+/* Slots of a wave where all of them fit, else GW_LINEAR_LESS. */
+#define GW_LINEAR_DEPTH(record) (GW_LINEAR_RING / (record))
+
+/* Whether the sums of a tile (per thread) are joined all at once, in two places in turns; else half
+ * of the classes at a time. Floats that takes. */
+#define GW_LINEAR_ONCE(sums) ((sums) <= 4)
+#define GW_LINEAR_JOINED(sums)                                                                     \
+    (GW_LINEAR_ONCE(sums) ? 2 * GW_LINEAR_THREADS * (sums) : GW_LINEAR_THREADS / 2 * (sums))
+
+/* One of the matrices stacked by LINEAR, or gate and up. */
+struct gw_linear_part {
+    GW_DEV(const uint8_t) w;  /* strips (kernels_hip/strip.h)             */
+    GW_DEV(const float) bias; /* [rows]; may be 0                        */
+    int32_t rows;
+    int32_t tile;   /* its first tile among those of all parts            */
+    int32_t column; /* its first column in y                              */
+    int32_t unused;
+};
+
+struct gw_linear_params {
+    struct gw_step_params step;
+    struct gw_linear_part part[GW_LINEAR_PARTS];
+    GW_DEV(const uint8_t) x;      /* [rows, row_bytes]: act8 or f32                     */
+    GW_DEV(const float) residual; /* [rows, stride]; may be 0                           */
+    GW_DEV(const float) norm;     /* weights of the norm that x has still to go through: x is
+                                   * f32 then; or 0                                     */
+    GW_DEV(void) normed;          /* x after it, in the product's format                */
+    GW_DEV(void) y;               /* f32 [rows, stride], or act8                        */
+    int32_t parts, tiles;         /* GLU: tiles of one of the two                       */
+    int32_t terms;                /* of a row: blocks of 32, or columns of floats       */
+    int32_t row_bytes;            /* of x                                               */
+    int32_t row_words;            /* of x in shared memory, padded                      */
+    int32_t stride;               /* of y, in columns                                   */
+    int32_t width;                /* rows of x that a block takes; grid y counts those  */
+    int32_t act8;                 /* GLU: y is act8                                     */
+    int32_t depth;                /* slots of a wave, where they are copied into        */
+    int32_t x_rows;               /* that x has                                         */
+    int32_t piece;                /* norm to act8: floats of a row staged at a time     */
+    float eps;                    /* of the norm                                        */
+};
+
+/* glu_join: y = act(gate) * up of two f32 matrices [rows, width]. */
+struct gw_glu_join_params {
+    struct gw_step_params step;
+    GW_DEV(const float) gate;
+    GW_DEV(const float) up;
+    GW_DEV(void) y;
+    int32_t width, act8;
+};
+
+#endif

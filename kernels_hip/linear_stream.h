@@ -1,0 +1,404 @@
+/* kernels_hip/linear_stream.h - what the linear kernels share: the stream of weights through a
+ * block, the walk over tiles, activations in shared memory and what happens to a finished tile.
+ *
+ * A block stays for many tiles and its waves never stop reading: a wave owns a ring of slots, each
+ * one record (or a class of it), and refills a slot as soon as it is read. The first fill is on its
+ * way before the wait for the kernels in front.
+ */
+#ifndef GW_KERNELS_HIP_LINEAR_STREAM_H
+#define GW_KERNELS_HIP_LINEAR_STREAM_H
+
+#include "kernels_hip/act8.h"
+#include "kernels_hip/device.h"
+#include "kernels_hip/linear_norm.h"
+#include "kernels_hip/linear_params.h"
+#include "kernels_hip/strip.h"
+
+enum {
+    WAVES = GW_LINEAR_THREADS / LANES,
+    SETS = 64 / LANES, /* rows of a thread: one, or lane / 4 and lane / 4 + 8 */
+};
+
+GW_DEVICE int gw_wave(void) { return (int)threadIdx.x / LANES; }
+
+/* ---- the ring of a wave ---------------------------------------------------------------------- */
+
+#if (defined(GW_NVIDIA) && GW_SM >= 800) || (defined(GW_EMULATOR) && LANES == 32)
+/* Copies into shared memory without registers between; the host says how many fit. */
+template <int BYTES> struct gw_ring {
+    enum { STEP = 1, DEPTH = GW_LINEAR_DEPTH(BYTES) };
+    unsigned char *slots;
+    int depth, in, out;
+
+    /* Returns what is behind the slots of all waves. */
+    __device__ inline unsigned char *open(unsigned char *shared, int slots_of_wave) {
+        depth = slots_of_wave;
+        slots = shared + gw_wave() * depth * BYTES;
+        in = out = 0;
+        return shared + WAVES * depth * BYTES;
+    }
+    __device__ inline int slots_ahead() const { return depth; }
+    __device__ inline void put(int, const unsigned char *from, int there) {
+        if (there) {
+            const int lane = gw_wave_lane();
+#pragma unroll
+            for (int at = 0; at < BYTES; at += 16 * LANES) {
+                if (at + 16 * lane < BYTES) {
+                    gw_copy_async(slots + in * BYTES + at + 16 * lane, from + at + 16 * lane);
+                }
+            }
+        }
+        gw_copy_commit();
+        in = in + 1 == depth ? 0 : in + 1;
+    }
+    __device__ inline const unsigned char *get(int) {
+        if (depth == DEPTH) { /* the oldest of them has to be there */
+            gw_copy_wait<DEPTH - 1>();
+        } else {
+            gw_copy_wait<GW_LINEAR_LESS - 1>();
+        }
+        gw_sync_wave();
+        return slots + out * BYTES;
+    }
+    __device__ inline void done() {
+        gw_sync_wave();
+        out = out + 1 == depth ? 0 : out + 1;
+    }
+};
+#else
+/* Loads wait in registers, as deep as the ring; a record passes one slot of shared memory. */
+template <int BYTES> struct gw_ring {
+    enum {
+        DEPTH = GW_LINEAR_DEPTH(BYTES) < 4 ? GW_LINEAR_DEPTH(BYTES) : 4,
+        STEP = DEPTH,
+        PIECES = (BYTES + 16 * LANES - 1) / (16 * LANES)
+    };
+    unsigned char *slot;
+    gw_16b held[DEPTH][PIECES];
+
+    __device__ inline unsigned char *open(unsigned char *shared, int) {
+        slot = shared + gw_wave() * BYTES;
+        return shared + WAVES * BYTES;
+    }
+    __device__ static inline int slots_ahead() { return DEPTH; }
+    __device__ inline void put(int d, const unsigned char *from, int there) {
+        if (there) {
+            const int lane = gw_wave_lane();
+#pragma unroll
+            for (int i = 0; i < PIECES; i++) {
+                if (16 * (i * LANES + lane) < BYTES) {
+                    held[d][i] = gw_stream(from + 16 * (i * LANES + lane));
+                }
+            }
+        }
+    }
+    __device__ inline const unsigned char *get(int d) {
+        const int lane = gw_wave_lane();
+#pragma unroll
+        for (int i = 0; i < PIECES; i++) {
+            if (16 * (i * LANES + lane) < BYTES) {
+                *(gw_16b *)(slot + 16 * (i * LANES + lane)) = held[d][i];
+            }
+        }
+        gw_sync_wave();
+        return slot;
+    }
+    __device__ inline void done() { gw_sync_wave(); }
+};
+#endif
+
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+/* Where a group of waves is. A LINEAR item is a tile for each group; a GLU item is two tiles of
+ * gate and two of up, so that 32 columns are there together. */
+template <int GROUPS, int GLU> struct gw_walk {
+    enum { ROUNDS = GLU ? 4 / GROUPS : 1 };
+    int item, round, group;
+
+    __device__ inline void open(int g) {
+        item = (int)blockIdx.x;
+        round = 0;
+        group = g;
+    }
+    __device__ inline void next(void) {
+        if (++round == ROUNDS) {
+            round = 0;
+            item += (int)gridDim.x;
+        }
+    }
+    /* Which of the four tiles of a GLU item: gate, gate, up, up. */
+    __device__ inline int place(void) const { return GLU ? round + ROUNDS * group : 0; }
+    __device__ inline int tile(void) const {
+        return GLU ? 2 * item + (place() & 1) : item * GROUPS + group;
+    }
+    __device__ static inline int items(int tiles) {
+        return (tiles + (GLU ? 2 : GROUPS) - 1) / (GLU ? 2 : GROUPS);
+    }
+    __device__ inline int part(const gw_linear_params &p) const {
+        if (GLU) {
+            return place() / 2;
+        }
+        const int t = tile();
+        return p.parts > 2 && t >= p.part[2].tile ? 2 : p.parts > 1 && t >= p.part[1].tile ? 1 : 0;
+    }
+    /* The strip of this tile; beyond the end the last one, whose results nobody wants. */
+    __device__ inline const unsigned char *strip(const gw_linear_params &p, size_t bytes) const {
+        const int k = part(p), last = (p.part[k].rows + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS - 1;
+        const int s = tile() - p.part[k].tile;
+        return p.part[k].w + (size_t)(s < last ? s : last) * bytes;
+    }
+};
+
+/* ---- what becomes of a sum ------------------------------------------------------------------- */
+
+/* bias and residual of one result, asked for when its tile begins. */
+struct gw_extra {
+    float bias, residual;
+};
+
+template <int GROUPS, int GLU>
+__device__ static inline gw_extra gw_ask(const gw_linear_params &p, const gw_walk<GROUPS, GLU> &at,
+                                         int row, int n, int live) {
+    gw_extra e = {0.0f, 0.0f};
+    if (!GLU && at.tile() < p.tiles) {
+        const gw_linear_part &w = p.part[at.part(p)];
+        const int r = (at.tile() - w.tile) * GW_STRIP_ROWS + row;
+        if (r < w.rows && n < live) {
+            if (w.bias) {
+                e.bias = w.bias[r];
+            }
+            if (p.residual) {
+                e.residual =
+                    p.residual[(size_t)((int)blockIdx.y * p.width + n) * p.stride + w.column + r];
+            }
+        }
+    }
+    return e;
+}
+
+/* Result v of matrix row `row` of the tile and row n of x: to y, or to the GLU's columns. */
+template <int GROUPS, int GLU>
+__device__ static inline void gw_emit(const gw_linear_params &p, const gw_walk<GROUPS, GLU> &at,
+                                      float *columns, int row, int n, int live, float v,
+                                      const gw_extra &e) {
+    if (GLU) {
+        if (n < live) {
+            columns[n * 64 + at.place() * GW_STRIP_ROWS + row] = v;
+        }
+        return;
+    }
+    if (at.tile() < p.tiles) {
+        const gw_linear_part &w = p.part[at.part(p)];
+        const int r = (at.tile() - w.tile) * GW_STRIP_ROWS + row;
+        if (r < w.rows && n < live) {
+            v = w.bias ? v + e.bias : v;
+            v = p.residual ? v + e.residual : v;
+            ((float *)p.y)[(size_t)((int)blockIdx.y * p.width + n) * p.stride + w.column + r] = v;
+        }
+    }
+}
+
+/* The 32 columns of GLU item `item`, a team per row of x. */
+GW_DEVICE void gw_glu_columns(const gw_linear_params &p, const float *columns, int item, int live) {
+    const int lane = gw_lane(), c = item * GW_LINEAR_ITEM + lane;
+    for (int n = gw_team(); n < live; n += GW_LINEAR_THREADS / GW_LANES) {
+        const size_t y = (size_t)((int)blockIdx.y * p.width + n);
+        const float v = gw_silu(columns[n * 64 + lane]) * columns[n * 64 + 32 + lane];
+        if (p.act8) {
+            gw_team_encode((gw_act8 *)p.y + y * (p.stride / GW_ACT_BLOCK) + item, v);
+        } else if (c < p.part[0].rows) {
+            ((float *)p.y)[y * p.stride + c] = v;
+        }
+    }
+}
+
+/* Joins what 8 classes have, `apart` floats from one another: lanes 16, 8 and 4 apart. ONCE 0: 16
+ * is done, and 4 classes are left. */
+template <int ONCE> __device__ static inline float gw_join_8(const float *v, int apart) {
+    if (!ONCE) {
+        return (v[0] + v[2 * apart]) + (v[apart] + v[3 * apart]);
+    }
+    return ((v[0] + v[4 * apart]) + (v[2 * apart] + v[6 * apart])) +
+           ((v[apart] + v[5 * apart]) + (v[3 * apart] + v[7 * apart]));
+}
+
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+/* K describes one kernel:
+ *   CLASSES, RECORD          waves of a tile, bytes of a slot
+ *   records(terms)           slots that a strip fills, those of class q are u = q mod CLASSES
+ *   DIRECT, stage(p, x, from, n)  x is read where it is, or its rows go to shared memory first
+ *   ACT8, NORM_ROWS          the format of x; how many rows a norm comes with at most
+ *   SUMS, add(...)           a thread's chains, and a slot's terms added to them; refill() as soon
+ *                            as the slot is read
+ *   VALUES                   SUMS of all threads of a wave
+ *   FOLDERS, OUTS, join(values, fold, o), speaks(fold), out_row(fold), out_col(fold, o)
+ *                            threads that join what classes q and q + CLASSES / 2 have together,
+ *                            results of each, and where they belong
+ */
+template <class K, int GLU> __device__ static inline void gw_product(const gw_linear_params &p) {
+    enum {
+        GROUPS = WAVES / K::CLASSES,
+        HALF = K::CLASSES / 2,
+        ONCE = GW_LINEAR_ONCE(K::SUMS),
+        SPACE = ONCE ? (int)K::CLASSES : (int)HALF
+    };
+    typedef gw_ring<K::RECORD> ring_of;
+    GW_SHARED_DYNAMIC(unsigned char, shared);
+    ring_of ring;
+    unsigned *x = (unsigned *)ring.open(shared, p.depth);
+    float *joined = (float *)(x + (K::DIRECT ? 0 : p.width * p.row_words));
+    float *columns = joined + (ONCE ? 2 : 1) * GROUPS * SPACE * K::VALUES;
+    const int wave = gw_wave(), group = wave / K::CLASSES, q = wave % K::CLASSES;
+    const int fold = (int)threadIdx.x - group * K::CLASSES * LANES;
+    const int records = K::records(p.terms);
+    const int mine = (records - q + K::CLASSES - 1) / K::CLASSES; /* of this wave, in a strip */
+    const size_t strip_bytes = (size_t)records * K::RECORD;
+    const int items = gw_walk<GROUPS, GLU>::items(p.tiles);
+    gw_walk<GROUPS, GLU> at, ahead;
+    at.open(group);
+    ahead.open(group);
+    int in_strip = mine;
+    const unsigned char *from = ahead.strip(p, strip_bytes) + (size_t)q * K::RECORD;
+    auto ask = [&](int d) {
+        ring.put(d, from, ahead.item < items && mine > 0);
+        from += K::CLASSES * K::RECORD;
+        if (--in_strip == 0) {
+            in_strip = mine;
+            ahead.next();
+            if (ahead.item < items) {
+                from = ahead.strip(p, strip_bytes) + (size_t)q * K::RECORD;
+            }
+        }
+    };
+    if (ring_of::STEP == 1) {
+#pragma unroll 1
+        for (int d = 0; d < ring.slots_ahead(); d++) {
+            ask(0);
+        }
+    } else {
+#pragma unroll
+        for (int d = 0; d < ring_of::STEP; d++) {
+            ask(d);
+        }
+    }
+    gw_norm_four early[GW_NORM_FOURS];
+    if (!K::DIRECT && p.norm) {
+        gw_norm_ask(p.norm, p.row_bytes / 4, early);
+    }
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    const int first = (int)blockIdx.y * p.width;
+    const int there = p.x_rows - first < p.width ? p.x_rows - first : p.width;
+    const int left = gw_live(p.step) - first, live = left < there ? left : there;
+    if (!K::DIRECT) { /* without waiting for how many are alive */
+        if (!p.norm || !K::ACT8) {
+            K::stage(p, x, p.x + (size_t)first * (size_t)p.row_bytes, there);
+        }
+        if (p.norm) {
+            gw_norm_rows<K::ACT8, K::NORM_ROWS>(p, x, joined, first, there, live, early);
+        }
+    }
+    if (live <= 0) {
+        return; /* the whole block */
+    }
+    const unsigned *rows =
+        K::DIRECT ? (const unsigned *)(p.x + (size_t)first * (size_t)p.row_bytes) : x;
+    gw_extra extra[K::OUTS];
+    float sums[K::SUMS];
+    auto begin = [&]() {
+#pragma unroll
+        for (int i = 0; i < K::SUMS; i++) {
+            sums[i] = 0.0f;
+        }
+        if (fold < K::FOLDERS) {
+#pragma unroll
+            for (int o = 0; o < K::OUTS; o++) {
+                extra[o] = gw_ask(p, at, K::out_row(fold), K::out_col(fold, o), live);
+            }
+        }
+    };
+    int turn = 0;
+    auto finish = [&]() {
+        float *values = joined + group * SPACE * K::VALUES;
+        if (ONCE) { /* all classes side by side, in turns with the tile before */
+            values += turn * (GROUPS * SPACE * K::VALUES);
+            turn ^= 1;
+#pragma unroll
+            for (int i = 0; i < K::SUMS; i++) {
+                values[q * K::VALUES + i * LANES + gw_wave_lane()] = sums[i];
+            }
+        } else { /* half of them: lanes 16 apart are added first */
+            float *half = values + (q % HALF) * K::VALUES + gw_wave_lane();
+            __syncthreads();
+            if (q >= HALF) {
+#pragma unroll
+                for (int i = 0; i < K::SUMS; i++) {
+                    half[i * LANES] = sums[i];
+                }
+            }
+            __syncthreads();
+            if (q < HALF) {
+#pragma unroll
+                for (int i = 0; i < K::SUMS; i++) {
+                    half[i * LANES] = sums[i] + half[i * LANES];
+                }
+            }
+        }
+        __syncthreads();
+        if (fold < K::FOLDERS) {
+#pragma unroll
+            for (int o = 0; o < K::OUTS; o++) {
+                const float v = K::template join<ONCE>(values, fold, o);
+                if (K::speaks(fold)) {
+                    gw_emit(p, at, columns, K::out_row(fold), K::out_col(fold, o), live, v,
+                            extra[o]);
+                }
+            }
+        }
+        if (GLU && at.round + 1 == gw_walk<GROUPS, GLU>::ROUNDS) {
+            __syncthreads();
+            gw_glu_columns(p, columns, at.item, live);
+        }
+        at.next();
+    };
+    __syncthreads();
+    if (ring_of::STEP == 1) {
+        while (at.item < items) {
+            begin();
+            for (int u = q; u < records; u += K::CLASSES) {
+                K::add(
+                    ring, 0, [&]() { ask(0); }, u, rows, p.row_words, sums, live);
+            }
+            finish();
+        }
+        return;
+    }
+    if (mine <= 0) { /* a class without a term still joins */
+        while (at.item < items) {
+            begin();
+            finish();
+        }
+        return;
+    }
+    for (int u = q;
+         at.item < items;) { /* slots are registers: their numbers have to be constants */
+#pragma unroll
+        for (int d = 0; d < ring_of::STEP; d++) {
+            if (at.item < items) {
+                if (u == q) {
+                    begin();
+                }
+                K::add(
+                    ring, d, [&]() { ask(d); }, u, rows, p.row_words, sums, live);
+                u += K::CLASSES;
+                if (u >= records) {
+                    u = q;
+                    finish();
+                }
+            }
+        }
+    }
+}
+
+#endif

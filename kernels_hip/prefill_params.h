@@ -1,0 +1,26 @@
+/* kernels_hip/prefill_params.h - parameters of attention over the rows of a prompt. */
+#ifndef GW_KERNELS_HIP_PREFILL_PARAMS_H
+#define GW_KERNELS_HIP_PREFILL_PARAMS_H
+
+#include "core/tensor/arith.h"
+#include "kernels_hip/params.h"
+
+enum { GW_PREFILL_QUERIES = 32, GW_PREFILL_THREADS = 128 };
+
+/* Shared memory for heads of up to `e` values: queries, a page, probabilities, rows and positions.
+ */
+#define GW_PREFILL_SHARED(e) (4u * ((e) * (GW_PREFILL_QUERIES + 64u) + 66u * GW_PREFILL_QUERIES))
+
+struct gw_prefill_params {
+    struct gw_step_params step;
+    GW_DEV(const float) q;       /* [rows, heads * e]       */
+    GW_DEV(const void) k;        /* [pages, kv_heads, e, P] */
+    GW_DEV(const void) v;        /* [pages, kv_heads, P, e] */
+    GW_DEV(const int32_t) pages; /* [slots, page_stride]    */
+    GW_DEV(void) out;            /* f32 or act8             */
+    int32_t heads, kv_heads, e, page_stride, window;
+    int32_t act8; /* out is act8; e is a multiple of 32 then */
+    float scale;
+};
+
+#endif

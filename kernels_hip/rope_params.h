@@ -1,0 +1,17 @@
+/* kernels_hip/rope_params.h - what becomes of q and k before attention. */
+#ifndef GW_KERNELS_HIP_ROPE_PARAMS_H
+#define GW_KERNELS_HIP_ROPE_PARAMS_H
+
+#include "kernels_hip/params.h"
+
+struct gw_turn_params {
+    GW_DEV(const float) in;     /* [rows, (heads + 2 kv_heads) e]: q, k, v */
+    GW_DEV(const float) q_norm; /* [e] or 0                                */
+    GW_DEV(const float) k_norm;
+    GW_DEV(const float) table; /* [positions, 2, rope_dim / 2]            */
+    GW_DEV(float) out;         /* q [rows, heads e]                       */
+    int32_t heads, kv_heads, e, rope_dim, interleaved;
+    float eps;
+};
+
+#endif

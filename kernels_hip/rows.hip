@@ -1,0 +1,182 @@
+/* kernels_hip/rows.hip - the ops that treat each row on its own: EMBED, PICK, NORM, QUANTIZE,
+ * ROPE_KV. */
+#include "kernels_hip/device.h"
+#include "kernels_hip/act8.h"
+#include "kernels_hip/norm.h"
+#include "kernels_hip/rope.h"
+#include "kernels_hip/rows_params.h"
+#include "core/tensor/blocks.h"
+
+/* ---- EMBED ----------------------------------------------------------------------------------- */
+
+#define EMBED_FLOATS(format, type, widen)                                                          \
+    GW_KERNEL(gw_embed_##format, struct gw_embed_params, GW_ROWS_THREADS) {                        \
+        const int row = (int)blockIdx.y;                                                           \
+        gw_grid_launch_dependents();                                                               \
+        gw_grid_dependency_wait();                                                                 \
+        if (row >= gw_live(p.step)) {                                                              \
+            return;                                                                                \
+        }                                                                                          \
+        const type *from = (const type *)(p.table + gw_step_token(p.step, row) * p.row_bytes);     \
+        for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < p.width;                    \
+             i += (int)(gridDim.x * blockDim.x)) {                                                 \
+            p.out[(size_t)row * p.width + i] = widen(from[i]);                                     \
+        }                                                                                          \
+    }
+#define SAME(x) (x)
+EMBED_FLOATS(f32, float, SAME)
+EMBED_FLOATS(f16, gw_u16, gw_f16_to_f32)
+EMBED_FLOATS(bf16, gw_u16, gw_bf16_to_f32)
+
+/* A thread unpacks 32 weights, block b of the row. */
+#define EMBED(format, unpack)                                                                      \
+    GW_KERNEL(gw_embed_##format, struct gw_embed_params, GW_ROWS_THREADS) {                        \
+        const int row = (int)blockIdx.y;                                                           \
+        gw_grid_launch_dependents();                                                               \
+        gw_grid_dependency_wait();                                                                 \
+        if (row >= gw_live(p.step)) {                                                              \
+            return;                                                                                \
+        }                                                                                          \
+        const uint8_t *from = p.table + gw_step_token(p.step, row) * p.row_bytes;                  \
+        for (int b = (int)(blockIdx.x * blockDim.x + threadIdx.x); b < p.width / 32;               \
+             b += (int)(gridDim.x * blockDim.x)) {                                                 \
+            float w[32];                                                                           \
+            unpack;                                                                                \
+            for (int i = 0; i < 32; i++) {                                                         \
+                p.out[(size_t)row * p.width + b * 32 + i] = w[i];                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+#define EMBED_BLOCKS(format, subs)                                                                 \
+    EMBED(format, gw_##format##_weights((const gw_block_##format *)from + b / subs, b % subs, w))
+#define EMBED_INT4(format, subs)                                                                   \
+    EMBED(format,                                                                                  \
+          gw_int4_weights(&((const gw_block_##format *)from)[b / subs].head,                       \
+                          ((const gw_block_##format *)from)[b / subs].nibbles, b % subs, w))
+EMBED_BLOCKS(q8_0, 1)
+EMBED_BLOCKS(q4_0, 1)
+EMBED_BLOCKS(q4_1, 1)
+EMBED_BLOCKS(q5_0, 1)
+EMBED_BLOCKS(q5_1, 1)
+EMBED_BLOCKS(q2_k, 8)
+EMBED_BLOCKS(q3_k, 8)
+EMBED_BLOCKS(q4_k, 8)
+EMBED_BLOCKS(q5_k, 8)
+EMBED_BLOCKS(q6_k, 8)
+EMBED_BLOCKS(iq4_nl, 1)
+EMBED_BLOCKS(iq4_xs, 8)
+EMBED(int8, gw_int8_weights((const gw_row_int8 *)from,
+                            (const gw_block_int8 *)(from + sizeof(gw_row_int8)) + b, w))
+EMBED_INT4(int4_g32, 1)
+EMBED_INT4(int4_g64, 2)
+EMBED_INT4(int4_g128, 4)
+EMBED_INT4(int4_g256, 8)
+
+/* ---- PICK, QUANTIZE -------------------------------------------------------------------------- */
+
+GW_KERNEL(gw_pick, struct gw_pick_params, GW_ROWS_THREADS) {
+    const int row = (int)blockIdx.y;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= p.step.step[GW_STEP_N_PICK]) {
+        return;
+    }
+    const float *from = p.in + (size_t)(p.step.step[GW_STEP_PICK] + row) * p.width;
+    for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < p.width;
+         i += (int)(gridDim.x * blockDim.x)) {
+        p.out[(size_t)row * p.width + i] = from[i];
+    }
+}
+
+GW_KERNEL(gw_quantize, struct gw_quantize_params, GW_ROWS_THREADS) {
+    const int row = (int)blockIdx.y, blocks = p.width / GW_ACT_BLOCK;
+    const int teams = GW_ROWS_THREADS / GW_LANES;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step)) {
+        return;
+    }
+    for (int b = (int)blockIdx.x * teams + gw_team(); b < blocks; b += (int)gridDim.x * teams) {
+        const size_t at = (size_t)row * blocks + b;
+        gw_team_encode((gw_act8 *)p.out + at, p.in[at * GW_ACT_BLOCK + gw_lane()]);
+    }
+}
+
+/* ---- NORM ------------------------------------------------------------------------------------ */
+
+/* The sum's lanes are the lanes of the first team; all threads fetch the row for it. The squares of
+ * what was not fetched come from memory. */
+template <int ACT8> __device__ static inline void norm(const struct gw_norm_params &p) {
+    __shared__ float staged[GW_NORM_STAGED];
+    __shared__ float factor;
+    const int row = (int)blockIdx.x, id = (int)threadIdx.x, n = p.width;
+    const int kept = n < GW_NORM_STAGED ? n : GW_NORM_STAGED;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step)) {
+        return;
+    }
+    const float *x = p.in + (size_t)row * n;
+    for (int i = id; i < kept; i += GW_NORM_THREADS) {
+        staged[i] = x[i];
+    }
+    __syncthreads();
+    if (id < GW_LANES) {
+        const float sum = gw_fold(gw_squares(x + kept, n - kept, gw_squares(staged, kept, 0.0f)));
+        if (id == 0) {
+            factor = gw_rms_scale(sum, n, p.eps);
+        }
+    }
+    __syncthreads();
+    const float r = factor;
+    for (int i = id; i < n; i += GW_NORM_THREADS) {
+        const float y = ((i < kept ? staged[i] : x[i]) * r) * p.weight[i];
+        if (ACT8) { /* n is a multiple of 32: a team is in or out as a whole */
+            gw_team_encode((gw_act8 *)p.out + ((size_t)row * n + i) / GW_ACT_BLOCK, y);
+        } else {
+            ((float *)p.out)[(size_t)row * n + i] = y;
+        }
+    }
+}
+GW_KERNEL(gw_norm_f32, struct gw_norm_params, GW_NORM_THREADS) { norm<0>(p); }
+GW_KERNEL(gw_norm_act8, struct gw_norm_params, GW_NORM_THREADS) { norm<1>(p); }
+
+/* ---- ROPE_KV --------------------------------------------------------------------------------- */
+
+template <typename PUT> __device__ static inline void rope_kv(const struct gw_rope_kv_params &p) {
+    typedef typename PUT::cell cell;
+    const struct gw_turn_params &turn = p.turn;
+    const int row = (int)blockIdx.y, lane = gw_lane(), e = turn.e;
+    const int h = (int)blockIdx.x * (GW_ROWS_THREADS / GW_LANES) + gw_team();
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step) || h >= turn.heads + 2 * turn.kv_heads) {
+        return; /* whole teams; only teams meet below */
+    }
+    const int pos = gw_step_pos(p.step, row), j = pos % GW_PAGE;
+    gw_turning head;
+    head.open(turn, row, h, pos);
+    if (h < turn.heads) {
+        for (int i = lane; i < e; i += GW_LANES) {
+            turn.out[((size_t)row * turn.heads + h) * e + i] = head.value(i);
+        }
+        return;
+    }
+    const int is_v = h >= turn.heads + turn.kv_heads;
+    const int g = h - turn.heads - (is_v ? turn.kv_heads : 0);
+    const int page = p.pages[(size_t)gw_step_slot(p.step, row) * p.page_stride + pos / GW_PAGE];
+    uint8_t *tile = (uint8_t *)(is_v ? p.v : p.k) +
+                    ((size_t)page * turn.kv_heads + g) * (size_t)p.tile_bytes;
+    gw_u16 *scales = (gw_u16 *)(tile + GW_PAGE * e); /* of q8_0 */
+    for (int i = lane; i < e; i += GW_LANES) {
+        PUT::put((cell *)tile, is_v ? j * e + i : i * GW_PAGE + j, scales,
+                 is_v ? j * (e / 32) + i / 32 : i / 32 * GW_PAGE + j, head.value(i));
+    }
+}
+#define ROPE_KV(format)                                                                            \
+    GW_KERNEL(gw_rope_kv_##format, struct gw_rope_kv_params, GW_ROWS_THREADS) {                    \
+        rope_kv<gw_put_##format>(p);                                                               \
+    }
+ROPE_KV(f32)
+ROPE_KV(f16)
+ROPE_KV(q8_0)

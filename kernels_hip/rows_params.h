@@ -1,0 +1,62 @@
+/* kernels_hip/rows_params.h - parameters of the kernels in rows.hip. Widths in elements; buffers
+ * are dense rows of that width. */
+#ifndef GW_KERNELS_HIP_ROWS_PARAMS_H
+#define GW_KERNELS_HIP_ROWS_PARAMS_H
+
+#include "kernels_hip/params.h"
+#include "kernels_hip/rope_params.h"
+
+enum {
+    GW_ROWS_THREADS = 128, /* of every kernel but norm: four teams             */
+    GW_NORM_THREADS = 512, /* a block per row                                  */
+    GW_NORM_STAGED = 8192, /* values of a row that norm keeps in shared memory */
+};
+
+/* gw_embed_FORMAT: rows of the table as stored. Grid (anything, rows). */
+struct gw_embed_params {
+    struct gw_step_params step;
+    GW_DEV(const uint8_t) table;
+    GW_DEV(float) out;
+    int64_t row_bytes;
+    int32_t width;
+};
+
+/* gw_pick: grid (anything, rows). */
+struct gw_pick_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(float) out;
+    int32_t width;
+};
+
+/* gw_norm_f32, gw_norm_act8: grid (rows). */
+struct gw_norm_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(const float) weight;
+    GW_DEV(void) out;
+    int32_t width;
+    float eps;
+};
+
+/* gw_quantize: f32 to act8; grid (anything, rows). */
+struct gw_quantize_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(void) out; /* gw_act8 */
+    int32_t width;
+};
+
+/* gw_rope_kv_f16, _f32, _q8_0 (the cache): a team per head; grid (heads + 2 kv_heads over 4, rows).
+ */
+struct gw_rope_kv_params {
+    struct gw_step_params step;
+    struct gw_turn_params turn;
+    GW_DEV(void) k; /* caches, core/plan/op.h */
+    GW_DEV(void) v;
+    GW_DEV(const int32_t) pages; /* [slots, page_stride]   */
+    int32_t page_stride;
+    int32_t tile_bytes; /* of a page of a KV head */
+};
+
+#endif

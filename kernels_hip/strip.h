@@ -1,0 +1,67 @@
+/* kernels_hip/strip.h - how weights lie on a device of the hip backend; read by the C host side
+ * (backends/hip/layout.c packs) and by the kernels.
+ *
+ * A strip is 16 rows, stored one after the other; rows that a matrix does not have are zeros. A
+ * strip is a sequence of records. A record of a quantized format is blocks 4u .. 4u+3 (blocks of
+ * 32) of its 16 rows; where a row has no such block, codes are 0 and scales add nothing (-0). Its
+ * parts, in this order (row r, quarter t = 0..3, block i = 0..3 of the record, half h of a block):
+ *   low   4 bits: 1024 bytes; the 16 at 64 r + 16 t are four words, word i of block i: byte k has
+ *         the code of weight 4t+k in its low nibble and of weight 16+4t+k in its high one
+ *         8 bits: 2048 bytes; half h at 1024 h, then as above: word i is weights 16h+4t .. +3
+ *         2 bits: 512 bytes; the 8 at 32 r + 8 t are two words; bits 2 (2 (i%2) + h) of byte k of
+ *         word i/2 are the code of weight 16h+4t+k of block i
+ *   high  1 bit: 256 bytes; the word at 16 r + 4 t: bit 2i+h of byte k
+ *         2 bits: 512 bytes; as low with 2 bits
+ *   sub   128 bytes; at 8 r + 2 i two bytes of integer scales (Q4_K, Q5_K: sc, m; Q6_K, Q3_K: sc
+ *         of the halves; Q2_K: the two bytes S; IQ4_XS: sc, 0)
+ *   head  per block or per record, row by row: d (binary16), or d and a second number (m, dmin,
+ *         zero); INT8: the row's float scale
+ * Codes are stored without a sign, code + offset; those of 8 bits with it; IQ4 stores indices.
+ *
+ * A record of a float format is 128 columns, cut into classes of 1024 bytes: the 16 bytes at
+ * 64 r + 16 t of class q are, for F16 and BF16 (4 classes), columns 32 e + 8 q + 2 t + o at element
+ * 2 e + o; for F32 (8 classes) columns 32 e + 4 q + t at element e. Missing columns are -0.
+ *
+ * So 16 bytes per thread serve a dot product (quarters of a block are added up by four threads, and
+ * a term's lane is 4u + i or, for floats, the class's) as well as the matrix instructions, whose
+ * operands these words are.
+ */
+#ifndef GW_KERNELS_HIP_STRIP_H
+#define GW_KERNELS_HIP_STRIP_H
+
+enum { GW_STRIP_ROWS = 16, GW_STRIP_BLOCKS = 4, GW_STRIP_FLOATS = 128 };
+
+/* The term of docs/arithmetic.md. */
+enum { GW_TERM_SIGNED, GW_TERM_AFFINE, GW_TERM_HALVES, GW_TERM_Q2 };
+
+/* X(FORMAT, name, low bits, high bits, offset, levels, term, sub, heads per record, their bytes) */
+/* clang-format off */
+#define GW_STRIP_FORMATS(X)                                        \
+    X(Q8_0,      q8_0,      8, 0,  0, 0, GW_TERM_SIGNED, 0, 4, 2)  \
+    X(Q4_0,      q4_0,      4, 0,  8, 0, GW_TERM_SIGNED, 0, 4, 2)  \
+    X(Q4_1,      q4_1,      4, 0,  0, 0, GW_TERM_AFFINE, 0, 4, 4)  \
+    X(Q5_0,      q5_0,      4, 1, 16, 0, GW_TERM_SIGNED, 0, 4, 2)  \
+    X(Q5_1,      q5_1,      4, 1,  0, 0, GW_TERM_AFFINE, 0, 4, 4)  \
+    X(Q2_K,      q2_k,      2, 0,  0, 0, GW_TERM_Q2,     1, 1, 4)  \
+    X(Q3_K,      q3_k,      2, 1,  4, 0, GW_TERM_HALVES, 1, 1, 2)  \
+    X(Q4_K,      q4_k,      4, 0,  0, 0, GW_TERM_AFFINE, 1, 1, 4)  \
+    X(Q5_K,      q5_k,      4, 1,  0, 0, GW_TERM_AFFINE, 1, 1, 4)  \
+    X(Q6_K,      q6_k,      4, 2, 32, 0, GW_TERM_HALVES, 1, 1, 2)  \
+    X(IQ4_NL,    iq4_nl,    4, 0,  0, 1, GW_TERM_SIGNED, 0, 4, 2)  \
+    X(IQ4_XS,    iq4_xs,    4, 0,  0, 1, GW_TERM_SIGNED, 1, 1, 2)  \
+    X(INT8,      int8,      8, 0,  0, 0, GW_TERM_SIGNED, 0, 1, 4)  \
+    X(INT4_G32,  int4_g32,  4, 0,  0, 0, GW_TERM_AFFINE, 0, 4, 4)  \
+    X(INT4_G64,  int4_g64,  4, 0,  0, 0, GW_TERM_AFFINE, 0, 4, 4)  \
+    X(INT4_G128, int4_g128, 4, 0,  0, 0, GW_TERM_AFFINE, 0, 1, 4)  \
+    X(INT4_G256, int4_g256, 4, 0,  0, 0, GW_TERM_AFFINE, 0, 1, 4)
+/* clang-format on */
+
+/* Bytes of the parts of a record. */
+#define GW_STRIP_LOW(low) ((low)*256)
+#define GW_STRIP_HIGH(high) ((high)*256)
+#define GW_STRIP_SUB(sub) ((sub)*128)
+#define GW_STRIP_HEAD(heads, bytes) (16 * (heads) * (bytes))
+#define GW_STRIP_RECORD(low, high, sub, heads, bytes)                                              \
+    (GW_STRIP_LOW(low) + GW_STRIP_HIGH(high) + GW_STRIP_SUB(sub) + GW_STRIP_HEAD(heads, bytes))
+
+#endif

@@ -1,0 +1,129 @@
+/* kernels_hip/strip_read.h - codes and scales out of a record of a strip (strip.h), and the term of
+ * docs/arithmetic.md. A format is a struct of numbers, made from GW_STRIP_FORMATS.
+ */
+#ifndef GW_KERNELS_HIP_STRIP_READ_H
+#define GW_KERNELS_HIP_STRIP_READ_H
+
+#include "kernels_hip/device.h"
+#include "kernels_hip/strip.h"
+
+#define GW_STRIP_FORMAT(NAME, name, low, high, offset, levels, term, sub, heads, head_bytes)       \
+    struct gw_strip_##name {                                                                       \
+        static constexpr int LOW = low, HIGH = high, OFFSET = offset, LEVELS = levels,             \
+                             TERM = term, SUB = sub, HEADS = heads, HEAD_BYTES = head_bytes,       \
+                             SUB_AT = GW_STRIP_LOW(low) + GW_STRIP_HIGH(high),                     \
+                             HEAD_AT = SUB_AT + GW_STRIP_SUB(sub),                                 \
+                             BYTES = GW_STRIP_RECORD(low, high, sub, heads, head_bytes);           \
+    };
+GW_STRIP_FORMATS(GW_STRIP_FORMAT)
+#undef GW_STRIP_FORMAT
+
+/* Four nibbles, a byte each, to the levels of IQ4. */
+GW_DEVICE unsigned gw_levels(unsigned nibbles) {
+    const unsigned from = nibbles & 0x07070707u;
+    const unsigned upper = (nibbles >> 3 & 0x01010101u) * 255u;
+    return (gw_pick_bytes(0xf6eaddcfu, 0xbfad9881u, from) & ~upper) |
+           (gw_pick_bytes(0x71594535u, 0x26190d01u, from) & upper);
+}
+
+/* The codes that one quarter of a row has in the four blocks of a record. */
+template <class F> struct gw_quarter {
+    unsigned low[F::LOW], high[F::HIGH > 0 ? F::HIGH : 1];
+
+    /* e: 4 row + quarter */
+    __device__ inline void load(const unsigned char *record, int e) {
+        if (F::LOW == 2) {
+            const unsigned *w = (const unsigned *)(record + 8 * e);
+            low[0] = w[0];
+            low[1] = w[1];
+        } else {
+#pragma unroll
+            for (int h = 0; h < F::LOW / 4; h++) {
+                const gw_16b v = *(const gw_16b *)(record + 1024 * h + 16 * e);
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    low[4 * h + i] = v.w[i];
+                }
+            }
+        }
+        if (F::HIGH > 0) {
+            const unsigned *w = (const unsigned *)(record + GW_STRIP_LOW(F::LOW)) + F::HIGH * e;
+#pragma unroll
+            for (int j = 0; j < F::HIGH; j++) {
+                high[j] = w[j];
+            }
+        }
+    }
+    /* Four codes of half h of block i, a byte each. */
+    __device__ inline unsigned word(int h, int i) const {
+        unsigned v = F::LOW == 8   ? low[(4 * h + i) % F::LOW]
+                     : F::LOW == 4 ? low[i % F::LOW] >> 4 * h & 0x0f0f0f0fu
+                                   : low[i / 2] >> 2 * (2 * (i % 2) + h) & 0x03030303u;
+        if (F::HIGH == 1) {
+            v |= (high[0] >> (2 * i + h) & 0x01010101u) << (F::LOW & 7);
+        } else if (F::HIGH == 2) {
+            v |=
+                (high[(i / 2) % (F::HIGH > 0 ? F::HIGH : 1)] >> 2 * (2 * (i % 2) + h) & 0x03030303u)
+                << (F::LOW & 7);
+        }
+        return F::LEVELS ? gw_levels(v) : v;
+    }
+};
+
+/* The integer scales of row `row`, two bytes per block: those of block i. */
+template <class F>
+__device__ static inline unsigned gw_sub(const unsigned char *record, int row, int i) {
+    return *(const unsigned short *)(record + F::SUB_AT + 8 * row + 2 * i);
+}
+template <class F> __device__ static inline int gw_sub_scale(unsigned sub, int half) {
+    return F::TERM == GW_TERM_Q2 ? (int)(sub >> 8 * half & 15u)
+                                 : (int)(signed char)(sub >> 8 * half);
+}
+
+/* What a block's term needs of its weights. */
+template <class F> struct gw_block_scales {
+    float d, m;   /* d * dx times the integer sum, m times the activations' sum or integer sum */
+    unsigned sub; /* HALVES, Q2 */
+
+    __device__ inline void load(const unsigned char *record, int row, int i) {
+        const unsigned char *head =
+            record + F::HEAD_AT + F::HEAD_BYTES * (F::HEADS * row + (F::HEADS > 1 ? i : 0));
+        m = 0.0f;
+        sub = F::SUB ? gw_sub<F>(record, row, i) : 0;
+        if (F::HEAD_BYTES == 2) {
+            d = gw_widen_f16(*(const unsigned short *)head);
+        } else if (F::TERM == GW_TERM_SIGNED) {
+            d = *(const float *)head;
+        } else {
+            const unsigned both = *(const unsigned *)head;
+            d = gw_widen_f16((gw_u16)(both & 0xffffu));
+            m = gw_widen_f16((gw_u16)(both >> 16));
+        }
+        if (F::SUB && F::TERM == GW_TERM_AFFINE) {
+            d = d * (float)(sub & 255u);
+            m = -(m * (float)(sub >> 8));
+        } else if (F::SUB && F::TERM == GW_TERM_SIGNED) {
+            d = d * (float)(int)(signed char)(sub & 255u);
+        }
+    }
+    /* sum: of code * q over the block, each half times its integer scale; the codes' offset is
+     * taken off here. sums: the two int16 of the activation block. */
+    __device__ inline float term(int sum, float dx, unsigned sums, float acc) const {
+        const int a = (int)(short)(sums & 0xffffu), b = (int)(short)(sums >> 16);
+        if (F::TERM == GW_TERM_SIGNED || F::TERM == GW_TERM_AFFINE) {
+            acc = fmaf(d * dx, (float)(sum - F::OFFSET * (a + b)), acc);
+            return F::TERM == GW_TERM_AFFINE ? fmaf(m, dx * (float)(a + b), acc) : acc;
+        }
+        if (F::OFFSET) {
+            sum -= F::OFFSET * (gw_sub_scale<F>(sub, 0) * a + gw_sub_scale<F>(sub, 1) * b);
+        }
+        acc = fmaf(d * dx, (float)sum, acc);
+        if (F::TERM == GW_TERM_Q2) {
+            const int least = (int)(sub >> 4 & 15u) * a + (int)(sub >> 12) * b;
+            acc = fmaf(-(m * dx), (float)least, acc);
+        }
+        return acc;
+    }
+};
+
+#endif

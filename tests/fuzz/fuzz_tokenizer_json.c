@@ -1,0 +1,7 @@
+/* tests/fuzz/fuzz_tokenizer_json.c - a tokenizer.json. */
+#include "tests/fuzz/vocab_target.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
+    fuzz_vocab(gw_vocab_read_tokenizer_json, data, n);
+    return 0;
+}

@@ -1,0 +1,158 @@
+/* tests/hip_host/faults.hip - kernels with planted faults, and right ones beside them, for
+ * tests/test_hip_emulator.c. p.out has room for one word per thread, or for what a kernel says. */
+#include "kernels_hip/device.h"
+#include "faults_params.h"
+
+enum { THREADS = 128 };
+#define KERNEL(name) GW_KERNEL(gw_test_##name, struct gw_test_params, THREADS)
+
+/* ---- barriers -------------------------------------------------------------------------------- */
+
+GW_DEVICE unsigned next_one(int with_barrier) {
+    __shared__ unsigned s[THREADS];
+    s[threadIdx.x] = threadIdx.x;
+    if (with_barrier) {
+        __syncthreads();
+    }
+    return s[(threadIdx.x + 1) % THREADS] + s[(threadIdx.x + THREADS - 1) % THREADS];
+}
+KERNEL(neighbours) { p.out[blockIdx.x * THREADS + threadIdx.x] = next_one(1); }
+KERNEL(no_barrier) { p.out[blockIdx.x * THREADS + threadIdx.x] = next_one(0); }
+
+KERNEL(barrier_for_some) {
+    if (threadIdx.x < 96) {
+        __syncthreads();
+    }
+    p.out[threadIdx.x] = 1;
+}
+KERNEL(two_barriers) {
+    if (threadIdx.x < 64) {
+        __syncthreads();
+    } else {
+        __syncthreads();
+    }
+    p.out[threadIdx.x] = 1;
+}
+KERNEL(stays_away) {
+    if (threadIdx.x == 5) {
+        return;
+    }
+    __syncthreads();
+    p.out[threadIdx.x] = 1;
+}
+
+/* ---- shared memory --------------------------------------------------------------------------- */
+
+KERNEL(not_written) {
+    GW_SHARED_DYNAMIC(unsigned, s);
+    __shared__ unsigned t[THREADS];
+    p.out[threadIdx.x] = s[threadIdx.x] & t[threadIdx.x];
+}
+KERNEL(copy_without_wait) {
+    __shared__ __align__(16) unsigned s[4 * THREADS];
+    gw_copy_async(s + 4 * threadIdx.x, p.in + 4 * threadIdx.x);
+    gw_copy_commit();
+    p.out[threadIdx.x] = s[4 * threadIdx.x];
+}
+KERNEL(copy_with_wait) {
+    __shared__ __align__(16) unsigned s[8 * THREADS];
+    for (int i = 0; i < 2; i++) {
+        gw_copy_async(s + 4 * (threadIdx.x + i * THREADS), p.in + 4 * (threadIdx.x + i * THREADS));
+        gw_copy_commit();
+    }
+    gw_copy_wait<1>(); /* the first has come, the second not */
+    const unsigned first = s[4 * threadIdx.x], second = s[4 * (threadIdx.x + THREADS)];
+    gw_copy_wait<0>();
+    p.out[threadIdx.x] =
+        first == p.in[4 * threadIdx.x] && second == 0xffffffffu ? s[4 * (threadIdx.x + THREADS)] : 0;
+}
+
+/* ---- teams ----------------------------------------------------------------------------------- */
+
+KERNEL(shuffle_of_some) {
+    unsigned v = threadIdx.x;
+    if (threadIdx.x % 32 < 16) {
+        v = gw_shuffle_xor(v, 1);
+    }
+    p.out[threadIdx.x] = v;
+}
+KERNEL(shuffle_or_ballot) {
+    p.out[threadIdx.x] =
+        threadIdx.x % 2 ? gw_shuffle_xor(threadIdx.x, 1) : gw_ballot((int)threadIdx.x);
+}
+/* Teams at different places at the same time: each has values of its own. */
+KERNEL(teams_apart) {
+    int v = (int)threadIdx.x;
+    for (int i = 0; i <= gw_team(); i++) {
+        v = gw_team_sum(v) % 1000 + gw_lane();
+    }
+    p.out[threadIdx.x] = (unsigned)v;
+}
+/* A line per way to move values; all must agree. */
+KERNEL(ways_to_move) {
+    const int lane = gw_lane(), base = (int)threadIdx.x - lane;
+    int wrong = 0;
+    wrong |= gw_shuffle((int)threadIdx.x, 7) != base + 7;
+    wrong |= gw_shuffle_xor((int)threadIdx.x, 16) != base + (lane ^ 16);
+    wrong |= gw_shuffle_down((int)threadIdx.x, 3) != base + (lane < 29 ? lane + 3 : lane);
+    wrong |= gw_ballot(lane % 3 == 0) != 0x49249249u;
+    wrong |= gw_team_max((unsigned)(lane * 7 % 32)) != 31;
+    wrong |= gw_fold((float)lane) != 496.0f;
+    wrong |= gw_dp4a((int)0x80ff7f01u, (int)0x7f02ff80u, 9) != 9 - 128 * 127 - 2 - 127 - 128;
+    p.out[threadIdx.x] = (unsigned)wrong;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+KERNEL(beyond_the_end) { p.out[threadIdx.x + 1] = 1; }
+KERNEL(before_the_start) { *(p.out + threadIdx.x - 1) = 1; }
+
+/* ---- matrix instructions --------------------------------------------------------------------- */
+
+/* in: A [16, 32] and B^T [GW_MMA_N, 32] of int8, then 16-bit floats in the same shape with K = 16:
+ * small whole numbers. out: D of int8 [16, 16], of f16, of bf16 (as floats), with C = 100. */
+KERNEL(multiply) {
+    const int lane = gw_wave_lane();
+    const int8_t *a8 = (const int8_t *)p.in, *b8 = a8 + 16 * 32;
+    const gw_u16 *half = (const gw_u16 *)(p.in + 32 * 32 / 4);
+    unsigned a[GW_MMA_A], b[GW_MMA_B];
+    int c[GW_MMA_C];
+    float f[GW_MMA_C];
+    if ((int)threadIdx.x >= LANES) {
+        return;
+    }
+    for (int i = 0; i < GW_MMA_A; i++) {
+        a[i] = *(const unsigned *)(a8 + gw_mma_a_row(lane, i) * 32 + gw_mma_a_k_int8(lane, i));
+    }
+    for (int i = 0; i < GW_MMA_B; i++) {
+        b[i] = *(const unsigned *)(b8 + gw_mma_b_col(lane) * 32 + gw_mma_b_k_int8(lane, i));
+    }
+    for (int i = 0; i < GW_MMA_C; i++) {
+        c[i] = 100;
+    }
+    gw_mma_int8(c, a, b);
+    for (int i = 0; i < GW_MMA_C; i++) {
+        p.out[gw_mma_c_row(lane, i) * 16 + gw_mma_c_col(lane, i)] = (unsigned)c[i];
+    }
+    for (int bf16 = 0; bf16 < 2; bf16++, half += 32 * 16) {
+        for (int i = 0; i < GW_MMA_A; i++) {
+            a[i] = *(const unsigned *)(half + gw_mma_a_row(lane, i) * 16 + gw_mma_a_k_half(lane, i));
+        }
+        for (int i = 0; i < GW_MMA_B; i++) {
+            b[i] = *(const unsigned *)(half + (16 + gw_mma_b_col(lane)) * 16 +
+                                       gw_mma_b_k_half(lane, i));
+        }
+        for (int i = 0; i < GW_MMA_C; i++) {
+            f[i] = 100.0f;
+        }
+        if (bf16) {
+            gw_mma_bf16(f, a, b);
+        } else {
+            gw_mma_f16(f, a, b);
+        }
+        for (int i = 0; i < GW_MMA_C; i++) {
+            p.out[(bf16 + 1) * 256 + gw_mma_c_row(lane, i) * 16 + gw_mma_c_col(lane, i)] =
+                (unsigned)(int)f[i];
+        }
+    }
+}

@@ -1,0 +1,473 @@
+/* tests/hip_host/fibres.cpp - a block as fibres: barriers, shuffles, matrix instructions.
+ *
+ * A fibre that has to wait hands over to the next one that is ready; the last one to arrive makes
+ * the others ready. When nobody is ready and not all have ended, the threads have diverged: the
+ * block is given up and the fault says who waits where. One operating system thread runs all this.
+ */
+#include "kernels_hip/device.h"
+#include "fibres.hpp"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <vector>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#define UNPOISON(at, bytes) ASAN_UNPOISON_MEMORY_REGION(at, bytes)
+#else
+#define UNPOISON(at, bytes) (void)0
+#endif
+
+gw_emulator_index gw_emulator_thread, gw_emulator_block, gw_emulator_threads, gw_emulator_blocks;
+
+#ifndef __SANITIZE_ADDRESS__
+/* Bounds of the section of all __shared__ variables; absent when no kernel has any. */
+extern "C" char __start_gw_shared[] __attribute__((weak, visibility("hidden")));
+extern "C" char __stop_gw_shared[] __attribute__((weak, visibility("hidden")));
+#endif
+
+namespace {
+
+enum { TEAM = 32, MOST = 1024, STACK = 256 << 10 };
+enum kind { BARRIER, SHUFFLE, BALLOT, SYNC_TEAM, SYNC_WAVE, MMA_INT8, MMA_F16, MMA_BF16, KINDS };
+const char *const kind_names[KINDS] = {"a barrier",   "a shuffle",  "a ballot",  "a team barrier",
+                                       "a wave barrier",
+                                       "an int8 mma", "an f16 mma", "a bf16 mma"};
+
+struct copy {
+    void *to;
+    unsigned char bytes[16];
+    int group;
+};
+
+struct fibre {
+#ifdef __x86_64__
+    void *stack_pointer;
+#else
+    ucontext_t context;
+#endif
+    char *stack;
+    unsigned index;
+    std::vector<copy> copies;
+    int groups; /* committed */
+};
+
+/* Threads that meet: a block, a team or a wave. */
+struct meeting {
+    unsigned size, arrived;
+    kind what;
+    const char *file;
+    int line;
+    std::vector<unsigned> waiting;
+};
+
+struct registers {
+    unsigned a[4], b[4];
+    int c[4];
+};
+
+fibre fibres[MOST];
+meeting block_meeting, team_meeting[MOST / TEAM], wave_meeting[MOST / GW_EMULATOR_LANES];
+uint32_t sent[MOST], received[MOST]; /* of shuffles; a team's slots are its own */
+registers wave_in[MOST];
+int wave_out[MOST][4];
+
+const gw_emulator_launch *launch;
+fibre *running;
+unsigned threads, ended;
+unsigned ready[MOST], ready_from, ready_count;
+unsigned char *dynamic_shared;
+int reverse;
+char fault[400];
+
+#ifdef __x86_64__
+void *scheduler;
+extern "C" void gw_emulator_switch(void **save, void *to);
+asm(R"(
+    .text
+    .globl gw_emulator_switch
+    .hidden gw_emulator_switch
+    .type gw_emulator_switch, @function
+gw_emulator_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+    .size gw_emulator_switch, .-gw_emulator_switch
+)");
+void enter(fibre *f) { gw_emulator_switch(&scheduler, f->stack_pointer); }
+void leave(fibre *f) {
+    void *unused;
+    gw_emulator_switch(f != nullptr ? &f->stack_pointer : &unused, scheduler);
+}
+void hand_over(fibre *from, fibre *to) {
+    void *unused;
+    gw_emulator_switch(from != nullptr ? &from->stack_pointer : &unused, to->stack_pointer);
+}
+#else
+ucontext_t scheduler;
+void enter(fibre *f) { swapcontext(&scheduler, &f->context); }
+void leave(fibre *f) {
+    ucontext_t unused;
+    swapcontext(f != nullptr ? &f->context : &unused, &scheduler);
+}
+void hand_over(fibre *from, fibre *to) {
+    ucontext_t unused;
+    swapcontext(from != nullptr ? &from->context : &unused, &to->context);
+}
+#endif
+
+void make_ready(unsigned index) { ready[(ready_from + ready_count++) % MOST] = index; }
+
+void set_running(fibre *f) {
+    running = f;
+    gw_emulator_thread = {f->index, 0, 0};
+}
+
+/* Goes on with another fibre, or with the scheduler when nobody can. from: NULL when it has ended.
+ */
+void next(fibre *from) {
+    if (ready_count == 0) {
+        leave(from);
+    } else {
+        fibre *to = &fibres[ready[ready_from]];
+        ready_from = (ready_from + 1) % MOST;
+        ready_count--;
+        if (to != from) {
+            set_running(to);
+            hand_over(from, to);
+        }
+    }
+}
+
+void give_up(void) { /* never returns: nobody resumes the fibres of this block */
+    ready_count = 0;
+    leave(running);
+}
+
+void main_of_fibre(void) {
+    launch->kernel(launch->params);
+    ended++;
+    next(nullptr);
+}
+
+void prepare(unsigned index) {
+    fibre *f = &fibres[index];
+    if (f->stack == nullptr) {
+        char *map = (char *)mmap(nullptr, STACK + 4096, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (map == MAP_FAILED) {
+            perror("emulator: stacks");
+            exit(1);
+        }
+        mprotect(map, 4096, PROT_NONE);
+        f->stack = map + 4096;
+    }
+    UNPOISON(f->stack, STACK);
+    f->index = index;
+    f->copies.clear();
+    f->groups = 0;
+#ifdef __x86_64__
+    void **top = (void **)(f->stack + STACK - 56);
+    *top = nullptr; /* what looks like a return address: 8 past a multiple of 16, as after a call */
+    *--top = (void *)main_of_fibre;
+    top -= 6;
+    memset(top, 0, 6 * sizeof *top);
+    f->stack_pointer = top;
+#else
+    getcontext(&f->context);
+    f->context.uc_stack.ss_sp = f->stack;
+    f->context.uc_stack.ss_size = STACK;
+    makecontext(&f->context, main_of_fibre, 0);
+#endif
+}
+
+/* True for the last one to arrive, which then does what there is to do and calls release(). */
+bool arrive(meeting *m, kind what, const char *file, int line) {
+    if (m->arrived == 0) {
+        m->what = what;
+        m->file = file;
+        m->line = line;
+    } else if (m->what != what || m->line != line || strcmp(m->file, file) != 0) {
+        snprintf(fault, sizeof fault,
+                 "thread %u of block %u,%u,%u is at %s (%s:%d), others of its %s at %s (%s:%d)",
+                 running->index, gw_emulator_block.x, gw_emulator_block.y, gw_emulator_block.z,
+                 kind_names[what], file, line, m == &block_meeting ? "block" : "wave",
+                 kind_names[m->what], m->file, m->line);
+        give_up();
+    }
+    return ++m->arrived == m->size;
+}
+
+void wait_for_others(meeting *m) {
+    m->waiting.push_back(running->index);
+    next(running);
+}
+
+void release(meeting *m) {
+    if (reverse) {
+        for (size_t i = m->waiting.size(); i-- > 0;) {
+            make_ready(m->waiting[i]);
+        }
+    } else {
+        for (unsigned index : m->waiting) {
+            make_ready(index);
+        }
+    }
+    m->waiting.clear();
+    m->arrived = 0;
+}
+
+void poison_shared(void) {
+#ifndef __SANITIZE_ADDRESS__
+    if (__start_gw_shared != nullptr) {
+        memset(__start_gw_shared, 0xff, (size_t)(__stop_gw_shared - __start_gw_shared));
+    }
+#endif
+    memset(dynamic_shared, 0xff, launch->shared_bytes);
+}
+
+void describe_divergence(void) {
+    const meeting *m = &block_meeting;
+    for (unsigned i = 0; i < threads / TEAM && m->arrived == 0; i++) {
+        m = &team_meeting[i];
+    }
+    for (unsigned i = 0; i < threads / GW_EMULATOR_LANES && m->arrived == 0; i++) {
+        m = &wave_meeting[i];
+    }
+    snprintf(fault, sizeof fault,
+             "block %u,%u,%u diverged: %u of %u threads wait at %s (%s:%d), %u have ended",
+             gw_emulator_block.x, gw_emulator_block.y, gw_emulator_block.z, m->arrived, m->size,
+             kind_names[m->what], m->arrived > 0 ? m->file : "", m->line, ended);
+}
+
+void reset(meeting *m, unsigned size) {
+    m->size = size;
+    m->arrived = 0;
+    m->file = "";
+    m->line = 0;
+    m->waiting.clear();
+}
+
+bool run_block(void) {
+    reset(&block_meeting, threads);
+    for (unsigned i = 0; i < threads / TEAM; i++) {
+        reset(&team_meeting[i], TEAM);
+    }
+    for (unsigned i = 0; i < threads / GW_EMULATOR_LANES; i++) {
+        reset(&wave_meeting[i], GW_EMULATOR_LANES);
+    }
+    ended = 0;
+    ready_from = ready_count = 0;
+    poison_shared();
+    for (unsigned i = 0; i < threads; i++) {
+        prepare(i);
+        make_ready(reverse ? threads - 1 - i : i);
+    }
+    fibre *first = &fibres[ready[0]];
+    ready_from = 1;
+    ready_count--;
+    set_running(first);
+    enter(first);
+    if (ended != threads && fault[0] == '\0') {
+        describe_divergence();
+    }
+    return fault[0] == '\0';
+}
+
+} // namespace
+
+const char *gw_emulator_run(const gw_emulator_launch &what) {
+    const char *order = getenv("GODWIT_EMULATOR_ORDER");
+    launch = &what;
+    threads = what.block[0];
+    fault[0] = '\0';
+    if (threads == 0 || threads > MOST || threads % TEAM != 0 || what.block[1] != 1 ||
+        what.block[2] != 1) {
+        snprintf(fault, sizeof fault, "a block of %u,%u,%u threads", what.block[0], what.block[1],
+                 what.block[2]);
+        return fault;
+    }
+    reverse = order != nullptr && strcmp(order, "reverse") == 0;
+    dynamic_shared = (unsigned char *)aligned_alloc(16, (what.shared_bytes + 15) / 16 * 16);
+    gw_emulator_threads = {what.block[0], 1, 1};
+    gw_emulator_blocks = {what.grid[0], what.grid[1], what.grid[2]};
+    size_t blocks = (size_t)what.grid[0] * what.grid[1] * what.grid[2];
+    for (size_t i = 0; i < blocks; i++) {
+        size_t b = reverse ? blocks - 1 - i : i;
+        gw_emulator_block = {(unsigned)(b % what.grid[0]),
+                             (unsigned)(b / what.grid[0] % what.grid[1]),
+                             (unsigned)(b / what.grid[0] / what.grid[1])};
+        if (!run_block()) {
+            break;
+        }
+    }
+    free(dynamic_shared);
+    return fault[0] != '\0' ? fault : nullptr;
+}
+
+/* ---- what kernels call ----------------------------------------------------------------------- */
+
+void *gw_emulator_shared(void) { return dynamic_shared; }
+
+void gw_emulator_barrier(const char *file, int line) {
+    if (arrive(&block_meeting, BARRIER, file, line)) {
+        release(&block_meeting);
+    } else {
+        wait_for_others(&block_meeting);
+    }
+}
+
+/* Values of the team as sent are in received[] afterwards, until its next exchange. */
+static const uint32_t *meet_team(kind what, uint32_t bits) {
+    unsigned first = running->index / TEAM * TEAM;
+    meeting *m = &team_meeting[running->index / TEAM];
+    sent[running->index] = bits;
+    if (arrive(m, what, "", 0)) {
+        memcpy(received + first, sent + first, TEAM * sizeof *sent);
+        release(m);
+    } else {
+        wait_for_others(m);
+    }
+    return received + first;
+}
+
+uint32_t gw_emulator_exchange(uint32_t bits, int from) {
+    return meet_team(SHUFFLE, bits)[from & (TEAM - 1)];
+}
+
+unsigned gw_emulator_ballot(int yes) {
+    const uint32_t *all = meet_team(BALLOT, yes != 0);
+    unsigned mask = 0;
+    for (int i = 0; i < TEAM; i++) {
+        mask |= all[i] << i;
+    }
+    return mask;
+}
+
+void gw_emulator_sync_team(void) { (void)meet_team(SYNC_TEAM, 0); }
+
+void gw_emulator_copy_async(void *shared, const void *global) {
+    copy c = {shared, {0}, running->groups};
+    memcpy(c.bytes, global, sizeof c.bytes);
+    running->copies.push_back(c);
+}
+
+void gw_emulator_copy_commit(void) { running->groups++; }
+
+void gw_emulator_copy_wait(int groups) {
+    size_t kept = 0;
+    for (copy &c : running->copies) {
+        if (c.group < running->groups - groups) {
+            memcpy(c.to, c.bytes, sizeof c.bytes);
+        } else {
+            running->copies[kept++] = c;
+        }
+    }
+    running->copies.resize(kept);
+}
+
+/* ---- matrix instructions --------------------------------------------------------------------- */
+
+/* Where the manuals put an element: lane, register, part of the register. The inverse of the map in
+ * device.h, written down on its own. */
+struct place {
+    int lane, reg, part;
+};
+
+#if GW_EMULATOR_LANES == 32 /* PTX: mma.m16n8k32 for 8 bits, mma.m16n8k16 for 16 bits */
+enum { COLS = 8 };
+static place place_a(int i, int k, int per) { /* per: elements of a register */
+    return {i % 8 * 4 + k % (4 * per) / per, i / 8 + 2 * (k / (4 * per)), k % per};
+}
+static place place_b(int k, int j, int per) {
+    return {j * 4 + k % (4 * per) / per, k / (4 * per), k % per};
+}
+static place place_c(int i, int j) { return {i % 8 * 4 + j / 2, i / 8 * 2 + j % 2, 0}; }
+#else /* MFMA 16x16x16: i8, a register per instruction; f16 and bf16, two registers */
+enum { COLS = 16 };
+static place place_a(int i, int k, int per) {
+    return per == 4 ? place{i + 16 * (k % 16 / 4), k / 16, k % 4}
+                    : place{i + 16 * (k / 4), k % 4 / 2, k % 2};
+}
+static place place_b(int k, int j, int per) { return place_a(j, k, per); }
+static place place_c(int i, int j) { return {i / 4 * 16 + j, i % 4, 0}; }
+#endif
+
+static unsigned part_of(unsigned word, int part, int per) { return word >> (32 / per) * part; }
+
+static int product_int8(unsigned x, unsigned y) { return (int8_t)x * (int8_t)y; }
+
+static float widen(unsigned half, kind what) {
+    return what == MMA_BF16 ? gw_bf16_to_f32((gw_u16)half) : gw_f16_to_f32((gw_u16)half);
+}
+
+static void multiply(unsigned first, kind what) {
+    const int per = what == MMA_INT8 ? 4 : 2, depth = what == MMA_INT8 ? 32 : 16;
+    const registers *in = wave_in + first;
+    for (int i = 0; i < 16; i++) {
+        for (int j = 0; j < COLS; j++) {
+            place c = place_c(i, j);
+            int sum = in[c.lane].c[c.reg];
+            float fsum = __int_as_float(sum);
+            for (int k = 0; k < depth; k++) {
+                place a = place_a(i, k, per), b = place_b(k, j, per);
+                unsigned x = part_of(in[a.lane].a[a.reg], a.part, per);
+                unsigned y = part_of(in[b.lane].b[b.reg], b.part, per);
+                if (what == MMA_INT8) {
+                    sum += product_int8(x, y);
+                } else {
+                    fsum += widen(x, what) * widen(y, what);
+                }
+            }
+            wave_out[first + c.lane][c.reg] = what == MMA_INT8 ? sum : __float_as_int(fsum);
+        }
+    }
+}
+
+static void meet_wave(kind what, int *c, const unsigned *a, const unsigned *b) {
+    unsigned me = running->index;
+    meeting *m = &wave_meeting[me / GW_EMULATOR_LANES];
+    memcpy(wave_in[me].a, a, GW_MMA_A * sizeof *a);
+    memcpy(wave_in[me].b, b, GW_MMA_B * sizeof *b);
+    memcpy(wave_in[me].c, c, sizeof wave_in[me].c);
+    if (arrive(m, what, "", 0)) {
+        if (what != SYNC_WAVE) {
+            multiply(me / GW_EMULATOR_LANES * GW_EMULATOR_LANES, what);
+        }
+        release(m);
+    } else {
+        wait_for_others(m);
+    }
+    memcpy(c, wave_out[me], sizeof wave_out[me]);
+}
+
+/* The width of a matrix instruction is the wave's; this one multiplies nothing. */
+void gw_emulator_sync_wave(void) {
+    int c[4] = {0, 0, 0, 0};
+    const unsigned none[4] = {0, 0, 0, 0};
+    meet_wave(SYNC_WAVE, c, none, none);
+}
+
+void gw_emulator_mma_int8(int *c, const unsigned *a, const unsigned *b) {
+    meet_wave(MMA_INT8, c, a, b);
+}
+void gw_emulator_mma_half(float *c, const unsigned *a, const unsigned *b, int bf16) {
+    int bits[4];
+    memcpy(bits, c, sizeof bits);
+    meet_wave(bf16 ? MMA_BF16 : MMA_F16, bits, a, b);
+    memcpy(c, bits, sizeof bits);
+}

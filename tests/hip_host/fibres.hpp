@@ -1,0 +1,18 @@
+/* tests/hip_host/fibres.hpp - running the blocks of one launch; driver.cpp asks for it. */
+#ifndef GW_HIP_HOST_FIBRES_HPP
+#define GW_HIP_HOST_FIBRES_HPP
+
+#include <stddef.h>
+
+struct gw_emulator_launch {
+    const char *name;
+    void (*kernel)(const void *params);
+    const void *params;
+    unsigned grid[3], block[3];
+    size_t shared_bytes;
+};
+
+/* Runs every block. NULL, or what the kernel did wrong: valid until the next call. */
+const char *gw_emulator_run(const gw_emulator_launch &launch);
+
+#endif

@@ -1,0 +1,114 @@
+/* tests/op_table.h - the cases of op_cases.h, or of a backend's own table, over every kernel of a
+ * device: bits equal to the scalar CPU, and no kernel that no case reaches.
+ */
+#ifndef GW_TESTS_OP_TABLE_H
+#define GW_TESTS_OP_TABLE_H
+
+#include "op_cases.h"
+
+extern const gw_backend gw_backend_cpu;
+
+/* How weights are loaded: bit (keep_rows | mapped << 1) of a set. */
+enum {
+    OT_PRODUCED = 1 << 0,
+    OT_MAPPED = 1 << 2,
+    OT_EVERY_FORM = 15,
+    OT_FORMS = 4,
+    OT_MOST_KERNELS = 1024
+};
+
+/* A backend's device beside a scalar CPU; ran[i]: a case has reached kernel i. */
+typedef struct op_bench {
+    const gw_backend *backend;
+    struct gw_device *device, *scalar;
+    int forms;
+    unsigned char ran[OT_MOST_KERNELS];
+} op_bench;
+
+static void ot_open(op_bench *b, const gw_backend *backend, struct gw_device *device, int forms) {
+    gw_device_options options = {.threads = 1};
+    *b = (op_bench){.backend = backend, .device = device, .forms = forms};
+    setenv("GODWIT_CPU", "scalar", 1);
+    assert_int_equal(gw_backend_cpu.open(0, &options, &b->scalar), GW_OK);
+    unsetenv("GODWIT_CPU");
+}
+
+/* The device is the bench's from ot_open on. */
+static void ot_close(op_bench *b) {
+    b->backend->close(b->device);
+    gw_backend_cpu.close(b->scalar);
+}
+
+/* The anchor's result: the scalar kernel over rows as stored. */
+static void ot_scalar(const op_bench *b, const op_case *c, op_result *r) {
+    op_setup s;
+    oc_open(&s, c, &gw_backend_cpu, b->scalar, 1, 0);
+    const gw_kernel *kernel = oc_find(&s, ".scalar");
+    if (kernel == NULL) {
+        fail_msg("no scalar kernel takes %s (%s)", gw_op_describe(c->op)->name, c->why);
+    }
+    oc_run(&s, kernel, r);
+    oc_close(&s);
+}
+
+static int ot_has_weights(gw_op op) {
+    return op == GW_OP_EMBED || op == GW_OP_LINEAR || op == GW_OP_GLU;
+}
+
+/* Every kernel that accepts the case, with its weights loaded in each form. */
+static void ot_check_case(op_bench *b, const op_case *c) {
+    op_result want, got;
+    size_t n, count = 0;
+    const gw_kernel *kernels = b->backend->kernels(b->device, &n);
+    assert_true(n <= OT_MOST_KERNELS);
+    ot_scalar(b, c, &want);
+    for (int form = 0, done = 0; form < OT_FORMS && !done; form++) {
+        op_setup asked, s; /* a fresh one for each run: inputs may be overwritten in place */
+        if ((b->forms >> form & 1) == 0) {
+            continue;
+        }
+        oc_open(&asked, c, b->backend, b->device, form & 1, form >> 1);
+        for (size_t i = 0; i < n; i++) {
+            if (kernels[i].op != c->op ||
+                !kernels[i].accepts(&kernels[i], &asked.node, b->device)) {
+                continue;
+            }
+            oc_open(&s, c, b->backend, b->device, form & 1, form >> 1);
+            oc_run(&s, &kernels[i], &got);
+            oc_same(kernels[i].name, c, &got, &want);
+            oc_free_result(&got);
+            oc_close(&s);
+            b->ran[i] = 1;
+            count++;
+        }
+        oc_close(&asked);
+        done = !ot_has_weights(c->op);
+    }
+    oc_free_result(&want);
+    if (count == 0) {
+        fail_msg("no kernel takes %s (%s)", gw_op_describe(c->op)->name, c->why);
+    }
+}
+
+/* Cases 0 .. n - 1 of a table; GODWIT_OP_CASES=FIRST-LAST picks a part of it. Over the whole table
+ * every kernel must be reached, except those whose names contain `other` (or NULL). */
+static void ot_check_table(op_bench *b, op_case (*case_of)(int i), int n, const char *other) {
+    const char *part = getenv("GODWIT_OP_CASES");
+    int first = 0, last = n - 1;
+    size_t count;
+    const gw_kernel *kernels = b->backend->kernels(b->device, &count);
+    if (part != NULL) {
+        assert_int_equal(sscanf(part, "%d-%d", &first, &last), 2);
+    }
+    for (int i = first; i <= last && i < n; i++) {
+        op_case c = case_of(i);
+        ot_check_case(b, &c);
+    }
+    for (size_t i = 0; i < count && part == NULL; i++) {
+        if (!b->ran[i] && (other == NULL || strstr(kernels[i].name, other) == NULL)) {
+            fail_msg("no case reaches kernel %s", kernels[i].name);
+        }
+    }
+}
+
+#endif

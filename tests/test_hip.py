@@ -1,0 +1,110 @@
+# tests/test_hip.py - whole models on the hip backend over the emulator, at both wave widths: the bits
+# of the scalar CPU for every format, order and width; faults end in one line and exit code 1.
+# With GODWIT_HIP_DRIVER=system the first card of this machine computes instead.
+import os
+import pathlib
+import re
+
+import pytest
+
+from program import DATA, SANITIZED, SHARED, logits_hash, run, some_ids
+
+BUILD = pathlib.Path(os.environ.get("GODWIT_BUILD", ""))
+SYSTEM = os.environ.get("GODWIT_HIP_DRIVER") == "system"
+EMULATORS = {n: BUILD / f"emulator/libgodwit_emu{n}.so" for n in (32, 64)}
+WIDTHS = ["card"] if SYSTEM else [32, 64]
+HIP = ("--device", "hip", "--exact")  # float prompts too
+IDS = some_ids(70)  # beyond a page
+TINY = DATA / "tales-2m-q4_0.gguf"
+
+pytestmark = pytest.mark.skipif(SANITIZED or not SYSTEM and not EMULATORS[32].is_file(),
+                                reason="no emulator in this build")
+
+
+def on(wave, **settings):
+    driver = "" if SYSTEM else str(EMULATORS[wave])
+    return {"GODWIT_HIP_DRIVER": driver, **settings}
+
+
+def models():
+    found = {p.stem: (p, ()) for p in sorted(DATA.glob("tales-2m-*.gguf"))}
+    found |= {p.stem: (p, ()) for p in sorted((SHARED / "models").glob("tales-2m-*.gguf"))}
+    folder = SHARED / "models/tales-2m"
+    if folder.is_dir():
+        for weights in ("int8", "int4-g32", "int4-g256"):
+            found[f"tales-2m {weights}"] = (folder, ("--weights", weights))
+    return [pytest.param(path, args, id=name) for name, (path, args) in sorted(found.items())]
+
+
+def cpu_hash(path, ids, *args):
+    return logits_hash(path, ids, *args, "-t", 1, cpu="scalar", env={"GODWIT_HIP_DRIVER": "none"})
+
+
+# The emulator does a few million multiplications a second: few tokens, each way through the kernels.
+@pytest.mark.parametrize("wave", WIDTHS)
+@pytest.mark.parametrize("path,args", models())
+def test_hash(path, args, wave):
+    for rows, n in (("prefill", 9), ("decode", 3), ("5", 7)):
+        n = 40 if SYSTEM else n
+        want = cpu_hash(path, IDS[:n], "--rows", rows, *args)
+        assert logits_hash(path, IDS[:n], "--rows", rows, *args, *HIP, env=on(wave)) == want, rows
+
+
+@pytest.mark.parametrize("wave", WIDTHS)
+def test_beyond_a_page(wave):
+    for rows in ("prefill", "16"):
+        want = cpu_hash(TINY, IDS, "--rows", rows)
+        assert logits_hash(TINY, IDS, "--rows", rows, *HIP, env=on(wave)) == want
+
+
+@pytest.mark.parametrize("wave", WIDTHS)
+def test_chunks_and_launches(wave):
+    ids = IDS[:20]
+    want = cpu_hash(TINY, ids)
+    for args, settings in ((("-b", 7), ""), (("--no-graph",), ""), ((), "check")):
+        got = logits_hash(TINY, ids, *args, *HIP, env=on(wave, GODWIT_HIP=settings))
+        assert got == want, (args, settings)
+
+
+def test_text_and_bench():
+    env = on(WIDTHS[0])
+    say = ("run", "-m", TINY, "-p", "Once upon", "-n", 6, "--temp", 0.7, "--seed", 5)
+    want = run(*say).stdout
+    done = run(*say, *HIP, env=env)
+    assert done.stdout == want and "hip" in done.stderr
+    table = run("bench", "-m", TINY, "-p", 4, "-n", 2, "-r", 1, "--ops", *HIP, env=env).stdout
+    assert "| hip" in table and "MBU" in table and "hip.linear.q4_0" in table and "hip:0 (" in table
+    assert not re.search(r"\| *hip\.(norm|rope_kv) ", table.split("tg2")[-1]), "launches of their own"
+    alone = run("bench", "--gemm", "q4_0:K=64,N=32,M=1,17", "--device", "hip", env=env).stdout
+    assert "| 1 | hip.linear.q4_0 |" in alone and "| 17 | hip.linear.prefill.q4_0 |" in alone
+
+
+@pytest.mark.parametrize("wave", WIDTHS)
+def test_text_with_drafts(wave):
+    """Drafted text is the CPU's: rows of the covering table of test_draft_identity.c."""
+    program = BUILD / "tests/test_draft_identity"
+    if not program.is_file() or not (SHARED / "models").is_dir():
+        pytest.skip("tests/test_draft_identity or the shared models are not there")
+    rows = "289" if SYSTEM else "5"
+    done = run(binary=str(program), env=on(wave, GODWIT_DRAFT_DEVICE="hip", GODWIT_DRAFT_ROWS=rows))
+    assert " 0 of them differ" in done.stdout + done.stderr
+
+
+def fails(setting, *words):
+    done = run("logits", "-m", TINY, "--ids", "1,300", *HIP, check=False,
+               env=on(WIDTHS[0], GODWIT_HIP=setting))
+    assert done.returncode == 1, done.stderr
+    assert "hash:" not in done.stdout and done.stderr.count("\n") == 1
+    for word in words:
+        assert word in done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 8, 13, 20])
+def test_allocation_failure(k):
+    fails(f"fail-alloc={k}", "simulated")
+
+
+@pytest.mark.parametrize("k", [1, 3, 10])
+def test_device_lost(k):
+    fails(f"no-graph,fail-launch={k}", "was lost while")

@@ -1,0 +1,238 @@
+/* tests/test_hip_emulator.c - the emulator of tests/hip_host finds what it is there to find: values
+ * handed over without a barrier, diverging threads, writes outside a buffer; and it lets right
+ * kernels pass. Kernels: tests/hip_host/faults.hip.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/tensor/arith.h"
+#include "tests/hip_host/faults_params.h"
+
+enum { THREADS = 128, BLOCKS = 3, WORDS = THREADS * 8, LAUNCH_FAILED = 719 };
+
+/* The driver under test. */
+static struct {
+    void *library;
+    int lanes;
+    int (*alloc)(uint64_t *out, size_t bytes);
+    int (*release)(uint64_t at);
+    int (*load)(void **out, const void *image);
+    int (*find)(void **out, void *module, const char *name);
+    int (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                  unsigned bz, unsigned shared, void *stream, void **params, void **extra);
+    const char *(*fault)(void);
+    void *module;
+} emu;
+
+static void find_entry(const char *name, void *field) {
+    void *at = dlsym(emu.library, name);
+    assert_non_null(at);
+    memcpy(field, &at, sizeof at);
+}
+
+static void open_emulator(const char *path) {
+    emu.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (emu.library == NULL) {
+        fail_msg("%s", dlerror());
+    }
+    const int *lanes;
+    find_entry("gw_emulated_warp", (void *)&lanes);
+    emu.lanes = *lanes;
+    find_entry("cuMemAlloc_v2", (void *)&emu.alloc);
+    find_entry("cuMemFree_v2", (void *)&emu.release);
+    find_entry("cuModuleLoadData", (void *)&emu.load);
+    find_entry("cuModuleGetFunction", (void *)&emu.find);
+    find_entry("cuLaunchKernel", (void *)&emu.launch);
+    find_entry("gw_emulator_fault", (void *)&emu.fault);
+    assert_int_equal(emu.load(&emu.module, NULL), 0);
+}
+
+/* The words a kernel left in `out`; its error. in: WORDS words, or NULL. */
+static int run(const char *kernel, const char *order, const uint32_t *in, uint32_t *out,
+               size_t words) {
+    struct gw_test_params p;
+    void *function, *params[1] = {&p};
+    setenv("GODWIT_EMULATOR_ORDER", order, 1);
+    assert_int_equal(emu.find(&function, emu.module, kernel), 0);
+    assert_int_equal(emu.alloc(&p.out, words * 4), 0);
+    assert_int_equal(emu.alloc(&p.in, WORDS * 4), 0);
+    if (in != NULL) {
+        memcpy((void *)(uintptr_t)p.in, in, WORDS * 4);
+    }
+    int error = emu.launch(function, words > THREADS ? (unsigned)(words / THREADS) : 1, 1, 1,
+                           THREADS, 1, 1, THREADS * 4, NULL, params, NULL);
+    memcpy(out, (void *)(uintptr_t)p.out, words * 4);
+    emu.release(p.out);
+    emu.release(p.in);
+    return error;
+}
+
+static const char *const orders[] = {"forward", "reverse"};
+
+static int neighbours_wrong(const char *kernel, const char *order) {
+    uint32_t out[THREADS * BLOCKS];
+    int wrong = 0;
+    assert_int_equal(run(kernel, order, NULL, out, THREADS * BLOCKS), 0);
+    for (uint32_t i = 0; i < THREADS * BLOCKS; i++) {
+        uint32_t id = i % THREADS;
+        wrong += out[i] != (id + 1) % THREADS + (id + THREADS - 1) % THREADS;
+    }
+    return wrong;
+}
+
+static void values_cross_at_barriers_only(void **state) {
+    (void)state;
+    for (int o = 0; o < 2; o++) {
+        assert_int_equal(neighbours_wrong("gw_test_neighbours", orders[o]), 0);
+        assert_true(neighbours_wrong("gw_test_no_barrier", orders[o]) >= BLOCKS);
+    }
+}
+
+static void expect_fault(const char *kernel, const char *words) {
+    uint32_t out[THREADS];
+    for (int o = 0; o < 2; o++) {
+        assert_int_equal(run(kernel, orders[o], NULL, out, THREADS), LAUNCH_FAILED);
+        if (strstr(emu.fault(), words) == NULL || strstr(emu.fault(), kernel) == NULL) {
+            fail_msg("%s: the fault was '%s'", kernel, emu.fault());
+        }
+        /* and the emulator goes on */
+        assert_int_equal(neighbours_wrong("gw_test_neighbours", orders[o]), 0);
+    }
+}
+
+static void diverging_threads_are_named(void **state) {
+    (void)state;
+    expect_fault("gw_test_barrier_for_some", "96 of 128 threads wait at a barrier");
+    expect_fault("gw_test_stays_away", "127 of 128 threads wait at a barrier");
+    expect_fault("gw_test_two_barriers", "others of its block at a barrier");
+    expect_fault("gw_test_shuffle_of_some", "16 of 32 threads wait at a shuffle");
+    expect_fault("gw_test_shuffle_or_ballot", "others of its wave at a");
+}
+
+static void writes_outside_a_buffer_are_found(void **state) {
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    print_message("SKIP: the address sanitizer ends the process here\n");
+    skip();
+#else
+    expect_fault("gw_test_beyond_the_end", "behind the end of a buffer");
+    expect_fault("gw_test_before_the_start", "before the start of a buffer");
+#endif
+}
+
+static void shared_memory_holds_nothing_by_itself(void **state) {
+    uint32_t in[WORDS], out[THREADS];
+    (void)state;
+    for (uint32_t i = 0; i < WORDS; i++) {
+        in[i] = i * 3 + 1;
+    }
+#ifndef __SANITIZE_ADDRESS__ /* there it is no section that could be filled */
+    assert_int_equal(run("gw_test_not_written", "forward", in, out, THREADS), 0);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(out[i], 0xffffffffu);
+    }
+    assert_int_equal(run("gw_test_copy_without_wait", "forward", in, out, THREADS), 0);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(out[i], 0xffffffffu);
+    }
+    assert_int_equal(run("gw_test_copy_with_wait", "forward", in, out, THREADS), 0);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(out[i], in[4 * (i + THREADS)]);
+    }
+#endif
+}
+
+/* The same sums as gw_test_teams_apart. */
+static void teams_do_not_disturb_one_another(void **state) {
+    uint32_t out[THREADS];
+    (void)state;
+    for (int o = 0; o < 2; o++) {
+        assert_int_equal(run("gw_test_teams_apart", orders[o], NULL, out, THREADS), 0);
+        for (int team = 0; team < THREADS / 32; team++) {
+            int v[32];
+            for (int i = 0; i < 32; i++) {
+                v[i] = team * 32 + i;
+            }
+            for (int round = 0; round <= team; round++) {
+                int sum = 0;
+                for (int i = 0; i < 32; i++) {
+                    sum += v[i];
+                }
+                for (int i = 0; i < 32; i++) {
+                    v[i] = sum % 1000 + i;
+                }
+            }
+            for (int i = 0; i < 32; i++) {
+                assert_int_equal(out[team * 32 + i], v[i]);
+            }
+        }
+        assert_int_equal(run("gw_test_ways_to_move", orders[o], NULL, out, THREADS), 0);
+        for (int i = 0; i < THREADS; i++) {
+            assert_int_equal(out[i], 0);
+        }
+    }
+}
+
+/* Random small numbers through the map of lanes to elements, against plain sums. */
+static void matrices_multiply_exactly(void **state) {
+    uint32_t in[WORDS], out[6 * THREADS];
+    int8_t *eight = (int8_t *)in;
+    gw_u16 *half = (gw_u16 *)(in + 256);
+    int cols = emu.lanes == 32 ? 8 : 16;
+    uint32_t random = 1;
+    (void)state;
+    for (int i = 0; i < 32 * 32; i++) {
+        random = random * 1664525u + 1013904223u;
+        eight[i] = (int8_t)(random >> 24);
+    }
+    int small[2][32 * 16];
+    for (int i = 0; i < 32 * 16; i++) {
+        for (int bf16 = 0; bf16 < 2; bf16++) {
+            random = random * 1664525u + 1013904223u;
+            small[bf16][i] = (int)(random >> 28) - 8;
+            float x = (float)small[bf16][i];
+            half[bf16 * 512 + i] = bf16 ? (gw_u16)(GW_F32_BITS(x) >> 16) : gw_f32_to_f16(x);
+        }
+    }
+    assert_int_equal(run("gw_test_multiply", "forward", in, out, 6 * THREADS), 0);
+    for (int i = 0; i < 16; i++) {
+        for (int j = 0; j < cols; j++) {
+            int sum = 100;
+            for (int k = 0; k < 32; k++) {
+                sum += eight[i * 32 + k] * eight[(16 + j) * 32 + k];
+            }
+            assert_int_equal((int)out[i * 16 + j], sum);
+            for (int bf16 = 0; bf16 < 2; bf16++) {
+                sum = 100;
+                for (int k = 0; k < 16; k++) {
+                    sum += small[bf16][i * 16 + k] * small[bf16][(16 + j) * 16 + k];
+                }
+                assert_int_equal((int)out[(bf16 + 1) * 256 + i * 16 + j], sum);
+            }
+        }
+    }
+}
+
+static int run_on(const char *path) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_cross_at_barriers_only),
+        cmocka_unit_test(diverging_threads_are_named),
+        cmocka_unit_test(writes_outside_a_buffer_are_found),
+        cmocka_unit_test(shared_memory_holds_nothing_by_itself),
+        cmocka_unit_test(teams_do_not_disturb_one_another),
+        cmocka_unit_test(matrices_multiply_exactly),
+    };
+    open_emulator(path);
+    return cmocka_run_group_tests_name(strrchr(path, '/') + 1, tests, NULL, NULL);
+}
+
+int main(void) {
+    int failed = run_on(GODWIT_EMULATORS "libgodwit_emu32.so");
+    return failed + run_on(GODWIT_EMULATORS "libgodwit_emu64.so");
+}

@@ -1,0 +1,347 @@
+/* tests/test_hip_ops.c - every kernel of the hip backend equals the scalar CPU bit for bit, on
+ * emulators of both wave widths, with blocks and threads in both orders. GODWIT_HIP_DRIVER=system:
+ * on the first device of this machine instead.
+ */
+#include "op_table.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern const gw_backend gw_backend_hip;
+
+static struct gw_device *open_hip(int exact) {
+    struct gw_device *device = NULL;
+    gw_device_options options = {.exact = exact};
+    if (gw_backend_hip.open(0, &options, &device) != GW_OK) {
+        fail_msg("cannot open: %s", gw_error_text());
+    }
+    return device;
+}
+
+/* ---- bits ------------------------------------------------------------------------------------ */
+
+/* What the shared table has no case of: head groups of each kernel, tiles that do not fit. */
+/* clang-format off */
+static const op_case more_cases[] = {
+    {.op = GW_OP_NORM, .why = "longer than what is kept", .n = 2, .k = 8192 + 96,
+     .out = GW_FMT_ACT8},
+    {.op = GW_OP_NORM, .why = "longer than what is kept, ragged", .n = 1, .k = 8199,
+     .out = GW_FMT_F32},
+    {.op = GW_OP_ATTENTION, .why = "five heads of a group", .n = 9, .heads = 10, .kv_heads = 2,
+     .e = 32, .kv = GW_FMT_F16, .pos = 120, .slots = 1, .out = GW_FMT_F32},
+    {.op = GW_OP_ATTENTION, .why = "nine heads of a group, f32", .n = 2, .heads = 9, .kv_heads = 1,
+     .e = 36, .kv = GW_FMT_F32, .pos = 64, .slots = 2, .out = GW_FMT_F32},
+    {.op = GW_OP_ATTENTION, .why = "pages too large for shared memory", .n = 2, .heads = 6,
+     .kv_heads = 1, .e = 256, .kv = GW_FMT_F32, .pos = 70, .slots = 1, .out = GW_FMT_ACT8},
+    {.op = GW_OP_ATTENTION, .why = "pages too large for shared memory, f16", .n = 1, .heads = 2,
+     .kv_heads = 2, .e = 512, .kv = GW_FMT_F16, .pos = 70, .slots = 1, .out = GW_FMT_F32},
+    {.op = GW_OP_ATTENTION, .why = "more pages than stages", .n = 1, .heads = 2, .kv_heads = 1,
+     .e = 16, .kv = GW_FMT_F16, .pos = 64 * 300, .slots = 1, .out = GW_FMT_F32},
+    {.op = GW_OP_ATTENTION, .why = "pages too large for shared memory, q8_0", .n = 1, .heads = 2,
+     .kv_heads = 1, .e = 1024, .kv = GW_FMT_Q8_0, .pos = 70, .slots = 1, .out = GW_FMT_F32},
+    {.op = GW_OP_ATTENTION, .why = "odd head width", .n = 3, .heads = 2, .kv_heads = 2, .e = 19,
+     .kv = GW_FMT_F32, .pos = 100, .window = 90, .slots = 1, .out = GW_FMT_F32},
+    {.op = GW_OP_LINEAR, .why = "two passes of matrix instructions", .n = 13, .k = 1056, .m = {41},
+     .fmt = {GW_FMT_Q4_0}, OC_DEC, .bias = 1, .residual = 1},
+    {.op = GW_OP_LINEAR, .why = "integer scales of halves, 16 rows", .n = 16, .k = 1280, .m = {33},
+     .fmt = {GW_FMT_Q6_K}, OC_DEC, .residual = 2},
+    {.op = GW_OP_LINEAR, .why = "minimums of halves, 7 rows", .n = 7, .k = 512, .m = {20},
+     .fmt = {GW_FMT_Q2_K}, OC_DEC},
+    {.op = GW_OP_LINEAR, .why = "three matrices in one launch, 3 rows", .n = 3, .k = 256,
+     .m = {48, 17, 16}, .fmt = OC_Q8, OC_DEC, .bias = 1},
+    {.op = GW_OP_LINEAR, .why = "more tiles than blocks", .n = 2, .k = 64, .m = {700},
+     .fmt = {GW_FMT_INT4_G32, GW_FMT_INT4_G32}, OC_DEC},
+    {.op = GW_OP_LINEAR, .why = "rows too long for all at once", .n = 8, .k = 16384, .m = {16},
+     .fmt = OC_Q8, OC_DEC},
+    {.op = GW_OP_LINEAR, .why = "rows too long for shared memory", .n = 2, .k = 25600, .m = {17},
+     .fmt = OC_F16, OC_DEC},
+    {.op = GW_OP_GLU, .why = "columns of 5 rows to act8", .n = 5, .k = 512, .m = {320},
+     .fmt = {GW_FMT_Q4_K, GW_FMT_Q4_K}, OC_DEC, .out = GW_FMT_ACT8},
+    {.op = GW_OP_GLU, .why = "one row to act8, more items than blocks", .n = 1, .k = 288,
+     .m = {416}, .fmt = {GW_FMT_Q4_0, GW_FMT_Q4_0}, OC_DEC, .out = GW_FMT_ACT8},
+    {.op = GW_OP_GLU, .why = "formats differ, decode", .n = 4, .k = 256, .m = {72},
+     .fmt = {GW_FMT_Q4_K, GW_FMT_Q6_K}, OC_DEC},
+    {.op = GW_OP_GLU, .why = "bf16, 2 rows, ragged", .n = 2, .k = 130, .m = {45}, .fmt = OC_BF16,
+     OC_DEC},
+    {.op = GW_OP_ATTENTION, .why = "many rows, five heads of a group, slots", .n = 21, .heads = 10,
+     .kv_heads = 2, .e = 96, .kv = GW_FMT_F32, .pos = 120, .window = 70, .slots = 3,
+     .out = GW_FMT_F32},
+    {.op = GW_OP_ATTENTION, .why = "many rows of an odd width", .n = 19, .heads = 2, .kv_heads = 2,
+     .e = 19, .kv = GW_FMT_F16, .pos = 60, .slots = 1, .out = GW_FMT_F32},
+    /* a short prompt in the plan of a long one */
+    {.op = GW_OP_LINEAR, .why = "few of many rows", .n = 9, .spare = 300, .k = 256,
+     .m = {150, 70}, .fmt = {GW_FMT_Q4_0, GW_FMT_Q4_0}, .out = GW_FMT_F32,
+     .order = GW_ORDER_PREFILL, .bias = 1},
+    {.op = GW_OP_LINEAR, .why = "some of many rows", .n = 70, .spare = 300, .k = 256, .m = {300},
+     .fmt = {GW_FMT_Q6_K}, .out = GW_FMT_F32, .order = GW_ORDER_PREFILL, .residual = 1},
+    {.op = GW_OP_LINEAR, .why = "few of many rows, floats", .n = 9, .spare = 300, .k = 130,
+     .m = {150}, .fmt = OC_F16, .out = GW_FMT_F32, .order = GW_ORDER_PREFILL},
+    {.op = GW_OP_GLU, .why = "few of many rows", .n = 9, .spare = 300, .k = 256, .m = {224},
+     .fmt = {GW_FMT_Q4_K, GW_FMT_Q4_K}, .out = GW_FMT_ACT8, .order = GW_ORDER_PREFILL},
+    {.op = GW_OP_ATTENTION, .why = "few of many rows", .n = 5, .spare = 300, .heads = 4,
+     .kv_heads = 2, .e = 64, .kv = GW_FMT_F16, .pos = 60, .slots = 1, .out = GW_FMT_ACT8},
+};
+/* clang-format on */
+enum {
+    MORE = sizeof more_cases / sizeof more_cases[0],
+    EVERY = OC_ALL + MORE + 3 * GW_FMT_ACT8 /* EMBED, LINEAR and GLU of every format */
+};
+
+static op_case case_of(int i) {
+    int form = (i - OC_ALL - MORE) / GW_FMT_ACT8;
+    gw_fmt fmt = (gw_fmt)((i - OC_ALL - MORE) % GW_FMT_ACT8);
+    op_case embed = {.op = GW_OP_EMBED, .n = 3, .k = 768, .m = {20}, .fmt = {fmt}};
+    if (i < OC_ALL) {
+        return oc_case(i);
+    }
+    if (i < OC_ALL + MORE) {
+        return more_cases[i - OC_ALL];
+    }
+    embed.why = gw_format_of(fmt)->name;
+    if (form == 0) {
+        return embed;
+    }
+    size_t block = gw_format_of(fmt)->block_elems; /* more rows than a small tile has */
+    return (op_case){.op = form == 1 ? GW_OP_LINEAR : GW_OP_GLU,
+                     .why = embed.why,
+                     .n = form == 1 ? 67 : 39,
+                     .k = block > 32 ? 256 : 96,
+                     .m = {form == 1 ? 100 : 64},
+                     .fmt = {fmt, fmt, fmt},
+                     .out = form == 1 ? GW_FMT_F32 : GW_FMT_ACT8,
+                     .order = GW_ORDER_PREFILL,
+                     .bias = form == 1,
+                     .residual = form == 1};
+}
+
+static void check_table(void **state) {
+    static op_bench bench;
+    (void)state;
+    ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
+    ot_check_table(&bench, case_of, EVERY, ".half");
+    ot_close(&bench);
+}
+
+/* Float weights on 16-bit matrix units: near the definition, and a row's bits do not depend on how
+ * many rows are beside it. */
+static void check_half(const op_bench *bench, const op_case *c) {
+    op_setup s;
+    op_result want, got, few;
+    ot_scalar(bench, c, &want);
+    oc_open(&s, c, bench->backend, bench->device, 0, 1);
+    const gw_kernel *kernel = oc_find(&s, ".half");
+    assert_non_null(kernel);
+    oc_run(&s, kernel, &got);
+    float largest = 0.0f, error = 0.0f;
+    for (size_t i = 0; i < want.out_bytes / sizeof(float); i++) {
+        float a = ((const float *)(const void *)got.out)[i];
+        float b = ((const float *)(const void *)want.out)[i];
+        largest = fmaxf(largest, fabsf(b));
+        error = fmaxf(error, fabsf(a - b));
+        assert_true(a - a == 0.0f);
+    }
+    assert_true(error < largest * (c->fmt[0] == GW_FMT_F16 ? 2e-3f : 1.6e-2f));
+    assert_true(error > 0.0f); /* else this is not what it is taken for */
+    oc_close(&s);
+    oc_open(&s, c, bench->backend, bench->device, 0, 1);
+    s.step.n = 9;
+    s.out_bytes = want.out_bytes / (size_t)c->n * 9;
+    oc_run(&s, kernel, &few);
+    assert_memory_equal(few.out, got.out, s.out_bytes);
+    oc_close(&s);
+    oc_free_result(&want);
+    oc_free_result(&got);
+    oc_free_result(&few);
+}
+
+static void halves_are_near(void **state) {
+    static op_bench bench;
+    (void)state;
+    ot_open(&bench, &gw_backend_hip, open_hip(0), OT_MAPPED);
+    for (int i = 0; i < 4; i++) {
+        gw_fmt fmt = i % 2 == 0 ? GW_FMT_F16 : GW_FMT_BF16;
+        op_case c = {.op = i < 2 ? GW_OP_LINEAR : GW_OP_GLU,
+                     .why = "16-bit products",
+                     .n = 133,
+                     .k = 200,
+                     .m = {150, 20},
+                     .fmt = {fmt, fmt},
+                     .out = GW_FMT_F32,
+                     .order = GW_ORDER_PREFILL,
+                     .bias = i < 2};
+        check_half(&bench, &c);
+    }
+    ot_close(&bench);
+}
+
+/* ---- two nodes in one launch ----------------------------------------------------------------- */
+
+/* A node and the one that reads it. together: they become one launch. */
+typedef struct op_pair {
+    op_case first, second;
+    int together;
+} op_pair;
+
+#define NORM_WITH(rows, width, normed, next, to, ...)                                              \
+    {.op = GW_OP_NORM, .why = "a norm", .n = rows, .k = width, .out = GW_FMT_##normed},            \
+        {.op = GW_OP_##next, .n = rows, .k = width, .out = GW_FMT_##to, OC_DEC, __VA_ARGS__}
+#define ROPE_WITH(reason, turning, to, ...)                                                        \
+    {.op = GW_OP_ROPE_KV, .why = reason, .n = 1, .rope_dim = turning, .slots = 1, __VA_ARGS__},    \
+        {.op = GW_OP_ATTENTION, .why = reason, .n = 1, .slots = 1, .out = to, __VA_ARGS__}
+#define Q4 {GW_FMT_Q4_0, GW_FMT_Q4_0, GW_FMT_Q4_0}
+/* clang-format off */
+static const op_pair pairs[] = {
+    {NORM_WITH(1, 256, ACT8, LINEAR, F32, .why = "q, k and v", .m = {48, 17, 16}, .fmt = Q4,
+               .bias = 1), 1},
+    {NORM_WITH(1, 4096 + 96, ACT8, LINEAR, F32, .why = "long row", .m = {33}, .fmt = OC_Q8), 1},
+    {NORM_WITH(1, 9312, ACT8, LINEAR, F32, .why = "row in pieces", .m = {20}, .fmt = OC_Q8), 1},
+    {NORM_WITH(1, 1280, ACT8, LINEAR, F32, .why = "two launches", .m = {48, 40},
+               .fmt = {GW_FMT_Q4_K, GW_FMT_Q6_K}, .residual = 1), 1},
+    {NORM_WITH(2, 1056, ACT8, LINEAR, F32, .why = "2 rows", .m = {41}, .fmt = Q4), 1},
+    {NORM_WITH(4, 5120, ACT8, LINEAR, F32, .why = "4 rows in pieces", .m = {20}, .fmt = Q4), 1},
+    {NORM_WITH(5, 256, ACT8, LINEAR, F32, .why = "too many rows", .m = {41}, .fmt = Q4), 0},
+    {NORM_WITH(1, 288, ACT8, GLU, ACT8, .why = "to act8", .m = {416}, .fmt = Q4), 1},
+    {NORM_WITH(3, 256, ACT8, GLU, F32, .why = "formats differ", .m = {72},
+               .fmt = {GW_FMT_Q4_K, GW_FMT_Q6_K}), 1},
+    {NORM_WITH(1, 320, F32, LINEAR, F32, .why = "floats", .m = {64, 17}, .fmt = OC_F16), 1},
+    {NORM_WITH(7, 132, F32, LINEAR, F32, .why = "7 rows of floats", .m = {19},
+               .fmt = OC_F32), 1},
+    {NORM_WITH(3, 2052, F32, GLU, F32, .why = "floats", .m = {40}, .fmt = OC_BF16), 1},
+    {NORM_WITH(1, 75, F32, LINEAR, F32, .why = "odd width", .m = {37}, .fmt = OC_F16), 0},
+
+    {ROPE_WITH("first position", 64, GW_FMT_F32, .heads = 4, .kv_heads = 2, .e = 64,
+               .kv = GW_FMT_F16, .pos = 0), 1},
+    {ROPE_WITH("to act8, a page begins", 128, GW_FMT_ACT8, .heads = 8, .kv_heads = 2, .e = 128,
+               .kv = GW_FMT_F16, .pos = 192, .head_norm = 1), 1},
+    {ROPE_WITH("a page ends", 32, GW_FMT_F32, .heads = 2, .kv_heads = 2, .e = 80,
+               .kv = GW_FMT_F32, .pos = 127, .interleaved = 1), 1},
+    {ROPE_WITH("as many pages as a team joins", 64, GW_FMT_ACT8, .heads = 8, .kv_heads = 1,
+               .e = 64, .kv = GW_FMT_F16, .pos = 64 * 8 - 1), 1},
+    {ROPE_WITH("a page more", 64, GW_FMT_ACT8, .heads = 8, .kv_heads = 1, .e = 64,
+               .kv = GW_FMT_F16, .pos = 64 * 8), 1},
+    {ROPE_WITH("two tiles of heads, window", 16, GW_FMT_F32, .heads = 10, .kv_heads = 1, .e = 16,
+               .kv = GW_FMT_F16, .pos = 300, .window = 100), 1},
+    {ROPE_WITH("two slices of values", 256, GW_FMT_ACT8, .heads = 2, .kv_heads = 1, .e = 256,
+               .kv = GW_FMT_F16, .pos = 70), 1},
+    {ROPE_WITH("odd width", 12, GW_FMT_F32, .heads = 2, .kv_heads = 1, .e = 19, .kv = GW_FMT_F16,
+               .pos = 5, .head_norm = 1), 1},
+    {ROPE_WITH("blocks over heads", 40, GW_FMT_ACT8, .heads = 6, .kv_heads = 3, .e = 80,
+               .kv = GW_FMT_F16, .pos = 130), 1},
+    {ROPE_WITH("q8_0", 64, GW_FMT_ACT8, .heads = 4, .kv_heads = 2, .e = 96, .kv = GW_FMT_Q8_0,
+               .pos = 100, .head_norm = 1), 1},
+    {ROPE_WITH("q8_0, large heads", 512, GW_FMT_F32, .heads = 2, .kv_heads = 1, .e = 512,
+               .kv = GW_FMT_Q8_0, .pos = 64), 1},
+};
+/* clang-format on */
+#undef Q4
+
+typedef struct pair_result {
+    unsigned char *bytes[8]; /* both outputs, K, V; the same of a second run */
+    size_t n[8];
+    int together;
+} pair_result;
+
+/* The whole output, with the fences and the rows that are not live. */
+static void keep(pair_result *r, int i, const op_setup *s, const gw_tensor *t, size_t more) {
+    r->n[i] = oc_tensor_bytes(t) + more;
+    r->bytes[i] = oc_download(s, t, 0, r->n[i]);
+}
+
+static void run_pair(const op_pair *pair, const gw_backend *backend, struct gw_device *device,
+                     int rows_kept, pair_result *r) {
+    op_setup a, b;
+    gw_node_time times[2] = {{0}};
+    struct gw_segment *segment;
+    memset(r, 0, sizeof *r);
+    oc_open(&a, &pair->first, backend, device, rows_kept, !rows_kept);
+    oc_open(&b, &pair->second, backend, device, rows_kept, !rows_kept);
+    for (int i = 1; i < GW_MAX_IN && a.node.op == GW_OP_ROPE_KV; i++) {
+        a.node.in[i] = b.node.in[i]; /* the caches that have something in them */
+    }
+    b.node.in[0] = a.node.out;
+    gw_node nodes[2] = {a.node, b.node};
+    for (int i = 0; i < 2; i++) {
+        nodes[i].kernel = oc_find(i == 0 ? &a : &b, rows_kept ? ".scalar" : "");
+        assert_non_null(nodes[i].kernel);
+    }
+    assert_int_equal(backend->freeze(device, nodes, 2, pair->first.n, &segment), GW_OK);
+    for (int i = 0; i < 2; i++) { /* the second time finds what the first one left behind */
+        backend->profile(segment, i == 1 ? times : NULL);
+        assert_int_equal(backend->run(segment, &b.step), GW_OK);
+        assert_int_equal(backend->wait(device), GW_OK);
+        keep(r, 4 * i, &a, a.node.out, 2 * OC_FENCE);
+        keep(r, 4 * i + 1, &b, b.node.out, 2 * OC_FENCE);
+        if (a.node.op == GW_OP_ROPE_KV) {
+            keep(r, 4 * i + 2, &b, b.node.in[1], 0);
+            keep(r, 4 * i + 3, &b, b.node.in[2], 0);
+        }
+    }
+    backend->thaw(segment);
+    r->together = times[0].calls == 0 && times[1].calls == 1;
+    oc_close(&a);
+    oc_close(&b);
+}
+
+static void pairs_become_one_launch(void **state) {
+    static op_bench bench;
+    (void)state;
+    ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        static const char *const what[] = {"first outputs", "outputs", "K caches", "V caches"};
+        const op_case *c = &pairs[i].second;
+        pair_result want, got;
+        run_pair(&pairs[i], &gw_backend_cpu, bench.scalar, 1, &want);
+        run_pair(&pairs[i], &gw_backend_hip, bench.device, 0, &got);
+        if (got.together != pairs[i].together) {
+            fail_msg("%s (%s): %s", gw_op_describe(c->op)->name, c->why,
+                     got.together ? "together" : "apart");
+        }
+        for (int k = 0; k < 8; k++) {
+            assert_int_equal(got.n[k], want.n[k]);
+            oc_same_bytes("a pair", c, what[k % 4], got.bytes[k], want.bytes[k], want.n[k]);
+            free(got.bytes[k]);
+            free(want.bytes[k]);
+        }
+    }
+    ot_close(&bench);
+}
+
+/* ---- one process per driver: it is opened once ------------------------------------------------
+ */
+
+static int run_all(const char *name) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(check_table),
+        cmocka_unit_test(halves_are_near),
+        cmocka_unit_test(pairs_become_one_launch),
+    };
+    cmocka_set_test_filter(getenv("GODWIT_TEST")); /* a pattern: one test alone */
+    return cmocka_run_group_tests_name(name, tests, NULL, NULL);
+}
+
+static int run_in_child(const char *driver, const char *order) {
+    int status = 1;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("GODWIT_HIP_DRIVER", driver, 1);
+        setenv("GODWIT_EMULATOR_ORDER", order, 1);
+        _exit(run_all(strrchr(driver, '/') + 1));
+    }
+    return child > 0 && waitpid(child, &status, 0) == child ? status : 1;
+}
+
+int main(void) {
+    const char *driver = getenv("GODWIT_HIP_DRIVER");
+    if (driver != NULL) {
+        if (strcmp(driver, "system") == 0) {
+            unsetenv("GODWIT_HIP_DRIVER");
+        }
+        return run_all(driver);
+    }
+    int failed = run_in_child(GODWIT_EMULATORS "libgodwit_emu32.so", "forward");
+    failed |= run_in_child(GODWIT_EMULATORS "libgodwit_emu32.so", "reverse");
+    failed |= run_in_child(GODWIT_EMULATORS "libgodwit_emu64.so", "forward");
+    failed |= run_in_child(GODWIT_EMULATORS "libgodwit_emu64.so", "reverse");
+    return failed != 0;
+}

@@ -1,0 +1,156 @@
+# tests/test_offload.py - a model split between an OpenCL device and the CPU: for every number of
+# offloaded layers the bits of the CPU alone, the same text with speculation, clear refusals.
+import csv
+import json
+import re
+
+import pytest
+
+from program import DATA, OPENCL_ALL, SHARED, SLOW, logits_hash, run, some_ids
+
+MODEL = DATA / "tales-2m-q4_0.gguf"
+IDS = some_ids(70)  # beyond a page
+NOWHERE = {"OCL_ICD_VENDORS": "/nonexistent"}
+
+
+@pytest.fixture(scope="module")
+def device():
+    if "| opencl:0 |" not in run("devices").stdout:
+        pytest.skip("no OpenCL device, or a program without the backend")
+    return "opencl:0"
+
+
+def formats():
+    names = ("2m-q6_k", "2m-f16")
+    if OPENCL_ALL:
+        names += ("2m-q8_0", "2m-q4_k_m", "2m-iq4_nl", "2m-q5_1", "2m-q2_k", "21m-q4_0")
+    return [pytest.param(SHARED / f"models/tales-{name}.gguf", id=name) for name in names]
+
+
+def n_layers(model):
+    """From the refusal of a budget that nothing fits: it names all layers."""
+    done = run("logits", "-m", model, "--ids", "1", "--device", "ref", "--vram-budget", "1k", check=False)
+    found = re.search(r"offloading (\d+) layers", done.stderr)
+    assert done.returncode == 1 and found, done.stderr
+    return int(found.group(1))
+
+
+@pytest.mark.parametrize("rows", ["prefill", "decode", "3"])
+def test_every_n(device, rows):
+    want = logits_hash(MODEL, IDS, "--rows", rows, "-t", 1, cpu="scalar")
+    for n in [*range(n_layers(MODEL) + 1), "all"]:
+        assert logits_hash(MODEL, IDS, "--rows", rows, "-b", 24, "--device", device, "-ngl", n) == want, n
+
+
+@pytest.mark.parametrize("model", formats())
+def test_formats(device, model):
+    if not model.is_file():
+        pytest.skip(f"{model} is not there")
+    want = {rows: logits_hash(model, IDS, "--rows", rows) for rows in ("prefill", "16")}
+    for n in range(1, n_layers(model), 1 if not SLOW else 2):
+        for rows, expected in want.items():
+            assert logits_hash(model, IDS, "--rows", rows, "--device", device, "-ngl", n) == expected, n
+
+
+@pytest.mark.parametrize("devices,split", [("opencl:0,cpu", "1,1"), ("cpu,opencl:0", "2,3"), ("opencl,cpu", "9,1")])
+def test_several_devices(device, devices, split):
+    want = logits_hash(MODEL, IDS)
+    assert logits_hash(MODEL, IDS, "--device", devices, "--split", split) == want
+    assert logits_hash(MODEL, IDS, "--device", devices, "--split", split, "-ngl", 3) == want
+
+
+def test_by_name(device):
+    line = next(x for x in run("devices").stdout.splitlines() if x.startswith("| opencl:0 |"))
+    name = line.split("|")[2].strip()
+    want = logits_hash(MODEL, IDS)
+    assert logits_hash(MODEL, IDS, "--device", name.upper()) == want
+
+
+@pytest.mark.parametrize("draft", [("ngram",), (str(MODEL), "--draft-offload-layers", "2"),
+                                   (str(MODEL), "--draft-device", "cpu")])
+def test_speculation(device, draft):
+    """The text of a split model, drafted or not, is that of the CPU."""
+    args = ("run", "-m", DATA / "tales-2m-q4_k_m.gguf", "-p", "Once upon a time", "-n", 48, "--seed", 7, "--no-stats")
+    want = run(*args).stdout
+    split = ("--device", device, "-ngl", 3)
+    assert run(*args, *split).stdout == want
+    for length in ("fixed:4", "cost"):
+        assert run(*args, *split, "--draft", *draft, "--draft-length", length).stdout == want
+
+
+def one_error_line(done, code, *words):
+    assert done.returncode == code, done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    for word in words:
+        assert word in lines[0]
+
+
+@pytest.mark.parametrize("command", [["logits", "--ids", "1"], ["run", "-p", "x"], ["bench", "-p", "8", "-n", "0"]])
+def test_missing_device(command):
+    for name in ("opencl:63", "no such card"):
+        done = run(*command, "-m", MODEL, "--device", name, check=False)
+        one_error_line(done, 1, f"'{name}' is not on this machine", "there are cpu (")
+
+
+def test_budget():
+    done = run("logits", "-m", MODEL, "--ids", "1", "--device", "ref", "--vram-budget", "1M", check=False)
+    one_error_line(done, 1, "needs", "may be used", "1.0 MB")
+    done = run("logits", "-m", MODEL, "--ids", "1", "--vram-budget", "some", check=False)
+    one_error_line(done, 2, "--vram-budget", "'some' is not a size")
+
+
+def test_implied_device():
+    """Layers to offload, but nothing to offload them to: the CPU, and one line that says so."""
+    want = logits_hash(MODEL, IDS)
+    done = run("logits", "-m", MODEL, "--ids", ",".join(map(str, IDS)), "-ngl", "all", env=NOWHERE)
+    assert want in done.stdout
+    assert "the cpu computes" in done.stderr and len(done.stderr.strip().splitlines()) == 1
+    assert run("logits", "-m", MODEL, "--ids", "1", "--device", "cpu", env=NOWHERE).stderr == ""
+
+
+# ---- plan ----------------------------------------------------------------------------------------
+
+def plan(tmp_path, *args, **more):
+    return run("plan", "-m", MODEL, "-c", 128, "-b", 16, *args, env={"XDG_CACHE_HOME": str(tmp_path)}, **more)
+
+
+def test_plan(tmp_path):
+    """Markdown, csv and json say the same; the second call remembers the first."""
+    args = ("--device", "ref", "--vram-budget", "2500k")
+    said = json.loads(plan(tmp_path, *args, "-o", "json").stdout)
+    assert [r["offloaded"] for r in said["rows"]] == list(range(said["layers"] + 1))
+    assert said["rows"][said["chosen"]]["fits"]
+    table = list(csv.DictReader(plan(tmp_path, *args, "-o", "csv").stdout.splitlines()))
+    assert len(table) == 2 * len(said["rows"])
+    for line in table:
+        row = said["rows"][int(line["offloaded"])]
+        own = next(d for d in row["devices"] if d["device"] == line["device"])
+        assert int(line["weight_bytes"]) == own["weight_bytes"]
+        assert int(line["kv_bytes"]) == own["kv_bytes"]
+        assert float(line["generated_tokens_per_second"]) == pytest.approx(row["generated_tokens_per_second"], rel=1e-4)
+    text = plan(tmp_path, *args).stdout
+    assert f"\n| * {said['chosen']} |" in text and "ref layers" in text
+
+
+def test_plan_refuses(tmp_path):
+    done = plan(tmp_path, "--device", "ref", "--vram-budget", "1M", "-ngl", "all", check=False)
+    one_error_line(done, 1, "needs", "may be used")
+    done = plan(tmp_path, "--device", "abacus", check=False)
+    one_error_line(done, 1, "'abacus' is not on this machine")
+
+
+def test_plan_without_a_device(tmp_path):
+    done = run("plan", "-m", MODEL, "-c", 128, "-b", 16, "-o", "json",
+               env={"XDG_CACHE_HOME": str(tmp_path), **NOWHERE})
+    assert len(json.loads(done.stdout)["rows"]) == 1
+    assert "the cpu computes" in done.stderr
+
+
+def test_plan_on_a_device(device, tmp_path):
+    """auto takes what plan says, and loading takes no other bytes than it says."""
+    said = json.loads(plan(tmp_path, "--device", device, "-o", "json").stdout)
+    done = run("logits", "-m", MODEL, "--ids", "1,300", "-b", 16, "-c", 128, "--device", device, "-ngl", "auto",
+               env={"XDG_CACHE_HOME": str(tmp_path)})
+    assert logits_hash(MODEL, [1, 300]) in done.stdout
+    assert 0 <= said["chosen"] <= said["layers"]

@@ -1,0 +1,625 @@
+/* tests/test_place.c - layers spread over devices: one text for every N, what has no kernel, what
+ * does not fit, what fails. The second device is the CPU backend under another name, with two
+ * ordinals and faults that a case can turn on. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cpu/cpu.h"
+#include "core/engine/model_state.h"
+#include "tests/reference_files.h"
+
+extern const gw_backend gw_backend_cpu;
+extern const gw_backend gw_backend_ref;
+
+/* ---- the twin ---------------------------------------------------------------------------------
+ */
+
+static struct {
+    struct gw_device *open[2];
+    int declined;              /* an op without kernel; -1: none              */
+    int declined_cache;        /* only for this format of cache; -1: any      */
+    int hidden;                /* its memory is not the host's                */
+    int fail_alloc, fail_open; /* the k-th from now; 0: never                 */
+    uint64_t memory, allocated, loaded;
+} twin;
+
+static int twin_count(void) { return 2; }
+
+static gw_status twin_open(int ordinal, const gw_device_options *options, struct gw_device **out) {
+    if (twin.fail_open) {
+        return gw_fail(GW_E_DEVICE, "twin", "made to fail");
+    }
+    GW_TRY(gw_backend_cpu.open(0, options, out));
+    twin.open[ordinal] = *out;
+    if (twin.open[1 - ordinal] == *out) { /* closed since, and its place taken */
+        twin.open[1 - ordinal] = NULL;
+    }
+    return GW_OK;
+}
+
+static void twin_describe(const struct gw_device *device, int ordinal, gw_device_info *out) {
+    gw_backend_cpu.describe(device, 0, out);
+    ordinal = device != NULL ? device == twin.open[1] : ordinal;
+    snprintf(out->id, sizeof out->id, "twin:%d", ordinal);
+    snprintf(out->name, sizeof out->name, "Second Processor %c", 'A' + ordinal);
+    out->memory_bytes = out->free_bytes = twin.memory;
+}
+
+static gw_status twin_alloc(struct gw_device *device, size_t bytes, struct gw_buffer **out) {
+    if (twin.fail_alloc > 0 && --twin.fail_alloc == 0) {
+        return gw_fail(GW_E_NOMEM, "twin", "refused %zu bytes (simulated)", bytes);
+    }
+    twin.allocated += bytes;
+    return gw_backend_cpu.alloc(device, bytes, out);
+}
+
+static gw_status twin_load(struct gw_device *device, gw_tensor *t, const gw_weight_source *src) {
+    if (twin.fail_alloc > 0 && --twin.fail_alloc == 0) {
+        return gw_fail(GW_E_NOMEM, "twin", "refused a weight (simulated)");
+    }
+    GW_TRY(gw_backend_cpu.load_weight(device, t, src));
+    twin.loaded += t->buf->bytes;
+    return GW_OK;
+}
+
+static void *twin_host(const struct gw_buffer *buffer) {
+    return twin.hidden ? NULL : gw_backend_cpu.host(buffer);
+}
+
+static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw_device *device) {
+    int any = twin.declined_cache < 0 || node->op != GW_OP_ATTENTION ||
+              (int)node->in[1]->fmt == twin.declined_cache;
+    if ((int)node->op == twin.declined && any) {
+        return 0;
+    }
+    const gw_kernel *own = kernel->state;
+    return own->accepts(own, node, device);
+}
+
+static gw_status record(struct gw_segment *segment, const gw_kernel *kernel, const gw_node *node) {
+    const gw_kernel *own = kernel->state;
+    return own->record(segment, own, node);
+}
+
+enum { MOST_KERNELS = 1024 };
+static gw_kernel kernels[MOST_KERNELS];
+
+static const gw_kernel *twin_kernels(const struct gw_device *device, size_t *count) {
+    const gw_kernel *own = gw_backend_cpu.kernels(device, count);
+    for (size_t i = 0; i < *count && i < MOST_KERNELS; i++) {
+        kernels[i] = own[i];
+        kernels[i].accepts = accepts;
+        kernels[i].record = record;
+        kernels[i].state = &own[i];
+    }
+    return kernels;
+}
+
+static gw_backend backend;
+static const gw_backend *const registry[] = {&gw_backend_cpu, &backend, &gw_backend_ref, NULL};
+
+static int reset(void **state) {
+    (void)state;
+    memset(&twin, 0, sizeof twin);
+    twin.declined = twin.declined_cache = -1;
+    twin.memory = (uint64_t)4 << 30;
+    backend = gw_backend_cpu;
+    backend.name = "twin";
+    backend.device_count = twin_count;
+    backend.open = twin_open;
+    backend.describe = twin_describe;
+    backend.alloc = twin_alloc;
+    backend.load_weight = twin_load;
+    backend.host = twin_host;
+    backend.kernels = twin_kernels;
+    return 0;
+}
+
+/* ---- one text ----------------------------------------------------------------------------------
+ */
+
+enum { N_IDS = 80, N_DECODE = 37 };
+
+static const char *const small = "tests/data/tales-2m-q4_0.gguf";
+
+static gw_model *open_model(const gw_model_options *options) {
+    gw_model_options o = *options;
+    gw_model *m = NULL;
+    o.path = o.path != NULL ? o.path : small;
+    o.threads = 2;
+    if (gw_engine_open(&o, registry, &m) != GW_OK) {
+        fail_msg("%s", gw_error_text());
+    }
+    return m;
+}
+
+static gw_status refused(const gw_model_options *options) {
+    gw_model_options o = *options;
+    gw_model *m = NULL;
+    o.path = o.path != NULL ? o.path : small;
+    gw_status status = gw_engine_open(&o, registry, &m);
+    assert_int_not_equal(status, GW_OK);
+    assert_null(m);
+    return status;
+}
+
+typedef struct text {
+    float *rows; /* all logits that a timeline hands out */
+    size_t n, v;
+} text;
+
+static int keep_row(void *user, size_t row, const float *logits) {
+    text *t = user;
+    (void)row;
+    memcpy(t->rows + t->n++ * t->v, logits, t->v * sizeof *logits);
+    return 0;
+}
+
+/* A prompt in chunks, decoding in all widths, a rewind into the prompt, and on. */
+static text run_model(gw_model *m, const char *kv_type) {
+    static const size_t widths[] = {1, 5, 1, 16, 2, 3, 8};
+    gw_model_info info;
+    gw_model_describe(m, &info);
+    int32_t ids[N_IDS + N_DECODE];
+    uint32_t x = 7;
+    for (int i = 0; i < N_IDS + N_DECODE; i++) {
+        x = x * 1664525u + 1013904223u;
+        ids[i] = (int32_t)(x >> 8) % info.n_vocab;
+    }
+    text t = {.v = (size_t)info.n_vocab};
+    t.rows = calloc((N_IDS + 2 * N_DECODE) * t.v, sizeof *t.rows);
+    assert_non_null(t.rows);
+    gw_session_options o = {.n_ctx = 256, .chunk = 23, .kv_type = kv_type};
+    gw_session *s = NULL;
+    if (gw_session_new(m, &o, &s) != GW_OK) {
+        fail_msg("%s", gw_error_text());
+    }
+    if (gw_session_prefill_rows(s, ids, N_IDS, 0, keep_row, &t) != GW_OK) {
+        fail_msg("%s", gw_error_text());
+    }
+    for (size_t i = 0, at = N_IDS; i < sizeof widths / sizeof widths[0]; at += widths[i++]) {
+        assert_int_equal(gw_session_decode(s, ids + at, widths[i]), GW_OK);
+        for (size_t r = 0; r < widths[i]; r++) {
+            keep_row(&t, r, gw_session_logits(s, r));
+        }
+    }
+    assert_int_equal(gw_session_rewind(s, 50), GW_OK);
+    assert_int_equal(gw_session_prefill(s, ids + 60, 30), GW_OK);
+    keep_row(&t, 0, gw_session_logits(s, 0));
+    assert_int_equal(gw_session_decode(s, ids, 1), GW_OK);
+    keep_row(&t, 0, gw_session_logits(s, 0));
+    gw_session_free(s);
+    return t;
+}
+
+static void compare(gw_model *m, const char *kv_type, const text *want, const char *what) {
+    text have = run_model(m, kv_type);
+    assert_int_equal(have.n, want->n);
+    if (memcmp(have.rows, want->rows, want->n * want->v * sizeof(float)) != 0) {
+        fail_msg("%s: other bits than on one device", what);
+    }
+    free(have.rows);
+    gw_model_free(m);
+}
+
+static text on_cpu(const char *path, const char *kv_type) {
+    gw_model_options o = {.path = path};
+    gw_model *m = open_model(&o);
+    text t = run_model(m, kv_type);
+    gw_model_free(m);
+    return t;
+}
+
+static int layers_of(const char *path) {
+    gw_model_options o = {.path = path};
+    gw_model *m = open_model(&o);
+    gw_model_info info;
+    gw_model_describe(m, &info);
+    gw_model_free(m);
+    return info.n_layers;
+}
+
+/* Every N with these options, compared with the CPU. */
+static void check_every_n(const gw_model_options *options, const char *kv_type) {
+    text want = on_cpu(options->path, kv_type);
+    int n_layers = layers_of(options->path);
+    for (int n = 0; n <= n_layers; n++) {
+        gw_model_options o = *options;
+        char count[16], what[96];
+        snprintf(count, sizeof count, "%d", n);
+        snprintf(what, sizeof what, "%s on %s, N = %d", o.path ? o.path : small, o.device, n);
+        o.offload_layers = count;
+        gw_model *m = open_model(&o);
+        assert_int_equal(m->place.offloaded, n);
+        compare(m, kv_type, &want, what);
+    }
+    free(want.rows);
+}
+
+static void test_every_n(void **state) {
+    (void)state;
+    gw_model_options o = {.device = "twin"};
+    check_every_n(&o, NULL);
+    check_every_n(&o, "f32");
+    o.path = "tests/data/tales-2m-q4_k_m.gguf";
+    check_every_n(&o, NULL);
+}
+
+static void test_every_n_of_other_formats(void **state) {
+    (void)state;
+    static const char *const shared[] = {"models/tales-2m-q8_0.gguf", "models/tales-2m-f16.gguf",
+                                         "models/tales-2m-iq4_xs.gguf", "models/tales-2m",
+                                         "models/tales-21m-q4_k_m.gguf"};
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s", shared_path(shared[i]));
+        gw_model_options o = {.path = path, .device = "twin"};
+        check_every_n(&o, NULL);
+    }
+}
+
+static void test_hidden_memory(void **state) {
+    (void)state;
+    twin.hidden = 1;
+    gw_model_options o = {.device = "twin:1,twin:0", .split = "1,1"};
+    check_every_n(&o, NULL);
+}
+
+static void test_several_devices(void **state) {
+    (void)state;
+    static const char *const splits[] = {"3,1", "1,0", "0,1", "1,7"};
+    for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++) {
+        gw_model_options o = {.device = "twin:0,twin:1", .split = splits[i]};
+        check_every_n(&o, NULL);
+        o.device = "twin,cpu";
+        check_every_n(&o, NULL);
+    }
+}
+
+/* What the second device cannot do, the first does. */
+static void test_declined(void **state) {
+    (void)state;
+    text want = on_cpu(NULL, NULL), wide = on_cpu(NULL, "f32");
+    for (int op = 0; op < GW_OP_COUNT; op++) {
+        twin.declined = op;
+        gw_model_options o = {.device = "twin"};
+        gw_model *m = open_model(&o);
+        gw_model_info info;
+        gw_model_describe(m, &info);
+        int in_layer = op != GW_OP_EMBED && op != GW_OP_PICK && op != GW_OP_QUANTIZE;
+        assert_int_equal(in_layer, strstr(info.note, "no kernel") != NULL);
+        if (op != GW_OP_PICK) { /* rows are picked where the stream is */
+            compare(m, NULL, &want, info.note);
+        } else {
+            gw_model_free(m);
+        }
+    }
+    twin.declined = GW_OP_ATTENTION; /* only known when a session asks for such a cache */
+    twin.declined_cache = GW_FMT_F32;
+    gw_model_options o = {.device = "twin"};
+    compare(open_model(&o), "f32", &wide, "a cache of floats");
+    compare(open_model(&o), NULL, &want, "the usual cache");
+    free(want.rows);
+    free(wide.rows);
+}
+
+/* ---- names --------------------------------------------------------------------------------------
+ */
+
+static void check_device(const char *device, const char *offload, const char *want) {
+    gw_model_options o = {.device = device, .offload_layers = offload};
+    gw_model *m = open_model(&o);
+    gw_model_info info;
+    gw_model_describe(m, &info);
+    if (strstr(info.device, want) == NULL) {
+        fail_msg("'%s' is '%s', not '%s'", device ? device : "(none)", info.device, want);
+    }
+    gw_model_free(m);
+}
+
+static void test_names(void **state) {
+    (void)state;
+    check_device(NULL, NULL, "cpu (");
+    check_device("cpu", NULL, "cpu (");
+    check_device("cpu:0", NULL, "cpu (");
+    check_device("twin", NULL, "twin:0 (");
+    check_device("twin:1", NULL, "twin:1 (");
+    check_device("processor b", NULL, "twin:1 (Second Processor B)");
+    check_device("ref", NULL, "ref (");
+    check_device("twin", "1", "1 layer and the head");
+    check_device("twin", "999", "twin:0 (");
+    check_device(NULL, "all", "twin:0 (");
+    check_device(NULL, "0", "cpu (");
+}
+
+static void test_bad_names(void **state) {
+    (void)state;
+    static const struct {
+        const char *device, *offload, *split;
+        gw_status status;
+        const char *word;
+    } cases[] = {
+        {"hal", NULL, NULL, GW_E_DEVICE, "'hal' is not on this machine; there are cpu ("},
+        {"twin:2", NULL, NULL, GW_E_DEVICE, "twin:1 (Second Processor B)"},
+        {"twin:x", NULL, NULL, GW_E_DEVICE, "twin:x"},
+        {"", NULL, NULL, GW_E_DEVICE, "not on this machine"},
+        {"twin,", NULL, NULL, GW_E_DEVICE, "not on this machine"},
+        {"twin,twin:0", NULL, NULL, GW_E_ARGUMENT, "twice"},
+        {"cpu", "3", NULL, GW_E_ARGUMENT, "offload-layers"},
+        {"twin", "-1", NULL, GW_E_ARGUMENT, "'-1' is neither"},
+        {"twin", "3x", NULL, GW_E_ARGUMENT, "'3x' is neither"},
+        {"twin", "", NULL, GW_E_ARGUMENT, "'' is neither"},
+        {"twin,cpu", NULL, "1", GW_E_ARGUMENT, "list of 2 shares"},
+        {"twin,cpu", NULL, "1,2,3", GW_E_ARGUMENT, "list of 2 shares"},
+        {"twin,cpu", NULL, "1,-2", GW_E_ARGUMENT, "list of 2 shares"},
+        {"twin,cpu", NULL, "0,0", GW_E_ARGUMENT, "zero"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_model_options o = {
+            .device = cases[i].device, .offload_layers = cases[i].offload, .split = cases[i].split};
+        assert_int_equal(refused(&o), cases[i].status);
+        if (strstr(gw_error_text(), cases[i].word) == NULL) {
+            fail_msg("'%s' lacks '%s'", gw_error_text(), cases[i].word);
+        }
+    }
+}
+
+/* Nothing was named: the CPU computes, and says so. */
+static void test_no_device(void **state) {
+    (void)state;
+    twin.fail_open = 1;
+    gw_model_options o = {.offload_layers = "all"};
+    gw_model *m = open_model(&o);
+    gw_model_info info;
+    gw_model_describe(m, &info);
+    assert_non_null(strstr(info.note, "the cpu computes"));
+    assert_non_null(strstr(info.note, "made to fail"));
+    assert_non_null(strstr(info.device, "cpu ("));
+    gw_model_free(m);
+    o.device = "twin";
+    assert_int_equal(refused(&o), GW_E_DEVICE);
+}
+
+/* ---- memory -------------------------------------------------------------------------------------
+ */
+
+/* What sizes predict is what opening takes: weights and caches to the byte, the rest not more. */
+static void test_predicted_bytes(void **state) {
+    (void)state;
+    int n_layers = layers_of(NULL);
+    for (int n = 0; n <= n_layers; n++) {
+        char count[16];
+        snprintf(count, sizeof count, "%d", n);
+        gw_model_options o = {
+            .device = "twin:1", .offload_layers = count, .n_ctx = 300, .chunk = 64, .threads = 2};
+        gw_session_options so = {.n_ctx = 300, .chunk = 64};
+        gw_session *s = NULL;
+        twin.allocated = twin.loaded = 0;
+        gw_model *m = open_model(&o);
+        assert_int_equal(gw_session_new(m, &so, &s), GW_OK);
+        gw_model_options vocab = {.path = small};
+        gw_checkpoint *c = NULL;
+        gw_blueprint *bp = malloc(sizeof *bp);
+        gw_weights *w = NULL;
+        gw_place_sizes sizes;
+        gw_place_use use[GW_MAX_DEVICES];
+        gw_weights_options wo = {.where = small};
+        assert_non_null(bp);
+        assert_int_equal(gw_checkpoint_open(vocab.path, NULL, 0, &c), GW_OK);
+        *bp = *gw_weights_blueprint(m->weights);
+        assert_int_equal(gw_weights_open(c, bp, &wo, &w), GW_OK);
+        assert_int_equal(gw_place_measure(&m->place, w, &m->hp, &o, &sizes), GW_OK);
+        assert_int_equal(gw_place_fits(&m->place, &sizes, m->place.where, use, NULL), 1);
+        assert_int_equal(use[1].layers, n);
+        assert_int_equal(use[1].head, n > 0);
+        assert_int_equal(use[1].kv, (uint64_t)n * sizes.kv_layer);
+        assert_int_equal(use[1].weights, twin.loaded + sizes.vectors);
+        if (n > 0) {
+            uint64_t more = twin.allocated - sizes.vectors - use[1].kv;
+            assert_true(more <= use[1].scratch);
+        }
+        gw_place_sizes_free(&sizes);
+        gw_weights_free(w);
+        gw_checkpoint_free(c);
+        free(bp);
+        gw_session_free(s);
+        gw_model_free(m);
+    }
+}
+
+/* The largest N that a refusal names fits; one more does not. */
+static void test_budget(void **state) {
+    (void)state;
+    int n_layers = layers_of(NULL), seen = 0;
+    for (uint64_t budget = 200000; budget < 9000000; budget += 400000) {
+        gw_model_options o = {.device = "twin", .vram_budget = budget, .n_ctx = 128, .chunk = 16};
+        gw_model *m = NULL;
+        o.path = small;
+        gw_status status = gw_engine_open(&o, registry, &m);
+        if (status == GW_OK) {
+            gw_model_free(m);
+            continue;
+        }
+        assert_int_equal(status, GW_E_NOMEM);
+        assert_non_null(strstr(gw_error_text(), "may be used"));
+        const char *at = strstr(gw_error_text(), "; ");
+        int most = at != NULL ? atoi(at + 2) : 0;
+        if (strstr(gw_error_text(), "not one layer fits") != NULL) {
+            most = 0;
+        }
+        assert_in_range(most, 0, n_layers - 1);
+        seen |= 1 << most;
+        char count[16];
+        snprintf(count, sizeof count, "%d", most);
+        o.offload_layers = count;
+        m = open_model(&o);
+        assert_int_equal(m->place.offloaded, most);
+        gw_model_free(m);
+        snprintf(count, sizeof count, "%d", most + 1);
+        assert_int_equal(refused(&o), GW_E_NOMEM);
+    }
+    assert_true((seen & 1) != 0 && seen > 1); /* none, and some, have occurred */
+}
+
+/* An allocation that fails at any point leaves nothing behind, and the CPU still works. */
+static void test_failing_allocations(void **state) {
+    (void)state;
+    text want = on_cpu(NULL, NULL);
+    int k = 1;
+    for (;; k++) {
+        gw_model_options o = {.path = small, .device = "twin", .offload_layers = "3"};
+        gw_session_options so = {.n_ctx = 128, .chunk = 16};
+        gw_model *m = NULL;
+        gw_session *s = NULL;
+        twin.fail_alloc = k;
+        gw_status status = gw_engine_open(&o, registry, &m);
+        status = status == GW_OK ? gw_session_new(m, &so, &s) : status;
+        int reached = twin.fail_alloc == 0;
+        gw_session_free(s);
+        gw_model_free(m);
+        if (!reached) {
+            assert_int_equal(status, GW_OK);
+            break;
+        }
+        assert_int_equal(status, GW_E_NOMEM);
+        assert_non_null(strstr(gw_error_text(), "simulated"));
+    }
+    assert_true(k > 20);
+    twin.fail_alloc = 0;
+    gw_model_options o = {.device = "cpu"};
+    compare(open_model(&o), NULL, &want, "after failures");
+    free(want.rows);
+}
+
+/* ---- forecasts ----------------------------------------------------------------------------------
+ */
+
+static gw_forecast *forecast(const gw_model_options *options) {
+    gw_model_options o = *options;
+    gw_forecast *f = NULL;
+    o.path = small;
+    if (gw_engine_forecast(&o, registry, &f) != GW_OK) {
+        fail_msg("%s", gw_error_text());
+    }
+    return f;
+}
+
+/* Caches go to a folder of their own. */
+static void new_cache(char *folder, size_t room) {
+    snprintf(folder, room, "/tmp/test_place.XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(setenv("XDG_CACHE_HOME", folder, 1), 0);
+}
+
+static void test_forecast(void **state) {
+    (void)state;
+    char folder[64];
+    new_cache(folder, sizeof folder);
+    gw_model_options o = {
+        .device = "twin:1", .offload_layers = "auto", .n_ctx = 128, .chunk = 16, .threads = 1};
+    twin.loaded = 0;
+    gw_forecast *f = forecast(&o), *again = forecast(&o);
+    assert_int_equal(f->n_rows, f->n_layers + 1);
+    assert_int_equal(f->n_devices, 2);
+    assert_string_equal(f->devices[1].id, "twin:1");
+    for (size_t n = 0; n < f->n_rows; n++) {
+        const gw_forecast_row *r = &f->rows[n], *first = &f->rows[0];
+        assert_int_equal(r->offloaded, n);
+        assert_int_equal(r->use[1].layers, n);
+        assert_int_equal(r->use[0].layers + r->use[1].layers, f->n_layers);
+        assert_int_equal(r->use[0].head + r->use[1].head, 1);
+        assert_int_equal(r->use[0].weights + r->use[1].weights,
+                         first->use[0].weights + first->use[1].weights);
+        assert_int_equal(r->use[0].kv + r->use[1].kv, first->use[0].kv);
+        assert_true(r->fits && r->prompt_rate > 0.0 && r->token_rate > 0.0);
+        assert_true(r->token_rate <= f->rows[f->chosen].token_rate);
+        /* the second time nothing is measured, so nothing differs */
+        assert_true(r->prompt_rate == again->rows[n].prompt_rate);
+        assert_true(r->token_rate == again->rows[n].token_rate);
+    }
+    gw_forecast_free(f);
+    gw_forecast_free(again);
+    text want = on_cpu(NULL, NULL);
+    compare(open_model(&o), NULL, &want, "auto");
+    free(want.rows);
+    char command[96];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* What the forecast says fits, opens; what it says does not is refused. auto stays within. */
+static void test_forecast_within_a_budget(void **state) {
+    (void)state;
+    char folder[64];
+    new_cache(folder, sizeof folder);
+    gw_model_options o = {.device = "twin", .vram_budget = 2200000, .n_ctx = 128, .chunk = 16};
+    o.offload_layers = "auto";
+    gw_forecast *f = forecast(&o);
+    int fits = 0;
+    for (size_t n = 0; n < f->n_rows; n++) {
+        char count[24];
+        snprintf(count, sizeof count, "%zu", n);
+        gw_model_options one = o;
+        one.offload_layers = count;
+        if (f->rows[n].fits) {
+            gw_model_free(open_model(&one));
+            fits++;
+        } else {
+            assert_int_equal(refused(&one), GW_E_NOMEM);
+        }
+    }
+    assert_in_range(fits, 1, f->n_layers); /* not all */
+    assert_true(f->rows[f->chosen].fits);
+    gw_model *m = open_model(&o);
+    assert_int_equal(m->place.offloaded, f->chosen);
+    gw_model_free(m);
+    gw_forecast_free(f);
+    char command[96];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* A device that fails while it is measured: an error, nothing left behind. */
+static void test_failing_measurement(void **state) {
+    (void)state;
+    char folder[64];
+    new_cache(folder, sizeof folder);
+    for (int k = 1; k < 40; k += 3) {
+        gw_model_options o = {
+            .path = small, .device = "twin", .offload_layers = "auto", .n_ctx = 64, .chunk = 8};
+        gw_forecast *f = NULL;
+        twin.fail_alloc = k;
+        gw_status status = gw_engine_forecast(&o, registry, &f);
+        if (twin.fail_alloc > 0) {
+            assert_int_equal(status, GW_OK);
+            gw_forecast_free(f);
+            break;
+        }
+        assert_int_equal(status, GW_E_NOMEM);
+        assert_null(f);
+    }
+    char command[96];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_every_n, reset),
+        cmocka_unit_test_setup(test_every_n_of_other_formats, reset),
+        cmocka_unit_test_setup(test_hidden_memory, reset),
+        cmocka_unit_test_setup(test_several_devices, reset),
+        cmocka_unit_test_setup(test_declined, reset),
+        cmocka_unit_test_setup(test_names, reset),
+        cmocka_unit_test_setup(test_bad_names, reset),
+        cmocka_unit_test_setup(test_no_device, reset),
+        cmocka_unit_test_setup(test_predicted_bytes, reset),
+        cmocka_unit_test_setup(test_budget, reset),
+        cmocka_unit_test_setup(test_failing_allocations, reset),
+        cmocka_unit_test_setup(test_forecast, reset),
+        cmocka_unit_test_setup(test_forecast_within_a_budget, reset),
+        cmocka_unit_test_setup(test_failing_measurement, reset),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
