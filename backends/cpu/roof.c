@@ -3,20 +3,14 @@
 
 #include <omp.h>
 #include <string.h>
-#include <time.h>
 
 #include "backends/cpu/cpu.h"
+#include "core/base/clock.h"
 #include "cpu/peak.h"
 
 enum { READ_TRIALS = 3 * GW_READ_WAYS, PEAK_TRIALS = 3, PIECE = 1 << 20 };
 
 static const size_t read_bytes = 512u << 20; /* more than any last-level cache here */
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Each thread reads pieces as the kernels do: handed out while there are any. */
 static double read_once(const gw_cpu_peak *peak, int way, const char *data, size_t bytes,
@@ -28,14 +22,14 @@ static double read_once(const gw_cpu_peak *peak, int way, const char *data, size
     {
 #pragma omp barrier
 #pragma omp master
-        start = now();
+        start = gw_seconds_now();
         for (size_t at; (at = atomic_fetch_add(&next, (size_t)PIECE)) + PIECE <= bytes;) {
             float v = peak->read((const float *)(const void *)(data + at), PIECE, way);
             top = v > top ? v : top;
         }
 #pragma omp barrier
 #pragma omp master
-        end = now();
+        end = gw_seconds_now();
     }
     *keep += top;
     return end - start;
@@ -49,11 +43,11 @@ static double compute_once(const gw_cpu_peak *peak, int integers, uint64_t round
     {
 #pragma omp barrier
 #pragma omp master
-        start = now();
+        start = gw_seconds_now();
         sum += integers ? (float)peak->int8(rounds) : peak->f32(rounds);
 #pragma omp barrier
 #pragma omp master
-        end = now();
+        end = gw_seconds_now();
     }
     *keep += sum;
     return end - start;

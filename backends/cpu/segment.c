@@ -3,9 +3,9 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "backends/cpu/cpu.h"
+#include "core/base/clock.h"
 
 enum { LAUNCHES_PER_NODE = 3 }; /* most that one node appends */
 
@@ -264,15 +264,9 @@ static void clear_counters(const gw_cpu_worker *worker) {
     }
 }
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void walk(struct gw_segment *segment, gw_cpu_worker *worker, barrier *b) {
     gw_node_time *times = worker->id == 0 ? segment->times : NULL;
-    double before = times != NULL ? now() : 0.0;
+    double before = times != NULL ? gw_seconds_now() : 0.0;
     char *counters[2] = {segment->counters, segment->counters + counter_bytes(segment)};
     int turn = 0;
     for (size_t i = 0; i < segment->n; i++) {
@@ -286,7 +280,7 @@ static void walk(struct gw_segment *segment, gw_cpu_worker *worker, barrier *b) 
         clear_counters(worker);
         turn = !turn;
         if (times != NULL) {
-            double after = now();
+            double after = gw_seconds_now();
             gw_node_time *t = &times[launch->node];
             t->seconds += after - before;
             t->calls += i == 0 || segment->launches[i - 1].node != launch->node;

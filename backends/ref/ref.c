@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "core/base/clock.h"
 
 enum { BUFFER_ALIGN = 64, LOAD_ROWS = 64 };
 
@@ -232,22 +233,16 @@ static gw_status freeze(struct gw_device *device, const gw_node *nodes, size_t n
     return GW_OK;
 }
 
-static double seconds_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static gw_status run(struct gw_segment *segment, const gw_step *step) {
     int rows = step->n;
     for (size_t i = 0; i < segment->n; i++) {
         const gw_node *node = &segment->nodes[i];
         rows = node->op == GW_OP_PICK ? step->n_pick : rows;
-        double start = segment->times != NULL ? seconds_now() : 0.0;
+        double start = segment->times != NULL ? gw_seconds_now() : 0.0;
         ref_op_of(node->op)->run(node, step, rows, segment->scratch);
         if (segment->times != NULL) {
             segment->times[i].calls++;
-            segment->times[i].seconds += seconds_now() - start;
+            segment->times[i].seconds += gw_seconds_now() - start;
         }
     }
     return GW_OK;

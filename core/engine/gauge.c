@@ -4,21 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/base/cache.h"
+#include "core/base/clock.h"
 #include "core/engine/model_state.h"
 
 enum { VERSION = 2, FIRST_POS = 16, LAST_POS = 80, MOST_TIMES = 64, HOME_ROWS = 128 };
 
 static const double enough = 384e6;  /* bytes of sampled layers: more than caches hold */
 static const double patience = 0.25; /* seconds for each of four timings, and before it*/
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -42,10 +36,10 @@ static gw_status run_once(rig *r, int is_prompt, double *seconds) {
     } else if (pos >= LAST_POS) { /* early in a text: later positions cost more attention */
         GW_TRY(gw_session_rewind(r->session, FIRST_POS));
     }
-    double start = now();
+    double start = gw_seconds_now();
     gw_status status = is_prompt ? gw_session_prefill(r->session, ids, (size_t)r->rows)
                                  : gw_session_decode(r->session, ids, 1);
-    *seconds = now() - start;
+    *seconds = gw_seconds_now() - start;
     return status == GW_E_NUMERIC ? GW_OK : status; /* made-up numbers may grow; time is time */
 }
 
@@ -53,14 +47,14 @@ static gw_status run_once(rig *r, int is_prompt, double *seconds) {
  */
 static gw_status time_both(rig *small, rig *large, int is_prompt, double *of_small,
                            double *of_large) {
-    double a[MOST_TIMES], b[MOST_TIMES], start = now(), unused;
+    double a[MOST_TIMES], b[MOST_TIMES], start = gw_seconds_now(), unused;
     int n = 0;
     do { /* drivers finish their work at the first run, and clocks rise with the load */
         GW_TRY(run_once(small, is_prompt, &unused));
         GW_TRY(run_once(large, is_prompt, &unused));
-    } while (now() - start < patience);
-    start = now();
-    while (n < MOST_TIMES && (n < 3 || now() - start < patience)) {
+    } while (gw_seconds_now() - start < patience);
+    start = gw_seconds_now();
+    while (n < MOST_TIMES && (n < 3 || gw_seconds_now() - start < patience)) {
         GW_TRY(run_once(small, is_prompt, &a[n]));
         GW_TRY(run_once(large, is_prompt, &b[n]));
         n++;
@@ -160,10 +154,10 @@ static gw_status time_transfer(const gw_plan_device *d, size_t bytes, double *se
     }
     GW_TRY_DONE(d->backend->alloc(d->device, bytes, &buffer));
     for (int i = 0; i < TURNS; i++) {
-        double start = now();
+        double start = gw_seconds_now();
         GW_TRY_DONE(d->backend->write(buffer, 0, host, bytes));
         GW_TRY_DONE(d->backend->read(buffer, 0, host, bytes));
-        t[i] = now() - start;
+        t[i] = gw_seconds_now() - start;
     }
     qsort(t, TURNS, sizeof *t, by_size);
     *seconds = t[TURNS / 2];

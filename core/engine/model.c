@@ -5,15 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/base/clock.h"
 #include "core/engine/kv.h"
-
-static double seconds_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
@@ -166,7 +160,7 @@ gw_status gw_model_measure_roof(const gw_model *model, gw_roof *out) {
 
 gw_status gw_engine_open(const gw_model_options *options, const gw_backend *const *backends,
                          gw_model **out) {
-    double start = seconds_now();
+    double start = gw_seconds_now();
     gw_model *m = calloc(1, sizeof *m);
     if (m == NULL) {
         return gw_fail(GW_E_NOMEM, "model", "no memory for the model");
@@ -179,7 +173,7 @@ gw_status gw_engine_open(const gw_model_options *options, const gw_backend *cons
         GW_TRY_DONE(gw_checkpoint_unchanged(m->checkpoint));
     }
     fill_info(m);
-    m->info.load_seconds = seconds_now() - start;
+    m->info.load_seconds = gw_seconds_now() - start;
     *out = m;
     return GW_OK;
 done:

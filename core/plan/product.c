@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "core/base/clock.h"
 
 enum { COPIES_BYTES = 256 << 20, COPIES_LEAST = 2, COPIES_MOST = 64, PASSES = 5 };
 static const double PATIENCE = 0.5; /* seconds, once every pass has run */
@@ -17,12 +18,6 @@ typedef struct rig {
     size_t row_bytes; /* of w, as stored */
     struct gw_segment *segment;
 } rig;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
@@ -130,13 +125,14 @@ static void thaw(rig *r) {
 
 /* Seconds of one product: the best pass. */
 static gw_status time_pass(rig *r, const gw_step *step, double *best) {
-    double begin = now();
+    double begin = gw_seconds_now();
     *best = 0.0;
-    for (int i = 0; i <= PASSES || now() - begin < PATIENCE; i++) { /* the first one warms up */
-        double start = now();
+    for (int i = 0; i <= PASSES || gw_seconds_now() - begin < PATIENCE;
+         i++) { /* the first one warms up */
+        double start = gw_seconds_now();
         GW_TRY(r->backend->run(r->segment, step));
         GW_TRY(r->backend->wait(r->device));
-        double each = (now() - start) / r->copies;
+        double each = (gw_seconds_now() - start) / r->copies;
         *best = i > 0 && (*best <= 0.0 || each < *best) ? each : *best;
     }
     return GW_OK;
