@@ -1,0 +1,151 @@
+/* core/engine/draft_propose.c - drafts of one pass: from the draft model or from a copy in the
+ * text, and how many. */
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/status.h"
+#include "core/engine/draft_accept.h"
+#include "core/engine/draft_state.h"
+
+const float *gw_draft_last_logits(const gw_session *s) {
+    size_t row = 0;
+    while (gw_session_logits(s, row + 1) != NULL) {
+        row++;
+    }
+    return gw_session_logits(s, row);
+}
+
+/* Draw the next draft from the draft's logits; 0 when they leave none. */
+static int draw_draft(gw_drafter *d, gw_sampler *sampler, gw_candidates *c,
+                      gw_draft_proposal *out) {
+    int j = out->known, greedy = d->greedy_draft || gw_sampler_is_greedy(sampler);
+    int32_t pos = gw_draft_place(d, j);
+    uint64_t seed = gw_sampler_seed(sampler);
+    size_t best = gw_candidates_best(c);
+    if (best == c->n) {
+        return 0;
+    }
+    if (d->accept == GW_ACCEPT_REJECTION) {
+        float *p = d->p + (size_t)j * (size_t)d->n_vocab;
+        gw_draft_weigh(c, greedy);
+        memset(p, 0, (size_t)d->n_vocab * sizeof *p);
+        for (size_t i = 0; i < c->n; i++) {
+            p[c->at[i].token] = c->at[i].key;
+        }
+        size_t at = gw_candidates_draw_of(c, seed, gw_draft_stream(d, GW_DRAFT_STREAM_DRAFT), pos);
+        out->tokens[j] = c->at[at].token;
+        out->trust[j] = c->at[at].key;
+        d->weighed = j + 1;
+    } else {
+        size_t at = greedy ? best : gw_candidates_draw(c, seed, pos);
+        out->tokens[j] = c->at[at].token;
+        gw_draft_weigh(c, 0);
+        out->trust[j] = c->at[at].key;
+    }
+    gw_sampler_ahead(sampler, out->tokens[j]);
+    out->known++;
+    return 1;
+}
+
+gw_status gw_draft_draw(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *out) {
+    gw_candidates c;
+    GW_TRY(gw_sampler_narrow(sampler, gw_draft_last_logits(d->draft), d->draft_vocab,
+                             gw_draft_place(d, out->known), &c));
+    draw_draft(d, sampler, &c, out);
+    return GW_OK;
+}
+
+/* One more draft, behind the text and those that are known. GW_OK without one: none is possible. */
+static gw_status draft_one(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *out) {
+    if (out->known > 0) {
+        GW_TRY(gw_session_decode(d->draft, &out->tokens[out->known - 1], 1));
+    }
+    return gw_draft_draw(d, sampler, out);
+}
+
+void gw_draft_count_known(gw_sampler *sampler, const gw_draft_proposal *out) {
+    for (int j = 0; j < out->known; j++) {
+        gw_sampler_ahead(sampler, out->tokens[j]);
+    }
+}
+
+static gw_status draft_by_model(gw_drafter *d, gw_sampler *sampler, const gw_length_plan *plan,
+                                gw_draft_proposal *out) {
+    const gw_draft_record *record = &d->records[GW_DRAFT_MODEL];
+    double start = gw_seconds_now();
+    gw_status status = out->known > 0 ? GW_OK : gw_draft_catch_up(d);
+    double now = gw_seconds_now();
+    if (out->behind > 0) {
+        out->catch_up = now - start;
+        start = now;
+    }
+    gw_draft_count_known(sampler, out);
+    while (status == GW_OK && gw_length_goes_on(&d->length, record, plan, out->trust, out->n)) {
+        if (out->n == out->known) {
+            status = draft_one(d, sampler, out);
+        } else {
+            out->ready++;
+        }
+        if (status != GW_OK || out->n == out->known) {
+            break;
+        }
+        out->n++;
+    }
+    gw_sampler_back(sampler);
+    out->seconds = gw_seconds_now() - start;
+    return status;
+}
+
+/* A longer copy is trusted more; what that is worth, the record learns. */
+static float lookup_trust(int length) { return (float)length / ((float)length + 2.0f); }
+
+static void draft_by_lookup(const gw_drafter *d, const gw_length_plan *plan, int length,
+                            gw_draft_proposal *out) {
+    const gw_draft_record *record = &d->records[GW_DRAFT_LOOKUP];
+    while (gw_length_goes_on(&d->length, record, plan, out->trust, out->n)) {
+        out->trust[out->n] = lookup_trust(length + out->n);
+        out->n++;
+    }
+    out->known = out->n;
+}
+
+/* What was drafted ahead becomes the beginning of this gw_draft_proposal. */
+static void take_next(gw_drafter *d, gw_draft_proposal *out) {
+    out->known = d->n_next;
+    memcpy(out->tokens, d->next, (size_t)d->n_next * sizeof *d->next);
+    memcpy(out->trust, d->next_trust, (size_t)d->n_next * sizeof *d->next_trust);
+    d->n_next = 0;
+}
+
+gw_status gw_draft_propose(gw_drafter *d, gw_sampler *sampler, int limit, gw_draft_proposal *out) {
+    gw_length_plan by_model = {0}, by_lookup = {0};
+    int length = 0, behind = 0;
+    d->weighed = 0;
+    if (limit <= 0 ||
+        d->length.width[0].n == 0) { /* the first pass tells what a single step costs */
+        return gw_draft_forget(d);
+    }
+    if (d->lookup != NULL) {
+        size_t found = gw_lookup_find(d->lookup, (size_t)limit, out->tokens, &length);
+        double trust = found > 0 ? (double)lookup_trust(length) : -1.0;
+        by_lookup =
+            gw_length_choose(&d->length, &d->records[GW_DRAFT_LOOKUP], (int)found, 0, trust);
+    }
+    if (d->draft != NULL) {
+        behind = d->n_text - gw_session_pos(d->draft);
+        behind = behind > 2 ? behind : -d->n_next; /* two tokens cost what one does */
+        by_model = gw_length_choose(&d->length, &d->records[GW_DRAFT_MODEL], limit, behind, -1.0);
+    }
+    if (by_lookup.k > 0 && (by_model.k == 0 || by_lookup.rate >= by_model.rate)) {
+        out->source = GW_DRAFT_LOOKUP;
+        draft_by_lookup(d, &by_lookup, length, out);
+        return gw_draft_forget(d);
+    }
+    if (by_model.k > 0) {
+        out->source = GW_DRAFT_MODEL;
+        out->behind = behind > 0 ? behind : 0;
+        take_next(d, out);
+        return draft_by_model(d, sampler, &by_model, out);
+    }
+    return gw_draft_forget(d);
+}
