@@ -111,6 +111,9 @@ static void test_both_spellings(void **state) {
     hp = good("{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"mscale\":2,"
               "\"mscale_all_dim\":1}}");
     assert_true(fabs(hp.rope_attn_factor - (0.2 * log(4.0) + 1) / (0.1 * log(4.0) + 1)) < 1e-12);
+    hp = good("{\"original_max_position_embeddings\":32,\"rope_scaling\":{\"type\":\"yarn\","
+              "\"factor\":4,\"original_max_position_embeddings\":64}}");
+    assert_int_equal(hp.rope_original_ctx, 32); /* the outer one */
     assert_int_equal(good("{\"rope_scaling\":null}").rope_scaling, GW_ROPE_NONE);
     assert_int_equal(good("{\"rope_parameters\":{\"rope_type\":\"default\"}}").rope_scaling,
                      GW_ROPE_NONE);
@@ -284,16 +287,15 @@ static void put_entry(const char *architecture, const entry *e) {
     }
 }
 
-/* The base with up to two entries replaced, added or (type 0) left out. */
-static gw_status settle_gguf(const entry *a, const entry *b, gw_hparams *out) {
-    const entry *list[N_BASE + 2];
+/* The base with up to three entries (to the first NULL) replaced, added or (type 0) left out. */
+static gw_status settle_gguf(const entry *const changes[4], gw_hparams *out) {
+    const entry *list[N_BASE + 3];
     const char *architecture = "llama";
     size_t n = 0;
     for (size_t i = 0; i < N_BASE; i++) {
         list[n++] = &gguf_base[i];
     }
-    const entry *changes[] = {a, b};
-    for (size_t k = 0; k < 2 && changes[k] != NULL; k++) {
+    for (size_t k = 0; changes[k] != NULL; k++) {
         size_t at = 0;
         while (at < n && strcmp(list[at]->key, changes[k]->key) != 0) {
             at++;
@@ -328,7 +330,25 @@ static gw_status settle_gguf(const entry *a, const entry *b, gw_hparams *out) {
 
 static gw_hparams good_gguf(const entry *a, const entry *b) {
     gw_hparams hp;
-    if (settle_gguf(a, b, &hp) != GW_OK) {
+    if (settle_gguf((const entry *const[]){a, b, NULL, NULL}, &hp) != GW_OK) {
+        fail_msg("%s", gw_error_text());
+    }
+    return hp;
+}
+
+static const entry yarn = {"rope.scaling.type", 't', 0, "yarn"};
+static const entry fourfold = {"rope.scaling.factor", 'f', 4, NULL};
+
+static gw_status settle_yarn(const char *key, double number, gw_hparams *out) {
+    char name[64];
+    snprintf(name, sizeof name, "rope.scaling.%s", key);
+    entry more = {name, strcmp(key, "original_context_length") == 0 ? 'u' : 'f', number, NULL};
+    return settle_gguf((const entry *const[]){&yarn, &fourfold, &more, NULL}, out);
+}
+
+static gw_hparams good_yarn(const char *key, double number) {
+    gw_hparams hp;
+    if (settle_yarn(key, number, &hp) != GW_OK) {
         fail_msg("%s", gw_error_text());
     }
     return hp;
@@ -362,14 +382,47 @@ static void test_gguf_keys(void **state) {
     assert_true(hp.rope_factor == 4.0);
     hp = good_gguf(&(entry){"rope.scale_linear", 'f', 2, NULL}, NULL);
     assert_int_equal(hp.rope_scaling, GW_ROPE_LINEAR);
-    hp = good_gguf(&(entry){"rope.scaling.type", 't', 0, "yarn"},
-                   &(entry){"rope.scaling.factor", 'f', 4, NULL});
-    assert_int_equal(hp.rope_scaling, GW_ROPE_YARN);
-    assert_int_equal(hp.rope_original_ctx, 256);
     assert_int_equal(good_gguf(&(entry){"rope.scaling.type", 't', 0, "none"},
                                &(entry){"rope.scaling.factor", 'f', 4, NULL})
                          .rope_scaling,
                      GW_ROPE_NONE);
+}
+
+static void test_gguf_yarn(void **state) {
+    (void)state;
+    gw_hparams hp = good_gguf(&yarn, &fourfold);
+    assert_int_equal(hp.rope_scaling, GW_ROPE_YARN);
+    assert_int_equal(hp.rope_original_ctx, 256);
+    assert_true(hp.rope_factor == 4.0 && hp.rope_beta_fast == 32.0 && hp.rope_beta_slow == 1.0);
+    assert_true(hp.rope_attn_factor == 0.0); /* derived */
+    assert_int_equal(good_yarn("original_context_length", 64).rope_original_ctx, 64);
+    assert_true(good_yarn("yarn_beta_fast", 16).rope_beta_fast == 16.0);
+    assert_true(good_yarn("yarn_beta_slow", 2).rope_beta_slow == 2.0);
+    assert_true(good_yarn("yarn_attn_factor", 1.25).rope_attn_factor == 1.25);
+    assert_true(good_yarn("yarn_ext_factor", -1).rope_attn_factor == 0.0);
+    double derived = 0.1 * log(4.0) + 1.0;
+    assert_true(fabs(good_yarn("attn_factor", 1.25).rope_attn_factor - 1.25 * derived) < 1e-12);
+    static const struct {
+        const char *key;
+        double number;
+        gw_status want;
+    } rows[] = {
+        {"yarn_attn_factor", 0, GW_E_METADATA},
+        {"yarn_attn_factor", (double)INFINITY, GW_E_METADATA},
+        {"attn_factor", -1, GW_E_METADATA},
+        {"attn_factor", (double)NAN, GW_E_METADATA},
+        {"yarn_beta_slow", -1, GW_E_METADATA},
+        {"yarn_ext_factor", 0.5, GW_E_UNSUPPORTED},
+        {"yarn_log_multiplier", 0.1, GW_E_UNSUPPORTED},
+        {"factor", 0.5, GW_E_METADATA},
+        {"original_context_length", 0, GW_E_METADATA},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        gw_status got = settle_yarn(rows[i].key, rows[i].number, &hp);
+        if (got != rows[i].want) {
+            fail_msg("%s %g: %s", rows[i].key, rows[i].number, gw_status_name(got));
+        }
+    }
 }
 
 static void test_impossible_gguf(void **state) {
@@ -413,7 +466,7 @@ static void test_impossible_gguf(void **state) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         gw_hparams hp = {.n_layers = -7};
-        gw_status got = settle_gguf(&rows[i].change, NULL, &hp);
+        gw_status got = settle_gguf((const entry *const[]){&rows[i].change, NULL, NULL, NULL}, &hp);
         if (got != rows[i].want || hp.n_layers != -7) {
             fail_msg("%s %c %g: %s (%s)", rows[i].change.key, rows[i].change.type,
                      rows[i].change.number, gw_status_name(got), gw_error_text());
@@ -423,10 +476,10 @@ static void test_impossible_gguf(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),           cmocka_unit_test(test_both_spellings),
-        cmocka_unit_test(test_windows),         cmocka_unit_test(test_impossible_configs),
-        cmocka_unit_test(test_json_text),       cmocka_unit_test(test_gguf_keys),
-        cmocka_unit_test(test_impossible_gguf),
+        cmocka_unit_test(test_plain),     cmocka_unit_test(test_both_spellings),
+        cmocka_unit_test(test_windows),   cmocka_unit_test(test_impossible_configs),
+        cmocka_unit_test(test_json_text), cmocka_unit_test(test_gguf_keys),
+        cmocka_unit_test(test_gguf_yarn), cmocka_unit_test(test_impossible_gguf),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,13 +55,11 @@ static void check_greedy(gw_session *s, int32_t n_vocab, const int32_t *want, si
     }
 }
 
-static void check_golden(const char *name, const char *device) {
-    char file[128];
-    snprintf(file, sizeof file, "goldens/%s", name);
-    const char *folder = shared_path(file);
-    snprintf(file, sizeof file, "goldens/%s/golden.safetensors", name);
+static void check_golden(const char *folder, const char *device) {
+    char file[600];
+    snprintf(file, sizeof file, "%s/golden.safetensors", folder);
     reference_file r;
-    reference_open(&r, shared_path(file));
+    reference_open(&r, file);
     gw_model *m;
     gw_session *s;
     open_f32(folder, device, &m, &s);
@@ -77,7 +75,7 @@ static void check_golden(const char *name, const char *device) {
     assert_int_equal(gw_session_prefill_rows(s, prompt, n, 0, compare_row, &c), GW_OK);
     assert_int_equal(c.rows, n);
     double error = sqrt(c.diff / c.norm);
-    print_message("  %s on %s: %.2g\n", name, device, error);
+    print_message("  %s on %s: %.2g\n", folder, device, error);
     assert_true(error <= CLOSE_ENOUGH);
     check_greedy(s, info.n_vocab, all + n, 24);
 
@@ -93,7 +91,20 @@ static const char *const families[] = {"llama-mha", "llama-gqa-llama3rope", "mis
 
 static void goldens_on(const char *device) {
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
-        check_golden(families[i], device);
+        char name[64];
+        snprintf(name, sizeof name, "goldens/%s", families[i]);
+        check_golden(shared_path(name), device);
+    }
+}
+
+/* Prompts longer than the original context, under every rope scaling. */
+static void rope_on(const char *device) {
+    static const char *const cases[] = {"llama-yarn",   "llama-yarn-betas", "llama-yarn-mscale",
+                                        "llama-linear", "llama-llama3",     "qwen2-yarn"};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char folder[64];
+        snprintf(folder, sizeof folder, "tests/data/goldens-rope/%s", cases[i]);
+        check_golden(folder, device);
     }
 }
 
@@ -105,6 +116,16 @@ static void test_goldens_ref(void **state) {
 static void test_goldens_cpu(void **state) {
     (void)state;
     goldens_on("cpu");
+}
+
+static void test_rope_ref(void **state) {
+    (void)state;
+    rope_on("ref");
+}
+
+static void test_rope_cpu(void **state) {
+    (void)state;
+    rope_on("cpu");
 }
 
 /* ---- the trained pair: 64 greedy tokens of five prompts ------------------------------------- */
@@ -154,10 +175,9 @@ static void test_trained_cpu(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_goldens_ref),
-        cmocka_unit_test(test_goldens_cpu),
-        cmocka_unit_test(test_trained_ref),
-        cmocka_unit_test(test_trained_cpu),
+        cmocka_unit_test(test_goldens_ref), cmocka_unit_test(test_goldens_cpu),
+        cmocka_unit_test(test_rope_ref),    cmocka_unit_test(test_rope_cpu),
+        cmocka_unit_test(test_trained_ref), cmocka_unit_test(test_trained_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,10 @@
 /* core/model/gguf_config.c - GGUF metadata keys -> gw_config. Names and defaults only; ranges are
  * checked in config.c. Key names: the GGUF specification. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/model/config.h"
+#include "core/model/rope.h"
 #include "core/model/spec.h"
 
 typedef struct source {
@@ -100,23 +100,36 @@ static int is(const gw_gguf_view *text, const char *word) {
     return text->bytes == strlen(word) && memcmp(text->text, word, strlen(word)) == 0;
 }
 
+static gw_status positive(const source *s, const char *name, double *out, int *found) {
+    GW_TRY(real(s, name, out, found));
+    if (!(*out > 0.0 && *out <= 1e12)) { /* also NaN */
+        return gw_fail(GW_E_METADATA, gw_gguf_where(s->g), "%s is %g; it must be positive", name,
+                       *out);
+    }
+    return GW_OK;
+}
+
+/* yarn_attn_factor is the attention_factor of a config.json: the whole magnitude. attn_factor comes
+ * on top of it, or of the derived one. hparams hold the product. */
 static gw_status read_yarn(const source *s, gw_config *c) {
-    double attn = 1.0;
-    GW_TRY(real(s, "rope.scaling.attn_factor", &attn, NULL));
+    double ext = 1.0, log_multiplier = 0.0, attn = 1.0, whole = 1.0;
+    int stated, more;
     GW_TRY(real(s, "rope.scaling.yarn_beta_fast", &c->rope_beta_fast, NULL));
     GW_TRY(real(s, "rope.scaling.yarn_beta_slow", &c->rope_beta_slow, NULL));
-    double ext = 1.0;
     GW_TRY(real(s, "rope.scaling.yarn_ext_factor", &ext, NULL));
+    GW_TRY(real(s, "rope.scaling.yarn_log_multiplier", &log_multiplier, NULL));
     if (ext != 1.0 && ext != -1.0) { /* -1: the default */
         return gw_fail(GW_E_UNSUPPORTED, gw_gguf_where(s->g),
                        "yarn with an extrapolation factor of %g is not supported", ext);
     }
-    if (!isfinite(attn) || attn <= 0.0) {
-        return gw_fail(GW_E_METADATA, gw_gguf_where(s->g), "rope.scaling.attn_factor is %g", attn);
+    if (log_multiplier != 0.0) {
+        return gw_fail(GW_E_UNSUPPORTED, gw_gguf_where(s->g),
+                       "yarn with a log multiplier of %g is not supported", log_multiplier);
     }
-    /* GGUF states a factor on top of yarn's own; hparams hold the whole. */
-    if (attn != 1.0 && c->rope_factor > 0.0) {
-        c->rope_attn_factor = attn * (0.1 * log(c->rope_factor) + 1.0);
+    GW_TRY(positive(s, "rope.scaling.yarn_attn_factor", &whole, &stated));
+    GW_TRY(positive(s, "rope.scaling.attn_factor", &attn, &more));
+    if (stated || more) {
+        c->rope_attn_factor = attn * (stated ? whole : gw_rope_yarn_magnitude(c->rope_factor, 1.0));
     }
     return GW_OK;
 }

@@ -3,12 +3,12 @@
  * Both spellings: rope_theta / rope_scaling / torch_dtype, and rope_parameters / dtype. Defaults
  * are those of the transformers library's configuration classes; ranges are checked in config.c.
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/base/json.h"
 #include "core/model/config.h"
+#include "core/model/rope.h"
 #include "core/model/spec.h"
 
 /* What a class means by keys that its config.json leaves out. */
@@ -128,10 +128,6 @@ static gw_status read_window(const char *where, const json_t *root, const class_
     return read_layer_types(where, types, c);
 }
 
-static double magnitude(double factor, double scale) {
-    return factor > 1.0 ? 0.1 * scale * log(factor) + 1.0 : 1.0;
-}
-
 static gw_status read_yarn(const char *where, const json_t *rope, gw_config *c) {
     double scale = 0.0, scale_all = 0.0;
     int truncate = 1;
@@ -145,8 +141,8 @@ static gw_status read_yarn(const char *where, const json_t *rope, gw_config *c) 
         return gw_fail(GW_E_UNSUPPORTED, where, "yarn without truncation is not supported");
     }
     if (c->rope_attn_factor == 0.0 && scale != 0.0 && scale_all != 0.0) {
-        c->rope_attn_factor =
-            magnitude(c->rope_factor, scale) / magnitude(c->rope_factor, scale_all);
+        c->rope_attn_factor = gw_rope_yarn_magnitude(c->rope_factor, scale) /
+                              gw_rope_yarn_magnitude(c->rope_factor, scale_all);
     }
     return GW_OK;
 }
@@ -199,7 +195,9 @@ static gw_status read_rope(const char *where, const json_t *root, gw_config *c) 
     }
     GW_TRY(gw_json_real(where, rope, "rope_theta", &c->rope_base));
     GW_TRY(gw_json_real(where, rope, "partial_rotary_factor", &c->partial_rotary));
-    return read_scaling(where, rope, c);
+    GW_TRY(read_scaling(where, rope, c));
+    /* Where both state it, the transformers library believes the outer one. */
+    return gw_json_int(where, root, "original_max_position_embeddings", &c->rope_original_ctx);
 }
 
 /* What the file says and this program would otherwise pass over in silence. */

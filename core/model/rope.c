@@ -117,6 +117,10 @@ static void scale_yarn(const gw_hparams *hp, double *freq) {
     }
 }
 
+double gw_rope_yarn_magnitude(double factor, double scale) {
+    return factor > 1.0 ? 0.1 * scale * gw_rope_log(factor) + 1.0 : 1.0;
+}
+
 void gw_rope_frequencies(const gw_hparams *hp, double *freq, double *magnitude) {
     double log_base = gw_rope_log(hp->rope_base);
     *magnitude = 1.0;
@@ -133,8 +137,8 @@ void gw_rope_frequencies(const gw_hparams *hp, double *freq, double *magnitude) 
     }
     if (hp->rope_scaling == GW_ROPE_YARN) {
         scale_yarn(hp, freq);
-        double derived = hp->rope_factor > 1.0 ? 0.1 * gw_rope_log(hp->rope_factor) + 1.0 : 1.0;
-        *magnitude = hp->rope_attn_factor > 0.0 ? hp->rope_attn_factor : derived;
+        *magnitude = hp->rope_attn_factor > 0.0 ? hp->rope_attn_factor
+                                                : gw_rope_yarn_magnitude(hp->rope_factor, 1.0);
     }
 }
 

@@ -14,6 +14,10 @@
  * multiplies every sine and cosine (1 except with yarn). hp was range-checked by the checkpoint. */
 void gw_rope_frequencies(const gw_hparams *hp, double *freq, double *magnitude);
 
+/* What yarn multiplies sines and cosines by where a file states no factor: 0.1 scale log(factor) +
+ * 1, and 1 for a factor that stretches nothing. */
+double gw_rope_yarn_magnitude(double factor, double scale);
+
 /* Rows of the rope table of GW_OP_ROPE_KV: table [n_pos, 2, half], cosines then sines of
  * (first + row) * freq[i], times magnitude, rounded once to float. */
 void gw_rope_fill(const double *freq, int half, double magnitude, int64_t first, int64_t n_pos,
