@@ -1,11 +1,14 @@
 /* kernels_cl/attention.cl - what the kernels of ROPE_KV and ATTENTION share (docs/arithmetic.md,
  * section 5): caches, rotation, pages.
  *
- * HALF: caches hold f16. A partial is e values o, then the page's maximum m and its sum l.
+ * HALF: caches hold f16; Q8: q8_0 (core/plan/op.h); else f32. A partial is e values o, then the
+ * page's maximum m and its sum l.
  */
 #ifdef ATTENTION
 
-#ifdef HALF
+#ifdef Q8
+#define CELL char
+#elif defined(HALF)
 #define CELL ushort
 #define WIDEN(x) widen_half(x)
 #define NARROW(x) gw_f32_to_f16(x)
@@ -16,6 +19,28 @@
 #define NARROW(x) (x)
 #define LOAD16(p) vload16(0, p)
 #endif
+
+/* A page of one KV head: GW_PAGE positions of e values, in Q8 their scales behind them. The value
+ * i and the scale of values 32 b .. 32 b + 31 of the position in column `at`. */
+#ifdef Q8
+#define PAGE_BYTES(e) (GW_PAGE * (e) / 32 * 34)
+#else
+#define PAGE_BYTES(e) (GW_PAGE * (e) * (int)sizeof(CELL))
+#endif
+#define CACHE(name, page, e)                                                                       \
+    (name##_buf + (name##_off + ((size_t)(page) * kv_heads + g) * PAGE_BYTES(e)))
+#define CELL_AT(is_v, i, at, e) ((is_v) ? (at) * (e) + (i) : (i) * GW_PAGE + (at))
+#define SCALE_AT(is_v, b, at, e) ((is_v) ? (at) * ((e) / 32) + (b) : (b) * GW_PAGE + (at))
+
+/* The encoder of Q8_0 (core/tensor/formats.c). top: bits of the largest magnitude of the block. */
+static inline ushort q8_scale(uint top) {
+    const ushort d = top < 0x7f800000u ? gw_f32_to_f16(as_float(top) / 127.0f) : (ushort)0x7e00;
+    return d == 0x7c00 ? (ushort)0x7bff : d;
+}
+static inline char q8_code(float x, ushort scale) {
+    const float d = gw_f16_to_f32(scale), code = d > 0.0f ? x / d : 0.0f;
+    return (char)rint(code < -127.0f ? -127.0f : code > 127.0f ? 127.0f : code);
+}
 
 /* A head of one row on its way through norm and rotation; r: how many values turn. */
 typedef struct turning {

@@ -3,19 +3,37 @@
  */
 #ifndef JOIN
 
+#ifdef Q8
+#define SCALES(page) ((__global const half *)((page) + GW_PAGE * e))
+#define KEYS16(n) (d[n] * convert_float16(vload16(n, column)))
+#define VALUES16(j) (vload_half(SCALE_AT(1, i / 32, j, e), SCALES(v)) *                            \
+                     convert_float16(vload16(0, v + (j) * e + i)))
+#else
+#define KEYS16(n) LOAD16(column + 16 * (n))
+#define VALUES16(j) LOAD16(v + (j) * e + i)
+#endif
+
 /* One head, one page: scores as vectors over positions, values as vectors over the head's width. */
 static inline void attend_page(__global const float *q, __global const CELL *k,
                                __global const CELL *v, int e, int from, int end, float scale,
                                __global float *o) {
     float p[GW_PAGE], fold[GW_PAGE];
+#ifdef Q8
+    float16 d[4]; /* scales of the positions */
+#endif
     float16 s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;
     for (int i = 0; i < e; i++) {
         __global const CELL *column = k + i * GW_PAGE;
         float16 qi = q[i];
-        s0 = fma(qi, LOAD16(column), s0);
-        s1 = fma(qi, LOAD16(column + 16), s1);
-        s2 = fma(qi, LOAD16(column + 32), s2);
-        s3 = fma(qi, LOAD16(column + 48), s3);
+#ifdef Q8
+        for (int n = 0; n < 4 && i % 32 == 0; n++) {
+            d[n] = vload_half16(n, SCALES(k) + SCALE_AT(0, i / 32, 0, e));
+        }
+#endif
+        s0 = fma(qi, KEYS16(0), s0);
+        s1 = fma(qi, KEYS16(1), s1);
+        s2 = fma(qi, KEYS16(2), s2);
+        s3 = fma(qi, KEYS16(3), s3);
     }
     vstore16(s0 * scale, 0, p);
     vstore16(s1 * scale, 0, p + 16);
@@ -38,10 +56,11 @@ static inline void attend_page(__global const float *q, __global const CELL *k,
     for (; i + 16 <= e; i += 16) {
         float16 sum = 0.0f;
         for (int j = from; j < end; j++) {
-            sum = fma((float16)p[j], LOAD16(v + j * e + i), sum);
+            sum = fma((float16)p[j], VALUES16(j), sum);
         }
         vstore16(sum, 0, o + i);
     }
+#ifndef Q8 /* there e is a multiple of 32 */
     for (; i < e; i++) {
         float sum = 0.0f;
         for (int j = from; j < end; j++) {
@@ -49,6 +68,7 @@ static inline void attend_page(__global const float *q, __global const CELL *k,
         }
         o[i] = sum;
     }
+#endif
     o[e] = top;
     o[e + 1] = fold[0];
 }
@@ -65,11 +85,12 @@ void attend(STEP, IN(q), IN(k), IN(v), IN(pages), OUT(part), const int row0,
     SPAN;
     for (int p = first + (int)get_group_id(0); p <= last; p += (int)get_num_groups(0)) {
         int page = READS(int, pages)[(size_t)STEP_SLOT(row) * page_stride + p];
-        size_t at = ((size_t)page * kv_heads + g) * GW_PAGE * e;
+        __global const CELL *keys = (__global const CELL *)CACHE(k, page, e);
+        __global const CELL *values = (__global const CELL *)CACHE(v, page, e);
         int from = max(lo - p * GW_PAGE, 0), end = min(pos - p * GW_PAGE + 1, GW_PAGE);
         for (int h = g * group; h < (g + 1) * group; h++) {
-            attend_page(READS(float, q) + ((size_t)row * heads + h) * e, READS(CELL, k) + at,
-                        READS(CELL, v) + at, e, from, end, scale, PARTIAL(row - row0, h, p));
+            attend_page(READS(float, q) + ((size_t)row * heads + h) * e, keys, values, e, from,
+                        end, scale, PARTIAL(row - row0, h, p));
         }
     }
 }

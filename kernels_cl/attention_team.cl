@@ -48,11 +48,22 @@ static inline void join_heads(__global const float *part, __global uchar *out, i
 #ifndef JOIN
 
 #ifdef STAGED
-#define KEY(i, j) WIDEN(ks[(i) * GW_PAGE + (j)])
-#define VALUE(j, i) WIDEN(vs[(j) * E + (i)])
+#define KEYS ks
+#define VALUES vs
+#define STAGE __local
 #else
-#define KEY(i, j) WIDEN(keys[(i) * GW_PAGE + (j)])
-#define VALUE(j, i) WIDEN(values[(j) * E + (i)])
+#define KEYS keys
+#define VALUES values
+#define STAGE __global
+#endif
+#ifdef Q8
+#define SCALE(page, is_v, b, j)                                                                    \
+    vload_half(SCALE_AT(is_v, b, j, E), (STAGE const half *)((page) + GW_PAGE * E))
+#define KEY(i, j) (d * (float)KEYS[(i) * GW_PAGE + (j)])
+#define VALUE(j, i) (SCALE(VALUES, 1, (i) / 32, j) * (float)VALUES[(j) * E + (i)])
+#else
+#define KEY(i, j) WIDEN(KEYS[(i) * GW_PAGE + (j)])
+#define VALUE(j, i) WIDEN(VALUES[(j) * E + (i)])
 #endif
 
 #ifdef ROPE
@@ -67,8 +78,8 @@ void attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out), OUT(arr
             const int row0, const int heads, const int kv_heads, const int page_stride,
             const float scale, const int window ROPE_PART) {
 #ifdef STAGED
-    __local CELL ks[GW_PAGE * E] __attribute__((aligned(16)));
-    __local CELL vs[GW_PAGE * E] __attribute__((aligned(16)));
+    __local CELL ks[PAGE_BYTES(E) / sizeof(CELL)] __attribute__((aligned(16)));
+    __local CELL vs[PAGE_BYTES(E) / sizeof(CELL)] __attribute__((aligned(16)));
 #endif
     __local float qs[HEADS * E], weights[SIZE], scratch[SIZE];
     const int g = (int)get_group_id(1), row = row0 + (int)get_group_id(2), group = heads / kv_heads;
@@ -79,11 +90,11 @@ void attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out), OUT(arr
     SPAN;
     for (int p = first + (int)get_group_id(0); p <= last; p += (int)get_num_groups(0)) {
         const int page = READS(int, pages)[(size_t)STEP_SLOT(row) * page_stride + p];
-        const size_t at = ((size_t)page * kv_heads + g) * GW_PAGE * E;
-        __global CELL *keys = WRITES(CELL, k) + at, *values = WRITES(CELL, v) + at;
+        __global CELL *keys = (__global CELL *)CACHE(k, page, E);
+        __global CELL *values = (__global CELL *)CACHE(v, page, E);
         const int from = max(lo - p * GW_PAGE, 0), end = min(pos - p * GW_PAGE + 1, GW_PAGE);
 #ifdef STAGED
-        for (int i = id; i < GW_PAGE * E * (int)sizeof(CELL) / 16; i += SIZE) {
+        for (int i = id; i < PAGE_BYTES(E) / 16; i += SIZE) {
             ((__local uint4 *)ks)[i] = ((__global const uint4 *)keys)[i];
             ((__local uint4 *)vs)[i] = ((__global const uint4 *)values)[i];
         }
@@ -108,6 +119,14 @@ void attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out), OUT(arr
                 const int i = lane + TEAM * n;
                 value[n] = i < E ? turned_value(&t, i) : 0.0f;
             }
+#ifdef Q8 /* E is a multiple of 32: value[n] of a squad is a block */
+            ushort d8[PER_ITEM];
+            UNROLL
+            for (int n = 0; n < PER_ITEM; n++) {
+                const uint bits = as_uint(value[n]) & 0x7fffffffu;
+                d8[n] = q8_scale(team_max(bits, (__local uint *)scratch, id));
+            }
+#endif
             barrier(CLK_LOCAL_MEM_FENCE);
             UNROLL
             for (int n = 0; n < PER_ITEM; n++) {
@@ -121,11 +140,22 @@ void attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out), OUT(arr
                         WRITES(float, turned)[((size_t)row * heads + h) * E + i] = value[n];
                     }
                 } else {
-                    const int to = squad == HEADS ? i * GW_PAGE + pos % GW_PAGE
-                                                  : pos % GW_PAGE * E + i;
-                    (squad == HEADS ? keys : values)[to] = NARROW(value[n]);
+                    const int is_v = squad != HEADS, to = CELL_AT(is_v, i, pos % GW_PAGE, E);
+#ifdef Q8
+                    const CELL cell = q8_code(value[n], d8[n]);
+                    if (lane == 0) {
+                        const int s = SCALE_AT(is_v, n, pos % GW_PAGE, E);
+                        ((__global ushort *)((is_v ? values : keys) + GW_PAGE * E))[s] = d8[n];
 #ifdef STAGED
-                    (squad == HEADS ? ks : vs)[to] = NARROW(value[n]);
+                        ((__local ushort *)((is_v ? vs : ks) + GW_PAGE * E))[s] = d8[n];
+#endif
+                    }
+#else
+                    const CELL cell = NARROW(value[n]);
+#endif
+                    (is_v ? values : keys)[to] = cell;
+#ifdef STAGED
+                    (is_v ? vs : ks)[to] = cell;
 #endif
                 }
             }
@@ -142,10 +172,20 @@ void attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out), OUT(arr
                 float s = -INFINITY;
                 if (j >= from && j < end) {
                     s = 0.0f;
+#ifdef Q8
+                    for (int b = 0; b < E / 32; b++) {
+                        const float d = SCALE(KEYS, 0, b, j);
+                        UNROLL_16
+                        for (int i = 32 * b; i < 32 * b + 32; i++) {
+                            s = fma(qs[id / GW_PAGE * E + i], KEY(i, j), s);
+                        }
+                    }
+#else
                     UNROLL_16
                     for (int i = 0; i < E; i++) {
                         s = fma(qs[id / GW_PAGE * E + i], KEY(i, j), s);
                     }
+#endif
                     s = s * scale;
                 }
                 weights[id] = s;

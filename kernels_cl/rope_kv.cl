@@ -1,11 +1,57 @@
 /* kernels_cl/rope_kv.cl - ROPE_KV: q and k normed and rotated, k and v into the caches. One group
  * per row and head of q, k and v.
  */
+#ifdef Q8
+
+/* 32 values of one position in a page, column `at`. */
+static inline void put_q8(__global char *cells, int is_v, int base, int at, int e, int i, float x,
+                          ushort scale) {
+    cells[CELL_AT(is_v, base + i, at, e)] = q8_code(x, scale);
+    if (i == 0) {
+        ((__global ushort *)(cells + GW_PAGE * e))[SCALE_AT(is_v, base / 32, at, e)] = scale;
+    }
+}
+
+/* Values base .. base + 31 of a head: to y where `is_q`, else into the page `cells`. */
+#ifdef GW_ITEM
+static inline void put_block(const turning *t, int is_q, __global float *y, __global char *cells,
+                             int is_v, int base, int at, int e) {
+    float x[32];
+    uint top = 0;
+    for (int i = 0; i < 32; i++) {
+        x[i] = turned_value(t, base + i);
+        top = max(top, as_uint(x[i]) & 0x7fffffffu);
+    }
+    for (int i = 0; i < 32; i++) {
+        if (is_q) {
+            y[base + i] = x[i];
+        } else {
+            put_q8(cells, is_v, base, at, e, i, x[i], q8_scale(top));
+        }
+    }
+}
+#else
+static inline void put_block(const turning *t, int is_q, __global float *y, __global char *cells,
+                             int is_v, int base, int at, int e, __local float *scratch, int id) {
+    const float x = turned_value(t, base + id);
+    const uint top = team_max(as_uint(x) & 0x7fffffffu, (__local uint *)scratch, id);
+    if (is_q) {
+        y[base + id] = x;
+    } else {
+        put_q8(cells, is_v, base, at, e, id, x, q8_scale(top));
+    }
+}
+#endif
+
+#endif
+
 #ifdef GW_ITEM
 #define ROPE_STEP 1
+#define ROPE_SCRATCH
 __attribute__((reqd_work_group_size(1, 1, 1)))
 #else
 #define ROPE_STEP TEAM
+#define ROPE_SCRATCH , scratch, id
 __attribute__((reqd_work_group_size(TEAM, 1, 1)))
 #endif
 __kernel void rope_kv(STEP, IN(in), OUT(k), OUT(v), IN(pages), ROPE_ARGS, const int heads,
@@ -38,14 +84,18 @@ __kernel void rope_kv(STEP, IN(in), OUT(k), OUT(v), IN(pages), ROPE_ARGS, const 
     }
     t.scale = gw_rms_scale(team_fold(sum, scratch, id), e, eps);
 #endif
-    __global CELL *cache = 0;
+    __global CELL *cells = 0;
     if (!is_q) {
         int page = READS(int, pages)[(size_t)STEP_SLOT(row) * page_stride + pos / GW_PAGE];
-        size_t at = ((size_t)page * kv_heads + g) * GW_PAGE * e;
-        cache = is_v ? WRITES(CELL, v) + at + (size_t)(pos % GW_PAGE) * e
-                     : WRITES(CELL, k) + at + pos % GW_PAGE;
+        cells = (__global CELL *)(is_v ? CACHE(v, page, e) : CACHE(k, page, e));
     }
+    const int at = pos % GW_PAGE;
     __global float *y = WRITES(float, turned) + ((size_t)row * heads + h) * e;
+#ifdef Q8
+    for (int base = 0; base < e; base += 32) {
+        put_block(&t, is_q, y, cells, is_v, base, at, e ROPE_SCRATCH);
+    }
+#else
     for (int base = 0; base < e; base += ROPE_STEP) {
         const int i = base + again(id);
         if (i >= e) {
@@ -55,7 +105,8 @@ __kernel void rope_kv(STEP, IN(in), OUT(k), OUT(v), IN(pages), ROPE_ARGS, const 
         if (is_q) {
             y[i] = value;
         } else {
-            cache[i * (is_v ? 1 : GW_PAGE)] = NARROW(value);
+            cells[CELL_AT(is_v, i, at, e)] = NARROW(value);
         }
     }
+#endif
 }

@@ -84,18 +84,18 @@ static const op_case more_cases[] = {
 /* clang-format on */
 enum {
     MORE = sizeof more_cases / sizeof more_cases[0],
-    EVERY = OC_ALL + MORE + 3 * GW_FMT_ACT8 /* EMBED, LINEAR and GLU of every format */
+    EVERY = OC_TOTAL + MORE + 3 * GW_FMT_ACT8 /* EMBED, LINEAR and GLU of every format */
 };
 
 static op_case case_of(int i) {
-    int form = (i - OC_ALL - MORE) / GW_FMT_ACT8;
-    gw_fmt fmt = (gw_fmt)((i - OC_ALL - MORE) % GW_FMT_ACT8);
+    int form = (i - OC_TOTAL - MORE) / GW_FMT_ACT8;
+    gw_fmt fmt = (gw_fmt)((i - OC_TOTAL - MORE) % GW_FMT_ACT8);
     op_case embed = {.op = GW_OP_EMBED, .n = 3, .k = 768, .m = {20}, .fmt = {fmt}};
-    if (i < OC_ALL) {
+    if (i < OC_TOTAL) {
         return oc_case(i);
     }
-    if (i < OC_ALL + MORE) {
-        return more_cases[i - OC_ALL];
+    if (i < OC_TOTAL + MORE) {
+        return more_cases[i - OC_TOTAL];
     }
     embed.why = gw_format_of(fmt)->name;
     if (form == 0) {

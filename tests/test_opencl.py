@@ -38,14 +38,30 @@ def test_hash(path, args, rows):
     assert logits_hash(path, ids, "--rows", rows, *args, *OPENCL) == want
 
 
-@pytest.mark.parametrize("rows", ["decode", "3"])
+@pytest.mark.parametrize("rows,kv", [("decode", "f16"), ("3", "f16"), ("decode", "q8_0"), ("prefill", "q8_0")])
 @pytest.mark.parametrize("name", ["tales-2m-q4_0"])
-def test_hash_team(name, rows):
+def test_hash_team(name, rows, kv):
     """The way for graphics processors; steps of one row take norms and rotations into the launch
     that follows."""
     path = DATA / f"{name}.gguf"
-    want = logits_hash(path, IDS, "--rows", rows, "-t", 1, cpu="scalar")
-    assert logits_hash(path, IDS, "--rows", rows, *OPENCL, env={"GODWIT_OPENCL": "team,no-cache"}) == want
+    args = ("--rows", rows, "--kv-type", kv)
+    want = logits_hash(path, IDS, *args, "-t", 1, cpu="scalar")
+    assert logits_hash(path, IDS, *args, *OPENCL, env={"GODWIT_OPENCL": "team,no-cache"}) == want
+
+
+@pytest.mark.parametrize("rows", ["prefill", "decode", "5"])
+def test_hash_cache_q8_0(rows):
+    args = ("--rows", rows, "--kv-type", "q8_0")
+    path = DATA / "tales-2m-q4_0.gguf"
+    want = logits_hash(path, IDS, *args, "-t", 1, cpu="scalar")
+    assert logits_hash(path, IDS, *args, *OPENCL) == want
+
+
+def test_cache_q8_0_stays_on_the_device():
+    done = run("bench", "-m", DATA / "tales-2m-q4_0.gguf", *OPENCL, "--kv-type", "q8_0", "-p", 16, "-n", 1,
+               "-r", 1, "--ops")
+    assert "opencl.attention." in done.stdout and "opencl.rope_kv." in done.stdout
+    assert "cpu.attention." not in done.stdout
 
 
 @pytest.mark.parametrize("name", ["tales-2m-q4_0", "tales-2m-q4_k_m"])

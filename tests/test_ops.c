@@ -32,7 +32,7 @@ static void check_level(const char *level) {
         skip();
     }
     ot_open(&bench, &gw_backend_cpu, device, OT_EVERY_FORM);
-    ot_check_table(&bench, oc_case, OC_ALL, NULL);
+    ot_check_table(&bench, oc_case, OC_TOTAL, NULL);
     ot_close(&bench);
 }
 
@@ -61,7 +61,7 @@ static void bits_neon(void **state) {
 static void bits_do_not_depend_on_threads(void **state) {
     (void)state;
     static const int teams[] = {1, 2, 7};
-    for (int i = 0; i < OC_ALL; i++) {
+    for (int i = 0; i < OC_TOTAL; i++) {
         op_case c = oc_case(i);
         op_result want = {0}, got;
         for (int t = 0; t < 3; t++) {
@@ -336,7 +336,7 @@ static void scalar_is_near_the_oracle(void **state) {
     struct gw_device *device = open_level("scalar", 2), *oracle;
     assert_non_null(device);
     assert_int_equal(gw_backend_ref.open(0, NULL, &oracle), GW_OK);
-    for (int i = 0; i < OC_ALL; i++) {
+    for (int i = 0; i < OC_TOTAL; i++) {
         op_case c = oc_case(i), exact = c;
         op_result got, want;
         op_setup s, o;
@@ -352,7 +352,7 @@ static void scalar_is_near_the_oracle(void **state) {
         } else {
             check_values(&o, s.node.out, &got, &want);
         }
-        if (c.op == GW_OP_ROPE_KV) {
+        if (c.op == GW_OP_ROPE_KV && !c.wild) { /* bounds are relative: no infinities */
             check_caches(&o, &got, &want);
         }
         oc_free_result(&got);

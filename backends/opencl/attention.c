@@ -5,9 +5,22 @@
 
 enum { SCRATCH_BYTES = 64 << 20, GROUPS_PER_UNIT = 4 };
 
-static int is_half(const gw_tensor *cache) { return cache->fmt == GW_FMT_F16; }
+static int is_cache(const gw_tensor *t) {
+    return t->fmt == GW_FMT_F16 || t->fmt == GW_FMT_F32 || t->fmt == GW_FMT_Q8_0;
+}
 
-static int is_cache(const gw_tensor *t) { return t->fmt == GW_FMT_F16 || t->fmt == GW_FMT_F32; }
+/* -D options of every kernel that reads or writes the cache. */
+static const char *cache_options(const gw_tensor *cache) {
+    return cache->fmt == GW_FMT_F16    ? "-DATTENTION -DHALF"
+           : cache->fmt == GW_FMT_Q8_0 ? "-DATTENTION -DQ8"
+                                       : "-DATTENTION";
+}
+
+/* Of K or V of a page, one KV head of width e. */
+static size_t page_bytes(const gw_tensor *cache, size_t e) {
+    const gw_format *f = gw_format_of(cache->fmt);
+    return GW_PAGE * e / f->block_elems * f->block_bytes;
+}
 
 /* ---- ROPE_KV --------------------------------------------------------------------------------- */
 
@@ -38,8 +51,7 @@ gw_status gw_cl_record_rope_kv(struct gw_segment *segment, const gw_kernel *kern
                                const gw_node *node) {
     const gw_rope_args *a = &node->args.rope;
     (void)kernel;
-    gw_cl_call call = gw_cl_launch_new(
-        segment, "rope_kv", is_half(node->in[1]) ? "-DATTENTION -DHALF" : "-DATTENTION", "rope_kv");
+    gw_cl_call call = gw_cl_launch_new(segment, "rope_kv", cache_options(node->in[1]), "rope_kv");
     gw_cl_arg_step(&call);
     for (int i = 0; i < 4; i++) {
         gw_cl_arg_tensor(&call, node->in[i]);
@@ -81,10 +93,10 @@ int gw_cl_takes_rope(const struct gw_segment *segment, const gw_node *rope, cons
 /* -D options of the team kernels. */
 static void team_options(const struct gw_segment *segment, const gw_node *node, const tile *t,
                          const char *more, char *out, size_t room) {
-    size_t e = (size_t)node->args.attn.head_dim, cell = is_half(node->in[1]) ? 2 : 4;
-    size_t page = 2 * GW_PAGE * e * cell, rest = (4 * e + 2 * GW_CL_GROUP) * sizeof(float) + 1024;
+    size_t e = (size_t)node->args.attn.head_dim, page = 2 * page_bytes(node->in[1], e);
+    size_t rest = (4 * e + 2 * GW_CL_GROUP) * sizeof(float) + 1024;
     int staged = e % 8 == 0 && page + rest <= segment->device->local_bytes && page <= 32 << 10;
-    snprintf(out, room, "-DATTENTION%s%s -DE=%zu%s%s%s", cell == 2 ? " -DHALF" : "", more, e,
+    snprintf(out, room, "%s%s -DE=%zu%s%s%s", cache_options(node->in[1]), more, e,
              staged ? " -DSTAGED" : "", t->act8 ? " -DACT8" : "",
              segment->device->last_joins ? " -DLAST_JOINS" : "");
 }
@@ -144,8 +156,7 @@ static gw_status record_item_pages(struct gw_segment *segment, const gw_node *no
     const gw_attn_args *a = &node->args.attn;
     size_t pages = gw_cl_width(node->in[3]);
     gw_cl_call call =
-        gw_cl_launch_new(segment, "attention_item",
-                         is_half(node->in[1]) ? "-DATTENTION -DHALF" : "-DATTENTION", "attend");
+        gw_cl_launch_new(segment, "attention_item", cache_options(node->in[1]), "attend");
     gw_cl_arg_step(&call);
     for (int i = 0; i < 4; i++) {
         gw_cl_arg_tensor(&call, node->in[i]);

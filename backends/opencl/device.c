@@ -198,7 +198,8 @@ static gw_status fill_device(struct gw_device *d) {
     GW_TRY(gw_cl_check(error, "creating a context"));
     d->queue = cl->CreateCommandQueue(d->context, d->id, 0, &error);
     GW_TRY(gw_cl_check(error, "creating a queue"));
-    d->nvidia = !plain && (type & CL_DEVICE_TYPE_GPU) != 0 && understands_nvidia(d);
+    /* oclgrind, which is of every type, ends on inline assembly: the way for processors asks not */
+    d->nvidia = !plain && !d->item && (type & CL_DEVICE_TYPE_GPU) != 0 && understands_nvidia(d);
     d->last_joins = d->nvidia || d->compact;
     d->group = d->nvidia && group >= 2 * GW_CL_GROUP ? 2 * GW_CL_GROUP : GW_CL_GROUP;
     GW_TRY(gw_cl_list_kernels(d));
