@@ -223,13 +223,11 @@ void attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out), OUT(arr
 #ifdef LAST_JOINS
     __local int ticket[1];
     const int alone = get_num_groups(0) == 1;
-    if (!alone) {
-        device_fence();
-    }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (id == 0 && alone) {
         ticket[0] = 1;
     } else if (id == 0) {
+        device_fence(); /* behind the barrier: for all that the group wrote */
         __global int *count = WRITES(int, arrived) + (row - row0) * kv_heads + g;
         ticket[0] = atomic_inc(count) == (int)get_num_groups(0) - 1;
         if (ticket[0]) {

@@ -142,7 +142,8 @@ static inline float team_top(float v, __local float *scratch, int id) {
 #endif
 }
 
-/* What this item wrote is seen by all groups of the launch before what it writes next. */
+/* What this item wrote, and what it knows to be written, is seen by all groups of the launch before
+ * what it writes next. OpenCL 1.2 promises that nowhere: only where the device is known to do it. */
 static inline void device_fence(void) {
 #ifdef GW_NV
     __asm__ volatile("membar.gl;" ::: "memory");
@@ -187,9 +188,9 @@ typedef struct act8_quarter {
     float scale;
 } act8_quarter;
 
-/* gw_act8_encode; all items of the group together. */
-static inline act8_quarter quad_encode(const float *v, __local uint *scratch, int id) {
-    act8_quarter r;
+/* gw_act8_encode; all items of the group together. Through a pointer: from a struct that is
+ * returned LLVM makes an intrinsic that oclgrind does not know. */
+static inline void quad_encode(act8_quarter *r, const float *v, __local uint *scratch, int id) {
     uint top = 0;
     UNROLL
     for (int i = 0; i < 8; i++) {
@@ -201,17 +202,16 @@ static inline act8_quarter quad_encode(const float *v, __local uint *scratch, in
     float amax = as_float(top);
     float inverse = finite && amax > 0.0f ? 127.0f / amax : 0.0f;
     inverse = inverse < 3.0e38f ? inverse : 0.0f;
-    r.word[0] = r.word[1] = 0;
+    r->word[0] = r->word[1] = 0;
     UNROLL
     for (int i = 0; i < 8; i++) {
         int q = finite ? (int)rint(v[i] * inverse) : 0;
         sum += q;
-        r.word[i / 4] |= ((uint)q & 255u) << (i % 4 * 8);
+        r->word[i / 4] |= ((uint)q & 255u) << (i % 4 * 8);
     }
     uint4 s = quad_share((uint)sum, scratch, id);
-    r.sums = ((s.s0 + s.s1) & 0xffffu) | (s.s2 + s.s3) << 16;
-    r.scale = finite ? amax / 127.0f : as_float(0x7fc00000u);
-    return r;
+    r->sums = ((s.s0 + s.s1) & 0xffffu) | (s.s2 + s.s3) << 16;
+    r->scale = finite ? amax / 127.0f : as_float(0x7fc00000u);
 }
 
 static inline void quad_store(__global gw_act8 *block, const act8_quarter *r, int quarter) {

@@ -237,7 +237,8 @@ static inline void add_pair(const wraw *a, const wraw *b, TILE_ARGS, int at, int
 /* Eight values of the normed row into the tile and, when out is not 0, into memory. */
 static inline void put_normed(const float *v, int i, int live, __global uchar *out, TILE_ARGS,
                               __local uint *scratch, int id) {
-    act8_quarter r = quad_encode(v, scratch, id);
+    act8_quarter r;
+    quad_encode(&r, v, scratch, id);
     int b = i / GW_ACT_BLOCK, quarter = i / 8 % 4;
     if (!live) {
         return;

@@ -129,7 +129,8 @@ void norm(STEP, IN(in), IN(w), OUT(out), const int d, const float eps) {
         for (int j = 0; j < 8; j++) {
             v[j] = i < d ? ((staged ? stage[i + j] : x[i + j]) * scale) * weight[i + j] : 0.0f;
         }
-        act8_quarter r = quad_encode(v, (__local uint *)scratch, id);
+        act8_quarter r;
+        quad_encode(&r, v, (__local uint *)scratch, id);
         if (i < d) {
             quad_store(y + i / GW_ACT_BLOCK, &r, i / 8 % 4);
         }

@@ -43,6 +43,21 @@ static void bits_team(void **state) {
     check_table("no-cache,team,plain,any-floats", all ? OC_TOTAL : OC_COUNT, all ? NULL : "");
 }
 
+/* As on NVIDIA: the group that comes last joins what the others found. */
+static void bits_last_joins(void **state) {
+    static op_bench bench;
+    (void)state;
+    ot_open(&bench, &gw_backend_opencl, open_opencl("no-cache,team,plain,last-joins"),
+            OT_PRODUCED | OT_MAPPED);
+    for (int i = 0; i < OC_COUNT; i++) {
+        op_case c = oc_case(i);
+        if (c.op == GW_OP_ATTENTION && (c.pos >= 300 || (c.out == GW_FMT_ACT8 && c.pos > 0))) {
+            ot_check_case(&bench, &c);
+        }
+    }
+    ot_close(&bench);
+}
+
 /* Decode products of every width that has a kernel of its own, and chunks of 64 rows. */
 static void check_widths(const char *settings) {
     static op_bench bench;
@@ -88,9 +103,8 @@ static void widths_team(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_as_found),
-        cmocka_unit_test(bits_team),
-        cmocka_unit_test(widths_as_found),
+        cmocka_unit_test(bits_as_found),   cmocka_unit_test(bits_team),
+        cmocka_unit_test(bits_last_joins), cmocka_unit_test(widths_as_found),
         cmocka_unit_test(widths_team),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST")); /* a pattern: one test alone */

@@ -132,9 +132,10 @@ static int understands_nvidia(struct gw_device *d) {
 }
 
 /* GODWIT_OPENCL, for tests, comma-separated: item, team (the way through the ops), plain (no inline
- * assembly), any-floats (open a simulator whose arithmetic is not exact), max-alloc=BYTES,
- * fail-alloc=K, fail-enqueue=K, fail-build, no-cache (programs are not kept on disk: PoCL compiles
- * what it is asked for a second time). */
+ * assembly), last-joins (attention in one launch, as on NVIDIA: right on x86, too), any-floats
+ * (open a simulator whose arithmetic is not exact), max-alloc=BYTES, fail-alloc=K, fail-enqueue=K,
+ * fail-build, no-cache (programs are not kept on disk: PoCL compiles what it is asked for a second
+ * time). */
 static gw_status read_environment(struct gw_device *d, int *plain, int *any_floats) {
     const char *p = getenv("GODWIT_OPENCL");
     while (p != NULL && *p != '\0') {
@@ -148,6 +149,8 @@ static gw_status read_environment(struct gw_device *d, int *plain, int *any_floa
             d->item = word[0] == 'i';
         } else if (strcmp(word, "plain") == 0) {
             *plain = d->plain = 1;
+        } else if (strcmp(word, "last-joins") == 0) {
+            d->last_joins = 1;
         } else if (strcmp(word, "any-floats") == 0) {
             *any_floats = 1;
         } else if (strcmp(word, "no-cache") == 0) {
@@ -200,7 +203,8 @@ static gw_status fill_device(struct gw_device *d) {
     GW_TRY(gw_cl_check(error, "creating a queue"));
     /* oclgrind, which is of every type, ends on inline assembly: the way for processors asks not */
     d->nvidia = !plain && !d->item && (type & CL_DEVICE_TYPE_GPU) != 0 && understands_nvidia(d);
-    d->last_joins = d->nvidia || d->compact;
+    /* OpenCL 1.2 orders nothing between groups of a launch, the PTX of NVIDIA does. */
+    d->last_joins = d->nvidia || d->last_joins;
     d->group = d->nvidia && group >= 2 * GW_CL_GROUP ? 2 * GW_CL_GROUP : GW_CL_GROUP;
     GW_TRY(gw_cl_list_kernels(d));
     cl_program first; /* every plan takes it; a compiler that fails is known before weights load */

@@ -40,7 +40,7 @@ struct gw_device {
     int nvidia;                    /* inline PTX is understood                    */
     int compact;                   /* the compiler is slow: no loop is unrolled   */
     int plain;                     /* no inline assembly, for tests               */
-    int last_joins;                /* what a group wrote is seen by a later one   */
+    int last_joins;                /* a group sees what others of its launch wrote */
     int units;                     /* that run groups at the same time            */
     int group;                     /* work-items of a team kernel's group         */
     cl_ulong max_alloc, memory, local_bytes;
