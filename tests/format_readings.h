@@ -10,17 +10,7 @@
 #include <string.h>
 
 #include "core/tensor/formats.h"
-
-static uint64_t random_state = 88172645463325252u;
-static uint32_t random_u32(void) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (uint32_t)(random_state >> 32);
-}
-static float random_float(float size) { /* (-size, size) */
-    return ((float)(random_u32() >> 8) / 8388608.0f - 1.0f) * size;
-}
+#include "tests/random.h"
 
 typedef struct weight_fields {
     int code, sc, mn; /* sc 1 where the format has no integer scale */

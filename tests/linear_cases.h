@@ -16,20 +16,12 @@
 #include <string.h>
 
 #include "cpu/linear.h"
+#include "tests/random.h"
 
 enum { FENCE = 64, POISON_BYTE = 0xff }; /* four of them are a NaN */
 static const uint32_t poison = 0x7fc0beefu;
 
 typedef enum fill { RANDOM, LOWEST, HIGHEST, ALL_BITS, ALL_ZERO, FILL_COUNT } fill;
-
-static uint32_t lc_state = 12345;
-static uint32_t lc_random(void) {
-    lc_state ^= lc_state << 13;
-    lc_state ^= lc_state >> 17;
-    lc_state ^= lc_state << 5;
-    return lc_state;
-}
-static float lc_uniform(void) { return (float)(lc_random() >> 8) * 0x1p-23f - 1.0f; }
 
 static void *lc_alloc(size_t bytes) {
     void *p = aligned_alloc(64, (bytes + 127) / 64 * 64);
@@ -73,9 +65,9 @@ static void lc_f16_fields(gw_fmt fmt, int at[2]) {
 
 static void lc_put_f16(unsigned char *p) {
     /* now and then zero, subnormal or large; always finite */
-    uint32_t pick = lc_random() % 16;
-    uint16_t h = gw_f32_to_f16(lc_uniform());
-    h = pick == 0 ? 0 : pick == 1 ? (uint16_t)(lc_random() & 0x83ff) : pick == 2 ? 0x7bff : h;
+    uint32_t pick = random_u32() % 16;
+    uint16_t h = gw_f32_to_f16(random_float(1.0f));
+    h = pick == 0 ? 0 : pick == 1 ? (uint16_t)(random_u32() & 0x83ff) : pick == 2 ? 0x7bff : h;
     p[0] = (unsigned char)(h & 255);
     p[1] = (unsigned char)(h >> 8);
 }
@@ -87,14 +79,14 @@ static unsigned char *lc_weights(gw_fmt fmt, size_t m, size_t k, fill how) {
     unsigned char *w = lc_alloc(m * row_bytes);
     static const int values[FILL_COUNT] = {0, 0x80, 0x7f, 0xff, 0};
     for (size_t i = 0; i < m * row_bytes; i++) {
-        w[i] = (unsigned char)(how == RANDOM ? lc_random() >> 11 : (uint32_t)values[how]);
+        w[i] = (unsigned char)(how == RANDOM ? random_u32() >> 11 : (uint32_t)values[how]);
     }
     int at[2];
     lc_f16_fields(fmt, at);
     for (size_t r = 0; r < m; r++) {
         unsigned char *row = w + r * row_bytes;
         if (f->row_header > 0) {
-            float scale = lc_uniform();
+            float scale = random_float(1.0f);
             memcpy(row, &scale, sizeof scale);
         }
         for (size_t b = 0; b < k / f->block_elems; b++) {
@@ -111,12 +103,12 @@ static unsigned char *lc_weights(gw_fmt fmt, size_t m, size_t k, fill how) {
 static gw_act8 *lc_activations(size_t n, size_t k, fill how) {
     gw_act8 *x = lc_alloc(n * (k / 32) * sizeof *x);
     for (size_t b = 0; b < n * (k / 32); b++) {
-        float v[32], size = (float)(1 << lc_random() % 8);
+        float v[32], size = (float)(1 << random_u32() % 8);
         for (int i = 0; i < 32; i++) {
             v[i] = how == LOWEST     ? -1.0f
                    : how == HIGHEST  ? 1.0f
                    : how == ALL_BITS ? (i & 1 ? -1.0f : 1.0f)
-                                     : size * lc_uniform();
+                                     : size * random_float(1.0f);
         }
         gw_act8_encode(&x[b], v);
     }
@@ -182,10 +174,10 @@ static void lc_check(const gw_cpu_linear_kernel *kernel, size_t m, size_t k, int
     gw_act8 *x = lc_activations(rows, k, acts);
     float *bias = lc_alloc(m * 4), *residual = lc_alloc(rows * stride * 4);
     for (size_t i = 0; i < m; i++) {
-        bias[i] = lc_uniform();
+        bias[i] = random_float(1.0f);
     }
     for (size_t i = 0; i < rows * stride; i++) {
-        residual[i] = lc_uniform();
+        residual[i] = random_float(1.0f);
     }
     lc_out want = lc_new_out(rows, stride), got = lc_new_out(rows, stride);
     gw_cpu_linear job = {.w = w,

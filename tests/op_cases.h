@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "core/plan/backend.h"
+#include "tests/random.h"
 
 enum { OC_FENCE = 256, OC_SPARE_ROWS = 2, OC_TENSORS = 12 };
 
@@ -209,15 +210,6 @@ static inline op_case oc_case(int i) {
 /* ---- data
  * ------------------------------------------------------------------------------------------- */
 
-static uint32_t oc_state;
-static uint32_t oc_random(void) {
-    oc_state ^= oc_state << 13;
-    oc_state ^= oc_state >> 17;
-    oc_state ^= oc_state << 5;
-    return oc_state;
-}
-static float oc_uniform(void) { return (float)(oc_random() >> 8) * 0x1p-23f - 1.0f; }
-
 static void *oc_alloc(size_t bytes) {
     void *p = aligned_alloc(64, (bytes + 127) / 64 * 64);
     assert_non_null(p);
@@ -236,7 +228,7 @@ static void oc_fill_weight_row(gw_fmt fmt, void *row, size_t cols) {
     const gw_format *f = gw_format_of(fmt);
     float *x = oc_alloc(cols * sizeof(float));
     for (size_t i = 0; i < cols; i++) {
-        x[i] = oc_uniform();
+        x[i] = random_float(1.0f);
     }
     if (f->encode != NULL) {
         f->encode(row, x, cols);
@@ -252,7 +244,7 @@ static void oc_fill_weight_row(gw_fmt fmt, void *row, size_t cols) {
             unsigned char *block = (unsigned char *)row + b * f->block_bytes;
             for (int moderate = 0; !moderate;) {
                 for (size_t i = 0; i < f->block_bytes; i++) {
-                    block[i] = (unsigned char)(oc_random() >> 11);
+                    block[i] = (unsigned char)(random_u32() >> 11);
                 }
                 f->decode(x, block, f->block_elems);
                 moderate = 1;
@@ -324,7 +316,7 @@ static void *oc_host(const op_setup *s, const gw_tensor *t) { return s->host[t -
 static void oc_fill_floats(op_setup *s, gw_tensor *t, float scale) {
     float *x = oc_host(s, t);
     for (size_t i = 0; i < oc_tensor_bytes(t) / sizeof(float); i++) {
-        x[i] = oc_uniform() * scale;
+        x[i] = random_float(1.0f) * scale;
     }
 }
 
@@ -376,7 +368,7 @@ static gw_tensor *oc_input(op_setup *s, gw_fmt weights, int rows, int k) {
         gw_act8 *x = oc_host(s, t);
         for (int i = 0; i < rows * k / GW_ACT_BLOCK; i++) {
             for (int j = 0; j < GW_ACT_BLOCK; j++) {
-                block[j] = oc_uniform() * (float)(1 + i % 3);
+                block[j] = random_float(1.0f) * (float)(1 + i % 3);
             }
             gw_act8_encode(&x[i], block);
         }
@@ -488,7 +480,7 @@ static void oc_caches(op_setup *s, int filled) {
                 (page * (size_t)c->kv_heads + (size_t)(i / c->e)) * GW_PAGE * (size_t)c->e;
             size_t ki = base + (size_t)(i % c->e * GW_PAGE + pos % GW_PAGE);
             size_t vi = base + (size_t)(pos % GW_PAGE * c->e + i % c->e);
-            float kx = oc_uniform() * 2.0f, vx = oc_uniform();
+            float kx = random_float(1.0f) * 2.0f, vx = random_float(1.0f);
             if (c->kv == GW_FMT_Q8_0) { /* any codes, any scales */
                 oc_fill_q8(s, k, v, page, i, pos % GW_PAGE, kx, vx);
             } else if (c->kv == GW_FMT_F16) {
@@ -601,7 +593,7 @@ static void oc_open(op_setup *s, const op_case *c, const gw_backend *backend,
     s->rows = c->n + (c->spare > 0 ? c->spare : OC_SPARE_ROWS);
     s->node.op = c->op;
     s->node.what = c->why;
-    oc_state = 2463534242u;
+    random_seed(0);
     s->step.n = c->op == GW_OP_PICK ? c->n + c->pick : c->n;
     s->step.n_pick = c->n;
     s->step.pick = c->pick;

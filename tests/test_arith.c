@@ -9,17 +9,8 @@
 #include <float.h>
 
 #include "core/tensor/arith.h"
-
-static uint64_t random_state = 88172645463325252u;
-static uint32_t random_u32(void) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (uint32_t)(random_state >> 32);
-}
-static float random_float(float size) {
-    return ((float)(random_u32() >> 8) / 8388608.0f - 1.0f) * size;
-}
+#include "tests/exact_fma.h"
+#include "tests/random.h"
 
 /* Size of the last place of a float near v. */
 static double ulp_at(double v) {
@@ -257,18 +248,6 @@ static void lanes_join_in_order(void **state) {
     lane[16] = -0x1p30f; /* meets lane 0 first, so the small one survives */
     lane[1] = 1.0f;
     assert_true(gw_join_lanes(lane) == 1.0f);
-}
-
-/* Product exact in double, sum rounded to odd there: the only rounding that counts is the last. */
-static float exact_fma(double a, double b, double c) {
-    double p = a * b, s = p + c, t = s - p, error = (p - (s - t)) + (c - t);
-    uint64_t bits;
-    memcpy(&bits, &s, sizeof bits);
-    if (error != 0.0 && !(bits & 1)) {
-        bits = (error > 0.0) == (s > 0.0) ? bits + 1 : bits - 1;
-        memcpy(&s, &bits, sizeof s);
-    }
-    return (float)s;
 }
 
 static void rope_and_norm(void **state) {

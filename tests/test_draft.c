@@ -8,13 +8,7 @@
 
 #include "core/engine/draft_accept.h"
 #include "core/engine/draft_lookup.h"
-
-static uint32_t random_state = 1;
-static uint32_t next_random(void) {
-    random_state = random_state * 1664525u + 1013904223u;
-    return random_state >> 8;
-}
-static double uniform(void) { return ((double)next_random() + 0.5) / 16777216.0; }
+#include "tests/random.h"
 
 /* ---- chi-square ------------------------------------------------------------------------------ */
 
@@ -72,7 +66,7 @@ static void softmax(const float *logits, double *out) {
 
 static chains make_chains(void) {
     chains c;
-    random_state = 7;
+    random_seed(7);
     for (int i = 0; i < V; i++) {
         for (int x = 0; x < V; x++) {
             c.target[i][x] = (float)(3 * uniform());
@@ -335,12 +329,12 @@ static void test_lookup(void **state) {
     enum { TEXT = 300, CORPUS = 200 };
     for (int letters = 1; letters <= 40; letters += letters < 4 ? 1 : 9) {
         int32_t corpus[CORPUS], t[TEXT];
-        random_state = (uint32_t)letters;
+        random_seed((uint64_t)letters);
         for (int i = 0; i < CORPUS; i++) {
-            corpus[i] = (int32_t)(next_random() % (uint32_t)letters);
+            corpus[i] = (int32_t)(random_u32() % (uint32_t)letters);
         }
         for (int i = 0; i < TEXT; i++) {
-            t[i] = (int32_t)(next_random() % (uint32_t)letters);
+            t[i] = (int32_t)(random_u32() % (uint32_t)letters);
         }
         for (size_t n_corpus = 0; n_corpus <= CORPUS; n_corpus += CORPUS) {
             gw_lookup *l;
@@ -518,7 +512,7 @@ static void test_cost(void **state) {
     for (size_t i = 0; i < sizeof worlds / sizeof worlds[0]; i++) {
         int k;
         double best = best_rate(&worlds[i], &k), mean;
-        random_state = 3;
+        random_seed(3);
         double early = policy_rate(&worlds[i], 128, &mean);
         double rate = policy_rate(&worlds[i], 4000, &mean);
         print_message("  %-28s best %.2fx at %2d, policy %.2fx at %.1f; of 128 tokens %.2fx\n",
@@ -536,7 +530,7 @@ static void test_cost_follows(void **state) {
     ok(gw_length_parse(NULL, &l));
     world w = {"changing", 0.05, 0.1, 0, 0, 0};
     double part[3] = {0};
-    random_state = 9;
+    random_seed(9);
     for (int phase = 0; phase < 3; phase++) {
         w.chance = phase == 1 ? 0 : 0.8;
         double seconds = 0;

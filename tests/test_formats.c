@@ -15,6 +15,7 @@
 
 #include "core/tensor/formats.h"
 #include "tests/data/golden_blocks.h"
+#include "tests/exact_fma.h"
 #include "tests/format_readings.h"
 
 enum { N_GOLDENS = sizeof goldens / sizeof goldens[0], GUARD = 16, MAX_ROW = 512, MAX_COLS = 256 };
@@ -165,18 +166,6 @@ static void hand_worked_rows(void **state) {
 
 /* ---- terms against the contract ------------------------------------------------------------- */
 
-/* a * b + c rounded once, without fma: the product of two floats is exact in double, the sum is
- * rounded to odd there, and 53 bits are enough for the second rounding to be the only one. */
-static float exact_fma(double a, double b, double c) {
-    double p = a * b, s = p + c, t = s - p, error = (p - (s - t)) + (c - t);
-    uint64_t bits;
-    memcpy(&bits, &s, sizeof bits);
-    if (error != 0.0 && !(bits & 1)) {
-        bits = (error > 0.0) == (s > 0.0) ? bits + 1 : bits - 1;
-        memcpy(&s, &bits, sizeof s);
-    }
-    return (float)s;
-}
 static float product(double a, double b) { return (float)(a * b); } /* exact, rounded once */
 
 /* The contract of docs/arithmetic.md; *size: sum of the sizes of all parts of the exact result. */

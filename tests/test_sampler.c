@@ -14,22 +14,12 @@
 
 #include "core/engine/sampler.h"
 #include "core/tensor/arith.h"
+#include "tests/random.h"
 
 enum { VOCAB_MAX = 40000 };
 
 static gw_candidate list[VOCAB_MAX];
 static float logits[VOCAB_MAX];
-
-static uint32_t random_state = 1;
-static uint32_t next_random(void) {
-    random_state = random_state * 1664525u + 1013904223u;
-    return random_state >> 8;
-}
-static float uniform(void) { return (float)next_random() / 16777216.0f; }
-static float normal(void) {
-    double u = ((double)next_random() + 0.5) / 16777216.0, v = (double)uniform() * 6.283185307;
-    return (float)(sqrt(-2 * log(u)) * cos(v));
-}
 
 /* ---- the reference library's outputs --------------------------------------------------------- */
 
@@ -155,7 +145,7 @@ static void test_rank(void **state) {
     (void)state;
     static int order[VOCAB_MAX];
     for (int round = 0; round < 60; round++) {
-        int n = 1 + (int)(next_random() % (round < 50 ? 300 : VOCAB_MAX));
+        int n = 1 + (int)(random_u32() % (round < 50 ? 300 : VOCAB_MAX));
         random_logits(n, round % 3);
         gw_candidates c = {.at = list};
         gw_candidates_fill(&c, logits, n);
@@ -265,8 +255,8 @@ static void test_filters(void **state) {
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         int judged = 0, rounds = 200;
         for (int round = 0; round < rounds; round++) {
-            int n = 2 + (int)(next_random() % (round % 20 == 0 ? 3000 : 300));
-            float p = cases[k].low + (cases[k].high - cases[k].low) * uniform();
+            int n = 2 + (int)(random_u32() % (round % 20 == 0 ? 3000 : 300));
+            float p = cases[k].low + (cases[k].high - cases[k].low) * (float)uniform();
             double slack;
             /* equal logits at a limit: the reference library leaves their order open */
             random_logits(n, k == 3 ? round % 3 : 0);
@@ -397,13 +387,13 @@ static void test_distribution(void **state) {
 static void test_draw_is_exact(void **state) {
     (void)state;
     for (int round = 0; round < 50; round++) {
-        int n = 2 + (int)(next_random() % 2000);
+        int n = 2 + (int)(random_u32() % 2000);
         random_logits(n, round % 3);
         for (int i = 0; i < n; i++) {
             logits[i] *= 4;
         }
-        uint64_t seed = (uint64_t)next_random() << 32 | next_random();
-        int32_t best = -1, pos = (int32_t)next_random();
+        uint64_t seed = (uint64_t)random_u32() << 32 | random_u32();
+        int32_t best = -1, pos = (int32_t)random_u32();
         float most = -INFINITY;
         for (int32_t i = 0; i < n; i++) {
             float y = logits[i] +

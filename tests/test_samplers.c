@@ -15,23 +15,14 @@
 
 #include "core/engine/sampler.h"
 #include "core/engine/sampler_text.h"
+#include "tests/random.h"
 
 enum { VOCAB_MAX = 3000, TEXT_MAX = 700 };
 
 static gw_candidate list[VOCAB_MAX];
 static float logits[VOCAB_MAX];
 
-static uint32_t random_state = 5;
-static uint32_t next_random(void) {
-    random_state = random_state * 1664525u + 1013904223u;
-    return random_state >> 8;
-}
-static double uniform(void) { return (double)next_random() / 16777216.0; }
 static double between(double low, double high) { return low + (high - low) * uniform(); }
-static float normal(void) {
-    double u = ((double)next_random() + 0.5) / 16777216.0;
-    return (float)(sqrt(-2 * log(u)) * cos(uniform() * 6.283185307));
-}
 static void random_logits(int n) {
     for (int i = 0; i < n; i++) {
         logits[i] = 3 * normal();
@@ -179,7 +170,7 @@ static void test_filters(void **state) {
     for (size_t k = 0; k < sizeof filters / sizeof filters[0]; k++) {
         int judged = 0, shorter = 0, rounds = 300;
         for (int round = 0; round < rounds; round++) {
-            int n = 3 + (int)(next_random() % (round % 10 == 0 ? VOCAB_MAX - 3 : 200));
+            int n = 3 + (int)(random_u32() % (round % 10 == 0 ? VOCAB_MAX - 3 : 200));
             float p = (float)between(filters[k].low, filters[k].high);
             random_logits(n);
             if (filters[k].plain(n, (double)p, kept) < 1e-4) {
@@ -209,7 +200,7 @@ static void test_filters(void **state) {
 static void test_dynamic_temperature(void **state) {
     (void)state;
     for (int round = 0; round < 200; round++) {
-        int n = 2 + (int)(next_random() % 300);
+        int n = 2 + (int)(random_u32() % 300);
         double t = between(0.2, 2), range = between(0.1, 3), exponent = between(0, 3), h = 0;
         random_logits(n);
         for (int i = 0; i < n; i++) {
@@ -344,19 +335,19 @@ static void test_dry(void **state) {
     for (int round = 0; round < 400; round++) {
         gw_sampler_options o = plain_options();
         int32_t text[TEXT_MAX];
-        int n = 1 + (int)(next_random() % (round % 20 == 0 ? TEXT_MAX - 1 : 60)), length[8];
+        int n = 1 + (int)(random_u32() % (round % 20 == 0 ? TEXT_MAX - 1 : 60)), length[8];
         int alphabet = round % 3 == 0 ? 8 : 2, n_words = round % 4 == 0 ? 0 : 2;
         o.dry_multiplier = (float)between(0.1, 2);
         o.dry_base = (float)between(1, 2);
-        o.dry_allowed_length = 1 + (int32_t)(next_random() % 4);
-        o.dry_last_n = round % 2 == 0 ? -1 : 1 + (int32_t)(next_random() % 40);
+        o.dry_allowed_length = 1 + (int32_t)(random_u32() % 4);
+        o.dry_last_n = round % 2 == 0 ? -1 : 1 + (int32_t)(random_u32() % 40);
         o.dry_breakers = words;
         o.n_dry_breakers = (size_t)n_words;
         o.temperature = 0;
         const gw_pieces pieces = {.piece = spell, .vocab = spelled};
         gw_sampler *s = make_spelled(8, o, &pieces);
         for (int i = 0; i < n; i++) {
-            text[i] = (int32_t)(next_random() % (uint32_t)alphabet);
+            text[i] = (int32_t)(random_u32() % (uint32_t)alphabet);
             assert_int_equal(gw_sampler_accept(s, text[i]), GW_OK);
         }
         plain_dry(text, n, o.dry_last_n, o.dry_allowed_length, words, n_words, length);
@@ -436,14 +427,14 @@ static void test_fsd(void **state) {
     for (int round = 0; round < 500; round++) {
         gw_sampler_options o = plain_options();
         int32_t text[TEXT_MAX];
-        int n = (int)(next_random() % (round % 20 == 0 ? TEXT_MAX : 40)), best = 0;
+        int n = (int)(random_u32() % (round % 20 == 0 ? TEXT_MAX : 40)), best = 0;
         o.fsd_alpha = (float)between(0.1, 0.9);
-        o.fsd_n = 1 + (int32_t)(next_random() % 5);
-        o.fsd_k = 1 + (int32_t)(next_random() % 8);
+        o.fsd_n = 1 + (int32_t)(random_u32() % 5);
+        o.fsd_k = 1 + (int32_t)(random_u32() % 8);
         o.top_k = 3; /* what follows finds one candidate */
         gw_sampler *s = make(V, o);
         for (int i = 0; i < n; i++) {
-            text[i] = (int32_t)(next_random() % (round % 2 ? 3 : V));
+            text[i] = (int32_t)(random_u32() % (round % 2 ? 3 : V));
             assert_int_equal(gw_sampler_accept(s, text[i]), GW_OK);
         }
         random_logits(V);
@@ -653,10 +644,11 @@ static gw_sampler_options with_memory(int which) {
 }
 
 static void logits_of(const int32_t *text, int n) { /* of a text: a rewound one meets them again */
-    random_state = 17;
+    uint64_t seed = 17;
     for (int i = n > 4 ? n - 4 : 0; i < n; i++) {
-        random_state = random_state * 31 + (uint32_t)text[i];
+        seed = seed * 31 + (uint32_t)text[i];
     }
+    random_seed(seed);
     random_logits(V);
 }
 

@@ -9,15 +9,7 @@
 #include "core/text/pretokenize.h"
 #include "core/text/stream.h"
 #include "core/text/utf8.h"
-
-static uint64_t seed_state = 88172645463325252u;
-
-static uint64_t next_random(void) {
-    seed_state ^= seed_state << 13;
-    seed_state ^= seed_state >> 7;
-    seed_state ^= seed_state << 17;
-    return seed_state;
-}
+#include "tests/random.h"
 
 /* ---- characters -------------------------------------------------------------------------- */
 
@@ -71,10 +63,10 @@ static void test_normal_forms(void **state) {
     for (int round = 0; round < 20000; round++) {
         utf8proc_int32_t want[512];
         char text[128];
-        size_t n = 0, count = 1 + next_random() % 20;
+        size_t n = 0, count = 1 + random_u32() % 20;
         int compat = round & 1;
         for (size_t i = 0; i < count; i++) {
-            n += gw_utf8_put(FROM[next_random() % (sizeof FROM / sizeof FROM[0])], text + n);
+            n += gw_utf8_put(FROM[random_u32() % (sizeof FROM / sizeof FROM[0])], text + n);
         }
         utf8proc_option_t options =
             UTF8PROC_STABLE | UTF8PROC_COMPOSE | (compat ? UTF8PROC_COMPAT : 0);
@@ -315,7 +307,7 @@ static void test_charsmap(void **state) {
     for (int i = 0; i < 20000; i++) { /* any array is safe to walk */
         const char *to;
         size_t n;
-        put_u32(units + 4 * (next_random() % 256), (uint32_t)next_random());
+        put_u32(units + 4 * (random_u32() % 256), (uint32_t)random_u32());
         (void)gw_charsmap_match(map, sizeof map,
                                 "AB\x01\xFF"
                                 "CABAB",
@@ -499,12 +491,12 @@ static void test_broken(void **state) {
     char *copy = malloc(file.size);
     assert_non_null(copy);
     for (int round = 0; round < 60; round++) {
-        size_t cut = round % 3 == 0 ? next_random() % file.size : file.size;
+        size_t cut = round % 3 == 0 ? random_u32() % file.size : file.size;
         memcpy(copy, file.data, file.size);
         for (int i = 0; i < round % 5; i++) {
             /* the ends hold the settings; hit them more often */
             size_t span = round % 2 == 0 ? file.size : file.size < 400 ? file.size : 400;
-            copy[file.size - 1 - next_random() % span] = (char)next_random();
+            copy[file.size - 1 - random_u32() % span] = (char)random_u32();
         }
         char *tight = malloc(cut + 1); /* so that a sanitizer sees one byte too many */
         assert_non_null(tight);

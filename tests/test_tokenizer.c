@@ -6,6 +6,7 @@
 
 #include "core/text/stream.h"
 #include "core/text/utf8.h"
+#include "tests/random.h"
 
 /* ---- one case ---------------------------------------------------------------------------- */
 
@@ -252,13 +253,6 @@ static void test_bad_files(void **state) {
 
 /* ---- any text ---------------------------------------------------------------------------- */
 
-static uint64_t next_random(uint64_t *seed) {
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    return *seed;
-}
-
 static void check_round_trip(const gw_tokenizer *t, const char *text, size_t bytes) {
     int32_t *ids = NULL;
     size_t n = 0;
@@ -300,16 +294,16 @@ static void test_round_trip(void **state) {
                                         "\xC2\xA0"};
     subject s;
     load(*state, &s);
-    uint64_t seed = 88172645463325252u;
+    random_seed(1);
     for (int round = 0; round < 400; round++) {
         char text[512];
-        size_t n = 0, count = next_random(&seed) % 60;
+        size_t n = 0, count = random_u32() % 60;
         for (size_t i = 0; i < count; i++) {
             if (round % 2 == 0) {
-                text[n++] = (char)next_random(&seed);
+                text[n++] = (char)random_u32();
                 continue;
             }
-            const char *part = PARTS[next_random(&seed) % (sizeof PARTS / sizeof PARTS[0])];
+            const char *part = PARTS[random_u32() % (sizeof PARTS / sizeof PARTS[0])];
             memcpy(text + n, part, strlen(part));
             n += strlen(part);
         }
@@ -358,7 +352,7 @@ static char *megabyte_of(int kind, size_t *bytes) {
                                                   "\xCC\x81\xCC\xA7"};
     char *text = malloc(MEGABYTE + 16);
     assert_non_null(text);
-    uint64_t seed = 42;
+    random_seed(42);
     gw_file file = {0};
     if (kind == 0) {
         file = open_shared("models/val-time-machine.txt");
@@ -367,7 +361,7 @@ static char *megabyte_of(int kind, size_t *bytes) {
     size_t n = kind == 0 ? file.size : unit == NULL ? 1 : strlen(unit);
     *bytes = MEGABYTE / n * n;
     for (size_t i = 0; i < *bytes; i++) {
-        text[i] = unit == NULL ? (char)next_random(&seed) : unit[i % n];
+        text[i] = unit == NULL ? (char)random_u32() : unit[i % n];
     }
     if (kind == 0) {
         gw_file_close(&file);
