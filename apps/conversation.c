@@ -136,9 +136,20 @@ static gw_status hold(conversation *c, const int32_t *tokens, size_t n) {
     while (same < pos && same + 1 < n && held[same] == tokens[same]) {
         same++; /* the last one is read again if need be: its logits are wanted */
     }
-    g->shifted = c->stale ? 0 : g->shifted;
+    int32_t shifted = g->shifted;
+    g->shifted = c->stale ? 0 : shifted;
     if (same < c->n_held || same < pos) {
         gw_status status = go_back(c, same);
+        if (status != GW_OK) {
+            return status;
+        }
+    }
+    if (g->shifted != shifted &&
+        g->draft.drafter != NULL) { /* places in the text begin at 0 for it, too */
+        gw_status status = gw_drafter_rewind(g->draft.drafter, 0);
+        if (status == GW_OK && same > 0) {
+            status = gw_drafter_prompt(g->draft.drafter, tokens, same);
+        }
         if (status != GW_OK) {
             return status;
         }
@@ -319,6 +330,21 @@ static int take_tokens(conversation *c, const int32_t *tokens, size_t n, chat_te
     return code == APP_OK && out_flush() != 0 ? APP_FAILURE : code;
 }
 
+/* Ctrl-C: what was held back is still part of the answer. */
+static int stop_here(conversation *c, chat_text *answer, int code, int end) {
+    const int32_t *tokens;
+    size_t n = 0;
+    if (end) {
+        return code;
+    }
+    c->last.ended = "stopped";
+    gw_status status = generator_rest(&c->g, &tokens, &n);
+    if (code == APP_OK && status == GW_OK) {
+        code = take_tokens(c, tokens, n, answer, &end);
+    }
+    return code;
+}
+
 /* Tokens until the answer ends; APP_FAILURE when that is an error, and Ctrl-C is none. */
 static int generate(conversation *c, chat_text *answer) {
     app_generator *g = &c->g;
@@ -327,7 +353,7 @@ static int generate(conversation *c, chat_text *answer) {
     int code = APP_OK, end = 0;
     c->last.ended = "as long as asked for";
     while (code == APP_OK && !end && (limit < 0 || c->last.written < limit)) {
-        int32_t tokens[GW_DECODE_MAX];
+        const int32_t *tokens;
         size_t n = 0;
         if (generator_finished(g)) {
             c->last.ended = "end of the answer";
@@ -337,32 +363,29 @@ static int generate(conversation *c, chat_text *answer) {
             c->last.ended = "context full";
             break;
         }
-        size_t most = limit < 0 ? GW_DECODE_MAX : (size_t)(limit - c->last.written);
+        size_t most = limit < 0 ? SIZE_MAX : (size_t)(limit - c->last.written);
         int32_t shifted = g->shifted;
-        gw_status status = generator_next(g, most, tokens, &n);
+        gw_status status = generator_next(g, most, &tokens, &n);
         if (g->shifted != shifted) {
             c->n_held -= (size_t)(g->shifted - shifted);
             c->stale = 1; /* the messages are longer than what is left */
         }
-        if (status == GW_E_CANCELLED && signals_take_interrupt()) {
-            c->last.ended = "stopped";
-            break;
-        }
-        if (status != GW_OK) {
-            return app_fail(status);
-        }
+        c->sampler_off |=
+            status != GW_OK && g->ban != NULL; /* it may know of tokens that are no text */
         double now = app_seconds();
-        if (first == 0) {
+        if (first == 0 && n > 0) {
             first = now;
             c->last.first_seconds = now - start;
-        } else {
+        } else if (n > 0) {
             c->last.timed += (int32_t)n;
             c->last.text_seconds = now - first;
         }
         code = take_tokens(c, tokens, n, answer, &end);
-        if (signals_take_interrupt() && !end) {
-            c->last.ended = "stopped";
-            break;
+        if ((status == GW_OK || status == GW_E_CANCELLED) && signals_take_interrupt()) {
+            return stop_here(c, answer, code, end);
+        }
+        if (status != GW_OK && !end) {
+            return app_fail(status);
         }
     }
     return code;

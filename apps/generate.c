@@ -142,9 +142,27 @@ static int open_grammar(app_generator *g, const gw_chat *chat) {
     return status == GW_OK ? APP_OK : app_fail(status);
 }
 
+static int open_ban(app_generator *g) {
+    const app_texts *bans = &g->o->bans;
+    if (bans->n == 0) {
+        return APP_OK;
+    }
+    gw_status status = gw_ban_new(g->model, bans->at, bans->n, g->o->special, &g->ban);
+    return status == GW_OK ? APP_OK : app_fail(status);
+}
+
 int generator_open(app_generator *g, const gw_chat *chat) {
     g->pending = -1;
+    g->chat = chat;
+    g->line = calloc(GW_BAN_HELD + 2 * GW_DECODE_MAX, sizeof *g->line);
+    if (g->line == NULL) {
+        app_error("out of memory");
+        return APP_FAILURE;
+    }
     int code = open_stop(g, chat);
+    if (code == APP_OK) {
+        code = open_ban(g);
+    }
     if (code == APP_OK) {
         code = open_grammar(g, chat);
     }
@@ -176,25 +194,43 @@ static gw_status begin_stream(app_generator *g) {
 }
 
 int generator_begin(app_generator *g, int fresh) {
-    if (g->grammar == NULL) {
-        return APP_OK;
+    gw_status status = GW_OK;
+    g->begin = gw_session_pos(g->session);
+    g->n_line = 0;
+    if (g->grammar != NULL) {
+        status = gw_sampler_constrain(g->sampler, g->grammar);
+        if (status == GW_OK && fresh) {
+            status = begin_stream(g);
+        }
     }
-    gw_status status = gw_sampler_constrain(g->sampler, g->grammar);
-    if (status == GW_OK && fresh) {
-        status = begin_stream(g);
+    if (status == GW_OK && g->ban != NULL) {
+        status = gw_ban_begin(g->ban, g->stream);
+    }
+    if (status == GW_OK) {
+        status = gw_sampler_ban(g->sampler, g->ban);
     }
     return status == GW_OK ? APP_OK : app_fail(status);
 }
 
-void generator_end(app_generator *g) { gw_sampler_constrain(g->sampler, NULL); /* cannot fail */ }
+void generator_end(app_generator *g) {
+    gw_sampler_constrain(g->sampler, NULL); /* cannot fail */
+    gw_sampler_ban(g->sampler, NULL);
+}
 
-int generator_finished(const app_generator *g) { return gw_sampler_finished(g->sampler); }
+static size_t held_back(const app_generator *g) { return g->ban != NULL ? gw_ban_held(g->ban) : 0; }
+
+int generator_finished(const app_generator *g) {
+    return held_back(g) == 0 && gw_sampler_finished(g->sampler);
+}
 
 void generator_close(app_generator *g) {
     gw_stop_free(g->stop);
     gw_stream_free(g->stream);
     gw_sampler_free(g->sampler);
     gw_grammar_free(g->grammar);
+    gw_ban_free(g->ban);
+    free(g->line);
+    gw_free(g->special);
     draft_close(&g->draft);
     gw_session_free(g->session);
     gw_model_free(g->model);
@@ -235,16 +271,23 @@ static int at_the_end(const app_generator *g) {
     return g->pending >= 0 && gw_session_pos(g->session) == gw_session_n_ctx(g->session);
 }
 
-int generator_full(const app_generator *g) { return at_the_end(g) && !g->o->context_shift; }
+int generator_full(const app_generator *g) {
+    return at_the_end(g) && !g->o->context_shift && held_back(g) == 0;
+}
 
-/* Room for the pending token. */
+/* Room for the pending token. Of tokens that are held back those that were dropped stay. */
 static gw_status shift_context(app_generator *g) {
-    int32_t dropped = 0;
+    int32_t dropped = 0, fixed = g->keep > 1 ? g->keep : 1;
     gw_status status = gw_session_shift(g->session, g->keep, &dropped);
     if (status == GW_OK && g->draft.drafter != NULL) {
         status = gw_drafter_shift(g->draft.drafter, g->keep, dropped);
     }
     g->shifted += dropped;
+    g->begin = gw_session_pos(g->session);
+    if (status == GW_OK && g->ban != NULL) {
+        int32_t all = g->begin + 1; /* with the pending token */
+        status = gw_ban_release(g->ban, all > fixed ? (size_t)(all - fixed) : 0);
+    }
     return status;
 }
 
@@ -266,7 +309,8 @@ static gw_status one_token(app_generator *g, int32_t *token) {
     return status;
 }
 
-gw_status generator_next(app_generator *g, size_t most, int32_t *tokens, size_t *n) {
+/* Tokens of the next pass, tokens [GW_DECODE_MAX]. */
+static gw_status draw_tokens(app_generator *g, size_t most, int32_t *tokens, size_t *n) {
     gw_status status = at_the_end(g) ? shift_context(g) : GW_OK;
     if (status != GW_OK) {
         return status;
@@ -285,11 +329,141 @@ gw_status generator_next(app_generator *g, size_t most, int32_t *tokens, size_t 
     return status;
 }
 
+/* ---- what must not come ---------------------------------------------------------------------- */
+
+static int ends_text(const app_generator *g, int32_t id) {
+    if (g->o->ignore_eos) {
+        return 0;
+    }
+    return g->chat != NULL ? gw_chat_is_end(g->chat, id) : gw_token_is_end(g->model, id);
+}
+
+/* The text ends with its first `left` tokens again, and the logits behind them are there: by the
+ * arithmetic that they had, so that it does not matter who drafted what. */
+static gw_status go_back(app_generator *g, int32_t left, size_t accepted) {
+    gw_status status = gw_sampler_rewind(g->sampler, accepted);
+    if (status == GW_OK && g->draft.drafter != NULL) {
+        status = gw_drafter_rewind(g->draft.drafter, left);
+    }
+    g->pending = -1;
+    if (status != GW_OK ||
+        (gw_session_pos(g->session) == left && gw_session_logits(g->session, 0) != NULL)) {
+        return status;
+    }
+    int32_t last = gw_session_tokens(g->session)[left - 1], read = left - 1 < g->begin;
+    status = gw_session_rewind(g->session, left - 1);
+    if (status == GW_OK) {
+        g->pending = last; /* until it is in the session */
+        g->passes++;
+        status = read ? gw_session_prefill(g->session, &last, 1)
+                      : gw_session_decode(g->session, &last, 1);
+    }
+    if (status == GW_OK) {
+        g->pending = -1;
+        g->begin = left < g->begin ? left : g->begin;
+    }
+    return status;
+}
+
+/* Tokens of a pass join the line, up to the first that completes a banned string or ends the text.
+ */
+static gw_status join(app_generator *g, const int32_t *tokens, size_t n) {
+    int32_t first = gw_session_pos(g->session) + 1 - (int32_t)n; /* place of tokens[0] */
+    int ended = 0;
+    for (size_t i = 0; i < n && !ended; i++) {
+        int32_t at = first + (int32_t)i;
+        size_t back = 0;
+        gw_status status = gw_ban_push(g->ban, tokens[i], at + g->shifted, &back);
+        if (status != GW_OK) {
+            return status;
+        }
+        if (back > 0) {
+            size_t accepted = n - i - (size_t)gw_token_is_end(g->model, tokens[n - 1]);
+            g->n_line -= back - 1;
+            g->bans++;
+            g->taken_back += (int32_t)back;
+            return go_back(g, at + 1 - (int32_t)back, accepted + back - 1);
+        }
+        g->line[g->n_line++] = tokens[i];
+        ended = ends_text(g, tokens[i]);
+    }
+    return ended ? gw_ban_release(g->ban, 0) : GW_OK;
+}
+
+static gw_status next_pass(app_generator *g, size_t most) {
+    int32_t tokens[GW_DECODE_MAX];
+    size_t n = 0;
+    gw_status status = draw_tokens(g, most, tokens, &n);
+    if (status == GW_OK && g->ban != NULL) {
+        return join(g, tokens, n);
+    }
+    for (size_t i = 0; status == GW_OK && i < n; i++) {
+        g->line[g->n_line++] = tokens[i];
+    }
+    return status;
+}
+
+static void hand_out(app_generator *g, const int32_t **tokens, size_t *n) {
+    *tokens = g->line;
+    *n = g->n_line - held_back(g);
+}
+
+gw_status generator_rest(app_generator *g, const int32_t **tokens, size_t *n) {
+    size_t held = held_back(g);
+    memmove(g->line, g->line + (g->n_line - held), held * sizeof *g->line);
+    g->n_line = held;
+    gw_status status = g->ban != NULL ? gw_ban_release(g->ban, 0) : GW_OK;
+    hand_out(g, tokens, n);
+    return status;
+}
+
+gw_status generator_next(app_generator *g, size_t most, const int32_t **tokens, size_t *n) {
+    gw_status status = GW_OK;
+    size_t held = held_back(g);
+    memmove(g->line, g->line + (g->n_line - held), held * sizeof *g->line);
+    g->n_line = held;
+    while (status == GW_OK && g->n_line == (held = held_back(g))) {
+        int over = held >= most || gw_sampler_finished(g->sampler) ||
+                   (at_the_end(g) && !g->o->context_shift);
+        if (held > 0 && over) {
+            status = gw_ban_release(g->ban, 0); /* nothing comes behind them */
+        } else {
+            status = next_pass(g, most - held);
+        }
+    }
+    if (status != GW_OK && g->ban != NULL) {
+        (void)gw_ban_release(g->ban, 0); /* no text comes behind an error */
+    }
+    hand_out(g, tokens, n);
+    return status;
+}
+
 /* ---- text ------------------------------------------------------------------------------------ */
+
+/* The spelling of a token that the stream leaves out because it is a special one. */
+static gw_status spell_special(app_generator *g, int32_t id, const char **text, size_t *bytes) {
+    char *hidden = NULL;
+    size_t n_hidden = 0;
+    gw_free(g->special);
+    g->special = NULL;
+    gw_status status = gw_detokenize(g->model, &id, 1, 0, &hidden, &n_hidden);
+    gw_free(hidden);
+    if (status == GW_OK && n_hidden == 0) {
+        status = gw_detokenize(g->model, &id, 1, 1, &g->special, bytes);
+        *text = g->special;
+    }
+    return status;
+}
 
 int generator_text(app_generator *g, int32_t id, const char **text, size_t *bytes, int *stopped) {
     gw_status status = gw_stream_push(g->stream, id, text, bytes);
     int hit = -1;
+    if (status == GW_OK && id >= 0 && *bytes == 0 && g->o->special) {
+        status = spell_special(g, id, text, bytes);
+    }
+    if (id < 0 && g->ban != NULL) {
+        *bytes = 0; /* U+FFFD for half a character may be what is banned: nothing instead */
+    }
     if (status == GW_OK && g->stop != NULL) {
         status = gw_stop_push(g->stop, *text, *bytes, id < 0, text, bytes, &hit);
     }

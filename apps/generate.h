@@ -16,7 +16,14 @@ typedef struct app_generator {
     gw_stream *stream;
     gw_stop *stop;       /* NULL: no stop string */
     gw_grammar *grammar; /* NULL: any text */
+    gw_ban *ban;         /* NULL: nothing is banned */
+    const gw_chat *chat; /* or NULL: which tokens end the text */
     int32_t pending;     /* the last token, not yet in the session; -1: none */
+    int32_t begin;       /* tokens of the session that were read as a prompt */
+    int32_t *line;       /* tokens to be handed out; the last ones may still be taken back */
+    size_t n_line;
+    char *special;            /* the last special token's spelling */
+    int32_t bans, taken_back; /* how often a banned string came up; tokens that went with them */
     int32_t passes;
     int32_t keep;    /* tokens that a context shift leaves alone */
     int32_t shifted; /* tokens that it has dropped */
@@ -44,9 +51,12 @@ gw_status generator_read(app_generator *g, const int32_t *tokens, size_t n, app_
 gw_status generator_know(app_generator *g, const int32_t *tokens, size_t n);
 /* No room for another token, and --context-shift is not asked for? */
 int generator_full(const app_generator *g);
-/* The next tokens of the text, tokens [GW_DECODE_MAX]; at most `most`, at least 1. A full context
- * is shifted. */
-gw_status generator_next(app_generator *g, size_t most, int32_t *tokens, size_t *n);
+/* The next tokens of the text, tokens [n], the generator's until the next call: at most `most`, at
+ * least 1, and none that may still become part of a banned string unless nothing comes behind it.
+ * A full context is shifted. With an error, too, there may be tokens: those held back before it. */
+gw_status generator_next(app_generator *g, size_t most, const int32_t **tokens, size_t *n);
+/* The tokens that are still held back, when no more are asked for. */
+gw_status generator_rest(app_generator *g, const int32_t **tokens, size_t *n);
 /* The text that is certain with this token (-1: at the end of the text); valid until the next call.
  * *stopped when a stop string has come true: what follows is no text any more. Exit code. */
 int generator_text(app_generator *g, int32_t id, const char **text, size_t *bytes, int *stopped);

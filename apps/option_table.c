@@ -170,6 +170,9 @@ const app_option app_option_table[] = {
     {"--ignore-eos", KIND_FLAG, CMD_TEXT, AT(ignore_eos), 0, 0, NULL, NULL, "never end the text"},
     {"--stop -r --reverse-prompt", KIND_TEXTS, CMD_TEXT, AT(stops), 0, 0, "TEXT", NULL,
      "end the text before TEXT would come; may be given several times"},
+    {"--ban", KIND_TEXTS, CMD_TEXT, AT(bans), 0, 0, "TEXT", NULL,
+     "TEXT, exactly these bytes, never occurs in what is generated: where it would, the text goes "
+     "back to where it began and takes another way; may be given several times"},
     {"--grammar --grammar-file", KIND_TEXT, CMD_TEXT, AT(grammar), 0, 0, "FILE|TEXT", NULL,
      "only texts of this grammar, in the GBNF of llama.cpp: a file, or the rules themselves, as in "
      "'root ::= \"yes\" | \"no\"'"},

@@ -401,6 +401,7 @@ void options_free(app_options *o) {
     }
     free(o->models.at);
     free(o->stops.at);
+    free(o->bans.at);
     free(o->dry_breakers.at);
     free(o->bias);
     *o = (app_options){0};

@@ -75,7 +75,7 @@ typedef struct app_options {
     gw_logit_bias *bias;
     size_t n_bias;
     int ignore_eos;
-    app_texts stops;
+    app_texts stops, bans;
     const char *grammar, *json_schema;
     /* chat */
     const char *system, *chat_template, *load;

@@ -176,16 +176,18 @@ static int take_token(run_job *job, int32_t token, int *end) {
     *end = !job->o->ignore_eos && gw_token_is_end(job->g.model, token);
     if (*end) {
         job->ended = "end of text";
-        return job->o->special ? show_special(job, token) : APP_OK;
+        if (!job->o->special) {
+            return APP_OK;
+        }
+    } else {
+        job->generated++;
     }
-    job->generated++;
     int code = generator_text(&job->g, token, &text, &bytes, &stopped);
     if (stopped) {
         job->ended = "stop string";
         *end = 1;
-        return show(job, text, bytes);
     }
-    return code == APP_OK ? show_token(job, token, text, bytes) : code;
+    return code == APP_OK ? show(job, text, bytes) : code;
 }
 
 /* What was held back until the end of the text. */
@@ -202,7 +204,7 @@ static int generate(run_job *job) {
     int code = APP_OK, end = 0;
     job->ended = "as long as asked for";
     while (code == APP_OK && !end && (limit < 0 || job->generated < limit)) {
-        int32_t tokens[GW_DECODE_MAX];
+        const int32_t *tokens;
         size_t n = 0;
         if (generator_finished(&job->g)) {
             job->ended = "end of text";
@@ -212,9 +214,9 @@ static int generate(run_job *job) {
             job->ended = "context full";
             break;
         }
-        size_t most = limit < 0 ? GW_DECODE_MAX : (size_t)(limit - job->generated);
-        gw_status status = generator_next(&job->g, most, tokens, &n);
-        if (status != GW_OK) {
+        size_t most = limit < 0 ? SIZE_MAX : (size_t)(limit - job->generated);
+        gw_status status = generator_next(&job->g, most, &tokens, &n);
+        if (n == 0) {
             return app_fail(status);
         }
         double now = app_seconds();
@@ -229,6 +231,9 @@ static int generate(run_job *job) {
             code = take_token(job, tokens[i], &end);
         }
         code = code == APP_OK && out_flush() != 0 ? APP_FAILURE : code;
+        if (status != GW_OK && code == APP_OK && !end) {
+            return app_fail(status);
+        }
     }
     return code;
 }
@@ -277,6 +282,10 @@ static void summary(const run_job *job) {
     }
     app_note("text    %d tokens in %.3f s, %.1f tok/s, %.2f GB/s; %s", (int)job->generated,
              job->text_seconds, rate(job->timed, job->text_seconds), gbps, how_ended(job));
+    if (job->g.ban != NULL) {
+        app_note("banned  strings came up %d times; %d tokens taken back", (int)job->g.bans,
+                 (int)job->g.taken_back);
+    }
     if (job->g.draft.drafter != NULL) {
         draft_note(job->o, &job->g.draft);
     }
@@ -301,6 +310,11 @@ static void summary_json(const run_job *job) {
         job->first_token, "text", "tokens", (int)job->generated, "seconds", job->text_seconds,
         "tokens_per_second", rate(job->timed, job->text_seconds), "passes", (int)job->g.passes,
         "gbps", read_gbps(job), "ended", how_ended(job));
+    if (all != NULL && job->g.ban != NULL) {
+        json_object_set_new(all, "banned",
+                            json_pack("{s:i, s:i}", "times", (int)job->g.bans, "tokens_taken_back",
+                                      (int)job->g.taken_back));
+    }
     if (all != NULL && job->g.draft.drafter != NULL) {
         json_object_set_new(all, "draft", draft_json(job->o, &job->g.draft));
     }
@@ -373,11 +387,10 @@ const app_command command_run = {
         "a time\". One newline at the end of a file of -f is dropped. The same model, prompt, "
         "seed\n"
         "and options give the same text. Ctrl-C ends the text and shows the summary.\n",
-    .examples =
-        "  godwit run\n"
-        "  godwit run -p \"The old king\" -n 64 --temp 0\n"
-        "  godwit run -m model.gguf -f prompt.txt -n 256 --temp 0.7 --seed 42\n"
-        "  godwit run -p \"Was it a \" --grammar 'root ::= \"cat\" | \"dog\"'\n"
+    .examples = "  godwit run\n"
+                "  godwit run -p \"The old king\" -n 64 --temp 0\n"
+                "  godwit run -m model.gguf -f prompt.txt -n 256 --temp 0.7 --seed 42\n"
+                "  godwit run -p \"Was it a \" --grammar 'root ::= \"cat\" | \"dog\"'\n"
                 "  godwit run -p \"Here it is: \" --json-schema '{\"enum\": [\"cat\", \"dog\"]}'\n",
     .run = run_run,
 };

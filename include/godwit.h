@@ -381,6 +381,44 @@ gw_status gw_sampler_constrain(gw_sampler *sampler, const gw_grammar *grammar);
 /* 1 when the text is whole and the grammar allows nothing to follow it; 0 without a grammar. */
 int gw_sampler_finished(const gw_sampler *sampler);
 
+/* ---- banned strings ------------------------------------------------------------------------ */
+
+/* Strings that never occur in the text that is generated, whatever tokens would spell them
+ * (docs/sampling.md): exact bytes of what a gw_stream gives out. A token that spells one alone is
+ * never picked. Where one comes true across tokens the text goes back to the token that it began
+ * in, and another one is picked there. Not thread-safe; the model must outlive it. */
+typedef struct gw_ban gw_ban;
+
+enum {
+    GW_BAN_MAX = 1024,   /* strings                                                            */
+    GW_BAN_BYTES = 1000, /* of a string                                                        */
+    GW_BAN_HELD = 1024,  /* tokens that may still be taken back                                */
+    GW_BAN_TAKES = 1024  /* tokens that are tried until one of them stays                      */
+};
+
+/* texts [n] are copied. keep_special: special tokens are shown by their spelling, which counts.
+ * GW_E_LIMIT: none or too many; GW_E_ARGUMENT: one that is empty or too long. */
+gw_status gw_ban_new(const gw_model *model, const char *const *texts, size_t n, int keep_special,
+                     gw_ban **out);
+void gw_ban_free(gw_ban *ban); /* after the samplers that heed it, or gw_sampler_ban(.., NULL) */
+/* From now on the sampler (and a drafter that is given it) picks nothing that ban has ruled out;
+ * NULL: no longer. */
+gw_status gw_sampler_ban(gw_sampler *sampler, const gw_ban *ban);
+
+/* A text begins with the next token; what was before it does not count. stream: gives out what
+ * comes before; NULL: nothing does. Read during the call only. */
+gw_status gw_ban_begin(gw_ban *ban, const gw_stream *stream);
+/* The next token of the text, picked at position pos. *back 0: it stands, and of the last
+ * gw_ban_held tokens (this one among them, or none) it is not certain yet that they stay: they are
+ * to be shown later. Else a banned string has come true, and the last *back tokens are no text any
+ * more: rewind sampler, drafter and session by as many and pick again. GW_E_LIMIT after
+ * GW_BAN_TAKES tokens that all had to go. Tokens behind one that is taken back are not pushed. */
+gw_status gw_ban_push(gw_ban *ban, int32_t token, int32_t pos, size_t *back);
+size_t gw_ban_held(const gw_ban *ban);
+/* All but the last `most` of them stay, whatever comes: 0 at the end of the text, less than all
+ * when a session cannot go back so far. A string that began in them is then prevented later. */
+gw_status gw_ban_release(gw_ban *ban, size_t most);
+
 /* ---- speculation ------------------------------------------------------------------------- */
 
 /* Drafts tokens cheaply and lets the target check several in one pass. Under GW_ACCEPT_EXACT the
@@ -418,7 +456,8 @@ void gw_drafter_free(gw_drafter *drafter);
 
 /* Tell the drafter tokens that are in the target's session, or will be before gw_drafter_next. */
 gw_status gw_drafter_prompt(gw_drafter *drafter, const int32_t *tokens, size_t n);
-/* Forget the text from position pos on; what the sampler knows is the caller's matter. */
+/* Forget the text from position pos on; what the sampler knows is the caller's matter. From 0 on:
+ * another text begins, at position 0. */
 gw_status gw_drafter_rewind(gw_drafter *drafter, int32_t pos);
 
 /* After gw_session_shift of the target: the text has lost `dropped` tokens after the first keep. */

@@ -66,6 +66,7 @@ gw_status gw_drafter_rewind(gw_drafter *d, int32_t pos) {
                        (int)d->n_text);
     }
     d->n_text = pos;
+    d->shifted = pos > 0 ? d->shifted : 0; /* another text */
     if (d->lookup != NULL) {
         gw_lookup_forget(d->lookup, (size_t)pos);
     }

@@ -28,8 +28,7 @@ static gw_status judge_by_rejection(const gw_drafter *d, gw_sampler *sampler, gw
     }
     size_t at = gw_candidates_draw_of(c, seed, draw, pos);
     if (at == c->n) {
-        return gw_fail(GW_E_NUMERIC, "logits", "bias and penalties leave no token at position %d",
-                       (int)pos);
+        return gw_sampler_blame(sampler, pos);
     }
     *token = c->at[at].token;
     return GW_OK;

@@ -5,6 +5,7 @@
 #include "core/engine/model.h"
 #include "core/engine/place.h"
 #include "core/model/weights.h"
+#include "core/text/stream.h"
 
 struct gw_model {
     gw_checkpoint *checkpoint;
@@ -24,5 +25,7 @@ struct gw_model {
 gw_status gw_model_begin(gw_model *m, const gw_model_options *options);
 gw_status gw_model_prepare(gw_model *m, const gw_model_options *options,
                            const gw_backend *const *backends, gw_weights_options *load);
+
+const gw_text_stream *gw_stream_text(const gw_stream *stream);
 
 #endif

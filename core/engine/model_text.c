@@ -68,6 +68,8 @@ void gw_stream_free(gw_stream *stream) {
     }
 }
 
+const gw_text_stream *gw_stream_text(const gw_stream *stream) { return stream->text; }
+
 gw_status gw_stream_push(gw_stream *stream, int32_t id, const char **text, size_t *bytes) {
     return gw_text_stream_push(stream->text, id, text, bytes);
 }

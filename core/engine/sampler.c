@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/status.h"
+#include "core/engine/ban.h"
 #include "core/engine/constraint.h"
 #include "core/engine/model.h"
 #include "core/engine/sampler_text.h"
@@ -22,6 +23,8 @@ struct gw_sampler {
     gw_history text;
     int n_ahead;        /* tokens of the text that are only there for now */
     gw_constraint form; /* what the text may look like                    */
+    const gw_ban *ban;  /* what may not come, or NULL                     */
+    size_t banned;      /* tokens that it left no token of the last list without */
     int n_stages;
     int stages[STAGES]; /* rows of stage_table that are on, in the order they run */
 };
@@ -390,6 +393,8 @@ gw_status gw_sampler_narrow(gw_sampler *s, const float *logits, int32_t n, int32
     }
     gw_candidates_fill(&c, logits, n);
     GW_TRY(gw_constraint_apply(&s->form, &c));
+    s->banned = s->ban != NULL ? gw_ban_filter(s->ban, &c, pos) : 0;
+    s->banned = c.n == 0 ? s->banned : 0;
     stage_call call = {.s = s, .c = &c, .pos = pos};
     for (int i = 0; i < s->n_stages && c.n > 0; i++) {
         stage_table[s->stages[i]].run(&call);
@@ -399,19 +404,29 @@ gw_status gw_sampler_narrow(gw_sampler *s, const float *logits, int32_t n, int32
     return GW_OK;
 }
 
+gw_status gw_sampler_blame(const gw_sampler *s, int32_t pos) {
+    if (s->banned > 0) {
+        return gw_fail(
+            GW_E_NUMERIC, "banned strings", "%s %zu tokens at position %d, and each leads to one",
+            s->form.matcher != NULL ? "the grammar allows" : "there are", s->banned, (int)pos);
+    }
+    return gw_constraint_blame(&s->form, pos);
+}
+
 gw_status gw_sampler_choose(const gw_sampler *s, const gw_candidates *c, int32_t pos,
                             int32_t *token) {
     size_t chosen =
         s->o.temperature > 0.0f ? gw_candidates_draw(c, s->o.seed, pos) : gw_candidates_best(c);
     if (chosen == c->n) {
-        return gw_constraint_blame(&s->form, pos);
+        return gw_sampler_blame(s, pos);
     }
     *token = c->at[chosen].token;
     return GW_OK;
 }
 
 gw_status gw_sampler_pick(gw_sampler *s, const float *logits, int32_t pos, int32_t *token) {
-    int plain = !(s->o.temperature > 0.0f) && s->form.matcher == NULL && !any_effect(s, MOVES);
+    int plain = !(s->o.temperature > 0.0f) && s->form.matcher == NULL && s->ban == NULL &&
+                !any_effect(s, MOVES);
     int32_t best = plain ? best_of(logits, s->n_vocab) : -1;
     if (best >= 0) {
         *token = best;
@@ -458,6 +473,15 @@ void gw_sampler_back(gw_sampler *s) {
     for (; s->n_ahead > 0; s->n_ahead--) {
         gw_history_pop(&s->text);
     }
+}
+
+gw_status gw_sampler_ban(gw_sampler *s, const gw_ban *ban) {
+    if (ban != NULL && gw_ban_vocab(ban) != s->n_vocab) {
+        return gw_fail(GW_E_ARGUMENT, "ban", "made for %d tokens, this model has %d",
+                       (int)gw_ban_vocab(ban), (int)s->n_vocab);
+    }
+    s->ban = ban;
+    return GW_OK;
 }
 
 gw_constraint *gw_sampler_constraint(gw_sampler *s) { return &s->form; }

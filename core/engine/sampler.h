@@ -103,6 +103,8 @@ gw_status gw_sampler_narrow(gw_sampler *s, const float *logits, int32_t n, int32
 /* The choice among them; GW_E_NUMERIC when there is none. */
 gw_status gw_sampler_choose(const gw_sampler *s, const gw_candidates *c, int32_t pos,
                             int32_t *token);
+/* Why there is none at pos: of the list that was narrowed last. */
+gw_status gw_sampler_blame(const gw_sampler *s, int32_t pos);
 /* Take a token as part of the text for now, and take all of them back: a draft meets the penalties
  * that the text would. Nothing else may be accepted in between. */
 void gw_sampler_ahead(gw_sampler *s, int32_t token);

@@ -30,6 +30,16 @@ void gw_text_stream_free(gw_text_stream *s) {
     }
 }
 
+gw_status gw_text_stream_copy(gw_text_stream *s, const gw_text_stream *from) {
+    s->held.n = 0;
+    s->state = (gw_decode_state){0};
+    if (from != NULL) {
+        GW_TRY(gw_bytes_add(&s->held, from->held.data, from->held.n));
+        s->state = from->state;
+    }
+    return GW_OK;
+}
+
 /* Move whole characters from held to out; with `all`, what remains becomes U+FFFD. */
 static gw_status move(gw_text_stream *s, int all) {
     size_t at = 0;

@@ -10,6 +10,9 @@ typedef struct gw_text_stream gw_text_stream;
  * token. */
 gw_status gw_text_stream_new(const gw_tokenizer *t, gw_text_stream **out);
 void gw_text_stream_free(gw_text_stream *s);
+/* Decoding goes on in s where it stands in `from`, of the same tokenizer; NULL: at the beginning.
+ */
+gw_status gw_text_stream_copy(gw_text_stream *s, const gw_text_stream *from);
 
 /* The characters that are complete with this id, possibly none; bytes that can never become a
  * character come as U+FFFD. id -1: what is left of a character comes as U+FFFD. Control tokens give
