@@ -37,6 +37,17 @@ def logits_hash(model, ids, *args, **more):
     return found.group(1)
 
 
+def small_models(widths):
+    """{name: (path, arguments)} of the small trained model in every format that is here, and its
+    folder with float weights requantized to these widths."""
+    found = {p.stem: (p, ()) for p in sorted(DATA.glob("tales-2m-*.gguf"))}
+    found |= {p.stem: (p, ()) for p in sorted((SHARED / "models").glob("tales-2m-*.gguf"))}
+    folder = SHARED / "models/tales-2m"
+    if folder.is_dir():
+        found |= {f"tales-2m {weights}": (folder, ("--weights", weights)) for weights in widths}
+    return found
+
+
 def some_ids(n, vocab=4096):
     """bos and n - 1 ids that are the same everywhere; beyond control and byte tokens."""
     state, ids = 12345, [1]

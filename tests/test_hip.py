@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from program import DATA, SANITIZED, SHARED, logits_hash, run, some_ids
+from program import DATA, SANITIZED, SHARED, logits_hash, run, small_models, some_ids
 
 BUILD = pathlib.Path(os.environ.get("GODWIT_BUILD", ""))
 SYSTEM = os.environ.get("GODWIT_HIP_DRIVER") == "system"
@@ -27,12 +27,7 @@ def on(wave, **settings):
 
 
 def models():
-    found = {p.stem: (p, ()) for p in sorted(DATA.glob("tales-2m-*.gguf"))}
-    found |= {p.stem: (p, ()) for p in sorted((SHARED / "models").glob("tales-2m-*.gguf"))}
-    folder = SHARED / "models/tales-2m"
-    if folder.is_dir():
-        for weights in ("int8", "int4-g32", "int4-g256"):
-            found[f"tales-2m {weights}"] = (folder, ("--weights", weights))
+    found = small_models(("int8", "int4-g32", "int4-g256"))
     return [pytest.param(path, args, id=name) for name, (path, args) in sorted(found.items())]
 
 

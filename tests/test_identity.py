@@ -8,7 +8,8 @@ import pathlib
 
 import pytest
 
-from program import BIN, DATA, EMULATOR, ROOT, SANITIZED, SHARED, SLOW, logits_hash, run, some_ids
+from program import (BIN, DATA, EMULATOR, ROOT, SANITIZED, SHARED, SLOW, logits_hash, run, small_models,
+                     some_ids)
 
 LEVELS = ("avx2", "avx512", "vnni", "neon")
 IDS = some_ids(40 if SLOW else 531)  # beyond a chunk of 512 and, in pages, ragged
@@ -25,12 +26,9 @@ if REFERENCE is None and EMULATOR:
 
 def models():
     """(name, path, arguments) of everything there is to run."""
-    found = {p.stem: (p, ()) for p in sorted(DATA.glob("tales-2m-*.gguf"))}
-    found |= {p.stem: (p, ()) for p in sorted((SHARED / "models").glob("tales-2m-*.gguf"))}
+    found = small_models(("int8", "int4-g32", "int4-g64", "int4-g128", "int4-g256"))
     folder = SHARED / "models/tales-2m"
     if folder.is_dir():
-        for weights in ("int8", "int4-g32", "int4-g64", "int4-g128", "int4-g256"):
-            found[f"tales-2m {weights}"] = (folder, ("--weights", weights))
         found["tales-2m folder"] = (folder, ())
     for p in sorted(DATA.glob("tales-2m-q4_0.gguf")):
         found["tales-2m kv q8_0"] = (p, ("--kv-type", "q8_0"))

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from program import DATA, OPENCL_ALL, SHARED, logits_hash, run, some_ids
+from program import DATA, OPENCL_ALL, SHARED, logits_hash, run, small_models, some_ids
 
 IDS = some_ids(70)  # beyond a page
 OPENCL = ("--device", "opencl")
@@ -20,12 +20,7 @@ def device():
 
 
 def models():
-    found = {p.stem: (p, ()) for p in sorted(DATA.glob("tales-2m-*.gguf"))}
-    found |= {p.stem: (p, ()) for p in sorted((SHARED / "models").glob("tales-2m-*.gguf"))}
-    folder = SHARED / "models/tales-2m"
-    if folder.is_dir():
-        for weights in ("int8", "int4-g32", "int4-g256"):
-            found[f"tales-2m {weights}"] = (folder, ("--weights", weights))
+    found = small_models(("int8", "int4-g32", "int4-g256"))
     some = found if OPENCL_ALL else ("tales-2m-f16", "tales-2m-q4_0", "tales-2m-q4_k_m")
     return [pytest.param(*found[name], id=name) for name in sorted(found) if name in some]
 

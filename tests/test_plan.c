@@ -266,8 +266,9 @@ static gw_status link_rows(const gw_weight_source *src, int64_t first, int64_t n
 }
 
 /* device_of[i % 2]: where node i runs; its weights live there. */
-static void make_chain(chain *c, const gw_plan_device *devices, const int *device_of) {
-    memset(c, 0, sizeof *c);
+static chain *new_chain(const gw_plan_device *devices, const int *device_of) {
+    chain *c = calloc(1, sizeof *c);
+    assert_non_null(c);
     c->first = shaped(GW_FMT_F32, ROWS, WIDTH);
     c->last = shaped(GW_FMT_F32, ROWS, WIDTH);
     fill(&devices[device_of[0]], &c->first, ROWS * WIDTH, 1.0f);
@@ -302,6 +303,7 @@ static void make_chain(chain *c, const gw_plan_device *devices, const int *devic
             n->in[1] = i >= 3 ? &c->between[i - 2] : NULL;
         }
     }
+    return c;
 }
 
 static void free_chain(chain *c, const gw_plan_device *devices, const int *device_of) {
@@ -311,13 +313,12 @@ static void free_chain(chain *c, const gw_plan_device *devices, const int *devic
         devices[device_of[i]].backend->release(c->norm[i].buf);
         devices[device_of[i]].backend->release(c->w[i].buf);
     }
+    free(c);
 }
 
 static void run_chain(const gw_plan_device *devices, int n_devices, const int *device_of, int rows,
                       float *out) {
-    chain *c = malloc(sizeof *c);
-    assert_non_null(c);
-    make_chain(c, devices, device_of);
+    chain *c = new_chain(devices, device_of);
     gw_arena_set *arenas = NULL;
     gw_plan *plan = NULL;
     assert_int_equal(gw_arena_set_new(devices, n_devices, &arenas), GW_OK);
@@ -346,7 +347,6 @@ static void run_chain(const gw_plan_device *devices, int n_devices, const int *d
     gw_plan_free(plan);
     gw_arena_set_free(arenas);
     free_chain(c, devices, device_of);
-    free(c);
 }
 
 /* The same chain by hand, in double precision, over fresh arrays: no placement can be wrong here.
@@ -435,9 +435,7 @@ static void test_placement(void **state) {
     (void)state;
     static const int device_of[2] = {0, 0};
     gw_plan_device d = open_device(find_backend("ref"));
-    chain *c = malloc(sizeof *c);
-    assert_non_null(c);
-    make_chain(c, &d, device_of);
+    chain *c = new_chain(&d, device_of);
     gw_arena_set *arenas = NULL;
     gw_plan *plan = NULL;
     assert_int_equal(gw_arena_set_new(&d, 1, &arenas), GW_OK);
@@ -458,10 +456,8 @@ static void test_placement(void **state) {
     }
     assert_true(top <= 4 * (bytes + 256)); /* 4 values live at once */
     /* A second plan shares the arena. */
-    chain *e = malloc(sizeof *e);
     gw_plan *second = NULL;
-    assert_non_null(e);
-    make_chain(e, &d, device_of);
+    chain *e = new_chain(&d, device_of);
     assert_int_equal(gw_plan_build(e->nodes, LINKS, &d, 1, ROWS, arenas, &second), GW_OK);
     assert_ptr_equal(e->between[0].buf, c->between[0].buf);
     gw_plan_free(second);
@@ -469,8 +465,6 @@ static void test_placement(void **state) {
     gw_arena_set_free(arenas);
     free_chain(c, &d, device_of);
     free_chain(e, &d, device_of);
-    free(c);
-    free(e);
     d.backend->close(d.device);
 }
 
@@ -503,9 +497,7 @@ static void check_refusal(const gw_backend *backend, gw_status want, const char 
                           const char *second) {
     static const int device_of[2] = {0, 0};
     gw_plan_device real = open_device(find_backend("ref")), d = {backend, real.device};
-    chain *c = malloc(sizeof *c);
-    assert_non_null(c);
-    make_chain(c, &real, device_of);
+    chain *c = new_chain(&real, device_of);
     gw_arena_set *arenas = NULL;
     gw_plan *plan = NULL;
     assert_int_equal(gw_arena_set_new(&d, 1, &arenas), GW_OK);
@@ -520,7 +512,6 @@ static void check_refusal(const gw_backend *backend, gw_status want, const char 
     assert_non_null(c->first.buf);
     gw_arena_set_free(arenas);
     free_chain(c, &real, device_of);
-    free(c);
     real.backend->close(real.device);
 }
 
@@ -538,9 +529,7 @@ static void test_bad_plans(void **state) {
     (void)state;
     static const int device_of[2] = {0, 0};
     gw_plan_device d = open_device(find_backend("ref"));
-    chain *c = malloc(sizeof *c);
-    assert_non_null(c);
-    make_chain(c, &d, device_of);
+    chain *c = new_chain(&d, device_of);
     gw_arena_set *arenas = NULL;
     gw_plan *plan = NULL;
     assert_int_equal(gw_arena_set_new(&d, 0, &arenas), GW_E_ARGUMENT);
@@ -562,7 +551,6 @@ static void test_bad_plans(void **state) {
     assert_null(plan);
     gw_arena_set_free(arenas);
     free_chain(c, &d, device_of);
-    free(c);
     d.backend->close(d.device);
 }
 
@@ -570,12 +558,10 @@ static void test_profile(void **state) {
     (void)state;
     static const int device_of[2] = {0, 0};
     gw_plan_device d = open_device(gw_backends[0]);
-    chain *c = malloc(sizeof *c);
     gw_step *step = calloc(1, sizeof *step);
-    assert_non_null(c);
     assert_non_null(step);
     step->n = step->n_pick = ROWS;
-    make_chain(c, &d, device_of);
+    chain *c = new_chain(&d, device_of);
     gw_arena_set *arenas = NULL;
     gw_plan *plan = NULL;
     assert_int_equal(gw_arena_set_new(&d, 1, &arenas), GW_OK);
@@ -596,7 +582,6 @@ static void test_profile(void **state) {
     gw_plan_free(plan);
     gw_arena_set_free(arenas);
     free_chain(c, &d, device_of);
-    free(c);
     free(step);
     d.backend->close(d.device);
 }

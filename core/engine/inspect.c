@@ -1,10 +1,10 @@
 /* core/engine/inspect.c - what is in a model's files, and the checks of opening without loading. */
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/engine/describe.h"
 #include "core/model/weights.h"
 #include "core/text/chat.h"
 
@@ -106,44 +106,22 @@ static gw_status check(gw_inspection *v, int flags, const volatile int *cancel) 
 
 /* ---- description --------------------------------------------------------------------------- */
 
-static void upper(char *to, size_t room, const char *name) {
-    snprintf(to, room, "%s", name);
-    for (char *c = to; *c != '\0'; c++) {
-        *c = (char)toupper((unsigned char)*c);
-    }
-}
-
 static void fill_info(gw_inspection *v) {
     gw_model_info *info = &v->info;
     const gw_hparams *hp = gw_checkpoint_hparams(v->checkpoint);
-    uint64_t bytes[GW_FMT_COUNT] = {0};
+    uint64_t bytes[GW_FMT_COUNT];
     gw_fmt best = GW_FMT_F32;
-    for (size_t i = 0; i < gw_checkpoint_count(v->checkpoint); i++) {
-        const gw_stored *t = gw_checkpoint_at(v->checkpoint, i);
-        uint64_t n = 1;
-        for (int d = 0; d < t->n_dim; d++) {
-            n *= (uint64_t)t->dim[d];
-        }
-        info->n_params += n;
-        info->weight_bytes += t->bytes;
-        bytes[t->fmt] += t->bytes;
-        best = bytes[t->fmt] > bytes[best] ? t->fmt : best;
+    gw_describe_files(v->checkpoint, info, bytes);
+    for (int fmt = 0; fmt < GW_FMT_COUNT; fmt++) {
+        best = bytes[fmt] > bytes[best] ? (gw_fmt)fmt : best;
     }
-    upper(v->format, sizeof v->format, info->weight_bytes > 0 ? gw_format_of(best)->name : "");
+    if (info->weight_bytes > 0) {
+        gw_describe_format(best, v->format, sizeof v->format);
+    }
     info->name = gw_checkpoint_name(v->checkpoint);
     info->architecture = gw_checkpoint_architecture(v->checkpoint);
-    info->file_bytes = gw_checkpoint_file_bytes(v->checkpoint);
     if (hp != NULL) {
-        info->n_layers = hp->n_layers;
-        info->d_model = hp->d_model;
-        info->n_heads = hp->n_heads;
-        info->n_kv_heads = hp->n_kv_heads;
-        info->d_head = hp->d_head;
-        info->d_ff = hp->d_ff;
-        info->n_vocab = hp->n_vocab;
-        info->n_ctx_train = hp->n_ctx;
-        info->kv_bytes_per_token =
-            4 * (uint64_t)hp->n_layers * (uint64_t)hp->n_kv_heads * (uint64_t)hp->d_head;
+        gw_describe_shape(hp, info);
     }
 }
 
@@ -156,7 +134,7 @@ static gw_status describe(gw_inspection *v) {
     }
     for (size_t i = 0; i < gw_checkpoint_count(v->checkpoint); i++) {
         const gw_stored *t = gw_checkpoint_at(v->checkpoint, i);
-        upper(v->formats[i], sizeof v->formats[i], gw_format_of(t->fmt)->name);
+        gw_describe_format(t->fmt, v->formats[i], sizeof v->formats[i]);
     }
     return gw_checkpoint_meta(v->checkpoint, &v->meta, &v->n_meta);
 }

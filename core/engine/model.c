@@ -1,12 +1,12 @@
 /* core/engine/model.c - opens a model: checkpoint, tokenizer, device, weights; and describes it. */
 #include "core/engine/model_state.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/engine/describe.h"
 #include "core/engine/kv.h"
 
 /* ---- parts ---------------------------------------------------------------------------------- */
@@ -95,21 +95,10 @@ static gw_status load_weights(gw_model *m, const gw_model_options *o,
 
 /* ---- description ---------------------------------------------------------------------------- */
 
-static void count_tensors(gw_model *m) {
-    for (size_t i = 0; i < gw_checkpoint_count(m->checkpoint); i++) {
-        const gw_stored *t = gw_checkpoint_at(m->checkpoint, i);
-        uint64_t n = 1;
-        for (int d = 0; d < t->n_dim; d++) {
-            n *= (uint64_t)t->dim[d];
-        }
-        m->info.n_params += n;
-        m->info.weight_bytes += t->bytes;
-    }
-}
-
 static void fill_info(gw_model *m) {
     gw_model_info *info = &m->info;
     const gw_hparams *hp = &m->hp;
+    uint64_t bytes[GW_FMT_COUNT];
     snprintf(m->name, sizeof m->name, "%s", gw_checkpoint_name(m->checkpoint));
     info->name = m->name;
     info->architecture =
@@ -117,26 +106,16 @@ static void fill_info(gw_model *m) {
     info->format = m->format;
     info->device = m->device_text;
     info->note = m->place.note;
-    info->n_layers = hp->n_layers;
-    info->d_model = hp->d_model;
-    info->n_heads = hp->n_heads;
-    info->n_kv_heads = hp->n_kv_heads;
-    info->d_head = hp->d_head;
-    info->d_ff = hp->d_ff;
-    info->n_ctx_train = hp->n_ctx;
-    info->n_vocab = m->weights != NULL ? hp->n_vocab : m->vocab ? (int32_t)m->vocab->n_tokens : 0;
-    info->file_bytes = gw_checkpoint_file_bytes(m->checkpoint);
-    count_tensors(m);
+    gw_describe_shape(hp, info);
+    if (m->weights == NULL) {
+        info->n_vocab = m->vocab ? (int32_t)m->vocab->n_tokens : 0;
+    }
+    gw_describe_files(m->checkpoint, info, bytes);
     if (m->weights == NULL) {
         return;
     }
-    snprintf(m->format, sizeof m->format, "%s", gw_format_of(gw_weights_format(m->weights))->name);
-    for (char *c = m->format; *c != '\0'; c++) {
-        *c = (char)toupper((unsigned char)*c);
-    }
+    gw_describe_format(gw_weights_format(m->weights), m->format, sizeof m->format);
     info->decode_bytes = gw_weights_decode_bytes(m->weights);
-    info->kv_bytes_per_token =
-        4 * (uint64_t)hp->n_layers * (uint64_t)hp->n_kv_heads * (uint64_t)hp->d_head;
     info->threads = m->place.info[0].threads;
     gw_place_text(&m->place, m->device_text, sizeof m->device_text);
 }
