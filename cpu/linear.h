@@ -24,6 +24,7 @@ typedef struct gw_cpu_linear {
     const float *bias; /* [m] or NULL: y = (sum + bias) + residual                    */
     const float *residual; /* residual[i * residual_stride + r], or NULL; may alias y     */
     size_t residual_stride;
+    int streams;          /* places that decode reads a range from in turn; 0: one      */
     const void *next;     /* weights the caller reads after this range: asked for early; or NULL */
     const void *prepared; /* what prepare() made of all n rows of x; NULL: run() does it itself */
 } gw_cpu_linear;

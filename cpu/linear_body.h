@@ -209,31 +209,45 @@ V_FN void finish(const gw_cpu_linear *job, size_t i, size_t r, v_float sum) {
 #define V_ROLLED _Pragma("GCC unroll 1")
 #endif
 
-/* Decode reads its weights as one stream per thread, AHEAD bytes early. One stream was faster than
- * two or four on a Zen 5 and a Sapphire Rapids, while a Zen 3 once read best from four. Asking from
- * many places in unrolled code was slower on Zen 5, because prefetchers learn the steps of each
- * instruction: hence one small loop per group. 6 KB ahead: a core that reads 38 GB/s passes 4 KB in
- * 108 ns, less than a busy memory takes to answer. Prefetches never fault. */
+/* Decode asks for its weights early. One stream: 6 KB, since a core that reads 38 GB/s passes 4 KB
+ * in 108 ns, less than a busy memory takes to answer; asking from many places in unrolled code was
+ * slower on Zen 5, because prefetchers learn the steps of each instruction, hence one small loop
+ * per group. Several streams, TURN blocks of each in turn: a Sapphire Rapids holds 16 lines that it
+ * was asked for, which is 12 GB/s, and gets beyond that only by what its second-level prefetcher
+ * asks for by itself, once for every page being read. Prefetches never fault. */
 
-enum { AHEAD = 6144 };
+enum { AHEAD_ONE = 6144, AHEAD_SOME = 3072, TURN = 2 };
 
-/* What a thread reads: from `stop` on it goes on `jump` bytes further. */
+/* What a thread reads: from `stop` on it goes on `jump` bytes further. One of several streams is
+ * asked for in `even` steps: what is asked for at once by one keeps the others waiting. */
 typedef struct stream {
-    uintptr_t stop, jump;
+    uintptr_t ahead, stop, jump;
+    int even;
 } stream;
 
-V_FN void fetch_ahead(const unsigned char *group, size_t bytes, stream s) {
-    uintptr_t at = (uintptr_t)group + AHEAD;
+/* Lines [first, end) of a group, early. */
+V_FN void fetch_ahead(const unsigned char *group, size_t first, size_t end, stream s) {
+    uintptr_t at = (uintptr_t)group + s.ahead;
     at += at >= s.stop ? s.jump : 0;
     V_ROLLED
-    for (size_t i = 0; i < bytes; i += 64) {
+    for (size_t i = first * 64; i < end * 64; i += 64) {
         v_prefetch((const void *)(at + i));
     }
 }
 
-/* acc [lanes][count][16] += one strip times x [blocks][count]; block b goes to lane b & last. */
-typedef void pass_fn(const unsigned char *strip, size_t blocks, const gw_xblock *x, size_t count,
-                     float *acc, size_t last, stream from);
+V_FN void fetch_group(const unsigned char *group, size_t bytes, size_t sub, size_t subs, stream s) {
+    size_t lines = (bytes + 63) / 64;
+    if (s.even) {
+        fetch_ahead(group, lines * sub / subs, lines * (sub + 1) / subs, s);
+    } else if (sub == 0) {
+        fetch_ahead(group, 0, lines, s);
+    }
+}
+
+/* acc [lanes][count][16] += blocks [first, end) of one strip times those of x [blocks][count];
+ * block b goes to lane b & last. */
+typedef void pass_fn(const unsigned char *strip, size_t first, size_t end, const gw_xblock *x,
+                     size_t count, float *acc, size_t last, stream from);
 
 #if V_GROUP > 1
 #define GROUPS(count)                                                                              \
@@ -255,21 +269,28 @@ typedef void pass_fn(const unsigned char *strip, size_t blocks, const gw_xblock 
 
 /* One activation row. The blocks of a group are unrolled, so that shifts are constants. */
 #define PASS_ONE(name)                                                                             \
-    static void pass1_##name(const unsigned char *strip, size_t blocks, const gw_xblock *x,        \
-                             size_t count, float *restrict acc, size_t last, stream from) {        \
+    static void pass1_##name(const unsigned char *strip, size_t first, size_t end,                 \
+                             const gw_xblock *x, size_t count, float *restrict acc, size_t last,   \
+                             stream from) {                                                        \
         SIZES(name);                                                                               \
         (void)count;                                                                               \
-        for (size_t g = 0; g < blocks / SUBS; g++, x += SUBS) {                                    \
+        for (size_t g = first / SUBS; g * SUBS < end; g++) {                                       \
             const unsigned char *group = strip + HEAD + g * GROUP;                                 \
+            const gw_xblock *xg = x + g * SUBS;                                                    \
             float *a = acc + (g * SUBS & last) * GW_STRIP_ROWS;                                    \
-            fetch_ahead(group, GROUP, from);                                                       \
+            const size_t from_sub = g * SUBS < first ? first - g * SUBS : 0;                       \
+            const size_t to_sub = end - g * SUBS;                                                  \
             V_UNROLL                                                                               \
             for (int sub = 0; sub < SUBS; sub++, a += GW_STRIP_ROWS) {                             \
-                V_SPREAD(x + sub);                                                                 \
+                if (SUBS > 1 && ((size_t)sub < from_sub || (size_t)sub >= to_sub)) {               \
+                    continue;                                                                      \
+                }                                                                                  \
+                fetch_group(group, GROUP, (size_t)sub, SUBS, from);                                \
+                V_SPREAD(xg + sub);                                                                \
                 for (int h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {                                  \
                     v_block u;                                                                     \
                     unpack_##name(&u, group, strip, sub, h);                                       \
-                    v_fstore(a + h, ADD_ONE(f, &u, x + sub, v_fload(a + h)));                      \
+                    v_fstore(a + h, ADD_ONE(f, &u, xg + sub, v_fload(a + h)));                     \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
@@ -277,15 +298,15 @@ typedef void pass_fn(const unsigned char *strip, size_t blocks, const gw_xblock 
 
 /* Several activation rows: a weight block is unpacked once for all of them. */
 #define PASS_SOME(name)                                                                            \
-    static void pass_##name(const unsigned char *strip, size_t blocks, const gw_xblock *x,         \
-                            size_t count, float *restrict acc, size_t last, stream from) {         \
+    static void pass_##name(const unsigned char *strip, size_t first, size_t end,                  \
+                            const gw_xblock *x, size_t count, float *restrict acc, size_t last,    \
+                            stream from) {                                                         \
         SIZES(name);                                                                               \
-        for (size_t b = 0; b < blocks; b++, x += count) {                                          \
+        x += first * count;                                                                        \
+        for (size_t b = first; b < end; b++, x += count) {                                         \
             const int sub = (int)(b % SUBS);                                                       \
             const unsigned char *group = strip + HEAD + b / SUBS * GROUP;                          \
-            if (sub == 0) {                                                                        \
-                fetch_ahead(group, GROUP, from);                                                   \
-            }                                                                                      \
+            fetch_group(group, GROUP, (size_t)sub, SUBS, from);                                    \
             for (int h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {                                      \
                 v_block u;                                                                         \
                 float *a = acc + (b & last) * count * GW_STRIP_ROWS + h;                           \
@@ -307,21 +328,61 @@ GW_STRIP_FORMATS(PASSES)
 /* ---- a range of rows ----------------------------------------------------------------------------
  */
 
-static void decode_rows(const gw_cpu_linear *job, size_t first, size_t end, float *acc,
-                        const gw_xblock *x, size_t strip_bytes, pass_fn *pass) {
-    const size_t n = (size_t)job->n, rows = n * GW_STRIP_ROWS;
-    stream from = {.stop =
-                       (uintptr_t)job->w + (end + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS * strip_bytes};
-    from.jump = job->next != NULL ? (uintptr_t)job->next - from.stop : 0;
-    for (size_t r = first; r < end; r += GW_STRIP_ROWS) {
-        memset(acc, 0, GW_LANES * rows * sizeof *acc);
-        pass((const unsigned char *)job->w + r / GW_STRIP_ROWS * strip_bytes, job->k / GW_ACT_BLOCK,
-             x, n, acc, GW_LANES - 1, from);
+typedef struct form {
+    size_t bytes; /* of a strip */
+    pass_fn *pass;
+} form;
+
+/* Strips first, first + each, ..: one of every stream, TURN blocks of each in turn. */
+static void decode_strips(const gw_cpu_linear *job, size_t first, size_t each, size_t streams,
+                          float *acc, const gw_xblock *x, form f, const stream *from) {
+    const size_t n = (size_t)job->n, rows = n * GW_STRIP_ROWS, room = GW_LANES * rows;
+    const size_t blocks = job->k / GW_ACT_BLOCK, turn = streams > 1 ? TURN : blocks;
+    const unsigned char *strip = (const unsigned char *)job->w + first * f.bytes;
+    memset(acc, 0, streams * room * sizeof *acc);
+    for (size_t b = 0; b < blocks; b += turn) {
+        size_t end = blocks - b < turn ? blocks : b + turn;
+        for (size_t s = 0; s < streams; s++) {
+            f.pass(strip + s * each * f.bytes, b, end, x, n, acc + s * room, GW_LANES - 1, from[s]);
+        }
+    }
+    for (size_t s = 0; s < streams; s++, first += each, acc += room) {
         for (size_t i = 0; i < n; i++) {
-            for (size_t h = 0; h < GW_STRIP_ROWS && r + h < job->m; h += V_ROWS) {
-                finish(job, i, r + h, join_lanes(acc + i * GW_STRIP_ROWS + h, rows));
+            for (size_t h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {
+                if (first * GW_STRIP_ROWS + h < job->m) {
+                    finish(job, i, first * GW_STRIP_ROWS + h,
+                           join_lanes(acc + i * GW_STRIP_ROWS + h, rows));
+                }
             }
         }
+    }
+}
+
+/* The strips of the range in `streams` parts of neighbours. */
+static void decode_rows(const gw_cpu_linear *job, size_t first, size_t end, float *acc,
+                        const gw_xblock *x, form f) {
+    const size_t begin = first / GW_STRIP_ROWS;
+    const size_t strips = (end - first + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS;
+    const size_t most = GW_TILE / (size_t)job->n; /* what the scratch has lanes for */
+    size_t streams = job->streams > 1 ? (size_t)job->streams : 1;
+    streams = streams < most ? streams : most;
+    const size_t each = (strips + streams - 1) / streams;
+    stream from[GW_TILE];
+    if (strips == 0) {
+        return;
+    }
+    streams = (strips + each - 1) / each;
+    for (size_t s = 0; s < streams; s++) {
+        stream *to = &from[s];
+        to->even = streams > 1;
+        to->ahead = to->even ? AHEAD_SOME : AHEAD_ONE;
+        to->stop = (uintptr_t)job->w + (begin + (s + 1) * each) * f.bytes;
+        to->jump = -to->ahead; /* to what is there */
+    }
+    from[streams - 1].stop = (uintptr_t)job->w + (begin + strips) * f.bytes;
+    from[streams - 1].jump = job->next != NULL ? (uintptr_t)job->next - from[streams - 1].stop : 0;
+    for (size_t i = 0; i < each; i++) {
+        decode_strips(job, begin + i, each, (strips - i + each - 1) / each, acc, x, f, from);
     }
 }
 
@@ -335,7 +396,7 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
         for (size_t t = 0; t < n; t += GW_TILE) {
             const size_t count = n - t < GW_TILE ? n - t : GW_TILE;
             memset(acc, 0, count * GW_STRIP_ROWS * sizeof *acc);
-            pass(strip, blocks, x + t * blocks, count, acc, 0, (stream){0});
+            pass(strip, 0, blocks, x + t * blocks, count, acc, 0, (stream){0});
             for (size_t i = 0; i < count; i++) {
                 for (size_t h = 0; h < GW_STRIP_ROWS && r + h < job->m; h += V_ROWS) {
                     finish(job, from + t + i, r + h, v_fload(acc + i * GW_STRIP_ROWS + h));
@@ -359,8 +420,9 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
             prepare(f, own, job, 0, (size_t)job->n);                                               \
             x = own;                                                                               \
         }                                                                                          \
-        decode_rows(job, first, end, acc, x, gw_strip_bytes(GW_FMT_##NAME, job->k),                \
-                    job->n == 1 ? pass1_##name : pass_##name);                                     \
+        decode_rows(job, first, end, acc, x,                                                       \
+                    (form){gw_strip_bytes(GW_FMT_##NAME, job->k),                                  \
+                           job->n == 1 ? pass1_##name : pass_##name});                             \
     }                                                                                              \
     void JOIN_NAMES(name, LEVEL, prefill)(const gw_cpu_linear *job, size_t first, size_t end,      \
                                           void *scratch) {                                         \

@@ -10,6 +10,7 @@
 enum {
     NAME(J) = GW_LANES / VW,            /* vectors that hold the 32 lanes   */
     NAME(BATCH) = NAME(J) == 2 ? 8 : 3, /* activations of one row           */
+    NAME(STREAMS) = 16,                 /* places a range is read from      */
     NAME(STRIP) = MICRO_VECS * VW       /* weight rows of one register tile */
 };
 
@@ -57,6 +58,49 @@ GW_INLINE VT float NAME(join)(const int fmt, const vf *sum, const void *row, con
         lane[i - whole] = fmaf(NAME(weight)(fmt, row, i), x[i], lane[i - whole]);
     }
     return gw_join_lanes(lane);
+}
+
+/* One activation row times `streams` weight rows that are `step` bytes apart, TURN columns of each
+ * in turn, into out. Only what one line of a row needs is asked for early (linear_body.h). */
+GW_INLINE VT void NAME(dots_in_turn)(const int fmt, size_t streams, const char *w, size_t step,
+                                     const float *x, size_t k, float *out) {
+    enum { AHEAD = 3072, TURN = 256 };
+    float lane[NAME(STREAMS)][GW_LANES];
+    size_t whole = k / GW_LANES * GW_LANES;
+    size_t size = fmt == GW_FMT_F32 ? 4 : 2;
+    memset(lane, 0, sizeof lane);
+    for (size_t at = 0; at < whole; at += TURN) {
+        size_t end = whole - at < TURN ? whole : at + TURN;
+        for (size_t s = 0; s < streams; s++) {
+            const char *row = w + s * step;
+            vf sum[NAME(J)];
+            GW_UNROLL
+            for (int j = 0; j < NAME(J); j++) {
+                sum[j] = v_load(lane[s] + j * VW);
+            }
+            for (size_t i = at; i < end; i += GW_LANES) {
+                __builtin_prefetch(row + i * size + AHEAD, 0, 3);
+                if (size == 4) {
+                    __builtin_prefetch(row + i * size + AHEAD + 64, 0, 3);
+                }
+                GW_UNROLL
+                for (int j = 0; j < NAME(J); j++) {
+                    size_t c = i + (size_t)(j * VW);
+                    sum[j] = v_fma(NAME(weights)(fmt, row, c), v_load(x + c), sum[j]);
+                }
+            }
+            GW_UNROLL
+            for (int j = 0; j < NAME(J); j++) {
+                v_store(lane[s] + j * VW, sum[j]);
+            }
+        }
+    }
+    for (size_t s = 0; s < streams; s++) {
+        for (size_t i = whole; i < k; i++) {
+            lane[s][i - whole] = fmaf(NAME(weight)(fmt, w + s * step, i), x[i], lane[s][i - whole]);
+        }
+        out[s] = gw_join_lanes(lane[s]);
+    }
 }
 
 /* One weight row times n activation rows into out[n]. Weights are asked for as in linear_body.h:
@@ -110,6 +154,22 @@ GW_INLINE void NAME(put)(const gw_cpu_linear *job, size_t r, size_t i, float sum
     job->y[i * job->y_stride + r] = sum;
 }
 
+GW_INLINE VT void NAME(decode_in_turn)(const int fmt, const gw_cpu_linear *job, size_t first,
+                                       size_t end, size_t streams) {
+    size_t row_bytes = job->k * (fmt == GW_FMT_F32 ? 4 : 2);
+    size_t each = (end - first + streams - 1) / streams;
+    float out[NAME(STREAMS)];
+    for (size_t i = 0; i < each; i++) {
+        size_t live = (end - first - i + each - 1) / each;
+        NAME(dots_in_turn)
+        (fmt, live, (const char *)job->w + (first + i) * row_bytes, each * row_bytes,
+         (const float *)job->x, job->k, out);
+        for (size_t s = 0; s < live; s++) {
+            NAME(put)(job, first + i + s * each, 0, out[s]);
+        }
+    }
+}
+
 GW_INLINE VT void NAME(decode)(const int fmt, const gw_cpu_linear *job, size_t first, size_t end) {
     size_t row_bytes = job->k * (fmt == GW_FMT_F32 ? 4 : 2), stride = job->x_stride;
     size_t n = (size_t)job->n;
@@ -117,6 +177,12 @@ GW_INLINE VT void NAME(decode)(const int fmt, const gw_cpu_linear *job, size_t f
     uintptr_t stop = (uintptr_t)job->w + end * row_bytes;
     uintptr_t jump = job->next != NULL ? (uintptr_t)job->next - stop : 0;
     float out[NAME(BATCH)];
+    if (n == 1 && job->streams > 1) {
+        NAME(decode_in_turn)
+        (fmt, job, first, end,
+         (size_t)(job->streams < NAME(STREAMS) ? job->streams : NAME(STREAMS)));
+        return;
+    }
     for (size_t r = first; r < end; r++) {
         const char *w = (const char *)job->w + r * row_bytes;
         size_t i = 0;

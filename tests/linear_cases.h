@@ -133,12 +133,20 @@ typedef struct lc_out {
     size_t count;
 } lc_out;
 
+/* NaN everywhere, but for what lies in place: NULL, or `values` floats of y. */
+static void lc_poison(lc_out *o, const float *in_place, size_t values) {
+    for (size_t i = 0; i < o->count; i++) {
+        memcpy(&o->all[i], &poison, 4);
+    }
+    if (in_place != NULL) {
+        memcpy(o->y, in_place, values * 4);
+    }
+}
+
 static lc_out lc_new_out(size_t n, size_t stride) {
     lc_out o = {lc_alloc((n * stride + 2 * FENCE) * 4), NULL, n * stride + 2 * FENCE};
-    for (size_t i = 0; i < o.count; i++) {
-        memcpy(&o.all[i], &poison, 4);
-    }
     o.y = o.all + FENCE;
+    lc_poison(&o, NULL, 0);
     return o;
 }
 
@@ -156,9 +164,9 @@ static void lc_run(const gw_cpu_linear_kernel *kernel, const gw_cpu_linear *job,
     }
     for (size_t i = 0; i < want->count; i++) {
         if (memcmp(&want->all[i], &got->all[i], 4) != 0) {
-            fail_msg("%s m %zu k %zu n %d rows %zu..%zu%s: value %zd is %a, scalar %a",
+            fail_msg("%s m %zu k %zu n %d rows %zu..%zu%s streams %d: value %zd is %a, scalar %a",
                      kernel->name, job->m, job->k, job->n, first, end,
-                     job->prepared != NULL ? " prepared" : "", (ptrdiff_t)i - FENCE,
+                     job->prepared != NULL ? " prepared" : "", job->streams, (ptrdiff_t)i - FENCE,
                      (double)got->all[i], (double)want->all[i]);
         }
     }
@@ -203,6 +211,10 @@ static void lc_check(const gw_cpu_linear_kernel *kernel, size_t m, size_t k, int
     job.y = got.y;
     job.residual = extras & IN_PLACE ? got.y : job.residual;
     lc_run(kernel, &job, first, end, &want, &got);
+    for (job.streams = 3; job.streams < 9 && !kernel->prefill; job.streams += 3) {
+        lc_poison(&got, extras & IN_PLACE ? residual : NULL, rows * stride);
+        lc_run(kernel, &job, first, end, &want, &got);
+    }
     if (kernel->prepare != NULL) { /* the same from activations prepared once, in pieces */
         size_t bytes = kernel->prepared(k, n);
         unsigned char *prepared = lc_alloc(bytes + 64);
@@ -216,12 +228,7 @@ static void lc_check(const gw_cpu_linear_kernel *kernel, size_t m, size_t k, int
         }
         job.prepared = prepared;
         job.next = w; /* only ever asked for early */
-        for (size_t i = 0; i < got.count; i++) {
-            memcpy(&got.all[i], &poison, 4);
-        }
-        if (extras & IN_PLACE) {
-            memcpy(got.y, residual, rows * stride * 4);
-        }
+        lc_poison(&got, extras & IN_PLACE ? residual : NULL, rows * stride);
         lc_run(kernel, &job, first, end, &want, &got);
         free(prepared);
     }
@@ -266,6 +273,10 @@ static void lc_check_kernel(const gw_cpu_linear_kernel *kernel, int thorough) {
             lc_check(kernel, 16, lc_k(fmt, 256), 2, 0, (fill)weights, (fill)acts, 0, 16);
             lc_check(kernel, 16, lc_k(fmt, 256), 16, 0, (fill)weights, (fill)acts, 0, 16);
         }
+    }
+    for (int n = 1; n <= 4 && !kernel->prefill; n++) { /* parts of 2, 3 and 5 strips, one shorter */
+        lc_check(kernel, 219, lc_k(fmt, 96), n, RESIDUAL, RANDOM, RANDOM, 0, 219);
+        lc_check(kernel, 219, lc_k(fmt, 512), n, 0, RANDOM, RANDOM, 32, 208);
     }
     lc_check(kernel, 48, lc_k(fmt, 512), 3, 0, RANDOM, RANDOM, 16, 32);
     lc_check(kernel, 41, lc_k(fmt, 512), 5, BIAS | RESIDUAL, RANDOM, RANDOM, 32, 41);

@@ -1,5 +1,6 @@
 /* tests/test_linear.c - y = x W^T for quantized weights: every kernel that this CPU runs equals the
  * scalar one bit for bit; the scalar one is within its rounding bound of a double evaluation. */
+#include "cpu/linear_float.h"
 #include "tests/linear_cases.h"
 
 static int is_quantized(gw_fmt fmt) { return gw_format_of(fmt)->term != NULL; }
@@ -31,6 +32,45 @@ static void kernels_equal_scalar(void **state) {
     if (checked == 0) {
         skip();
     }
+}
+
+/* Float weights read from several places in turn; test_ops holds one stream against the scalar. */
+static void streams_of_floats_are_equal(void **state) {
+    (void)state;
+    enum { M = 41, K = 1100 };
+    size_t count;
+    const gw_cpu_linear_kernel *kernels = gw_cpu_linear_float_kernels(&count);
+    float *x = lc_alloc(K * 4), y[2][M];
+    unsigned char *w = lc_alloc(M * K * 4);
+    for (size_t i = 0; i < K; i++) {
+        x[i] = random_float(1.0f);
+    }
+    for (size_t i = 0; i < M * K * 2; i++) { /* finite and normal as f16, bf16 and f32 */
+        gw_u16 bits = (gw_u16)((random_u32() & 0x83ff) | 0x3800);
+        memcpy(w + 2 * i, &bits, 2);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const gw_cpu_linear_kernel *k = &kernels[i];
+        if (k->prefill || !gw_cpu_level_runs(k->level)) {
+            continue;
+        }
+        gw_cpu_linear job = {
+            .w = w, .m = M, .k = K, .x = x, .x_stride = K * 4, .n = 1, .y_stride = M};
+        size_t bytes = k->scratch != NULL ? k->scratch(K, 1) : 0;
+        void *scratch = lc_alloc(bytes);
+        for (int streams = 1; streams < 20; streams += 3) {
+            job.streams = streams;
+            job.y = y[streams > 1];
+            memset(job.y, POISON_BYTE, sizeof y[0]);
+            k->run(&job, 0, M, scratch);
+            if (memcmp(y[0], y[streams > 1], sizeof y[0]) != 0) {
+                fail_msg("%s: %d streams differ from one", k->name, streams);
+            }
+        }
+        free(scratch);
+    }
+    free(x);
+    free(w);
 }
 
 static void every_format_has_both_orders(void **state) {
@@ -166,6 +206,7 @@ int main(void) {
         cmocka_unit_test(every_format_has_both_orders),
         cmocka_unit_test(packing_is_complete),
         cmocka_unit_test(scalar_is_accurate),
+        cmocka_unit_test(streams_of_floats_are_equal),
         cmocka_unit_test(kernels_equal_scalar),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

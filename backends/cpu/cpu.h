@@ -38,7 +38,8 @@ typedef struct gw_cpu_blas gw_cpu_blas;
 struct gw_device {
     gw_cpu_level level;
     int threads;
-    int spins; /* polls of a barrier before it yields the processor */
+    int spins;   /* polls of a barrier before it yields the processor */
+    int streams; /* gw_cpu_linear.streams of several rows: what suited one row (segment.c) */
     const gw_cpu_blas *blas;
     uint64_t memory_at_open;
     _Atomic uint64_t reserved;  /* bytes of all buffers that are not aliases */
@@ -83,7 +84,8 @@ gw_status gw_cpu_size_weight(const struct gw_device *device, gw_tensor *t,
 typedef struct gw_cpu_worker {
     int id, team;
     const gw_step *step;
-    int timed; /* every node on its own */
+    int timed;   /* every node on its own */
+    int streams; /* gw_cpu_linear.streams */
     char *scratch;
     char *row;      /* own too: one row that a launch before would have put out           */
     char *shared;   /* of the whole team                                                  */
@@ -158,7 +160,9 @@ struct gw_segment {
     struct gw_device *device;
     gw_cpu_launch *launches;
     size_t n, capacity;
-    int rows;             /* most live rows of a step */
+    int rows;   /* most live rows of a step */
+    int passes; /* of one row so far, and the shortest with one stream, with several */
+    double pace[2];
     int node;             /* being recorded */
     int picked;           /* a PICK has been recorded */
     size_t scratch_bytes; /* of one thread */

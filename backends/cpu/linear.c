@@ -152,6 +152,7 @@ static void prepare_own(const gw_cpu_launch *l, gw_cpu_worker *worker) {
 static void take_prepared(gw_cpu_linear *job, const gw_cpu_part *part, const gw_cpu_launch *l,
                           const gw_cpu_worker *worker) {
     job->x = worker->x;
+    job->streams = worker->streams;
     const char *place = l->u.linear.prefill ? worker->shared : worker->scratch;
     job->prepared = part->prepared != NOT_PREPARED ? place + part->prepared : NULL;
 }
