@@ -77,10 +77,11 @@ static inline int gw_byte_set_has(const gw_byte_set *set, unsigned byte) {
 /* Every token that is text, by its bytes, in the order of a walk that visits a node before what
  * hangs on it; trie.h looks for single words instead. Read-only; any thread. */
 typedef struct gw_token_node {
-    uint32_t end;   /* the node after all that hang on this one */
-    uint16_t depth; /* bytes before this one                    */
+    uint32_t end;   /* the node after all that hang on this one        */
+    int32_t id;     /* the token that ends here, the last of ids; or -1 */
+    uint16_t depth; /* bytes before this one                           */
     uint8_t byte;
-    uint8_t has_ids;
+    uint8_t several; /* tokens end here, all of them in ids */
 } gw_token_node;
 
 typedef struct gw_token_tree {

@@ -20,11 +20,11 @@ struct gw_matcher {
     size_t n_tokens;
     gw_stacks *stacks;
     uint32_t held[GW_MATCHER_KEPT + 1]; /* the last is the current one */
-    uint64_t *bits;                     /* [n_masks, words] */
+    uint64_t *bits;                     /* [n_masks, words + 1] */
     known_mask *masks;                  /* [n_masks]: a state has one place */
     size_t n_masks, words;
-    uint32_t *states;      /* [deepest + 1] along a path of the tree */
-    const uint32_t **rows; /* [deepest + 1] */
+    uint32_t *states;      /* [deepest + 2] along a path of the tree */
+    const uint32_t **rows; /* [deepest + 2] theirs, NULL: not looked up */
 };
 
 static uint32_t *current(gw_matcher *m) { return &m->held[GW_MATCHER_KEPT]; }
@@ -48,10 +48,10 @@ gw_status gw_matcher_new(const gw_program *program, const gw_token_tree *tree, c
     m->n_masks = m->n_masks < MASKS_MIN   ? MASKS_MIN
                  : m->n_masks > MASKS_MAX ? MASKS_MAX
                                           : m->n_masks;
-    m->bits = calloc(m->n_masks * m->words + 1, sizeof *m->bits);
+    m->bits = calloc(m->n_masks * (m->words + 1), sizeof *m->bits);
     m->masks = calloc(m->n_masks, sizeof *m->masks);
-    m->states = calloc((size_t)tree->deepest + 1, sizeof *m->states);
-    m->rows = calloc((size_t)tree->deepest + 1, sizeof *m->rows);
+    m->states = calloc((size_t)tree->deepest + 2, sizeof *m->states);
+    m->rows = calloc((size_t)tree->deepest + 2, sizeof *m->rows);
     if (m->bits == NULL || m->masks == NULL || m->states == NULL || m->rows == NULL) {
         GW_TRY_DONE(
             gw_fail(GW_E_NOMEM, "grammar", "no memory for masks of %d tokens", (int)n_vocab));
@@ -179,21 +179,40 @@ int gw_matcher_too_deep(const gw_matcher *m) { return gw_stacks_too_deep(m->stac
 
 /* ---- masks ----------------------------------------------------------------------------------- */
 
-/* The whole tree but what hangs on a byte that is not allowed; 0: the stacks are full. */
-static int walk(gw_matcher *m, uint64_t *bits, uint32_t *n_text) {
-    const gw_token_tree *tree = m->tree;
-    uint32_t count = 0;
-    m->states[0] = *current(m);
-    m->rows[0] = gw_stacks_row(m->stacks, m->states[0]);
-    if (m->rows[0] == NULL) {
-        return 0;
+/* The next state where it is not in the row yet; GW_STACKS_FULL: the stacks are full. */
+static uint32_t learn(gw_matcher *m, unsigned depth, unsigned k) {
+    const uint32_t *row = gw_stacks_row(m->stacks, m->states[depth]);
+    if (row == NULL) {
+        return GW_STACKS_FULL;
     }
-    for (uint32_t i = 0; i < tree->n_nodes;) {
-        const gw_token_node *node = &tree->nodes[i];
-        unsigned depth = node->depth, k = m->p->class_of[node->byte];
-        uint32_t next = m->rows[depth][k];
+    m->rows[depth] = row;
+    return row[k] != GW_STACKS_NEW ? row[k] : gw_stacks_step(m->stacks, m->states[depth], k);
+}
+
+static void set_several(const gw_token_tree *tree, uint32_t node, uint64_t *bits) {
+    for (uint32_t t = tree->first[node]; t < tree->first[node + 1]; t++) {
+        uint32_t id = (uint32_t)tree->ids[t];
+        bits[id / 64] |= (uint64_t)1 << (id % 64);
+    }
+}
+
+/* The whole tree but what hangs on a byte that is not allowed; 0: the stacks are full. Most of the
+ * nodes are visited, and whether a token ends in one or another hangs on it is as good as random:
+ * so neither is asked. A node without a token sets a bit behind the mask. */
+static int walk(gw_matcher *m, uint64_t *bits) {
+    const gw_token_node *nodes = m->tree->nodes;
+    const gw_stack_rows known = gw_stacks_rows(m->stacks);
+    const uint8_t *class_of = m->p->class_of;
+    uint32_t n = m->tree->n_nodes, nowhere = (uint32_t)m->words * 64;
+    m->states[0] = *current(m);
+    m->rows[0] = NULL;
+    for (uint32_t i = 0; i < n;) {
+        const gw_token_node *node = &nodes[i];
+        unsigned depth = node->depth, k = class_of[node->byte];
+        const uint32_t *row = m->rows[depth];
+        uint32_t next = row != NULL ? row[k] : GW_STACKS_NEW;
         if (next == GW_STACKS_NEW) {
-            next = gw_stacks_step(m->stacks, m->states[depth], k);
+            next = learn(m, depth, k);
             if (next == GW_STACKS_FULL) {
                 return 0;
             }
@@ -202,22 +221,24 @@ static int walk(gw_matcher *m, uint64_t *bits, uint32_t *n_text) {
             i = node->end;
             continue;
         }
-        for (uint32_t t = tree->first[i]; node->has_ids && t < tree->first[i + 1]; t++) {
-            uint32_t id = (uint32_t)tree->ids[t];
-            bits[id / 64] |= (uint64_t)1 << (id % 64);
-            count++;
+        uint32_t id = node->id >= 0 ? (uint32_t)node->id : nowhere;
+        bits[id / 64] |= (uint64_t)1 << (id % 64);
+        if (node->several) {
+            set_several(m->tree, i, bits);
         }
-        if (node->end > i + 1) {
-            m->states[depth + 1] = next;
-            m->rows[depth + 1] = gw_stacks_row(m->stacks, next);
-            if (m->rows[depth + 1] == NULL) {
-                return 0;
-            }
-        }
+        m->states[depth + 1] = next;
+        m->rows[depth + 1] = gw_stacks_known_row(&known, next);
         i++;
     }
-    *n_text = count;
     return 1;
+}
+
+static uint32_t count_bits(const uint64_t *bits, size_t words) {
+    uint32_t n = 0;
+    for (size_t i = 0; i < words; i++) {
+        n += (uint32_t)__builtin_popcountll(bits[i]);
+    }
+    return n;
 }
 
 gw_status gw_matcher_mask(gw_matcher *m, gw_token_mask *out) {
@@ -227,11 +248,11 @@ gw_status gw_matcher_mask(gw_matcher *m, gw_token_mask *out) {
     for (int again = 1;; again--) {
         uint32_t state = *current(m);
         known_mask *known = &m->masks[state % m->n_masks];
-        uint64_t *bits = m->bits + (state % m->n_masks) * m->words;
+        uint64_t *bits = m->bits + (state % m->n_masks) * (m->words + 1);
         if (known->state != state || state == 0) {
             memset(bits, 0, m->words * sizeof *bits);
             known->state = 0;
-            if (!walk(m, bits, &known->n_text)) {
+            if (!walk(m, bits)) {
                 collect(m);
                 if (again == 0) {
                     return gw_stacks_error(m->stacks);
@@ -239,6 +260,7 @@ gw_status gw_matcher_mask(gw_matcher *m, gw_token_mask *out) {
                 continue;
             }
             known->state = state;
+            known->n_text = count_bits(bits, m->words);
             for (size_t i = 0; i < m->n_ends && gw_stacks_may_end(m->stacks, state); i++) {
                 bits[(size_t)m->ends[i] / 64] |= (uint64_t)1 << (m->ends[i] % 64);
             }

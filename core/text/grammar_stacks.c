@@ -383,6 +383,10 @@ const uint32_t *gw_stacks_row(gw_stacks *s, uint32_t state) {
     return s->rows + (size_t)(s->row_of[state] - 1) * width;
 }
 
+gw_stack_rows gw_stacks_rows(const gw_stacks *s) {
+    return (gw_stack_rows){.of = s->row_of, .rows = s->rows, .width = s->p->n_classes};
+}
+
 int gw_stacks_may_end(const gw_stacks *s, uint32_t state) {
     const gw_stack_node *node = &s->nodes[state];
     return node->n > 0 && address(s->edges[node->first]) == 0;

@@ -35,6 +35,17 @@ uint32_t gw_stacks_step(gw_stacks *s, uint32_t state, unsigned k);
 #define GW_STACKS_NEW (UINT32_MAX - 1)
 const uint32_t *gw_stacks_row(gw_stacks *s, uint32_t state);
 
+/* The same, inlined, of a state that has a row; NULL: ask gw_stacks_row. */
+typedef struct gw_stack_rows {
+    const uint32_t *of; /* [state] row + 1; 0: none */
+    const uint32_t *rows;
+    uint32_t width;
+} gw_stack_rows;
+gw_stack_rows gw_stacks_rows(const gw_stacks *s); /* until the stacks are freed */
+static inline const uint32_t *gw_stacks_known_row(const gw_stack_rows *r, uint32_t state) {
+    return r->of[state] != 0 ? r->rows + (size_t)(r->of[state] - 1) * r->width : NULL;
+}
+
 int gw_stacks_may_end(const gw_stacks *s, uint32_t state);
 int gw_stacks_only_end(const gw_stacks *s, uint32_t state);
 

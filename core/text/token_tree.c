@@ -54,12 +54,14 @@ static void fill(gw_token_tree *tree, const spelled *list, size_t n, uint32_t *p
             tree->nodes[path[--depth]].end = at;
         }
         while (depth < token->bytes) {
-            tree->nodes[at] =
-                (gw_token_node){.depth = (uint16_t)depth, .byte = (uint8_t)token->text[depth]};
+            tree->nodes[at] = (gw_token_node){
+                .depth = (uint16_t)depth, .byte = (uint8_t)token->text[depth], .id = -1};
             tree->first[at] = (uint32_t)i;
             path[depth++] = at++;
         }
-        tree->nodes[path[depth - 1]].has_ids = 1;
+        gw_token_node *last = &tree->nodes[path[depth - 1]];
+        last->several = last->id >= 0;
+        last->id = token->id;
         tree->ids[i] = token->id;
     }
     while (depth > 0) {
