@@ -293,16 +293,15 @@ static gw_status shift_context(app_generator *g) {
 
 /* One token by one pass; the first one needs none. */
 static gw_status one_token(app_generator *g, int32_t *token) {
+    gw_status status;
     if (g->pending >= 0) {
-        gw_status status = gw_session_decode(g->session, &g->pending, 1);
-        if (status != GW_OK) {
-            return status;
-        }
-        g->passes++;
+        status = gw_session_next(g->session, g->sampler, g->pending, g->shifted, token);
+        g->passes += status == GW_OK;
+    } else {
+        const float *logits = gw_session_logits(g->session, 0);
+        int32_t place = gw_session_pos(g->session) + g->shifted;
+        status = gw_sampler_pick(g->sampler, logits, place, token);
     }
-    const float *logits = gw_session_logits(g->session, 0);
-    int32_t place = gw_session_pos(g->session) + g->shifted;
-    gw_status status = gw_sampler_pick(g->sampler, logits, place, token);
     if (status == GW_OK && !gw_token_is_end(g->model, *token)) {
         status = gw_sampler_accept(g->sampler, *token);
     }

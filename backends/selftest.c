@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/plan/backend.h"
+#include "core/tensor/sample.h"
 
 enum { TENSORS = 12, FENCE = 256, SPARE = 2 };
 
@@ -29,6 +30,8 @@ static const self_case fixed_cases[] = {
     {.op = GW_OP_NORM, .n = 3, .k = 520},
     {.op = GW_OP_NORM, .n = 3, .k = 512, .out = GW_FMT_ACT8},
     {.op = GW_OP_QUANTIZE, .n = 5, .k = 320, .out = GW_FMT_ACT8},
+    {.op = GW_OP_SAMPLE, .n = 2, .k = 5000, .out = GW_FMT_I32},
+    {.op = GW_OP_SAMPLE, .n = 3, .k = 5000, .m = 40, .pos = 9, .out = GW_FMT_I32}, /* top 40 */
 };
 static const gw_fmt cache_formats[] = {GW_FMT_F16, GW_FMT_F32, GW_FMT_Q8_0};
 enum {
@@ -225,7 +228,7 @@ static gw_status output(setup *s, int cols) {
     int64_t dim[2] = {c->n + SPARE, cols};
     size_t bytes = 0, row = 0;
     gw_tensor *t = NULL;
-    gw_fmt fmt = c->out == GW_FMT_ACT8 ? GW_FMT_ACT8 : GW_FMT_F32;
+    gw_fmt fmt = c->out == GW_FMT_ACT8 || c->out == GW_FMT_I32 ? c->out : GW_FMT_F32;
     GW_TRY(add(s, "output", fmt, dim, 2, &t));
     GW_TRY(tensor_bytes(t, &bytes));
     GW_TRY(gw_row_bytes(fmt, (uint64_t)cols, &row));
@@ -350,6 +353,20 @@ static gw_status rowwise(setup *s) {
     return output(s, c->k);
 }
 
+static gw_status sample(setup *s) {
+    const self_case *c = s->c;
+    int64_t dim[2] = {c->n + SPARE, c->k}, words[2] = {1, GW_CHOICE_WORDS};
+    const gw_choice choice = {.temperature = c->m > 0 ? 0.8f : 0.0f, .top_k = c->m, .first = 1};
+    gw_tensor *x = NULL, *t = NULL;
+    GW_TRY(floats(s, "logits", dim, 2, 12.0f, &x));
+    GW_TRY(add(s, "choice", GW_FMT_I32, words, 2, &t));
+    memcpy(s->host[t - s->t], &choice, sizeof choice);
+    GW_TRY(upload(s, t));
+    s->node.in[0] = x;
+    s->node.in[1] = t;
+    return output(s, 1);
+}
+
 static gw_status open_case(setup *s, const self_case *c, const gw_backend *backend,
                            struct gw_device *device, int keep_rows) {
     memset(s, 0, sizeof *s);
@@ -371,6 +388,7 @@ static gw_status open_case(setup *s, const self_case *c, const gw_backend *backe
     return c->op == GW_OP_LINEAR || c->op == GW_OP_GLU ? product(s, keep_rows)
            : c->op == GW_OP_ROPE_KV                    ? rope(s)
            : c->op == GW_OP_ATTENTION                  ? attention(s)
+           : c->op == GW_OP_SAMPLE                     ? sample(s)
                                                        : rowwise(s);
 }
 

@@ -346,6 +346,14 @@ void gw_sampler_free(gw_sampler *sampler);
  * token. GW_E_NUMERIC when no logit is finite, or none of what the grammar allows is left. Does not
  * record the token. */
 gw_status gw_sampler_pick(gw_sampler *sampler, const float *logits, int32_t pos, int32_t *token);
+/* Append one token and choose the one behind it: gw_session_decode(s, &token, 1), then
+ * gw_sampler_pick from its logits at position gw_session_pos(s) + shifted, and no
+ * gw_session_logits afterwards. Where the sampler is greedy, or does nothing but top-k and then
+ * temperature, the device chooses, and has begun with the next token when it hands out this one:
+ * calls that append what the last call chose find their step under way; any other use of the
+ * session forgets that step. An error leaves the session as it was. */
+gw_status gw_session_next(gw_session *s, gw_sampler *sampler, int32_t token, int32_t shifted,
+                          int32_t *next);
 /* Tell the sampler that a token is now part of the text (prompt tokens too). After a pick it is
  * taken for the answer, whatever token it is. GW_E_ARGUMENT, and nothing changes: no such token, or
  * none that its grammar allows here. */

@@ -32,13 +32,17 @@ static inline void block_weights(__global const uchar *row, int b, float *w) {
 }
 #endif
 
-__kernel void embed(STEP, IN(table), OUT(out), const int width, const int row_bytes,
+__kernel void embed(STEP, IN(table), IN(ids), OUT(out), const int width, const int row_bytes,
                     const int first, const int rows) {
     const int row = (int)get_global_id(1);
     if (row >= LIVE) {
         return;
     }
-    const int at = STEP_TOKEN(row) - first;
+    int token = STEP_TOKEN(row);
+    if (token < 0) {
+        token = max(READS(int, ids)[row], 0);
+    }
+    const int at = token - first;
     if (at < 0 || at >= rows) {
         return;
     }

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "core/plan/backend.h"
+#include "core/tensor/sample.h"
 #include "tests/random.h"
 
 enum { OC_FENCE = 256, OC_SPARE_ROWS = 2, OC_TENSORS = 12 };
@@ -38,7 +39,11 @@ typedef struct op_case {
     int heads, kv_heads, e, rope_dim, interleaved, head_norm;
     gw_fmt kv;
     int window, pos, slots; /* pos: of the first row; row i is at pos + i, in slot i % slots */
-    int wild; /* QUANTIZE, NORM, ROPE_KV into q8_0: zeros, infinities, NaN, tiny numbers */
+    int wild; /* QUANTIZE, NORM, ROPE_KV into q8_0: zeros, infinities, NaN, tiny numbers;
+               * SAMPLE: 1 logits that rule a draw out, 2 ties, 3 minus infinities, 4 numbers too
+               * large for the temperature */
+    float temperature; /* SAMPLE */
+    int top_k;
 } op_case;
 
 #define OC_F32                                                                                     \
@@ -58,6 +63,8 @@ static const op_case op_cases[] = {
     {.op = GW_OP_EMBED, .why = "f16 rows", .n = 17, .k = 96, .m = {50}, .fmt = OC_F16},
     {.op = GW_OP_EMBED, .why = "q8_0 rows", .n = 5, .k = 64, .m = {33}, .fmt = OC_Q8},
     {.op = GW_OP_EMBED, .why = "q6_k rows", .n = 2, .k = 512, .m = {33}, .fmt = {GW_FMT_Q6_K}},
+    {.op = GW_OP_EMBED, .why = "ids that were drawn", .n = 4, .k = 96, .m = {50}, .fmt = OC_Q8,
+     .pick = 1},
     {.op = GW_OP_PICK, .why = "the last row", .n = 1, .k = 48, .pick = 9},
     {.op = GW_OP_PICK, .why = "some rows", .n = 7, .k = 100, .pick = 2},
 
@@ -164,6 +171,34 @@ static const op_case op_cases[] = {
      .kv_heads = 3, .e = 80, .kv = GW_FMT_F16, .pos = 0, .slots = 1, .out = GW_FMT_ACT8},
     {.op = GW_OP_ATTENTION, .why = "group larger than a tile", .n = 2, .heads = 64, .kv_heads = 1,
      .e = 16, .kv = GW_FMT_F16, .pos = 500, .slots = 1},
+
+    {.op = GW_OP_SAMPLE, .why = "the largest", .n = 3, .k = 5000},
+    {.op = GW_OP_SAMPLE, .why = "the largest, ties", .n = 4, .k = 4097, .wild = 2},
+    {.op = GW_OP_SAMPLE, .why = "one token", .n = 2, .k = 1, .temperature = 1.0f},
+    {.op = GW_OP_SAMPLE, .why = "a draw", .n = 9, .k = 6001, .temperature = 1.0f, .pos = 77},
+    {.op = GW_OP_SAMPLE, .why = "a draw, colder", .n = 5, .k = 2048, .temperature = 0.3f},
+    {.op = GW_OP_SAMPLE, .why = "a draw, ties", .n = 5, .k = 2049, .temperature = 5.0f, .wild = 2},
+    {.op = GW_OP_SAMPLE, .why = "nothing to draw", .n = 6, .k = 3000, .wild = 1},
+    {.op = GW_OP_SAMPLE, .why = "nothing to draw, top-k", .n = 6, .k = 3000, .wild = 1,
+     .temperature = 0.7f, .top_k = 9},
+    {.op = GW_OP_SAMPLE, .why = "too cold for the numbers", .n = 1, .k = 300, .wild = 4,
+     .temperature = 0.001f},
+    {.op = GW_OP_SAMPLE, .why = "most tokens impossible", .n = 3, .k = 3000, .wild = 3,
+     .temperature = 1.0f, .top_k = 60},
+    {.op = GW_OP_SAMPLE, .why = "top-k", .n = 1, .k = 32000, .temperature = 0.8f, .top_k = 40},
+    {.op = GW_OP_SAMPLE, .why = "top-1", .n = 3, .k = 5000, .temperature = 2.0f, .top_k = 1},
+    {.op = GW_OP_SAMPLE, .why = "top-1, ties", .n = 8, .k = 5000, .temperature = 2.0f, .top_k = 1,
+     .wild = 2},
+    {.op = GW_OP_SAMPLE, .why = "top-k, ties", .n = 8, .k = 7000, .temperature = 1.0f,
+     .top_k = 300, .wild = 2},
+    {.op = GW_OP_SAMPLE, .why = "top-k beyond a piece", .n = 3, .k = 7001, .temperature = 9.0f,
+     .top_k = 6500},
+    {.op = GW_OP_SAMPLE, .why = "top-k of all but one", .n = 8, .k = 11, .temperature = 50.0f,
+     .top_k = 10},
+    {.op = GW_OP_SAMPLE, .why = "top-k of more than all", .n = 3, .k = 300, .temperature = 3.0f,
+     .top_k = 400},
+    {.op = GW_OP_SAMPLE, .why = "the largest, top-k without a meaning", .n = 2, .k = 300,
+     .top_k = 4},
 
     {.op = GW_OP_ROPE_KV, .why = "halves, q8_0", .n = 3, .heads = 4, .kv_heads = 2, .e = 64,
      .rope_dim = 64, .kv = GW_FMT_Q8_0, .pos = 62, .slots = 1},
@@ -583,6 +618,49 @@ static void oc_rowwise(op_setup *s) {
     oc_make_output(s, c->out, c->k);
 }
 
+/* Logits of a size that a model's have. */
+static void oc_sample(op_setup *s) {
+    static const float odd[] = {NAN, INFINITY, -INFINITY, -NAN};
+    const op_case *c = s->c;
+    gw_choice choice = {c->temperature, c->top_k, 0x89abcdefu, 0x01234567u, 1 + c->k};
+    gw_tensor *x = oc_matrix(s, "logits", GW_FMT_F32, s->rows, c->k);
+    gw_tensor *words = oc_matrix(s, "choice", GW_FMT_I32, 1, GW_CHOICE_WORDS);
+    float *at = oc_host(s, x);
+    oc_fill_floats(s, x, 12.0f);
+    for (int i = 0; i < c->n * c->k && c->wild; i++) {
+        int row = i / c->k, col = i % c->k;
+        at[i] = c->wild == 2   ? rintf(at[i]) * (at[i] < 1.0f && at[i] > -2.0f ? -0.0f : 0.5f)
+                : c->wild == 3 ? (col % 100 == 7 ? at[i] : -INFINITY)
+                : c->wild == 4 ? 2e37f * at[i]
+                : row == 2     ? odd[2]
+                : col == 2999 - 2100 * (row % 2) && row < 4 ? odd[row]
+                                                            : at[i];
+    }
+    memcpy(oc_host(s, words), &choice, sizeof choice);
+    oc_upload(s, x);
+    oc_upload(s, words);
+    s->node.in[0] = x;
+    s->node.in[1] = words;
+    oc_make_output(s, GW_FMT_I32, 1);
+}
+
+/* Tokens come from the step, or every other one from in0. */
+static void oc_embed(op_setup *s, int mapped) {
+    const op_case *c = s->c;
+    s->node.w[0] = oc_weight(s, c->fmt[0], c->m[0], c->k, 1, mapped);
+    if (c->pick) {
+        gw_tensor *ids = oc_matrix(s, "ids", GW_FMT_I32, s->rows, 1);
+        int32_t *id = oc_host(s, ids);
+        for (int i = 0; i < s->rows; i++) {
+            id[i] = i == 2 ? -1 : 5 + i;
+            s->step.token[i] = i % 2 == 0 ? -1 : s->step.token[i];
+        }
+        oc_upload(s, ids);
+        s->node.in[0] = ids;
+    }
+    oc_make_output(s, GW_FMT_F32, c->k);
+}
+
 /* keep_rows, mapped: how weights are loaded. The case must stay while the setup does. */
 static void oc_open(op_setup *s, const op_case *c, const gw_backend *backend,
                     struct gw_device *device, int keep_rows, int mapped) {
@@ -605,8 +683,10 @@ static void oc_open(op_setup *s, const op_case *c, const gw_backend *backend,
     }
     switch (c->op) {
     case GW_OP_EMBED:
-        s->node.w[0] = oc_weight(s, c->fmt[0], c->m[0], c->k, 1, mapped);
-        oc_make_output(s, GW_FMT_F32, c->k);
+        oc_embed(s, mapped);
+        break;
+    case GW_OP_SAMPLE:
+        oc_sample(s);
         break;
     case GW_OP_LINEAR:
         oc_product(s, 3, keep_rows, mapped);
@@ -647,7 +727,7 @@ static void oc_run(op_setup *s, const gw_kernel *kernel, op_result *r) {
     struct gw_segment *segment;
     memset(r, 0, sizeof *r);
     s->node.kernel = kernel;
-    int rows = s->rows + s->c->pick;
+    int rows = s->rows + (s->c->op == GW_OP_PICK ? s->c->pick : 0);
     assert_int_equal(s->backend->freeze(s->device, &s->node, 1, rows, &segment), GW_OK);
     assert_int_equal(s->backend->run(segment, &s->step), GW_OK);
     assert_int_equal(s->backend->wait(s->device), GW_OK);

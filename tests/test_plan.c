@@ -65,7 +65,7 @@ static void test_table_is_whole(void **state) {
 /* Good nodes of every op over one set of tensors; each case breaks one thing. */
 typedef struct bench {
     gw_tensor x, x8, y, y8, qkv, q, table, norm, head_norm, w, w2, wq, wk, bias, k, v, pages, rope,
-        wide;
+        wide, choice, ids;
 } bench;
 
 static bench new_bench(void) {
@@ -89,6 +89,8 @@ static bench new_bench(void) {
         .pages = {.fmt = GW_FMT_I32, .n_dim = 2, .dim = {1, 2}},
         .rope = {.fmt = GW_FMT_F32, .n_dim = 3, .dim = {128, 2, 8}},
         .wide = shaped(GW_FMT_F32, 4, 128),
+        .choice = shaped(GW_FMT_I32, 1, 5),
+        .ids = shaped(GW_FMT_I32, 4, 1),
     };
     return b;
 }
@@ -129,6 +131,9 @@ static gw_node node_of(bench *b, gw_op op, int quantized) {
     case GW_OP_ATTENTION:
         n.in[1] = &b->k, n.in[2] = &b->v, n.in[3] = &b->pages, n.out = quantized ? &b->y8 : &b->y;
         n.args.attn = (gw_attn_args){.scale = 0.25f, .heads = 4, .kv_heads = 2, .head_dim = 16};
+        break;
+    case GW_OP_SAMPLE:
+        n.in[1] = &b->choice, n.out = &b->ids;
         break;
     default:
         break;
@@ -183,16 +188,17 @@ static void test_broken_nodes(void **state) {
                 gw_tensor broken = **place;
                 *place = &broken;
                 int last = broken.n_dim - 1;
-                int page_table = broken.fmt == GW_FMT_I32; /* any number of pages does */
-                broken.dim[last] += page_table ? 0 : 32;
-                if (!page_table) {
+                /* any number of pages does, and of tokens */
+                int any = slot == 3 || (op == GW_OP_SAMPLE && slot == 0);
+                broken.dim[last] += any ? 0 : 32;
+                if (!any) {
                     refused(&n);
                     broken.dim[last] -= 32;
                 }
                 broken.n_dim--;
                 refused(&n);
                 broken.n_dim++;
-                broken.fmt = page_table ? GW_FMT_F32 : GW_FMT_I32;
+                broken.fmt = broken.fmt == GW_FMT_I32 ? GW_FMT_F32 : GW_FMT_I32;
                 refused(&n);
                 int may_miss = (op == GW_OP_LINEAR && slot == GW_MAX_IN + 3) ||
                                (op == GW_OP_ROPE_KV && slot == GW_MAX_IN);

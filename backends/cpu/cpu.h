@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "core/plan/backend.h"
+#include "core/tensor/sample.h"
 #include "cpu/linear.h"
 #include "cpu/ops.h"
 
@@ -129,6 +130,7 @@ struct gw_cpu_launch {
             size_t row_bytes;
             gw_fmt fmt;
         } embed;
+        const gw_choice *choice;
         struct {
             const float *weight;
             float eps;
@@ -239,6 +241,7 @@ GW_CPU_KERNEL(linear)
 GW_CPU_KERNEL(glu)
 GW_CPU_KERNEL(rope_kv)
 GW_CPU_KERNEL(attention)
+GW_CPU_KERNEL(sample)
 #undef GW_CPU_KERNEL
 
 static inline const gw_cpu_row *gw_cpu_row_of(const gw_kernel *kernel) {

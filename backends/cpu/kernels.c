@@ -24,6 +24,7 @@ static const op_entry entries[] = {
     {GW_OP_GLU,       "glu",       1, gw_cpu_accepts_glu,       gw_cpu_record_glu},
     {GW_OP_ROPE_KV,   "rope_kv",   0, gw_cpu_accepts_rope_kv,   gw_cpu_record_rope_kv},
     {GW_OP_ATTENTION, "attention", 0, gw_cpu_accepts_attention, gw_cpu_record_attention},
+    {GW_OP_SAMPLE,    "sample",    0, gw_cpu_accepts_sample,    gw_cpu_record_sample},
 };
 /* clang-format on */
 

@@ -1,4 +1,5 @@
-/* backends/cpu/rows.c - the ops that treat each row on its own: EMBED, PICK, NORM, QUANTIZE. */
+/* backends/cpu/rows.c - the ops that treat each row on its own: EMBED, PICK, NORM, QUANTIZE,
+ * SAMPLE. */
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
@@ -11,9 +12,13 @@ static void run_embed(const gw_cpu_launch *l, gw_cpu_worker *worker) {
     size_t first, end;
     while (gw_cpu_take(worker, (size_t)gw_cpu_live(l, worker->step), 8, &first, &end)) {
         for (size_t i = first; i < end; i++) {
-            size_t token = (size_t)worker->step->token[i];
+            int32_t token = worker->step->token[i];
+            if (token < 0) {
+                token = *(const int32_t *)(const void *)(l->in + i * l->in_stride);
+                token = token < 0 ? 0 : token;
+            }
             float *out = (float *)(void *)(l->out + i * l->out_stride);
-            f->decode(out, l->u.embed.table + token * l->u.embed.row_bytes, l->width);
+            f->decode(out, l->u.embed.table + (size_t)token * l->u.embed.row_bytes, l->width);
         }
     }
 }
@@ -144,5 +149,34 @@ gw_status gw_cpu_record_quantize(struct gw_segment *segment, const gw_kernel *ke
     gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
     l->run = run_quantize;
     l->row = quantize_row;
+    return GW_OK;
+}
+
+/* ---- SAMPLE
+ * --------------------------------------------------------------------------------------------- */
+
+static void run_sample(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    size_t first, end, n = l->in_stride / sizeof(float);
+    while (gw_cpu_take(worker, (size_t)gw_cpu_live(l, worker->step), 1, &first, &end)) {
+        const float *x = (const float *)(const void *)(l->in + first * l->in_stride);
+        int32_t *id = (int32_t *)(void *)(l->out + first * l->out_stride);
+        *id = gw_choose(x, (int)n, *l->u.choice, worker->step->pos[first],
+                        (gw_listed *)(void *)worker->scratch);
+    }
+}
+
+int gw_cpu_accepts_sample(const gw_kernel *kernel, const gw_node *node,
+                          const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32;
+}
+
+gw_status gw_cpu_record_sample(struct gw_segment *segment, const gw_kernel *kernel,
+                               const gw_node *node) {
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    l->run = run_sample;
+    l->u.choice = (const gw_choice *)(const void *)gw_cpu_data(node->in[1]);
+    gw_cpu_need_scratch(segment, (size_t)node->in[0]->dim[1] * sizeof(gw_listed));
     return GW_OK;
 }

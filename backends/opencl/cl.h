@@ -127,6 +127,7 @@ enum { /* errors */
     X(cl_int, Flush, (cl_command_queue))                                                           \
     X(cl_int, Finish, (cl_command_queue))                                                          \
     X(cl_int, GetEventProfilingInfo, (cl_event, cl_uint, size_t, void *, size_t *))                \
+    X(cl_int, WaitForEvents, (cl_uint, const cl_event *))                                          \
     X(cl_int, ReleaseEvent, (cl_event))
 /* clang-format on */
 

@@ -334,4 +334,8 @@ const gw_backend gw_backend_opencl = {.name = "opencl",
                                       .run = gw_cl_run,
                                       .wait = gw_cl_wait,
                                       .thaw = gw_cl_thaw,
+                                      .post_new = gw_cl_post_new,
+                                      .post_free = gw_cl_post_free,
+                                      .post = gw_cl_post,
+                                      .collect = gw_cl_collect,
                                       .profile = gw_cl_profile};

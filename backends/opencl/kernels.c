@@ -24,6 +24,7 @@ static const op_entry entries[] = {
     {GW_OP_GLU,       "glu",       1, gw_cl_accepts_glu,       gw_cl_record_glu},
     {GW_OP_ROPE_KV,   "rope_kv",   0, gw_cl_accepts_rope_kv,   gw_cl_record_rope_kv},
     {GW_OP_ATTENTION, "attention", 0, gw_cl_accepts_attention, gw_cl_record_attention},
+    {GW_OP_SAMPLE,    "sample",    0, gw_cl_accepts_sample,    gw_cl_record_sample},
 };
 /* clang-format on */
 enum { ENTRIES = sizeof entries / sizeof entries[0], MOST = ENTRIES * GW_FMT_ACT8 };

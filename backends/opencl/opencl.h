@@ -150,7 +150,10 @@ struct gw_segment {
     cl_mem step;
     cl_mem arrived; /* zeros between launches: groups that have come, per row and KV head */
     size_t arrived_bytes;
-    int32_t *staging; /* gw_step_pack */
+    /* gw_step_pack, in turn: the copy of the step before may still be on its way */
+    int32_t *staging[2];
+    cl_event sent[2]; /* that copy; NULL: none */
+    int turn;
     size_t staging_bytes;
     gw_node_time *times;
     cl_event *events; /* [n] while timing */
@@ -185,6 +188,11 @@ gw_status gw_cl_wait(struct gw_device *device);
 void gw_cl_thaw(struct gw_segment *segment);
 void gw_cl_profile(struct gw_segment *segment, gw_node_time *times);
 
+gw_status gw_cl_post_new(struct gw_device *device, struct gw_post **out);
+void gw_cl_post_free(struct gw_post *post);
+gw_status gw_cl_post(struct gw_post *post, const struct gw_buffer *src, size_t at);
+gw_status gw_cl_collect(struct gw_post *post, int32_t *out);
+
 /* ---- kernels (kernels.c lists, rows.c, linear.c, attention.c record) ------------------------- */
 
 gw_status gw_cl_list_kernels(struct gw_device *device);
@@ -202,6 +210,7 @@ GW_CL_KERNEL(linear)
 GW_CL_KERNEL(glu)
 GW_CL_KERNEL(rope_kv)
 GW_CL_KERNEL(attention)
+GW_CL_KERNEL(sample)
 #undef GW_CL_KERNEL
 
 /* -D options that describe a format to the kernels. Returns the length of the text. */

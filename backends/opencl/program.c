@@ -7,7 +7,7 @@
 #include "core/base/cache.h"
 #include "opencl_sources.h"
 
-enum { LOG_LINES = 20, KEY_BYTES = 384, TEXTS = 9, OPTION_BYTES = 512 };
+enum { LOG_LINES = 20, KEY_BYTES = 384, TEXTS = 10, OPTION_BYTES = 512 };
 
 static const char *text_of(const char *name) {
     for (size_t i = 0; i < sizeof opencl_sources / sizeof opencl_sources[0]; i++) {
@@ -145,15 +145,12 @@ gw_status gw_cl_program_get(struct gw_device *device, const char *source, const 
         }
     }
     snprintf(file, sizeof file, "kernels_cl/%s.cl", source);
-    const char *texts[TEXTS] = {"#pragma OPENCL FP_CONTRACT OFF\n",
-                                text_of("core/tensor/dialect.h"),
-                                text_of("core/tensor/arith.h"),
-                                text_of("core/tensor/blocks.h"),
-                                text_of("kernels_cl/common.cl"),
-                                text_of("kernels_cl/planes.cl"),
-                                text_of("kernels_cl/lanes.cl"),
-                                text_of("kernels_cl/attention.cl"),
-                                text_of(file)};
+    const char *texts[TEXTS] = {
+        "#pragma OPENCL FP_CONTRACT OFF\n", text_of("core/tensor/dialect.h"),
+        text_of("core/tensor/arith.h"),     text_of("core/tensor/blocks.h"),
+        text_of("core/tensor/sample.h"),    text_of("kernels_cl/common.cl"),
+        text_of("kernels_cl/planes.cl"),    text_of("kernels_cl/lanes.cl"),
+        text_of("kernels_cl/attention.cl"), text_of(file)};
     all_options(device, options, all, sizeof all);
     if (device->fail_build) {
         strncat(all, " -DGW_BROKEN", sizeof all - strlen(all) - 1);

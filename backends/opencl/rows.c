@@ -1,8 +1,9 @@
-/* backends/opencl/rows.c - EMBED, PICK, NORM, QUANTIZE: nodes to launches. */
+/* backends/opencl/rows.c - EMBED, PICK, NORM, QUANTIZE, SAMPLE: nodes to launches. */
 #include <stdio.h>
 #include <string.h>
 
 #include "backends/opencl/opencl.h"
+#include "core/tensor/sample.h"
 
 enum { ITEMS = 64 }; /* of a group that walks along a row */
 
@@ -59,6 +60,7 @@ gw_status gw_cl_record_embed(struct gw_segment *segment, const gw_kernel *kernel
         gw_cl_call call = gw_cl_launch_new(segment, "embed", options, "embed");
         gw_cl_arg_step(&call);
         gw_cl_arg_mem(&call, chunk->mem, 0);
+        gw_cl_arg_tensor(&call, node->in[0]);
         gw_cl_arg_tensor(&call, node->out);
         gw_cl_arg_int(&call, (int64_t)width);
         gw_cl_arg_int(&call, (int64_t)row_bytes);
@@ -144,4 +146,42 @@ gw_status gw_cl_record_quantize(struct gw_segment *segment, const gw_kernel *ker
                                 const gw_node *node) {
     (void)kernel;
     return gw_cl_record_encode(segment, gw_cl_mem(node->in[0]), node->in[0]->offset, node->out);
+}
+
+/* ---- SAMPLE ---------------------------------------------------------------------------------- */
+
+enum { PIECE = 2048 }; /* logits of a group (sample.cl) */
+
+int gw_cl_accepts_sample(const gw_kernel *kernel, const gw_node *node,
+                         const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32;
+}
+
+static gw_status record_sample(struct gw_segment *segment, const gw_node *node, const char *kernel,
+                               size_t local, size_t groups, cl_mem list) {
+    gw_cl_call call = gw_cl_launch_new(segment, "sample", "", kernel);
+    gw_cl_arg_step(&call);
+    gw_cl_arg_tensor(&call, node->in[0]);
+    gw_cl_arg_tensor(&call, node->in[1]);
+    gw_cl_arg_tensor(&call, node->out);
+    gw_cl_arg_mem(&call, list, 0);
+    gw_cl_arg_mem(&call, segment->arrived != NULL ? segment->arrived : list, 0);
+    gw_cl_arg_int(&call, node->in[0]->dim[1]);
+    return gw_cl_launch_end(&call, local, groups, (size_t)segment->rows, 1);
+}
+
+gw_status gw_cl_record_sample(struct gw_segment *segment, const gw_kernel *kernel,
+                              const gw_node *node) {
+    size_t n = gw_cl_width(node->in[0]);
+    cl_mem list;
+    (void)kernel;
+    GW_TRY(gw_cl_scratch(segment->device, (size_t)segment->rows * n * sizeof(gw_listed), &list));
+    if (segment->device->item) {
+        return record_sample(segment, node, "sample", 1, 1, list);
+    }
+    GW_TRY(
+        record_sample(segment, node, "sample_pieces", GW_CL_GROUP, gw_cl_groups(n, PIECE), list));
+    return record_sample(segment, node, "sample_join", GW_CL_GROUP, 1, list);
 }

@@ -114,8 +114,10 @@ static gw_status new_counters(struct gw_segment *segment, const gw_node *nodes, 
     struct gw_device *device = segment->device;
     size_t most = 0;
     for (size_t i = 0; i < n; i++) {
-        size_t heads = nodes[i].op == GW_OP_ATTENTION ? (size_t)nodes[i].args.attn.kv_heads : 0;
-        most = heads > most ? heads : most;
+        size_t each = nodes[i].op == GW_OP_ATTENTION ? (size_t)nodes[i].args.attn.kv_heads
+                      : nodes[i].op == GW_OP_SAMPLE  ? 2
+                                                     : 0;
+        most = each > most ? each : most;
     }
     if (device->item || most == 0) {
         return GW_OK;
@@ -148,8 +150,10 @@ gw_status gw_cl_freeze(struct gw_device *device, const gw_node *nodes, size_t n,
     segment->device = device;
     segment->rows = rows;
     segment->staging_bytes = gw_step_bytes(rows);
-    segment->staging = calloc(1, segment->staging_bytes);
-    if (segment->staging == NULL) {
+    for (int i = 0; i < 2; i++) {
+        segment->staging[i] = calloc(1, segment->staging_bytes);
+    }
+    if (segment->staging[0] == NULL || segment->staging[1] == NULL) {
         status = gw_fail(GW_E_NOMEM, "opencl", "no memory for a plan of %d rows", rows);
         goto done;
     }
@@ -194,7 +198,12 @@ void gw_cl_thaw(struct gw_segment *segment) {
     }
     free(segment->events);
     free(segment->launches);
-    free(segment->staging);
+    for (int i = 0; i < 2; i++) {
+        if (segment->sent[i] != NULL) {
+            device->cl->ReleaseEvent(segment->sent[i]);
+        }
+        free(segment->staging[i]);
+    }
     free(segment);
 }
 
@@ -247,15 +256,20 @@ gw_status gw_cl_run(struct gw_segment *segment, const gw_step *step) {
     if (device->lost) {
         return gw_fail(GW_E_DEVICE, "opencl", "%s was lost earlier", device->name);
     }
-    if (segment->unfinished || timed) { /* the staging copy may still be on its way */
-        cl_int error = cl->Finish(device->queue);
-        if (error != CL_SUCCESS) {
-            return lose(device, error, "finishing a step");
-        }
+    int turn = segment->turn = !segment->turn;
+    cl_int error = timed ? cl->Finish(device->queue) : CL_SUCCESS;
+    if (error == CL_SUCCESS && segment->sent[turn] != NULL) {
+        error = cl->WaitForEvents(1, &segment->sent[turn]);
+        cl->ReleaseEvent(segment->sent[turn]);
+        segment->sent[turn] = NULL;
     }
-    gw_step_pack(step, segment->rows, segment->staging);
-    cl_int error = cl->EnqueueWriteBuffer(queue, segment->step, CL_FALSE, 0, segment->staging_bytes,
-                                          segment->staging, 0, NULL, NULL);
+    if (error != CL_SUCCESS) {
+        return lose(device, error, "finishing a step");
+    }
+    gw_step_pack(step, segment->rows, segment->staging[turn]);
+    error = cl->EnqueueWriteBuffer(queue, segment->step, CL_FALSE, 0, segment->staging_bytes,
+                                   segment->staging[turn], 0, NULL, &segment->sent[turn]);
+    segment->sent[turn] = error == CL_SUCCESS ? segment->sent[turn] : NULL;
     size_t done = 0;
     segment->unfinished = 1;
     for (; done < segment->n && error == CL_SUCCESS; done++) {
@@ -283,6 +297,66 @@ gw_status gw_cl_wait(struct gw_device *device) {
     cl_int error = device->cl->Finish(device->queue);
     return error == CL_SUCCESS ? GW_OK : lose(device, error, "finishing a step");
 }
+
+/* ---- numbers on their way -------------------------------------------------------------------- */
+
+struct gw_post {
+    struct gw_device *device;
+    cl_event there; /* NULL: nothing is under way */
+    int32_t value;
+};
+
+gw_status gw_cl_post_new(struct gw_device *device, struct gw_post **out) {
+    struct gw_post *post = calloc(1, sizeof *post);
+    if (post == NULL) {
+        return gw_fail(GW_E_NOMEM, "opencl", "no memory for a post");
+    }
+    post->device = device;
+    *out = post;
+    return GW_OK;
+}
+
+static cl_int settle(struct gw_post *post) {
+    const gw_cl_driver *cl = post->device->cl;
+    cl_int error = CL_SUCCESS;
+    if (post->there != NULL) {
+        error = cl->WaitForEvents(1, &post->there);
+        cl->ReleaseEvent(post->there);
+        post->there = NULL;
+    }
+    return error;
+}
+
+void gw_cl_post_free(struct gw_post *post) {
+    settle(post);
+    free(post);
+}
+
+gw_status gw_cl_post(struct gw_post *post, const struct gw_buffer *src, size_t at) {
+    struct gw_device *device = post->device;
+    cl_int error = settle(post); /* one that nobody has collected */
+    if (error == CL_SUCCESS) {
+        error =
+            device->cl->EnqueueReadBuffer(device->queue, src->chunks[0].mem, CL_FALSE, at,
+                                          sizeof post->value, &post->value, 0, NULL, &post->there);
+        post->there = error == CL_SUCCESS ? post->there : NULL;
+    }
+    if (error == CL_SUCCESS) {
+        error = device->cl->Flush(device->queue);
+    }
+    return error == CL_SUCCESS ? GW_OK : lose(device, error, "a token was posted");
+}
+
+gw_status gw_cl_collect(struct gw_post *post, int32_t *out) {
+    cl_int error = settle(post);
+    if (error != CL_SUCCESS) {
+        return lose(post->device, error, "a token was awaited");
+    }
+    *out = post->value;
+    return GW_OK;
+}
+
+/* ---- times ----------------------------------------------------------------------------------- */
 
 void gw_cl_profile(struct gw_segment *segment, gw_node_time *times) {
     struct gw_device *device = segment->device;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/tensor/blocks.h"
+#include "core/tensor/sample.h"
 
 /* ---- rows of tensors ------------------------------------------------------------------------ */
 
@@ -86,7 +87,12 @@ static size_t scratch_row(const gw_node *node, int rows) {
 static void run_embed(const gw_node *node, const gw_step *step, int rows, double *scratch) {
     (void)scratch;
     for (int i = 0; i < rows; i++) {
-        weight_row(node->w[0], step->token[i], floats_at(node->out, i));
+        int32_t token = step->token[i];
+        if (token < 0) {
+            token = *(const int32_t *)(const void *)row_at(node->in[0], i);
+            token = token < 0 ? 0 : token;
+        }
+        weight_row(node->w[0], token, floats_at(node->out, i));
     }
 }
 
@@ -341,6 +347,44 @@ static void run_attention(const gw_node *node, const gw_step *step, int rows, do
     }
 }
 
+/* ---- sample --------------------------------------------------------------------------------- */
+
+/* Among the k largest: fewer than k are larger. */
+static int is_among(const float *x, int64_t n, int k, float value) {
+    int64_t larger = 0;
+    for (int64_t i = 0; i < n; i++) {
+        larger += x[i] > value;
+    }
+    return larger < k;
+}
+
+/* Noise and scores are floats by definition. */
+static int32_t draw(const float *x, int64_t n, gw_choice c, int32_t pos) {
+    int32_t best = -1;
+    float most = -INFINITY;
+    for (int64_t i = 0; i < n; i++) {
+        if (isnan(x[i]) || x[i] == INFINITY) {
+            return -1;
+        }
+        float y = gw_choice_score(c, x[i], pos, (int32_t)i);
+        if (y > most && (!gw_choice_filters(c, (int)n) || is_among(x, n, c.top_k, x[i]))) {
+            most = y;
+            best = (int32_t)i;
+        }
+    }
+    return most < INFINITY ? best : -1;
+}
+
+static void run_sample(const gw_node *node, const gw_step *step, int rows, double *scratch) {
+    gw_choice c;
+    (void)scratch;
+    memcpy(&c, row_at(node->in[1], 0), sizeof c);
+    for (int i = 0; i < rows; i++) {
+        int32_t id = draw(floats_at(node->in[0], i), cols_of(node->in[0]), c, step->pos[i]);
+        memcpy(row_at(node->out, i), &id, sizeof id);
+    }
+}
+
 /* clang-format off */
 static const ref_op ops[GW_OP_COUNT] = {
     [GW_OP_EMBED]     = {scratch_none,      run_embed},
@@ -351,6 +395,7 @@ static const ref_op ops[GW_OP_COUNT] = {
     [GW_OP_GLU]       = {scratch_product,   run_glu},
     [GW_OP_ROPE_KV]   = {scratch_rope,      run_rope_kv},
     [GW_OP_ATTENTION] = {scratch_attention, run_attention},
+    [GW_OP_SAMPLE]    = {scratch_none,      run_sample},
 };
 /* clang-format on */
 

@@ -194,6 +194,7 @@ static const gw_kernel kernels[] = {
     {GW_OP_GLU,       "ref.glu",       accepts, record, NULL},
     {GW_OP_ROPE_KV,   "ref.rope_kv",   accepts, record, NULL},
     {GW_OP_ATTENTION, "ref.attention", accepts, record, NULL},
+    {GW_OP_SAMPLE,    "ref.sample",    accepts, record, NULL},
 };
 /* clang-format on */
 _Static_assert(sizeof kernels / sizeof kernels[0] == GW_OP_COUNT, "an op has no ref kernel");

@@ -437,6 +437,33 @@ gw_status gw_sampler_pick(gw_sampler *s, const float *logits, int32_t pos, int32
     return gw_sampler_choose(s, &c, pos, token);
 }
 
+/* A draw goes on with top-k and then temperature, if with anything; the most probable token is what
+ * it is as long as no stage may move it. */
+int gw_sampler_rule(const gw_sampler *s, gw_choice *out) {
+    gw_choice c = {
+        .seed_low = (gw_u32)s->o.seed, .seed_high = (gw_u32)(s->o.seed >> 32), .first = 1};
+    if (s->form.matcher != NULL) {
+        return 0;
+    }
+    if (!(s->o.temperature > 0.0f)) {
+        *out = c;
+        return !any_effect(s, MOVES);
+    }
+    c.temperature = 1.0f;
+    for (int i = 0; i < s->n_stages; i++) {
+        void (*run)(const stage_call *) = stage_table[s->stages[i]].run;
+        if (run == run_top_k && i == 0) {
+            c.top_k = s->o.top_k;
+        } else if (run == run_temperature && i + 1 == s->n_stages && !(s->o.dynatemp_range > 0)) {
+            c.temperature = s->o.temperature;
+        } else {
+            return 0;
+        }
+    }
+    *out = c;
+    return 1;
+}
+
 /* ---- the text -------------------------------------------------------------------------------- */
 
 gw_status gw_sampler_accept(gw_sampler *s, int32_t token) {

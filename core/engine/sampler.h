@@ -9,6 +9,7 @@
 #ifndef GW_ENGINE_SAMPLER_H
 #define GW_ENGINE_SAMPLER_H
 
+#include "core/tensor/sample.h"
 #include "include/godwit.h"
 
 typedef struct gw_candidate {
@@ -109,6 +110,10 @@ gw_status gw_sampler_blame(const gw_sampler *s, int32_t pos);
  * that the text would. Nothing else may be accepted in between. */
 void gw_sampler_ahead(gw_sampler *s, int32_t token);
 void gw_sampler_back(gw_sampler *s);
+
+/* 1 when all that the sampler does now is such a choice (first is set to 1: the token behind a
+ * row), so that a device can draw in its place; else 0. */
+int gw_sampler_rule(const gw_sampler *s, gw_choice *out);
 
 /* What the sampler holds its text to (constraint.h); the sampler's. */
 struct gw_constraint *gw_sampler_constraint(gw_sampler *s);

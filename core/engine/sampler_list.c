@@ -84,9 +84,6 @@ size_t gw_candidates_best(const gw_candidates *c) {
     return best < c->n && c->at[best].logit < INFINITY ? best : c->n;
 }
 
-/* No noise is larger: -ln(-ln(1 - 2^-24)) = 16.6356. */
-#define NOISE_MAX 16.64f
-
 size_t gw_candidates_draw(const gw_candidates *c, uint64_t seed, int32_t position) {
     return gw_candidates_draw_of(c, seed, 0, position);
 }
@@ -101,7 +98,7 @@ size_t gw_candidates_draw_of(const gw_candidates *c, uint64_t seed, uint32_t seq
     float most = c->at[best].logit + gw_gumbel(low, high, sequence, at, (gw_u32)c->at[best].token);
     for (size_t i = 0; i < c->n; i++) {
         const gw_candidate *x = &c->at[i];
-        if (x->logit + NOISE_MAX < most) {
+        if (x->logit + GW_NOISE_MAX < most) {
             continue; /* no noise can make it win */
         }
         float y = x->logit + gw_gumbel(low, high, sequence, at, (gw_u32)x->token);

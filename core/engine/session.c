@@ -206,12 +206,19 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
                             .dim = {rows, hp->n_vocab},
                             .buf = s->logits,
                             .device = s->head_device};
+    if (parts == GW_PASS_NEXT) {
+        in.ids = &s->ids;
+        in.choice = &s->choice;
+    }
     GW_TRY(gw_graph_new(&in, &p->graph));
     if (parts != GW_PASS_HEAD) {
         gw_graph_body(&p->graph, &in, layers.first, layers.end);
     }
     if (parts != GW_PASS_BODY) {
         gw_graph_head(&p->graph, &in, parts == GW_PASS_HEAD);
+    }
+    if (parts == GW_PASS_NEXT) {
+        gw_graph_sample(&p->graph, &in);
     }
     size_t n = p->graph.n_nodes;
     p->bytes = calloc(n, sizeof *p->bytes);
@@ -238,11 +245,11 @@ static int stage_layers(const gw_session *s) {
 static gw_status build_passes(gw_session *s) {
     int n_layers = s->model->hp.n_layers, step = stage_layers(s);
     int stages = (n_layers - 1) / step + 1;
-    s->passes = calloc((size_t)(PASS_BODY + stages), sizeof *s->passes);
+    s->passes = calloc((size_t)(PASS_BODY + stages + 1), sizeof *s->passes);
     if (s->passes == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d stages", stages);
     }
-    s->n_passes = PASS_BODY + stages;
+    s->n_passes = s->n_prompt_passes = PASS_BODY + stages;
     for (int i = 0; i < stages; i++) {
         gw_layer_range layers = {i * step, i == stages - 1 ? n_layers : (i + 1) * step};
         GW_TRY(gw_pass_build(s, &s->passes[PASS_BODY + i], s->chunk, GW_ORDER_PREFILL, GW_PASS_BODY,
@@ -254,6 +261,10 @@ static gw_status build_passes(gw_session *s) {
     for (int i = GW_DECODE_PLANS - 1; i >= 0; i--) {
         GW_TRY(
             gw_pass_build(s, &s->passes[i], decode_rows[i], GW_ORDER_DECODE, GW_PASS_WHOLE, all));
+    }
+    if (s->sampled != NULL) {
+        s->next = &s->passes[s->n_passes++];
+        GW_TRY(gw_pass_build(s, s->next, 1, GW_ORDER_DECODE, GW_PASS_NEXT, all));
     }
     return GW_OK;
 }
@@ -313,6 +324,7 @@ gw_status gw_session_new(gw_model *model, const gw_session_options *options, gw_
     }
     GW_TRY_DONE(make_cache(s, kv_fmt));
     GW_TRY_DONE(make_buffers(s));
+    GW_TRY_DONE(gw_next_new(s));
     GW_TRY_DONE(build_passes(s));
     number_rows(s);
     *out = s;
@@ -339,6 +351,7 @@ void gw_session_free(gw_session *s) {
         gw_pass_free(&s->passes[p]);
     }
     free(s->passes);
+    gw_next_free(s);
     for (int d = 0; d < s->model->place.n_devices; d++) {
         struct gw_buffer *const buffers[] = {s->stream[d], s->rope[d],
                                              d == s->head_device ? s->logits : NULL};
@@ -369,7 +382,7 @@ static void account(gw_pass *p, const gw_step *step) {
     }
 }
 
-static gw_status run_pass(gw_session *s, gw_pass *p, gw_status (*go)(gw_plan *, const gw_step *)) {
+gw_status gw_pass_run(gw_session *s, gw_pass *p, gw_status (*go)(gw_plan *, const gw_step *)) {
     GW_TRY(go(p->plan, &s->step));
     if (s->profiling) {
         account(p, &s->step);
@@ -378,6 +391,7 @@ static gw_status run_pass(gw_session *s, gw_pass *p, gw_status (*go)(gw_plan *, 
 }
 
 void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos) {
+    s->ahead = 0; /* its step is no longer the next one on the device */
     s->step.n = n;
     s->step.pick = 0;
     s->step.n_pick = n;
@@ -416,7 +430,7 @@ static gw_status take_logits(gw_session *s, size_t n) {
     return GW_OK;
 }
 
-static gw_status check_tokens(const gw_session *s, const int32_t *tokens, size_t n) {
+gw_status gw_session_check_tokens(const gw_session *s, const int32_t *tokens, size_t n) {
     if (n == 0) {
         return gw_fail(GW_E_ARGUMENT, "tokens", "there are none");
     }
@@ -445,7 +459,7 @@ static gw_status run_head(gw_session *s, int32_t at, int32_t n) {
     s->step.n = n; /* the head's plan is narrower than the body's */
     s->step.pick = at;
     s->step.n_pick = n;
-    GW_TRY(run_pass(s, &s->passes[PASS_HEAD], gw_plan_run));
+    GW_TRY(gw_pass_run(s, &s->passes[PASS_HEAD], gw_plan_run));
     return take_logits(s, (size_t)n);
 }
 
@@ -493,9 +507,9 @@ static gw_status feed_prompt(gw_session *s, const int32_t *tokens, size_t n, con
     for (size_t done = 0; done < n;) {
         int32_t rows = chunk_rows(s, n - done);
         gw_session_set_step(s, tokens + done, rows, s->pos);
-        for (int i = PASS_BODY; i < s->n_passes; i++) {
+        for (int i = PASS_BODY; i < s->n_prompt_passes; i++) {
             GW_TRY(gw_session_check_cancel(s));
-            GW_TRY(run_pass(s, &s->passes[i], ahead ? gw_plan_start : gw_plan_run));
+            GW_TRY(gw_pass_run(s, &s->passes[i], ahead ? gw_plan_start : gw_plan_run));
         }
         int last = done + (size_t)rows == n;
         if (sink->fn != NULL && sink->first < done + (size_t)rows) {
@@ -511,7 +525,7 @@ static gw_status feed_prompt(gw_session *s, const int32_t *tokens, size_t n, con
 }
 
 static gw_status prefill(gw_session *s, const int32_t *tokens, size_t n, const row_sink *sink) {
-    GW_TRY(check_tokens(s, tokens, n));
+    GW_TRY(gw_session_check_tokens(s, tokens, n));
     int32_t start = s->pos;
     s->n_logits = 0;
     gw_status status = feed_prompt(s, tokens, n, sink);
@@ -551,13 +565,13 @@ gw_status gw_session_decode_begin(gw_session *s, const int32_t *tokens, size_t n
     if (n > GW_DECODE_MAX) {
         return gw_fail(GW_E_ARGUMENT, "tokens", "%zu in one pass; at most %d", n, GW_DECODE_MAX);
     }
-    GW_TRY(check_tokens(s, tokens, n));
+    GW_TRY(gw_session_check_tokens(s, tokens, n));
     GW_TRY(gw_session_check_cancel(s));
     s->n_logits = 0;
     s->first_logit = 0;
     gw_session_set_step(s, tokens, (int32_t)n, s->pos);
     gw_pass *p = decode_pass(s, (int32_t)n);
-    gw_status status = run_pass(s, p, gw_plan_start);
+    gw_status status = gw_pass_run(s, p, gw_plan_start);
     if (status != GW_OK) {
         (void)gw_plan_wait(p->plan); /* nothing is still at work */
     }
@@ -631,6 +645,7 @@ gw_status gw_session_rewind(gw_session *s, int32_t pos) {
     if (pos < 0 || pos > s->pos) {
         return gw_fail(GW_E_ARGUMENT, "rewind", "position %d is outside 0..%d", pos, s->pos);
     }
+    s->ahead = 0;
     s->pos = pos;
     s->prompted = s->prompted < pos ? s->prompted : pos;
     s->n_logits = 0;

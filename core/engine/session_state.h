@@ -4,6 +4,7 @@
 
 #include "core/engine/kv.h"
 #include "core/engine/model_state.h"
+#include "core/tensor/sample.h"
 #include "core/model/build.h"
 
 /* Rows of a prompt whose logits are computed in one pass. */
@@ -28,18 +29,32 @@ struct gw_session {
     gw_kv kv;
     struct gw_buffer *stream[GW_MAX_DEVICES], *rope[GW_MAX_DEVICES], *logits;
     gw_tensor stream_on[GW_MAX_DEVICES], rope_table[GW_MAX_DEVICES];
-    gw_pass *passes; /* decode widths, prompt head, stages of the prompt body */
-    int n_passes;
-    size_t n_rows; /* lines of gw_session_kernel_times */
+    gw_pass *passes;               /* decode widths, prompt head, stages of the prompt body */
+    int n_passes, n_prompt_passes; /* the second: up to and with the stages of the body */
+    gw_pass *next;                 /* the one that draws too (session_next.c); NULL: none */
+    size_t n_rows;                 /* lines of gw_session_kernel_times */
     int profiling;
     float *logits_host; /* [GW_HEAD_TILE, v]: the device's memory, or our copy of it */
     float *logits_copy;
     size_t first_logit, n_logits; /* rows of logits_host that callers may read */
     gw_step step;
+    /* session_next.c. sampled: the ids, and the choice behind them, on head_device. */
+    struct gw_buffer *sampled;
+    gw_tensor ids, choice;
+    gw_choice rule;          /* as the device has it; temperature -1: it has none          */
+    struct gw_post *post[2]; /* NULL: ids are read where they are                          */
+    int turn;                /* of the posts                                               */
+    int ahead;               /* the step of ahead_token at position pos was started        */
+    int32_t ahead_token;
 };
 
 /* session.c */
-typedef enum gw_pass_parts { GW_PASS_WHOLE, GW_PASS_BODY, GW_PASS_HEAD } gw_pass_parts;
+typedef enum gw_pass_parts {
+    GW_PASS_WHOLE,
+    GW_PASS_BODY,
+    GW_PASS_HEAD,
+    GW_PASS_NEXT /* whole, and the draw */
+} gw_pass_parts;
 typedef struct gw_layer_range {
     int first, end; /* {0, 0}: the embedding alone */
 } gw_layer_range;
@@ -47,8 +62,14 @@ typedef struct gw_layer_range {
 gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_pass_parts parts,
                         gw_layer_range layers);
 void gw_pass_free(gw_pass *p);
+gw_status gw_pass_run(gw_session *s, gw_pass *p, gw_status (*go)(gw_plan *, const gw_step *));
+gw_status gw_session_check_tokens(const gw_session *s, const int32_t *tokens, size_t n);
 void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos);
 gw_status gw_session_check_cancel(const gw_session *s);
+
+/* session_next.c. Can the device of the logits draw? Then what that takes; freed by _free. */
+gw_status gw_next_new(gw_session *s);
+void gw_next_free(gw_session *s);
 
 /* session_blame.c: logits of the last of these tokens were not finite. Runs tokens [n] from
  * position pos again, layer by layer, and returns GW_E_NUMERIC with a message that names the first

@@ -84,6 +84,9 @@ static void emit_embed(walk *w, const gw_spec_block *b, const gw_spec_block *nex
     w->graph->stream = stream_on(w, w->device);
     gw_node *node = new_node(w, GW_OP_EMBED, "embed", w->graph->stream);
     node->w[0] = weight(w, b, 0);
+    if (w->in->ids != NULL && w->in->ids->device == w->device) {
+        node->in[0] = w->in->ids;
+    }
 }
 
 static void emit_norm(walk *w, const gw_spec_block *b, const gw_spec_block *next) {
@@ -270,4 +273,12 @@ void gw_graph_head(gw_graph *graph, const gw_graph_inputs *in, int pick) {
         new_node(&w, GW_OP_PICK, "pick", rows)->in[0] = x;
     }
     emit_section(&w, GW_SECTION_HEAD);
+}
+
+void gw_graph_sample(gw_graph *graph, const gw_graph_inputs *in) {
+    walk w = start_walk(graph, in, in->hp->n_layers);
+    w.device = in->logits.device;
+    gw_node *node = new_node(&w, GW_OP_SAMPLE, "sample", in->ids);
+    node->in[0] = graph->nodes[graph->n_nodes - 2].out;
+    node->in[1] = in->choice;
 }

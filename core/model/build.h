@@ -20,7 +20,11 @@ typedef struct gw_graph_inputs {
     const gw_tensor *k, *v;      /* [n_layers] caches, on the device of the attention    */
     const gw_tensor *stream;     /* [devices] of [rows, d] f32, placed                   */
     gw_tensor logits;            /* [rows, v] f32, placed on the device of the last block */
-    int rows;                    /* capacity of the body; of the head in gw_graph_head   */
+    /* Or NULL: ids [rows, 1] i32 on the device of the logits, which gw_graph_sample writes and an
+     * embedding on the same device reads; the choice [1, 5] i32 beside it. */
+    gw_tensor *ids;
+    const gw_tensor *choice;
+    int rows; /* capacity of the body; of the head in gw_graph_head   */
     gw_order order;
 } gw_graph_inputs;
 
@@ -49,5 +53,7 @@ void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int en
 /* Append pick (when `pick`), norm and head for `rows` rows. Without pick the head reads the stream
  * of the body before it. */
 void gw_graph_head(gw_graph *graph, const gw_graph_inputs *in, int pick);
+/* Append the draw from the logits of the head before it. */
+void gw_graph_sample(gw_graph *graph, const gw_graph_inputs *in);
 
 #endif

@@ -7,6 +7,7 @@
 
 struct gw_device;  /* one GPU, or the CPU thread team   */
 struct gw_segment; /* a run of nodes frozen for replay  */
+struct gw_post;    /* a number on its way to the host   */
 
 typedef struct gw_device_options {
     int threads;  /* CPU team; 0: physical cores this process may use */
@@ -65,6 +66,14 @@ typedef struct gw_backend {
     gw_status (*run)(struct gw_segment *segment, const gw_step *step);
     gw_status (*wait)(struct gw_device *device);
     void (*thaw)(struct gw_segment *segment);
+    /* An int32 of a buffer as it is after all that was run before, fetched while the device goes on
+     * with what is run after: post starts it, collect waits for it and for nothing else. A post is
+     * made once and holds one fetch at a time; freed before its device is closed, at any time. All
+     * NULL: a device that the host waits for anyway. */
+    gw_status (*post_new)(struct gw_device *device, struct gw_post **out);
+    void (*post_free)(struct gw_post *post);
+    gw_status (*post)(struct gw_post *post, const struct gw_buffer *src, size_t at);
+    gw_status (*collect)(struct gw_post *post, int32_t *out);
     /* Time per node since profiling was turned on. times [n nodes]; NULL: turn off. The array is
      * the caller's and is written by run(). */
     void (*profile)(struct gw_segment *segment, gw_node_time *times);

@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#include "core/tensor/sample.h"
+
 /* ---- shapes and formats --------------------------------------------------------------------- */
 
 static const char *dims_text(const gw_tensor *t, char *text, size_t room) {
@@ -62,6 +64,10 @@ static gw_status check_embed(const gw_node *node) {
     const gw_tensor *w = node->w[0], *y = node->out;
     if (w == NULL || w->n_dim != 2 || !is_weight(w) || w->dim[1] != y->dim[1]) {
         return refuse(node, "the table", w, "a [v, d] weight as wide as the output");
+    }
+    const gw_tensor *ids = node->in[0];
+    if (ids != NULL && (!is_matrix(ids, GW_FMT_I32, 1) || !same_rows(ids, y))) {
+        return refuse(node, "the ids", ids, "i32 [n, 1]");
     }
     return y->fmt == GW_FMT_F32 ? GW_OK : refuse(node, "the output", y, "f32");
 }
@@ -228,6 +234,19 @@ static gw_status check_attention(const gw_node *node) {
     return check_cache(node, a->kv_heads, a->head_dim);
 }
 
+static gw_status check_sample(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_tensor *x = node->in[0], *choice = node->in[1], *y = node->out;
+    if (x == NULL || x->n_dim != 2 || !is_matrix(x, GW_FMT_F32, x->dim[1]) || x->dim[1] < 1 ||
+        !same_rows(x, y)) {
+        return refuse(node, "the input", x, "f32 [n, v]");
+    }
+    if (!is_matrix(choice, GW_FMT_I32, GW_CHOICE_WORDS)) {
+        return refuse(node, "the choice", choice, "i32 [1, 5]");
+    }
+    return is_matrix(y, GW_FMT_I32, 1) ? GW_OK : refuse(node, "the output", y, "i32 [n, 1]");
+}
+
 /* ---- least traffic and arithmetic ----------------------------------------------------------- */
 
 static double row_bytes(const gw_tensor *t) {
@@ -321,6 +340,7 @@ static const gw_op_info ops[GW_OP_COUNT] = {
     [GW_OP_GLU]       = {"glu",       check_glu,       cost_product},
     [GW_OP_ROPE_KV]   = {"rope_kv",   check_rope_kv,   cost_rope_kv},
     [GW_OP_ATTENTION] = {"attention", check_attention, cost_attention},
+    [GW_OP_SAMPLE]    = {"sample",    check_sample,    cost_rowwise},
 };
 /* clang-format on */
 

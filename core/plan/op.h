@@ -11,7 +11,8 @@
 
 /* clang-format off */
 typedef enum gw_op {
-    GW_OP_EMBED,     /* out[n,d]  = w0[v,d] row of step token; f32                            */
+    GW_OP_EMBED,     /* out[n,d]  = w0[v,d] row of step token; f32. Where that is -1: of the id
+                      * in0[n,1] i32 (may be NULL), row 0 where that is -1 too                 */
     GW_OP_PICK,      /* out[n,d]  = in0 row step.pick + i (i < step.n_pick)                   */
     GW_OP_NORM,      /* out[n,d]  = in0[n,d] * rms_scale * w0[d]; out f32 or act8              */
     GW_OP_QUANTIZE,  /* out[n,d]  = in0[n,d] f32 as act8                                       */
@@ -23,6 +24,8 @@ typedef enum gw_op {
                       * k, v -> caches in1, in2 at step.pos of step.slot                       */
     GW_OP_ATTENTION, /* out[n,h*e] = softmax(q k^T * scale, causal, window) v; in0 = q[n,h*e],
                       * in1 = K cache, in2 = V cache, in3 = page table; out f32 or act8        */
+    GW_OP_SAMPLE,    /* out[n,1] i32 = the token drawn from in0[n,v] f32 as the choice in1 [1,5] i32
+                      * says (core/tensor/sample.h); -1: none can be                            */
     GW_OP_COUNT
 } gw_op;
 /* clang-format on */

@@ -1,0 +1,173 @@
+/* kernels_cl/sample.cl - SAMPLE. On processors an item does a row as core/tensor/sample.h has it. On
+ * teams a group looks at a piece of the row and lists what can still be drawn there: the piece's
+ * k largest, or with all tokens in the draw its winner; then one group draws from the list. count:
+ * how many are listed, and whether a logit is no number; 0 between launches.
+ */
+#define SAMPLE_ARGS STEP, IN(x), IN(choice), OUT(ids), OUT(list), OUT(count), const int n
+
+#ifdef GW_ITEM
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void sample(SAMPLE_ARGS) {
+    const int row = (int)get_global_id(1);
+    (void)count_buf;
+    (void)count_off;
+    if (row >= LIVE) {
+        return;
+    }
+    WRITES(int, ids)[row] = gw_choose(READS(float, x) + (size_t)row * n, n, *READS(gw_choice, choice),
+                                      STEP_POS(row), WRITES(gw_listed, list) + (size_t)row * n);
+}
+
+#else
+
+#define PIECE 2048
+#define EACH (PIECE / GROUP) /* of an item */
+
+/* The larger score, of equal ones the lower token, of all items; in all of them. */
+static inline int group_best(float score, int token, __local float *scores, __local int *tokens,
+                             int id) {
+    scores[id] = score;
+    tokens[id] = token;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int h = GROUP / 2; h > 0; h /= 2) {
+        if (id < h && (scores[id + h] > scores[id] ||
+                       (scores[id + h] == scores[id] && tokens[id + h] < tokens[id]))) {
+            scores[id] = scores[id + h];
+            tokens[id] = tokens[id + h];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    return tokens[0];
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+void sample_pieces(SAMPLE_ARGS) {
+    __local float scores[GROUP];
+    __local int tokens[GROUP], counts[32], bad;
+    const int row = (int)get_group_id(1), id = (int)get_local_id(0);
+    const int first = (int)get_group_id(0) * PIECE, end = min(n, first + PIECE);
+    (void)ids_buf;
+    (void)ids_off;
+    if (row >= LIVE) {
+        return;
+    }
+    __global const float *logit = READS(float, x) + (size_t)row * n;
+    __global gw_listed *listed = WRITES(gw_listed, list) + (size_t)row * n;
+    __global int *counter = WRITES(int, count) + 2 * row;
+    const gw_choice c = *READS(gw_choice, choice);
+    uint key[EACH]; /* 0: behind the end of the row */
+    if (id < 32) {
+        counts[id] = 0;
+    }
+    if (id == 0) {
+        bad = 0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int j = 0; j < EACH; j++) {
+        const int at = first + id + j * GROUP;
+        key[j] = at < end ? gw_float_key(logit[at]) : 0;
+        if (at < end && (key[j] < GW_KEY_LEAST || key[j] > GW_KEY_MOST)) {
+            bad = 1;
+        }
+    }
+    if (gw_choice_filters(c, n)) {
+        uint least = 0;
+        for (int b = 31; b >= 0; b--) {
+            int larger = 0;
+            for (int j = 0; j < EACH; j++) {
+                larger += key[j] >= (least | 1u << b);
+            }
+            if (larger > 0) {
+                atomic_add(&counts[b], larger);
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            least |= counts[b] >= c.top_k ? 1u << b : 0u;
+        }
+        int kept = 0;
+        for (int j = 0; j < EACH; j++) {
+            kept += key[j] >= max(least, 1u);
+        }
+        int at = kept > 0 ? atomic_add(counter, kept) : 0;
+        for (int j = 0; j < EACH; j++) {
+            if (key[j] >= max(least, 1u)) {
+                listed[at].key = key[j];
+                listed[at].token = first + id + j * GROUP;
+                at++;
+            }
+        }
+    } else {
+        float most = -INFINITY;
+        int best = end - 1;
+        for (int j = 0; j < EACH; j++) {
+            const int token = first + id + j * GROUP;
+            const float y = token < end ? gw_choice_score(c, logit[token], STEP_POS(row), token)
+                                        : -INFINITY;
+            if (y > most) {
+                most = y;
+                best = token;
+            }
+        }
+        best = group_best(most, best, scores, tokens, id);
+        if (id == 0) {
+            const int place = atomic_add(counter, 1);
+            listed[place].key = gw_float_key(logit[best]);
+            listed[place].token = best;
+        }
+    }
+    if (id == 0 && bad) {
+        atomic_or(counter + 1, 1);
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+void sample_join(SAMPLE_ARGS) {
+    __local float scores[GROUP];
+    __local int tokens[GROUP], counts[32], total, bad;
+    const int row = (int)get_group_id(1), id = (int)get_local_id(0);
+    if (row >= LIVE) {
+        return;
+    }
+    __global const gw_listed *listed = READS(gw_listed, list) + (size_t)row * n;
+    __global int *counter = WRITES(int, count) + 2 * row;
+    const gw_choice c = *READS(gw_choice, choice);
+    if (id < 32) {
+        counts[id] = 0;
+    }
+    if (id == 0) {
+        total = counter[0];
+        bad = counter[1];
+        counter[0] = counter[1] = 0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint least = 0;
+    for (int b = 31; b >= 0 && gw_choice_filters(c, n); b--) {
+        int larger = 0;
+        for (int i = id; i < total; i += GROUP) {
+            larger += listed[i].key >= (least | 1u << b);
+        }
+        if (larger > 0) {
+            atomic_add(&counts[b], larger);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        least |= counts[b] >= c.top_k ? 1u << b : 0u;
+    }
+    float most = -INFINITY;
+    int best = n;
+    for (int i = id; i < total; i += GROUP) {
+        const gw_listed l = listed[i];
+        if (l.key >= least) {
+            const float y = gw_choice_score(c, gw_key_float(l.key), STEP_POS(row), l.token);
+            if (y > most || (y == most && l.token < best)) {
+                most = y;
+                best = l.token;
+            }
+        }
+    }
+    best = group_best(most, best, scores, tokens, id);
+    if (id == 0) {
+        WRITES(int, ids)[row] = !bad && gw_key_counts(gw_float_key(scores[0])) ? best : -1;
+    }
+}
+
+#endif
