@@ -9,6 +9,11 @@
 
 /* ---- EMBED ----------------------------------------------------------------------------------- */
 
+GW_DEVICE int64_t token_of(const struct gw_embed_params &p, int row) {
+    const int token = gw_step_token(p.step, row);
+    return token >= 0 ? token : max(p.ids[row], 0);
+}
+
 #define EMBED_FLOATS(format, type, widen)                                                          \
     GW_KERNEL(gw_embed_##format, struct gw_embed_params, GW_ROWS_THREADS) {                        \
         const int row = (int)blockIdx.y;                                                           \
@@ -17,7 +22,7 @@
         if (row >= gw_live(p.step)) {                                                              \
             return;                                                                                \
         }                                                                                          \
-        const type *from = (const type *)(p.table + gw_step_token(p.step, row) * p.row_bytes);     \
+        const type *from = (const type *)(p.table + token_of(p, row) * p.row_bytes);     \
         for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < p.width;                    \
              i += (int)(gridDim.x * blockDim.x)) {                                                 \
             p.out[(size_t)row * p.width + i] = widen(from[i]);                                     \
@@ -37,7 +42,7 @@ EMBED_FLOATS(bf16, gw_u16, gw_bf16_to_f32)
         if (row >= gw_live(p.step)) {                                                              \
             return;                                                                                \
         }                                                                                          \
-        const uint8_t *from = p.table + gw_step_token(p.step, row) * p.row_bytes;                  \
+        const uint8_t *from = p.table + token_of(p, row) * p.row_bytes;                  \
         for (int b = (int)(blockIdx.x * blockDim.x + threadIdx.x); b < p.width / 32;               \
              b += (int)(gridDim.x * blockDim.x)) {                                                 \
             float w[32];                                                                           \

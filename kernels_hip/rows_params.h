@@ -16,6 +16,7 @@ enum {
 struct gw_embed_params {
     struct gw_step_params step;
     GW_DEV(const uint8_t) table;
+    GW_DEV(const int32_t) ids; /* for rows whose token is -1 */
     GW_DEV(float) out;
     int64_t row_bytes;
     int32_t width;

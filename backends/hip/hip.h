@@ -154,18 +154,22 @@ struct gw_segment {
     const gw_node *norm, *rope;
     int few_pages; /* how many pages attention joins itself, in all launches; 0: it never does */
     int picked;    /* a PICK came before: live rows are step.n_pick, else step.n */
-    int ran;
-    uint64_t waits; /* device->waits when it last ran: equal means it may still run */
+    int draws;     /* a SAMPLE: its next step may begin while this one is at work, so step
+                    * block and graphs are there twice, used in turn */
+    int turn;
+    int ran[2];
+    uint64_t waits[2];     /* device->waits when it last ran: equal means it may still run */
+    gw_hip_event ended[2]; /* of a segment that draws: when it last did */
     /* The step block in device memory: int32 n, pick, n_pick, pos_max, token [rows], pos [rows],
      * slot [rows]. */
     gw_hip_ptr step;
-    int32_t *staging; /* the same in pinned host memory */
+    int32_t *staging[2]; /* the same in pinned host memory */
     size_t step_bytes;
     gw_hip_piece *pieces; /* gw_hip_private */
     size_t n_pieces;
     gw_hip_piece arrived; /* gw_hip_arrived */
-    gw_hip_exec graph;    /* NULL: launches one by one */
-    gw_hip_exec few;      /* the same without joins, for few pages; or NULL */
+    gw_hip_exec graph[2]; /* NULL: launches one by one */
+    gw_hip_exec few[2];   /* the same without joins, for few pages; or NULL */
     gw_node_time *times;
     gw_hip_event *events; /* [n + 1] while timing */
 };
@@ -207,6 +211,11 @@ gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step);
 gw_status gw_hip_wait(struct gw_device *device);
 void gw_hip_thaw(struct gw_segment *segment);
 void gw_hip_profile(struct gw_segment *segment, gw_node_time *times);
+
+gw_status gw_hip_post_new(struct gw_device *device, struct gw_post **out);
+void gw_hip_post_free(struct gw_post *post);
+gw_status gw_hip_post(struct gw_post *post, const struct gw_buffer *src, size_t at);
+gw_status gw_hip_collect(struct gw_post *post, int32_t *out);
 
 /* ---- the roof (roof.c) ----------------------------------------------------------------------- */
 

@@ -1,8 +1,9 @@
-/* backends/hip/rows.c - EMBED, PICK, NORM, QUANTIZE, ROPE_KV: nodes to launches. */
+/* backends/hip/rows.c - EMBED, PICK, NORM, QUANTIZE, ROPE_KV, SAMPLE: nodes to launches. */
 #include <stdio.h>
 
 #include "backends/hip/hip.h"
 #include "kernels_hip/rows_params.h"
+#include "kernels_hip/sample_params.h"
 
 enum { TEAMS = GW_ROWS_THREADS / GW_LANES };
 
@@ -36,6 +37,7 @@ static gw_status record_embed(struct gw_segment *segment, const gw_kernel *kerne
     GW_TRY(gw_row_bytes(table->fmt, width, &row_bytes));
     struct gw_embed_params p = {.step = gw_hip_step(segment),
                                 .table = gw_hip_at(table),
+                                .ids = node->in[0] != NULL ? gw_hip_at(node->in[0]) : 0,
                                 .out = gw_hip_at(node->out),
                                 .row_bytes = (int64_t)row_bytes,
                                 .width = (int32_t)width};
@@ -167,6 +169,33 @@ static gw_status record_rope_kv(struct gw_segment *segment, const gw_kernel *ker
                          (unsigned)segment->rows, 1, GW_ROWS_THREADS, 1, 1, 0, &p, sizeof p);
 }
 
+/* ---- SAMPLE ---------------------------------------------------------------------------------- */
+
+static int accepts_sample(const gw_kernel *kernel, const gw_node *node,
+                          const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32;
+}
+
+static gw_status record_sample(struct gw_segment *segment, const gw_kernel *kernel,
+                               const gw_node *node) {
+    size_t n = gw_hip_width(node->in[0]), rows = (size_t)segment->rows;
+    struct gw_sample_params p = {.step = gw_hip_step(segment),
+                                 .x = gw_hip_at(node->in[0]),
+                                 .choice = gw_hip_at(node->in[1]),
+                                 .ids = gw_hip_at(node->out),
+                                 .n = (int32_t)n};
+    (void)kernel;
+    GW_TRY(gw_hip_scratch(segment, rows * n * sizeof(gw_listed), &p.list));
+    GW_TRY(gw_hip_arrived(segment, 2 * rows, &p.count));
+    segment->draws = 1;
+    GW_TRY(gw_hip_record(segment, node, "gw_sample_pieces", gw_hip_groups(n, GW_SAMPLE_PIECE),
+                         (unsigned)segment->rows, 1, GW_SAMPLE_THREADS, 1, 1, 0, &p, sizeof p));
+    return gw_hip_record(segment, node, "gw_sample_join", 1, (unsigned)segment->rows, 1,
+                         GW_SAMPLE_THREADS, 1, 1, 0, &p, sizeof p);
+}
+
 /* clang-format off */
 const gw_kernel gw_hip_rows_kernels[] = {
     {GW_OP_EMBED, "hip.embed", accepts_embed, record_embed, NULL},
@@ -174,6 +203,7 @@ const gw_kernel gw_hip_rows_kernels[] = {
     {GW_OP_NORM, "hip.norm", accepts_norm, record_norm, NULL},
     {GW_OP_QUANTIZE, "hip.quantize", accepts_quantize, record_quantize, NULL},
     {GW_OP_ROPE_KV, "hip.rope_kv", accepts_rope_kv, record_rope_kv, NULL},
+    {GW_OP_SAMPLE, "hip.sample", accepts_sample, record_sample, NULL},
     {.name = NULL},
 };
 /* clang-format on */

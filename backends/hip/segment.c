@@ -154,23 +154,23 @@ gw_hip_error gw_hip_start(struct gw_device *device, const gw_hip_launch *l, int 
                      l->block[2], l->shared_bytes, device->stream, params, NULL);
 }
 
-static gw_hip_error send_step(struct gw_segment *segment) {
+static gw_hip_error send_step(struct gw_segment *segment, int turn) {
     struct gw_device *device = segment->device;
-    return device->driver->Write(segment->step, segment->staging, segment->step_bytes,
+    return device->driver->Write(segment->step, segment->staging[turn], segment->step_bytes,
                                  device->stream);
 }
 
 /* ---- freezing -------------------------------------------------------------------------------- */
 
 /* few: without the launches that a step of few pages does not need. */
-static gw_status capture(struct gw_segment *segment, int few, gw_hip_exec *out) {
+static gw_status capture(struct gw_segment *segment, int turn, int few, gw_hip_exec *out) {
     struct gw_device *device = segment->device;
     const gw_hip_driver *d = device->driver;
     gw_hip_graph graph = NULL;
     GW_TRY(gw_hip_check(d, d->StreamWait(device->stream), "freezing a plan"));
     GW_TRY(gw_hip_check(d, d->CaptureBegin(device->stream, GW_HIP_CAPTURE_THREAD_LOCAL),
                         "capturing a graph"));
-    gw_hip_error error = send_step(segment);
+    gw_hip_error error = send_step(segment, turn);
     const char *what = "the step block";
     for (size_t i = 0; i < segment->n && error == GW_HIP_OK; i++) {
         what = segment->launches[i].kernel;
@@ -204,13 +204,23 @@ static int waits(struct gw_segment *segment, const gw_node *node, const gw_node 
     return 1;
 }
 
+static gw_status take_staging(struct gw_segment *segment, int turn) {
+    void *staging = NULL;
+    GW_TRY(gw_hip_take_host(segment->device, segment->step_bytes, &staging));
+    segment->staging[turn] = staging;
+    memset(staging, 0, segment->step_bytes);
+    return GW_OK;
+}
+
+static gw_status capture_turn(struct gw_segment *segment, int turn) {
+    GW_TRY(capture(segment, turn, 0, &segment->graph[turn]));
+    return segment->few_pages > 0 ? capture(segment, turn, 1, &segment->few[turn]) : GW_OK;
+}
+
 static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, size_t n) {
     struct gw_device *device = segment->device;
     GW_TRY(gw_hip_take(device, segment->step_bytes, &segment->step));
-    void *staging = NULL;
-    GW_TRY(gw_hip_take_host(device, segment->step_bytes, &staging));
-    segment->staging = staging;
-    memset(staging, 0, segment->step_bytes);
+    GW_TRY(take_staging(segment, 0));
     for (size_t i = 0; i < n; i++) {
         segment->node = (int)i;
         if (i + 1 < n && waits(segment, &nodes[i], &nodes[i + 1])) {
@@ -222,11 +232,15 @@ static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, si
             segment->picked = 1;
         }
     }
-    if (!device->driver->graphs || device->no_graph) {
-        return GW_OK;
+    int graphs = device->driver->graphs && !device->no_graph;
+    for (int turn = 0; turn < 2 && segment->draws; turn++) {
+        GW_TRY(gw_hip_check(device->driver,
+                            device->driver->EventNew(&segment->ended[turn], GW_HIP_EVENT_NO_TIMING),
+                            "freezing a plan"));
     }
-    GW_TRY(capture(segment, 0, &segment->graph));
-    return segment->few_pages > 0 ? capture(segment, 1, &segment->few) : GW_OK;
+    GW_TRY(segment->draws ? take_staging(segment, 1) : GW_OK);
+    GW_TRY(graphs ? capture_turn(segment, 0) : GW_OK);
+    return graphs && segment->draws ? capture_turn(segment, 1) : GW_OK;
 }
 
 gw_status gw_hip_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
@@ -266,11 +280,19 @@ void gw_hip_thaw(struct gw_segment *segment) {
     struct gw_device *device = segment->device;
     (void)gw_hip_enter(device);
     device->driver->StreamWait(device->stream); /* nothing may use what is freed now */
-    if (segment->graph != NULL) {
-        device->driver->ExecFree(segment->graph);
-    }
-    if (segment->few != NULL) {
-        device->driver->ExecFree(segment->few);
+    for (int turn = 0; turn < 2; turn++) {
+        if (segment->graph[turn] != NULL) {
+            device->driver->ExecFree(segment->graph[turn]);
+        }
+        if (segment->few[turn] != NULL) {
+            device->driver->ExecFree(segment->few[turn]);
+        }
+        if (segment->ended[turn] != NULL) {
+            device->driver->EventFree(segment->ended[turn]);
+        }
+        if (segment->staging[turn] != NULL) {
+            device->driver->HostFree(segment->staging[turn]);
+        }
     }
     free_events(segment);
     for (size_t i = 0; i < segment->n; i++) {
@@ -280,9 +302,6 @@ void gw_hip_thaw(struct gw_segment *segment) {
         gw_hip_give(device, segment->pieces[i].at, segment->pieces[i].bytes);
     }
     gw_hip_give(device, segment->step, segment->step_bytes);
-    if (segment->staging != NULL) {
-        device->driver->HostFree(segment->staging);
-    }
     free(segment->pieces);
     free(segment->launches);
     free(segment);
@@ -304,7 +323,7 @@ static void add_times(struct gw_segment *segment) {
 static gw_status run_list(struct gw_segment *segment, int timed, int few) {
     struct gw_device *device = segment->device;
     const gw_hip_driver *d = device->driver;
-    gw_hip_error error = send_step(segment);
+    gw_hip_error error = send_step(segment, segment->turn);
     const char *what = "the step block was sent";
     if (timed && error == GW_HIP_OK) {
         error = d->EventRecord(segment->events[0], device->stream);
@@ -334,9 +353,36 @@ static gw_status run_list(struct gw_segment *segment, int timed, int few) {
     return GW_OK;
 }
 
+/* Until the copy from this turn's staging is over. */
+static gw_status free_staging(struct gw_segment *segment, int turn) {
+    struct gw_device *device = segment->device;
+    if (!segment->ran[turn] || segment->waits[turn] != device->waits) {
+        return GW_OK;
+    }
+    if (segment->ended[turn] == NULL) {
+        return gw_hip_wait(device);
+    }
+    gw_hip_error error = device->driver->EventWait(segment->ended[turn]);
+    return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "finishing a step");
+}
+
+/* The step that is in staging. */
+static gw_status launch(struct gw_segment *segment, int few) {
+    struct gw_device *device = segment->device;
+    int turn = segment->turn, timed = segment->times != NULL && segment->events != NULL;
+    if (segment->graph[turn] == NULL || timed) {
+        return run_list(segment, timed, few);
+    }
+    gw_hip_error error = GW_HIP_OUT_OF_MEMORY;
+    if (device->fail_launch == 0 || --device->fail_launch > 0) {
+        error = device->driver->ExecLaunch(few ? segment->few[turn] : segment->graph[turn],
+                                           device->stream);
+    }
+    return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a graph was launched");
+}
+
 gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step) {
     struct gw_device *device = segment->device;
-    int timed = segment->times != NULL && segment->events != NULL;
     if (step->n < 1 || step->n > segment->rows || step->n_pick > segment->rows) {
         return gw_fail(GW_E_ARGUMENT, "hip", "a step of %d rows for a plan of %d", step->n,
                        segment->rows);
@@ -345,21 +391,17 @@ gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step) {
         return gw_fail(GW_E_DEVICE, "hip", "%s was lost earlier", device->name);
     }
     GW_TRY(gw_hip_enter(device));
-    if (segment->ran && segment->waits == device->waits) { /* the copy may still be on its way */
-        GW_TRY(gw_hip_wait(device));
+    int turn = segment->turn = segment->draws ? !segment->turn : 0;
+    GW_TRY(free_staging(segment, turn));
+    segment->ran[turn] = 1;
+    segment->waits[turn] = device->waits;
+    gw_step_pack(step, segment->rows, segment->staging[turn]);
+    GW_TRY(launch(segment, step->pos_max / GW_PAGE < segment->few_pages));
+    gw_hip_error error = GW_HIP_OK;
+    if (segment->ended[turn] != NULL) {
+        error = device->driver->EventRecord(segment->ended[turn], device->stream);
     }
-    segment->ran = 1;
-    segment->waits = device->waits;
-    gw_step_pack(step, segment->rows, segment->staging);
-    int few = step->pos_max / GW_PAGE < segment->few_pages;
-    if (segment->graph == NULL || timed) {
-        return run_list(segment, timed, few);
-    }
-    gw_hip_error error = GW_HIP_OUT_OF_MEMORY;
-    if (device->fail_launch == 0 || --device->fail_launch > 0) {
-        error = device->driver->ExecLaunch(few ? segment->few : segment->graph, device->stream);
-    }
-    return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a graph was launched");
+    return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a step ran");
 }
 
 gw_status gw_hip_wait(struct gw_device *device) {
@@ -381,4 +423,69 @@ void gw_hip_profile(struct gw_segment *segment, gw_node_time *times) {
             return;
         }
     }
+}
+
+/* ---- numbers on their way -------------------------------------------------------------------- */
+
+struct gw_post {
+    struct gw_device *device;
+    gw_hip_event there;
+    int32_t *value; /* pinned */
+};
+
+gw_status gw_hip_post_new(struct gw_device *device, struct gw_post **out) {
+    GW_TRY(gw_hip_enter(device));
+    void *value = NULL;
+    struct gw_post *post = calloc(1, sizeof *post);
+    if (post == NULL) {
+        return gw_fail(GW_E_NOMEM, "hip", "no memory for a post");
+    }
+    post->device = device;
+    gw_status status = gw_hip_take_host(device, sizeof *post->value, &value);
+    post->value = value;
+    if (status == GW_OK) {
+        status = gw_hip_check(device->driver,
+                              device->driver->EventNew(&post->there, GW_HIP_EVENT_NO_TIMING),
+                              "an event for tokens");
+    }
+    if (status != GW_OK) {
+        gw_hip_post_free(post);
+        return status;
+    }
+    *out = post;
+    return GW_OK;
+}
+
+void gw_hip_post_free(struct gw_post *post) {
+    const gw_hip_driver *d = post->device->driver;
+    (void)gw_hip_enter(post->device);
+    d->StreamWait(post->device->stream); /* it may be under way */
+    if (post->there != NULL) {
+        d->EventFree(post->there);
+    }
+    if (post->value != NULL) {
+        d->HostFree(post->value);
+    }
+    free(post);
+}
+
+gw_status gw_hip_post(struct gw_post *post, const struct gw_buffer *src, size_t at) {
+    struct gw_device *device = post->device;
+    const gw_hip_driver *d = device->driver;
+    GW_TRY(gw_hip_enter(device));
+    gw_hip_error error = d->Read(post->value, src->at + at, sizeof *post->value, device->stream);
+    if (error == GW_HIP_OK) {
+        error = d->EventRecord(post->there, device->stream);
+    }
+    return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a token was posted");
+}
+
+gw_status gw_hip_collect(struct gw_post *post, int32_t *out) {
+    GW_TRY(gw_hip_enter(post->device));
+    gw_hip_error error = post->device->driver->EventWait(post->there);
+    if (error != GW_HIP_OK) {
+        return gw_hip_lose(post->device, error, "a token was awaited");
+    }
+    *out = *post->value;
+    return GW_OK;
 }
