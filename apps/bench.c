@@ -22,6 +22,7 @@ typedef struct bench_job {
     const char *path;    /* of the model that is timed */
     app_draft draft;     /* of the session; drafter NULL without --draft */
     gw_sampler *sampler; /* for drafts */
+    gw_sampler *greedy;  /* of passes without drafts */
     bench_printer printer;
     bench_result *kept; /* with --ops and md: printed behind the table, per model */
     size_t n_kept;
@@ -73,13 +74,16 @@ static int32_t token_at(int32_t i, int32_t n_vocab) {
     return (int32_t)(((uint32_t)i * 2654435761u >> 7) % (uint32_t)n_vocab);
 }
 
-static gw_status pass(gw_session *session, const int32_t *tokens, int32_t n_prompt, int32_t n_gen) {
+/* What is generated is the most probable text, chosen where the logits are. */
+static gw_status pass(gw_session *session, gw_sampler *greedy, const int32_t *tokens,
+                      int32_t n_prompt, int32_t n_gen) {
     gw_status status = gw_session_rewind(session, 0);
     if (status == GW_OK && n_prompt > 0) {
         status = gw_session_prefill(session, tokens, (size_t)n_prompt);
     }
+    int32_t token = n_gen > 0 ? tokens[n_prompt] : 0;
     for (int32_t i = 0; i < n_gen && status == GW_OK; i++) {
-        status = gw_session_decode(session, tokens + n_prompt + i, 1);
+        status = gw_session_next(session, greedy, token, 0, &token);
     }
     return status;
 }
@@ -119,7 +123,7 @@ static gw_status time_drafts(const bench_job *job, gw_session *session, const in
     }
     for (int32_t i = 0; i < job->o->repetitions && status == GW_OK; i++) {
         double start = app_seconds();
-        status = pass(session, tokens, r->n_prompt, r->n_gen);
+        status = pass(session, job->greedy, tokens, r->n_prompt, r->n_gen);
         double middle = app_seconds();
         if (status == GW_OK) {
             status = drafted_pass(job, session, tokens, r->n_prompt, r->n_gen);
@@ -132,10 +136,11 @@ static gw_status time_drafts(const bench_job *job, gw_session *session, const in
     return status;
 }
 
-static size_t profiled_pass(gw_session *session, const int32_t *tokens, int32_t n_prompt,
-                            int32_t n_gen, gw_kernel_time *rows, gw_status *status) {
+static size_t profiled_pass(gw_session *session, gw_sampler *greedy, const int32_t *tokens,
+                            int32_t n_prompt, int32_t n_gen, gw_kernel_time *rows,
+                            gw_status *status) {
     gw_session_profile(session, 1);
-    *status = pass(session, tokens, n_prompt, n_gen);
+    *status = pass(session, greedy, tokens, n_prompt, n_gen);
     size_t n = gw_session_kernel_times(session, rows, KERNELS_MAX);
     gw_session_profile(session, 0);
     return n < KERNELS_MAX ? n : KERNELS_MAX;
@@ -182,12 +187,14 @@ static gw_roof roof_of(const roof_sums *sums) {
                      .f32_gflops = sums->speed / sums->f32};
 }
 
-static gw_status time_test(const app_options *o, gw_session *session, const int32_t *tokens,
+static gw_status time_test(const bench_job *job, gw_session *session, const int32_t *tokens,
                            bench_result *r) {
+    const app_options *o = job->o;
+    gw_sampler *greedy = job->greedy;
     gw_status status;
     /* The warm-up counts the operations of a prompt; of a generation one step is enough. */
     int32_t warm_gen = r->n_gen > 0;
-    size_t n = profiled_pass(session, tokens, r->n_prompt, warm_gen, r->kernels, &status);
+    size_t n = profiled_pass(session, greedy, tokens, r->n_prompt, warm_gen, r->kernels, &status);
     r->prompt_gops = r->n_gen == 0 ? linear_gops(r->kernels, n) : 0;
     roof_sums sums = {.speed = 0};
     if (status == GW_OK) {
@@ -195,7 +202,7 @@ static gw_status time_test(const app_options *o, gw_session *session, const int3
     }
     for (int32_t i = 0; i < o->repetitions && status == GW_OK; i++) {
         double start = app_seconds();
-        status = pass(session, tokens, r->n_prompt, r->n_gen);
+        status = pass(session, greedy, tokens, r->n_prompt, r->n_gen);
         r->seconds[i] = app_seconds() - start;
         r->n = i + 1;
         if (status == GW_OK) {
@@ -205,7 +212,8 @@ static gw_status time_test(const app_options *o, gw_session *session, const int3
     r->roof = roof_of(&sums);
     if (o->ops && status == GW_OK) {
         double start = app_seconds();
-        r->n_kernels = profiled_pass(session, tokens, r->n_prompt, r->n_gen, r->kernels, &status);
+        r->n_kernels =
+            profiled_pass(session, greedy, tokens, r->n_prompt, r->n_gen, r->kernels, &status);
         r->profiled_seconds = app_seconds() - start;
     }
     return status;
@@ -237,7 +245,7 @@ static int run_test(bench_job *job, gw_session *session, const int32_t *tokens,
         r->draft_options[0] = job->o->draft_accept;
         r->draft_options[1] = job->o->draft_length;
         status = test->drafted ? time_drafts(job, session, tokens, r)
-                               : time_test(job->o, session, tokens, r);
+                               : time_test(job, session, tokens, r);
         code = status == GW_OK ? APP_OK : app_fail(status);
     }
     if (code == APP_OK) {
@@ -252,7 +260,15 @@ static int run_test(bench_job *job, gw_session *session, const int32_t *tokens,
     return code;
 }
 
-/* The most probable token, but never one that ends the text. */
+/* The most probable token; with drafts never one that ends the text. */
+static int open_greedy(bench_job *job, const gw_model *model) {
+    gw_sampler_options options;
+    gw_sampler_defaults(&options);
+    options.temperature = 0;
+    gw_status status = gw_sampler_new(model, &options, &job->greedy);
+    return status == GW_OK ? APP_OK : app_fail(status);
+}
+
 static int open_sampler(bench_job *job, const gw_model *model, int32_t n_vocab) {
     gw_logit_bias *bias = calloc((size_t)n_vocab, sizeof *bias);
     if (bias == NULL) {
@@ -281,7 +297,8 @@ static int open_drafts(bench_job *job, const gw_model *model, int32_t n_vocab,
 
 static void close_drafts(bench_job *job) {
     gw_sampler_free(job->sampler);
-    job->sampler = NULL;
+    gw_sampler_free(job->greedy);
+    job->sampler = job->greedy = NULL;
     draft_close(&job->draft);
 }
 
@@ -300,6 +317,9 @@ static int run_batches(bench_job *job, gw_model *model, bench_result *base) {
         gw_session *session = NULL;
         base->batch = o->batch_list.at[b];
         code = app_open_session(o, model, job->n_ctx, base->batch, &session);
+        if (code == APP_OK) {
+            code = open_greedy(job, model);
+        }
         if (code == APP_OK) {
             code = open_drafts(job, model, base->info.n_vocab, session);
         }
@@ -398,13 +418,13 @@ const app_command command_bench = {
     .usage = "[-m MODEL]... [-p N,...] [-n N,...] [OPTIONS]",
     .summary = "time prompts and generation against this machine's roof",
     .detail =
-        "Times pp (reading a prompt of N tokens) and tg (generating N tokens, one by one) as\n"
-        "llama-bench does: a warm-up, then -r repetitions, mean and standard deviation. Lists\n"
-        "multiply. Around each repetition the roof is measured: the read bandwidth for tg (its "
-        "share is\n"
-        "the MBU), the int8 or, for float weights, fp32 peak for pp. A model that fits in the\n"
-        "caches can exceed the bandwidth of memory. With --draft every tg is timed with drafts as\n"
-        "well, most probable tokens, each time behind one without.\n",
+        "Times pp (reading a prompt of N tokens) and tg (generating N tokens, the most probable\n"
+        "ones, one by one) as llama-bench does: a warm-up, then -r repetitions, mean and standard\n"
+        "deviation. Lists multiply. Around each repetition the roof is measured: the read\n"
+        "bandwidth for tg (its share is the MBU), the int8 or, for float weights, fp32 peak for\n"
+        "pp. A model that fits in the caches can exceed the bandwidth of memory. With --draft "
+        "every\n"
+        "tg is timed with drafts as well, each time behind one without.\n",
     .examples = "  godwit bench -p 64 -n 32 -r 2\n"
                 "  godwit bench -m model.gguf -p 512 -n 128 -t 1,2 -o json\n"
                 "  godwit bench -p 128 -n 32 -r 2 --ops\n"

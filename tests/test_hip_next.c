@@ -1,6 +1,7 @@
 /* tests/test_hip_next.c - gw_session_next on the emulator, at both wave widths. */
 #include "tests/next_cases.h"
 
+#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
