@@ -14,12 +14,14 @@ static void on_the_oracle(void **state) { /* by double precision its tokens are 
     nc_close(&r);
 }
 
-/* A grammar is the host's matter. */
+/* A grammar is the host's matter, and so are banned strings. */
 static void not_with_a_grammar(void **state) {
     (void)state;
     nc_rig r = nc_open("cpu", NULL, NC_CTX);
     gw_sampler *sampler = nc_sampler_new(&r, &nc_samplers[0].o);
     gw_grammar *grammar = NULL;
+    gw_ban *ban = NULL;
+    const char *banned = "sea";
     gw_choice rule;
     nc_ok(gw_grammar_new(r.m, GW_GRAMMAR_GBNF, "root ::= \"ab\"*", 13, NULL, &grammar));
     assert_int_equal(gw_sampler_rule(sampler, &rule), 1);
@@ -27,6 +29,12 @@ static void not_with_a_grammar(void **state) {
     assert_int_equal(gw_sampler_rule(sampler, &rule), 0);
     nc_ok(gw_sampler_constrain(sampler, NULL));
     assert_int_equal(gw_sampler_rule(sampler, &rule), 1);
+    nc_ok(gw_ban_new(r.m, &banned, 1, 0, &ban));
+    nc_ok(gw_sampler_ban(sampler, ban));
+    assert_int_equal(gw_sampler_rule(sampler, &rule), 0);
+    nc_ok(gw_sampler_ban(sampler, NULL));
+    assert_int_equal(gw_sampler_rule(sampler, &rule), 1);
+    gw_ban_free(ban);
     gw_sampler_free(sampler);
     gw_grammar_free(grammar);
     nc_close(&r);

@@ -442,7 +442,7 @@ gw_status gw_sampler_pick(gw_sampler *s, const float *logits, int32_t pos, int32
 int gw_sampler_rule(const gw_sampler *s, gw_choice *out) {
     gw_choice c = {
         .seed_low = (gw_u32)s->o.seed, .seed_high = (gw_u32)(s->o.seed >> 32), .first = 1};
-    if (s->form.matcher != NULL) {
+    if (s->form.matcher != NULL || s->ban != NULL) {
         return 0;
     }
     if (!(s->o.temperature > 0.0f)) {

@@ -113,7 +113,6 @@ static gw_status pick(gw_session *s, gw_sampler *sampler, int32_t token, int32_t
         return status;
     }
     *next = id;
-    s->n_logits = 0;
     return GW_OK;
 }
 
