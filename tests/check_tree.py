@@ -15,6 +15,7 @@ LONG_FILES = {}  # "file": reason
 OF_OPTIONS = {  # test: why a plain build leaves it out
     "test_opencl_ops": "needs GODWIT_OPENCL_TESTS", "test_opencl": "needs GODWIT_OPENCL_TESTS",
     "test_opencl_faults": "needs GODWIT_OPENCL_TESTS",
+    "test_opencl_next": "needs GODWIT_OPENCL_TESTS", "test_hip_next": "needs GODWIT_HIP_EMULATOR",
     "test_opencl_simulator": "needs GODWIT_OPENCL_TESTS",
     "test_hip_ops": "needs GODWIT_HIP_EMULATOR", "test_hip_faults": "needs GODWIT_HIP_EMULATOR",
     "test_hip_emulator": "needs GODWIT_HIP_EMULATOR",
