@@ -333,10 +333,11 @@ GW_INLINE VT void NAME(prefill)(const int fmt, const gw_cpu_linear *job, size_t 
                         size_t high = stop - t < MICRO_ROWS ? stop - t : MICRO_ROWS;
                         const float *w = strips + s * NAME(STRIP) * DEPTH;
                         float *y = sums + t * TILE_ROWS + s * NAME(STRIP);
-                        if (packed != NULL) {
+                        if (packed != NULL) { /* the first strip brings the activations near */
+                            const float *tile = packed + t * job->k + at * MICRO_ROWS;
+                            const float *next = s == 0 ? tile + MICRO_ROWS * job->k : tile;
                             NAME(tile_packed)
-                            (high, depth, packed + t * job->k + at * MICRO_ROWS, w, NAME(STRIP), y,
-                             TILE_ROWS, at == 0);
+                            (high, depth, tile, next, w, NAME(STRIP), y, TILE_ROWS, at == 0);
                         } else {
                             NAME(tile_full)
                             (high, depth, x + t * xs, xs, w, NAME(STRIP), y, TILE_ROWS, at == 0);

@@ -3,14 +3,14 @@
  * y[t, c] = (first ? +0 : y[t, c]) then, for i = 0 .. k-1 in order, fma(x[t, i], w[i, c], y[t, c]):
  * one chain per output, so splitting k over several calls changes no bit. x is read row by row
  * (xs apart) or, where xs is PACKED, as [k, MICRO_ROWS]: rows far apart would meet in one set of
- * the first-level cache.
+ * the first-level cache. Meanwhile as much is asked for at `next`: the tile after this one.
  */
 #if !defined(PACKED)
 #define PACKED 0
 #endif
 GW_INLINE VT void NAME(tile)(const int rows, const int vecs, const int packed, size_t k,
-                             const float *x, size_t xs, const float *w, size_t ws, float *y,
-                             size_t ys, int first) {
+                             const float *x, size_t xs, const float *next, const float *w,
+                             size_t ws, float *y, size_t ys, int first) {
     vf sum[MICRO_ROWS][MICRO_VECS];
     GW_UNROLL
     for (int t = 0; t < rows; t++) {
@@ -24,6 +24,9 @@ GW_INLINE VT void NAME(tile)(const int rows, const int vecs, const int packed, s
         GW_UNROLL
         for (int v = 0; v < vecs; v++) {
             column[v] = v_load(w + (size_t)(v * VW));
+        }
+        if (packed) {
+            __builtin_prefetch(next + i * MICRO_ROWS, 0, 2);
         }
         GW_UNROLL
         for (int t = 0; t < rows; t++) {
@@ -46,7 +49,7 @@ GW_INLINE VT void NAME(tile)(const int rows, const int vecs, const int packed, s
 
 #define TILE_CASE(T, V)                                                                            \
     case T:                                                                                        \
-        NAME(tile)(T, V, TILE_PACKED, k, x, xs, w, ws, y, ys, first);                              \
+        NAME(tile)(T, V, TILE_PACKED, k, x, xs, next, w, ws, y, ys, first);                  \
         break;
 #if MICRO_ROWS == 12
 #define TILE_WIDE(V)                                                                               \
@@ -60,21 +63,22 @@ GW_INLINE VT void NAME(tile)(const int rows, const int vecs, const int packed, s
     TILE_CASE(2, V)                                                                                \
     TILE_CASE(3, V)                                                                                \
     TILE_CASE(4, V) TILE_CASE(5, V) TILE_WIDE(V) default                                           \
-        : NAME(tile)(MICRO_ROWS, V, TILE_PACKED, k, x, xs, w, ws, y, ys, first);                   \
+        : NAME(tile)(MICRO_ROWS, V, TILE_PACKED, k, x, xs, next, w, ws, y, ys, first);         \
     break;
 
 /* rows 1 .. MICRO_ROWS, MICRO_VECS vectors wide. */
 #define TILE_PACKED 0
 VT static void NAME(tile_full)(size_t rows, size_t k, const float *x, size_t xs, const float *w,
                                size_t ws, float *y, size_t ys, int first) {
+    const float *next = NULL;
     switch (rows) { TILE_CASES(MICRO_VECS) }
 }
 #undef TILE_PACKED
 
 #if defined(MICRO_PACK) /* asked for by the including file */
 #define TILE_PACKED 1
-VT static void NAME(tile_packed)(size_t rows, size_t k, const float *x, const float *w, size_t ws,
-                                 float *y, size_t ys, int first) {
+VT static void NAME(tile_packed)(size_t rows, size_t k, const float *x, const float *next,
+                                 const float *w, size_t ws, float *y, size_t ys, int first) {
     const size_t xs = PACKED;
     switch (rows) { TILE_CASES(MICRO_VECS) }
 }
@@ -88,6 +92,7 @@ VT static void NAME(tile_packed)(size_t rows, size_t k, const float *x, const fl
 #if MICRO_VECS * VW > 16
 VT static void NAME(tile_16)(size_t rows, size_t k, const float *x, size_t xs, const float *w,
                              size_t ws, float *y, size_t ys, int first) {
+    const float *next = NULL;
     switch (rows) { TILE_CASES(1) }
 }
 #else
