@@ -123,6 +123,10 @@ static int begin_file(logits_job *job) {
     if (out_file_open(&job->file, o->out, bytes + 8 + (uint64_t)n) != 0) {
         return APP_FAILURE;
     }
+    if (job->file.standard && o->greedy > 0) {
+        app_error("-o %s: --greedy writes there, too; name a file", o->out);
+        return APP_USAGE;
+    }
     return out_file_write(&job->file, header, 8 + (size_t)n) == 0 ? APP_OK : APP_FAILURE;
 }
 
@@ -139,11 +143,16 @@ static int compute(logits_job *job, int width) {
     if (status != GW_OK) {
         return app_fail(status);
     }
+    int taken = job->file.standard;
     if (job->o->out != NULL && out_file_commit(&job->file) != 0) {
         return APP_FAILURE;
     }
     char hex[65];
     sha256_end(&job->hash, hex);
+    if (taken) { /* standard output is the file */
+        fprintf(stderr, "hash: %s\n", hex);
+        return APP_OK;
+    }
     out_print("hash: %s\n", hex);
     return job->o->greedy > 0 ? print_greedy(job) : APP_OK;
 }

@@ -131,15 +131,30 @@ static int reserve(out_file *f, uint64_t bytes) {
     return 0; /* other answers: a file system that cannot say */
 }
 
+/* The standard stream that writes to this very file (/dev/stdout, > file), or -1. To be renamed
+ * over it would take the name from the stream, and /dev/stdout from everybody. */
+static int standard_stream(const struct stat *file) {
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        struct stat at;
+        if (fstat(fd, &at) == 0 && at.st_dev == file->st_dev && at.st_ino == file->st_ino) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
 int out_file_open(out_file *f, const char *path, uint64_t bytes) {
     struct stat at;
+    int exists = stat(path, &at) == 0, stream = exists ? standard_stream(&at) : -1;
     *f = (out_file){.fd = -1, .path = strdup(path)};
     if (f->path == NULL) {
         app_error("out of memory");
         return -1;
     }
-    if (stat(path, &at) == 0 && !S_ISREG(at.st_mode)) { /* a device or a pipe: nothing to rename */
-        f->fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (stream >= 0 || (exists && !S_ISREG(at.st_mode))) { /* nothing to rename */
+        f->standard = stream >= 0;
+        out_flush(); /* what came before stands before it */
+        f->fd = stream >= 0 ? fcntl(stream, F_DUPFD_CLOEXEC, 3) : open(path, O_WRONLY | O_CLOEXEC);
         if (f->fd < 0) {
             file_fail(f, "write");
             out_file_discard(f);

@@ -27,6 +27,7 @@ int out_close(void); /* flush and close: the last chance of an error to show its
 typedef struct out_file {
     char *path, *temporary; /* temporary: NULL when writing straight to a device or pipe */
     int fd;
+    int standard; /* it is where standard output or standard error goes */
 } out_file;
 
 /* bytes: how many will come (asked of the disk first), 0 unknown. 0 or -1, error line printed. */

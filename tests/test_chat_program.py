@@ -169,6 +169,22 @@ def test_bytes_that_are_not_utf8_can_be_saved(tmp_path):
     assert json.loads(path.read_text())["messages"][0]["content"] == "a\ufffd\ufffdb\0c🙂"
 
 
+def test_a_conversation_that_cannot_be_saved(tmp_path):
+    """Every way to the disk: what was there before stays, and nothing lies beside it."""
+    old = tmp_path / "talk.json"
+    old.write_text("precious")
+    limited = "ulimit -f 0; exec \"$0\" \"$@\""
+    for path, words in ((tmp_path / "no/such/talk.json", "No such file"),
+                        ("/dev/full", "No space left"), (tmp_path, "Is a directory")):
+        done = chat(f"Hi.\n/save {path}\n", "-n", "4", "-q", check=False)
+        assert done.returncode == 1 and words in done.stderr and str(path) in done.stderr
+    done = subprocess.run(["sh", "-c", limited, *PROGRAM, *map(str, GREEDY), "-n", "4", "-q"],
+                          input=f"Hi.\n/save {old}\n", capture_output=True, text=True, timeout=300,
+                          env=dict(os.environ, XDG_STATE_HOME="/dev/null"))
+    assert done.returncode == 1 and str(old) in done.stderr, done.stderr
+    assert old.read_text() == "precious" and [p.name for p in tmp_path.iterdir()] == ["talk.json"]
+
+
 @pytest.mark.parametrize("line,words", [
     ("/rest", "/rest is no command"), ("/load", "/load needs a file"), ("/save", "/save needs"),
     ("/load /dev/null/y", "/dev/null/y"), ("/save /dev/null/x", "/dev/null/x"),

@@ -286,7 +286,8 @@ def test_reader_that_goes_away():
     ["tokenize", "-m", SMALL, "--ids", "-p", "x"],
     ["tokenize", "-m", SMALL, "--decode", "1,300"],
     ["bench", "-m", SMALL, "-p", "4", "-n", "0", "-r", "1"],
-    ["devices"],
+    ["devices"], ["inspect", "-m", SMALL], ["plan", "-q", "-m", SMALL],
+    ["perplexity", "-m", SMALL, "-q", "-f", DATA / "README.md", "-c", "16"],
 ], ids=lambda args: " ".join(map(str, args[:2])))
 def test_full_disk_and_closed_stdout(args):
     with open("/dev/full", "wb") as full:
@@ -477,6 +478,30 @@ def test_output_to_places_without_files(tmp_path):
     one_error_line(done, "/dev/full", "No space left on device")
     assert run("logits", "-m", SMALL, "--ids", "1", "-o", "/dev/null").returncode == 0
     assert os.path.exists("/dev/null") and not os.path.isfile("/dev/null")
+
+
+def test_output_to_standard_output_and_pipes(tmp_path):
+    """Neither is replaced by a file, and nothing else stands in it."""
+    args = ["logits", "-m", SMALL, "--ids", "1,2"]
+    whole = tmp_path / "whole"
+    shown = run(*args, "-o", whole).stdout
+    want = whole.read_bytes()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    child = subprocess.Popen([*PROGRAM, *map(str, [*args, "-o", pipe])], stdout=subprocess.PIPE,
+                             text=True)
+    assert pipe.read_bytes() == want and child.communicate(timeout=120)[0] == shown
+    assert child.returncode == 0 and pipe.is_fifo()
+    done = raw([*args, "-o", "/dev/stdout"])
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (0, want, shown)
+    before = os.lstat("/dev/stdout")
+    with open(tmp_path / "redirected", "wb") as to:
+        done = subprocess.run([*PROGRAM, *map(str, [*args, "-o", "/dev/stdout"])], stdout=to,
+                              stderr=subprocess.PIPE, timeout=120)
+    assert done.returncode == 0 and (tmp_path / "redirected").read_bytes() == want
+    assert os.lstat("/dev/stdout").st_ino == before.st_ino
+    done = run(*args, "-o", "/dev/stdout", "--greedy", "2", check=False)
+    assert done.returncode == 2 and "--greedy" in done.stderr
 
 
 # ---- tokenize ------------------------------------------------------------------------------------

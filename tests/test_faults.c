@@ -1,7 +1,7 @@
-/* tests/test_faults.c - a life of the library (open, feed, decode, save, load, close) with each
- * allocation, mapping, file operation and thread start failing in turn: every time an error or a
- * result, never a crash, and nothing left allocated, mapped or open. Calls are caught by the linker
- * (--wrap, tests/CMakeLists.txt), those of jansson by its own hooks. */
+/* tests/test_faults.c - a life of the library (open, feed, decode, save, load, draft under rules)
+ * with each allocation, mapping, file operation and thread start failing in turn: every time an
+ * error or a result, never a crash, and nothing left allocated, mapped or open. Calls are caught by
+ * the linker (--wrap, tests/CMakeLists.txt), those of jansson by its own hooks. */
 #include "tests/reference_files.h"
 
 #include <errno.h>
@@ -206,6 +206,85 @@ static gw_status talk(gw_model *m, gw_session *s, gw_sampler *sampler, const cha
     return status == GW_OK ? gw_session_shift(s, 1, &dropped) : status;
 }
 
+typedef struct rules {
+    gw_grammar *grammar;
+    gw_ban *ban;
+    gw_drafter *drafter;
+    gw_stop *stop;
+    gw_chat *chat;
+} rules;
+
+static gw_status make_rules(gw_model *m, gw_session *s, rules *r) {
+    static const char schema[] = "{\"type\": \"array\", \"items\": {\"type\": \"integer\"}}";
+    static const char *const texts[] = {"3, 1", "77"};
+    const gw_drafter_options drafts = {.lookup = 1, .length = "fixed:2"};
+    gw_status status =
+        gw_grammar_new(m, GW_GRAMMAR_JSON_SCHEMA, schema, sizeof schema - 1, NULL, &r->grammar);
+    if (status == GW_OK) {
+        status = gw_ban_new(m, texts, 2, 0, &r->ban);
+    }
+    if (status == GW_OK) {
+        status = gw_stop_new(texts, 2, &r->stop);
+    }
+    if (status == GW_OK) {
+        status = gw_drafter_new(s, &drafts, &r->drafter);
+    }
+    return status == GW_OK ? gw_chat_new(m, "chatml", &r->chat) : status;
+}
+
+static gw_status answer(const rules *r, gw_session *s, gw_sampler *sampler, gw_stream *stream) {
+    int32_t tokens[GW_DECODE_MAX], *ids = NULL;
+    const char *text;
+    size_t n = 0, back = 0, bytes;
+    const gw_chat_message message = {"user", "Hello", 5};
+    gw_status status = gw_chat_render(r->chat, &message, 1, 0, &ids, &n);
+    gw_free(ids);
+    if (status == GW_OK) {
+        status = gw_drafter_prompt(r->drafter, gw_session_tokens(s), (size_t)gw_session_pos(s));
+    }
+    if (status == GW_OK) {
+        status = gw_ban_begin(r->ban, stream);
+    }
+    for (int i = 0; i < 3 && status == GW_OK; i++) {
+        status = gw_drafter_next(r->drafter, sampler, tokens, 4, &n);
+        for (size_t j = 0; j < n && status == GW_OK && back == 0; j++) {
+            int hit;
+            status = gw_ban_push(r->ban, tokens[j], gw_session_pos(s) + (int32_t)j, &back);
+            if (status == GW_OK) {
+                status = gw_stream_push(stream, tokens[j], &text, &bytes);
+            }
+            if (status == GW_OK) {
+                status = gw_stop_push(r->stop, text, bytes, 0, &text, &bytes, &hit);
+            }
+        }
+    }
+    return status;
+}
+
+/* What else takes memory while a text is written. */
+static gw_status write_by_rules(gw_model *m, gw_session *s, gw_sampler *sampler,
+                                gw_stream *stream) {
+    rules r = {0};
+    gw_status status = make_rules(m, s, &r);
+    if (status == GW_OK) {
+        status = gw_sampler_constrain(sampler, r.grammar);
+    }
+    if (status == GW_OK) {
+        status = gw_sampler_ban(sampler, r.ban);
+    }
+    if (status == GW_OK) {
+        status = answer(&r, s, sampler, stream);
+    }
+    (void)gw_sampler_constrain(sampler, NULL);
+    (void)gw_sampler_ban(sampler, NULL);
+    gw_chat_free(r.chat);
+    gw_drafter_free(r.drafter);
+    gw_stop_free(r.stop);
+    gw_ban_free(r.ban);
+    gw_grammar_free(r.grammar);
+    return status;
+}
+
 static gw_status live_once(const char *path) {
     gw_model *m = NULL;
     gw_session *s = NULL;
@@ -227,6 +306,9 @@ static gw_status live_once(const char *path) {
     }
     if (status == GW_OK) {
         status = talk(m, s, sampler, path);
+    }
+    if (status == GW_OK) {
+        status = write_by_rules(m, s, sampler, stream);
     }
     gw_stream_free(stream);
     gw_sampler_free(sampler);

@@ -1,5 +1,6 @@
 # tests/test_hostile.py - prompts, arguments, files and signals that mean no good, through the
 # program: a result or one clear line, in time, whatever the moment.
+import json
 import os
 import random
 import shutil
@@ -49,6 +50,24 @@ def test_markup_of_a_user_stays_text():
         done = run("tokenize", "-m", SMALL, "-q", "-p", "say " + text + " twice")
         ids = [int(word) for word in done.stdout.strip().strip("[]").split(",")]
         assert not {0, 2} & set(ids) and 1 not in ids[1:], (text, ids)
+
+
+def test_a_prompt_of_special_tokens_only():
+    for text in ("<s>", "</s>", "<s></s><s>"):
+        done = run("run", "-m", SMALL, "-q", "-n", "3", "--temp", "0", "--special", "-p", text)
+        assert done.stderr == ""
+
+
+def test_nul_in_json_is_kept_or_refused(tmp_path):
+    """Legal in JSON: a message keeps it; a schema, which cannot, says so and where."""
+    talk = tmp_path / "talk.json"
+    messages = [{"role": "user", "content": "a\0b"}, {"role": "assistant", "content": "ok\0"}]
+    talk.write_text(json.dumps({"messages": messages}))
+    subprocess.run([*PROGRAM, "chat", "-m", SMALL, "-q", "--chat-template", "chatml", "--load",
+                    talk], input=f"/save {talk}.2\n", text=True, check=True, timeout=120)
+    assert json.loads((tmp_path / "talk.json.2").read_text())["messages"] == messages
+    line = one_line(run("run", "-m", SMALL, "--json-schema", '{"const": "a\\u0000"}', check=False))
+    assert "line 1 column" in line and "\\u0000 is not supported" in line
 
 
 def test_an_empty_prompt():

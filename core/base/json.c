@@ -28,6 +28,10 @@ gw_status gw_json_parse(const char *where, const void *text, size_t n, json_t **
     }
     json_error_t error;
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
+    if (root == NULL && json_error_code(&error) == json_error_null_character) {
+        return gw_fail(GW_E_ENCODING, where, "JSON, line %d column %d: \\u0000 is not supported",
+                       error.line, error.column);
+    }
     if (root == NULL) {
         return gw_fail(class_of(json_error_code(&error)), where, "JSON, line %d column %d: %s",
                        error.line, error.column, error.text);
