@@ -258,6 +258,53 @@ static void a_compiler_that_fails_leaves_the_processor(void **state) {
     unsetenv("GODWIT_HIP_DRIVER");
 }
 
+/* The same for every program that the model needs, also those that are built for its plans. */
+static void any_build_may_fail(void **state) {
+    gw_model_options cpu = {.path = MODEL, .threads = 1, .n_ctx = CONTEXT, .chunk = 4};
+    gw_model_options any = cpu, named = cpu;
+    float *want = NULL, *got = NULL;
+    int32_t n_vocab = 0;
+    int failures = 0, failed = 1;
+    (void)state;
+    if (gw_backend_opencl.device_count() < 1) {
+        print_message("SKIP: no OpenCL device here\n");
+        skip();
+    }
+    any.offload_layers = "all";
+    named.device = "opencl";
+    assert_int_equal(answer("", &cpu, &want, &n_vocab), GW_OK);
+    setenv("GODWIT_HIP_DRIVER", "none", 1);
+    for (int k = 1; failed && k < MOST_FAULTS; k++) {
+        char settings[32];
+        gw_model *model = NULL;
+        gw_model_info info;
+        snprintf(settings, sizeof settings, "fail-build=%d", k);
+        setenv("GODWIT_OPENCL", settings, 1);
+        assert_int_equal(gw_model_open(&any, &model), GW_OK);
+        gw_model_describe(model, &info);
+        failed = info.note[0] != '\0';
+        failures += failed;
+        if (failed) {
+            assert_non_null(strstr(info.note, "the cpu computes"));
+            assert_non_null(strstr(info.note, "cannot build"));
+            assert_null(strstr(info.device, "opencl"));
+            assert_int_equal(answer(settings, &named, &got, &n_vocab), GW_E_DEVICE);
+            assert_non_null(strstr(gw_error_text(), "made to fail"));
+        }
+        gw_model_free(model);
+        assert_int_equal(answer(settings, &any, &got, &n_vocab), GW_OK);
+        assert_memory_equal(got, want, (size_t)n_vocab * sizeof *want);
+        free(got);
+        got = NULL;
+    }
+    unsetenv("GODWIT_OPENCL");
+    unsetenv("GODWIT_HIP_DRIVER");
+    print_message("%d failures\n", failures);
+    assert_false(failed);
+    assert_true(failures > 5);
+    free(want);
+}
+
 /* ---- programs on disk ------------------------------------------------------------------------ */
 
 static int each_file(const char *folder, int (*act)(const char *path)) {
@@ -338,6 +385,7 @@ int main(void) {
         cmocka_unit_test(every_allocation_of_a_model_may_fail),
         cmocka_unit_test(a_device_may_be_lost_at_any_launch),
         cmocka_unit_test(a_compiler_that_fails_leaves_the_processor),
+        cmocka_unit_test(any_build_may_fail),
         cmocka_unit_test(a_damaged_cache_is_built_again),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST")); /* a pattern: one test alone */

@@ -134,8 +134,8 @@ static int understands_nvidia(struct gw_device *d) {
 /* GODWIT_OPENCL, for tests, comma-separated: item, team (the way through the ops), plain (no inline
  * assembly), last-joins (attention in one launch, as on NVIDIA: right on x86, too), any-floats
  * (open a simulator whose arithmetic is not exact), max-alloc=BYTES, fail-alloc=K, fail-enqueue=K,
- * fail-build, no-cache (programs are not kept on disk: PoCL compiles what it is asked for a second
- * time). */
+ * fail-build (the first) or fail-build=K, no-cache (programs are not kept on disk: PoCL compiles
+ * what it is asked for a second time). */
 static gw_status read_environment(struct gw_device *d, int *plain, int *any_floats) {
     const char *p = getenv("GODWIT_OPENCL");
     while (p != NULL && *p != '\0') {
@@ -157,6 +157,8 @@ static gw_status read_environment(struct gw_device *d, int *plain, int *any_floa
             d->no_cache = 1;
         } else if (strcmp(word, "fail-build") == 0) {
             d->fail_build = 1;
+        } else if (strncmp(word, "fail-build=", 11) == 0 && value > 0) {
+            d->fail_build = (int)value;
         } else if (strncmp(word, "max-alloc=", 10) == 0 && value > 0) {
             d->max_alloc = value < d->max_alloc ? value : d->max_alloc;
         } else if (strncmp(word, "fail-alloc=", 11) == 0 && value > 0) {

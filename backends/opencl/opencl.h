@@ -50,10 +50,9 @@ struct gw_device {
     gw_kernel *kernels;
     size_t n_kernels;
     char (*names)[64];
-    int fail_alloc, fail_enqueue; /* faults for tests: fail the k-th from now; 0: never */
-    int fail_build;
-    int no_cache; /* programs are not kept on disk */
-    int lost;     /* an earlier failure: nothing more is enqueued */
+    int fail_alloc, fail_enqueue, fail_build; /* tests: fail the k-th from now; 0: never */
+    int no_cache;                             /* programs are not kept on disk */
+    int lost;                                 /* an earlier failure: nothing more is enqueued */
     /* Scratch is shared by all segments: their launches run in order. Older, smaller ones stay,
      * because prepared launches hold them. */
     cl_mem *scratch;

@@ -137,6 +137,36 @@ gw_status gw_model_measure_roof(const gw_model *model, gw_roof *out) {
 
 /* ---- open and free -------------------------------------------------------------------------- */
 
+/* A device that nobody named has taken layers. */
+static int found_a_device(const gw_model *m, const gw_model_options *o) {
+    return o->device == NULL && m->place.n_devices > 1;
+}
+
+/* Programs of a device are built for the plans of a session: try a short one, so that a compiler
+ * that fails is known before the model is given out. Too little memory is the session's matter. */
+static gw_status try_device(gw_model *m, const gw_model_options *o) {
+    gw_session_options few = {
+        .n_ctx = GW_PAGE, .chunk = o->chunk, .kv_type = o->kv_type, .cancel = o->cancel};
+    gw_session *session = NULL;
+    gw_status status = gw_session_new(m, &few, &session);
+    gw_session_free(session);
+    return status == GW_E_DEVICE ? status : GW_OK;
+}
+
+/* The device failed, as gw_error_text says: the same model at home. */
+static gw_status open_at_home(const gw_model_options *options, const gw_backend *const *backends,
+                              gw_model **out) {
+    char why[184]; /* what a note has room for */
+    gw_model_options home = *options;
+    snprintf(why, sizeof why, "%s", gw_error_text());
+    home.offload_layers = home.split = NULL;
+    GW_TRY(gw_engine_open(&home, backends, out));
+    gw_place *place = &(*out)->place;
+    snprintf(place->note, sizeof place->note, "layers stay at home: the %s computes; %s",
+             place->info[0].id, why);
+    return GW_OK;
+}
+
 gw_status gw_engine_open(const gw_model_options *options, const gw_backend *const *backends,
                          gw_model **out) {
     double start = gw_seconds_now();
@@ -145,10 +175,14 @@ gw_status gw_engine_open(const gw_model_options *options, const gw_backend *cons
         return gw_fail(GW_E_NOMEM, "model", "no memory for the model");
     }
     gw_status status;
+    int found = 0;
     GW_TRY_DONE(gw_model_begin(m, options));
     GW_TRY_DONE(open_tokenizer(m, options->vocab_only));
     if (!options->vocab_only) {
-        GW_TRY_DONE(load_weights(m, options, backends));
+        status = load_weights(m, options, backends);
+        found = found_a_device(m, options);
+        status = status == GW_OK && found ? try_device(m, options) : status;
+        GW_TRY_DONE(status);
         GW_TRY_DONE(gw_checkpoint_unchanged(m->checkpoint));
     }
     fill_info(m);
@@ -157,7 +191,7 @@ gw_status gw_engine_open(const gw_model_options *options, const gw_backend *cons
     return GW_OK;
 done:
     gw_model_free(m);
-    return status;
+    return status == GW_E_DEVICE && found ? open_at_home(options, backends, out) : status;
 }
 
 void gw_model_free(gw_model *model) {
