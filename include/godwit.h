@@ -84,8 +84,8 @@ typedef struct gw_model_options {
     int vocab_only;      /* tokenizer and metadata, no weights                     */
     /* Layer offload: the last N blocks, and with them the output head, run on the devices, the rest
      * on the CPU. "N", "all", "auto" (the fastest N that fits); NULL: all. Without `device` the
-     * first one that is no CPU is meant; when there is none, the CPU computes and info.note says
-     * why. */
+     * first one that is no CPU is meant; when there is none, or it cannot build its kernels, the
+     * CPU computes and info.note says why. */
     const char *offload_layers;
     const char *split;    /* "3,1": shares of the devices; NULL: by their free memory */
     uint64_t vram_budget; /* most bytes to use on each device but the CPU; 0: what is free */

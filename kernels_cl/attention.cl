@@ -27,8 +27,30 @@
 #else
 #define PAGE_BYTES(e) (GW_PAGE * (e) * (int)sizeof(CELL))
 #endif
+#define CACHE_AT(name, page, e) (name##_off + ((size_t)(page) * kv_heads + g) * PAGE_BYTES(e))
+#ifndef SPLIT
+#define SPLIT_ARGS
+#define CACHE(name, page, e) (name##_buf + CACHE_AT(name, page, e))
+#else /* K and V of a layer in up to 8 allocations of `each` bytes, whole pages */
+#define SPLIT_ARGS                                                                                 \
+    , OUT(p1), OUT(p2), OUT(p3), OUT(p4), OUT(p5), OUT(p6), OUT(p7), const ulong each
 #define CACHE(name, page, e)                                                                       \
-    (name##_buf + (name##_off + ((size_t)(page) * kv_heads + g) * PAGE_BYTES(e)))
+    in_piece(CACHE_AT(name, page, e), each, name##_buf, p1_buf, p2_buf, p3_buf, p4_buf, p5_buf,    \
+             p6_buf, p7_buf)
+static inline __global uchar *in_piece(ulong at, ulong each, __global uchar *p0,
+                                       __global uchar *p1, __global uchar *p2, __global uchar *p3,
+                                       __global uchar *p4, __global uchar *p5, __global uchar *p6,
+                                       __global uchar *p7) {
+    const int i = (int)(at / each);
+    return (i < 4 ? i < 2 ? i < 1 ? p0 : p1
+                    : i < 3 ? p2
+                            : p3
+            : i < 6 ? i < 5 ? p4 : p5
+            : i < 7 ? p6
+                    : p7) +
+           (at - i * each);
+}
+#endif
 #define CELL_AT(is_v, i, at, e) ((is_v) ? (at) * (e) + (i) : (i) * GW_PAGE + (at))
 #define SCALE_AT(is_v, b, at, e) ((is_v) ? (at) * ((e) / 32) + (b) : (b) * GW_PAGE + (at))
 

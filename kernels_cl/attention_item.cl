@@ -75,9 +75,9 @@ static inline void attend_page(__global const float *q, __global const CELL *k,
 
 /* Groups: pages in turn, KV heads, rows from row0 on. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void attend(STEP, IN(q), IN(k), IN(v), IN(pages), OUT(part), const int row0,
+void attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), const int row0,
                      const int heads, const int kv_heads, const int e, const int page_stride,
-                     const float scale, const int window) {
+                     const float scale, const int window SPLIT_ARGS) {
     const int g = (int)get_group_id(1), row = row0 + (int)get_group_id(2), group = heads / kv_heads;
     if (row >= LIVE) {
         return;

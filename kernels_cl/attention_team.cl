@@ -76,7 +76,7 @@ static inline void join_heads(__global const float *part, __global uchar *out, i
 __kernel __attribute__((reqd_work_group_size(SIZE, 1, 1)))
 void attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out), OUT(arrived),
             const int row0, const int heads, const int kv_heads, const int page_stride,
-            const float scale, const int window ROPE_PART) {
+            const float scale, const int window ROPE_PART SPLIT_ARGS) {
 #ifdef STAGED
     __local CELL ks[PAGE_BYTES(E) / sizeof(CELL)] __attribute__((aligned(16)));
     __local CELL vs[PAGE_BYTES(E) / sizeof(CELL)] __attribute__((aligned(16)));

@@ -55,7 +55,7 @@ __attribute__((reqd_work_group_size(1, 1, 1)))
 __attribute__((reqd_work_group_size(TEAM, 1, 1)))
 #endif
 __kernel void rope_kv(STEP, IN(in), OUT(k), OUT(v), IN(pages), ROPE_ARGS, const int heads,
-                      const int kv_heads, const int e, const int page_stride) {
+                      const int kv_heads, const int e, const int page_stride SPLIT_ARGS) {
     const int h = (int)get_group_id(0), row = (int)get_group_id(1), id = (int)get_local_id(0);
     if (row >= LIVE) {
         return;

@@ -104,6 +104,25 @@ def test_several_allocations():
     fails("max-alloc=1000", "in one piece")
 
 
+# A page of K, and of V, of one layer in each allocation: eight in all.
+@pytest.mark.parametrize("way,rows,n", [("item", "prefill", 200), ("team", "decode", 70)])
+@pytest.mark.parametrize("kv,page", [("f32", 32768)] * OPENCL_ALL + [("f16", 16384), ("q8_0", 8704)])
+def test_cache_in_several_allocations(way, rows, n, kv, page):
+    path, ids = DATA / "tales-2m-q4_0.gguf", some_ids(n)
+    args = ("-c", 256, "--kv-type", kv, "--rows", rows)
+    want = logits_hash(path, ids, *args, "-t", 1, cpu="scalar")
+    env = {"GODWIT_OPENCL": f"{way},max-cache={page + 100}" + (",no-cache" if way == "team" else "")}
+    assert logits_hash(path, ids, *args, *OPENCL, env=env) == want
+
+
+def test_cache_beyond_all_allocations():
+    done = run("logits", "-m", DATA / "tales-2m-q4_0.gguf", "--ids", "1,300", *OPENCL, "-c", 1024, check=False,
+               env={"GODWIT_OPENCL": "max-cache=20000"})
+    assert done.returncode == 1 and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    for word in ("cache of a layer needs 0.5 MiB", "at most 0.1 MiB in 8 allocations", "(-c)", "--kv-type q8_0"):
+        assert word in done.stderr
+
+
 def test_build_failure():
     assert "made to fail" in fails("fail-build", "cannot build")
     for which in ("fail-build", "fail-build=4"):  # before weights are loaded; for a plan

@@ -142,6 +142,41 @@ static void too_much_memory_is_refused(void **state) {
     gw_backend_opencl.close(device);
 }
 
+/* A cache of eight pages where the device gives three at once: written and read over the borders.
+ */
+static void pages_lie_in_several_allocations(void **state) {
+    enum { PAGE = 4096, PAGES = 8, BYTES = PAGE * PAGES };
+    const gw_backend *b = &gw_backend_opencl;
+    static unsigned char from[BYTES], to[BYTES], want[BYTES];
+    (void)state;
+    struct gw_device *device = open_opencl("no-cache,max-alloc=13000");
+    struct gw_buffer *cache = NULL, *refused = NULL;
+    assert_int_equal(b->alloc(device, BYTES, &refused), GW_E_NOMEM);
+    assert_int_equal(b->alloc_pages(device, BYTES, PAGE, &cache), GW_OK);
+    for (int i = 0; i < BYTES; i++) {
+        from[i] = (unsigned char)(i * 7 + i / 251 + 1);
+    }
+    assert_int_equal(b->read(cache, 0, to, BYTES), GW_OK);
+    assert_memory_equal(to, want, BYTES); /* zeros */
+    const int ranges[][2] = {{0, PAGE}, {2 * PAGE, 2 * PAGE}, {3 * PAGE - 5, 10}, {PAGE, 7 * PAGE}};
+    for (int i = 0; i < 4; i++) {
+        size_t at = (size_t)ranges[i][0], n = (size_t)ranges[i][1];
+        memcpy(want + at, from, n);
+        assert_int_equal(b->write(cache, at, from, n), GW_OK);
+        assert_int_equal(b->read(cache, at, to, n), GW_OK);
+        assert_memory_equal(to, from, n);
+        assert_int_equal(b->read(cache, 0, to, BYTES), GW_OK);
+        assert_memory_equal(to, want, BYTES);
+    }
+    assert_int_equal(b->read(cache, BYTES - 1, to, 2), GW_E_BOUNDS);
+    assert_int_equal(b->alloc_pages(device, 25 * PAGE, PAGE, &refused), GW_E_NOMEM);
+    assert_non_null(strstr(gw_error_text(), "shorter context"));
+    assert_int_equal(b->alloc_pages(device, 26000, 13001, &refused), GW_E_NOMEM); /* one page */
+    assert_null(refused);
+    b->release(cache);
+    b->close(device);
+}
+
 static void ordinals_beyond_the_last_are_refused(void **state) {
     (void)state;
     struct gw_device *device = open_opencl("no-cache");
@@ -381,6 +416,7 @@ int main(void) {
         cmocka_unit_test(a_failing_launch_loses_the_device),
         cmocka_unit_test(a_failing_build_shows_the_log),
         cmocka_unit_test(too_much_memory_is_refused),
+        cmocka_unit_test(pages_lie_in_several_allocations),
         cmocka_unit_test(ordinals_beyond_the_last_are_refused),
         cmocka_unit_test(every_allocation_of_a_model_may_fail),
         cmocka_unit_test(a_device_may_be_lost_at_any_launch),

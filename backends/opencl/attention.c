@@ -9,11 +9,28 @@ static int is_cache(const gw_tensor *t) {
     return t->fmt == GW_FMT_F16 || t->fmt == GW_FMT_F32 || t->fmt == GW_FMT_Q8_0;
 }
 
+static int is_split(const gw_tensor *cache) { return cache->buf->piece > 0; }
+
 /* -D options of every kernel that reads or writes the cache. */
 static const char *cache_options(const gw_tensor *cache) {
-    return cache->fmt == GW_FMT_F16    ? "-DATTENTION -DHALF"
-           : cache->fmt == GW_FMT_Q8_0 ? "-DATTENTION -DQ8"
-                                       : "-DATTENTION";
+    static const char *const options[][2] = {
+        {"-DATTENTION", "-DATTENTION -DSPLIT"},
+        {"-DATTENTION -DHALF", "-DATTENTION -DHALF -DSPLIT"},
+        {"-DATTENTION -DQ8", "-DATTENTION -DQ8 -DSPLIT"},
+    };
+    int fmt = cache->fmt == GW_FMT_F16 ? 1 : cache->fmt == GW_FMT_Q8_0 ? 2 : 0;
+    return options[fmt][is_split(cache)];
+}
+
+/* The last arguments of these kernels: the other allocations; K and V of a layer share them. */
+static void arg_split(gw_cl_call *call, const gw_tensor *cache) {
+    const struct gw_buffer *b = cache->buf;
+    for (int i = 1; i < GW_CL_PIECES && is_split(cache); i++) {
+        gw_cl_arg_mem(call, b->chunks[i < b->n_chunks ? i : 0].mem, 0);
+    }
+    if (is_split(cache)) {
+        gw_cl_arg_ulong(call, b->piece);
+    }
 }
 
 /* Of K or V of a page, one KV head of width e. */
@@ -61,6 +78,7 @@ gw_status gw_cl_record_rope_kv(struct gw_segment *segment, const gw_kernel *kern
     gw_cl_arg_int(&call, a->kv_heads);
     gw_cl_arg_int(&call, a->head_dim);
     gw_cl_arg_int(&call, node->in[3]->dim[1]);
+    arg_split(&call, node->in[1]);
     return gw_cl_launch_end(&call, segment->device->item ? 1 : GW_CL_TEAM,
                             (size_t)(a->heads + 2 * a->kv_heads), (size_t)segment->rows, 1);
 }
@@ -127,6 +145,7 @@ static gw_status record_team_pages(struct gw_segment *segment, const gw_node *no
     if (rope != NULL) {
         arg_turning(&call, rope);
     }
+    arg_split(&call, node->in[1]);
     most = most < pages ? most : pages;
     GW_TRY(gw_cl_launch_end(&call, GW_CL_GROUP, most, (size_t)a->kv_heads, t->rows));
     call.launch->page_groups = most;
@@ -169,6 +188,7 @@ static gw_status record_item_pages(struct gw_segment *segment, const gw_node *no
     gw_cl_arg_int(&call, (int64_t)pages);
     gw_cl_arg_float(&call, a->scale);
     gw_cl_arg_int(&call, a->window);
+    arg_split(&call, node->in[1]);
     GW_TRY(gw_cl_launch_end(&call, 1, pages, (size_t)a->kv_heads, t->rows));
     call.launch->page_groups = pages;
     return GW_OK;

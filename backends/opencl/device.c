@@ -133,9 +133,9 @@ static int understands_nvidia(struct gw_device *d) {
 
 /* GODWIT_OPENCL, for tests, comma-separated: item, team (the way through the ops), plain (no inline
  * assembly), last-joins (attention in one launch, as on NVIDIA: right on x86, too), any-floats
- * (open a simulator whose arithmetic is not exact), max-alloc=BYTES, fail-alloc=K, fail-enqueue=K,
- * fail-build (the first) or fail-build=K, no-cache (programs are not kept on disk: PoCL compiles
- * what it is asked for a second time). */
+ * (open a simulator whose arithmetic is not exact), max-alloc=BYTES, max-cache=BYTES (the same for
+ * caches alone), fail-alloc=K, fail-enqueue=K, fail-build (the first) or fail-build=K, no-cache
+ * (programs are not kept on disk: PoCL compiles what it is asked for a second time). */
 static gw_status read_environment(struct gw_device *d, int *plain, int *any_floats) {
     const char *p = getenv("GODWIT_OPENCL");
     while (p != NULL && *p != '\0') {
@@ -161,6 +161,8 @@ static gw_status read_environment(struct gw_device *d, int *plain, int *any_floa
             d->fail_build = (int)value;
         } else if (strncmp(word, "max-alloc=", 10) == 0 && value > 0) {
             d->max_alloc = value < d->max_alloc ? value : d->max_alloc;
+        } else if (strncmp(word, "max-cache=", 10) == 0 && value > 0) {
+            d->max_cache = value;
         } else if (strncmp(word, "fail-alloc=", 11) == 0 && value > 0) {
             d->fail_alloc = (int)value;
         } else if (strncmp(word, "fail-enqueue=", 13) == 0 && value > 0) {
@@ -325,6 +327,7 @@ const gw_backend gw_backend_opencl = {.name = "opencl",
                                       .close = close_device,
                                       .describe = describe,
                                       .alloc = gw_cl_alloc,
+                                      .alloc_pages = gw_cl_alloc_pages,
                                       .release = gw_cl_release,
                                       .write = gw_cl_write,
                                       .read = gw_cl_read,

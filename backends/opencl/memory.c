@@ -59,15 +59,51 @@ static gw_status add_chunk(struct gw_buffer *buffer, size_t bytes) {
     return GW_OK;
 }
 
-gw_status gw_cl_alloc(struct gw_device *device, size_t bytes, struct gw_buffer **out) {
+static gw_status add_zeros(struct gw_buffer *buffer, size_t bytes) {
     static const cl_uchar zero = 0;
+    struct gw_device *d = buffer->device;
+    GW_TRY(add_chunk(buffer, bytes));
+    cl_mem mem = buffer->chunks[buffer->n_chunks - 1].mem;
+    return bytes == 0 ? GW_OK
+                      : gw_cl_check(d->cl->EnqueueFillBuffer(d->queue, mem, &zero, 1, 0, bytes, 0,
+                                                             NULL, NULL),
+                                    "clearing a buffer");
+}
+
+gw_status gw_cl_alloc(struct gw_device *device, size_t bytes, struct gw_buffer **out) {
     struct gw_buffer *buffer = NULL;
     GW_TRY(new_buffer(device, 1, &buffer));
-    gw_status status = add_chunk(buffer, bytes);
-    if (status == GW_OK && bytes > 0) {
-        status = gw_cl_check(device->cl->EnqueueFillBuffer(device->queue, buffer->chunks[0].mem,
-                                                           &zero, 1, 0, bytes, 0, NULL, NULL),
-                             "clearing a buffer");
+    gw_status status = add_zeros(buffer, bytes);
+    if (status != GW_OK) {
+        gw_cl_release(buffer);
+        return status;
+    }
+    *out = buffer;
+    return GW_OK;
+}
+
+gw_status gw_cl_alloc_pages(struct gw_device *device, size_t bytes, size_t page_bytes,
+                            struct gw_buffer **out) {
+    size_t most = device->max_cache > 0 ? device->max_cache : device->max_alloc;
+    size_t piece = most / page_bytes * page_bytes;
+    if (bytes <= most) {
+        return gw_cl_alloc(device, bytes, out);
+    }
+    if (piece == 0 || (bytes - 1) / piece >= GW_CL_PIECES) {
+        double mib = 1.0 / 1048576.0;
+        return gw_fail(GW_E_NOMEM, "opencl",
+                       "the cache of a layer needs %.1f MiB, %s gives at most %.1f MiB in %d "
+                       "allocations; ask for a shorter context (-c) or --kv-type q8_0",
+                       mib * (double)bytes, device->name, mib * GW_CL_PIECES * (double)piece,
+                       GW_CL_PIECES);
+    }
+    struct gw_buffer *buffer = NULL;
+    gw_status status = GW_OK;
+    GW_TRY(new_buffer(device, GW_CL_PIECES, &buffer));
+    buffer->piece = piece;
+    while (buffer->bytes < bytes && status == GW_OK) {
+        size_t left = bytes - buffer->bytes;
+        status = add_zeros(buffer, left < piece ? left : piece);
     }
     if (status != GW_OK) {
         gw_cl_release(buffer);
@@ -93,33 +129,50 @@ void gw_cl_release(struct gw_buffer *buffer) {
 
 static gw_status check_range(const struct gw_buffer *buffer, size_t at, size_t bytes) {
     size_t end;
-    if (__builtin_add_overflow(at, bytes, &end) || end > buffer->bytes || buffer->n_chunks != 1) {
+    if (__builtin_add_overflow(at, bytes, &end) || end > buffer->bytes ||
+        (buffer->n_chunks != 1 && buffer->piece == 0)) {
         return gw_fail(GW_E_BOUNDS, "opencl", "bytes %zu to %zu of a buffer of %zu", at, at + bytes,
                        buffer->bytes);
     }
     return GW_OK;
 }
 
+/* Bytes from `at` on that lie in one allocation; *mem, *inside: where. */
+static size_t bytes_here(const struct gw_buffer *b, size_t at, size_t bytes, cl_mem *mem,
+                         size_t *inside) {
+    size_t i = b->piece > 0 ? at / b->piece : 0, left = b->piece > 0 ? b->piece : b->bytes;
+    *mem = b->chunks[i].mem;
+    *inside = at - i * b->piece;
+    left -= *inside;
+    return bytes < left ? bytes : left;
+}
+
 gw_status gw_cl_write(struct gw_buffer *dst, size_t at, const void *src, size_t bytes) {
     GW_TRY(check_range(dst, at, bytes));
-    if (bytes == 0) {
-        return GW_OK;
-    }
     struct gw_device *d = dst->device;
-    return gw_cl_check(d->cl->EnqueueWriteBuffer(d->queue, dst->chunks[0].mem, CL_TRUE, at, bytes,
-                                                 src, 0, NULL, NULL),
-                       "writing a buffer");
+    for (size_t done = 0, n; done < bytes; done += n) {
+        cl_mem mem;
+        size_t inside;
+        n = bytes_here(dst, at + done, bytes - done, &mem, &inside);
+        GW_TRY(gw_cl_check(d->cl->EnqueueWriteBuffer(d->queue, mem, CL_TRUE, inside, n,
+                                                     (const char *)src + done, 0, NULL, NULL),
+                           "writing a buffer"));
+    }
+    return GW_OK;
 }
 
 gw_status gw_cl_read(const struct gw_buffer *src, size_t at, void *dst, size_t bytes) {
     GW_TRY(check_range(src, at, bytes));
-    if (bytes == 0) {
-        return GW_OK;
-    }
     struct gw_device *d = src->device;
-    return gw_cl_check(d->cl->EnqueueReadBuffer(d->queue, src->chunks[0].mem, CL_TRUE, at, bytes,
-                                                dst, 0, NULL, NULL),
-                       "reading a buffer");
+    for (size_t done = 0, n; done < bytes; done += n) {
+        cl_mem mem;
+        size_t inside;
+        n = bytes_here(src, at + done, bytes - done, &mem, &inside);
+        GW_TRY(gw_cl_check(d->cl->EnqueueReadBuffer(d->queue, mem, CL_TRUE, inside, n,
+                                                    (char *)dst + done, 0, NULL, NULL),
+                           "reading a buffer"));
+    }
+    return GW_OK;
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */

@@ -18,6 +18,7 @@ enum {
     GW_CL_TEAM = 32,
     GW_CL_GROUP = 256, /* the least that a device must take as a group      */
     GW_CL_STRIP = 16,
+    GW_CL_PIECES = 8, /* most allocations of a cache: arguments of SPLIT in attention.cl */
     GW_CL_MAX_DEVICES = 64
 };
 
@@ -44,6 +45,7 @@ struct gw_device {
     int units;                     /* that run groups at the same time            */
     int group;                     /* work-items of a team kernel's group         */
     cl_ulong max_alloc, memory, local_bytes;
+    cl_ulong max_cache; /* in one allocation; 0: max_alloc */
     uint64_t reserved; /* bytes of all buffers                        */
     char name[128], driver[64];
     gw_cl_program *programs;
@@ -74,13 +76,17 @@ typedef struct gw_cl_chunk {
 struct gw_buffer {
     struct gw_device *device;
     size_t bytes;
-    int n_chunks; /* 1, except for large weights */
+    int n_chunks; /* 1, except for large weights and caches */
     gw_cl_chunk *chunks;
+    size_t piece; /* bytes of each allocation of a cache but the last; 0: no such cache */
 };
 
 static inline cl_mem gw_cl_mem(const gw_tensor *t) { return t->buf->chunks[0].mem; }
 
 gw_status gw_cl_alloc(struct gw_device *device, size_t bytes, struct gw_buffer **out);
+/* At most GW_CL_PIECES allocations of whole pages; one, where the device gives it. */
+gw_status gw_cl_alloc_pages(struct gw_device *device, size_t bytes, size_t page_bytes,
+                            struct gw_buffer **out);
 gw_status gw_cl_new_mem(struct gw_device *device, size_t bytes, cl_mem *out);
 void gw_cl_release(struct gw_buffer *buffer);
 gw_status gw_cl_write(struct gw_buffer *dst, size_t at, const void *src, size_t bytes);

@@ -76,7 +76,10 @@ static gw_status fill_page_tables(gw_kv *kv, int32_t slots, int32_t pages) {
 static gw_status new_layer(gw_kv *kv, int32_t l, const gw_hparams *hp, gw_fmt fmt, int64_t rows,
                            uint64_t bytes) {
     const gw_plan_device *d = &kv->devices[kv->k[l].device];
-    GW_TRY(d->backend->alloc(d->device, (size_t)bytes, &kv->cells[l]));
+    size_t page = (size_t)bytes / 2 / (size_t)rows;
+    GW_TRY(d->backend->alloc_pages != NULL
+               ? d->backend->alloc_pages(d->device, (size_t)bytes, page, &kv->cells[l])
+               : d->backend->alloc(d->device, (size_t)bytes, &kv->cells[l]));
     gw_tensor t = {.fmt = fmt, .n_dim = 4, .buf = kv->cells[l], .device = kv->k[l].device};
     kv->k[l] = kv->v[l] = t;
     kv->k[l].name = "K cache";

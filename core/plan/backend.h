@@ -44,6 +44,9 @@ typedef struct gw_backend {
     void (*describe)(const struct gw_device *device, int ordinal, gw_device_info *out);
 
     gw_status (*alloc)(struct gw_device *device, size_t bytes, struct gw_buffer **out); /* zeroed */
+    /* For caches: may lie in several allocations, each of whole pages. NULL: alloc does. */
+    gw_status (*alloc_pages)(struct gw_device *device, size_t bytes, size_t page_bytes,
+                             struct gw_buffer **out);
     void (*release)(struct gw_buffer *buffer);
     /* Both end when the bytes are there, after all that was run before. */
     gw_status (*write)(struct gw_buffer *dst, size_t at, const void *src, size_t bytes);
