@@ -11,7 +11,8 @@ find_program(GODWIT_HIPCC hipcc HINTS ENV ROCM_PATH PATHS /opt/rocm/bin DOC "AMD
 file(GLOB KERNELS_HIP CONFIGURE_DEPENDS kernels_hip/*.hip)
 file(GLOB KERNEL_HEADERS CONFIGURE_DEPENDS kernels_hip/*.h)
 list(APPEND KERNEL_HEADERS ${CMAKE_SOURCE_DIR}/core/tensor/dialect.h
-     ${CMAKE_SOURCE_DIR}/core/tensor/arith.h ${CMAKE_SOURCE_DIR}/core/tensor/blocks.h)
+     ${CMAKE_SOURCE_DIR}/core/tensor/arith.h ${CMAKE_SOURCE_DIR}/core/tensor/blocks.h
+     ${CMAKE_SOURCE_DIR}/core/tensor/sample.h)
 
 # Which of the wanted the compilers can do.
 set(CUDA_ARCHS "")
