@@ -419,8 +419,10 @@ gw_status gw_ban_begin(gw_ban *ban, const gw_stream *stream);
 /* The next token of the text, picked at position pos. *back 0: it stands, and of the last
  * gw_ban_held tokens (this one among them, or none) it is not certain yet that they stay: they are
  * to be shown later. Else a banned string has come true, and the last *back tokens are no text any
- * more: rewind sampler, drafter and session by as many and pick again. GW_E_LIMIT after
- * GW_BAN_TAKES tokens that all had to go. Tokens behind one that is taken back are not pushed. */
+ * more: rewind sampler, drafter and session by as many and pick again. A session that was rewound
+ * has no logits: rewind it by one token more, and feed that one as it was fed before (prefill, when
+ * it was the prompt's). GW_E_LIMIT after GW_BAN_TAKES tokens that all had to go. Tokens behind one
+ * that is taken back are not pushed. */
 gw_status gw_ban_push(gw_ban *ban, int32_t token, int32_t pos, size_t *back);
 size_t gw_ban_held(const gw_ban *ban);
 /* All but the last `most` of them stay, whatever comes: 0 at the end of the text, less than all
