@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -46,6 +47,14 @@ def small_models(widths):
     if folder.is_dir():
         found |= {f"tales-2m {weights}": (folder, ("--weights", weights)) for weights in widths}
     return found
+
+
+def copy_folder(source, target):
+    """A copy that may be written to, also of a folder that may not."""
+    shutil.copytree(source, target, copy_function=shutil.copyfile)
+    for folder in (target, *(p for p in target.rglob("*") if p.is_dir())):
+        folder.chmod(0o755)
+    return target
 
 
 def some_ids(n, vocab=4096):

@@ -1,7 +1,6 @@
 # tests/test_inspect.py - `godwit inspect`: what it shows is what is in the files, and its verdict is
 # what loading says, for every file of the corpus of broken ones and for sound ones.
 import json
-import os
 import re
 import shutil
 import struct
@@ -9,7 +8,7 @@ import struct
 import numpy
 import pytest
 
-from program import DATA, SHARED, run
+from program import DATA, SHARED, copy_folder, run
 
 SMALL = DATA / "tales-2m-q4_0.gguf"
 MANIFEST = SHARED / "badfiles/manifest.json"
@@ -33,9 +32,9 @@ def test_verdict_is_what_loading_says(name, tmp_path):
         pytest.skip(f"SKIP: no corpus at {MANIFEST}")
     model = SHARED / "badfiles" / name
     if CASES[name]["format"] == "safetensors":
-        shutil.copytree(SHARED / "badfiles/hf-valid-base", tmp_path / "m")
-        shutil.copy(model, tmp_path / "m/model.safetensors")
-        model = tmp_path / "m"
+        folder = copy_folder(SHARED / "badfiles/hf-valid-base", tmp_path / "m")
+        shutil.copyfile(model, folder / "model.safetensors")
+        model = folder
     loaded, seen = loading(model), inspect(model, check=False)
     only_in_use = ": numeric: " in loaded.stderr  # weights that are no numbers load
     assert seen.returncode == (0 if only_in_use else loaded.returncode), seen.stderr
@@ -150,11 +149,8 @@ def test_chat_template_is_named(tmp_path):
     source = SHARED / "models/tales-2m"
     if not source.exists():
         pytest.skip("SKIP: no shared models")
-    folder = tmp_path / "m"
-    shutil.copytree(source, folder)
-    os.chmod(folder, 0o755)
+    folder = copy_folder(source, tmp_path / "m")
     config = json.loads((folder / "tokenizer_config.json").read_text())
-    os.chmod(folder / "tokenizer_config.json", 0o644)
 
     def shown(template):
         config["chat_template"] = template

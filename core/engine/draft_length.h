@@ -1,13 +1,15 @@
 /* core/engine/draft_length.h - how many tokens to draft. Arithmetic only: times and acceptances
  * come from the caller, so a test can feed its own.
  *
- * fixed      always k.
- * heuristic  starts at 5; two more after a pass whose drafts were all accepted, else one fewer,
- * never under 1 (the rule of the transformers library) or over 15; kept over calls. cost       the
- * k, or none, with the most expected tokens per second, from measured times of a draft step and of
- * a pass of each width, and from running acceptances. A ledger bounds what wrong guesses may cost:
- * the seconds lost against single steps stay under LEDGER_STEPS single steps + LEDGER_SHARE of the
- * time so far.
+ * fixed: always k.
+ *
+ * heuristic: starts at 5; two more after a pass whose drafts were all accepted, else one fewer,
+ * never under 1 (the rule of the transformers library) or over 15; kept over calls.
+ *
+ * cost: the k, or none, with the most expected tokens per second, from measured times of a draft
+ * step and of a pass of each width, and from running acceptances. A ledger bounds what wrong
+ * guesses may cost: the seconds lost against single steps stay under LEDGER_STEPS single steps +
+ * LEDGER_SHARE of the time so far.
  */
 #ifndef GW_ENGINE_DRAFT_LENGTH_H
 #define GW_ENGINE_DRAFT_LENGTH_H
