@@ -296,6 +296,29 @@ def test_ctrl_c_stops_the_answer_only(terminal, tmp_path):
     assert t.end() == 0
 
 
+def test_ctrl_c_shows_what_a_ban_held_back(terminal, tmp_path):
+    whole, kept = tmp_path / "whole.json", tmp_path / "kept.json"
+    chat(f"Once upon a time\n/save {whole}\n", "-c", "30000", "--ignore-eos", "-n", "900")
+    text = json.loads(whole.read_text())["messages"][1]["content"]
+    bans = [x for k in range(0, len(text), 100) for x in ("--ban", text[k:k + 300] + "\x01")]
+    t = terminal(*ENDLESS, *bans)  # of what is written 200 characters or more are always held back
+    t.expect(PROMPT)
+    t.type("Once upon a time\r")
+    t.expect(r"time\r\n(.|\r|\n){90}")
+    t.type("\x03")
+    assert len(t.expect(r"\[stopped\]\r\n> $")) > 200
+    t.type(f"/save {kept}\r")
+    t.expect(r"2 messages saved\r\n> $")
+    said = json.loads(kept.read_text())["messages"][1]["content"]
+    assert len(said) > 290 and said[:len(text)] == text[:len(said)]
+    t.type("And then?\r")  # the session holds what was said
+    t.expect(r"then\?\r\n(.|\r|\n){20}")
+    t.type("\x03")
+    t.expect(r"\[stopped\]\r\n> $")
+    t.type("/exit\r")
+    assert t.end() == 0
+
+
 def test_ctrl_c_while_a_message_is_read(terminal, tmp_path):
     talk = [{"role": "user", "content": "The king and the queen had a daughter. " * 1500},
             {"role": "assistant", "content": "Yes."}]

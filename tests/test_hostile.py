@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from program import BIN, DATA, EMULATOR, SLOW, run
+from program import BIN, DATA, EMULATOR, SHARED, SLOW, run
 
 SMALL = DATA / "tales-2m-q4_0.gguf"
 PROGRAM = [*EMULATOR, BIN]
@@ -91,14 +91,22 @@ def test_names_that_are_no_text(tmp_path):
 # ---- files that change ---------------------------------------------------------------------------
 
 @pytest.mark.parametrize("left", [0, 4096])
-def test_a_model_that_shrinks_while_it_runs(tmp_path, left):
-    model = tmp_path / "model.gguf"
-    shutil.copy(SMALL, model)
+@pytest.mark.parametrize("kind", ["gguf", "folder"])
+def test_a_model_that_shrinks_while_it_runs(tmp_path, kind, left):
+    model = part = tmp_path / "model.gguf"
+    if kind == "gguf":
+        shutil.copy(SMALL, model)
+    elif not (SHARED / "models/tales-2m").is_dir():
+        pytest.skip("no folder in the test data")
+    else:
+        model, part = tmp_path / "model", tmp_path / "model/model.safetensors"
+        shutil.copytree(SHARED / "models/tales-2m", model, copy_function=shutil.copyfile)
+        model.chmod(0o755)
     child = subprocess.Popen([*PROGRAM, "run", "-m", model, "-n", "-1", "-c", "30000", "-q",
                               "--ignore-eos", "-p", "Once"], stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE)
     child.stdout.read(60)
-    os.truncate(model, left)
+    os.truncate(part, left)
     _, words = child.communicate(timeout=120)
     assert child.returncode == 1, words
     assert words.decode().count("godwit: error: ") == 1 and b"shorter" in words
