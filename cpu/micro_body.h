@@ -48,8 +48,8 @@ GW_INLINE VT void NAME(tile)(const int rows, const int vecs, const int packed, s
 }
 
 #define TILE_CASE(T, V)                                                                            \
-    case T:                                                                                        \
-        NAME(tile)(T, V, TILE_PACKED, k, x, xs, next, w, ws, y, ys, first);                  \
+    case T:\
+        NAME(tile)(T, V, TILE_PACKED, k, x, xs, next, w, ws, y, ys, first);                        \
         break;
 #if MICRO_ROWS == 12
 #define TILE_WIDE(V)                                                                               \
@@ -63,7 +63,7 @@ GW_INLINE VT void NAME(tile)(const int rows, const int vecs, const int packed, s
     TILE_CASE(2, V)                                                                                \
     TILE_CASE(3, V)                                                                                \
     TILE_CASE(4, V) TILE_CASE(5, V) TILE_WIDE(V) default                                           \
-        : NAME(tile)(MICRO_ROWS, V, TILE_PACKED, k, x, xs, next, w, ws, y, ys, first);         \
+        : NAME(tile)(MICRO_ROWS, V, TILE_PACKED, k, x, xs, next, w, ws, y, ys, first);             \
     break;
 
 /* rows 1 .. MICRO_ROWS, MICRO_VECS vectors wide. */
