@@ -39,9 +39,9 @@ typedef struct op_case {
     int heads, kv_heads, e, rope_dim, interleaved, head_norm;
     gw_fmt kv;
     int window, pos, slots; /* pos: of the first row; row i is at pos + i, in slot i % slots */
-    int wild; /* QUANTIZE, NORM, ROPE_KV into q8_0: zeros, infinities, NaN, tiny numbers;
-               * SAMPLE: 1 logits that rule a draw out, 2 ties, 3 minus infinities, 4 numbers too
-               * large for the temperature */
+    int wild;          /* QUANTIZE, NORM, ROPE_KV into q8_0: zeros, infinities, NaN, tiny numbers;
+                        * SAMPLE: 1 logits that rule a draw out, 2 ties, 3 minus infinities, 4 too
+                        * large for the temperature */
     float temperature; /* SAMPLE */
     int top_k;
 } op_case;
@@ -63,8 +63,6 @@ static const op_case op_cases[] = {
     {.op = GW_OP_EMBED, .why = "f16 rows", .n = 17, .k = 96, .m = {50}, .fmt = OC_F16},
     {.op = GW_OP_EMBED, .why = "q8_0 rows", .n = 5, .k = 64, .m = {33}, .fmt = OC_Q8},
     {.op = GW_OP_EMBED, .why = "q6_k rows", .n = 2, .k = 512, .m = {33}, .fmt = {GW_FMT_Q6_K}},
-    {.op = GW_OP_EMBED, .why = "ids that were drawn", .n = 4, .k = 96, .m = {50}, .fmt = OC_Q8,
-     .pick = 1},
     {.op = GW_OP_PICK, .why = "the last row", .n = 1, .k = 48, .pick = 9},
     {.op = GW_OP_PICK, .why = "some rows", .n = 7, .k = 100, .pick = 2},
 
@@ -172,6 +170,24 @@ static const op_case op_cases[] = {
     {.op = GW_OP_ATTENTION, .why = "group larger than a tile", .n = 2, .heads = 64, .kv_heads = 1,
      .e = 16, .kv = GW_FMT_F16, .pos = 500, .slots = 1},
 
+    {.op = GW_OP_ROPE_KV, .why = "halves, q8_0", .n = 3, .heads = 4, .kv_heads = 2, .e = 64,
+     .rope_dim = 64, .kv = GW_FMT_Q8_0, .pos = 62, .slots = 1},
+    {.op = GW_OP_ROPE_KV, .why = "interleaved, head norms, q8_0, slots", .n = 40, .heads = 2,
+     .kv_heads = 1, .e = 96, .rope_dim = 64, .interleaved = 1, .head_norm = 1,
+     .kv = GW_FMT_Q8_0, .pos = 5, .slots = 2},
+    {.op = GW_OP_ROPE_KV, .why = "q8_0, infinity, NaN, huge, tiny, zeros", .n = 9, .heads = 2,
+     .kv_heads = 2, .e = 64, .rope_dim = 32, .kv = GW_FMT_Q8_0, .pos = 60, .slots = 1, .wild = 1},
+    {.op = GW_OP_ATTENTION, .why = "q8_0, first position", .n = 1, .heads = 4, .kv_heads = 2,
+     .e = 32, .kv = GW_FMT_Q8_0, .pos = 0, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "q8_0, several pages", .n = 5, .heads = 6, .kv_heads = 2,
+     .e = 128, .kv = GW_FMT_Q8_0, .pos = 125, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "q8_0, prefill, slots, to act8", .n = 70, .heads = 4,
+     .kv_heads = 2, .e = 64, .kv = GW_FMT_Q8_0, .pos = 30, .slots = 2, .out = GW_FMT_ACT8},
+    {.op = GW_OP_ATTENTION, .why = "q8_0, window", .n = 9, .heads = 3, .kv_heads = 3, .e = 96,
+     .kv = GW_FMT_Q8_0, .window = 100, .pos = 150, .slots = 1},
+
+    {.op = GW_OP_EMBED, .why = "ids that were drawn", .n = 4, .k = 96, .m = {50}, .fmt = OC_Q8,
+     .pick = 1},
     {.op = GW_OP_SAMPLE, .why = "the largest", .n = 3, .k = 5000},
     {.op = GW_OP_SAMPLE, .why = "the largest, ties", .n = 4, .k = 4097, .wild = 2},
     {.op = GW_OP_SAMPLE, .why = "one token", .n = 2, .k = 1, .temperature = 1.0f},
@@ -199,22 +215,6 @@ static const op_case op_cases[] = {
      .top_k = 400},
     {.op = GW_OP_SAMPLE, .why = "the largest, top-k without a meaning", .n = 2, .k = 300,
      .top_k = 4},
-
-    {.op = GW_OP_ROPE_KV, .why = "halves, q8_0", .n = 3, .heads = 4, .kv_heads = 2, .e = 64,
-     .rope_dim = 64, .kv = GW_FMT_Q8_0, .pos = 62, .slots = 1},
-    {.op = GW_OP_ROPE_KV, .why = "interleaved, head norms, q8_0, slots", .n = 40, .heads = 2,
-     .kv_heads = 1, .e = 96, .rope_dim = 64, .interleaved = 1, .head_norm = 1,
-     .kv = GW_FMT_Q8_0, .pos = 5, .slots = 2},
-    {.op = GW_OP_ROPE_KV, .why = "q8_0, infinity, NaN, huge, tiny, zeros", .n = 9, .heads = 2,
-     .kv_heads = 2, .e = 64, .rope_dim = 32, .kv = GW_FMT_Q8_0, .pos = 60, .slots = 1, .wild = 1},
-    {.op = GW_OP_ATTENTION, .why = "q8_0, first position", .n = 1, .heads = 4, .kv_heads = 2,
-     .e = 32, .kv = GW_FMT_Q8_0, .pos = 0, .slots = 1},
-    {.op = GW_OP_ATTENTION, .why = "q8_0, several pages", .n = 5, .heads = 6, .kv_heads = 2,
-     .e = 128, .kv = GW_FMT_Q8_0, .pos = 125, .slots = 1},
-    {.op = GW_OP_ATTENTION, .why = "q8_0, prefill, slots, to act8", .n = 70, .heads = 4,
-     .kv_heads = 2, .e = 64, .kv = GW_FMT_Q8_0, .pos = 30, .slots = 2, .out = GW_FMT_ACT8},
-    {.op = GW_OP_ATTENTION, .why = "q8_0, window", .n = 9, .heads = 3, .kv_heads = 3, .e = 96,
-     .kv = GW_FMT_Q8_0, .window = 100, .pos = 150, .slots = 1},
 };
 /* clang-format on */
 enum {

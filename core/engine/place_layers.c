@@ -5,6 +5,7 @@
 
 #include "core/engine/gauge.h"
 #include "core/engine/kv.h"
+#include "core/tensor/sample.h"
 #include "core/model/build.h"
 
 enum { CHUNK_DEFAULT = 512, LOGIT_ROWS = 32, ATTENTION_WORK = 64 << 20 };
@@ -231,7 +232,8 @@ static uint64_t bound_scratch(const gw_place_sizes *s, int head) {
     uint64_t at_once = attention * rows < ATTENTION_WORK ? attention * rows : ATTENTION_WORK;
     attention = attention > at_once ? attention : at_once;
     uint64_t rope = (uint64_t)s->n_ctx * (uint64_t)hp->rope_dim * sizeof(float);
-    uint64_t logits = head ? LOGIT_ROWS * (uint64_t)hp->n_vocab * sizeof(float) : 0;
+    uint64_t each = LOGIT_ROWS * sizeof(float) + sizeof(gw_listed); /* and the draw's list */
+    uint64_t logits = head ? each * (uint64_t)hp->n_vocab : 0;
     enum { STEPS = 1 << 20 }; /* step blocks and roundings */
     return rows * row * sizeof(float) + attention + rope + s->kv_table + logits + STEPS;
 }
