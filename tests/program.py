@@ -23,8 +23,10 @@ def run(*args, binary=None, cpu=None, timeout=300, check=True, **more):
     if cpu:
         environment["GODWIT_CPU"] = cpu
     command = [binary] if binary else [*EMULATOR, BIN]
+    if "input" not in more:
+        more["stdin"] = subprocess.DEVNULL
     done = subprocess.run([*command, *map(str, args)], env=environment, timeout=timeout,
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, **more)
+                          capture_output=True, text=True, **more)
     if check:
         assert done.returncode == 0, f"{args}: exit {done.returncode}: {done.stderr[-2000:]}"
     return done

@@ -67,6 +67,8 @@ def test_text_and_bench():
     want = run(*say).stdout
     done = run(*say, *HIP, env=env)
     assert done.stdout == want and "hip" in done.stderr
+    say = (*say, "--top-p", 1, "--min-p", 0)  # what the device draws itself
+    assert run(*say, *HIP, env=env).stdout == run(*say).stdout
     table = run("bench", "-m", TINY, "-p", 4, "-n", 2, "-r", 1, "--ops", *HIP, env=env).stdout
     assert "| hip" in table and "MBU" in table and "hip.linear.q4_0" in table and "hip:0 (" in table
     assert not re.search(r"\| *hip\.(norm|rope_kv) ", table.split("tg2")[-1]), "launches of their own"

@@ -75,6 +75,25 @@ def test_chunks():
         assert logits_hash(path, IDS, "-b", chunk, *OPENCL) == want
 
 
+DRAWN = ("--temp", 0.7, "--top-p", 1, "--min-p", 0, "--seed", 5)  # by the device
+
+
+@pytest.mark.parametrize("args", [
+    ("-n", 2), ("-n", 60, "--stop", "the"), ("-n", 100, "-c", 24), ("-n", 60, "--ban", "he"),
+    ("-n", 60, "-c", 32, "--context-shift"), ("-n", 40, "--grammar", "root ::= [a-z ]+"),
+    ("-n", 40, "--temp", 0)], ids=lambda args: " ".join(map(str, args)))
+def test_text_ends_alike(args):
+    """A step that was begun too early leaves no trace."""
+    say = ("run", "-m", DATA / "tales-2m-q4_0.gguf", "-q", "--no-stats", *DRAWN, *args)
+    assert run(*say, *OPENCL).stdout == run(*say).stdout
+
+
+def test_chat_goes_on():
+    say = ("chat", "-m", DATA / "tales-2m-q4_0.gguf", "--chat-template", "chatml", "-q", "-n", 20, *DRAWN)
+    lines = "Tell me a story\nAnd then?\nWhy?\n"
+    assert run(*say, *OPENCL, input=lines).stdout == run(*say, input=lines).stdout
+
+
 def test_text_with_drafts():
     """Drafted text is the CPU's: rows of the covering table of test_draft_identity.c."""
     program = BUILD / "tests/test_draft_identity"
