@@ -84,6 +84,10 @@ def test_examples_run(command, tmp_path):
             args += ["-n", "8"]
         if "-p" in args and command == "bench":
             args += ["-r", "1"]
+        if "opencl:0" in args and "| opencl:0 |" not in run("devices").stdout:
+            done = run(*args, cwd=tmp_path, check=False)  # no such device here: that is said
+            assert done.returncode == 1 and "'opencl:0' is not on this machine" in done.stderr, line
+            continue
         done = run(*args, cwd=tmp_path)
         assert done.stdout or command == "chat", line  # nothing was said to it
 
