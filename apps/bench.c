@@ -260,7 +260,7 @@ static int run_test(bench_job *job, gw_session *session, const int32_t *tokens,
     return code;
 }
 
-/* The most probable token; with drafts never one that ends the text. */
+/* The most probable token. */
 static int open_greedy(bench_job *job, const gw_model *model) {
     gw_sampler_options options;
     gw_sampler_defaults(&options);
@@ -269,6 +269,7 @@ static int open_greedy(bench_job *job, const gw_model *model) {
     return status == GW_OK ? APP_OK : app_fail(status);
 }
 
+/* The same for drafts, but never one that ends the text. */
 static int open_sampler(bench_job *job, const gw_model *model, int32_t n_vocab) {
     gw_logit_bias *bias = calloc((size_t)n_vocab, sizeof *bias);
     if (bias == NULL) {
