@@ -1,11 +1,11 @@
 /* cpu/linear_float_body.h - float weights times float activations. Template: cpu/vec.h and
  * cpu/micro_body.h.
  *
- * Decode: element i of a row belongs to lane i % 32, lanes live in registers, one row after the
- * other so that the weights are one stream, several activations at a time. Prefill: lanes are
- * weight rows. A block of DEPTH columns of TILE rows is widened to f32 and transposed once, then
- * every token is multiplied with it; sums wait in scratch between blocks, so each output stays one
- * chain over k.
+ * Decode: element i of a row belongs to lane i % 32, lanes live in registers; one row after the
+ * other as one stream and for several activations at a time, or turns of several rows far apart,
+ * whichever this machine reads faster. Prefill: lanes are weight rows. A block of DEPTH columns of
+ * TILE rows is widened to f32 and transposed once, then every token is multiplied with it; sums
+ * wait in scratch between blocks, so each output stays one chain over k.
  */
 enum {
     NAME(J) = GW_LANES / VW,            /* vectors that hold the 32 lanes   */
