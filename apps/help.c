@@ -88,7 +88,7 @@ int help_command(const app_command *command) {
     out_print(
         "\nAn option can be set by a variable as well: GODWIT_ARG_ and its long name, as in\n"
         "GODWIT_ARG_THREADS=4 or GODWIT_ARG_QUIET=1. The argument wins. GODWIT_CPU=scalar, avx2,\n"
-        "avx512, vnni or neon caps the instruction set.\n"
+        "avx512, vnni, amx or neon caps the instruction set.\n"
         "\nexamples:\n%s",
         command->examples);
     return out_close() == 0 ? APP_OK : APP_FAILURE;

@@ -7,7 +7,7 @@ set -u
 program=$1
 shift
 threads=${THREADS:-2}
-levels=${LEVELS:-vnni avx512 avx2 neon}
+levels=${LEVELS:-amx vnni avx512 avx2 neon}
 
 grep -m 1 'model name' /proc/cpuinfo
 "$program" devices --measure -t "$threads" | tail -n 1

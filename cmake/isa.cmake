@@ -1,12 +1,23 @@
 # cmake/isa.cmake - compiler flags of the files written for one instruction set, by their names:
-# *_avx2.c, *_avx512.c, *_vnni.c, *_neon.c. Such a file is empty on other machines (its own #if).
+# *_avx2.c, *_avx512.c, *_vnni.c, *_amx.c, *_neon.c. Such a file is empty on other machines (its own #if).
 # Files that hold several sets use target attributes instead and need nothing here.
 # Under GODWIT_SIMDE every kernel file is compiled for AVX2 and FMA, and SIMDe builds the 512-bit
 # intrinsics from those (without FMA it would round twice).
 set(ISA_AVX2 -mavx2 -mfma -mf16c)
 set(ISA_AVX512 ${ISA_AVX2} -mavx512f -mavx512bw -mavx512vl -mavx512dq)
 set(ISA_VNNI ${ISA_AVX512} -mavx512vnni)
+set(ISA_AMX ${ISA_VNNI} -mamx-tile -mamx-int8)
 set(ISA_NEON -march=armv8.2-a+dotprod)
+
+# AMX needs a recent assembler; without one the level is left out.
+include(CheckCSourceCompiles)
+set(CMAKE_REQUIRED_FLAGS "-mamx-tile -mamx-int8")
+check_c_source_compiles("int main(void) {
+  __asm__ volatile(\"tdpbssd %tmm2, %tmm1, %tmm0\"); return 0; }" GODWIT_AMX_COMPILES)
+unset(CMAKE_REQUIRED_FLAGS)
+if(GODWIT_AMX_COMPILES OR GODWIT_SIMDE)
+  add_compile_definitions(GODWIT_AMX)
+endif()
 
 function(godwit_isa_flags)
   string(TOLOWER "${CMAKE_SYSTEM_PROCESSOR}" processor)
@@ -14,7 +25,7 @@ function(godwit_isa_flags)
     set(flags "")
     if(GODWIT_SIMDE AND source MATCHES "/cpu/[^/]*\\.c$")
       set(flags ${ISA_AVX2} -Wno-conversion -Wno-sign-conversion -Wno-psabi) # SIMDe's macros expand here
-    elseif(processor MATCHES "x86_64|amd64" AND source MATCHES "_(avx2|avx512|vnni)\\.c$")
+    elseif(processor MATCHES "x86_64|amd64" AND source MATCHES "_(avx2|avx512|vnni|amx)\\.c$")
       string(TOUPPER "ISA_${CMAKE_MATCH_1}" list)
       set(flags ${${list}})
     elseif(processor MATCHES "aarch64|arm64" AND source MATCHES "_neon\\.c$")

@@ -14,7 +14,8 @@
 #endif
 #endif
 
-static const char *const names[GW_CPU_LEVEL_COUNT] = {"scalar", "avx2", "avx512", "vnni", "neon"};
+static const char *const names[GW_CPU_LEVEL_COUNT] = {"scalar", "avx2", "avx512",
+                                                      "vnni",   "amx",  "neon"};
 
 const char *gw_cpu_level_name(gw_cpu_level level) {
     return (unsigned)level < GW_CPU_LEVEL_COUNT ? names[level] : "?";
@@ -24,6 +25,26 @@ const char *gw_cpu_level_name(gw_cpu_level level) {
 #include <cpuid.h>
 
 #if !defined(GODWIT_SIMDE)
+#if defined(GODWIT_AMX) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Tiles are state that Linux saves only for a process that asked for it. */
+static int has_amx(void) {
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    const unsigned tile_and_int8 = 3u << 24, both_states = 3u << 17;
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & tile_and_int8) != tile_and_int8) {
+        return 0;
+    }
+    __asm__("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+    return (a & both_states) == both_states &&
+           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+#else
+static int has_amx(void) { return 0; }
+#endif
+
 static int has_f16c(void) { /* not every compiler's __builtin_cpu_supports knows the name */
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1u) != 0;
@@ -47,6 +68,8 @@ static int x86_runs(gw_cpu_level level) {
         return avx512;
     case GW_CPU_VNNI:
         return avx512 && __builtin_cpu_supports("avx512vnni");
+    case GW_CPU_AMX:
+        return avx512 && __builtin_cpu_supports("avx512vnni") && has_amx();
     default:
         return 0;
     }

@@ -7,14 +7,17 @@ typedef enum gw_cpu_level {
     GW_CPU_AVX2,   /* AVX2, FMA, F16C                                                      */
     GW_CPU_AVX512, /* AVX-512 F, BW, VL, DQ                                                */
     GW_CPU_VNNI,   /* the same with AVX512_VNNI                                            */
+    GW_CPU_AMX,    /* the same with AMX_TILE and AMX_INT8: prompts of quantized weights    */
     GW_CPU_NEON,   /* AArch64 with dot product                                             */
     GW_CPU_LEVEL_COUNT
 } gw_cpu_level;
 
 const char *gw_cpu_level_name(gw_cpu_level level); /* "avx2" */
-int gw_cpu_level_runs(gw_cpu_level level);         /* this processor has it, and this build too */
-/* The best level that runs, capped by GODWIT_CPU=scalar|avx2|avx512|vnni|neon. *bad receives the
- * value of GODWIT_CPU when it names no level or one that cannot run here, else NULL. */
+/* This processor has it, and this build, and Linux lets this process use it: asked for AMX, that is
+ * requested from it. */
+int gw_cpu_level_runs(gw_cpu_level level);
+/* The best level that runs, capped by GODWIT_CPU=scalar|avx2|avx512|vnni|amx|neon. *bad receives
+ * the value of GODWIT_CPU when it names no level or one that cannot run here, else NULL. */
 gw_cpu_level gw_cpu_level_choose(const char **bad);
 
 #endif

@@ -59,30 +59,36 @@ size_t gw_linear_prepared(size_t k, int n_max) {
     return n * (k / GW_ACT_BLOCK) * sizeof(gw_xblock);
 }
 
-#define ROW(name, NAME, level, LEVEL)                                                              \
+/* One order of a SIMD level; `code` is the level whose functions it takes. */
+#define ROW(name, NAME, LEVEL, order, code, label, kernel, scratch, bytes)                         \
     {GW_FMT_##NAME,                                                                                \
      GW_CPU_##LEVEL,                                                                               \
-     0,                                                                                            \
+     order,                                                                                        \
      1,                                                                                            \
-     "linear." #name "." #level,                                                                   \
-     gw_linear_##name##_##level##_decode,                                                          \
-     gw_linear_scratch,                                                                            \
-     gw_linear_prepared,                                                                           \
-     gw_linear_##name##_##level##_prepare},                                                        \
-        {GW_FMT_##NAME,                                                                            \
-         GW_CPU_##LEVEL,                                                                           \
-         1,                                                                                        \
-         1,                                                                                        \
-         "linear." #name "." #level ".prefill",                                                    \
-         gw_linear_##name##_##level##_prefill,                                                     \
-         gw_linear_scratch,                                                                        \
-         gw_linear_prepared,                                                                       \
-         gw_linear_##name##_##level##_prepare},
+     "linear." #name "." #code label,                                                              \
+     gw_linear_##name##_##code##_##kernel,                                                         \
+     scratch,                                                                                      \
+     bytes,                                                                                        \
+     gw_linear_##name##_##code##_prepare},
+#define DECODE(name, NAME, LEVEL, code)                                                            \
+    ROW(name, NAME, LEVEL, 0, code, "", decode, gw_linear_scratch, gw_linear_prepared)
+#define LEVEL(name, NAME, LEVEL, code)                                                             \
+    DECODE(name, NAME, LEVEL, code)                                                                \
+    ROW(name, NAME, LEVEL, 1, code, ".prefill", prefill, gw_linear_scratch, gw_linear_prepared)
+#if defined(GODWIT_AMX)
+#define AMX_ROWS(name, NAME)                                                                       \
+    DECODE(name, NAME, AMX, vnni)                                                                  \
+    ROW(name, NAME, AMX, 1, amx, ".prefill", prefill, gw_linear_amx_scratch, gw_linear_amx_prepared)
+#else
+#define AMX_ROWS(name, NAME)
+#endif
 #if defined(__x86_64__)
 #define SIMD_ROWS(name, NAME)                                                                      \
-    ROW(name, NAME, vnni, VNNI) ROW(name, NAME, avx512, AVX512) ROW(name, NAME, avx2, AVX2)
+    AMX_ROWS(name, NAME)                                                                           \
+    LEVEL(name, NAME, VNNI, vnni)                                                                  \
+    LEVEL(name, NAME, AVX512, avx512) LEVEL(name, NAME, AVX2, avx2)
 #elif defined(__aarch64__)
-#define SIMD_ROWS(name, NAME) ROW(name, NAME, neon, NEON)
+#define SIMD_ROWS(name, NAME) LEVEL(name, NAME, NEON, neon)
 #else
 #define SIMD_ROWS(name, NAME)
 #endif

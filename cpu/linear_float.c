@@ -103,7 +103,8 @@ SCALAR_KERNELS(GW_FMT_BF16, bf16)
 
 static const gw_cpu_linear_kernel kernels[] = {
 #if defined(__x86_64__)
-    /* VNNI: the same code, the level adds integers only. */
+    /* AMX, VNNI: the same code, these levels add integers only. */
+    LEVEL(GW_CPU_AMX, "avx512", _avx512, prepared_bytes, prepare_avx512),
     LEVEL(GW_CPU_VNNI, "avx512", _avx512, prepared_bytes, prepare_avx512),
     LEVEL(GW_CPU_AVX512, "avx512", _avx512, prepared_bytes, prepare_avx512),
     LEVEL(GW_CPU_AVX2, "avx2", _avx2, prepared_bytes, prepare_avx2),

@@ -16,6 +16,7 @@
     GW_LINEAR_DECLARE(name, avx2)                                                                  \
     GW_LINEAR_DECLARE(name, avx512)                                                                \
     GW_LINEAR_DECLARE(name, vnni)                                                                  \
+    GW_LINEAR_DECLARE(name, amx)                                                                   \
     GW_LINEAR_DECLARE(name, neon)
 GW_STRIP_FORMATS(GW_LINEAR_DECLARE_ALL)
 
@@ -45,5 +46,7 @@ static inline size_t gw_linear_chunk(size_t k) {
 /* Scratch of every SIMD kernel: the float lanes or tile sums first, then the activation blocks. */
 size_t gw_linear_scratch(size_t k, int n_max);
 size_t gw_linear_prepared(size_t k, int n_max);
+size_t gw_linear_amx_scratch(size_t k, int n_max);
+size_t gw_linear_amx_prepared(size_t k, int n_max);
 
 #endif

@@ -36,6 +36,7 @@ const gw_cpu_ops *gw_cpu_ops_of(gw_cpu_level level) {
         return &ops_avx2;
     case GW_CPU_AVX512:
     case GW_CPU_VNNI:
+    case GW_CPU_AMX:
         return &ops_avx512;
 #elif defined(__aarch64__)
     case GW_CPU_NEON:

@@ -153,6 +153,32 @@ VT_VNNI static int32_t int8_vnni(uint64_t rounds) {
     return out[0];
 }
 
+#if defined(GODWIT_AMX) && !defined(GODWIT_SIMDE)
+
+/* Whole tiles, 64 bytes deep; a block of 32 weights fills half of one (docs/performance.md). */
+__attribute__((target("amx-tile,amx-int8"))) static int32_t int8_amx(uint64_t rounds) {
+    static const struct {
+        unsigned char palette, start, reserved[14];
+        uint16_t bytes[16];
+        unsigned char rows[16];
+    } shape = {.palette = 1, .bytes = {64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16}};
+    int32_t out[256];
+    __asm__ volatile("ldtilecfg %0" ::"m"(shape));
+    for (uint64_t r = 0; r < rounds; r++) {
+        __asm__ volatile("tdpbssd %tmm5, %tmm4, %tmm0\n\ttdpbssd %tmm5, %tmm4, %tmm1\n\t"
+                         "tdpbssd %tmm5, %tmm4, %tmm2\n\ttdpbssd %tmm5, %tmm4, %tmm3");
+    }
+    __asm__ volatile("tilestored %%tmm0, (%0,%1,1)\n\ttilerelease" ::"r"(out), "r"((size_t)64)
+                     : "memory");
+    return out[0];
+}
+
+static const gw_cpu_peak amx = {f32_peak_avx512, 12 * 16 * 2, int8_amx, 4 * 16 * 16 * 64 * 2,
+                                read_peak_avx512};
+#else
+#define amx vnni
+#endif
+
 static const gw_cpu_peak avx512 = {f32_peak_avx512, 12 * 16 * 2, int8_avx512, 6 * 64 * 2,
                                    read_peak_avx512};
 static const gw_cpu_peak vnni = {f32_peak_avx512, 12 * 16 * 2, int8_vnni, 12 * 64 * 2,
@@ -203,6 +229,8 @@ const gw_cpu_peak *gw_cpu_peak_of(gw_cpu_level level) {
         return &avx512;
     case GW_CPU_VNNI:
         return &vnni;
+    case GW_CPU_AMX:
+        return &amx;
 #elif defined(__aarch64__)
     case GW_CPU_NEON:
         return &neon;

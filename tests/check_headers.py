@@ -21,6 +21,7 @@ ISA = {
     "avx2": "-mavx2 -mfma -mf16c",
     "avx512": "-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq",
     "vnni": "-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni",
+    "amx": "-mamx-tile -mamx-int8",
     "neon": "-march=armv8.2-a+dotprod",
 }
 
@@ -33,7 +34,7 @@ def compiler_target():
 def flags_of(path, machine):
     if path.endswith("cpu/simde.h"):  # redefines intrinsics by design; preset simde compiles it
         return None
-    found = re.search(r"_(avx2|avx512|vnni|neon)\.h$", path)
+    found = re.search(r"_(avx2|avx512|vnni|amx|neon)\.h$", path)
     if not found:
         return []
     arm = found.group(1) == "neon"

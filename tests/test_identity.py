@@ -11,7 +11,7 @@ import pytest
 from program import (BIN, DATA, EMULATOR, ROOT, SANITIZED, SHARED, SLOW, logits_hash, run, small_models,
                      some_ids)
 
-LEVELS = ("avx2", "avx512", "vnni", "neon")
+LEVELS = ("avx2", "avx512", "vnni", "amx", "neon")
 IDS = some_ids(40 if SLOW else 531)  # beyond a chunk of 512 and, in pages, ragged
 FEW = IDS[:40]
 # Every chunk and width is the business of the build that users run; the others prove their kernels.

@@ -52,6 +52,10 @@ static void bits_vnni(void **state) {
     (void)state;
     check_level("vnni");
 }
+static void bits_amx(void **state) {
+    (void)state;
+    check_level("amx");
+}
 static void bits_neon(void **state) {
     (void)state;
     check_level("neon");
@@ -411,7 +415,7 @@ static void a_weight_that_cannot_be_read_is_an_error(void **state) {
 /* Blocks that the vectors leave to the scalar encoder, or must treat like it. */
 static void q8_of_odd_values(void **state) {
     (void)state;
-    static const char *const levels[] = {"avx2", "avx512", "vnni", "neon"};
+    static const char *const levels[] = {"avx2", "avx512", "vnni", "amx", "neon"};
     static const float odd[] = {0.0f,   -0.0f,  INFINITY, -INFINITY, NAN,    1e-45f,
                                 1e-38f, 6e-6f,  1.2e-5f,  8.3e6f,    8.4e6f, 3e38f,
                                 -3e38f, 127.0f, 63.5f,    -0.5f};
@@ -446,6 +450,7 @@ int main(void) {
         cmocka_unit_test(bits_avx2),
         cmocka_unit_test(bits_avx512),
         cmocka_unit_test(bits_vnni),
+        cmocka_unit_test(bits_amx),
         cmocka_unit_test(bits_neon),
         cmocka_unit_test(bits_do_not_depend_on_threads),
         cmocka_unit_test(q8_of_odd_values),

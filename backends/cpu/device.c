@@ -59,7 +59,7 @@ static gw_status fill_device(struct gw_device *device, const gw_device_options *
     if (bad != NULL) {
         return gw_fail(GW_E_ARGUMENT, "GODWIT_CPU",
                        "%.40s names no instruction set of this processor (scalar, avx2, avx512, "
-                       "vnni, neon)",
+                       "vnni, amx, neon)",
                        bad);
     }
     device->threads = wish > 0 ? wish : gw_cpu_default_threads();
