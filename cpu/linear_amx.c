@@ -23,7 +23,7 @@
 enum {
     PANEL = 16, /* blocks unpacked at a time: with as many of activations, most of 48 KB */
     PAIR = 2,   /* strips that share a tile of activations in the first-level cache        */
-    FEW = 8,    /* fewer activation rows are faster on vectors                             */
+    FEW = 32,   /* fewer activation rows are faster on vectors                             */
     CHUNK_BYTES = 1 << 20, /* of activations, in a second-level cache of 2 MB              */
     SUMS = GW_TILE * GW_STRIP_ROWS,
     CODES = GW_ACT_BLOCK * GW_STRIP_ROWS
@@ -367,8 +367,9 @@ size_t gw_linear_amx_scratch(size_t k, int n_max) {
 }
 
 size_t gw_linear_amx_prepared(size_t k, int n_max) {
-    size_t n = n_max > 0 ? (size_t)n_max : 1;
-    return tiles_of(n) * (k / GW_ACT_BLOCK) * sizeof(x_tile);
+    size_t bytes = tiles_of(n_max > 0 ? (size_t)n_max : 1) * (k / GW_ACT_BLOCK) * sizeof(x_tile);
+    size_t few = gw_linear_prepared(k, n_max < FEW ? n_max : FEW - 1);
+    return bytes > few ? bytes : few;
 }
 
 static void finish_strips(const gw_cpu_linear *job, size_t from, size_t rows, size_t r,
@@ -382,11 +383,21 @@ static void finish_strips(const gw_cpu_linear *job, size_t from, size_t rows, si
     }
 }
 
+/* Asks for a panel of the strips of a pair while tiles are busy with another one. */
+static void ask_for_panel(const unsigned char *strip, size_t strip_bytes, size_t strips,
+                          size_t from, size_t bytes) {
+    for (size_t s = 0; s < strips; s++, strip += strip_bytes) {
+        for (size_t i = from; i < from + bytes && i < strip_bytes; i += 64) {
+            _mm_prefetch((const char *)strip + i, _MM_HINT_T1);
+        }
+    }
+}
+
 /* Activation rows [from, from + rows), a chunk at most, for all strips of the range. */
 static void run_chunk(const gw_cpu_linear *job, size_t first, size_t end, size_t from, size_t rows,
                       const x_tile *x, void *scratch, size_t strip_bytes, fill_fn *fill, int kind,
                       gw_tiles *t) {
-    const size_t blocks = job->k / GW_ACT_BLOCK;
+    const size_t blocks = job->k / GW_ACT_BLOCK, each = strip_bytes / blocks;
     room *at = scratch;
     work w = {.step = blocks, .tiles = tiles_of(rows), .room = at};
     w.acc = (float *)(at + 1);
@@ -400,6 +411,11 @@ static void run_chunk(const gw_cpu_linear *job, size_t first, size_t end, size_t
             w.x = x + b;
             for (size_t s = 0; s < w.strips; s++) {
                 fill(&at->strip[s], strip + s * strip_bytes, b, w.blocks);
+            }
+            if (b + PANEL < blocks) {
+                ask_for_panel(strip, strip_bytes, w.strips, (b + PANEL) * each, PANEL * each);
+            } else if (end - r > PAIR * GW_STRIP_ROWS) {
+                ask_for_panel(strip + PAIR * strip_bytes, strip_bytes, PAIR, 0, PANEL * each);
             }
             multiplies[kind](&w, t);
         }

@@ -272,6 +272,9 @@ static void lc_check_kernel(const gw_cpu_linear_kernel *kernel, int thorough) {
         for (int acts = RANDOM; acts < ALL_ZERO; acts++) {
             lc_check(kernel, 16, lc_k(fmt, 256), 2, 0, (fill)weights, (fill)acts, 0, 16);
             lc_check(kernel, 16, lc_k(fmt, 256), 16, 0, (fill)weights, (fill)acts, 0, 16);
+            if (kernel->prefill) {
+                lc_check(kernel, 16, lc_k(fmt, 256), 35, 0, (fill)weights, (fill)acts, 0, 16);
+            }
         }
     }
     for (int n = 1; n <= 4 && !kernel->prefill; n++) { /* parts of 2, 3 and 5 strips, one shorter */
