@@ -4,7 +4,11 @@
  * E: width of a head. STAGED: a page of keys and values fits into local memory. ROPE: the row of
  * q, k and v is normed, rotated and stored here first (steps of one row).
  */
+#ifdef WALK
+#define SIZE GROUP
+#else
 #define SIZE 256 /* items of a group */
+#endif
 #define HEADS (SIZE / GW_PAGE)
 #define SQUADS (SIZE / TEAM)
 #define PER_ITEM ((E + TEAM - 1) / TEAM) /* values of a head */
@@ -72,32 +76,46 @@ static inline void join_heads(__global const float *part, __global uchar *out, i
 #define ROPE_PART
 #endif
 
+#ifdef STAGED
+#define PAGE_CELLS (PAGE_BYTES(E) / (int)sizeof(CELL))
+#define PAGE_LOCALS(X) X(CELL, ks, PAGE_CELLS) X(CELL, vs, PAGE_CELLS)
+/* The page as it lies in the cache. */
+#define STAGE_PAGE                                                                                 \
+    for (int i = id; i < PAGE_BYTES(E) / 16; i += SIZE) {                                          \
+        ((__local uint4 *)ks)[i] = ((__global const uint4 *)keys)[i];                              \
+        ((__local uint4 *)vs)[i] = ((__global const uint4 *)values)[i];                            \
+    }
+#else
+#define PAGE_LOCALS(X)
+#define STAGE_PAGE
+#endif
+#define LOCALS(X)                                                                                  \
+    PAGE_LOCALS(X) X(float, qs, HEADS *E) X(float, weights, SIZE) X(float, scratch, SIZE)          \
+    X(int, ticket, 1)
+LOCALS_TYPE
+
 /* Groups: pages in turn, KV heads, rows from row0 on. */
-__kernel __attribute__((reqd_work_group_size(SIZE, 1, 1)))
-void attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out), OUT(arrived),
+KERNEL(SIZE) attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out), OUT(arrived),
             const int row0, const int heads, const int kv_heads, const int page_stride,
             const float scale, const int window ROPE_PART SPLIT_ARGS) {
-#ifdef STAGED
-    __local CELL ks[PAGE_BYTES(E) / sizeof(CELL)] __attribute__((aligned(16)));
-    __local CELL vs[PAGE_BYTES(E) / sizeof(CELL)] __attribute__((aligned(16)));
-#endif
-    __local float qs[HEADS * E], weights[SIZE], scratch[SIZE];
-    const int g = (int)get_group_id(1), row = row0 + (int)get_group_id(2), group = heads / kv_heads;
+    LOCALS_HERE
+    const int g = GROUP_ID(1), row = row0 + GROUP_ID(2), group = heads / kv_heads;
     const int id = (int)get_local_id(0), lane = id & (TEAM - 1), squad = id / TEAM;
     if (row >= LIVE) {
         return;
     }
     SPAN;
-    for (int p = first + (int)get_group_id(0); p <= last; p += (int)get_num_groups(0)) {
+#ifndef ROPE /* else only the newest position, which is stored here, is not in the cache yet */
+    AWAIT;
+#endif
+    for (int p = first + GROUP_ID(0); p <= last; p += GROUP_COUNT(0)) {
         const int page = READS(int, pages)[(size_t)STEP_SLOT(row) * page_stride + p];
         __global CELL *keys = (__global CELL *)CACHE(k, page, E);
         __global CELL *values = (__global CELL *)CACHE(v, page, E);
         const int from = max(lo - p * GW_PAGE, 0), end = min(pos - p * GW_PAGE + 1, GW_PAGE);
-#ifdef STAGED
-        for (int i = id; i < PAGE_BYTES(E) / 16; i += SIZE) {
-            ((__local uint4 *)ks)[i] = ((__global const uint4 *)keys)[i];
-            ((__local uint4 *)vs)[i] = ((__global const uint4 *)values)[i];
-        }
+        STAGE_PAGE
+#ifdef ROPE
+        AWAIT;
 #endif
         for (int h0 = 0; h0 < group; h0 += HEADS) {
 #ifdef ROPE /* squads: heads of q, then k and v where their position lies in this page */
@@ -221,15 +239,14 @@ void attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out), OUT(arr
         }
     }
 #ifdef LAST_JOINS
-    __local int ticket[1];
-    const int alone = get_num_groups(0) == 1;
+    const int alone = GROUP_COUNT(0) == 1;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (id == 0 && alone) {
         ticket[0] = 1;
     } else if (id == 0) {
         device_fence(); /* behind the barrier: for all that the group wrote */
         __global int *count = WRITES(int, arrived) + (row - row0) * kv_heads + g;
-        ticket[0] = atomic_inc(count) == (int)get_num_groups(0) - 1;
+        ticket[0] = atomic_inc(count) == GROUP_COUNT(0) - 1;
         if (ticket[0]) {
             *count = 0; /* for the next launch */
         }
@@ -245,17 +262,20 @@ void attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out), OUT(arr
 
 #else
 
+#define LOCALS(X) X(float, scratch, SIZE)
+LOCALS_TYPE
+
 /* Groups: KV heads, rows from row0 on. */
-__kernel __attribute__((reqd_work_group_size(SIZE, 1, 1)))
-void attend_join(STEP, OUT(part), OUT(out), const int row0, const int heads, const int kv_heads,
+KERNEL(SIZE) attend_join(STEP, OUT(part), OUT(out), const int row0, const int heads, const int kv_heads,
                  const int page_stride, const int window) {
-    __local float scratch[SIZE];
-    const int row = row0 + (int)get_group_id(1), group = heads / kv_heads;
+    LOCALS_HERE
+    const int row = row0 + GROUP_ID(1), group = heads / kv_heads;
+    AWAIT;
     if (row >= LIVE) {
         return;
     }
     SPAN;
-    join_heads(PARTIAL(row - row0, 0, 0), WRITES(uchar, out), row, (int)get_group_id(0) * group,
+    join_heads(PARTIAL(row - row0, 0, 0), WRITES(uchar, out), row, GROUP_ID(0) * group,
                group, heads, page_stride, first, last, scratch, (int)get_local_id(0));
 }
 

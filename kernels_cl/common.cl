@@ -9,7 +9,7 @@
 #error the build was made to fail
 #endif
 
-#define STEP __global const int *step, const int plan_rows, const int picked
+#define STEP WALKER __global const int *step, const int plan_rows, const int picked
 #define LIVE (plan_rows == 1 ? 1 : picked ? step[2] : step[0]) /* one row is always live */
 #define STEP_TOKEN(i) step[4 + (i)]
 #define STEP_POS(i) step[4 + plan_rows + (i)]
@@ -46,8 +46,34 @@ static inline int again(int v) {
 #define GROUP 256
 #endif
 #define TEAMS (GROUP / TEAM)
-#ifdef TILE /* units of N rows that wait in local memory */
-#define EACH (TILE / N)
+
+/* A kernel, or an op of the one kernel that does a whole step (walk.cl). LOCALS lists its local
+ * memory as X(type, name, count); AWAIT: from here on it reads what the launches before it wrote. */
+#ifndef WALK
+#define KERNEL(size) __kernel __attribute__((reqd_work_group_size(size, 1, 1))) void
+#define KERNEL_OF_ANY_SIZE __kernel void
+#define WALKER
+#define GROUP_ID(d) ((int)get_group_id(d))
+#define GROUP_COUNT(d) ((int)get_num_groups(d))
+#define ITEM_ID ((int)get_global_id(0))
+#define ITEM_COUNT ((int)get_global_size(0))
+#define AWAIT
+#define LOCAL_ARRAY(type, name, n) __local type name[n] __attribute__((aligned(16)));
+#define LOCALS_TYPE
+#define LOCALS_HERE LOCALS(LOCAL_ARRAY)
+#else
+#define KERNEL(size) static inline __attribute__((always_inline)) void
+#define KERNEL_OF_ANY_SIZE KERNEL(0)
+#define WALKER walker *grid, __local const ulong *slots, __local locals *memory,
+#define GROUP_ID(d) ((d) == 0 ? grid->x : (d) == 1 ? grid->y : grid->z)
+#define GROUP_COUNT(d) (grid->count) /* along x */
+#define ITEM_ID (grid->x * GROUP + (int)get_local_id(0))
+#define ITEM_COUNT (grid->count * GROUP)
+#define AWAIT grid_await(grid)
+#define LOCAL_FIELD(type, name, n) type name[n] __attribute__((aligned(16)));
+#define LOCAL_NAME(type, name, n) __local type *name = memory->name;
+#define LOCALS_TYPE typedef struct locals { LOCALS(LOCAL_FIELD) } locals;
+#define LOCALS_HERE LOCALS(LOCAL_NAME)
 #endif
 
 /* The value of a binary16 number in the low bits. */
@@ -285,6 +311,28 @@ typedef struct block {
 } block;
 
 /* Blocks of ROWS rows, those of a part together. */
+#ifdef WALK /* from the slots: three parts in registers would be too many */
+typedef struct part_slots {
+    ulong w, w_off, high, head, sub, bias, bias_off;
+    long first, rows;
+} part_slots;
+#define PART_SLOTS(n) (((__local const part_slots *)(slots + 3))[n])
+#define BLOCKS(n) (((int)PART_SLOTS(n).rows + ROWS - 1) / ROWS)
+static inline block take_block(__local const part_slots *p, int r) {
+    block o;
+    o.w = (__global const uchar *)p->w + p->w_off;
+    o.bias = (__global const uchar *)p->bias + p->bias_off;
+    o.high = p->high, o.head = p->head, o.sub = p->sub;
+    o.first = (int)p->first, o.m = (int)p->rows, o.r = r;
+    return o;
+}
+#define BLOCK(i)                                                                                   \
+    take_block(&PART_SLOTS(0) + ((i) >= BLOCKS(0)) + ((i) >= BLOCKS(0) + BLOCKS(1)),               \
+               ((i) - ((i) >= BLOCKS(0) ? BLOCKS(0) : 0) -                                         \
+                ((i) >= BLOCKS(0) + BLOCKS(1) ? BLOCKS(1) : 0)) *                                  \
+                       ROWS +                                                                      \
+                   ROW_OF_ITEM)
+#else
 #define BLOCKS(n) ((rows##n + ROWS - 1) / ROWS)
 #define TAKE(n, at)                                                                                \
     (block) {                                                                                      \
@@ -295,6 +343,7 @@ typedef struct block {
     ((i) >= BLOCKS(0) + BLOCKS(1) ? TAKE(2, (i) - BLOCKS(0) - BLOCKS(1))                           \
      : (i) >= BLOCKS(0)           ? TAKE(1, (i) - BLOCKS(0))                                       \
                                   : TAKE(0, i))
+#endif
 
 /* One item encodes 32 values of its own. */
 static inline void item_encode(__global gw_act8 *out, const float *x) {

@@ -42,18 +42,22 @@ static inline void norm_to_tile(__global const float *x, __global const float *w
 }
 #define PREPARE                                                                                    \
     norm_to_tile(READS(float, x), READS(float, norm), eps,                                         \
-                 get_group_id(0) == 0 ? WRITES(uchar, normed) : 0, TILE_PASS, NORM_VALUES,         \
+                 GROUP_ID(0) == 0 ? WRITES(uchar, normed) : 0, TILE_PASS, NORM_VALUES,         \
                  scratch, total, id);                                                              \
     int staged = 1;
 #else
-#define NORM_MEMORY
+#define NORM_LOCALS(X)
 #define PREPARE int staged = 0;
 #endif
 
-#define MEMORY                                                                                     \
-    TILE_MEMORY;                                                                                   \
-    __local float scratch[GROUP], total[1];                                                        \
-    NORM_MEMORY
+#ifdef GLU
+#define GLU_LOCALS(X) X(float, columns, N * GW_ACT_BLOCK)
+#else
+#define GLU_LOCALS(X)
+#endif
+#define LOCALS(X)                                                                                  \
+    TILE_LOCALS(X) X(float, scratch, GROUP) X(float, total, 1) NORM_LOCALS(X) GLU_LOCALS(X)
+LOCALS_TYPE
 
 /* The first units of two weight rows are on their way into `ahead`. */
 #define FETCH_FIRST(planes_a, row_a, planes_b, row_b)                                              \
@@ -113,22 +117,23 @@ static inline void norm_to_tile(__global const float *x, __global const float *w
 #define SECOND_ROW(o) min((o).r + 1, (o).m - 1)
 
 /* Groups: blocks of ROWS rows of one part, in turn; tiles of N activation rows. */
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void linear_decode(
+KERNEL(GROUP) linear_decode(
     STEP, PART(0), PART(1), PART(2), IN(x), NORM_ARGS, IN(residual), OUT(y), const int k,
     const int y_stride, const int biased, const int has_residual) {
-    MEMORY;
+    LOCALS_HERE
     const int id = (int)get_local_id(0), lane = id & (TEAM - 1), units = UNITS(k);
-    const int t0 = (int)get_group_id(1) * N, live = LIVE - t0;
-    const int blocks = BLOCKS(0) + BLOCKS(1) + BLOCKS(2), stride = (int)get_num_groups(0);
+    const int t0 = GROUP_ID(1) * N, live = LIVE - t0;
+    const int blocks = BLOCKS(0) + BLOCKS(1) + BLOCKS(2), stride = GROUP_COUNT(0);
     float acc[PAIR][N];
     wraw ahead[PAIR][AHEAD];
-    block o = BLOCK((int)get_group_id(0));
+    block o = BLOCK(GROUP_ID(0));
     FETCH_FIRST(PLANES_OF(o), FIRST_ROW(o), PLANES_OF(o), SECOND_ROW(o))
+    AWAIT;
     if (live <= 0) {
         return;
     }
     PREPARE
-    for (int i = (int)get_group_id(0); i < blocks; i += stride) {
+    for (int i = GROUP_ID(0); i < blocks; i += stride) {
         SUMS(PLANES_OF(o), FIRST_ROW(o), PLANES_OF(o), SECOND_ROW(o))
         const block done = o;
         if (i + stride < blocks) {
@@ -156,23 +161,23 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void linear_decode(
  * time. column: the first one of this allocation. */
 #define UP IN(u), const ulong u_high_at, const ulong u_head_at, const ulong u_sub_at
 #define UP_PLANES u_buf + u_off, u_high_at, u_head_at, u_sub_at
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void glu_decode(
+KERNEL(GROUP) glu_decode(
     STEP, WEIGHTS, UP, IN(x), NORM_ARGS, OUT(y), const int m, const int k, const int y_stride,
     const int column) {
-    MEMORY;
-    __local float columns[N][GW_ACT_BLOCK];
+    LOCALS_HERE
     const int id = (int)get_local_id(0), lane = id & (TEAM - 1), team = id / TEAM;
-    const int t0 = (int)get_group_id(1) * N, live = LIVE - t0, units = UNITS(k);
-    const int stride = (int)get_num_groups(0) * GW_ACT_BLOCK;
+    const int t0 = GROUP_ID(1) * N, live = LIVE - t0, units = UNITS(k);
+    const int stride = GROUP_COUNT(0) * GW_ACT_BLOCK;
     float acc[PAIR][N];
     wraw ahead[PAIR][AHEAD];
-    int r = min((int)get_group_id(0) * GW_ACT_BLOCK + team, m - 1);
+    int r = min(GROUP_ID(0) * GW_ACT_BLOCK + team, m - 1);
     FETCH_FIRST(PLANES, r, UP_PLANES, r)
+    AWAIT;
     if (live <= 0) {
         return;
     }
     PREPARE
-    for (int first = (int)get_group_id(0) * GW_ACT_BLOCK; first < m; first += stride) {
+    for (int first = GROUP_ID(0) * GW_ACT_BLOCK; first < m; first += stride) {
         for (int turn = 0; turn < GW_ACT_BLOCK / TEAMS; turn++) {
             const int c = turn * TEAMS + team;
             SUMS(PLANES, r, UP_PLANES, r)
@@ -183,14 +188,14 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void glu_decode(
             FOLD
             if (lane == 0) {
                 for (int t = 0; t < N; t++) {
-                    columns[t][c] = gw_silu(acc[0][t]) * acc[1][t];
+                    columns[t * GW_ACT_BLOCK + c] = gw_silu(acc[0][t]) * acc[1][t];
                 }
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int base = 0; base < N; base += TEAMS) {
             int t = base + team, there = t < N && t < live;
-            float v = there ? columns[t < N ? t : 0][lane] : 0.0f;
+            float v = there ? columns[(t < N ? t : 0) * GW_ACT_BLOCK + lane] : 0.0f;
 #ifdef ACT8
             size_t at =
                 (size_t)(t0 + t) * (y_stride / GW_ACT_BLOCK) + (column + first) / GW_ACT_BLOCK;

@@ -32,9 +32,15 @@ static inline void block_weights(__global const uchar *row, int b, float *w) {
 }
 #endif
 
-__kernel void embed(STEP, IN(table), IN(ids), OUT(out), const int width, const int row_bytes,
+#define LOCALS(X) X(int, unused, 1)
+#ifdef WALK
+LOCALS_TYPE
+#endif
+
+KERNEL_OF_ANY_SIZE embed(STEP, IN(table), IN(ids), OUT(out), const int width, const int row_bytes,
                     const int first, const int rows) {
-    const int row = (int)get_global_id(1);
+    const int row = GROUP_ID(1);
+    AWAIT;
     if (row >= LIVE) {
         return;
     }
@@ -49,11 +55,11 @@ __kernel void embed(STEP, IN(table), IN(ids), OUT(out), const int width, const i
     __global const uchar *from = table_buf + table_off + (size_t)at * row_bytes;
     __global float *to = WRITES(float, out) + (size_t)row * width;
 #ifdef ELEMENT
-    for (int i = (int)get_global_id(0); i < width; i += (int)get_global_size(0)) {
+    for (int i = ITEM_ID; i < width; i += ITEM_COUNT) {
         to[i] = WIDEN(((__global const ELEMENT *)from)[i]);
     }
 #else
-    for (int b = (int)get_global_id(0); b < width / 32; b += (int)get_global_size(0)) {
+    for (int b = ITEM_ID; b < width / 32; b += ITEM_COUNT) {
         float w[32];
         block_weights(from, b, w);
         for (int i = 0; i < 32; i++) {

@@ -43,7 +43,7 @@ static inline void widen(uint4 v, float *w) {
 #define PER_UNIT PER_LANE
 #define UNITS(k) (((k) + PIECE - 1) / PIECE * TEAM)
 #define TILE_VALUES (EACH * PER_LANE) /* of one row */
-#define TILE_MEMORY __local float tile[TILE * PER_LANE] __attribute__((aligned(16)))
+#define TILE_LOCALS(X) X(float, tile, TILE * PER_LANE)
 #define TILE_ARGS __local float *tile
 #define TILE_PASS tile
 
@@ -85,7 +85,7 @@ static inline void add_pair(const wraw *a, const wraw *b, TILE_ARGS, int at, int
 #endif
 
 #ifdef NORM_WIDTH
-#define NORM_MEMORY
+#define NORM_LOCALS(X)
 #define NORM_VALUES tile
 
 static inline void put_normed(const float *v, int i, int live, __global uchar *out, TILE_ARGS,

@@ -3,6 +3,10 @@
  * The format is described by LOW_BITS, HIGH_BITS, OFFSET, LEVELS, KIND, HEAD_BYTES, HEAD_BLOCKS and
  * SUB_BYTES. Codes stay without a sign: the term takes OFFSET times the activations' sums off.
  */
+#ifdef TILE /* units of N rows that wait in local memory */
+#define EACH (TILE / N)
+#endif
+
 #ifdef LOW_BITS
 
 #define KIND_SIGNED 1
@@ -183,10 +187,7 @@ static inline float add_term(const wblock *o, uint4 q0, uint4 q1, float dx, uint
 
 #define PER_UNIT GW_ACT_BLOCK
 #define UNITS(k) ((k) / GW_ACT_BLOCK)
-#define TILE_MEMORY                                                                                \
-    __local uint4 q0[TILE], q1[TILE];                                                              \
-    __local float dx[TILE];                                                                        \
-    __local uint sums[TILE]
+#define TILE_LOCALS(X) X(uint4, q0, TILE) X(uint4, q1, TILE) X(float, dx, TILE) X(uint, sums, TILE)
 #define TILE_ARGS __local uint4 *q0, __local uint4 *q1, __local float *dx, __local uint *sums
 #define TILE_PASS q0, q1, dx, sums
 
@@ -231,7 +232,7 @@ static inline void add_pair(const wraw *a, const wraw *b, TILE_ARGS, int at, int
 #endif
 
 #ifdef NORM_WIDTH
-#define NORM_MEMORY __local float values[NORM_WIDTH] __attribute__((aligned(16)))
+#define NORM_LOCALS(X) X(float, values, NORM_WIDTH)
 #define NORM_VALUES values
 
 /* Eight values of the normed row into the tile and, when out is not 0, into memory. */

@@ -1,6 +1,16 @@
-/* kernels_cl/rope_kv.cl - ROPE_KV: q and k normed and rotated, k and v into the caches. One group
- * per row and head of q, k and v.
+/* kernels_cl/rope_kv.cl - ROPE_KV: q and k normed and rotated, k and v into the caches. One item or
+ * team per row and head of q, k and v.
  */
+#ifdef WALK
+#define ROPE_ITEMS GROUP
+#else
+#define ROPE_ITEMS TEAM
+#endif
+#define LOCALS(X) X(float, scratch, ROPE_ITEMS)
+#ifndef GW_ITEM
+LOCALS_TYPE
+#endif
+
 #ifdef Q8
 
 /* 32 values of one position in a page, column `at`. */
@@ -32,13 +42,15 @@ static inline void put_block(const turning *t, int is_q, __global float *y, __gl
 }
 #else
 static inline void put_block(const turning *t, int is_q, __global float *y, __global char *cells,
-                             int is_v, int base, int at, int e, __local float *scratch, int id) {
-    const float x = turned_value(t, base + id);
+                             int is_v, int base, int at, int e, int mine, __local float *scratch,
+                             int id) {
+    const int lane = id & (TEAM - 1);
+    const float x = turned_value(t, base + lane);
     const uint top = team_max(as_uint(x) & 0x7fffffffu, (__local uint *)scratch, id);
-    if (is_q) {
-        y[base + id] = x;
-    } else {
-        put_q8(cells, is_v, base, at, e, id, x, q8_scale(top));
+    if (is_q && again(mine)) {
+        y[base + lane] = x;
+    } else if (again(mine)) {
+        put_q8(cells, is_v, base, at, e, lane, x, q8_scale(top));
     }
 }
 #endif
@@ -48,15 +60,24 @@ static inline void put_block(const turning *t, int is_q, __global float *y, __gl
 #ifdef GW_ITEM
 #define ROPE_STEP 1
 #define ROPE_SCRATCH
-__attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 #else
 #define ROPE_STEP TEAM
-#define ROPE_SCRATCH , scratch, id
-__attribute__((reqd_work_group_size(TEAM, 1, 1)))
+#define ROPE_SCRATCH , mine, scratch, id
+KERNEL(TEAM)
 #endif
-__kernel void rope_kv(STEP, IN(in), OUT(k), OUT(v), IN(pages), ROPE_ARGS, const int heads,
+rope_kv(STEP, IN(in), OUT(k), OUT(v), IN(pages), ROPE_ARGS, const int heads,
                       const int kv_heads, const int e, const int page_stride SPLIT_ARGS) {
-    const int h = (int)get_group_id(0), row = (int)get_group_id(1), id = (int)get_local_id(0);
+    const int row = GROUP_ID(1);
+#ifdef GW_ITEM
+    const int h = GROUP_ID(0), mine = 1, lane = 0;
+#else
+    LOCALS_HERE
+    const int id = (int)get_local_id(0), lane = id & (TEAM - 1), all = heads + 2 * kv_heads;
+    const int task = GROUP_ID(0) * (ROPE_ITEMS / TEAM) + id / TEAM;
+    const int mine = task < all, h = min(task, all - 1);
+    AWAIT;
+#endif
     if (row >= LIVE) {
         return;
     }
@@ -76,10 +97,9 @@ __kernel void rope_kv(STEP, IN(in), OUT(k), OUT(v), IN(pages), ROPE_ARGS, const 
         t.scale = gw_rms_scale(gw_join_lanes(lane), e, eps);
     }
 #else /* always: a barrier is no place to differ in */
-    __local float scratch[TEAM];
     float sum = 0.0f;
     for (int base = 0; base < e; base += TEAM) {
-        float x = base + id < e ? t.x[base + id] : 0.0f; /* lanes beyond the end add +0 */
+        float x = base + lane < e ? t.x[base + lane] : 0.0f; /* lanes beyond the end add +0 */
         sum = fma(x, x, sum);
     }
     t.scale = gw_rms_scale(team_fold(sum, scratch, id), e, eps);
@@ -97,8 +117,8 @@ __kernel void rope_kv(STEP, IN(in), OUT(k), OUT(v), IN(pages), ROPE_ARGS, const 
     }
 #else
     for (int base = 0; base < e; base += ROPE_STEP) {
-        const int i = base + again(id);
-        if (i >= e) {
+        const int i = base + again(lane);
+        if (i >= e || !again(mine)) {
             continue;
         }
         float value = turned_value(&t, i);

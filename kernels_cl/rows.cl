@@ -4,25 +4,32 @@
 
 #ifndef NORM
 
-__kernel void pick(STEP, IN(in), OUT(out), const int width) {
-    const int row = (int)get_global_id(1);
+#define LOCALS(X) X(int, unused, 1)
+#ifdef WALK
+LOCALS_TYPE
+#endif
+
+KERNEL_OF_ANY_SIZE pick(STEP, IN(in), OUT(out), const int width) {
+    const int row = GROUP_ID(1);
+    AWAIT;
     if (row >= step[2]) {
         return;
     }
     __global const float *from = READS(float, in) + (size_t)(step[1] + row) * width;
     __global float *to = WRITES(float, out) + (size_t)row * width;
-    for (int i = (int)get_global_id(0); i < width; i += (int)get_global_size(0)) {
+    for (int i = ITEM_ID; i < width; i += ITEM_COUNT) {
         to[i] = from[i];
     }
 }
 
 /* f32 [n, width] -> act8. Items: blocks. */
-__kernel void quantize(STEP, IN(in), OUT(out), const int width) {
-    const int row = (int)get_global_id(1), blocks = width / GW_ACT_BLOCK;
+KERNEL_OF_ANY_SIZE quantize(STEP, IN(in), OUT(out), const int width) {
+    const int row = GROUP_ID(1), blocks = width / GW_ACT_BLOCK;
+    AWAIT;
     if (row >= LIVE) {
         return;
     }
-    for (int b = (int)get_global_id(0); b < blocks; b += (int)get_global_size(0)) {
+    for (int b = ITEM_ID; b < blocks; b += ITEM_COUNT) {
         __global const float *from = READS(float, in) + ((size_t)row * blocks + b) * GW_ACT_BLOCK;
         float x[GW_ACT_BLOCK];
         for (int i = 0; i < GW_ACT_BLOCK; i++) {
@@ -33,14 +40,15 @@ __kernel void quantize(STEP, IN(in), OUT(out), const int width) {
 }
 
 /* silu(gate) * up; both [n, 2, width]: gate, up. Items: blocks of 32, the last one ragged when out is f32. */
-__kernel void glu_join(STEP, IN(both), OUT(out), const int width, const int act8) {
-    const int row = (int)get_global_id(1);
+KERNEL_OF_ANY_SIZE glu_join(STEP, IN(both), OUT(out), const int width, const int act8) {
+    const int row = GROUP_ID(1);
+    AWAIT;
     const int blocks = (width + GW_ACT_BLOCK - 1) / GW_ACT_BLOCK;
     if (row >= LIVE) {
         return;
     }
     __global const float *g = READS(float, both) + (size_t)row * 2 * width, *u = g + width;
-    for (int b = (int)get_global_id(0); b < blocks; b += (int)get_global_size(0)) {
+    for (int b = ITEM_ID; b < blocks; b += ITEM_COUNT) {
         float x[GW_ACT_BLOCK];
         int n = min(GW_ACT_BLOCK, width - b * GW_ACT_BLOCK);
         for (int i = 0; i < n; i++) {
@@ -105,11 +113,14 @@ void norm(STEP, IN(in), IN(w), OUT(out), const int d, const float eps) {
 
 #define STAGE 6144 /* values of a row kept in local memory: 24 of the 32 kB that a device has */
 
+#define LOCALS(X) X(float, stage, STAGE) X(float, scratch, GROUP) X(float, total, 1)
+LOCALS_TYPE
+
 /* A group per row; its first team sums the squares. */
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void norm(STEP, IN(in), IN(w), OUT(out), const int d, const float eps) {
-    __local float stage[STAGE], scratch[GROUP], total[1];
-    const int row = (int)get_group_id(1), id = (int)get_local_id(0);
+KERNEL(GROUP) norm(STEP, IN(in), IN(w), OUT(out), const int d, const float eps) {
+    LOCALS_HERE
+    const int row = GROUP_ID(1), id = (int)get_local_id(0);
+    AWAIT;
     if (row >= LIVE) {
         return;
     }

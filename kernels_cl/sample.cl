@@ -23,6 +23,9 @@ void sample(SAMPLE_ARGS) {
 
 #define PIECE 2048
 #define EACH (PIECE / GROUP) /* of an item */
+#define LOCALS(X)                                                                                  \
+    X(float, scores, GROUP) X(int, tokens, GROUP) X(int, counts, 32) X(int, total, 1) X(int, bad, 1)
+LOCALS_TYPE
 
 /* The larger score, of equal ones the lower token, of all items; in all of them. */
 static inline int group_best(float score, int token, __local float *scores, __local int *tokens,
@@ -41,14 +44,14 @@ static inline int group_best(float score, int token, __local float *scores, __lo
     return tokens[0];
 }
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void sample_pieces(SAMPLE_ARGS) {
-    __local float scores[GROUP];
-    __local int tokens[GROUP], counts[32], bad;
-    const int row = (int)get_group_id(1), id = (int)get_local_id(0);
-    const int first = (int)get_group_id(0) * PIECE, end = min(n, first + PIECE);
+KERNEL(GROUP) sample_pieces(SAMPLE_ARGS) {
+    LOCALS_HERE
+    const int row = GROUP_ID(1), id = (int)get_local_id(0);
+    const int first = GROUP_ID(0) * PIECE, end = min(n, first + PIECE);
     (void)ids_buf;
     (void)ids_off;
+    (void)total;
+    AWAIT;
     if (row >= LIVE) {
         return;
     }
@@ -61,14 +64,14 @@ void sample_pieces(SAMPLE_ARGS) {
         counts[id] = 0;
     }
     if (id == 0) {
-        bad = 0;
+        bad[0] = 0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int j = 0; j < EACH; j++) {
         const int at = first + id + j * GROUP;
         key[j] = at < end ? gw_float_key(logit[at]) : 0;
         if (at < end && (key[j] < GW_KEY_LEAST || key[j] > GW_KEY_MOST)) {
-            bad = 1;
+            bad[0] = 1;
         }
     }
     if (gw_choice_filters(c, n)) {
@@ -115,16 +118,15 @@ void sample_pieces(SAMPLE_ARGS) {
             listed[place].token = best;
         }
     }
-    if (id == 0 && bad) {
+    if (id == 0 && bad[0]) {
         atomic_or(counter + 1, 1);
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void sample_join(SAMPLE_ARGS) {
-    __local float scores[GROUP];
-    __local int tokens[GROUP], counts[32], total, bad;
-    const int row = (int)get_group_id(1), id = (int)get_local_id(0);
+KERNEL(GROUP) sample_join(SAMPLE_ARGS) {
+    LOCALS_HERE
+    const int row = GROUP_ID(1), id = (int)get_local_id(0);
+    AWAIT;
     if (row >= LIVE) {
         return;
     }
@@ -135,15 +137,15 @@ void sample_join(SAMPLE_ARGS) {
         counts[id] = 0;
     }
     if (id == 0) {
-        total = counter[0];
-        bad = counter[1];
+        total[0] = counter[0];
+        bad[0] = counter[1];
         counter[0] = counter[1] = 0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     uint least = 0;
     for (int b = 31; b >= 0 && gw_choice_filters(c, n); b--) {
         int larger = 0;
-        for (int i = id; i < total; i += GROUP) {
+        for (int i = id; i < total[0]; i += GROUP) {
             larger += listed[i].key >= (least | 1u << b);
         }
         if (larger > 0) {
@@ -154,7 +156,7 @@ void sample_join(SAMPLE_ARGS) {
     }
     float most = -INFINITY;
     int best = n;
-    for (int i = id; i < total; i += GROUP) {
+    for (int i = id; i < total[0]; i += GROUP) {
         const gw_listed l = listed[i];
         if (l.key >= least) {
             const float y = gw_choice_score(c, gw_key_float(l.key), STEP_POS(row), l.token);
@@ -166,7 +168,7 @@ void sample_join(SAMPLE_ARGS) {
     }
     best = group_best(most, best, scores, tokens, id);
     if (id == 0) {
-        WRITES(int, ids)[row] = !bad && gw_key_counts(gw_float_key(scores[0])) ? best : -1;
+        WRITES(int, ids)[row] = !bad[0] && gw_key_counts(gw_float_key(scores[0])) ? best : -1;
     }
 }
 

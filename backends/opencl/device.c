@@ -132,11 +132,12 @@ static int understands_nvidia(struct gw_device *d) {
 }
 
 /* GODWIT_OPENCL, for tests, comma-separated: item, team (the way through the ops), plain (no inline
- * assembly), last-joins (attention in one launch, as on NVIDIA: right on x86, too), any-floats
+ * assembly), walk=GROUPS (a step in one launch of so many groups; 0: never; other devices than
+ * NVIDIA's: 1), last-joins (attention in one launch, as on NVIDIA: right on x86, too), any-floats
  * (open a simulator whose arithmetic is not exact), max-alloc=BYTES, max-cache=BYTES (the same for
  * caches alone), fail-alloc=K, fail-enqueue=K, fail-build (the first) or fail-build=K, no-cache
  * (programs are not kept on disk: PoCL compiles what it is asked for a second time). */
-static gw_status read_environment(struct gw_device *d, int *plain, int *any_floats) {
+static gw_status read_environment(struct gw_device *d, int *plain, int *any_floats, int *walkers) {
     const char *p = getenv("GODWIT_OPENCL");
     while (p != NULL && *p != '\0') {
         size_t n = strcspn(p, ",");
@@ -149,6 +150,8 @@ static gw_status read_environment(struct gw_device *d, int *plain, int *any_floa
             d->item = word[0] == 'i';
         } else if (strcmp(word, "plain") == 0) {
             *plain = d->plain = 1;
+        } else if (strncmp(word, "walk=", 5) == 0) {
+            *walkers = (int)(value < 4096 ? value : 4096);
         } else if (strcmp(word, "last-joins") == 0) {
             d->last_joins = 1;
         } else if (strcmp(word, "any-floats") == 0) {
@@ -178,7 +181,7 @@ static gw_status read_environment(struct gw_device *d, int *plain, int *any_floa
 static gw_status fill_device(struct gw_device *d) {
     const gw_cl_driver *cl = d->cl;
     cl_int error = CL_SUCCESS;
-    int plain = 0, any_floats = 0;
+    int plain = 0, any_floats = 0, walkers = -1;
     text_info(cl, d->id, CL_DEVICE_NAME, d->name, sizeof d->name);
     text_info(cl, d->id, CL_DRIVER_VERSION, d->driver, sizeof d->driver);
     d->max_alloc = number_info(cl, d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong));
@@ -188,7 +191,7 @@ static gw_status fill_device(struct gw_device *d) {
     cl_ulong type = number_info(cl, d->id, CL_DEVICE_TYPE, sizeof(cl_device_type));
     size_t group = (size_t)number_info(cl, d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
     d->item = (type & CL_DEVICE_TYPE_CPU) != 0;
-    GW_TRY(read_environment(d, &plain, &any_floats));
+    GW_TRY(read_environment(d, &plain, &any_floats, &walkers));
     const char *missing = lacking(cl, d->id);
     if (missing != NULL && !any_floats) {
         return gw_fail(GW_E_UNSUPPORTED, "opencl", "%s lacks %s, which equal results need", d->name,
@@ -209,9 +212,14 @@ static gw_status fill_device(struct gw_device *d) {
     d->nvidia = !plain && !d->item && (type & CL_DEVICE_TYPE_GPU) != 0 && understands_nvidia(d);
     /* OpenCL 1.2 orders nothing between groups of a launch, the PTX of NVIDIA does. */
     d->last_joins = d->nvidia || d->last_joins;
+    /* Waiting for other groups needs all of them at work at once; one alone waits for nobody. */
+    int most = d->nvidia ? d->units : !d->item;
+    d->walkers = walkers >= 0 && walkers < most ? walkers : most;
+    d->walkers = d->nvidia || walkers > 0 ? d->walkers : 0;
+    d->must_walk = walkers > 0;
     d->group = d->nvidia && group >= 2 * GW_CL_GROUP ? 2 * GW_CL_GROUP : GW_CL_GROUP;
     GW_TRY(gw_cl_list_kernels(d));
-    cl_program first; /* every plan takes it; a compiler that fails is known before weights load */
+    const gw_cl_program *first; /* every plan takes it; a compiler that fails is known before weights load */
     return gw_cl_program_get(d, "rows", "", &first);
 }
 

@@ -26,7 +26,7 @@ enum {
 
 typedef struct gw_cl_program {
     struct gw_cl_program *next;
-    char *key;
+    char *key; /* "SOURCE OPTIONS" */
     cl_program program;
 } gw_cl_program;
 
@@ -44,6 +44,8 @@ struct gw_device {
     int last_joins;                /* a group sees what others of its launch wrote */
     int units;                     /* that run groups at the same time            */
     int group;                     /* work-items of a team kernel's group         */
+    int walkers;                   /* groups of the one launch of a step (walk.c); 0: none */
+    int must_walk;                 /* tests: that its program cannot be built is an error  */
     cl_ulong max_alloc, memory, local_bytes;
     cl_ulong max_cache; /* in one allocation; 0: max_alloc */
     uint64_t reserved; /* bytes of all buffers                        */
@@ -133,13 +135,31 @@ void gw_cl_lanes_pack(gw_fmt fmt, const void *row, size_t cols, void *out);
 /* The program made of `source` (kernels_cl/NAME.cl behind the shared texts) with -D options; built
  * once per device, kept on disk. GW_E_DEVICE with the first lines of the compiler's log. */
 gw_status gw_cl_program_get(struct gw_device *device, const char *source, const char *options,
-                            cl_program *out);
+                            const gw_cl_program **out);
+/* The same of one text alone. */
+gw_status gw_cl_program_of(struct gw_device *device, const char *text, const char *options,
+                           const gw_cl_program **out);
+/* A text by its path from the root: "kernels_cl/rows.cl", "core/tensor/arith.h". */
+const char *gw_cl_text(const char *name);
 void gw_cl_programs_free(struct gw_device *device);
 
 /* ---- segments (segment.c) -------------------------------------------------------------------- */
 
+/* As it was set, for walk.c. */
+typedef struct gw_cl_arg {
+    enum { GW_CL_ARG_MEM = 1, GW_CL_ARG_ULONG, GW_CL_ARG_INT, GW_CL_ARG_FLOAT } kind;
+    cl_mem mem;
+    cl_ulong value;
+} gw_cl_arg;
+
+enum { GW_CL_MOST_ARGS = 56 };
+
 typedef struct gw_cl_launch {
     cl_kernel kernel;
+    const gw_cl_program *program;
+    const char *name; /* of the kernel */
+    gw_cl_arg args[GW_CL_MOST_ARGS];
+    cl_uint n_args;
     cl_uint n_dim;
     size_t global[3], local[3];
     size_t page_groups; /* global[0] follows the step: groups for its pages, at most these; or 0 */
@@ -162,13 +182,13 @@ struct gw_segment {
     size_t staging_bytes;
     gw_node_time *times;
     cl_event *events; /* [n] while timing */
+    struct gw_cl_walk *walk; /* all launches in one; NULL: one by one */
 };
 
 /* Launches whose arguments are being set, first to last; the first error stays. */
 typedef struct gw_cl_call {
     struct gw_segment *segment;
     gw_cl_launch *launch;
-    cl_uint next;
     gw_status status;
 } gw_cl_call;
 
@@ -185,6 +205,12 @@ void gw_cl_arg_step(gw_cl_call *call);
 gw_status gw_cl_launch_end(gw_cl_call *call, size_t local, size_t groups_x, size_t groups_y,
                            size_t groups_z);
 gw_status gw_cl_scratch(struct gw_device *device, size_t bytes, cl_mem *out);
+
+/* walk.c: the segment's launches as one, where the device can do that: segment->walk, or NULL. An
+ * error is one of memory or of the device. */
+gw_status gw_cl_walk_new(struct gw_segment *segment);
+cl_int gw_cl_walk_enqueue(struct gw_segment *segment);
+void gw_cl_walk_free(struct gw_segment *segment);
 
 gw_status gw_cl_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
                        struct gw_segment **out);

@@ -9,7 +9,7 @@
 
 enum { LOG_LINES = 20, KEY_BYTES = 384, TEXTS = 10, OPTION_BYTES = 512 };
 
-static const char *text_of(const char *name) {
+const char *gw_cl_text(const char *name) {
     for (size_t i = 0; i < sizeof opencl_sources / sizeof opencl_sources[0]; i++) {
         if (strcmp(opencl_sources[i].name, name) == 0) {
             return opencl_sources[i].text;
@@ -55,11 +55,11 @@ static gw_status build_error(struct gw_device *device, cl_program program, const
     return status;
 }
 
-static gw_status build(struct gw_device *device, const char *source, const char **texts,
+static gw_status build(struct gw_device *device, const char *source, const char **texts, cl_uint n,
                        const char *options, cl_program *out) {
     const gw_cl_driver *cl = device->cl;
     cl_int error = CL_SUCCESS;
-    cl_program program = cl->CreateProgramWithSource(device->context, TEXTS, texts, NULL, &error);
+    cl_program program = cl->CreateProgramWithSource(device->context, n, texts, NULL, &error);
     GW_TRY(gw_cl_check(error, "creating a program"));
     error = cl->BuildProgram(program, 1, &device->id, options, NULL, NULL);
     if (error != CL_SUCCESS) {
@@ -108,11 +108,12 @@ static void to_cache(const struct gw_device *device, uint64_t key, cl_program pr
     free(data);
 }
 
-static uint64_t cache_key(const struct gw_device *device, const char **texts, const char *options) {
+static uint64_t cache_key(const struct gw_device *device, const char **texts, cl_uint n,
+                          const char *options) {
     uint64_t key = gw_cache_hash(1, device->name, strlen(device->name));
     key = gw_cache_hash(key, device->driver, strlen(device->driver));
     key = gw_cache_hash(key, options, strlen(options));
-    for (int i = 0; i < TEXTS; i++) {
+    for (cl_uint i = 0; i < n; i++) {
         key = gw_cache_hash(key, texts[i], strlen(texts[i]));
     }
     return key;
@@ -134,38 +135,61 @@ static gw_status keep(struct gw_device *device, const char *key, cl_program prog
     return GW_OK;
 }
 
-gw_status gw_cl_program_get(struct gw_device *device, const char *source, const char *options,
-                            cl_program *out) {
-    char key[KEY_BYTES], all[OPTION_BYTES], file[64];
-    snprintf(key, sizeof key, "%s %s", source, options);
-    for (const gw_cl_program *p = device->programs; p != NULL; p = p->next) {
-        if (strcmp(p->key, key) == 0) {
-            *out = p->program;
-            return GW_OK;
-        }
+static const gw_cl_program *find(const struct gw_device *device, const char *key) {
+    const gw_cl_program *p = device->programs;
+    while (p != NULL && strcmp(p->key, key) != 0) {
+        p = p->next;
     }
-    snprintf(file, sizeof file, "kernels_cl/%s.cl", source);
-    const char *texts[TEXTS] = {
-        "#pragma OPENCL FP_CONTRACT OFF\n", text_of("core/tensor/dialect.h"),
-        text_of("core/tensor/arith.h"),     text_of("core/tensor/blocks.h"),
-        text_of("core/tensor/sample.h"),    text_of("kernels_cl/common.cl"),
-        text_of("kernels_cl/planes.cl"),    text_of("kernels_cl/lanes.cl"),
-        text_of("kernels_cl/attention.cl"), text_of(file)};
+    return p;
+}
+
+/* Out of the cache, or built and put there; then kept by the device. */
+static gw_status make(struct gw_device *device, const char *source, const char *key,
+                      const char **texts, cl_uint n, const char *options,
+                      const gw_cl_program **out) {
+    char all[OPTION_BYTES];
     all_options(device, options, all, sizeof all);
     if (device->fail_build > 0 && --device->fail_build == 0) {
         strncat(all, " -DGW_BROKEN", sizeof all - strlen(all) - 1);
     }
-    uint64_t hash = cache_key(device, texts, all);
+    uint64_t hash = cache_key(device, texts, n, all);
     cl_program program = device->no_cache ? NULL : from_cache(device, hash, all);
     if (program == NULL) {
-        GW_TRY(build(device, source, texts, all, &program));
+        GW_TRY(build(device, source, texts, n, all, &program));
         if (!device->no_cache) {
             to_cache(device, hash, program);
         }
     }
     GW_TRY(keep(device, key, program));
-    *out = program;
+    *out = device->programs;
     return GW_OK;
+}
+
+gw_status gw_cl_program_get(struct gw_device *device, const char *source, const char *options,
+                            const gw_cl_program **out) {
+    char key[KEY_BYTES], file[64];
+    snprintf(key, sizeof key, "%s %s", source, options);
+    *out = find(device, key);
+    if (*out != NULL) {
+        return GW_OK;
+    }
+    snprintf(file, sizeof file, "kernels_cl/%s.cl", source);
+    const char *texts[TEXTS] = {
+        "#pragma OPENCL FP_CONTRACT OFF\n", gw_cl_text("core/tensor/dialect.h"),
+        gw_cl_text("core/tensor/arith.h"),     gw_cl_text("core/tensor/blocks.h"),
+        gw_cl_text("core/tensor/sample.h"),    gw_cl_text("kernels_cl/common.cl"),
+        gw_cl_text("kernels_cl/planes.cl"),    gw_cl_text("kernels_cl/lanes.cl"),
+        gw_cl_text("kernels_cl/attention.cl"), gw_cl_text(file)};
+    return make(device, source, key, texts, TEXTS, options, out);
+}
+
+gw_status gw_cl_program_of(struct gw_device *device, const char *text, const char *options,
+                           const gw_cl_program **out) {
+    char key[KEY_BYTES];
+    snprintf(key, sizeof key, "- %016llx %s",
+             (unsigned long long)gw_cache_hash(1, text, strlen(text)), options);
+    *out = find(device, key);
+    return *out != NULL ? GW_OK : make(device, "a step", key, &text, 1, options, out);
 }
 
 void gw_cl_programs_free(struct gw_device *device) {

@@ -41,7 +41,7 @@ gw_cl_call gw_cl_launch_new(struct gw_segment *segment, const char *source, cons
                             const char *kernel) {
     gw_cl_call call = {.segment = segment};
     struct gw_device *device = segment->device;
-    cl_program program = NULL;
+    const gw_cl_program *program = NULL;
     call.status = grow(segment);
     if (call.status == GW_OK) {
         call.status = gw_cl_program_get(device, source, options, &program);
@@ -51,7 +51,9 @@ gw_cl_call gw_cl_launch_new(struct gw_segment *segment, const char *source, cons
         gw_cl_launch *launch = &segment->launches[segment->n];
         memset(launch, 0, sizeof *launch);
         launch->node = segment->node;
-        launch->kernel = device->cl->CreateKernel(program, kernel, &error);
+        launch->program = program;
+        launch->name = kernel;
+        launch->kernel = device->cl->CreateKernel(program->program, kernel, &error);
         call.status = gw_cl_check(error, kernel);
         call.launch = launch;
         segment->n += error == CL_SUCCESS;
@@ -59,17 +61,20 @@ gw_cl_call gw_cl_launch_new(struct gw_segment *segment, const char *source, cons
     return call;
 }
 
-static void set(gw_cl_call *call, size_t bytes, const void *value) {
+static void set(gw_cl_call *call, gw_cl_arg arg, size_t bytes, const void *value) {
     if (call->status == GW_OK) {
-        call->status = gw_cl_check(call->segment->device->cl->SetKernelArg(
-                                       call->launch->kernel, call->next++, bytes, value),
-                                   "setting an argument");
+        gw_cl_launch *l = call->launch;
+        call->status = gw_cl_check(
+            call->segment->device->cl->SetKernelArg(l->kernel, l->n_args, bytes, value),
+            "setting an argument");
+        l->args[l->n_args < GW_CL_MOST_ARGS ? l->n_args : 0] = arg;
+        l->n_args++;
     }
 }
 
 void gw_cl_arg_mem(gw_cl_call *call, cl_mem mem, cl_ulong offset) {
-    set(call, sizeof mem, &mem);
-    set(call, sizeof offset, &offset);
+    set(call, (gw_cl_arg){.kind = GW_CL_ARG_MEM, .mem = mem}, sizeof mem, &mem);
+    gw_cl_arg_ulong(call, offset);
 }
 
 void gw_cl_arg_tensor(gw_cl_call *call, const gw_tensor *t) {
@@ -82,15 +87,22 @@ void gw_cl_arg_int(gw_cl_call *call, int64_t value) {
         call->status =
             gw_fail(GW_E_OVERFLOW, "opencl", "%lld is too large for a kernel", (long long)value);
     }
-    set(call, sizeof v, &v);
+    set(call, (gw_cl_arg){.kind = GW_CL_ARG_INT, .value = (cl_ulong)value}, sizeof v, &v);
 }
 
-void gw_cl_arg_ulong(gw_cl_call *call, cl_ulong value) { set(call, sizeof value, &value); }
+void gw_cl_arg_ulong(gw_cl_call *call, cl_ulong value) {
+    set(call, (gw_cl_arg){.kind = GW_CL_ARG_ULONG, .value = value}, sizeof value, &value);
+}
 
-void gw_cl_arg_float(gw_cl_call *call, float value) { set(call, sizeof value, &value); }
+void gw_cl_arg_float(gw_cl_call *call, float value) {
+    cl_uint bits;
+    memcpy(&bits, &value, sizeof bits);
+    set(call, (gw_cl_arg){.kind = GW_CL_ARG_FLOAT, .value = bits}, sizeof value, &value);
+}
 
 void gw_cl_arg_step(gw_cl_call *call) {
-    set(call, sizeof call->segment->step, &call->segment->step);
+    cl_mem step = call->segment->step;
+    set(call, (gw_cl_arg){.kind = GW_CL_ARG_MEM, .mem = step}, sizeof step, &step);
     gw_cl_arg_int(call, call->segment->rows);
     gw_cl_arg_int(call, call->segment->picked);
 }
@@ -170,6 +182,7 @@ gw_status gw_cl_freeze(struct gw_device *device, const gw_node *nodes, size_t n,
             segment->picked = 1;
         }
     }
+    GW_TRY_DONE(gw_cl_walk_new(segment));
     *out = segment;
     segment = NULL;
 done:
@@ -185,6 +198,7 @@ void gw_cl_thaw(struct gw_segment *segment) {
     if (segment->unfinished) {
         device->cl->Finish(device->queue);
     }
+    gw_cl_walk_free(segment);
     for (size_t i = 0; i < segment->n; i++) {
         device->cl->ReleaseKernel(segment->launches[i].kernel);
     }
@@ -272,6 +286,10 @@ gw_status gw_cl_run(struct gw_segment *segment, const gw_step *step) {
     segment->sent[turn] = error == CL_SUCCESS ? segment->sent[turn] : NULL;
     size_t done = 0;
     segment->unfinished = 1;
+    if (segment->walk != NULL && !timed && error == CL_SUCCESS) {
+        error = gw_cl_walk_enqueue(segment);
+        done = segment->n;
+    }
     for (; done < segment->n && error == CL_SUCCESS; done++) {
         error = enqueue(device, queue, &segment->launches[done], step,
                         timed ? &segment->events[done] : NULL);
