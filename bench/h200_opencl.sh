@@ -3,9 +3,10 @@
 #
 #   bench/h200_opencl.sh pack BUILD OUT     where it was built: the programs and their libraries
 #   bench/h200_opencl.sh run OUT SYNTH [SHAPE [FORMATS]]   on the machine with the GPU
+#   bench/h200_opencl.sh speed OUT SYNTH [SHAPE [FORMATS]]   its last part alone
 #
 # SYNTH writes models: SYNTH SHAPE FORMAT FILE [--layers N]. SHAPE: of the speed runs (7b); FORMATS:
-# "q4_0 q8_0 f16". A driver without an .icd file: OCL_ICD_FILENAMES=LIBRARY. Models go to GODWIT_TMP (default: a fresh folder, removed at the end).
+# "q4_0 q8_0 f16". GODWIT_OPS=1: time per op, too; GODWIT_PROMPT: tokens of the prompt, 0: none. A driver without an .icd file: OCL_ICD_FILENAMES=LIBRARY. Models go to GODWIT_TMP (default: a fresh folder, removed at the end).
 set -eu
 
 pack() {
@@ -40,18 +41,39 @@ hashes() {
     done
 }
 
+timed() { # setting, options
+    setting=$1
+    shift
+    echo "GODWIT_OPENCL=$setting"
+    GODWIT_OPENCL=$setting "$bin/godwit" bench -m "$file" --device opencl "$@" 2>&1 |
+        grep -E '^\||^godwit' | head -24 || true
+}
+
+# A step in one launch and in one launch per op, in turn; then the ops of the latter.
 speed() {
     for format in $formats; do
         file=$tmp/$shape-$format.gguf
         "$python" "$synth" "$shape" "$format" "$file" > /dev/null
-        "$bin/godwit" bench -m "$file" --device opencl -p 512 -n 128 -r 3 2>&1 | grep '^|' || true
-        "$bin/godwit" bench -m "$file" --device opencl -p 512 -n 32 -r 1 --ops 2>&1 |
-            grep '^|' | head -24 || true
+        timed walk=4096 -p 0 -n 128 -r 4
+        timed walk=0 -p ${GODWIT_PROMPT:-512} -n 128 -r 3
+        [ -z "${GODWIT_OPS:-}" ] || timed walk=0 -p 0 -n 32 -r 1 --ops
         rm -f "$file"
     done
 }
 
-run() {
+walk_hashes() {
+    ids=1,300,45,17,99,250,33,8,12,77,500,600,401,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16
+    for format in $formats; do
+        file=$tmp/small-$format.gguf
+        "$python" "$synth" 1.1b $format "$file" --layers 2 > /dev/null
+        want=$(hash_of cpu "$file" decode)
+        got=$(GODWIT_OPENCL=walk=4096 hash_of opencl "$file" decode)
+        echo "one launch, 1.1b, 2 layers, $format: cpu $want, opencl $got"
+        rm -f "$file"
+    done
+}
+
+setup() {
     bin=$1
     synth=$2
     shape=${3:-7b}
@@ -63,6 +85,9 @@ run() {
     mkdir -p "$tmp/cache"
     "$bin/godwit" devices
     echo
+}
+
+run() {
     for t in bits_as_found bits_team widths_team; do
         GODWIT_TEST=$t "$bin/test_opencl_ops" > "$tmp/log" 2>&1 && verdict=passed || verdict=FAILED
         echo "op table, $t: $verdict"
@@ -70,6 +95,11 @@ run() {
     done
     echo
     hashes
+    echo
+}
+
+only_speed() {
+    walk_hashes
     echo
     speed
     if [ -z "${GODWIT_TMP:-}" ]; then
@@ -79,6 +109,7 @@ run() {
 
 case ${1:-} in
 pack) shift; pack "$@" ;;
-run) shift; run "$@" ;;
-*) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
+run) shift; setup "$@"; run; only_speed ;;
+speed) shift; setup "$@"; only_speed ;;
+*) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

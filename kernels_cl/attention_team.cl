@@ -100,7 +100,7 @@ KERNEL(SIZE) attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out),
             const float scale, const int window ROPE_PART SPLIT_ARGS) {
     LOCALS_HERE
     const int g = GROUP_ID(1), row = row0 + GROUP_ID(2), group = heads / kv_heads;
-    const int id = (int)get_local_id(0), lane = id & (TEAM - 1), squad = id / TEAM;
+    const int id = LOCAL_ID, lane = id & (TEAM - 1), squad = id / TEAM;
     if (row >= LIVE) {
         return;
     }
@@ -240,6 +240,7 @@ KERNEL(SIZE) attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out),
     }
 #ifdef LAST_JOINS
     const int alone = GROUP_COUNT(0) == 1;
+    AWAIT; /* a group without a page */
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (id == 0 && alone) {
         ticket[0] = 1;
@@ -276,7 +277,7 @@ KERNEL(SIZE) attend_join(STEP, OUT(part), OUT(out), const int row0, const int he
     }
     SPAN;
     join_heads(PARTIAL(row - row0, 0, 0), WRITES(uchar, out), row, GROUP_ID(0) * group,
-               group, heads, page_stride, first, last, scratch, (int)get_local_id(0));
+               group, heads, page_stride, first, last, scratch, LOCAL_ID);
 }
 
 #endif

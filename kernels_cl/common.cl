@@ -57,6 +57,7 @@ static inline int again(int v) {
 #define GROUP_COUNT(d) ((int)get_num_groups(d))
 #define ITEM_ID ((int)get_global_id(0))
 #define ITEM_COUNT ((int)get_global_size(0))
+#define LOCAL_ID ((int)get_local_id(0))
 #define AWAIT
 #define LOCAL_ARRAY(type, name, n) __local type name[n] __attribute__((aligned(16)));
 #define LOCALS_TYPE
@@ -67,7 +68,8 @@ static inline int again(int v) {
 #define WALKER walker *grid, __local const ulong *slots, __local locals *memory,
 #define GROUP_ID(d) ((d) == 0 ? grid->x : (d) == 1 ? grid->y : grid->z)
 #define GROUP_COUNT(d) (grid->count) /* along x */
-#define ITEM_ID (grid->x * GROUP + (int)get_local_id(0))
+#define ITEM_ID (grid->x * GROUP + LOCAL_ID)
+#define LOCAL_ID own_id()
 #define ITEM_COUNT (grid->count * GROUP)
 #define AWAIT grid_await(grid)
 #define LOCAL_FIELD(type, name, n) type name[n] __attribute__((aligned(16)));

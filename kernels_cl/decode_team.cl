@@ -59,20 +59,22 @@ static inline void norm_to_tile(__global const float *x, __global const float *w
     TILE_LOCALS(X) X(float, scratch, GROUP) X(float, total, 1) NORM_LOCALS(X) GLU_LOCALS(X)
 LOCALS_TYPE
 
-/* The first units of two weight rows are on their way into `ahead`. */
+/* The first units of two weight rows are on their way into `ahead`; behind the end the last one, so
+ * that no register keeps an older value. */
 #define FETCH_FIRST(planes_a, row_a, planes_b, row_b)                                              \
     UNROLL                                                                                         \
     for (int u = 0; u < AHEAD; u++) {                                                              \
-        const int unit = lane + TEAM * u;                                                          \
-        if (unit < units) {                                                                        \
-            ahead[0][u] = fetch(planes_a, row_a, unit, units);                                     \
-            ahead[1][u] = fetch(planes_b, row_b, unit, units);                                     \
-        }                                                                                          \
+        const int unit = min(lane + TEAM * u, units - 1);                                          \
+        ahead[0][u] = fetch(planes_a, row_a, unit, units);                                         \
+        ahead[1][u] = fetch(planes_b, row_b, unit, units);                                         \
     }
 
-/* acc[p][t]: this lane's part of the sums over all units, for N activation rows. `staged`: the
- * activations are in local memory already, and so they are afterwards where a tile holds a row. */
-#define SUMS(planes_a, row_a, planes_b, row_b)                                                     \
+/* acc[p][t]: this lane's part of the sums over all units, for N activation rows. A unit that was
+ * used makes room for one further on, in the last chunk for the `more` that comes after these rows:
+ * `source` declares what planes and rows are made of, from in_row. `staged`: the activations are in
+ * local memory already, and so they are afterwards where a tile holds a row. */
+#define CHUNK (TEAM * AHEAD)
+#define SUMS(source, planes_a, row_a, planes_b, row_b)                                             \
     UNROLL                                                                                         \
     for (int t = 0; t < N; t++) {                                                                  \
         acc[0][t] = acc[1][t] = 0.0f;                                                              \
@@ -84,17 +86,20 @@ LOCALS_TYPE
             barrier(CLK_LOCAL_MEM_FENCE);                                                          \
         }                                                                                          \
         const int end = min(EACH, units - from);                                                   \
-        for (int base = lane; base < end; base += TEAM * AHEAD) {                                  \
+        for (int base = 0; base < end; base += CHUNK) {                                            \
+            const int in_row = from + base + CHUNK < units;                                        \
+            const int next = (in_row ? from + base + CHUNK : 0) + lane;                            \
+            source;                                                                                \
             UNROLL                                                                                 \
             for (int u = 0; u < AHEAD; u++) {                                                      \
-                const int b = base + TEAM * u;                                                     \
-                const int next = from + b + TEAM * AHEAD;                                          \
+                const int b = base + lane + TEAM * u;                                              \
                 if (b < end) {                                                                     \
                     add_pair(&ahead[0][u], &ahead[1][u], TILE_PASS, b, k - from * PER_UNIT, acc);  \
                 }                                                                                  \
-                if (next < units) {                                                                \
-                    ahead[0][u] = fetch(planes_a, row_a, next, units);                             \
-                    ahead[1][u] = fetch(planes_b, row_b, next, units);                             \
+                if (in_row || more) {                                                              \
+                    const int unit = min(next + TEAM * u, units - 1);                              \
+                    ahead[0][u] = fetch(planes_a, row_a, unit, units);                             \
+                    ahead[1][u] = fetch(planes_b, row_b, unit, units);                             \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
@@ -121,7 +126,7 @@ KERNEL(GROUP) linear_decode(
     STEP, PART(0), PART(1), PART(2), IN(x), NORM_ARGS, IN(residual), OUT(y), const int k,
     const int y_stride, const int biased, const int has_residual) {
     LOCALS_HERE
-    const int id = (int)get_local_id(0), lane = id & (TEAM - 1), units = UNITS(k);
+    const int id = LOCAL_ID, lane = id & (TEAM - 1), units = UNITS(k);
     const int t0 = GROUP_ID(1) * N, live = LIVE - t0;
     const int blocks = BLOCKS(0) + BLOCKS(1) + BLOCKS(2), stride = GROUP_COUNT(0);
     float acc[PAIR][N];
@@ -134,12 +139,11 @@ KERNEL(GROUP) linear_decode(
     }
     PREPARE
     for (int i = GROUP_ID(0); i < blocks; i += stride) {
-        SUMS(PLANES_OF(o), FIRST_ROW(o), PLANES_OF(o), SECOND_ROW(o))
-        const block done = o;
-        if (i + stride < blocks) {
-            o = BLOCK(i + stride);
-            FETCH_FIRST(PLANES_OF(o), FIRST_ROW(o), PLANES_OF(o), SECOND_ROW(o))
-        }
+        const int more = i + stride < blocks;
+        const block done = o, after = BLOCK(more ? i + stride : i);
+        SUMS(const block s = in_row ? done : after, PLANES_OF(s), FIRST_ROW(s), PLANES_OF(s),
+             SECOND_ROW(s))
+        o = after;
         FOLD
         const int r = done.r + lane;
         UNROLL
@@ -165,7 +169,7 @@ KERNEL(GROUP) glu_decode(
     STEP, WEIGHTS, UP, IN(x), NORM_ARGS, OUT(y), const int m, const int k, const int y_stride,
     const int column) {
     LOCALS_HERE
-    const int id = (int)get_local_id(0), lane = id & (TEAM - 1), team = id / TEAM;
+    const int id = LOCAL_ID, lane = id & (TEAM - 1), team = id / TEAM;
     const int t0 = GROUP_ID(1) * N, live = LIVE - t0, units = UNITS(k);
     const int stride = GROUP_COUNT(0) * GW_ACT_BLOCK;
     float acc[PAIR][N];
@@ -180,11 +184,11 @@ KERNEL(GROUP) glu_decode(
     for (int first = GROUP_ID(0) * GW_ACT_BLOCK; first < m; first += stride) {
         for (int turn = 0; turn < GW_ACT_BLOCK / TEAMS; turn++) {
             const int c = turn * TEAMS + team;
-            SUMS(PLANES, r, UP_PLANES, r)
-            r = min(c + TEAMS < GW_ACT_BLOCK ? first + c + TEAMS : first + stride + team, m - 1);
-            if (c + TEAMS < GW_ACT_BLOCK || first + stride < m) {
-                FETCH_FIRST(PLANES, r, UP_PLANES, r)
-            }
+            const int more = c + TEAMS < GW_ACT_BLOCK || first + stride < m;
+            const int after =
+                min(c + TEAMS < GW_ACT_BLOCK ? first + c + TEAMS : first + stride + team, m - 1);
+            SUMS(const int s = in_row ? r : after, PLANES, s, UP_PLANES, s)
+            r = after;
             FOLD
             if (lane == 0) {
                 for (int t = 0; t < N; t++) {

@@ -73,7 +73,7 @@ rope_kv(STEP, IN(in), OUT(k), OUT(v), IN(pages), ROPE_ARGS, const int heads,
     const int h = GROUP_ID(0), mine = 1, lane = 0;
 #else
     LOCALS_HERE
-    const int id = (int)get_local_id(0), lane = id & (TEAM - 1), all = heads + 2 * kv_heads;
+    const int id = LOCAL_ID, lane = id & (TEAM - 1), all = heads + 2 * kv_heads;
     const int task = GROUP_ID(0) * (ROPE_ITEMS / TEAM) + id / TEAM;
     const int mine = task < all, h = min(task, all - 1);
     AWAIT;

@@ -119,7 +119,7 @@ LOCALS_TYPE
 /* A group per row; its first team sums the squares. */
 KERNEL(GROUP) norm(STEP, IN(in), IN(w), OUT(out), const int d, const float eps) {
     LOCALS_HERE
-    const int row = GROUP_ID(1), id = (int)get_local_id(0);
+    const int row = GROUP_ID(1), id = LOCAL_ID;
     AWAIT;
     if (row >= LIVE) {
         return;

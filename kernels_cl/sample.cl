@@ -46,7 +46,7 @@ static inline int group_best(float score, int token, __local float *scores, __lo
 
 KERNEL(GROUP) sample_pieces(SAMPLE_ARGS) {
     LOCALS_HERE
-    const int row = GROUP_ID(1), id = (int)get_local_id(0);
+    const int row = GROUP_ID(1), id = LOCAL_ID;
     const int first = GROUP_ID(0) * PIECE, end = min(n, first + PIECE);
     (void)ids_buf;
     (void)ids_off;
@@ -125,7 +125,7 @@ KERNEL(GROUP) sample_pieces(SAMPLE_ARGS) {
 
 KERNEL(GROUP) sample_join(SAMPLE_ARGS) {
     LOCALS_HERE
-    const int row = GROUP_ID(1), id = (int)get_local_id(0);
+    const int row = GROUP_ID(1), id = LOCAL_ID;
     AWAIT;
     if (row >= LIVE) {
         return;

@@ -22,7 +22,7 @@ void walk(__global const ulong *list, const int entries, __global const int *ste
     __local union {
         WALK_LOCALS
     } memory __attribute__((aligned(16)));
-    const int id = (int)get_local_id(0), groups = (int)get_num_groups(0);
+    const int id = own_id(), groups = (int)get_num_groups(0);
     walker state, *grid = &state;
     state.ticket = ticket;
     state.due = from;
@@ -97,10 +97,22 @@ typedef struct walker {
     int x, y, z, count, awaited;
 } walker;
 
+/* Of the item. A compiler that knew it for the same in all ops would compute what follows from it
+ * for all of them before the first, and keep it in registers that none has to spare. */
+static inline int own_id(void) {
+#ifdef GW_NV
+    int id;
+    __asm__ volatile("mov.u32 %0, %%tid.x;" : "=r"(id));
+    return id;
+#else
+    return (int)get_local_id(0);
+#endif
+}
+
 /* One item of a group says that the group's writes are done (behind a barrier). */
 static inline void arrive(__global uint *ticket) {
 #ifdef GW_NV
-    __asm__ volatile("red.release.gpu.global.add.u32 [%0], 1;" : : "l"(ticket) : "memory");
+    __asm__ volatile("red.release.gpu.global.add.u32 [%0], 1;" : : "l"((ulong)ticket) : "memory");
 #else
     *ticket += 1; /* the only group */
 #endif
@@ -112,7 +124,7 @@ static inline int meets(__global const uint *ticket, uint due, uint most) {
 #ifdef GW_NV
     for (uint i = 0; i < most; i++) {
         uint now;
-        __asm__ volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(ticket) : "memory");
+        __asm__ volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"((ulong)ticket) : "memory");
         if ((int)(now - due) >= 0) {
             return 1;
         }

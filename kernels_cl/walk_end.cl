@@ -54,6 +54,7 @@
 #undef PREPARE
 #undef GLU_LOCALS
 #undef FETCH_FIRST
+#undef CHUNK
 #undef SUMS
 #undef FOLD
 #undef ROWS

@@ -133,7 +133,7 @@ static int understands_nvidia(struct gw_device *d) {
 
 /* GODWIT_OPENCL, for tests, comma-separated: item, team (the way through the ops), plain (no inline
  * assembly), walk=GROUPS (a step in one launch of so many groups; 0: never; other devices than
- * NVIDIA's: 1), last-joins (attention in one launch, as on NVIDIA: right on x86, too), any-floats
+ * NVIDIA's: 1), walk-rows=N (for steps of so many rows, too), last-joins (attention in one launch, as on NVIDIA: right on x86, too), any-floats
  * (open a simulator whose arithmetic is not exact), max-alloc=BYTES, max-cache=BYTES (the same for
  * caches alone), fail-alloc=K, fail-enqueue=K, fail-build (the first) or fail-build=K, no-cache
  * (programs are not kept on disk: PoCL compiles what it is asked for a second time). */
@@ -150,6 +150,8 @@ static gw_status read_environment(struct gw_device *d, int *plain, int *any_floa
             d->item = word[0] == 'i';
         } else if (strcmp(word, "plain") == 0) {
             *plain = d->plain = 1;
+        } else if (strncmp(word, "walk-rows=", 10) == 0 && value > 0) {
+            d->walk_rows = value < GW_DECODE_MAX ? (int)value : GW_DECODE_MAX;
         } else if (strncmp(word, "walk=", 5) == 0) {
             *walkers = (int)(value < 4096 ? value : 4096);
         } else if (strcmp(word, "last-joins") == 0) {
@@ -191,6 +193,7 @@ static gw_status fill_device(struct gw_device *d) {
     cl_ulong type = number_info(cl, d->id, CL_DEVICE_TYPE, sizeof(cl_device_type));
     size_t group = (size_t)number_info(cl, d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
     d->item = (type & CL_DEVICE_TYPE_CPU) != 0;
+    d->walk_rows = 1;
     GW_TRY(read_environment(d, &plain, &any_floats, &walkers));
     const char *missing = lacking(cl, d->id);
     if (missing != NULL && !any_floats) {
@@ -251,7 +254,6 @@ static gw_status open_device(int ordinal, const gw_device_options *options,
     cl_platform_id platforms[GW_CL_MAX_DEVICES];
     cl_device_id devices[GW_CL_MAX_DEVICES];
     const char *why = "no platform offers a device";
-    (void)options; /* threads and a vendor BLAS are the processor's matters */
     const gw_cl_driver *cl = gw_cl_open(&why);
     int n = cl != NULL ? gw_cl_devices(platforms, devices, GW_CL_MAX_DEVICES) : 0;
     if (n == 0) {
@@ -274,6 +276,7 @@ static gw_status open_device(int ordinal, const gw_device_options *options,
         close_device(d);
         return status;
     }
+    d->walkers = options != NULL && options->no_graph ? 0 : d->walkers;
     *out = d;
     return GW_OK;
 }

@@ -45,7 +45,8 @@ struct gw_device {
     int units;                     /* that run groups at the same time            */
     int group;                     /* work-items of a team kernel's group         */
     int walkers;                   /* groups of the one launch of a step (walk.c); 0: none */
-    int must_walk;                 /* tests: that its program cannot be built is an error  */
+    int walk_rows;                 /* most rows of a step that it takes                    */
+    int must_walk;                 /* that it cannot be done is an error                   */
     cl_ulong max_alloc, memory, local_bytes;
     cl_ulong max_cache; /* in one allocation; 0: max_alloc */
     uint64_t reserved; /* bytes of all buffers                        */

@@ -217,11 +217,14 @@ static gw_status find_place(addresses *a, cl_mem mem, size_t *place) {
 }
 
 /* The launch in slots; a buffer as its place among the addresses. */
-static gw_status fill_entry(const gw_cl_launch *l, int op, size_t group, addresses *a,
-                            cl_ulong *slots) {
-    size_t x = l->global[0] / l->local[0];
+static gw_status fill_entry(const gw_cl_launch *l, int op, const struct gw_device *device,
+                            addresses *a, cl_ulong *slots) {
+    size_t x = l->global[0] / l->local[0], walkers = (size_t)device->walkers;
     if (l->local[0] < GW_CL_GROUP) { /* items along x that share nothing: in groups of this size */
-        x = gw_cl_groups(l->global[0], group);
+        x = gw_cl_groups(l->global[0], (size_t)device->group);
+    } else if (l->page_groups > 0) { /* as many as come at once: each takes pages in turn */
+        size_t most = walkers / (l->global[1] * l->global[2]);
+        x = most < 1 ? 1 : most < x ? most : x;
     }
     slots[0] = (cl_ulong)op;
     slots[1] = x;
@@ -362,6 +365,10 @@ static gw_status make(struct gw_segment *segment, gw_cl_walk *walk, const ops *o
     if (*works) {
         GW_TRY(resolve(segment, program->program, a, slots, works));
     }
+    if (!*works && device->must_walk) {
+        return gw_fail(GW_E_DEVICE, "opencl", "%u groups do not run at the same time on %s",
+                       walk->groups, device->name);
+    }
     return *works ? prepare(segment, walk, slots) : GW_OK;
 }
 
@@ -370,7 +377,7 @@ gw_status gw_cl_walk_new(struct gw_segment *segment) {
     ops o = {.n = 0};
     addresses a = {0};
     int works = 0;
-    if (device->walkers == 0 || segment->rows > GW_DECODE_MAX ||
+    if (device->walkers == 0 || segment->rows > device->walk_rows ||
         (device->nvidia && segment->n < LEAST_LAUNCHES)) {
         return GW_OK;
     }
@@ -389,8 +396,7 @@ gw_status gw_cl_walk_new(struct gw_segment *segment) {
         if (op < 0) {
             goto done;
         }
-        GW_TRY_DONE(fill_entry(&segment->launches[i], op, (size_t)device->group, &a,
-                               slots + i * SLOTS));
+        GW_TRY_DONE(fill_entry(&segment->launches[i], op, device, &a, slots + i * SLOTS));
     }
     GW_TRY_DONE(make(segment, segment->walk, &o, &a, slots, &works));
 done:
