@@ -6,7 +6,9 @@
 #   bench/h200_opencl.sh speed OUT SYNTH [SHAPE [FORMATS]]   its last part alone
 #
 # SYNTH writes models: SYNTH SHAPE FORMAT FILE [--layers N]. SHAPE: of the speed runs (7b); FORMATS:
-# "q4_0 q8_0 f16". GODWIT_OPS=1: time per op, too; GODWIT_PROMPT: tokens of the prompt, 0: none. A driver without an .icd file: OCL_ICD_FILENAMES=LIBRARY. Models go to GODWIT_TMP (default: a fresh folder, removed at the end).
+# "q4_0 q8_0 f16". GODWIT_OPS=1: time per op, too; GODWIT_PROMPT: tokens of the prompt, 0: none. A
+# driver without an .icd file: OCL_ICD_FILENAMES=LIBRARY. Models go to GODWIT_TMP (default: a fresh
+# folder, removed at the end).
 set -eu
 
 pack() {
@@ -54,7 +56,7 @@ speed() {
     for format in $formats; do
         file=$tmp/$shape-$format.gguf
         "$python" "$synth" "$shape" "$format" "$file" > /dev/null
-        timed walk=4096 -p 0 -n 128 -r 4
+        timed walk=4096,must-walk -p 0 -n 128 -r 4
         timed walk=0 -p ${GODWIT_PROMPT:-512} -n 128 -r 3
         [ -z "${GODWIT_OPS:-}" ] || timed walk=0 -p 0 -n 32 -r 1 --ops
         rm -f "$file"
@@ -67,7 +69,7 @@ walk_hashes() {
         file=$tmp/small-$format.gguf
         "$python" "$synth" 1.1b $format "$file" --layers 2 > /dev/null
         want=$(hash_of cpu "$file" decode)
-        got=$(GODWIT_OPENCL=walk=4096 hash_of opencl "$file" decode)
+        got=$(GODWIT_OPENCL=walk=4096,must-walk hash_of opencl "$file" decode)
         echo "one launch, 1.1b, 2 layers, $format: cpu $want, opencl $got"
         rm -f "$file"
     done
@@ -111,5 +113,5 @@ case ${1:-} in
 pack) shift; pack "$@" ;;
 run) shift; setup "$@"; run; only_speed ;;
 speed) shift; setup "$@"; only_speed ;;
-*) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+*) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

@@ -267,8 +267,8 @@ KERNEL(SIZE) attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out),
 LOCALS_TYPE
 
 /* Groups: KV heads, rows from row0 on. */
-KERNEL(SIZE) attend_join(STEP, OUT(part), OUT(out), const int row0, const int heads, const int kv_heads,
-                 const int page_stride, const int window) {
+KERNEL(SIZE) attend_join(STEP, OUT(part), OUT(out), const int row0, const int heads,
+                         const int kv_heads, const int page_stride, const int window) {
     LOCALS_HERE
     const int row = row0 + GROUP_ID(1), group = heads / kv_heads;
     AWAIT;

@@ -1,6 +1,6 @@
-/* kernels_cl/walk.cl - a whole step in one launch: every group walks the same list of ops, takes its
- * share of each one's groups and waits for all others before the next (backends/opencl/walk.c writes
- * the list, and the text between WALK_OPS and this).
+/* kernels_cl/walk.cl - a whole step in one launch: every group walks the same list of ops, takes
+ * its share of each one's groups and waits for all others before the next (backends/opencl/walk.c
+ * writes the list, and the text between WALK_OPS and this).
  *
  * An entry of the list has SLOTS 64-bit words: op, groups along x, y and z, and 1 where x follows
  * the pages of the step; then the arguments in order.
@@ -59,7 +59,9 @@ void walk(__global const ulong *list, const int entries, __global const int *ste
 }
 
 /* out[at] = where the device has a buffer. */
-__kernel void address(__global ulong *out, const int at, __global uchar *of) { out[at] = (ulong)of; }
+__kernel void address(__global ulong *out, const int at, __global uchar *of) {
+    out[at] = (ulong)of;
+}
 
 /* Do `groups` groups of this size run at the same time? Each comes `rounds` times to where all meet
  * and gives up after some tenths of a second: ticket[1] is 1 then. */
@@ -90,7 +92,7 @@ void meet(__global uint *ticket, const uint from, const int rounds) {
 
 #elif defined(WALK)
 
-/* What a group knows of its place: virtual groups count * ... in the grid of the op. */
+/* What a group knows: what it waits for, which of the op's groups it is, how many are along x. */
 typedef struct walker {
     __global uint *ticket;
     uint due;
@@ -124,7 +126,8 @@ static inline int meets(__global const uint *ticket, uint due, uint most) {
 #ifdef GW_NV
     for (uint i = 0; i < most; i++) {
         uint now;
-        __asm__ volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"((ulong)ticket) : "memory");
+        __asm__ volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                         : "=r"(now) : "l"((ulong)ticket) : "memory");
         if ((int)(now - due) >= 0) {
             return 1;
         }

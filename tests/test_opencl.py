@@ -44,6 +44,25 @@ def test_hash_team(name, rows, kv):
     assert logits_hash(path, IDS, *args, *OPENCL, env={"GODWIT_OPENCL": "team,no-cache"}) == want
 
 
+def test_one_launch():
+    """A step in one launch, as on NVIDIA, of one group (PoCL runs groups in turn); where its program
+    does not build, each op has its own."""
+    path, ids = DATA / "tales-2m-q4_0.gguf", IDS[:20]
+    args, setting = ("--rows", "decode"), "team,no-cache,walk=1"
+    want = logits_hash(path, ids, *args, "-t", 1, cpu="scalar")
+    for more in (",must-walk,last-joins", ",fail-walk"):
+        assert logits_hash(path, ids, *args, *OPENCL, env={"GODWIT_OPENCL": setting + more}) == want
+    fails(setting + ",must-walk,fail-walk", "cannot build", "made to fail")
+
+
+@pytest.mark.parametrize("setting", ["walk=", "walk=x", "walk=-1", "walk-rows=0"])
+def test_one_launch_of_what(setting):
+    done = run("logits", "-m", DATA / "tales-2m-q4_0.gguf", "--ids", "1", *OPENCL, check=False,
+               env={"GODWIT_OPENCL": setting})
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert f"GODWIT_OPENCL: argument: '{setting}' is not known" in done.stderr
+
+
 @pytest.mark.parametrize("rows", ["prefill", "decode", "5"])
 def test_hash_cache_q8_0(rows):
     args = ("--rows", rows, "--kv-type", "q8_0")

@@ -132,10 +132,12 @@ static int understands_nvidia(struct gw_device *d) {
 }
 
 /* GODWIT_OPENCL, for tests, comma-separated: item, team (the way through the ops), plain (no inline
- * assembly), walk=GROUPS (a step in one launch of so many groups; 0: never; other devices than
- * NVIDIA's: 1), walk-rows=N (for steps of so many rows, too), last-joins (attention in one launch, as on NVIDIA: right on x86, too), any-floats
- * (open a simulator whose arithmetic is not exact), max-alloc=BYTES, max-cache=BYTES (the same for
- * caches alone), fail-alloc=K, fail-enqueue=K, fail-build (the first) or fail-build=K, no-cache
+ * assembly), walk=GROUPS (a step in one launch of so many groups, whatever the weights; 0: never;
+ * other devices than NVIDIA's: 1), must-walk (an error where that cannot be done), walk-rows=N (for
+ * steps of so many rows, too), last-joins (attention in one launch, as on NVIDIA: right on x86,
+ * too), any-floats (open a simulator whose arithmetic is not exact), max-alloc=BYTES,
+ * max-cache=BYTES (the same for caches alone), fail-alloc=K, fail-enqueue=K, fail-build (the first)
+ * or fail-build=K, fail-walk (the program of a step in one launch does not build), no-cache
  * (programs are not kept on disk: PoCL compiles what it is asked for a second time). */
 static gw_status read_environment(struct gw_device *d, int *plain, int *any_floats, int *walkers) {
     const char *p = getenv("GODWIT_OPENCL");
@@ -152,8 +154,12 @@ static gw_status read_environment(struct gw_device *d, int *plain, int *any_floa
             *plain = d->plain = 1;
         } else if (strncmp(word, "walk-rows=", 10) == 0 && value > 0) {
             d->walk_rows = value < GW_DECODE_MAX ? (int)value : GW_DECODE_MAX;
-        } else if (strncmp(word, "walk=", 5) == 0) {
+        } else if (strncmp(word, "walk=", 5) == 0 && word[5] >= '0' && word[5] <= '9') {
             *walkers = (int)(value < 4096 ? value : 4096);
+        } else if (strcmp(word, "must-walk") == 0) {
+            d->must_walk = 1;
+        } else if (strcmp(word, "fail-walk") == 0) {
+            d->fail_walk = 1;
         } else if (strcmp(word, "last-joins") == 0) {
             d->last_joins = 1;
         } else if (strcmp(word, "any-floats") == 0) {
@@ -219,10 +225,11 @@ static gw_status fill_device(struct gw_device *d) {
     int most = d->nvidia ? d->units : !d->item;
     d->walkers = walkers >= 0 && walkers < most ? walkers : most;
     d->walkers = d->nvidia || walkers > 0 ? d->walkers : 0;
-    d->must_walk = walkers > 0;
+    d->walk_floats = walkers > 0;
     d->group = d->nvidia && group >= 2 * GW_CL_GROUP ? 2 * GW_CL_GROUP : GW_CL_GROUP;
     GW_TRY(gw_cl_list_kernels(d));
-    const gw_cl_program *first; /* every plan takes it; a compiler that fails is known before weights load */
+    /* Every plan takes it; a compiler that fails is known before weights load. */
+    const gw_cl_program *first;
     return gw_cl_program_get(d, "rows", "", &first);
 }
 

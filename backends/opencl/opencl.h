@@ -46,10 +46,11 @@ struct gw_device {
     int group;                     /* work-items of a team kernel's group         */
     int walkers;                   /* groups of the one launch of a step (walk.c); 0: none */
     int walk_rows;                 /* most rows of a step that it takes                    */
-    int must_walk;                 /* that it cannot be done is an error                   */
+    int walk_floats;               /* one launch for weights that are no codes, too        */
+    int must_walk, fail_walk;      /* that it cannot be done is an error; it cannot        */
     cl_ulong max_alloc, memory, local_bytes;
     cl_ulong max_cache; /* in one allocation; 0: max_alloc */
-    uint64_t reserved; /* bytes of all buffers                        */
+    uint64_t reserved;  /* bytes of all buffers                        */
     char name[128], driver[64];
     gw_cl_program *programs;
     gw_kernel *kernels;
@@ -182,7 +183,7 @@ struct gw_segment {
     int turn;
     size_t staging_bytes;
     gw_node_time *times;
-    cl_event *events; /* [n] while timing */
+    cl_event *events;        /* [n] while timing */
     struct gw_cl_walk *walk; /* all launches in one; NULL: one by one */
 };
 

@@ -175,7 +175,7 @@ gw_status gw_cl_program_get(struct gw_device *device, const char *source, const 
     }
     snprintf(file, sizeof file, "kernels_cl/%s.cl", source);
     const char *texts[TEXTS] = {
-        "#pragma OPENCL FP_CONTRACT OFF\n", gw_cl_text("core/tensor/dialect.h"),
+        "#pragma OPENCL FP_CONTRACT OFF\n",    gw_cl_text("core/tensor/dialect.h"),
         gw_cl_text("core/tensor/arith.h"),     gw_cl_text("core/tensor/blocks.h"),
         gw_cl_text("core/tensor/sample.h"),    gw_cl_text("kernels_cl/common.cl"),
         gw_cl_text("kernels_cl/planes.cl"),    gw_cl_text("kernels_cl/lanes.cl"),

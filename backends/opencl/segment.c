@@ -64,9 +64,9 @@ gw_cl_call gw_cl_launch_new(struct gw_segment *segment, const char *source, cons
 static void set(gw_cl_call *call, gw_cl_arg arg, size_t bytes, const void *value) {
     if (call->status == GW_OK) {
         gw_cl_launch *l = call->launch;
-        call->status = gw_cl_check(
-            call->segment->device->cl->SetKernelArg(l->kernel, l->n_args, bytes, value),
-            "setting an argument");
+        call->status =
+            gw_cl_check(call->segment->device->cl->SetKernelArg(l->kernel, l->n_args, bytes, value),
+                        "setting an argument");
         l->args[l->n_args < GW_CL_MOST_ARGS ? l->n_args : 0] = arg;
         l->n_args++;
     }

@@ -186,6 +186,7 @@ static gw_status build(struct gw_device *device, const ops *o, const gw_cl_progr
     add_text(&t, "\n");
     add_text(&t, gw_cl_text("kernels_cl/walk.cl"));
     snprintf(options, sizeof options, "-DWALK -DGROUP=%d -DSLOTS=%d", device->group, SLOTS);
+    device->fail_build = device->fail_walk ? 1 : device->fail_build;
     gw_status status = t.failed ? gw_fail(GW_E_NOMEM, "opencl", "no memory for a program")
                                 : gw_cl_program_of(device, t.at, options, out);
     free(t.at);
@@ -256,10 +257,10 @@ static gw_status ask(struct gw_device *device, cl_program program, const address
         cl_int at = (cl_int)i;
         error = cl->SetKernelArg(kernel, 0, sizeof found, &found);
         error = error == CL_SUCCESS ? cl->SetKernelArg(kernel, 1, sizeof at, &at) : error;
-        error = error == CL_SUCCESS ? cl->SetKernelArg(kernel, 2, sizeof a->mem[i], &a->mem[i])
-                                    : error;
-        error = error == CL_SUCCESS ? cl->EnqueueNDRangeKernel(device->queue, kernel, 1, NULL,
-                                                               &one, &one, 0, NULL, NULL)
+        error =
+            error == CL_SUCCESS ? cl->SetKernelArg(kernel, 2, sizeof a->mem[i], &a->mem[i]) : error;
+        error = error == CL_SUCCESS ? cl->EnqueueNDRangeKernel(device->queue, kernel, 1, NULL, &one,
+                                                               &one, 0, NULL, NULL)
                                     : error;
     }
     if (status == GW_OK && error == CL_SUCCESS) {
@@ -313,7 +314,8 @@ static gw_status all_meet(struct gw_device *device, gw_cl_walk *walk, cl_program
     const struct {
         size_t bytes;
         const void *value;
-    } args[] = {{sizeof walk->ticket, &walk->ticket}, {sizeof zero[0], zero}, {sizeof rounds, &rounds}};
+    } args[] = {
+        {sizeof walk->ticket, &walk->ticket}, {sizeof zero[0], zero}, {sizeof rounds, &rounds}};
     for (cl_uint i = 0; i < 3 && error == CL_SUCCESS; i++) {
         error = cl->SetKernelArg(kernel, i, args[i].bytes, args[i].value);
     }
@@ -372,13 +374,27 @@ static gw_status make(struct gw_segment *segment, gw_cl_walk *walk, const ops *o
     return *works ? prepare(segment, walk, slots) : GW_OK;
 }
 
+/* Most products read quantized weights: floats have more bytes, and were faster launch by launch.
+ */
+static int mostly_quantized(const struct gw_segment *segment) {
+    int codes = 0, products = 0;
+    for (size_t i = 0; i < segment->n; i++) {
+        const char *key = segment->launches[i].program->key;
+        int product = strncmp(key, "decode_team ", 12) == 0;
+        products += product;
+        codes += product && strstr(key, "-DLOW_BITS=") != NULL;
+    }
+    return 2 * codes > products;
+}
+
 gw_status gw_cl_walk_new(struct gw_segment *segment) {
     struct gw_device *device = segment->device;
     ops o = {.n = 0};
     addresses a = {0};
     int works = 0;
     if (device->walkers == 0 || segment->rows > device->walk_rows ||
-        (device->nvidia && segment->n < LEAST_LAUNCHES)) {
+        (device->nvidia && segment->n < LEAST_LAUNCHES) ||
+        !(device->walk_floats || mostly_quantized(segment))) {
         return GW_OK;
     }
     gw_status status = GW_OK;
