@@ -410,6 +410,10 @@ gw_status gw_cl_walk_new(struct gw_segment *segment) {
     for (size_t i = 0; i < segment->n; i++) {
         int op = op_of(&o, &segment->launches[i]);
         if (op < 0) {
+            const char *what = segment->launches[i].name;
+            status = device->must_walk ? gw_fail(GW_E_UNSUPPORTED, "opencl",
+                                                 "%s is no part of a step in one launch", what)
+                                       : GW_OK;
             goto done;
         }
         GW_TRY_DONE(fill_entry(&segment->launches[i], op, device, &a, slots + i * SLOTS));
