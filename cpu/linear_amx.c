@@ -65,35 +65,36 @@ V_FN v_pair scale_pair(v_float scale) {
 }
 
 V_FN v_word join_bytes(__m512i even, __m512i odd) {
-    return v_or(v_and(even, v_words(0x00ff00ff)), _mm512_slli_epi16(odd, 8));
+    return v_or(v_and(even, v_words(0x00ff00ff)), v_and(odd, v_words((int)0xff00ff00u)));
 }
 
-/* Codes times the scale of their half. HALVED: below 4097 in size, so 64 high + low with both in a
- * byte, and |high| 64 + |low| <= 4096 too; HALVED_MIN: below 46, one plane. */
-V_FN void scale_codes(int kind, v_word c, v_pair scale, gw_i8 *high, gw_i8 *low) {
-    __m512i even = _mm512_mullo_epi16(_mm512_srai_epi16(_mm512_slli_epi16(c, 8), 8), scale);
-    __m512i odd = _mm512_mullo_epi16(_mm512_srai_epi16(c, 8), scale);
-    if (kind == HALVED_MIN) {
-        _mm512_storeu_si512(high, join_bytes(even, odd));
+/* Codes less their offset, times the scale of their half. HALVED: below 4097 in size, so 64 high +
+ * low with both in a byte, and |high| 64 + |low| <= 4096 too; HALVED_MIN: below 46, one plane. */
+V_FN void scale_codes(shape f, v_word c, v_pair scale, gw_i8 *high, gw_i8 *low) {
+    const __m512i round = _mm512_set1_epi16(f.kind == HALVED ? 32 : 0);
+    const __m512i plus =
+        _mm512_sub_epi16(round, _mm512_mullo_epi16(scale, _mm512_set1_epi16((short)f.offset)));
+    __m512i even = _mm512_mullo_epi16(v_and(c, v_words(0x00ff00ff)), scale);
+    __m512i odd = _mm512_mullo_epi16(_mm512_srli_epi16(c, 8), scale);
+    even = _mm512_add_epi16(even, plus);
+    odd = _mm512_add_epi16(odd, plus);
+    if (f.kind == HALVED_MIN) {
+        _mm512_storeu_si512(high, join_bytes(even, _mm512_slli_epi16(odd, 8)));
         return;
     }
-    const __m512i half = _mm512_set1_epi16(32), last = _mm512_set1_epi16(63);
-    even = _mm512_add_epi16(even, half);
-    odd = _mm512_add_epi16(odd, half);
-    _mm512_storeu_si512(high, join_bytes(_mm512_srai_epi16(even, 6), _mm512_srai_epi16(odd, 6)));
-    _mm512_storeu_si512(low, join_bytes(_mm512_sub_epi16(v_and(even, last), half),
-                                        _mm512_sub_epi16(v_and(odd, last), half)));
+    _mm512_storeu_si512(high, join_bytes(_mm512_srli_epi16(even, 6), _mm512_slli_epi16(odd, 2)));
+    v_word last = v_and(join_bytes(even, _mm512_slli_epi16(odd, 8)), v_bytes(63));
+    _mm512_storeu_si512(low, _mm512_sub_epi8(last, v_bytes(32)));
 }
 
 V_FN void put_block(shape f, panel *p, size_t i, const v_block *u) {
     gw_i8 *code = p->code[f.kind == HALVED ? 2 * i : i];
     for (int j = 0; j < 8; j++, code += 64) {
-        v_word c = _mm512_sub_epi8(u->c[j], v_bytes(f.offset));
         if (f.kind == HALVED || f.kind == HALVED_MIN) {
             v_pair scale = scale_pair(j < 4 ? u->scales.first : u->scales.second);
-            scale_codes(f.kind, c, scale, code, code + CODES);
+            scale_codes(f, u->c[j], scale, code, code + CODES);
         } else {
-            _mm512_storeu_si512(code, c);
+            _mm512_storeu_si512(code, _mm512_sub_epi8(u->c[j], v_bytes(f.offset)));
         }
     }
     v_fstore(p->scale[i].ws, u->ws);

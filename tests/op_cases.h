@@ -107,7 +107,7 @@ static const op_case op_cases[] = {
     {.op = GW_OP_LINEAR, .why = "quantized, stacked, formats differ", .n = 4, .k = 256, .m = {64,
      32, 48},
      .fmt = {GW_FMT_Q4_K, GW_FMT_Q4_K, GW_FMT_Q6_K}, OC_DEC, .bias = 1},
-    {.op = GW_OP_LINEAR, .why = "quantized prefill, stacked, formats differ", .n = 21, .k = 256,
+    {.op = GW_OP_LINEAR, .why = "quantized prefill, stacked, formats differ", .n = 35, .k = 256,
      .m = {64, 32, 48},
      .fmt = {GW_FMT_Q4_0, GW_FMT_Q8_0, GW_FMT_Q5_1}, OC_PRE, .bias = 1},
     {.op = GW_OP_LINEAR, .why = "quantized, residual in place", .n = 1, .k = 64, .m = {200},
@@ -122,7 +122,7 @@ static const op_case op_cases[] = {
      .fmt = OC_BF16, OC_PRE, .out = GW_FMT_ACT8},
     {.op = GW_OP_GLU, .why = "quantized decode to act8", .n = 2, .k = 256, .m = {288},
      .fmt = OC_Q8, OC_DEC, .out = GW_FMT_ACT8},
-    {.op = GW_OP_GLU, .why = "quantized, formats differ", .n = 9, .k = 256, .m = {96},
+    {.op = GW_OP_GLU, .why = "quantized, formats differ", .n = 41, .k = 256, .m = {96},
      .fmt = {GW_FMT_Q4_0, GW_FMT_Q5_K}, OC_PRE},
 
     {.op = GW_OP_ROPE_KV, .why = "halves, f16", .n = 1, .heads = 4, .kv_heads = 2, .e = 64,
