@@ -247,6 +247,41 @@ static inline void nc_check_numbers(nc_rig *r) {
     gw_sampler_free(sampler);
 }
 
+/* While passes are timed nothing runs that was not asked for: every kernel is counted once per call
+ * (or per layer and call), whether (forget 0) or not a step was under way before; the tokens stay
+ * the same. */
+static inline void nc_check_profile(nc_rig *r, nc_rig *cpu, int forget) {
+    enum { N = 12, FIRST = 3, LAST = 8, ROWS = 64 };
+    int32_t want[N], got[N];
+    static gw_kernel_time rows[ROWS];
+    int drawn = 0;
+    nc_plain(cpu, &nc_samplers[0].o, 0, N, want);
+    gw_sampler *sampler = nc_sampler_new(r, &nc_samplers[0].o);
+    got[0] = nc_begin(r, sampler);
+    for (int i = 1; i < N; i++) {
+        if (i == FIRST) {
+            nc_ok(forget ? gw_session_rewind(r->s, gw_session_pos(r->s)) : GW_OK);
+            gw_session_profile(r->s, 1);
+        }
+        nc_next(r, sampler, got[i - 1], 0, &got[i]);
+        if (i == LAST) {
+            size_t n = gw_session_kernel_times(r->s, rows, ROWS);
+            assert_in_range(n, 1, ROWS);
+            for (size_t k = 0; k < n; k++) {
+                if (rows[k].calls % (LAST - FIRST + 1) != 0) {
+                    fail_msg("%s: %d calls in %d steps", rows[k].name, (int)rows[k].calls,
+                             LAST - FIRST + 1);
+                }
+                drawn += strstr(rows[k].name, "sample") != NULL ? (int)rows[k].calls : 0;
+            }
+            assert_int_equal(drawn, LAST - FIRST + 1);
+            gw_session_profile(r->s, 0);
+        }
+    }
+    nc_same("timed", got, want, N);
+    gw_sampler_free(sampler);
+}
+
 /* n: tokens per sampler. draws: the device must have drawn, and (ahead) begun early. */
 static inline void nc_check(const char *device, const char *layers, int n, int ahead) {
     nc_rig cpu = nc_open("cpu", NULL, NC_CTX), r = nc_open(device, layers, NC_CTX);
@@ -255,6 +290,8 @@ static inline void nc_check(const char *device, const char *layers, int n, int a
     nc_check_samplers(&r, &cpu, n);
     nc_check_detours(&r, &cpu);
     nc_check_numbers(&r);
+    nc_check_profile(&r, &cpu, 0);
+    nc_check_profile(&r, &cpu, 1);
     nc_close(&r);
     nc_close(&cpu);
     nc_check_ends(device);

