@@ -50,7 +50,7 @@ def test_one_launch():
     path, ids = DATA / "tales-2m-q4_0.gguf", IDS[:20]
     args, setting = ("--rows", "decode"), "team,no-cache,walk=1"
     want = logits_hash(path, ids, *args, "-t", 1, cpu="scalar")
-    for more in (",must-walk,last-joins", ",fail-walk"):
+    for more in (f",must-walk,last-joins,fail-enqueue={len(ids) + 1}", ",fail-walk"):  # a launch a step
         assert logits_hash(path, ids, *args, *OPENCL, env={"GODWIT_OPENCL": setting + more}) == want
     fails(setting + ",must-walk,fail-walk", "cannot build", "made to fail")
 
