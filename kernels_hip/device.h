@@ -345,6 +345,17 @@ GW_DEVICE void gw_grid_launch_dependents(void) {
 #endif
 }
 
+/* A place in shared memory in as few bits as a device needs. */
+#if defined(GW_NVIDIA)
+typedef unsigned gw_shared_at;
+GW_DEVICE gw_shared_at gw_shared_address(const void *p) {
+    return (unsigned)__cvta_generic_to_shared(p);
+}
+#else
+typedef const unsigned char *gw_shared_at;
+GW_DEVICE gw_shared_at gw_shared_address(const void *p) { return (const unsigned char *)p; }
+#endif
+
 /* 16 bytes from global to shared memory without waiting (NVIDIA sm_80+; elsewhere at once). The
  * copies of a thread since its last commit are one group; gw_copy_wait<N> returns when at most N
  * groups are still under way. A barrier shows them to the block. */
@@ -421,11 +432,14 @@ GW_DEVICE int gw_mma_c_col(int lane, int i) {
 /* Four 8 x 8 tiles of 16-bit values from shared memory, a row of 16 bytes each: lane i names row
  * i % 8 of tile i / 8 and gets the 4 bytes i % 4 of row i / 4 of each tile. */
 #define GW_LOAD_MATRICES 1
-GW_DEVICE void gw_load_matrices(unsigned *r, const void *row) {
+GW_DEVICE void gw_load_matrices(unsigned *r, gw_shared_at row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "r"(row)
                  : "memory");
+}
+GW_DEVICE void gw_load_matrices(unsigned *r, const void *row) {
+    gw_load_matrices(r, gw_shared_address(row));
 }
 GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "

@@ -50,6 +50,8 @@ struct format {
                          AT_HIGH = GW_STRIP_LOW(LOW), AT_SUB = AT_HIGH + GW_STRIP_HIGH(HIGH),
                          AT_HEAD = AT_SUB + GW_STRIP_SUB(SUB);
     static constexpr int HALVES = TERM == GW_TERM_HALVES || TERM == GW_TERM_Q2;
+    /* Codes without their offset at the top of a byte, so that one bit flips: this far up. */
+    static constexpr int UP = TERM != GW_TERM_SIGNED || OFFSET == 0 ? 0 : OFFSET == 8 ? 4 : 3;
     /* numbers per block of a row, of a token */
     static constexpr int ROW = TERM == GW_TERM_Q2       ? 7
                                : HALVES                 ? 4
@@ -96,6 +98,9 @@ template <class F> __device__ static inline unsigned codes(const quarter<F> &q, 
     if (F::LOW == 8) {
         return q.low[(4 * h + i) % F::LOW];
     }
+    if (F::LOW == 4 && F::HIGH == 0 && F::UP) {
+        return ((h ? q.low[i] : q.low[i] << 4) & 0xf0f0f0f0u) ^ 0x80808080u;
+    }
     if (F::LOW == 4) {
         c = q.low[i] >> (4 * h) & 0x0f0f0f0fu;
     } else {
@@ -108,6 +113,9 @@ template <class F> __device__ static inline unsigned codes(const quarter<F> &q, 
     }
     if (F::LEVELS) {
         return levels(c);
+    }
+    if (F::UP) {
+        return (c << F::UP) ^ 0x80808080u;
     }
     return F::OFFSET ? ((c | 0x80808080u) - F::OFFSET * 0x01010101u) ^ 0x80808080u : c;
 }
@@ -181,7 +189,10 @@ template <class F>
 __device__ static inline float add_term(int s, int t, const float *row, const float *token,
                                         float acc) {
     if (!F::HALVES) {
-        acc = fmaf(row[0] * token[0], GW_F32_FROM_BITS((gw_u32)s) - MAGIC, acc);
+        const float sum = F::UP ? fmaf(GW_F32_FROM_BITS((gw_u32)s), 1.0f / (1 << F::UP),
+                                       -MAGIC / (1 << F::UP)) /* exact */
+                                : GW_F32_FROM_BITS((gw_u32)s) - MAGIC;
+        acc = fmaf(row[0] * token[0], sum, acc);
         return F::TERM == GW_TERM_AFFINE ? fmaf(row[F::ROW - 1], token[F::TOKEN - 1], acc) : acc;
     }
     const float first = fmaf(row[1 % F::ROW], GW_F32_FROM_BITS((gw_u32)s), row[2 % F::ROW]);
@@ -197,112 +208,196 @@ __device__ static inline float add_term(int s, int t, const float *row, const fl
 
 #if GW_MMA
 
-/* ---- stages in shared memory ----------------------------------------------------------------- */
+/* ---- the tile -------------------------------------------------------------------------------- */
 
-template <class F, class T, int RING_> struct stages {
+/* A wave has a strip of 16 rows and NT tiles of GW_MMA_N tokens; a block as many waves as the host
+ * finds best. Strips of gate and up alternate in a GLU. */
+template <class F, int NT_> struct tile {
     enum {
-        RING = RING_, /* stages of weights; two of activations */
-        W = T::STRIPS * F::RECORD,
-        X = T::TOKENS * BLOCKS * GW_ACT_BLOCK,
-        N = F::TOKEN * BLOCKS * T::TOKENS * 4,
-        CHUNKS = W / 16,
-        W_EACH = (CHUNKS + T::THREADS - 1) / T::THREADS,
-        X_EACH = (T::TOKENS * BLOCKS + T::THREADS - 1) / T::THREADS
+        NT = NT_,
+        TOKENS = NT * GW_MMA_N,
+        AR = LANES == 32 ? 2 : 1, /* rows of a strip whose codes a lane holds      */
+        CR = LANES == 32 ? 2 : 4, /* rows and tokens of a lane's part of a product */
+        CC = LANES == 32 ? 2 : 1,
+        SUMS = (F::HALVES ? 2 : 1) * GW_MMA_C,
+        STEPS = BLOCKS * NT,
+        RING = GW_GEMM_RING(WIDE, F::RECORD), /* records of a wave; stages of      */
+        PIECES = (F::RECORD + 16 * LANES - 1) / (16 * LANES), /* activations are two */
+        X = TOKENS * BLOCKS * GW_ACT_BLOCK,
+        N = F::TOKEN * BLOCKS * TOKENS * 4,
+        LEAST = NT * GW_MMA_N > 64 ? GW_GEMM_WAVES_MANY : GW_GEMM_WAVES_FEW,
+        X_EACH = (TOKENS * BLOCKS + LEAST * LANES - 1) / (LEAST * LANES)
     };
 };
+
+struct tile_at {
+    int part, strip; /* of the wave; the matrix, in a GLU 0 gate and 1 up */
+    int token, live; /* live: 0 when there is nothing to do               */
+    int wave, waves, lane;
+};
+
+/* Tiles of tokens change fastest, so that neighbours share weights. */
+template <class T> __device__ static inline tile_at find_tile(const gw_gemm_params &p) {
+    const int live = gw_live(p.step);
+    const int across = live > 0 ? (live + (int)T::TOKENS - 1) / T::TOKENS : 1;
+    int row = (int)blockIdx.x / across;
+    tile_at at;
+    at.wave = (int)threadIdx.x / LANES;
+    at.waves = (int)blockDim.x / LANES;
+    at.lane = (int)threadIdx.x % LANES;
+    at.token = (int)blockIdx.x % across * T::TOKENS;
+    at.part = 0;
+    if (p.glu) {
+        at.part = at.wave & 1;
+        at.strip = row * (at.waves / 2) + at.wave / 2;
+        at.live = row * (at.waves / 2) * GW_MMA_M >= p.w[0].rows ? 0 : live;
+        return at;
+    }
+    for (int tiles; at.part < p.parts; at.part++, row -= tiles) {
+        tiles = (p.w[at.part].rows + at.waves * GW_MMA_M - 1) / (at.waves * GW_MMA_M);
+        if (row < tiles) {
+            break;
+        }
+    }
+    at.live = at.part == p.parts ? 0 : live;
+    at.strip = row * at.waves + at.wave;
+    return at;
+}
+
+/* ---- stages in shared memory ----------------------------------------------------------------- */
+
+/* The next record of the wave to its slot; a commit even when none is there. */
+template <class F, class T>
+__device__ static inline void copy_record(unsigned char *slot, const uint8_t *&from, int lane,
+                                          int there) {
+    if (there) {
+#pragma unroll
+        for (int i = 0; i < T::PIECES; i++) {
+            const int at = 16 * (i * LANES + lane);
+            if (F::RECORD % (16 * LANES) == 0 || at < F::RECORD) {
+                gw_copy_async(slot + at, from + at);
+            }
+        }
+        from += F::RECORD;
+    }
+    gw_copy_commit();
+}
 
 /* Byte of half h of block b of a token; neighbouring tokens use different banks. */
 __device__ static inline int half_at(int token, int b, int h) {
     return token * (BLOCKS * GW_ACT_BLOCK) + ((2 * b + h) ^ (token & 7)) * 16;
 }
-
-template <class F, class T, class S> struct pipeline {
-    const uint8_t *w[S::W_EACH]; /* next 16 bytes of this thread */
-    unsigned act[S::X_EACH][ACT_BYTES / 4];
-};
-
-template <class F, class T, class S>
-__device__ static inline void begin_weights(pipeline<F, T, S> &l, const gw_gemm_params &p,
-                                            const gw_tile_at &at, int units) {
-#pragma unroll
-    for (int i = 0; i < S::W_EACH; i++) {
-        const int id = (int)threadIdx.x + i * T::THREADS, s = id * 16 / F::RECORD % T::STRIPS;
-        const size_t strip = (size_t)gw_tile_strip(p, at, s);
-        l.w[i] =
-            gw_tile_weight(p, at, s).plane[0] + strip * units * F::RECORD + id * 16 % F::RECORD;
-    }
+/* Number n of block b of a token, in floats: a lane's tokens lie together. */
+template <class F, class T> __device__ static inline int number_at(int b, int token, int n) {
+    return T::CC == 2 ? (b * T::TOKENS + (token & ~1)) * F::TOKEN + 2 * n + token % 2
+                      : (b * T::TOKENS + token) * F::TOKEN + n;
 }
 
-template <class F, class T, class S>
-__device__ static inline void copy_weights(pipeline<F, T, S> &l, unsigned char *stage, int there) {
-    if (there) {
-#pragma unroll
-        for (int i = 0; i < S::W_EACH; i++) {
-            const int id = (int)threadIdx.x + i * T::THREADS;
-            if (S::CHUNKS % T::THREADS == 0 || id < S::CHUNKS) {
-                gw_copy_async(stage + id * 16, l.w[i]);
-            }
-            l.w[i] += F::RECORD;
-        }
-    }
-    gw_copy_commit();
-}
+template <class T> struct acts { unsigned w[T::X_EACH][ACT_BYTES / 4]; };
 
-template <class F, class T, class S>
-__device__ static inline void fetch_acts(pipeline<F, T, S> &l, const gw_gemm_params &p,
-                                         const gw_tile_at &at, int block, int blocks) {
+/* What a row has not beyond its last block is 0, and adds nothing. */
+template <class T>
+__device__ static inline void fetch_acts(acts<T> &a, const gw_gemm_params &p, const tile_at &at,
+                                         int block, int blocks) {
 #pragma unroll
-    for (int e = 0; e < S::X_EACH; e++) {
-        const int id = (int)threadIdx.x + e * T::THREADS, t = at.token + id / BLOCKS;
-        const int b = block + id % BLOCKS < blocks ? block + id % BLOCKS : blocks - 1;
-        const uint8_t *x = (const uint8_t *)p.x +
-                           ((size_t)(t < at.live ? t : at.live - 1) * blocks + b) * ACT_BYTES;
+    for (int e = 0; e < T::X_EACH; e++) {
+        const int id = (int)threadIdx.x + e * (int)blockDim.x, t = at.token + id / BLOCKS;
+        const int b = block + id % BLOCKS, there = t < at.live && b < blocks;
+        const uint8_t *x = (const uint8_t *)p.x + ((size_t)t * blocks + b) * ACT_BYTES;
 #pragma unroll
         for (int j = 0; j < ACT_BYTES / 4; j += 2) {
-            load2(l.act[e] + j, x + 4 * j);
-        }
-    }
-}
-
-template <class F, class T, class S>
-__device__ static inline void stash_acts(const pipeline<F, T, S> &l, unsigned char *x) {
-    float *numbers = (float *)(x + S::X);
-#pragma unroll
-    for (int e = 0; e < S::X_EACH; e++) {
-        const int id = (int)threadIdx.x + e * T::THREADS, t = id / BLOCKS, b = id % BLOCKS;
-        float o[F::TOKEN];
-        if (S::X_EACH > 1 || id < T::TOKENS * BLOCKS) {
-            store4(x + half_at(t, b, 0), l.act[e] + 2);
-            store4(x + half_at(t, b, 1), l.act[e] + 6);
-            token_numbers<F>(GW_F32_FROM_BITS(l.act[e][0]), l.act[e][1], o);
-#pragma unroll
-            for (int n = 0; n < F::TOKEN; n++) {
-                numbers[(b * F::TOKEN + n) * T::TOKENS + t] = o[n];
+            a.w[e][j] = a.w[e][j + 1] = 0;
+            if (there) {
+                load2(a.w[e] + j, x + 4 * j);
             }
         }
     }
 }
 
-/* ---- one block of 32 ------------------------------------------------------------------------- */
+template <class F, class T>
+__device__ static inline void stash_acts(const acts<T> &a, unsigned char *x) {
+    float *numbers = (float *)(x + T::X);
+#pragma unroll
+    for (int e = 0; e < T::X_EACH; e++) {
+        const int id = (int)threadIdx.x + e * (int)blockDim.x, t = id / BLOCKS, b = id % BLOCKS;
+        if (id < T::TOKENS * BLOCKS) {
+            float o[F::TOKEN];
+            store4(x + half_at(t, b, 0), a.w[e] + 2);
+            store4(x + half_at(t, b, 1), a.w[e] + 6);
+            token_numbers<F>(GW_F32_FROM_BITS(a.w[e][0]), a.w[e][1], o);
+#pragma unroll
+            for (int n = 0; n < F::TOKEN; n++) {
+                numbers[number_at<F, T>(b, t, n)] = o[n];
+            }
+        }
+    }
+}
 
-/* Operands of two tiles of tokens. */
-__device__ static inline void load_tokens(unsigned *o, const unsigned char *x, int token, int b,
-                                          int lane) {
+/* ---- a stage --------------------------------------------------------------------------------- */
+
+/* Where a lane finds the operands of tokens in a stage: per block, as half_at() has it. */
+struct token_places {
+    unsigned at[BLOCKS];
+};
+__device__ static inline token_places find_tokens(int lane) {
+    token_places r;
+    (void)lane;
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++) {
 #ifdef GW_LOAD_MATRICES
-    gw_load_matrices(o, x + half_at(token + lane / 16 * 8 + lane % 8, b, lane / 8 % 2));
+        r.at[b] = (unsigned)half_at(lane / 16 * 8 + lane % 8, b, lane / 8 % 2);
 #else
+        r.at[b] = (unsigned)b;
+#endif
+    }
+    return r;
+}
+
+/* Operands of two tiles of tokens. stage: gw_shared_address. */
+__device__ static inline void load_tokens(unsigned *o, gw_shared_at stage,
+                                          const token_places &places, int token, int b, int lane) {
+#ifdef GW_LOAD_MATRICES
+    (void)lane;
+    gw_load_matrices(o, stage + places.at[b] + (unsigned)token * (BLOCKS * GW_ACT_BLOCK));
+#else
+    (void)places;
 #pragma unroll
     for (int k = 0; k < 2 * GW_MMA_B; k++) {
         const int t = token + k / 2 * GW_MMA_N + gw_mma_b_col(lane);
-        o[k] = *(const unsigned *)(x + half_at(t, b, k % 2) + gw_tile_pair(lane) * 4);
+        o[k] = *(const unsigned *)(stage + half_at(t, b, k % 2) + gw_tile_pair(lane) * 4);
     }
 #endif
 }
 
-template <class F>
+/* Numbers of the lane's tokens of a tile: o[n * CC + token]. */
+template <class F, class T>
+__device__ static inline void load_numbers(float *o, const float *numbers, int b, int j, int lane) {
+    const float *from = numbers + number_at<F, T>(b, j * GW_MMA_N + gw_mma_c_col(lane, 0), 0);
+    if (T::CC * F::TOKEN == 4) {
+        unsigned w[4];
+        load4(w, from);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            o[k % (T::CC * F::TOKEN)] = GW_F32_FROM_BITS(w[k]);
+        }
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < T::CC * F::TOKEN; k += T::CC) {
+        if (T::CC == 2) {
+            const floats2 v = *(const floats2 *)(from + k);
+            o[k] = v.v[0];
+            o[k + T::CC - 1] = v.v[1];
+        } else {
+            o[k] = from[k];
+        }
+    }
+}
+
+template <class F, class T>
 __device__ static inline void multiply(int *s, const unsigned *a, const unsigned *x) {
 #pragma unroll
-    for (int k = 0; k < (F::HALVES ? 2 : 1) * GW_MMA_C; k++) {
+    for (int k = 0; k < T::SUMS; k++) {
         s[k] = MAGIC_BITS;
     }
     if (!F::HALVES) {
@@ -315,168 +410,206 @@ __device__ static inline void multiply(int *s, const unsigned *a, const unsigned
             high[k] = k < GW_MMA_A / 2 ? 0 : a[k];
         }
         gw_mma_int8(s, low, x);
-        gw_mma_int8(s + (F::HALVES ? GW_MMA_C : 0), high, x);
+        gw_mma_int8(s + T::SUMS - GW_MMA_C, high, x);
     }
 }
 
-/* What a wave keeps of a stage of weights. */
-template <class F, class T> struct operands {
-    quarter<F> codes[T::MT][T::AR];
-    scales<F> scale[T::MT][T::CR];
-    float row[T::MT][T::CR][F::ROW];
-};
-
+/* A stage's blocks times its tokens. Operands are loaded two steps (tiles of a block) and
+ * multiplied one step ahead of the chain, also from block to block. */
 template <class F, class T>
-__device__ static inline void add_block(const operands<F, T> &o, const unsigned *const *a,
-                                        const unsigned char *x, const float *numbers, int b,
-                                        const gw_tile_at &at, float (*acc)[T::NT][GW_MMA_C]) {
-    enum { SUMS = (F::HALVES ? 2 : 1) * GW_MMA_C, PAIRS = T::NT > 1 ? 2 : 1 };
-    unsigned tokens[PAIRS][2 * GW_MMA_B];
-    int s[2][T::MT][SUMS];
-    load_tokens(tokens[0], x, at.n, b, at.lane);
+__device__ static inline void compute(const unsigned char *record, const unsigned char *x,
+                                      const token_places &places, int lane,
+                                      float (*acc)[GW_MMA_C]) {
+    const gw_shared_at stage = gw_shared_address(x);
+    const float *numbers = (const float *)(x + T::X);
+    quarter<F> q[T::AR];
+    scales<F> scale[T::CR];
+    unsigned a[GW_MMA_A], tokens[2][2 * GW_MMA_B];
+    float row[T::CR][F::ROW], number[2][T::CC * F::TOKEN];
+    int s[2][T::SUMS];
 #pragma unroll
-    for (int i = 0; i < T::MT; i++) {
-        multiply<F>(s[0][i], a[i], tokens[0]);
+    for (int k = 0; k < T::AR; k++) {
+        load_quarter<F>(q[k], record, gw_tile_row(lane, k), gw_tile_pair(lane));
+    }
+    load_tokens(tokens[0], stage, places, 0, 0, lane);
+#pragma unroll
+    for (int k = 0; k < T::CR; k++) {
+        load_scales<F>(scale[k], record, gw_mma_c_row(lane, k * T::CC));
     }
 #pragma unroll
-    for (int j = 0; j < T::NT; j++) {
-        float token[T::CC][F::TOKEN];
-        if (j % 2 == 0 && j + 2 < T::NT) {
-            load_tokens(tokens[(j / 2 + 1) % PAIRS], x, at.n + (j + 2) * GW_MMA_N, b, at.lane);
+    for (int step = -1; step < T::STEPS; step++) {
+        const int next = step + 1, after = step + 2;
+        if (step >= 0 && step % 2 == 0 && after < T::STEPS) {
+            load_tokens(tokens[after / 2 % 2], stage, places, after % T::NT * GW_MMA_N,
+                        after / T::NT, lane);
         }
+        if (next < T::STEPS) {
+            if (next % T::NT == 0) {
 #pragma unroll
-        for (int n = 0; n < F::TOKEN; n++) {
-            const float *from =
-                numbers + n * T::TOKENS + at.n + j * GW_MMA_N + gw_mma_c_col(at.lane, 0);
-            if (T::CC == 2) {
-                const floats2 v = *(const floats2 *)from;
-                token[0][n] = v.v[0];
-                token[T::CC - 1][n] = v.v[1];
-            } else {
-                token[0][n] = from[0];
+                for (int k = 0; k < GW_MMA_A; k++) {
+                    a[k] = codes<F>(q[k % T::AR], next / T::NT, k / T::AR);
+                }
             }
+            multiply<F, T>(s[next % 2], a, tokens[next / 2 % 2] + next % 2 * GW_MMA_B);
+            load_numbers<F, T>(number[next % 2], numbers, next / T::NT, next % T::NT, lane);
         }
-        if (j + 1 < T::NT) {
+        if (step >= 0) {
+            const int b = step / T::NT, j = step % T::NT;
+            if (j == 0) {
 #pragma unroll
-            for (int i = 0; i < T::MT; i++) {
-                multiply<F>(s[(j + 1) % 2][i], a[i],
-                            tokens[(j + 1) / 2 % PAIRS] + (j + 1) % 2 * GW_MMA_B);
+                for (int k = 0; k < T::CR; k++) {
+                    row_numbers<F>(scale[k], b, row[k]);
+                }
             }
-        }
-#pragma unroll
-        for (int i = 0; i < T::MT; i++) {
 #pragma unroll
             for (int k = 0; k < GW_MMA_C; k++) {
-                acc[i][j][k] = add_term<F>(s[j % 2][i][k], s[j % 2][i][SUMS - GW_MMA_C + k],
-                                           o.row[i][k / T::CC], token[k % T::CC], acc[i][j][k]);
+                float token[F::TOKEN];
+#pragma unroll
+                for (int n = 0; n < F::TOKEN; n++) {
+                    token[n] = number[step % 2][n * T::CC + k % T::CC];
+                }
+                acc[j][k] = add_term<F>(s[step % 2][k], s[step % 2][T::SUMS - GW_MMA_C + k],
+                                        row[k / T::CC], token, acc[j][k]);
             }
         }
     }
 }
 
-/* Blocks [0, n) of a stage. */
-template <class F, class T, class S>
-__device__ static inline void compute(operands<F, T> &o, const unsigned char *w,
-                                      const unsigned char *x, int n, const gw_tile_at &at,
-                                      float (*acc)[T::NT][GW_MMA_C]) {
-    const float *numbers = (const float *)(x + S::X);
+/* ---- results --------------------------------------------------------------------------------- */
+
+/* y = (sum + bias) + residual */
+template <class T>
+__device__ static inline void emit_linear(const gw_gemm_params &p, const tile_at &at,
+                                          const float (*acc)[GW_MMA_C]) {
+    const gw_gemm_weight &w = p.w[at.part];
+    float *y = (float *)p.y + w.column;
+    const float *residual = p.residual ? p.residual + w.column : p.residual;
 #pragma unroll
-    for (int i = 0; i < T::MT; i++) {
-        const unsigned char *record = w + (at.m + i) * F::RECORD;
+    for (int k = 0; k < GW_MMA_C; k++) {
+        const int r = at.strip * GW_MMA_M + gw_mma_c_row(at.lane, k);
+        const float bias = w.bias && r < w.rows ? w.bias[r] : 0.0f;
 #pragma unroll
-        for (int k = 0; k < T::AR; k++) {
-            load_quarter<F>(o.codes[i][k], record, gw_tile_row(at.lane, k), gw_tile_pair(at.lane));
-        }
-#pragma unroll
-        for (int k = 0; k < T::CR; k++) {
-            load_scales<F>(o.scale[i][k], record, gw_mma_c_row(at.lane, k * T::CC));
-        }
-    }
-#pragma unroll
-    for (int b = 0; b < BLOCKS; b++) {
-        unsigned a[T::MT][GW_MMA_A];
-        const unsigned *operand[T::MT];
-        if (b >= n) {
-            break;
-        }
-#pragma unroll
-        for (int i = 0; i < T::MT; i++) {
-            operand[i] = a[i];
-#pragma unroll
-            for (int k = 0; k < GW_MMA_A; k++) {
-                a[i][k] = codes<F>(o.codes[i][k % T::AR], b, k / T::AR);
-            }
-#pragma unroll
-            for (int k = 0; k < T::CR; k++) {
-                row_numbers<F>(o.scale[i][k], b, o.row[i][k]);
+        for (int j = 0; j < T::NT; j++) {
+            const int t = at.token + j * GW_MMA_N + gw_mma_c_col(at.lane, k);
+            if (r < w.rows && t < at.live) {
+                const size_t to = (size_t)t * p.stride + r;
+                const float v = w.bias ? acc[j][k] + bias : acc[j][k];
+                y[to] = residual ? v + residual[to] : v;
             }
         }
-        add_block<F, T>(o, operand, x, numbers + b * F::TOKEN * T::TOKENS, b, at, acc);
     }
 }
 
-/* ---- a tile ---------------------------------------------------------------------------------- */
+/* silu(gate) * up through shared memory: TOKENS * (rows / 2 + 1) floats, that begin as those of
+ * gate. */
+template <class T>
+__device__ static inline void emit_glu(const gw_gemm_params &p, const tile_at &at,
+                                       const float (*acc)[GW_MMA_C], float *shared) {
+    const int half = at.waves / 2 * GW_MMA_M, pitch = half + 1, threads = (int)blockDim.x;
+    const int r0 = (at.strip - at.wave / 2) * GW_MMA_M;
+    for (int part = 0; part < 2; part++) {
+        __syncthreads();
+        if (at.part == part) {
+#pragma unroll
+            for (int j = 0; j < T::NT; j++) {
+#pragma unroll
+                for (int k = 0; k < GW_MMA_C; k++) {
+                    float *v = shared + (j * GW_MMA_N + gw_mma_c_col(at.lane, k)) * pitch +
+                               at.wave / 2 * GW_MMA_M + gw_mma_c_row(at.lane, k);
+                    *v = part ? *v * acc[j][k] : acc[j][k];
+                }
+            }
+        }
+        __syncthreads();
+        for (int i = (int)threadIdx.x; !part && i < T::TOKENS * pitch; i += threads) {
+            if (i % pitch < half) {
+                shared[i] = gw_silu(shared[i]);
+            }
+        }
+    }
+    if (p.act8) {
+        for (int i = (int)threadIdx.x; i < T::TOKENS * half / GW_ACT_BLOCK; i += threads) {
+            const int t = i % T::TOKENS, r = i / T::TOKENS * GW_ACT_BLOCK;
+            if (at.token + t < at.live && r0 + r < p.w[0].rows) {
+                gw_act8 out;
+                gw_act8_encode(&out, shared + t * pitch + r);
+                const size_t to = (size_t)(at.token + t) * p.stride + r0 + r;
+                ((gw_act8 *)p.y)[to / GW_ACT_BLOCK] = out;
+            }
+        }
+    } else {
+        for (int i = (int)threadIdx.x; i < T::TOKENS * half; i += threads) {
+            const int t = i / half, r = i % half;
+            if (at.token + t < at.live && r0 + r < p.w[0].rows) {
+                ((float *)p.y)[(size_t)(at.token + t) * p.stride + r0 + r] = shared[t * pitch + r];
+            }
+        }
+    }
+}
 
-template <class F, class T, int RING>
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+template <class F, int NT>
 __device__ static inline void gemm(const gw_gemm_params &p, unsigned char *shared) {
-    typedef stages<F, T, RING> S;
-    const gw_tile_at at = gw_tile_find<T>(p, (int)blockIdx.x);
+    typedef tile<F, NT> T;
+    const tile_at at = find_tile<T>(p);
     const int blocks = p.k / GW_ACT_BLOCK, units = (blocks + BLOCKS - 1) / BLOCKS;
     if (at.live == 0) {
-        return;
+        return; /* the whole block */
     }
-    unsigned char *x = shared + RING * S::W;
-    pipeline<F, T, S> l;
-    operands<F, T> o;
-    float acc[T::MT][T::NT][GW_MMA_C];
+    const gw_gemm_weight &w = p.w[at.part];
+    const int last = (w.rows - 1) / GW_MMA_M, strip = at.strip < last ? at.strip : last;
+    const uint8_t *from = w.plane[0] + (size_t)strip * units * F::RECORD;
+    unsigned char *x = shared + at.waves * T::RING * F::RECORD;
+    unsigned char *ring = shared + at.wave * T::RING * F::RECORD;
+    const token_places places = find_tokens(at.lane);
+    acts<T> a;
+    float acc[NT][GW_MMA_C];
 #pragma unroll
-    for (int i = 0; i < T::MT * T::NT * GW_MMA_C; i++) {
-        acc[i / GW_MMA_C / T::NT][i / GW_MMA_C % T::NT][i % GW_MMA_C] = 0.0f;
+    for (int i = 0; i < NT * GW_MMA_C; i++) {
+        acc[i / GW_MMA_C][i % GW_MMA_C] = 0.0f;
     }
-    begin_weights(l, p, at, units);
 #pragma unroll
-    for (int s = 0; s + 1 < RING; s++) {
-        copy_weights(l, shared + s * S::W, s < units);
+    for (int s = 0; s + 1 < T::RING; s++) {
+        copy_record<F, T>(ring + s * F::RECORD, from, at.lane, s < units);
     }
-    fetch_acts(l, p, at, 0, blocks);
-    stash_acts(l, x);
-    fetch_acts(l, p, at, BLOCKS, blocks);
-    for (int u = 0, turn = 0; u < units; u++, turn = turn + 1 == RING ? 0 : turn + 1) {
-        const int next = turn == 0 ? RING - 1 : turn - 1;
-        gw_copy_wait<RING - 2>();
+    fetch_acts<T>(a, p, at, 0, blocks);
+    stash_acts<F, T>(a, x);
+    fetch_acts<T>(a, p, at, BLOCKS, blocks);
+    for (int u = 0, turn = 0; u < units; u++, turn = turn + 1 == T::RING ? 0 : turn + 1) {
+        const int before = turn == 0 ? T::RING - 1 : turn - 1;
+        gw_copy_wait<T::RING - 2>();
         __syncthreads();
-        copy_weights(l, shared + next * S::W, u + RING - 1 < units);
+        copy_record<F, T>(ring + before * F::RECORD, from, at.lane, u + T::RING - 1 < units);
         if (u + 1 < units) {
-            stash_acts(l, x + (u + 1) % 2 * (S::X + S::N));
-            fetch_acts(l, p, at, (u + 2) * BLOCKS, blocks);
+            stash_acts<F, T>(a, x + (u + 1) % 2 * (T::X + T::N));
+            fetch_acts<T>(a, p, at, (u + 2) * BLOCKS, blocks);
         }
-        compute<F, T, S>(o, shared + turn * S::W, x + u % 2 * (S::X + S::N), blocks - u * BLOCKS,
-                         at, acc);
+        compute<F, T>(ring + turn * F::RECORD, x + u % 2 * (T::X + T::N), places, at.lane, acc);
     }
     if (p.glu) {
-        __syncthreads();
-        gw_tile_glu<T>(p, at, acc, (float *)shared);
+        emit_glu<T>(p, at, acc, (float *)shared);
     } else {
-        gw_tile_linear<T>(p, at, acc);
+        emit_linear<T>(p, at, acc);
     }
 }
-
-typedef gw_tile<GW_GEMM_ROWS, GW_GEMM_TOKENS(WIDE), LANES == 32 ? 4 : 2, 2> large_tile;
-typedef gw_tile<GW_GEMM_FEW_ROWS, GW_GEMM_FEW, 2, LANES == 32 ? 4 : 2> small_tile;
 
 template <class F>
 __device__ static inline void gemm_any(const gw_gemm_params &p, unsigned char *shared) {
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
-    if (gw_live(p.step) <= GW_GEMM_FEW) {
-        gemm<F, small_tile, GW_GEMM_RING_FEW>(p, shared);
-    } else {
-        gemm<F, large_tile, GW_GEMM_RING(WIDE)>(p, shared);
+    const int live = gw_live(p.step);
+    if (live <= 32) {
+        gemm<F, 32 / GW_MMA_N>(p, shared);
+    } else if (!WIDE || live <= 64) {
+        gemm<F, 64 / GW_MMA_N>(p, shared);
+    } else if (WIDE) {
+        gemm<F, (WIDE ? 128 : 64) / GW_MMA_N>(p, shared);
     }
 }
 
 #define GEMM(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)                     \
-    GW_KERNEL(gw_gemm_##name, struct gw_gemm_params, GW_GEMM_THREADS, 1) {                         \
+    GW_KERNEL(gw_gemm_##name, struct gw_gemm_params, GW_GEMM_WAVES(WIDE) * LANES, 1) {             \
         GW_SHARED_DYNAMIC(unsigned char, shared);                                                  \
         gemm_any<format<low, high, offset, levels, term, sub, heads, bytes>>(p, shared);           \
     }

@@ -9,10 +9,9 @@
 enum {
     GW_GEMM_PARTS = 3,
     GW_GEMM_THREADS = 256,
-    GW_GEMM_ROWS = 128, /* of a tile; of gate and up together in a GLU */
-    GW_GEMM_FEW = 32,   /* live rows up to which a tile is small       */
-    GW_GEMM_FEW_ROWS = 64,
-    GW_GEMM_RING_FEW = 4, /* stages of weights in shared memory */
+    GW_GEMM_ROWS = 128,     /* of a tile; of gate and up together in a GLU; quantized: 16 a wave */
+    GW_GEMM_WAVES_FEW = 4,  /* fewest of a block, for at most 64 tokens */
+    GW_GEMM_WAVES_MANY = 8, /* the same for more                        */
     GW_PLAIN_TOKENS = 16,
     GW_ORDERED_SIDE = 64,
     GW_NARROW_THREADS = 256
@@ -21,16 +20,18 @@ enum {
 /* wide: waves of 32 with matrix instructions, on NVIDIA sm_80 and later; they have room for more
  * tokens per tile and more stages. */
 #define GW_GEMM_TOKENS(wide) ((wide) ? 128 : 64)
-#define GW_GEMM_RING(wide) ((wide) ? 3 : 2)
 #define GW_HALF_STAGES(wide) ((wide) ? 3 : 2)
 #define GW_HALF_SHARED(wide) (GW_HALF_STAGES(wide) * (GW_GEMM_ROWS + GW_GEMM_TOKENS(wide)) * 128)
 
 /* Numbers per block of a row of activations that a term needs. */
 #define GW_GEMM_NUMBERS(term) ((term) == GW_TERM_AFFINE ? 2 : (term) == GW_TERM_Q2 ? 3 : 1)
-/* Shared memory of the large tile; the small one and the results of a GLU need less. */
-#define GW_GEMM_SHARED(wide, term, record)                                                         \
-    (GW_GEMM_RING(wide) * GW_GEMM_ROWS / 16 * (record) +                                           \
-     2 * GW_GEMM_TOKENS(wide) * (128 + 16 * GW_GEMM_NUMBERS(term)))
+/* Quantized weights: waves of a block at most, records of a wave in shared memory, and all of the
+ * latter, of which the results of a GLU need less. */
+#define GW_GEMM_WAVES(wide) ((wide) ? 12 : 8)
+#define GW_GEMM_RING(wide, record) (!(wide) ? 2 : (record) > 1280 ? 3 : 5)
+#define GW_GEMM_SHARED(wide, waves, tokens, term, record)                                          \
+    (GW_GEMM_RING(wide, record) * (waves) * (record) +                                             \
+     2 * (tokens) * (128 + 16 * GW_GEMM_NUMBERS(term)))
 
 /* One weight matrix: strips of 16 rows in the planes of backends/hip/layout.c. */
 struct gw_gemm_weight {

@@ -32,11 +32,13 @@ static int has_matrix(const struct gw_device *d) {
 /* gemm_params.h: waves of 32 with matrix instructions. */
 static int is_wide(const struct gw_device *d) { return has_matrix(d) && d->warp == 32; }
 
+/* Of a block of the fewest waves that every number of tokens allows. */
 static unsigned shared_of(const gemm_kind *kind, const struct gw_device *d) {
     int wide = is_wide(d);
     switch (kind->way) {
     case MATRIX:
-        return (unsigned)GW_GEMM_SHARED(wide, kind->term, kind->record);
+        return (unsigned)GW_GEMM_SHARED(wide, GW_GEMM_WAVES_MANY, GW_GEMM_TOKENS(wide), kind->term,
+                                        kind->record);
     case HALF:
         return (unsigned)GW_HALF_SHARED(wide);
     default:
@@ -129,16 +131,44 @@ static size_t narrow_bytes(const struct gw_segment *segment, const gw_node *node
            rows * ((k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS) * GW_STRIP_FLOATS * 2;
 }
 
+/* Quantized weights: a strip per wave and all tokens up to GW_GEMM_TOKENS. As many waves per block
+ * as leave the fullest multiprocessor with the fewest strips; more of them share activations. */
+static gw_status record_matrix(struct gw_segment *segment, const gw_node *node,
+                               const gemm_kind *kind, const struct gw_gemm_params *p) {
+    const struct gw_device *d = segment->device;
+    size_t rows = (size_t)segment->rows, units = (size_t)d->units, least = 0;
+    int wide = is_wide(d), best = 0, tokens = rows <= 32 ? 32 : rows <= 64 ? 64 : 128;
+    tokens = tokens < GW_GEMM_TOKENS(wide) ? tokens : GW_GEMM_TOKENS(wide);
+    int waves = tokens <= 64 ? GW_GEMM_WAVES_FEW : GW_GEMM_WAVES_MANY;
+    for (; waves <= GW_GEMM_WAVES(wide); waves += 4) {
+        size_t blocks = blocks_of(p, rows, (size_t)waves * GW_STRIP_ROWS, (size_t)tokens);
+        size_t strips = gw_hip_groups(blocks, units) * (size_t)waves;
+        if ((best == 0 || strips <= least) &&
+            GW_GEMM_SHARED(wide, waves, tokens, kind->term, kind->record) <= d->shared_bytes) {
+            least = strips;
+            best = waves;
+        }
+    }
+    char name[64];
+    snprintf(name, sizeof name, "gw_gemm_%s", kind->name);
+    return gw_hip_record(
+        segment, node, name, blocks_of(p, rows, (size_t)best * GW_STRIP_ROWS, (size_t)tokens), 1, 1,
+        (unsigned)(best * d->warp), 1, 1,
+        (unsigned)GW_GEMM_SHARED(wide, best, tokens, kind->term, kind->record), p, sizeof *p);
+}
+
 /* Weights of one format. scratch: narrow_bytes for HALF. */
 static gw_status record_one(struct gw_segment *segment, const gw_node *node, const gemm_kind *kind,
                             gw_hip_ptr scratch, struct gw_gemm_params p) {
     size_t rows = (size_t)segment->rows;
     const struct gw_device *d = segment->device;
     char name[64];
-    const char *family = kind->way == MATRIX  ? "gw_gemm"
-                         : kind->way == PLAIN ? "gw_gemm_plain"
-                         : kind->way == HALF  ? "gw_gemm_half"
-                                              : "gw_gemm_ordered";
+    const char *family = kind->way == PLAIN  ? "gw_gemm_plain"
+                         : kind->way == HALF ? "gw_gemm_half"
+                                             : "gw_gemm_ordered";
+    if (kind->way == MATRIX) {
+        return record_matrix(segment, node, kind, &p);
+    }
     snprintf(name, sizeof name, "%s_%s", family, kind->name);
     if (kind->way == PLAIN) {
         for (int i = 0; i < p.parts; i++) {
@@ -154,10 +184,6 @@ static gw_status record_one(struct gw_segment *segment, const gw_node *node, con
     unsigned blocks = blocks_of(&p, rows, GW_ORDERED_SIDE, GW_ORDERED_SIDE);
     if (kind->way != ORDERED) {
         blocks = blocks_of(&p, rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(is_wide(d)));
-    }
-    if (kind->way == MATRIX) { /* few live rows: smaller tiles */
-        unsigned few = blocks_of(&p, 1, GW_GEMM_FEW_ROWS, GW_GEMM_FEW);
-        blocks = few > blocks ? few : blocks;
     }
     if (kind->way == HALF) {
         GW_TRY(record_narrow(segment, node, kind, scratch, &p));
