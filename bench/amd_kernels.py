@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = ["linear.hip", "linear_wide.hip", "linear_float.hip"]
+FILES = ["linear.hip", "linear_wide.hip", "linear_float.hip", "gemm.hip"]
 
 
 def assembly(arch, name):

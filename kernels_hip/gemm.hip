@@ -380,16 +380,16 @@ __device__ static inline void load_numbers(float *o, const float *numbers, int b
         for (int k = 0; k < 4; k++) {
             o[k % (T::CC * F::TOKEN)] = GW_F32_FROM_BITS(w[k]);
         }
-        return;
-    }
+    } else {
 #pragma unroll
-    for (int k = 0; k < T::CC * F::TOKEN; k += T::CC) {
-        if (T::CC == 2) {
-            const floats2 v = *(const floats2 *)(from + k);
-            o[k] = v.v[0];
-            o[k + T::CC - 1] = v.v[1];
-        } else {
-            o[k] = from[k];
+        for (int k = 0; k < T::CC * F::TOKEN; k += T::CC) {
+            if (T::CC == 2) {
+                const floats2 v = *(const floats2 *)(from + k);
+                o[k] = v.v[0];
+                o[k + T::CC - 1] = v.v[1];
+            } else {
+                o[k] = from[k];
+            }
         }
     }
 }
