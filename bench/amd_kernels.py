@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = ["linear.hip", "linear_wide.hip", "linear_float.hip", "gemm.hip"]
+FILES = ["linear.hip", "linear_wide.hip", "linear_float.hip", "gemm.hip",
+         "gemm_large.hip"]
 
 
 def assembly(arch, name):

@@ -5,206 +5,10 @@
  * 32 at a time; a wave makes int8 operands out of the records itself. The sum of a block's products
  * is an exact integer that begins at the bits of 1.5 * 2^23, so that its conversion to float is one
  * subtraction; then comes the chain of docs/arithmetic.md, in registers.
+ *
+ * Here a wave has one strip and all of at most GW_GEMM_MANY live tokens; more are gemm_large.hip's.
  */
-#include "kernels_hip/device.h"
-
-#include "core/tensor/blocks.h"
-#include "kernels_hip/gemm_tile.h"
-#include "kernels_hip/strip.h"
-
-enum { BLOCKS = GW_STRIP_BLOCKS, ACT_BYTES = 40, WIDE = GW_MMA && LANES == 32 };
-
-#define MAGIC 12582912.0f
-#define MAGIC_BITS 0x4b400000
-
-struct __align__(8) words2 {
-    unsigned w[2];
-};
-struct __align__(8) floats2 {
-    float v[2];
-};
-
-__device__ static inline void load2(unsigned *to, const void *from) {
-    const words2 v = *(const words2 *)from;
-    to[0] = v.w[0], to[1] = v.w[1];
-}
-__device__ static inline void load4(unsigned *to, const void *from) {
-    const gw_16b v = *(const gw_16b *)from;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        to[i] = v.w[i];
-    }
-}
-__device__ static inline void store4(void *to, const unsigned *from) {
-    const gw_16b v = {{from[0], from[1], from[2], from[3]}};
-    *(gw_16b *)to = v;
-}
-
-/* A row of GW_STRIP_FORMATS. */
-template <int LOW_, int HIGH_, int OFFSET_, int LEVELS_, int TERM_, int SUB_, int HEADS_,
-          int BYTES_>
-struct format {
-    static constexpr int LOW = LOW_, HIGH = HIGH_, OFFSET = OFFSET_, LEVELS = LEVELS_, TERM = TERM_,
-                         SUB = SUB_, HEADS = HEADS_, BYTES = BYTES_;
-    static constexpr int RECORD = GW_STRIP_RECORD(LOW, HIGH, SUB, HEADS, BYTES),
-                         AT_HIGH = GW_STRIP_LOW(LOW), AT_SUB = AT_HIGH + GW_STRIP_HIGH(HIGH),
-                         AT_HEAD = AT_SUB + GW_STRIP_SUB(SUB);
-    static constexpr int HALVES = TERM == GW_TERM_HALVES || TERM == GW_TERM_Q2;
-    /* Codes without their offset at the top of a byte, so that one bit flips: this far up. */
-    static constexpr int UP = TERM != GW_TERM_SIGNED || OFFSET == 0 ? 0 : OFFSET == 8 ? 4 : 3;
-    /* numbers per block of a row, of a token */
-    static constexpr int ROW = TERM == GW_TERM_Q2       ? 7
-                               : HALVES                 ? 4
-                               : TERM == GW_TERM_AFFINE ? 2
-                                                        : 1,
-                         TOKEN = GW_GEMM_NUMBERS(TERM);
-};
-
-/* ---- records --------------------------------------------------------------------------------- */
-
-/* Codes of quarter t of a row in the BLOCKS blocks of a record. */
-template <class F> struct quarter { unsigned low[F::LOW], high[2]; };
-
-template <class F>
-__device__ static inline void load_quarter(quarter<F> &q, const unsigned char *record, int row,
-                                           int t) {
-    if (F::LOW >= 4) {
-#pragma unroll
-        for (int h = 0; h < F::LOW / 4; h++) {
-            load4(q.low + 4 * h, record + 1024 * h + 64 * row + 16 * t);
-        }
-    } else {
-        load2(q.low, record + 32 * row + 8 * t);
-    }
-    if (F::HIGH == 1) {
-        q.high[0] = *(const unsigned *)(record + F::AT_HIGH + 16 * row + 4 * t);
-    } else if (F::HIGH == 2) {
-        load2(q.high, record + F::AT_HIGH + 32 * row + 8 * t);
-    }
-}
-
-/* The level of each nibble. */
-__device__ static inline unsigned levels(unsigned n) {
-    const unsigned from = n & 0x07070707u;
-    const unsigned low = gw_pick_bytes(0xf6eaddcfu, 0xbfad9881u, from);
-    const unsigned high = gw_pick_bytes(0x71594535u, 0x26190d01u, from);
-    const unsigned mask = (n >> 3 & 0x01010101u) * 255u;
-    return (low & ~mask) | (high & mask);
-}
-
-/* Weights 16h + 4t .. +3 of block i as int8. */
-template <class F> __device__ static inline unsigned codes(const quarter<F> &q, int i, int h) {
-    unsigned c;
-    if (F::LOW == 8) {
-        return q.low[(4 * h + i) % F::LOW];
-    }
-    if (F::LOW == 4 && F::HIGH == 0 && F::UP) {
-        return ((h ? q.low[i] : q.low[i] << 4) & 0xf0f0f0f0u) ^ 0x80808080u;
-    }
-    if (F::LOW == 4) {
-        c = q.low[i] >> (4 * h) & 0x0f0f0f0fu;
-    } else {
-        c = q.low[i / 2] >> (2 * (2 * (i % 2) + h)) & 0x03030303u;
-    }
-    if (F::HIGH == 1) {
-        c |= (q.high[0] >> (2 * i + h) & 0x01010101u) << F::LOW;
-    } else if (F::HIGH == 2) {
-        c |= (q.high[i / 2] >> (2 * (2 * (i % 2) + h)) & 0x03030303u) << F::LOW;
-    }
-    if (F::LEVELS) {
-        return levels(c);
-    }
-    if (F::UP) {
-        return (c << F::UP) ^ 0x80808080u;
-    }
-    return F::OFFSET ? ((c | 0x80808080u) - F::OFFSET * 0x01010101u) ^ 0x80808080u : c;
-}
-
-/* Scales of a row in the BLOCKS blocks of a record. */
-template <class F> struct scales { unsigned head[4], sub[2]; };
-
-template <class F>
-__device__ static inline void load_scales(scales<F> &s, const unsigned char *record, int row) {
-    const unsigned char *head = record + F::AT_HEAD + row * F::HEADS * F::BYTES;
-    if (F::HEADS * F::BYTES == 16) {
-        load4(s.head, head);
-    } else if (F::HEADS * F::BYTES == 8) {
-        load2(s.head, head);
-    } else if (F::HEADS * F::BYTES == 4) {
-        s.head[0] = *(const unsigned *)head;
-    } else if (F::HEADS * F::BYTES == 2) {
-        s.head[0] = *(const uint16_t *)head;
-    }
-    if (F::SUB) {
-        load2(s.sub, record + F::AT_SUB + 8 * row);
-    }
-}
-
-/* What the term needs of a row for block i. */
-template <class F> __device__ static inline void row_numbers(const scales<F> &s, int i, float *o) {
-    if (F::TERM == GW_TERM_SIGNED && F::BYTES == 4) { /* INT8 */
-        o[0] = GW_F32_FROM_BITS(s.head[0]);
-        return;
-    }
-    const int at = F::HEADS == 1 ? 0 : i;
-    const unsigned head = F::BYTES == 4 ? s.head[at] : s.head[at / 2] >> at % 2 * 16;
-    const unsigned sub = s.sub[i / 2] >> i % 2 * 16;
-    const float d = gw_widen_f16((gw_u16)head),
-                m = F::BYTES == 4 ? gw_widen_f16((gw_u16)(head >> 16)) : 0.0f;
-    if (F::TERM == GW_TERM_SIGNED) {
-        o[0] = F::SUB ? d * (float)(int8_t)(sub & 255u) : d;
-    } else if (F::TERM == GW_TERM_AFFINE) {
-        o[0] = F::SUB ? d * (float)(sub & 255u) : d;
-        o[F::ROW - 1] = F::SUB ? -(m * (float)(sub >> 8 & 255u)) : m;
-    } else {
-        const int q2 = F::TERM == GW_TERM_Q2;
-        const float s0 = (float)(q2 ? (int)(sub & 15u) : (int)(int8_t)(sub & 255u));
-        o[0] = d;
-        o[1 % F::ROW] = s0;
-        o[2 % F::ROW] = -(s0 * MAGIC);
-        o[3 % F::ROW] = (float)(q2 ? (int)(sub >> 8 & 15u) : (int)(int8_t)(sub >> 8 & 255u));
-        if (q2) {
-            o[4 % F::ROW] = -m;
-            o[5 % F::ROW] = (float)(sub >> 4 & 15u);
-            o[6 % F::ROW] = (float)(sub >> 12 & 15u);
-        }
-    }
-}
-
-template <class F>
-__device__ static inline void token_numbers(float scale, unsigned sums, float *o) {
-    const int a = (int16_t)(sums & 0xffffu), b = (int16_t)(sums >> 16);
-    o[0] = scale;
-    if (F::TERM == GW_TERM_AFFINE) {
-        o[F::TOKEN - 1] = scale * (float)(a + b);
-    } else if (F::TERM == GW_TERM_Q2) {
-        o[1 % F::TOKEN] = (float)a;
-        o[2 % F::TOKEN] = (float)b;
-    }
-}
-
-/* The term. s, t: sums over the block, or over its halves, that began at MAGIC. In HALVES, the
- * second number takes MAGIC off within the product: all of it is exact. */
-template <class F>
-__device__ static inline float add_term(int s, int t, const float *row, const float *token,
-                                        float acc) {
-    if (!F::HALVES) {
-        const float sum = F::UP ? fmaf(GW_F32_FROM_BITS((gw_u32)s), 1.0f / (1 << F::UP),
-                                       -MAGIC / (1 << F::UP)) /* exact */
-                                : GW_F32_FROM_BITS((gw_u32)s) - MAGIC;
-        acc = fmaf(row[0] * token[0], sum, acc);
-        return F::TERM == GW_TERM_AFFINE ? fmaf(row[F::ROW - 1], token[F::TOKEN - 1], acc) : acc;
-    }
-    const float first = fmaf(row[1 % F::ROW], GW_F32_FROM_BITS((gw_u32)s), row[2 % F::ROW]);
-    const float both = fmaf(row[3 % F::ROW], GW_F32_FROM_BITS((gw_u32)t) - MAGIC, first);
-    acc = fmaf(row[0] * token[0], both, acc);
-    if (F::TERM == GW_TERM_Q2) {
-        const float m =
-            fmaf(row[5 % F::ROW], token[1 % F::TOKEN], row[6 % F::ROW] * token[2 % F::TOKEN]);
-        acc = fmaf(row[4 % F::ROW] * token[0], m, acc);
-    }
-    return acc;
-}
+#include "kernels_hip/gemm_format.h"
 
 #if GW_MMA
 
@@ -283,10 +87,6 @@ __device__ static inline void copy_record(unsigned char *slot, const uint8_t *&f
     gw_copy_commit();
 }
 
-/* Byte of half h of block b of a token; neighbouring tokens use different banks. */
-__device__ static inline int half_at(int token, int b, int h) {
-    return token * (BLOCKS * GW_ACT_BLOCK) + ((2 * b + h) ^ (token & 7)) * 16;
-}
 /* Number n of block b of a token, in floats: a lane's tokens lie together. */
 template <class F, class T> __device__ static inline int number_at(int b, int token, int n) {
     return T::CC == 2 ? (b * T::TOKENS + (token & ~1)) * F::TOKEN + 2 * n + token % 2
@@ -601,9 +401,9 @@ __device__ static inline void gemm_any(const gw_gemm_params &p, unsigned char *s
     const int live = gw_live(p.step);
     if (live <= 32) {
         gemm<F, 32 / GW_MMA_N>(p, shared);
-    } else if (!WIDE || live <= 64) {
+    } else if (live <= (WIDE ? 64 : GW_GEMM_MANY)) {
         gemm<F, 64 / GW_MMA_N>(p, shared);
-    } else if (WIDE) {
+    } else if (WIDE && live <= GW_GEMM_MANY) {
         gemm<F, (WIDE ? 128 : 64) / GW_MMA_N>(p, shared);
     }
 }

@@ -10,6 +10,7 @@ enum {
     GW_GEMM_PARTS = 3,
     GW_GEMM_THREADS = 256,
     GW_GEMM_ROWS = 128,     /* of a tile; of gate and up together in a GLU; quantized: 16 a wave */
+    GW_GEMM_MANY = 128,     /* tokens up to which a wave has one strip  */
     GW_GEMM_WAVES_FEW = 4,  /* fewest of a block, for at most 64 tokens */
     GW_GEMM_WAVES_MANY = 8, /* the same for more                        */
     GW_PLAIN_TOKENS = 16,
@@ -32,6 +33,12 @@ enum {
 #define GW_GEMM_SHARED(wide, waves, tokens, term, record)                                          \
     (GW_GEMM_RING(wide, record) * (waves) * (record) +                                             \
      2 * (tokens) * (128 + 16 * GW_GEMM_NUMBERS(term)))
+
+/* The same for products of more than GW_GEMM_MANY tokens, whose stages are of all waves. */
+#define GW_LARGE_RING(wide) ((wide) ? 3 : 2)
+#define GW_LARGE_SHARED(wide, term, record)                                                        \
+    (GW_LARGE_RING(wide) * GW_GEMM_ROWS / 16 * (record) +                                          \
+     2 * GW_GEMM_TOKENS(wide) * (128 + 16 * GW_GEMM_NUMBERS(term)))
 
 /* One weight matrix: strips of 16 rows in the planes of backends/hip/layout.c. */
 struct gw_gemm_weight {

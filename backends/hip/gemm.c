@@ -32,13 +32,14 @@ static int has_matrix(const struct gw_device *d) {
 /* gemm_params.h: waves of 32 with matrix instructions. */
 static int is_wide(const struct gw_device *d) { return has_matrix(d) && d->warp == 32; }
 
-/* Of a block of the fewest waves that every number of tokens allows. */
+/* MATRIX: what every number of tokens needs, in blocks of the fewest waves. */
 static unsigned shared_of(const gemm_kind *kind, const struct gw_device *d) {
-    int wide = is_wide(d);
+    int wide = is_wide(d), large = GW_LARGE_SHARED(wide, kind->term, kind->record);
+    int strips = GW_GEMM_SHARED(wide, wide ? GW_GEMM_WAVES_MANY : GW_GEMM_WAVES_FEW,
+                                GW_GEMM_TOKENS(wide), kind->term, kind->record);
     switch (kind->way) {
     case MATRIX:
-        return (unsigned)GW_GEMM_SHARED(wide, GW_GEMM_WAVES_MANY, GW_GEMM_TOKENS(wide), kind->term,
-                                        kind->record);
+        return (unsigned)(large > strips ? large : strips);
     case HALF:
         return (unsigned)GW_HALF_SHARED(wide);
     default:
@@ -131,12 +132,14 @@ static size_t narrow_bytes(const struct gw_segment *segment, const gw_node *node
            rows * ((k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS) * GW_STRIP_FLOATS * 2;
 }
 
-/* Quantized weights: a strip per wave and all tokens up to GW_GEMM_TOKENS. As many waves per block
- * as leave the fullest multiprocessor with the fewest strips; more of them share activations. */
-static gw_status record_matrix(struct gw_segment *segment, const gw_node *node,
+/* Quantized weights, up to GW_GEMM_MANY live tokens: a strip per wave and all tokens. As many waves
+ * per block as leave the fullest multiprocessor with the fewest strips; more of them share
+ * activations. */
+static gw_status record_strips(struct gw_segment *segment, const gw_node *node,
                                const gemm_kind *kind, const struct gw_gemm_params *p) {
     const struct gw_device *d = segment->device;
-    size_t rows = (size_t)segment->rows, units = (size_t)d->units, least = 0;
+    size_t rows = segment->rows < GW_GEMM_MANY ? (size_t)segment->rows : GW_GEMM_MANY;
+    size_t units = (size_t)d->units, least = 0;
     int wide = is_wide(d), best = 0, tokens = rows <= 32 ? 32 : rows <= 64 ? 64 : 128;
     tokens = tokens < GW_GEMM_TOKENS(wide) ? tokens : GW_GEMM_TOKENS(wide);
     int waves = tokens <= 64 ? GW_GEMM_WAVES_FEW : GW_GEMM_WAVES_MANY;
@@ -155,6 +158,23 @@ static gw_status record_matrix(struct gw_segment *segment, const gw_node *node,
         segment, node, name, blocks_of(p, rows, (size_t)best * GW_STRIP_ROWS, (size_t)tokens), 1, 1,
         (unsigned)(best * d->warp), 1, 1,
         (unsigned)GW_GEMM_SHARED(wide, best, tokens, kind->term, kind->record), p, sizeof *p);
+}
+
+/* How many tokens of a plan are live is known on the device only: of two launches one is idle. */
+static gw_status record_matrix(struct gw_segment *segment, const gw_node *node,
+                               const gemm_kind *kind, const struct gw_gemm_params *p) {
+    int wide = is_wide(segment->device);
+    size_t rows = (size_t)segment->rows;
+    char name[64];
+    GW_TRY(record_strips(segment, node, kind, p));
+    if (rows <= GW_GEMM_MANY) {
+        return GW_OK;
+    }
+    snprintf(name, sizeof name, "gw_gemm_large_%s", kind->name);
+    return gw_hip_record(segment, node, name,
+                         blocks_of(p, rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(wide)), 1, 1,
+                         GW_GEMM_THREADS, 1, 1,
+                         (unsigned)GW_LARGE_SHARED(wide, kind->term, kind->record), p, sizeof *p);
 }
 
 /* Weights of one format. scratch: narrow_bytes for HALF. */
