@@ -12,97 +12,15 @@
  * of its own: a block takes 32 values of one head over all pages: one team carries the chain, others
  * fetch ahead; pages are weighed in batches.
  */
-#include "kernels_hip/device.h"
 #include "kernels_hip/act8.h"
-#include "kernels_hip/attention_params.h"
-#include "kernels_hip/rope.h"
-
-/* Pages [first, last] that a row sees. */
-struct gw_span {
-    int lo, pos, first, last;
-};
-GW_DEVICE gw_span span_of(const struct gw_step_params &step, int row, int window) {
-    gw_span s;
-    s.pos = gw_step_pos(step, row);
-    s.lo = window > 0 && s.pos >= window ? s.pos - window + 1 : 0;
-    s.first = s.lo / GW_PAGE;
-    s.last = s.pos / GW_PAGE;
-    return s;
-}
-
-template <int N> struct alignas(N < 4 ? 4 * N : 16) gw_floats {
-    float v[N];
-};
-template <int N> struct alignas(N < 4 ? 4 * N : 16) gw_words {
-    unsigned v[N];
-};
-
-/* The caches' formats (core/plan/op.h) in chunks: rows of K as [.., 64], of V as [.., e]. Two or more
- * neighbours at once, aligned to their size; scales: of q8_0 alone, as a page has them. */
-GW_DEVICE void widen_halves(unsigned two, float *v) {
-    v[0] = gw_widen_f16((gw_u16)two);
-    v[1] = gw_widen_f16((gw_u16)(two >> 16));
-}
-struct gw_cells_f32 {
-    typedef gw_put_f32 put;
-    enum { BYTES = 4, SCALED = 0 };
-    template <int N> __device__ static inline void read(const uint8_t *chunk, int at, float *v) {
-        const gw_floats<N> x = *(const gw_floats<N> *)((const float *)chunk + at);
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            v[i] = x.v[i];
-        }
-    }
-};
-struct gw_cells_f16 {
-    typedef gw_put_f16 put;
-    enum { BYTES = 2, SCALED = 0 };
-    template <int N> __device__ static inline void read(const uint8_t *chunk, int at, float *v) {
-        const gw_u16 *p = (const gw_u16 *)chunk + at;
-        if (N == 1) {
-            v[0] = gw_widen_f16(*p);
-        } else if (N == 2) {
-            widen_halves(*(const unsigned *)p, v);
-        } else {
-            const gw_words<(N + 1) / 2> x = *(const gw_words<(N + 1) / 2> *)p;
-#pragma unroll
-            for (int i = 0; i < N / 2; i++) {
-                widen_halves(x.v[i], v + 2 * i);
-            }
-        }
-    }
-};
-struct gw_cells_q8_0 { /* without the scale */
-    typedef gw_put_q8_0 put;
-    enum { BYTES = 1, SCALED = 1 };
-    template <int N> __device__ static inline void read(const uint8_t *chunk, int at, float *v) {
-        const unsigned codes = N == 1   ? chunk[at]
-                               : N == 2 ? *(const gw_u16 *)(chunk + at)
-                                        : *(const unsigned *)(chunk + at);
-#pragma unroll
-        for (int i = 0; i < N; i++) { /* exact: 2^23 + 128 + code is a float */
-            v[i] = GW_F32_FROM_BITS(0x4b000000u | ((codes >> 8 * i & 0xffu) ^ 0x80u)) - 8388736.0f;
-        }
-    }
-};
-
-GW_DEVICE float larger(float a, float b) { return b > a ? b : a; }
-GW_DEVICE float team_top(float v) {
-    v = larger(v, gw_partner<16>(v));
-    v = larger(v, gw_partner<8>(v));
-    v = larger(v, gw_partner<4>(v));
-    v = larger(v, gw_partner<2>(v));
-    return larger(v, gw_partner<1>(v));
-}
-
-GW_DEVICE float minus_infinity(void) { return GW_F32_FROM_BITS(0xff800000u); }
+#include "kernels_hip/attention.h"
 
 /* ---- attend ---------------------------------------------------------------------------------- */
 
 /* Where in shared memory a team has what. */
 template <int HEADS> struct gw_desk {
-    gw_floats<HEADS> *p;        /* [64] weight of each position            */
-    gw_floats<HEADS> *q;        /* [e]                                     */
+    gw_f32s<HEADS> *p;        /* [64] weight of each position            */
+    gw_f32s<HEADS> *q;        /* [e]                                     */
     uint8_t *k_scales, *v_scales; /* of q8_0: of the page                    */
     uint8_t *k_fresh, *v_fresh;   /* the new position's cells, then scales   */
     uint8_t *ring;              /* GW_ATTEND_STAGES chunks of p.chunk bytes */
@@ -111,7 +29,7 @@ template <int HEADS>
 __device__ static inline gw_desk<HEADS> desk_at(uint8_t *shared, const struct gw_attend_params &p) {
     gw_desk<HEADS> d;
     shared += gw_team() * p.team_bytes;
-    d.p = (gw_floats<HEADS> *)shared;
+    d.p = (gw_f32s<HEADS> *)shared;
     d.q = d.p + GW_PAGE;
     d.k_scales = (uint8_t *)d.q + GW_ATTEND_QUERIES(HEADS, p.e);
     d.v_scales = d.k_scales + p.scale_bytes;
@@ -239,7 +157,7 @@ __device__ static inline void score_chunk(const gw_desk<HEADS> &d, const uint8_t
             k[0] = scale[0] * k[0];
             k[1] = scale[1] * k[1];
         }
-        const gw_floats<HEADS> q = d.q[i0 + i];
+        const gw_f32s<HEADS> q = d.q[i0 + i];
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
             s[h][0] = GW_FMA(q.v[h], k[0], s[h][0]);
@@ -253,7 +171,7 @@ template <int HEADS>
 __device__ static inline void weigh(const gw_desk<HEADS> &d, float (*s)[2], int from, int end,
                                     float scale, float *top, float *sum) {
     const int j = 2 * gw_lane();
-    gw_floats<HEADS> p[2];
+    gw_f32s<HEADS> p[2];
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
         float best = minus_infinity();
@@ -292,7 +210,7 @@ __device__ static inline void mix_chunk(const gw_desk<HEADS> &d, const uint8_t *
                                         int j0, int from, int end, float (*o)[PER]) {
 #pragma unroll 8
     for (int j = from; j < end; j++) {
-        const gw_floats<HEADS> p = d.p[j];
+        const gw_f32s<HEADS> p = d.p[j];
         float v[PER];
         CELLS::template read<PER>(chunk, (j - j0) * e + i, v);
         if (CELLS::SCALED) {
@@ -315,71 +233,6 @@ __device__ static inline void mix_chunk(const gw_desk<HEADS> &d, const uint8_t *
 
 /* ---- ROPE_KV of a step of one row ------------------------------------------------------------ */
 
-/* Heads side by side in shared memory through their norm and rotation, in place. */
-template <int HEADS>
-__device__ static inline void turn_heads(const struct gw_turn_params &t, gw_floats<HEADS> *v,
-                                         const float *weight, int pos) {
-    const int lane = gw_lane(), half = t.rope_dim / 2;
-    const float *angle = t.table + (size_t)pos * t.rope_dim;
-    gw_sync_team();
-    if (weight) {
-        float scale[HEADS];
-#pragma unroll
-        for (int h = 0; h < HEADS; h++) {
-            scale[h] = 0.0f;
-        }
-        for (int i = lane; i < t.e; i += GW_LANES) {
-#pragma unroll
-            for (int h = 0; h < HEADS; h++) {
-                scale[h] = GW_FMA(v[i].v[h], v[i].v[h], scale[h]);
-            }
-        }
-#pragma unroll
-        for (int h = 0; h < HEADS; h++) {
-            scale[h] = gw_rms_scale(gw_fold(scale[h]), t.e, t.eps);
-        }
-        for (int i = lane; i < t.e; i += GW_LANES) {
-            const float w = weight[i];
-#pragma unroll
-            for (int h = 0; h < HEADS; h++) {
-                v[i].v[h] = (v[i].v[h] * scale[h]) * w;
-            }
-        }
-        gw_sync_team();
-    }
-#pragma unroll 2
-    for (int pair = lane; pair < half; pair += GW_LANES) {
-        const int at = t.interleaved ? 2 * pair : pair, to = t.interleaved ? at + 1 : at + half;
-        const float c = angle[pair], s = angle[half + pair];
-        gw_floats<HEADS> a = v[at], b = v[to];
-#pragma unroll
-        for (int h = 0; h < HEADS; h++) {
-            const float x = a.v[h], y = b.v[h];
-            a.v[h] = gw_rope_first(x, y, c, s);
-            b.v[h] = gw_rope_second(x, y, c, s);
-        }
-        v[at] = a;
-        v[to] = b;
-    }
-    gw_sync_team();
-}
-
-/* A head's floats in shared memory -> cells in the same place, which are never wider. */
-template <typename CELLS>
-__device__ static inline void narrow_head(uint8_t *fresh, int e) {
-    typedef typename CELLS::put PUT;
-    gw_u16 *scales = (gw_u16 *)(fresh + 4 * e);
-    for (int base = 0; base < e; base += GW_LANES) {
-        const int i = base + gw_lane();
-        const float x = i < e ? ((const float *)fresh)[i] : 0.0f;
-        gw_sync_team();
-        if (i < e) {
-            PUT::put((typename PUT::cell *)fresh, i, scales, i / 32, x);
-        }
-        gw_sync_team();
-    }
-}
-
 /* The new position's k and v -> cells in d.k_fresh, d.v_fresh, scales behind e floats; the first
  * unit of its page stores them. */
 template <typename CELLS, int HEADS>
@@ -395,7 +248,7 @@ __device__ static inline void make_fresh(const struct gw_attend_params &p,
         ((float *)d.k_fresh)[i] = k[i];
         ((float *)d.v_fresh)[i] = k[p.kv_heads * e + i];
     }
-    turn_heads<1>(p.turn, (gw_floats<1> *)d.k_fresh, p.turn.k_norm, u.span.pos);
+    turn_heads<1>(p.turn, (gw_f32s<1> *)d.k_fresh, p.turn.k_norm, u.span.pos);
     narrow_head<CELLS>(d.k_fresh, e);
     narrow_head<CELLS>(d.v_fresh, e);
     if (u.value != 0 || u.head != g * group) {
@@ -455,7 +308,7 @@ __device__ static inline void load_queries(const struct gw_attend_params &p,
                                : p.q + at * p.e;
 #pragma unroll 4
     for (int i = gw_lane(); i < p.e; i += GW_LANES) {
-        gw_floats<HEADS> all;
+        gw_f32s<HEADS> all;
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
             all.v[h] = h < u.heads ? q[h * p.e + i] : 0.0f;
@@ -544,8 +397,8 @@ __device__ static inline void join_few(const struct gw_attend_params &p, const g
 #pragma unroll
             for (int h = 0; h < HEADS; h++) {
                 if (h < u.heads && i < p.e) {
-                    const gw_floats<4> v = *(
-                        const gw_floats<4> *)(p.parts.values +
+                    const gw_f32s<4> v = *(
+                        const gw_f32s<4> *)(p.parts.values +
                                               (at + (size_t)(h * stride + page)) *
                                                   p.parts.e_padded +
                                               i);
@@ -562,7 +415,7 @@ __device__ static inline void join_few(const struct gw_attend_params &p, const g
         for (int h = 0; h < HEADS; h++) {
             const int there = h < u.heads && i < p.e;
             const size_t to = ((size_t)u.row * p.heads + u.head + h) * p.e + i;
-            gw_floats<4> v;
+            gw_f32s<4> v;
 #pragma unroll
             for (int c = 0; c < 4; c++) {
                 v.v[c] = there ? o[h][c] / total[h] : 0.0f;
@@ -574,7 +427,7 @@ __device__ static inline void join_few(const struct gw_attend_params &p, const g
                     code.store((unsigned *)p.out + to / GW_ACT_BLOCK * GW_ACT_WORDS);
                 }
             } else if (there) {
-                *(gw_floats<4> *)((float *)p.out + to) = v;
+                *(gw_f32s<4> *)((float *)p.out + to) = v;
             }
         }
     }
@@ -793,8 +646,8 @@ template <int ACT8> __device__ static inline void join(const struct gw_join_para
             if (count >= GW_JOIN_PAGES) {
 #pragma unroll
                 for (int i = 0; i < GW_JOIN_PAGES; i += 4) {
-                    const gw_floats<4> w4 = *(const gw_floats<4> *)(w + i);
-                    const gw_floats<4> l4 = *(const gw_floats<4> *)(l + i);
+                    const gw_f32s<4> w4 = *(const gw_f32s<4> *)(w + i);
+                    const gw_f32s<4> l4 = *(const gw_f32s<4> *)(l + i);
 #pragma unroll
                     for (int j = 0; j < 4; j++) {
                         total = GW_FMA(l4.v[j], w4.v[j], total);

@@ -62,6 +62,14 @@ struct gw_attend_params {
                           * K and V, ring */
 };
 
+/* gw_attend_block_CACHE: with the same parameters, of which parts, arrived and what cuts pages are
+ * not read; turn.in and out are set, e is a multiple of 4 and at most GW_BLOCK_THREADS, and a step
+ * has at most GW_BLOCK_PAGES pages. Grid: heads. Dynamic shared memory: GW_BLOCK_SHARED bytes. */
+enum { GW_BLOCK_THREADS = 512, GW_BLOCK_PAGES = 8 };
+#define GW_BLOCK_CELLS(e) (((e) + (e) / 64 + 4) / 4 * 4) /* floats */
+#define GW_BLOCK_SHARED(e, pages)                                                                  \
+    (4 * (3 * (e) + 2 * GW_BLOCK_CELLS(e) + (pages) * (GW_PAGE + (e) + 2)))
+
 /* gw_attend_join_f32, gw_attend_join_act8: grid (heads * ceil(e / GW_JOIN_WIDTH), rows). */
 struct gw_join_params {
     struct gw_step_params step;

@@ -86,6 +86,33 @@ static int pages_joined(const struct gw_segment *segment, const gw_node *node) {
     return GW_ATTEND_JOIN / heads_at_once(a->heads / a->kv_heads);
 }
 
+/* Attention of few pages by one block per head, where rotation comes with it. All attention of a
+ * segment has this way, or none. */
+static gw_status record_block(struct gw_segment *segment, const gw_node *node,
+                              const struct gw_attend_params *p) {
+    const struct gw_device *d = segment->device;
+    /* Beyond these a team per page, spread over the device, is faster (H200): the work of one head,
+     * which a team would do in turn for each of a group, is what blocks share out. */
+    int group = p->heads / p->kv_heads, pages = group >= 4 ? GW_BLOCK_PAGES : 2 * group;
+    int first = segment->attends++ == 0;
+    char name[48];
+    while (pages > 0 && GW_BLOCK_SHARED(p->e, pages) > d->shared_bytes / 2) {
+        pages--;
+    }
+    if (p->turn.in == 0 || p->join_pages == 0 || p->e % 4 != 0 || p->e > GW_BLOCK_THREADS ||
+        pages == 0 || (!first && segment->block_pages == 0)) {
+        segment->block_pages = 0;
+        return GW_OK;
+    }
+    segment->launches[segment->n - 1].ways &= ~(1 << GW_HIP_BLOCK);
+    segment->block_pages = first || pages < segment->block_pages ? pages : segment->block_pages;
+    snprintf(name, sizeof name, "gw_attend_block_%s", gw_format_of(node->in[1]->fmt)->name);
+    GW_TRY(gw_hip_record(segment, node, name, (unsigned)p->heads, 1, 1, GW_BLOCK_THREADS, 1, 1,
+                         (unsigned)GW_BLOCK_SHARED(p->e, pages), p, sizeof *p));
+    segment->launches[segment->n - 1].ways = 1 << GW_HIP_BLOCK;
+    return GW_OK;
+}
+
 static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
                               const struct gw_attend_parts *parts) {
     const gw_attn_args *a = &node->args.attn;
@@ -126,8 +153,9 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
         (size_t)device->units * (size_t)gw_hip_resident(device, name, GW_ATTEND_THREADS, shared);
     size_t most = gw_hip_groups(gw_hip_width(node->in[3]) * (size_t)parts->rows, teams);
     blocks = blocks / same > most ? most : blocks / same > 0 ? blocks / same : 1;
-    return gw_hip_record(segment, node, name, (unsigned)(blocks * same), 1, 1, GW_ATTEND_THREADS, 1,
-                         1, shared, &p, sizeof p);
+    GW_TRY(gw_hip_record(segment, node, name, (unsigned)(blocks * same), 1, 1, GW_ATTEND_THREADS, 1,
+                         1, shared, &p, sizeof p));
+    return record_block(segment, node, &p);
 }
 
 static gw_status record_join(struct gw_segment *segment, const gw_node *node,
@@ -148,7 +176,7 @@ static gw_status record_join(struct gw_segment *segment, const gw_node *node,
                          (unsigned)a->heads * slices, (unsigned)parts->rows, 1, GW_JOIN_THREADS, 1,
                          1, 0, &p, sizeof p));
     if (few > 0) {
-        segment->launches[segment->n - 1].join = 1;
+        segment->launches[segment->n - 1].ways = 1 << GW_HIP_MANY;
         segment->few_pages =
             segment->few_pages == 0 || few < segment->few_pages ? few : segment->few_pages;
     }

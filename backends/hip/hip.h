@@ -141,8 +141,16 @@ typedef struct gw_hip_launch {
     unsigned grid[3], block[3], shared_bytes;
     void *params; /* own copy */
     int node;
-    int join; /* of pages: only in steps with more of them than segment->few_pages */
+    int ways; /* that it belongs to: a bit for each of them */
 } gw_hip_launch;
+
+/* Ways through a pass, by how many pages attention has to look at. */
+enum {
+    GW_HIP_MANY,  /* any number: with launches that join pages  */
+    GW_HIP_FEW,   /* segment->few_pages at most                 */
+    GW_HIP_BLOCK, /* segment->block_pages: a block has them all */
+    GW_HIP_WAYS
+};
 
 struct gw_segment {
     struct gw_device *device;
@@ -152,10 +160,12 @@ struct gw_segment {
     int node; /* being recorded */
     /* Nodes before it that are recorded with it; or NULL. */
     const gw_node *norm, *rope;
-    int few_pages; /* how many pages attention joins itself, in all launches; 0: it never does */
-    int picked;    /* a PICK came before: live rows are step.n_pick, else step.n */
-    int draws;     /* a SAMPLE: its next step may begin while this one is at work, so step
-                    * block and graphs are there twice, used in turn */
+    int few_pages;   /* how many pages attention joins itself, in all launches; 0: it never does */
+    int block_pages; /* how many one block of attention has, in all launches; 0: not used        */
+    int attends;     /* nodes of attention so far */
+    int picked;      /* a PICK came before: live rows are step.n_pick, else step.n */
+    int draws;       /* a SAMPLE: its next step may begin while this one is at work, so step
+                      * block and graphs are there twice, used in turn */
     int turn;
     int ran[2];
     uint64_t waits[2];     /* device->waits when it last ran: equal means it may still run */
@@ -167,9 +177,8 @@ struct gw_segment {
     size_t step_bytes;
     gw_hip_piece *pieces; /* gw_hip_private */
     size_t n_pieces;
-    gw_hip_piece arrived; /* gw_hip_arrived */
-    gw_hip_exec graph[2]; /* NULL: launches one by one */
-    gw_hip_exec few[2];   /* the same without joins, for few pages; or NULL */
+    gw_hip_piece arrived;              /* gw_hip_arrived */
+    gw_hip_exec graph[GW_HIP_WAYS][2]; /* [GW_HIP_MANY] NULL: launches one by one */
     gw_node_time *times;
     gw_hip_event *events; /* [n + 1] while timing */
 };

@@ -54,7 +54,8 @@ gw_status gw_hip_record(struct gw_segment *segment, const gw_node *node, const c
     *l = (gw_hip_launch){.grid = {grid_x, grid_y, grid_z},
                          .block = {block_x, block_y, block_z},
                          .shared_bytes = shared_bytes,
-                         .node = segment->node};
+                         .node = segment->node,
+                         .ways = (1 << GW_HIP_WAYS) - 1};
     snprintf(l->kernel, sizeof l->kernel, "%s", kernel);
     GW_TRY(gw_hip_find(segment->device, kernel, &l->function));
     GW_TRY(allow_shared(segment->device, l->function, shared_bytes, kernel));
@@ -162,8 +163,7 @@ static gw_hip_error send_step(struct gw_segment *segment, int turn) {
 
 /* ---- freezing -------------------------------------------------------------------------------- */
 
-/* few: without the launches that a step of few pages does not need. */
-static gw_status capture(struct gw_segment *segment, int turn, int few, gw_hip_exec *out) {
+static gw_status capture(struct gw_segment *segment, int turn, int way) {
     struct gw_device *device = segment->device;
     const gw_hip_driver *d = device->driver;
     gw_hip_graph graph = NULL;
@@ -174,7 +174,7 @@ static gw_status capture(struct gw_segment *segment, int turn, int few, gw_hip_e
     const char *what = "the step block";
     for (size_t i = 0; i < segment->n && error == GW_HIP_OK; i++) {
         what = segment->launches[i].kernel;
-        if (!few || !segment->launches[i].join) {
+        if (segment->launches[i].ways >> way & 1) {
             error = gw_hip_start(device, &segment->launches[i], i > 0);
         }
     }
@@ -184,7 +184,8 @@ static gw_status capture(struct gw_segment *segment, int turn, int few, gw_hip_e
         status = gw_fail(GW_E_DEVICE, "hip", "capturing %s failed: %s", what,
                          gw_hip_error_name(d, error != GW_HIP_OK ? error : ended));
     } else {
-        status = gw_hip_check(d, d->ExecNew(out, graph, 0), "instantiating a graph");
+        status = gw_hip_check(d, d->ExecNew(&segment->graph[way][turn], graph, 0),
+                              "instantiating a graph");
     }
     if (graph != NULL) {
         d->GraphFree(graph);
@@ -213,8 +214,9 @@ static gw_status take_staging(struct gw_segment *segment, int turn) {
 }
 
 static gw_status capture_turn(struct gw_segment *segment, int turn) {
-    GW_TRY(capture(segment, turn, 0, &segment->graph[turn]));
-    return segment->few_pages > 0 ? capture(segment, turn, 1, &segment->few[turn]) : GW_OK;
+    GW_TRY(capture(segment, turn, GW_HIP_MANY));
+    GW_TRY(segment->few_pages > 0 ? capture(segment, turn, GW_HIP_FEW) : GW_OK);
+    return segment->block_pages > 0 ? capture(segment, turn, GW_HIP_BLOCK) : GW_OK;
 }
 
 static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, size_t n) {
@@ -281,11 +283,10 @@ void gw_hip_thaw(struct gw_segment *segment) {
     (void)gw_hip_enter(device);
     device->driver->StreamWait(device->stream); /* nothing may use what is freed now */
     for (int turn = 0; turn < 2; turn++) {
-        if (segment->graph[turn] != NULL) {
-            device->driver->ExecFree(segment->graph[turn]);
-        }
-        if (segment->few[turn] != NULL) {
-            device->driver->ExecFree(segment->few[turn]);
+        for (int way = 0; way < GW_HIP_WAYS; way++) {
+            if (segment->graph[way][turn] != NULL) {
+                device->driver->ExecFree(segment->graph[way][turn]);
+            }
         }
         if (segment->ended[turn] != NULL) {
             device->driver->EventFree(segment->ended[turn]);
@@ -320,7 +321,7 @@ static void add_times(struct gw_segment *segment) {
 }
 
 /* Launch by launch; timed: with an event before, between and after. */
-static gw_status run_list(struct gw_segment *segment, int timed, int few) {
+static gw_status run_list(struct gw_segment *segment, int timed, int way) {
     struct gw_device *device = segment->device;
     const gw_hip_driver *d = device->driver;
     gw_hip_error error = send_step(segment, segment->turn);
@@ -330,7 +331,7 @@ static gw_status run_list(struct gw_segment *segment, int timed, int few) {
     }
     for (size_t i = 0; i < segment->n && error == GW_HIP_OK; i++) {
         what = segment->launches[i].kernel;
-        if (!few || !segment->launches[i].join) {
+        if (segment->launches[i].ways >> way & 1) {
             error = gw_hip_start(device, &segment->launches[i], i > 0 && !timed && !device->check);
         }
         if (timed && error == GW_HIP_OK) {
@@ -367,16 +368,18 @@ static gw_status free_staging(struct gw_segment *segment, int turn) {
 }
 
 /* The step that is in staging. */
-static gw_status launch(struct gw_segment *segment, int few) {
+static gw_status launch(struct gw_segment *segment, int pages) {
     struct gw_device *device = segment->device;
     int turn = segment->turn, timed = segment->times != NULL && segment->events != NULL;
-    if (segment->graph[turn] == NULL || timed) {
-        return run_list(segment, timed, few);
+    int way = pages <= segment->block_pages ? GW_HIP_BLOCK
+              : pages <= segment->few_pages ? GW_HIP_FEW
+                                            : GW_HIP_MANY;
+    if (segment->graph[GW_HIP_MANY][turn] == NULL || timed) {
+        return run_list(segment, timed, way);
     }
     gw_hip_error error = GW_HIP_OUT_OF_MEMORY;
     if (device->fail_launch == 0 || --device->fail_launch > 0) {
-        error = device->driver->ExecLaunch(few ? segment->few[turn] : segment->graph[turn],
-                                           device->stream);
+        error = device->driver->ExecLaunch(segment->graph[way][turn], device->stream);
     }
     return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a graph was launched");
 }
@@ -396,7 +399,7 @@ gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step) {
     segment->ran[turn] = 1;
     segment->waits[turn] = device->waits;
     gw_step_pack(step, segment->rows, segment->staging[turn]);
-    GW_TRY(launch(segment, step->pos_max / GW_PAGE < segment->few_pages));
+    GW_TRY(launch(segment, step->pos_max / GW_PAGE + 1));
     gw_hip_error error = GW_HIP_OK;
     if (segment->ended[turn] != NULL) {
         error = device->driver->EventRecord(segment->ended[turn], device->stream);
