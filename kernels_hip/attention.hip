@@ -1,16 +1,16 @@
 /* kernels_hip/attention.hip - ATTENTION in two steps: pages on their own, then joined in order
  * (docs/arithmetic.md, section 5).
  *
- * attend: a team takes one page of one KV head and up to 8 query heads of that group. A lane has two
- * positions while scores are made, and neighbours of the head while the page's values are summed, for
- * all heads at once: every chain of the arithmetic stays in one thread, and what is read from shared
- * memory serves many chains (reading it is what limits this kernel). K and V stream through a ring
- * of chunks that belongs to the team alone; teams loop over pages, so any grid does.
- * A step of one row brings ROPE_KV along: teams make their queries from q, k and v themselves, and
- * who has the last page puts the new position's cells over what came from the cache.
- * join: where pages are few, the team that comes last for a group of heads joins them. Else a launch
- * of its own: a block takes 32 values of one head over all pages: one team carries the chain, others
- * fetch ahead; pages are weighed in batches.
+ * attend: a team takes one page of one KV head and up to 8 query heads of that group. A lane has
+ * two positions while scores are made, and neighbours of the head while the page's values are
+ * summed, for all heads at once: every chain of the arithmetic stays in one thread, and what is
+ * read from shared memory serves many chains (reading it is what limits this kernel). K and V
+ * stream through a ring of chunks that belongs to the team alone; teams loop over pages, so any
+ * grid does. A step of one row brings ROPE_KV along: teams make their queries from q, k and v
+ * themselves, and who has the last page puts the new position's cells over what came from the
+ * cache. join: where pages are few, the team that comes last for a group of heads joins them. Else
+ * a launch of its own: a block takes 32 values of one head over all pages: one team carries the
+ * chain, others fetch ahead; pages are weighed in batches.
  */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/attention.h"
@@ -19,11 +19,11 @@
 
 /* Where in shared memory a team has what. */
 template <int HEADS> struct gw_desk {
-    gw_f32s<HEADS> *p;        /* [64] weight of each position            */
-    gw_f32s<HEADS> *q;        /* [e]                                     */
+    gw_f32s<HEADS> *p;            /* [64] weight of each position            */
+    gw_f32s<HEADS> *q;            /* [e]                                     */
     uint8_t *k_scales, *v_scales; /* of q8_0: of the page                    */
     uint8_t *k_fresh, *v_fresh;   /* the new position's cells, then scales   */
-    uint8_t *ring;              /* GW_ATTEND_STAGES chunks of p.chunk bytes */
+    uint8_t *ring;                /* GW_ATTEND_STAGES chunks of p.chunk bytes */
 };
 template <int HEADS>
 __device__ static inline gw_desk<HEADS> desk_at(uint8_t *shared, const struct gw_attend_params &p) {
@@ -52,14 +52,13 @@ struct gw_unit {
 /* The one after u. Items: rows, pages, KV heads, tiles of heads, slices of values; the last
  * one fastest. */
 template <int HEADS, int PER>
-__device__ static inline gw_unit next_unit(const struct gw_attend_params &p, gw_unit u, int rows_end,
-                                           int pages) {
+__device__ static inline gw_unit next_unit(const struct gw_attend_params &p, gw_unit u,
+                                           int rows_end, int pages) {
     const int group = p.heads / p.kv_heads, tiles = (group + HEADS - 1) / HEADS;
     const int width = PER * GW_LANES, slices = (p.e + width - 1) / width;
     const int teams = GW_ATTEND_THREADS / GW_LANES;
     for (;;) {
-        u.item = u.item < 0 ? (int)blockIdx.x * teams + gw_team()
-                            : u.item + (int)gridDim.x * teams;
+        u.item = u.item < 0 ? (int)blockIdx.x * teams + gw_team() : u.item + (int)gridDim.x * teams;
         if (u.item >= (rows_end - p.parts.row0) * pages * p.kv_heads * tiles * slices) {
             u.more = 0;
             return u;
@@ -127,9 +126,8 @@ template <typename CELLS, int HEADS> struct gw_ring {
         }
         gw_copy_commit();
     }
-    __device__ inline const uint8_t *step(const struct gw_attend_params &p,
-                                          const gw_desk<HEADS> &d, size_t tile, int moves,
-                                          size_t next) {
+    __device__ inline const uint8_t *step(const struct gw_attend_params &p, const gw_desk<HEADS> &d,
+                                          size_t tile, int moves, size_t next) {
         gw_copy_wait<GW_ATTEND_STAGES - 2>();
         gw_sync_team();
         fetch_ahead(p, d, tile, moves, next);
@@ -203,8 +201,8 @@ __device__ static inline void weigh(const gw_desk<HEADS> &d, float (*s)[2], int 
     }
 }
 
-/* Chains over positions [from, end) of a chunk that begins at position j0, for PER values of the head
- * from i on. */
+/* Chains over positions [from, end) of a chunk that begins at position j0, for PER values of the
+ * head from i on. */
 template <typename CELLS, int HEADS, int PER>
 __device__ static inline void mix_chunk(const gw_desk<HEADS> &d, const uint8_t *chunk, int e, int i,
                                         int j0, int from, int end, float (*o)[PER]) {
@@ -236,8 +234,8 @@ __device__ static inline void mix_chunk(const gw_desk<HEADS> &d, const uint8_t *
 /* The new position's k and v -> cells in d.k_fresh, d.v_fresh, scales behind e floats; the first
  * unit of its page stores them. */
 template <typename CELLS, int HEADS>
-__device__ static inline void make_fresh(const struct gw_attend_params &p,
-                                         const gw_desk<HEADS> &d, const gw_unit &u) {
+__device__ static inline void make_fresh(const struct gw_attend_params &p, const gw_desk<HEADS> &d,
+                                         const gw_unit &u) {
     typedef typename CELLS::put::cell cell;
     const int group = p.heads / p.kv_heads, g = u.head / group, e = p.e, lane = gw_lane();
     const int j = u.span.pos % GW_PAGE;
@@ -304,8 +302,8 @@ template <int HEADS>
 __device__ static inline void load_queries(const struct gw_attend_params &p,
                                            const gw_desk<HEADS> &d, const gw_unit &u) {
     const size_t at = (size_t)u.row * p.heads + u.head;
-    const float *q = p.turn.in ? p.turn.in + (at + (size_t)u.row * (2 * p.kv_heads)) * p.e
-                               : p.q + at * p.e;
+    const float *q =
+        p.turn.in ? p.turn.in + (at + (size_t)u.row * (2 * p.kv_heads)) * p.e : p.q + at * p.e;
 #pragma unroll 4
     for (int i = gw_lane(); i < p.e; i += GW_LANES) {
         gw_f32s<HEADS> all;
@@ -397,11 +395,10 @@ __device__ static inline void join_few(const struct gw_attend_params &p, const g
 #pragma unroll
             for (int h = 0; h < HEADS; h++) {
                 if (h < u.heads && i < p.e) {
-                    const gw_f32s<4> v = *(
-                        const gw_f32s<4> *)(p.parts.values +
-                                              (at + (size_t)(h * stride + page)) *
-                                                  p.parts.e_padded +
-                                              i);
+                    const gw_f32s<4> v = *(const gw_f32s<4> *)(p.parts.values +
+                                                               (at + (size_t)(h * stride + page)) *
+                                                                   p.parts.e_padded +
+                                                               i);
                     const float weight = w[h * pages + page];
                     total[h] = GW_FMA(l[h * pages + page], weight, total[h]);
 #pragma unroll
@@ -499,7 +496,8 @@ __device__ static inline void attend(const struct gw_attend_params &p, uint8_t *
             if (fresh) {
                 patch_v<CELLS, HEADS>(p, d, chunk, j0, end - 1);
             }
-            const int first = from > j0 ? from : j0, last = end < j0 + p.v_rows ? end : j0 + p.v_rows;
+            const int first = from > j0 ? from : j0,
+                      last = end < j0 + p.v_rows ? end : j0 + p.v_rows;
             if (value < p.e) {
                 mix_chunk<CELLS, HEADS, PER>(d, chunk, p.e, value, j0, first, last, o);
             }
@@ -610,7 +608,7 @@ template <int ACT8> __device__ static inline void join(const struct gw_join_para
     do {                                                                                           \
         for (int c = helper; c < GW_JOIN_PAGES * GW_JOIN_WIDTH / 4; c += 2 * GW_LANES) {           \
             const int page = c / (GW_JOIN_WIDTH / 4), i = c % (GW_JOIN_WIDTH / 4) * 4;             \
-            const int from = (s) * GW_JOIN_PAGES + page;                                           \
+            const int from = (s)*GW_JOIN_PAGES + page;                                             \
             if (from < pages && i < width) {                                                       \
                 gw_copy_async(&stage[(s) % GW_JOIN_STAGES][page][i],                               \
                               values + (size_t)from * p.parts.e_padded + i);                       \
