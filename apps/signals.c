@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <unistd.h>
 
@@ -36,10 +37,15 @@ static void on_signal(int number) {
     errno = before;
 }
 
-/* A file that is mapped was shortened by somebody else: its lost pages cannot be read. */
+/* A file that is mapped was shortened by somebody else: its lost pages cannot be read. Several
+ * threads may find out at once; the first speaks and ends the process, the others wait for that. */
 static void on_lost_pages(int number) {
     static const char words[] =
         "godwit: error: a model file became shorter while it was in use; nothing can go on\n";
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&said)) {
+        pause();
+    }
     ssize_t wrote = write(STDERR_FILENO, words, sizeof words - 1);
     (void)number, (void)wrote;
     if (leftover != NULL) {
