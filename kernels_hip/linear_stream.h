@@ -54,8 +54,6 @@ template <int BYTES> struct gw_ring {
     __device__ inline const unsigned char *get(int) {
         if (depth == DEPTH) { /* the oldest of them has to be there */
             gw_copy_wait<DEPTH - 1>();
-        } else if (depth == GW_LINEAR_SOME) {
-            gw_copy_wait<GW_LINEAR_SOME - 1>();
         } else {
             gw_copy_wait<GW_LINEAR_LESS - 1>();
         }

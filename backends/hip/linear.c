@@ -48,16 +48,14 @@ static int norm_bytes(const shape *s) {
     return s->piece > 0 ? 4 * (s->width * s->piece + GW_LINEAR_NORM_MORE) : 0;
 }
 
-/* Shared memory of a block, as gw_product of kernels_hip/linear_stream.h cuts it up. few: 0 for
- * as many slots as there may be, up to 2 for ever fewer. 0 when it does not fit. */
+/* Shared memory of a block, as gw_product of kernels_hip/linear_stream.h cuts it up. few: with the
+ * fewest slots at once. 0 when it does not fit. */
 static int fits(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu, int few) {
     int copies = d->warp == 32 && (d->driver->emulated || d->capability >= 80);
     int waves = GW_LINEAR_THREADS / d->warp, record = record_bytes[fmt], whole = s->piece;
     int columns = glu ? s->width * 2 * GW_LINEAR_ITEM : 0;
     int after = GW_LINEAR_JOINED(sums) + columns; /* floats behind x */
-    s->depth = GW_LINEAR_DEPTH(record);
-    s->depth = few == 1 && s->depth > GW_LINEAR_SOME ? GW_LINEAR_SOME : s->depth;
-    s->depth = !copies ? 1 : few == 2 ? GW_LINEAR_LESS : s->depth;
+    s->depth = !copies ? 1 : few ? GW_LINEAR_LESS : GW_LINEAR_DEPTH(record);
     int before = waves * record * s->depth + 4 * s->width * s->row_words;
     /* A norm takes whole rows at a time where that leaves room for as many blocks, else pieces. */
     int most = (copies ? d->shared_bytes : d->shared_bytes / 2) - before;
@@ -67,11 +65,11 @@ static int fits(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int g
     s->shared = (unsigned)(before + (norm_bytes(s) > 4 * after ? norm_bytes(s) : 4 * after));
     if (s->shared > (unsigned)d->shared_bytes) {
         s->piece = whole;
-        return copies && few < 2 && fits(d, fmt, s, sums, glu, few + 1);
+        return copies && !few && fits(d, fmt, s, sums, glu, 1);
     }
     /* On NVIDIA the block of a later kernel beside this one takes its bandwidth: room for one. */
     unsigned alone = (unsigned)d->shared_bytes / 2 + 1024;
-    s->shared = d->driver->nvidia && few < 2 && s->shared < alone ? alone : s->shared;
+    s->shared = d->driver->nvidia && !few && s->shared < alone ? alone : s->shared;
     return 1;
 }
 
@@ -106,7 +104,7 @@ static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
     s->row_words = words + (36 - words % 32) % 32; /* rows 4 banks apart */
     for (s->width = rows < most ? rows : most; has_matrices(d) && s->width > 1; s->width--) {
         s->piece = piece;
-        if (fits(d, fmt, s, 16, glu, 0)) {
+        if (fits(d, fmt, s, 16, glu, 1)) {
             return 1;
         }
     }
