@@ -56,7 +56,7 @@ def test_beyond_a_page(wave):
 def test_chunks_and_launches(wave):
     ids = IDS[:20]
     want = cpu_hash(TINY, ids)
-    for args, settings in ((("-b", 7), ""), (("--no-graph",), ""), ((), "check")):
+    for args, settings in ((("-b", 7), ""), (("--no-graph",), ""), ((), "check"), ((), "no-block")):
         got = logits_hash(TINY, ids, *args, *HIP, env=on(wave, GODWIT_HIP=settings))
         assert got == want, (args, settings)
 

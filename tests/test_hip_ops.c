@@ -282,9 +282,8 @@ static void run_pair(const op_pair *pair, const gw_backend *backend, struct gw_d
     oc_close(&b);
 }
 
-static void pairs_become_one_launch(void **state) {
+static void check_pairs(void) {
     static op_bench bench;
-    (void)state;
     ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         static const char *const what[] = {"first outputs", "outputs", "K caches", "V caches"};
@@ -306,6 +305,19 @@ static void pairs_become_one_launch(void **state) {
     ot_close(&bench);
 }
 
+static void pairs_become_one_launch(void **state) {
+    (void)state;
+    check_pairs();
+}
+
+/* Attention of few pages as of many. */
+static void pairs_without_blocks(void **state) {
+    (void)state;
+    setenv("GODWIT_HIP", "no-block", 1);
+    check_pairs();
+    unsetenv("GODWIT_HIP");
+}
+
 /* ---- one process per driver: it is opened once ------------------------------------------------
  */
 
@@ -314,6 +326,7 @@ static int run_all(const char *name) {
         cmocka_unit_test(check_table),
         cmocka_unit_test(halves_are_near),
         cmocka_unit_test(pairs_become_one_launch),
+        cmocka_unit_test(pairs_without_blocks),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST")); /* a pattern: one test alone */
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);

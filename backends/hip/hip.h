@@ -41,6 +41,7 @@ struct gw_device {
     int exact;        /* every bit as on the CPU: no 16-bit matrix units for floats   */
     int no_graph;     /* launches one by one                                          */
     int no_fuse;      /* every node has launches of its own, to compare               */
+    int no_block;     /* attention of few pages by teams, as of many, to compare      */
     int check;        /* that, and the end of each is awaited: faults name the kernel */
     int compile;      /* programs are compiled now, whatever the build has           */
     uint64_t waits;   /* how often the stream was seen empty                          */
