@@ -7,9 +7,9 @@
  * rows of a covering table: every format with every length, any two values of all else together.
  * The text that must come out is always the CPU's without speculation.
  *
- *   GODWIT_DRAFT_FORMATS  1..17 formats for the CPU, spread over the list (17): the sanitizers'
- * stage takes a few, since drafting knows no formats and test_ops and test_linear take the kernels
- * of all of them there GODWIT_DRAFT_PROMPTS  1..100 prompts for each pairing of the CPU (2)
+ *   GODWIT_DRAFT_FORMATS  1..17 formats for the CPU, spread over the list (17); a few are enough
+ * for the sanitizers: drafting knows no formats, and test_ops and test_linear take the kernels of
+ * all of them there GODWIT_DRAFT_PROMPTS  1..100 prompts for each pairing of the CPU (2)
  *   GODWIT_DRAFT_DEVICE   as --device takes it; without it no device is tried
  *   GODWIT_DRAFT_ROWS     the first N rows of the covering table (all)
  */
