@@ -84,7 +84,8 @@ static const op_case more_cases[] = {
 /* clang-format on */
 enum {
     MORE = sizeof more_cases / sizeof more_cases[0],
-    EVERY = OC_TOTAL + MORE + 3 * GW_FMT_ACT8 /* EMBED, LINEAR and GLU of every format */
+    FORMS = 5, /* EMBED, LINEAR and GLU of every format, and these with more tokens than a tile */
+    EVERY = OC_TOTAL + MORE + FORMS * GW_FMT_ACT8
 };
 
 static op_case case_of(int i) {
@@ -101,17 +102,19 @@ static op_case case_of(int i) {
     if (form == 0) {
         return embed;
     }
-    size_t block = gw_format_of(fmt)->block_elems; /* more rows than a small tile has */
-    return (op_case){.op = form == 1 ? GW_OP_LINEAR : GW_OP_GLU,
+    static const int tokens[FORMS] = {0, 67, 39, 141, 130};
+    size_t block = gw_format_of(fmt)->block_elems;
+    int glu = form % 2 == 0;
+    return (op_case){.op = glu ? GW_OP_GLU : GW_OP_LINEAR,
                      .why = embed.why,
-                     .n = form == 1 ? 67 : 39,
+                     .n = tokens[form],
                      .k = block > 32 ? 256 : 96,
-                     .m = {form == 1 ? 100 : 64},
+                     .m = {glu ? 64 : 100},
                      .fmt = {fmt, fmt, fmt},
-                     .out = form == 1 ? GW_FMT_F32 : GW_FMT_ACT8,
+                     .out = glu ? GW_FMT_ACT8 : GW_FMT_F32,
                      .order = GW_ORDER_PREFILL,
-                     .bias = form == 1,
-                     .residual = form == 1};
+                     .bias = !glu,
+                     .residual = !glu};
 }
 
 static void check_table(void **state) {
