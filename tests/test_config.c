@@ -237,6 +237,14 @@ static void test_json_text(void **state) {
         assert_int_equal(gw_json_parse("text", rows[i].text, rows[i].n, &root), rows[i].want);
         json_decref(root);
     }
+    json_t *text = NULL;
+    const char kept[] = "[\"a\\u0000b\"]", named[] = "[{\"a\\u0000b\":1}]";
+    assert_int_equal(gw_json_parse("text", kept, sizeof kept - 1, &text), GW_E_ENCODING);
+    assert_int_equal(gw_json_parse_nul("text", named, sizeof named - 1, &text), GW_E_ENCODING);
+    assert_non_null(strstr(gw_error_text(), "in the name of a member"));
+    assert_int_equal(gw_json_parse_nul("text", kept, sizeof kept - 1, &text), GW_OK);
+    assert_int_equal(json_string_length(json_array_get(text, 0)), 3);
+    json_decref(text);
     static char deep[100000];
     memset(deep, '[', sizeof deep);
     json_t *root = NULL;

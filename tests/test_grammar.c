@@ -641,6 +641,22 @@ static const struct {
      {"\"a\"", "1", "null", "{\"b\":[1,2]}", "\"q\\\"\\n\""},
      {"2", "\"b\"", "{\"b\": [1,2]}"}},
     {"{\"const\":\"\xC3\xA9\"}", {"\"\xC3\xA9\""}, {"\"e\""}},
+    {"{\"const\":\"a\\u0000b\"}", {"\"a\\u0000b\""}, {"\"a\"", "\"ab\"", "\"a\\u0001b\""}},
+    {"{\"type\":\"array\",\"items\":{\"enum\":[\"\\u0000\",\"x\\u0000\\u0000\"],\"title\":"
+     "\"\\u0000\"},"
+     "\"default\":[\"\\u0000\"]}",
+     {"[\"\\u0000\"]", "[\"x\\u0000\\u0000\",\"\\u0000\"]"},
+     {"[\"\"]", "[\"x\"]", "[\"x\\u0000\"]"}},
+    {"{\"anyOf\":[{\"const\":\"a\\u0000\"},{\"allOf\":[{\"enum\":[\"a\",\"a\\u0000b\"]},"
+     "{\"enum\":[\"a\\u0000b\",\"a\\u0000\"]}]}]}",
+     {"\"a\\u0000\"", "\"a\\u0000b\""},
+     {"\"a\""}},
+    {"{\"oneOf\":[{\"const\":\"a\\u0000\"},{\"const\":\"a\"}]}",
+     {"\"a\"", "\"a\\u0000\""},
+     {"\"\""}},
+    {"{\"pattern\":\"^x\\u0000?[\\u0000-\\u0002]$\"}",
+     {"\"x\\u0000\"", "\"x\\u0000\\u0002\""},
+     {"\"x\"", "\"x\\u0003\"", "\"x\\u0000\\u0000\\u0000\""}},
     {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{},\"c\":{\"const\":"
      "1}},"
      "\"required\":[\"b\"]}",
@@ -751,12 +767,33 @@ static const struct {
      GW_E_UNSUPPORTED},
     {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "a value may be of both 0 and 1",
      GW_E_UNSUPPORTED},
+    {"{\"oneOf\":[{\"type\":\"string\",\"required\":[\"a\"],\"properties\":{\"a\":{\"const\":1}}},"
+     "{\"required\":[\"a\"],\"properties\":{\"a\":{\"const\":2}}}]}",
+     "a value may be of both 0 and 1", GW_E_UNSUPPORTED},
+    {"{\"oneOf\":[{\"minLength\":1,\"required\":[\"a\"],\"properties\":{\"a\":{\"const\":1}}},"
+     "{\"required\":[\"a\"],\"properties\":{\"a\":{\"const\":2}}}]}",
+     "a value may be of both 0 and 1", GW_E_UNSUPPORTED},
     {"{\"enum\":[]}", "the list has no value", GW_E_METADATA},
     {"{\"enum\":[1],\"minimum\":0}", "\"enum\" together with other conditions", GW_E_UNSUPPORTED},
     {"{\"required\":[\"a\"],\"additionalProperties\":false}", "rules out", GW_E_METADATA},
     {"{\"properties\":{\"a\":3}}", "at #/properties/a: not a schema", GW_E_TYPE},
     {"{\"properties\":{\"a\":false},\"required\":[\"a\"]}",
      "at #/properties/a: no value is possible", GW_E_METADATA},
+    {"{\"type\":\"string\\u0000\"}", "at #: \"type\": \\u0000 is not", GW_E_UNSUPPORTED},
+    {"{\"type\":[\"null\",\"string\\u0000\"]}", "at #: \"type\": \\u0000", GW_E_UNSUPPORTED},
+    {"{\"format\":\"date\\u0000\"}", "at #: \"format\": \\u0000 is not", GW_E_UNSUPPORTED},
+    {"{\"items\":{\"required\":[\"a\\u0000\"]}}", "at #/items: \"required\": \\u0000",
+     GW_E_UNSUPPORTED},
+    {"{\"$ref\":\"#/$defs/a\\u0000b\",\"$defs\":{\"a\":{}}}", "at #: \"$ref\": \\u0000",
+     GW_E_UNSUPPORTED},
+    {"{\"allOf\":[{\"type\":\"number\\u0000\"},{\"type\":\"integer\"}]}",
+     "at #/allOf/0: \"type\": \\u0000", GW_E_UNSUPPORTED},
+    {"{\"properties\":{\"a\\u0000\":{}}}", "line 1 column", GW_E_ENCODING},
+    {"{\"const\":[{\"a\\u0000\":1}]}", "\\u0000 is not supported in the name of a member",
+     GW_E_ENCODING},
+    {"{\"pattern\":\"\\\\\\u0000\"}", "this escape is not supported", GW_E_UNSUPPORTED},
+    {"{\"$ref\":\"#/$defs/a%00b\",\"$defs\":{\"a\":{},\"a%00b\":{}}}", "there is no schema at",
+     GW_E_METADATA},
 };
 
 static void test_bad_schemas(void **state) {
@@ -770,6 +807,35 @@ static void test_bad_schemas(void **state) {
             fail_msg("%s: %s: '%s'", text, gw_status_name(status),
                      status != GW_OK ? gw_error_text() : "");
         }
+    }
+}
+
+/* A pointer of many bytes leads where all of it says, not where its beginning does. */
+static void test_long_references(void **state) {
+    (void)state;
+    static const size_t lengths[] = {256, 1000, 1100};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        char name[1101], text[4000];
+        size_t n = lengths[i];
+        memset(name, 'd', n);
+        name[n] = '\0';
+        int bytes = snprintf(text, sizeof text,
+                             "{\"$defs\":{\"%s\":{\"const\":1},\"%.255s\":{\"const\":2}},"
+                             "\"$ref\":\"#/$defs/%s\"}",
+                             name, name, name);
+        subject s;
+        gw_program *program = NULL;
+        gw_status status = gw_json_schema_compile(text, (size_t)bytes, &program);
+        if (n == 1100) {
+            assert_int_equal(status, GW_E_LIMIT);
+            assert_non_null(strstr(gw_error_text(), "at #: \"$ref\" has more than 1023 bytes"));
+            continue;
+        }
+        ok(status);
+        open_program(&s, program);
+        assert_int_equal(judge(s.m, "1", 1), 2);
+        assert_int_not_equal(judge(s.m, "2", 1), 2);
+        close_subject(&s);
     }
 }
 
@@ -808,13 +874,14 @@ static void test_hostile_schemas(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),          cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_masks),          cmocka_unit_test(test_split_characters),
-        cmocka_unit_test(test_special),        cmocka_unit_test(test_states),
-        cmocka_unit_test(test_no_allocation),  cmocka_unit_test(test_collecting),
-        cmocka_unit_test(test_sampler_rewind), cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_large),          cmocka_unit_test(test_schemas),
-        cmocka_unit_test(test_bad_schemas),    cmocka_unit_test(test_hostile_schemas),
+        cmocka_unit_test(test_texts),           cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_masks),           cmocka_unit_test(test_split_characters),
+        cmocka_unit_test(test_special),         cmocka_unit_test(test_states),
+        cmocka_unit_test(test_no_allocation),   cmocka_unit_test(test_collecting),
+        cmocka_unit_test(test_sampler_rewind),  cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_large),           cmocka_unit_test(test_schemas),
+        cmocka_unit_test(test_bad_schemas),     cmocka_unit_test(test_long_references),
+        cmocka_unit_test(test_hostile_schemas),
     };
     return cmocka_run_group_tests_name("grammar", tests, open_model, close_model);
 }

@@ -59,15 +59,21 @@ def test_a_prompt_of_special_tokens_only():
 
 
 def test_nul_in_json_is_kept_or_refused(tmp_path):
-    """Legal in JSON: a message keeps it; a schema, which cannot, says so and where."""
+    """Legal in JSON: messages and values keep it; where no schema can have it, it says so."""
     talk = tmp_path / "talk.json"
     messages = [{"role": "user", "content": "a\0b"}, {"role": "assistant", "content": "ok\0"}]
     talk.write_text(json.dumps({"messages": messages}))
     subprocess.run([*PROGRAM, "chat", "-m", SMALL, "-q", "--chat-template", "chatml", "--load",
                     talk], input=f"/save {talk}.2\n", text=True, check=True, timeout=120)
     assert json.loads((tmp_path / "talk.json.2").read_text())["messages"] == messages
-    line = one_line(run("run", "-m", SMALL, "--json-schema", '{"const": "a\\u0000"}', check=False))
-    assert "line 1 column" in line and "\\u0000 is not supported" in line
+    for value in ({"x": ["a\0b", ""]}, "\0", "\0\0"):
+        done = run("run", "-m", SMALL, "-q", "--no-display-prompt", "-n", "60", "-p", "x",
+                   "--json-schema", json.dumps({"enum": [value]}))
+        assert json.loads(done.stdout) == value
+    for schema, words in (('{"enum": [{"a\\u0000": 1}]}', "line 1 column"),
+                          ('{"required": ["\\u0000"]}', 'at #: "required": ')):
+        line = one_line(run("run", "-m", SMALL, "--json-schema", schema, check=False))
+        assert words in line and "\\u0000 is not supported" in line
 
 
 def test_an_empty_prompt():

@@ -22,22 +22,32 @@ static gw_status class_of(enum json_error_code code) {
     }
 }
 
-gw_status gw_json_parse(const char *where, const void *text, size_t n, json_t **out) {
+static gw_status parse(const char *where, const void *text, size_t n, size_t flags, json_t **out) {
     if (!gw_text_is_utf8(text, n)) {
         return gw_fail(GW_E_ENCODING, where, "the JSON text is not UTF-8");
     }
     json_error_t error;
-    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL && json_error_code(&error) == json_error_null_character) {
-        return gw_fail(GW_E_ENCODING, where, "JSON, line %d column %d: \\u0000 is not supported",
-                       error.line, error.column);
+    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES | flags, &error);
+    enum json_error_code code = root == NULL ? json_error_code(&error) : json_error_unknown;
+    if (code == json_error_null_character || code == json_error_null_byte_in_key) {
+        return gw_fail(GW_E_ENCODING, where, "JSON, line %d column %d: \\u0000 is not supported%s",
+                       error.line, error.column,
+                       code == json_error_null_byte_in_key ? " in the name of a member" : "");
     }
     if (root == NULL) {
-        return gw_fail(class_of(json_error_code(&error)), where, "JSON, line %d column %d: %s",
-                       error.line, error.column, error.text);
+        return gw_fail(class_of(code), where, "JSON, line %d column %d: %s", error.line,
+                       error.column, error.text);
     }
     *out = root;
     return GW_OK;
+}
+
+gw_status gw_json_parse(const char *where, const void *text, size_t n, json_t **out) {
+    return parse(where, text, n, 0, out);
+}
+
+gw_status gw_json_parse_nul(const char *where, const void *text, size_t n, json_t **out) {
+    return parse(where, text, n, JSON_ALLOW_NUL, out);
 }
 
 int gw_json_has(const json_t *object, const char *key) {

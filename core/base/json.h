@@ -14,6 +14,9 @@
 /* n bytes of text, the whole of them. GW_E_SYNTAX, GW_E_ENCODING (not UTF-8, NUL), GW_E_DUPLICATE,
  * GW_E_LIMIT (depth), GW_E_OVERFLOW (a number), GW_E_NOMEM. *out is released by json_decref. */
 gw_status gw_json_parse(const char *where, const void *text, size_t n, json_t **out);
+/* The same, but \u0000 is a character of texts (not of members' names): who reads them counts by
+ * json_string_length. */
+gw_status gw_json_parse_nul(const char *where, const void *text, size_t n, json_t **out);
 
 /* Members of an object; GW_E_TYPE names the key. */
 gw_status gw_json_int(const char *where, const json_t *object, const char *key, int64_t *out);

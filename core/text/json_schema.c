@@ -12,7 +12,7 @@
 #include "core/text/grammar_source.h"
 #include "core/text/json_schema_parts.h"
 
-enum { PARTS_MAX = 20000, FLAT_DEPTH = 32, FLATTENED_MAX = 100000 };
+enum { PARTS_MAX = 20000, FLAT_DEPTH = 32, FLATTENED_MAX = 100000, REFERENCE_MAX = 1023 };
 
 #define PUT(...) GW_TRY(gw_schema_put(&w->out, __VA_ARGS__))
 
@@ -101,6 +101,27 @@ static gw_status keep(gw_schema_work *w, json_t *schema) { /* takes the referenc
     return json_array_append_new(w->made, schema) == 0 ? GW_OK : gw_schema_no_memory();
 }
 
+static int has_nul(const json_t *text) {
+    return json_is_string(text) && strlen(json_string_value(text)) != json_string_length(text);
+}
+
+/* A character 0 has a meaning in a value and in a pattern; no name of anything has one. */
+static gw_status check_names(const gw_schema_part *p) {
+    static const char *const keys[] = {"$ref", "type", "format", "required"};
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+        const json_t *value = json_object_get(p->schema, keys[k]);
+        int found = has_nul(value);
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            found |= has_nul(json_array_get(value, i));
+        }
+        if (found) {
+            return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA, "at %s: \"%s\": \\u0000 is not supported",
+                           p->where, keys[k]);
+        }
+    }
+    return GW_OK;
+}
+
 /* ---- references ------------------------------------------------------------------------------ */
 
 static int hex_digit(int c) {
@@ -110,16 +131,17 @@ static int hex_digit(int c) {
                                   : -1;
 }
 
-/* One step of a pointer, unescaped ("~1", "%20") into name [bytes]. */
-static const char *take_step(const char *at, char *name, size_t bytes) {
+/* One step of a pointer, unescaped ("~1", "%20") into name [as long as at]. For "%00" it gets a
+ * byte that no name of a member has. */
+static const char *take_step(const char *at, char *name) {
     size_t n = 0;
-    for (; *at != '\0' && *at != '/' && n + 1 < bytes; at++) {
+    for (; *at != '\0' && *at != '/'; at++) {
         int high = *at == '%' ? hex_digit(at[1]) : -1;
         int low = high >= 0 ? hex_digit(at[2]) : -1;
         if (*at == '~' && (at[1] == '0' || at[1] == '1')) {
             name[n++] = *++at == '0' ? '~' : '/';
         } else if (low >= 0) {
-            name[n++] = (char)(high << 4 | low);
+            name[n++] = (char)(high + low > 0 ? high << 4 | low : 0xFF);
             at += 2;
         } else {
             name[n++] = *at;
@@ -140,10 +162,13 @@ static gw_status find_target(gw_schema_work *w, const gw_schema_part *p, json_t 
                        "at %s: \"$ref\": '%.60s' is no JSON pointer into this schema (#/...)",
                        p->where, ref);
     }
+    if (strlen(ref) > REFERENCE_MAX) {
+        return gw_fail(GW_E_LIMIT, GW_SCHEMA, "at %s: \"$ref\" has more than %d bytes", p->where,
+                       REFERENCE_MAX);
+    }
     for (const char *step = ref + 1; *step == '/' && at != NULL;) {
-        char name[256];
-        step = take_step(step + 1, name, sizeof name);
-        char *end = name;
+        char name[REFERENCE_MAX + 1], *end = name;
+        step = take_step(step + 1, name);
         long index = json_is_array(at) ? strtol(name, &end, 10) : -1;
         at = json_is_object(at)                          ? json_object_get(at, name)
              : end != name && *end == '\0' && index >= 0 ? json_array_get(at, (size_t)index)
@@ -173,6 +198,7 @@ static gw_status flatten(gw_schema_work *w, const gw_schema_part *p, int depth, 
     if (json_is_false(p->schema)) {
         return gw_schema_contradiction(p, "it is false");
     }
+    GW_TRY(check_names(p));
     flat = json_is_object(p->schema) ? json_copy(p->schema) : json_object();
     if (flat == NULL) {
         return gw_schema_no_memory();
@@ -482,6 +508,7 @@ static gw_status put_part(gw_schema_work *w, size_t rule) {
     if (json_is_false(p.schema)) {
         return gw_schema_contradiction(&p, "it is false");
     }
+    GW_TRY(check_names(&p));
     if (is_reference(p.schema)) {
         json_t *target;
         size_t to;
@@ -558,7 +585,7 @@ gw_status gw_json_schema_compile(const char *text, size_t n, gw_program **out) {
         return gw_fail(GW_E_LIMIT, GW_SCHEMA, "%zu bytes; at most %d are read", n,
                        GW_GRAMMAR_BYTES_MAX);
     }
-    GW_TRY(gw_json_parse(GW_SCHEMA, text, n, &w.root));
+    GW_TRY(gw_json_parse_nul(GW_SCHEMA, text, n, &w.root));
     w.made = json_array();
     w.any = json_object();
     w.known = gw_map_new();

@@ -220,13 +220,32 @@ static int values_apart(const json_t *a, const json_t *b) {
     return apart;
 }
 
+/* 2: only objects are valid; 1: only objects are written, other values are valid too; 0: neither.
+ */
+static int only_objects(const json_t *schema) {
+    static const char *const theirs[] = {"properties", "required", "additionalProperties"};
+    const json_t *type = json_object_get(schema, "type");
+    const char *key;
+    json_t *value;
+    if (type != NULL) {
+        return json_is_string(type) && strcmp(json_string_value(type), "object") == 0 ? 2 : 0;
+    }
+    json_object_foreach((json_t *)(uintptr_t)schema, key, value) {
+        if (!gw_schema_is_note(key) && !is_of(key, theirs, sizeof theirs / sizeof theirs[0])) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 int gw_schema_apart(const json_t *a, const json_t *b) {
     json_t *x = json_object_get(a, "type"), *y = json_object_get(b, "type"), *name;
     if ((x != NULL && y != NULL && !overlap(x, y, 1)) || values_apart(a, b)) {
         return 1;
     }
-    if ((x != NULL && !json_is_string(x)) || (y != NULL && !json_is_string(y))) {
-        return 0; /* not only objects */
+    int of_a = only_objects(a), of_b = only_objects(b);
+    if (of_a != 2 && of_b != 2 && !(of_a == 1 && of_b == 1)) {
+        return 0; /* a value that is no object may be of both */
     }
     x = json_object_get(a, "required");
     y = json_object_get(b, "required");

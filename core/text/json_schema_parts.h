@@ -71,7 +71,8 @@ gw_status gw_schema_put_pattern(gw_bytes *out, const char *where, const char *pa
 gw_status gw_schema_merge(json_t *into, json_t *with, const char *where);
 /* Is a keyword that changes nothing? */
 int gw_schema_is_note(const char *key);
-/* Can no value be of both schemas, and is that easy to see? Neither has $ref or allOf. */
+/* Can no value that is written for one schema be valid for the other, and is that easy to see?
+ * Neither has $ref or allOf. */
 int gw_schema_apart(const json_t *a, const json_t *b);
 
 #endif

@@ -349,7 +349,7 @@ gw_status gw_schema_put_string(gw_schema_work *w, const gw_schema_part *p, size_
         const char *text = json_string_value(pattern);
         GW_TRY(text != NULL ? GW_OK : gw_schema_wrong(p, "pattern", "a text"));
         GW_TRY(gw_schema_put_pattern(&w->out, gw_schema_beneath(w, p->where, "pattern", NULL), text,
-                                     strlen(text)));
+                                     json_string_length(pattern)));
     } else if (format != NULL) {
         const char *name = json_string_value(format);
         GW_TRY(name != NULL ? GW_OK : gw_schema_wrong(p, "format", "a text"));
