@@ -19,10 +19,9 @@ typedef struct bench_job {
     bench_test *tests;
     size_t n_tests;
     int32_t n_ctx;
-    const char *path;    /* of the model that is timed */
-    app_draft draft;     /* of the session; drafter NULL without --draft */
-    gw_sampler *sampler; /* for drafts */
-    gw_sampler *greedy;  /* of passes without drafts */
+    const char *path;   /* of the model that is timed */
+    app_draft draft;    /* of the session; drafter NULL without --draft */
+    gw_sampler *greedy; /* of all passes; devices can draw in its place */
     bench_printer printer;
     bench_result *kept; /* with --ops and md: printed behind the table, per model */
     size_t n_kept;
@@ -88,7 +87,8 @@ static gw_status pass(gw_session *session, gw_sampler *greedy, const int32_t *to
     return status;
 }
 
-/* The same with drafts: what is generated is the model's own text then. */
+/* The same with drafts: what is generated is the model's own text then, and goes on behind its end.
+ */
 static gw_status drafted_pass(const bench_job *job, gw_session *session, const int32_t *tokens,
                               int32_t n_prompt, int32_t n_gen) {
     gw_drafter *drafter = job->draft.drafter;
@@ -106,7 +106,7 @@ static gw_status drafted_pass(const bench_job *job, gw_session *session, const i
     for (int32_t done = 0; done < n_gen && status == GW_OK;) {
         int32_t out[GW_DECODE_MAX];
         size_t n = 0, left = (size_t)(n_gen - done);
-        status = gw_drafter_next(drafter, job->sampler, out,
+        status = gw_drafter_next(drafter, job->greedy, out,
                                  left < GW_DECODE_MAX ? left : GW_DECODE_MAX, &n);
         done += (int32_t)n;
     }
@@ -269,37 +269,9 @@ static int open_greedy(bench_job *job, const gw_model *model) {
     return status == GW_OK ? APP_OK : app_fail(status);
 }
 
-/* The same for drafts, but never one that ends the text. */
-static int open_sampler(bench_job *job, const gw_model *model, int32_t n_vocab) {
-    gw_logit_bias *bias = calloc((size_t)n_vocab, sizeof *bias);
-    if (bias == NULL) {
-        app_error("out of memory");
-        return APP_FAILURE;
-    }
-    gw_sampler_options options;
-    gw_sampler_defaults(&options);
-    options.temperature = 0;
-    options.bias = bias;
-    for (int32_t id = 0; id < n_vocab; id++) {
-        if (gw_token_is_end(model, id)) {
-            bias[options.n_bias++] = (gw_logit_bias){.token = id, .bias = -INFINITY};
-        }
-    }
-    gw_status status = gw_sampler_new(model, &options, &job->sampler);
-    free(bias);
-    return status == GW_OK ? APP_OK : app_fail(status);
-}
-
-static int open_drafts(bench_job *job, const gw_model *model, int32_t n_vocab,
-                       gw_session *session) {
-    int code = draft_open(job->o, model, job->path, session, &job->draft);
-    return code == APP_OK && job->draft.drafter != NULL ? open_sampler(job, model, n_vocab) : code;
-}
-
 static void close_drafts(bench_job *job) {
-    gw_sampler_free(job->sampler);
     gw_sampler_free(job->greedy);
-    job->sampler = job->greedy = NULL;
+    job->greedy = NULL;
     draft_close(&job->draft);
 }
 
@@ -322,7 +294,7 @@ static int run_batches(bench_job *job, gw_model *model, bench_result *base) {
             code = open_greedy(job, model);
         }
         if (code == APP_OK) {
-            code = open_drafts(job, model, base->info.n_vocab, session);
+            code = draft_open(o, model, job->path, session, 1, &job->draft);
         }
         for (size_t t = 0; t < job->n_tests && code == APP_OK; t++) {
             code = run_test(job, session, tokens, base, &job->tests[t]);

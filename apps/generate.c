@@ -167,7 +167,7 @@ int generator_open(app_generator *g, const gw_chat *chat) {
         code = open_grammar(g, chat);
     }
     if (code == APP_OK) {
-        code = draft_open(g->o, g->model, g->o->model, g->session, &g->draft);
+        code = draft_open(g->o, g->model, g->o->model, g->session, 0, &g->draft);
     }
     if (code == APP_OK) {
         code = generator_renew_sampler(g);

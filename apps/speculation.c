@@ -17,7 +17,7 @@ typedef struct drafter_parts {
     gw_session *session;
     int32_t *corpus;
     size_t n_corpus;
-    int lookup;
+    int lookup, past_end;
 } drafter_parts;
 
 static gw_accept accept_of(const char *name) {
@@ -37,6 +37,7 @@ static gw_status make_drafter(const drafter_parts *parts, app_draft *out) {
         .length = o->draft_length,
         .greedy_draft = o->draft_greedy,
         .assume = o->assume_acceptance,
+        .past_end = parts->past_end,
         .kv_type = o->kv_type,
         .cancel = signals_cancel(),
     };
@@ -188,12 +189,12 @@ static void name_draft(const drafter_parts *parts, app_draft *out) {
 }
 
 int draft_open(const app_options *o, const gw_model *target, const char *path, gw_session *session,
-               app_draft *out) {
+               int past_end, app_draft *out) {
     *out = (app_draft){0};
     if (o->draft == NULL) {
         return APP_OK;
     }
-    drafter_parts parts = {.o = o, .target = target, .session = session};
+    drafter_parts parts = {.o = o, .target = target, .session = session, .past_end = past_end};
     int is_auto = strcmp(o->draft, "auto") == 0;
     parts.lookup = is_auto || strcmp(o->draft, "ngram") == 0;
     int code = check_options(o);

@@ -13,9 +13,10 @@ typedef struct app_draft {
 } app_draft;
 
 /* A drafter for the session as the options say; path: the target's, NULL for the built-in one.
- * Nothing happens without --draft. Exit code. Free with draft_close in any case. */
+ * past_end: as in gw_drafter_options. Nothing happens without --draft. Exit code. Free with
+ * draft_close in any case. */
 int draft_open(const app_options *o, const gw_model *target, const char *path, gw_session *session,
-               app_draft *out);
+               int past_end, app_draft *out);
 void draft_close(app_draft *draft);
 
 typedef struct draft_figures {

@@ -454,6 +454,7 @@ typedef struct gw_drafter_options {
     const char *length;         /* NULL or "cost", "heuristic", "fixed:1" .. "fixed:15"           */
     int greedy_draft;           /* the draft takes its most probable token whatever the sampler   */
     double assume;              /* 0: off; else accept drafts with this probability: to measure   */
+    int past_end;               /* go on behind tokens that end the text: to measure              */
     const char *kv_type;        /* of the draft's session: NULL, "f16", "f32", "q8_0"      */
     const volatile int *cancel; /* polled while the draft computes; may be NULL           */
 } gw_drafter_options;

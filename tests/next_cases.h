@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "core/engine/model.h"
 #include "core/engine/sampler.h"
 #include "core/engine/session_state.h"
 
@@ -282,6 +283,94 @@ static inline void nc_check_profile(nc_rig *r, nc_rig *cpu, int forget) {
     gw_sampler_free(sampler);
 }
 
+/* The tokens behind the rows of passes of 1.. tokens are those that the host picks from their
+ * logits; a pass whose numbers are broken ends like one that was to give logits. */
+static inline void nc_check_rows(nc_rig *r, nc_rig *cpu) {
+    int32_t text[GW_DECODE_MAX], want[GW_DECODE_MAX], ids[GW_DECODE_MAX];
+    nc_ok(gw_session_draw_rows(r->s));
+    nc_ok(gw_session_draw_rows(r->s)); /* is there */
+    for (int i = 0; i < GW_DECODE_MAX; i++) {
+        text[i] = 300 + 37 * i;
+    }
+    for (int i = 0; i < NC_SAMPLERS; i++) {
+        size_t n = 1 + (size_t)i * 5 % GW_DECODE_MAX;
+        int shifted = i, drawn = -7;
+        gw_choice rule;
+        gw_sampler *sampler = nc_sampler_new(r, &nc_samplers[i].o);
+        (void)nc_begin(cpu, sampler);
+        (void)nc_begin(r, sampler);
+        if (gw_sampler_rule(sampler, &rule)) {
+            rule.first += shifted;
+            nc_ok(gw_session_decode(cpu->s, text, n));
+            for (size_t k = 0; k < n; k++) {
+                nc_ok(gw_sampler_pick(sampler, gw_session_logits(cpu->s, k),
+                                      NC_PROMPT + 1 + (int)k + shifted, &want[k]));
+            }
+            nc_ok(gw_session_decode_begin(r->s, text, n));
+            nc_ok(gw_session_draw_end(r->s, &rule, ids, &drawn));
+            assert_int_equal(drawn, 1);
+            nc_same(nc_samplers[i].name, ids, want, (int)n);
+            assert_int_equal(gw_session_pos(r->s), NC_PROMPT + (int)n);
+            assert_memory_equal(gw_session_tokens(r->s) + NC_PROMPT, text, n * sizeof *text);
+            assert_null(gw_session_logits(r->s, 0));
+        }
+        gw_sampler_free(sampler);
+    }
+}
+
+/* Rows behind a NaN in the cache: the words of the plain way, and the session as it was. */
+static inline void nc_check_rows_numbers(nc_rig *r) {
+    const gw_choice greedy = {.first = 1};
+    int32_t ids[GW_DECODE_MAX], text[3] = {400, 401, 402};
+    gw_sampler *sampler = nc_sampler_new(r, &nc_samplers[0].o);
+    size_t bytes = gw_kv_page_bytes(&r->s->kv);
+    unsigned char *page = malloc(bytes), *bad = malloc(bytes);
+    int drawn = 1;
+    assert_true(page != NULL && bad != NULL);
+    (void)nc_begin(r, sampler);
+    nc_ok(gw_kv_read_page(&r->s->kv, 0, 0, 0, page));
+    memset(bad, 0xff, bytes);
+    nc_ok(gw_kv_write_page(&r->s->kv, 0, 0, 0, bad));
+    nc_ok(gw_session_decode_begin(r->s, text, 3));
+    assert_int_equal(gw_session_draw_end(r->s, &greedy, ids, &drawn), GW_E_NUMERIC);
+    assert_int_equal(drawn, 0);
+    assert_non_null(strstr(gw_error_text(), "begins in layer 0"));
+    assert_int_equal(gw_session_pos(r->s), NC_PROMPT);
+    nc_ok(gw_kv_write_page(&r->s->kv, 0, 0, 0, page));
+    nc_ok(gw_session_decode(r->s, text, 3));
+    free(page);
+    free(bad);
+    gw_sampler_free(sampler);
+}
+
+/* A drafter that finds nothing: the text of the plain way, and once that is usual, the next step is
+ * begun before it is asked for where that can be. */
+static inline void nc_check_idle_drafter(nc_rig *r, nc_rig *cpu, int ahead) {
+    enum { N = 20 };
+    const gw_sampler_options *o = &nc_samplers[3].o;
+    const gw_drafter_options drafts = {.lookup = 1, .length = "fixed:4"};
+    int32_t want[N], got[N];
+    int begun = 0;
+    gw_drafter *d = NULL;
+    gw_draft_stats stats;
+    nc_plain(cpu, o, 0, N, want);
+    gw_sampler *sampler = nc_sampler_new(r, o);
+    nc_ok(gw_session_rewind(r->s, 0));
+    nc_ok(gw_session_prefill(r->s, nc_prompt, NC_PROMPT));
+    nc_ok(gw_drafter_new(r->s, &drafts, &d));
+    nc_ok(gw_drafter_prompt(d, nc_prompt, NC_PROMPT));
+    for (size_t n = 0, more; n < N; n += more) {
+        nc_ok(gw_drafter_next(d, sampler, got + n, 1, &more)); /* no room for a draft */
+        begun += r->s->ahead;
+    }
+    nc_same("with a drafter that is idle", got, want, N);
+    gw_drafter_stats(d, &stats);
+    assert_int_equal(stats.plain, N - 1);
+    assert_true(ahead ? begun > 8 : begun == 0);
+    gw_drafter_free(d);
+    gw_sampler_free(sampler);
+}
+
 /* n: tokens per sampler. draws: the device must have drawn, and (ahead) begun early. */
 static inline void nc_check(const char *device, const char *layers, int n, int ahead) {
     nc_rig cpu = nc_open("cpu", NULL, NC_CTX), r = nc_open(device, layers, NC_CTX);
@@ -292,6 +381,9 @@ static inline void nc_check(const char *device, const char *layers, int n, int a
     nc_check_numbers(&r);
     nc_check_profile(&r, &cpu, 0);
     nc_check_profile(&r, &cpu, 1);
+    nc_check_rows(&r, &cpu);
+    nc_check_rows_numbers(&r);
+    nc_check_idle_drafter(&r, &cpu, ahead);
     nc_close(&r);
     nc_close(&cpu);
     nc_check_ends(device);

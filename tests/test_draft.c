@@ -546,7 +546,12 @@ static void test_cost_follows(void **state) {
                 kept++;
             }
             double draft = k * w.step, verify = width_time(&w, k + 1);
-            gw_length_pass pass = {k, kept, kept + 1, 0, 0, trust, 0, draft, verify, 0};
+            gw_length_pass pass = {.drafted = k,
+                                   .accepted = kept,
+                                   .tokens = kept + 1,
+                                   .trust = trust,
+                                   .draft = draft,
+                                   .verify = verify};
             gw_length_learn(&l, &r, &pass);
             seconds += draft + verify;
             tokens += kept + 1;
@@ -739,6 +744,52 @@ static void test_end(void **state) {
     gw_model_free(m);
 }
 
+/* past_end: an end token is a token like others, within a draft too. */
+static void test_past_end(void **state) {
+    (void)state;
+    enum { N = 60 };
+    gw_model *m = open_shared("tales-2m-q8_0.gguf");
+    gw_session *s = open_session(m, 256);
+    gw_drafter_options options = {.model = m, .length = "fixed:5", .past_end = 1};
+    gw_drafter *d;
+    ok(gw_drafter_new(s, &options, &d));
+    prompt_list prompts;
+    read_prompts(m, &prompts);
+    gw_logit_bias bias = {.token = gw_token_eos(m), .bias = 9};
+    gw_sampler_options o;
+    gw_sampler_defaults(&o);
+    o.bias = &bias;
+    o.n_bias = 1;
+    o.seed = 5;
+    gw_sampler *a, *b;
+    ok(gw_sampler_new(m, &o, &a));
+    ok(gw_sampler_new(m, &o, &b));
+    int32_t want[N], got[N + GW_DECODE_MAX];
+    int ends = 0, inside = 0;
+    start(s, a, prompts.ids[0], 20);
+    for (int n = 0; n < N; n++) {
+        ok(gw_sampler_pick(a, gw_session_logits(s, 0), gw_session_pos(s), &want[n]));
+        ok(gw_sampler_accept(a, want[n]));
+        ok(gw_session_decode(s, &want[n], 1));
+    }
+    start(s, b, prompts.ids[0], 20);
+    ok(gw_drafter_prompt(d, prompts.ids[0], 20));
+    for (size_t n = 0, more; n < N; n += more) {
+        ok(gw_drafter_next(d, b, got + n, GW_DECODE_MAX, &more));
+        for (size_t i = 0; i < more; i++) {
+            ends += gw_token_is_end(m, got[n + i]);
+            inside += gw_token_is_end(m, got[n + i]) && i + 1 < more;
+        }
+    }
+    assert_memory_equal(want, got, sizeof want);
+    assert_true(ends > 2 && inside > 0);
+    gw_sampler_free(a);
+    gw_sampler_free(b);
+    gw_drafter_free(d);
+    gw_session_free(s);
+    gw_model_free(m);
+}
+
 /* Rewound in the middle and told another text, the drafter goes on as a fresh one would. */
 static void test_rewind(void **state) {
     (void)state;
@@ -833,7 +884,7 @@ static void test_no_allocation(void **state) {
                                 .length = i < 3 ? NULL : "fixed:6"};
         gw_drafter *d;
         ok(gw_drafter_new(s, &o, &d));
-        gw_sampler *sampler = new_sampler(m, &sampler_table[3], 4);
+        gw_sampler *sampler = new_sampler(m, &sampler_table[i % 2 ? 3 : 0], 4);
         start(s, sampler, prompts.ids[0], prompts.n[0]);
         size_t before = atomic_load(&allocations), n;
         ok(gw_drafter_prompt(d, prompts.ids[0], prompts.n[0]));
@@ -870,6 +921,7 @@ int main(void) {
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_full_context),
         cmocka_unit_test(test_end),
+        cmocka_unit_test(test_past_end),
         cmocka_unit_test(test_rewind),
         cmocka_unit_test(test_assumed),
         cmocka_unit_test(test_no_allocation),

@@ -32,6 +32,7 @@ static gw_status open_draft_session(gw_drafter *d, const gw_drafter_options *o) 
     d->draft_vocab = its < d->n_vocab ? its : d->n_vocab;
     gw_session_options session = {.n_ctx = d->n_ctx, .kv_type = o->kv_type, .cancel = o->cancel};
     GW_TRY(gw_session_new(o->model, &session, &d->draft));
+    GW_TRY(gw_session_draw_rows(d->draft));
     GW_TRY(gw_draft_ahead_open(d));
     if (o->accept == GW_ACCEPT_REJECTION) {
         d->p = calloc((size_t)GW_DRAFT_MAX * (size_t)d->n_vocab, sizeof *d->p);
@@ -56,12 +57,14 @@ gw_status gw_drafter_new(gw_session *target, const gw_drafter_options *options, 
     d->accept = options->accept;
     d->greedy_draft = options->greedy_draft;
     d->assume = options->assume;
+    d->past_end = options->past_end;
     GW_TRY_DONE(gw_length_parse(options->length, &d->length));
     d->text = calloc((size_t)d->n_ctx + 1, sizeof *d->text);
     if (d->text == NULL) {
         status = gw_fail(GW_E_NOMEM, "draft", "no memory for %d tokens", (int)d->n_ctx);
         goto done;
     }
+    GW_TRY_DONE(gw_session_draw_rows(target));
     if (options->model != NULL) {
         GW_TRY_DONE(open_draft_session(d, options));
     }
@@ -138,12 +141,29 @@ static gw_status forget_rejected(gw_drafter *d, const gw_draft_proposal *drafts,
     return GW_OK;
 }
 
+/* What can be drawn without logits. Rejection sampling has noise of its own, unless there is but
+ * one token to choose; it and the pool look at all of the rows behind which a draft stands. */
+static void find_rules(gw_drafter *d, const gw_sampler *sampler) {
+    int ruled = gw_sampler_rule(sampler, &d->rule), rejects = d->accept == GW_ACCEPT_REJECTION;
+    int target = ruled && gw_session_steps(d->target);
+    d->rule.first += d->shifted;
+    d->draft_rule = d->rule;
+    if (d->greedy_draft) {
+        d->draft_rule.temperature = 0;
+    }
+    d->draws_rows = target && (d->assume > 0 || d->accept == GW_ACCEPT_EXACT);
+    d->draws_single = target && (d->draws_rows || !rejects || gw_sampler_is_greedy(sampler));
+    d->draws_drafts = ruled && !rejects && d->draft != NULL && gw_session_steps_ahead(d->draft) &&
+                      d->draft_vocab == gw_model_n_vocab(gw_session_model(d->draft));
+}
+
 static gw_status speculate(gw_drafter *d, gw_sampler *sampler, size_t capacity, int32_t *tokens,
                            size_t *n) {
     int32_t before = d->n_text, pos = before - 1, room = d->n_ctx - before;
     int limit = capacity - 1 < GW_DRAFT_MAX ? (int)capacity - 1 : GW_DRAFT_MAX;
     gw_draft_proposal drafts = {0};
     gw_draft_verdict v = {0};
+    find_rules(d, sampler);
     gw_status status = gw_draft_propose(d, sampler, limit < room ? limit : room, &drafts);
     double start = gw_seconds_now(), verified = start;
     if (status == GW_OK) {
@@ -166,6 +186,7 @@ static gw_status speculate(gw_drafter *d, gw_sampler *sampler, size_t capacity, 
                            .ready = drafts.ready,
                            .behind = drafts.behind,
                            .trust = drafts.trust,
+                           .wasted = drafts.wasted,
                            .catch_up = drafts.catch_up,
                            .draft = drafts.seconds,
                            .verify = verified - start,
@@ -184,7 +205,7 @@ static gw_status first_token(gw_drafter *d, gw_sampler *sampler, int32_t *token)
         return gw_fail(GW_E_ARGUMENT, "draft", "the session has no logits to begin with");
     }
     GW_TRY(gw_sampler_pick(sampler, logits, gw_draft_place(d, 0), token));
-    if (!gw_token_is_end(d->model, *token)) {
+    if (!gw_draft_ends(d, *token)) {
         GW_TRY(gw_sampler_accept(sampler, *token));
     }
     gw_draft_append(d, token, 1);

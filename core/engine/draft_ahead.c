@@ -37,9 +37,7 @@ static int end_step(gw_drafter *d) {
         return 0;
     }
     w->stepping = 0;
-    if (gw_session_decode_end(d->draft) == GW_OK) {
-        (void)gw_draft_draw(d, w->sampler, w->drafts);
-    }
+    (void)gw_draft_take(d, w->sampler, w->drafts);
     d->stats.ahead += (uint64_t)(w->drafts->known - before);
     return w->drafts->known > before;
 }
@@ -55,10 +53,16 @@ static void look_after_draft(void *user) {
     }
 }
 
+static gw_status end_target(gw_drafter *d) {
+    return d->draws_rows ? gw_session_draw_end(d->target, &d->rule, d->picks, &d->drawn)
+                         : gw_session_decode_end(d->target);
+}
+
 gw_status gw_draft_decode_both(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *drafts,
                                const int32_t *rows) {
     if (d->ahead == GW_DRAFT_IN_TURN || drafts->source != GW_DRAFT_MODEL || drafts->n == 0) {
-        return gw_session_decode(d->target, rows, (size_t)drafts->n + 1);
+        GW_TRY(gw_session_decode_begin(d->target, rows, (size_t)drafts->n + 1));
+        return end_target(d);
     }
     d->work = (struct gw_draft_work){.sampler = sampler,
                                      .drafts = drafts,
@@ -77,7 +81,7 @@ gw_status gw_draft_decode_both(gw_drafter *d, gw_sampler *sampler, gw_draft_prop
     (void)end_step(d); /* also behind a target that failed */
     gw_sampler_back(sampler);
     d->work.drafts = NULL;
-    return status == GW_OK ? gw_session_decode_end(d->target) : status;
+    return status == GW_OK ? end_target(d) : status;
 }
 
 gw_status gw_draft_ahead_open(gw_drafter *d) {

@@ -161,6 +161,21 @@ typedef struct forecast {
     double tokens, seconds;
 } forecast;
 
+/* Reading so many tokens up to the first draft. */
+static double read_seconds(const gw_draft_record *r, int behind) {
+    double pass = r->read.n > 0 ? r->read.seconds : r->step.seconds;
+    if (behind <= GW_DECODE_MAX) {
+        return behind > 0 ? pass : 0;
+    }
+    return behind * (r->catch_up.n > 0 ? r->catch_up.seconds : pass / GW_DECODE_MAX);
+}
+
+static double draft_seconds(const gw_draft_record *r, int drafted, int ready, int behind) {
+    int steps = drafted - ready - (behind > 0 && drafted > 0);
+    double reading = drafted > 0 ? read_seconds(r, behind) : 0;
+    return reading + (steps > 0 ? steps * r->step.seconds : 0);
+}
+
 static forecast forecast_pass(const gw_length *l, const gw_draft_record *r, int k, int behind,
                               double trust) {
     double alive = 1, tokens = 1;
@@ -169,9 +184,7 @@ static forecast forecast_pass(const gw_length *l, const gw_draft_record *r, int 
         alive *= known ? gw_draft_record_trust(r, trust) : gw_draft_record_chance(r, j);
         tokens += alive;
     }
-    int ready = behind < 0 ? -behind : 0, steps = k > ready ? k - ready : 0;
-    double drafting = steps * r->step.seconds;
-    drafting += k > 0 && behind > 0 ? behind * r->catch_up.seconds : 0;
+    double drafting = draft_seconds(r, k, behind < 0 ? -behind : 0, behind);
     return (forecast){
         .tokens = tokens,
         .seconds = drafting + gw_length_width_seconds(l, k + 1) + tokens * l->pick.seconds,
@@ -249,7 +262,8 @@ int gw_length_goes_on(const gw_length *l, const gw_draft_record *r, const gw_len
     }
     double alive = gw_draft_record_chance(r, n);
     for (int i = 0; i < n; i++) {
-        alive *= gw_draft_record_trust(r, (double)trust[i]);
+        alive *= trust[i] < 0 ? gw_draft_record_chance(r, i)
+                              : gw_draft_record_trust(r, (double)trust[i]);
     }
     double wider = gw_length_width_seconds(l, n + 2) - gw_length_width_seconds(l, n + 1);
     double step = n < plan->ready ? 0 : r->step.seconds;
@@ -266,19 +280,22 @@ static void observe(double *tried, double *kept, int yes) {
 
 static void learn_acceptance(gw_draft_record *r, const gw_length_pass *p) {
     for (int j = 0; j < p->drafted && j <= p->accepted; j++) {
-        int bin = trust_bin((double)p->trust[j]);
         observe(&r->tried[j], &r->kept[j], j < p->accepted);
-        observe(&r->bin_tried[bin], &r->bin_kept[bin], j < p->accepted);
+        if (p->trust[j] >= 0) {
+            int bin = trust_bin((double)p->trust[j]);
+            observe(&r->bin_tried[bin], &r->bin_kept[bin], j < p->accepted);
+        }
     }
 }
 
-/* Reading up gives the first draft too. Until a step was timed, reading a few tokens stands for it.
- */
+/* Reading gives the first draft too. Until a step was timed, reading a few tokens stands for it. */
 static void time_draft(const gw_length *l, gw_draft_record *r, const gw_length_pass *p) {
     int steps = p->drafted - p->ready - (p->behind > 0);
-    if (p->behind > 0) {
+    if (p->behind > GW_DECODE_MAX) {
         gw_timing_add(&r->catch_up, p->catch_up / p->behind, l->passes);
-        if (r->step.n == 0 && p->behind <= GW_DECODE_MAX) {
+    } else if (p->behind > 0) {
+        gw_timing_add(&r->read, p->catch_up, l->passes);
+        if (r->step.n == 0) {
             gw_timing_add(&r->step, p->catch_up, l->passes);
         }
     }
@@ -288,11 +305,10 @@ static void time_draft(const gw_length *l, gw_draft_record *r, const gw_length_p
 }
 
 void gw_length_learn(gw_length *l, gw_draft_record *r, const gw_length_pass *p) {
-    double actual = p->catch_up + p->draft + p->verify + p->pick;
+    double actual = p->wasted + p->catch_up + p->draft + p->verify + p->pick;
     double expected = gw_length_width_seconds(l, p->drafted + 1);
     if (r != NULL && p->drafted > 0) {
-        expected += (p->drafted - p->ready) * r->step.seconds;
-        expected += p->behind * r->catch_up.seconds;
+        expected += draft_seconds(r, p->drafted, p->ready, p->behind);
         learn_acceptance(r, p);
         time_draft(l, r, p);
         r->tokens = RATE_FADE * r->tokens + p->tokens;

@@ -30,7 +30,8 @@ void gw_timing_add(gw_timing *t, double seconds, uint64_t pass);
 /* What is known about one source of drafts. Counts fade, so that they follow the text. */
 typedef struct gw_draft_record {
     gw_timing step;     /* seconds of a drafted token                                    */
-    gw_timing catch_up; /* seconds per token of the text that the source reads in bulk   */
+    gw_timing read;     /* seconds of a pass over a few tokens of the text, up to a draft  */
+    gw_timing catch_up; /* seconds per token of the text where more are read, as a prompt */
     double tried[GW_DRAFT_MAX], kept[GW_DRAFT_MAX];           /* by position, those before kept */
     double bin_tried[GW_TRUST_BINS], bin_kept[GW_TRUST_BINS]; /* by the draft's own trust   */
     double tokens, seconds; /* of recent passes with this source: the rate they had       */
@@ -76,8 +77,9 @@ typedef struct gw_length_pass {
     int drafted, accepted, tokens;
     int ready;          /* of the drafted ones: there before the draft seconds began */
     int behind;         /* tokens read in bulk before drafting, in catch_up seconds */
-    const float *trust; /* [drafted] */
+    const float *trust; /* [drafted]; less than 0: not known */
     double catch_up, draft, verify, pick; /* seconds */
+    double wasted; /* seconds before, for a single step that was begun and not wanted */
 } gw_length_pass;
 
 void gw_length_learn(gw_length *l, gw_draft_record *r, const gw_length_pass *pass);

@@ -55,12 +55,53 @@ gw_status gw_draft_draw(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *o
     return GW_OK;
 }
 
-/* One more draft, behind the text and those that are known. GW_OK without one: none is possible. */
-static gw_status draft_one(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *out) {
-    if (out->known > 0) {
-        GW_TRY(gw_session_decode(d->draft, &out->tokens[out->known - 1], 1));
+/* What a device has drawn, -1: nothing. Its probability is not known. */
+static void add_drawn(gw_sampler *sampler, int32_t id, gw_draft_proposal *out) {
+    if (id >= 0) {
+        gw_sampler_ahead(sampler, id);
+        out->trust[out->known] = -1;
+        out->tokens[out->known++] = id;
+    }
+}
+
+gw_status gw_draft_take(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *out) {
+    int32_t ids[GW_DECODE_MAX], before = gw_session_pos(d->draft);
+    int drawn = 0;
+    if (d->draws_drafts) {
+        GW_TRY(gw_session_draw_end(d->draft, &d->draft_rule, ids, &drawn));
+    } else {
+        GW_TRY(gw_session_decode_end(d->draft));
+    }
+    if (drawn) {
+        add_drawn(sampler, ids[gw_session_pos(d->draft) - before - 1], out);
+        return GW_OK;
     }
     return gw_draft_draw(d, sampler, out);
+}
+
+/* One more draft, behind the text and those that are known; more: another will follow. GW_OK
+ * without one: none is possible. */
+static gw_status draft_one(gw_drafter *d, gw_sampler *sampler, int more, gw_draft_proposal *out) {
+    int32_t at = gw_session_pos(d->draft), behind = d->n_text - at, id;
+    const int32_t *text = d->text + at;
+    if (out->known > 0) {
+        behind = 1;
+        text = &out->tokens[out->known - 1];
+    }
+    if (behind > GW_DECODE_MAX) {
+        GW_TRY(gw_draft_catch_up(d));
+        behind = 0;
+    }
+    if (behind == 0) { /* the logits are there */
+        return gw_draft_draw(d, sampler, out);
+    }
+    if (behind == 1 && d->draws_drafts) {
+        GW_TRY(gw_session_step(d->draft, &d->draft_rule, *text, more, &id));
+        add_drawn(sampler, id, out);
+        return GW_OK;
+    }
+    GW_TRY(gw_session_decode_begin(d->draft, text, (size_t)behind));
+    return gw_draft_take(d, sampler, out);
 }
 
 void gw_draft_count_known(gw_sampler *sampler, const gw_draft_proposal *out) {
@@ -73,22 +114,23 @@ static gw_status draft_by_model(gw_drafter *d, gw_sampler *sampler, const gw_len
                                 gw_draft_proposal *out) {
     const gw_draft_record *record = &d->records[GW_DRAFT_MODEL];
     double start = gw_seconds_now();
-    gw_status status = out->known > 0 ? GW_OK : gw_draft_catch_up(d);
-    double now = gw_seconds_now();
-    if (out->behind > 0) {
-        out->catch_up = now - start;
-        start = now;
-    }
+    int ready = out->known;
+    gw_status status = GW_OK;
     gw_draft_count_known(sampler, out);
     while (status == GW_OK && gw_length_goes_on(&d->length, record, plan, out->trust, out->n)) {
         if (out->n == out->known) {
-            status = draft_one(d, sampler, out);
-        } else {
-            out->ready++;
+            out->trust[out->n] = -1;
+            int more = gw_length_goes_on(&d->length, record, plan, out->trust, out->n + 1);
+            status = draft_one(d, sampler, more, out);
+            if (out->n == 0 && out->behind > 0) {
+                out->catch_up = gw_seconds_now() - start;
+                start += out->catch_up;
+            }
         }
         if (status != GW_OK || out->n == out->known) {
             break;
         }
+        out->ready += out->n < ready;
         out->n++;
     }
     gw_sampler_back(sampler);
@@ -117,6 +159,15 @@ static void take_next(gw_drafter *d, gw_draft_proposal *out) {
     d->n_next = 0;
 }
 
+/* The draft model waits for what the target was told too early; where it computes elsewhere too,
+ * which is rare. */
+static gw_status settle(gw_drafter *d, gw_draft_proposal *out) {
+    double start = gw_seconds_now();
+    gw_status status = gw_session_settle(d->target);
+    out->wasted = gw_seconds_now() - start;
+    return status;
+}
+
 gw_status gw_draft_propose(gw_drafter *d, gw_sampler *sampler, int limit, gw_draft_proposal *out) {
     gw_length_plan by_model = {0}, by_lookup = {0};
     int length = 0, behind = 0;
@@ -138,6 +189,7 @@ gw_status gw_draft_propose(gw_drafter *d, gw_sampler *sampler, int limit, gw_dra
     }
     if (by_lookup.k > 0 && (by_model.k == 0 || by_lookup.rate >= by_model.rate)) {
         out->source = GW_DRAFT_LOOKUP;
+        GW_TRY(settle(d, out));
         draft_by_lookup(d, &by_lookup, length, out);
         return gw_draft_forget(d);
     }
@@ -145,7 +197,34 @@ gw_status gw_draft_propose(gw_drafter *d, gw_sampler *sampler, int limit, gw_dra
         out->source = GW_DRAFT_MODEL;
         out->behind = behind > 0 ? behind : 0;
         take_next(d, out);
+        GW_TRY(settle(d, out));
         return draft_by_model(d, sampler, &by_model, out);
     }
     return gw_draft_forget(d);
+}
+
+/* How long a text must have gone on without drafts for a copy in it to be a surprise. */
+enum { SURPRISE = 8 };
+
+int gw_draft_expected(const gw_drafter *d) {
+    gw_length after = d->length;
+    double single = gw_length_width_seconds(&after, 1);
+    if (single <= 0) {
+        return 1;
+    }
+    const gw_length_pass pass = {.tokens = 1, .verify = single, .pick = after.pick.seconds};
+    gw_length_learn(&after, NULL, &pass);
+    int expected = 0, limit = d->n_ctx - d->n_text - 1;
+    limit = limit < GW_DRAFT_MAX ? limit : GW_DRAFT_MAX;
+    if (d->lookup != NULL && after.singles <= SURPRISE) {
+        double trust = (double)lookup_trust(GW_LOOKUP_LONG);
+        expected |= gw_length_choose(&after, &d->records[GW_DRAFT_LOOKUP], limit, 0, trust).k > 0;
+    }
+    if (d->draft != NULL) {
+        int behind = d->n_text + 1 - gw_session_pos(d->draft);
+        expected |= gw_length_choose(&after, &d->records[GW_DRAFT_MODEL], limit,
+                                     behind > 2 ? behind : 0, -1.0)
+                        .k > 0;
+    }
+    return expected;
 }

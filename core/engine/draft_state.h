@@ -27,9 +27,10 @@ typedef struct gw_draft_proposal {
     int known; /* drafted, n or more: token n is the guess of what follows when all holds */
     int ready; /* of the n: known before this pass                                        */
     int32_t tokens[GW_DECODE_MAX];
-    float trust[GW_DECODE_MAX]; /* the draft's own probability of each token               */
+    float trust[GW_DECODE_MAX]; /* the draft's own probability of each token; -1: not known */
     int behind;                 /* tokens that the draft model had to read in bulk         */
     double catch_up, seconds;
+    double wasted; /* waiting for a step that was begun in vain */
 } gw_draft_proposal;
 
 /* Where the target is at work while the draft model goes on. */
@@ -49,7 +50,7 @@ struct gw_drafter {
     const gw_model *model;      /* the target's */
     gw_lookup *lookup;          /* or NULL      */
     gw_accept accept;
-    int greedy_draft;
+    int greedy_draft, past_end;
     double assume;
     int32_t n_vocab;
     int32_t draft_vocab; /* logits of the draft that are tokens of both */
@@ -59,6 +60,12 @@ struct gw_drafter {
     float *p;        /* [GW_DRAFT_MAX, n_vocab] draft probabilities; rejection with a model only */
     int weighed;     /* rows of p that belong to this pass; 0: each draft was certain of itself  */
     uint32_t round;
+    /* What devices draw in place of the sampler in this round, if they do: the target's behind a
+     * single row or behind many, the draft model's. */
+    int draws_single, draws_rows, draws_drafts;
+    gw_choice rule, draft_rule;
+    int drawn; /* the pass gave picks, not logits */
+    int32_t picks[GW_DECODE_MAX];
     gw_draft_ahead ahead;
     struct gw_draft_work { /* draft_ahead.c */
         gw_sampler *sampler;
@@ -87,6 +94,8 @@ static inline uint32_t gw_draft_stream(const gw_drafter *d, int which) {
 
 /* draft_text.c */
 
+int gw_draft_ends(const gw_drafter *d, int32_t token);
+
 /* Tokens of the text from now on; there is room for them. */
 void gw_draft_append(gw_drafter *d, const int32_t *tokens, int32_t n);
 /* The draft model forgets what is not text, and the last token: drafting begins with feeding it. */
@@ -100,6 +109,10 @@ gw_status gw_draft_catch_up(gw_drafter *d);
 gw_status gw_draft_propose(gw_drafter *d, gw_sampler *sampler, int limit, gw_draft_proposal *out);
 /* One more draft out of the draft model's last logits. GW_OK without one: none is possible. */
 gw_status gw_draft_draw(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *out);
+/* The pass of the draft model that was begun has ended: its rows are there, and one more draft. */
+gw_status gw_draft_take(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *out);
+/* May the pass behind a single one that is about to begin have drafts? */
+int gw_draft_expected(const gw_drafter *d);
 /* The sampler counts what is known as text until gw_sampler_back. */
 void gw_draft_count_known(gw_sampler *sampler, const gw_draft_proposal *drafts);
 /* Of the last token that the session evaluated; NULL: none. */

@@ -14,6 +14,10 @@ void gw_draft_append(gw_drafter *d, const int32_t *tokens, int32_t n) {
     }
 }
 
+int gw_draft_ends(const gw_drafter *d, int32_t token) {
+    return !d->past_end && gw_token_is_end(d->model, token);
+}
+
 gw_status gw_draft_forget(gw_drafter *d) {
     int32_t fed = d->n_text > 0 ? d->n_text - 1 : 0;
     d->n_next = 0;

@@ -37,41 +37,61 @@ static gw_status judge_by_rejection(const gw_drafter *d, gw_sampler *sampler, gw
 static gw_status judge(const gw_drafter *d, gw_sampler *sampler, const gw_draft_proposal *drafts,
                        int i, int32_t *token, int *kept) {
     int32_t pos = gw_draft_place(d, i);
-    gw_candidates c;
-    *kept = 0;
-    GW_TRY(
-        gw_sampler_narrow(sampler, gw_session_logits(d->target, (size_t)i), d->n_vocab, pos, &c));
+    const float *logits = gw_session_logits(d->target, (size_t)i);
     int drafted = i < drafts->n;
-    if (d->assume > 0) {
+    *kept = 0;
+    if (d->assume > 0 && i < drafts->known) { /* also the guess behind the drafts */
         float u = gw_draft_uniform(gw_sampler_seed(sampler),
                                    gw_draft_stream(d, GW_DRAFT_STREAM_TEST), pos);
-        if (i < drafts->known && (double)u < d->assume) { /* also the guess behind the drafts */
+        if ((double)u < d->assume) {
             *token = drafts->tokens[i];
             *kept = drafted;
             return GW_OK;
         }
-    } else if (d->accept == GW_ACCEPT_REJECTION) {
-        return judge_by_rejection(d, sampler, &c, drafts, i, token, kept);
-    } else if (d->accept == GW_ACCEPT_POOL) {
-        *kept = drafted && gw_draft_in_pool(&c, drafts->tokens[i]);
     }
-    if (*kept) {
-        *token = drafts->tokens[i];
-        return GW_OK;
+    if (d->assume == 0 && d->accept != GW_ACCEPT_EXACT && !d->drawn) {
+        gw_candidates c;
+        GW_TRY(gw_sampler_narrow(sampler, logits, d->n_vocab, pos, &c));
+        if (d->accept == GW_ACCEPT_REJECTION) {
+            return judge_by_rejection(d, sampler, &c, drafts, i, token, kept);
+        }
+        if (drafted && gw_draft_in_pool(&c, drafts->tokens[i])) {
+            *token = drafts->tokens[i];
+            *kept = 1;
+            return GW_OK;
+        }
+        GW_TRY(gw_sampler_choose(sampler, &c, pos, token));
+    } else if (d->drawn) {
+        *token = d->picks[i];
+    } else {
+        GW_TRY(gw_sampler_pick(sampler, logits, pos, token));
     }
-    GW_TRY(gw_sampler_choose(sampler, &c, pos, token));
     *kept = drafted && d->assume == 0 && *token == drafts->tokens[i];
     return GW_OK;
+}
+
+/* One row, and as a rule nothing but rows of one behind it: then a device that draws has the next
+ * step before it is asked for. */
+static gw_status single(gw_drafter *d, int32_t token) {
+    if (d->draws_single) {
+        GW_TRY(gw_session_step(d->target, &d->rule, token, !gw_draft_expected(d), d->picks));
+        d->drawn = d->picks[0] >= 0;
+    }
+    return d->drawn ? GW_OK : gw_session_decode(d->target, &token, 1);
 }
 
 gw_status gw_draft_verify(gw_drafter *d, gw_sampler *sampler, gw_draft_proposal *drafts) {
     int32_t rows[GW_DECODE_MAX];
     rows[0] = d->text[d->n_text - 1];
     memcpy(rows + 1, drafts->tokens, (size_t)drafts->n * sizeof *rows);
+    d->drawn = 0;
+    if (drafts->n == 0) {
+        return single(d, rows[0]);
+    }
     gw_status status = gw_draft_decode_both(d, sampler, drafts, rows);
-    if (status == GW_E_NUMERIC && drafts->n > 0) {
+    if (status == GW_E_NUMERIC) {
         drafts->n = drafts->known = 0;
-        status = gw_session_decode(d->target, rows, 1);
+        status = single(d, rows[0]);
     }
     return status;
 }
@@ -82,7 +102,7 @@ gw_status gw_draft_read_pass(gw_drafter *d, gw_sampler *sampler, const gw_draft_
     for (int i = 0; i <= drafts->n && kept && !ended; i++) {
         int32_t token = 0;
         gw_status status = judge(d, sampler, drafts, i, &token, &kept);
-        ended = status == GW_OK && gw_token_is_end(d->model, token);
+        ended = status == GW_OK && gw_draft_ends(d, token);
         if (status == GW_OK && !ended) {
             status = gw_sampler_accept(sampler, token);
         }

@@ -206,18 +206,18 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
                             .dim = {rows, hp->n_vocab},
                             .buf = s->logits,
                             .device = s->head_device};
-    if (parts == GW_PASS_NEXT) {
-        in.ids = &s->ids;
+    if (parts == GW_PASS_NEXT || parts == GW_PASS_DRAW) {
+        in.ids = parts == GW_PASS_NEXT ? &s->ids : &s->ids_of_rows;
         in.choice = &s->choice;
     }
     GW_TRY(gw_graph_new(&in, &p->graph));
-    if (parts != GW_PASS_HEAD) {
+    if (parts != GW_PASS_HEAD && parts != GW_PASS_DRAW) {
         gw_graph_body(&p->graph, &in, layers.first, layers.end);
     }
-    if (parts != GW_PASS_BODY) {
+    if (parts != GW_PASS_BODY && parts != GW_PASS_DRAW) {
         gw_graph_head(&p->graph, &in, parts == GW_PASS_HEAD);
     }
-    if (parts == GW_PASS_NEXT) {
+    if (in.ids != NULL) {
         gw_graph_sample(&p->graph, &in);
     }
     size_t n = p->graph.n_nodes;
@@ -245,7 +245,7 @@ static int stage_layers(const gw_session *s) {
 static gw_status build_passes(gw_session *s) {
     int n_layers = s->model->hp.n_layers, step = stage_layers(s);
     int stages = (n_layers - 1) / step + 1;
-    s->passes = calloc((size_t)(PASS_BODY + stages + 1), sizeof *s->passes);
+    s->passes = calloc((size_t)(PASS_BODY + stages + 2), sizeof *s->passes); /* next, draw */
     if (s->passes == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d stages", stages);
     }
@@ -270,7 +270,8 @@ static gw_status build_passes(gw_session *s) {
 }
 
 /* Number the lines of gw_session_kernel_times: nodes of one kernel and role share one. */
-static void number_rows(gw_session *s) {
+void gw_session_number_rows(gw_session *s) {
+    s->n_rows = 0;
     for (int p = 0; p < s->n_passes; p++) {
         for (size_t i = 0; i < gw_plan_size(s->passes[p].plan); i++) {
             const gw_node *node = gw_plan_node(s->passes[p].plan, i);
@@ -326,7 +327,7 @@ gw_status gw_session_new(gw_model *model, const gw_session_options *options, gw_
     GW_TRY_DONE(make_buffers(s));
     GW_TRY_DONE(gw_next_new(s));
     GW_TRY_DONE(build_passes(s));
-    number_rows(s);
+    gw_session_number_rows(s);
     *out = s;
     return GW_OK;
 done:
@@ -578,19 +579,27 @@ gw_status gw_session_decode_begin(gw_session *s, const int32_t *tokens, size_t n
     return status;
 }
 
-gw_status gw_session_decode_end(gw_session *s) {
+void gw_session_keep_rows(gw_session *s) {
+    memcpy(s->tokens + s->pos, s->step.token, (size_t)s->step.n * sizeof *s->tokens);
+    s->pos += s->step.n;
+}
+
+gw_status gw_session_take_rows(gw_session *s) {
     int32_t n = s->step.n, tokens[GW_DECODE_MAX];
     memcpy(tokens, s->step.token, (size_t)n * sizeof *tokens);
-    GW_TRY(gw_plan_wait(decode_pass(s, n)->plan));
     gw_status status = take_logits(s, (size_t)n);
     if (status != GW_OK) {
         return status != GW_E_NUMERIC ? status
                                       : gw_session_blame(s, tokens, n, s->pos, GW_ORDER_DECODE);
     }
-    memcpy(s->tokens + s->pos, tokens, (size_t)n * sizeof *tokens);
-    s->pos += n;
+    gw_session_keep_rows(s);
     s->n_logits = (size_t)n;
     return GW_OK;
+}
+
+gw_status gw_session_decode_end(gw_session *s) {
+    GW_TRY(gw_plan_wait(decode_pass(s, s->step.n)->plan));
+    return gw_session_take_rows(s);
 }
 
 gw_status gw_session_decode(gw_session *s, const int32_t *tokens, size_t n) {

@@ -32,6 +32,7 @@ struct gw_session {
     gw_pass *passes;               /* decode widths, prompt head, stages of the prompt body */
     int n_passes, n_prompt_passes; /* the second: up to and with the stages of the body */
     gw_pass *next;                 /* the one that draws too (session_next.c); NULL: none */
+    gw_pass *draw;                 /* draws behind the rows of a decode pass; NULL: none  */
     size_t n_rows;                 /* lines of gw_session_kernel_times */
     int profiling;
     float *logits_host; /* [GW_HEAD_TILE, v]: the device's memory, or our copy of it */
@@ -40,7 +41,7 @@ struct gw_session {
     gw_step step;
     /* session_next.c. sampled: the ids, and the choice behind them, on head_device. */
     struct gw_buffer *sampled;
-    gw_tensor ids, choice;
+    gw_tensor ids, ids_of_rows, choice;
     gw_choice rule;          /* as the device has it; temperature -1: it has none          */
     struct gw_post *post[2]; /* NULL: ids are read where they are                          */
     int turn;                /* of the posts                                               */
@@ -53,7 +54,8 @@ typedef enum gw_pass_parts {
     GW_PASS_WHOLE,
     GW_PASS_BODY,
     GW_PASS_HEAD,
-    GW_PASS_NEXT /* whole, and the draw */
+    GW_PASS_NEXT, /* whole, and the draw */
+    GW_PASS_DRAW  /* the draw alone, out of the logits that are there */
 } gw_pass_parts;
 typedef struct gw_layer_range {
     int first, end; /* {0, 0}: the embedding alone */
@@ -66,6 +68,12 @@ gw_status gw_pass_run(gw_session *s, gw_pass *p, gw_status (*go)(gw_plan *, cons
 gw_status gw_session_check_tokens(const gw_session *s, const int32_t *tokens, size_t n);
 void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos);
 gw_status gw_session_check_cancel(const gw_session *s);
+
+/* The rows of the decode pass that has run: their logits, and the session holds their tokens. */
+gw_status gw_session_take_rows(gw_session *s);
+/* The same without logits. */
+void gw_session_keep_rows(gw_session *s);
+void gw_session_number_rows(gw_session *s);
 
 /* session_next.c. Can the device of the logits draw? Then what that takes; freed by _free. */
 gw_status gw_next_new(gw_session *s);

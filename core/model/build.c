@@ -279,6 +279,7 @@ void gw_graph_sample(gw_graph *graph, const gw_graph_inputs *in) {
     walk w = start_walk(graph, in, in->hp->n_layers);
     w.device = in->logits.device;
     gw_node *node = new_node(&w, GW_OP_SAMPLE, "sample", in->ids);
-    node->in[0] = graph->nodes[graph->n_nodes - 2].out;
+    int alone = graph->n_nodes == 1;
+    node->in[0] = alone ? new_view(&w, &in->logits) : graph->nodes[graph->n_nodes - 2].out;
     node->in[1] = in->choice;
 }

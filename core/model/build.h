@@ -53,7 +53,8 @@ void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int en
 /* Append pick (when `pick`), norm and head for `rows` rows. Without pick the head reads the stream
  * of the body before it. */
 void gw_graph_head(gw_graph *graph, const gw_graph_inputs *in, int pick);
-/* Append the draw from the logits of the head before it. */
+/* Append the draw from the logits of the head before it; in an empty graph, from logits that are
+ * there. */
 void gw_graph_sample(gw_graph *graph, const gw_graph_inputs *in);
 
 #endif
