@@ -337,7 +337,7 @@ static int run_model(bench_job *job, const char *path, int32_t threads) {
         code = run_batches(job, model, base);
         print_kept(job);
     }
-    gw_model_free(model);
+    app_close_model(model);
     free(base);
     return code;
 }

@@ -89,6 +89,17 @@ int app_open_model(const app_options *o, const char *path, int32_t threads, cons
     return APP_OK;
 }
 
+void app_close_model(gw_model *model) {
+    gw_model_info info;
+    if (model != NULL) {
+        gw_model_describe(model, &info);
+        if (info.fault[0] != '\0') {
+            app_note("%s", info.fault);
+        }
+        gw_model_free(model);
+    }
+}
+
 int app_open_session(const app_options *o, gw_model *model, int32_t n_ctx, int32_t batch,
                      gw_session **session) {
     gw_session_options options = {

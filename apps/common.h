@@ -19,6 +19,8 @@ typedef struct app_need {
 int app_model_options(const app_options *o, const char *path, int32_t threads, const app_need *need,
                       gw_model_options *out);
 
+/* Says what came up since it was opened (gw_model_info.fault), and frees it. NULL: nothing. */
+void app_close_model(gw_model *model);
 /* The model at path (NULL: the built-in one) with the model options of o. need NULL: only the
  * vocabulary is opened. Exit code. */
 int app_open_model(const app_options *o, const char *path, int32_t threads, const app_need *need,

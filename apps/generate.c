@@ -233,7 +233,7 @@ void generator_close(app_generator *g) {
     gw_free(g->special);
     draft_close(&g->draft);
     gw_session_free(g->session);
-    gw_model_free(g->model);
+    app_close_model(g->model);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */

@@ -224,7 +224,7 @@ static int run_logits(const app_options *o) {
     }
     gw_free(owned);
     gw_session_free(job.session);
-    gw_model_free(job.model);
+    app_close_model(job.model);
     return code;
 }
 

@@ -31,7 +31,8 @@ const app_option app_option_table[] = {
     {"-t --threads", KIND_INTS, CMD_BENCH, AT(thread_list), 1, 1024, "N,...", NULL,
      "threads; default: the physical cores this process may use"},
     {"--blas", KIND_FLAG, CMD_MODEL, AT(blas), 0, 0, NULL, NULL,
-     "prompts through OpenBLAS when the weights are floats (another order of sums)"},
+     "prompts through OpenBLAS on the CPU and CLBlast on OpenCL devices, where they are installed "
+     "and the weights are floats (another order of sums)"},
     {"--no-graph", KIND_FLAG, CMD_RUN | CMD_BENCH | CMD_LOGITS, AT(no_graph), 0, 0, NULL, NULL,
      "launch the kernels of a GPU one by one instead of as one graph (to compare)"},
     {"--exact", KIND_FLAG, CMD_MODEL, AT(exact), 0, 0, NULL, NULL,

@@ -136,7 +136,7 @@ static int run_perplexity(const app_options *o) {
     }
     free(text.at);
     gw_free(ids);
-    gw_model_free(model);
+    app_close_model(model);
     return code;
 }
 

@@ -157,7 +157,7 @@ static int open_auto(const drafter_parts *parts, const char *path, app_draft *ou
         code = open_draft_model(parts, list[i].path, &out->model);
         gw_status status = code == APP_OK ? make_drafter(parts, out) : GW_OK;
         if (status != GW_OK) {
-            gw_model_free(out->model);
+            app_close_model(out->model);
             out->model = NULL;
             code = status == GW_E_UNSUPPORTED ? APP_OK : app_fail(status);
         }
@@ -217,7 +217,7 @@ int draft_open(const app_options *o, const gw_model *target, const char *path, g
 
 void draft_close(app_draft *draft) {
     gw_drafter_free(draft->drafter);
-    gw_model_free(draft->model);
+    app_close_model(draft->model);
     *draft = (app_draft){0};
 }
 

@@ -78,7 +78,7 @@ typedef struct gw_model_options {
     const char *device;  /* NULL: the CPU. A name of gw_devices, or a part of a device's own
                             name; several, separated by commas, share the layers   */
     int threads;         /* 0: the physical cores this process may use             */
-    int blas;            /* float-weight prefill through OpenBLAS                  */
+    int blas;            /* float-weight prefill through OpenBLAS or CLBlast       */
     int no_graph;        /* GPU kernels launched one by one, not as a graph        */
     int exact;           /* GPU: float-weight prefill to the bits of the CPU       */
     int vocab_only;      /* tokenizer and metadata, no weights                     */
@@ -107,6 +107,7 @@ typedef struct gw_model_info {
     const char *format;       /* weight format of most bytes: "Q4_0", "F16", ...         */
     const char *device;       /* "cpu (AMD EPYC 7B13, avx2), 2 threads"                  */
     const char *note;         /* what was not as asked for; "" when nothing             */
+    const char *fault;        /* what came up since and is done another way; ""         */
     int32_t n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff, n_vocab, n_ctx_train;
     int32_t threads;
     uint64_t n_params;

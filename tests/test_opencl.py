@@ -1,7 +1,9 @@
 # tests/test_opencl.py - whole models on an OpenCL device: the bits of the scalar CPU, for every
 # format, order and width; faults end in one line and exit code 1.
+import json
 import os
 import pathlib
+import struct
 
 import pytest
 
@@ -187,3 +189,65 @@ def test_no_platform():
     done = run("logits", "-m", DATA / "tales-2m-q4_0.gguf", "--ids", "1,300", *OPENCL, check=False,
                env=nowhere)
     assert done.returncode == 1 and "opencl" in done.stderr
+
+
+# ---- CLBlast
+
+FLOATS = DATA / "tales-2m-f16.gguf" if (DATA / "tales-2m-f16.gguf").is_file() else SHARED / "models/tales-2m-f16.gguf"
+
+
+def logits_of(tmp_path, *args, env=None):
+    """Logits of a prompt, the greedy ids behind it, and stderr."""
+    out = tmp_path / "logits.safetensors"
+    done = run("logits", "-m", FLOATS, "--ids", ",".join(map(str, IDS)), "--greedy", 12, "-o", out, *args,
+               env=env or {})
+    data = out.read_bytes()
+    (n,) = struct.unpack("<Q", data[:8])
+    (tensor,) = [t for name, t in json.loads(data[8:8 + n]).items() if name != "__metadata__"]
+    begin, end = tensor["data_offsets"]
+    assert tensor["dtype"] == "F32"
+    values = struct.unpack(f"<{(end - begin) // 4}f", data[8 + n + begin:8 + n + end])
+    return values, done.stdout.split("greedy:")[1], done.stderr
+
+
+def farthest(a, b):
+    assert len(a) == len(b) and all(x == x for x in a + b)
+    return max(abs(x - y) for x, y in zip(a, b))
+
+
+def test_blas(tmp_path):
+    """Prompts through CLBlast. Our own order, one chain over a row, is the longest of all: no other
+    may stray from the oracle in double precision by more than it does, give or take what of an error
+    is chance."""
+    if not FLOATS.is_file():
+        pytest.skip("no model with float weights is there")
+    oracle, text, _ = logits_of(tmp_path, "--device", "ref")
+    exact, same, _ = logits_of(tmp_path, *OPENCL)
+    blas, greedy, said = logits_of(tmp_path, *OPENCL, "--blas")
+    if "libclblast.so.1 cannot be opened" in said:
+        pytest.skip("CLBlast is not installed")
+    assert said == ""
+    assert farthest(blas, oracle) <= 4 * farthest(exact, oracle)
+    assert greedy == same == text
+    done = run("bench", "-m", FLOATS, *OPENCL, "--blas", "-p", 16, "-n", 1, "-r", 1, "--ops")
+    prompt, token = done.stdout.split("tg1, ")
+    assert "opencl.linear.f16.clblast" in prompt and "opencl.glu.f16.clblast" in prompt
+    assert ".clblast" not in token.split("|", 1)[1]
+
+
+@pytest.mark.parametrize("setting,why", [("no-blas", "libclblast.so.1 cannot be opened"),
+                                         ("fail-blas=1", "a product failed, CL_OUT_OF_RESOURCES"),
+                                         ("fail-blas=2", "a product failed, CL_OUT_OF_RESOURCES")])
+def test_without_blas(setting, why):
+    """The library is not there, fails its trial, fails in a prompt: our own launches, and one line."""
+    if not FLOATS.is_file():
+        pytest.skip("no model with float weights is there")
+    want = logits_hash(FLOATS, IDS, "-t", 1, cpu="scalar")
+    done = run("logits", "-m", FLOATS, "--ids", ",".join(map(str, IDS)), *OPENCL, "--blas",
+               env={"GODWIT_OPENCL": setting})
+    assert f"hash: {want}" in done.stdout
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("--blas without CLBlast on opencl:0: "), done.stderr
+    if why not in lines[0]:  # no library: nothing can fail
+        assert "cannot be opened" in lines[0]
+        pytest.skip("CLBlast is not installed")

@@ -101,11 +101,206 @@ static void widths_team(void **state) {
     check_widths("no-cache,team,plain,max-alloc=163840");
 }
 
+/* ---- CLBlast --------------------------------------------------------------------------------- */
+
+/* Its sums run in its own order, with a fused or a separate rounding of each product: at most k
+ * roundings of u = 2^-24 along any way of a term to the top, so that a sum of terms t_i is off by
+ * at most k u sum |t_i|; 1.001 covers what is of second order for k below 2^12. */
+static const double u = 0x1p-24, slack = 1.001;
+
+/* Row r of weight i times row t of the input, in double; *error: how far a sum may be. */
+static double exact_product(const op_setup *s, int i, size_t r, size_t t, double *error) {
+    const gw_tensor *w = s->node.w[i], *x = s->node.in[0];
+    const gw_format *f = gw_format_of(w->fmt);
+    size_t k = (size_t)w->dim[1];
+    const float *at = (const float *)oc_host(s, x) + t * k;
+    float row[4096];
+    double sum = 0.0, size = 0.0;
+    assert_true(k <= sizeof row / sizeof row[0]);
+    f->decode(row, (const char *)oc_host(s, w) + r * k * f->block_bytes, k);
+    for (size_t j = 0; j < k; j++) {
+        sum += (double)row[j] * at[j];
+        size += fabs((double)row[j] * at[j]);
+    }
+    *error = slack * (double)k * u * size;
+    return sum;
+}
+
+static double exact_linear(const op_setup *s, size_t t, size_t col, double *error) {
+    size_t i = 0, r = col;
+    while (r >= (size_t)s->node.w[i]->dim[0]) {
+        r -= (size_t)s->node.w[i++]->dim[0];
+    }
+    double v = exact_product(s, (int)i, r, t, error);
+    double b = s->node.w[3 + i] != NULL ? ((float *)oc_host(s, s->node.w[3 + i]))[r] : 0.0;
+    double extra = 0.0;
+    if (s->c->residual) { /* in place: the case's own tensor is the last that was made */
+        extra = ((float *)s->host[s->n_t - 1])[t * (size_t)s->node.out->dim[1] + col];
+    }
+    *error += 2.0 * slack * u * (fabs(v) + fabs(b) + fabs(extra));
+    return v + b + extra;
+}
+
+/* silu is 1.1-Lipschitz and its evaluation within 7 u (test_ops.c). */
+static double exact_glu(const op_setup *s, size_t t, size_t col, double *error) {
+    double ge, ve, g = exact_product(s, 0, col, t, &ge), v = exact_product(s, 1, col, t, &ve);
+    double silu = g / (1.0 + exp(-g));
+    *error = slack * (1.1 * ge * (fabs(v) + ve) + fabs(silu) * ve + 7.0 * u * fabs(silu * v));
+    return silu * v;
+}
+
+static void check_near(const op_setup *s, const op_result *got) {
+    size_t cols = (size_t)s->node.out->dim[1];
+    for (size_t i = 0; i < (size_t)s->c->n * cols; i++) {
+        double error, value;
+        double want =
+            (s->c->op == GW_OP_GLU ? exact_glu : exact_linear)(s, i / cols, i % cols, &error);
+        if (s->node.out->fmt == GW_FMT_ACT8) {
+            const gw_act8 *b = (const gw_act8 *)(const void *)got->out + i / GW_ACT_BLOCK;
+            value = (double)b->scale * b->q[i % GW_ACT_BLOCK];
+            error += b->scale * (0.5 + 127.0 * 4.0 * u);
+        } else {
+            value = ((const float *)(const void *)got->out)[i];
+        }
+        if (!(fabs(value - want) <= error)) {
+            fail_msg("%s row %zu column %zu: %.9g, not %.9g within %.3g", s->c->why, i / cols,
+                     i % cols, value, want, error);
+        }
+    }
+}
+
+static const gw_kernel *blas_kernel(const op_setup *s) {
+    size_t n;
+    const gw_kernel *kernels = s->backend->kernels(s->device, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (strstr(kernels[i].name, ".clblast") != NULL && kernels[i].op == s->node.op &&
+            kernels[i].accepts(&kernels[i], &s->node, s->device)) {
+            return &kernels[i];
+        }
+    }
+    return NULL;
+}
+
+static struct gw_device *open_blas(const char *settings) {
+    static const gw_device_options options = {.blas = 1};
+    struct gw_device *device = NULL;
+    if (gw_backend_opencl.device_count() < 1) {
+        print_message("SKIP: no OpenCL device here\n");
+        skip();
+    }
+    setenv("GODWIT_OPENCL", settings, 1);
+    gw_status status = gw_backend_opencl.open(0, &options, &device);
+    unsetenv("GODWIT_OPENCL");
+    assert_int_equal(status, GW_OK);
+    return device;
+}
+
+/* Products of one row and of many; tiles of several allocations; all that may follow a product. */
+static void check_blas(const char *settings) {
+    /* clang-format off */
+    static const op_case cases[] = {
+        {.op = GW_OP_LINEAR, .why = "f16, ragged", .n = 29, .k = 300, .m = {150}, .fmt = OC_F16, OC_PRE},
+        {.op = GW_OP_LINEAR, .why = "bf16, residual in place", .n = 70, .k = 640, .m = {333},
+         .fmt = OC_BF16, OC_PRE, .bias = 1, .residual = 2},
+        {.op = GW_OP_LINEAR, .why = "f32, stacked, one row", .n = 1, .k = 515, .m = {48, 16, 21},
+         .fmt = OC_F32, OC_PRE, .bias = 1, .residual = 1},
+        {.op = GW_OP_LINEAR, .why = "three formats", .n = 40, .k = 1030, .m = {257, 130, 64},
+         .fmt = {GW_FMT_F32, GW_FMT_F16, GW_FMT_BF16}, OC_PRE},
+        {.op = GW_OP_LINEAR, .why = "large", .n = 400, .k = 512, .m = {640}, .fmt = OC_F16, OC_PRE},
+        {.op = GW_OP_GLU, .why = "f16", .n = 33, .k = 128, .m = {192}, .fmt = OC_F16, OC_PRE},
+        {.op = GW_OP_GLU, .why = "f32 and bf16 to act8", .n = 12, .k = 96, .m = {160},
+         .fmt = {GW_FMT_F32, GW_FMT_BF16}, OC_PRE, .out = GW_FMT_ACT8},
+    };
+    /* clang-format on */
+    struct gw_device *device = open_blas(settings);
+    gw_device_info info;
+    gw_backend_opencl.describe(device, 0, &info);
+    if (strstr(info.detail, "CLBlast") == NULL) {
+        print_message("SKIP: %s\n", gw_backend_opencl.note(device));
+        assert_non_null(strstr(gw_backend_opencl.note(device), "cannot be opened"));
+        gw_backend_opencl.close(device);
+        skip();
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        op_case c = cases[i], decode = cases[i];
+        op_setup s;
+        op_result got;
+        c.out = c.out == GW_FMT_ACT8 ? GW_FMT_ACT8 : GW_FMT_F32;
+        decode.out = c.out;
+        decode.order = GW_ORDER_DECODE;
+        oc_open(&s, &c, &gw_backend_opencl, device, 0, 0);
+        const gw_kernel *kernel = blas_kernel(&s);
+        assert_non_null(kernel);
+        oc_run(&s, kernel, &got);
+        check_near(&s, &got);
+        oc_free_result(&got);
+        oc_close(&s);
+        oc_open(&s, &decode, &gw_backend_opencl, device, 0, 0);
+        assert_null(blas_kernel(&s)); /* prompts only */
+        oc_close(&s);
+    }
+    assert_string_equal(gw_backend_opencl.note(device), "");
+    gw_backend_opencl.close(device);
+}
+
+static void blas_as_found(void **state) {
+    (void)state;
+    check_blas("no-cache,any-floats");
+    check_blas("no-cache,any-floats,max-alloc=1050000");
+}
+static void blas_team(void **state) {
+    (void)state;
+    check_blas("no-cache,team,plain,any-floats,max-alloc=1050000");
+}
+
+/* A product that CLBlast refuses is our own launch's, bit for bit, and so are all that follow. */
+static void blas_fails(void **state) {
+    static const op_case c = {.op = GW_OP_LINEAR,
+                              .why = "in place",
+                              .n = 20,
+                              .k = 700,
+                              .m = {200, 90},
+                              .fmt = {GW_FMT_F16, GW_FMT_F32},
+                              OC_PRE,
+                              .bias = 1,
+                              .residual = 2};
+    (void)state;
+    for (int k = 1; k <= 5; k++) { /* the trial; each of four tiles */
+        char settings[64];
+        static op_bench bench;
+        op_result want, got;
+        op_setup s;
+        snprintf(settings, sizeof settings, "no-cache,max-alloc=300000,fail-blas=%d", k);
+        ot_open(&bench, &gw_backend_opencl, open_blas(settings), OT_PRODUCED);
+        if (strstr(gw_backend_opencl.note(bench.device), "cannot be opened") != NULL) {
+            print_message("SKIP: %s\n", gw_backend_opencl.note(bench.device));
+            ot_close(&bench);
+            skip();
+        }
+        ot_scalar(&bench, &c, &want);
+        oc_open(&s, &c, &gw_backend_opencl, bench.device, 0, 0);
+        const gw_kernel *kernel = blas_kernel(&s);
+        assert_int_equal(kernel == NULL, k == 1);
+        oc_run(&s, kernel != NULL ? kernel : oc_find(&s, ".item"), &got);
+        if (k <= 2) {
+            oc_same("its own launch", &c, &got, &want);
+        } else {
+            check_near(&s, &got);
+        }
+        assert_non_null(strstr(gw_backend_opencl.note(bench.device), "CL_OUT_OF_RESOURCES"));
+        oc_free_result(&got);
+        oc_free_result(&want);
+        oc_close(&s);
+        ot_close(&bench);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_as_found),   cmocka_unit_test(bits_team),
         cmocka_unit_test(bits_last_joins), cmocka_unit_test(widths_as_found),
-        cmocka_unit_test(widths_team),
+        cmocka_unit_test(widths_team),     cmocka_unit_test(blas_as_found),
+        cmocka_unit_test(blas_team),       cmocka_unit_test(blas_fails),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST")); /* a pattern: one test alone */
     return cmocka_run_group_tests_name("opencl", tests, NULL, NULL);

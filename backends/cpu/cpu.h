@@ -41,7 +41,8 @@ struct gw_device {
     int threads;
     int spins;   /* polls of a barrier before it yields the processor */
     int streams; /* gw_cpu_linear.streams of several rows: what suited one row (segment.c) */
-    const gw_cpu_blas *blas;
+    int blas_wanted;
+    const gw_cpu_blas *blas; /* NULL: not wanted, or not there */
     uint64_t memory_at_open;
     _Atomic uint64_t reserved;  /* bytes of all buffers that are not aliases */
     struct gw_cpu_chunk *chunk; /* where weights are put; NULL: none begun       */
@@ -251,8 +252,8 @@ static inline const gw_cpu_row *gw_cpu_row_of(const gw_kernel *kernel) {
 /* ---- float prefill through OpenBLAS (blas.c)
  * ------------------------------------------------------ */
 
-/* GW_E_UNSUPPORTED when the library cannot be opened. Opened once per process, never closed. */
-gw_status gw_cpu_blas_open(const gw_cpu_blas **out);
+/* NULL when the library cannot be opened. Opened once per process, never closed. */
+const gw_cpu_blas *gw_cpu_blas_open(void);
 const gw_cpu_linear_kernel *gw_cpu_blas_kernel(gw_fmt fmt); /* NULL for quantized formats */
 
 #endif

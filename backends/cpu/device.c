@@ -65,9 +65,8 @@ static gw_status fill_device(struct gw_device *device, const gw_device_options *
     device->threads = wish > 0 ? wish : gw_cpu_default_threads();
     device->spins = device->threads <= gw_cpu_usable_processors() ? SPINS : 20;
     gw_cpu_memory(&total, &device->memory_at_open);
-    if (options != NULL && options->blas) {
-        GW_TRY(gw_cpu_blas_open(&device->blas));
-    }
+    device->blas_wanted = options != NULL && options->blas;
+    device->blas = device->blas_wanted ? gw_cpu_blas_open() : NULL;
     GW_TRY(try_threads(device->threads - 1));
     return gw_cpu_list_kernels(device);
 }
@@ -106,6 +105,13 @@ static void describe(const struct gw_device *device, int ordinal, gw_device_info
              gw_cpu_level_name(level), out->threads, out->threads == 1 ? "" : "s",
              gw_cpu_usable_processors(), gw_cpu_usable_processors() == 1 ? "" : "s",
              device != NULL && device->blas != NULL ? ", OpenBLAS" : "");
+}
+
+static const char *note(const struct gw_device *device) {
+    return device->blas_wanted && device->blas == NULL
+               ? "--blas without OpenBLAS on the cpu: libopenblas.so.0 cannot be opened; godwit's "
+                 "own kernels multiply there"
+               : "";
 }
 
 static gw_status check_range(const struct gw_buffer *buffer, size_t at, size_t bytes) {
@@ -153,6 +159,7 @@ const gw_backend gw_backend_cpu = {.name = "cpu",
                                    .open = open_device,
                                    .close = close_device,
                                    .describe = describe,
+                                   .note = note,
                                    .alloc = gw_cpu_alloc,
                                    .release = gw_cpu_release,
                                    .write = write_buffer,

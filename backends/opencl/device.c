@@ -138,7 +138,8 @@ static int understands_nvidia(struct gw_device *d) {
  * too), any-floats (open a simulator whose arithmetic is not exact), max-alloc=BYTES,
  * max-cache=BYTES (the same for caches alone), fail-alloc=K, fail-enqueue=K, fail-build (the first)
  * or fail-build=K, fail-walk (the program of a step in one launch does not build), no-cache
- * (programs are not kept on disk: PoCL compiles what it is asked for a second time). */
+ * (programs are not kept on disk: PoCL compiles what it is asked for a second time), no-blas
+ * (CLBlast is not there), fail-blas=K (its K-th product fails; the first is the trial). */
 static gw_status read_environment(struct gw_device *d, int *plain, int *any_floats, int *walkers) {
     const char *p = getenv("GODWIT_OPENCL");
     while (p != NULL && *p != '\0') {
@@ -166,6 +167,10 @@ static gw_status read_environment(struct gw_device *d, int *plain, int *any_floa
             *any_floats = 1;
         } else if (strcmp(word, "no-cache") == 0) {
             d->no_cache = 1;
+        } else if (strcmp(word, "no-blas") == 0) {
+            d->no_blas = 1;
+        } else if (strncmp(word, "fail-blas=", 10) == 0 && value > 0) {
+            d->fail_blas = (int)value;
         } else if (strcmp(word, "fail-build") == 0) {
             d->fail_build = 1;
         } else if (strncmp(word, "fail-build=", 11) == 0 && value > 0) {
@@ -186,7 +191,7 @@ static gw_status read_environment(struct gw_device *d, int *plain, int *any_floa
     return GW_OK;
 }
 
-static gw_status fill_device(struct gw_device *d) {
+static gw_status fill_device(struct gw_device *d, const gw_device_options *options) {
     const gw_cl_driver *cl = d->cl;
     cl_int error = CL_SUCCESS;
     int plain = 0, any_floats = 0, walkers = -1;
@@ -227,6 +232,9 @@ static gw_status fill_device(struct gw_device *d) {
     d->walkers = d->nvidia || walkers > 0 ? d->walkers : 0;
     d->walk_floats = walkers > 0;
     d->group = d->nvidia && group >= 2 * GW_CL_GROUP ? 2 * GW_CL_GROUP : GW_CL_GROUP;
+    if (options != NULL && options->blas) {
+        gw_cl_blas_open(d);
+    }
     GW_TRY(gw_cl_list_kernels(d));
     /* Every plan takes it; a compiler that fails is known before weights load. */
     const gw_cl_program *first;
@@ -238,8 +246,12 @@ static void close_device(struct gw_device *d) {
         return;
     }
     gw_cl_programs_free(d);
-    for (size_t i = 0; i < d->n_scratch; i++) {
-        d->cl->ReleaseMemObject(d->scratch[i]);
+    gw_cl_pool *pools[] = {&d->scratch, &d->widened, &d->products};
+    for (size_t p = 0; p < sizeof pools / sizeof pools[0]; p++) {
+        for (size_t i = 0; i < pools[p]->n; i++) {
+            d->cl->ReleaseMemObject(pools[p]->list[i]);
+        }
+        free(pools[p]->list);
     }
     if (d->timed != NULL) {
         d->cl->ReleaseCommandQueue(d->timed);
@@ -250,7 +262,6 @@ static void close_device(struct gw_device *d) {
     if (d->context != NULL) {
         d->cl->ReleaseContext(d->context);
     }
-    free(d->scratch);
     free(d->kernels);
     free(d->names);
     free(d);
@@ -278,7 +289,7 @@ static gw_status open_device(int ordinal, const gw_device_options *options,
     d->platform = platforms[ordinal];
     d->id = devices[ordinal];
     d->ordinal = ordinal;
-    gw_status status = fill_device(d);
+    gw_status status = fill_device(d, options);
     if (status != GW_OK) {
         close_device(d);
         return status;
@@ -321,9 +332,10 @@ static void describe(const struct gw_device *device, int ordinal, gw_device_info
     describe_ordinal(device != NULL ? device->ordinal : ordinal, out);
     if (device != NULL) {
         size_t used = strlen(out->detail);
-        snprintf(out->detail + used, sizeof out->detail - used, ", %s%s",
+        snprintf(out->detail + used, sizeof out->detail - used, ", %s%s%s",
                  device->item ? "processor way" : "lanes way",
-                 device->nvidia ? " with PTX shuffles and dot products" : "");
+                 device->nvidia ? " with PTX shuffles and dot products" : "",
+                 device->blas == GW_CL_BLAS_WORKS ? ", CLBlast" : "");
         out->free_bytes =
             out->memory_bytes > device->reserved ? out->memory_bytes - device->reserved : 0;
     }
@@ -344,6 +356,7 @@ const gw_backend gw_backend_opencl = {.name = "opencl",
                                       .open = open_device,
                                       .close = close_device,
                                       .describe = describe,
+                                      .note = gw_cl_blas_note,
                                       .alloc = gw_cl_alloc,
                                       .alloc_pages = gw_cl_alloc_pages,
                                       .release = gw_cl_release,

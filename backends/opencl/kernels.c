@@ -26,12 +26,20 @@ static const op_entry entries[] = {
     {GW_OP_ATTENTION, "attention", 0, gw_cl_accepts_attention, gw_cl_record_attention},
     {GW_OP_SAMPLE,    "sample",    0, gw_cl_accepts_sample,    gw_cl_record_sample},
 };
+/* Under --blas, before all others. */
+static const op_entry blas_entries[] = {
+    {GW_OP_LINEAR,    "linear",    1, gw_cl_accepts_blas_linear, gw_cl_record_blas_linear},
+    {GW_OP_GLU,       "glu",       1, gw_cl_accepts_blas_glu,    gw_cl_record_blas_glu},
+};
 /* clang-format on */
-enum { ENTRIES = sizeof entries / sizeof entries[0], MOST = ENTRIES * GW_FMT_ACT8 };
+enum {
+    ENTRIES = sizeof entries / sizeof entries[0],
+    BLAS_ENTRIES = sizeof blas_entries / sizeof blas_entries[0],
+    MOST = (ENTRIES + BLAS_ENTRIES) * GW_FMT_ACT8
+};
 
-static void add(struct gw_device *d, const op_entry *e, gw_fmt fmt) {
+static void add(struct gw_device *d, const op_entry *e, gw_fmt fmt, const char *way) {
     size_t i = d->n_kernels++;
-    const char *way = d->item ? "item" : d->nvidia ? "ptx" : "team";
     if (e->per_format) {
         snprintf(d->names[i], sizeof d->names[i], "opencl.%s.%s.%s", e->name,
                  gw_format_of(fmt)->name, way);
@@ -51,9 +59,17 @@ gw_status gw_cl_list_kernels(struct gw_device *d) {
     if (d->kernels == NULL || d->names == NULL) {
         return gw_fail(GW_E_NOMEM, "opencl", "no memory for the kernel table");
     }
+    for (size_t i = 0; i < BLAS_ENTRIES && d->blas == GW_CL_BLAS_WORKS; i++) {
+        for (int fmt = 0; fmt < GW_FMT_ACT8; fmt++) {
+            if (gw_format_of((gw_fmt)fmt)->is_float) {
+                add(d, &blas_entries[i], (gw_fmt)fmt, "clblast");
+            }
+        }
+    }
+    const char *way = d->item ? "item" : d->nvidia ? "ptx" : "team";
     for (size_t i = 0; i < ENTRIES; i++) {
         for (int fmt = 0; fmt < (entries[i].per_format ? GW_FMT_ACT8 : 1); fmt++) {
-            add(d, &entries[i], (gw_fmt)fmt);
+            add(d, &entries[i], (gw_fmt)fmt, way);
         }
     }
     return GW_OK;

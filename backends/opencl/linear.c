@@ -81,7 +81,7 @@ size_t gw_cl_format_options(gw_fmt fmt, char *out, size_t room) {
 }
 
 static void arg_weight(gw_cl_call *call, const gw_tensor *w, const gw_cl_chunk *chunk) {
-    gw_cl_arg_mem(call, chunk->mem, 0);
+    gw_cl_arg_mem(call, chunk->mem, chunk->low);
     if (gw_cl_planes_of(w->fmt) != NULL || !call->segment->device->item) {
         gw_cl_arg_ulong(call, chunk->high);
         gw_cl_arg_ulong(call, chunk->head);
@@ -101,11 +101,30 @@ static gw_status end_product(gw_cl_call *call, const product *p, size_t m) {
     return gw_cl_launch_end(call, GW_CL_GROUP, gw_cl_groups(m, TILE), gw_cl_groups(rows, TILE), 1);
 }
 
+/* bias, residual, y, m, k, y_stride, flags */
+static void arg_result(gw_cl_call *call, const product *p, const gw_cl_chunk *chunk) {
+    cl_ulong at = (cl_ulong)(p->column + chunk->first) * sizeof(float);
+    if (p->bias != NULL) {
+        cl_ulong first = (cl_ulong)chunk->first * sizeof(float);
+        gw_cl_arg_mem(call, gw_cl_mem(p->bias), p->bias->offset + first);
+    } else {
+        gw_cl_arg_tensor(call, NULL);
+    }
+    if (p->residual != NULL) {
+        gw_cl_arg_mem(call, gw_cl_mem(p->residual), p->residual->offset + at);
+    } else {
+        gw_cl_arg_tensor(call, NULL);
+    }
+    gw_cl_arg_mem(call, p->y, p->y_offset + at);
+    gw_cl_arg_int(call, chunk->rows);
+    gw_cl_arg_int(call, p->w->dim[1]);
+    gw_cl_arg_int(call, p->y_stride);
+    gw_cl_arg_int(call, (p->bias != NULL ? 1 : 0) | (p->residual != NULL ? 2 : 0));
+}
+
 static gw_status record_chunk(struct gw_segment *segment, const product *p,
                               const gw_cl_chunk *chunk) {
     char options[224];
-    int64_t column = p->column + chunk->first;
-    cl_ulong at = (cl_ulong)column * sizeof(float);
     int prefill = p->order == GW_ORDER_PREFILL;
     size_t used = gw_cl_format_options(p->w->fmt, options, sizeof options);
     if (!prefill) {
@@ -116,28 +135,60 @@ static gw_status record_chunk(struct gw_segment *segment, const product *p,
     gw_cl_arg_step(&call);
     arg_weight(&call, p->w, chunk);
     gw_cl_arg_tensor(&call, p->x);
-    if (p->bias != NULL) {
-        cl_ulong first = (cl_ulong)chunk->first * sizeof(float);
-        gw_cl_arg_mem(&call, gw_cl_mem(p->bias), p->bias->offset + first);
-    } else {
-        gw_cl_arg_tensor(&call, NULL);
-    }
-    if (p->residual != NULL) {
-        gw_cl_arg_mem(&call, gw_cl_mem(p->residual), p->residual->offset + at);
-    } else {
-        gw_cl_arg_tensor(&call, NULL);
-    }
-    gw_cl_arg_mem(&call, p->y, p->y_offset + at);
-    gw_cl_arg_int(&call, chunk->rows);
-    gw_cl_arg_int(&call, p->w->dim[1]);
-    gw_cl_arg_int(&call, p->y_stride);
-    gw_cl_arg_int(&call, (p->bias != NULL ? 1 : 0) | (p->residual != NULL ? 2 : 0));
+    arg_result(&call, p, chunk);
     return end_product(&call, p, (size_t)chunk->rows);
+}
+
+/* ---- through CLBlast ------------------------------------------------------------------------- */
+
+static gw_status record_finish(struct gw_segment *segment, const product *p,
+                               const gw_cl_chunk *tile, cl_mem from) {
+    char options[32];
+    size_t rows = (size_t)segment->rows;
+    gw_cl_format_options(p->w->fmt, options, sizeof options);
+    gw_cl_call call = gw_cl_launch_new(segment, "blas", options, "finish_product");
+    gw_cl_arg_step(&call);
+    gw_cl_arg_mem(&call, from, 0);
+    arg_result(&call, p, tile);
+    if (call.status == GW_OK) {
+        call.launch->part = GW_CL_FINISHES;
+    }
+    if (segment->device->item) {
+        return gw_cl_launch_end(&call, 1, 1, rows, 1);
+    }
+    return gw_cl_launch_end(&call, ITEMS, gw_cl_groups((size_t)tile->rows, ITEMS), rows, 1);
+}
+
+/* Tile by tile, so that our own launch can take over one whose product fails. */
+static gw_status record_tiles(struct gw_segment *segment, const product *p,
+                              const gw_cl_chunk *chunk) {
+    const gw_tensor *x = p->x;
+    const size_t row_bytes = (size_t)p->w->dim[1] * gw_format_of(p->w->fmt)->block_bytes;
+    const size_t stride =
+        segment->device->item ? row_bytes : gw_cl_lanes_bytes(p->w->fmt, (size_t)p->w->dim[1]);
+    gw_cl_gemm gemm = {
+        .x = gw_cl_mem(x), .x_at = x->offset / sizeof(float), .picked = segment->picked};
+    int64_t most;
+    GW_TRY(gw_cl_blas_tile(segment, p->w, chunk->rows, &gemm, &most));
+    for (int64_t at = 0; at < chunk->rows; at += most) {
+        gw_cl_chunk tile = *chunk;
+        tile.first += at;
+        tile.rows = chunk->rows - at < most ? chunk->rows - at : most;
+        tile.low += (cl_ulong)at * stride;
+        GW_TRY(gw_cl_blas_widen(segment, p->w, &tile, &gemm));
+        GW_TRY(record_chunk(segment, p, &tile));
+        gw_cl_launch *own = &segment->launches[segment->n - 1];
+        own->part = GW_CL_MULTIPLIES;
+        own->gemm = gemm;
+        GW_TRY(record_finish(segment, p, &tile, gemm.y));
+    }
+    return GW_OK;
 }
 
 static gw_status record_product(struct gw_segment *segment, const product *p) {
     for (int i = 0; i < p->w->buf->n_chunks; i++) {
-        GW_TRY(record_chunk(segment, p, &p->w->buf->chunks[i]));
+        const gw_cl_chunk *chunk = &p->w->buf->chunks[i];
+        GW_TRY((segment->blas ? record_tiles : record_chunk)(segment, p, chunk));
     }
     return GW_OK;
 }
@@ -207,4 +258,37 @@ gw_status gw_cl_record_glu(struct gw_segment *segment, const gw_kernel *kernel,
                              .out = &both};
     GW_TRY(gw_cl_record_linear(segment, NULL, &stacked));
     return record_join(segment, node, chunk.mem);
+}
+
+/* ---- the same under --blas ------------------------------------------------------------------- */
+
+static int goes_to_blas(const gw_node *node, const struct gw_device *device) {
+    return device->blas == GW_CL_BLAS_WORKS && node->args.linear.order == GW_ORDER_PREFILL &&
+           node->in[0]->fmt == GW_FMT_F32;
+}
+
+int gw_cl_accepts_blas_linear(const gw_kernel *kernel, const gw_node *node,
+                              const struct gw_device *device) {
+    return goes_to_blas(node, device) && gw_cl_accepts_linear(kernel, node, device);
+}
+
+int gw_cl_accepts_blas_glu(const gw_kernel *kernel, const gw_node *node,
+                           const struct gw_device *device) {
+    return goes_to_blas(node, device) && gw_cl_accepts_glu(kernel, node, device);
+}
+
+gw_status gw_cl_record_blas_linear(struct gw_segment *segment, const gw_kernel *kernel,
+                                   const gw_node *node) {
+    segment->blas = 1;
+    gw_status status = gw_cl_record_linear(segment, kernel, node);
+    segment->blas = 0;
+    return status;
+}
+
+gw_status gw_cl_record_blas_glu(struct gw_segment *segment, const gw_kernel *kernel,
+                                const gw_node *node) {
+    segment->blas = 1;
+    gw_status status = gw_cl_record_glu(segment, kernel, node);
+    segment->blas = 0;
+    return status;
 }

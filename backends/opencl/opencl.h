@@ -8,6 +8,8 @@
 #ifndef GW_BACKENDS_OPENCL_H
 #define GW_BACKENDS_OPENCL_H
 
+#include <stdatomic.h>
+
 #include "backends/opencl/driver.h"
 #include "core/plan/backend.h"
 
@@ -29,6 +31,12 @@ typedef struct gw_cl_program {
     char *key; /* "SOURCE OPTIONS" */
     cl_program program;
 } gw_cl_program;
+
+/* Device memory that grows: older, smaller pieces stay, because prepared launches hold them. */
+typedef struct gw_cl_pool {
+    cl_mem *list;
+    size_t n, bytes; /* bytes: of the last piece */
+} gw_cl_pool;
 
 struct gw_device {
     const gw_cl_driver *cl;
@@ -59,11 +67,14 @@ struct gw_device {
     int fail_alloc, fail_enqueue, fail_build; /* tests: fail the k-th from now; 0: never */
     int no_cache;                             /* programs are not kept on disk */
     int lost;                                 /* an earlier failure: nothing more is enqueued */
-    /* Scratch is shared by all segments: their launches run in order. Older, smaller ones stay,
-     * because prepared launches hold them. */
-    cl_mem *scratch;
-    size_t n_scratch, scratch_bytes;
+    /* Shared by all segments: their launches run in order. The last two are blas.c's. */
+    gw_cl_pool scratch, widened, products;
+    int no_blas, fail_blas; /* tests: CLBlast is not there; its k-th call from now fails */
+    _Atomic int blas;       /* GW_CL_BLAS_...                                            */
+    char blas_note[192];    /* not written any more once blas is GW_CL_BLAS_FAILED       */
 };
+
+enum { GW_CL_BLAS_UNASKED, GW_CL_BLAS_WORKS, GW_CL_BLAS_FAILED };
 
 /* Devices of all platforms, in order. Returns how many; fills at most `room`. */
 int gw_cl_devices(cl_platform_id *platforms, cl_device_id *devices, int room);
@@ -156,8 +167,25 @@ typedef struct gw_cl_arg {
 
 enum { GW_CL_MOST_ARGS = 56 };
 
+/* How a launch belongs to a product through CLBlast: three in a row (blas.c). */
+typedef enum gw_cl_part {
+    GW_CL_ALONE,
+    GW_CL_WIDENS,     /* only while CLBlast works                             */
+    GW_CL_MULTIPLIES, /* CLBlast instead of the launch; if that fails, itself */
+    GW_CL_FINISHES    /* only when CLBlast multiplied                         */
+} gw_cl_part;
+
+typedef struct gw_cl_gemm {
+    cl_mem x, w, y; /* y [n, m] = x [n, k] w^T [m, k], all f32 */
+    size_t x_at;    /* in floats                               */
+    size_t m, k;
+    int picked; /* it comes behind a PICK */
+} gw_cl_gemm;
+
 typedef struct gw_cl_launch {
     cl_kernel kernel;
+    gw_cl_part part;
+    gw_cl_gemm gemm; /* of one that multiplies */
     const gw_cl_program *program;
     const char *name; /* of the kernel */
     gw_cl_arg args[GW_CL_MOST_ARGS];
@@ -173,6 +201,8 @@ struct gw_segment {
     gw_cl_launch *launches;
     size_t n, capacity;
     int rows, node, picked, unfinished;
+    int blas;                   /* float products that are being recorded go through CLBlast */
+    int multiplied;             /* while running: CLBlast took the last product              */
     const gw_node *norm, *rope; /* recorded with the node that follows; else NULL */
     cl_mem step;
     cl_mem arrived; /* zeros between launches: groups that have come, per row and KV head */
@@ -206,6 +236,7 @@ void gw_cl_arg_float(gw_cl_call *call, float value);
 void gw_cl_arg_step(gw_cl_call *call);
 gw_status gw_cl_launch_end(gw_cl_call *call, size_t local, size_t groups_x, size_t groups_y,
                            size_t groups_z);
+gw_status gw_cl_pool_get(struct gw_device *device, gw_cl_pool *pool, size_t bytes, cl_mem *out);
 gw_status gw_cl_scratch(struct gw_device *device, size_t bytes, cl_mem *out);
 
 /* walk.c: the segment's launches as one, where the device can do that: segment->walk, or NULL. An
@@ -226,6 +257,23 @@ void gw_cl_post_free(struct gw_post *post);
 gw_status gw_cl_post(struct gw_post *post, const struct gw_buffer *src, size_t at);
 gw_status gw_cl_collect(struct gw_post *post, int32_t *out);
 
+/* ---- float prefill through CLBlast (blas.c)
+ * ------------------------------------------------------------------------------------------ */
+
+/* Opens the library once per process, with local visibility, and tries it on the device. What is
+ * missing or wrong is in blas_note; the device then does without. */
+void gw_cl_blas_open(struct gw_device *device);
+/* Most rows of a tile of a matrix of `rows`, and memory for one: gemm's w, y and k. */
+gw_status gw_cl_blas_tile(struct gw_segment *segment, const gw_tensor *w, int64_t rows,
+                          gw_cl_gemm *gemm, int64_t *tile);
+/* Launches that widen the rows of a tile to f32; fills gemm's m. */
+gw_status gw_cl_blas_widen(struct gw_segment *segment, const gw_tensor *w, const gw_cl_chunk *tile,
+                           gw_cl_gemm *gemm);
+/* 1: CLBlast was given the product; 0: it must be done by the launch itself. */
+int gw_cl_blas_multiply(struct gw_segment *segment, const gw_cl_launch *launch,
+                        cl_command_queue queue, const gw_step *step, cl_event *event);
+const char *gw_cl_blas_note(const struct gw_device *device);
+
 /* ---- kernels (kernels.c lists, rows.c, linear.c, attention.c record) ------------------------- */
 
 gw_status gw_cl_list_kernels(struct gw_device *device);
@@ -241,6 +289,8 @@ GW_CL_KERNEL(norm)
 GW_CL_KERNEL(quantize)
 GW_CL_KERNEL(linear)
 GW_CL_KERNEL(glu)
+GW_CL_KERNEL(blas_linear)
+GW_CL_KERNEL(blas_glu)
 GW_CL_KERNEL(rope_kv)
 GW_CL_KERNEL(attention)
 GW_CL_KERNEL(sample)

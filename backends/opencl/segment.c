@@ -10,21 +10,25 @@
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
-gw_status gw_cl_scratch(struct gw_device *device, size_t bytes, cl_mem *out) {
-    if (device->n_scratch > 0 && device->scratch_bytes >= bytes) {
-        *out = device->scratch[device->n_scratch - 1];
+gw_status gw_cl_pool_get(struct gw_device *device, gw_cl_pool *pool, size_t bytes, cl_mem *out) {
+    if (pool->n > 0 && pool->bytes >= bytes) {
+        *out = pool->list[pool->n - 1];
         return GW_OK;
     }
-    cl_mem *list = realloc(device->scratch, (device->n_scratch + 1) * sizeof *list);
+    cl_mem *list = realloc(pool->list, (pool->n + 1) * sizeof *list);
     if (list == NULL) {
         return gw_fail(GW_E_NOMEM, "opencl", "no memory for scratch");
     }
-    device->scratch = list;
-    GW_TRY(gw_cl_new_mem(device, bytes, &list[device->n_scratch]));
-    device->n_scratch++;
-    device->scratch_bytes = bytes;
-    *out = list[device->n_scratch - 1];
+    pool->list = list;
+    GW_TRY(gw_cl_new_mem(device, bytes, &list[pool->n]));
+    pool->n++;
+    pool->bytes = bytes;
+    *out = list[pool->n - 1];
     return GW_OK;
+}
+
+gw_status gw_cl_scratch(struct gw_device *device, size_t bytes, cl_mem *out) {
+    return gw_cl_pool_get(device, &device->scratch, bytes, out);
 }
 
 static gw_status grow(struct gw_segment *segment) {
@@ -229,9 +233,30 @@ static gw_status lose(struct gw_device *device, cl_int error, const char *what) 
                    gw_cl_error_name(error));
 }
 
-static cl_int enqueue(struct gw_device *device, cl_command_queue queue, const gw_cl_launch *l,
+/* Is it not to run, because CLBlast does the product, or does not? */
+static int left_out(struct gw_segment *segment, cl_command_queue queue, const gw_cl_launch *l,
+                    const gw_step *step, cl_event *event) {
+    switch (l->part) {
+    case GW_CL_ALONE:
+        return 0;
+    case GW_CL_WIDENS:
+        return segment->device->blas != GW_CL_BLAS_WORKS;
+    case GW_CL_MULTIPLIES:
+        segment->multiplied = gw_cl_blas_multiply(segment, l, queue, step, event);
+        return segment->multiplied;
+    case GW_CL_FINISHES:
+        return !segment->multiplied;
+    }
+    return 0;
+}
+
+static cl_int enqueue(struct gw_segment *segment, cl_command_queue queue, const gw_cl_launch *l,
                       const gw_step *step, cl_event *event) {
+    struct gw_device *device = segment->device;
     size_t global[3] = {l->global[0], l->global[1], l->global[2]};
+    if (left_out(segment, queue, l, step, event)) {
+        return CL_SUCCESS;
+    }
     if (l->page_groups > 0) {
         size_t pages = (size_t)step->pos_max / GW_PAGE + 1;
         global[0] = l->local[0] * (pages < l->page_groups ? pages : l->page_groups);
@@ -245,10 +270,17 @@ static cl_int enqueue(struct gw_device *device, cl_command_queue queue, const gw
 
 static void add_times(struct gw_segment *segment, size_t n) {
     const gw_cl_driver *cl = segment->device->cl;
+    cl_ulong start = 0, end = 0;
     for (size_t i = 0; i < n; i++) {
-        cl_ulong start = 0, end = 0;
-        cl->GetEventProfilingInfo(segment->events[i], CL_PROFILING_COMMAND_START, sizeof start,
-                                  &start, NULL);
+        if (segment->events[i] == NULL) {
+            continue; /* left out */
+        }
+        if (segment->launches[i].part == GW_CL_MULTIPLIES) {
+            start = end; /* the event is that of the last of CLBlast's launches */
+        } else {
+            cl->GetEventProfilingInfo(segment->events[i], CL_PROFILING_COMMAND_START, sizeof start,
+                                      &start, NULL);
+        }
         cl->GetEventProfilingInfo(segment->events[i], CL_PROFILING_COMMAND_END, sizeof end, &end,
                                   NULL);
         cl->ReleaseEvent(segment->events[i]);
@@ -290,15 +322,20 @@ gw_status gw_cl_run(struct gw_segment *segment, const gw_step *step) {
         error = gw_cl_walk_enqueue(segment);
         done = segment->n;
     }
+    if (timed) {
+        memset(segment->events, 0, segment->n * sizeof *segment->events);
+    }
     for (; done < segment->n && error == CL_SUCCESS; done++) {
-        error = enqueue(device, queue, &segment->launches[done], step,
+        error = enqueue(segment, queue, &segment->launches[done], step,
                         timed ? &segment->events[done] : NULL);
     }
     if (error != CL_SUCCESS) {
         done -= done > 0;
         cl->Finish(queue); /* nothing may still use the buffers that the caller frees */
         for (size_t i = 0; timed && i < done; i++) {
-            cl->ReleaseEvent(segment->events[i]);
+            if (segment->events[i] != NULL) {
+                cl->ReleaseEvent(segment->events[i]);
+            }
         }
         return lose(device, error, "a step was enqueued");
     }

@@ -53,7 +53,7 @@ static gw_status fill(gw_model *m, const gw_model_options *o, const gw_place_siz
     f->n_ctx = sizes->n_ctx;
     f->chunk = sizes->chunk;
     f->chosen = place->offloaded;
-    snprintf(f->note, sizeof f->note, "%s", place->note);
+    snprintf(f->note, sizeof f->note, "%.*s", (int)sizeof f->note - 1, place->note);
     snprintf(f->name, sizeof f->name, "%s", gw_checkpoint_name(m->checkpoint));
     f->n_rows = spread ? (size_t)m->hp.n_layers + 1 : 1;
     f->rows = calloc(f->n_rows, sizeof *f->rows);

@@ -64,10 +64,13 @@ gw_status gw_model_prepare(gw_model *m, const gw_model_options *o,
     }
     if (status == GW_OK) {
         const gw_plan_device *asked = &m->place.devices[m->place.asked[0]];
+        char blas[32] = ""; /* each library sums in its own order */
+        if (o->blas) {
+            snprintf(blas, sizeof blas, " blas %.24s", asked->backend->name);
+        }
         int halves = strcmp(asked->backend->name, "hip") == 0 && !o->exact;
         snprintf(m->arithmetic, sizeof m->arithmetic, "%.30s%s%s%s", o->weights ? o->weights : "",
-                 o->blas ? " blas" : "", asked->backend->by_name_only ? " ref" : "",
-                 halves ? " halves" : "");
+                 blas, asked->backend->by_name_only ? " ref" : "", halves ? " halves" : "");
         status = gw_arena_set_new(m->place.devices, m->place.n_devices, &m->arenas);
     }
     if (status == GW_OK) {
@@ -120,7 +123,10 @@ static void fill_info(gw_model *m) {
     gw_place_text(&m->place, m->device_text, sizeof m->device_text);
 }
 
-void gw_model_describe(const gw_model *model, gw_model_info *out) { *out = model->info; }
+void gw_model_describe(const gw_model *model, gw_model_info *out) {
+    *out = model->info;
+    out->fault = gw_place_fault(&model->place);
+}
 
 gw_status gw_model_measure_roof(const gw_model *model, gw_roof *out) {
     const gw_place *place = &model->place;

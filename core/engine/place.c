@@ -98,10 +98,8 @@ static gw_status find_device(const gw_backend *const *backends, const char *name
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static gw_status open_one(gw_place *p, const gw_model_options *o, const found *f) {
-    gw_device_options options = {.threads = o->threads,
-                                 .blas = o->blas,
-                                 .exact = o->exact,
-                                 .no_graph = o->no_graph};
+    gw_device_options options = {
+        .threads = o->threads, .blas = o->blas, .exact = o->exact, .no_graph = o->no_graph};
     gw_plan_device *d = &p->devices[p->n_devices];
     gw_device_info *info = &p->info[p->n_devices];
     GW_TRY(f->backend->open(f->ordinal, &options, &d->device));
@@ -230,6 +228,33 @@ void gw_place_close(gw_place *place) {
 static void add_text(char *out, size_t room, const char *text) {
     size_t used = strlen(out);
     snprintf(out + used, room - used, "%s%s", used > 0 ? "; " : "", text);
+}
+
+static const char *note_of(const gw_plan_device *d) {
+    return d->backend->note != NULL ? d->backend->note(d->device) : "";
+}
+
+void gw_place_add_notes(gw_place *p) {
+    for (int d = 0; d < p->n_devices; d++) {
+        const char *text = note_of(&p->devices[d]);
+        int used = 0;
+        for (int at = 0; at < (p->n_layers + 1) * p->n_blocks; at++) {
+            used |= p->where[at] == d;
+        }
+        if (text[0] != '\0' && used) {
+            add_text(p->note, sizeof p->note, text);
+        }
+        p->noted |= text[0] != '\0' ? 1u << d : 0u;
+    }
+}
+
+const char *gw_place_fault(const gw_place *p) {
+    for (int d = 0; d < p->n_devices; d++) {
+        if ((p->noted >> d & 1) == 0 && note_of(&p->devices[d])[0] != '\0') {
+            return note_of(&p->devices[d]);
+        }
+    }
+    return "";
 }
 
 /* Layers whose last block runs on the device: what has no kernel there is no move of the layer. */

@@ -20,7 +20,8 @@ typedef struct gw_place {
     int n_layers, n_blocks, last_block; /* last_block: of a layer */
     int offloaded;                      /* N */
     gw_where *where;                    /* [(n_layers + 1) * n_blocks] */
-    char note[256];
+    unsigned noted;                     /* bit d: what devices[d] does another way was known */
+    char note[512];
 } gw_place;
 
 /* Opens the home device and those of options->device. backends: the registry, home first.
@@ -39,6 +40,7 @@ typedef struct gw_place_sizes {
     uint64_t *bytes[GW_MAX_DEVICES];   /* [(n_layers + 1) * n_blocks] of the matrices */
     gw_where *accepts[GW_MAX_DEVICES]; /* the same: has the device kernels for it?    */
     uint64_t vectors, kv_layer, kv_table;
+    uint64_t blas;                 /* that a device works with in prompts under --blas */
     uint64_t room[GW_MAX_DEVICES]; /* free, or the budget; 0: unknown             */
 } gw_place_sizes;
 
@@ -64,6 +66,11 @@ int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_w
  * GW_E_NOMEM says what is needed, what is free and the largest N that fits. */
 gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
                           const gw_model_options *options);
+
+/* Adds to place->note what the devices that `where` names do another way than asked for. */
+void gw_place_add_notes(gw_place *place);
+/* What has come up since, on those devices; "" when nothing. */
+const char *gw_place_fault(const gw_place *place);
 
 /* For a session: a copy of place->where in which attention runs at home where its device has no
  * kernel for this kind of cache. where [(n_layers + 1) * n_blocks]. */

@@ -150,6 +150,7 @@ gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparam
     gw_status status;
     s.chunk = options->chunk > 0 ? options->chunk : CHUNK_DEFAULT;
     s.chunk = s.chunk > s.n_ctx ? s.n_ctx : s.chunk;
+    s.blas = options->blas ? GW_BLAS_BYTES : 0;
     GW_TRY(gw_kv_format(options->kv_type, &s.kv_fmt));
     GW_TRY(gw_kv_bytes(hp, s.kv_fmt, 1, s.n_ctx, &s.kv_layer, &s.kv_table));
     for (int d = 0; d < place->n_devices; d++) {
@@ -235,7 +236,7 @@ static uint64_t bound_scratch(const gw_place_sizes *s, int head) {
     uint64_t each = LOGIT_ROWS * sizeof(float) + sizeof(gw_listed); /* and the draw's list */
     uint64_t logits = head ? each * (uint64_t)hp->n_vocab : 0;
     enum { STEPS = 1 << 20 }; /* step blocks and roundings */
-    return rows * row * sizeof(float) + attention + rope + s->kv_table + logits + STEPS;
+    return rows * row * sizeof(float) + attention + rope + s->kv_table + logits + s->blas + STEPS;
 }
 
 int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_where *where,
@@ -368,5 +369,6 @@ gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
     }
     place->offloaded = n;
     note_declined(place, sizes);
+    gw_place_add_notes(place);
     return GW_OK;
 }

@@ -9,9 +9,11 @@ struct gw_device;  /* one GPU, or the CPU thread team   */
 struct gw_segment; /* a run of nodes frozen for replay  */
 struct gw_post;    /* a number on its way to the host   */
 
+enum { GW_BLAS_BYTES = 128 << 20 }; /* most that a device works with for options.blas */
+
 typedef struct gw_device_options {
     int threads;  /* CPU team; 0: physical cores this process may use */
-    int blas;     /* allow a vendor BLAS for float-weight prefill     */
+    int blas;     /* float-weight prefill through a BLAS library, where there is one */
     int no_graph; /* launch kernels one by one, to compare            */
     int exact;    /* every bit as on the CPU: no 16-bit matrix units for float weights */
 } gw_device_options;
@@ -42,6 +44,9 @@ typedef struct gw_backend {
     void (*close)(struct gw_device *device);
     /* device NULL: device `ordinal` without opening it (gw_devices); else ordinal is not read. */
     void (*describe)(const struct gw_device *device, int ordinal, gw_device_info *out);
+    /* What was asked for in the options and is done another way, as a line for people; "" when
+     * nothing. May come up while it runs, and stays then. Any thread. NULL: never. */
+    const char *(*note)(const struct gw_device *device);
 
     gw_status (*alloc)(struct gw_device *device, size_t bytes, struct gw_buffer **out); /* zeroed */
     /* For caches: may lie in several allocations, each of whole pages. NULL: alloc does. */
