@@ -230,7 +230,7 @@ static int run_inspect(const app_options *o) {
 const app_command command_inspect = {
     .name = "inspect",
     .bit = CMD_INSPECT,
-    .usage = "[-m MODEL] [OPTIONS]",
+    .usage = "[MODEL] [OPTIONS]",
     .summary = "what is in a model's files, and whether they are sound",
     .detail =
         "Prints metadata, tensors (name, format, shape, bytes) and totals per format on stdout, "
@@ -238,8 +238,9 @@ const app_command command_inspect = {
         "ends with \"valid\", or with one error line that says what is wrong and where (exit code\n"
         "1): what loading the model would say, without loading it. --quiet leaves the lists out.\n",
     .examples = "  godwit inspect\n"
-                "  godwit inspect -m model.gguf -q\n"
-                "  godwit inspect -m model.gguf --json\n"
+                "  godwit inspect model.gguf -q\n"
+                "  godwit inspect model.gguf --json\n"
                 "  godwit inspect -m model.gguf --check-tensors -q\n",
+    .operand = "--model",
     .run = run_inspect,
 };

@@ -255,6 +255,9 @@ static void zsh(void) {
                 zsh_option(row);
             }
         }
+        if (app_commands[i]->operand != NULL) {
+            out_text("      ':file:_files' \\\n");
+        }
         out_text("      && return\n    ;;\n");
     }
     out_text("  esac\n}\n_godwit \"$@\"\n");
@@ -303,6 +306,12 @@ static void fish(void) {
             out_write(c, 1);
         }
         out_text("'\n");
+    }
+    for (size_t i = 0; app_commands[i] != NULL; i++) {
+        if (app_commands[i]->operand != NULL) {
+            out_print("complete -c godwit -n '__fish_seen_subcommand_from %s' -F\n",
+                      app_commands[i]->name);
+        }
     }
     out_text("complete -c godwit -n __fish_use_subcommand -a help -d 'options and examples'\n");
     for (const app_option *row = app_option_table; row->names != NULL; row++) {

@@ -328,15 +328,29 @@ static int unknown_option(const app_command *command, const char *name, size_t b
     return APP_USAGE;
 }
 
-/* One argument and perhaps its value; *i moves on to the last one used. */
-static int parse_argument(app_options *o, const app_command *command, int argc, char **argv, int *i,
-                          unsigned char *replaced) {
-    char *arg = argv[*i];
-    if (arg[0] != '-' || arg[1] == '\0') {
+/* A word that follows no option: what the command is about, once. */
+static int take_operand(app_options *o, const app_command *command, const char *word,
+                        unsigned char *given) {
+    const app_option *row =
+        command->operand != NULL && word[0] != '-'
+            ? find_option(command->bit, command->operand, strlen(command->operand))
+            : NULL;
+    if (row == NULL || given[row - app_option_table]) {
         app_error("unexpected argument '%.60s': every value follows an option, as in -m PATH or "
                   "-p TEXT",
-                  arg);
+                  word);
         return APP_USAGE;
+    }
+    given[row - app_option_table] = 1;
+    return set_value(o, row, command->operand, word);
+}
+
+/* One argument and perhaps its value; *i moves on to the last one used. given: by row. */
+static int parse_argument(app_options *o, const app_command *command, int argc, char **argv, int *i,
+                          unsigned char *given) {
+    char *arg = argv[*i];
+    if (arg[0] != '-' || arg[1] == '\0') {
+        return take_operand(o, command, arg, given);
     }
     size_t bytes = strcspn(arg, "=");
     const app_option *row = find_option(command->bit, arg, bytes);
@@ -358,15 +372,15 @@ static int parse_argument(app_options *o, const app_command *command, int argc, 
         }
         value = argv[++*i];
     }
-    if (row->kind == KIND_TEXTS && !replaced[row - app_option_table]) {
+    if (row->kind == KIND_TEXTS && !given[row - app_option_table]) {
         ((app_texts *)field(o, row))->n = 0; /* the first argument replaces the environment */
-        replaced[row - app_option_table] = 1;
     }
+    given[row - app_option_table] = 1;
     return set_value(o, row, shown, value);
 }
 
 int options_parse(app_options *o, const app_command *command, int argc, char **argv) {
-    unsigned char replaced[128] = {0};
+    unsigned char given[128] = {0};
     *o = (app_options){0};
     for (const app_option *row = app_option_table; row->names != NULL; row++) {
         if ((row->commands & command->bit) != 0 && row->preset != NULL &&
@@ -384,7 +398,7 @@ int options_parse(app_options *o, const app_command *command, int argc, char **a
         return APP_USAGE;
     }
     for (int i = 0; i < argc; i++) {
-        if (parse_argument(o, command, argc, argv, &i, replaced) != 0) {
+        if (parse_argument(o, command, argc, argv, &i, given) != 0) {
             return APP_USAGE;
         }
     }

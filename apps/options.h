@@ -137,6 +137,7 @@ typedef struct app_command {
     const char *summary; /* one line */
     const char *detail;  /* paragraphs of the help, each line ends with '\n' */
     const char *examples;
+    const char *operand; /* the option that a word without one is the value of; NULL: none */
     int (*run)(const app_options *o); /* returns the exit code */
 } app_command;
 

@@ -69,6 +69,12 @@ def test_sound_models(model):
         assert keys["tokenizer.ggml.tokens"]["value"].startswith('["<unk>", "<s>", "</s>", ')
 
 
+def test_the_model_needs_no_option():
+    assert run("inspect", SMALL, "-q").stdout == run("inspect", "-q", "-m", SMALL).stdout
+    done = run("inspect", "/nonexistent.gguf", check=False)
+    assert done.returncode == 1 and "/nonexistent.gguf" in done.stderr
+
+
 def test_builtin_model():
     assert run("inspect", "-q").stdout.endswith("valid\n")
 

@@ -66,15 +66,19 @@ def test_zsh(tmp_path):
     # The shell's own parser of option descriptions, without a terminal to complete on.
     script = (f"fpath=({tmp_path} $fpath); autoload -Uz compinit _godwit; compinit -u -D -d "
               f"{tmp_path}/dump; _arguments() {{ print -rl -- $@ }}; _describe() {{ print $commands }}; "
-              "words=(godwit chat ''); CURRENT=3; _godwit")
-    done = subprocess.run(["zsh", "-f", "-c", script], capture_output=True, text=True)
-    assert done.stderr == "" and done.returncode == 0
-    shown = set(re.findall(r"^\*?(--?[a-z][\w-]*)\[", done.stdout, re.M))
-    assert shown == options("chat")
+              "words=(godwit COMMAND ''); CURRENT=3; _godwit")
+    for command in ("chat", "inspect"):
+        done = subprocess.run(["zsh", "-f", "-c", script.replace("COMMAND", command)],
+                              capture_output=True, text=True)
+        assert done.stderr == "" and done.returncode == 0
+        shown = set(re.findall(r"^\*?(--?[a-z][\w-]*)\[", done.stdout, re.M))
+        assert shown == options(command)
+        assert (":file:_files" in done.stdout.splitlines()) == (command == "inspect")
 
 
 def test_fish(tmp_path):
     path = completion("fish", tmp_path)
+    (tmp_path / "model.gguf").touch()
     text = path.read_text()
     for command in commands():
         assert f"-a {command} " in text
@@ -82,11 +86,12 @@ def test_fish(tmp_path):
         pytest.skip("SKIP: no fish")
     done = subprocess.run(["fish", "--no-config", "-c",
                            f"source {path}; complete -C 'godwit run --weights int4-g1'; "
-                           "complete -C 'godwit chat --chat-t'; complete -C 'godwit insp'"],
-                          capture_output=True, text=True, env={"HOME": str(tmp_path),
-                                                               "PATH": "/usr/bin:/bin"})
-    found = {line.split("\t")[0] for line in done.stdout.splitlines()}
-    assert found == {"int4-g128", "--chat-template", "inspect"}, done.stdout + done.stderr
+                           "complete -C 'godwit chat --chat-t'; complete -C 'godwit insp'; "
+                           "complete -C 'godwit run mod'; complete -C 'godwit inspect mod'"],
+                          capture_output=True, text=True, cwd=tmp_path,
+                          env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"})
+    found = [line.split("\t")[0] for line in done.stdout.splitlines()]
+    assert found == ["int4-g128", "--chat-template", "inspect", "model.gguf"], done.stdout + done.stderr
 
 
 def test_help_refuses_other_words():
