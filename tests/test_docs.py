@@ -57,7 +57,7 @@ def test_examples_of_readme(tmp_path):
     ran = 0
     for line in re.findall(r"^godwit (.*)$", text, re.M):
         arguments = shlex.split(line, comments=True)
-        if "-m" in arguments:
+        if "-m" in arguments or "model.gguf" in arguments:
             continue
         run(*arguments, cwd=tmp_path)
         ran += 1
