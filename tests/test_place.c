@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
+#include "core/engine/gauge.h"
 #include "core/engine/model_state.h"
 #include "tests/reference_files.h"
 
@@ -549,6 +550,59 @@ static void test_forecast(void **state) {
     assert_int_equal(system(command), 0);
 }
 
+/* A device that has few layers reads them from its caches, and pays once for being asked: not the
+ * time of so many layers out of many. */
+static void test_time_of_layers(void **state) {
+    (void)state;
+    enum { LAYERS = 12 };
+    static const gw_gauge gauges[2] = {
+        {.n_points = 3,
+         .at = {1, 2, 4},
+         .token_body = {1.0, 3.0, 11.0},
+         .token_layer = 4.0,
+         .token_rest = 7.0,
+         .weight_bytes = 100.0},
+        {.n_points = 2,
+         .at = {1, 2},
+         .token_body = {0.5, 0.75},
+         .token_layer = 0.25,
+         .token_rest = 1.0,
+         .send_token = 0.5,
+         .weight_bytes = 100.0},
+    };
+    static const struct {
+        double layers, of_first;
+    } bodies[] = {{0, 0}, {0.5, 0.5}, {1, 1}, {1.5, 2}, {2, 3}, {3, 7}, {4, 11}, {5, 15}, {12, 43}};
+    for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
+        assert_true(gw_gauge_body(&gauges[0], bodies[i].layers) == bodies[i].of_first);
+    }
+    uint64_t bytes[LAYERS + 1];
+    gw_hparams hp = {.n_layers = LAYERS};
+    gw_place place = {.n_devices = 2, .n_layers = LAYERS, .n_blocks = 1};
+    gw_place_sizes sizes = {.hp = &hp, .bytes = {bytes, bytes}};
+    for (int i = 0; i <= LAYERS; i++) {
+        bytes[i] = 100;
+    }
+    for (int n = 0; n <= LAYERS; n++) {
+        gw_where where[LAYERS + 1];
+        double prompt, token;
+        for (int i = 0; i <= LAYERS; i++) {
+            where[i] = n > 0 && i >= LAYERS - n;
+        }
+        gw_gauge_predict(&place, &sizes, gauges, where, &prompt, &token);
+        double home = gw_gauge_body(&gauges[0], LAYERS - n), away = gw_gauge_body(&gauges[1], n);
+        double cross = n > 0 && n < LAYERS ? 0.25 : 0.0;
+        assert_true(token == home + away + cross + (n > 0 ? 1.0 : 7.0));
+    }
+    for (int i = 0; i < LAYERS; i++) {
+        bytes[i] = 50; /* counted by bytes */
+    }
+    gw_where all_home[LAYERS + 1] = {0};
+    double prompt, token;
+    gw_gauge_predict(&place, &sizes, gauges, all_home, &prompt, &token);
+    assert_true(token == 7.0 + 11.0 + 2 * 4.0);
+}
+
 /* What the forecast says fits, opens; what it says does not is refused. auto stays within. */
 static void test_forecast_within_a_budget(void **state) {
     (void)state;
@@ -619,6 +673,7 @@ int main(void) {
         cmocka_unit_test_setup(test_budget, reset),
         cmocka_unit_test_setup(test_failing_allocations, reset),
         cmocka_unit_test_setup(test_forecast, reset),
+        cmocka_unit_test(test_time_of_layers),
         cmocka_unit_test_setup(test_forecast_within_a_budget, reset),
         cmocka_unit_test_setup(test_failing_measurement, reset),
     };

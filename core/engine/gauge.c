@@ -7,12 +7,13 @@
 
 #include "core/base/cache.h"
 #include "core/base/clock.h"
-#include "core/engine/model_state.h"
+#include "core/engine/session_state.h"
 
-enum { VERSION = 2, FIRST_POS = 16, LAST_POS = 80, MOST_TIMES = 64, HOME_ROWS = 128 };
+enum { VERSION = 3, FIRST_POS = 16, LAST_POS = 80, MOST_TIMES = 64, HOME_ROWS = 128 };
 
 static const double enough = 384e6;  /* bytes of sampled layers: more than caches hold */
-static const double patience = 0.25; /* seconds for each of four timings, and before it*/
+static const double patience = 0.25; /* seconds for each timing of two rigs, and before it */
+static const double glance = 0.06;   /* the same for one of a part                         */
 
 static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -63,6 +64,68 @@ static gw_status time_both(rig *small, rig *large, int is_prompt, double *of_sma
     qsort(b, (size_t)n, sizeof *b, by_size);
     *of_small = a[n / 2];
     *of_large = b[n / 2];
+    return GW_OK;
+}
+
+/* ---- one rig alone ----------------------------------------------------------------------------
+ */
+
+/* A token through the first layers, without the head; NULL: a whole token. */
+static gw_status run_part(rig *r, gw_pass *body, double *seconds) {
+    static const int32_t id = 0;
+    if (body == NULL) {
+        return run_once(r, 0, seconds);
+    }
+    double start = gw_seconds_now();
+    gw_session_set_step(r->session, &id, 1, (FIRST_POS + LAST_POS) / 2);
+    GW_TRY(gw_pass_run(r->session, body, gw_plan_run));
+    *seconds = gw_seconds_now() - start;
+    return GW_OK;
+}
+
+/* The middle of several runs, each of which finds the caches as the one before left them. */
+static gw_status time_part(rig *r, gw_pass *body, double *seconds) {
+    double t[MOST_TIMES], start = gw_seconds_now(), unused;
+    int n = 0;
+    do {
+        GW_TRY(run_part(r, body, &unused));
+    } while (gw_seconds_now() - start < glance);
+    start = gw_seconds_now();
+    while (n < MOST_TIMES && (n < 3 || gw_seconds_now() - start < glance)) {
+        GW_TRY(run_part(r, body, &t[n]));
+        n++;
+    }
+    qsort(t, (size_t)n, sizeof *t, by_size);
+    *seconds = t[n / 2];
+    return GW_OK;
+}
+
+static gw_status time_body(rig *r, int layers, double *seconds) {
+    gw_pass body = {.plan = NULL};
+    gw_layer_range range = {0, layers};
+    gw_status status = gw_pass_build(r->session, &body, 1, GW_ORDER_DECODE, GW_PASS_BODY, range);
+    status = status == GW_OK ? time_part(r, &body, seconds) : status;
+    gw_pass_free(&body);
+    return status;
+}
+
+/* token_body and token_rest, of a rig of `layers`. */
+static gw_status time_bodies(rig *r, int layers, gw_gauge *out) {
+    double whole, before = 0.0;
+    out->n_points = 0;
+    for (int n = 1; out->n_points < GW_GAUGE_POINTS; n = 2 * n < layers ? 2 * n : layers) {
+        double seconds;
+        int last = n == layers || out->n_points == GW_GAUGE_POINTS - 1;
+        GW_TRY(time_body(r, last ? layers : n, &seconds));
+        before = seconds > before ? seconds : before;
+        out->at[out->n_points] = last ? layers : n;
+        out->token_body[out->n_points++] = before;
+        if (last) {
+            break;
+        }
+    }
+    GW_TRY(time_part(r, NULL, &whole));
+    out->token_rest = whole > before ? whole - before : 0.0;
     return GW_OK;
 }
 
@@ -134,7 +197,7 @@ static gw_status time_layers(const gw_place *place, const gw_place_sizes *sizes,
     layer = n > half ? (large - small) / (n - half) : large / n;
     layer = layer > 0.0 ? layer : large / n;
     out->token_layer = layer;
-    out->token_rest = large - n * layer > 0.0 ? large - n * layer : 0.0;
+    GW_TRY_DONE(time_bodies(&rigs[1], n, out));
 done:
     close_rig(&rigs[0]);
     close_rig(&rigs[1]);
@@ -225,10 +288,23 @@ gw_status gw_gauge_all(const gw_place *place, const gw_place_sizes *sizes, gw_ga
 /* ---- predicting -------------------------------------------------------------------------------
  */
 
+double gw_gauge_body(const gw_gauge *g, double layers) {
+    double x = 0.0, y = 0.0; /* the point before: none take no time */
+    for (int i = 0; i < g->n_points; i++) {
+        if (layers <= g->at[i]) {
+            return y + (g->token_body[i] - y) * (layers - x) / (g->at[i] - x);
+        }
+        x = g->at[i];
+        y = g->token_body[i];
+    }
+    return y + (layers - x) * g->token_layer;
+}
+
 void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
                       const gw_where *where, double *prompt, double *token) {
     int n_layers = sizes->hp->n_layers, n_blocks = place->n_blocks, at = 0;
     int head = where[n_layers * n_blocks + n_blocks - 1];
+    double layers[GW_MAX_DEVICES] = {0.0}; /* of the samples' size */
     *prompt = gauges[head].prompt_rest;
     *token = gauges[head].token_rest;
     for (int l = 0; l < n_layers; l++) {
@@ -238,13 +314,15 @@ void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const 
             bytes += (double)sizes->bytes[d][l * n_blocks + b];
         }
         *prompt += gauges[d].prompt_layer;
-        *token += gauges[d].token_layer *
-                  (gauges[d].weight_bytes > 0.0 ? bytes / gauges[d].weight_bytes : 1.0);
+        layers[d] += gauges[d].weight_bytes > 0.0 ? bytes / gauges[d].weight_bytes : 1.0;
         if (l > 0 && d != at) { /* half of what was timed goes each way */
             *prompt += 0.5 * (gauges[d].send_prompt + gauges[at].send_prompt);
             *token += 0.5 * (gauges[d].send_token + gauges[at].send_token);
         }
         at = d;
+    }
+    for (int d = 0; d < place->n_devices; d++) {
+        *token += gw_gauge_body(&gauges[d], layers[d]);
     }
 }
 

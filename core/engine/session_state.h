@@ -1,4 +1,4 @@
-/* core/engine/session_state.h - what a gw_session holds; for the session_*.c files only. */
+/* core/engine/session_state.h - what a gw_session holds; for the session_*.c files and gauge.c. */
 #ifndef GW_ENGINE_SESSION_STATE_H
 #define GW_ENGINE_SESSION_STATE_H
 
