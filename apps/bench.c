@@ -121,6 +121,8 @@ static gw_status time_drafts(const bench_job *job, gw_session *session, const in
     if (status == GW_OK) {
         status = gw_model_measure_roof(r->model, &r->roof);
     }
+    gw_draft_stats before;
+    gw_drafter_stats(job->draft.drafter, &before);
     for (int32_t i = 0; i < job->o->repetitions && status == GW_OK; i++) {
         double start = app_seconds();
         status = pass(session, job->greedy, tokens, r->n_prompt, r->n_gen);
@@ -132,7 +134,7 @@ static gw_status time_drafts(const bench_job *job, gw_session *session, const in
         r->seconds[i] = app_seconds() - middle;
         r->n = i + 1;
     }
-    r->figures = draft_figures_of(&job->draft);
+    r->figures = draft_figures_of(&job->draft, &before);
     return status;
 }
 

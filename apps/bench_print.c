@@ -76,6 +76,18 @@ static const char *test_name(const bench_result *r, char text[48]) {
     return text;
 }
 
+/* Of a drafted pass, what is neither drafting, verifying nor choosing; without the prompt, which is
+ * known only where there is none. */
+static double other_ms(const bench_result *r) {
+    const draft_figures *d = &r->figures;
+    double seconds = 0;
+    for (int32_t i = 0; i < r->n; i++) {
+        seconds += r->seconds[i];
+    }
+    double passes = d->stats.passes > 0 ? (double)d->stats.passes : 1;
+    return 1e3 * seconds / passes - d->draft_ms - d->verify_ms - d->pick_ms;
+}
+
 /* Seconds of the plain passes over those of the drafted ones. */
 static double speed_up(const bench_result *r) {
     double seconds = 0;
@@ -106,15 +118,19 @@ static void size_text(uint64_t bytes, char text[32]) {
 
 static void print_markdown(bench_printer *p, const bench_result *r) {
     figures f = figures_of(r);
-    char size[32], params[32], name[48], speed[48], batch[24] = "", gbps[24] = "-", roof[64] = "-";
+    char size[32], params[32], name[48], speed[48], batch[24] = "", gbps[24] = "-", roof[160] = "-";
     char where[32];
     double peak = f.is_float ? r->roof.f32_gflops : r->roof.int8_gops;
     size_text(r->info.weight_bytes, size);
     params_text(r->info.n_params, params);
     snprintf(speed, sizeof speed, "%.2f \302\261 %.2f", f.rate, f.rate_dev);
     if (r->draft != NULL) {
-        snprintf(roof, sizeof roof, "%.2fx, %.2f tokens/pass", speed_up(r),
-                 r->figures.tokens_per_pass);
+        const draft_figures *d = &r->figures;
+        snprintf(roof, sizeof roof,
+                 "%.2fx, %.2f tokens/pass of %.2f ms drafting, %.2f verifying, %.2f choosing, "
+                 "%.2f other",
+                 speed_up(r), d->tokens_per_pass, d->draft_ms, d->verify_ms, d->pick_ms,
+                 other_ms(r));
     } else if (r->n_prompt == 0) {
         snprintf(gbps, sizeof gbps, "%.2f", f.gbps);
         if (r->roof.read_gbps > 0) {
@@ -331,6 +347,19 @@ static void time_fields(record *rec, const bench_result *r) {
     number_field(rec, "draft_accepted", "%" PRIu64, d->accepted);
     number_field(rec, "tokens_per_pass", "%.4f", r->figures.tokens_per_pass);
     number_field(rec, "speed_up", "%.4f", r->draft != NULL ? speed_up(r) : 0);
+    number_field(rec, "passes", "%" PRIu64, d->passes);
+    number_field(rec, "passes_without_drafts", "%" PRIu64, d->plain);
+    number_field(rec, "draft_ms", "%.4f", r->figures.draft_ms);
+    number_field(rec, "draft_read_ms", "%.4f", r->figures.read_ms);
+    number_field(rec, "verify_ms", "%.4f", r->figures.verify_ms);
+    number_field(rec, "pick_ms", "%.4f", r->figures.pick_ms);
+    number_field(rec, "wasted_ms", "%.4f", r->figures.wasted_ms);
+    number_field(rec, "draft_step_ms", "%.4f", 1e3 * d->draft_step_seconds);
+    for (int w = 0; w < GW_DECODE_MAX; w++) {
+        char name[24];
+        snprintf(name, sizeof name, "rows_%d_ms", w + 1);
+        number_field(rec, name, "%.4f", 1e3 * d->width_seconds[w]);
+    }
 }
 
 static void list_fields(record *rec, const bench_result *r) {

@@ -224,14 +224,45 @@ void draft_close(app_draft *draft) {
 /* ---- figures -----------------------------------------------------------------------------------
  */
 
-draft_figures draft_figures_of(const app_draft *draft) {
-    draft_figures f;
-    gw_drafter_stats(draft->drafter, &f.stats);
-    const gw_draft_stats *s = &f.stats;
-    double seconds = s->draft_seconds + s->verify_seconds + s->pick_seconds;
+static void take_away(gw_draft_stats *s, const gw_draft_stats *before) {
+    s->tokens -= before->tokens;
+    s->passes -= before->passes;
+    s->plain -= before->plain;
+    s->pass_tokens -= before->pass_tokens;
+    s->drafted -= before->drafted;
+    s->accepted -= before->accepted;
+    s->looked_up -= before->looked_up;
+    s->looked_up_accepted -= before->looked_up_accepted;
+    s->ahead -= before->ahead;
+    s->ahead_used -= before->ahead_used;
+    for (int j = 0; j < GW_DRAFT_MAX; j++) {
+        s->tried_at[j] -= before->tried_at[j];
+        s->accepted_at[j] -= before->accepted_at[j];
+    }
+    s->draft_seconds -= before->draft_seconds;
+    s->read_seconds -= before->read_seconds;
+    s->verify_seconds -= before->verify_seconds;
+    s->pick_seconds -= before->pick_seconds;
+    s->wasted_seconds -= before->wasted_seconds;
+}
+
+draft_figures draft_figures_of(const app_draft *draft, const gw_draft_stats *before) {
+    draft_figures f = {0};
+    gw_draft_stats *s = &f.stats;
+    gw_drafter_stats(draft->drafter, s);
+    if (before != NULL) {
+        take_away(s, before);
+    }
+    double seconds = s->draft_seconds + s->verify_seconds + s->pick_seconds + s->wasted_seconds;
+    double ms = s->passes > 0 ? 1e3 / (double)s->passes : 0;
     f.tokens_per_pass = s->passes > 0 ? (double)s->pass_tokens / (double)s->passes : 0;
     f.with = seconds > 0 ? (double)s->pass_tokens / seconds : 0;
     f.without = s->step_seconds > 0 ? 1 / s->step_seconds : 0;
+    f.draft_ms = ms * s->draft_seconds;
+    f.read_ms = ms * s->read_seconds;
+    f.verify_ms = ms * s->verify_seconds;
+    f.pick_ms = ms * s->pick_seconds;
+    f.wasted_ms = ms * s->wasted_seconds;
     return f;
 }
 
@@ -240,7 +271,7 @@ static double share(uint64_t part, uint64_t whole) {
 }
 
 void draft_note(const app_options *o, const app_draft *draft) {
-    draft_figures f = draft_figures_of(draft);
+    draft_figures f = draft_figures_of(draft, NULL);
     const gw_draft_stats *s = &f.stats;
     char places[16 * GW_DRAFT_MAX] = "";
     size_t used = 0;
@@ -258,10 +289,12 @@ void draft_note(const app_options *o, const app_draft *draft) {
     }
     app_note("passes  %d, %d of them without drafts, %.2f tokens each%s", (int)s->passes,
              (int)s->plain, f.tokens_per_pass, gain);
+    app_note("times   of a pass: %.2f ms drafting, %.2f verifying, %.2f choosing, %.2f wasted",
+             f.draft_ms, f.verify_ms, f.pick_ms, f.wasted_ms);
 }
 
 json_t *draft_json(const app_options *o, const app_draft *draft) {
-    draft_figures f = draft_figures_of(draft);
+    draft_figures f = draft_figures_of(draft, NULL);
     const gw_draft_stats *s = &f.stats;
     json_t *places = json_array(), *widths = json_array();
     for (int j = 0; j < GW_DRAFT_MAX && s->tried_at[j] > 0; j++) {
@@ -271,7 +304,7 @@ json_t *draft_json(const app_options *o, const app_draft *draft) {
         json_array_append_new(widths, json_real(s->width_seconds[w]));
     }
     return json_pack("{s:s%, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:f, "
-                     "s:f, s:f, s:f, s:f, "
+                     "s:f, s:f, s:f, s:f, s:f, s:f, "
                      "s:f, s:o}",
                      "source", draft->name, strlen(draft->name), "accept", o->draft_accept,
                      "length", o->draft_length, "tokens", (json_int_t)s->tokens, "passes",
@@ -281,7 +314,8 @@ json_t *draft_json(const app_options *o, const app_draft *draft) {
                      (json_int_t)s->looked_up_accepted, "ahead", (json_int_t)s->ahead, "ahead_used",
                      (json_int_t)s->ahead_used, "acceptance_by_position", places, "tokens_per_pass",
                      f.tokens_per_pass, "draft_seconds", s->draft_seconds, "verify_seconds",
-                     s->verify_seconds, "pick_seconds", s->pick_seconds, "draft_step_seconds",
+                     s->verify_seconds, "pick_seconds", s->pick_seconds, "read_seconds",
+                     s->read_seconds, "wasted_seconds", s->wasted_seconds, "draft_step_seconds",
                      s->draft_step_seconds, "tokens_per_second", f.with,
                      "tokens_per_second_without", f.without, "width_seconds", widths);
 }

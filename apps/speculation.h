@@ -23,9 +23,12 @@ typedef struct draft_figures {
     gw_draft_stats stats;
     double tokens_per_pass;
     double with, without; /* tokens per second; without: estimated. 0: unknown */
+    /* Milliseconds of a mean pass of the target, drafts, waste and all. */
+    double draft_ms, read_ms, verify_ms, pick_ms, wasted_ms;
 } draft_figures;
 
-draft_figures draft_figures_of(const app_draft *draft);
+/* Of all that was done since the figures were `before`; NULL: of all. */
+draft_figures draft_figures_of(const app_draft *draft, const gw_draft_stats *before);
 /* Lines of the summary, on stderr. */
 void draft_note(const app_options *o, const app_draft *draft);
 /* The same as an object; NULL without memory. */

@@ -493,6 +493,9 @@ typedef struct gw_draft_stats {
     uint64_t tried_at[GW_DRAFT_MAX], accepted_at[GW_DRAFT_MAX]; /* by position in a draft; tried:
                                                    all before it were accepted             */
     double draft_seconds, verify_seconds, pick_seconds;
+    double read_seconds;       /* of draft_seconds: up to the first draft, where the draft model
+                                  had missed more than two tokens                         */
+    double wasted_seconds;     /* waiting for single steps that were begun and not wanted */
     double step_seconds;       /* a pass and a pick without speculation, measured or
                                   estimated; 0: unknown                                   */
     double draft_step_seconds; /* of the draft model, per token; 0: unknown               */

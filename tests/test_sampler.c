@@ -166,6 +166,47 @@ static void test_rank(void **state) {
 }
 
 /* As filter_rule.plain: what they return is how near a sum came to a limit. */
+/* A list that was cut down early leaves top-k the same candidates in the same ranks, whatever the
+ * logits are and wherever the largest lie. */
+static void test_fill_top(void **state) {
+    (void)state;
+    static gw_candidate other[VOCAB_MAX];
+    static const int sizes[] = {1, 15, 16, 17, 200, 1000, 4096, 16384, 16385, 32000, VOCAB_MAX};
+    static const int ks[] = {1, 2, 7, 40, 250, 256, 1000};
+    int taken = 0, shorter = 0, n_sizes = (int)(sizeof sizes / sizeof sizes[0]);
+    for (int i = 0; i < 4 * n_sizes * 7; i++) {
+        int n = sizes[i % n_sizes], k = ks[i / n_sizes % 7], kind = i / n_sizes / 7;
+        random_logits(n, kind);
+        for (int j = 0; j < n && kind == 3; j++) {
+            uint32_t r = random_u32();
+            logits[j] = r % 5 == 0 ? NAN : r % 7 == 0 ? -INFINITY : logits[j];
+            logits[j] = j > n / 2 ? -INFINITY : logits[j]; /* whole blocks of them */
+        }
+        gw_candidates a = {.at = list}, b = {.at = other};
+        float top = -INFINITY;
+        for (int j = 0; j < n; j++) {
+            top = logits[j] > top ? logits[j] : top;
+        }
+        assert_true(gw_logits_top(logits, (size_t)n) == top);
+        if (!gw_candidates_fill_top(&a, logits, n, (size_t)k)) {
+            continue;
+        }
+        gw_candidates_fill(&b, logits, n);
+        taken++;
+        shorter += a.n < b.n / 2;
+        gw_stage_top_k(&a, k);
+        gw_stage_top_k(&b, k);
+        gw_candidates_rank(&a, a.n);
+        gw_candidates_rank(&b, b.n);
+        assert_int_equal(a.n, b.n);
+        for (size_t j = 0; j < a.n; j++) {
+            assert_int_equal(a.at[j].token, b.at[j].token);
+            assert_true(a.at[j].logit == b.at[j].logit && a.at[j].key == b.at[j].key);
+        }
+    }
+    assert_true(taken > 100 && shorter > 60);
+}
+
 static double plain_top_p(int n, double p, char *kept) {
     static int order[VOCAB_MAX];
     double total = 0, before = 0;
@@ -629,6 +670,7 @@ int main(void) {
         DRAWING(test_rank),
         DRAWING(test_filters),
         DRAWING(test_filters_in_sequence),
+        DRAWING(test_fill_top),
         cmocka_unit_test(test_penalties_and_bias),
         cmocka_unit_test(test_distribution),
         DRAWING(test_draw_is_exact),

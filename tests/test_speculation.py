@@ -169,6 +169,12 @@ def test_bench():
     assert drafted["draft_length"] == "fixed:4" and drafted["n_gen"] == plain["n_gen"] == 24
     assert 2.5 < drafted["tokens_per_pass"] <= 5 and drafted["speed_up"] > 0
     assert drafted["draft_accepted"] > 0.5 * drafted["drafted"]
+    assert drafted["passes"] >= 2 * 24 / 5 and drafted["tokens_per_pass"] * drafted["passes"] <= 48
+    parts = drafted["draft_ms"] + drafted["verify_ms"] + drafted["pick_ms"] + drafted["wasted_ms"]
+    assert 0 < drafted["draft_ms"] and 0 < drafted["verify_ms"]
+    assert parts * drafted["passes"] <= sum(drafted["samples_ns"]) * 1e-6
+    assert drafted["rows_5_ms"] > 0 and drafted["draft_step_ms"] > 0
+    assert plain["draft_ms"] == plain["verify_ms"] == plain["rows_1_ms"] == 0
     table = run("bench", "-m", TARGET, "-p", 8, "-n", 8, "-r", 1, "--draft", "ngram").stdout
     assert [re.search(r"\| +((?:pp|tg)\d+(?: draft)?) \|", row).group(1)
             for row in table.splitlines()[2:]] == ["pp8", "tg8", "tg8 draft"]

@@ -114,6 +114,8 @@ static void count(gw_drafter *d, const gw_draft_proposal *drafts, const gw_draft
         s->tried_at[j]++;
         s->accepted_at[j] += j < v->accepted;
     }
+    s->read_seconds += pass->catch_up;
+    s->wasted_seconds += pass->wasted;
     s->draft_seconds += pass->catch_up + pass->draft;
     s->verify_seconds += pass->verify;
     s->pick_seconds += pass->pick;

@@ -371,15 +371,31 @@ void gw_sampler_free(gw_sampler *s) {
 
 /* The largest logit, lowest token first; -1 when none is finite or the largest is infinite. */
 static int32_t best_of(const float *logits, int32_t n) {
-    int32_t best = -1;
-    float most = -INFINITY;
-    for (int32_t i = 0; i < n; i++) {
-        if (logits[i] > most) { /* false for a NaN */
-            most = logits[i];
-            best = i;
-        }
+    float most = gw_logits_top(logits, (size_t)n);
+    int32_t best = 0;
+    if (!(most > -INFINITY && most < INFINITY)) {
+        return -1;
     }
-    return most < INFINITY ? best : -1;
+    while (logits[best] != most) {
+        best++;
+    }
+    return best;
+}
+
+/* The list that the first stage is given; top-k, as a rule, wants no more than it keeps. */
+static gw_status offer(gw_sampler *s, const float *logits, int32_t n, int32_t pos,
+                       gw_candidates *c) {
+    int free = s->form.matcher == NULL && s->ban == NULL;
+    s->banned = 0;
+    if (free && s->n_stages > 0 && stage_table[s->stages[0]].run == run_top_k &&
+        gw_candidates_fill_top(c, logits, n, (size_t)s->o.top_k)) {
+        return GW_OK;
+    }
+    gw_candidates_fill(c, logits, n);
+    GW_TRY(gw_constraint_apply(&s->form, c));
+    s->banned = s->ban != NULL ? gw_ban_filter(s->ban, c, pos) : 0;
+    s->banned = c->n == 0 ? s->banned : 0;
+    return GW_OK;
 }
 
 gw_status gw_sampler_narrow(gw_sampler *s, const float *logits, int32_t n, int32_t pos,
@@ -391,10 +407,7 @@ gw_status gw_sampler_narrow(gw_sampler *s, const float *logits, int32_t n, int32
                        "this model are broken",
                        (int)pos);
     }
-    gw_candidates_fill(&c, logits, n);
-    GW_TRY(gw_constraint_apply(&s->form, &c));
-    s->banned = s->ban != NULL ? gw_ban_filter(s->ban, &c, pos) : 0;
-    s->banned = c.n == 0 ? s->banned : 0;
+    GW_TRY(offer(s, logits, n, pos, &c));
     stage_call call = {.s = s, .c = &c, .pos = pos};
     for (int i = 0; i < s->n_stages && c.n > 0; i++) {
         stage_table[s->stages[i]].run(&call);

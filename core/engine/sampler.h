@@ -27,6 +27,12 @@ typedef struct gw_candidates {
 
 /* One candidate per logit that is not NaN. at must hold n_vocab entries. */
 void gw_candidates_fill(gw_candidates *c, const float *logits, int32_t n_vocab);
+/* The same, but of those that are not among the m largest, nor equal to one, as many as it likes
+ * may be missing: what it takes is one look at each logit. 0, and nothing done: they are too many.
+ */
+int gw_candidates_fill_top(gw_candidates *c, const float *logits, int32_t n_vocab, size_t m);
+/* The largest; what is not a number does not count. -infinity: none. */
+float gw_logits_top(const float *logits, size_t n);
 /* Bring the m best to the front, ranked. A selection: the rest is not sorted. */
 void gw_candidates_rank(gw_candidates *c, size_t m);
 

@@ -18,6 +18,60 @@ void gw_candidates_fill(gw_candidates *c, const float *logits, int32_t n_vocab) 
     c->ranked = 0;
 }
 
+/* In lanes, which compilers turn into vectors. */
+float gw_logits_top(const float *logits, size_t n) {
+    enum { LANES = 16 };
+    float lane[LANES], top = -INFINITY;
+    size_t i = 0;
+    for (int j = 0; j < LANES; j++) {
+        lane[j] = -INFINITY;
+    }
+    for (; i + LANES <= n; i += LANES) {
+        for (int j = 0; j < LANES; j++) {
+            lane[j] = logits[i + (size_t)j] > lane[j] ? logits[i + (size_t)j] : lane[j];
+        }
+    }
+    for (; i < n; i++) {
+        top = logits[i] > top ? logits[i] : top;
+    }
+    for (int j = 0; j < LANES; j++) {
+        top = lane[j] > top ? lane[j] : top;
+    }
+    return top;
+}
+
+/* Of the largest of each block the m-th is a bound: m logits are no less. Blocks below it are not
+ * looked at again. */
+int gw_candidates_fill_top(gw_candidates *c, const float *logits, int32_t n_vocab, size_t m) {
+    enum { BLOCKS = 1024, LEAST = 16, SPARE = 4 };
+    size_t n = (size_t)n_vocab, block = n / BLOCKS + 1;
+    block = (block + LEAST - 1) / LEAST * LEAST;
+    size_t blocks = (n + block - 1) / block;
+    float top[BLOCKS];
+    if (m == 0 || m > blocks / SPARE) {
+        return 0;
+    }
+    for (size_t b = 0; b < blocks; b++) {
+        size_t at = b * block, left = n - at;
+        float x = top[b] = gw_logits_top(logits + at, left < block ? left : block);
+        c->at[b] = (gw_candidate){.logit = x, .key = x, .token = (int32_t)b};
+    }
+    c->n = blocks;
+    c->ranked = 0;
+    gw_candidates_rank(c, m);
+    float bound = c->at[m - 1].key;
+    c->n = c->ranked = 0;
+    for (size_t b = 0; b < blocks; b++) {
+        size_t at = b * block, end = n - at < block ? n : at + block;
+        for (; at < end && top[b] >= bound; at++) {
+            if (logits[at] >= bound) {
+                c->at[c->n++] = (gw_candidate){logits[at], logits[at], (int32_t)at};
+            }
+        }
+    }
+    return 1;
+}
+
 static int before(const gw_candidate *a, const gw_candidate *b) {
     return a->key > b->key || (a->key == b->key && a->token < b->token);
 }

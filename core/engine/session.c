@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/size.h"
+#include "core/engine/sampler.h"
 #include "core/engine/session_state.h"
 #include "core/model/rope.h"
 
@@ -404,15 +405,13 @@ void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_
     }
 }
 
-/* 1 when the largest value of a row is a finite number. */
+/* 1 when the largest value of a row is a finite number and all are numbers. */
 static int row_is_finite(const float *x, size_t n) {
-    float top = -INFINITY;
     int bad = 0;
     for (size_t i = 0; i < n; i++) {
         bad |= !(x[i] <= FLT_MAX); /* NaN and +infinity */
-        top = x[i] > top ? x[i] : top;
     }
-    return !bad && top >= -FLT_MAX;
+    return !bad && gw_logits_top(x, n) >= -FLT_MAX;
 }
 
 /* Make logits rows [0, n) of the device readable and refuse what no token can be chosen from. */
