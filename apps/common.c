@@ -102,13 +102,18 @@ void app_close_model(gw_model *model) {
 
 int app_open_session(const app_options *o, gw_model *model, int32_t n_ctx, int32_t batch,
                      gw_session **session) {
+    app_progress progress;
     gw_session_options options = {
         .n_ctx = n_ctx,
         .chunk = batch,
         .kv_type = o->kv_type,
         .cancel = signals_cancel(),
+        .progress = on_progress,
+        .progress_user = &progress,
     };
+    progress_begin(&progress, "compiling kernels");
     gw_status status = gw_session_new(model, &options, session);
+    progress_end(&progress);
     return status == GW_OK ? APP_OK : app_fail(status);
 }
 

@@ -529,6 +529,28 @@ static gw_status check_case(subject *t, const self_case *c, const result *want) 
     return GW_OK;
 }
 
+/* Freezes every kernel for the case, and that is all: a backend that compiles kernels learns which,
+ * so that it compiles all of them at once (gw_backend.ready). */
+static gw_status announce_case(subject *t, const self_case *c) {
+    size_t n;
+    const gw_kernel *kernels = t->backend->kernels(t->device, &n);
+    for (int keep_rows = 0; keep_rows < 2; keep_rows++) {
+        setup s;
+        gw_status status = open_case(&s, c, t->backend, t->device, keep_rows);
+        for (size_t i = 0; i < n && status == GW_OK; i++) {
+            struct gw_segment *segment = NULL;
+            s.node.kernel = &kernels[i];
+            if (kernels[i].op == c->op && kernels[i].accepts(&kernels[i], &s.node, t->device) &&
+                t->backend->freeze(t->device, &s.node, 1, c->n + SPARE, &segment) == GW_OK) {
+                t->backend->thaw(segment);
+            }
+        }
+        close_case(&s);
+        GW_TRY(status);
+    }
+    return GW_OK;
+}
+
 static gw_status check_device(subject *t, const result *wants) {
     size_t n;
     const gw_kernel *kernels = t->backend->kernels(t->device, &n);
@@ -540,6 +562,10 @@ static gw_status check_device(subject *t, const result *wants) {
     for (size_t i = 0; i < n; i++) {
         t->checks[i].kernel = kernels[i].name;
         t->checks[i].device = t->backend->name;
+    }
+    for (int i = 0; i < CASES && t->backend->ready != NULL; i++) {
+        self_case c = case_at(i);
+        GW_TRY(announce_case(t, &c));
     }
     for (int i = 0; i < CASES; i++) {
         self_case c = case_at(i);

@@ -239,6 +239,10 @@ typedef struct gw_session_options {
     int32_t chunk;              /* prompt tokens per pass, 1..GW_CHUNK_MAX; 0: 512               */
     const char *kv_type;        /* NULL or "f16"; "f32", "q8_0"                                  */
     const volatile int *cancel; /* polled per chunk and per token; may be NULL            */
+    /* Called while GPU kernels are compiled, at the first start with a model, with their number
+     * instead of bytes; from threads of the library, one at a time. May be NULL. */
+    gw_progress_fn progress;
+    void *progress_user;
 } gw_session_options;
 
 /* Reserves everything a timeline of n_ctx tokens needs; nothing is allocated afterwards. */

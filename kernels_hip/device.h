@@ -64,16 +64,10 @@
 
 /* GW_KERNEL(gw_norm, struct gw_norm_params, 256) { ... p.eps ... }: a kernel of the given name and
  * threads of a block; its parameters are called p. A fifth, optional number: blocks that should
- * share a multiprocessor (NVIDIA only: it limits registers). */
-#if defined(GW_NVIDIA)
-#define GW_KERNEL(name, params, ...)                                                               \
-    extern "C" __global__ void __launch_bounds__(__VA_ARGS__) name(const params p)
-#elif defined(GW_AMD)
-#define GW_KERNEL_THREADS(threads, ...) threads
-#define GW_KERNEL(name, params, ...)                                                               \
-    extern "C" __global__ void __launch_bounds__(GW_KERNEL_THREADS(__VA_ARGS__, 0))                \
-        name(const params p)
-#else
+ * share a multiprocessor (NVIDIA only: it limits registers). With GW_ONLY only the kernels NAME for
+ * which GW_ONLY_NAME is defined as 1 are made; the others become templates that nobody uses, which
+ * cost a compiler next to nothing. */
+#if defined(GW_EMULATOR)
 #define GW_KERNEL(name, params, ...)                                                               \
     static void name##_body(const params p);                                                       \
     extern "C" __attribute__((visibility("default"))) void name(const void *p) {                   \
@@ -82,6 +76,28 @@
     extern "C" __attribute__((visibility("default"))) const int name##_params =                    \
         (int)sizeof(params);                                                                       \
     static void name##_body(const params p)
+#else
+#if defined(GW_NVIDIA)
+#define GW_KERNEL_BOUNDS(...) __launch_bounds__(__VA_ARGS__)
+#else
+#define GW_KERNEL_BOUNDS(threads, ...) __launch_bounds__(threads)
+#endif
+#define GW_KERNEL_MADE(name, params, ...)                                                          \
+    extern "C" __global__ void GW_KERNEL_BOUNDS(__VA_ARGS__) name(const params p)
+#define GW_KERNEL_LEFT(name, params, ...)                                                          \
+    template <int> __device__ static inline void name(const params p)
+#ifdef GW_ONLY
+/* The third of CHOOSE's arguments: GW_ONLY_NAME that is 1 makes two of the first. */
+#define GW_KERNEL_COMMA_1 ,
+#define GW_KERNEL_THIRD(a, b, c, ...) c
+#define GW_KERNEL_CHOOSE(...) GW_KERNEL_THIRD(__VA_ARGS__)
+#define GW_KERNEL_FORM_(only)                                                                      \
+    GW_KERNEL_CHOOSE(GW_KERNEL_COMMA_##only, GW_KERNEL_MADE, GW_KERNEL_LEFT, )
+#define GW_KERNEL_FORM(only) GW_KERNEL_FORM_(only)
+#define GW_KERNEL(name, params, ...) GW_KERNEL_FORM(GW_ONLY_##name)(name, params, __VA_ARGS__)
+#else
+#define GW_KERNEL GW_KERNEL_MADE
+#endif
 #endif
 
 /* A block's shared memory beyond its declared arrays; as many bytes as the launch says. */

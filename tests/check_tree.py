@@ -18,7 +18,7 @@ OF_OPTIONS = {  # test: why a plain build leaves it out
     "test_opencl_next": "needs GODWIT_OPENCL_TESTS", "test_hip_next": "needs GODWIT_HIP_EMULATOR",
     "test_opencl_simulator": "needs GODWIT_OPENCL_TESTS",
     "test_hip_ops": "needs GODWIT_HIP_EMULATOR", "test_hip_faults": "needs GODWIT_HIP_EMULATOR",
-    "test_hip_emulator": "needs GODWIT_HIP_EMULATOR",
+    "test_hip_emulator": "needs GODWIT_HIP_EMULATOR", "test_hip_compile": "needs GODWIT_HIP_EMULATOR",
 }
 
 STOPS = re.compile(r"\b(assert|GW_ASSERT|abort|exit|_exit|_Exit|quick_exit|raise|kill|longjmp|"

@@ -4,7 +4,7 @@
  *
  * GODWIT_FAKE, comma-separated: devices=N, arch=NUMBER (of sm_NUMBER), no-start, no-compiler,
  * no-capture, refuse-code, alloc=K and wait=K (the K-th fails, and every later wait).
- * GODWIT_FAKE_LOG: a file that gets a line per compiled source.
+ * GODWIT_FAKE_LOG: a file that gets a line per compiled kernel.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -241,17 +241,22 @@ ENTRY RTC(Version)(int *major, int *minor) {
 }
 ENTRY RTC(CreateProgram)(program **out, const char *source, const char *name, int n,
                          const char *const *headers, const char *const *names) {
-    const char *log = getenv("GODWIT_FAKE_LOG");
-    FILE *file = log != NULL ? fopen(log, "a") : NULL;
-    if (file != NULL) {
-        fprintf(file, "%s\n", name);
-        fclose(file);
-    }
     *out = calloc(1, sizeof **out);
     (*out)->broken = strstr(source, "#error") != NULL;
-    return n > 0 && headers[0] != NULL && names[0] != NULL ? OK : INVALID;
+    return n > 0 && name[0] != '\0' && headers[0] != NULL && names[0] != NULL ? OK : INVALID;
 }
 ENTRY RTC(CompileProgram)(const program *p, int n, const char *const *options) {
+    static const char only[] = "-DGW_ONLY_";
+    const char *log = getenv("GODWIT_FAKE_LOG");
+    FILE *file = log != NULL ? fopen(log, "a") : NULL;
+    for (int i = 0; i < n && file != NULL; i++) {
+        if (strncmp(options[i], only, sizeof only - 1) == 0) {
+            fprintf(file, "%s\n", options[i] + sizeof only - 1);
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
     return p->broken || n < 1 || options[0] == NULL ? 6 : OK;
 }
 ENTRY RTC(DestroyProgram)(program **p) {

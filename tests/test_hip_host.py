@@ -4,10 +4,11 @@ import ctypes
 import glob
 import os
 import pathlib
+import re
 
 import pytest
 
-from program import DATA, ROOT, run
+from program import DATA, run
 
 BUILD = pathlib.Path(os.environ.get("GODWIT_BUILD", ""))
 CUDA, AMD = BUILD / "tests/libfake_cuda.so", BUILD / "tests/libfake_amd.so"
@@ -67,32 +68,76 @@ def test_no_code_for_a_device_names_both():
     fails("Fake AMD 0 is gfx90a", "hiprtc", driver=AMD, fake="no-compiler", hip="compile")
 
 
+def compiled(log):
+    return sorted(log.read_text().split())
+
+
+def bench(model, **common):
+    done = godwit("bench", "-m", model, "-p", 0, "-n", 1, "-r", 1, "--device", "hip", hip="compile", **common)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("driver", [CUDA, AMD], ids=["cuda", "amd"])
 def test_compiled_once_then_from_disk(driver, tmp_path):
     log, cache = tmp_path / "log", tmp_path / "cache"
-    common = {"driver": driver, "cache": cache, "log": log, "hip": "compile"}
-    run_it = lambda: godwit("bench", "-m", DATA / "tales-2m-q4_0.gguf", "-p", 0, "-n", 1, "-r", 1,
-                            "--device", "hip", **common)
-    first = run_it()
-    sources = sorted(log.read_text().split())
-    assert "kernels_hip/roof.hip" in sources and len(sources) == len(set(sources)), first.stderr
+    run_it = lambda: bench(DATA / "tales-2m-q4_0.gguf", driver=driver, cache=cache, log=log)
     run_it()
-    assert sorted(log.read_text().split()) == sources  # nothing was compiled again
+    kernels = compiled(log)
+    assert len(kernels) == len(set(kernels)) and "gw_roof_read" in kernels
+    run_it()
+    assert compiled(log) == kernels  # nothing was compiled again
     files = sorted((cache / "godwit").iterdir())
-    assert len(files) == len(sources) and all(f.name.startswith("hip-") for f in files)
+    assert len(files) == len(kernels) and all(f.name.startswith("hip-") for f in files)
     damaged = files[0].read_bytes()
     for wrong in (damaged[:-3], damaged[:-1] + b"\0x"[1:], b""):
         files[0].write_bytes(wrong)
-        before = len(log.read_text().split())
+        before = len(compiled(log))
         run_it()
-        assert len(log.read_text().split()) == before + 1
+        assert len(compiled(log)) == before + 1
         assert files[0].read_bytes() == damaged
 
 
+def formats(kernels):
+    """The quantized formats that products among them are for."""
+    product = r"gw_(?:linear|glu|gemm|gemm_large|gemm_plain)_(i?q\d\w*?)(?:_wide)?"
+    found = (re.fullmatch(product, kernel) for kernel in kernels)
+    return {m.group(1) for m in found if m}
+
+
+def test_only_what_the_model_needs_is_compiled(tmp_path):
+    log, common = tmp_path / "log", {"cache": tmp_path / "cache", "log": tmp_path / "log"}
+    bench(DATA / "tales-2m-q4_0.gguf", **common)
+    first = set(compiled(log))
+    assert formats(first) == {"q4_0", "q6_k"}  # the output head has another
+    assert {"gw_linear_q4_0", "gw_glu_q4_0", "gw_linear_q4_0_wide", "gw_sample_join"} <= first
+    assert "gw_glu_q6_k" not in first and len([k for k in first if k.startswith("gw_attend_f16_h")]) == 1
+    bench(DATA / "tales-2m-q4_k_m.gguf", **common)  # what both need is there
+    more = compiled(log)
+    assert len(more) == len(set(more))
+    assert "q4_k" in formats(set(more) - first) <= {"q4_k", "q6_k"}
+
+
+def test_every_command_finds_its_kernels(tmp_path):
+    """A product alone, a draft of another format, half of the layers, another cache."""
+    model, other = DATA / "tales-2m-q4_0.gguf", DATA / "tales-2m-q4_k_m.gguf"
+    log, common = tmp_path / "log", {"cache": tmp_path / "cache", "log": tmp_path / "log", "hip": "compile"}
+
+    def finds(kernel, *args):
+        done = godwit(*args, "--device", "hip", **common)
+        assert done.returncode == 0, done.stderr
+        assert kernel in compiled(log), args
+
+    finds("gw_linear_q5_1", "bench", "--gemm", "q5_1:K=64,N=32,M=2")
+    finds("gw_linear_q6_k", "run", "-m", model, "--draft", other, "-p", "a", "-n", 4)
+    finds("gw_rope_kv_q8_0", "logits", "-m", model, "--ids", "1,300", "--kv-type", "q8_0")
+    finds("gw_roof_read", "run", "-m", model, "-p", "a", "-n", 2, "--offload-layers", 2)
+
+
 def test_build_failure_shows_the_log():
-    fails("cannot build kernels_hip/", "sm_90", "first line: made to fail second line",
-          hip="fail-build")
-    fails("cannot build", "gfx90a", "made to fail", driver=AMD, hip="fail-build")
+    for k in (1, 2, 9):  # when the device is opened, when a session begins
+        fails("cannot build kernels_hip/", "sm_90", "first line: made to fail second line",
+              hip=f"fail-build={k}")
+        fails("cannot build", "gfx90a", "made to fail", driver=AMD, hip=f"fail-build={k}")
 
 
 def test_code_that_the_driver_refuses():
@@ -100,20 +145,16 @@ def test_code_that_the_driver_refuses():
 
 
 @pytest.mark.parametrize("kind,names", [("cuda", RTC_CUDA), ("amd", RTC_AMD)])
-def test_the_real_compilers_take_every_file(kind, names, tmp_path):
-    """NVRTC and hiprtc, where they are installed, build all kernels without a card."""
-    if not (BUILD / "emulator").is_dir():
-        pytest.skip("takes minutes: only beside the emulator")
+def test_a_real_compiler_behind_the_program(kind, names, tmp_path):
+    """What one product needs; tests/test_hip_compile.c builds every kernel."""
     library = next((n for n in names if loads(n)), None)
     if library is None:
         pytest.skip(f"none of {', '.join(names)} here")
     plain = BUILD / f"tests/libfake_{kind}_plain.so"
-    done = godwit("bench", "-m", DATA / "tales-2m-q4_0.gguf", "-p", 0, "-n", 1, "-r", 1, "--device",
-                  "hip", driver=f"{plain}:{library}", cache=tmp_path, fake="arch=80",
-                  hip="compile", timeout=900)
-    assert "cannot build" not in done.stderr and "not here" not in done.stderr, done.stderr
-    sources = list((ROOT / "kernels_hip").glob("*.hip"))
-    assert len(list((tmp_path / "godwit").iterdir())) == len(sources)
+    done = godwit("bench", "--gemm", "q4_0:K=64,N=32,M=1", "--device", "hip",
+                  driver=f"{plain}:{library}", cache=tmp_path, fake="arch=80", hip="compile", timeout=900)
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "godwit").iterdir())) == 2  # and the kernel that tries the device
 
 
 def test_settings_are_checked():

@@ -150,12 +150,10 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
     /* As many blocks as run at once, so many that a team stays with its heads. */
     size_t same = (size_t)a->kv_heads * (size_t)((group + heads - 1) / heads) *
                   gw_hip_groups((size_t)e, (size_t)per * GW_LANES);
-    size_t blocks =
-        (size_t)device->units * (size_t)gw_hip_resident(device, name, GW_ATTEND_THREADS, shared);
     size_t most = gw_hip_groups(gw_hip_width(node->in[3]) * (size_t)parts->rows, teams);
-    blocks = blocks / same > most ? most : blocks / same > 0 ? blocks / same : 1;
-    GW_TRY(gw_hip_record(segment, node, name, (unsigned)(blocks * same), 1, 1, GW_ATTEND_THREADS, 1,
+    GW_TRY(gw_hip_record(segment, node, name, (unsigned)(most * same), 1, 1, GW_ATTEND_THREADS, 1,
                          1, shared, &p, sizeof p));
+    segment->launches[segment->n - 1].fill = (unsigned)same;
     return record_block(segment, node, &p);
 }
 

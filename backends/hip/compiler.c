@@ -86,7 +86,7 @@ void gw_hip_compiler_name(const gw_hip_compiler *compiler, char *out, size_t roo
 
 /* The first lines of the log as one line of the error text. */
 static gw_status failed(const gw_hip_compiler *c, rtc_program program, const char *source,
-                        const char *arch) {
+                        const char *kernel, const char *arch) {
     size_t bytes = 0, used = 0;
     int lines = 0;
     char *log = NULL;
@@ -102,8 +102,8 @@ static gw_status failed(const gw_hip_compiler *c, rtc_program program, const cha
         }
         log[used] = '\0';
     }
-    gw_status status = gw_fail(GW_E_DEVICE, "hip", "cannot build %s for %s: %s", source, arch,
-                               log != NULL ? log : "no log");
+    gw_status status = gw_fail(GW_E_DEVICE, "hip", "cannot build %s (%s) for %s: %s", source,
+                               kernel, arch, log != NULL ? log : "no log");
     free(log);
     return status;
 }
@@ -128,15 +128,19 @@ static gw_status take_code(const gw_hip_compiler *c, rtc_program program, const 
 }
 
 /* Contraction off; division, square root and subnormal numbers are IEEE by default. */
-gw_status gw_hip_compile(const gw_hip_compiler *c, const gw_hip_text *source,
+gw_status gw_hip_compile(const gw_hip_compiler *c, const gw_hip_text *source, const char *kernel,
                          const gw_hip_text *headers, size_t n_headers, const char *arch, void **out,
                          size_t *bytes) {
-    char target[64];
+    enum { OPTIONS = 6 };
+    char target[64], only[96];
     rtc_program program = NULL;
     snprintf(target, sizeof target, c->nvidia ? "--gpu-architecture=%.32s" : "--offload-arch=%.32s",
              arch);
-    const char *const nvidia[] = {"-std=c++17", target, "--fmad=false", "-default-device"};
-    const char *const amd[] = {"-std=c++17", target, "-ffp-contract=off", "-O3"};
+    snprintf(only, sizeof only, "-DGW_ONLY_%.64s", kernel);
+    const char *const nvidia[OPTIONS] = {"-std=c++17",      target,      "--fmad=false",
+                                         "-default-device", "-DGW_ONLY", only};
+    const char *const amd[OPTIONS] = {"-std=c++17", target,      "-ffp-contract=off",
+                                      "-O3",        "-DGW_ONLY", only};
     const char **lists = calloc(2 * n_headers + 1, sizeof *lists);
     if (lists == NULL) {
         return gw_fail(GW_E_NOMEM, "hip", "no memory for building %s", source->name);
@@ -151,9 +155,9 @@ gw_status gw_hip_compile(const gw_hip_compiler *c, const gw_hip_text *source,
     if (error != 0) {
         return gw_fail(GW_E_DEVICE, "hip", "the compiler takes no program (error %d)", error);
     }
-    error = c->Compile(program, 4, c->nvidia ? nvidia : amd);
+    error = c->Compile(program, OPTIONS, c->nvidia ? nvidia : amd);
     gw_status status = error == 0 ? take_code(c, program, source->name, out, bytes)
-                                  : failed(c, program, source->name, arch);
+                                  : failed(c, program, source->name, kernel, arch);
     c->Destroy(&program);
     return status;
 }

@@ -20,10 +20,14 @@ const gw_hip_compiler *gw_hip_compiler_open(int nvidia);
 /* "NVRTC 13.0": also a part of a cache key. out: at least 32 bytes. */
 void gw_hip_compiler_name(const gw_hip_compiler *compiler, char *out, size_t room);
 
-/* Code for one processor ("sm_90", "gfx90a"), malloc'd. GW_E_DEVICE with the first lines of the
- * compiler's log, GW_E_NOMEM. NVRTC: several threads at once; hiprtc: one. */
+/* Code of one kernel of a text for one processor ("sm_90", "gfx90a"), malloc'd. GW_E_DEVICE with
+ * the first lines of the compiler's log, GW_E_NOMEM. NVRTC: several threads at once; hiprtc: one.
+ */
 gw_status gw_hip_compile(const gw_hip_compiler *compiler, const gw_hip_text *source,
-                         const gw_hip_text *headers, size_t n_headers, const char *arch, void **out,
-                         size_t *bytes);
+                         const char *kernel, const gw_hip_text *headers, size_t n_headers,
+                         const char *arch, void **out, size_t *bytes);
+/* The same from the texts of this build (program.c). */
+gw_status gw_hip_compile_kernel(const gw_hip_compiler *compiler, const char *kernel,
+                                const char *arch, void **out, size_t *bytes);
 
 #endif

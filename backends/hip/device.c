@@ -99,7 +99,7 @@ gw_status gw_hip_lose(struct gw_device *device, gw_hip_error error, const char *
 
 /* GODWIT_HIP, for tests, comma-separated: no-graph, no-fuse (launches of its own for every
  * node), no-block (attention of few pages as of many), check (no graph, and the end of every launch
- * is awaited), compile (not the code of the build), fail-alloc=K, fail-launch=K, fail-build. */
+ * is awaited), compile (not the code of the build), fail-alloc=K, fail-launch=K, fail-build=K. */
 static gw_status read_environment(struct gw_device *d) {
     const char *p = getenv("GODWIT_HIP");
     while (p != NULL && *p != '\0') {
@@ -118,8 +118,9 @@ static gw_status read_environment(struct gw_device *d) {
             d->check = d->no_graph = 1;
         } else if (strcmp(word, "compile") == 0) {
             d->compile = 1;
-        } else if (strcmp(word, "fail-build") == 0) {
-            d->compile = d->fail_build = 1;
+        } else if (strncmp(word, "fail-build=", 11) == 0 && value > 0 && value < 1000000) {
+            d->compile = 1;
+            d->fail_build = (int)value;
         } else if (strncmp(word, "fail-alloc=", 11) == 0 && value > 0 && value < 1000000) {
             d->fail_alloc = (int)value;
         } else if (strncmp(word, "fail-launch=", 12) == 0 && value > 0 && value < 1000000) {
@@ -144,7 +145,7 @@ static gw_status fill_device(struct gw_device *d) {
     GW_TRY(gw_hip_enter(d));
     GW_TRY(gw_hip_check(d->driver, d->driver->StreamNew(&d->stream, GW_HIP_STREAM_NON_BLOCKING),
                         "creating a stream"));
-    GW_TRY(gw_hip_programs_load(d));
+    GW_TRY(gw_hip_programs_open(d));
     return gw_hip_list_kernels(d);
 }
 
@@ -253,6 +254,7 @@ const gw_backend gw_backend_hip = {.name = "hip",
                                    .size_weight = gw_hip_size_weight,
                                    .kernels = list,
                                    .freeze = gw_hip_freeze,
+                                   .ready = gw_hip_ready,
                                    .run = gw_hip_run,
                                    .wait = gw_hip_wait,
                                    .thaw = gw_hip_thaw,

@@ -3,8 +3,9 @@
  * of kernels_hip.
  *
  * A node becomes one or more launches when a plan is frozen: gw_hip_record; some nodes are recorded
- * together with the next one. The list is captured into a graph and replayed; only the step block
- * changes between two replays.
+ * together with the next one. When it is made ready the kernels of the list are found, or compiled,
+ * and it is captured into a graph, which is replayed; only the step block changes between two
+ * replays.
  */
 #ifndef GW_BACKENDS_HIP_H
 #define GW_BACKENDS_HIP_H
@@ -16,10 +17,10 @@
 
 /* ---- device (device.c) ----------------------------------------------------------------------- */
 
-/* One kernels_hip/NAME.hip, compiled for the device. */
+/* Code on the device: a file of kernels_hip, or one kernel. */
 typedef struct gw_hip_program {
-    const char *name;
-    gw_hip_module module;
+    char name[64];
+    gw_hip_module module; /* NULL: wanted, still to be compiled */
 } gw_hip_program;
 
 struct gw_device {
@@ -35,8 +36,9 @@ struct gw_device {
     char name[128], arch[64]; /* "sm_90", "gfx90a", "emulator"                        */
     size_t memory;
     uint64_t reserved; /* bytes of all buffers, scratch and steps                     */
+    const struct gw_hip_compiler *compiler; /* NULL: the programs are code of the build */
     gw_hip_program *programs;
-    size_t n_programs;
+    size_t n_programs, programs_room;
     int programmatic; /* the code was built with dependency waits (sm_90 and later)   */
     int exact;        /* every bit as on the CPU: no 16-bit matrix units for floats   */
     int no_graph;     /* launches one by one                                          */
@@ -127,11 +129,15 @@ void gw_hip_pack(const gw_hip_layout *layout, const unsigned char *rows, size_t 
 
 /* ---- programs (program.c) -------------------------------------------------------------------- */
 
-/* Loads every program: code of the build, or compiled now and kept on disk. GW_E_UNSUPPORTED names
- * the device and what this build has code for; GW_E_DEVICE has the compiler's first lines. */
-gw_status gw_hip_programs_load(struct gw_device *device);
+/* Loads all code of the build, or makes the compiler ready. GW_E_UNSUPPORTED names the device and
+ * what this build has code for; GW_E_DEVICE has the compiler's first lines. */
+gw_status gw_hip_programs_open(struct gw_device *device);
 void gw_hip_programs_free(struct gw_device *device);
-/* The kernel of that name in any program. */
+/* This kernel will be looked for: it is compiled together with all others that are wanted. */
+gw_status gw_hip_want(struct gw_device *device, const char *kernel);
+/* Compiles what is wanted, or finds it on disk, and loads it. progress: may be NULL. */
+gw_status gw_hip_programs_build(struct gw_device *device, gw_progress_fn progress, void *user);
+/* The kernel of that name; builds what is wanted when it is not there. */
 gw_status gw_hip_find(struct gw_device *device, const char *kernel, gw_hip_function *out);
 
 /* ---- segments (segment.c) -------------------------------------------------------------------- */
@@ -143,6 +149,8 @@ typedef struct gw_hip_launch {
     void *params; /* own copy */
     int node;
     int ways; /* that it belongs to: a bit for each of them */
+    /* Not 0: grid[0] is cut to the blocks that run at once, in whole multiples of this. */
+    unsigned fill;
 } gw_hip_launch;
 
 /* Ways through a pass, by how many pages attention has to look at. */
@@ -159,6 +167,7 @@ struct gw_segment {
     size_t n, capacity;
     int rows; /* most live rows */
     int node; /* being recorded */
+    int is_ready;
     /* Nodes before it that are recorded with it; or NULL. */
     const gw_node *norm, *rope;
     int few_pages;   /* how many pages attention joins itself, in all launches; 0: it never does */
@@ -217,6 +226,7 @@ gw_hip_error gw_hip_start(struct gw_device *device, const gw_hip_launch *launch,
 
 gw_status gw_hip_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
                         struct gw_segment **out);
+gw_status gw_hip_ready(struct gw_segment *segment, gw_progress_fn progress, void *user);
 gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step);
 gw_status gw_hip_wait(struct gw_device *device);
 void gw_hip_thaw(struct gw_segment *segment);

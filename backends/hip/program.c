@@ -1,6 +1,8 @@
 /* backends/hip/program.c - the kernels as programs of a device: code that the build put into the
- * program, else what NVRTC or hiprtc makes of the texts, kept on disk.
+ * program, else what NVRTC or hiprtc makes of the texts, kept on disk. Compiling is by kernel: what
+ * the plans of a model want is made together, and nothing else.
  */
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +10,7 @@
 #include "backends/hip/compiler.h"
 #include "backends/hip/hip.h"
 #include "core/base/cache.h"
+#include "core/base/list.h"
 
 enum { MOST_FILES = 64, ERROR_BYTES = 1024, PROGRAMMATIC = 90 };
 
@@ -31,8 +34,35 @@ static const char stdint_text[] = "#pragma once\n"
                                   "typedef __INT64_TYPE__ int64_t;\n"
                                   "typedef __UINT64_TYPE__ uint64_t;\n";
 
-/* Compiling one file. */
+/* Which file has a kernel: the first line that fits. tests/test_hip_compile.c finds what is
+ * missing. */
+/* clang-format off */
+static const struct {
+    const char *kernel, *file;
+} places[] = {
+    {"gw_*_wide",          "kernels_hip/linear_wide.hip"},
+    {"gw_linear_[bf]*",    "kernels_hip/linear_float.hip"}, /* f32, f16, bf16 */
+    {"gw_glu_[bf]*",       "kernels_hip/linear_float.hip"},
+    {"gw_linear_*",        "kernels_hip/linear.hip"},
+    {"gw_glu_*",           "kernels_hip/linear.hip"},
+    {"gw_gemm_large_*",    "kernels_hip/gemm_large.hip"},
+    {"gw_gemm_half_*",     "kernels_hip/gemm_half.hip"},
+    {"gw_narrow_*",        "kernels_hip/gemm_half.hip"},
+    {"gw_gemm_ordered_*",  "kernels_hip/gemm_float.hip"},
+    {"gw_gemm_join",       "kernels_hip/gemm_float.hip"},
+    {"gw_gemm_*",          "kernels_hip/gemm.hip"},
+    {"gw_attend_block_*",  "kernels_hip/attend_block.hip"},
+    {"gw_attend_*",        "kernels_hip/attention.hip"},
+    {"gw_prefill_*",       "kernels_hip/prefill.hip"},
+    {"gw_sample_*",        "kernels_hip/sample.hip"},
+    {"gw_roof_*",          "kernels_hip/roof.hip"},
+    {"gw_*",               "kernels_hip/rows.hip"},
+};
+/* clang-format on */
+
+/* Compiling one kernel. */
 typedef struct job {
+    gw_hip_program *program;
     gw_hip_text source;
     char *broken; /* fail-build */
     uint64_t key;
@@ -78,22 +108,48 @@ static gw_status no_code(const struct gw_device *device) {
 
 /* ---- a list of programs ---------------------------------------------------------------------- */
 
-static gw_status add(struct gw_device *device, const char *name, const void *code) {
-    gw_hip_module module = NULL;
-    gw_hip_error error = device->driver->ModuleLoad(&module, code);
-    if (error != GW_HIP_OK) {
-        return gw_fail(GW_E_DEVICE, "hip", "%s (%s) does not take the code of %s: %s", device->name,
-                       device->arch, name, gw_hip_error_name(device->driver, error));
+static gw_hip_program *entry_of(const struct gw_device *device, const char *name) {
+    for (size_t i = 0; i < device->n_programs; i++) {
+        if (strcmp(device->programs[i].name, name) == 0) {
+            return &device->programs[i];
+        }
     }
-    device->programs[device->n_programs++] = (gw_hip_program){.name = name, .module = module};
+    return NULL;
+}
+
+static gw_status add(struct gw_device *device, const char *name) {
+    gw_hip_program *grown =
+        gw_list_grown(device->programs, device->n_programs, &device->programs_room, sizeof *grown);
+    if (grown == NULL) {
+        return gw_fail(GW_E_NOMEM, "hip", "no memory for the programs");
+    }
+    device->programs = grown;
+    grown[device->n_programs] = (gw_hip_program){.module = NULL};
+    snprintf(grown[device->n_programs].name, sizeof grown->name, "%s", name);
+    device->n_programs++;
     return GW_OK;
 }
 
-static gw_status load_built(struct gw_device *device) {
+static gw_status load(struct gw_device *device, gw_hip_program *program, const void *code) {
+    gw_hip_error error = device->driver->ModuleLoad(&program->module, code);
+    if (error != GW_HIP_OK) {
+        program->module = NULL;
+        return gw_fail(GW_E_DEVICE, "hip", "%s (%s) does not take the code of %s: %s", device->name,
+                       device->arch, program->name, gw_hip_error_name(device->driver, error));
+    }
+    return GW_OK;
+}
+
+static gw_status load_built(struct gw_device *device, const char *name, const void *code) {
+    GW_TRY(add(device, name));
+    return load(device, &device->programs[device->n_programs - 1], code);
+}
+
+static gw_status load_all_built(struct gw_device *device) {
     const char *kind = device->driver->nvidia ? "cuda/" : "amd/";
     for (const embedded *f = gw_hip_files; f->name != NULL; f++) {
         if (strncmp(f->name, kind, strlen(kind)) == 0) {
-            GW_TRY(add(device, f->name, f->bytes));
+            GW_TRY(load_built(device, f->name, f->bytes));
         }
     }
     return GW_OK;
@@ -117,25 +173,43 @@ static size_t list_headers(gw_hip_text *out) {
     return n;
 }
 
-static size_t list_jobs(const struct gw_device *device, const char *compiler,
-                        const gw_hip_text *headers, size_t n_headers, job *out) {
+static gw_hip_text text_with(const char *kernel) {
+    size_t i = 0;
+    while (i < sizeof places / sizeof places[0] && fnmatch(places[i].kernel, kernel, 0) != 0) {
+        i++;
+    }
+    for (const embedded *f = gw_hip_files; f->name != NULL; f++) {
+        if (i < sizeof places / sizeof places[0] && strcmp(f->name, places[i].file) == 0) {
+            return (gw_hip_text){f->name, f->bytes};
+        }
+    }
+    return (gw_hip_text){NULL, NULL};
+}
+
+gw_status gw_hip_compile_kernel(const gw_hip_compiler *compiler, const char *kernel,
+                                const char *arch, void **code, size_t *bytes) {
+    gw_hip_text headers[MOST_FILES + 1], source = text_with(kernel);
+    if (source.name == NULL) {
+        return gw_fail(GW_E_DEVICE, "hip", "no file has the kernel %s", kernel);
+    }
+    return gw_hip_compile(compiler, &source, kernel, headers, list_headers(headers), arch, code,
+                          bytes);
+}
+
+/* The part of a key that all kernels share. */
+static uint64_t key_of(const struct gw_device *device, const gw_hip_text *headers,
+                       size_t n_headers) {
     uint64_t key = gw_cache_hash(1, device->arch, strlen(device->arch));
+    char compiler[32];
     int version = 0;
-    size_t n = 0;
     device->driver->DriverVersion(&version);
+    gw_hip_compiler_name(device->compiler, compiler, sizeof compiler);
     key = gw_cache_hash(key, &version, sizeof version);
     key = gw_cache_hash(key, compiler, strlen(compiler));
     for (size_t i = 0; i < n_headers; i++) {
         key = gw_cache_hash(key, headers[i].text, strlen(headers[i].text));
     }
-    for (const embedded *f = gw_hip_files; f->name != NULL && n < MOST_FILES; f++) {
-        if (ends_in(f->name, ".hip")) {
-            job *j = &out[n++];
-            j->source = (gw_hip_text){f->name, f->bytes};
-            j->key = gw_cache_hash(key, f->bytes, f->length);
-        }
-    }
-    return n;
+    return key;
 }
 
 static void break_source(job *j) {
@@ -148,6 +222,25 @@ static void break_source(job *j) {
         j->source.text = j->broken;
         j->key++;
     }
+}
+
+/* A job for every program that is wanted and not there. */
+static size_t list_jobs(struct gw_device *device, uint64_t key, job *out) {
+    size_t n = 0;
+    for (size_t i = 0; i < device->n_programs; i++) {
+        gw_hip_program *p = &device->programs[i];
+        if (p->module == NULL) {
+            job *j = &out[n++];
+            j->program = p;
+            j->source = text_with(p->name);
+            j->key = gw_cache_hash(key, j->source.text, strlen(j->source.text));
+            j->key = gw_cache_hash(j->key, p->name, strlen(p->name));
+            if (device->fail_build > 0 && --device->fail_build == 0) {
+                break_source(j);
+            }
+        }
+    }
+    return n;
 }
 
 /* What gw_fail was told: the text behind "hip: CLASS: ". */
@@ -164,8 +257,8 @@ static void do_job(job *j, const gw_hip_compiler *compiler, const gw_hip_text *h
                    size_t n_headers, const char *arch) {
     j->code = gw_cache_read("hip", j->key, &j->bytes);
     if (j->code == NULL) {
-        j->status =
-            gw_hip_compile(compiler, &j->source, headers, n_headers, arch, &j->code, &j->bytes);
+        j->status = gw_hip_compile(compiler, &j->source, j->program->name, headers, n_headers, arch,
+                                   &j->code, &j->bytes);
         if (j->status == GW_OK) {
             gw_cache_write("hip", j->key, j->code, j->bytes);
         } else {
@@ -174,31 +267,42 @@ static void do_job(job *j, const gw_hip_compiler *compiler, const gw_hip_text *h
     }
 }
 
-static gw_status load_compiled(struct gw_device *device, const gw_hip_compiler *compiler) {
-    char name[32];
+gw_status gw_hip_programs_build(struct gw_device *device, gw_progress_fn progress, void *user) {
     gw_hip_text headers[MOST_FILES + 1];
     gw_status status = GW_OK;
-    size_t n_headers = list_headers(headers);
-    job *jobs = calloc(MOST_FILES, sizeof *jobs);
+    size_t missing = 0, done = 0;
+    for (size_t i = 0; i < device->n_programs; i++) {
+        missing += device->programs[i].module == NULL;
+    }
+    if (missing == 0 || device->compiler == NULL) {
+        return GW_OK;
+    }
+    job *jobs = calloc(missing, sizeof *jobs);
     if (jobs == NULL) {
         return gw_fail(GW_E_NOMEM, "hip", "no memory for building the kernels");
     }
-    gw_hip_compiler_name(compiler, name, sizeof name);
+    size_t n_headers = list_headers(headers);
+    size_t n = list_jobs(device, key_of(device, headers, n_headers), jobs);
     int parallel = device->driver->nvidia; /* hiprtc crashes when two threads compile */
-    size_t n = list_jobs(device, name, headers, n_headers, jobs);
-    if (n > 0 && device->fail_build) {
-        break_source(&jobs[0]);
-    }
 #pragma omp parallel for schedule(dynamic) if (parallel)
     for (size_t i = 0; i < n; i++) {
-        do_job(&jobs[i], compiler, headers, n_headers, device->arch);
+        do_job(&jobs[i], device->compiler, headers, n_headers, device->arch);
+#pragma omp critical(gw_hip_progress)
+        {
+            done++;
+            if (progress != NULL) {
+                progress(user, done, n);
+            }
+        }
     }
-    for (size_t i = 0; i < n && status == GW_OK; i++) {
-        status = jobs[i].status == GW_OK
-                     ? add(device, jobs[i].source.name, jobs[i].code)
-                     : gw_fail(jobs[i].status, "hip", "%s: %s", device->name, jobs[i].error);
-    }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) { /* what is good is kept, whatever the others are */
+        gw_status one = jobs[i].status;
+        if (one == GW_OK) {
+            one = load(device, jobs[i].program, jobs[i].code);
+        } else if (status == GW_OK) {
+            one = gw_fail(one, "hip", "%s: %s", device->name, jobs[i].error);
+        }
+        status = status == GW_OK ? one : status;
         free(jobs[i].code);
         free(jobs[i].broken);
     }
@@ -208,38 +312,58 @@ static gw_status load_compiled(struct gw_device *device, const gw_hip_compiler *
 
 /* ---- the programs of a device ---------------------------------------------------------------- */
 
-gw_status gw_hip_programs_load(struct gw_device *device) {
-    device->programs = calloc(MOST_FILES, sizeof *device->programs);
-    if (device->programs == NULL) {
-        return gw_fail(GW_E_NOMEM, "hip", "no memory for the programs");
-    }
+gw_status gw_hip_programs_open(struct gw_device *device) {
     if (device->driver->emulated) {
-        return add(device, "all kernels", NULL);
+        return load_built(device, "all kernels", NULL);
     }
     int arch = device->driver->nvidia ? cuda_arch_for(device->capability) : 0;
     if (!device->compile && (device->driver->nvidia ? arch > 0 : amd_arch_is(device->arch))) {
         device->programmatic = arch >= PROGRAMMATIC;
-        return load_built(device);
+        return load_all_built(device);
     }
-    const gw_hip_compiler *compiler = gw_hip_compiler_open(device->driver->nvidia);
-    if (compiler == NULL) {
+    device->compiler = gw_hip_compiler_open(device->driver->nvidia);
+    if (device->compiler == NULL) {
         return no_code(device);
     }
     device->programmatic = device->capability >= PROGRAMMATIC;
-    return load_compiled(device, compiler);
+    /* The smallest kernel shows whether compiler and driver get on: a device that cannot work is
+     * found out now. */
+    GW_TRY(gw_hip_want(device, "gw_roof_read"));
+    return gw_hip_programs_build(device, NULL, NULL);
 }
 
 void gw_hip_programs_free(struct gw_device *device) {
     for (size_t i = 0; i < device->n_programs; i++) {
-        device->driver->ModuleFree(device->programs[i].module);
+        if (device->programs[i].module != NULL) {
+            device->driver->ModuleFree(device->programs[i].module);
+        }
     }
     free(device->programs);
     device->programs = NULL;
     device->n_programs = 0;
 }
 
+gw_status gw_hip_want(struct gw_device *device, const char *kernel) {
+    if (device->compiler == NULL || entry_of(device, kernel) != NULL) {
+        return GW_OK;
+    }
+    if (text_with(kernel).name == NULL) {
+        return gw_fail(GW_E_DEVICE, "hip", "no file has the kernel %s", kernel);
+    }
+    return add(device, kernel);
+}
+
 gw_status gw_hip_find(struct gw_device *device, const char *kernel, gw_hip_function *out) {
-    for (size_t i = 0; i < device->n_programs; i++) {
+    size_t first = 0, end = device->n_programs;
+    if (device->compiler != NULL) {
+        GW_TRY(gw_hip_want(device, kernel));
+        first = (size_t)(entry_of(device, kernel) - device->programs);
+        end = first + 1;
+        if (device->programs[first].module == NULL) {
+            GW_TRY(gw_hip_programs_build(device, NULL, NULL));
+        }
+    }
+    for (size_t i = first; i < end; i++) {
         if (device->driver->ModuleFunction(out, device->programs[i].module, kernel) == GW_HIP_OK) {
             return GW_OK;
         }

@@ -57,8 +57,7 @@ gw_status gw_hip_record(struct gw_segment *segment, const gw_node *node, const c
                          .node = segment->node,
                          .ways = (1 << GW_HIP_WAYS) - 1};
     snprintf(l->kernel, sizeof l->kernel, "%s", kernel);
-    GW_TRY(gw_hip_find(segment->device, kernel, &l->function));
-    GW_TRY(allow_shared(segment->device, l->function, shared_bytes, kernel));
+    GW_TRY(gw_hip_want(segment->device, kernel));
     l->params = malloc(params_bytes > 0 ? params_bytes : 1);
     if (l->params == NULL) {
         return gw_fail(GW_E_NOMEM, "hip", "no memory for a launch");
@@ -234,15 +233,12 @@ static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, si
             segment->picked = 1;
         }
     }
-    int graphs = device->driver->graphs && !device->no_graph;
     for (int turn = 0; turn < 2 && segment->draws; turn++) {
         GW_TRY(gw_hip_check(device->driver,
                             device->driver->EventNew(&segment->ended[turn], GW_HIP_EVENT_NO_TIMING),
                             "freezing a plan"));
     }
-    GW_TRY(segment->draws ? take_staging(segment, 1) : GW_OK);
-    GW_TRY(graphs ? capture_turn(segment, 0) : GW_OK);
-    return graphs && segment->draws ? capture_turn(segment, 1) : GW_OK;
+    return segment->draws ? take_staging(segment, 1) : GW_OK;
 }
 
 gw_status gw_hip_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
@@ -262,6 +258,37 @@ gw_status gw_hip_freeze(struct gw_device *device, const gw_node *nodes, size_t n
         return status;
     }
     *out = segment;
+    return GW_OK;
+}
+
+/* Now that the kernel is there. */
+static gw_status complete(struct gw_device *device, gw_hip_launch *l) {
+    GW_TRY(gw_hip_find(device, l->kernel, &l->function));
+    GW_TRY(allow_shared(device, l->function, l->shared_bytes, l->kernel));
+    if (l->fill > 0) {
+        int resident = gw_hip_resident(device, l->kernel, l->block[0], l->shared_bytes);
+        unsigned blocks = (unsigned)(device->units * resident) / l->fill * l->fill;
+        blocks = blocks > 0 ? blocks : l->fill;
+        l->grid[0] = l->grid[0] < blocks ? l->grid[0] : blocks;
+    }
+    return GW_OK;
+}
+
+gw_status gw_hip_ready(struct gw_segment *segment, gw_progress_fn progress, void *user) {
+    struct gw_device *device = segment->device;
+    if (segment->is_ready) {
+        return GW_OK;
+    }
+    GW_TRY(gw_hip_enter(device));
+    GW_TRY(gw_hip_programs_build(device, progress, user));
+    for (size_t i = 0; i < segment->n; i++) {
+        GW_TRY(complete(device, &segment->launches[i]));
+    }
+    for (int turn = 0; device->driver->graphs && !device->no_graph && turn <= segment->draws;
+         turn++) {
+        GW_TRY(capture_turn(segment, turn));
+    }
+    segment->is_ready = 1;
     return GW_OK;
 }
 
@@ -393,6 +420,7 @@ gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step) {
     if (device->lost) {
         return gw_fail(GW_E_DEVICE, "hip", "%s was lost earlier", device->name);
     }
+    GW_TRY(gw_hip_ready(segment, NULL, NULL));
     GW_TRY(gw_hip_enter(device));
     int turn = segment->turn = segment->draws ? !segment->turn : 0;
     GW_TRY(free_staging(segment, turn));

@@ -270,6 +270,15 @@ static gw_status build_passes(gw_session *s) {
     return GW_OK;
 }
 
+/* When all are frozen: kernels that have to be compiled are compiled together. */
+static gw_status ready_passes(gw_session *s, const gw_session_options *o) {
+    for (int i = 0; i < s->n_passes; i++) {
+        GW_TRY(gw_plan_ready(s->passes[i].plan, o != NULL ? o->progress : NULL,
+                             o != NULL ? o->progress_user : NULL));
+    }
+    return GW_OK;
+}
+
 /* Number the lines of gw_session_kernel_times: nodes of one kernel and role share one. */
 void gw_session_number_rows(gw_session *s) {
     s->n_rows = 0;
@@ -328,6 +337,7 @@ gw_status gw_session_new(gw_model *model, const gw_session_options *options, gw_
     GW_TRY_DONE(make_buffers(s));
     GW_TRY_DONE(gw_next_new(s));
     GW_TRY_DONE(build_passes(s));
+    GW_TRY_DONE(ready_passes(s, options));
     gw_session_number_rows(s);
     *out = s;
     return GW_OK;

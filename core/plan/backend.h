@@ -70,6 +70,10 @@ typedef struct gw_backend {
     /* rows: the most live rows a step of this plan has. Allocates all scratch that replay needs. */
     gw_status (*freeze)(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
                         struct gw_segment **out);
+    /* Does what is left before a segment can run: kernels are compiled, those of everything that
+     * was frozen so far at once; progress (may be NULL) then gets their number. NULL: nothing is
+     * left. run() makes up for it; only after this does it take no memory. */
+    gw_status (*ready)(struct gw_segment *segment, gw_progress_fn progress, void *user);
     /* May return before it ends; the step is copied. Runs of one device are in order. */
     gw_status (*run)(struct gw_segment *segment, const gw_step *step);
     gw_status (*wait)(struct gw_device *device);

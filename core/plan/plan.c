@@ -481,6 +481,19 @@ void gw_plan_free(gw_plan *plan) {
     free(plan);
 }
 
+static gw_status ready_segment(const gw_plan *p, const segment *seg, gw_progress_fn progress,
+                               void *user) {
+    const gw_backend *backend = p->devices[seg->device].backend;
+    return backend->ready != NULL ? backend->ready(seg->frozen, progress, user) : GW_OK;
+}
+
+gw_status gw_plan_ready(gw_plan *plan, gw_progress_fn progress, void *user) {
+    for (size_t s = 0; s < plan->n_segments; s++) {
+        GW_TRY(ready_segment(plan, &plan->segments[s], progress, user));
+    }
+    return GW_OK;
+}
+
 /* ---- pauses --------------------------------------------------------------------------------- */
 
 static int starts_layer(const gw_plan *p, size_t i) {
@@ -531,6 +544,7 @@ gw_status gw_plan_pause(gw_plan *plan, int device, int parts, gw_pause_fn fn, vo
         if (cut[s].device == device) {
             status = d->backend->freeze(d->device, plan->nodes + cut[s].first, cut[s].count,
                                         plan->rows, &cut[s].frozen);
+            status = status == GW_OK ? ready_segment(plan, &cut[s], NULL, NULL) : status;
         }
     }
     segment *out = status == GW_OK ? plan->segments : cut; /* what is given up */
