@@ -11,6 +11,7 @@ extern const gw_backend gw_backend_cpu;
 /* How weights are loaded: bit (keep_rows | mapped << 1) of a set. */
 enum {
     OT_PRODUCED = 1 << 0,
+    OT_ROWS = 1 << 1,
     OT_MAPPED = 1 << 2,
     OT_EVERY_FORM = 15,
     OT_FORMS = 4,

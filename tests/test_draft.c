@@ -9,6 +9,7 @@
 #include "core/engine/draft_accept.h"
 #include "core/engine/draft_lookup.h"
 #include "tests/random.h"
+#include "tests/sanitized.h"
 
 /* ---- chi-square ------------------------------------------------------------------------------ */
 
@@ -46,7 +47,7 @@ static void test_chi_square_itself(void **state) {
 /* ---- rejection sampling on a small vocabulary -------------------------------------------------
  */
 
-enum { V = 8, K = 3, DRAWS = 200000 };
+enum { V = 8, K = 3, DRAWS = TEST_SANITIZED ? 30000 : 200000 };
 
 /* Two first-order chains: what follows depends on the token before, as the caches know it. */
 typedef struct chains {
@@ -198,7 +199,7 @@ static void test_rejection(void **state) {
 /* Two tokens by the whole drafter, against the target's own distribution of pairs. */
 static void test_rejection_of_models(void **state) {
     (void)state;
-    enum { TRIALS = 2500, TOP = 4 };
+    enum { TRIALS = TEST_SANITIZED ? 250 : 2500, TOP = 4 };
     const named_sampler row = {
         "top-k 4",
         {.temperature = 1.3f, .top_k = TOP, .top_p = 1, .typical_p = 1, .repeat_penalty = 1},

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "core/engine/model.h"
+#include "tests/sanitized.h"
 
 enum { N_IDS = 150 };
 
@@ -145,12 +146,14 @@ static void check_one_text(const char *file, const char *weights) {
 static void test_one_text(void **state) {
     (void)state;
     check_one_text("tales-2m-f16.gguf", NULL);
-    check_one_text("tales-2m-q8_0.gguf", NULL);
-    check_one_text("tales-2m-q4_0.gguf", NULL);
     check_one_text("tales-2m-q4_k_m.gguf", NULL);
-    check_one_text("tales-2m-q6_k.gguf", NULL);
-    check_one_text("tales-2m-f16.gguf", "int8");
     check_one_text("tales-2m-f16.gguf", "int4-g64");
+    if (!TEST_SANITIZED) { /* a session knows nothing of formats */
+        check_one_text("tales-2m-q8_0.gguf", NULL);
+        check_one_text("tales-2m-q4_0.gguf", NULL);
+        check_one_text("tales-2m-q6_k.gguf", NULL);
+        check_one_text("tales-2m-f16.gguf", "int8");
+    }
 }
 
 static void count_pause(void *user) { ++*(int *)user; }
