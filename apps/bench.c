@@ -97,8 +97,9 @@ static gw_status drafted_pass(const bench_job *job, gw_session *session, const i
     if (status == GW_OK) {
         status = gw_drafter_rewind(drafter, 0);
     }
-    if (status == GW_OK) {
-        status = gw_session_prefill(session, tokens, n_text);
+    if (status == GW_OK) { /* without a prompt by a step, as the plain pass does it */
+        status = n_prompt > 0 ? gw_session_prefill(session, tokens, n_text)
+                              : gw_session_decode(session, tokens, n_text);
     }
     if (status == GW_OK) {
         status = gw_drafter_prompt(drafter, tokens, n_text);

@@ -11,6 +11,8 @@
 static const double LEDGER_STEPS = 1, LEDGER_SHARE = 0.01;
 /* Gains that can be lost again. */
 static const double LEDGER_CAP_STEPS = 4;
+/* Of the first single step behind drafts, what of its time is theirs: at most that many steps. */
+static const double SLOWER_AFTER = 0.5;
 /* Of a pass, more than this many times the expected time is the machine's doing, not the draft's.
  */
 static const double INTERRUPTED = 1.3;
@@ -340,9 +342,14 @@ void gw_length_learn(gw_length *l, gw_draft_record *r, const gw_length_pass *p) 
     actual = expected > 0 && actual > INTERRUPTED * expected ? INTERRUPTED * expected : actual;
     double step = gw_length_step_seconds(l);
     l->elapsed += actual;
+    double saved = 0;
     if (r != NULL && p->drafted > 0 && step > 0) {
-        l->saved += p->tokens * step - actual;
-        double most = LEDGER_CAP_STEPS * step;
-        l->saved = l->saved < most ? l->saved : most;
+        saved = p->tokens * step - actual;
+    } else if (l->singles == 1 && l->passes > 1 && step > 0) { /* drafts have made it slower */
+        double most = SLOWER_AFTER * step, late = gw_length_width_seconds(l, 1) - p->verify;
+        saved = late > most ? most : late < -most ? -most : late;
     }
+    l->saved += saved;
+    double most = LEDGER_CAP_STEPS * step;
+    l->saved = l->saved < most || step <= 0 ? l->saved : most;
 }
