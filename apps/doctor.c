@@ -183,7 +183,7 @@ const app_command command_doctor = {
         "and compares its bits with those of the plain C kernels, says what will be used, and "
         "names\n"
         "each problem in a line. Exit code 1 when a kernel disagrees or a device does not work.\n"
-        "Takes some seconds.\n",
+        "Takes some seconds, longer where GPU kernels are compiled first.\n",
     .examples = "  godwit doctor\n  godwit doctor -t 1\n",
     .run = run_doctor,
 };

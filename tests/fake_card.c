@@ -4,7 +4,7 @@
  *
  * GODWIT_FAKE, comma-separated: devices=N, arch=NUMBER (of sm_NUMBER), no-start, no-compiler,
  * no-capture, refuse-code, alloc=K and wait=K (the K-th fails, and every later wait).
- * GODWIT_FAKE_LOG: a file that gets a line per compiled kernel.
+ * GODWIT_FAKE_LOG: a file that gets a line per compiled kernel, and one when the first graph runs.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -34,6 +34,16 @@ static int setting(const char *word, int absent) {
         p += length + (p[length] == ',');
     }
     return absent;
+}
+
+/* A line of the log. */
+static void put_down(const char *word) {
+    const char *log = getenv("GODWIT_FAKE_LOG");
+    FILE *file = log != NULL ? fopen(log, "a") : NULL;
+    if (file != NULL) {
+        fprintf(file, "%s\n", word);
+        fclose(file);
+    }
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -204,6 +214,10 @@ ENTRY NAME(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(void **out
 }
 ENTRY NAME(cuGraphExecDestroy, hipGraphExecDestroy)(void *exec) { return drop(exec); }
 ENTRY NAME(cuGraphLaunch, hipGraphLaunch)(void *exec, void *stream) {
+    static int launches;
+    if (launches++ == 0) {
+        put_down("first-launch");
+    }
     return exec != NULL && stream != NULL ? OK : INVALID;
 }
 
@@ -247,15 +261,10 @@ ENTRY RTC(CreateProgram)(program **out, const char *source, const char *name, in
 }
 ENTRY RTC(CompileProgram)(const program *p, int n, const char *const *options) {
     static const char only[] = "-DGW_ONLY_";
-    const char *log = getenv("GODWIT_FAKE_LOG");
-    FILE *file = log != NULL ? fopen(log, "a") : NULL;
-    for (int i = 0; i < n && file != NULL; i++) {
+    for (int i = 0; i < n; i++) {
         if (strncmp(options[i], only, sizeof only - 1) == 0) {
-            fprintf(file, "%s\n", options[i] + sizeof only - 1);
+            put_down(options[i] + sizeof only - 1);
         }
-    }
-    if (file != NULL) {
-        fclose(file);
     }
     return p->broken || n < 1 || options[0] == NULL ? 6 : OK;
 }
