@@ -215,6 +215,8 @@ static const op_case op_cases[] = {
      .top_k = 400},
     {.op = GW_OP_SAMPLE, .why = "the largest, top-k without a meaning", .n = 2, .k = 300,
      .top_k = 4},
+    {.op = GW_OP_LINEAR, .why = "f16 prefill, over the borders of tiles", .n = 66, .k = 40,
+     .m = {70}, .fmt = OC_F16, OC_PRE, .bias = 1, .residual = 1},
 };
 /* clang-format on */
 enum {

@@ -23,9 +23,11 @@ static struct gw_device *open_opencl(const char *settings) {
 
 /* ---- bits ------------------------------------------------------------------------------------ */
 
+/* In parts (the simulator) each case runs once: kernels cannot see how weights were loaded. */
 static void check_table(const char *settings, int cases, const char *other) {
     static op_bench bench;
-    ot_open(&bench, &gw_backend_opencl, open_opencl(settings), OT_PRODUCED | OT_MAPPED);
+    int forms = getenv("GODWIT_OP_CASES") != NULL ? OT_PRODUCED : OT_PRODUCED | OT_MAPPED;
+    ot_open(&bench, &gw_backend_opencl, open_opencl(settings), forms);
     ot_check_table(&bench, oc_case, cases, other);
     ot_close(&bench);
 }
