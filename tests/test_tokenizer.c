@@ -397,12 +397,14 @@ static void test_speed(void **state) {
     for (int kind = 0; kind < TEXT_KINDS; kind++) {
         size_t bytes;
         char *text = megabyte_of(kind, &bytes);
+        bytes /= MEASURED_BUILD ? 1 : 8; /* where time is not measured, it is only memory */
         double best = seconds_of(s.t, text, bytes);
         for (int i = 0; i < 2 && best > 0.5 && MEASURED_BUILD; i++) {
             double again = seconds_of(s.t, text, bytes);
             best = again < best ? again : best;
         }
-        print_message("%s: 1 MB of %s in %.3f s\n", (const char *)*state, NAMES[kind], best);
+        print_message("%s: %zu bytes of %s in %.3f s\n", (const char *)*state, bytes, NAMES[kind],
+                      best);
         assert_true(best < (MEASURED_BUILD ? 1.0 : 60.0));
         free(text);
     }
