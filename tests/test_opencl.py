@@ -193,6 +193,8 @@ def test_no_platform():
 
 # ---- CLBlast
 
+FIRST_BUILD = 1500  # seconds: PoCL takes minutes for CLBlast's kernels once, longer where others are at work
+
 FLOATS = DATA / "tales-2m-f16.gguf" if (DATA / "tales-2m-f16.gguf").is_file() else SHARED / "models/tales-2m-f16.gguf"
 
 
@@ -200,7 +202,7 @@ def logits_of(tmp_path, *args, env=None):
     """Logits of a prompt, the greedy ids behind it, and stderr."""
     out = tmp_path / "logits.safetensors"
     done = run("logits", "-m", FLOATS, "--ids", ",".join(map(str, IDS)), "--greedy", 12, "-o", out, *args,
-               env=env or {})
+               env=env or {}, timeout=FIRST_BUILD)
     data = out.read_bytes()
     (n,) = struct.unpack("<Q", data[:8])
     (tensor,) = [t for name, t in json.loads(data[8:8 + n]).items() if name != "__metadata__"]
@@ -244,7 +246,7 @@ def test_without_blas(setting, why):
         pytest.skip("no model with float weights is there")
     want = logits_hash(FLOATS, IDS, "-t", 1, cpu="scalar")
     done = run("logits", "-m", FLOATS, "--ids", ",".join(map(str, IDS)), *OPENCL, "--blas",
-               env={"GODWIT_OPENCL": setting})
+               env={"GODWIT_OPENCL": setting}, timeout=FIRST_BUILD)
     assert f"hash: {want}" in done.stdout
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("--blas without CLBlast on opencl:0: "), done.stderr
