@@ -1,56 +1,110 @@
-/* kernels_hip/attend_block.hip - ATTENTION of a step of one row over few pages, with ROPE_KV in
- * front of it: a block has a query head and keeps everything in shared memory. Where pages are few
- * the work of one team is a long chain of instructions and little else counts, so here each part of
- * it is cut as finely as the arithmetic allows: a lane has one position of a page while scores are
- * made and one value of the head while pages are summed. The bits are those of attention.hip.
+/* kernels_hip/attend_block.hip - ATTENTION over few pages: a block has a row and a query head and
+ * keeps everything in shared memory. Where pages are few the work of one team is a long chain of
+ * instructions and of waits, and little else counts. So the tiles of K and V are asked for before
+ * anything else (with ROPE_KV in front of it, while the product before still runs), come all at
+ * once, and each part of the work is cut as finely as the arithmetic allows: a lane has two
+ * positions of a page while scores are made and two values of the head while pages are summed. The
+ * bits are those of attention.hip.
  */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/attention.h"
 
-enum { TEAMS = GW_BLOCK_THREADS / GW_LANES, HALVES = GW_PAGE / GW_LANES, BATCH = 16 };
+enum { TEAMS = GW_BLOCK_THREADS / GW_LANES, BATCH = 16 };
 
 /* Where the block has what. */
 struct gw_desk {
-    float *q, *k, *v;           /* [e]: query; the new position's cells as values      */
-    uint8_t *k_cells, *v_cells; /* those cells, scales behind e floats                 */
-    float *weight;              /* [pages, 64]: scores, then weights                   */
+    float *q, *k, *v;           /* [e]: query; the new position's k and v              */
+    float *angle;               /* [rope_dim]: of the new position                     */
+    uint8_t *k_cells, *v_cells; /* its cells, scales behind e floats                   */
+    float *weight;              /* [pages, 64], and of a page:                         */
     float *values;              /* [pages, e]                                          */
-    float *top, *sum;           /* [pages]                                             */
+    float *top, *sum, *share;   /* [pages]                                             */
+    float *total;
+    uint8_t *tiles; /* [slots]: of K or V, one after the other                         */
 
     __device__ inline gw_desk(uint8_t *shared, int e, int pages) {
         const int cells = GW_BLOCK_CELLS(e);
         q = (float *)shared;
         k = q + e;
         v = k + e;
-        k_cells = (uint8_t *)(v + e);
+        angle = v + e;
+        k_cells = (uint8_t *)(angle + e);
         v_cells = k_cells + 4 * cells;
         weight = (float *)(v_cells + 4 * cells);
         values = weight + pages * GW_PAGE;
         top = values + pages * e;
         sum = top + pages;
+        share = sum + pages;
+        total = share + pages;
+        tiles = shared + GW_BLOCK_DESK(e, pages);
     }
 };
 
-/* A head's cells of one page; how many of its positions count. */
-struct gw_block_page {
-    const uint8_t *k, *v;
-    int from, end, fresh; /* fresh: the new position, or -1 */
+/* What a block works at. */
+struct gw_block_work {
+    int row, head, g; /* g: KV head */
+    int turns;        /* ROPE_KV comes with it */
+    gw_span span;
+    int pages, rounds; /* rounds of K, of as many pages as half of the slots hold; as many of V */
+    int at_once;
+    const int32_t *table; /* from the first page on */
 
-    __device__ inline void open(const gw_attend_params &p, const gw_span &span,
-                                const int32_t *table, int page, int g, int tile_bytes) {
-        const size_t at = ((size_t)table[page] * p.kv_heads + g) * (size_t)tile_bytes;
-        const int base = page * GW_PAGE;
-        k = (const uint8_t *)p.k + at;
-        v = (const uint8_t *)p.v + at;
-        from = span.lo > base ? span.lo - base : 0;
-        end = span.pos - base + 1 < GW_PAGE ? span.pos - base + 1 : GW_PAGE;
-        fresh = page == span.last ? span.pos - base : -1;
+    __device__ inline void open(const gw_attend_params &p) {
+        row = (int)blockIdx.y;
+        head = (int)blockIdx.x;
+        g = head / (p.heads / p.kv_heads);
+        turns = p.turn.in != 0;
+        span = span_of(p.step, row, p.window);
+        pages = span.last - span.first + 1;
+        at_once = p.slots / 2;
+        rounds = (pages + at_once - 1) / at_once;
+        table = p.pages + (size_t)gw_step_slot(p.step, row) * p.table_stride + span.first;
+    }
+    __device__ inline int first_of(int round) const { return round % rounds * at_once; }
+    __device__ inline int end_of(int round) const {
+        const int end = first_of(round) + at_once;
+        return end < pages ? end : pages;
+    }
+    /* Positions [from, end) of a page count. */
+    __device__ inline int from(int page) const {
+        const int base = (span.first + page) * GW_PAGE;
+        return span.lo > base ? span.lo - base : 0;
+    }
+    __device__ inline int end(int page) const {
+        const int base = (span.first + page) * GW_PAGE;
+        return span.pos - base + 1 < GW_PAGE ? span.pos - base + 1 : GW_PAGE;
     }
 };
+
+/* ---- pages on their way ---------------------------------------------------------------------- */
+
+/* The tiles of a round, K's and then V's, to one half of the slots and the other in turns. Those of
+ * pages from `page` on. */
+template <class CELLS>
+__device__ static inline void fetch_round(const gw_attend_params &p, const gw_desk &d,
+                                          const gw_block_work &w, int round, int from, int end) {
+    const int bytes = GW_PAGE * p.e * CELLS::BYTES + p.scale_bytes;
+    const uint8_t *cache = (const uint8_t *)(round < w.rounds ? p.k : p.v);
+    const int first = w.first_of(round), last = w.end_of(round);
+    for (int page = from > first ? from : first; page < (end < last ? end : last); page++) {
+        uint8_t *to = d.tiles + (round % 2 * w.at_once + page - first) * bytes;
+        const uint8_t *tile = cache + ((size_t)w.table[page] * p.kv_heads + w.g) * (size_t)bytes;
+#pragma unroll 2
+        for (int b = 16 * (int)threadIdx.x; b < bytes; b += 16 * GW_BLOCK_THREADS) {
+            gw_copy_async(to + b, tile + b);
+        }
+    }
+}
+template <class CELLS>
+__device__ static inline uint8_t *tile_of(const gw_attend_params &p, const gw_desk &d,
+                                          const gw_block_work &w, int round, int page) {
+    const int bytes = GW_PAGE * p.e * CELLS::BYTES + p.scale_bytes;
+    return d.tiles + (round % 2 * w.at_once + page - w.first_of(round)) * bytes;
+}
 
 /* ---- the new position ------------------------------------------------------------------------ */
 
-/* A head's new cells -> the cache, every stride-th place from `at` on; scales alike. */
+/* New cells of a head -> a tile, every stride-th place from `at` on; scales alike. */
 template <class CELLS>
 __device__ static inline void store_cells(const uint8_t *fresh, uint8_t *tile, int e, int at,
                                           int stride, int scale_at, int scale_stride) {
@@ -65,175 +119,209 @@ __device__ static inline void store_cells(const uint8_t *fresh, uint8_t *tile, i
         scales[scale_at + b * scale_stride] = ((const gw_u16 *)(fresh + 4 * e))[b];
     }
 }
-
-/* Floats of k or v -> cells, and the values those cells have. */
 template <class CELLS>
-__device__ static inline void make_cells(const gw_attend_params &p, uint8_t *cells, float *values,
-                                         const float *from, const float *norm, int turns, int pos) {
+__device__ static inline void store_k(const uint8_t *fresh, uint8_t *tile, int e, int j) {
+    store_cells<CELLS>(fresh, tile, e, j, GW_PAGE, j, GW_PAGE);
+}
+
+GW_DEVICE void read_head(float *to, const float *from, int e) {
 #pragma unroll 1
-    for (int i = gw_lane(); i < p.e; i += GW_LANES) {
-        ((float *)cells)[i] = from[i];
+    for (int i = 4 * gw_lane(); i < e; i += 4 * GW_LANES) {
+        *(gw_f32s<4> *)(to + i) = *(const gw_f32s<4> *)(from + i);
     }
     gw_sync_team();
-    if (turns) {
-        turn_heads<1>(p.turn, (gw_f32s<1> *)cells, norm, pos);
-    }
-    narrow_head<CELLS>(cells, p.e);
+}
+
+template <class CELLS>
+__device__ static inline void make_cells(uint8_t *cells, const float *values, int e) {
+    typedef typename CELLS::put put;
 #pragma unroll 1
-    for (int i = gw_lane(); i < p.e; i += GW_LANES) {
-        float x;
-        CELLS::template read<1>(cells, i, &x);
-        if (CELLS::SCALED) {
-            float scale;
-            gw_cells_f16::read<1>(cells + 4 * p.e, i / 32, &scale);
-            x = scale * x;
+    for (int i = gw_lane(); i < e; i += GW_LANES) {
+        put::put((typename put::cell *)cells, i, (gw_u16 *)(cells + 4 * e), i / 32, values[i]);
+    }
+    gw_sync_team();
+}
+
+/* The query, and with ROPE_KV the new position's k and v, each by a team of its own. */
+template <class CELLS>
+__device__ static inline void take_row(const gw_attend_params &p, const gw_desk &d,
+                                       const gw_block_work &w) {
+    const int team = gw_team(), e = p.e;
+    if (!w.turns) {
+        if (team == 0) {
+            read_head(d.q, p.q + ((size_t)w.row * p.heads + w.head) * e, e);
         }
-        values[i] = x;
+        return;
+    }
+    const float *in = p.turn.in;
+    if (team == 0) {
+        read_head(d.q, in + (size_t)w.head * e, e);
+        turn_heads<1>(p.turn, (gw_f32s<1> *)d.q, p.turn.q_norm, d.angle);
+    } else if (team == 1) {
+        read_head(d.k, in + (size_t)(p.heads + w.g) * e, e);
+        turn_heads<1>(p.turn, (gw_f32s<1> *)d.k, p.turn.k_norm, d.angle);
+        make_cells<CELLS>(d.k_cells, d.k, e);
+    } else if (team == 2) {
+        read_head(d.v, in + (size_t)(p.heads + p.kv_heads + w.g) * e, e);
+        make_cells<CELLS>(d.v_cells, d.v, e);
     }
 }
 
-/* q, and the new position's k and v, each by a team of its own; the first head of a group stores.
- */
+/* What the row leaves behind: cells by the first head of a group, and the query. */
 template <class CELLS>
-__device__ static inline void turn_all(const gw_attend_params &p, const gw_desk &d, int h,
-                                       const gw_block_page &last, int pos) {
-    const int team = gw_team(), e = p.e, j = pos % GW_PAGE, group = p.heads / p.kv_heads;
-    const int g = h / group, stores = h % group == 0;
-    const float *in = p.turn.in;
-    if (team == 0) {
+__device__ static inline void keep_row(const gw_attend_params &p, const gw_desk &d,
+                                       const gw_block_work &w) {
+    const int team = gw_team(), e = p.e, j = w.span.pos % GW_PAGE;
+    const int stores = w.head % (p.heads / p.kv_heads) == 0;
+    const size_t at = ((size_t)w.table[w.pages - 1] * p.kv_heads + w.g) *
+                      (size_t)(GW_PAGE * e * CELLS::BYTES + p.scale_bytes);
+    if (team == TEAMS - 1 && stores) {
+        store_k<CELLS>(d.k_cells, (uint8_t *)p.k + at, e, j);
+    } else if (team == TEAMS - 2 && stores) {
+        store_cells<CELLS>(d.v_cells, (uint8_t *)p.v + at, e, j * e, 1, j * (e / 32), 1);
+    } else if (team == TEAMS - 3) {
 #pragma unroll 1
         for (int i = gw_lane(); i < e; i += GW_LANES) {
-            d.q[i] = in[(size_t)h * e + i];
-        }
-        turn_heads<1>(p.turn, (gw_f32s<1> *)d.q, p.turn.q_norm, pos);
-#pragma unroll 1
-        for (int i = gw_lane(); i < e; i += GW_LANES) {
-            p.turn.out[(size_t)h * e + i] = d.q[i];
-        }
-    } else if (team == 1) {
-        make_cells<CELLS>(p, d.k_cells, d.k, in + (size_t)(p.heads + g) * e, p.turn.k_norm, 1, pos);
-        if (stores) {
-            store_cells<CELLS>(d.k_cells, (uint8_t *)last.k, e, j, GW_PAGE, j, GW_PAGE);
-        }
-    } else if (team == 2) {
-        make_cells<CELLS>(p, d.v_cells, d.v, in + (size_t)(p.heads + p.kv_heads + g) * e, 0, 0,
-                          pos);
-        if (stores) {
-            store_cells<CELLS>(d.v_cells, (uint8_t *)last.v, e, j * e, 1, j * (e / 32), 1);
+            p.turn.out[(size_t)w.head * e + i] = d.q[i];
         }
     }
 }
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-/* The chain over the head's values for position j of a page. */
+/* Four more terms of the chains over the head's values, from value i on. */
 template <class CELLS>
-__device__ static inline float score(const gw_desk &d, const gw_block_page &page, int e, int j) {
-    const uint8_t *scales = page.k + GW_PAGE * e * CELLS::BYTES;
-    const int fresh = j == page.fresh;
-    float s = 0.0f, scale = 0.0f;
-#pragma unroll 1
-    for (int i0 = 0; i0 < e; i0 += BATCH) {
-        float x[BATCH];
+__device__ static inline void score_four(const float *q, const uint8_t *tile, int i, int j,
+                                         const float *scale, float *s) {
+    const gw_f32s<4> four = *(const gw_f32s<4> *)(q + i);
 #pragma unroll
-        for (int i = 0; i < BATCH; i++) {
-            x[i] = 0.0f;
-            if (i0 + i < e) {
-                CELLS::template read<1>(page.k, (i0 + i) * GW_PAGE + j, &x[i]);
-            }
-        }
-        if (CELLS::SCALED && i0 % 32 == 0) {
-            gw_cells_f16::read<1>(scales, i0 / 32 * GW_PAGE + j, &scale);
-        }
-#pragma unroll
-        for (int i = 0; i < BATCH; i += 4) {
-            if (i0 + i < e) { /* e is a multiple of 4 */
-                const gw_f32s<4> q = *(const gw_f32s<4> *)(d.q + i0 + i);
-                const gw_f32s<4> k = *(const gw_f32s<4> *)(d.k + i0 + i);
-#pragma unroll
-                for (int c = 0; c < 4; c++) {
-                    const float old = CELLS::SCALED ? scale * x[i + c] : x[i + c];
-                    s = GW_FMA(q.v[c], fresh ? k.v[c] : old, s);
-                }
-            }
-        }
+    for (int c = 0; c < 4; c++) {
+        float x[2];
+        CELLS::template read<2>(tile, (i + c) * GW_PAGE + j, x);
+        s[0] = GW_FMA(four.v[c], CELLS::SCALED ? scale[0] * x[0] : x[0], s[0]);
+        s[1] = GW_FMA(four.v[c], CELLS::SCALED ? scale[1] * x[1] : x[1], s[1]);
     }
-    return s;
 }
 
-/* Scores of a page -> weights, in place; its top and sum. */
-GW_DEVICE void weigh_page(float *weight, const gw_block_page &page, float scale, float *top_out,
-                          float *sum_out) {
-    const int lane = gw_lane(), j = 2 * lane;
-    float s[2], best = minus_infinity();
+/* The scores of a page, two of a lane, and what softmax makes of them; a team. */
+template <class CELLS>
+__device__ static inline void weigh_page(const gw_attend_params &p, const gw_desk &d,
+                                         const gw_block_work &w, const uint8_t *tile, int page) {
+    const int lane = gw_lane(), j = 2 * lane, e = p.e, from = w.from(page), end = w.end(page);
+    const uint8_t *scales = tile + GW_PAGE * e * CELLS::BYTES;
+    float s[2] = {0.0f, 0.0f}, scale[2] = {0.0f, 0.0f}, best = minus_infinity();
+    int i = 0;
+#pragma unroll 1
+    for (; i + BATCH <= e; i += BATCH) {
+        if (CELLS::SCALED && i % 32 == 0) {
+            gw_cells_f16::read<2>(scales, i / 32 * GW_PAGE + j, scale);
+        }
+#pragma unroll
+        for (int c = 0; c < BATCH; c += 4) {
+            score_four<CELLS>(d.q, tile, i + c, j, scale, s);
+        }
+    }
+#pragma unroll 1
+    for (; i < e; i += 4) { /* a scaled head has whole blocks of 32 */
+        score_four<CELLS>(d.q, tile, i, j, scale, s);
+    }
 #pragma unroll
     for (int c = 0; c < 2; c++) {
-        s[c] = weight[j + c] * scale;
-        best = j + c >= page.from && j + c < page.end && s[c] > best ? s[c] : best;
+        s[c] = s[c] * p.scale;
+        best = j + c >= from && j + c < end && s[c] > best ? s[c] : best;
     }
     const float top = team_top(best);
 #pragma unroll
     for (int c = 0; c < 2; c++) {
-        s[c] = j + c >= page.from && j + c < page.end ? gw_exp(s[c] - top) : 0.0f;
-        weight[j + c] = s[c];
+        s[c] = j + c >= from && j + c < end ? gw_exp(s[c] - top) : 0.0f;
+        d.weight[page * GW_PAGE + j + c] = s[c];
         s[c] = gw_fold(s[c]);
     }
     if (lane == 0) {
-        *top_out = top;
-        *sum_out = s[0] + s[1];
+        d.top[page] = top;
+        d.sum[page] = s[0] + s[1];
     }
 }
 
-/* The chain over a page's positions for value i of the head. */
+/* One more term of the chains over a page's positions, for two values of the head. */
 template <class CELLS>
-__device__ static inline float mix(const gw_desk &d, const float *weight, const gw_block_page &page,
-                                   int e, int i) {
-    const uint8_t *scales = page.v + GW_PAGE * e * CELLS::BYTES;
-    float o = 0.0f;
+__device__ static inline void mix_one(const uint8_t *cells, int at, const uint8_t *scales,
+                                      int scale_at, float weight, float *o) {
+    float x[2], scale;
+    CELLS::template read<2>(cells, at, x);
+    if (CELLS::SCALED) {
+        gw_cells_f16::read<1>(scales, scale_at, &scale);
+        x[0] = scale * x[0];
+        x[1] = scale * x[1];
+    }
+    o[0] = GW_FMA(weight, x[0], o[0]);
+    o[1] = GW_FMA(weight, x[1], o[1]);
+}
+
+/* Values i and i + 1 of a page. The new position is the last of its chain. */
+template <class CELLS>
+__device__ static inline void mix_page(const gw_attend_params &p, const gw_desk &d,
+                                       const gw_block_work &w, const uint8_t *tile, int page,
+                                       int i) {
+    const int e = p.e, fresh = w.turns && page == w.pages - 1, end = w.end(page) - fresh;
+    const uint8_t *scales = tile + GW_PAGE * e * CELLS::BYTES;
+    const float *weight = d.weight + page * GW_PAGE;
+    float o[2] = {0.0f, 0.0f};
+    int j = w.from(page);
 #pragma unroll 1
-    for (int j0 = page.from; j0 < page.end; j0 += BATCH) {
-        float x[BATCH];
+    for (; j + BATCH / 2 <= end; j += BATCH / 2) {
 #pragma unroll
-        for (int j = 0; j < BATCH; j++) {
-            x[j] = 0.0f;
-            if (j0 + j < page.end) {
-                CELLS::template read<1>(page.v, (j0 + j) * e + i, &x[j]);
-                if (CELLS::SCALED) {
-                    float scale;
-                    gw_cells_f16::read<1>(scales, (j0 + j) * (e / 32) + i / 32, &scale);
-                    x[j] = scale * x[j];
-                }
-            }
-        }
-#pragma unroll
-        for (int j = 0; j < BATCH; j++) {
-            if (j0 + j < page.end) {
-                o = GW_FMA(weight[j0 + j], j0 + j == page.fresh ? d.v[i] : x[j], o);
-            }
+        for (int c = 0; c < BATCH / 2; c++) {
+            mix_one<CELLS>(tile, (j + c) * e + i, scales, (j + c) * (e / 32) + i / 32,
+                           weight[j + c], o);
         }
     }
-    return o;
+#pragma unroll 1
+    for (; j < end; j++) {
+        mix_one<CELLS>(tile, j * e + i, scales, j * (e / 32) + i / 32, weight[j], o);
+    }
+    if (fresh) {
+        mix_one<CELLS>(d.v_cells, i, d.v_cells + 4 * e, i / 32, weight[j], o);
+    }
+    const gw_f32s<2> both = {{o[0], o[1]}};
+    *(gw_f32s<2> *)(d.values + page * e + i) = both;
+}
+
+/* What each page counts for, and the sum of all: a team. */
+GW_DEVICE void share_pages(const gw_desk &d, int pages) {
+    float best = minus_infinity(), total = 0.0f;
+#pragma unroll 1
+    for (int page = gw_lane(); page < pages; page += GW_LANES) {
+        best = larger(best, d.top[page]);
+    }
+    best = team_top(best);
+#pragma unroll 1
+    for (int page = gw_lane(); page < pages; page += GW_LANES) {
+        d.share[page] = gw_exp(d.top[page] - best);
+    }
+    gw_sync_team();
+#pragma unroll 1
+    for (int page = 0; page < pages; page++) {
+        total = GW_FMA(d.sum[page], d.share[page], total);
+    }
+    if (gw_lane() == 0) {
+        *d.total = total;
+    }
 }
 
 /* Pages in order, a thread per value of the head. */
-GW_DEVICE void join_pages(const gw_attend_params &p, const gw_desk &d, int h, int pages) {
+GW_DEVICE void join_pages(const gw_attend_params &p, const gw_desk &d, const gw_block_work &w) {
     const int i = (int)threadIdx.x;
     if (i - gw_lane() >= p.e) {
         return; /* whole teams */
     }
-    float best = minus_infinity(), o = 0.0f, total = 0.0f;
+    float o = 0.0f;
 #pragma unroll 1
-    for (int page = 0; page < pages; page++) {
-        best = larger(best, d.top[page]);
+    for (int page = 0; page < w.pages; page++) {
+        o = GW_FMA(i < p.e ? d.values[page * p.e + i] : 0.0f, d.share[page], o);
     }
-#pragma unroll 1
-    for (int page = 0; page < pages; page++) {
-        const float w = gw_exp(d.top[page] - best);
-        total = GW_FMA(d.sum[page], w, total);
-        o = GW_FMA(i < p.e ? d.values[page * p.e + i] : 0.0f, w, o);
-    }
-    o = o / total;
-    const size_t to = (size_t)h * p.e + i;
+    o = o / *d.total;
+    const size_t to = ((size_t)w.row * p.heads + w.head) * p.e + i;
     if (p.act8) {
         gw_team_encode((gw_act8 *)p.out + to / GW_ACT_BLOCK, o);
     } else if (i < p.e) {
@@ -243,61 +331,97 @@ GW_DEVICE void join_pages(const gw_attend_params &p, const gw_desk &d, int h, in
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
-/* What will be read from the caches, while the product before this is still at work. */
-GW_DEVICE void fetch_pages(const gw_block_page &page, int bytes) {
+/* A round of K: the new position's cells over what came from the cache, then a team per page. */
+template <class CELLS>
+__device__ static inline void do_k(const gw_attend_params &p, const gw_desk &d,
+                                   const gw_block_work &w, int round) {
+    const int first = w.first_of(round), end = w.end_of(round), team = gw_team();
+    if (w.turns && end == w.pages) {
+        if (team == 1) {
+            store_k<CELLS>(d.k_cells, tile_of<CELLS>(p, d, w, round, w.pages - 1), p.e,
+                           w.span.pos % GW_PAGE);
+        }
+        __syncthreads();
+    }
 #pragma unroll 1
-    for (int b = 128 * gw_lane(); b < bytes; b += 128 * GW_LANES) {
-        gw_prefetch(page.k + b);
-        gw_prefetch(page.v + b);
+    for (int page = first + team; page < end; page += TEAMS) {
+        weigh_page<CELLS>(p, d, w, tile_of<CELLS>(p, d, w, round, page), page);
+    }
+    if (w.turns && round == 0) {
+        keep_row<CELLS>(p, d, w);
+    }
+}
+
+/* A round of V: a team per page and 64 values of the head; the last team before that sees what
+ * pages count for. */
+template <class CELLS>
+__device__ static inline void do_v(const gw_attend_params &p, const gw_desk &d,
+                                   const gw_block_work &w, int round) {
+    enum { WIDE = 2 * GW_LANES };
+    const int first = w.first_of(round), n = w.end_of(round) - first;
+    const int slices = (p.e + WIDE - 1) / WIDE;
+    if (round == w.rounds && gw_team() == TEAMS - 1) {
+        share_pages(d, w.pages);
+    }
+#pragma unroll 1
+    for (int unit = gw_team(); unit < n * slices; unit += TEAMS) {
+        const int page = first + unit / slices, i = unit % slices * WIDE + 2 * gw_lane();
+        if (i < p.e) {
+            mix_page<CELLS>(p, d, w, tile_of<CELLS>(p, d, w, round, page), page, i);
+        }
     }
 }
 
 template <class CELLS> __device__ static inline void attend(const gw_attend_params &p) {
     GW_SHARED_DYNAMIC(uint8_t, shared);
     gw_grid_launch_dependents();
-    const int h = (int)blockIdx.x, g = h / (p.heads / p.kv_heads), team = gw_team(), e = p.e;
-    const gw_span span = span_of(p.step, 0, p.window);
-    const int32_t *table = p.pages + (size_t)gw_step_slot(p.step, 0) * p.table_stride;
-    const int pages = span.last - span.first + 1;
-    const int tile_bytes = GW_PAGE * e * CELLS::BYTES + p.scale_bytes;
-    const gw_desk d(shared, e, pages);
-    gw_block_page page;
-#pragma unroll 1
-    for (int n = team; n < pages; n += TEAMS) {
-        page.open(p, span, table, span.first + n, g, tile_bytes);
-        fetch_pages(page, tile_bytes);
-    }
-    gw_grid_dependency_wait();
-    if (gw_live(p.step) < 1) {
+    if (gw_live(p.step) <= (int)blockIdx.y) {
+        gw_grid_dependency_wait(); /* later kernels rely on this one for those before it */
         return;
     }
-    page.open(p, span, table, span.last, g, tile_bytes);
-    turn_all<CELLS>(p, d, h, page, span.pos);
-    __syncthreads();
+    gw_block_work w;
+    w.open(p);
+    const gw_desk d(shared, p.e, w.pages);
+    /* Cells that no launch of this pass writes are read before the wait: with ROPE_KV all, for the
+     * new one is made here; else pages that end in front of the step's rows. */
+    const int old = w.turns ? w.pages : (w.span.pos + 1 - p.step.rows) / GW_PAGE - w.span.first;
+    fetch_round<CELLS>(p, d, w, 0, 0, old);
+    if (w.turns) {
+        gw_copy_commit();
+        fetch_round<CELLS>(p, d, w, 1, 0, w.pages);
+        gw_copy_commit();
+        const float *angle = p.turn.table + (size_t)w.span.pos * p.turn.rope_dim;
 #pragma unroll 1
-    for (int n = team; n < pages * HALVES; n += TEAMS) {
-        const int j = n % HALVES * GW_LANES + gw_lane();
-        page.open(p, span, table, span.first + n / HALVES, g, tile_bytes);
-        d.weight[n / HALVES * GW_PAGE + j] = score<CELLS>(d, page, e, j);
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (int n = team; n < pages; n += TEAMS) {
-        page.open(p, span, table, span.first + n, g, tile_bytes);
-        weigh_page(d.weight + n * GW_PAGE, page, p.scale, d.top + n, d.sum + n);
-    }
-    __syncthreads();
-    const int slices = (e + GW_LANES - 1) / GW_LANES;
-#pragma unroll 1
-    for (int n = team; n < pages * slices; n += TEAMS) {
-        const int i = n % slices * GW_LANES + gw_lane(), at = n / slices;
-        page.open(p, span, table, span.first + at, g, tile_bytes);
-        if (i < e) {
-            d.values[at * e + i] = mix<CELLS>(d, d.weight + at * GW_PAGE, page, e, i);
+        for (int i = (int)threadIdx.x; i < p.turn.rope_dim; i += GW_BLOCK_THREADS) {
+            d.angle[i] = angle[i];
         }
+        __syncthreads();
+    }
+    gw_grid_dependency_wait();
+    if (!w.turns) {
+        fetch_round<CELLS>(p, d, w, 0, old > 0 ? old : 0, w.pages);
+        gw_copy_commit();
+        fetch_round<CELLS>(p, d, w, 1, 0, w.pages);
+        gw_copy_commit();
+    }
+    take_row<CELLS>(p, d, w);
+#pragma unroll 1
+    for (int round = 0; round < 2 * w.rounds; round++) {
+        gw_copy_wait<1>();
+        __syncthreads();
+        if (round < w.rounds) {
+            do_k<CELLS>(p, d, w, round);
+        } else {
+            do_v<CELLS>(p, d, w, round);
+        }
+        if (round + 2 < 2 * w.rounds) {
+            __syncthreads();
+            fetch_round<CELLS>(p, d, w, round + 2, 0, w.pages);
+        }
+        gw_copy_commit();
     }
     __syncthreads();
-    join_pages(p, d, h, pages);
+    join_pages(p, d, w);
 }
 
 #define KERNEL(format)                                                                             \

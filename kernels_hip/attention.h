@@ -86,12 +86,12 @@ GW_DEVICE float minus_infinity(void) { return GW_F32_FROM_BITS(0xff800000u); }
 
 /* ---- ROPE_KV of a step of one row ------------------------------------------------------------ */
 
-/* Heads side by side in shared memory through their norm and rotation, in place. */
+/* Heads side by side in shared memory through their norm and rotation, in place; angle: the
+ * position's row of t.table. */
 template <int HEADS>
 __device__ static inline void turn_heads(const struct gw_turn_params &t, gw_f32s<HEADS> *v,
-                                         const float *weight, int pos) {
+                                         const float *weight, const float *angle) {
     const int lane = gw_lane(), half = t.rope_dim / 2;
-    const float *angle = t.table + (size_t)pos * t.rope_dim;
     gw_sync_team();
     if (weight) {
         float scale[HEADS];

@@ -246,7 +246,8 @@ __device__ static inline void make_fresh(const struct gw_attend_params &p, const
         ((float *)d.k_fresh)[i] = k[i];
         ((float *)d.v_fresh)[i] = k[p.kv_heads * e + i];
     }
-    turn_heads<1>(p.turn, (gw_f32s<1> *)d.k_fresh, p.turn.k_norm, u.span.pos);
+    turn_heads<1>(p.turn, (gw_f32s<1> *)d.k_fresh, p.turn.k_norm,
+                  p.turn.table + (size_t)u.span.pos * p.turn.rope_dim);
     narrow_head<CELLS>(d.k_fresh, e);
     narrow_head<CELLS>(d.v_fresh, e);
     if (u.value != 0 || u.head != g * group) {
@@ -316,7 +317,8 @@ __device__ static inline void load_queries(const struct gw_attend_params &p,
     if (!p.turn.in) {
         return;
     }
-    turn_heads<HEADS>(p.turn, d.q, p.turn.q_norm, u.span.pos);
+    turn_heads<HEADS>(p.turn, d.q, p.turn.q_norm,
+                      p.turn.table + (size_t)u.span.pos * p.turn.rope_dim);
     for (int i = gw_lane(); u.page == u.span.last && u.value == 0 && i < p.e; i += GW_LANES) {
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {

@@ -60,15 +60,17 @@ struct gw_attend_params {
     int32_t fresh_bytes; /* of a new position's values and scales, of K or V; 0 without turn.in */
     int32_t team_bytes;  /* of shared memory: weights of positions, queries, scales, new cells of
                           * K and V, ring */
+    int32_t slots;       /* gw_attend_block: tiles of a page that its shared memory holds */
 };
 
 /* gw_attend_block_CACHE: with the same parameters, of which parts, arrived and what cuts pages are
- * not read; turn.in and out are set, e is a multiple of 4 and at most GW_BLOCK_THREADS, and a step
- * has at most GW_BLOCK_PAGES pages. Grid: heads. Dynamic shared memory: GW_BLOCK_SHARED bytes. */
-enum { GW_BLOCK_THREADS = 512, GW_BLOCK_PAGES = 8 };
+ * not read; out is set, e is a multiple of 4 and at most GW_BLOCK_THREADS, and a row sees at most
+ * as many pages as there is room for. Grid: (heads, rows). Dynamic shared memory: GW_BLOCK_DESK
+ * bytes for those pages and `slots` tiles of the cache, an even number of them. */
+enum { GW_BLOCK_THREADS = 512, GW_BLOCK_PAGES = 8, GW_BLOCK_ROWS = 16 };
 #define GW_BLOCK_CELLS(e) (((e) + (e) / 64 + 4) / 4 * 4) /* floats */
-#define GW_BLOCK_SHARED(e, pages)                                                                  \
-    (4 * (3 * (e) + 2 * GW_BLOCK_CELLS(e) + (pages) * (GW_PAGE + (e) + 2)))
+#define GW_BLOCK_DESK(e, pages)                                                                    \
+    ((4 * (4 * (e) + 2 * GW_BLOCK_CELLS(e) + (pages) * (GW_PAGE + (e) + 3) + 1) + 15) / 16 * 16)
 
 /* gw_attend_join_f32, gw_attend_join_act8: grid (heads * ceil(e / GW_JOIN_WIDTH), rows). */
 struct gw_join_params {

@@ -79,10 +79,11 @@ GW_DEVICE void gw_norm_ask(const float *weight, int width, gw_norm_four *early) 
 }
 
 /* Factors of rows [0, n) -> factor; a team per row. The floats of a row are at `stage`, `piece` of
- * them at a time, rows `piece` apart. FETCHED: all of them are there. */
-template <int FETCHED, int ROWS>
+ * them at a time, rows `piece` apart. FETCHED: all of them are there; else rest() is called as soon
+ * as the first have come. */
+template <int FETCHED, int ROWS, class Rest>
 __device__ static inline void gw_norm_factors(const float *in, int width, float eps, float *stage,
-                                              int piece, float *factor, int n) {
+                                              int piece, float *factor, int n, Rest rest) {
     enum { AT_ONCE = ROWS < 3 ? 2 : 1 };
     const int team = gw_team();
     float sum = 0.0f;
@@ -92,8 +93,11 @@ __device__ static inline void gw_norm_factors(const float *in, int width, float 
             if (base > 0) {
                 __syncthreads();
             }
-            gw_stage<4, ROWS, AT_ONCE>((const unsigned char *)(in + base), (size_t)width * 4,
-                                       count, (unsigned *)stage, piece, n);
+            gw_stage<4, ROWS, AT_ONCE>((const unsigned char *)(in + base), (size_t)width * 4, count,
+                                       (unsigned *)stage, piece, n);
+            if (base == 0) {
+                rest();
+            }
         }
         __syncthreads();
         if (team < n) {
@@ -112,13 +116,14 @@ __device__ static inline void gw_norm_factors(const float *in, int width, float 
 /* Rows [first, first + n) of x through the norm to shared memory, n <= ROWS: act8 where ACT8, by
  * way of `free`; else f32 in place, where they are staged already. The first block keeps those
  * of the live ones in p.normed. Behind it a barrier is due. */
-template <int ACT8, int ROWS>
+template <int ACT8, int ROWS, class Rest>
 __device__ static inline void gw_norm_rows(const gw_linear_params &p, unsigned *x, float *free,
-                                           int first, int n, int live, const gw_norm_four *early) {
+                                           int first, int n, int live, const gw_norm_four *early,
+                                           Rest rest) {
     const int width = p.row_bytes / 4, piece = ACT8 ? p.piece : p.row_words;
     const float *in = (const float *)p.x + (size_t)first * (size_t)width;
     float *stage = ACT8 ? free + GW_LINEAR_NORM_MORE : (float *)x, *factor = free;
-    gw_norm_factors<!ACT8, ROWS>(in, width, p.eps, stage, piece, factor, n);
+    gw_norm_factors<!ACT8, ROWS>(in, width, p.eps, stage, piece, factor, n, rest);
     for (int k = 0, i = 4 * (int)threadIdx.x; i < (width + 127) / 128 * 128;
          i += GW_NORM_STEP, k++) { /* whole teams */
         gw_norm_four w = {{0.0f, 0.0f, 0.0f, 0.0f}};

@@ -17,6 +17,7 @@ enum {
     GW_LINEAR_ITEM = 32,   /* columns of GLU that a block makes at a time */
     GW_LINEAR_RING = 7168, /* bytes that a wave has on the way, about     */
     GW_LINEAR_LESS = 2,
+    GW_LINEAR_EARLY = 2, /* slots asked for before x, where it would have to wait for them */
     GW_LINEAR_FLOAT_RECORD = 1024,
     GW_LINEAR_NORM_ROWS = 4, /* quantized: with more of them the norm is a launch of its own */
     GW_LINEAR_NORM_MORE = 16 /* floats of shared memory beside the pieces of a norm          */
@@ -57,6 +58,7 @@ struct gw_linear_params {
     int32_t width;                /* rows of x that a block takes; grid y counts those  */
     int32_t act8;                 /* GLU: y is act8                                     */
     int32_t depth;                /* slots of a wave, where they are copied into        */
+    int32_t early;                /* of them, how many are asked for before x           */
     int32_t x_rows;               /* that x has                                         */
     int32_t piece;                /* norm to act8: floats of a row staged at a time     */
     float eps;                    /* of the norm                                        */

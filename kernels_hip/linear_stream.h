@@ -273,7 +273,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     };
     if (ring_of::STEP == 1) {
 #pragma unroll 1
-        for (int d = 0; d < ring.slots_ahead(); d++) {
+        for (int d = 0; d < p.early; d++) {
             ask(0);
         }
     } else {
@@ -282,6 +282,14 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
             ask(d);
         }
     }
+    auto rest = [&]() { /* behind x, which would have to wait for it */
+                        if (ring_of::STEP == 1) {
+#pragma unroll 1
+                            for (int d = p.early; d < ring.slots_ahead(); d++) {
+                                ask(0);
+                            }
+                        }
+    };
     gw_norm_four early[GW_NORM_FOURS];
     if (!K::DIRECT && p.norm) {
         gw_norm_ask(p.norm, p.row_bytes / 4, early);
@@ -291,13 +299,14 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     const int first = (int)blockIdx.y * p.width;
     const int there = p.x_rows - first < p.width ? p.x_rows - first : p.width;
     const int left = gw_live(p.step) - first, live = left < there ? left : there;
-    if (!K::DIRECT) { /* without waiting for how many are alive */
-        if (!p.norm || !K::ACT8) {
-            K::stage(p, x, p.x + (size_t)first * (size_t)p.row_bytes, there);
-        }
-        if (p.norm) {
-            gw_norm_rows<K::ACT8, K::NORM_ROWS>(p, x, joined, first, there, live, early);
-        }
+    if (!K::DIRECT && (!p.norm || !K::ACT8)) { /* without waiting for how many are alive */
+        K::stage(p, x, p.x + (size_t)first * (size_t)p.row_bytes, there);
+    }
+    if (K::DIRECT || !p.norm || !K::ACT8) {
+        rest();
+    }
+    if (!K::DIRECT && p.norm) {
+        gw_norm_rows<K::ACT8, K::NORM_ROWS>(p, x, joined, first, there, live, early, rest);
     }
     if (live <= 0) {
         return; /* the whole block */

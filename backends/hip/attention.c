@@ -86,30 +86,44 @@ static int pages_joined(const struct gw_segment *segment, const gw_node *node) {
     return GW_ATTEND_JOIN / heads_at_once(a->heads / a->kv_heads);
 }
 
-/* Attention of few pages by one block per head, where rotation comes with it. All attention of a
- * segment has this way, or none. */
+/* Tiles of a page that a block of gw_attend_block holds beside what it keeps of `pages` pages, and
+ * its shared memory. An even number; 0: not two. On NVIDIA the blocks of the product that follows
+ * have room beside it, and so fetch their first weights meanwhile. */
+static int block_slots(const struct gw_device *d, const struct gw_attend_params *p, int cell,
+                       int pages, unsigned *shared) {
+    int tile = GW_PAGE * p->e * cell + p->scale_bytes, desk = GW_BLOCK_DESK(p->e, pages);
+    int room = d->driver->nvidia ? d->shared_bytes * 2 / 5 : d->shared_bytes * 3 / 4;
+    int slots = room > desk ? (room - desk) / tile / 2 * 2 : 0;
+    slots = slots > 2 * pages ? 2 * pages : slots;
+    slots = slots == 0 && desk + 2 * tile <= d->shared_bytes ? 2 : slots;
+    *shared = (unsigned)(desk + slots * tile);
+    return slots;
+}
+
+/* Attention of few pages by a block per row and head. All attention of a segment has this way, or
+ * none. */
 static gw_status record_block(struct gw_segment *segment, const gw_node *node,
-                              const struct gw_attend_params *p) {
+                              const struct gw_attend_params *pages_params) {
+    struct gw_attend_params block = *pages_params, *p = &block;
     const struct gw_device *d = segment->device;
-    /* Beyond these a team per page, spread over the device, is faster (measured on an H200 with
-     * groups of one and of four): the work of one head, which a team would do in turn for each of
-     * a group, is what blocks share out. */
-    int group = p->heads / p->kv_heads, pages = group >= 4 ? GW_BLOCK_PAGES : 2 * group;
-    int first = segment->attends++ == 0;
+    const gw_format *cache = gw_format_of(node->in[1]->fmt);
+    int pages = GW_BLOCK_PAGES, first = segment->attends++ == 0;
+    unsigned shared = 0;
     char name[48];
-    while (pages > 0 && GW_BLOCK_SHARED(p->e, pages) > d->shared_bytes / 2) {
-        pages--;
-    }
-    if (d->no_block || p->turn.in == 0 || p->join_pages == 0 || p->e % 4 != 0 ||
-        p->e > GW_BLOCK_THREADS || pages == 0 || (!first && segment->block_pages == 0)) {
+    do {
+        p->slots = block_slots(d, p, cache->is_float ? (int)cache->block_bytes : 1, pages, &shared);
+    } while (p->slots == 0 && --pages > 0);
+    if (d->no_block || segment->rows > GW_BLOCK_ROWS || p->parts.rows != segment->rows ||
+        p->join_pages == 0 || p->e % 4 != 0 || p->e > GW_BLOCK_THREADS || pages == 0 ||
+        (!first && segment->block_pages == 0)) {
         segment->block_pages = 0;
         return GW_OK;
     }
     segment->launches[segment->n - 1].ways &= ~(1 << GW_HIP_BLOCK);
     segment->block_pages = first || pages < segment->block_pages ? pages : segment->block_pages;
-    snprintf(name, sizeof name, "gw_attend_block_%s", gw_format_of(node->in[1]->fmt)->name);
-    GW_TRY(gw_hip_record(segment, node, name, (unsigned)p->heads, 1, 1, GW_BLOCK_THREADS, 1, 1,
-                         (unsigned)GW_BLOCK_SHARED(p->e, pages), p, sizeof *p));
+    snprintf(name, sizeof name, "gw_attend_block_%s", cache->name);
+    GW_TRY(gw_hip_record(segment, node, name, (unsigned)p->heads, (unsigned)segment->rows, 1,
+                         GW_BLOCK_THREADS, 1, 1, shared, p, sizeof *p));
     segment->launches[segment->n - 1].ways = 1 << GW_HIP_BLOCK;
     return GW_OK;
 }

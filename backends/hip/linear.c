@@ -206,6 +206,15 @@ int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *before,
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
+/* Slots to ask for before x. Beside a launch that leaves room, all: there is time. Else this one
+ * begins as that one ends, and x would come behind megabytes of weights. */
+static int early_slots(const struct gw_segment *segment, const shape *s) {
+    const gw_hip_launch *before = segment->n > 0 ? &segment->launches[segment->n - 1] : NULL;
+    unsigned together = s->shared + (before != NULL ? before->shared_bytes : 0);
+    int apart = before != NULL && together > (unsigned)segment->device->shared_bytes;
+    return apart && s->depth > GW_LINEAR_EARLY ? GW_LINEAR_EARLY : s->depth;
+}
+
 static gw_status launch(struct gw_segment *segment, const gw_node *node, struct gw_linear_params *p,
                         const gw_tensor *w, int glu) {
     const struct gw_device *d = segment->device;
@@ -235,6 +244,7 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     p->row_words = s.row_words > 0 ? s.row_words : p->terms;
     p->width = s.width;
     p->depth = s.depth;
+    p->early = early_slots(segment, &s);
     p->x_rows = (int32_t)node->in[0]->dim[0];
     /* Blocks stay for as many tiles as there are. One of them fills a multiprocessor with loads. */
     unsigned items = gw_hip_groups((size_t)p->tiles, glu ? 2 : (size_t)s.groups);
