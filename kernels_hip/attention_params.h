@@ -67,7 +67,12 @@ struct gw_attend_params {
  * not read; out is set, e is a multiple of 4 and at most GW_BLOCK_THREADS, and a row sees at most
  * as many pages as there is room for. Grid: (heads, rows). Dynamic shared memory: GW_BLOCK_DESK
  * bytes for those pages and `slots` tiles of the cache, an even number of them. */
-enum { GW_BLOCK_THREADS = 512, GW_BLOCK_PAGES = 8, GW_BLOCK_ROWS = 16 };
+enum {
+    GW_BLOCK_THREADS = 512,
+    GW_BLOCK_PAGES = 16,      /* where several heads share a KV head */
+    GW_BLOCK_PAGES_ALONE = 6, /* else                                */
+    GW_BLOCK_ROWS = 16
+};
 #define GW_BLOCK_CELLS(e) (((e) + (e) / 64 + 4) / 4 * 4) /* floats */
 #define GW_BLOCK_DESK(e, pages)                                                                    \
     ((4 * (4 * (e) + 2 * GW_BLOCK_CELLS(e) + (pages) * (GW_PAGE + (e) + 3) + 1) + 15) / 16 * 16)

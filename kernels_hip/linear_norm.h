@@ -79,8 +79,8 @@ GW_DEVICE void gw_norm_ask(const float *weight, int width, gw_norm_four *early) 
 }
 
 /* Factors of rows [0, n) -> factor; a team per row. The floats of a row are at `stage`, `piece` of
- * them at a time, rows `piece` apart. FETCHED: all of them are there; else rest() is called as soon
- * as the first have come. */
+ * them at a time, rows `piece` apart. FETCHED: all of them are there; else rest() is called by each
+ * team as soon as the first have come and it has nothing else to do. */
 template <int FETCHED, int ROWS, class Rest>
 __device__ static inline void gw_norm_factors(const float *in, int width, float eps, float *stage,
                                               int piece, float *factor, int n, Rest rest) {
@@ -95,11 +95,11 @@ __device__ static inline void gw_norm_factors(const float *in, int width, float 
             }
             gw_stage<4, ROWS, AT_ONCE>((const unsigned char *)(in + base), (size_t)width * 4, count,
                                        (unsigned *)stage, piece, n);
-            if (base == 0) {
-                rest();
-            }
         }
         __syncthreads();
+        if (!FETCHED && base == 0 && team >= n) {
+            rest();
+        }
         if (team < n) {
             sum = gw_squares(stage + team * piece, count, sum);
         }
@@ -111,6 +111,9 @@ __device__ static inline void gw_norm_factors(const float *in, int width, float 
         }
     }
     __syncthreads();
+    if (!FETCHED && team < n) {
+        rest();
+    }
 }
 
 /* Rows [first, first + n) of x through the norm to shared memory, n <= ROWS: act8 where ACT8, by
@@ -124,38 +127,46 @@ __device__ static inline void gw_norm_rows(const gw_linear_params &p, unsigned *
     const float *in = (const float *)p.x + (size_t)first * (size_t)width;
     float *stage = ACT8 ? free + GW_LINEAR_NORM_MORE : (float *)x, *factor = free;
     gw_norm_factors<!ACT8, ROWS>(in, width, p.eps, stage, piece, factor, n, rest);
-    for (int k = 0, i = 4 * (int)threadIdx.x; i < (width + 127) / 128 * 128;
-         i += GW_NORM_STEP, k++) { /* whole teams */
-        gw_norm_four w = {{0.0f, 0.0f, 0.0f, 0.0f}};
-        if (i < width) {
-            w = k == 0 ? early[0] : k == 1 ? early[1] : gw_norm_read(p.norm + i);
-        }
+    enum { AT_ONCE = ROWS == 1 ? (int)GW_NORM_FOURS : 1 }; /* side by side: all is latency here */
+    const int end = (width + 127) / 128 * 128;             /* whole teams */
+#pragma unroll 1
+    for (int base = 4 * (int)threadIdx.x, k = 0; base < end;
+         base += AT_ONCE * GW_NORM_STEP, k += AT_ONCE) {
 #pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            gw_norm_four v = {{0.0f, 0.0f, 0.0f, 0.0f}};
-            if (r < n && i < width) {
-                v = gw_norm_read(!ACT8 || width <= piece ? stage + r * piece + i
-                                                         : in + (size_t)r * (size_t)width + i);
+        for (int o = 0; o < AT_ONCE; o++) {
+            const int i = base + o * GW_NORM_STEP;
+            gw_norm_four w = {{0.0f, 0.0f, 0.0f, 0.0f}};
+            if (i < width) {
+                w = k + o == 0 ? early[0] : k + o == 1 ? early[1] : gw_norm_read(p.norm + i);
+            }
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                gw_norm_four v = {{0.0f, 0.0f, 0.0f, 0.0f}};
+                if (r < n && i < width) {
+                    v = gw_norm_read(!ACT8 || width <= piece ? stage + r * piece + i
+                                                             : in + (size_t)r * (size_t)width + i);
+                }
 #pragma unroll
                 for (int j = 0; j < 4; j++) {
-                    v.v[j] = (v.v[j] * factor[r]) * w.v[j];
+                    v.v[j] = r < n ? (v.v[j] * factor[r]) * w.v[j] : 0.0f;
                 }
-            }
-            const int keep = r < live && blockIdx.x == 0 && i < width;
-            const size_t at = (size_t)(first + r) * (size_t)width + (size_t)i;
-            if (ACT8) {
-                gw_act8_four code;
-                code.encode(v.v);
-                if (r < n) {
-                    code.store(x + r * p.row_words + i / GW_ACT_BLOCK * GW_ACT_WORDS);
-                }
-                if (keep) {
-                    code.store((unsigned *)p.normed + at / GW_ACT_BLOCK * GW_ACT_WORDS);
-                }
-            } else if (r < n && i < width) {
-                *(gw_norm_four *)(stage + r * piece + i) = v;
-                if (keep) {
-                    *(gw_norm_four *)((float *)p.normed + at) = v;
+                const int there = r < n && i < end;
+                const int keep = r < live && blockIdx.x == 0 && i < width;
+                const size_t at = (size_t)(first + r) * (size_t)width + (size_t)i;
+                if (ACT8) {
+                    gw_act8_four code;
+                    code.encode(v.v);
+                    if (there) {
+                        code.store(x + r * p.row_words + i / GW_ACT_BLOCK * GW_ACT_WORDS);
+                    }
+                    if (keep) {
+                        code.store((unsigned *)p.normed + at / GW_ACT_BLOCK * GW_ACT_WORDS);
+                    }
+                } else if (there && i < width) {
+                    *(gw_norm_four *)(stage + r * piece + i) = v;
+                    if (keep) {
+                        *(gw_norm_four *)((float *)p.normed + at) = v;
+                    }
                 }
             }
         }

@@ -6,16 +6,27 @@
 
 /* This lane's chain, continued over v[0 .. n): lane, lane + 32, ... */
 GW_DEVICE float gw_squares(const float *v, int n, float sum) {
+    enum { AHEAD = 16 };
     int i = gw_lane();
-    for (; i + 15 * GW_LANES < n; i += 16 * GW_LANES) {
-        float x[16];
+    float x[AHEAD];
+    if (i + (AHEAD - 1) * GW_LANES < n) {
 #pragma unroll
-        for (int j = 0; j < 16; j++) {
+        for (int j = 0; j < AHEAD; j++) {
             x[j] = v[i + j * GW_LANES];
         }
+    }
+#pragma unroll 1
+    for (; i + (AHEAD - 1) * GW_LANES < n; i += AHEAD * GW_LANES) {
+        const int more = i + (2 * AHEAD - 1) * GW_LANES < n; /* those are on their way meanwhile */
+        float next[AHEAD];
 #pragma unroll
-        for (int j = 0; j < 16; j++) {
+        for (int j = 0; j < AHEAD; j++) {
+            next[j] = more ? v[i + (j + AHEAD) * GW_LANES] : 0.0f;
+        }
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++) {
             sum = GW_FMA(x[j], x[j], sum);
+            x[j] = next[j];
         }
     }
     for (; i < n; i += GW_LANES) {
