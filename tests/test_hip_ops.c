@@ -66,6 +66,11 @@ static const op_case more_cases[] = {
     {.op = GW_OP_ATTENTION, .why = "many rows, five heads of a group, slots", .n = 21, .heads = 10,
      .kv_heads = 2, .e = 96, .kv = GW_FMT_F32, .pos = 120, .window = 70, .slots = 3,
      .out = GW_FMT_F32},
+    {.op = GW_OP_ATTENTION, .why = "rows of several slots, over more pages than fit at once", .n = 6,
+     .heads = 8, .kv_heads = 2, .e = 128, .kv = GW_FMT_F16, .pos = 500, .slots = 2,
+     .out = GW_FMT_ACT8},
+    {.op = GW_OP_ATTENTION, .why = "q8_0, a window over pages", .n = 4, .heads = 4, .kv_heads = 1,
+     .e = 64, .kv = GW_FMT_Q8_0, .pos = 330, .window = 150, .slots = 1, .out = GW_FMT_F32},
     {.op = GW_OP_ATTENTION, .why = "many rows of an odd width", .n = 19, .heads = 2, .kv_heads = 2,
      .e = 19, .kv = GW_FMT_F16, .pos = 60, .slots = 1, .out = GW_FMT_F32},
     /* a short prompt in the plan of a long one */
@@ -321,6 +326,24 @@ static void pairs_without_blocks(void **state) {
     unsetenv("GODWIT_HIP");
 }
 
+static void attention_without_blocks(void **state) {
+    static op_bench bench;
+    int n = 0;
+    (void)state;
+    setenv("GODWIT_HIP", "no-block", 1);
+    ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
+    for (int i = 0; i < EVERY; i++) {
+        op_case c = case_of(i);
+        if (c.op == GW_OP_ATTENTION && c.order == GW_ORDER_DECODE && c.n <= GW_DECODE_MAX) {
+            ot_check_case(&bench, &c);
+            n++;
+        }
+    }
+    assert_true(n > 4);
+    ot_close(&bench);
+    unsetenv("GODWIT_HIP");
+}
+
 /* ---- one process per driver: it is opened once ------------------------------------------------
  */
 
@@ -330,6 +353,7 @@ static int run_all(const char *name) {
         cmocka_unit_test(halves_are_near),
         cmocka_unit_test(pairs_become_one_launch),
         cmocka_unit_test(pairs_without_blocks),
+        cmocka_unit_test(attention_without_blocks),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST")); /* a pattern: one test alone */
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
