@@ -346,8 +346,9 @@ GW_DEVICE gw_16b gw_stream_fresh(const void *from) { return gw_stream(from); }
 #endif
 
 /* On NVIDIA sm_90 a kernel may start while the one before it still runs. Before this wait it reads
- * weights only; after it, everything that earlier kernels wrote is there. A kernel that writes
- * anything calls it first. */
+ * only what no launch of its pass writes: weights, the step block, cells of earlier steps; after
+ * it, everything that earlier kernels wrote is there. A kernel that writes anything calls it
+ * first. */
 GW_DEVICE void gw_grid_dependency_wait(void) {
 #if defined(GW_NVIDIA) && GW_SM >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
