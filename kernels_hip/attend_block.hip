@@ -78,8 +78,15 @@ struct gw_block_work {
 
 /* ---- pages on their way ---------------------------------------------------------------------- */
 
-/* The tiles of a round, K's and then V's, to one half of the slots and the other in turns. Those of
- * pages from `page` on. */
+/* Where a page's tile is in its round: rounds take one half of the slots and the other in turns. */
+template <class CELLS>
+__device__ static inline uint8_t *tile_of(const gw_attend_params &p, const gw_desk &d,
+                                          const gw_block_work &w, int round, int page) {
+    const int bytes = GW_PAGE * p.e * CELLS::BYTES + p.scale_bytes;
+    return d.tiles + (round % 2 * w.at_once + page - w.first_of(round)) * bytes;
+}
+
+/* The tiles of a round, first K's and then V's; of its pages those in [from, end). */
 template <class CELLS>
 __device__ static inline void fetch_round(const gw_attend_params &p, const gw_desk &d,
                                           const gw_block_work &w, int round, int from, int end) {
@@ -87,19 +94,13 @@ __device__ static inline void fetch_round(const gw_attend_params &p, const gw_de
     const uint8_t *cache = (const uint8_t *)(round < w.rounds ? p.k : p.v);
     const int first = w.first_of(round), last = w.end_of(round);
     for (int page = from > first ? from : first; page < (end < last ? end : last); page++) {
-        uint8_t *to = d.tiles + (round % 2 * w.at_once + page - first) * bytes;
+        uint8_t *to = tile_of<CELLS>(p, d, w, round, page);
         const uint8_t *tile = cache + ((size_t)w.table[page] * p.kv_heads + w.g) * (size_t)bytes;
 #pragma unroll 2
         for (int b = 16 * (int)threadIdx.x; b < bytes; b += 16 * GW_BLOCK_THREADS) {
             gw_copy_async(to + b, tile + b);
         }
     }
-}
-template <class CELLS>
-__device__ static inline uint8_t *tile_of(const gw_attend_params &p, const gw_desk &d,
-                                          const gw_block_work &w, int round, int page) {
-    const int bytes = GW_PAGE * p.e * CELLS::BYTES + p.scale_bytes;
-    return d.tiles + (round % 2 * w.at_once + page - w.first_of(round)) * bytes;
 }
 
 /* ---- the new position ------------------------------------------------------------------------ */

@@ -214,7 +214,7 @@ static gw_status take_staging(struct gw_segment *segment, int turn) {
 
 static gw_status capture_turn(struct gw_segment *segment, int turn) {
     GW_TRY(capture(segment, turn, GW_HIP_MANY));
-    GW_TRY(segment->few_pages > 0 ? capture(segment, turn, GW_HIP_FEW) : GW_OK);
+    GW_TRY(segment->few_pages > segment->block_pages ? capture(segment, turn, GW_HIP_FEW) : GW_OK);
     return segment->block_pages > 0 ? capture(segment, turn, GW_HIP_BLOCK) : GW_OK;
 }
 
