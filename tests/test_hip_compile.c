@@ -24,8 +24,19 @@ enum { MOST = 1000, LENGTH = 64, FEWEST = 200, WORKERS = 64, NOT_HERE = 255 };
 static char kernels[MOST][LENGTH];
 static int n_kernels;
 
-/* Name without the weight format, which stands between underscores or behind the last; the format,
- * or GW_FMT_COUNT. */
+/* Sizes in a name, as of gw_attend_f16_h8_v4, are numbers in one template. */
+static void drop_numbers(char *name) {
+    char *to = name;
+    for (const char *c = name; *c != '\0'; c++) {
+        if (*c < '0' || *c > '9') {
+            *to++ = *c;
+        }
+    }
+    *to = '\0';
+}
+
+/* Name without the weight format, which stands between underscores or behind the last, and without
+ * sizes; the format, or GW_FMT_COUNT. */
 static gw_fmt split_name(const char *name, char kind[LENGTH]) {
     for (int f = 0; f < GW_FMT_COUNT; f++) {
         char part[LENGTH];
@@ -36,6 +47,7 @@ static gw_fmt split_name(const char *name, char kind[LENGTH]) {
         const char *at = strstr(name, part), *behind = at != NULL ? at + strlen(part) : NULL;
         if (at != NULL && (*behind == '_' || *behind == '\0')) {
             snprintf(kind, LENGTH, "%.*s_%s", (int)(at - name), name, behind);
+            drop_numbers(kind);
             return (gw_fmt)f;
         }
     }

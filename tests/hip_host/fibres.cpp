@@ -32,9 +32,9 @@ namespace {
 
 enum { TEAM = 32, MOST = 1024, STACK = 256 << 10 };
 enum kind { BARRIER, SHUFFLE, BALLOT, SYNC_TEAM, SYNC_WAVE, MMA_INT8, MMA_F16, MMA_BF16, KINDS };
-const char *const kind_names[KINDS] = {"a barrier",   "a shuffle",  "a ballot",  "a team barrier",
-                                       "a wave barrier",
-                                       "an int8 mma", "an f16 mma", "a bf16 mma"};
+const char *const kind_names[KINDS] = {"a barrier",      "a shuffle",      "a ballot",
+                                       "a team barrier", "a wave barrier", "an int8 mma",
+                                       "an f16 mma",     "a bf16 mma"};
 
 struct copy {
     void *to;
@@ -201,7 +201,8 @@ bool arrive(meeting *m, kind what, const char *file, int line) {
         m->what = what;
         m->file = file;
         m->line = line;
-    } else if (m->what != what || m->line != line || strcmp(m->file, file) != 0) {
+    } else if (m->what != what || m->line != line ||
+               (m->file != file && strcmp(m->file, file) != 0)) {
         snprintf(fault, sizeof fault,
                  "thread %u of block %u,%u,%u is at %s (%s:%d), others of its %s at %s (%s:%d)",
                  running->index, gw_emulator_block.x, gw_emulator_block.y, gw_emulator_block.z,
@@ -407,33 +408,50 @@ static place place_b(int k, int j, int per) { return place_a(j, k, per); }
 static place place_c(int i, int j) { return {i / 4 * 16 + j, i % 4, 0}; }
 #endif
 
+/* What a part of a register is. */
+struct of_int8 {
+    typedef int number;
+    enum { PER = 4, DEPTH = 32 };
+    static int widen(unsigned part) { return (int8_t)part; }
+};
+struct of_f16 {
+    typedef float number;
+    enum { PER = 2, DEPTH = 16 };
+    static float widen(unsigned part) { return gw_f16_to_f32((gw_u16)part); }
+};
+struct of_bf16 : of_f16 {
+    static float widen(unsigned part) { return gw_bf16_to_f32((gw_u16)part); }
+};
+
 static unsigned part_of(unsigned word, int part, int per) { return word >> (32 / per) * part; }
 
-static int product_int8(unsigned x, unsigned y) { return (int8_t)x * (int8_t)y; }
-
-static float widen(unsigned half, kind what) {
-    return what == MMA_BF16 ? gw_bf16_to_f32((gw_u16)half) : gw_f16_to_f32((gw_u16)half);
-}
-
-static void multiply(unsigned first, kind what) {
-    const int per = what == MMA_INT8 ? 4 : 2, depth = what == MMA_INT8 ? 32 : 16;
+/* Both matrices are laid out first: most of what the emulator does is this product. */
+template <typename OF> static void multiply(unsigned first) {
+    typename OF::number x[16][OF::DEPTH], y[OF::DEPTH][COLS], sums[COLS];
     const registers *in = wave_in + first;
+    for (int k = 0; k < OF::DEPTH; k++) {
+        for (int i = 0; i < 16; i++) {
+            place a = place_a(i, k, OF::PER);
+            x[i][k] = OF::widen(part_of(in[a.lane].a[a.reg], a.part, OF::PER));
+        }
+        for (int j = 0; j < COLS; j++) {
+            place b = place_b(k, j, OF::PER);
+            y[k][j] = OF::widen(part_of(in[b.lane].b[b.reg], b.part, OF::PER));
+        }
+    }
     for (int i = 0; i < 16; i++) {
         for (int j = 0; j < COLS; j++) {
             place c = place_c(i, j);
-            int sum = in[c.lane].c[c.reg];
-            float fsum = __int_as_float(sum);
-            for (int k = 0; k < depth; k++) {
-                place a = place_a(i, k, per), b = place_b(k, j, per);
-                unsigned x = part_of(in[a.lane].a[a.reg], a.part, per);
-                unsigned y = part_of(in[b.lane].b[b.reg], b.part, per);
-                if (what == MMA_INT8) {
-                    sum += product_int8(x, y);
-                } else {
-                    fsum += widen(x, what) * widen(y, what);
-                }
+            memcpy(&sums[j], &in[c.lane].c[c.reg], sizeof sums[j]);
+        }
+        for (int k = 0; k < OF::DEPTH; k++) { /* in the order of k */
+            for (int j = 0; j < COLS; j++) {
+                sums[j] += x[i][k] * y[k][j];
             }
-            wave_out[first + c.lane][c.reg] = what == MMA_INT8 ? sum : __float_as_int(fsum);
+        }
+        for (int j = 0; j < COLS; j++) {
+            place c = place_c(i, j);
+            memcpy(&wave_out[first + c.lane][c.reg], &sums[j], sizeof sums[j]);
         }
     }
 }
@@ -445,8 +463,13 @@ static void meet_wave(kind what, int *c, const unsigned *a, const unsigned *b) {
     memcpy(wave_in[me].b, b, GW_MMA_B * sizeof *b);
     memcpy(wave_in[me].c, c, sizeof wave_in[me].c);
     if (arrive(m, what, "", 0)) {
-        if (what != SYNC_WAVE) {
-            multiply(me / GW_EMULATOR_LANES * GW_EMULATOR_LANES, what);
+        const unsigned first = me / GW_EMULATOR_LANES * GW_EMULATOR_LANES;
+        if (what == MMA_INT8) {
+            multiply<of_int8>(first);
+        } else if (what == MMA_F16) {
+            multiply<of_f16>(first);
+        } else if (what == MMA_BF16) {
+            multiply<of_bf16>(first);
         }
         release(m);
     } else {
