@@ -15,5 +15,12 @@
 #ifndef TEST_SANITIZED
 #define TEST_SANITIZED 0
 #endif
+/* The processor is emulated, wholly or its vector instructions: what the release build compares
+ * number by number is compared here and there. */
+#if defined(GODWIT_SIMDE) || defined(GODWIT_EMULATED)
+#define TEST_EMULATED 1
+#else
+#define TEST_EMULATED 0
+#endif
 
 #endif
