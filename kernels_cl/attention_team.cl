@@ -51,6 +51,24 @@ static inline void join_heads(__global const float *part, __global uchar *out, i
 
 #ifndef JOIN
 
+/* n values of whole heads, the first one of them value `to` of the result. All items. */
+static inline void put_heads(__local const float *values, __global uchar *out, size_t to, int n,
+                             __local float *scratch, int id) {
+    for (int base = 0; base < n; base += SIZE) {
+        const int there = base + id < n;
+#ifdef ACT8
+        const int i = there ? base + id : n - TEAM + (id & (TEAM - 1));
+        team_encode((__global gw_act8 *)out + (to + i) / GW_ACT_BLOCK, there ? values[i] : 0.0f,
+                    there, (__local uint *)scratch, id);
+#else
+        if (there) {
+            ((__global float *)out)[to + base + id] = values[base + id];
+        }
+#endif
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
 #ifdef STAGED
 #define KEYS ks
 #define VALUES vs
@@ -91,8 +109,20 @@ static inline void join_heads(__global const float *part, __global uchar *out, i
 #endif
 #define LOCALS(X)                                                                                  \
     PAGE_LOCALS(X) X(float, qs, HEADS *E) X(float, weights, SIZE) X(float, scratch, SIZE)          \
-    X(int, ticket, 1)
+    X(float, joined, 2 * HEADS) X(int, ticket, 1)
 LOCALS_TYPE
+
+/* Of value i, the one that turns with it. */
+#define PARTNER(i)                                                                                 \
+    ((i) >= turns ? (i) : interleaved ? (i) ^ 1 : (i) < half_ ? (i) + half_ : (i) - half_)
+
+/* One page: nothing to join it with. PoCL gives some rows values of others then, where it runs two
+ * groups at a time. */
+#if defined(LAST_JOINS) && defined(GW_NV)
+#define ALONE (first == last)
+#else
+#define ALONE 0
+#endif
 
 /* Groups: pages in turn, KV heads, rows from row0 on. */
 KERNEL(SIZE) attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out), OUT(arrived),
@@ -107,6 +137,18 @@ KERNEL(SIZE) attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out),
     SPAN;
 #ifndef ROPE /* else only the newest position, which is stored here, is not in the cache yet */
     AWAIT;
+#endif
+#ifdef ROPE /* this lane's angles: they do not wait for the row */
+    const int half_ = r / 2;
+    float cosine[PER_ITEM], sine[PER_ITEM];
+    UNROLL
+    for (int n = 0; n < PER_ITEM; n++) {
+        const int i = min(lane + TEAM * n, r - 1);
+        const int pair = interleaved ? i / 2 : i < half_ ? i : i - half_;
+        __global const float *angle = READS(float, table) + (size_t)pos * r;
+        cosine[n] = r > 0 ? angle[pair] : 1.0f;
+        sine[n] = r > 0 ? angle[half_ + pair] : 0.0f;
+    }
 #endif
     for (int p = first + GROUP_ID(0); p <= last; p += GROUP_COUNT(0)) {
         const int page = READS(int, pages)[(size_t)STEP_SLOT(row) * page_stride + p];
@@ -124,18 +166,45 @@ KERNEL(SIZE) attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out),
             const int h = !mine     ? 0
                           : is_q    ? g * group + h0 + squad
                                     : heads + (squad - HEADS) * kv_heads + g;
-            __global const float *in_row =
-                READS(float, q) + (size_t)row * (heads + 2 * kv_heads) * E;
-            turning t = TURNING(in_row, h, heads, kv_heads, E, pos);
-            float sum = 0.0f, value[PER_ITEM];
-            for (int i = lane; i < E; i += TEAM) {
-                sum = fma(t.x[i], t.x[i], sum);
-            }
-            t.scale = gw_rms_scale(team_fold(sum, scratch, id), E, eps);
+            __global const float *x =
+                READS(float, q) + ((size_t)row * (heads + 2 * kv_heads) + h) * E;
+            const int turns = h < heads + kv_heads ? r : 0;
+            float value[PER_ITEM], other[PER_ITEM]; /* the two that turn together */
             UNROLL
             for (int n = 0; n < PER_ITEM; n++) {
                 const int i = lane + TEAM * n;
-                value[n] = i < E ? turned_value(&t, i) : 0.0f;
+                const int j = PARTNER(i);
+                value[n] = i < E ? x[i] : 0.0f;
+                other[n] = i < E ? x[j] : 0.0f;
+            }
+#ifdef GW_NV /* elsewhere the sum has a barrier, which is no place to differ in */
+            if (normed)
+#endif
+            {
+                const int mine_too = normed & (h < heads ? 1 : h < heads + kv_heads ? 2 : 0);
+                __global const float *weight =
+                    h < heads ? READS(float, q_norm) : READS(float, k_norm);
+                float sum = 0.0f;
+                UNROLL
+                for (int n = 0; n < PER_ITEM; n++) {
+                    sum = fma(value[n], value[n], sum);
+                }
+                const float by = gw_rms_scale(team_fold(sum, scratch, id), E, eps);
+                UNROLL
+                for (int n = 0; n < PER_ITEM; n++) {
+                    const int i = lane + TEAM * n;
+                    const int j = PARTNER(i);
+                    value[n] = mine_too && i < E ? (value[n] * by) * weight[i] : value[n];
+                    other[n] = mine_too && i < E ? (other[n] * by) * weight[j] : other[n];
+                }
+            }
+            UNROLL
+            for (int n = 0; n < PER_ITEM; n++) {
+                const int i = lane + TEAM * n, second = interleaved ? i & 1 : i >= half_;
+                const float a = second ? other[n] : value[n], b = second ? value[n] : other[n];
+                const float turned_ = second ? gw_rope_second(a, b, cosine[n], sine[n])
+                                             : gw_rope_first(a, b, cosine[n], sine[n]);
+                value[n] = i < turns ? turned_ : value[n];
             }
 #ifdef Q8 /* E is a multiple of 32: value[n] of a squad is a block */
             ushort d8[PER_ITEM];
@@ -222,25 +291,48 @@ KERNEL(SIZE) attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out),
                 weights[a] = wa;
                 weights[b] = wb;
                 if (lane == 0) {
+                    joined[2 * squad] = top;
+                    joined[2 * squad + 1] = l;
+                }
+                if (lane == 0 && !ALONE) {
                     o[(size_t)squad * page_stride * (E + 2) + E] = top;
                     o[(size_t)squad * page_stride * (E + 2) + E + 1] = l;
                 }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
-            for (int i = again(id); i < count * E; i += SIZE) {
+            for (int base = 0; base < count * E; base += SIZE) {
+                const int i = base + again(id), there = i < count * E, at = there ? i : 0;
                 float sum = 0.0f;
                 UNROLL_16
-                for (int n = from; n < end; n++) {
-                    sum = fma(weights[i / E * GW_PAGE + n], VALUE(n, i % E), sum);
+                for (int n = there ? from : end; n < end; n++) {
+                    sum = fma(weights[at / E * GW_PAGE + n], VALUE(n, at % E), sum);
                 }
-                o[(size_t)(i / E) * page_stride * (E + 2) + i % E] = sum;
+                if (ALONE && there) { /* as join_heads */
+                    __local const float *its = joined + at / E * 2;
+                    const float best = its[0] > -INFINITY ? its[0] : -INFINITY;
+                    const float weight = gw_exp(its[0] - best);
+                    qs[i] = fma(sum, weight, 0.0f) / fma(its[1], weight, 0.0f);
+                } else if (there) {
+                    o[(size_t)(i / E) * page_stride * (E + 2) + i % E] = sum;
+                }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
+#ifdef GW_NV
+            if (ALONE) {
+                put_heads(qs, WRITES(uchar, out), ((size_t)row * heads + g * group + h0) * E,
+                          count * E, scratch, id);
+            }
+#endif
         }
     }
 #ifdef LAST_JOINS
     const int alone = GROUP_COUNT(0) == 1;
     AWAIT; /* a group without a page */
+#ifdef GW_NV
+    if (ALONE) {
+        return;
+    }
+#endif
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (id == 0 && alone) {
         ticket[0] = 1;

@@ -42,6 +42,7 @@ static inline int again(int v) {
 #endif
 
 #define TEAM 32
+#define HALF_TEAM 16
 #ifndef GROUP /* work-items of a group; the host gives more where the device takes them */
 #define GROUP 256
 #endif
@@ -92,6 +93,19 @@ static inline float widen_half(uint bits) {
 
 #ifndef GW_ITEM
 
+/* 16 bytes of a weight, which nobody needs a second time. */
+static inline uint4 load_once(__global const uint4 *p) {
+#ifdef GW_NV_CACHES
+    uint4 v;
+    __asm__ volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(v.s0), "=r"(v.s1), "=r"(v.s2), "=r"(v.s3)
+                     : "l"((ulong)p));
+    return v;
+#else
+    return *p;
+#endif
+}
+
 #ifdef GW_NV
 static inline float shuffle_down(float v, int by) {
     int r;
@@ -139,6 +153,36 @@ static inline float team_fold(float v, __local float *scratch, int id) {
     return as_float(shuffle_from(as_int(v), 0));
 #else
     JOIN_LANES(TEAM, SUM);
+    return v;
+#endif
+}
+
+/* Both fold trees at once: that of a in the lower lanes of each team, of b in the upper ones. */
+static inline float pair_fold(float a, float b, __local float *scratch, int id) {
+#ifdef GW_NV
+    const int upper = id & (TEAM / 2);
+    const float other = as_float(shuffle_xor(as_int(upper ? a : b), TEAM / 2));
+    float v = (upper ? b : a) + other;
+    for (int h = TEAM / 4; h > 0; h /= 2) {
+        v = v + as_float(shuffle_xor(as_int(v), h));
+    }
+    return v;
+#else
+    a = team_fold(a, scratch, id);
+    b = team_fold(b, scratch, id);
+    return (id & (TEAM / 2)) ? b : a;
+#endif
+}
+
+/* v of the lane in the other half of the team. */
+static inline float half_swap(float v, __local float *scratch, int id) {
+#ifdef GW_NV
+    return as_float(shuffle_xor(as_int(v), TEAM / 2));
+#else
+    scratch[id] = v;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    v = scratch[id ^ (TEAM / 2)];
+    barrier(CLK_LOCAL_MEM_FENCE);
     return v;
 #endif
 }
@@ -252,15 +296,46 @@ static inline void quad_store(__global gw_act8 *block, const act8_quarter *r, in
     words[3 + 2 * quarter] = r->word[1];
 }
 
+/* Squares of a row in local memory, summed by the 32 lanes of a team, values of the next ones on
+ * their way. */
+#define SQUARES 16
+static inline float sum_of_squares(__local const float *x, int d, int lane) {
+    const int whole = d / (SQUARES * TEAM) * SQUARES;
+    float sum = 0.0f, now[SQUARES], next[SQUARES];
+    UNROLL
+    for (int j = 0; j < SQUARES; j++) {
+        next[j] = x[min(lane + TEAM * j, d - 1)];
+    }
+    for (int n = 0; n < whole; n += SQUARES) {
+        UNROLL
+        for (int j = 0; j < SQUARES; j++) {
+            now[j] = next[j];
+        }
+        UNROLL
+        for (int j = 0; j < SQUARES; j++) {
+            next[j] = x[min(lane + TEAM * (n + SQUARES + j), d - 1)];
+        }
+        UNROLL
+        for (int j = 0; j < SQUARES; j++) {
+            sum = fma(now[j], now[j], sum);
+        }
+    }
+    for (int i = whole * TEAM + lane; i < d; i += TEAM) {
+        sum = fma(x[i], x[i], sum);
+    }
+    return sum;
+}
+
 /* The scale of a norm over x, of which `stage` (or 0) is a copy; in every item. All items. */
 static inline float norm_scale(__local const float *stage, __global const float *x, int d,
                                float eps, __local float *total, __local float *scratch, int id) {
     float sum = 0.0f;
-    if (id < TEAM) {
+    if (id < TEAM && stage != 0) {
+        sum = sum_of_squares(stage, d, id);
+    } else if (id < TEAM) {
         UNROLL_16
         for (int i = id; i < d; i += TEAM) {
-            float v = stage != 0 ? stage[i] : x[i];
-            sum = fma(v, v, sum);
+            sum = fma(x[i], x[i], sum);
         }
     }
     sum = team_fold(sum, scratch, id);

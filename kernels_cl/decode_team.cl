@@ -11,43 +11,76 @@
 #define PAIR 2
 #define STEPS (EACH / TEAM) /* units of an item in a full tile */
 #define AHEAD (STEPS < MOST_AHEAD ? STEPS : MOST_AHEAD)
+/* The first weights are asked for in two parts, so that x waits behind the first one only. */
+#define SOON 1
 
 #define NORM_ARGS IN(norm), OUT(normed), const float eps
 
 #ifdef NORM_WIDTH
-/* One row [NORM_WIDTH] -> tile. */
-static inline void norm_to_tile(__global const float *x, __global const float *weight, float eps,
-                                __global uchar *out, TILE_ARGS, __local float *values,
-                                __local float *scratch, __local float *total, int id) {
+#define NORM_LOADS ((NORM_WIDTH / 4 + GROUP - 1) / GROUP)
+#define NORM_WEIGHT(i) (READS(float4, norm)[min(i, NORM_WIDTH / 4 - 1)])
+
+/* One row [NORM_WIDTH], of which each item has its share, -> tile. low, high: the first eight
+ * weights of this item. */
+static inline void norm_to_tile(const float4 *x, float4 low, float4 high,
+                                __global const float *weight, float eps, __global uchar *out,
+                                TILE_ARGS, __local float *values, __local float *scratch,
+                                __local float *total, int id) {
     __global const float4 *w4 = (__global const float4 *)weight;
     __local float4 *v4 = (__local float4 *)values;
-    float4 low = w4[min(2 * id, NORM_WIDTH / 4 - 1)];
-    float4 high = w4[min(2 * id + 1, NORM_WIDTH / 4 - 1)];
-    for (int i = id; i < NORM_WIDTH / 4; i += GROUP) {
-        v4[i] = ((__global const float4 *)x)[i];
+    UNROLL
+    for (int j = 0; j < NORM_LOADS; j++) {
+        if (id + j * GROUP < NORM_WIDTH / 4) {
+            v4[id + j * GROUP] = x[j];
+        }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    const float scale = norm_scale(values, x, NORM_WIDTH, eps, total, scratch, id);
+    const float scale = norm_scale(values, 0, NORM_WIDTH, eps, total, scratch, id);
     for (int base = 0; base < NORM_WIDTH / 8; base += GROUP) {
         const int i = base + id, live = i < NORM_WIDTH / 8;
         float4 a = live ? v4[2 * i] : 0.0f, b = live ? v4[2 * i + 1] : 0.0f;
         a = (a * scale) * low;
         b = (b * scale) * high;
         float v[8] = {a.s0, a.s1, a.s2, a.s3, b.s0, b.s1, b.s2, b.s3};
-        low = w4[min(2 * (i + GROUP), NORM_WIDTH / 4 - 1)];
-        high = w4[min(2 * (i + GROUP) + 1, NORM_WIDTH / 4 - 1)];
+        if (base + GROUP < NORM_WIDTH / 8) {
+            low = w4[min(2 * (i + GROUP), NORM_WIDTH / 4 - 1)];
+            high = w4[min(2 * (i + GROUP) + 1, NORM_WIDTH / 4 - 1)];
+        }
         put_normed(v, 8 * i, live, out, TILE_PASS, (__local uint *)scratch, id);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
+#define TAKE_WEIGHTS                                                                               \
+    const float4 norm_low = NORM_WEIGHT(2 * id), norm_high = NORM_WEIGHT(2 * id + 1);
+#define TAKE_X                                                                                     \
+    float4 part[NORM_LOADS];                                                                       \
+    UNROLL                                                                                         \
+    for (int j = 0; j < NORM_LOADS; j++) {                                                         \
+        part[j] = READS(float4, x)[min(id + j * GROUP, NORM_WIDTH / 4 - 1)];                       \
+    }
 #define PREPARE                                                                                    \
-    norm_to_tile(READS(float, x), READS(float, norm), eps,                                         \
-                 GROUP_ID(0) == 0 ? WRITES(uchar, normed) : 0, TILE_PASS, NORM_VALUES,         \
-                 scratch, total, id);                                                              \
+    norm_to_tile(part, norm_low, norm_high, READS(float, norm), eps,                              \
+                 GROUP_ID(0) == 0 ? WRITES(uchar, normed) : 0, TILE_PASS, NORM_VALUES, scratch,    \
+                 total, id);                                                                       \
     int staged = 1;
 #else
 #define NORM_LOCALS(X)
+#if N == 1
+#define TAKE_WEIGHTS
+#define TAKE_X                                                                                     \
+    share part;                                                                                    \
+    take(&part, x_buf + x_off, k, id);
+#define PREPARE                                                                                    \
+    int staged = units <= EACH;                                                                    \
+    if (staged) {                                                                                  \
+        put(&part, TILE_PASS, id);                                                                 \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                              \
+    }
+#else
+#define TAKE_WEIGHTS
+#define TAKE_X
 #define PREPARE int staged = 0;
+#endif
 #endif
 
 #ifdef GLU
@@ -59,12 +92,20 @@ static inline void norm_to_tile(__global const float *x, __global const float *w
     TILE_LOCALS(X) X(float, scratch, GROUP) X(float, total, 1) NORM_LOCALS(X) GLU_LOCALS(X)
 LOCALS_TYPE
 
-/* The first units of two weight rows are on their way into `ahead`; behind the end the last one, so
- * that no register keeps an older value. */
-#define FETCH_FIRST(planes_a, row_a, planes_b, row_b)                                              \
+#ifdef WHOLE /* chunks of a row in the tile */
+#define WITHIN(unit) (unit)
+#define USED(unit) 1
+#else
+#define WITHIN(unit) min(unit, units - 1)
+#define USED(unit) ((unit) < end)
+#endif
+
+/* Units [first, end) of an item, of two weight rows, are on their way into `ahead`; behind the end
+ * of a row the last one, so that no register keeps an older value. */
+#define FETCH_FIRST(first, end, planes_a, row_a, planes_b, row_b)                                  \
     UNROLL                                                                                         \
-    for (int u = 0; u < AHEAD; u++) {                                                              \
-        const int unit = min(lane + TEAM * u, units - 1);                                          \
+    for (int u = first; u < end; u++) {                                                            \
+        const int unit = WITHIN(lane + TEAM * u);                                                  \
         ahead[0][u] = fetch(planes_a, row_a, unit, units);                                         \
         ahead[1][u] = fetch(planes_b, row_b, unit, units);                                         \
     }
@@ -93,11 +134,11 @@ LOCALS_TYPE
             UNROLL                                                                                 \
             for (int u = 0; u < AHEAD; u++) {                                                      \
                 const int b = base + lane + TEAM * u;                                              \
-                if (b < end) {                                                                     \
+                if (USED(b)) {                                                                     \
                     add_pair(&ahead[0][u], &ahead[1][u], TILE_PASS, b, k - from * PER_UNIT, acc);  \
                 }                                                                                  \
                 if (in_row || more) {                                                              \
-                    const int unit = min(next + TEAM * u, units - 1);                              \
+                    const int unit = WITHIN(next + TEAM * u);                                      \
                     ahead[0][u] = fetch(planes_a, row_a, unit, units);                             \
                     ahead[1][u] = fetch(planes_b, row_b, unit, units);                             \
                 }                                                                                  \
@@ -106,11 +147,11 @@ LOCALS_TYPE
     }                                                                                              \
     staged = staged || units <= EACH;
 
+/* In lanes below 16 acc[0] is the sum of the first row, in the others that of the second. */
 #define FOLD                                                                                       \
     UNROLL                                                                                         \
     for (int t = 0; t < N; t++) {                                                                  \
-        acc[0][t] = team_fold(acc[0][t], scratch, id);                                             \
-        acc[1][t] = team_fold(acc[1][t], scratch, id);                                             \
+        acc[0][t] = pair_fold(acc[0][t], acc[1][t], scratch, id);                                  \
     }
 
 #ifndef GLU
@@ -132,8 +173,11 @@ KERNEL(GROUP) linear_decode(
     float acc[PAIR][N];
     wraw ahead[PAIR][AHEAD];
     block o = BLOCK(GROUP_ID(0));
-    FETCH_FIRST(PLANES_OF(o), FIRST_ROW(o), PLANES_OF(o), SECOND_ROW(o))
+    TAKE_WEIGHTS
+    FETCH_FIRST(0, SOON, PLANES_OF(o), FIRST_ROW(o), PLANES_OF(o), SECOND_ROW(o))
     AWAIT;
+    TAKE_X
+    FETCH_FIRST(SOON, AHEAD, PLANES_OF(o), FIRST_ROW(o), PLANES_OF(o), SECOND_ROW(o))
     if (live <= 0) {
         return;
     }
@@ -141,18 +185,27 @@ KERNEL(GROUP) linear_decode(
     for (int i = GROUP_ID(0); i < blocks; i += stride) {
         const int more = i + stride < blocks;
         const block done = o, after = BLOCK(more ? i + stride : i);
+        const int r = done.r + lane / HALF_TEAM;
+#if N == 1
+        const size_t own = (size_t)t0 * y_stride + done.first + min(r, done.m - 1);
+        const int adds = has_residual && lane % HALF_TEAM == 0;
+        const float rest = adds ? READS(float, residual)[own] : 0.0f;
+#endif
         SUMS(const block s = in_row ? done : after, PLANES_OF(s), FIRST_ROW(s), PLANES_OF(s),
              SECOND_ROW(s))
         o = after;
         FOLD
-        const int r = done.r + lane;
         UNROLL
         for (int t = 0; t < N; t++) {
-            if (lane < PAIR && r < done.m && t < live) {
+            if (lane % HALF_TEAM == 0 && r < done.m && t < live) {
                 const size_t at = (size_t)(t0 + t) * y_stride + done.first + r;
-                float v = lane ? acc[1][t] : acc[0][t];
+                float v = acc[0][t];
                 v = biased ? v + ((__global const float *)done.bias)[r] : v;
+#if N == 1
+                v = has_residual ? v + rest : v;
+#else
                 v = has_residual ? v + READS(float, residual)[at] : v;
+#endif
                 WRITES(float, y)[at] = v;
             }
         }
@@ -175,8 +228,11 @@ KERNEL(GROUP) glu_decode(
     float acc[PAIR][N];
     wraw ahead[PAIR][AHEAD];
     int r = min(GROUP_ID(0) * GW_ACT_BLOCK + team, m - 1);
-    FETCH_FIRST(PLANES, r, UP_PLANES, r)
+    TAKE_WEIGHTS
+    FETCH_FIRST(0, SOON, PLANES, r, UP_PLANES, r)
     AWAIT;
+    TAKE_X
+    FETCH_FIRST(SOON, AHEAD, PLANES, r, UP_PLANES, r)
     if (live <= 0) {
         return;
     }
@@ -190,6 +246,10 @@ KERNEL(GROUP) glu_decode(
             SUMS(const int s = in_row ? r : after, PLANES, s, UP_PLANES, s)
             r = after;
             FOLD
+            UNROLL
+            for (int t = 0; t < N; t++) {
+                acc[1][t] = half_swap(acc[0][t], scratch, id);
+            }
             if (lane == 0) {
                 for (int t = 0; t < N; t++) {
                     columns[t * GW_ACT_BLOCK + c] = gw_silu(acc[0][t]) * acc[1][t];

@@ -17,7 +17,7 @@
 typedef uint4 wraw;
 
 static inline wraw fetch(PLANE_ARGS, int row, int unit, int units) {
-    return ((__global const uint4 *)w)[(size_t)row * units + unit];
+    return load_once((__global const uint4 *)w + (size_t)row * units + unit);
 }
 
 static inline void widen(uint4 v, float *w) {
@@ -43,6 +43,11 @@ static inline void widen(uint4 v, float *w) {
 #define PER_UNIT PER_LANE
 #define UNITS(k) (((k) + PIECE - 1) / PIECE * TEAM)
 #define TILE_VALUES (EACH * PER_LANE) /* of one row */
+#ifdef RAGGED
+#define TILE_LOADS ((TILE_VALUES + GROUP - 1) / GROUP)
+#else
+#define TILE_LOADS ((TILE_VALUES / 4 + GROUP - 1) / GROUP)
+#endif
 #define TILE_LOCALS(X) X(float, tile, TILE * PER_LANE)
 #define TILE_ARGS __local float *tile
 #define TILE_PASS tile
@@ -57,6 +62,48 @@ static inline void stage(__global const uchar *x, int t0, int live, int k, int f
         tile[i] = t < live && at < k ? row[at] : 0.0f;
     }
 }
+
+#if N == 1
+/* An item's part of a row that a tile holds, on its way there. */
+typedef struct share {
+#ifdef RAGGED
+    float v[TILE_LOADS];
+#else
+    float4 v[TILE_LOADS];
+#endif
+} share;
+
+static inline void take(share *s, __global const uchar *x, int k, int id) {
+#ifndef RAGGED
+    k /= 4;
+#endif
+    UNROLL
+    for (int j = 0; j < TILE_LOADS; j++) {
+        const int i = id + GROUP * j;
+#ifdef RAGGED
+        s->v[j] = i < k ? ((__global const float *)x)[i] : 0.0f;
+#else
+        s->v[j] = i < k ? ((__global const float4 *)x)[i] : 0.0f;
+#endif
+    }
+}
+
+static inline void put(const share *s, TILE_ARGS, int id) {
+    UNROLL
+    for (int j = 0; j < TILE_LOADS; j++) {
+        const int i = id + GROUP * j;
+#ifdef RAGGED
+        if (i < TILE_VALUES) {
+            tile[i] = s->v[j];
+        }
+#else
+        if (i < TILE_VALUES / 4) {
+            ((__local float4 *)tile)[i] = s->v[j];
+        }
+#endif
+    }
+}
+#endif
 
 /* The unit of two weight rows times that of N activation rows. at: its place in the tile; left:
  * values from the tile's first to the row's end. */

@@ -57,10 +57,10 @@ static inline wraw fetch(PLANE_ARGS, int row, int b, int blocks) {
     wraw o;
     size_t at = (size_t)row * blocks + b;
 #if LOW_BITS == 8
-    o.low = ((__global const uint4 *)w)[2 * at];
+    o.low = ((__global const uint4 *)w)[2 * at]; /* the two share what the first cache fetches */
     o.low_b = ((__global const uint4 *)w)[2 * at + 1];
 #elif LOW_BITS == 4
-    o.low = ((__global const uint4 *)w)[at];
+    o.low = load_once((__global const uint4 *)w + at);
 #else
     o.low = ((__global const uint2 *)w)[at];
 #endif
@@ -215,6 +215,38 @@ static inline void stage(__global const uchar *x, int t0, int live, int k, int f
         sums[at] = s;
     }
 }
+
+#if N == 1
+#define TILE_LOADS ((EACH + GROUP - 1) / GROUP)
+/* An item's part of a row that a tile holds, on its way there. */
+typedef struct share {
+    uint2 v[TILE_LOADS][5];
+} share;
+
+static inline void take(share *s, __global const uchar *x, int k, int id) {
+    UNROLL
+    for (int j = 0; j < TILE_LOADS; j++) {
+        const int b = min(id + GROUP * j, k / GW_ACT_BLOCK - 1);
+        UNROLL
+        for (int i = 0; i < 5; i++) {
+            s->v[j][i] = ((__global const uint2 *)x)[b * 5 + i];
+        }
+    }
+}
+
+static inline void put(const share *s, TILE_ARGS, int id) {
+    UNROLL
+    for (int j = 0; j < TILE_LOADS; j++) {
+        const int at = id + GROUP * j;
+        if (at < EACH) {
+            q0[at] = (uint4)(s->v[j][1], s->v[j][2]);
+            q1[at] = (uint4)(s->v[j][3], s->v[j][4]);
+            dx[at] = as_float(s->v[j][0].s0);
+            sums[at] = s->v[j][0].s1;
+        }
+    }
+}
+#endif
 
 /* The unit of two weight rows times that of N activation rows; at: its place in the tile. */
 static inline void add_pair(const wraw *a, const wraw *b, TILE_ARGS, int at, int left,

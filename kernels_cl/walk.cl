@@ -32,16 +32,21 @@ void walk(__global const ulong *list, const int entries, __global const int *ste
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int n = 0; n < entries; n++) {
         __local const ulong *slots = entry[n & 1];
-        const ulong next = id < SLOTS && n + 1 < entries ? list[(n + 1) * SLOTS + id] : 0;
+        state.next_at = &entry[(n + 1) & 1][id];
+        state.next = id < SLOTS && n + 1 < entries ? list[(n + 1) * SLOTS + id] : 0;
         const int op = NUMBER(0), y = NUMBER(2), z = NUMBER(3);
         const int x = slots[4] ? min(NUMBER(1), step[3] / GW_PAGE + 1) : NUMBER(1);
         state.count = x;
         state.awaited = 0;
         slots += HEAD_SLOTS;
         for (int i = (int)get_group_id(0); i < x * y * z; i += groups) {
-            state.x = i % x;
-            state.y = i / x % y;
-            state.z = i / x / y;
+            state.x = i;
+            state.y = state.z = 0;
+            if (y * z > 1) { /* else without divisions, which take long */
+                state.x = i % x;
+                state.y = i / x % y;
+                state.z = i / x / y;
+            }
             switch (op) {
                 WALK_OPS
             default:
@@ -50,9 +55,6 @@ void walk(__global const ulong *list, const int entries, __global const int *ste
             barrier(CLK_LOCAL_MEM_FENCE);
         }
         grid_await(grid);
-        if (id < SLOTS) {
-            entry[(n + 1) & 1][id] = next;
-        }
         state.due += (uint)groups;
         grid_arrive(grid);
     }
@@ -97,6 +99,8 @@ typedef struct walker {
     __global uint *ticket;
     uint due;
     int x, y, z, count, awaited;
+    ulong next; /* this item's part of the entry that follows, and where it goes */
+    __local ulong *next_at;
 } walker;
 
 /* Of the item. A compiler that knew it for the same in all ops would compute what follows from it
@@ -138,6 +142,7 @@ static inline int meets(__global const uint *ticket, uint due, uint most) {
 #endif
 }
 
+
 /* All items of a group: all groups have done the ops before this one. A group that never comes is a
  * fault of the device: a trap after some seconds, and the host finds the device lost. */
 static inline void grid_await(walker *grid) {
@@ -145,6 +150,9 @@ static inline void grid_await(walker *grid) {
         return;
     }
     grid->awaited = 1;
+    if (own_id() < SLOTS) { /* a register less from here on */
+        *grid->next_at = grid->next;
+    }
 #ifdef GW_NV
     if (get_local_id(0) == 0 && !meets(grid->ticket, grid->due, 1u << 22)) {
         __asm__ volatile("trap;");
@@ -154,7 +162,11 @@ static inline void grid_await(walker *grid) {
 }
 
 static inline void grid_arrive(walker *grid) {
+#ifdef GW_NV
+    barrier(CLK_LOCAL_MEM_FENCE); /* PTX: arrive() releases what the group wrote before it */
+#else
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+#endif
     if (get_local_id(0) == 0) {
         arrive(grid->ticket);
     }
@@ -176,6 +188,9 @@ static inline void grid_arrive(walker *grid) {
 #define dot4 NAMED(dot4)
 #define add_term NAMED(add_term)
 #define stage NAMED(stage)
+#define share NAMED(share)
+#define take NAMED(take)
+#define put NAMED(put)
 #define add_pair NAMED(add_pair)
 #define put_normed NAMED(put_normed)
 /* decode_team.cl */
@@ -190,6 +205,7 @@ static inline void grid_arrive(walker *grid) {
 #define normed_value NAMED(normed_value)
 #define turned_value NAMED(turned_value)
 #define join_heads NAMED(join_heads)
+#define put_heads NAMED(put_heads)
 #define attend NAMED(attend)
 #define attend_join NAMED(attend_join)
 #define put_q8 NAMED(put_q8)

@@ -17,6 +17,14 @@
 #undef PER_LANE
 #undef PIECE
 #undef TILE_VALUES
+#undef TILE_LOADS
+#undef SOON
+#undef WITHIN
+#undef USED
+#undef NORM_LOADS
+#undef NORM_WEIGHT
+#undef TAKE_WEIGHTS
+#undef TAKE_X
 #undef CELL
 #undef WIDEN
 #undef NARROW
@@ -43,6 +51,8 @@
 #undef KEY
 #undef VALUE
 #undef ROPE_PART
+#undef ALONE
+#undef PARTNER
 #undef PAGE_CELLS
 #undef PAGE_LOCALS
 #undef STAGE_PAGE

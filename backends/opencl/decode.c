@@ -107,9 +107,12 @@ static void decode_options(const struct gw_segment *segment, const gw_node *node
     size_t used = gw_cl_format_options(w->fmt, out, room), cols = (size_t)w->dim[1];
     size_t values = segment->norm != NULL && is_quantized(w) ? cols * sizeof(float) : 0;
     size_t tile = tile_for(device, w, width, local_room(device) - values);
-    used += (size_t)snprintf(
-        out + used, room - used, " -DGROUP=%d -DN=%d -DTILE=%zu -DMOST_AHEAD=%d", device->group,
-        width, tile, w->fmt == GW_FMT_Q8_0 || w->fmt == GW_FMT_INT8 ? MOST_AHEAD / 2 : MOST_AHEAD);
+    int ahead = w->fmt == GW_FMT_Q8_0 || w->fmt == GW_FMT_INT8 ? MOST_AHEAD / 2 : MOST_AHEAD;
+    size_t chunk = (size_t)(GW_CL_TEAM * ahead);
+    int whole = width == 1 && units_of(w) <= tile && units_of(w) % chunk == 0;
+    used +=
+        (size_t)snprintf(out + used, room - used, " -DGROUP=%d -DN=%d -DTILE=%zu -DMOST_AHEAD=%d%s",
+                         device->group, width, tile, ahead, whole ? " -DWHOLE" : "");
     if (segment->norm != NULL) {
         used += (size_t)snprintf(out + used, room - used, " -DNORM_WIDTH=%zu", cols);
     }

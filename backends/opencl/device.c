@@ -5,7 +5,12 @@
 
 #include "backends/opencl/opencl.h"
 
-enum { MAX_PLATFORMS = 16, LANES = 32 };
+enum {
+    MAX_PLATFORMS = 16,
+    LANES = 32,
+    COMPUTE_CAPABILITY_MAJOR = 0x4000, /* cl_nv_device_attribute_query */
+    HINTS_FROM = 8
+};
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
@@ -224,13 +229,15 @@ static gw_status fill_device(struct gw_device *d, const gw_device_options *optio
     GW_TRY(gw_cl_check(error, "creating a queue"));
     /* oclgrind, which is of every type, ends on inline assembly: the way for processors asks not */
     d->nvidia = !plain && !d->item && (type & CL_DEVICE_TYPE_GPU) != 0 && understands_nvidia(d);
+    d->hints = d->nvidia &&
+               number_info(cl, d->id, COMPUTE_CAPABILITY_MAJOR, sizeof(cl_uint)) >= HINTS_FROM;
     /* OpenCL 1.2 orders nothing between groups of a launch, the PTX of NVIDIA does. */
     d->last_joins = d->nvidia || d->last_joins;
     /* Waiting for other groups needs all of them at work at once; one alone waits for nobody. */
     int most = d->nvidia ? d->units : !d->item;
     d->walkers = walkers >= 0 && walkers < most ? walkers : most;
     d->walkers = d->nvidia || walkers > 0 ? d->walkers : 0;
-    d->walk_floats = walkers > 0;
+    d->walk_all = walkers > 0;
     d->group = d->nvidia && group >= 2 * GW_CL_GROUP ? 2 * GW_CL_GROUP : GW_CL_GROUP;
     if (options != NULL && options->blas) {
         gw_cl_blas_open(d);

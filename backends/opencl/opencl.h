@@ -47,6 +47,7 @@ struct gw_device {
     cl_command_queue queue, timed; /* timed: with profiling; NULL until asked for */
     int item;                      /* the way for processors                      */
     int nvidia;                    /* inline PTX is understood                    */
+    int hints;                     /* PTX loads say which caches to use           */
     int compact;                   /* the compiler is slow: no loop is unrolled   */
     int plain;                     /* no inline assembly, for tests               */
     int last_joins;                /* a group sees what others of its launch wrote */
@@ -54,7 +55,7 @@ struct gw_device {
     int group;                     /* work-items of a team kernel's group         */
     int walkers;                   /* groups of the one launch of a step (walk.c); 0: none */
     int walk_rows;                 /* most rows of a step that it takes                    */
-    int walk_floats;               /* one launch for weights that are no codes, too        */
+    int walk_all;                  /* whatever the weights                                 */
     int must_walk, fail_walk;      /* that it cannot be done is an error; it cannot        */
     cl_ulong max_alloc, memory, local_bytes;
     cl_ulong max_cache; /* in one allocation; 0: max_alloc */

@@ -21,9 +21,10 @@ const char *gw_cl_text(const char *name) {
 /* Without fast-math; arith.h's fma are written out and contraction is off in common.cl. */
 static void all_options(const struct gw_device *device, const char *options, char *out,
                         size_t room) {
-    snprintf(out, room, "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt%s%s%s%s %s",
+    snprintf(out, room, "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt%s%s%s%s%s %s",
              device->item ? " -DGW_ITEM" : "", device->nvidia ? " -DGW_NV" : "",
-             device->compact ? " -DGW_COMPACT" : "", device->plain ? " -DGW_PLAIN" : "", options);
+             device->hints ? " -DGW_NV_CACHES" : "", device->compact ? " -DGW_COMPACT" : "",
+             device->plain ? " -DGW_PLAIN" : "", options);
 }
 
 /* ---- compiling ------------------------------------------------------------------------------- */
