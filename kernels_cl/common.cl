@@ -300,8 +300,12 @@ static inline void quad_store(__global gw_act8 *block, const act8_quarter *r, in
  * their way. */
 #define SQUARES 16
 static inline float sum_of_squares(__local const float *x, int d, int lane) {
+    float sum = 0.0f;
+#ifdef GW_COMPACT
+    const int whole = 0;
+#else
     const int whole = d / (SQUARES * TEAM) * SQUARES;
-    float sum = 0.0f, now[SQUARES], next[SQUARES];
+    float now[SQUARES], next[SQUARES];
     UNROLL
     for (int j = 0; j < SQUARES; j++) {
         next[j] = x[min(lane + TEAM * j, d - 1)];
@@ -320,6 +324,7 @@ static inline float sum_of_squares(__local const float *x, int d, int lane) {
             sum = fma(now[j], now[j], sum);
         }
     }
+#endif
     for (int i = whole * TEAM + lane; i < d; i += TEAM) {
         sum = fma(x[i], x[i], sum);
     }
