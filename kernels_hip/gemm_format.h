@@ -69,15 +69,15 @@ __device__ static inline void load_quarter(quarter<F> &q, const unsigned char *r
     if (F::LOW >= 4) {
 #pragma unroll
         for (int h = 0; h < F::LOW / 4; h++) {
-            load4(q.low + 4 * h, record + 1024 * h + 64 * row + 16 * t);
+            load4(q.low + 4 * h, record + 1024 * h + GW_STRIP_AT_16(row, t));
         }
     } else {
-        load2(q.low, record + 32 * row + 8 * t);
+        load2(q.low, record + GW_STRIP_AT_8(row, t));
     }
     if (F::HIGH == 1) {
         q.high[0] = *(const unsigned *)(record + F::AT_HIGH + 16 * row + 4 * t);
     } else if (F::HIGH == 2) {
-        load2(q.high, record + F::AT_HIGH + 32 * row + 8 * t);
+        load2(q.high, record + F::AT_HIGH + GW_STRIP_AT_8(row, t));
     }
 }
 

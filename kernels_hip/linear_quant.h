@@ -32,66 +32,50 @@ template <class F, int ROWS> struct gw_quantized {
 
 /* ---- one row of x: dot products -------------------------------------------------------------- */
 
-/* A thread has a quarter of a row's four blocks; the four of a row exchange what they have, so that
- * quarter t ends with the sum of block t. */
+/* A thread has a block of a row (of two rows where LANES is 32). */
 template <class F> struct gw_dot : gw_quantized<F, 1> {
     enum { SUMS = SETS, OUTS = 1, FOLDERS = 64, VALUES = 64 };
 
     template <class Ring, class Refill>
     __device__ static inline void add(Ring &ring, int slot, Refill refill, int u, const unsigned *x,
                                       int, float *sums, int) {
-        const int lane = gw_wave_lane(), t = lane % 4;
-        const unsigned *block = x + 4 * ACT_WORDS * u;
-        int x0[4], x1[4]; /* before the weights are waited for */
+        struct __align__(8) pair {
+            unsigned w[2];
+        };
+        const int lane = gw_wave_lane(), i = lane % 4;
+        const pair *from = (const pair *)(x + ACT_WORDS * (4 * u + i));
+        pair act[ACT_WORDS / 2]; /* before the weights are waited for */
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            x0[i] = (int)block[ACT_WORDS * i + 2 + t];
-            x1[i] = (int)block[ACT_WORDS * i + 6 + t];
+        for (int k = 0; k < ACT_WORDS / 2; k++) {
+            act[k] = from[k];
         }
-        const float dx = GW_F32_FROM_BITS(block[ACT_WORDS * t]);
-        const unsigned both = block[ACT_WORDS * t + 1];
         const unsigned char *record = ring.get(slot);
-        gw_quarter<F> codes[SETS];
+        gw_row_block<F> codes[SETS];
         gw_block_scales<F> scales[SETS];
-        unsigned sub[SETS][4];
 #pragma unroll
         for (int s = 0; s < SETS; s++) {
-            codes[s].load(record, lane + s * LANES);
-            scales[s].load(record, lane / 4 + 8 * s, t);
-            if (F::TERM == GW_TERM_HALVES || F::TERM == GW_TERM_Q2) {
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    sub[s][i] = gw_sub<F>(record, lane / 4 + 8 * s, i);
-                }
-            }
+            codes[s].load(record, 8 * s, lane);
+            scales[s].load(record, lane / 4 + 8 * s, i);
         }
         ring.done();
         refill();
-        int part[SETS][4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-#pragma unroll
-            for (int s = 0; s < SETS; s++) {
-                const int a = (int)codes[s].word(0, i), b = (int)codes[s].word(1, i);
-                if (F::TERM == GW_TERM_HALVES || F::TERM == GW_TERM_Q2) {
-                    part[s][i] = gw_sub_scale<F>(sub[s][i], 0) * gw_dp4a(a, x0[i], 0) +
-                                 gw_sub_scale<F>(sub[s][i], 1) * gw_dp4a(b, x1[i], 0);
-                } else {
-                    part[s][i] = gw_dp4a(b, x1[i], gw_dp4a(a, x0[i], 0));
-                }
-            }
-        }
 #pragma unroll
         for (int s = 0; s < SETS; s++) {
-            sums[s] = scales[s].term(own_block(part[s], t), dx, both, sums[s]);
+            int half[2] = {0, 0};
+#pragma unroll
+            for (int t = 0; t < 4; t++) {
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    half[h] = gw_dp4a((int)codes[s].word(h, t),
+                                      (int)act[1 + 2 * h + t / 2].w[t % 2], half[h]);
+                }
+            }
+            const int sum = F::TERM == GW_TERM_HALVES || F::TERM == GW_TERM_Q2
+                                ? gw_sub_scale<F>(scales[s].sub, 0) * half[0] +
+                                      gw_sub_scale<F>(scales[s].sub, 1) * half[1]
+                                : half[0] + half[1];
+            sums[s] = scales[s].term(sum, GW_F32_FROM_BITS(act[0].w[0]), act[0].w[1], sums[s]);
         }
-    }
-    /* Of four threads' parts of four blocks, the whole of block t in thread t. */
-    __device__ static inline int own_block(const int *part, int t) {
-        const int a = t & 2 ? part[2] : part[0], b = t & 2 ? part[3] : part[1];
-        const int c = t & 2 ? part[0] : part[2], d = t & 2 ? part[1] : part[3];
-        const int v = a + gw_quad_xor<2>(c), w = b + gw_quad_xor<2>(d);
-        return (t & 1 ? w : v) + gw_quad_xor<1>(t & 1 ? v : w);
     }
     template <int ONCE> __device__ static inline float join(const float *values, int fold, int) {
         float v = gw_join_8<ONCE>(values + fold, VALUES);
@@ -129,7 +113,7 @@ template <class F> struct gw_wide : gw_quantized<F, GW_MMA_N> {
         gw_block_scales<F> scales[4][GW_MMA_C];
 #pragma unroll
         for (int s = 0; s < SETS; s++) {
-            codes[s].load(record, 4 * gw_mma_a_row(lane, s) + t);
+            codes[s].load(record, gw_mma_a_row(lane, s), t);
         }
 #pragma unroll
         for (int i = 0; i < 4; i++) {

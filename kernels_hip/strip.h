@@ -5,11 +5,11 @@
  * strip is a sequence of records. A record of a quantized format is blocks 4u .. 4u+3 (blocks of
  * 32) of its 16 rows; where a row has no such block, codes are 0 and scales add nothing (-0). Its
  * parts, in this order (row r, quarter t = 0..3, block i = 0..3 of the record, half h of a block):
- *   low   4 bits: 1024 bytes; the 16 at 64 r + 16 t are four words, word i of block i: byte k has
- *         the code of weight 4t+k in its low nibble and of weight 16+4t+k in its high one
+ *   low   4 bits: 1024 bytes; the 16 at GW_STRIP_AT_16(r, t) are four words, word i of block i:
+ *         byte k has the code of weight 4t+k in its low nibble and of weight 16+4t+k in its high one
  *         8 bits: 2048 bytes; half h at 1024 h, then as above: word i is weights 16h+4t .. +3
- *         2 bits: 512 bytes; the 8 at 32 r + 8 t are two words; bits 2 (2 (i%2) + h) of byte k of
- *         word i/2 are the code of weight 16h+4t+k of block i
+ *         2 bits: 512 bytes; the 8 at GW_STRIP_AT_8(r, t) are two words; bits 2 (2 (i%2) + h) of
+ *         byte k of word i/2 are the code of weight 16h+4t+k of block i
  *   high  1 bit: 256 bytes; the word at 16 r + 4 t: bit 2i+h of byte k
  *         2 bits: 512 bytes; as low with 2 bits
  *   sub   128 bytes; at 8 r + 2 i two bytes of integer scales (Q4_K, Q5_K: sc, m; Q6_K, Q3_K: sc
@@ -22,14 +22,19 @@
  * 64 r + 16 t of class q are, for F16 and BF16 (4 classes), columns 32 e + 8 q + 2 t + o at element
  * 2 e + o; for F32 (8 classes) columns 32 e + 4 q + t at element e. Missing columns are -0.
  *
- * So 16 bytes per thread serve a dot product (quarters of a block are added up by four threads, and
- * a term's lane is 4u + i or, for floats, the class's) as well as the matrix instructions, whose
- * operands these words are.
+ * So the operands of matrix instructions are 16 bytes of a thread, quarter t of a row. Of these words
+ * the dot products take the others: a thread has block i of a row, word i of its four quarters. The
+ * order of the pieces lets eight rows of a quarter, and two rows of all quarters, use different
+ * banks of shared memory. A term's lane is 4u + i or, for floats, the class's.
  */
 #ifndef GW_KERNELS_HIP_STRIP_H
 #define GW_KERNELS_HIP_STRIP_H
 
 enum { GW_STRIP_ROWS = 16, GW_STRIP_BLOCKS = 4, GW_STRIP_FLOATS = 128 };
+
+/* Where quarter t of row r is in a plane of 4 or 8 bits, of 2 bits. */
+#define GW_STRIP_AT_16(r, t) (16 * ((r) / 8 * 32 + (t)*8 + ((r) + 2 * (t)) % 8))
+#define GW_STRIP_AT_8(r, t) (8 * ((r) / 8 * 32 + (t)*8 + ((r) + (t) / 2 * 4) % 8))
 
 /* The term of docs/arithmetic.md. */
 enum { GW_TERM_SIGNED, GW_TERM_AFFINE, GW_TERM_HALVES, GW_TERM_Q2 };

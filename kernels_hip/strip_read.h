@@ -30,16 +30,15 @@ GW_DEVICE unsigned gw_levels(unsigned nibbles) {
 template <class F> struct gw_quarter {
     unsigned low[F::LOW], high[F::HIGH > 0 ? F::HIGH : 1];
 
-    /* e: 4 row + quarter */
-    __device__ inline void load(const unsigned char *record, int e) {
+    __device__ inline void load(const unsigned char *record, int row, int t) {
         if (F::LOW == 2) {
-            const unsigned *w = (const unsigned *)(record + 8 * e);
+            const unsigned *w = (const unsigned *)(record + GW_STRIP_AT_8(row, t));
             low[0] = w[0];
             low[1] = w[1];
         } else {
 #pragma unroll
             for (int h = 0; h < F::LOW / 4; h++) {
-                const gw_16b v = *(const gw_16b *)(record + 1024 * h + 16 * e);
+                const gw_16b v = *(const gw_16b *)(record + 1024 * h + GW_STRIP_AT_16(row, t));
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
                     low[4 * h + i] = v.w[i];
@@ -47,7 +46,9 @@ template <class F> struct gw_quarter {
             }
         }
         if (F::HIGH > 0) {
-            const unsigned *w = (const unsigned *)(record + GW_STRIP_LOW(F::LOW)) + F::HIGH * e;
+            const unsigned *w =
+                (const unsigned *)(record + GW_STRIP_LOW(F::LOW) +
+                                   (F::HIGH == 1 ? 16 * row + 4 * t : GW_STRIP_AT_8(row, t)));
 #pragma unroll
             for (int j = 0; j < F::HIGH; j++) {
                 high[j] = w[j];
@@ -65,6 +66,66 @@ template <class F> struct gw_quarter {
             v |=
                 (high[(i / 2) % (F::HIGH > 0 ? F::HIGH : 1)] >> 2 * (2 * (i % 2) + h) & 0x03030303u)
                 << (F::LOW & 7);
+        }
+        return F::LEVELS ? gw_levels(v) : v;
+    }
+};
+
+/* The codes of a row in block `lane` % 4 of a record: of row `lane` / 4 of those from `first` on,
+ * which are 8 (LANES of 32) or 16. */
+template <class F> struct gw_row_block {
+    unsigned low[F::LOW == 8 ? 8 : 4], high[4];
+
+    /* Word i of the four quarters; by matrix, a lane names a quarter of a row for the others. */
+    __device__ static inline void load_16(unsigned *w, const unsigned char *plane, int first,
+                                          int lane) {
+#if defined(GW_LOAD_MATRICES)
+        gw_load_matrices(w, plane + GW_STRIP_AT_16(first + lane % 8, lane / 8));
+#else
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            w[t] = *(const unsigned *)(plane + GW_STRIP_AT_16(first + lane / 4, t) + lane % 4 * 4);
+        }
+#endif
+    }
+    __device__ static inline void load_8(unsigned *w, const unsigned char *plane, int first,
+                                         int lane) {
+        const int i = lane % 4;
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            w[t] = *(const unsigned *)(plane + GW_STRIP_AT_8(first + lane / 4, t) + i / 2 * 4) >>
+                   i % 2 * 4;
+        }
+    }
+    __device__ inline void load(const unsigned char *record, int first, int lane) {
+        const unsigned char *above = record + GW_STRIP_LOW(F::LOW);
+        if (F::LOW == 2) {
+            load_8(low, record, first, lane);
+        } else {
+#pragma unroll
+            for (int h = 0; h < F::LOW / 4; h++) {
+                load_16(low + 4 * h, record + 1024 * h, first, lane);
+            }
+        }
+        if (F::HIGH == 1) {
+            const gw_16b v = *(const gw_16b *)(above + 16 * (first + lane / 4));
+#pragma unroll
+            for (int t = 0; t < 4; t++) {
+                high[t] = v.w[t] >> 2 * (lane % 4);
+            }
+        } else if (F::HIGH == 2) {
+            load_8(high, above, first, lane);
+        }
+    }
+    /* Four codes of half h, quarter t, a byte each. */
+    __device__ inline unsigned word(int h, int t) const {
+        unsigned v = F::LOW == 8   ? low[(4 * h + t) % (F::LOW == 8 ? 8 : 4)]
+                     : F::LOW == 4 ? low[t] >> 4 * h & 0x0f0f0f0fu
+                                   : low[t] >> 2 * h & 0x03030303u;
+        if (F::HIGH == 1) {
+            v |= (high[t] >> h & 0x01010101u) << (F::LOW & 7);
+        } else if (F::HIGH == 2) {
+            v |= (high[t] >> 2 * h & 0x03030303u) << (F::LOW & 7);
         }
         return F::LEVELS ? gw_levels(v) : v;
     }

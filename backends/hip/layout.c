@@ -88,12 +88,13 @@ static const unsigned char *nibbles_of(gw_fmt fmt, const unsigned char *row, siz
 /* ---- packing --------------------------------------------------------------------------------- */
 
 /* Bits of weight 16 h + 4 t + k of block i, in the plane of `bits` (1 or 2) of row r. */
-static void put_bits(unsigned char *plane, int bits, size_t r, size_t i, int weight, unsigned v) {
-    size_t h = (size_t)weight / 16, t = (size_t)weight % 16 / 4, k = (size_t)weight % 4;
+static void put_bits(unsigned char *plane, int bits, size_t r, size_t i, size_t weight,
+                     unsigned v) {
+    size_t h = weight / 16, t = weight % 16 / 4, k = weight % 4;
     if (bits == 1) {
         plane[r * 16 + t * 4 + k] |= (unsigned char)(v << (2 * i + h));
     } else {
-        plane[r * 32 + t * 8 + i / 2 * 4 + k] |= (unsigned char)(v << (2 * (2 * (i % 2) + h)));
+        plane[GW_STRIP_AT_8(r, t) + i / 2 * 4 + k] |= (unsigned char)(v << (2 * (2 * (i % 2) + h)));
     }
 }
 
@@ -107,22 +108,22 @@ static void pack_codes(gw_fmt fmt, const unsigned char *row, size_t b, size_t r,
         const unsigned char *q = fmt == GW_FMT_INT8 ? row + sizeof(gw_row_int8) + 32 * b
                                                     : row + sizeof(gw_block_q8_0) * b + 2;
         for (size_t w = 0; w < 8; w++) {
-            memcpy(record + w / 4 * 1024 + r * 64 + w % 4 * 16 + i * 4, q + 4 * w, 4);
+            memcpy(record + w / 4 * 1024 + GW_STRIP_AT_16(r, w % 4) + i * 4, q + 4 * w, 4);
         }
     } else if (nibbles != NULL) {
         for (size_t t = 0; t < 4; t++) {
-            memcpy(record + r * 64 + t * 16 + i * 4, nibbles + 4 * t, 4);
+            memcpy(record + GW_STRIP_AT_16(r, t) + i * 4, nibbles + 4 * t, 4);
         }
-        for (int w = 0; fifth != NULL && w < GW_ACT_BLOCK; w++) {
+        for (size_t w = 0; fifth != NULL && w < GW_ACT_BLOCK; w++) {
             put_bits(high, 1, r, i, w, (unsigned)fifth[w / 8] >> (w % 8) & 1u);
         }
     } else {
         gw_i8 code[GW_ACT_BLOCK];
         gw_row_codes(fmt, row, b, code);
-        for (int w = 0; w < GW_ACT_BLOCK; w++) {
+        for (size_t w = 0; w < GW_ACT_BLOCK; w++) {
             unsigned v = (unsigned)(code[w] + f->offset) & 255u;
             if (f->low == 4) {
-                record[r * 64 + (size_t)(w % 16 / 4 * 16) + i * 4 + (size_t)(w % 4)] |=
+                record[GW_STRIP_AT_16(r, w % 16 / 4) + i * 4 + w % 4] |=
                     (unsigned char)((v & 15u) << (w / 16 * 4));
             } else {
                 put_bits(record, 2, r, i, w, v & 3u);
