@@ -30,7 +30,7 @@ template <class F, int N, int WHERE> struct gw_floats {
     enum {
         DIRECT = WHERE,
         ACT8 = 0,
-        NORM_ROWS = N,
+        NORM = N == 1 && !WHERE,
         CLASSES = F::CLASSES,
         RECORD = GW_LINEAR_FLOAT_RECORD,
         PAIR = F::PAIR,

@@ -4,7 +4,7 @@
  * A block has a group of waves per tile (16 rows of the matrix), and in it a wave per class of the
  * lanes of arith.h: 8, or 4 for 16-bit floats. Its shared memory holds the waves' slots, the
  * activations, the sums to be joined (of half the classes) and the columns of GLU; before there are
- * sums, what a norm to act8 needs takes their place.
+ * sums, what a norm needs takes their place.
  */
 #ifndef GW_KERNELS_HIP_LINEAR_PARAMS_H
 #define GW_KERNELS_HIP_LINEAR_PARAMS_H
@@ -19,8 +19,7 @@ enum {
     GW_LINEAR_LESS = 2,
     GW_LINEAR_EARLY = 2, /* slots asked for before x, where it would have to wait for them */
     GW_LINEAR_FLOAT_RECORD = 1024,
-    GW_LINEAR_NORM_ROWS = 4, /* quantized: with more of them the norm is a launch of its own */
-    GW_LINEAR_NORM_MORE = 16 /* floats of shared memory beside the pieces of a norm          */
+    GW_LINEAR_NORM_MORE = 16 /* floats of shared memory beside the pieces of a norm       */
 };
 /* Slots of a wave where all of them fit, else GW_LINEAR_LESS. */
 #define GW_LINEAR_DEPTH(record) (GW_LINEAR_RING / (record))
@@ -46,8 +45,8 @@ struct gw_linear_params {
     struct gw_linear_part part[GW_LINEAR_PARTS];
     GW_DEV(const uint8_t) x;      /* [rows, row_bytes]: act8 or f32                     */
     GW_DEV(const float) residual; /* [rows, stride]; may be 0                           */
-    GW_DEV(const float) norm;     /* weights of the norm that x has still to go through: x is
-                                   * f32 then; or 0                                     */
+    GW_DEV(const float) norm;     /* weights of the norm that x, one row of f32 then, has still
+                                   * to go through; or 0                                */
     GW_DEV(void) normed;          /* x after it, in the product's format                */
     GW_DEV(void) y;               /* f32 [rows, stride], or act8                        */
     int32_t parts, tiles;         /* GLU: tiles of one of the two                       */
@@ -60,7 +59,7 @@ struct gw_linear_params {
     int32_t depth;                /* slots of a wave, where they are copied into        */
     int32_t early;                /* of them, how many are asked for before x           */
     int32_t x_rows;               /* that x has                                         */
-    int32_t piece;                /* norm to act8: floats of a row staged at a time     */
+    int32_t piece;                /* norm: values of the row staged at a time           */
     float eps;                    /* of the norm                                        */
 };
 

@@ -13,13 +13,7 @@
 enum { ACT_WORDS = GW_ACT_WORDS };
 
 template <class F, int ROWS> struct gw_quantized {
-    enum {
-        CLASSES = 8,
-        RECORD = F::BYTES,
-        DIRECT = 0,
-        ACT8 = 1,
-        NORM_ROWS = ROWS < GW_LINEAR_NORM_ROWS ? ROWS : GW_LINEAR_NORM_ROWS
-    };
+    enum { CLASSES = 8, RECORD = F::BYTES, DIRECT = 0, ACT8 = 1, NORM = ROWS == 1 };
     __device__ static inline int records(int terms) {
         return (terms + GW_STRIP_BLOCKS - 1) / GW_STRIP_BLOCKS;
     }

@@ -228,7 +228,7 @@ template <int ONCE> __device__ static inline float gw_join_8(const float *v, int
  *   CLASSES, RECORD          waves of a tile, bytes of a slot
  *   records(terms)           slots that a strip fills, those of class q are u = q mod CLASSES
  *   DIRECT, stage(p, x, from, n)  x is read where it is, or its rows go to shared memory first
- *   ACT8, NORM_ROWS          the format of x; how many rows a norm comes with at most
+ *   ACT8, NORM               the format of x; whether a norm may be in front, of its one row
  *   SUMS, add(...)           a thread's chains, and a slot's terms added to them; refill() as soon
  *                            as the slot is read
  *   VALUES                   SUMS of all threads of a wave
@@ -290,23 +290,22 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                             }
                         }
     };
-    gw_norm_four early[GW_NORM_FOURS];
-    if (!K::DIRECT && p.norm) {
-        gw_norm_ask(p.norm, p.row_bytes / 4, early);
+    gw_norm_four weights[GW_NORM_FOURS];
+    if (K::NORM && p.norm) {
+        gw_norm_ask(p.norm, p.row_bytes / 4, weights);
     }
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     const int first = (int)blockIdx.y * p.width;
     const int there = p.x_rows - first < p.width ? p.x_rows - first : p.width;
     const int left = gw_live(p.step) - first, live = left < there ? left : there;
-    if (!K::DIRECT && (!p.norm || !K::ACT8)) { /* without waiting for how many are alive */
-        K::stage(p, x, p.x + (size_t)first * (size_t)p.row_bytes, there);
-    }
-    if (K::DIRECT || !p.norm || !K::ACT8) {
+    if (K::NORM && p.norm) {
+        gw_norm_row<K::ACT8>(p, x, joined, live, weights, rest);
+    } else {
+        if (!K::DIRECT) { /* without waiting for how many are alive */
+            K::stage(p, x, p.x + (size_t)first * (size_t)p.row_bytes, there);
+        }
         rest();
-    }
-    if (!K::DIRECT && p.norm) {
-        gw_norm_rows<K::ACT8, K::NORM_ROWS>(p, x, joined, first, there, live, early, rest);
     }
     if (live <= 0) {
         return; /* the whole block */

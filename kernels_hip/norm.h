@@ -1,38 +1,152 @@
-/* kernels_hip/norm.h - the sum of squares of a norm (docs/arithmetic.md, section 5) by one team. */
+/* kernels_hip/norm.h - a row through NORM by a block of threads: the factor (docs/arithmetic.md,
+ * section 5), and the row times it, as f32 or act8. Of its own launch (rows.hip), and of every
+ * block of a product that has the norm in front of it (linear_stream.h).
+ *
+ * One row is all latency. Its 32 chains are one team's work, so they lie in shared memory chain by
+ * chain, four terms to a load; the weights come before the wait for earlier launches, and each
+ * thread's values while the chains are added up.
+ */
 #ifndef GW_KERNELS_HIP_NORM_H
 #define GW_KERNELS_HIP_NORM_H
 
+#include "kernels_hip/act8.h"
 #include "kernels_hip/device.h"
+#include "kernels_hip/norm_params.h"
 
-/* This lane's chain, continued over v[0 .. n): lane, lane + 32, ... */
-GW_DEVICE float gw_squares(const float *v, int n, float sum) {
-    enum { AHEAD = 16 };
-    int i = gw_lane();
-    float x[AHEAD];
-    if (i + (AHEAD - 1) * GW_LANES < n) {
+struct __align__(16) gw_norm_four {
+    float v[4];
+};
+
+GW_DEVICE gw_norm_four gw_norm_read(const float *from) {
+    const gw_16b bits = *(const gw_16b *)from;
+    gw_norm_four r;
 #pragma unroll
-        for (int j = 0; j < AHEAD; j++) {
-            x[j] = v[i + j * GW_LANES];
-        }
+    for (int j = 0; j < 4; j++) {
+        r.v[j] = GW_F32_FROM_BITS(bits.w[j]);
+    }
+    return r;
+}
+
+/* Four neighbours of a row of `width`: those beyond it are 0. */
+GW_DEVICE gw_norm_four gw_norm_take(const float *row, int width, int i) {
+    gw_norm_four r = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    if (i + 3 < width && width % 4 == 0) {
+        return gw_norm_read(row + i);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        r.v[j] = i + j < width ? row[i + j] : 0.0f;
+    }
+    return r;
+}
+
+/* The first fours of this thread. */
+GW_DEVICE void gw_norm_ask(const float *row, int width, gw_norm_four *early) {
+#pragma unroll
+    for (int k = 0; k < GW_NORM_FOURS; k++) {
+        early[k] = gw_norm_take(row, width, 4 * (int)threadIdx.x + k * GW_NORM_STEP);
+    }
+}
+
+/* A lane's chain continued over `fours` times four terms. */
+GW_DEVICE float gw_squares(const float *chain, int fours, float sum) {
+    enum { AHEAD = 4 };
+    gw_norm_four x[AHEAD];
+#pragma unroll
+    for (int j = 0; j < AHEAD; j++) {
+        x[j] = gw_norm_read(chain + 4 * (j < fours ? j : 0));
     }
 #pragma unroll 1
-    for (; i + (AHEAD - 1) * GW_LANES < n; i += AHEAD * GW_LANES) {
-        const int more = i + (2 * AHEAD - 1) * GW_LANES < n; /* those are on their way meanwhile */
-        float next[AHEAD];
+    for (int i = 0; i < fours; i += AHEAD) {
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
-            next[j] = more ? v[i + (j + AHEAD) * GW_LANES] : 0.0f;
-        }
+            const gw_norm_four now = x[j];
+            const int next = i + j + AHEAD;
+            x[j] = gw_norm_read(chain + 4 * (next < fours ? next : 0)); /* on its way meanwhile */
 #pragma unroll
-        for (int j = 0; j < AHEAD; j++) {
-            sum = GW_FMA(x[j], x[j], sum);
-            x[j] = next[j];
+            for (int k = 0; k < 4; k++) {
+                sum = i + j < fours ? GW_FMA(now.v[k], now.v[k], sum) : sum;
+            }
         }
-    }
-    for (; i < n; i += GW_LANES) {
-        sum = GW_FMA(v[i], v[i], sum);
     }
     return sum;
+}
+
+/* The factor of a row, in *factor too; all GW_NORM_THREADS threads call it. stage: GW_NORM_STAGE(
+ * piece) floats of shared memory, 16 byte aligned, where the row passes `piece` values at a time.
+ * meanwhile() is called once, by all threads, as soon as the first piece has been asked for. */
+template <class Meanwhile>
+__device__ static inline float gw_norm_factor(const float *row, int width, float eps, float *stage,
+                                              int piece, float *factor, Meanwhile meanwhile) {
+    enum { TEAMS = GW_NORM_THREADS / GW_LANES, GROUP = GW_NORM_GROUP, SPAN = GROUP * GW_LANES };
+    const int team = gw_team(), lane = gw_lane();
+    float *chain = stage + lane * GW_NORM_PITCH(piece), sum = 0.0f;
+    for (int base = 0; base < width; base += piece) {
+        const int end = base + piece < width ? base + piece : width;
+        if (base > 0) {
+            __syncthreads();
+        }
+#pragma unroll 1
+        for (int g = team;; g += TEAMS) {
+            const int from = base + g * SPAN, there = from < end;
+            float v[GROUP];
+#pragma unroll
+            for (int k = 0; k < GROUP; k++) {
+                const int i = from + k * GW_LANES + lane;
+                v[k] = there && i < width ? row[i] : 0.0f; /* which adds nothing */
+            }
+            if (base == 0 && g == team) {
+                meanwhile();
+            }
+            if (!there) {
+                break;
+            }
+#pragma unroll
+            for (int k = 0; k < GROUP; k += 4) {
+                const gw_norm_four four = {{v[k], v[k + 1], v[k + 2], v[k + 3]}};
+                *(gw_norm_four *)(chain + g * GROUP + k) = four;
+            }
+        }
+        __syncthreads();
+        if (team == 0) {
+            sum = gw_squares(chain, (end - base + SPAN - 1) / SPAN * (GROUP / 4), sum);
+        }
+    }
+    if (team == 0) {
+        sum = gw_fold(sum);
+        if (lane == 0) {
+            *factor = gw_rms_scale(sum, width, eps);
+        }
+    }
+    __syncthreads();
+    return *factor;
+}
+
+/* The row times factor and weight, four neighbours of a thread at a time, `put` with the first of
+ * them as put(i, values), values of whole teams: those beyond the width are 0. weights, values: the
+ * first fours of this thread. */
+template <class Put>
+__device__ static inline void gw_norm_apply(const float *row, const float *weight, int width,
+                                            float factor, const gw_norm_four *weights,
+                                            const gw_norm_four *values, Put put) {
+    const int end = (width + 127) / 128 * 128; /* whole teams */
+#pragma unroll 1
+    for (int base = 4 * (int)threadIdx.x, k = 0; base < end;
+         base += GW_NORM_FOURS * GW_NORM_STEP, k = 1) {
+#pragma unroll
+        for (int o = 0; o < GW_NORM_FOURS; o++) { /* side by side */
+            const int i = base + o * GW_NORM_STEP;
+            const gw_norm_four w = k ? gw_norm_take(weight, width, i) : weights[o];
+            gw_norm_four v = k ? gw_norm_take(row, width, i) : values[o];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                v.v[j] = (v.v[j] * factor) * w.v[j];
+            }
+            if (i - 4 * gw_lane() < end) {
+                put(i, v);
+            }
+        }
+    }
 }
 
 #endif

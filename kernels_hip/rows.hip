@@ -1,7 +1,7 @@
 /* kernels_hip/rows.hip - the ops that treat each row on its own: EMBED, PICK, NORM, QUANTIZE,
  * ROPE_KV. */
-#include "kernels_hip/device.h"
 #include "kernels_hip/act8.h"
+#include "kernels_hip/device.h"
 #include "kernels_hip/norm.h"
 #include "kernels_hip/rope.h"
 #include "kernels_hip/rows_params.h"
@@ -109,39 +109,37 @@ GW_KERNEL(gw_quantize, struct gw_quantize_params, GW_ROWS_THREADS) {
 
 /* ---- NORM ------------------------------------------------------------------------------------ */
 
-/* The sum's lanes are the lanes of the first team; all threads fetch the row for it. The squares of
- * what was not fetched come from memory. */
 template <int ACT8> __device__ static inline void norm(const struct gw_norm_params &p) {
-    __shared__ float staged[GW_NORM_STAGED];
-    __shared__ float factor;
-    const int row = (int)blockIdx.x, id = (int)threadIdx.x, n = p.width;
-    const int kept = n < GW_NORM_STAGED ? n : GW_NORM_STAGED;
+    __shared__ __align__(16) float stage[GW_NORM_STAGE(GW_NORM_PIECE)];
+    __shared__ float kept;
+    const int row = (int)blockIdx.x, n = p.width;
+    gw_norm_four weights[GW_NORM_FOURS], values[GW_NORM_FOURS];
+    gw_norm_ask(p.weight, n, weights);
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     if (row >= gw_live(p.step)) {
         return;
     }
     const float *x = p.in + (size_t)row * n;
-    for (int i = id; i < kept; i += GW_NORM_THREADS) {
-        staged[i] = x[i];
-    }
-    __syncthreads();
-    if (id < GW_LANES) {
-        const float sum = gw_fold(gw_squares(x + kept, n - kept, gw_squares(staged, kept, 0.0f)));
-        if (id == 0) {
-            factor = gw_rms_scale(sum, n, p.eps);
+    gw_norm_ask(x, n, values);
+    const float factor = gw_norm_factor(x, n, p.eps, stage, GW_NORM_PIECE, &kept, []() {});
+    gw_norm_apply(x, p.weight, n, factor, weights, values, [&](int i, const gw_norm_four &v) {
+        if (ACT8) {
+            gw_act8_four code;
+            code.encode(v.v);
+            if (i < n) { /* whole blocks */
+                code.store((unsigned *)p.out + ((size_t)row * n + i) / GW_ACT_BLOCK * GW_ACT_WORDS);
+            }
+            return;
         }
-    }
-    __syncthreads();
-    const float r = factor;
-    for (int i = id; i < n; i += GW_NORM_THREADS) {
-        const float y = ((i < kept ? staged[i] : x[i]) * r) * p.weight[i];
-        if (ACT8) { /* n is a multiple of 32: a team is in or out as a whole */
-            gw_team_encode((gw_act8 *)p.out + ((size_t)row * n + i) / GW_ACT_BLOCK, y);
-        } else {
-            ((float *)p.out)[(size_t)row * n + i] = y;
+        float *out = (float *)p.out + (size_t)row * n + i;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            if (i + j < n) {
+                out[j] = v.v[j];
+            }
         }
-    }
+    });
 }
 GW_KERNEL(gw_norm_f32, struct gw_norm_params, GW_NORM_THREADS) { norm<0>(p); }
 GW_KERNEL(gw_norm_act8, struct gw_norm_params, GW_NORM_THREADS) { norm<1>(p); }

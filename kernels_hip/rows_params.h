@@ -3,13 +3,13 @@
 #ifndef GW_KERNELS_HIP_ROWS_PARAMS_H
 #define GW_KERNELS_HIP_ROWS_PARAMS_H
 
+#include "kernels_hip/norm_params.h"
 #include "kernels_hip/params.h"
 #include "kernels_hip/rope_params.h"
 
 enum {
-    GW_ROWS_THREADS = 128, /* of every kernel but norm: four teams             */
-    GW_NORM_THREADS = 512, /* a block per row                                  */
-    GW_NORM_STAGED = 8192, /* values of a row that norm keeps in shared memory */
+    GW_ROWS_THREADS = 128, /* of every kernel but norm: four teams       */
+    GW_NORM_PIECE = 4096,  /* values of a row that norm stages at a time */
 };
 
 /* gw_embed_FORMAT: rows of the table as stored. Grid (anything, rows). */
@@ -30,7 +30,7 @@ struct gw_pick_params {
     int32_t width;
 };
 
-/* gw_norm_f32, gw_norm_act8: grid (rows). */
+/* gw_norm_f32, gw_norm_act8: a block per row; grid (rows). */
 struct gw_norm_params {
     struct gw_step_params step;
     GW_DEV(const float) in;

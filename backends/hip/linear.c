@@ -8,9 +8,10 @@
 #include "backends/hip/hip.h"
 #include "core/tensor/blocks.h"
 #include "kernels_hip/linear_params.h"
+#include "kernels_hip/norm_params.h"
 #include "kernels_hip/strip.h"
 
-enum { FLOAT_ROWS = 4, PARTS = GW_LINEAR_PARTS, PIECE = 512 };
+enum { FLOAT_ROWS = 4, PARTS = GW_LINEAR_PARTS };
 
 /* ---- the shape of a launch ------------------------------------------------------------------- */
 
@@ -28,7 +29,7 @@ typedef struct shape {
     int row_words;       /* of x in shared memory             */
     int groups;          /* tiles at a time                   */
     int depth;           /* slots of a wave                   */
-    int piece;           /* of a row on its way through a norm to act8, in floats; or 0 */
+    int piece;           /* of the row on its way through a norm, in floats; or 0 */
     unsigned shared;
 } shape;
 
@@ -43,9 +44,14 @@ static int has_matrices(const struct gw_device *d) {
     return d->driver->emulated || d->capability >= 80;
 }
 
-/* Of shared memory, while a norm to act8 runs. */
+/* Values of a row, rounded up to what a norm takes at a time. */
+static int spans(size_t cols) {
+    return (int)((cols + GW_NORM_SPAN - 1) / GW_NORM_SPAN * GW_NORM_SPAN);
+}
+
+/* Of shared memory, while a norm runs. */
 static int norm_bytes(const shape *s) {
-    return s->piece > 0 ? 4 * (s->width * s->piece + GW_LINEAR_NORM_MORE) : 0;
+    return s->piece > 0 ? 4 * (GW_NORM_STAGE(s->piece) + GW_LINEAR_NORM_MORE) : 0;
 }
 
 /* Shared memory of a block, as gw_product of kernels_hip/linear_stream.h cuts it up. few: with the
@@ -57,10 +63,11 @@ static int fits(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int g
     int after = GW_LINEAR_JOINED(sums) + columns; /* floats behind x */
     s->depth = !copies ? 1 : few ? GW_LINEAR_LESS : GW_LINEAR_DEPTH(record);
     int before = waves * record * s->depth + 4 * s->width * s->row_words;
-    /* A norm takes whole rows at a time where that leaves room for as many blocks, else pieces. */
+    /* A norm takes the whole row at a time where that leaves room for as many blocks, else pieces.
+     */
     int most = (copies ? d->shared_bytes : d->shared_bytes / 2) - before;
-    while (s->piece > PIECE && norm_bytes(s) > most) {
-        s->piece = (s->piece / 2 + 127) / 128 * 128;
+    while (s->piece > GW_NORM_SPAN && norm_bytes(s) > most) {
+        s->piece = spans((size_t)s->piece / 2);
     }
     s->shared = (unsigned)(before + (norm_bytes(s) > 4 * after ? norm_bytes(s) : 4 * after));
     if (s->shared > (unsigned)d->shared_bytes) {
@@ -75,7 +82,7 @@ static int fits(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int g
 
 /* 0 when nothing fits. */
 static int float_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t cols, int glu,
-                       shape *s) {
+                       int norm, shape *s) {
     static const char *const variants[] = {"_1", "_2", "_4"};
     int pair = fmt == GW_FMT_F32 ? 1 : 2, per_row = pair * (64 / d->warp);
     int i = rows == 1 ? 0 : rows == 2 ? 1 : 2;
@@ -84,12 +91,13 @@ static int float_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
     for (; i >= 0; i--) {
         s->variant = variants[i];
         s->width = 1 << i;
+        s->piece = norm ? spans(cols) : 0;
         if (fits(d, fmt, s, s->width * per_row, glu, 0)) {
             return 1;
         }
     }
     s->variant = "_long"; /* x stays in global memory: whole records only */
-    s->row_words = 0;
+    s->row_words = s->piece = 0;
     return cols % GW_STRIP_FLOATS == 0 && fits(d, fmt, s, per_row, glu, 0);
 }
 
@@ -99,11 +107,9 @@ static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
     size_t span = GW_STRIP_BLOCKS * GW_ACT_BLOCK;
     int words = (int)((cols + span - 1) / span * GW_STRIP_BLOCKS * sizeof(gw_act8) / 4);
     int most = d->warp == 32 ? 8 : 16; /* columns of a matrix instruction */
-    int piece = norm ? (int)((cols + 127) / 128 * 128) : 0;
     *s = (shape){.variant = "_wide", .groups = GW_LINEAR_THREADS / d->warp / 8};
     s->row_words = words + (36 - words % 32) % 32; /* rows 4 banks apart */
     for (s->width = rows < most ? rows : most; has_matrices(d) && s->width > 1; s->width--) {
-        s->piece = piece;
         if (fits(d, fmt, s, 16, glu, 1)) {
             return 1;
         }
@@ -111,14 +117,14 @@ static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
     s->variant = "";
     s->row_words = words;
     s->width = 1;
-    s->piece = piece;
+    s->piece = norm ? spans(cols) : 0;
     return fits(d, fmt, s, 64 / d->warp, glu, 0);
 }
 
 static int shape_of(const struct gw_device *d, const gw_tensor *w, int rows, int glu, int norm,
                     shape *s) {
     size_t cols = gw_hip_width(w);
-    return gw_format_of(w->fmt)->is_float ? float_shape(d, w->fmt, rows, cols, glu, s)
+    return gw_format_of(w->fmt)->is_float ? float_shape(d, w->fmt, rows, cols, glu, norm, s)
                                           : quant_shape(d, w->fmt, rows, cols, glu, norm, s);
 }
 
@@ -182,18 +188,17 @@ static int accepts_glu(const gw_kernel *kernel, const gw_node *node,
     return fits && accepts(kernel, node, device, 2);
 }
 
-/* Every block computes the norm for itself. With many rows of quantized weights that is slower than
- * a launch: all of them read f32, and encode it, so often. */
+/* Every block computes the norm of one row for itself. Of several that is slower than a launch: all
+ * blocks would read f32, and encode it, so often. */
 int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *before,
                       const gw_node *node) {
-    const gw_tensor *x = before->in[0], *w = node->w[0];
+    const gw_tensor *x = before->in[0];
     int glu = node->op == GW_OP_GLU;
     shape s;
     if (segment->device->no_fuse || before->op != GW_OP_NORM ||
         (!glu && node->op != GW_OP_LINEAR) || node->in[0] != before->out ||
         node->args.linear.order != GW_ORDER_DECODE || x->fmt != GW_FMT_F32 ||
-        gw_hip_width(x) % 4 != 0 || !gw_hip_apart(x, node->out) ||
-        (!gw_format_of(w->fmt)->is_float && segment->rows > GW_LINEAR_NORM_ROWS)) {
+        gw_hip_width(x) % 4 != 0 || !gw_hip_apart(x, node->out) || segment->rows > 1) {
         return 0;
     }
     for (int i = 0; i < (glu ? 2 : PARTS) && node->w[i] != NULL; i++) {
