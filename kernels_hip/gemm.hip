@@ -194,26 +194,6 @@ __device__ static inline void load_numbers(float *o, const float *numbers, int b
     }
 }
 
-template <class F, class T>
-__device__ static inline void multiply(int *s, const unsigned *a, const unsigned *x) {
-#pragma unroll
-    for (int k = 0; k < T::SUMS; k++) {
-        s[k] = MAGIC_BITS;
-    }
-    if (!F::HALVES) {
-        gw_mma_int8(s, a, x);
-    } else { /* the first half of a block is in the first half of the registers */
-        unsigned low[GW_MMA_A], high[GW_MMA_A];
-#pragma unroll
-        for (int k = 0; k < GW_MMA_A; k++) {
-            low[k] = k < GW_MMA_A / 2 ? a[k] : 0;
-            high[k] = k < GW_MMA_A / 2 ? 0 : a[k];
-        }
-        gw_mma_int8(s, low, x);
-        gw_mma_int8(s + T::SUMS - GW_MMA_C, high, x);
-    }
-}
-
 /* A stage's blocks times its tokens. Operands are loaded two steps (tiles of a block) and
  * multiplied one step ahead of the chain, also from block to block. */
 template <class F, class T>
@@ -250,7 +230,7 @@ __device__ static inline void compute(const unsigned char *record, const unsigne
                     a[k] = codes<F>(q[k % T::AR], next / T::NT, k / T::AR);
                 }
             }
-            multiply<F, T>(s[next % 2], a, tokens[next / 2 % 2] + next % 2 * GW_MMA_B);
+            multiply<F>(s[next % 2], a, tokens[next / 2 % 2] + next % 2 * GW_MMA_B);
             load_numbers<F, T>(number[next % 2], numbers, next / T::NT, next % T::NT, lane);
         }
         if (step >= 0) {

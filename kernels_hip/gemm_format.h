@@ -204,6 +204,29 @@ __device__ static inline float add_term(int s, int t, const float *row, const fl
     return acc;
 }
 
+#if GW_MMA
+/* The sums of a block of 16 rows and GW_MMA_N tokens, or of its halves, that begin at MAGIC. */
+template <class F>
+__device__ static inline void multiply(int *s, const unsigned *a, const unsigned *x) {
+#pragma unroll
+    for (int k = 0; k < (F::HALVES ? 2 : 1) * GW_MMA_C; k++) {
+        s[k] = MAGIC_BITS;
+    }
+    if (!F::HALVES) {
+        gw_mma_int8(s, a, x);
+    } else { /* the first half of a block is in the first half of the registers */
+        unsigned low[GW_MMA_A], high[GW_MMA_A];
+#pragma unroll
+        for (int k = 0; k < GW_MMA_A; k++) {
+            low[k] = k < GW_MMA_A / 2 ? a[k] : 0;
+            high[k] = k < GW_MMA_A / 2 ? 0 : a[k];
+        }
+        gw_mma_int8(s, low, x);
+        gw_mma_int8(s + (F::HALVES ? GW_MMA_C : 0), high, x);
+    }
+}
+#endif
+
 /* ---- stages in shared memory ----------------------------------------------------------------- */
 
 /* Byte of half h of block b of a token; neighbouring tokens use different banks. */

@@ -103,26 +103,6 @@ __device__ static inline void load_tokens(unsigned *o, const unsigned char *x, i
 #endif
 }
 
-template <class F>
-__device__ static inline void multiply(int *s, const unsigned *a, const unsigned *x) {
-#pragma unroll
-    for (int k = 0; k < (F::HALVES ? 2 : 1) * GW_MMA_C; k++) {
-        s[k] = MAGIC_BITS;
-    }
-    if (!F::HALVES) {
-        gw_mma_int8(s, a, x);
-    } else { /* the first half of a block is in the first half of the registers */
-        unsigned low[GW_MMA_A], high[GW_MMA_A];
-#pragma unroll
-        for (int k = 0; k < GW_MMA_A; k++) {
-            low[k] = k < GW_MMA_A / 2 ? a[k] : 0;
-            high[k] = k < GW_MMA_A / 2 ? 0 : a[k];
-        }
-        gw_mma_int8(s, low, x);
-        gw_mma_int8(s + (F::HALVES ? GW_MMA_C : 0), high, x);
-    }
-}
-
 /* What a wave keeps of a stage of weights. */
 template <class F, class T> struct operands {
     quarter<F> codes[T::MT][T::AR];

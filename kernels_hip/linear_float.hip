@@ -25,81 +25,127 @@ struct gw_bf16 {
     }
 };
 
-/* N rows of x; WHERE: 1 when they stay in global memory, because they are too long. */
+/* N rows of x; WHERE: 1 when they stay in global memory, because they are too long. Where a wave of
+ * 32 would have two rows of a class for each thread, SPLIT gives 8 of the 16 rows to one wave and 8
+ * to another, half of two records at a time: so a tile keeps 8 waves busy, and twice as many
+ * blocks. */
 template <class F, int N, int WHERE> struct gw_floats {
     enum {
         DIRECT = WHERE,
         ACT8 = 0,
         NORM = N == 1 && !WHERE,
-        CLASSES = F::CLASSES,
-        RECORD = GW_LINEAR_FLOAT_RECORD,
         PAIR = F::PAIR,
-        SUMS = N * PAIR * SETS,
+        SPLIT = LANES == 32 && PAIR == 2 ? 2 : 1,
+        STORED = F::CLASSES, /* of a record in memory */
+        CLASSES = STORED * SPLIT,
+        RECORD = GW_LINEAR_FLOAT_RECORD,
+        STEP = SPLIT * STORED * RECORD,
+        PART = RECORD / SPLIT, /* bytes that lie together */
+        JUMP = STORED * RECORD,
+        ROWS = SETS / SPLIT, /* of a thread */
+        SUMS = N * PAIR * ROWS,
         OUTS = N,
         FOLDERS = 64,
         VALUES = SUMS * LANES
     };
+    /* Where wave q of a tile belongs: q and q + CLASSES / 2 have classes that are joined first. */
+    __device__ static inline int stored(int q) { return SPLIT == 2 ? q / 4 * 2 + q % 2 : q; }
+    __device__ static inline int upper(int q) { return SPLIT == 2 ? q % 4 / 2 : 0; }
+
+    __device__ static inline size_t strip(int terms) { return (size_t)records(terms) * JUMP; }
     __device__ static inline int records(int terms) {
-        return (terms + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS * CLASSES;
+        return (terms + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS;
     }
+    __device__ static inline int parts(int terms, int) { return records(terms); }
+    __device__ static inline size_t first(int q) {
+        return (size_t)stored(q) * RECORD + (size_t)upper(q) * PART;
+    }
+    __device__ static inline unsigned number(unsigned, unsigned sums) { return sums; }
     __device__ static inline void stage(const gw_linear_params &p, unsigned *x,
                                         const unsigned char *from, int n) {
         enum { AT_ONCE = N < 4 ? 4 : 1 };
+        auto same = [](unsigned *, int) {};
         if (p.terms % 4 == 0) {
-            gw_stage<4, N, AT_ONCE>(from, (size_t)p.row_bytes, p.terms, x, p.row_words, n);
+            gw_stage<4, N, AT_ONCE>(from, (size_t)p.row_bytes, p.terms, x, p.row_words, n, same);
         } else {
-            gw_stage<1, N, AT_ONCE>(from, (size_t)p.row_bytes, p.terms, x, p.row_words, n);
+            gw_stage<1, N, AT_ONCE>(from, (size_t)p.row_bytes, p.terms, x, p.row_words, n, same);
         }
     }
-    template <class Ring, class Refill>
-    __device__ static inline void add(Ring &ring, int slot, Refill refill, int u, const unsigned *x,
-                                      int row_words, float *sums, int live) {
-        const int lane = gw_wave_lane(), t = lane % 4;
-        const unsigned *first =
-            x + u / CLASSES * GW_STRIP_FLOATS + (u % CLASSES * 4 + t) * (int)PAIR;
-        float xv[N][4][PAIR];
+    /* What a thread multiplies of a record: x is where its columns begin. */
+    struct part {
+        float x[N][4][PAIR];
+        gw_16b w[ROWS];
+
+        __device__ inline void load_x(const unsigned *from, int row_words, int live) {
 #pragma unroll
-        for (int n = 0; n < N; n++) { /* before the weights are waited for */
-            const unsigned *at = first + (n < live ? n : 0) * row_words;
+            for (int n = 0; n < N; n++) {
+                const unsigned *at = from + (n < live ? n : 0) * row_words;
 #pragma unroll
-            for (int e = 0; e < 4; e++) {
+                for (int e = 0; e < 4; e++) {
 #pragma unroll
-                for (int o = 0; o < PAIR; o++) {
-                    xv[n][e][o] = GW_F32_FROM_BITS(at[32 * e + o]);
+                    for (int o = 0; o < PAIR; o++) {
+                        x[n][e][o] = GW_F32_FROM_BITS(at[32 * e + o]);
+                    }
                 }
             }
         }
-        const unsigned char *record = ring.get(slot);
-        gw_16b w[SETS];
+        __device__ inline void add(float *sums) const {
 #pragma unroll
-        for (int s = 0; s < SETS; s++) {
-            w[s] = *(const gw_16b *)(record + 16 * (lane + s * LANES));
+            for (int n = 0; n < N; n++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+#pragma unroll
+                    for (int o = 0; o < PAIR; o++) {
+#pragma unroll
+                        for (int s = 0; s < ROWS; s++) {
+                            float &sum = sums[(n * PAIR + o) * ROWS + s];
+                            sum = fmaf(F::element(w[s], e * PAIR + o), x[n][e][o], sum);
+                        }
+                    }
+                }
+            }
+        }
+    };
+    template <class Ring, class Refill>
+    __device__ static inline void add(Ring &ring, int slot, Refill refill, int turn, int q,
+                                      int left, const unsigned *x, int row_words, float *sums,
+                                      int live) {
+        const int lane = gw_wave_lane(), t = lane % 4;
+        const unsigned *first =
+            x + turn * SPLIT * GW_STRIP_FLOATS + (stored(q) * 4 + t) * (int)PAIR;
+        part of[SPLIT];
+#pragma unroll
+        for (int h = 0; h < SPLIT; h++) { /* before the weights are waited for */
+            of[h].load_x(first + (h < left ? h : 0) * GW_STRIP_FLOATS, row_words, live);
+        }
+        const unsigned char *record = ring.get(slot);
+#pragma unroll
+        for (int h = 0; h < SPLIT; h++) {
+#pragma unroll
+            for (int s = 0; s < ROWS; s++) {
+                of[h].w[s] = *(const gw_16b *)(record + h * PART + 16 * (lane + s * LANES));
+            }
         }
         ring.done();
         refill();
 #pragma unroll
-        for (int n = 0; n < N; n++) {
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-#pragma unroll
-                for (int o = 0; o < PAIR; o++) {
-#pragma unroll
-                    for (int s = 0; s < SETS; s++) {
-                        float &sum = sums[(n * PAIR + o) * SETS + s];
-                        sum = fmaf(F::element(w[s], e * PAIR + o), xv[n][e][o], sum);
-                    }
-                }
+        for (int h = 0; h < SPLIT; h++) {
+            if (h < left) {
+                of[h].add(sums);
             }
         }
     }
     template <int ONCE> __device__ static inline float join(const float *values, int fold, int n) {
         float z[PAIR];
 #pragma unroll
-        for (int o = 0; o < PAIR; o++) { /* fold: thread and set of a wave */
-            const float *v = values + (n * PAIR + o) * 64 + fold;
-            z[o] = CLASSES == 8 ? gw_join_8<ONCE>(v, VALUES)
-                   : ONCE       ? (v[0] + v[2 * VALUES]) + (v[VALUES] + v[3 * VALUES])
-                                : v[0] + v[VALUES];
+        for (int o = 0; o < PAIR; o++) { /* fold: thread and set of a wave, or of two */
+            const int per_wave = 64 / SPLIT;
+            const float *v = values + (n * PAIR + o) * per_wave + fold % per_wave +
+                             fold / per_wave * 2 * (int)VALUES;
+            z[o] = STORED == 8  ? gw_join_8<ONCE>(v, VALUES)
+                   : !ONCE      ? v[0] + v[VALUES]
+                   : SPLIT == 2 ? (v[0] + v[4 * VALUES]) + (v[VALUES] + v[5 * VALUES])
+                                : (v[0] + v[2 * VALUES]) + (v[VALUES] + v[3 * VALUES]);
             z[o] = z[o] + gw_quad_xor<2>(z[o]);
             z[o] = z[o] + gw_quad_xor<1>(z[o]);
         }
@@ -118,7 +164,8 @@ template <class F, int N, int WHERE> struct gw_floats {
         gw_product<gw_floats<gw_##name, n, direct>, 1>(p);                                         \
     }
 #define WIDTHS(name)                                                                               \
-    KERNELS(name, _1, 1, 0) KERNELS(name, _2, 2, 0) KERNELS(name, _4, 4, 0) KERNELS(name, _long, 1, 1)
+    KERNELS(name, _1, 1, 0)                                                                        \
+    KERNELS(name, _2, 2, 0) KERNELS(name, _4, 4, 0) KERNELS(name, _long, 1, 1)
 WIDTHS(f32)
 WIDTHS(f16)
 WIDTHS(bf16)

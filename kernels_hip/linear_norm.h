@@ -13,10 +13,10 @@
 
 /* Rows [0, n) of `words` words each, G at a time, from `x` (row_bytes apart) to shared memory
  * (row_words apart); what a row has beyond `words` becomes 0. AT_ONCE: pieces of a row that a
- * thread waits for at once. */
-template <int G, int ROWS, int AT_ONCE>
+ * thread waits for at once. change(words, number of the first of them) may change G of them. */
+template <int G, int ROWS, int AT_ONCE, class Change>
 __device__ static inline void gw_stage(const unsigned char *x, size_t row_bytes, int words,
-                                       unsigned *shared, int row_words, int n) {
+                                       unsigned *shared, int row_words, int n, Change change) {
     struct __align__(4 * G) piece {
         unsigned w[G];
     };
@@ -43,6 +43,7 @@ __device__ static inline void gw_stage(const unsigned char *x, size_t row_bytes,
             for (int r = 0; r < ROWS; r++) {
                 const int at = base + k * step;
                 if (r < n && at < row_words) {
+                    change(v[k][r].w, at);
                     *(piece *)(shared + r * row_words + at) = v[k][r];
                 }
             }
@@ -53,7 +54,7 @@ __device__ static inline void gw_stage(const unsigned char *x, size_t row_bytes,
 /* The row of x through the norm to shared memory, act8 or f32, by way of `free`: GW_NORM_STAGE(
  * p.piece) floats behind GW_LINEAR_NORM_MORE. The first block keeps it in p.normed when it is live.
  * rest() is called behind the loads of x. Behind it a barrier is due. */
-template <int ACT8, class Rest>
+template <class K, class Rest>
 __device__ static inline void gw_norm_row(const gw_linear_params &p, unsigned *x, float *free,
                                           int live, const gw_norm_four *weights, Rest rest) {
     const int width = p.row_bytes / 4;
@@ -64,14 +65,15 @@ __device__ static inline void gw_norm_row(const gw_linear_params &p, unsigned *x
         gw_norm_factor(row, width, p.eps, free + GW_LINEAR_NORM_MORE, p.piece, free, rest);
     const int keep = live > 0 && blockIdx.x == 0;
     gw_norm_apply(row, p.norm, width, factor, weights, values, [&](int i, const gw_norm_four &v) {
-        if (ACT8) {
+        if (K::ACT8) {
             const int block = i / GW_ACT_BLOCK * GW_ACT_WORDS;
             gw_act8_four code;
             code.encode(v.v);
-            code.store(x + block);
             if (keep && i < width) {
                 code.store((unsigned *)p.normed + block);
             }
+            code.sums = K::number(code.scale, code.sums);
+            code.store(x + block);
         } else {
             *(gw_norm_four *)(x + i) = v;
             if (keep && i < width) {

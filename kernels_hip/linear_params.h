@@ -16,12 +16,13 @@ enum {
     GW_LINEAR_THREADS = 512,
     GW_LINEAR_ITEM = 32,   /* columns of GLU that a block makes at a time */
     GW_LINEAR_RING = 7168, /* bytes that a wave has on the way, about     */
+    GW_LINEAR_SOME = 4,
     GW_LINEAR_LESS = 2,
     GW_LINEAR_EARLY = 2, /* slots asked for before x, where it would have to wait for them */
     GW_LINEAR_FLOAT_RECORD = 1024,
     GW_LINEAR_NORM_MORE = 16 /* floats of shared memory beside the pieces of a norm       */
 };
-/* Slots of a wave where all of them fit, else GW_LINEAR_LESS. */
+/* Slots of a wave where all of them fit, else GW_LINEAR_SOME or GW_LINEAR_LESS. */
 #define GW_LINEAR_DEPTH(record) (GW_LINEAR_RING / (record))
 
 /* Whether the sums of a tile (per thread) are joined all at once, in two places in turns; else half

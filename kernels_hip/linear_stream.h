@@ -38,13 +38,18 @@ template <int BYTES> struct gw_ring {
         return shared + WAVES * depth * BYTES;
     }
     __device__ inline int slots_ahead() const { return depth; }
-    __device__ inline void put(int, const unsigned char *from, int there) {
-        if (there) {
-            const int lane = gw_wave_lane();
+    template <int PART, int JUMP>
+    __device__ inline void put(int, const unsigned char *from, int parts) {
+        const int lane = gw_wave_lane();
 #pragma unroll
-            for (int at = 0; at < BYTES; at += 16 * LANES) {
-                if (at + 16 * lane < BYTES) {
-                    gw_copy_async(slots + in * BYTES + at + 16 * lane, from + at + 16 * lane);
+        for (int part = 0; part < BYTES / PART; part++) {
+            if (part < parts) {
+#pragma unroll
+                for (int at = 0; at < PART; at += 16 * LANES) {
+                    if (at + 16 * lane < PART) {
+                        gw_copy_async(slots + in * BYTES + part * PART + at + 16 * lane,
+                                      from + part * JUMP + at + 16 * lane);
+                    }
                 }
             }
         }
@@ -54,6 +59,8 @@ template <int BYTES> struct gw_ring {
     __device__ inline const unsigned char *get(int) {
         if (depth == DEPTH) { /* the oldest of them has to be there */
             gw_copy_wait<DEPTH - 1>();
+        } else if ((int)DEPTH > (int)GW_LINEAR_SOME && depth == GW_LINEAR_SOME) {
+            gw_copy_wait<GW_LINEAR_SOME - 1>();
         } else {
             gw_copy_wait<GW_LINEAR_LESS - 1>();
         }
@@ -81,14 +88,14 @@ template <int BYTES> struct gw_ring {
         return shared + WAVES * BYTES;
     }
     __device__ static inline int slots_ahead() { return DEPTH; }
-    __device__ inline void put(int d, const unsigned char *from, int there) {
-        if (there) {
-            const int lane = gw_wave_lane();
+    template <int PART, int JUMP>
+    __device__ inline void put(int d, const unsigned char *from, int parts) {
+        const int lane = gw_wave_lane();
 #pragma unroll
-            for (int i = 0; i < PIECES; i++) {
-                if (16 * (i * LANES + lane) < BYTES) {
-                    held[d][i] = gw_stream(from + 16 * (i * LANES + lane));
-                }
+        for (int i = 0; i < PIECES; i++) {
+            const int at = 16 * (i * LANES + lane), part = at / PART;
+            if (at < BYTES && part < parts) {
+                held[d][i] = gw_stream(from + part * (JUMP - PART) + at);
             }
         }
     }
@@ -226,9 +233,12 @@ template <int ONCE> __device__ static inline float gw_join_8(const float *v, int
 
 /* K describes one kernel:
  *   CLASSES, RECORD          waves of a tile, bytes of a slot
- *   records(terms)           slots that a strip fills, those of class q are u = q mod CLASSES
+ *   strip(terms), first(q)   bytes of a strip; where in it the first slot of wave q of a tile
+ * begins STEP, PART, JUMP         bytes from slot to slot; a slot is RECORD / PART pieces, JUMP
+ * apart parts(terms, q)          pieces of wave q in a strip; the last slot may have one less
  *   DIRECT, stage(p, x, from, n)  x is read where it is, or its rows go to shared memory first
  *   ACT8, NORM               the format of x; whether a norm may be in front, of its one row
+ *   number(scale, sums)      what the second word of an act8 block becomes in shared memory
  *   SUMS, add(...)           a thread's chains, and a slot's terms added to them; refill() as soon
  *                            as the slot is read
  *   VALUES                   SUMS of all threads of a wave
@@ -251,23 +261,24 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     float *columns = joined + (ONCE ? 2 : 1) * GROUPS * SPACE * K::VALUES;
     const int wave = gw_wave(), group = wave / K::CLASSES, q = wave % K::CLASSES;
     const int fold = (int)threadIdx.x - group * K::CLASSES * LANES;
-    const int records = K::records(p.terms);
-    const int mine = (records - q + K::CLASSES - 1) / K::CLASSES; /* of this wave, in a strip */
-    const size_t strip_bytes = (size_t)records * K::RECORD;
+    enum { PARTS = K::RECORD / K::PART };
+    const int parts = K::parts(p.terms, q); /* of this wave, in a strip */
+    const size_t strip_bytes = K::strip(p.terms);
     const int items = gw_walk<GROUPS, GLU>::items(p.tiles);
     gw_walk<GROUPS, GLU> at, ahead;
     at.open(group);
     ahead.open(group);
-    int in_strip = mine;
-    const unsigned char *from = ahead.strip(p, strip_bytes) + (size_t)q * K::RECORD;
+    int in_strip = parts;
+    const unsigned char *from = ahead.strip(p, strip_bytes) + K::first(q);
     auto ask = [&](int d) {
-        ring.put(d, from, ahead.item < items && mine > 0);
-        from += K::CLASSES * K::RECORD;
-        if (--in_strip == 0) {
-            in_strip = mine;
+        ring.template put<K::PART, K::JUMP>(d, from, ahead.item < items ? in_strip : 0);
+        from += K::STEP;
+        in_strip -= PARTS;
+        if (in_strip <= 0) {
+            in_strip = parts;
             ahead.next();
             if (ahead.item < items) {
-                from = ahead.strip(p, strip_bytes) + (size_t)q * K::RECORD;
+                from = ahead.strip(p, strip_bytes) + K::first(q);
             }
         }
     };
@@ -300,7 +311,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     const int there = p.x_rows - first < p.width ? p.x_rows - first : p.width;
     const int left = gw_live(p.step) - first, live = left < there ? left : there;
     if (K::NORM && p.norm) {
-        gw_norm_row<K::ACT8>(p, x, joined, live, weights, rest);
+        gw_norm_row<K>(p, x, joined, live, weights, rest);
     } else {
         if (!K::DIRECT) { /* without waiting for how many are alive */
             K::stage(p, x, p.x + (size_t)first * (size_t)p.row_bytes, there);
@@ -326,12 +337,12 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
             }
         }
     };
-    int turn = 0;
+    int place = 0;
     auto finish = [&]() {
         float *values = joined + group * SPACE * K::VALUES;
         if (ONCE) { /* all classes side by side, in turns with the tile before */
-            values += turn * (GROUPS * SPACE * K::VALUES);
-            turn ^= 1;
+            values += place * (GROUPS * SPACE * K::VALUES);
+            place ^= 1;
 #pragma unroll
             for (int i = 0; i < K::SUMS; i++) {
                 values[q * K::VALUES + i * LANES + gw_wave_lane()] = sums[i];
@@ -374,34 +385,36 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     if (ring_of::STEP == 1) {
         while (at.item < items) {
             begin();
-            for (int u = q; u < records; u += K::CLASSES) {
+            for (int turn = 0; turn * PARTS < parts; turn++) {
                 K::add(
-                    ring, 0, [&]() { ask(0); }, u, rows, p.row_words, sums, live);
+                    ring, 0, [&]() { ask(0); }, turn, q, parts - turn * PARTS, rows, p.row_words,
+                    sums, live);
             }
             finish();
         }
         return;
     }
-    if (mine <= 0) { /* a class without a term still joins */
+    if (parts <= 0) { /* a class without a term still joins */
         while (at.item < items) {
             begin();
             finish();
         }
         return;
     }
-    for (int u = q;
+    for (int turn = 0;
          at.item < items;) { /* slots are registers: their numbers have to be constants */
 #pragma unroll
         for (int d = 0; d < ring_of::STEP; d++) {
             if (at.item < items) {
-                if (u == q) {
+                if (turn == 0) {
                     begin();
                 }
                 K::add(
-                    ring, d, [&]() { ask(d); }, u, rows, p.row_words, sums, live);
-                u += K::CLASSES;
-                if (u >= records) {
-                    u = q;
+                    ring, d, [&]() { ask(d); }, turn, q, parts - turn * PARTS, rows, p.row_words,
+                    sums, live);
+                turn++;
+                if (turn * PARTS >= parts) {
+                    turn = 0;
                     finish();
                 }
             }

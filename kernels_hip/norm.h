@@ -27,17 +27,10 @@ GW_DEVICE gw_norm_four gw_norm_read(const float *from) {
     return r;
 }
 
-/* Four neighbours of a row of `width`: those beyond it are 0. */
+/* Four neighbours of a row of `width`, a multiple of 4; beyond it 0. */
 GW_DEVICE gw_norm_four gw_norm_take(const float *row, int width, int i) {
-    gw_norm_four r = {{0.0f, 0.0f, 0.0f, 0.0f}};
-    if (i + 3 < width && width % 4 == 0) {
-        return gw_norm_read(row + i);
-    }
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        r.v[j] = i + j < width ? row[i + j] : 0.0f;
-    }
-    return r;
+    const gw_norm_four none = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    return i < width ? gw_norm_read(row + i) : none;
 }
 
 /* The first fours of this thread. */
@@ -48,25 +41,28 @@ GW_DEVICE void gw_norm_ask(const float *row, int width, gw_norm_four *early) {
     }
 }
 
-/* A lane's chain continued over `fours` times four terms. */
+/* A lane's chain continued over `fours` times four terms, an even number. */
 GW_DEVICE float gw_squares(const float *chain, int fours, float sum) {
-    enum { AHEAD = 4 };
-    gw_norm_four x[AHEAD];
+    enum { AHEAD = GW_NORM_GROUP / 4 };
+    gw_norm_four x[2][AHEAD]; /* one is on its way while the other is added */
 #pragma unroll
     for (int j = 0; j < AHEAD; j++) {
-        x[j] = gw_norm_read(chain + 4 * (j < fours ? j : 0));
+        x[0][j] = gw_norm_read(chain + 4 * j);
     }
-#pragma unroll 1
+#pragma unroll 2
     for (int i = 0; i < fours; i += AHEAD) {
+        const int next = i + AHEAD < fours ? i + AHEAD : i;
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
-            const gw_norm_four now = x[j];
-            const int next = i + j + AHEAD;
-            x[j] = gw_norm_read(chain + 4 * (next < fours ? next : 0)); /* on its way meanwhile */
+            x[1][j] = gw_norm_read(chain + 4 * (next + j));
+        }
 #pragma unroll
-            for (int k = 0; k < 4; k++) {
-                sum = i + j < fours ? GW_FMA(now.v[k], now.v[k], sum) : sum;
-            }
+        for (int j = 0; j < 4 * AHEAD; j++) {
+            sum = GW_FMA(x[0][j / 4].v[j % 4], x[0][j / 4].v[j % 4], sum);
+        }
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++) {
+            x[0][j] = x[1][j];
         }
     }
     return sum;
@@ -122,9 +118,9 @@ __device__ static inline float gw_norm_factor(const float *row, int width, float
     return *factor;
 }
 
-/* The row times factor and weight, four neighbours of a thread at a time, `put` with the first of
- * them as put(i, values), values of whole teams: those beyond the width are 0. weights, values: the
- * first fours of this thread. */
+/* The row, of a width that is a multiple of 4, times factor and weight, four neighbours of a thread
+ * at a time, `put` with the first of them as put(i, values), values of whole teams: those beyond
+ * the width are 0. weights, values: the first fours of this thread. */
 template <class Put>
 __device__ static inline void gw_norm_apply(const float *row, const float *weight, int width,
                                             float factor, const gw_norm_four *weights,

@@ -109,13 +109,31 @@ GW_KERNEL(gw_quantize, struct gw_quantize_params, GW_ROWS_THREADS) {
 
 /* ---- NORM ------------------------------------------------------------------------------------ */
 
-template <int ACT8> __device__ static inline void norm(const struct gw_norm_params &p) {
+GW_KERNEL(gw_norm_f32, struct gw_norm_params, GW_NORM_THREADS) {
+    __shared__ __align__(16) float stage[GW_NORM_STAGE(GW_NORM_PIECE)];
+    __shared__ float kept;
+    const int row = (int)blockIdx.x, n = p.width;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step)) {
+        return;
+    }
+    const float *x = p.in + (size_t)row * n;
+    float *out = (float *)p.out + (size_t)row * n;
+    const float factor = gw_norm_factor(x, n, p.eps, stage, GW_NORM_PIECE, &kept, []() {});
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < n; i += GW_NORM_THREADS) {
+        out[i] = (x[i] * factor) * p.weight[i];
+    }
+}
+
+GW_KERNEL(gw_norm_act8, struct gw_norm_params, GW_NORM_THREADS) {
     __shared__ __align__(16) float stage[GW_NORM_STAGE(GW_NORM_PIECE)];
     __shared__ float kept;
     const int row = (int)blockIdx.x, n = p.width;
     gw_norm_four weights[GW_NORM_FOURS], values[GW_NORM_FOURS];
-    gw_norm_ask(p.weight, n, weights);
     gw_grid_launch_dependents();
+    gw_norm_ask(p.weight, n, weights);
     gw_grid_dependency_wait();
     if (row >= gw_live(p.step)) {
         return;
@@ -123,26 +141,15 @@ template <int ACT8> __device__ static inline void norm(const struct gw_norm_para
     const float *x = p.in + (size_t)row * n;
     gw_norm_ask(x, n, values);
     const float factor = gw_norm_factor(x, n, p.eps, stage, GW_NORM_PIECE, &kept, []() {});
+    unsigned *out = (unsigned *)p.out + (size_t)row * n / GW_ACT_BLOCK * GW_ACT_WORDS;
     gw_norm_apply(x, p.weight, n, factor, weights, values, [&](int i, const gw_norm_four &v) {
-        if (ACT8) {
-            gw_act8_four code;
-            code.encode(v.v);
-            if (i < n) { /* whole blocks */
-                code.store((unsigned *)p.out + ((size_t)row * n + i) / GW_ACT_BLOCK * GW_ACT_WORDS);
-            }
-            return;
-        }
-        float *out = (float *)p.out + (size_t)row * n + i;
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            if (i + j < n) {
-                out[j] = v.v[j];
-            }
+        gw_act8_four code;
+        code.encode(v.v);
+        if (i < n) { /* whole blocks */
+            code.store(out + i / GW_ACT_BLOCK * GW_ACT_WORDS);
         }
     });
 }
-GW_KERNEL(gw_norm_f32, struct gw_norm_params, GW_NORM_THREADS) { norm<0>(p); }
-GW_KERNEL(gw_norm_act8, struct gw_norm_params, GW_NORM_THREADS) { norm<1>(p); }
 
 /* ---- ROPE_KV --------------------------------------------------------------------------------- */
 

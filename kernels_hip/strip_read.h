@@ -5,6 +5,7 @@
 #define GW_KERNELS_HIP_STRIP_READ_H
 
 #include "kernels_hip/device.h"
+#include "kernels_hip/linear_quant.h"
 #include "kernels_hip/strip.h"
 
 #define GW_STRIP_FORMAT(NAME, name, low, high, offset, levels, term, sub, heads, head_bytes)       \
@@ -25,51 +26,6 @@ GW_DEVICE unsigned gw_levels(unsigned nibbles) {
     return (gw_pick_bytes(0xf6eaddcfu, 0xbfad9881u, from) & ~upper) |
            (gw_pick_bytes(0x71594535u, 0x26190d01u, from) & upper);
 }
-
-/* The codes that one quarter of a row has in the four blocks of a record. */
-template <class F> struct gw_quarter {
-    unsigned low[F::LOW], high[F::HIGH > 0 ? F::HIGH : 1];
-
-    __device__ inline void load(const unsigned char *record, int row, int t) {
-        if (F::LOW == 2) {
-            const unsigned *w = (const unsigned *)(record + GW_STRIP_AT_8(row, t));
-            low[0] = w[0];
-            low[1] = w[1];
-        } else {
-#pragma unroll
-            for (int h = 0; h < F::LOW / 4; h++) {
-                const gw_16b v = *(const gw_16b *)(record + 1024 * h + GW_STRIP_AT_16(row, t));
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    low[4 * h + i] = v.w[i];
-                }
-            }
-        }
-        if (F::HIGH > 0) {
-            const unsigned *w =
-                (const unsigned *)(record + GW_STRIP_LOW(F::LOW) +
-                                   (F::HIGH == 1 ? 16 * row + 4 * t : GW_STRIP_AT_8(row, t)));
-#pragma unroll
-            for (int j = 0; j < F::HIGH; j++) {
-                high[j] = w[j];
-            }
-        }
-    }
-    /* Four codes of half h of block i, a byte each. */
-    __device__ inline unsigned word(int h, int i) const {
-        unsigned v = F::LOW == 8   ? low[(4 * h + i) % F::LOW]
-                     : F::LOW == 4 ? low[i % F::LOW] >> 4 * h & 0x0f0f0f0fu
-                                   : low[i / 2] >> 2 * (2 * (i % 2) + h) & 0x03030303u;
-        if (F::HIGH == 1) {
-            v |= (high[0] >> (2 * i + h) & 0x01010101u) << (F::LOW & 7);
-        } else if (F::HIGH == 2) {
-            v |=
-                (high[(i / 2) % (F::HIGH > 0 ? F::HIGH : 1)] >> 2 * (2 * (i % 2) + h) & 0x03030303u)
-                << (F::LOW & 7);
-        }
-        return F::LEVELS ? gw_levels(v) : v;
-    }
-};
 
 /* The codes of a row in block `lane` % 4 of a record: of row `lane` / 4 of those from `first` on,
  * which are 8 (LANES of 32) or 16. */
@@ -167,14 +123,14 @@ template <class F> struct gw_block_scales {
             d = d * (float)(int)(signed char)(sub & 255u);
         }
     }
-    /* sum: of code * q over the block, each half times its integer scale; the codes' offset is
-     * taken off here. sums: the two int16 of the activation block. */
-    __device__ inline float term(int sum, float dx, unsigned sums, float acc) const {
-        const int a = (int)(short)(sums & 0xffffu), b = (int)(short)(sums >> 16);
+    /* sum: of code * q over the block, each half times its integer scale; number: of
+     * gw_quantized, which `sum` has begun with where codes have an offset and there is no scale. */
+    __device__ inline float term(int sum, float dx, unsigned number, float acc) const {
         if (F::TERM == GW_TERM_SIGNED || F::TERM == GW_TERM_AFFINE) {
-            acc = fmaf(d * dx, (float)(sum - F::OFFSET * (a + b)), acc);
-            return F::TERM == GW_TERM_AFFINE ? fmaf(m, dx * (float)(a + b), acc) : acc;
+            acc = fmaf(d * dx, (float)sum, acc);
+            return F::TERM == GW_TERM_AFFINE ? fmaf(m, GW_F32_FROM_BITS(number), acc) : acc;
         }
+        const int a = gw_first_sum(number), b = gw_second_sum(number);
         if (F::OFFSET) {
             sum -= F::OFFSET * (gw_sub_scale<F>(sub, 0) * a + gw_sub_scale<F>(sub, 1) * b);
         }

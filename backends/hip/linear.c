@@ -54,51 +54,65 @@ static int norm_bytes(const shape *s) {
     return s->piece > 0 ? 4 * (GW_NORM_STAGE(s->piece) + GW_LINEAR_NORM_MORE) : 0;
 }
 
-/* Shared memory of a block, as gw_product of kernels_hip/linear_stream.h cuts it up. few: with the
- * fewest slots at once. 0 when it does not fit. */
-static int fits(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu, int few) {
-    int copies = d->warp == 32 && (d->driver->emulated || d->capability >= 80);
-    int waves = GW_LINEAR_THREADS / d->warp, record = record_bytes[fmt], whole = s->piece;
+/* Shared memory of a block with s->depth slots to a wave, as gw_product of
+ * kernels_hip/linear_stream.h cuts it up. 0 when it does not fit. */
+static int fits_so(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu) {
+    int waves = GW_LINEAR_THREADS / d->warp, whole = s->piece;
     int columns = glu ? s->width * 2 * GW_LINEAR_ITEM : 0;
     int after = GW_LINEAR_JOINED(sums) + columns; /* floats behind x */
-    s->depth = !copies ? 1 : few ? GW_LINEAR_LESS : GW_LINEAR_DEPTH(record);
-    int before = waves * record * s->depth + 4 * s->width * s->row_words;
+    int before = waves * record_bytes[fmt] * s->depth + 4 * s->width * s->row_words;
     /* A norm takes the whole row at a time where that leaves room for as many blocks, else pieces.
      */
-    int most = (copies ? d->shared_bytes : d->shared_bytes / 2) - before;
+    int most = (d->warp == 32 ? d->shared_bytes : d->shared_bytes / 2) - before;
     while (s->piece > GW_NORM_SPAN && norm_bytes(s) > most) {
         s->piece = spans((size_t)s->piece / 2);
     }
     s->shared = (unsigned)(before + (norm_bytes(s) > 4 * after ? norm_bytes(s) : 4 * after));
     if (s->shared > (unsigned)d->shared_bytes) {
         s->piece = whole;
-        return copies && !few && fits(d, fmt, s, sums, glu, 1);
+        return 0;
     }
     /* On NVIDIA the block of a later kernel beside this one takes its bandwidth: room for one. */
     unsigned alone = (unsigned)d->shared_bytes / 2 + 1024;
-    s->shared = d->driver->nvidia && !few && s->shared < alone ? alone : s->shared;
+    s->shared = d->driver->nvidia && s->shared < alone ? alone : s->shared;
     return 1;
+}
+
+/* With as many slots as fit. 0 when none do. */
+static int fits(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu) {
+    int copies = d->warp == 32 && (d->driver->emulated || d->capability >= 80);
+    int most = GW_LINEAR_DEPTH(record_bytes[fmt]);
+    int depths[] = {most, GW_LINEAR_SOME, GW_LINEAR_LESS};
+    for (int i = 0; i < 3; i++) {
+        s->depth = copies ? depths[i] : 1;
+        if (s->depth <= most && fits_so(d, fmt, s, sums, glu)) {
+            return 1;
+        }
+    }
+    return 0;
 }
 
 /* 0 when nothing fits. */
 static int float_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t cols, int glu,
                        int norm, shape *s) {
     static const char *const variants[] = {"_1", "_2", "_4"};
-    int pair = fmt == GW_FMT_F32 ? 1 : 2, per_row = pair * (64 / d->warp);
+    int pair = fmt == GW_FMT_F32 ? 1 : 2, split = pair == 2 && d->warp == 32;
+    int per_row = split ? pair : pair * (64 / d->warp),
+        waves = split ? 8 : 8 / pair; /* of a tile */
     int i = rows == 1 ? 0 : rows == 2 ? 1 : 2;
-    *s = (shape){.groups = GW_LINEAR_THREADS / d->warp / (8 / pair)};
+    *s = (shape){.groups = GW_LINEAR_THREADS / d->warp / waves};
     s->row_words = (int)((cols + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS * GW_STRIP_FLOATS);
     for (; i >= 0; i--) {
         s->variant = variants[i];
         s->width = 1 << i;
         s->piece = norm ? spans(cols) : 0;
-        if (fits(d, fmt, s, s->width * per_row, glu, 0)) {
+        if (fits(d, fmt, s, s->width * per_row, glu)) {
             return 1;
         }
     }
     s->variant = "_long"; /* x stays in global memory: whole records only */
     s->row_words = s->piece = 0;
-    return cols % GW_STRIP_FLOATS == 0 && fits(d, fmt, s, per_row, glu, 0);
+    return cols % GW_STRIP_FLOATS == 0 && fits(d, fmt, s, per_row, glu);
 }
 
 /* norm: x has still to go through one. */
@@ -110,7 +124,7 @@ static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
     *s = (shape){.variant = "_wide", .groups = GW_LINEAR_THREADS / d->warp / 8};
     s->row_words = words + (36 - words % 32) % 32; /* rows 4 banks apart */
     for (s->width = rows < most ? rows : most; has_matrices(d) && s->width > 1; s->width--) {
-        if (fits(d, fmt, s, 16, glu, 1)) {
+        if (fits(d, fmt, s, 16, glu)) {
             return 1;
         }
     }
@@ -118,7 +132,7 @@ static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
     s->row_words = words;
     s->width = 1;
     s->piece = norm ? spans(cols) : 0;
-    return fits(d, fmt, s, 64 / d->warp, glu, 0);
+    return fits(d, fmt, s, 64 / d->warp, glu);
 }
 
 static int shape_of(const struct gw_device *d, const gw_tensor *w, int rows, int glu, int norm,
