@@ -146,7 +146,7 @@ __device__ static inline void make_cells(uint8_t *cells, const float *values, in
 /* The query, and with ROPE_KV the new position's k and v, each by a team of its own. */
 template <class CELLS>
 __device__ static inline void take_row(const gw_attend_params &p, const gw_desk &d,
-                                       const gw_block_work &w) {
+                                       const gw_block_work &w, float angle) {
     const int team = gw_team(), e = p.e;
     if (!w.turns) {
         if (team == 0) {
@@ -154,16 +154,20 @@ __device__ static inline void take_row(const gw_attend_params &p, const gw_desk 
         }
         return;
     }
-    const float *in = p.turn.in;
+    if (team < 3) {
+        const int head = team == 0 ? w.head : p.heads + (team == 1 ? 0 : p.kv_heads) + w.g;
+        read_head(d.q + team * e, p.turn.in + (size_t)head * e, e); /* q, k and v in a row */
+    }
+    if ((int)threadIdx.x < p.turn.rope_dim) {
+        d.angle[threadIdx.x] = angle;
+    }
+    __syncthreads();
     if (team == 0) {
-        read_head(d.q, in + (size_t)w.head * e, e);
         turn_heads<1>(p.turn, (gw_f32s<1> *)d.q, p.turn.q_norm, d.angle);
     } else if (team == 1) {
-        read_head(d.k, in + (size_t)(p.heads + w.g) * e, e);
         turn_heads<1>(p.turn, (gw_f32s<1> *)d.k, p.turn.k_norm, d.angle);
         make_cells<CELLS>(d.k_cells, d.k, e);
     } else if (team == 2) {
-        read_head(d.v, in + (size_t)(p.heads + p.kv_heads + w.g) * e, e);
         make_cells<CELLS>(d.v_cells, d.v, e);
     }
 }
@@ -376,27 +380,25 @@ __device__ static inline void do_v(const gw_attend_params &p, const gw_desk &d,
 template <class CELLS> __device__ static inline void attend(const gw_attend_params &p) {
     GW_SHARED_DYNAMIC(uint8_t, shared);
     gw_grid_launch_dependents();
-    if (gw_live(p.step) <= (int)blockIdx.y) {
+    gw_block_work w;
+    w.open(p); /* asks for what it needs of the step together with how many rows are alive */
+    if (gw_live(p.step) <= w.row) {
         gw_grid_dependency_wait(); /* later kernels rely on this one for those before it */
         return;
     }
-    gw_block_work w;
-    w.open(p);
     const gw_desk d(shared, p.e, w.pages);
     /* Cells that no launch of this pass writes are read before the wait: with ROPE_KV all, for the
      * new one is made here; else pages that end in front of the step's rows. */
     const int old = w.turns ? w.pages : (w.span.pos + 1 - p.step.rows) / GW_PAGE - w.span.first;
+    float angle = 0.0f; /* of the new position; no more of them than threads */
+    if (w.turns && (int)threadIdx.x < p.turn.rope_dim) {
+        angle = p.turn.table[(size_t)w.span.pos * p.turn.rope_dim + threadIdx.x];
+    }
     fetch_round<CELLS>(p, d, w, 0, 0, old);
     if (w.turns) {
         gw_copy_commit();
         fetch_round<CELLS>(p, d, w, 1, 0, w.pages);
         gw_copy_commit();
-        const float *angle = p.turn.table + (size_t)w.span.pos * p.turn.rope_dim;
-#pragma unroll 1
-        for (int i = (int)threadIdx.x; i < p.turn.rope_dim; i += GW_BLOCK_THREADS) {
-            d.angle[i] = angle[i];
-        }
-        __syncthreads();
     }
     gw_grid_dependency_wait();
     if (!w.turns) {
@@ -405,7 +407,7 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
         fetch_round<CELLS>(p, d, w, 1, 0, w.pages);
         gw_copy_commit();
     }
-    take_row<CELLS>(p, d, w);
+    take_row<CELLS>(p, d, w, angle);
 #pragma unroll 1
     for (int round = 0; round < 2 * w.rounds; round++) {
         gw_copy_wait<1>();

@@ -22,7 +22,7 @@ GW_DEVICE int64_t token_of(const struct gw_embed_params &p, int row) {
         if (row >= gw_live(p.step)) {                                                              \
             return;                                                                                \
         }                                                                                          \
-        const type *from = (const type *)(p.table + token_of(p, row) * p.row_bytes);     \
+        const type *from = (const type *)(p.table + token_of(p, row) * p.row_bytes);               \
         for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < p.width;                    \
              i += (int)(gridDim.x * blockDim.x)) {                                                 \
             p.out[(size_t)row * p.width + i] = widen(from[i]);                                     \
@@ -42,7 +42,7 @@ EMBED_FLOATS(bf16, gw_u16, gw_bf16_to_f32)
         if (row >= gw_live(p.step)) {                                                              \
             return;                                                                                \
         }                                                                                          \
-        const uint8_t *from = p.table + token_of(p, row) * p.row_bytes;                  \
+        const uint8_t *from = p.table + token_of(p, row) * p.row_bytes;                            \
         for (int b = (int)(blockIdx.x * blockDim.x + threadIdx.x); b < p.width / 32;               \
              b += (int)(gridDim.x * blockDim.x)) {                                                 \
             float w[32];                                                                           \
@@ -175,8 +175,8 @@ template <typename PUT> __device__ static inline void rope_kv(const struct gw_ro
     const int is_v = h >= turn.heads + turn.kv_heads;
     const int g = h - turn.heads - (is_v ? turn.kv_heads : 0);
     const int page = p.pages[(size_t)gw_step_slot(p.step, row) * p.page_stride + pos / GW_PAGE];
-    uint8_t *tile = (uint8_t *)(is_v ? p.v : p.k) +
-                    ((size_t)page * turn.kv_heads + g) * (size_t)p.tile_bytes;
+    uint8_t *tile =
+        (uint8_t *)(is_v ? p.v : p.k) + ((size_t)page * turn.kv_heads + g) * (size_t)p.tile_bytes;
     gw_u16 *scales = (gw_u16 *)(tile + GW_PAGE * e); /* of q8_0 */
     for (int i = lane; i < e; i += GW_LANES) {
         PUT::put((cell *)tile, is_v ? j * e + i : i * GW_PAGE + j, scales,
