@@ -127,21 +127,23 @@ __device__ static inline void gw_norm_apply(const float *row, const float *weigh
                                             const gw_norm_four *values, Put put) {
     const int end = (width + 127) / 128 * 128; /* whole teams */
 #pragma unroll 1
-    for (int base = 4 * (int)threadIdx.x, k = 0; base < end;
-         base += GW_NORM_FOURS * GW_NORM_STEP, k = 1) {
-#pragma unroll
-        for (int o = 0; o < GW_NORM_FOURS; o++) { /* side by side */
-            const int i = base + o * GW_NORM_STEP;
-            const gw_norm_four w = k ? gw_norm_take(weight, width, i) : weights[o];
-            gw_norm_four v = k ? gw_norm_take(row, width, i) : values[o];
+    for (int i = 4 * (int)threadIdx.x, k = 0; i < end; i += GW_NORM_STEP, k++) {
+        gw_norm_four w, v;
+        if (k < GW_NORM_FOURS) {
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                v.v[j] = (v.v[j] * factor) * w.v[j];
+                w.v[j] = k == 0 ? weights[0].v[j] : weights[1].v[j];
+                v.v[j] = k == 0 ? values[0].v[j] : values[1].v[j];
             }
-            if (i - 4 * gw_lane() < end) {
-                put(i, v);
-            }
+        } else {
+            w = gw_norm_take(weight, width, i);
+            v = gw_norm_take(row, width, i);
         }
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            v.v[j] = (v.v[j] * factor) * w.v[j];
+        }
+        put(i, v);
     }
 }
 
