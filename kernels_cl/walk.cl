@@ -142,7 +142,6 @@ static inline int meets(__global const uint *ticket, uint due, uint most) {
 #endif
 }
 
-
 /* All items of a group: all groups have done the ops before this one. A group that never comes is a
  * fault of the device: a trap after some seconds, and the host finds the device lost. */
 static inline void grid_await(walker *grid) {

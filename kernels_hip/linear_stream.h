@@ -233,9 +233,10 @@ template <int ONCE> __device__ static inline float gw_join_8(const float *v, int
 
 /* K describes one kernel:
  *   CLASSES, RECORD          waves of a tile, bytes of a slot
- *   strip(terms), first(q)   bytes of a strip; where in it the first slot of wave q of a tile
- * begins STEP, PART, JUMP         bytes from slot to slot; a slot is RECORD / PART pieces, JUMP
- * apart parts(terms, q)          pieces of wave q in a strip; the last slot may have one less
+ *   strip(terms)             bytes of a strip
+ *   first(q)                 where in it the first slot of wave q of a tile begins
+ *   STEP, PART, JUMP         bytes from slot to slot; a slot is RECORD / PART pieces, JUMP apart
+ *   parts(terms, q)          pieces of wave q in a strip; the last slot may have one less
  *   DIRECT, stage(p, x, from, n)  x is read where it is, or its rows go to shared memory first
  *   ACT8, NORM               the format of x; whether a norm may be in front, of its one row
  *   number(scale, sums)      what the second word of an act8 block becomes in shared memory

@@ -63,7 +63,7 @@ static int fits_so(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, in
     int before = waves * record_bytes[fmt] * s->depth + 4 * s->width * s->row_words;
     /* A norm takes the whole row at a time where that leaves room for as many blocks, else pieces.
      */
-    int most = (d->warp == 32 ? d->shared_bytes : d->shared_bytes / 2) - before;
+    int copies = s->depth > 1, most = (copies ? d->shared_bytes : d->shared_bytes / 2) - before;
     while (s->piece > GW_NORM_SPAN && norm_bytes(s) > most) {
         s->piece = spans((size_t)s->piece / 2);
     }
@@ -97,8 +97,8 @@ static int float_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
                        int norm, shape *s) {
     static const char *const variants[] = {"_1", "_2", "_4"};
     int pair = fmt == GW_FMT_F32 ? 1 : 2, split = pair == 2 && d->warp == 32;
-    int per_row = split ? pair : pair * (64 / d->warp),
-        waves = split ? 8 : 8 / pair; /* of a tile */
+    int waves = split ? 8 : 8 / pair; /* of a tile */
+    int per_row = split ? pair : pair * (64 / d->warp);
     int i = rows == 1 ? 0 : rows == 2 ? 1 : 2;
     *s = (shape){.groups = GW_LINEAR_THREADS / d->warp / waves};
     s->row_words = (int)((cols + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS * GW_STRIP_FLOATS);
