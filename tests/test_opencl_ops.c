@@ -61,6 +61,56 @@ static void bits_last_joins(void **state) {
     ot_close(&bench);
 }
 
+/* Prompts on matrix instructions; where the device has none, the same kernels with every
+ * instruction done through local memory. Each size of tile, over its borders and over a stage's;
+ * `large`: a size that takes the largest. Few formats on PoCL, which compiles slowly, without
+ * GODWIT_OPENCL_ALL, and the smaller tiles for the first of them. */
+static void check_matrix(struct gw_device *device, int every, int large_n, int large_m) {
+    const struct { int n, k, m; } sizes[] = {{21, 96, 80}, {40, 416, 100}, {large_n, 608, large_m}};
+    static const gw_fmt few[] = {GW_FMT_Q4_0, GW_FMT_Q8_0, GW_FMT_Q5_1, GW_FMT_IQ4_XS,
+                                 GW_FMT_Q2_K, GW_FMT_Q3_K, GW_FMT_Q6_K};
+    static op_bench bench;
+    ot_open(&bench, &gw_backend_opencl, device, OT_PRODUCED);
+    for (int i = 0; i < (every ? GW_FMT_ACT8 : (int)(sizeof few / sizeof few[0])); i++) {
+        const gw_fmt fmt = every ? (gw_fmt)i : few[i];
+        const int step = (int)gw_format_of(fmt)->block_elems;
+        if (gw_format_of(fmt)->is_float) {
+            continue;
+        }
+        for (size_t j = every || i == 0 ? 0 : 2; j < sizeof sizes / sizeof sizes[0]; j++) {
+            op_case c = {.op = j == 1 ? GW_OP_GLU : GW_OP_LINEAR,
+                         .why = "matrix instructions",
+                         .n = sizes[j].n,
+                         .k = (sizes[j].k + step - 1) / step * step,
+                         .m = {sizes[j].m},
+                         .fmt = {fmt, fmt, fmt},
+                         .out = GW_FMT_F32,
+                         .order = GW_ORDER_PREFILL,
+                         .bias = j == 2,
+                         .residual = j == 2};
+            ot_check_case(&bench, &c);
+        }
+    }
+    ot_close(&bench);
+}
+static void matrix_as_found(void **state) {
+    struct gw_device *device = open_opencl("no-cache,any-floats");
+    gw_device_info info;
+    (void)state;
+    gw_backend_opencl.describe(device, 0, &info);
+    if (strstr(info.detail, "matrix") == NULL) {
+        print_message("SKIP: no matrix instructions here\n");
+        gw_backend_opencl.close(device);
+        skip();
+    }
+    check_matrix(device, 1, 130, 128 * info.threads / 3 + 100);
+}
+static void matrix_team(void **state) {
+    (void)state;
+    check_matrix(open_opencl("no-cache,team,plain,matrix"), getenv("GODWIT_OPENCL_ALL") != NULL, 70,
+                 300);
+}
+
 /* Decode products of every width that has a kernel of its own, and chunks of 64 rows. */
 static void check_widths(const char *settings) {
     static op_bench bench;
@@ -301,7 +351,8 @@ static void blas_fails(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_as_found),   cmocka_unit_test(bits_team),
-        cmocka_unit_test(bits_last_joins), cmocka_unit_test(widths_as_found),
+        cmocka_unit_test(bits_last_joins), cmocka_unit_test(matrix_as_found),
+        cmocka_unit_test(matrix_team),     cmocka_unit_test(widths_as_found),
         cmocka_unit_test(widths_team),     cmocka_unit_test(blas_as_found),
         cmocka_unit_test(blas_team),       cmocka_unit_test(blas_fails),
     };

@@ -7,7 +7,6 @@
 
 enum {
     MAX_PLATFORMS = 16,
-    LANES = 32,
     COMPUTE_CAPABILITY_MAJOR = 0x4000, /* cl_nv_device_attribute_query */
     HINTS_FROM = 8
 };
@@ -84,68 +83,19 @@ static const char *lacking(const gw_cl_driver *cl, cl_device_id id) {
     return NULL;
 }
 
-/* Shuffles and four-way dot products of NVIDIA's instruction set: used when this runs and is right.
- */
-static const char *const nvidia_probe =
-    "__kernel void probe(__global int *out) {\n"
-    "    int i = (int)get_local_id(0), down, dot;\n"
-    "    __asm__ volatile(\"shfl.sync.down.b32 %0, %1, %2, 0x1f, 0xffffffff;\"\n"
-    "                 : \"=r\"(down) : \"r\"(i), \"r\"(16));\n"
-    "    __asm__(\"dp4a.u32.s32 %0, %1, %2, %3;\"\n"
-    "        : \"=r\"(dot) : \"r\"(0x01020304), \"r\"(0xff010101), \"r\"(i));\n"
-    "    out[i] = down * 1000 + dot;\n"
-    "}\n";
-
-static int probe_runs(struct gw_device *d, cl_program program) {
-    const gw_cl_driver *cl = d->cl;
-    cl_int error = CL_SUCCESS, out[LANES] = {0};
-    size_t n = LANES;
-    cl_kernel kernel = cl->CreateKernel(program, "probe", &error);
-    if (error != CL_SUCCESS) {
-        return 0;
-    }
-    cl_mem mem = cl->CreateBuffer(d->context, CL_MEM_READ_WRITE, sizeof out, NULL, &error);
-    int good = error == CL_SUCCESS;
-    good = good && cl->SetKernelArg(kernel, 0, sizeof mem, &mem) == CL_SUCCESS;
-    good = good &&
-           cl->EnqueueNDRangeKernel(d->queue, kernel, 1, NULL, &n, &n, 0, NULL, NULL) == CL_SUCCESS;
-    good = good && cl->EnqueueReadBuffer(d->queue, mem, CL_TRUE, 0, sizeof out, out, 0, NULL,
-                                         NULL) == CL_SUCCESS;
-    for (int i = 0; i < LANES && good; i++) {
-        int down = i < LANES / 2 ? i + LANES / 2 : i; /* beyond the end: the own value */
-        good = out[i] == down * 1000 + (4 + 3 + 2 - 1) + i;
-    }
-    if (error == CL_SUCCESS) {
-        cl->ReleaseMemObject(mem);
-    }
-    cl->ReleaseKernel(kernel);
-    return good;
-}
-
-static int understands_nvidia(struct gw_device *d) {
-    const gw_cl_driver *cl = d->cl;
-    const char *text = nvidia_probe;
-    cl_int error = CL_SUCCESS;
-    cl_program program = cl->CreateProgramWithSource(d->context, 1, &text, NULL, &error);
-    if (error != CL_SUCCESS) {
-        return 0;
-    }
-    int good = cl->BuildProgram(program, 1, &d->id, "-cl-std=CL1.2", NULL, NULL) == CL_SUCCESS &&
-               probe_runs(d, program);
-    cl->ReleaseProgram(program);
-    return good;
-}
-
 /* GODWIT_OPENCL, for tests, comma-separated: item, team (the way through the ops), plain (no inline
- * assembly), walk=GROUPS (a step in one launch of so many groups, whatever the weights; 0: never;
- * other devices than NVIDIA's: 1), must-walk (an error where that cannot be done), walk-rows=N (for
- * steps of so many rows, too), last-joins (attention in one launch, as on NVIDIA: right on x86,
- * too), any-floats (open a simulator whose arithmetic is not exact), max-alloc=BYTES,
- * max-cache=BYTES (the same for caches alone), fail-alloc=K, fail-enqueue=K, fail-build (the first)
- * or fail-build=K, fail-walk (the program of a step in one launch does not build), no-cache
- * (programs are not kept on disk: PoCL compiles what it is asked for a second time), no-blas
- * (CLBlast is not there), fail-blas=K (its K-th product fails; the first is the trial). */
-static gw_status read_environment(struct gw_device *d, int *plain, int *any_floats, int *walkers) {
+ * assembly), matrix (prompts on matrix instructions, through local memory where the device has
+ * none), no-matrix (never), walk=GROUPS (a step in one launch of so many groups, whatever the
+ * weights; 0: never; other devices than NVIDIA's: 1), must-walk (an error where that cannot be
+ * done), walk-rows=N (for steps of so many rows, too), last-joins (attention in one launch, as on
+ * NVIDIA: right on x86, too), any-floats (open a simulator whose arithmetic is not exact),
+ * max-alloc=BYTES, max-cache=BYTES (the same for caches alone), fail-alloc=K, fail-enqueue=K,
+ * fail-build (the first) or fail-build=K, fail-walk (the program of a step in one launch does not
+ * build), no-cache (programs are not kept on disk: PoCL compiles what it is asked for a second
+ * time), no-blas (CLBlast is not there), fail-blas=K (its K-th product fails; the first is the
+ * trial). */
+static gw_status read_environment(struct gw_device *d, int *plain, int *any_floats, int *no_matrix,
+                                  int *walkers) {
     const char *p = getenv("GODWIT_OPENCL");
     while (p != NULL && *p != '\0') {
         size_t n = strcspn(p, ",");
@@ -158,6 +108,10 @@ static gw_status read_environment(struct gw_device *d, int *plain, int *any_floa
             d->item = word[0] == 'i';
         } else if (strcmp(word, "plain") == 0) {
             *plain = d->plain = 1;
+        } else if (strcmp(word, "matrix") == 0) {
+            d->matrix = 1;
+        } else if (strcmp(word, "no-matrix") == 0) {
+            *no_matrix = 1;
         } else if (strncmp(word, "walk-rows=", 10) == 0 && value > 0) {
             d->walk_rows = value < GW_DECODE_MAX ? (int)value : GW_DECODE_MAX;
         } else if (strncmp(word, "walk=", 5) == 0 && word[5] >= '0' && word[5] <= '9') {
@@ -199,7 +153,7 @@ static gw_status read_environment(struct gw_device *d, int *plain, int *any_floa
 static gw_status fill_device(struct gw_device *d, const gw_device_options *options) {
     const gw_cl_driver *cl = d->cl;
     cl_int error = CL_SUCCESS;
-    int plain = 0, any_floats = 0, walkers = -1;
+    int plain = 0, any_floats = 0, no_matrix = 0, walkers = -1;
     text_info(cl, d->id, CL_DEVICE_NAME, d->name, sizeof d->name);
     text_info(cl, d->id, CL_DRIVER_VERSION, d->driver, sizeof d->driver);
     d->max_alloc = number_info(cl, d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong));
@@ -210,7 +164,7 @@ static gw_status fill_device(struct gw_device *d, const gw_device_options *optio
     size_t group = (size_t)number_info(cl, d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
     d->item = (type & CL_DEVICE_TYPE_CPU) != 0;
     d->walk_rows = 1;
-    GW_TRY(read_environment(d, &plain, &any_floats, &walkers));
+    GW_TRY(read_environment(d, &plain, &any_floats, &no_matrix, &walkers));
     const char *missing = lacking(cl, d->id);
     if (missing != NULL && !any_floats) {
         return gw_fail(GW_E_UNSUPPORTED, "opencl", "%s lacks %s, which equal results need", d->name,
@@ -228,9 +182,10 @@ static gw_status fill_device(struct gw_device *d, const gw_device_options *optio
     d->queue = cl->CreateCommandQueue(d->context, d->id, 0, &error);
     GW_TRY(gw_cl_check(error, "creating a queue"));
     /* oclgrind, which is of every type, ends on inline assembly: the way for processors asks not */
-    d->nvidia = !plain && !d->item && (type & CL_DEVICE_TYPE_GPU) != 0 && understands_nvidia(d);
+    d->nvidia = !plain && !d->item && (type & CL_DEVICE_TYPE_GPU) != 0 && gw_cl_has_ptx(d);
     d->hints = d->nvidia &&
                number_info(cl, d->id, COMPUTE_CAPABILITY_MAJOR, sizeof(cl_uint)) >= HINTS_FROM;
+    d->matrix = d->nvidia ? !no_matrix && gw_cl_has_matrix(d) : d->matrix && !d->item;
     /* OpenCL 1.2 orders nothing between groups of a launch, the PTX of NVIDIA does. */
     d->last_joins = d->nvidia || d->last_joins;
     /* Waiting for other groups needs all of them at work at once; one alone waits for nobody. */
@@ -341,7 +296,9 @@ static void describe(const struct gw_device *device, int ordinal, gw_device_info
         size_t used = strlen(out->detail);
         snprintf(out->detail + used, sizeof out->detail - used, ", %s%s%s",
                  device->item ? "processor way" : "lanes way",
-                 device->nvidia ? " with PTX shuffles and dot products" : "",
+                 !device->nvidia  ? ""
+                 : device->matrix ? " with PTX shuffles, dot products and matrix instructions"
+                                  : " with PTX shuffles and dot products",
                  device->blas == GW_CL_BLAS_WORKS ? ", CLBlast" : "");
         out->free_bytes =
             out->memory_bytes > device->reserved ? out->memory_bytes - device->reserved : 0;

@@ -57,10 +57,32 @@ int gw_cl_accepts_glu(const gw_kernel *kernel, const gw_node *node,
 
 /* ---- one product ----------------------------------------------------------------------------- */
 
-static const char *source_of(const struct gw_device *device, gw_fmt fmt) {
-    return device->item                   ? "float_item"
-           : gw_cl_planes_of(fmt) != NULL ? "linear_team"
-                                          : "float_team";
+static int on_matrix(const struct gw_device *device, const product *p) {
+    return device->matrix && !device->item && p->order == GW_ORDER_PREFILL &&
+           gw_cl_planes_of(p->w->fmt) != NULL;
+}
+
+static const char *source_of(const struct gw_device *device, const product *p) {
+    return device->item                         ? "float_item"
+           : on_matrix(device, p)               ? "linear_matrix"
+           : gw_cl_planes_of(p->w->fmt) != NULL ? "linear_team"
+                                                : "float_team";
+}
+
+/* A group's share of a product on matrix instructions. */
+typedef struct matrix_tile {
+    size_t rows, tokens, items;
+} matrix_tile;
+
+/* Few tokens, or few groups, take smaller tiles. */
+static matrix_tile tile_of(const struct gw_segment *segment, size_t m) {
+    static const matrix_tile large = {128, 64, GW_CL_GROUP}, half = {64, 64, GW_CL_GROUP},
+                             small = {64, 32, GW_CL_GROUP / 2};
+    const size_t rows = (size_t)segment->rows, units = (size_t)segment->device->units;
+    if (rows <= small.tokens) {
+        return small;
+    }
+    return gw_cl_groups(m, large.rows) * gw_cl_groups(rows, large.tokens) < units ? half : large;
 }
 
 size_t gw_cl_format_options(gw_fmt fmt, char *out, size_t room) {
@@ -98,6 +120,11 @@ static gw_status end_product(gw_cl_call *call, const product *p, size_t m) {
                                           gw_cl_groups(rows, MOST_WIDTH), 1)
                        : gw_cl_launch_end(call, 1, m, 1, 1);
     }
+    if (on_matrix(segment->device, p)) {
+        const matrix_tile t = tile_of(segment, m);
+        return gw_cl_launch_end(call, t.items, gw_cl_groups(rows, t.tokens),
+                                gw_cl_groups(m, t.rows), 1);
+    }
     return gw_cl_launch_end(call, GW_CL_GROUP, gw_cl_groups(m, TILE), gw_cl_groups(rows, TILE), 1);
 }
 
@@ -124,13 +151,17 @@ static void arg_result(gw_cl_call *call, const product *p, const gw_cl_chunk *ch
 
 static gw_status record_chunk(struct gw_segment *segment, const product *p,
                               const gw_cl_chunk *chunk) {
-    char options[224];
+    char options[288];
     int prefill = p->order == GW_ORDER_PREFILL;
     size_t used = gw_cl_format_options(p->w->fmt, options, sizeof options);
     if (!prefill) {
         snprintf(options + used, sizeof options - used, " -DDECODE");
+    } else if (on_matrix(segment->device, p)) {
+        const matrix_tile t = tile_of(segment, (size_t)chunk->rows);
+        snprintf(options + used, sizeof options - used,
+                 " -DMATRIX -DROWS=%zu -DTOKENS=%zu -DGROUP=%zu", t.rows, t.tokens, t.items);
     }
-    gw_cl_call call = gw_cl_launch_new(segment, source_of(segment->device, p->w->fmt), options,
+    gw_cl_call call = gw_cl_launch_new(segment, source_of(segment->device, p), options,
                                        prefill ? "linear_prefill" : "linear_decode");
     gw_cl_arg_step(&call);
     arg_weight(&call, p->w, chunk);

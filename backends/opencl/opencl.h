@@ -47,6 +47,7 @@ struct gw_device {
     cl_command_queue queue, timed; /* timed: with profiling; NULL until asked for */
     int item;                      /* the way for processors                      */
     int nvidia;                    /* inline PTX is understood                    */
+    int matrix;                    /* prompts on matrix instructions              */
     int hints;                     /* PTX loads say which caches to use           */
     int compact;                   /* the compiler is slow: no loop is unrolled   */
     int plain;                     /* no inline assembly, for tests               */
@@ -79,6 +80,11 @@ enum { GW_CL_BLAS_UNASKED, GW_CL_BLAS_WORKS, GW_CL_BLAS_FAILED };
 
 /* Devices of all platforms, in order. Returns how many; fills at most `room`. */
 int gw_cl_devices(cl_platform_id *platforms, cl_device_id *devices, int room);
+
+/* probe.c: does the device's inline assembly know shuffles and four-way dot products; and matrix
+ * instructions with what feeds them? Tried with small kernels. */
+int gw_cl_has_ptx(struct gw_device *device);
+int gw_cl_has_matrix(struct gw_device *device);
 
 /* ---- buffers (memory.c, layout.c) ------------------------------------------------------------ */
 
