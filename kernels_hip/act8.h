@@ -18,11 +18,19 @@ GW_DEVICE float gw_act8_scale(unsigned top) {
     return top < 0x7f800000u ? GW_F32_FROM_BITS(top) / 127.0f : GW_F32_FROM_BITS(0x7fc00000u);
 }
 
+/* The code of x in the low 8 bits: added to 1.5 * 2^23, x * inverse, at most 127 and a little, is
+ * rounded to an integer in the last bits, ties to even; one addition, where conversions run at a
+ * quarter of the rate. */
+GW_DEVICE unsigned gw_act8_code(float x, float inverse) {
+    return GW_F32_BITS(x * inverse + 12582912.0f);
+}
+
 /* Lane i holds x[i]; the whole team calls it. */
 GW_DEVICE void gw_team_encode(gw_act8 *out, float x) {
     const unsigned top = gw_team_max(GW_F32_BITS(x) & 0x7fffffffu);
     const float inverse = gw_act8_inverse(top);
-    const int lane = gw_lane(), q = top < 0x7f800000u ? (int)GW_RINT(x * inverse) : 0;
+    const int lane = gw_lane(), code = (int)(gw_act8_code(x, inverse) << 24) >> 24;
+    const int q = top < 0x7f800000u ? code : 0;
     int sum = q; /* of 16 neighbours */
     sum += gw_partner_bits<8>(sum);
     sum += gw_partner_bits<4>(sum);
@@ -52,14 +60,14 @@ struct gw_act8_four {
         top = gw_larger(top, (unsigned)gw_quad_xor<2>((int)top));
         top = gw_larger(top, gw_shuffle_xor(top, 4));
         const float inverse = gw_act8_inverse(top);
-        int sum = 0;
-        q = 0;
+        unsigned code[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const int code = top < 0x7f800000u ? (int)GW_RINT(x[i] * inverse) : 0;
-            q |= ((unsigned)code & 0xffu) << 8 * i;
-            sum += code;
+            code[i] = gw_act8_code(x[i], inverse);
         }
+        q = gw_four_bytes(code[0], code[1], code[2], code[3]);
+        q = top < 0x7f800000u ? q : 0;
+        int sum = gw_dp4a((int)q, 0x01010101, 0);
         sum += gw_quad_xor<1>(sum); /* of 16 neighbours */
         sum += gw_quad_xor<2>(sum);
         sums = ((unsigned)sum & 0xffffu) | (unsigned)gw_shuffle_xor(sum, 4) << 16;

@@ -1,7 +1,8 @@
 /* kernels_hip/device.h - the only place that knows AMD from NVIDIA from the emulator.
  *
  * Kernels are the common subset of HIP C++ and CUDA C++ plus the names below. Blocks are
- * one-dimensional, a multiple of 64 threads, and every thread of a block reaches every barrier.
+ * one-dimensional, a multiple of 64 threads, and every thread of a block reaches every barrier,
+ * or every thread of those that it is for.
  * Shuffles work inside a team: 32 neighbouring threads, the 32 lanes of arith.h. A team is a warp
  * on NVIDIA and half of a wave (or a wave) on AMD, and must reach a shuffle as a whole. Matrix
  * instructions belong to a wave of LANES threads, which must reach them as a whole.
@@ -51,6 +52,14 @@
 #endif
 #else
 #define LANES GW_EMULATOR_LANES
+#endif
+
+/* Whether copies go into shared memory without passing registers, and waves of a block can wait for
+ * one another by gates. */
+#if (defined(GW_NVIDIA) && GW_SM >= 800) || (defined(GW_EMULATOR) && LANES == 32)
+#define GW_COPIES 1
+#else
+#define GW_COPIES 0
 #endif
 
 /* Whether this code is for a device with the matrix instructions below. */
@@ -187,6 +196,67 @@ GW_DEVICE void gw_sync_wave(void) {
 #endif
 }
 
+/* A barrier among the N threads of a block, whole waves, that name it ID (1..15). Without
+ * GW_COPIES these are the whole block. */
+template <int ID, int N> __device__ static inline void gw_sync_some(void) {
+#if defined(GW_EMULATOR)
+    gw_emulator_sync_some(ID, N);
+#elif defined(GW_NVIDIA)
+    asm volatile("barrier.sync %0, %1;" ::"n"(ID), "n"(N) : "memory");
+#else
+    __syncthreads();
+#endif
+}
+
+#if GW_COPIES
+/* A gate in shared memory. Some threads arrive, without waiting; when as many have as it is made
+ * for, a round ends, and who waits for the end of the round goes on and sees what they did in
+ * shared memory before. Rounds are told apart by their parity: the first has 0. */
+struct __align__(8) gw_gate {
+    unsigned long long state;
+};
+
+/* By one thread, before a barrier. */
+GW_DEVICE void gw_gate_make(gw_gate *gate, int arrivals) {
+#if defined(GW_EMULATOR)
+    gw_emulator_gate_make(&gate->state, arrivals);
+#else
+    asm volatile(
+        "mbarrier.init.shared.b64 [%0], %1;" ::"r"((unsigned)__cvta_generic_to_shared(gate)),
+        "r"(arrivals)
+        : "memory");
+#endif
+}
+GW_DEVICE void gw_gate_arrive(gw_gate *gate) {
+#if defined(GW_EMULATOR)
+    gw_emulator_gate_arrive(&gate->state);
+#else
+    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(gate))
+                 : "memory");
+#endif
+}
+GW_DEVICE void gw_gate_wait(gw_gate *gate, int parity) {
+#if defined(GW_EMULATOR)
+    gw_emulator_gate_wait(&gate->state, parity);
+#else
+    unsigned ended;
+    do {
+        asm volatile("{\n.reg .pred ended;\n"
+#if GW_SM >= 900
+                     "mbarrier.try_wait.parity.shared.b64 ended, [%1], %2;\n"
+#else
+                     "mbarrier.test_wait.parity.shared.b64 ended, [%1], %2;\n"
+#endif
+                     "selp.u32 %0, 1, 0, ended;\n}"
+                     : "=r"(ended)
+                     : "r"((unsigned)__cvta_generic_to_shared(gate)), "r"(parity)
+                     : "memory");
+    } while (!ended);
+#endif
+}
+#endif
+
 /* The value of lane ^ MASK of the same four neighbours (MASK 1 or 2). */
 template <int MASK> __device__ static inline int gw_quad_xor(int v) {
 #if defined(GW_AMD)
@@ -284,6 +354,18 @@ GW_DEVICE unsigned gw_pick_bytes(unsigned high, unsigned low, unsigned from) {
         r |= ((at < 4 ? low >> 8 * at : high >> 8 * (at - 4)) & 255u) << k;
     }
     return r;
+#endif
+}
+
+/* The lowest bytes of four words, a's lowest. */
+GW_DEVICE unsigned gw_four_bytes(unsigned a, unsigned b, unsigned c, unsigned d) {
+#if defined(GW_NVIDIA)
+    return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
+#elif defined(GW_AMD)
+    return __builtin_amdgcn_perm(__builtin_amdgcn_perm(d, c, 0x0c0c0400u),
+                                 __builtin_amdgcn_perm(b, a, 0x0c0c0400u), 0x05040100u);
+#else
+    return (a & 255u) | (b & 255u) << 8 | (c & 255u) << 16 | d << 24;
 #endif
 }
 
@@ -386,6 +468,20 @@ GW_DEVICE void gw_copy_async(void *shared, const void *global) {
     gw_emulator_copy_async(shared, global);
 #else
     *(gw_16b *)shared = *(const gw_16b *)global;
+#endif
+}
+/* The same if `yes`, without a branch. */
+GW_DEVICE void gw_copy_async_if(int yes, void *shared, const void *global) {
+#if defined(GW_NVIDIA) && GW_SM >= 800
+    asm volatile("{\n.reg .pred yes;\nsetp.ne.s32 yes, %2, 0;\n"
+                 "@yes cp.async.cg.shared.global.L2::128B [%0], [%1], 16;\n}" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(shared)),
+                 "l"(__cvta_generic_to_global(global)), "r"(yes)
+                 : "memory");
+#else
+    if (yes) {
+        gw_copy_async(shared, global);
+    }
 #endif
 }
 GW_DEVICE void gw_copy_commit(void) {

@@ -6,14 +6,17 @@
 template <class F> struct gw_dot : gw_quantized<F::BYTES, 1, F::TERM, F::OFFSET> {
     enum { SUMS = SETS, OUTS = 1, FOLDERS = 64, VALUES = 64 };
 
+    __device__ static inline int first_x(int q) {
+        return (GW_STRIP_BLOCKS * q + gw_wave_lane() % 4) * ACT_WORDS;
+    }
     template <class Ring, class Refill>
-    __device__ static inline void add(Ring &ring, int slot, Refill refill, int turn, int q, int,
-                                      const unsigned *x, int, float *sums, int) {
+    __device__ static inline void add(Ring &ring, int slot, Refill refill, int, const unsigned *x,
+                                      int, float *sums, int) {
         struct __align__(8) pair {
             unsigned w[2];
         };
         const int lane = gw_wave_lane(), i = lane % 4;
-        const pair *from = (const pair *)(x + 4 * ACT_WORDS * (8 * turn + q) + ACT_WORDS * i);
+        const pair *from = (const pair *)x;
         pair act[ACT_WORDS / 2]; /* before the weights are waited for */
 #pragma unroll
         for (int k = 0; k < ACT_WORDS / 2; k++) {
@@ -25,7 +28,7 @@ template <class F> struct gw_dot : gw_quantized<F::BYTES, 1, F::TERM, F::OFFSET>
 #pragma unroll
         for (int s = 0; s < SETS; s++) {
             codes[s].load(record, 8 * s, lane);
-            scales[s].load(record, lane / 4 + 8 * s, i);
+            scales[s].load(record, 8 * s, lane / 4, i);
         }
         ring.done();
         refill();
@@ -58,10 +61,10 @@ template <class F> struct gw_dot : gw_quantized<F::BYTES, 1, F::TERM, F::OFFSET>
 };
 
 #define KERNELS(NAME, name, ...)                                                                   \
-    GW_KERNEL(gw_linear_##name, struct gw_linear_params, GW_LINEAR_THREADS) {                      \
+    GW_KERNEL(gw_linear_##name, struct gw_linear_params, BLOCK, 1) {                               \
         gw_product<gw_dot<gw_strip_##name>, 0>(p);                                                 \
     }                                                                                              \
-    GW_KERNEL(gw_glu_##name, struct gw_linear_params, GW_LINEAR_THREADS) {                         \
+    GW_KERNEL(gw_glu_##name, struct gw_linear_params, BLOCK, 1) {                                  \
         gw_product<gw_dot<gw_strip_##name>, 1>(p);                                                 \
     }
 GW_STRIP_FORMATS(KERNELS)

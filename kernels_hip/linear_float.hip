@@ -42,6 +42,7 @@ template <class F, int N, int WHERE> struct gw_floats {
         STEP = SPLIT * STORED * RECORD,
         PART = RECORD / SPLIT, /* bytes that lie together */
         JUMP = STORED * RECORD,
+        X_STEP = SPLIT * GW_STRIP_FLOATS,
         ROWS = SETS / SPLIT, /* of a thread */
         SUMS = N * PAIR * ROWS,
         OUTS = N,
@@ -59,6 +60,9 @@ template <class F, int N, int WHERE> struct gw_floats {
     __device__ static inline int parts(int terms, int) { return records(terms); }
     __device__ static inline size_t first(int q) {
         return (size_t)stored(q) * RECORD + (size_t)upper(q) * PART;
+    }
+    __device__ static inline int first_x(int q) {
+        return (stored(q) * 4 + gw_wave_lane() % 4) * (int)PAIR;
     }
     __device__ static inline unsigned number(unsigned, unsigned sums) { return sums; }
     __device__ static inline void stage(const gw_linear_params &p, unsigned *x,
@@ -107,16 +111,13 @@ template <class F, int N, int WHERE> struct gw_floats {
         }
     };
     template <class Ring, class Refill>
-    __device__ static inline void add(Ring &ring, int slot, Refill refill, int turn, int q,
-                                      int left, const unsigned *x, int row_words, float *sums,
-                                      int live) {
-        const int lane = gw_wave_lane(), t = lane % 4;
-        const unsigned *first =
-            x + turn * SPLIT * GW_STRIP_FLOATS + (stored(q) * 4 + t) * (int)PAIR;
+    __device__ static inline void add(Ring &ring, int slot, Refill refill, int left,
+                                      const unsigned *x, int row_words, float *sums, int live) {
+        const int lane = gw_wave_lane();
         part of[SPLIT];
 #pragma unroll
         for (int h = 0; h < SPLIT; h++) { /* before the weights are waited for */
-            of[h].load_x(first + (h < left ? h : 0) * GW_STRIP_FLOATS, row_words, live);
+            of[h].load_x(x + (h < left ? h : 0) * GW_STRIP_FLOATS, row_words, live);
         }
         const unsigned char *record = ring.get(slot);
 #pragma unroll
@@ -157,10 +158,10 @@ template <class F, int N, int WHERE> struct gw_floats {
 };
 
 #define KERNELS(name, variant, n, direct)                                                          \
-    GW_KERNEL(gw_linear_##name##variant, struct gw_linear_params, GW_LINEAR_THREADS) {             \
+    GW_KERNEL(gw_linear_##name##variant, struct gw_linear_params, BLOCK, 1) {                      \
         gw_product<gw_floats<gw_##name, n, direct>, 0>(p);                                         \
     }                                                                                              \
-    GW_KERNEL(gw_glu_##name##variant, struct gw_linear_params, GW_LINEAR_THREADS) {                \
+    GW_KERNEL(gw_glu_##name##variant, struct gw_linear_params, BLOCK, 1) {                         \
         gw_product<gw_floats<gw_##name, n, direct>, 1>(p);                                         \
     }
 #define WIDTHS(name)                                                                               \

@@ -60,27 +60,29 @@ __device__ static inline void gw_norm_row(const gw_linear_params &p, unsigned *x
     const int width = p.row_bytes / 4;
     const float *row = (const float *)p.x;
     gw_norm_four values[GW_NORM_FOURS];
-    gw_norm_ask(row, width, values);
+    gw_norm_ask<1>(row, width, values);
+    rest();
     const float factor =
-        gw_norm_factor(row, width, p.eps, free + GW_LINEAR_NORM_MORE, p.piece, free, rest);
+        gw_norm_factor<1>(row, width, p.eps, free + GW_LINEAR_NORM_MORE, p.piece, free, values);
     const int keep = live > 0 && blockIdx.x == 0;
-    gw_norm_apply(row, p.norm, width, factor, weights, values, [&](int i, const gw_norm_four &v) {
-        if (K::ACT8) {
-            const int block = i / GW_ACT_BLOCK * GW_ACT_WORDS;
-            gw_act8_four code;
-            code.encode(v.v);
-            if (keep && i < width) {
-                code.store((unsigned *)p.normed + block);
-            }
-            code.sums = K::number(code.scale, code.sums);
-            code.store(x + block);
-        } else {
-            *(gw_norm_four *)(x + i) = v;
-            if (keep && i < width) {
-                *(gw_norm_four *)((float *)p.normed + i) = v;
-            }
-        }
-    });
+    gw_norm_apply<1>(row, p.norm, width, factor, weights, values,
+                     [&](int i, const gw_norm_four &v) {
+                         if (K::ACT8) {
+                             const int block = i / GW_ACT_BLOCK * GW_ACT_WORDS;
+                             gw_act8_four code;
+                             code.encode(v.v);
+                             if (keep && i < width) {
+                                 code.store((unsigned *)p.normed + block);
+                             }
+                             code.sums = K::number(code.scale, code.sums);
+                             code.store(x + block);
+                         } else {
+                             *(gw_norm_four *)(x + i) = v;
+                             if (keep && i < width) {
+                                 *(gw_norm_four *)((float *)p.normed + i) = v;
+                             }
+                         }
+                     });
 }
 
 #endif

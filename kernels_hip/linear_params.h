@@ -2,9 +2,10 @@
  * the shape of their blocks.
  *
  * A block has a group of waves per tile (16 rows of the matrix), and in it a wave per class of the
- * lanes of arith.h: 8, or 4 for 16-bit floats. Its shared memory holds the waves' slots, the
- * activations, the sums to be joined (of half the classes) and the columns of GLU; before there are
- * sums, what a norm needs takes their place.
+ * lanes of arith.h: 8, or 4 for 16-bit floats. With GW_COPIES a wave more for each group joins the
+ * sums of the others, who go on meanwhile. Its shared memory holds the waves' slots, the
+ * activations, gates, the sums to be joined and the columns of GLU; before there are sums, what a
+ * norm needs takes their place.
  */
 #ifndef GW_KERNELS_HIP_LINEAR_PARAMS_H
 #define GW_KERNELS_HIP_LINEAR_PARAMS_H
@@ -13,9 +14,11 @@
 
 enum {
     GW_LINEAR_PARTS = 3,
-    GW_LINEAR_THREADS = 512,
-    GW_LINEAR_ITEM = 32,   /* columns of GLU that a block makes at a time */
-    GW_LINEAR_RING = 7168, /* bytes that a wave has on the way, about     */
+    GW_LINEAR_THREADS = 512, /* that multiply */
+    GW_LINEAR_FOLDS = 64,    /* that join, with GW_COPIES: two groups */
+    GW_LINEAR_GATES = 128,   /* bytes, with GW_COPIES */
+    GW_LINEAR_ITEM = 32,     /* columns of GLU that a block makes at a time */
+    GW_LINEAR_RING = 7168,   /* bytes that a wave has on the way, about     */
     GW_LINEAR_SOME = 4,
     GW_LINEAR_LESS = 2,
     GW_LINEAR_EARLY = 2, /* slots asked for before x, where it would have to wait for them */
@@ -25,11 +28,12 @@ enum {
 /* Slots of a wave where all of them fit, else GW_LINEAR_SOME or GW_LINEAR_LESS. */
 #define GW_LINEAR_DEPTH(record) (GW_LINEAR_RING / (record))
 
-/* Whether the sums of a tile (per thread) are joined all at once, in two places in turns; else half
- * of the classes at a time. Floats that takes. */
-#define GW_LINEAR_ONCE(sums) ((sums) <= 4)
-#define GW_LINEAR_JOINED(sums)                                                                     \
-    (GW_LINEAR_ONCE(sums) ? 2 * GW_LINEAR_THREADS * (sums) : GW_LINEAR_THREADS / 2 * (sums))
+/* Places for the sums of a tile (per thread), used in turns; 0 without GW_COPIES where there are
+ * many: half of the classes are joined at a time then. Floats that takes. */
+#define GW_LINEAR_PLACES(sums, copies) ((sums) <= 4 ? 2 : (copies) ? 1 : 0)
+#define GW_LINEAR_JOINED(sums, copies)                                                             \
+    (GW_LINEAR_PLACES(sums, copies) ? GW_LINEAR_PLACES(sums, copies) * GW_LINEAR_THREADS * (sums)  \
+                                    : GW_LINEAR_THREADS / 2 * (sums))
 
 /* One of the matrices stacked by LINEAR, or gate and up. */
 struct gw_linear_part {
@@ -41,27 +45,34 @@ struct gw_linear_part {
     int32_t unused;
 };
 
+/* A parameter comes with the 64 bytes around it, which costs a block some 300 cycles before it can
+ * ask for weights: what that takes comes first. On NVIDIA lines begin 48, 112, ... bytes from here.
+ */
 struct gw_linear_params {
     struct gw_step_params step;
-    struct gw_linear_part part[GW_LINEAR_PARTS];
-    GW_DEV(const uint8_t) x;      /* [rows, row_bytes]: act8 or f32                     */
-    GW_DEV(const float) residual; /* [rows, stride]; may be 0                           */
-    GW_DEV(const float) norm;     /* weights of the norm that x, one row of f32 then, has still
+    int32_t parts, tiles; /* GLU: tiles of one of the two                       */
+    int32_t terms;        /* of a row: blocks of 32, or columns of floats       */
+    int32_t depth;        /* slots of a wave, where they are copied into        */
+    int32_t early;        /* of them, how many are asked for before x           */
+    int32_t width;        /* rows of x that a block takes; grid y counts those  */
+    int32_t row_words;    /* of x in shared memory, padded                      */
+    int32_t x_rows;       /* that x has                                         */
+
+    GW_DEV(const uint8_t) x; /* [rows, row_bytes]: act8 or f32                     */
+    GW_DEV(const float)
+    norm;                         /* weights of the norm that x, one row of f32 then, has still
                                    * to go through; or 0                                */
-    GW_DEV(void) normed;          /* x after it, in the product's format                */
     GW_DEV(void) y;               /* f32 [rows, stride], or act8                        */
-    int32_t parts, tiles;         /* GLU: tiles of one of the two                       */
-    int32_t terms;                /* of a row: blocks of 32, or columns of floats       */
-    int32_t row_bytes;            /* of x                                               */
-    int32_t row_words;            /* of x in shared memory, padded                      */
-    int32_t stride;               /* of y, in columns                                   */
-    int32_t width;                /* rows of x that a block takes; grid y counts those  */
-    int32_t act8;                 /* GLU: y is act8                                     */
-    int32_t depth;                /* slots of a wave, where they are copied into        */
-    int32_t early;                /* of them, how many are asked for before x           */
-    int32_t x_rows;               /* that x has                                         */
-    int32_t piece;                /* norm: values of the row staged at a time           */
-    float eps;                    /* of the norm                                        */
+    GW_DEV(const float) residual; /* [rows, stride]; may be 0                           */
+    struct gw_linear_part part[GW_LINEAR_PARTS];
+
+    GW_DEV(void) normed; /* x after the norm, in the product's format          */
+    int32_t row_bytes;   /* of x                                               */
+    int32_t stride;      /* of y, in columns                                   */
+    int32_t act8;        /* GLU: y is act8                                     */
+    int32_t piece;       /* norm: values of the row staged at a time           */
+    float eps;           /* of the norm                                        */
+    int32_t unused;
 };
 
 /* glu_join: y = act(gate) * up of two f32 matrices [rows, width]. */

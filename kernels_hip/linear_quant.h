@@ -25,6 +25,7 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
         PART = RECORD,
         JUMP = 0,
         DIRECT = 0,
+        X_STEP = CLASSES * GW_STRIP_BLOCKS * GW_ACT_WORDS,
         ACT8 = 1,
         NORM = ROWS == 1
     };

@@ -17,44 +17,45 @@
 enum {
     WAVES = GW_LINEAR_THREADS / LANES,
     SETS = 64 / LANES, /* rows of a thread: one, or lane / 4 and lane / 4 + 8 */
+    BLOCK = GW_LINEAR_THREADS + (GW_COPIES ? (int)GW_LINEAR_FOLDS : 0),
 };
 
 GW_DEVICE int gw_wave(void) { return (int)threadIdx.x / LANES; }
 
 /* ---- the ring of a wave ---------------------------------------------------------------------- */
 
-#if (defined(GW_NVIDIA) && GW_SM >= 800) || (defined(GW_EMULATOR) && LANES == 32)
+#if GW_COPIES
 /* Copies into shared memory without registers between; the host says how many fit. */
 template <int BYTES> struct gw_ring {
     enum { STEP = 1, DEPTH = GW_LINEAR_DEPTH(BYTES) };
     unsigned char *slots;
-    int depth, in, out;
+    int depth, end, in, out; /* the last three in bytes */
 
     /* Returns what is behind the slots of all waves. */
     __device__ inline unsigned char *open(unsigned char *shared, int slots_of_wave) {
         depth = slots_of_wave;
-        slots = shared + gw_wave() * depth * BYTES;
+        end = depth * BYTES;
+        slots = shared + gw_wave() * end;
         in = out = 0;
-        return shared + WAVES * depth * BYTES;
+        return shared + WAVES * end;
     }
     __device__ inline int slots_ahead() const { return depth; }
+    /* from: of this lane, the first 16 bytes of a wave's lying side by side */
     template <int PART, int JUMP>
     __device__ inline void put(int, const unsigned char *from, int parts) {
         const int lane = gw_wave_lane();
+        unsigned char *to = slots + in + 16 * lane;
 #pragma unroll
         for (int part = 0; part < BYTES / PART; part++) {
-            if (part < parts) {
 #pragma unroll
-                for (int at = 0; at < PART; at += 16 * LANES) {
-                    if (at + 16 * lane < PART) {
-                        gw_copy_async(slots + in * BYTES + part * PART + at + 16 * lane,
-                                      from + part * JUMP + at + 16 * lane);
-                    }
-                }
+            for (int at = 0; at < PART; at += 16 * LANES) {
+                const int mine = at + 16 * LANES <= PART || 16 * lane < PART - at;
+                gw_copy_async_if(part < parts && mine, to + part * PART + at,
+                                 from + part * JUMP + at);
             }
         }
         gw_copy_commit();
-        in = in + 1 == depth ? 0 : in + 1;
+        in = in + BYTES == end ? 0 : in + BYTES;
     }
     __device__ inline const unsigned char *get(int) {
         if (depth == DEPTH) { /* the oldest of them has to be there */
@@ -65,11 +66,11 @@ template <int BYTES> struct gw_ring {
             gw_copy_wait<GW_LINEAR_LESS - 1>();
         }
         gw_sync_wave();
-        return slots + out * BYTES;
+        return slots + out;
     }
     __device__ inline void done() {
         gw_sync_wave();
-        out = out + 1 == depth ? 0 : out + 1;
+        out = out + BYTES == end ? 0 : out + BYTES;
     }
 };
 #else
@@ -95,7 +96,7 @@ template <int BYTES> struct gw_ring {
         for (int i = 0; i < PIECES; i++) {
             const int at = 16 * (i * LANES + lane), part = at / PART;
             if (at < BYTES && part < parts) {
-                held[d][i] = gw_stream(from + part * (JUMP - PART) + at);
+                held[d][i] = gw_stream(from + part * (JUMP - PART) + 16 * i * LANES);
             }
         }
     }
@@ -205,10 +206,11 @@ __device__ static inline void gw_emit(const gw_linear_params &p, const gw_walk<G
     }
 }
 
-/* The 32 columns of GLU item `item`, a team per row of x. */
-GW_DEVICE void gw_glu_columns(const gw_linear_params &p, const float *columns, int item, int live) {
+/* The 32 columns of GLU item `item`, a team per row of x: this one is `team` of `teams`. */
+GW_DEVICE void gw_glu_columns(const gw_linear_params &p, const float *columns, int item, int live,
+                              int team, int teams) {
     const int lane = gw_lane(), c = item * GW_LINEAR_ITEM + lane;
-    for (int n = gw_team(); n < live; n += GW_LINEAR_THREADS / GW_LANES) {
+    for (int n = team; n < live; n += teams) {
         const size_t y = (size_t)((int)blockIdx.y * p.width + n);
         const float v = gw_silu(columns[n * 64 + lane]) * columns[n * 64 + 32 + lane];
         if (p.act8) {
@@ -238,39 +240,132 @@ template <int ONCE> __device__ static inline float gw_join_8(const float *v, int
  *   STEP, PART, JUMP         bytes from slot to slot; a slot is RECORD / PART pieces, JUMP apart
  *   parts(terms, q)          pieces of wave q in a strip; the last slot may have one less
  *   DIRECT, stage(p, x, from, n)  x is read where it is, or its rows go to shared memory first
+ *   X_STEP, first_x(q)       words of a row of x that a slot of all waves takes, and where in them
+ *                            this thread's begin
  *   ACT8, NORM               the format of x; whether a norm may be in front, of its one row
  *   number(scale, sums)      what the second word of an act8 block becomes in shared memory
- *   SUMS, add(...)           a thread's chains, and a slot's terms added to them; refill() as soon
- *                            as the slot is read
+ *   SUMS, add(...)           a thread's chains, and a slot's terms added to them, for x from here
+ *                            on; refill() as soon as the slot is read
  *   VALUES                   SUMS of all threads of a wave
  *   FOLDERS, OUTS, join(values, fold, o), speaks(fold), out_row(fold), out_col(fold, o)
  *                            threads that join what classes q and q + CLASSES / 2 have together,
  *                            results of each, and where they belong
  */
+#if GW_COPIES
+/* Gates of a group's tiles: its waves' sums are there, and they have been read. */
+template <class K> struct gw_gates {
+    enum { PLACES = GW_LINEAR_PLACES(K::SUMS, 1), GROUPS = WAVES / K::CLASSES };
+    gw_gate full[GROUPS][PLACES], free[GROUPS][PLACES];
+
+    __device__ inline void make() {
+        for (int i = 0; i < GROUPS * PLACES; i++) {
+            gw_gate_make(&full[i / PLACES][i % PLACES], K::CLASSES);
+            gw_gate_make(&free[i / PLACES][i % PLACES], 1);
+        }
+    }
+};
+
+/* What the waves behind those that multiply do, one for each group: joins what belongs to a tile
+ * and hands it out. */
+template <class K, int GLU>
+__device__ static inline void gw_fold_tiles(const gw_linear_params &p, gw_gates<K> &gates,
+                                            const float *joined, float *columns, int live) {
+    enum { GROUPS = WAVES / K::CLASSES, PLACES = gw_gates<K>::PLACES, TURNS = K::FOLDERS / LANES };
+    static_assert(GROUPS * LANES == GW_LINEAR_FOLDS && sizeof gates <= GW_LINEAR_GATES,
+                  "two groups");
+    const int group = gw_wave() - WAVES, lane = gw_wave_lane();
+    const int items = gw_walk<GROUPS, GLU>::items(p.tiles);
+    gw_walk<GROUPS, GLU> at;
+    at.open(group);
+    for (int place = 0, round = 0; at.item < items; at.next()) {
+        const float *values = joined + (place * GROUPS + group) * K::CLASSES * K::VALUES;
+        gw_extra extra[TURNS][K::OUTS];
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+#pragma unroll
+            for (int o = 0; o < K::OUTS; o++) {
+                const int fold = lane + t * LANES;
+                extra[t][o] = gw_ask(p, at, K::out_row(fold), K::out_col(fold, o), live);
+            }
+        }
+        gw_gate_wait(&gates.full[group][place], round & 1);
+        float v[TURNS][K::OUTS];
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+#pragma unroll
+            for (int o = 0; o < K::OUTS; o++) {
+                v[t][o] = K::template join<1>(values, lane + t * LANES, o);
+            }
+        }
+        gw_sync_wave();
+        if (lane == 0) {
+            gw_gate_arrive(&gates.free[group][place]);
+        }
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+#pragma unroll
+            for (int o = 0; o < K::OUTS; o++) {
+                const int fold = lane + t * LANES;
+                if (K::speaks(fold)) {
+                    gw_emit(p, at, columns, K::out_row(fold), K::out_col(fold, o), live, v[t][o],
+                            extra[t][o]);
+                }
+            }
+        }
+        if (GLU && at.round + 1 == gw_walk<GROUPS, GLU>::ROUNDS) {
+            gw_sync_some<2, GW_LINEAR_FOLDS>();
+            gw_glu_columns(p, columns, at.item, live, group, GROUPS);
+            gw_sync_some<2, GW_LINEAR_FOLDS>();
+        }
+        place = place + 1 == PLACES ? 0 : place + 1;
+        round += place == 0;
+    }
+}
+#endif
+
 template <class K, int GLU> __device__ static inline void gw_product(const gw_linear_params &p) {
     enum {
         GROUPS = WAVES / K::CLASSES,
         HALF = K::CLASSES / 2,
-        ONCE = GW_LINEAR_ONCE(K::SUMS),
-        SPACE = ONCE ? (int)K::CLASSES : (int)HALF
+        PLACES = GW_LINEAR_PLACES(K::SUMS, GW_COPIES),
+        SPACE = (int)PLACES > 0 ? (int)K::CLASSES : (int)HALF
     };
     typedef gw_ring<K::RECORD> ring_of;
     GW_SHARED_DYNAMIC(unsigned char, shared);
     ring_of ring;
     unsigned *x = (unsigned *)ring.open(shared, p.depth);
-    float *joined = (float *)(x + (K::DIRECT ? 0 : p.width * p.row_words));
-    float *columns = joined + (ONCE ? 2 : 1) * GROUPS * SPACE * K::VALUES;
+    unsigned *behind_x = x + (K::DIRECT ? 0 : p.width * p.row_words);
+    float *joined = (float *)behind_x + (GW_COPIES ? (int)GW_LINEAR_GATES / 4 : 0);
+    float *columns = joined + ((int)PLACES > 0 ? (int)PLACES : 1) * GROUPS * SPACE * K::VALUES;
     const int wave = gw_wave(), group = wave / K::CLASSES, q = wave % K::CLASSES;
-    const int fold = (int)threadIdx.x - group * K::CLASSES * LANES;
+    const int first = (int)blockIdx.y * p.width;
+    const int there = p.x_rows - first < p.width ? p.x_rows - first : p.width;
+#if GW_COPIES
+    gw_gates<K> &gates = *(gw_gates<K> *)behind_x;
+    if (wave >= WAVES) {
+        if (threadIdx.x == GW_LINEAR_THREADS) {
+            gates.make();
+        }
+        gw_sync_some<3, BLOCK>(); /* gates */
+        const int left = gw_live(p.step) - first, live = left < there ? left : there;
+        gw_grid_launch_dependents();
+        gw_grid_dependency_wait();
+        if (live > 0) {
+            gw_fold_tiles<K, GLU>(p, gates, joined, columns, live);
+        }
+        return;
+    }
+#endif
     enum { PARTS = K::RECORD / K::PART };
     const int parts = K::parts(p.terms, q); /* of this wave, in a strip */
     const size_t strip_bytes = K::strip(p.terms);
     const int items = gw_walk<GROUPS, GLU>::items(p.tiles);
+    const size_t begins = K::first(q) + 16 * (size_t)gw_wave_lane();
     gw_walk<GROUPS, GLU> at, ahead;
     at.open(group);
     ahead.open(group);
     int in_strip = parts;
-    const unsigned char *from = ahead.strip(p, strip_bytes) + K::first(q);
+    const unsigned char *from = ahead.strip(p, strip_bytes) + begins;
     auto ask = [&](int d) {
         ring.template put<K::PART, K::JUMP>(d, from, ahead.item < items ? in_strip : 0);
         from += K::STEP;
@@ -279,7 +374,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
             in_strip = parts;
             ahead.next();
             if (ahead.item < items) {
-                from = ahead.strip(p, strip_bytes) + K::first(q);
+                from = ahead.strip(p, strip_bytes) + begins;
             }
         }
     };
@@ -302,36 +397,42 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                             }
                         }
     };
+    const int count = gw_live(p.step);
     gw_norm_four weights[GW_NORM_FOURS];
     if (K::NORM && p.norm) {
-        gw_norm_ask(p.norm, p.row_bytes / 4, weights);
+        gw_norm_ask<1>(p.norm, p.row_bytes / 4, weights);
     }
     gw_grid_launch_dependents();
+#if GW_COPIES
+    gw_sync_some<3, BLOCK>();
+#endif
     gw_grid_dependency_wait();
-    const int first = (int)blockIdx.y * p.width;
-    const int there = p.x_rows - first < p.width ? p.x_rows - first : p.width;
-    const int left = gw_live(p.step) - first, live = left < there ? left : there;
     if (K::NORM && p.norm) {
-        gw_norm_row<K>(p, x, joined, live, weights, rest);
+        gw_norm_row<K>(p, x, joined, count, weights, rest);
     } else {
         if (!K::DIRECT) { /* without waiting for how many are alive */
             K::stage(p, x, p.x + (size_t)first * (size_t)p.row_bytes, there);
         }
         rest();
     }
+    const int left = count - first, live = left < there ? left : there;
     if (live <= 0) {
         return; /* the whole block */
     }
     const unsigned *rows =
         K::DIRECT ? (const unsigned *)(p.x + (size_t)first * (size_t)p.row_bytes) : x;
+    rows += K::first_x(q);
+    const unsigned *mine = rows; /* of x, for the slot that is next */
     gw_extra extra[K::OUTS];
     float sums[K::SUMS];
+    const int fold = (int)threadIdx.x - group * K::CLASSES * LANES;
     auto begin = [&]() {
+        mine = rows;
 #pragma unroll
         for (int i = 0; i < K::SUMS; i++) {
             sums[i] = 0.0f;
         }
-        if (fold < K::FOLDERS) {
+        if (!GW_COPIES && fold < K::FOLDERS) {
 #pragma unroll
             for (int o = 0; o < K::OUTS; o++) {
                 extra[o] = gw_ask(p, at, K::out_row(fold), K::out_col(fold, o), live);
@@ -339,10 +440,27 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
         }
     };
     int place = 0;
+#if GW_COPIES
+    int round = 0; /* of the place */
+#endif
     auto finish = [&]() {
-        float *values = joined + group * SPACE * K::VALUES;
-        if (ONCE) { /* all classes side by side, in turns with the tile before */
-            values += place * (GROUPS * SPACE * K::VALUES);
+        float *values = joined + (place * GROUPS + group) * SPACE * K::VALUES;
+#if GW_COPIES
+        if (round > 0) {
+            gw_gate_wait(&gates.free[group][place], (round - 1) & 1);
+        }
+#pragma unroll
+        for (int i = 0; i < K::SUMS; i++) {
+            values[q * K::VALUES + i * LANES + gw_wave_lane()] = sums[i];
+        }
+        gw_sync_wave();
+        if (gw_wave_lane() == 0) {
+            gw_gate_arrive(&gates.full[group][place]);
+        }
+        place = place + 1 == PLACES ? 0 : place + 1;
+        round += place == 0;
+#else
+        if ((int)PLACES > 0) { /* all classes side by side, in turns with the tile before */
             place ^= 1;
 #pragma unroll
             for (int i = 0; i < K::SUMS; i++) {
@@ -369,7 +487,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
         if (fold < K::FOLDERS) {
 #pragma unroll
             for (int o = 0; o < K::OUTS; o++) {
-                const float v = K::template join<ONCE>(values, fold, o);
+                const float v = K::template join<PLACES != 0>(values, fold, o);
                 if (K::speaks(fold)) {
                     gw_emit(p, at, columns, K::out_row(fold), K::out_col(fold, o), live, v,
                             extra[o]);
@@ -378,18 +496,19 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
         }
         if (GLU && at.round + 1 == gw_walk<GROUPS, GLU>::ROUNDS) {
             __syncthreads();
-            gw_glu_columns(p, columns, at.item, live);
+            gw_glu_columns(p, columns, at.item, live, gw_team(), GW_LINEAR_THREADS / GW_LANES);
         }
+#endif
         at.next();
     };
-    __syncthreads();
+    gw_sync_some<1, GW_LINEAR_THREADS>();
     if (ring_of::STEP == 1) {
         while (at.item < items) {
             begin();
-            for (int turn = 0; turn * PARTS < parts; turn++) {
+            for (int left_of = parts; left_of > 0; left_of -= PARTS) {
                 K::add(
-                    ring, 0, [&]() { ask(0); }, turn, q, parts - turn * PARTS, rows, p.row_words,
-                    sums, live);
+                    ring, 0, [&]() { ask(0); }, left_of, mine, p.row_words, sums, live);
+                mine += K::X_STEP;
             }
             finish();
         }
@@ -402,20 +521,20 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
         }
         return;
     }
-    for (int turn = 0;
+    for (int left_of = parts;
          at.item < items;) { /* slots are registers: their numbers have to be constants */
 #pragma unroll
         for (int d = 0; d < ring_of::STEP; d++) {
             if (at.item < items) {
-                if (turn == 0) {
+                if (left_of == parts) {
                     begin();
                 }
                 K::add(
-                    ring, d, [&]() { ask(d); }, turn, q, parts - turn * PARTS, rows, p.row_words,
-                    sums, live);
-                turn++;
-                if (turn * PARTS >= parts) {
-                    turn = 0;
+                    ring, d, [&]() { ask(d); }, left_of, mine, p.row_words, sums, live);
+                mine += K::X_STEP;
+                left_of -= PARTS;
+                if (left_of <= 0) {
+                    left_of = parts;
                     finish();
                 }
             }

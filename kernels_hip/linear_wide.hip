@@ -19,11 +19,11 @@ template <class F> struct gw_wide : gw_quantized<F::RECORD, GW_MMA_N, F::TERM, F
         VALUES = SUMS * LANES
     };
 
+    __device__ static inline int first_x(int q) { return GW_STRIP_BLOCKS * q * ACT_WORDS; }
     template <class Ring, class Refill>
-    __device__ static inline void add(Ring &ring, int slot, Refill refill, int turn, int q, int,
-                                      const unsigned *x, int row_words, float *sums, int live) {
+    __device__ static inline void add(Ring &ring, int slot, Refill refill, int,
+                                      const unsigned *block, int row_words, float *sums, int live) {
         const int lane = gw_wave_lane(), column = gw_mma_b_col(lane);
-        const unsigned *block = x + 4 * ACT_WORDS * (8 * turn + q);
         const unsigned *mine =
             block + (column < live ? column : 0) * row_words + 2 + gw_tile_pair(lane);
         unsigned b[4][GW_MMA_B]; /* before the weights are waited for */
@@ -109,10 +109,8 @@ template <class F> struct gw_wide : gw_quantized<F::RECORD, GW_MMA_N, F::TERM, F
 #define PRODUCT(glu, ...) (void)p /* the host does not launch these */
 #endif
 #define KERNELS(NAME, name, ...)                                                                   \
-    GW_KERNEL(gw_linear_##name##_wide, struct gw_linear_params, GW_LINEAR_THREADS) {               \
+    GW_KERNEL(gw_linear_##name##_wide, struct gw_linear_params, BLOCK, 1) {                        \
         PRODUCT(0, __VA_ARGS__);                                                                   \
     }                                                                                              \
-    GW_KERNEL(gw_glu_##name##_wide, struct gw_linear_params, GW_LINEAR_THREADS) {                  \
-        PRODUCT(1, __VA_ARGS__);                                                                   \
-    }
+    GW_KERNEL(gw_glu_##name##_wide, struct gw_linear_params, BLOCK, 1) { PRODUCT(1, __VA_ARGS__); }
 GW_STRIP_FORMATS(KERNELS)

@@ -3,8 +3,8 @@
  * block of a product that has the norm in front of it (linear_stream.h).
  *
  * One row is all latency. Its 32 chains are one team's work, so they lie in shared memory chain by
- * chain, four terms to a load; the weights come before the wait for earlier launches, and each
- * thread's values while the chains are added up.
+ * chain; a thread keeps the values that it brings there, to scale them, and the weights come before
+ * the wait for earlier launches.
  */
 #ifndef GW_KERNELS_HIP_NORM_H
 #define GW_KERNELS_HIP_NORM_H
@@ -27,38 +27,58 @@ GW_DEVICE gw_norm_four gw_norm_read(const float *from) {
     return r;
 }
 
-/* Four neighbours of a row of `width`, a multiple of 4; beyond it 0. */
-GW_DEVICE gw_norm_four gw_norm_take(const float *row, int width, int i) {
-    const gw_norm_four none = {{0.0f, 0.0f, 0.0f, 0.0f}};
-    return i < width ? gw_norm_read(row + i) : none;
+/* Four neighbours of a row of `width` from i on; beyond it 0. WHOLE: the width is a multiple of 4,
+ * and rows begin at 16 bytes. */
+template <int WHOLE>
+__device__ static inline gw_norm_four gw_norm_take(const float *row, int width, int i) {
+    gw_norm_four r = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    if (WHOLE) {
+        return i < width ? gw_norm_read(row + i) : r;
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        r.v[j] = i + j < width ? row[i + j] : 0.0f;
+    }
+    return r;
 }
 
 /* The first fours of this thread. */
-GW_DEVICE void gw_norm_ask(const float *row, int width, gw_norm_four *early) {
+template <int WHOLE>
+__device__ static inline void gw_norm_ask(const float *row, int width, gw_norm_four *early) {
 #pragma unroll
     for (int k = 0; k < GW_NORM_FOURS; k++) {
-        early[k] = gw_norm_take(row, width, 4 * (int)threadIdx.x + k * GW_NORM_STEP);
+        early[k] = gw_norm_take<WHOLE>(row, width, 4 * (int)threadIdx.x + k * GW_NORM_STEP);
     }
 }
 
-/* A lane's chain continued over `fours` times four terms, an even number. */
-GW_DEVICE float gw_squares(const float *chain, int fours, float sum) {
-    enum { AHEAD = GW_NORM_GROUP / 4 };
-    gw_norm_four x[2][AHEAD]; /* one is on its way while the other is added */
+/* Four number k of those asked for. */
+GW_DEVICE gw_norm_four gw_norm_early(const gw_norm_four *early, int k) {
+    gw_norm_four r;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        r.v[j] = k == 0 ? early[0].v[j] : early[1].v[j];
+    }
+    return r;
+}
+
+/* A lane's chain continued over `terms` of it, a multiple of 2 AHEAD. */
+GW_DEVICE float gw_squares(const float *chain, int terms, float sum) {
+    enum { AHEAD = GW_NORM_GROUP / 2 };
+    float x[2][AHEAD]; /* one is on its way while the other is added */
 #pragma unroll
     for (int j = 0; j < AHEAD; j++) {
-        x[0][j] = gw_norm_read(chain + 4 * j);
+        x[0][j] = chain[j];
     }
 #pragma unroll 2
-    for (int i = 0; i < fours; i += AHEAD) {
-        const int next = i + AHEAD < fours ? i + AHEAD : i;
+    for (int i = 0; i < terms; i += AHEAD) {
+        const int next = i + AHEAD < terms ? i + AHEAD : i;
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
-            x[1][j] = gw_norm_read(chain + 4 * (next + j));
+            x[1][j] = chain[next + j];
         }
 #pragma unroll
-        for (int j = 0; j < 4 * AHEAD; j++) {
-            sum = GW_FMA(x[0][j / 4].v[j % 4], x[0][j / 4].v[j % 4], sum);
+        for (int j = 0; j < AHEAD; j++) {
+            sum = GW_FMA(x[0][j], x[0][j], sum);
         }
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
@@ -68,44 +88,34 @@ GW_DEVICE float gw_squares(const float *chain, int fours, float sum) {
     return sum;
 }
 
-/* The factor of a row, in *factor too; all GW_NORM_THREADS threads call it. stage: GW_NORM_STAGE(
- * piece) floats of shared memory, 16 byte aligned, where the row passes `piece` values at a time.
- * meanwhile() is called once, by all threads, as soon as the first piece has been asked for. */
-template <class Meanwhile>
+/* The factor of a row, in *factor too; the first GW_NORM_THREADS threads of a block call it.
+ * values: the first fours of this thread. stage: GW_NORM_STAGE(piece) floats of shared memory,
+ * where the row passes `piece` values at a time. */
+template <int WHOLE>
 __device__ static inline float gw_norm_factor(const float *row, int width, float eps, float *stage,
-                                              int piece, float *factor, Meanwhile meanwhile) {
-    enum { TEAMS = GW_NORM_THREADS / GW_LANES, GROUP = GW_NORM_GROUP, SPAN = GROUP * GW_LANES };
-    const int team = gw_team(), lane = gw_lane();
-    float *chain = stage + lane * GW_NORM_PITCH(piece), sum = 0.0f;
-    for (int base = 0; base < width; base += piece) {
+                                              int piece, float *factor,
+                                              const gw_norm_four *values) {
+    const int team = gw_team(), lane = gw_lane(), pitch = GW_NORM_PITCH(piece);
+    float *first = stage + lane % 8 * 4 * pitch, sum = 0.0f;
+    for (int base = 0, k = 0; base < width; base += piece) {
         const int end = base + piece < width ? base + piece : width;
+        const int spans = (end - base + GW_NORM_SPAN - 1) / GW_NORM_SPAN;
         if (base > 0) {
-            __syncthreads();
+            gw_sync_some<1, GW_NORM_THREADS>();
         }
 #pragma unroll 1
-        for (int g = team;; g += TEAMS) {
-            const int from = base + g * SPAN, there = from < end;
-            float v[GROUP];
+        for (int i = 4 * (int)threadIdx.x; i < spans * GW_NORM_SPAN; i += GW_NORM_STEP, k++) {
+            const gw_norm_four v = k < GW_NORM_FOURS && base == 0
+                                       ? gw_norm_early(values, k)
+                                       : gw_norm_take<WHOLE>(row, width, base + i);
 #pragma unroll
-            for (int k = 0; k < GROUP; k++) {
-                const int i = from + k * GW_LANES + lane;
-                v[k] = there && i < width ? row[i] : 0.0f; /* which adds nothing */
-            }
-            if (base == 0 && g == team) {
-                meanwhile();
-            }
-            if (!there) {
-                break;
-            }
-#pragma unroll
-            for (int k = 0; k < GROUP; k += 4) {
-                const gw_norm_four four = {{v[k], v[k + 1], v[k + 2], v[k + 3]}};
-                *(gw_norm_four *)(chain + g * GROUP + k) = four;
+            for (int j = 0; j < 4; j++) {
+                first[j * pitch + i / 32] = v.v[j];
             }
         }
-        __syncthreads();
+        gw_sync_some<1, GW_NORM_THREADS>();
         if (team == 0) {
-            sum = gw_squares(chain, (end - base + SPAN - 1) / SPAN * (GROUP / 4), sum);
+            sum = gw_squares(stage + lane * pitch, spans * GW_NORM_GROUP, sum);
         }
     }
     if (team == 0) {
@@ -114,14 +124,14 @@ __device__ static inline float gw_norm_factor(const float *row, int width, float
             *factor = gw_rms_scale(sum, width, eps);
         }
     }
-    __syncthreads();
+    gw_sync_some<1, GW_NORM_THREADS>();
     return *factor;
 }
 
-/* The row, of a width that is a multiple of 4, times factor and weight, four neighbours of a thread
- * at a time, `put` with the first of them as put(i, values), values of whole teams: those beyond
- * the width are 0. weights, values: the first fours of this thread. */
-template <class Put>
+/* The row times factor and weight, four neighbours of a thread at a time, `put` with the first of
+ * them as put(i, values), values of whole teams: those beyond the width are 0. weights, values: the
+ * first fours of this thread. */
+template <int WHOLE, class Put>
 __device__ static inline void gw_norm_apply(const float *row, const float *weight, int width,
                                             float factor, const gw_norm_four *weights,
                                             const gw_norm_four *values, Put put) {
@@ -130,14 +140,11 @@ __device__ static inline void gw_norm_apply(const float *row, const float *weigh
     for (int i = 4 * (int)threadIdx.x, k = 0; i < end; i += GW_NORM_STEP, k++) {
         gw_norm_four w, v;
         if (k < GW_NORM_FOURS) {
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                w.v[j] = k == 0 ? weights[0].v[j] : weights[1].v[j];
-                v.v[j] = k == 0 ? values[0].v[j] : values[1].v[j];
-            }
+            w = gw_norm_early(weights, k);
+            v = gw_norm_early(values, k);
         } else {
-            w = gw_norm_take(weight, width, i);
-            v = gw_norm_take(row, width, i);
+            w = gw_norm_take<WHOLE>(weight, width, i);
+            v = gw_norm_take<WHOLE>(row, width, i);
         }
 #pragma unroll
         for (int j = 0; j < 4; j++) {

@@ -109,40 +109,61 @@ GW_KERNEL(gw_quantize, struct gw_quantize_params, GW_ROWS_THREADS) {
 
 /* ---- NORM ------------------------------------------------------------------------------------ */
 
-GW_KERNEL(gw_norm_f32, struct gw_norm_params, GW_NORM_THREADS) {
-    __shared__ __align__(16) float stage[GW_NORM_STAGE(GW_NORM_PIECE)];
+/* put(i, values): four of the row's result from i on. */
+template <int WHOLE, class Put>
+__device__ static inline void norm_row(const struct gw_norm_params &p, const float *x,
+                                       const gw_norm_four *weights, Put put) {
+    __shared__ float stage[GW_NORM_STAGE(GW_NORM_PIECE)];
     __shared__ float kept;
-    const int row = (int)blockIdx.x, n = p.width;
-    gw_grid_launch_dependents();
+    gw_norm_four values[GW_NORM_FOURS];
+    gw_norm_ask<WHOLE>(x, p.width, values);
+    const float factor =
+        gw_norm_factor<WHOLE>(x, p.width, p.eps, stage, GW_NORM_PIECE, &kept, values);
+    gw_norm_apply<WHOLE>(x, p.weight, p.width, factor, weights, values, put);
+}
+
+template <int WHOLE> __device__ static inline void norm_f32(const struct gw_norm_params &p) {
+    const int row = (int)blockIdx.x, n = p.width, live = gw_live(p.step);
+    gw_norm_four weights[GW_NORM_FOURS];
+    gw_norm_ask<WHOLE>(p.weight, n, weights);
     gw_grid_dependency_wait();
-    if (row >= gw_live(p.step)) {
+    if (row >= live) {
         return;
     }
-    const float *x = p.in + (size_t)row * n;
     float *out = (float *)p.out + (size_t)row * n;
-    const float factor = gw_norm_factor(x, n, p.eps, stage, GW_NORM_PIECE, &kept, []() {});
-#pragma unroll 1
-    for (int i = (int)threadIdx.x; i < n; i += GW_NORM_THREADS) {
-        out[i] = (x[i] * factor) * p.weight[i];
+    norm_row<WHOLE>(p, p.in + (size_t)row * n, weights, [&](int i, const gw_norm_four &v) {
+        if (WHOLE && i < n) {
+            *(gw_norm_four *)(out + i) = v;
+        }
+#pragma unroll
+        for (int j = 0; j < (WHOLE ? 0 : 4); j++) {
+            if (i + j < n) {
+                out[i + j] = v.v[j];
+            }
+        }
+    });
+}
+
+GW_KERNEL(gw_norm_f32, struct gw_norm_params, GW_NORM_THREADS) {
+    gw_grid_launch_dependents();
+    if (p.width % 4 == 0) {
+        norm_f32<1>(p);
+    } else {
+        norm_f32<0>(p);
     }
 }
 
 GW_KERNEL(gw_norm_act8, struct gw_norm_params, GW_NORM_THREADS) {
-    __shared__ __align__(16) float stage[GW_NORM_STAGE(GW_NORM_PIECE)];
-    __shared__ float kept;
-    const int row = (int)blockIdx.x, n = p.width;
-    gw_norm_four weights[GW_NORM_FOURS], values[GW_NORM_FOURS];
+    const int row = (int)blockIdx.x, n = p.width, live = gw_live(p.step);
+    gw_norm_four weights[GW_NORM_FOURS];
     gw_grid_launch_dependents();
-    gw_norm_ask(p.weight, n, weights);
+    gw_norm_ask<1>(p.weight, n, weights);
     gw_grid_dependency_wait();
-    if (row >= gw_live(p.step)) {
+    if (row >= live) {
         return;
     }
-    const float *x = p.in + (size_t)row * n;
-    gw_norm_ask(x, n, values);
-    const float factor = gw_norm_factor(x, n, p.eps, stage, GW_NORM_PIECE, &kept, []() {});
     unsigned *out = (unsigned *)p.out + (size_t)row * n / GW_ACT_BLOCK * GW_ACT_WORDS;
-    gw_norm_apply(x, p.weight, n, factor, weights, values, [&](int i, const gw_norm_four &v) {
+    norm_row<1>(p, p.in + (size_t)row * n, weights, [&](int i, const gw_norm_four &v) {
         gw_act8_four code;
         code.encode(v.v);
         if (i < n) { /* whole blocks */

@@ -36,11 +36,12 @@ template <class F> struct gw_row_block {
     __device__ static inline void load_16(unsigned *w, const unsigned char *plane, int first,
                                           int lane) {
 #if defined(GW_LOAD_MATRICES)
-        gw_load_matrices(w, plane + GW_STRIP_AT_16(first + lane % 8, lane / 8));
+        gw_load_matrices(w, plane + GW_STRIP_AT_16(lane % 8, lane / 8) + 64 * first);
 #else
 #pragma unroll
         for (int t = 0; t < 4; t++) {
-            w[t] = *(const unsigned *)(plane + GW_STRIP_AT_16(first + lane / 4, t) + lane % 4 * 4);
+            w[t] = *(const unsigned *)(plane + GW_STRIP_AT_16(lane / 4, t) + 64 * first +
+                                       lane % 4 * 4);
         }
 #endif
     }
@@ -49,8 +50,9 @@ template <class F> struct gw_row_block {
         const int i = lane % 4;
 #pragma unroll
         for (int t = 0; t < 4; t++) {
-            w[t] = *(const unsigned *)(plane + GW_STRIP_AT_8(first + lane / 4, t) + i / 2 * 4) >>
-                   i % 2 * 4;
+            w[t] =
+                *(const unsigned *)(plane + GW_STRIP_AT_8(lane / 4, t) + 32 * first + i / 2 * 4) >>
+                i % 2 * 4;
         }
     }
     __device__ inline void load(const unsigned char *record, int first, int lane) {
@@ -64,7 +66,7 @@ template <class F> struct gw_row_block {
             }
         }
         if (F::HIGH == 1) {
-            const gw_16b v = *(const gw_16b *)(above + 16 * (first + lane / 4));
+            const gw_16b v = *(const gw_16b *)(above + 16 * first + lane / 4 * 16);
 #pragma unroll
             for (int t = 0; t < 4; t++) {
                 high[t] = v.w[t] >> 2 * (lane % 4);
@@ -102,11 +104,12 @@ template <class F> struct gw_block_scales {
     float d, m;   /* d * dx times the integer sum, m times the activations' sum or integer sum */
     unsigned sub; /* HALVES, Q2 */
 
-    __device__ inline void load(const unsigned char *record, int row, int i) {
-        const unsigned char *head =
-            record + F::HEAD_AT + F::HEAD_BYTES * (F::HEADS * row + (F::HEADS > 1 ? i : 0));
+    /* Of row first + row. */
+    __device__ inline void load(const unsigned char *record, int first, int row, int i) {
+        const unsigned char *head = record + F::HEAD_AT + F::HEAD_BYTES * F::HEADS * first +
+                                    F::HEAD_BYTES * (F::HEADS * row + (F::HEADS > 1 ? i : 0));
         m = 0.0f;
-        sub = F::SUB ? gw_sub<F>(record, row, i) : 0;
+        sub = F::SUB ? gw_sub<F>(record + 8 * first, row, i) : 0;
         if (F::HEAD_BYTES == 2) {
             d = gw_widen_f16(*(const unsigned short *)head);
         } else if (F::TERM == GW_TERM_SIGNED) {

@@ -44,6 +44,11 @@ static int has_matrices(const struct gw_device *d) {
     return d->driver->emulated || d->capability >= 80;
 }
 
+/* Code for this device has GW_COPIES. */
+static int has_copies(const struct gw_device *d) {
+    return d->warp == 32 && (d->driver->emulated || d->capability >= 80);
+}
+
 /* Values of a row, rounded up to what a norm takes at a time. */
 static int spans(size_t cols) {
     return (int)((cols + GW_NORM_SPAN - 1) / GW_NORM_SPAN * GW_NORM_SPAN);
@@ -57,13 +62,14 @@ static int norm_bytes(const shape *s) {
 /* Shared memory of a block with s->depth slots to a wave, as gw_product of
  * kernels_hip/linear_stream.h cuts it up. 0 when it does not fit. */
 static int fits_so(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu) {
-    int waves = GW_LINEAR_THREADS / d->warp, whole = s->piece;
+    int waves = GW_LINEAR_THREADS / d->warp, whole = s->piece, copies = has_copies(d);
     int columns = glu ? s->width * 2 * GW_LINEAR_ITEM : 0;
-    int after = GW_LINEAR_JOINED(sums) + columns; /* floats behind x */
-    int before = waves * record_bytes[fmt] * s->depth + 4 * s->width * s->row_words;
+    int after = GW_LINEAR_JOINED(sums, copies) + columns; /* floats behind x and gates */
+    int before = waves * record_bytes[fmt] * s->depth + 4 * s->width * s->row_words +
+                 (copies ? GW_LINEAR_GATES : 0);
     /* A norm takes the whole row at a time where that leaves room for as many blocks, else pieces.
      */
-    int copies = s->depth > 1, most = (copies ? d->shared_bytes : d->shared_bytes / 2) - before;
+    int most = (copies ? d->shared_bytes : d->shared_bytes / 2) - before;
     while (s->piece > GW_NORM_SPAN && norm_bytes(s) > most) {
         s->piece = spans((size_t)s->piece / 2);
     }
@@ -80,8 +86,7 @@ static int fits_so(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, in
 
 /* With as many slots as fit. 0 when none do. */
 static int fits(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu) {
-    int copies = d->warp == 32 && (d->driver->emulated || d->capability >= 80);
-    int most = GW_LINEAR_DEPTH(record_bytes[fmt]);
+    int copies = has_copies(d), most = GW_LINEAR_DEPTH(record_bytes[fmt]);
     int depths[] = {most, GW_LINEAR_SOME, GW_LINEAR_LESS};
     for (int i = 0; i < 3; i++) {
         s->depth = copies ? depths[i] : 1;
@@ -270,7 +275,8 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     unsigned most = (unsigned)d->units * (d->driver->nvidia ? 1 : 2);
     return gw_hip_record(segment, node, name, items < most ? items : most,
                          gw_hip_groups((size_t)segment->rows, (size_t)s.width), 1,
-                         GW_LINEAR_THREADS, 1, 1, s.shared, p, sizeof *p);
+                         GW_LINEAR_THREADS + (has_copies(d) ? GW_LINEAR_FOLDS : 0), 1, 1, s.shared,
+                         p, sizeof *p);
 }
 
 static int strips_of(const gw_tensor *w) {

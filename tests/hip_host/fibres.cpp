@@ -30,11 +30,22 @@ extern "C" char __stop_gw_shared[] __attribute__((weak, visibility("hidden")));
 
 namespace {
 
-enum { TEAM = 32, MOST = 1024, STACK = 256 << 10 };
-enum kind { BARRIER, SHUFFLE, BALLOT, SYNC_TEAM, SYNC_WAVE, MMA_INT8, MMA_F16, MMA_BF16, KINDS };
-const char *const kind_names[KINDS] = {"a barrier",      "a shuffle",      "a ballot",
-                                       "a team barrier", "a wave barrier", "an int8 mma",
-                                       "an f16 mma",     "a bf16 mma"};
+enum { TEAM = 32, MOST = 1024, STACK = 256 << 10, NAMES = 16 };
+enum kind {
+    BARRIER,
+    SYNC_SOME,
+    SHUFFLE,
+    BALLOT,
+    SYNC_TEAM,
+    SYNC_WAVE,
+    MMA_INT8,
+    MMA_F16,
+    MMA_BF16,
+    KINDS
+};
+const char *const kind_names[KINDS] = {"a barrier",   "a barrier of some", "a shuffle",
+                                       "a ballot",    "a team barrier",    "a wave barrier",
+                                       "an int8 mma", "an f16 mma",        "a bf16 mma"};
 
 struct copy {
     void *to;
@@ -68,10 +79,22 @@ struct registers {
     int c[4];
 };
 
+/* What a gate's 8 bytes of shared memory are, and who waits for one. */
+struct gate_state {
+    uint16_t arrivals, arrived;
+    uint32_t rounds; /* that have ended */
+};
+struct gate_waiter {
+    const void *gate;
+    unsigned index;
+};
+
 fibre fibres[MOST];
-meeting block_meeting, team_meeting[MOST / TEAM], wave_meeting[MOST / GW_EMULATOR_LANES];
+meeting block_meeting, some_meeting[NAMES];
+meeting team_meeting[MOST / TEAM], wave_meeting[MOST / GW_EMULATOR_LANES];
 uint32_t sent[MOST], received[MOST]; /* of shuffles; a team's slots are its own */
 registers wave_in[MOST];
+std::vector<gate_waiter> at_gates;
 int wave_out[MOST][4];
 
 const gw_emulator_launch *launch;
@@ -243,6 +266,9 @@ void poison_shared(void) {
 
 void describe_divergence(void) {
     const meeting *m = &block_meeting;
+    for (unsigned i = 0; i < NAMES && m->arrived == 0; i++) {
+        m = &some_meeting[i];
+    }
     for (unsigned i = 0; i < threads / TEAM && m->arrived == 0; i++) {
         m = &team_meeting[i];
     }
@@ -250,9 +276,10 @@ void describe_divergence(void) {
         m = &wave_meeting[i];
     }
     snprintf(fault, sizeof fault,
-             "block %u,%u,%u diverged: %u of %u threads wait at %s (%s:%d), %u have ended",
+             "block %u,%u,%u diverged: %u of %u threads wait at %s (%s:%d), %zu at gates, %u have "
+             "ended",
              gw_emulator_block.x, gw_emulator_block.y, gw_emulator_block.z, m->arrived, m->size,
-             kind_names[m->what], m->arrived > 0 ? m->file : "", m->line, ended);
+             kind_names[m->what], m->arrived > 0 ? m->file : "", m->line, at_gates.size(), ended);
 }
 
 void reset(meeting *m, unsigned size) {
@@ -265,6 +292,10 @@ void reset(meeting *m, unsigned size) {
 
 bool run_block(void) {
     reset(&block_meeting, threads);
+    for (meeting &m : some_meeting) {
+        reset(&m, 0);
+    }
+    at_gates.clear();
     for (unsigned i = 0; i < threads / TEAM; i++) {
         reset(&team_meeting[i], TEAM);
     }
@@ -329,6 +360,52 @@ void gw_emulator_barrier(const char *file, int line) {
         release(&block_meeting);
     } else {
         wait_for_others(&block_meeting);
+    }
+}
+
+void gw_emulator_sync_some(int id, unsigned size) {
+    meeting *m = &some_meeting[id];
+    m->size = size;
+    if (arrive(m, SYNC_SOME, "", id)) {
+        release(m);
+    } else {
+        wait_for_others(m);
+    }
+}
+
+void gw_emulator_gate_make(unsigned long long *gate, int arrivals) {
+    const gate_state fresh = {(uint16_t)arrivals, 0, 0};
+    memcpy(gate, &fresh, sizeof fresh);
+}
+
+void gw_emulator_gate_arrive(unsigned long long *gate) {
+    gate_state state;
+    memcpy(&state, gate, sizeof state);
+    if (++state.arrived == state.arrivals) {
+        state.arrived = 0;
+        state.rounds++;
+        size_t kept = 0;
+        for (const gate_waiter &w : at_gates) {
+            if (w.gate == gate) {
+                make_ready(w.index);
+            } else {
+                at_gates[kept++] = w;
+            }
+        }
+        at_gates.resize(kept);
+    }
+    memcpy(gate, &state, sizeof state);
+}
+
+void gw_emulator_gate_wait(unsigned long long *gate, int parity) {
+    for (;;) {
+        gate_state state;
+        memcpy(&state, gate, sizeof state);
+        if ((int)(state.rounds & 1) != parity) {
+            return;
+        }
+        at_gates.push_back({gate, running->index});
+        next(running);
     }
 }
 

@@ -65,6 +65,10 @@ uint32_t gw_emulator_exchange(uint32_t bits, int from);
 unsigned gw_emulator_ballot(int yes);
 void gw_emulator_sync_team(void);
 void gw_emulator_sync_wave(void);
+void gw_emulator_sync_some(int id, unsigned threads);
+void gw_emulator_gate_make(unsigned long long *gate, int arrivals);
+void gw_emulator_gate_arrive(unsigned long long *gate);
+void gw_emulator_gate_wait(unsigned long long *gate, int parity);
 template <typename T> static inline T gw_emulator_shuffle(T value, int own, int from) {
     static_assert(sizeof(T) == 4, "shuffles move four bytes");
     uint32_t bits;
