@@ -51,16 +51,19 @@ struct gw_block_work {
 
     __device__ inline void open(const gw_attend_params &p) {
         row = (int)blockIdx.y;
-        head = (int)blockIdx.x;
-        g = head / (p.heads / p.kv_heads);
+        g = (int)blockIdx.z;
+        head = g * (int)gridDim.x + (int)blockIdx.x;
         turns = p.turn.in != 0;
         span = span_of(p.step, row, p.window);
         pages = span.last - span.first + 1;
         at_once = p.slots / 2;
-        rounds = (pages + at_once - 1) / at_once;
+        for (rounds = 1; rounds * at_once < pages; rounds++) { /* divisions take longer */
+        }
         table = p.pages + (size_t)gw_step_slot(p.step, row) * p.table_stride + span.first;
     }
-    __device__ inline int first_of(int round) const { return round % rounds * at_once; }
+    __device__ inline int first_of(int round) const { /* round: less than twice as many */
+        return (round < rounds ? round : round - rounds) * at_once;
+    }
     __device__ inline int end_of(int round) const {
         const int end = first_of(round) + at_once;
         return end < pages ? end : pages;
@@ -177,7 +180,7 @@ template <class CELLS>
 __device__ static inline void keep_row(const gw_attend_params &p, const gw_desk &d,
                                        const gw_block_work &w) {
     const int team = gw_team(), e = p.e, j = w.span.pos % GW_PAGE;
-    const int stores = w.head % (p.heads / p.kv_heads) == 0;
+    const int stores = blockIdx.x == 0;
     const size_t at = ((size_t)w.table[w.pages - 1] * p.kv_heads + w.g) *
                       (size_t)(GW_PAGE * e * CELLS::BYTES + p.scale_bytes);
     if (team == TEAMS - 1 && stores) {

@@ -36,37 +36,41 @@ struct gw_attend_parts {
  * they share the pages. Dynamic shared memory: two times team_bytes. A page of one KV head comes in
  * k_chunks pieces of k_rows of e and v_chunks pieces of v_rows of 64; each of them at least
  * GW_ATTEND_STAGES, and all of k_bytes or v_bytes but the last of K. */
-struct gw_attend_params {
+struct gw_attend_params { /* what comes first, and why: linear_params.h */
     struct gw_step_params step;
-    struct gw_attend_parts parts;
-    GW_DEV(const float) q; /* [rows, heads, e]       */
-    GW_DEV(const void) k;  /* caches, core/plan/op.h */
+    GW_DEV(const void) k; /* caches, core/plan/op.h */
     GW_DEV(const void) v;
     GW_DEV(const int32_t) pages; /* [slots, table_stride]  */
+    GW_DEV(const float) q;       /* [rows, heads, e]       */
+
+    int32_t table_stride, heads, kv_heads, e, window;
+    int32_t scale_bytes; /* of a page of q8_0; else 0               */
+    int32_t slots;       /* gw_attend_block: tiles of a page that its shared memory holds */
+    float scale;
     /* in not 0: ROPE_KV comes with it, for a step of one row; then q is not read, and k and v get
      * the row's cells. */
     struct gw_turn_params turn;
+
     /* Not 0, and a step has at most join_pages pages: the team that comes last joins, and `out` is
      * f32 or act8 [rows, heads, e]. arrived: [rows of parts, heads] units that are done, 0 between
      * launches. */
-    GW_DEV(unsigned) arrived;
-    GW_DEV(void) out;
     int32_t join_pages, act8;
-    int32_t table_stride, heads, kv_heads, e, window;
-    float scale;
+    GW_DEV(void) out;
+    GW_DEV(unsigned) arrived;
+    struct gw_attend_parts parts;
     int32_t k_rows, k_bytes, k_chunks, v_rows, v_bytes, v_chunks;
     int32_t chunk;       /* bytes of a place of the ring            */
-    int32_t scale_bytes; /* of a page of q8_0; else 0               */
     int32_t fresh_bytes; /* of a new position's values and scales, of K or V; 0 without turn.in */
     int32_t team_bytes;  /* of shared memory: weights of positions, queries, scales, new cells of
                           * K and V, ring */
-    int32_t slots;       /* gw_attend_block: tiles of a page that its shared memory holds */
+    int32_t unused;
 };
 
 /* gw_attend_block_CACHE: with the same parameters, of which parts, arrived and what cuts pages are
  * not read; out is set, e is a multiple of 4 and at most GW_BLOCK_THREADS, and a row sees at most
- * as many pages as there is room for. Grid: (heads, rows). Dynamic shared memory: GW_BLOCK_DESK
- * bytes for those pages and `slots` tiles of the cache, an even number of them. */
+ * as many pages as there is room for. Grid: (heads of a KV head, rows, KV heads). Dynamic shared
+ * memory: GW_BLOCK_DESK bytes for those pages and `slots` tiles of the cache, an even number of
+ * them. */
 enum {
     GW_BLOCK_THREADS = 512,
     GW_BLOCK_PAGES = 16,      /* where several heads share a KV head */

@@ -19,6 +19,7 @@ enum {
     GW_LINEAR_GATES = 128,   /* bytes, with GW_COPIES */
     GW_LINEAR_ITEM = 32,     /* columns of GLU that a block makes at a time */
     GW_LINEAR_RING = 7168,   /* bytes that a wave has on the way, about     */
+    GW_LINEAR_WIDER = 11264, /* the same where a slot has more than 2048: few of those fit */
     GW_LINEAR_SOME = 4,
     GW_LINEAR_LESS = 2,
     GW_LINEAR_EARLY = 2, /* slots asked for before x, where it would have to wait for them */
@@ -26,7 +27,8 @@ enum {
     GW_LINEAR_NORM_MORE = 16 /* floats of shared memory beside the pieces of a norm       */
 };
 /* Slots of a wave where all of them fit, else GW_LINEAR_SOME or GW_LINEAR_LESS. */
-#define GW_LINEAR_DEPTH(record) (GW_LINEAR_RING / (record))
+#define GW_LINEAR_DEPTH(record)                                                                    \
+    (((record) > 2048 ? GW_LINEAR_WIDER : GW_LINEAR_RING) / (record))
 
 /* Places for the sums of a tile (per thread), used in turns; 0 without GW_COPIES where there are
  * many: half of the classes are joined at a time then. Floats that takes. */

@@ -5,12 +5,13 @@
 #include "kernels_hip/params.h"
 
 struct gw_turn_params {
-    GW_DEV(const float) in;     /* [rows, (heads + 2 kv_heads) e]: q, k, v */
+    GW_DEV(const float) in;    /* [rows, (heads + 2 kv_heads) e]: q, k, v */
+    GW_DEV(const float) table; /* [positions, 2, rope_dim / 2]            */
+    int32_t rope_dim, interleaved, heads, kv_heads;
     GW_DEV(const float) q_norm; /* [e] or 0                                */
     GW_DEV(const float) k_norm;
-    GW_DEV(const float) table; /* [positions, 2, rope_dim / 2]            */
-    GW_DEV(float) out;         /* q [rows, heads e]                       */
-    int32_t heads, kv_heads, e, rope_dim, interleaved;
+    GW_DEV(float) out; /* q [rows, heads e]                       */
+    int32_t e;
     float eps;
 };
 

@@ -126,8 +126,9 @@ static gw_status record_block(struct gw_segment *segment, const gw_node *node,
     segment->launches[segment->n - 1].ways &= ~(1 << GW_HIP_BLOCK);
     segment->block_pages = first || pages < segment->block_pages ? pages : segment->block_pages;
     snprintf(name, sizeof name, "gw_attend_block_%s", cache->name);
-    GW_TRY(gw_hip_record(segment, node, name, (unsigned)p->heads, (unsigned)segment->rows, 1,
-                         GW_BLOCK_THREADS, 1, 1, shared, p, sizeof *p));
+    GW_TRY(gw_hip_record(segment, node, name, (unsigned)(p->heads / p->kv_heads),
+                         (unsigned)segment->rows, (unsigned)p->kv_heads, GW_BLOCK_THREADS, 1, 1,
+                         shared, p, sizeof *p));
     segment->launches[segment->n - 1].ways = 1 << GW_HIP_BLOCK;
     return GW_OK;
 }
