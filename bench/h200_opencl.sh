@@ -22,7 +22,7 @@ pack() {
 }
 
 hash_of() { # device, model, rows
-    "$bin/godwit" logits -q -m "$2" --device "$1" --rows "$3" --ids "$ids" 2>&1 |
+    "$bin/godwit" logits -q --exact -m "$2" --device "$1" --rows "$3" --ids "$ids" 2>&1 |
         sed -n 's/^hash: \(.\{16\}\).*/\1/p; s/^godwit.*/&/p' | head -1
 }
 

@@ -58,13 +58,6 @@
 #define HIGHS (HIGH_BITS ? ROWS * DEPTH : 0)
 #define XS (TOKENS * DEPTH * 4)
 
-/* Byte of a piece of 16 in rows of `pieces` (2, 4 or 8): the same one of eight neighbouring rows
- * lies in different banks. */
-static inline uint piece_at(int row, int piece, int pieces) {
-    const int turn = pieces == 8 ? row & 7 : pieces == 4 ? row >> 1 & 3 : row >> 2 & 1;
-    return (uint)((row * pieces + (piece ^ turn)) * 16);
-}
-
 /* ---- a stage --------------------------------------------------------------------------------- */
 
 /* What an item copies: bytes from the tile's first row and token. */

@@ -45,6 +45,17 @@ static inline void copies_wait(void) {
     __asm__ volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
+/* The copies since the last such call are one stage; waits for all stages but the last. */
+static inline void copies_end_stage(void) {
+#ifdef GW_NV
+    __asm__ volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+static inline void copies_wait_but_one(void) {
+#ifdef GW_NV
+    __asm__ volatile("cp.async.wait_group 1;" ::: "memory");
+#endif
+}
 
 /* Four 8 x 8 tiles of 16-bit values from local memory, a row of 16 bytes each: lane i of a team
  * names row i % 8 of tile i / 8 and gets the 4 bytes i % 4 of row i / 4 of each tile. */
@@ -64,6 +75,13 @@ static inline void load_matrices(uint *r, __local const uchar *base, uint at, __
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
+}
+
+/* Byte of a piece of 16 in rows of `pieces` (2, 4 or 8): the same one of eight neighbouring rows
+ * lies in different banks. */
+static inline uint piece_at(int row, int piece, int pieces) {
+    const int turn = pieces == 8 ? row & 7 : pieces == 4 ? row >> 1 & 3 : row >> 2 & 1;
+    return (uint)((row * pieces + (piece ^ turn)) * 16);
 }
 
 /* Sums begin at the bits of this number, so that they are floats after one subtraction. */
@@ -125,5 +143,48 @@ static inline void multiply_16(int *d, const uint *a, const uint *b, __local uin
     multiply_plain(d, a, b, 16, scratch, id);
 #endif
 }
+
+/* c[16, 8] += a[16, 16] b[16, 8] of 16-bit floats, in the hardware's order: two neighbours along k
+ * per register; of a rows l / 4 and l / 4 + 8, values l % 4 * 2 and the next; then those 8 further.
+ * b likewise, column l / 4. */
+#if defined(FORMAT_F16) || defined(FORMAT_BF16)
+#ifdef FORMAT_F16
+#define HALF_TYPE "f16"
+#define WIDEN_HALF(bits) widen_half(bits)
+#else
+#define HALF_TYPE "bf16"
+#define WIDEN_HALF(bits) as_float((bits) << 16)
+#endif
+static inline void multiply_halves(float *c, const uint *a, const uint *b, __local uint *scratch,
+                                   int id) {
+#ifdef GW_NV
+    __asm__("mma.sync.aligned.m16n8k16.row.col.f32." HALF_TYPE "." HALF_TYPE
+            ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+    const int lane = id % TEAM;
+    __local uint *own = scratch + id * MATRIX_WORDS, *team = own - lane * MATRIX_WORDS;
+    for (int i = 0; i < 4; i++) {
+        own[i] = a[i];
+    }
+    own[4] = b[0], own[5] = b[1];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = 0; i < 4; i++) {
+        const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        float sum = c[i];
+        for (int at = 0; at < 16; at += 2) {
+            const int part = at / 8, pair = at % 8 / 2;
+            const uint u = team[(row % 8 * 4 + pair) * MATRIX_WORDS + row / 8 + 2 * part];
+            const uint v = team[(column * 4 + pair) * MATRIX_WORDS + 4 + part];
+            sum = fma(WIDEN_HALF(u & 0xffffu), WIDEN_HALF(v & 0xffffu), sum);
+            sum = fma(WIDEN_HALF(u >> 16), WIDEN_HALF(v >> 16), sum);
+        }
+        c[i] = sum;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+}
+#endif
 
 #endif

@@ -164,6 +164,7 @@ static gw_status fill_device(struct gw_device *d, const gw_device_options *optio
     size_t group = (size_t)number_info(cl, d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
     d->item = (type & CL_DEVICE_TYPE_CPU) != 0;
     d->walk_rows = 1;
+    d->exact = options != NULL && options->exact;
     GW_TRY(read_environment(d, &plain, &any_floats, &no_matrix, &walkers));
     const char *missing = lacking(cl, d->id);
     if (missing != NULL && !any_floats) {
@@ -208,7 +209,7 @@ static void close_device(struct gw_device *d) {
         return;
     }
     gw_cl_programs_free(d);
-    gw_cl_pool *pools[] = {&d->scratch, &d->widened, &d->products};
+    gw_cl_pool *pools[] = {&d->scratch, &d->widened, &d->products, &d->narrowed};
     for (size_t p = 0; p < sizeof pools / sizeof pools[0]; p++) {
         for (size_t i = 0; i < pools[p]->n; i++) {
             d->cl->ReleaseMemObject(pools[p]->list[i]);

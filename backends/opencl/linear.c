@@ -12,6 +12,7 @@ enum { MOST_WIDTH = GW_DECODE_MAX, TILE = 64, ITEMS = 64 };
 typedef struct product {
     const gw_tensor *w, *x, *bias, *residual;
     gw_order order;
+    cl_mem narrowed; /* x in the weights' format; NULL: x itself is read */
     cl_mem y;
     cl_ulong y_offset;
     int64_t y_stride, column; /* in floats */
@@ -65,24 +66,29 @@ static int on_matrix(const struct gw_device *device, const product *p) {
 static const char *source_of(const struct gw_device *device, const product *p) {
     return device->item                         ? "float_item"
            : on_matrix(device, p)               ? "linear_matrix"
+           : p->narrowed != NULL                ? "float_matrix"
            : gw_cl_planes_of(p->w->fmt) != NULL ? "linear_team"
                                                 : "float_team";
 }
+
+#define MATRIX_OPTIONS " -DMATRIX -DROWS=%zu -DTOKENS=%zu -DGROUP=%zu"
 
 /* A group's share of a product on matrix instructions. */
 typedef struct matrix_tile {
     size_t rows, tokens, items;
 } matrix_tile;
 
-/* Few tokens, or few groups, take smaller tiles. */
-static matrix_tile tile_of(const struct gw_segment *segment, size_t m) {
-    static const matrix_tile large = {128, 64, GW_CL_GROUP}, half = {64, 64, GW_CL_GROUP},
-                             small = {64, 32, GW_CL_GROUP / 2};
+/* Few tokens take smaller tiles; 16-bit floats larger ones, where there are enough of them. */
+static matrix_tile tile_of(const struct gw_segment *segment, const product *p, size_t m) {
+    static const matrix_tile tiles[] = {
+        {128, 128, GW_CL_GROUP}, {128, 64, GW_CL_GROUP}, {64, 64, GW_CL_GROUP / 2}};
+    static const matrix_tile small = {64, 32, GW_CL_GROUP / 2};
     const size_t rows = (size_t)segment->rows, units = (size_t)segment->device->units;
-    if (rows <= small.tokens) {
-        return small;
+    const matrix_tile *last = &tiles[2], *t = p->narrowed != NULL ? tiles : last;
+    while (t < last && gw_cl_groups(m, t->rows) * gw_cl_groups(rows, t->tokens) < units) {
+        t++;
     }
-    return gw_cl_groups(m, large.rows) * gw_cl_groups(rows, large.tokens) < units ? half : large;
+    return rows <= small.tokens ? small : *t;
 }
 
 size_t gw_cl_format_options(gw_fmt fmt, char *out, size_t room) {
@@ -120,8 +126,8 @@ static gw_status end_product(gw_cl_call *call, const product *p, size_t m) {
                                           gw_cl_groups(rows, MOST_WIDTH), 1)
                        : gw_cl_launch_end(call, 1, m, 1, 1);
     }
-    if (on_matrix(segment->device, p)) {
-        const matrix_tile t = tile_of(segment, m);
+    if (on_matrix(segment->device, p) || p->narrowed != NULL) {
+        const matrix_tile t = tile_of(segment, p, m);
         return gw_cl_launch_end(call, t.items, gw_cl_groups(rows, t.tokens),
                                 gw_cl_groups(m, t.rows), 1);
     }
@@ -156,18 +162,47 @@ static gw_status record_chunk(struct gw_segment *segment, const product *p,
     size_t used = gw_cl_format_options(p->w->fmt, options, sizeof options);
     if (!prefill) {
         snprintf(options + used, sizeof options - used, " -DDECODE");
-    } else if (on_matrix(segment->device, p)) {
-        const matrix_tile t = tile_of(segment, (size_t)chunk->rows);
-        snprintf(options + used, sizeof options - used,
-                 " -DMATRIX -DROWS=%zu -DTOKENS=%zu -DGROUP=%zu", t.rows, t.tokens, t.items);
+    } else if (on_matrix(segment->device, p) || p->narrowed != NULL) {
+        const matrix_tile t = tile_of(segment, p, (size_t)chunk->rows);
+        snprintf(options + used, sizeof options - used, MATRIX_OPTIONS, t.rows, t.tokens, t.items);
     }
     gw_cl_call call = gw_cl_launch_new(segment, source_of(segment->device, p), options,
                                        prefill ? "linear_prefill" : "linear_decode");
     gw_cl_arg_step(&call);
     arg_weight(&call, p->w, chunk);
-    gw_cl_arg_tensor(&call, p->x);
+    if (p->narrowed != NULL) {
+        gw_cl_arg_mem(&call, p->narrowed, 0);
+    } else {
+        gw_cl_arg_tensor(&call, p->x);
+    }
     arg_result(&call, p, chunk);
     return end_product(&call, p, (size_t)chunk->rows);
+}
+
+/* ---- 16-bit floats on matrix instructions ---------------------------------------------------- */
+
+static int on_halves(const struct gw_segment *segment, const product *p) {
+    const struct gw_device *device = segment->device;
+    return device->matrix && !device->item && !device->exact && !segment->blas &&
+           p->order == GW_ORDER_PREFILL && (p->w->fmt == GW_FMT_F16 || p->w->fmt == GW_FMT_BF16);
+}
+
+/* x in the format of p's weights, in memory that lasts until the next call. */
+static gw_status record_narrow(struct gw_segment *segment, product *p) {
+    char options[64];
+    const size_t rows = (size_t)segment->rows, k = (size_t)p->w->dim[1];
+    const size_t bytes =
+        (rows * sizeof(float) + 255) / 256 * 256 + rows * gw_cl_lanes_bytes(p->w->fmt, k);
+    GW_TRY(gw_cl_pool_get(segment->device, &segment->device->narrowed, bytes, &p->narrowed));
+    size_t used = gw_cl_format_options(p->w->fmt, options, sizeof options);
+    snprintf(options + used, sizeof options - used, MATRIX_OPTIONS, (size_t)TILE, (size_t)TILE,
+             (size_t)GW_CL_GROUP);
+    gw_cl_call call = gw_cl_launch_new(segment, "float_matrix", options, "narrow");
+    gw_cl_arg_step(&call);
+    gw_cl_arg_tensor(&call, p->x);
+    gw_cl_arg_mem(&call, p->narrowed, 0);
+    gw_cl_arg_int(&call, (int64_t)k);
+    return gw_cl_launch_end(&call, GW_CL_GROUP, rows, 1, 1);
 }
 
 /* ---- through CLBlast ------------------------------------------------------------------------- */
@@ -227,6 +262,7 @@ static gw_status record_product(struct gw_segment *segment, const product *p) {
 gw_status gw_cl_record_linear(struct gw_segment *segment, const gw_kernel *kernel,
                               const gw_node *node) {
     int64_t column = 0;
+    product before = {0};
     (void)kernel;
     if (segment->device->item ? gw_cl_planes_of(node->w[0]->fmt) != NULL
                               : node->args.linear.order == GW_ORDER_DECODE) {
@@ -242,7 +278,13 @@ gw_status gw_cl_record_linear(struct gw_segment *segment, const gw_kernel *kerne
                      .y_offset = node->out->offset,
                      .y_stride = node->out->dim[1],
                      .column = column};
+        if (on_halves(segment, &p) && before.narrowed != NULL && before.w->fmt == p.w->fmt) {
+            p.narrowed = before.narrowed;
+        } else if (on_halves(segment, &p)) {
+            GW_TRY(record_narrow(segment, &p));
+        }
         GW_TRY(record_product(segment, &p));
+        before = p;
         column += node->w[i]->dim[0];
     }
     return GW_OK;

@@ -48,6 +48,7 @@ struct gw_device {
     int item;                      /* the way for processors                      */
     int nvidia;                    /* inline PTX is understood                    */
     int matrix;                    /* prompts on matrix instructions              */
+    int exact;                     /* float weights of prompts to the CPU's bits  */
     int hints;                     /* PTX loads say which caches to use           */
     int compact;                   /* the compiler is slow: no loop is unrolled   */
     int plain;                     /* no inline assembly, for tests               */
@@ -69,8 +70,8 @@ struct gw_device {
     int fail_alloc, fail_enqueue, fail_build; /* tests: fail the k-th from now; 0: never */
     int no_cache;                             /* programs are not kept on disk */
     int lost;                                 /* an earlier failure: nothing more is enqueued */
-    /* Shared by all segments: their launches run in order. The last two are blas.c's. */
-    gw_cl_pool scratch, widened, products;
+    /* Shared by all segments: their launches run in order. widened, products: blas.c's. */
+    gw_cl_pool scratch, widened, products, narrowed;
     int no_blas, fail_blas; /* tests: CLBlast is not there; its k-th call from now fails */
     _Atomic int blas;       /* GW_CL_BLAS_...                                            */
     char blas_note[192];    /* not written any more once blas is GW_CL_BLAS_FAILED       */
