@@ -116,9 +116,7 @@ LOCALS_TYPE
 #define PARTNER(i)                                                                                 \
     ((i) >= turns ? (i) : interleaved ? (i) ^ 1 : (i) < half_ ? (i) + half_ : (i) - half_)
 
-/* One page: nothing to join it with. PoCL gives some rows values of others then, where it runs two
- * groups at a time. */
-#if defined(LAST_JOINS) && defined(GW_NV)
+#ifdef LAST_JOINS /* one page: nothing to join it with */
 #define ALONE (first == last)
 #else
 #define ALONE 0
@@ -317,7 +315,7 @@ KERNEL(SIZE) attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out),
                 }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
-#ifdef GW_NV
+#ifdef LAST_JOINS
             if (ALONE) {
                 put_heads(qs, WRITES(uchar, out), ((size_t)row * heads + g * group + h0) * E,
                           count * E, scratch, id);
@@ -328,11 +326,9 @@ KERNEL(SIZE) attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out),
 #ifdef LAST_JOINS
     const int alone = GROUP_COUNT(0) == 1;
     AWAIT; /* a group without a page */
-#ifdef GW_NV
     if (ALONE) {
         return;
     }
-#endif
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (id == 0 && alone) {
         ticket[0] = 1;

@@ -31,6 +31,13 @@
 #define UNROLL_16 _Pragma("unroll 16")
 #endif
 
+/* PoCL 3.1 gives a group local arrays of its own only in the kernel itself. In a helper that stays a
+ * function, and into which LLVM puts an array's address because all calls pass the same, it leaves
+ * an array that all threads share and that nobody fills: so no helper stays a function. */
+#ifdef GW_COMPACT
+#define inline inline __attribute__((always_inline))
+#endif
+
 /* PoCL 3.1 takes a comparison that it kept over a barrier for equal in all items: look again. */
 #ifdef GW_COMPACT
 static inline int again(int v) {

@@ -35,15 +35,38 @@ def test_hash(path, args, rows):
     assert logits_hash(path, ids, "--rows", rows, *args, *OPENCL) == want
 
 
-@pytest.mark.parametrize("rows,kv", [("decode", "f16"), ("3", "f16"), ("decode", "q8_0"), ("prefill", "q8_0")])
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """A folder for PoCL's code."""
+    return tmp_path_factory.mktemp("pocl")
+
+
+def variables(path):
+    """The sections of a 64-bit ELF file that hold variables."""
+    data = path.read_bytes()
+    (at,), (size, count, names) = struct.unpack_from("<Q", data, 40), struct.unpack_from("<3H", data, 58)
+    sections = [struct.unpack_from("<2I4Q", data, at + i * size) for i in range(count)]
+    starts = [sections[names][4] + s[0] for s in sections if s[5] > 0]
+    found = {data[start:data.index(b"\0", start)] for start in starts}
+    assert b".text" in found
+    return found & {b".bss", b".data", b".tbss", b".tdata"}
+
+
+@pytest.mark.parametrize("rows,kv,more", [("decode", "f16", ",last-joins"), ("3", "f16", ""), ("decode", "q8_0", ""),
+                                          ("prefill", "q8_0", "")])
 @pytest.mark.parametrize("name", ["tales-2m-q4_0"])
-def test_hash_team(name, rows, kv):
+def test_hash_team(name, rows, kv, more, compiled):
     """The way for graphics processors; steps of one row take norms and rotations into the launch
     that follows."""
     path = DATA / f"{name}.gguf"
     args = ("--rows", rows, "--kv-type", kv)
     want = logits_hash(path, IDS, *args, "-t", 1, cpu="scalar")
-    assert logits_hash(path, IDS, *args, *OPENCL, env={"GODWIT_OPENCL": "team,no-cache"}) == want
+    env = {"GODWIT_OPENCL": "team,no-cache" + more, "POCL_CACHE_DIR": str(compiled)}
+    assert logits_hash(path, IDS, *args, *OPENCL, env=env) == want
+    code = list(compiled.rglob("*.so"))
+    assert code or "pocl" not in run("devices").stdout.lower()
+    # else a local array that threads share (kernels_cl/common.cl): seldom wrong, where two run at once
+    assert [(str(path), variables(path)) for path in code if variables(path)] == []
 
 
 def test_one_launch():

@@ -116,6 +116,108 @@ static void matrix_team(void **state) {
     check_matrix(open_opencl("no-cache,team,plain,matrix"), getenv("GODWIT_OPENCL_ALL") != NULL);
 }
 
+/* ---- a step in one launch -------------------------------------------------------------------- */
+
+/* One group on PoCL, all of them on NVIDIA's cards. */
+#define ONE_LAUNCH "no-cache,team,last-joins,must-walk,walk=4096,walk-rows=16"
+
+/* Each op in the launch that walks a list of them. Compiling takes seconds a case: all of them only
+ * with GODWIT_OPENCL_ALL; else a norm, float products of one row, attention over one full page. */
+static void bits_walk(void **state) {
+    static op_bench bench;
+    int all = getenv("GODWIT_OPENCL_ALL") != NULL, ran = 0;
+    (void)state;
+    ot_open(&bench, &gw_backend_opencl, open_opencl(ONE_LAUNCH), OT_PRODUCED);
+    for (int i = 0; i < OC_COUNT; i++) {
+        op_case c = oc_case(i);
+        int product = c.op == GW_OP_LINEAR || c.op == GW_OP_GLU;
+        int some = c.op == GW_OP_NORM || (product && gw_format_of(c.fmt[0])->is_float) ||
+                   (c.op == GW_OP_ATTENTION && c.pos == GW_PAGE - 1);
+        if ((!product || c.order == GW_ORDER_DECODE) && c.n + OC_SPARE_ROWS <= GW_DECODE_MAX &&
+            (all || (some && c.n == 1))) {
+            ot_check_case(&bench, &c);
+            ran++;
+        }
+    }
+    assert_true(ran >= 6);
+    ot_close(&bench);
+}
+
+static gw_node *chain_end(op_setup *s, gw_node *at, gw_fmt fmt, int m) {
+    static const char *const ways[] = {".scalar", ".team", ".ptx"};
+    oc_make_output(s, fmt, m);
+    s->node.kernel = NULL;
+    for (int i = 0; i < 3 && s->node.kernel == NULL; i++) {
+        s->node.kernel = oc_find(s, ways[i]);
+    }
+    assert_non_null(s->node.kernel);
+    *at = s->node;
+    return at + 1;
+}
+
+/* Norm, product, norm, gated product of one row; the rest of the node is that of the op before. */
+static gw_node *chain_norm(op_setup *s, gw_node *at, gw_tensor *x) {
+    int64_t dim[1] = {x->dim[1]};
+    gw_tensor *w = oc_tensor(s, "norm", GW_FMT_F32, 1, dim);
+    oc_fill_floats(s, w, 2.0f);
+    oc_upload(s, w);
+    s->node = (gw_node){.op = GW_OP_NORM, .in = {x}, .w = {w}, .args.norm.eps = 1e-5f};
+    return chain_end(s, at, GW_FMT_F32, (int)x->dim[1]);
+}
+
+static void run_chain(const gw_backend *backend, struct gw_device *device, gw_fmt fmt, int d,
+                      op_result *r) {
+    static const op_case one = {.n = 1, .why = "norms and products"};
+    const int keep_rows = backend == &gw_backend_cpu;
+    op_setup s = {.c = &one, .backend = backend, .device = device, .rows = 1};
+    struct gw_segment *segment;
+    gw_node nodes[4], *at = nodes;
+    random_seed(0);
+    s.step.n = s.step.n_pick = 1;
+    gw_tensor *x = oc_matrix(&s, "input", GW_FMT_F32, 1, d);
+    oc_fill_floats(&s, x, 1.0f);
+    oc_upload(&s, x);
+    at = chain_norm(&s, at, x);
+    s.node = (gw_node){.op = GW_OP_LINEAR, .in = {s.node.out}};
+    s.node.w[0] = oc_weight(&s, fmt, d, d, keep_rows, 0);
+    at = chain_end(&s, at, GW_FMT_F32, d);
+    at = chain_norm(&s, at, s.node.out);
+    s.node = (gw_node){.op = GW_OP_GLU, .in = {s.node.out}};
+    s.node.w[0] = oc_weight(&s, fmt, 3 * d, d, keep_rows, 0);
+    s.node.w[1] = oc_weight(&s, fmt, 3 * d, d, keep_rows, 0);
+    at = chain_end(&s, at, GW_FMT_F32, 3 * d);
+    assert_int_equal(backend->freeze(device, nodes, (size_t)(at - nodes), 1, &segment), GW_OK);
+    assert_int_equal(backend->run(segment, &s.step), GW_OK);
+    assert_int_equal(backend->wait(device), GW_OK);
+    backend->thaw(segment);
+    *r = (op_result){.out_bytes = s.out_bytes};
+    r->out = oc_download(&s, s.node.out, OC_FENCE, s.out_bytes);
+    oc_close(&s);
+}
+
+/* Several ops of one program share its local memory: rows that fill a piece of weights, and rows
+ * that do not. */
+static void bits_chain(void **state) {
+    static const struct {
+        gw_fmt fmt;
+        int d;
+    } chains[] = {{GW_FMT_F32, 72}, {GW_FMT_BF16, 256}, {GW_FMT_F16, 264}, {GW_FMT_F32, 1024}};
+    static const op_case what = {.n = 1, .why = "norms and products"};
+    static op_bench bench;
+    size_t n = getenv("GODWIT_OPENCL_ALL") != NULL ? sizeof chains / sizeof chains[0] : 1;
+    (void)state;
+    ot_open(&bench, &gw_backend_opencl, open_opencl(ONE_LAUNCH), OT_PRODUCED);
+    for (size_t i = 0; i < n; i++) {
+        op_result want, got;
+        run_chain(&gw_backend_cpu, bench.scalar, chains[i].fmt, chains[i].d, &want);
+        run_chain(&gw_backend_opencl, bench.device, chains[i].fmt, chains[i].d, &got);
+        oc_same("one launch", &what, &got, &want);
+        oc_free_result(&want);
+        oc_free_result(&got);
+    }
+    ot_close(&bench);
+}
+
 /* Decode products of every width that has a kernel of its own, and chunks of 64 rows. */
 static void check_widths(const char *settings) {
     static op_bench bench;
@@ -429,7 +531,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_as_found),   cmocka_unit_test(bits_team),
         cmocka_unit_test(bits_last_joins), cmocka_unit_test(matrix_as_found),
-        cmocka_unit_test(matrix_team),     cmocka_unit_test(widths_as_found),
+        cmocka_unit_test(matrix_team),     cmocka_unit_test(bits_walk),
+        cmocka_unit_test(bits_chain),      cmocka_unit_test(widths_as_found),
         cmocka_unit_test(widths_team),     cmocka_unit_test(blas_as_found),
         cmocka_unit_test(blas_team),       cmocka_unit_test(blas_fails),
         cmocka_unit_test(halves_as_found), cmocka_unit_test(halves_team),

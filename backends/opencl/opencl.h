@@ -57,7 +57,7 @@ struct gw_device {
     int group;                     /* work-items of a team kernel's group         */
     int walkers;                   /* groups of the one launch of a step (walk.c); 0: none */
     int walk_rows;                 /* most rows of a step that it takes                    */
-    int walk_all;                  /* whatever the weights                                 */
+    int walk_all;                  /* however few the launches                             */
     int must_walk, fail_walk;      /* that it cannot be done is an error; it cannot        */
     cl_ulong max_alloc, memory, local_bytes;
     cl_ulong max_cache; /* in one allocation; 0: max_alloc */

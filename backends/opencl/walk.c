@@ -374,27 +374,13 @@ static gw_status make(struct gw_segment *segment, gw_cl_walk *walk, const ops *o
     return *works ? prepare(segment, walk, slots) : GW_OK;
 }
 
-/* Most products read quantized weights, or F16 in whole pieces: what was held against the CPU on a
- * card, and was faster than a launch per op. */
-static int gains(const struct gw_segment *segment) {
-    int fit = 0, products = 0;
-    for (size_t i = 0; i < segment->n; i++) {
-        const char *key = segment->launches[i].program->key;
-        int product = strncmp(key, "decode_team ", 12) == 0;
-        int half = strstr(key, "-DFORMAT_F16") != NULL && strstr(key, "-DRAGGED") == NULL;
-        products += product;
-        fit += product && (half || strstr(key, "-DLOW_BITS=") != NULL);
-    }
-    return 2 * fit > products;
-}
-
 gw_status gw_cl_walk_new(struct gw_segment *segment) {
     struct gw_device *device = segment->device;
     ops o = {.n = 0};
     addresses a = {0};
     int works = 0;
     if (device->walkers == 0 || segment->rows > device->walk_rows ||
-        (device->nvidia && segment->n < LEAST_LAUNCHES) || !(device->walk_all || gains(segment))) {
+        (!device->walk_all && segment->n < LEAST_LAUNCHES)) {
         return GW_OK;
     }
     gw_status status = GW_OK;
