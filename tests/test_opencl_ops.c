@@ -107,6 +107,30 @@ static void check_matrix(struct gw_device *device, int every) {
     }
     ot_close(&bench);
 }
+/* Attention of a prompt's rows goes another way with them. */
+static void check_rows(struct gw_device *device) {
+    static const op_case thirds = {.op = GW_OP_ATTENTION,
+                                   .why = "three heads to a KV head",
+                                   .n = 50,
+                                   .heads = 6,
+                                   .kv_heads = 2,
+                                   .e = 128,
+                                   .kv = GW_FMT_F16,
+                                   .pos = 100,
+                                   .slots = 1,
+                                   .out = GW_FMT_F32};
+    static op_bench bench;
+    ot_open(&bench, &gw_backend_opencl, device, OT_PRODUCED);
+    for (int i = 0; i < OC_COUNT; i++) {
+        op_case c = oc_case(i);
+        if (c.op == GW_OP_ATTENTION && c.n > GW_DECODE_MAX) {
+            ot_check_case(&bench, &c);
+        }
+    }
+    ot_check_case(&bench, &thirds);
+    ot_close(&bench);
+}
+
 static void matrix_as_found(void **state) {
     (void)state;
     check_matrix(open_matrix(1), 1);
@@ -114,6 +138,14 @@ static void matrix_as_found(void **state) {
 static void matrix_team(void **state) {
     (void)state;
     check_matrix(open_opencl("no-cache,team,plain,matrix"), getenv("GODWIT_OPENCL_ALL") != NULL);
+}
+static void rows_as_found(void **state) {
+    (void)state;
+    check_rows(open_matrix(1));
+}
+static void rows_team(void **state) {
+    (void)state;
+    check_rows(open_opencl("no-cache,team,plain,matrix"));
 }
 
 /* ---- a step in one launch -------------------------------------------------------------------- */
@@ -535,6 +567,7 @@ int main(void) {
         cmocka_unit_test(bits_chain),      cmocka_unit_test(widths_as_found),
         cmocka_unit_test(widths_team),     cmocka_unit_test(blas_as_found),
         cmocka_unit_test(blas_team),       cmocka_unit_test(blas_fails),
+        cmocka_unit_test(rows_as_found),   cmocka_unit_test(rows_team),
         cmocka_unit_test(halves_as_found), cmocka_unit_test(halves_team),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST")); /* a pattern: one test alone */

@@ -3,7 +3,8 @@
 
 #include "backends/opencl/opencl.h"
 
-enum { SCRATCH_BYTES = 64 << 20, GROUPS_PER_UNIT = 4 };
+/* SCRATCH: of partial results, at least; more on a device with much memory, for a prompt. */
+enum { SCRATCH_BYTES = 64 << 20, MOST_SCRATCH_BYTES = 256 << 20, GROUPS_PER_UNIT = 4 };
 
 static int is_cache(const gw_tensor *t) {
     return t->fmt == GW_FMT_F16 || t->fmt == GW_FMT_F32 || t->fmt == GW_FMT_Q8_0;
@@ -152,10 +153,53 @@ static gw_status record_team_pages(struct gw_segment *segment, const gw_node *no
     return GW_OK;
 }
 
-static gw_status record_team_join(struct gw_segment *segment, const gw_node *node, const tile *t) {
+/* Rows of a prompt share pages. */
+enum { QUERIES = 32 }; /* of attention_rows.cl */
+
+static size_t rows_of_group(const gw_attn_args *a) {
+    return QUERIES / (size_t)(a->heads / a->kv_heads);
+}
+
+/* One way for prompts: with matrix instructions elsewhere, or not at all. */
+static int takes_rows(const struct gw_segment *segment, const gw_node *node) {
+    const gw_attn_args *a = &node->args.attn;
+    const size_t e = (size_t)a->head_dim, columns = QUERIES + 4;
+    const size_t bytes = page_bytes(node->in[1], e) + (e + GW_PAGE) * columns * sizeof(float);
+    return segment->device->matrix && !segment->device->item && segment->rows > GW_DECODE_MAX &&
+           a->heads / a->kv_heads <= QUERIES && page_bytes(node->in[1], e) % 16 == 0 &&
+           bytes + GW_CL_GROUP * sizeof(float) <= segment->device->local_bytes;
+}
+
+static gw_status record_rows(struct gw_segment *segment, const gw_node *node, const tile *t) {
+    const gw_attn_args *a = &node->args.attn;
+    const size_t pages = gw_cl_width(node->in[3]);
+    char options[128];
+    snprintf(options, sizeof options, "%s -DE=%d", cache_options(node->in[1]), (int)a->head_dim);
+    gw_cl_call call = gw_cl_launch_new(segment, "attention_rows", options, "attend_rows");
+    gw_cl_arg_step(&call);
+    for (int i = 0; i < 4; i++) {
+        gw_cl_arg_tensor(&call, node->in[i]);
+    }
+    gw_cl_arg_mem(&call, t->scratch, 0);
+    gw_cl_arg_int(&call, (int64_t)t->row0);
+    gw_cl_arg_int(&call, (int64_t)t->rows);
+    gw_cl_arg_int(&call, a->heads);
+    gw_cl_arg_int(&call, a->kv_heads);
+    gw_cl_arg_int(&call, (int64_t)pages);
+    gw_cl_arg_float(&call, a->scale);
+    gw_cl_arg_int(&call, a->window);
+    arg_split(&call, node->in[1]);
+    GW_TRY(gw_cl_launch_end(&call, GW_CL_GROUP, pages, (size_t)a->kv_heads,
+                            gw_cl_groups(t->rows, rows_of_group(a))));
+    call.launch->page_groups = pages;
+    return GW_OK;
+}
+
+static gw_status record_team_join(struct gw_segment *segment, const gw_node *node, const tile *t,
+                                  int rows_shared) {
     const gw_attn_args *a = &node->args.attn;
     char options[128];
-    if (segment->device->last_joins) {
+    if (segment->device->last_joins && !rows_shared) {
         return GW_OK;
     }
     team_options(segment, node, t, " -DJOIN", options, sizeof options);
@@ -210,15 +254,26 @@ static gw_status record_item_join(struct gw_segment *segment, const gw_node *nod
     return gw_cl_launch_end(&call, 1, (size_t)a->heads, t->rows, 1);
 }
 
+static size_t scratch_bytes(const struct gw_device *device, int shared) {
+    const cl_ulong part = device->memory / 256;
+    return !shared || part < SCRATCH_BYTES ? SCRATCH_BYTES
+           : part < MOST_SCRATCH_BYTES     ? (size_t)part
+                                           : MOST_SCRATCH_BYTES;
+}
+
 gw_status gw_cl_record_attention(struct gw_segment *segment, const gw_kernel *kernel,
                                  const gw_node *node) {
     const gw_attn_args *a = &node->args.attn;
     size_t rows = (size_t)segment->rows, e = (size_t)a->head_dim;
     size_t row_bytes = (size_t)a->heads * gw_cl_width(node->in[3]) * (e + 2) * sizeof(float);
-    size_t at_once = SCRATCH_BYTES / row_bytes;
+    const int shared = takes_rows(segment, node);
+    size_t at_once = scratch_bytes(segment->device, shared) / row_bytes;
     int act8 = node->out->fmt == GW_FMT_ACT8, straddles = act8 && e % GW_ACT_BLOCK != 0;
     (void)kernel;
     at_once = at_once < 1 ? 1 : at_once > rows ? rows : at_once;
+    if (shared && at_once < rows && at_once > rows_of_group(a)) {
+        at_once -= at_once % rows_of_group(a);
+    }
     size_t part_bytes = (at_once * row_bytes + 255) / 256 * 256;
     size_t whole = straddles ? rows * (size_t)a->heads * e * sizeof(float) : 0;
     tile t = {.act8 = act8 && !straddles};
@@ -231,8 +286,8 @@ gw_status gw_cl_record_attention(struct gw_segment *segment, const gw_kernel *ke
             GW_TRY(record_item_pages(segment, node, &t));
             GW_TRY(record_item_join(segment, node, &t));
         } else {
-            GW_TRY(record_team_pages(segment, node, &t));
-            GW_TRY(record_team_join(segment, node, &t));
+            GW_TRY((shared ? record_rows : record_team_pages)(segment, node, &t));
+            GW_TRY(record_team_join(segment, node, &t, shared));
         }
     }
     return straddles ? gw_cl_record_encode(segment, t.scratch, part_bytes, node->out) : GW_OK;
