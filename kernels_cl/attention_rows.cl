@@ -94,7 +94,7 @@ attend_rows(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), const int row0, c
     __local const CELL *page = (__local const CELL *)memory;
     __local float *queries = (__local float *)(memory + AT_QUERIES);
     __local float *weights = (__local float *)(memory + AT_WEIGHTS);
-    __local float *scratch = (__local float *)(memory + again(AT_SCRATCH)); /* linear_matrix.cl */
+    __local float *scratch = (__local float *)(memory + AT_SCRATCH);
     const int g = (int)get_group_id(1), group = heads / kv_heads, per = QUERIES / group;
     const int id = (int)get_local_id(0), lane = id % TEAM, mine = id / TEAM * EACH;
     const int b0 = row0 + (int)get_group_id(2) * per, stop = min(LIVE, min(row0 + rows, b0 + per));

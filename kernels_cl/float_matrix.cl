@@ -63,7 +63,7 @@ static inline void add_stage(float (*acc)[NT][4], __local const uchar *stage, in
 /* Groups: tiles of tokens, tiles of weight rows. x: what `narrow` made. */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void linear_prefill(LINEAR_ARGS) {
     __local uchar memory[RING * STAGE + MATRIX_WORDS * 4 * GROUP] __attribute__((aligned(128)));
-    __local uint *scratch = (__local uint *)(memory + again(RING * STAGE)); /* linear_matrix.cl */
+    __local uint *scratch = (__local uint *)(memory + RING * STAGE);
     const int id = (int)get_local_id(0), lane = id % TEAM, team = id / TEAM, live = LIVE;
     const int r0 = (int)get_group_id(1) * ROWS, t0 = (int)get_group_id(0) * TOKENS;
     const int rows = min(m - r0, ROWS), tokens = min(live - t0, TOKENS);

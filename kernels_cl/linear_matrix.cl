@@ -429,9 +429,7 @@ static inline void add_block(float (*acc)[NT][4], __local const uchar *stage, in
 /* Groups: tiles of tokens, tiles of weight rows. */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void linear_prefill(LINEAR_ARGS) {
     __local uchar memory[2 * STAGE + MATRIX_WORDS * 4 * GROUP] __attribute__((aligned(128)));
-    /* A constant address would be put into the functions that get it, where PoCL 3.1 forgets that
-     * each group has its own memory. */
-    __local uint *scratch = (__local uint *)(memory + again(2 * STAGE));
+    __local uint *scratch = (__local uint *)(memory + 2 * STAGE);
     const int id = (int)get_local_id(0), lane = id % TEAM, team = id / TEAM;
     const int live = LIVE, blocks = k / GW_ACT_BLOCK;
     const int r0 = (int)get_group_id(1) * ROWS, t0 = (int)get_group_id(0) * TOKENS;
