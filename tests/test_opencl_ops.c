@@ -113,27 +113,40 @@ static void check_matrix(struct gw_device *device, int every) {
     }
     ot_close(&bench);
 }
-/* Attention of a prompt's rows goes another way with them. */
+/* Attention of a prompt's rows, and the second half of GLU, go another way with them. */
 static void check_rows(struct gw_device *device) {
-    static const op_case thirds = {.op = GW_OP_ATTENTION,
-                                   .why = "three heads to a KV head",
-                                   .n = 50,
-                                   .heads = 6,
-                                   .kv_heads = 2,
-                                   .e = 128,
-                                   .kv = GW_FMT_F16,
-                                   .pos = 100,
-                                   .slots = 1,
-                                   .out = GW_FMT_F32};
+    static const op_case more[] = {
+        {.op = GW_OP_ATTENTION,
+         .why = "three heads to a KV head",
+         .n = 50,
+         .heads = 6,
+         .kv_heads = 2,
+         .e = 128,
+         .kv = GW_FMT_F16,
+         .pos = 100,
+         .slots = 1,
+         .out = GW_FMT_F32},
+        {.op = GW_OP_GLU,
+         .why = "more than a group's share",
+         .n = 18,
+         .k = 64,
+         .m = {2144},
+         .fmt = {GW_FMT_Q4_0, GW_FMT_Q4_0},
+         OC_PRE,
+         .out = GW_FMT_ACT8},
+    };
     static op_bench bench;
     ot_open(&bench, &gw_backend_opencl, device, OT_PRODUCED);
     for (int i = 0; i < OC_COUNT; i++) {
         op_case c = oc_case(i);
-        if (c.op == GW_OP_ATTENTION && c.n > GW_DECODE_MAX) {
+        int here = c.op == GW_OP_ATTENTION || (c.op == GW_OP_GLU && c.order == GW_ORDER_PREFILL);
+        if (here && c.n > GW_DECODE_MAX) {
             ot_check_case(&bench, &c);
         }
     }
-    ot_check_case(&bench, &thirds);
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        ot_check_case(&bench, &more[i]);
+    }
     ot_close(&bench);
 }
 

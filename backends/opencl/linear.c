@@ -294,13 +294,17 @@ gw_status gw_cl_record_linear(struct gw_segment *segment, const gw_kernel *kerne
 
 static gw_status record_join(struct gw_segment *segment, const gw_node *node, cl_mem both) {
     size_t width = gw_cl_width(node->out), rows = (size_t)segment->rows;
-    gw_cl_call call = gw_cl_launch_new(segment, "rows", "", "glu_join");
+    const int team = segment->device->matrix && !segment->device->item;
+    gw_cl_call call = gw_cl_launch_new(segment, team ? "glu_team" : "rows", "", "glu_join");
     gw_cl_arg_step(&call);
     gw_cl_arg_mem(&call, both, 0);
     gw_cl_arg_tensor(&call, node->out);
     gw_cl_arg_int(&call, (int64_t)width);
     gw_cl_arg_int(&call, node->out->fmt == GW_FMT_ACT8);
     size_t blocks = gw_cl_groups(width, GW_ACT_BLOCK);
+    if (team) {
+        return gw_cl_launch_end(&call, GW_CL_GROUP, gw_cl_groups(width, 8 * GW_CL_GROUP), rows, 1);
+    }
     if (segment->device->item) {
         return gw_cl_launch_end(&call, 1, gw_cl_groups(blocks, 8), rows, 1);
     }
