@@ -52,7 +52,9 @@ void walk(__global const ulong *list, const int entries, __global const int *ste
             default:
                 break;
             }
-            barrier(CLK_LOCAL_MEM_FENCE);
+            if (i + groups < x * y * z) { /* else grid_arrive() has one */
+                barrier(CLK_LOCAL_MEM_FENCE);
+            }
         }
         grid_await(grid);
         state.due += (uint)groups;
