@@ -90,7 +90,7 @@ setup() {
 }
 
 run() {
-    for t in bits_as_found bits_team widths_team; do
+    for t in bits_as_found bits_team widths_team bits_walk bits_chain; do
         GODWIT_TEST=$t "$bin/test_opencl_ops" > "$tmp/log" 2>&1 && verdict=passed || verdict=FAILED
         echo "op table, $t: $verdict"
         grep -E 'ERROR|SKIP' "$tmp/log" | head -5 || true
