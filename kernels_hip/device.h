@@ -208,7 +208,7 @@ template <int ID, int N> __device__ static inline void gw_sync_some(void) {
 #endif
 }
 
-#if GW_COPIES
+#if GW_COPIES || defined(GW_EMULATOR)
 /* A gate in shared memory. Some threads arrive, without waiting; when as many have as it is made
  * for, a round ends, and who waits for the end of the round goes on and sees what they did in
  * shared memory before. Rounds are told apart by their parity: the first has 0. */

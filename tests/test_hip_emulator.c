@@ -94,6 +94,25 @@ static void values_cross_at_barriers_only(void **state) {
     }
 }
 
+static int handed_over_wrong(const char *kernel, const char *order) {
+    uint32_t out[THREADS];
+    int wrong = 0;
+    assert_int_equal(run(kernel, order, NULL, out, THREADS), 0);
+    for (uint32_t i = 0; i < THREADS / 2; i++) {
+        uint32_t word = THREADS / 2 - 1 - i;
+        wrong += out[i] != word + ((word + 100) << 8) + ((word + 200) << 16);
+    }
+    return wrong;
+}
+
+static void values_cross_at_gates(void **state) {
+    (void)state;
+    for (int o = 0; o < 2; o++) {
+        assert_int_equal(handed_over_wrong("gw_test_gates", orders[o]), 0);
+        assert_int_equal(handed_over_wrong("gw_test_no_gate", orders[o]), THREADS / 2);
+    }
+}
+
 static void expect_fault(const char *kernel, const char *words) {
     uint32_t out[THREADS];
     for (int o = 0; o < 2; o++) {
@@ -111,6 +130,8 @@ static void diverging_threads_are_named(void **state) {
     expect_fault("gw_test_barrier_for_some", "96 of 128 threads wait at a barrier");
     expect_fault("gw_test_stays_away", "127 of 128 threads wait at a barrier");
     expect_fault("gw_test_two_barriers", "others of its block at a barrier");
+    expect_fault("gw_test_gate_stays_shut", "128 wait at gates");
+    expect_fault("gw_test_some_stay_away", "32 of 64 threads wait at a barrier of some");
     expect_fault("gw_test_shuffle_of_some", "16 of 32 threads wait at a shuffle");
     expect_fault("gw_test_shuffle_or_ballot", "others of its wave at a");
 }
@@ -222,6 +243,7 @@ static void matrices_multiply_exactly(void **state) {
 static int run_on(const char *path) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_cross_at_barriers_only),
+        cmocka_unit_test(values_cross_at_gates),
         cmocka_unit_test(diverging_threads_are_named),
         cmocka_unit_test(writes_outside_a_buffer_are_found),
         cmocka_unit_test(shared_memory_holds_nothing_by_itself),

@@ -41,6 +41,48 @@ KERNEL(stays_away) {
     p.out[threadIdx.x] = 1;
 }
 
+/* ---- gates and barriers of some -------------------------------------------------------------- */
+
+/* Three times, the first half of the block hands a word each to the second, in one place. */
+GW_DEVICE void hand_over(unsigned *out, int waits, int arrivals) {
+    __shared__ unsigned s[THREADS / 2];
+    __shared__ gw_gate full, free;
+    const unsigned id = threadIdx.x % (THREADS / 2);
+    unsigned sum = 0;
+    if (threadIdx.x == 0) {
+        gw_gate_make(&full, arrivals);
+        gw_gate_make(&free, THREADS / 2);
+    }
+    __syncthreads();
+    for (unsigned round = 0; round < 3; round++) {
+        if (threadIdx.x < THREADS / 2) {
+            if (round > 0 && waits) {
+                gw_gate_wait(&free, (int)(round - 1) & 1);
+            }
+            s[id] = id + 100 * round;
+            gw_gate_arrive(&full);
+        } else {
+            if (waits) {
+                gw_gate_wait(&full, (int)round & 1);
+            }
+            sum += s[THREADS / 2 - 1 - id] << 8 * round;
+            gw_gate_arrive(&free);
+        }
+    }
+    if (threadIdx.x >= THREADS / 2) {
+        out[id] = sum;
+    }
+}
+KERNEL(gates) { hand_over(p.out, 1, THREADS / 2); }
+KERNEL(no_gate) { hand_over(p.out, 0, THREADS / 2); }
+KERNEL(gate_stays_shut) { hand_over(p.out, 1, THREADS / 2 + 1); }
+KERNEL(some_stay_away) {
+    if (threadIdx.x < 32) {
+        gw_sync_some<1, 64>();
+    }
+    p.out[threadIdx.x] = 1;
+}
+
 /* ---- shared memory --------------------------------------------------------------------------- */
 
 KERNEL(not_written) {
@@ -63,8 +105,9 @@ KERNEL(copy_with_wait) {
     gw_copy_wait<1>(); /* the first has come, the second not */
     const unsigned first = s[4 * threadIdx.x], second = s[4 * (threadIdx.x + THREADS)];
     gw_copy_wait<0>();
-    p.out[threadIdx.x] =
-        first == p.in[4 * threadIdx.x] && second == 0xffffffffu ? s[4 * (threadIdx.x + THREADS)] : 0;
+    p.out[threadIdx.x] = first == p.in[4 * threadIdx.x] && second == 0xffffffffu
+                             ? s[4 * (threadIdx.x + THREADS)]
+                             : 0;
 }
 
 /* ---- teams ----------------------------------------------------------------------------------- */
@@ -136,7 +179,8 @@ KERNEL(multiply) {
     }
     for (int bf16 = 0; bf16 < 2; bf16++, half += 32 * 16) {
         for (int i = 0; i < GW_MMA_A; i++) {
-            a[i] = *(const unsigned *)(half + gw_mma_a_row(lane, i) * 16 + gw_mma_a_k_half(lane, i));
+            a[i] =
+                *(const unsigned *)(half + gw_mma_a_row(lane, i) * 16 + gw_mma_a_k_half(lane, i));
         }
         for (int i = 0; i < GW_MMA_B; i++) {
             b[i] = *(const unsigned *)(half + (16 + gw_mma_b_col(lane)) * 16 +

@@ -275,11 +275,16 @@ void describe_divergence(void) {
     for (unsigned i = 0; i < threads / GW_EMULATOR_LANES && m->arrived == 0; i++) {
         m = &wave_meeting[i];
     }
-    snprintf(fault, sizeof fault,
-             "block %u,%u,%u diverged: %u of %u threads wait at %s (%s:%d), %zu at gates, %u have "
-             "ended",
-             gw_emulator_block.x, gw_emulator_block.y, gw_emulator_block.z, m->arrived, m->size,
-             kind_names[m->what], m->arrived > 0 ? m->file : "", m->line, at_gates.size(), ended);
+    int n = snprintf(fault, sizeof fault, "block %u,%u,%u diverged: ", gw_emulator_block.x,
+                     gw_emulator_block.y, gw_emulator_block.z);
+    if (m->arrived > 0) {
+        n += snprintf(fault + n, sizeof fault - n, "%u of %u threads wait at %s (%s:%d), ",
+                      m->arrived, m->size, kind_names[m->what], m->file, m->line);
+    }
+    if (!at_gates.empty()) {
+        n += snprintf(fault + n, sizeof fault - n, "%zu wait at gates, ", at_gates.size());
+    }
+    snprintf(fault + n, sizeof fault - n, "%u have ended", ended);
 }
 
 void reset(meeting *m, unsigned size) {
