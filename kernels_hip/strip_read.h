@@ -5,6 +5,7 @@
 #define GW_KERNELS_HIP_STRIP_READ_H
 
 #include "kernels_hip/device.h"
+#include "kernels_hip/gemm_format.h"
 #include "kernels_hip/linear_quant.h"
 #include "kernels_hip/strip.h"
 
@@ -18,14 +19,6 @@
     };
 GW_STRIP_FORMATS(GW_STRIP_FORMAT)
 #undef GW_STRIP_FORMAT
-
-/* Four nibbles, a byte each, to the levels of IQ4. */
-GW_DEVICE unsigned gw_levels(unsigned nibbles) {
-    const unsigned from = nibbles & 0x07070707u;
-    const unsigned upper = (nibbles >> 3 & 0x01010101u) * 255u;
-    return (gw_pick_bytes(0xf6eaddcfu, 0xbfad9881u, from) & ~upper) |
-           (gw_pick_bytes(0x71594535u, 0x26190d01u, from) & upper);
-}
 
 /* The codes of a row in block `lane` % 4 of a record: of row `lane` / 4 of those from `first` on,
  * which are 8 (LANES of 32) or 16. */
@@ -85,7 +78,7 @@ template <class F> struct gw_row_block {
         } else if (F::HIGH == 2) {
             v |= (high[t] >> 2 * h & 0x03030303u) << (F::LOW & 7);
         }
-        return F::LEVELS ? gw_levels(v) : v;
+        return F::LEVELS ? levels(v) : v;
     }
 };
 
