@@ -231,26 +231,8 @@ template <int ONCE> __device__ static inline float gw_join_8(const float *v, int
            ((v[apart] + v[5 * apart]) + (v[3 * apart] + v[7 * apart]));
 }
 
-/* ---- the loop -------------------------------------------------------------------------------- */
+/* ---- sums of a tile that other waves join ---------------------------------------------------- */
 
-/* K describes one kernel:
- *   CLASSES, RECORD          waves of a tile, bytes of a slot
- *   strip(terms)             bytes of a strip
- *   first(q)                 where in it the first slot of wave q of a tile begins
- *   STEP, PART, JUMP         bytes from slot to slot; a slot is RECORD / PART pieces, JUMP apart
- *   parts(terms, q)          pieces of wave q in a strip; the last slot may have one less
- *   DIRECT, stage(p, x, from, n)  x is read where it is, or its rows go to shared memory first
- *   X_STEP, first_x(q)       words of a row of x that a slot of all waves takes, and where in them
- *                            this thread's begin
- *   ACT8, NORM               the format of x; whether a norm may be in front, of its one row
- *   number(scale, sums)      what the second word of an act8 block becomes in shared memory
- *   SUMS, add(...)           a thread's chains, and a slot's terms added to them, for x from here
- *                            on; refill() as soon as the slot is read
- *   VALUES                   SUMS of all threads of a wave
- *   FOLDERS, OUTS, join(values, fold, o), speaks(fold), out_row(fold), out_col(fold, o)
- *                            threads that join what classes q and q + CLASSES / 2 have together,
- *                            results of each, and where they belong
- */
 #if GW_COPIES
 /* Gates of a group's tiles: its waves' sums are there, and they have been read. */
 template <class K> struct gw_gates {
@@ -323,6 +305,26 @@ __device__ static inline void gw_fold_tiles(const gw_linear_params &p, gw_gates<
 }
 #endif
 
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+/* K describes one kernel:
+ *   CLASSES, RECORD          waves of a tile, bytes of a slot
+ *   strip(terms)             bytes of a strip
+ *   first(q)                 where in it the first slot of wave q of a tile begins
+ *   STEP, PART, JUMP         bytes from slot to slot; a slot is RECORD / PART pieces, JUMP apart
+ *   parts(terms, q)          pieces of wave q in a strip; the last slot may have one less
+ *   DIRECT, stage(p, x, from, n)  x is read where it is, or its rows go to shared memory first
+ *   X_STEP, first_x(q)       words of a row of x that a slot of all waves takes, and where in them
+ *                            this thread's begin
+ *   ACT8, NORM               the format of x; whether a norm may be in front, of its one row
+ *   number(scale, sums)      what the second word of an act8 block becomes in shared memory
+ *   SUMS, add(...)           a thread's chains, and a slot's terms added to them, for x from here
+ *                            on; refill() as soon as the slot is read
+ *   VALUES                   SUMS of all threads of a wave
+ *   FOLDERS, OUTS, join(values, fold, o), speaks(fold), out_row(fold), out_col(fold, o)
+ *                            threads that join what classes q and q + CLASSES / 2 have together,
+ *                            results of each, and where they belong
+ */
 template <class K, int GLU> __device__ static inline void gw_product(const gw_linear_params &p) {
     enum {
         GROUPS = WAVES / K::CLASSES,
