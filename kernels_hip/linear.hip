@@ -61,10 +61,10 @@ template <class F> struct gw_dot : gw_quantized<F::BYTES, 1, F::TERM, F::OFFSET>
 };
 
 #define KERNELS(NAME, name, ...)                                                                   \
-    GW_KERNEL(gw_linear_##name, struct gw_linear_params, BLOCK, 1) {                               \
+    GW_KERNEL(gw_linear_##name, struct gw_linear_params, GW_LINEAR_BLOCK(SETS, GW_COPIES), 1) {    \
         gw_product<gw_dot<gw_strip_##name>, 0>(p);                                                 \
     }                                                                                              \
-    GW_KERNEL(gw_glu_##name, struct gw_linear_params, BLOCK, 1) {                                  \
+    GW_KERNEL(gw_glu_##name, struct gw_linear_params, GW_LINEAR_BLOCK(SETS, GW_COPIES), 1) {       \
         gw_product<gw_dot<gw_strip_##name>, 1>(p);                                                 \
     }
 GW_STRIP_FORMATS(KERNELS)

@@ -158,10 +158,12 @@ template <class F, int N, int WHERE> struct gw_floats {
 };
 
 #define KERNELS(name, variant, n, direct)                                                          \
-    GW_KERNEL(gw_linear_##name##variant, struct gw_linear_params, BLOCK, 1) {                      \
+    GW_KERNEL(gw_linear_##name##variant, struct gw_linear_params,                                  \
+              GW_LINEAR_BLOCK((gw_floats<gw_##name, n, direct>::SUMS), GW_COPIES), 1) {            \
         gw_product<gw_floats<gw_##name, n, direct>, 0>(p);                                         \
     }                                                                                              \
-    GW_KERNEL(gw_glu_##name##variant, struct gw_linear_params, BLOCK, 1) {                         \
+    GW_KERNEL(gw_glu_##name##variant, struct gw_linear_params,                                     \
+              GW_LINEAR_BLOCK((gw_floats<gw_##name, n, direct>::SUMS), GW_COPIES), 1) {            \
         gw_product<gw_floats<gw_##name, n, direct>, 1>(p);                                         \
     }
 #define WIDTHS(name)                                                                               \

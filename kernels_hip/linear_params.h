@@ -2,10 +2,10 @@
  * the shape of their blocks.
  *
  * A block has a group of waves per tile (16 rows of the matrix), and in it a wave per class of the
- * lanes of arith.h: 8, or 4 for 16-bit floats. With GW_COPIES a wave more for each group joins the
- * sums of the others, who go on meanwhile. Its shared memory holds the waves' slots, the
- * activations, gates, the sums to be joined and the columns of GLU; before there are sums, what a
- * norm needs takes their place.
+ * lanes of arith.h: 8, or 4 for 16-bit floats. With GW_COPIES, where a thread has few sums, a wave
+ * more for each group joins those of the others, who go on meanwhile. Its shared memory holds the
+ * waves' slots, the activations, gates, the sums to be joined (where there are many, of half the
+ * classes) and the columns of GLU; before there are sums, what a norm needs takes their place.
  */
 #ifndef GW_KERNELS_HIP_LINEAR_PARAMS_H
 #define GW_KERNELS_HIP_LINEAR_PARAMS_H
@@ -15,8 +15,8 @@
 enum {
     GW_LINEAR_PARTS = 3,
     GW_LINEAR_THREADS = 512, /* that multiply */
-    GW_LINEAR_FOLDS = 64,    /* that join, with GW_COPIES: two groups */
-    GW_LINEAR_GATES = 128,   /* bytes, with GW_COPIES */
+    GW_LINEAR_FOLDS = 64,    /* that join, where they are apart: two groups */
+    GW_LINEAR_GATES = 128,   /* bytes, there */
     GW_LINEAR_ITEM = 32,     /* columns of GLU that a block makes at a time */
     GW_LINEAR_RING = 7168,   /* bytes that a wave has on the way, about     */
     GW_LINEAR_WIDER = 11264, /* the same where a slot has more than 2048: few of those fit */
@@ -27,15 +27,16 @@ enum {
     GW_LINEAR_NORM_MORE = 16 /* floats of shared memory beside the pieces of a norm       */
 };
 /* Slots of a wave where all of them fit, else GW_LINEAR_SOME or GW_LINEAR_LESS. */
-#define GW_LINEAR_DEPTH(record)                                                                    \
-    (((record) > 2048 ? GW_LINEAR_WIDER : GW_LINEAR_RING) / (record))
+#define GW_LINEAR_DEPTH(record) (((record) > 2048 ? GW_LINEAR_WIDER : GW_LINEAR_RING) / (record))
 
-/* Places for the sums of a tile (per thread), used in turns; 0 without GW_COPIES where there are
- * many: half of the classes are joined at a time then. Floats that takes. */
-#define GW_LINEAR_PLACES(sums, copies) ((sums) <= 4 ? 2 : (copies) ? 1 : 0)
-#define GW_LINEAR_JOINED(sums, copies)                                                             \
-    (GW_LINEAR_PLACES(sums, copies) ? GW_LINEAR_PLACES(sums, copies) * GW_LINEAR_THREADS * (sums)  \
-                                    : GW_LINEAR_THREADS / 2 * (sums))
+/* Whether the sums of a tile (per thread) are joined all at once, in two places in turns, then by
+ * waves apart with GW_COPIES; else half of the classes at a time. Floats that takes; threads. */
+#define GW_LINEAR_ONCE(sums) ((sums) <= 4)
+#define GW_LINEAR_JOINED(sums)                                                                     \
+    (GW_LINEAR_ONCE(sums) ? 2 * GW_LINEAR_THREADS * (sums) : GW_LINEAR_THREADS / 2 * (sums))
+#define GW_LINEAR_APART(sums, copies) ((copies) && GW_LINEAR_ONCE(sums))
+#define GW_LINEAR_BLOCK(sums, copies)                                                              \
+    (GW_LINEAR_THREADS + (GW_LINEAR_APART(sums, copies) ? GW_LINEAR_FOLDS : 0))
 
 /* One of the matrices stacked by LINEAR, or gate and up. */
 struct gw_linear_part {

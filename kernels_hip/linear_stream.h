@@ -17,7 +17,6 @@
 enum {
     WAVES = GW_LINEAR_THREADS / LANES,
     SETS = 64 / LANES, /* rows of a thread: one, or lane / 4 and lane / 4 + 8 */
-    BLOCK = GW_LINEAR_THREADS + (GW_COPIES ? (int)GW_LINEAR_FOLDS : 0),
 };
 
 GW_DEVICE int gw_wave(void) { return (int)threadIdx.x / LANES; }
@@ -236,7 +235,7 @@ template <int ONCE> __device__ static inline float gw_join_8(const float *v, int
 #if GW_COPIES
 /* Gates of a group's tiles: its waves' sums are there, and they have been read. */
 template <class K> struct gw_gates {
-    enum { PLACES = GW_LINEAR_PLACES(K::SUMS, 1), GROUPS = WAVES / K::CLASSES };
+    enum { PLACES = 2, GROUPS = WAVES / K::CLASSES };
     gw_gate full[GROUPS][PLACES], free[GROUPS][PLACES];
 
     __device__ inline void make() {
@@ -329,26 +328,27 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     enum {
         GROUPS = WAVES / K::CLASSES,
         HALF = K::CLASSES / 2,
-        PLACES = GW_LINEAR_PLACES(K::SUMS, GW_COPIES),
-        SPACE = (int)PLACES > 0 ? (int)K::CLASSES : (int)HALF
+        ONCE = GW_LINEAR_ONCE(K::SUMS),
+        APART = GW_LINEAR_APART(K::SUMS, GW_COPIES),
+        SPACE = ONCE ? (int)K::CLASSES : (int)HALF
     };
     typedef gw_ring<K::RECORD> ring_of;
     GW_SHARED_DYNAMIC(unsigned char, shared);
     ring_of ring;
     unsigned *x = (unsigned *)ring.open(shared, p.depth);
     unsigned *behind_x = x + (K::DIRECT ? 0 : p.width * p.row_words);
-    float *joined = (float *)behind_x + (GW_COPIES ? (int)GW_LINEAR_GATES / 4 : 0);
-    float *columns = joined + ((int)PLACES > 0 ? (int)PLACES : 1) * GROUPS * SPACE * K::VALUES;
+    float *joined = (float *)behind_x + (APART ? (int)GW_LINEAR_GATES / 4 : 0);
+    float *columns = joined + (ONCE ? 2 : 1) * GROUPS * SPACE * K::VALUES;
     const int wave = gw_wave(), group = wave / K::CLASSES, q = wave % K::CLASSES;
     const int first = (int)blockIdx.y * p.width;
     const int there = p.x_rows - first < p.width ? p.x_rows - first : p.width;
 #if GW_COPIES
     gw_gates<K> &gates = *(gw_gates<K> *)behind_x;
-    if (wave >= WAVES) {
+    if (APART && wave >= WAVES) {
         if (threadIdx.x == GW_LINEAR_THREADS) {
             gates.make();
         }
-        gw_sync_some<3, BLOCK>(); /* gates */
+        gw_sync_some<3, GW_LINEAR_BLOCK(K::SUMS, GW_COPIES)>(); /* gates */
         const int left = gw_live(p.step) - first, live = left < there ? left : there;
         gw_grid_launch_dependents();
         gw_grid_dependency_wait();
@@ -406,7 +406,9 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     }
     gw_grid_launch_dependents();
 #if GW_COPIES
-    gw_sync_some<3, BLOCK>();
+    if (APART) {
+        gw_sync_some<3, GW_LINEAR_BLOCK(K::SUMS, GW_COPIES)>();
+    }
 #endif
     gw_grid_dependency_wait();
     if (K::NORM && p.norm) {
@@ -434,35 +436,37 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
         for (int i = 0; i < K::SUMS; i++) {
             sums[i] = 0.0f;
         }
-        if (!GW_COPIES && fold < K::FOLDERS) {
+        if (!APART && fold < K::FOLDERS) {
 #pragma unroll
             for (int o = 0; o < K::OUTS; o++) {
                 extra[o] = gw_ask(p, at, K::out_row(fold), K::out_col(fold, o), live);
             }
         }
     };
-    int place = 0;
-#if GW_COPIES
-    int round = 0; /* of the place */
-#endif
+    int place = 0, round = 0; /* of the place */
+    (void)round;
     auto finish = [&]() {
         float *values = joined + (place * GROUPS + group) * SPACE * K::VALUES;
 #if GW_COPIES
-        if (round > 0) {
-            gw_gate_wait(&gates.free[group][place], (round - 1) & 1);
-        }
+        if (APART) {
+            if (round > 0) {
+                gw_gate_wait(&gates.free[group][place], (round - 1) & 1);
+            }
 #pragma unroll
-        for (int i = 0; i < K::SUMS; i++) {
-            values[q * K::VALUES + i * LANES + gw_wave_lane()] = sums[i];
+            for (int i = 0; i < K::SUMS; i++) {
+                values[q * K::VALUES + i * LANES + gw_wave_lane()] = sums[i];
+            }
+            gw_sync_wave();
+            if (gw_wave_lane() == 0) {
+                gw_gate_arrive(&gates.full[group][place]);
+            }
+            place ^= 1;
+            round += place == 0;
+            at.next();
+            return;
         }
-        gw_sync_wave();
-        if (gw_wave_lane() == 0) {
-            gw_gate_arrive(&gates.full[group][place]);
-        }
-        place = place + 1 == PLACES ? 0 : place + 1;
-        round += place == 0;
-#else
-        if ((int)PLACES > 0) { /* all classes side by side, in turns with the tile before */
+#endif
+        if (ONCE) { /* all classes side by side, in turns with the tile before */
             place ^= 1;
 #pragma unroll
             for (int i = 0; i < K::SUMS; i++) {
@@ -489,7 +493,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
         if (fold < K::FOLDERS) {
 #pragma unroll
             for (int o = 0; o < K::OUTS; o++) {
-                const float v = K::template join<PLACES != 0>(values, fold, o);
+                const float v = K::template join<ONCE>(values, fold, o);
                 if (K::speaks(fold)) {
                     gw_emit(p, at, columns, K::out_row(fold), K::out_col(fold, o), live, v,
                             extra[o]);
@@ -500,7 +504,6 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
             __syncthreads();
             gw_glu_columns(p, columns, at.item, live, gw_team(), GW_LINEAR_THREADS / GW_LANES);
         }
-#endif
         at.next();
     };
     gw_sync_some<1, GW_LINEAR_THREADS>();

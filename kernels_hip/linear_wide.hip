@@ -109,8 +109,10 @@ template <class F> struct gw_wide : gw_quantized<F::RECORD, GW_MMA_N, F::TERM, F
 #define PRODUCT(glu, ...) (void)p /* the host does not launch these */
 #endif
 #define KERNELS(NAME, name, ...)                                                                   \
-    GW_KERNEL(gw_linear_##name##_wide, struct gw_linear_params, BLOCK, 1) {                        \
+    GW_KERNEL(gw_linear_##name##_wide, struct gw_linear_params, GW_LINEAR_THREADS) {               \
         PRODUCT(0, __VA_ARGS__);                                                                   \
     }                                                                                              \
-    GW_KERNEL(gw_glu_##name##_wide, struct gw_linear_params, BLOCK, 1) { PRODUCT(1, __VA_ARGS__); }
+    GW_KERNEL(gw_glu_##name##_wide, struct gw_linear_params, GW_LINEAR_THREADS) {                  \
+        PRODUCT(1, __VA_ARGS__);                                                                   \
+    }
 GW_STRIP_FORMATS(KERNELS)

@@ -30,6 +30,7 @@ typedef struct shape {
     int groups;          /* tiles at a time                   */
     int depth;           /* slots of a wave                   */
     int piece;           /* of the row on its way through a norm, in floats; or 0 */
+    unsigned threads;    /* of a block                        */
     unsigned shared;
 } shape;
 
@@ -64,15 +65,16 @@ static int norm_bytes(const shape *s) {
 static int fits_so(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu) {
     int waves = GW_LINEAR_THREADS / d->warp, whole = s->piece, copies = has_copies(d);
     int columns = glu ? s->width * 2 * GW_LINEAR_ITEM : 0;
-    int after = GW_LINEAR_JOINED(sums, copies) + columns; /* floats behind x and gates */
+    int after = GW_LINEAR_JOINED(sums) + columns; /* floats behind x and gates */
     int before = waves * record_bytes[fmt] * s->depth + 4 * s->width * s->row_words +
-                 (copies ? GW_LINEAR_GATES : 0);
+                 (GW_LINEAR_APART(sums, copies) ? GW_LINEAR_GATES : 0);
     /* A norm takes the whole row at a time where that leaves room for as many blocks, else pieces.
      */
     int most = (copies ? d->shared_bytes : d->shared_bytes / 2) - before;
     while (s->piece > GW_NORM_SPAN && norm_bytes(s) > most) {
         s->piece = spans((size_t)s->piece / 2);
     }
+    s->threads = GW_LINEAR_BLOCK(sums, copies);
     s->shared = (unsigned)(before + (norm_bytes(s) > 4 * after ? norm_bytes(s) : 4 * after));
     if (s->shared > (unsigned)d->shared_bytes) {
         s->piece = whole;
@@ -274,9 +276,8 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     unsigned items = gw_hip_groups((size_t)p->tiles, glu ? 2 : (size_t)s.groups);
     unsigned most = (unsigned)d->units * (d->driver->nvidia ? 1 : 2);
     return gw_hip_record(segment, node, name, items < most ? items : most,
-                         gw_hip_groups((size_t)segment->rows, (size_t)s.width), 1,
-                         GW_LINEAR_THREADS + (has_copies(d) ? GW_LINEAR_FOLDS : 0), 1, 1, s.shared,
-                         p, sizeof *p);
+                         gw_hip_groups((size_t)segment->rows, (size_t)s.width), 1, s.threads, 1, 1,
+                         s.shared, p, sizeof *p);
 }
 
 static int strips_of(const gw_tensor *w) {
