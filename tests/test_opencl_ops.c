@@ -26,8 +26,8 @@ static struct gw_device *open_opencl(const char *settings) { return open_exact(s
 
 /* PoCL takes seconds to optimize a program of the way for graphics processors. Where a test is
  * about widths and joins it does so only with GODWIT_OPENCL_ALL; bits_team has every kernel
- * optimized. Other drivers read no such variable. (Not for SAMPLE: PoCL 3.1 without optimization,
- * wrong ids.) */
+ * optimized, and has to: without, SAMPLE behind other ops drew a wrong id there (PoCL 3.1; why is
+ * not known). Other drivers read no such variable. */
 static struct gw_device *open_quickly(const char *settings, int exact) {
     struct gw_device *device = open_exact(settings, exact);
     if (strstr(settings, "team") != NULL && getenv("GODWIT_OPENCL_ALL") == NULL) {
