@@ -95,16 +95,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void linear_prefill(
         copies_end_stage();
         add_stage(acc, memory + turn * STAGE, row, token, scratch, id);
     }
-    UNROLL
-    for (int i = 0; i < MT * NT * 4; i++) {
-        const int strip = i / 4 / NT, j = i / 4 % NT, c = i % 4;
-        const int r = r0 + row + strip * 16 + lane / 4 + c / 2 * 8;
-        const int t = t0 + token + j * 8 + lane % 4 * 2 + c % 2;
-        if (again(r < m && t < live)) {
-            finish(WRITES(float, y), READS(float, bias), READS(float, residual), flags,
-                   (size_t)t * y_stride + r, r, acc[strip][j][c] * READS(float, x)[t]);
-        }
-    }
+#define SCALED(sum, t) ((sum) * READS(float, x)[t])
+    FINISH_TILE(SCALED)
 }
 
 /* The value in the weights' format. */

@@ -187,4 +187,19 @@ static inline void multiply_halves(float *c, const uint *a, const uint *b, __loc
 }
 #endif
 
+/* The end of a tile of a linear_prefill: each item's sums acc [MT][NT][4], as multiply_32 and its
+ * like leave them, to y. r0, t0: the tile's first weight row and token; row, token: the team's in
+ * it; value(sum, t): what the sum of token t stands for. */
+#define FINISH_TILE(value)                                                                         \
+    UNROLL                                                                                         \
+    for (int i = 0; i < MT * NT * 4; i++) {                                                        \
+        const int strip = i / 4 / NT, j = i / 4 % NT, c = i % 4;                                   \
+        const int r = r0 + row + strip * 16 + lane / 4 + c / 2 * 8;                                \
+        const int t = t0 + token + j * 8 + lane % 4 * 2 + c % 2;                                   \
+        if (again(r < m && t < live)) {                                                            \
+            finish(WRITES(float, y), READS(float, bias), READS(float, residual), flags,            \
+                   (size_t)t * y_stride + r, r, value(acc[strip][j][c], t));                       \
+        }                                                                                          \
+    }
+
 #endif
