@@ -38,7 +38,13 @@
 #define inline inline __attribute__((always_inline))
 #endif
 
-/* PoCL 3.1 takes a comparison that it kept over a barrier for equal in all items: look again. */
+/* PoCL 3.1 takes a comparison that it kept over a barrier for equal in all items: look again.
+ *
+ * Where barriers stand under a condition that it does not know to be equal in all items (not
+ * optimized: any call), the first item chooses the way for all. In a kernel that may also return
+ * early this reaches to the end: of the two ways there that an && makes, the others of the group
+ * are compiled for the first item's alone, and what they do is undefined. Such a kernel ends
+ * without &&. */
 #ifdef GW_COMPACT
 static inline int again(int v) {
     volatile int kept = v;

@@ -118,7 +118,7 @@ KERNEL(GROUP) sample_pieces(SAMPLE_ARGS) {
             listed[place].token = best;
         }
     }
-    if (id == 0 && bad[0]) {
+    if ((id == 0) & bad[0]) { /* not &&: common.cl, `again` */
         atomic_or(counter + 1, 1);
     }
 }
