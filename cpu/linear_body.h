@@ -62,20 +62,19 @@ V_FN void add_terms(shape f, const v_block *u, const gw_xblock *x, float *a) {
 #endif
 
 #if V_GROUP > 1
-/* The term of one activation row, read by the multiplying instruction itself. */
+/* The term of one activation row, read by the multiplying instruction itself; two sums, since one
+ * chain of eight products takes longer than all else that a block needs. */
 V_FN v_float add_one(shape f, const v_block *u, const gw_xblock *x, v_float acc) {
     const int halved = f.kind == HALVED || f.kind == HALVED_MIN;
-    v_int s = v_words(f.offset != 0 ? x->u.start : 0), t = v_words(f.offset != 0 ? x->start1 : 0);
+    v_int s = v_words(f.offset != 0 ? x->u.start : 0), t = v_words(halved ? x->start1 : 0);
     for (int i = 0; i < 4; i++) {
         s = v_dot4(s, u->c[i], x->q + 4 * i);
-    }
-    for (int i = 4; i < 8; i++) {
-        v_int *sum = halved ? &t : &s;
-        *sum = v_dot4(*sum, u->c[i], x->q + 4 * i);
+        t = v_dot4(t, u->c[i + 4], x->q + 4 * i + 16);
     }
     v_acts few;
     v_spread(&few, x);
-    return add_sum(f, u, &few, halved ? v_scale_halves(&u->scales, s, t) : v_to_float(s), acc);
+    v_float sum = halved ? v_scale_halves(&u->scales, s, t) : v_to_float(v_sum(s, t));
+    return add_sum(f, u, &few, sum, acc);
 }
 #define V_SPREAD(x) (void)(x)
 #define ADD_ONE add_one
@@ -141,21 +140,25 @@ JOIN(join_lanes, join4, 1)
 
 #if defined(__clang__)
 #define V_UNROLL _Pragma("unroll")
+#define V_UNROLL_ALL _Pragma("clang loop unroll(full)")
 #define V_ROLLED _Pragma("clang loop unroll(disable)")
 #else
 #define V_UNROLL _Pragma("GCC unroll 8")
+#define V_UNROLL_ALL _Pragma("GCC unroll 64")
 #define V_ROLLED _Pragma("GCC unroll 1")
 #endif
 
 /* Decode asks for its weights early. One stream: 6 KB, since a core that reads 38 GB/s passes 4 KB
  * in 108 ns, less than a busy memory takes to answer; asking from many places in unrolled code was
  * slower on Zen 5, because prefetchers learn the steps of each instruction, hence one small loop
- * per group. Several streams, TURN blocks of each in turn: a core of a Sapphire Rapids reads 12
- * GB/s from one place however it is asked and 17 from four, probably because what it can wait for
- * at once is few lines, and its prefetcher adds some for every page being read. Prefetches never
- * fault. */
+ * per group. Several (why: linear_one_body.h): 3 KB in each, in small portions, and of several rows
+ * TURN blocks of each in turn. Prefetches never fault. */
 
 enum { AHEAD_ONE = 6144, AHEAD_SOME = 3072, TURN = 2 };
+
+typedef struct v_lanes {
+    v_float of[2][GW_STRIP_ROWS / V_ROWS]; /* two neighbours */
+} v_lanes;
 
 /* What a thread reads: from `stop` on it goes on `jump` bytes further. One of several streams is
  * asked for in `even` steps: what is asked for at once by one keeps the others waiting. */
@@ -164,27 +167,36 @@ typedef struct stream {
     int even;
 } stream;
 
-/* Lines [first, end) of a group, early. */
-V_FN void fetch_ahead(const unsigned char *group, size_t first, size_t end, stream s) {
-    uintptr_t at = (uintptr_t)group + s.ahead;
-    at += at >= s.stop ? s.jump : 0;
-    V_ROLLED
-    for (size_t i = first * 64; i < end * 64; i += 64) {
-        v_prefetch((const void *)(at + i));
-    }
+V_FN uintptr_t early(const unsigned char *group, const stream *s) {
+    uintptr_t at = (uintptr_t)group + s->ahead;
+    return at + (at >= s->stop ? s->jump : 0);
 }
 
+/* All lines of a group (of several rows: when its first block is read), or the share of its block
+ * `sub` of `subs`. */
 V_FN void fetch_group(const unsigned char *group, size_t bytes, size_t sub, size_t subs, stream s) {
-    size_t lines = (bytes + 63) / 64;
-    if (s.even) {
-        fetch_ahead(group, lines * sub / subs, lines * (sub + 1) / subs, s);
-    } else if (sub == 0) {
-        fetch_ahead(group, 0, lines, s);
+    const size_t lines = (bytes + 63) / 64;
+    if (s.even || sub == 0) {
+        const size_t first = s.even ? lines * sub / subs : 0;
+        const size_t end = s.even ? lines * (sub + 1) / subs : lines;
+        const char *at = (const char *)early(group, &s);
+        V_ROLLED
+        for (size_t i = first * 64; i < end * 64; i += 64) {
+            v_prefetch(at + i);
+        }
     }
 }
 
-/* acc [lanes][count][16] += blocks [first, end) of one strip times those of x [blocks][count];
- * block b goes to lane b & last. */
+/* Lines [first, end) at `at`, in line. */
+V_FN void fetch_lines(const unsigned char *at, size_t first, size_t end) {
+    V_UNROLL_ALL
+    for (size_t i = first; i < end; i++) {
+        v_prefetch(at + i * 64);
+    }
+}
+
+/* Several rows: acc [lanes][count][16] += blocks [first, end) of one strip times those of
+ * x [blocks][count]; block b goes to lane b & last. */
 typedef void pass_fn(const unsigned char *strip, size_t first, size_t end, const gw_xblock *x,
                      size_t count, float *acc, size_t last, stream from);
 
@@ -199,41 +211,7 @@ typedef void pass_fn(const unsigned char *strip, size_t first, size_t end, const
 
 /* Sizes of a format's strips of `blocks` blocks. */
 #define SIZES(name)                                                                                \
-    enum {                                                                                         \
-        SUBS = GW_STRIP_SUBS_##name,                                                               \
-        GROUP = GW_STRIP_GROUP_##name,                                                             \
-        HEAD = GW_STRIP_HEAD_##name                                                                \
-    };                                                                                             \
-    const shape f = SHAPE_##name
-
-/* One activation row. The blocks of a group are unrolled, so that shifts are constants. */
-#define PASS_ONE(name)                                                                             \
-    static void pass1_##name(const unsigned char *strip, size_t first, size_t end,                 \
-                             const gw_xblock *x, size_t count, float *restrict acc, size_t last,   \
-                             stream from) {                                                        \
-        SIZES(name);                                                                               \
-        (void)count;                                                                               \
-        for (size_t g = first / SUBS; g * SUBS < end; g++) {                                       \
-            const unsigned char *group = strip + HEAD + g * GROUP;                                 \
-            const gw_xblock *xg = x + g * SUBS;                                                    \
-            float *a = acc + (g * SUBS & last) * GW_STRIP_ROWS;                                    \
-            const size_t from_sub = g * SUBS < first ? first - g * SUBS : 0;                       \
-            const size_t to_sub = end - g * SUBS;                                                  \
-            V_UNROLL                                                                               \
-            for (int sub = 0; sub < SUBS; sub++, a += GW_STRIP_ROWS) {                             \
-                if (SUBS > 1 && ((size_t)sub < from_sub || (size_t)sub >= to_sub)) {               \
-                    continue;                                                                      \
-                }                                                                                  \
-                fetch_group(group, GROUP, (size_t)sub, SUBS, from);                                \
-                V_SPREAD(xg + sub);                                                                \
-                for (int h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {                                  \
-                    v_block u;                                                                     \
-                    unpack_##name(&u, group, strip, sub, h);                                       \
-                    v_fstore(a + h, ADD_ONE(f, &u, xg + sub, v_fload(a + h)));                     \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
-    }
+    enum { SUBS = GW_STRIP_SUBS_##name, GROUP = GW_STRIP_GROUP_##name, HEAD = GW_STRIP_HEAD_##name }
 
 /* Several activation rows: a weight block is unpacked once for all of them. */
 #define PASS_SOME(name)                                                                            \
@@ -241,6 +219,7 @@ typedef void pass_fn(const unsigned char *strip, size_t first, size_t end, const
                             const gw_xblock *x, size_t count, float *restrict acc, size_t last,    \
                             stream from) {                                                         \
         SIZES(name);                                                                               \
+        const shape f = SHAPE_##name;                                                              \
         x += first * count;                                                                        \
         for (size_t b = first; b < end; b++, x += count) {                                         \
             const int sub = (int)(b % SUBS);                                                       \
@@ -261,15 +240,20 @@ typedef void pass_fn(const unsigned char *strip, size_t first, size_t end, const
         }                                                                                          \
     }
 
-#define PASSES(name, NAME, weights, bytes, head) PASS_ONE(name) PASS_SOME(name)
+#define PASSES(name, NAME, weights, bytes, head) PASS_SOME(name)
 GW_STRIP_FORMATS(PASSES)
+
+#include "cpu/linear_two_body.h"
+#include "cpu/linear_one_body.h"
 
 /* ---- a range of rows ----------------------------------------------------------------------------
  */
 
 typedef struct form {
-    size_t bytes; /* of a strip */
-    pass_fn *pass;
+    size_t bytes;  /* of a strip */
+    pass_fn *pass; /* several activation rows */
+    one_fn *one;
+    places_fn *places;
 } form;
 
 /* Strips first, first + each, ..: one of every stream, TURN blocks of each in turn. */
@@ -279,7 +263,10 @@ static void decode_strips(const gw_cpu_linear *job, size_t first, size_t each, s
     const size_t blocks = job->k / GW_ACT_BLOCK, turn = streams > 1 ? TURN : blocks;
     const unsigned char *strip = (const unsigned char *)job->w + first * f.bytes;
     memset(acc, 0, streams * room * sizeof *acc);
-    for (size_t b = 0; b < blocks; b += turn) {
+    if (n == 1) {
+        f.one(strip, blocks, x, acc, *from);
+    }
+    for (size_t b = 0; n > 1 && b < blocks; b += turn) {
         size_t end = blocks - b < turn ? blocks : b + turn;
         for (size_t s = 0; s < streams; s++) {
             f.pass(strip + s * each * f.bytes, b, end, x, n, acc + s * room, GW_LANES - 1, from[s]);
@@ -297,6 +284,31 @@ static void decode_strips(const gw_cpu_linear *job, size_t first, size_t each, s
     }
 }
 
+/* One row, from several places: as many neighbouring strips as have about so many segments, or a
+ * part of the segments of one strip after the other. */
+static void decode_places(const gw_cpu_linear *job, size_t first, size_t end, float *acc,
+                          const gw_xblock *x, form f, size_t places) {
+    const size_t blocks = job->k / GW_ACT_BLOCK, segments = (blocks + GW_LANES - 1) / GW_LANES;
+    const size_t most = segments < places ? places / segments : 1;
+    const size_t parts = (segments + places - 1) / places, part = (segments + parts - 1) / parts;
+    for (size_t i = first / GW_STRIP_ROWS, n; i * GW_STRIP_ROWS < end; i += n) {
+        const size_t left = (end + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS - i;
+        const unsigned char *strip = (const unsigned char *)job->w + i * f.bytes;
+        n = left < most ? left : most;
+        const unsigned char *then = n < left ? strip + n * f.bytes : job->next;
+        f.places(strip, n, f.bytes, blocks, part, x, acc, then != NULL ? then : strip);
+        for (size_t s = 0; s < n; s++) {
+            for (size_t h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {
+                const size_t r = (i + s) * GW_STRIP_ROWS + h;
+                if (r < job->m) {
+                    finish(job, 0, r,
+                           join_lanes(acc + s * GW_LANES * GW_STRIP_ROWS + h, GW_STRIP_ROWS));
+                }
+            }
+        }
+    }
+}
+
 /* The strips of the range in `streams` parts of neighbours. */
 static void decode_rows(const gw_cpu_linear *job, size_t first, size_t end, float *acc,
                         const gw_xblock *x, form f) {
@@ -308,6 +320,10 @@ static void decode_rows(const gw_cpu_linear *job, size_t first, size_t end, floa
     const size_t each = (strips + streams - 1) / streams;
     stream from[GW_TILE];
     if (strips == 0) {
+        return;
+    }
+    if (job->n == 1 && streams > 1) {
+        decode_places(job, first, end, acc, x, f, streams);
         return;
     }
     streams = (strips + each - 1) / each;
@@ -360,8 +376,8 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
             x = own;                                                                               \
         }                                                                                          \
         decode_rows(job, first, end, acc, x,                                                       \
-                    (form){gw_strip_bytes(GW_FMT_##NAME, job->k),                                  \
-                           job->n == 1 ? pass1_##name : pass_##name});                             \
+                    (form){gw_strip_bytes(GW_FMT_##NAME, job->k), pass_##name, one_##name,         \
+                           places_##name});                                                        \
     }                                                                                              \
     void JOIN_NAMES(name, LEVEL, prefill)(const gw_cpu_linear *job, size_t first, size_t end,      \
                                           void *scratch) {                                         \

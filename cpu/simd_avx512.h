@@ -52,6 +52,7 @@ V_FN v_word v_left(v_word a, int n) { return _mm512_sllv_epi32(a, _mm512_set1_ep
 V_FN v_int v_signed_byte(v_word a, int byte) {
     return _mm512_srai_epi32(v_left(a, 24 - 8 * byte), 24);
 }
+V_FN v_int v_sum(v_int a, v_int b) { return _mm512_add_epi32(a, b); }
 V_FN v_int v_sub(v_int a, v_int b) { return _mm512_sub_epi32(a, b); }
 V_FN v_int v_load_u16(const void *p) {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
@@ -122,6 +123,22 @@ V_FN v_int v_dot4(v_int sum, v_word c, const gw_i8 *q) {
     __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(c), "m"(*(const struct four *)q));
     return sum;
 #endif
+}
+
+/* A load that is not repeated for the sake of a register. */
+V_FN v_word v_load_once(const void *p) {
+    v_word w = v_load(p);
+#if !defined(GODWIT_SIMDE)
+    __asm__("" : "+v"(w));
+#endif
+    return w;
+}
+V_FN v_word v_select(v_word mask, v_word a, v_word b) { /* a where mask has ones, else b */
+    return _mm512_or_si512(_mm512_and_si512(mask, a), _mm512_andnot_si512(mask, b));
+}
+V_FN v_int v_down_4(v_int a) { return _mm512_srai_epi32(a, 4); }
+V_FN v_int v_byte(v_word a, int byte) {
+    return v_and(byte == 0 ? a : v_right(a, 8 * byte), v_words(255));
 }
 
 V_FN v_word v_signed(v_word a) { return _mm512_xor_si512(a, _mm512_set1_epi8((char)0x80)); }

@@ -270,12 +270,17 @@ static void lc_check_kernel(const gw_cpu_linear_kernel *kernel, int thorough) {
     }
     for (int weights = RANDOM; weights < FILL_COUNT; weights++) {
         for (int acts = RANDOM; acts < ALL_ZERO; acts++) {
+            lc_check(kernel, 16, lc_k(fmt, 512), 1, 0, (fill)weights, (fill)acts, 0, 16);
             lc_check(kernel, 16, lc_k(fmt, 256), 2, 0, (fill)weights, (fill)acts, 0, 16);
             lc_check(kernel, 16, lc_k(fmt, 256), 16, 0, (fill)weights, (fill)acts, 0, 16);
             if (kernel->prefill) {
                 lc_check(kernel, 16, lc_k(fmt, 256), 35, 0, (fill)weights, (fill)acts, 0, 16);
             }
         }
+    }
+    for (size_t j = 0; j < n_ks && !kernel->prefill; j++) { /* one row: parts of 1 .. 6 segments */
+        lc_check(kernel, 219, lc_k(fmt, ks[j]), 1, BIAS, RANDOM, RANDOM, 0, 219);
+        lc_check(kernel, 41, lc_k(fmt, ks[j] + 1536), 1, 0, RANDOM, RANDOM, 16, 41);
     }
     for (int n = 1; n <= 4 && !kernel->prefill; n++) { /* parts of 2, 3 and 5 strips, one shorter */
         lc_check(kernel, 219, lc_k(fmt, 96), n, RESIDUAL, RANDOM, RANDOM, 0, 219);

@@ -1,0 +1,143 @@
+/* cpu/linear_one_body.h - one activation row times strips; after linear_body.h's passes of several.
+ *
+ * A core of a Sapphire Rapids reads 12 GB/s from one place however it is asked, 17 from four to
+ * eight: probably it can wait for few lines at once that it asked for itself, and its prefetcher
+ * adds some for every page being read. A Zen 5 reads one place fastest. So there are two ways,
+ * with the same bits: one_F reads a strip block after block and keeps the lanes in memory;
+ * places_F reads some strips from several places at once. The blocks of lane l are l, l + 32, ..:
+ * a strip's 32 blocks from each multiple of 32 on are a segment, and block l of every segment in
+ * turn is lane l, complete, in a register.
+ */
+
+/* Blocks `sub` and sub + 1 of a group, or of two groups of one block each. */
+#define TWO(name)                                                                                  \
+    V_FN void two_##name(const unsigned char *group, const unsigned char *head, int sub,           \
+                         const gw_xblock *x, v_lanes *lanes) {                                     \
+        SIZES(name);                                                                               \
+        const shape f = SHAPE_##name;                                                              \
+        if (two_at_once(GW_STRIP_FMT_##name, group, sub, x, lanes)) {                              \
+            return;                                                                                \
+        }                                                                                          \
+        for (int j = 0; j < 2; j++, x++) {                                                         \
+            V_SPREAD(x);                                                                           \
+            for (int h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {                                      \
+                v_block u;                                                                         \
+                v_float *a = &lanes->of[j][h / V_ROWS];                                            \
+                unpack_##name(&u, group, head, SUBS > 1 ? sub + j : 0, h);                         \
+                *a = ADD_ONE(f, &u, x, *a);                                                        \
+            }                                                                                      \
+            group += SUBS > 1 ? 0 : GROUP;                                                         \
+        }                                                                                          \
+    }
+
+V_FN void load_lanes(v_lanes *lanes, const float *a, int clear) {
+    for (int i = 0; i < 2 * GW_STRIP_ROWS / V_ROWS; i++) {
+        v_float *lane = &lanes->of[i * V_ROWS / GW_STRIP_ROWS][i % (GW_STRIP_ROWS / V_ROWS)];
+        *lane = clear ? v_zero() : v_fload(a + i * V_ROWS);
+    }
+}
+
+V_FN void store_lanes(const v_lanes *lanes, float *a) {
+    for (int i = 0; i < 2 * GW_STRIP_ROWS / V_ROWS; i++) {
+        v_fstore(a + i * V_ROWS,
+                 lanes->of[i * V_ROWS / GW_STRIP_ROWS][i % (GW_STRIP_ROWS / V_ROWS)]);
+    }
+}
+
+/* ---- block after block ----------------------------------------------------------------------- */
+
+/* acc [lanes][16] += a strip times x. */
+typedef void one_fn(const unsigned char *strip, size_t blocks, const gw_xblock *x, float *acc,
+                    stream from);
+
+/* The blocks of a group are unrolled, so that shifts are constants. */
+#define ONE(name)                                                                                  \
+    static void one_##name(const unsigned char *strip, size_t blocks, const gw_xblock *x,          \
+                           float *restrict acc, stream from) {                                     \
+        SIZES(name);                                                                               \
+        enum { STEP = SUBS > 1 ? SUBS : 2 };                                                       \
+        const size_t whole = blocks / STEP * STEP;                                                 \
+        for (size_t b = 0; b < whole; b += STEP) {                                                 \
+            const unsigned char *group = strip + HEAD + b / SUBS * GROUP;                          \
+            float *a = acc + (b & (GW_LANES - 1)) * GW_STRIP_ROWS;                                 \
+            fetch_group(group, GROUP, 0, SUBS, from);                                              \
+            if (SUBS == 1) {                                                                       \
+                fetch_group(group + GROUP, GROUP, 0, SUBS, from);                                  \
+            }                                                                                      \
+            V_UNROLL                                                                               \
+            for (int sub = 0; sub < STEP; sub += 2, a += 2 * GW_STRIP_ROWS) {                      \
+                v_lanes lanes;                                                                     \
+                load_lanes(&lanes, a, 0);                                                          \
+                two_##name(group, strip, sub, x + b + sub, &lanes);                                \
+                store_lanes(&lanes, a);                                                            \
+            }                                                                                      \
+        }                                                                                          \
+        pass_##name(strip, whole, blocks, x, 1, acc, GW_LANES - 1, from);                          \
+    }
+
+/* ---- several places at once ------------------------------------------------------------------ */
+
+/* acc [strips][lanes][16] = `strips` strips of `bytes` bytes times x, `part` segments of each at
+ * once; then the caller reads at `then` in the same way. */
+typedef void places_fn(const unsigned char *strip, size_t strips, size_t bytes, size_t blocks,
+                       size_t part, const gw_xblock *x, float *acc, const unsigned char *then);
+
+/* A turn is two blocks of one place; it asks for the ones AHEAD turns later, in its place or where
+ * its place goes on: `onward` bytes from the segment's beginning. */
+#define PLACES(name)                                                                               \
+    static void places_##name(const unsigned char *strip, size_t strips, size_t bytes,             \
+                              size_t blocks, size_t part, const gw_xblock *x, float *restrict acc, \
+                              const unsigned char *then) {                                         \
+        SIZES(name);                                                                               \
+        enum {                                                                                     \
+            STEP = SUBS > 1 ? SUBS : 2,                                                            \
+            TURNS = GW_LANES / 2,                                                                  \
+            SEGMENT = GW_LANES / SUBS * GROUP,                                                     \
+            BYTES = SEGMENT / TURNS,                                                               \
+            AHEAD = (AHEAD_SOME + BYTES / 2) / BYTES,                                              \
+            LINES = (STEP / SUBS * GROUP + 63) / 64                                                \
+        };                                                                                         \
+        const size_t segments = (blocks + GW_LANES - 1) / GW_LANES;                                \
+        const size_t last = (blocks - (segments - 1) * GW_LANES) / 2; /* turns of the last one */  \
+        for (size_t from = 0; from < segments; from += part) {                                     \
+            const size_t to = segments - from < part ? segments : from + part;                     \
+            const size_t onward =                                                                  \
+                to < segments ? part * SEGMENT : (size_t)(then - strip) - from * SEGMENT;          \
+            for (size_t g = 0; g < GW_LANES; g += STEP) {                                          \
+                V_UNROLL                                                                           \
+                for (int sub = 0; sub < STEP; sub += 2) {                                          \
+                    const size_t lane = g + (size_t)sub, turn = lane / 2;                          \
+                    const size_t own =                                                             \
+                        lane + 2 <= blocks ? (blocks - lane - 2) / GW_LANES + 1 : 0;               \
+                    const size_t end = own < to ? own : to;                                        \
+                    const size_t ask = (size_t)(sub / 2 + AHEAD) % (STEP / 2);                     \
+                    const size_t skip =                                                            \
+                        (size_t)(sub / 2 + AHEAD) / (STEP / 2) * STEP / SUBS * GROUP;              \
+                    const size_t jump = turn + AHEAD >= TURNS ? onward - SEGMENT : 0;              \
+                    const size_t jump_last = turn + AHEAD >= last ? onward - last * BYTES : 0;     \
+                    const unsigned char *head = strip;                                             \
+                    float *a = acc + lane * GW_STRIP_ROWS;                                         \
+                    for (size_t s = 0; s < strips; s++, head += bytes) {                           \
+                        const unsigned char *group =                                               \
+                            head + HEAD + from * SEGMENT + g / SUBS * GROUP;                       \
+                        v_lanes lanes;                                                             \
+                        load_lanes(&lanes, a, from == 0);                                          \
+                        for (size_t j = from; j < end; j++, group += SEGMENT) {                    \
+                            fetch_lines(group + skip + (j + 1 < segments ? jump : jump_last),      \
+                                        LINES * ask * 2 / STEP, LINES * (ask + 1) * 2 / STEP);     \
+                            two_##name(group, head, sub, x + j * GW_LANES + lane, &lanes);         \
+                        }                                                                          \
+                        store_lanes(&lanes, a);                                                    \
+                        a += GW_LANES * GW_STRIP_ROWS;                                             \
+                    }                                                                              \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+        for (size_t s = 0; blocks % 2 != 0 && s < strips; s++) {                                   \
+            pass_##name(strip + s * bytes, blocks - 1, blocks, x, 1,                               \
+                        acc + s * GW_LANES * GW_STRIP_ROWS, GW_LANES - 1, (stream){0});            \
+        }                                                                                          \
+    }
+
+#define ONE_ROW(name, NAME, weights, bytes, head) TWO(name) ONE(name) PLACES(name)
+GW_STRIP_FORMATS(ONE_ROW)
