@@ -179,19 +179,19 @@ V_FN void fetch_group(const unsigned char *group, size_t bytes, size_t sub, size
     if (s.even || sub == 0) {
         const size_t first = s.even ? lines * sub / subs : 0;
         const size_t end = s.even ? lines * (sub + 1) / subs : lines;
-        const char *at = (const char *)early(group, &s);
+        const uintptr_t at = early(group, &s);
         V_ROLLED
         for (size_t i = first * 64; i < end * 64; i += 64) {
-            v_prefetch(at + i);
+            v_prefetch((const void *)(at + i));
         }
     }
 }
 
-/* Lines [first, end) at `at`, in line. */
-V_FN void fetch_lines(const unsigned char *at, size_t first, size_t end) {
+/* Lines at offsets, in line. */
+V_FN void fetch_woven(uintptr_t at, const size_t *offset, size_t lines) {
     V_UNROLL_ALL
-    for (size_t i = first; i < end; i++) {
-        v_prefetch(at + i * 64);
+    for (size_t i = 0; i < lines; i++) {
+        v_prefetch((const void *)(at + offset[i]));
     }
 }
 

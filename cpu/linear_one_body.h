@@ -82,8 +82,33 @@ typedef void one_fn(const unsigned char *strip, size_t blocks, const gw_xblock *
 typedef void places_fn(const unsigned char *strip, size_t strips, size_t bytes, size_t blocks,
                        size_t part, const gw_xblock *x, float *acc, const unsigned char *then);
 
-/* A turn is two blocks of one place; it asks for the ones AHEAD turns later, in its place or where
- * its place goes on: `onward` bytes from the segment's beginning. */
+/* Where lines 0, 1, .. of all places lie from the first one's line 0: line after line, place after
+ * place; of a strip's last place `shift` bytes further. */
+enum { MOST_LINES = 17 }; /* of a turn: Q8_0 */
+typedef struct weave {
+    size_t each, shift, at[MOST_LINES * GW_TILE];
+} weave;
+
+V_FN void weave_lines(weave *w, size_t strips, size_t bytes, size_t each, size_t segment,
+                      size_t lines, size_t shift) {
+    if (w->each == each && w->shift == shift) {
+        return;
+    }
+    size_t *to = w->at;
+    w->each = each;
+    w->shift = shift;
+    for (size_t line = 0; line < lines; line++) {
+        for (size_t s = 0; s < strips; s++) {
+            for (size_t j = 0; j < each; j++) {
+                *to++ = s * bytes + j * segment + line * 64 + (j + 1 < each ? 0 : shift);
+            }
+        }
+    }
+}
+
+/* A turn is two blocks of one place. In a turn as many lines are asked for, AHEAD turns early, but
+ * of all places one after the other: a whole turn at once would keep the other places waiting.
+ * Where a segment ends, its place goes on `onward` bytes from the segment's beginning. */
 #define PLACES(name)                                                                               \
     static void places_##name(const unsigned char *strip, size_t strips, size_t bytes,             \
                               size_t blocks, size_t part, const gw_xblock *x, float *restrict acc, \
@@ -95,14 +120,19 @@ typedef void places_fn(const unsigned char *strip, size_t strips, size_t bytes, 
             SEGMENT = GW_LANES / SUBS * GROUP,                                                     \
             BYTES = SEGMENT / TURNS,                                                               \
             AHEAD = (AHEAD_SOME + BYTES / 2) / BYTES,                                              \
-            LINES = (STEP / SUBS * GROUP + 63) / 64                                                \
+            LINES = (STEP / SUBS * GROUP + 63) / 64,                                               \
+            MOST = (2 * LINES + STEP - 1) / STEP                                                   \
         };                                                                                         \
         const size_t segments = (blocks + GW_LANES - 1) / GW_LANES;                                \
         const size_t last = (blocks - (segments - 1) * GW_LANES) / 2; /* turns of the last one */  \
+        _Static_assert((int)MOST <= (int)MOST_LINES, "a weave holds a turn's lines");              \
+        weave woven;                                                                               \
+        woven.each = 0;                                                                            \
         for (size_t from = 0; from < segments; from += part) {                                     \
             const size_t to = segments - from < part ? segments : from + part;                     \
-            const size_t onward =                                                                  \
-                to < segments ? part * SEGMENT : (size_t)(then - strip) - from * SEGMENT;          \
+            const size_t onward = to < segments                                                    \
+                                      ? part * SEGMENT                                             \
+                                      : (uintptr_t)then - (uintptr_t)strip - from * SEGMENT;       \
             for (size_t g = 0; g < GW_LANES; g += STEP) {                                          \
                 V_UNROLL                                                                           \
                 for (int sub = 0; sub < STEP; sub += 2) {                                          \
@@ -111,11 +141,20 @@ typedef void places_fn(const unsigned char *strip, size_t strips, size_t bytes, 
                         lane + 2 <= blocks ? (blocks - lane - 2) / GW_LANES + 1 : 0;               \
                     const size_t end = own < to ? own : to;                                        \
                     const size_t ask = (size_t)(sub / 2 + AHEAD) % (STEP / 2);                     \
+                    const size_t line = LINES * ask * 2 / STEP;                                    \
+                    const size_t lines = LINES * (ask + 1) * 2 / STEP - line;                      \
                     const size_t skip =                                                            \
                         (size_t)(sub / 2 + AHEAD) / (STEP / 2) * STEP / SUBS * GROUP;              \
                     const size_t jump = turn + AHEAD >= TURNS ? onward - SEGMENT : 0;              \
                     const size_t jump_last = turn + AHEAD >= last ? onward - last * BYTES : 0;     \
                     const unsigned char *head = strip;                                             \
+                    const uintptr_t ahead = (uintptr_t)strip + HEAD + from * SEGMENT +             \
+                                            g / SUBS * GROUP + skip + line * 64 + jump;            \
+                    if (end > from) {                                                              \
+                        weave_lines(&woven, strips, bytes, end - from, SEGMENT, MOST,              \
+                                    end == segments ? jump_last - jump : 0);                       \
+                    }                                                                              \
+                    const size_t *next = woven.at;                                                 \
                     float *a = acc + lane * GW_STRIP_ROWS;                                         \
                     for (size_t s = 0; s < strips; s++, head += bytes) {                           \
                         const unsigned char *group =                                               \
@@ -123,8 +162,8 @@ typedef void places_fn(const unsigned char *strip, size_t strips, size_t bytes, 
                         v_lanes lanes;                                                             \
                         load_lanes(&lanes, a, from == 0);                                          \
                         for (size_t j = from; j < end; j++, group += SEGMENT) {                    \
-                            fetch_lines(group + skip + (j + 1 < segments ? jump : jump_last),      \
-                                        LINES * ask * 2 / STEP, LINES * (ask + 1) * 2 / STEP);     \
+                            fetch_woven(ahead, next, lines);                                       \
+                            next += lines;                                                         \
                             two_##name(group, head, sub, x + j * GW_LANES + lane, &lanes);         \
                         }                                                                          \
                         store_lanes(&lanes, a);                                                    \

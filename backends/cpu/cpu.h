@@ -205,9 +205,9 @@ void gw_cpu_need_shared(struct gw_segment *segment, size_t bytes);
  * threads finish together. 0 when nothing is left. */
 int gw_cpu_take(const gw_cpu_worker *worker, size_t total, size_t most, size_t *first, size_t *end);
 /* The same from a part of the work, `total` pieces, that belongs to thread `owner`; any thread may
- * take from it. left: how many there are. */
-int gw_cpu_take_from(const gw_cpu_worker *worker, int owner, size_t total, size_t most,
-                     size_t *first, size_t *end);
+ * take from it: a `parts`-th of what is left. left: how many there are. */
+int gw_cpu_take_from(const gw_cpu_worker *worker, int owner, size_t total, size_t parts,
+                     size_t most, size_t *first, size_t *end);
 size_t gw_cpu_left(const gw_cpu_worker *worker, int owner, size_t total);
 
 /* Once all is recorded: each product learns which one follows (linear.c). */

@@ -6,7 +6,6 @@
 
 enum {
     DECODE_BYTES = 4 << 20, /* weights handed out at a time, at most: long streams, few starts */
-    EARLY_BYTES = 64 << 10, /* asked for before a product begins */
     PIECE_STRIPS = 2,       /* a piece: 32 rows, one block of what a GLU puts out             */
     PREFILL_PIECES = 8,
     GLU_PREFILL_ROWS = 64, /* of gate and up, kept in scratch */
@@ -188,10 +187,12 @@ static int find_share(const gw_cpu_launch *l, const gw_cpu_worker *worker) {
 
 static int take_piece(const gw_cpu_launch *l, const gw_cpu_worker *worker, size_t *first,
                       size_t *end) {
+    /* One stream is better long, and large tiles of a prompt too. */
+    const size_t parts = worker->streams > 1 && !l->u.linear.prefill ? 4 : 2;
     for (int owner = worker->id; owner >= 0; owner = find_share(l, worker)) {
         size_t start = share_start(l, worker, owner);
         size_t total = share_start(l, worker, owner + 1) - start;
-        if (gw_cpu_take_from(worker, owner, total, l->u.linear.most, first, end)) {
+        if (gw_cpu_take_from(worker, owner, total, parts, l->u.linear.most, first, end)) {
             *first += start;
             *end += start;
             return 1;
@@ -216,27 +217,11 @@ static const char *weights_after(const gw_cpu_launch *l, const gw_cpu_worker *wo
     return next != NULL ? weights_at(next, share_start(next, worker, worker->id)) : NULL;
 }
 
-/* While a thread norms or converts its activations, memory would have nothing to do: the beginning
- * of its share is asked for first. Prefetches never fault. */
-static void ask_early(const gw_cpu_launch *l, const gw_cpu_worker *worker) {
-    size_t first = share_start(l, worker, worker->id);
-    size_t pieces = share_start(l, worker, worker->id + 1) - first;
-    size_t bytes = pieces * PIECE_STRIPS * l->u.linear.part[0].strip_bytes;
-    const char *from = weights_at(l, first);
-    bytes = bytes < EARLY_BYTES ? bytes : EARLY_BYTES;
-    for (size_t i = 0; i < bytes; i += GW_CACHE_LINE) {
-        __builtin_prefetch(from + i, 0, 2);
-    }
-}
-
 /* run: pieces [first, end), then the thread reads at `next`. */
 static void run_pieces(const gw_cpu_launch *l, gw_cpu_worker *worker,
                        void (*run)(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t first,
                                    size_t end, const char *next)) {
     size_t first, end, then, then_end;
-    if (!l->u.linear.prefill) {
-        ask_early(l, worker);
-    }
     prepare_own(l, worker);
     int more = take_piece(l, worker, &first, &end);
     for (; more; first = then, end = then_end) {

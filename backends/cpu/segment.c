@@ -247,9 +247,9 @@ int gw_cpu_take(const gw_cpu_worker *worker, size_t total, size_t most, size_t *
     return hand_out(counter(worker, -1), total, 2 * (size_t)worker->team, most, first, end);
 }
 
-int gw_cpu_take_from(const gw_cpu_worker *worker, int owner, size_t total, size_t most,
-                     size_t *first, size_t *end) {
-    return hand_out(counter(worker, owner), total, 2, most, first, end);
+int gw_cpu_take_from(const gw_cpu_worker *worker, int owner, size_t total, size_t parts,
+                     size_t most, size_t *first, size_t *end) {
+    return hand_out(counter(worker, owner), total, parts, most, first, end);
 }
 
 size_t gw_cpu_left(const gw_cpu_worker *worker, int owner, size_t total) {
