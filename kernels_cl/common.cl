@@ -9,7 +9,11 @@
 #error the build was made to fail
 #endif
 
-#define STEP WALKER __global const int *step, const int plan_rows, const int picked
+#ifdef WALK /* an argument of the launch, copied by every group */
+#define STEP WALKER __local const int *step, const int plan_rows, const int picked
+#else
+#define STEP __global const int *step, const int plan_rows, const int picked
+#endif
 #define LIVE (plan_rows == 1 ? 1 : picked ? step[2] : step[0]) /* one row is always live */
 #define STEP_TOKEN(i) step[4 + (i)]
 #define STEP_POS(i) step[4 + plan_rows + (i)]
@@ -66,7 +70,6 @@ static inline int again(int v) {
 #ifndef WALK
 #define KERNEL(size) __kernel __attribute__((reqd_work_group_size(size, 1, 1))) void
 #define KERNEL_OF_ANY_SIZE __kernel void
-#define WALKER
 #define GROUP_ID(d) ((int)get_group_id(d))
 #define GROUP_COUNT(d) ((int)get_num_groups(d))
 #define ITEM_ID ((int)get_global_id(0))

@@ -52,6 +52,12 @@
 #define AT_TOKEN_N (AT_ROW_N + ROWS * DEPTH * ROW_N * 4)
 #define STAGE (AT_TOKEN_N + TOKENS * DEPTH * TOKEN_N * 4)
 
+/* Bytes before a stage's first block in a row of low codes; of 8-bit ones a stage is a part of those
+ * that lie together. */
+#define LOW_AT(block)                                                                              \
+    (LOW_BITS < 8 ? (block) * LOW_BITS * 4                                                         \
+                  : (block) / TOGETHER * TOGETHER * 32 + (block) % TOGETHER * 16)
+
 /* Shares of an item: copies of 16 (low), 4 or 8 (high) and 8 bytes (tokens), and numbers. */
 #define SHARES(n) (((n) + GROUP - 1) / GROUP)
 #define LOWS (ROWS * LOW_ROW / 16)
@@ -73,7 +79,8 @@ static inline void find_shares(shares *s, int rows, int tokens, int blocks, int 
     UNROLL
     for (int i = 0; i < SHARES(LOWS); i++) {
         const int at = id + i * GROUP, row = at / (LOW_ROW / 16), piece = at % (LOW_ROW / 16);
-        s->low[i] = (uint)(min(row, rows - 1) * blocks * LOW_BITS * 4 + piece * 16);
+        const int from = LOW_BITS < 8 ? piece : piece / DEPTH * TOGETHER + piece % DEPTH;
+        s->low[i] = (uint)(min(row, rows - 1) * low_row(blocks) + from * 16);
     }
 #if HIGH_BITS
     UNROLL
@@ -98,11 +105,12 @@ static inline void copy_codes(const shares *s, __local uchar *stage, __global co
     for (int i = 0; i < SHARES(LOWS); i++) {
         const int at = id + i * GROUP, row = at / (LOW_ROW / 16), piece = at % (LOW_ROW / 16);
         if (LOWS % GROUP == 0 || at < LOWS) {
-            const int there = piece * 4 / LOW_BITS < left ? 16 : 0;
+            const int block = LOW_BITS < 8 ? piece * 4 / LOW_BITS : piece % DEPTH;
+            const int there = block < left ? 16 : 0;
             __local uchar *to = stage + AT_LOW;
             to += LOW_BITS == 2 ? row * LOW_ROW + piece * 16
                                 : (int)piece_at(row, piece, LOW_ROW / 16);
-            copy_16(to, low + from * LOW_BITS * 4 + (there ? s->low[i] : 0u), there);
+            copy_16(to, low + LOW_AT(from) + (there ? s->low[i] : 0u), there);
         }
     }
 #if HIGH_BITS
@@ -288,8 +296,8 @@ static inline void load_weights(uint (*a)[4], __local const uchar *stage, int ro
 #if LOW_BITS > 2 /* register 2 i + j: row lane / 4 + 8 j of strip i */
     UNROLL
     for (int h = 0; h < LOW_BITS / 4; h++) {
-        load_matrices(low[h], stage,
-                      AT_LOW + piece_at(row + lane, b * (LOW_BITS / 4) + h, LOW_ROW / 16), scratch,
+        const int piece = h * DEPTH + b; /* of 8-bit codes, first all first halves */
+        load_matrices(low[h], stage, AT_LOW + piece_at(row + lane, piece, LOW_ROW / 16), scratch,
                       id);
     }
 #endif
@@ -439,7 +447,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void linear_prefill(
         return;
     }
     __global const uchar *w = w_buf + w_off, *x = x_buf + x_off + (size_t)t0 * blocks * 40;
-    __global const uchar *low = w + (size_t)r0 * blocks * LOW_BITS * 4;
+    __global const uchar *low = w + (size_t)r0 * low_row(blocks);
     __global const uchar *high = w + high_at + (size_t)r0 * blocks * HIGH_BITS * 4;
     float acc[MT][NT][4];
     shares share;

@@ -1,7 +1,8 @@
 /* kernels_cl/planes.cl - blocks of quantized weights out of their planes (see layout.c).
  *
- * The format is described by LOW_BITS, HIGH_BITS, OFFSET, LEVELS, KIND, HEAD_BYTES, HEAD_BLOCKS and
- * SUB_BYTES. Codes stay without a sign: the term takes OFFSET times the activations' sums off.
+ * The format is described by LOW_BITS, HIGH_BITS, OFFSET, LEVELS, KIND, HEAD_BYTES, HEAD_BLOCKS,
+ * SUB_BYTES and, of 8-bit codes, TOGETHER. Codes stay without a sign: the term takes OFFSET times
+ * the activations' sums off.
  */
 #ifdef TILE /* units of N rows that wait in local memory */
 #define EACH (TILE / N)
@@ -52,13 +53,20 @@ typedef struct wraw {
     uint head, sub;
 } wraw;
 
+/* Bytes of a row's low codes, with what fills its last group. */
+static inline int low_row(int blocks) {
+    return (blocks + TOGETHER - 1) / TOGETHER * TOGETHER * LOW_BITS * 4;
+}
+
 /* Block b of a row; blocks: of a row. */
 static inline wraw fetch(PLANE_ARGS, int row, int b, int blocks) {
     wraw o;
     size_t at = (size_t)row * blocks + b;
 #if LOW_BITS == 8
-    o.low = ((__global const uint4 *)w)[2 * at]; /* the two share what the first cache fetches */
-    o.low_b = ((__global const uint4 *)w)[2 * at + 1];
+    __global const uint4 *pieces = (__global const uint4 *)(w + (size_t)row * low_row(blocks));
+    pieces += b / TOGETHER * (2 * TOGETHER) + b % TOGETHER;
+    o.low = load_once(pieces);
+    o.low_b = load_once(pieces + TOGETHER);
 #elif LOW_BITS == 4
     o.low = load_once((__global const uint4 *)w + at);
 #else

@@ -3,7 +3,8 @@
  * writes the list, and the text between WALK_OPS and this).
  *
  * An entry of the list has SLOTS 64-bit words: op, groups along x, y and z, and 1 where x follows
- * the pages of the step; then the arguments in order.
+ * the pages of the step; then the arguments in order. The first of them, the step, is not read there:
+ * it comes with the launch, so that nothing has to be copied to the device for a token.
  */
 #ifdef WALK_OPS
 
@@ -13,12 +14,17 @@
 #define WIDE(i) (slots[i])
 #define REAL(i) as_float((uint)slots[i])
 
+typedef struct step_words {
+    int word[STEP_WORDS];
+} step_words;
+
 /* Groups: as many as run at the same time. ticket: what all groups have arrived at so far, `from`
  * before this launch. */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void walk(__global const ulong *list, const int entries, __global const int *step,
+void walk(__global const ulong *list, const int entries, const step_words words,
           __global uint *ticket, const uint from) {
     __local ulong entry[2][SLOTS] __attribute__((aligned(16)));
+    __local int step[STEP_WORDS];
     __local union {
         WALK_LOCALS
     } memory __attribute__((aligned(16)));
@@ -28,6 +34,12 @@ void walk(__global const ulong *list, const int entries, __global const int *ste
     state.due = from;
     if (id < SLOTS) {
         entry[0][id] = list[id];
+    }
+    if (id == 0) {
+        UNROLL
+        for (int i = 0; i < STEP_WORDS; i++) {
+            step[i] = words.word[i];
+        }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int n = 0; n < entries; n++) {
@@ -182,6 +194,7 @@ static inline void grid_arrive(walker *grid) {
 #define wblock NAMED(wblock)
 #define wraw NAMED(wraw)
 #define level_word NAMED(level_word)
+#define low_row NAMED(low_row)
 #define fetch NAMED(fetch)
 #define widen NAMED(widen)
 #define unpack_codes NAMED(unpack_codes)

@@ -36,6 +36,9 @@ enum { /* flags */
     CL_FP_FMA = (1 << 5),
     CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT = (1 << 7),
     CL_MEM_READ_WRITE = (1 << 0),
+    CL_MEM_ALLOC_HOST_PTR = (1 << 4),
+    CL_MAP_READ = (1 << 0),
+    CL_MAP_WRITE = (1 << 1),
     CL_QUEUE_PROFILING_ENABLE = (1 << 1),
 };
 
@@ -124,6 +127,10 @@ enum { /* errors */
         cl_uint, const cl_event *, cl_event *))                                                    \
     X(cl_int, EnqueueFillBuffer, (cl_command_queue, cl_mem, const void *, size_t, size_t, size_t,  \
         cl_uint, const cl_event *, cl_event *))                                                    \
+    X(void *, EnqueueMapBuffer, (cl_command_queue, cl_mem, cl_bool, cl_ulong, size_t, size_t,      \
+        cl_uint, const cl_event *, cl_event *, cl_int *))                                          \
+    X(cl_int, EnqueueUnmapMemObject, (cl_command_queue, cl_mem, void *, cl_uint, const cl_event *, \
+        cl_event *))                                                                               \
     X(cl_int, Flush, (cl_command_queue))                                                           \
     X(cl_int, Finish, (cl_command_queue))                                                          \
     X(cl_int, GetEventProfilingInfo, (cl_event, cl_uint, size_t, void *, size_t *))                \

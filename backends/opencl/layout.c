@@ -5,6 +5,8 @@
  * bytes of integer scales per block that K formats have. A word of 4-bit codes holds weights
  * 4 j .. 4 j + 3 in its low nibbles and those 16 further in its high ones; of 2-bit codes, byte k
  * of word j / 4 holds weight 4 j + k at bit 2 (j mod 4); of single bits, byte k holds it at bit j.
+ * Of 8-bit codes, GW_CL_TOGETHER blocks have their first halves side by side, then their second
+ * ones, so that neighbouring items load neighbouring 16 bytes; rows end with whole such groups.
  * Strips interleave 16 rows by the element: word, half word or float.
  */
 #include <string.h>
@@ -51,7 +53,8 @@ void gw_cl_layout_of(gw_fmt fmt, size_t cols, int strips, gw_cl_layout *out) {
     out->blocks = cols / GW_ACT_BLOCK;
     size_t shared = (size_t)p->head_blocks;
     out->heads = shared > 0 ? (out->blocks + shared - 1) / shared : 1;
-    out->low_row = out->blocks * (size_t)p->low_bits * 4;
+    size_t together = p->low_bits == 8 && !strips ? GW_CL_TOGETHER : 1;
+    out->low_row = (out->blocks + together - 1) / together * together * (size_t)p->low_bits * 4;
     out->high_row = out->blocks * (size_t)p->high_bits * 4;
     out->head_row = out->heads * (size_t)p->head_bytes;
     out->sub_row = out->blocks * (size_t)p->sub_bytes;
@@ -62,6 +65,15 @@ void gw_cl_layout_of(gw_fmt fmt, size_t cols, int strips, gw_cl_layout *out) {
 /* Place of element i of `per_row` of row r. */
 static size_t place(const gw_cl_layout *l, size_t r, size_t i, size_t per_row) {
     return l->strips ? i * GW_CL_STRIP + r : r * per_row + i;
+}
+
+/* Byte of word j of block b of row r in the low plane. */
+static size_t low_place(const gw_cl_layout *l, size_t r, size_t b, size_t j) {
+    const size_t words = (size_t)l->planes->low_bits, all = GW_CL_TOGETHER;
+    if (words < 8 || l->strips) {
+        return 4 * place(l, r, b * words + j, l->blocks * words);
+    }
+    return r * l->low_row + (b / all * 2 * all + j / 4 * all + b % all) * 16 + j % 4 * 4;
 }
 
 static gw_u32 level_index(int level) {
@@ -106,7 +118,7 @@ static void pack_row(const gw_cl_layout *l, const unsigned char *row, size_t r, 
         gw_row_codes(l->fmt, row, b, code);
         cut_codes(p, code, bottom, top);
         for (size_t j = 0; j < low_words; j++) {
-            memcpy(low + 4 * place(l, r, b * low_words + j, l->blocks * low_words), &bottom[j], 4);
+            memcpy(low + low_place(l, r, b, j), &bottom[j], 4);
         }
         for (size_t j = 0; j < high_words; j++) {
             memcpy(high + 4 * place(l, r, b * high_words + j, l->blocks * high_words), &top[j], 4);

@@ -102,9 +102,9 @@ size_t gw_cl_format_options(gw_fmt fmt, char *out, size_t room) {
     }
     snprintf(out, room,
              "-DLOW_BITS=%d -DHIGH_BITS=%d -DOFFSET=%d -DLEVELS=%d -DKIND=%d -DHEAD_BYTES=%d "
-             "-DHEAD_BLOCKS=%d -DSUB_BYTES=%d",
+             "-DHEAD_BLOCKS=%d -DSUB_BYTES=%d -DTOGETHER=%d",
              p->low_bits, p->high_bits, p->offset, p->levels, p->kind, p->head_bytes,
-             p->head_blocks, p->sub_bytes);
+             p->head_blocks, p->sub_bytes, p->low_bits == 8 ? GW_CL_TOGETHER : 1);
     return strlen(out);
 }
 

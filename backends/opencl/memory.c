@@ -9,11 +9,24 @@ enum { PLANE_ALIGN = 256, UPLOAD_BYTES = 32 << 20 };
 
 /* ---- allocation ------------------------------------------------------------------------------ */
 
-gw_status gw_cl_new_mem(struct gw_device *device, size_t bytes, cl_mem *out) {
+static gw_status create(struct gw_device *device, cl_ulong flags, size_t bytes, cl_mem *out) {
     double mib = (double)bytes / 1048576.0;
+    cl_int error = CL_SUCCESS;
     if (device->fail_alloc > 0 && --device->fail_alloc == 0) {
         return gw_fail(GW_E_NOMEM, "opencl", "%s refused %.1f MiB (simulated)", device->name, mib);
     }
+    *out = device->cl->CreateBuffer(device->context, CL_MEM_READ_WRITE | flags,
+                                    bytes > 0 ? bytes : 4, NULL, &error);
+    if (error != CL_SUCCESS || *out == NULL) {
+        return gw_fail(GW_E_NOMEM, "opencl", "%s refused %.1f MiB: %s", device->name, mib,
+                       gw_cl_error_name(error));
+    }
+    return GW_OK;
+}
+
+gw_status gw_cl_new_mem(struct gw_device *device, size_t bytes, cl_mem *out) {
+    double mib = (double)bytes / 1048576.0;
+    cl_mem mem;
     if (bytes > device->max_alloc) {
         return gw_fail(GW_E_NOMEM, "opencl",
                        "needs %.1f MiB in one piece, %s gives at most %.1f MiB", mib, device->name,
@@ -25,16 +38,35 @@ gw_status gw_cl_new_mem(struct gw_device *device, size_t bytes, cl_mem *out) {
         return gw_fail(GW_E_NOMEM, "opencl", "needs %.1f MiB, %.1f MiB of %s are left", mib,
                        (double)(device->memory - device->reserved) / 1048576.0, device->name);
     }
-    cl_int error = CL_SUCCESS;
-    cl_mem mem = device->cl->CreateBuffer(device->context, CL_MEM_READ_WRITE, bytes > 0 ? bytes : 4,
-                                          NULL, &error);
-    if (error != CL_SUCCESS || mem == NULL) {
-        return gw_fail(GW_E_NOMEM, "opencl", "%s refused %.1f MiB: %s", device->name, mib,
-                       gw_cl_error_name(error));
-    }
+    GW_TRY(create(device, 0, bytes, &mem));
     device->reserved += bytes;
     *out = mem;
     return GW_OK;
+}
+
+gw_status gw_cl_pin(struct gw_device *device, size_t bytes, gw_cl_pinned *out) {
+    const gw_cl_driver *cl = device->cl;
+    cl_int error = CL_SUCCESS;
+    cl_mem mem;
+    GW_TRY(create(device, CL_MEM_ALLOC_HOST_PTR, bytes, &mem));
+    void *at = cl->EnqueueMapBuffer(device->queue, mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                    bytes, 0, NULL, NULL, &error);
+    if (error != CL_SUCCESS || at == NULL) {
+        cl->ReleaseMemObject(mem);
+        return gw_cl_check(error == CL_SUCCESS ? CL_OUT_OF_HOST_MEMORY : error,
+                           "mapping memory of the host");
+    }
+    memset(at, 0, bytes);
+    *out = (gw_cl_pinned){mem, at};
+    return GW_OK;
+}
+
+void gw_cl_unpin(struct gw_device *device, gw_cl_pinned *pinned) {
+    if (pinned->mem != NULL) {
+        device->cl->EnqueueUnmapMemObject(device->queue, pinned->mem, pinned->at, 0, NULL, NULL);
+        device->cl->ReleaseMemObject(pinned->mem);
+        *pinned = (gw_cl_pinned){NULL, NULL};
+    }
 }
 
 static gw_status new_buffer(struct gw_device *device, int n_chunks, struct gw_buffer **out) {

@@ -96,6 +96,11 @@ typedef struct gw_cl_chunk {
     cl_ulong low, high, head, sub;
 } gw_cl_chunk;
 
+typedef struct gw_cl_pinned {
+    cl_mem mem; /* NULL: none */
+    void *at;
+} gw_cl_pinned;
+
 struct gw_buffer {
     struct gw_device *device;
     size_t bytes;
@@ -111,6 +116,10 @@ gw_status gw_cl_alloc(struct gw_device *device, size_t bytes, struct gw_buffer *
 gw_status gw_cl_alloc_pages(struct gw_device *device, size_t bytes, size_t page_bytes,
                             struct gw_buffer **out);
 gw_status gw_cl_new_mem(struct gw_device *device, size_t bytes, cl_mem *out);
+/* The host's memory, zeros, that copies come from and go to while the host goes on: with ordinary
+ * memory some drivers wait for the copy, and so for all that is queued before it. */
+gw_status gw_cl_pin(struct gw_device *device, size_t bytes, gw_cl_pinned *out);
+void gw_cl_unpin(struct gw_device *device, gw_cl_pinned *pinned);
 void gw_cl_release(struct gw_buffer *buffer);
 gw_status gw_cl_write(struct gw_buffer *dst, size_t at, const void *src, size_t bytes);
 gw_status gw_cl_read(const struct gw_buffer *src, size_t at, void *dst, size_t bytes);
@@ -132,6 +141,8 @@ typedef struct gw_cl_planes {
 enum { GW_KIND_SIGNED = 1, GW_KIND_AFFINE, GW_KIND_HALVES, GW_KIND_Q2 };
 
 const gw_cl_planes *gw_cl_planes_of(gw_fmt fmt); /* NULL for floats */
+
+enum { GW_CL_TOGETHER = 8 }; /* blocks of 8-bit codes: layout.c */
 
 /* Bytes of one row in each plane, and the offsets of the planes of `rows` rows (256-byte aligned).
  * Strips: rows counts whole strips. *total: bytes of all. */
@@ -216,8 +227,9 @@ struct gw_segment {
     cl_mem arrived; /* zeros between launches: groups that have come, per row and KV head */
     size_t arrived_bytes;
     /* gw_step_pack, in turn: the copy of the step before may still be on its way */
-    int32_t *staging[2];
-    cl_event sent[2]; /* that copy; NULL: none */
+    gw_cl_pinned pinned;
+    int32_t *staging[2]; /* within it */
+    cl_event sent[2];    /* that copy; NULL: none */
     int turn;
     size_t staging_bytes;
     gw_node_time *times;
@@ -250,7 +262,8 @@ gw_status gw_cl_scratch(struct gw_device *device, size_t bytes, cl_mem *out);
 /* walk.c: the segment's launches as one, where the device can do that: segment->walk, or NULL. An
  * error is one of memory or of the device. */
 gw_status gw_cl_walk_new(struct gw_segment *segment);
-cl_int gw_cl_walk_enqueue(struct gw_segment *segment);
+/* One step; step: as packed, kept until the call returns. */
+cl_int gw_cl_walk_enqueue(struct gw_segment *segment, const cl_int *step);
 void gw_cl_walk_free(struct gw_segment *segment);
 
 gw_status gw_cl_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,

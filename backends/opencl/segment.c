@@ -166,13 +166,9 @@ gw_status gw_cl_freeze(struct gw_device *device, const gw_node *nodes, size_t n,
     segment->device = device;
     segment->rows = rows;
     segment->staging_bytes = gw_step_bytes(rows);
-    for (int i = 0; i < 2; i++) {
-        segment->staging[i] = calloc(1, segment->staging_bytes);
-    }
-    if (segment->staging[0] == NULL || segment->staging[1] == NULL) {
-        status = gw_fail(GW_E_NOMEM, "opencl", "no memory for a plan of %d rows", rows);
-        goto done;
-    }
+    GW_TRY_DONE(gw_cl_pin(device, 2 * segment->staging_bytes, &segment->pinned));
+    segment->staging[0] = segment->pinned.at;
+    segment->staging[1] = segment->staging[0] + segment->staging_bytes / sizeof(int32_t);
     GW_TRY_DONE(gw_cl_new_mem(device, segment->staging_bytes, &segment->step));
     GW_TRY_DONE(new_counters(segment, nodes, n));
     for (size_t i = 0; i < n; i++) {
@@ -220,8 +216,8 @@ void gw_cl_thaw(struct gw_segment *segment) {
         if (segment->sent[i] != NULL) {
             device->cl->ReleaseEvent(segment->sent[i]);
         }
-        free(segment->staging[i]);
     }
+    gw_cl_unpin(device, &segment->pinned);
     free(segment);
 }
 
@@ -313,14 +309,15 @@ gw_status gw_cl_run(struct gw_segment *segment, const gw_step *step) {
         return lose(device, error, "finishing a step");
     }
     gw_step_pack(step, segment->rows, segment->staging[turn]);
-    error = cl->EnqueueWriteBuffer(queue, segment->step, CL_FALSE, 0, segment->staging_bytes,
-                                   segment->staging[turn], 0, NULL, &segment->sent[turn]);
-    segment->sent[turn] = error == CL_SUCCESS ? segment->sent[turn] : NULL;
     size_t done = 0;
     segment->unfinished = 1;
-    if (segment->walk != NULL && !timed && error == CL_SUCCESS) {
-        error = gw_cl_walk_enqueue(segment);
+    if (segment->walk != NULL && !timed) {
+        error = gw_cl_walk_enqueue(segment, segment->staging[turn]);
         done = segment->n;
+    } else {
+        error = cl->EnqueueWriteBuffer(queue, segment->step, CL_FALSE, 0, segment->staging_bytes,
+                                       segment->staging[turn], 0, NULL, &segment->sent[turn]);
+        segment->sent[turn] = error == CL_SUCCESS ? segment->sent[turn] : NULL;
     }
     if (timed) {
         memset(segment->events, 0, segment->n * sizeof *segment->events);
@@ -357,8 +354,8 @@ gw_status gw_cl_wait(struct gw_device *device) {
 
 struct gw_post {
     struct gw_device *device;
-    cl_event there; /* NULL: nothing is under way */
-    int32_t value;
+    cl_event there;     /* NULL: nothing is under way */
+    gw_cl_pinned value; /* int32_t */
 };
 
 gw_status gw_cl_post_new(struct gw_device *device, struct gw_post **out) {
@@ -367,6 +364,11 @@ gw_status gw_cl_post_new(struct gw_device *device, struct gw_post **out) {
         return gw_fail(GW_E_NOMEM, "opencl", "no memory for a post");
     }
     post->device = device;
+    gw_status status = gw_cl_pin(device, sizeof(int32_t), &post->value);
+    if (status != GW_OK) {
+        free(post);
+        return status;
+    }
     *out = post;
     return GW_OK;
 }
@@ -384,6 +386,7 @@ static cl_int settle(struct gw_post *post) {
 
 void gw_cl_post_free(struct gw_post *post) {
     settle(post);
+    gw_cl_unpin(post->device, &post->value);
     free(post);
 }
 
@@ -393,7 +396,7 @@ gw_status gw_cl_post(struct gw_post *post, const struct gw_buffer *src, size_t a
     if (error == CL_SUCCESS) {
         error =
             device->cl->EnqueueReadBuffer(device->queue, src->chunks[0].mem, CL_FALSE, at,
-                                          sizeof post->value, &post->value, 0, NULL, &post->there);
+                                          sizeof(int32_t), post->value.at, 0, NULL, &post->there);
         post->there = error == CL_SUCCESS ? post->there : NULL;
     }
     if (error == CL_SUCCESS) {
@@ -407,7 +410,7 @@ gw_status gw_cl_collect(struct gw_post *post, int32_t *out) {
     if (error != CL_SUCCESS) {
         return lose(post->device, error, "a token was awaited");
     }
-    *out = post->value;
+    memcpy(out, post->value.at, sizeof *out);
     return GW_OK;
 }
 

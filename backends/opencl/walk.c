@@ -30,6 +30,8 @@ typedef struct gw_cl_walk {
     cl_uint from, entries, groups;
 } gw_cl_walk;
 
+enum { ARG_LIST, ARG_ENTRIES, ARG_STEP, ARG_TICKET, ARG_FROM }; /* of walk() */
+
 /* ---- text ------------------------------------------------------------------------------------ */
 
 typedef struct text {
@@ -149,20 +151,21 @@ static void add_variant(text *t, int number, const char *key) {
     add_text(t, "#undef VARIANT\n");
 }
 
-/* case 3: linear_decode_1(grid, slots, &memory.v1, ADDRESS(0), ...); */
+/* case 3: linear_decode_1(grid, slots, &memory.v1, step, NUMBER(1), ...); */
 static void add_case(text *t, int number, int variant, const gw_cl_launch *l) {
     static const char *const reads[] = {[GW_CL_ARG_MEM] = "ADDRESS",
                                         [GW_CL_ARG_ULONG] = "WIDE",
                                         [GW_CL_ARG_INT] = "NUMBER",
                                         [GW_CL_ARG_FLOAT] = "REAL"};
-    add(t, "case %d: %s_%d(grid, slots, &memory.v%d", number, l->name, variant, variant);
-    for (cl_uint i = 0; i < l->n_args; i++) {
+    add(t, "case %d: %s_%d(grid, slots, &memory.v%d, step", number, l->name, variant, variant);
+    for (cl_uint i = 1; i < l->n_args; i++) {
         add(t, ", %s(%u)", reads[l->args[i].kind], i);
     }
     add_text(t, "); break; ");
 }
 
-static gw_status build(struct gw_device *device, const ops *o, const gw_cl_program **out) {
+static gw_status build(struct gw_segment *segment, const ops *o, const gw_cl_program **out) {
+    struct gw_device *device = segment->device;
     static const char *const shared[] = {"core/tensor/dialect.h", "core/tensor/arith.h",
                                          "core/tensor/blocks.h",  "core/tensor/sample.h",
                                          "kernels_cl/common.cl",  "kernels_cl/walk.cl"};
@@ -185,7 +188,8 @@ static gw_status build(struct gw_device *device, const ops *o, const gw_cl_progr
     }
     add_text(&t, "\n");
     add_text(&t, gw_cl_text("kernels_cl/walk.cl"));
-    snprintf(options, sizeof options, "-DWALK -DGROUP=%d -DSLOTS=%d", device->group, SLOTS);
+    snprintf(options, sizeof options, "-DWALK -DGROUP=%d -DSLOTS=%d -DSTEP_WORDS=%zu",
+             device->group, SLOTS, segment->staging_bytes / sizeof(cl_int));
     device->fail_build = device->fail_walk ? 1 : device->fail_build;
     gw_status status = t.failed ? gw_fail(GW_E_NOMEM, "opencl", "no memory for a program")
                                 : gw_cl_program_of(device, t.at, options, out);
@@ -337,14 +341,14 @@ static gw_status prepare(struct gw_segment *segment, gw_cl_walk *walk, const cl_
     cl_int error = cl->EnqueueWriteBuffer(segment->device->queue, walk->list, CL_TRUE, 0,
                                           walk->list_bytes, slots, 0, NULL, NULL);
     const struct {
+        cl_uint at;
         size_t bytes;
         const void *value;
-    } args[] = {{sizeof walk->list, &walk->list},
-                {sizeof walk->entries, &walk->entries},
-                {sizeof segment->step, &segment->step},
-                {sizeof walk->ticket, &walk->ticket}};
-    for (cl_uint i = 0; i < 4 && error == CL_SUCCESS; i++) {
-        error = cl->SetKernelArg(walk->kernel, i, args[i].bytes, args[i].value);
+    } args[] = {{ARG_LIST, sizeof walk->list, &walk->list},
+                {ARG_ENTRIES, sizeof walk->entries, &walk->entries},
+                {ARG_TICKET, sizeof walk->ticket, &walk->ticket}};
+    for (size_t i = 0; i < sizeof args / sizeof args[0] && error == CL_SUCCESS; i++) {
+        error = cl->SetKernelArg(walk->kernel, args[i].at, args[i].bytes, args[i].value);
     }
     return gw_cl_check(error, "setting an argument");
 }
@@ -356,7 +360,7 @@ static gw_status make(struct gw_segment *segment, gw_cl_walk *walk, const ops *o
     const gw_cl_program *program;
     cl_int error = CL_SUCCESS;
     *works = 0;
-    gw_status status = build(device, o, &program);
+    gw_status status = build(segment, o, &program);
     if (status != GW_OK) { /* else the launches one by one are there */
         return device->must_walk ? status : GW_OK;
     }
@@ -437,14 +441,17 @@ void gw_cl_walk_free(struct gw_segment *segment) {
 
 /* ---- replay ---------------------------------------------------------------------------------- */
 
-cl_int gw_cl_walk_enqueue(struct gw_segment *segment) {
+cl_int gw_cl_walk_enqueue(struct gw_segment *segment, const cl_int *step) {
     struct gw_device *device = segment->device;
     gw_cl_walk *walk = segment->walk;
     size_t local = (size_t)device->group, global = local * walk->groups;
     if (device->fail_enqueue > 0 && --device->fail_enqueue == 0) {
         return CL_OUT_OF_RESOURCES;
     }
-    cl_int error = device->cl->SetKernelArg(walk->kernel, 4, sizeof walk->from, &walk->from);
+    cl_int error = device->cl->SetKernelArg(walk->kernel, ARG_STEP, segment->staging_bytes, step);
+    if (error == CL_SUCCESS) {
+        error = device->cl->SetKernelArg(walk->kernel, ARG_FROM, sizeof walk->from, &walk->from);
+    }
     if (error == CL_SUCCESS) {
         error = device->cl->EnqueueNDRangeKernel(device->queue, walk->kernel, 1, NULL, &global,
                                                  &local, 0, NULL, NULL);
