@@ -85,4 +85,70 @@ __device__ static inline void gw_norm_row(const gw_linear_params &p, unsigned *x
                      });
 }
 
+/* As many rows of x as a block has, GW_LINEAR_NORM_ROWS at most, through the norm to act8, `there`
+ * of them in memory, `live` to be kept. A row is whole in shared memory, and a team of its own has
+ * its chains; what a thread scales it reads from there again, so that little code runs once. Behind
+ * it a barrier is due. */
+template <class K, class Rest>
+__device__ static inline void gw_norm_rows(const gw_linear_params &p, unsigned *x, float *free,
+                                           int there, int live, const gw_norm_four *weights,
+                                           Rest rest) {
+    enum { ROWS = GW_LINEAR_NORM_ROWS };
+    const int width = p.row_bytes / 4, end = (width + 127) / 128 * 128; /* whole teams */
+    const int first = (int)blockIdx.y * p.width, team = gw_team(), lane = gw_lane();
+    const int pitch = GW_NORM_PITCH(p.piece), apart = GW_NORM_STAGE(p.piece);
+    float *stage = free + GW_LINEAR_NORM_MORE, *mine = stage + lane % 8 * 4 * pitch;
+    const float *rows = (const float *)p.x + (size_t)first * (size_t)width;
+    gw_norm_four values[ROWS][GW_NORM_FOURS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        gw_norm_ask<1>(rows + (size_t)r * (size_t)width, r < there ? width : 0, values[r]);
+    }
+    rest();
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+        for (int k = 0; k < GW_NORM_FOURS; k++) {
+            const int i = 4 * (int)threadIdx.x + k * GW_NORM_STEP;
+            if (r < there && i < p.piece) {
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    mine[r * apart + j * pitch + i / 32] = values[r][k].v[j];
+                }
+            }
+        }
+    }
+    gw_sync_some<1, GW_NORM_THREADS>();
+    if (team < there) {
+        const float sum =
+            gw_fold(gw_squares(stage + team * apart + lane * pitch, p.piece / 32, 0.0f));
+        if (lane == 0) {
+            free[team] = gw_rms_scale(sum, width, p.eps);
+        }
+    }
+    gw_sync_some<1, GW_NORM_THREADS>();
+#pragma unroll 1
+    for (int turn = 0; turn < there * GW_NORM_FOURS; turn++) {
+        const int r = turn / GW_NORM_FOURS, k = turn % GW_NORM_FOURS;
+        const int i = 4 * (int)threadIdx.x + k * GW_NORM_STEP;
+        if (i < end) {
+            const gw_norm_four w = gw_norm_early(weights, k);
+            const int block = i / GW_ACT_BLOCK * GW_ACT_WORDS;
+            gw_act8_four code;
+            float v[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                v[j] = (mine[r * apart + j * pitch + i / 32] * free[r]) * w.v[j];
+            }
+            code.encode(v);
+            if (blockIdx.x == 0 && r < live && i < width) {
+                code.store((unsigned *)p.normed + block +
+                           (size_t)(first + r) * (size_t)(p.terms * GW_ACT_WORDS));
+            }
+            code.sums = K::number(code.scale, code.sums);
+            code.store(x + r * p.row_words + block);
+        }
+    }
+}
+
 #endif

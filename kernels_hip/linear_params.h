@@ -4,8 +4,8 @@
  * A block has a group of waves per tile (16 rows of the matrix), and in it a wave per class of the
  * lanes of arith.h: 8, or 4 for 16-bit floats. With GW_COPIES, where a thread has few sums, a wave
  * more for each group joins those of the others, who go on meanwhile. Its shared memory holds the
- * waves' slots, the activations, gates, the sums to be joined (where there are many, of half the
- * classes) and the columns of GLU; before there are sums, what a norm needs takes their place.
+ * waves' slots, the activations, gates, the columns of GLU and the sums to be joined (where there are
+ * many, of half the classes); before there are sums, what a norm needs takes their place.
  */
 #ifndef GW_KERNELS_HIP_LINEAR_PARAMS_H
 #define GW_KERNELS_HIP_LINEAR_PARAMS_H
@@ -24,7 +24,8 @@ enum {
     GW_LINEAR_LESS = 2,
     GW_LINEAR_EARLY = 2, /* slots asked for before x, where it would have to wait for them */
     GW_LINEAR_FLOAT_RECORD = 1024,
-    GW_LINEAR_NORM_MORE = 16 /* floats of shared memory beside the pieces of a norm       */
+    GW_LINEAR_NORM_MORE = 16, /* floats of shared memory beside the pieces of a norm       */
+    GW_LINEAR_NORM_ROWS = 4   /* of x that a block takes through a norm                    */
 };
 /* Slots of a wave where all of them fit, else GW_LINEAR_SOME or GW_LINEAR_LESS. */
 #define GW_LINEAR_DEPTH(record) (((record) > 2048 ? GW_LINEAR_WIDER : GW_LINEAR_RING) / (record))
@@ -63,7 +64,7 @@ struct gw_linear_params {
 
     GW_DEV(const uint8_t) x; /* [rows, row_bytes]: act8 or f32                     */
     GW_DEV(const float)
-    norm;                         /* weights of the norm that x, one row of f32 then, has still
+    norm;                         /* weights of the norm that x, rows of f32 then, has still
                                    * to go through; or 0                                */
     GW_DEV(void) y;               /* f32 [rows, stride], or act8                        */
     GW_DEV(const float) residual; /* [rows, stride]; may be 0                           */

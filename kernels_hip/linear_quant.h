@@ -27,7 +27,7 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
         DIRECT = 0,
         X_STEP = CLASSES * GW_STRIP_BLOCKS * GW_ACT_WORDS,
         ACT8 = 1,
-        NORM = ROWS == 1
+        NORM = ROWS == 1 ? 1 : (int)GW_LINEAR_NORM_ROWS
     };
 
     __device__ static inline int records(int terms) {
@@ -49,10 +49,17 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
     }
     __device__ static inline void stage(const gw_linear_params &p, unsigned *x,
                                         const unsigned char *from, int n) {
-        enum { AT_ONCE = ROWS < 4 ? 4 : 1 };
-        gw_stage<2, ROWS, AT_ONCE>(
-            from, (size_t)p.row_bytes, p.row_bytes / 4, x, p.row_words, n,
-            [](unsigned *w, int at) { w[1] = at % ACT_WORDS == 0 ? number(w[0], w[1]) : w[1]; });
+        enum { FEW = ROWS < 4 ? ROWS : 4, AT_ONCE = ROWS > 8 ? 1 : 2 };
+        const auto change = [](unsigned *w, int at) {
+            w[1] = at % ACT_WORDS == 0 ? number(w[0], w[1]) : w[1];
+        };
+        if (n <= FEW) { /* the long rows of a model too are under way at once */
+            gw_stage<2, FEW, 4>(from, (size_t)p.row_bytes, p.row_bytes / 4, x, p.row_words, n,
+                                change);
+        } else {
+            gw_stage<2, ROWS, AT_ONCE>(from, (size_t)p.row_bytes, p.row_bytes / 4, x, p.row_words,
+                                       n, change);
+        }
     }
 };
 

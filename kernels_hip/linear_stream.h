@@ -233,15 +233,16 @@ template <int ONCE> __device__ static inline float gw_join_8(const float *v, int
 /* ---- sums of a tile that other waves join ---------------------------------------------------- */
 
 #if GW_COPIES
-/* Gates of a group's tiles: its waves' sums are there, and they have been read. */
+/* Gates of a group's tiles: its waves' sums are there, and they have been read. Every thread
+ * arrives for itself. */
 template <class K> struct gw_gates {
     enum { PLACES = 2, GROUPS = WAVES / K::CLASSES };
     gw_gate full[GROUPS][PLACES], free[GROUPS][PLACES];
 
     __device__ inline void make() {
         for (int i = 0; i < GROUPS * PLACES; i++) {
-            gw_gate_make(&full[i / PLACES][i % PLACES], K::CLASSES);
-            gw_gate_make(&free[i / PLACES][i % PLACES], 1);
+            gw_gate_make(&full[i / PLACES][i % PLACES], K::CLASSES * LANES);
+            gw_gate_make(&free[i / PLACES][i % PLACES], LANES);
         }
     }
 };
@@ -278,10 +279,7 @@ __device__ static inline void gw_fold_tiles(const gw_linear_params &p, gw_gates<
                 v[t][o] = K::template join<1>(values, lane + t * LANES, o);
             }
         }
-        gw_sync_wave();
-        if (lane == 0) {
-            gw_gate_arrive(&gates.free[group][place]);
-        }
+        gw_gate_arrive(&gates.free[group][place]);
 #pragma unroll
         for (int t = 0; t < TURNS; t++) {
 #pragma unroll
@@ -315,7 +313,7 @@ __device__ static inline void gw_fold_tiles(const gw_linear_params &p, gw_gates<
  *   DIRECT, stage(p, x, from, n)  x is read where it is, or its rows go to shared memory first
  *   X_STEP, first_x(q)       words of a row of x that a slot of all waves takes, and where in them
  *                            this thread's begin
- *   ACT8, NORM               the format of x; whether a norm may be in front, of its one row
+ *   ACT8, NORM               the format of x; of how many rows a norm may be in front, or 0
  *   number(scale, sums)      what the second word of an act8 block becomes in shared memory
  *   SUMS, add(...)           a thread's chains, and a slot's terms added to them, for x from here
  *                            on; refill() as soon as the slot is read
@@ -337,8 +335,8 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     ring_of ring;
     unsigned *x = (unsigned *)ring.open(shared, p.depth);
     unsigned *behind_x = x + (K::DIRECT ? 0 : p.width * p.row_words);
-    float *joined = (float *)behind_x + (APART ? (int)GW_LINEAR_GATES / 4 : 0);
-    float *columns = joined + (ONCE ? 2 : 1) * GROUPS * SPACE * K::VALUES;
+    float *columns = (float *)behind_x + (APART ? (int)GW_LINEAR_GATES / 4 : 0);
+    float *joined = columns + (GLU ? p.width * 2 * GW_LINEAR_ITEM : 0);
     const int wave = gw_wave(), group = wave / K::CLASSES, q = wave % K::CLASSES;
     const int first = (int)blockIdx.y * p.width;
     const int there = p.x_rows - first < p.width ? p.x_rows - first : p.width;
@@ -412,7 +410,11 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
 #endif
     gw_grid_dependency_wait();
     if (K::NORM && p.norm) {
-        gw_norm_row<K>(p, x, joined, count, weights, rest);
+        if constexpr (K::NORM == 1) {
+            gw_norm_row<K>(p, x, joined, count, weights, rest);
+        } else if constexpr (K::NORM > 1) {
+            gw_norm_rows<K>(p, x, joined, there, count - first, weights, rest);
+        }
     } else {
         if (!K::DIRECT) { /* without waiting for how many are alive */
             K::stage(p, x, p.x + (size_t)first * (size_t)p.row_bytes, there);
@@ -456,10 +458,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
             for (int i = 0; i < K::SUMS; i++) {
                 values[q * K::VALUES + i * LANES + gw_wave_lane()] = sums[i];
             }
-            gw_sync_wave();
-            if (gw_wave_lane() == 0) {
-                gw_gate_arrive(&gates.full[group][place]);
-            }
+            gw_gate_arrive(&gates.full[group][place]);
             place ^= 1;
             round += place == 0;
             at.next();

@@ -29,7 +29,8 @@ typedef struct shape {
     int row_words;       /* of x in shared memory             */
     int groups;          /* tiles at a time                   */
     int depth;           /* slots of a wave                   */
-    int piece;           /* of the row on its way through a norm, in floats; or 0 */
+    int piece;           /* of a row on its way through a norm, in floats; or 0 */
+    int normed;          /* rows on that way at a time        */
     unsigned threads;    /* of a block                        */
     unsigned shared;
 } shape;
@@ -57,25 +58,25 @@ static int spans(size_t cols) {
 
 /* Of shared memory, while a norm runs. */
 static int norm_bytes(const shape *s) {
-    return s->piece > 0 ? 4 * (GW_NORM_STAGE(s->piece) + GW_LINEAR_NORM_MORE) : 0;
+    return s->piece > 0 ? 4 * (s->normed * GW_NORM_STAGE(s->piece) + GW_LINEAR_NORM_MORE) : 0;
 }
 
 /* Shared memory of a block with s->depth slots to a wave, as gw_product of
  * kernels_hip/linear_stream.h cuts it up. 0 when it does not fit. */
 static int fits_so(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu) {
     int waves = GW_LINEAR_THREADS / d->warp, whole = s->piece, copies = has_copies(d);
-    int columns = glu ? s->width * 2 * GW_LINEAR_ITEM : 0;
-    int after = GW_LINEAR_JOINED(sums) + columns; /* floats behind x and gates */
+    int after = 4 * GW_LINEAR_JOINED(sums); /* behind x, gates and the columns of GLU */
     int before = waves * record_bytes[fmt] * s->depth + 4 * s->width * s->row_words +
-                 (GW_LINEAR_APART(sums, copies) ? GW_LINEAR_GATES : 0);
-    /* A norm takes the whole row at a time where that leaves room for as many blocks, else pieces.
-     */
+                 (GW_LINEAR_APART(sums, copies) ? GW_LINEAR_GATES : 0) +
+                 (glu ? 4 * s->width * 2 * GW_LINEAR_ITEM : 0);
+    /* A norm takes a whole row at a time where that leaves room for as many blocks, else pieces;
+     * several rows are whole. */
     int most = (copies ? d->shared_bytes : d->shared_bytes / 2) - before;
-    while (s->piece > GW_NORM_SPAN && norm_bytes(s) > most) {
+    while (s->normed == 1 && s->piece > GW_NORM_SPAN && norm_bytes(s) > most) {
         s->piece = spans((size_t)s->piece / 2);
     }
     s->threads = GW_LINEAR_BLOCK(sums, copies);
-    s->shared = (unsigned)(before + (norm_bytes(s) > 4 * after ? norm_bytes(s) : 4 * after));
+    s->shared = (unsigned)(before + (norm_bytes(s) > after ? norm_bytes(s) : after));
     if (s->shared > (unsigned)d->shared_bytes) {
         s->piece = whole;
         return 0;
@@ -113,6 +114,7 @@ static int float_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
         s->variant = variants[i];
         s->width = 1 << i;
         s->piece = norm ? spans(cols) : 0;
+        s->normed = 1;
         if (fits(d, fmt, s, s->width * per_row, glu)) {
             return 1;
         }
@@ -131,6 +133,8 @@ static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
     *s = (shape){.variant = "_wide", .groups = GW_LINEAR_THREADS / d->warp / 8};
     s->row_words = words + (36 - words % 32) % 32; /* rows 4 banks apart */
     for (s->width = rows < most ? rows : most; has_matrices(d) && s->width > 1; s->width--) {
+        s->piece = norm ? spans(cols) : 0;
+        s->normed = s->width;
         if (fits(d, fmt, s, 16, glu)) {
             return 1;
         }
@@ -139,6 +143,7 @@ static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
     s->row_words = words;
     s->width = 1;
     s->piece = norm ? spans(cols) : 0;
+    s->normed = 1;
     return fits(d, fmt, s, 64 / d->warp, glu);
 }
 
@@ -209,8 +214,18 @@ static int accepts_glu(const gw_kernel *kernel, const gw_node *node,
     return fits && accepts(kernel, node, device, 2);
 }
 
-/* Every block computes the norm of one row for itself. Of several that is slower than a launch: all
- * blocks would read f32, and encode it, so often. */
+/* May a product have the norm of several rows in front of it? Where a launch more takes longer than
+ * that every block reads f32 and encodes it: few rows, of NVIDIA, in registers at first. */
+static int takes_rows(const struct gw_segment *segment, const gw_tensor *w, int glu) {
+    const struct gw_device *d = segment->device;
+    size_t cols = gw_hip_width(w);
+    shape s;
+    return has_copies(d) && segment->rows <= GW_LINEAR_NORM_ROWS &&
+           !gw_format_of(w->fmt)->is_float && cols <= GW_NORM_FOURS * GW_NORM_STEP &&
+           shape_of(d, w, segment->rows, glu, 1, &s) && s.width == segment->rows;
+}
+
+/* Every block computes the norm for itself. */
 int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *before,
                       const gw_node *node) {
     const gw_tensor *x = before->in[0];
@@ -219,10 +234,13 @@ int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *before,
     if (segment->device->no_fuse || before->op != GW_OP_NORM ||
         (!glu && node->op != GW_OP_LINEAR) || node->in[0] != before->out ||
         node->args.linear.order != GW_ORDER_DECODE || x->fmt != GW_FMT_F32 ||
-        gw_hip_width(x) % 4 != 0 || !gw_hip_apart(x, node->out) || segment->rows > 1) {
+        gw_hip_width(x) % 4 != 0 || !gw_hip_apart(x, node->out)) {
         return 0;
     }
     for (int i = 0; i < (glu ? 2 : PARTS) && node->w[i] != NULL; i++) {
+        if (segment->rows > 1 && !takes_rows(segment, node->w[i], glu)) {
+            return 0;
+        }
         if (!shape_of(segment->device, node->w[i], segment->rows, glu, 1, &s) || s.row_words == 0) {
             return 0;
         }
