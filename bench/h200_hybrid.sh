@@ -6,7 +6,7 @@
 #
 # BIN: the program. SYNTH writes models: SYNTH SHAPE FORMAT FILE. DEVICE: as for --device. Models go
 # to GODWIT_TMP (default: a fresh folder, removed at the end). GODWIT_THREADS: of the CPU (default:
-# all cores).
+# all cores). GODWIT_TURNS: times that each is measured (2).
 set -eu
 [ $# -ge 3 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
 bin=$1
@@ -32,7 +32,7 @@ echo "| N | tg32 predicted | measured | ratio | pp512 predicted | measured | rat
 echo "|---:|---:|---:|---:|---:|---:|---:|"
 for n in $counts; do
     # shellcheck disable=SC2086
-    "$bin" bench -m "$file" --device "$device" -ngl "$n" $threads -p 512 -n 32 -r 2 -o csv \
+    "$bin" bench -m "$file" --device "$device" -ngl "$n" $threads -p 512 -n 32 -r "${GODWIT_TURNS:-2}" -o csv \
         > "$tmp/bench.csv"
     "$python" - "$tmp/plan.csv" "$tmp/bench.csv" "$n" <<'PY'
 import csv, sys
