@@ -214,15 +214,14 @@ static int accepts_glu(const gw_kernel *kernel, const gw_node *node,
     return fits && accepts(kernel, node, device, 2);
 }
 
-/* May a product have the norm of several rows in front of it? Where a launch more takes longer than
- * that every block reads f32 and encodes it: few rows, of NVIDIA, in registers at first. */
-static int takes_rows(const struct gw_segment *segment, const gw_tensor *w, int glu) {
-    const struct gw_device *d = segment->device;
-    size_t cols = gw_hip_width(w);
-    shape s;
-    return has_copies(d) && segment->rows <= GW_LINEAR_NORM_ROWS &&
-           !gw_format_of(w->fmt)->is_float && cols <= GW_NORM_FOURS * GW_NORM_STEP &&
-           shape_of(d, w, segment->rows, glu, 1, &s) && s.width == segment->rows;
+/* May so many rows go through the norm in front of a product of this shape? Several, where a launch
+ * more takes longer than that every block reads f32 and encodes it: few of them, on NVIDIA, which a
+ * block has in registers at first. */
+static int takes_rows(const struct gw_segment *segment, const gw_tensor *w, const shape *s) {
+    return segment->rows == 1 ||
+           (has_copies(segment->device) && segment->rows <= GW_LINEAR_NORM_ROWS &&
+            !gw_format_of(w->fmt)->is_float && gw_hip_width(w) <= GW_NORM_FOURS * GW_NORM_STEP &&
+            s->width == segment->rows);
 }
 
 /* Every block computes the norm for itself. */
@@ -238,10 +237,9 @@ int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *before,
         return 0;
     }
     for (int i = 0; i < (glu ? 2 : PARTS) && node->w[i] != NULL; i++) {
-        if (segment->rows > 1 && !takes_rows(segment, node->w[i], glu)) {
-            return 0;
-        }
-        if (!shape_of(segment->device, node->w[i], segment->rows, glu, 1, &s) || s.row_words == 0) {
+        const gw_tensor *w = node->w[i];
+        if (!shape_of(segment->device, w, segment->rows, glu, 1, &s) || s.row_words == 0 ||
+            !takes_rows(segment, w, &s)) {
             return 0;
         }
     }
