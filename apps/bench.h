@@ -18,7 +18,7 @@ typedef struct bench_result {
     char when[32]; /* UTC, ISO 8601 */
     int32_t n;     /* repetitions */
     double *seconds;
-    gw_roof roof;       /* mean over the repetitions, before and after  */
+    gw_roof roof;       /* mean over the repetitions, before and after or between tokens */
     double prompt_gops; /* 1e9 operations of the linear layers, prompt */
     /* --ops: one more repetition, timed per kernel */
     gw_kernel_time kernels[KERNELS_MAX];

@@ -7,7 +7,7 @@
 
 #include "cpu/isa.h"
 
-enum { GW_READ_WAYS = 4 };
+enum { GW_READ_WAYS = 5 };
 
 typedef struct gw_cpu_peak {
     /* `rounds` rounds of fused multiply-adds, or of int8 dot products as the linear kernels of the

@@ -59,7 +59,9 @@ VT static float NAME(read_peak)(const float *data, size_t bytes, int way) {
         return NAME(read_streams)(4, 128, data, bytes);
     case 2:
         return NAME(read_streams)(1, 0, data, bytes);
-    default:
+    case 3:
         return NAME(read_streams)(8, 0, data, bytes);
+    default:
+        return NAME(read_streams)(8, 1024, data, bytes);
     }
 }

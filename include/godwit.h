@@ -531,6 +531,10 @@ typedef struct gw_roof {
 gw_status gw_measure_roof(const char *id, int threads, gw_roof *out);
 /* The same of the device that holds the model. */
 gw_status gw_model_measure_roof(const gw_model *model, gw_roof *out);
+/* One reading of that memory, some 20 ms, in GB/s: short enough to stand between tokens, since the
+ * speed of memory changes within a second. What is read, 512 MB that no cache holds, is kept until
+ * the model is freed. 0 where a device has no such reading. GW_E_NOMEM, GW_E_ARGUMENT. */
+gw_status gw_model_read_memory(const gw_model *model, double *gbps);
 
 /* One matrix alone: y[n, rows] = x[n, cols] W^T, W made up in a format ("q4_0", "int4-g128"). */
 typedef struct gw_product {

@@ -12,14 +12,16 @@ import shlex
 import signal
 import struct
 import subprocess
+import sys
 import time
 
 import numpy
 import pytest
 
-from program import BIN, DATA, EMULATOR, SLOW, run
+from program import BIN, DATA, EMULATOR, SHARED, SLOW, run
 
 SMALL = DATA / "tales-2m-q4_0.gguf"
+SYNTH = SHARED / "tools/synth_gguf.py"
 COMMANDS = ("run", "chat", "bench", "perplexity", "logits", "tokenize", "inspect", "devices", "doctor",
             "plan")
 PROGRAM = [*EMULATOR, BIN]
@@ -602,6 +604,19 @@ def test_bench_markdown_and_ops():
     kernels = [line for line in lines if line.startswith("| cpu.")]
     assert any(".linear." in line for line in kernels) and any("% " in line for line in kernels)
     assert len({line.count("|") for line in kernels}) == 1
+
+
+@pytest.mark.skipif(bool(EMULATOR) or not SYNTH.is_file(), reason=f"{SYNTH} is not there, or slow")
+def test_bench_reads_beside_large_weights(tmp_path):
+    """Where caches cannot hold the weights, memory is read between tokens."""
+    path = tmp_path / "synthetic.gguf"
+    subprocess.run([sys.executable, SYNTH, "1.1b", "f16", path, "--layers", "2"], check=True,
+                   stdout=subprocess.DEVNULL)
+    record, = json.loads(run("bench", "-m", path, "-p", "0", "-n", "3", "-r", "2", "-t", "2",
+                             "--device", "cpu", "-o", "json").stdout)
+    check_record(record)
+    assert record["decode_bytes"] >= 256 << 20 and len(record["samples_ns"]) == 2
+    assert record["mbu"] == pytest.approx(record["gbps"] / record["roof_read_gbps"], rel=1e-2)
 
 
 # ---- perplexity ----------------------------------------------------------------------------------

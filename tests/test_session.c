@@ -456,6 +456,10 @@ static void test_describe(void **state) {
     assert_int_equal(info.decode_bytes, 2 * (2 * layer + 4096 * 256) + 4 * 5 * 256);
     assert_int_equal(info.kv_bytes_per_token, 2 * 2 * 2 * 64 * 2);
     assert_true(log.calls > 10 && log.last == log.total && log.total > 1000000);
+    double rate[2] = {0};
+    assert_int_equal(gw_model_read_memory(m, &rate[0]), GW_OK); /* takes the memory for it */
+    assert_int_equal(gw_model_read_memory(m, &rate[1]), GW_OK);
+    assert_true(rate[0] > 0 && rate[1] > 0);
     gw_model_free(half);
     gw_model_free(m);
 }

@@ -46,7 +46,10 @@ struct gw_device {
     uint64_t memory_at_open;
     _Atomic uint64_t reserved;  /* bytes of all buffers that are not aliases */
     struct gw_cpu_chunk *chunk; /* where weights are put; NULL: none begun       */
-    gw_kernel *kernels;         /* best first */
+    char *reading;              /* memory for short readings (roof.c); NULL: none yet */
+    size_t reading_bytes;
+    int reading_way;    /* gw_cpu_peak.read */
+    gw_kernel *kernels; /* best first */
     size_t n_kernels;
     gw_cpu_row *rows; /* state of kernels[i] */
     char (*names)[48];

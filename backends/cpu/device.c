@@ -14,6 +14,7 @@ static int device_count(void) { return 1; }
 
 static void close_device(struct gw_device *device) {
     if (device != NULL) {
+        gw_cpu_end_readings(device);
         free(device->kernels);
         free(device->rows);
         free(device->names);
@@ -150,10 +151,6 @@ static gw_status wait_device(struct gw_device *device) {
     return GW_OK; /* run() ends when the work has */
 }
 
-static gw_status roof(struct gw_device *device, gw_roof *out) {
-    return gw_cpu_measure_roof(device->threads, out);
-}
-
 const gw_backend gw_backend_cpu = {.name = "cpu",
                                    .device_count = device_count,
                                    .open = open_device,
@@ -173,4 +170,5 @@ const gw_backend gw_backend_cpu = {.name = "cpu",
                                    .wait = wait_device,
                                    .thaw = gw_cpu_thaw,
                                    .profile = gw_cpu_profile,
-                                   .roof = roof};
+                                   .roof = gw_cpu_measure_roof,
+                                   .read_memory = gw_cpu_read_memory};

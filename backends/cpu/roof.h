@@ -4,7 +4,13 @@
 
 #include "core/base/status.h"
 
-/* About a second. threads 0: the default team. GW_E_NOMEM, GW_E_ARGUMENT. */
-gw_status gw_cpu_measure_roof(int threads, gw_roof *out);
+struct gw_device;
+
+/* About a second. GW_E_NOMEM. */
+gw_status gw_cpu_measure_roof(struct gw_device *device, gw_roof *out);
+/* One reading, some 20 ms, GB/s; the first takes and fills the memory for all of them, some 300 ms.
+ * GW_E_NOMEM. */
+gw_status gw_cpu_read_memory(struct gw_device *device, double *gbps);
+void gw_cpu_end_readings(struct gw_device *device);
 
 #endif

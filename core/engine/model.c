@@ -128,16 +128,33 @@ void gw_model_describe(const gw_model *model, gw_model_info *out) {
     out->fault = gw_place_fault(&model->place);
 }
 
-gw_status gw_model_measure_roof(const gw_model *model, gw_roof *out) {
+/* The device that holds the model. */
+static gw_status main_device(const gw_model *model, const gw_plan_device **out) {
     const gw_place *place = &model->place;
-    const gw_plan_device *d = &place->devices[place->offloaded > 0 ? place->asked[0] : 0];
     if (place->n_devices == 0) {
         return gw_fail(GW_E_ARGUMENT, "roof", "the model was opened without its weights");
     }
+    *out = &place->devices[place->offloaded > 0 ? place->asked[0] : 0];
+    return GW_OK;
+}
+
+gw_status gw_model_measure_roof(const gw_model *model, gw_roof *out) {
+    const gw_plan_device *d;
+    GW_TRY(main_device(model, &d));
     if (d->backend->roof != NULL) {
         return d->backend->roof(d->device, out);
     }
     *out = (gw_roof){0};
+    return GW_OK;
+}
+
+gw_status gw_model_read_memory(const gw_model *model, double *gbps) {
+    const gw_plan_device *d;
+    GW_TRY(main_device(model, &d));
+    if (d->backend->read_memory != NULL) {
+        return d->backend->read_memory(d->device, gbps);
+    }
+    *gbps = 0;
     return GW_OK;
 }
 

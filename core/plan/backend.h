@@ -92,6 +92,9 @@ typedef struct gw_backend {
     /* Measures what the device can do; about a second at most. Peaks it cannot measure are 0. NULL:
      * nothing can be measured. */
     gw_status (*roof)(struct gw_device *device, gw_roof *out);
+    /* One short reading of the bandwidth, GB/s, comparable with the work right beside it; what it
+     * needs is kept until the device is closed. NULL: there is none. */
+    gw_status (*read_memory)(struct gw_device *device, double *gbps);
 } gw_backend;
 
 /* NULL-terminated, fastest first, fixed at build time (backends/registry.c). core/ never names it:
