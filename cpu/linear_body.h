@@ -151,8 +151,8 @@ JOIN(join_lanes, join4, 1)
 /* Decode asks for its weights early. One stream: 6 KB, since a core that reads 38 GB/s passes 4 KB
  * in 108 ns, less than a busy memory takes to answer; asking from many places in unrolled code was
  * slower on Zen 5, because prefetchers learn the steps of each instruction, hence one small loop
- * per group. Several (why: linear_one_body.h): 3 KB in each, in small portions, and of several rows
- * TURN blocks of each in turn. Prefetches never fault. */
+ * per group. Several (why, and how far of one row: linear_one_body.h): 3 KB in each, in small
+ * portions, and of several rows TURN blocks of each in turn. Prefetches never fault. */
 
 enum { AHEAD_ONE = 6144, AHEAD_SOME = 3072, TURN = 2 };
 

@@ -106,9 +106,10 @@ V_FN void weave_lines(weave *w, size_t strips, size_t bytes, size_t each, size_t
     }
 }
 
-/* A turn is two blocks of one place. In a turn as many lines are asked for, AHEAD turns early, but
- * of all places one after the other: a whole turn at once would keep the other places waiting.
- * Where a segment ends, its place goes on `onward` bytes from the segment's beginning. */
+/* A turn is two blocks of one place. In a turn as many lines are asked for, AHEAD turns early
+ * (four, within 2 .. 3.5 KB; two are as good in Q4_0, three worse in Q6_K), but of all places one
+ * after the other: a whole turn at once would keep the other places waiting. Where a segment ends,
+ * its place goes on `onward` bytes from the segment's beginning. */
 #define PLACES(name)                                                                               \
     static void places_##name(const unsigned char *strip, size_t strips, size_t bytes,             \
                               size_t blocks, size_t part, const gw_xblock *x, float *restrict acc, \
@@ -119,7 +120,9 @@ V_FN void weave_lines(weave *w, size_t strips, size_t bytes, size_t each, size_t
             TURNS = GW_LANES / 2,                                                                  \
             SEGMENT = GW_LANES / SUBS * GROUP,                                                     \
             BYTES = SEGMENT / TURNS,                                                               \
-            AHEAD = (AHEAD_SOME + BYTES / 2) / BYTES,                                              \
+            AHEAD = BYTES * 4 < 2048   ? 2048 / BYTES                                              \
+                    : BYTES * 4 > 3584 ? 3584 / BYTES                                              \
+                                       : 4,                                                        \
             LINES = (STEP / SUBS * GROUP + 63) / 64,                                               \
             MOST = (2 * LINES + STEP - 1) / STEP                                                   \
         };                                                                                         \
