@@ -297,7 +297,7 @@ def test_reader_that_goes_away():
     ["logits", "-m", SMALL, "--ids", "1,2"],
     ["tokenize", "-m", SMALL, "--ids", "-p", "x"],
     ["tokenize", "-m", SMALL, "--decode", "1,300"],
-    ["bench", "-m", SMALL, "-p", "4", "-n", "0", "-r", "1"],
+    ["bench", "-m", SMALL, "-p", "4", "-n", "0", "-r", "1", "-t", "1"],
     ["devices"], ["inspect", "-m", SMALL], ["plan", "-q", "-m", SMALL],
     ["perplexity", "-m", SMALL, "-q", "-f", DATA / "README.md", "-c", "16"],
 ], ids=lambda args: " ".join(map(str, args[:2])))
@@ -342,9 +342,9 @@ def test_colour_and_progress(tmp_path):
     assert "\033[1;31m" in on_terminal(["xyzzy"])
     assert "\033" not in on_terminal(["xyzzy"], NO_COLOR="1")
     assert "\033" not in on_terminal(["xyzzy"], TERM="dumb")
-    times = 400 if SLOW else 3000
+    times = 400 if SLOW else 3000  # longer than the 0.2 s before which no bar is drawn
     (tmp_path / "t.txt").write_text("The king and the queen had a daughter. " * times)
-    args = ["perplexity", "-m", SMALL, "-f", tmp_path / "t.txt", "-c", "128"]
+    args = ["perplexity", "-m", SMALL, "-f", tmp_path / "t.txt", "-c", "128", "-t", 1]
     assert re.search(r"scoring \[#*\.*\] +\d+%", on_terminal(args))
     assert on_terminal([*args, "-q"]) == ""
 
@@ -541,12 +541,12 @@ def test_tokenize_shows_pieces_on_stderr():
 
 # ---- bench ---------------------------------------------------------------------------------------
 
-# The roof is measured around every repetition: most of what these tests take. Lists multiply in the
-# first form; the others print records of one prompt and one text.
+# The roof is measured around every repetition, with as many threads: most of what these tests take.
+# Lists multiply in the first form; the others print records of one prompt and one text, of one thread.
 BENCHES = {"json": (["-p", "8,16", "-n", "4", "-pg", "8,4", "-t", "1,2", "-r", "1"],
                     [(8, 0), (16, 0), (0, 4), (8, 4)], [1, 2]),
-           "jsonl": (["-p", "8", "-n", "4", "-t", "2", "-r", "2"], [(8, 0), (0, 4)], [2]),
-           "csv": (["-p", "8", "-n", "4", "-t", "2", "-r", "1"], [(8, 0), (0, 4)], [2])}
+           "jsonl": (["-p", "8", "-n", "4", "-t", "1", "-r", "2"], [(8, 0), (0, 4)], [1]),
+           "csv": (["-p", "8", "-n", "4", "-t", "1", "-r", "1"], [(8, 0), (0, 4)], [1])}
 FIELDS = {"build_commit", "cpu_info", "gpu_info", "backends", "model_filename", "model_type",
           "model_size", "model_n_params", "n_batch", "n_ubatch", "n_threads", "type_k", "type_v",
           "n_gpu_layers", "n_prompt", "n_gen", "test_time", "avg_ns", "stddev_ns", "avg_ts",
@@ -588,7 +588,8 @@ def test_bench_of_an_odd_name(tmp_path):
     """JSON stays JSON, whatever the file is called."""
     path = os.fsencode(tmp_path) + b'/a"\\\n\xff\xe4\xb8\xad.gguf'
     os.symlink(os.fsencode(SMALL), path)
-    done = raw(["bench", "-m", os.fsdecode(path), "-p", "2", "-n", "0", "-r", "1", "-o", "json"])
+    done = raw(["bench", "-m", os.fsdecode(path), "-p", "2", "-n", "0", "-r", "1", "-t", "1",
+                "-o", "json"])
     record, = json.loads(done.stdout.decode("utf-8"))
     assert record["model_filename"] == f'{tmp_path}/a"\\\n\ufffd中.gguf'
 
