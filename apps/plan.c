@@ -149,7 +149,7 @@ const app_command command_plan = {
         "Without loading weights: for each number N of offloaded blocks, the layers, weights, "
         "cache\n"
         "and scratch on each device, and the speed to expect, from a few layers of the model's\n"
-        "shape timed on each device for about two seconds; the times are kept. Nothing that is\n"
+        "shape timed on each device for a few seconds; the times are kept. Nothing that is\n"
         "asked for is made smaller: what does not fit says no.\n",
     .examples = "  godwit plan -m model.gguf\n"
                 "  godwit plan -m model.gguf -c 8192 --device opencl:0 --vram-budget 6G -o json\n",

@@ -6,9 +6,11 @@
 #
 # BIN: the program. SYNTH writes models: SYNTH SHAPE FORMAT FILE. DEVICE: as for --device. Models go
 # to GODWIT_TMP (default: a fresh folder, removed at the end). GODWIT_THREADS: of the CPU (default:
-# all cores). GODWIT_TURNS: times that each is measured (2).
+# all cores). GODWIT_TURNS: how often all is measured (3). A machine shared with others changes its
+# speed within seconds, so every six measurements have a forecast among them, and the table compares
+# the middle of all forecasts with the middle of all measurements.
 set -eu
-[ $# -ge 3 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2; }
 bin=$1
 synth=$2
 device=$3
@@ -23,26 +25,52 @@ export XDG_CACHE_HOME="${XDG_CACHE_HOME:-$tmp/cache}"
 file=$tmp/$shape-$format.gguf
 
 [ -f "$file" ] || "$python" "$synth" "$shape" "$format" "$file" > /dev/null
-start=$(date +%s)
-# shellcheck disable=SC2086
-"$bin" plan -m "$file" --device "$device" -c 640 $threads -o csv > "$tmp/plan.csv"
-echo "plan: $(($(date +%s) - start)) s; auto takes N = $(awk -F, '$2 == 1 { print $1; exit }' "$tmp/plan.csv")"
-echo
-echo "| N | tg32 predicted | measured | ratio | pp512 predicted | measured | ratio |"
-echo "|---:|---:|---:|---:|---:|---:|---:|"
-for n in $counts; do
+runs=$tmp/runs.csv plans=$tmp/plans.csv
+: > "$runs"
+: > "$plans"
+
+forecast() {
+    rm -f "$XDG_CACHE_HOME"/godwit/gauge-*
+    start=$(date +%s)
     # shellcheck disable=SC2086
-    "$bin" bench -m "$file" --device "$device" -ngl "$n" $threads -p 512 -n 32 -r "${GODWIT_TURNS:-2}" -o csv \
-        > "$tmp/bench.csv"
-    "$python" - "$tmp/plan.csv" "$tmp/bench.csv" "$n" <<'PY'
-import csv, sys
-plan = next(r for r in csv.DictReader(open(sys.argv[1])) if r["offloaded"] == sys.argv[3])
-speed = {}
-for r in csv.DictReader(open(sys.argv[2])):
-    speed["tg" if r["n_prompt"] == "0" else "pp"] = float(r["avg_ts"])
-tg, pp = float(plan["generated_tokens_per_second"]), float(plan["prompt_tokens_per_second"])
-print(f"| {sys.argv[3]} | {tg:.1f} | {speed['tg']:.1f} | {tg / speed['tg']:.2f} "
-      f"| {pp:.0f} | {speed['pp']:.0f} | {pp / speed['pp']:.2f} |", flush=True)
-PY
+    "$bin" plan -m "$file" --device "$device" -c 640 $threads -o csv > "$tmp/plan.csv"
+    cat "$tmp/plan.csv" >> "$plans"
+    echo "forecast: $(($(date +%s) - start)) s; auto takes N = $(awk -F, '$2 == 1 { print $1; exit }' "$tmp/plan.csv")" >&2
+}
+
+turn=0 since=0
+while [ "$turn" -lt "${GODWIT_TURNS:-3}" ]; do
+    turn=$((turn + 1))
+    for n in $counts; do
+        [ $((since % 6)) != 0 ] || forecast
+        since=$((since + 1))
+        # shellcheck disable=SC2086
+        "$bin" bench -m "$file" --device "$device" -ngl "$n" $threads -p 512 -n 32 -r 1 -o csv \
+            > "$tmp/bench.csv"
+        sed "s/^/$n,/" "$tmp/bench.csv" >> "$runs"
+    done
 done
+"$python" - "$plans" "$runs" <<'PY'
+import csv, statistics, sys
+planned, seen = {}, {}
+for row in csv.reader(open(sys.argv[1])):
+    if row[0] == "offloaded":
+        head = {name: i for i, name in enumerate(row)}
+    elif row[head["device"]] == "cpu":
+        speeds = planned.setdefault(row[0], ([], []))
+        speeds[0].append(float(row[head["generated_tokens_per_second"]]))
+        speeds[1].append(float(row[head["prompt_tokens_per_second"]]))
+for n, *row in csv.reader(open(sys.argv[2])):
+    if "avg_ts" in row:
+        head = {name: i for i, name in enumerate(row)}
+    else:
+        speeds = seen.setdefault(n, ([], []))
+        speeds[int(row[head["n_prompt"]]) > 0].append(float(row[head["avg_ts"]]))
+print("| N | tg32 predicted | measured | ratio | pp512 predicted | measured | ratio |")
+print("|---:|---:|---:|---:|---:|---:|---:|")
+for n in seen:
+    (tg, pp), (tg_seen, pp_seen) = (list(map(statistics.median, x[n])) for x in (planned, seen))
+    print(f"| {n} | {tg:.1f} | {tg_seen:.1f} | {tg / tg_seen:.2f} "
+          f"| {pp:.0f} | {pp_seen:.0f} | {pp / pp_seen:.2f} |")
+PY
 [ -n "${GODWIT_TMP:-}" ] || rm -rf "$tmp"

@@ -9,11 +9,14 @@
 #include "core/base/clock.h"
 #include "core/engine/session_state.h"
 
-enum { VERSION = 4, FIRST_POS = 16, LAST_POS = 80, MOST_TIMES = 64, HOME_ROWS = 128, SETTLED = 12 };
+enum { VERSION = 5, FIRST_POS = 16, LAST_POS = 80, HOME_ROWS = 128 };
+enum { SAMPLE = 8, MOST_TIMES = 64, SETTLED = 12 };
 
 static const double enough = 384e6;  /* bytes of sampled layers: more than caches hold */
+static const double plenty = 1e9;    /* and no more for the sake of SAMPLE layers */
 static const double patience = 0.25; /* seconds for each timing of two rigs, and before it */
-static const double glance = 0.06;   /* the same for one of a part                         */
+static const double longest = 0.005; /* wait: nothing is left in caches and no thread is awake */
+static const double glance = 0.12;   /* the same for one of a part, without its waits         */
 
 static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -71,8 +74,11 @@ static gw_status time_both(rig *small, rig *large, int is_prompt, double *of_sma
  */
 
 /* A token through the first layers, without the head; NULL: a whole token. */
-static gw_status run_part(rig *r, gw_pass *body, double *seconds) {
+static gw_status run_part(rig *r, gw_pass *body, double wait, double *seconds) {
     static const int32_t id = 0;
+    double until = gw_seconds_now() + wait;
+    while (gw_seconds_now() < until) { /* as a driver does */
+    }
     if (body == NULL) {
         return run_once(r, 0, seconds);
     }
@@ -83,16 +89,17 @@ static gw_status run_part(rig *r, gw_pass *body, double *seconds) {
     return GW_OK;
 }
 
-/* The middle of several runs, each of which finds the caches as the one before left them. */
-static gw_status time_part(rig *r, gw_pass *body, double *seconds) {
-    double t[MOST_TIMES], start = gw_seconds_now(), unused;
+/* The middle of several runs, each of which finds the caches as the one before and `wait` seconds
+ * of waiting left them. */
+static gw_status time_part(rig *r, gw_pass *body, double wait, double *seconds) {
+    double t[MOST_TIMES], spent = 0.0, start = gw_seconds_now();
     int n = 0, before = 0;
     do { /* a backend may try several ways first */
-        GW_TRY(run_part(r, body, &unused));
+        GW_TRY(run_part(r, body, wait, &t[0]));
     } while (++before < SETTLED || gw_seconds_now() - start < glance);
-    start = gw_seconds_now();
-    while (n < MOST_TIMES && (n < 3 || gw_seconds_now() - start < glance)) {
-        GW_TRY(run_part(r, body, &t[n]));
+    while (n < MOST_TIMES && (n < 3 || spent < glance)) {
+        GW_TRY(run_part(r, body, wait, &t[n]));
+        spent += t[n];
         n++;
     }
     qsort(t, (size_t)n, sizeof *t, by_size);
@@ -100,31 +107,38 @@ static gw_status time_part(rig *r, gw_pass *body, double *seconds) {
     return GW_OK;
 }
 
-static gw_status time_body(rig *r, int layers, double *seconds) {
+static gw_status time_body(rig *r, int layers, double wait, double *seconds) {
     gw_pass body = {.plan = NULL};
     gw_layer_range range = {0, layers};
     gw_status status = gw_pass_build(r->session, &body, 1, GW_ORDER_DECODE, GW_PASS_BODY, range);
-    status = status == GW_OK ? time_part(r, &body, seconds) : status;
+    status = status == GW_OK ? time_part(r, &body, wait, seconds) : status;
     gw_pass_free(&body);
     return status;
 }
 
-/* token_body and token_rest, of a rig of `layers`. */
-static gw_status time_bodies(rig *r, int layers, gw_gauge *out) {
-    double whole, before = 0.0;
+/* token_body and token_rest, of a rig of `layers`. The more of `n_layers` another device has, the
+ * longer the wait for it between two tokens. */
+static gw_status time_bodies(rig *r, int layers, int n_layers, const gw_gauge *other,
+                             gw_gauge *out) {
+    double whole, wait = 0.0, before = 0.0;
     out->n_points = 0;
     for (int n = 1; out->n_points < GW_GAUGE_POINTS; n = 2 * n < layers ? 2 * n : layers) {
         double seconds;
         int last = n == layers || out->n_points == GW_GAUGE_POINTS - 1;
-        GW_TRY(time_body(r, last ? layers : n, &seconds));
+        n = last ? layers : n;
+        wait = other == NULL || n >= n_layers
+                   ? 0.0
+                   : gw_gauge_body(other, n_layers - n) + other->token_rest;
+        wait = wait < longest ? wait : longest;
+        GW_TRY(time_body(r, n, wait, &seconds));
         before = seconds > before ? seconds : before;
-        out->at[out->n_points] = last ? layers : n;
+        out->at[out->n_points] = n;
         out->token_body[out->n_points++] = before;
         if (last) {
             break;
         }
     }
-    GW_TRY(time_part(r, NULL, &whole));
+    GW_TRY(time_part(r, NULL, wait, &whole));
     out->token_rest = whole > before ? whole - before : 0.0;
     return GW_OK;
 }
@@ -163,41 +177,50 @@ static gw_status open_rig(const gw_place *place, const gw_place_sizes *sizes, in
     return gw_session_new(&r->model, &o, &r->session);
 }
 
-/* Layers of the sample: enough bytes, but no more than a quarter of what is free. */
+/* Layers of the sample: enough bytes, SAMPLE layers where they are not too much, and no more than a
+ * quarter of what is free. */
 static int sample_layers(const gw_place_sizes *s, int d, double *bytes) {
     int n_layers = s->hp->n_layers, n_blocks = gw_weights_blueprint(s->weights)->n_blocks;
     double sum = 0.0;
     for (int at = 0; at < n_layers * n_blocks; at++) {
         sum += (double)s->bytes[d][at];
     }
-    double layer = sum / n_layers, most = s->room[d] > 0 ? 0.25 * (double)s->room[d] : enough;
-    double n = (most < enough ? most : enough) / (layer > 1.0 ? layer : 1.0) + 1.0;
+    double layer = sum / n_layers > 1.0 ? sum / n_layers : 1.0, asked = SAMPLE * layer;
+    asked = asked > plenty ? plenty : asked < enough ? enough : asked;
+    double most = s->room[d] > 0 ? 0.25 * (double)s->room[d] : asked;
+    double n = (most < asked ? most : asked) / layer;
+    n = n > (int)n ? n + 1.0 : n;
     *bytes = layer;
     return n < 2.0 ? (n_layers < 2 ? 1 : 2) : n > n_layers ? n_layers : (int)n;
 }
 
+static double one_layer(int half, double of_half, int n, double of_n) {
+    double layer = n > half ? (of_n - of_half) / (n - half) : of_n / n;
+    return layer > 0.0 ? layer : of_n / n;
+}
+
+/* What a prompt takes beside its layers is small and the difference of two uncertain numbers: it is
+ * held to a few times what a token takes beside its own. */
 static gw_status time_layers(const gw_place *place, const gw_place_sizes *sizes, int d,
-                             gw_weights *weights, int n, gw_gauge *out) {
+                             gw_weights *weights, int n, const gw_gauge *other, gw_gauge *out) {
+    enum { REST = 4 };
     int half = n / 2 > 0 ? n / 2 : 1;
     rig *rigs = calloc(2, sizeof *rigs);
-    double small = 0.0, large = 0.0, times;
+    double small = 0.0, large = 0.0, rest;
     gw_status status;
     if (rigs == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory to measure with");
     }
     GW_TRY_DONE(open_rig(place, sizes, d, weights, half, &rigs[0]));
     GW_TRY_DONE(open_rig(place, sizes, d, weights, n, &rigs[1]));
-    GW_TRY_DONE(time_both(&rigs[0], &rigs[1], 1, &small, &large));
-    times = (double)sizes->chunk / rigs[0].rows;
-    double layer = n > half ? (large - small) / (n - half) : large / n;
-    layer = layer > 0.0 ? layer : large / n;
-    out->prompt_layer = layer * times;
-    out->prompt_rest = large - n * layer > 0.0 ? large - n * layer : 0.0;
     GW_TRY_DONE(time_both(&rigs[0], &rigs[1], 0, &small, &large));
-    layer = n > half ? (large - small) / (n - half) : large / n;
-    layer = layer > 0.0 ? layer : large / n;
-    out->token_layer = layer;
-    GW_TRY_DONE(time_bodies(&rigs[1], n, out));
+    out->token_layer = one_layer(half, small, n, large);
+    GW_TRY_DONE(time_bodies(&rigs[1], n, sizes->hp->n_layers, other, out));
+    GW_TRY_DONE(time_both(&rigs[0], &rigs[1], 1, &small, &large));
+    rest = large - n * one_layer(half, small, n, large);
+    rest = rest < 0.0 ? 0.0 : rest > REST * out->token_rest ? REST * out->token_rest : rest;
+    out->prompt_rest = rest;
+    out->prompt_layer = (small + large - 2.0 * rest) / (half + n) * sizes->chunk / rigs[0].rows;
 done:
     close_rig(&rigs[0]);
     close_rig(&rigs[1]);
@@ -232,13 +255,14 @@ done:
     return status;
 }
 
-static gw_status measure(const gw_place *place, const gw_place_sizes *sizes, int d, gw_gauge *out) {
+static gw_status measure(const gw_place *place, const gw_place_sizes *sizes, int d,
+                         const gw_gauge *other, gw_gauge *out) {
     gw_gauge g = {0};
     gw_weights *weights = NULL;
     size_t row = (size_t)sizes->hp->d_model * sizeof(float);
     int n = sample_layers(sizes, d, &g.weight_bytes);
     GW_TRY(gw_weights_sample(sizes->weights, &place->devices[d], n, &weights));
-    gw_status status = time_layers(place, sizes, d, weights, n, &g);
+    gw_status status = time_layers(place, sizes, d, weights, n, other, &g);
     gw_weights_free(weights);
     GW_TRY(status);
     GW_TRY(time_transfer(&place->devices[d], row, &g.send_token));
@@ -250,9 +274,11 @@ static gw_status measure(const gw_place *place, const gw_place_sizes *sizes, int
 /* ---- kept on disk -----------------------------------------------------------------------------
  */
 
-/* All that a measurement depends on: machine, device, driver, shapes, formats. */
-static uint64_t key_of(const gw_place *place, const gw_place_sizes *s, int d) {
+/* All that a measurement depends on: machine, device and what it waits for, driver, shapes,
+ * formats. */
+static uint64_t key_of(const gw_place *place, const gw_place_sizes *s, int d, int other) {
     const gw_device_info *home = &place->info[0], *own = &place->info[d];
+    const gw_device_info *waits = &place->info[other];
     const gw_hparams *hp = s->hp;
     int n_blocks = gw_weights_blueprint(s->weights)->n_blocks;
     const int64_t numbers[] = {VERSION,     home->threads,  hp->n_layers,       hp->d_model,
@@ -263,14 +289,18 @@ static uint64_t key_of(const gw_place *place, const gw_place_sizes *s, int d) {
     h = gw_cache_hash(h, own->id, strlen(own->id));
     h = gw_cache_hash(h, own->name, strlen(own->name));
     h = gw_cache_hash(h, own->detail, strlen(own->detail));
+    h = gw_cache_hash(h, waits->id, strlen(waits->id));
+    h = gw_cache_hash(h, waits->name, strlen(waits->name));
+    h = gw_cache_hash(h, waits->detail, strlen(waits->detail));
     h = gw_cache_hash(h, GW_VERSION, sizeof GW_VERSION);
     return gw_cache_hash(h, s->bytes[d],
                          (size_t)(hp->n_layers + 1) * (size_t)n_blocks * sizeof *s->bytes[d]);
 }
 
 gw_status gw_gauge_all(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges) {
-    for (int d = 0; d < place->n_devices; d++) {
-        uint64_t key = key_of(place, sizes, d);
+    for (int d = place->n_devices - 1; d >= 0; d--) { /* first what the CPU waits for */
+        int other = d == 0 && place->n_devices > 1 ? 1 : d;
+        uint64_t key = key_of(place, sizes, d, other);
         size_t bytes = 0;
         void *kept = gw_cache_read("gauge", key, &bytes);
         if (kept != NULL && bytes == sizeof *gauges) {
@@ -279,7 +309,7 @@ gw_status gw_gauge_all(const gw_place *place, const gw_place_sizes *sizes, gw_ga
             continue;
         }
         free(kept);
-        GW_TRY(measure(place, sizes, d, &gauges[d]));
+        GW_TRY(measure(place, sizes, d, other != d ? &gauges[other] : NULL, &gauges[d]));
         gw_cache_write("gauge", key, &gauges[d], sizeof *gauges);
     }
     return GW_OK;

@@ -2,8 +2,8 @@
  * them.
  *
  * A few layers of the model's shapes and formats with made-up weights are loaded and timed, as a
- * prompt and token by token, more of them than caches hold; no weight is read. About two seconds
- * per device; kept on disk by machine, device, driver and model shape.
+ * prompt and token by token, more of them than caches hold; no weight is read. A few seconds per
+ * device; kept on disk by machine, device, driver and model shape.
  */
 #ifndef GW_ENGINE_GAUGE_H
 #define GW_ENGINE_GAUGE_H
@@ -17,8 +17,10 @@ enum { GW_GAUGE_POINTS = 10 };
  * A generated token does not take a multiple of one layer's time: what begins and ends a device's
  * work is paid once, and the weights of a few layers are still in the device's caches when the next
  * token comes, those of many are not. So token_body[i] is what the first at[i] layers of the sample
- * take, token after token with nothing in between; only layers beyond the last point, which is the
- * whole sample, are token_layer each: one that no cache holds. */
+ * take, token after token; on the CPU, whose caches others use meanwhile and whose threads fall
+ * asleep, after a wait as long as the second device needs for the model's other layers. Only layers
+ * beyond the last point, which is the whole sample, are token_layer each: one that no cache holds.
+ */
 typedef struct gw_gauge {
     int32_t n_points, at[GW_GAUGE_POINTS]; /* 1, 2, 4, ... and the sample */
     double token_body[GW_GAUGE_POINTS];    /* never less than the one before */
