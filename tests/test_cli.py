@@ -545,7 +545,7 @@ def test_tokenize_shows_pieces_on_stderr():
 # Lists multiply in the first form; the others print records of one prompt and one text.
 BENCHES = {"json": (["-p", "8,16", "-n", "4", "-pg", "8,4", "-t", "1,2", "-r", "1"],
                     [(8, 0), (16, 0), (0, 4), (8, 4)], [1, 2]),
-           "jsonl": (["-p", "8", "-n", "4", "-t", "1", "-r", "2"], [(8, 0), (0, 4)], [1]),
+           "jsonl": (["-p", "8", "-n", "4", "-t", "2", "-r", "2"], [(8, 0), (0, 4)], [2]),
            "csv": (["-p", "8", "-n", "4", "-t", "2", "-r", "1"], [(8, 0), (0, 4)], [2])}
 FIELDS = {"build_commit", "cpu_info", "gpu_info", "backends", "model_filename", "model_type",
           "model_size", "model_n_params", "n_batch", "n_ubatch", "n_threads", "type_k", "type_v",
