@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/size.h"
 #include "core/engine/sampler.h"
 #include "core/engine/session_state.h"
@@ -16,6 +17,7 @@ enum { CHUNK_DEFAULT = 512 };
 /* The body of a prompt is cut into stages of about this many multiply-adds, so that a cancel is
  * seen within a tenth of a second also where a chunk takes long. */
 static const double stage_size = 1e10;
+static const double stage_seconds = 0.05;
 
 static const int decode_rows[GW_DECODE_PLANS] = {1, 2, 4, 8, GW_DECODE_MAX};
 
@@ -498,13 +500,16 @@ static gw_status hand_out(gw_session *s, size_t base, int32_t n, const row_sink 
 }
 
 /* Rows of the next chunk. Attention grows with the position, so far into a long prompt a stage of
- * the full chunk would outlast the promise that stage_size makes; bits do not depend on the cut. */
+ * the full chunk would outlast the promise that stage_size makes, unless the last chunk showed that
+ * the device is fast enough; bits do not depend on the cut. */
 static int32_t chunk_rows(const gw_session *s, size_t left) {
     enum { SMALLEST = 16, FLOAT_COST = 4 }; /* int8 multiply-adds done in the time of a float one */
     const gw_hparams *hp = &s->model->hp;
     double seen = hp->window > 0 && hp->window < s->pos ? hp->window : s->pos;
     double row = FLOAT_COST * 2.0 * hp->n_heads * hp->d_head * seen * stage_layers(s);
     double fit = row > 0.0 ? stage_size / row : s->chunk;
+    double measured = s->row_seconds > 0.0 ? stage_seconds / s->row_seconds : 0.0;
+    fit = measured > fit ? measured : fit;
     int32_t most = fit < SMALLEST ? SMALLEST : fit < s->chunk ? (int32_t)fit : s->chunk;
     most = most < s->chunk ? most : s->chunk;
     return left < (size_t)most ? (int32_t)left : most;
@@ -516,11 +521,16 @@ static gw_status feed_prompt(gw_session *s, const int32_t *tokens, size_t n, con
     int ahead = s->model->place.n_devices > 1 && s->model->place.offloaded < s->model->hp.n_layers;
     for (size_t done = 0; done < n;) {
         int32_t rows = chunk_rows(s, n - done);
+        double slowest = 0.0;
         gw_session_set_step(s, tokens + done, rows, s->pos);
         for (int i = PASS_BODY; i < s->n_prompt_passes; i++) {
+            double start = gw_seconds_now();
             GW_TRY(gw_session_check_cancel(s));
             GW_TRY(gw_pass_run(s, &s->passes[i], ahead ? gw_plan_start : gw_plan_run));
+            double seconds = gw_seconds_now() - start;
+            slowest = seconds > slowest ? seconds : slowest;
         }
+        s->row_seconds = ahead ? 0.0 : slowest / rows;
         int last = done + (size_t)rows == n;
         if (sink->fn != NULL && sink->first < done + (size_t)rows) {
             GW_TRY(hand_out(s, done, rows, sink));

@@ -22,10 +22,11 @@ struct gw_session {
     gw_model *model;
     const volatile int *cancel;
     int32_t n_ctx, chunk, pos;
-    int32_t *tokens;  /* [n_ctx] of the timeline, pos of them                          */
-    int32_t prompted; /* leading tokens computed as a prompt, on nothing but a prompt  */
-    gw_where *where;  /* of every block: the model's, or home for a cache it has no kernel for */
-    int head_device;  /* where the logits are */
+    int32_t *tokens;    /* [n_ctx] of the timeline, pos of them                          */
+    int32_t prompted;   /* leading tokens computed as a prompt, on nothing but a prompt  */
+    double row_seconds; /* of the last chunk's slowest stage; 0: not known             */
+    gw_where *where;    /* of every block: the model's, or home for a cache it has no kernel for */
+    int head_device;    /* where the logits are */
     gw_kv kv;
     struct gw_buffer *stream[GW_MAX_DEVICES], *rope[GW_MAX_DEVICES], *logits;
     gw_tensor stream_on[GW_MAX_DEVICES], rope_table[GW_MAX_DEVICES];
