@@ -117,6 +117,14 @@ extern __shared__ __align__(16) unsigned char gw_shared_dynamic[];
 #define GW_SHARED_DYNAMIC(type, name) type *name = (type *)gw_shared_dynamic
 #endif
 
+/* The same from a multiple of 1024 bytes on, as tiles of matrix instructions want it. */
+#if defined(GW_NVIDIA)
+extern __shared__ __align__(1024) unsigned char gw_shared_tiles[];
+#define GW_SHARED_TILES(type, name) type *name = (type *)gw_shared_tiles
+#else
+#define GW_SHARED_TILES GW_SHARED_DYNAMIC
+#endif
+
 /* ---- the step block -------------------------------------------------------------------------- */
 
 GW_DEVICE int gw_live(const struct gw_step_params &s) {
@@ -388,6 +396,23 @@ GW_DEVICE float gw_widen_f16(gw_u16 bits) {
 #endif
 }
 
+/* Bytes as pairs of binary16, the first two and the last two, less OFFSET; exact. */
+template <int OFFSET>
+__device__ static inline void gw_halves_of_bytes(unsigned v, unsigned *low, unsigned *high) {
+#if defined(GW_NVIDIA)
+    const unsigned k = (0x6400u + OFFSET) * 0x10001u; /* 0x6400 is 1024, whose ulp is 1 */
+    asm("sub.f16x2 %0, %1, %2;" : "=r"(*low) : "r"(__byte_perm(v, 0x64646464u, 0x4140)), "r"(k));
+    asm("sub.f16x2 %0, %1, %2;" : "=r"(*high) : "r"(__byte_perm(v, 0x64646464u, 0x4342)), "r"(k));
+#else
+    unsigned h[4];
+    for (int i = 0; i < 4; i++) {
+        h[i] = gw_f32_to_f16((float)(v >> 8 * i & 255u) - (float)OFFSET);
+    }
+    *low = h[0] | h[1] << 16;
+    *high = h[2] | h[3] << 16;
+#endif
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* 16 bytes, the widest load. */
@@ -468,6 +493,18 @@ GW_DEVICE void gw_copy_async(void *shared, const void *global) {
     gw_emulator_copy_async(shared, global);
 #else
     *(gw_16b *)shared = *(const gw_16b *)global;
+#endif
+}
+/* The same to a place that is known by its address, which need not be found each time. */
+GW_DEVICE void gw_copy_async(gw_shared_at shared, const void *global) {
+#if defined(GW_NVIDIA) && GW_SM >= 800
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(shared),
+                 "l"(__cvta_generic_to_global(global))
+                 : "memory");
+#elif defined(GW_NVIDIA)
+    (void)shared, (void)global; /* no kernel */
+#else
+    gw_copy_async((void *)shared, global);
 #endif
 }
 /* The same if `yes`, without a branch. */
@@ -633,6 +670,122 @@ GW_DEVICE void gw_mma_f16(float *c, const unsigned *a, const unsigned *b) {
 GW_DEVICE void gw_mma_bf16(float *c, const unsigned *a, const unsigned *b) {
     gw_emulator_mma_half(c, a, b, 1);
 }
+#endif
+
+/* ---- matrix instructions of four waves ------------------------------------------------------- */
+
+/* D[4 * 16, N] = A[4 * 16, K] B[K, N] (+ D) by four neighbouring waves, begun and not waited for:
+ * `wgmma` of NVIDIA's sm_90a. A wave holds its 16 rows of A and of D as for the instructions above,
+ * tile j of GW_MMA_N columns of D in registers 4 j on. B lies in shared memory, 128 bytes of a
+ * column together from a multiple of 1024 on, piece c of 16 bytes of column t at c ^ t % 8; who
+ * writes it calls gw_group_show before the barrier. What an instruction uses is left alone until
+ * gw_group_wait, and then named to gw_group_keep. */
+#if (defined(GW_NVIDIA) && defined(__CUDA_ARCH_FEAT_SM90_ALL)) ||                                  \
+    (defined(GW_EMULATOR) && LANES == 32)
+#define GW_GROUP_MMA 1
+#else
+#define GW_GROUP_MMA 0
+#endif
+
+#if GW_GROUP_MMA
+/* Where columns of B begin, and what to add for 8 columns more or for 32 bytes along k. */
+typedef unsigned long long gw_group_at;
+enum { GW_GROUP_COLUMNS_8 = 1024 / 16, GW_GROUP_K_STEP = 32 / 16 };
+
+#if defined(GW_NVIDIA)
+GW_DEVICE gw_group_at gw_group_columns(const void *b) {
+    const gw_group_at at = gw_shared_address(b) / 16 & 0x3fff;
+    return at | 1ull << 16 | (1024ull / 16) << 32 |
+           1ull << 62; /* pieces exchanged over 128 bytes */
+}
+
+GW_DEVICE void gw_group_show(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+GW_DEVICE void gw_group_begin(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+GW_DEVICE void gw_group_end(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+/* At most N of what gw_group_end ended are still under way. */
+template <int N> __device__ static inline void gw_group_wait(void) {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+template <int N> __device__ static inline void gw_group_keep(unsigned *v) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        asm volatile("" : "+r"(v[i])::"memory");
+    }
+}
+template <int N> __device__ static inline void gw_group_keep(float *v) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        asm volatile("" : "+f"(v[i])::"memory");
+    }
+}
+
+#define GW_REGISTERS_16 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
+#define GW_REGISTERS_32                                                                            \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                      \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+#define GW_EIGHT(v, at)                                                                            \
+    "+f"(v[at]), "+f"(v[at + 1]), "+f"(v[at + 2]), "+f"(v[at + 3]), "+f"(v[at + 4]),               \
+        "+f"(v[at + 5]), "+f"(v[at + 6]), "+f"(v[at + 7])
+
+/* N columns (32 or 64), K = 16 of binary16 or bfloat16; D is added when `add` is not 0. */
+#define GW_GROUP_HALF(name, type)                                                                  \
+    template <int N>                                                                               \
+    __device__ static inline void name(float *d, const unsigned *a, gw_group_at b, int add) {      \
+        if (N == 64) {                                                                             \
+            asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"                          \
+                         "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type               \
+                         " " GW_REGISTERS_32 ", {%32, %33, %34, %35}, %36, add, 1, 1, 0;\n}"       \
+                         : GW_EIGHT(d, 0), GW_EIGHT(d, 8), GW_EIGHT(d, 16), GW_EIGHT(d, 24)        \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));          \
+        } else {                                                                                   \
+            asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %21, 0;\n"                          \
+                         "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type               \
+                         " " GW_REGISTERS_16 ", {%16, %17, %18, %19}, %20, add, 1, 1, 0;\n}"       \
+                         : GW_EIGHT(d, 0), GW_EIGHT(d, 8)                                          \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));          \
+        }                                                                                          \
+    }
+GW_GROUP_HALF(gw_group_f16, "f16")
+GW_GROUP_HALF(gw_group_bf16, "bf16")
+#undef GW_GROUP_HALF
+#undef GW_EIGHT
+#undef GW_REGISTERS_16
+#undef GW_REGISTERS_32
+
+#else /* the emulator, at once */
+GW_DEVICE gw_group_at gw_group_columns(const void *b) { return (gw_group_at)(uintptr_t)b / 16; }
+GW_DEVICE void gw_group_show(void) {}
+GW_DEVICE void gw_group_begin(void) {}
+GW_DEVICE void gw_group_end(void) {}
+template <int N> static inline void gw_group_wait(void) {}
+template <int N, class T> static inline void gw_group_keep(T *) {}
+
+template <int N>
+static inline void gw_group_half(float *d, const unsigned *a, gw_group_at at, int add, int bf16) {
+    for (int i = 0; i < N / 2; i++) {
+        d[i] = add ? d[i] : 0.0f;
+    }
+    for (int j = 0; j < N; j += GW_MMA_N) {
+        const int lane = gw_wave_lane(), column = lane / 4;
+        const unsigned char *row =
+            (const unsigned char *)(uintptr_t)(at / 8 * 128) + (j + column) * 128;
+        unsigned b[GW_MMA_B];
+        for (int i = 0; i < GW_MMA_B; i++) {
+            const int piece = (int)(at % 8) + i;
+            b[i] = *(const unsigned *)(row + (piece ^ column) * 16 + lane % 4 * 4);
+        }
+        gw_emulator_mma_half(d + j / 2, a, b, bf16);
+    }
+}
+template <int N>
+static inline void gw_group_f16(float *d, const unsigned *a, gw_group_at b, int add) {
+    gw_group_half<N>(d, a, b, add, 0);
+}
+template <int N>
+static inline void gw_group_bf16(float *d, const unsigned *a, gw_group_at b, int add) {
+    gw_group_half<N>(d, a, b, add, 1);
+}
+#endif
 #endif
 
 #endif

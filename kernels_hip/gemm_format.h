@@ -56,6 +56,8 @@ struct format {
                                : TERM == GW_TERM_AFFINE ? 2
                                                         : 1,
                          TOKEN = GW_GEMM_NUMBERS(TERM);
+    /* Codes as stored are numbers from 0 on, of which OFFSET is to be taken. */
+    static constexpr int UNSIGNED = LOW != 8 && !LEVELS;
 };
 
 /* ---- records --------------------------------------------------------------------------------- */
@@ -90,13 +92,14 @@ __device__ static inline unsigned levels(unsigned n) {
     return (low & ~mask) | (high & mask);
 }
 
-/* Weights 16h + 4t .. +3 of block i as int8. */
-template <class F> __device__ static inline unsigned codes(const quarter<F> &q, int i, int h) {
+/* Weights 16h + 4t .. +3 of block i as int8, times 2^UP; or as stored: UNSIGNED says how. */
+template <class F, int UP = F::UP, int STORED = 0>
+__device__ static inline unsigned codes(const quarter<F> &q, int i, int h) {
     unsigned c;
     if (F::LOW == 8) {
         return q.low[(4 * h + i) % F::LOW];
     }
-    if (F::LOW == 4 && F::HIGH == 0 && F::UP) {
+    if (F::LOW == 4 && F::HIGH == 0 && UP) {
         return ((h ? q.low[i] : q.low[i] << 4) & 0xf0f0f0f0u) ^ 0x80808080u;
     }
     if (F::LOW == 4) {
@@ -112,10 +115,10 @@ template <class F> __device__ static inline unsigned codes(const quarter<F> &q, 
     if (F::LEVELS) {
         return levels(c);
     }
-    if (F::UP) {
-        return (c << F::UP) ^ 0x80808080u;
+    if (UP) {
+        return (c << UP) ^ 0x80808080u;
     }
-    return F::OFFSET ? ((c | 0x80808080u) - F::OFFSET * 0x01010101u) ^ 0x80808080u : c;
+    return F::OFFSET && !STORED ? ((c | 0x80808080u) - F::OFFSET * 0x01010101u) ^ 0x80808080u : c;
 }
 
 /* Scales of a row in the BLOCKS blocks of a record. */
@@ -181,27 +184,36 @@ __device__ static inline void token_numbers(float scale, unsigned sums, float *o
     }
 }
 
-/* The term. s, t: sums over the block, or over its halves, that began at MAGIC. In HALVES, the
- * second number takes MAGIC off within the product: all of it is exact. */
+/* The term. s, t: sums over the block, or over its halves. */
 template <class F>
-__device__ static inline float add_term(int s, int t, const float *row, const float *token,
+__device__ static inline float add_sums(float s, float t, const float *row, const float *token,
                                         float acc) {
     if (!F::HALVES) {
-        const float sum = F::UP ? fmaf(GW_F32_FROM_BITS((gw_u32)s), 1.0f / (1 << F::UP),
-                                       -MAGIC / (1 << F::UP)) /* exact */
-                                : GW_F32_FROM_BITS((gw_u32)s) - MAGIC;
-        acc = fmaf(row[0] * token[0], sum, acc);
+        acc = fmaf(row[0] * token[0], s, acc);
         return F::TERM == GW_TERM_AFFINE ? fmaf(row[F::ROW - 1], token[F::TOKEN - 1], acc) : acc;
     }
-    const float first = fmaf(row[1 % F::ROW], GW_F32_FROM_BITS((gw_u32)s), row[2 % F::ROW]);
-    const float both = fmaf(row[3 % F::ROW], GW_F32_FROM_BITS((gw_u32)t) - MAGIC, first);
-    acc = fmaf(row[0] * token[0], both, acc);
+    acc = fmaf(row[0] * token[0], fmaf(row[3 % F::ROW], t, s), acc);
     if (F::TERM == GW_TERM_Q2) {
         const float m =
             fmaf(row[5 % F::ROW], token[1 % F::TOKEN], row[6 % F::ROW] * token[2 % F::TOKEN]);
         acc = fmaf(row[4 % F::ROW] * token[0], m, acc);
     }
     return acc;
+}
+
+/* The same of sums that began at MAGIC. In HALVES, the second number takes MAGIC off within the
+ * product: all of it is exact. */
+template <class F>
+__device__ static inline float add_term(int s, int t, const float *row, const float *token,
+                                        float acc) {
+    const float from = GW_F32_FROM_BITS((gw_u32)s);
+    if (F::HALVES) {
+        return add_sums<F>(fmaf(row[1 % F::ROW], from, row[2 % F::ROW]),
+                           GW_F32_FROM_BITS((gw_u32)t) - MAGIC, row, token, acc);
+    }
+    return add_sums<F>(F::UP ? fmaf(from, 1.0f / (1 << F::UP), -MAGIC / (1 << F::UP)) /* exact */
+                             : from - MAGIC,
+                       0.0f, row, token, acc);
 }
 
 #if GW_MMA

@@ -5,60 +5,16 @@
  * that nothing overflows); products are summed in binary32 in one order over k, which depends on
  * nothing but k. So the result of a row is independent of the rows beside it; its bits are the
  * matrix unit's own. The ordered kernels of gemm_float.hip have the bits of every other backend.
- *
- * Weights stay as they lie: a strip of 16 rows has records of 32 columns, 1 KB each, in the order
- * that the matrix instruction takes them; activations follow in the same order of columns.
  */
-#include "kernels_hip/gemm_tile.h"
+#include "kernels_hip/gemm_half.h"
 
 #if GW_MMA
 
-enum {
-    RECORD = 1024,
-    RECORDS = 2,
-    TOKEN_BYTES = RECORDS * 64,
-    WIDE = LANES == 32,
-    STAGES = GW_HALF_STAGES(WIDE)
-};
+enum { WIDE = LANES == 32, STAGES = GW_HALF_STAGES(WIDE, 0) };
 
 /* Column of place `at` within a piece of 128. */
 __device__ static inline int piece_column(int at) {
     return at % 32 / 8 * 32 + at / 32 * 8 + at % 8;
-}
-
-/* 16 bytes `chunk` of a token's part of a stage; neighbouring tokens use different banks. */
-__device__ static inline int chunk_at(int token, int chunk) {
-    return token * TOKEN_BYTES + ((chunk ^ token) & 7) * 16;
-}
-
-struct half_source {
-    const uint8_t *w; /* this thread's first 16 bytes of a stage's weights */
-    size_t strip;     /* bytes of a strip */
-};
-
-/* One stage: RECORDS records of every strip, and as much of every token. */
-template <class T>
-__device__ static inline void half_load(const gw_gemm_params &p, const gw_tile_at &at, int record,
-                                        int records, unsigned char *stage) {
-    enum { CHUNKS = RECORDS * RECORD / 16, X_CHUNKS = TOKEN_BYTES / 16 };
-    if (record < records) {
-#pragma unroll
-        for (int i = 0; i < T::STRIPS * CHUNKS / T::THREADS; i++) {
-            const int id = (int)threadIdx.x + i * T::THREADS, s = id / CHUNKS, c = id % CHUNKS;
-            const size_t strip = (size_t)gw_tile_strip(p, at, s);
-            const uint8_t *from = gw_tile_weight(p, at, s).plane[0] + strip * records * RECORD;
-            gw_copy_async(stage + id * 16, from + (size_t)record * RECORD + c * 16);
-        }
-        unsigned char *x = stage + T::STRIPS * RECORDS * RECORD;
-        const uint8_t *from = (const uint8_t *)p.x + (size_t)record * 64;
-#pragma unroll
-        for (int i = 0; i < T::TOKENS * X_CHUNKS / T::THREADS; i++) {
-            const int id = (int)threadIdx.x + i * T::THREADS, t = id / X_CHUNKS, c = id % X_CHUNKS;
-            const int token = at.token + t < at.live ? at.token + t : at.live - 1;
-            gw_copy_async(x + chunk_at(t, c), from + (size_t)token * records * 64 + c * 16);
-        }
-    }
-    gw_copy_commit();
 }
 
 /* Two tiles of tokens, both registers of each, of the k step whose chunks begin at `chunk`. */
@@ -78,28 +34,15 @@ __device__ static inline void half_tokens(unsigned *b, const unsigned char *x, i
 template <class T, int BF16>
 __device__ static inline void half_compute(const gw_tile_at &at, const unsigned char *stage,
                                            float (*acc)[T::NT][GW_MMA_C]) {
-    const unsigned char *x = stage + T::STRIPS * RECORDS * RECORD;
+    const unsigned char *x = stage + half_stage<T>::TOKENS_AT;
 #pragma unroll
     for (int r = 0; r < RECORDS; r++) {
         gw_16b w[T::MT][T::AR];
-#pragma unroll
-        for (int i = 0; i < T::MT; i++) {
-#pragma unroll
-            for (int k = 0; k < T::AR; k++) {
-                const int place = gw_tile_row(at.lane, k) * 64 + gw_tile_pair(at.lane) * 16;
-                w[i][k] = *(const gw_16b *)(stage + ((at.m + i) * RECORDS + r) * RECORD + place);
-            }
-        }
+        half_weights<T>(w, at, stage, r);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             unsigned a[T::MT][GW_MMA_A];
-#pragma unroll
-            for (int i = 0; i < T::MT; i++) {
-#pragma unroll
-                for (int k = 0; k < GW_MMA_A; k++) {
-                    a[i][k] = w[i][k % T::AR].w[half * 2 + k / T::AR];
-                }
-            }
+            half_operands<T>(a, w, half);
 #pragma unroll
             for (int j = 0; j < T::NT; j += 2) {
                 unsigned b[2 * GW_MMA_B];
@@ -122,7 +65,7 @@ __device__ static inline void half_compute(const gw_tile_at &at, const unsigned 
 
 template <class T, int BF16>
 __device__ static inline void half_gemm(const gw_gemm_params &p, unsigned char *shared) {
-    enum { STAGE = T::STRIPS * RECORDS * RECORD + T::TOKENS * TOKEN_BYTES };
+    enum { STAGE = half_stage<T>::BYTES };
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     const gw_tile_at at = gw_tile_find<T>(p, (int)blockIdx.x);
@@ -135,29 +78,23 @@ __device__ static inline void half_gemm(const gw_gemm_params &p, unsigned char *
     for (int i = 0; i < T::MT * T::NT * GW_MMA_C; i++) {
         acc[i / GW_MMA_C / T::NT][i / GW_MMA_C % T::NT][i % GW_MMA_C] = 0.0f;
     }
+    const gw_shared_at to = gw_shared_address(shared);
+    half_source<T> l;
+    half_begin<T>(l, p, at, records);
 #pragma unroll
     for (int s = 0; s + 1 < STAGES; s++) {
-        half_load<T>(p, at, s * RECORDS, records, shared + s * STAGE);
+        half_load<T>(l, s * RECORDS < records, to + s * STAGE);
     }
     for (int r = 0, turn = 0; r < records; r += RECORDS, turn = (turn + 1) % STAGES) {
         gw_copy_wait<STAGES - 2>();
         __syncthreads();
         const int next = (turn + STAGES - 1) % STAGES;
-        half_load<T>(p, at, r + (STAGES - 1) * RECORDS, records, shared + next * STAGE);
+        half_load<T>(l, r + (STAGES - 1) * RECORDS < records, to + next * STAGE);
         half_compute<T, BF16>(at, shared + turn * STAGE, acc);
     }
     __syncthreads();
-#pragma unroll
-    for (int j = 0; j < T::NT; j++) {
-#pragma unroll
-        for (int k = 0; k < GW_MMA_C; k++) {
-            const int t = at.token + at.n + j * GW_MMA_N + gw_mma_c_col(at.lane, k);
-            const float scale = BF16 ? 1.0f : p.scale[t < at.live ? t : at.live - 1];
-#pragma unroll
-            for (int i = 0; i < T::MT; i++) {
-                acc[i][j][k] = acc[i][j][k] * scale;
-            }
-        }
+    if (!BF16) {
+        half_scale<T>(p, at, acc);
     }
     if (p.glu) {
         gw_tile_glu<T>(p, at, acc, (float *)shared);

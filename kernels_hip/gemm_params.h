@@ -1,5 +1,5 @@
-/* kernels_hip/gemm_params.h - parameters of the prompt's matrix products (gemm.hip, gemm_half.hip,
- * gemm_float.hip), and the sizes that the host needs for their launches.
+/* kernels_hip/gemm_params.h - parameters of the prompt's matrix products (gemm*.hip), and the sizes
+ * that the host needs for their launches.
  */
 #ifndef GW_KERNELS_HIP_GEMM_PARAMS_H
 #define GW_KERNELS_HIP_GEMM_PARAMS_H
@@ -19,10 +19,11 @@ enum {
 };
 
 /* wide: waves of 32 with matrix instructions, on NVIDIA sm_80 and later; they have room for more
- * tokens per tile and more stages. */
+ * tokens per tile and more stages. group: sm_90, where four waves may share an instruction. */
 #define GW_GEMM_TOKENS(wide) ((wide) ? 128 : 64)
-#define GW_HALF_STAGES(wide) ((wide) ? 3 : 2)
-#define GW_HALF_SHARED(wide) (GW_HALF_STAGES(wide) * (GW_GEMM_ROWS + GW_GEMM_TOKENS(wide)) * 128)
+#define GW_HALF_STAGES(wide, group) ((group) ? 5 : (wide) ? 3 : 2)
+#define GW_HALF_SHARED(wide, group)                                                                \
+    (GW_HALF_STAGES(wide, group) * (GW_GEMM_ROWS + GW_GEMM_TOKENS(wide)) * 128)
 
 /* Numbers per block of a row of activations that a term needs. */
 #define GW_GEMM_NUMBERS(term) ((term) == GW_TERM_AFFINE ? 2 : (term) == GW_TERM_Q2 ? 3 : 1)
@@ -39,6 +40,15 @@ enum {
 #define GW_LARGE_SHARED(wide, term, record)                                                        \
     (GW_LARGE_RING(wide) * GW_GEMM_ROWS / 16 * (record) +                                          \
      2 * GW_GEMM_TOKENS(wide) * (128 + 16 * GW_GEMM_NUMBERS(term)))
+
+/* And for those with instructions of four waves: what four blocks of 32 of 128 tokens take, codes
+ * as 16-bit floats, and a stage with the weights. */
+enum { GW_SPREAD_THREADS = 256, GW_GROUP_RING = 3 };
+#define GW_SPREAD_STAGE(numbers) (GW_GEMM_TOKENS(1) * (256 + 16 * (numbers)))
+#define GW_GROUP_STAGE(numbers, record)                                                            \
+    (GW_SPREAD_STAGE(numbers) + (GW_GEMM_ROWS / 16 * (record) + 1023) / 1024 * 1024)
+#define GW_GROUP_SHARED(term, record)                                                              \
+    (GW_GROUP_RING * GW_GROUP_STAGE(GW_GEMM_NUMBERS(term), record))
 
 /* One weight matrix: strips of 16 rows in the planes of backends/hip/layout.c. */
 struct gw_gemm_weight {
@@ -67,6 +77,15 @@ struct gw_narrow_params {
     GW_DEV(uint16_t) y;
     GW_DEV(float) scale;
     int32_t k;
+};
+
+/* x act8 [rows, k] to stages of tokens (gemm_group.hip) [tiles of 128 rows, stages of four blocks,
+ * GW_SPREAD_STAGE(numbers) bytes], when more than GW_GEMM_MANY tokens are live. */
+struct gw_spread_params {
+    struct gw_step_params step;
+    GW_DEV(const void) x;
+    GW_DEV(void) y;
+    int32_t k, numbers;
 };
 
 /* f32 [rows, width] each; y may be gate. */

@@ -59,8 +59,8 @@ __device__ static inline gw_tile_at gw_tile_find(const gw_gemm_params &p, int id
     const int beyond = at.part == p.parts || (p.glu && row * T::ROWS / 2 >= p.w[0].rows);
     at.live = beyond || at.token >= at.live ? 0 : at.live;
     at.strip = row * (p.glu ? T::STRIPS / 2 : T::STRIPS);
-    at.m = wave / T::WN * T::MT;
-    at.n = wave % T::WN * T::NT * GW_MMA_N;
+    at.m = wave % T::WM * T::MT;
+    at.n = wave / T::WM * T::NT * GW_MMA_N;
     at.lane = (int)threadIdx.x % LANES;
     return at;
 }
@@ -118,6 +118,23 @@ __device__ static inline void gw_tile_glu(const gw_gemm_params &p, const gw_tile
                 const int t = at.n + j * GW_MMA_N + gw_mma_c_col(at.lane, k);
                 shared[t * PITCH + r] = gw_silu(acc[i][j][k]) * acc[i + 1][j][k];
             }
+        }
+    }
+    for (int up = 1; T::MT == 1 && up >= 0; up--) { /* gate and up are of neighbouring waves */
+#pragma unroll
+        for (int j = 0; j < T::NT; j++) {
+#pragma unroll
+            for (int k = 0; k < GW_MMA_C; k++) {
+                const int r = at.m / 2 * GW_MMA_M + gw_mma_c_row(at.lane, k);
+                const int t = at.n + j * GW_MMA_N + gw_mma_c_col(at.lane, k);
+                if (at.m % 2 == up) {
+                    float &y = shared[t * PITCH + r];
+                    y = up ? acc[0][j][k] : gw_silu(acc[0][j][k]) * y;
+                }
+            }
+        }
+        if (up) {
+            __syncthreads();
         }
     }
     __syncthreads();

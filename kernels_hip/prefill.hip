@@ -1,8 +1,9 @@
 /* kernels_hip/prefill.hip - attention of many rows (docs/arithmetic.md, section 5), bit for bit.
  *
  * A block of threads takes GW_PREFILL_QUERIES queries, pairs of a row and a head, of one KV head
- * and goes over the pages twice: for the largest score, then for the sums. So nothing is stored
- * per page and a context has no limit. A thread owns four queries by four positions of the scores
+ * and goes over the pages twice: for the largest score, then for the sums. The scores of a run's
+ * first pages stay in memory between the two, those of others are computed again, so that a context
+ * has no limit. A thread owns four queries by four positions of the scores
  * and four queries by E / 16 values of the output; sums of the definition are chains in registers.
  */
 #include "kernels_hip/device.h"
@@ -170,6 +171,12 @@ __device__ static inline void add_values(const tile &t, const range *r, int all,
     }
 }
 
+/* This thread's part of the scores of page number `at` of a run. */
+__device__ static inline floats4 *kept_scores(const gw_prefill_params &p, int at) {
+    const size_t block = (size_t)blockIdx.y * gridDim.x + blockIdx.x;
+    return (floats4 *)p.scores + (block * p.kept + at) * EACH * THREADS + threadIdx.x;
+}
+
 /* One run: both ways over its pages. out: sums and their divisor. */
 template <int HALF, int E>
 __device__ static inline void attend_run(const gw_prefill_params &p, const tile &t, int tq, int tp,
@@ -191,6 +198,11 @@ __device__ static inline void attend_run(const gw_prefill_params &p, const tile 
         __syncthreads();
         score(t, p.e, p.scale, tq, tp, s);
 #pragma unroll
+        for (int i = 0; i < EACH && page - first < p.kept; i++) {
+            const floats4 row = {{s[i][0], s[i][1], s[i][2], s[i][3]}};
+            kept_scores(p, page - first)[i * THREADS] = row;
+        }
+#pragma unroll
         for (int i = 0; i < EACH; i++) {
             const range r = seen(t, tq * EACH + i, page, p.window);
 #pragma unroll
@@ -209,9 +221,22 @@ __device__ static inline void attend_run(const gw_prefill_params &p, const tile 
         float weight[EACH], o[EACH][E / SIDE];
         range r[EACH];
         int all = 1;
-        load_page<HALF, E, 0>(p, t, page);
-        __syncthreads();
-        score(t, p.e, p.scale, tq, tp, s);
+        if (page - first < p.kept) {
+#pragma unroll
+            for (int i = 0; i < EACH; i++) {
+                const floats4 row = kept_scores(p, page - first)[i * THREADS];
+#pragma unroll
+                for (int j = 0; j < EACH; j++) {
+                    s[i][j] = row.v[j];
+                }
+            }
+        } else {
+            load_page<HALF, E, 0>(p, t, page);
+            __syncthreads();
+            score(t, p.e, p.scale, tq, tp, s);
+            __syncthreads();
+        }
+        load_page<HALF, E, 1>(p, t, page);
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
             r[i] = seen(t, tq * EACH + i, page, p.window);
@@ -241,8 +266,6 @@ __device__ static inline void attend_run(const gw_prefill_params &p, const tile 
             }
             *(floats4 *)(t.p + (tp * EACH + j) * QUERIES + tq * EACH) = x;
         }
-        __syncthreads();
-        load_page<HALF, E, 1>(p, t, page);
         __syncthreads();
         if (all) {
             add_values<E>(t, r, 1, tq, tp, o);

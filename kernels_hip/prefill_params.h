@@ -18,6 +18,8 @@ struct gw_prefill_params {
     GW_DEV(const void) v;        /* [pages, kv_heads, P, e] */
     GW_DEV(const int32_t) pages; /* [slots, page_stride]    */
     GW_DEV(void) out;            /* f32 or act8             */
+    GW_DEV(float) scores;        /* [kv_heads, blocks, kept, GW_PREFILL_QUERIES, 64] */
+    int32_t kept;                /* pages of a run whose scores have room there      */
     int32_t heads, kv_heads, e, page_stride, window;
     int32_t act8; /* out is act8; e is a multiple of 32 then */
     float scale;

@@ -89,7 +89,8 @@ static const op_case more_cases[] = {
 /* clang-format on */
 enum {
     MORE = sizeof more_cases / sizeof more_cases[0],
-    FORMS = 5, /* EMBED, LINEAR and GLU of every format, and these with more tokens than a tile */
+    FORMS = 5, /* EMBED, LINEAR and GLU of every format, */
+    MANY = 3,  /* and from here on with more tokens than a tile */
     EVERY = OC_TOTAL + MORE + FORMS * GW_FMT_ACT8
 };
 
@@ -162,9 +163,8 @@ static void check_half(const op_bench *bench, const op_case *c) {
     oc_free_result(&few);
 }
 
-static void halves_are_near(void **state) {
+static void check_halves(void) {
     static op_bench bench;
-    (void)state;
     ot_open(&bench, &gw_backend_hip, open_hip(0), OT_MAPPED);
     for (int i = 0; i < 4; i++) {
         gw_fmt fmt = i % 2 == 0 ? GW_FMT_F16 : GW_FMT_BF16;
@@ -180,6 +180,26 @@ static void halves_are_near(void **state) {
         check_half(&bench, &c);
     }
     ot_close(&bench);
+}
+
+static void halves_are_near(void **state) {
+    (void)state;
+    check_halves();
+}
+
+/* Prompts without matrix instructions of four waves, where a device has them. */
+static void prompts_without_groups(void **state) {
+    static op_bench bench;
+    (void)state;
+    setenv("GODWIT_HIP", "no-group", 1);
+    check_halves();
+    ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
+    for (int i = OC_TOTAL + MORE + MANY * GW_FMT_ACT8; i < EVERY; i++) {
+        op_case c = case_of(i);
+        ot_check_case(&bench, &c);
+    }
+    ot_close(&bench);
+    unsetenv("GODWIT_HIP");
 }
 
 /* ---- two nodes in one launch ----------------------------------------------------------------- */
@@ -368,6 +388,7 @@ static int run_all(const char *name) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(check_table),
         cmocka_unit_test(halves_are_near),
+        cmocka_unit_test(prompts_without_groups),
         cmocka_unit_test(pairs_become_one_launch),
         cmocka_unit_test(pairs_without_blocks),
         cmocka_unit_test(attention_without_blocks),

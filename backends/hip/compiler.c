@@ -78,6 +78,11 @@ const gw_hip_compiler *gw_hip_compiler_open(int nvidia) {
     return c->there ? c : NULL;
 }
 
+int gw_hip_compiler_major(const gw_hip_compiler *compiler) {
+    int major = 0, minor = 0;
+    return compiler->Version(&major, &minor) == 0 ? major : 0;
+}
+
 void gw_hip_compiler_name(const gw_hip_compiler *compiler, char *out, size_t room) {
     int major = 0, minor = 0;
     (void)compiler->Version(&major, &minor);

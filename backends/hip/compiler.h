@@ -17,6 +17,7 @@ typedef struct gw_hip_compiler gw_hip_compiler;
 
 /* NULL when the library is not there. Any thread. */
 const gw_hip_compiler *gw_hip_compiler_open(int nvidia);
+int gw_hip_compiler_major(const gw_hip_compiler *compiler);
 /* "NVRTC 13.0": also a part of a cache key. out: at least 32 bytes. */
 void gw_hip_compiler_name(const gw_hip_compiler *compiler, char *out, size_t room);
 

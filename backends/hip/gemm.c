@@ -32,16 +32,23 @@ static int has_matrix(const struct gw_device *d) {
 /* gemm_params.h: waves of 32 with matrix instructions. */
 static int is_wide(const struct gw_device *d) { return has_matrix(d) && d->warp == 32; }
 
+/* Products of many tokens, quantized: by matrix instructions of four waves where there is room. */
+static int takes_group(const gemm_kind *kind, const struct gw_device *d) {
+    return d->group && GW_GROUP_SHARED(kind->term, kind->record) <= d->shared_bytes;
+}
+
 /* MATRIX: what every number of tokens needs, in blocks of the fewest waves. */
 static unsigned shared_of(const gemm_kind *kind, const struct gw_device *d) {
-    int wide = is_wide(d), large = GW_LARGE_SHARED(wide, kind->term, kind->record);
+    int wide = is_wide(d), large = takes_group(kind, d)
+                                       ? GW_GROUP_SHARED(kind->term, kind->record)
+                                       : GW_LARGE_SHARED(wide, kind->term, kind->record);
     int strips = GW_GEMM_SHARED(wide, wide ? GW_GEMM_WAVES_MANY : GW_GEMM_WAVES_FEW,
                                 GW_GEMM_TOKENS(wide), kind->term, kind->record);
     switch (kind->way) {
     case MATRIX:
         return (unsigned)(large > strips ? large : strips);
     case HALF:
-        return (unsigned)GW_HALF_SHARED(wide);
+        return (unsigned)GW_HALF_SHARED(wide, d->group);
     default:
         return 0;
     }
@@ -132,6 +139,36 @@ static size_t narrow_bytes(const struct gw_segment *segment, const gw_node *node
            rows * ((k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS) * GW_STRIP_FLOATS * 2;
 }
 
+/* Activations as 16-bit floats in the order of stages, in scratch; p->x then names them. */
+static gw_status record_spread(struct gw_segment *segment, const gw_node *node,
+                               const gemm_kind *kind, gw_hip_ptr scratch,
+                               struct gw_gemm_params *p) {
+    struct gw_spread_params s = {.step = p->step,
+                                 .x = p->x,
+                                 .y = scratch,
+                                 .k = p->k,
+                                 .numbers = GW_GEMM_NUMBERS(kind->term)};
+    size_t blocks = gw_hip_groups((size_t)p->k, 4 * GW_ACT_BLOCK) * 4;
+    p->x = s.y;
+    return gw_hip_record(segment, node, "gw_spread", gw_hip_groups((size_t)segment->rows, 8),
+                         gw_hip_groups(blocks, GW_SPREAD_THREADS / 8), 1, GW_SPREAD_THREADS, 1, 1,
+                         0, &s, sizeof s);
+}
+
+static size_t spread_bytes(const struct gw_segment *segment, const gw_node *node) {
+    size_t tiles = gw_hip_groups((size_t)segment->rows, GW_GEMM_TOKENS(1));
+    return tiles * gw_hip_groups(gw_hip_width(node->in[0]), 4 * GW_ACT_BLOCK) * GW_SPREAD_STAGE(3);
+}
+
+/* What any weights of a node need. */
+static size_t scratch_bytes(const struct gw_segment *segment, const gw_node *node) {
+    const struct gw_device *d = segment->device;
+    if (node->in[0]->fmt == GW_FMT_F32) {
+        return has_matrix(d) && !d->exact ? narrow_bytes(segment, node) : 0;
+    }
+    return d->group ? spread_bytes(segment, node) : 0;
+}
+
 /* Quantized weights, up to GW_GEMM_MANY live tokens: a strip per wave and all tokens. As many waves
  * per block as leave the fullest multiprocessor with the fewest strips; more of them share
  * activations. */
@@ -162,13 +199,23 @@ static gw_status record_strips(struct gw_segment *segment, const gw_node *node,
 
 /* How many tokens of a plan are live is known on the device only: of two launches one is idle. */
 static gw_status record_matrix(struct gw_segment *segment, const gw_node *node,
-                               const gemm_kind *kind, const struct gw_gemm_params *p) {
+                               const gemm_kind *kind, gw_hip_ptr scratch,
+                               const struct gw_gemm_params *p) {
     int wide = is_wide(segment->device);
     size_t rows = (size_t)segment->rows;
     char name[64];
     GW_TRY(record_strips(segment, node, kind, p));
     if (rows <= GW_GEMM_MANY) {
         return GW_OK;
+    }
+    if (takes_group(kind, segment->device)) {
+        struct gw_gemm_params group = *p;
+        GW_TRY(record_spread(segment, node, kind, scratch, &group));
+        snprintf(name, sizeof name, "gw_gemm_group_%s", kind->name);
+        return gw_hip_record(
+            segment, node, name, blocks_of(p, rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(1)), 1, 1,
+            GW_GEMM_THREADS, 1, 1, (unsigned)GW_GROUP_SHARED(kind->term, kind->record), &group,
+            sizeof group);
     }
     snprintf(name, sizeof name, "gw_gemm_large_%s", kind->name);
     return gw_hip_record(segment, node, name,
@@ -177,17 +224,18 @@ static gw_status record_matrix(struct gw_segment *segment, const gw_node *node,
                          (unsigned)GW_LARGE_SHARED(wide, kind->term, kind->record), p, sizeof *p);
 }
 
-/* Weights of one format. scratch: narrow_bytes for HALF. */
+/* Weights of one format. scratch: scratch_bytes. */
 static gw_status record_one(struct gw_segment *segment, const gw_node *node, const gemm_kind *kind,
                             gw_hip_ptr scratch, struct gw_gemm_params p) {
     size_t rows = (size_t)segment->rows;
     const struct gw_device *d = segment->device;
     char name[64];
-    const char *family = kind->way == PLAIN  ? "gw_gemm_plain"
-                         : kind->way == HALF ? "gw_gemm_half"
-                                             : "gw_gemm_ordered";
+    const char *family = kind->way == PLAIN     ? "gw_gemm_plain"
+                         : kind->way == ORDERED ? "gw_gemm_ordered"
+                         : d->group             ? "gw_gemm_group"
+                                                : "gw_gemm_half";
     if (kind->way == MATRIX) {
-        return record_matrix(segment, node, kind, &p);
+        return record_matrix(segment, node, kind, scratch, &p);
     }
     snprintf(name, sizeof name, "%s_%s", family, kind->name);
     if (kind->way == PLAIN) {
@@ -235,9 +283,7 @@ static gw_status record_linear(struct gw_segment *segment, const gw_kernel *kern
     gw_hip_ptr scratch = 0;
     int64_t column = 0;
     p.residual = node->in[1] != NULL ? gw_hip_at(node->in[1]) : 0;
-    if (first->way == HALF || kind_of(segment->device, GW_FMT_F16, HALF)->way == HALF) {
-        GW_TRY(gw_hip_scratch(segment, narrow_bytes(segment, node), &scratch));
-    }
+    GW_TRY(gw_hip_scratch(segment, scratch_bytes(segment, node), &scratch));
     for (int i = 0; i < GW_GEMM_PARTS && node->w[i] != NULL; i++) {
         const gw_tensor *w = node->w[i], *next = i + 1 < GW_GEMM_PARTS ? node->w[i + 1] : NULL;
         p.w[p.parts++] = weight_of(w, node->w[3 + i], column);
@@ -257,7 +303,7 @@ static gw_status record_apart(struct gw_segment *segment, const gw_node *node, w
     size_t bytes = (rows * width * sizeof(float) + 255) / 256 * 256;
     int act8 = node->out->fmt == GW_FMT_ACT8;
     gw_hip_ptr scratch;
-    GW_TRY(gw_hip_scratch(segment, 2 * bytes + narrow_bytes(segment, node), &scratch));
+    GW_TRY(gw_hip_scratch(segment, 2 * bytes + scratch_bytes(segment, node), &scratch));
     for (int i = 0; i < 2; i++) {
         const gemm_kind *kind = kind_of(segment->device, node->w[i]->fmt, wanted);
         struct gw_gemm_params p = params_of(segment, node);
@@ -284,9 +330,7 @@ static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
     if (kind->way == PLAIN || node->w[0]->fmt != node->w[1]->fmt) {
         return record_apart(segment, node, kind->way);
     }
-    if (kind->way == HALF) {
-        GW_TRY(gw_hip_scratch(segment, narrow_bytes(segment, node), &scratch));
-    }
+    GW_TRY(gw_hip_scratch(segment, scratch_bytes(segment, node), &scratch));
     p.w[0] = weight_of(node->w[0], NULL, 0);
     p.w[1] = weight_of(node->w[1], NULL, 0);
     p.parts = 2;
@@ -296,6 +340,8 @@ static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */
+
+enum { KEPT_PAGES = 8, KEPT_BYTES = 64 << 20, PAGE_SCORES = GW_PREFILL_QUERIES * GW_PAGE * 4 };
 
 static unsigned width_of(int e) { return e <= 64 ? 64 : e <= 128 ? 128 : 256; }
 
@@ -316,18 +362,26 @@ static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *ker
     const gw_attn_args *a = &node->args.attn;
     size_t rows = (size_t)segment->rows, group = (size_t)(a->heads / a->kv_heads);
     int act8 = node->out->fmt == GW_FMT_ACT8, straddles = act8 && a->head_dim % GW_ACT_BLOCK != 0;
+    size_t blocks = gw_hip_groups(rows * group, GW_PREFILL_QUERIES) * (size_t)a->kv_heads;
+    size_t kept = KEPT_BYTES / (blocks * PAGE_SCORES), pages = gw_hip_width(node->in[3]);
+    size_t apart = straddles ? rows * gw_hip_width(node->out) * sizeof(float) : 0;
     char name[48];
-    gw_hip_ptr out = gw_hip_at(node->out);
+    gw_hip_ptr scores, out;
     (void)kernel;
-    if (straddles) {
-        GW_TRY(gw_hip_scratch(segment, rows * gw_hip_width(node->out) * sizeof(float), &out));
-    }
+    kept = kept < KEPT_PAGES ? kept : KEPT_PAGES;
+    kept = kept < pages ? kept : pages;
+    apart = (apart + 255) / 256 * 256;
+    GW_TRY(gw_hip_scratch(segment, apart + kept * blocks * PAGE_SCORES, &out));
+    scores = out + apart;
+    out = straddles ? out : gw_hip_at(node->out);
     struct gw_prefill_params p = {.step = gw_hip_step(segment),
                                   .q = gw_hip_at(node->in[0]),
                                   .k = gw_hip_at(node->in[1]),
                                   .v = gw_hip_at(node->in[2]),
                                   .pages = gw_hip_at(node->in[3]),
                                   .out = out,
+                                  .scores = scores,
+                                  .kept = (int32_t)kept,
                                   .heads = a->heads,
                                   .kv_heads = a->kv_heads,
                                   .e = a->head_dim,

@@ -40,10 +40,12 @@ struct gw_device {
     gw_hip_program *programs;
     size_t n_programs, programs_room;
     int programmatic; /* the code was built with dependency waits (sm_90 and later)   */
+    int group;        /* and with matrix instructions of four waves (sm_90a)          */
     int exact;        /* every bit as on the CPU: no 16-bit matrix units for floats   */
     int no_graph;     /* launches one by one                                          */
     int no_fuse;      /* every node has launches of its own, to compare               */
     int no_block;     /* attention of few pages by teams, as of many, to compare      */
+    int no_group;     /* prompts without matrix instructions of four waves            */
     int check;        /* that, and the end of each is awaited: faults name the kernel */
     int compile;      /* programs are compiled now, whatever the build has           */
     uint64_t waits;   /* how often the stream was seen empty                          */

@@ -13,6 +13,7 @@
 #include "core/base/list.h"
 
 enum { MOST_FILES = 64, ERROR_BYTES = 1024, PROGRAMMATIC = 90 };
+enum { GROUP = 90, GROUP_COMPILER = 12 }; /* only this processor has the instructions of sm_90a */
 
 /* cmake/hip.cmake: texts ("kernels_hip/rows.hip") and code ("cuda/rows", "amd/rows"). */
 typedef struct embedded {
@@ -46,6 +47,8 @@ static const struct {
     {"gw_linear_*",        "kernels_hip/linear.hip"},
     {"gw_glu_*",           "kernels_hip/linear.hip"},
     {"gw_gemm_large_*",    "kernels_hip/gemm_large.hip"},
+    {"gw_gemm_group_*",    "kernels_hip/gemm_group.hip"},
+    {"gw_spread",          "kernels_hip/gemm_group.hip"},
     {"gw_gemm_half_*",     "kernels_hip/gemm_half.hip"},
     {"gw_narrow_*",        "kernels_hip/gemm_half.hip"},
     {"gw_gemm_ordered_*",  "kernels_hip/gemm_float.hip"},
@@ -314,11 +317,14 @@ gw_status gw_hip_programs_build(struct gw_device *device, gw_progress_fn progres
 
 gw_status gw_hip_programs_open(struct gw_device *device) {
     if (device->driver->emulated) {
+        device->group = device->warp == 32 && !device->no_group;
         return load_built(device, "all kernels", NULL);
     }
     int arch = device->driver->nvidia ? cuda_arch_for(device->capability) : 0;
     if (!device->compile && (device->driver->nvidia ? arch > 0 : amd_arch_is(device->arch))) {
         device->programmatic = arch >= PROGRAMMATIC;
+        device->group = arch == GROUP && device->capability == GROUP && !device->no_group &&
+                        strstr(GODWIT_CUDA_ARCHS, "sm_90a") != NULL;
         return load_all_built(device);
     }
     device->compiler = gw_hip_compiler_open(device->driver->nvidia);
@@ -326,6 +332,10 @@ gw_status gw_hip_programs_open(struct gw_device *device) {
         return no_code(device);
     }
     device->programmatic = device->capability >= PROGRAMMATIC;
+    if (device->capability == GROUP && gw_hip_compiler_major(device->compiler) >= GROUP_COMPILER) {
+        device->group = !device->no_group;
+        snprintf(device->arch, sizeof device->arch, "sm_90a");
+    }
     /* The smallest kernel shows whether compiler and driver get on: a device that cannot work is
      * found out now. */
     GW_TRY(gw_hip_want(device, "gw_roof_read"));

@@ -70,6 +70,10 @@ gw_status gw_hip_record(struct gw_segment *segment, const gw_node *node, const c
 gw_status gw_hip_scratch(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out) {
     struct gw_device *device = segment->device;
     size_t n = device->n_scratch;
+    *out = 0;
+    if (bytes == 0) {
+        return GW_OK;
+    }
     if (n > 0 && device->scratch[n - 1].bytes >= bytes) {
         *out = device->scratch[n - 1].at;
         return GW_OK;

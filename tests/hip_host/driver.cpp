@@ -157,7 +157,7 @@ ENTRY int cuDeviceGetAttribute(int *value, int attribute, int) {
     switch (attribute) {
     case 8:  /* shared memory of a block */
     case 97: /* the same, where it is asked for */
-        *value = GW_EMULATOR_LANES == 32 ? 99 << 10 : 64 << 10;
+        *value = GW_EMULATOR_LANES == 32 ? 227 << 10 : 64 << 10;
         break;
     case 10: /* warp size */
         *value = GW_EMULATOR_LANES;

@@ -339,7 +339,7 @@ const char *gw_emulator_run(const gw_emulator_launch &what) {
         return fault;
     }
     reverse = order != nullptr && strcmp(order, "reverse") == 0;
-    dynamic_shared = (unsigned char *)aligned_alloc(16, (what.shared_bytes + 15) / 16 * 16);
+    dynamic_shared = (unsigned char *)aligned_alloc(1024, (what.shared_bytes + 1023) / 1024 * 1024);
     gw_emulator_threads = {what.block[0], 1, 1};
     gw_emulator_blocks = {what.grid[0], what.grid[1], what.grid[2]};
     size_t blocks = (size_t)what.grid[0] * what.grid[1] * what.grid[2];

@@ -55,7 +55,7 @@ void gw_emulator_barrier(const char *file, int line);
 static inline void __threadfence(void) {}
 static inline void __threadfence_block(void) {}
 
-/* Dynamic shared memory of the launch, 16-byte aligned. */
+/* Dynamic shared memory of the launch, aligned to 1024 bytes. */
 void *gw_emulator_shared(void);
 
 /* ---- teams and waves ------------------------------------------------------------------------- */
