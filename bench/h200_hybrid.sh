@@ -6,11 +6,12 @@
 #
 # BIN: the program. SYNTH writes models: SYNTH SHAPE FORMAT FILE. DEVICE: as for --device. Models go
 # to GODWIT_TMP (default: a fresh folder, removed at the end). GODWIT_THREADS: of the CPU (default:
-# all cores). GODWIT_TURNS: how often all is measured (3). A machine shared with others changes its
-# speed within seconds, so every six measurements have a forecast among them, and the table compares
-# the middle of all forecasts with the middle of all measurements.
+# all cores). GODWIT_TURNS: how often all is measured (3). GODWIT_ASK: what ("-p 512 -n 32 -r 1").
+# A machine shared with others changes its speed within seconds, so every six measurements have a
+# forecast among them, N comes in another order in each turn, and the table compares the middle of
+# all forecasts with the middle of all measurements.
 set -eu
-[ $# -ge 3 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2; }
 bin=$1
 synth=$2
 device=$3
@@ -21,6 +22,7 @@ counts=${*:-0 8 16 24 30 32}
 python=${PYTHON:-python3}
 tmp=${GODWIT_TMP:-$(mktemp -d)}
 threads=${GODWIT_THREADS:+-t $GODWIT_THREADS}
+ask=${GODWIT_ASK:--p 512 -n 32 -r 1}
 export XDG_CACHE_HOME="${XDG_CACHE_HOME:-$tmp/cache}"
 file=$tmp/$shape-$format.gguf
 
@@ -41,17 +43,16 @@ forecast() {
 turn=0 since=0
 while [ "$turn" -lt "${GODWIT_TURNS:-3}" ]; do
     turn=$((turn + 1))
-    for n in $counts; do
+    for n in $(printf '%s\n' $counts | sort -R); do
         [ $((since % 6)) != 0 ] || forecast
         since=$((since + 1))
         # shellcheck disable=SC2086
-        "$bin" bench -m "$file" --device "$device" -ngl "$n" $threads -p 512 -n 32 -r 1 -o csv \
-            > "$tmp/bench.csv"
+        "$bin" bench -m "$file" --device "$device" -ngl "$n" $threads $ask -o csv > "$tmp/bench.csv"
         sed "s/^/$n,/" "$tmp/bench.csv" >> "$runs"
     done
 done
 "$python" - "$plans" "$runs" <<'PY'
-import csv, statistics, sys
+import csv, math, statistics, sys
 planned, seen = {}, {}
 for row in csv.reader(open(sys.argv[1])):
     if row[0] == "offloaded":
@@ -68,9 +69,11 @@ for n, *row in csv.reader(open(sys.argv[2])):
         speeds[int(row[head["n_prompt"]]) > 0].append(float(row[head["avg_ts"]]))
 print("| N | tg32 predicted | measured | ratio | pp512 predicted | measured | ratio |")
 print("|---:|---:|---:|---:|---:|---:|---:|")
-for n in seen:
-    (tg, pp), (tg_seen, pp_seen) = (list(map(statistics.median, x[n])) for x in (planned, seen))
-    print(f"| {n} | {tg:.1f} | {tg_seen:.1f} | {tg / tg_seen:.2f} "
-          f"| {pp:.0f} | {pp_seen:.0f} | {pp / pp_seen:.2f} |")
+for n in sorted(seen, key=int):
+    cells = ""
+    for of_plan, measured in zip(planned[n], seen[n]):
+        both = statistics.median(of_plan), statistics.median(measured or [math.nan])
+        cells += f" {both[0]:.1f} | {both[1]:.1f} | {both[0] / both[1]:.2f} |"
+    print(f"| {n} |{cells}")
 PY
 [ -n "${GODWIT_TMP:-}" ] || rm -rf "$tmp"
