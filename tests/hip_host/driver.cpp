@@ -153,11 +153,17 @@ ENTRY int cuDeviceGetName(char *name, int room, int) {
     snprintf(name, (size_t)room, "emulator, waves of %d", GW_EMULATOR_LANES);
     return OK;
 }
+/* Cards with matrix instructions of four waves have more shared memory than others. */
+static bool without_groups() {
+    const char *settings = getenv("GODWIT_HIP");
+    return settings != nullptr && strstr(settings, "no-group") != nullptr;
+}
+
 ENTRY int cuDeviceGetAttribute(int *value, int attribute, int) {
     switch (attribute) {
     case 8:  /* shared memory of a block */
     case 97: /* the same, where it is asked for */
-        *value = GW_EMULATOR_LANES == 32 ? 227 << 10 : 64 << 10;
+        *value = GW_EMULATOR_LANES == 32 ? (without_groups() ? 99 : 227) << 10 : 64 << 10;
         break;
     case 10: /* warp size */
         *value = GW_EMULATOR_LANES;
