@@ -33,26 +33,26 @@ V_FN v_float add_term(shape f, const v_block *u, const v_acts *x, v_float acc) {
 }
 
 #if V_GROUP > 1
-/* The terms of V_GROUP activation rows, their dot products interleaved to hide latency. */
-V_FN void add_terms(shape f, const v_block *u, const gw_xblock *x, float *a) {
+/* The terms of n <= V_GROUP activation rows, their dot products interleaved to hide latency. */
+V_FN void add_terms(shape f, const v_block *u, const gw_xblock *x, float *a, const int n) {
     const int halved = f.kind == HALVED || f.kind == HALVED_MIN;
     v_int s[V_GROUP], t[V_GROUP];
-    for (int g = 0; g < V_GROUP; g++) {
+    for (int g = 0; g < n; g++) {
         s[g] = v_words(f.offset != 0 ? x[g].u.start : 0);
         t[g] = v_words(f.offset != 0 ? x[g].start1 : 0);
     }
     for (int i = 0; i < 4; i++) {
-        for (int g = 0; g < V_GROUP; g++) {
+        for (int g = 0; g < n; g++) {
             s[g] = v_dot4(s[g], u->c[i], x[g].q + 4 * i);
         }
     }
     for (int i = 4; i < 8; i++) {
-        for (int g = 0; g < V_GROUP; g++) {
+        for (int g = 0; g < n; g++) {
             v_int *sum = halved ? &t[g] : &s[g];
             *sum = v_dot4(*sum, u->c[i], x[g].q + 4 * i);
         }
     }
-    for (int g = 0; g < V_GROUP; g++, a += GW_STRIP_ROWS) {
+    for (int g = 0; g < n; g++, a += GW_STRIP_ROWS) {
         v_acts spread;
         v_spread(&spread, x + g);
         v_float sum = halved ? v_scale_halves(&u->scales, s[g], t[g]) : v_to_float(s[g]);
@@ -84,6 +84,34 @@ V_FN v_float add_one(shape f, const v_block *u, const gw_xblock *x, v_float acc)
     v_spread(&spread, x)
 #define ADD_ONE(f, u, x, acc) add_term(f, u, &spread, acc)
 #endif
+
+/* a [count][16] += the terms of `count` activation rows. */
+V_FN void add_rows(shape f, const v_block *u, const gw_xblock *x, size_t count, float *a) {
+#if V_GROUP > 1
+    for (; count >= V_GROUP; count -= V_GROUP, x += V_GROUP, a += V_GROUP * GW_STRIP_ROWS) {
+        add_terms(f, u, x, a, V_GROUP);
+    }
+    if (count & 4) {
+        add_terms(f, u, x, a, 4);
+        x += 4;
+        a += 4 * GW_STRIP_ROWS;
+    }
+    if (count & 2) {
+        add_terms(f, u, x, a, 2);
+        x += 2;
+        a += 2 * GW_STRIP_ROWS;
+    }
+    if (count & 1) {
+        v_fstore(a, add_one(f, u, x, v_fload(a)));
+    }
+#else
+    for (size_t i = 0; i < count; i++, a += GW_STRIP_ROWS) {
+        v_acts spread;
+        v_spread(&spread, x + i);
+        v_fstore(a, add_term(f, u, &spread, v_fload(a)));
+    }
+#endif
+}
 
 /* Activation rows [from, from + count) as blocks [k / 32][count]. */
 V_FN void prepare(shape f, gw_xblock *dst, const gw_cpu_linear *job, size_t from, size_t count) {
@@ -148,42 +176,29 @@ JOIN(join_lanes, join4, 1)
 #define V_ROLLED _Pragma("GCC unroll 1")
 #endif
 
-/* Decode asks for its weights early. One stream: 6 KB, since a core that reads 38 GB/s passes 4 KB
- * in 108 ns, less than a busy memory takes to answer; asking from many places in unrolled code was
- * slower on Zen 5, because prefetchers learn the steps of each instruction, hence one small loop
- * per group. Several (why, and how far of one row: linear_one_body.h): 3 KB in each, in small
- * portions, and of several rows TURN blocks of each in turn. Prefetches never fault. */
+/* Decode asks for its weights early. From one place: 6 KB, since a core that reads 38 GB/s passes
+ * 4 KB in 108 ns, less than a busy memory takes to answer; asking from many places in unrolled code
+ * was slower on Zen 5, because prefetchers learn the steps of each instruction, hence one small
+ * loop per group. From several: linear_one_body.h. Prefetches never fault. */
 
-enum { AHEAD_ONE = 6144, AHEAD_SOME = 3072, TURN = 2 };
+enum { AHEAD_ONE = 6144 };
 
 typedef struct v_lanes {
     v_float of[2][GW_STRIP_ROWS / V_ROWS]; /* two neighbours */
 } v_lanes;
 
-/* What a thread reads: from `stop` on it goes on `jump` bytes further. One of several streams is
- * asked for in `even` steps: what is asked for at once by one keeps the others waiting. */
+/* What a thread reads: what lies from `stop` on comes from `jump` bytes further. */
 typedef struct stream {
     uintptr_t ahead, stop, jump;
-    int even;
 } stream;
 
-V_FN uintptr_t early(const unsigned char *group, const stream *s) {
-    uintptr_t at = (uintptr_t)group + s->ahead;
-    return at + (at >= s->stop ? s->jump : 0);
-}
-
-/* All lines of a group (of several rows: when its first block is read), or the share of its block
- * `sub` of `subs`. */
-V_FN void fetch_group(const unsigned char *group, size_t bytes, size_t sub, size_t subs, stream s) {
-    const size_t lines = (bytes + 63) / 64;
-    if (s.even || sub == 0) {
-        const size_t first = s.even ? lines * sub / subs : 0;
-        const size_t end = s.even ? lines * (sub + 1) / subs : lines;
-        const uintptr_t at = early(group, &s);
-        V_ROLLED
-        for (size_t i = first * 64; i < end * 64; i += 64) {
-            v_prefetch((const void *)(at + i));
-        }
+/* All lines of a group that is that far ahead. */
+V_FN void fetch_group(const unsigned char *group, size_t bytes, stream s) {
+    uintptr_t at = (uintptr_t)group + s.ahead;
+    at += at >= s.stop ? s.jump : 0;
+    V_ROLLED
+    for (size_t i = 0; i < bytes; i += 64) {
+        v_prefetch((const void *)(at + i));
     }
 }
 
@@ -200,15 +215,6 @@ V_FN void fetch_woven(uintptr_t at, const size_t *offset, size_t lines) {
 typedef void pass_fn(const unsigned char *strip, size_t first, size_t end, const gw_xblock *x,
                      size_t count, float *acc, size_t last, stream from);
 
-#if V_GROUP > 1
-#define GROUPS(count)                                                                              \
-    for (; i + V_GROUP <= (count); i += V_GROUP, a += V_GROUP * GW_STRIP_ROWS) {                   \
-        add_terms(f, &u, x + i, a);                                                                \
-    }
-#else
-#define GROUPS(count)
-#endif
-
 /* Sizes of a format's strips of `blocks` blocks. */
 #define SIZES(name)                                                                                \
     enum { SUBS = GW_STRIP_SUBS_##name, GROUP = GW_STRIP_GROUP_##name, HEAD = GW_STRIP_HEAD_##name }
@@ -224,18 +230,14 @@ typedef void pass_fn(const unsigned char *strip, size_t first, size_t end, const
         for (size_t b = first; b < end; b++, x += count) {                                         \
             const int sub = (int)(b % SUBS);                                                       \
             const unsigned char *group = strip + HEAD + b / SUBS * GROUP;                          \
-            fetch_group(group, GROUP, (size_t)sub, SUBS, from);                                    \
+            float *a = acc + (b & last) * count * GW_STRIP_ROWS;                                   \
+            if (from.ahead != 0 && sub == 0) {                                                     \
+                fetch_group(group, GROUP, from);                                                   \
+            }                                                                                      \
             for (int h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {                                      \
                 v_block u;                                                                         \
-                float *a = acc + (b & last) * count * GW_STRIP_ROWS + h;                           \
-                size_t i = 0;                                                                      \
                 unpack_##name(&u, group, strip, sub, h);                                           \
-                GROUPS(count)                                                                      \
-                for (; i < count; i++, a += GW_STRIP_ROWS) {                                       \
-                    v_acts spread;                                                                 \
-                    v_spread(&spread, x + i);                                                      \
-                    v_fstore(a, add_term(f, &u, &spread, v_fload(a)));                             \
-                }                                                                                  \
+                add_rows(f, &u, x, count, a + h);                                                  \
             }                                                                                      \
         }                                                                                          \
     }
@@ -256,88 +258,64 @@ typedef struct form {
     places_fn *places;
 } form;
 
-/* Strips first, first + each, ..: one of every stream, TURN blocks of each in turn. */
-static void decode_strips(const gw_cpu_linear *job, size_t first, size_t each, size_t streams,
-                          float *acc, const gw_xblock *x, form f, const stream *from) {
-    const size_t n = (size_t)job->n, rows = n * GW_STRIP_ROWS, room = GW_LANES * rows;
-    const size_t blocks = job->k / GW_ACT_BLOCK, turn = streams > 1 ? TURN : blocks;
-    const unsigned char *strip = (const unsigned char *)job->w + first * f.bytes;
-    memset(acc, 0, streams * room * sizeof *acc);
-    if (n == 1) {
-        f.one(strip, blocks, x, acc, *from);
-    }
-    for (size_t b = 0; n > 1 && b < blocks; b += turn) {
-        size_t end = blocks - b < turn ? blocks : b + turn;
-        for (size_t s = 0; s < streams; s++) {
-            f.pass(strip + s * each * f.bytes, b, end, x, n, acc + s * room, GW_LANES - 1, from[s]);
-        }
-    }
-    for (size_t s = 0; s < streams; s++, first += each, acc += room) {
-        for (size_t i = 0; i < n; i++) {
-            for (size_t h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {
-                if (first * GW_STRIP_ROWS + h < job->m) {
-                    finish(job, i, first * GW_STRIP_ROWS + h,
-                           join_lanes(acc + i * GW_STRIP_ROWS + h, rows));
-                }
+/* y of strip i from its lanes, acc [lanes][n][16]. */
+static void finish_strip(const gw_cpu_linear *job, size_t i, const float *acc) {
+    const size_t n = (size_t)job->n;
+    for (size_t row = 0; row < n; row++) {
+        for (size_t h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {
+            const size_t r = i * GW_STRIP_ROWS + h;
+            if (r < job->m) {
+                finish(job, row, r, join_lanes(acc + row * GW_STRIP_ROWS + h, n * GW_STRIP_ROWS));
             }
         }
     }
 }
 
-/* One row, from several places: as many neighbouring strips as have about so many segments, or a
- * part of the segments of one strip after the other. */
-static void decode_places(const gw_cpu_linear *job, size_t first, size_t end, float *acc,
-                          const gw_xblock *x, form f, size_t places) {
-    const size_t blocks = job->k / GW_ACT_BLOCK, segments = (blocks + GW_LANES - 1) / GW_LANES;
-    const size_t most = segments < places ? places / segments : 1;
-    const size_t parts = (segments + places - 1) / places, part = (segments + parts - 1) / parts;
-    for (size_t i = first / GW_STRIP_ROWS, n; i * GW_STRIP_ROWS < end; i += n) {
-        const size_t left = (end + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS - i;
+/* Strips [i, end) from one place. */
+static void decode_strips(const gw_cpu_linear *job, size_t i, size_t end, float *acc,
+                          const gw_xblock *x, form f) {
+    const size_t n = (size_t)job->n, blocks = job->k / GW_ACT_BLOCK;
+    const uintptr_t stop = (uintptr_t)job->w + end * f.bytes;
+    const stream from = {AHEAD_ONE, stop, job->next != NULL ? (uintptr_t)job->next - stop : 0};
+    for (; i < end; i++) {
         const unsigned char *strip = (const unsigned char *)job->w + i * f.bytes;
-        n = left < most ? left : most;
-        const unsigned char *then = n < left ? strip + n * f.bytes : job->next;
-        f.places(strip, n, f.bytes, blocks, part, x, acc, then != NULL ? then : strip);
+        memset(acc, 0, GW_LANES * n * GW_STRIP_ROWS * sizeof *acc);
+        if (n == 1) {
+            f.one(strip, blocks, x, acc, from);
+        } else {
+            f.pass(strip, 0, blocks, x, n, acc, GW_LANES - 1, from);
+        }
+        finish_strip(job, i, acc);
+    }
+}
+
+/* Strips [i, end) from several places: of as many neighbours as have about so many segments and
+ * the scratch has lanes for, or a part of the segments of one strip after the other. */
+static void decode_places(const gw_cpu_linear *job, size_t i, size_t end, float *acc,
+                          const gw_xblock *x, form f, size_t places) {
+    const size_t rows = (size_t)job->n, room = GW_TILE / rows;
+    const size_t blocks = job->k / GW_ACT_BLOCK, segments = (blocks + GW_LANES - 1) / GW_LANES;
+    const size_t fit = segments < places ? places / segments : 1, most = fit < room ? fit : room;
+    const size_t parts = (segments + places - 1) / places, part = (segments + parts - 1) / parts;
+    for (size_t n; i < end; i += n) {
+        const unsigned char *strip = (const unsigned char *)job->w + i * f.bytes;
+        n = end - i < most ? end - i : most;
+        const unsigned char *then = i + n < end ? strip + n * f.bytes : job->next;
+        f.places(strip, n, f.bytes, blocks, part, x, rows, acc, then != NULL ? then : strip);
         for (size_t s = 0; s < n; s++) {
-            for (size_t h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {
-                const size_t r = (i + s) * GW_STRIP_ROWS + h;
-                if (r < job->m) {
-                    finish(job, 0, r,
-                           join_lanes(acc + s * GW_LANES * GW_STRIP_ROWS + h, GW_STRIP_ROWS));
-                }
-            }
+            finish_strip(job, i + s, acc + s * GW_LANES * rows * GW_STRIP_ROWS);
         }
     }
 }
 
-/* The strips of the range in `streams` parts of neighbours. */
 static void decode_rows(const gw_cpu_linear *job, size_t first, size_t end, float *acc,
                         const gw_xblock *x, form f) {
-    const size_t begin = first / GW_STRIP_ROWS;
-    const size_t strips = (end - first + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS;
-    const size_t most = GW_TILE / (size_t)job->n; /* what the scratch has lanes for */
-    size_t streams = job->streams > 1 ? (size_t)job->streams : 1;
-    streams = streams < most ? streams : most;
-    const size_t each = (strips + streams - 1) / streams;
-    stream from[GW_TILE];
-    if (strips == 0) {
-        return;
-    }
-    if (job->n == 1 && streams > 1) {
-        decode_places(job, first, end, acc, x, f, streams);
-        return;
-    }
-    streams = (strips + each - 1) / each;
-    for (size_t s = 0; s < streams; s++) {
-        stream *to = &from[s];
-        to->even = streams > 1;
-        to->ahead = to->even ? AHEAD_SOME : AHEAD_ONE;
-        to->stop = (uintptr_t)job->w + (begin + (s + 1) * each) * f.bytes;
-        to->jump = -to->ahead; /* to what is there */
-    }
-    from[streams - 1].stop = (uintptr_t)job->w + (begin + strips) * f.bytes;
-    from[streams - 1].jump = job->next != NULL ? (uintptr_t)job->next - from[streams - 1].stop : 0;
-    for (size_t i = 0; i < each; i++) {
-        decode_strips(job, begin + i, each, (strips - i + each - 1) / each, acc, x, f, from);
+    const size_t i = first / GW_STRIP_ROWS, to = (end + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS;
+    const size_t places = job->streams < GW_TILE ? (size_t)job->streams : GW_TILE;
+    if (job->streams > 1) {
+        decode_places(job, i, to, acc, x, f, places);
+    } else {
+        decode_strips(job, i, to, acc, x, f);
     }
 }
 

@@ -2,14 +2,14 @@
  * cpu/micro_body.h.
  *
  * Decode: element i of a row belongs to lane i % 32, lanes live in registers; one row after the
- * other as one stream and for several activations at a time, or turns of several rows far apart,
- * whichever this machine reads faster. Prefill: lanes are weight rows. A block of DEPTH columns of
+ * other as one stream, or turns of several rows far apart, whichever this machine reads faster; for
+ * several activations at a time. Prefill: lanes are weight rows. A block of DEPTH columns of
  * TILE rows is widened to f32 and transposed once, then every token is multiplied with it; sums
  * wait in scratch between blocks, so each output stays one chain over k.
  */
 enum {
     NAME(J) = GW_LANES / VW,            /* vectors that hold the 32 lanes   */
-    NAME(BATCH) = NAME(J) == 2 ? 8 : 3, /* activations of one row           */
+    NAME(BATCH) = NAME(J) == 2 ? 8 : 3, /* activations of one row, at most  */
     NAME(STREAMS) = 16,                 /* places a range is read from      */
     NAME(STRIP) = MICRO_VECS * VW       /* weight rows of one register tile */
 };
@@ -60,24 +60,30 @@ GW_INLINE VT float NAME(join)(const int fmt, const vf *sum, const void *row, con
     return gw_join_lanes(lane);
 }
 
-/* One activation row times `streams` weight rows that are `step` bytes apart, TURN columns of each
- * in turn, into out. Only what one line of a row needs is asked for early (linear_body.h), and less
- * far than there: activations are floats, 22 KB of the first-level cache for 5632 columns. */
-GW_INLINE VT void NAME(dots_in_turn)(const int fmt, size_t streams, const char *w, size_t step,
-                                     const float *x, size_t k, float *out) {
-    enum { AHEAD = 2048, TURN = 128 };
-    float lane[NAME(STREAMS)][GW_LANES];
-    size_t whole = k / GW_LANES * GW_LANES;
-    size_t size = fmt == GW_FMT_F32 ? 4 : 2;
-    memset(lane, 0, sizeof lane);
-    for (size_t at = 0; at < whole; at += TURN) {
-        size_t end = whole - at < TURN ? whole : at + TURN;
+/* n activation rows times `streams` weight rows that are `step` bytes apart, a turn of columns of
+ * each, into out [streams][n]. Only what one line of a row needs is asked for early
+ * (linear_body.h), and less far than there: activations are floats, 22 KB of the first-level cache
+ * for 5632 columns. Of several, what a turn needs stays there for all weight rows. */
+GW_INLINE VT void NAME(dots_in_turn)(const int fmt, const int n, size_t streams, const char *w,
+                                     size_t step, const char *x, size_t x_stride, size_t k,
+                                     float *out) {
+    enum { AHEAD = 2048 };
+    float lane[NAME(STREAMS) * NAME(BATCH)][GW_LANES];
+    const size_t whole = k / GW_LANES * GW_LANES, turn = n == 1 ? 128 : 256;
+    const size_t size = fmt == GW_FMT_F32 ? 4 : 2;
+    memset(lane, 0, streams * (size_t)n * sizeof lane[0]);
+    for (size_t at = 0; at < whole; at += turn) {
+        size_t end = whole - at < turn ? whole : at + turn;
         for (size_t s = 0; s < streams; s++) {
             const char *row = w + s * step;
-            vf sum[NAME(J)];
+            float *lanes = lane[s * (size_t)n];
+            vf sum[8][NAME(J)];
             GW_UNROLL
-            for (int j = 0; j < NAME(J); j++) {
-                sum[j] = v_load(lane[s] + j * VW);
+            for (int a = 0; a < n; a++) {
+                GW_UNROLL
+                for (int j = 0; j < NAME(J); j++) {
+                    sum[a][j] = v_load(lanes + a * GW_LANES + j * VW);
+                }
             }
             for (size_t i = at; i < end; i += GW_LANES) {
                 __builtin_prefetch(row + i * size + AHEAD, 0, 3);
@@ -87,20 +93,33 @@ GW_INLINE VT void NAME(dots_in_turn)(const int fmt, size_t streams, const char *
                 GW_UNROLL
                 for (int j = 0; j < NAME(J); j++) {
                     size_t c = i + (size_t)(j * VW);
-                    sum[j] = v_fma(NAME(weights)(fmt, row, c), v_load(x + c), sum[j]);
+                    vf value = NAME(weights)(fmt, row, c);
+                    GW_UNROLL
+                    for (int a = 0; a < n; a++) {
+                        const float *xa = (const float *)(const void *)(x + (size_t)a * x_stride);
+                        sum[a][j] = v_fma(value, v_load(xa + c), sum[a][j]);
+                    }
                 }
             }
             GW_UNROLL
-            for (int j = 0; j < NAME(J); j++) {
-                v_store(lane[s] + j * VW, sum[j]);
+            for (int a = 0; a < n; a++) {
+                GW_UNROLL
+                for (int j = 0; j < NAME(J); j++) {
+                    v_store(lanes + a * GW_LANES + j * VW, sum[a][j]);
+                }
             }
         }
     }
     for (size_t s = 0; s < streams; s++) {
-        for (size_t i = whole; i < k; i++) {
-            lane[s][i - whole] = fmaf(NAME(weight)(fmt, w + s * step, i), x[i], lane[s][i - whole]);
+        for (size_t a = 0; a < (size_t)n; a++) {
+            const float *xa = (const float *)(const void *)(x + a * x_stride);
+            vf sum[NAME(J)];
+            GW_UNROLL
+            for (int j = 0; j < NAME(J); j++) {
+                sum[j] = v_load(lane[s * (size_t)n + a] + j * VW);
+            }
+            out[s * (size_t)n + a] = NAME(join)(fmt, sum, w + s * step, xa, whole, k);
         }
-        out[s] = gw_join_lanes(lane[s]);
     }
 }
 
@@ -155,55 +174,68 @@ GW_INLINE void NAME(put)(const gw_cpu_linear *job, size_t r, size_t i, float sum
     job->y[i * job->y_stride + r] = sum;
 }
 
+/* All activation rows, as many at a time as fit. */
+/* clang-format off */
+#define IN_BATCHES(some)                                                                           \
+    if (NAME(J) == 2) {                                                                            \
+        some(8)                                                                                    \
+        some(4)                                                                                    \
+    }                                                                                              \
+    some(3)                                                                                        \
+    some(2)                                                                                        \
+    some(1)
+/* clang-format on */
+
 GW_INLINE VT void NAME(decode_in_turn)(const int fmt, const gw_cpu_linear *job, size_t first,
                                        size_t end, size_t streams) {
-    size_t row_bytes = job->k * (fmt == GW_FMT_F32 ? 4 : 2);
-    size_t each = (end - first + streams - 1) / streams;
-    float out[NAME(STREAMS)];
-    for (size_t i = 0; i < each; i++) {
-        size_t live = (end - first - i + each - 1) / each;
-        NAME(dots_in_turn)
-        (fmt, live, (const char *)job->w + (first + i) * row_bytes, each * row_bytes,
-         (const float *)job->x, job->k, out);
-        for (size_t s = 0; s < live; s++) {
-            NAME(put)(job, first + i + s * each, 0, out[s]);
-        }
+    const size_t row_bytes = job->k * (fmt == GW_FMT_F32 ? 4 : 2), n = (size_t)job->n;
+    const size_t each = (end - first + streams - 1) / streams;
+    float out[NAME(STREAMS) * NAME(BATCH)];
+    for (size_t r = first; r < first + each; r++) {
+        const size_t live = (end - r + each - 1) / each;
+        const char *w = (const char *)job->w + r * row_bytes;
+        size_t i = 0;
+#define SOME(count)                                                                                \
+    for (; i + (count) <= n; i += (count)) {                                                       \
+        NAME(dots_in_turn)                                                                         \
+        (fmt, (count), live, w, each * row_bytes, (const char *)job->x + i * job->x_stride,        \
+         job->x_stride, job->k, out);                                                              \
+        for (size_t o = 0; o < live * (count); o++) {                                              \
+            NAME(put)(job, r + o / (count)*each, i + o % (count), out[o]);                         \
+        }                                                                                          \
+    }
+        IN_BATCHES(SOME)
+#undef SOME
     }
 }
 
 GW_INLINE VT void NAME(decode)(const int fmt, const gw_cpu_linear *job, size_t first, size_t end) {
-    size_t row_bytes = job->k * (fmt == GW_FMT_F32 ? 4 : 2), stride = job->x_stride;
-    size_t n = (size_t)job->n;
-    const char *x = (const char *)job->x;
+    const size_t row_bytes = job->k * (fmt == GW_FMT_F32 ? 4 : 2), stride = job->x_stride;
+    const size_t n = (size_t)job->n, most = NAME(STREAMS);
     uintptr_t stop = (uintptr_t)job->w + end * row_bytes;
     uintptr_t jump = job->next != NULL ? (uintptr_t)job->next - stop : 0;
     float out[NAME(BATCH)];
-    if (n == 1 && job->streams > 1) {
+    if (job->streams > 1) {
         NAME(decode_in_turn)
-        (fmt, job, first, end,
-         (size_t)(job->streams < NAME(STREAMS) ? job->streams : NAME(STREAMS)));
+        (fmt, job, first, end, (size_t)job->streams < most ? (size_t)job->streams : most);
         return;
     }
     for (size_t r = first; r < end; r++) {
-        const char *w = (const char *)job->w + r * row_bytes;
+        const char *w = (const char *)job->w + r * row_bytes, *x = (const char *)job->x;
         size_t i = 0;
-        for (; i + NAME(BATCH) <= n; i += NAME(BATCH)) {
-            NAME(dots)(fmt, NAME(BATCH), w, x + i * stride, stride, job->k, stop, jump, out);
-            for (size_t j = 0; j < NAME(BATCH); j++) {
-                NAME(put)(job, r, i + j, out[j]);
-            }
-        }
-        for (; i + 2 <= n; i += 2) {
-            NAME(dots)(fmt, 2, w, x + i * stride, stride, job->k, stop, jump, out);
-            NAME(put)(job, r, i, out[0]);
-            NAME(put)(job, r, i + 1, out[1]);
-        }
-        for (; i < n; i++) {
-            NAME(dots)(fmt, 1, w, x + i * stride, 0, job->k, stop, jump, out);
-            NAME(put)(job, r, i, out[0]);
-        }
+#define SOME(count)                                                                                \
+    for (; i + (count) <= n; i += (count)) {                                                       \
+        NAME(dots)(fmt, (count), w, x + i * stride, stride, job->k, stop, jump, out);              \
+        for (size_t j = 0; j < (count); j++) {                                                     \
+            NAME(put)(job, r, i + j, out[j]);                                                      \
+        }                                                                                          \
+    }
+        IN_BATCHES(SOME)
+#undef SOME
     }
 }
+
+#undef IN_BATCHES
 
 /* ---- prefill --------------------------------------------------------------------------------- */
 

@@ -60,9 +60,9 @@ typedef void one_fn(const unsigned char *strip, size_t blocks, const gw_xblock *
         for (size_t b = 0; b < whole; b += STEP) {                                                 \
             const unsigned char *group = strip + HEAD + b / SUBS * GROUP;                          \
             float *a = acc + (b & (GW_LANES - 1)) * GW_STRIP_ROWS;                                 \
-            fetch_group(group, GROUP, 0, SUBS, from);                                              \
+            fetch_group(group, GROUP, from);                                                       \
             if (SUBS == 1) {                                                                       \
-                fetch_group(group + GROUP, GROUP, 0, SUBS, from);                                  \
+                fetch_group(group + GROUP, GROUP, from);                                           \
             }                                                                                      \
             V_UNROLL                                                                               \
             for (int sub = 0; sub < STEP; sub += 2, a += 2 * GW_STRIP_ROWS) {                      \
@@ -77,10 +77,11 @@ typedef void one_fn(const unsigned char *strip, size_t blocks, const gw_xblock *
 
 /* ---- several places at once ------------------------------------------------------------------ */
 
-/* acc [strips][lanes][16] = `strips` strips of `bytes` bytes times x, `part` segments of each at
- * once; then the caller reads at `then` in the same way. */
+/* acc [strips][lanes][count][16] = `strips` strips of `bytes` bytes times x [blocks][count], `part`
+ * segments of each at once; then the caller reads at `then` in the same way. */
 typedef void places_fn(const unsigned char *strip, size_t strips, size_t bytes, size_t blocks,
-                       size_t part, const gw_xblock *x, float *acc, const unsigned char *then);
+                       size_t part, const gw_xblock *x, size_t count, float *acc,
+                       const unsigned char *then);
 
 /* Where lines 0, 1, .. of all places lie from the first one's line 0: line after line, place after
  * place; of a strip's last place `shift` bytes further. */
@@ -111,9 +112,9 @@ V_FN void weave_lines(weave *w, size_t strips, size_t bytes, size_t each, size_t
  * after the other: a whole turn at once would keep the other places waiting. Where a segment ends,
  * its place goes on `onward` bytes from the segment's beginning. */
 #define PLACES(name)                                                                               \
-    static void places_##name(const unsigned char *strip, size_t strips, size_t bytes,             \
-                              size_t blocks, size_t part, const gw_xblock *x, float *restrict acc, \
-                              const unsigned char *then) {                                         \
+    V_FN void places_any_##name(const unsigned char *strip, size_t strips, size_t bytes,           \
+                                size_t blocks, size_t part, const gw_xblock *x, size_t count,      \
+                                float *restrict acc, const unsigned char *then, const int one) {   \
         SIZES(name);                                                                               \
         enum {                                                                                     \
             STEP = SUBS > 1 ? SUBS : 2,                                                            \
@@ -158,26 +159,48 @@ V_FN void weave_lines(weave *w, size_t strips, size_t bytes, size_t each, size_t
                                     end == segments ? jump_last - jump : 0);                       \
                     }                                                                              \
                     const size_t *next = woven.at;                                                 \
-                    float *a = acc + lane * GW_STRIP_ROWS;                                         \
+                    float *sums = acc;                                                             \
                     for (size_t s = 0; s < strips; s++, head += bytes) {                           \
                         const unsigned char *group =                                               \
                             head + HEAD + from * SEGMENT + g / SUBS * GROUP;                       \
+                        float *a = sums + lane * count * GW_STRIP_ROWS;                            \
                         v_lanes lanes;                                                             \
-                        load_lanes(&lanes, a, from == 0);                                          \
+                        if (one) {                                                                 \
+                            load_lanes(&lanes, a, from == 0);                                      \
+                        } else if (from == 0) {                                                    \
+                            memset(a, 0, 2 * count * GW_STRIP_ROWS * sizeof *a);                   \
+                        }                                                                          \
                         for (size_t j = from; j < end; j++, group += SEGMENT) {                    \
+                            const size_t b = j * GW_LANES + lane;                                  \
                             fetch_woven(ahead, next, lines);                                       \
                             next += lines;                                                         \
-                            two_##name(group, head, sub, x + j * GW_LANES + lane, &lanes);         \
+                            if (one) {                                                             \
+                                two_##name(group, head, sub, x + b, &lanes);                       \
+                            } else {                                                               \
+                                pass_##name(head, b, b + 2, x, count, sums, GW_LANES - 1,          \
+                                            (stream){0});                                          \
+                            }                                                                      \
                         }                                                                          \
-                        store_lanes(&lanes, a);                                                    \
-                        a += GW_LANES * GW_STRIP_ROWS;                                             \
+                        if (one) {                                                                 \
+                            store_lanes(&lanes, a);                                                \
+                        }                                                                          \
+                        sums += GW_LANES * count * GW_STRIP_ROWS;                                  \
                     }                                                                              \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
         for (size_t s = 0; blocks % 2 != 0 && s < strips; s++) {                                   \
-            pass_##name(strip + s * bytes, blocks - 1, blocks, x, 1,                               \
-                        acc + s * GW_LANES * GW_STRIP_ROWS, GW_LANES - 1, (stream){0});            \
+            pass_##name(strip + s * bytes, blocks - 1, blocks, x, count,                           \
+                        acc + s * GW_LANES * count * GW_STRIP_ROWS, GW_LANES - 1, (stream){0});    \
+        }                                                                                          \
+    }                                                                                              \
+    static void places_##name(const unsigned char *strip, size_t strips, size_t bytes,             \
+                              size_t blocks, size_t part, const gw_xblock *x, size_t count,        \
+                              float *acc, const unsigned char *then) {                             \
+        if (count == 1) {                                                                          \
+            places_any_##name(strip, strips, bytes, blocks, part, x, 1, acc, then, 1);             \
+        } else {                                                                                   \
+            places_any_##name(strip, strips, bytes, blocks, part, x, count, acc, then, 0);         \
         }                                                                                          \
     }
 

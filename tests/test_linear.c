@@ -38,12 +38,12 @@ static void kernels_equal_scalar(void **state) {
 /* Float weights read from several places in turn; test_ops holds one stream against the scalar. */
 static void streams_of_floats_are_equal(void **state) {
     (void)state;
-    enum { M = 41, K = 1100 };
+    enum { M = 41, K = 1100, MOST = 16 };
     size_t count;
     const gw_cpu_linear_kernel *kernels = gw_cpu_linear_float_kernels(&count);
-    float *x = lc_alloc(K * 4), y[2][M];
+    float *x = lc_alloc(MOST * K * 4), y[2][MOST * M];
     unsigned char *w = lc_alloc(M * K * 4);
-    for (size_t i = 0; i < K; i++) {
+    for (size_t i = 0; i < MOST * K; i++) {
         x[i] = random_float(1.0f);
     }
     for (size_t i = 0; i < M * K * 2; i++) { /* finite and normal as f16, bf16 and f32 */
@@ -55,17 +55,18 @@ static void streams_of_floats_are_equal(void **state) {
         if (k->prefill || !gw_cpu_level_runs(k->level)) {
             continue;
         }
-        gw_cpu_linear job = {
-            .w = w, .m = M, .k = K, .x = x, .x_stride = K * 4, .n = 1, .y_stride = M};
-        size_t bytes = k->scratch != NULL ? k->scratch(K, 1) : 0;
+        gw_cpu_linear job = {.w = w, .m = M, .k = K, .x = x, .x_stride = K * 4, .y_stride = M};
+        size_t bytes = k->scratch != NULL ? k->scratch(K, MOST) : 0;
         void *scratch = lc_alloc(bytes);
-        for (int streams = 1; streams < 20; streams += 3) {
+        for (int c = 0; c < MOST * 7; c++) {
+            const int streams = 1 + c % 7 * 3, several = streams > 1;
+            job.n = 1 + c / 7;
             job.streams = streams;
-            job.y = y[streams > 1];
+            job.y = y[several];
             memset(job.y, POISON_BYTE, sizeof y[0]);
             k->run(&job, 0, M, scratch);
-            if (memcmp(y[0], y[streams > 1], sizeof y[0]) != 0) {
-                fail_msg("%s: %d streams differ from one", k->name, streams);
+            if (memcmp(y[0], y[several], sizeof y[0]) != 0) {
+                fail_msg("%s: %d rows from %d streams differ from one", k->name, job.n, streams);
             }
         }
         free(scratch);
