@@ -347,6 +347,17 @@ GW_DEVICE int gw_dp4a(int a, int b, int c) {
 #endif
 }
 
+/* (x & mask) ^ flip; one instruction, where the compiler makes two of constants. */
+GW_DEVICE unsigned gw_and_xor(unsigned x, unsigned mask, unsigned flip) {
+#if defined(GW_NVIDIA)
+    unsigned r;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(r) : "r"(x), "r"(mask), "r"(flip));
+    return r;
+#else
+    return (x & mask) ^ flip;
+#endif
+}
+
 /* Bytes of the eight in `high` and `low` (low first): byte k of the result is number byte k of
  * `from` (0 .. 7) among them. */
 GW_DEVICE unsigned gw_pick_bytes(unsigned high, unsigned low, unsigned from) {

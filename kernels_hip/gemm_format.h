@@ -100,7 +100,7 @@ __device__ static inline unsigned codes(const quarter<F> &q, int i, int h) {
         return q.low[(4 * h + i) % F::LOW];
     }
     if (F::LOW == 4 && F::HIGH == 0 && UP) {
-        return ((h ? q.low[i] : q.low[i] << 4) & 0xf0f0f0f0u) ^ 0x80808080u;
+        return gw_and_xor(h ? q.low[i] : q.low[i] << 4, 0xf0f0f0f0u, 0x80808080u);
     }
     if (F::LOW == 4) {
         c = q.low[i] >> (4 * h) & 0x0f0f0f0fu;

@@ -65,14 +65,24 @@ template <class F, int N, int WHERE> struct gw_floats {
         return (stored(q) * 4 + gw_wave_lane() % 4) * (int)PAIR;
     }
     __device__ static inline unsigned number(unsigned, unsigned sums) { return sums; }
+    __device__ static inline void store(const gw_act8_four &, unsigned *, int) {}
     __device__ static inline void stage(const gw_linear_params &p, unsigned *x,
                                         const unsigned char *from, int n) {
         enum { AT_ONCE = N < 4 ? 4 : 1 };
-        auto same = [](unsigned *, int) {};
         if (p.terms % 4 == 0) {
-            gw_stage<4, N, AT_ONCE>(from, (size_t)p.row_bytes, p.terms, x, p.row_words, n, same);
+            const auto put = [](int at) {
+                return [=](unsigned *row, const unsigned *w) {
+                    *(gw_16b *)(row + at) = *(const gw_16b *)w;
+                };
+            };
+            gw_stage<4, N, AT_ONCE>(from, (size_t)p.row_bytes, p.terms, p.row_words, x, p.row_words,
+                                    n, put);
         } else {
-            gw_stage<1, N, AT_ONCE>(from, (size_t)p.row_bytes, p.terms, x, p.row_words, n, same);
+            const auto put = [](int at) {
+                return [=](unsigned *row, const unsigned *w) { row[at] = *w; };
+            };
+            gw_stage<1, N, AT_ONCE>(from, (size_t)p.row_bytes, p.terms, p.row_words, x, p.row_words,
+                                    n, put);
         }
     }
     /* What a thread multiplies of a record: x is where its columns begin. */

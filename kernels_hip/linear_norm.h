@@ -12,16 +12,17 @@
 #include "kernels_hip/norm.h"
 
 /* Rows [0, n) of `words` words each, G at a time, from `x` (row_bytes apart) to shared memory
- * (row_words apart); what a row has beyond `words` becomes 0. AT_ONCE: pieces of a row that a
- * thread waits for at once. change(words, number of the first of them) may change G of them. */
-template <int G, int ROWS, int AT_ONCE, class Change>
-__device__ static inline void gw_stage(const unsigned char *x, size_t row_bytes, int words,
-                                       unsigned *shared, int row_words, int n, Change change) {
+ * (row_words apart), up to word `end` of a row; what it has beyond `words` becomes 0. AT_ONCE:
+ * pieces of a row that a thread waits for at once. put(at) is what stores the G words from `at` on:
+ * a function of (row, words). */
+template <int G, int ROWS, int AT_ONCE, class Put>
+__device__ static inline void gw_stage(const unsigned char *x, size_t row_bytes, int words, int end,
+                                       unsigned *shared, int row_words, int n, Put put) {
     struct __align__(4 * G) piece {
         unsigned w[G];
     };
     const int step = G * GW_LINEAR_THREADS;
-    for (int base = (int)threadIdx.x * G; base < row_words; base += AT_ONCE * step) {
+    for (int base = (int)threadIdx.x * G; base < end; base += AT_ONCE * step) {
         piece v[AT_ONCE][ROWS];
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
@@ -39,12 +40,12 @@ __device__ static inline void gw_stage(const unsigned char *x, size_t row_bytes,
         }
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
+            const int at = base + k * step;
+            const auto store = put(at);
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
-                const int at = base + k * step;
-                if (r < n && at < row_words) {
-                    change(v[k][r].w, at);
-                    *(piece *)(shared + r * row_words + at) = v[k][r];
+                if (r < n && at < end) {
+                    store(shared + r * row_words, v[k][r].w);
                 }
             }
         }
@@ -75,7 +76,7 @@ __device__ static inline void gw_norm_row(const gw_linear_params &p, unsigned *x
                                  code.store((unsigned *)p.normed + block);
                              }
                              code.sums = K::number(code.scale, code.sums);
-                             code.store(x + block);
+                             K::store(code, x, i / GW_ACT_BLOCK);
                          } else {
                              *(gw_norm_four *)(x + i) = v;
                              if (keep && i < width) {
@@ -146,7 +147,7 @@ __device__ static inline void gw_norm_rows(const gw_linear_params &p, unsigned *
                            (size_t)(first + r) * (size_t)(p.terms * GW_ACT_WORDS));
             }
             code.sums = K::number(code.scale, code.sums);
-            code.store(x + r * p.row_words + block);
+            K::store(code, x + r * p.row_words, i / GW_ACT_BLOCK);
         }
     }
 }

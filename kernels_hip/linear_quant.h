@@ -4,6 +4,10 @@
  *
  * Block b belongs to lane b mod 32 of arith.h, so record u has lanes 4 (u mod 8) .. + 3, and wave q
  * of a tile takes the records u = q mod 8: four chains per row.
+ *
+ * One row of x lies in shared memory as blocks. Several lie as a thread reads them for a record, 40
+ * words: the scales of its four blocks, then their second numbers, then for each quarter t the
+ * words t and t + 4 of block 0, of block 1, ..: eight neighbours.
  */
 #ifndef GW_KERNELS_HIP_LINEAR_QUANT_H
 #define GW_KERNELS_HIP_LINEAR_QUANT_H
@@ -47,18 +51,43 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
                : TERM == GW_TERM_SIGNED ? (unsigned)(-OFFSET * sum)
                                         : sums;
     }
+    /* Where word j of block b is in a row of several. */
+    __device__ static inline int place(int b, int j) {
+        const int record = b / GW_STRIP_BLOCKS * (GW_STRIP_BLOCKS * GW_ACT_WORDS);
+        const int i = b % GW_STRIP_BLOCKS, code = j - 2;
+        return record + (j < 2 ? j * GW_STRIP_BLOCKS + i : 8 + code % 4 * 8 + 2 * i + code / 4);
+    }
+    /* Block b of a row; a thread has four codes of it. */
+    __device__ static inline void store(const gw_act8_four &four, unsigned *row, int b) {
+        if (ROWS == 1) {
+            four.store(row + b * GW_ACT_WORDS);
+        } else {
+            const int k = gw_lane() % 8;
+            row[place(b, 2 + k)] = four.q;
+            if (k == 0) {
+                row[place(b, 0)] = four.scale;
+                row[place(b, 1)] = four.sums;
+            }
+        }
+    }
     __device__ static inline void stage(const gw_linear_params &p, unsigned *x,
                                         const unsigned char *from, int n) {
         enum { FEW = ROWS < 4 ? ROWS : 4, AT_ONCE = ROWS > 8 ? 1 : 2 };
-        const auto change = [](unsigned *w, int at) {
-            w[1] = at % ACT_WORDS == 0 ? number(w[0], w[1]) : w[1];
+        const int words = p.row_bytes / 4, end = records(p.terms) * GW_STRIP_BLOCKS * GW_ACT_WORDS;
+        const auto put = [](int at) {
+            const int b = at / GW_ACT_WORDS, j = at % GW_ACT_WORDS;
+            const int first = ROWS == 1 ? at : place(b, j),
+                      next = ROWS == 1 ? at + 1 : place(b, j + 1);
+            return [=](unsigned *row, const unsigned *w) {
+                row[first] = w[0];
+                row[next] = j == 0 ? number(w[0], w[1]) : w[1];
+            };
         };
         if (n <= FEW) { /* the long rows of a model too are under way at once */
-            gw_stage<2, FEW, 4>(from, (size_t)p.row_bytes, p.row_bytes / 4, x, p.row_words, n,
-                                change);
+            gw_stage<2, FEW, 4>(from, (size_t)p.row_bytes, words, end, x, p.row_words, n, put);
         } else {
-            gw_stage<2, ROWS, AT_ONCE>(from, (size_t)p.row_bytes, p.row_bytes / 4, x, p.row_words,
-                                       n, change);
+            gw_stage<2, ROWS, AT_ONCE>(from, (size_t)p.row_bytes, words, end, x, p.row_words, n,
+                                       put);
         }
     }
 };

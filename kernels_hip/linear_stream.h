@@ -234,15 +234,19 @@ template <int ONCE> __device__ static inline float gw_join_8(const float *v, int
 
 #if GW_COPIES
 /* Gates of a group's tiles: its waves' sums are there, and they have been read. Every thread
- * arrives for itself. */
+ * arrives for itself. JOINERS: threads of a group that read. */
 template <class K> struct gw_gates {
-    enum { PLACES = 2, GROUPS = WAVES / K::CLASSES };
+    enum {
+        PLACES = GW_LINEAR_PLACES(K::SUMS),
+        GROUPS = WAVES / K::CLASSES,
+        JOINERS = GW_LINEAR_APART(K::SUMS, 1) ? (int)LANES : (int)K::FOLDERS
+    };
     gw_gate full[GROUPS][PLACES], free[GROUPS][PLACES];
 
     __device__ inline void make() {
         for (int i = 0; i < GROUPS * PLACES; i++) {
             gw_gate_make(&full[i / PLACES][i % PLACES], K::CLASSES * LANES);
-            gw_gate_make(&free[i / PLACES][i % PLACES], LANES);
+            gw_gate_make(&free[i / PLACES][i % PLACES], JOINERS);
         }
     }
 };
@@ -326,7 +330,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     enum {
         GROUPS = WAVES / K::CLASSES,
         HALF = K::CLASSES / 2,
-        ONCE = GW_LINEAR_ONCE(K::SUMS),
+        ONCE = GW_LINEAR_ONCE(K::SUMS, GW_COPIES),
         APART = GW_LINEAR_APART(K::SUMS, GW_COPIES),
         SPACE = ONCE ? (int)K::CLASSES : (int)HALF
     };
@@ -335,7 +339,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     ring_of ring;
     unsigned *x = (unsigned *)ring.open(shared, p.depth);
     unsigned *behind_x = x + (K::DIRECT ? 0 : p.width * p.row_words);
-    float *columns = (float *)behind_x + (APART ? (int)GW_LINEAR_GATES / 4 : 0);
+    float *columns = (float *)behind_x + (GW_COPIES ? (int)GW_LINEAR_GATES / 4 : 0);
     float *joined = columns + (GLU ? p.width * 2 * GW_LINEAR_ITEM : 0);
     const int wave = gw_wave(), group = wave / K::CLASSES, q = wave % K::CLASSES;
     const int first = (int)blockIdx.y * p.width;
@@ -406,6 +410,8 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
 #if GW_COPIES
     if (APART) {
         gw_sync_some<3, GW_LINEAR_BLOCK(K::SUMS, GW_COPIES)>();
+    } else if (threadIdx.x == 0) {
+        gates.make();
     }
 #endif
     gw_grid_dependency_wait();
@@ -450,21 +456,40 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     auto finish = [&]() {
         float *values = joined + (place * GROUPS + group) * SPACE * K::VALUES;
 #if GW_COPIES
-        if (APART) {
-            if (round > 0) {
-                gw_gate_wait(&gates.free[group][place], (round - 1) & 1);
-            }
-#pragma unroll
-            for (int i = 0; i < K::SUMS; i++) {
-                values[q * K::VALUES + i * LANES + gw_wave_lane()] = sums[i];
-            }
-            gw_gate_arrive(&gates.full[group][place]);
-            place ^= 1;
-            round += place == 0;
-            at.next();
-            return;
+        if (round > 0) {
+            gw_gate_wait(&gates.free[group][place], (round - 1) & 1);
         }
-#endif
+#pragma unroll
+        for (int i = 0; i < K::SUMS; i++) {
+            values[q * K::VALUES + i * LANES + gw_wave_lane()] = sums[i];
+        }
+        gw_gate_arrive(&gates.full[group][place]);
+        if (!APART && fold < K::FOLDERS) {
+            enum { JOINERS = gw_gates<K>::JOINERS, TEAMS = JOINERS / GW_LANES };
+            float v[K::OUTS];
+            gw_gate_wait(&gates.full[group][place], round & 1);
+#pragma unroll
+            for (int o = 0; o < K::OUTS; o++) {
+                v[o] = K::template join<1>(values, fold, o);
+            }
+            gw_gate_arrive(&gates.free[group][place]);
+#pragma unroll
+            for (int o = 0; o < K::OUTS; o++) {
+                if (K::speaks(fold)) {
+                    gw_emit(p, at, columns, K::out_row(fold), K::out_col(fold, o), live, v[o],
+                            extra[o]);
+                }
+            }
+            if (GLU && at.round + 1 == gw_walk<GROUPS, GLU>::ROUNDS) {
+                gw_sync_some<2, GROUPS * JOINERS>();
+                gw_glu_columns(p, columns, at.item, live, group * TEAMS + q, GROUPS * TEAMS);
+                gw_sync_some<2, GROUPS * JOINERS>();
+            }
+        }
+        place = place + 1 == gw_gates<K>::PLACES ? 0 : place + 1;
+        round += place == 0;
+        at.next();
+#else
         if (ONCE) { /* all classes side by side, in turns with the tile before */
             place ^= 1;
 #pragma unroll
@@ -504,6 +529,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
             gw_glu_columns(p, columns, at.item, live, gw_team(), GW_LINEAR_THREADS / GW_LANES);
         }
         at.next();
+#endif
     };
     gw_sync_some<1, GW_LINEAR_THREADS>();
     if (ring_of::STEP == 1) {

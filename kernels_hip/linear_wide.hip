@@ -19,19 +19,13 @@ template <class F> struct gw_wide : gw_quantized<F::RECORD, GW_MMA_N, F::TERM, F
         VALUES = SUMS * LANES
     };
 
-    __device__ static inline int first_x(int q) { return GW_STRIP_BLOCKS * q * ACT_WORDS; }
+    __device__ static inline int first_x(int q) { return GW_STRIP_BLOCKS * q * GW_ACT_WORDS; }
     template <class Ring, class Refill>
     __device__ static inline void add(Ring &ring, int slot, Refill refill, int,
                                       const unsigned *block, int row_words, float *sums, int live) {
         const int lane = gw_wave_lane(), column = gw_mma_b_col(lane);
         const unsigned *mine =
-            block + (column < live ? column : 0) * row_words + 2 + gw_tile_pair(lane);
-        unsigned b[4][GW_MMA_B]; /* before the weights are waited for */
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            b[i][0] = mine[ACT_WORDS * i];
-            b[i][1] = mine[ACT_WORDS * i + 4];
-        }
+            block + (column < live ? column : 0) * row_words + 8 + 8 * gw_tile_pair(lane);
         const unsigned char *record = ring.get(slot);
         quarter<F> quarters[AR];
         scales<F> scale[CR];
@@ -51,19 +45,30 @@ template <class F> struct gw_wide : gw_quantized<F::RECORD, GW_MMA_N, F::TERM, F
             const int col = gw_mma_c_col(lane, c);
             theirs[c] = block + (col < live ? col : 0) * row_words;
         }
+        unsigned b[2 * GW_MMA_B], scale_of[CC][2], second_of[CC][2]; /* of two blocks */
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             unsigned a[GW_MMA_A];
             int s[(F::HALVES ? 2 : 1) * GW_MMA_C];
             float row[CR][F::ROW], token[CC][F::TOKEN];
+            if (i % 2 == 0) {
+                load4(b, mine + 2 * i);
+#pragma unroll
+                for (int c = 0; c < CC; c++) {
+                    load2(scale_of[c], theirs[c] + i);
+                    if (F::TOKEN > 1) {
+                        load2(second_of[c], theirs[c] + GW_STRIP_BLOCKS + i);
+                    }
+                }
+            }
 #pragma unroll
             for (int k = 0; k < GW_MMA_A; k++) {
                 a[k] = codes<F>(quarters[k % AR], i, k / AR);
             }
-            multiply<F>(s, a, b[i]);
+            multiply<F>(s, a, b + i % 2 * GW_MMA_B);
 #pragma unroll
             for (int c = 0; c < CC; c++) {
-                numbers(theirs[c] + ACT_WORDS * i, token[c]);
+                terms_of(scale_of[c][i % 2], second_of[c][i % 2], token[c]);
             }
 #pragma unroll
             for (int k = 0; k < CR; k++) {
@@ -77,14 +82,14 @@ template <class F> struct gw_wide : gw_quantized<F::RECORD, GW_MMA_N, F::TERM, F
             }
         }
     }
-    /* What the term needs of a row of x. */
-    __device__ static inline void numbers(const unsigned *block, float *o) {
-        o[0] = GW_F32_FROM_BITS(block[0]);
+    /* What the term needs of a block of x. */
+    __device__ static inline void terms_of(unsigned scale, unsigned second, float *o) {
+        o[0] = GW_F32_FROM_BITS(scale);
         if (F::TERM == GW_TERM_AFFINE) {
-            o[F::TOKEN - 1] = GW_F32_FROM_BITS(block[1]);
+            o[F::TOKEN - 1] = GW_F32_FROM_BITS(second);
         } else if (F::TERM == GW_TERM_Q2) {
-            o[1 % F::TOKEN] = (float)gw_first_sum(block[1]);
-            o[2 % F::TOKEN] = (float)gw_second_sum(block[1]);
+            o[1 % F::TOKEN] = (float)gw_first_sum(second);
+            o[2 % F::TOKEN] = (float)gw_second_sum(second);
         }
     }
     template <int ONCE> __device__ static inline float join(const float *values, int fold, int) {

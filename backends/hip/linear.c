@@ -65,10 +65,9 @@ static int norm_bytes(const shape *s) {
  * kernels_hip/linear_stream.h cuts it up. 0 when it does not fit. */
 static int fits_so(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu) {
     int waves = GW_LINEAR_THREADS / d->warp, whole = s->piece, copies = has_copies(d);
-    int after = 4 * GW_LINEAR_JOINED(sums); /* behind x, gates and the columns of GLU */
+    int after = 4 * GW_LINEAR_JOINED(sums, copies); /* behind x, gates and the columns of GLU */
     int before = waves * record_bytes[fmt] * s->depth + 4 * s->width * s->row_words +
-                 (GW_LINEAR_APART(sums, copies) ? GW_LINEAR_GATES : 0) +
-                 (glu ? 4 * s->width * 2 * GW_LINEAR_ITEM : 0);
+                 (copies ? GW_LINEAR_GATES : 0) + (glu ? 4 * s->width * 2 * GW_LINEAR_ITEM : 0);
     /* A norm takes a whole row at a time where that leaves room for as many blocks, else pieces;
      * several rows are whole. */
     int most = (copies ? d->shared_bytes : d->shared_bytes / 2) - before;
