@@ -403,7 +403,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     };
     const int count = gw_live(p.step);
     gw_norm_four weights[GW_NORM_FOURS];
-    if (K::NORM && p.norm) {
+    if (K::NORM > 0 && p.norm) {
         gw_norm_ask<1>(p.norm, p.row_bytes / 4, weights);
     }
     gw_grid_launch_dependents();
@@ -415,7 +415,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     }
 #endif
     gw_grid_dependency_wait();
-    if (K::NORM && p.norm) {
+    if (K::NORM > 0 && p.norm) {
         if constexpr (K::NORM == 1) {
             gw_norm_row<K>(p, x, joined, count, weights, rest);
         } else if constexpr (K::NORM > 1) {

@@ -90,6 +90,19 @@ static gw_status try_node(struct gw_device *device, int64_t rows) {
     return s;
 }
 
+static void a_roof_is_measured(void **state) {
+    (void)state;
+    static const char *const settings[] = {"", "team", "fail-alloc=1"};
+    for (int i = 0; i < 3; i++) {
+        struct gw_device *device = open_opencl(settings[i]);
+        gw_roof roof = {.read_gbps = -1};
+        assert_int_equal(gw_backend_opencl.roof(device, &roof), GW_OK);
+        assert_true(i < 2 ? roof.read_gbps > 0 : roof.read_gbps == 0);
+        assert_int_equal(try_node(device, 96), GW_OK);
+        gw_backend_opencl.close(device);
+    }
+}
+
 static void every_allocation_may_fail(void **state) {
     (void)state;
     int k = 1, failed = 1;
@@ -119,6 +132,8 @@ static void a_failing_launch_loses_the_device(void **state) {
         assert_int_equal(try_node(device, 96), GW_E_DEVICE);
         assert_non_null(strstr(gw_error_text(), "CL_OUT_OF_RESOURCES"));
         assert_int_equal(try_node(device, 96), GW_E_DEVICE); /* and stays lost */
+        gw_roof roof;
+        assert_int_equal(gw_backend_opencl.roof(device, &roof), GW_E_DEVICE);
         gw_backend_opencl.close(device);
     }
 }
@@ -412,6 +427,7 @@ static void a_damaged_cache_is_built_again(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_roof_is_measured),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_failing_launch_loses_the_device),
         cmocka_unit_test(a_failing_build_shows_the_log),

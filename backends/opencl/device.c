@@ -204,6 +204,14 @@ static gw_status fill_device(struct gw_device *d, const gw_device_options *optio
     return gw_cl_program_get(d, "rows", "", &first);
 }
 
+cl_command_queue gw_cl_timed(struct gw_device *d) {
+    cl_int error;
+    if (d->timed == NULL) {
+        d->timed = d->cl->CreateCommandQueue(d->context, d->id, CL_QUEUE_PROFILING_ENABLE, &error);
+    }
+    return d->timed;
+}
+
 static void close_device(struct gw_device *d) {
     if (d == NULL) {
         return;
@@ -339,4 +347,5 @@ const gw_backend gw_backend_opencl = {.name = "opencl",
                                       .post_free = gw_cl_post_free,
                                       .post = gw_cl_post,
                                       .collect = gw_cl_collect,
-                                      .profile = gw_cl_profile};
+                                      .profile = gw_cl_profile,
+                                      .roof = gw_cl_roof};

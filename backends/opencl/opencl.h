@@ -87,6 +87,11 @@ int gw_cl_devices(cl_platform_id *platforms, cl_device_id *devices, int room);
 int gw_cl_has_ptx(struct gw_device *device);
 int gw_cl_has_matrix(struct gw_device *device);
 
+/* The queue with profiling; NULL: there is none. */
+cl_command_queue gw_cl_timed(struct gw_device *device);
+/* roof.c; launches wait for those before. */
+gw_status gw_cl_roof(struct gw_device *device, gw_roof *out);
+
 /* ---- buffers (memory.c, layout.c) ------------------------------------------------------------ */
 
 /* Rows [first, first + rows) of a weight in one allocation; offsets of the planes in bytes. */

@@ -425,9 +425,5 @@ void gw_cl_profile(struct gw_segment *segment, gw_node_time *times) {
     if (segment->events == NULL) {
         segment->events = calloc(segment->n + 1, sizeof(cl_event));
     }
-    if (device->timed == NULL) {
-        cl_int error;
-        device->timed = device->cl->CreateCommandQueue(device->context, device->id,
-                                                       CL_QUEUE_PROFILING_ENABLE, &error);
-    }
+    gw_cl_timed(device);
 }
