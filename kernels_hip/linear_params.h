@@ -4,9 +4,8 @@
  * A block has a group of waves per tile (16 rows of the matrix), and in it a wave per class of the
  * lanes of arith.h: 8, or 4 for 16-bit floats. With GW_COPIES, where a thread has few sums, a wave
  * more for each group joins those of the others, who go on meanwhile. Its shared memory holds the
- * waves' slots, the activations, gates, the columns of GLU and the sums to be joined (without
- * GW_COPIES, where there are many, of half the classes); before there are sums, what a norm needs
- * takes their place.
+ * waves' slots, the activations, gates, the columns of GLU and the sums to be joined; before there
+ * are sums, what a norm needs takes their place.
  */
 #ifndef GW_KERNELS_HIP_LINEAR_PARAMS_H
 #define GW_KERNELS_HIP_LINEAR_PARAMS_H
@@ -31,16 +30,16 @@ enum {
 /* Slots of a wave where all of them fit, else GW_LINEAR_SOME or GW_LINEAR_LESS. */
 #define GW_LINEAR_DEPTH(record) (((record) > 2048 ? GW_LINEAR_WIDER : GW_LINEAR_RING) / (record))
 
-/* How the sums of a tile are joined, `sums` of each thread. With GW_COPIES all at once: few in two
- * places in turns, by waves apart, many in one, by the first waves of a group, while the others go
- * on. Else few all at once as well, in two places, and many half of the classes at a time. Floats
- * that takes; threads of a block. */
-#define GW_LINEAR_PLACES(sums) ((sums) <= 4 ? 2 : 1)
-#define GW_LINEAR_ONCE(sums, copies) ((copies) || (sums) <= 4)
-#define GW_LINEAR_APART(sums, copies) ((copies) && (sums) <= 4)
-#define GW_LINEAR_JOINED(sums, copies)                                                             \
-    (GW_LINEAR_ONCE(sums, copies) ? GW_LINEAR_PLACES(sums) * GW_LINEAR_THREADS * (sums)            \
-                                  : GW_LINEAR_THREADS / 2 * (sums))
+/* How the sums of a tile are joined, `sums` of each thread. Few: all at once, in two places in
+ * turns, with GW_COPIES by waves apart. Many: with GW_COPIES and where shared memory allows, all at
+ * once, by the first waves of a group, while the others go on; else half of the classes at a time.
+ * Floats that takes; threads of a block. */
+#define GW_LINEAR_FEW(sums) ((sums) <= 4)
+#define GW_LINEAR_PLACES(sums) (GW_LINEAR_FEW(sums) ? 2 : 1)
+#define GW_LINEAR_APART(sums, copies) ((copies) && GW_LINEAR_FEW(sums))
+#define GW_LINEAR_JOINED(sums, halves)                                                             \
+    ((halves) ? GW_LINEAR_THREADS / 2 * (sums)                                                     \
+              : GW_LINEAR_PLACES(sums) * GW_LINEAR_THREADS * (sums))
 #define GW_LINEAR_BLOCK(sums, copies)                                                              \
     (GW_LINEAR_THREADS + (GW_LINEAR_APART(sums, copies) ? GW_LINEAR_FOLDS : 0))
 
@@ -81,7 +80,7 @@ struct gw_linear_params {
     int32_t act8;        /* GLU: y is act8                                     */
     int32_t piece;       /* norm: values of the row staged at a time           */
     float eps;           /* of the norm                                        */
-    int32_t unused;
+    int32_t halves;      /* many sums are joined half of the classes at a time  */
 };
 
 /* glu_join: y = act(gate) * up of two f32 matrices [rows, width]. */

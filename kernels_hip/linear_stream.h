@@ -330,9 +330,8 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     enum {
         GROUPS = WAVES / K::CLASSES,
         HALF = K::CLASSES / 2,
-        ONCE = GW_LINEAR_ONCE(K::SUMS, GW_COPIES),
-        APART = GW_LINEAR_APART(K::SUMS, GW_COPIES),
-        SPACE = ONCE ? (int)K::CLASSES : (int)HALF
+        FEW = GW_LINEAR_FEW(K::SUMS),
+        APART = GW_LINEAR_APART(K::SUMS, GW_COPIES)
     };
     typedef gw_ring<K::RECORD> ring_of;
     GW_SHARED_DYNAMIC(unsigned char, shared);
@@ -453,44 +452,52 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     };
     int place = 0, round = 0; /* of the place */
     (void)round;
-    auto finish = [&]() {
-        float *values = joined + (place * GROUPS + group) * SPACE * K::VALUES;
+    auto gated = [&]() { /* all classes side by side */
 #if GW_COPIES
-        if (round > 0) {
-            gw_gate_wait(&gates.free[group][place], (round - 1) & 1);
-        }
+                         enum { JOINERS = gw_gates<K>::JOINERS, TEAMS = JOINERS / GW_LANES };
+                         float *values = joined + (place * GROUPS + group) * K::CLASSES * K::VALUES;
+                         if (round > 0) {
+                             gw_gate_wait(&gates.free[group][place], (round - 1) & 1);
+                         }
 #pragma unroll
-        for (int i = 0; i < K::SUMS; i++) {
-            values[q * K::VALUES + i * LANES + gw_wave_lane()] = sums[i];
-        }
-        gw_gate_arrive(&gates.full[group][place]);
-        if (!APART && fold < K::FOLDERS) {
-            enum { JOINERS = gw_gates<K>::JOINERS, TEAMS = JOINERS / GW_LANES };
-            float v[K::OUTS];
-            gw_gate_wait(&gates.full[group][place], round & 1);
+                         for (int i = 0; i < K::SUMS; i++) {
+                             values[q * K::VALUES + i * LANES + gw_wave_lane()] = sums[i];
+                         }
+                         gw_gate_arrive(&gates.full[group][place]);
+                         if (!APART && fold < K::FOLDERS) {
+                             float v[K::OUTS];
+                             gw_gate_wait(&gates.full[group][place], round & 1);
 #pragma unroll
-            for (int o = 0; o < K::OUTS; o++) {
-                v[o] = K::template join<1>(values, fold, o);
-            }
-            gw_gate_arrive(&gates.free[group][place]);
+                             for (int o = 0; o < K::OUTS; o++) {
+                                 v[o] = K::template join<1>(values, fold, o);
+                             }
+                             gw_gate_arrive(&gates.free[group][place]);
 #pragma unroll
-            for (int o = 0; o < K::OUTS; o++) {
-                if (K::speaks(fold)) {
-                    gw_emit(p, at, columns, K::out_row(fold), K::out_col(fold, o), live, v[o],
-                            extra[o]);
-                }
-            }
-            if (GLU && at.round + 1 == gw_walk<GROUPS, GLU>::ROUNDS) {
-                gw_sync_some<2, GROUPS * JOINERS>();
-                gw_glu_columns(p, columns, at.item, live, group * TEAMS + q, GROUPS * TEAMS);
-                gw_sync_some<2, GROUPS * JOINERS>();
-            }
+                             for (int o = 0; o < K::OUTS; o++) {
+                                 if (K::speaks(fold)) {
+                                     gw_emit(p, at, columns, K::out_row(fold), K::out_col(fold, o),
+                                             live, v[o], extra[o]);
+                                 }
+                             }
+                             if (GLU && at.round + 1 == gw_walk<GROUPS, GLU>::ROUNDS) {
+                                 gw_sync_some<2, GROUPS * JOINERS>();
+                                 gw_glu_columns(p, columns, at.item, live, group * TEAMS + q,
+                                                GROUPS * TEAMS);
+                                 gw_sync_some<2, GROUPS * JOINERS>();
+                             }
+                         }
+                         place = place + 1 == gw_gates<K>::PLACES ? 0 : place + 1;
+                         round += place == 0;
+                         at.next();
+#endif
+    };
+    auto finish = [&]() {
+        if (GW_COPIES && (APART || !p.halves)) {
+            gated();
+            return;
         }
-        place = place + 1 == gw_gates<K>::PLACES ? 0 : place + 1;
-        round += place == 0;
-        at.next();
-#else
-        if (ONCE) { /* all classes side by side, in turns with the tile before */
+        float *values = joined + (place * GROUPS + group) * (FEW ? K::CLASSES : HALF) * K::VALUES;
+        if (FEW) { /* all classes side by side, in turns with the tile before */
             place ^= 1;
 #pragma unroll
             for (int i = 0; i < K::SUMS; i++) {
@@ -517,7 +524,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
         if (fold < K::FOLDERS) {
 #pragma unroll
             for (int o = 0; o < K::OUTS; o++) {
-                const float v = K::template join<ONCE>(values, fold, o);
+                const float v = K::template join<FEW>(values, fold, o);
                 if (K::speaks(fold)) {
                     gw_emit(p, at, columns, K::out_row(fold), K::out_col(fold, o), live, v,
                             extra[o]);
@@ -529,7 +536,6 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
             gw_glu_columns(p, columns, at.item, live, gw_team(), GW_LINEAR_THREADS / GW_LANES);
         }
         at.next();
-#endif
     };
     gw_sync_some<1, GW_LINEAR_THREADS>();
     if (ring_of::STEP == 1) {

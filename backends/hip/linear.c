@@ -29,6 +29,7 @@ typedef struct shape {
     int row_words;       /* of x in shared memory             */
     int groups;          /* tiles at a time                   */
     int depth;           /* slots of a wave                   */
+    int halves;          /* of gw_linear_params               */
     int piece;           /* of a row on its way through a norm, in floats; or 0 */
     int normed;          /* rows on that way at a time        */
     unsigned threads;    /* of a block                        */
@@ -65,7 +66,7 @@ static int norm_bytes(const shape *s) {
  * kernels_hip/linear_stream.h cuts it up. 0 when it does not fit. */
 static int fits_so(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu) {
     int waves = GW_LINEAR_THREADS / d->warp, whole = s->piece, copies = has_copies(d);
-    int after = 4 * GW_LINEAR_JOINED(sums, copies); /* behind x, gates and the columns of GLU */
+    int after = 4 * GW_LINEAR_JOINED(sums, s->halves); /* behind x, gates and the columns of GLU */
     int before = waves * record_bytes[fmt] * s->depth + 4 * s->width * s->row_words +
                  (copies ? GW_LINEAR_GATES : 0) + (glu ? 4 * s->width * 2 * GW_LINEAR_ITEM : 0);
     /* A norm takes a whole row at a time where that leaves room for as many blocks, else pieces;
@@ -88,12 +89,15 @@ static int fits_so(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, in
 
 /* With as many slots as fit. 0 when none do. */
 static int fits(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu) {
-    int copies = has_copies(d), most = GW_LINEAR_DEPTH(record_bytes[fmt]);
+    int copies = has_copies(d), many = !GW_LINEAR_FEW(sums);
+    int most = GW_LINEAR_DEPTH(record_bytes[fmt]);
     int depths[] = {most, GW_LINEAR_SOME, GW_LINEAR_LESS};
     for (int i = 0; i < 3; i++) {
         s->depth = copies ? depths[i] : 1;
-        if (s->depth <= most && fits_so(d, fmt, s, sums, glu)) {
-            return 1;
+        for (s->halves = many && !copies; s->halves <= many; s->halves++) {
+            if (s->depth <= most && fits_so(d, fmt, s, sums, glu)) {
+                return 1;
+            }
         }
     }
     return 0;
@@ -285,6 +289,7 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     p->row_words = s.row_words > 0 ? s.row_words : p->terms;
     p->width = s.width;
     p->depth = s.depth;
+    p->halves = s.halves;
     p->early = early_slots(segment, &s);
     p->x_rows = (int32_t)node->in[0]->dim[0];
     /* Blocks stay for as many tiles as there are. One of them fills a multiprocessor with loads. */
