@@ -5,13 +5,14 @@
 #   bench/h200_hybrid.sh BIN SYNTH DEVICE [SHAPE [FORMAT [N...]]]
 #
 # BIN: the program. SYNTH writes models: SYNTH SHAPE FORMAT FILE. DEVICE: as for --device. Models go
-# to GODWIT_TMP (default: a fresh folder, removed at the end). GODWIT_THREADS: of the CPU (default:
-# all cores). GODWIT_TURNS: how often all is measured (3). GODWIT_ASK: what ("-p 512 -n 32 -r 1").
-# A machine shared with others changes its speed within seconds, so every six measurements have a
-# forecast among them, N comes in another order in each turn, and the table compares the middle of
-# all forecasts with the middle of all measurements.
+# to GODWIT_TMP (default: a fresh folder, removed at the end); what another call left there in
+# runs.csv and plans.csv counts as well. GODWIT_THREADS: of the CPU (default: all cores).
+# GODWIT_TURNS: how often all is measured (3). GODWIT_SECONDS: no measurement begins later (none).
+# GODWIT_ASK: what ("-p 512 -n 32 -r 1"). A machine shared with others changes its speed within
+# seconds, so every six measurements have a forecast among them, N comes in another order in each
+# turn, and the table compares tokens over seconds of all forecasts with those of all measurements.
 set -eu
-[ $# -ge 3 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2; }
 bin=$1
 synth=$2
 device=$3
@@ -28,8 +29,7 @@ file=$tmp/$shape-$format.gguf
 
 [ -f "$file" ] || "$python" "$synth" "$shape" "$format" "$file" > /dev/null
 runs=$tmp/runs.csv plans=$tmp/plans.csv
-: > "$runs"
-: > "$plans"
+began=$(date +%s)
 
 forecast() {
     rm -f "$XDG_CACHE_HOME"/godwit/gauge-*
@@ -44,6 +44,7 @@ turn=0 since=0
 while [ "$turn" -lt "${GODWIT_TURNS:-3}" ]; do
     turn=$((turn + 1))
     for n in $(printf '%s\n' $counts | sort -R); do
+        [ $(($(date +%s) - began)) -lt "${GODWIT_SECONDS:-1000000}" ] || break 2
         [ $((since % 6)) != 0 ] || forecast
         since=$((since + 1))
         # shellcheck disable=SC2086
@@ -52,7 +53,8 @@ while [ "$turn" -lt "${GODWIT_TURNS:-3}" ]; do
     done
 done
 "$python" - "$plans" "$runs" <<'PY'
-import csv, math, statistics, sys
+import csv, sys
+from statistics import harmonic_mean
 planned, seen = {}, {}
 for row in csv.reader(open(sys.argv[1])):
     if row[0] == "offloaded":
@@ -72,8 +74,12 @@ print("|---:|---:|---:|---:|---:|---:|---:|")
 for n in sorted(seen, key=int):
     cells = ""
     for of_plan, measured in zip(planned[n], seen[n]):
-        both = statistics.median(of_plan), statistics.median(measured or [math.nan])
+        if not measured:
+            cells += " | | |"
+            continue
+        both = harmonic_mean(of_plan), harmonic_mean(measured)
         cells += f" {both[0]:.1f} | {both[1]:.1f} | {both[0] / both[1]:.2f} |"
     print(f"| {n} |{cells}")
+print(f"{len(planned['0'][0])} forecasts, {sum(len(part) for row in seen.values() for part in row)} measurements")
 PY
 [ -n "${GODWIT_TMP:-}" ] || rm -rf "$tmp"

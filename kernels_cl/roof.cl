@@ -41,10 +41,3 @@ roof_read(__global const uint4 *from, const ulong pieces, __global uint *out, co
 }
 
 #endif
-
-/* Zeros, so that all of the memory is really there. */
-__kernel void roof_fill(__global uint4 *to, const ulong pieces) {
-    for (ulong i = get_global_id(0); i < pieces * PIECE; i += get_global_size(0)) {
-        to[i] = (uint4)(0);
-    }
-}

@@ -9,7 +9,7 @@ static const cl_ulong most = (cl_ulong)4 << 30, most_of_item = (cl_ulong)512 << 
 typedef struct reading {
     struct gw_device *device;
     struct gw_buffer *buffer;
-    cl_kernel fill, read;
+    cl_kernel read;
     cl_ulong pieces;
     size_t items, local;
 } reading;
@@ -23,11 +23,11 @@ static cl_ulong pieces_of(const struct gw_device *d, size_t round) {
     return bytes / PIECE > round ? bytes / PIECE / round * round : round;
 }
 
-static gw_status launch(const reading *r, cl_kernel kernel, double *seconds) {
+static gw_status launch(const reading *r, double *seconds) {
     const struct gw_device *d = r->device;
     cl_ulong start = 0, end = 0;
     cl_event event;
-    GW_TRY(gw_cl_check(d->cl->EnqueueNDRangeKernel(d->timed, kernel, 1, NULL, &r->items, &r->local,
+    GW_TRY(gw_cl_check(d->cl->EnqueueNDRangeKernel(d->timed, r->read, 1, NULL, &r->items, &r->local,
                                                    0, NULL, &event),
                        "reading memory"));
     cl_int error = d->cl->Finish(d->timed);
@@ -38,19 +38,22 @@ static gw_status launch(const reading *r, cl_kernel kernel, double *seconds) {
     return gw_cl_check(error, "reading memory");
 }
 
-static gw_status kernel_of(const gw_cl_driver *cl, cl_program program, const char *name,
-                           cl_mem memory, cl_ulong pieces, cl_kernel *out) {
+static gw_status make_kernel(reading *r, const gw_cl_program *program) {
+    const gw_cl_driver *cl = r->device->cl;
+    const cl_mem memory = r->buffer->chunks[0].mem;
+    const cl_uint never = 1;
     cl_int error = CL_SUCCESS;
-    *out = cl->CreateKernel(program, name, &error);
-    GW_TRY(gw_cl_check(error, name));
-    GW_TRY(gw_cl_check(cl->SetKernelArg(*out, 0, sizeof memory, &memory), name));
-    return gw_cl_check(cl->SetKernelArg(*out, 1, sizeof pieces, &pieces), name);
+    r->read = cl->CreateKernel(program->program, "roof_read", &error);
+    GW_TRY(gw_cl_check(error, "roof_read"));
+    GW_TRY(gw_cl_check(cl->SetKernelArg(r->read, 0, sizeof memory, &memory), "roof_read"));
+    GW_TRY(gw_cl_check(cl->SetKernelArg(r->read, 1, sizeof r->pieces, &r->pieces), "roof_read"));
+    GW_TRY(gw_cl_check(cl->SetKernelArg(r->read, 2, sizeof memory, &memory), "roof_read"));
+    return gw_cl_check(cl->SetKernelArg(r->read, 3, sizeof never, &never), "roof_read");
 }
 
 static gw_status measure(reading *r, gw_roof *out) {
     struct gw_device *d = r->device;
     const gw_cl_program *program;
-    const cl_uint never = 1;
     size_t groups = (size_t)(d->units > 0 ? d->units : 1) * GROUPS_OF_UNIT;
     double seconds;
     r->local = d->item ? 1 : GROUP;
@@ -58,15 +61,10 @@ static gw_status measure(reading *r, gw_roof *out) {
     r->pieces = pieces_of(d, d->item ? 4 * groups : groups);
     GW_TRY(gw_cl_program_of(d, gw_cl_text("kernels_cl/roof.cl"), "", &program));
     GW_TRY(gw_cl_alloc(d, (size_t)r->pieces * PIECE, &r->buffer));
-    const cl_mem memory = r->buffer->chunks[0].mem;
-    GW_TRY(kernel_of(d->cl, program->program, "roof_fill", memory, r->pieces, &r->fill));
-    GW_TRY(kernel_of(d->cl, program->program, "roof_read", memory, r->pieces, &r->read));
-    GW_TRY(gw_cl_check(d->cl->SetKernelArg(r->read, 2, sizeof memory, &memory), "roof_read"));
-    GW_TRY(gw_cl_check(d->cl->SetKernelArg(r->read, 3, sizeof never, &never), "roof_read"));
-    GW_TRY(gw_cl_check(d->cl->Finish(d->queue), "waiting"));
-    GW_TRY(launch(r, r->fill, &seconds));
+    GW_TRY(make_kernel(r, program));
+    GW_TRY(gw_cl_check(d->cl->Finish(d->queue), "clearing memory to read"));
     for (int i = 0; i < TRIALS; i++) {
-        GW_TRY(launch(r, r->read, &seconds));
+        GW_TRY(launch(r, &seconds));
         double rate = seconds > 0 ? 1e-9 * (double)(r->pieces * PIECE) / seconds : 0;
         out->read_gbps = rate > out->read_gbps ? rate : out->read_gbps;
     }
@@ -84,11 +82,8 @@ gw_status gw_cl_roof(struct gw_device *device, gw_roof *out) {
         return GW_OK;
     }
     gw_status status = measure(&r, out);
-    for (int i = 0; i < 2; i++) {
-        cl_kernel kernel = i == 0 ? r.fill : r.read;
-        if (kernel != NULL) {
-            device->cl->ReleaseKernel(kernel);
-        }
+    if (r.read != NULL) {
+        device->cl->ReleaseKernel(r.read);
     }
     gw_cl_release(r.buffer);
     return status == GW_E_NOMEM ? GW_OK : status;
