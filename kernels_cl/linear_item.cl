@@ -124,27 +124,33 @@ static inline void unpack(PLANE_ARGS, size_t strip, int b, int blocks, strip_blo
 
 #ifdef MULTIPLY_ADD
 
+/* Instructions by clang's names for them, not as assembly, which PoCL 5.0 takes for a call of its
+ * own that allocates local memory, and aborts. */
 #ifdef __AVX512BW__
-#define PAIRWISE(name)                                                                             \
-    static inline uint16 name(uint16 a, uint16 b) {                                                \
-        uint16 r;                                                                                  \
-        __asm__(#name " %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));                                   \
-        return r;                                                                                  \
-    }
+typedef uint16 x86_words;
+#define X86(name) __builtin_ia32_##name##512
+#define BOTH(name) name(a, b)
 #else
-#define PAIRWISE(name)                                                                             \
-    static inline uint8 name##_half(uint8 a, uint8 b) {                                            \
-        uint8 r;                                                                                   \
-        __asm__(#name " %2, %1, %0" : "=x"(r) : "x"(a), "x"(b));                                   \
-        return r;                                                                                  \
+typedef uint8 x86_words;
+#define X86(name) __builtin_ia32_##name##256
+#define BOTH(name) (uint16)(name(a.lo, b.lo), name(a.hi, b.hi))
+#endif
+#define X86_VECTOR __attribute__((vector_size(sizeof(x86_words))))
+typedef char x86_bytes X86_VECTOR;
+typedef short x86_shorts X86_VECTOR;
+typedef ushort x86_ushorts X86_VECTOR;
+
+#define PAIRWISE(name, type, join)                                                                 \
+    static inline x86_words x86_##name(x86_words a_words, x86_words b_words) {                     \
+        type a = __builtin_astype(a_words, type), b = __builtin_astype(b_words, type);             \
+        return __builtin_astype(join, x86_words);                                                  \
     }                                                                                              \
     static inline uint16 name(uint16 a, uint16 b) {                                                \
-        return (uint16)(name##_half(a.lo, b.lo), name##_half(a.hi, b.hi));                         \
+        return BOTH(x86_##name);                                                                   \
     }
-#endif
-PAIRWISE(vpmaddwd) /* int16 x int16 -> int32 */
-PAIRWISE(vpmaddubsw) /* uint8 x int8 -> int16, saturated */
-PAIRWISE(vpaddw) /* no pairs: int16 + int16 */
+PAIRWISE(vpmaddwd, x86_shorts, X86(pmaddwd)(a, b)) /* int16 x int16 -> int32 */
+PAIRWISE(vpmaddubsw, x86_bytes, X86(pmaddubsw)(a, b)) /* uint8 x int8 -> int16, saturated */
+PAIRWISE(vpaddw, x86_ushorts, a + b) /* no pairs: int16 + int16 */
 
 /* An int16 holds eight products of codes of five bits (8 x 31 x 127 = 31,496), four of six bits.
  * Codes of eight bits: even and odd bytes apart, as int16. */

@@ -92,8 +92,8 @@ static gw_status try_node(struct gw_device *device, int64_t rows) {
 
 static void a_roof_is_measured(void **state) {
     (void)state;
-    static const char *const settings[] = {"", "team", "fail-alloc=1"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const settings[] = {"", "team", "fail-alloc=1", "max-alloc=100000"};
+    for (int i = 0; i < 4; i++) {
         struct gw_device *device = open_opencl(settings[i]);
         gw_roof roof = {.read_gbps = -1};
         assert_int_equal(gw_backend_opencl.roof(device, &roof), GW_OK);

@@ -1,14 +1,17 @@
 /* tests/test_opencl_next.c - gw_session_next on the first OpenCL device, on each way through the
  * ops, and with a part of the layers on the CPU. Without a device everything is skipped. */
 #include "tests/next_cases.h"
-
-extern const gw_backend gw_backend_opencl;
+#include "tests/pocl.h"
 
 static void check(const char *settings, const char *layers, int n, int ahead) {
     if (gw_backend_opencl.device_count() < 1) {
         print_message("SKIP: no OpenCL device here\n");
         skip();
     }
+    struct gw_device *device;
+    assert_int_equal(gw_backend_opencl.open(0, NULL, &device), GW_OK);
+    choose_pocl_method(device, settings);
+    gw_backend_opencl.close(device);
     setenv("GODWIT_OPENCL", settings, 1);
     nc_check("opencl", layers, n, ahead);
     unsetenv("GODWIT_OPENCL");

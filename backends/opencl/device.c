@@ -84,16 +84,16 @@ static const char *lacking(const gw_cl_driver *cl, cl_device_id id) {
 }
 
 /* GODWIT_OPENCL, for tests, comma-separated: item, team (the way through the ops), plain (no inline
- * assembly), matrix (prompts on matrix instructions, through local memory where the device has
- * none), no-matrix (never), walk=GROUPS (a step in one launch of so many groups, however few
- * its ops; 0: never; other devices than NVIDIA's: 1), must-walk (an error where that cannot be
- * done), walk-rows=N (for steps of so many rows, too), last-joins (attention in one launch, as on
- * NVIDIA: right on x86, too), any-floats (open a simulator whose arithmetic is not exact),
- * max-alloc=BYTES, max-cache=BYTES (the same for caches alone), fail-alloc=K, fail-enqueue=K,
- * fail-build (the first) or fail-build=K, fail-walk (the program of a step in one launch does not
- * build), no-cache (programs are not kept on disk: PoCL compiles what it is asked for a second
- * time), no-blas (CLBlast is not there), fail-blas=K (its K-th product fails; the first is the
- * trial). */
+ * assembly, no name of an x86 instruction), matrix (prompts on matrix instructions, through local
+ * memory where the device has none), no-matrix (never), walk=GROUPS (a step in one launch of so
+ * many groups, however few its ops; 0: never; other devices than NVIDIA's: 1), must-walk (an error
+ * where that cannot be done), walk-rows=N (for steps of so many rows, too), last-joins (attention
+ * in one launch, as on NVIDIA: right on x86, too), any-floats (open a simulator whose arithmetic is
+ * not exact), max-alloc=BYTES, max-cache=BYTES (the same for caches alone), fail-alloc=K,
+ * fail-enqueue=K, fail-build (the first) or fail-build=K, fail-walk (the program of a step in one
+ * launch does not build), no-cache (programs are not kept on disk: PoCL compiles what it is asked
+ * for a second time), no-blas (CLBlast is not there), fail-blas=K (its K-th product fails; the
+ * first is the trial). */
 static gw_status read_environment(struct gw_device *d, int *plain, int *any_floats, int *no_matrix,
                                   int *walkers) {
     const char *p = getenv("GODWIT_OPENCL");
