@@ -1,4 +1,4 @@
-"""bench/amd_kernels.py - what hipcc makes of the linear kernels for an AMD architecture.
+"""bench/amd_kernels.py - what hipcc makes of the kernels for an AMD architecture.
 
     bench/amd_kernels.py [ARCH]      (gfx90a; needs hipcc; minutes)
 
@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = ["linear.hip", "linear_wide.hip", "linear_float.hip", "gemm.hip",
-         "gemm_large.hip"]
+FILES = sorted(path.name for path in (ROOT / "kernels_hip").glob("*.hip"))
 
 
 def assembly(arch, name):

@@ -206,7 +206,8 @@ __device__ static inline void weigh(const gw_desk<HEADS> &d, float (*s)[2], int 
 template <typename CELLS, int HEADS, int PER>
 __device__ static inline void mix_chunk(const gw_desk<HEADS> &d, const uint8_t *chunk, int e, int i,
                                         int j0, int from, int end, float (*o)[PER]) {
-#pragma unroll 8
+    enum { AT_ONCE = LANES == 64 && HEADS * PER == 32 ? 4 : 8 }; /* eight spill on gfx90a */
+#pragma unroll(AT_ONCE)
     for (int j = from; j < end; j++) {
         const gw_f32s<HEADS> p = d.p[j];
         float v[PER];

@@ -265,6 +265,14 @@ GW_DEVICE void gw_gate_wait(gw_gate *gate, int parity) {
 }
 #endif
 
+/* Memory that follows is not read earlier. Of an unrolled loop AMD's compiler otherwise reads so
+ * much ahead that registers spill. */
+#if defined(GW_AMD)
+GW_DEVICE void gw_read_no_earlier(void) { asm volatile("" ::: "memory"); }
+#else
+GW_DEVICE void gw_read_no_earlier(void) {}
+#endif
+
 /* The value of lane ^ MASK of the same four neighbours (MASK 1 or 2). */
 template <int MASK> __device__ static inline int gw_quad_xor(int v) {
 #if defined(GW_AMD)

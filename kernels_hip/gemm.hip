@@ -236,6 +236,9 @@ __device__ static inline void compute(const unsigned char *record, const unsigne
         if (step >= 0) {
             const int b = step / T::NT, j = step % T::NT;
             if (j == 0) {
+                if (F::TERM == GW_TERM_Q2) { /* of the most numbers */
+                    gw_read_no_earlier();
+                }
 #pragma unroll
                 for (int k = 0; k < T::CR; k++) {
                     row_numbers<F>(scale[k], b, row[k]);
