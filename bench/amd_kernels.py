@@ -6,9 +6,11 @@ One row per kernel: vector registers, waves per SIMD that they allow, spilled re
 loads from global memory, dot and matrix instructions. Exit code 1 when anything spills.
 """
 
+import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,10 +45,11 @@ def main():
     print("| kernel | VGPRs | waves per SIMD | spilled | 16-byte loads | dot, mfma |")
     print("|---|---|---|---|---|---|")
     bad = 0
-    for name in FILES:
-        for row in kernels(assembly(arch, name)):
-            print("| " + " | ".join(str(v) for v in row) + " |")
-            bad |= row[3] > 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for text in pool.map(lambda name: assembly(arch, name), FILES):
+            for row in kernels(text):
+                print("| " + " | ".join(str(v) for v in row) + " |")
+                bad |= row[3] > 0
     return int(bad)
 
 
