@@ -8,7 +8,7 @@
 #include "core/base/clock.h"
 
 enum { LAUNCHES_PER_NODE = 3 }; /* most that one node appends */
-enum { STREAMS = 6, TRIALS = 9 };
+enum { STREAMS = 6, TRIALS = 9, AGAIN = 64, FEWER_TRIALS = 5 };
 
 /* ---- freezing
  * --------------------------------------------------------------------------------------- */
@@ -292,20 +292,31 @@ static void walk(struct gw_segment *segment, gw_cpu_worker *worker, barrier *b) 
 
 /* How many streams read memory fastest is the machine's affair: one on a Zen 5, where four were a
  * fifth slower; six on a Sapphire Rapids, where one is a third slower. The bits are the same, so
- * the first passes of one row try both in turn; the very first, which finds caches and pages cold,
- * does not count. */
+ * some passes of one row try both in turn; the first of them, which may find caches and pages cold,
+ * does not count. Another program can spoil that, so it is done again after twice as many passes,
+ * and what was chosen stays where the other way is not clearly faster. */
+static int tries(const struct gw_segment *segment) {
+    return segment->rows == 1 && segment->times == NULL && segment->passes >= segment->trial;
+}
+
 static int choose_streams(const struct gw_segment *segment) {
-    if (segment->rows > 1 || segment->passes >= TRIALS || segment->times != NULL) {
+    if (!tries(segment)) {
         return segment->device->streams;
     }
-    return segment->passes % 2 == 0 ? 1 : STREAMS;
+    return (segment->passes - segment->trial) % 2 == 0 ? 1 : STREAMS;
 }
 
 static void learn_streams(struct gw_segment *segment, double seconds) {
-    double *best = &segment->pace[segment->passes % 2];
-    *best = segment->passes <= 2 || seconds < *best ? seconds : *best;
-    if (++segment->passes == TRIALS) {
-        segment->device->streams = segment->pace[1] < 0.97 * segment->pace[0] ? STREAMS : 1;
+    const uint64_t n = segment->passes - segment->trial;
+    double *best = &segment->pace[n % 2];
+    *best = n <= 2 || seconds < *best ? seconds : *best;
+    if (n + 1 >= (segment->trial == 0 ? TRIALS : FEWER_TRIALS)) {
+        const double one = segment->pace[0], several = segment->pace[1];
+        int *streams = &segment->device->streams;
+        *streams = one < 0.97 * several                    ? 1
+                   : several < 0.97 * one || *streams == 0 ? STREAMS
+                                                           : *streams;
+        segment->trial = 2 * segment->passes + AGAIN;
     }
 }
 
@@ -314,7 +325,7 @@ gw_status gw_cpu_run(struct gw_segment *segment, const gw_step *step) {
         return gw_fail(GW_E_ARGUMENT, "cpu", "a step of %d rows for a plan of %d", step->n,
                        segment->rows);
     }
-    int learns = segment->rows == 1 && segment->passes < TRIALS && segment->times == NULL;
+    int learns = tries(segment);
     int streams = choose_streams(segment);
     double began = learns ? gw_seconds_now() : 0.0;
     barrier b = {0};
@@ -336,5 +347,6 @@ gw_status gw_cpu_run(struct gw_segment *segment, const gw_step *step) {
     if (learns) {
         learn_streams(segment, gw_seconds_now() - began);
     }
+    segment->passes++;
     return GW_OK;
 }
