@@ -415,6 +415,58 @@ GW_DEVICE float gw_widen_f16(gw_u16 bits) {
 #endif
 }
 
+/* The bits of gw_f32_to_f16. */
+GW_DEVICE gw_u16 gw_narrow_f16(float x) {
+#if defined(GW_EMULATOR)
+    return gw_f32_to_f16(x);
+#else
+    const unsigned u = GW_F32_BITS(x);
+#if defined(GW_NVIDIA)
+    gw_u16 bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+#else
+    union {
+        _Float16 half;
+        gw_u16 bits;
+    } y = {(_Float16)x};
+    const gw_u16 bits = y.bits;
+#endif
+    return (u & 0x7fffffffu) > 0x7f800000u
+               ? (gw_u16)((u >> 16 & 0x8000u) | 0x7e00u | (u >> 13 & 0x3ffu))
+               : bits;
+#endif
+}
+
+/* Two floats as binary16, rounded to nearest, `low` in the lower half. */
+GW_DEVICE unsigned gw_two_halves(float low, float high) {
+#if defined(GW_NVIDIA) && GW_SM >= 800
+    unsigned r;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+#elif defined(GW_AMD)
+    union {
+        _Float16 halves[2];
+        unsigned word;
+    } x = {{(_Float16)low, (_Float16)high}};
+    return x.word;
+#else
+    return gw_f32_to_f16(low) | (unsigned)gw_f32_to_f16(high) << 16;
+#endif
+}
+
+/* 2^x as the device has it, near enough for weights that are rounded to binary16: within 2^-20. */
+GW_DEVICE float gw_power_of_two(float x) {
+#if defined(GW_NVIDIA)
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+#elif defined(GW_AMD)
+    return __builtin_exp2f(x);
+#else
+    return exp2f(x);
+#endif
+}
+
 /* Bytes as pairs of binary16, the first two and the last two, less OFFSET; exact. */
 template <int OFFSET>
 __device__ static inline void gw_halves_of_bytes(unsigned v, unsigned *low, unsigned *high) {
@@ -498,6 +550,18 @@ GW_DEVICE gw_shared_at gw_shared_address(const void *p) {
 typedef const unsigned char *gw_shared_at;
 GW_DEVICE gw_shared_at gw_shared_address(const void *p) { return (const unsigned char *)p; }
 #endif
+
+/* The same place in shared memory for a compiler that would otherwise look up, wherever it is used
+ * and even in loops, where shared memory begins (NVIDIA). */
+GW_DEVICE unsigned char *gw_shared_place(unsigned char *p) {
+#if defined(GW_NVIDIA)
+    unsigned at = gw_shared_address(p);
+    asm("" : "+r"(at));
+    return (unsigned char *)__cvta_shared_to_generic(at);
+#else
+    return p;
+#endif
+}
 
 /* 16 bytes from global to shared memory without waiting (NVIDIA sm_80+; elsewhere at once). The
  * copies of a thread since its last commit are one group; gw_copy_wait<N> returns when at most N
@@ -619,6 +683,13 @@ GW_DEVICE void gw_load_matrices(unsigned *r, gw_shared_at row) {
 GW_DEVICE void gw_load_matrices(unsigned *r, const void *row) {
     gw_load_matrices(r, gw_shared_address(row));
 }
+/* The same, transposed: values 2 (i % 4) and the next of column i / 4 of each tile. */
+GW_DEVICE void gw_load_matrices_across(unsigned *r, const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(gw_shared_address(row))
+                 : "memory");
+}
 GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
         "{%8, %9}, {%0, %1, %2, %3};"
@@ -689,6 +760,19 @@ GW_DEVICE void gw_mma_f16(float *c, const unsigned *a, const unsigned *b) {
 GW_DEVICE void gw_mma_bf16(float *c, const unsigned *a, const unsigned *b) {
     gw_emulator_mma_half(c, a, b, 1);
 }
+#if LANES == 32
+GW_DEVICE void gw_load_matrices_across(unsigned *r, const void *row) {
+    const unsigned long long at = (unsigned long long)(uintptr_t)row;
+    const int lane = gw_lane();
+    for (int i = 0; i < 8; i++) {
+        const int from = i / 2 * 8 + lane % 4 * 2 + i % 2;
+        const unsigned low = gw_shuffle((unsigned)at, from);
+        const unsigned high = gw_shuffle((unsigned)(at >> 32), from);
+        const gw_u16 *theirs = (const gw_u16 *)(uintptr_t)((unsigned long long)high << 32 | low);
+        r[i / 2] = i % 2 == 0 ? theirs[lane / 4] : r[i / 2] | (unsigned)theirs[lane / 4] << 16;
+    }
+}
+#endif
 #endif
 
 /* ---- matrix instructions of four waves ------------------------------------------------------- */

@@ -139,7 +139,7 @@ template <int BF16> __device__ static inline void narrow_row(const gw_narrow_par
         const unsigned short b = (unsigned short)((u & 0x7fffffffu) > 0x7f800000u
                                                       ? 0x7fc0u
                                                       : (u + 0x7fffu + (u >> 16 & 1u)) >> 16);
-        p.y[(size_t)row * pieces * 128 + i] = BF16 ? b : gw_f32_to_f16(v);
+        p.y[(size_t)row * pieces * 128 + i] = BF16 ? b : gw_narrow_f16(v);
     }
 }
 

@@ -11,6 +11,15 @@ enum { GW_PREFILL_QUERIES = 32, GW_PREFILL_THREADS = 128 };
  */
 #define GW_PREFILL_SHARED(e) (4u * ((e) * (GW_PREFILL_QUERIES + 64u) + 66u * GW_PREFILL_QUERIES))
 
+/* On 16-bit matrix instructions (prefill_half.hip): a wave has 16 queries; heads are 64 or 128
+ * values wide there. Shared memory: pages of K and V, two of each for waves of 32, else one,
+ * transposed, with the weights of all waves; positions and scales. */
+enum { GW_PREFILL_HALF_QUERIES = 64 };
+#define GW_PREFILL_HALF_SHARED(e, wide)                                                            \
+    (((wide) ? 2 * 2 * 64 * (e)*2                                                                  \
+             : 64 * ((e) / 2 + 2) * 4 + (e)*34 * 4 + GW_PREFILL_HALF_QUERIES * 72 * 2) +           \
+     8 * GW_PREFILL_HALF_QUERIES)
+
 struct gw_prefill_params {
     struct gw_step_params step;
     GW_DEV(const float) q;       /* [rows, heads * e]       */

@@ -11,7 +11,7 @@
 struct gw_turning {
     const float *x, *weight, *angle; /* weight 0: no norm                    */
     float scale;
-    int r, interleaved; /* r: how many values turn; of v none */
+    int r, e, interleaved; /* r: how many values turn; of v none */
 
     /* The whole team calls it. */
     __device__ inline void open(const struct gw_turn_params &p, int row, int h, int pos) {
@@ -20,6 +20,7 @@ struct gw_turning {
         weight = is_v ? (const float *)0 : h < p.heads ? p.q_norm : p.k_norm;
         angle = p.table + (size_t)pos * p.rope_dim;
         r = is_v ? 0 : p.rope_dim;
+        e = p.e;
         interleaved = p.interleaved;
         scale = 0.0f;
         if (weight) {
@@ -44,24 +45,42 @@ struct gw_turning {
         const float a = normed(at), b = normed(to), c = angle[pair], s = angle[half + pair];
         return second ? gw_rope_second(a, b, c, s) : gw_rope_first(a, b, c, s);
     }
+    /* do_with(i, value i) for all of them, each by some lane: two that turn together by one. */
+    template <class Do> __device__ inline void each(Do do_with) const {
+        const int half = r / 2;
+#pragma unroll 2
+        for (int pair = gw_lane(); pair < half; pair += GW_LANES) {
+            const int at = interleaved ? 2 * pair : pair, to = interleaved ? at + 1 : at + half;
+            const float a = normed(at), b = normed(to), c = angle[pair], s = angle[half + pair];
+            do_with(at, gw_rope_first(a, b, c, s));
+            do_with(to, gw_rope_second(a, b, c, s));
+        }
+#pragma unroll 4
+        for (int i = r + gw_lane(); i < e; i += GW_LANES) {
+            do_with(i, normed(i));
+        }
+    }
 };
 
 /* Cells of the caches (core/plan/op.h): value x as cell `at`, and what scales it at `scale_at`. The
  * whole team calls put, lane i % 32 with value i of a head. */
 struct gw_put_f32 {
     typedef float cell;
+    enum { SCALED = 0 };
     __device__ static inline void put(cell *cells, int at, gw_u16 *, int, float x) {
         cells[at] = x;
     }
 };
 struct gw_put_f16 {
     typedef gw_u16 cell;
+    enum { SCALED = 0 };
     __device__ static inline void put(cell *cells, int at, gw_u16 *, int, float x) {
-        cells[at] = gw_f32_to_f16(x);
+        cells[at] = gw_narrow_f16(x);
     }
 };
 struct gw_put_q8_0 { /* the encoder of core/tensor/formats.c */
     typedef gw_i8 cell;
+    enum { SCALED = 1 };
     __device__ static inline void put(cell *cells, int at, gw_u16 *scales, int scale_at, float x) {
         const unsigned top = gw_team_max(GW_F32_BITS(x) & 0x7fffffffu);
         gw_u16 half = 0x7e00; /* NaN */

@@ -188,9 +188,8 @@ template <typename PUT> __device__ static inline void rope_kv(const struct gw_ro
     gw_turning head;
     head.open(turn, row, h, pos);
     if (h < turn.heads) {
-        for (int i = lane; i < e; i += GW_LANES) {
-            turn.out[((size_t)row * turn.heads + h) * e + i] = head.value(i);
-        }
+        float *out = turn.out + ((size_t)row * turn.heads + h) * e;
+        head.each([&](int i, float v) { out[i] = v; });
         return;
     }
     const int is_v = h >= turn.heads + turn.kv_heads;
@@ -198,7 +197,12 @@ template <typename PUT> __device__ static inline void rope_kv(const struct gw_ro
     const int page = p.pages[(size_t)gw_step_slot(p.step, row) * p.page_stride + pos / GW_PAGE];
     uint8_t *tile =
         (uint8_t *)(is_v ? p.v : p.k) + ((size_t)page * turn.kv_heads + g) * (size_t)p.tile_bytes;
-    gw_u16 *scales = (gw_u16 *)(tile + GW_PAGE * e); /* of q8_0 */
+    if (!PUT::SCALED) {
+        cell *to = (cell *)tile + (is_v ? j * e : j);
+        head.each([&](int i, float v) { PUT::put(to, is_v ? i : i * GW_PAGE, 0, 0, v); });
+        return;
+    }
+    gw_u16 *scales = (gw_u16 *)(tile + GW_PAGE * e);
     for (int i = lane; i < e; i += GW_LANES) {
         PUT::put((cell *)tile, is_v ? j * e + i : i * GW_PAGE + j, scales,
                  is_v ? j * (e / 32) + i / 32 : i / 32 * GW_PAGE + j, head.value(i));

@@ -61,6 +61,17 @@ def test_chunks_and_launches(wave):
         assert got == want, (args, settings)
 
 
+@pytest.mark.parametrize("wave", WIDTHS)
+def test_float_prompts_on_matrix_units(wave):
+    """Their bits are not the CPU's, but no chunk's either."""
+    model = SHARED / "models/tales-2m-f16.gguf"
+    if not model.is_file():
+        pytest.skip("no shared models")
+    want = logits_hash(model, IDS, "--device", "hip", env=on(wave))
+    assert want != cpu_hash(model, IDS)
+    assert logits_hash(model, IDS, "--device", "hip", "-b", 27, env=on(wave)) == want
+
+
 def test_text_and_bench():
     env = on(WIDTHS[0])
     say = ("run", "-m", TINY, "-p", "Once upon", "-n", 6, "--temp", 0.7, "--seed", 5)

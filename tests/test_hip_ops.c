@@ -27,6 +27,10 @@ static const op_case more_cases[] = {
      .out = GW_FMT_ACT8},
     {.op = GW_OP_NORM, .why = "longer than what is kept, ragged", .n = 1, .k = 8199,
      .out = GW_FMT_F32},
+    {.op = GW_OP_ROPE_KV, .why = "eight rows at a time", .n = 45, .heads = 6, .kv_heads = 3, .e = 72,
+     .rope_dim = 64, .kv = GW_FMT_F16, .pos = 56, .slots = 1},
+    {.op = GW_OP_ROPE_KV, .why = "eight rows, slots, head norms", .n = 19, .heads = 4, .kv_heads = 2,
+     .e = 64, .rope_dim = 64, .head_norm = 1, .kv = GW_FMT_F16, .pos = 64, .slots = 3},
     {.op = GW_OP_ATTENTION, .why = "five heads of a group", .n = 9, .heads = 10, .kv_heads = 2,
      .e = 32, .kv = GW_FMT_F16, .pos = 120, .slots = 1, .out = GW_FMT_F32},
     {.op = GW_OP_ATTENTION, .why = "nine heads of a group, f32", .n = 2, .heads = 9, .kv_heads = 1,
@@ -130,11 +134,25 @@ static void check_table(void **state) {
     ot_close(&bench);
 }
 
+/* The first nine rows alone have the bits that they have beside all others. */
+static void check_few(const op_bench *bench, const op_case *c, const gw_kernel *kernel,
+                      const op_result *all) {
+    op_setup s;
+    op_result few;
+    oc_open(&s, c, bench->backend, bench->device, 0, 1);
+    s.step.n = 9;
+    s.out_bytes = all->out_bytes / (size_t)c->n * 9;
+    oc_run(&s, kernel, &few);
+    assert_memory_equal(few.out, all->out, s.out_bytes);
+    oc_close(&s);
+    oc_free_result(&few);
+}
+
 /* Float weights on 16-bit matrix units: near the definition, and a row's bits do not depend on how
  * many rows are beside it. */
 static void check_half(const op_bench *bench, const op_case *c) {
     op_setup s;
-    op_result want, got, few;
+    op_result want, got;
     ot_scalar(bench, c, &want);
     oc_open(&s, c, bench->backend, bench->device, 0, 1);
     const gw_kernel *kernel = oc_find(&s, ".half");
@@ -151,15 +169,9 @@ static void check_half(const op_bench *bench, const op_case *c) {
     assert_true(error < largest * (c->fmt[0] == GW_FMT_F16 ? 2e-3f : 1.6e-2f));
     assert_true(error > 0.0f); /* else this is not what it is taken for */
     oc_close(&s);
-    oc_open(&s, c, bench->backend, bench->device, 0, 1);
-    s.step.n = 9;
-    s.out_bytes = want.out_bytes / (size_t)c->n * 9;
-    oc_run(&s, kernel, &few);
-    assert_memory_equal(few.out, got.out, s.out_bytes);
-    oc_close(&s);
+    check_few(bench, c, kernel, &got);
     oc_free_result(&want);
     oc_free_result(&got);
-    oc_free_result(&few);
 }
 
 static void check_halves(void) {
@@ -177,6 +189,97 @@ static void check_halves(void) {
                      .order = GW_ORDER_PREFILL,
                      .bias = i < 2};
         check_half(&bench, &c);
+    }
+    ot_close(&bench);
+}
+
+/* How far a head's value may be from the definition where attention runs on 16-bit matrix units: a
+ * query's values are off by 2^-11 of them, so a score s by d = (2^-11 + (e + 2) cut u) sum |q k|
+ * scale, and its weight, and all weights together, by 2 d of it; weights are rounded again, by
+ * 2^-11 of them, or by 2^-25 where they are small (the largest is 1); a chain over n positions
+ * loses n cut u, exp and the scaling of earlier sums a few u of every page. cut: matrix units cut
+ * sums off instead of rounding. */
+static double attention_bound(const op_setup *s, size_t i, size_t head) {
+    const op_case *c = s->c;
+    const double u = 0x1p-24, cut = 4.0;
+    const gw_tensor *k = s->node.in[1], *v = s->node.in[2];
+    const int32_t *pages = (const int32_t *)oc_host(s, s->node.in[3]);
+    size_t e = (size_t)c->e, g = head / (size_t)(c->heads / c->kv_heads);
+    const float *q = (const float *)oc_host(s, s->node.in[0]) + (i * (size_t)c->heads + head) * e;
+    int pos = s->step.pos[i], first = c->window > 0 && pos >= c->window ? pos - c->window + 1 : 0;
+    double d = 0.0, top = 0.0, n = pos - first + 1;
+    for (int p = first; p <= pos; p++) {
+        int page = pages[s->step.slot[i] * s->node.in[3]->dim[1] + p / GW_PAGE];
+        size_t base = ((size_t)page * (size_t)c->kv_heads + g) * GW_PAGE * e;
+        double size = 0.0;
+        for (size_t j = 0; j < e; j++) {
+            size_t at = (size_t)(p % GW_PAGE);
+            size += fabs(q[j] * oc_cached(c, oc_host(s, k), 1, base + j * GW_PAGE + at));
+            top = fmax(top, fabs(oc_cached(c, oc_host(s, v), 0, base + at * e + j)));
+        }
+        d = fmax(d, size / sqrt((double)e));
+    }
+    d *= 0x1p-11 + ((double)e + 2.0) * cut * u;
+    return 1.01 * top *
+           (4.0 * d + 0x1p-11 + n * (2.0 * cut * u + 0x1p-25) + 8.0 * u * (n / GW_PAGE + 2.0));
+}
+
+/* Attention on 16-bit matrix units: near the definition, and a row's bits do not depend on how many
+ * rows are beside it. */
+static void check_half_attention(const op_bench *bench, const op_case *c) {
+    op_setup s;
+    op_result want, got;
+    size_t e = (size_t)c->e, differing = 0;
+    ot_scalar(bench, c, &want);
+    oc_open(&s, c, bench->backend, bench->device, 0, 1);
+    const gw_kernel *kernel = oc_find(&s, ".half");
+    assert_non_null(kernel);
+    oc_run(&s, kernel, &got);
+    for (size_t i = 0; i < want.out_bytes / sizeof(float); i += e) {
+        size_t row = i / e / (size_t)c->heads, head = i / e % (size_t)c->heads;
+        double bound = attention_bound(&s, row, head);
+        for (size_t j = i; j < i + e; j++) {
+            double a = ((const float *)(const void *)got.out)[j];
+            double b = ((const float *)(const void *)want.out)[j];
+            differing += a != b;
+            if (!(fabs(a - b) <= bound)) { /* written so that NaN fails */
+                fail_msg("%s: row %zu head %zu value %zu: %.9g, not %.9g within %.3g", c->why, row,
+                         head, j - i, a, b, bound);
+            }
+        }
+    }
+    assert_true(differing > 0); /* else this is not what it is taken for */
+    oc_close(&s);
+    check_few(bench, c, kernel, &got);
+    oc_free_result(&want);
+    oc_free_result(&got);
+}
+
+static void half_attention_is_near(void **state) {
+    /* clang-format off */
+    static const op_case cases[] = {
+        {.why = "from nothing", .n = 133, .heads = 4, .kv_heads = 4, .e = 128, .pos = 0, .slots = 1},
+        {.why = "groups of four over pages", .n = 70, .heads = 8, .kv_heads = 2, .e = 64, .pos = 170,
+         .slots = 1},
+        {.why = "a group of three, a narrow head", .n = 40, .heads = 6, .kv_heads = 2, .e = 48,
+         .pos = 100, .slots = 1},
+        {.why = "a window", .n = 90, .heads = 2, .kv_heads = 1, .e = 80, .window = 70, .pos = 150,
+         .slots = 1},
+        {.why = "rows of three sequences", .n = 30, .heads = 4, .kv_heads = 1, .e = 128, .pos = 60,
+         .slots = 3},
+        {.why = "few of many rows", .n = 20, .spare = 300, .heads = 2, .kv_heads = 2, .e = 64,
+         .pos = 10, .slots = 1},
+    };
+    /* clang-format on */
+    static op_bench bench;
+    (void)state;
+    ot_open(&bench, &gw_backend_hip, open_hip(0), OT_MAPPED);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        op_case c = cases[i];
+        c.op = GW_OP_ATTENTION;
+        c.kv = GW_FMT_F16;
+        c.out = GW_FMT_F32;
+        check_half_attention(&bench, &c);
     }
     ot_close(&bench);
 }
@@ -378,9 +481,13 @@ static void attention_without_blocks(void **state) {
 
 static int run_all(const char *name) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(check_table),          cmocka_unit_test(halves_are_near),
-        cmocka_unit_test(table_without_groups), cmocka_unit_test(pairs_become_one_launch),
-        cmocka_unit_test(pairs_without_blocks), cmocka_unit_test(attention_without_blocks),
+        cmocka_unit_test(check_table),
+        cmocka_unit_test(halves_are_near),
+        cmocka_unit_test(half_attention_is_near),
+        cmocka_unit_test(table_without_groups),
+        cmocka_unit_test(pairs_become_one_launch),
+        cmocka_unit_test(pairs_without_blocks),
+        cmocka_unit_test(attention_without_blocks),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST")); /* a pattern: one test alone */
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);

@@ -357,6 +357,23 @@ static int accepts_prefill(const gw_kernel *kernel, const gw_node *node,
             (node->out->fmt == GW_FMT_ACT8 && gw_hip_width(node->out) % GW_ACT_BLOCK == 0));
 }
 
+static struct gw_prefill_params prefill_params(const struct gw_segment *segment,
+                                               const gw_node *node, gw_hip_ptr out) {
+    const gw_attn_args *a = &node->args.attn;
+    return (struct gw_prefill_params){.step = gw_hip_step(segment),
+                                      .q = gw_hip_at(node->in[0]),
+                                      .k = gw_hip_at(node->in[1]),
+                                      .v = gw_hip_at(node->in[2]),
+                                      .pages = gw_hip_at(node->in[3]),
+                                      .out = out,
+                                      .heads = a->heads,
+                                      .kv_heads = a->kv_heads,
+                                      .e = a->head_dim,
+                                      .page_stride = (int32_t)gw_hip_width(node->in[3]),
+                                      .window = a->window,
+                                      .scale = a->scale};
+}
+
 static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *kernel,
                                 const gw_node *node) {
     const gw_attn_args *a = &node->args.attn;
@@ -366,36 +383,49 @@ static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *ker
     size_t kept = KEPT_BYTES / (blocks * PAGE_SCORES), pages = gw_hip_width(node->in[3]);
     size_t apart = straddles ? rows * gw_hip_width(node->out) * sizeof(float) : 0;
     char name[48];
-    gw_hip_ptr scores, out;
+    gw_hip_ptr out;
     (void)kernel;
     kept = kept < KEPT_PAGES ? kept : KEPT_PAGES;
     kept = kept < pages ? kept : pages;
     apart = (apart + 255) / 256 * 256;
     GW_TRY(gw_hip_scratch(segment, apart + kept * blocks * PAGE_SCORES, &out));
-    scores = out + apart;
-    out = straddles ? out : gw_hip_at(node->out);
-    struct gw_prefill_params p = {.step = gw_hip_step(segment),
-                                  .q = gw_hip_at(node->in[0]),
-                                  .k = gw_hip_at(node->in[1]),
-                                  .v = gw_hip_at(node->in[2]),
-                                  .pages = gw_hip_at(node->in[3]),
-                                  .out = out,
-                                  .scores = scores,
-                                  .kept = (int32_t)kept,
-                                  .heads = a->heads,
-                                  .kv_heads = a->kv_heads,
-                                  .e = a->head_dim,
-                                  .page_stride = (int32_t)gw_hip_width(node->in[3]),
-                                  .window = a->window,
-                                  .act8 = act8 && !straddles,
-                                  .scale = a->scale};
+    struct gw_prefill_params p =
+        prefill_params(segment, node, straddles ? out : gw_hip_at(node->out));
+    p.scores = out + apart;
+    p.kept = (int32_t)kept;
+    p.act8 = act8 && !straddles;
     unsigned width = width_of(a->head_dim);
     snprintf(name, sizeof name, "gw_prefill_%s_%u", node->in[1]->fmt == GW_FMT_F16 ? "f16" : "f32",
              width);
     GW_TRY(gw_hip_record(segment, node, name, gw_hip_groups(rows * group, GW_PREFILL_QUERIES),
                          (unsigned)a->kv_heads, 1, GW_PREFILL_THREADS, 1, 1,
                          GW_PREFILL_SHARED(width), &p, sizeof p));
-    return straddles ? gw_hip_record_encode(segment, node, out, node->out) : GW_OK;
+    return straddles ? gw_hip_record_encode(segment, node, p.out, node->out) : GW_OK;
+}
+
+/* On 16-bit matrix units, where the product behind it is too: that takes floats. */
+static int accepts_prefill_half(const gw_kernel *kernel, const gw_node *node,
+                                const struct gw_device *device) {
+    int e = node->args.attn.head_dim;
+    return accepts_prefill(kernel, node, device) && has_matrix(device) && !device->exact &&
+           node->out->fmt == GW_FMT_F32 && node->in[1]->fmt == GW_FMT_F16 && e % 8 == 0 &&
+           e <= 128 &&
+           GW_PREFILL_HALF_SHARED(width_of(e), is_wide(device)) <= (unsigned)device->shared_bytes;
+}
+
+static gw_status record_prefill_half(struct gw_segment *segment, const gw_kernel *kernel,
+                                     const gw_node *node) {
+    const gw_attn_args *a = &node->args.attn;
+    const struct gw_device *d = segment->device;
+    size_t queries = (size_t)segment->rows * (size_t)(a->heads / a->kv_heads);
+    unsigned width = width_of(a->head_dim);
+    struct gw_prefill_params p = prefill_params(segment, node, gw_hip_at(node->out));
+    char name[48];
+    (void)kernel;
+    snprintf(name, sizeof name, "gw_prefill_half_%u", width);
+    return gw_hip_record(segment, node, name, gw_hip_groups(queries, GW_PREFILL_HALF_QUERIES),
+                         (unsigned)a->kv_heads, 1, GW_PREFILL_HALF_QUERIES / 16 * (unsigned)d->warp,
+                         1, 1, (unsigned)GW_PREFILL_HALF_SHARED(width, is_wide(d)), &p, sizeof p);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -426,6 +456,8 @@ const gw_kernel gw_hip_gemm_kernels[] = {
     ROWS_OF("f16", ordered_f16)
     ROWS_OF("bf16", ordered_bf16)
     ROWS_OF("f32", ordered_f32)
+    {GW_OP_ATTENTION, "hip.attention.prefill.half", accepts_prefill_half, record_prefill_half,
+     NULL},
     {GW_OP_ATTENTION, "hip.attention.prefill", accepts_prefill, record_prefill, NULL},
     {.name = NULL},
 };

@@ -56,6 +56,7 @@ static const struct {
     {"gw_gemm_*",          "kernels_hip/gemm.hip"},
     {"gw_attend_block_*",  "kernels_hip/attend_block.hip"},
     {"gw_attend_*",        "kernels_hip/attention.hip"},
+    {"gw_prefill_half_*",  "kernels_hip/prefill_half.hip"},
     {"gw_prefill_*",       "kernels_hip/prefill.hip"},
     {"gw_sample_*",        "kernels_hip/sample.hip"},
     {"gw_roof_*",          "kernels_hip/roof.hip"},
