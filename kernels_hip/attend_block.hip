@@ -9,7 +9,9 @@
 #include "kernels_hip/act8.h"
 #include "kernels_hip/attention.h"
 
-enum { TEAMS = GW_BLOCK_THREADS / GW_LANES, BATCH = 16 };
+enum { BATCH = 16 };
+
+GW_DEVICE int teams(void) { return (int)blockDim.x / GW_LANES; }
 
 /* Where the block has what. */
 struct gw_desk {
@@ -100,7 +102,7 @@ __device__ static inline void fetch_round(const gw_attend_params &p, const gw_de
         uint8_t *to = tile_of<CELLS>(p, d, w, round, page);
         const uint8_t *tile = cache + ((size_t)w.table[page] * p.kv_heads + w.g) * (size_t)bytes;
 #pragma unroll 2
-        for (int b = 16 * (int)threadIdx.x; b < bytes; b += 16 * GW_BLOCK_THREADS) {
+        for (int b = 16 * (int)threadIdx.x; b < bytes; b += 16 * (int)blockDim.x) {
             gw_copy_async(to + b, tile + b);
         }
     }
@@ -183,11 +185,11 @@ __device__ static inline void keep_row(const gw_attend_params &p, const gw_desk 
     const int stores = blockIdx.x == 0;
     const size_t at = ((size_t)w.table[w.pages - 1] * p.kv_heads + w.g) *
                       (size_t)(GW_PAGE * e * CELLS::BYTES + p.scale_bytes);
-    if (team == TEAMS - 1 && stores) {
+    if (team == teams() - 1 && stores) {
         store_k<CELLS>(d.k_cells, (uint8_t *)p.k + at, e, j);
-    } else if (team == TEAMS - 2 && stores) {
+    } else if (team == teams() - 2 && stores) {
         store_cells<CELLS>(d.v_cells, (uint8_t *)p.v + at, e, j * e, 1, j * (e / 32), 1);
-    } else if (team == TEAMS - 3) {
+    } else if (team == teams() - 3) {
 #pragma unroll 1
         for (int i = gw_lane(); i < e; i += GW_LANES) {
             p.turn.out[(size_t)w.head * e + i] = d.q[i];
@@ -352,7 +354,7 @@ __device__ static inline void do_k(const gw_attend_params &p, const gw_desk &d,
         __syncthreads();
     }
 #pragma unroll 1
-    for (int page = first + team; page < end; page += TEAMS) {
+    for (int page = first + team; page < end; page += teams()) {
         weigh_page<CELLS>(p, d, w, tile_of<CELLS>(p, d, w, round, page), page);
     }
     if (w.turns && round == 0) {
@@ -368,11 +370,11 @@ __device__ static inline void do_v(const gw_attend_params &p, const gw_desk &d,
     enum { WIDE = 2 * GW_LANES };
     const int first = w.first_of(round), n = w.end_of(round) - first;
     const int slices = (p.e + WIDE - 1) / WIDE;
-    if (round == w.rounds && gw_team() == TEAMS - 1) {
+    if (round == w.rounds && gw_team() == teams() - 1) {
         share_pages(d, w.pages);
     }
 #pragma unroll 1
-    for (int unit = gw_team(); unit < n * slices; unit += TEAMS) {
+    for (int unit = gw_team(); unit < n * slices; unit += teams()) {
         const int page = first + unit / slices, i = unit % slices * WIDE + 2 * gw_lane();
         if (i < p.e) {
             mix_page<CELLS>(p, d, w, tile_of<CELLS>(p, d, w, round, page), page, i);

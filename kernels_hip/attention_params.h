@@ -67,12 +67,13 @@ struct gw_attend_params { /* what comes first, and why: linear_params.h */
 };
 
 /* gw_attend_block_CACHE: with the same parameters, of which parts, arrived and what cuts pages are
- * not read; out is set, e is a multiple of 4 and at most GW_BLOCK_THREADS, and a row sees at most
- * as many pages as there is room for. Grid: (heads of a KV head, rows, KV heads). Dynamic shared
+ * not read; out is set, e is a multiple of 4 and at most the threads of a block, and a row sees
+ * at most as many pages as there is room for. Grid: (heads of a KV head, rows, KV heads). Dynamic shared
  * memory: GW_BLOCK_DESK bytes for those pages and `slots` tiles of the cache, an even number of
  * them. */
 enum {
     GW_BLOCK_THREADS = 512,
+    GW_BLOCK_FEWER = 256,     /* where blocks of products are to have registers beside */
     GW_BLOCK_PAGES = 16,      /* where several heads share a KV head */
     GW_BLOCK_PAGES_ALONE = 6, /* else                                */
     GW_BLOCK_ROWS = 16

@@ -32,14 +32,13 @@ enum {
 
 /* How the sums of a tile are joined, `sums` of each thread. Few: all at once, in two places in
  * turns, with GW_COPIES by waves apart. Many: with GW_COPIES and where shared memory allows, all at
- * once, by the first waves of a group, while the others go on; else half of the classes at a time.
- * Floats that takes; threads of a block. */
+ * once, in two places or in one, by the first waves of a group, while the others go on; else half
+ * of the classes at a time, which is 0 places. Floats that takes; threads of a block. */
 #define GW_LINEAR_FEW(sums) ((sums) <= 4)
-#define GW_LINEAR_PLACES(sums) (GW_LINEAR_FEW(sums) ? 2 : 1)
+#define GW_LINEAR_PLACES 2 /* at most */
 #define GW_LINEAR_APART(sums, copies) ((copies) && GW_LINEAR_FEW(sums))
-#define GW_LINEAR_JOINED(sums, halves)                                                             \
-    ((halves) ? GW_LINEAR_THREADS / 2 * (sums)                                                     \
-              : GW_LINEAR_PLACES(sums) * GW_LINEAR_THREADS * (sums))
+#define GW_LINEAR_JOINED(sums, places)                                                             \
+    ((places) > 0 ? (places)*GW_LINEAR_THREADS * (sums) : GW_LINEAR_THREADS / 2 * (sums))
 #define GW_LINEAR_BLOCK(sums, copies)                                                              \
     (GW_LINEAR_THREADS + (GW_LINEAR_APART(sums, copies) ? GW_LINEAR_FOLDS : 0))
 
@@ -80,7 +79,7 @@ struct gw_linear_params {
     int32_t act8;        /* GLU: y is act8                                     */
     int32_t piece;       /* norm: values of the row staged at a time           */
     float eps;           /* of the norm                                        */
-    int32_t halves;      /* many sums are joined half of the classes at a time  */
+    int32_t places;      /* for sums, where they are many: GW_LINEAR_JOINED     */
 };
 
 /* glu_join: y = act(gate) * up of two f32 matrices [rows, width]. */

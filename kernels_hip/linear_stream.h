@@ -34,7 +34,7 @@ template <int BYTES> struct gw_ring {
     __device__ inline unsigned char *open(unsigned char *shared, int slots_of_wave) {
         depth = slots_of_wave;
         end = depth * BYTES;
-        slots = shared + gw_wave() * end;
+        slots = gw_shared_place(shared + gw_wave() * end);
         in = out = 0;
         return shared + WAVES * end;
     }
@@ -237,7 +237,7 @@ template <int ONCE> __device__ static inline float gw_join_8(const float *v, int
  * arrives for itself. JOINERS: threads of a group that read. */
 template <class K> struct gw_gates {
     enum {
-        PLACES = GW_LINEAR_PLACES(K::SUMS),
+        PLACES = GW_LINEAR_PLACES,
         GROUPS = WAVES / K::CLASSES,
         JOINERS = GW_LINEAR_APART(K::SUMS, 1) ? (int)LANES : (int)K::FOLDERS
     };
@@ -486,13 +486,13 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                                  gw_sync_some<2, GROUPS * JOINERS>();
                              }
                          }
-                         place = place + 1 == gw_gates<K>::PLACES ? 0 : place + 1;
+                         place = place + 1 == (FEW ? GW_LINEAR_PLACES : p.places) ? 0 : place + 1;
                          round += place == 0;
                          at.next();
 #endif
     };
     auto finish = [&]() {
-        if (GW_COPIES && (APART || !p.halves)) {
+        if (GW_COPIES && (APART || p.places > 0)) {
             gated();
             return;
         }

@@ -4,8 +4,9 @@
 #include "backends/hip/hip.h"
 #include "kernels_hip/attention_params.h"
 
-/* CHUNK: of the ring, WIDE: on waves of 64, whose units have less shared memory. */
-enum { SCRATCH_BYTES = 128 << 20, CHUNK = 2048, CHUNK_WIDE = 1024 };
+/* CHUNK: of the ring, WIDE: on waves of 64, whose units have less shared memory. RESERVED: bytes of
+ * shared memory that NVIDIA takes for a block. */
+enum { SCRATCH_BYTES = 128 << 20, CHUNK = 2048, CHUNK_WIDE = 1024, RESERVED = 1024 };
 
 /* Bytes, whole times 16. */
 static int whole_16(int bytes) { return (bytes + 15) / 16 * 16; }
@@ -100,9 +101,9 @@ static int block_slots(const struct gw_device *d, const struct gw_attend_params 
     return slots;
 }
 
-/* Attention of few pages by a block per row and head. All attention of a segment has this way, or
- * none. */
-static gw_status record_block(struct gw_segment *segment, const gw_node *node,
+/* Attention of few pages by a block per row and head, behind launch number `front` - 1. All
+ * attention of a segment has this way, or none. */
+static gw_status record_block(struct gw_segment *segment, const gw_node *node, size_t front,
                               const struct gw_attend_params *pages_params) {
     struct gw_attend_params block = *pages_params, *p = &block;
     const struct gw_device *d = segment->device;
@@ -124,12 +125,20 @@ static gw_status record_block(struct gw_segment *segment, const gw_node *node,
         return GW_OK;
     }
     segment->launches[segment->n - 1].ways &= ~(1 << GW_HIP_BLOCK);
+    /* Where there is room its blocks begin beside those of the product in front. */
+    gw_hip_launch *before = front > 0 ? &segment->launches[front - 1] : NULL;
+    int roomy = d->carves && before != NULL && before->spares && p->e <= GW_BLOCK_FEWER &&
+                before->shared_bytes + shared + RESERVED <= (unsigned)d->shared_bytes;
+    if (roomy) {
+        before->roomy = 1;
+    }
     segment->block_pages = first || pages < segment->block_pages ? pages : segment->block_pages;
     snprintf(name, sizeof name, "gw_attend_block_%s", cache->name);
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)(p->heads / p->kv_heads),
-                         (unsigned)segment->rows, (unsigned)p->kv_heads, GW_BLOCK_THREADS, 1, 1,
-                         shared, p, sizeof *p));
+                         (unsigned)segment->rows, (unsigned)p->kv_heads,
+                         roomy ? GW_BLOCK_FEWER : GW_BLOCK_THREADS, 1, 1, shared, p, sizeof *p));
     segment->launches[segment->n - 1].ways = 1 << GW_HIP_BLOCK;
+    segment->launches[segment->n - 1].roomy = roomy;
     return GW_OK;
 }
 
@@ -166,6 +175,7 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
     cut_pages(&p, cache, heads, device->warp == 32 ? CHUNK : CHUNK_WIDE);
     snprintf(name, sizeof name, "gw_attend_%s_h%d_v%d", cache->name, heads, per);
     unsigned teams = GW_ATTEND_THREADS / GW_LANES, shared = teams * (unsigned)p.team_bytes;
+    size_t front = segment->n;
     /* As many blocks as run at once, so many that a team stays with its heads. */
     size_t same = (size_t)a->kv_heads * (size_t)((group + heads - 1) / heads) *
                   gw_hip_groups((size_t)e, (size_t)per * GW_LANES);
@@ -173,7 +183,7 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)(most * same), 1, 1, GW_ATTEND_THREADS, 1,
                          1, shared, &p, sizeof p));
     segment->launches[segment->n - 1].fill = (unsigned)same;
-    return record_block(segment, node, &p);
+    return record_block(segment, node, front, &p);
 }
 
 static gw_status record_join(struct gw_segment *segment, const gw_node *node,

@@ -38,7 +38,8 @@ enum {
     GW_HIP_CAPTURE_THREAD_LOCAL = 1,
     GW_HIP_FUNCTION_STATIC_SHARED = 1,
     GW_HIP_FUNCTION_DYNAMIC_SHARED = 8,
-    GW_HIP_LAUNCH_PROGRAMMATIC = 6 /* programmatic stream serialization */
+    GW_HIP_LAUNCH_PROGRAMMATIC = 6, /* programmatic stream serialization */
+    GW_HIP_LAUNCH_CARVEOUT = 14     /* of shared memory, in percent; CUDA 13.0 has it */
 };
 
 enum { GW_HIP_PATH = 512 };

@@ -40,6 +40,7 @@ struct gw_device {
     gw_hip_program *programs;
     size_t n_programs, programs_room;
     int programmatic; /* the code was built with dependency waits (sm_90 and later)   */
+    int carves;       /* the driver knows GW_HIP_LAUNCH_CARVEOUT                      */
     int group;        /* and with matrix instructions of four waves (sm_90a)          */
     int exact;        /* every bit as on the CPU: no 16-bit matrix units for floats   */
     int no_graph;     /* launches one by one                                          */
@@ -153,6 +154,12 @@ typedef struct gw_hip_launch {
     int ways; /* that it belongs to: a bit for each of them */
     /* Not 0: grid[0] is cut to the blocks that run at once, in whole multiples of this. */
     unsigned fill;
+    /* 1: a product that has time to spare for a neighbour: not all of it is memory's. */
+    int spares;
+    /* In the way GW_HIP_BLOCK blocks of the next launch are to have room beside this one's: all
+     * that a multiprocessor of NVIDIA has is to be shared memory, and little of it first-level
+     * cache. */
+    int roomy;
 } gw_hip_launch;
 
 /* Ways through a pass, by how many pages attention has to look at. */
@@ -224,7 +231,8 @@ static inline struct gw_step_params gw_hip_step(const struct gw_segment *segment
 
 /* Launches at once. after: the launch before it may still run when this one begins; the kernel
  * waits for it. */
-gw_hip_error gw_hip_start(struct gw_device *device, const gw_hip_launch *launch, int after);
+gw_hip_error gw_hip_start(struct gw_device *device, const gw_hip_launch *launch, int after,
+                          int way);
 
 gw_status gw_hip_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
                         struct gw_segment **out);

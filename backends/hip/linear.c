@@ -11,7 +11,7 @@
 #include "kernels_hip/norm_params.h"
 #include "kernels_hip/strip.h"
 
-enum { FLOAT_ROWS = 4, PARTS = GW_LINEAR_PARTS };
+enum { PARTS = GW_LINEAR_PARTS };
 
 /* ---- the shape of a launch ------------------------------------------------------------------- */
 
@@ -29,7 +29,7 @@ typedef struct shape {
     int row_words;       /* of x in shared memory             */
     int groups;          /* tiles at a time                   */
     int depth;           /* slots of a wave                   */
-    int halves;          /* of gw_linear_params               */
+    int places;          /* of gw_linear_params               */
     int piece;           /* of a row on its way through a norm, in floats; or 0 */
     int normed;          /* rows on that way at a time        */
     unsigned threads;    /* of a block                        */
@@ -66,7 +66,7 @@ static int norm_bytes(const shape *s) {
  * kernels_hip/linear_stream.h cuts it up. 0 when it does not fit. */
 static int fits_so(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu) {
     int waves = GW_LINEAR_THREADS / d->warp, whole = s->piece, copies = has_copies(d);
-    int after = 4 * GW_LINEAR_JOINED(sums, s->halves); /* behind x, gates and the columns of GLU */
+    int after = 4 * GW_LINEAR_JOINED(sums, s->places); /* behind x, gates and the columns of GLU */
     int before = waves * record_bytes[fmt] * s->depth + 4 * s->width * s->row_words +
                  (copies ? GW_LINEAR_GATES : 0) + (glu ? 4 * s->width * 2 * GW_LINEAR_ITEM : 0);
     /* A norm takes a whole row at a time where that leaves room for as many blocks, else pieces;
@@ -89,12 +89,13 @@ static int fits_so(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, in
 
 /* With as many slots as fit. 0 when none do. */
 static int fits(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu) {
-    int copies = has_copies(d), many = !GW_LINEAR_FEW(sums);
+    int copies = has_copies(d), few = GW_LINEAR_FEW(sums);
     int most = GW_LINEAR_DEPTH(record_bytes[fmt]);
     int depths[] = {most, GW_LINEAR_SOME, GW_LINEAR_LESS};
     for (int i = 0; i < 3; i++) {
         s->depth = copies ? depths[i] : 1;
-        for (s->halves = many && !copies; s->halves <= many; s->halves++) {
+        s->places = few || copies ? GW_LINEAR_PLACES : 0;
+        for (; s->places >= (few ? GW_LINEAR_PLACES : 0); s->places--) {
             if (s->depth <= most && fits_so(d, fmt, s, sums, glu)) {
                 return 1;
             }
@@ -289,15 +290,20 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     p->row_words = s.row_words > 0 ? s.row_words : p->terms;
     p->width = s.width;
     p->depth = s.depth;
-    p->halves = s.halves;
+    p->places = s.places;
     p->early = early_slots(segment, &s);
     p->x_rows = (int32_t)node->in[0]->dim[0];
-    /* Blocks stay for as many tiles as there are. One of them fills a multiprocessor with loads. */
+    /* Blocks stay for as many tiles as there are. One of them fills a multiprocessor with loads.
+     * Those that read the same weights for other rows run at the same time, so that the second
+     * cache has them. */
     unsigned items = gw_hip_groups((size_t)p->tiles, glu ? 2 : (size_t)s.groups);
-    unsigned most = (unsigned)d->units * (d->driver->nvidia ? 1 : 2);
-    return gw_hip_record(segment, node, name, items < most ? items : most,
-                         gw_hip_groups((size_t)segment->rows, (size_t)s.width), 1, s.threads, 1, 1,
-                         s.shared, p, sizeof *p);
+    unsigned turns = gw_hip_groups((size_t)segment->rows, (size_t)s.width);
+    unsigned most = (unsigned)d->units * (d->driver->nvidia ? 1 : 2) / turns;
+    most = most > 0 ? most : 1;
+    GW_TRY(gw_hip_record(segment, node, name, items < most ? items : most, turns, 1, s.threads, 1,
+                         1, s.shared, p, sizeof *p));
+    segment->launches[segment->n - 1].spares = !format->is_float;
+    return GW_OK;
 }
 
 static int strips_of(const gw_tensor *w) {

@@ -138,20 +138,23 @@ int gw_hip_resident(struct gw_device *device, const char *kernel, unsigned threa
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-gw_hip_error gw_hip_start(struct gw_device *device, const gw_hip_launch *l, int after) {
+gw_hip_error gw_hip_start(struct gw_device *device, const gw_hip_launch *l, int after, int way) {
     const gw_hip_driver *d = device->driver;
     void *params[1] = {l->params};
     if (device->fail_launch > 0 && --device->fail_launch == 0) {
         return GW_HIP_OUT_OF_MEMORY;
     }
     if (after && device->programmatic && d->LaunchEx != NULL) {
-        gw_hip_launch_attribute programmatic = {.id = GW_HIP_LAUNCH_PROGRAMMATIC, .value.flag = 1};
+        gw_hip_launch_attribute attributes[2] = {
+            {.id = GW_HIP_LAUNCH_PROGRAMMATIC, .value.flag = 1},
+            {.id = GW_HIP_LAUNCH_CARVEOUT, .value.flag = 100}};
+        int roomy = way == GW_HIP_BLOCK && l->roomy && device->carves;
         gw_hip_launch_config config = {.grid = {l->grid[0], l->grid[1], l->grid[2]},
                                        .block = {l->block[0], l->block[1], l->block[2]},
                                        .shared_bytes = l->shared_bytes,
                                        .stream = device->stream,
-                                       .attributes = &programmatic,
-                                       .n_attributes = 1};
+                                       .attributes = attributes,
+                                       .n_attributes = roomy ? 2 : 1};
         return d->LaunchEx(&config, l->function, params, NULL);
     }
     return d->Launch(l->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
@@ -178,7 +181,7 @@ static gw_status capture(struct gw_segment *segment, int turn, int way) {
     for (size_t i = 0; i < segment->n && error == GW_HIP_OK; i++) {
         what = segment->launches[i].kernel;
         if (segment->launches[i].ways >> way & 1) {
-            error = gw_hip_start(device, &segment->launches[i], i > 0);
+            error = gw_hip_start(device, &segment->launches[i], i > 0, way);
         }
     }
     gw_hip_error ended = d->CaptureEnd(device->stream, &graph);
@@ -363,7 +366,8 @@ static gw_status run_list(struct gw_segment *segment, int timed, int way) {
     for (size_t i = 0; i < segment->n && error == GW_HIP_OK; i++) {
         what = segment->launches[i].kernel;
         if (segment->launches[i].ways >> way & 1) {
-            error = gw_hip_start(device, &segment->launches[i], i > 0 && !timed && !device->check);
+            error =
+                gw_hip_start(device, &segment->launches[i], i > 0 && !timed && !device->check, way);
         }
         if (timed && error == GW_HIP_OK) {
             error = d->EventRecord(segment->events[i + 1], device->stream);
