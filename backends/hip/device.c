@@ -145,15 +145,15 @@ static gw_status fill_device(struct gw_device *d) {
         GW_TRY(gw_hip_check(d->driver, d->driver->ContextRetain(&d->context, d->id),
                             "opening a device"));
     }
-    int version = 0;
-    d->carves = d->driver->emulated
-                    ? d->warp == 32
-                    : d->driver->nvidia && d->driver->DriverVersion(&version) == GW_HIP_OK &&
-                          version >= CARVING;
     GW_TRY(gw_hip_enter(d));
     GW_TRY(gw_hip_check(d->driver, d->driver->StreamNew(&d->stream, GW_HIP_STREAM_NON_BLOCKING),
                         "creating a stream"));
     GW_TRY(gw_hip_programs_open(d));
+    int version = 0;
+    d->carves = d->driver->emulated
+                    ? d->warp == 32
+                    : d->programmatic && d->driver->DriverVersion(&version) == GW_HIP_OK &&
+                          version >= CARVING;
     return gw_hip_list_kernels(d);
 }
 

@@ -40,8 +40,8 @@ struct gw_device {
     gw_hip_program *programs;
     size_t n_programs, programs_room;
     int programmatic; /* the code was built with dependency waits (sm_90 and later)   */
-    int carves;       /* the driver knows GW_HIP_LAUNCH_CARVEOUT                      */
     int group;        /* and with matrix instructions of four waves (sm_90a)          */
+    int carves;       /* programmatic, and the driver knows GW_HIP_LAUNCH_CARVEOUT    */
     int exact;        /* every bit as on the CPU: no 16-bit matrix units for floats   */
     int no_graph;     /* launches one by one                                          */
     int no_fuse;      /* every node has launches of its own, to compare               */
