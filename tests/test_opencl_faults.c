@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/opencl/opencl.h"
 #include "core/plan/backend.h"
 
 #define MODEL "tests/data/tales-2m-q4_0.gguf"
@@ -155,6 +156,42 @@ static void too_much_memory_is_refused(void **state) {
     assert_non_null(strstr(gw_error_text(), "needs"));
     assert_null(buffer);
     gw_backend_opencl.close(device);
+}
+
+/* What the driver is asked to fill buffers with, in bytes at a time; all of them. */
+static const gw_cl_driver *driver;
+static size_t filled;
+
+static cl_int count_fill(cl_command_queue queue, cl_mem mem, const void *pattern, size_t size,
+                         size_t at, size_t bytes, cl_uint n, const cl_event *events,
+                         cl_event *out) {
+    assert_int_equal(size, 16);
+    filled += bytes;
+    return driver->EnqueueFillBuffer(queue, mem, pattern, size, at, bytes, n, events, out);
+}
+
+/* Filled with single bytes, a buffer of 2 GB costs NVIDIA's driver 580 the device (memory.c). */
+static void buffers_are_cleared_sixteen_bytes_at_a_time(void **state) {
+    const gw_backend *b = &gw_backend_opencl;
+    unsigned char got[1000], zeros[1000] = {0};
+    struct gw_buffer *one = NULL, *pages = NULL;
+    (void)state;
+    struct gw_device *device = open_opencl("no-cache,max-alloc=13000");
+    gw_cl_driver counting = *device->cl;
+    counting.EnqueueFillBuffer = count_fill;
+    driver = device->cl;
+    device->cl = &counting;
+    filled = 0;
+    gw_status status = b->alloc(device, 1000, &one);
+    status = status == GW_OK ? b->alloc_pages(device, 8 * 4096, 4096, &pages) : status;
+    device->cl = driver;
+    assert_int_equal(status, GW_OK);
+    assert_int_equal(filled, 1008 + 8 * 4096);
+    assert_int_equal(b->read(one, 0, got, sizeof got), GW_OK);
+    assert_memory_equal(got, zeros, sizeof got);
+    b->release(one);
+    b->release(pages);
+    b->close(device);
 }
 
 /* A cache of eight pages where the device gives three at once: written and read over the borders.
@@ -432,6 +469,7 @@ int main(void) {
         cmocka_unit_test(a_failing_launch_loses_the_device),
         cmocka_unit_test(a_failing_build_shows_the_log),
         cmocka_unit_test(too_much_memory_is_refused),
+        cmocka_unit_test(buffers_are_cleared_sixteen_bytes_at_a_time),
         cmocka_unit_test(pages_lie_in_several_allocations),
         cmocka_unit_test(ordinals_beyond_the_last_are_refused),
         cmocka_unit_test(every_allocation_of_a_model_may_fail),
