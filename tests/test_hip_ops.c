@@ -7,6 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/hip/hip.h"
+#include "kernels_hip/linear_params.h"
+
 extern const gw_backend gw_backend_hip;
 
 static struct gw_device *open_hip(int exact) {
@@ -131,6 +134,38 @@ static void check_table(void **state) {
     (void)state;
     ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
     ot_check_table(&bench, case_of, EVERY, ".half");
+    ot_close(&bench);
+}
+
+/* Sums of several rows are joined from two places, from one or half of them at a time, as shared
+ * memory allows: the table has cases of each. */
+static void table_joins_sums_in_every_way(void **state) {
+    static op_bench bench;
+    int seen[GW_LINEAR_PLACES + 1] = {0};
+    (void)state;
+    ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
+    for (int i = 0; i < OC_TOTAL + MORE; i++) {
+        op_case c = case_of(i);
+        op_setup s;
+        struct gw_segment *segment;
+        if (c.op != GW_OP_LINEAR || c.order != GW_ORDER_DECODE || c.n < 2) {
+            continue;
+        }
+        oc_open(&s, &c, bench.backend, bench.device, 0, 1);
+        s.node.kernel = oc_find(&s, "");
+        assert_non_null(s.node.kernel);
+        assert_int_equal(bench.backend->freeze(bench.device, &s.node, 1, s.rows, &segment), GW_OK);
+        for (size_t l = 0; l < segment->n; l++) {
+            const struct gw_linear_params *p = segment->launches[l].params;
+            seen[p->places] += strstr(segment->launches[l].kernel, "_wide") != NULL;
+        }
+        bench.backend->thaw(segment);
+        oc_close(&s);
+    }
+    if (bench.device->driver->emulated) { /* how much a card has is not known */
+        assert_true(seen[0] > 0);
+        assert_int_equal(seen[1] > 0 && seen[2] > 0, bench.device->warp == 32); /* it has gates */
+    }
     ot_close(&bench);
 }
 
@@ -484,6 +519,7 @@ static int run_all(const char *name) {
         cmocka_unit_test(check_table),
         cmocka_unit_test(halves_are_near),
         cmocka_unit_test(half_attention_is_near),
+        cmocka_unit_test(table_joins_sums_in_every_way),
         cmocka_unit_test(table_without_groups),
         cmocka_unit_test(pairs_become_one_launch),
         cmocka_unit_test(pairs_without_blocks),
