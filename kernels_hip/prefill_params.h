@@ -13,7 +13,7 @@ enum { GW_PREFILL_QUERIES = 32, GW_PREFILL_THREADS = 128 };
 
 /* On 16-bit matrix instructions (prefill_half.hip): a wave has 16 queries; heads are 64 or 128
  * values wide there. Shared memory: pages of K and V, two of each for waves of 32, else one,
- * transposed, with the weights of all waves; positions and scales. */
+ * transposed, with the weights of all waves; positions and slots. */
 enum { GW_PREFILL_HALF_QUERIES = 64 };
 #define GW_PREFILL_HALF_SHARED(e, wide)                                                            \
     (((wide) ? 2 * 2 * 64 * (e)*2                                                                  \

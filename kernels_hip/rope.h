@@ -62,8 +62,8 @@ struct gw_turning {
     }
 };
 
-/* Cells of the caches (core/plan/op.h): value x as cell `at`, and what scales it at `scale_at`. The
- * whole team calls put, lane i % 32 with value i of a head. */
+/* Cells of the caches (core/plan/op.h): value x as cell `at`, and what scales it at `scale_at`.
+ * Where SCALED the whole team calls put, lane i % 32 with value i of a head. */
 struct gw_put_f32 {
     typedef float cell;
     enum { SCALED = 0 };

@@ -594,7 +594,8 @@ static void oc_attention(op_setup *s) {
                                        .heads = c->heads,
                                        .kv_heads = c->kv_heads,
                                        .head_dim = c->e,
-                                       .window = c->window};
+                                       .window = c->window,
+                                       .order = c->order};
     gw_tensor *q = oc_matrix(s, "q", GW_FMT_F32, s->rows, c->heads * c->e);
     oc_fill_floats(s, q, 2.0f);
     oc_upload(s, q);

@@ -69,7 +69,8 @@ def test_float_prompts_on_matrix_units(wave):
         pytest.skip("no shared models")
     want = logits_hash(model, IDS, "--device", "hip", env=on(wave))
     assert want != cpu_hash(model, IDS)
-    assert logits_hash(model, IDS, "--device", "hip", "-b", 27, env=on(wave)) == want
+    for chunk in (27, 7):  # as many rows as decoding may have, too
+        assert logits_hash(model, IDS, "--device", "hip", "-b", chunk, env=on(wave)) == want
 
 
 def test_text_and_bench():

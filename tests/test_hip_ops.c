@@ -304,6 +304,8 @@ static void half_attention_is_near(void **state) {
          .slots = 3},
         {.why = "few of many rows", .n = 20, .spare = 300, .heads = 2, .kv_heads = 2, .e = 64,
          .pos = 10, .slots = 1},
+        {.why = "no more rows than decoding has", .n = 11, .heads = 4, .kv_heads = 2, .e = 64,
+         .pos = 60, .slots = 1},
     };
     /* clang-format on */
     static op_bench bench;
@@ -312,6 +314,7 @@ static void half_attention_is_near(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         op_case c = cases[i];
         c.op = GW_OP_ATTENTION;
+        c.order = GW_ORDER_PREFILL;
         c.kv = GW_FMT_F16;
         c.out = GW_FMT_F32;
         check_half_attention(&bench, &c);

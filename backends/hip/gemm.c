@@ -403,12 +403,15 @@ static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *ker
     return straddles ? gw_hip_record_encode(segment, node, p.out, node->out) : GW_OK;
 }
 
-/* On 16-bit matrix units, where the product behind it is too: that takes floats. */
+/* On 16-bit matrix units, where the product behind it is too: that takes floats. As there, what the
+ * rows are decides, not how many they are. */
 static int accepts_prefill_half(const gw_kernel *kernel, const gw_node *node,
                                 const struct gw_device *device) {
     int e = node->args.attn.head_dim;
-    return accepts_prefill(kernel, node, device) && has_matrix(device) && !device->exact &&
-           node->out->fmt == GW_FMT_F32 && node->in[1]->fmt == GW_FMT_F16 && e % 8 == 0 &&
+    (void)kernel;
+    return node->args.attn.order == GW_ORDER_PREFILL && has_matrix(device) && !device->exact &&
+           node->in[0]->fmt == GW_FMT_F32 && node->in[1]->fmt == GW_FMT_F16 &&
+           node->in[2]->fmt == GW_FMT_F16 && node->out->fmt == GW_FMT_F32 && e % 8 == 0 &&
            e <= 128 &&
            GW_PREFILL_HALF_SHARED(width_of(e), is_wide(device)) <= (unsigned)device->shared_bytes;
 }

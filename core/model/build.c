@@ -148,7 +148,8 @@ static void emit_attention(walk *w, const gw_spec_block *b, const gw_spec_block 
                                      .heads = hp->n_heads,
                                      .kv_heads = hp->n_kv_heads,
                                      .head_dim = hp->d_head,
-                                     .window = w->layer >= hp->window_from_layer ? hp->window : 0};
+                                     .window = w->layer >= hp->window_from_layer ? hp->window : 0,
+                                     .order = w->in->order};
 }
 
 static void emit_residual(walk *w, const gw_spec_block *b, const gw_spec_block *next) {

@@ -58,7 +58,9 @@ typedef struct gw_rope_args {
 typedef struct gw_attn_args {
     float scale;
     int heads, kv_heads, head_dim;
-    int window; /* positions seen, the own one included; 0: all */
+    int window;     /* positions seen, the own one included; 0: all */
+    gw_order order; /* what the rows are: a backend may sum those of prompts in an order of its own
+                     * where it does so with the weights behind (docs/arithmetic.md, section 5) */
 } gw_attn_args;
 
 /* Arguments are typed per op; there is no untyped parameter block to index by hand. */
