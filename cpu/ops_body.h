@@ -46,21 +46,7 @@ VT static void NAME(encode_block)(gw_act8 *y, const float *x) {
     float amax = gw_f32_from_bits(bits);
     float inverse = amax > 0.0f ? 127.0f / amax : 0.0f;
     inverse = inverse < 3.0e38f ? inverse : 0.0f;
-    gw_i32 q[GW_ACT_BLOCK];
-    GW_UNROLL
-    for (int j = 0; j < J; j++) {
-        v_round_store(q + j * VW, v_mul(v_load(x + j * VW), v_set(inverse)));
-    }
-    gw_i32 low = 0, high = 0;
-    for (int i = 0; i < GW_ACT_BLOCK / 2; i++) {
-        low += q[i];
-        high += q[i + GW_ACT_BLOCK / 2];
-    }
-    for (int i = 0; i < GW_ACT_BLOCK; i++) {
-        y->q[i] = (gw_i8)q[i];
-    }
-    y->sum[0] = (gw_i16)low;
-    y->sum[1] = (gw_i16)high;
+    v_codes(y->q, y->sum, x, inverse);
     y->scale = amax / 127.0f;
 }
 
@@ -212,11 +198,12 @@ static int NAME(seen)(const NAME(attention_work) * w, size_t i, int p, int *from
     return *from < *end;
 }
 
-/* A page of q8_0 as f32: of K [e, GW_PAGE] with scales [e/32, GW_PAGE]. */
-VT static void NAME(widen_k)(float *y, const gw_i8 *codes, size_t e) {
+/* Columns [from, end) of a page of q8_0 as f32, both multiples of 16: of K [e, GW_PAGE] with scales
+ * [e/32, GW_PAGE]. */
+VT static void NAME(widen_k)(float *y, const gw_i8 *codes, size_t e, size_t from, size_t end) {
     const gw_u16 *scales = (const gw_u16 *)(const void *)(codes + GW_PAGE * e);
     for (size_t b = 0; b < e / 32; b++, scales += GW_PAGE) {
-        for (size_t j = 0; j < GW_PAGE; j += VW) {
+        for (size_t j = from; j < end; j += VW) {
             vf d = v_from_f16(scales + j);
             for (size_t i = 32 * b; i < 32 * (b + 1); i++) {
                 v_store(y + i * GW_PAGE + j, v_mul(d, v_from_i8(codes + i * GW_PAGE + j)));
@@ -225,10 +212,10 @@ VT static void NAME(widen_k)(float *y, const gw_i8 *codes, size_t e) {
     }
 }
 
-/* The same of V [GW_PAGE, e] with scales [GW_PAGE, e/32]. */
-VT static void NAME(widen_v)(float *y, const gw_i8 *codes, size_t e) {
+/* Rows [from, end) of V [GW_PAGE, e] with scales [GW_PAGE, e/32]. */
+VT static void NAME(widen_v)(float *y, const gw_i8 *codes, size_t e, size_t from, size_t end) {
     const gw_u16 *scales = (const gw_u16 *)(const void *)(codes + GW_PAGE * e);
-    for (size_t b = 0; b < GW_PAGE * e / 32; b++) {
+    for (size_t b = from * (e / 32); b < end * (e / 32); b++) {
         vf d = v_set(gw_f16_to_f32(scales[b]));
         for (size_t i = 32 * b; i < 32 * (b + 1); i += VW) {
             v_store(y + i, v_mul(d, v_from_i8(codes + i)));
@@ -236,59 +223,90 @@ VT static void NAME(widen_v)(float *y, const gw_i8 *codes, size_t e) {
     }
 }
 
-VT static const float *NAME(load_page)(const NAME(attention_work) * w, const void *cache, int p) {
+/* [from, end) in multiples of 16: every position of page p that a query of the part sees is in it,
+ * and no more is read of the page. */
+static void NAME(span_of_page)(const NAME(attention_work) * w, int p, size_t *from, size_t *end) {
+    int first = GW_PAGE, last = 0;
+    for (size_t i = 0; i < w->queries; i += (size_t)w->part->heads) {
+        int lo, hi;
+        if (NAME(seen)(w, i, p, &lo, &hi)) {
+            first = lo < first ? lo : first;
+            last = hi > last ? hi : last;
+        }
+    }
+    *from = first < last ? (size_t)first / 16 * 16 : 0;
+    *end = ((size_t)last + 15) / 16 * 16;
+}
+
+static const char *NAME(page_at)(const NAME(attention_work) * w, const void *cache, int p) {
     const gw_cpu_attention *job = w->job;
     size_t page =
         (size_t)job->pages[(size_t)job->slot[w->part->row] * job->page_stride + (size_t)p];
-    const char *at = (const char *)cache + (page * (size_t)job->kv_heads + (size_t)w->part->g) *
-                                               gw_cpu_page_bytes(job->kv, w->e);
-    if (job->kv == GW_FMT_F32) {
+    return (const char *)cache +
+           (page * (size_t)job->kv_heads + (size_t)w->part->g) * gw_cpu_page_bytes(job->kv, w->e);
+}
+
+/* Page p of K as [e, GW_PAGE] floats, columns [from, end) of it. */
+VT static const float *NAME(load_k)(const NAME(attention_work) * w, int p, size_t from,
+                                    size_t end) {
+    const char *at = NAME(page_at)(w, w->job->k, p);
+    const gw_u16 *k = (const gw_u16 *)(const void *)at;
+    if (w->job->kv == GW_FMT_F32) {
         return (const float *)(const void *)at;
     }
-    if (job->kv == GW_FMT_Q8_0) {
-        (cache == job->k ? NAME(widen_k) : NAME(widen_v))(w->page, (const gw_i8 *)at, w->e);
+    if (w->job->kv == GW_FMT_Q8_0) {
+        NAME(widen_k)(w->page, (const gw_i8 *)at, w->e, from, end);
         return w->page;
     }
-    const gw_u16 *from = (const gw_u16 *)(const void *)at;
-    for (size_t i = 0; i < GW_PAGE * w->e; i += VW) {
-        v_store(w->page + i, v_from_f16(from + i));
+    for (size_t i = 0; i < GW_PAGE * w->e; i += GW_PAGE) {
+        for (size_t j = from; j < end; j += VW) {
+            v_store(w->page + i + j, v_from_f16(k + i + j));
+        }
     }
     return w->page;
 }
 
-/* Scale one page of one query's scores and take the maximum of what it sees. */
-VT static float NAME(scale_page)(float *s, float scale, int from, int end) {
-    for (int j = 0; j < GW_PAGE; j += VW) {
-        v_store(s + j, v_mul(v_load(s + j), v_set(scale)));
+/* Page p of V as [GW_PAGE, e] floats, rows [from, end) of it. */
+VT static const float *NAME(load_v)(const NAME(attention_work) * w, int p, size_t from,
+                                    size_t end) {
+    const char *at = NAME(page_at)(w, w->job->v, p);
+    const gw_u16 *v = (const gw_u16 *)(const void *)at;
+    if (w->job->kv == GW_FMT_F32) {
+        return (const float *)(const void *)at;
     }
-    float top = -INFINITY;
-    if (from == 0 && end == GW_PAGE) {
-        vf m = v_set(top);
-        for (int j = 0; j < GW_PAGE; j += VW) {
-            m = v_max(v_load(s + j), m);
-        }
-        return v_largest(m);
+    if (w->job->kv == GW_FMT_Q8_0) {
+        NAME(widen_v)(w->page, (const gw_i8 *)at, w->e, from, end);
+        return w->page;
     }
-    for (int j = from; j < end; j++) {
-        top = s[j] > top ? s[j] : top;
+    for (size_t i = from * w->e; i < end * w->e; i += VW) {
+        v_store(w->page + i, v_from_f16(v + i));
     }
-    return top;
+    return w->page;
 }
 
-/* s[j] = gw_exp(s[j] - top) where seen, else 0. Returns their sum by the fold tree. */
+/* Scale what one query sees of a page, and the rest of the vectors it lies in; the maximum of what
+ * it sees. */
+VT static float NAME(scale_page)(float *s, float scale, int from, int end) {
+    vf none = v_set(-INFINITY), top = none;
+    for (int j = from / VW * VW; j < end; j += VW) {
+        vf v = v_mul(v_load(s + j), v_set(scale));
+        v_store(s + j, v);
+        top = v_max(v_within(v, j, from, end, none), top);
+    }
+    return v_largest(top);
+}
+
+/* s[j] = gw_exp(s[j] - top) where seen. Returns their sum by the fold tree, in which all else is 0.
+ */
 VT static float NAME(exp_page)(float *s, float top, int from, int end) {
     enum { J = GW_PAGE / VW };
     vf p[J];
     for (int j = 0; j < J; j++) {
-        p[j] = NAME(exp)(v_sub(v_load(s + j * VW), v_set(top)));
-        v_store(s + j * VW, p[j]);
-    }
-    if (from != 0 || end != GW_PAGE) {
-        for (int j = 0; j < GW_PAGE; j++) {
-            s[j] = j >= from && j < end ? s[j] : 0.0f;
-        }
-        for (int j = 0; j < J; j++) {
-            p[j] = v_load(s + j * VW);
+        p[j] = v_zero();
+        if (j * VW < end && (j + 1) * VW > from) {
+            p[j] = NAME(exp)(v_sub(v_load(s + j * VW), v_set(top)));
+            p[j] = v_within(p[j], j * VW, from, end, v_zero());
+            v_store(s + j * VW, p[j]);
         }
     }
     for (int h = J / 2; h > 0; h /= 2) {
@@ -304,9 +322,12 @@ VT static void NAME(score)(const NAME(attention_work) * w, float *total) {
     size_t pages = (size_t)(w->last - w->first + 1);
     int from, end;
     for (int p = w->first; p <= w->last; p++) {
-        const float *k = NAME(load_page)(w, w->job->k, p);
+        size_t lo, hi;
+        NAME(span_of_page)(w, p, &lo, &hi);
+        const float *k = NAME(load_k)(w, p, lo, hi);
         float *s = w->scores + (p - w->first) * GW_PAGE;
-        NAME(multiply)(w->queries, w->e, w->q, w->e, k, GW_PAGE, GW_PAGE, s, w->span);
+        NAME(multiply)
+        (w->queries, w->e, w->q, w->e, k + lo, GW_PAGE, hi - lo, s + lo, w->span);
         for (size_t i = 0; i < w->queries; i++) {
             if (NAME(seen)(w, i, p, &from, &end)) {
                 w->top[i * pages + (size_t)(p - w->first)] =
@@ -337,7 +358,9 @@ VT static void NAME(score)(const NAME(attention_work) * w, float *total) {
 /* One page of values: queries that see the same range of it go through one product. */
 VT static void NAME(add_page)(const NAME(attention_work) * w, int p) {
     size_t pages = (size_t)(w->last - w->first + 1), e = w->e;
-    const float *v = NAME(load_page)(w, w->job->v, p);
+    size_t lo, hi;
+    NAME(span_of_page)(w, p, &lo, &hi);
+    const float *v = NAME(load_v)(w, p, lo, hi);
     const float *s = w->scores + (p - w->first) * GW_PAGE;
     for (size_t i = 0; i < w->queries;) {
         int from, end, next_from, next_end;

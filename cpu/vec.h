@@ -10,6 +10,8 @@
  *   v_from_i8(p) VW signed bytes as floats
  *   v_exp2i(n) = 2^n for integral n in [-126, 127]
  *   v_zero_below(p, x, c) = 0 where x < c, else p
+ *   v_codes(q, sum, x, f) 32 floats times f, rounded to bytes q; sum: of the first and second 16
+ *   v_within(x, at, from, end, c) = x where from <= at + lane < end, else c
  *   v_fold(v)  lane i takes lane i + h, for h = VW/2 .. 1: the end of gw_join_lanes
  */
 #if !defined(GW_VEC_AVX2)
@@ -61,6 +63,8 @@
 #undef v_fold
 #undef v_largest
 #undef v_round_store
+#undef v_codes
+#undef v_within
 #undef vi_abs
 #undef vi_max
 #undef vi_zero
@@ -110,12 +114,20 @@
 #define vi_abs(v) _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x7fffffff))
 #define vi_max(a, b) _mm256_max_epi32(a, b)
 #define vi_zero() _mm256_setzero_si256()
+#define v_codes(q, sum, x, f) codes_avx2(q, sum, x, f)
+#define v_within(x, at, from, end, c) within_avx2(x, at, from, end, c)
 #define v_fold(v) fold_avx2(v)
 #define v_largest(v) largest_avx2(v)
 #define vi_largest(v) largest_int_avx2(v)
 
 #if !defined(GW_VEC_AVX2_TAILS)
 #define GW_VEC_AVX2_TAILS
+GW_INLINE VT __m256 within_avx2(__m256 x, int at, int from, int end, __m256 c) {
+    __m256i i = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(at));
+    __m256i early = _mm256_cmpgt_epi32(_mm256_set1_epi32(from), i);
+    __m256i in = _mm256_andnot_si256(early, _mm256_cmpgt_epi32(_mm256_set1_epi32(end), i));
+    return _mm256_blendv_ps(c, x, _mm256_castsi256_ps(in));
+}
 GW_INLINE VT float fold_avx2(__m256 v) {
     __m128 a = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     a = _mm_add_ps(a, _mm_movehl_ps(a, a));
@@ -130,6 +142,26 @@ GW_INLINE VT int largest_int_avx2(__m256i v) {
     __m128i a = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
     a = _mm_max_epi32(a, _mm_shuffle_epi32(a, 0x4e));
     return _mm_cvtsi128_si32(_mm_max_epi32(a, _mm_shuffle_epi32(a, 0xb1)));
+}
+/* Packing works within halves of a vector, so groups of four are put in order afterwards; sums of
+ * bytes are those of unsigned ones, 128 too high each. */
+GW_INLINE VT void put_codes_avx2(gw_i8 *q, gw_i16 *sum, __m256i a, __m256i b, __m256i c,
+                                 __m256i d) {
+    __m256i codes = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+    codes = _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    __m256i eights = _mm256_sad_epu8(_mm256_xor_si256(codes, _mm256_set1_epi8((char)0x80)),
+                                     _mm256_setzero_si256());
+    eights = _mm256_add_epi64(eights, _mm256_shuffle_epi32(eights, 0x4e));
+    _mm256_storeu_si256((__m256i *)(void *)q, codes);
+    sum[0] = (gw_i16)(_mm_cvtsi128_si32(_mm256_castsi256_si128(eights)) - 16 * 128);
+    sum[1] = (gw_i16)(_mm_cvtsi128_si32(_mm256_extracti128_si256(eights, 1)) - 16 * 128);
+}
+GW_INLINE VT void codes_avx2(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
+    __m256i v[4];
+    for (int i = 0; i < 4; i++) {
+        v[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v_load(x + 8 * i), v_set(f)));
+    }
+    put_codes_avx2(q, sum, v[0], v[1], v[2], v[3]);
 }
 #endif
 
@@ -176,12 +208,19 @@ GW_INLINE VT int largest_int_avx2(__m256i v) {
 #define vi_abs(v) _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff))
 #define vi_max(a, b) _mm512_max_epi32(a, b)
 #define vi_zero() _mm512_setzero_si512()
+#define v_codes(q, sum, x, f) codes_avx512(q, sum, x, f)
+#define v_within(x, at, from, end, c) within_avx512(x, at, from, end, c)
 #define v_fold(v) fold_avx512(v)
 #define v_largest(v) largest_avx512(v)
 #define vi_largest(v) largest_int_avx512(v)
 
 #if !defined(GW_VEC_AVX512_TAILS)
 #define GW_VEC_AVX512_TAILS
+GW_INLINE VT __m512 within_avx512(__m512 x, int at, int from, int end, __m512 c) {
+    int first = from > at ? from - at : 0, stop = end - at < 16 ? end - at : 16;
+    unsigned in = first < stop ? (1u << stop) - (1u << first) : 0u;
+    return _mm512_mask_mov_ps(c, (__mmask16)in, x);
+}
 GW_INLINE VT __m256 upper_avx512(__m512 v) {
     return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1));
 }
@@ -202,6 +241,12 @@ GW_INLINE VT int largest_int_avx512(__m512i v) {
     __m128i a = _mm_max_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256(b, 1));
     a = _mm_max_epi32(a, _mm_shuffle_epi32(a, 0x4e));
     return _mm_cvtsi128_si32(_mm_max_epi32(a, _mm_shuffle_epi32(a, 0xb1)));
+}
+GW_INLINE VT void codes_avx512(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
+    __m512i a = _mm512_cvtps_epi32(v_mul(v_load(x), v_set(f)));
+    __m512i b = _mm512_cvtps_epi32(v_mul(v_load(x + 16), v_set(f)));
+    put_codes_avx2(q, sum, _mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1),
+                   _mm512_castsi512_si256(b), _mm512_extracti64x4_epi64(b, 1));
 }
 #endif
 
@@ -240,17 +285,37 @@ GW_INLINE VT int largest_int_avx512(__m512i v) {
     vreinterpretq_s32_u32(vandq_u32(vreinterpretq_u32_f32(v), vdupq_n_u32(0x7fffffffu)))
 #define vi_max(a, b) vmaxq_s32(a, b)
 #define vi_zero() vdupq_n_s32(0)
+#define v_codes(q, sum, x, f) codes_neon(q, sum, x, f)
+#define v_within(x, at, from, end, c) within_neon(x, at, from, end, c)
 #define v_fold(v) fold_neon(v)
 #define v_largest(v) vmaxvq_f32(v)
 #define vi_largest(v) vmaxvq_s32(v)
 
 #if !defined(GW_VEC_NEON_TAILS)
 #define GW_VEC_NEON_TAILS
+GW_INLINE float32x4_t within_neon(float32x4_t x, int at, int from, int end, float32x4_t c) {
+    static const int32_t lanes[4] = {0, 1, 2, 3};
+    int32x4_t i = vaddq_s32(vld1q_s32(lanes), vdupq_n_s32(at));
+    uint32x4_t in = vandq_u32(vcgeq_s32(i, vdupq_n_s32(from)), vcltq_s32(i, vdupq_n_s32(end)));
+    return vbslq_f32(in, x, c);
+}
 GW_INLINE float32x4_t from_i8_neon(const int8_t *p) {
     int32_t four;
     memcpy(&four, p, sizeof four);
     int16x8_t wide = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four)));
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
+}
+GW_INLINE void codes_neon(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
+    for (int h = 0; h < 2; h++) {
+        int16x4_t v[4];
+        for (int i = 0; i < 4; i++) {
+            v[i] = vmovn_s32(vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + 16 * h + 4 * i), f)));
+        }
+        int8x16_t codes =
+            vcombine_s8(vmovn_s16(vcombine_s16(v[0], v[1])), vmovn_s16(vcombine_s16(v[2], v[3])));
+        vst1q_s8(q + 16 * h, codes);
+        sum[h] = vaddlvq_s8(codes);
+    }
 }
 GW_INLINE float fold_neon(float32x4_t v) {
     float32x2_t a = vadd_f32(vget_low_f32(v), vget_high_f32(v));
