@@ -258,14 +258,15 @@ typedef struct form {
     places_fn *places;
 } form;
 
-/* y of strip i from its lanes, acc [lanes][n][16]. */
-static void finish_strip(const gw_cpu_linear *job, size_t i, const float *acc) {
+/* y of strip i from its lanes, acc [lanes][n][16]; joined: lane 0 has the sum of all. */
+static void finish_strip(const gw_cpu_linear *job, size_t i, const float *acc, int joined) {
     const size_t n = (size_t)job->n;
     for (size_t row = 0; row < n; row++) {
         for (size_t h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {
             const size_t r = i * GW_STRIP_ROWS + h;
             if (r < job->m) {
-                finish(job, row, r, join_lanes(acc + row * GW_STRIP_ROWS + h, n * GW_STRIP_ROWS));
+                const float *sums = acc + row * GW_STRIP_ROWS + h;
+                finish(job, row, r, joined ? v_fload(sums) : join_lanes(sums, n * GW_STRIP_ROWS));
             }
         }
     }
@@ -285,7 +286,7 @@ static void decode_strips(const gw_cpu_linear *job, size_t i, size_t end, float 
         } else {
             f.pass(strip, 0, blocks, x, n, acc, GW_LANES - 1, from);
         }
-        finish_strip(job, i, acc);
+        finish_strip(job, i, acc, 0);
     }
 }
 
@@ -297,13 +298,19 @@ static void decode_places(const gw_cpu_linear *job, size_t i, size_t end, float 
     const size_t blocks = job->k / GW_ACT_BLOCK, segments = (blocks + GW_LANES - 1) / GW_LANES;
     const size_t fit = segments < places ? places / segments : 1, most = fit < room ? fit : room;
     const size_t parts = (segments + places - 1) / places, part = (segments + parts - 1) / parts;
+    const int joined = rows == 1 && blocks % 2 == 0;
+    weaves woven;
+    for (size_t w = 0; w < sizeof woven.of / sizeof woven.of[0]; w++) {
+        woven.of[w].each = 0;
+    }
     for (size_t n; i < end; i += n) {
         const unsigned char *strip = (const unsigned char *)job->w + i * f.bytes;
         n = end - i < most ? end - i : most;
         const unsigned char *then = i + n < end ? strip + n * f.bytes : job->next;
-        f.places(strip, n, f.bytes, blocks, part, x, rows, acc, then != NULL ? then : strip);
+        f.places(strip, n, f.bytes, blocks, part, x, rows, acc, then != NULL ? then : strip,
+                 &woven);
         for (size_t s = 0; s < n; s++) {
-            finish_strip(job, i + s, acc + s * GW_LANES * rows * GW_STRIP_ROWS);
+            finish_strip(job, i + s, acc + s * GW_LANES * rows * GW_STRIP_ROWS, joined);
         }
     }
 }

@@ -77,25 +77,33 @@ typedef void one_fn(const unsigned char *strip, size_t blocks, const gw_xblock *
 
 /* ---- several places at once ------------------------------------------------------------------ */
 
-/* acc [strips][lanes][count][16] = `strips` strips of `bytes` bytes times x [blocks][count], `part`
- * segments of each at once; then the caller reads at `then` in the same way. */
-typedef void places_fn(const unsigned char *strip, size_t strips, size_t bytes, size_t blocks,
-                       size_t part, const gw_xblock *x, size_t count, float *acc,
-                       const unsigned char *then);
-
 /* Where lines 0, 1, .. of all places lie from the first one's line 0: line after line, place after
  * place; of a strip's last place `shift` bytes further. */
 enum { MOST_LINES = 17 }; /* of a turn: Q8_0 */
 typedef struct weave {
-    size_t each, shift, at[MOST_LINES * GW_TILE];
+    size_t strips, each, shift, at[MOST_LINES * GW_TILE];
 } weave;
+
+/* The weaves of a range of rows: lanes of all segments, before and after the last one's place goes
+ * on; lanes that the last segment lacks. While memory waits for them to be made it rests. */
+typedef struct weaves {
+    weave of[3];
+} weaves;
+
+/* acc [strips][lanes][count][16] = `strips` strips of `bytes` bytes times x [blocks][count], `part`
+ * segments of each at once; then the caller reads at `then` in the same way. The lanes of one row
+ * are joined where blocks are even: their sum is lane 0. */
+typedef void places_fn(const unsigned char *strip, size_t strips, size_t bytes, size_t blocks,
+                       size_t part, const gw_xblock *x, size_t count, float *acc,
+                       const unsigned char *then, weaves *woven);
 
 V_FN void weave_lines(weave *w, size_t strips, size_t bytes, size_t each, size_t segment,
                       size_t lines, size_t shift) {
-    if (w->each == each && w->shift == shift) {
+    if (w->strips == strips && w->each == each && w->shift == shift) {
         return;
     }
     size_t *to = w->at;
+    w->strips = strips;
     w->each = each;
     w->shift = shift;
     for (size_t line = 0; line < lines; line++) {
@@ -107,6 +115,26 @@ V_FN void weave_lines(weave *w, size_t strips, size_t bytes, size_t each, size_t
     }
 }
 
+/* Lanes `lane` and lane + 1 of acc [lanes][16] are complete: the part of gw_join_lanes that needs
+ * no later lane, so that all of it does not wait for the last one. Leaves lane j + 16 added to lane
+ * j, then j + 8 to j, and so on; the sum of all in lane 0. */
+V_FN void join_pair(v_lanes *lanes, float *acc, size_t lane) {
+    v_lanes lower;
+    size_t at = lane;
+    for (size_t half = GW_LANES / 2; half > 1 && lane >= GW_LANES - half; half /= 2) {
+        at = lane - (GW_LANES - half);
+        load_lanes(&lower, acc + at * GW_STRIP_ROWS, 0);
+        for (int i = 0; i < 2 * GW_STRIP_ROWS / V_ROWS; i++) {
+            const int pair = i * V_ROWS / GW_STRIP_ROWS, h = i % (GW_STRIP_ROWS / V_ROWS);
+            lanes->of[pair][h] = v_add(lower.of[pair][h], lanes->of[pair][h]);
+        }
+    }
+    for (int h = 0; lane == GW_LANES - 2 && h < GW_STRIP_ROWS / V_ROWS; h++) {
+        lanes->of[0][h] = v_add(lanes->of[0][h], lanes->of[1][h]);
+    }
+    store_lanes(lanes, acc + at * GW_STRIP_ROWS);
+}
+
 /* A turn is two blocks of one place. In a turn as many lines are asked for, AHEAD turns early
  * (four, within 2 .. 3.5 KB; two are as good in Q4_0, three worse in Q6_K), but of all places one
  * after the other: a whole turn at once would keep the other places waiting. Where a segment ends,
@@ -114,7 +142,8 @@ V_FN void weave_lines(weave *w, size_t strips, size_t bytes, size_t each, size_t
 #define PLACES(name)                                                                               \
     V_FN void places_any_##name(const unsigned char *strip, size_t strips, size_t bytes,           \
                                 size_t blocks, size_t part, const gw_xblock *x, size_t count,      \
-                                float *restrict acc, const unsigned char *then, const int one) {   \
+                                float *restrict acc, const unsigned char *then, weaves *woven,     \
+                                const int one) {                                                   \
         SIZES(name);                                                                               \
         enum {                                                                                     \
             STEP = SUBS > 1 ? SUBS : 2,                                                            \
@@ -129,9 +158,8 @@ V_FN void weave_lines(weave *w, size_t strips, size_t bytes, size_t each, size_t
         };                                                                                         \
         const size_t segments = (blocks + GW_LANES - 1) / GW_LANES;                                \
         const size_t last = (blocks - (segments - 1) * GW_LANES) / 2; /* turns of the last one */  \
+        const int joins = blocks % 2 == 0;                                                         \
         _Static_assert((int)MOST <= (int)MOST_LINES, "a weave holds a turn's lines");              \
-        weave woven;                                                                               \
-        woven.each = 0;                                                                            \
         for (size_t from = 0; from < segments; from += part) {                                     \
             const size_t to = segments - from < part ? segments : from + part;                     \
             const size_t onward = to < segments                                                    \
@@ -154,11 +182,12 @@ V_FN void weave_lines(weave *w, size_t strips, size_t bytes, size_t each, size_t
                     const unsigned char *head = strip;                                             \
                     const uintptr_t ahead = (uintptr_t)strip + HEAD + from * SEGMENT +             \
                                             g / SUBS * GROUP + skip + line * 64 + jump;            \
+                    const size_t shift = end == segments ? jump_last - jump : 0;                   \
+                    weave *w = &woven->of[end < to ? 2 : shift != 0];                              \
                     if (end > from) {                                                              \
-                        weave_lines(&woven, strips, bytes, end - from, SEGMENT, MOST,              \
-                                    end == segments ? jump_last - jump : 0);                       \
+                        weave_lines(w, strips, bytes, end - from, SEGMENT, MOST, shift);           \
                     }                                                                              \
-                    const size_t *next = woven.at;                                                 \
+                    const size_t *next = w->at;                                                    \
                     float *sums = acc;                                                             \
                     for (size_t s = 0; s < strips; s++, head += bytes) {                           \
                         const unsigned char *group =                                               \
@@ -181,7 +210,9 @@ V_FN void weave_lines(weave *w, size_t strips, size_t bytes, size_t each, size_t
                                             (stream){0});                                          \
                             }                                                                      \
                         }                                                                          \
-                        if (one) {                                                                 \
+                        if (one && joins && to == segments) {                                      \
+                            join_pair(&lanes, sums, lane);                                         \
+                        } else if (one) {                                                          \
                             store_lanes(&lanes, a);                                                \
                         }                                                                          \
                         sums += GW_LANES * count * GW_STRIP_ROWS;                                  \
@@ -196,11 +227,11 @@ V_FN void weave_lines(weave *w, size_t strips, size_t bytes, size_t each, size_t
     }                                                                                              \
     static void places_##name(const unsigned char *strip, size_t strips, size_t bytes,             \
                               size_t blocks, size_t part, const gw_xblock *x, size_t count,        \
-                              float *acc, const unsigned char *then) {                             \
+                              float *acc, const unsigned char *then, weaves *woven) {              \
         if (count == 1) {                                                                          \
-            places_any_##name(strip, strips, bytes, blocks, part, x, 1, acc, then, 1);             \
+            places_any_##name(strip, strips, bytes, blocks, part, x, 1, acc, then, woven, 1);      \
         } else {                                                                                   \
-            places_any_##name(strip, strips, bytes, blocks, part, x, count, acc, then, 0);         \
+            places_any_##name(strip, strips, bytes, blocks, part, x, count, acc, then, woven, 0);  \
         }                                                                                          \
     }
 

@@ -59,7 +59,8 @@ V_FN void two_q4_0_blocks(const unsigned char *group, const gw_xblock *x, v_lane
     add_two(ws, sum, x, a);
 }
 
-/* Bytes: scales and minimums 0 .. 3 or 4 .. 7 of Q4_K and Q5_K (gw_six_bit_scale). */
+/* Bytes: scales and minimums 0 .. 3 or 4 .. 7 of Q4_K and Q5_K (gw_six_bit_scale), in their lower
+ * six bits. */
 V_FN void six_bits(v_word *sc, v_word *m, const unsigned char *scales, int upper) {
     const int h = 0;
     v_word a = v_load(VECTOR(scales, 0)), b = v_load(VECTOR(scales, 1));
@@ -68,8 +69,8 @@ V_FN void six_bits(v_word *sc, v_word *m, const unsigned char *scales, int upper
         a = v_select(v_bytes(15), low, v_right(a, 2));
         b = v_select(v_bytes(15), v_right(low, 4), v_right(b, 2));
     }
-    *sc = v_and(a, v_bytes(63));
-    *m = v_and(b, v_bytes(63));
+    *sc = a;
+    *m = b;
 }
 
 V_FN void two_q4_k_blocks(const unsigned char *group, int sub, const gw_xblock *x, v_lanes *a) {
@@ -82,14 +83,14 @@ V_FN void two_q4_k_blocks(const unsigned char *group, int sub, const gw_xblock *
         t[i % 2] = v_dot4(t[i % 2], v_and(w, v_bytes(0xf0)), x[1].q + 4 * i);
     }
     v_int sum[2] = {v_sum(s[0], s[1]), v_down_4(v_sum(t[0], t[1]))};
-    v_float d = v_load_f16(HALVES(group, 0)), dmin = v_neg(v_load_f16(HALVES(group, 1)));
+    v_float d = v_load_f16(HALVES(group, 0)), dmin = v_load_f16(HALVES(group, 1));
     v_word sc, m;
     six_bits(&sc, &m, group + 64, sub >= 4);
     for (int j = 0; j < 2; j++) {
-        v_float ws = v_mul(d, v_to_float(v_byte(sc, sub % 4 + j)));
-        v_float wm = v_mul(dmin, v_to_float(v_byte(m, sub % 4 + j)));
+        v_float ws = v_mul(d, v_to_float(v_six_bits(sc, sub % 4 + j)));
+        v_float wm = v_mul(dmin, v_to_float(v_six_bits(m, sub % 4 + j)));
         v_float acc = v_fma(v_mul(ws, v_dup(x[j].dx)), v_to_float(sum[j]), a->of[j][0]);
-        a->of[j][0] = v_fma(wm, v_dup(x[j].u.dxs), acc);
+        a->of[j][0] = v_less(acc, wm, v_dup(x[j].u.dxs));
     }
 }
 

@@ -137,8 +137,11 @@ V_FN v_word v_select(v_word mask, v_word a, v_word b) { /* a where mask has ones
     return _mm512_or_si512(_mm512_and_si512(mask, a), _mm512_andnot_si512(mask, b));
 }
 V_FN v_int v_down_4(v_int a) { return _mm512_srai_epi32(a, 4); }
-V_FN v_int v_byte(v_word a, int byte) {
-    return v_and(byte == 0 ? a : v_right(a, 8 * byte), v_words(255));
+V_FN v_int v_six_bits(v_word a, int byte) { /* the lower ones of that byte */
+    return v_and(byte == 0 ? a : v_right(a, 8 * byte), v_words(63));
+}
+V_FN v_float v_less(v_float c, v_float a, v_float b) { /* c + -a * b, rounded once */
+    return _mm512_fnmadd_ps(a, b, c);
 }
 
 V_FN v_word v_signed(v_word a) { return _mm512_xor_si512(a, _mm512_set1_epi8((char)0x80)); }

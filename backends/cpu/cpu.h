@@ -144,6 +144,7 @@ struct gw_cpu_launch {
             int n_parts, prefill;
             size_t own;         /* bytes at the start of the scratch for what is prepared there */
             size_t total, most; /* pieces, and how many are handed out at a time */
+            size_t strips;      /* of a piece */
             const gw_cpu_launch *follow; /* decode: the next launch that reads weights */
             size_t tile;                 /* GLU: rows computed into scratch at a time */
         } linear;

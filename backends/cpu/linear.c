@@ -7,6 +7,7 @@
 enum {
     DECODE_BYTES = 4 << 20, /* weights handed out at a time, at most: long streams, few starts */
     PIECE_STRIPS = 2,       /* a piece: 32 rows, one block of what a GLU puts out             */
+    LONG_ROW = 4096,        /* columns of rows whose strips are read one by one in any case   */
     PREFILL_PIECES = 8,
     GLU_PREFILL_ROWS = 64, /* of gate and up, kept in scratch */
     GLU_DECODE_ROWS = 512
@@ -60,8 +61,13 @@ static void fill_part(gw_cpu_part *part, const gw_cpu_launch *l, const gw_cpu_li
     part->strips = (part->job.m + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS;
 }
 
-static size_t pieces_at_once(const gw_tensor *w, gw_order order) {
-    size_t piece = PIECE_STRIPS * GW_STRIP_ROWS * gw_cpu_row_stride(w);
+/* The smaller the last pieces, the less threads wait for one another. */
+static size_t strips_of_piece(const gw_tensor *w, gw_order order) {
+    return order != GW_ORDER_PREFILL && w->dim[1] >= LONG_ROW ? 1 : PIECE_STRIPS;
+}
+
+static size_t pieces_at_once(const gw_tensor *w, size_t strips, gw_order order) {
+    size_t piece = strips * GW_STRIP_ROWS * gw_cpu_row_stride(w);
     if (order == GW_ORDER_PREFILL) {
         return PREFILL_PIECES;
     }
@@ -203,7 +209,7 @@ static int take_piece(const gw_cpu_launch *l, const gw_cpu_worker *worker, size_
 
 /* The weights of piece `at`, counted through all stacked matrices (of a GLU: the gate's). */
 static const char *weights_at(const gw_cpu_launch *l, size_t at) {
-    size_t strip = at * PIECE_STRIPS;
+    size_t strip = at * l->u.linear.strips;
     int i = 0;
     while (i + 1 < l->u.linear.n_parts && strip >= l->u.linear.part[i].strips) {
         strip -= l->u.linear.part[i++].strips;
@@ -237,8 +243,8 @@ static void run_pieces(const gw_cpu_launch *l, gw_cpu_worker *worker,
 static void run_strips(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t first, size_t end,
                        const char *next) {
     size_t base = 0;
-    first *= PIECE_STRIPS;
-    end *= PIECE_STRIPS;
+    first *= l->u.linear.strips;
+    end *= l->u.linear.strips;
     for (int i = 0; i < l->u.linear.n_parts; i++) {
         const gw_cpu_part *part = &l->u.linear.part[i];
         size_t from = first > base ? first - base : 0;
@@ -278,7 +284,8 @@ gw_status gw_cpu_record_linear(struct gw_segment *segment, const gw_kernel *kern
     size_t column = 0, scratch = 0, strips = 0;
     l->run = run_linear;
     l->u.linear.prefill = order == GW_ORDER_PREFILL;
-    l->u.linear.most = pieces_at_once(node->w[0], order);
+    l->u.linear.strips = strips_of_piece(node->w[0], order);
+    l->u.linear.most = pieces_at_once(node->w[0], l->u.linear.strips, order);
     for (int i = 0; i < 3 && node->w[i] != NULL; i++) {
         gw_cpu_part *part = &l->u.linear.part[l->u.linear.n_parts++];
         const float *bias;
@@ -290,7 +297,7 @@ gw_status gw_cpu_record_linear(struct gw_segment *segment, const gw_kernel *kern
         column += part->job.m;
         strips += part->strips;
     }
-    l->u.linear.total = (strips + PIECE_STRIPS - 1) / PIECE_STRIPS;
+    l->u.linear.total = (strips + l->u.linear.strips - 1) / l->u.linear.strips;
     finish_record(segment, kernel, node, l, scratch);
     return GW_OK;
 }
@@ -354,6 +361,7 @@ gw_status gw_cpu_record_glu(struct gw_segment *segment, const gw_kernel *kernel,
     size_t inner = 0;
     l->run = run_glu;
     l->u.linear.prefill = order == GW_ORDER_PREFILL;
+    l->u.linear.strips = PIECE_STRIPS;
     l->u.linear.tile = l->u.linear.prefill ? GLU_PREFILL_ROWS : GLU_DECODE_ROWS;
     l->u.linear.most = l->u.linear.tile / GW_ACT_BLOCK;
     l->u.linear.total = (l->width + GW_ACT_BLOCK - 1) / GW_ACT_BLOCK;
