@@ -202,11 +202,16 @@ V_FN void fetch_group(const unsigned char *group, size_t bytes, stream s) {
     }
 }
 
-/* Lines at offsets, in line. */
-V_FN void fetch_woven(uintptr_t at, const size_t *offset, size_t lines) {
+/* Lines at offsets, in line; with `both` also those `further` on, into the second-level cache. */
+V_FN void fetch_woven(uintptr_t at, size_t further, const size_t *offset, size_t lines,
+                      const int both) {
     V_UNROLL_ALL
     for (size_t i = 0; i < lines; i++) {
-        v_prefetch((const void *)(at + offset[i]));
+        const uintptr_t line = at + offset[i];
+        v_prefetch((const void *)line);
+        if (both) {
+            __builtin_prefetch((const void *)(line + further), 0, 2);
+        }
     }
 }
 

@@ -61,13 +61,14 @@ GW_INLINE VT float NAME(join)(const int fmt, const vf *sum, const void *row, con
 }
 
 /* n activation rows times `streams` weight rows that are `step` bytes apart, a turn of columns of
- * each, into out [streams][n]. Only what one line of a row needs is asked for early
- * (linear_body.h), and less far than there: activations are floats, 22 KB of the first-level cache
- * for 5632 columns. Of several, what a turn needs stays there for all weight rows. */
+ * each, into out [streams][n]. Only what one line of a row needs is asked for early, near and (one
+ * activation row) further as in linear_one_body.h, but less far than there: activations are floats,
+ * 22 KB of the first-level cache for 5632 columns. Of several, what a turn needs stays there for
+ * all weight rows. */
 GW_INLINE VT void NAME(dots_in_turn)(const int fmt, const int n, size_t streams, const char *w,
                                      size_t step, const char *x, size_t x_stride, size_t k,
                                      float *out) {
-    enum { AHEAD = 2048 };
+    enum { AHEAD = 2048, FURTHER = 3584 };
     float lane[NAME(STREAMS) * NAME(BATCH)][GW_LANES];
     const size_t whole = k / GW_LANES * GW_LANES, turn = n == 1 ? 128 : 256;
     const size_t size = fmt == GW_FMT_F32 ? 4 : 2;
@@ -86,9 +87,12 @@ GW_INLINE VT void NAME(dots_in_turn)(const int fmt, const int n, size_t streams,
                 }
             }
             for (size_t i = at; i < end; i += GW_LANES) {
-                __builtin_prefetch(row + i * size + AHEAD, 0, 3);
-                if (size == 4) {
-                    __builtin_prefetch(row + i * size + AHEAD + 64, 0, 3);
+                GW_UNROLL
+                for (size_t line = 0; line < GW_LANES * size; line += 64) {
+                    __builtin_prefetch(row + i * size + line + AHEAD, 0, 3);
+                    if (n == 1) {
+                        __builtin_prefetch(row + i * size + line + FURTHER, 0, 2);
+                    }
                 }
                 GW_UNROLL
                 for (int j = 0; j < NAME(J); j++) {
