@@ -303,17 +303,16 @@ static void decode_places(const gw_cpu_linear *job, size_t i, size_t end, float 
     const size_t blocks = job->k / GW_ACT_BLOCK, segments = (blocks + GW_LANES - 1) / GW_LANES;
     const size_t fit = segments < places ? places / segments : 1, most = fit < room ? fit : room;
     const size_t parts = (segments + places - 1) / places, part = (segments + parts - 1) / parts;
-    const int joined = rows == 1 && blocks % 2 == 0;
-    weaves woven;
-    for (size_t w = 0; w < sizeof woven.of / sizeof woven.of[0]; w++) {
-        woven.of[w].each = 0;
+    const int joined = joins_lanes(rows, blocks);
+    weave woven[WEAVES];
+    for (int w = 0; w < WEAVES; w++) {
+        woven[w].each = 0;
     }
     for (size_t n; i < end; i += n) {
         const unsigned char *strip = (const unsigned char *)job->w + i * f.bytes;
         n = end - i < most ? end - i : most;
         const unsigned char *then = i + n < end ? strip + n * f.bytes : job->next;
-        f.places(strip, n, f.bytes, blocks, part, x, rows, acc, then != NULL ? then : strip,
-                 &woven);
+        f.places(strip, n, f.bytes, blocks, part, x, rows, acc, then != NULL ? then : strip, woven);
         for (size_t s = 0; s < n; s++) {
             finish_strip(job, i + s, acc + s * GW_LANES * rows * GW_STRIP_ROWS, joined);
         }

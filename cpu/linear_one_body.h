@@ -84,18 +84,20 @@ typedef struct weave {
     size_t strips, each, shift, at[MOST_LINES * GW_TILE];
 } weave;
 
-/* The weaves of a range of rows: lanes of all segments, before and after the last one's place goes
- * on; lanes that the last segment lacks. While memory waits for them to be made it rests. */
-typedef struct weaves {
-    weave of[3];
-} weaves;
+/* A range of rows keeps its weaves from round to round, since memory rests while they are made: for
+ * lanes of all segments, before and after the last one's place goes on, and for lanes that the last
+ * segment lacks. */
+enum { WHOLE, WHOLE_ON, FEWER, WEAVES };
+
+/* The lanes of one activation row are joined while they are completed, two at a time. */
+V_FN int joins_lanes(size_t rows, size_t blocks) { return rows == 1 && blocks % 2 == 0; }
 
 /* acc [strips][lanes][count][16] = `strips` strips of `bytes` bytes times x [blocks][count], `part`
- * segments of each at once; then the caller reads at `then` in the same way. The lanes of one row
- * are joined where blocks are even: their sum is lane 0. */
+ * segments of each at once; then the caller reads at `then` in the same way. Where
+ * joins_lanes the sum of the lanes is lane 0. */
 typedef void places_fn(const unsigned char *strip, size_t strips, size_t bytes, size_t blocks,
                        size_t part, const gw_xblock *x, size_t count, float *acc,
-                       const unsigned char *then, weaves *woven);
+                       const unsigned char *then, weave *woven);
 
 V_FN void weave_lines(weave *w, size_t strips, size_t bytes, size_t each, size_t segment,
                       size_t lines, size_t shift) {
@@ -146,7 +148,7 @@ V_FN void join_pair(v_lanes *lanes, float *acc, size_t lane) {
 #define PLACES(name)                                                                               \
     V_FN void places_any_##name(const unsigned char *strip, size_t strips, size_t bytes,           \
                                 size_t blocks, size_t part, const gw_xblock *x, size_t count,      \
-                                float *restrict acc, const unsigned char *then, weaves *woven,     \
+                                float *restrict acc, const unsigned char *then, weave *woven,      \
                                 const int one) {                                                   \
         SIZES(name);                                                                               \
         enum {                                                                                     \
@@ -163,7 +165,7 @@ V_FN void join_pair(v_lanes *lanes, float *acc, size_t lane) {
         };                                                                                         \
         const size_t segments = (blocks + GW_LANES - 1) / GW_LANES;                                \
         const size_t last = (blocks - (segments - 1) * GW_LANES) / 2; /* turns of the last one */  \
-        const int joins = blocks % 2 == 0;                                                         \
+        const int joins = joins_lanes(count, blocks);                                              \
         _Static_assert((int)MOST <= (int)MOST_LINES, "a weave holds a turn's lines");              \
         for (size_t from = 0; from < segments; from += part) {                                     \
             const size_t to = segments - from < part ? segments : from + part;                     \
@@ -191,7 +193,7 @@ V_FN void join_pair(v_lanes *lanes, float *acc, size_t lane) {
                         (turn + AHEAD + FURTHER >= TURNS ? onward - SEGMENT : 0) - jump +          \
                         FURTHER * BYTES;                                                           \
                     const size_t shift = end == segments ? jump_last - jump : 0;                   \
-                    weave *w = &woven->of[end < to ? 2 : shift != 0];                              \
+                    weave *w = &woven[end < to ? FEWER : shift != 0 ? WHOLE_ON : WHOLE];           \
                     if (end > from) {                                                              \
                         weave_lines(w, strips, bytes, end - from, SEGMENT, MOST, shift);           \
                     }                                                                              \
@@ -218,7 +220,7 @@ V_FN void join_pair(v_lanes *lanes, float *acc, size_t lane) {
                                             (stream){0});                                          \
                             }                                                                      \
                         }                                                                          \
-                        if (one && joins && to == segments) {                                      \
+                        if (joins && to == segments) {                                             \
                             join_pair(&lanes, sums, lane);                                         \
                         } else if (one) {                                                          \
                             store_lanes(&lanes, a);                                                \
@@ -235,7 +237,7 @@ V_FN void join_pair(v_lanes *lanes, float *acc, size_t lane) {
     }                                                                                              \
     static void places_##name(const unsigned char *strip, size_t strips, size_t bytes,             \
                               size_t blocks, size_t part, const gw_xblock *x, size_t count,        \
-                              float *acc, const unsigned char *then, weaves *woven) {              \
+                              float *acc, const unsigned char *then, weave *woven) {               \
         if (count == 1) {                                                                          \
             places_any_##name(strip, strips, bytes, blocks, part, x, 1, acc, then, woven, 1);      \
         } else {                                                                                   \

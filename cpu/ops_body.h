@@ -238,48 +238,28 @@ static void NAME(span_of_page)(const NAME(attention_work) * w, int p, size_t *fr
     *end = ((size_t)last + 15) / 16 * 16;
 }
 
-static const char *NAME(page_at)(const NAME(attention_work) * w, const void *cache, int p) {
+/* Positions [from, end) of page p as floats: columns of K [e, GW_PAGE], rows of V [GW_PAGE, e]. */
+VT static const float *NAME(load_page)(const NAME(attention_work) * w, const void *cache, int p,
+                                       size_t from, size_t end) {
     const gw_cpu_attention *job = w->job;
+    const int keys = cache == job->k;
     size_t page =
         (size_t)job->pages[(size_t)job->slot[w->part->row] * job->page_stride + (size_t)p];
-    return (const char *)cache +
-           (page * (size_t)job->kv_heads + (size_t)w->part->g) * gw_cpu_page_bytes(job->kv, w->e);
-}
-
-/* Page p of K as [e, GW_PAGE] floats, columns [from, end) of it. */
-VT static const float *NAME(load_k)(const NAME(attention_work) * w, int p, size_t from,
-                                    size_t end) {
-    const char *at = NAME(page_at)(w, w->job->k, p);
-    const gw_u16 *k = (const gw_u16 *)(const void *)at;
-    if (w->job->kv == GW_FMT_F32) {
+    const char *at = (const char *)cache + (page * (size_t)job->kv_heads + (size_t)w->part->g) *
+                                               gw_cpu_page_bytes(job->kv, w->e);
+    if (job->kv == GW_FMT_F32) {
         return (const float *)(const void *)at;
     }
-    if (w->job->kv == GW_FMT_Q8_0) {
-        NAME(widen_k)(w->page, (const gw_i8 *)at, w->e, from, end);
+    if (job->kv == GW_FMT_Q8_0) {
+        (keys ? NAME(widen_k) : NAME(widen_v))(w->page, (const gw_i8 *)at, w->e, from, end);
         return w->page;
     }
-    for (size_t i = 0; i < GW_PAGE * w->e; i += GW_PAGE) {
-        for (size_t j = from; j < end; j += VW) {
-            v_store(w->page + i + j, v_from_f16(k + i + j));
+    const gw_u16 *halves = (const gw_u16 *)(const void *)at;
+    const size_t width = keys ? GW_PAGE : w->e, columns = keys ? end : w->e;
+    for (size_t row = keys ? 0 : from; row < (keys ? w->e : end); row++) {
+        for (size_t c = keys ? from : 0; c < columns; c += VW) {
+            v_store(w->page + row * width + c, v_from_f16(halves + row * width + c));
         }
-    }
-    return w->page;
-}
-
-/* Page p of V as [GW_PAGE, e] floats, rows [from, end) of it. */
-VT static const float *NAME(load_v)(const NAME(attention_work) * w, int p, size_t from,
-                                    size_t end) {
-    const char *at = NAME(page_at)(w, w->job->v, p);
-    const gw_u16 *v = (const gw_u16 *)(const void *)at;
-    if (w->job->kv == GW_FMT_F32) {
-        return (const float *)(const void *)at;
-    }
-    if (w->job->kv == GW_FMT_Q8_0) {
-        NAME(widen_v)(w->page, (const gw_i8 *)at, w->e, from, end);
-        return w->page;
-    }
-    for (size_t i = from * w->e; i < end * w->e; i += VW) {
-        v_store(w->page + i, v_from_f16(v + i));
     }
     return w->page;
 }
@@ -324,7 +304,7 @@ VT static void NAME(score)(const NAME(attention_work) * w, float *total) {
     for (int p = w->first; p <= w->last; p++) {
         size_t lo, hi;
         NAME(span_of_page)(w, p, &lo, &hi);
-        const float *k = NAME(load_k)(w, p, lo, hi);
+        const float *k = NAME(load_page)(w, w->job->k, p, lo, hi);
         float *s = w->scores + (p - w->first) * GW_PAGE;
         NAME(multiply)
         (w->queries, w->e, w->q, w->e, k + lo, GW_PAGE, hi - lo, s + lo, w->span);
@@ -360,7 +340,7 @@ VT static void NAME(add_page)(const NAME(attention_work) * w, int p) {
     size_t pages = (size_t)(w->last - w->first + 1), e = w->e;
     size_t lo, hi;
     NAME(span_of_page)(w, p, &lo, &hi);
-    const float *v = NAME(load_v)(w, p, lo, hi);
+    const float *v = NAME(load_page)(w, w->job->v, p, lo, hi);
     const float *s = w->scores + (p - w->first) * GW_PAGE;
     for (size_t i = 0; i < w->queries;) {
         int from, end, next_from, next_end;

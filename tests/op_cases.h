@@ -217,6 +217,8 @@ static const op_case op_cases[] = {
      .top_k = 4},
     {.op = GW_OP_LINEAR, .why = "q4_0 decode, one row of 4096", .n = 1, .k = 4096, .m = {75},
      .fmt = {GW_FMT_Q4_0}, OC_DEC, .bias = 1, .residual = 1},
+    {.op = GW_OP_LINEAR, .why = "three matrices of long rows", .n = 1, .k = 4096, .m = {75, 33, 17},
+     .fmt = {GW_FMT_Q4_0, GW_FMT_Q4_0, GW_FMT_Q4_0}, OC_DEC},
     {.op = GW_OP_GLU, .why = "q8_0 decode, one row of 2048", .n = 1, .k = 2048, .m = {96},
      .fmt = {GW_FMT_Q8_0, GW_FMT_Q8_0}, OC_DEC, .out = GW_FMT_ACT8},
     {.op = GW_OP_ATTENTION, .why = "one page, to act8", .n = 1, .heads = 4, .kv_heads = 2, .e = 64,

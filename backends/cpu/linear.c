@@ -7,7 +7,7 @@
 enum {
     DECODE_BYTES = 4 << 20, /* weights handed out at a time, at most: long streams, few starts */
     PIECE_STRIPS = 2,       /* a piece: 32 rows, one block of what a GLU puts out             */
-    LONG_ROW = 4096,        /* columns of rows whose strips are read one by one in any case   */
+    LONG_ROW = 4096,        /* columns; quantized strips as long are read one by one anyway   */
     PREFILL_PIECES = 8,
     GLU_PREFILL_ROWS = 64, /* of gate and up, kept in scratch */
     GLU_DECODE_ROWS = 512
