@@ -16,7 +16,7 @@ enum {
 };
 
 typedef struct bench_test {
-    int32_t n_prompt, n_gen;
+    int32_t n_prompt, n_gen, n_depth;
     int drafted;
 } bench_test;
 
@@ -36,11 +36,12 @@ typedef struct bench_job {
 /* ---- the tests ------------------------------------------------------------------------------- */
 
 static void add_test(bench_job *job, int32_t n_prompt, int32_t n_gen) {
-    if (n_prompt > 0 || n_gen > 0) {
-        int32_t n_ctx = n_prompt + n_gen;
-        job->tests[job->n_tests++] = (bench_test){n_prompt, n_gen, 0};
-        if (n_gen > 0 && job->o->draft != NULL) {
-            job->tests[job->n_tests++] = (bench_test){n_prompt, n_gen, 1};
+    const app_options *o = job->o;
+    for (size_t d = 0; d < o->n_depth.n && (n_prompt > 0 || n_gen > 0); d++) {
+        int32_t n_depth = o->n_depth.at[d], n_ctx = n_depth + n_prompt + n_gen;
+        job->tests[job->n_tests++] = (bench_test){n_prompt, n_gen, n_depth, 0};
+        if (n_gen > 0 && o->draft != NULL) {
+            job->tests[job->n_tests++] = (bench_test){n_prompt, n_gen, n_depth, 1};
             n_ctx += 1 + GW_DECODE_MAX; /* a text needs a first token; drafts some room */
         }
         job->n_ctx = n_ctx > job->n_ctx ? n_ctx : job->n_ctx;
@@ -53,7 +54,8 @@ static int list_tests(bench_job *job) {
         app_error("-pg: needs pairs of numbers PP,TG");
         return APP_USAGE;
     }
-    job->tests = calloc(2 * (o->n_prompt.n + o->n_gen.n + o->pg.n) + 1, sizeof *job->tests);
+    job->tests =
+        calloc(2 * o->n_depth.n * (o->n_prompt.n + o->n_gen.n + o->pg.n) + 1, sizeof *job->tests);
     if (job->tests == NULL) {
         app_error("out of memory");
         return APP_FAILURE;
@@ -79,16 +81,33 @@ static int32_t token_at(int32_t i, int32_t n_vocab) {
     return (int32_t)(((uint32_t)i * 2654435761u >> 7) % (uint32_t)n_vocab);
 }
 
-/* What is generated is the most probable text, chosen where the logits are. */
-static gw_status pass(gw_session *session, gw_sampler *greedy, const int32_t *tokens,
-                      int32_t n_prompt, int32_t n_gen) {
+/* The text that every pass of a test goes on behind: no part of what is timed. */
+static gw_status go_deep(const bench_job *job, gw_session *session, const int32_t *tokens,
+                         const bench_result *r) {
     gw_status status = gw_session_rewind(session, 0);
-    if (status == GW_OK && n_prompt > 0) {
-        status = gw_session_prefill(session, tokens, (size_t)n_prompt);
+    if (status == GW_OK && r->n_depth > 0) {
+        status = gw_session_prefill(session, tokens, (size_t)r->n_depth);
     }
-    int32_t token = n_gen > 0 ? tokens[n_prompt] : 0;
+    if (status == GW_OK && r->draft != NULL) {
+        status = gw_drafter_rewind(job->draft.drafter, 0);
+    }
+    if (status == GW_OK && r->draft != NULL && r->n_depth > 0) {
+        status = gw_drafter_prompt(job->draft.drafter, tokens, (size_t)r->n_depth);
+    }
+    return status;
+}
+
+/* What is generated is the most probable text, chosen where the logits are. */
+static gw_status pass(const bench_job *job, gw_session *session, const int32_t *tokens,
+                      const bench_result *r, int32_t n_prompt, int32_t n_gen) {
+    const int32_t *mine = tokens + r->n_depth;
+    gw_status status = gw_session_rewind(session, r->n_depth);
+    if (status == GW_OK && n_prompt > 0) {
+        status = gw_session_prefill(session, mine, (size_t)n_prompt);
+    }
+    int32_t token = n_gen > 0 ? mine[n_prompt] : 0;
     for (int32_t i = 0; i < n_gen && status == GW_OK; i++) {
-        status = gw_session_next(session, greedy, token, 0, &token);
+        status = gw_session_next(session, job->greedy, token, 0, &token);
     }
     return status;
 }
@@ -96,19 +115,20 @@ static gw_status pass(gw_session *session, gw_sampler *greedy, const int32_t *to
 /* The same with drafts: what is generated is the model's own text then, and goes on behind its end.
  */
 static gw_status drafted_pass(const bench_job *job, gw_session *session, const int32_t *tokens,
-                              int32_t n_prompt, int32_t n_gen) {
+                              const bench_result *r, int32_t n_gen) {
     gw_drafter *drafter = job->draft.drafter;
-    size_t n_text = n_prompt > 0 ? (size_t)n_prompt : 1;
-    gw_status status = gw_session_rewind(session, 0);
+    const int32_t *mine = tokens + r->n_depth;
+    size_t n_text = r->n_prompt > 0 ? (size_t)r->n_prompt : 1;
+    gw_status status = gw_session_rewind(session, r->n_depth);
     if (status == GW_OK) {
-        status = gw_drafter_rewind(drafter, 0);
+        status = gw_drafter_rewind(drafter, r->n_depth);
     }
     if (status == GW_OK) { /* without a prompt by a step, as the plain pass does it */
-        status = n_prompt > 0 ? gw_session_prefill(session, tokens, n_text)
-                              : gw_session_decode(session, tokens, n_text);
+        status = r->n_prompt > 0 ? gw_session_prefill(session, mine, n_text)
+                                 : gw_session_decode(session, mine, n_text);
     }
     if (status == GW_OK) {
-        status = gw_drafter_prompt(drafter, tokens, n_text);
+        status = gw_drafter_prompt(drafter, mine, n_text);
     }
     for (int32_t done = 0; done < n_gen && status == GW_OK;) {
         int32_t out[GW_DECODE_MAX];
@@ -124,7 +144,10 @@ static gw_status drafted_pass(const bench_job *job, gw_session *session, const i
 static gw_status time_drafts(const bench_job *job, gw_session *session, const int32_t *tokens,
                              bench_result *r) {
     int32_t warm_gen = r->n_gen < 32 ? r->n_gen : 32;
-    gw_status status = drafted_pass(job, session, tokens, r->n_prompt, warm_gen);
+    gw_status status = go_deep(job, session, tokens, r);
+    if (status == GW_OK) {
+        status = drafted_pass(job, session, tokens, r, warm_gen);
+    }
     if (status == GW_OK) {
         status = gw_model_measure_roof(r->model, &r->roof);
     }
@@ -132,10 +155,10 @@ static gw_status time_drafts(const bench_job *job, gw_session *session, const in
     gw_drafter_stats(job->draft.drafter, &before);
     for (int32_t i = 0; i < job->o->repetitions && status == GW_OK; i++) {
         double start = app_seconds();
-        status = pass(session, job->greedy, tokens, r->n_prompt, r->n_gen);
+        status = pass(job, session, tokens, r, r->n_prompt, r->n_gen);
         double middle = app_seconds();
         if (status == GW_OK) {
-            status = drafted_pass(job, session, tokens, r->n_prompt, r->n_gen);
+            status = drafted_pass(job, session, tokens, r, r->n_gen);
         }
         r->plain_seconds += middle - start;
         r->seconds[i] = app_seconds() - middle;
@@ -145,12 +168,12 @@ static gw_status time_drafts(const bench_job *job, gw_session *session, const in
     return status;
 }
 
-static size_t profiled_pass(gw_session *session, gw_sampler *greedy, const int32_t *tokens,
-                            int32_t n_prompt, int32_t n_gen, gw_kernel_time *rows,
-                            gw_status *status) {
+/* Times per kernel go to r->kernels; returns how many. */
+static size_t profiled_pass(const bench_job *job, gw_session *session, const int32_t *tokens,
+                            bench_result *r, int32_t n_gen, gw_status *status) {
     gw_session_profile(session, 1);
-    *status = pass(session, greedy, tokens, n_prompt, n_gen);
-    size_t n = gw_session_kernel_times(session, rows, KERNELS_MAX);
+    *status = pass(job, session, tokens, r, r->n_prompt, n_gen);
+    size_t n = gw_session_kernel_times(session, r->kernels, KERNELS_MAX);
     gw_session_profile(session, 0);
     return n < KERNELS_MAX ? n : KERNELS_MAX;
 }
@@ -196,7 +219,7 @@ static gw_status pass_between(const bench_job *job, gw_session *session, const i
                               double *seconds) {
     gw_roof after = *before;
     double start = app_seconds();
-    gw_status status = pass(session, job->greedy, tokens, r->n_prompt, r->n_gen);
+    gw_status status = pass(job, session, tokens, r, r->n_prompt, r->n_gen);
     *seconds = app_seconds() - start;
     if (status == GW_OK) {
         status = gw_model_measure_roof(r->model, &after);
@@ -214,7 +237,7 @@ static gw_status pass_between(const bench_job *job, gw_session *session, const i
 static gw_status pass_beside(const bench_job *job, gw_session *session, int32_t token,
                              const bench_result *r, double *gbps, double *seconds) {
     double rate = 0, start = app_seconds();
-    gw_status status = gw_session_rewind(session, 0);
+    gw_status status = gw_session_rewind(session, r->n_depth);
     if (status == GW_OK) {
         status = gw_model_read_memory(r->model, &rate);
     }
@@ -261,7 +284,8 @@ static gw_status repeat(const bench_job *job, gw_session *session, const int32_t
     }
     for (int32_t i = 0; i < job->o->repetitions && status == GW_OK; i++) {
         roof = before;
-        status = beside ? pass_beside(job, session, tokens[0], r, &roof.read_gbps, &r->seconds[i])
+        status = beside ? pass_beside(job, session, tokens[r->n_depth], r, &roof.read_gbps,
+                                      &r->seconds[i])
                         : pass_between(job, session, tokens, r, &before, &roof, &r->seconds[i]);
         r->n = i + 1;
         add_repetition(&sums, r->seconds[i], &roof);
@@ -273,23 +297,22 @@ static gw_status repeat(const bench_job *job, gw_session *session, const int32_t
 static gw_status time_test(const bench_job *job, gw_session *session, const int32_t *tokens,
                            bench_result *r) {
     const app_options *o = job->o;
-    gw_sampler *greedy = job->greedy;
-    gw_status status;
+    gw_status status = go_deep(job, session, tokens, r);
     /* The warm-up counts the operations of a prompt; of a generation one step is enough. */
-    int32_t warm_gen = r->n_gen > 0;
-    size_t n = profiled_pass(session, greedy, tokens, r->n_prompt, warm_gen, r->kernels, &status);
-    r->prompt_gops = r->n_gen == 0 ? linear_gops(r->kernels, n) : 0;
+    if (status == GW_OK) {
+        size_t n = profiled_pass(job, session, tokens, r, r->n_gen > 0, &status);
+        r->prompt_gops = r->n_gen == 0 ? linear_gops(r->kernels, n) : 0;
+    }
     /* A plan tries ways of reading in its first steps (docs/performance.md). */
     if (status == GW_OK && r->n_gen > 0) {
-        status = pass(session, greedy, tokens, 0, r->n_gen < WARM_GEN ? r->n_gen : WARM_GEN);
+        status = pass(job, session, tokens, r, 0, r->n_gen < WARM_GEN ? r->n_gen : WARM_GEN);
     }
     if (status == GW_OK) {
         status = repeat(job, session, tokens, r);
     }
     if (o->ops && status == GW_OK) {
         double start = app_seconds();
-        r->n_kernels =
-            profiled_pass(session, greedy, tokens, r->n_prompt, r->n_gen, r->kernels, &status);
+        r->n_kernels = profiled_pass(job, session, tokens, r, r->n_gen, &status);
         r->profiled_seconds = app_seconds() - start;
     }
     return status;
@@ -307,6 +330,7 @@ static int run_test(bench_job *job, gw_session *session, const int32_t *tokens,
     *r = *base;
     r->n_prompt = test->n_prompt;
     r->n_gen = test->n_gen;
+    r->n_depth = test->n_depth;
     time_t now = time(NULL);
     struct tm utc;
     strftime(r->when, sizeof r->when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
@@ -464,20 +488,20 @@ static int run_bench(const app_options *o) {
 const app_command command_bench = {
     .name = "bench",
     .bit = CMD_BENCH,
-    .usage = "[-m MODEL]... [-p N,...] [-n N,...] [OPTIONS]",
+    .usage = "[-m MODEL]... [-p N,...] [-n N,...] [-d N,...] [OPTIONS]",
     .summary = "time prompts and generation against this machine's roof",
     .detail =
         "Times pp (reading a prompt of N tokens) and tg (generating N tokens, the most probable\n"
         "ones, one by one) as llama-bench does: a warm-up, then -r repetitions, mean and standard\n"
-        "deviation. Lists multiply. Around each repetition the roof is measured: the read\n"
-        "bandwidth for tg (its share is the MBU), the int8 or, for float weights, fp32 peak for\n"
-        "pp. On the CPU a tg of weights that no cache holds is stopped for readings of memory\n"
-        "instead, whose time is not counted. A model that fits in the caches can exceed the\n"
-        "bandwidth of memory. With --draft every tg is timed with drafts as well, each time "
-        "behind\n"
-        "one without.\n",
+        "deviation. With -d they go on behind a text of that many tokens. Lists multiply. Around\n"
+        "each repetition the roof is measured: the read bandwidth for tg (the share of it that\n"
+        "weights take is the MBU), the int8 or, for float weights, fp32 peak for pp. On the CPU a\n"
+        "tg of weights that no cache holds is stopped for readings of memory instead, whose time\n"
+        "is not counted. A model that fits in the caches can exceed the bandwidth of memory. With\n"
+        "--draft every tg is timed with drafts as well, each time behind one without.\n",
     .examples = "  godwit bench -p 64 -n 32 -r 2\n"
                 "  godwit bench -m model.gguf -p 512 -n 128 -t 1,2 -o json\n"
+                "  godwit bench -p 0 -n 32 -d 0,256 -r 2\n"
                 "  godwit bench -p 128 -n 32 -r 2 --ops\n"
                 "  godwit bench -p 0 -n 64 -r 2 --draft ngram\n"
                 "  godwit bench --gemm q4_0:K=4096,N=4096,M=1,16\n",

@@ -14,6 +14,7 @@ typedef struct bench_result {
     const gw_model *model;
     gw_model_info info;
     int32_t n_prompt, n_gen, batch;
+    int32_t n_depth; /* tokens of the text in front, which are not timed */
     const char *kv_type;
     char when[32]; /* UTC, ISO 8601 */
     int32_t n;     /* repetitions */

@@ -69,6 +69,10 @@ static const char *test_name(const bench_result *r, char text[48]) {
     } else {
         snprintf(text, 48, "pp%d+tg%d", (int)r->n_prompt, (int)r->n_gen);
     }
+    if (r->n_depth > 0) {
+        size_t used = strlen(text);
+        snprintf(text + used, 48 - used, " @ d%d", (int)r->n_depth);
+    }
     if (r->draft != NULL) {
         size_t used = strlen(text);
         snprintf(text + used, 48 - used, " draft");
@@ -326,6 +330,7 @@ static void time_fields(record *rec, const bench_result *r) {
     figures f = rec->header ? (figures){0} : figures_of(r);
     number_field(rec, "n_prompt", "%d", (int)r->n_prompt);
     number_field(rec, "n_gen", "%d", (int)r->n_gen);
+    number_field(rec, "n_depth", "%d", (int)r->n_depth);
     text_field(rec, "test_time", r->when);
     number_field(rec, "avg_ns", "%.0f", 1e9 * f.seconds);
     number_field(rec, "stddev_ns", "%.0f", 1e9 * f.seconds_dev);

@@ -194,6 +194,8 @@ const app_option app_option_table[] = {
      "prompt tests: tokens; 0: none"},
     {"-n --n-gen", KIND_INTS, CMD_BENCH, AT(n_gen), 0, 1048576, "N,...", "128",
      "generation tests: tokens; 0: none"},
+    {"-d --n-depth", KIND_INTS, CMD_BENCH, AT(n_depth), 0, 1048576, "N,...", "0",
+     "tokens of a text in front of each test, which are not timed"},
     {"-pg", KIND_INTS, CMD_BENCH, AT(pg), 1, 1048576, "PP,TG", NULL,
      "tests of a prompt of PP tokens and TG generated ones together: pairs"},
     {"-r --repetitions", KIND_INT, CMD_BENCH, AT(repetitions), 1, 10000, "N", "5",

@@ -544,13 +544,14 @@ def test_tokenize_shows_pieces_on_stderr():
 # The roof is measured around every repetition, with as many threads: most of what these tests take.
 # Lists multiply in the first form; the others print records of one prompt and one text.
 BENCHES = {"json": (["-p", "8,16", "-n", "4", "-pg", "8,4", "-t", "1,2", "-r", "1"],
-                    [(8, 0), (16, 0), (0, 4), (8, 4)], [1, 2]),
-           "jsonl": (["-p", "8", "-n", "4", "-t", "2", "-r", "2"], [(8, 0), (0, 4)], [2]),
-           "csv": (["-p", "8", "-n", "4", "-t", "2", "-r", "1"], [(8, 0), (0, 4)], [2])}
+                    [(8, 0, 0), (16, 0, 0), (0, 4, 0), (8, 4, 0)], [1, 2]),
+           "jsonl": (["-p", "8", "-n", "4", "-d", "0,70", "-t", "2", "-r", "2"],
+                     [(8, 0, 0), (8, 0, 70), (0, 4, 0), (0, 4, 70)], [2]),
+           "csv": (["-p", "8", "-n", "4", "-t", "2", "-r", "1"], [(8, 0, 0), (0, 4, 0)], [2])}
 FIELDS = {"build_commit", "cpu_info", "gpu_info", "backends", "model_filename", "model_type",
           "model_size", "model_n_params", "n_batch", "n_ubatch", "n_threads", "type_k", "type_v",
-          "n_gpu_layers", "n_prompt", "n_gen", "test_time", "avg_ns", "stddev_ns", "avg_ts",
-          "stddev_ts"}
+          "n_gpu_layers", "n_prompt", "n_gen", "n_depth", "test_time", "avg_ns", "stddev_ns",
+          "avg_ts", "stddev_ts"}
 
 
 def check_record(record):
@@ -576,7 +577,8 @@ def test_bench_records(form):
     records = {"json": lambda: json.loads(text),
                "jsonl": lambda: [json.loads(line) for line in text.splitlines()],
                "csv": lambda: list(csv.DictReader(io.StringIO(text)))}[form]()
-    assert [(int(r["n_prompt"]), int(r["n_gen"])) for r in records] == tests * len(threads)
+    assert [tuple(int(r[name]) for name in ("n_prompt", "n_gen", "n_depth"))
+            for r in records] == tests * len(threads)
     assert [int(r["n_threads"]) for r in records] == [n for n in threads for _ in tests]
     for record in records:
         assert FIELDS <= set(record)
