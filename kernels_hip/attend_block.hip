@@ -6,12 +6,7 @@
  * positions of a page while scores are made and two values of the head while pages are summed. The
  * bits are those of attention.hip.
  */
-#include "kernels_hip/act8.h"
-#include "kernels_hip/attention.h"
-
-enum { BATCH = 16 };
-
-GW_DEVICE int teams(void) { return (int)blockDim.x / GW_LANES; }
+#include "kernels_hip/attend_tile.h"
 
 /* Where the block has what. */
 struct gw_desk {
@@ -87,66 +82,24 @@ struct gw_block_work {
 template <class CELLS>
 __device__ static inline uint8_t *tile_of(const gw_attend_params &p, const gw_desk &d,
                                           const gw_block_work &w, int round, int page) {
-    const int bytes = GW_PAGE * p.e * CELLS::BYTES + p.scale_bytes;
-    return d.tiles + (round % 2 * w.at_once + page - w.first_of(round)) * bytes;
+    return d.tiles + (round % 2 * w.at_once + page - w.first_of(round)) * tile_bytes<CELLS>(p);
 }
 
 /* The tiles of a round, first K's and then V's; of its pages those in [from, end). */
 template <class CELLS>
 __device__ static inline void fetch_round(const gw_attend_params &p, const gw_desk &d,
                                           const gw_block_work &w, int round, int from, int end) {
-    const int bytes = GW_PAGE * p.e * CELLS::BYTES + p.scale_bytes;
+    const int bytes = tile_bytes<CELLS>(p);
     const uint8_t *cache = (const uint8_t *)(round < w.rounds ? p.k : p.v);
     const int first = w.first_of(round), last = w.end_of(round);
     for (int page = from > first ? from : first; page < (end < last ? end : last); page++) {
         uint8_t *to = tile_of<CELLS>(p, d, w, round, page);
         const uint8_t *tile = cache + ((size_t)w.table[page] * p.kv_heads + w.g) * (size_t)bytes;
-#pragma unroll 2
-        for (int b = 16 * (int)threadIdx.x; b < bytes; b += 16 * (int)blockDim.x) {
-            gw_copy_async(to + b, tile + b);
-        }
+        fetch_tile(to, tile, bytes);
     }
 }
 
 /* ---- the new position ------------------------------------------------------------------------ */
-
-/* New cells of a head -> a tile, every stride-th place from `at` on; scales alike. */
-template <class CELLS>
-__device__ static inline void store_cells(const uint8_t *fresh, uint8_t *tile, int e, int at,
-                                          int stride, int scale_at, int scale_stride) {
-    typedef typename CELLS::put::cell cell;
-#pragma unroll 1
-    for (int i = gw_lane(); i < e; i += GW_LANES) {
-        ((cell *)tile)[at + i * stride] = ((const cell *)fresh)[i];
-    }
-    gw_u16 *scales = (gw_u16 *)(tile + GW_PAGE * e * CELLS::BYTES);
-#pragma unroll 1
-    for (int b = gw_lane(); CELLS::SCALED && b < e / 32; b += GW_LANES) {
-        scales[scale_at + b * scale_stride] = ((const gw_u16 *)(fresh + 4 * e))[b];
-    }
-}
-template <class CELLS>
-__device__ static inline void store_k(const uint8_t *fresh, uint8_t *tile, int e, int j) {
-    store_cells<CELLS>(fresh, tile, e, j, GW_PAGE, j, GW_PAGE);
-}
-
-GW_DEVICE void read_head(float *to, const float *from, int e) {
-#pragma unroll 1
-    for (int i = 4 * gw_lane(); i < e; i += 4 * GW_LANES) {
-        *(gw_f32s<4> *)(to + i) = *(const gw_f32s<4> *)(from + i);
-    }
-    gw_sync_team();
-}
-
-template <class CELLS>
-__device__ static inline void make_cells(uint8_t *cells, const float *values, int e) {
-    typedef typename CELLS::put put;
-#pragma unroll 1
-    for (int i = gw_lane(); i < e; i += GW_LANES) {
-        put::put((typename put::cell *)cells, i, (gw_u16 *)(cells + 4 * e), i / 32, values[i]);
-    }
-    gw_sync_team();
-}
 
 /* The query, and with ROPE_KV the new position's k and v, each by a team of its own. */
 template <class CELLS>
@@ -199,20 +152,6 @@ __device__ static inline void keep_row(const gw_attend_params &p, const gw_desk 
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-/* Four more terms of the chains over the head's values, from value i on. */
-template <class CELLS>
-__device__ static inline void score_four(const float *q, const uint8_t *tile, int i, int j,
-                                         const float *scale, float *s) {
-    const gw_f32s<4> four = *(const gw_f32s<4> *)(q + i);
-#pragma unroll
-    for (int c = 0; c < 4; c++) {
-        float x[2];
-        CELLS::template read<2>(tile, (i + c) * GW_PAGE + j, x);
-        s[0] = GW_FMA(four.v[c], CELLS::SCALED ? scale[0] * x[0] : x[0], s[0]);
-        s[1] = GW_FMA(four.v[c], CELLS::SCALED ? scale[1] * x[1] : x[1], s[1]);
-    }
-}
-
 /* The scores of a page, two of a lane, and what softmax makes of them; a team. */
 template <class CELLS>
 __device__ static inline void weigh_page(const gw_attend_params &p, const gw_desk &d,
@@ -251,21 +190,6 @@ __device__ static inline void weigh_page(const gw_attend_params &p, const gw_des
         d.top[page] = top;
         d.sum[page] = s[0] + s[1];
     }
-}
-
-/* One more term of the chains over a page's positions, for two values of the head. */
-template <class CELLS>
-__device__ static inline void mix_one(const uint8_t *cells, int at, const uint8_t *scales,
-                                      int scale_at, float weight, float *o) {
-    float x[2], scale;
-    CELLS::template read<2>(cells, at, x);
-    if (CELLS::SCALED) {
-        gw_cells_f16::read<1>(scales, scale_at, &scale);
-        x[0] = scale * x[0];
-        x[1] = scale * x[1];
-    }
-    o[0] = GW_FMA(weight, x[0], o[0]);
-    o[1] = GW_FMA(weight, x[1], o[1]);
 }
 
 /* Values i and i + 1 of a page. The new position is the last of its chain. */

@@ -8,9 +8,9 @@
  * stream through a ring of chunks that belongs to the team alone; teams loop over pages, so any
  * grid does. A step of one row brings ROPE_KV along: teams make their queries from q, k and v
  * themselves, and who has the last page puts the new position's cells over what came from the
- * cache. join: where pages are few, the team that comes last for a group of heads joins them. Else
- * a launch of its own: a block takes 32 values of one head over all pages: one team carries the
- * chain, others fetch ahead; pages are weighed in batches.
+ * cache. join, a launch of its own: a block takes 32 values of one head over all pages: one team
+ * carries the chain, others fetch ahead; pages are weighed in batches. Fewer pages have kernels
+ * that join them themselves: attend_block.hip, attend_split.hip.
  */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/attention.h"
@@ -320,118 +320,21 @@ __device__ static inline void load_queries(const struct gw_attend_params &p,
     }
     turn_heads<HEADS>(p.turn, d.q, p.turn.q_norm,
                       p.turn.table + (size_t)u.span.pos * p.turn.rope_dim);
-    for (int i = gw_lane(); u.page == u.span.last && u.value == 0 && i < p.e; i += GW_LANES) {
+}
+
+/* What ROPE_KV leaves behind of them; the first unit of the new position's page does that. */
+template <int HEADS>
+__device__ static inline void keep_queries(const struct gw_attend_params &p,
+                                           const gw_desk<HEADS> &d, const gw_unit &u) {
+    float *to = p.turn.out + ((size_t)u.row * p.heads + u.head) * p.e;
+    for (int i = gw_lane(); u.value == 0 && i < p.e; i += GW_LANES) {
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
             if (h < u.heads) {
-                p.turn.out[(at + h) * p.e + i] = d.q[i].v[h];
+                to[h * p.e + i] = d.q[i].v[h];
             }
         }
     }
-}
-
-/* ---- the join of few pages ------------------------------------------------------------------- */
-
-/* A unit is done. True for the whole team when it was the last one of its row and heads; what the
- * others left in p.parts can then be read. */
-GW_DEVICE int comes_last(const struct gw_attend_params &p, const gw_unit &u, int slices) {
-    const unsigned all = (unsigned)((u.span.last - u.span.first + 1) * slices);
-    int last = 0;
-    __threadfence();
-    gw_sync_team();
-    if (gw_lane() == 0) { /* the last one leaves 0 behind */
-        const size_t at = (size_t)(u.row - p.parts.row0) * p.heads + u.head;
-        last = atomicInc(p.arrived + at, all - 1) == all - 1;
-    }
-    last = gw_shuffle(last, 0);
-    __threadfence();
-    return last;
-}
-
-/* Weights of all pages -> w and their sums -> l, [heads, pages], at most GW_ATTEND_JOIN. */
-GW_DEVICE void weigh_pages(const float *top, const float *sum, int stride, int heads, int pages,
-                           float *w, float *l) {
-    const int n = heads * pages;
-    float mine[GW_ATTEND_JOIN / GW_LANES];
-    for (int t = gw_lane(); t < n; t += GW_LANES) {
-        w[t] = top[(size_t)(t / pages) * stride + t % pages];
-        l[t] = sum[(size_t)(t / pages) * stride + t % pages];
-    }
-    gw_sync_team();
-#pragma unroll
-    for (int k = 0; k < GW_ATTEND_JOIN / GW_LANES; k++) {
-        const int t = gw_lane() + k * GW_LANES;
-        float best = minus_infinity();
-        for (int i = 0; i < pages && t < n; i++) {
-            best = larger(best, w[t / pages * pages + i]);
-        }
-        mine[k] = t < n ? gw_exp(w[t] - best) : 0.0f;
-    }
-    gw_sync_team();
-#pragma unroll
-    for (int k = 0; k < GW_ATTEND_JOIN / GW_LANES; k++) {
-        if (gw_lane() + k * GW_LANES < n) {
-            w[gw_lane() + k * GW_LANES] = mine[k];
-        }
-    }
-    gw_sync_team();
-}
-
-/* The heads of a unit over all pages of its row, four values of each per lane. */
-template <int HEADS>
-__device__ static inline void join_few(const struct gw_attend_params &p, const gw_desk<HEADS> &d,
-                                       const gw_unit &u) {
-    const int pages = u.span.last - u.span.first + 1, stride = p.parts.page_stride;
-    const size_t at = ((size_t)(u.row - p.parts.row0) * p.heads + u.head) * stride + u.span.first;
-    float *w = (float *)d.p, *l = (float *)d.q;
-    gw_sync_team();
-    weigh_pages(p.parts.top + at, p.parts.sum + at, stride, u.heads, pages, w, l);
-    for (int base = 0; base < p.e; base += 4 * GW_LANES) {
-        const int i = base + 4 * gw_lane();
-        float o[HEADS][4], total[HEADS];
-#pragma unroll
-        for (int h = 0; h < HEADS; h++) {
-            o[h][0] = o[h][1] = o[h][2] = o[h][3] = total[h] = 0.0f;
-        }
-#pragma unroll(8 / HEADS)
-        for (int page = 0; page < pages; page++) {
-#pragma unroll
-            for (int h = 0; h < HEADS; h++) {
-                if (h < u.heads && i < p.e) {
-                    const gw_f32s<4> v = *(const gw_f32s<4> *)(p.parts.values +
-                                                               (at + (size_t)(h * stride + page)) *
-                                                                   p.parts.e_padded +
-                                                               i);
-                    const float weight = w[h * pages + page];
-                    total[h] = GW_FMA(l[h * pages + page], weight, total[h]);
-#pragma unroll
-                    for (int c = 0; c < 4; c++) {
-                        o[h][c] = GW_FMA(v.v[c], weight, o[h][c]);
-                    }
-                }
-            }
-        }
-#pragma unroll
-        for (int h = 0; h < HEADS; h++) {
-            const int there = h < u.heads && i < p.e;
-            const size_t to = ((size_t)u.row * p.heads + u.head + h) * p.e + i;
-            gw_f32s<4> v;
-#pragma unroll
-            for (int c = 0; c < 4; c++) {
-                v.v[c] = there ? o[h][c] / total[h] : 0.0f;
-            }
-            if (p.act8) {
-                gw_act8_four code;
-                code.encode(v.v);
-                if (there) {
-                    code.store((unsigned *)p.out + to / GW_ACT_BLOCK * GW_ACT_WORDS);
-                }
-            } else if (there) {
-                *(gw_f32s<4> *)((float *)p.out + to) = v;
-            }
-        }
-    }
-    gw_sync_team();
 }
 
 /* ---- the loop over units --------------------------------------------------------------------- */
@@ -447,7 +350,6 @@ __device__ static inline void attend(const struct gw_attend_params &p, uint8_t *
     u = next_unit<HEADS, PER>(p, u, rows_end, pages);
     /* Pages that no kernel before this one writes may be fetched while it still runs. */
     const int early = u.more && live == 1 && (p.turn.in || u.page < u.span.last);
-    const int joins = p.arrived && pages <= p.join_pages;
     if (!early) {
         gw_grid_dependency_wait();
     }
@@ -474,6 +376,7 @@ __device__ static inline void attend(const struct gw_attend_params &p, uint8_t *
         const int fresh = p.turn.in && u.page == u.span.last;
         if (fresh) {
             make_fresh<CELLS, HEADS>(p, d, u);
+            keep_queries<HEADS>(p, d, u);
         }
         float s[HEADS][2], top[HEADS], sum[HEADS], o[HEADS][PER];
 #pragma unroll
@@ -520,10 +423,6 @@ __device__ static inline void attend(const struct gw_attend_params &p, uint8_t *
                     p.parts.values[to * p.parts.e_padded + value + c] = o[h][c];
                 }
             }
-        }
-        if (joins && comes_last(p, u, (p.e + PER * GW_LANES - 1) / (PER * GW_LANES))) {
-            join_few<HEADS>(p, d, u);
-            loaded_row = -1; /* the queries gave their place */
         }
         u = next;
     }

@@ -9,7 +9,6 @@ enum {
     GW_ATTEND_THREADS = 64, /* two teams, each with work of its own */
     GW_ATTEND_STAGES = 4,   /* chunks of a team's ring              */
     GW_ATTEND_HEADS = 8,    /* most heads at once                   */
-    GW_ATTEND_JOIN = 64,    /* heads times pages that a team joins  */
     GW_JOIN_THREADS = 128,
     GW_JOIN_PAGES = 32,                  /* pages of a stage                  */
     GW_JOIN_BATCH = 2 * GW_JOIN_THREADS, /* pages weighed at once */
@@ -28,9 +27,8 @@ struct gw_attend_parts {
     int32_t e_padded;
 };
 
-/* Bytes of shared memory that a team has for queries; its join needs GW_ATTEND_JOIN floats. */
-#define GW_ATTEND_QUERIES(heads, e)                                                                \
-    ((heads) * (e) < GW_ATTEND_JOIN ? GW_ATTEND_JOIN * 4 : ((heads) * (e)*4 + 15) / 16 * 16)
+/* Bytes of shared memory that a team has for queries. */
+#define GW_ATTEND_QUERIES(heads, e) (((heads) * (e)*4 + 15) / 16 * 16)
 
 /* gw_attend_CACHE_hH_vV: H heads at once, V values of a head per lane. Grid: any number of blocks;
  * they share the pages. Dynamic shared memory: two times team_bytes. A page of one KV head comes in
@@ -45,16 +43,16 @@ struct gw_attend_params { /* what comes first, and why: linear_params.h */
 
     int32_t table_stride, heads, kv_heads, e, window;
     int32_t scale_bytes; /* of a page of q8_0; else 0               */
-    int32_t slots;       /* gw_attend_block: tiles of a page that its shared memory holds */
+    int32_t slots; /* gw_attend_block, _split: tiles of a page that their shared memory holds */
     float scale;
     /* in not 0: ROPE_KV comes with it, for a step of one row; then q is not read, and k and v get
      * the row's cells. */
     struct gw_turn_params turn;
 
-    /* Not 0, and a step has at most join_pages pages: the team that comes last joins, and `out` is
-     * f32 or act8 [rows, heads, e]. arrived: [rows of parts, heads] units that are done, 0 between
-     * launches. */
-    int32_t join_pages, act8;
+    /* Where a launch joins its pages itself (block, split): `out` is f32 or act8 [rows, heads, e].
+     * arrived: [rows of parts, heads] blocks of gw_attend_split that are done, 0 between launches.
+     * block_heads: heads of a KV head that one of its blocks has. */
+    int32_t block_heads, act8;
     GW_DEV(void) out;
     GW_DEV(unsigned) arrived;
     struct gw_attend_parts parts;
@@ -68,19 +66,36 @@ struct gw_attend_params { /* what comes first, and why: linear_params.h */
 
 /* gw_attend_block_CACHE: with the same parameters, of which parts, arrived and what cuts pages are
  * not read; out is set, e is a multiple of 4 and at most the threads of a block, and a row sees
- * at most as many pages as there is room for. Grid: (heads of a KV head, rows, KV heads). Dynamic shared
- * memory: GW_BLOCK_DESK bytes for those pages and `slots` tiles of the cache, an even number of
- * them. */
+ * at most as many pages as there is room for. Grid: (heads of a KV head, rows, KV heads). Dynamic
+ * shared memory: GW_BLOCK_DESK bytes for those pages and `slots` tiles of the cache, an even number
+ * of them. */
 enum {
     GW_BLOCK_THREADS = 512,
-    GW_BLOCK_FEWER = 256,     /* where blocks of products are to have registers beside */
-    GW_BLOCK_PAGES = 16,      /* where several heads share a KV head */
-    GW_BLOCK_PAGES_ALONE = 6, /* else                                */
-    GW_BLOCK_ROWS = 16
+    GW_BLOCK_FEWER = 256,       /* where blocks of products are to have registers beside */
+    GW_BLOCK_PAGES = 2,         /* most of a row                                     */
+    GW_BLOCK_PAGES_NARROW = 10, /* the same where heads have at most 64 values       */
+    GW_BLOCK_ROWS = 16,
+    GW_SPLIT_THREADS = 256,
+    GW_SPLIT_HEADS = 8,
+    GW_SPLIT_UNITS = 16, /* most pages of a block times heads, about          */
+    GW_SPLIT_JOIN = 256, /* most pages of a row times heads that a block joins */
+    GW_SPLIT_PAGES = 64, /* more of them are joined by a launch of their own  */
+    GW_SPLIT_ALONE = 48  /* the same where a query head has a KV head of its own */
 };
 #define GW_BLOCK_CELLS(e) (((e) + (e) / 64 + 4) / 4 * 4) /* floats */
 #define GW_BLOCK_DESK(e, pages)                                                                    \
     ((4 * (4 * (e) + 2 * GW_BLOCK_CELLS(e) + (pages) * (GW_PAGE + (e) + 3) + 1) + 15) / 16 * 16)
+
+/* gw_attend_split_CACHE: with the same parameters, of which what cuts pages is not read; out is
+ * set, e is a multiple of 4 and at most the threads of a block. Grid: (blocks that share the pages
+ * of a row and KV head, rows, KV heads * ceil(heads of one / block_heads)). Dynamic shared memory:
+ * GW_SPLIT_DESK bytes for as many pages as half of `slots`, and `slots` tiles of the cache. All of
+ * it holds at least GW_SPLIT_FLOATS floats for the pages of a row when the last block joins them.
+ */
+#define GW_SPLIT_DESK(e, heads, pages)                                                             \
+    ((4 * (((heads) + 3) * (e) + 2 * GW_BLOCK_CELLS(e) + (pages) * (heads)*GW_PAGE) + 15) / 16 * 16)
+#define GW_SPLIT_FLOATS(e, heads, pages)                                                           \
+    ((2 * (heads) * (pages) + (heads) + 3) / 4 * 4 + (pages) * (e))
 
 /* gw_attend_join_f32, gw_attend_join_act8: grid (heads * ceil(e / GW_JOIN_WIDTH), rows). */
 struct gw_join_params {

@@ -619,6 +619,24 @@ template <int N> __device__ static inline void gw_copy_wait(void) {
 #endif
 }
 
+/* A barrier of the block, behind which what its threads wrote before it and what they read after it
+ * are in order with atomics of thread 0 between two of these, on the whole device. On NVIDIA a
+ * fence of one thread orders what a barrier has shown it (PTX, memory consistency model,
+ * causality). */
+GW_DEVICE void gw_fence_block(void) {
+#if defined(GW_NVIDIA)
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+    }
+    __syncthreads();
+#else
+    __threadfence();
+    __syncthreads();
+    __threadfence();
+#endif
+}
+
 /* Asks for a line of 128 bytes to come into the second cache (NVIDIA). */
 GW_DEVICE void gw_prefetch(const void *global) {
 #if defined(GW_NVIDIA)

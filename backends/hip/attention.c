@@ -11,6 +11,8 @@ enum { SCRATCH_BYTES = 128 << 20, CHUNK = 2048, CHUNK_WIDE = 1024, RESERVED = 10
 /* Bytes, whole times 16. */
 static int whole_16(int bytes) { return (bytes + 15) / 16 * 16; }
 
+static int lesser(int a, int b) { return a < b ? a : b; }
+
 static gw_status record_attention(struct gw_segment *segment, const gw_kernel *kernel,
                                   const gw_node *node);
 
@@ -77,61 +79,68 @@ int gw_hip_takes_rope(const struct gw_segment *segment, const gw_node *before,
            node->in[3] == before->in[3];
 }
 
-/* How many pages teams of this node's kernel join, so that no launch has to; 0: none. */
-static int pages_joined(const struct gw_segment *segment, const gw_node *node) {
-    const gw_attn_args *a = &node->args.attn;
+/* Can a launch join the pages of this node's heads itself? */
+static int joins_pages(const struct gw_segment *segment, const gw_node *node,
+                       const struct gw_attend_params *p) {
+    const struct gw_device *d = segment->device;
     int unit = node->out->fmt == GW_FMT_ACT8 ? GW_ACT_BLOCK : 4; /* values that stay together */
-    if (segment->device->no_fuse || a->head_dim % unit != 0) {
-        return 0;
-    }
-    return GW_ATTEND_JOIN / heads_at_once(a->heads / a->kv_heads);
+    return !d->no_fuse && !d->no_block && p->e % unit == 0 && p->parts.rows == segment->rows &&
+           segment->rows <= GW_BLOCK_ROWS;
+}
+
+/* Shared memory of a block: on NVIDIA so many fifths that the blocks of the product that follows
+ * have room beside it, and so fetch their first weights meanwhile. */
+static int room_beside(const struct gw_device *d, int fifths) {
+    return d->driver->nvidia ? d->shared_bytes * fifths / 5 : d->shared_bytes * 3 / 4;
 }
 
 /* Tiles of a page that a block of gw_attend_block holds beside what it keeps of `pages` pages, and
- * its shared memory. An even number; 0: not two. On NVIDIA the blocks of the product that follows
- * have room beside it, and so fetch their first weights meanwhile. */
+ * its shared memory. An even number; 0: not two. */
 static int block_slots(const struct gw_device *d, const struct gw_attend_params *p, int cell,
                        int pages, unsigned *shared) {
     int tile = GW_PAGE * p->e * cell + p->scale_bytes, desk = GW_BLOCK_DESK(p->e, pages);
-    int room = d->driver->nvidia ? d->shared_bytes * 2 / 5 : d->shared_bytes * 3 / 4;
-    int slots = room > desk ? (room - desk) / tile / 2 * 2 : 0;
+    int room = room_beside(d, 2), slots = room > desk ? (room - desk) / tile / 2 * 2 : 0;
     slots = slots > 2 * pages ? 2 * pages : slots;
     slots = slots == 0 && desk + 2 * tile <= d->shared_bytes ? 2 : slots;
     *shared = (unsigned)(desk + slots * tile);
     return slots;
 }
 
+/* Where there is room its blocks begin beside those of the product in front, launch number
+ * `front` - 1. */
+static int begins_beside(struct gw_segment *segment, size_t front, unsigned shared) {
+    const struct gw_device *d = segment->device;
+    gw_hip_launch *before = front > 0 ? &segment->launches[front - 1] : NULL;
+    int roomy = d->carves && before != NULL && before->spares &&
+                before->shared_bytes + shared + RESERVED <= (unsigned)d->shared_bytes;
+    if (roomy) {
+        before->roomy = 1;
+    }
+    return roomy;
+}
+
 /* Attention of few pages by a block per row and head, behind launch number `front` - 1. All
  * attention of a segment has this way, or none. */
 static gw_status record_block(struct gw_segment *segment, const gw_node *node, size_t front,
-                              const struct gw_attend_params *pages_params) {
+                              const struct gw_attend_params *pages_params, int first) {
     struct gw_attend_params block = *pages_params, *p = &block;
     const struct gw_device *d = segment->device;
     const gw_format *cache = gw_format_of(node->in[1]->fmt);
-    /* Beyond these a team per page, spread over the device, is faster (measured on an H200 with
-     * groups of one and of four): the work of one head, which a team would do in turn for each of
-     * a group, is what blocks share out. */
-    int pages = p->heads / p->kv_heads >= 4 ? GW_BLOCK_PAGES : GW_BLOCK_PAGES_ALONE;
-    int first = segment->attends++ == 0;
+    /* Beyond these several blocks are faster: a block of each query head reads pages for itself,
+     * one pair after the other (measured on an H200 with groups of 1 and 4 of 128, and of 8 of 64).
+     */
+    int pages = p->e > 64 ? GW_BLOCK_PAGES : GW_BLOCK_PAGES_NARROW;
     unsigned shared = 0;
     char name[48];
     do {
         p->slots = block_slots(d, p, cache->is_float ? (int)cache->block_bytes : 1, pages, &shared);
     } while (p->slots == 0 && --pages > 0);
-    if (d->no_block || segment->rows > GW_BLOCK_ROWS || p->parts.rows != segment->rows ||
-        p->join_pages == 0 || p->e % 4 != 0 || p->e > GW_BLOCK_THREADS || pages == 0 ||
-        (!first && segment->block_pages == 0)) {
+    if (p->e > GW_BLOCK_THREADS || pages == 0 || (!first && segment->block_pages == 0)) {
         segment->block_pages = 0;
         return GW_OK;
     }
-    segment->launches[segment->n - 1].ways &= ~(1 << GW_HIP_BLOCK);
-    /* Where there is room its blocks begin beside those of the product in front. */
-    gw_hip_launch *before = front > 0 ? &segment->launches[front - 1] : NULL;
-    int roomy = d->carves && before != NULL && before->spares && p->e <= GW_BLOCK_FEWER &&
-                before->shared_bytes + shared + RESERVED <= (unsigned)d->shared_bytes;
-    if (roomy) {
-        before->roomy = 1;
-    }
+    segment->launches[front].ways &= ~(1 << GW_HIP_BLOCK);
+    int roomy = p->e <= GW_BLOCK_FEWER && begins_beside(segment, front, shared);
     segment->block_pages = first || pages < segment->block_pages ? pages : segment->block_pages;
     snprintf(name, sizeof name, "gw_attend_block_%s", cache->name);
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)(p->heads / p->kv_heads),
@@ -139,6 +148,51 @@ static gw_status record_block(struct gw_segment *segment, const gw_node *node, s
                          roomy ? GW_BLOCK_FEWER : GW_BLOCK_THREADS, 1, 1, shared, p, sizeof *p));
     segment->launches[segment->n - 1].ways = 1 << GW_HIP_BLOCK;
     segment->launches[segment->n - 1].roomy = roomy;
+    return GW_OK;
+}
+
+/* Attention of up to GW_SPLIT_PAGES pages by blocks that share them. All attention of a segment has
+ * this way, or none. */
+static gw_status record_split(struct gw_segment *segment, const gw_node *node, size_t front,
+                              const struct gw_attend_params *pages_params, int first) {
+    struct gw_attend_params split = *pages_params, *p = &split;
+    const struct gw_device *d = segment->device;
+    const gw_format *cache = gw_format_of(node->in[1]->fmt);
+    int cell = cache->is_float ? (int)cache->block_bytes : 1, group = p->heads / p->kv_heads;
+    int tile = GW_PAGE * p->e * cell + p->scale_bytes, shared = 0;
+    p->block_heads = lesser(group, GW_SPLIT_HEADS);
+    /* As many pages at once as have a team for each head. */
+    for (int n = 1; n == 1 || n * p->block_heads <= GW_SPLIT_THREADS / GW_LANES; n++) {
+        int bytes = GW_SPLIT_DESK(p->e, p->block_heads, n) + 2 * n * tile;
+        if (bytes <= (n == 1 ? d->shared_bytes : room_beside(d, 3))) {
+            shared = bytes;
+            p->slots = 2 * n;
+        }
+    }
+    unsigned columns = (unsigned)p->kv_heads * gw_hip_groups((size_t)group, (size_t)p->block_heads);
+    int blocks = d->units / (int)(columns * (unsigned)segment->rows);
+    /* Beyond these a team per page, with a join of its own, is faster (measured on an H200 with
+     * groups of 1, 4 and 8, one to eight rows). */
+    int pages = group > 1 ? GW_SPLIT_PAGES : GW_SPLIT_ALONE;
+    pages = lesser(pages, blocks * (GW_SPLIT_UNITS / p->block_heads));
+    pages = lesser(pages, GW_SPLIT_JOIN / p->block_heads);
+    while (pages > 0 && 4 * GW_SPLIT_FLOATS(p->e, p->block_heads, pages) > shared) {
+        pages--;
+    }
+    if (p->e > GW_SPLIT_THREADS || blocks < 2 || pages == 0 ||
+        (!first && segment->split_pages == 0)) {
+        segment->split_pages = 0;
+        return GW_OK;
+    }
+    segment->split_pages = first || pages < segment->split_pages ? pages : segment->split_pages;
+    segment->launches[front].ways &= ~(1 << GW_HIP_SPLIT);
+    GW_TRY(gw_hip_arrived(segment, (size_t)p->parts.rows * (size_t)p->heads, &p->arrived));
+    char name[48];
+    snprintf(name, sizeof name, "gw_attend_split_%s", cache->name);
+    GW_TRY(gw_hip_record(segment, node, name, (unsigned)blocks, (unsigned)segment->rows, columns,
+                         GW_SPLIT_THREADS, 1, 1, (unsigned)shared, p, sizeof *p));
+    segment->launches[segment->n - 1].ways = 1 << GW_HIP_SPLIT;
+    segment->launches[segment->n - 1].roomy = begins_beside(segment, front, (unsigned)shared);
     return GW_OK;
 }
 
@@ -165,13 +219,6 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
     if (segment->rope != NULL) {
         p.turn = gw_hip_turn(segment->rope);
     }
-    p.join_pages = pages_joined(segment, node);
-    if (p.join_pages > 0) {
-        size_t counters = (size_t)parts->rows * (size_t)a->heads;
-        GW_TRY(gw_hip_arrived(segment, counters, &p.arrived));
-        p.out = gw_hip_at(node->out);
-        p.act8 = node->out->fmt == GW_FMT_ACT8;
-    }
     cut_pages(&p, cache, heads, device->warp == 32 ? CHUNK : CHUNK_WIDE);
     snprintf(name, sizeof name, "gw_attend_%s_h%d_v%d", cache->name, heads, per);
     unsigned teams = GW_ATTEND_THREADS / GW_LANES, shared = teams * (unsigned)p.team_bytes;
@@ -183,7 +230,15 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)(most * same), 1, 1, GW_ATTEND_THREADS, 1,
                          1, shared, &p, sizeof p));
     segment->launches[segment->n - 1].fill = (unsigned)same;
-    return record_block(segment, node, front, &p);
+    int first = segment->attends++ == 0;
+    if (!joins_pages(segment, node, &p)) {
+        segment->split_pages = segment->block_pages = 0;
+        return GW_OK;
+    }
+    p.out = gw_hip_at(node->out);
+    p.act8 = node->out->fmt == GW_FMT_ACT8;
+    GW_TRY(record_split(segment, node, front, &p, first));
+    return record_block(segment, node, front, &p, first);
 }
 
 static gw_status record_join(struct gw_segment *segment, const gw_node *node,
@@ -196,18 +251,10 @@ static gw_status record_join(struct gw_segment *segment, const gw_node *node,
                                .e = a->head_dim,
                                .window = a->window};
     unsigned slices = gw_hip_groups((size_t)a->head_dim, GW_JOIN_WIDTH);
-    int few = pages_joined(segment, node);
-    if (few > 0 && gw_hip_width(node->in[3]) <= (size_t)few) { /* never more */
-        return GW_OK;
-    }
     GW_TRY(gw_hip_record(segment, node, act8 ? "gw_attend_join_act8" : "gw_attend_join_f32",
                          (unsigned)a->heads * slices, (unsigned)parts->rows, 1, GW_JOIN_THREADS, 1,
                          1, 0, &p, sizeof p));
-    if (few > 0) {
-        segment->launches[segment->n - 1].ways = 1 << GW_HIP_MANY;
-        segment->few_pages =
-            segment->few_pages == 0 || few < segment->few_pages ? few : segment->few_pages;
-    }
+    segment->launches[segment->n - 1].ways = 1 << GW_HIP_MANY;
     return GW_OK;
 }
 

@@ -156,7 +156,7 @@ typedef struct gw_hip_launch {
     unsigned fill;
     /* 1: a product that has time to spare for a neighbour: not all of it is memory's. */
     int spares;
-    /* In the way GW_HIP_BLOCK blocks of the next launch are to have room beside this one's: all
+    /* Where attention joins its pages itself, its blocks are to have room beside this launch's: all
      * that a multiprocessor of NVIDIA has is to be shared memory, and little of it first-level
      * cache. */
     int roomy;
@@ -164,9 +164,9 @@ typedef struct gw_hip_launch {
 
 /* Ways through a pass, by how many pages attention has to look at. */
 enum {
-    GW_HIP_MANY,  /* any number: with launches that join pages  */
-    GW_HIP_FEW,   /* segment->few_pages at most                 */
-    GW_HIP_BLOCK, /* segment->block_pages: a block has them all */
+    GW_HIP_MANY,  /* any number: with launches that join pages            */
+    GW_HIP_SPLIT, /* segment->split_pages at most: blocks share a row's   */
+    GW_HIP_BLOCK, /* segment->block_pages: a block has all pages of a row */
     GW_HIP_WAYS
 };
 
@@ -179,8 +179,8 @@ struct gw_segment {
     int is_ready;
     /* Nodes before it that are recorded with it; or NULL. */
     const gw_node *norm, *rope;
-    int few_pages;   /* how many pages attention joins itself, in all launches; 0: it never does */
-    int block_pages; /* how many one block of attention has, in all launches; 0: not used        */
+    int split_pages; /* how many pages blocks of attention share, in all launches; 0: not used */
+    int block_pages; /* how many one of them has, in all launches; 0: not used                 */
     int attends;     /* nodes of attention so far */
     int picked;      /* a PICK came before: live rows are step.n_pick, else step.n */
     int draws;       /* a SAMPLE: its next step may begin while this one is at work, so step

@@ -55,6 +55,7 @@ static const struct {
     {"gw_gemm_join",       "kernels_hip/gemm_float.hip"},
     {"gw_gemm_*",          "kernels_hip/gemm.hip"},
     {"gw_attend_block_*",  "kernels_hip/attend_block.hip"},
+    {"gw_attend_split_*",  "kernels_hip/attend_split.hip"},
     {"gw_attend_*",        "kernels_hip/attention.hip"},
     {"gw_prefill_half_*",  "kernels_hip/prefill_half.hip"},
     {"gw_prefill_*",       "kernels_hip/prefill.hip"},

@@ -148,7 +148,7 @@ gw_hip_error gw_hip_start(struct gw_device *device, const gw_hip_launch *l, int 
         gw_hip_launch_attribute attributes[2] = {
             {.id = GW_HIP_LAUNCH_PROGRAMMATIC, .value.flag = 1},
             {.id = GW_HIP_LAUNCH_CARVEOUT, .value.flag = 100}};
-        int roomy = way == GW_HIP_BLOCK && l->roomy && device->carves;
+        int roomy = way != GW_HIP_MANY && l->roomy && device->carves;
         gw_hip_launch_config config = {.grid = {l->grid[0], l->grid[1], l->grid[2]},
                                        .block = {l->block[0], l->block[1], l->block[2]},
                                        .shared_bytes = l->shared_bytes,
@@ -221,7 +221,8 @@ static gw_status take_staging(struct gw_segment *segment, int turn) {
 
 static gw_status capture_turn(struct gw_segment *segment, int turn) {
     GW_TRY(capture(segment, turn, GW_HIP_MANY));
-    GW_TRY(segment->few_pages > segment->block_pages ? capture(segment, turn, GW_HIP_FEW) : GW_OK);
+    GW_TRY(segment->split_pages > segment->block_pages ? capture(segment, turn, GW_HIP_SPLIT)
+                                                       : GW_OK);
     return segment->block_pages > 0 ? capture(segment, turn, GW_HIP_BLOCK) : GW_OK;
 }
 
@@ -406,9 +407,9 @@ static gw_status free_staging(struct gw_segment *segment, int turn) {
 static gw_status launch(struct gw_segment *segment, int pages) {
     struct gw_device *device = segment->device;
     int turn = segment->turn, timed = segment->times != NULL && segment->events != NULL;
-    int way = pages <= segment->block_pages ? GW_HIP_BLOCK
-              : pages <= segment->few_pages ? GW_HIP_FEW
-                                            : GW_HIP_MANY;
+    int way = pages <= segment->block_pages   ? GW_HIP_BLOCK
+              : pages <= segment->split_pages ? GW_HIP_SPLIT
+                                              : GW_HIP_MANY;
     if (segment->graph[GW_HIP_MANY][turn] == NULL || timed) {
         return run_list(segment, timed, way);
     }

@@ -169,7 +169,7 @@ ENTRY int cuDeviceGetAttribute(int *value, int attribute, int) {
         *value = GW_EMULATOR_LANES;
         break;
     case 16: /* multiprocessors */
-        *value = 4;
+        *value = 12;
         break;
     default:
         *value = 0;
