@@ -238,25 +238,39 @@ static void NAME(span_of_page)(const NAME(attention_work) * w, int p, size_t *fr
     *end = ((size_t)last + 15) / 16 * 16;
 }
 
-/* Positions [from, end) of page p as floats: columns of K [e, GW_PAGE], rows of V [GW_PAGE, e]. */
-VT static const float *NAME(load_page)(const NAME(attention_work) * w, const void *cache, int p,
-                                       size_t from, size_t end) {
+static const char *NAME(page_at)(const NAME(attention_work) * w, const void *cache, int p) {
     const gw_cpu_attention *job = w->job;
-    const int keys = cache == job->k;
     size_t page =
         (size_t)job->pages[(size_t)job->slot[w->part->row] * job->page_stride + (size_t)p];
-    const char *at = (const char *)cache + (page * (size_t)job->kv_heads + (size_t)w->part->g) *
-                                               gw_cpu_page_bytes(job->kv, w->e);
-    if (job->kv == GW_FMT_F32) {
+    return (const char *)cache +
+           (page * (size_t)job->kv_heads + (size_t)w->part->g) * gw_cpu_page_bytes(job->kv, w->e);
+}
+
+/* Positions [from, end) of page p as floats: columns of K [e, GW_PAGE], rows of V [GW_PAGE, e]. The
+ * same cells of the page that is read next, `p` + 1 or the first one of V, are asked for
+ * meanwhile: a page is too short for the machine to see a stream in it. */
+VT static const float *NAME(load_page)(const NAME(attention_work) * w, const void *cache, int p,
+                                       size_t from, size_t end) {
+    const int keys = cache == w->job->k, on = p < w->last ? p + 1 : keys ? w->first : p;
+    enum { LINE = 64 };
+    const char *at = NAME(page_at)(w, cache, p);
+    const char *next = NAME(page_at)(w, p < w->last ? cache : w->job->v, on);
+    if (w->job->kv == GW_FMT_F32) {
         return (const float *)(const void *)at;
     }
-    if (job->kv == GW_FMT_Q8_0) {
+    if (w->job->kv == GW_FMT_Q8_0) {
+        for (size_t b = 0; b < gw_cpu_page_bytes(GW_FMT_Q8_0, w->e); b += LINE) {
+            __builtin_prefetch(next + b, 0, 2);
+        }
         (keys ? NAME(widen_k) : NAME(widen_v))(w->page, (const gw_i8 *)at, w->e, from, end);
         return w->page;
     }
     const gw_u16 *halves = (const gw_u16 *)(const void *)at;
     const size_t width = keys ? GW_PAGE : w->e, columns = keys ? end : w->e;
     for (size_t row = keys ? 0 : from; row < (keys ? w->e : end); row++) {
+        for (size_t b = 0; b < 2 * width; b += LINE) {
+            __builtin_prefetch(next + 2 * row * width + b, 0, 2);
+        }
         for (size_t c = keys ? from : 0; c < columns; c += VW) {
             v_store(w->page + row * width + c, v_from_f16(halves + row * width + c));
         }
