@@ -248,7 +248,8 @@ static const char *NAME(page_at)(const NAME(attention_work) * w, const void *cac
 
 /* Positions [from, end) of page p as floats: columns of K [e, GW_PAGE], rows of V [GW_PAGE, e]. The
  * same cells of the page that is read next, `p` + 1 or the first one of V, are asked for
- * meanwhile: a page is too short for the machine to see a stream in it. */
+ * meanwhile: a page is too short for the machine to see a stream in it. An f32 cache needs no
+ * widening and is read where it lies, by whoever computes. */
 VT static const float *NAME(load_page)(const NAME(attention_work) * w, const void *cache, int p,
                                        size_t from, size_t end) {
     const int keys = cache == w->job->k, on = p < w->last ? p + 1 : keys ? w->first : p;

@@ -4,6 +4,7 @@
  */
 #include "op_table.h"
 
+#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -518,6 +519,50 @@ static void attention_without_blocks(void **state) {
     unsetenv("GODWIT_HIP");
 }
 
+/* How often the emulator has run kernels whose names begin with this. */
+static size_t emulator_ran(const char *beginning) {
+    size_t (*ran)(const char *);
+    void *library = dlopen(getenv("GODWIT_HIP_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
+    assert_non_null(library);
+    void *at = dlsym(library, "gw_emulator_ran");
+    assert_non_null(at);
+    memcpy(&ran, &at, sizeof at);
+    size_t launches = ran(beginning);
+    dlclose(library);
+    return launches;
+}
+
+/* Which kernel attention gets depends on the shape and on the device; that the cases meant for each
+ * reach it on the emulator is part of what the table promises. */
+static void attention_has_the_kernel_its_case_is_of(void **state) {
+    static const struct {
+        const char *why, *kernel;
+    } ways[] = {{"one page", "gw_attend_block_"},
+                {"pages shared by blocks", "gw_attend_split_"},
+                {"more pages than blocks share", "gw_attend_join_"}};
+    static op_bench bench;
+    int seen[3] = {0};
+    (void)state;
+    ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
+    for (int i = 0; i < OC_TOTAL && bench.device->driver->emulated; i++) {
+        op_case c = case_of(i);
+        for (int way = 0; c.op == GW_OP_ATTENTION && way < 3; way++) {
+            if (strncmp(c.why, ways[way].why, strlen(ways[way].why)) == 0) {
+                size_t before = emulator_ran(ways[way].kernel);
+                ot_check_case(&bench, &c);
+                if (emulator_ran(ways[way].kernel) == before) {
+                    fail_msg("%s: no launch of %s", c.why, ways[way].kernel);
+                }
+                seen[way]++;
+            }
+        }
+    }
+    for (int way = 0; way < 3 && bench.device->driver->emulated; way++) {
+        assert_true(seen[way] > 0);
+    }
+    ot_close(&bench);
+}
+
 /* ---- one process per driver: it is opened once ------------------------------------------------
  */
 
@@ -531,6 +576,7 @@ static int run_all(const char *name) {
         cmocka_unit_test(pairs_become_one_launch),
         cmocka_unit_test(pairs_without_blocks),
         cmocka_unit_test(attention_without_blocks),
+        cmocka_unit_test(attention_has_the_kernel_its_case_is_of),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST")); /* a pattern: one test alone */
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);

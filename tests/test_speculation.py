@@ -175,9 +175,11 @@ def test_bench():
     assert parts * drafted["passes"] <= sum(drafted["samples_ns"]) * 1e-6
     assert drafted["rows_5_ms"] > 0 and drafted["draft_step_ms"] > 0
     assert plain["draft_ms"] == plain["verify_ms"] == plain["rows_1_ms"] == 0
-    table = run("bench", "-m", TARGET, "-p", 8, "-n", 8, "-r", 1, "--draft", "ngram").stdout
-    assert [re.search(r"\| +((?:pp|tg)\d+(?: draft)?) \|", row).group(1)
-            for row in table.splitlines()[2:]] == ["pp8", "tg8", "tg8 draft"]
+    table = run("bench", "-m", TARGET, "-p", 8, "-n", 8, "-d", "0,70", "-r", 1, "--draft", DRAFT,
+                "--draft-length", "fixed:2").stdout
+    assert [re.search(r"\| +((?:pp|tg)\d+(?: @ d70)?(?: draft)?) \|", row).group(1)
+            for row in table.splitlines()[2:]] == ["pp8", "pp8 @ d70", "tg8", "tg8 draft",
+                                                  "tg8 @ d70", "tg8 @ d70 draft"]
     assert re.search(r"\d\.\d\dx, \d\.\d\d tokens/pass", table)
     for args in (["--assume-acceptance", 0.5], ["--assume-acceptance", 0.5, "--draft", "ngram"]):
         done = run("bench", "-m", TARGET, "-n", 4, *args, check=False)

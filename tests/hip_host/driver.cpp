@@ -52,6 +52,7 @@ struct event {
 
 std::map<uintptr_t, size_t> pieces; /* start, bytes */
 size_t used;
+std::map<std::string, size_t> ran; /* name, launches */
 char last_fault[600];
 
 #ifdef __SANITIZE_ADDRESS__
@@ -100,6 +101,7 @@ int act(stream *s, action what) {
 }
 
 int run_kernel(const function *f, gw_emulator_launch launch) {
+    ran[f->name]++;
     const char *wrong = gw_emulator_run(launch);
     wrong = wrong != nullptr ? wrong : broken_fence();
     if (wrong != nullptr) {
@@ -134,6 +136,16 @@ ENTRY const int gw_emulated_warp = GW_EMULATOR_LANES;
 
 /* What the last fault was; "" before the first. */
 ENTRY const char *gw_emulator_fault(void) { return last_fault; }
+
+/* Launches so far of the kernels whose names begin with this. */
+ENTRY size_t gw_emulator_ran(const char *beginning) {
+    size_t launches = 0;
+    for (auto k = ran.lower_bound(beginning); k != ran.end() && k->first.rfind(beginning, 0) == 0;
+         k++) {
+        launches += k->second;
+    }
+    return launches;
+}
 
 ENTRY int cuInit(unsigned) { return OK; }
 ENTRY int cuDriverGetVersion(int *version) {
