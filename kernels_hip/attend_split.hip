@@ -19,13 +19,13 @@ struct gw_desk {
         const int cells = GW_BLOCK_CELLS(p.e);
         gw_desk d;
         d.q = (float *)shared;
-        d.k = d.q + p.block_heads * p.e;
+        d.k = d.q + p.block_has * p.e;
         d.v = d.k + p.e;
         d.angle = d.v + p.e;
         d.k_cells = (uint8_t *)(d.angle + p.e);
         d.v_cells = d.k_cells + 4 * cells;
         d.weight = (float *)(d.v_cells + 4 * cells);
-        d.k_tiles = shared + GW_SPLIT_DESK(p.e, p.block_heads, at_once);
+        d.k_tiles = shared + GW_SPLIT_DESK(p.e, p.block_has, at_once);
         d.v_tiles = d.k_tiles + at_once * tile_bytes<CELLS>(p);
         return d;
     }
@@ -46,9 +46,9 @@ struct gw_split_work {
         row = (int)blockIdx.y;
         g = parts == 1 ? (int)blockIdx.z : (int)blockIdx.z / parts;
         part = (int)blockIdx.z - g * parts;
-        head = g * group + part * p.block_heads;
-        heads = group - part * p.block_heads;
-        heads = heads < p.block_heads ? heads : p.block_heads;
+        head = g * group + part * p.block_has;
+        heads = group - part * p.block_has;
+        heads = heads < p.block_has ? heads : p.block_has;
         turns = p.turn.in != 0;
         span = span_of(p.step, row, p.window);
         pages = span.last - span.first + 1;
@@ -301,8 +301,7 @@ __device__ static inline void join_pages(const gw_attend_params &p, const gw_spl
                                          float *shared) {
     const int pages = w.pages, e = p.e, n = w.heads * pages, wide = pages * p.parts.e_padded;
     const int lane = gw_lane(), before = (2 * n + w.heads + 3) / 4 * 4;
-    const int all =
-        (GW_SPLIT_DESK(e, p.block_heads, w.at_once) + p.slots * tile_bytes<CELLS>(p)) / 4;
+    const int all = (GW_SPLIT_DESK(e, p.block_has, w.at_once) + p.slots * tile_bytes<CELLS>(p)) / 4;
     float *share = shared, *sum = share + n, *total = sum + n, *values = shared + before;
     int fit = 1;
     while (fit < w.heads && before + (fit + 1) * wide <= all) {

@@ -43,16 +43,17 @@ struct gw_attend_params { /* what comes first, and why: linear_params.h */
 
     int32_t table_stride, heads, kv_heads, e, window;
     int32_t scale_bytes; /* of a page of q8_0; else 0               */
-    int32_t slots; /* gw_attend_block, _split: tiles of a page that their shared memory holds */
+    int32_t slots;       /* of gw_attend_block, _rows, _split: tiles of a page in shared memory */
     float scale;
     /* in not 0: ROPE_KV comes with it, for a step of one row; then q is not read, and k and v get
      * the row's cells. */
     struct gw_turn_params turn;
 
-    /* Where a launch joins its pages itself (block, split): `out` is f32 or act8 [rows, heads, e].
-     * arrived: [rows of parts, heads] blocks of gw_attend_split that are done, 0 between launches.
-     * block_heads: heads of a KV head that one of its blocks has. */
-    int32_t block_heads, act8;
+    /* Where a launch joins its pages itself (block, rows, split): `out` is f32 or act8 [rows,
+     * heads, e]. arrived: [rows of parts, heads] blocks of gw_attend_split that are done, 0 between
+     * launches. block_has: what one of its blocks has, heads of a KV head, or rows of
+     * gw_attend_rows. */
+    int32_t block_has, act8;
     GW_DEV(void) out;
     GW_DEV(unsigned) arrived;
     struct gw_attend_parts parts;
@@ -73,7 +74,8 @@ enum {
     GW_BLOCK_THREADS = 512,
     GW_BLOCK_FEWER = 256,       /* where blocks of products are to have registers beside */
     GW_BLOCK_PAGES = 2,         /* most of a row                                     */
-    GW_BLOCK_PAGES_NARROW = 10, /* the same where heads have at most 64 values       */
+    GW_BLOCK_PAGES_NARROW = 10, /* the same of one row whose heads have at most 64 values */
+    GW_BLOCK_MOST = 3,          /* blocks of a multiprocessor; more take turns       */
     GW_BLOCK_ROWS = 16,
     GW_SPLIT_THREADS = 256,
     GW_SPLIT_HEADS = 8,
@@ -86,9 +88,19 @@ enum {
 #define GW_BLOCK_DESK(e, pages)                                                                    \
     ((4 * (4 * (e) + 2 * GW_BLOCK_CELLS(e) + (pages) * (GW_PAGE + (e) + 3) + 1) + 15) / 16 * 16)
 
+/* gw_attend_rows_CACHE: as gw_attend_block_CACHE, without ROPE_KV. Grid: (heads of a KV head,
+ * ceil(rows / block_has), KV heads). Dynamic shared memory: GW_ROWS_DESK bytes for the pages that
+ * block_has rows see together, and `slots` tiles. */
+enum {
+    GW_ROWS_MOST = 8,  /* rows of a block     */
+    GW_ROWS_PAGES = 16 /* most pages of a row */
+};
+#define GW_ROWS_DESK(e, rows, pages)                                                               \
+    ((4 * (rows) * ((e) + (pages) * (GW_PAGE + (e) + 3) + 1) + 15) / 16 * 16)
+
 /* gw_attend_split_CACHE: with the same parameters, of which what cuts pages is not read; out is
  * set, e is a multiple of 4 and at most the threads of a block. Grid: (blocks that share the pages
- * of a row and KV head, rows, KV heads * ceil(heads of one / block_heads)). Dynamic shared memory:
+ * of a row and KV head, rows, KV heads * ceil(heads of one / block_has)). Dynamic shared memory:
  * GW_SPLIT_DESK bytes for as many pages as half of `slots`, and `slots` tiles of the cache. All of
  * it holds at least GW_SPLIT_FLOATS floats for the pages of a row when the last block joins them.
  */

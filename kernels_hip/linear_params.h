@@ -16,6 +16,7 @@ enum {
     GW_LINEAR_PARTS = 3,
     GW_LINEAR_THREADS = 512, /* that multiply */
     GW_LINEAR_FOLDS = 64,    /* that join, where they are apart: two groups */
+    GW_LINEAR_CLASSES = 8,   /* of quantized weights */
     GW_LINEAR_GATES = 128,   /* bytes, there */
     GW_LINEAR_ITEM = 32,     /* columns of GLU that a block makes at a time */
     GW_LINEAR_RING = 7168,   /* bytes that a wave has on the way, about     */
@@ -80,6 +81,7 @@ struct gw_linear_params {
     int32_t piece;       /* norm: values of the row staged at a time           */
     float eps;           /* of the norm                                        */
     int32_t places;      /* for sums, where they are many: GW_LINEAR_JOINED     */
+    int32_t span;        /* linear_pieces.hip: slots of a wave in a piece of x  */
 };
 
 /* glu_join: y = act(gate) * up of two f32 matrices [rows, width]. */

@@ -23,7 +23,7 @@ GW_DEVICE int gw_second_sum(unsigned sums) { return (int)(short)(sums >> 16); }
 
 template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
     enum {
-        CLASSES = 8,
+        CLASSES = GW_LINEAR_CLASSES,
         RECORD = RECORD_,
         STEP = CLASSES * RECORD,
         PART = RECORD,
@@ -70,10 +70,11 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
             }
         }
     }
-    __device__ static inline void stage(const gw_linear_params &p, unsigned *x,
-                                        const unsigned char *from, int n) {
+    /* Words of n rows from `from` on, up to `end`; behind the first `words` they are 0. */
+    __device__ static inline void stage_words(const gw_linear_params &p, unsigned *x,
+                                              const unsigned char *from, int n, int words,
+                                              int end) {
         enum { FEW = ROWS < 4 ? ROWS : 4, AT_ONCE = ROWS > 8 ? 1 : 2 };
-        const int words = p.row_bytes / 4, end = records(p.terms) * GW_STRIP_BLOCKS * GW_ACT_WORDS;
         const auto put = [](int at) {
             const int b = at / GW_ACT_WORDS, j = at % GW_ACT_WORDS;
             const int first = ROWS == 1 ? at : place(b, j),
@@ -89,6 +90,19 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
             gw_stage<2, ROWS, AT_ONCE>(from, (size_t)p.row_bytes, words, end, x, p.row_words, n,
                                        put);
         }
+    }
+    __device__ static inline void stage(const gw_linear_params &p, unsigned *x,
+                                        const unsigned char *from, int n) {
+        stage_words(p, x, from, n, p.row_bytes / 4,
+                    records(p.terms) * GW_STRIP_BLOCKS * GW_ACT_WORDS);
+    }
+    /* What slots [slot, slot + slots) of all waves take. */
+    __device__ static inline void stage_slots(const gw_linear_params &p, unsigned *x,
+                                              const unsigned char *from, int n, int slot,
+                                              int slots) {
+        const int at = slot * X_STEP, whole = slots * X_STEP;
+        const int end = records(p.terms) * GW_STRIP_BLOCKS * GW_ACT_WORDS - at;
+        stage_words(p, x, from + 4 * at, n, p.row_bytes / 4 - at, end < whole ? end : whole);
     }
 };
 

@@ -43,20 +43,24 @@ __device__ static inline gw_norm_four gw_norm_take(const float *row, int width, 
 }
 
 /* The first fours of this thread. */
-template <int WHOLE>
+template <int WHOLE, int FOURS = GW_NORM_FOURS>
 __device__ static inline void gw_norm_ask(const float *row, int width, gw_norm_four *early) {
 #pragma unroll
-    for (int k = 0; k < GW_NORM_FOURS; k++) {
+    for (int k = 0; k < FOURS; k++) {
         early[k] = gw_norm_take<WHOLE>(row, width, 4 * (int)threadIdx.x + k * GW_NORM_STEP);
     }
 }
 
 /* Four number k of those asked for. */
-GW_DEVICE gw_norm_four gw_norm_early(const gw_norm_four *early, int k) {
-    gw_norm_four r;
+template <int FOURS = GW_NORM_FOURS>
+__device__ static inline gw_norm_four gw_norm_early(const gw_norm_four *early, int k) {
+    gw_norm_four r = early[FOURS - 1];
 #pragma unroll
-    for (int j = 0; j < 4; j++) {
-        r.v[j] = k == 0 ? early[0].v[j] : early[1].v[j];
+    for (int m = FOURS - 2; m >= 0; m--) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            r.v[j] = k == m ? early[m].v[j] : r.v[j];
+        }
     }
     return r;
 }
@@ -91,7 +95,7 @@ GW_DEVICE float gw_squares(const float *chain, int terms, float sum) {
 /* The factor of a row, in *factor too; the first GW_NORM_THREADS threads of a block call it.
  * values: the first fours of this thread. stage: GW_NORM_STAGE(piece) floats of shared memory,
  * where the row passes `piece` values at a time. */
-template <int WHOLE>
+template <int WHOLE, int FOURS = GW_NORM_FOURS>
 __device__ static inline float gw_norm_factor(const float *row, int width, float eps, float *stage,
                                               int piece, float *factor,
                                               const gw_norm_four *values) {
@@ -105,8 +109,8 @@ __device__ static inline float gw_norm_factor(const float *row, int width, float
         }
 #pragma unroll 1
         for (int i = 4 * (int)threadIdx.x; i < spans * GW_NORM_SPAN; i += GW_NORM_STEP, k++) {
-            const gw_norm_four v = k < GW_NORM_FOURS && base == 0
-                                       ? gw_norm_early(values, k)
+            const gw_norm_four v = k < FOURS && base == 0
+                                       ? gw_norm_early<FOURS>(values, k)
                                        : gw_norm_take<WHOLE>(row, width, base + i);
 #pragma unroll
             for (int j = 0; j < 4; j++) {
@@ -131,7 +135,7 @@ __device__ static inline float gw_norm_factor(const float *row, int width, float
 /* The row times factor and weight, four neighbours of a thread at a time, `put` with the first of
  * them as put(i, values), values of whole teams: those beyond the width are 0. weights, values: the
  * first fours of this thread. */
-template <int WHOLE, class Put>
+template <int WHOLE, int FOURS = GW_NORM_FOURS, class Put>
 __device__ static inline void gw_norm_apply(const float *row, const float *weight, int width,
                                             float factor, const gw_norm_four *weights,
                                             const gw_norm_four *values, Put put) {
@@ -139,9 +143,9 @@ __device__ static inline void gw_norm_apply(const float *row, const float *weigh
 #pragma unroll 1
     for (int i = 4 * (int)threadIdx.x, k = 0; i < end; i += GW_NORM_STEP, k++) {
         gw_norm_four w, v;
-        if (k < GW_NORM_FOURS) {
-            w = gw_norm_early(weights, k);
-            v = gw_norm_early(values, k);
+        if (k < FOURS) {
+            w = gw_norm_early<FOURS>(weights, k);
+            v = gw_norm_early<FOURS>(values, k);
         } else {
             w = gw_norm_take<WHOLE>(weight, width, i);
             v = gw_norm_take<WHOLE>(row, width, i);

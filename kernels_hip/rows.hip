@@ -109,29 +109,36 @@ GW_KERNEL(gw_quantize, struct gw_quantize_params, GW_ROWS_THREADS) {
 
 /* ---- NORM ------------------------------------------------------------------------------------ */
 
+/* A thread has all of its values and weights on their way at once, of up to GW_NORM_PIECE. */
+enum { NORM_FOURS = GW_NORM_PIECE / GW_NORM_STEP };
+
+struct norm_desk {
+    float stage[GW_NORM_STAGE(GW_NORM_PIECE)];
+    float factor;
+};
+
 /* put(i, values): four of the row's result from i on. */
 template <int WHOLE, class Put>
-__device__ static inline void norm_row(const struct gw_norm_params &p, const float *x,
-                                       const gw_norm_four *weights, Put put) {
-    __shared__ float stage[GW_NORM_STAGE(GW_NORM_PIECE)];
-    __shared__ float kept;
-    gw_norm_four values[GW_NORM_FOURS];
-    gw_norm_ask<WHOLE>(x, p.width, values);
-    const float factor =
-        gw_norm_factor<WHOLE>(x, p.width, p.eps, stage, GW_NORM_PIECE, &kept, values);
-    gw_norm_apply<WHOLE>(x, p.weight, p.width, factor, weights, values, put);
+__device__ static inline void norm_row(const struct gw_norm_params &p, norm_desk &desk,
+                                       const float *x, const gw_norm_four *weights, Put put) {
+    gw_norm_four values[NORM_FOURS];
+    gw_norm_ask<WHOLE, NORM_FOURS>(x, p.width, values);
+    const float factor = gw_norm_factor<WHOLE, NORM_FOURS>(x, p.width, p.eps, desk.stage,
+                                                           GW_NORM_PIECE, &desk.factor, values);
+    gw_norm_apply<WHOLE, NORM_FOURS>(x, p.weight, p.width, factor, weights, values, put);
 }
 
-template <int WHOLE> __device__ static inline void norm_f32(const struct gw_norm_params &p) {
+template <int WHOLE>
+__device__ static inline void norm_f32(const struct gw_norm_params &p, norm_desk &desk) {
     const int row = (int)blockIdx.x, n = p.width, live = gw_live(p.step);
-    gw_norm_four weights[GW_NORM_FOURS];
-    gw_norm_ask<WHOLE>(p.weight, n, weights);
+    gw_norm_four weights[NORM_FOURS];
+    gw_norm_ask<WHOLE, NORM_FOURS>(p.weight, n, weights);
     gw_grid_dependency_wait();
     if (row >= live) {
         return;
     }
     float *out = (float *)p.out + (size_t)row * n;
-    norm_row<WHOLE>(p, p.in + (size_t)row * n, weights, [&](int i, const gw_norm_four &v) {
+    norm_row<WHOLE>(p, desk, p.in + (size_t)row * n, weights, [&](int i, const gw_norm_four &v) {
         if (WHOLE && i < n) {
             *(gw_norm_four *)(out + i) = v;
         }
@@ -145,25 +152,27 @@ template <int WHOLE> __device__ static inline void norm_f32(const struct gw_norm
 }
 
 GW_KERNEL(gw_norm_f32, struct gw_norm_params, GW_NORM_THREADS) {
+    __shared__ norm_desk desk;
     gw_grid_launch_dependents();
     if (p.width % 4 == 0) {
-        norm_f32<1>(p);
+        norm_f32<1>(p, desk);
     } else {
-        norm_f32<0>(p);
+        norm_f32<0>(p, desk);
     }
 }
 
 GW_KERNEL(gw_norm_act8, struct gw_norm_params, GW_NORM_THREADS) {
+    __shared__ norm_desk desk;
     const int row = (int)blockIdx.x, n = p.width, live = gw_live(p.step);
-    gw_norm_four weights[GW_NORM_FOURS];
+    gw_norm_four weights[NORM_FOURS];
     gw_grid_launch_dependents();
-    gw_norm_ask<1>(p.weight, n, weights);
+    gw_norm_ask<1, NORM_FOURS>(p.weight, n, weights);
     gw_grid_dependency_wait();
     if (row >= live) {
         return;
     }
     unsigned *out = (unsigned *)p.out + (size_t)row * n / GW_ACT_BLOCK * GW_ACT_WORDS;
-    norm_row<1>(p, p.in + (size_t)row * n, weights, [&](int i, const gw_norm_four &v) {
+    norm_row<1>(p, desk, p.in + (size_t)row * n, weights, [&](int i, const gw_norm_four &v) {
         gw_act8_four code;
         code.encode(v.v);
         if (i < n) { /* whole blocks */
@@ -180,11 +189,14 @@ template <typename PUT> __device__ static inline void rope_kv(const struct gw_ro
     const int row = (int)blockIdx.y, lane = gw_lane(), e = turn.e;
     const int h = (int)blockIdx.x * (GW_ROWS_THREADS / GW_LANES) + gw_team();
     gw_grid_launch_dependents();
+    /* No launch of the pass writes the step and the pages. */
+    const int live = gw_live(p.step), pos = gw_step_pos(p.step, row), j = pos % GW_PAGE;
+    const int page =
+        row < live ? p.pages[(size_t)gw_step_slot(p.step, row) * p.page_stride + pos / GW_PAGE] : 0;
     gw_grid_dependency_wait();
-    if (row >= gw_live(p.step) || h >= turn.heads + 2 * turn.kv_heads) {
+    if (row >= live || h >= turn.heads + 2 * turn.kv_heads) {
         return; /* whole teams; only teams meet below */
     }
-    const int pos = gw_step_pos(p.step, row), j = pos % GW_PAGE;
     gw_turning head;
     head.open(turn, row, h, pos);
     if (h < turn.heads) {
@@ -194,7 +206,6 @@ template <typename PUT> __device__ static inline void rope_kv(const struct gw_ro
     }
     const int is_v = h >= turn.heads + turn.kv_heads;
     const int g = h - turn.heads - (is_v ? turn.kv_heads : 0);
-    const int page = p.pages[(size_t)gw_step_slot(p.step, row) * p.page_stride + pos / GW_PAGE];
     uint8_t *tile =
         (uint8_t *)(is_v ? p.v : p.k) + ((size_t)page * turn.kv_heads + g) * (size_t)p.tile_bytes;
     if (!PUT::SCALED) {

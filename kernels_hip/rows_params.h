@@ -9,7 +9,7 @@
 
 enum {
     GW_ROWS_THREADS = 128, /* of every kernel but norm: four teams       */
-    GW_NORM_PIECE = 4096,  /* values of a row that norm stages at a time */
+    GW_NORM_PIECE = 8192,  /* values of a row that norm stages at a time */
 };
 
 /* gw_embed_FORMAT: rows of the table as stored. Grid (anything, rows). */

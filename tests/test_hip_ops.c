@@ -59,8 +59,20 @@ static const op_case more_cases[] = {
      .m = {48, 17, 16}, .fmt = OC_Q8, OC_DEC, .bias = 1},
     {.op = GW_OP_LINEAR, .why = "more tiles than blocks", .n = 2, .k = 64, .m = {700},
      .fmt = {GW_FMT_INT4_G32, GW_FMT_INT4_G32}, OC_DEC},
-    {.op = GW_OP_LINEAR, .why = "rows too long for all at once", .n = 8, .k = 16384, .m = {16},
+    {.op = GW_OP_LINEAR, .why = "rows in pieces, 8 bits", .n = 8, .k = 16384, .m = {16},
      .fmt = OC_Q8, OC_DEC},
+    {.op = GW_OP_LINEAR, .why = "rows that leave sums little room", .n = 8, .k = 17024, .m = {40},
+     .fmt = {GW_FMT_Q4_0}, OC_DEC},
+    {.op = GW_OP_LINEAR, .why = "rows in pieces, a class with one slot more", .n = 8, .k = 24608,
+     .m = {40, 17}, .fmt = {GW_FMT_Q4_0, GW_FMT_Q4_0}, OC_DEC, .bias = 1},
+    {.op = GW_OP_LINEAR, .why = "rows in pieces, twice", .n = 13, .k = 24832, .m = {33},
+     .fmt = {GW_FMT_Q6_K}, OC_DEC, .residual = 1},
+    {.op = GW_OP_LINEAR, .why = "rows in pieces, several batches, little memory", .n = 8,
+     .k = 8224, .m = {790, 17}, .fmt = {GW_FMT_INT8, GW_FMT_INT8}, OC_DEC},
+    {.op = GW_OP_GLU, .why = "rows in pieces, to act8", .n = 7, .k = 24704, .m = {96},
+     .fmt = {GW_FMT_INT4_G128, GW_FMT_INT4_G128}, OC_DEC, .out = GW_FMT_ACT8},
+    {.op = GW_OP_GLU, .why = "rows in pieces, several batches, little memory", .n = 8, .k = 16640,
+     .m = {440}, .fmt = {GW_FMT_Q2_K, GW_FMT_Q2_K}, OC_DEC},
     {.op = GW_OP_LINEAR, .why = "rows too long for shared memory", .n = 2, .k = 25600, .m = {17},
      .fmt = OC_F16, OC_DEC},
     {.op = GW_OP_GLU, .why = "columns of 5 rows to act8", .n = 5, .k = 512, .m = {320},
@@ -168,6 +180,41 @@ static void table_joins_sums_in_every_way(void **state) {
         assert_int_equal(seen[1] > 0 && seen[2] > 0, bench.device->warp == 32); /* it has gates */
     }
     ot_close(&bench);
+}
+
+/* Rows of x that do not fit together come in pieces. */
+static void check_pieces(void) {
+    static op_bench bench;
+    ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
+    int little = bench.device->shared_bytes < 128 << 10, n = 0;
+    for (int i = OC_TOTAL; i < OC_TOTAL + MORE && bench.device->driver->emulated; i++) {
+        op_case c = case_of(i);
+        op_setup s;
+        struct gw_segment *segment;
+        if (strncmp(c.why, "rows in pieces", 14) != 0 ||
+            (strstr(c.why, "little memory") != NULL && !little)) {
+            continue;
+        }
+        oc_open(&s, &c, bench.backend, bench.device, 0, 1);
+        s.node.kernel = oc_find(&s, "");
+        assert_int_equal(bench.backend->freeze(bench.device, &s.node, 1, s.rows, &segment), GW_OK);
+        if (strstr(segment->launches[0].kernel, "_pieces") == NULL) {
+            fail_msg("%s: %s", c.why, segment->launches[0].kernel);
+        }
+        n++;
+        bench.backend->thaw(segment);
+        oc_close(&s);
+    }
+    assert_true(n > 0 || !bench.device->driver->emulated);
+    ot_close(&bench);
+}
+
+static void long_rows_come_in_pieces(void **state) {
+    (void)state;
+    check_pieces();
+    setenv("GODWIT_HIP", "no-group", 1); /* with less memory */
+    check_pieces();
+    unsetenv("GODWIT_HIP");
 }
 
 /* The first nine rows alone have the bits that they have beside all others. */
@@ -350,10 +397,12 @@ typedef struct op_pair {
     {.op = GW_OP_NORM, .why = "a norm", .n = rows, .k = width, .out = GW_FMT_##normed}, {          \
         .op = GW_OP_##next, .n = rows, .k = width, .out = GW_FMT_##to, OC_DEC, __VA_ARGS__         \
     }
-#define ROPE_WITH(reason, turning, to, ...)                                                        \
-    {.op = GW_OP_ROPE_KV, .why = reason, .n = 1, .rope_dim = turning, .slots = 1, __VA_ARGS__}, {  \
-        .op = GW_OP_ATTENTION, .why = reason, .n = 1, .slots = 1, .out = to, __VA_ARGS__           \
+#define ROPE_ROWS(reason, rows, turning, to, ...)                                                  \
+    {.op = GW_OP_ROPE_KV, .why = reason, .n = rows, .rope_dim = turning, __VA_ARGS__}, {           \
+        .op = GW_OP_ATTENTION, .why = reason, .n = rows, .out = to, __VA_ARGS__                    \
     }
+#define ROPE_WITH(reason, turning, to, ...)                                                        \
+    ROPE_ROWS(reason, 1, turning, to, .slots = 1, __VA_ARGS__)
 #define Q4                                                                                         \
     { GW_FMT_Q4_0, GW_FMT_Q4_0, GW_FMT_Q4_0 }
 /* clang-format off */
@@ -409,6 +458,18 @@ static const op_pair pairs[] = {
                .kv = GW_FMT_F16, .pos = 64 * 21 - 1, .head_norm = 1), 1},
     {ROPE_WITH("pages shared by blocks, q8_0, large group", 64, GW_FMT_F32, .heads = 10,
                .kv_heads = 1, .e = 64, .kv = GW_FMT_Q8_0, .pos = 64 * 11), 1},
+    {ROPE_ROWS("two rows, a page begins", 2, 128, GW_FMT_ACT8, .heads = 4, .kv_heads = 1, .e = 128,
+               .kv = GW_FMT_F16, .pos = 63, .head_norm = 1, .slots = 1), 0},
+    {ROPE_ROWS("eight rows over a page border", 8, 64, GW_FMT_ACT8, .heads = 6, .kv_heads = 2,
+               .e = 96, .kv = GW_FMT_Q8_0, .pos = 124, .slots = 1), 0},
+    {ROPE_ROWS("rows of three sequences", 7, 32, GW_FMT_F32, .heads = 4, .kv_heads = 4, .e = 36,
+               .kv = GW_FMT_F32, .pos = 130, .interleaved = 1, .slots = 3), 0},
+    {ROPE_ROWS("twelve rows, window", 12, 64, GW_FMT_ACT8, .heads = 3, .kv_heads = 1, .e = 64,
+               .kv = GW_FMT_F16, .pos = 180, .window = 100, .slots = 1), 0},
+    {ROPE_ROWS("rows, more pages than one block takes", 5, 64, GW_FMT_ACT8, .heads = 2,
+               .kv_heads = 1, .e = 64, .kv = GW_FMT_F16, .pos = 64 * 17, .slots = 1), 0},
+    {ROPE_ROWS("rows of an odd width", 3, 12, GW_FMT_F32, .heads = 2, .kv_heads = 1, .e = 19,
+               .kv = GW_FMT_F16, .pos = 5, .slots = 1), 0},
     {ROPE_WITH("q8_0, large heads", 512, GW_FMT_F32, .heads = 2, .kv_heads = 1, .e = 512,
                .kv = GW_FMT_Q8_0, .pos = 64), 1},
 };
@@ -537,16 +598,17 @@ static size_t emulator_ran(const char *beginning) {
 static void attention_has_the_kernel_its_case_is_of(void **state) {
     static const struct {
         const char *why, *kernel;
-    } ways[] = {{"one page", "gw_attend_block_"},
+    } ways[] = {{"one page, to act8", "gw_attend_block_"},
+                {"rows together", "gw_attend_rows_"},
                 {"pages shared by blocks", "gw_attend_split_"},
                 {"more pages than blocks share", "gw_attend_join_"}};
     static op_bench bench;
-    int seen[3] = {0};
+    int seen[4] = {0};
     (void)state;
     ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
     for (int i = 0; i < OC_TOTAL && bench.device->driver->emulated; i++) {
         op_case c = case_of(i);
-        for (int way = 0; c.op == GW_OP_ATTENTION && way < 3; way++) {
+        for (int way = 0; c.op == GW_OP_ATTENTION && way < 4; way++) {
             if (strncmp(c.why, ways[way].why, strlen(ways[way].why)) == 0) {
                 size_t before = emulator_ran(ways[way].kernel);
                 ot_check_case(&bench, &c);
@@ -557,7 +619,7 @@ static void attention_has_the_kernel_its_case_is_of(void **state) {
             }
         }
     }
-    for (int way = 0; way < 3 && bench.device->driver->emulated; way++) {
+    for (int way = 0; way < 4 && bench.device->driver->emulated; way++) {
         assert_true(seen[way] > 0);
     }
     ot_close(&bench);
@@ -572,6 +634,7 @@ static int run_all(const char *name) {
         cmocka_unit_test(halves_are_near),
         cmocka_unit_test(half_attention_is_near),
         cmocka_unit_test(table_joins_sums_in_every_way),
+        cmocka_unit_test(long_rows_come_in_pieces),
         cmocka_unit_test(table_without_groups),
         cmocka_unit_test(pairs_become_one_launch),
         cmocka_unit_test(pairs_without_blocks),

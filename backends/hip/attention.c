@@ -1,5 +1,6 @@
 /* backends/hip/attention.c - ATTENTION, split over the pages: nodes to launches. */
 #include <stdio.h>
+#include <string.h>
 
 #include "backends/hip/hip.h"
 #include "kernels_hip/attention_params.h"
@@ -119,6 +120,19 @@ static int begins_beside(struct gw_segment *segment, size_t front, unsigned shar
     return roomy;
 }
 
+/* May launches of a way follow, for so many pages? All attention of a segment has it, or none;
+ * front: the launch whose place they take there. */
+static int takes(struct gw_segment *segment, int way, size_t front, int pages, int first) {
+    int *most = &segment->most_pages[way];
+    *most = first ? pages : lesser(pages, *most);
+    if (*most <= 0) {
+        *most = 0;
+        return 0;
+    }
+    segment->launches[front].ways &= ~(1 << way);
+    return 1;
+}
+
 /* Attention of few pages by a block per row and head, behind launch number `front` - 1. All
  * attention of a segment has this way, or none. */
 static gw_status record_block(struct gw_segment *segment, const gw_node *node, size_t front,
@@ -129,19 +143,19 @@ static gw_status record_block(struct gw_segment *segment, const gw_node *node, s
     /* Beyond these several blocks are faster: a block of each query head reads pages for itself,
      * one pair after the other (measured on an H200 with groups of 1 and 4 of 128, and of 8 of 64).
      */
-    int pages = p->e > 64 ? GW_BLOCK_PAGES : GW_BLOCK_PAGES_NARROW;
-    unsigned shared = 0;
+    int pages = p->e > 64 || segment->rows > 1 ? GW_BLOCK_PAGES : GW_BLOCK_PAGES_NARROW;
+    unsigned shared = 0, blocks = (unsigned)p->heads * (unsigned)segment->rows;
     char name[48];
     do {
         p->slots = block_slots(d, p, cache->is_float ? (int)cache->block_bytes : 1, pages, &shared);
     } while (p->slots == 0 && --pages > 0);
-    if (p->e > GW_BLOCK_THREADS || pages == 0 || (!first && segment->block_pages == 0)) {
-        segment->block_pages = 0;
+    if (p->e > GW_BLOCK_THREADS || blocks > GW_BLOCK_MOST * (unsigned)d->units) {
+        pages = 0;
+    }
+    if (!takes(segment, GW_HIP_BLOCK, front, pages, first)) {
         return GW_OK;
     }
-    segment->launches[front].ways &= ~(1 << GW_HIP_BLOCK);
     int roomy = p->e <= GW_BLOCK_FEWER && begins_beside(segment, front, shared);
-    segment->block_pages = first || pages < segment->block_pages ? pages : segment->block_pages;
     snprintf(name, sizeof name, "gw_attend_block_%s", cache->name);
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)(p->heads / p->kv_heads),
                          (unsigned)segment->rows, (unsigned)p->kv_heads,
@@ -160,32 +174,29 @@ static gw_status record_split(struct gw_segment *segment, const gw_node *node, s
     const gw_format *cache = gw_format_of(node->in[1]->fmt);
     int cell = cache->is_float ? (int)cache->block_bytes : 1, group = p->heads / p->kv_heads;
     int tile = GW_PAGE * p->e * cell + p->scale_bytes, shared = 0;
-    p->block_heads = lesser(group, GW_SPLIT_HEADS);
+    p->block_has = lesser(group, GW_SPLIT_HEADS);
     /* As many pages at once as have a team for each head. */
-    for (int n = 1; n == 1 || n * p->block_heads <= GW_SPLIT_THREADS / GW_LANES; n++) {
-        int bytes = GW_SPLIT_DESK(p->e, p->block_heads, n) + 2 * n * tile;
+    for (int n = 1; n == 1 || n * p->block_has <= GW_SPLIT_THREADS / GW_LANES; n++) {
+        int bytes = GW_SPLIT_DESK(p->e, p->block_has, n) + 2 * n * tile;
         if (bytes <= (n == 1 ? d->shared_bytes : room_beside(d, 3))) {
             shared = bytes;
             p->slots = 2 * n;
         }
     }
-    unsigned columns = (unsigned)p->kv_heads * gw_hip_groups((size_t)group, (size_t)p->block_heads);
+    unsigned columns = (unsigned)p->kv_heads * gw_hip_groups((size_t)group, (size_t)p->block_has);
     int blocks = d->units / (int)(columns * (unsigned)segment->rows);
     /* Beyond these a team per page, with a join of its own, is faster (measured on an H200 with
      * groups of 1, 4 and 8, one to eight rows). */
     int pages = group > 1 ? GW_SPLIT_PAGES : GW_SPLIT_ALONE;
-    pages = lesser(pages, blocks * (GW_SPLIT_UNITS / p->block_heads));
-    pages = lesser(pages, GW_SPLIT_JOIN / p->block_heads);
-    while (pages > 0 && 4 * GW_SPLIT_FLOATS(p->e, p->block_heads, pages) > shared) {
+    pages = lesser(pages, blocks * (GW_SPLIT_UNITS / p->block_has));
+    pages = lesser(pages, GW_SPLIT_JOIN / p->block_has);
+    while (pages > 0 && 4 * GW_SPLIT_FLOATS(p->e, p->block_has, pages) > shared) {
         pages--;
     }
-    if (p->e > GW_SPLIT_THREADS || blocks < 2 || pages == 0 ||
-        (!first && segment->split_pages == 0)) {
-        segment->split_pages = 0;
+    if (!takes(segment, GW_HIP_SPLIT, front, p->e > GW_SPLIT_THREADS || blocks < 2 ? 0 : pages,
+               first)) {
         return GW_OK;
     }
-    segment->split_pages = first || pages < segment->split_pages ? pages : segment->split_pages;
-    segment->launches[front].ways &= ~(1 << GW_HIP_SPLIT);
     GW_TRY(gw_hip_arrived(segment, (size_t)p->parts.rows * (size_t)p->heads, &p->arrived));
     char name[48];
     snprintf(name, sizeof name, "gw_attend_split_%s", cache->name);
@@ -193,6 +204,45 @@ static gw_status record_split(struct gw_segment *segment, const gw_node *node, s
                          GW_SPLIT_THREADS, 1, 1, (unsigned)shared, p, sizeof *p));
     segment->launches[segment->n - 1].ways = 1 << GW_HIP_SPLIT;
     segment->launches[segment->n - 1].roomy = begins_beside(segment, front, (unsigned)shared);
+    return GW_OK;
+}
+
+/* Attention of some pages by a block per head and some rows, which look at the same pages: as few
+ * rows as leave no more blocks than run at once. */
+static gw_status record_rows(struct gw_segment *segment, const gw_node *node, size_t front,
+                             const struct gw_attend_params *pages_params, int first) {
+    struct gw_attend_params rows = *pages_params, *p = &rows;
+    const struct gw_device *d = segment->device;
+    const gw_format *cache = gw_format_of(node->in[1]->fmt);
+    int tile = GW_PAGE * p->e * (cache->is_float ? (int)cache->block_bytes : 1) + p->scale_bytes;
+    int room = room_beside(d, 4), more = p->window > 0, pages = GW_ROWS_PAGES, desk;
+    int most = lesser(segment->rows, GW_ROWS_MOST);
+    for (p->block_has = 1;
+         p->block_has < most &&
+         (unsigned)p->heads * gw_hip_groups((size_t)segment->rows, (size_t)p->block_has) >
+             (unsigned)d->units;
+         p->block_has *= 2) {
+    }
+    do { /* rows with a window see one page more together */
+        desk = GW_ROWS_DESK(p->e, p->block_has, pages + more);
+    } while (desk + 2 * tile > room && --pages > 0);
+    /* Two rows of heads that share no KV head leave blocks enough to share the pages (measured on
+     * an H200: two, four and eight rows, groups of 1 and 8). */
+    int shares = p->heads == p->kv_heads && segment->most_pages[GW_HIP_SPLIT] > 0;
+    if (segment->rows == 1 || shares || p->e > GW_BLOCK_THREADS) {
+        pages = 0;
+    }
+    if (!takes(segment, GW_HIP_ROWS, front, pages, first)) {
+        return GW_OK;
+    }
+    p->slots = lesser((room - desk) / tile / 2 * 2, 2 * (pages + more));
+    char name[48];
+    snprintf(name, sizeof name, "gw_attend_rows_%s", cache->name);
+    GW_TRY(gw_hip_record(segment, node, name, (unsigned)(p->heads / p->kv_heads),
+                         gw_hip_groups((size_t)segment->rows, (size_t)p->block_has),
+                         (unsigned)p->kv_heads, GW_BLOCK_THREADS, 1, 1,
+                         (unsigned)(desk + p->slots * tile), p, sizeof *p));
+    segment->launches[segment->n - 1].ways = 1 << GW_HIP_ROWS;
     return GW_OK;
 }
 
@@ -232,12 +282,13 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
     segment->launches[segment->n - 1].fill = (unsigned)same;
     int first = segment->attends++ == 0;
     if (!joins_pages(segment, node, &p)) {
-        segment->split_pages = segment->block_pages = 0;
+        memset(segment->most_pages, 0, sizeof segment->most_pages);
         return GW_OK;
     }
     p.out = gw_hip_at(node->out);
     p.act8 = node->out->fmt == GW_FMT_ACT8;
     GW_TRY(record_split(segment, node, front, &p, first));
+    GW_TRY(record_rows(segment, node, front, &p, first));
     return record_block(segment, node, front, &p, first);
 }
 

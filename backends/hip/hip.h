@@ -162,11 +162,12 @@ typedef struct gw_hip_launch {
     int roomy;
 } gw_hip_launch;
 
-/* Ways through a pass, by how many pages attention has to look at. */
+/* Ways through a pass, by how many pages attention has to look at: the last that takes so many. */
 enum {
-    GW_HIP_MANY,  /* any number: with launches that join pages            */
-    GW_HIP_SPLIT, /* segment->split_pages at most: blocks share a row's   */
-    GW_HIP_BLOCK, /* segment->block_pages: a block has all pages of a row */
+    GW_HIP_MANY,  /* any number: with launches that join pages    */
+    GW_HIP_SPLIT, /* blocks share the pages of a row              */
+    GW_HIP_ROWS,  /* a block has all pages of several rows        */
+    GW_HIP_BLOCK, /* a block has all pages of a row               */
     GW_HIP_WAYS
 };
 
@@ -179,12 +180,11 @@ struct gw_segment {
     int is_ready;
     /* Nodes before it that are recorded with it; or NULL. */
     const gw_node *norm, *rope;
-    int split_pages; /* how many pages blocks of attention share, in all launches; 0: not used */
-    int block_pages; /* how many one of them has, in all launches; 0: not used                 */
-    int attends;     /* nodes of attention so far */
-    int picked;      /* a PICK came before: live rows are step.n_pick, else step.n */
-    int draws;       /* a SAMPLE: its next step may begin while this one is at work, so step
-                      * block and graphs are there twice, used in turn */
+    int most_pages[GW_HIP_WAYS]; /* that a way takes, in all launches; 0: it is not there */
+    int attends;                 /* nodes of attention so far */
+    int picked;                  /* a PICK came before: live rows are step.n_pick, else step.n */
+    int draws; /* a SAMPLE: its next step may begin while this one is at work, so step
+                * block and graphs are there twice, used in turn */
     int turn;
     int ran[2];
     uint64_t waits[2];     /* device->waits when it last ran: equal means it may still run */

@@ -30,6 +30,7 @@ typedef struct shape {
     int groups;          /* tiles at a time                   */
     int depth;           /* slots of a wave                   */
     int places;          /* of gw_linear_params               */
+    int span;            /* of gw_linear_params; or 0         */
     int piece;           /* of a row on its way through a norm, in floats; or 0 */
     int normed;          /* rows on that way at a time        */
     unsigned threads;    /* of a block                        */
@@ -128,26 +129,48 @@ static int float_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
     return cols % GW_STRIP_FLOATS == 0 && fits(d, fmt, s, per_row, glu);
 }
 
+/* The fewest pieces of x with which so many rows fit. Sums are joined as with no place for them. */
+static int pieces_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t cols, int glu,
+                        shape *s) {
+    const size_t slot = (size_t)GW_LINEAR_CLASSES * GW_STRIP_BLOCKS * GW_ACT_BLOCK;
+    int slots = (int)((cols + slot - 1) / slot),
+        words = (int)(slot / GW_ACT_BLOCK * sizeof(gw_act8) / 4);
+    *s = (shape){.variant = "_pieces",
+                 .width = rows,
+                 .groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES};
+    s->depth = has_copies(d) ? GW_LINEAR_LESS : 1;
+    for (int n = 2; n <= slots; n++) {
+        s->span = (slots + n - 1) / n;
+        s->row_words = s->span * words + (36 - s->span * words % 32) % 32;
+        if (fits_so(d, fmt, s, 16, glu)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* norm: x has still to go through one. */
 static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t cols, int glu,
                        int norm, shape *s) {
     size_t span = GW_STRIP_BLOCKS * GW_ACT_BLOCK;
     int words = (int)((cols + span - 1) / span * GW_STRIP_BLOCKS * sizeof(gw_act8) / 4);
     int most = d->warp == 32 ? 8 : 16; /* columns of a matrix instruction */
-    *s = (shape){.variant = "_wide", .groups = GW_LINEAR_THREADS / d->warp / 8};
+    int matrices = has_matrices(d) && rows > 1;
+    *s = (shape){.variant = "_wide", .groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES};
     s->row_words = words + (36 - words % 32) % 32; /* rows 4 banks apart */
-    for (s->width = rows < most ? rows : most; has_matrices(d) && s->width > 1; s->width--) {
-        s->piece = norm ? spans(cols) : 0;
-        s->normed = s->width;
-        if (fits(d, fmt, s, 16, glu)) {
-            return 1;
-        }
-    }
-    s->variant = "";
-    s->row_words = words;
-    s->width = 1;
+    s->width = rows < most ? rows : most;          /* fewer would read all weights more than once */
+    s->normed = s->width;
     s->piece = norm ? spans(cols) : 0;
-    s->normed = 1;
+    if (matrices &&
+        (fits(d, fmt, s, 16, glu) || (!norm && pieces_shape(d, fmt, s->width, cols, glu, s)))) {
+        return 1;
+    }
+    *s = (shape){.variant = "",
+                 .width = 1,
+                 .row_words = words,
+                 .groups = s->groups,
+                 .piece = norm ? spans(cols) : 0,
+                 .normed = 1};
     return fits(d, fmt, s, 64 / d->warp, glu);
 }
 
@@ -291,6 +314,7 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     p->width = s.width;
     p->depth = s.depth;
     p->places = s.places;
+    p->span = s.span;
     p->early = early_slots(segment, &s);
     p->x_rows = (int32_t)node->in[0]->dim[0];
     /* Blocks stay for as many tiles as there are. One of them fills a multiprocessor with loads.

@@ -42,6 +42,8 @@ static const struct {
     const char *kernel, *file;
 } places[] = {
     {"gw_*_wide",          "kernels_hip/linear_wide.hip"},
+    {"gw_linear_*_pieces", "kernels_hip/linear_pieces.hip"},
+    {"gw_glu_*_pieces",    "kernels_hip/linear_pieces.hip"},
     {"gw_linear_[bf]*",    "kernels_hip/linear_float.hip"}, /* f32, f16, bf16 */
     {"gw_glu_[bf]*",       "kernels_hip/linear_float.hip"},
     {"gw_linear_*",        "kernels_hip/linear.hip"},
@@ -55,6 +57,7 @@ static const struct {
     {"gw_gemm_join",       "kernels_hip/gemm_float.hip"},
     {"gw_gemm_*",          "kernels_hip/gemm.hip"},
     {"gw_attend_block_*",  "kernels_hip/attend_block.hip"},
+    {"gw_attend_rows_*",   "kernels_hip/attend_rows.hip"},
     {"gw_attend_split_*",  "kernels_hip/attend_split.hip"},
     {"gw_attend_*",        "kernels_hip/attention.hip"},
     {"gw_prefill_half_*",  "kernels_hip/prefill_half.hip"},

@@ -221,9 +221,13 @@ static gw_status take_staging(struct gw_segment *segment, int turn) {
 
 static gw_status capture_turn(struct gw_segment *segment, int turn) {
     GW_TRY(capture(segment, turn, GW_HIP_MANY));
-    GW_TRY(segment->split_pages > segment->block_pages ? capture(segment, turn, GW_HIP_SPLIT)
-                                                       : GW_OK);
-    return segment->block_pages > 0 ? capture(segment, turn, GW_HIP_BLOCK) : GW_OK;
+    for (int way = GW_HIP_BLOCK, most = 0; way > GW_HIP_MANY; way--) {
+        if (segment->most_pages[way] > most) {
+            GW_TRY(capture(segment, turn, way));
+            most = segment->most_pages[way];
+        }
+    }
+    return GW_OK;
 }
 
 static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, size_t n) {
@@ -407,9 +411,10 @@ static gw_status free_staging(struct gw_segment *segment, int turn) {
 static gw_status launch(struct gw_segment *segment, int pages) {
     struct gw_device *device = segment->device;
     int turn = segment->turn, timed = segment->times != NULL && segment->events != NULL;
-    int way = pages <= segment->block_pages   ? GW_HIP_BLOCK
-              : pages <= segment->split_pages ? GW_HIP_SPLIT
-                                              : GW_HIP_MANY;
+    int way = GW_HIP_BLOCK;
+    while (way > GW_HIP_MANY && pages > segment->most_pages[way]) {
+        way--;
+    }
     if (segment->graph[GW_HIP_MANY][turn] == NULL || timed) {
         return run_list(segment, timed, way);
     }
