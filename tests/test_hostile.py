@@ -77,7 +77,8 @@ def test_nul_in_json_is_kept_or_refused(tmp_path):
 
 
 def test_an_empty_prompt():
-    assert run("run", "-m", SMALL, "-q", "-n", "2", "-p", "").stdout.strip()
+    text = run("run", "-m", SMALL, "-q", "-n", "8", "--temp", "0", "-p", "").stdout
+    assert len(text.split()) > 1
 
 
 def test_an_absurd_context_is_refused_at_once():
