@@ -13,6 +13,11 @@
 
 enum { GW_STRIP_ROWS = 16, GW_PREPARE_ROWS = 48 };
 
+/* Ways of reading weights, gw_cpu_linear.streams: several places, as many as suited the processors
+ * tried; one place, its weights asked for by the processor's own prefetchers only (several rows,
+ * and formats that are not read in order, then come from GW_PLACES). */
+enum { GW_PLACES = 6, GW_UNASKED = -1 };
+
 typedef struct gw_cpu_linear {
     const void *w; /* packed strips or rows of one matrix [m, k]                          */
     size_t m, k;
@@ -24,8 +29,8 @@ typedef struct gw_cpu_linear {
     const float *bias; /* [m] or NULL: y = (sum + bias) + residual                    */
     const float *residual; /* residual[i * residual_stride + r], or NULL; may alias y     */
     size_t residual_stride;
-    int streams;          /* places that decode reads a range from in turn; 0: one      */
-    const void *next;     /* weights the caller reads after this range: asked for early; or NULL */
+    int streams;      /* places that decode reads a range from in turn; 0: one; or GW_UNASKED   */
+    const void *next; /* weights the caller reads after this range: asked for early; or NULL */
     const void *prepared; /* what prepare() made of all n rows of x; NULL: run() does it itself */
 } gw_cpu_linear;
 

@@ -189,7 +189,7 @@ typedef struct v_lanes {
 
 /* What a thread reads: what lies from `stop` on comes from `jump` bytes further. */
 typedef struct stream {
-    uintptr_t ahead, stop, jump;
+    uintptr_t ahead, stop, jump; /* ahead 0: not asked for */
 } stream;
 
 /* All lines of a group that is that far ahead. */
@@ -261,6 +261,7 @@ typedef struct form {
     pass_fn *pass; /* several activation rows */
     one_fn *one;
     places_fn *places;
+    int in_order; /* one_F reads a strip from its first byte to its last */
 } form;
 
 /* y of strip i from its lanes, acc [lanes][n][16]; joined: lane 0 has the sum of all. */
@@ -282,7 +283,8 @@ static void decode_strips(const gw_cpu_linear *job, size_t i, size_t end, float 
                           const gw_xblock *x, form f) {
     const size_t n = (size_t)job->n, blocks = job->k / GW_ACT_BLOCK;
     const uintptr_t stop = (uintptr_t)job->w + end * f.bytes;
-    const stream from = {AHEAD_ONE, stop, job->next != NULL ? (uintptr_t)job->next - stop : 0};
+    const stream from = {job->streams == GW_UNASKED ? 0 : AHEAD_ONE, stop,
+                         job->next != NULL ? (uintptr_t)job->next - stop : 0};
     for (; i < end; i++) {
         const unsigned char *strip = (const unsigned char *)job->w + i * f.bytes;
         memset(acc, 0, GW_LANES * n * GW_STRIP_ROWS * sizeof *acc);
@@ -322,9 +324,10 @@ static void decode_places(const gw_cpu_linear *job, size_t i, size_t end, float 
 static void decode_rows(const gw_cpu_linear *job, size_t first, size_t end, float *acc,
                         const gw_xblock *x, form f) {
     const size_t i = first / GW_STRIP_ROWS, to = (end + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS;
-    const size_t places = job->streams < GW_TILE ? (size_t)job->streams : GW_TILE;
-    if (job->streams > 1) {
-        decode_places(job, i, to, acc, x, f, places);
+    const int unasked = job->streams == GW_UNASKED && job->n == 1 && f.in_order;
+    const int places = job->streams == GW_UNASKED ? GW_PLACES : job->streams;
+    if (places > 1 && !unasked) {
+        decode_places(job, i, to, acc, x, f, places < GW_TILE ? (size_t)places : GW_TILE);
     } else {
         decode_strips(job, i, to, acc, x, f);
     }
@@ -366,7 +369,7 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
         }                                                                                          \
         decode_rows(job, first, end, acc, x,                                                       \
                     (form){gw_strip_bytes(GW_FMT_##NAME, job->k), pass_##name, one_##name,         \
-                           places_##name});                                                        \
+                           places_##name, in_order(GW_FMT_##NAME)});                               \
     }                                                                                              \
     void JOIN_NAMES(name, LEVEL, prefill)(const gw_cpu_linear *job, size_t first, size_t end,      \
                                           void *scratch) {                                         \

@@ -128,10 +128,10 @@ GW_INLINE VT void NAME(dots_in_turn)(const int fmt, const int n, size_t streams,
 }
 
 /* One weight row times n activation rows into out[n]. Weights are asked for as in linear_body.h:
- * AHEAD bytes early, and from `stop` on `jump` bytes further. */
-GW_INLINE VT void NAME(dots)(const int fmt, const int n, const char *w, const char *x,
-                             size_t x_stride, size_t k, uintptr_t stop, uintptr_t jump,
-                             float *out) {
+ * AHEAD bytes early, and from `stop` on `jump` bytes further; or not at all. */
+GW_INLINE VT void NAME(dots)(const int fmt, const int n, const int asks, const char *w,
+                             const char *x, size_t x_stride, size_t k, uintptr_t stop,
+                             uintptr_t jump, float *out) {
     enum { AHEAD = 6144 };
     vf sum[8][NAME(J)];
     size_t whole = k / GW_LANES * GW_LANES;
@@ -146,8 +146,10 @@ GW_INLINE VT void NAME(dots)(const int fmt, const int n, const char *w, const ch
     for (size_t i = 0; i < whole; i += GW_LANES) {
         uintptr_t next = (uintptr_t)w + i * size + AHEAD;
         next += next >= stop ? jump : 0;
-        __builtin_prefetch((const void *)next, 0, 3);
-        if (size == 4) {
+        if (asks) {
+            __builtin_prefetch((const void *)next, 0, 3);
+        }
+        if (asks && size == 4) {
             __builtin_prefetch((const void *)(next + 64), 0, 3);
         }
         GW_UNROLL
@@ -219,17 +221,23 @@ GW_INLINE VT void NAME(decode)(const int fmt, const gw_cpu_linear *job, size_t f
     uintptr_t stop = (uintptr_t)job->w + end * row_bytes;
     uintptr_t jump = job->next != NULL ? (uintptr_t)job->next - stop : 0;
     float out[NAME(BATCH)];
-    if (job->streams > 1) {
+    const int unasked = job->streams == GW_UNASKED && n == 1;
+    const int places = job->streams == GW_UNASKED ? GW_PLACES : job->streams;
+    if (places > 1 && !unasked) {
         NAME(decode_in_turn)
-        (fmt, job, first, end, (size_t)job->streams < most ? (size_t)job->streams : most);
+        (fmt, job, first, end, (size_t)places < most ? (size_t)places : most);
         return;
     }
     for (size_t r = first; r < end; r++) {
         const char *w = (const char *)job->w + r * row_bytes, *x = (const char *)job->x;
         size_t i = 0;
+        if (unasked) {
+            NAME(dots)(fmt, 1, 0, w, x, stride, job->k, stop, jump, out);
+            NAME(put)(job, r, i++, out[0]);
+        }
 #define SOME(count)                                                                                \
     for (; i + (count) <= n; i += (count)) {                                                       \
-        NAME(dots)(fmt, (count), w, x + i * stride, stride, job->k, stop, jump, out);              \
+        NAME(dots)(fmt, (count), 1, w, x + i * stride, stride, job->k, stop, jump, out);           \
         for (size_t j = 0; j < (count); j++) {                                                     \
             NAME(put)(job, r, i + j, out[j]);                                                      \
         }                                                                                          \

@@ -2,9 +2,10 @@
  *
  * A core of a Sapphire Rapids reads 12 GB/s from one place however it is asked, 17 from four to
  * eight: probably it can wait for few lines at once that it asked for itself, and its prefetcher
- * adds some for every page being read. A Zen 5 reads one place fastest. So there are two ways,
- * with the same bits: one_F reads a strip block after block and keeps the lanes in memory;
- * places_F reads some strips from several places at once. The blocks of lane l are l, l + 32, ..:
+ * adds some for every page being read. A Zen 5 reads one place fastest, a Zen 4 one place that it
+ * is not asked for. So there are three ways, with the same bits: one_F, asking or not, reads a
+ * strip block after block and keeps the lanes in memory; places_F reads some strips from several
+ * places at once. The blocks of lane l are l, l + 32, ..:
  * a strip's 32 blocks from each multiple of 32 on are a segment, and block l of every segment in
  * turn is lane l, complete, in a register.
  */
@@ -46,6 +47,14 @@ V_FN void store_lanes(const v_lanes *lanes, float *a) {
 
 /* ---- block after block ----------------------------------------------------------------------- */
 
+/* Weights of these formats that are read in the order of their addresses need not be asked for on
+ * a Zen 4: its prefetchers then bring as much as memory gives, where asking, which they do not
+ * learn from, brings two thirds. Codes in planes, bits of several blocks in each, are read all at
+ * the first block and not at the next ones. */
+V_FN int in_order(gw_fmt fmt) {
+    return fmt != GW_FMT_Q2_K && fmt != GW_FMT_Q3_K && fmt != GW_FMT_Q5_K && fmt != GW_FMT_Q6_K;
+}
+
 /* acc [lanes][16] += a strip times x. */
 typedef void one_fn(const unsigned char *strip, size_t blocks, const gw_xblock *x, float *acc,
                     stream from);
@@ -60,9 +69,11 @@ typedef void one_fn(const unsigned char *strip, size_t blocks, const gw_xblock *
         for (size_t b = 0; b < whole; b += STEP) {                                                 \
             const unsigned char *group = strip + HEAD + b / SUBS * GROUP;                          \
             float *a = acc + (b & (GW_LANES - 1)) * GW_STRIP_ROWS;                                 \
-            fetch_group(group, GROUP, from);                                                       \
-            if (SUBS == 1) {                                                                       \
-                fetch_group(group + GROUP, GROUP, from);                                           \
+            if (from.ahead != 0) {                                                                 \
+                fetch_group(group, GROUP, from);                                                   \
+                if (SUBS == 1) {                                                                   \
+                    fetch_group(group + GROUP, GROUP, from);                                       \
+                }                                                                                  \
             }                                                                                      \
             V_UNROLL                                                                               \
             for (int sub = 0; sub < STEP; sub += 2, a += 2 * GW_STRIP_ROWS) {                      \

@@ -8,6 +8,9 @@
  */
 #if V_GROUP > 1
 
+/* Loads behind it stay behind it: some prefetchers follow one that goes up only. */
+#define V_IN_ORDER() __asm__ volatile("" ::: "memory")
+
 /* acc += the terms of blocks sub and sub + 1 of a group, or of two groups of one block. */
 V_FN void add_two(const v_float *ws, const v_float *s, const gw_xblock *x, v_lanes *a) {
     for (int j = 0; j < 2; j++) {
@@ -19,19 +22,18 @@ V_FN void two_q8_0_blocks(const unsigned char *group, const gw_xblock *x, v_lane
     const int h = 0;
     v_float ws[2], sum[2];
     v_int s[2], t[2];
-    for (int j = 0; j < 2; j++) {
+    for (int j = 0; j < 2; j++, group += GW_STRIP_GROUP_q8_0) {
         s[j] = v_words(x[j].u.start);
         t[j] = v_words(0);
-    }
-    for (int i = 0; i < 8; i += 2) {
-        for (int j = 0; j < 2; j++) {
-            const unsigned char *codes = VECTOR(group + j * GW_STRIP_GROUP_q8_0, i);
-            s[j] = v_dot4(s[j], v_signed(v_load(codes)), x[j].q + 4 * i);
-            t[j] = v_dot4(t[j], v_signed(v_load(codes + 64)), x[j].q + 4 * i + 4);
+        for (int i = 0; i < 8; i += 2) {
+            s[j] = v_dot4(s[j], v_signed(v_load(VECTOR(group, i))), x[j].q + 4 * i);
+            t[j] = v_dot4(t[j], v_signed(v_load(VECTOR(group, i + 1))), x[j].q + 4 * i + 4);
         }
+        V_IN_ORDER();
+        ws[j] = v_load_f16(HALVES(group + 512, 0));
+        V_IN_ORDER();
     }
     for (int j = 0; j < 2; j++) {
-        ws[j] = v_load_f16(HALVES(group + j * GW_STRIP_GROUP_q8_0 + 512, 0));
         sum[j] = v_to_float(v_sum(s[j], t[j]));
     }
     add_two(ws, sum, x, a);
@@ -76,6 +78,10 @@ V_FN void six_bits(v_word *sc, v_word *m, const unsigned char *scales, int upper
 V_FN void two_q4_k_blocks(const unsigned char *group, int sub, const gw_xblock *x, v_lanes *a) {
     const int h = 0;
     const unsigned char *base = group + 256 + (size_t)(sub / 2) * 512;
+    v_float d = v_load_f16(HALVES(group, 0)), dmin = v_load_f16(HALVES(group, 1));
+    v_word sc, m;
+    six_bits(&sc, &m, group + 64, sub >= 4);
+    V_IN_ORDER();
     v_int s[2] = {v_words(0), v_words(0)}, t[2] = {v_words(0), v_words(0)};
     for (int i = 0; i < 8; i++) {
         v_word w = v_load_once(VECTOR(base, i));
@@ -83,9 +89,6 @@ V_FN void two_q4_k_blocks(const unsigned char *group, int sub, const gw_xblock *
         t[i % 2] = v_dot4(t[i % 2], v_and(w, v_bytes(0xf0)), x[1].q + 4 * i);
     }
     v_int sum[2] = {v_sum(s[0], s[1]), v_down_4(v_sum(t[0], t[1]))};
-    v_float d = v_load_f16(HALVES(group, 0)), dmin = v_load_f16(HALVES(group, 1));
-    v_word sc, m;
-    six_bits(&sc, &m, group + 64, sub >= 4);
     for (int j = 0; j < 2; j++) {
         v_float ws = v_mul(d, v_to_float(v_six_bits(sc, sub % 4 + j)));
         v_float wm = v_mul(dmin, v_to_float(v_six_bits(m, sub % 4 + j)));

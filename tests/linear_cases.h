@@ -211,7 +211,9 @@ static void lc_check(const gw_cpu_linear_kernel *kernel, size_t m, size_t k, int
     job.y = got.y;
     job.residual = extras & IN_PLACE ? got.y : job.residual;
     lc_run(kernel, &job, first, end, &want, &got);
-    for (job.streams = 3; job.streams < 9 && !kernel->prefill; job.streams += 3) {
+    static const int streams[] = {3, 6, GW_UNASKED};
+    for (size_t i = 0; i < 3 && !kernel->prefill; i++) {
+        job.streams = streams[i];
         lc_poison(&got, extras & IN_PLACE ? residual : NULL, rows * stride);
         lc_run(kernel, &job, first, end, &want, &got);
     }

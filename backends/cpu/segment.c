@@ -8,7 +8,7 @@
 #include "core/base/clock.h"
 
 enum { LAUNCHES_PER_NODE = 3 }; /* most that one node appends */
-enum { STREAMS = 6, TRIALS = 9, AGAIN = 64, FEWER_TRIALS = 5 };
+enum { TRIALS = 1 + 4 * GW_CPU_WAYS, AGAIN = 64, FEWER_TRIALS = 1 + 2 * GW_CPU_WAYS };
 
 /* ---- freezing
  * --------------------------------------------------------------------------------------- */
@@ -290,11 +290,14 @@ static void walk(struct gw_segment *segment, gw_cpu_worker *worker, barrier *b) 
     }
 }
 
-/* How many streams read memory fastest is the machine's affair: one on a Zen 5, where four were a
- * fifth slower; six on a Sapphire Rapids, where one is a third slower. The bits are the same, so
- * some passes of one row try both in turn; the first of them, which may find caches and pages cold,
- * does not count. Another program can spoil that, so it is done again after twice as many passes,
- * and what was chosen stays where the other way is not clearly faster. */
+/* Which way of reading is fastest is the machine's affair: one place asked for early on a Zen 5,
+ * where four were a fifth slower; six on a Sapphire Rapids, where one is a third slower; one that
+ * is not asked for on a Zen 4, where the others are an eighth slower. The bits are the same, so
+ * some passes of one row try them in turn; the first, which may find caches and pages cold, does
+ * not count. Another program can spoil that, so it is done again after twice as many passes, and
+ * what was chosen stays where no other way is clearly faster. */
+static const int ways[GW_CPU_WAYS] = {GW_PLACES, 1, GW_UNASKED};
+
 static int tries(const struct gw_segment *segment) {
     return segment->rows == 1 && segment->times == NULL && segment->passes >= segment->trial;
 }
@@ -303,19 +306,21 @@ static int choose_streams(const struct gw_segment *segment) {
     if (!tries(segment)) {
         return segment->device->streams;
     }
-    return (segment->passes - segment->trial) % 2 == 0 ? 1 : STREAMS;
+    return ways[(segment->passes - segment->trial) % GW_CPU_WAYS];
 }
 
 static void learn_streams(struct gw_segment *segment, double seconds) {
     const uint64_t n = segment->passes - segment->trial;
-    double *best = &segment->pace[n % 2];
-    *best = n <= 2 || seconds < *best ? seconds : *best;
+    double *pace = segment->pace;
+    pace[n % GW_CPU_WAYS] =
+        n <= GW_CPU_WAYS || seconds < pace[n % GW_CPU_WAYS] ? seconds : pace[n % GW_CPU_WAYS];
     if (n + 1 >= (segment->trial == 0 ? TRIALS : FEWER_TRIALS)) {
-        const double one = segment->pace[0], several = segment->pace[1];
-        int *streams = &segment->device->streams;
-        *streams = one < 0.97 * several                    ? 1
-                   : several < 0.97 * one || *streams == 0 ? STREAMS
-                                                           : *streams;
+        int now = 0, best = 0;
+        for (int i = 1; i < GW_CPU_WAYS; i++) {
+            now = segment->device->streams == ways[i] ? i : now;
+            best = pace[i] < pace[best] ? i : best;
+        }
+        segment->device->streams = ways[pace[best] < 0.97 * pace[now] ? best : now];
         segment->trial = 2 * segment->passes + AGAIN;
     }
 }
