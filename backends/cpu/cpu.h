@@ -86,7 +86,7 @@ gw_status gw_cpu_size_weight(const struct gw_device *device, gw_tensor *t,
 /* ---- segments (segment.c) -----------------------------------------------------------------------
  */
 
-enum { GW_CPU_WAYS = 3 }; /* of reading weights */
+enum { GW_CPU_WAYS = 3, GW_CPU_ROUNDS = 5 }; /* of reading weights, and trials of all of them */
 
 typedef struct gw_cpu_worker {
     int id, team;
@@ -169,13 +169,13 @@ struct gw_segment {
     struct gw_device *device;
     gw_cpu_launch *launches;
     size_t n, capacity;
-    int rows;                 /* most live rows of a step */
-    uint64_t passes, trial;   /* so far; when all ways of reading are tried next */
-    double pace[GW_CPU_WAYS]; /* the shortest of each (segment.c)                */
-    int node;                 /* being recorded */
-    int picked;               /* a PICK has been recorded */
-    size_t scratch_bytes;     /* of one thread */
-    size_t row_bytes;         /* at the end of it: gw_cpu_worker.row */
+    int rows;                                /* most live rows of a step */
+    uint64_t passes, trial;                  /* so far; when all ways of reading are tried next */
+    double pace[GW_CPU_ROUNDS][GW_CPU_WAYS]; /* seconds of each trial (segment.c) */
+    int node;                                /* being recorded */
+    int picked;                              /* a PICK has been recorded */
+    size_t scratch_bytes;                    /* of one thread */
+    size_t row_bytes;                        /* at the end of it: gw_cpu_worker.row */
     char *scratch;
     size_t scratch_mapped;
     size_t shared_bytes; /* at the end of scratch, for the whole team */

@@ -8,7 +8,6 @@
 #include "core/base/clock.h"
 
 enum { LAUNCHES_PER_NODE = 3 }; /* most that one node appends */
-enum { TRIALS = 1 + 4 * GW_CPU_WAYS, AGAIN = 64, FEWER_TRIALS = 1 + 2 * GW_CPU_WAYS };
 
 /* ---- freezing
  * --------------------------------------------------------------------------------------- */
@@ -292,37 +291,60 @@ static void walk(struct gw_segment *segment, gw_cpu_worker *worker, barrier *b) 
 
 /* Which way of reading is fastest is the machine's affair: one place asked for early on a Zen 5,
  * where four were a fifth slower; six on a Sapphire Rapids, where one is a third slower; one that
- * is not asked for on a Zen 4, where the others are an eighth slower. The bits are the same, so
- * some passes of one row try them in turn; the first, which may find caches and pages cold, does
- * not count. Another program can spoil that, so it is done again after twice as many passes, and
- * what was chosen stays where no other way is clearly faster. */
+ * is not asked for on a Zen 4, where the others are 7 to 17% slower. The bits are the same, so
+ * some passes of one row try them in turn, after one that may find caches and pages cold. Memory
+ * changes its speed between passes, so a way is compared with what is used in the same round, and
+ * the middle of the rounds counts. All that can be spoilt by another program, so it is done again
+ * after twice as many passes, and what was chosen stays where no other way is clearly faster. */
 static const int ways[GW_CPU_WAYS] = {GW_PLACES, 1, GW_UNASKED};
 
 static int tries(const struct gw_segment *segment) {
     return segment->rows == 1 && segment->times == NULL && segment->passes >= segment->trial;
 }
 
+static size_t way_tried(const struct gw_segment *segment) {
+    return (size_t)(segment->passes - segment->trial + GW_CPU_WAYS - 1) % GW_CPU_WAYS;
+}
+
 static int choose_streams(const struct gw_segment *segment) {
-    if (!tries(segment)) {
-        return segment->device->streams;
+    return tries(segment) ? ways[way_tried(segment)] : segment->device->streams;
+}
+
+/* The middle of a way's seconds over those of way `now`, round by round. */
+static double middle_share(const struct gw_segment *segment, int way, int now) {
+    double share[GW_CPU_ROUNDS];
+    for (int r = 0; r < GW_CPU_ROUNDS; r++) {
+        const double s = segment->pace[r][way] / segment->pace[r][now];
+        int at = r;
+        for (; at > 0 && share[at - 1] > s; at--) {
+            share[at] = share[at - 1];
+        }
+        share[at] = s;
     }
-    return ways[(segment->passes - segment->trial) % GW_CPU_WAYS];
+    return share[GW_CPU_ROUNDS / 2];
 }
 
 static void learn_streams(struct gw_segment *segment, double seconds) {
-    const uint64_t n = segment->passes - segment->trial;
-    double *pace = segment->pace;
-    pace[n % GW_CPU_WAYS] =
-        n <= GW_CPU_WAYS || seconds < pace[n % GW_CPU_WAYS] ? seconds : pace[n % GW_CPU_WAYS];
-    if (n + 1 >= (segment->trial == 0 ? TRIALS : FEWER_TRIALS)) {
-        int now = 0, best = 0;
-        for (int i = 1; i < GW_CPU_WAYS; i++) {
-            now = segment->device->streams == ways[i] ? i : now;
-            best = pace[i] < pace[best] ? i : best;
-        }
-        segment->device->streams = ways[pace[best] < 0.97 * pace[now] ? best : now];
-        segment->trial = 2 * segment->passes + AGAIN;
+    const int n = (int)(segment->passes - segment->trial);
+    if (n > 0) {
+        segment->pace[(n - 1) / GW_CPU_WAYS][way_tried(segment)] = seconds;
     }
+    if (n < GW_CPU_ROUNDS * GW_CPU_WAYS) {
+        return;
+    }
+    int now = 0;
+    double least = 0.97;
+    for (int i = 1; i < GW_CPU_WAYS; i++) {
+        now = segment->device->streams == ways[i] ? i : now;
+    }
+    int best = now;
+    for (int i = 0; i < GW_CPU_WAYS; i++) {
+        const double share = middle_share(segment, i, now);
+        best = share < least ? i : best;
+        least = share < least ? share : least;
+    }
+    segment->device->streams = ways[best];
+    segment->trial = 2 * segment->passes + 64;
 }
 
 gw_status gw_cpu_run(struct gw_segment *segment, const gw_step *step) {
