@@ -9,8 +9,8 @@
 #include "core/base/clock.h"
 #include "core/engine/session_state.h"
 
-enum { VERSION = 5, FIRST_POS = 16, LAST_POS = 80, HOME_ROWS = 128 };
-enum { SAMPLE = 8, MOST_TIMES = 64, SETTLED = 12 };
+enum { VERSION = 6, FIRST_POS = 16, LAST_POS = 80, HOME_ROWS = 128 };
+enum { SAMPLE = 8, MOST_TIMES = 64, SETTLED = 16 };
 
 static const double enough = 384e6;  /* bytes of sampled layers: more than caches hold */
 static const double plenty = 1e9;    /* and no more for the sake of SAMPLE layers */
