@@ -1,10 +1,10 @@
 /* bench/bench_linear.c - the quantized linear kernels against the roofs of this machine.
  *
  * usage: bench_linear [-t threads] [-f format] [-s megabytes]
- * Per format and level that runs here: decode GB/s and its share of the read bandwidth, the cost of
- * n = 2, 4, 8, 16 rows relative to one, prefill GOP/s (k = 2048, 5632) and its share of the integer
- * peak, packing GB/s. Decode rounds alternate with rounds of the roof; the last share is the median
- * of rounds.
+ * Per format and level that runs here: decode GB/s from six places, from one, and from one that is
+ * not asked for, each with its share of the read bandwidth (medians of rounds, in which all ways
+ * and the roof take turns); the cost of n = 2, 4, 8, 16 rows relative to one, prefill GOP/s
+ * (k = 2048, 5632) and its share of the integer peak, packing GB/s.
  */
 #include <omp.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "cpu/linear.h"
+#include "cpu/peak.h"
 
 static double now(void) {
     struct timespec t;
@@ -59,31 +60,28 @@ static void fill_activations(gw_act8 *x, size_t blocks) {
 /* ---- roofs ------------------------------------------------------------------------------------
  */
 
-typedef uint64_t wide __attribute__((vector_size(32)));
-
-/* Sum of everything, 8 streams per thread. */
-static double read_gbps(const void *p, size_t bytes, int threads) {
-    double start = now();
-    uint64_t total = 0;
-#pragma omp parallel num_threads(threads) reduction(+ : total)
-    {
-        size_t part = bytes / (size_t)threads / 8 / 64 * 64;
-        const char *base = (const char *)p + (size_t)omp_get_thread_num() * part * 8;
-        wide sum[8] = {{0}};
-        for (size_t i = 0; i < part; i += 64) {
-            for (int s = 0; s < 8; s++) {
-                const wide *w = (const wide *)(const void *)(base + (size_t)s * part + i);
-                sum[s] += w[0] + w[1];
-            }
+/* The fastest of the ways of reading (cpu/peak.h). */
+static double read_gbps(const char *p, size_t bytes, int threads) {
+    enum { PIECE = 768 << 10 };
+    const char *bad;
+    const gw_cpu_peak *peak = gw_cpu_peak_of(gw_cpu_level_choose(&bad));
+    const size_t pieces = bytes / (size_t)threads / PIECE;
+    double best = 0;
+    for (int way = 0; way < GW_READ_WAYS; way++) {
+        float top = 0;
+        double start = now();
+#pragma omp parallel num_threads(threads) reduction(max : top)
+        for (size_t i = 0; i < pieces; i++) {
+            const char *at = p + ((size_t)omp_get_thread_num() * pieces + i) * PIECE;
+            float v = peak->read((const float *)(const void *)at, PIECE, way);
+            top = v > top ? v : top;
         }
-        for (int s = 0; s < 8; s++) {
-            total += sum[s][0] + sum[s][1] + sum[s][2] + sum[s][3];
-        }
+        double rate = (double)(pieces * PIECE * (size_t)threads) / (now() - start);
+        volatile float sink = top;
+        (void)sink;
+        best = rate > best ? rate : best;
     }
-    double seconds = now() - start;
-    volatile uint64_t sink = total;
-    (void)sink;
-    return (double)bytes / seconds * 1e-9;
+    return best * 1e-9;
 }
 
 static int ascending(const void *a, const void *b) {
@@ -149,7 +147,7 @@ typedef struct setup {
 
 /* Seconds of one pass over the matrix with n rows: the best of `passes`. */
 static double time_rows(const setup *s, const gw_cpu_linear_kernel *k, size_t m, size_t cols, int n,
-                        int passes) {
+                        int streams, int passes) {
     double best = 1e9;
     for (int i = 0; i < passes; i++) {
         double start = now();
@@ -162,6 +160,7 @@ static double time_rows(const setup *s, const gw_cpu_linear_kernel *k, size_t m,
                                  .x = s->x,
                                  .x_stride = cols / 32 * sizeof(gw_act8),
                                  .n = n,
+                                 .streams = streams,
                                  .y = s->y,
                                  .y_stride = m};
             k->run(&job, m / 16 * t / all * 16, m / 16 * (t + 1) / all * 16, s->scratch[t]);
@@ -179,28 +178,31 @@ static void bench(const setup *s, const gw_cpu_linear_kernel *decode,
     if (!decode->strips) {
         return;
     }
-    enum { ROUNDS = 15 };
-    double bytes = (double)(m / 16 * strip), rate[ROUNDS], roof[ROUNDS], share[ROUNDS];
-    for (int i = 0; i < ROUNDS; i++) { /* in turn: other programs disturb both alike */
-        roof[i] = read_gbps(s->w, s->w_bytes, s->threads);
-        rate[i] = bytes / time_rows(s, decode, m, k, 1, 1) * 1e-9;
-        share[i] = 100 * rate[i] / roof[i];
+    enum { ROUNDS = 15, WAYS = 3 };
+    static const int ways[WAYS] = {GW_PLACES, 1, GW_UNASKED};
+    double bytes = (double)(m / 16 * strip), rate[WAYS][ROUNDS], share[WAYS][ROUNDS], roof[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) { /* in turn: other programs disturb all alike */
+        roof[i] = read_gbps((const char *)s->w, s->w_bytes, s->threads);
+        for (int way = 0; way < WAYS; way++) {
+            rate[way][i] = bytes / time_rows(s, decode, m, k, 1, ways[way], 1) * 1e-9;
+            share[way][i] = 100 * rate[way][i] / roof[i];
+        }
     }
-    double middle = median(share, ROUNDS);
-    median(rate, ROUNDS);
-    median(roof, ROUNDS);
-    printf("%-22s best %5.1f of %5.1f GB/s, median %5.1f, %3.0f%%  x", decode->name,
-           rate[ROUNDS - 1], roof[ROUNDS - 1], rate[ROUNDS / 2], middle);
+    printf("%-22s", decode->name);
+    for (int way = 0; way < WAYS; way++) {
+        printf(" %5.1f %3.0f%%", median(rate[way], ROUNDS), median(share[way], ROUNDS));
+    }
+    printf(" of %5.1f GB/s  x", median(roof, ROUNDS));
     size_t part = m / 4 / 16 * 16;
-    double first = time_rows(s, decode, part, k, 1, 3);
+    double first = time_rows(s, decode, part, k, 1, GW_PLACES, 3);
     for (int n = 2; n <= 16; n *= 2) {
-        printf(" %5.2f", time_rows(s, decode, part, k, n, 2) / first);
+        printf(" %5.2f", time_rows(s, decode, part, k, n, GW_PLACES, 2) / first);
     }
     double best = 0;
     for (int i = 0; i < 2; i++) { /* the two shapes of a 1.1b block */
         size_t cols = i == 0 ? 2048 : 5632, rows = 1024;
         double gops = 2.0 * (double)rows * (double)cols * 512 /
-                      time_rows(s, prefill, rows, cols, 512, 2) * 1e-9;
+                      time_rows(s, prefill, rows, cols, 512, 0, 2) * 1e-9;
         printf("  %s%6.0f", i == 0 ? "pp " : "", gops);
         best = gops > best ? gops : best;
     }
