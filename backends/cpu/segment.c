@@ -8,6 +8,7 @@
 #include "core/base/clock.h"
 
 enum { LAUNCHES_PER_NODE = 3 }; /* most that one node appends */
+enum { LATEST = 1024 };         /* passes until ways of reading are tried again, at most */
 
 /* ---- freezing
  * --------------------------------------------------------------------------------------- */
@@ -294,8 +295,9 @@ static void walk(struct gw_segment *segment, gw_cpu_worker *worker, barrier *b) 
  * is not asked for on a Zen 4, where the others are 7 to 17% slower. The bits are the same, so
  * some passes of one row try them in turn, after one that may find caches and pages cold. Memory
  * changes its speed between passes, so a way is compared with what is used in the same round, and
- * the middle of the rounds counts. All that can be spoilt by another program, so it is done again
- * after twice as many passes, and what was chosen stays where no other way is clearly faster. */
+ * the middle of the rounds counts. Other programs can spoil that or change what is best, so it is
+ * done again after twice as many passes (LATEST at most), and what was chosen stays where no
+ * other way is clearly faster. */
 static const int ways[GW_CPU_WAYS] = {GW_PLACES, 1, GW_UNASKED};
 
 static int tries(const struct gw_segment *segment) {
@@ -344,7 +346,8 @@ static void learn_streams(struct gw_segment *segment, double seconds) {
         least = share < least ? share : least;
     }
     segment->device->streams = ways[best];
-    segment->trial = 2 * segment->passes + 64;
+    const uint64_t later = segment->passes + 64;
+    segment->trial = segment->passes + (later < LATEST ? later : LATEST);
 }
 
 gw_status gw_cpu_run(struct gw_segment *segment, const gw_step *step) {
