@@ -14,9 +14,9 @@ DATA = ROOT / "tests/data"
 OPENCL_ALL = "GODWIT_OPENCL_ALL" in os.environ  # tools/test opencl-all: every format, width and split
 SANITIZED = "asan" in pathlib.Path(os.environ.get("GODWIT_BUILD", "")).name
 # Builds in which arithmetic is 5 to 100 times slower.
+SLOW = bool(EMULATOR) or SANITIZED or pathlib.Path(os.environ.get("GODWIT_BUILD", "")).name == "simde"
 # A text drawn without a seed would differ from run to run, and what a test sees of it by chance.
 os.environ.setdefault("GODWIT_ARG_SEED", "1")
-SLOW = bool(EMULATOR) or SANITIZED or pathlib.Path(os.environ.get("GODWIT_BUILD", "")).name == "simde"
 
 
 def run(*args, binary=None, cpu=None, timeout=300, check=True, **more):
