@@ -14,8 +14,8 @@
 #define AT_QUERIES ((PAGE_BYTES(E) + 15) / 16 * 16)
 #define AT_WEIGHTS (AT_QUERIES + E * PITCH * 4)
 #define AT_SCRATCH (AT_WEIGHTS + GW_PAGE * PITCH * 4)
-#ifdef GW_NV
-#define ALL_BYTES AT_SCRATCH /* exchanges are shuffles */
+#if GW_SHUFFLES && GW_SHUFFLES != SHUFFLES_LOCAL
+#define ALL_BYTES AT_SCRATCH
 #else
 #define ALL_BYTES (AT_SCRATCH + GROUP * 4)
 #endif

@@ -1,7 +1,8 @@
 /* kernels_cl/common.cl - what every program begins with, behind dialect.h, arith.h and blocks.h.
  *
  * GW_ITEM: the way for processors, one work-item at a time, no barriers. Otherwise "team": the 32
- * lanes of arith.h are 32 neighbouring work-items; GW_NV: they exchange values by shuffles.
+ * lanes of arith.h are 32 neighbouring work-items, which exchange values as exchange.cl says or
+ * through local memory. GW_NV: inline PTX is understood.
  * Every tensor is a buffer and an offset in bytes. A kernel begins with the step block, the rows of
  * the plan and whether a PICK came before it.
  */
@@ -68,7 +69,7 @@ static inline int again(int v) {
 /* A kernel, or an op of the one kernel that does a whole step (walk.cl). LOCALS lists its local
  * memory as X(type, name, count); AWAIT: from here on it reads what launches before it wrote. */
 #ifndef WALK
-#define KERNEL(size) __kernel __attribute__((reqd_work_group_size(size, 1, 1))) void
+#define KERNEL(size) __kernel __attribute__((reqd_work_group_size(size, 1, 1))) OF_TEAMS void
 #define KERNEL_OF_ANY_SIZE __kernel void
 #define GROUP_ID(d) ((int)get_group_id(d))
 #define GROUP_COUNT(d) ((int)get_num_groups(d))
@@ -122,26 +123,8 @@ static inline uint4 load_once(__global const uint4 *p) {
 #endif
 }
 
-#ifdef GW_NV
-static inline float shuffle_down(float v, int by) {
-    int r;
-    __asm__ volatile("shfl.sync.down.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                 : "=r"(r) : "r"(as_int(v)), "r"(by));
-    return as_float(r);
-}
-static inline int shuffle_xor(int v, int mask) {
-    int r;
-    __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                     : "=r"(r) : "r"(v), "r"(mask));
-    return r;
-}
-static inline int shuffle_from(int v, int lane) {
-    int r;
-    __asm__ volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                     : "=r"(r) : "r"(v), "r"(lane));
-    return r;
-}
-#endif
+/* In functions that have `scratch`, of whatever type, and `id`. */
+#define SHUFFLE(kind, v, to) kind(v, to, (__local int *)scratch, id)
 
 /* v of each `width` neighbours, joined by the tree of arith.h, in all of them; through scratch. */
 #define JOIN_LANES(width, join)                                                                    \
@@ -162,11 +145,11 @@ static inline int shuffle_from(int v, int lane) {
 /* The fold tree of arith.h over the 32 lanes of each team; the result in every lane. All items of
  * the group call it together. scratch: one word per item. */
 static inline float team_fold(float v, __local float *scratch, int id) {
-#ifdef GW_NV
+#if GW_SHUFFLES
     for (int h = TEAM / 2; h > 0; h /= 2) {
-        v = v + shuffle_down(v, h);
+        v = v + as_float(SHUFFLE(shuffle_down, as_int(v), h));
     }
-    return as_float(shuffle_from(as_int(v), 0));
+    return as_float(SHUFFLE(shuffle_from, as_int(v), 0));
 #else
     JOIN_LANES(TEAM, SUM);
     return v;
@@ -175,12 +158,12 @@ static inline float team_fold(float v, __local float *scratch, int id) {
 
 /* Both fold trees at once: that of a in the lower lanes of each team, of b in the upper ones. */
 static inline float pair_fold(float a, float b, __local float *scratch, int id) {
-#ifdef GW_NV
+#if GW_SHUFFLES
     const int upper = id & (TEAM / 2);
-    const float other = as_float(shuffle_xor(as_int(upper ? a : b), TEAM / 2));
+    const float other = as_float(SHUFFLE(shuffle_xor, as_int(upper ? a : b), TEAM / 2));
     float v = (upper ? b : a) + other;
     for (int h = TEAM / 4; h > 0; h /= 2) {
-        v = v + as_float(shuffle_xor(as_int(v), h));
+        v = v + as_float(SHUFFLE(shuffle_xor, as_int(v), h));
     }
     return v;
 #else
@@ -192,8 +175,8 @@ static inline float pair_fold(float a, float b, __local float *scratch, int id) 
 
 /* v of the lane in the other half of the team. */
 static inline float half_swap(float v, __local float *scratch, int id) {
-#ifdef GW_NV
-    return as_float(shuffle_xor(as_int(v), TEAM / 2));
+#if GW_SHUFFLES
+    return as_float(SHUFFLE(shuffle_xor, as_int(v), TEAM / 2));
 #else
     scratch[id] = v;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -205,9 +188,9 @@ static inline float half_swap(float v, __local float *scratch, int id) {
 
 /* Largest of a team, in every lane. */
 static inline uint team_max(uint v, __local uint *scratch, int id) {
-#ifdef GW_NV
+#if GW_SHUFFLES
     for (int h = TEAM / 2; h > 0; h /= 2) {
-        v = max(v, (uint)shuffle_xor((int)v, h));
+        v = max(v, (uint)SHUFFLE(shuffle_xor, (int)v, h));
     }
     return v;
 #else
@@ -218,9 +201,9 @@ static inline uint team_max(uint v, __local uint *scratch, int id) {
 
 /* Largest of a team, in every lane; a value that is not a number is never the largest. */
 static inline float team_top(float v, __local float *scratch, int id) {
-#ifdef GW_NV
+#if GW_SHUFFLES
     for (int h = TEAM / 2; h > 0; h /= 2) {
-        float other = as_float(shuffle_xor(as_int(v), h));
+        float other = as_float(SHUFFLE(shuffle_xor, as_int(v), h));
         v = other > v ? other : v;
     }
     return v;
@@ -242,9 +225,9 @@ static inline void device_fence(void) {
 
 /* Sums of lanes 0..15 and 16..31, in lanes 0 and 16. */
 static inline int team_half_sum(int v, __local int *scratch, int id) {
-#ifdef GW_NV
+#if GW_SHUFFLES
     for (int h = TEAM / 4; h > 0; h /= 2) {
-        v = v + shuffle_xor(v, h);
+        v = v + SHUFFLE(shuffle_xor, v, h);
     }
     return v;
 #else
@@ -253,7 +236,7 @@ static inline int team_half_sum(int v, __local int *scratch, int id) {
 #endif
 }
 
-#ifndef GW_NV
+#if !GW_SHUFFLES
 /* v of the four neighbours id & ~3 .. id | 3, in each of them; all items of the group together. */
 static inline uint4 quad_share(uint v, __local uint *scratch, int id) {
     scratch[id] = v;
@@ -311,9 +294,9 @@ static inline void quad_encode(act8_quarter *r, const float *v, __local uint *sc
     for (int i = 0; i < 8; i++) {
         top = max(top, as_uint(v[i]) & 0x7fffffffu);
     }
-#ifdef GW_NV
-    top = max(top, (uint)shuffle_xor((int)top, 1));
-    top = max(top, (uint)shuffle_xor((int)top, 2));
+#if GW_SHUFFLES
+    top = max(top, (uint)SHUFFLE(shuffle_xor, (int)top, 1));
+    top = max(top, (uint)SHUFFLE(shuffle_xor, (int)top, 2));
 #else
     uint4 tops = quad_share(top, scratch, id);
     top = max(max(tops.s0, tops.s1), max(tops.s2, tops.s3));
@@ -330,9 +313,9 @@ static inline void quad_encode(act8_quarter *r, const float *v, __local uint *sc
         r->word[i] = finite ? r->word[i] : 0;
     }
     int sum = sum_of_bytes(r->word[0]) + sum_of_bytes(r->word[1]);
-#ifdef GW_NV
-    sum += shuffle_xor(sum, 1);
-    r->sums = ((uint)sum & 0xffffu) | (uint)shuffle_xor(sum, 2) << 16;
+#if GW_SHUFFLES
+    sum += SHUFFLE(shuffle_xor, sum, 1);
+    r->sums = ((uint)sum & 0xffffu) | (uint)SHUFFLE(shuffle_xor, sum, 2) << 16;
 #else
     uint4 s = quad_share((uint)sum, scratch, id);
     r->sums = ((s.s0 + s.s1) & 0xffffu) | (s.s2 + s.s3) << 16;

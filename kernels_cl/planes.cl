@@ -157,27 +157,23 @@ static inline wblock unpack(const wraw *raw) {
     return o;
 }
 
-/* a: four codes without a sign; b: four int8. */
-static inline int dot4(uint a, uint b, int sum) {
-#ifdef GW_NV
-    int r;
-    __asm__("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(sum));
-    return r;
+/* Codes of 8 bits are int8 with their top bit turned: as such they have no offset to take off. */
+#if CODES_ARE_SIGNED && OFFSET == 128
+#define DOT4(c, q, sum) dot4((c) ^ 0x80808080u, q, sum)
+#define TAKEN_OFF 0
 #else
-    uchar4 u = as_uchar4(a);
-    char4 q = as_char4(b);
-    return sum + (int)u.s0 * q.s0 + (int)u.s1 * q.s1 + (int)u.s2 * q.s2 + (int)u.s3 * q.s3;
+#define DOT4 dot4
+#define TAKEN_OFF OFFSET
 #endif
-}
 
 /* The term of docs/arithmetic.md. q: eight words of activations; sums: two int16. */
 static inline float add_term(const wblock *o, uint4 q0, uint4 q1, float dx, uint sums, float acc) {
     int sum0 = (short)(sums & 0xffffu), sum1 = (short)(sums >> 16);
-    int a = -OFFSET * sum0, b = -OFFSET * sum1;
-    a = dot4(o->c[0], q0.s0, a), a = dot4(o->c[1], q0.s1, a);
-    a = dot4(o->c[2], q0.s2, a), a = dot4(o->c[3], q0.s3, a);
-    b = dot4(o->c[4], q1.s0, b), b = dot4(o->c[5], q1.s1, b);
-    b = dot4(o->c[6], q1.s2, b), b = dot4(o->c[7], q1.s3, b);
+    int a = -TAKEN_OFF * sum0, b = -TAKEN_OFF * sum1;
+    a = DOT4(o->c[0], q0.s0, a), a = DOT4(o->c[1], q0.s1, a);
+    a = DOT4(o->c[2], q0.s2, a), a = DOT4(o->c[3], q0.s3, a);
+    b = DOT4(o->c[4], q1.s0, b), b = DOT4(o->c[5], q1.s1, b);
+    b = DOT4(o->c[6], q1.s2, b), b = DOT4(o->c[7], q1.s3, b);
 #if KIND == KIND_SIGNED || KIND == KIND_AFFINE
     acc = fma(o->ws * dx, (float)(a + b), acc);
 #else

@@ -20,7 +20,7 @@ typedef struct step_words {
 
 /* Groups: as many as run at the same time. ticket: what all groups have arrived at so far, `from`
  * before this launch. */
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) OF_TEAMS
 void walk(__global const ulong *list, const int entries, const step_words words,
           __global uint *ticket, const uint from) {
     __local ulong entry[2][SLOTS] __attribute__((aligned(16)));
@@ -81,7 +81,7 @@ __kernel void address(__global ulong *out, const int at, __global uchar *of) {
 
 /* Do `groups` groups of this size run at the same time? Each comes `rounds` times to where all meet
  * and gives up after some tenths of a second: ticket[1] is 1 then. */
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) OF_TEAMS
 void meet(__global uint *ticket, const uint from, const int rounds) {
     __local union {
         WALK_LOCALS
@@ -199,7 +199,6 @@ static inline void grid_arrive(walker *grid) {
 #define widen NAMED(widen)
 #define unpack_codes NAMED(unpack_codes)
 #define unpack NAMED(unpack)
-#define dot4 NAMED(dot4)
 #define add_term NAMED(add_term)
 #define stage NAMED(stage)
 #define share NAMED(share)

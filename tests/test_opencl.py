@@ -5,11 +5,13 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import struct
+import subprocess
 
 import pytest
 
-from program import DATA, OPENCL_ALL, SHARED, logits_hash, run, small_models, some_ids
+from program import DATA, OPENCL_ALL, ROOT, SHARED, logits_hash, run, small_models, some_ids
 
 IDS = some_ids(70)  # beyond a page
 OPENCL = ("--device", "opencl")
@@ -307,3 +309,38 @@ def test_without_blas(setting, why):
     if why not in lines[0]:  # no library: nothing can fail
         assert "cannot be opened" in lines[0]
         pytest.skip("CLBlast is not installed")
+
+
+# ---- instructions of devices that are not here ---------------------------------------------------
+
+AMD = ("-target", "amdgcn-amd-amdhsa", "-nogpulib")
+WAYS = {  # by the numbers of kernels_cl/exchange.cl: compiler's arguments, what is in its output
+    "PTX": (1, 1, ("-target", "nvptx64-nvidia-cuda"), "shfl.sync.bfly", "dp4a.u32.s32"),
+    "gfx906": (2, 3, (*AMD, "-mcpu=gfx906"), "ds_bpermute_b32", "v_dot4_i32_i8"),
+    "gfx90a": (2, 3, (*AMD, "-mcpu=gfx90a"), "ds_bpermute_b32", "v_dot4c_i32_i8"),
+    "gfx1030": (2, 3, (*AMD, "-mcpu=gfx1030"), "ds_bpermute_b32", "v_dot4c_i32_i8"),
+    "gfx1100": (2, 2, (*AMD, "-mcpu=gfx1100"), "ds_bpermute_b32", "v_dot4_i32_iu8"),
+    "Intel": (3, 0, ("-target", "spir64", "-emit-llvm", "-Dcl_intel_subgroups"),
+              "intel_sub_group_shuffle", None),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("what", ["shuffles", "dots"])
+def test_instructions_of_other_devices(way, what):
+    """What probe.c would try there compiles to the instructions it is about."""
+    clang = shutil.which("clang")
+    shuffles, dots, arguments, moved, multiplied = WAYS[way]
+    word = moved if what == "shuffles" else multiplied
+    if clang is None or word is None:
+        pytest.skip("no clang, or no such instruction")
+    chosen = ("-DPROBE_SHUFFLES", f"-DGW_SHUFFLES={shuffles}") if what == "shuffles" else (f"-DGW_DOTS={dots}",)
+    folder = subprocess.run([clang, "-print-resource-dir"], capture_output=True, text=True, check=True)
+    header = pathlib.Path(folder.stdout.strip()) / "include/opencl-c.h"
+    text = "".join((ROOT / "kernels_cl" / name).read_text() for name in ("exchange.cl", "probe.cl"))
+    done = subprocess.run([clang, "-x", "cl", "-cl-std=CL1.2", "-cl-no-stdinc", "-include", header, *chosen,
+                           *arguments, "-O1", "-S", "-o", "-", "-"], input=text, capture_output=True, text=True)
+    if re.search(r"invalid target ID|unknown target|No available targets", done.stderr):
+        pytest.skip("this clang does not know the device")
+    assert done.returncode == 0, done.stderr
+    assert word in done.stdout

@@ -89,6 +89,13 @@ static void bits_team(void **state) {
     ot_close(&bench);
 }
 
+/* With the trees that lanes make where they have instructions to exchange values, each exchange done
+ * through local memory, and codes as AMD's products of signed bytes want them (exchange.cl). */
+static void bits_shuffles(void **state) {
+    (void)state;
+    check_table(open_quickly(TEAM_WAY ",shuffles", 1), OC_COUNT, "");
+}
+
 /* As on NVIDIA: the group that comes last joins what the others found. */
 static void bits_last_joins(void **state) {
     static op_bench bench;
@@ -639,6 +646,7 @@ int main(void) {
         cmocka_unit_test(blas_as_found),   cmocka_unit_test(blas_team),
         cmocka_unit_test(blas_fails),      cmocka_unit_test(bits_as_found),
         cmocka_unit_test(bits_team),       cmocka_unit_test(bits_last_joins),
+        cmocka_unit_test(bits_shuffles),
         cmocka_unit_test(matrix_as_found), cmocka_unit_test(matrix_team),
         cmocka_unit_test(bits_walk),       cmocka_unit_test(bits_chain),
         cmocka_unit_test(widths_as_found), cmocka_unit_test(widths_team),

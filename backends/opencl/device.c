@@ -8,7 +8,9 @@
 enum {
     MAX_PLATFORMS = 16,
     COMPUTE_CAPABILITY_MAJOR = 0x4000, /* cl_nv_device_attribute_query */
-    HINTS_FROM = 8
+    HINTS_FROM = 8,
+    LOCAL_SHUFFLES = 4, /* kernels_cl/exchange.cl */
+    SIGNED_DOTS = 4
 };
 
 /* ---- finding --------------------------------------------------------------------------------- */
@@ -84,16 +86,17 @@ static const char *lacking(const gw_cl_driver *cl, cl_device_id id) {
 }
 
 /* GODWIT_OPENCL, for tests, comma-separated: item, team (the way through the ops), plain (no inline
- * assembly, no name of an x86 instruction), matrix (prompts on matrix instructions, through local
- * memory where the device has none), no-matrix (never), walk=GROUPS (a step in one launch of so
- * many groups, however few its ops; 0: never; other devices than NVIDIA's: 1), must-walk (an error
- * where that cannot be done), walk-rows=N (for steps of so many rows, too), last-joins (attention
- * in one launch, as on NVIDIA: right on x86, too), any-floats (open a simulator whose arithmetic is
- * not exact), max-alloc=BYTES, max-cache=BYTES (the same for caches alone), fail-alloc=K,
- * fail-enqueue=K, fail-build (the first) or fail-build=K, fail-walk (the program of a step in one
- * launch does not build), no-cache (programs are not kept on disk: PoCL compiles what it is asked
- * for a second time), no-blas (CLBlast is not there), fail-blas=K (its K-th product fails; the
- * first is the trial). */
+ * assembly, no name of an x86 instruction), shuffles (as if lanes exchanged values by instructions,
+ * through local memory, and products of bytes were of signed ones), matrix (prompts on matrix
+ * instructions, through local memory where the device has none), no-matrix (never), walk=GROUPS (a
+ * step in one launch of so many groups, however few its ops; 0: never; other devices than NVIDIA's:
+ * 1), must-walk (an error where that cannot be done), walk-rows=N (for steps of so many rows, too),
+ * last-joins (attention in one launch, as on NVIDIA: right on x86, too), any-floats (open a
+ * simulator whose arithmetic is not exact), max-alloc=BYTES, max-cache=BYTES (the same for caches
+ * alone), fail-alloc=K, fail-enqueue=K, fail-build (the first) or fail-build=K, fail-walk (the
+ * program of a step in one launch does not build), no-cache (programs are not kept on disk: PoCL
+ * compiles what it is asked for a second time), no-blas (CLBlast is not there), fail-blas=K (its
+ * K-th product fails; the first is the trial). */
 static gw_status read_environment(struct gw_device *d, int *plain, int *any_floats, int *no_matrix,
                                   int *walkers) {
     const char *p = getenv("GODWIT_OPENCL");
@@ -110,6 +113,9 @@ static gw_status read_environment(struct gw_device *d, int *plain, int *any_floa
             *plain = d->plain = 1;
         } else if (strcmp(word, "matrix") == 0) {
             d->matrix = 1;
+        } else if (strcmp(word, "shuffles") == 0) {
+            d->shuffles = LOCAL_SHUFFLES;
+            d->dots = SIGNED_DOTS;
         } else if (strcmp(word, "no-matrix") == 0) {
             *no_matrix = 1;
         } else if (strncmp(word, "walk-rows=", 10) == 0 && value > 0) {
@@ -183,7 +189,9 @@ static gw_status fill_device(struct gw_device *d, const gw_device_options *optio
     d->queue = cl->CreateCommandQueue(d->context, d->id, 0, &error);
     GW_TRY(gw_cl_check(error, "creating a queue"));
     /* oclgrind, which is of every type, ends on inline assembly: the way for processors asks not */
-    d->nvidia = !plain && !d->item && (type & CL_DEVICE_TYPE_GPU) != 0 && gw_cl_has_ptx(d);
+    if (!plain && !d->item && (type & CL_DEVICE_TYPE_GPU) != 0) {
+        gw_cl_find_ways(d);
+    }
     d->hints = d->nvidia &&
                number_info(cl, d->id, COMPUTE_CAPABILITY_MAJOR, sizeof(cl_uint)) >= HINTS_FROM;
     d->matrix = d->nvidia ? !no_matrix && gw_cl_has_matrix(d) : d->matrix && !d->item;
@@ -299,15 +307,19 @@ static void describe_ordinal(int ordinal, gw_device_info *out) {
              missing != NULL ? "; cannot be used: it lacks " : "", missing != NULL ? missing : "");
 }
 
+/* By the numbers of kernels_cl/exchange.cl. */
+static const char *const shuffles[] = {"", " with PTX shuffles", " with permutations of waves",
+                                       " with subgroups of 32", ""};
+
 static void describe(const struct gw_device *device, int ordinal, gw_device_info *out) {
     describe_ordinal(device != NULL ? device->ordinal : ordinal, out);
     if (device != NULL) {
         size_t used = strlen(out->detail);
-        snprintf(out->detail + used, sizeof out->detail - used, ", %s%s%s",
-                 device->item ? "processor way" : "lanes way",
-                 !device->nvidia  ? ""
-                 : device->matrix ? " with PTX shuffles, dot products and matrix instructions"
-                                  : " with PTX shuffles and dot products",
+        snprintf(out->detail + used, sizeof out->detail - used, ", %s%s%s%s%s%s",
+                 device->item ? "processor way" : "lanes way", shuffles[device->shuffles],
+                 device->shuffles > 0 && device->dots > 0 ? "," : "",
+                 device->dots > 0 ? " dot products" : "",
+                 device->nvidia && device->matrix ? ", matrix instructions" : "",
                  device->blas == GW_CL_BLAS_WORKS ? ", CLBlast" : "");
         out->free_bytes =
             out->memory_bytes > device->reserved ? out->memory_bytes - device->reserved : 0;

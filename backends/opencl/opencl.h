@@ -47,6 +47,8 @@ struct gw_device {
     cl_command_queue queue, timed; /* timed: with profiling; NULL until asked for */
     int item;                      /* the way for processors                      */
     int nvidia;                    /* inline PTX is understood                    */
+    int shuffles, dots;            /* how lanes exchange values, and bytes are multiplied: the
+                                      numbers of kernels_cl/exchange.cl; 0: by plain OpenCL */
     int matrix;                    /* prompts on matrix instructions              */
     int exact;                     /* float weights of prompts to the CPU's bits  */
     int hints;                     /* PTX loads say which caches to use           */
@@ -82,9 +84,9 @@ enum { GW_CL_BLAS_UNASKED, GW_CL_BLAS_WORKS, GW_CL_BLAS_FAILED };
 /* Devices of all platforms, in order. Returns how many; fills at most `room`. */
 int gw_cl_devices(cl_platform_id *platforms, cl_device_id *devices, int room);
 
-/* probe.c: does the device's inline assembly know shuffles and four-way dot products; and matrix
- * instructions with what feeds them? Tried with small kernels. */
-int gw_cl_has_ptx(struct gw_device *device);
+/* probe.c, with small kernels. shuffles, dots and nvidia of the device: which instructions it knows
+ * (PTX counts where it has both); does its PTX know matrix instructions and what feeds them? */
+void gw_cl_find_ways(struct gw_device *device);
 int gw_cl_has_matrix(struct gw_device *device);
 
 /* The queue with profiling; NULL: there is none. */

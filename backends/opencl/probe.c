@@ -1,17 +1,19 @@
-/* backends/opencl/probe.c - what a device's inline assembly understands: small kernels that run
- * before anything else does. What does not build, run or give the right numbers is not used.
+/* backends/opencl/probe.c - which instructions beyond OpenCL 1.2 a device understands: small
+ * kernels that run before anything else does. What does not build, run or give the right numbers is
+ * not used.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "backends/opencl/opencl.h"
 
-enum { LANES = 32, WORDS = 4 * LANES, MAGIC_BITS = 0x4b400000 };
+enum { LANES = 32, WORDS = 256, MATRIX_WORDS = 4 * LANES, MAGIC_BITS = 0x4b400000 };
 
-/* Runs kernel `probe` of the texts with 32 items over `words`. */
-static int runs(struct gw_device *d, const char **texts, cl_uint n_texts, cl_int *words) {
+/* Runs kernel `probe` of the texts with n items over WORDS words. */
+static int runs(struct gw_device *d, const char **texts, cl_uint n_texts, size_t n, cl_int *words) {
     const gw_cl_driver *cl = d->cl;
     cl_int error = CL_SUCCESS;
-    const size_t n = LANES, bytes = WORDS * sizeof *words;
+    const size_t bytes = WORDS * sizeof *words;
     cl_program program = cl->CreateProgramWithSource(d->context, n_texts, texts, NULL, &error);
     if (error != CL_SUCCESS) {
         return 0;
@@ -46,25 +48,90 @@ static int runs(struct gw_device *d, const char **texts, cl_uint n_texts, cl_int
 
 /* ---- shuffles and four-way dot products ------------------------------------------------------ */
 
-static const char *const lanes_probe =
-    "__kernel void probe(__global int *out) {\n"
-    "    int i = (int)get_local_id(0), down, dot;\n"
-    "    __asm__ volatile(\"shfl.sync.down.b32 %0, %1, %2, 0x1f, 0xffffffff;\"\n"
-    "                 : \"=r\"(down) : \"r\"(i), \"r\"(16));\n"
-    "    __asm__(\"dp4a.u32.s32 %0, %1, %2, %3;\"\n"
-    "        : \"=r\"(dot) : \"r\"(0x01020304), \"r\"(0xff010101), \"r\"(i));\n"
-    "    out[i] = down * 1000 + dot;\n"
-    "}\n";
-
-int gw_cl_has_ptx(struct gw_device *d) {
-    const char *text = lanes_probe;
-    cl_int out[WORDS] = {0};
-    int good = runs(d, &text, 1, out);
-    for (int i = 0; i < LANES && good; i++) {
-        int down = i < LANES / 2 ? i + LANES / 2 : i; /* beyond the end: the own value */
-        good = out[i] == down * 1000 + (4 + 3 + 2 - 1) + i;
+/* The word `name` is among the device's extensions; a name that ends in _ : one begins so. */
+static int has_extension(const struct gw_device *d, const char *name) {
+    size_t bytes = 0;
+    char *all = NULL;
+    int found = 0;
+    if (d->cl->GetDeviceInfo(d->id, CL_DEVICE_EXTENSIONS, 0, NULL, &bytes) == CL_SUCCESS) {
+        all = calloc(1, bytes + 1);
     }
-    return good;
+    if (all != NULL &&
+        d->cl->GetDeviceInfo(d->id, CL_DEVICE_EXTENSIONS, bytes, all, NULL) == CL_SUCCESS) {
+        const size_t n = strlen(name), whole = name[n - 1] != '_';
+        for (const char *p = strstr(all, name); p != NULL && !found; p = strstr(p + 1, name)) {
+            found = (p == all || p[-1] == ' ') && (!whole || p[n] == ' ' || p[n] == '\0');
+        }
+    }
+    free(all);
+    return found;
+}
+
+typedef struct way {
+    const char *begin;     /* of the text: chooses it in exchange.cl */
+    const char *extension; /* which names a device that may know it; NULL: inline PTX */
+} way;
+
+/* By the numbers of exchange.cl. */
+static const way shuffle_ways[] = {
+    [1] = {"#define PROBE_SHUFFLES\n#define GW_SHUFFLES 1\n", NULL},
+    [2] = {"#define PROBE_SHUFFLES\n#define GW_SHUFFLES 2\n", "cl_amd_"},
+    [3] = {"#define PROBE_SHUFFLES\n#define GW_SHUFFLES 3\n", "cl_intel_required_subgroup_size"},
+};
+static const way dot_ways[] = {
+    [1] = {"#define GW_DOTS 1\n", NULL},
+    [2] = {"#define GW_DOTS 2\n", "cl_amd_"},
+    [3] = {"#define GW_DOTS 3\n", "cl_amd_"},
+};
+enum { WAYS = 4, DOTS_SIGNED = 3 };
+
+/* What probe.cl makes of item `id`. */
+static cl_int shuffled(cl_uint id) {
+    const cl_uint lane = id % LANES, team = id - lane;
+    cl_uint v = 0;
+    for (cl_uint h = LANES / 2; h > 0; h /= 2) {
+        v = 3 * v + (id ^ h);
+        v = 3 * v + (lane + h < LANES ? id + h : id);
+    }
+    for (cl_uint from = 0; from < LANES; from++) {
+        v = 3 * v + team + from;
+    }
+    return (cl_int)v;
+}
+
+static cl_int multiplied(cl_uint id, int is_signed) {
+    const cl_uint a = 0x81020304u + id, b = 0xff7f8001u;
+    cl_int sum = (cl_int)id;
+    for (int i = 0; i < 4; i++) {
+        const int code = (int)(a >> (8 * i) & 255u), q = (int)(b >> (8 * i) & 255u);
+        sum += (is_signed && code > 127 ? code - 256 : code) * (q > 127 ? q - 256 : q);
+    }
+    return sum;
+}
+
+/* The first way, from `first` on, that the device knows; 0: none. */
+static int find_way(struct gw_device *d, const way *ways, int first, int shuffles) {
+    for (int number = first; number < WAYS; number++) {
+        const char *texts[] = {ways[number].begin, gw_cl_text("kernels_cl/exchange.cl"),
+                               gw_cl_text("kernels_cl/probe.cl")};
+        cl_int out[WORDS] = {0};
+        int good = (ways[number].extension == NULL || has_extension(d, ways[number].extension)) &&
+                   runs(d, texts, sizeof texts / sizeof texts[0], WORDS, out);
+        for (cl_uint i = 0; i < WORDS && good; i++) {
+            good = out[i] == (shuffles ? shuffled(i) : multiplied(i, number == DOTS_SIGNED));
+        }
+        if (good) {
+            return number;
+        }
+    }
+    return 0;
+}
+
+void gw_cl_find_ways(struct gw_device *d) {
+    d->shuffles = find_way(d, shuffle_ways, 1, 1);
+    d->nvidia = d->shuffles == 1;
+    d->dots = find_way(d, dot_ways, d->nvidia ? 1 : 2, 0);
+    d->nvidia = d->nvidia && d->dots == 1;
 }
 
 /* ---- matrix instructions --------------------------------------------------------------------- */
@@ -101,14 +168,14 @@ static int tile_byte(signed char (*rows)[16], int t, int r, int k) { return rows
 int gw_cl_has_matrix(struct gw_device *d) {
     const char *texts[] = {matrix_head, gw_cl_text("kernels_cl/matrix.cl"), matrix_probe};
     signed char rows[LANES][16];
-    cl_int out[WORDS];
+    cl_int out[WORDS] = {0};
     for (int i = 0; i < LANES * 16; i++) {
         rows[i / 16][i % 16] = (signed char)((i * 37 + i / 16 * 11) % 31 - 15);
     }
     memcpy(out, rows, sizeof rows);
     memset(rows[LANES - 1], 0, sizeof rows[LANES - 1]);
-    int good = runs(d, texts, sizeof texts / sizeof texts[0], out);
-    for (int i = 0; i < WORDS && good; i++) {
+    int good = runs(d, texts, sizeof texts / sizeof texts[0], LANES, out);
+    for (int i = 0; i < MATRIX_WORDS && good; i++) {
         int lane = i / 4, row = lane / 4 + i % 4 / 2 * 8, col = lane % 4 * 2 + i % 2;
         int both = 0, one = 0;
         for (int k = 0; k < 16; k++) {

@@ -7,7 +7,7 @@
 #include "core/base/cache.h"
 #include "opencl_sources.h"
 
-enum { LOG_LINES = 20, KEY_BYTES = 384, TEXTS = 11, OPTION_BYTES = 512 };
+enum { LOG_LINES = 20, KEY_BYTES = 384, TEXTS = 12, OPTION_BYTES = 512 };
 
 const char *gw_cl_text(const char *name) {
     for (size_t i = 0; i < sizeof opencl_sources / sizeof opencl_sources[0]; i++) {
@@ -21,10 +21,12 @@ const char *gw_cl_text(const char *name) {
 /* Without fast-math; arith.h's fma are written out and contraction is off in common.cl. */
 static void all_options(const struct gw_device *device, const char *options, char *out,
                         size_t room) {
-    snprintf(out, room, "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt%s%s%s%s%s %s",
-             device->item ? " -DGW_ITEM" : "", device->nvidia ? " -DGW_NV" : "",
-             device->hints ? " -DGW_NV_CACHES" : "", device->compact ? " -DGW_COMPACT" : "",
-             device->plain ? " -DGW_PLAIN" : "", options);
+    snprintf(out, room,
+             "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt -DGW_SHUFFLES=%d -DGW_DOTS=%d"
+             "%s%s%s%s%s %s",
+             device->shuffles, device->dots, device->item ? " -DGW_ITEM" : "",
+             device->nvidia ? " -DGW_NV" : "", device->hints ? " -DGW_NV_CACHES" : "",
+             device->compact ? " -DGW_COMPACT" : "", device->plain ? " -DGW_PLAIN" : "", options);
 }
 
 /* ---- compiling ------------------------------------------------------------------------------- */
@@ -175,17 +177,13 @@ gw_status gw_cl_program_get(struct gw_device *device, const char *source, const 
         return GW_OK;
     }
     snprintf(file, sizeof file, "kernels_cl/%s.cl", source);
-    const char *texts[TEXTS] = {"#pragma OPENCL FP_CONTRACT OFF\n",
-                                gw_cl_text("core/tensor/dialect.h"),
-                                gw_cl_text("core/tensor/arith.h"),
-                                gw_cl_text("core/tensor/blocks.h"),
-                                gw_cl_text("core/tensor/sample.h"),
-                                gw_cl_text("kernels_cl/common.cl"),
-                                gw_cl_text("kernels_cl/planes.cl"),
-                                gw_cl_text("kernels_cl/lanes.cl"),
-                                gw_cl_text("kernels_cl/matrix.cl"),
-                                gw_cl_text("kernels_cl/attention.cl"),
-                                gw_cl_text(file)};
+    const char *texts[TEXTS] = {
+        "#pragma OPENCL FP_CONTRACT OFF\n",    gw_cl_text("core/tensor/dialect.h"),
+        gw_cl_text("core/tensor/arith.h"),     gw_cl_text("core/tensor/blocks.h"),
+        gw_cl_text("core/tensor/sample.h"),    gw_cl_text("kernels_cl/exchange.cl"),
+        gw_cl_text("kernels_cl/common.cl"),    gw_cl_text("kernels_cl/planes.cl"),
+        gw_cl_text("kernels_cl/lanes.cl"),     gw_cl_text("kernels_cl/matrix.cl"),
+        gw_cl_text("kernels_cl/attention.cl"), gw_cl_text(file)};
     return make(device, source, key, texts, TEXTS, options, out);
 }
 
