@@ -14,10 +14,10 @@
 #define AT_QUERIES ((PAGE_BYTES(E) + 15) / 16 * 16)
 #define AT_WEIGHTS (AT_QUERIES + E * PITCH * 4)
 #define AT_SCRATCH (AT_WEIGHTS + GW_PAGE * PITCH * 4)
-#if GW_SHUFFLES && GW_SHUFFLES != SHUFFLES_LOCAL
-#define ALL_BYTES AT_SCRATCH
-#else
+#if EXCHANGES_IN_MEMORY
 #define ALL_BYTES (AT_SCRATCH + GROUP * 4)
+#else
+#define ALL_BYTES AT_SCRATCH
 #endif
 
 #ifdef Q8
@@ -86,7 +86,7 @@ static inline void sum_values(float (*sum)[PER_ITEM], __local const CELL *page,
 }
 
 /* Groups: pages in turn, KV heads, blocks of rows from row0 on, as many as make QUERIES. */
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
+KERNEL(GROUP)
 attend_rows(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), const int row0, const int rows,
             const int heads, const int kv_heads, const int page_stride, const float scale,
             const int window SPLIT_ARGS) {

@@ -175,7 +175,7 @@ KERNEL(SIZE) attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out),
                 value[n] = i < E ? x[i] : 0.0f;
                 other[n] = i < E ? x[j] : 0.0f;
             }
-#if GW_SHUFFLES && GW_SHUFFLES != SHUFFLES_LOCAL /* else a barrier, no place to differ in */
+#if !EXCHANGES_IN_MEMORY /* elsewhere the sum has a barrier, which is no place to differ in */
             if (normed)
 #endif
             {

@@ -1,6 +1,6 @@
 /* kernels_cl/exchange.cl - values that the lanes of a team exchange without memory, and sums of four
  * products of bytes, where a device has instructions for them. probe.c tries each way on the device
- * before it is used.
+ * before it is used; opencl.h has the same numbers.
  *
  * A team's 32 lanes are neighbours within what a shuffle reaches: a warp, a wave of 32 or 64, a
  * subgroup of a multiple of 32.
@@ -21,6 +21,9 @@
 #define GW_DOTS 0
 #endif
 
+#define EXCHANGES_IN_MEMORY (!GW_SHUFFLES || GW_SHUFFLES == SHUFFLES_LOCAL)
+
+/* OF_TEAMS: of every kernel that exchanges values (common.cl, KERNEL). */
 #if GW_SHUFFLES == SHUFFLES_INTEL
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 #define OF_TEAMS __attribute__((intel_reqd_sub_group_size(32)))

@@ -3,7 +3,7 @@
  */
 
 /* both [n, 2, width]: gate, up. Groups: 8 * GROUP values of a row; rows. */
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
+KERNEL(GROUP)
 glu_join(STEP, IN(both), OUT(out), const int width, const int act8) {
     __local uint scratch[GROUP];
     const int id = (int)get_local_id(0), row = (int)get_group_id(1);

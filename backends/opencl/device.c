@@ -8,9 +8,7 @@
 enum {
     MAX_PLATFORMS = 16,
     COMPUTE_CAPABILITY_MAJOR = 0x4000, /* cl_nv_device_attribute_query */
-    HINTS_FROM = 8,
-    LOCAL_SHUFFLES = 4, /* kernels_cl/exchange.cl */
-    SIGNED_DOTS = 4
+    HINTS_FROM = 8
 };
 
 /* ---- finding --------------------------------------------------------------------------------- */
@@ -114,8 +112,8 @@ static gw_status read_environment(struct gw_device *d, int *plain, int *any_floa
         } else if (strcmp(word, "matrix") == 0) {
             d->matrix = 1;
         } else if (strcmp(word, "shuffles") == 0) {
-            d->shuffles = LOCAL_SHUFFLES;
-            d->dots = SIGNED_DOTS;
+            d->shuffles = GW_CL_SHUFFLES_LOCAL;
+            d->dots = GW_CL_DOTS_SIGNED;
         } else if (strcmp(word, "no-matrix") == 0) {
             *no_matrix = 1;
         } else if (strncmp(word, "walk-rows=", 10) == 0 && value > 0) {
@@ -191,6 +189,9 @@ static gw_status fill_device(struct gw_device *d, const gw_device_options *optio
     /* oclgrind, which is of every type, ends on inline assembly: the way for processors asks not */
     if (!plain && !d->item && (type & CL_DEVICE_TYPE_GPU) != 0) {
         gw_cl_find_ways(d);
+    } else if (!gw_cl_tries_ways(d)) {
+        return gw_fail(GW_E_DEVICE, "opencl", "%s: the probes find other numbers than they expect",
+                       d->name);
     }
     d->hints = d->nvidia &&
                number_info(cl, d->id, COMPUTE_CAPABILITY_MAJOR, sizeof(cl_uint)) >= HINTS_FROM;
@@ -307,9 +308,11 @@ static void describe_ordinal(int ordinal, gw_device_info *out) {
              missing != NULL ? "; cannot be used: it lacks " : "", missing != NULL ? missing : "");
 }
 
-/* By the numbers of kernels_cl/exchange.cl. */
-static const char *const shuffles[] = {"", " with PTX shuffles", " with permutations of waves",
-                                       " with subgroups of 32", ""};
+static const char *const shuffles[] = {[0] = "",
+                                       [GW_CL_SHUFFLES_PTX] = " with PTX shuffles",
+                                       [GW_CL_SHUFFLES_AMD] = " with permutations of waves",
+                                       [GW_CL_SHUFFLES_INTEL] = " with subgroups of 32",
+                                       [GW_CL_SHUFFLES_LOCAL] = " with shuffles through memory"};
 
 static void describe(const struct gw_device *device, int ordinal, gw_device_info *out) {
     describe_ordinal(device != NULL ? device->ordinal : ordinal, out);

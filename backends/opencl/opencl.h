@@ -47,8 +47,7 @@ struct gw_device {
     cl_command_queue queue, timed; /* timed: with profiling; NULL until asked for */
     int item;                      /* the way for processors                      */
     int nvidia;                    /* inline PTX is understood                    */
-    int shuffles, dots;            /* how lanes exchange values, and bytes are multiplied: the
-                                      numbers of kernels_cl/exchange.cl; 0: by plain OpenCL */
+    int shuffles, dots;            /* GW_CL_SHUFFLES_.., GW_CL_DOTS_..; 0: plain OpenCL */
     int matrix;                    /* prompts on matrix instructions              */
     int exact;                     /* float weights of prompts to the CPU's bits  */
     int hints;                     /* PTX loads say which caches to use           */
@@ -84,9 +83,15 @@ enum { GW_CL_BLAS_UNASKED, GW_CL_BLAS_WORKS, GW_CL_BLAS_FAILED };
 /* Devices of all platforms, in order. Returns how many; fills at most `room`. */
 int gw_cl_devices(cl_platform_id *platforms, cl_device_id *devices, int room);
 
-/* probe.c, with small kernels. shuffles, dots and nvidia of the device: which instructions it knows
- * (PTX counts where it has both); does its PTX know matrix instructions and what feeds them? */
+/* How lanes exchange values and bytes are multiplied: the numbers of kernels_cl/exchange.cl. */
+enum { GW_CL_SHUFFLES_PTX = 1, GW_CL_SHUFFLES_AMD, GW_CL_SHUFFLES_INTEL, GW_CL_SHUFFLES_LOCAL };
+enum { GW_CL_DOTS_PTX = 1, GW_CL_DOTS_AMD, GW_CL_DOTS_AMD_SIGNED, GW_CL_DOTS_SIGNED };
+
+/* probe.c, with small kernels. find: shuffles, dots and nvidia of the device, by which instructions
+ * it knows (PTX counts where it has both). tries: do those that it has been told to use give the
+ * right numbers? has_matrix: does its PTX know matrix instructions and what feeds them? */
 void gw_cl_find_ways(struct gw_device *device);
+int gw_cl_tries_ways(struct gw_device *device);
 int gw_cl_has_matrix(struct gw_device *device);
 
 /* The queue with profiling; NULL: there is none. */

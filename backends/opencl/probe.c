@@ -69,21 +69,24 @@ static int has_extension(const struct gw_device *d, const char *name) {
 
 typedef struct way {
     const char *begin;     /* of the text: chooses it in exchange.cl */
-    const char *extension; /* which names a device that may know it; NULL: inline PTX */
+    const char *extension; /* which names a device that may know it; NULL: any */
 } way;
 
-/* By the numbers of exchange.cl. */
+#define SHUFFLES(number) "#define PROBE_SHUFFLES\n#define GW_SHUFFLES " #number "\n"
+#define DOTS(number) "#define GW_DOTS " #number "\n"
 static const way shuffle_ways[] = {
-    [1] = {"#define PROBE_SHUFFLES\n#define GW_SHUFFLES 1\n", NULL},
-    [2] = {"#define PROBE_SHUFFLES\n#define GW_SHUFFLES 2\n", "cl_amd_"},
-    [3] = {"#define PROBE_SHUFFLES\n#define GW_SHUFFLES 3\n", "cl_intel_required_subgroup_size"},
+    [GW_CL_SHUFFLES_PTX] = {SHUFFLES(1), NULL},
+    [GW_CL_SHUFFLES_AMD] = {SHUFFLES(2), "cl_amd_"},
+    [GW_CL_SHUFFLES_INTEL] = {SHUFFLES(3), "cl_intel_required_subgroup_size"},
+    [GW_CL_SHUFFLES_LOCAL] = {SHUFFLES(4), NULL},
 };
 static const way dot_ways[] = {
-    [1] = {"#define GW_DOTS 1\n", NULL},
-    [2] = {"#define GW_DOTS 2\n", "cl_amd_"},
-    [3] = {"#define GW_DOTS 3\n", "cl_amd_"},
+    [0] = {DOTS(0), NULL},
+    [GW_CL_DOTS_PTX] = {DOTS(1), NULL},
+    [GW_CL_DOTS_AMD] = {DOTS(2), "cl_amd_"},
+    [GW_CL_DOTS_AMD_SIGNED] = {DOTS(3), "cl_amd_"},
+    [GW_CL_DOTS_SIGNED] = {DOTS(4), NULL},
 };
-enum { WAYS = 4, DOTS_SIGNED = 3 };
 
 /* What probe.cl makes of item `id`. */
 static cl_int shuffled(cl_uint id) {
@@ -109,29 +112,49 @@ static cl_int multiplied(cl_uint id, int is_signed) {
     return sum;
 }
 
-/* The first way, from `first` on, that the device knows; 0: none. */
-static int find_way(struct gw_device *d, const way *ways, int first, int shuffles) {
-    for (int number = first; number < WAYS; number++) {
-        const char *texts[] = {ways[number].begin, gw_cl_text("kernels_cl/exchange.cl"),
-                               gw_cl_text("kernels_cl/probe.cl")};
-        cl_int out[WORDS] = {0};
-        int good = (ways[number].extension == NULL || has_extension(d, ways[number].extension)) &&
-                   runs(d, texts, sizeof texts / sizeof texts[0], WORDS, out);
-        for (cl_uint i = 0; i < WORDS && good; i++) {
-            good = out[i] == (shuffles ? shuffled(i) : multiplied(i, number == DOTS_SIGNED));
-        }
-        if (good) {
-            return number;
-        }
+static int gives(struct gw_device *d, const way *w, cl_int *out) {
+    const char *texts[] = {w->begin, gw_cl_text("kernels_cl/exchange.cl"),
+                           gw_cl_text("kernels_cl/probe.cl")};
+    memset(out, 0, WORDS * sizeof *out);
+    return (w->extension == NULL || has_extension(d, w->extension)) &&
+           runs(d, texts, sizeof texts / sizeof texts[0], WORDS, out);
+}
+
+static int shuffles_by(struct gw_device *d, int number) {
+    cl_int out[WORDS];
+    int good = gives(d, &shuffle_ways[number], out);
+    for (cl_uint i = 0; i < WORDS && good; i++) {
+        good = out[i] == shuffled(i);
     }
-    return 0;
+    return good;
+}
+
+static int multiplies_by(struct gw_device *d, int number) {
+    const int is_signed = number == GW_CL_DOTS_AMD_SIGNED || number == GW_CL_DOTS_SIGNED;
+    cl_int out[WORDS];
+    int good = gives(d, &dot_ways[number], out);
+    for (cl_uint i = 0; i < WORDS && good; i++) {
+        good = out[i] == multiplied(i, is_signed);
+    }
+    return good;
 }
 
 void gw_cl_find_ways(struct gw_device *d) {
-    d->shuffles = find_way(d, shuffle_ways, 1, 1);
-    d->nvidia = d->shuffles == 1;
-    d->dots = find_way(d, dot_ways, d->nvidia ? 1 : 2, 0);
-    d->nvidia = d->nvidia && d->dots == 1;
+    d->shuffles = d->dots = 0;
+    for (int n = GW_CL_SHUFFLES_PTX; n < GW_CL_SHUFFLES_LOCAL && d->shuffles == 0; n++) {
+        d->shuffles = shuffles_by(d, n) ? n : 0;
+    }
+    const int ptx = d->shuffles == GW_CL_SHUFFLES_PTX;
+    for (int n = ptx ? GW_CL_DOTS_PTX : GW_CL_DOTS_AMD; n < GW_CL_DOTS_SIGNED && d->dots == 0;
+         n++) {
+        d->dots = multiplies_by(d, n) ? n : 0;
+    }
+    d->nvidia = ptx && d->dots == GW_CL_DOTS_PTX;
+}
+
+int gw_cl_tries_ways(struct gw_device *d) {
+    return d->shuffles == 0 ||
+           (shuffles_by(d, d->shuffles) && multiplies_by(d, d->dots) && multiplies_by(d, 0));
 }
 
 /* ---- matrix instructions --------------------------------------------------------------------- */
