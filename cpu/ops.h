@@ -38,8 +38,10 @@ typedef struct gw_cpu_attention_part {
 
 typedef struct gw_cpu_ops {
     gw_cpu_level level;
-    /* y[d] = (x[d] * rms scale) * w[d]; y may be x. */
-    void (*norm)(float *y, const float *x, const float *w, size_t d, float eps);
+    /* NORM but for its factor: y[d] = x[d] * w[d]. Returns the factor. y may be x. */
+    float (*norm)(float *y, const float *x, const float *w, size_t d, float eps);
+    /* The norm of a head of q or k: y[e] = (x[e] * rms scale) * w[e]; y may be x. */
+    void (*head_norm)(float *y, const float *x, const float *w, size_t e, float eps);
     void (*encode)(gw_act8 *y, const float *x, size_t blocks);
     /* y[n] = silu(gate[n]) * up[n] */
     void (*silu_mul)(float *y, const float *gate, const float *up, size_t n);

@@ -1,6 +1,35 @@
 /* cpu/ops_body.h - the ops of cpu/ops.h on vectors. Template: cpu/vec.h, cpu/micro_body.h. */
 
-VT static void NAME(norm)(float *y, const float *x, const float *w, size_t d, float eps) {
+VT static float NAME(norm)(float *y, const float *x, const float *w, size_t d, float eps) {
+    enum { J = GW_ACT_BLOCK / VW };
+    float lane[GW_LANES] = {0.0f};
+    size_t whole = d / GW_ACT_BLOCK * GW_ACT_BLOCK, b = 0, i = 0;
+    for (; i < whole; i += GW_ACT_BLOCK, b++) {
+        vf square[J];
+        GW_UNROLL
+        for (int j = 0; j < J; j++) {
+            vf v = v_load(x + i + (size_t)(j * VW));
+            square[j] = v_mul(v, v);
+            v_store(y + i + (size_t)(j * VW), v_mul(v, v_load(w + i + (size_t)(j * VW))));
+        }
+        GW_UNROLL
+        for (int h = J / 2; h > 0; h /= 2) {
+            for (int j = 0; j < h; j++) {
+                square[j] = v_add(square[j], square[j + h]);
+            }
+        }
+        lane[b % GW_LANES] += v_fold(square[0]);
+    }
+    if (i < d) {
+        lane[b % GW_LANES] += gw_block_squares(x + i, (int)(d - i));
+    }
+    for (; i < d; i++) {
+        y[i] = x[i] * w[i];
+    }
+    return gw_rms_scale(gw_join_lanes(lane), (int)d, eps);
+}
+
+VT static void NAME(head_norm)(float *y, const float *x, const float *w, size_t d, float eps) {
     enum { J = GW_LANES / VW };
     vf sum[J];
     float lane[GW_LANES];
@@ -406,6 +435,7 @@ VT static void NAME(attend)(const gw_cpu_attention *job, const gw_cpu_attention_
 }
 
 static const gw_cpu_ops NAME(ops) = {.norm = NAME(norm),
+                                     .head_norm = NAME(head_norm),
                                      .encode = NAME(encode),
                                      .silu_mul = NAME(silu_mul),
                                      .rope = NAME(rope),

@@ -8,7 +8,20 @@
 
 #include "core/tensor/blocks.h"
 
-static void norm(float *y, const float *x, const float *w, size_t d, float eps) {
+static float norm(float *y, const float *x, const float *w, size_t d, float eps) {
+    float lane[GW_LANES] = {0.0f};
+    for (size_t b = 0; b * GW_ACT_BLOCK < d; b++) {
+        size_t left = d - b * GW_ACT_BLOCK;
+        lane[b % GW_LANES] +=
+            gw_block_squares(x + b * GW_ACT_BLOCK, left < GW_ACT_BLOCK ? (int)left : GW_ACT_BLOCK);
+    }
+    for (size_t i = 0; i < d; i++) {
+        y[i] = x[i] * w[i];
+    }
+    return gw_rms_scale(gw_join_lanes(lane), (int)d, eps);
+}
+
+static void head_norm(float *y, const float *x, const float *w, size_t d, float eps) {
     float lane[GW_LANES] = {0.0f};
     for (size_t i = 0; i < d; i++) {
         lane[i % GW_LANES] = fmaf(x[i], x[i], lane[i % GW_LANES]);
@@ -169,6 +182,7 @@ size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e) {
 
 const gw_cpu_ops gw_cpu_ops_scalar = {.level = GW_CPU_SCALAR,
                                       .norm = norm,
+                                      .head_norm = head_norm,
                                       .encode = encode,
                                       .silu_mul = silu_mul,
                                       .rope = rope,

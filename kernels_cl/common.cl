@@ -147,9 +147,9 @@ static inline uint4 load_once(__global const uint4 *p) {
 static inline float team_fold(float v, __local float *scratch, int id) {
 #if GW_SHUFFLES
     for (int h = TEAM / 2; h > 0; h /= 2) {
-        v = v + as_float(SHUFFLE(shuffle_down, as_int(v), h));
+        v = v + as_float(SHUFFLE(shuffle_xor, as_int(v), h));
     }
-    return as_float(SHUFFLE(shuffle_from, as_int(v), 0));
+    return v;
 #else
     JOIN_LANES(TEAM, SUM);
     return v;
@@ -279,113 +279,93 @@ static inline int sum_of_bytes(uint v) {
 #endif
 }
 
-/* A quarter of an activation block, made of 8 values by one of four neighbours. */
+/* Four neighbouring items make a block of 32 values. Quarter i of a row has four values of a
+ * block's first half and four of its second, so that the first step of a fold is an item's own.
+ * Where these vectors of four are in the row: */
+#define QUARTER_LOW(i) ((i) + ((i) & ~3))
+#define QUARTER_HIGH(i) (QUARTER_LOW(i) + 4)
+#define QUARTERS(d) (((d) + GW_ACT_BLOCK - 1) / GW_ACT_BLOCK * 4)
+
+/* gw_block_squares, in all four items; all items of the group together. */
+static inline float quad_squares(float4 low, float4 high, __local uint *scratch, int id) {
+    float4 s = low * low + high * high;
+#if GW_SHUFFLES
+    for (int h = 2; h > 0; h /= 2) {
+        s = s + (float4)(as_float(SHUFFLE(shuffle_xor, as_int(s.s0), h)),
+                         as_float(SHUFFLE(shuffle_xor, as_int(s.s1), h)),
+                         as_float(SHUFFLE(shuffle_xor, as_int(s.s2), h)),
+                         as_float(SHUFFLE(shuffle_xor, as_int(s.s3), h)));
+    }
+#else
+    float v[4] = {s.s0, s.s1, s.s2, s.s3};
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        const float4 of = as_float4(quad_share(as_uint(v[i]), scratch, id));
+        v[i] = (of.s0 + of.s2) + (of.s1 + of.s3);
+    }
+    s = (float4)(v[0], v[1], v[2], v[3]);
+#endif
+    return (s.s0 + s.s2) + (s.s1 + s.s3);
+}
+
+/* A quarter of an activation block. */
 typedef struct act8_quarter {
-    uint word[2]; /* its 8 codes */
-    uint sums;    /* of both halves of the block, in the first quarter */
+    uint word[2]; /* codes: of each half */
+    uint sums;    /* of both halves of the block */
     float scale;
 } act8_quarter;
 
 /* gw_act8_encode; all items of the group together. Through a pointer: from a struct that is
  * returned LLVM makes an intrinsic that oclgrind does not know. */
-static inline void quad_encode(act8_quarter *r, const float *v, __local uint *scratch, int id) {
-    uint top = 0;
-    UNROLL
-    for (int i = 0; i < 8; i++) {
-        top = max(top, as_uint(v[i]) & 0x7fffffffu);
-    }
+static inline void quad_encode(act8_quarter *r, float4 low, float4 high, __local uint *scratch,
+                               int id) {
+    const uint4 tops = max(as_uint4(low) & 0x7fffffffu, as_uint4(high) & 0x7fffffffu);
+    uint top = max(max(tops.s0, tops.s1), max(tops.s2, tops.s3));
 #if GW_SHUFFLES
     top = max(top, (uint)SHUFFLE(shuffle_xor, (int)top, 1));
     top = max(top, (uint)SHUFFLE(shuffle_xor, (int)top, 2));
 #else
-    uint4 tops = quad_share(top, scratch, id);
-    top = max(max(tops.s0, tops.s1), max(tops.s2, tops.s3));
+    const uint4 all = quad_share(top, scratch, id);
+    top = max(max(all.s0, all.s1), max(all.s2, all.s3));
 #endif
     int finite = top < 0x7f800000u;
     float amax = as_float(top);
     float inverse = finite && amax > 0.0f ? 127.0f / amax : 0.0f;
     inverse = inverse < 3.0e38f ? inverse : 0.0f;
-    UNROLL
-    for (int i = 0; i < 2; i++) {
-        const float *x = v + 4 * i;
-        r->word[i] = four_bytes(act8_code(x[0], inverse), act8_code(x[1], inverse),
-                                act8_code(x[2], inverse), act8_code(x[3], inverse));
-        r->word[i] = finite ? r->word[i] : 0;
-    }
-    int sum = sum_of_bytes(r->word[0]) + sum_of_bytes(r->word[1]);
+    r->word[0] = four_bytes(act8_code(low.s0, inverse), act8_code(low.s1, inverse),
+                            act8_code(low.s2, inverse), act8_code(low.s3, inverse));
+    r->word[1] = four_bytes(act8_code(high.s0, inverse), act8_code(high.s1, inverse),
+                            act8_code(high.s2, inverse), act8_code(high.s3, inverse));
+    r->word[0] = finite ? r->word[0] : 0;
+    r->word[1] = finite ? r->word[1] : 0;
+    int sum = sum_of_bytes(r->word[0]) + sum_of_bytes(r->word[1]) * 65536; /* two of 12 bits */
 #if GW_SHUFFLES
     sum += SHUFFLE(shuffle_xor, sum, 1);
-    r->sums = ((uint)sum & 0xffffu) | (uint)SHUFFLE(shuffle_xor, sum, 2) << 16;
+    sum += SHUFFLE(shuffle_xor, sum, 2);
 #else
-    uint4 s = quad_share((uint)sum, scratch, id);
-    r->sums = ((s.s0 + s.s1) & 0xffffu) | (s.s2 + s.s3) << 16;
+    const int4 s = as_int4(quad_share((uint)sum, scratch, id));
+    sum = (s.s0 + s.s1) + (s.s2 + s.s3);
 #endif
+    const int first = (short)(sum & 0xffff);
+    r->sums = ((uint)first & 0xffffu) | (uint)(sum - first);
     r->scale = finite ? amax / 127.0f : as_float(0x7fc00000u);
 }
 
-static inline void quad_store(__global gw_act8 *block, const act8_quarter *r, int quarter) {
+/* All but the scale. */
+static inline void quad_store_codes(__global gw_act8 *block, const act8_quarter *r, int quarter) {
     __global uint *words = (__global uint *)block;
     if (quarter == 0) {
-        words[0] = as_uint(r->scale);
         words[1] = r->sums;
     }
-    words[2 + 2 * quarter] = r->word[0];
-    words[3 + 2 * quarter] = r->word[1];
+    words[2 + quarter] = r->word[0];
+    words[6 + quarter] = r->word[1];
 }
 
-/* Squares of a row in local memory, summed by the 32 lanes of a team, values of the next ones on
- * their way. */
-#define SQUARES 16
-static inline float sum_of_squares(__local const float *x, int d, int lane) {
-    float sum = 0.0f;
-#ifdef GW_COMPACT
-    const int whole = 0;
-#else
-    const int whole = d / (SQUARES * TEAM) * SQUARES;
-    float now[SQUARES], next[SQUARES];
-    UNROLL
-    for (int j = 0; j < SQUARES; j++) {
-        next[j] = x[min(lane + TEAM * j, d - 1)];
+static inline void quad_store(__global gw_act8 *block, const act8_quarter *r, int quarter) {
+    quad_store_codes(block, r, quarter);
+    if (quarter == 0) {
+        block->scale = r->scale;
     }
-    for (int n = 0; n < whole; n += SQUARES) {
-        UNROLL
-        for (int j = 0; j < SQUARES; j++) {
-            now[j] = next[j];
-        }
-        UNROLL
-        for (int j = 0; j < SQUARES; j++) {
-            next[j] = x[min(lane + TEAM * (n + SQUARES + j), d - 1)];
-        }
-        UNROLL
-        for (int j = 0; j < SQUARES; j++) {
-            sum = fma(now[j], now[j], sum);
-        }
-    }
-#endif
-    for (int i = whole * TEAM + lane; i < d; i += TEAM) {
-        sum = fma(x[i], x[i], sum);
-    }
-    return sum;
-}
-
-/* The scale of a norm over x, of which `stage` (or 0) is a copy; in every item. All items. */
-static inline float norm_scale(__local const float *stage, __global const float *x, int d,
-                               float eps, __local float *total, __local float *scratch, int id) {
-    float sum = 0.0f;
-    if (id < TEAM && stage != 0) {
-        sum = sum_of_squares(stage, d, id);
-    } else if (id < TEAM) {
-        UNROLL_16
-        for (int i = id; i < d; i += TEAM) {
-            sum = fma(x[i], x[i], sum);
-        }
-    }
-    sum = team_fold(sum, scratch, id);
-    if (id == 0) {
-        total[0] = gw_rms_scale(sum, d, eps);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return total[0];
 }
 
 /* gw_act8_encode of a team's 32 values; stored when `may_write`. All items call it together. */

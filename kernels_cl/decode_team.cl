@@ -17,51 +17,68 @@
 #define NORM_ARGS IN(norm), OUT(normed), const float eps
 
 #ifdef NORM_WIDTH
-#define NORM_LOADS ((NORM_WIDTH / 4 + GROUP - 1) / GROUP)
-#define NORM_WEIGHT(i) (READS(float4, norm)[min(i, NORM_WIDTH / 4 - 1)])
+#define NORM_QUARTERS QUARTERS(NORM_WIDTH)
+#define NORM_BLOCKS (NORM_QUARTERS / 4)
+#define NORM_LOADS ((NORM_QUARTERS + GROUP - 1) / GROUP)
+#define NORM_VECTOR(row, at) ((row)[min(at, NORM_WIDTH / 4 - 1)])
+#define NORM_LOCALS(X) X(float, squares, NORM_BLOCKS)
 
-/* One row [NORM_WIDTH], of which each item has its share, -> tile. low, high: the first eight
- * weights of this item. */
+/* Has the team of item i one of the first n? Where exchanges have barriers, all go along. */
+#if EXCHANGES_IN_MEMORY
+#define TEAM_HAS(i, n) 1
+#else
+#define TEAM_HAS(i, n) (((i) & -TEAM) < (n))
+#endif
+
+/* One row [NORM_WIDTH], of which each item has quarters, -> tile: the factor is known last, and
+ * codes do not wait for it. low, high: the weights of this item's first quarter. */
 static inline void norm_to_tile(const float4 *x, float4 low, float4 high,
-                                __global const float *weight, float eps, __global uchar *out,
-                                TILE_ARGS, __local float *values, __local float *scratch,
-                                __local float *total, int id) {
-    __global const float4 *w4 = (__global const float4 *)weight;
-    __local float4 *v4 = (__local float4 *)values;
+                                __global const float4 *weight, float eps, __global uchar *out,
+                                TILE_ARGS, __local float *squares, __local float *scratch,
+                                int id) {
     UNROLL
     for (int j = 0; j < NORM_LOADS; j++) {
-        if (id + j * GROUP < NORM_WIDTH / 4) {
-            v4[id + j * GROUP] = x[j];
+        const int i = id + j * GROUP, after = i + GROUP;
+        if (TEAM_HAS(i, NORM_QUARTERS)) {
+            const float4 a = QUARTER_LOW(i) < NORM_WIDTH / 4 ? x[2 * j] : 0.0f;
+            const float4 b = QUARTER_HIGH(i) < NORM_WIDTH / 4 ? x[2 * j + 1] : 0.0f;
+            const float sum = quad_squares(a, b, (__local uint *)scratch, id);
+            put_normed(a * low, b * high, i, out, TILE_PASS, (__local uint *)scratch, id);
+            if ((again(i) & 3) == 0 && i < NORM_QUARTERS) {
+                squares[i >> 2] = sum;
+            }
+        }
+        if (j + 1 < NORM_LOADS) {
+            low = NORM_VECTOR(weight, QUARTER_LOW(after));
+            high = NORM_VECTOR(weight, QUARTER_HIGH(after));
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    const float scale = norm_scale(values, 0, NORM_WIDTH, eps, total, scratch, id);
-    for (int base = 0; base < NORM_WIDTH / 8; base += GROUP) {
-        const int i = base + id, live = i < NORM_WIDTH / 8;
-        float4 a = live ? v4[2 * i] : 0.0f, b = live ? v4[2 * i + 1] : 0.0f;
-        a = (a * scale) * low;
-        b = (b * scale) * high;
-        float v[8] = {a.s0, a.s1, a.s2, a.s3, b.s0, b.s1, b.s2, b.s3};
-        if (base + GROUP < NORM_WIDTH / 8) {
-            low = w4[min(2 * (i + GROUP), NORM_WIDTH / 4 - 1)];
-            high = w4[min(2 * (i + GROUP) + 1, NORM_WIDTH / 4 - 1)];
+    if (TEAM_HAS(id, NORM_SCALED)) {
+        float sum = 0.0f;
+        UNROLL
+        for (int first = 0; first < NORM_BLOCKS; first += TEAM) {
+            const int b = first + (id & (TEAM - 1));
+            sum = sum + (b < NORM_BLOCKS ? squares[b] : 0.0f);
         }
-        put_normed(v, 8 * i, live, out, TILE_PASS, (__local uint *)scratch, id);
+        sum = team_fold(sum, scratch, id);
+        scale_normed(gw_rms_scale(sum, NORM_WIDTH, eps), out, TILE_PASS, id);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 #define TAKE_WEIGHTS                                                                               \
-    const float4 norm_low = NORM_WEIGHT(2 * id), norm_high = NORM_WEIGHT(2 * id + 1);
+    const float4 norm_low = NORM_VECTOR(READS(float4, norm), QUARTER_LOW(id));                     \
+    const float4 norm_high = NORM_VECTOR(READS(float4, norm), QUARTER_HIGH(id));
 #define TAKE_X                                                                                     \
-    float4 part[NORM_LOADS];                                                                       \
+    float4 part[2 * NORM_LOADS];                                                                   \
     UNROLL                                                                                         \
     for (int j = 0; j < NORM_LOADS; j++) {                                                         \
-        part[j] = READS(float4, x)[min(id + j * GROUP, NORM_WIDTH / 4 - 1)];                       \
+        part[2 * j] = NORM_VECTOR(READS(float4, x), QUARTER_LOW(id + j * GROUP));                  \
+        part[2 * j + 1] = NORM_VECTOR(READS(float4, x), QUARTER_HIGH(id + j * GROUP));             \
     }
 #define PREPARE                                                                                    \
-    norm_to_tile(part, norm_low, norm_high, READS(float, norm), eps,                              \
-                 GROUP_ID(0) == 0 ? WRITES(uchar, normed) : 0, TILE_PASS, NORM_VALUES, scratch,    \
-                 total, id);                                                                       \
+    norm_to_tile(part, norm_low, norm_high, READS(float4, norm), eps,                             \
+                 GROUP_ID(0) == 0 ? WRITES(uchar, normed) : 0, TILE_PASS, squares, scratch, id);   \
     int staged = 1;
 #else
 #define NORM_LOCALS(X)
@@ -89,7 +106,7 @@ static inline void norm_to_tile(const float4 *x, float4 low, float4 high,
 #define GLU_LOCALS(X)
 #endif
 #define LOCALS(X)                                                                                  \
-    TILE_LOCALS(X) X(float, scratch, GROUP) X(float, total, 1) NORM_LOCALS(X) GLU_LOCALS(X)
+    TILE_LOCALS(X) X(float, scratch, GROUP) NORM_LOCALS(X) GLU_LOCALS(X)
 LOCALS_TYPE
 
 #ifdef WHOLE /* chunks of a row in the tile */

@@ -37,49 +37,24 @@
 #define SHUFFLE_ARGS __local int *scratch, int id
 #define EXCHANGE static inline __attribute__((always_inline)) int /* why: common.cl, on PoCL */
 
-/* v of a lane. */
-EXCHANGE shuffle_from(int v, int lane, SHUFFLE_ARGS) {
+/* v of the lane whose number differs by `mask`. */
+EXCHANGE shuffle_xor(int v, int mask, SHUFFLE_ARGS) {
     int r;
 #if GW_SHUFFLES == SHUFFLES_PTX
-    __asm__ volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                     : "=r"(r) : "r"(v), "r"(lane));
+    __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
+                     : "=r"(r) : "r"(v), "r"(mask));
 #elif GW_SHUFFLES == SHUFFLES_AMD
     const uint own = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u));
-    r = __builtin_amdgcn_ds_bpermute((int)((own & ~31u) | (uint)lane) * 4, v);
+    r = __builtin_amdgcn_ds_bpermute((int)(own ^ (uint)mask) * 4, v);
 #elif GW_SHUFFLES == SHUFFLES_INTEL
-    r = intel_sub_group_shuffle(v, (uint)lane);
+    r = intel_sub_group_shuffle(v, (uint)((id ^ mask) & 31));
 #else
     scratch[id] = v;
     barrier(CLK_LOCAL_MEM_FENCE);
-    r = scratch[(id & ~31) | lane];
+    r = scratch[id ^ mask];
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
     return r;
-}
-
-/* v of the lane whose number differs by `mask`. */
-EXCHANGE shuffle_xor(int v, int mask, SHUFFLE_ARGS) {
-#if GW_SHUFFLES == SHUFFLES_PTX
-    int r;
-    __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                     : "=r"(r) : "r"(v), "r"(mask));
-    return r;
-#else
-    return shuffle_from(v, (id ^ mask) & 31, scratch, id);
-#endif
-}
-
-/* v of the lane `by` further; behind the last one the own value. */
-EXCHANGE shuffle_down(int v, int by, SHUFFLE_ARGS) {
-#if GW_SHUFFLES == SHUFFLES_PTX
-    int r;
-    __asm__ volatile("shfl.sync.down.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                     : "=r"(r) : "r"(v), "r"(by));
-    return r;
-#else
-    const int lane = id & 31;
-    return shuffle_from(v, lane + by < 32 ? lane + by : lane, scratch, id);
-#endif
 }
 #undef EXCHANGE
 #endif

@@ -1,5 +1,5 @@
 /* kernels_cl/glu_team.cl - silu(gate) * up of a prompt on teams, where the two products were computed
- * apart: as glu_join of rows.cl, with 8 neighbouring values per item.
+ * apart: as glu_join of rows.cl, with a quarter of a block per item.
  */
 
 /* both [n, 2, width]: gate, up. Groups: 8 * GROUP values of a row; rows. */
@@ -13,21 +13,20 @@ glu_join(STEP, IN(both), OUT(out), const int width, const int act8) {
         return;
     }
     if (act8) { /* width: whole blocks, of four items each */
-        const int i = first + 8 * id;
+        const int i = first / 8 + id;
         act8_quarter r;
-        float v[8];
+        float4 v[2];
         UNROLL
         for (int j = 0; j < 2; j++) {
-            const int at = min(i, width - 8) / 4 + j;
+            const int at = QUARTER_LOW(min(i, width / 8 - 1)) + 4 * j;
             const float4 a = ((__global const float4 *)g)[at], b = ((__global const float4 *)u)[at];
-            v[4 * j] = gw_silu(a.s0) * b.s0, v[4 * j + 1] = gw_silu(a.s1) * b.s1;
-            v[4 * j + 2] = gw_silu(a.s2) * b.s2, v[4 * j + 3] = gw_silu(a.s3) * b.s3;
+            v[j] = (float4)(gw_silu(a.s0) * b.s0, gw_silu(a.s1) * b.s1, gw_silu(a.s2) * b.s2,
+                            gw_silu(a.s3) * b.s3);
         }
-        quad_encode(&r, v, scratch, id);
-        if (again(i) < width) {
-            quad_store(WRITES(gw_act8, out) + (size_t)row * (width / GW_ACT_BLOCK) +
-                           i / GW_ACT_BLOCK,
-                       &r, i / 8 % 4);
+        quad_encode(&r, v[0], v[1], scratch, id);
+        if (again(i) < width / 8) {
+            quad_store(WRITES(gw_act8, out) + (size_t)row * (width / GW_ACT_BLOCK) + i / 4, &r,
+                       i % 4);
         }
     } else {
         for (int i = first + id; i < min(first + 8 * GROUP, width); i += GROUP) {

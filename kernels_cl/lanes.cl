@@ -132,15 +132,25 @@ static inline void add_pair(const wraw *a, const wraw *b, TILE_ARGS, int at, int
 #endif
 
 #ifdef NORM_WIDTH
-#define NORM_LOCALS(X)
-#define NORM_VALUES tile
-
-static inline void put_normed(const float *v, int i, int live, __global uchar *out, TILE_ARGS,
+/* Quarter i of the row, but for its factor, into the tile. */
+static inline void put_normed(float4 low, float4 high, int i, __global uchar *out, TILE_ARGS,
                               __local uint *scratch, int id) {
-    for (int j = 0; j < 8 && live; j++) {
-        tile[i + j] = v[j];
+    if (QUARTER_LOW(i) < NORM_WIDTH / 4) {
+        ((__local float4 *)tile)[QUARTER_LOW(i)] = low;
+    }
+    if (QUARTER_HIGH(i) < NORM_WIDTH / 4) {
+        ((__local float4 *)tile)[QUARTER_HIGH(i)] = high;
+    }
+}
+
+/* What the factor goes to: one by one, by the items in order. */
+#define NORM_SCALED (NORM_WIDTH / 4)
+static inline void scale_normed(float by, __global uchar *out, TILE_ARGS, int id) {
+    for (int i = id; i < NORM_SCALED; i += GROUP) {
+        const float4 v = ((__local float4 *)tile)[i] * by;
+        ((__local float4 *)tile)[i] = v;
         if (out != 0) {
-            ((__global float *)out)[i + j] = v[j];
+            ((__global float4 *)out)[i] = v;
         }
     }
 }

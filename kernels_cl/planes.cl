@@ -268,27 +268,34 @@ static inline void add_pair(const wraw *a, const wraw *b, TILE_ARGS, int at, int
 #endif
 
 #ifdef NORM_WIDTH
-#define NORM_LOCALS(X) X(float, values, NORM_WIDTH)
-#define NORM_VALUES values
-
-/* Eight values of the normed row into the tile and, when out is not 0, into memory. */
-static inline void put_normed(const float *v, int i, int live, __global uchar *out, TILE_ARGS,
+/* Quarter i of the row, but for its factor, into the tile and, when out is not 0, into memory. */
+static inline void put_normed(float4 low, float4 high, int i, __global uchar *out, TILE_ARGS,
                               __local uint *scratch, int id) {
     act8_quarter r;
-    quad_encode(&r, v, scratch, id);
-    int b = i / GW_ACT_BLOCK, quarter = i / 8 % 4;
-    if (!live) {
+    quad_encode(&r, low, high, scratch, id);
+    const int b = again(i) >> 2, quarter = i & 3;
+    if (b >= NORM_WIDTH / GW_ACT_BLOCK) {
         return;
     }
-    __local uint *words = (__local uint *)(quarter < 2 ? q0 : q1) + 4 * b + quarter % 2 * 2;
-    words[0] = r.word[0];
-    words[1] = r.word[1];
+    ((__local uint *)(q0 + b))[quarter] = r.word[0];
+    ((__local uint *)(q1 + b))[quarter] = r.word[1];
     if (quarter == 0) {
         dx[b] = r.scale;
         sums[b] = r.sums;
     }
     if (out != 0) {
-        quad_store((__global gw_act8 *)out + b, &r, quarter);
+        quad_store_codes((__global gw_act8 *)out + b, &r, quarter);
+    }
+}
+
+/* What the factor goes to: one by one, by the items in order. */
+#define NORM_SCALED (NORM_WIDTH / GW_ACT_BLOCK)
+static inline void scale_normed(float by, __global uchar *out, TILE_ARGS, int id) {
+    for (int b = id; b < NORM_SCALED; b += GROUP) {
+        dx[b] = dx[b] * by;
+        if (out != 0) {
+            ((__global gw_act8 *)out)[b].scale = dx[b];
+        }
     }
 }
 #endif

@@ -4,12 +4,8 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) OF_TEAMS void probe(__
     __local int scratch[256];
     const int id = (int)get_local_id(0);
     uint v = 0;
-    for (int h = 16; h > 0; h /= 2) {
-        v = 3 * v + (uint)shuffle_xor(id, h, scratch, id);
-        v = 3 * v + (uint)shuffle_down(id, h, scratch, id);
-    }
-    for (int lane = 0; lane < 32; lane++) {
-        v = 3 * v + (uint)shuffle_from(id, lane, scratch, id);
+    for (int mask = 1; mask < 32; mask++) {
+        v = 3 * v + (uint)shuffle_xor(id, mask, scratch, id);
     }
     out[id] = (int)v;
 }

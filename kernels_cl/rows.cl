@@ -67,20 +67,24 @@ KERNEL_OF_ANY_SIZE glu_join(STEP, IN(both), OUT(out), const int width, const int
 
 #elif defined(GW_ITEM)
 
+static inline float fold16(float16 v) {
+    const float8 a = v.lo + v.hi;
+    const float4 b = a.lo + a.hi;
+    const float2 c = b.lo + b.hi;
+    return c.lo + c.hi;
+}
+
 static inline float sum_of_squares(__global const float *x, int d) {
-    float16 low = 0.0f, high = 0.0f;
-    float lane[GW_LANES];
-    int whole = d / GW_LANES * GW_LANES;
-    for (int i = 0; i < whole; i += GW_LANES) {
-        float16 a = vload16(0, x + i), b = vload16(0, x + i + 16);
-        low = fma(a, a, low);
-        high = fma(b, b, high);
+    float lane[GW_LANES] = {0.0f}, last[GW_ACT_BLOCK] = {0.0f};
+    const int whole = d / GW_ACT_BLOCK;
+    for (int b = 0; b < whole; b++) {
+        float16 low = vload16(2 * b, x), high = vload16(2 * b + 1, x);
+        lane[b % GW_LANES] += fold16(low * low + high * high);
     }
-    vstore16(low, 0, lane);
-    vstore16(high, 0, lane + 16);
-    for (int i = whole; i < d; i++) {
-        lane[i - whole] = fma(x[i], x[i], lane[i - whole]);
+    for (int i = whole * GW_ACT_BLOCK; i < d; i++) {
+        last[i % GW_ACT_BLOCK] = x[i];
     }
+    lane[whole % GW_LANES] += gw_block_squares(last, GW_ACT_BLOCK);
     return gw_join_lanes(lane);
 }
 
@@ -91,68 +95,87 @@ void norm(STEP, IN(in), IN(w), OUT(out), const int d, const float eps) {
         return;
     }
     __global const float *x = READS(float, in) + (size_t)row * d, *weight = READS(float, w);
-    float scale = gw_rms_scale(sum_of_squares(x, d), d, eps);
+    const float factor = gw_rms_scale(sum_of_squares(x, d), d, eps);
 #ifndef ACT8
     __global float *y = WRITES(float, out) + (size_t)row * d;
     for (int i = 0; i < d; i++) {
-        y[i] = (x[i] * scale) * weight[i];
+        y[i] = (x[i] * weight[i]) * factor;
     }
 #else
     __global gw_act8 *y = WRITES(gw_act8, out) + (size_t)row * (d / GW_ACT_BLOCK);
     for (int b = 0; b < d / GW_ACT_BLOCK; b++) {
         float v[GW_ACT_BLOCK];
         for (int i = 0; i < GW_ACT_BLOCK; i++) {
-            v[i] = (x[b * GW_ACT_BLOCK + i] * scale) * weight[b * GW_ACT_BLOCK + i];
+            v[i] = x[b * GW_ACT_BLOCK + i] * weight[b * GW_ACT_BLOCK + i];
         }
         item_encode(y + b, v);
+        y[b].scale = y[b].scale * factor;
     }
 #endif
 }
 
 #else
 
-#define STAGE 6144 /* values of a row kept in local memory: 24 of the 32 kB that a device has */
-
-#define LOCALS(X) X(float, stage, STAGE) X(float, scratch, GROUP) X(float, total, 1)
+#define LOCALS(X) X(float, squares, GROUP / 4) X(float, scratch, GROUP)
 LOCALS_TYPE
 
-/* A group per row; its first team sums the squares. */
+/* Vector i of a row; zeros behind its end. */
+static inline float4 vector_of(__global const float *x, int i, int d) {
+#ifdef ACT8
+    return 4 * i < d ? ((__global const float4 *)x)[i] : 0.0f;
+#else
+    i *= 4;
+    return (float4)(i < d ? x[i] : 0.0f, i + 1 < d ? x[i + 1] : 0.0f, i + 2 < d ? x[i + 2] : 0.0f,
+                    i + 3 < d ? x[i + 3] : 0.0f);
+#endif
+}
+
+/* A group per row. Its blocks are stored without the row's factor, which is known last. */
 KERNEL(GROUP) norm(STEP, IN(in), IN(w), OUT(out), const int d, const float eps) {
     LOCALS_HERE
-    const int row = GROUP_ID(1), id = LOCAL_ID;
+    const int row = GROUP_ID(1), id = LOCAL_ID, quarters = QUARTERS(d);
     AWAIT;
     if (row >= LIVE) {
         return;
     }
     __global const float *x = READS(float, in) + (size_t)row * d, *weight = READS(float, w);
-    const int staged = d <= STAGE;
-    for (int i = id; i < d && staged; i += GROUP) {
-        stage[i] = x[i];
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    const float scale = norm_scale(staged ? stage : 0, x, d, eps, total, scratch, id);
 #ifdef ACT8
     __global gw_act8 *y = WRITES(gw_act8, out) + (size_t)row * (d / GW_ACT_BLOCK);
-    for (int base = 0; base < d; base += 8 * GROUP) {
-        const int i = base + 8 * id;
-        float v[8];
-        UNROLL
-        for (int j = 0; j < 8; j++) {
-            v[j] = i < d ? ((staged ? stage[i + j] : x[i + j]) * scale) * weight[i + j] : 0.0f;
-        }
+#else
+    __global float *y = WRITES(float, out) + (size_t)row * d;
+#endif
+    float sum = 0.0f;
+    for (int base = 0; base < quarters; base += GROUP) {
+        const int i = base + id;
+        const float4 low = vector_of(x, QUARTER_LOW(i), d), high = vector_of(x, QUARTER_HIGH(i), d);
+        const float of_block = quad_squares(low, high, (__local uint *)scratch, id);
+#ifdef ACT8
         act8_quarter r;
-        quad_encode(&r, v, (__local uint *)scratch, id);
-        if (i < d) {
-            quad_store(y + i / GW_ACT_BLOCK, &r, i / 8 % 4);
+        quad_encode(&r, low * vector_of(weight, QUARTER_LOW(i), d),
+                    high * vector_of(weight, QUARTER_HIGH(i), d), (__local uint *)scratch, id);
+        if (again(i) < quarters) {
+            quad_store(y + i / 4, &r, i % 4);
+        }
+#endif
+        if ((again(id) & 3) == 0) {
+            squares[id / 4] = of_block;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int b = 0; b < GROUP / 4; b += TEAM) {
+            sum = sum + squares[b + (id & (TEAM - 1))];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    const float factor = gw_rms_scale(team_fold(sum, scratch, id), d, eps);
+#ifdef ACT8
+    for (int i = id; i < quarters; i += GROUP) { /* of what this item has stored */
+        if (i % 4 == 0) {
+            y[i / 4].scale = y[i / 4].scale * factor;
         }
     }
 #else
-    for (int base = 0; base < d; base += GROUP) {
-        const int i = base + again(id);
-        if (i < d) {
-            WRITES(float, out)[(size_t)row * d + i] =
-                ((staged ? stage[i] : x[i]) * scale) * weight[i];
-        }
+    for (int i = id; i < d; i += GROUP) {
+        y[i] = (x[i] * weight[i]) * factor;
     }
 #endif
 }

@@ -206,6 +206,7 @@ static inline void grid_arrive(walker *grid) {
 #define put NAMED(put)
 #define add_pair NAMED(add_pair)
 #define put_normed NAMED(put_normed)
+#define scale_normed NAMED(scale_normed)
 /* decode_team.cl */
 #define norm_to_tile NAMED(norm_to_tile)
 #define linear_decode NAMED(linear_decode)
@@ -230,6 +231,7 @@ static inline void grid_arrive(walker *grid) {
 #define pick NAMED(pick)
 #define quantize NAMED(quantize)
 #define glu_join NAMED(glu_join)
+#define vector_of NAMED(vector_of)
 #define norm NAMED(norm)
 #define group_best NAMED(group_best)
 #define sample_pieces NAMED(sample_pieces)

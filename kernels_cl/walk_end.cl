@@ -13,7 +13,7 @@
 #undef TILE_ARGS
 #undef TILE_PASS
 #undef NORM_LOCALS
-#undef NORM_VALUES
+#undef NORM_SCALED
 #undef PER_LANE
 #undef PIECE
 #undef TILE_VALUES
@@ -21,8 +21,11 @@
 #undef SOON
 #undef WITHIN
 #undef USED
+#undef NORM_QUARTERS
+#undef NORM_BLOCKS
 #undef NORM_LOADS
-#undef NORM_WEIGHT
+#undef NORM_VECTOR
+#undef TEAM_HAS
 #undef TAKE_WEIGHTS
 #undef TAKE_X
 #undef CELL

@@ -31,11 +31,7 @@ GW_DEVICE void gw_team_encode(gw_act8 *out, float x) {
     const float inverse = gw_act8_inverse(top);
     const int lane = gw_lane(), code = (int)(gw_act8_code(x, inverse) << 24) >> 24;
     const int q = top < 0x7f800000u ? code : 0;
-    int sum = q; /* of 16 neighbours */
-    sum += gw_partner_bits<8>(sum);
-    sum += gw_partner_bits<4>(sum);
-    sum += gw_partner_bits<2>(sum);
-    sum += gw_partner_bits<1>(sum);
+    const int sum = gw_half_sum(q);
     out->q[lane] = (gw_i8)q;
     if (lane % 16 == 0) {
         out->sum[lane / 16] = (gw_i16)sum;

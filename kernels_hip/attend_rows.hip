@@ -5,6 +5,30 @@
  */
 #include "kernels_hip/attend_tile.h"
 
+enum { BATCH = 16 };
+
+GW_DEVICE void read_head(float *to, const float *from, int e) {
+#pragma unroll 1
+    for (int i = 4 * gw_lane(); i < e; i += 4 * GW_LANES) {
+        *(gw_f32s<4> *)(to + i) = *(const gw_f32s<4> *)(from + i);
+    }
+    gw_sync_team();
+}
+
+/* Four more terms of the chains over the head's values, from value i on. */
+template <class CELLS>
+__device__ static inline void score_four(const float *q, const uint8_t *tile, int i, int j,
+                                         const float *scale, float *s) {
+    const gw_f32s<4> four = *(const gw_f32s<4> *)(q + i);
+#pragma unroll
+    for (int c = 0; c < 4; c++) {
+        float x[2];
+        CELLS::template read<2>(tile, (i + c) * GW_PAGE + j, x);
+        s[0] = GW_FMA(four.v[c], CELLS::SCALED ? scale[0] * x[0] : x[0], s[0]);
+        s[1] = GW_FMA(four.v[c], CELLS::SCALED ? scale[1] * x[1] : x[1], s[1]);
+    }
+}
+
 /* Where the block has what of the rows of one sequence. */
 struct gw_rows_desk {
     float *q;                 /* [rows, e]         */

@@ -1,17 +1,19 @@
 /* kernels_hip/attend_split.hip - ATTENTION over more pages than one block should have: blocks share
  * the pages of a row and KV head, and the one that comes last joins them. A block has all query
  * heads of the KV head, so that a tile of K or V is read once, and keeps on its way what it needs
- * next: V of the pages whose scores it makes, then K of the pages behind. A team has a page and a
- * head. The bits are those of attention.hip.
+ * next: V of the pages whose scores it makes, then K of the pages behind. What is cut finely, and
+ * why: attend_block.hip. The bits are those of attention.hip.
  */
 #include "kernels_hip/attend_tile.h"
 
+enum { TEAMS = GW_SPLIT_THREADS / GW_LANES };
+
 /* Where the block has what, before it joins. */
 struct gw_desk {
-    float *q, *k, *v;           /* [heads, e]: queries; [e]: the new position's k and v   */
-    float *angle;               /* [rope_dim]: of the new position                        */
-    uint8_t *k_cells, *v_cells; /* its cells, scales behind e floats                      */
-    float *weight;              /* [at_once, heads, 64]                                   */
+    float *q;                   /* [heads, e]                                             */
+    uint8_t *k_cells, *v_cells; /* the new position's, scales behind e floats             */
+    float *score;               /* [at_once, heads, 64]                                   */
+    float *weight;              /* [teams, 64]: of the page a team is at                  */
     uint8_t *k_tiles, *v_tiles; /* [at_once]                                              */
 
     template <class CELLS>
@@ -19,12 +21,10 @@ struct gw_desk {
         const int cells = GW_BLOCK_CELLS(p.e);
         gw_desk d;
         d.q = (float *)shared;
-        d.k = d.q + p.block_has * p.e;
-        d.v = d.k + p.e;
-        d.angle = d.v + p.e;
-        d.k_cells = (uint8_t *)(d.angle + p.e);
+        d.k_cells = (uint8_t *)(d.q + p.block_has * p.e);
         d.v_cells = d.k_cells + 4 * cells;
-        d.weight = (float *)(d.v_cells + 4 * cells);
+        d.score = (float *)(d.v_cells + 4 * cells);
+        d.weight = d.score + at_once * p.block_has * GW_PAGE;
         d.k_tiles = shared + GW_SPLIT_DESK(p.e, p.block_has, at_once);
         d.v_tiles = d.k_tiles + at_once * tile_bytes<CELLS>(p);
         return d;
@@ -79,6 +79,8 @@ struct gw_split_work {
         const int base = (span.first + first + page) * GW_PAGE;
         return span.pos - base + 1 < GW_PAGE ? span.pos - base + 1 : GW_PAGE;
     }
+    /* Does a round of all pages do? */
+    __device__ inline int at_one_go(void) const { return n <= at_once; }
     /* The new position's page. */
     __device__ inline int is_fresh(int page) const { return fresh && page == n - 1; }
     /* Of a head in p.parts, the row's first page. */
@@ -102,180 +104,250 @@ __device__ static inline void fetch_pages(const gw_attend_params &p, const gw_sp
 
 /* ---- the new position ------------------------------------------------------------------------ */
 
-/* The queries, and with ROPE_KV the new position's k and v, each by a team. */
-template <class CELLS>
-__device__ static inline void take_row(const gw_attend_params &p, const gw_desk &d,
-                                       const gw_split_work &w, float angle) {
-    const int e = p.e, n = w.heads + 2 * w.fresh;
-    const size_t at = ((size_t)w.row * p.heads + w.head) * e;
-#pragma unroll 1
-    for (int h = gw_team(); h < n; h += teams()) {
-        const int kv = p.heads + (h - w.heads) * p.kv_heads + w.g;
-        float *to = h < w.heads ? d.q + h * e : h == w.heads ? d.k : d.v;
-        read_head(to,
-                  w.turns ? p.turn.in + (h < w.heads ? at + h * e : (size_t)kv * e)
-                          : p.q + at + h * e,
-                  e);
+/* Values of the block's queries and of the new position's k and v on their way through norm and
+ * rotation: a thread has the same value of every step-th head, SLOTS of them at once. Heads are
+ * counted: the queries, k, v. What no launch of the pass writes is read when it is opened. */
+struct gw_turned {
+    enum { SLOTS = 3 };
+    int i, h, step, n; /* i: which value; h: the first of the heads below n       */
+    int turns, away;   /* whether the value turns, and how far from it what it turns with is */
+    float c, s;
+    const float *from[SLOTS];
+    float x[SLOTS], other[SLOTS];
+
+    __device__ inline const float *head_of(const gw_attend_params &p, const gw_split_work &w,
+                                           int head) const {
+        if (!w.turns) {
+            return p.q + ((size_t)w.row * p.heads + w.head + head) * p.e;
+        }
+        const int kv = p.heads + (head - w.heads) * p.kv_heads + w.g;
+        return p.turn.in + (size_t)(head < w.heads ? w.head + head : kv) * p.e;
     }
-    if (!w.turns) {
+    __device__ inline void choose(const gw_attend_params &p, const gw_split_work &w) {
+#pragma unroll
+        for (int k = 0; k < SLOTS; k++) {
+            const int head = h + k * step;
+            from[k] = head_of(p, w, head < n ? head : 0) + (i < p.e ? i : 0);
+        }
+    }
+    __device__ inline void open(const gw_attend_params &p, const gw_split_work &w) {
+        const int blocks = (int)((unsigned)(p.e + GW_LANES - 1) / GW_LANES), team = gw_team();
+        const int r = w.turns ? p.turn.rope_dim : 0, half = r / 2;
+        step = (int)((unsigned)TEAMS / (unsigned)blocks);
+        h = (int)((unsigned)team / (unsigned)blocks);
+        i = (team - h * blocks) * GW_LANES + gw_lane();
+        n = h < step ? w.heads + 2 * w.fresh : 0; /* whole teams */
+        turns = i < r;
+        away = 0;
+        c = s = 0.0f;
+        if (turns) {
+            const int second = p.turn.interleaved ? i & 1 : i >= half;
+            const int pair = p.turn.interleaved ? i >> 1 : second ? i - half : i;
+            const float *angle = p.turn.table + (size_t)w.span.pos * r + pair;
+            away = p.turn.interleaved ? 1 - 2 * second : second ? -half : half;
+            c = angle[0];
+            s = second ? angle[half] : -angle[half];
+        }
+        choose(p, w);
+#pragma unroll
+        for (int k = 0; k < SLOTS; k++) {
+            gw_have(from[k]);
+        }
+    }
+    __device__ inline void ask(void) {
+#pragma unroll
+        for (int k = 0; k < SLOTS; k++) {
+            x[k] = gw_fresh_float(from[k]);
+            other[k] = gw_fresh_float(from[k] + away);
+        }
+    }
+    /* Norms of the heads of all slots; the whole team calls it. */
+    __device__ inline void norm(const gw_attend_params &p, const gw_split_work &w) {
+        const int at = i < p.e ? i : 0;
+#pragma unroll 1
+        for (int k = 0; k < SLOTS; k++) {
+            const int head = h + k * step;
+            const float *weight = head < w.heads ? p.turn.q_norm : p.turn.k_norm;
+            if (head > w.heads || head >= n || !weight) {
+                continue;
+            }
+            const float *all = head_of(p, w, head);
+            const float mine = weight[at], theirs = weight[at + away];
+            float sum = 0.0f;
+#pragma unroll 4
+            for (int l = gw_lane(); l < p.e; l += GW_LANES) {
+                sum = GW_FMA(all[l], all[l], sum);
+            }
+            const float scale = gw_rms_scale(gw_fold(sum), p.e, p.turn.eps);
+#pragma unroll
+            for (int m = 0; m < SLOTS; m++) { /* numbers of registers are constants */
+                x[m] = m == k ? (x[m] * scale) * mine : x[m];
+                other[m] = m == k ? (other[m] * scale) * theirs : other[m];
+            }
+        }
+    }
+    /* The value of slot k. */
+    __device__ inline float value(const gw_split_work &w, int k) const {
+        return turns && h + k * step <= w.heads ? GW_FMA(x[k], c, other[k] * s)
+                                                : x[k]; /* gw_rope_first, gw_rope_second */
+    }
+};
+
+/* Where the new k is made: in its tile, or on the desk where that comes in a later round. */
+template <class CELLS>
+__device__ static inline gw_fresh<CELLS> fresh_k(const gw_attend_params &p, const gw_desk &d,
+                                                 const gw_split_work &w) {
+    return w.at_one_go() ? gw_fresh<CELLS>(d.k_tiles + (w.n - 1) * tile_bytes<CELLS>(p), p.e,
+                                           w.span.pos % GW_PAGE, 1)
+                         : gw_fresh<CELLS>(d.k_cells, p.e);
+}
+
+/* A new cell for this block and for later passes, of which the first tile of heads takes care. */
+template <class CELLS>
+__device__ static inline void keep_cell(const gw_fresh<CELLS> &here, const gw_fresh<CELLS> &cache,
+                                        int i, float x, int keeps) {
+    here.put_value(i, x);
+    if (!keeps) {
         return;
     }
-    if ((int)threadIdx.x < p.turn.rope_dim) {
-        d.angle[threadIdx.x] = angle;
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (int h = gw_team(); h < n; h += teams()) {
-        if (h <= w.heads) {
-            float *head = h < w.heads ? d.q + h * e : d.k;
-            turn_heads<1>(p.turn, (gw_f32s<1> *)head, h < w.heads ? p.turn.q_norm : p.turn.k_norm,
-                          d.angle);
-        }
-        if (h >= w.heads) {
-            make_cells<CELLS>(h == w.heads ? d.k_cells : d.v_cells, h == w.heads ? d.k : d.v, e);
-        }
+    if (CELLS::SCALED) {
+        cache.copy_value(here, i); /* of what this thread wrote */
+    } else {
+        cache.put_value(i, x);
     }
 }
 
-/* What the row leaves behind: queries, and its cells by the first tile of heads. */
+/* The queries, and with ROPE_KV the new position's k and v, with what they leave behind; the first
+ * slots are on their way. */
 template <class CELLS>
-__device__ static inline void keep_row(const gw_attend_params &p, const gw_desk &d,
-                                       const gw_split_work &w) {
-    const int e = p.e, j = w.span.pos % GW_PAGE, team = gw_team();
+__device__ static inline void take_row(const gw_attend_params &p, const gw_desk &d,
+                                       const gw_split_work &w, gw_turned &v) {
+    const int e = p.e, j = w.span.pos % GW_PAGE;
     const size_t at = w.tile_of(w.n - 1) * (size_t)tile_bytes<CELLS>(p);
-    if (team == teams() - 1 && w.part == 0) {
-        store_k<CELLS>(d.k_cells, (uint8_t *)p.k + at, e, j);
-    } else if (team == teams() - 2 && w.part == 0) {
-        store_cells<CELLS>(d.v_cells, (uint8_t *)p.v + at, e, j * e, 1, j * (e / 32), 1);
-    }
-    for (int i = (int)threadIdx.x; i < w.heads * e; i += (int)blockDim.x) {
-        p.turn.out[(size_t)w.head * e + i] = d.q[i];
+    while (v.h < v.n) {
+        if (w.turns && (p.turn.q_norm || p.turn.k_norm)) {
+            v.norm(p, w);
+        }
+#pragma unroll
+        for (int k = 0; k < v.SLOTS; k++) {
+            const int head = v.h + k * v.step;
+            if (head >= v.n) {
+                break;
+            }
+            const float x = v.value(w, k);
+            if (v.i >= e) {
+                continue;
+            }
+            if (head < w.heads) {
+                d.q[head * e + v.i] = x;
+                if (w.fresh) {
+                    p.turn.out[(size_t)(w.head + head) * e + v.i] = x;
+                }
+            } else if (head == w.heads) {
+                keep_cell(fresh_k<CELLS>(p, d, w), gw_fresh<CELLS>((uint8_t *)p.k + at, e, j, 1),
+                          v.i, x, w.part == 0);
+            } else {
+                keep_cell(gw_fresh<CELLS>(d.v_cells, e),
+                          gw_fresh<CELLS>((uint8_t *)p.v + at, e, j, 0), v.i, x, w.part == 0);
+            }
+        }
+        v.h += v.SLOTS * v.step;
+        if (v.h < v.n) {
+            v.choose(p, w);
+            v.ask();
+        }
     }
 }
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-/* Scores of positions 2 lane and 2 lane + 1 of a page, of which [from, end) are seen; what softmax
- * makes of them to weight [64]. Its maximum and sum in every lane; a team. */
-template <class CELLS>
-__device__ static inline void weigh_page(const gw_attend_params &p, const float *q,
-                                         const uint8_t *tile, int from, int end, float *weight,
-                                         float *page_top, float *page_sum) {
-    const int j = 2 * gw_lane(), e = p.e;
-    const uint8_t *scales = tile + GW_PAGE * e * CELLS::BYTES;
-    float s[2] = {0.0f, 0.0f}, scale[2] = {0.0f, 0.0f}, best = minus_infinity();
-    int i = 0;
-#pragma unroll 1
-    for (; i + BATCH <= e; i += BATCH) {
-        if (CELLS::SCALED && i % 32 == 0) {
-            gw_cells_f16::read<2>(scales, i / 32 * GW_PAGE + j, scale);
-        }
-#pragma unroll
-        for (int c = 0; c < BATCH; c += 4) {
-            score_four<CELLS>(q, tile, i + c, j, scale, s);
-        }
-    }
-#pragma unroll 1
-    for (; i < e; i += 4) { /* a scaled head has whole blocks of 32 */
-        score_four<CELLS>(q, tile, i, j, scale, s);
-    }
-#pragma unroll
-    for (int c = 0; c < 2; c++) {
-        s[c] = s[c] * p.scale;
-        best = j + c >= from && j + c < end && s[c] > best ? s[c] : best;
-    }
-    const float top = team_top(best);
-#pragma unroll
-    for (int c = 0; c < 2; c++) {
-        s[c] = j + c >= from && j + c < end ? gw_exp(s[c] - top) : 0.0f;
-        weight[j + c] = s[c];
-        s[c] = gw_fold(s[c]);
-    }
-    *page_top = top;
-    *page_sum = s[0] + s[1];
-}
+/* A page and a head, as attend_tile.h wants its desk and its work: the only page of both. */
+struct gw_one_page {
+    const float *q;
+    float *score, *weight, *values;
+    uint8_t *v_cells;
+    int lane, turns, pages, first, seen;
 
-/* Values i and i + 1 of positions [from, end) of a page. fresh: cells of its last position, which
- * is not in the tile then; else NULL. */
-template <class CELLS>
-__device__ static inline void mix_page(int e, const uint8_t *tile, const uint8_t *fresh,
-                                       const float *weight, int from, int end, int i, float *o) {
-    const uint8_t *scales = tile + GW_PAGE * e * CELLS::BYTES;
-    int j = from;
-    o[0] = o[1] = 0.0f;
-    end -= fresh != 0;
-#pragma unroll 1
-    for (; j + BATCH / 2 <= end; j += BATCH / 2) {
-#pragma unroll
-        for (int c = 0; c < BATCH / 2; c++) {
-            mix_one<CELLS>(tile, (j + c) * e + i, scales, (j + c) * (e / 32) + i / 32,
-                           weight[j + c], o);
-        }
-    }
-#pragma unroll 1
-    for (; j < end; j++) {
-        mix_one<CELLS>(tile, j * e + i, scales, j * (e / 32) + i / 32, weight[j], o);
-    }
-    if (fresh) {
-        mix_one<CELLS>(fresh, i, fresh + 4 * e, i / 32, weight[j], o);
-    }
-}
+    /* unit: of page `page` and a head h, in the round. */
+    __device__ inline gw_one_page(const gw_attend_params &p, const gw_desk &d,
+                                  const gw_split_work &w, int unit, int page, int h)
+        : q(d.q + h * p.e), score(d.score + unit * GW_PAGE), weight(d.weight + gw_team() * GW_PAGE),
+          values(0), v_cells(d.v_cells), lane((int)(threadIdx.x % GW_LANES)),
+          turns(w.is_fresh(page)), pages(1), first(w.from(page)), seen(w.end(page)) {}
+    __device__ inline int from(int) const { return first; }
+    __device__ inline int end(int) const { return seen; }
+};
 
-/* The scores of pages [base, end) for every head, a team each. */
+/* The scores of pages [base, end) for every head. Where teams are enough, one for half of a page
+ * and a head, with a position per lane; else one for a page and a head. */
 template <class CELLS>
 __device__ static inline void do_k(const gw_attend_params &p, const gw_desk &d,
                                    const gw_split_work &w, int base, int end) {
-    const int bytes = tile_bytes<CELLS>(p);
-    if (w.is_fresh(end - 1)) {
-        if (gw_team() == 0) {
-            store_k<CELLS>(d.k_cells, d.k_tiles + (end - 1 - base) * bytes, p.e,
-                           w.span.pos % GW_PAGE);
+    const int bytes = tile_bytes<CELLS>(p), team = gw_team(), units = (end - base) * w.heads;
+    if (w.is_fresh(end - 1) && !w.at_one_go()) {
+        if ((int)threadIdx.x < p.e) {
+            gw_fresh<CELLS>(d.k_tiles + (end - 1 - base) * bytes, p.e, w.span.pos % GW_PAGE, 1)
+                .copy_value(gw_fresh<CELLS>(d.k_cells, p.e), (int)threadIdx.x);
         }
         __syncthreads();
     }
-    for (int page = base, h = gw_team();; h += teams()) {
+    const int halves = 2 * units <= TEAMS;
+#pragma unroll 1
+    for (int unit = halves ? team / 2 : team; unit < units; unit += TEAMS) {
+        int page = 0, h = unit; /* heads of a page in a row */
         for (; h >= w.heads; h -= w.heads) {
             page++;
         }
-        if (page >= end) {
-            break;
+        const uint8_t *tile = d.k_tiles + page * bytes;
+        const gw_one_page one(p, d, w, unit, base + page, h);
+        if (halves) {
+            score_page<CELLS, 1>(p, one, tile, 0, team % 2 * GW_LANES + one.lane);
+        } else {
+            score_page<CELLS, 2>(p, one, tile, 0, 2 * one.lane);
         }
-        float top, sum;
-        weigh_page<CELLS>(p, d.q + h * p.e, d.k_tiles + (page - base) * bytes, w.from(page),
-                          w.end(page), d.weight + ((page - base) * w.heads + h) * GW_PAGE, &top,
-                          &sum);
-        if (gw_lane() == 0) {
-            p.parts.top[w.place(p, h) + w.first + page] = top;
-            p.parts.sum[w.place(p, h) + w.first + page] = sum;
-        }
-    }
-    if (w.is_fresh(end - 1)) {
-        keep_row<CELLS>(p, d, w);
     }
 }
 
-/* The sums of their values, a team for 64 of a head. */
+/* What softmax makes of them and the sums of values, a team for 64 of a head, each with weights of
+ * its own making. The sum of a page's weights is made by one more team, or where those are too many
+ * by the one of the last values. */
 template <class CELLS>
 __device__ static inline void do_v(const gw_attend_params &p, const gw_desk &d,
                                    const gw_split_work &w, int base, int end) {
     enum { WIDE = 2 * GW_LANES };
-    const int slices = (p.e + WIDE - 1) / WIDE, across = w.heads * slices;
-    for (int page = base, unit = gw_team();; unit += teams()) {
-        for (; unit >= across; unit -= across) {
+    const int slices = (int)((unsigned)(p.e + WIDE - 1) / WIDE), units = (end - base) * w.heads;
+    const int bytes = tile_bytes<CELLS>(p), apart = units * (slices + 1) <= TEAMS;
+    const int all = units * (slices + apart), sums = slices - 1 + apart;
+#pragma unroll 1
+    for (int at = gw_team(); at < all; at += TEAMS) {
+        int unit = at, slice = 0, page = base; /* units of a slice in a row */
+        for (; unit >= units; unit -= units) {
+            slice++;
+        }
+        int h = unit;
+        for (; h >= w.heads; h -= w.heads) {
             page++;
         }
-        if (page >= end) {
-            break;
+        gw_one_page one(p, d, w, unit, page, h);
+        const size_t place = w.place(p, h) + w.first + page;
+        const gw_weights v(one, one, 0);
+        if (slice < slices) {
+            one.values = p.parts.values + place * p.parts.e_padded;
+            one.weight[one.lane] = v.weight[0];
+            one.weight[one.lane + GW_LANES] = v.weight[1];
+            gw_sync_team();
+            const int i = slice * WIDE + 2 * one.lane;
+            if (i < p.e) {
+                mix_page<CELLS>(p, one, one, d.v_tiles + (page - base) * bytes, one.weight, 0, i);
+            }
+            gw_sync_team();
         }
-        const int h = unit / slices, i = (unit - h * slices) * WIDE + 2 * gw_lane();
-        if (i < p.e) {
-            gw_f32s<2> o;
-            mix_page<CELLS>(p.e, d.v_tiles + (page - base) * tile_bytes<CELLS>(p),
-                            w.is_fresh(page) ? d.v_cells : (const uint8_t *)0,
-                            d.weight + ((page - base) * w.heads + h) * GW_PAGE, w.from(page),
-                            w.end(page), i, o.v);
-            *(gw_f32s<2> *)(p.parts.values + (w.place(p, h) + w.first + page) * p.parts.e_padded +
-                            i) = o;
+        if (slice == sums) {
+            const float sum = gw_fold(v.weight[0] + v.weight[1]);
+            if (one.lane == 0) {
+                p.parts.top[place] = v.top;
+                p.parts.sum[place] = sum;
+            }
         }
     }
 }
@@ -285,81 +357,153 @@ __device__ static inline void do_v(const gw_attend_params &p, const gw_desk &d,
 /* The block is done. True for the whole block when it was the last one of its row and heads; what
  * the others left in p.parts can then be read. */
 GW_DEVICE int comes_last(const struct gw_attend_params &p, const gw_split_work &w) {
-    __shared__ int last;
-    gw_fence_block();
-    if (threadIdx.x == 0) { /* the last one leaves 0 behind */
-        const unsigned all = (unsigned)w.blocks;
-        last = atomicInc(p.arrived + (size_t)w.row * p.heads + w.head, all - 1) == all - 1;
-    }
-    gw_fence_block();
-    return last;
+    __shared__ unsigned before;
+    const unsigned all = (unsigned)w.blocks; /* the last one leaves 0 behind */
+    return gw_block_arrives(p.arrived + (size_t)w.row * p.heads + w.head, all - 1, &before) ==
+           all - 1;
 }
 
-/* Pages in order, a thread per value of a head; as many heads at once as find room. */
+/* What the pages of a head count for: lane l has pages l and l + 32. */
+struct gw_shares {
+    enum { OF_LANE = GW_SPLIT_PAGES / GW_LANES, AT_ONCE = 4 };
+    float share[OF_LANE], sum[OF_LANE]; /* share: before make, tops */
+
+    __device__ inline void ask(const gw_attend_params &p, const gw_split_work &w, int h) {
+        const size_t at = w.place(p, h);
+#pragma unroll
+        for (int k = 0; k < OF_LANE; k++) {
+            const int page = k * GW_LANES + gw_lane();
+            share[k] = minus_infinity();
+            sum[k] = 0.0f;
+            if (page < w.pages) {
+                share[k] = gw_fresh_float(p.parts.top + at + page);
+                sum[k] = gw_fresh_float(p.parts.sum + at + page);
+            }
+        }
+    }
+    /* The whole team calls it. */
+    __device__ inline void make(int pages) {
+        float best = share[0];
+#pragma unroll
+        for (int k = 1; k < OF_LANE; k++) {
+            best = larger(best, share[k]);
+        }
+        best = gw_team_top(best);
+        share[0] = exp_below(share[0] - best);
+#pragma unroll
+        for (int k = 1; k < OF_LANE; k++) {
+            if (k * GW_LANES < pages) {
+                share[k] = exp_below(share[k] - best);
+            }
+        }
+    }
+    /* Two values of the head from those of its pages; the whole team calls it. */
+    __device__ inline void join(const float *one, const float *two, int stride, int pages,
+                                float *o) const {
+        float total = 0.0f;
+        o[0] = o[1] = 0.0f;
+#pragma unroll
+        for (int k = 0; k < OF_LANE; k++) {
+            const int base = k * GW_LANES, here = pages - base < GW_LANES ? pages - base : GW_LANES;
+#pragma unroll 1
+            for (int page = 0; page < here; page += AT_ONCE) {
+                float by[AT_ONCE], sums[AT_ONCE], v[2][AT_ONCE];
+#pragma unroll
+                for (int c = 0; c < AT_ONCE; c++) {
+                    const int row = base + page + c;
+                    const int at = (row < pages ? row : pages - 1) * stride;
+                    by[c] = gw_shuffle(share[k], page + c);
+                    sums[c] = gw_shuffle(sum[k], page + c);
+                    v[0][c] = one[at];
+                    v[1][c] = two[at];
+                }
+#pragma unroll
+                for (int c = 0; c < AT_ONCE; c++) {
+                    if (page + c < here) {
+                        total = GW_FMA(sums[c], by[c], total);
+                        o[0] = GW_FMA(v[0][c], by[c], o[0]);
+                        o[1] = GW_FMA(v[1][c], by[c], o[1]);
+                    }
+                }
+            }
+        }
+        o[0] = o[0] / total;
+        o[1] = o[1] / total;
+    }
+};
+
+/* Pages in order, of heads [h0, h0 + heads): a team for 32 values of a head, or for twice as many.
+ * While values come a team makes the shares of its first head; it seldom has another. */
+template <class CELLS>
+__device__ static inline void join_heads(const gw_attend_params &p, const gw_split_work &w,
+                                         float *values, int h0, int heads) {
+    const int pages = w.pages, e = p.e, wide = pages * p.parts.e_padded;
+    const int slices = (int)((unsigned)(e + GW_LANES - 1) / GW_LANES), units = heads * slices;
+    const int each = (int)((unsigned)(units + TEAMS - 1) / TEAMS);
+    const int first = gw_team() * each, end = first + each < units ? first + each : units;
+    int h = 0, slice = first < units ? first : 0; /* a team without work */
+    for (; slice >= slices; slice -= slices) {    /* divisions take longer */
+        h++;
+    }
+    gw_shares shares;
+    shares.ask(p, w, h0 + h);
+#pragma unroll 1
+    for (int k = 0; k < heads; k++) {
+        const float *from = p.parts.values + w.place(p, h0 + k) * (size_t)p.parts.e_padded;
+#pragma unroll 2
+        for (int i = 4 * (int)threadIdx.x; i < wide; i += 4 * GW_SPLIT_THREADS) {
+            gw_copy_async(values + k * wide + i, from + i);
+        }
+    }
+    gw_copy_commit();
+    shares.make(pages);
+    gw_copy_wait<0>();
+    __syncthreads();
+#pragma unroll 1
+    for (int unit = first; unit < end;) {
+        if (slice == slices) {
+            slice = 0;
+            h++;
+            shares.ask(p, w, h0 + h);
+            shares.make(pages);
+        }
+        const int n = unit + 1 < end && slice + 1 < slices ? 2 : 1;
+        const int i = slice * GW_LANES + gw_lane(), last = i + (n - 1) * GW_LANES;
+        const float *from = values + h * wide;
+        float o[2];
+        shares.join(from + (i < e ? i : 0), from + (last < e ? last : 0), p.parts.e_padded, pages,
+                    o);
+        const size_t to = ((size_t)w.row * p.heads + w.head + h0 + h) * e + i;
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            if (k < n && p.act8) { /* heads are whole teams then */
+                gw_team_encode((gw_act8 *)p.out + to / GW_ACT_BLOCK + k, o[k]);
+            } else if (k < n && i + k * GW_LANES < e) {
+                ((float *)p.out)[to + k * GW_LANES] = o[k];
+            }
+        }
+        unit += n;
+        slice += n;
+    }
+}
+
+/* All heads at once if they find room in the tiles' place, else as many as do. */
 template <class CELLS>
 __device__ static inline void join_pages(const gw_attend_params &p, const gw_split_work &w,
-                                         float *shared) {
-    const int pages = w.pages, e = p.e, n = w.heads * pages, wide = pages * p.parts.e_padded;
-    const int lane = gw_lane(), before = (2 * n + w.heads + 3) / 4 * 4;
-    const int all = (GW_SPLIT_DESK(e, p.block_has, w.at_once) + p.slots * tile_bytes<CELLS>(p)) / 4;
-    float *share = shared, *sum = share + n, *total = sum + n, *values = shared + before;
+                                         float *values) {
+    const int wide = w.pages * p.parts.e_padded, tiles = p.slots * tile_bytes<CELLS>(p) / 4;
+    if (w.heads * wide <= tiles) {
+        join_heads<CELLS>(p, w, values, 0, w.heads);
+        return;
+    }
+    const int all = tiles + GW_SPLIT_DESK(p.e, p.block_has, w.at_once) / 4;
     int fit = 1;
-    while (fit < w.heads && before + (fit + 1) * wide <= all) {
+    while ((fit + 1) * wide <= all) {
         fit++;
     }
-    for (int h0 = 0; h0 < w.heads; h0 += fit) {
-        const int heads = w.heads - h0 < fit ? w.heads - h0 : fit;
 #pragma unroll 1
-        for (int h = 0; h < heads; h++) {
-            const float *from = p.parts.values + w.place(p, h0 + h) * (size_t)p.parts.e_padded;
-#pragma unroll 4
-            for (int i = 4 * (int)threadIdx.x; i < wide; i += 4 * (int)blockDim.x) {
-                gw_copy_async(values + h * wide + i, from + i);
-            }
-        }
-        gw_copy_commit();
-        for (int h = gw_team(); h0 == 0 && h < w.heads; h += teams()) {
-            const size_t at = w.place(p, h);
-            float best = minus_infinity(), sums = 0.0f;
-#pragma unroll 2
-            for (int page = lane; page < pages; page += GW_LANES) {
-                const float top = p.parts.top[at + page];
-                share[h * pages + page] = top;
-                sum[h * pages + page] = p.parts.sum[at + page];
-                best = larger(best, top);
-            }
-            best = team_top(best);
-            for (int page = lane; page < pages; page += GW_LANES) {
-                share[h * pages + page] = gw_exp(share[h * pages + page] - best);
-            }
-            gw_sync_team();
-#pragma unroll 4
-            for (int page = 0; page < pages; page++) {
-                sums = GW_FMA(sum[h * pages + page], share[h * pages + page], sums);
-            }
-            if (lane == 0) {
-                total[h] = sums;
-            }
-        }
-        gw_copy_wait<0>();
-        __syncthreads();
-        for (int t = (int)threadIdx.x; t - lane < heads * e; t += (int)blockDim.x) {
-            const int h = t / e, i = t - h * e, there = h < heads;
-            const float *v = values + (there ? h * wide + i : 0);
-            const float *weight = share + (there ? (h0 + h) * pages : 0);
-            float o = 0.0f;
-#pragma unroll 4
-            for (int page = 0; page < pages; page++) {
-                o = GW_FMA(v[page * p.parts.e_padded], weight[page], o);
-            }
-            o = o / total[there ? h0 + h : 0];
-            const size_t to = ((size_t)w.row * p.heads + w.head + h0 + h) * e + i;
-            if (p.act8) { /* heads are whole teams then */
-                gw_team_encode((gw_act8 *)p.out + to / GW_ACT_BLOCK, o);
-            } else if (there) {
-                ((float *)p.out)[to] = o;
-            }
-        }
+    for (int h0 = 0; h0 < w.heads; h0 += fit) {
+        join_heads<CELLS>(p, w, values, h0, w.heads - h0 < fit ? w.heads - h0 : fit);
         __syncthreads();
     }
 }
@@ -378,28 +522,36 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
     if (w.n <= 0) {
         return; /* the row's first block waits */
     }
-    const gw_desk d = gw_desk::at<CELLS>(shared, p, w.at_once);
+    const gw_desk d = gw_desk::at<CELLS>(gw_shared_place(shared), p, w.at_once);
     /* Cells that no launch of this pass writes are read before the wait: attend_block.hip. */
     const int old =
         w.turns ? w.n : (w.span.pos + 1 - p.step.rows) / GW_PAGE - w.span.first - w.first;
     const int early = old < 0 ? 0 : old < w.n ? old : w.n;
-    float angle = 0.0f; /* of the new position; no more of them than threads */
-    if (w.turns && (int)threadIdx.x < p.turn.rope_dim) {
-        angle = p.turn.table[(size_t)w.span.pos * p.turn.rope_dim + threadIdx.x];
-    }
+    const int all_early = early >= w.at_once || early == w.n; /* of the first round */
     fetch_pages<CELLS>(p, w, p.k, d.k_tiles, 0, 0, early);
-    if (early >= w.at_once || early == w.n) { /* the round's are all under way */
+    if (all_early) {
         gw_copy_commit();
         fetch_pages<CELLS>(p, w, p.v, d.v_tiles, 0, 0, early);
-        gw_grid_dependency_wait();
-    } else {
-        gw_grid_dependency_wait();
+    }
+    gw_turned values;
+    values.open(p, w);
+    if (w.fresh) {
+        gw_copy_commit();
+        gw_copy_wait<1>();
+        __syncthreads(); /* a new k goes over what came */
+    }
+    gw_grid_dependency_wait();
+    values.ask();
+    if (!all_early) {
         fetch_pages<CELLS>(p, w, p.k, d.k_tiles, 0, early, w.n);
         gw_copy_commit();
         fetch_pages<CELLS>(p, w, p.v, d.v_tiles, 0, 0, w.n);
     }
-    gw_copy_commit();
-    take_row<CELLS>(p, d, w, angle);
+    if (!w.fresh) {
+        gw_copy_commit();
+    }
+    take_row<CELLS>(p, d, w, values);
+#pragma unroll 1
     for (int base = 0; base < w.n; base += w.at_once) {
         const int end = base + w.at_once < w.n ? base + w.at_once : w.n;
         gw_copy_wait<1>(); /* of V in the first round, of nothing later */
@@ -411,21 +563,22 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
         do_k<CELLS>(p, d, w, base, end);
         gw_copy_wait<0>();
         __syncthreads();
-        fetch_pages<CELLS>(p, w, p.k, d.k_tiles, end, 0, w.n);
-        gw_copy_commit();
-        gw_copy_commit(); /* an empty one, so that the next round waits for K */
+        if (end < w.n) {
+            fetch_pages<CELLS>(p, w, p.k, d.k_tiles, end, 0, w.n);
+            gw_copy_commit();
+            gw_copy_commit(); /* an empty one, so that the next round waits for K */
+        }
         do_v<CELLS>(p, d, w, base, end);
     }
-    gw_copy_wait<0>();
     if (comes_last(p, w)) {
         join_pages<CELLS>(p, w, (float *)shared);
     }
 }
 
-#define KERNEL(format)                                                                             \
-    GW_KERNEL(gw_attend_split_##format, struct gw_attend_params, GW_SPLIT_THREADS) {               \
+#define KERNEL(format, ...)                                                                        \
+    GW_KERNEL(gw_attend_split_##format, struct gw_attend_params, __VA_ARGS__) {                    \
         attend<gw_cells_##format>(p);                                                              \
     }
-KERNEL(f16)
-KERNEL(f32)
-KERNEL(q8_0)
+KERNEL(f16, GW_SPLIT_THREADS)
+KERNEL(f32, GW_SPLIT_THREADS)
+KERNEL(q8_0, GW_SPLIT_THREADS, 3) /* of its own accord NVIDIA's compiler keeps 64 registers */

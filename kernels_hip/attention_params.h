@@ -67,9 +67,9 @@ struct gw_attend_params { /* what comes first, and why: linear_params.h */
 
 /* gw_attend_block_CACHE: with the same parameters, of which parts, arrived and what cuts pages are
  * not read; out is set, e is a multiple of 4 and at most the threads of a block, and a row sees
- * at most as many pages as there is room for. Grid: (heads of a KV head, rows, KV heads). Dynamic
- * shared memory: GW_BLOCK_DESK bytes for those pages and `slots` tiles of the cache, an even number
- * of them. */
+ * at most as many pages as there is room for, and GW_LANES. Grid: (heads of a KV head, rows, KV
+ * heads). Dynamic shared memory: GW_BLOCK_DESK bytes for those pages and `slots` tiles of the
+ * cache, an even number of them. */
 enum {
     GW_BLOCK_THREADS = 512,
     GW_BLOCK_FEWER = 256,       /* where blocks of products are to have registers beside */
@@ -86,7 +86,9 @@ enum {
 };
 #define GW_BLOCK_CELLS(e) (((e) + (e) / 64 + 4) / 4 * 4) /* floats */
 #define GW_BLOCK_DESK(e, pages)                                                                    \
-    ((4 * (4 * (e) + 2 * GW_BLOCK_CELLS(e) + (pages) * (GW_PAGE + (e) + 3) + 1) + 15) / 16 * 16)
+    ((4 * ((e) + 2 * GW_BLOCK_CELLS(e) + (pages) * (GW_PAGE + (e) + 2) + 2 * GW_BLOCK_THREADS) +   \
+      15) /                                                                                        \
+     16 * 16)
 
 /* gw_attend_rows_CACHE: as gw_attend_block_CACHE, without ROPE_KV. Grid: (heads of a KV head,
  * ceil(rows / block_has), KV heads). Dynamic shared memory: GW_ROWS_DESK bytes for the pages that
@@ -105,9 +107,11 @@ enum {
  * it holds at least GW_SPLIT_FLOATS floats for the pages of a row when the last block joins them.
  */
 #define GW_SPLIT_DESK(e, heads, pages)                                                             \
-    ((4 * (((heads) + 3) * (e) + 2 * GW_BLOCK_CELLS(e) + (pages) * (heads)*GW_PAGE) + 15) / 16 * 16)
-#define GW_SPLIT_FLOATS(e, heads, pages)                                                           \
-    ((2 * (heads) * (pages) + (heads) + 3) / 4 * 4 + (pages) * (e))
+    ((4 * ((heads) * (e) + 2 * GW_BLOCK_CELLS(e) + (pages) * (heads)*GW_PAGE +                     \
+           2 * GW_SPLIT_THREADS) +                                                                 \
+      15) /                                                                                        \
+     16 * 16)
+#define GW_SPLIT_FLOATS(e, pages) ((pages) * (e))
 
 /* gw_attend_join_f32, gw_attend_join_act8: grid (heads * ceil(e / GW_JOIN_WIDTH), rows). */
 struct gw_join_params {

@@ -320,11 +320,21 @@ GW_DEVICE float gw_fold(float v) {
 
 GW_DEVICE unsigned gw_larger(unsigned a, unsigned b) { return a > b ? a : b; }
 GW_DEVICE unsigned gw_team_max(unsigned v) {
+#if defined(GW_NVIDIA) && GW_SM >= 800
+    return __reduce_max_sync(0xffffffffu, v);
+#else
     v = gw_larger(v, (unsigned)gw_partner_bits<16>((int)v));
     v = gw_larger(v, (unsigned)gw_partner_bits<8>((int)v));
     v = gw_larger(v, (unsigned)gw_partner_bits<4>((int)v));
     v = gw_larger(v, (unsigned)gw_partner_bits<2>((int)v));
     return gw_larger(v, (unsigned)gw_partner_bits<1>((int)v));
+#endif
+}
+/* The largest of a team's floats, none of them NaN; of zeros with both signs either. */
+GW_DEVICE float gw_team_top(float v) {
+    const unsigned u = GW_F32_BITS(v), sign = 0x80000000u; /* in the order of unsigned numbers */
+    const unsigned top = gw_team_max(u & sign ? ~u : u | sign);
+    return GW_F32_FROM_BITS(top & sign ? top ^ sign : ~top);
 }
 GW_DEVICE int gw_team_sum(int v) { /* integers: any order */
     v += gw_partner_bits<16>(v);
@@ -332,6 +342,20 @@ GW_DEVICE int gw_team_sum(int v) { /* integers: any order */
     v += gw_partner_bits<4>(v);
     v += gw_partner_bits<2>(v);
     return v + gw_partner_bits<1>(v);
+}
+/* The sum of a lane's half of the team: 16 integers, whose sum has 16 bits. */
+GW_DEVICE int gw_half_sum(int v) {
+#if defined(GW_NVIDIA) && GW_SM >= 800
+    const int second = (int)threadIdx.x % GW_LANES >= 16;
+    const int both = __reduce_add_sync(0xffffffffu, second ? v * 65536 : v);
+    const int first = (int)(gw_i16)both;
+    return second ? (both - first) >> 16 : first;
+#else
+    v += gw_partner_bits<8>(v);
+    v += gw_partner_bits<4>(v);
+    v += gw_partner_bits<2>(v);
+    return v + gw_partner_bits<1>(v);
+#endif
 }
 
 /* ---- integers -------------------------------------------------------------------------------- */
@@ -523,6 +547,26 @@ GW_DEVICE gw_16b gw_stream(const void *from) {
 GW_DEVICE gw_16b gw_stream_fresh(const void *from) { return gw_stream(from); }
 #endif
 
+/* An address is made, or a float that an earlier kernel of the pass wrote is asked for, here and
+ * not where it is used: for what comes right behind the wait below. And a word stays a register, of
+ * which the compiler would otherwise keep 16 bits. */
+#if defined(GW_NVIDIA) && GW_SM >= 900
+GW_DEVICE void gw_have(const float *&at) { asm volatile("" : "+l"(at)); }
+GW_DEVICE void gw_have(unsigned &v) { asm("" : "+r"(v)); }
+template <class T> __device__ static inline void gw_have(T &) {}
+GW_DEVICE float gw_fresh_float(const float *from) {
+    float x;
+    asm volatile("ld.global.f32 %0, [%1];"
+                 : "=f"(x)
+                 : "l"(__cvta_generic_to_global(from))
+                 : "memory");
+    return x;
+}
+#else
+template <class T> __device__ static inline void gw_have(T &) {}
+GW_DEVICE float gw_fresh_float(const float *from) { return *from; }
+#endif
+
 /* On NVIDIA sm_90 a kernel may start while the one before it still runs. Before this wait it reads
  * only what no launch of its pass writes: weights, the step block, cells of earlier steps; after
  * it, everything that earlier kernels wrote is there. A kernel that writes anything calls it
@@ -635,6 +679,31 @@ GW_DEVICE void gw_fence_block(void) {
     __syncthreads();
     __threadfence();
 #endif
+}
+
+/* How many blocks have come here before this one, behind `last` from 0 again; before: a place in
+ * shared memory. What the block wrote before it and what it reads afterwards are in order with it,
+ * as by gw_fence_block, thread 0's atomicInc and gw_fence_block again. */
+GW_DEVICE unsigned gw_block_arrives(unsigned *blocks, unsigned last, unsigned *before) {
+#if defined(GW_NVIDIA) && GW_SM >= 700
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        unsigned came;
+        asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                     : "=r"(came)
+                     : "l"(__cvta_generic_to_global(blocks)), "r"(last)
+                     : "memory");
+        *before = came;
+    }
+    __syncthreads();
+#else
+    gw_fence_block();
+    if (threadIdx.x == 0) {
+        *before = atomicInc(blocks, last);
+    }
+    gw_fence_block();
+#endif
+    return *before;
 }
 
 /* Asks for a line of 128 bytes to come into the second cache (NVIDIA). */

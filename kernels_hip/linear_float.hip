@@ -33,7 +33,7 @@ template <class F, int N, int WHERE> struct gw_floats {
     enum {
         DIRECT = WHERE,
         ACT8 = 0,
-        NORM = N == 1 && !WHERE,
+        X_ROWS = N,
         PAIR = F::PAIR,
         SPLIT = LANES == 32 && PAIR == 2 ? 2 : 1,
         STORED = F::CLASSES, /* of a record in memory */
@@ -64,25 +64,34 @@ template <class F, int N, int WHERE> struct gw_floats {
     __device__ static inline int first_x(int q) {
         return (stored(q) * 4 + gw_wave_lane() % 4) * (int)PAIR;
     }
-    __device__ static inline unsigned number(unsigned, unsigned sums) { return sums; }
-    __device__ static inline void store(const gw_act8_four &, unsigned *, int) {}
+    template <int G, class Asked, class Ready>
+    __device__ static inline void stage_by(const gw_linear_params &p, unsigned *x,
+                                           const unsigned char *from, int n,
+                                           const gw_factors<N> &factors, Asked asked, Ready ready) {
+        struct __align__(4 * G) words {
+            unsigned w[G];
+        };
+        const auto put = [&](int at) {
+            return [&factors, at](unsigned *row, const unsigned *w, int r) {
+                words v;
+#pragma unroll
+                for (int j = 0; j < G; j++) {
+                    v.w[j] = GW_F32_BITS(GW_F32_FROM_BITS(w[j]) * factors.of[r]);
+                }
+                *(words *)(row + at) = v;
+            };
+        };
+        gw_stage<G, N, (N < 4 ? 4 : 1)>(from, (size_t)p.row_bytes, p.terms, p.row_words, x,
+                                        p.row_words, n, put, asked, ready);
+    }
+    template <class Asked, class Ready>
     __device__ static inline void stage(const gw_linear_params &p, unsigned *x,
-                                        const unsigned char *from, int n) {
-        enum { AT_ONCE = N < 4 ? 4 : 1 };
+                                        const unsigned char *from, int n,
+                                        const gw_factors<N> &factors, Asked asked, Ready ready) {
         if (p.terms % 4 == 0) {
-            const auto put = [](int at) {
-                return [=](unsigned *row, const unsigned *w) {
-                    *(gw_16b *)(row + at) = *(const gw_16b *)w;
-                };
-            };
-            gw_stage<4, N, AT_ONCE>(from, (size_t)p.row_bytes, p.terms, p.row_words, x, p.row_words,
-                                    n, put);
+            stage_by<4>(p, x, from, n, factors, asked, ready);
         } else {
-            const auto put = [](int at) {
-                return [=](unsigned *row, const unsigned *w) { row[at] = *w; };
-            };
-            gw_stage<1, N, AT_ONCE>(from, (size_t)p.row_bytes, p.terms, p.row_words, x, p.row_words,
-                                    n, put);
+            stage_by<1>(p, x, from, n, factors, asked, ready);
         }
     }
     /* What a thread multiplies of a record: x is where its columns begin. */

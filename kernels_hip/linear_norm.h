@@ -1,8 +1,8 @@
-/* kernels_hip/linear_norm.h - how x comes to shared memory in front of a product: copied, or
- * through a NORM that every block computes for itself.
- *
- * The first slots of the rings are on their way meanwhile, and take longer than this: an H200 with
- * 112 KB of weights asked for on each multiprocessor has 3.3 us to wait for memory, an MI250X more.
+/* kernels_hip/linear_norm.h - how x comes to shared memory in front of a product, and a NORM
+ * between two products: the first one's blocks have 32 neighbours of its result at a time, which is
+ * all that codes and sums of squares need, so they leave both behind; the second one's multiply by
+ * the row's factor while x comes in. No launch, and nobody waits for a whole row but for its
+ * factor.
  */
 #ifndef GW_KERNELS_HIP_LINEAR_NORM_H
 #define GW_KERNELS_HIP_LINEAR_NORM_H
@@ -11,18 +11,69 @@
 #include "kernels_hip/linear_params.h"
 #include "kernels_hip/norm.h"
 
+/* ---- in front -------------------------------------------------------------------------------- */
+
+/* What the rows of x that a block has are still to be multiplied by. */
+template <int ROWS> struct gw_factors {
+    gw_norm_sums sums; /* of one row by every team, of several by a team each */
+    float of[ROWS];
+    float *shared; /* [ROWS] */
+    int norm;      /* 0: nothing */
+
+    /* Before x is asked for. first: the block's first row of those of x, of which `there` are in
+     * memory. */
+    __device__ inline void ask(const gw_linear_params &p, int blocks, int first, int there,
+                               float *many) {
+        const int row = ROWS == 1 ? 0 : gw_team();
+        norm = p.squares != 0;
+        shared = many;
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            of[r] = 1.0f;
+        }
+        sums.ask(p.squares + (norm ? (size_t)(first + row) * (size_t)blocks : 0),
+                 norm && row < there ? blocks : 0);
+    }
+    /* Behind that. All that multiply call it. */
+    __device__ inline void get(const gw_linear_params &p, int there) {
+        if (!norm) {
+            return;
+        }
+        const int width = sums.blocks * GW_ACT_BLOCK;
+        if (ROWS == 1) {
+            of[0] = sums.factor(width, p.eps);
+            return;
+        }
+        if (gw_team() < there) {
+            const float factor = sums.factor(width, p.eps);
+            if (gw_lane() == 0) {
+                shared[gw_team()] = factor;
+            }
+        }
+        gw_sync_some<1, GW_LINEAR_THREADS>();
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            of[r] = shared[r];
+        }
+    }
+};
+
 /* Rows [0, n) of `words` words each, G at a time, from `x` (row_bytes apart) to shared memory
  * (row_words apart), up to word `end` of a row; what it has beyond `words` becomes 0. AT_ONCE:
  * pieces of a row that a thread waits for at once. put(at) is what stores the G words from `at` on:
- * a function of (row, words). */
-template <int G, int ROWS, int AT_ONCE, class Put>
+ * a function of (row in shared memory, words, number of the row). Every thread calls asked() once,
+ * when all loads are under way, and ready() behind the first ones, before anything is stored. */
+template <int G, int ROWS, int AT_ONCE, class Put, class Asked, class Ready>
 __device__ static inline void gw_stage(const unsigned char *x, size_t row_bytes, int words, int end,
-                                       unsigned *shared, int row_words, int n, Put put) {
+                                       unsigned *shared, int row_words, int n, Put put, Asked asked,
+                                       Ready ready) {
     struct __align__(4 * G) piece {
         unsigned w[G];
     };
     const int step = G * GW_LINEAR_THREADS;
-    for (int base = (int)threadIdx.x * G; base < end; base += AT_ONCE * step) {
+    int turn = 0;
+    do {
+        const int base = (int)threadIdx.x * G + turn * AT_ONCE * step;
         piece v[AT_ONCE][ROWS];
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
@@ -38,6 +89,12 @@ __device__ static inline void gw_stage(const unsigned char *x, size_t row_bytes,
                 }
             }
         }
+        if ((turn + 1) * AT_ONCE * step >= end) {
+            asked();
+        }
+        if (turn == 0) {
+            ready();
+        }
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
             const int at = base + k * step;
@@ -45,109 +102,53 @@ __device__ static inline void gw_stage(const unsigned char *x, size_t row_bytes,
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
                 if (r < n && at < end) {
-                    store(shared + r * row_words, v[k][r].w);
+                    store(shared + r * row_words, v[k][r].w, r);
                 }
             }
         }
-    }
+    } while (++turn * AT_ONCE * step < end);
 }
 
-/* The row of x through the norm to shared memory, act8 or f32, by way of `free`: GW_NORM_STAGE(
- * p.piece) floats behind GW_LINEAR_NORM_MORE. The first block keeps it in p.normed when it is live.
- * rest() is called behind the loads of x. Behind it a barrier is due. */
-template <class K, class Rest>
-__device__ static inline void gw_norm_row(const gw_linear_params &p, unsigned *x, float *free,
-                                          int live, const gw_norm_four *weights, Rest rest) {
-    const int width = p.row_bytes / 4;
-    const float *row = (const float *)p.x;
-    gw_norm_four values[GW_NORM_FOURS];
-    gw_norm_ask<1>(row, width, values);
-    rest();
-    const float factor =
-        gw_norm_factor<1>(row, width, p.eps, free + GW_LINEAR_NORM_MORE, p.piece, free, values);
-    const int keep = live > 0 && blockIdx.x == 0;
-    gw_norm_apply<1>(row, p.norm, width, factor, weights, values,
-                     [&](int i, const gw_norm_four &v) {
-                         if (K::ACT8) {
-                             const int block = i / GW_ACT_BLOCK * GW_ACT_WORDS;
-                             gw_act8_four code;
-                             code.encode(v.v);
-                             if (keep && i < width) {
-                                 code.store((unsigned *)p.normed + block);
-                             }
-                             code.sums = K::number(code.scale, code.sums);
-                             K::store(code, x, i / GW_ACT_BLOCK);
-                         } else {
-                             *(gw_norm_four *)(x + i) = v;
-                             if (keep && i < width) {
-                                 *(gw_norm_four *)((float *)p.normed + i) = v;
-                             }
-                         }
-                     });
+/* ---- behind ---------------------------------------------------------------------------------- */
+
+/* Weights of the norm behind LINEAR item `item`, those of this lane; asked for when it begins. */
+template <int GLU>
+__device__ static inline gw_norm_four gw_ask_behind(const gw_linear_params &p, int item) {
+    gw_norm_four w = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    if (!GLU && p.behind) {
+        w = gw_norm_read(p.behind + item * GW_LINEAR_ITEM + gw_lane() % 8 * 4);
+    }
+    return w;
 }
 
-/* As many rows of x as a block has, GW_LINEAR_NORM_ROWS at most, through the norm to act8, `there`
- * of them in memory, `live` to be kept. A row is whole in shared memory, and a team of its own has
- * its chains; what a thread scales it reads from there again, so that little code runs once. Behind
- * it a barrier is due. */
-template <class K, class Rest>
-__device__ static inline void gw_norm_rows(const gw_linear_params &p, unsigned *x, float *free,
-                                           int there, int live, const gw_norm_four *weights,
-                                           Rest rest) {
-    enum { ROWS = GW_LINEAR_NORM_ROWS };
-    const int width = p.row_bytes / 4, end = (width + 127) / 128 * 128; /* whole teams */
-    const int first = (int)blockIdx.y * p.width, team = gw_team(), lane = gw_lane();
-    const int pitch = GW_NORM_PITCH(p.piece), apart = GW_NORM_STAGE(p.piece);
-    float *stage = free + GW_LINEAR_NORM_MORE, *mine = stage + lane % 8 * 4 * pitch;
-    const float *rows = (const float *)p.x + (size_t)first * (size_t)width;
-    gw_norm_four values[ROWS][GW_NORM_FOURS];
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        gw_norm_ask<1>(rows + (size_t)r * (size_t)width, r < there ? width : 0, values[r]);
-    }
-    rest();
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-#pragma unroll
-        for (int k = 0; k < GW_NORM_FOURS; k++) {
-            const int i = 4 * (int)threadIdx.x + k * GW_NORM_STEP;
-            if (r < there && i < p.piece) {
-#pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    mine[r * apart + j * pitch + i / 32] = values[r][k].v[j];
-                }
-            }
+/* The 32 columns of LINEAR item `item` times the weights of the norm behind it, and the sum of
+ * their squares: eight lanes for each row of x. This team is `team` of `teams`. */
+GW_DEVICE void gw_norm_columns(const gw_linear_params &p, const float *columns, int item, int live,
+                               const gw_norm_four &weight, int team, int teams) {
+    const int part = gw_lane() % 8 * 4, blocks = p.stride / GW_ACT_BLOCK;
+    for (int n = 4 * team + gw_lane() / 8; n - gw_lane() / 8 < live; n += 4 * teams) {
+        const size_t block =
+            (size_t)((int)blockIdx.y * p.width + n) * (size_t)blocks + (size_t)item;
+        gw_norm_four v = {{0.0f, 0.0f, 0.0f, 0.0f}};
+        if (n < live) {
+            v = *(const gw_norm_four *)(columns + n * GW_LINEAR_ITEM + part);
         }
-    }
-    gw_sync_some<1, GW_NORM_THREADS>();
-    if (team < there) {
-        const float sum =
-            gw_fold(gw_squares(stage + team * apart + lane * pitch, p.piece / 32, 0.0f));
-        if (lane == 0) {
-            free[team] = gw_rms_scale(sum, width, p.eps);
-        }
-    }
-    gw_sync_some<1, GW_NORM_THREADS>();
-#pragma unroll 1
-    for (int turn = 0; turn < there * GW_NORM_FOURS; turn++) {
-        const int r = turn / GW_NORM_FOURS, k = turn % GW_NORM_FOURS;
-        const int i = 4 * (int)threadIdx.x + k * GW_NORM_STEP;
-        if (i < end) {
-            const gw_norm_four w = gw_norm_early(weights, k);
-            const int block = i / GW_ACT_BLOCK * GW_ACT_WORDS;
-            gw_act8_four code;
-            float v[4];
+        const float sum = gw_eight_squares(v);
 #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                v[j] = (mine[r * apart + j * pitch + i / 32] * free[r]) * w.v[j];
+        for (int j = 0; j < 4; j++) {
+            v.v[j] = v.v[j] * weight.v[j];
+        }
+        gw_act8_four code;
+        code.encode(v.v);
+        if (n < live) {
+            if (p.behind_act8) {
+                code.store((unsigned *)p.left + block * GW_ACT_WORDS);
+            } else {
+                *(gw_norm_four *)((float *)p.left + block * GW_ACT_BLOCK + part) = v;
             }
-            code.encode(v);
-            if (blockIdx.x == 0 && r < live && i < width) {
-                code.store((unsigned *)p.normed + block +
-                           (size_t)(first + r) * (size_t)(p.terms * GW_ACT_WORDS));
+            if (part == 0) {
+                p.left_squares[block] = sum;
             }
-            code.sums = K::number(code.scale, code.sums);
-            K::store(code, x + r * p.row_words, i / GW_ACT_BLOCK);
         }
     }
 }

@@ -4,8 +4,8 @@
  * A block has a group of waves per tile (16 rows of the matrix), and in it a wave per class of the
  * lanes of arith.h: 8, or 4 for 16-bit floats. With GW_COPIES, where a thread has few sums, a wave
  * more for each group joins those of the others, who go on meanwhile. Its shared memory holds the
- * waves' slots, the activations, gates, the columns of GLU and the sums to be joined; before there
- * are sums, what a norm needs takes their place.
+ * waves' slots, the activations, gates, factors, columns (of GLU, or in front of a norm) and the
+ * sums to be joined.
  */
 #ifndef GW_KERNELS_HIP_LINEAR_PARAMS_H
 #define GW_KERNELS_HIP_LINEAR_PARAMS_H
@@ -18,15 +18,14 @@ enum {
     GW_LINEAR_FOLDS = 64,    /* that join, where they are apart: two groups */
     GW_LINEAR_CLASSES = 8,   /* of quantized weights */
     GW_LINEAR_GATES = 128,   /* bytes, there */
-    GW_LINEAR_ITEM = 32,     /* columns of GLU that a block makes at a time */
-    GW_LINEAR_RING = 7168,   /* bytes that a wave has on the way, about     */
+    GW_LINEAR_ITEM = 32,   /* columns of GLU, or in front of a norm, that a block makes at a time */
+    GW_LINEAR_RING = 7168, /* bytes that a wave has on the way, about     */
     GW_LINEAR_WIDER = 11264, /* the same where a slot has more than 2048: few of those fit */
     GW_LINEAR_SOME = 4,
     GW_LINEAR_LESS = 2,
-    GW_LINEAR_EARLY = 2, /* slots asked for before x, where it would have to wait for them */
+    GW_LINEAR_EARLY = 4, /* slots asked for before x, where it would have to wait for them */
     GW_LINEAR_FLOAT_RECORD = 1024,
-    GW_LINEAR_NORM_MORE = 16, /* floats of shared memory beside the pieces of a norm       */
-    GW_LINEAR_NORM_ROWS = 4   /* of x that a block takes through a norm                    */
+    GW_LINEAR_FACTORS = 64 /* bytes, of the rows of x; behind the gates */
 };
 /* Slots of a wave where all of them fit, else GW_LINEAR_SOME or GW_LINEAR_LESS. */
 #define GW_LINEAR_DEPTH(record) (((record) > 2048 ? GW_LINEAR_WIDER : GW_LINEAR_RING) / (record))
@@ -42,6 +41,10 @@ enum {
     ((places) > 0 ? (places)*GW_LINEAR_THREADS * (sums) : GW_LINEAR_THREADS / 2 * (sums))
 #define GW_LINEAR_BLOCK(sums, copies)                                                              \
     (GW_LINEAR_THREADS + (GW_LINEAR_APART(sums, copies) ? GW_LINEAR_FOLDS : 0))
+
+/* Floats of the columns of an item, for `width` rows of x. */
+#define GW_LINEAR_COLUMNS(width, glu, behind)                                                      \
+    ((glu) ? (width)*2 * GW_LINEAR_ITEM : (behind) ? (width)*GW_LINEAR_ITEM : 0)
 
 /* One of the matrices stacked by LINEAR, or gate and up. */
 struct gw_linear_part {
@@ -67,21 +70,24 @@ struct gw_linear_params {
     int32_t x_rows;       /* that x has                                         */
 
     GW_DEV(const uint8_t) x; /* [rows, row_bytes]: act8 or f32                     */
-    GW_DEV(const float)
-    norm;                         /* weights of the norm that x, rows of f32 then, has still
-                                   * to go through; or 0                                */
+    GW_DEV(const float) squares;  /* [rows, blocks]: of x before a norm whose factor it
+                                   * still lacks; or 0                                  */
     GW_DEV(void) y;               /* f32 [rows, stride], or act8                        */
     GW_DEV(const float) residual; /* [rows, stride]; may be 0                           */
     struct gw_linear_part part[GW_LINEAR_PARTS];
 
-    GW_DEV(void) normed; /* x after the norm, in the product's format          */
-    int32_t row_bytes;   /* of x                                               */
-    int32_t stride;      /* of y, in columns                                   */
-    int32_t act8;        /* GLU: y is act8                                     */
-    int32_t piece;       /* norm: values of the row staged at a time           */
-    float eps;           /* of the norm                                        */
-    int32_t places;      /* for sums, where they are many: GW_LINEAR_JOINED     */
-    int32_t span;        /* linear_pieces.hip: slots of a wave in a piece of x  */
+    int32_t row_bytes; /* of x                                               */
+    int32_t stride;    /* of y, in columns                                   */
+    int32_t act8;      /* GLU: y is act8                                     */
+    float eps;         /* of the norm in front                               */
+    int32_t places;    /* for sums, where they are many: GW_LINEAR_JOINED     */
+    int32_t span;      /* linear_pieces.hip: slots of a wave in a piece of x  */
+    /* LINEAR: weights of a norm behind it, or 0; what it leaves for the product that reads that: y
+     * times them [rows, stride], act8 or f32, and the squares of y [rows, stride / 32]. */
+    GW_DEV(const float) behind;
+    GW_DEV(void) left;
+    GW_DEV(float) left_squares;
+    int32_t behind_act8, unused;
 };
 
 /* glu_join: y = act(gate) * up of two f32 matrices [rows, width]. */

@@ -17,8 +17,8 @@ template <int GROUPS, int GLU> struct gw_course {
     int second;       /* of the batch is that                       */
     int piece;
 
-    __device__ inline void open(int group) {
-        first.open(group);
+    __device__ inline void open(const gw_linear_params &p, int group) {
+        first.open(p, group);
         tile = first;
         second = piece = 0;
     }
@@ -54,18 +54,19 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
     GW_SHARED_DYNAMIC(unsigned char, shared);
     ring_of ring;
     unsigned *x = (unsigned *)ring.open(shared, p.depth);
-    float *columns = (float *)(x + p.width * p.row_words);
-    float *joined = columns + (GLU ? p.width * 2 * GW_LINEAR_ITEM : 0);
+    float *many = (float *)(x + p.width * p.row_words);
+    float *columns = many + (int)GW_LINEAR_FACTORS / 4;
+    float *joined = columns + GW_LINEAR_COLUMNS(p.width, GLU, p.behind != 0);
     const int wave = gw_wave(), group = wave / K::CLASSES, q = wave % K::CLASSES;
     const int first = (int)blockIdx.y * p.width;
     const int there = p.x_rows - first < p.width ? p.x_rows - first : p.width;
     const int slots = K::parts(p.terms, q), last_piece = (K::parts(p.terms, 0) - 1) / p.span;
     const size_t strip_bytes = K::strip(p.terms);
     const size_t begins = K::first(q) + 16 * (size_t)gw_wave_lane();
-    const int items = gw_walk<GROUPS, GLU>::items(p.tiles);
+    const int items = gw_walk<GROUPS, GLU>::items(p);
     gw_course<GROUPS, GLU> at, ahead;
-    at.open(group);
-    ahead.open(group);
+    at.open(p, group);
+    ahead.open(p, group);
     auto slots_of = [&](int piece) {
         const int left = slots - piece * p.span;
         return left < p.span ? left : p.span;
@@ -85,9 +86,10 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
             }
         }
     };
+    gw_factors<K::X_ROWS> factors;
     auto stage = [&](int piece) {
         K::stage_slots(p, x, p.x + (size_t)first * (size_t)p.row_bytes, there, piece * p.span,
-                       p.span);
+                       p.span, factors);
     };
     if (ring_of::STEP == 1) {
 #pragma unroll 1
@@ -106,6 +108,8 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
     if (live <= 0) {
         return; /* the whole block */
     }
+    factors.ask(p, p.terms, first, there, many);
+    factors.get(p, there);
     stage(0);
     if (ring_of::STEP == 1) { /* behind x, which would have to wait for it */
 #pragma unroll 1
@@ -115,6 +119,7 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
     }
     const unsigned *mine = x;
     gw_extra extra[K::OUTS];
+    gw_norm_four weight = {{0.0f, 0.0f, 0.0f, 0.0f}};
     float sums[K::SUMS], other[K::SUMS]; /* of the other tile of the batch */
     const int fold = (int)threadIdx.x - group * K::CLASSES * LANES;
     int to_add = 0;
@@ -133,6 +138,7 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
                 extra[o] = gw_ask(p, at.tile, K::out_row(fold), K::out_col(fold, o), live);
             }
         }
+        weight = gw_ask_behind<GLU>(p, at.tile.item);
     };
     auto finish = [&]() { /* lanes 16 apart are added first */
                           float *values = joined + group * HALF * K::VALUES;
@@ -162,10 +168,10 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
                                   }
                               }
                           }
-                          if (GLU && at.tile.round + 1 == gw_walk<GROUPS, GLU>::ROUNDS) {
+                          if ((GLU || p.behind) && at.tile.ends_item()) {
                               __syncthreads();
-                              gw_glu_columns(p, columns, at.tile.item, live, gw_team(),
-                                             GW_LINEAR_THREADS / GW_LANES);
+                              gw_leave<GLU>(p, columns, at.tile.item, live, weight, gw_team(),
+                                            GW_LINEAR_THREADS / GW_LANES);
                           }
     };
     auto leave = [&]() {

@@ -31,7 +31,7 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
         DIRECT = 0,
         X_STEP = CLASSES * GW_STRIP_BLOCKS * GW_ACT_WORDS,
         ACT8 = 1,
-        NORM = ROWS == 1 ? 1 : (int)GW_LINEAR_NORM_ROWS
+        X_ROWS = ROWS
     };
 
     __device__ static inline int records(int terms) {
@@ -57,52 +57,46 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
         const int i = b % GW_STRIP_BLOCKS, code = j - 2;
         return record + (j < 2 ? j * GW_STRIP_BLOCKS + i : 8 + code % 4 * 8 + 2 * i + code / 4);
     }
-    /* Block b of a row; a thread has four codes of it. */
-    __device__ static inline void store(const gw_act8_four &four, unsigned *row, int b) {
-        if (ROWS == 1) {
-            four.store(row + b * GW_ACT_WORDS);
-        } else {
-            const int k = gw_lane() % 8;
-            row[place(b, 2 + k)] = four.q;
-            if (k == 0) {
-                row[place(b, 0)] = four.scale;
-                row[place(b, 1)] = four.sums;
-            }
-        }
-    }
     /* Words of n rows from `from` on, up to `end`; behind the first `words` they are 0. */
-    __device__ static inline void stage_words(const gw_linear_params &p, unsigned *x,
-                                              const unsigned char *from, int n, int words,
-                                              int end) {
+    template <class Asked, class Ready>
+    __device__ static inline void
+    stage_words(const gw_linear_params &p, unsigned *x, const unsigned char *from, int n, int words,
+                int end, const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
         enum { FEW = ROWS < 4 ? ROWS : 4, AT_ONCE = ROWS > 8 ? 1 : 2 };
-        const auto put = [](int at) {
+        const auto put = [&](int at) {
             const int b = at / GW_ACT_WORDS, j = at % GW_ACT_WORDS;
             const int first = ROWS == 1 ? at : place(b, j),
                       next = ROWS == 1 ? at + 1 : place(b, j + 1);
-            return [=](unsigned *row, const unsigned *w) {
-                row[first] = w[0];
-                row[next] = j == 0 ? number(w[0], w[1]) : w[1];
+            return [&factors, j, first, next](unsigned *row, const unsigned *w, int r) {
+                const unsigned scale = GW_F32_BITS(GW_F32_FROM_BITS(w[0]) * factors.of[r]);
+                row[first] = j == 0 ? scale : w[0];
+                row[next] = j == 0 ? number(scale, w[1]) : w[1];
             };
         };
         if (n <= FEW) { /* the long rows of a model too are under way at once */
-            gw_stage<2, FEW, 4>(from, (size_t)p.row_bytes, words, end, x, p.row_words, n, put);
+            gw_stage<2, FEW, 4>(from, (size_t)p.row_bytes, words, end, x, p.row_words, n, put,
+                                asked, ready);
         } else {
             gw_stage<2, ROWS, AT_ONCE>(from, (size_t)p.row_bytes, words, end, x, p.row_words, n,
-                                       put);
+                                       put, asked, ready);
         }
     }
+    template <class Asked, class Ready>
     __device__ static inline void stage(const gw_linear_params &p, unsigned *x,
-                                        const unsigned char *from, int n) {
+                                        const unsigned char *from, int n,
+                                        const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
         stage_words(p, x, from, n, p.row_bytes / 4,
-                    records(p.terms) * GW_STRIP_BLOCKS * GW_ACT_WORDS);
+                    records(p.terms) * GW_STRIP_BLOCKS * GW_ACT_WORDS, factors, asked, ready);
     }
     /* What slots [slot, slot + slots) of all waves take. */
     __device__ static inline void stage_slots(const gw_linear_params &p, unsigned *x,
-                                              const unsigned char *from, int n, int slot,
-                                              int slots) {
+                                              const unsigned char *from, int n, int slot, int slots,
+                                              const gw_factors<ROWS> &factors) {
         const int at = slot * X_STEP, whole = slots * X_STEP;
         const int end = records(p.terms) * GW_STRIP_BLOCKS * GW_ACT_WORDS - at;
-        stage_words(p, x, from + 4 * at, n, p.row_bytes / 4 - at, end < whole ? end : whole);
+        stage_words(
+            p, x, from + 4 * at, n, p.row_bytes / 4 - at, end < whole ? end : whole, factors,
+            []() {}, []() {});
     }
 };
 

@@ -116,30 +116,40 @@ template <int BYTES> struct gw_ring {
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
-/* Where a group of waves is. A LINEAR item is a tile for each group; a GLU item is two tiles of
- * gate and two of up, so that 32 columns are there together. */
+/* Where a group of waves is. A LINEAR item is a tile for each group, with a norm behind it two
+ * tiles; a GLU item is two tiles of gate and two of up: so 32 columns are there together. */
 template <int GROUPS, int GLU> struct gw_walk {
-    enum { ROUNDS = GLU ? 4 / GROUPS : 1 };
-    int item, round, group;
+    enum { TILES = GLU ? 4 : 2 }; /* of an item, but for those of LINEAR for one group alone */
+    int item, round, group, rounds;
 
-    __device__ inline void open(int g) {
+    __device__ static inline int pairs(const gw_linear_params &p) {
+        return GLU || GROUPS > 1 || p.behind != 0;
+    }
+    __device__ inline void open(const gw_linear_params &p, int g) {
         item = (int)blockIdx.x;
         round = 0;
         group = g;
+        rounds = pairs(p) ? TILES / GROUPS : 1;
+    }
+    __device__ inline int ends_item(void) const {
+        return (!GLU && GROUPS > 1) || round + 1 == rounds;
     }
     __device__ inline void next(void) {
-        if (++round == ROUNDS) {
+        round++;
+        if ((!GLU && GROUPS > 1) || round == rounds) {
             round = 0;
             item += (int)gridDim.x;
         }
     }
-    /* Which of the four tiles of a GLU item: gate, gate, up, up. */
-    __device__ inline int place(void) const { return GLU ? round + ROUNDS * group : 0; }
+    /* Which of the tiles of an item: of GLU gate, gate, up, up. */
+    __device__ inline int place(void) const { return round + rounds * group; }
     __device__ inline int tile(void) const {
-        return GLU ? 2 * item + (place() & 1) : item * GROUPS + group;
+        return GLU          ? 2 * item + (place() & 1)
+               : GROUPS > 1 ? item * GROUPS + group
+                            : item * rounds + round;
     }
-    __device__ static inline int items(int tiles) {
-        return (tiles + (GLU ? 2 : GROUPS) - 1) / (GLU ? 2 : GROUPS);
+    __device__ static inline int items(const gw_linear_params &p) {
+        return pairs(p) ? (p.tiles + 1) / 2 : p.tiles;
     }
     __device__ inline int part(const gw_linear_params &p) const {
         if (GLU) {
@@ -183,7 +193,8 @@ __device__ static inline gw_extra gw_ask(const gw_linear_params &p, const gw_wal
     return e;
 }
 
-/* Result v of matrix row `row` of the tile and row n of x: to y, or to the GLU's columns. */
+/* Result v of matrix row `row` of the tile and row n of x: to y, or to the GLU's columns; in front
+ * of a norm to both. */
 template <int GROUPS, int GLU>
 __device__ static inline void gw_emit(const gw_linear_params &p, const gw_walk<GROUPS, GLU> &at,
                                       float *columns, int row, int n, int live, float v,
@@ -201,6 +212,9 @@ __device__ static inline void gw_emit(const gw_linear_params &p, const gw_walk<G
             v = w.bias ? v + e.bias : v;
             v = p.residual ? v + e.residual : v;
             ((float *)p.y)[(size_t)((int)blockIdx.y * p.width + n) * p.stride + w.column + r] = v;
+            if (p.behind) {
+                columns[n * GW_LINEAR_ITEM + at.place() * GW_STRIP_ROWS + row] = v;
+            }
         }
     }
 }
@@ -217,6 +231,17 @@ GW_DEVICE void gw_glu_columns(const gw_linear_params &p, const float *columns, i
         } else if (c < p.part[0].rows) {
             ((float *)p.y)[y * p.stride + c] = v;
         }
+    }
+}
+
+/* What an item leaves when all of its columns are there, by team `team` of `teams`. */
+template <int GLU>
+__device__ static inline void gw_leave(const gw_linear_params &p, const float *columns, int item,
+                                       int live, const gw_norm_four &weight, int team, int teams) {
+    if (GLU) {
+        gw_glu_columns(p, columns, item, live, team, teams);
+    } else {
+        gw_norm_columns(p, columns, item, live, weight, team, teams);
     }
 }
 
@@ -260,11 +285,12 @@ __device__ static inline void gw_fold_tiles(const gw_linear_params &p, gw_gates<
     static_assert(GROUPS * LANES == GW_LINEAR_FOLDS && sizeof gates <= GW_LINEAR_GATES,
                   "two groups");
     const int group = gw_wave() - WAVES, lane = gw_wave_lane();
-    const int items = gw_walk<GROUPS, GLU>::items(p.tiles);
+    const int items = gw_walk<GROUPS, GLU>::items(p);
     gw_walk<GROUPS, GLU> at;
-    at.open(group);
+    at.open(p, group);
     for (int place = 0, round = 0; at.item < items; at.next()) {
         const float *values = joined + (place * GROUPS + group) * K::CLASSES * K::VALUES;
+        const gw_norm_four weight = gw_ask_behind<GLU>(p, at.item);
         gw_extra extra[TURNS][K::OUTS];
 #pragma unroll
         for (int t = 0; t < TURNS; t++) {
@@ -295,9 +321,9 @@ __device__ static inline void gw_fold_tiles(const gw_linear_params &p, gw_gates<
                 }
             }
         }
-        if (GLU && at.round + 1 == gw_walk<GROUPS, GLU>::ROUNDS) {
+        if ((GLU || p.behind) && at.ends_item()) {
             gw_sync_some<2, GW_LINEAR_FOLDS>();
-            gw_glu_columns(p, columns, at.item, live, group, GROUPS);
+            gw_leave<GLU>(p, columns, at.item, live, weight, group, GROUPS);
             gw_sync_some<2, GW_LINEAR_FOLDS>();
         }
         place = place + 1 == PLACES ? 0 : place + 1;
@@ -314,10 +340,11 @@ __device__ static inline void gw_fold_tiles(const gw_linear_params &p, gw_gates<
  *   first(q)                 where in it the first slot of wave q of a tile begins
  *   STEP, PART, JUMP         bytes from slot to slot; a slot is RECORD / PART pieces, JUMP apart
  *   parts(terms, q)          pieces of wave q in a strip; the last slot may have one less
- *   DIRECT, stage(p, x, from, n)  x is read where it is, or its rows go to shared memory first
+ *   DIRECT, stage(p, x, from, n, factors, asked, ready)  x is read where it is, or its rows go to
+ *                            shared memory first (linear_norm.h)
  *   X_STEP, first_x(q)       words of a row of x that a slot of all waves takes, and where in them
  *                            this thread's begin
- *   ACT8, NORM               the format of x; of how many rows a norm may be in front, or 0
+ *   ACT8, X_ROWS             the format of x; most rows of it
  *   number(scale, sums)      what the second word of an act8 block becomes in shared memory
  *   SUMS, add(...)           a thread's chains, and a slot's terms added to them, for x from here
  *                            on; refill() as soon as the slot is read
@@ -338,8 +365,9 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     ring_of ring;
     unsigned *x = (unsigned *)ring.open(shared, p.depth);
     unsigned *behind_x = x + (K::DIRECT ? 0 : p.width * p.row_words);
-    float *columns = (float *)behind_x + (GW_COPIES ? (int)GW_LINEAR_GATES / 4 : 0);
-    float *joined = columns + (GLU ? p.width * 2 * GW_LINEAR_ITEM : 0);
+    float *many = (float *)behind_x + (GW_COPIES ? (int)GW_LINEAR_GATES / 4 : 0);
+    float *columns = many + (int)GW_LINEAR_FACTORS / 4;
+    float *joined = columns + GW_LINEAR_COLUMNS(p.width, GLU, p.behind != 0);
     const int wave = gw_wave(), group = wave / K::CLASSES, q = wave % K::CLASSES;
     const int first = (int)blockIdx.y * p.width;
     const int there = p.x_rows - first < p.width ? p.x_rows - first : p.width;
@@ -362,11 +390,11 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     enum { PARTS = K::RECORD / K::PART };
     const int parts = K::parts(p.terms, q); /* of this wave, in a strip */
     const size_t strip_bytes = K::strip(p.terms);
-    const int items = gw_walk<GROUPS, GLU>::items(p.tiles);
+    const int items = gw_walk<GROUPS, GLU>::items(p);
     const size_t begins = K::first(q) + 16 * (size_t)gw_wave_lane();
     gw_walk<GROUPS, GLU> at, ahead;
-    at.open(group);
-    ahead.open(group);
+    at.open(p, group);
+    ahead.open(p, group);
     int in_strip = parts;
     const unsigned char *from = ahead.strip(p, strip_bytes) + begins;
     auto ask = [&](int d) {
@@ -401,10 +429,6 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                         }
     };
     const int count = gw_live(p.step);
-    gw_norm_four weights[GW_NORM_FOURS];
-    if (K::NORM > 0 && p.norm) {
-        gw_norm_ask<1>(p.norm, p.row_bytes / 4, weights);
-    }
     gw_grid_launch_dependents();
 #if GW_COPIES
     if (APART) {
@@ -414,17 +438,13 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     }
 #endif
     gw_grid_dependency_wait();
-    if (K::NORM > 0 && p.norm) {
-        if constexpr (K::NORM == 1) {
-            gw_norm_row<K>(p, x, joined, count, weights, rest);
-        } else if constexpr (K::NORM > 1) {
-            gw_norm_rows<K>(p, x, joined, there, count - first, weights, rest);
-        }
-    } else {
-        if (!K::DIRECT) { /* without waiting for how many are alive */
-            K::stage(p, x, p.x + (size_t)first * (size_t)p.row_bytes, there);
-        }
+    if (K::DIRECT) {
         rest();
+    } else { /* without waiting for how many are alive */
+        gw_factors<K::X_ROWS> factors;
+        factors.ask(p, K::ACT8 ? p.terms : p.terms / GW_ACT_BLOCK, first, there, many);
+        K::stage(p, x, p.x + (size_t)first * (size_t)p.row_bytes, there, factors, rest,
+                 [&]() { factors.get(p, there); });
     }
     const int left = count - first, live = left < there ? left : there;
     if (live <= 0) {
@@ -435,6 +455,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     rows += K::first_x(q);
     const unsigned *mine = rows; /* of x, for the slot that is next */
     gw_extra extra[K::OUTS];
+    gw_norm_four weight = {{0.0f, 0.0f, 0.0f, 0.0f}};
     float sums[K::SUMS];
     const int fold = (int)threadIdx.x - group * K::CLASSES * LANES;
     auto begin = [&]() {
@@ -448,6 +469,9 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
             for (int o = 0; o < K::OUTS; o++) {
                 extra[o] = gw_ask(p, at, K::out_row(fold), K::out_col(fold, o), live);
             }
+        }
+        if (!APART) {
+            weight = gw_ask_behind<GLU>(p, at.item);
         }
     };
     int place = 0, round = 0; /* of the place */
@@ -479,10 +503,10 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                                              live, v[o], extra[o]);
                                  }
                              }
-                             if (GLU && at.round + 1 == gw_walk<GROUPS, GLU>::ROUNDS) {
+                             if ((GLU || p.behind) && at.ends_item()) {
                                  gw_sync_some<2, GROUPS * JOINERS>();
-                                 gw_glu_columns(p, columns, at.item, live, group * TEAMS + q,
-                                                GROUPS * TEAMS);
+                                 gw_leave<GLU>(p, columns, at.item, live, weight, group * TEAMS + q,
+                                               GROUPS * TEAMS);
                                  gw_sync_some<2, GROUPS * JOINERS>();
                              }
                          }
@@ -531,9 +555,10 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                 }
             }
         }
-        if (GLU && at.round + 1 == gw_walk<GROUPS, GLU>::ROUNDS) {
+        if ((GLU || p.behind) && at.ends_item()) {
             __syncthreads();
-            gw_glu_columns(p, columns, at.item, live, gw_team(), GW_LINEAR_THREADS / GW_LANES);
+            gw_leave<GLU>(p, columns, at.item, live, weight, gw_team(),
+                          GW_LINEAR_THREADS / GW_LANES);
         }
         at.next();
     };

@@ -110,35 +110,98 @@ GW_KERNEL(gw_quantize, struct gw_quantize_params, GW_ROWS_THREADS) {
 /* ---- NORM ------------------------------------------------------------------------------------ */
 
 /* A thread has all of its values and weights on their way at once, of up to GW_NORM_PIECE. */
-enum { NORM_FOURS = GW_NORM_PIECE / GW_NORM_STEP };
+enum { NORM_STEP = 4 * GW_NORM_THREADS, NORM_FOURS = GW_NORM_PIECE / NORM_STEP };
 
-struct norm_desk {
-    float stage[GW_NORM_STAGE(GW_NORM_PIECE)];
-    float factor;
-};
-
-/* put(i, values): four of the row's result from i on. */
-template <int WHOLE, class Put>
-__device__ static inline void norm_row(const struct gw_norm_params &p, norm_desk &desk,
-                                       const float *x, const gw_norm_four *weights, Put put) {
-    gw_norm_four values[NORM_FOURS];
-    gw_norm_ask<WHOLE, NORM_FOURS>(x, p.width, values);
-    const float factor = gw_norm_factor<WHOLE, NORM_FOURS>(x, p.width, p.eps, desk.stage,
-                                                           GW_NORM_PIECE, &desk.factor, values);
-    gw_norm_apply<WHOLE, NORM_FOURS>(x, p.weight, p.width, factor, weights, values, put);
+/* Four neighbours of a row of `width` from i on; beyond it 0. WHOLE: the width is a multiple of 4,
+ * and rows begin at 16 bytes. */
+template <int WHOLE>
+__device__ static inline gw_norm_four norm_take(const float *row, int width, int i) {
+    gw_norm_four r = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    if (WHOLE) {
+        return i < width ? gw_norm_read(row + i) : r;
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        r.v[j] = i + j < width ? row[i + j] : 0.0f;
+    }
+    return r;
 }
 
+/* Those that this thread has of a piece. */
 template <int WHOLE>
-__device__ static inline void norm_f32(const struct gw_norm_params &p, norm_desk &desk) {
-    const int row = (int)blockIdx.x, n = p.width, live = gw_live(p.step);
-    gw_norm_four weights[NORM_FOURS];
-    gw_norm_ask<WHOLE, NORM_FOURS>(p.weight, n, weights);
+__device__ static inline void norm_ask(const float *row, int width, gw_norm_four *fours) {
+#pragma unroll
+    for (int k = 0; k < NORM_FOURS; k++) {
+        fours[k] = norm_take<WHOLE>(row, width, 4 * (int)threadIdx.x + k * NORM_STEP);
+    }
+}
+
+/* What a row's blocks have of its sum of squares, a piece of it. */
+struct norm_desk {
+    float squares[GW_NORM_PIECE / GW_ACT_BLOCK];
+};
+
+/* put(i, values, factor): four of the row times the weights, from i on, and what they still lack;
+ * whole teams, beyond the width of zeros. */
+template <int WHOLE, class Put>
+__device__ static inline void norm_row(const struct gw_norm_params &p, norm_desk &desk, Put put) {
+    const int row = (int)blockIdx.x, n = p.width, live = gw_live(p.step), lane = gw_lane();
+    const int mine = 4 * (int)threadIdx.x, end = (n + 127) / 128 * 128; /* whole teams */
+    gw_norm_four weights[NORM_FOURS], values[NORM_FOURS];
+    norm_ask<WHOLE>(p.weight, n, weights);
     gw_grid_dependency_wait();
     if (row >= live) {
         return;
     }
-    float *out = (float *)p.out + (size_t)row * n;
-    norm_row<WHOLE>(p, desk, p.in + (size_t)row * n, weights, [&](int i, const gw_norm_four &v) {
+    const float *x = p.in + (size_t)row * n;
+    norm_ask<WHOLE>(x, n, values);
+    float sum = 0.0f;
+    for (int base = 0; base < n; base += GW_NORM_PIECE) {
+        if (base > 0) {
+            __syncthreads();
+            norm_ask<WHOLE>(x + base, n - base, values);
+        }
+#pragma unroll
+        for (int k = 0; k < NORM_FOURS; k++) {
+            const float square = gw_eight_squares(values[k]);
+            if (lane % 8 == 0) {
+                desk.squares[(mine + k * NORM_STEP) / GW_ACT_BLOCK] = square;
+            }
+        }
+        __syncthreads();
+        for (int b = lane; b * GW_ACT_BLOCK < min(n - base, (int)GW_NORM_PIECE); b += GW_LANES) {
+            sum = sum + desk.squares[b];
+        }
+    }
+    const float factor = gw_rms_scale(gw_fold(sum), n, p.eps);
+    for (int base = 0; base < n; base += GW_NORM_PIECE) {
+        if (n > GW_NORM_PIECE) {
+            norm_ask<WHOLE>(x + base, n - base, values);
+            norm_ask<WHOLE>(p.weight + base, n - base, weights);
+        }
+#pragma unroll
+        for (int k = 0; k < NORM_FOURS; k++) {
+            const int i = base + mine + k * NORM_STEP;
+            if (i < end) {
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    values[k].v[j] = values[k].v[j] * weights[k].v[j];
+                }
+                put(i, values[k], factor);
+            }
+        }
+    }
+}
+
+template <int WHOLE>
+__device__ static inline void norm_f32(const struct gw_norm_params &p, norm_desk &desk) {
+    const int n = p.width;
+    float *out = (float *)p.out + (size_t)blockIdx.x * n;
+    norm_row<WHOLE>(p, desk, [&](int i, gw_norm_four v, float factor) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            v.v[j] = v.v[j] * factor;
+        }
         if (WHOLE && i < n) {
             *(gw_norm_four *)(out + i) = v;
         }
@@ -163,18 +226,13 @@ GW_KERNEL(gw_norm_f32, struct gw_norm_params, GW_NORM_THREADS) {
 
 GW_KERNEL(gw_norm_act8, struct gw_norm_params, GW_NORM_THREADS) {
     __shared__ norm_desk desk;
-    const int row = (int)blockIdx.x, n = p.width, live = gw_live(p.step);
-    gw_norm_four weights[NORM_FOURS];
+    const int n = p.width;
+    unsigned *out = (unsigned *)p.out + (size_t)blockIdx.x * n / GW_ACT_BLOCK * GW_ACT_WORDS;
     gw_grid_launch_dependents();
-    gw_norm_ask<1, NORM_FOURS>(p.weight, n, weights);
-    gw_grid_dependency_wait();
-    if (row >= live) {
-        return;
-    }
-    unsigned *out = (unsigned *)p.out + (size_t)row * n / GW_ACT_BLOCK * GW_ACT_WORDS;
-    norm_row<1>(p, desk, p.in + (size_t)row * n, weights, [&](int i, const gw_norm_four &v) {
+    norm_row<1>(p, desk, [&](int i, const gw_norm_four &v, float factor) {
         gw_act8_four code;
         code.encode(v.v);
+        code.scale = GW_F32_BITS(GW_F32_FROM_BITS(code.scale) * factor);
         if (i < n) { /* whole blocks */
             code.store(out + i / GW_ACT_BLOCK * GW_ACT_WORDS);
         }

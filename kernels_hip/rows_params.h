@@ -3,13 +3,13 @@
 #ifndef GW_KERNELS_HIP_ROWS_PARAMS_H
 #define GW_KERNELS_HIP_ROWS_PARAMS_H
 
-#include "kernels_hip/norm_params.h"
 #include "kernels_hip/params.h"
 #include "kernels_hip/rope_params.h"
 
 enum {
     GW_ROWS_THREADS = 128, /* of every kernel but norm: four teams       */
-    GW_NORM_PIECE = 8192,  /* values of a row that norm stages at a time */
+    GW_NORM_THREADS = 512,
+    GW_NORM_PIECE = 8192, /* values of a row that norm has at a time */
 };
 
 /* gw_embed_FORMAT: rows of the table as stored. Grid (anything, rows). */

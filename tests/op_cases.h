@@ -71,6 +71,9 @@ static const op_case op_cases[] = {
     {.op = GW_OP_NORM, .why = "narrower than the lanes", .n = 1, .k = 5},
     {.op = GW_OP_NORM, .why = "to act8", .n = 5, .k = 512, .out = GW_FMT_ACT8},
     {.op = GW_OP_NORM, .why = "to act8, one row", .n = 1, .k = 96, .out = GW_FMT_ACT8},
+    {.op = GW_OP_NORM, .why = "five blocks a lane", .n = 2, .k = 5120, .out = GW_FMT_ACT8},
+    {.op = GW_OP_NORM, .why = "a long row", .n = 2, .k = 9376, .out = GW_FMT_ACT8},
+    {.op = GW_OP_NORM, .why = "a long ragged row", .n = 1, .k = 8237},
     {.op = GW_OP_QUANTIZE, .why = "many rows", .n = 9, .k = 320, .out = GW_FMT_ACT8},
     {.op = GW_OP_QUANTIZE, .why = "one long row", .n = 1, .k = 5632, .out = GW_FMT_ACT8},
     {.op = GW_OP_QUANTIZE, .why = "zeros, NaN, infinity, tiny", .n = 8, .k = 64, .out = GW_FMT_ACT8,
@@ -245,6 +248,9 @@ static const op_case op_cases[] = {
      .kv_heads = 1, .e = 32, .kv = GW_FMT_F16, .pos = 4300, .slots = 1, .out = GW_FMT_ACT8},
     {.op = GW_OP_LINEAR, .why = "f16 prefill, over the borders of tiles", .n = 66, .k = 40,
      .m = {70}, .fmt = OC_F16, OC_PRE, .bias = 1, .residual = 1},
+    {.op = GW_OP_NORM, .why = "several blocks to a lane, ragged", .n = 2, .k = 4421},
+    {.op = GW_OP_NORM, .why = "to act8, several blocks to a lane", .n = 2, .k = 5152,
+     .out = GW_FMT_ACT8},
 };
 /* clang-format on */
 enum {

@@ -250,6 +250,29 @@ static void lanes_join_in_order(void **state) {
     assert_true(gw_join_lanes(lane) == 1.0f);
 }
 
+/* The squares of a block, joined in pairs 16, 8, 4, 2, 1 apart, each product and sum rounded. */
+static void blocks_of_squares(void **state) {
+    (void)state;
+    int chain_differs = 0;
+    for (int turn = 0; turn < 1000; turn++) {
+        float x[32], tree[32], chain = 0.0f;
+        int n = turn % 4 == 0 ? 1 + (int)(random_u32() % 31) : 32;
+        for (int i = 0; i < 32; i++) {
+            x[i] = random_float(1.0f) * ldexpf(1.0f, (int)(random_u32() % 8));
+            tree[i] = i < n ? (float)((double)x[i] * (double)x[i]) : 0.0f;
+            chain += tree[i];
+        }
+        for (int h = 16; h > 0; h /= 2) {
+            for (int i = 0; i < h; i++) {
+                tree[i] = (float)((double)tree[i] + (double)tree[i + h]);
+            }
+        }
+        assert_int_equal(GW_F32_BITS(gw_block_squares(x, n)), GW_F32_BITS(tree[0]));
+        chain_differs += chain != tree[0];
+    }
+    assert_true(chain_differs > 250); /* or the comparison above could not see the order */
+}
+
 static void rope_and_norm(void **state) {
     (void)state;
     for (int turn = 0; turn < 20000; turn++) {
@@ -340,13 +363,13 @@ static void gumbel_noise(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_half),    cmocka_unit_test(rounding_to_half),
-        cmocka_unit_test(exp_bound),     cmocka_unit_test(exp_order),
-        cmocka_unit_test(log_bound),     cmocka_unit_test(silu_values),
-        cmocka_unit_test(act8_known),    cmocka_unit_test(act8_not_finite),
-        cmocka_unit_test(act8_bound),    cmocka_unit_test(lanes_join_in_order),
-        cmocka_unit_test(rope_and_norm), cmocka_unit_test(philox_vectors),
-        cmocka_unit_test(gumbel_noise),
+        cmocka_unit_test(every_half),        cmocka_unit_test(rounding_to_half),
+        cmocka_unit_test(exp_bound),         cmocka_unit_test(exp_order),
+        cmocka_unit_test(log_bound),         cmocka_unit_test(silu_values),
+        cmocka_unit_test(act8_known),        cmocka_unit_test(act8_not_finite),
+        cmocka_unit_test(act8_bound),        cmocka_unit_test(lanes_join_in_order),
+        cmocka_unit_test(blocks_of_squares), cmocka_unit_test(rope_and_norm),
+        cmocka_unit_test(philox_vectors),    cmocka_unit_test(gumbel_noise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,8 +89,9 @@ static void bits_team(void **state) {
     ot_close(&bench);
 }
 
-/* With the trees that lanes make where they have instructions to exchange values, each exchange done
- * through local memory, and codes as AMD's products of signed bytes want them (exchange.cl). */
+/* With the trees that lanes make where they have instructions to exchange values, each exchange
+ * done through local memory, and codes as AMD's products of signed bytes want them (exchange.cl).
+ */
 static void bits_shuffles(void **state) {
     (void)state;
     check_table(open_quickly(TEAM_WAY ",shuffles", 1), OC_COUNT, "");
@@ -244,19 +245,20 @@ static gw_node *chain_end(op_setup *s, gw_node *at, gw_fmt fmt, int m) {
 }
 
 /* Norm, product, norm, gated product of one row; the rest of the node is that of the op before. */
-static gw_node *chain_norm(op_setup *s, gw_node *at, gw_tensor *x) {
+static gw_node *chain_norm(op_setup *s, gw_node *at, gw_tensor *x, gw_fmt out) {
     int64_t dim[1] = {x->dim[1]};
     gw_tensor *w = oc_tensor(s, "norm", GW_FMT_F32, 1, dim);
     oc_fill_floats(s, w, 2.0f);
     oc_upload(s, w);
     s->node = (gw_node){.op = GW_OP_NORM, .in = {x}, .w = {w}, .args.norm.eps = 1e-5f};
-    return chain_end(s, at, GW_FMT_F32, (int)x->dim[1]);
+    return chain_end(s, at, out, (int)x->dim[1]);
 }
 
 static void run_chain(const gw_backend *backend, struct gw_device *device, gw_fmt fmt, int d,
                       op_result *r) {
     static const op_case one = {.n = 1, .why = "norms and products"};
     const int keep_rows = backend == &gw_backend_cpu;
+    const gw_fmt normed = gw_format_of(fmt)->is_float ? GW_FMT_F32 : GW_FMT_ACT8;
     op_setup s = {.c = &one, .backend = backend, .device = device, .rows = 1};
     struct gw_segment *segment;
     gw_node nodes[4], *at = nodes;
@@ -265,11 +267,11 @@ static void run_chain(const gw_backend *backend, struct gw_device *device, gw_fm
     gw_tensor *x = oc_matrix(&s, "input", GW_FMT_F32, 1, d);
     oc_fill_floats(&s, x, 1.0f);
     oc_upload(&s, x);
-    at = chain_norm(&s, at, x);
+    at = chain_norm(&s, at, x, normed);
     s.node = (gw_node){.op = GW_OP_LINEAR, .in = {s.node.out}};
     s.node.w[0] = oc_weight(&s, fmt, d, d, keep_rows, 0);
     at = chain_end(&s, at, GW_FMT_F32, d);
-    at = chain_norm(&s, at, s.node.out);
+    at = chain_norm(&s, at, s.node.out, normed);
     s.node = (gw_node){.op = GW_OP_GLU, .in = {s.node.out}};
     s.node.w[0] = oc_weight(&s, fmt, 3 * d, d, keep_rows, 0);
     s.node.w[1] = oc_weight(&s, fmt, 3 * d, d, keep_rows, 0);
@@ -284,16 +286,17 @@ static void run_chain(const gw_backend *backend, struct gw_device *device, gw_fm
 }
 
 /* Several ops of one program share its local memory: rows that fill a piece of weights, and rows
- * that do not. */
+ * that do not; rows with more quarters of blocks than a group has items. */
 static void bits_chain(void **state) {
     static const struct {
         gw_fmt fmt;
         int d;
-    } chains[] = {{GW_FMT_F32, 72}, {GW_FMT_BF16, 256}, {GW_FMT_F16, 264}, {GW_FMT_F32, 1024}};
+    } chains[] = {{GW_FMT_F32, 72},   {GW_FMT_Q4_0, 2336}, {GW_FMT_BF16, 256}, {GW_FMT_F16, 264},
+                  {GW_FMT_F32, 1024}, {GW_FMT_BF16, 2120}, {GW_FMT_Q4_0, 5152}};
     static const op_case what = {.n = 1, .why = "norms and products"};
     static op_bench bench;
     int all = getenv("GODWIT_OPENCL_ALL") != NULL && !simulated();
-    size_t n = all ? sizeof chains / sizeof chains[0] : 1;
+    size_t n = all ? sizeof chains / sizeof chains[0] : simulated() ? 1 : 2;
     (void)state;
     ot_open(&bench, &gw_backend_opencl, open_walk(), OT_PRODUCED);
     for (size_t i = 0; i < n; i++) {
@@ -643,16 +646,16 @@ static void halves_team(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         /* First what PoCL compiles for test_opencl.py too, and keeps. */
-        cmocka_unit_test(blas_as_found),   cmocka_unit_test(blas_team),
-        cmocka_unit_test(blas_fails),      cmocka_unit_test(bits_as_found),
-        cmocka_unit_test(bits_team),       cmocka_unit_test(bits_last_joins),
-        cmocka_unit_test(bits_shuffles),
-        cmocka_unit_test(matrix_as_found), cmocka_unit_test(matrix_team),
-        cmocka_unit_test(bits_walk),       cmocka_unit_test(bits_chain),
-        cmocka_unit_test(widths_as_found), cmocka_unit_test(widths_team),
-        cmocka_unit_test(rows_as_found),   cmocka_unit_test(rows_team),
-        cmocka_unit_test(halves_as_found), cmocka_unit_test(halves_team),
-        cmocka_unit_test(roof_as_found),   cmocka_unit_test(roof_team),
+        cmocka_unit_test(blas_as_found), cmocka_unit_test(blas_team),
+        cmocka_unit_test(blas_fails),    cmocka_unit_test(bits_as_found),
+        cmocka_unit_test(bits_team),     cmocka_unit_test(bits_last_joins),
+        cmocka_unit_test(bits_shuffles), cmocka_unit_test(matrix_as_found),
+        cmocka_unit_test(matrix_team),   cmocka_unit_test(bits_walk),
+        cmocka_unit_test(bits_chain),    cmocka_unit_test(widths_as_found),
+        cmocka_unit_test(widths_team),   cmocka_unit_test(rows_as_found),
+        cmocka_unit_test(rows_team),     cmocka_unit_test(halves_as_found),
+        cmocka_unit_test(halves_team),   cmocka_unit_test(roof_as_found),
+        cmocka_unit_test(roof_team),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST")); /* a pattern: one test alone */
     return cmocka_run_group_tests_name("opencl", tests, NULL, NULL);

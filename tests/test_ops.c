@@ -270,9 +270,15 @@ static double glu_error(const op_setup *s, size_t i, size_t col) {
            1e-36 * (fabs(v[1]) + 1.0);
 }
 
-/* All squares are positive, so the sum's relative error is its roundings: ceil(n/32) + 5, then / n
- * and + eps; the root halves it; root, 1/x, * scale, * w and the oracle add 5. */
-static double norm_relative(size_t n) { return u * (((double)((n + 31) / 32) + 7.0) / 2.0 + 5.0); }
+/* All squares are positive, so the sum's relative error is its roundings: the square and the fold
+ * of its block, ceil(n/1024) blocks of a lane and the fold of those, then / n and + eps; the root
+ * halves it; root, 1/x, * w, * scale and the oracle add 5. */
+static double norm_relative(size_t n) {
+    return u * (((double)((n + 1023) / 1024) + 13.0) / 2.0 + 5.0);
+}
+
+/* The same of a head: ceil(e/32) terms of a lane and their fold. */
+static double head_relative(size_t e) { return u * (((double)((e + 31) / 32) + 7.0) / 2.0 + 5.0); }
 
 static double norm_error(const op_setup *s, size_t i, size_t col, double want) {
     (void)i;
@@ -301,7 +307,7 @@ static double rope_error(const op_setup *s, size_t i, size_t col) {
         norm = 1.0 / sqrt(ss / (double)e + 1e-5);
         weight[0] = fabs((double)w[at]);
         weight[1] = fabs((double)w[other]);
-        relative = norm_relative(e);
+        relative = head_relative(e);
     }
     double size =
         fabs(x[head * e + at] * norm * weight[0]) + fabs(x[head * e + other] * norm * weight[1]);
@@ -377,7 +383,7 @@ static void check_caches(const op_setup *s, const op_result *got, const op_resul
         }
         /* Normed values are at most sqrt(e); without a norm at most 1. Rotation adds two. */
         double most = 2.0 * (c->head_norm ? sqrt((double)c->e) : 1.0);
-        double error = slack * (norm_relative((size_t)c->e) + 3.0 * u) * most +
+        double error = slack * (head_relative((size_t)c->e) + 3.0 * u) * most +
                        (c->kv == GW_FMT_F16 ? 2.0 * (0x1p-11 * fabs(b) * slack + 0x1p-25) : 0.0);
         /* As q8_0 each side is off by half a code of its scale, which is rounded to f16 itself. */
         error += c->kv == GW_FMT_Q8_0 ? most / 127.0 * (1.0 + 0x1p-9) * slack : 0.0;

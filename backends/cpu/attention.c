@@ -18,7 +18,7 @@ static const float *normed(const gw_cpu_launch *l, float *to, const float *x, co
     if (weight == NULL) {
         return x;
     }
-    l->ops->norm(to, x, weight, (size_t)l->u.rope.args.head_dim, l->u.rope.args.eps);
+    l->ops->head_norm(to, x, weight, (size_t)l->u.rope.args.head_dim, l->u.rope.args.eps);
     return to;
 }
 

@@ -72,9 +72,17 @@ gw_status gw_cpu_record_pick(struct gw_segment *segment, const gw_kernel *kernel
 static void norm_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i, void *out) {
     const float *x = (const float *)(const void *)(l->in + i * l->in_stride);
     float *y = l->act8 ? (float *)(void *)worker->scratch : (float *)out;
-    l->ops->norm(y, x, l->u.norm.weight, l->width, l->u.norm.eps);
-    if (l->act8) {
-        l->ops->encode((gw_act8 *)out, y, l->width / GW_ACT_BLOCK);
+    float factor = l->ops->norm(y, x, l->u.norm.weight, l->width, l->u.norm.eps);
+    if (!l->act8) {
+        for (size_t k = 0; k < l->width; k++) {
+            y[k] = y[k] * factor;
+        }
+        return;
+    }
+    gw_act8 *blocks = out;
+    l->ops->encode(blocks, y, l->width / GW_ACT_BLOCK);
+    for (size_t b = 0; b < l->width / GW_ACT_BLOCK; b++) {
+        blocks[b].scale = blocks[b].scale * factor;
     }
 }
 

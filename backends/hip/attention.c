@@ -190,7 +190,7 @@ static gw_status record_split(struct gw_segment *segment, const gw_node *node, s
     int pages = group > 1 ? GW_SPLIT_PAGES : GW_SPLIT_ALONE;
     pages = lesser(pages, blocks * (GW_SPLIT_UNITS / p->block_has));
     pages = lesser(pages, GW_SPLIT_JOIN / p->block_has);
-    while (pages > 0 && 4 * GW_SPLIT_FLOATS(p->e, p->block_has, pages) > shared) {
+    while (pages > 0 && 4 * GW_SPLIT_FLOATS(p->e, pages) > shared) {
         pages--;
     }
     if (!takes(segment, GW_HIP_SPLIT, front, p->e > GW_SPLIT_THREADS || blocks < 2 ? 0 : pages,

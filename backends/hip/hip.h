@@ -178,8 +178,9 @@ struct gw_segment {
     int rows; /* most live rows */
     int node; /* being recorded */
     int is_ready;
-    /* Nodes before it that are recorded with it; or NULL. */
-    const gw_node *norm, *rope;
+    /* Nodes that are recorded with it; or NULL. norm: made by the product before this one; behind:
+     * this one makes it. */
+    const gw_node *norm, *rope, *behind;
     int most_pages[GW_HIP_WAYS]; /* that a way takes, in all launches; 0: it is not there */
     int attends;                 /* nodes of attention so far */
     int picked;                  /* a PICK came before: live rows are step.n_pick, else step.n */
@@ -197,6 +198,7 @@ struct gw_segment {
     gw_hip_piece *pieces; /* gw_hip_private */
     size_t n_pieces;
     gw_hip_piece arrived;              /* gw_hip_arrived */
+    gw_hip_piece left;                 /* by a product with a norm behind it (linear.c) */
     gw_hip_exec graph[GW_HIP_WAYS][2]; /* [GW_HIP_MANY] NULL: launches one by one */
     gw_node_time *times;
     gw_hip_event *events; /* [n + 1] while timing */
@@ -266,9 +268,10 @@ gw_status gw_hip_record_encode(struct gw_segment *segment, const gw_node *node, 
 /* Parameters of a ROPE_KV node (rows.c). */
 struct gw_turn_params gw_hip_turn(const gw_node *rope);
 
-/* Is `before` recorded together with `node`, which follows it? A norm with the product that reads
- * it (linear.c), rotation and cache with attention (attention.c). */
-int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *before, const gw_node *node);
+/* Is nodes[1] of n, a norm, made by the products before and behind it (linear.c)? Its result is
+ * nowhere in memory then. */
+int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n);
+/* Are rotation and cache, `before`, recorded with the attention behind them (attention.c)? */
 int gw_hip_takes_rope(const struct gw_segment *segment, const gw_node *before, const gw_node *node);
 
 static inline size_t gw_hip_width(const gw_tensor *t) { return (size_t)t->dim[t->n_dim - 1]; }

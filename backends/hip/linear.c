@@ -8,7 +8,6 @@
 #include "backends/hip/hip.h"
 #include "core/tensor/blocks.h"
 #include "kernels_hip/linear_params.h"
-#include "kernels_hip/norm_params.h"
 #include "kernels_hip/strip.h"
 
 enum { PARTS = GW_LINEAR_PARTS };
@@ -31,8 +30,7 @@ typedef struct shape {
     int depth;           /* slots of a wave                   */
     int places;          /* of gw_linear_params               */
     int span;            /* of gw_linear_params; or 0         */
-    int piece;           /* of a row on its way through a norm, in floats; or 0 */
-    int normed;          /* rows on that way at a time        */
+    int behind;          /* a norm is behind it               */
     unsigned threads;    /* of a block                        */
     unsigned shared;
 } shape;
@@ -53,33 +51,17 @@ static int has_copies(const struct gw_device *d) {
     return d->warp == 32 && (d->driver->emulated || d->capability >= 80);
 }
 
-/* Values of a row, rounded up to what a norm takes at a time. */
-static int spans(size_t cols) {
-    return (int)((cols + GW_NORM_SPAN - 1) / GW_NORM_SPAN * GW_NORM_SPAN);
-}
-
-/* Of shared memory, while a norm runs. */
-static int norm_bytes(const shape *s) {
-    return s->piece > 0 ? 4 * (s->normed * GW_NORM_STAGE(s->piece) + GW_LINEAR_NORM_MORE) : 0;
-}
-
 /* Shared memory of a block with s->depth slots to a wave, as gw_product of
  * kernels_hip/linear_stream.h cuts it up. 0 when it does not fit. */
 static int fits_so(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu) {
-    int waves = GW_LINEAR_THREADS / d->warp, whole = s->piece, copies = has_copies(d);
-    int after = 4 * GW_LINEAR_JOINED(sums, s->places); /* behind x, gates and the columns of GLU */
-    int before = waves * record_bytes[fmt] * s->depth + 4 * s->width * s->row_words +
-                 (copies ? GW_LINEAR_GATES : 0) + (glu ? 4 * s->width * 2 * GW_LINEAR_ITEM : 0);
-    /* A norm takes a whole row at a time where that leaves room for as many blocks, else pieces;
-     * several rows are whole. */
-    int most = (copies ? d->shared_bytes : d->shared_bytes / 2) - before;
-    while (s->normed == 1 && s->piece > GW_NORM_SPAN && norm_bytes(s) > most) {
-        s->piece = spans((size_t)s->piece / 2);
-    }
+    int waves = GW_LINEAR_THREADS / d->warp, copies = has_copies(d);
+    int bytes =
+        waves * record_bytes[fmt] * s->depth + 4 * s->width * s->row_words +
+        (copies ? GW_LINEAR_GATES : 0) + GW_LINEAR_FACTORS +
+        4 * (GW_LINEAR_COLUMNS(s->width, glu, s->behind) + GW_LINEAR_JOINED(sums, s->places));
     s->threads = GW_LINEAR_BLOCK(sums, copies);
-    s->shared = (unsigned)(before + (norm_bytes(s) > after ? norm_bytes(s) : after));
-    if (s->shared > (unsigned)d->shared_bytes) {
-        s->piece = whole;
+    s->shared = (unsigned)bytes;
+    if (bytes > d->shared_bytes) {
         return 0;
     }
     /* On NVIDIA the block of a later kernel beside this one takes its bandwidth: room for one. */
@@ -107,37 +89,36 @@ static int fits(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int g
 
 /* 0 when nothing fits. */
 static int float_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t cols, int glu,
-                       int norm, shape *s) {
+                       int behind, shape *s) {
     static const char *const variants[] = {"_1", "_2", "_4"};
     int pair = fmt == GW_FMT_F32 ? 1 : 2, split = pair == 2 && d->warp == 32;
     int waves = split ? 8 : 8 / pair; /* of a tile */
     int per_row = split ? pair : pair * (64 / d->warp);
     int i = rows == 1 ? 0 : rows == 2 ? 1 : 2;
-    *s = (shape){.groups = GW_LINEAR_THREADS / d->warp / waves};
+    *s = (shape){.groups = GW_LINEAR_THREADS / d->warp / waves, .behind = behind};
     s->row_words = (int)((cols + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS * GW_STRIP_FLOATS);
     for (; i >= 0; i--) {
         s->variant = variants[i];
         s->width = 1 << i;
-        s->piece = norm ? spans(cols) : 0;
-        s->normed = 1;
         if (fits(d, fmt, s, s->width * per_row, glu)) {
             return 1;
         }
     }
     s->variant = "_long"; /* x stays in global memory: whole records only */
-    s->row_words = s->piece = 0;
+    s->row_words = 0;
     return cols % GW_STRIP_FLOATS == 0 && fits(d, fmt, s, per_row, glu);
 }
 
 /* The fewest pieces of x with which so many rows fit. Sums are joined as with no place for them. */
 static int pieces_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t cols, int glu,
-                        shape *s) {
+                        int behind, shape *s) {
     const size_t slot = (size_t)GW_LINEAR_CLASSES * GW_STRIP_BLOCKS * GW_ACT_BLOCK;
     int slots = (int)((cols + slot - 1) / slot),
         words = (int)(slot / GW_ACT_BLOCK * sizeof(gw_act8) / 4);
     *s = (shape){.variant = "_pieces",
                  .width = rows,
-                 .groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES};
+                 .groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES,
+                 .behind = behind};
     s->depth = has_copies(d) ? GW_LINEAR_LESS : 1;
     for (int n = 2; n <= slots; n++) {
         s->span = (slots + n - 1) / n;
@@ -149,36 +130,34 @@ static int pieces_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t 
     return 0;
 }
 
-/* norm: x has still to go through one. */
 static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t cols, int glu,
-                       int norm, shape *s) {
+                       int behind, shape *s) {
     size_t span = GW_STRIP_BLOCKS * GW_ACT_BLOCK;
     int words = (int)((cols + span - 1) / span * GW_STRIP_BLOCKS * sizeof(gw_act8) / 4);
     int most = d->warp == 32 ? 8 : 16; /* columns of a matrix instruction */
     int matrices = has_matrices(d) && rows > 1;
-    *s = (shape){.variant = "_wide", .groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES};
+    *s = (shape){.variant = "_wide",
+                 .groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES,
+                 .behind = behind};
     s->row_words = words + (36 - words % 32) % 32; /* rows 4 banks apart */
     s->width = rows < most ? rows : most;          /* fewer would read all weights more than once */
-    s->normed = s->width;
-    s->piece = norm ? spans(cols) : 0;
     if (matrices &&
-        (fits(d, fmt, s, 16, glu) || (!norm && pieces_shape(d, fmt, s->width, cols, glu, s)))) {
+        (fits(d, fmt, s, 16, glu) || pieces_shape(d, fmt, s->width, cols, glu, behind, s))) {
         return 1;
     }
     *s = (shape){.variant = "",
                  .width = 1,
                  .row_words = words,
-                 .groups = s->groups,
-                 .piece = norm ? spans(cols) : 0,
-                 .normed = 1};
+                 .groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES,
+                 .behind = behind};
     return fits(d, fmt, s, 64 / d->warp, glu);
 }
 
-static int shape_of(const struct gw_device *d, const gw_tensor *w, int rows, int glu, int norm,
+static int shape_of(const struct gw_device *d, const gw_tensor *w, int rows, int glu, int behind,
                     shape *s) {
     size_t cols = gw_hip_width(w);
-    return gw_format_of(w->fmt)->is_float ? float_shape(d, w->fmt, rows, cols, glu, norm, s)
-                                          : quant_shape(d, w->fmt, rows, cols, glu, norm, s);
+    return gw_format_of(w->fmt)->is_float ? float_shape(d, w->fmt, rows, cols, glu, behind, s)
+                                          : quant_shape(d, w->fmt, rows, cols, glu, behind, s);
 }
 
 /* ---- what is accepted ------------------------------------------------------------------------ */
@@ -241,39 +220,72 @@ static int accepts_glu(const gw_kernel *kernel, const gw_node *node,
     return fits && accepts(kernel, node, device, 2);
 }
 
-/* May so many rows go through the norm in front of a product of this shape? Several, where a launch
- * more takes longer than that every block reads f32 and encodes it: few of them, on NVIDIA, which a
- * block has in registers at first. */
-static int takes_rows(const struct gw_segment *segment, const gw_tensor *w, const shape *s) {
-    return segment->rows == 1 ||
-           (has_copies(segment->device) && segment->rows <= GW_LINEAR_NORM_ROWS &&
-            !gw_format_of(w->fmt)->is_float && gw_hip_width(w) <= GW_NORM_FOURS * GW_NORM_STEP &&
-            s->width == segment->rows);
+static gw_status record_linear(struct gw_segment *segment, const gw_kernel *kernel,
+                               const gw_node *node);
+static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
+                            const gw_node *node);
+
+/* Does this product leave what the norm behind it asks for? */
+static int leaves_norm(const struct gw_segment *segment, const gw_node *node, const gw_node *norm) {
+    shape s;
+    return node->op == GW_OP_LINEAR && node->kernel->record == record_linear &&
+           node->w[1] == NULL && norm->op == GW_OP_NORM && norm->in[0] == node->out &&
+           gw_hip_width(node->out) == (size_t)node->w[0]->dim[0] &&
+           gw_hip_width(node->out) % GW_LINEAR_ITEM == 0 && norm->w[0]->fmt == GW_FMT_F32 &&
+           shape_of(segment->device, node->w[0], segment->rows, 0, 1, &s);
 }
 
-/* Every block computes the norm for itself. */
-int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *before,
-                      const gw_node *node) {
-    const gw_tensor *x = before->in[0];
+/* Does it read x through shared memory, where the norm's factor comes to it? */
+static int takes_norm(const struct gw_segment *segment, const gw_node *norm, const gw_node *node) {
     int glu = node->op == GW_OP_GLU;
     shape s;
-    if (segment->device->no_fuse || before->op != GW_OP_NORM ||
-        (!glu && node->op != GW_OP_LINEAR) || node->in[0] != before->out ||
-        node->args.linear.order != GW_ORDER_DECODE || x->fmt != GW_FMT_F32 ||
-        gw_hip_width(x) % 4 != 0 || !gw_hip_apart(x, node->out)) {
+    if (node->in[0] != norm->out ||
+        (glu ? node->kernel->record != record_glu
+             : node->op != GW_OP_LINEAR || node->kernel->record != record_linear)) {
         return 0;
     }
     for (int i = 0; i < (glu ? 2 : PARTS) && node->w[i] != NULL; i++) {
-        const gw_tensor *w = node->w[i];
-        if (!shape_of(segment->device, w, segment->rows, glu, 1, &s) || s.row_words == 0 ||
-            !takes_rows(segment, w, &s)) {
+        if (!shape_of(segment->device, node->w[i], segment->rows, glu, 0, &s) || s.row_words == 0) {
             return 0;
         }
     }
     return 1;
 }
 
+int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    for (size_t i = 3; i < n; i++) {
+        for (int j = 0; j < GW_MAX_IN; j++) {
+            if (nodes[i].in[j] ==
+                nodes[1].out) { /* somebody else wants what is made nowhere then */
+                return 0;
+            }
+        }
+    }
+    /* A product between two norms would leave its own where it finds the other. */
+    return !segment->device->no_fuse && segment->norm == NULL &&
+           leaves_norm(segment, &nodes[0], &nodes[1]) && takes_norm(segment, &nodes[1], &nodes[2]);
+}
+
+/* What a product leaves for the next one but one: x without its factor, then squares. */
+static gw_status left_between(struct gw_segment *segment, const gw_node *norm, gw_hip_ptr *x,
+                              gw_hip_ptr *squares) {
+    size_t width = gw_hip_width(norm->out), rows = (size_t)segment->rows;
+    size_t x_bytes = (rows * width * sizeof(float) + 255) / 256 * 256;
+    size_t bytes = x_bytes + rows * width / GW_ACT_BLOCK * sizeof(float);
+    if (segment->left.bytes < bytes) { /* a smaller one stays for the launches that have it */
+        GW_TRY(gw_hip_private(segment, bytes, &segment->left.at));
+        segment->left.bytes = bytes;
+    }
+    *x = segment->left.at;
+    *squares = *x + x_bytes;
+    return GW_OK;
+}
+
 /* ---- launches -------------------------------------------------------------------------------- */
+
+static int strips_of(const gw_tensor *w) {
+    return (int)gw_hip_groups((size_t)w->dim[0], GW_STRIP_ROWS);
+}
 
 /* Slots to ask for before x. Beside a launch that leaves room, all: there is time. Else this one
  * begins as that one ends, and x would come behind megabytes of weights. */
@@ -290,8 +302,8 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     const gw_format *format = gw_format_of(w->fmt);
     shape s;
     char name[64];
-    const gw_node *norm = segment->norm;
-    if (!shape_of(d, w, segment->rows, glu, norm != NULL, &s)) { /* accepts() has seen to that */
+    const gw_node *norm = segment->norm, *behind = segment->behind;
+    if (!shape_of(d, w, segment->rows, glu, behind != NULL, &s)) { /* accepts() has seen to that */
         return gw_fail(GW_E_UNSUPPORTED, w->name, "rows of %zu values are too long for %s",
                        gw_hip_width(w), d->name);
     }
@@ -300,15 +312,17 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
         *c = *c == '-' ? '_' : *c;
     }
     p->step = gw_hip_step(segment);
-    p->x = gw_hip_at(norm != NULL ? norm->in[0] : node->in[0]);
+    p->x = gw_hip_at(node->in[0]);
     p->terms = (int32_t)(gw_hip_width(w) / (format->is_float ? 1 : GW_ACT_BLOCK));
     p->row_bytes = p->terms * (int32_t)(format->is_float ? sizeof(float) : sizeof(gw_act8));
     if (norm != NULL) {
-        p->norm = gw_hip_at(norm->w[0]);
-        p->normed = gw_hip_at(norm->out);
-        p->row_bytes = (int32_t)(gw_hip_width(w) * sizeof(float));
-        p->piece = s.piece;
+        GW_TRY(left_between(segment, norm, &p->x, &p->squares));
         p->eps = norm->args.norm.eps;
+    }
+    if (behind != NULL) {
+        GW_TRY(left_between(segment, behind, &p->left, &p->left_squares));
+        p->behind = gw_hip_at(behind->w[0]);
+        p->behind_act8 = behind->out->fmt == GW_FMT_ACT8;
     }
     p->row_words = s.row_words > 0 ? s.row_words : p->terms;
     p->width = s.width;
@@ -316,11 +330,12 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     p->places = s.places;
     p->span = s.span;
     p->early = early_slots(segment, &s);
-    p->x_rows = (int32_t)node->in[0]->dim[0];
+    p->x_rows = (int32_t)(norm != NULL ? segment->rows : node->in[0]->dim[0]);
     /* Blocks stay for as many tiles as there are. One of them fills a multiprocessor with loads.
      * Those that read the same weights for other rows run at the same time, so that the second
      * cache has them. */
-    unsigned items = gw_hip_groups((size_t)p->tiles, glu ? 2 : (size_t)s.groups);
+    size_t together = glu || behind != NULL ? 2 : (size_t)s.groups;
+    unsigned items = gw_hip_groups((size_t)p->tiles, together);
     unsigned turns = gw_hip_groups((size_t)segment->rows, (size_t)s.width);
     unsigned most = (unsigned)d->units * (d->driver->nvidia ? 1 : 2) / turns;
     most = most > 0 ? most : 1;
@@ -328,10 +343,6 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
                          1, s.shared, p, sizeof *p));
     segment->launches[segment->n - 1].spares = !format->is_float;
     return GW_OK;
-}
-
-static int strips_of(const gw_tensor *w) {
-    return (int)gw_hip_groups((size_t)w->dim[0], GW_STRIP_ROWS);
 }
 
 /* Parts [first, end) of a LINEAR node, all of one format. */

@@ -199,16 +199,19 @@ static gw_status capture(struct gw_segment *segment, int turn, int way) {
     return status;
 }
 
-/* Is a node recorded with the one that follows? */
-static int waits(struct gw_segment *segment, const gw_node *node, const gw_node *next) {
-    if (gw_hip_takes_norm(segment, node, next)) {
-        segment->norm = node;
-    } else if (gw_hip_takes_rope(segment, node, next)) {
-        segment->rope = node;
-    } else {
-        return 0;
+/* Has nodes[0] no launch of its own? Of the nodes that are left there are n. */
+static int has_none(struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    if (segment->behind != NULL) {
+        segment->norm = segment->behind;
+        segment->behind = NULL;
+        return 1;
     }
-    return 1;
+    if (n > 1 && gw_hip_takes_rope(segment, &nodes[0], &nodes[1])) {
+        segment->rope = &nodes[0];
+        return 1;
+    }
+    segment->behind = n > 2 && gw_hip_takes_norm(segment, nodes, n) ? &nodes[1] : NULL;
+    return 0;
 }
 
 static gw_status take_staging(struct gw_segment *segment, int turn) {
@@ -236,7 +239,7 @@ static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, si
     GW_TRY(take_staging(segment, 0));
     for (size_t i = 0; i < n; i++) {
         segment->node = (int)i;
-        if (i + 1 < n && waits(segment, &nodes[i], &nodes[i + 1])) {
+        if (has_none(segment, &nodes[i], n - i)) {
             continue;
         }
         GW_TRY(nodes[i].kernel->record(segment, nodes[i].kernel, &nodes[i]));

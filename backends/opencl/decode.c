@@ -73,6 +73,9 @@ static int apart(const gw_tensor *a, const gw_tensor *b, size_t a_bytes, size_t 
     return a->buf != b->buf || a->offset + a_bytes <= b->offset || b->offset + b_bytes <= a->offset;
 }
 
+/* The sum of squares of each block. */
+static size_t norm_local_bytes(size_t d) { return gw_cl_groups(d, GW_ACT_BLOCK) * sizeof(float); }
+
 int gw_cl_takes_norm(const struct gw_segment *segment, const gw_node *norm, const gw_node *node) {
     const struct gw_device *device = segment->device;
     const gw_tensor *w = node->w[0], *x = norm->in[0];
@@ -81,10 +84,10 @@ int gw_cl_takes_norm(const struct gw_segment *segment, const gw_node *norm, cons
         node->args.linear.order != GW_ORDER_DECODE) {
         return 0;
     }
-    size_t d = gw_cl_width(x), values = is_quantized(w) ? d * sizeof(float) : 0;
+    size_t d = gw_cl_width(x);
     size_t tile = gw_cl_groups(units_of(w), GW_CL_TEAM * MOST_AHEAD) * GW_CL_TEAM * MOST_AHEAD *
                   unit_local_bytes(w);
-    if (d % 8 != 0 || d > NORM_MOST || values + tile > local_room(device) ||
+    if (d % 8 != 0 || d > NORM_MOST || norm_local_bytes(d) + tile > local_room(device) ||
         !gw_cl_one_glu_launch(segment, node)) {
         return 0;
     }
@@ -105,8 +108,8 @@ static void decode_options(const struct gw_segment *segment, const gw_node *node
     const struct gw_device *device = segment->device;
     int width = width_for(segment->rows), glu = node->op == GW_OP_GLU;
     size_t used = gw_cl_format_options(w->fmt, out, room), cols = (size_t)w->dim[1];
-    size_t values = segment->norm != NULL && is_quantized(w) ? cols * sizeof(float) : 0;
-    size_t tile = tile_for(device, w, width, local_room(device) - values);
+    size_t squares = segment->norm != NULL ? norm_local_bytes(cols) : 0;
+    size_t tile = tile_for(device, w, width, local_room(device) - squares);
     int ahead = w->fmt == GW_FMT_Q8_0 || w->fmt == GW_FMT_INT8 ? MOST_AHEAD / 2 : MOST_AHEAD;
     size_t chunk = (size_t)(GW_CL_TEAM * ahead);
     int whole = width == 1 && units_of(w) <= tile && units_of(w) % chunk == 0;

@@ -90,14 +90,9 @@ static const way dot_ways[] = {
 
 /* What probe.cl makes of item `id`. */
 static cl_int shuffled(cl_uint id) {
-    const cl_uint lane = id % LANES, team = id - lane;
     cl_uint v = 0;
-    for (cl_uint h = LANES / 2; h > 0; h /= 2) {
-        v = 3 * v + (id ^ h);
-        v = 3 * v + (lane + h < LANES ? id + h : id);
-    }
-    for (cl_uint from = 0; from < LANES; from++) {
-        v = 3 * v + team + from;
+    for (cl_uint mask = 1; mask < LANES; mask++) {
+        v = 3 * v + (id ^ mask);
     }
     return (cl_int)v;
 }

@@ -14,7 +14,7 @@ typedef enum gw_op {
     GW_OP_EMBED,     /* out[n,d]  = w0[v,d] row of step token; f32. Where that is -1: of the id
                       * in0[n,1] i32 (may be NULL), row 0 where that is -1 too                 */
     GW_OP_PICK,      /* out[n,d]  = in0 row step.pick + i (i < step.n_pick)                   */
-    GW_OP_NORM,      /* out[n,d]  = in0[n,d] * rms_scale * w0[d]; out f32 or act8              */
+    GW_OP_NORM,      /* out[n,d]  = (in0[n,d] * w0[d]) * rms_scale; out f32 or act8            */
     GW_OP_QUANTIZE,  /* out[n,d]  = in0[n,d] f32 as act8                                       */
     GW_OP_LINEAR,    /* out[n,m]  = in0[n,k] W^T (+ bias[m]) (+ in1[n,m]); W = w0,w1,w2 stacked
                       * (rows m0+m1+m2 = m), biases w3,w4,w5 (each may be NULL)                */

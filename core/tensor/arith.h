@@ -151,7 +151,19 @@ GW_FN void gw_act8_encode(gw_act8 *out, const float *x) {
 
 /* ---- norm, rope ----------------------------------------------------------------------------- */
 
-/* 1 / sqrt(mean of squares + eps), from the 32 lanes of the sum of squares. */
+/* NORM adds up squares block by block, so that who makes a row can say what its blocks of 32 have:
+ * the squares of a block (of up to 32 values; those it has not are +0), folded. Block b is added to
+ * lane b % GW_LANES, lanes are joined by gw_join_lanes. The norm of a head of q or k has its
+ * element i in lane i % GW_LANES instead, a chain of fused multiply-adds. */
+GW_FN float gw_block_squares(const float *x, int n) {
+    float square[GW_ACT_BLOCK];
+    for (int i = 0; i < GW_ACT_BLOCK; i++) {
+        square[i] = i < n ? x[i] * x[i] : 0.0f;
+    }
+    return gw_join_lanes(square);
+}
+
+/* 1 / sqrt(mean of squares + eps), from the joined sum of squares. */
 GW_FN float gw_rms_scale(float sum_of_squares, int n, float eps) {
     return 1.0f / GW_SQRT(sum_of_squares / (float)n + eps);
 }
