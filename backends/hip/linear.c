@@ -253,10 +253,9 @@ static int takes_norm(const struct gw_segment *segment, const gw_node *norm, con
 }
 
 int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
-    for (size_t i = 3; i < n; i++) {
+    for (size_t i = 3; i < n; i++) { /* somebody else wants what is nowhere then */
         for (int j = 0; j < GW_MAX_IN; j++) {
-            if (nodes[i].in[j] ==
-                nodes[1].out) { /* somebody else wants what is made nowhere then */
+            if (nodes[i].in[j] == nodes[1].out) {
                 return 0;
             }
         }
