@@ -387,7 +387,7 @@ static void table_without_groups(void **state) {
 
 /* Nodes of which each reads the one before, a fourth one the second. together: rotation, the first
  * of two, is done by the attention behind it, or a norm, the second of three, by the products around
- * it, and its result is nowhere in memory. */
+ * it, and its result is nowhere in memory. The first op wild: its first row has an infinity. */
 enum { CHAIN_MOST = 4 };
 typedef struct op_chain {
     op_case op[CHAIN_MOST];
@@ -455,6 +455,11 @@ static const op_chain chains[] = {
      .together = 1},
     {NORM_BETWEEN(1, 64, 96, F16, ACT8, LINEAR, F32, .why = "floats to blocks", .m = {37},
                   .fmt = OC_Q8), .together = 1},
+    {.n = 3, .op = {{.op = GW_OP_LINEAR, .why = "in front", .n = 2, .k = 64, .m = {256}, .fmt = Q4,
+                     OC_DEC, .residual = 1, .wild = 1},
+                    {.op = GW_OP_NORM, .why = "a norm", .n = 2, .k = 256, .out = GW_FMT_ACT8},
+                    {.op = GW_OP_LINEAR, .why = "a row that is not finite", .n = 2, .k = 256,
+                     .m = {48}, .fmt = Q4, OC_DEC}}, .together = 1},
     {.n = 4, .op = {{.op = GW_OP_LINEAR, .why = "in front", .n = 2, .k = 64, .m = {256}, .fmt = Q4,
                      OC_DEC, .residual = 1},
                     {.op = GW_OP_NORM, .why = "a norm", .n = 2, .k = 256, .out = GW_FMT_ACT8},
@@ -554,6 +559,12 @@ static void run_chain(const op_chain *chain, const gw_backend *backend, struct g
     for (int k = 0; k < n; k++) {
         oc_open(&s[k], &chain->op[k], backend, device, rows_kept, !rows_kept);
     }
+    if (chain->op[0].wild) {
+        static const float infinity = INFINITY;
+        const gw_tensor *residual = s[0].node.in[1];
+        assert_int_equal(backend->write(residual->buf, residual->offset, &infinity, sizeof infinity),
+                         GW_OK);
+    }
     for (int k = 0; k < n; k++) {
         for (int i = 1; i < GW_MAX_IN && s[k].node.op == GW_OP_ROPE_KV; i++) {
             s[k].node.in[i] = last->node.in[i]; /* the caches that have something in them */
@@ -602,6 +613,13 @@ static void check_chains(void) {
         for (int k = 0; k < 2 * CHAIN_KEEPS; k++) {
             const int nowhere = chains[i].together && chains[i].n == 3 && k % CHAIN_KEEPS == 1;
             assert_int_equal(got.n[k], want.n[k]);
+            for (int side = 0; side < 2 && want.n[k] > 0 && chains[i].op[0].wild; side++) {
+                oc_one_nan((side ? got : want).bytes[k], want.n[k], GW_FMT_F32);
+            }
+            if (k == 2 && chains[i].op[0].wild) { /* of the first row, and of it alone */
+                const float *rows = (const float *)(const void *)(want.bytes[k] + OC_FENCE);
+                assert_true(isnan(rows[0]) && isfinite(rows[c->m[0]]));
+            }
             if (want.n[k] > 0 && !nowhere) {
                 oc_same_bytes("a chain", c, what[k % CHAIN_KEEPS], got.bytes[k], want.bytes[k],
                               want.n[k]);

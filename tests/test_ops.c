@@ -434,10 +434,10 @@ static void scalar_is_near_the_oracle(void **state) {
         oc_run(&o, kernel, &want);
         if (c.op == GW_OP_QUANTIZE || c.op == GW_OP_SAMPLE) { /* nothing to approximate */
             oc_same("the scalar kernel", &c, &got, &want);
-        } else {
+        } else if (c.op != GW_OP_NORM || !c.wild) { /* bounds are relative: no infinities */
             check_values(&o, s.node.out, &got, &want);
         }
-        if (c.op == GW_OP_ROPE_KV && !c.wild) { /* bounds are relative: no infinities */
+        if (c.op == GW_OP_ROPE_KV && !c.wild) {
             check_caches(&o, &got, &want);
         }
         forget_units(); /* they go by addresses, which the next case may have again */
