@@ -520,7 +520,8 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
             gated();
             return;
         }
-        float *values = joined + (place * GROUPS + group) * (FEW ? K::CLASSES : HALF) * K::VALUES;
+        float *values =
+            joined + (place * GROUPS + group) * (FEW ? (int)K::CLASSES : (int)HALF) * K::VALUES;
         if (FEW) { /* all classes side by side, in turns with the tile before */
             place ^= 1;
 #pragma unroll

@@ -141,8 +141,13 @@ static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
                  .behind = behind};
     s->row_words = words + (36 - words % 32) % 32; /* rows 4 banks apart */
     s->width = rows < most ? rows : most;          /* fewer would read all weights more than once */
+    int sums = 16;
+    if (rows <= 4) { /* half of the columns of a matrix instruction, or a quarter */
+        s->variant = "_four";
+        sums = d->warp == 32 ? 8 : 4;
+    }
     if (matrices &&
-        (fits(d, fmt, s, 16, glu) || pieces_shape(d, fmt, s->width, cols, glu, behind, s))) {
+        (fits(d, fmt, s, sums, glu) || pieces_shape(d, fmt, s->width, cols, glu, behind, s))) {
         return 1;
     }
     *s = (shape){.variant = "",

@@ -42,6 +42,8 @@ static const struct {
     const char *kernel, *file;
 } places[] = {
     {"gw_*_wide",          "kernels_hip/linear_wide.hip"},
+    {"gw_linear_*_four",   "kernels_hip/linear_four.hip"},
+    {"gw_glu_*_four",      "kernels_hip/linear_four.hip"},
     {"gw_linear_*_pieces", "kernels_hip/linear_pieces.hip"},
     {"gw_glu_*_pieces",    "kernels_hip/linear_pieces.hip"},
     {"gw_linear_[bf]*",    "kernels_hip/linear_float.hip"}, /* f32, f16, bf16 */

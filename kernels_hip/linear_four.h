@@ -1,0 +1,190 @@
+/* kernels_hip/linear_four.h - LINEAR and GLU of quantized weights for up to four rows of x: as
+ * linear_wide.h, but the columns of a matrix instruction, of which four rows would leave half or
+ * more without use, have SIDES blocks of a record side by side. Part of its k is one block's, part
+ * the next one's; a column has zeros where another column's block is. So a thread has the terms of
+ * one column's blocks alone: as many instructions of the matrix unit, half of the rest on NVIDIA
+ * and a quarter on AMD, also where sums are joined.
+ */
+#ifndef GW_KERNELS_HIP_LINEAR_FOUR_H
+#define GW_KERNELS_HIP_LINEAR_FOUR_H
+
+#include "kernels_hip/linear_wide.h"
+
+#if GW_MMA
+
+template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSET> {
+    enum {
+        ROWS = 4,
+        SIDES = GW_MMA_N / ROWS,
+        TURNS = GW_STRIP_BLOCKS / SIDES, /* column n has blocks n / ROWS * TURNS .. + TURNS - 1 */
+        AR = LANES == 32 ? 2 : 1,        /* as in gw_wide */
+        CR = LANES == 32 ? 2 : 4,
+        CC = LANES == 32 ? 2 : 1,
+        PARTS = F::HALVES ? 2 : 1,
+        SUMS = TURNS * GW_MMA_C,
+        OUTS = 1,
+        FOLDERS = GW_MMA_M * ROWS,
+        VALUES = SUMS * LANES
+    };
+
+    __device__ static inline int first_x(int q) { return GW_STRIP_BLOCKS * q * GW_ACT_WORDS; }
+
+    /* Scales of a row in blocks [from, from + TURNS), as if those were the first ones. */
+    __device__ static inline void load_scales_from(scales<F> &s, const unsigned char *record,
+                                                   int row, int from) {
+        if (F::HEADS == 1) {
+            const unsigned char *head = record + F::AT_HEAD + row * F::BYTES;
+            s.head[0] = F::BYTES == 4 ? *(const unsigned *)head : *(const uint16_t *)head;
+        } else {
+            load_few<TURNS * F::BYTES>(s.head,
+                                       record + F::AT_HEAD + (row * F::HEADS + from) * F::BYTES);
+        }
+        if (F::SUB) {
+            load_few<2 * TURNS>(s.sub, record + F::AT_SUB + 8 * row + 2 * from);
+        }
+    }
+    template <int N> __device__ static inline void load_few(unsigned *to, const unsigned char *at) {
+        if (N == 8) {
+            load2(to, at);
+        } else {
+            to[0] = N == 4 ? *(const unsigned *)at : *(const uint16_t *)at;
+        }
+    }
+
+    /* Sums over a turn's blocks, or over their halves, that begin at MAGIC. c: codes of the blocks
+     * of a record, by block, half and row; w: the column's words, zeros: all bits but where the
+     * words of a side are to be zeros. */
+    __device__ static inline void multiply_turn(int *s, const quarter<F> *q, int turn,
+                                                const unsigned *w, int side, int lane) {
+#pragma unroll
+        for (int k = 0; k < PARTS * GW_MMA_C; k++) {
+            s[k] = MAGIC_BITS;
+        }
+        if (LANES == 32) { /* the first registers are one block's, the others the other one's */
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                unsigned a[GW_MMA_A], b[GW_MMA_B];
+#pragma unroll
+                for (int k = 0; k < GW_MMA_A; k++) {
+                    a[k] = codes<F>(q[k % AR], k / AR * TURNS + turn, h);
+                }
+                b[0] = side == 0 ? w[h] : 0;
+                b[GW_MMA_B - 1] = side == 0 ? 0 : w[h];
+                gw_mma_int8(s + h % PARTS * GW_MMA_C, a, b);
+            }
+        } else { /* a quarter of k is a lane's, so each block has its turn there */
+            const int t = gw_tile_pair(lane);
+            unsigned c[GW_STRIP_BLOCKS][2];
+#pragma unroll
+            for (int k = 0; k < 2 * GW_STRIP_BLOCKS; k++) {
+                c[k / 2][k % 2] = codes<F>(q[0], k / 2, k % 2);
+            }
+#pragma unroll
+            for (int r = 0; r < GW_STRIP_BLOCKS; r++) {
+                const int block = (t + r) % GW_STRIP_BLOCKS;
+                unsigned a[2][2] = {{0, 0}, {0, 0}}, b[2][2] = {{0, 0}, {0, 0}};
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    const unsigned low = block & 1 ? c[1][h] : c[0][h];
+                    const unsigned high = block & 1 ? c[3][h] : c[2][h];
+                    a[h % PARTS][h] = block & 2 ? high : low;
+                    b[h % PARTS][h] = side == block ? w[h] : 0;
+                }
+#pragma unroll
+                for (int part = 0; part < PARTS; part++) {
+                    gw_mma_int8(s + part * GW_MMA_C, a[part], b[part]);
+                }
+            }
+        }
+    }
+
+    template <class Ring, class Refill>
+    __device__ static inline void add(Ring &ring, int slot, Refill refill, int,
+                                      const unsigned *block, int row_words, float *sums, int live) {
+        const int lane = gw_wave_lane(), column = gw_mma_b_col(lane), side = column / ROWS;
+        const int row_of_x = column % ROWS, result = gw_mma_c_col(lane, 0);
+        const int from = result / ROWS * TURNS; /* first block of this thread's results */
+        const unsigned *mine = block + (row_of_x < live ? row_of_x : 0) * row_words + 8 +
+                               8 * gw_tile_pair(lane) + 2 * TURNS * side;
+        const unsigned char *record = ring.get(slot);
+        quarter<F> quarters[AR];
+        scales<F> scale[CR];
+#pragma unroll
+        for (int k = 0; k < AR; k++) {
+            load_quarter<F>(quarters[k], record, gw_tile_row(lane, k), gw_tile_pair(lane));
+        }
+#pragma unroll
+        for (int k = 0; k < CR; k++) {
+            load_scales_from(scale[k], record, gw_mma_c_row(lane, k * CC), from);
+        }
+        ring.done();
+        refill();
+        unsigned w[2 * TURNS], scale_of[CC][TURNS], second_of[CC][TURNS];
+        if (TURNS == 2) {
+            load4(w, mine);
+        } else {
+            load2(w, mine);
+        }
+#pragma unroll
+        for (int c = 0; c < CC; c++) {
+            const int col = (result + c) % ROWS;
+            const unsigned *theirs = block + (col < live ? col : 0) * row_words + from;
+            load_few<4 * TURNS>(scale_of[c], (const unsigned char *)theirs);
+            if (F::TOKEN > 1) {
+                load_few<4 * TURNS>(second_of[c],
+                                    (const unsigned char *)(theirs + GW_STRIP_BLOCKS));
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < TURNS; i++) {
+            int s[PARTS * GW_MMA_C];
+            float row[CR][F::ROW], token[CC][F::TOKEN];
+            multiply_turn(s, quarters, i, w + 2 * i, side, lane);
+#pragma unroll
+            for (int c = 0; c < CC; c++) {
+                gw_wide<F>::terms_of(scale_of[c][i], second_of[c][i], token[c]);
+            }
+#pragma unroll
+            for (int k = 0; k < CR; k++) {
+                row_numbers<F>(scale[k], i, row[k]);
+            }
+#pragma unroll
+            for (int k = 0; k < GW_MMA_C; k++) {
+                float *sum = sums + i * GW_MMA_C + k;
+                *sum = add_term<F>(s[k], s[(PARTS - 1) * GW_MMA_C + k], row[k / CC], token[k % CC],
+                                   *sum);
+            }
+        }
+    }
+    /* Result fold / 16 of the threads whose column is a row of x. The other sides of that row are
+     * as many threads further on as they are columns. */
+    __device__ static inline int thread_of(int fold) {
+        return LANES == 32 ? fold % 16 / 2 * 4 + fold % 2 : fold % 16 / 4 * 16 + fold % 4;
+    }
+    template <int ONCE> __device__ static inline float join(const float *values, int fold, int) {
+        enum { APART = ROWS / CC }; /* threads from side to side */
+        const int k = fold / 16, swap = LANES == 32 ? k % 2 : 0;
+        float z[GW_STRIP_BLOCKS];
+#pragma unroll
+        for (int i = 0; i < GW_STRIP_BLOCKS; i++) {
+            /* Half of the threads begin with the other side, which has the other banks. Their
+             * blocks 0 and 2, 1 and 3 have changed places, and are only added to one another. */
+            const int side = (i / TURNS) ^ swap;
+            z[i] = gw_join_8<ONCE>(values + (i % TURNS * GW_MMA_C + k) * LANES + thread_of(fold) +
+                                       side * APART,
+                                   VALUES);
+        }
+        return (z[0] + z[2]) + (z[1] + z[3]);
+    }
+    __device__ static inline int speaks(int) { return 1; }
+    __device__ static inline int out_row(int fold) {
+        return gw_mma_c_row(thread_of(fold), fold / 16);
+    }
+    __device__ static inline int out_col(int fold, int) {
+        return gw_mma_c_col(thread_of(fold), fold / 16);
+    }
+};
+
+#endif
+
+#endif

@@ -1,0 +1,18 @@
+/* kernels_hip/linear_four.hip - LINEAR and GLU of quantized weights for up to four rows of x that
+ * lie in shared memory together.
+ */
+#include "kernels_hip/linear_four.h"
+
+#if GW_MMA
+#define PRODUCT(glu, ...) gw_product<gw_four<format<__VA_ARGS__>>, glu>(p)
+#else
+#define PRODUCT(glu, ...) (void)p /* the host does not launch these */
+#endif
+#define KERNELS(NAME, name, ...)                                                                   \
+    GW_KERNEL(gw_linear_##name##_four, struct gw_linear_params, GW_LINEAR_THREADS) {               \
+        PRODUCT(0, __VA_ARGS__);                                                                   \
+    }                                                                                              \
+    GW_KERNEL(gw_glu_##name##_four, struct gw_linear_params, GW_LINEAR_THREADS) {                  \
+        PRODUCT(1, __VA_ARGS__);                                                                   \
+    }
+GW_STRIP_FORMATS(KERNELS)
