@@ -34,6 +34,7 @@ template <int ROWS> struct gw_factors {
         sums.ask(p.squares + (norm ? (size_t)(first + row) * (size_t)blocks : 0),
                  norm && row < there ? blocks : 0);
     }
+    __device__ inline float of_row(int r) const { return norm ? shared[r] : 1.0f; }
     /* Behind that. All that multiply call it. */
     __device__ inline void get(const gw_linear_params &p, int there) {
         if (!norm) {

@@ -51,51 +51,107 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
                : TERM == GW_TERM_SIGNED ? (unsigned)(-OFFSET * sum)
                                         : sums;
     }
-    /* Where word j of block b is in a row of several. */
-    __device__ static inline int place(int b, int j) {
-        const int record = b / GW_STRIP_BLOCKS * (GW_STRIP_BLOCKS * GW_ACT_WORDS);
-        const int i = b % GW_STRIP_BLOCKS, code = j - 2;
-        return record + (j < 2 ? j * GW_STRIP_BLOCKS + i : 8 + code % 4 * 8 + 2 * i + code / 4);
-    }
-    /* Words of n rows from `from` on, up to `end`; behind the first `words` they are 0. */
+    /* n rows from `from` on to shared memory, of each the first `blocks`; behind them come zeros,
+     * up to block `end`. As gw_stage. */
     template <class Asked, class Ready>
     __device__ static inline void
-    stage_words(const gw_linear_params &p, unsigned *x, const unsigned char *from, int n, int words,
-                int end, const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
-        enum { FEW = ROWS < 4 ? ROWS : 4, AT_ONCE = ROWS > 8 ? 1 : 2 };
-        const auto put = [&](int at) {
-            const int b = at / GW_ACT_WORDS, j = at % GW_ACT_WORDS;
-            const int first = ROWS == 1 ? at : place(b, j),
-                      next = ROWS == 1 ? at + 1 : place(b, j + 1);
-            return [&factors, j, first, next](unsigned *row, const unsigned *w, int r) {
-                const unsigned scale = GW_F32_BITS(GW_F32_FROM_BITS(w[0]) * factors.of[r]);
-                row[first] = j == 0 ? scale : w[0];
-                row[next] = j == 0 ? number(scale, w[1]) : w[1];
+    stage_blocks(const gw_linear_params &p, unsigned *x, const unsigned char *from, int n,
+                 int blocks, int end, const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
+        if (ROWS == 1) {
+            const auto put = [&](int at) {
+                return [&factors, at](unsigned *row, const unsigned *w, int r) {
+                    const unsigned scale = GW_F32_BITS(GW_F32_FROM_BITS(w[0]) * factors.of[r]);
+                    const int first = at % ACT_WORDS == 0;
+                    row[at] = first ? scale : w[0];
+                    row[at + 1] = first ? number(scale, w[1]) : w[1];
+                };
             };
-        };
-        if (n <= FEW) { /* the long rows of a model too are under way at once */
-            gw_stage<2, FEW, 4>(from, (size_t)p.row_bytes, words, end, x, p.row_words, n, put,
-                                asked, ready);
+            /* the long row of a model too is under way at once */
+            gw_stage<2, ROWS, 4>(from, (size_t)p.row_bytes, blocks * ACT_WORDS, end * ACT_WORDS, x,
+                                 p.row_words, n, put, asked, ready);
         } else {
-            gw_stage<2, ROWS, AT_ONCE>(from, (size_t)p.row_bytes, words, end, x, p.row_words, n,
-                                       put, asked, ready);
+            stage_several(p, x, from, n, blocks, end, factors, asked, ready);
         }
+    }
+    /* A team takes 32 blocks of a row at a time, a lane one of them: code that runs once is short,
+     * which counts for more than whole lines. */
+    template <class Asked, class Ready>
+    __device__ static inline void
+    stage_several(const gw_linear_params &p, unsigned *x, const unsigned char *from, int n,
+                  int blocks, int end, const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
+        enum { AT_ONCE = 3, TEAMS = GW_LINEAR_THREADS / GW_LANES, PAIRS = ACT_WORDS / 2 };
+        struct __align__(8) pair {
+            unsigned w[2];
+        };
+        const int parts = (end + GW_LANES - 1) / GW_LANES;
+        int row = 0, part = gw_team(), turn = 0;
+        const auto settle = [&]() { /* divisions take longer */
+                                    while (part >= parts && row < n) {
+                                        part -= parts;
+                                        row++;
+                                    }
+        };
+        settle();
+        do {
+            pair v[AT_ONCE][PAIRS];
+            int at[AT_ONCE], of[AT_ONCE];
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++) {
+                at[k] = part * GW_LANES + gw_lane();
+                of[k] = row;
+                if (row < n) {
+                    const pair *block =
+                        (const pair *)(from + (size_t)row * (size_t)p.row_bytes) + at[k] * PAIRS;
+#pragma unroll
+                    for (int j = 0; j < PAIRS; j++) {
+                        v[k][j].w[0] = v[k][j].w[1] = 0;
+                        if (at[k] < blocks) {
+                            v[k][j] = block[j];
+                        }
+                    }
+                    part += TEAMS;
+                    settle();
+                }
+            }
+            if (row >= n) {
+                asked();
+            }
+            if (turn++ == 0) {
+                ready();
+            }
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++) {
+                if (of[k] < n && at[k] < end) {
+                    const int i = at[k] % GW_STRIP_BLOCKS;
+                    unsigned *record = x + of[k] * p.row_words +
+                                       at[k] / GW_STRIP_BLOCKS * GW_STRIP_BLOCKS * ACT_WORDS;
+                    const float scale = GW_F32_FROM_BITS(v[k][0].w[0]) * factors.of_row(of[k]);
+                    record[i] = GW_F32_BITS(scale);
+                    record[GW_STRIP_BLOCKS + i] = number(GW_F32_BITS(scale), v[k][0].w[1]);
+#pragma unroll
+                    for (int t = 0; t < 4; t++) { /* words t and t + 4 of the codes */
+                        const pair codes = {{v[k][1 + t / 2].w[t % 2], v[k][3 + t / 2].w[t % 2]}};
+                        *(pair *)(record + 8 + 8 * t + 2 * i) = codes;
+                    }
+                }
+            }
+        } while (row < n);
     }
     template <class Asked, class Ready>
     __device__ static inline void stage(const gw_linear_params &p, unsigned *x,
                                         const unsigned char *from, int n,
                                         const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
-        stage_words(p, x, from, n, p.row_bytes / 4,
-                    records(p.terms) * GW_STRIP_BLOCKS * GW_ACT_WORDS, factors, asked, ready);
+        stage_blocks(p, x, from, n, p.terms, records(p.terms) * GW_STRIP_BLOCKS, factors, asked,
+                     ready);
     }
     /* What slots [slot, slot + slots) of all waves take. */
     __device__ static inline void stage_slots(const gw_linear_params &p, unsigned *x,
                                               const unsigned char *from, int n, int slot, int slots,
                                               const gw_factors<ROWS> &factors) {
-        const int at = slot * X_STEP, whole = slots * X_STEP;
-        const int end = records(p.terms) * GW_STRIP_BLOCKS * GW_ACT_WORDS - at;
-        stage_words(
-            p, x, from + 4 * at, n, p.row_bytes / 4 - at, end < whole ? end : whole, factors,
+        const int at = slot * CLASSES * GW_STRIP_BLOCKS, whole = slots * CLASSES * GW_STRIP_BLOCKS;
+        const int end = records(p.terms) * GW_STRIP_BLOCKS - at;
+        stage_blocks(
+            p, x, from + at * ACT_WORDS * 4, n, p.terms - at, end < whole ? end : whole, factors,
             []() {}, []() {});
     }
 };
