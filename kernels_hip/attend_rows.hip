@@ -1,85 +1,111 @@
 /* kernels_hip/attend_rows.hip - ATTENTION of several rows over few pages: as attend_block.hip, but
  * a block has several rows of a query head. Rows of one sequence look at the same pages, so a tile
- * is brought to shared memory once for all of them; rows of other sequences come after one another.
- * The bits are those of attention.hip.
+ * is brought to shared memory once for all of them, and a team has two of them at once where there
+ * is work enough; rows of other sequences come after one another. With ROPE_KV a block makes the
+ * cells of all rows that its own look at, and puts them into its tiles as these come; the first
+ * head of a group leaves those of the block's own rows in the caches. The bits are those of
+ * attention.hip.
  */
 #include "kernels_hip/attend_tile.h"
 
-enum { BATCH = 16 };
-
-GW_DEVICE void read_head(float *to, const float *from, int e) {
-#pragma unroll 1
-    for (int i = 4 * gw_lane(); i < e; i += 4 * GW_LANES) {
-        *(gw_f32s<4> *)(to + i) = *(const gw_f32s<4> *)(from + i);
-    }
-    gw_sync_team();
-}
-
-/* Four more terms of the chains over the head's values, from value i on. */
-template <class CELLS>
-__device__ static inline void score_four(const float *q, const uint8_t *tile, int i, int j,
-                                         const float *scale, float *s) {
-    const gw_f32s<4> four = *(const gw_f32s<4> *)(q + i);
-#pragma unroll
-    for (int c = 0; c < 4; c++) {
-        float x[2];
-        CELLS::template read<2>(tile, (i + c) * GW_PAGE + j, x);
-        s[0] = GW_FMA(four.v[c], CELLS::SCALED ? scale[0] * x[0] : x[0], s[0]);
-        s[1] = GW_FMA(four.v[c], CELLS::SCALED ? scale[1] * x[1] : x[1], s[1]);
-    }
-}
-
 /* Where the block has what of the rows of one sequence. */
 struct gw_rows_desk {
-    float *q;                 /* [rows, e]         */
-    float *weight;            /* [rows, pages, 64] */
-    float *values;            /* [rows, pages, e]  */
-    float *top, *sum, *share; /* [rows, pages]     */
-    float *total;             /* [rows]            */
-    uint8_t *tiles;           /* [slots]: of K or V, one after the other */
+    float *q;         /* [rows, e]                                                       */
+    float *score;     /* [rows, pages, 64]; and of a row and page:                       */
+    float *values;    /* [rows, pages, e]                                                */
+    float *top, *sum; /* [rows, pages]                                                   */
+    float *weight;    /* [teams, 2, 64]: of the page and rows a team is at               */
+    uint8_t *cells;   /* [2, rows of the step, wide]: new ones, of K and of V            */
+    uint8_t *tiles;   /* [slots]: of K or V, one after the other                         */
+    int of_v, wide;   /* bytes of all new cells of K, and of those of a row              */
 
-    __device__ inline gw_rows_desk(uint8_t *shared, int e, int rows, int pages) {
+    __device__ inline gw_rows_desk(const gw_attend_params &p, uint8_t *shared, int tile, int rows,
+                                   int pages) {
+        const int e = p.e;
+        wide = GW_ROWS_CELLS(tile);
+        of_v = p.turn.in ? p.step.rows * wide : 0;
         q = (float *)shared;
-        weight = q + rows * e;
-        values = weight + rows * pages * GW_PAGE;
+        score = q + rows * e;
+        weight = score + rows * pages * GW_PAGE;
+        values = weight + 4 * GW_BLOCK_THREADS;
         top = values + rows * pages * e;
         sum = top + rows * pages;
-        share = sum + rows * pages;
-        total = share + rows * pages;
-        tiles = shared + GW_ROWS_DESK(e, rows, pages);
+        cells = (uint8_t *)(sum + rows * pages);
+        tiles = shared + GW_ROWS_DESK(e, rows, pages, of_v);
     }
+    /* Of row f of those that are new. */
+    template <class CELLS> __device__ inline gw_fresh<CELLS> fresh(int is_k, int f, int e) const {
+        uint8_t *row = cells + (is_k ? 0 : of_v) + f * wide;
+        gw_fresh<CELLS> r(row, e);
+        r.scales = (gw_u16 *)(row + e * CELLS::BYTES);
+        return r;
+    }
+};
+
+/* What all threads look up. */
+struct gw_rows_list {
+    gw_span span[GW_ROWS_MOST]; /* of the block's rows                                        */
+    int place[GW_BLOCK_ROWS];   /* of new positions, counted from the first page on; of what the
+                                 * rows do not look at less than 0                            */
 };
 
 /* Rows of one sequence, next to one another, and the pages that any of them sees. */
 struct gw_rows_work {
     int row, rows, head, g; /* g: KV head */
+    int turns;              /* ROPE_KV comes with it */
+    int blocks;             /* of a head's values, a value per lane */
     int first, pages;
     int rounds, at_once; /* rounds of K, of as many pages as half of the slots hold; as many of V */
-    int low;             /* lowest position */
+    int low, high;       /* lowest and highest position */
+    /* Rows of the step with cells that these look at, from fresh_row on: among so many, those with
+     * a bit; and the first page with one of them. */
+    int fresh_row, fresh, fresh_page;
+    unsigned fresh_bits;
     const int32_t *table; /* from the first page on */
 
     /* As many rows from `from` on, below `end`, as there are of its sequence. */
     __device__ inline void open(const gw_attend_params &p, int from, int end) {
         const int slot = gw_step_slot(p.step, from);
         gw_span span = span_of(p.step, from, p.window);
-        int last = span.last;
         row = from;
         g = (int)blockIdx.z;
         head = g * (int)gridDim.x + (int)blockIdx.x;
+        turns = p.turn.in != 0;
+        blocks = (int)((unsigned)(p.e + GW_LANES - 1) / GW_LANES);
         first = span.first;
-        low = span.pos;
+        low = high = span.pos;
         for (rows = 1; from + rows < end && gw_step_slot(p.step, from + rows) == slot; rows++) {
             span = span_of(p.step, from + rows, p.window);
             first = span.first < first ? span.first : first;
-            last = span.last > last ? span.last : last;
             low = span.pos < low ? span.pos : low;
+            high = span.pos > high ? span.pos : high;
         }
-        pages = last - first + 1;
+        pages = high / GW_PAGE - first + 1;
         at_once = p.slots / 2;
         for (rounds = 1; rounds * at_once < pages; rounds++) { /* divisions take longer */
         }
         table = p.pages + (size_t)slot * p.table_stride + first;
+        find_fresh(p, slot);
     }
+    __device__ inline void find_fresh(const gw_attend_params &p, int slot) {
+        const int live = turns ? gw_live(p.step) : 0;
+        int lowest = low;
+        fresh_row = fresh = 0;
+        fresh_bits = 0;
+#pragma unroll 8
+        for (int r = 0; r < live; r++) {
+            const int pos = gw_step_pos(p.step, r);
+            if (gw_step_slot(p.step, r) == slot && pos <= high) {
+                fresh_row = fresh_bits ? fresh_row : r;
+                fresh_bits |= 1u << r;
+                fresh = r - fresh_row + 1;
+                lowest = pos < lowest ? pos : lowest;
+            }
+        }
+        fresh_bits >>= fresh_row;
+        fresh_page = lowest / GW_PAGE - first;
+    }
+    __device__ inline int is_fresh(int f) const { return (int)(fresh_bits >> f & 1u); }
     __device__ inline int first_of(int round) const { /* round: less than twice as many */
         return (round < rounds ? round : round - rounds) * at_once;
     }
@@ -87,22 +113,13 @@ struct gw_rows_work {
         const int end = first_of(round) + at_once;
         return end < pages ? end : pages;
     }
-    /* Positions [from, end) of a page that a row sees; none when from >= end. */
-    __device__ inline int from(const gw_span &span, int page) const {
-        const int base = (first + page) * GW_PAGE;
-        return span.lo > base ? span.lo - base : 0;
-    }
-    __device__ inline int end(const gw_span &span, int page) const {
-        const int end = span.pos - (first + page) * GW_PAGE + 1;
-        return end < GW_PAGE ? end : GW_PAGE;
-    }
 };
 
-/* Units of work as (number / rows, number % rows), every teams()-th one. */
+/* Units of work as (number / rows, number % rows), from `begin` on every step-th one. */
 struct gw_row_units {
-    int outer, row;
+    int outer, row, step;
 
-    __device__ inline gw_row_units(void) : outer(0), row(gw_team()) {}
+    __device__ inline gw_row_units(int begin, int every) : outer(0), row(begin), step(every) {}
     __device__ inline void settle(int rows) { /* divisions take longer */
         while (row >= rows) {
             row -= rows;
@@ -110,9 +127,27 @@ struct gw_row_units {
         }
     }
     __device__ inline void next(int rows) {
-        row += teams();
+        row += step;
         settle(rows);
     }
+};
+
+/* A row and a page, as attend_tile.h wants its desk and its work: the only page of both. */
+struct gw_row_page {
+    const float *q;
+    float *score;
+    int lane, begin, stop; /* positions [begin, stop) are seen; none when begin >= stop */
+
+    __device__ inline gw_row_page(const gw_attend_params &p, const gw_rows_desk &d,
+                                  const gw_rows_work &w, const gw_span &span, int row, int page)
+        : q(d.q + row * p.e), score(d.score + (row * w.pages + page) * GW_PAGE), lane(gw_lane()) {
+        const int base = (w.first + page) * GW_PAGE;
+        begin = span.lo > base ? span.lo - base : 0;
+        stop = span.pos - base + 1 < GW_PAGE ? span.pos - base + 1 : GW_PAGE;
+    }
+    __device__ inline int from(int) const { return begin; }
+    __device__ inline int end(int) const { return stop; }
+    __device__ inline int seen(void) const { return begin < stop; }
 };
 
 /* ---- pages ----------------------------------------------------------------------------------- */
@@ -137,141 +172,381 @@ __device__ static inline void fetch_round(const gw_attend_params &p, const gw_ro
     }
 }
 
-/* The scores of a row and page, two of a lane, and what softmax makes of them; a team. `at`: number
- * of the row's page. */
-template <class CELLS>
-__device__ static inline void weigh_row(const gw_attend_params &p, const gw_rows_desk &d,
-                                        const float *q, const uint8_t *tile, int at, int from,
-                                        int end) {
-    const int lane = gw_lane(), j = 2 * lane, e = p.e;
-    const uint8_t *scales = tile + GW_PAGE * e * CELLS::BYTES;
-    float s[2] = {0.0f, 0.0f}, scale[2] = {0.0f, 0.0f}, best = minus_infinity();
-#pragma unroll 4
-    for (int i = 0; i < e; i += 4) {
-        if (CELLS::SCALED && i % 32 == 0) {
-            gw_cells_f16::read<2>(scales, i / 32 * GW_PAGE + j, scale);
+/* ---- new positions --------------------------------------------------------------------------- */
+
+/* Values of the rows' queries and of the new positions' k and v on their way through norm and
+ * rotation: a thread has the same value of every step-th head, SLOTS of them at once. Heads are
+ * counted: the queries, k, v. What no launch of the pass writes is read when they are chosen. */
+struct gw_turned {
+    enum { SLOTS = 5, Q = 0, K = 1, V = 2 };
+    int i, h, step, n; /* i: which value; h: the first of the heads below n       */
+    int turns, away;   /* whether the value turns, and how far from it what it turns with is */
+    const float *from[SLOTS];
+    float c[SLOTS], s[SLOTS], x[SLOTS], other[SLOTS];
+
+    __device__ inline int kind(const gw_rows_work &w, int head) const {
+        return head < w.rows ? Q : head < w.rows + w.fresh ? K : V;
+    }
+    /* Of the new positions, of a head of k or v. */
+    __device__ inline int fresh(const gw_rows_work &w, int head) const {
+        return head - w.rows - (kind(w, head) == V ? w.fresh : 0);
+    }
+    /* What pair of values value i belongs to; second: is it the other of the two? */
+    __device__ inline int pair_of(const gw_attend_params &p, int *second) const {
+        const int half = p.turn.rope_dim / 2;
+        *second = p.turn.interleaved ? i & 1 : i >= half;
+        return p.turn.interleaved ? i >> 1 : *second ? i - half : i;
+    }
+    __device__ inline void choose(const gw_attend_params &p, const gw_rows_work &w) {
+        const int r = p.turn.rope_dim, half = r / 2;
+        int second;
+        const int pair = pair_of(p, &second);
+#pragma unroll
+        for (int k = 0; k < SLOTS; k++) {
+            const int head = h + k * step < n ? h + k * step : 0, at = kind(w, head);
+            const int row = at == Q ? w.row + head : w.fresh_row + fresh(w, head);
+            const int all = p.turn.heads + 2 * p.turn.kv_heads;
+            const int of_row = at == Q ? w.head : p.heads + (at - 1) * p.kv_heads + w.g;
+            from[k] = w.turns ? p.turn.in + ((size_t)row * all + of_row) * p.e
+                              : p.q + ((size_t)row * p.heads + w.head) * p.e;
+            from[k] += i < p.e ? i : 0;
+            c[k] = s[k] = 0.0f;
+            if (turns) {
+                const float *angle = p.turn.table + (size_t)gw_step_pos(p.step, row) * r + pair;
+                c[k] = angle[0];
+                s[k] = second ? angle[half] : -angle[half];
+            }
+            gw_have(from[k]);
         }
-        score_four<CELLS>(q, tile, i, j, scale, s);
     }
+    __device__ inline void open(const gw_attend_params &p, const gw_rows_work &w) {
+        const int team = gw_team();
+        step = (int)((unsigned)teams() / (unsigned)w.blocks);
+        h = (int)((unsigned)team / (unsigned)w.blocks);
+        i = (team - h * w.blocks) * GW_LANES + gw_lane();
+        n = h < step ? w.rows + 2 * w.fresh : 0; /* whole teams */
+        turns = w.turns && i < p.turn.rope_dim;
+        int second;
+        (void)pair_of(p, &second);
+        away = !turns               ? 0
+               : p.turn.interleaved ? 1 - 2 * second
+               : second             ? -(p.turn.rope_dim / 2)
+                                    : p.turn.rope_dim / 2;
+        choose(p, w);
+    }
+    __device__ inline void ask(void) {
 #pragma unroll
-    for (int c = 0; c < 2; c++) {
-        s[c] = s[c] * p.scale;
-        best = j + c >= from && j + c < end && s[c] > best ? s[c] : best;
+        for (int k = 0; k < SLOTS; k++) {
+            x[k] = gw_fresh_float(from[k]);
+            other[k] = gw_fresh_float(from[k] + away);
+        }
     }
-    const float top = team_top(best);
+    /* Norms of the heads of all slots; the whole team calls it. Sums that nobody wants are made
+     * too, so that all are on their way at once. */
+    __device__ inline void norm(const gw_attend_params &p, const gw_rows_work &w) {
+        const int at = i < p.e ? i : 0;
+        float sum[SLOTS] = {0.0f};
+#pragma unroll 2
+        for (int l = gw_lane(); l < p.e; l += GW_LANES) {
 #pragma unroll
-    for (int c = 0; c < 2; c++) {
-        s[c] = j + c >= from && j + c < end ? gw_exp(s[c] - top) : 0.0f;
-        d.weight[at * GW_PAGE + j + c] = s[c];
-        s[c] = gw_fold(s[c]);
+            for (int k = 0; k < SLOTS; k++) {
+                const float v = from[k][l - at];
+                sum[k] = GW_FMA(v, v, sum[k]);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < SLOTS; k++) {
+            const int head = h + k * step, what = kind(w, head);
+            const float *weight = what == Q ? p.turn.q_norm : p.turn.k_norm;
+            const float scale = gw_rms_scale(gw_fold(sum[k]), p.e, p.turn.eps);
+            if (what != V && weight) {
+                x[k] = (x[k] * scale) * weight[at];
+                other[k] = (other[k] * scale) * weight[at + away];
+            }
+        }
     }
-    if (lane == 0) {
-        d.top[at] = top;
-        d.sum[at] = s[0] + s[1];
+    /* The value of slot k, of a head. */
+    __device__ inline float value(const gw_rows_work &w, int k, int head) const {
+        return turns && kind(w, head) != V ? GW_FMA(x[k], c[k], other[k] * s[k])
+                                           : x[k]; /* gw_rope_first, gw_rope_second */
     }
-}
+};
 
-/* Values i and i + 1 of a row and page. */
+/* The queries, and with ROPE_KV the new cells and what the queries leave behind; the first slots
+ * are on their way. */
 template <class CELLS>
-__device__ static inline void mix_row(const gw_attend_params &p, const gw_rows_desk &d,
-                                      const uint8_t *tile, int at, int from, int end, int i) {
+__device__ static inline void take_rows(const gw_attend_params &p, const gw_rows_desk &d,
+                                        const gw_rows_work &w, gw_turned &v) {
     const int e = p.e;
-    const uint8_t *scales = tile + GW_PAGE * e * CELLS::BYTES;
-    const float *weight = d.weight + at * GW_PAGE;
-    float o[2] = {0.0f, 0.0f};
-#pragma unroll 8
-    for (int j = from; j < end; j++) {
-        mix_one<CELLS>(tile, j * e + i, scales, j * (e / 32) + i / 32, weight[j], o);
-    }
-    const gw_f32s<2> both = {{o[0], o[1]}};
-    *(gw_f32s<2> *)(d.values + at * e + i) = both;
-}
-
-/* What each page of a row counts for, and the sum of all; a team. Pages [first, end) are seen. */
-GW_DEVICE void share_pages(const gw_rows_desk &d, int row, int pages, int first, int end) {
-    const int at = row * pages;
-    float best = minus_infinity(), total = 0.0f;
-#pragma unroll 1
-    for (int page = first + gw_lane(); page < end; page += GW_LANES) {
-        best = larger(best, d.top[at + page]);
-    }
-    best = team_top(best);
-#pragma unroll 1
-    for (int page = first + gw_lane(); page < end; page += GW_LANES) {
-        d.share[at + page] = gw_exp(d.top[at + page] - best);
-    }
-    gw_sync_team();
-#pragma unroll 1
-    for (int page = first; page < end; page++) {
-        total = GW_FMA(d.sum[at + page], d.share[at + page], total);
-    }
-    if (gw_lane() == 0) {
-        d.total[row] = total;
+    while (v.h < v.n) {
+        if (w.turns && (p.turn.q_norm || p.turn.k_norm)) {
+            v.norm(p, w);
+        }
+#pragma unroll
+        for (int k = 0; k < v.SLOTS; k++) {
+            const int head = v.h + k * v.step, kind = v.kind(w, head);
+            if (head >= v.n) {
+                break;
+            }
+            const float x = v.value(w, k, head);
+            if (v.i >= e) { /* of whole teams where cells have scales */
+                continue;
+            }
+            if (kind != v.Q) {
+                d.fresh<CELLS>(kind == v.K, v.fresh(w, head), e).put_value(v.i, x);
+                continue;
+            }
+            d.q[head * e + v.i] = x;
+            if (w.turns) {
+                p.turn.out[((size_t)(w.row + head) * p.heads + w.head) * e + v.i] = x;
+            }
+        }
+        v.h += v.SLOTS * v.step;
+        if (v.h < v.n) {
+            v.choose(p, w);
+            v.ask();
+        }
     }
 }
 
-/* ---- the kernel ------------------------------------------------------------------------------ */
+/* New cells into those tiles of a round that have come. Of K rows lie side by side, so
+ * neighbouring threads have different ones. */
+template <class CELLS>
+__device__ static inline void place_fresh(const gw_attend_params &p, const gw_rows_desk &d,
+                                          const gw_rows_work &w, const gw_rows_list &list,
+                                          int round) {
+    const int is_k = round < w.rounds, first = w.first_of(round), end = w.end_of(round), e = p.e;
+    const auto put = [&](int f, int i) {
+        const int place = list.place[f], page = place / GW_PAGE;
+        if (place >= 0 && page >= first && page < end && i < e) {
+            gw_fresh<CELLS>(tile_of<CELLS>(p, d, w, round, page), e, place % GW_PAGE, is_k)
+                .copy_value(d.fresh<CELLS>(is_k, f, e), i);
+        }
+    };
+    if (is_k) {
+        int shift = 0;
+        for (; 1 << shift < w.fresh; shift++) {
+        }
+        for (int t = (int)threadIdx.x; t < e << shift; t += (int)blockDim.x) {
+            const int f = t & ((1 << shift) - 1);
+            if (f < w.fresh) {
+                put(f, t >> shift);
+            }
+        }
+        return;
+    }
+    gw_row_units u(gw_team(), teams());
+    for (u.settle(w.fresh); u.outer < w.blocks; u.next(w.fresh)) {
+        put(u.row, u.outer * GW_LANES + gw_lane());
+    }
+}
 
-/* A round of K: a team per page and row. */
+/* What the block's rows leave in the caches. */
+template <class CELLS>
+__device__ static inline void keep_rows(const gw_attend_params &p, const gw_rows_desk &d,
+                                        const gw_rows_work &w, const gw_rows_list &list) {
+    const int e = p.e;
+    gw_row_units u(gw_team(), teams());
+    for (u.settle(w.rows); u.outer < w.blocks; u.next(w.rows)) {
+        const int i = u.outer * GW_LANES + gw_lane(), f = w.row + u.row - w.fresh_row;
+        if (i < e) {
+            const int place = list.place[f], j = place % GW_PAGE;
+            const size_t at = ((size_t)w.table[place / GW_PAGE] * p.kv_heads + w.g) *
+                              (size_t)tile_bytes<CELLS>(p);
+            gw_fresh<CELLS>((uint8_t *)p.k + at, e, j, 1).copy_value(d.fresh<CELLS>(1, f, e), i);
+            gw_fresh<CELLS>((uint8_t *)p.v + at, e, j, 0).copy_value(d.fresh<CELLS>(0, f, e), i);
+        }
+    }
+}
+
+/* ---- rounds ---------------------------------------------------------------------------------- */
+
+/* The scores of a round of K. With few of them a team has half of a page of a row, a position per
+ * lane; with more the same of two rows, or of a single row all of a page. */
 template <class CELLS>
 __device__ static inline void do_k(const gw_attend_params &p, const gw_rows_desk &d,
-                                   const gw_rows_work &w, const gw_span *spans, int round) {
-    const int first = w.first_of(round), n = w.end_of(round) - first;
-    gw_row_units u;
+                                   const gw_rows_work &w, const gw_rows_list &list, int round) {
+    const int first = w.first_of(round), n = w.end_of(round) - first, team = gw_team();
+    const int few = 4 * n * w.rows <= teams(), pairs = !few && w.rows > 1, halves = few || pairs;
+    const int sets = pairs ? (w.rows + 1) / 2 : w.rows;
+    gw_row_units u(halves ? team / 2 : team, halves ? teams() / 2 : teams());
 #pragma unroll 1
-    for (u.settle(w.rows); u.outer < n; u.next(w.rows)) {
-        const int page = first + u.outer;
-        const int from = w.from(spans[u.row], page), end = w.end(spans[u.row], page);
-        if (from < end) {
-            weigh_row<CELLS>(p, d, d.q + u.row * p.e, tile_of<CELLS>(p, d, w, round, page),
-                             u.row * w.pages + page, from, end);
+    for (u.settle(sets); u.outer < n; u.next(sets)) {
+        const int page = first + u.outer, row = pairs ? 2 * u.row : u.row;
+        const int last = pairs && row + 1 < w.rows ? row + 1 : row, more = last - row;
+        const gw_row_page one(p, d, w, list.span[row], row, page);
+        const gw_row_page two(p, d, w, list.span[last], last, page);
+        const uint8_t *tile = tile_of<CELLS>(p, d, w, round, page);
+        if (!one.seen() && !two.seen()) {
+            continue;
+        }
+        if (pairs) {
+            score_page<CELLS, 1, 2>(p, one, tile, 0, team % 2 * GW_LANES + one.lane, more * p.e,
+                                    more * w.pages * GW_PAGE);
+        } else if (halves) {
+            score_page<CELLS, 1>(p, one, tile, 0, team % 2 * GW_LANES + one.lane);
+        } else {
+            score_page<CELLS, 2>(p, one, tile, 0, 2 * one.lane);
         }
     }
 }
 
-/* A round of V: a team per page, row and 64 values of the head; the last teams before that see what
- * pages count for. */
-template <class CELLS>
+/* Values i and i + 1 of R rows and a page, whose weights a team has for itself, to `to`, rows
+ * `apart`. What all rows see is added for all at once. */
+template <class CELLS, int R>
+__device__ static inline void mix_rows(const gw_attend_params &p, const uint8_t *tile,
+                                       const float *weight, const int *from, const int *end, int i,
+                                       float *to, int apart) {
+    typedef gw_terms<CELLS, 2, R> terms;
+    enum { TERMS = terms::TERMS };
+    const int e = p.e, row = e * CELLS::BYTES, k = R - 1;
+    const int low = from[0] < from[k] ? from[0] : from[k];
+    const int high = end[0] > end[k] ? end[0] : end[k];
+    const int all_from = from[0] + from[k] - low, all_end = end[0] + end[k] - high;
+    const uint8_t *cells = tile + i * CELLS::BYTES, *scales = tile + GW_PAGE * row + i / 32 * 2;
+    float o[2 * R] = {0.0f};
+    terms one, two;
+    const auto scale_of = [&](int j, float *scale) {
+        if (CELLS::SCALED) { /* a row of V has one for both values */
+            gw_cells_f16::read<1>(scales, j * (e / 32), scale);
+            scale[1] = scale[0];
+        }
+    };
+#pragma unroll 1
+    for (int j = low / TERMS * TERMS; j < high;) {
+        float scale[2] = {0.0f, 0.0f};
+        one.ask(weight + j, cells + j * row, row, GW_PAGE);
+        if (j < all_from || j + 2 * TERMS > all_end) {
+#pragma unroll
+            for (int c = 0; c < TERMS; c++) {
+                scale_of(j + c, scale);
+#pragma unroll
+                for (int r = 0; r < R; r++) {
+                    if (j + c >= from[r] && j + c < end[r]) {
+                        one.add_of(c, r, scale, o + 2 * r);
+                    }
+                }
+            }
+            j += TERMS;
+            continue;
+        }
+#pragma unroll 1
+        for (; j + 2 * TERMS <= all_end; j += 2 * TERMS) {
+            two.ask(weight + j + TERMS, cells + (j + TERMS) * row, row, GW_PAGE);
+#pragma unroll
+            for (int c = 0; c < TERMS; c++) {
+                scale_of(j + c, scale);
+                one.add(c, scale, o);
+            }
+            const int next = j + 2 * TERMS < GW_PAGE ? j + 2 * TERMS : 0;
+            one.ask(weight + next, cells + next * row, row, GW_PAGE);
+#pragma unroll
+            for (int c = 0; c < TERMS; c++) {
+                scale_of(j + TERMS + c, scale);
+                two.add(c, scale, o);
+            }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        const gw_f32s<2> both = {{o[2 * r], o[2 * r + 1]}};
+        *(gw_f32s<2> *)(to + r * apart) = both;
+    }
+}
+
+/* A round of V: a team per page, R rows and 64 values of the head, each with weights of its own
+ * making. The sum of a page's weights is made by one more team, or where those are too many by the
+ * one of the last values. */
+template <class CELLS, int R>
 __device__ static inline void do_v(const gw_attend_params &p, const gw_rows_desk &d,
-                                   const gw_rows_work &w, const gw_span *spans, int round) {
+                                   const gw_rows_work &w, const gw_rows_list &list, int round) {
     enum { WIDE = 2 * GW_LANES };
-    const int first = w.first_of(round), n = w.end_of(round) - first;
-    const int slices = (p.e + WIDE - 1) / WIDE;
-    if (round == w.rounds) {
+    const int first = w.first_of(round), n = w.end_of(round) - first, lane = gw_lane();
+    const int slices = (int)((unsigned)(p.e + WIDE - 1) / WIDE), sets = (w.rows + R - 1) / R;
+    const int units = n * sets, apart = units * (slices + 1) <= teams();
+    const int all = units * (slices + apart), sums = slices - 1 + apart;
+    float *mine = d.weight + gw_team() * 2 * GW_PAGE;
 #pragma unroll 1
-        for (int row = teams() - 1 - gw_team(); row < w.rows; row += teams()) {
-            share_pages(d, row, w.pages, spans[row].first - w.first, spans[row].last - w.first + 1);
+    for (int at = gw_team(); at < all; at += teams()) {
+        gw_row_units u(at, 0);
+        u.settle(units);
+        const int slice = u.outer;
+        u.outer = 0;
+        u.settle(sets);
+        const int page = first + u.outer, row = R * u.row;
+        const int last = row + R <= w.rows ? row + R - 1 : row, more = last - row;
+        const gw_row_page one(p, d, w, list.span[row], row, page);
+        const gw_row_page two(p, d, w, list.span[last], last, page);
+        if (!one.seen() && !two.seen()) {
+            continue;
         }
-    }
-    gw_row_units u;
-#pragma unroll 1
-    for (u.settle(w.rows); u.outer < n * slices; u.next(w.rows)) {
-        int page = first + u.outer, i = 2 * gw_lane();
-        for (; page >= first + n; page -= n) {
-            i += WIDE;
+        const gw_weights a(one, one, 0), b(two, two, 0);
+        if (slice < slices) {
+            mine[lane] = a.weight[0];
+            mine[lane + GW_LANES] = a.weight[1];
+            if (R > 1) {
+                mine[lane + GW_PAGE] = b.weight[0];
+                mine[lane + GW_PAGE + GW_LANES] = b.weight[1];
+            }
+            gw_sync_team();
+            const int i = slice * WIDE + 2 * lane;
+            if (i < p.e) {
+                const int from[2] = {one.begin, two.begin}, end[2] = {one.stop, two.stop};
+                mix_rows<CELLS, R>(p, tile_of<CELLS>(p, d, w, round, page), mine, from, end, i,
+                                   d.values + (row * w.pages + page) * p.e + i,
+                                   more * w.pages * p.e);
+            }
+            gw_sync_team();
         }
-        const int from = w.from(spans[u.row], page), end = w.end(spans[u.row], page);
-        if (from < end && i < p.e) {
-            mix_row<CELLS>(p, d, tile_of<CELLS>(p, d, w, round, page), u.row * w.pages + page, from,
-                           end, i);
+        if (slice == sums) {
+            const int to = row * w.pages + page;
+            const float sum = gw_fold(a.weight[0] + a.weight[1]);
+            d.top[to] = a.top; /* all lanes the same */
+            d.sum[to] = sum;
+            if (R > 1) {
+                const float other_sum = gw_fold(b.weight[0] + b.weight[1]);
+                d.top[to + more * w.pages] = b.top;
+                d.sum[to + more * w.pages] = other_sum;
+            }
         }
     }
 }
 
-/* A row's pages in order, a thread per value of the head. */
+/* A row's pages in order, a thread per value of the head. What a page counts for is made by the
+ * lane of its number. */
 GW_DEVICE void join_rows(const gw_attend_params &p, const gw_rows_desk &d, const gw_rows_work &w,
-                         const gw_span *spans) {
-    const int wide = (p.e + GW_LANES - 1) / GW_LANES; /* teams of a row */
-    gw_row_units u;                                   /* of 32 values   */
+                         const gw_rows_list &list) {
+    enum { AT_ONCE = 4 };
+    const int lane = gw_lane();
+    gw_row_units u(gw_team(), teams());
 #pragma unroll 1
-    for (u.settle(w.rows); u.outer < wide; u.next(w.rows)) {
-        const int i = u.outer * GW_LANES + gw_lane(), at = u.row * w.pages;
-        float o = 0.0f;
+    for (u.settle(w.rows); u.outer < w.blocks; u.next(w.rows)) {
+        const gw_span span = list.span[u.row];
+        const int i = u.outer * GW_LANES + lane, pages = span.last - span.first + 1;
+        const int at = u.row * w.pages + span.first - w.first;
+        const float top = lane < pages ? d.top[at + lane] : minus_infinity();
+        const float page_sum = lane < pages ? d.sum[at + lane] : 0.0f;
+        const float page_share = gw_exp(top - gw_team_top(top));
+        const float *values = d.values + at * p.e + (i < p.e ? i : 0);
+        float o = 0.0f, total = 0.0f;
 #pragma unroll 1
-        for (int page = spans[u.row].first - w.first; page <= spans[u.row].last - w.first; page++) {
-            o = GW_FMA(i < p.e ? d.values[(at + page) * p.e + i] : 0.0f, d.share[at + page], o);
+        for (int page = 0; page < pages; page += AT_ONCE) {
+            float share[AT_ONCE], sum[AT_ONCE], v[AT_ONCE];
+#pragma unroll
+            for (int c = 0; c < AT_ONCE; c++) {
+                share[c] = gw_shuffle(page_share, page + c);
+                sum[c] = gw_shuffle(page_sum, page + c);
+                v[c] = values[(page + c < pages ? page + c : page) * p.e];
+            }
+#pragma unroll
+            for (int c = 0; c < AT_ONCE; c++) {
+                if (page + c < pages) {
+                    total = GW_FMA(sum[c], share[c], total);
+                    o = GW_FMA(v[c], share[c], o);
+                }
+            }
         }
-        o = o / d.total[u.row];
+        o = i < p.e ? o / total : 0.0f;
         const size_t to = ((size_t)(w.row + u.row) * p.heads + w.head) * p.e + i;
         if (p.act8) {
             gw_team_encode((gw_act8 *)p.out + to / GW_ACT_BLOCK, o);
@@ -281,9 +556,43 @@ GW_DEVICE void join_rows(const gw_attend_params &p, const gw_rows_desk &d, const
     }
 }
 
+/* ---- the kernel ------------------------------------------------------------------------------ */
+
+/* Rounds of K and then of V; of each the tiles come while the one before is at work. */
+template <class CELLS>
+__device__ static inline void do_rounds(const gw_attend_params &p, const gw_rows_desk &d,
+                                        const gw_rows_work &w, const gw_rows_list &list) {
+    const int slices = (int)((unsigned)(p.e + 2 * GW_LANES - 1) / (2 * GW_LANES));
+#pragma unroll 1
+    for (int round = 0; round < 2 * w.rounds; round++) {
+        gw_copy_wait<1>();
+        __syncthreads();
+        if (w.fresh && w.end_of(round) > w.fresh_page) {
+            place_fresh<CELLS>(p, d, w, list, round);
+            __syncthreads();
+        }
+        if (round < w.rounds) {
+            do_k<CELLS>(p, d, w, list, round);
+        } else if (w.rows == 1 ||
+                   2 * (w.end_of(round) - w.first_of(round)) * slices * w.rows <= teams()) {
+            do_v<CELLS, 1>(p, d, w, list, round);
+        } else {
+            do_v<CELLS, 2>(p, d, w, list, round);
+        }
+        if (w.turns && blockIdx.x == 0 && round == w.rounds - 1) {
+            keep_rows<CELLS>(p, d, w, list);
+        }
+        if (round + 2 < 2 * w.rounds) {
+            __syncthreads();
+            fetch_round<CELLS>(p, d, w, round + 2, 0, w.pages);
+        }
+        gw_copy_commit();
+    }
+}
+
 template <class CELLS> __device__ static inline void attend(const gw_attend_params &p) {
     GW_SHARED_DYNAMIC(uint8_t, shared);
-    __shared__ gw_span spans[GW_ROWS_MOST];
+    __shared__ gw_rows_list list;
     gw_grid_launch_dependents();
     const int begin = (int)blockIdx.y * p.block_has, most = begin + p.block_has;
     const int live = gw_live(p.step), stop = live < most ? live : most;
@@ -294,42 +603,45 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
     gw_rows_work w;
     for (int row = begin; row < stop; row += w.rows) {
         w.open(p, row, stop);
-        const gw_rows_desk d(shared, p.e, w.rows, w.pages);
-        /* Pages that end in front of the step's rows no launch of this pass writes. */
-        const int old = row > begin ? 0 : (w.low + 1 - p.step.rows) / GW_PAGE - w.first;
-        if (row == begin) {
-            fetch_round<CELLS>(p, d, w, 0, 0, old);
-            gw_grid_dependency_wait();
-        } else {
+        const gw_rows_desk d(p, gw_shared_place(shared), tile_bytes<CELLS>(p), w.rows, w.pages);
+        if (row > begin) {
             __syncthreads(); /* the rows before have been read */
         }
-        fetch_round<CELLS>(p, d, w, 0, old > 0 ? old : 0, w.pages);
-        gw_copy_commit();
-        fetch_round<CELLS>(p, d, w, 1, 0, w.pages);
-        gw_copy_commit();
-        if ((int)threadIdx.x < w.rows) {
-            spans[threadIdx.x] = span_of(p.step, row + (int)threadIdx.x, p.window);
-        }
-        for (int r = gw_team(); r < w.rows; r += teams()) {
-            read_head(d.q + r * p.e, p.q + ((size_t)(row + r) * p.heads + w.head) * p.e, p.e);
-        }
-#pragma unroll 1
-        for (int round = 0; round < 2 * w.rounds; round++) {
-            gw_copy_wait<1>();
-            __syncthreads();
-            if (round < w.rounds) {
-                do_k<CELLS>(p, d, w, spans, round);
-            } else {
-                do_v<CELLS>(p, d, w, spans, round);
-            }
-            if (round + 2 < 2 * w.rounds) {
-                __syncthreads();
-                fetch_round<CELLS>(p, d, w, round + 2, 0, w.pages);
-            }
+        /* Cells that no launch of this pass writes are read before the wait: with ROPE_KV all, for
+         * new ones are made here; else pages that end in front of the step's rows. */
+        const int old = w.turns       ? w.pages
+                        : row > begin ? 0
+                                      : (w.low + 1 - p.step.rows) / GW_PAGE - w.first;
+        fetch_round<CELLS>(p, d, w, 0, 0, old);
+        if (w.turns) {
+            gw_copy_commit();
+            fetch_round<CELLS>(p, d, w, 1, 0, w.pages);
             gw_copy_commit();
         }
+        gw_turned values;
+        values.open(p, w);
+        const int t = (int)threadIdx.x;
+        if (t < w.rows) {
+            list.span[t] = span_of(p.step, row + t, p.window);
+        }
+        if (t < w.fresh) {
+            const int pos = gw_step_pos(p.step, w.fresh_row + t);
+            list.place[t] = w.is_fresh(t) ? pos - w.first * GW_PAGE : -1;
+        }
+        if (row == begin) {
+            gw_grid_dependency_wait();
+        }
+        values.ask();
+        if (!w.turns) {
+            fetch_round<CELLS>(p, d, w, 0, old > 0 ? old : 0, w.pages);
+            gw_copy_commit();
+            fetch_round<CELLS>(p, d, w, 1, 0, w.pages);
+            gw_copy_commit();
+        }
+        take_rows<CELLS>(p, d, w, values);
+        do_rounds<CELLS>(p, d, w, list);
         __syncthreads();
-        join_rows(p, d, w, spans);
+        join_rows(p, d, w, list);
     }
 }
 

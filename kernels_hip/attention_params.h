@@ -90,15 +90,19 @@ enum {
       15) /                                                                                        \
      16 * 16)
 
-/* gw_attend_rows_CACHE: as gw_attend_block_CACHE, without ROPE_KV. Grid: (heads of a KV head,
- * ceil(rows / block_has), KV heads). Dynamic shared memory: GW_ROWS_DESK bytes for the pages that
- * block_has rows see together, and `slots` tiles. */
+/* gw_attend_rows_CACHE: as gw_attend_block_CACHE, for steps of several rows, at most GW_BLOCK_ROWS.
+ * Grid: (heads of a KV head, ceil(rows / block_has), KV heads). Dynamic shared memory: GW_ROWS_DESK
+ * bytes for the pages that block_has rows see together and, with ROPE_KV, GW_ROWS_CELLS of a tile's
+ * bytes for each row of a step; and `slots` tiles. */
 enum {
     GW_ROWS_MOST = 8,  /* rows of a block     */
     GW_ROWS_PAGES = 16 /* most pages of a row */
 };
-#define GW_ROWS_DESK(e, rows, pages)                                                               \
-    ((4 * (rows) * ((e) + (pages) * (GW_PAGE + (e) + 3) + 1) + 15) / 16 * 16)
+#define GW_ROWS_CELLS(tile) (((tile) / GW_PAGE + 7) / 4 * 4) /* bytes: rows in different banks */
+#define GW_ROWS_DESK(e, rows, pages, fresh_bytes)                                                  \
+    ((4 * ((rows) * ((e) + (pages) * (GW_PAGE + (e) + 2)) + 4 * GW_BLOCK_THREADS) +                \
+      2 * (fresh_bytes) + 15) /                                                                    \
+     16 * 16)
 
 /* gw_attend_split_CACHE: with the same parameters, of which what cuts pages is not read; out is
  * set, e is a multiple of 4 and at most the threads of a block. Grid: (blocks that share the pages
