@@ -8,6 +8,13 @@
  */
 #include "kernels_hip/attend_tile.h"
 
+/* As span_of, of a row whose position is known. */
+GW_DEVICE gw_span span_at(int pos, int window) {
+    const int lo = window > 0 && pos >= window ? pos - window + 1 : 0;
+    const gw_span s = {lo, pos, lo / GW_PAGE, pos / GW_PAGE};
+    return s;
+}
+
 /* Where the block has what of the rows of one sequence. */
 struct gw_rows_desk {
     float *q;         /* [rows, e]                                                       */
@@ -56,55 +63,58 @@ struct gw_rows_work {
     int blocks;             /* of a head's values, a value per lane */
     int first, pages;
     int rounds, at_once; /* rounds of K, of as many pages as half of the slots hold; as many of V */
-    int low, high;       /* lowest and highest position */
+    int low;             /* lowest position */
     /* Rows of the step with cells that these look at, from fresh_row on: among so many, those with
      * a bit; and the first page with one of them. */
     int fresh_row, fresh, fresh_page;
     unsigned fresh_bits;
-    const int32_t *table; /* from the first page on */
+    /* Of lane l: position and sequence of row l of the step, and where page l is in the caches. */
+    int live, pos, slot, tile;
 
-    /* As many rows from `from` on, below `end`, as there are of its sequence. */
-    __device__ inline void open(const gw_attend_params &p, int from, int end) {
-        const int slot = gw_step_slot(p.step, from);
-        gw_span span = span_of(p.step, from, p.window);
-        row = from;
+    __device__ inline gw_rows_work(const gw_attend_params &p) {
+        const int lane = gw_lane(), at = lane < p.step.rows ? lane : 0;
+        live = gw_live(p.step);
+        pos = gw_step_pos(p.step, at);
+        slot = gw_step_slot(p.step, at);
         g = (int)blockIdx.z;
         head = g * (int)gridDim.x + (int)blockIdx.x;
         turns = p.turn.in != 0;
         blocks = (int)((unsigned)(p.e + GW_LANES - 1) / GW_LANES);
-        first = span.first;
-        low = high = span.pos;
-        for (rows = 1; from + rows < end && gw_step_slot(p.step, from + rows) == slot; rows++) {
-            span = span_of(p.step, from + rows, p.window);
-            first = span.first < first ? span.first : first;
-            low = span.pos < low ? span.pos : low;
-            high = span.pos > high ? span.pos : high;
-        }
-        pages = high / GW_PAGE - first + 1;
         at_once = p.slots / 2;
+    }
+    /* As many rows from `from` on, below `end`, as there are of its sequence. */
+    __device__ inline void open(const gw_attend_params &p, int from, int end) {
+        const int lane = gw_lane(), sequence = gw_shuffle(slot, from);
+        const unsigned same = gw_ballot(lane < live && slot == sequence);
+        row = from;
+        for (rows = 1; from + rows < end && (same >> (from + rows) & 1u); rows++) {
+        }
+        const int mine = lane >= from && lane < from + rows;
+        const int high = (int)gw_team_max(mine ? (unsigned)pos : 0u);
+        low = lowest(mine);
+        first = span_at(low, p.window).first;
+        pages = high / GW_PAGE - first + 1;
+        const int32_t *table = p.pages + (size_t)sequence * p.table_stride + first;
+        tile = lane < pages ? table[lane] * p.kv_heads + g : 0;
         for (rounds = 1; rounds * at_once < pages; rounds++) { /* divisions take longer */
         }
-        table = p.pages + (size_t)slot * p.table_stride + first;
-        find_fresh(p, slot);
-    }
-    __device__ inline void find_fresh(const gw_attend_params &p, int slot) {
-        const int live = turns ? gw_live(p.step) : 0;
-        int lowest = low;
-        fresh_row = fresh = 0;
+        fresh_row = fresh = fresh_page = 0;
         fresh_bits = 0;
-#pragma unroll 8
-        for (int r = 0; r < live; r++) {
-            const int pos = gw_step_pos(p.step, r);
-            if (gw_step_slot(p.step, r) == slot && pos <= high) {
-                fresh_row = fresh_bits ? fresh_row : r;
-                fresh_bits |= 1u << r;
-                fresh = r - fresh_row + 1;
-                lowest = pos < lowest ? pos : lowest;
-            }
+        if (turns) {
+            const int one = (same >> lane & 1u) && pos <= high;
+            fresh_row = 31 - (int)gw_team_max(one ? 31u - (unsigned)lane : 0u);
+            fresh = (int)gw_team_max(one ? (unsigned)lane : 0u) - fresh_row + 1;
+            fresh_bits = gw_ballot(one) >> fresh_row;
+            fresh_page = lowest(one) / GW_PAGE - first;
         }
-        fresh_bits >>= fresh_row;
-        fresh_page = lowest / GW_PAGE - first;
     }
+    /* Position of the lanes that say yes; for whole teams, as what follows. */
+    __device__ inline int lowest(int yes) const {
+        return (int)~gw_team_max(yes ? ~(unsigned)pos : 0u);
+    }
+    __device__ inline int pos_of(int step_row) const { return gw_shuffle(pos, step_row); }
+    /* Of a page, in the caches. */
+    __device__ inline size_t tile_of(int page) const { return (size_t)gw_shuffle(tile, page); }
     __device__ inline int is_fresh(int f) const { return (int)(fresh_bits >> f & 1u); }
     __device__ inline int first_of(int round) const { /* round: less than twice as many */
         return (round < rounds ? round : round - rounds) * at_once;
@@ -167,8 +177,7 @@ __device__ static inline void fetch_round(const gw_attend_params &p, const gw_ro
     const int first = w.first_of(round), last = w.end_of(round);
     for (int page = from > first ? from : first; page < (end < last ? end : last); page++) {
         uint8_t *to = tile_of<CELLS>(p, d, w, round, page);
-        const uint8_t *tile = cache + ((size_t)w.table[page] * p.kv_heads + w.g) * (size_t)bytes;
-        fetch_tile(to, tile, bytes);
+        fetch_tile(to, cache + w.tile_of(page) * (size_t)bytes, bytes);
     }
 }
 
@@ -211,8 +220,9 @@ struct gw_turned {
                               : p.q + ((size_t)row * p.heads + w.head) * p.e;
             from[k] += i < p.e ? i : 0;
             c[k] = s[k] = 0.0f;
+            const int pos = w.pos_of(row);
             if (turns) {
-                const float *angle = p.turn.table + (size_t)gw_step_pos(p.step, row) * r + pair;
+                const float *angle = p.turn.table + (size_t)pos * r + pair;
                 c[k] = angle[0];
                 s[k] = second ? angle[half] : -angle[half];
             }
@@ -349,10 +359,9 @@ __device__ static inline void keep_rows(const gw_attend_params &p, const gw_rows
     gw_row_units u(gw_team(), teams());
     for (u.settle(w.rows); u.outer < w.blocks; u.next(w.rows)) {
         const int i = u.outer * GW_LANES + gw_lane(), f = w.row + u.row - w.fresh_row;
+        const int place = list.place[f], j = place % GW_PAGE;
+        const size_t at = w.tile_of(place / GW_PAGE) * (size_t)tile_bytes<CELLS>(p);
         if (i < e) {
-            const int place = list.place[f], j = place % GW_PAGE;
-            const size_t at = ((size_t)w.table[place / GW_PAGE] * p.kv_heads + w.g) *
-                              (size_t)tile_bytes<CELLS>(p);
             gw_fresh<CELLS>((uint8_t *)p.k + at, e, j, 1).copy_value(d.fresh<CELLS>(1, f, e), i);
             gw_fresh<CELLS>((uint8_t *)p.v + at, e, j, 0).copy_value(d.fresh<CELLS>(0, f, e), i);
         }
@@ -590,20 +599,33 @@ __device__ static inline void do_rounds(const gw_attend_params &p, const gw_rows
     }
 }
 
+/* Tables for all threads. */
+GW_DEVICE void list_rows(const gw_attend_params &p, const gw_rows_work &w, gw_rows_list &list) {
+    const int t = gw_lane(), row_pos = w.pos_of(w.row + t), fresh_pos = w.pos_of(w.fresh_row + t);
+    if (gw_team() == 0 && t < w.rows) {
+        list.span[t] = span_at(row_pos, p.window);
+    }
+    if (gw_team() == 0 && t < w.fresh) {
+        list.place[t] = w.is_fresh(t) ? fresh_pos - w.first * GW_PAGE : -1;
+    }
+}
+
 template <class CELLS> __device__ static inline void attend(const gw_attend_params &p) {
     GW_SHARED_DYNAMIC(uint8_t, shared);
     __shared__ gw_rows_list list;
     gw_grid_launch_dependents();
+    gw_rows_work w(p); /* asks for what it needs of the step all at once */
     const int begin = (int)blockIdx.y * p.block_has, most = begin + p.block_has;
-    const int live = gw_live(p.step), stop = live < most ? live : most;
+    const int stop = w.live < most ? w.live : most;
     if (begin >= stop) {
         gw_grid_dependency_wait(); /* later kernels rely on this one for those before it */
         return;
     }
-    gw_rows_work w;
     for (int row = begin; row < stop; row += w.rows) {
         w.open(p, row, stop);
         const gw_rows_desk d(p, gw_shared_place(shared), tile_bytes<CELLS>(p), w.rows, w.pages);
+        gw_turned values;
+        values.open(p, w);
         if (row > begin) {
             __syncthreads(); /* the rows before have been read */
         }
@@ -618,16 +640,7 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
             fetch_round<CELLS>(p, d, w, 1, 0, w.pages);
             gw_copy_commit();
         }
-        gw_turned values;
-        values.open(p, w);
-        const int t = (int)threadIdx.x;
-        if (t < w.rows) {
-            list.span[t] = span_of(p.step, row + t, p.window);
-        }
-        if (t < w.fresh) {
-            const int pos = gw_step_pos(p.step, w.fresh_row + t);
-            list.place[t] = w.is_fresh(t) ? pos - w.first * GW_PAGE : -1;
-        }
+        list_rows(p, w, list);
         if (row == begin) {
             gw_grid_dependency_wait();
         }

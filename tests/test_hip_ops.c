@@ -383,13 +383,11 @@ static void table_without_groups(void **state) {
     unsetenv("GODWIT_HIP");
 }
 
-/* ---- nodes without launches of their own ------------------------------------------------------
- */
+/* ---- nodes without launches of their own ------------------------------------------------------ */
 
 /* Nodes of which each reads the one before, a fourth one the second. together: rotation, the first
- * of two, is done by the attention behind it, or a norm, the second of three, by the products
- * around it, and its result is nowhere in memory. The first op wild: its first row has an infinity.
- */
+ * of two, is done by the attention behind it, or a norm, the second of three, by the products around
+ * it, and its result is nowhere in memory. The first op wild: its first row has an infinity. */
 enum { CHAIN_MOST = 4 };
 typedef struct op_chain {
     op_case op[CHAIN_MOST];
@@ -399,21 +397,16 @@ typedef struct op_chain {
 } op_chain;
 
 #define NORM_BETWEEN(rows, from, width, product, normed, next, to, ...)                            \
-    .n = 3,                                                                                        \
-    .op = {{.op = GW_OP_LINEAR,                                                                    \
-            .why = "in front",                                                                     \
-            .n = rows,                                                                             \
-            .k = from,                                                                             \
-            .m = {width},                                                                          \
-            .fmt = {GW_FMT_##product},                                                             \
-            OC_DEC,                                                                                \
-            .residual = 1},                                                                        \
-           {.op = GW_OP_NORM, .why = "a norm", .n = rows, .k = width, .out = GW_FMT_##normed},     \
-           {.op = GW_OP_##next, .n = rows, .k = width, .out = GW_FMT_##to, OC_DEC, __VA_ARGS__}}
+    .n = 3, .op = {{.op = GW_OP_LINEAR, .why = "in front", .n = rows, .k = from, .m = {width},     \
+                    .fmt = {GW_FMT_##product}, OC_DEC, .residual = 1},                             \
+                   {.op = GW_OP_NORM, .why = "a norm", .n = rows, .k = width,                      \
+                    .out = GW_FMT_##normed},                                                       \
+                   {.op = GW_OP_##next, .n = rows, .k = width, .out = GW_FMT_##to, OC_DEC,         \
+                    __VA_ARGS__}}
 #define ROPE_ROWS(reason, rows, turning, to, ...)                                                  \
-    .n = 2,                                                                                        \
-    .op = {{.op = GW_OP_ROPE_KV, .why = reason, .n = rows, .rope_dim = turning, __VA_ARGS__},      \
-           {.op = GW_OP_ATTENTION, .why = reason, .n = rows, .out = to, __VA_ARGS__}}
+    .n = 2, .op = {{.op = GW_OP_ROPE_KV, .why = reason, .n = rows, .rope_dim = turning,            \
+                    __VA_ARGS__},                                                                  \
+                   {.op = GW_OP_ATTENTION, .why = reason, .n = rows, .out = to, __VA_ARGS__}}
 #define ROPE_WITH(reason, turning, to, ...)                                                        \
     ROPE_ROWS(reason, 1, turning, to, .slots = 1, __VA_ARGS__)
 #define ROWS .together = 1, .kernel = "gw_attend_rows_"
@@ -544,7 +537,7 @@ static const op_chain chains[] = {
                .e = 64, .kv = GW_FMT_Q8_0, .pos = 444, .head_norm = 1, .slots = 1), ROWS},
     {ROPE_ROWS("six rows over ten pages", 6, 64, GW_FMT_ACT8, .heads = 4, .kv_heads = 1, .e = 64,
                .kv = GW_FMT_F16, .pos = 600, .slots = 1), ROWS},
-    {ROPE_ROWS("rows of three sequences", 7, 32, GW_FMT_F32, .heads = 4, .kv_heads = 4, .e = 36,
+    {ROPE_ROWS("rows of three sequences", 7, 32, GW_FMT_F32, .heads = 4, .kv_heads = 2, .e = 36,
                .kv = GW_FMT_F32, .pos = 130, .interleaved = 1, .slots = 3), ROWS},
     {ROPE_ROWS("rows of eight sequences, a page begins", 8, 64, GW_FMT_ACT8, .heads = 8,
                .kv_heads = 2, .e = 64, .kv = GW_FMT_F16, .pos = 60, .head_norm = 1, .slots = 8),
@@ -606,8 +599,8 @@ static void run_chain(const op_chain *chain, const gw_backend *backend, struct g
     if (chain->op[0].wild) {
         static const float infinity = INFINITY;
         const gw_tensor *residual = s[0].node.in[1];
-        assert_int_equal(
-            backend->write(residual->buf, residual->offset, &infinity, sizeof infinity), GW_OK);
+        assert_int_equal(backend->write(residual->buf, residual->offset, &infinity, sizeof infinity),
+                         GW_OK);
     }
     for (int k = 0; k < n; k++) {
         for (int i = 1; i < GW_MAX_IN && s[k].node.op == GW_OP_ROPE_KV; i++) {
