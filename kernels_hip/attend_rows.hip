@@ -184,101 +184,101 @@ __device__ static inline void fetch_round(const gw_attend_params &p, const gw_ro
 /* ---- new positions --------------------------------------------------------------------------- */
 
 /* Values of the rows' queries and of the new positions' k and v on their way through norm and
- * rotation: a thread has the same value of every step-th head, SLOTS of them at once. Heads are
- * counted: the queries, k, v. What no launch of the pass writes is read when they are chosen. */
+ * rotation: a thread has the same value of every step-th row, NEW rows of k and v and one query at
+ * once; queries are the last of them, and the last teams have the first. What no launch of the pass
+ * writes is read when they are chosen. */
 struct gw_turned {
-    enum { SLOTS = 5, Q = 0, K = 1, V = 2 };
-    int i, h, step, n; /* i: which value; h: the first of the heads below n       */
-    int turns, away;   /* whether the value turns, and how far from it what it turns with is */
+    enum { NEW = 2, SLOTS = NEW + 1 };
+    int i, step, first; /* which value; the first of its rows                             */
+    int f, r;           /* at the new rows f, f + step, ..; and at query r                */
+    int turns, away;    /* whether the value turns, and how far from it what it turns with is */
+    int pair, second;   /* of which pair it is, and if the other of the two               */
+    float norm_by[2], other_by[2]; /* of k and of q */
     const float *from[SLOTS];
-    float c[SLOTS], s[SLOTS], x[SLOTS], other[SLOTS];
+    float c[SLOTS], s[SLOTS], x[SLOTS], other[SLOTS], v[NEW];
 
-    __device__ inline int kind(const gw_rows_work &w, int head) const {
-        return head < w.rows ? Q : head < w.rows + w.fresh ? K : V;
-    }
-    /* Of the new positions, of a head of k or v. */
-    __device__ inline int fresh(const gw_rows_work &w, int head) const {
-        return head - w.rows - (kind(w, head) == V ? w.fresh : 0);
-    }
-    /* What pair of values value i belongs to; second: is it the other of the two? */
-    __device__ inline int pair_of(const gw_attend_params &p, int *second) const {
-        const int half = p.turn.rope_dim / 2;
-        *second = p.turn.interleaved ? i & 1 : i >= half;
-        return p.turn.interleaved ? i >> 1 : *second ? i - half : i;
+    __device__ inline int has(const gw_rows_work &w, int k) const { /* the same for a team */
+        return k < NEW ? f + k * step < w.fresh : r < w.rows;
     }
     __device__ inline void choose(const gw_attend_params &p, const gw_rows_work &w) {
-        const int r = p.turn.rope_dim, half = r / 2;
-        int second;
-        const int pair = pair_of(p, &second);
+        const int half = p.turn.rope_dim / 2;
 #pragma unroll
         for (int k = 0; k < SLOTS; k++) {
-            const int head = h + k * step < n ? h + k * step : 0, at = kind(w, head);
-            const int row = at == Q ? w.row + head : w.fresh_row + fresh(w, head);
-            const int all = p.turn.heads + 2 * p.turn.kv_heads;
-            const int of_row = at == Q ? w.head : p.heads + (at - 1) * p.kv_heads + w.g;
-            from[k] = w.turns ? p.turn.in + ((size_t)row * all + of_row) * p.e
-                              : p.q + ((size_t)row * p.heads + w.head) * p.e;
-            from[k] += i < p.e ? i : 0;
+            from[k] = (w.turns ? p.turn.in : p.q) + (i < p.e ? i : 0);
             c[k] = s[k] = 0.0f;
+            if (!has(w, k)) {
+                continue;
+            }
+            const int row = k < NEW ? w.fresh_row + f + k * step : w.row + r;
+            const int heads = p.heads + (w.turns ? 2 * p.kv_heads : 0);
             const int pos = w.pos_of(row);
+            from[k] += (size_t)(row * heads + (k < NEW ? p.heads + w.g : w.head)) * p.e;
             if (turns) {
-                const float *angle = p.turn.table + (size_t)pos * r + pair;
+                const float *angle = p.turn.table + (size_t)pos * p.turn.rope_dim + pair;
                 c[k] = angle[0];
-                s[k] = second ? angle[half] : -angle[half];
+                s[k] = angle[half];
             }
             gw_have(from[k]);
         }
     }
     __device__ inline void open(const gw_attend_params &p, const gw_rows_work &w) {
-        const int team = gw_team();
+        const int team = gw_team(), half = p.turn.rope_dim / 2;
         step = (int)((unsigned)teams() / (unsigned)w.blocks);
-        h = (int)((unsigned)team / (unsigned)w.blocks);
-        i = (team - h * w.blocks) * GW_LANES + gw_lane();
-        n = h < step ? w.rows + 2 * w.fresh : 0; /* whole teams */
+        first = (int)((unsigned)team / (unsigned)w.blocks);
+        i = (team - first * w.blocks) * GW_LANES + gw_lane();
+        first = first < step ? first : GW_BLOCK_ROWS; /* teams that are left have none */
+        f = first;
+        r = first < step ? step - 1 - first : first;
         turns = w.turns && i < p.turn.rope_dim;
-        int second;
-        (void)pair_of(p, &second);
-        away = !turns               ? 0
-               : p.turn.interleaved ? 1 - 2 * second
-               : second             ? -(p.turn.rope_dim / 2)
-                                    : p.turn.rope_dim / 2;
+        second = p.turn.interleaved ? i & 1 : i >= half;
+        pair = p.turn.interleaved ? i >> 1 : second ? i - half : i;
+        away = p.turn.interleaved ? 1 : half;
+        away = !turns ? 0 : second ? -away : away;
         choose(p, w);
-    }
-    __device__ inline void ask(void) {
 #pragma unroll
-        for (int k = 0; k < SLOTS; k++) {
-            x[k] = gw_fresh_float(from[k]);
-            other[k] = gw_fresh_float(from[k] + away);
+        for (int k = 0; k < 2; k++) {
+            const float *weight = k ? p.turn.q_norm : p.turn.k_norm;
+            const int at = i < p.e ? i : 0;
+            norm_by[k] = w.turns && weight ? weight[at] : 1.0f;
+            other_by[k] = w.turns && weight ? weight[at + away] : 1.0f;
         }
     }
-    /* Norms of the heads of all slots; the whole team calls it. Sums that nobody wants are made
-     * too, so that all are on their way at once. */
-    __device__ inline void norm(const gw_attend_params &p, const gw_rows_work &w) {
-        const int at = i < p.e ? i : 0;
+    __device__ inline void ask(const gw_attend_params &p, const gw_rows_work &w) {
+#pragma unroll
+        for (int k = 0; k < SLOTS; k++) {
+            if (has(w, k)) {
+                x[k] = gw_fresh_float(from[k]);
+                other[k] = gw_fresh_float(from[k] + away);
+                if (k < NEW) {
+                    v[k] = gw_fresh_float(from[k] + p.kv_heads * p.e);
+                }
+            }
+        }
+    }
+    /* Norms of all slots, also of those that it does not have, so that the sums are on their way at
+     * once; the whole team calls it. */
+    __device__ inline void norm(const gw_attend_params &p) {
         float sum[SLOTS] = {0.0f};
 #pragma unroll 2
         for (int l = gw_lane(); l < p.e; l += GW_LANES) {
 #pragma unroll
             for (int k = 0; k < SLOTS; k++) {
-                const float v = from[k][l - at];
-                sum[k] = GW_FMA(v, v, sum[k]);
+                const float y = from[k][l - (i < p.e ? i : 0)];
+                sum[k] = GW_FMA(y, y, sum[k]);
             }
         }
 #pragma unroll
         for (int k = 0; k < SLOTS; k++) {
-            const int head = h + k * step, what = kind(w, head);
-            const float *weight = what == Q ? p.turn.q_norm : p.turn.k_norm;
             const float scale = gw_rms_scale(gw_fold(sum[k]), p.e, p.turn.eps);
-            if (what != V && weight) {
-                x[k] = (x[k] * scale) * weight[at];
-                other[k] = (other[k] * scale) * weight[at + away];
+            if (k < NEW ? p.turn.k_norm != 0 : p.turn.q_norm != 0) {
+                x[k] = (x[k] * scale) * norm_by[k / NEW];
+                other[k] = (other[k] * scale) * other_by[k / NEW];
             }
         }
     }
-    /* The value of slot k, of a head. */
-    __device__ inline float value(const gw_rows_work &w, int k, int head) const {
-        return turns && kind(w, head) != V ? GW_FMA(x[k], c[k], other[k] * s[k])
-                                           : x[k]; /* gw_rope_first, gw_rope_second */
+    /* Of the query or k of slot k. */
+    __device__ inline float value(int k) const { /* gw_rope_first, gw_rope_second */
+        return turns ? GW_FMA(x[k], c[k], other[k] * (second ? s[k] : -s[k])) : x[k];
     }
 };
 
@@ -286,84 +286,77 @@ struct gw_turned {
  * are on their way. */
 template <class CELLS>
 __device__ static inline void take_rows(const gw_attend_params &p, const gw_rows_desk &d,
-                                        const gw_rows_work &w, gw_turned &v) {
-    const int e = p.e;
-    while (v.h < v.n) {
+                                        const gw_rows_work &w, gw_turned &t) {
+    const int e = p.e, i = t.i;
+#pragma unroll 1
+    for (;;) {
         if (w.turns && (p.turn.q_norm || p.turn.k_norm)) {
-            v.norm(p, w);
+            t.norm(p);
         }
 #pragma unroll
-        for (int k = 0; k < v.SLOTS; k++) {
-            const int head = v.h + k * v.step, kind = v.kind(w, head);
-            if (head >= v.n) {
-                break;
+        for (int k = 0; k < t.NEW; k++) {
+            if (t.has(w, k) && i < e) { /* whole teams where cells have scales */
+                d.fresh<CELLS>(1, t.f + k * t.step, e).put_value(i, t.value(k));
+                d.fresh<CELLS>(0, t.f + k * t.step, e).put_value(i, t.v[k]);
             }
-            const float x = v.value(w, k, head);
-            if (v.i >= e) { /* of whole teams where cells have scales */
-                continue;
-            }
-            if (kind != v.Q) {
-                d.fresh<CELLS>(kind == v.K, v.fresh(w, head), e).put_value(v.i, x);
-                continue;
-            }
-            d.q[head * e + v.i] = x;
+        }
+        if (t.has(w, t.NEW) && i < e) {
+            const float x = t.value(t.NEW);
+            d.q[t.r * e + i] = x;
             if (w.turns) {
-                p.turn.out[((size_t)(w.row + head) * p.heads + w.head) * e + v.i] = x;
+                p.turn.out[((size_t)(w.row + t.r) * p.heads + w.head) * e + i] = x;
             }
         }
-        v.h += v.SLOTS * v.step;
-        if (v.h < v.n) {
-            v.choose(p, w);
-            v.ask();
+        t.f += t.NEW * t.step;
+        t.r += t.step;
+        if (t.f >= w.fresh && t.r >= w.rows) {
+            return;
         }
+        t.choose(p, w);
+        t.ask(p, w);
     }
 }
 
-/* New cells into those tiles of a round that have come. Of K rows lie side by side, so
- * neighbouring threads have different ones. */
+/* New cells into those tiles of a round that have come. Of K rows lie side by side, so neighbouring
+ * threads have different ones. */
 template <class CELLS>
 __device__ static inline void place_fresh(const gw_attend_params &p, const gw_rows_desk &d,
                                           const gw_rows_work &w, const gw_rows_list &list,
-                                          int round) {
+                                          const gw_turned &t, int round) {
     const int is_k = round < w.rounds, first = w.first_of(round), end = w.end_of(round), e = p.e;
-    const auto put = [&](int f, int i) {
-        const int place = list.place[f], page = place / GW_PAGE;
-        if (place >= 0 && page >= first && page < end && i < e) {
-            gw_fresh<CELLS>(tile_of<CELLS>(p, d, w, round, page), e, place % GW_PAGE, is_k)
-                .copy_value(d.fresh<CELLS>(is_k, f, e), i);
-        }
-    };
+    int f = t.first, each = t.step, i = t.i, shift = 0;
     if (is_k) {
-        int shift = 0;
         for (; 1 << shift < w.fresh; shift++) {
         }
-        for (int t = (int)threadIdx.x; t < e << shift; t += (int)blockDim.x) {
-            const int f = t & ((1 << shift) - 1);
-            if (f < w.fresh) {
-                put(f, t >> shift);
-            }
-        }
-        return;
+        f = (int)threadIdx.x & ((1 << shift) - 1);
+        i = (int)threadIdx.x >> shift;
+        each = GW_BLOCK_ROWS;
     }
-    gw_row_units u(gw_team(), teams());
-    for (u.settle(w.fresh); u.outer < w.blocks; u.next(w.fresh)) {
-        put(u.row, u.outer * GW_LANES + gw_lane());
+    for (; f < w.fresh; f += each) {
+        const int place = list.place[f], page = place / GW_PAGE;
+        if (place < 0 || page < first || page >= end) {
+            continue;
+        }
+        const gw_fresh<CELLS> from = d.fresh<CELLS>(is_k, f, e);
+        const gw_fresh<CELLS> to(tile_of<CELLS>(p, d, w, round, page), e, place % GW_PAGE, is_k);
+        for (int at = i; at < e; at += is_k ? (int)blockDim.x >> shift : e) {
+            to.copy_value(from, at);
+        }
     }
 }
 
 /* What the block's rows leave in the caches. */
 template <class CELLS>
 __device__ static inline void keep_rows(const gw_attend_params &p, const gw_rows_desk &d,
-                                        const gw_rows_work &w, const gw_rows_list &list) {
+                                        const gw_rows_work &w, const gw_rows_list &list,
+                                        const gw_turned &t) {
     const int e = p.e;
-    gw_row_units u(gw_team(), teams());
-    for (u.settle(w.rows); u.outer < w.blocks; u.next(w.rows)) {
-        const int i = u.outer * GW_LANES + gw_lane(), f = w.row + u.row - w.fresh_row;
-        const int place = list.place[f], j = place % GW_PAGE;
+    for (int r = t.first; r < w.rows; r += t.step) {
+        const int f = w.row + r - w.fresh_row, place = list.place[f], j = place % GW_PAGE;
         const size_t at = w.tile_of(place / GW_PAGE) * (size_t)tile_bytes<CELLS>(p);
-        if (i < e) {
-            gw_fresh<CELLS>((uint8_t *)p.k + at, e, j, 1).copy_value(d.fresh<CELLS>(1, f, e), i);
-            gw_fresh<CELLS>((uint8_t *)p.v + at, e, j, 0).copy_value(d.fresh<CELLS>(0, f, e), i);
+        if (t.i < e) {
+            gw_fresh<CELLS>((uint8_t *)p.k + at, e, j, 1).copy_value(d.fresh<CELLS>(1, f, e), t.i);
+            gw_fresh<CELLS>((uint8_t *)p.v + at, e, j, 0).copy_value(d.fresh<CELLS>(0, f, e), t.i);
         }
     }
 }
@@ -570,14 +563,15 @@ GW_DEVICE void join_rows(const gw_attend_params &p, const gw_rows_desk &d, const
 /* Rounds of K and then of V; of each the tiles come while the one before is at work. */
 template <class CELLS>
 __device__ static inline void do_rounds(const gw_attend_params &p, const gw_rows_desk &d,
-                                        const gw_rows_work &w, const gw_rows_list &list) {
+                                        const gw_rows_work &w, const gw_rows_list &list,
+                                        const gw_turned &t) {
     const int slices = (int)((unsigned)(p.e + 2 * GW_LANES - 1) / (2 * GW_LANES));
 #pragma unroll 1
     for (int round = 0; round < 2 * w.rounds; round++) {
         gw_copy_wait<1>();
         __syncthreads();
         if (w.fresh && w.end_of(round) > w.fresh_page) {
-            place_fresh<CELLS>(p, d, w, list, round);
+            place_fresh<CELLS>(p, d, w, list, t, round);
             __syncthreads();
         }
         if (round < w.rounds) {
@@ -589,7 +583,7 @@ __device__ static inline void do_rounds(const gw_attend_params &p, const gw_rows
             do_v<CELLS, 2>(p, d, w, list, round);
         }
         if (w.turns && blockIdx.x == 0 && round == w.rounds - 1) {
-            keep_rows<CELLS>(p, d, w, list);
+            keep_rows<CELLS>(p, d, w, list, t);
         }
         if (round + 2 < 2 * w.rounds) {
             __syncthreads();
@@ -644,7 +638,7 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
         if (row == begin) {
             gw_grid_dependency_wait();
         }
-        values.ask();
+        values.ask(p, w);
         if (!w.turns) {
             fetch_round<CELLS>(p, d, w, 0, old > 0 ? old : 0, w.pages);
             gw_copy_commit();
@@ -652,7 +646,7 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
             gw_copy_commit();
         }
         take_rows<CELLS>(p, d, w, values);
-        do_rounds<CELLS>(p, d, w, list);
+        do_rounds<CELLS>(p, d, w, list, values);
         __syncthreads();
         join_rows(p, d, w, list);
     }
