@@ -58,6 +58,7 @@ struct gw_rows_list {
 
 /* Rows of one sequence, next to one another, and the pages that any of them sees. */
 struct gw_rows_work {
+    int lane, team, teams;
     int row, rows, head, g; /* g: KV head */
     int turns;              /* ROPE_KV comes with it */
     int blocks;             /* of a head's values, a value per lane */
@@ -72,7 +73,10 @@ struct gw_rows_work {
     int live, pos, slot, tile;
 
     __device__ inline gw_rows_work(const gw_attend_params &p) {
-        const int lane = gw_lane(), at = lane < p.step.rows ? lane : 0;
+        lane = (int)(threadIdx.x % GW_LANES); /* of unsigned numbers it is one instruction */
+        team = (int)(threadIdx.x / GW_LANES);
+        teams = (int)(blockDim.x / GW_LANES);
+        const int at = lane < p.step.rows ? lane : 0;
         live = gw_live(p.step);
         pos = gw_step_pos(p.step, at);
         slot = gw_step_slot(p.step, at);
@@ -84,7 +88,7 @@ struct gw_rows_work {
     }
     /* As many rows from `from` on, below `end`, as there are of its sequence. */
     __device__ inline void open(const gw_attend_params &p, int from, int end) {
-        const int lane = gw_lane(), sequence = gw_shuffle(slot, from);
+        const int sequence = gw_shuffle(slot, from);
         const unsigned same = gw_ballot(lane < live && slot == sequence);
         row = from;
         for (rows = 1; from + rows < end && (same >> (from + rows) & 1u); rows++) {
@@ -94,7 +98,7 @@ struct gw_rows_work {
         low = lowest(mine);
         first = span_at(low, p.window).first;
         pages = high / GW_PAGE - first + 1;
-        const int32_t *table = p.pages + (size_t)sequence * p.table_stride + first;
+        const int32_t *table = p.pages + (int64_t)sequence * p.table_stride + first;
         tile = lane < pages ? table[lane] * p.kv_heads + g : 0;
         for (rounds = 1; rounds * at_once < pages; rounds++) { /* divisions take longer */
         }
@@ -150,7 +154,7 @@ struct gw_row_page {
 
     __device__ inline gw_row_page(const gw_attend_params &p, const gw_rows_desk &d,
                                   const gw_rows_work &w, const gw_span &span, int row, int page)
-        : q(d.q + row * p.e), score(d.score + (row * w.pages + page) * GW_PAGE), lane(gw_lane()) {
+        : q(d.q + row * p.e), score(d.score + (row * w.pages + page) * GW_PAGE), lane(w.lane) {
         const int base = (w.first + page) * GW_PAGE;
         begin = span.lo > base ? span.lo - base : 0;
         stop = span.pos - base + 1 < GW_PAGE ? span.pos - base + 1 : GW_PAGE;
@@ -188,7 +192,7 @@ __device__ static inline void fetch_round(const gw_attend_params &p, const gw_ro
  * once; queries are the last of them, and the last teams have the first. What no launch of the pass
  * writes is read when they are chosen. */
 struct gw_turned {
-    enum { NEW = 2, SLOTS = NEW + 1 };
+    enum { NEW = GW_ROWS_NEW, SLOTS = NEW + 1 };
     int i, step, first; /* which value; the first of its rows                             */
     int f, r;           /* at the new rows f, f + step, ..; and at query r                */
     int turns, away;    /* whether the value turns, and how far from it what it turns with is */
@@ -212,36 +216,44 @@ struct gw_turned {
             const int row = k < NEW ? w.fresh_row + f + k * step : w.row + r;
             const int heads = p.heads + (w.turns ? 2 * p.kv_heads : 0);
             const int pos = w.pos_of(row);
-            from[k] += (size_t)(row * heads + (k < NEW ? p.heads + w.g : w.head)) * p.e;
+            from[k] += (row * heads + (k < NEW ? p.heads + w.g : w.head)) * p.e;
             if (turns) {
-                const float *angle = p.turn.table + (size_t)pos * p.turn.rope_dim + pair;
+                const float *angle =
+                    p.turn.table + (size_t)(unsigned)pos * (unsigned)p.turn.rope_dim + pair;
                 c[k] = angle[0];
                 s[k] = angle[half];
             }
             gw_have(from[k]);
         }
     }
-    __device__ inline void open(const gw_attend_params &p, const gw_rows_work &w) {
-        const int team = gw_team(), half = p.turn.rope_dim / 2;
-        step = (int)((unsigned)teams() / (unsigned)w.blocks);
-        first = (int)((unsigned)team / (unsigned)w.blocks);
-        i = (team - first * w.blocks) * GW_LANES + gw_lane();
+    __device__ inline gw_turned(const gw_attend_params &p, const gw_rows_work &w) {
+        const int half = p.turn.rope_dim / 2;
+        step = (int)((unsigned)w.teams / (unsigned)w.blocks);
+        first = (int)((unsigned)w.team / (unsigned)w.blocks);
+        i = (w.team - first * w.blocks) * GW_LANES + w.lane;
         first = first < step ? first : GW_BLOCK_ROWS; /* teams that are left have none */
-        f = first;
-        r = first < step ? step - 1 - first : first;
         turns = w.turns && i < p.turn.rope_dim;
         second = p.turn.interleaved ? i & 1 : i >= half;
         pair = p.turn.interleaved ? i >> 1 : second ? i - half : i;
         away = p.turn.interleaved ? 1 : half;
         away = !turns ? 0 : second ? -away : away;
-        choose(p, w);
-#pragma unroll
-        for (int k = 0; k < 2; k++) {
-            const float *weight = k ? p.turn.q_norm : p.turn.k_norm;
+        if (has_norms(p, w)) {
             const int at = i < p.e ? i : 0;
-            norm_by[k] = w.turns && weight ? weight[at] : 1.0f;
-            other_by[k] = w.turns && weight ? weight[at + away] : 1.0f;
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                const float *weight = k ? p.turn.q_norm : p.turn.k_norm;
+                norm_by[k] = weight ? weight[at] : 1.0f;
+                other_by[k] = weight ? weight[at + away] : 1.0f;
+            }
         }
+    }
+    __device__ inline void open(const gw_attend_params &p, const gw_rows_work &w) {
+        f = first;
+        r = first < step ? step - 1 - first : first;
+        choose(p, w);
+    }
+    __device__ inline int has_norms(const gw_attend_params &p, const gw_rows_work &w) const {
+        return w.turns && (p.turn.q_norm || p.turn.k_norm);
     }
     __device__ inline void ask(const gw_attend_params &p, const gw_rows_work &w) {
 #pragma unroll
@@ -257,10 +269,10 @@ struct gw_turned {
     }
     /* Norms of all slots, also of those that it does not have, so that the sums are on their way at
      * once; the whole team calls it. */
-    __device__ inline void norm(const gw_attend_params &p) {
+    __device__ inline void norm(const gw_attend_params &p, int lane) {
         float sum[SLOTS] = {0.0f};
 #pragma unroll 2
-        for (int l = gw_lane(); l < p.e; l += GW_LANES) {
+        for (int l = lane; l < p.e; l += GW_LANES) {
 #pragma unroll
             for (int k = 0; k < SLOTS; k++) {
                 const float y = from[k][l - (i < p.e ? i : 0)];
@@ -290,8 +302,8 @@ __device__ static inline void take_rows(const gw_attend_params &p, const gw_rows
     const int e = p.e, i = t.i;
 #pragma unroll 1
     for (;;) {
-        if (w.turns && (p.turn.q_norm || p.turn.k_norm)) {
-            t.norm(p);
+        if (t.has_norms(p, w)) {
+            t.norm(p, w.lane);
         }
 #pragma unroll
         for (int k = 0; k < t.NEW; k++) {
@@ -368,10 +380,10 @@ __device__ static inline void keep_rows(const gw_attend_params &p, const gw_rows
 template <class CELLS>
 __device__ static inline void do_k(const gw_attend_params &p, const gw_rows_desk &d,
                                    const gw_rows_work &w, const gw_rows_list &list, int round) {
-    const int first = w.first_of(round), n = w.end_of(round) - first, team = gw_team();
-    const int few = 4 * n * w.rows <= teams(), pairs = !few && w.rows > 1, halves = few || pairs;
+    const int first = w.first_of(round), n = w.end_of(round) - first, team = w.team;
+    const int few = 4 * n * w.rows <= w.teams, pairs = !few && w.rows > 1, halves = few || pairs;
     const int sets = pairs ? (w.rows + 1) / 2 : w.rows;
-    gw_row_units u(halves ? team / 2 : team, halves ? teams() / 2 : teams());
+    gw_row_units u(halves ? team / 2 : team, halves ? w.teams / 2 : w.teams);
 #pragma unroll 1
     for (u.settle(sets); u.outer < n; u.next(sets)) {
         const int page = first + u.outer, row = pairs ? 2 * u.row : u.row;
@@ -463,13 +475,13 @@ template <class CELLS, int R>
 __device__ static inline void do_v(const gw_attend_params &p, const gw_rows_desk &d,
                                    const gw_rows_work &w, const gw_rows_list &list, int round) {
     enum { WIDE = 2 * GW_LANES };
-    const int first = w.first_of(round), n = w.end_of(round) - first, lane = gw_lane();
+    const int first = w.first_of(round), n = w.end_of(round) - first, lane = w.lane;
     const int slices = (int)((unsigned)(p.e + WIDE - 1) / WIDE), sets = (w.rows + R - 1) / R;
-    const int units = n * sets, apart = units * (slices + 1) <= teams();
+    const int units = n * sets, apart = units * (slices + 1) <= w.teams;
     const int all = units * (slices + apart), sums = slices - 1 + apart;
-    float *mine = d.weight + gw_team() * 2 * GW_PAGE;
+    float *mine = d.weight + w.team * 2 * GW_PAGE;
 #pragma unroll 1
-    for (int at = gw_team(); at < all; at += teams()) {
+    for (int at = w.team; at < all; at += w.teams) {
         gw_row_units u(at, 0);
         u.settle(units);
         const int slice = u.outer;
@@ -519,8 +531,8 @@ __device__ static inline void do_v(const gw_attend_params &p, const gw_rows_desk
 GW_DEVICE void join_rows(const gw_attend_params &p, const gw_rows_desk &d, const gw_rows_work &w,
                          const gw_rows_list &list) {
     enum { AT_ONCE = 4 };
-    const int lane = gw_lane();
-    gw_row_units u(gw_team(), teams());
+    const int lane = w.lane;
+    gw_row_units u(w.team, w.teams);
 #pragma unroll 1
     for (u.settle(w.rows); u.outer < w.blocks; u.next(w.rows)) {
         const gw_span span = list.span[u.row];
@@ -577,7 +589,7 @@ __device__ static inline void do_rounds(const gw_attend_params &p, const gw_rows
         if (round < w.rounds) {
             do_k<CELLS>(p, d, w, list, round);
         } else if (w.rows == 1 ||
-                   2 * (w.end_of(round) - w.first_of(round)) * slices * w.rows <= teams()) {
+                   2 * (w.end_of(round) - w.first_of(round)) * slices * w.rows <= w.teams) {
             do_v<CELLS, 1>(p, d, w, list, round);
         } else {
             do_v<CELLS, 2>(p, d, w, list, round);
@@ -593,13 +605,13 @@ __device__ static inline void do_rounds(const gw_attend_params &p, const gw_rows
     }
 }
 
-/* Tables for all threads. */
+/* Tables for all threads, by a team. */
 GW_DEVICE void list_rows(const gw_attend_params &p, const gw_rows_work &w, gw_rows_list &list) {
-    const int t = gw_lane(), row_pos = w.pos_of(w.row + t), fresh_pos = w.pos_of(w.fresh_row + t);
-    if (gw_team() == 0 && t < w.rows) {
+    const int t = w.lane, row_pos = w.pos_of(w.row + t), fresh_pos = w.pos_of(w.fresh_row + t);
+    if (t < w.rows) {
         list.span[t] = span_at(row_pos, p.window);
     }
-    if (gw_team() == 0 && t < w.fresh) {
+    if (t < w.fresh) {
         list.place[t] = w.is_fresh(t) ? fresh_pos - w.first * GW_PAGE : -1;
     }
 }
@@ -609,6 +621,7 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
     __shared__ gw_rows_list list;
     gw_grid_launch_dependents();
     gw_rows_work w(p); /* asks for what it needs of the step all at once */
+    gw_turned values(p, w);
     const int begin = (int)blockIdx.y * p.block_has, most = begin + p.block_has;
     const int stop = w.live < most ? w.live : most;
     if (begin >= stop) {
@@ -618,7 +631,6 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
     for (int row = begin; row < stop; row += w.rows) {
         w.open(p, row, stop);
         const gw_rows_desk d(p, gw_shared_place(shared), tile_bytes<CELLS>(p), w.rows, w.pages);
-        gw_turned values;
         values.open(p, w);
         if (row > begin) {
             __syncthreads(); /* the rows before have been read */
@@ -634,7 +646,9 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
             fetch_round<CELLS>(p, d, w, 1, 0, w.pages);
             gw_copy_commit();
         }
-        list_rows(p, w, list);
+        if (w.team == w.teams - 1) {
+            list_rows(p, w, list);
+        }
         if (row == begin) {
             gw_grid_dependency_wait();
         }

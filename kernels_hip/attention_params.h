@@ -95,8 +95,9 @@ enum {
  * bytes for the pages that block_has rows see together and, with ROPE_KV, GW_ROWS_CELLS of a tile's
  * bytes for each row of a step; and `slots` tiles. */
 enum {
-    GW_ROWS_MOST = 8,  /* rows of a block     */
-    GW_ROWS_PAGES = 16 /* most pages of a row */
+    GW_ROWS_MOST = 8,   /* rows of a block                                       */
+    GW_ROWS_PAGES = 16, /* most pages of a row                                   */
+    GW_ROWS_NEW = 2     /* rows of k and v that a thread has on their way at once */
 };
 #define GW_ROWS_CELLS(tile) (((tile) / GW_PAGE + 7) / 4 * 4) /* bytes: rows in different banks */
 #define GW_ROWS_DESK(e, rows, pages, fresh_bytes)                                                  \

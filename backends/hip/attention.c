@@ -162,6 +162,11 @@ static int rows_desk(const struct gw_segment *segment, const struct gw_attend_pa
     return GW_ROWS_DESK(p->e, p->block_has, pages, fresh);
 }
 
+/* New rows that come at once in a block of gw_attend_rows. */
+static int new_at_once(int e, int threads) {
+    return GW_ROWS_NEW * (threads / GW_LANES / ((e + GW_LANES - 1) / GW_LANES));
+}
+
 /* Attention of few pages by a block per head and row, or some rows, behind launch number `front` -
  * 1. All attention of a segment has this way, or none. */
 static gw_status record_block(struct gw_segment *segment, const gw_node *node, size_t front,
@@ -187,12 +192,12 @@ static gw_status record_block(struct gw_segment *segment, const gw_node *node, s
     if (!takes(segment, GW_HIP_BLOCK, front, pages, first)) {
         return GW_OK;
     }
-    int roomy = p->e <= GW_BLOCK_FEWER &&
-                begins_beside(segment, turns_rows(segment) ? front - 1 : front, shared);
+    int roomy = one && p->e <= GW_BLOCK_FEWER && begins_beside(segment, front, shared);
+    int fewer = one ? roomy : new_at_once(p->e, GW_BLOCK_FEWER) >= segment->rows;
     snprintf(name, sizeof name, "gw_attend_%s_%s", one ? "block" : "rows",
              gw_format_of(node->in[1]->fmt)->name);
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)(p->heads / p->kv_heads), rows,
-                         (unsigned)p->kv_heads, roomy ? GW_BLOCK_FEWER : GW_BLOCK_THREADS, 1, 1,
+                         (unsigned)p->kv_heads, fewer ? GW_BLOCK_FEWER : GW_BLOCK_THREADS, 1, 1,
                          shared, p, sizeof *p));
     segment->launches[segment->n - 1].ways = 1 << GW_HIP_BLOCK;
     segment->launches[segment->n - 1].roomy = roomy;
