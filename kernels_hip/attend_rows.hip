@@ -37,7 +37,7 @@ struct gw_rows_desk {
         values = weight + 4 * GW_BLOCK_THREADS;
         top = values + rows * pages * e;
         sum = top + rows * pages;
-        cells = (uint8_t *)(sum + rows * pages);
+        cells = shared + GW_ROWS_DESK(e, rows, pages, 0);
         tiles = shared + GW_ROWS_DESK(e, rows, pages, of_v);
     }
     /* Of row f of those that are new. */
@@ -47,13 +47,6 @@ struct gw_rows_desk {
         r.scales = (gw_u16 *)(row + e * CELLS::BYTES);
         return r;
     }
-};
-
-/* What all threads look up. */
-struct gw_rows_list {
-    gw_span span[GW_ROWS_MOST]; /* of the block's rows                                        */
-    int place[GW_BLOCK_ROWS];   /* of new positions, counted from the first page on; of what the
-                                 * rows do not look at less than 0                            */
 };
 
 /* Rows of one sequence, next to one another, and the pages that any of them sees. */
@@ -117,6 +110,10 @@ struct gw_rows_work {
         return (int)~gw_team_max(yes ? ~(unsigned)pos : 0u);
     }
     __device__ inline int pos_of(int step_row) const { return gw_shuffle(pos, step_row); }
+    /* What row r of these sees. */
+    __device__ inline gw_span span(const gw_attend_params &p, int r) const {
+        return span_at(pos_of(row + r), p.window);
+    }
     /* Of a page, in the caches. */
     __device__ inline size_t tile_of(int page) const { return (size_t)gw_shuffle(tile, page); }
     __device__ inline int is_fresh(int f) const { return (int)(fresh_bits >> f & 1u); }
@@ -153,8 +150,9 @@ struct gw_row_page {
     int lane, begin, stop; /* positions [begin, stop) are seen; none when begin >= stop */
 
     __device__ inline gw_row_page(const gw_attend_params &p, const gw_rows_desk &d,
-                                  const gw_rows_work &w, const gw_span &span, int row, int page)
+                                  const gw_rows_work &w, int row, int page)
         : q(d.q + row * p.e), score(d.score + (row * w.pages + page) * GW_PAGE), lane(w.lane) {
+        const gw_span span = w.span(p, row);
         const int base = (w.first + page) * GW_PAGE;
         begin = span.lo > base ? span.lo - base : 0;
         stop = span.pos - base + 1 < GW_PAGE ? span.pos - base + 1 : GW_PAGE;
@@ -329,30 +327,53 @@ __device__ static inline void take_rows(const gw_attend_params &p, const gw_rows
     }
 }
 
-/* New cells into those tiles of a round that have come. Of K rows lie side by side, so neighbouring
- * threads have different ones. */
-template <class CELLS>
-__device__ static inline void place_fresh(const gw_attend_params &p, const gw_rows_desk &d,
-                                          const gw_rows_work &w, const gw_rows_list &list,
-                                          const gw_turned &t, int round) {
-    const int is_k = round < w.rounds, first = w.first_of(round), end = w.end_of(round), e = p.e;
-    int f = t.first, each = t.step, i = t.i, shift = 0;
-    if (is_k) {
-        for (; 1 << shift < w.fresh; shift++) {
+/* The new cells of K that a thread puts into a tile: of row f, value i and every step-th behind it.
+ * Rows lie side by side there, so neighbouring threads have different ones. */
+struct gw_placing {
+    int f, i, step, page, j; /* page: -1 if it has none */
+
+    __device__ inline gw_placing(const gw_rows_work &w) {
+        int shift = 0;
+        for (; 1 << shift < w.fresh; shift++) { /* so many threads are a power of two too */
         }
-        f = (int)threadIdx.x & ((1 << shift) - 1);
-        i = (int)threadIdx.x >> shift;
-        each = GW_BLOCK_ROWS;
+        f = (int)(threadIdx.x & ((1u << shift) - 1));
+        i = (int)(threadIdx.x >> shift);
+        step = (int)(blockDim.x >> shift);
+        const unsigned pos = (unsigned)w.pos_of(w.fresh_row + f);
+        page = f < w.fresh && w.is_fresh(f) ? (int)(pos / GW_PAGE) - w.first : -1;
+        j = (int)(pos % GW_PAGE);
     }
-    for (; f < w.fresh; f += each) {
-        const int place = list.place[f], page = place / GW_PAGE;
-        if (place < 0 || page < first || page >= end) {
-            continue;
+};
+
+/* New cells of K into those tiles of a round that have come. */
+template <class CELLS>
+__device__ static inline void place_k(const gw_attend_params &p, const gw_rows_desk &d,
+                                      const gw_rows_work &w, const gw_placing &k, int round) {
+    if (k.page >= w.first_of(round) && k.page < w.end_of(round)) {
+        const gw_fresh<CELLS> from = d.fresh<CELLS>(1, k.f, p.e);
+        const gw_fresh<CELLS> to(tile_of<CELLS>(p, d, w, round, k.page), p.e, k.j, 1);
+#pragma unroll 1
+        for (int i = k.i; i < p.e; i += k.step) {
+            to.copy_value(from, i);
         }
-        const gw_fresh<CELLS> from = d.fresh<CELLS>(is_k, f, e);
-        const gw_fresh<CELLS> to(tile_of<CELLS>(p, d, w, round, page), e, place % GW_PAGE, is_k);
-        for (int at = i; at < e; at += is_k ? (int)blockDim.x >> shift : e) {
-            to.copy_value(from, at);
+    }
+}
+
+/* The same of V, a team per row and four cells per lane; the last teams, which have least else. */
+template <class CELLS>
+__device__ static inline void place_v(const gw_attend_params &p, const gw_rows_desk &d,
+                                      const gw_rows_work &w, int round) {
+#pragma unroll 1
+    for (int f = w.teams - 1 - w.team; f < w.fresh; f += w.teams) {
+        const unsigned pos = (unsigned)w.pos_of(w.fresh_row + f);
+        const int page = (int)(pos / GW_PAGE) - w.first;
+        if (w.is_fresh(f) && page >= w.first_of(round) && page < w.end_of(round)) {
+            const gw_fresh<CELLS> from = d.fresh<CELLS>(0, f, p.e);
+            const gw_fresh<CELLS> to(tile_of<CELLS>(p, d, w, round, page), p.e,
+                                     (int)(pos % GW_PAGE), 0);
+            for (int i = 4 * w.lane; i < p.e; i += 4 * GW_LANES) {
+                to.copy_four(from, i);
+            }
         }
     }
 }
@@ -360,12 +381,12 @@ __device__ static inline void place_fresh(const gw_attend_params &p, const gw_ro
 /* What the block's rows leave in the caches. */
 template <class CELLS>
 __device__ static inline void keep_rows(const gw_attend_params &p, const gw_rows_desk &d,
-                                        const gw_rows_work &w, const gw_rows_list &list,
-                                        const gw_turned &t) {
+                                        const gw_rows_work &w, const gw_turned &t) {
     const int e = p.e;
     for (int r = t.first; r < w.rows; r += t.step) {
-        const int f = w.row + r - w.fresh_row, place = list.place[f], j = place % GW_PAGE;
-        const size_t at = w.tile_of(place / GW_PAGE) * (size_t)tile_bytes<CELLS>(p);
+        const unsigned pos = (unsigned)w.pos_of(w.row + r);
+        const int f = w.row + r - w.fresh_row, j = (int)(pos % GW_PAGE);
+        const size_t at = w.tile_of((int)(pos / GW_PAGE) - w.first) * (size_t)tile_bytes<CELLS>(p);
         if (t.i < e) {
             gw_fresh<CELLS>((uint8_t *)p.k + at, e, j, 1).copy_value(d.fresh<CELLS>(1, f, e), t.i);
             gw_fresh<CELLS>((uint8_t *)p.v + at, e, j, 0).copy_value(d.fresh<CELLS>(0, f, e), t.i);
@@ -379,7 +400,7 @@ __device__ static inline void keep_rows(const gw_attend_params &p, const gw_rows
  * lane; with more the same of two rows, or of a single row all of a page. */
 template <class CELLS>
 __device__ static inline void do_k(const gw_attend_params &p, const gw_rows_desk &d,
-                                   const gw_rows_work &w, const gw_rows_list &list, int round) {
+                                   const gw_rows_work &w, int round) {
     const int first = w.first_of(round), n = w.end_of(round) - first, team = w.team;
     const int few = 4 * n * w.rows <= w.teams, pairs = !few && w.rows > 1, halves = few || pairs;
     const int sets = pairs ? (w.rows + 1) / 2 : w.rows;
@@ -388,8 +409,8 @@ __device__ static inline void do_k(const gw_attend_params &p, const gw_rows_desk
     for (u.settle(sets); u.outer < n; u.next(sets)) {
         const int page = first + u.outer, row = pairs ? 2 * u.row : u.row;
         const int last = pairs && row + 1 < w.rows ? row + 1 : row, more = last - row;
-        const gw_row_page one(p, d, w, list.span[row], row, page);
-        const gw_row_page two(p, d, w, list.span[last], last, page);
+        const gw_row_page one(p, d, w, row, page);
+        const gw_row_page two(p, d, w, last, page);
         const uint8_t *tile = tile_of<CELLS>(p, d, w, round, page);
         if (!one.seen() && !two.seen()) {
             continue;
@@ -470,10 +491,10 @@ __device__ static inline void mix_rows(const gw_attend_params &p, const uint8_t 
 
 /* A round of V: a team per page, R rows and 64 values of the head, each with weights of its own
  * making. The sum of a page's weights is made by one more team, or where those are too many by the
- * one of the last values. */
+ * one of the last values. waits: new cells are on their way into the tiles. */
 template <class CELLS, int R>
 __device__ static inline void do_v(const gw_attend_params &p, const gw_rows_desk &d,
-                                   const gw_rows_work &w, const gw_rows_list &list, int round) {
+                                   const gw_rows_work &w, int round, int waits) {
     enum { WIDE = 2 * GW_LANES };
     const int first = w.first_of(round), n = w.end_of(round) - first, lane = w.lane;
     const int slices = (int)((unsigned)(p.e + WIDE - 1) / WIDE), sets = (w.rows + R - 1) / R;
@@ -481,20 +502,24 @@ __device__ static inline void do_v(const gw_attend_params &p, const gw_rows_desk
     const int all = units * (slices + apart), sums = slices - 1 + apart;
     float *mine = d.weight + w.team * 2 * GW_PAGE;
 #pragma unroll 1
-    for (int at = w.team; at < all; at += w.teams) {
-        gw_row_units u(at, 0);
+    for (int at = w.team; at < all || waits; at += w.teams) {
+        gw_row_units u(at < all ? at : 0, 0);
         u.settle(units);
         const int slice = u.outer;
         u.outer = 0;
         u.settle(sets);
         const int page = first + u.outer, row = R * u.row;
         const int last = row + R <= w.rows ? row + R - 1 : row, more = last - row;
-        const gw_row_page one(p, d, w, list.span[row], row, page);
-        const gw_row_page two(p, d, w, list.span[last], last, page);
-        if (!one.seen() && !two.seen()) {
+        const gw_row_page one(p, d, w, row, page);
+        const gw_row_page two(p, d, w, last, page);
+        const gw_weights a(one, one, 0), b(two, two, 0);
+        if (waits) { /* the first time, of all teams */
+            __syncthreads();
+            waits = 0;
+        }
+        if (at >= all || (!one.seen() && !two.seen())) {
             continue;
         }
-        const gw_weights a(one, one, 0), b(two, two, 0);
         if (slice < slices) {
             mine[lane] = a.weight[0];
             mine[lane + GW_LANES] = a.weight[1];
@@ -528,14 +553,13 @@ __device__ static inline void do_v(const gw_attend_params &p, const gw_rows_desk
 
 /* A row's pages in order, a thread per value of the head. What a page counts for is made by the
  * lane of its number. */
-GW_DEVICE void join_rows(const gw_attend_params &p, const gw_rows_desk &d, const gw_rows_work &w,
-                         const gw_rows_list &list) {
+GW_DEVICE void join_rows(const gw_attend_params &p, const gw_rows_desk &d, const gw_rows_work &w) {
     enum { AT_ONCE = 4 };
     const int lane = w.lane;
     gw_row_units u(w.team, w.teams);
 #pragma unroll 1
     for (u.settle(w.rows); u.outer < w.blocks; u.next(w.rows)) {
-        const gw_span span = list.span[u.row];
+        const gw_span span = w.span(p, u.row);
         const int i = u.outer * GW_LANES + lane, pages = span.last - span.first + 1;
         const int at = u.row * w.pages + span.first - w.first;
         const float top = lane < pages ? d.top[at + lane] : minus_infinity();
@@ -575,27 +599,33 @@ GW_DEVICE void join_rows(const gw_attend_params &p, const gw_rows_desk &d, const
 /* Rounds of K and then of V; of each the tiles come while the one before is at work. */
 template <class CELLS>
 __device__ static inline void do_rounds(const gw_attend_params &p, const gw_rows_desk &d,
-                                        const gw_rows_work &w, const gw_rows_list &list,
-                                        const gw_turned &t) {
+                                        const gw_rows_work &w, const gw_turned &t,
+                                        const gw_placing &placing) {
     const int slices = (int)((unsigned)(p.e + 2 * GW_LANES - 1) / (2 * GW_LANES));
 #pragma unroll 1
     for (int round = 0; round < 2 * w.rounds; round++) {
+        const int fresh = w.fresh && w.end_of(round) > w.fresh_page;
         gw_copy_wait<1>();
         __syncthreads();
-        if (w.fresh && w.end_of(round) > w.fresh_page) {
-            place_fresh<CELLS>(p, d, w, list, t, round);
-            __syncthreads();
-        }
         if (round < w.rounds) {
-            do_k<CELLS>(p, d, w, list, round);
-        } else if (w.rows == 1 ||
-                   2 * (w.end_of(round) - w.first_of(round)) * slices * w.rows <= w.teams) {
-            do_v<CELLS, 1>(p, d, w, list, round);
+            if (fresh) {
+                place_k<CELLS>(p, d, w, placing, round);
+                __syncthreads();
+            }
+            do_k<CELLS>(p, d, w, round);
         } else {
-            do_v<CELLS, 2>(p, d, w, list, round);
+            const int pages = w.end_of(round) - w.first_of(round);
+            if (fresh) {
+                place_v<CELLS>(p, d, w, round);
+            }
+            if (w.rows == 1 || 2 * pages * slices * w.rows <= w.teams) {
+                do_v<CELLS, 1>(p, d, w, round, fresh);
+            } else {
+                do_v<CELLS, 2>(p, d, w, round, fresh);
+            }
         }
         if (w.turns && blockIdx.x == 0 && round == w.rounds - 1) {
-            keep_rows<CELLS>(p, d, w, list, t);
+            keep_rows<CELLS>(p, d, w, t);
         }
         if (round + 2 < 2 * w.rounds) {
             __syncthreads();
@@ -605,20 +635,8 @@ __device__ static inline void do_rounds(const gw_attend_params &p, const gw_rows
     }
 }
 
-/* Tables for all threads, by a team. */
-GW_DEVICE void list_rows(const gw_attend_params &p, const gw_rows_work &w, gw_rows_list &list) {
-    const int t = w.lane, row_pos = w.pos_of(w.row + t), fresh_pos = w.pos_of(w.fresh_row + t);
-    if (t < w.rows) {
-        list.span[t] = span_at(row_pos, p.window);
-    }
-    if (t < w.fresh) {
-        list.place[t] = w.is_fresh(t) ? fresh_pos - w.first * GW_PAGE : -1;
-    }
-}
-
 template <class CELLS> __device__ static inline void attend(const gw_attend_params &p) {
     GW_SHARED_DYNAMIC(uint8_t, shared);
-    __shared__ gw_rows_list list;
     gw_grid_launch_dependents();
     gw_rows_work w(p); /* asks for what it needs of the step all at once */
     gw_turned values(p, w);
@@ -637,32 +655,23 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
         }
         /* Cells that no launch of this pass writes are read before the wait: with ROPE_KV all, for
          * new ones are made here; else pages that end in front of the step's rows. */
-        const int old = w.turns       ? w.pages
-                        : row > begin ? 0
-                                      : (w.low + 1 - p.step.rows) / GW_PAGE - w.first;
-        fetch_round<CELLS>(p, d, w, 0, 0, old);
-        if (w.turns) {
-            gw_copy_commit();
-            fetch_round<CELLS>(p, d, w, 1, 0, w.pages);
-            gw_copy_commit();
-        }
-        if (w.team == w.teams - 1) {
-            list_rows(p, w, list);
-        }
+        const int early = w.turns       ? w.pages
+                          : row > begin ? 0
+                                        : (w.low + 1 - p.step.rows) / GW_PAGE - w.first;
+        fetch_round<CELLS>(p, d, w, 0, 0, early);
         if (row == begin) {
             gw_grid_dependency_wait();
         }
         values.ask(p, w);
-        if (!w.turns) {
-            fetch_round<CELLS>(p, d, w, 0, old > 0 ? old : 0, w.pages);
-            gw_copy_commit();
-            fetch_round<CELLS>(p, d, w, 1, 0, w.pages);
-            gw_copy_commit();
-        }
+        fetch_round<CELLS>(p, d, w, 0, early > 0 ? early : 0, w.pages);
+        gw_copy_commit();
+        fetch_round<CELLS>(p, d, w, 1, 0, w.pages);
+        gw_copy_commit();
+        const gw_placing placing(w);
         take_rows<CELLS>(p, d, w, values);
-        do_rounds<CELLS>(p, d, w, list, values);
+        do_rounds<CELLS>(p, d, w, values, placing);
         __syncthreads();
-        join_rows(p, d, w, list);
+        join_rows(p, d, w);
     }
 }
 

@@ -55,6 +55,14 @@ template <class CELLS> struct gw_fresh {
                 from.scales[from.scale_at + i / 32 * from.scale_stride];
         }
     }
+    /* Of strides of 1, the four from i on. */
+    __device__ inline void copy_four(const gw_fresh &from, int i) const {
+        struct alignas(4 * sizeof(cell)) four {
+            cell v[4];
+        };
+        copy_value(from, i); /* with the scale */
+        *(four *)(cells + at + i) = *(const four *)(from.cells + from.at + i);
+    }
 };
 
 /* ---- pages ----------------------------------------------------------------------------------- */

@@ -99,7 +99,8 @@ enum {
     GW_ROWS_PAGES = 16, /* most pages of a row                                   */
     GW_ROWS_NEW = 2     /* rows of k and v that a thread has on their way at once */
 };
-#define GW_ROWS_CELLS(tile) (((tile) / GW_PAGE + 7) / 4 * 4) /* bytes: rows in different banks */
+/* Bytes of a row's new cells, with which rows begin in different banks. */
+#define GW_ROWS_CELLS(tile) (((tile) / GW_PAGE + 31) / 16 * 16)
 #define GW_ROWS_DESK(e, rows, pages, fresh_bytes)                                                  \
     ((4 * ((rows) * ((e) + (pages) * (GW_PAGE + (e) + 2)) + 4 * GW_BLOCK_THREADS) +                \
       2 * (fresh_bytes) + 15) /                                                                    \
