@@ -191,10 +191,11 @@ __device__ static inline void fetch_round(const gw_attend_params &p, const gw_ro
  * writes is read when they are chosen. */
 struct gw_turned {
     enum { NEW = GW_ROWS_NEW, SLOTS = NEW + 1 };
-    int i, step, first; /* which value; the first of its rows                             */
-    int f, r;           /* at the new rows f, f + step, ..; and at query r                */
-    int turns, away;    /* whether the value turns, and how far from it what it turns with is */
-    int pair, second;   /* of which pair it is, and if the other of the two               */
+    int i, step;      /* which value; and how many teams have it */
+    int first, last;  /* the thread's first row, counted from the first or the last of them */
+    int f, r;         /* at the new rows f, f + step, ..; and at query r */
+    int turns, away;  /* whether the value turns, and how far from it what it turns with is */
+    int pair, second; /* of which pair it is, and if the other of the two */
     float norm_by[2], other_by[2]; /* of k and of q */
     const float *from[SLOTS];
     float c[SLOTS], s[SLOTS], x[SLOTS], other[SLOTS], v[NEW];
@@ -229,7 +230,8 @@ struct gw_turned {
         step = (int)((unsigned)w.teams / (unsigned)w.blocks);
         first = (int)((unsigned)w.team / (unsigned)w.blocks);
         i = (w.team - first * w.blocks) * GW_LANES + w.lane;
-        first = first < step ? first : GW_BLOCK_ROWS; /* teams that are left have none */
+        last = first < step ? step - 1 - first : GW_BLOCK_ROWS; /* teams that are left have none */
+        first = first < step ? first : GW_BLOCK_ROWS;
         turns = w.turns && i < p.turn.rope_dim;
         second = p.turn.interleaved ? i & 1 : i >= half;
         pair = p.turn.interleaved ? i >> 1 : second ? i - half : i;
@@ -247,7 +249,7 @@ struct gw_turned {
     }
     __device__ inline void open(const gw_attend_params &p, const gw_rows_work &w) {
         f = first;
-        r = first < step ? step - 1 - first : first;
+        r = last;
         choose(p, w);
     }
     __device__ inline int has_norms(const gw_attend_params &p, const gw_rows_work &w) const {
@@ -378,12 +380,12 @@ __device__ static inline void place_v(const gw_attend_params &p, const gw_rows_d
     }
 }
 
-/* What the block's rows leave in the caches. */
+/* What the block's rows leave in the caches; by teams that seldom have scores to make. */
 template <class CELLS>
 __device__ static inline void keep_rows(const gw_attend_params &p, const gw_rows_desk &d,
                                         const gw_rows_work &w, const gw_turned &t) {
     const int e = p.e;
-    for (int r = t.first; r < w.rows; r += t.step) {
+    for (int r = t.last; r < w.rows; r += t.step) {
         const unsigned pos = (unsigned)w.pos_of(w.row + r);
         const int f = w.row + r - w.fresh_row, j = (int)(pos % GW_PAGE);
         const size_t at = w.tile_of((int)(pos / GW_PAGE) - w.first) * (size_t)tile_bytes<CELLS>(p);
