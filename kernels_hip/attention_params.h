@@ -45,8 +45,8 @@ struct gw_attend_params { /* what comes first, and why: linear_params.h */
     int32_t scale_bytes; /* of a page of q8_0; else 0               */
     int32_t slots;       /* of gw_attend_block, _rows, _split: tiles of a page in shared memory */
     float scale;
-    /* in not 0: ROPE_KV comes with it, for a step of one row; then q is not read, and k and v get
-     * the row's cells. */
+    /* in not 0: ROPE_KV comes with it, for a step of one row, with gw_attend_rows of several; then
+     * q is not read, and k and v get the rows' cells. */
     struct gw_turn_params turn;
 
     /* Where a launch joins its pages itself (block, rows, split): `out` is f32 or act8 [rows,
