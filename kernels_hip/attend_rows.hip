@@ -1,277 +1,204 @@
 /* kernels_hip/attend_rows.hip - ATTENTION of several rows over few pages: as attend_block.hip, but
  * a block has several rows of a query head. Rows of one sequence look at the same pages, so a tile
- * is brought to shared memory once for all of them; rows of other sequences come after one another.
- * The bits are those of attention.hip.
+ * is brought to shared memory once for all of them, and a team has two of them at once where there
+ * is work enough; rows of other sequences come after one another. With ROPE_KV a block makes the
+ * cells of all rows that its own look at, and puts them into its tiles as these come; the first
+ * head of a group leaves those of the block's own rows in the caches. The bits are those of
+ * attention.hip.
  */
-#include "kernels_hip/attend_tile.h"
+#include "kernels_hip/attend_rows.h"
 
-enum { BATCH = 16 };
+/* ---- rounds ---------------------------------------------------------------------------------- */
 
-GW_DEVICE void read_head(float *to, const float *from, int e) {
-#pragma unroll 1
-    for (int i = 4 * gw_lane(); i < e; i += 4 * GW_LANES) {
-        *(gw_f32s<4> *)(to + i) = *(const gw_f32s<4> *)(from + i);
-    }
-    gw_sync_team();
-}
-
-/* Four more terms of the chains over the head's values, from value i on. */
-template <class CELLS>
-__device__ static inline void score_four(const float *q, const uint8_t *tile, int i, int j,
-                                         const float *scale, float *s) {
-    const gw_f32s<4> four = *(const gw_f32s<4> *)(q + i);
-#pragma unroll
-    for (int c = 0; c < 4; c++) {
-        float x[2];
-        CELLS::template read<2>(tile, (i + c) * GW_PAGE + j, x);
-        s[0] = GW_FMA(four.v[c], CELLS::SCALED ? scale[0] * x[0] : x[0], s[0]);
-        s[1] = GW_FMA(four.v[c], CELLS::SCALED ? scale[1] * x[1] : x[1], s[1]);
-    }
-}
-
-/* Where the block has what of the rows of one sequence. */
-struct gw_rows_desk {
-    float *q;                 /* [rows, e]         */
-    float *weight;            /* [rows, pages, 64] */
-    float *values;            /* [rows, pages, e]  */
-    float *top, *sum, *share; /* [rows, pages]     */
-    float *total;             /* [rows]            */
-    uint8_t *tiles;           /* [slots]: of K or V, one after the other */
-
-    __device__ inline gw_rows_desk(uint8_t *shared, int e, int rows, int pages) {
-        q = (float *)shared;
-        weight = q + rows * e;
-        values = weight + rows * pages * GW_PAGE;
-        top = values + rows * pages * e;
-        sum = top + rows * pages;
-        share = sum + rows * pages;
-        total = share + rows * pages;
-        tiles = shared + GW_ROWS_DESK(e, rows, pages);
-    }
-};
-
-/* Rows of one sequence, next to one another, and the pages that any of them sees. */
-struct gw_rows_work {
-    int row, rows, head, g; /* g: KV head */
-    int first, pages;
-    int rounds, at_once; /* rounds of K, of as many pages as half of the slots hold; as many of V */
-    int low;             /* lowest position */
-    const int32_t *table; /* from the first page on */
-
-    /* As many rows from `from` on, below `end`, as there are of its sequence. */
-    __device__ inline void open(const gw_attend_params &p, int from, int end) {
-        const int slot = gw_step_slot(p.step, from);
-        gw_span span = span_of(p.step, from, p.window);
-        int last = span.last;
-        row = from;
-        g = (int)blockIdx.z;
-        head = g * (int)gridDim.x + (int)blockIdx.x;
-        first = span.first;
-        low = span.pos;
-        for (rows = 1; from + rows < end && gw_step_slot(p.step, from + rows) == slot; rows++) {
-            span = span_of(p.step, from + rows, p.window);
-            first = span.first < first ? span.first : first;
-            last = span.last > last ? span.last : last;
-            low = span.pos < low ? span.pos : low;
-        }
-        pages = last - first + 1;
-        at_once = p.slots / 2;
-        for (rounds = 1; rounds * at_once < pages; rounds++) { /* divisions take longer */
-        }
-        table = p.pages + (size_t)slot * p.table_stride + first;
-    }
-    __device__ inline int first_of(int round) const { /* round: less than twice as many */
-        return (round < rounds ? round : round - rounds) * at_once;
-    }
-    __device__ inline int end_of(int round) const {
-        const int end = first_of(round) + at_once;
-        return end < pages ? end : pages;
-    }
-    /* Positions [from, end) of a page that a row sees; none when from >= end. */
-    __device__ inline int from(const gw_span &span, int page) const {
-        const int base = (first + page) * GW_PAGE;
-        return span.lo > base ? span.lo - base : 0;
-    }
-    __device__ inline int end(const gw_span &span, int page) const {
-        const int end = span.pos - (first + page) * GW_PAGE + 1;
-        return end < GW_PAGE ? end : GW_PAGE;
-    }
-};
-
-/* Units of work as (number / rows, number % rows), every teams()-th one. */
-struct gw_row_units {
-    int outer, row;
-
-    __device__ inline gw_row_units(void) : outer(0), row(gw_team()) {}
-    __device__ inline void settle(int rows) { /* divisions take longer */
-        while (row >= rows) {
-            row -= rows;
-            outer++;
-        }
-    }
-    __device__ inline void next(int rows) {
-        row += teams();
-        settle(rows);
-    }
-};
-
-/* ---- pages ----------------------------------------------------------------------------------- */
-
-template <class CELLS>
-__device__ static inline uint8_t *tile_of(const gw_attend_params &p, const gw_rows_desk &d,
-                                          const gw_rows_work &w, int round, int page) {
-    return d.tiles + (round % 2 * w.at_once + page - w.first_of(round)) * tile_bytes<CELLS>(p);
-}
-
-/* The tiles of a round, first K's and then V's; of its pages those in [from, end). */
-template <class CELLS>
-__device__ static inline void fetch_round(const gw_attend_params &p, const gw_rows_desk &d,
-                                          const gw_rows_work &w, int round, int from, int end) {
-    const int bytes = tile_bytes<CELLS>(p);
-    const uint8_t *cache = (const uint8_t *)(round < w.rounds ? p.k : p.v);
-    const int first = w.first_of(round), last = w.end_of(round);
-    for (int page = from > first ? from : first; page < (end < last ? end : last); page++) {
-        uint8_t *to = tile_of<CELLS>(p, d, w, round, page);
-        const uint8_t *tile = cache + ((size_t)w.table[page] * p.kv_heads + w.g) * (size_t)bytes;
-        fetch_tile(to, tile, bytes);
-    }
-}
-
-/* The scores of a row and page, two of a lane, and what softmax makes of them; a team. `at`: number
- * of the row's page. */
-template <class CELLS>
-__device__ static inline void weigh_row(const gw_attend_params &p, const gw_rows_desk &d,
-                                        const float *q, const uint8_t *tile, int at, int from,
-                                        int end) {
-    const int lane = gw_lane(), j = 2 * lane, e = p.e;
-    const uint8_t *scales = tile + GW_PAGE * e * CELLS::BYTES;
-    float s[2] = {0.0f, 0.0f}, scale[2] = {0.0f, 0.0f}, best = minus_infinity();
-#pragma unroll 4
-    for (int i = 0; i < e; i += 4) {
-        if (CELLS::SCALED && i % 32 == 0) {
-            gw_cells_f16::read<2>(scales, i / 32 * GW_PAGE + j, scale);
-        }
-        score_four<CELLS>(q, tile, i, j, scale, s);
-    }
-#pragma unroll
-    for (int c = 0; c < 2; c++) {
-        s[c] = s[c] * p.scale;
-        best = j + c >= from && j + c < end && s[c] > best ? s[c] : best;
-    }
-    const float top = team_top(best);
-#pragma unroll
-    for (int c = 0; c < 2; c++) {
-        s[c] = j + c >= from && j + c < end ? gw_exp(s[c] - top) : 0.0f;
-        d.weight[at * GW_PAGE + j + c] = s[c];
-        s[c] = gw_fold(s[c]);
-    }
-    if (lane == 0) {
-        d.top[at] = top;
-        d.sum[at] = s[0] + s[1];
-    }
-}
-
-/* Values i and i + 1 of a row and page. */
-template <class CELLS>
-__device__ static inline void mix_row(const gw_attend_params &p, const gw_rows_desk &d,
-                                      const uint8_t *tile, int at, int from, int end, int i) {
-    const int e = p.e;
-    const uint8_t *scales = tile + GW_PAGE * e * CELLS::BYTES;
-    const float *weight = d.weight + at * GW_PAGE;
-    float o[2] = {0.0f, 0.0f};
-#pragma unroll 8
-    for (int j = from; j < end; j++) {
-        mix_one<CELLS>(tile, j * e + i, scales, j * (e / 32) + i / 32, weight[j], o);
-    }
-    const gw_f32s<2> both = {{o[0], o[1]}};
-    *(gw_f32s<2> *)(d.values + at * e + i) = both;
-}
-
-/* What each page of a row counts for, and the sum of all; a team. Pages [first, end) are seen. */
-GW_DEVICE void share_pages(const gw_rows_desk &d, int row, int pages, int first, int end) {
-    const int at = row * pages;
-    float best = minus_infinity(), total = 0.0f;
-#pragma unroll 1
-    for (int page = first + gw_lane(); page < end; page += GW_LANES) {
-        best = larger(best, d.top[at + page]);
-    }
-    best = team_top(best);
-#pragma unroll 1
-    for (int page = first + gw_lane(); page < end; page += GW_LANES) {
-        d.share[at + page] = gw_exp(d.top[at + page] - best);
-    }
-    gw_sync_team();
-#pragma unroll 1
-    for (int page = first; page < end; page++) {
-        total = GW_FMA(d.sum[at + page], d.share[at + page], total);
-    }
-    if (gw_lane() == 0) {
-        d.total[row] = total;
-    }
-}
-
-/* ---- the kernel ------------------------------------------------------------------------------ */
-
-/* A round of K: a team per page and row. */
+/* The scores of a round of K. With few of them a team has half of a page of a row, a position per
+ * lane; with more the same of two rows, or of a single row all of a page. */
 template <class CELLS>
 __device__ static inline void do_k(const gw_attend_params &p, const gw_rows_desk &d,
-                                   const gw_rows_work &w, const gw_span *spans, int round) {
-    const int first = w.first_of(round), n = w.end_of(round) - first;
-    gw_row_units u;
+                                   const gw_rows_work &w, int round) {
+    const int first = w.first_of(round), n = w.end_of(round) - first, team = w.team;
+    const int few = 4 * n * w.rows <= w.teams, pairs = !few && w.rows > 1, halves = few || pairs;
+    const int sets = pairs ? (w.rows + 1) / 2 : w.rows;
+    gw_row_units u(halves ? team / 2 : team, halves ? w.teams / 2 : w.teams);
 #pragma unroll 1
-    for (u.settle(w.rows); u.outer < n; u.next(w.rows)) {
-        const int page = first + u.outer;
-        const int from = w.from(spans[u.row], page), end = w.end(spans[u.row], page);
-        if (from < end) {
-            weigh_row<CELLS>(p, d, d.q + u.row * p.e, tile_of<CELLS>(p, d, w, round, page),
-                             u.row * w.pages + page, from, end);
+    for (u.settle(sets); u.outer < n; u.next(sets)) {
+        const int page = first + u.outer, row = pairs ? 2 * u.row : u.row;
+        const int last = pairs && row + 1 < w.rows ? row + 1 : row, more = last - row;
+        const gw_row_page one(p, d, w, row, page);
+        const gw_row_page two(p, d, w, last, page);
+        const uint8_t *tile = tile_of<CELLS>(p, d, w, round, page);
+        if (!one.seen() && !two.seen()) {
+            continue;
+        }
+        if (pairs) {
+            score_page<CELLS, 1, 2>(p, one, tile, 0, team % 2 * GW_LANES + one.lane, more * p.e,
+                                    more * w.pages * GW_PAGE);
+        } else if (halves) {
+            score_page<CELLS, 1>(p, one, tile, 0, team % 2 * GW_LANES + one.lane);
+        } else {
+            score_page<CELLS, 2>(p, one, tile, 0, 2 * one.lane);
         }
     }
 }
 
-/* A round of V: a team per page, row and 64 values of the head; the last teams before that see what
- * pages count for. */
-template <class CELLS>
+/* Values i and i + 1 of R rows and a page, whose weights a team has for itself, to `to`, rows
+ * `apart`. What all rows see is added for all at once. */
+template <class CELLS, int R>
+__device__ static inline void mix_rows(const gw_attend_params &p, const uint8_t *tile,
+                                       const float *weight, const int *from, const int *end, int i,
+                                       float *to, int apart) {
+    typedef gw_terms<CELLS, 2, R> terms;
+    enum { TERMS = terms::TERMS };
+    const int e = p.e, row = e * CELLS::BYTES, k = R - 1;
+    const int low = from[0] < from[k] ? from[0] : from[k];
+    const int high = end[0] > end[k] ? end[0] : end[k];
+    const int all_from = from[0] + from[k] - low, all_end = end[0] + end[k] - high;
+    const uint8_t *cells = tile + i * CELLS::BYTES, *scales = tile + GW_PAGE * row + i / 32 * 2;
+    float o[2 * R] = {0.0f};
+    terms one, two;
+    const auto scale_of = [&](int j, float *scale) {
+        if (CELLS::SCALED) { /* a row of V has one for both values */
+            gw_cells_f16::read<1>(scales, j * (e / 32), scale);
+            scale[1] = scale[0];
+        }
+    };
+#pragma unroll 1
+    for (int j = low / TERMS * TERMS; j < high;) {
+        float scale[2] = {0.0f, 0.0f};
+        one.ask(weight + j, cells + j * row, row, GW_PAGE);
+        if (j < all_from || j + 2 * TERMS > all_end) {
+#pragma unroll
+            for (int c = 0; c < TERMS; c++) {
+                scale_of(j + c, scale);
+#pragma unroll
+                for (int r = 0; r < R; r++) {
+                    if (j + c >= from[r] && j + c < end[r]) {
+                        one.add_of(c, r, scale, o + 2 * r);
+                    }
+                }
+            }
+            j += TERMS;
+            continue;
+        }
+#pragma unroll 1
+        for (; j + 2 * TERMS <= all_end; j += 2 * TERMS) {
+            two.ask(weight + j + TERMS, cells + (j + TERMS) * row, row, GW_PAGE);
+#pragma unroll
+            for (int c = 0; c < TERMS; c++) {
+                scale_of(j + c, scale);
+                one.add(c, scale, o);
+            }
+            const int next = j + 2 * TERMS < GW_PAGE ? j + 2 * TERMS : 0;
+            one.ask(weight + next, cells + next * row, row, GW_PAGE);
+#pragma unroll
+            for (int c = 0; c < TERMS; c++) {
+                scale_of(j + TERMS + c, scale);
+                two.add(c, scale, o);
+            }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        const gw_f32s<2> both = {{o[2 * r], o[2 * r + 1]}};
+        *(gw_f32s<2> *)(to + r * apart) = both;
+    }
+}
+
+/* A round of V: a team per page, R rows and 64 values of the head, each with weights of its own
+ * making. The sum of a page's weights is made by one more team, or where those are too many by the
+ * one of the last values. waits: new cells are on their way into the tiles. */
+template <class CELLS, int R>
 __device__ static inline void do_v(const gw_attend_params &p, const gw_rows_desk &d,
-                                   const gw_rows_work &w, const gw_span *spans, int round) {
+                                   const gw_rows_work &w, int round, int waits) {
     enum { WIDE = 2 * GW_LANES };
-    const int first = w.first_of(round), n = w.end_of(round) - first;
-    const int slices = (p.e + WIDE - 1) / WIDE;
-    if (round == w.rounds) {
+    const int first = w.first_of(round), n = w.end_of(round) - first, lane = w.lane;
+    const int slices = (int)((unsigned)(p.e + WIDE - 1) / WIDE), sets = (w.rows + R - 1) / R;
+    const int units = n * sets, apart = units * (slices + 1) <= w.teams;
+    const int all = units * (slices + apart), sums = slices - 1 + apart;
+    float *mine = d.weight + w.team * 2 * GW_PAGE;
 #pragma unroll 1
-        for (int row = teams() - 1 - gw_team(); row < w.rows; row += teams()) {
-            share_pages(d, row, w.pages, spans[row].first - w.first, spans[row].last - w.first + 1);
+    for (int at = w.team; at < all || waits; at += w.teams) {
+        gw_row_units u(at < all ? at : 0, 0);
+        u.settle(units);
+        const int slice = u.outer;
+        u.outer = 0;
+        u.settle(sets);
+        const int page = first + u.outer, row = R * u.row;
+        const int last = row + R <= w.rows ? row + R - 1 : row, more = last - row;
+        const gw_row_page one(p, d, w, row, page);
+        const gw_row_page two(p, d, w, last, page);
+        const gw_weights a(one, one, 0), b(two, two, 0);
+        if (waits) { /* the first time, of all teams */
+            __syncthreads();
+            waits = 0;
         }
-    }
-    gw_row_units u;
-#pragma unroll 1
-    for (u.settle(w.rows); u.outer < n * slices; u.next(w.rows)) {
-        int page = first + u.outer, i = 2 * gw_lane();
-        for (; page >= first + n; page -= n) {
-            i += WIDE;
+        if (at >= all || (!one.seen() && !two.seen())) {
+            continue;
         }
-        const int from = w.from(spans[u.row], page), end = w.end(spans[u.row], page);
-        if (from < end && i < p.e) {
-            mix_row<CELLS>(p, d, tile_of<CELLS>(p, d, w, round, page), u.row * w.pages + page, from,
-                           end, i);
+        if (slice < slices) {
+            mine[lane] = a.weight[0];
+            mine[lane + GW_LANES] = a.weight[1];
+            if (R > 1) {
+                mine[lane + GW_PAGE] = b.weight[0];
+                mine[lane + GW_PAGE + GW_LANES] = b.weight[1];
+            }
+            gw_sync_team();
+            const int i = slice * WIDE + 2 * lane;
+            if (i < p.e) {
+                const int from[2] = {one.begin, two.begin}, end[2] = {one.stop, two.stop};
+                mix_rows<CELLS, R>(p, tile_of<CELLS>(p, d, w, round, page), mine, from, end, i,
+                                   d.values + (row * w.pages + page) * p.e + i,
+                                   more * w.pages * p.e);
+            }
+            gw_sync_team();
+        }
+        if (slice == sums) {
+            const int to = row * w.pages + page;
+            const float sum = gw_fold(a.weight[0] + a.weight[1]);
+            d.top[to] = a.top; /* all lanes the same */
+            d.sum[to] = sum;
+            if (R > 1) {
+                const float other_sum = gw_fold(b.weight[0] + b.weight[1]);
+                d.top[to + more * w.pages] = b.top;
+                d.sum[to + more * w.pages] = other_sum;
+            }
         }
     }
 }
 
-/* A row's pages in order, a thread per value of the head. */
-GW_DEVICE void join_rows(const gw_attend_params &p, const gw_rows_desk &d, const gw_rows_work &w,
-                         const gw_span *spans) {
-    const int wide = (p.e + GW_LANES - 1) / GW_LANES; /* teams of a row */
-    gw_row_units u;                                   /* of 32 values   */
+/* A row's pages in order, a thread per value of the head. What a page counts for is made by the
+ * lane of its number. */
+GW_DEVICE void join_rows(const gw_attend_params &p, const gw_rows_desk &d, const gw_rows_work &w) {
+    enum { AT_ONCE = 4 };
+    const int lane = w.lane;
+    gw_row_units u(w.team, w.teams);
 #pragma unroll 1
-    for (u.settle(w.rows); u.outer < wide; u.next(w.rows)) {
-        const int i = u.outer * GW_LANES + gw_lane(), at = u.row * w.pages;
-        float o = 0.0f;
+    for (u.settle(w.rows); u.outer < w.blocks; u.next(w.rows)) {
+        const gw_span span = w.span(p, u.row);
+        const int i = u.outer * GW_LANES + lane, pages = span.last - span.first + 1;
+        const int at = u.row * w.pages + span.first - w.first;
+        const float top = lane < pages ? d.top[at + lane] : minus_infinity();
+        const float page_sum = lane < pages ? d.sum[at + lane] : 0.0f;
+        const float page_share = gw_exp(top - gw_team_top(top));
+        const float *values = d.values + at * p.e + (i < p.e ? i : 0);
+        float o = 0.0f, total = 0.0f;
 #pragma unroll 1
-        for (int page = spans[u.row].first - w.first; page <= spans[u.row].last - w.first; page++) {
-            o = GW_FMA(i < p.e ? d.values[(at + page) * p.e + i] : 0.0f, d.share[at + page], o);
+        for (int page = 0; page < pages; page += AT_ONCE) {
+            float share[AT_ONCE], sum[AT_ONCE], v[AT_ONCE];
+#pragma unroll
+            for (int c = 0; c < AT_ONCE; c++) {
+                share[c] = gw_shuffle(page_share, page + c);
+                sum[c] = gw_shuffle(page_sum, page + c);
+                v[c] = values[(page + c < pages ? page + c : page) * p.e];
+            }
+#pragma unroll
+            for (int c = 0; c < AT_ONCE; c++) {
+                if (page + c < pages) {
+                    total = GW_FMA(sum[c], share[c], total);
+                    o = GW_FMA(v[c], share[c], o);
+                }
+            }
         }
-        o = o / d.total[u.row];
+        o = i < p.e ? o / total : 0.0f;
         const size_t to = ((size_t)(w.row + u.row) * p.heads + w.head) * p.e + i;
         if (p.act8) {
             gw_team_encode((gw_act8 *)p.out + to / GW_ACT_BLOCK, o);
@@ -281,55 +208,84 @@ GW_DEVICE void join_rows(const gw_attend_params &p, const gw_rows_desk &d, const
     }
 }
 
+/* ---- the kernel ------------------------------------------------------------------------------ */
+
+/* Rounds of K and then of V; of each the tiles come while the one before is at work. */
+template <class CELLS>
+__device__ static inline void do_rounds(const gw_attend_params &p, const gw_rows_desk &d,
+                                        const gw_rows_work &w, const gw_turned &t,
+                                        const gw_placing &placing) {
+    const int slices = (int)((unsigned)(p.e + 2 * GW_LANES - 1) / (2 * GW_LANES));
+#pragma unroll 1
+    for (int round = 0; round < 2 * w.rounds; round++) {
+        const int fresh = w.fresh && w.end_of(round) > w.fresh_page;
+        gw_copy_wait<1>();
+        __syncthreads();
+        if (round < w.rounds) {
+            if (fresh) {
+                place_k<CELLS>(p, d, w, placing, round);
+                __syncthreads();
+            }
+            do_k<CELLS>(p, d, w, round);
+        } else {
+            const int pages = w.end_of(round) - w.first_of(round);
+            if (fresh) {
+                place_v<CELLS>(p, d, w, round);
+            }
+            if (w.rows == 1 || 2 * pages * slices * w.rows <= w.teams) {
+                do_v<CELLS, 1>(p, d, w, round, fresh);
+            } else {
+                do_v<CELLS, 2>(p, d, w, round, fresh);
+            }
+        }
+        if (w.turns && blockIdx.x == 0 && round == w.rounds - 1) {
+            keep_rows<CELLS>(p, d, w, t);
+        }
+        if (round + 2 < 2 * w.rounds) {
+            __syncthreads();
+            fetch_round<CELLS>(p, d, w, round + 2, 0, w.pages);
+        }
+        gw_copy_commit();
+    }
+}
+
 template <class CELLS> __device__ static inline void attend(const gw_attend_params &p) {
     GW_SHARED_DYNAMIC(uint8_t, shared);
-    __shared__ gw_span spans[GW_ROWS_MOST];
     gw_grid_launch_dependents();
+    gw_rows_work w(p); /* asks for what it needs of the step all at once */
+    gw_turned values(p, w);
     const int begin = (int)blockIdx.y * p.block_has, most = begin + p.block_has;
-    const int live = gw_live(p.step), stop = live < most ? live : most;
+    const int stop = w.live < most ? w.live : most;
     if (begin >= stop) {
         gw_grid_dependency_wait(); /* later kernels rely on this one for those before it */
         return;
     }
-    gw_rows_work w;
     for (int row = begin; row < stop; row += w.rows) {
         w.open(p, row, stop);
-        const gw_rows_desk d(shared, p.e, w.rows, w.pages);
-        /* Pages that end in front of the step's rows no launch of this pass writes. */
-        const int old = row > begin ? 0 : (w.low + 1 - p.step.rows) / GW_PAGE - w.first;
-        if (row == begin) {
-            fetch_round<CELLS>(p, d, w, 0, 0, old);
-            gw_grid_dependency_wait();
-        } else {
+        const gw_rows_desk d(p, gw_shared_place(shared), tile_bytes<CELLS>(p), w.rows, w.pages);
+        values.open(p, w);
+        if (row > begin) {
             __syncthreads(); /* the rows before have been read */
         }
-        fetch_round<CELLS>(p, d, w, 0, old > 0 ? old : 0, w.pages);
+        /* Cells that no launch of this pass writes are read before the wait: with ROPE_KV all, for
+         * new ones are made here; else pages that end in front of the step's rows. */
+        const int early = w.turns       ? w.pages
+                          : row > begin ? 0
+                                        : (w.low + 1 - p.step.rows) / GW_PAGE - w.first;
+        fetch_round<CELLS>(p, d, w, 0, 0, early);
+        if (row == begin) {
+            gw_grid_dependency_wait();
+        }
+        values.ask(p, w);
+        fetch_round<CELLS>(p, d, w, 0, early > 0 ? early : 0, w.pages);
         gw_copy_commit();
         fetch_round<CELLS>(p, d, w, 1, 0, w.pages);
         gw_copy_commit();
-        if ((int)threadIdx.x < w.rows) {
-            spans[threadIdx.x] = span_of(p.step, row + (int)threadIdx.x, p.window);
-        }
-        for (int r = gw_team(); r < w.rows; r += teams()) {
-            read_head(d.q + r * p.e, p.q + ((size_t)(row + r) * p.heads + w.head) * p.e, p.e);
-        }
-#pragma unroll 1
-        for (int round = 0; round < 2 * w.rounds; round++) {
-            gw_copy_wait<1>();
-            __syncthreads();
-            if (round < w.rounds) {
-                do_k<CELLS>(p, d, w, spans, round);
-            } else {
-                do_v<CELLS>(p, d, w, spans, round);
-            }
-            if (round + 2 < 2 * w.rounds) {
-                __syncthreads();
-                fetch_round<CELLS>(p, d, w, round + 2, 0, w.pages);
-            }
-            gw_copy_commit();
-        }
+        const gw_placing placing(w);
+        take_rows<CELLS>(p, d, w, values);
+        do_rounds<CELLS>(p, d, w, values, placing);
         __syncthreads();
-        join_rows(p, d, w, spans);
+        join_rows(p, d, w);
     }
 }
 

@@ -1,9 +1,9 @@
-/* kernels_hip/attend_tile.h - what attend_block.hip and attend_split.hip share (and of it
- * fetch_tile and mix_one with attend_rows.hip): ATTENTION on tiles of the caches that lie in shared
- * memory whole. The chains of a page ask for their next terms while they add the current ones; d
- * and w are the kernel's own: its desk and its work, by the names that gw_desk and gw_block_work of
- * attend_block.hip give to what is used here. With other arguments the compiler orders the code of
- * that kernel in another way, which costs (docs/performance.md).
+/* kernels_hip/attend_tile.h - what attend_block.hip, attend_split.hip and attend_rows.hip share:
+ * ATTENTION on tiles of the caches that lie in shared memory whole. The chains of a page ask for
+ * their next terms while they add the current ones; d and w are the kernel's own: its desk and its
+ * work, by the names that gw_desk and gw_block_work of attend_block.hip give to what is used here.
+ * With other arguments the compiler may order the code of that kernel in another way, which costs
+ * (docs/performance.md).
  */
 #ifndef GW_KERNELS_HIP_ATTEND_TILE_H
 #define GW_KERNELS_HIP_ATTEND_TILE_H
@@ -55,6 +55,14 @@ template <class CELLS> struct gw_fresh {
                 from.scales[from.scale_at + i / 32 * from.scale_stride];
         }
     }
+    /* Of strides of 1, the four from i on. */
+    __device__ inline void copy_four(const gw_fresh &from, int i) const {
+        struct alignas(4 * sizeof(cell)) four {
+            cell v[4];
+        };
+        copy_value(from, i); /* with the scale */
+        *(four *)(cells + at + i) = *(const four *)(from.cells + from.at + i);
+    }
 };
 
 /* ---- pages ----------------------------------------------------------------------------------- */
@@ -72,58 +80,70 @@ template <> struct gw_held<gw_cells_q8_0, 1> {
     typedef unsigned kept;
 };
 
-/* The next terms of N chains, on their way from shared memory. */
-template <class CELLS, int N> struct gw_terms {
+/* The next terms of N chains of each of R rows, on their way from shared memory. */
+template <class CELLS, int N, int R = 1> struct gw_terms {
     enum { TERMS = CELLS::BYTES == 2 ? 8 : 4 }; /* as registers allow */
     typedef gw_held<CELLS, N> held;
-    gw_f32s<4> by[TERMS / 4];
+    gw_f32s<4> by[R][TERMS / 4];
     typename held::kept cells[TERMS];
 
-    __device__ inline void ask(const float *factors, const uint8_t *from, int stride) {
+    /* apart: from the factors of a row to those of the next */
+    __device__ inline void ask(const float *factors, const uint8_t *from, int stride,
+                               int apart = 0) {
 #pragma unroll
         for (int c = 0; c < TERMS; c++) {
-            if (c % 4 == 0) {
-                by[c / 4] = *(const gw_f32s<4> *)(factors + c);
+#pragma unroll
+            for (int r = 0; r < R && c % 4 == 0; r++) {
+                by[r][c / 4] = *(const gw_f32s<4> *)(factors + r * apart + c);
             }
             cells[c] = *(const typename held::cells *)(from + c * stride);
             gw_have(cells[c]);
         }
     }
     __device__ inline void add(int c, const float *scale, float *sum) const {
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            add_of(c, r, scale, sum + r * N);
+        }
+    }
+    /* The same of one row. */
+    __device__ inline void add_of(int c, int r, const float *scale, float *sum) const {
         const typename held::cells come = (typename held::cells)cells[c];
         float x[N];
         CELLS::template read<N>((const uint8_t *)&come, 0, x);
 #pragma unroll
         for (int n = 0; n < N; n++) {
-            sum[n] = GW_FMA(by[c / 4].v[c % 4], CELLS::SCALED ? scale[n] * x[n] : x[n], sum[n]);
+            sum[n] = GW_FMA(by[r][c / 4].v[c % 4], CELLS::SCALED ? scale[n] * x[n] : x[n], sum[n]);
         }
     }
 };
 
-/* Scores of positions j .. j + N - 1 of a page; a lane. */
-template <class CELLS, int N, class DESK>
+/* Scores of positions j .. j + N - 1 of a page; a lane. Of R rows: their queries are q_apart, their
+ * scores score_apart from one another. */
+template <class CELLS, int N, int R = 1, class DESK>
 __device__ static inline void score_page(const gw_attend_params &p, const DESK &d,
-                                         const uint8_t *tile, int page, int j) {
-    typedef gw_terms<CELLS, N> terms;
+                                         const uint8_t *tile, int page, int j, int q_apart = 0,
+                                         int score_apart = 0) {
+    typedef gw_terms<CELLS, N, R> terms;
     enum { ROW = GW_PAGE * CELLS::BYTES, TERMS = terms::TERMS };
     const int e = p.e;
     const uint8_t *cells = tile + j * CELLS::BYTES, *scales = tile + e * ROW;
-    float s[N] = {0.0f}, scale[N] = {0.0f};
+    float s[R * N] = {0.0f}, scale[N] = {0.0f};
     terms one, two;
-    one.ask(d.q, cells, ROW);
+    one.ask(d.q, cells, ROW, q_apart);
     int i = 0;
 #pragma unroll 1
     for (; i + 2 * TERMS <= e; i += 2 * TERMS) {
         if (CELLS::SCALED && i % 32 == 0) {
             gw_cells_f16::read<N>(scales, i / 32 * GW_PAGE + j, scale);
         }
-        two.ask(d.q + i + TERMS, cells + (i + TERMS) * ROW, ROW);
+        two.ask(d.q + i + TERMS, cells + (i + TERMS) * ROW, ROW, q_apart);
 #pragma unroll
         for (int c = 0; c < TERMS; c++) {
             one.add(c, scale, s);
         }
         const int next = i + 4 * TERMS <= e ? i + 2 * TERMS : 0;
-        one.ask(d.q + next, cells + next * ROW, ROW);
+        one.ask(d.q + next, cells + next * ROW, ROW, q_apart);
 #pragma unroll
         for (int c = 0; c < TERMS; c++) {
             two.add(c, scale, s);
@@ -134,13 +154,13 @@ __device__ static inline void score_page(const gw_attend_params &p, const DESK &
         float x[N];
         CELLS::template read<N>(cells, i * GW_PAGE, x);
 #pragma unroll
-        for (int n = 0; n < N; n++) {
-            s[n] = GW_FMA(d.q[i], x[n], s[n]);
+        for (int n = 0; n < R * N; n++) {
+            s[n] = GW_FMA(d.q[n / N * q_apart + i], x[n % N], s[n]);
         }
     }
 #pragma unroll
-    for (int n = 0; n < N; n++) {
-        d.score[page * GW_PAGE + j + n] = s[n] * p.scale;
+    for (int n = 0; n < R * N; n++) {
+        d.score[n / N * score_apart + page * GW_PAGE + j + n % N] = s[n] * p.scale;
     }
 }
 

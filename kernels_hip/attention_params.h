@@ -45,8 +45,8 @@ struct gw_attend_params { /* what comes first, and why: linear_params.h */
     int32_t scale_bytes; /* of a page of q8_0; else 0               */
     int32_t slots;       /* of gw_attend_block, _rows, _split: tiles of a page in shared memory */
     float scale;
-    /* in not 0: ROPE_KV comes with it, for a step of one row; then q is not read, and k and v get
-     * the row's cells. */
+    /* in not 0: ROPE_KV comes with it, for a step of one row, with gw_attend_rows of several; then
+     * q is not read, and k and v get the rows' cells. */
     struct gw_turn_params turn;
 
     /* Where a launch joins its pages itself (block, rows, split): `out` is f32 or act8 [rows,
@@ -90,15 +90,21 @@ enum {
       15) /                                                                                        \
      16 * 16)
 
-/* gw_attend_rows_CACHE: as gw_attend_block_CACHE, without ROPE_KV. Grid: (heads of a KV head,
- * ceil(rows / block_has), KV heads). Dynamic shared memory: GW_ROWS_DESK bytes for the pages that
- * block_has rows see together, and `slots` tiles. */
+/* gw_attend_rows_CACHE: as gw_attend_block_CACHE, for steps of several rows, at most GW_BLOCK_ROWS.
+ * Grid: (heads of a KV head, ceil(rows / block_has), KV heads). Dynamic shared memory: GW_ROWS_DESK
+ * bytes for the pages that block_has rows see together and, with ROPE_KV, GW_ROWS_CELLS of a tile's
+ * bytes for each row of a step; and `slots` tiles. */
 enum {
-    GW_ROWS_MOST = 8,  /* rows of a block     */
-    GW_ROWS_PAGES = 16 /* most pages of a row */
+    GW_ROWS_MOST = 8,   /* rows of a block                                       */
+    GW_ROWS_PAGES = 16, /* most pages of a row                                   */
+    GW_ROWS_NEW = 2     /* rows of k and v that a thread has on their way at once */
 };
-#define GW_ROWS_DESK(e, rows, pages)                                                               \
-    ((4 * (rows) * ((e) + (pages) * (GW_PAGE + (e) + 3) + 1) + 15) / 16 * 16)
+/* Bytes of a row's new cells, with which rows begin in different banks. */
+#define GW_ROWS_CELLS(tile) (((tile) / GW_PAGE + 31) / 16 * 16)
+#define GW_ROWS_DESK(e, rows, pages, fresh_bytes)                                                  \
+    ((4 * ((rows) * ((e) + (pages) * (GW_PAGE + (e) + 2)) + 4 * GW_BLOCK_THREADS) +                \
+      2 * (fresh_bytes) + 15) /                                                                    \
+     16 * 16)
 
 /* gw_attend_split_CACHE: with the same parameters, of which what cuts pages is not read; out is
  * set, e is a multiple of 4 and at most the threads of a block. Grid: (blocks that share the pages

@@ -391,7 +391,9 @@ static void table_without_groups(void **state) {
 enum { CHAIN_MOST = 4 };
 typedef struct op_chain {
     op_case op[CHAIN_MOST];
-    int n, together;
+    int n, together, large; /* large: needs more than 64 KB of shared memory for that */
+    const char *kernel;     /* the beginning of the name of one that has to run, or NULL */
+    int back; /* the second run is so far in front of the first, which is not together then */
 } op_chain;
 
 #define NORM_BETWEEN(rows, from, width, product, normed, next, to, ...)                            \
@@ -407,6 +409,7 @@ typedef struct op_chain {
                    {.op = GW_OP_ATTENTION, .why = reason, .n = rows, .out = to, __VA_ARGS__}}
 #define ROPE_WITH(reason, turning, to, ...)                                                        \
     ROPE_ROWS(reason, 1, turning, to, .slots = 1, __VA_ARGS__)
+#define ROWS .together = 1, .kernel = "gw_attend_rows_"
 #define Q4                                                                                         \
     { GW_FMT_Q4_0, GW_FMT_Q4_0, GW_FMT_Q4_0 }
 /* clang-format off */
@@ -471,7 +474,7 @@ static const op_chain chains[] = {
                   .fmt = OC_F16), .together = 0},
 
     {ROPE_WITH("first position", 64, GW_FMT_F32, .heads = 4, .kv_heads = 2, .e = 64,
-               .kv = GW_FMT_F16, .pos = 0), .together = 1},
+               .kv = GW_FMT_F16, .pos = 0), .together = 1, .kernel = "gw_attend_block_"},
     {ROPE_WITH("to act8, a page begins", 128, GW_FMT_ACT8, .heads = 8, .kv_heads = 2, .e = 128,
                .kv = GW_FMT_F16, .pos = 192, .head_norm = 1), .together = 1},
     {ROPE_WITH("a page ends", 32, GW_FMT_F32, .heads = 2, .kv_heads = 2, .e = 80,
@@ -516,21 +519,56 @@ static const op_chain chains[] = {
     {ROPE_WITH("narrow", 4, GW_FMT_F32, .heads = 2, .kv_heads = 1, .e = 12, .kv = GW_FMT_F16,
                .pos = 80), .together = 1},
     {ROPE_ROWS("two rows, a page begins", 2, 128, GW_FMT_ACT8, .heads = 4, .kv_heads = 1, .e = 128,
-               .kv = GW_FMT_F16, .pos = 63, .head_norm = 1, .slots = 1), .together = 0},
+               .kv = GW_FMT_F16, .pos = 63, .head_norm = 1, .slots = 1), ROWS},
+    {ROPE_ROWS("two rows from nothing", 2, 128, GW_FMT_ACT8, .heads = 4, .kv_heads = 4, .e = 128,
+               .kv = GW_FMT_F16, .pos = 0, .slots = 1), ROWS},
+    {ROPE_ROWS("four rows of a page", 4, 64, GW_FMT_F32, .heads = 8, .kv_heads = 2, .e = 64,
+               .kv = GW_FMT_F16, .pos = 33, .interleaved = 1, .head_norm = 1, .slots = 1), ROWS},
+    {ROPE_ROWS("four rows, part of a head turns", 4, 32, GW_FMT_ACT8, .heads = 4, .kv_heads = 2,
+               .e = 96, .kv = GW_FMT_Q8_0, .pos = 62, .slots = 1), ROWS},
+    {ROPE_ROWS("five rows, f32, pages in rounds", 5, 256, GW_FMT_ACT8, .heads = 4, .kv_heads = 2,
+               .e = 256, .kv = GW_FMT_F32, .pos = 126, .head_norm = 1, .slots = 1), ROWS,
+     .large = 1},
+    {ROPE_ROWS("eight rows of a block over a page border", 8, 128, GW_FMT_ACT8, .heads = 12,
+               .kv_heads = 12, .e = 128, .kv = GW_FMT_F16, .pos = 60, .slots = 1), ROWS},
     {ROPE_ROWS("eight rows over a page border", 8, 64, GW_FMT_ACT8, .heads = 6, .kv_heads = 2,
-               .e = 96, .kv = GW_FMT_Q8_0, .pos = 124, .slots = 1), .together = 0},
-    {ROPE_ROWS("rows of three sequences", 7, 32, GW_FMT_F32, .heads = 4, .kv_heads = 4, .e = 36,
-               .kv = GW_FMT_F32, .pos = 130, .interleaved = 1, .slots = 3), .together = 0},
+               .e = 96, .kv = GW_FMT_Q8_0, .pos = 124, .slots = 1), ROWS},
+    {ROPE_ROWS("seven rows over some pages, q8_0", 7, 64, GW_FMT_ACT8, .heads = 16, .kv_heads = 2,
+               .e = 64, .kv = GW_FMT_Q8_0, .pos = 444, .head_norm = 1, .slots = 1), ROWS},
+    {ROPE_ROWS("six rows over ten pages", 6, 64, GW_FMT_ACT8, .heads = 4, .kv_heads = 1, .e = 64,
+               .kv = GW_FMT_F16, .pos = 600, .slots = 1), ROWS},
+    {ROPE_ROWS("rows of three sequences", 7, 32, GW_FMT_F32, .heads = 4, .kv_heads = 2, .e = 36,
+               .kv = GW_FMT_F32, .pos = 130, .interleaved = 1, .slots = 3), ROWS},
+    {ROPE_ROWS("rows of eight sequences, a page begins", 8, 64, GW_FMT_ACT8, .heads = 8,
+               .kv_heads = 2, .e = 64, .kv = GW_FMT_F16, .pos = 60, .head_norm = 1, .slots = 8),
+     ROWS},
+    {ROPE_ROWS("rows of two sequences, q8_0", 8, 128, GW_FMT_ACT8, .heads = 16, .kv_heads = 4,
+               .e = 128, .kv = GW_FMT_Q8_0, .pos = 122, .slots = 2), ROWS},
     {ROPE_ROWS("twelve rows, window", 12, 64, GW_FMT_ACT8, .heads = 3, .kv_heads = 1, .e = 64,
-               .kv = GW_FMT_F16, .pos = 180, .window = 100, .slots = 1), .together = 0},
+               .kv = GW_FMT_F16, .pos = 180, .window = 100, .slots = 1), ROWS},
+    {ROPE_ROWS("eight rows, a window that has but some of them", 8, 64, GW_FMT_F32, .heads = 16,
+               .kv_heads = 4, .e = 64, .kv = GW_FMT_F16, .pos = 125, .window = 3, .slots = 1),
+     ROWS},
+    {ROPE_ROWS("rows of three sequences, q8_0, window", 8, 96, GW_FMT_F32, .heads = 16,
+               .kv_heads = 2, .e = 96, .kv = GW_FMT_Q8_0, .pos = 250, .window = 61, .slots = 3),
+     ROWS},
     {ROPE_ROWS("rows, more pages than one block takes", 5, 64, GW_FMT_ACT8, .heads = 2,
-               .kv_heads = 1, .e = 64, .kv = GW_FMT_F16, .pos = 64 * 17, .slots = 1), .together = 0},
+               .kv_heads = 1, .e = 64, .kv = GW_FMT_F16, .pos = 64 * 17, .slots = 1),
+     .kernel = "gw_attend_join_"},
+    {ROPE_ROWS("two rows, blocks share pages", 2, 64, GW_FMT_ACT8, .heads = 2, .kv_heads = 2,
+               .e = 64, .kv = GW_FMT_F16, .pos = 64 * 17, .slots = 1),
+     .kernel = "gw_attend_split_"},
+    {ROPE_ROWS("many pages, then few", 4, 64, GW_FMT_ACT8, .heads = 4, .kv_heads = 2, .e = 64,
+               .kv = GW_FMT_F16, .pos = 64 * 17 + 62, .slots = 1), ROWS, .back = 64 * 16},
+    {ROPE_ROWS("few of the rows of a plan", 3, 64, GW_FMT_F32, .heads = 6, .kv_heads = 3, .e = 64,
+               .kv = GW_FMT_Q8_0, .pos = 61, .spare = 6, .head_norm = 1, .slots = 1), ROWS},
     {ROPE_ROWS("rows of an odd width", 3, 12, GW_FMT_F32, .heads = 2, .kv_heads = 1, .e = 19,
                .kv = GW_FMT_F16, .pos = 5, .slots = 1), .together = 0},
     {ROPE_WITH("q8_0, large heads", 512, GW_FMT_F32, .heads = 2, .kv_heads = 1, .e = 512,
                .kv = GW_FMT_Q8_0, .pos = 64), .together = 1},
 };
 /* clang-format on */
+#undef ROWS
 #undef Q4
 
 enum { CHAIN_KEEPS = CHAIN_MOST + 2 }; /* outputs, K, V */
@@ -576,8 +614,14 @@ static void run_chain(const op_chain *chain, const gw_backend *backend, struct g
         nodes[k].kernel = oc_find(&s[k], rows_kept ? ".scalar" : "");
         assert_non_null(nodes[k].kernel);
     }
-    assert_int_equal(backend->freeze(device, nodes, (size_t)n, chain->op[0].n, &segment), GW_OK);
+    assert_int_equal(
+        backend->freeze(device, nodes, (size_t)n, chain->op[0].n + chain->op[0].spare, &segment),
+        GW_OK);
     for (int i = 0; i < 2; i++) { /* the second time finds what the first one left behind */
+        for (int row = 0; row < last->step.n && i == 1; row++) {
+            last->step.pos[row] -= chain->back;
+        }
+        last->step.pos_max -= i * chain->back;
         backend->profile(segment, i == 1 ? times : NULL);
         assert_int_equal(backend->run(segment, &last->step), GW_OK);
         assert_int_equal(backend->wait(device), GW_OK);
@@ -596,17 +640,48 @@ static void run_chain(const op_chain *chain, const gw_backend *backend, struct g
     }
 }
 
-static void check_chains(void) {
+/* How often the emulator has run kernels whose names begin with this. */
+static size_t emulator_ran(const char *beginning) {
+    size_t (*ran)(const char *);
+    void *library = dlopen(getenv("GODWIT_HIP_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
+    assert_non_null(library);
+    void *at = dlsym(library, "gw_emulator_ran");
+    assert_non_null(at);
+    memcpy(&ran, &at, sizeof at);
+    size_t launches = ran(beginning);
+    dlclose(library);
+    return launches;
+}
+
+/* blocks: attention of few pages has blocks of its own, without which it does not rotate several
+ * rows. */
+static void check_chains(int blocks) {
     static op_bench bench;
     ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
     for (size_t i = 0; i < sizeof chains / sizeof chains[0]; i++) {
         static const char *const what[] = {"first outputs",  "second outputs", "third outputs",
                                            "fourth outputs", "K caches",       "V caches"};
         const op_case *c = &chains[i].op[chains[i].n - 1];
+        const int emulated = bench.device->driver->emulated;
+        const int room = !chains[i].large || bench.device->shared_bytes > 64 << 10;
+        const int together =
+            chains[i].together && ((blocks && room) || chains[i].n > 2 || c->n == 1);
+        const char *kernel = blocks && room ? chains[i].kernel : NULL;
+        size_t turned = emulated ? emulator_ran("gw_rope_kv_") : 0;
+        size_t ran = emulated && kernel != NULL ? emulator_ran(kernel) : 0;
         chain_result want, got;
         run_chain(&chains[i], &gw_backend_cpu, bench.scalar, 1, &want);
         run_chain(&chains[i], &gw_backend_hip, bench.device, 0, &got);
-        if (got.together != chains[i].together) {
+        if (emulated && chains[i].n == 2) { /* with a graph, and launch by launch */
+            turned = emulator_ran("gw_rope_kv_") - turned;
+            if (turned != (!together ? 2 : chains[i].back > 0 ? 1 : 0)) {
+                fail_msg("%s: %zu launches of rotation", c->why, turned);
+            }
+        }
+        if (emulated && kernel != NULL && emulator_ran(kernel) - ran < (chains[i].back ? 1 : 2)) {
+            fail_msg("%s: no launches of %s", c->why, kernel);
+        }
+        if (got.together != together) {
             fail_msg("%s (%s): %s", gw_op_describe(c->op)->name, c->why,
                      got.together ? "together" : "apart");
         }
@@ -633,14 +708,21 @@ static void check_chains(void) {
 
 static void chains_need_fewer_launches(void **state) {
     (void)state;
-    check_chains();
+    check_chains(1);
+}
+
+static void chains_launch_by_launch(void **state) {
+    (void)state;
+    setenv("GODWIT_HIP", "no-graph", 1);
+    check_chains(1);
+    unsetenv("GODWIT_HIP");
 }
 
 /* Attention of few pages as of many. */
 static void chains_without_blocks(void **state) {
     (void)state;
     setenv("GODWIT_HIP", "no-block", 1);
-    check_chains();
+    check_chains(0);
     unsetenv("GODWIT_HIP");
 }
 
@@ -662,25 +744,12 @@ static void attention_without_blocks(void **state) {
     unsetenv("GODWIT_HIP");
 }
 
-/* How often the emulator has run kernels whose names begin with this. */
-static size_t emulator_ran(const char *beginning) {
-    size_t (*ran)(const char *);
-    void *library = dlopen(getenv("GODWIT_HIP_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
-    assert_non_null(library);
-    void *at = dlsym(library, "gw_emulator_ran");
-    assert_non_null(at);
-    memcpy(&ran, &at, sizeof at);
-    size_t launches = ran(beginning);
-    dlclose(library);
-    return launches;
-}
-
 /* Which kernel attention gets depends on the shape and on the device; that the cases meant for each
  * reach it on the emulator is part of what the table promises. */
 static void attention_has_the_kernel_its_case_is_of(void **state) {
     static const struct {
         const char *why, *kernel;
-    } ways[] = {{"one page, to act8", "gw_attend_block_"},
+    } ways[] = {{"one page, to act8", "gw_attend_rows_"},
                 {"rows together", "gw_attend_rows_"},
                 {"pages shared by blocks", "gw_attend_split_"},
                 {"more pages than blocks share", "gw_attend_join_"}};
@@ -719,6 +788,7 @@ static int run_all(const char *name) {
         cmocka_unit_test(long_rows_come_in_pieces),
         cmocka_unit_test(table_without_groups),
         cmocka_unit_test(chains_need_fewer_launches),
+        cmocka_unit_test(chains_launch_by_launch),
         cmocka_unit_test(chains_without_blocks),
         cmocka_unit_test(attention_without_blocks),
         cmocka_unit_test(attention_has_the_kernel_its_case_is_of),

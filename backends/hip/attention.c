@@ -71,9 +71,9 @@ static void cut_pages(struct gw_attend_params *p, const gw_format *cache, int he
 
 int gw_hip_takes_rope(const struct gw_segment *segment, const gw_node *before,
                       const gw_node *node) {
-    if (segment->device->no_fuse || segment->rows != 1 || before->op != GW_OP_ROPE_KV ||
-        node->op != GW_OP_ATTENTION || node->kernel->record != record_attention ||
-        node->in[0] != before->out || !gw_hip_apart(before->in[0], node->out)) {
+    if (segment->device->no_fuse || before->op != GW_OP_ROPE_KV || node->op != GW_OP_ATTENTION ||
+        node->kernel->record != record_attention || node->in[0] != before->out ||
+        !gw_hip_apart(before->in[0], node->out)) {
         return 0;
     }
     return node->in[1] == before->in[1] && node->in[2] == before->in[2] &&
@@ -95,16 +95,20 @@ static int room_beside(const struct gw_device *d, int fifths) {
     return d->driver->nvidia ? d->shared_bytes * fifths / 5 : d->shared_bytes * 3 / 4;
 }
 
-/* Tiles of a page that a block of gw_attend_block holds beside what it keeps of `pages` pages, and
- * its shared memory. An even number; 0: not two. */
-static int block_slots(const struct gw_device *d, const struct gw_attend_params *p, int cell,
-                       int pages, unsigned *shared) {
-    int tile = GW_PAGE * p->e * cell + p->scale_bytes, desk = GW_BLOCK_DESK(p->e, pages);
+/* Tiles of a page that a block of few pages holds beside its desk, and its shared memory. An even
+ * number; 0: not two. */
+static int block_slots(const struct gw_device *d, int tile, int desk, int pages, unsigned *shared) {
     int room = room_beside(d, 2), slots = room > desk ? (room - desk) / tile / 2 * 2 : 0;
     slots = slots > 2 * pages ? 2 * pages : slots;
-    slots = slots == 0 && desk + 2 * tile <= d->shared_bytes ? 2 : slots;
+    slots = slots == 0 && desk + 2 * tile <= d->shared_bytes - RESERVED ? 2 : slots;
     *shared = (unsigned)(desk + slots * tile);
     return slots;
+}
+
+/* Bytes of a page's tile. */
+static int tile_bytes(const struct gw_attend_params *p, gw_fmt cache) {
+    const gw_format *format = gw_format_of(cache);
+    return GW_PAGE * p->e * (format->is_float ? (int)format->block_bytes : 1) + p->scale_bytes;
 }
 
 /* Where there is room its blocks begin beside those of the product in front, launch number
@@ -120,8 +124,13 @@ static int begins_beside(struct gw_segment *segment, size_t front, unsigned shar
     return roomy;
 }
 
+/* Is launch number `front` - 1 ROPE_KV of several rows, which gw_attend_rows does itself? */
+static int turns_rows(const struct gw_segment *segment) {
+    return segment->rope != NULL && segment->rows > 1;
+}
+
 /* May launches of a way follow, for so many pages? All attention of a segment has it, or none;
- * front: the launch whose place they take there. */
+ * front: the launch whose place they take there, with that of ROPE_KV where they do it too. */
 static int takes(struct gw_segment *segment, int way, size_t front, int pages, int first) {
     int *most = &segment->most_pages[way];
     *most = first ? pages : lesser(pages, *most);
@@ -130,36 +139,66 @@ static int takes(struct gw_segment *segment, int way, size_t front, int pages, i
         return 0;
     }
     segment->launches[front].ways &= ~(1 << way);
+    if (turns_rows(segment) && (way == GW_HIP_ROWS || way == GW_HIP_BLOCK)) {
+        segment->launches[front - 1].ways &= ~(1 << way);
+    }
     return 1;
 }
 
-/* Attention of few pages by a block per row and head, behind launch number `front` - 1. All
- * attention of a segment has this way, or none. */
+/* Rows of a block of gw_attend_rows: as few as leave no more blocks than run at once. */
+static int rows_at_once(const struct gw_segment *segment, const struct gw_attend_params *p) {
+    int most = lesser(segment->rows, GW_ROWS_MOST), rows = 1;
+    while (rows < most && (unsigned)p->heads * gw_hip_groups((size_t)segment->rows, (size_t)rows) >
+                              (unsigned)segment->device->units) {
+        rows *= 2;
+    }
+    return rows;
+}
+
+/* Shared memory of a block of p->block_has rows without its tiles. */
+static int rows_desk(const struct gw_segment *segment, const struct gw_attend_params *p, int tile,
+                     int pages) {
+    int fresh = turns_rows(segment) ? segment->rows * GW_ROWS_CELLS(tile) : 0;
+    return GW_ROWS_DESK(p->e, p->block_has, pages, fresh);
+}
+
+/* New rows that come at once in a block of gw_attend_rows. */
+static int new_at_once(int e, int threads) {
+    return GW_ROWS_NEW * (threads / GW_LANES / ((e + GW_LANES - 1) / GW_LANES));
+}
+
+/* Attention of few pages by a block per head and row, or some rows, behind launch number `front` -
+ * 1. All attention of a segment has this way, or none. */
 static gw_status record_block(struct gw_segment *segment, const gw_node *node, size_t front,
                               const struct gw_attend_params *pages_params, int first) {
     struct gw_attend_params block = *pages_params, *p = &block;
     const struct gw_device *d = segment->device;
-    const gw_format *cache = gw_format_of(node->in[1]->fmt);
+    int one = segment->rows == 1, tile = tile_bytes(p, node->in[1]->fmt);
     /* Beyond these several blocks are faster: a block of each query head reads pages for itself,
      * one pair after the other (measured on an H200 with groups of 1 and 4 of 128, and of 8 of 64).
      */
-    int pages = p->e > 64 || segment->rows > 1 ? GW_BLOCK_PAGES : GW_BLOCK_PAGES_NARROW;
-    unsigned shared = 0, blocks = (unsigned)p->heads * (unsigned)segment->rows;
+    int pages = p->e > 64 || !one ? GW_BLOCK_PAGES : GW_BLOCK_PAGES_NARROW;
+    unsigned shared = 0, rows;
     char name[48];
+    p->block_has = one ? 1 : rows_at_once(segment, p);
+    rows = gw_hip_groups((size_t)segment->rows, (size_t)p->block_has);
     do {
-        p->slots = block_slots(d, p, cache->is_float ? (int)cache->block_bytes : 1, pages, &shared);
+        int desk = one ? GW_BLOCK_DESK(p->e, pages) : rows_desk(segment, p, tile, pages);
+        p->slots = block_slots(d, tile, desk, pages, &shared);
     } while (p->slots == 0 && --pages > 0);
-    if (p->e > GW_BLOCK_THREADS || blocks > GW_BLOCK_MOST * (unsigned)d->units) {
+    if (p->e > GW_BLOCK_THREADS || (unsigned)p->heads * rows > GW_BLOCK_MOST * (unsigned)d->units) {
         pages = 0;
     }
     if (!takes(segment, GW_HIP_BLOCK, front, pages, first)) {
         return GW_OK;
     }
-    int roomy = p->e <= GW_BLOCK_FEWER && begins_beside(segment, front, shared);
-    snprintf(name, sizeof name, "gw_attend_block_%s", cache->name);
-    GW_TRY(gw_hip_record(segment, node, name, (unsigned)(p->heads / p->kv_heads),
-                         (unsigned)segment->rows, (unsigned)p->kv_heads,
-                         roomy ? GW_BLOCK_FEWER : GW_BLOCK_THREADS, 1, 1, shared, p, sizeof *p));
+    int roomy = one && p->e <= GW_BLOCK_FEWER && begins_beside(segment, front, shared);
+    int fewer = one ? roomy : new_at_once(p->e, GW_BLOCK_FEWER) >= segment->rows;
+    snprintf(name, sizeof name, "gw_attend_%s_%s", one ? "block" : "rows",
+             gw_format_of(node->in[1]->fmt)->name);
+    GW_TRY(gw_hip_record(segment, node, name, (unsigned)(p->heads / p->kv_heads), rows,
+                         (unsigned)p->kv_heads, fewer ? GW_BLOCK_FEWER : GW_BLOCK_THREADS, 1, 1,
+                         shared, p, sizeof *p));
     segment->launches[segment->n - 1].ways = 1 << GW_HIP_BLOCK;
     segment->launches[segment->n - 1].roomy = roomy;
     return GW_OK;
@@ -172,8 +211,7 @@ static gw_status record_split(struct gw_segment *segment, const gw_node *node, s
     struct gw_attend_params split = *pages_params, *p = &split;
     const struct gw_device *d = segment->device;
     const gw_format *cache = gw_format_of(node->in[1]->fmt);
-    int cell = cache->is_float ? (int)cache->block_bytes : 1, group = p->heads / p->kv_heads;
-    int tile = GW_PAGE * p->e * cell + p->scale_bytes, shared = 0;
+    int group = p->heads / p->kv_heads, tile = tile_bytes(p, node->in[1]->fmt), shared = 0;
     p->block_has = lesser(group, GW_SPLIT_HEADS);
     /* As many pages at once as have a team for each head. */
     for (int n = 1; n == 1 || n * p->block_has <= GW_SPLIT_THREADS / GW_LANES; n++) {
@@ -207,28 +245,21 @@ static gw_status record_split(struct gw_segment *segment, const gw_node *node, s
     return GW_OK;
 }
 
-/* Attention of some pages by a block per head and some rows, which look at the same pages: as few
- * rows as leave no more blocks than run at once. */
+/* Attention of some pages by a block per head and some rows, which look at the same pages. */
 static gw_status record_rows(struct gw_segment *segment, const gw_node *node, size_t front,
                              const struct gw_attend_params *pages_params, int first) {
     struct gw_attend_params rows = *pages_params, *p = &rows;
     const struct gw_device *d = segment->device;
-    const gw_format *cache = gw_format_of(node->in[1]->fmt);
-    int tile = GW_PAGE * p->e * (cache->is_float ? (int)cache->block_bytes : 1) + p->scale_bytes;
-    int room = room_beside(d, 4), more = p->window > 0, pages = GW_ROWS_PAGES, desk;
-    int most = lesser(segment->rows, GW_ROWS_MOST);
-    for (p->block_has = 1;
-         p->block_has < most &&
-         (unsigned)p->heads * gw_hip_groups((size_t)segment->rows, (size_t)p->block_has) >
-             (unsigned)d->units;
-         p->block_has *= 2) {
-    }
+    int tile = tile_bytes(p, node->in[1]->fmt), more = p->window > 0, pages = GW_ROWS_PAGES, desk;
+    int room = d->programmatic ? room_beside(d, 4) : d->shared_bytes - RESERVED;
+    p->block_has = rows_at_once(segment, p);
     do { /* rows with a window see one page more together */
-        desk = GW_ROWS_DESK(p->e, p->block_has, pages + more);
+        desk = rows_desk(segment, p, tile, pages + more);
     } while (desk + 2 * tile > room && --pages > 0);
     /* Two rows of heads that share no KV head leave blocks enough to share the pages (measured on
-     * an H200: two, four and eight rows, groups of 1 and 8). */
-    int shares = p->heads == p->kv_heads && segment->most_pages[GW_HIP_SPLIT] > 0;
+     * an H200: two, four and eight rows, groups of 1 and 8); but ROPE_KV then has a launch. */
+    int shares =
+        p->heads == p->kv_heads && segment->most_pages[GW_HIP_SPLIT] > 0 && !turns_rows(segment);
     if (segment->rows == 1 || shares || p->e > GW_BLOCK_THREADS) {
         pages = 0;
     }
@@ -237,7 +268,7 @@ static gw_status record_rows(struct gw_segment *segment, const gw_node *node, si
     }
     p->slots = lesser((room - desk) / tile / 2 * 2, 2 * (pages + more));
     char name[48];
-    snprintf(name, sizeof name, "gw_attend_rows_%s", cache->name);
+    snprintf(name, sizeof name, "gw_attend_rows_%s", gw_format_of(node->in[1]->fmt)->name);
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)(p->heads / p->kv_heads),
                          gw_hip_groups((size_t)segment->rows, (size_t)p->block_has),
                          (unsigned)p->kv_heads, GW_BLOCK_THREADS, 1, 1,
@@ -266,7 +297,7 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
                                  .e = e,
                                  .window = a->window,
                                  .scale = a->scale};
-    if (segment->rope != NULL) {
+    if (segment->rope != NULL && segment->rows == 1) {
         p.turn = gw_hip_turn(segment->rope);
     }
     cut_pages(&p, cache, heads, device->warp == 32 ? CHUNK : CHUNK_WIDE);
@@ -288,6 +319,9 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
     p.out = gw_hip_at(node->out);
     p.act8 = node->out->fmt == GW_FMT_ACT8;
     GW_TRY(record_split(segment, node, front, &p, first));
+    if (turns_rows(segment)) {
+        p.turn = gw_hip_turn(segment->rope);
+    }
     GW_TRY(record_rows(segment, node, front, &p, first));
     return record_block(segment, node, front, &p, first);
 }

@@ -179,7 +179,7 @@ struct gw_segment {
     int node; /* being recorded */
     int is_ready;
     /* Nodes that are recorded with it; or NULL. norm: made by the product before this one; behind:
-     * this one makes it. */
+     * this one makes it; rope: of several rows right before it, with a launch of its own. */
     const gw_node *norm, *rope, *behind;
     int most_pages[GW_HIP_WAYS]; /* that a way takes, in all launches; 0: it is not there */
     int attends;                 /* nodes of attention so far */
@@ -271,7 +271,9 @@ struct gw_turn_params gw_hip_turn(const gw_node *rope);
 /* Is nodes[1] of n, a norm, made by the products before and behind it (linear.c)? Its result is
  * nowhere in memory then. */
 int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n);
-/* Are rotation and cache, `before`, recorded with the attention behind them (attention.c)? */
+/* Can the attention behind them do rotation and cache, `before`, itself (attention.c)? Of one row
+ * it always does, of several where a block has all pages: `before` has a launch for the other ways.
+ */
 int gw_hip_takes_rope(const struct gw_segment *segment, const gw_node *before, const gw_node *node);
 
 static inline size_t gw_hip_width(const gw_tensor *t) { return (size_t)t->dim[t->n_dim - 1]; }

@@ -206,7 +206,7 @@ static int has_none(struct gw_segment *segment, const gw_node *nodes, size_t n) 
         segment->behind = NULL;
         return 1;
     }
-    if (n > 1 && gw_hip_takes_rope(segment, &nodes[0], &nodes[1])) {
+    if (n > 1 && segment->rows == 1 && gw_hip_takes_rope(segment, &nodes[0], &nodes[1])) {
         segment->rope = &nodes[0];
         return 1;
     }
@@ -244,6 +244,9 @@ static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, si
         }
         GW_TRY(nodes[i].kernel->record(segment, nodes[i].kernel, &nodes[i]));
         segment->norm = segment->rope = NULL;
+        if (i + 1 < n && gw_hip_takes_rope(segment, &nodes[i], &nodes[i + 1])) {
+            segment->rope = &nodes[i]; /* its launch is left out where attention does it */
+        }
         if (nodes[i].op == GW_OP_PICK) {
             segment->picked = 1;
         }
@@ -352,13 +355,18 @@ void gw_hip_thaw(struct gw_segment *segment) {
 
 /* ---- replay ---------------------------------------------------------------------------------- */
 
-static void add_times(struct gw_segment *segment) {
+static void add_times(struct gw_segment *segment, int way) {
+    int before = -1;
     for (size_t i = 0; i < segment->n; i++) {
         float ms = 0.0f;
         int node = segment->launches[i].node;
+        if (!(segment->launches[i].ways >> way & 1)) {
+            continue;
+        }
         segment->device->driver->EventTime(&ms, segment->events[i], segment->events[i + 1]);
         segment->times[node].seconds += ms > 0.0f ? 1e-3 * (double)ms : 0.0;
-        segment->times[node].calls += i == 0 || segment->launches[i - 1].node != node;
+        segment->times[node].calls += node != before;
+        before = node;
     }
 }
 
@@ -392,7 +400,7 @@ static gw_status run_list(struct gw_segment *segment, int timed, int way) {
         return gw_hip_lose(device, error, what);
     }
     if (timed) {
-        add_times(segment);
+        add_times(segment, way);
     }
     return GW_OK;
 }
