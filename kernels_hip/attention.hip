@@ -17,23 +17,53 @@
 
 /* ---- attend ---------------------------------------------------------------------------------- */
 
+/* How pages come in pieces: what cut_pages of backends/hip/attention.c says, for widths that the
+ * compiler knows as numbers; else, E 0, from the parameters. */
+template <class CELLS, int E> struct gw_cut {
+    enum {
+        KNOWN = 1,
+        CHUNK = LANES == 32 ? GW_ATTEND_CHUNK : GW_ATTEND_CHUNK_WIDE,
+        K_MOST = CHUNK / (GW_PAGE * CELLS::BYTES),
+        V_MOST = CHUNK / (E * CELLS::BYTES),
+        K_ROWS = K_MOST < E / GW_ATTEND_LEAST ? K_MOST : E / GW_ATTEND_LEAST,
+        V_ROWS = V_MOST < GW_PAGE / GW_ATTEND_LEAST ? V_MOST : GW_PAGE / GW_ATTEND_LEAST
+    };
+    static constexpr int e = E, k_rows = K_ROWS, v_rows = V_ROWS;
+    static constexpr int k_bytes = K_ROWS * GW_PAGE * CELLS::BYTES;
+    static constexpr int v_bytes = V_ROWS * E * CELLS::BYTES;
+    static constexpr int k_chunks = E / K_ROWS, v_chunks = GW_PAGE / V_ROWS;
+    static constexpr int codes = GW_PAGE * E * CELLS::BYTES;
+    static constexpr int scale_bytes = CELLS::SCALED ? GW_PAGE * E / 32 * 2 : 0;
+    static constexpr int chunk = k_bytes > v_bytes ? k_bytes : v_bytes;
+    __device__ inline explicit gw_cut(const struct gw_attend_params &) {}
+};
+template <class CELLS> struct gw_cut<CELLS, 0> {
+    enum { KNOWN = 0, V_ROWS = 1 };
+    int e, k_rows, v_rows, k_bytes, v_bytes, k_chunks, v_chunks, codes, scale_bytes, chunk;
+    __device__ inline explicit gw_cut(const struct gw_attend_params &p)
+        : e(p.e), k_rows(p.k_rows), v_rows(p.v_rows), k_bytes(p.k_bytes), v_bytes(p.v_bytes),
+          k_chunks(p.k_chunks), v_chunks(p.v_chunks), codes(GW_PAGE * p.e * CELLS::BYTES),
+          scale_bytes(p.scale_bytes), chunk(p.chunk) {}
+};
+
 /* Where in shared memory a team has what. */
 template <int HEADS> struct gw_desk {
-    gw_f32s<HEADS> *p;            /* [64] weight of each position            */
-    gw_f32s<HEADS> *q;            /* [e]                                     */
-    uint8_t *k_scales, *v_scales; /* of q8_0: of the page                    */
-    uint8_t *k_fresh, *v_fresh;   /* the new position's cells, then scales   */
-    uint8_t *ring;                /* GW_ATTEND_STAGES chunks of p.chunk bytes */
+    gw_f32s<HEADS> *p;            /* [64] score, then weight of each position */
+    gw_f32s<HEADS> *q;            /* [e]                                      */
+    uint8_t *k_scales, *v_scales; /* of q8_0: of the page                     */
+    uint8_t *k_fresh, *v_fresh;   /* the new position's cells, then scales    */
+    uint8_t *ring;                /* GW_ATTEND_STAGES chunks                  */
 };
-template <int HEADS>
-__device__ static inline gw_desk<HEADS> desk_at(uint8_t *shared, const struct gw_attend_params &p) {
+template <int HEADS, class CUT>
+__device__ static inline gw_desk<HEADS> desk_at(uint8_t *shared, const struct gw_attend_params &p,
+                                                const CUT &c) {
     gw_desk<HEADS> d;
     shared += gw_team() * p.team_bytes;
     d.p = (gw_f32s<HEADS> *)shared;
     d.q = d.p + GW_PAGE;
-    d.k_scales = (uint8_t *)d.q + GW_ATTEND_QUERIES(HEADS, p.e);
-    d.v_scales = d.k_scales + p.scale_bytes;
-    d.k_fresh = d.v_scales + p.scale_bytes;
+    d.k_scales = (uint8_t *)d.q + GW_ATTEND_QUERIES(HEADS, c.e);
+    d.v_scales = d.k_scales + c.scale_bytes;
+    d.k_fresh = d.v_scales + c.scale_bytes;
     d.v_fresh = d.k_fresh + p.fresh_bytes;
     d.ring = d.v_fresh + p.fresh_bytes;
     return d;
@@ -42,191 +72,318 @@ __device__ static inline gw_desk<HEADS> desk_at(uint8_t *shared, const struct gw
 /* A piece of work of a team: one row, one page, one KV head, up to HEADS query heads. */
 struct gw_unit {
     int more; /* 0: nothing is left */
-    int item, row, page;
-    int head, heads; /* the first query head; how many                           */
-    int value;       /* the first of the head's values to sum; all scores are made */
-    size_t tile;     /* place of the page in the caches, in tiles of [e, 64] */
+    int row, page;
+    int place;            /* among the units of a row and page                         */
+    int head, heads;      /* the first query head; how many                            */
+    int value;            /* the first of the head's values to sum; all scores are made */
+    const uint8_t *k, *v; /* the page in the caches, from this lane's first copy on    */
     gw_span span;
 };
 
-/* The one after u. Items: rows, pages, KV heads, tiles of heads, slices of values; the last
- * one fastest. */
-template <int HEADS, int PER>
-__device__ static inline gw_unit next_unit(const struct gw_attend_params &p, gw_unit u,
-                                           int rows_end, int pages) {
-    const int group = p.heads / p.kv_heads, tiles = (group + HEADS - 1) / HEADS;
-    const int width = PER * GW_LANES, slices = (p.e + width - 1) / width;
-    const int teams = GW_ATTEND_THREADS / GW_LANES;
-    for (;;) {
-        u.item = u.item < 0 ? (int)blockIdx.x * teams + gw_team() : u.item + (int)gridDim.x * teams;
-        if (u.item >= (rows_end - p.parts.row0) * pages * p.kv_heads * tiles * slices) {
-            u.more = 0;
-            return u;
+/* Goes through the units of a team. They are counted by pages, rows, KV heads, tiles of heads and
+ * slices of values, the last one fastest: rows that see the same page come at the same time. */
+template <class CELLS, int HEADS, int PER, class CUT> struct gw_walk {
+    int pages, rows, places;       /* places: units of a row and page       */
+    int by_page, by_row, by_place; /* from one unit of the team to the next */
+
+    __device__ inline gw_walk(const struct gw_attend_params &p, const CUT &c, int live) {
+        const int stride = (int)gridDim.x * (GW_ATTEND_THREADS / GW_LANES);
+        const int group = p.heads / p.kv_heads, seen = live - p.parts.row0;
+        places = p.kv_heads * ((group + HEADS - 1) / HEADS) * slices(c);
+        rows = seen < p.parts.rows ? seen : p.parts.rows;
+        pages = rows > 0 ? p.step.step[GW_STEP_POS_MAX] / GW_PAGE + 1 : 0;
+        rows = rows > 0 ? rows : 1;
+        by_place = stride % places;
+        by_row = stride / places % rows;
+        by_page = stride / places / rows;
+    }
+    __device__ static inline int slices(const CUT &c) {
+        return (c.e + PER * GW_LANES - 1) / (PER * GW_LANES);
+    }
+    __device__ inline gw_unit first(const struct gw_attend_params &p, const CUT &c) const {
+        const int item = (int)blockIdx.x * (GW_ATTEND_THREADS / GW_LANES) + gw_team();
+        gw_unit u;
+        u.more = 1;
+        u.place = item % places;
+        u.row = item / places % rows;
+        u.page = item / places / rows;
+        locate(p, c, u);
+        settle(p, c, u);
+        return u;
+    }
+    __device__ inline gw_unit next(const struct gw_attend_params &p, const CUT &c,
+                                   gw_unit u) const {
+        advance(p, c, u);
+        settle(p, c, u);
+        return u;
+    }
+
+    __device__ inline void advance(const struct gw_attend_params &p, const CUT &c,
+                                   gw_unit &u) const {
+        u.place += by_place;
+        u.row += by_row;
+        u.page += by_page;
+        if (u.place >= places) {
+            u.place -= places;
+            u.row++;
         }
-        const int tile = u.item / slices % tiles, rest = u.item / slices / tiles;
-        const int g = rest % p.kv_heads;
-        u.page = rest / p.kv_heads % pages;
-        u.row = p.parts.row0 + rest / p.kv_heads / pages;
+        if (u.row >= rows) {
+            u.row -= rows;
+            u.page++;
+        }
+        if (by_place != 0) {
+            locate(p, c, u);
+        }
+    }
+    __device__ inline void locate(const struct gw_attend_params &p, const CUT &c,
+                                  gw_unit &u) const {
+        const int group = p.heads / p.kv_heads, tiles = (group + HEADS - 1) / HEADS;
+        const int tile = u.place / slices(c) % tiles, g = u.place / slices(c) / tiles;
         u.head = g * group + tile * HEADS;
         u.heads = group - tile * HEADS < HEADS ? group - tile * HEADS : HEADS;
-        u.value = u.item % slices * width;
-        u.span = span_of(p.step, u.row, p.window);
-        if (u.page >= u.span.first && u.page <= u.span.last) {
-            const int slot = gw_step_slot(p.step, u.row);
-            u.tile = (size_t)p.pages[(size_t)slot * p.table_stride + u.page] * p.kv_heads + g;
-            return u;
+        u.value = u.place % slices(c) * (PER * GW_LANES);
+    }
+    /* Past units whose row does not see the page. */
+    __device__ inline void settle(const struct gw_attend_params &p, const CUT &c,
+                                  gw_unit &u) const {
+        for (;; advance(p, c, u)) {
+            if (u.page >= pages) {
+                u.more = 0;
+                return;
+            }
+            u.span = span_of(p.step, p.parts.row0 + u.row, p.window);
+            if (u.page >= u.span.first && u.page <= u.span.last) {
+                break;
+            }
         }
-    }
-}
-
-GW_DEVICE void copy_to(uint8_t *to, const uint8_t *from, int bytes) {
-    const int step = GW_LANES * 16;
-    int i = gw_lane() * 16;
-    for (; bytes - i > 3 * step; i += 4 * step) {
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            gw_copy_async(to + i + j * step, from + i + j * step);
-        }
-    }
-    for (; i < bytes; i += step) {
-        gw_copy_async(to + i, from + i);
-    }
-}
-
-/* Stage `stage` of a unit: chunks of its K, then of its V; the first of each brings the scales. Its
- * place in the ring is that of the running number `turn`. */
-template <typename CELLS, int HEADS>
-__device__ static inline void fetch(const struct gw_attend_params &p, const gw_desk<HEADS> &d,
-                                    size_t tile, int stage, int turn) {
-    const int is_v = stage >= p.k_chunks, codes = GW_PAGE * p.e * CELLS::BYTES;
-    const int chunk = is_v ? stage - p.k_chunks : stage, each = is_v ? p.v_bytes : p.k_bytes;
-    const int left = codes - chunk * each;
-    const uint8_t *from =
-        (const uint8_t *)(is_v ? p.v : p.k) + tile * (size_t)(codes + p.scale_bytes);
-    copy_to(d.ring + turn % GW_ATTEND_STAGES * p.chunk, from + chunk * each,
-            left < each ? left : each);
-    if (CELLS::SCALED && chunk == 0) {
-        copy_to(is_v ? d.v_scales : d.k_scales, from + codes, p.scale_bytes);
-    }
-}
-
-/* The ring of a team. Before a chunk is read: step(); it has come then, and the one that lies
- * GW_ATTEND_STAGES - 1 further on is on its way. */
-template <typename CELLS, int HEADS> struct gw_ring {
-    int turn;  /* of the chunk to read */
-    int stage; /* the same in this unit */
-
-    __device__ inline void fetch_ahead(const struct gw_attend_params &p, const gw_desk<HEADS> &d,
-                                       size_t tile, int moves, size_t next) {
-        const int ahead = stage + GW_ATTEND_STAGES - 1, all = p.k_chunks + p.v_chunks;
-        if (ahead < all) {
-            fetch<CELLS, HEADS>(p, d, tile, ahead, turn + GW_ATTEND_STAGES - 1);
-        } else if (moves) {
-            fetch<CELLS, HEADS>(p, d, next, ahead - all, turn + GW_ATTEND_STAGES - 1);
-        }
-        gw_copy_commit();
-    }
-    __device__ inline const uint8_t *step(const struct gw_attend_params &p, const gw_desk<HEADS> &d,
-                                          size_t tile, int moves, size_t next) {
-        gw_copy_wait<GW_ATTEND_STAGES - 2>();
-        gw_sync_team();
-        fetch_ahead(p, d, tile, moves, next);
-        const uint8_t *chunk = d.ring + turn % GW_ATTEND_STAGES * p.chunk;
-        turn++;
-        stage++;
-        return chunk;
+        const int slot = gw_step_slot(p.step, p.parts.row0 + u.row);
+        const int table = p.pages[(size_t)slot * p.table_stride + u.page];
+        const size_t tile = (size_t)table * p.kv_heads + u.head / (p.heads / p.kv_heads);
+        const size_t at = tile * (size_t)(c.codes + c.scale_bytes) + 16 * gw_lane();
+        u.k = (const uint8_t *)p.k + at;
+        u.v = (const uint8_t *)p.v + at;
     }
 };
 
-/* Chains over rows [i0, i0 + rows) of K for this lane's two positions. */
-template <typename CELLS, int HEADS>
-__device__ static inline void score_chunk(const gw_desk<HEADS> &d, const uint8_t *chunk, int i0,
-                                          int rows, float (*s)[2]) {
-    const int lane = gw_lane();
-    float scale[2] = {0.0f, 0.0f};
-#pragma unroll 8
-    for (int i = 0; i < rows; i++) {
-        float k[2];
-        CELLS::template read<2>(chunk, i * GW_PAGE + 2 * lane, k);
+/* This lane's part of `bytes` on their way to shared memory. */
+GW_DEVICE void copy_to(gw_shared_at to, const uint8_t *from, int bytes, gw_once once) {
+    enum { STEP = GW_LANES * 16 };
+    int i = 0;
+#pragma unroll 4
+    for (; i + STEP <= bytes; i += STEP) {
+        gw_copy_async_once(to + i, from + i, once);
+    }
+    if (i < bytes && 16 * gw_lane() < bytes - i) {
+        gw_copy_async_once(to + i, from + i, once);
+    }
+}
+
+/* The ring of a team. A page is k_chunks pieces of K, then v_chunks pieces of V; the first of each
+ * brings the scales. Before a chunk is read: step(); it has come then, and the one that lies
+ * GW_ATTEND_STAGES - 1 further on is on its way. */
+template <class CELLS, class CUT> struct gw_ring {
+    gw_shared_at to, k_scales, v_scales; /* for this lane's copies */
+    const uint8_t *places;
+    const uint8_t *from, *end; /* what to ask for next, and where that K or V ends */
+    gw_once once;
+    int now, before; /* places of the chunk to read and of the one read before it */
+
+    template <class DESK> __device__ inline explicit gw_ring(const DESK &d) {
+        const int lane = 16 * gw_lane();
+        to = gw_shared_address(d.ring) + lane;
+        k_scales = gw_shared_address(d.k_scales) + lane;
+        v_scales = gw_shared_address(d.v_scales) + lane;
+        places = gw_shared_place(d.ring);
+        once = gw_read_once();
+        gw_have(to);
+        now = before = 0;
+    }
+    /* A chunk of V or of K, to a place. */
+    __device__ inline void ask(const CUT &c, int is_v, int place) {
+        const int each = is_v ? c.v_bytes : c.k_bytes;
+        copy_to(to + place, from, CUT::KNOWN || end - from >= each ? each : (int)(end - from),
+                once);
+        from += each;
+    }
+    __device__ inline void begin(const CUT &c, int is_v, const uint8_t *tile) {
+        from = tile;
+        end = from + c.codes;
         if (CELLS::SCALED) {
-            if (i == 0 || (i0 + i) % 32 == 0) {
-                gw_cells_f16::read<2>(d.k_scales, (i0 + i) / 32 * GW_PAGE + 2 * lane, scale);
+            copy_to(is_v ? v_scales : k_scales, end, c.scale_bytes, once);
+        }
+    }
+    __device__ inline void open(const CUT &c, const uint8_t *tile) {
+        begin(c, 0, tile);
+        for (int i = 0; i < GW_ATTEND_STAGES - 1; i++) {
+            ask(c, 0, i * c.chunk);
+            gw_copy_commit();
+        }
+        before = (GW_ATTEND_STAGES - 1) * c.chunk;
+    }
+    /* left: chunks of this K or V from here on; what follows it, if `more`, is at `next`. */
+    template <int IS_V>
+    __device__ inline const uint8_t *step(const CUT &c, int left, int more, const uint8_t *next) {
+        gw_copy_wait<GW_ATTEND_STAGES - 2>();
+        gw_sync_team();
+        if (left >= GW_ATTEND_STAGES || !IS_V || more) {
+            if (left == GW_ATTEND_STAGES - 1) {
+                begin(c, !IS_V, next);
             }
-            k[0] = scale[0] * k[0];
-            k[1] = scale[1] * k[1];
+            ask(c, (left < GW_ATTEND_STAGES) != IS_V, before);
         }
-        const gw_f32s<HEADS> q = d.q[i0 + i];
-#pragma unroll
-        for (int h = 0; h < HEADS; h++) {
-            s[h][0] = GW_FMA(q.v[h], k[0], s[h][0]);
-            s[h][1] = GW_FMA(q.v[h], k[1], s[h][1]);
-        }
+        gw_copy_commit();
+        before = now;
+        now = now + c.chunk < GW_ATTEND_STAGES * c.chunk ? now + c.chunk : 0;
+        return places + before;
     }
+};
+
+/* Neighbouring rows whose factors, HEADS of each, are read together: 16 bytes where a lane's
+ * shares of rows are as many. */
+template <int HEADS, class CUT, int MOST> struct gw_side {
+    enum { FIT = CUT::KNOWN && HEADS < 4 ? 4 / HEADS : 1, ROWS = FIT < MOST ? FIT : MOST };
+    typedef gw_f32s<HEADS * ROWS> factors;
+};
+
+/* Rows of chunk number n of K. */
+template <class CUT> __device__ static inline int chunk_rows(const CUT &c, int n) {
+    const int left = c.e - n * c.k_rows;
+    return CUT::KNOWN || left >= c.k_rows ? c.k_rows : left;
 }
 
-/* Scores of positions 2 lane, 2 lane + 1 -> weights p; top and sum of the page in every lane. */
-template <int HEADS>
-__device__ static inline void weigh(const gw_desk<HEADS> &d, float (*s)[2], int from, int end,
-                                    float scale, float *top, float *sum) {
-    const int j = 2 * gw_lane();
-    gw_f32s<HEADS> p[2];
-#pragma unroll
-    for (int h = 0; h < HEADS; h++) {
-        float best = minus_infinity();
-#pragma unroll
-        for (int c = 0; c < 2; c++) {
-            s[h][c] = s[h][c] * scale;
-            best = j + c >= from && j + c < end && s[h][c] > best ? s[h][c] : best;
-        }
-        top[h] = team_top(best);
-#pragma unroll
-        for (int c = 0; c < 2; c++) {
-            s[h][c] = j + c >= from && j + c < end ? gw_exp(s[h][c] - top[h]) : 0.0f;
-            p[c].v[h] = s[h][c];
-        }
+/* Chains over the rows of chunk number n of K, all of one block of 32, for this lane's two
+ * positions. */
+template <class CELLS, int HEADS, class CUT>
+__device__ static inline void score_chunk(const CUT &c, const gw_desk<HEADS> &d,
+                                          const uint8_t *chunk, int n, float (*s)[2]) {
+    typedef gw_side<HEADS, CUT, 4> side;
+    enum { AT_ONCE = (CUT::KNOWN ? 16 : 8) / side::ROWS };
+    const int j = 2 * gw_lane(), i0 = n * c.k_rows, rows = chunk_rows(c, n);
+    gw_scale scales[2];
+    if (CELLS::SCALED) {
+        float of[2];
+        gw_cells_f16::read<2>(d.k_scales, i0 / 32 * GW_PAGE + j, of);
+        scales[0] = gw_scale(of[0]);
+        scales[1] = gw_scale(of[1]);
     }
-    d.p[j] = p[0];
-    d.p[j + 1] = p[1];
-#pragma unroll
-    for (int h = 0; h < HEADS; h++) { /* positions 32, 16, 8, 4, 2 apart, then the lane's own two */
-#pragma unroll
-        for (int c = 0; c < 2; c++) {
-            s[h][c] = s[h][c] + gw_partner<16>(s[h][c]);
-            s[h][c] = s[h][c] + gw_partner<8>(s[h][c]);
-            s[h][c] = s[h][c] + gw_partner<4>(s[h][c]);
-            s[h][c] = s[h][c] + gw_partner<2>(s[h][c]);
-            s[h][c] = s[h][c] + gw_partner<1>(s[h][c]);
-        }
-        sum[h] = s[h][0] + s[h][1];
-    }
-}
-
-/* Chains over positions [from, end) of a chunk that begins at position j0, for PER values of the
- * head from i on. */
-template <typename CELLS, int HEADS, int PER>
-__device__ static inline void mix_chunk(const gw_desk<HEADS> &d, const uint8_t *chunk, int e, int i,
-                                        int j0, int from, int end, float (*o)[PER]) {
-    enum { AT_ONCE = LANES == 64 && HEADS * PER == 32 ? 4 : 8 }; /* eight spill on gfx90a */
 #pragma unroll(AT_ONCE)
-    for (int j = from; j < end; j++) {
-        const gw_f32s<HEADS> p = d.p[j];
-        float v[PER];
-        CELLS::template read<PER>(chunk, (j - j0) * e + i, v);
-        if (CELLS::SCALED) {
-            float scale;
-            gw_cells_f16::read<1>(d.v_scales, j * (e / 32) + i / 32, &scale);
+    for (int i = 0; i < rows; i += side::ROWS) {
+        const typename side::factors q = *(const typename side::factors *)(d.q + i0 + i);
 #pragma unroll
-            for (int c = 0; c < PER; c++) {
-                v[c] = scale * v[c];
+        for (int r = 0; r < side::ROWS; r++) {
+            float k[2];
+            CELLS::template read_scaled<2>(chunk, (i + r) * GW_PAGE + j, scales, k);
+#pragma unroll
+            for (int h = 0; h < HEADS; h++) {
+                s[h][0] = GW_FMA(q.v[r * HEADS + h], k[0], s[h][0]);
+                s[h][1] = GW_FMA(q.v[r * HEADS + h], k[1], s[h][1]);
             }
         }
+    }
+}
+
+/* Scores of positions 2 lane, 2 lane + 1 -> weights in d.p; top and sum of the page, of head
+ * lane / (GW_LANES / HEADS). For that a lane has positions of one head, every SHARE-th. */
+template <int HEADS>
+__device__ static inline void weigh(const gw_desk<HEADS> &d, const float (*s)[2], int from, int end,
+                                    float scale, float *top, float *sum) {
+    enum { SHARE = GW_LANES / HEADS, N = GW_PAGE / SHARE };
+    const int lane = gw_lane(), h = lane / SHARE, j = lane % SHARE;
+    const unsigned seen = (unsigned)(end - from);
+    float *mine = (float *)d.p + j * HEADS + h, p[N];
+#pragma unroll
+    for (int c = 0; c < 2; c++) {
+        gw_f32s<HEADS> all;
+#pragma unroll
+        for (int k = 0; k < HEADS; k++) {
+            all.v[k] = s[k][c] * scale;
+        }
+        d.p[2 * lane + c] = all;
+    }
+    gw_sync_team();
+    float best = minus_infinity();
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        p[k] = mine[k * GW_LANES];
+        best = (unsigned)(j + k * SHARE - from) < seen && p[k] > best ? p[k] : best;
+    }
+#pragma unroll
+    for (int by = SHARE / 2; by > 0; by /= 2) {
+        best = larger(best, gw_shuffle_xor(best, by));
+    }
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        const float weight = exp_below(p[k] - best);
+        p[k] = (unsigned)(j + k * SHARE - from) < seen ? weight : 0.0f;
+        mine[k * GW_LANES] = p[k];
+    }
+#pragma unroll
+    for (int by = N / 2; by > 0; by /= 2) { /* the fold: positions 32 apart, then 16, ... */
+#pragma unroll
+        for (int k = 0; k < by; k++) {
+            p[k] = p[k] + p[k + by];
+        }
+    }
+#pragma unroll
+    for (int by = SHARE / 2; by > 0; by /= 2) {
+        p[0] = p[0] + gw_shuffle_xor(p[0], by);
+    }
+    *top = best;
+    *sum = p[0];
+}
+
+/* Terms of positions j .. j + SIDE - 1 in the chains of PER values of the head from i on; the chunk
+ * begins at position j0. */
+template <class CELLS, int HEADS, int PER, int SIDE>
+__device__ static inline void mix_rows(const gw_desk<HEADS> &d, const uint8_t *chunk, int e, int i,
+                                       int j0, int j, float (*o)[PER]) {
+    typedef gw_f32s<HEADS * SIDE> factors;
+    const factors p = *(const factors *)(d.p + j);
+#pragma unroll
+    for (int r = 0; r < SIDE; r++) {
+        gw_scale scales[PER];
+        if (CELLS::SCALED) {
+            float of;
+            gw_cells_f16::read<1>(d.v_scales, (j + r) * (e / 32) + i / 32, &of);
+#pragma unroll
+            for (int c = 0; c < PER; c++) {
+                scales[c] = gw_scale(of);
+            }
+        }
+        float v[PER];
+        CELLS::template read_scaled<PER>(chunk, (j + r - j0) * e + i, scales, v);
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
 #pragma unroll
             for (int c = 0; c < PER; c++) {
-                o[h][c] = GW_FMA(p.v[h], v[c], o[h][c]);
+                o[h][c] = GW_FMA(p.v[r * HEADS + h], v[c], o[h][c]);
             }
         }
+    }
+}
+
+/* Chains over the positions of [from, end) in a chunk that begins at position j0. Where all are, as
+ * in nearly every chunk, the loop has a known length. */
+template <class CELLS, int HEADS, int PER, class CUT>
+__device__ static inline void mix_chunk(const CUT &c, const gw_desk<HEADS> &d, const uint8_t *chunk,
+                                        int i, int j0, int from, int end, float (*o)[PER]) {
+    typedef gw_side<HEADS, CUT, CUT::V_ROWS> side;
+    enum {
+        FEW = LANES == 64 && HEADS * PER == 32 ? 4 : 8, /* eight spill on gfx90a */
+        AT_ONCE = FEW > side::ROWS ? FEW / side::ROWS : 1,
+        BY_ONE = CUT::KNOWN ? 1 : FEW
+    };
+    if (CUT::KNOWN && from <= j0 && j0 + c.v_rows <= end) {
+#pragma unroll(AT_ONCE)
+        for (int j = 0; j < c.v_rows; j += side::ROWS) {
+            mix_rows<CELLS, HEADS, PER, side::ROWS>(d, chunk, c.e, i, j0, j0 + j, o);
+        }
+        return;
+    }
+    const int first = from > j0 ? from : j0, last = end < j0 + c.v_rows ? end : j0 + c.v_rows;
+#pragma unroll(BY_ONE)
+    for (int j = first; j < last; j++) {
+        mix_rows<CELLS, HEADS, PER, 1>(d, chunk, c.e, i, j0, j, o);
     }
 }
 
@@ -234,7 +391,7 @@ __device__ static inline void mix_chunk(const gw_desk<HEADS> &d, const uint8_t *
 
 /* The new position's k and v -> cells in d.k_fresh, d.v_fresh, scales behind e floats; the first
  * unit of its page stores them. */
-template <typename CELLS, int HEADS>
+template <class CELLS, int HEADS>
 __device__ static inline void make_fresh(const struct gw_attend_params &p, const gw_desk<HEADS> &d,
                                          const gw_unit &u) {
     typedef typename CELLS::put::cell cell;
@@ -257,8 +414,7 @@ __device__ static inline void make_fresh(const struct gw_attend_params &p, const
 #pragma unroll 1
     for (int is_v = 0; is_v < 2; is_v++) {
         const uint8_t *fresh = is_v ? d.v_fresh : d.k_fresh;
-        uint8_t *tile = (uint8_t *)(is_v ? p.v : p.k) +
-                        u.tile * (size_t)(GW_PAGE * e * CELLS::BYTES + p.scale_bytes);
+        uint8_t *tile = (uint8_t *)(is_v ? u.v : u.k) - 16 * lane;
         gw_u16 *scales = (gw_u16 *)(tile + GW_PAGE * e * CELLS::BYTES);
         for (int i = lane; i < e; i += GW_LANES) {
             ((cell *)tile)[is_v ? j * e + i : i * GW_PAGE + j] = ((const cell *)fresh)[i];
@@ -271,7 +427,7 @@ __device__ static inline void make_fresh(const struct gw_attend_params &p, const
 }
 
 /* The new position's cells into a chunk of K that begins at value i0; its scales with the first. */
-template <typename CELLS, int HEADS>
+template <class CELLS, int HEADS>
 __device__ static inline void patch_k(const struct gw_attend_params &p, const gw_desk<HEADS> &d,
                                       const uint8_t *chunk, int i0, int rows, int j) {
     typedef typename CELLS::put::cell cell;
@@ -285,12 +441,12 @@ __device__ static inline void patch_k(const struct gw_attend_params &p, const gw
     gw_sync_team();
 }
 /* The same of V, in a chunk that begins at position j0. */
-template <typename CELLS, int HEADS>
+template <class CELLS, int HEADS>
 __device__ static inline void patch_v(const struct gw_attend_params &p, const gw_desk<HEADS> &d,
-                                      const uint8_t *chunk, int j0, int j) {
+                                      const uint8_t *chunk, int j0, int rows, int j) {
     typedef typename CELLS::put::cell cell;
     const cell *fresh = (const cell *)d.v_fresh;
-    for (int i = gw_lane(); j >= j0 && j < j0 + p.v_rows && i < p.e; i += GW_LANES) {
+    for (int i = gw_lane(); j >= j0 && j < j0 + rows && i < p.e; i += GW_LANES) {
         ((cell *)chunk)[(j - j0) * p.e + i] = fresh[i];
     }
     for (int b = gw_lane(); CELLS::SCALED && j0 == 0 && b < p.e / 32; b += GW_LANES) {
@@ -339,35 +495,63 @@ __device__ static inline void keep_queries(const struct gw_attend_params &p,
 
 /* ---- the loop over units --------------------------------------------------------------------- */
 
-template <typename CELLS, int HEADS, int PER>
+/* What a page leaves behind: top and sum are of head lane / (GW_LANES / HEADS). */
+template <int HEADS, int PER>
+__device__ static inline void leave(const struct gw_attend_params &p, const gw_unit &u, int e,
+                                    float top, float sum, const float (*o)[PER]) {
+    enum { SHARE = GW_LANES / HEADS };
+    const int lane = gw_lane(), value = u.value + lane * PER;
+    const size_t at =
+        ((size_t)(u.row - p.parts.row0) * p.heads + u.head) * p.parts.page_stride + u.page;
+    if (lane % SHARE == 0 && lane / SHARE < u.heads && u.value == 0) {
+        const size_t to = at + (size_t)(lane / SHARE) * p.parts.page_stride;
+        p.parts.top[to] = top;
+        p.parts.sum[to] = sum;
+    }
+    if (value >= e) {
+        return;
+    }
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        gw_f32s<PER> all;
+#pragma unroll
+        for (int c = 0; c < PER; c++) {
+            all.v[c] = o[h][c];
+        }
+        if (h < u.heads) {
+            const size_t to = at + (size_t)h * p.parts.page_stride;
+            *(gw_f32s<PER> *)(p.parts.values + to * p.parts.e_padded + value) = all;
+        }
+    }
+}
+
+template <class CELLS, int HEADS, int PER, int E>
 __device__ static inline void attend(const struct gw_attend_params &p, uint8_t *shared) {
-    const gw_desk<HEADS> d = desk_at<HEADS>(shared, p);
+    typedef gw_cut<CELLS, E> cut;
+    const cut c(p);
+    const gw_desk<HEADS> d = desk_at<HEADS>(shared, p, c);
     const int live = gw_live(p.step), lane = gw_lane();
-    const int rows_end = live < p.parts.row0 + p.parts.rows ? live : p.parts.row0 + p.parts.rows;
-    const int pages = p.step.step[GW_STEP_POS_MAX] / GW_PAGE + 1;
     gw_grid_launch_dependents();
-    gw_unit u = {1, -1, 0, 0, 0, 0, 0, 0, {0, 0, 0, 0}};
-    u = next_unit<HEADS, PER>(p, u, rows_end, pages);
+    const gw_walk<CELLS, HEADS, PER, cut> walk(p, c, live);
+    gw_unit u = walk.first(p, c);
     /* Pages that no kernel before this one writes may be fetched while it still runs. */
     const int early = u.more && live == 1 && (p.turn.in || u.page < u.span.last);
     if (!early) {
         gw_grid_dependency_wait();
     }
-    for (int i = 0; i < GW_ATTEND_STAGES - 1 && u.more; i++) {
-        fetch<CELLS, HEADS>(p, d, u.tile, i, i);
-        gw_copy_commit();
+    gw_ring<CELLS, cut> ring(d);
+    if (u.more) {
+        ring.open(c, u.k);
     }
     if (early) {
         gw_grid_dependency_wait();
     }
-    gw_ring<CELLS, HEADS> ring = {0, 0};
     int loaded_row = -1, loaded_head = -1;
     while (u.more) {
-        const gw_unit next = next_unit<HEADS, PER>(p, u, rows_end, pages);
+        const gw_unit next = walk.next(p, c, u);
         const int base = u.page * GW_PAGE, at_end = u.span.pos - base + 1;
         const int from = u.span.lo > base ? u.span.lo - base : 0;
         const int end = at_end < GW_PAGE ? at_end : GW_PAGE;
-        const int value = u.value + lane * PER;
         if (loaded_row != u.row || loaded_head != u.head) {
             load_queries<HEADS>(p, d, u);
             loaded_row = u.row;
@@ -378,65 +562,53 @@ __device__ static inline void attend(const struct gw_attend_params &p, uint8_t *
             make_fresh<CELLS, HEADS>(p, d, u);
             keep_queries<HEADS>(p, d, u);
         }
-        float s[HEADS][2], top[HEADS], sum[HEADS], o[HEADS][PER];
+        float s[HEADS][2], top, sum, o[HEADS][PER];
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
             s[h][0] = s[h][1] = 0.0f;
 #pragma unroll
-            for (int c = 0; c < PER; c++) {
-                o[h][c] = 0.0f;
+            for (int k = 0; k < PER; k++) {
+                o[h][k] = 0.0f;
             }
         }
-        ring.stage = 0;
-        for (int i0 = 0; i0 < p.e; i0 += p.k_rows) {
-            const uint8_t *chunk = ring.step(p, d, u.tile, next.more, next.tile);
-            const int rows = p.e - i0 < p.k_rows ? p.e - i0 : p.k_rows;
+#pragma unroll 1
+        for (int n = 0; n < c.k_chunks; n++) {
+            const uint8_t *chunk = ring.template step<0>(c, c.k_chunks - n, 1, u.v);
             if (fresh) {
-                patch_k<CELLS, HEADS>(p, d, chunk, i0, rows, end - 1);
+                patch_k<CELLS, HEADS>(p, d, chunk, n * c.k_rows, chunk_rows(c, n), end - 1);
             }
-            score_chunk<CELLS, HEADS>(d, chunk, i0, rows, s);
+            score_chunk<CELLS, HEADS>(c, d, chunk, n, s);
         }
-        weigh<HEADS>(d, s, from, end, p.scale, top, sum);
-        for (int j0 = 0; j0 < GW_PAGE; j0 += p.v_rows) {
-            const uint8_t *chunk = ring.step(p, d, u.tile, next.more, next.tile);
+        weigh<HEADS>(d, s, from, end, p.scale, &top, &sum);
+#pragma unroll 1
+        for (int n = 0; n < c.v_chunks; n++) {
+            const uint8_t *chunk = ring.template step<1>(c, c.v_chunks - n, next.more, next.k);
+            const int j0 = n * c.v_rows, value = u.value + lane * PER;
             if (fresh) {
-                patch_v<CELLS, HEADS>(p, d, chunk, j0, end - 1);
+                patch_v<CELLS, HEADS>(p, d, chunk, j0, c.v_rows, end - 1);
             }
-            const int first = from > j0 ? from : j0,
-                      last = end < j0 + p.v_rows ? end : j0 + p.v_rows;
-            if (value < p.e) {
-                mix_chunk<CELLS, HEADS, PER>(d, chunk, p.e, value, j0, first, last, o);
+            if (PER * GW_LANES == E || value < c.e) {
+                mix_chunk<CELLS, HEADS, PER>(c, d, chunk, value, j0, from, end, o);
             }
         }
-        const size_t at =
-            ((size_t)(u.row - p.parts.row0) * p.heads + u.head) * p.parts.page_stride + u.page;
-#pragma unroll
-        for (int h = 0; h < HEADS; h++) {
-            const size_t to = at + (size_t)h * p.parts.page_stride;
-            if (h < u.heads && value == 0) {
-                p.parts.top[to] = top[h];
-                p.parts.sum[to] = sum[h];
-            }
-#pragma unroll
-            for (int c = 0; c < PER; c++) {
-                if (h < u.heads && value < p.e) {
-                    p.parts.values[to * p.parts.e_padded + value + c] = o[h][c];
-                }
-            }
-        }
+        leave<HEADS, PER>(p, u, c.e, top, sum, o);
         u = next;
     }
 }
-#define ATTEND(format, HEADS, PER)                                                                 \
-    GW_KERNEL(gw_attend_##format##_h##HEADS##_v##PER, struct gw_attend_params,                     \
+/* gw_attend_CACHE_hH_vV for any width, V values of a head per lane; gw_attend_CACHE_hH_eE for one.
+ */
+#define ATTEND(format, HEADS, name, PER, E)                                                        \
+    GW_KERNEL(gw_attend_##format##_h##HEADS##_##name, struct gw_attend_params,                     \
               GW_ATTEND_THREADS) {                                                                 \
         GW_SHARED_DYNAMIC(uint8_t, shared);                                                        \
-        attend<gw_cells_##format, HEADS, PER>(p, shared);                                          \
+        attend<gw_cells_##format, HEADS, PER, E>(p, shared);                                       \
     }
 #define ATTEND_WIDTHS(format, HEADS)                                                               \
-    ATTEND(format, HEADS, 1)                                                                       \
-    ATTEND(format, HEADS, 2)                                                                       \
-    ATTEND(format, HEADS, 4)
+    ATTEND(format, HEADS, v1, 1, 0)                                                                \
+    ATTEND(format, HEADS, v2, 2, 0)                                                                \
+    ATTEND(format, HEADS, v4, 4, 0)                                                                \
+    ATTEND(format, HEADS, e64, 2, 64)                                                              \
+    ATTEND(format, HEADS, e128, 4, 128)
 #define ATTEND_ALL(format)                                                                         \
     ATTEND_WIDTHS(format, 1)                                                                       \
     ATTEND_WIDTHS(format, 2)                                                                       \
