@@ -622,10 +622,21 @@ ATTEND_ALL(q8_0)
 
 /* Largest maximum of the pages, in every thread. */
 GW_DEVICE float best_of(const float *top, int pages) {
+    enum { AT_ONCE = 8 };
     __shared__ float tops[GW_JOIN_THREADS / GW_LANES];
     float best = minus_infinity();
-    for (int i = (int)threadIdx.x; i < pages; i += GW_JOIN_THREADS) {
-        best = larger(best, top[i]);
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < pages; i += AT_ONCE * GW_JOIN_THREADS) {
+        float v[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            const int page = i + k * GW_JOIN_THREADS;
+            v[k] = page < pages ? top[page] : minus_infinity();
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            best = larger(best, v[k]);
+        }
     }
     best = team_top(best);
     if (gw_lane() == 0) {
@@ -657,10 +668,87 @@ GW_DEVICE void weigh_pair(float *weight, float *part, const float *tops, const f
     }
 }
 
+/* A block's shared memory: values of GW_JOIN_STAGES times some pages, and two batches of weights
+ * and sums of pages. */
+struct gw_join_desk {
+    float stage[GW_JOIN_STAGES][GW_JOIN_PAGES][GW_JOIN_WIDTH];
+    float weight[2][GW_JOIN_BATCH], part[2][GW_JOIN_BATCH];
+};
+
+/* Pages of stage s on their way; `helper` is a thread's number among those of teams 2 and 3. */
+GW_DEVICE void fetch_stage(gw_join_desk &d, const float *values, int stride, int width, int pages,
+                           int s, int helper) {
+    enum { PIECES = GW_JOIN_WIDTH / 4, STEP = 2 * GW_LANES / PIECES };
+    const int i = helper % PIECES * 4, first = helper / PIECES;
+    const float *from = values + (size_t)(s * GW_JOIN_PAGES + first) * stride + i;
+    float(*to)[GW_JOIN_WIDTH] = d.stage[s % GW_JOIN_STAGES];
+    const int count = i < width ? pages - s * GW_JOIN_PAGES : 0;
+#pragma unroll
+    for (int k = first, n = 0; n < GW_JOIN_PAGES / STEP; k += STEP, n++) {
+        gw_copy_async_if(k < count, &to[k][i], from + (size_t)n * STEP * stride);
+    }
+    gw_copy_commit();
+}
+
+/* The next terms of both chains, on their way from shared memory. */
+struct gw_join_terms {
+    enum { TERMS = 8 };
+    gw_f32s<4> weight[TERMS / 4], part[TERMS / 4];
+    float v[TERMS];
+
+    __device__ inline void ask(const float (*values)[GW_JOIN_WIDTH], const float *weights,
+                               const float *parts, int lane) {
+#pragma unroll
+        for (int i = 0; i < TERMS / 4; i++) {
+            weight[i] = *(const gw_f32s<4> *)(weights + 4 * i);
+            part[i] = *(const gw_f32s<4> *)(parts + 4 * i);
+            gw_have(weight[i].v[0]);
+            gw_have(part[i].v[0]);
+        }
+#pragma unroll
+        for (int i = 0; i < TERMS; i++) {
+            v[i] = values[i][lane];
+            gw_have(v[i]);
+        }
+    }
+    __device__ inline void add(float *o, float *total) const {
+#pragma unroll
+        for (int i = 0; i < TERMS; i++) {
+            *total = GW_FMA(part[i / 4].v[i % 4], weight[i / 4].v[i % 4], *total);
+            *o = GW_FMA(v[i], weight[i / 4].v[i % 4], *o);
+        }
+    }
+};
+
+/* The chains over `count` pages of a stage. */
+GW_DEVICE void join_stage(const float (*v)[GW_JOIN_WIDTH], const float *weight, const float *part,
+                          int count, int lane, float *o, float *total) {
+    enum { TERMS = gw_join_terms::TERMS };
+    if (count < GW_JOIN_PAGES) {
+#pragma unroll 1
+        for (int i = 0; i < count; i++) {
+            *total = GW_FMA(part[i], weight[i], *total);
+            *o = GW_FMA(v[i][lane], weight[i], *o);
+        }
+        return;
+    }
+    gw_join_terms one, two;
+    one.ask(v, weight, part, lane);
+#pragma unroll 1
+    for (int i = 0; i < GW_JOIN_PAGES; i += 2 * TERMS) {
+        const int last = i + 2 * TERMS == GW_JOIN_PAGES, next = last ? 0 : i + 2 * TERMS;
+        two.ask(v + i + TERMS, weight + i + TERMS, part + i + TERMS, lane);
+        one.add(o, total);
+        one.ask(v + next, weight + next, part + next, lane);
+        two.add(o, total);
+    }
+}
+
 /* Team 0 carries the chain, teams 2 and 3 fetch its values ahead; all weigh pages, in batches. */
 template <int ACT8> __device__ static inline void join(const struct gw_join_params &p) {
-    __shared__ __align__(16) float stage[GW_JOIN_STAGES][GW_JOIN_PAGES][GW_JOIN_WIDTH];
-    __shared__ __align__(16) float weight[2][GW_JOIN_BATCH], part[2][GW_JOIN_BATCH];
+    enum { STAGES_OF_BATCH = GW_JOIN_BATCH / GW_JOIN_PAGES };
+    GW_SHARED_DYNAMIC(gw_join_desk, desk);
+    gw_join_desk &d = *desk;
     const int slices = (p.e + GW_JOIN_WIDTH - 1) / GW_JOIN_WIDTH;
     const int h = (int)blockIdx.x / slices, slice = (int)blockIdx.x % slices;
     const int row = p.parts.row0 + (int)blockIdx.y, lane = gw_lane(), team = gw_team();
@@ -670,76 +758,44 @@ template <int ACT8> __device__ static inline void join(const struct gw_join_para
         return;
     }
     const gw_span span = span_of(p.step, row, p.window);
-    const int pages = span.last - span.first + 1;
+    const int pages = span.last - span.first + 1, stride = p.parts.e_padded;
     const size_t at = ((size_t)blockIdx.y * p.heads + h) * p.parts.page_stride + span.first;
     const float *top = p.parts.top + at, *sum = p.parts.sum + at;
-    const float *values = p.parts.values + at * p.parts.e_padded + slice * GW_JOIN_WIDTH;
-    const int width = p.parts.e_padded - slice * GW_JOIN_WIDTH;
+    const float *values = p.parts.values + at * stride + slice * GW_JOIN_WIDTH;
+    const int width = stride - slice * GW_JOIN_WIDTH;
     const int stages = (pages + GW_JOIN_PAGES - 1) / GW_JOIN_PAGES;
-
-    const int helper = (int)threadIdx.x - 2 * GW_LANES; /* 0 .. 63 in teams 2 and 3 */
-#define FETCH(s)                                                                                   \
-    do {                                                                                           \
-        for (int c = helper; c < GW_JOIN_PAGES * GW_JOIN_WIDTH / 4; c += 2 * GW_LANES) {           \
-            const int page = c / (GW_JOIN_WIDTH / 4), i = c % (GW_JOIN_WIDTH / 4) * 4;             \
-            const int from = (s)*GW_JOIN_PAGES + page;                                             \
-            if (from < pages && i < width) {                                                       \
-                gw_copy_async(&stage[(s) % GW_JOIN_STAGES][page][i],                               \
-                              values + (size_t)from * p.parts.e_padded + i);                       \
-            }                                                                                      \
-        }                                                                                          \
-        gw_copy_commit();                                                                          \
-    } while (0)
+    const int helper = (int)threadIdx.x - 2 * GW_LANES;
     if (helper >= 0) {
         for (int s = 0; s < GW_JOIN_STAGES - 1; s++) {
-            FETCH(s);
+            fetch_stage(d, values, stride, width, pages, s, helper);
         }
     }
-    const float best = best_of(top, pages);
     float tops[2], sums[2]; /* of two pages of the batch to weigh next */
     load_pair(top, sum, 0, pages, tops, sums);
-    weigh_pair(weight[0], part[0], tops, sums, best);
+    const float best = best_of(top, pages);
+    weigh_pair(d.weight[0], d.part[0], tops, sums, best);
     float o = 0.0f, total = 0.0f;
+#pragma unroll 1
     for (int s = 0; s < stages; s++) {
+        const int batch = s / STAGES_OF_BATCH, place = s % STAGES_OF_BATCH;
         if (helper >= 0) {
             gw_copy_wait<GW_JOIN_STAGES - 2>();
         }
         __syncthreads();
-        const int batch = s / (GW_JOIN_BATCH / GW_JOIN_PAGES);
-        const int place = s % (GW_JOIN_BATCH / GW_JOIN_PAGES);
         if (place == 0) { /* used when the batch is through: the loads have time */
             load_pair(top, sum, (batch + 1) * GW_JOIN_BATCH, pages, tops, sums);
         }
         if (team == 0) {
-            const int count = pages - s * GW_JOIN_PAGES;
-            const float(*v)[GW_JOIN_WIDTH] = stage[s % GW_JOIN_STAGES];
-            const float *w = weight[batch % 2] + place * GW_JOIN_PAGES;
-            const float *l = part[batch % 2] + place * GW_JOIN_PAGES;
-            if (count >= GW_JOIN_PAGES) {
-#pragma unroll
-                for (int i = 0; i < GW_JOIN_PAGES; i += 4) {
-                    const gw_f32s<4> w4 = *(const gw_f32s<4> *)(w + i);
-                    const gw_f32s<4> l4 = *(const gw_f32s<4> *)(l + i);
-#pragma unroll
-                    for (int j = 0; j < 4; j++) {
-                        total = GW_FMA(l4.v[j], w4.v[j], total);
-                        o = GW_FMA(v[i + j][lane], w4.v[j], o);
-                    }
-                }
-            } else {
-                for (int i = 0; i < count; i++) {
-                    total = GW_FMA(l[i], w[i], total);
-                    o = GW_FMA(v[i][lane], w[i], o);
-                }
-            }
+            const int count = pages - s * GW_JOIN_PAGES, from = place * GW_JOIN_PAGES;
+            join_stage(d.stage[s % GW_JOIN_STAGES], d.weight[batch % 2] + from,
+                       d.part[batch % 2] + from, count, lane, &o, &total);
         } else if (helper >= 0) {
-            FETCH(s + GW_JOIN_STAGES - 1);
+            fetch_stage(d, values, stride, width, pages, s + GW_JOIN_STAGES - 1, helper);
         }
-        if (place == GW_JOIN_BATCH / GW_JOIN_PAGES - 1) {
-            weigh_pair(weight[(batch + 1) % 2], part[(batch + 1) % 2], tops, sums, best);
+        if (place == STAGES_OF_BATCH - 1) {
+            weigh_pair(d.weight[(batch + 1) % 2], d.part[(batch + 1) % 2], tops, sums, best);
         }
     }
-#undef FETCH
     if (team != 0) {
         return;
     }

@@ -13,9 +13,9 @@ enum {
     GW_ATTEND_STAGES = 4,        /* chunks of a team's ring, at most as many */
     GW_ATTEND_HEADS = 8,         /* most heads at once                   */
     GW_JOIN_THREADS = 128,
-    GW_JOIN_PAGES = 32,                  /* pages of a stage                  */
+    GW_JOIN_PAGES = 64,                  /* pages of a stage     */
+    GW_JOIN_STAGES = 6,                  /* 8 KB each            */
     GW_JOIN_BATCH = 2 * GW_JOIN_THREADS, /* pages weighed at once */
-    GW_JOIN_STAGES = 8,                  /* 4 KB each                         */
     GW_JOIN_WIDTH = 32                   /* values of a head that a block joins */
 };
 
@@ -116,7 +116,11 @@ enum {
      16 * 16)
 #define GW_SPLIT_FLOATS(e, pages) ((pages) * (e))
 
-/* gw_attend_join_f32, gw_attend_join_act8: grid (heads * ceil(e / GW_JOIN_WIDTH), rows). */
+/* Bytes of shared memory of a block that joins. */
+#define GW_JOIN_SHARED (4 * (GW_JOIN_STAGES * GW_JOIN_PAGES * GW_JOIN_WIDTH + 4 * GW_JOIN_BATCH))
+
+/* gw_attend_join_f32, gw_attend_join_act8: grid (heads * ceil(e / GW_JOIN_WIDTH), rows), dynamic
+ * shared memory GW_JOIN_SHARED. */
 struct gw_join_params {
     struct gw_step_params step;
     struct gw_attend_parts parts;

@@ -548,11 +548,13 @@ GW_DEVICE gw_16b gw_stream_fresh(const void *from) { return gw_stream(from); }
 #endif
 
 /* An address is made, or a float that an earlier kernel of the pass wrote is asked for, here and
- * not where it is used: for what comes right behind the wait below. And a word stays a register, of
- * which the compiler would otherwise keep 16 bits. */
+ * not where it is used: for what comes right behind the wait below. A word stays a register, of
+ * which the compiler would otherwise keep 16 bits; a float is read in this turn of a loop, where
+ * the compiler would otherwise do it in the next, when it is needed. */
 #if defined(GW_NVIDIA) && GW_SM >= 900
 GW_DEVICE void gw_have(const float *&at) { asm volatile("" : "+l"(at)); }
 GW_DEVICE void gw_have(unsigned &v) { asm("" : "+r"(v)); }
+GW_DEVICE void gw_have(float &v) { asm volatile("" : "+f"(v)); }
 template <class T> __device__ static inline void gw_have(T &) {}
 GW_DEVICE float gw_fresh_float(const float *from) {
     float x;

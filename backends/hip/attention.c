@@ -305,7 +305,7 @@ static gw_status record_join(struct gw_segment *segment, const gw_node *node,
     unsigned slices = gw_hip_groups((size_t)a->head_dim, GW_JOIN_WIDTH);
     GW_TRY(gw_hip_record(segment, node, act8 ? "gw_attend_join_act8" : "gw_attend_join_f32",
                          (unsigned)a->heads * slices, (unsigned)parts->rows, 1, GW_JOIN_THREADS, 1,
-                         1, 0, &p, sizeof p));
+                         1, GW_JOIN_SHARED, &p, sizeof p));
     segment->launches[segment->n - 1].ways = 1 << GW_HIP_MANY;
     return GW_OK;
 }
