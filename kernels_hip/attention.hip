@@ -74,16 +74,18 @@ struct gw_unit {
     int more; /* 0: nothing is left */
     int row, page;
     int place;            /* among the units of a row and page                         */
-    int head, heads;      /* the first query head; how many                            */
+    int g, head, heads;   /* KV head; the first query head; how many                   */
     int value;            /* the first of the head's values to sum; all scores are made */
-    const uint8_t *k, *v; /* the page in the caches, from this lane's first copy on    */
+    int tile;             /* the page's number in the caches                           */
+    const uint8_t *k, *v; /* what it has there, from this lane's first copy on         */
     gw_span span;
 };
 
 /* Goes through the units of a team. They are counted by pages, rows, KV heads, tiles of heads and
  * slices of values, the last one fastest: rows that see the same page come at the same time. */
 template <class CELLS, int HEADS, int PER, class CUT> struct gw_walk {
-    int pages, rows, places;       /* places: units of a row and page       */
+    int pages, rows, places; /* rows from row0 on; places: units of a row and page */
+    int row0;
     int by_page, by_row, by_place; /* from one unit of the team to the next */
 
     __device__ inline gw_walk(const struct gw_attend_params &p, const CUT &c, int live) {
@@ -93,6 +95,7 @@ template <class CELLS, int HEADS, int PER, class CUT> struct gw_walk {
         rows = seen < p.parts.rows ? seen : p.parts.rows;
         pages = rows > 0 ? p.step.step[GW_STEP_POS_MAX] / GW_PAGE + 1 : 0;
         rows = rows > 0 ? rows : 1;
+        row0 = p.parts.row0;
         by_place = stride % places;
         by_row = stride / places % rows;
         by_page = stride / places / rows;
@@ -105,12 +108,14 @@ template <class CELLS, int HEADS, int PER, class CUT> struct gw_walk {
         gw_unit u;
         u.more = 1;
         u.place = item % places;
-        u.row = item / places % rows;
+        u.row = row0 + item / places % rows;
         u.page = item / places / rows;
         locate(p, c, u);
         settle(p, c, u);
+        find(p, c, u);
         return u;
     }
+    /* To find() when the number of its tile has had the time to come. */
     __device__ inline gw_unit next(const struct gw_attend_params &p, const CUT &c,
                                    gw_unit u) const {
         advance(p, c, u);
@@ -127,7 +132,7 @@ template <class CELLS, int HEADS, int PER, class CUT> struct gw_walk {
             u.place -= places;
             u.row++;
         }
-        if (u.row >= rows) {
+        if (u.row >= row0 + rows) {
             u.row -= rows;
             u.page++;
         }
@@ -138,8 +143,9 @@ template <class CELLS, int HEADS, int PER, class CUT> struct gw_walk {
     __device__ inline void locate(const struct gw_attend_params &p, const CUT &c,
                                   gw_unit &u) const {
         const int group = p.heads / p.kv_heads, tiles = (group + HEADS - 1) / HEADS;
-        const int tile = u.place / slices(c) % tiles, g = u.place / slices(c) / tiles;
-        u.head = g * group + tile * HEADS;
+        const int tile = u.place / slices(c) % tiles;
+        u.g = u.place / slices(c) / tiles;
+        u.head = u.g * group + tile * HEADS;
         u.heads = group - tile * HEADS < HEADS ? group - tile * HEADS : HEADS;
         u.value = u.place % slices(c) * (PER * GW_LANES);
     }
@@ -151,17 +157,21 @@ template <class CELLS, int HEADS, int PER, class CUT> struct gw_walk {
                 u.more = 0;
                 return;
             }
-            u.span = span_of(p.step, p.parts.row0 + u.row, p.window);
+            u.span = span_of(p.step, u.row, p.window);
             if (u.page >= u.span.first && u.page <= u.span.last) {
                 break;
             }
         }
-        const int slot = gw_step_slot(p.step, p.parts.row0 + u.row);
-        const int table = p.pages[(size_t)slot * p.table_stride + u.page];
-        const size_t tile = (size_t)table * p.kv_heads + u.head / (p.heads / p.kv_heads);
-        const size_t at = tile * (size_t)(c.codes + c.scale_bytes) + 16 * gw_lane();
-        u.k = (const uint8_t *)p.k + at;
-        u.v = (const uint8_t *)p.v + at;
+        const int slot = gw_step_slot(p.step, u.row);
+        u.tile = p.pages[(size_t)slot * p.table_stride + u.page];
+    }
+    __device__ inline void find(const struct gw_attend_params &p, const CUT &c, gw_unit &u) const {
+        if (u.more) {
+            const size_t bytes = (size_t)(c.codes + c.scale_bytes);
+            const size_t at = ((size_t)u.tile * p.kv_heads + u.g) * bytes + 16 * gw_lane();
+            u.k = (const uint8_t *)p.k + at;
+            u.v = (const uint8_t *)p.v + at;
+        }
     }
 };
 
@@ -500,27 +510,26 @@ template <int HEADS, int PER>
 __device__ static inline void leave(const struct gw_attend_params &p, const gw_unit &u, int e,
                                     float top, float sum, const float (*o)[PER]) {
     enum { SHARE = GW_LANES / HEADS };
-    const int lane = gw_lane(), value = u.value + lane * PER;
-    const size_t at =
-        ((size_t)(u.row - p.parts.row0) * p.heads + u.head) * p.parts.page_stride + u.page;
-    if (lane % SHARE == 0 && lane / SHARE < u.heads && u.value == 0) {
-        const size_t to = at + (size_t)(lane / SHARE) * p.parts.page_stride;
-        p.parts.top[to] = top;
-        p.parts.sum[to] = sum;
+    const int lane = gw_lane(), h = lane / SHARE, value = u.value + lane * PER;
+    const int at = ((u.row - p.parts.row0) * p.heads + u.head) * p.parts.page_stride + u.page;
+    if (lane % SHARE == 0 && h < u.heads && u.value == 0) {
+        p.parts.top[at + h * p.parts.page_stride] = top;
+        p.parts.sum[at + h * p.parts.page_stride] = sum;
     }
     if (value >= e) {
         return;
     }
+    float *to = p.parts.values + (size_t)at * p.parts.e_padded + value;
+    const size_t step = (size_t)p.parts.page_stride * p.parts.e_padded;
 #pragma unroll
-    for (int h = 0; h < HEADS; h++) {
+    for (int k = 0; k < HEADS; k++, to += step) {
         gw_f32s<PER> all;
 #pragma unroll
         for (int c = 0; c < PER; c++) {
-            all.v[c] = o[h][c];
+            all.v[c] = o[k][c];
         }
-        if (h < u.heads) {
-            const size_t to = at + (size_t)h * p.parts.page_stride;
-            *(gw_f32s<PER> *)(p.parts.values + to * p.parts.e_padded + value) = all;
+        if (k < u.heads) {
+            *(gw_f32s<PER> *)to = all;
         }
     }
 }
@@ -548,7 +557,7 @@ __device__ static inline void attend(const struct gw_attend_params &p, uint8_t *
     }
     int loaded_row = -1, loaded_head = -1;
     while (u.more) {
-        const gw_unit next = walk.next(p, c, u);
+        gw_unit next = walk.next(p, c, u);
         const int base = u.page * GW_PAGE, at_end = u.span.pos - base + 1;
         const int from = u.span.lo > base ? u.span.lo - base : 0;
         const int end = at_end < GW_PAGE ? at_end : GW_PAGE;
@@ -579,6 +588,7 @@ __device__ static inline void attend(const struct gw_attend_params &p, uint8_t *
             }
             score_chunk<CELLS, HEADS>(c, d, chunk, n, s);
         }
+        walk.find(p, c, next);
         weigh<HEADS>(d, s, from, end, p.scale, &top, &sum);
 #pragma unroll 1
         for (int n = 0; n < c.v_chunks; n++) {
