@@ -38,7 +38,7 @@ template <class CELLS, int E> struct gw_cut {
     __device__ inline explicit gw_cut(const struct gw_attend_params &) {}
 };
 template <class CELLS> struct gw_cut<CELLS, 0> {
-    enum { KNOWN = 0, V_ROWS = 1 };
+    enum { KNOWN = 0, CHUNK = GW_ATTEND_CHUNK, V_ROWS = 1 };
     int e, k_rows, v_rows, k_bytes, v_bytes, k_chunks, v_chunks, codes, scale_bytes, chunk;
     __device__ inline explicit gw_cut(const struct gw_attend_params &p)
         : e(p.e), k_rows(p.k_rows), v_rows(p.v_rows), k_bytes(p.k_bytes), v_bytes(p.v_bytes),
@@ -175,11 +175,13 @@ template <class CELLS, int HEADS, int PER, class CUT> struct gw_walk {
     }
 };
 
-/* This lane's part of `bytes` on their way to shared memory. */
-GW_DEVICE void copy_to(gw_shared_at to, const uint8_t *from, int bytes, gw_once once) {
-    enum { STEP = GW_LANES * 16 };
+/* This lane's part of `bytes`, MOST or less, on their way to shared memory. */
+template <int MOST>
+__device__ static inline void copy_to(gw_shared_at to, const uint8_t *from, int bytes,
+                                      gw_once once) {
+    enum { STEP = GW_LANES * 16, AT_ONCE = MOST > STEP ? MOST / STEP : 1 };
     int i = 0;
-#pragma unroll 4
+#pragma unroll(AT_ONCE)
     for (; i + STEP <= bytes; i += STEP) {
         gw_copy_async_once(to + i, from + i, once);
     }
@@ -211,15 +213,15 @@ template <class CELLS, class CUT> struct gw_ring {
     /* A chunk of V or of K, to a place. */
     __device__ inline void ask(const CUT &c, int is_v, int place) {
         const int each = is_v ? c.v_bytes : c.k_bytes;
-        copy_to(to + place, from, CUT::KNOWN || end - from >= each ? each : (int)(end - from),
-                once);
+        copy_to<CUT::CHUNK>(to + place, from,
+                            CUT::KNOWN || end - from >= each ? each : (int)(end - from), once);
         from += each;
     }
     __device__ inline void begin(const CUT &c, int is_v, const uint8_t *tile) {
         from = tile;
         end = from + c.codes;
         if (CELLS::SCALED) {
-            copy_to(is_v ? v_scales : k_scales, end, c.scale_bytes, once);
+            copy_to<GW_PAGE * 8>(is_v ? v_scales : k_scales, end, c.scale_bytes, once);
         }
     }
     __device__ inline void open(const CUT &c, const uint8_t *tile) {
@@ -267,7 +269,7 @@ template <class CELLS, int HEADS, class CUT>
 __device__ static inline void score_chunk(const CUT &c, const gw_desk<HEADS> &d,
                                           const uint8_t *chunk, int n, float (*s)[2]) {
     typedef gw_side<HEADS, CUT, 4> side;
-    enum { AT_ONCE = (CUT::KNOWN ? 16 : 8) / side::ROWS };
+    enum { AT_ONCE = (CUT::KNOWN && LANES == 32 ? 16 : 8) / side::ROWS };
     const int j = 2 * gw_lane(), i0 = n * c.k_rows, rows = chunk_rows(c, n);
     gw_scale scales[2];
     if (CELLS::SCALED) {
