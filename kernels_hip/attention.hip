@@ -1,254 +1,20 @@
-/* kernels_hip/attention.hip - ATTENTION in two steps: pages on their own, then joined in order
- * (docs/arithmetic.md, section 5).
+/* kernels_hip/attention.hip - ATTENTION in two steps, of which this is the first: pages on their
+ * own (docs/arithmetic.md, section 5). The second, which joins them in order: attend_join.hip.
+ * Fewer pages have kernels that do both: attend_block.hip, attend_rows.hip, attend_split.hip.
  *
- * attend: a team takes one page of one KV head and up to 8 query heads of that group. A lane has
- * two positions while scores are made, and neighbours of the head while the page's values are
- * summed, for all heads at once: every chain of the arithmetic stays in one thread, and what is
- * read from shared memory serves many chains (reading it is what limits this kernel). K and V
- * stream through a ring of chunks that belongs to the team alone; teams loop over pages, so any
- * grid does. A step of one row brings ROPE_KV along: teams make their queries from q, k and v
- * themselves, and who has the last page puts the new position's cells over what came from the
- * cache. join, a launch of its own: a block takes 32 values of one head over all pages: one team
- * carries the chain, others fetch ahead; pages are weighed in batches. Fewer pages have kernels
- * that join them themselves: attend_block.hip, attend_split.hip.
+ * A team takes one page of one KV head and up to 8 query heads of that group. A lane has two
+ * positions while scores are made, positions of one head while they become weights, and neighbours
+ * of the head while the page's values are summed, for all heads at once: every chain of the
+ * arithmetic stays in one thread, and what is read from shared memory and widened serves many
+ * chains. For heads of 64 and 128 values the compiler knows the lengths of all loops: instructions
+ * are what limits groups of four heads, and a quarter of them went to counting. A step of one row
+ * brings ROPE_KV along: teams make their queries from q, k and v themselves, and who has the last
+ * page puts the new position's cells over what came from the cache. How teams go through pages, and
+ * how these come to them: attend_pages.h.
  */
-#include "kernels_hip/act8.h"
-#include "kernels_hip/attention.h"
+#include "kernels_hip/attend_pages.h"
 
-/* ---- attend ---------------------------------------------------------------------------------- */
-
-/* How pages come in pieces: what cut_pages of backends/hip/attention.c says, for widths that the
- * compiler knows as numbers; else, E 0, from the parameters. */
-template <class CELLS, int E> struct gw_cut {
-    enum {
-        KNOWN = 1,
-        CHUNK = LANES == 32 ? GW_ATTEND_CHUNK : GW_ATTEND_CHUNK_WIDE,
-        K_MOST = CHUNK / (GW_PAGE * CELLS::BYTES),
-        V_MOST = CHUNK / (E * CELLS::BYTES),
-        K_ROWS = K_MOST < E / GW_ATTEND_LEAST ? K_MOST : E / GW_ATTEND_LEAST,
-        V_ROWS = V_MOST < GW_PAGE / GW_ATTEND_LEAST ? V_MOST : GW_PAGE / GW_ATTEND_LEAST
-    };
-    static constexpr int e = E, k_rows = K_ROWS, v_rows = V_ROWS;
-    static constexpr int k_bytes = K_ROWS * GW_PAGE * CELLS::BYTES;
-    static constexpr int v_bytes = V_ROWS * E * CELLS::BYTES;
-    static constexpr int k_chunks = E / K_ROWS, v_chunks = GW_PAGE / V_ROWS;
-    static constexpr int codes = GW_PAGE * E * CELLS::BYTES;
-    static constexpr int scale_bytes = CELLS::SCALED ? GW_PAGE * E / 32 * 2 : 0;
-    static constexpr int chunk = k_bytes > v_bytes ? k_bytes : v_bytes;
-    __device__ inline explicit gw_cut(const struct gw_attend_params &) {}
-};
-template <class CELLS> struct gw_cut<CELLS, 0> {
-    enum { KNOWN = 0, CHUNK = GW_ATTEND_CHUNK, V_ROWS = 1 };
-    int e, k_rows, v_rows, k_bytes, v_bytes, k_chunks, v_chunks, codes, scale_bytes, chunk;
-    __device__ inline explicit gw_cut(const struct gw_attend_params &p)
-        : e(p.e), k_rows(p.k_rows), v_rows(p.v_rows), k_bytes(p.k_bytes), v_bytes(p.v_bytes),
-          k_chunks(p.k_chunks), v_chunks(p.v_chunks), codes(GW_PAGE * p.e * CELLS::BYTES),
-          scale_bytes(p.scale_bytes), chunk(p.chunk) {}
-};
-
-/* Where in shared memory a team has what. */
-template <int HEADS> struct gw_desk {
-    gw_f32s<HEADS> *p;            /* [64] score, then weight of each position */
-    gw_f32s<HEADS> *q;            /* [e]                                      */
-    uint8_t *k_scales, *v_scales; /* of q8_0: of the page                     */
-    uint8_t *k_fresh, *v_fresh;   /* the new position's cells, then scales    */
-    uint8_t *ring;                /* GW_ATTEND_STAGES chunks                  */
-};
-template <int HEADS, class CUT>
-__device__ static inline gw_desk<HEADS> desk_at(uint8_t *shared, const struct gw_attend_params &p,
-                                                const CUT &c) {
-    gw_desk<HEADS> d;
-    shared += gw_team() * p.team_bytes;
-    d.p = (gw_f32s<HEADS> *)shared;
-    d.q = d.p + GW_PAGE;
-    d.k_scales = (uint8_t *)d.q + GW_ATTEND_QUERIES(HEADS, c.e);
-    d.v_scales = d.k_scales + c.scale_bytes;
-    d.k_fresh = d.v_scales + c.scale_bytes;
-    d.v_fresh = d.k_fresh + p.fresh_bytes;
-    d.ring = d.v_fresh + p.fresh_bytes;
-    return d;
-}
-
-/* A piece of work of a team: one row, one page, one KV head, up to HEADS query heads. */
-struct gw_unit {
-    int more; /* 0: nothing is left */
-    int row, page;
-    int place;            /* among the units of a row and page                         */
-    int g, head, heads;   /* KV head; the first query head; how many                   */
-    int value;            /* the first of the head's values to sum; all scores are made */
-    int tile;             /* the page's number in the caches                           */
-    const uint8_t *k, *v; /* what it has there, from this lane's first copy on         */
-    gw_span span;
-};
-
-/* Goes through the units of a team. They are counted by pages, rows, KV heads, tiles of heads and
- * slices of values, the last one fastest: rows that see the same page come at the same time. */
-template <class CELLS, int HEADS, int PER, class CUT> struct gw_walk {
-    int pages, rows, places; /* rows from row0 on; places: units of a row and page */
-    int row0;
-    int by_page, by_row, by_place; /* from one unit of the team to the next */
-
-    __device__ inline gw_walk(const struct gw_attend_params &p, const CUT &c, int live) {
-        const int stride = (int)gridDim.x * (GW_ATTEND_THREADS / GW_LANES);
-        const int group = p.heads / p.kv_heads, seen = live - p.parts.row0;
-        places = p.kv_heads * ((group + HEADS - 1) / HEADS) * slices(c);
-        rows = seen < p.parts.rows ? seen : p.parts.rows;
-        pages = rows > 0 ? p.step.step[GW_STEP_POS_MAX] / GW_PAGE + 1 : 0;
-        rows = rows > 0 ? rows : 1;
-        row0 = p.parts.row0;
-        by_place = stride % places;
-        by_row = stride / places % rows;
-        by_page = stride / places / rows;
-    }
-    __device__ static inline int slices(const CUT &c) {
-        return (c.e + PER * GW_LANES - 1) / (PER * GW_LANES);
-    }
-    __device__ inline gw_unit first(const struct gw_attend_params &p, const CUT &c) const {
-        const int item = (int)blockIdx.x * (GW_ATTEND_THREADS / GW_LANES) + gw_team();
-        gw_unit u;
-        u.more = 1;
-        u.place = item % places;
-        u.row = row0 + item / places % rows;
-        u.page = item / places / rows;
-        locate(p, c, u);
-        settle(p, c, u);
-        find(p, c, u);
-        return u;
-    }
-    /* To find() when the number of its tile has had the time to come. */
-    __device__ inline gw_unit next(const struct gw_attend_params &p, const CUT &c,
-                                   gw_unit u) const {
-        advance(p, c, u);
-        settle(p, c, u);
-        return u;
-    }
-
-    __device__ inline void advance(const struct gw_attend_params &p, const CUT &c,
-                                   gw_unit &u) const {
-        u.place += by_place;
-        u.row += by_row;
-        u.page += by_page;
-        if (u.place >= places) {
-            u.place -= places;
-            u.row++;
-        }
-        if (u.row >= row0 + rows) {
-            u.row -= rows;
-            u.page++;
-        }
-        if (by_place != 0) {
-            locate(p, c, u);
-        }
-    }
-    __device__ inline void locate(const struct gw_attend_params &p, const CUT &c,
-                                  gw_unit &u) const {
-        const int group = p.heads / p.kv_heads, tiles = (group + HEADS - 1) / HEADS;
-        const int tile = u.place / slices(c) % tiles;
-        u.g = u.place / slices(c) / tiles;
-        u.head = u.g * group + tile * HEADS;
-        u.heads = group - tile * HEADS < HEADS ? group - tile * HEADS : HEADS;
-        u.value = u.place % slices(c) * (PER * GW_LANES);
-    }
-    /* Past units whose row does not see the page. */
-    __device__ inline void settle(const struct gw_attend_params &p, const CUT &c,
-                                  gw_unit &u) const {
-        for (;; advance(p, c, u)) {
-            if (u.page >= pages) {
-                u.more = 0;
-                return;
-            }
-            u.span = span_of(p.step, u.row, p.window);
-            if (u.page >= u.span.first && u.page <= u.span.last) {
-                break;
-            }
-        }
-        const int slot = gw_step_slot(p.step, u.row);
-        u.tile = p.pages[(size_t)slot * p.table_stride + u.page];
-    }
-    __device__ inline void find(const struct gw_attend_params &p, const CUT &c, gw_unit &u) const {
-        if (u.more) {
-            const size_t bytes = (size_t)(c.codes + c.scale_bytes);
-            const size_t at = ((size_t)u.tile * p.kv_heads + u.g) * bytes + 16 * gw_lane();
-            u.k = (const uint8_t *)p.k + at;
-            u.v = (const uint8_t *)p.v + at;
-        }
-    }
-};
-
-/* This lane's part of `bytes`, MOST or less, on their way to shared memory. */
-template <int MOST>
-__device__ static inline void copy_to(gw_shared_at to, const uint8_t *from, int bytes,
-                                      gw_once once) {
-    enum { STEP = GW_LANES * 16, AT_ONCE = MOST > STEP ? MOST / STEP : 1 };
-    int i = 0;
-#pragma unroll(AT_ONCE)
-    for (; i + STEP <= bytes; i += STEP) {
-        gw_copy_async_once(to + i, from + i, once);
-    }
-    if (i < bytes && 16 * gw_lane() < bytes - i) {
-        gw_copy_async_once(to + i, from + i, once);
-    }
-}
-
-/* The ring of a team. A page is k_chunks pieces of K, then v_chunks pieces of V; the first of each
- * brings the scales. Before a chunk is read: step(); it has come then, and the one that lies
- * GW_ATTEND_STAGES - 1 further on is on its way. */
-template <class CELLS, class CUT> struct gw_ring {
-    gw_shared_at to, k_scales, v_scales; /* for this lane's copies */
-    const uint8_t *places;
-    const uint8_t *from, *end; /* what to ask for next, and where that K or V ends */
-    gw_once once;
-    int now, before; /* places of the chunk to read and of the one read before it */
-
-    template <class DESK> __device__ inline explicit gw_ring(const DESK &d) {
-        const int lane = 16 * gw_lane();
-        to = gw_shared_address(d.ring) + lane;
-        k_scales = gw_shared_address(d.k_scales) + lane;
-        v_scales = gw_shared_address(d.v_scales) + lane;
-        places = gw_shared_place(d.ring);
-        once = gw_read_once();
-        gw_have(to);
-        now = before = 0;
-    }
-    /* A chunk of V or of K, to a place. */
-    __device__ inline void ask(const CUT &c, int is_v, int place) {
-        const int each = is_v ? c.v_bytes : c.k_bytes;
-        copy_to<CUT::CHUNK>(to + place, from,
-                            CUT::KNOWN || end - from >= each ? each : (int)(end - from), once);
-        from += each;
-    }
-    __device__ inline void begin(const CUT &c, int is_v, const uint8_t *tile) {
-        from = tile;
-        end = from + c.codes;
-        if (CELLS::SCALED) {
-            copy_to<GW_PAGE * 8>(is_v ? v_scales : k_scales, end, c.scale_bytes, once);
-        }
-    }
-    __device__ inline void open(const CUT &c, const uint8_t *tile) {
-        begin(c, 0, tile);
-        for (int i = 0; i < GW_ATTEND_STAGES - 1; i++) {
-            ask(c, 0, i * c.chunk);
-            gw_copy_commit();
-        }
-        before = (GW_ATTEND_STAGES - 1) * c.chunk;
-    }
-    /* left: chunks of this K or V from here on; what follows it, if `more`, is at `next`. */
-    template <int IS_V>
-    __device__ inline const uint8_t *step(const CUT &c, int left, int more, const uint8_t *next) {
-        gw_copy_wait<GW_ATTEND_STAGES - 2>();
-        gw_sync_team();
-        if (left >= GW_ATTEND_STAGES || !IS_V || more) {
-            if (left == GW_ATTEND_STAGES - 1) {
-                begin(c, !IS_V, next);
-            }
-            ask(c, (left < GW_ATTEND_STAGES) != IS_V, before);
-        }
-        gw_copy_commit();
-        before = now;
-        now = now + c.chunk < GW_ATTEND_STAGES * c.chunk ? now + c.chunk : 0;
-        return places + before;
-    }
-};
+/* ---- scores and sums ------------------------------------------------------------------------- */
 
 /* Neighbouring rows whose factors, HEADS of each, are read together: 16 bytes where a lane's
  * shares of rows are as many. */
@@ -330,10 +96,10 @@ __device__ static inline void weigh(const gw_desk<HEADS> &d, const float (*s)[2]
         mine[k * GW_LANES] = p[k];
     }
 #pragma unroll
-    for (int by = N / 2; by > 0; by /= 2) { /* the fold: positions 32 apart, then 16, ... */
+    for (int l = 1; l <= 4; l++) { /* the fold: positions 32 apart, then 16, ...; N is 16 or less */
 #pragma unroll
-        for (int k = 0; k < by; k++) {
-            p[k] = p[k] + p[k + by];
+        for (int k = 0; k < N / 2; k++) { /* all of them, or the array goes to memory */
+            p[k] = k < N >> l ? p[k] + p[k + (N >> l)] : p[k];
         }
     }
 #pragma unroll
@@ -381,7 +147,8 @@ __device__ static inline void mix_chunk(const CUT &c, const gw_desk<HEADS> &d, c
                                         int i, int j0, int from, int end, float (*o)[PER]) {
     typedef gw_side<HEADS, CUT, CUT::V_ROWS> side;
     enum {
-        FEW = LANES == 64 && HEADS * PER == 32 ? 4 : 8, /* eight spill on gfx90a */
+        /* on gfx90a eight spill, or leave room for one wave */
+        FEW = LANES == 64 && HEADS * (PER + 2 * CELLS::SCALED) >= 32 ? 4 : 8,
         AT_ONCE = FEW > side::ROWS ? FEW / side::ROWS : 1,
         BY_ONE = CUT::KNOWN ? 1 : FEW
     };
@@ -610,8 +377,8 @@ __device__ static inline void attend(const struct gw_attend_params &p, uint8_t *
 /* gw_attend_CACHE_hH_vV for any width, V values of a head per lane; gw_attend_CACHE_hH_eE for one.
  */
 #define ATTEND(format, HEADS, name, PER, E)                                                        \
-    GW_KERNEL(gw_attend_##format##_h##HEADS##_##name, struct gw_attend_params,                     \
-              GW_ATTEND_THREADS) {                                                                 \
+    GW_KERNEL(gw_attend_##format##_h##HEADS##_##name, struct gw_attend_params, GW_ATTEND_THREADS,  \
+              8) {                                                                                 \
         GW_SHARED_DYNAMIC(uint8_t, shared);                                                        \
         attend<gw_cells_##format, HEADS, PER, E>(p, shared);                                       \
     }
@@ -629,196 +396,3 @@ __device__ static inline void attend(const struct gw_attend_params &p, uint8_t *
 ATTEND_ALL(f16)
 ATTEND_ALL(f32)
 ATTEND_ALL(q8_0)
-
-/* ---- join ------------------------------------------------------------------------------------ */
-
-/* Largest maximum of the pages, in every thread. */
-GW_DEVICE float best_of(const float *top, int pages) {
-    enum { AT_ONCE = 8 };
-    __shared__ float tops[GW_JOIN_THREADS / GW_LANES];
-    float best = minus_infinity();
-#pragma unroll 1
-    for (int i = (int)threadIdx.x; i < pages; i += AT_ONCE * GW_JOIN_THREADS) {
-        float v[AT_ONCE];
-#pragma unroll
-        for (int k = 0; k < AT_ONCE; k++) {
-            const int page = i + k * GW_JOIN_THREADS;
-            v[k] = page < pages ? top[page] : minus_infinity();
-        }
-#pragma unroll
-        for (int k = 0; k < AT_ONCE; k++) {
-            best = larger(best, v[k]);
-        }
-    }
-    best = team_top(best);
-    if (gw_lane() == 0) {
-        tops[gw_team()] = best;
-    }
-    __syncthreads();
-    for (int i = 0; i < GW_JOIN_THREADS / GW_LANES; i++) {
-        best = larger(best, tops[i]);
-    }
-    return best;
-}
-
-/* Maxima and sums of pages from + 2 thread, + 1 into registers; and their weights from there. */
-GW_DEVICE void load_pair(const float *top, const float *sum, int from, int pages, float *tops,
-                         float *sums) {
-#pragma unroll
-    for (int c = 0; c < 2; c++) {
-        const int page = from + 2 * (int)threadIdx.x + c;
-        tops[c] = page < pages ? top[page] : 0.0f;
-        sums[c] = page < pages ? sum[page] : 0.0f;
-    }
-}
-GW_DEVICE void weigh_pair(float *weight, float *part, const float *tops, const float *sums,
-                          float best) {
-#pragma unroll
-    for (int c = 0; c < 2; c++) {
-        weight[2 * threadIdx.x + c] = gw_exp(tops[c] - best);
-        part[2 * threadIdx.x + c] = sums[c];
-    }
-}
-
-/* A block's shared memory: values of GW_JOIN_STAGES times some pages, and two batches of weights
- * and sums of pages. */
-struct gw_join_desk {
-    float stage[GW_JOIN_STAGES][GW_JOIN_PAGES][GW_JOIN_WIDTH];
-    float weight[2][GW_JOIN_BATCH], part[2][GW_JOIN_BATCH];
-};
-
-/* Pages of stage s on their way; `helper` is a thread's number among those of teams 2 and 3. */
-GW_DEVICE void fetch_stage(gw_join_desk &d, const float *values, int stride, int width, int pages,
-                           int s, int helper) {
-    enum { PIECES = GW_JOIN_WIDTH / 4, STEP = 2 * GW_LANES / PIECES };
-    const int i = helper % PIECES * 4, first = helper / PIECES;
-    const float *from = values + (size_t)(s * GW_JOIN_PAGES + first) * stride + i;
-    float(*to)[GW_JOIN_WIDTH] = d.stage[s % GW_JOIN_STAGES];
-    const int count = i < width ? pages - s * GW_JOIN_PAGES : 0;
-#pragma unroll
-    for (int k = first, n = 0; n < GW_JOIN_PAGES / STEP; k += STEP, n++) {
-        gw_copy_async_if(k < count, &to[k][i], from + (size_t)n * STEP * stride);
-    }
-    gw_copy_commit();
-}
-
-/* The next terms of both chains, on their way from shared memory. */
-struct gw_join_terms {
-    enum { TERMS = 8 };
-    gw_f32s<4> weight[TERMS / 4], part[TERMS / 4];
-    float v[TERMS];
-
-    __device__ inline void ask(const float (*values)[GW_JOIN_WIDTH], const float *weights,
-                               const float *parts, int lane) {
-#pragma unroll
-        for (int i = 0; i < TERMS / 4; i++) {
-            weight[i] = *(const gw_f32s<4> *)(weights + 4 * i);
-            part[i] = *(const gw_f32s<4> *)(parts + 4 * i);
-            gw_have(weight[i].v[0]);
-            gw_have(part[i].v[0]);
-        }
-#pragma unroll
-        for (int i = 0; i < TERMS; i++) {
-            v[i] = values[i][lane];
-            gw_have(v[i]);
-        }
-    }
-    __device__ inline void add(float *o, float *total) const {
-#pragma unroll
-        for (int i = 0; i < TERMS; i++) {
-            *total = GW_FMA(part[i / 4].v[i % 4], weight[i / 4].v[i % 4], *total);
-            *o = GW_FMA(v[i], weight[i / 4].v[i % 4], *o);
-        }
-    }
-};
-
-/* The chains over `count` pages of a stage. */
-GW_DEVICE void join_stage(const float (*v)[GW_JOIN_WIDTH], const float *weight, const float *part,
-                          int count, int lane, float *o, float *total) {
-    enum { TERMS = gw_join_terms::TERMS };
-    if (count < GW_JOIN_PAGES) {
-#pragma unroll 1
-        for (int i = 0; i < count; i++) {
-            *total = GW_FMA(part[i], weight[i], *total);
-            *o = GW_FMA(v[i][lane], weight[i], *o);
-        }
-        return;
-    }
-    gw_join_terms one, two;
-    one.ask(v, weight, part, lane);
-#pragma unroll 1
-    for (int i = 0; i < GW_JOIN_PAGES; i += 2 * TERMS) {
-        const int last = i + 2 * TERMS == GW_JOIN_PAGES, next = last ? 0 : i + 2 * TERMS;
-        two.ask(v + i + TERMS, weight + i + TERMS, part + i + TERMS, lane);
-        one.add(o, total);
-        one.ask(v + next, weight + next, part + next, lane);
-        two.add(o, total);
-    }
-}
-
-/* Team 0 carries the chain, teams 2 and 3 fetch its values ahead; all weigh pages, in batches. */
-template <int ACT8> __device__ static inline void join(const struct gw_join_params &p) {
-    enum { STAGES_OF_BATCH = GW_JOIN_BATCH / GW_JOIN_PAGES };
-    GW_SHARED_DYNAMIC(gw_join_desk, desk);
-    gw_join_desk &d = *desk;
-    const int slices = (p.e + GW_JOIN_WIDTH - 1) / GW_JOIN_WIDTH;
-    const int h = (int)blockIdx.x / slices, slice = (int)blockIdx.x % slices;
-    const int row = p.parts.row0 + (int)blockIdx.y, lane = gw_lane(), team = gw_team();
-    gw_grid_launch_dependents();
-    gw_grid_dependency_wait();
-    if (row >= gw_live(p.step)) {
-        return;
-    }
-    const gw_span span = span_of(p.step, row, p.window);
-    const int pages = span.last - span.first + 1, stride = p.parts.e_padded;
-    const size_t at = ((size_t)blockIdx.y * p.heads + h) * p.parts.page_stride + span.first;
-    const float *top = p.parts.top + at, *sum = p.parts.sum + at;
-    const float *values = p.parts.values + at * stride + slice * GW_JOIN_WIDTH;
-    const int width = stride - slice * GW_JOIN_WIDTH;
-    const int stages = (pages + GW_JOIN_PAGES - 1) / GW_JOIN_PAGES;
-    const int helper = (int)threadIdx.x - 2 * GW_LANES;
-    if (helper >= 0) {
-        for (int s = 0; s < GW_JOIN_STAGES - 1; s++) {
-            fetch_stage(d, values, stride, width, pages, s, helper);
-        }
-    }
-    float tops[2], sums[2]; /* of two pages of the batch to weigh next */
-    load_pair(top, sum, 0, pages, tops, sums);
-    const float best = best_of(top, pages);
-    weigh_pair(d.weight[0], d.part[0], tops, sums, best);
-    float o = 0.0f, total = 0.0f;
-#pragma unroll 1
-    for (int s = 0; s < stages; s++) {
-        const int batch = s / STAGES_OF_BATCH, place = s % STAGES_OF_BATCH;
-        if (helper >= 0) {
-            gw_copy_wait<GW_JOIN_STAGES - 2>();
-        }
-        __syncthreads();
-        if (place == 0) { /* used when the batch is through: the loads have time */
-            load_pair(top, sum, (batch + 1) * GW_JOIN_BATCH, pages, tops, sums);
-        }
-        if (team == 0) {
-            const int count = pages - s * GW_JOIN_PAGES, from = place * GW_JOIN_PAGES;
-            join_stage(d.stage[s % GW_JOIN_STAGES], d.weight[batch % 2] + from,
-                       d.part[batch % 2] + from, count, lane, &o, &total);
-        } else if (helper >= 0) {
-            fetch_stage(d, values, stride, width, pages, s + GW_JOIN_STAGES - 1, helper);
-        }
-        if (place == STAGES_OF_BATCH - 1) {
-            weigh_pair(d.weight[(batch + 1) % 2], d.part[(batch + 1) % 2], tops, sums, best);
-        }
-    }
-    if (team != 0) {
-        return;
-    }
-    const int i = slice * GW_JOIN_WIDTH + lane;
-    const size_t to = ((size_t)row * p.heads + h) * p.e + i;
-    o = o / total;
-    if (ACT8) {
-        gw_team_encode((gw_act8 *)p.out + to / GW_ACT_BLOCK, o);
-    } else if (i < p.e) {
-        ((float *)p.out)[to] = o;
-    }
-}
-GW_KERNEL(gw_attend_join_f32, struct gw_join_params, GW_JOIN_THREADS) { join<0>(p); }
-GW_KERNEL(gw_attend_join_act8, struct gw_join_params, GW_JOIN_THREADS) { join<1>(p); }
