@@ -14,7 +14,7 @@ template <class CELLS, int E> struct gw_cut {
     enum {
         KNOWN = 1,
         CHUNK = LANES == 32 ? GW_ATTEND_CHUNK : GW_ATTEND_CHUNK_WIDE,
-        K_MOST = CHUNK / (GW_PAGE * CELLS::BYTES),
+        K_MOST = CHUNK / (GW_PAGE * CELLS::BYTES), /* E / GW_ATTEND_LEAST is one block or less */
         V_MOST = CHUNK / (E * CELLS::BYTES),
         K_ROWS = K_MOST < E / GW_ATTEND_LEAST ? K_MOST : E / GW_ATTEND_LEAST,
         V_ROWS = V_MOST < GW_PAGE / GW_ATTEND_LEAST ? V_MOST : GW_PAGE / GW_ATTEND_LEAST

@@ -10,6 +10,7 @@ enum {
     GW_ATTEND_CHUNK = 2048,      /* bytes of K or V that come together, or less         */
     GW_ATTEND_CHUNK_WIDE = 1024, /* on waves of 64, whose units have less shared memory */
     GW_ATTEND_LEAST = 4,         /* fewest chunks of a page's K or V                    */
+    GW_ATTEND_MOST_ROWS = 32,    /* of K in a chunk: one block of q8_0, one scale       */
     GW_ATTEND_STAGES = 4,        /* chunks of a team's ring; not more than the fewest   */
     GW_ATTEND_HEADS = 8,         /* most heads at once                                  */
     GW_JOIN_THREADS = 128,

@@ -631,7 +631,7 @@ GW_DEVICE void gw_copy_async(gw_shared_at shared, const void *global) {
                  "l"(__cvta_generic_to_global(global))
                  : "memory");
 #elif defined(GW_NVIDIA)
-    (void)shared, (void)global; /* no kernel */
+    *(gw_16b *)__cvta_shared_to_generic(shared) = *(const gw_16b *)global;
 #else
     gw_copy_async((void *)shared, global);
 #endif

@@ -50,7 +50,8 @@ static void cut_pages(struct gw_attend_params *p, const gw_format *cache, int he
     int scales = cache->is_float ? 0 : p->e / 32 * 2; /* of a position */
     int cell = cache->is_float ? (int)cache->block_bytes : 1, e = p->e;
     p->k_rows = 1;
-    while (2 * GW_ATTEND_LEAST * p->k_rows <= e && 2 * p->k_rows * GW_PAGE * cell <= chunk) {
+    while (2 * GW_ATTEND_LEAST * p->k_rows <= e && 2 * p->k_rows <= GW_ATTEND_MOST_ROWS &&
+           2 * p->k_rows * GW_PAGE * cell <= chunk) {
         p->k_rows *= 2;
     }
     p->v_rows = GW_PAGE / GW_ATTEND_LEAST;
