@@ -1,10 +1,11 @@
 /* bench/hip_attention.c - decode attention of the hip backend against the read roof of the device.
  *
- * usage: hip_attention [heads [kv_heads [head_dim [f16|f32|q8_0 [rows]]]]]   (32 8 128 f16 1: 8b)
- * Needs a build with GODWIT_HIP; GODWIT_HIP_DRIVER as in the tests. For contexts of 2k, 32k and
- * 128k: time of a layer's attention in a captured pass of several layers (each with caches of its
- * own, together far beyond what the device keeps), GB/s of K and V, share of the roof measured in
- * the same run; then, at 2k and 32k, whether the bits are those of the scalar CPU.
+ * usage: hip_attention [heads [kv_heads [head_dim [f16|f32|q8_0 [rows [context ...]]]]]]
+ * (32 8 128 f16 1 2048 32768 131072: 8b)
+ * Needs a build with GODWIT_HIP; GODWIT_HIP_DRIVER as in the tests. For each context: time of a
+ * layer's attention in a captured pass of several layers (each with caches of its own, together far
+ * beyond what the device keeps), GB/s of K and V, share of the roof measured in the same run; then,
+ * up to 32k, whether the bits are those of the scalar CPU.
  * Build: cc -O2 -I. -Ibuild/X/generated bench/hip_attention.c build/X/libgodwit.a, and its
  * libraries.
  */
@@ -18,7 +19,7 @@
 
 extern const gw_backend gw_backend_cpu, gw_backend_hip;
 
-enum { MOST_LAYERS = 48, PASSES = 20, TRIALS = 5 };
+enum { FEWEST_LAYERS = 6, MOST_LAYERS = 48, PASSES = 20, TRIALS = 5, MOST_COMPARED = 32768 };
 
 typedef struct shape {
     int heads, kv_heads, e, rows;
@@ -166,11 +167,32 @@ static void *result(rig *r, const shape *s, int context) {
     return out;
 }
 
+static void measure(rig *hip, rig *cpu, const shape *s, int context, double roof_gbps) {
+    int layers = MOST_LAYERS * 8192 / context; /* together as long as that many of 8192 */
+    layers = layers < FEWEST_LAYERS ? FEWEST_LAYERS : layers > MOST_LAYERS ? MOST_LAYERS : layers;
+    const char *bits = "not compared";
+    set_step(s, context);
+    set_up(hip, s, context, layers);
+    double bytes = 2.0 * (double)bytes_of(&hip->k[0]);
+    double seconds = time_layer(hip, s->rows, layers);
+    tear_down(hip, layers);
+    if (context <= MOST_COMPARED) {
+        void *got = result(hip, s, context), *want = result(cpu, s, context);
+        bits = memcmp(got, want, bytes_of(&hip->out)) == 0 ? "equal" : "DIFFER";
+        free(got);
+        free(want);
+    }
+    printf("| %d | %.2f | %.0f | %.1f%% | %s |\n", context, 1e6 * seconds, 1e-9 * bytes / seconds,
+           1e-7 * bytes / seconds / roof_gbps, bits);
+    fflush(stdout);
+}
+
 int main(int argc, char **argv) {
     static rig hip, cpu;
-    static const int contexts[] = {2048, 32768, 131072}, layers[] = {MOST_LAYERS, 12, 6};
+    static const int usual[] = {2048, 32768, 131072};
     shape s = {argc > 1 ? atoi(argv[1]) : 32, argc > 2 ? atoi(argv[2]) : 8,
                argc > 3 ? atoi(argv[3]) : 128, argc > 5 ? atoi(argv[5]) : 1, GW_FMT_F16};
+    int given = argc > 6 ? argc - 6 : 0;
     gw_roof roof;
     if (argc > 4 && !gw_format_from_name(argv[4], &s.kv)) {
         fprintf(stderr, "%s is no format\n", argv[4]);
@@ -185,22 +207,13 @@ int main(int argc, char **argv) {
     printf("heads %d, kv heads %d, width %d, %s, rows %d; roof %.0f GB/s\n", s.heads, s.kv_heads,
            s.e, gw_format_of(s.kv)->name, s.rows, roof.read_gbps);
     printf("| context | us a layer | GB/s | of the roof | bits |\n|---|---|---|---|---|\n");
-    for (int i = 0; i < 3; i++) {
-        set_step(&s, contexts[i]);
-        set_up(&hip, &s, contexts[i], layers[i]);
-        double bytes = 2.0 * (double)bytes_of(&hip.k[0]);
-        double seconds = time_layer(&hip, s.rows, layers[i]);
-        tear_down(&hip, layers[i]);
-        const char *bits = "not compared";
-        if (i < 2) {
-            void *got = result(&hip, &s, contexts[i]), *want = result(&cpu, &s, contexts[i]);
-            bits = memcmp(got, want, bytes_of(&hip.out)) == 0 ? "equal" : "DIFFER";
-            free(got);
-            free(want);
+    for (int i = 0; i < (given > 0 ? given : 3); i++) {
+        int context = given > 0 ? atoi(argv[6 + i]) : usual[i];
+        if (context < s.rows) {
+            fprintf(stderr, "a context of %d for %d rows\n", context, s.rows);
+            return 2;
         }
-        printf("| %d | %.2f | %.0f | %.1f%% | %s |\n", contexts[i], 1e6 * seconds,
-               1e-9 * bytes / seconds, 1e-7 * bytes / seconds / roof.read_gbps, bits);
-        fflush(stdout);
+        measure(&hip, &cpu, &s, context, roof.read_gbps);
     }
     gw_backend_hip.close(hip.device);
     gw_backend_cpu.close(cpu.device);

@@ -164,12 +164,6 @@ __device__ static inline void score_page(const gw_attend_params &p, const DESK &
     }
 }
 
-/* gw_exp without a branch, so that two are made side by side. */
-GW_DEVICE float exp_below(float x) {
-    const float y = gw_exp(x < -87.0f ? -87.0f : x);
-    return x < -87.0f ? 0.0f : y;
-}
-
 /* What softmax makes of a page's scores, lane l of positions l and l + 32; a team. */
 struct gw_weights {
     float top, weight[2];

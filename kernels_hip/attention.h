@@ -30,6 +30,12 @@ GW_DEVICE void widen_halves(unsigned two, float *v) {
     v[0] = gw_widen_f16((gw_u16)two);
     v[1] = gw_widen_f16((gw_u16)(two >> 16));
 }
+/* A scale d of q8_0, and what takes the offset of a code with it in read_scaled. */
+struct gw_scale {
+    float d, offset;
+    __device__ inline gw_scale(void) {}
+    __device__ inline explicit gw_scale(float of) : d(of), offset(of * -32896.0f) {}
+};
 struct gw_cells_f32 {
     typedef gw_put_f32 put;
     enum { BYTES = 4, SCALED = 0 };
@@ -39,6 +45,11 @@ struct gw_cells_f32 {
         for (int i = 0; i < N; i++) {
             v[i] = x.v[i];
         }
+    }
+    template <int N>
+    __device__ static inline void read_scaled(const uint8_t *chunk, int at, const gw_scale *,
+                                              float *v) {
+        read<N>(chunk, at, v);
     }
 };
 struct gw_cells_f16 {
@@ -58,6 +69,11 @@ struct gw_cells_f16 {
             }
         }
     }
+    template <int N>
+    __device__ static inline void read_scaled(const uint8_t *chunk, int at, const gw_scale *,
+                                              float *v) {
+        read<N>(chunk, at, v);
+    }
 };
 struct gw_cells_q8_0 { /* without the scale */
     typedef gw_put_q8_0 put;
@@ -69,6 +85,22 @@ struct gw_cells_q8_0 { /* without the scale */
 #pragma unroll
         for (int i = 0; i < N; i++) { /* exact: 2^23 + 128 + code is a float */
             v[i] = GW_F32_FROM_BITS(0x4b000000u | ((codes >> 8 * i & 0xffu) ^ 0x80u)) - 8388736.0f;
+        }
+    }
+    /* Times the scales: 2^15 + 128 + code as a float whose second byte is 128 + code, and 2^15 +
+     * 128 is 128 * 257, so that its product with a binary16 is a float: one rounding, of d * code,
+     * which is one too. */
+    template <int N>
+    __device__ static inline void read_scaled(const uint8_t *chunk, int at, const gw_scale *scale,
+                                              float *v) {
+        const unsigned codes = (N == 1   ? chunk[at]
+                                : N == 2 ? *(const gw_u16 *)(chunk + at)
+                                         : *(const unsigned *)(chunk + at)) ^
+                               0x80808080u;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const unsigned x = gw_pick_bytes(codes, 0x47000000u, 0x03000000u | (4u + i) << 8);
+            v[i] = GW_FMA(GW_F32_FROM_BITS(x), scale[i].d, scale[i].offset);
         }
     }
 };
@@ -83,6 +115,12 @@ GW_DEVICE float team_top(float v) {
 }
 
 GW_DEVICE float minus_infinity(void) { return GW_F32_FROM_BITS(0xff800000u); }
+
+/* gw_exp without a branch, so that several are made side by side. */
+GW_DEVICE float exp_below(float x) {
+    const float y = gw_exp(x < -87.0f ? -87.0f : x);
+    return x < -87.0f ? 0.0f : y;
+}
 
 /* ---- ROPE_KV of a step of one row ------------------------------------------------------------ */
 

@@ -1,4 +1,4 @@
-/* kernels_hip/attention_params.h - parameters of the kernels in attention.hip. */
+/* kernels_hip/attention_params.h - parameters of the kernels of attention. */
 #ifndef GW_KERNELS_HIP_ATTENTION_PARAMS_H
 #define GW_KERNELS_HIP_ATTENTION_PARAMS_H
 
@@ -6,13 +6,17 @@
 #include "kernels_hip/rope_params.h"
 
 enum {
-    GW_ATTEND_THREADS = 64, /* two teams, each with work of its own */
-    GW_ATTEND_STAGES = 4,   /* chunks of a team's ring              */
-    GW_ATTEND_HEADS = 8,    /* most heads at once                   */
+    GW_ATTEND_THREADS = 64,      /* two teams, each with work of its own                */
+    GW_ATTEND_CHUNK = 2048,      /* bytes of K or V that come together, or less         */
+    GW_ATTEND_CHUNK_WIDE = 1024, /* on waves of 64, whose units have less shared memory */
+    GW_ATTEND_LEAST = 4,         /* fewest chunks of a page's K or V                    */
+    GW_ATTEND_MOST_ROWS = 32,    /* of K in a chunk: one block of q8_0, one scale       */
+    GW_ATTEND_STAGES = 4,        /* chunks of a team's ring; not more than the fewest   */
+    GW_ATTEND_HEADS = 8,         /* most heads at once                                  */
     GW_JOIN_THREADS = 128,
-    GW_JOIN_PAGES = 32,                  /* pages of a stage                  */
-    GW_JOIN_BATCH = 2 * GW_JOIN_THREADS, /* pages weighed at once */
-    GW_JOIN_STAGES = 8,                  /* 4 KB each                         */
+    GW_JOIN_PAGES = 64,                  /* pages of a stage                          */
+    GW_JOIN_STAGES = 6,                  /* 8 KB each                                 */
+    GW_JOIN_BATCH = 2 * GW_JOIN_THREADS, /* pages weighed at once                     */
     GW_JOIN_WIDTH = 32                   /* values of a head that a block joins */
 };
 
@@ -30,10 +34,11 @@ struct gw_attend_parts {
 /* Bytes of shared memory that a team has for queries. */
 #define GW_ATTEND_QUERIES(heads, e) (((heads) * (e)*4 + 15) / 16 * 16)
 
-/* gw_attend_CACHE_hH_vV: H heads at once, V values of a head per lane. Grid: any number of blocks;
- * they share the pages. Dynamic shared memory: two times team_bytes. A page of one KV head comes in
- * k_chunks pieces of k_rows of e and v_chunks pieces of v_rows of 64; each of them at least
- * GW_ATTEND_STAGES, and all of k_bytes or v_bytes but the last of K. */
+/* gw_attend_CACHE_hH_vV: H heads at once, V values of a head per lane; gw_attend_CACHE_hH_eE: of
+ * heads of E values, whose pages come in the pieces that gw_cut of attend_pages.h names. Grid: any
+ * number of blocks; they share the pages. Dynamic shared memory: two times team_bytes. A page of
+ * one KV head comes in k_chunks pieces of k_rows of e and v_chunks pieces of v_rows of 64; each of
+ * them at least GW_ATTEND_LEAST, and all of k_bytes or v_bytes but the last of K. */
 struct gw_attend_params { /* what comes first, and why: linear_params.h */
     struct gw_step_params step;
     GW_DEV(const void) k; /* caches, core/plan/op.h */
@@ -119,7 +124,11 @@ enum {
      16 * 16)
 #define GW_SPLIT_FLOATS(e, pages) ((pages) * (e))
 
-/* gw_attend_join_f32, gw_attend_join_act8: grid (heads * ceil(e / GW_JOIN_WIDTH), rows). */
+/* Bytes of shared memory of a block that joins. */
+#define GW_JOIN_SHARED (4 * (GW_JOIN_STAGES * GW_JOIN_PAGES * GW_JOIN_WIDTH + 4 * GW_JOIN_BATCH))
+
+/* gw_attend_join_f32, gw_attend_join_act8: grid (heads * ceil(e / GW_JOIN_WIDTH), rows), dynamic
+ * shared memory GW_JOIN_SHARED. */
 struct gw_join_params {
     struct gw_step_params step;
     struct gw_attend_parts parts;

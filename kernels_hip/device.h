@@ -548,11 +548,13 @@ GW_DEVICE gw_16b gw_stream_fresh(const void *from) { return gw_stream(from); }
 #endif
 
 /* An address is made, or a float that an earlier kernel of the pass wrote is asked for, here and
- * not where it is used: for what comes right behind the wait below. And a word stays a register, of
- * which the compiler would otherwise keep 16 bits. */
+ * not where it is used: for what comes right behind the wait below. A word stays a register, of
+ * which the compiler would otherwise keep 16 bits; a float is read in this turn of a loop, where
+ * the compiler would otherwise do it in the next, when it is needed. */
 #if defined(GW_NVIDIA) && GW_SM >= 900
 GW_DEVICE void gw_have(const float *&at) { asm volatile("" : "+l"(at)); }
 GW_DEVICE void gw_have(unsigned &v) { asm("" : "+r"(v)); }
+GW_DEVICE void gw_have(float &v) { asm volatile("" : "+f"(v)); }
 template <class T> __device__ static inline void gw_have(T &) {}
 GW_DEVICE float gw_fresh_float(const float *from) {
     float x;
@@ -629,11 +631,32 @@ GW_DEVICE void gw_copy_async(gw_shared_at shared, const void *global) {
                  "l"(__cvta_generic_to_global(global))
                  : "memory");
 #elif defined(GW_NVIDIA)
-    (void)shared, (void)global; /* no kernel */
+    *(gw_16b *)__cvta_shared_to_generic(shared) = *(const gw_16b *)global;
 #else
     gw_copy_async((void *)shared, global);
 #endif
 }
+/* The same of what is read once: in the second cache it gives way to everything else. */
+#if defined(GW_NVIDIA) && GW_SM >= 800
+typedef unsigned long long gw_once;
+GW_DEVICE gw_once gw_read_once(void) {
+    gw_once policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+GW_DEVICE void gw_copy_async_once(gw_shared_at shared, const void *global, gw_once once) {
+    asm volatile(
+        "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2;" ::"r"(shared),
+        "l"(__cvta_generic_to_global(global)), "l"(once)
+        : "memory");
+}
+#else
+typedef int gw_once;
+GW_DEVICE gw_once gw_read_once(void) { return 0; }
+GW_DEVICE void gw_copy_async_once(gw_shared_at shared, const void *global, gw_once) {
+    gw_copy_async(shared, global);
+}
+#endif
 /* The same if `yes`, without a branch. */
 GW_DEVICE void gw_copy_async_if(int yes, void *shared, const void *global) {
 #if defined(GW_NVIDIA) && GW_SM >= 800

@@ -5,9 +5,8 @@
 #include "backends/hip/hip.h"
 #include "kernels_hip/attention_params.h"
 
-/* CHUNK: of the ring, WIDE: on waves of 64, whose units have less shared memory. RESERVED: bytes of
- * shared memory that NVIDIA takes for a block. */
-enum { SCRATCH_BYTES = 128 << 20, CHUNK = 2048, CHUNK_WIDE = 1024, RESERVED = 1024 };
+/* RESERVED: bytes of shared memory that NVIDIA takes for a block. */
+enum { SCRATCH_BYTES = 128 << 20, RESERVED = 1024 };
 
 /* Bytes, whole times 16. */
 static int whole_16(int bytes) { return (bytes + 15) / 16 * 16; }
@@ -51,10 +50,11 @@ static void cut_pages(struct gw_attend_params *p, const gw_format *cache, int he
     int scales = cache->is_float ? 0 : p->e / 32 * 2; /* of a position */
     int cell = cache->is_float ? (int)cache->block_bytes : 1, e = p->e;
     p->k_rows = 1;
-    while (8 * p->k_rows <= e && 2 * p->k_rows * GW_PAGE * cell <= chunk) {
+    while (2 * GW_ATTEND_LEAST * p->k_rows <= e && 2 * p->k_rows <= GW_ATTEND_MOST_ROWS &&
+           2 * p->k_rows * GW_PAGE * cell <= chunk) {
         p->k_rows *= 2;
     }
-    p->v_rows = GW_PAGE / GW_ATTEND_STAGES;
+    p->v_rows = GW_PAGE / GW_ATTEND_LEAST;
     while (p->v_rows > 1 && p->v_rows * e * cell > chunk && p->v_rows / 2 * e * cell % 16 == 0) {
         p->v_rows /= 2;
     }
@@ -300,8 +300,10 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
     if (segment->rope != NULL && segment->rows == 1) {
         p.turn = gw_hip_turn(segment->rope);
     }
-    cut_pages(&p, cache, heads, device->warp == 32 ? CHUNK : CHUNK_WIDE);
-    snprintf(name, sizeof name, "gw_attend_%s_h%d_v%d", cache->name, heads, per);
+    cut_pages(&p, cache, heads, device->warp == 32 ? GW_ATTEND_CHUNK : GW_ATTEND_CHUNK_WIDE);
+    int known = e == 64 || e == 128; /* widths that have kernels of their own */
+    snprintf(name, sizeof name, "gw_attend_%s_h%d_%c%d", cache->name, heads, known ? 'e' : 'v',
+             known ? e : per);
     unsigned teams = GW_ATTEND_THREADS / GW_LANES, shared = teams * (unsigned)p.team_bytes;
     size_t front = segment->n;
     /* As many blocks as run at once, so many that a team stays with its heads. */
@@ -338,7 +340,7 @@ static gw_status record_join(struct gw_segment *segment, const gw_node *node,
     unsigned slices = gw_hip_groups((size_t)a->head_dim, GW_JOIN_WIDTH);
     GW_TRY(gw_hip_record(segment, node, act8 ? "gw_attend_join_act8" : "gw_attend_join_f32",
                          (unsigned)a->heads * slices, (unsigned)parts->rows, 1, GW_JOIN_THREADS, 1,
-                         1, 0, &p, sizeof p));
+                         1, GW_JOIN_SHARED, &p, sizeof p));
     segment->launches[segment->n - 1].ways = 1 << GW_HIP_MANY;
     return GW_OK;
 }
