@@ -10,6 +10,7 @@
 
 #include "backends/hip/hip.h"
 #include "kernels_hip/linear_params.h"
+#include "kernels_hip/strip.h"
 
 extern const gw_backend gw_backend_hip;
 
@@ -127,7 +128,9 @@ static const op_case more_cases[] = {
 /* clang-format on */
 enum {
     MORE = sizeof more_cases / sizeof more_cases[0],
-    FORMS = 5, /* EMBED, LINEAR and GLU of every format, and these with more tokens than a tile */
+    /* EMBED, LINEAR and GLU of every format, these with more tokens than a tile, and of few rows of
+     * the decode order. */
+    FORMS = 9,
     EVERY = OC_TOTAL + MORE + FORMS * GW_FMT_ACT8
 };
 
@@ -145,17 +148,19 @@ static op_case case_of(int i) {
     if (form == 0) {
         return embed;
     }
-    static const int tokens[FORMS] = {0, 67, 39, 141, 130};
+    static const int tokens[FORMS] = {0, 67, 39, 141, 130, 3, 2, 2, 4};
     size_t block = gw_format_of(fmt)->block_elems;
     int glu = form % 2 == 0;
     return (op_case){.op = glu ? GW_OP_GLU : GW_OP_LINEAR,
                      .why = embed.why,
                      .n = tokens[form],
-                     .k = block > 32 ? 256 : 96,
+                     .k = form > 6    ? (block > 32 ? 1280 : 1056)
+                          : block > 32 ? 256
+                                       : 96,
                      .m = {glu ? 64 : 100},
                      .fmt = {fmt, fmt, fmt},
                      .out = glu ? GW_FMT_ACT8 : GW_FMT_F32,
-                     .order = GW_ORDER_PREFILL,
+                     .order = form > 4 ? GW_ORDER_DECODE : GW_ORDER_PREFILL,
                      .bias = !glu,
                      .residual = !glu};
 }
@@ -168,14 +173,20 @@ static void check_table(void **state) {
     ot_close(&bench);
 }
 
+static int has_strips(gw_fmt fmt) {
+#define STRIPS(FORMAT, ...) [GW_FMT_##FORMAT] = 1,
+    static const char has[GW_FMT_COUNT] = {GW_STRIP_FORMATS(STRIPS)};
+    return has[fmt];
+}
+
 /* Sums of several rows are joined from two places, from one or half of them at a time, as shared
  * memory allows: the table has cases of each. */
 static void table_joins_sums_in_every_way(void **state) {
     static op_bench bench;
-    int seen[GW_LINEAR_PLACES + 1] = {0};
+    int seen[GW_LINEAR_PLACES + 1] = {0}, four[GW_FMT_COUNT] = {0};
     (void)state;
     ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
-    for (int i = 0; i < OC_TOTAL + MORE; i++) {
+    for (int i = 0; i < EVERY; i++) {
         op_case c = case_of(i);
         op_setup s;
         struct gw_segment *segment;
@@ -189,6 +200,7 @@ static void table_joins_sums_in_every_way(void **state) {
         for (size_t l = 0; l < segment->n; l++) {
             const struct gw_linear_params *p = segment->launches[l].params;
             seen[p->places] += strstr(segment->launches[l].kernel, "_wide") != NULL;
+            four[c.fmt[0]] += strstr(segment->launches[l].kernel, "_four") != NULL;
         }
         bench.backend->thaw(segment);
         oc_close(&s);
@@ -196,6 +208,11 @@ static void table_joins_sums_in_every_way(void **state) {
     if (bench.device->driver->emulated) { /* how much a card has is not known */
         assert_true(seen[0] > 0);
         assert_int_equal(seen[1] > 0 && seen[2] > 0, bench.device->warp == 32); /* it has gates */
+    }
+    for (int fmt = 0; fmt < GW_FMT_COUNT; fmt++) {
+        if (!gw_format_of((gw_fmt)fmt)->is_float && has_strips((gw_fmt)fmt) && four[fmt] == 0) {
+            fail_msg("no product of two to four rows in %s", gw_format_of((gw_fmt)fmt)->name);
+        }
     }
     ot_close(&bench);
 }
