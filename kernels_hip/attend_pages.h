@@ -1,7 +1,6 @@
 /* kernels_hip/attend_pages.h - how the teams of attention.hip go through pages, and how these come
  * to them: K and V stream through a ring of chunks that belongs to a team alone. Teams loop over
- * pages, so any grid does. What is read once gives way in the second cache to what the pages leave
- * behind, which attend_join.hip reads.
+ * pages, so any grid does.
  */
 #ifndef GW_KERNELS_HIP_ATTEND_PAGES_H
 #define GW_KERNELS_HIP_ATTEND_PAGES_H
@@ -168,16 +167,15 @@ template <class CELLS, int HEADS, int PER, class CUT> struct gw_walk {
 
 /* This lane's part of `bytes`, MOST or less, on their way to shared memory. */
 template <int MOST>
-__device__ static inline void copy_to(gw_shared_at to, const uint8_t *from, int bytes,
-                                      gw_once once) {
+__device__ static inline void copy_to(gw_shared_at to, const uint8_t *from, int bytes) {
     enum { STEP = GW_LANES * 16, AT_ONCE = MOST > STEP ? MOST / STEP : 1 };
     int i = 0;
 #pragma unroll(AT_ONCE)
     for (; i + STEP <= bytes; i += STEP) {
-        gw_copy_async_once(to + i, from + i, once);
+        gw_copy_async(to + i, from + i);
     }
     if (i < bytes && 16 * gw_lane() < bytes - i) {
-        gw_copy_async_once(to + i, from + i, once);
+        gw_copy_async(to + i, from + i);
     }
 }
 
@@ -188,7 +186,6 @@ template <class CELLS, class CUT> struct gw_ring {
     gw_shared_at to, k_scales, v_scales; /* for this lane's copies */
     const uint8_t *places;
     const uint8_t *from, *end; /* what to ask for next, and where that K or V ends */
-    gw_once once;
     int now, before; /* places of the chunk to read and of the one read before it */
 
     template <class DESK> __device__ inline explicit gw_ring(const DESK &d) {
@@ -197,7 +194,6 @@ template <class CELLS, class CUT> struct gw_ring {
         k_scales = gw_shared_address(d.k_scales) + lane;
         v_scales = gw_shared_address(d.v_scales) + lane;
         places = gw_shared_place(d.ring);
-        once = gw_read_once();
         gw_have(to);
         now = before = 0;
     }
@@ -205,14 +201,14 @@ template <class CELLS, class CUT> struct gw_ring {
     __device__ inline void ask(const CUT &c, int is_v, int place) {
         const int each = is_v ? c.v_bytes : c.k_bytes;
         copy_to<CUT::CHUNK>(to + place, from,
-                            CUT::KNOWN || end - from >= each ? each : (int)(end - from), once);
+                            CUT::KNOWN || end - from >= each ? each : (int)(end - from));
         from += each;
     }
     __device__ inline void begin(const CUT &c, int is_v, const uint8_t *tile) {
         from = tile;
         end = from + c.codes;
         if (CELLS::SCALED) {
-            copy_to<GW_PAGE * 8>(is_v ? v_scales : k_scales, end, c.scale_bytes, once);
+            copy_to<GW_PAGE * 8>(is_v ? v_scales : k_scales, end, c.scale_bytes);
         }
     }
     __device__ inline void open(const CUT &c, const uint8_t *tile) {

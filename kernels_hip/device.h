@@ -636,27 +636,6 @@ GW_DEVICE void gw_copy_async(gw_shared_at shared, const void *global) {
     gw_copy_async((void *)shared, global);
 #endif
 }
-/* The same of what is read once: in the second cache it gives way to everything else. */
-#if defined(GW_NVIDIA) && GW_SM >= 800
-typedef unsigned long long gw_once;
-GW_DEVICE gw_once gw_read_once(void) {
-    gw_once policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
-GW_DEVICE void gw_copy_async_once(gw_shared_at shared, const void *global, gw_once once) {
-    asm volatile(
-        "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2;" ::"r"(shared),
-        "l"(__cvta_generic_to_global(global)), "l"(once)
-        : "memory");
-}
-#else
-typedef int gw_once;
-GW_DEVICE gw_once gw_read_once(void) { return 0; }
-GW_DEVICE void gw_copy_async_once(gw_shared_at shared, const void *global, gw_once) {
-    gw_copy_async(shared, global);
-}
-#endif
 /* The same if `yes`, without a branch. */
 GW_DEVICE void gw_copy_async_if(int yes, void *shared, const void *global) {
 #if defined(GW_NVIDIA) && GW_SM >= 800

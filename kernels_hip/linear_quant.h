@@ -52,8 +52,8 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
                                         : sums;
     }
     /* n rows from `from` on to shared memory, of each the first `blocks`; behind them come zeros,
-     * up to block `end`. As gw_stage. */
-    template <class Asked, class Ready>
+     * up to block `end`. As gw_stage; of several rows AT_ONCE pieces of 32 blocks of a team. */
+    template <int AT_ONCE, class Asked, class Ready>
     __device__ static inline void
     stage_blocks(const gw_linear_params &p, unsigned *x, const unsigned char *from, int n,
                  int blocks, int end, const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
@@ -70,16 +70,16 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
             gw_stage<2, ROWS, 4>(from, (size_t)p.row_bytes, blocks * ACT_WORDS, end * ACT_WORDS, x,
                                  p.row_words, n, put, asked, ready);
         } else {
-            stage_several(p, x, from, n, blocks, end, factors, asked, ready);
+            stage_several<AT_ONCE>(p, x, from, n, blocks, end, factors, asked, ready);
         }
     }
     /* A team takes 32 blocks of a row at a time, a lane one of them: code that runs once is short,
      * which counts for more than whole lines. */
-    template <class Asked, class Ready>
+    template <int AT_ONCE, class Asked, class Ready>
     __device__ static inline void
     stage_several(const gw_linear_params &p, unsigned *x, const unsigned char *from, int n,
                   int blocks, int end, const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
-        enum { AT_ONCE = 3, TEAMS = GW_LINEAR_THREADS / GW_LANES, PAIRS = ACT_WORDS / 2 };
+        enum { TEAMS = GW_LINEAR_THREADS / GW_LANES, PAIRS = ACT_WORDS / 2 };
         struct __align__(8) pair {
             unsigned w[2];
         };
@@ -141,8 +141,8 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
     __device__ static inline void stage(const gw_linear_params &p, unsigned *x,
                                         const unsigned char *from, int n,
                                         const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
-        stage_blocks(p, x, from, n, p.terms, records(p.terms) * GW_STRIP_BLOCKS, factors, asked,
-                     ready);
+        stage_blocks<3>(p, x, from, n, p.terms, records(p.terms) * GW_STRIP_BLOCKS, factors, asked,
+                        ready);
     }
     /* What slots [slot, slot + slots) of all waves take. */
     __device__ static inline void stage_slots(const gw_linear_params &p, unsigned *x,
@@ -150,7 +150,8 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
                                               const gw_factors<ROWS> &factors) {
         const int at = slot * CLASSES * GW_STRIP_BLOCKS, whole = slots * CLASSES * GW_STRIP_BLOCKS;
         const int end = records(p.terms) * GW_STRIP_BLOCKS - at;
-        stage_blocks(
+        /* few: the chains of two tiles are in registers */
+        stage_blocks<TERM == GW_TERM_Q2 ? 1 : 2>(
             p, x, from + at * ACT_WORDS * 4, n, p.terms - at, end < whole ? end : whole, factors,
             []() {}, []() {});
     }
