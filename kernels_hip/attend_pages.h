@@ -186,7 +186,7 @@ template <class CELLS, class CUT> struct gw_ring {
     gw_shared_at to, k_scales, v_scales; /* for this lane's copies */
     const uint8_t *places;
     const uint8_t *from, *end; /* what to ask for next, and where that K or V ends */
-    int now, before; /* places of the chunk to read and of the one read before it */
+    int now, before;           /* places of the chunk to read and of the one read before it */
 
     template <class DESK> __device__ inline explicit gw_ring(const DESK &d) {
         const int lane = 16 * gw_lane();

@@ -102,6 +102,7 @@ enum {
 enum {
     GW_ROWS_MOST = 8,   /* rows of a block                                       */
     GW_ROWS_PAGES = 16, /* most pages of a row                                   */
+    GW_ROWS_ALONE = 8,  /* the same where gw_attend_split could share them       */
     GW_ROWS_NEW = 2     /* rows of k and v that a thread has on their way at once */
 };
 /* Bytes of a row's new cells, with which rows begin in different banks. */

@@ -51,9 +51,8 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
         }
     }
 
-    /* Sums over a turn's blocks, or over their halves, that begin at MAGIC. c: codes of the blocks
-     * of a record, by block, half and row; w: the column's words, zeros: all bits but where the
-     * words of a side are to be zeros. */
+    /* Sums over a turn's blocks, or over their halves, that begin at MAGIC. w: the words of this
+     * thread's column, whose side it is, by half. */
     __device__ static inline void multiply_turn(int *s, const quarter<F> *q, int turn,
                                                 const unsigned *w, int side, int lane) {
 #pragma unroll

@@ -1,6 +1,6 @@
 /* kernels_hip/linear_quant.h - LINEAR and GLU of quantized weights in the decode order: what dot
- * products (linear.hip) and matrix instructions (linear_wide.hip) share; linear_stream.h has the
- * loop.
+ * products (linear.hip) and matrix instructions (linear_four.hip, linear_wide.hip) share;
+ * linear_stream.h has the loop.
  *
  * Block b belongs to lane b mod 32 of arith.h, so record u has lanes 4 (u mod 8) .. + 3, and wave q
  * of a tile takes the records u = q mod 8: four chains per row.

@@ -257,10 +257,12 @@ static gw_status record_rows(struct gw_segment *segment, const gw_node *node, si
         desk = rows_desk(segment, p, tile, pages + more);
     } while (desk + 2 * tile > room && --pages > 0);
     /* Two rows of heads that share no KV head leave blocks enough to share the pages (measured on
-     * an H200: two, four and eight rows, groups of 1 and 8); but ROPE_KV then has a launch. */
-    int shares =
-        p->heads == p->kv_heads && segment->most_pages[GW_HIP_SPLIT] > 0 && !turns_rows(segment);
-    if (segment->rows == 1 || shares || p->e > GW_BLOCK_THREADS) {
+     * an H200: two, four and eight rows, groups of 1 and 8). Of few pages the launch of ROPE_KV,
+     * which that has, costs as much as it gains. */
+    if (p->heads == p->kv_heads && segment->most_pages[GW_HIP_SPLIT] > 0) {
+        pages = turns_rows(segment) ? lesser(pages, GW_ROWS_ALONE) : 0;
+    }
+    if (segment->rows == 1 || p->e > GW_BLOCK_THREADS) {
         pages = 0;
     }
     if (!takes(segment, GW_HIP_ROWS, front, pages, first)) {
