@@ -99,7 +99,7 @@ def test_compiled_once_then_from_disk(driver, tmp_path):
 
 def formats(kernels):
     """The quantized formats that products among them are for."""
-    product = r"gw_(?:linear|glu|gemm|gemm_group|gemm_large|gemm_plain)_(i?q\d\w*?)(?:_wide|_pieces)?"
+    product = r"gw_(?:linear|glu|gemm|gemm_group|gemm_large|gemm_plain)_(i?q\d\w*?)(?:_four|_wide|_pieces)?"
     found = (re.fullmatch(product, kernel) for kernel in kernels)
     return {m.group(1) for m in found if m}
 
@@ -128,7 +128,8 @@ def test_every_command_finds_its_kernels(tmp_path):
         assert done.returncode == 0, done.stderr
         assert kernel in compiled(log), args
 
-    finds("gw_linear_q5_1", "bench", "--gemm", "q5_1:K=64,N=32,M=2")
+    finds("gw_linear_q5_1", "bench", "--gemm", "q5_1:K=64,N=32,M=1")
+    finds("gw_linear_q5_1_four", "bench", "--gemm", "q5_1:K=64,N=32,M=2")
     finds("gw_linear_q6_k", "run", "-m", model, "--draft", other, "-p", "a", "-n", 4)
     finds("gw_rope_kv_q8_0", "logits", "-m", model, "--ids", "1,300", "--kv-type", "q8_0")
     finds("gw_roof_read", "run", "-m", model, "-p", "a", "-n", 2, "--offload-layers", 2)
