@@ -150,8 +150,8 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
                                               const gw_factors<ROWS> &factors) {
         const int at = slot * CLASSES * GW_STRIP_BLOCKS, whole = slots * CLASSES * GW_STRIP_BLOCKS;
         const int end = records(p.terms) * GW_STRIP_BLOCKS - at;
-        /* few: the chains of two tiles are in registers */
-        stage_blocks<TERM == GW_TERM_Q2 ? 1 : 2>(
+        /* few: the chains of two tiles are in registers, with what sums of halves need */
+        stage_blocks<TERM == GW_TERM_Q2 || TERM == GW_TERM_HALVES ? 1 : 2>(
             p, x, from + at * ACT_WORDS * 4, n, p.terms - at, end < whole ? end : whole, factors,
             []() {}, []() {});
     }
