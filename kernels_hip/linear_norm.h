@@ -112,18 +112,40 @@ __device__ static inline void gw_stage(const unsigned char *x, size_t row_bytes,
 
 /* ---- behind ---------------------------------------------------------------------------------- */
 
-/* Weights of the norm behind LINEAR item `item`, those of this lane; asked for when it begins. */
-template <int GLU>
+/* Weights of the norm behind LINEAR item `item`, those of this lane, of ONE row its only one; asked
+ * for when it begins. */
+template <int GLU, int ONE>
 __device__ static inline gw_norm_four gw_ask_behind(const gw_linear_params &p, int item) {
     gw_norm_four w = {{0.0f, 0.0f, 0.0f, 0.0f}};
-    if (!GLU && p.behind) {
+    if (!GLU && ONE && p.behind) {
+        w.v[0] = p.behind[item * GW_LINEAR_ITEM + gw_lane()];
+    } else if (!GLU && p.behind) {
         w = gw_norm_read(p.behind + item * GW_LINEAR_ITEM + gw_lane() % 8 * 4);
     }
     return w;
 }
 
 /* The 32 columns of LINEAR item `item` times the weights of the norm behind it, and the sum of
- * their squares: eight lanes for each row of x. This team is `team` of `teams`. */
+ * their squares (gw_block_squares of arith.h): of one row, a column for each lane. This team is
+ * `team` of `teams`; the last one has the squares, so that they come side by side. */
+GW_DEVICE void gw_norm_column(const gw_linear_params &p, const float *columns, int item,
+                              float weight, int team, int teams) {
+    const size_t block = (size_t)blockIdx.y * (size_t)(p.stride / GW_ACT_BLOCK) + (size_t)item;
+    const float v = columns[gw_lane()];
+    if (team == 0 && p.behind_act8) {
+        gw_team_encode((gw_act8 *)p.left + block, v * weight);
+    } else if (team == 0) {
+        ((float *)p.left)[block * GW_ACT_BLOCK + gw_lane()] = v * weight;
+    }
+    if (team == teams - 1) {
+        const float sum = gw_fold(v * v);
+        if (gw_lane() == 0) {
+            p.left_squares[block] = sum;
+        }
+    }
+}
+
+/* The same of several rows: eight lanes for each row of x. This team is `team` of `teams`. */
 GW_DEVICE void gw_norm_columns(const gw_linear_params &p, const float *columns, int item, int live,
                                const gw_norm_four &weight, int team, int teams) {
     const int part = gw_lane() % 8 * 4, blocks = p.stride / GW_ACT_BLOCK;

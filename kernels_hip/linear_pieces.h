@@ -138,7 +138,7 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
                 extra[o] = gw_ask(p, at.tile, K::out_row(fold), K::out_col(fold, o), live);
             }
         }
-        weight = gw_ask_behind<GLU>(p, at.tile.item);
+        weight = gw_ask_behind<GLU, K::X_ROWS == 1>(p, at.tile.item);
     };
     auto finish = [&]() { /* lanes 16 apart are added first */
                           float *values = joined + group * HALF * K::VALUES;
@@ -170,8 +170,8 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
                           }
                           if ((GLU || p.behind) && at.tile.ends_item()) {
                               __syncthreads();
-                              gw_leave<GLU>(p, columns, at.tile.item, live, weight, gw_team(),
-                                            GW_LINEAR_THREADS / GW_LANES);
+                              gw_leave<K, GLU>(p, columns, at.tile.item, live, weight, gw_team(),
+                                               GW_LINEAR_THREADS / GW_LANES);
                           }
     };
     auto leave = [&]() {

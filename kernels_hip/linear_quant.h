@@ -57,21 +57,47 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
     __device__ static inline void
     stage_blocks(const gw_linear_params &p, unsigned *x, const unsigned char *from, int n,
                  int blocks, int end, const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
-        if (ROWS == 1) {
-            const auto put = [&](int at) {
-                return [&factors, at](unsigned *row, const unsigned *w, int r) {
-                    const unsigned scale = GW_F32_BITS(GW_F32_FROM_BITS(w[0]) * factors.of[r]);
-                    const int first = at % ACT_WORDS == 0;
-                    row[at] = first ? scale : w[0];
-                    row[at + 1] = first ? number(scale, w[1]) : w[1];
-                };
-            };
-            /* the long row of a model too is under way at once */
-            gw_stage<2, ROWS, 4>(from, (size_t)p.row_bytes, blocks * ACT_WORDS, end * ACT_WORDS, x,
-                                 p.row_words, n, put, asked, ready);
+        if (ROWS == 1 && blocks % 2 == 0) { /* every row begins at a multiple of 16 bytes */
+            stage_row<4, 2>(p, x, from, n, blocks, end, factors, asked, ready);
+        } else if (ROWS == 1) {
+            stage_row<2, 4>(p, x, from, n, blocks, end, factors, asked, ready);
         } else {
             stage_several<AT_ONCE>(p, x, from, n, blocks, end, factors, asked, ready);
         }
+    }
+    /* G words to a thread at a time, of which the first ones or the last two begin a block or none
+     * do. AT_ONCE: so that the long row of a model too is under way at once, and no more, for
+     * pieces that are not there take as many instructions. */
+    template <int G, int AT_ONCE, class Asked, class Ready>
+    __device__ static inline void
+    stage_row(const gw_linear_params &p, unsigned *x, const unsigned char *from, int n, int blocks,
+              int end, const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
+        struct __align__(4 * G) piece {
+            unsigned w[G];
+        };
+        const auto put = [&](int at) {
+            return [&factors, at](unsigned *row, const unsigned *w, int r) {
+                const int word = (int)((unsigned)at % ACT_WORDS), last = word == ACT_WORDS - G + 2;
+                piece v;
+#pragma unroll
+                for (int j = 0; j < G; j++) {
+                    v.w[j] = w[j];
+                }
+                const float scale = GW_F32_FROM_BITS(last ? w[G - 2] : w[0]) * factors.of[r];
+                const unsigned bits = GW_F32_BITS(scale);
+                const unsigned second = number(bits, last ? w[G - 1] : w[1]);
+                if (G > 2 && last) {
+                    v.w[G - 2] = bits;
+                    v.w[G - 1] = second;
+                } else if (word == 0) {
+                    v.w[0] = bits;
+                    v.w[1] = second;
+                }
+                *(piece *)(row + at) = v;
+            };
+        };
+        gw_stage<G, ROWS, AT_ONCE>(from, (size_t)p.row_bytes, blocks * ACT_WORDS, end * ACT_WORDS,
+                                   x, p.row_words, n, put, asked, ready);
     }
     /* A team takes 32 blocks of a row at a time, a lane one of them: code that runs once is short,
      * which counts for more than whole lines. */

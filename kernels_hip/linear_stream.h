@@ -193,6 +193,19 @@ __device__ static inline gw_extra gw_ask(const gw_linear_params &p, const gw_wal
     return e;
 }
 
+/* Where the result of matrix row `row` of the tile and row n of x goes in y; or 0. */
+template <int GROUPS, int GLU>
+__device__ static inline float *
+gw_result_at(const gw_linear_params &p, const gw_walk<GROUPS, GLU> &at, int row, int n, int live) {
+    if (GLU || at.tile() >= p.tiles) {
+        return 0;
+    }
+    const gw_linear_part &w = p.part[at.part(p)];
+    const int r = (at.tile() - w.tile) * GW_STRIP_ROWS + row;
+    const size_t begins = (size_t)((int)blockIdx.y * p.width + n) * p.stride;
+    return r < w.rows && n < live ? (float *)p.y + begins + w.column + r : 0;
+}
+
 /* Result v of matrix row `row` of the tile and row n of x: to y, or to the GLU's columns; in front
  * of a norm to both. */
 template <int GROUPS, int GLU>
@@ -205,16 +218,13 @@ __device__ static inline void gw_emit(const gw_linear_params &p, const gw_walk<G
         }
         return;
     }
-    if (at.tile() < p.tiles) {
-        const gw_linear_part &w = p.part[at.part(p)];
-        const int r = (at.tile() - w.tile) * GW_STRIP_ROWS + row;
-        if (r < w.rows && n < live) {
-            v = w.bias ? v + e.bias : v;
-            v = p.residual ? v + e.residual : v;
-            ((float *)p.y)[(size_t)((int)blockIdx.y * p.width + n) * p.stride + w.column + r] = v;
-            if (p.behind) {
-                columns[n * GW_LINEAR_ITEM + at.place() * GW_STRIP_ROWS + row] = v;
-            }
+    float *y = gw_result_at(p, at, row, n, live);
+    if (y) {
+        v = p.part[at.part(p)].bias ? v + e.bias : v;
+        v = p.residual ? v + e.residual : v;
+        *y = v;
+        if (p.behind) {
+            columns[n * GW_LINEAR_ITEM + at.place() * GW_STRIP_ROWS + row] = v;
         }
     }
 }
@@ -235,11 +245,13 @@ GW_DEVICE void gw_glu_columns(const gw_linear_params &p, const float *columns, i
 }
 
 /* What an item leaves when all of its columns are there, by team `team` of `teams`. */
-template <int GLU>
+template <class K, int GLU>
 __device__ static inline void gw_leave(const gw_linear_params &p, const float *columns, int item,
                                        int live, const gw_norm_four &weight, int team, int teams) {
     if (GLU) {
         gw_glu_columns(p, columns, item, live, team, teams);
+    } else if (K::X_ROWS == 1) {
+        gw_norm_column(p, columns, item, weight.v[0], team, teams);
     } else {
         gw_norm_columns(p, columns, item, live, weight, team, teams);
     }
@@ -277,28 +289,31 @@ template <class K> struct gw_gates {
 };
 
 /* What the waves behind those that multiply do, one for each group: joins what belongs to a tile
- * and hands it out. */
+ * and hands it out. The next launch waits for them, a wave alone takes five cycles for each
+ * instruction, so all that can be is made before the sums are there. */
 template <class K, int GLU>
 __device__ static inline void gw_fold_tiles(const gw_linear_params &p, gw_gates<K> &gates,
                                             const float *joined, float *columns, int live) {
     enum { GROUPS = WAVES / K::CLASSES, PLACES = gw_gates<K>::PLACES, TURNS = K::FOLDERS / LANES };
     static_assert(GROUPS * LANES == GW_LINEAR_FOLDS && sizeof gates <= GW_LINEAR_GATES,
                   "two groups");
-    const int group = gw_wave() - WAVES, lane = gw_wave_lane();
+    const int group = gw_wave() - WAVES, lane = gw_wave_lane(), turn = lane % 4;
+    const int row = lane / 4 + LANES / 4 * turn; /* four lanes know the rows of their turns */
     const int items = gw_walk<GROUPS, GLU>::items(p);
     gw_walk<GROUPS, GLU> at;
     at.open(p, group);
     for (int place = 0, round = 0; at.item < items; at.next()) {
         const float *values = joined + (place * GROUPS + group) * K::CLASSES * K::VALUES;
-        const gw_norm_four weight = gw_ask_behind<GLU>(p, at.item);
-        gw_extra extra[TURNS][K::OUTS];
+        const gw_norm_four weight = gw_ask_behind<GLU, K::X_ROWS == 1>(p, at.item);
+        gw_extra extra[K::OUTS];
+        float *y[K::OUTS];
+        float *column = columns + at.place() * GW_STRIP_ROWS + row;
+        const int biased = !GLU && at.tile() < p.tiles && p.part[at.part(p)].bias != 0;
 #pragma unroll
-        for (int t = 0; t < TURNS; t++) {
-#pragma unroll
-            for (int o = 0; o < K::OUTS; o++) {
-                const int fold = lane + t * LANES;
-                extra[t][o] = gw_ask(p, at, K::out_row(fold), K::out_col(fold, o), live);
-            }
+        for (int o = 0; o < K::OUTS; o++) {
+            const int n = K::out_col(lane, o);
+            extra[o] = gw_ask(p, at, row, n, turn < TURNS ? live : 0);
+            y[o] = gw_result_at(p, at, row, n, turn < TURNS ? live : 0);
         }
         gw_gate_wait(&gates.full[group][place], round & 1);
         float v[TURNS][K::OUTS];
@@ -311,19 +326,29 @@ __device__ static inline void gw_fold_tiles(const gw_linear_params &p, gw_gates<
         }
         gw_gate_arrive(&gates.free[group][place]);
 #pragma unroll
-        for (int t = 0; t < TURNS; t++) {
+        for (int o = 0; o < K::OUTS; o++) {
+            const int n = K::out_col(lane, o);
+            float mine = v[0][o];
 #pragma unroll
-            for (int o = 0; o < K::OUTS; o++) {
-                const int fold = lane + t * LANES;
-                if (K::speaks(fold)) {
-                    gw_emit(p, at, columns, K::out_row(fold), K::out_col(fold, o), live, v[t][o],
-                            extra[t][o]);
+            for (int t = 1; t < TURNS; t++) {
+                mine = turn == t ? v[t][o] : mine;
+            }
+            if (GLU) {
+                if (turn < TURNS && n < live) {
+                    column[n * 2 * GW_LINEAR_ITEM] = mine;
+                }
+            } else if (y[o]) {
+                mine = biased ? mine + extra[o].bias : mine;
+                mine = p.residual ? mine + extra[o].residual : mine;
+                *y[o] = mine;
+                if (p.behind) {
+                    column[n * GW_LINEAR_ITEM] = mine;
                 }
             }
         }
         if ((GLU || p.behind) && at.ends_item()) {
             gw_sync_some<2, GW_LINEAR_FOLDS>();
-            gw_leave<GLU>(p, columns, at.item, live, weight, group, GROUPS);
+            gw_leave<K, GLU>(p, columns, at.item, live, weight, group, GROUPS);
             gw_sync_some<2, GW_LINEAR_FOLDS>();
         }
         place = place + 1 == PLACES ? 0 : place + 1;
@@ -471,7 +496,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
             }
         }
         if (!APART) {
-            weight = gw_ask_behind<GLU>(p, at.item);
+            weight = gw_ask_behind<GLU, K::X_ROWS == 1>(p, at.item);
         }
     };
     int place = 0, round = 0; /* of the place */
@@ -505,8 +530,8 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                              }
                              if ((GLU || p.behind) && at.ends_item()) {
                                  gw_sync_some<2, GROUPS * JOINERS>();
-                                 gw_leave<GLU>(p, columns, at.item, live, weight, group * TEAMS + q,
-                                               GROUPS * TEAMS);
+                                 gw_leave<K, GLU>(p, columns, at.item, live, weight,
+                                                  group * TEAMS + q, GROUPS * TEAMS);
                                  gw_sync_some<2, GROUPS * JOINERS>();
                              }
                          }
@@ -558,8 +583,8 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
         }
         if ((GLU || p.behind) && at.ends_item()) {
             __syncthreads();
-            gw_leave<GLU>(p, columns, at.item, live, weight, gw_team(),
-                          GW_LINEAR_THREADS / GW_LANES);
+            gw_leave<K, GLU>(p, columns, at.item, live, weight, gw_team(),
+                             GW_LINEAR_THREADS / GW_LANES);
         }
         at.next();
     };

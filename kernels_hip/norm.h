@@ -40,28 +40,29 @@ GW_DEVICE float gw_eight_squares(const gw_norm_four &x) {
  * are needed. A team. */
 struct gw_norm_sums {
     enum { AHEAD = 8 };
-    const float *sums;
+    const float *mine; /* the lane's first one */
     int blocks;
     float early[AHEAD];
 
-    __device__ inline void ask(const float *from, int n) {
-        sums = from;
+    __device__ inline void ask(const float *sums, int n) {
+        mine = sums + (n > 0 ? gw_lane() : 0);
         blocks = n;
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
-            const int b = j * GW_LANES + gw_lane();
-            early[j] = b < blocks ? sums[b] : 0.0f;
+            const int at = j * GW_LANES;
+            early[j] = at + gw_lane() < blocks ? mine[at] : 0.0f;
         }
     }
-    __device__ inline float factor(int width, float eps) const {
+    __device__ inline float factor(int width, float eps) {
         float sum = 0.0f;
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
+            gw_have(early[j]); /* not before: what is asked for meanwhile would come later */
             sum = sum + early[j];
         }
 #pragma unroll 1
-        for (int b = AHEAD * GW_LANES + gw_lane(); b < blocks; b += GW_LANES) {
-            sum = sum + sums[b];
+        for (int at = AHEAD * GW_LANES; at + gw_lane() < blocks; at += GW_LANES) {
+            sum = sum + mine[at];
         }
         return gw_rms_scale(gw_fold(sum), width, eps);
     }
