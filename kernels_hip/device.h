@@ -717,6 +717,19 @@ GW_DEVICE void gw_prefetch(const void *global) {
 #endif
 }
 
+/* The same for `bytes` from there on, both multiples of 16; on sm_90. */
+GW_DEVICE void gw_prefetch_bytes(const void *global, int bytes) {
+#if defined(GW_NVIDIA) && GW_SM >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(
+                     __cvta_generic_to_global(global)),
+                 "r"(bytes)
+                 : "memory");
+#else
+    (void)global;
+    (void)bytes;
+#endif
+}
+
 /* ---- matrix instructions --------------------------------------------------------------------- */
 
 /* D[16, GW_MMA_N] = A[16, K] B[K, GW_MMA_N] + C by one wave, held in registers: `lane` is the

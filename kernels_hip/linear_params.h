@@ -23,7 +23,8 @@ enum {
     GW_LINEAR_WIDER = 11264, /* the same where a slot has more than 2048: few of those fit */
     GW_LINEAR_SOME = 4,
     GW_LINEAR_LESS = 2,
-    GW_LINEAR_EARLY = 4, /* slots asked for before x, where it would have to wait for them */
+    GW_LINEAR_EARLY = 4,     /* slots asked for before x, where it would have to wait for them */
+    GW_LINEAR_AHEAD = 18432, /* bytes of a strip that are asked for ahead of its launch    */
     GW_LINEAR_FLOAT_RECORD = 1024,
     GW_LINEAR_FACTORS = 64 /* bytes, of the rows of x; behind the gates */
 };
@@ -69,9 +70,8 @@ struct gw_linear_params {
     int32_t row_words;    /* of x in shared memory, padded                      */
     int32_t x_rows;       /* that x has                                         */
 
-    GW_DEV(const uint8_t) x; /* [rows, row_bytes]: act8 or f32                     */
-    GW_DEV(const float) squares;  /* [rows, blocks]: of x before a norm whose factor it
-                                   * still lacks; or 0                                  */
+    GW_DEV(const uint8_t) x;      /* [rows, row_bytes]: act8 or f32                     */
+    GW_DEV(const float) squares;  /* [rows, blocks]: x still lacks a norm's factor; or 0 */
     GW_DEV(void) y;               /* f32 [rows, stride], or act8                        */
     GW_DEV(const float) residual; /* [rows, stride]; may be 0                           */
     struct gw_linear_part part[GW_LINEAR_PARTS];
@@ -87,7 +87,14 @@ struct gw_linear_params {
     GW_DEV(const float) behind;
     GW_DEV(void) left;
     GW_DEV(float) left_squares;
-    int32_t behind_act8, unused;
+    int32_t behind_act8;
+    /* What the first ahead_blocks blocks bring to the second cache for the product behind this one,
+     * block b from b * ahead_step on ahead_bytes of two strips: while memory would be idle, which
+     * is as soon as they have x (ahead_end 0) or when they are done. */
+    int32_t ahead_blocks;
+    GW_DEV(const uint8_t) ahead[2];
+    int32_t ahead_step, ahead_bytes, ahead_end;
+    int32_t paced; /* of the slots before x one is on its way at a time */
 };
 
 /* glu_join: y = act(gate) * up of two f32 matrices [rows, width]. */

@@ -357,6 +357,14 @@ __device__ static inline void gw_fold_tiles(const gw_linear_params &p, gw_gates<
 }
 #endif
 
+/* For the launch behind this one; threads 0 and 1 do it. */
+GW_DEVICE void gw_ask_ahead(const gw_linear_params &p) {
+    if ((int)threadIdx.x < 2 && (int)blockIdx.x < p.ahead_blocks) {
+        const uint8_t *from = threadIdx.x == 0 ? p.ahead[0] : p.ahead[1];
+        gw_prefetch_bytes(from + (size_t)blockIdx.x * (size_t)p.ahead_step, p.ahead_bytes);
+    }
+}
+
 /* ---- the loop -------------------------------------------------------------------------------- */
 
 /* K describes one kernel:
@@ -437,6 +445,9 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     if (ring_of::STEP == 1) {
 #pragma unroll 1
         for (int d = 0; d < p.early; d++) {
+            if (p.paced && d > 0) {
+                gw_copy_wait<0>();
+            }
             ask(0);
         }
     } else {
@@ -589,6 +600,9 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
         at.next();
     };
     gw_sync_some<1, GW_LINEAR_THREADS>();
+    if (!p.ahead_end) {
+        gw_ask_ahead(p);
+    }
     if (ring_of::STEP == 1) {
         while (at.item < items) {
             begin();
@@ -598,6 +612,9 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                 mine += K::X_STEP;
             }
             finish();
+        }
+        if (p.ahead_end) {
+            gw_ask_ahead(p);
         }
         return;
     }

@@ -156,6 +156,9 @@ typedef struct gw_hip_launch {
     unsigned fill;
     /* 1: a product that has time to spare for a neighbour: not all of it is memory's. */
     int spares;
+    /* 1: a product that can ask for weights of the one behind it; has_all: of so few weights that
+     * it has asked for all of them before it has x. */
+    int asks_ahead, has_all;
     /* Where attention joins its pages itself, its blocks are to have room beside this launch's: all
      * that a multiprocessor of NVIDIA has is to be shared memory, and little of it first-level
      * cache. */

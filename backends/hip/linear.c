@@ -300,6 +300,33 @@ static int early_slots(const struct gw_segment *segment, const shape *s) {
     return apart && s->depth > GW_LINEAR_EARLY ? GW_LINEAR_EARLY : s->depth;
 }
 
+static int is_behind_attention(const struct gw_segment *segment) {
+    return segment->n > 0 && strncmp(segment->launches[segment->n - 1].kernel, "gw_attend", 9) == 0;
+}
+
+/* The first weights of this launch, `blocks` blocks of strips of so many bytes, which the product
+ * in front asks for. One of few weights has all of them before it has x, and then memory would be
+ * idle until blocks of this launch begin where its own have been; of others the same goes for their
+ * end. Not so of GLU, of which some blocks have an item more than others. */
+static void ask_ahead(struct gw_segment *segment, const struct gw_linear_params *p, size_t strip,
+                      unsigned blocks, int glu) {
+    gw_hip_launch *before = segment->n > 0 ? &segment->launches[segment->n - 1] : NULL;
+    if (before == NULL || !before->asks_ahead) {
+        return;
+    }
+    struct gw_linear_params *to = before->params;
+    size_t bytes = strip < GW_LINEAR_AHEAD ? strip : GW_LINEAR_AHEAD;
+    unsigned most = (unsigned)p->part[0].rows / GW_LINEAR_ITEM; /* an item has two strips of each */
+    blocks = blocks < most ? blocks : most;
+    unsigned others = !before->has_all || blocks < before->grid[0] ? 0 : blocks - before->grid[0];
+    to->ahead_blocks = (int32_t)(blocks - others); /* the others have begun already */
+    to->ahead_step = (int32_t)(2 * strip);
+    to->ahead_bytes = (int32_t)(bytes / 16 * 16);
+    to->ahead_end = !before->has_all;
+    to->ahead[0] = p->part[0].w + others * 2 * strip;
+    to->ahead[1] = glu ? p->part[1].w + others * 2 * strip : to->ahead[0] + strip;
+}
+
 static gw_status launch(struct gw_segment *segment, const gw_node *node, struct gw_linear_params *p,
                         const gw_tensor *w, int glu) {
     const struct gw_device *d = segment->device;
@@ -343,9 +370,23 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     unsigned turns = gw_hip_groups((size_t)segment->rows, (size_t)s.width);
     unsigned most = (unsigned)d->units * (d->driver->nvidia ? 1 : 2) / turns;
     most = most > 0 ? most : 1;
-    GW_TRY(gw_hip_record(segment, node, name, items < most ? items : most, turns, 1, s.threads, 1,
-                         1, s.shared, p, sizeof *p));
-    segment->launches[segment->n - 1].spares = !format->is_float;
+    unsigned blocks = items < most ? items : most;
+    size_t records = gw_hip_groups(gw_hip_width(w), GW_STRIP_FLOATS);
+    size_t strip = records * (size_t)record_bytes[w->fmt];
+    int slots = (int)gw_hip_groups(records, GW_LINEAR_CLASSES); /* of a wave in a strip */
+    int ahead = has_copies(d) && !format->is_float && s.span == 0 && turns == 1;
+    int has_all = ahead && items <= blocks && slots <= p->early;
+    if (ahead) {
+        ask_ahead(segment, p, strip, blocks, glu);
+    }
+    /* What attention reads meanwhile would come behind megabytes; there is time enough. */
+    p->paced = has_all && slots > 2 && is_behind_attention(segment);
+    GW_TRY(gw_hip_record(segment, node, name, blocks, turns, 1, s.threads, 1, 1, s.shared, p,
+                         sizeof *p));
+    gw_hip_launch *l = &segment->launches[segment->n - 1];
+    l->spares = !format->is_float;
+    l->asks_ahead = ahead && !glu;
+    l->has_all = has_all;
     return GW_OK;
 }
 
