@@ -15,7 +15,7 @@
 
 /* What the rows of x that a block has are still to be multiplied by. */
 template <int ROWS> struct gw_factors {
-    gw_norm_sums sums; /* of one row by every team, of several by a team each */
+    gw_norm_sums<ROWS == 1> sums; /* of one row by every team, of several by a team each */
     float of[ROWS];
     float *shared; /* [ROWS] */
     int norm;      /* 0: nothing */

@@ -218,13 +218,16 @@ __device__ static inline void gw_emit(const gw_linear_params &p, const gw_walk<G
         }
         return;
     }
-    float *y = gw_result_at(p, at, row, n, live);
-    if (y) {
-        v = p.part[at.part(p)].bias ? v + e.bias : v;
-        v = p.residual ? v + e.residual : v;
-        *y = v;
-        if (p.behind) {
-            columns[n * GW_LINEAR_ITEM + at.place() * GW_STRIP_ROWS + row] = v;
+    if (at.tile() < p.tiles) {
+        const gw_linear_part &w = p.part[at.part(p)];
+        const int r = (at.tile() - w.tile) * GW_STRIP_ROWS + row;
+        if (r < w.rows && n < live) {
+            v = w.bias ? v + e.bias : v;
+            v = p.residual ? v + e.residual : v;
+            ((float *)p.y)[(size_t)((int)blockIdx.y * p.width + n) * p.stride + w.column + r] = v;
+            if (p.behind) {
+                columns[n * GW_LINEAR_ITEM + at.place() * GW_STRIP_ROWS + row] = v;
+            }
         }
     }
 }
@@ -445,7 +448,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     if (ring_of::STEP == 1) {
 #pragma unroll 1
         for (int d = 0; d < p.early; d++) {
-            if (p.paced && d > 0) {
+            if (K::X_ROWS == 1 && p.paced && d > 0) {
                 gw_copy_wait<0>();
             }
             ask(0);
@@ -600,7 +603,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
         at.next();
     };
     gw_sync_some<1, GW_LINEAR_THREADS>();
-    if (!p.ahead_end) {
+    if (K::X_ROWS == 1 && !p.ahead_end) {
         gw_ask_ahead(p);
     }
     if (ring_of::STEP == 1) {
@@ -613,7 +616,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
             }
             finish();
         }
-        if (p.ahead_end) {
+        if (K::X_ROWS == 1 && p.ahead_end) {
             gw_ask_ahead(p);
         }
         return;

@@ -374,7 +374,7 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     size_t records = gw_hip_groups(gw_hip_width(w), GW_STRIP_FLOATS);
     size_t strip = records * (size_t)record_bytes[w->fmt];
     int slots = (int)gw_hip_groups(records, GW_LINEAR_CLASSES); /* of a wave in a strip */
-    int ahead = has_copies(d) && !format->is_float && s.span == 0 && turns == 1;
+    int ahead = has_copies(d) && !format->is_float && segment->rows == 1;
     int has_all = ahead && items <= blocks && slots <= p->early;
     if (ahead) {
         ask_ahead(segment, p, strip, blocks, glu);
