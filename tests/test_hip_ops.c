@@ -815,6 +815,105 @@ static void attention_has_the_kernel_its_case_is_of(void **state) {
     ot_close(&bench);
 }
 
+/* ---- ahead of the next launch ---------------------------------------------------------------- */
+
+enum { LAYER = 7, LAYER_OUT = 1, LAYER_GLU = 3, LAYER_DOWN = 4 };
+/* clang-format off */
+static const op_case layer[LAYER] = {
+    {.op = GW_OP_ATTENTION, .why = "in front", .n = 1, .heads = 20, .kv_heads = 20, .e = 128,
+     .kv = GW_FMT_F16, .pos = 5, .slots = 1, .out = GW_FMT_ACT8},
+    {.op = GW_OP_LINEAR, .why = "output", .n = 1, .k = 2560, .m = {64}, .fmt = {GW_FMT_Q4_0}, OC_DEC,
+     .residual = 1},
+    {.op = GW_OP_NORM, .why = "a norm", .n = 1, .k = 64, .out = GW_FMT_ACT8},
+    {.op = GW_OP_GLU, .why = "gate and up", .n = 1, .k = 64, .m = {8192},
+     .fmt = {GW_FMT_Q4_0, GW_FMT_Q4_0}, .out = GW_FMT_ACT8, OC_DEC},
+    {.op = GW_OP_LINEAR, .why = "down", .n = 1, .k = 8192, .m = {64}, .fmt = {GW_FMT_Q4_0}, OC_DEC,
+     .residual = 1},
+    {.op = GW_OP_NORM, .why = "a norm", .n = 1, .k = 64, .out = GW_FMT_ACT8},
+    {.op = GW_OP_LINEAR, .why = "q, k and v", .n = 1, .k = 64, .m = {96, 17, 16},
+     .fmt = {GW_FMT_Q4_0, GW_FMT_Q4_0, GW_FMT_Q4_0}, OC_DEC},
+};
+/* clang-format on */
+
+/* Outputs of the nodes; of the hip backend also the parameters of its products. */
+static void run_layer(const gw_backend *backend, struct gw_device *device, int rows_kept,
+                      unsigned char *out[LAYER], size_t bytes[LAYER],
+                      struct gw_linear_params *params) {
+    op_setup s[LAYER];
+    gw_node nodes[LAYER];
+    struct gw_segment *segment;
+    for (int k = 0; k < LAYER; k++) {
+        oc_open(&s[k], &layer[k], backend, device, rows_kept, !rows_kept);
+        if (k > 0) {
+            s[k].node.in[0] = nodes[k - 1].out;
+        }
+        nodes[k] = s[k].node;
+        nodes[k].kernel = oc_find(&s[k], rows_kept ? ".scalar" : "");
+        assert_non_null(nodes[k].kernel);
+    }
+    assert_int_equal(backend->freeze(device, nodes, LAYER, 1, &segment), GW_OK);
+    for (size_t i = 0; params != NULL && i < segment->n; i++) {
+        const gw_hip_launch *l = &segment->launches[i];
+        if (nodes[l->node].op == GW_OP_LINEAR || nodes[l->node].op == GW_OP_GLU) {
+            params[l->node] = *(const struct gw_linear_params *)l->params;
+        }
+    }
+    assert_int_equal(backend->run(segment, &s[0].step), GW_OK);
+    assert_int_equal(backend->wait(device), GW_OK);
+    for (int k = 0; k < LAYER; k++) {
+        bytes[k] = oc_tensor_bytes(s[k].node.out) + 2 * OC_FENCE;
+        out[k] = oc_download(&s[k], s[k].node.out, 0, bytes[k]);
+    }
+    backend->thaw(segment);
+    for (int k = 0; k < LAYER; k++) {
+        oc_close(&s[k]);
+    }
+}
+
+/* All that `of` asks for ahead lies in the strips of a part of `next`. */
+static void ahead_is_within(const struct gw_linear_params *of, const struct gw_linear_params *next,
+                            int second_part) {
+    const uint64_t strip = (uint64_t)of->ahead_step / 2;
+    assert_true(of->ahead_blocks > 0 && of->ahead_bytes > 0);
+    assert_true((uint64_t)of->ahead_bytes <= strip && of->ahead_bytes % 16 == 0);
+    for (int i = 0; i < 2; i++) {
+        const struct gw_linear_part *part = &next->part[i * second_part];
+        uint64_t end = part->w + (uint64_t)part->rows / GW_STRIP_ROWS * strip;
+        uint64_t last = of->ahead[i] + (uint64_t)(of->ahead_blocks - 1) * 2 * strip;
+        assert_true(of->ahead[i] >= part->w && last + (uint64_t)of->ahead_bytes <= end);
+    }
+}
+
+static void a_layer_asks_ahead(void **state) {
+    static op_bench bench;
+    static struct gw_linear_params params[LAYER];
+    unsigned char *want[LAYER], *got[LAYER];
+    size_t bytes[LAYER];
+    (void)state;
+    ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
+    memset(params, 0, sizeof params);
+    run_layer(&gw_backend_cpu, bench.scalar, 1, want, bytes, NULL);
+    run_layer(&gw_backend_hip, bench.device, 0, got, bytes, params);
+    for (int k = 0; k < LAYER; k++) {
+        if (layer[k].op != GW_OP_NORM) { /* a norm between two products is nowhere */
+            oc_same_bytes("a layer", &layer[k], "outputs", got[k], want[k], bytes[k]);
+        }
+        free(want[k]);
+        free(got[k]);
+    }
+    const int copies = bench.device->warp == 32;
+    for (int k = 0; k < LAYER; k++) {
+        assert_int_equal(params[k].paced, copies && k == LAYER_OUT);
+        assert_int_equal(params[k].ahead_end, copies && k == LAYER_DOWN);
+        assert_int_equal(params[k].ahead_blocks > 0, copies && (k == LAYER_OUT || k == LAYER_DOWN));
+    }
+    if (copies) {
+        ahead_is_within(&params[LAYER_OUT], &params[LAYER_GLU], 1);
+        ahead_is_within(&params[LAYER_DOWN], &params[LAYER - 1], 0);
+    }
+    ot_close(&bench);
+}
+
 /* ---- one process per driver: it is opened once ------------------------------------------------
  */
 
@@ -831,6 +930,7 @@ static int run_all(const char *name) {
         cmocka_unit_test(chains_without_blocks),
         cmocka_unit_test(attention_without_blocks),
         cmocka_unit_test(attention_has_the_kernel_its_case_is_of),
+        cmocka_unit_test(a_layer_asks_ahead),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST")); /* a pattern: one test alone */
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);

@@ -178,8 +178,9 @@ struct gw_segment {
     struct gw_device *device;
     gw_hip_launch *launches;
     size_t n, capacity;
-    int rows; /* most live rows */
-    int node; /* being recorded */
+    int rows;    /* most live rows */
+    int node;    /* being recorded */
+    gw_op front; /* of the node before it that has launches */
     int is_ready;
     /* Nodes that are recorded with it; or NULL. norm: made by the product before this one; behind:
      * this one makes it; rope: of several rows right before it, with a launch of its own. */

@@ -300,10 +300,6 @@ static int early_slots(const struct gw_segment *segment, const shape *s) {
     return apart && s->depth > GW_LINEAR_EARLY ? GW_LINEAR_EARLY : s->depth;
 }
 
-static int is_behind_attention(const struct gw_segment *segment) {
-    return segment->n > 0 && strncmp(segment->launches[segment->n - 1].kernel, "gw_attend", 9) == 0;
-}
-
 /* The first weights of this launch, `blocks` blocks of strips of so many bytes, which the product
  * in front asks for. One of few weights has all of them before it has x, and then memory would be
  * idle until blocks of this launch begin where its own have been; of others the same goes for their
@@ -380,7 +376,7 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
         ask_ahead(segment, p, strip, blocks, glu);
     }
     /* What attention reads meanwhile would come behind megabytes; there is time enough. */
-    p->paced = has_all && slots > 2 && is_behind_attention(segment);
+    p->paced = has_all && slots > 2 && segment->front == GW_OP_ATTENTION;
     GW_TRY(gw_hip_record(segment, node, name, blocks, turns, 1, s.threads, 1, 1, s.shared, p,
                          sizeof *p));
     gw_hip_launch *l = &segment->launches[segment->n - 1];

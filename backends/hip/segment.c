@@ -243,6 +243,7 @@ static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, si
             continue;
         }
         GW_TRY(nodes[i].kernel->record(segment, nodes[i].kernel, &nodes[i]));
+        segment->front = nodes[i].op;
         segment->norm = segment->rope = NULL;
         if (i + 1 < n && gw_hip_takes_rope(segment, &nodes[i], &nodes[i + 1])) {
             segment->rope = &nodes[i]; /* its launch is left out where attention does it */
