@@ -610,6 +610,15 @@ def test_bench_markdown_and_ops():
     assert len({line.count("|") for line in kernels}) == 1
 
 
+def test_bench_of_one_product():
+    """So small that a pass goes through its copies several times."""
+    lines = run("bench", "--gemm", "q4_0:K=64,N=32,M=1,3", "--device", "cpu").stdout.splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line[:1] == "|"]
+    assert [row[0] for row in rows] == ["M", "---:", "1", "3"]
+    for row in rows[2:]:
+        assert row[1].startswith("cpu.linear.q4_0.") and float(row[2]) > 0 and "% of" in row[6]
+
+
 @pytest.mark.skipif(bool(EMULATOR) or not SYNTH.is_file(), reason=f"{SYNTH} is not there, or slow")
 def test_bench_reads_beside_large_weights(tmp_path):
     """Where caches cannot hold the weights, memory is read between tokens."""
