@@ -359,10 +359,6 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
         w.turns ? p.turn.in + (size_t)(p.heads + p.kv_heads + w.g) * p.e : first.head;
     from_v += w.kept < p.e ? w.kept : 0;
     gw_have(first.from), gw_have(first.from_other), gw_have(from_v);
-    if (w.turns) {
-        gw_copy_wait<1>();
-        __syncthreads(); /* a new k goes over what came */
-    }
     gw_grid_dependency_wait();
     if (!w.turns) {
         fetch_round<CELLS>(p, d, w, 0, old > 0 ? old : 0, w.pages);
@@ -370,8 +366,12 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
         fetch_round<CELLS>(p, d, w, 1, 0, w.pages);
         gw_copy_commit();
     }
-    first.ask();
+    first.ask(); /* and while that is on its way, K may still be, too */
     const float new_v = gw_fresh_float(from_v);
+    if (w.turns) {
+        gw_copy_wait<1>();
+        __syncthreads(); /* a new k goes over what came */
+    }
     take_row<CELLS>(p, d, w, first);
     if (w.rounds == 1) {
         gw_copy_wait<1>();

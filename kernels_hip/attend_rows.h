@@ -55,7 +55,6 @@ struct gw_rows_work {
     int blocks;             /* of a head's values, a value per lane */
     int first, pages;
     int rounds, at_once; /* rounds of K, of as many pages as half of the slots hold; as many of V */
-    int low;             /* lowest position */
     /* Rows of the step with cells that these look at, from fresh_row on: among so many, those with
      * a bit; and the first page with one of them. */
     int fresh_row, fresh, fresh_page;
@@ -86,8 +85,7 @@ struct gw_rows_work {
         }
         const int mine = lane >= from && lane < from + rows;
         const int high = (int)gw_team_max(mine ? (unsigned)pos : 0u);
-        low = lowest(mine);
-        first = span_at(low, p.window).first;
+        first = span_at(lowest(mine), p.window).first;
         pages = high / GW_PAGE - first + 1;
         const int32_t *table = p.pages + (int64_t)sequence * p.table_stride + first;
         tile = lane < pages ? table[lane] * p.kv_heads + g : 0;
@@ -168,14 +166,13 @@ __device__ static inline uint8_t *tile_of(const gw_attend_params &p, const gw_ro
     return d.tiles + (round % 2 * w.at_once + page - w.first_of(round)) * tile_bytes<CELLS>(p);
 }
 
-/* The tiles of a round, first K's and then V's; of its pages those in [from, end). */
+/* The tiles of a round, first K's and then V's. */
 template <class CELLS>
 __device__ static inline void fetch_round(const gw_attend_params &p, const gw_rows_desk &d,
-                                          const gw_rows_work &w, int round, int from, int end) {
+                                          const gw_rows_work &w, int round) {
     const int bytes = tile_bytes<CELLS>(p);
     const uint8_t *cache = (const uint8_t *)(round < w.rounds ? p.k : p.v);
-    const int first = w.first_of(round), last = w.end_of(round);
-    for (int page = from > first ? from : first; page < (end < last ? end : last); page++) {
+    for (int page = w.first_of(round); page < w.end_of(round); page++) {
         uint8_t *to = tile_of<CELLS>(p, d, w, round, page);
         fetch_tile(to, cache + w.tile_of(page) * (size_t)bytes, bytes);
     }

@@ -243,7 +243,7 @@ __device__ static inline void do_rounds(const gw_attend_params &p, const gw_rows
         }
         if (round + 2 < 2 * w.rounds) {
             __syncthreads();
-            fetch_round<CELLS>(p, d, w, round + 2, 0, w.pages);
+            fetch_round<CELLS>(p, d, w, round + 2);
         }
         gw_copy_commit();
     }
@@ -267,19 +267,13 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
         if (row > begin) {
             __syncthreads(); /* the rows before have been read */
         }
-        /* Cells that no launch of this pass writes are read before the wait: with ROPE_KV all, for
-         * new ones are made here; else pages that end in front of the step's rows. */
-        const int early = w.turns       ? w.pages
-                          : row > begin ? 0
-                                        : (w.low + 1 - p.step.rows) / GW_PAGE - w.first;
-        fetch_round<CELLS>(p, d, w, 0, 0, early);
         if (row == begin) {
             gw_grid_dependency_wait();
         }
-        values.ask(p, w);
-        fetch_round<CELLS>(p, d, w, 0, early > 0 ? early : 0, w.pages);
+        values.ask(p, w); /* before tiles, whose pages have to be looked up */
+        fetch_round<CELLS>(p, d, w, 0);
         gw_copy_commit();
-        fetch_round<CELLS>(p, d, w, 1, 0, w.pages);
+        fetch_round<CELLS>(p, d, w, 1);
         gw_copy_commit();
         const gw_placing placing(w);
         take_rows<CELLS>(p, d, w, values);

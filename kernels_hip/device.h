@@ -217,6 +217,15 @@ template <int ID, int N> __device__ static inline void gw_sync_some(void) {
 }
 
 #if GW_COPIES || defined(GW_EMULATOR)
+/* The same where the barrier's name is known when it runs. */
+template <int N> __device__ static inline void gw_sync_those(int id) {
+#if defined(GW_EMULATOR)
+    gw_emulator_sync_some(id, N);
+#else
+    asm volatile("barrier.sync %0, %1;" ::"r"(id), "n"(N) : "memory");
+#endif
+}
+
 /* A gate in shared memory. Some threads arrive, without waiting; when as many have as it is made
  * for, a round ends, and who waits for the end of the round goes on and sees what they did in
  * shared memory before. Rounds are told apart by their parity: the first has 0. */
@@ -592,9 +601,13 @@ typedef unsigned gw_shared_at;
 GW_DEVICE gw_shared_at gw_shared_address(const void *p) {
     return (unsigned)__cvta_generic_to_shared(p);
 }
+GW_DEVICE unsigned char *gw_shared_pointer(gw_shared_at at) {
+    return (unsigned char *)__cvta_shared_to_generic(at);
+}
 #else
 typedef const unsigned char *gw_shared_at;
 GW_DEVICE gw_shared_at gw_shared_address(const void *p) { return (const unsigned char *)p; }
+GW_DEVICE unsigned char *gw_shared_pointer(gw_shared_at at) { return (unsigned char *)at; }
 #endif
 
 /* The same place in shared memory for a compiler that would otherwise look up, wherever it is used
@@ -606,6 +619,24 @@ GW_DEVICE unsigned char *gw_shared_place(unsigned char *p) {
     return (unsigned char *)__cvta_shared_to_generic(at);
 #else
     return p;
+#endif
+}
+
+/* 16 bytes out of shared memory, or what `to` had. On NVIDIA one instruction; a compiler that may
+ * choose loads always and selects each word. */
+GW_DEVICE void gw_load_if(int yes, unsigned *to, const unsigned *shared) {
+#if defined(GW_NVIDIA)
+    asm volatile("{\n.reg .pred yes;\nsetp.ne.s32 yes, %5, 0;\n"
+                 "@yes ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+                 : "+r"(to[0]), "+r"(to[1]), "+r"(to[2]), "+r"(to[3])
+                 : "r"(gw_shared_address(shared)), "r"(yes));
+#else
+    if (yes) {
+        const gw_16b v = *(const gw_16b *)shared;
+        for (int i = 0; i < 4; i++) {
+            to[i] = v.w[i];
+        }
+    }
 #endif
 }
 

@@ -11,7 +11,7 @@ template <class F> struct gw_dot : gw_quantized<F::BYTES, 1, F::TERM, F::OFFSET>
     }
     template <class Ring, class Refill>
     __device__ static inline void add(Ring &ring, int slot, Refill refill, int, const unsigned *x,
-                                      int, float *sums, int) {
+                                      int, float *sums, int, gw_nothing &) {
         struct __align__(8) pair {
             unsigned w[2];
         };

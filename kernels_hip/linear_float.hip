@@ -49,6 +49,7 @@ template <class F, int N, int WHERE> struct gw_floats {
         FOLDERS = 64,
         VALUES = SUMS * LANES
     };
+    typedef gw_nothing held;
     /* Where wave q of a tile belongs: q and q + CLASSES / 2 have classes that are joined first. */
     __device__ static inline int stored(int q) { return SPLIT == 2 ? q / 4 * 2 + q % 2 : q; }
     __device__ static inline int upper(int q) { return SPLIT == 2 ? q % 4 / 2 : 0; }
@@ -131,7 +132,8 @@ template <class F, int N, int WHERE> struct gw_floats {
     };
     template <class Ring, class Refill>
     __device__ static inline void add(Ring &ring, int slot, Refill refill, int left,
-                                      const unsigned *x, int row_words, float *sums, int live) {
+                                      const unsigned *x, int row_words, float *sums, int live,
+                                      gw_nothing &) {
         const int lane = gw_wave_lane();
         part of[SPLIT];
 #pragma unroll

@@ -27,6 +27,12 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
         VALUES = SUMS * LANES
     };
 
+    /* The words of a record's blocks that belong to this thread's column, as the two halves of k:
+     * its side's, and zeros, where a side never writes (NVIDIA). */
+    struct held {
+        unsigned b[2][4];
+    };
+
     __device__ static inline int first_x(int q) { return GW_STRIP_BLOCKS * q * GW_ACT_WORDS; }
 
     /* Scales of a row in blocks [from, from + TURNS), as if those were the first ones. */
@@ -51,25 +57,28 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
         }
     }
 
-    /* Sums over a turn's blocks, or over their halves, that begin at MAGIC. w: the words of this
-     * thread's column, whose side it is, by half. */
+    /* Sums over a turn's blocks, or over their halves, that begin at MAGIC. */
     __device__ static inline void multiply_turn(int *s, const quarter<F> *q, int turn,
-                                                const unsigned *w, int side, int lane) {
+                                                const held &x, int side, int lane) {
 #pragma unroll
         for (int k = 0; k < PARTS * GW_MMA_C; k++) {
             s[k] = MAGIC_BITS;
         }
-        if (LANES == 32) { /* the first registers are one block's, the others the other one's */
+        if (LANES == 32) { /* a block after the other; of its halves, where their sums are apart */
 #pragma unroll
-            for (int h = 0; h < 2; h++) {
+            for (int i = 0; i < 2; i++) {
                 unsigned a[GW_MMA_A], b[GW_MMA_B];
 #pragma unroll
                 for (int k = 0; k < GW_MMA_A; k++) {
-                    a[k] = codes<F>(q[k % AR], k / AR * TURNS + turn, h);
+                    const int of = PARTS == 1 ? i : k / AR, h = PARTS == 1 ? k / AR : i;
+                    a[k] = codes<F>(q[k % AR], of * TURNS + turn, h);
                 }
-                b[0] = side == 0 ? w[h] : 0;
-                b[GW_MMA_B - 1] = side == 0 ? 0 : w[h];
-                gw_mma_int8(s + h % PARTS * GW_MMA_C, a, b);
+#pragma unroll
+                for (int k = 0; k < GW_MMA_B; k++) {
+                    const int of = PARTS == 1 ? i : k, h = PARTS == 1 ? k : i;
+                    b[k] = x.b[of][2 * turn + h];
+                }
+                gw_mma_int8(s + i % PARTS * GW_MMA_C, a, b);
             }
         } else { /* a quarter of k is a lane's, so each block has its turn there */
             const int t = gw_tile_pair(lane);
@@ -87,7 +96,7 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
                     const unsigned low = block & 1 ? c[1][h] : c[0][h];
                     const unsigned high = block & 1 ? c[3][h] : c[2][h];
                     a[h % PARTS][h] = block & 2 ? high : low;
-                    b[h % PARTS][h] = side == block ? w[h] : 0;
+                    b[h % PARTS][h] = side == block ? x.b[0][h] : 0;
                 }
 #pragma unroll
                 for (int part = 0; part < PARTS; part++) {
@@ -99,7 +108,8 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
 
     template <class Ring, class Refill>
     __device__ static inline void add(Ring &ring, int slot, Refill refill, int,
-                                      const unsigned *block, int row_words, float *sums, int live) {
+                                      const unsigned *block, int row_words, float *sums, int live,
+                                      held &x) {
         const int lane = gw_wave_lane(), column = gw_mma_b_col(lane), side = column / ROWS;
         const int row_of_x = column % ROWS, result = gw_mma_c_col(lane, 0);
         const int from = result / ROWS * TURNS; /* first block of this thread's results */
@@ -118,11 +128,14 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
         }
         ring.done();
         refill();
-        unsigned w[2 * TURNS], scale_of[CC][TURNS], second_of[CC][TURNS];
-        if (TURNS == 2) {
-            load4(w, mine);
+        unsigned scale_of[CC][TURNS], second_of[CC][TURNS];
+        if (LANES == 64) {
+            load2(x.b[0], mine);
         } else {
-            load2(w, mine);
+#pragma unroll
+            for (int k = 0; k < SIDES; k++) {
+                gw_load_if(side == k, x.b[k % 2], mine);
+            }
         }
 #pragma unroll
         for (int c = 0; c < CC; c++) {
@@ -134,11 +147,15 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
                                     (const unsigned char *)(theirs + GW_STRIP_BLOCKS));
             }
         }
+        int products[TURNS][PARTS * GW_MMA_C]; /* all of them before any is waited for */
 #pragma unroll
         for (int i = 0; i < TURNS; i++) {
-            int s[PARTS * GW_MMA_C];
+            multiply_turn(products[i], quarters, i, x, side, lane);
+        }
+#pragma unroll
+        for (int i = 0; i < TURNS; i++) {
+            const int *s = products[i];
             float row[CR][F::ROW], token[CC][F::TOKEN];
-            multiply_turn(s, quarters, i, w + 2 * i, side, lane);
 #pragma unroll
             for (int c = 0; c < CC; c++) {
                 gw_wide<F>::terms_of(scale_of[c][i], second_of[c][i], token[c]);

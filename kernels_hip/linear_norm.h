@@ -15,7 +15,7 @@
 
 /* What the rows of x that a block has are still to be multiplied by. */
 template <int ROWS> struct gw_factors {
-    gw_norm_sums<ROWS == 1> sums; /* of one row by every team, of several by a team each */
+    gw_norm_sums sums; /* of one row by every team, of several by a team each */
     float of[ROWS];
     float *shared; /* [ROWS] */
     int norm;      /* 0: nothing */
@@ -112,64 +112,35 @@ __device__ static inline void gw_stage(const unsigned char *x, size_t row_bytes,
 
 /* ---- behind ---------------------------------------------------------------------------------- */
 
-/* Weights of the norm behind LINEAR item `item`, those of this lane, of ONE row its only one; asked
- * for when it begins. */
-template <int GLU, int ONE>
-__device__ static inline gw_norm_four gw_ask_behind(const gw_linear_params &p, int item) {
-    gw_norm_four w = {{0.0f, 0.0f, 0.0f, 0.0f}};
-    if (!GLU && ONE && p.behind) {
-        w.v[0] = p.behind[item * GW_LINEAR_ITEM + gw_lane()];
-    } else if (!GLU && p.behind) {
-        w = gw_norm_read(p.behind + item * GW_LINEAR_ITEM + gw_lane() % 8 * 4);
-    }
-    return w;
+/* This lane's weight of the norm behind LINEAR item `item`; asked for when it begins. */
+template <int GLU>
+__device__ static inline float gw_ask_behind(const gw_linear_params &p, int item) {
+    return !GLU && p.behind ? p.behind[item * GW_LINEAR_ITEM + gw_lane()] : 0.0f;
 }
 
-/* The 32 columns of LINEAR item `item` times the weights of the norm behind it, and the sum of
- * their squares (gw_block_squares of arith.h): of one row, a column for each lane. This team is
- * `team` of `teams`; the last one has the squares, so that they come side by side. */
-GW_DEVICE void gw_norm_column(const gw_linear_params &p, const float *columns, int item,
-                              float weight, int team, int teams) {
-    const size_t block = (size_t)blockIdx.y * (size_t)(p.stride / GW_ACT_BLOCK) + (size_t)item;
-    const float v = columns[gw_lane()];
-    if (team == 0 && p.behind_act8) {
-        gw_team_encode((gw_act8 *)p.left + block, v * weight);
-    } else if (team == 0) {
-        ((float *)p.left)[block * GW_ACT_BLOCK + gw_lane()] = v * weight;
-    }
-    if (team == teams - 1) {
-        const float sum = gw_fold(v * v);
-        if (gw_lane() == 0) {
-            p.left_squares[block] = sum;
-        }
-    }
-}
-
-/* The same of several rows: eight lanes for each row of x. This team is `team` of `teams`. */
-GW_DEVICE void gw_norm_columns(const gw_linear_params &p, const float *columns, int item, int live,
-                               const gw_norm_four &weight, int team, int teams) {
-    const int part = gw_lane() % 8 * 4, blocks = p.stride / GW_ACT_BLOCK;
-    for (int n = 4 * team + gw_lane() / 8; n - gw_lane() / 8 < live; n += 4 * teams) {
+/* The 32 columns of LINEAR item `item` times the weights of the norm behind it, and the sums of
+ * their squares (gw_block_squares of arith.h), a team for each row of x: this one is `team` of
+ * `teams`. Of ONE row the last of them has the squares, so that they come side by side. */
+template <int ONE>
+__device__ static inline void gw_norm_columns(const gw_linear_params &p, const float *columns,
+                                              int item, int live, float weight, int team,
+                                              int teams) {
+    const int blocks = p.stride / GW_ACT_BLOCK;
+#pragma unroll 1
+    for (int n = ONE ? 0 : team; n < (ONE ? 1 : live); n += ONE ? 1 : teams) {
         const size_t block =
             (size_t)((int)blockIdx.y * p.width + n) * (size_t)blocks + (size_t)item;
-        gw_norm_four v = {{0.0f, 0.0f, 0.0f, 0.0f}};
-        if (n < live) {
-            v = *(const gw_norm_four *)(columns + n * GW_LINEAR_ITEM + part);
-        }
-        const float sum = gw_eight_squares(v);
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            v.v[j] = v.v[j] * weight.v[j];
-        }
-        gw_act8_four code;
-        code.encode(v.v);
-        if (n < live) {
+        const float v = columns[n * GW_LINEAR_ITEM + gw_lane()];
+        if (!ONE || team == 0) {
             if (p.behind_act8) {
-                code.store((unsigned *)p.left + block * GW_ACT_WORDS);
+                gw_team_encode((gw_act8 *)p.left + block, v * weight);
             } else {
-                *(gw_norm_four *)((float *)p.left + block * GW_ACT_BLOCK + part) = v;
+                ((float *)p.left)[block * GW_ACT_BLOCK + gw_lane()] = v * weight;
             }
-            if (part == 0) {
+        }
+        if (!ONE || team == teams - 1) {
+            const float sum = gw_fold(v * v);
+            if (gw_lane() == 0) {
                 p.left_squares[block] = sum;
             }
         }

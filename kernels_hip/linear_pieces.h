@@ -119,7 +119,8 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
     }
     const unsigned *mine = x;
     gw_extra extra[K::OUTS];
-    gw_norm_four weight = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    float weight = 0.0f;
+    typename K::held held = {};
     float sums[K::SUMS], other[K::SUMS]; /* of the other tile of the batch */
     const int fold = (int)threadIdx.x - group * K::CLASSES * LANES;
     int to_add = 0;
@@ -138,7 +139,7 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
                 extra[o] = gw_ask(p, at.tile, K::out_row(fold), K::out_col(fold, o), live);
             }
         }
-        weight = gw_ask_behind<GLU, K::X_ROWS == 1>(p, at.tile.item);
+        weight = gw_ask_behind<GLU>(p, at.tile.item);
     };
     auto finish = [&]() { /* lanes 16 apart are added first */
                           float *values = joined + group * HALF * K::VALUES;
@@ -161,11 +162,10 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
                           if (fold < K::FOLDERS) {
 #pragma unroll
                               for (int o = 0; o < K::OUTS; o++) {
-                                  const float v = K::template join<0>(values, fold, o);
-                                  if (K::speaks(fold)) {
-                                      gw_emit(p, at.tile, columns, K::out_row(fold),
-                                              K::out_col(fold, o), live, v, extra[o]);
-                                  }
+                                  gw_outlet<GROUPS, GLU> to;
+                                  to.open(p, at.tile, columns, K::out_row(fold),
+                                          K::out_col(fold, o), K::speaks(fold) ? live : 0);
+                                  to.put(p, K::template join<0>(values, fold, o), extra[o]);
                               }
                           }
                           if ((GLU || p.behind) && at.tile.ends_item()) {
@@ -212,7 +212,7 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
             }
             if (at.tile.item < items) {
                 K::add(
-                    ring, d, [&]() { ask(d); }, to_add, mine, p.row_words, sums, live);
+                    ring, d, [&]() { ask(d); }, to_add, mine, p.row_words, sums, live, held);
                 mine += K::X_STEP;
                 to_add--;
             }

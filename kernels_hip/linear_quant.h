@@ -33,6 +33,7 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
         ACT8 = 1,
         X_ROWS = ROWS
     };
+    typedef gw_nothing held;
 
     __device__ static inline int records(int terms) {
         return (terms + GW_STRIP_BLOCKS - 1) / GW_STRIP_BLOCKS;
@@ -43,131 +44,95 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
     }
     __device__ static inline size_t first(int q) { return (size_t)q * RECORD; }
     /* What the second word of an activation block, its sums, becomes in shared memory: what the
-     * terms of weights with a second number multiply that by; or what a block's integer sum begins
-     * with, where codes have an offset and no scale; or it stays. */
+     * terms of weights with a second number multiply that by; or, of one row, what a block's
+     * integer sum begins with, where codes have an offset and no scale; or it stays. */
     __device__ static inline unsigned number(unsigned scale, unsigned sums) {
         const int sum = gw_first_sum(sums) + gw_second_sum(sums);
-        return TERM == GW_TERM_AFFINE   ? GW_F32_BITS(GW_F32_FROM_BITS(scale) * (float)sum)
-               : TERM == GW_TERM_SIGNED ? (unsigned)(-OFFSET * sum)
-                                        : sums;
+        return TERM == GW_TERM_AFFINE ? GW_F32_BITS(GW_F32_FROM_BITS(scale) * (float)sum)
+               : TERM == GW_TERM_SIGNED && ROWS == 1 ? (unsigned)(-OFFSET * sum)
+                                                     : sums;
     }
     /* n rows from `from` on to shared memory, of each the first `blocks`; behind them come zeros,
-     * up to block `end`. As gw_stage; of several rows AT_ONCE pieces of 32 blocks of a team. */
+     * up to block `end`. As gw_stage, at most AT_ONCE pieces of 16 bytes: so that the long row of a
+     * model too is under way at once, and no more, for pieces that are not there take as many
+     * instructions. */
     template <int AT_ONCE, class Asked, class Ready>
     __device__ static inline void
     stage_blocks(const gw_linear_params &p, unsigned *x, const unsigned char *from, int n,
                  int blocks, int end, const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
-        if (ROWS == 1 && blocks % 2 == 0) { /* every row begins at a multiple of 16 bytes */
-            stage_row<4, 2>(p, x, from, n, blocks, end, factors, asked, ready);
-        } else if (ROWS == 1) {
-            stage_row<2, 4>(p, x, from, n, blocks, end, factors, asked, ready);
+        if (blocks % 2 != 0) { /* not every row begins at a multiple of 16 bytes */
+            stage_by<2, ROWS == 1 ? 4 : 1>(p, x, from, n, blocks, end, factors, asked, ready);
+        } else if (ROWS > 1 && end * ACT_WORDS <= 4 * GW_LINEAR_THREADS) {
+            stage_by<4, 1>(p, x, from, n, blocks, end, factors, asked, ready);
         } else {
-            stage_several<AT_ONCE>(p, x, from, n, blocks, end, factors, asked, ready);
+            stage_by<4, AT_ONCE>(p, x, from, n, blocks, end, factors, asked, ready);
         }
     }
-    /* G words to a thread at a time, of which the first ones or the last two begin a block or none
-     * do. AT_ONCE: so that the long row of a model too is under way at once, and no more, for
-     * pieces that are not there take as many instructions. */
+    /* G words to a thread at a time, pairs of which one at most is what a block begins with. */
     template <int G, int AT_ONCE, class Asked, class Ready>
     __device__ static inline void
-    stage_row(const gw_linear_params &p, unsigned *x, const unsigned char *from, int n, int blocks,
-              int end, const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
-        struct __align__(4 * G) piece {
-            unsigned w[G];
-        };
-        const auto put = [&](int at) {
-            return [&factors, at](unsigned *row, const unsigned *w, int r) {
-                const int word = (int)((unsigned)at % ACT_WORDS), last = word == ACT_WORDS - G + 2;
-                piece v;
-#pragma unroll
-                for (int j = 0; j < G; j++) {
-                    v.w[j] = w[j];
-                }
-                const float scale = GW_F32_FROM_BITS(last ? w[G - 2] : w[0]) * factors.of[r];
-                const unsigned bits = GW_F32_BITS(scale);
-                const unsigned second = number(bits, last ? w[G - 1] : w[1]);
-                if (G > 2 && last) {
-                    v.w[G - 2] = bits;
-                    v.w[G - 1] = second;
-                } else if (word == 0) {
-                    v.w[0] = bits;
-                    v.w[1] = second;
-                }
-                *(piece *)(row + at) = v;
-            };
-        };
+    stage_by(const gw_linear_params &p, unsigned *x, const unsigned char *from, int n, int blocks,
+             int end, const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
+        const auto put = [&](int at) { return gw_stored<G>(factors, at); };
         gw_stage<G, ROWS, AT_ONCE>(from, (size_t)p.row_bytes, blocks * ACT_WORDS, end * ACT_WORDS,
                                    x, p.row_words, n, put, asked, ready);
     }
-    /* A team takes 32 blocks of a row at a time, a lane one of them: code that runs once is short,
-     * which counts for more than whole lines. */
-    template <int AT_ONCE, class Asked, class Ready>
-    __device__ static inline void
-    stage_several(const gw_linear_params &p, unsigned *x, const unsigned char *from, int n,
-                  int blocks, int end, const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
-        enum { TEAMS = GW_LINEAR_THREADS / GW_LANES, PAIRS = ACT_WORDS / 2 };
-        struct __align__(8) pair {
-            unsigned w[2];
-        };
-        const int parts = (end + GW_LANES - 1) / GW_LANES;
-        int row = 0, part = gw_team(), turn = 0;
-        const auto settle = [&]() { /* divisions take longer */
-                                    while (part >= parts && row < n) {
-                                        part -= parts;
-                                        row++;
-                                    }
-        };
-        settle();
-        do {
-            pair v[AT_ONCE][PAIRS];
-            int at[AT_ONCE], of[AT_ONCE];
+    /* Where words at .. at + G - 1 of a row belong in shared memory, and what becomes of them. */
+    template <int G> struct gw_stored {
+        enum { PAIRS = G / 2, IN_BLOCK = ACT_WORDS / 2 };
+        const gw_factors<ROWS> &factors;
+        int to, first[PAIRS], second[PAIRS]; /* one row: as it was */
+        int begins;                          /* the pair that a block begins with, or PAIRS */
+
+        __device__ inline gw_stored(const gw_factors<ROWS> &f, int at) : factors(f), to(at) {
+            begins = PAIRS;
 #pragma unroll
-            for (int k = 0; k < AT_ONCE; k++) {
-                at[k] = part * GW_LANES + gw_lane();
-                of[k] = row;
-                if (row < n) {
-                    const pair *block =
-                        (const pair *)(from + (size_t)row * (size_t)p.row_bytes) + at[k] * PAIRS;
+            for (int k = 0; k < PAIRS; k++) {
+                const unsigned pair = (unsigned)at / 2 + k, block = pair / IN_BLOCK;
+                const int of = (int)(pair % IN_BLOCK), i = (int)(block % GW_STRIP_BLOCKS);
+                const int words = 8 + 2 * i + (of - 1) % 2 * 16 + (of - 1) / 2;
+                begins = of == 0 ? k : begins;
+                first[k] = (int)(block / GW_STRIP_BLOCKS) * GW_STRIP_BLOCKS * ACT_WORDS +
+                           (of == 0 ? i : words);
+                second[k] = first[k] + (of == 0 ? (int)GW_STRIP_BLOCKS : 8);
+            }
+        }
+        __device__ inline void operator()(unsigned *row, const unsigned *words, int r) const {
+            struct __align__(4 * G) piece {
+                unsigned w[G];
+            };
+            piece v;
 #pragma unroll
-                    for (int j = 0; j < PAIRS; j++) {
-                        v[k][j].w[0] = v[k][j].w[1] = 0;
-                        if (at[k] < blocks) {
-                            v[k][j] = block[j];
-                        }
-                    }
-                    part += TEAMS;
-                    settle();
-                }
+            for (int j = 0; j < G; j++) {
+                v.w[j] = words[j];
             }
-            if (row >= n) {
-                asked();
+            const int last = begins == PAIRS - 1;
+            const float scale = GW_F32_FROM_BITS(last ? v.w[G - 2] : v.w[0]) * factors.of[r];
+            const unsigned bits = GW_F32_BITS(scale);
+            const unsigned next = number(bits, last ? v.w[G - 1] : v.w[1]);
+            if (last) {
+                v.w[G - 2] = bits;
+                v.w[G - 1] = next;
+            } else if (begins == 0) {
+                v.w[0] = bits;
+                v.w[1] = next;
             }
-            if (turn++ == 0) {
-                ready();
+            if (ROWS == 1) {
+                *(piece *)(row + to) = v;
+                return;
             }
 #pragma unroll
-            for (int k = 0; k < AT_ONCE; k++) {
-                if (of[k] < n && at[k] < end) {
-                    const int i = at[k] % GW_STRIP_BLOCKS;
-                    unsigned *record = x + of[k] * p.row_words +
-                                       at[k] / GW_STRIP_BLOCKS * GW_STRIP_BLOCKS * ACT_WORDS;
-                    const float scale = GW_F32_FROM_BITS(v[k][0].w[0]) * factors.of_row(of[k]);
-                    record[i] = GW_F32_BITS(scale);
-                    record[GW_STRIP_BLOCKS + i] = number(GW_F32_BITS(scale), v[k][0].w[1]);
-#pragma unroll
-                    for (int t = 0; t < 4; t++) { /* words t and t + 4 of the codes */
-                        const pair codes = {{v[k][1 + t / 2].w[t % 2], v[k][3 + t / 2].w[t % 2]}};
-                        *(pair *)(record + 8 + 8 * t + 2 * i) = codes;
-                    }
-                }
+            for (int k = 0; k < PAIRS; k++) {
+                row[first[k]] = v.w[2 * k];
+                row[second[k]] = v.w[2 * k + 1];
             }
-        } while (row < n);
-    }
+        }
+    };
     template <class Asked, class Ready>
     __device__ static inline void stage(const gw_linear_params &p, unsigned *x,
                                         const unsigned char *from, int n,
                                         const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
-        stage_blocks<3>(p, x, from, n, p.terms, records(p.terms) * GW_STRIP_BLOCKS, factors, asked,
+        stage_blocks<2>(p, x, from, n, p.terms, records(p.terms) * GW_STRIP_BLOCKS, factors, asked,
                         ready);
     }
     /* What slots [slot, slot + slots) of all waves take. */
@@ -176,8 +141,7 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
                                               const gw_factors<ROWS> &factors) {
         const int at = slot * CLASSES * GW_STRIP_BLOCKS, whole = slots * CLASSES * GW_STRIP_BLOCKS;
         const int end = records(p.terms) * GW_STRIP_BLOCKS - at;
-        /* few: the chains of two tiles are in registers, with what sums of halves need */
-        stage_blocks<TERM == GW_TERM_Q2 || TERM == GW_TERM_HALVES ? 1 : 2>(
+        stage_blocks<1>(
             p, x, from + at * ACT_WORDS * 4, n, p.terms - at, end < whole ? end : whole, factors,
             []() {}, []() {});
     }

@@ -24,37 +24,38 @@ GW_DEVICE int gw_wave(void) { return (int)threadIdx.x / LANES; }
 /* ---- the ring of a wave ---------------------------------------------------------------------- */
 
 #if GW_COPIES
-/* Copies into shared memory without registers between; the host says how many fit. */
+/* Copies into shared memory without registers between; the host says how many slots fit. The slot
+ * that has been read is the next one to be filled. */
 template <int BYTES> struct gw_ring {
     enum { STEP = 1, DEPTH = GW_LINEAR_DEPTH(BYTES) };
-    unsigned char *slots;
-    int depth, end, in, out; /* the last three in bytes */
+    gw_shared_at first, end, now; /* slots of the wave; the one whose turn it is */
+    int depth;
 
     /* Returns what is behind the slots of all waves. */
     __device__ inline unsigned char *open(unsigned char *shared, int slots_of_wave) {
         depth = slots_of_wave;
-        end = depth * BYTES;
-        slots = gw_shared_place(shared + gw_wave() * end);
-        in = out = 0;
-        return shared + WAVES * end;
+        first = gw_shared_address(gw_shared_place(shared + gw_wave() * depth * BYTES));
+        end = first + depth * BYTES;
+        now = first;
+        return shared + WAVES * depth * BYTES;
     }
     __device__ inline int slots_ahead() const { return depth; }
     /* from: of this lane, the first 16 bytes of a wave's lying side by side */
     template <int PART, int JUMP>
     __device__ inline void put(int, const unsigned char *from, int parts) {
         const int lane = gw_wave_lane();
-        unsigned char *to = slots + in + 16 * lane;
+        const gw_shared_at to = now + 16 * lane;
 #pragma unroll
         for (int part = 0; part < BYTES / PART; part++) {
 #pragma unroll
             for (int at = 0; at < PART; at += 16 * LANES) {
                 const int mine = at + 16 * LANES <= PART || 16 * lane < PART - at;
-                gw_copy_async_if(part < parts && mine, to + part * PART + at,
+                gw_copy_async_if(part < parts && mine, gw_shared_pointer(to + part * PART + at),
                                  from + part * JUMP + at);
             }
         }
         gw_copy_commit();
-        in = in + BYTES == end ? 0 : in + BYTES;
+        now = now + BYTES == end ? first : now + BYTES;
     }
     __device__ inline const unsigned char *get(int) {
         if (depth == DEPTH) { /* the oldest of them has to be there */
@@ -65,12 +66,9 @@ template <int BYTES> struct gw_ring {
             gw_copy_wait<GW_LINEAR_LESS - 1>();
         }
         gw_sync_wave();
-        return slots + out;
+        return gw_shared_pointer(now);
     }
-    __device__ inline void done() {
-        gw_sync_wave();
-        out = out + BYTES == end ? 0 : out + BYTES;
-    }
+    __device__ inline void done() { gw_sync_wave(); }
 };
 #else
 /* Loads wait in registers, as deep as the ring; a record passes one slot of shared memory. */
@@ -166,6 +164,8 @@ template <int GROUPS, int GLU> struct gw_walk {
     }
 };
 
+struct gw_nothing {};
+
 /* ---- what becomes of a sum ------------------------------------------------------------------- */
 
 /* bias and residual of one result, asked for when its tile begins. */
@@ -193,45 +193,43 @@ __device__ static inline gw_extra gw_ask(const gw_linear_params &p, const gw_wal
     return e;
 }
 
-/* Where the result of matrix row `row` of the tile and row n of x goes in y, before it is there; or
- * 0. gw_emit finds that for itself: shared with it, this made kernels of several rows 2% longer. */
-template <int GROUPS, int GLU>
-__device__ static inline float *
-gw_result_at(const gw_linear_params &p, const gw_walk<GROUPS, GLU> &at, int row, int n, int live) {
-    if (GLU || at.tile() >= p.tiles) {
-        return 0;
-    }
-    const gw_linear_part &w = p.part[at.part(p)];
-    const int r = (at.tile() - w.tile) * GW_STRIP_ROWS + row;
-    const size_t begins = (size_t)((int)blockIdx.y * p.width + n) * p.stride;
-    return r < w.rows && n < live ? (float *)p.y + begins + w.column + r : 0;
-}
+/* Where the result of matrix row `row` of the tile and row n of x goes, looked up before it is
+ * there: who hands it out is waited for. y: 0 where nobody wants it, and for GLU; column: among the
+ * item's, of row 0 of x. */
+template <int GROUPS, int GLU> struct gw_outlet {
+    float *y, *column;
+    int n, biased;
 
-/* Result v of matrix row `row` of the tile and row n of x: to y, or to the GLU's columns; in front
- * of a norm to both. */
-template <int GROUPS, int GLU>
-__device__ static inline void gw_emit(const gw_linear_params &p, const gw_walk<GROUPS, GLU> &at,
-                                      float *columns, int row, int n, int live, float v,
-                                      const gw_extra &e) {
-    if (GLU) {
-        if (n < live) {
-            columns[n * 64 + at.place() * GW_STRIP_ROWS + row] = v;
+    __device__ inline void open(const gw_linear_params &p, const gw_walk<GROUPS, GLU> &at,
+                                float *columns, int row, int row_of_x, int live) {
+        y = 0;
+        biased = 0;
+        n = GLU && row_of_x >= live ? -1 : row_of_x;
+        column = columns + at.place() * GW_STRIP_ROWS + row;
+        if (!GLU && at.tile() < p.tiles) {
+            const gw_linear_part &w = p.part[at.part(p)];
+            const int r = (at.tile() - w.tile) * GW_STRIP_ROWS + row;
+            const size_t begins = (size_t)((int)blockIdx.y * p.width + n) * p.stride;
+            biased = w.bias != 0;
+            y = r < w.rows && n < live ? (float *)p.y + begins + w.column + r : 0;
         }
-        return;
     }
-    if (at.tile() < p.tiles) {
-        const gw_linear_part &w = p.part[at.part(p)];
-        const int r = (at.tile() - w.tile) * GW_STRIP_ROWS + row;
-        if (r < w.rows && n < live) {
-            v = w.bias ? v + e.bias : v;
+    /* Result v to y, or to the GLU's columns; in front of a norm to both. */
+    __device__ inline void put(const gw_linear_params &p, float v, const gw_extra &e) const {
+        if (GLU) {
+            if (n >= 0) {
+                column[n * 2 * GW_LINEAR_ITEM] = v;
+            }
+        } else if (y) {
+            v = biased ? v + e.bias : v;
             v = p.residual ? v + e.residual : v;
-            ((float *)p.y)[(size_t)((int)blockIdx.y * p.width + n) * p.stride + w.column + r] = v;
+            *y = v;
             if (p.behind) {
-                columns[n * GW_LINEAR_ITEM + at.place() * GW_STRIP_ROWS + row] = v;
+                column[n * GW_LINEAR_ITEM] = v;
             }
         }
     }
-}
+};
 
 /* The 32 columns of GLU item `item`, a team per row of x: this one is `team` of `teams`. */
 GW_DEVICE void gw_glu_columns(const gw_linear_params &p, const float *columns, int item, int live,
@@ -251,13 +249,11 @@ GW_DEVICE void gw_glu_columns(const gw_linear_params &p, const float *columns, i
 /* What an item leaves when all of its columns are there, by team `team` of `teams`. */
 template <class K, int GLU>
 __device__ static inline void gw_leave(const gw_linear_params &p, const float *columns, int item,
-                                       int live, const gw_norm_four &weight, int team, int teams) {
+                                       int live, float weight, int team, int teams) {
     if (GLU) {
         gw_glu_columns(p, columns, item, live, team, teams);
-    } else if (K::X_ROWS == 1) {
-        gw_norm_column(p, columns, item, weight.v[0], team, teams);
     } else {
-        gw_norm_columns(p, columns, item, live, weight, team, teams);
+        gw_norm_columns<K::X_ROWS == 1>(p, columns, item, live, weight, team, teams);
     }
 }
 
@@ -308,16 +304,14 @@ __device__ static inline void gw_fold_tiles(const gw_linear_params &p, gw_gates<
     at.open(p, group);
     for (int place = 0, round = 0; at.item < items; at.next()) {
         const float *values = joined + (place * GROUPS + group) * K::CLASSES * K::VALUES;
-        const gw_norm_four weight = gw_ask_behind<GLU, K::X_ROWS == 1>(p, at.item);
+        const float weight = gw_ask_behind<GLU>(p, at.item);
         gw_extra extra[K::OUTS];
-        float *y[K::OUTS];
-        float *column = columns + at.place() * GW_STRIP_ROWS + row;
-        const int biased = !GLU && at.tile() < p.tiles && p.part[at.part(p)].bias != 0;
+        gw_outlet<GROUPS, GLU> to[K::OUTS];
+        const int mine = turn < TURNS ? live : 0;
 #pragma unroll
         for (int o = 0; o < K::OUTS; o++) {
-            const int n = K::out_col(lane, o);
-            extra[o] = gw_ask(p, at, row, n, turn < TURNS ? live : 0);
-            y[o] = gw_result_at(p, at, row, n, turn < TURNS ? live : 0);
+            extra[o] = gw_ask(p, at, row, K::out_col(lane, o), mine);
+            to[o].open(p, at, columns, row, K::out_col(lane, o), mine);
         }
         gw_gate_wait(&gates.full[group][place], round & 1);
         float v[TURNS][K::OUTS];
@@ -331,24 +325,12 @@ __device__ static inline void gw_fold_tiles(const gw_linear_params &p, gw_gates<
         gw_gate_arrive(&gates.free[group][place]);
 #pragma unroll
         for (int o = 0; o < K::OUTS; o++) {
-            const int n = K::out_col(lane, o);
-            float mine = v[0][o];
+            float result = v[0][o];
 #pragma unroll
             for (int t = 1; t < TURNS; t++) {
-                mine = turn == t ? v[t][o] : mine;
+                result = turn == t ? v[t][o] : result;
             }
-            if (GLU) {
-                if (turn < TURNS && n < live) {
-                    column[n * 2 * GW_LINEAR_ITEM] = mine;
-                }
-            } else if (y[o]) {
-                mine = biased ? mine + extra[o].bias : mine;
-                mine = p.residual ? mine + extra[o].residual : mine;
-                *y[o] = mine;
-                if (p.behind) {
-                    column[n * GW_LINEAR_ITEM] = mine;
-                }
-            }
+            to[o].put(p, result, extra[o]);
         }
         if ((GLU || p.behind) && at.ends_item()) {
             gw_sync_some<2, GW_LINEAR_FOLDS>();
@@ -383,8 +365,9 @@ GW_DEVICE void gw_ask_ahead(const gw_linear_params &p) {
  *                            this thread's begin
  *   ACT8, X_ROWS             the format of x; most rows of it
  *   number(scale, sums)      what the second word of an act8 block becomes in shared memory
- *   SUMS, add(...)           a thread's chains, and a slot's terms added to them, for x from here
- *                            on; refill() as soon as the slot is read
+ *   SUMS, held, add(...)     a thread's chains, what else it keeps from slot to slot, zeros at
+ *                            first, and a slot's terms added, for x from here on; refill() as soon
+ *                            as the slot is read
  *   VALUES                   SUMS of all threads of a wave
  *   FOLDERS, OUTS, join(values, fold, o), speaks(fold), out_row(fold), out_col(fold, o)
  *                            threads that join what classes q and q + CLASSES / 2 have together,
@@ -496,9 +479,12 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     rows += K::first_x(q);
     const unsigned *mine = rows; /* of x, for the slot that is next */
     gw_extra extra[K::OUTS];
-    gw_norm_four weight = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    float weight = 0.0f;
+    typename K::held held = {};
     float sums[K::SUMS];
-    const int fold = (int)threadIdx.x - group * K::CLASSES * LANES;
+    enum { THREADS = K::CLASSES * LANES };
+    int fold = (int)threadIdx.x - group * THREADS; /* below FOLDERS: one of those that join */
+    const int in_turns = GW_COPIES && p.places > 0;
     auto begin = [&]() {
         mine = rows;
 #pragma unroll
@@ -511,14 +497,17 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                 extra[o] = gw_ask(p, at, K::out_row(fold), K::out_col(fold, o), live);
             }
         }
-        if (!APART) {
-            weight = gw_ask_behind<GLU, K::X_ROWS == 1>(p, at.item);
+        if (!APART && (!in_turns || fold < K::FOLDERS)) {
+            weight = gw_ask_behind<GLU>(p, at.item);
         }
     };
     int place = 0, round = 0; /* of the place */
     (void)round;
     auto gated = [&]() { /* all classes side by side */
 #if GW_COPIES
+                         /* Waves take turns at joining, for it takes time. Those of the next tile
+                          * find the columns read: all of the group's waves have come to its gate,
+                          * those of this one behind the barrier where both groups had read. */
                          enum { JOINERS = gw_gates<K>::JOINERS, TEAMS = JOINERS / GW_LANES };
                          float *values = joined + (place * GROUPS + group) * K::CLASSES * K::VALUES;
                          if (round > 0) {
@@ -531,6 +520,12 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                          gw_gate_arrive(&gates.full[group][place]);
                          if (!APART && fold < K::FOLDERS) {
                              float v[K::OUTS];
+                             gw_outlet<GROUPS, GLU> to[K::OUTS];
+#pragma unroll
+                             for (int o = 0; o < K::OUTS; o++) {
+                                 to[o].open(p, at, columns, K::out_row(fold), K::out_col(fold, o),
+                                            K::speaks(fold) ? live : 0);
+                             }
                              gw_gate_wait(&gates.full[group][place], round & 1);
 #pragma unroll
                              for (int o = 0; o < K::OUTS; o++) {
@@ -539,17 +534,18 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                              gw_gate_arrive(&gates.free[group][place]);
 #pragma unroll
                              for (int o = 0; o < K::OUTS; o++) {
-                                 if (K::speaks(fold)) {
-                                     gw_emit(p, at, columns, K::out_row(fold), K::out_col(fold, o),
-                                             live, v[o], extra[o]);
-                                 }
+                                 to[o].put(p, v[o], extra[o]);
                              }
                              if ((GLU || p.behind) && at.ends_item()) {
-                                 gw_sync_some<2, GROUPS * JOINERS>();
+                                 const int turn = q / (JOINERS / LANES), who = 4 + turn;
+                                 gw_sync_those<GROUPS * JOINERS>(who);
                                  gw_leave<K, GLU>(p, columns, at.item, live, weight,
-                                                  group * TEAMS + q, GROUPS * TEAMS);
-                                 gw_sync_some<2, GROUPS * JOINERS>();
+                                                  group * TEAMS + fold / GW_LANES, GROUPS * TEAMS);
+                                 gw_sync_those<GROUPS * JOINERS>(who);
                              }
+                         }
+                         if (!APART) {
+                             fold += fold < K::FOLDERS ? THREADS - K::FOLDERS : -K::FOLDERS;
                          }
                          place = place + 1 == (FEW ? GW_LINEAR_PLACES : p.places) ? 0 : place + 1;
                          round += place == 0;
@@ -557,7 +553,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
 #endif
     };
     auto finish = [&]() {
-        if (GW_COPIES && (APART || p.places > 0)) {
+        if (GW_COPIES && (APART || in_turns)) {
             gated();
             return;
         }
@@ -590,11 +586,10 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
         if (fold < K::FOLDERS) {
 #pragma unroll
             for (int o = 0; o < K::OUTS; o++) {
-                const float v = K::template join<FEW>(values, fold, o);
-                if (K::speaks(fold)) {
-                    gw_emit(p, at, columns, K::out_row(fold), K::out_col(fold, o), live, v,
-                            extra[o]);
-                }
+                gw_outlet<GROUPS, GLU> to;
+                to.open(p, at, columns, K::out_row(fold), K::out_col(fold, o),
+                        K::speaks(fold) ? live : 0);
+                to.put(p, K::template join<FEW>(values, fold, o), extra[o]);
             }
         }
         if ((GLU || p.behind) && at.ends_item()) {
@@ -613,7 +608,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
             begin();
             for (int left_of = parts; left_of > 0; left_of -= PARTS) {
                 K::add(
-                    ring, 0, [&]() { ask(0); }, left_of, mine, p.row_words, sums, live);
+                    ring, 0, [&]() { ask(0); }, left_of, mine, p.row_words, sums, live, held);
                 mine += K::X_STEP;
             }
             finish();
@@ -639,7 +634,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                     begin();
                 }
                 K::add(
-                    ring, d, [&]() { ask(d); }, left_of, mine, p.row_words, sums, live);
+                    ring, d, [&]() { ask(d); }, left_of, mine, p.row_words, sums, live, held);
                 mine += K::X_STEP;
                 left_of -= PARTS;
                 if (left_of <= 0) {

@@ -25,7 +25,8 @@ template <class F> struct gw_wide : gw_quantized<F::RECORD, GW_MMA_N, F::TERM, F
     __device__ static inline int first_x(int q) { return GW_STRIP_BLOCKS * q * GW_ACT_WORDS; }
     template <class Ring, class Refill>
     __device__ static inline void add(Ring &ring, int slot, Refill refill, int,
-                                      const unsigned *block, int row_words, float *sums, int live) {
+                                      const unsigned *block, int row_words, float *sums, int live,
+                                      gw_nothing &) {
         const int lane = gw_wave_lane(), column = gw_mma_b_col(lane);
         const unsigned *mine =
             block + (column < live ? column : 0) * row_words + 8 + 8 * gw_tile_pair(lane);

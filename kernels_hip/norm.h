@@ -37,9 +37,9 @@ GW_DEVICE float gw_eight_squares(const gw_norm_four &x) {
 }
 
 /* The factor of a row out of the sums of its blocks, of which a lane asks for the first before they
- * are needed. LATE: they are added where factor() stands and not before, so that what is asked for
+ * are needed. They are added where factor() stands and not before, so that what is asked for
  * between the two need not wait for them. A team. */
-template <int LATE> struct gw_norm_sums {
+struct gw_norm_sums {
     enum { AHEAD = 8 };
     const float *mine; /* the lane's first one */
     int blocks;
@@ -58,9 +58,7 @@ template <int LATE> struct gw_norm_sums {
         float sum = 0.0f;
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
-            if (LATE) {
-                gw_have(early[j]);
-            }
+            gw_have(early[j]);
             sum = sum + early[j];
         }
 #pragma unroll 1

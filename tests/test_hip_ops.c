@@ -835,15 +835,17 @@ static const op_case layer[LAYER] = {
 };
 /* clang-format on */
 
-/* Outputs of the nodes; of the hip backend also the parameters of its products. */
-static void run_layer(const gw_backend *backend, struct gw_device *device, int rows_kept,
+/* Outputs of the nodes for `rows` rows; of the hip backend also the parameters of its products. */
+static void run_layer(int rows, const gw_backend *backend, struct gw_device *device, int rows_kept,
                       unsigned char *out[LAYER], size_t bytes[LAYER],
                       struct gw_linear_params *params) {
     op_setup s[LAYER];
     gw_node nodes[LAYER];
     struct gw_segment *segment;
     for (int k = 0; k < LAYER; k++) {
-        oc_open(&s[k], &layer[k], backend, device, rows_kept, !rows_kept);
+        op_case c = layer[k];
+        c.n = rows;
+        oc_open(&s[k], &c, backend, device, rows_kept, !rows_kept);
         if (k > 0) {
             s[k].node.in[0] = nodes[k - 1].out;
         }
@@ -851,7 +853,7 @@ static void run_layer(const gw_backend *backend, struct gw_device *device, int r
         nodes[k].kernel = oc_find(&s[k], rows_kept ? ".scalar" : "");
         assert_non_null(nodes[k].kernel);
     }
-    assert_int_equal(backend->freeze(device, nodes, LAYER, 1, &segment), GW_OK);
+    assert_int_equal(backend->freeze(device, nodes, LAYER, rows, &segment), GW_OK);
     for (size_t i = 0; params != NULL && i < segment->n; i++) {
         const gw_hip_launch *l = &segment->launches[i];
         if (nodes[l->node].op == GW_OP_LINEAR || nodes[l->node].op == GW_OP_GLU) {
@@ -884,16 +886,11 @@ static void ahead_is_within(const struct gw_linear_params *of, const struct gw_l
     }
 }
 
-static void a_layer_asks_ahead(void **state) {
-    static op_bench bench;
-    static struct gw_linear_params params[LAYER];
+static void same_layer(const op_bench *bench, int rows, struct gw_linear_params *params) {
     unsigned char *want[LAYER], *got[LAYER];
     size_t bytes[LAYER];
-    (void)state;
-    ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
-    memset(params, 0, sizeof params);
-    run_layer(&gw_backend_cpu, bench.scalar, 1, want, bytes, NULL);
-    run_layer(&gw_backend_hip, bench.device, 0, got, bytes, params);
+    run_layer(rows, &gw_backend_cpu, bench->scalar, 1, want, bytes, NULL);
+    run_layer(rows, &gw_backend_hip, bench->device, 0, got, bytes, params);
     for (int k = 0; k < LAYER; k++) {
         if (layer[k].op != GW_OP_NORM) { /* a norm between two products is nowhere */
             oc_same_bytes("a layer", &layer[k], "outputs", got[k], want[k], bytes[k]);
@@ -901,6 +898,27 @@ static void a_layer_asks_ahead(void **state) {
         free(want[k]);
         free(got[k]);
     }
+}
+
+/* A block has several tiles of gate and up one after the other, also on a large card: the waves that
+ * join them change. */
+static void a_layer_of_several_rows(void **state) {
+    static op_bench bench;
+    (void)state;
+    ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
+    for (int rows = 2; rows <= 16; rows *= 2) {
+        same_layer(&bench, rows, NULL);
+    }
+    ot_close(&bench);
+}
+
+static void a_layer_asks_ahead(void **state) {
+    static op_bench bench;
+    static struct gw_linear_params params[LAYER];
+    (void)state;
+    ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
+    memset(params, 0, sizeof params);
+    same_layer(&bench, 1, params);
     const int copies = bench.device->warp == 32;
     for (int k = 0; k < LAYER; k++) {
         assert_int_equal(params[k].paced, copies && k == LAYER_OUT);
@@ -930,6 +948,7 @@ static int run_all(const char *name) {
         cmocka_unit_test(chains_without_blocks),
         cmocka_unit_test(attention_without_blocks),
         cmocka_unit_test(attention_has_the_kernel_its_case_is_of),
+        cmocka_unit_test(a_layer_of_several_rows),
         cmocka_unit_test(a_layer_asks_ahead),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST")); /* a pattern: one test alone */
