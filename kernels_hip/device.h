@@ -217,15 +217,6 @@ template <int ID, int N> __device__ static inline void gw_sync_some(void) {
 }
 
 #if GW_COPIES || defined(GW_EMULATOR)
-/* The same where the barrier's name is known when it runs. */
-template <int N> __device__ static inline void gw_sync_those(int id) {
-#if defined(GW_EMULATOR)
-    gw_emulator_sync_some(id, N);
-#else
-    asm volatile("barrier.sync %0, %1;" ::"r"(id), "n"(N) : "memory");
-#endif
-}
-
 /* A gate in shared memory. Some threads arrive, without waiting; when as many have as it is made
  * for, a round ends, and who waits for the end of the round goes on and sees what they did in
  * shared memory before. Rounds are told apart by their parity: the first has 0. */

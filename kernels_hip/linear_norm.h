@@ -34,7 +34,10 @@ template <int ROWS> struct gw_factors {
         sums.ask(p.squares + (norm ? (size_t)(first + row) * (size_t)blocks : 0),
                  norm && row < there ? blocks : 0);
     }
-    __device__ inline float of_row(int r) const { return norm ? shared[r] : 1.0f; }
+    /* Of many rows that would be many registers. */
+    __device__ inline float of_row(int r) const {
+        return ROWS <= 8 ? of[r] : norm ? shared[r] : 1.0f;
+    }
     /* Behind that. All that multiply call it. */
     __device__ inline void get(const gw_linear_params &p, int there) {
         if (!norm) {
@@ -71,29 +74,30 @@ __device__ static inline void gw_stage(const unsigned char *x, size_t row_bytes,
     struct __align__(4 * G) piece {
         unsigned w[G];
     };
+    enum { SOME = ROWS > 8 ? 8 : ROWS }; /* rows at once: those of more would be many registers */
     const int step = G * GW_LINEAR_THREADS;
-    int turn = 0;
+    int turn = 0, from = 0; /* from: the first of these rows */
     do {
         const int base = (int)threadIdx.x * G + turn * AT_ONCE * step;
-        piece v[AT_ONCE][ROWS];
+        piece v[AT_ONCE][SOME];
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
 #pragma unroll
-            for (int r = 0; r < ROWS; r++) {
+            for (int r = 0; r < SOME; r++) {
                 const int at = base + k * step;
 #pragma unroll
                 for (int j = 0; j < G; j++) {
                     v[k][r].w[j] = 0;
                 }
-                if (r < n && at < words) {
-                    v[k][r] = *(const piece *)(x + (size_t)r * row_bytes + 4 * at);
+                if (from + r < n && at < words) {
+                    v[k][r] = *(const piece *)(x + (size_t)(from + r) * row_bytes + 4 * at);
                 }
             }
         }
-        if ((turn + 1) * AT_ONCE * step >= end) {
+        if ((turn + 1) * AT_ONCE * step >= end && from + SOME >= ROWS) {
             asked();
         }
-        if (turn == 0) {
+        if (turn == 0 && from == 0) {
             ready();
         }
 #pragma unroll
@@ -101,13 +105,15 @@ __device__ static inline void gw_stage(const unsigned char *x, size_t row_bytes,
             const int at = base + k * step;
             const auto store = put(at);
 #pragma unroll
-            for (int r = 0; r < ROWS; r++) {
-                if (r < n && at < end) {
-                    store(shared + r * row_words, v[k][r].w, r);
+            for (int r = 0; r < SOME; r++) {
+                if (from + r < n && at < end) {
+                    store(shared + (from + r) * row_words, v[k][r].w, from + r);
                 }
             }
         }
-    } while (++turn * AT_ONCE * step < end);
+        from = from + SOME < ROWS ? from + SOME : 0;
+        turn += from == 0;
+    } while (from > 0 || turn * AT_ONCE * step < end);
 }
 
 /* ---- behind ---------------------------------------------------------------------------------- */

@@ -162,10 +162,11 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
                           if (fold < K::FOLDERS) {
 #pragma unroll
                               for (int o = 0; o < K::OUTS; o++) {
+                                  const float v = K::template join<0>(values, fold, o);
                                   gw_outlet<GROUPS, GLU> to;
                                   to.open(p, at.tile, columns, K::out_row(fold),
                                           K::out_col(fold, o), K::speaks(fold) ? live : 0);
-                                  to.put(p, K::template join<0>(values, fold, o), extra[o]);
+                                  to.put(p, v, extra[o]);
                               }
                           }
                           if ((GLU || p.behind) && at.tile.ends_item()) {

@@ -62,7 +62,7 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
                  int blocks, int end, const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
         if (blocks % 2 != 0) { /* not every row begins at a multiple of 16 bytes */
             stage_by<2, ROWS == 1 ? 4 : 1>(p, x, from, n, blocks, end, factors, asked, ready);
-        } else if (ROWS > 1 && end * ACT_WORDS <= 4 * GW_LINEAR_THREADS) {
+        } else if (ROWS > 8 || (ROWS > 1 && end * ACT_WORDS <= 4 * GW_LINEAR_THREADS)) {
             stage_by<4, 1>(p, x, from, n, blocks, end, factors, asked, ready);
         } else {
             stage_by<4, AT_ONCE>(p, x, from, n, blocks, end, factors, asked, ready);
@@ -107,7 +107,7 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
                 v.w[j] = words[j];
             }
             const int last = begins == PAIRS - 1;
-            const float scale = GW_F32_FROM_BITS(last ? v.w[G - 2] : v.w[0]) * factors.of[r];
+            const float scale = GW_F32_FROM_BITS(last ? v.w[G - 2] : v.w[0]) * factors.of_row(r);
             const unsigned bits = GW_F32_BITS(scale);
             const unsigned next = number(bits, last ? v.w[G - 1] : v.w[1]);
             if (last) {

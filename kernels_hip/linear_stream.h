@@ -505,9 +505,11 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     (void)round;
     auto gated = [&]() { /* all classes side by side */
 #if GW_COPIES
-                         /* Waves take turns at joining, for it takes time. Those of the next tile
-                          * find the columns read: all of the group's waves have come to its gate,
-                          * those of this one behind the barrier where both groups had read. */
+                         /* Waves take turns at joining, for it takes time. Those of a tile have
+                          * been through its gate, where all of the group's waves had come, also
+                          * those of the tile before, and those from behind the barrier where both
+                          * groups had read the columns: so these may be written over, and nobody is
+                          * left at that barrier. */
                          enum { JOINERS = gw_gates<K>::JOINERS, TEAMS = JOINERS / GW_LANES };
                          float *values = joined + (place * GROUPS + group) * K::CLASSES * K::VALUES;
                          if (round > 0) {
@@ -537,11 +539,10 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                                  to[o].put(p, v[o], extra[o]);
                              }
                              if ((GLU || p.behind) && at.ends_item()) {
-                                 const int turn = q / (JOINERS / LANES), who = 4 + turn;
-                                 gw_sync_those<GROUPS * JOINERS>(who);
+                                 gw_sync_some<2, GROUPS * JOINERS>();
                                  gw_leave<K, GLU>(p, columns, at.item, live, weight,
                                                   group * TEAMS + fold / GW_LANES, GROUPS * TEAMS);
-                                 gw_sync_those<GROUPS * JOINERS>(who);
+                                 gw_sync_some<2, GROUPS * JOINERS>();
                              }
                          }
                          if (!APART) {
@@ -586,10 +587,11 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
         if (fold < K::FOLDERS) {
 #pragma unroll
             for (int o = 0; o < K::OUTS; o++) {
+                const float v = K::template join<FEW>(values, fold, o);
                 gw_outlet<GROUPS, GLU> to;
                 to.open(p, at, columns, K::out_row(fold), K::out_col(fold, o),
                         K::speaks(fold) ? live : 0);
-                to.put(p, K::template join<FEW>(values, fold, o), extra[o]);
+                to.put(p, v, extra[o]);
             }
         }
         if ((GLU || p.behind) && at.ends_item()) {
