@@ -9,9 +9,41 @@
 
 #include "kernels_hip/act8.h"
 #include "kernels_hip/linear_params.h"
-#include "kernels_hip/norm.h"
 
 /* ---- in front -------------------------------------------------------------------------------- */
+
+/* The factor of a row out of the sums of its blocks, of which a lane asks for the first before they
+ * are needed. They are added where factor() stands and not before, so that what is asked for
+ * between the two need not wait for them. A team. */
+struct gw_norm_sums {
+    enum { AHEAD = 8 };
+    const float *mine; /* the lane's first one */
+    int blocks;
+    float early[AHEAD];
+
+    __device__ inline void ask(const float *sums, int n) {
+        mine = sums + (n > 0 ? gw_lane() : 0);
+        blocks = n;
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++) {
+            const int at = j * GW_LANES;
+            early[j] = at + gw_lane() < blocks ? mine[at] : 0.0f;
+        }
+    }
+    __device__ inline float factor(int width, float eps) {
+        float sum = 0.0f;
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++) {
+            gw_have(early[j]);
+            sum = sum + early[j];
+        }
+#pragma unroll 1
+        for (int at = AHEAD * GW_LANES; at + gw_lane() < blocks; at += GW_LANES) {
+            sum = sum + mine[at];
+        }
+        return gw_rms_scale(gw_fold(sum), width, eps);
+    }
+};
 
 /* What the rows of x that a block has are still to be multiplied by. */
 template <int ROWS> struct gw_factors {

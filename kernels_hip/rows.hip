@@ -2,7 +2,6 @@
  * ROPE_KV. */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/device.h"
-#include "kernels_hip/norm.h"
 #include "kernels_hip/rope.h"
 #include "kernels_hip/rows_params.h"
 #include "core/tensor/blocks.h"
@@ -112,13 +111,41 @@ GW_KERNEL(gw_quantize, struct gw_quantize_params, GW_ROWS_THREADS) {
 /* A thread has all of its values and weights on their way at once, of up to GW_NORM_PIECE. */
 enum { NORM_STEP = 4 * GW_NORM_THREADS, NORM_FOURS = GW_NORM_PIECE / NORM_STEP };
 
+struct __align__(16) norm_four {
+    float v[4];
+};
+
+GW_DEVICE norm_four norm_read(const float *from) {
+    const gw_16b bits = *(const gw_16b *)from;
+    norm_four r;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        r.v[j] = GW_F32_FROM_BITS(bits.w[j]);
+    }
+    return r;
+}
+
+/* gw_block_squares of arith.h: eight lanes hold a block, four neighbours each, and all get its sum.
+ * The whole team calls it. */
+GW_DEVICE float norm_squares(const norm_four &x) {
+    float s[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        s[j] = x.v[j] * x.v[j];
+        s[j] = s[j] + gw_shuffle_xor(s[j], 4);
+        s[j] = s[j] + gw_quad_xor<2>(s[j]);
+        s[j] = s[j] + gw_quad_xor<1>(s[j]);
+    }
+    return (s[0] + s[2]) + (s[1] + s[3]);
+}
+
 /* Four neighbours of a row of `width` from i on; beyond it 0. WHOLE: the width is a multiple of 4,
  * and rows begin at 16 bytes. */
 template <int WHOLE>
-__device__ static inline gw_norm_four norm_take(const float *row, int width, int i) {
-    gw_norm_four r = {{0.0f, 0.0f, 0.0f, 0.0f}};
+__device__ static inline norm_four norm_take(const float *row, int width, int i) {
+    norm_four r = {{0.0f, 0.0f, 0.0f, 0.0f}};
     if (WHOLE) {
-        return i < width ? gw_norm_read(row + i) : r;
+        return i < width ? norm_read(row + i) : r;
     }
 #pragma unroll
     for (int j = 0; j < 4; j++) {
@@ -129,7 +156,7 @@ __device__ static inline gw_norm_four norm_take(const float *row, int width, int
 
 /* Those that this thread has of a piece. */
 template <int WHOLE>
-__device__ static inline void norm_ask(const float *row, int width, gw_norm_four *fours) {
+__device__ static inline void norm_ask(const float *row, int width, norm_four *fours) {
 #pragma unroll
     for (int k = 0; k < NORM_FOURS; k++) {
         fours[k] = norm_take<WHOLE>(row, width, 4 * (int)threadIdx.x + k * NORM_STEP);
@@ -147,7 +174,7 @@ template <int WHOLE, class Put>
 __device__ static inline void norm_row(const struct gw_norm_params &p, norm_desk &desk, Put put) {
     const int row = (int)blockIdx.x, n = p.width, live = gw_live(p.step), lane = gw_lane();
     const int mine = 4 * (int)threadIdx.x, end = (n + 127) / 128 * 128; /* whole teams */
-    gw_norm_four weights[NORM_FOURS], values[NORM_FOURS];
+    norm_four weights[NORM_FOURS], values[NORM_FOURS];
     norm_ask<WHOLE>(p.weight, n, weights);
     gw_grid_dependency_wait();
     if (row >= live) {
@@ -163,7 +190,7 @@ __device__ static inline void norm_row(const struct gw_norm_params &p, norm_desk
         }
 #pragma unroll
         for (int k = 0; k < NORM_FOURS; k++) {
-            const float square = gw_eight_squares(values[k]);
+            const float square = norm_squares(values[k]);
             if (lane % 8 == 0) {
                 desk.squares[(mine + k * NORM_STEP) / GW_ACT_BLOCK] = square;
             }
@@ -197,13 +224,13 @@ template <int WHOLE>
 __device__ static inline void norm_f32(const struct gw_norm_params &p, norm_desk &desk) {
     const int n = p.width;
     float *out = (float *)p.out + (size_t)blockIdx.x * n;
-    norm_row<WHOLE>(p, desk, [&](int i, gw_norm_four v, float factor) {
+    norm_row<WHOLE>(p, desk, [&](int i, norm_four v, float factor) {
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             v.v[j] = v.v[j] * factor;
         }
         if (WHOLE && i < n) {
-            *(gw_norm_four *)(out + i) = v;
+            *(norm_four *)(out + i) = v;
         }
 #pragma unroll
         for (int j = 0; j < (WHOLE ? 0 : 4); j++) {
@@ -229,7 +256,7 @@ GW_KERNEL(gw_norm_act8, struct gw_norm_params, GW_NORM_THREADS) {
     const int n = p.width;
     unsigned *out = (unsigned *)p.out + (size_t)blockIdx.x * n / GW_ACT_BLOCK * GW_ACT_WORDS;
     gw_grid_launch_dependents();
-    norm_row<1>(p, desk, [&](int i, const gw_norm_four &v, float factor) {
+    norm_row<1>(p, desk, [&](int i, const norm_four &v, float factor) {
         gw_act8_four code;
         code.encode(v.v);
         code.scale = GW_F32_BITS(GW_F32_FROM_BITS(code.scale) * factor);
