@@ -270,21 +270,24 @@ template <int ONCE> __device__ static inline float gw_join_8(const float *v, int
 /* ---- sums of a tile that other waves join ---------------------------------------------------- */
 
 #if GW_COPIES
-/* Gates of a group's tiles: its waves' sums are there, and they have been read. Every thread
- * arrives for itself. JOINERS: threads of a group that read. */
-template <class K> struct gw_gates {
+/* Gates of a group's tiles, whose waves' sums are there, and have been read; and of an item's
+ * columns, where joining goes in turns: all are there, and have been read. Every thread arrives for
+ * itself. JOINERS: threads of a group that read. */
+template <class K, int GLU> struct gw_gates {
     enum {
         PLACES = GW_LINEAR_PLACES,
         GROUPS = WAVES / K::CLASSES,
         JOINERS = GW_LINEAR_APART(K::SUMS, 1) ? (int)LANES : (int)K::FOLDERS
     };
-    gw_gate full[GROUPS][PLACES], free[GROUPS][PLACES];
+    gw_gate full[GROUPS][PLACES], free[GROUPS][PLACES], columns_full, columns_free;
 
     __device__ inline void make() {
         for (int i = 0; i < GROUPS * PLACES; i++) {
             gw_gate_make(&full[i / PLACES][i % PLACES], K::CLASSES * LANES);
             gw_gate_make(&free[i / PLACES][i % PLACES], JOINERS);
         }
+        gw_gate_make(&columns_full, gw_walk<GROUPS, GLU>::TILES * JOINERS);
+        gw_gate_make(&columns_free, GROUPS * JOINERS);
     }
 };
 
@@ -292,9 +295,13 @@ template <class K> struct gw_gates {
  * and hands it out. The next launch waits for them, a wave alone takes five cycles for each
  * instruction, so all that can be is made before the sums are there. */
 template <class K, int GLU>
-__device__ static inline void gw_fold_tiles(const gw_linear_params &p, gw_gates<K> &gates,
+__device__ static inline void gw_fold_tiles(const gw_linear_params &p, gw_gates<K, GLU> &gates,
                                             const float *joined, float *columns, int live) {
-    enum { GROUPS = WAVES / K::CLASSES, PLACES = gw_gates<K>::PLACES, TURNS = K::FOLDERS / LANES };
+    enum {
+        GROUPS = WAVES / K::CLASSES,
+        PLACES = gw_gates<K, GLU>::PLACES,
+        TURNS = K::FOLDERS / LANES
+    };
     static_assert(GROUPS * LANES == GW_LINEAR_FOLDS && sizeof gates <= GW_LINEAR_GATES,
                   "two groups");
     const int group = gw_wave() - WAVES, lane = gw_wave_lane(), turn = lane % 4;
@@ -393,7 +400,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     const int first = (int)blockIdx.y * p.width;
     const int there = p.x_rows - first < p.width ? p.x_rows - first : p.width;
 #if GW_COPIES
-    gw_gates<K> &gates = *(gw_gates<K> *)behind_x;
+    gw_gates<K, GLU> &gates = *(gw_gates<K, GLU> *)behind_x;
     if (APART && wave >= WAVES) {
         if (threadIdx.x == GW_LINEAR_THREADS) {
             gates.make();
@@ -502,15 +509,15 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
         }
     };
     int place = 0, round = 0; /* of the place */
-    (void)round;
+    int behind_us = 0;        /* items */
+    (void)round, (void)behind_us;
     auto gated = [&]() { /* all classes side by side */
 #if GW_COPIES
-                         /* Waves take turns at joining, for it takes time. Those of a tile have
-                          * been through its gate, where all of the group's waves had come, also
-                          * those of the tile before, and those from behind the barrier where both
-                          * groups had read the columns: so these may be written over, and nobody is
-                          * left at that barrier. */
-                         enum { JOINERS = gw_gates<K>::JOINERS, TEAMS = JOINERS / GW_LANES };
+                         /* Waves take turns at joining, for it takes time: so columns have gates
+                          * of their own, between who writes an item's and who reads them, and
+                          * between those and who writes the next one's. */
+                         enum { JOINERS = gw_gates<K, GLU>::JOINERS, TEAMS = JOINERS / GW_LANES };
+                         const int have_columns = GLU || p.behind != 0;
                          float *values = joined + (place * GROUPS + group) * K::CLASSES * K::VALUES;
                          if (round > 0) {
                              gw_gate_wait(&gates.free[group][place], (round - 1) & 1);
@@ -534,15 +541,21 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                                  v[o] = K::template join<1>(values, fold, o);
                              }
                              gw_gate_arrive(&gates.free[group][place]);
+                             if (have_columns && behind_us > 0) {
+                                 gw_gate_wait(&gates.columns_free, (behind_us - 1) & 1);
+                             }
 #pragma unroll
                              for (int o = 0; o < K::OUTS; o++) {
                                  to[o].put(p, v[o], extra[o]);
                              }
-                             if ((GLU || p.behind) && at.ends_item()) {
-                                 gw_sync_some<2, GROUPS * JOINERS>();
+                             if (have_columns) {
+                                 gw_gate_arrive(&gates.columns_full);
+                             }
+                             if (have_columns && at.ends_item()) {
+                                 gw_gate_wait(&gates.columns_full, behind_us & 1);
                                  gw_leave<K, GLU>(p, columns, at.item, live, weight,
                                                   group * TEAMS + fold / GW_LANES, GROUPS * TEAMS);
-                                 gw_sync_some<2, GROUPS * JOINERS>();
+                                 gw_gate_arrive(&gates.columns_free);
                              }
                          }
                          if (!APART) {
@@ -550,6 +563,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                          }
                          place = place + 1 == (FEW ? GW_LINEAR_PLACES : p.places) ? 0 : place + 1;
                          round += place == 0;
+                         behind_us += at.ends_item();
                          at.next();
 #endif
     };
