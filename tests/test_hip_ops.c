@@ -130,7 +130,7 @@ enum {
     MORE = sizeof more_cases / sizeof more_cases[0],
     /* EMBED, LINEAR and GLU of every format, these with more tokens than a tile, and of few rows of
      * the decode order. */
-    FORMS = 9,
+    FORMS = 11,
     EVERY = OC_TOTAL + MORE + FORMS * GW_FMT_ACT8
 };
 
@@ -148,7 +148,7 @@ static op_case case_of(int i) {
     if (form == 0) {
         return embed;
     }
-    static const int tokens[FORMS] = {0, 67, 39, 141, 130, 3, 2, 2, 4};
+    static const int tokens[FORMS] = {0, 67, 39, 141, 130, 3, 2, 2, 4, 16, 11};
     size_t block = gw_format_of(fmt)->block_elems;
     int glu = form % 2 == 0;
     return (op_case){.op = glu ? GW_OP_GLU : GW_OP_LINEAR,
