@@ -302,8 +302,7 @@ __device__ static inline void gw_fold_tiles(const gw_linear_params &p, gw_gates<
         PLACES = gw_gates<K, GLU>::PLACES,
         TURNS = K::FOLDERS / LANES
     };
-    static_assert(GROUPS * LANES == GW_LINEAR_FOLDS && sizeof gates <= GW_LINEAR_GATES,
-                  "two groups");
+    static_assert(GROUPS * LANES == GW_LINEAR_FOLDS, "two groups");
     const int group = gw_wave() - WAVES, lane = gw_wave_lane(), turn = lane % 4;
     const int row = K::out_row(lane + turn * LANES); /* known to four lanes: one for each turn */
     const int items = gw_walk<GROUPS, GLU>::items(p);
@@ -401,6 +400,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     const int there = p.x_rows - first < p.width ? p.x_rows - first : p.width;
 #if GW_COPIES
     gw_gates<K, GLU> &gates = *(gw_gates<K, GLU> *)behind_x;
+    static_assert(sizeof gates <= GW_LINEAR_GATES, "what the host leaves for them");
     if (APART && wave >= WAVES) {
         if (threadIdx.x == GW_LINEAR_THREADS) {
             gates.make();
@@ -509,8 +509,8 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
         }
     };
     int place = 0, round = 0; /* of the place */
-    int behind_us = 0;        /* items */
-    (void)round, (void)behind_us;
+    int done = 0;             /* items */
+    (void)round, (void)done;
     auto gated = [&]() { /* all classes side by side */
 #if GW_COPIES
                          /* Waves take turns at joining, for it takes time: so columns have gates
@@ -541,8 +541,8 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                                  v[o] = K::template join<1>(values, fold, o);
                              }
                              gw_gate_arrive(&gates.free[group][place]);
-                             if (have_columns && behind_us > 0) {
-                                 gw_gate_wait(&gates.columns_free, (behind_us - 1) & 1);
+                             if (have_columns && done > 0) {
+                                 gw_gate_wait(&gates.columns_free, (done - 1) & 1);
                              }
 #pragma unroll
                              for (int o = 0; o < K::OUTS; o++) {
@@ -552,7 +552,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                                  gw_gate_arrive(&gates.columns_full);
                              }
                              if (have_columns && at.ends_item()) {
-                                 gw_gate_wait(&gates.columns_full, behind_us & 1);
+                                 gw_gate_wait(&gates.columns_full, done & 1);
                                  gw_leave<K, GLU>(p, columns, at.item, live, weight,
                                                   group * TEAMS + fold / GW_LANES, GROUPS * TEAMS);
                                  gw_gate_arrive(&gates.columns_free);
@@ -563,7 +563,7 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
                          }
                          place = place + 1 == (FEW ? GW_LINEAR_PLACES : p.places) ? 0 : place + 1;
                          round += place == 0;
-                         behind_us += at.ends_item();
+                         done += at.ends_item();
                          at.next();
 #endif
     };

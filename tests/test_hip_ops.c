@@ -128,8 +128,8 @@ static const op_case more_cases[] = {
 /* clang-format on */
 enum {
     MORE = sizeof more_cases / sizeof more_cases[0],
-    /* EMBED, LINEAR and GLU of every format, these with more tokens than a tile, and of few rows of
-     * the decode order. */
+    /* EMBED, LINEAR and GLU of every format, these with more tokens than a tile, and of up to
+     * 16 rows of the decode order. */
     FORMS = 11,
     EVERY = OC_TOTAL + MORE + FORMS * GW_FMT_ACT8
 };
