@@ -34,7 +34,7 @@ def kernels(text):
         name, body = m.groups()
         if name in spilled:
             registers, spills = spilled[name]
-            waves = min(8, 512 // (-(-registers // 8) * 8))
+            waves = min(8, 512 // (-(-max(registers, 1) // 8) * 8))
             wide = len(re.findall(r"\b(?:global|flat)_load_dwordx4", body))
             yield (name, registers, waves, spills, wide,
                    len(re.findall(r"\bv_dot4c?_i32_i8|\bv_mfma_i32", body)))

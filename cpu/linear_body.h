@@ -156,11 +156,11 @@ V_FN v_float lane_at(const float *p, size_t step) {
     V_FN v_float name(const float *p, size_t step) {                                               \
         return v_add(below(p, step), below(p + (h)*step, step));                                   \
     }
-JOIN(join32, lane_at, 16)
-JOIN(join16, join32, 8)
-JOIN(join8, join16, 4)
-JOIN(join4, join8, 2)
-JOIN(join_lanes, join4, 1)
+JOIN(join2, lane_at, 1)
+JOIN(join4, join2, 2)
+JOIN(join8, join4, 4)
+JOIN(join16, join8, 8)
+JOIN(join_lanes, join16, 16)
 #undef JOIN
 
 /* ---- one strip --------------------------------------------------------------------------------

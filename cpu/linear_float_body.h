@@ -34,21 +34,10 @@ GW_INLINE float NAME(weight)(const int fmt, const void *row, size_t i) {
 
 /* ---- decode ---------------------------------------------------------------------------------- */
 
-GW_INLINE VT float NAME(join)(const int fmt, const vf *sum, const void *row, const float *x,
-                              size_t whole, size_t k) {
+GW_INLINE VT float NAME(total)(const int fmt, const vf *sum, const void *row, const float *x,
+                               size_t whole, size_t k) {
     if (whole == k) {
-        vf a[NAME(J)];
-        GW_UNROLL
-        for (int j = 0; j < NAME(J); j++) {
-            a[j] = sum[j];
-        }
-        GW_UNROLL
-        for (int h = NAME(J) / 2; h > 0; h /= 2) {
-            for (int j = 0; j < h; j++) {
-                a[j] = v_add(a[j], a[j + h]);
-            }
-        }
-        return v_fold(a[0]);
+        return v_join(sum);
     }
     float lane[GW_LANES];
     for (int j = 0; j < NAME(J); j++) {
@@ -122,7 +111,7 @@ GW_INLINE VT void NAME(dots_in_turn)(const int fmt, const int n, size_t streams,
             for (int j = 0; j < NAME(J); j++) {
                 sum[j] = v_load(lane[s * (size_t)n + a] + j * VW);
             }
-            out[s * (size_t)n + a] = NAME(join)(fmt, sum, w + s * step, xa, whole, k);
+            out[s * (size_t)n + a] = NAME(total)(fmt, sum, w + s * step, xa, whole, k);
         }
     }
 }
@@ -166,7 +155,7 @@ GW_INLINE VT void NAME(dots)(const int fmt, const int n, const int asks, const c
     GW_UNROLL
     for (int a = 0; a < n; a++) {
         const float *xa = (const float *)(const void *)(x + (size_t)a * x_stride);
-        out[a] = NAME(join)(fmt, sum[a], w, xa, whole, k);
+        out[a] = NAME(total)(fmt, sum[a], w, xa, whole, k);
     }
 }
 

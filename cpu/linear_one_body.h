@@ -128,24 +128,21 @@ V_FN void weave_lines(weave *w, size_t strips, size_t bytes, size_t each, size_t
     }
 }
 
-/* Lanes `lane` and lane + 1 of acc [lanes][16] are complete: the part of gw_join_lanes that needs
- * no later lane, so that all of it does not wait for the last one. Leaves lane j + 16 added to lane
- * j, then j + 8 to j, and so on; the sum of all in lane 0. */
-V_FN void join_pair(v_lanes *lanes, float *acc, size_t lane) {
-    v_lanes lower;
-    size_t at = lane;
-    for (size_t half = GW_LANES / 2; half > 1 && lane >= GW_LANES - half; half /= 2) {
-        at = lane - (GW_LANES - half);
-        load_lanes(&lower, acc + at * GW_STRIP_ROWS, 0);
-        for (int i = 0; i < 2 * GW_STRIP_ROWS / V_ROWS; i++) {
-            const int pair = i * V_ROWS / GW_STRIP_ROWS, h = i % (GW_STRIP_ROWS / V_ROWS);
-            lanes->of[pair][h] = v_add(lower.of[pair][h], lanes->of[pair][h]);
+/* Lanes `lane` and lane + 1 are complete, and so are those before them: the part of gw_join_lanes
+ * that needs no later lane, so that all of it does not wait for the last one. As a binary counter
+ * carries: the sum of a pair joins that of the pair before it if it is an odd one, that of four
+ * lanes the four before them, and so on; it is left in the first lane that is in it, at last in
+ * lane 0 of acc [lanes][16]. */
+V_FN void join_pair(const v_lanes *lanes, float *acc, size_t lane) {
+    for (int h = 0; h < GW_STRIP_ROWS / V_ROWS; h++) {
+        float *at = acc + lane * GW_STRIP_ROWS + h * V_ROWS;
+        v_float sum = v_add(lanes->of[0][h], lanes->of[1][h]);
+        for (size_t n = 2; (lane & n) != 0; n *= 2) {
+            at -= n * GW_STRIP_ROWS;
+            sum = v_add(v_fload(at), sum);
         }
+        v_fstore(at, sum);
     }
-    for (int h = 0; lane == GW_LANES - 2 && h < GW_STRIP_ROWS / V_ROWS; h++) {
-        lanes->of[0][h] = v_add(lanes->of[0][h], lanes->of[1][h]);
-    }
-    store_lanes(lanes, acc + at * GW_STRIP_ROWS);
 }
 
 /* A turn is two blocks of one place. In a turn as many lines are asked for, AHEAD turns early

@@ -26,7 +26,7 @@ VT static float NAME(norm)(float *y, const float *x, const float *w, size_t d, f
     for (; i < d; i++) {
         y[i] = x[i] * w[i];
     }
-    return gw_rms_scale(gw_join_lanes(lane), (int)d, eps);
+    return gw_rms_scale(gw_fold_lanes(lane), (int)d, eps);
 }
 
 VT static void NAME(head_norm)(float *y, const float *x, const float *w, size_t d, float eps) {
@@ -50,7 +50,7 @@ VT static void NAME(head_norm)(float *y, const float *x, const float *w, size_t 
     for (size_t i = whole; i < d; i++) {
         lane[i - whole] = fmaf(x[i], x[i], lane[i - whole]);
     }
-    float scale = gw_rms_scale(gw_join_lanes(lane), (int)d, eps);
+    float scale = gw_rms_scale(gw_fold_lanes(lane), (int)d, eps);
     size_t i = 0;
     for (; i + VW <= d; i += VW) {
         v_store(y + i, v_mul(v_mul(v_load(x + i), v_set(scale)), v_load(w + i)));

@@ -18,7 +18,7 @@ static float norm(float *y, const float *x, const float *w, size_t d, float eps)
     for (size_t i = 0; i < d; i++) {
         y[i] = x[i] * w[i];
     }
-    return gw_rms_scale(gw_join_lanes(lane), (int)d, eps);
+    return gw_rms_scale(gw_fold_lanes(lane), (int)d, eps);
 }
 
 static void head_norm(float *y, const float *x, const float *w, size_t d, float eps) {
@@ -26,7 +26,7 @@ static void head_norm(float *y, const float *x, const float *w, size_t d, float 
     for (size_t i = 0; i < d; i++) {
         lane[i % GW_LANES] = fmaf(x[i], x[i], lane[i % GW_LANES]);
     }
-    float scale = gw_rms_scale(gw_join_lanes(lane), (int)d, eps);
+    float scale = gw_rms_scale(gw_fold_lanes(lane), (int)d, eps);
     for (size_t i = 0; i < d; i++) {
         y[i] = (x[i] * scale) * w[i];
     }

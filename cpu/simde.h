@@ -89,6 +89,8 @@ static inline simde__m512i gw_simde_madd_epi16(simde__m512i a, simde__m512i b) {
 
 #undef _mm512_madd_epi16 /* aliased with the arguments of another function there */
 #define _mm512_madd_epi16(a, b) gw_simde_madd_epi16(a, b)
+#define _mm512_shuffle_f32x4(a, b, order)                                                          \
+    _mm512_castsi512_ps(_mm512_shuffle_i32x4(_mm512_castps_si512(a), _mm512_castps_si512(b), order))
 #define _mm512_cvtepu16_epi32(a) gw_simde_cvtepu16_epi32(a)
 #undef _mm512_cvtepi8_epi32
 #define _mm512_cvtepi8_epi32(a) gw_simde_cvtepi8_epi32(a)

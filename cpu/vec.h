@@ -12,7 +12,8 @@
  *   v_zero_below(p, x, c) = 0 where x < c, else p
  *   v_codes(q, sum, x, f) 32 floats times f, rounded to bytes q; sum: of the first and second 16
  *   v_within(x, at, from, end, c) = x where from <= at + lane < end, else c
- *   v_fold(v)  lane i takes lane i + h, for h = VW/2 .. 1: the end of gw_join_lanes
+ *   v_fold(v)  lane i takes lane i + h, for h = VW/2 .. 1: the end of gw_fold_lanes
+ *   v_join(a)  gw_join_lanes of the GW_LANES floats in a [GW_LANES / VW]
  */
 #if !defined(GW_VEC_AVX2)
 #define GW_VEC_AVX2 1
@@ -61,6 +62,7 @@
 #undef v_from_i8
 #undef v_to_f16
 #undef v_fold
+#undef v_join
 #undef v_largest
 #undef v_round_store
 #undef v_codes
@@ -117,6 +119,7 @@
 #define v_codes(q, sum, x, f) codes_avx2(q, sum, x, f)
 #define v_within(x, at, from, end, c) within_avx2(x, at, from, end, c)
 #define v_fold(v) fold_avx2(v)
+#define v_join(a) join_avx2(a)
 #define v_largest(v) largest_avx2(v)
 #define vi_largest(v) largest_int_avx2(v)
 
@@ -132,6 +135,17 @@ GW_INLINE VT float fold_avx2(__m256 v) {
     __m128 a = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     a = _mm_add_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_add_ss(a, _mm_shuffle_ps(a, a, 1)));
+}
+/* As the instruction for it does, which takes longer. */
+GW_INLINE VT __m256 neighbours_avx2(__m256 a, __m256 b) {
+    return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd));
+}
+/* Sums of neighbours, of four vectors at once: those of lanes 8 j .. 8 j + 7 end in place j. */
+GW_INLINE VT float join_avx2(const __m256 *a) {
+    __m256 fours = neighbours_avx2(neighbours_avx2(a[0], a[1]), neighbours_avx2(a[2], a[3]));
+    __m128 v = _mm_add_ps(_mm256_castps256_ps128(fours), _mm256_extractf128_ps(fours, 1));
+    v = _mm_add_ps(v, _mm_movehdup_ps(v));
+    return _mm_cvtss_f32(_mm_add_ss(v, _mm_movehl_ps(v, v)));
 }
 GW_INLINE VT float largest_avx2(__m256 v) {
     __m128 a = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
@@ -211,6 +225,7 @@ GW_INLINE VT void codes_avx2(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
 #define v_codes(q, sum, x, f) codes_avx512(q, sum, x, f)
 #define v_within(x, at, from, end, c) within_avx512(x, at, from, end, c)
 #define v_fold(v) fold_avx512(v)
+#define v_join(a) join_avx512(a)
 #define v_largest(v) largest_avx512(v)
 #define vi_largest(v) largest_int_avx512(v)
 
@@ -229,6 +244,15 @@ GW_INLINE VT float fold_avx512(__m512 v) {
     __m128 a = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
     a = _mm_add_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_add_ss(a, _mm_shuffle_ps(a, a, 1)));
+}
+/* Both vectors side by side in each four places, so that all steps but the last take one. */
+GW_INLINE VT float join_avx512(const __m512 *a) {
+    __m512 v =
+        _mm512_add_ps(_mm512_shuffle_ps(a[0], a[1], 0x88), _mm512_shuffle_ps(a[0], a[1], 0xdd));
+    v = _mm512_add_ps(v, _mm512_shuffle_ps(v, v, 0xb1));
+    v = _mm512_add_ps(v, _mm512_shuffle_f32x4(v, v, 0xb1));
+    __m128 s = _mm_add_ps(_mm512_castps512_ps128(v), _mm512_extractf32x4_ps(v, 2));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehl_ps(s, s)));
 }
 GW_INLINE VT float largest_avx512(__m512 v) {
     __m256 b = _mm256_max_ps(_mm512_castps512_ps256(v), upper_avx512(v));
@@ -288,6 +312,7 @@ GW_INLINE VT void codes_avx512(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
 #define v_codes(q, sum, x, f) codes_neon(q, sum, x, f)
 #define v_within(x, at, from, end, c) within_neon(x, at, from, end, c)
 #define v_fold(v) fold_neon(v)
+#define v_join(a) join_neon(a)
 #define v_largest(v) vmaxvq_f32(v)
 #define vi_largest(v) vmaxvq_s32(v)
 
@@ -320,6 +345,12 @@ GW_INLINE void codes_neon(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
 GW_INLINE float fold_neon(float32x4_t v) {
     float32x2_t a = vadd_f32(vget_low_f32(v), vget_high_f32(v));
     return vget_lane_f32(a, 0) + vget_lane_f32(a, 1);
+}
+GW_INLINE float join_neon(const float32x4_t *a) {
+    float32x4_t low = vpaddq_f32(vpaddq_f32(a[0], a[1]), vpaddq_f32(a[2], a[3]));
+    float32x4_t high = vpaddq_f32(vpaddq_f32(a[4], a[5]), vpaddq_f32(a[6], a[7]));
+    float32x4_t v = vpaddq_f32(low, high);
+    return vpadds_f32(vpadd_f32(vget_low_f32(v), vget_high_f32(v)));
 }
 #endif
 

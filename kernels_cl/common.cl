@@ -60,7 +60,6 @@ static inline int again(int v) {
 #endif
 
 #define TEAM 32
-#define HALF_TEAM 16
 #ifndef GROUP /* work-items of a group; the host gives more where the device takes them */
 #define GROUP 256
 #endif
@@ -126,8 +125,8 @@ static inline uint4 load_once(__global const uint4 *p) {
 /* In functions that have `scratch`, of whatever type, and `id`. */
 #define SHUFFLE(kind, v, to) kind(v, to, (__local int *)scratch, id)
 
-/* v of each `width` neighbours, joined by the tree of arith.h, in all of them; through scratch. */
-#define JOIN_LANES(width, join)                                                                    \
+/* v of each `width` neighbours, by the fold tree of arith.h, in all of them; through scratch. */
+#define FOLD_LANES(width, join)                                                                    \
     const int lane = id & ((width) - 1);                                                           \
     scratch[id] = v;                                                                               \
     barrier(CLK_LOCAL_MEM_FENCE);                                                                  \
@@ -151,39 +150,47 @@ static inline float team_fold(float v, __local float *scratch, int id) {
     }
     return v;
 #else
-    JOIN_LANES(TEAM, SUM);
+    FOLD_LANES(TEAM, SUM);
     return v;
 #endif
 }
 
-/* Both fold trees at once: that of a in the lower lanes of each team, of b in the upper ones. */
-static inline float pair_fold(float a, float b, __local float *scratch, int id) {
+/* v of the other lane of two neighbours. */
+static inline float pair_swap(float v, __local float *scratch, int id) {
 #if GW_SHUFFLES
-    const int upper = id & (TEAM / 2);
-    const float other = as_float(SHUFFLE(shuffle_xor, as_int(upper ? a : b), TEAM / 2));
-    float v = (upper ? b : a) + other;
-    for (int h = TEAM / 4; h > 0; h /= 2) {
-        v = v + as_float(SHUFFLE(shuffle_xor, as_int(v), h));
-    }
-    return v;
-#else
-    a = team_fold(a, scratch, id);
-    b = team_fold(b, scratch, id);
-    return (id & (TEAM / 2)) ? b : a;
-#endif
-}
-
-/* v of the lane in the other half of the team. */
-static inline float half_swap(float v, __local float *scratch, int id) {
-#if GW_SHUFFLES
-    return as_float(SHUFFLE(shuffle_xor, as_int(v), TEAM / 2));
+    return as_float(SHUFFLE(shuffle_xor, as_int(v), 1));
 #else
     scratch[id] = v;
     barrier(CLK_LOCAL_MEM_FENCE);
-    v = scratch[id ^ (TEAM / 2)];
+    v = scratch[id ^ 1];
     barrier(CLK_LOCAL_MEM_FENCE);
     return v;
 #endif
+}
+
+/* gw_join_lanes of a and of b at once: that of a in the even lanes of each team, of b in the odd
+ * ones. */
+static inline float pair_join(float a, float b, __local float *scratch, int id) {
+    const int odd = id & 1;
+    const float own = odd ? b : a;
+    float v = own + pair_swap(odd ? a : b, scratch, id);
+#if GW_SHUFFLES
+    for (int h = 2; h < TEAM; h *= 2) {
+        v = v + as_float(SHUFFLE(shuffle_xor, as_int(v), h));
+    }
+#else
+    scratch[id] = v;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int h = 2; h < TEAM; h *= 2) {
+        if ((id & (2 * h - 1)) < 2) {
+            scratch[id] = scratch[id] + scratch[id + h];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    v = scratch[id & ~(TEAM - 2)];
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+    return v;
 }
 
 /* Largest of a team, in every lane. */
@@ -194,7 +201,7 @@ static inline uint team_max(uint v, __local uint *scratch, int id) {
     }
     return v;
 #else
-    JOIN_LANES(TEAM, max);
+    FOLD_LANES(TEAM, max);
     return v;
 #endif
 }
@@ -208,7 +215,7 @@ static inline float team_top(float v, __local float *scratch, int id) {
     }
     return v;
 #else
-    JOIN_LANES(TEAM, LARGER);
+    FOLD_LANES(TEAM, LARGER);
     return v;
 #endif
 }
@@ -231,7 +238,7 @@ static inline int team_half_sum(int v, __local int *scratch, int id) {
     }
     return v;
 #else
-    JOIN_LANES(TEAM / 2, SUM);
+    FOLD_LANES(TEAM / 2, SUM);
     return v;
 #endif
 }

@@ -164,11 +164,11 @@ LOCALS_TYPE
     }                                                                                              \
     staged = staged || units <= EACH;
 
-/* In lanes below 16 acc[0] is the sum of the first row, in the others that of the second. */
-#define FOLD                                                                                       \
+/* In even lanes acc[0] is the sum of the first row, in odd ones that of the second. */
+#define JOIN_PAIRS                                                                                 \
     UNROLL                                                                                         \
     for (int t = 0; t < N; t++) {                                                                  \
-        acc[0][t] = pair_fold(acc[0][t], acc[1][t], scratch, id);                                  \
+        acc[0][t] = pair_join(acc[0][t], acc[1][t], scratch, id);                                  \
     }
 
 #ifndef GLU
@@ -202,19 +202,19 @@ KERNEL(GROUP) linear_decode(
     for (int i = GROUP_ID(0); i < blocks; i += stride) {
         const int more = i + stride < blocks;
         const block done = o, after = BLOCK(more ? i + stride : i);
-        const int r = done.r + lane / HALF_TEAM;
+        const int r = done.r + lane % PAIR;
 #if N == 1
         const size_t own = (size_t)t0 * y_stride + done.first + min(r, done.m - 1);
-        const int adds = has_residual && lane % HALF_TEAM == 0;
+        const int adds = has_residual && lane < PAIR;
         const float rest = adds ? READS(float, residual)[own] : 0.0f;
 #endif
         SUMS(const block s = in_row ? done : after, PLANES_OF(s), FIRST_ROW(s), PLANES_OF(s),
              SECOND_ROW(s))
         o = after;
-        FOLD
+        JOIN_PAIRS
         UNROLL
         for (int t = 0; t < N; t++) {
-            if (lane % HALF_TEAM == 0 && r < done.m && t < live) {
+            if (lane < PAIR && r < done.m && t < live) {
                 const size_t at = (size_t)(t0 + t) * y_stride + done.first + r;
                 float v = acc[0][t];
                 v = biased ? v + ((__global const float *)done.bias)[r] : v;
@@ -262,10 +262,10 @@ KERNEL(GROUP) glu_decode(
                 min(c + TEAMS < GW_ACT_BLOCK ? first + c + TEAMS : first + stride + team, m - 1);
             SUMS(const int s = in_row ? r : after, PLANES, s, UP_PLANES, s)
             r = after;
-            FOLD
+            JOIN_PAIRS
             UNROLL
             for (int t = 0; t < N; t++) {
-                acc[1][t] = half_swap(acc[0][t], scratch, id);
+                acc[1][t] = pair_swap(acc[0][t], scratch, id);
             }
             if (lane == 0) {
                 for (int t = 0; t < N; t++) {

@@ -311,8 +311,8 @@ void linear_prefill(
     }
     for (int i = 0; i < n; i++) {
 #ifdef DECODE
-        for (int h = GW_LANES / 2; h > 0; h /= 2) {
-            for (int l = 0; l < h; l++) {
+        for (int h = 1; h < GW_LANES; h *= 2) { /* as gw_join_lanes */
+            for (int l = 0; l < GW_LANES; l += 2 * h) {
                 acc[i][l] = acc[i][l] + acc[i][l + h];
             }
         }

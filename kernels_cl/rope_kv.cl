@@ -94,7 +94,7 @@ rope_kv(STEP, IN(in), OUT(k), OUT(v), IN(pages), ROPE_ARGS, const int heads,
         for (int i = 0; i < e; i++) {
             lane[i % GW_LANES] = fma(t.x[i], t.x[i], lane[i % GW_LANES]);
         }
-        t.scale = gw_rms_scale(gw_join_lanes(lane), e, eps);
+        t.scale = gw_rms_scale(gw_fold_lanes(lane), e, eps);
     }
 #else /* always: a barrier is no place to differ in */
     float sum = 0.0f;

@@ -85,7 +85,7 @@ static inline float sum_of_squares(__global const float *x, int d) {
         last[i % GW_ACT_BLOCK] = x[i];
     }
     lane[whole % GW_LANES] += gw_block_squares(last, GW_ACT_BLOCK);
-    return gw_join_lanes(lane);
+    return gw_fold_lanes(lane);
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))

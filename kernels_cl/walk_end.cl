@@ -69,7 +69,7 @@
 #undef FETCH_FIRST
 #undef CHUNK
 #undef SUMS
-#undef FOLD
+#undef JOIN_PAIRS
 #undef ROWS
 #undef ROW_OF_ITEM
 #undef PLANES_OF

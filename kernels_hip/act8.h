@@ -4,9 +4,46 @@
 #ifndef GW_KERNELS_HIP_ACT8_H
 #define GW_KERNELS_HIP_ACT8_H
 
+#include "kernels_hip/act8_params.h"
 #include "kernels_hip/device.h"
 
-enum { GW_ACT_WORDS = 10 }; /* of a gw_act8: scale, sums, eight of q */
+/* ---- forms ----------------------------------------------------------------------------------- */
+
+/* Where word `word` of the codes of block i of a group is. */
+GW_DEVICE int gw_group_word(int i, int word) {
+    return 2 * GW_ACT_GROUP + word % 4 * 8 + 2 * i + word / 4;
+}
+
+/* The second number of a block, of `form`. */
+GW_DEVICE unsigned gw_act8_second(int form, float scale, int first, int second) {
+    const int sum = first + second;
+    return form == GW_FORM_SCALED    ? GW_F32_BITS(scale * (float)sum)
+           : form == GW_FORM_FLOAT   ? GW_F32_BITS((float)sum)
+           : form == GW_FORM_LESS_8  ? (unsigned)(-8 * sum)
+           : form == GW_FORM_LESS_16 ? (unsigned)(-16 * sum)
+                                     : ((unsigned)first & 0xffffu) | (unsigned)second << 16;
+}
+
+/* The sums of an activation block's halves. */
+GW_DEVICE int gw_first_sum(unsigned sums) { return (int)(short)(sums & 0xffffu); }
+GW_DEVICE int gw_second_sum(unsigned sums) { return (int)(short)(sums >> 16); }
+
+/* What a block begins with. */
+GW_DEVICE void gw_store_act8_head(void *out, size_t block, int form, const gw_act8 &from) {
+    if (form == GW_FORM_PLAIN) {
+        gw_act8 *to = (gw_act8 *)out + block;
+        to->scale = from.scale;
+        to->sum[0] = from.sum[0];
+        to->sum[1] = from.sum[1];
+        return;
+    }
+    unsigned *head =
+        (unsigned *)out + block / GW_ACT_GROUP * GW_ACT_GROUP_WORDS + block % GW_ACT_GROUP;
+    head[0] = GW_F32_BITS(from.scale);
+    head[GW_ACT_GROUP] = gw_act8_second(form, from.scale, from.sum[0], from.sum[1]);
+}
+
+/* ---- encoding -------------------------------------------------------------------------------- */
 
 /* What a block's values are multiplied by; `top` has the bits of the largest |x|. */
 GW_DEVICE float gw_act8_inverse(unsigned top) {
@@ -25,19 +62,65 @@ GW_DEVICE unsigned gw_act8_code(float x, float inverse) {
     return GW_F32_BITS(x * inverse + 12582912.0f);
 }
 
-/* Lane i holds x[i]; the whole team calls it. */
-GW_DEVICE void gw_team_encode(gw_act8 *out, float x) {
-    const unsigned top = gw_team_max(GW_F32_BITS(x) & 0x7fffffffu);
-    const float inverse = gw_act8_inverse(top);
-    const int lane = gw_lane(), code = (int)(gw_act8_code(x, inverse) << 24) >> 24;
-    const int q = top < 0x7f800000u ? code : 0;
-    const int sum = gw_half_sum(q);
-    out->q[lane] = (gw_i8)q;
-    if (lane % 16 == 0) {
-        out->sum[lane / 16] = (gw_i16)sum;
+/* COUNT blocks of act8 rows of a form: block `block`, counted from the first row's first, and
+ * others `apart` further on, of which the first `n` are stored. Lane l has value l of each; the
+ * whole team calls it. Rows in groups have whole ones. Divisions take long, so lane i makes those
+ * of block i. */
+template <int COUNT>
+__device__ static inline void gw_team_encode(void *out, size_t block, size_t apart, int form,
+                                             const float *x, int n) {
+    const int lane = gw_lane();
+    unsigned top[COUNT], mine = 0;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        top[i] = gw_team_max(GW_F32_BITS(x[i]) & 0x7fffffffu);
+        mine = i == 0 || lane == i ? top[i] : mine;
     }
-    if (lane == 0) {
-        out->scale = gw_act8_scale(top);
+    const float inverse = gw_act8_inverse(mine), scale = gw_act8_scale(mine);
+    int first = 0, second = 0; /* sums of the lane's block */
+    int q[COUNT];
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        const float by = COUNT > 1 ? gw_shuffle(inverse, i) : inverse;
+        q[i] = top[i] < 0x7f800000u ? (int)(gw_act8_code(x[i], by) << 24) >> 24 : 0;
+        const gw_half_sums sums(q[i]);
+        first = i == 0 || lane == i ? sums.first : first;
+        second = i == 0 || lane == i ? sums.second : second;
+    }
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        const size_t at = block + (size_t)i * apart;
+        gw_i8 *to = form == GW_FORM_PLAIN
+                        ? ((gw_act8 *)out)[at].q + lane
+                        : (gw_i8 *)((unsigned *)out + at / GW_ACT_GROUP * GW_ACT_GROUP_WORDS +
+                                    gw_group_word((int)(at % GW_ACT_GROUP), lane / 4)) +
+                              lane % 4;
+        if (i < n) {
+            *to = (gw_i8)q[i];
+        }
+    }
+    if (lane < COUNT && lane < n) {
+        const size_t at = block + (size_t)lane * apart;
+        const gw_act8 head = {scale, {(gw_i16)first, (gw_i16)second}, {0}};
+        gw_store_act8_head(out, at, form, head);
+    }
+}
+GW_DEVICE void gw_team_encode(void *out, size_t block, int form, float x) {
+    gw_team_encode<1>(out, block, 0, form, &x, 1);
+}
+
+/* The same of a block that one thread has. */
+GW_DEVICE void gw_store_act8(void *out, size_t block, int form, const gw_act8 &from) {
+    if (form == GW_FORM_PLAIN) {
+        ((gw_act8 *)out)[block] = from;
+        return;
+    }
+    unsigned *group = (unsigned *)out + block / GW_ACT_GROUP * GW_ACT_GROUP_WORDS;
+    const unsigned *codes = (const unsigned *)from.q;
+    gw_store_act8_head(out, block, form, from);
+#pragma unroll
+    for (int word = 0; word < 8; word++) {
+        group[gw_group_word((int)(block % GW_ACT_GROUP), word)] = codes[word];
     }
 }
 
@@ -69,13 +152,24 @@ struct gw_act8_four {
         sums = ((unsigned)sum & 0xffffu) | (unsigned)gw_shuffle_xor(sum, 4) << 16;
         scale = GW_F32_BITS(gw_act8_scale(top));
     }
-    /* block: its GW_ACT_WORDS words. */
-    __device__ inline void store(unsigned *block) const {
-        const int place = gw_lane() % 8;
-        block[2 + place] = q;
+    /* Block `block` of rows of a form, as gw_team_encode. */
+    __device__ inline void store(void *out, size_t block, int form) const {
+        const int place = gw_lane() % 8, i = (int)(block % GW_ACT_GROUP);
+        if (form == GW_FORM_PLAIN) {
+            unsigned *to = (unsigned *)out + block * GW_ACT_WORDS;
+            to[2 + place] = q;
+            if (place == 0) {
+                to[0] = scale;
+                to[1] = sums;
+            }
+            return;
+        }
+        unsigned *group = (unsigned *)out + block / GW_ACT_GROUP * GW_ACT_GROUP_WORDS;
+        group[gw_group_word(i, place)] = q;
         if (place == 0) {
-            block[0] = scale;
-            block[1] = sums;
+            group[i] = scale;
+            group[GW_ACT_GROUP + i] = gw_act8_second(form, GW_F32_FROM_BITS(scale),
+                                                     gw_first_sum(sums), gw_second_sum(sums));
         }
     }
 };

@@ -240,8 +240,8 @@ GW_DEVICE void join_pages(const gw_attend_params &p, const gw_desk &d, const gw_
     }
     o = i < p.e ? o / total : 0.0f;
     const size_t to = ((size_t)w.row * p.heads + w.head) * p.e + i;
-    if (p.act8) {
-        gw_team_encode((gw_act8 *)p.out + to / GW_ACT_BLOCK, o);
+    if (p.form != GW_FORM_FLOATS) {
+        gw_team_encode(p.out, to / GW_ACT_BLOCK, p.form, o);
     } else if (i < p.e) {
         ((float *)p.out)[to] = o;
     }

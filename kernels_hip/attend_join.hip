@@ -190,7 +190,7 @@ template <int ACT8> __device__ static inline void join(const struct gw_join_para
     const size_t to = ((size_t)row * p.heads + h) * p.e + i;
     o = o / total;
     if (ACT8) {
-        gw_team_encode((gw_act8 *)p.out + to / GW_ACT_BLOCK, o);
+        gw_team_encode(p.out, to / GW_ACT_BLOCK, p.form, o);
     } else if (i < p.e) {
         ((float *)p.out)[to] = o;
     }

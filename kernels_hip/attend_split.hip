@@ -476,8 +476,8 @@ __device__ static inline void join_heads(const gw_attend_params &p, const gw_spl
         const size_t to = ((size_t)w.row * p.heads + w.head + h0 + h) * e + i;
 #pragma unroll
         for (int k = 0; k < 2; k++) {
-            if (k < n && p.act8) { /* heads are whole teams then */
-                gw_team_encode((gw_act8 *)p.out + to / GW_ACT_BLOCK + k, o[k]);
+            if (k < n && p.form != GW_FORM_FLOATS) { /* heads are whole teams then */
+                gw_team_encode(p.out, to / GW_ACT_BLOCK + k, p.form, o[k]);
             } else if (k < n && i + k * GW_LANES < e) {
                 ((float *)p.out)[to + k * GW_LANES] = o[k];
             }

@@ -2,6 +2,7 @@
 #ifndef GW_KERNELS_HIP_ATTENTION_PARAMS_H
 #define GW_KERNELS_HIP_ATTENTION_PARAMS_H
 
+#include "kernels_hip/act8_params.h"
 #include "kernels_hip/params.h"
 #include "kernels_hip/rope_params.h"
 
@@ -54,11 +55,11 @@ struct gw_attend_params { /* what comes first, and why: linear_params.h */
      * q is not read, and k and v get the rows' cells. */
     struct gw_turn_params turn;
 
-    /* Where a launch joins its pages itself (block, rows, split): `out` is f32 or act8 [rows,
-     * heads, e]. arrived: [rows of parts, heads] blocks of gw_attend_split that are done, 0 between
-     * launches. block_has: what one of its blocks has, heads of a KV head, or rows of
-     * gw_attend_rows. */
-    int32_t block_has, act8;
+    /* Where a launch joins its pages itself (block, rows, split): `out` [rows, heads, e] has
+     * that form (act8_params.h). arrived: [rows of parts, heads] blocks of gw_attend_split that are
+     * done, 0 between launches. block_has: what one of its blocks has, heads of a KV head, or rows
+     * of gw_attend_rows. */
+    int32_t block_has, form;
     GW_DEV(void) out;
     GW_DEV(unsigned) arrived;
     struct gw_attend_parts parts;
@@ -133,8 +134,8 @@ enum {
 struct gw_join_params {
     struct gw_step_params step;
     struct gw_attend_parts parts;
-    GW_DEV(void) out; /* f32 or act8 [rows, heads, e] */
-    int32_t heads, e, window;
+    GW_DEV(void) out; /* [rows, heads, e] */
+    int32_t heads, e, window, form;
 };
 
 #endif

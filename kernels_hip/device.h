@@ -216,37 +216,47 @@ template <int ID, int N> __device__ static inline void gw_sync_some(void) {
 #endif
 }
 
+/* A place in shared memory in as few bits as a device needs. */
+#if defined(GW_NVIDIA)
+typedef unsigned gw_shared_at;
+GW_DEVICE gw_shared_at gw_shared_address(const void *p) {
+    return (unsigned)__cvta_generic_to_shared(p);
+}
+GW_DEVICE unsigned char *gw_shared_pointer(gw_shared_at at) {
+    return (unsigned char *)__cvta_shared_to_generic(at);
+}
+#else
+typedef const unsigned char *gw_shared_at;
+GW_DEVICE gw_shared_at gw_shared_address(const void *p) { return (const unsigned char *)p; }
+GW_DEVICE unsigned char *gw_shared_pointer(gw_shared_at at) { return (unsigned char *)at; }
+#endif
+
 #if GW_COPIES || defined(GW_EMULATOR)
-/* A gate in shared memory. Some threads arrive, without waiting; when as many have as it is made
- * for, a round ends, and who waits for the end of the round goes on and sees what they did in
- * shared memory before. Rounds are told apart by their parity: the first has 0. */
-struct __align__(8) gw_gate {
-    unsigned long long state;
-};
+/* A gate in shared memory, 8 bytes. Some threads arrive, without waiting; when as many have as it
+ * is made for, and all that is fetched for it has come, a round ends, and who waits for the end of
+ * the round goes on and sees what they did in shared memory before. Rounds are told apart by their
+ * parity: the first has 0. */
+enum { GW_GATE_BYTES = 8 };
 
 /* By one thread, before a barrier. */
-GW_DEVICE void gw_gate_make(gw_gate *gate, int arrivals) {
+GW_DEVICE void gw_gate_make(gw_shared_at gate, int arrivals) {
 #if defined(GW_EMULATOR)
-    gw_emulator_gate_make(&gate->state, arrivals);
+    gw_emulator_gate_make(gate, arrivals);
 #else
-    asm volatile(
-        "mbarrier.init.shared.b64 [%0], %1;" ::"r"((unsigned)__cvta_generic_to_shared(gate)),
-        "r"(arrivals)
-        : "memory");
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(gate), "r"(arrivals) : "memory");
 #endif
 }
-GW_DEVICE void gw_gate_arrive(gw_gate *gate) {
+GW_DEVICE void gw_gate_arrive(gw_shared_at gate) {
 #if defined(GW_EMULATOR)
-    gw_emulator_gate_arrive(&gate->state);
+    gw_emulator_gate_arrive(gate);
 #else
-    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(
-                     (unsigned)__cvta_generic_to_shared(gate))
+    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(gate)
                  : "memory");
 #endif
 }
-GW_DEVICE void gw_gate_wait(gw_gate *gate, int parity) {
+GW_DEVICE void gw_gate_wait(gw_shared_at gate, int parity) {
 #if defined(GW_EMULATOR)
-    gw_emulator_gate_wait(&gate->state, parity);
+    gw_emulator_gate_wait(gate, parity);
 #else
     unsigned ended;
     do {
@@ -258,10 +268,114 @@ GW_DEVICE void gw_gate_wait(gw_gate *gate, int parity) {
 #endif
                      "selp.u32 %0, 1, 0, ended;\n}"
                      : "=r"(ended)
-                     : "r"((unsigned)__cvta_generic_to_shared(gate)), "r"(parity)
+                     : "r"(gate), "r"(parity)
                      : "memory");
     } while (!ended);
 #endif
+}
+
+/* What a wave of 32 fetches from global into shared memory without registers between: lane i of the
+ * first `n` names piece i, a multiple of 16 bytes, from and to such places. The round of a gate
+ * that is made for GW_FETCH_ARRIVALS arrivals ends when all pieces have come, `bytes` in all. The
+ * whole wave calls it. sm_90: a lane fetches its piece by one instruction, and the first one says
+ * how much is to come; sm_80: all lanes share each piece, and each arrives when its own parts have
+ * come. */
+#if defined(GW_EMULATOR) || GW_SM >= 900
+enum { GW_FETCH_ARRIVALS = 1 };
+#else
+enum { GW_FETCH_ARRIVALS = 32 };
+#endif
+/* Behind gw_gate_make, by who did that: fetches may arrive at these gates. */
+GW_DEVICE void gw_gates_made(void) {
+#if defined(GW_NVIDIA) && GW_SM >= 900
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+GW_DEVICE void gw_fetch(int n, gw_shared_at to, const void *from, int piece, int bytes,
+                        gw_shared_at gate) {
+    const int lane = (int)threadIdx.x % 32;
+#if defined(GW_EMULATOR)
+    if (lane == 0) {
+        gw_emulator_fetch_begin(gate, bytes);
+    }
+    if (lane < n) {
+        gw_emulator_fetch(to, from, piece, gate);
+    }
+#elif GW_SM >= 900
+    if (lane == 0) {
+        asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(gate), "r"(bytes)
+                     : "memory");
+    }
+    if (lane < n) {
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                     "[%0], [%1], %2, [%3];" ::"r"(to),
+                     "l"(__cvta_generic_to_global(from)), "r"(piece), "r"(gate)
+                     : "memory");
+    }
+#else
+    (void)bytes;
+    for (int i = 0; i < n; i++) {
+        const unsigned char *source =
+            (const unsigned char *)__shfl_sync(0xffffffffu, (unsigned long long)from, i);
+        const gw_shared_at target = __shfl_sync(0xffffffffu, to, i);
+        const int end = __shfl_sync(0xffffffffu, piece, i);
+        for (int at = 16 * lane; at < end; at += 16 * 32) {
+            asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(target + at),
+                         "l"(__cvta_generic_to_global(source + at))
+                         : "memory");
+        }
+    }
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(gate) : "memory");
+#endif
+}
+
+/* Neighbouring blocks of a launch that run side by side and reach one another's shared memory
+ * (sm_90, where the launch says how many they are; elsewhere it is the block alone). All threads of
+ * each of them arrive once, and then wait; behind that the others' gates are there. */
+GW_DEVICE void gw_cluster_arrive(void) {
+#if defined(GW_NVIDIA) && GW_SM >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+GW_DEVICE void gw_cluster_wait(void) {
+#if defined(GW_NVIDIA) && GW_SM >= 900
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#else
+    __syncthreads();
+#endif
+}
+GW_DEVICE int gw_cluster_rank(void) {
+#if defined(GW_NVIDIA) && GW_SM >= 900
+    unsigned rank;
+    asm("mov.u32 %0, %cluster_ctarank;" : "=r"(rank));
+    return (int)rank;
+#else
+    return 0;
+#endif
+}
+/* gw_fetch to the same place of `blocks` blocks, each with a gate there; every one of them fetches
+ * its part, and `bytes` is what all of them bring to one. */
+GW_DEVICE void gw_fetch_for_all(int n, gw_shared_at to, const void *from, int piece, int bytes,
+                                gw_shared_at gate, int blocks) {
+#if defined(GW_NVIDIA) && GW_SM >= 900
+    if (blocks > 1) {
+        const int lane = (int)threadIdx.x % 32;
+        if (lane == 0) {
+            asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(gate), "r"(bytes)
+                         : "memory");
+        }
+        if (lane < n && piece > 0) {
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                         ".multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(to),
+                         "l"(__cvta_generic_to_global(from)), "r"(piece), "r"(gate),
+                         "h"((unsigned short)((1 << blocks) - 1))
+                         : "memory");
+        }
+        return;
+    }
+#endif
+    (void)blocks;
+    gw_fetch(n, to, from, piece, bytes, gate);
 }
 #endif
 
@@ -343,20 +457,27 @@ GW_DEVICE int gw_team_sum(int v) { /* integers: any order */
     v += gw_partner_bits<2>(v);
     return v + gw_partner_bits<1>(v);
 }
-/* The sum of a lane's half of the team: 16 integers, whose sum has 16 bits. */
-GW_DEVICE int gw_half_sum(int v) {
+/* The sums of both halves of the team, 16 integers each, that have 16 bits. */
+struct gw_half_sums {
+    int first, second;
+
+    __device__ inline gw_half_sums(int v) {
+        const int is_second = (int)threadIdx.x % GW_LANES >= 16;
 #if defined(GW_NVIDIA) && GW_SM >= 800
-    const int second = (int)threadIdx.x % GW_LANES >= 16;
-    const int both = __reduce_add_sync(0xffffffffu, second ? v * 65536 : v);
-    const int first = (int)(gw_i16)both;
-    return second ? (both - first) >> 16 : first;
+        const int both = __reduce_add_sync(0xffffffffu, is_second ? v * 65536 : v);
+        first = (int)(gw_i16)both;
+        second = (both - first) >> 16;
 #else
-    v += gw_partner_bits<8>(v);
-    v += gw_partner_bits<4>(v);
-    v += gw_partner_bits<2>(v);
-    return v + gw_partner_bits<1>(v);
+        v += gw_partner_bits<8>(v);
+        v += gw_partner_bits<4>(v);
+        v += gw_partner_bits<2>(v);
+        v += gw_partner_bits<1>(v);
+        const int other = gw_partner_bits<16>(v);
+        first = is_second ? other : v;
+        second = is_second ? v : other;
 #endif
-}
+    }
+};
 
 /* ---- integers -------------------------------------------------------------------------------- */
 
@@ -586,21 +707,6 @@ GW_DEVICE void gw_grid_launch_dependents(void) {
 #endif
 }
 
-/* A place in shared memory in as few bits as a device needs. */
-#if defined(GW_NVIDIA)
-typedef unsigned gw_shared_at;
-GW_DEVICE gw_shared_at gw_shared_address(const void *p) {
-    return (unsigned)__cvta_generic_to_shared(p);
-}
-GW_DEVICE unsigned char *gw_shared_pointer(gw_shared_at at) {
-    return (unsigned char *)__cvta_shared_to_generic(at);
-}
-#else
-typedef const unsigned char *gw_shared_at;
-GW_DEVICE gw_shared_at gw_shared_address(const void *p) { return (const unsigned char *)p; }
-GW_DEVICE unsigned char *gw_shared_pointer(gw_shared_at at) { return (unsigned char *)at; }
-#endif
-
 /* The same place in shared memory for a compiler that would otherwise look up, wherever it is used
  * and even in loops, where shared memory begins (NVIDIA). */
 GW_DEVICE unsigned char *gw_shared_place(unsigned char *p) {
@@ -742,10 +848,10 @@ GW_DEVICE void gw_prefetch(const void *global) {
 /* The same for `bytes` from there on, both multiples of 16; on sm_90. */
 GW_DEVICE void gw_prefetch_bytes(const void *global, int bytes) {
 #if defined(GW_NVIDIA) && GW_SM >= 900
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(
-                     __cvta_generic_to_global(global)),
-                 "r"(bytes)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(global)),
+        "r"(bytes)
+        : "memory");
 #else
     (void)global;
     (void)bytes;

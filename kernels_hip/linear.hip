@@ -4,25 +4,60 @@
 
 /* A thread has a block of a row (of two rows where LANES is 32). */
 template <class F> struct gw_dot : gw_quantized<F::BYTES, 1, F::TERM, F::OFFSET> {
-    enum { SUMS = SETS, OUTS = 1, FOLDERS = 64, VALUES = 64 };
+    enum { SUMS = SETS };
 
-    __device__ static inline int first_x(int q) {
-        return (GW_STRIP_BLOCKS * q + gw_wave_lane() % 4) * ACT_WORDS;
-    }
-    template <class Ring, class Refill>
-    __device__ static inline void add(Ring &ring, int slot, Refill refill, int, const unsigned *x,
-                                      int, float *sums, int, gw_nothing &) {
-        struct __align__(8) pair {
-            unsigned w[2];
-        };
-        const int lane = gw_wave_lane(), i = lane % 4;
-        const pair *from = (const pair *)x;
-        pair act[ACT_WORDS / 2]; /* before the weights are waited for */
+#if GW_COPIES
+    struct held {
+        float factor; /* of the scales of x */
+    };
+    __device__ static inline void hold(held &h, float factor) { h.factor = factor; }
+#else
+    typedef gw_nothing held;
+#endif
+
+    /* The thread's block of x. */
+    struct act {
+        unsigned scale, number, q[8];
+
+        __device__ inline void load(const unsigned *x, int i, const held &h) {
+            struct __align__(8) pair {
+                unsigned w[2];
+            };
+#if GW_COPIES
+            const float dx = GW_F32_FROM_BITS(x[i]) * h.factor;
+            scale = GW_F32_BITS(dx);
+            number = x[GW_ACT_GROUP + i];
+            if (F::TERM == GW_TERM_AFFINE) {
+                number = GW_F32_BITS(dx * GW_F32_FROM_BITS(number));
+            }
 #pragma unroll
-        for (int k = 0; k < ACT_WORDS / 2; k++) {
-            act[k] = from[k];
+            for (int t = 0; t < 4; t++) {
+                const pair v = *(const pair *)(x + 2 * GW_ACT_GROUP + 8 * t + 2 * i);
+                q[t] = v.w[0];
+                q[4 + t] = v.w[1];
+            }
+#else
+            const pair *from = (const pair *)(x + i * ACT_WORDS);
+            (void)h;
+            scale = from[0].w[0];
+            number = from[0].w[1];
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                q[2 * k] = from[1 + k].w[0];
+                q[2 * k + 1] = from[1 + k].w[1];
+            }
+#endif
         }
-        const unsigned char *record = ring.get(slot);
+    };
+
+    __device__ static inline int first_x(int q) { return GW_ACT_GROUP_WORDS * q; }
+    template <class Source>
+    __device__ static inline void add(Source &source, int, const unsigned *x, int, float *sums, int,
+                                      held &h) {
+        const int lane = gw_wave_lane(), i = lane % 4;
+        act a; /* before the weights are waited for */
+        a.load(x, i, h);
+        const unsigned char *record = source.take();
         gw_row_block<F> codes[SETS];
         gw_block_scales<F> scales[SETS];
 #pragma unroll
@@ -30,44 +65,68 @@ template <class F> struct gw_dot : gw_quantized<F::BYTES, 1, F::TERM, F::OFFSET>
             codes[s].load(record, 8 * s, lane);
             scales[s].load(record, 8 * s, lane / 4, i);
         }
-        ring.done();
-        refill();
+        source.done();
 #pragma unroll
         for (int s = 0; s < SETS; s++) {
-            int half[2] = {F::TERM == GW_TERM_SIGNED && F::OFFSET ? (int)act[0].w[1] : 0, 0};
+            int half[2] = {F::TERM == GW_TERM_SIGNED && F::OFFSET ? (int)a.number : 0, 0};
 #pragma unroll
             for (int t = 0; t < 4; t++) {
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
-                    half[h] = gw_dp4a((int)codes[s].word(h, t),
-                                      (int)act[1 + 2 * h + t / 2].w[t % 2], half[h]);
+                    half[h] = gw_dp4a((int)codes[s].word(h, t), (int)a.q[4 * h + t], half[h]);
                 }
             }
             const int sum = F::TERM == GW_TERM_HALVES || F::TERM == GW_TERM_Q2
                                 ? gw_sub_scale<F>(scales[s].sub, 0) * half[0] +
                                       gw_sub_scale<F>(scales[s].sub, 1) * half[1]
                                 : half[0] + half[1];
-            sums[s] = scales[s].term(sum, GW_F32_FROM_BITS(act[0].w[0]), act[0].w[1], sums[s]);
+            sums[s] = scales[s].term(sum, GW_F32_FROM_BITS(a.scale), a.number, sums[s]);
         }
     }
-    template <int ONCE> __device__ static inline float join(const float *values, int fold, int) {
-        float v = gw_join_8<ONCE>(values + fold, VALUES);
-        v = v + gw_quad_xor<2>(v);
-        return v + gw_quad_xor<1>(v);
+    /* Four neighbours have the blocks of a row; of two rows, even and odd ones take one each. */
+    __device__ static inline void leave(float *values, int q, const float *sums) {
+        const int lane = gw_wave_lane(), odd = lane & 1;
+        float *to = values + q * GW_STRIP_ROWS;
+        if (SETS == 2) {
+            float v = odd ? sums[SETS - 1] : sums[0];
+            v = v + gw_quad_xor<1>(odd ? sums[0] : sums[SETS - 1]);
+            v = v + gw_quad_xor<2>(v);
+            if (lane % 4 < 2) {
+                to[lane / 4 + 8 * odd] = v;
+            }
+        } else {
+            float v = sums[0] + gw_quad_xor<1>(sums[0]);
+            v = v + gw_quad_xor<2>(v);
+            if (lane % 4 == 0) {
+                to[lane / 4] = v;
+            }
+        }
     }
-    __device__ static inline int speaks(int fold) { return fold % 4 == 0; }
-    __device__ static inline int out_row(int fold) { return fold / 4; }
-    __device__ static inline int out_col(int, int) { return 0; }
 };
 
 #define KERNELS(NAME, name, ...)                                                                   \
-    GW_KERNEL(gw_linear_##name, struct gw_linear_params, GW_LINEAR_BLOCK(SETS, GW_COPIES), 1) {    \
+    GW_KERNEL(gw_linear_##name, struct gw_linear_params, GW_LINEAR_BLOCK(1, GW_COPIES, 0), 1) {    \
         gw_product<gw_dot<gw_strip_##name>, 0>(p);                                                 \
     }                                                                                              \
-    GW_KERNEL(gw_glu_##name, struct gw_linear_params, GW_LINEAR_BLOCK(SETS, GW_COPIES), 1) {       \
+    GW_KERNEL(gw_glu_##name, struct gw_linear_params, GW_LINEAR_BLOCK(1, GW_COPIES, 0), 1) {       \
         gw_product<gw_dot<gw_strip_##name>, 1>(p);                                                 \
     }
 GW_STRIP_FORMATS(KERNELS)
+
+/* With registers to spare for blocks of attention that are to run beside: 64 a thread, as if there
+ * were more threads. */
+#if GW_COPIES
+#define BESIDE_THREADS 1024
+#define BESIDE_PRODUCT(name) gw_product<gw_dot<gw_strip_##name>, 0>(p)
+#else
+#define BESIDE_THREADS GW_LINEAR_BLOCK(1, 0, 0)
+#define BESIDE_PRODUCT(name) (void)p /* the host does not launch these */
+#endif
+#define BESIDE(NAME, name)                                                                         \
+    GW_KERNEL(gw_linear_##name##_beside, struct gw_linear_params, BESIDE_THREADS, 1) {             \
+        BESIDE_PRODUCT(name);                                                                      \
+    }
+GW_STRIP_BESIDE(BESIDE)
 
 /* Gate and up of two formats come in two launches; a team per 32 columns joins them. */
 GW_KERNEL(gw_glu_join, struct gw_glu_join_params, 256) {
@@ -80,8 +139,8 @@ GW_KERNEL(gw_glu_join, struct gw_glu_join_params, 256) {
     }
     const size_t at = (size_t)row * p.width + column;
     const float v = column < p.width ? gw_silu(p.gate[at]) * p.up[at] : 0.0f;
-    if (p.act8) {
-        gw_team_encode((gw_act8 *)p.y + (size_t)row * (p.width / GW_ACT_BLOCK) + block, v);
+    if (p.form != GW_FORM_FLOATS) {
+        gw_team_encode(p.y, (size_t)row * (p.width / GW_ACT_BLOCK) + block, p.form, v);
     } else if (column < p.width) {
         ((float *)p.y)[at] = v;
     }

@@ -4,6 +4,7 @@
  * .. 8 q + 7 (F32: 4 q .. 4 q + 3); a thread two lanes (one) of a row, four elements of each at a
  * time.
  */
+#include "kernels_hip/linear_flow.h"
 #include "kernels_hip/linear_stream.h"
 
 struct gw_f32 {
@@ -45,30 +46,47 @@ template <class F, int N, int WHERE> struct gw_floats {
         X_STEP = SPLIT * GW_STRIP_FLOATS,
         ROWS = SETS / SPLIT, /* of a thread */
         SUMS = N * PAIR * ROWS,
-        OUTS = N,
-        FOLDERS = 64,
-        VALUES = SUMS * LANES
+        JOINED = STORED
     };
     typedef gw_nothing held;
-    /* Where wave q of a tile belongs: q and q + CLASSES / 2 have classes that are joined first. */
-    __device__ static inline int stored(int q) { return SPLIT == 2 ? q / 4 * 2 + q % 2 : q; }
-    __device__ static inline int upper(int q) { return SPLIT == 2 ? q % 4 / 2 : 0; }
+    __device__ static inline void hold(held &, float) {}
+    /* The class and the half of a tile's rows that wave q has. */
+    __device__ static inline int stored(int q) { return q % STORED; }
+    __device__ static inline int upper(int q) { return q / STORED; }
 
     __device__ static inline size_t strip(int terms) { return (size_t)records(terms) * JUMP; }
     __device__ static inline int records(int terms) {
         return (terms + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS;
     }
     __device__ static inline int parts(int terms, int) { return records(terms); }
+    __device__ static inline int slots(int terms) { return (records(terms) + SPLIT - 1) / SPLIT; }
     __device__ static inline size_t first(int q) {
         return (size_t)stored(q) * RECORD + (size_t)upper(q) * PART;
     }
     __device__ static inline int first_x(int q) {
         return (stored(q) * 4 + gw_wave_lane() % 4) * (int)PAIR;
     }
-    template <int G, class Asked, class Ready>
+    __device__ static inline int x_bytes(int terms) { return (terms + 3) / 4 * 16; }
+    /* Factors, and zeros behind the last column; with GW_COPIES. */
+    __device__ static inline void settle(const gw_linear_params &p, unsigned *x, int n,
+                                         const float *factors) {
+        for (int r = 0; r < n; r++) {
+            const float factor = factors ? factors[r] : 1.0f;
+            for (int i = 4 * (int)threadIdx.x; i < p.row_words; i += 4 * GW_LINEAR_THREADS) {
+                gw_16b *at = (gw_16b *)(x + r * p.row_words + i);
+                gw_16b v = *at;
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    v.w[j] = i < p.terms ? GW_F32_BITS(GW_F32_FROM_BITS(v.w[j]) * factor) : 0;
+                }
+                *at = v;
+            }
+        }
+    }
+    template <int G, class Ready>
     __device__ static inline void stage_by(const gw_linear_params &p, unsigned *x,
                                            const unsigned char *from, int n,
-                                           const gw_factors<N> &factors, Asked asked, Ready ready) {
+                                           const gw_factors<N> &factors, Ready ready) {
         struct __align__(4 * G) words {
             unsigned w[G];
         };
@@ -83,16 +101,16 @@ template <class F, int N, int WHERE> struct gw_floats {
             };
         };
         gw_stage<G, N, (N < 4 ? 4 : 1)>(from, (size_t)p.row_bytes, p.terms, p.row_words, x,
-                                        p.row_words, n, put, asked, ready);
+                                        p.row_words, n, put, ready);
     }
-    template <class Asked, class Ready>
+    template <class Ready>
     __device__ static inline void stage(const gw_linear_params &p, unsigned *x,
                                         const unsigned char *from, int n,
-                                        const gw_factors<N> &factors, Asked asked, Ready ready) {
+                                        const gw_factors<N> &factors, Ready ready) {
         if (p.terms % 4 == 0) {
-            stage_by<4>(p, x, from, n, factors, asked, ready);
+            stage_by<4>(p, x, from, n, factors, ready);
         } else {
-            stage_by<1>(p, x, from, n, factors, asked, ready);
+            stage_by<1>(p, x, from, n, factors, ready);
         }
     }
     /* What a thread multiplies of a record: x is where its columns begin. */
@@ -130,17 +148,17 @@ template <class F, int N, int WHERE> struct gw_floats {
             }
         }
     };
-    template <class Ring, class Refill>
-    __device__ static inline void add(Ring &ring, int slot, Refill refill, int left,
-                                      const unsigned *x, int row_words, float *sums, int live,
-                                      gw_nothing &) {
+    template <class Source>
+    __device__ static inline void add(Source &source, int left, const unsigned *x, int row_words,
+                                      float *sums, int live, gw_nothing &) {
         const int lane = gw_wave_lane();
+        enum { FIRST = N < 4 ? (int)SPLIT : 1 }; /* of four rows all would be too many registers */
         part of[SPLIT];
 #pragma unroll
-        for (int h = 0; h < SPLIT; h++) { /* before the weights are waited for */
+        for (int h = 0; h < FIRST; h++) { /* before the weights are waited for */
             of[h].load_x(x + (h < left ? h : 0) * GW_STRIP_FLOATS, row_words, live);
         }
-        const unsigned char *record = ring.get(slot);
+        const unsigned char *record = source.take();
 #pragma unroll
         for (int h = 0; h < SPLIT; h++) {
 #pragma unroll
@@ -148,43 +166,45 @@ template <class F, int N, int WHERE> struct gw_floats {
                 of[h].w[s] = *(const gw_16b *)(record + h * PART + 16 * (lane + s * LANES));
             }
         }
-        ring.done();
-        refill();
+        source.done();
 #pragma unroll
         for (int h = 0; h < SPLIT; h++) {
+            if (h >= FIRST) {
+                of[h].load_x(x + (h < left ? h : 0) * GW_STRIP_FLOATS, row_words, live);
+            }
             if (h < left) {
                 of[h].add(sums);
             }
         }
     }
-    template <int ONCE> __device__ static inline float join(const float *values, int fold, int n) {
-        float z[PAIR];
+    /* Both lanes of a thread are neighbours, four threads have the class's of a row. */
+    __device__ static inline void leave(float *values, int q, const float *sums) {
+        enum { STEP = GW_LINEAR_SUMS_STEP(N) };
+        const int lane = gw_wave_lane();
+        float *to = values + stored(q) * N * STEP + upper(q) * 8 + lane / 4;
 #pragma unroll
-        for (int o = 0; o < PAIR; o++) { /* fold: thread and set of a wave, or of two */
-            const int per_wave = 64 / SPLIT;
-            const float *v = values + (n * PAIR + o) * per_wave + fold % per_wave +
-                             fold / per_wave * 2 * (int)VALUES;
-            z[o] = STORED == 8  ? gw_join_8<ONCE>(v, VALUES)
-                   : !ONCE      ? v[0] + v[VALUES]
-                   : SPLIT == 2 ? (v[0] + v[4 * VALUES]) + (v[VALUES] + v[5 * VALUES])
-                                : (v[0] + v[2 * VALUES]) + (v[VALUES] + v[3 * VALUES]);
-            z[o] = z[o] + gw_quad_xor<2>(z[o]);
-            z[o] = z[o] + gw_quad_xor<1>(z[o]);
+        for (int n = 0; n < N; n++) {
+#pragma unroll
+            for (int s = 0; s < ROWS; s++) {
+                float v = sums[n * PAIR * ROWS + s];
+                v = PAIR == 2 ? v + sums[(n * PAIR + PAIR - 1) * ROWS + s] : v;
+                v = v + gw_quad_xor<1>(v);
+                v = v + gw_quad_xor<2>(v);
+                if (lane % 4 == 0) {
+                    to[n * STEP + 8 * s] = v;
+                }
+            }
         }
-        return PAIR == 2 ? z[0] + z[PAIR - 1] : z[0];
     }
-    __device__ static inline int speaks(int fold) { return fold % 4 == 0; }
-    __device__ static inline int out_row(int fold) { return fold / 4; }
-    __device__ static inline int out_col(int, int n) { return n; }
 };
 
 #define KERNELS(name, variant, n, direct)                                                          \
     GW_KERNEL(gw_linear_##name##variant, struct gw_linear_params,                                  \
-              GW_LINEAR_BLOCK((gw_floats<gw_##name, n, direct>::SUMS), GW_COPIES), 1) {            \
+              GW_LINEAR_BLOCK(n, GW_COPIES, 0), 1) {                                               \
         gw_product<gw_floats<gw_##name, n, direct>, 0>(p);                                         \
     }                                                                                              \
-    GW_KERNEL(gw_glu_##name##variant, struct gw_linear_params,                                     \
-              GW_LINEAR_BLOCK((gw_floats<gw_##name, n, direct>::SUMS), GW_COPIES), 1) {            \
+    GW_KERNEL(gw_glu_##name##variant, struct gw_linear_params, GW_LINEAR_BLOCK(n, GW_COPIES, 0),   \
+              1) {                                                                                 \
         gw_product<gw_floats<gw_##name, n, direct>, 1>(p);                                         \
     }
 #define WIDTHS(name)                                                                               \

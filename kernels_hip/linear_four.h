@@ -21,10 +21,7 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
         CR = LANES == 32 ? 2 : 4,
         CC = LANES == 32 ? 2 : 1,
         PARTS = F::HALVES ? 2 : 1,
-        SUMS = TURNS * GW_MMA_C,
-        OUTS = 1,
-        FOLDERS = GW_MMA_M * ROWS,
-        VALUES = SUMS * LANES
+        SUMS = TURNS * GW_MMA_C
     };
 
     /* The words of a record's blocks that belong to this thread's column, as the two halves of k:
@@ -106,16 +103,15 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
         }
     }
 
-    template <class Ring, class Refill>
-    __device__ static inline void add(Ring &ring, int slot, Refill refill, int,
-                                      const unsigned *block, int row_words, float *sums, int live,
-                                      held &x) {
+    template <class Source>
+    __device__ static inline void add(Source &source, int, const unsigned *block, int row_words,
+                                      float *sums, int live, held &x) {
         const int lane = gw_wave_lane(), column = gw_mma_b_col(lane), side = column / ROWS;
         const int row_of_x = column % ROWS, result = gw_mma_c_col(lane, 0);
         const int from = result / ROWS * TURNS; /* first block of this thread's results */
         const unsigned *mine = block + (row_of_x < live ? row_of_x : 0) * row_words + 8 +
                                8 * gw_tile_pair(lane) + 2 * TURNS * side;
-        const unsigned char *record = ring.get(slot);
+        const unsigned char *record = source.take();
         quarter<F> quarters[AR];
         scales<F> scale[CR];
 #pragma unroll
@@ -126,8 +122,7 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
         for (int k = 0; k < CR; k++) {
             load_scales_from(scale[k], record, gw_mma_c_row(lane, k * CC), from);
         }
-        ring.done();
-        refill();
+        source.done();
         unsigned scale_of[CC][TURNS], second_of[CC][TURNS];
         if (LANES == 64) {
             load2(x.b[0], mine);
@@ -172,32 +167,36 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
             }
         }
     }
-    /* Result fold / 16 of the threads whose column is a row of x. The other sides of that row are
-     * as many threads further on as they are columns. */
-    __device__ static inline int thread_of(int fold) {
-        return LANES == 32 ? fold % 16 / 2 * 4 + fold % 2 : fold % 16 / 4 * 16 + fold % 4;
-    }
-    template <int ONCE> __device__ static inline float join(const float *values, int fold, int) {
-        enum { APART = ROWS / CC }; /* threads from side to side */
-        const int k = fold / 16, swap = LANES == 32 ? k % 2 : 0;
-        float z[GW_STRIP_BLOCKS];
+    /* A thread has the blocks of its side; other sides of a row are as many threads further on as
+     * they are columns. Of two sides each takes half of the results. */
+    __device__ static inline void leave(float *values, int q, const float *sums) {
+        enum { STEP = GW_LINEAR_SUMS_STEP(ROWS), HALF = GW_MMA_C / 2 };
+        const int lane = gw_wave_lane(), column = gw_mma_c_col(lane, 0);
+        const int side = column / ROWS;
+        float *to = values + q * (int)ROWS * STEP;
+        float v[GW_MMA_C];
 #pragma unroll
-        for (int i = 0; i < GW_STRIP_BLOCKS; i++) {
-            /* Half of the threads begin with the other side, which has the other banks. Their
-             * blocks 0 and 2, 1 and 3 have changed places, and are only added to one another. */
-            const int side = (i / TURNS) ^ swap;
-            z[i] = gw_join_8<ONCE>(values + (i % TURNS * GW_MMA_C + k) * LANES + thread_of(fold) +
-                                       side * APART,
-                                   VALUES);
+        for (int k = 0; k < GW_MMA_C; k++) {
+            v[k] = TURNS == 2 ? sums[k] + sums[(TURNS - 1) * GW_MMA_C + k] : sums[k];
         }
-        return (z[0] + z[2]) + (z[1] + z[3]);
-    }
-    __device__ static inline int speaks(int) { return 1; }
-    __device__ static inline int out_row(int fold) {
-        return gw_mma_c_row(thread_of(fold), fold / 16);
-    }
-    __device__ static inline int out_col(int fold, int) {
-        return gw_mma_c_col(thread_of(fold), fold / 16);
+        if (LANES == 32) {
+#pragma unroll
+            for (int k = 0; k < HALF; k++) {
+                const float mine = side ? v[HALF + k] : v[k], theirs = side ? v[k] : v[HALF + k];
+                const float sum = mine + gw_shuffle_xor(theirs, 2);
+                const int at = side * HALF + k;
+                to[gw_mma_c_col(lane, at) % ROWS * STEP + gw_mma_c_row(lane, at)] = sum;
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < GW_MMA_C; k++) {
+                v[k] = v[k] + gw_shuffle_xor(v[k], 4);
+                v[k] = v[k] + gw_shuffle_xor(v[k], 8);
+                if (side == 0) {
+                    to[column * STEP + gw_mma_c_row(lane, k)] = v[k];
+                }
+            }
+        }
     }
 };
 

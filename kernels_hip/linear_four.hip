@@ -9,10 +9,12 @@
 #define PRODUCT(glu, ...) (void)p /* the host does not launch these */
 #endif
 #define KERNELS(NAME, name, ...)                                                                   \
-    GW_KERNEL(gw_linear_##name##_four, struct gw_linear_params, GW_LINEAR_THREADS) {               \
+    GW_KERNEL(gw_linear_##name##_four, struct gw_linear_params, GW_LINEAR_BLOCK(4, GW_COPIES, 0),  \
+              1) {                                                                                 \
         PRODUCT(0, __VA_ARGS__);                                                                   \
     }                                                                                              \
-    GW_KERNEL(gw_glu_##name##_four, struct gw_linear_params, GW_LINEAR_THREADS) {                  \
+    GW_KERNEL(gw_glu_##name##_four, struct gw_linear_params, GW_LINEAR_BLOCK(4, GW_COPIES, 0),     \
+              1) {                                                                                 \
         PRODUCT(1, __VA_ARGS__);                                                                   \
     }
 GW_STRIP_FORMATS(KERNELS)

@@ -1,16 +1,11 @@
-/* kernels_hip/linear_norm.h - how x comes to shared memory in front of a product, and a NORM
- * between two products: the first one's blocks have 32 neighbours of its result at a time, which is
- * all that codes and sums of squares need, so they leave both behind; the second one's multiply by
- * the row's factor while x comes in. No launch, and nobody waits for a whole row but for its
- * factor.
+/* kernels_hip/linear_norm.h - how rows of x come to shared memory in front of a product, and the
+ * factors of a NORM between two products (linear_tiles.h), which they still lack.
  */
 #ifndef GW_KERNELS_HIP_LINEAR_NORM_H
 #define GW_KERNELS_HIP_LINEAR_NORM_H
 
-#include "kernels_hip/act8.h"
+#include "kernels_hip/device.h"
 #include "kernels_hip/linear_params.h"
-
-/* ---- in front -------------------------------------------------------------------------------- */
 
 /* The factor of a row out of the sums of its blocks, of which a lane asks for the first before they
  * are needed. They are added where factor() stands and not before, so that what is asked for
@@ -97,11 +92,11 @@ template <int ROWS> struct gw_factors {
 /* Rows [0, n) of `words` words each, G at a time, from `x` (row_bytes apart) to shared memory
  * (row_words apart), up to word `end` of a row; what it has beyond `words` becomes 0. AT_ONCE:
  * pieces of a row that a thread waits for at once. put(at) is what stores the G words from `at` on:
- * a function of (row in shared memory, words, number of the row). Every thread calls asked() once,
- * when all loads are under way, and ready() behind the first ones, before anything is stored. */
-template <int G, int ROWS, int AT_ONCE, class Put, class Asked, class Ready>
+ * a function of (row in shared memory, words, number of the row). Every thread calls ready() behind
+ * the first loads, before anything is stored. */
+template <int G, int ROWS, int AT_ONCE, class Put, class Ready>
 __device__ static inline void gw_stage(const unsigned char *x, size_t row_bytes, int words, int end,
-                                       unsigned *shared, int row_words, int n, Put put, Asked asked,
+                                       unsigned *shared, int row_words, int n, Put put,
                                        Ready ready) {
     struct __align__(4 * G) piece {
         unsigned w[G];
@@ -126,9 +121,6 @@ __device__ static inline void gw_stage(const unsigned char *x, size_t row_bytes,
                 }
             }
         }
-        if ((turn + 1) * AT_ONCE * step >= end && from + SOME >= ROWS) {
-            asked();
-        }
         if (turn == 0 && from == 0) {
             ready();
         }
@@ -146,43 +138,6 @@ __device__ static inline void gw_stage(const unsigned char *x, size_t row_bytes,
         from = from + SOME < ROWS ? from + SOME : 0;
         turn += from == 0;
     } while (from > 0 || turn * AT_ONCE * step < end);
-}
-
-/* ---- behind ---------------------------------------------------------------------------------- */
-
-/* This lane's weight of the norm behind LINEAR item `item`; asked for when it begins. */
-template <int GLU>
-__device__ static inline float gw_ask_behind(const gw_linear_params &p, int item) {
-    return !GLU && p.behind ? p.behind[item * GW_LINEAR_ITEM + gw_lane()] : 0.0f;
-}
-
-/* The 32 columns of LINEAR item `item` times the weights of the norm behind it, and the sums of
- * their squares (gw_block_squares of arith.h), a team for each row of x: this one is `team` of
- * `teams`. Of ONE row the last of them has the squares, so that they come side by side. */
-template <int ONE>
-__device__ static inline void gw_norm_columns(const gw_linear_params &p, const float *columns,
-                                              int item, int live, float weight, int team,
-                                              int teams) {
-    const int blocks = p.stride / GW_ACT_BLOCK;
-#pragma unroll 1
-    for (int n = ONE ? 0 : team; n < (ONE ? 1 : live); n += ONE ? 1 : teams) {
-        const size_t block =
-            (size_t)((int)blockIdx.y * p.width + n) * (size_t)blocks + (size_t)item;
-        const float v = columns[n * GW_LINEAR_ITEM + gw_lane()];
-        if (!ONE || team == 0) {
-            if (p.behind_act8) {
-                gw_team_encode((gw_act8 *)p.left + block, v * weight);
-            } else {
-                ((float *)p.left)[block * GW_ACT_BLOCK + gw_lane()] = v * weight;
-            }
-        }
-        if (!ONE || team == teams - 1) {
-            const float sum = gw_fold(v * v);
-            if (gw_lane() == 0) {
-                p.left_squares[block] = sum;
-            }
-        }
-    }
 }
 
 #endif

@@ -2,48 +2,55 @@
  * the shape of their blocks.
  *
  * A block has a group of waves per tile (16 rows of the matrix), and in it a wave per class of the
- * lanes of arith.h: 8, or 4 for 16-bit floats. With GW_COPIES, where a thread has few sums, a wave
- * more for each group joins those of the others, who go on meanwhile. Its shared memory holds the
- * waves' slots, the activations, gates, factors, columns (of GLU, or in front of a norm) and the
- * sums to be joined.
+ * lanes of arith.h: 8, or 4 for 16-bit floats. What each wave has of a result comes together in
+ * shared memory. With GW_COPIES other waves do what is not multiplying: they fetch several rows of
+ * x, join sums and hand results out.
  */
 #ifndef GW_KERNELS_HIP_LINEAR_PARAMS_H
 #define GW_KERNELS_HIP_LINEAR_PARAMS_H
 
+#include "kernels_hip/act8_params.h"
 #include "kernels_hip/params.h"
 
 enum {
     GW_LINEAR_PARTS = 3,
     GW_LINEAR_THREADS = 512, /* that multiply */
-    GW_LINEAR_FOLDS = 64,    /* that join, where they are apart: two groups */
     GW_LINEAR_CLASSES = 8,   /* of quantized weights */
-    GW_LINEAR_GATES = 128,   /* bytes, there */
-    GW_LINEAR_ITEM = 32,   /* columns of GLU, or in front of a norm, that a block makes at a time */
-    GW_LINEAR_RING = 7168, /* bytes that a wave has on the way, about     */
+    GW_LINEAR_ITEM = 32,     /* columns that a block of several groups, GLU, or one in front of a
+                              * norm makes at a time: two tiles, of GLU two of each */
+    GW_LINEAR_RING = 7168,   /* bytes that a wave has on the way, about     */
     GW_LINEAR_WIDER = 11264, /* the same where a slot has more than 2048: few of those fit */
     GW_LINEAR_SOME = 4,
     GW_LINEAR_LESS = 2,
     GW_LINEAR_EARLY = 4,     /* slots asked for before x, where it would have to wait for them */
     GW_LINEAR_AHEAD = 18432, /* bytes of a strip that are asked for ahead of its launch    */
     GW_LINEAR_FLOAT_RECORD = 1024,
-    GW_LINEAR_FACTORS = 64 /* bytes, of the rows of x; behind the gates */
+    GW_LINEAR_GATES = 128,  /* bytes, with GW_COPIES */
+    GW_LINEAR_FACTORS = 64, /* bytes, of the rows of x; behind the gates */
+    GW_LINEAR_PLACES = 4,   /* for sums, with GW_COPIES, at most; else one */
+    /* Of rows of x that come in pieces: words of one that a slot of all waves takes; with
+     * GW_COPIES, words from row to row, 4 banks apart, and how many pieces there are at a time, at
+     * most. */
+    GW_LINEAR_PIECE = GW_LINEAR_CLASSES * GW_ACT_GROUP_WORDS,
+    GW_LINEAR_PIECE_STEP = GW_LINEAR_PIECE + 4,
+    GW_LINEAR_PIECES = 4,
 };
 /* Slots of a wave where all of them fit, else GW_LINEAR_SOME or GW_LINEAR_LESS. */
 #define GW_LINEAR_DEPTH(record) (((record) > 2048 ? GW_LINEAR_WIDER : GW_LINEAR_RING) / (record))
 
-/* How the sums of a tile are joined, `sums` of each thread. Few: all at once, in two places in
- * turns, with GW_COPIES by waves apart. Many: with GW_COPIES and where shared memory allows, all at
- * once, in two places or in one, by the first waves of a group, while the others go on; else half
- * of the classes at a time, which is 0 places. Floats that takes; threads of a block. */
-#define GW_LINEAR_FEW(sums) ((sums) <= 4)
-#define GW_LINEAR_PLACES 2 /* at most */
-#define GW_LINEAR_APART(sums, copies) ((copies) && GW_LINEAR_FEW(sums))
-#define GW_LINEAR_JOINED(sums, places)                                                             \
-    ((places) > 0 ? (places)*GW_LINEAR_THREADS * (sums) : GW_LINEAR_THREADS / 2 * (sums))
-#define GW_LINEAR_BLOCK(sums, copies)                                                              \
-    (GW_LINEAR_THREADS + (GW_LINEAR_APART(sums, copies) ? GW_LINEAR_FOLDS : 0))
+/* Waves that join, for so many rows of x. With 20 waves in all threads have 96 registers, with one
+ * more 80 (sm_80, sm_90). Threads of a block; where x comes in pieces a wave more fetches them. */
+#define GW_LINEAR_JOINERS(rows) ((rows) < 3 ? 2 : 3)
+#define GW_LINEAR_BLOCK(rows, copies, pieces)                                                      \
+    (GW_LINEAR_THREADS + ((copies) ? 32 * (GW_LINEAR_JOINERS(rows) + ((pieces) != 0)) : 0))
 
-/* Floats of the columns of an item, for `width` rows of x. */
+/* What waves have of a tile's sums, floats: of each class and row of x 16 results, and some between
+ * rows so that waves write and read without bank conflicts; behind a group's some more, for two
+ * groups are read together. */
+#define GW_LINEAR_SUMS_STEP(rows) ((rows) > 1 ? 20 : 16)
+#define GW_LINEAR_SUMS(rows, classes) ((classes) * (rows)*GW_LINEAR_SUMS_STEP(rows) + 16)
+
+/* Floats of the columns of an item, for `width` rows of x; without GW_COPIES. */
 #define GW_LINEAR_COLUMNS(width, glu, behind)                                                      \
     ((glu) ? (width)*2 * GW_LINEAR_ITEM : (behind) ? (width)*GW_LINEAR_ITEM : 0)
 
@@ -70,24 +77,27 @@ struct gw_linear_params {
     int32_t row_words;    /* of x in shared memory, padded                      */
     int32_t x_rows;       /* that x has                                         */
 
-    GW_DEV(const uint8_t) x;      /* [rows, row_bytes]: act8 or f32                     */
+    GW_DEV(const uint8_t) x;      /* [rows, row_bytes]: f32, or act8: with GW_COPIES in groups  */
     GW_DEV(const float) squares;  /* [rows, blocks]: x still lacks a norm's factor; or 0 */
     GW_DEV(void) y;               /* f32 [rows, stride], or act8                        */
     GW_DEV(const float) residual; /* [rows, stride]; may be 0                           */
     struct gw_linear_part part[GW_LINEAR_PARTS];
 
     int32_t row_bytes; /* of x                                               */
+    int32_t settles;   /* with GW_COPIES: x has to be changed when it is there */
+    int32_t places;    /* for sums, with GW_COPIES                            */
+    int32_t cluster;   /* blocks that share rows of x as they come; 1: none    */
     int32_t stride;    /* of y, in columns                                   */
-    int32_t act8;      /* GLU: y is act8                                     */
+    int32_t form;      /* of y, of GLU: GW_FORM_FLOATS or act8               */
     float eps;         /* of the norm in front                               */
-    int32_t places;    /* for sums, where they are many: GW_LINEAR_JOINED     */
-    int32_t span;      /* linear_pieces.hip: slots of a wave in a piece of x  */
+    int32_t span;      /* linear_pieces.hip: slots of a wave in a piece of x; with GW_COPIES, pieces
+                        * at a time                                          */
     /* LINEAR: weights of a norm behind it, or 0; what it leaves for the product that reads that: y
-     * times them [rows, stride], act8 or f32, and the squares of y [rows, stride / 32]. */
+     * times them [rows, left_blocks of 32], in a form, and the squares of y [rows, stride / 32]. */
     GW_DEV(const float) behind;
     GW_DEV(void) left;
     GW_DEV(float) left_squares;
-    int32_t behind_act8;
+    int32_t left_form, left_blocks;
     /* What the first ahead_blocks blocks bring to the second cache for the product behind this one,
      * block b from b * ahead_step on ahead_bytes of two strips: while memory would be idle, which
      * is as soon as they have x (ahead_end 0) or when they are done. */
@@ -103,7 +113,7 @@ struct gw_glu_join_params {
     GW_DEV(const float) gate;
     GW_DEV(const float) up;
     GW_DEV(void) y;
-    int32_t width, act8;
+    int32_t width, form;
 };
 
 #endif

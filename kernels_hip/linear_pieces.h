@@ -1,5 +1,5 @@
 /* kernels_hip/linear_pieces.h - a product whose rows of x come to shared memory in pieces, because
- * all of them together do not fit.
+ * all of them together do not fit; on a device without GW_COPIES (else linear_flow.h).
  *
  * A block goes over the pieces with a batch of two tiles for each group of waves: both tiles' terms
  * of a piece are added before the next piece takes its place, so a thread keeps the chains of two
@@ -9,6 +9,8 @@
 #define GW_KERNELS_HIP_LINEAR_PIECES_H
 
 #include "kernels_hip/linear_stream.h"
+
+#if !GW_COPIES
 
 /* The order in which a group of waves meets (tile, piece). */
 template <int GROUPS, int GLU> struct gw_course {
@@ -45,19 +47,20 @@ template <int GROUPS, int GLU> struct gw_course {
     }
 };
 
-/* K as for gw_product. Sums are joined half of the classes at a time: a block meets often enough
- * because of the pieces. */
+/* K as for gw_product. */
 template <class K, int GLU>
 __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
-    enum { GROUPS = WAVES / K::CLASSES, HALF = K::CLASSES / 2 };
+    enum { GROUPS = WAVES / K::CLASSES };
     typedef gw_ring<K::RECORD> ring_of;
     GW_SHARED_DYNAMIC(unsigned char, shared);
     ring_of ring;
-    unsigned *x = (unsigned *)ring.open(shared, p.depth);
+    unsigned *x = (unsigned *)ring.open(shared);
     float *many = (float *)(x + p.width * p.row_words);
     float *columns = many + (int)GW_LINEAR_FACTORS / 4;
-    float *joined = columns + GW_LINEAR_COLUMNS(p.width, GLU, p.behind != 0);
     const int wave = gw_wave(), group = wave / K::CLASSES, q = wave % K::CLASSES;
+    float *values = columns + GW_LINEAR_COLUMNS(p.width, GLU, p.behind != 0) +
+                    group * GW_LINEAR_SUMS(K::X_ROWS, K::JOINED);
+    const int fold = (int)threadIdx.x - group * K::CLASSES * LANES;
     const int first = (int)blockIdx.y * p.width;
     const int there = p.x_rows - first < p.width ? p.x_rows - first : p.width;
     const int slots = K::parts(p.terms, q), last_piece = (K::parts(p.terms, 0) - 1) / p.span;
@@ -91,16 +94,9 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
         K::stage_slots(p, x, p.x + (size_t)first * (size_t)p.row_bytes, there, piece * p.span,
                        p.span, factors);
     };
-    if (ring_of::STEP == 1) {
-#pragma unroll 1
-        for (int d = 0; d < p.early; d++) {
-            ask(0);
-        }
-    } else {
 #pragma unroll
-        for (int d = 0; d < ring_of::STEP; d++) {
-            ask(d);
-        }
+    for (int d = 0; d < ring_of::DEPTH; d++) {
+        ask(d);
     }
     const int left = gw_live(p.step) - first, live = left < there ? left : there;
     gw_grid_launch_dependents();
@@ -111,18 +107,11 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
     factors.ask(p, p.terms, first, there, many);
     factors.get(p, there);
     stage(0);
-    if (ring_of::STEP == 1) { /* behind x, which would have to wait for it */
-#pragma unroll 1
-        for (int d = p.early; d < ring.slots_ahead(); d++) {
-            ask(0);
-        }
-    }
     const unsigned *mine = x;
-    gw_extra extra[K::OUTS];
+    gw_outlet to;
     float weight = 0.0f;
     typename K::held held = {};
     float sums[K::SUMS], other[K::SUMS]; /* of the other tile of the batch */
-    const int fold = (int)threadIdx.x - group * K::CLASSES * LANES;
     int to_add = 0;
     auto clear = [&]() {
 #pragma unroll
@@ -133,52 +122,16 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
     auto enter = [&]() {
         to_add = slots_of(at.piece);
         mine = x + K::first_x(q);
-        if (at.piece == last_piece && fold < K::FOLDERS) {
-#pragma unroll
-            for (int o = 0; o < K::OUTS; o++) {
-                extra[o] = gw_ask(p, at.tile, K::out_row(fold), K::out_col(fold, o), live);
-            }
+        if (at.piece == last_piece) {
+            to.open(p, at.tile, fold % GW_STRIP_ROWS, fold / GW_STRIP_ROWS, live);
         }
         weight = gw_ask_behind<GLU>(p, at.tile.item);
-    };
-    auto finish = [&]() { /* lanes 16 apart are added first */
-                          float *values = joined + group * HALF * K::VALUES;
-                          float *half = values + (q % HALF) * K::VALUES + gw_wave_lane();
-                          __syncthreads();
-                          if (q >= HALF) {
-#pragma unroll
-                              for (int i = 0; i < K::SUMS; i++) {
-                                  half[i * LANES] = sums[i];
-                              }
-                          }
-                          __syncthreads();
-                          if (q < HALF) {
-#pragma unroll
-                              for (int i = 0; i < K::SUMS; i++) {
-                                  half[i * LANES] = sums[i] + half[i * LANES];
-                              }
-                          }
-                          __syncthreads();
-                          if (fold < K::FOLDERS) {
-#pragma unroll
-                              for (int o = 0; o < K::OUTS; o++) {
-                                  const float v = K::template join<0>(values, fold, o);
-                                  gw_outlet<GROUPS, GLU> to;
-                                  to.open(p, at.tile, columns, K::out_row(fold),
-                                          K::out_col(fold, o), K::speaks(fold) ? live : 0);
-                                  to.put(p, v, extra[o]);
-                              }
-                          }
-                          if ((GLU || p.behind) && at.tile.ends_item()) {
-                              __syncthreads();
-                              gw_leave<K, GLU>(p, columns, at.tile.item, live, weight, gw_team(),
-                                               GW_LINEAR_THREADS / GW_LANES);
-                          }
     };
     auto leave = [&]() {
         const int piece = at.piece, second = at.second;
         if (piece == last_piece) {
-            finish();
+            gw_finish_tile<K, GROUPS, GLU>(p, at.tile, to, values, columns, q, fold, sums, weight,
+                                           live);
         }
         at.next(items, last_piece);
         if (at.tile.item >= items) {
@@ -207,18 +160,20 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
     __syncthreads();
     while (at.tile.item < items) {
 #pragma unroll
-        for (int d = 0; d < ring_of::STEP; d++) { /* where slots are registers: constants */
+        for (int d = 0; d < ring_of::DEPTH; d++) { /* slots are registers: constants */
             while (to_add <= 0 && at.tile.item < items) {
                 leave();
             }
             if (at.tile.item < items) {
-                K::add(
-                    ring, d, [&]() { ask(d); }, to_add, mine, p.row_words, sums, live, held);
+                gw_ring_source<ring_of, decltype(ask)> source = {ring, ask, d};
+                K::add(source, to_add, mine, p.row_words, sums, live, held);
                 mine += K::X_STEP;
                 to_add--;
             }
         }
     }
 }
+
+#endif
 
 #endif

@@ -1,29 +1,25 @@
 /* kernels_hip/linear_quant.h - LINEAR and GLU of quantized weights in the decode order: what dot
- * products (linear.hip) and matrix instructions (linear_four.hip, linear_wide.hip) share;
- * linear_stream.h has the loop.
+ * products (linear.hip) and matrix instructions (linear_four.hip, linear_wide.hip) share.
  *
  * Block b belongs to lane b mod 32 of arith.h, so record u has lanes 4 (u mod 8) .. + 3, and wave q
  * of a tile takes the records u = q mod 8: four chains per row.
  *
- * One row of x lies in shared memory as blocks. Several lie as a thread reads them for a record, 40
- * words: the scales of its four blocks, then their second numbers, then for each quarter t the
- * words t and t + 4 of block 0, of block 1, ..: eight neighbours.
+ * With GW_COPIES rows of x come in groups (act8_params.h). Without, one row lies in shared memory
+ * as blocks, several in groups.
  */
 #ifndef GW_KERNELS_HIP_LINEAR_QUANT_H
 #define GW_KERNELS_HIP_LINEAR_QUANT_H
 
+#include "kernels_hip/linear_flow.h"
 #include "kernels_hip/linear_stream.h"
 #include "kernels_hip/strip.h"
 
 enum { ACT_WORDS = GW_ACT_WORDS };
 
-/* The sums of an activation block's halves. */
-GW_DEVICE int gw_first_sum(unsigned sums) { return (int)(short)(sums & 0xffffu); }
-GW_DEVICE int gw_second_sum(unsigned sums) { return (int)(short)(sums >> 16); }
-
 template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
     enum {
         CLASSES = GW_LINEAR_CLASSES,
+        JOINED = CLASSES,
         RECORD = RECORD_,
         STEP = CLASSES * RECORD,
         PART = RECORD,
@@ -34,6 +30,7 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
         X_ROWS = ROWS
     };
     typedef gw_nothing held;
+    template <class Held> __device__ static inline void hold(Held &, float) {}
 
     __device__ static inline int records(int terms) {
         return (terms + GW_STRIP_BLOCKS - 1) / GW_STRIP_BLOCKS;
@@ -42,40 +39,83 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
     __device__ static inline int parts(int terms, int q) {
         return (records(terms) - q + CLASSES - 1) / CLASSES;
     }
+    __device__ static inline int slots(int terms) { return parts(terms, 0); }
     __device__ static inline size_t first(int q) { return (size_t)q * RECORD; }
-    /* What the second word of an activation block, its sums, becomes in shared memory: what the
-     * terms of weights with a second number multiply that by; or, of one row, what a block's
-     * integer sum begins with, where codes have an offset and no scale; or it stays. */
+    /* What the second number of an activation block becomes in shared memory: what the terms of
+     * weights with a second number multiply that by, of one row with GW_COPIES without the scale,
+     * which may still lack a factor; or, of one row, what a block's integer sum begins with, where
+     * codes have an offset and no scale; or it stays. */
+    enum {
+        FORM = TERM == GW_TERM_AFFINE && ROWS == 1 && GW_COPIES      ? GW_FORM_FLOAT
+               : TERM == GW_TERM_AFFINE                              ? GW_FORM_SCALED
+               : TERM == GW_TERM_SIGNED && ROWS == 1 && OFFSET == 8  ? GW_FORM_LESS_8
+               : TERM == GW_TERM_SIGNED && ROWS == 1 && OFFSET == 16 ? GW_FORM_LESS_16
+                                                                     : GW_FORM_SUMS
+    };
     __device__ static inline unsigned number(unsigned scale, unsigned sums) {
-        const int sum = gw_first_sum(sums) + gw_second_sum(sums);
-        return TERM == GW_TERM_AFFINE ? GW_F32_BITS(GW_F32_FROM_BITS(scale) * (float)sum)
-               : TERM == GW_TERM_SIGNED && ROWS == 1 ? (unsigned)(-OFFSET * sum)
-                                                     : sums;
+        return (int)FORM == (int)GW_FORM_SUMS
+                   ? sums
+                   : gw_act8_second(FORM, GW_F32_FROM_BITS(scale), gw_first_sum(sums),
+                                    gw_second_sum(sums));
     }
+
+    /* ---- with GW_COPIES ---- */
+
+    __device__ static inline int x_bytes(int terms) {
+        return records(terms) * (int)GW_ACT_GROUP_WORDS * 4;
+    }
+    /* A lane has a block of a row; second numbers are sums until then. */
+    __device__ static inline void settle(const gw_linear_params &p, unsigned *x, int n,
+                                         const float *factors) {
+        enum { TEAMS = GW_LINEAR_THREADS / GW_LANES };
+        const int blocks = records(p.terms) * GW_STRIP_BLOCKS;
+        int row = 0, from = gw_team() * GW_LANES;
+        for (;;) {
+            while (from >= blocks && row < n) { /* divisions take longer */
+                from -= (blocks + GW_LANES - 1) / GW_LANES * GW_LANES;
+                row++;
+            }
+            if (row >= n) {
+                return;
+            }
+            const int b = from + gw_lane();
+            if (b < blocks) {
+                unsigned *at = x + row * p.row_words + b / GW_ACT_GROUP * (int)GW_ACT_GROUP_WORDS +
+                               b % GW_ACT_GROUP;
+                const float scale = GW_F32_FROM_BITS(at[0]) * (factors ? factors[row] : 1.0f);
+                at[0] = GW_F32_BITS(scale);
+                at[GW_ACT_GROUP] = number(GW_F32_BITS(scale), at[GW_ACT_GROUP]);
+            }
+            from += TEAMS * GW_LANES;
+        }
+    }
+
+    /* ---- without ---- */
+
     /* n rows from `from` on to shared memory, of each the first `blocks`; behind them come zeros,
      * up to block `end`. As gw_stage, at most AT_ONCE pieces of 16 bytes: so that the long row of a
      * model too is under way at once, and no more, for pieces that are not there take as many
      * instructions. */
-    template <int AT_ONCE, class Asked, class Ready>
+    template <int AT_ONCE, class Ready>
     __device__ static inline void
     stage_blocks(const gw_linear_params &p, unsigned *x, const unsigned char *from, int n,
-                 int blocks, int end, const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
+                 int blocks, int end, const gw_factors<ROWS> &factors, Ready ready) {
         if (blocks % 2 != 0) { /* not every row begins at a multiple of 16 bytes */
-            stage_by<2, ROWS == 1 ? 4 : 1>(p, x, from, n, blocks, end, factors, asked, ready);
+            stage_by<2, ROWS == 1 ? 4 : 1>(p, x, from, n, blocks, end, factors, ready);
         } else if (ROWS > 8 || (ROWS > 1 && end * ACT_WORDS <= 4 * GW_LINEAR_THREADS)) {
-            stage_by<4, 1>(p, x, from, n, blocks, end, factors, asked, ready);
+            stage_by<4, 1>(p, x, from, n, blocks, end, factors, ready);
         } else {
-            stage_by<4, AT_ONCE>(p, x, from, n, blocks, end, factors, asked, ready);
+            stage_by<4, AT_ONCE>(p, x, from, n, blocks, end, factors, ready);
         }
     }
     /* G words to a thread at a time, pairs of which one at most is what a block begins with. */
-    template <int G, int AT_ONCE, class Asked, class Ready>
-    __device__ static inline void
-    stage_by(const gw_linear_params &p, unsigned *x, const unsigned char *from, int n, int blocks,
-             int end, const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
+    template <int G, int AT_ONCE, class Ready>
+    __device__ static inline void stage_by(const gw_linear_params &p, unsigned *x,
+                                           const unsigned char *from, int n, int blocks, int end,
+                                           const gw_factors<ROWS> &factors, Ready ready) {
         const auto put = [&](int at) { return gw_stored<G>(factors, at); };
         gw_stage<G, ROWS, AT_ONCE>(from, (size_t)p.row_bytes, blocks * ACT_WORDS, end * ACT_WORDS,
-                                   x, p.row_words, n, put, asked, ready);
+                                   x, p.row_words, n, put, ready);
     }
     /* Where words at .. at + G - 1 of a row belong in shared memory, and what becomes of them. */
     template <int G> struct gw_stored {
@@ -128,12 +168,11 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
             }
         }
     };
-    template <class Asked, class Ready>
+    template <class Ready>
     __device__ static inline void stage(const gw_linear_params &p, unsigned *x,
                                         const unsigned char *from, int n,
-                                        const gw_factors<ROWS> &factors, Asked asked, Ready ready) {
-        stage_blocks<2>(p, x, from, n, p.terms, records(p.terms) * GW_STRIP_BLOCKS, factors, asked,
-                        ready);
+                                        const gw_factors<ROWS> &factors, Ready ready) {
+        stage_blocks<2>(p, x, from, n, p.terms, records(p.terms) * GW_STRIP_BLOCKS, factors, ready);
     }
     /* What slots [slot, slot + slots) of all waves take. */
     __device__ static inline void stage_slots(const gw_linear_params &p, unsigned *x,
@@ -141,9 +180,8 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
                                               const gw_factors<ROWS> &factors) {
         const int at = slot * CLASSES * GW_STRIP_BLOCKS, whole = slots * CLASSES * GW_STRIP_BLOCKS;
         const int end = records(p.terms) * GW_STRIP_BLOCKS - at;
-        stage_blocks<1>(
-            p, x, from + at * ACT_WORDS * 4, n, p.terms - at, end < whole ? end : whole, factors,
-            []() {}, []() {});
+        stage_blocks<1>(p, x, from + at * ACT_WORDS * 4, n, p.terms - at, end < whole ? end : whole,
+                        factors, []() {});
     }
 };
 

@@ -16,21 +16,17 @@ template <class F> struct gw_wide : gw_quantized<F::RECORD, GW_MMA_N, F::TERM, F
         AR = LANES == 32 ? 2 : 1, /* rows of the strip whose codes a thread holds */
         CR = LANES == 32 ? 2 : 4, /* rows and columns of its results              */
         CC = LANES == 32 ? 2 : 1,
-        SUMS = 4 * GW_MMA_C,
-        OUTS = 1,
-        FOLDERS = GW_MMA_C * LANES,
-        VALUES = SUMS * LANES
+        SUMS = 4 * GW_MMA_C
     };
 
     __device__ static inline int first_x(int q) { return GW_STRIP_BLOCKS * q * GW_ACT_WORDS; }
-    template <class Ring, class Refill>
-    __device__ static inline void add(Ring &ring, int slot, Refill refill, int,
-                                      const unsigned *block, int row_words, float *sums, int live,
-                                      gw_nothing &) {
+    template <class Source>
+    __device__ static inline void add(Source &source, int, const unsigned *block, int row_words,
+                                      float *sums, int live, gw_nothing &) {
         const int lane = gw_wave_lane(), column = gw_mma_b_col(lane);
         const unsigned *mine =
             block + (column < live ? column : 0) * row_words + 8 + 8 * gw_tile_pair(lane);
-        const unsigned char *record = ring.get(slot);
+        const unsigned char *record = source.take();
         quarter<F> quarters[AR];
         scales<F> scale[CR];
 #pragma unroll
@@ -41,8 +37,7 @@ template <class F> struct gw_wide : gw_quantized<F::RECORD, GW_MMA_N, F::TERM, F
         for (int k = 0; k < CR; k++) {
             load_scales<F>(scale[k], record, gw_mma_c_row(lane, k * CC));
         }
-        ring.done();
-        refill();
+        source.done();
         const unsigned *theirs[CC];
 #pragma unroll
         for (int c = 0; c < CC; c++) {
@@ -96,20 +91,16 @@ template <class F> struct gw_wide : gw_quantized<F::RECORD, GW_MMA_N, F::TERM, F
             o[2 % F::TOKEN] = (float)gw_second_sum(second);
         }
     }
-    template <int ONCE> __device__ static inline float join(const float *values, int fold, int) {
-        float z[4];
+    /* A thread has all blocks of its results. */
+    __device__ static inline void leave(float *values, int q, const float *sums) {
+        enum { STEP = GW_LINEAR_SUMS_STEP(GW_MMA_N) };
+        const int lane = gw_wave_lane();
+        float *to = values + q * (int)GW_MMA_N * STEP;
 #pragma unroll
-        for (int i = 0; i < 4; i++) { /* result fold / LANES of thread fold % LANES */
-            z[i] = gw_join_8<ONCE>(values + i * GW_MMA_C * LANES + fold, VALUES);
+        for (int k = 0; k < GW_MMA_C; k++) {
+            to[gw_mma_c_col(lane, k) * STEP + gw_mma_c_row(lane, k)] =
+                (sums[k] + sums[GW_MMA_C + k]) + (sums[2 * GW_MMA_C + k] + sums[3 * GW_MMA_C + k]);
         }
-        return (z[0] + z[2]) + (z[1] + z[3]);
-    }
-    __device__ static inline int speaks(int) { return 1; }
-    __device__ static inline int out_row(int fold) {
-        return gw_mma_c_row(fold % LANES, fold / LANES);
-    }
-    __device__ static inline int out_col(int fold, int) {
-        return gw_mma_c_col(fold % LANES, fold / LANES);
     }
 };
 

@@ -1,5 +1,5 @@
-/* kernels_hip/linear_wide.hip - LINEAR and GLU of quantized weights for several rows of x that lie in
- * shared memory together.
+/* kernels_hip/linear_wide.hip - LINEAR and GLU of quantized weights for several rows of x that lie
+ * in shared memory together.
  */
 #include "kernels_hip/linear_wide.h"
 
@@ -9,10 +9,12 @@
 #define PRODUCT(glu, ...) (void)p /* the host does not launch these */
 #endif
 #define KERNELS(NAME, name, ...)                                                                   \
-    GW_KERNEL(gw_linear_##name##_wide, struct gw_linear_params, GW_LINEAR_THREADS) {               \
+    GW_KERNEL(gw_linear_##name##_wide, struct gw_linear_params,                                    \
+              GW_LINEAR_BLOCK(GW_MMA_N, GW_COPIES, 0), 1) {                                        \
         PRODUCT(0, __VA_ARGS__);                                                                   \
     }                                                                                              \
-    GW_KERNEL(gw_glu_##name##_wide, struct gw_linear_params, GW_LINEAR_THREADS) {                  \
+    GW_KERNEL(gw_glu_##name##_wide, struct gw_linear_params,                                       \
+              GW_LINEAR_BLOCK(GW_MMA_N, GW_COPIES, 0), 1) {                                        \
         PRODUCT(1, __VA_ARGS__);                                                                   \
     }
 GW_STRIP_FORMATS(KERNELS)

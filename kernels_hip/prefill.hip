@@ -6,7 +6,7 @@
  * has no limit. A thread owns four queries by four positions of the scores
  * and four queries by E / 16 values of the output; sums of the definition are chains in registers.
  */
-#include "kernels_hip/device.h"
+#include "kernels_hip/act8.h"
 #include "kernels_hip/prefill_params.h"
 
 enum {
@@ -342,14 +342,14 @@ __device__ static inline void attend(const gw_prefill_params &p, float *shared) 
         for (int c = 0; c < E / SIDE; c++) {
             const int at = c / 4 * SIDE * 4 + tp * 4 + c % 4;
             const float y = sum[i][c] / total[i];
-            if (p.act8) {
+            if (p.form != GW_FORM_FLOATS) {
                 out[query * (E + 1) + at] = y;
             } else if (row >= 0 && at < p.e) {
                 ((float *)p.out)[((size_t)row * p.heads + head) * p.e + at] = y;
             }
         }
     }
-    if (p.act8) {
+    if (p.form != GW_FORM_FLOATS) {
         __syncthreads();
         const int blocks = p.e / GW_ACT_BLOCK;
         for (int i = tid; i < QUERIES * blocks; i += THREADS) {
@@ -358,7 +358,7 @@ __device__ static inline void attend(const gw_prefill_params &p, float *shared) 
             if (row >= 0) {
                 gw_act8 y;
                 gw_act8_encode(&y, out + query * (E + 1) + b * GW_ACT_BLOCK);
-                ((gw_act8 *)p.out)[((size_t)row * p.heads + head) * blocks + b] = y;
+                gw_store_act8(p.out, ((size_t)row * p.heads + head) * blocks + b, p.form, y);
             }
         }
     }

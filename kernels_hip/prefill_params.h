@@ -3,6 +3,7 @@
 #define GW_KERNELS_HIP_PREFILL_PARAMS_H
 
 #include "core/tensor/arith.h"
+#include "kernels_hip/act8_params.h"
 #include "kernels_hip/params.h"
 
 enum { GW_PREFILL_QUERIES = 32, GW_PREFILL_THREADS = 128 };
@@ -26,11 +27,11 @@ struct gw_prefill_params {
     GW_DEV(const void) k;        /* [pages, kv_heads, e, P] */
     GW_DEV(const void) v;        /* [pages, kv_heads, P, e] */
     GW_DEV(const int32_t) pages; /* [slots, page_stride]    */
-    GW_DEV(void) out;            /* f32 or act8             */
+    GW_DEV(void) out;            /* [rows, heads * e]       */
     GW_DEV(float) scores;        /* [kv_heads, blocks, kept, GW_PREFILL_QUERIES, 64] */
     int32_t kept;                /* pages of a run whose scores have room there      */
     int32_t heads, kv_heads, e, page_stride, window;
-    int32_t act8; /* out is act8; e is a multiple of 32 then */
+    int32_t form; /* of out: act8_params.h; where that is act8 e is a multiple of 32 */
     float scale;
 };
 

@@ -102,7 +102,44 @@ GW_KERNEL(gw_quantize, struct gw_quantize_params, GW_ROWS_THREADS) {
     }
     for (int b = (int)blockIdx.x * teams + gw_team(); b < blocks; b += (int)gridDim.x * teams) {
         const size_t at = (size_t)row * blocks + b;
-        gw_team_encode((gw_act8 *)p.out + at, p.in[at * GW_ACT_BLOCK + gw_lane()]);
+        gw_team_encode(p.out, at, p.form, p.in[at * GW_ACT_BLOCK + gw_lane()]);
+    }
+}
+
+/* ---- other forms of rows --------------------------------------------------------------------- */
+
+/* A thread per block. */
+GW_KERNEL(gw_act8_group, struct gw_act8_group_params, GW_ROWS_THREADS) {
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    const int row = (int)blockIdx.y, b = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    const int padded = (p.blocks + GW_ACT_GROUP - 1) / GW_ACT_GROUP * GW_ACT_GROUP;
+    if (row >= gw_live(p.step) || b >= padded) {
+        return;
+    }
+    gw_act8 block = {0.0f, {0, 0}, {0}};
+    if (p.plain && b < p.blocks) {
+        block = ((const gw_act8 *)p.from)[(size_t)row * p.blocks + b];
+    } else if (!p.plain) {
+        const int i = b % GW_ACT_GROUP;
+        const unsigned *group = (const unsigned *)p.from +
+                                (size_t)((row * padded + b) / GW_ACT_GROUP) * GW_ACT_GROUP_WORDS;
+        unsigned *words = (unsigned *)&block;
+        words[0] = group[i];
+        words[1] = group[GW_ACT_GROUP + i];
+        for (int word = 0; word < 8; word++) {
+            words[2 + word] = group[gw_group_word(i, word)];
+        }
+    }
+    gw_store_act8(p.to, (size_t)row * padded + b, p.form, block);
+}
+
+GW_KERNEL(gw_pad, struct gw_pad_params, GW_ROWS_THREADS) {
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    const int row = (int)blockIdx.y, i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (row < gw_live(p.step) && i < p.padded) {
+        p.to[(size_t)row * p.padded + i] = i < p.width ? p.from[(size_t)row * p.width + i] : 0.0f;
     }
 }
 
@@ -254,14 +291,14 @@ GW_KERNEL(gw_norm_f32, struct gw_norm_params, GW_NORM_THREADS) {
 GW_KERNEL(gw_norm_act8, struct gw_norm_params, GW_NORM_THREADS) {
     __shared__ norm_desk desk;
     const int n = p.width;
-    unsigned *out = (unsigned *)p.out + (size_t)blockIdx.x * n / GW_ACT_BLOCK * GW_ACT_WORDS;
+    const size_t first = (size_t)blockIdx.x * (size_t)(n / GW_ACT_BLOCK);
     gw_grid_launch_dependents();
     norm_row<1>(p, desk, [&](int i, const norm_four &v, float factor) {
         gw_act8_four code;
         code.encode(v.v);
         code.scale = GW_F32_BITS(GW_F32_FROM_BITS(code.scale) * factor);
         if (i < n) { /* whole blocks */
-            code.store(out + i / GW_ACT_BLOCK * GW_ACT_WORDS);
+            code.store(p.out, first + (size_t)(i / GW_ACT_BLOCK), p.form);
         }
     });
 }

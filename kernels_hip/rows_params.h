@@ -3,6 +3,7 @@
 #ifndef GW_KERNELS_HIP_ROWS_PARAMS_H
 #define GW_KERNELS_HIP_ROWS_PARAMS_H
 
+#include "kernels_hip/act8_params.h"
 #include "kernels_hip/params.h"
 #include "kernels_hip/rope_params.h"
 
@@ -36,7 +37,7 @@ struct gw_norm_params {
     GW_DEV(const float) in;
     GW_DEV(const float) weight;
     GW_DEV(void) out;
-    int32_t width;
+    int32_t width, form; /* of out */
     float eps;
 };
 
@@ -44,8 +45,26 @@ struct gw_norm_params {
 struct gw_quantize_params {
     struct gw_step_params step;
     GW_DEV(const float) in;
-    GW_DEV(void) out; /* gw_act8 */
-    int32_t width;
+    GW_DEV(void) out;
+    int32_t width, form; /* of out */
+};
+
+/* gw_act8_group: rows of act8, plain or in groups with sums, to another form; grid (anything,
+ * rows).
+ */
+struct gw_act8_group_params {
+    struct gw_step_params step;
+    GW_DEV(const void) from;
+    GW_DEV(void) to;
+    int32_t blocks, plain, form; /* of from, of from, of to */
+};
+
+/* gw_pad: rows of floats to longer ones, with zeros behind; grid (anything, rows). */
+struct gw_pad_params {
+    struct gw_step_params step;
+    GW_DEV(const float) from;
+    GW_DEV(float) to;
+    int32_t width, padded;
 };
 
 /* gw_rope_kv_f16, _f32, _q8_0 (the cache): a team per head; grid (heads + 2 kv_heads over 4, rows).

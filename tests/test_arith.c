@@ -224,30 +224,42 @@ static void act8_bound(void **state) {
 
 /* ---- sums, norm, rope ----------------------------------------------------------------------- */
 
+/* Lanes first, first + 1, .. first + n - 1, by halves. */
+static float joined(const float *lane, int first, int n) {
+    return n == 1 ? lane[first] : joined(lane, first, n / 2) + joined(lane, first + n / 2, n / 2);
+}
+
+/* Lanes first, first + step, .. below 32: those an even number of steps on, and the others. */
+static float folded(const float *lane, int first, int step) {
+    return step == 32 ? lane[first]
+                      : folded(lane, first, 2 * step) + folded(lane, first + step, 2 * step);
+}
+
 static void lanes_join_in_order(void **state) {
     (void)state;
-    int chain_differs = 0;
+    int chain_differs = 0, trees_differ = 0;
     for (int turn = 0; turn < 1000; turn++) {
-        float lane[32], tree[32], chain = 0.0f;
+        float lane[32], chain = 0.0f;
         for (int i = 0; i < 32; i++) {
-            lane[i] = tree[i] = random_float(1.0f) * ldexpf(1.0f, (int)(random_u32() % 24));
+            lane[i] = random_float(1.0f) * ldexpf(1.0f, (int)(random_u32() % 24));
             chain += lane[i];
         }
-        static const int steps[5] = {16, 8, 4, 2, 1};
-        for (int s = 0; s < 5; s++) {
-            for (int i = 0; i < steps[s]; i++) {
-                tree[i] += tree[i + steps[s]];
-            }
-        }
-        assert_int_equal(GW_F32_BITS(gw_join_lanes(lane)), GW_F32_BITS(tree[0]));
-        chain_differs += chain != tree[0];
+        float join = joined(lane, 0, 32), fold = folded(lane, 0, 1);
+        assert_int_equal(GW_F32_BITS(gw_join_lanes(lane)), GW_F32_BITS(join));
+        assert_int_equal(GW_F32_BITS(gw_fold_lanes(lane)), GW_F32_BITS(fold));
+        chain_differs += chain != join && chain != fold;
+        trees_differ += join != fold;
     }
-    assert_true(chain_differs > 500); /* or the comparison above could not see the order */
-    float lane[32] = {0};
+    assert_true(chain_differs > 500); /* or the comparisons above could not see the order */
+    assert_true(trees_differ > 500);
+    float lane[32] = {0}; /* the large ones meet first, so the small one survives */
     lane[0] = 0x1p30f;
-    lane[16] = -0x1p30f; /* meets lane 0 first, so the small one survives */
+    lane[1] = -0x1p30f;
+    lane[16] = 1.0f;
+    assert_true(gw_join_lanes(lane) == 1.0f && gw_fold_lanes(lane) == 0.0f);
     lane[1] = 1.0f;
-    assert_true(gw_join_lanes(lane) == 1.0f);
+    lane[16] = -0x1p30f;
+    assert_true(gw_join_lanes(lane) == 0.0f && gw_fold_lanes(lane) == 1.0f);
 }
 
 /* The squares of a block, joined in pairs 16, 8, 4, 2, 1 apart, each product and sum rounded. */

@@ -13,7 +13,7 @@ from program import BIN, DATA, EMULATOR, SLOW, run
 
 SMALL = DATA / "tales-2m-q4_0.gguf"
 FOLDER = DATA / "grammars"
-SEEDS = (1,) if SLOW else (1, 2, 4)  # whose texts of any length end in time
+SEEDS = (1,) if SLOW else (1, 3, 4)  # whose texts of any length end in time
 WILD = ("--temp", "1.5", "--top-k", "0", "--top-p", "1", "--min-p", "0")
 PROMPT = "Once upon a time there was a little "
 

@@ -131,6 +131,9 @@ static void diverging_threads_are_named(void **state) {
     expect_fault("gw_test_stays_away", "127 of 128 threads wait at a barrier");
     expect_fault("gw_test_two_barriers", "others of its block at a barrier");
     expect_fault("gw_test_gate_stays_shut", "128 wait at gates");
+    expect_fault("gw_test_gate_not_made", "at a gate that nobody made");
+    expect_fault("gw_test_fetch_left_behind", "ended before 1 fetches came");
+    expect_fault("gw_test_fetch_askew", "fetches 504 bytes");
     expect_fault("gw_test_some_stay_away", "32 of 64 threads wait at a barrier of some");
     expect_fault("gw_test_shuffle_of_some", "16 of 32 threads wait at a shuffle");
     expect_fault("gw_test_shuffle_or_ballot", "others of its wave at a");
@@ -165,6 +168,10 @@ static void shared_memory_holds_nothing_by_itself(void **state) {
     assert_int_equal(run("gw_test_copy_with_wait", "forward", in, out, THREADS), 0);
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(out[i], in[4 * (i + THREADS)]);
+    }
+    assert_int_equal(run("gw_test_fetch", "forward", in, out, THREADS), 0);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(out[i], in[i]);
     }
 #endif
 }

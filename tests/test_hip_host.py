@@ -99,7 +99,7 @@ def test_compiled_once_then_from_disk(driver, tmp_path):
 
 def formats(kernels):
     """The quantized formats that products among them are for."""
-    product = r"gw_(?:linear|glu|gemm|gemm_group|gemm_large|gemm_plain)_(i?q\d\w*?)(?:_four|_wide|_pieces)?"
+    product = r"gw_(?:linear|glu|gemm|gemm_group|gemm_large|gemm_plain)_(i?q\d\w*?)(?:_four|_wide|_pieces|_beside)?"
     found = (re.fullmatch(product, kernel) for kernel in kernels)
     return {m.group(1) for m in found if m}
 
@@ -111,6 +111,7 @@ def test_only_what_the_model_needs_is_compiled(tmp_path):
     assert log.read_text().split()[-1] == "first-launch"  # all was there when the first step ran
     assert formats(first) == {"q4_0", "q6_k"}  # the output head has another
     assert {"gw_linear_q4_0", "gw_glu_q4_0", "gw_linear_q4_0_wide", "gw_sample_join"} <= first
+    assert "gw_linear_q4_0_beside" in first  # in front of attention and behind it
     assert "gw_glu_q6_k" not in first and len([k for k in first if k.startswith("gw_attend_f16_h")]) == 1
     bench(DATA / "tales-2m-q4_k_m.gguf", **common)  # what both need is there
     more = compiled(log)
@@ -156,7 +157,8 @@ def test_a_real_compiler_behind_the_program(kind, names, tmp_path):
     done = godwit("bench", "--gemm", "q4_0:K=64,N=32,M=1", "--device", "hip",
                   driver=f"{plain}:{library}", cache=tmp_path, fake="arch=80", hip="compile", timeout=900)
     assert done.returncode == 0, done.stderr
-    assert len(list((tmp_path / "godwit").iterdir())) == 2  # and the kernel that tries the device
+    # and the kernel that tries the device, and what lays x down as blocks with copies fetch it
+    assert len(list((tmp_path / "godwit").iterdir())) == (3 if kind == "cuda" else 2)
 
 
 def test_settings_are_checked():

@@ -321,7 +321,7 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
         return GW_OK;
     }
     p.out = gw_hip_at(node->out);
-    p.act8 = node->out->fmt == GW_FMT_ACT8;
+    p.form = gw_hip_form(segment, node->out);
     GW_TRY(record_split(segment, node, front, &p, first));
     if (turns_rows(segment)) {
         p.turn = gw_hip_turn(segment->rope);
@@ -331,16 +331,18 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
 }
 
 static gw_status record_join(struct gw_segment *segment, const gw_node *node,
-                             const struct gw_attend_parts *parts, gw_hip_ptr out, int act8) {
+                             const struct gw_attend_parts *parts, gw_hip_ptr out, int form) {
     const gw_attn_args *a = &node->args.attn;
     struct gw_join_params p = {.step = gw_hip_step(segment),
                                .parts = *parts,
                                .out = out,
                                .heads = a->heads,
                                .e = a->head_dim,
-                               .window = a->window};
+                               .window = a->window,
+                               .form = form};
     unsigned slices = gw_hip_groups((size_t)a->head_dim, GW_JOIN_WIDTH);
-    GW_TRY(gw_hip_record(segment, node, act8 ? "gw_attend_join_act8" : "gw_attend_join_f32",
+    GW_TRY(gw_hip_record(segment, node,
+                         form != GW_FORM_FLOATS ? "gw_attend_join_act8" : "gw_attend_join_f32",
                          (unsigned)a->heads * slices, (unsigned)parts->rows, 1, GW_JOIN_THREADS, 1,
                          1, GW_JOIN_SHARED, &p, sizeof p));
     segment->launches[segment->n - 1].ways = 1 << GW_HIP_MANY;
@@ -375,7 +377,8 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
         parts.row0 = (int32_t)row0;
         parts.rows = (int32_t)(rows - row0 < at_once ? rows - row0 : at_once);
         GW_TRY(record_pages(segment, node, &parts));
-        GW_TRY(record_join(segment, node, &parts, out, act8 && !straddles));
+        GW_TRY(record_join(segment, node, &parts, out,
+                           straddles ? GW_FORM_FLOATS : gw_hip_form(segment, node->out)));
     }
     return straddles ? gw_hip_record_encode(segment, node, out, node->out) : GW_OK;
 }

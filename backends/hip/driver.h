@@ -38,6 +38,7 @@ enum {
     GW_HIP_CAPTURE_THREAD_LOCAL = 1,
     GW_HIP_FUNCTION_STATIC_SHARED = 1,
     GW_HIP_FUNCTION_DYNAMIC_SHARED = 8,
+    GW_HIP_LAUNCH_CLUSTER = 4,      /* its dimensions */
     GW_HIP_LAUNCH_PROGRAMMATIC = 6, /* programmatic stream serialization */
     GW_HIP_LAUNCH_CARVEOUT = 14     /* of shared memory, in percent; CUDA 13.0 has it */
 };
@@ -49,6 +50,7 @@ typedef struct gw_hip_launch_attribute {
     unsigned id, pad;
     union {
         int flag;
+        unsigned size[3];
         char bytes[64];
     } value;
 } gw_hip_launch_attribute;
@@ -120,6 +122,8 @@ typedef struct gw_hip_launch_config {
     X(OldProperties, NULL, "hipGetDeviceProperties", (void *properties, int device))               \
     X(LaunchEx, "cuLaunchKernelEx", NULL,                                                          \
       (const gw_hip_launch_config *config, gw_hip_function function, void **params, void **extra)) \
+    X(OccupancyClusters, "cuOccupancyMaxActiveClusters", NULL,                                     \
+      (int *clusters, gw_hip_function function, const gw_hip_launch_config *config))               \
     X(CaptureBegin, "cuStreamBeginCapture_v2", "hipStreamBeginCapture",                            \
       (gw_hip_stream stream, int mode))                                                            \
     X(CaptureEnd, "cuStreamEndCapture", "hipStreamEndCapture",                                     \

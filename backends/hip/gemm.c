@@ -393,7 +393,7 @@ static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *ker
         prefill_params(segment, node, straddles ? out : gw_hip_at(node->out));
     p.scores = out + apart;
     p.kept = (int32_t)kept;
-    p.act8 = act8 && !straddles;
+    p.form = straddles ? GW_FORM_FLOATS : gw_hip_form(segment, node->out);
     unsigned width = width_of(a->head_dim);
     snprintf(name, sizeof name, "gw_prefill_%s_%u", node->in[1]->fmt == GW_FMT_F16 ? "f16" : "f32",
              width);

@@ -154,6 +154,7 @@ typedef struct gw_hip_launch {
     int ways; /* that it belongs to: a bit for each of them */
     /* Not 0: grid[0] is cut to the blocks that run at once, in whole multiples of this. */
     unsigned fill;
+    unsigned cluster; /* blocks that run side by side; 0, 1: as it comes */
     /* 1: a product that has time to spare for a neighbour: not all of it is memory's. */
     int spares;
     /* 1: a product that can ask for weights of the one behind it; has_all: of so few weights that
@@ -178,6 +179,8 @@ struct gw_segment {
     struct gw_device *device;
     gw_hip_launch *launches;
     size_t n, capacity;
+    const gw_node *nodes; /* while it is being recorded */
+    size_t n_nodes;
     int rows;    /* most live rows */
     int node;    /* being recorded */
     gw_op front; /* of the node before it that has launches */
@@ -201,8 +204,14 @@ struct gw_segment {
     size_t step_bytes;
     gw_hip_piece *pieces; /* gw_hip_private */
     size_t n_pieces;
-    gw_hip_piece arrived;              /* gw_hip_arrived */
-    gw_hip_piece left;                 /* by a product with a norm behind it (linear.c) */
+    gw_hip_piece arrived; /* gw_hip_arrived */
+    gw_hip_ptr left;      /* by a product with a norm behind it (linear.c), ..    */
+    size_t left_width;    /* .. of rows of that width                             */
+    struct {              /* rows that a launch has put into groups (linear.c)    */
+        const gw_tensor *of;
+        gw_hip_ptr at;
+        int form, node;
+    } grouped;
     gw_hip_exec graph[GW_HIP_WAYS][2]; /* [GW_HIP_MANY] NULL: launches one by one */
     gw_node_time *times;
     gw_hip_event *events; /* [n + 1] while timing */
@@ -272,6 +281,9 @@ gw_status gw_hip_record_encode(struct gw_segment *segment, const gw_node *node, 
 /* Parameters of a ROPE_KV node (rows.c). */
 struct gw_turn_params gw_hip_turn(const gw_node *rope);
 
+/* How an activation of the segment lies in device memory (kernels_hip/act8_params.h): in groups
+ * where it is made and read by nodes of this segment alone that know of that (linear.c). */
+int gw_hip_form(const struct gw_segment *segment, const gw_tensor *t);
 /* Is nodes[1] of n, a norm, made by the products before and behind it (linear.c)? Its result is
  * nowhere in memory then. */
 int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n);

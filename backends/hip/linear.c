@@ -8,9 +8,10 @@
 #include "backends/hip/hip.h"
 #include "core/tensor/blocks.h"
 #include "kernels_hip/linear_params.h"
+#include "kernels_hip/rows_params.h"
 #include "kernels_hip/strip.h"
 
-enum { PARTS = GW_LINEAR_PARTS };
+enum { PARTS = GW_LINEAR_PARTS, CLUSTER = 2 /* blocks that share rows of x as they come */ };
 
 /* ---- the shape of a launch ------------------------------------------------------------------- */
 
@@ -25,10 +26,11 @@ static const int record_bytes[GW_FMT_COUNT] = {
 typedef struct shape {
     const char *variant; /* behind the format's name          */
     int width;           /* rows of x in a block              */
-    int row_words;       /* of x in shared memory             */
+    int most;            /* that the kernel can have          */
+    int row_words;       /* of x in shared memory; 0: none    */
     int groups;          /* tiles at a time                   */
     int depth;           /* slots of a wave                   */
-    int places;          /* of gw_linear_params               */
+    int places;          /* for sums                          */
     int span;            /* of gw_linear_params; or 0         */
     int behind;          /* a norm is behind it               */
     unsigned threads;    /* of a block                        */
@@ -51,15 +53,28 @@ static int has_copies(const struct gw_device *d) {
     return d->warp == 32 && (d->driver->emulated || d->capability >= 80);
 }
 
+/* Blocks can be launched side by side. */
+static int has_clusters(const struct gw_device *d) {
+    return d->driver->nvidia && !d->driver->emulated && d->programmatic &&
+           d->driver->LaunchEx != NULL;
+}
+
+/* Waves of a tile whose sums come together in shared memory. */
+static int classes_of(gw_fmt fmt) {
+    return fmt == GW_FMT_F16 || fmt == GW_FMT_BF16 ? 4 : GW_LINEAR_CLASSES;
+}
+
 /* Shared memory of a block with s->depth slots to a wave, as gw_product of
- * kernels_hip/linear_stream.h cuts it up. 0 when it does not fit. */
-static int fits_so(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu) {
+ * kernels_hip/linear_flow.h or linear_stream.h cuts it up. 0 when it does not fit. */
+static int fits_so(const struct gw_device *d, gw_fmt fmt, shape *s, int glu) {
     int waves = GW_LINEAR_THREADS / d->warp, copies = has_copies(d);
-    int bytes =
-        waves * record_bytes[fmt] * s->depth + 4 * s->width * s->row_words +
-        (copies ? GW_LINEAR_GATES : 0) + GW_LINEAR_FACTORS +
-        4 * (GW_LINEAR_COLUMNS(s->width, glu, s->behind) + GW_LINEAR_JOINED(sums, s->places));
-    s->threads = GW_LINEAR_BLOCK(sums, copies);
+    int sums = s->groups * GW_LINEAR_SUMS(s->most, classes_of(fmt));
+    int pieces = copies && s->span > 0;
+    int x = 4 * (pieces ? s->span * GW_LINEAR_PIECE_STEP : s->row_words);
+    int bytes = waves * record_bytes[fmt] * s->depth + s->width * x + GW_LINEAR_FACTORS +
+                (copies ? GW_LINEAR_GATES + 4 * s->places * sums
+                        : 4 * (GW_LINEAR_COLUMNS(s->width, glu, s->behind) + sums));
+    s->threads = (unsigned)GW_LINEAR_BLOCK(s->most, copies, pieces);
     s->shared = (unsigned)bytes;
     if (bytes > d->shared_bytes) {
         return 0;
@@ -71,15 +86,13 @@ static int fits_so(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, in
 }
 
 /* With as many slots as fit. 0 when none do. */
-static int fits(const struct gw_device *d, gw_fmt fmt, shape *s, int sums, int glu) {
-    int copies = has_copies(d), few = GW_LINEAR_FEW(sums);
-    int most = GW_LINEAR_DEPTH(record_bytes[fmt]);
+static int fits(const struct gw_device *d, gw_fmt fmt, shape *s, int glu) {
+    int copies = has_copies(d), most = GW_LINEAR_DEPTH(record_bytes[fmt]);
     int depths[] = {most, GW_LINEAR_SOME, GW_LINEAR_LESS};
     for (int i = 0; i < 3; i++) {
         s->depth = copies ? depths[i] : 1;
-        s->places = few || copies ? GW_LINEAR_PLACES : 0;
-        for (; s->places >= (few ? GW_LINEAR_PLACES : 0); s->places--) {
-            if (s->depth <= most && fits_so(d, fmt, s, sums, glu)) {
+        for (s->places = copies ? GW_LINEAR_PLACES : 1; s->places > 0; s->places--) {
+            if (s->depth <= most && fits_so(d, fmt, s, glu)) {
                 return 1;
             }
         }
@@ -93,37 +106,42 @@ static int float_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
     static const char *const variants[] = {"_1", "_2", "_4"};
     int pair = fmt == GW_FMT_F32 ? 1 : 2, split = pair == 2 && d->warp == 32;
     int waves = split ? 8 : 8 / pair; /* of a tile */
-    int per_row = split ? pair : pair * (64 / d->warp);
     int i = rows == 1 ? 0 : rows == 2 ? 1 : 2;
     *s = (shape){.groups = GW_LINEAR_THREADS / d->warp / waves, .behind = behind};
     s->row_words = (int)((cols + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS * GW_STRIP_FLOATS);
     for (; i >= 0; i--) {
         s->variant = variants[i];
-        s->width = 1 << i;
-        if (fits(d, fmt, s, s->width * per_row, glu)) {
+        s->width = s->most = 1 << i;
+        if (fits(d, fmt, s, glu)) {
             return 1;
         }
     }
     s->variant = "_long"; /* x stays in global memory: whole records only */
     s->row_words = 0;
-    return cols % GW_STRIP_FLOATS == 0 && fits(d, fmt, s, per_row, glu);
+    return cols % GW_STRIP_FLOATS == 0 && fits(d, fmt, s, glu);
 }
 
-/* The fewest pieces of x with which so many rows fit. Sums are joined as with no place for them. */
-static int pieces_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t cols, int glu,
-                        int behind, shape *s) {
+/* Rows of x that do not fit together come in pieces: with GW_COPIES of a slot's columns each,
+ * several at a time; else the fewest with which so many rows fit. */
+static int pieces_shape(const struct gw_device *d, gw_fmt fmt, size_t cols, int glu, shape *s) {
     const size_t slot = (size_t)GW_LINEAR_CLASSES * GW_STRIP_BLOCKS * GW_ACT_BLOCK;
-    int slots = (int)((cols + slot - 1) / slot),
-        words = (int)(slot / GW_ACT_BLOCK * sizeof(gw_act8) / 4);
-    *s = (shape){.variant = "_pieces",
-                 .width = rows,
-                 .groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES,
-                 .behind = behind};
-    s->depth = has_copies(d) ? GW_LINEAR_LESS : 1;
+    int slots = (int)((cols + slot - 1) / slot);
+    s->variant = "_pieces";
+    s->row_words = 0;
+    s->most = d->warp == 32 ? 8 : 16;
+    if (has_copies(d)) {
+        for (s->span = GW_LINEAR_PIECES; s->span > 0; s->span /= 2) {
+            if (fits(d, fmt, s, glu)) {
+                return 1;
+            }
+        }
+        return 0;
+    }
+    s->depth = 1;
     for (int n = 2; n <= slots; n++) {
         s->span = (slots + n - 1) / n;
-        s->row_words = s->span * words + (36 - s->span * words % 32) % 32;
-        if (fits_so(d, fmt, s, 16, glu)) {
+        s->row_words = s->span * GW_LINEAR_PIECE + (36 - s->span * GW_LINEAR_PIECE % 32) % 32;
+        if (fits_so(d, fmt, s, glu)) {
             return 1;
         }
     }
@@ -133,29 +151,24 @@ static int pieces_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t 
 static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t cols, int glu,
                        int behind, shape *s) {
     size_t span = GW_STRIP_BLOCKS * GW_ACT_BLOCK;
-    int words = (int)((cols + span - 1) / span * GW_STRIP_BLOCKS * sizeof(gw_act8) / 4);
+    int words = (int)((cols + span - 1) / span * GW_ACT_GROUP_WORDS);
     int most = d->warp == 32 ? 8 : 16; /* columns of a matrix instruction */
     int matrices = has_matrices(d) && rows > 1;
-    *s = (shape){.variant = "_wide",
-                 .groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES,
-                 .behind = behind};
+    *s = (shape){.groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES, .behind = behind};
     s->row_words = words + (36 - words % 32) % 32; /* rows 4 banks apart */
     s->width = rows < most ? rows : most;          /* fewer would read all weights more than once */
-    int sums = 16;
-    if (rows <= 4) { /* half of the columns of a matrix instruction, or a quarter */
-        s->variant = "_four";
-        sums = d->warp == 32 ? 8 : 4;
-    }
-    if (matrices &&
-        (fits(d, fmt, s, sums, glu) || pieces_shape(d, fmt, s->width, cols, glu, behind, s))) {
+    s->variant = rows <= 4 ? "_four" : "_wide"; /* half of the columns of an instruction, or less */
+    s->most = rows <= 4 ? 4 : most;
+    if (matrices && (fits(d, fmt, s, glu) || pieces_shape(d, fmt, cols, glu, s))) {
         return 1;
     }
     *s = (shape){.variant = "",
                  .width = 1,
+                 .most = 1,
                  .row_words = words,
                  .groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES,
                  .behind = behind};
-    return fits(d, fmt, s, 64 / d->warp, glu);
+    return fits(d, fmt, s, glu);
 }
 
 static int shape_of(const struct gw_device *d, const gw_tensor *w, int rows, int glu, int behind,
@@ -270,18 +283,178 @@ int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *nodes, si
            leaves_norm(segment, &nodes[0], &nodes[1]) && takes_norm(segment, &nodes[1], &nodes[2]);
 }
 
-/* What a product leaves for the next one but one: x without its factor, then squares. */
+/* Blocks of a row that a product leaves: rows in groups have whole ones. */
+static size_t left_blocks(const struct gw_segment *segment, const gw_node *norm) {
+    size_t blocks = gw_hip_width(norm->out) / GW_ACT_BLOCK;
+    int grouped = has_copies(segment->device) && norm->out->fmt == GW_FMT_ACT8;
+    return grouped ? gw_hip_groups(blocks, GW_ACT_GROUP) * GW_ACT_GROUP : blocks;
+}
+
+/* What a product leaves for the next one but one: x without its factor, then squares. Blocks that a
+ * row lacks stay zeros, so rows of another length have memory of their own. */
 static gw_status left_between(struct gw_segment *segment, const gw_node *norm, gw_hip_ptr *x,
                               gw_hip_ptr *squares) {
     size_t width = gw_hip_width(norm->out), rows = (size_t)segment->rows;
-    size_t x_bytes = (rows * width * sizeof(float) + 255) / 256 * 256;
-    size_t bytes = x_bytes + rows * width / GW_ACT_BLOCK * sizeof(float);
-    if (segment->left.bytes < bytes) { /* a smaller one stays for the launches that have it */
-        GW_TRY(gw_hip_private(segment, bytes, &segment->left.at));
-        segment->left.bytes = bytes;
+    size_t x_bytes = rows * left_blocks(segment, norm) * GW_ACT_BLOCK * sizeof(float);
+    x_bytes = (x_bytes + 255) / 256 * 256;
+    if (segment->left_width != width) {
+        GW_TRY(gw_hip_private(segment, x_bytes + rows * width / GW_ACT_BLOCK * sizeof(float),
+                              &segment->left));
+        segment->left_width = width;
     }
-    *x = segment->left.at;
+    *x = segment->left;
     *squares = *x + x_bytes;
+    return GW_OK;
+}
+
+/* ---- the form of x --------------------------------------------------------------------------- */
+
+/* What the terms of a format want of a block of x beside its scale, for so many rows at a time
+ * (number() of kernels_hip/linear_quant.h); 0: nothing. */
+static int wanted_form(gw_fmt fmt, int width) {
+#define TERM(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)                     \
+    [GW_FMT_##FORMAT] = {term, offset},
+    static const struct { int term, offset; } formats[GW_FMT_COUNT] = {GW_STRIP_FORMATS(TERM)};
+#undef TERM
+    int term = formats[fmt].term, offset = formats[fmt].offset;
+    if (term == GW_TERM_AFFINE) {
+        return width == 1 ? GW_FORM_FLOAT : GW_FORM_SCALED;
+    }
+    if (term == GW_TERM_SIGNED && width == 1 && offset != 0) {
+        return offset == 8 ? GW_FORM_LESS_8 : GW_FORM_LESS_16;
+    }
+    return term == GW_TERM_Q2 || (term == GW_TERM_HALVES && width == 1) ? GW_FORM_SUMS : 0;
+}
+
+/* Does this node read in[0] in groups? *wanted: what all of its weights want, together with what
+ * was wanted before: GW_FORM_SUMS when they do not agree. */
+static int reads_groups(const struct gw_segment *segment, const gw_node *node, int *wanted) {
+    int glu = node->op == GW_OP_GLU;
+    if (node->kernel->record != record_linear && node->kernel->record != record_glu) {
+        return 0;
+    }
+    for (int i = 0; i < (glu ? 2 : PARTS) && node->w[i] != NULL; i++) {
+        shape s;
+        if (!shape_of(segment->device, node->w[i], segment->rows, glu, 0, &s)) {
+            return 0;
+        }
+        int form = wanted_form(node->w[i]->fmt, s.most);
+        *wanted = *wanted == 0 || form == *wanted ? form : form == 0 ? *wanted : GW_FORM_SUMS;
+    }
+    return 1;
+}
+
+int gw_hip_form(const struct gw_segment *segment, const gw_tensor *t) {
+    int made = 0, read = 0, wanted = 0;
+    if (t->fmt != GW_FMT_ACT8) {
+        return GW_FORM_FLOATS;
+    }
+    if (!has_copies(segment->device) || segment->nodes == NULL ||
+        gw_hip_width(t) % (GW_ACT_GROUP * GW_ACT_BLOCK) != 0) {
+        return GW_FORM_PLAIN;
+    }
+    for (size_t i = 0; i < segment->n_nodes; i++) {
+        const gw_node *node = &segment->nodes[i];
+        if (node->out == t) {
+            int prompt = node->op == GW_OP_GLU && node->kernel->record != record_glu;
+            if (prompt || node->op == GW_OP_LINEAR) {
+                return GW_FORM_PLAIN;
+            }
+            made = 1;
+        }
+        for (int j = 0; j < GW_MAX_IN; j++) {
+            if (node->in[j] != t) {
+                continue;
+            }
+            if (j > 0 || !reads_groups(segment, node, &wanted)) {
+                return GW_FORM_PLAIN;
+            }
+            read = 1;
+        }
+    }
+    return !made || !read ? GW_FORM_PLAIN : wanted != 0 ? wanted : GW_FORM_SUMS;
+}
+
+/* The form of what a product leaves in front of a norm. The scales of several rows lack the norm's
+ * factor, and so would what is made from them. */
+static int left_form(const struct gw_segment *segment, const gw_node *norm) {
+    int form = gw_hip_form(segment, norm->out);
+    if (form == GW_FORM_FLOATS || !has_copies(segment->device)) {
+        return form;
+    }
+    return form == GW_FORM_PLAIN || segment->rows > 1 ? GW_FORM_SUMS : form;
+}
+
+/* Has a launch put these rows into groups of that form, and has no node written them since? */
+static int are_grouped(const struct gw_segment *segment, const gw_tensor *t, int form) {
+    for (int i = segment->grouped.node; i < segment->node; i++) {
+        if (segment->nodes[i].out == t) {
+            return 0;
+        }
+    }
+    return segment->grouped.of == t && segment->grouped.form == form;
+}
+
+/* Rows to groups of a form, through memory of this segment. */
+static gw_status put_in_groups(struct gw_segment *segment, const gw_node *node, int form, int plain,
+                               struct gw_linear_params *p) {
+    unsigned blocks = gw_hip_groups((size_t)p->terms, GW_ACT_GROUP) * GW_ACT_GROUP;
+    struct gw_act8_group_params group = {.step = gw_hip_step(segment),
+                                         .from = p->x,
+                                         .blocks = p->terms,
+                                         .plain = plain,
+                                         .form = form};
+    const gw_tensor *of = p->squares == 0 ? node->in[0] : NULL;
+    if (of != NULL && are_grouped(segment, of, form)) {
+        p->x = segment->grouped.at;
+        return GW_OK;
+    }
+    GW_TRY(gw_hip_private(segment, (size_t)p->x_rows * (size_t)p->row_bytes, &group.to));
+    p->x = group.to;
+    segment->grouped.of = of;
+    segment->grouped.at = group.to;
+    segment->grouped.form = form;
+    segment->grouped.node = segment->node;
+    return gw_hip_record(segment, node, "gw_act8_group", gw_hip_groups(blocks, 128),
+                         (unsigned)p->x_rows, 1, 128, 1, 1, 0, &group, sizeof group);
+}
+
+/* x as a block of shape s fetches it: in groups, and floats in whole 16 bytes; through memory of
+ * this segment where it is not. */
+static gw_status take_x(struct gw_segment *segment, const gw_node *node, const gw_tensor *w,
+                        const shape *s, struct gw_linear_params *p) {
+    const struct gw_device *d = segment->device;
+    int is_float = gw_format_of(w->fmt)->is_float;
+    int wanted = is_float ? 0 : wanted_form(w->fmt, s->most);
+    int groups = (p->terms + GW_ACT_GROUP - 1) / GW_ACT_GROUP;
+    p->row_bytes = p->terms * (int32_t)(is_float ? sizeof(float) : sizeof(gw_act8));
+    if (!has_copies(d)) {
+        return GW_OK;
+    }
+    if (is_float) {
+        p->settles = p->squares != 0 || p->row_words != p->terms;
+        if (s->row_words == 0 || p->terms % 4 == 0) {
+            return GW_OK;
+        }
+        struct gw_pad_params pad = {.step = gw_hip_step(segment),
+                                    .from = p->x,
+                                    .width = p->terms,
+                                    .padded = (p->terms + 3) / 4 * 4};
+        p->row_bytes = pad.padded * 4;
+        GW_TRY(gw_hip_private(segment, (size_t)p->x_rows * (size_t)p->row_bytes, &pad.to));
+        p->x = pad.to;
+        return gw_hip_record(segment, node, "gw_pad", gw_hip_groups((size_t)pad.padded, 128),
+                             (unsigned)p->x_rows, 1, 128, 1, 1, 0, &pad, sizeof pad);
+    }
+    p->row_bytes = groups * GW_ACT_GROUP_WORDS * 4;
+    int form =
+        p->squares != 0 ? left_form(segment, segment->norm) : gw_hip_form(segment, node->in[0]);
+    if (form == GW_FORM_PLAIN || (s->row_words == 0 && wanted != 0 && form != wanted)) {
+        int plain = form == GW_FORM_PLAIN;
+        form = wanted != 0 ? wanted : GW_FORM_SUMS;
+        GW_TRY(put_in_groups(segment, node, form, plain, p));
+    }
+    p->settles = (p->squares != 0 && s->most > 1) || (wanted != 0 && form != wanted);
     return GW_OK;
 }
 
@@ -323,6 +496,39 @@ static void ask_ahead(struct gw_segment *segment, const struct gw_linear_params 
     to->ahead[1] = glu ? p->part[1].w + others * 2 * strip : to->ahead[0] + strip;
 }
 
+/* Are blocks of attention to run beside those of this product of one row, which is in front of it
+ * or behind it? Where multiprocessors are left over they have those. */
+static int runs_beside(const struct gw_segment *segment, const gw_node *node, gw_fmt fmt,
+                       const shape *s, int blocks) {
+#define BESIDE(FORMAT, name) [GW_FMT_##FORMAT] = 1,
+    static const char formats[GW_FMT_COUNT] = {GW_STRIP_BESIDE(BESIDE)};
+#undef BESIDE
+    const gw_node *next = node + 1 < segment->nodes + segment->n_nodes ? node + 1 : NULL;
+    int heads = next != NULL && next->op == GW_OP_ROPE_KV ? next->args.rope.heads
+                : segment->front == GW_OP_ATTENTION       ? node[-1].args.attn.heads
+                                                          : 0;
+    return node->op == GW_OP_LINEAR && s->most == 1 && has_copies(segment->device) &&
+           formats[fmt] && heads > 0 && blocks + heads > segment->device->units;
+}
+
+/* How many blocks take so many tiles, and which of them share rows of x. Blocks stay for as many
+ * tiles as there are; one of them fills a multiprocessor with loads. Those that read the same
+ * weights for other rows, `turns` of them, run at the same time, so that the second cache has them.
+ * Several rows come to each block of a cluster at once: else the second cache would give them to
+ * every block for itself. */
+static unsigned share_out(const struct gw_device *d, const shape *s, unsigned items, unsigned turns,
+                          struct gw_linear_params *p) {
+    unsigned most = (unsigned)d->units * (d->driver->nvidia ? 1 : 2) / turns;
+    most = most > 0 ? most : 1;
+    p->cluster = 1;
+    if (has_clusters(d) && s->most > 1 && s->row_words > 0 && most >= CLUSTER) {
+        p->cluster = CLUSTER;
+        most -= most % CLUSTER;
+        items += (CLUSTER - items % CLUSTER) % CLUSTER;
+    }
+    return items < most ? items : most;
+}
+
 static gw_status launch(struct gw_segment *segment, const gw_node *node, struct gw_linear_params *p,
                         const gw_tensor *w, int glu) {
     const struct gw_device *d = segment->device;
@@ -341,7 +547,6 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     p->step = gw_hip_step(segment);
     p->x = gw_hip_at(node->in[0]);
     p->terms = (int32_t)(gw_hip_width(w) / (format->is_float ? 1 : GW_ACT_BLOCK));
-    p->row_bytes = p->terms * (int32_t)(format->is_float ? sizeof(float) : sizeof(gw_act8));
     if (norm != NULL) {
         GW_TRY(left_between(segment, norm, &p->x, &p->squares));
         p->eps = norm->args.norm.eps;
@@ -349,37 +554,38 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     if (behind != NULL) {
         GW_TRY(left_between(segment, behind, &p->left, &p->left_squares));
         p->behind = gw_hip_at(behind->w[0]);
-        p->behind_act8 = behind->out->fmt == GW_FMT_ACT8;
+        p->left_blocks = (int32_t)left_blocks(segment, behind);
+        p->left_form = left_form(segment, behind);
     }
     p->row_words = s.row_words > 0 ? s.row_words : p->terms;
     p->width = s.width;
     p->depth = s.depth;
-    p->places = s.places;
     p->span = s.span;
-    p->early = early_slots(segment, &s);
+    p->places = s.places;
     p->x_rows = (int32_t)(norm != NULL ? segment->rows : node->in[0]->dim[0]);
-    /* Blocks stay for as many tiles as there are. One of them fills a multiprocessor with loads.
-     * Those that read the same weights for other rows run at the same time, so that the second
-     * cache has them. */
+    GW_TRY(take_x(segment, node, w, &s, p));
+    p->early = early_slots(segment, &s);
     size_t together = glu || behind != NULL ? 2 : (size_t)s.groups;
     unsigned items = gw_hip_groups((size_t)p->tiles, together);
     unsigned turns = gw_hip_groups((size_t)segment->rows, (size_t)s.width);
-    unsigned most = (unsigned)d->units * (d->driver->nvidia ? 1 : 2) / turns;
-    most = most > 0 ? most : 1;
-    unsigned blocks = items < most ? items : most;
+    unsigned blocks = share_out(d, &s, items, turns, p);
     size_t records = gw_hip_groups(gw_hip_width(w), GW_STRIP_FLOATS);
     size_t strip = records * (size_t)record_bytes[w->fmt];
     int slots = (int)gw_hip_groups(records, GW_LINEAR_CLASSES); /* of a wave in a strip */
-    int ahead = has_copies(d) && !format->is_float && segment->rows == 1;
+    int ahead = has_copies(d) && !format->is_float && s.row_words > 0;
     int has_all = ahead && items <= blocks && slots <= p->early;
     if (ahead) {
         ask_ahead(segment, p, strip, blocks, glu);
     }
     /* What attention reads meanwhile would come behind megabytes; there is time enough. */
-    p->paced = has_all && slots > 2 && segment->front == GW_OP_ATTENTION;
+    p->paced = segment->rows == 1 && has_all && slots > 2 && segment->front == GW_OP_ATTENTION;
+    if (runs_beside(segment, node, w->fmt, &s, (int)blocks)) {
+        snprintf(name + strlen(name), sizeof name - strlen(name), "_beside");
+    }
     GW_TRY(gw_hip_record(segment, node, name, blocks, turns, 1, s.threads, 1, 1, s.shared, p,
                          sizeof *p));
     gw_hip_launch *l = &segment->launches[segment->n - 1];
+    l->cluster = (unsigned)p->cluster;
     l->spares = !format->is_float;
     l->asks_ahead = ahead && !glu;
     l->has_all = has_all;
@@ -442,7 +648,7 @@ static gw_status record_apart(struct gw_segment *segment, const gw_node *node) {
                                       .up = scratch + bytes,
                                       .y = gw_hip_at(node->out),
                                       .width = (int32_t)width,
-                                      .act8 = node->out->fmt == GW_FMT_ACT8};
+                                      .form = gw_hip_form(segment, node->out)};
     return gw_hip_record(segment, node, "gw_glu_join", gw_hip_groups(width, 256), (unsigned)rows, 1,
                          256, 1, 1, 0, &join, sizeof join);
 }
@@ -457,7 +663,7 @@ static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
                                  .stride = (int32_t)gw_hip_width(node->out),
                                  .parts = 2,
                                  .tiles = strips_of(node->w[0]),
-                                 .act8 = node->out->fmt == GW_FMT_ACT8};
+                                 .form = gw_hip_form(segment, node->out)};
     for (int i = 0; i < 2; i++) {
         p.part[i] = (struct gw_linear_part){.w = gw_hip_at(node->w[i]),
                                             .rows = (int32_t)node->w[i]->dim[0]};

@@ -86,6 +86,7 @@ static gw_status record_norm(struct gw_segment *segment, const gw_kernel *kernel
                                .weight = gw_hip_at(node->w[0]),
                                .out = gw_hip_at(node->out),
                                .width = (int32_t)gw_hip_width(node->out),
+                               .form = gw_hip_form(segment, node->out),
                                .eps = node->args.norm.eps};
     (void)kernel;
     return gw_hip_record(segment, node,
@@ -108,7 +109,8 @@ gw_status gw_hip_record_encode(struct gw_segment *segment, const gw_node *node, 
     struct gw_quantize_params p = {.step = gw_hip_step(segment),
                                    .in = from,
                                    .out = gw_hip_at(out),
-                                   .width = (int32_t)gw_hip_width(out)};
+                                   .width = (int32_t)gw_hip_width(out),
+                                   .form = gw_hip_form(segment, out)};
     return along_rows(segment, node, "gw_quantize", gw_hip_width(out) / GW_ACT_BLOCK, TEAMS, &p,
                       sizeof p);
 }

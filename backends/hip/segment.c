@@ -138,23 +138,38 @@ int gw_hip_resident(struct gw_device *device, const char *kernel, unsigned threa
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
+/* Of a launch with room for more attributes. */
+static gw_hip_launch_config config_of(const struct gw_device *device, const gw_hip_launch *l,
+                                      gw_hip_launch_attribute *attributes) {
+    gw_hip_launch_config config = {.grid = {l->grid[0], l->grid[1], l->grid[2]},
+                                   .block = {l->block[0], l->block[1], l->block[2]},
+                                   .shared_bytes = l->shared_bytes,
+                                   .stream = device->stream,
+                                   .attributes = attributes};
+    if (l->cluster > 1) {
+        attributes[config.n_attributes++] = (gw_hip_launch_attribute){
+            .id = GW_HIP_LAUNCH_CLUSTER, .value.size = {l->cluster, 1, 1}};
+    }
+    return config;
+}
+
 gw_hip_error gw_hip_start(struct gw_device *device, const gw_hip_launch *l, int after, int way) {
     const gw_hip_driver *d = device->driver;
     void *params[1] = {l->params};
     if (device->fail_launch > 0 && --device->fail_launch == 0) {
         return GW_HIP_OUT_OF_MEMORY;
     }
+    gw_hip_launch_attribute attributes[3];
+    gw_hip_launch_config config = config_of(device, l, attributes);
     if (after && device->programmatic && d->LaunchEx != NULL) {
-        gw_hip_launch_attribute attributes[2] = {
-            {.id = GW_HIP_LAUNCH_PROGRAMMATIC, .value.flag = 1},
-            {.id = GW_HIP_LAUNCH_CARVEOUT, .value.flag = 100}};
-        int roomy = way != GW_HIP_MANY && l->roomy && device->carves;
-        gw_hip_launch_config config = {.grid = {l->grid[0], l->grid[1], l->grid[2]},
-                                       .block = {l->block[0], l->block[1], l->block[2]},
-                                       .shared_bytes = l->shared_bytes,
-                                       .stream = device->stream,
-                                       .attributes = attributes,
-                                       .n_attributes = roomy ? 2 : 1};
+        attributes[config.n_attributes++] =
+            (gw_hip_launch_attribute){.id = GW_HIP_LAUNCH_PROGRAMMATIC, .value.flag = 1};
+        if (way != GW_HIP_MANY && l->roomy && device->carves) {
+            attributes[config.n_attributes++] =
+                (gw_hip_launch_attribute){.id = GW_HIP_LAUNCH_CARVEOUT, .value.flag = 100};
+        }
+    }
+    if (config.n_attributes > 0) {
         return d->LaunchEx(&config, l->function, params, NULL);
     }
     return d->Launch(l->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
@@ -269,6 +284,8 @@ gw_status gw_hip_freeze(struct gw_device *device, const gw_node *nodes, size_t n
     }
     gw_hip_ring_free(device); /* the weights are there */
     segment->device = device;
+    segment->nodes = nodes;
+    segment->n_nodes = n;
     segment->rows = rows;
     segment->step_bytes = gw_step_bytes(rows);
     gw_status status = record_all(segment, nodes, n);
@@ -276,8 +293,24 @@ gw_status gw_hip_freeze(struct gw_device *device, const gw_node *nodes, size_t n
         gw_hip_thaw(segment);
         return status;
     }
+    segment->nodes = NULL;
     *out = segment;
     return GW_OK;
+}
+
+/* As many blocks as run at once: not all multiprocessors have enough neighbours. */
+static void cut_clusters(const struct gw_device *device, gw_hip_launch *l) {
+    gw_hip_launch_attribute attributes[1];
+    gw_hip_launch_config config = config_of(device, l, attributes);
+    int clusters = 0;
+    if (device->driver->OccupancyClusters == NULL ||
+        device->driver->OccupancyClusters(&clusters, l->function, &config) != GW_HIP_OK) {
+        return;
+    }
+    unsigned most = (unsigned)clusters / l->grid[1] * l->cluster;
+    if (most > 0 && most < l->grid[0]) {
+        l->grid[0] = most;
+    }
 }
 
 /* Now that the kernel is there. */
@@ -289,6 +322,9 @@ static gw_status complete(struct gw_device *device, gw_hip_launch *l) {
         unsigned blocks = (unsigned)(device->units * resident) / l->fill * l->fill;
         blocks = blocks > 0 ? blocks : l->fill;
         l->grid[0] = l->grid[0] < blocks ? l->grid[0] : blocks;
+    }
+    if (l->cluster > 1) {
+        cut_clusters(device, l);
     }
     return GW_OK;
 }

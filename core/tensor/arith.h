@@ -19,8 +19,23 @@
 #define GW_ACT_BLOCK 32 /* values that share one activation scale              */
 #define GW_PAGE 64      /* positions of a KV page: the unit of attention's sums  */
 
-/* Fold tree: lane i takes lane i + h, for h = 16, 8, 4, 2, 1. */
+/* LINEAR's lanes, neighbours first: lane i takes lane i + h, for h = 1, 2, 4, 8, 16. Threads that
+ * hold neighbouring lanes join what they have before anything leaves their registers. */
 GW_FN float gw_join_lanes(const float *lane) {
+    float a[GW_LANES / 2];
+    for (int i = 0; i < GW_LANES / 2; i++) {
+        a[i] = lane[2 * i] + lane[2 * i + 1];
+    }
+    for (int n = GW_LANES / 4; n > 0; n /= 2) {
+        for (int i = 0; i < n; i++) {
+            a[i] = a[2 * i] + a[2 * i + 1];
+        }
+    }
+    return a[0];
+}
+
+/* Fold tree, of every other sum of lanes: lane i takes lane i + h, for h = 16, 8, 4, 2, 1. */
+GW_FN float gw_fold_lanes(const float *lane) {
     float a[GW_LANES / 2];
     for (int i = 0; i < GW_LANES / 2; i++) {
         a[i] = lane[i] + lane[i + GW_LANES / 2];
@@ -153,14 +168,14 @@ GW_FN void gw_act8_encode(gw_act8 *out, const float *x) {
 
 /* NORM adds up squares block by block, so that who makes a row can say what its blocks of 32 have:
  * the squares of a block (of up to 32 values; those it has not are +0), folded. Block b is added to
- * lane b % GW_LANES, lanes are joined by gw_join_lanes. The norm of a head of q or k has its
+ * lane b % GW_LANES, lanes are folded by gw_fold_lanes. The norm of a head of q or k has its
  * element i in lane i % GW_LANES instead, a chain of fused multiply-adds. */
 GW_FN float gw_block_squares(const float *x, int n) {
     float square[GW_ACT_BLOCK];
     for (int i = 0; i < GW_ACT_BLOCK; i++) {
         square[i] = i < n ? x[i] * x[i] : 0.0f;
     }
-    return gw_join_lanes(square);
+    return gw_fold_lanes(square);
 }
 
 /* 1 / sqrt(mean of squares + eps), from the joined sum of squares. */

@@ -46,27 +46,28 @@ KERNEL(stays_away) {
 /* Three times, the first half of the block hands a word each to the second, in one place. */
 GW_DEVICE void hand_over(unsigned *out, int waits, int arrivals) {
     __shared__ unsigned s[THREADS / 2];
-    __shared__ gw_gate full, free;
+    __shared__ unsigned long long gates[2];
+    const gw_shared_at full = gw_shared_address(&gates[0]), free = gw_shared_address(&gates[1]);
     const unsigned id = threadIdx.x % (THREADS / 2);
     unsigned sum = 0;
     if (threadIdx.x == 0) {
-        gw_gate_make(&full, arrivals);
-        gw_gate_make(&free, THREADS / 2);
+        gw_gate_make(full, arrivals);
+        gw_gate_make(free, THREADS / 2);
     }
     __syncthreads();
     for (unsigned round = 0; round < 3; round++) {
         if (threadIdx.x < THREADS / 2) {
             if (round > 0 && waits) {
-                gw_gate_wait(&free, (int)(round - 1) & 1);
+                gw_gate_wait(free, (int)(round - 1) & 1);
             }
             s[id] = id + 100 * round;
-            gw_gate_arrive(&full);
+            gw_gate_arrive(full);
         } else {
             if (waits) {
-                gw_gate_wait(&full, (int)round & 1);
+                gw_gate_wait(full, (int)round & 1);
             }
             sum += s[THREADS / 2 - 1 - id] << 8 * round;
-            gw_gate_arrive(&free);
+            gw_gate_arrive(free);
         }
     }
     if (threadIdx.x >= THREADS / 2) {
@@ -76,6 +77,36 @@ GW_DEVICE void hand_over(unsigned *out, int waits, int arrivals) {
 KERNEL(gates) { hand_over(p.out, 1, THREADS / 2); }
 KERNEL(no_gate) { hand_over(p.out, 0, THREADS / 2); }
 KERNEL(gate_stays_shut) { hand_over(p.out, 1, THREADS / 2 + 1); }
+KERNEL(gate_not_made) {
+    __shared__ unsigned long long gate;
+    gw_gate_arrive(gw_shared_address(&gate));
+    p.out[threadIdx.x] = 1;
+}
+
+/* 32 threads fetch `bytes` of a word for each thread; all read them before and behind the gate. */
+GW_DEVICE void fetch_words(const struct gw_test_params &p, int bytes, int waits) {
+    __shared__ __align__(16) unsigned s[THREADS];
+    __shared__ unsigned long long gate;
+    const gw_shared_at at = gw_shared_address(&gate);
+    if (threadIdx.x == 0) {
+        gw_gate_make(at, GW_FETCH_ARRIVALS);
+        gw_gates_made();
+    }
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        gw_fetch(1, gw_shared_address(s), p.in, bytes, bytes, at);
+    }
+    const unsigned early = s[threadIdx.x];
+    __syncthreads();
+    if (waits) {
+        gw_gate_wait(at, 0);
+    }
+    p.out[threadIdx.x] = early == 0xffffffffu ? s[threadIdx.x] : 0;
+}
+KERNEL(fetch) { fetch_words(p, 4 * THREADS, 1); }
+KERNEL(fetch_left_behind) { fetch_words(p, 4 * THREADS, 0); }
+KERNEL(fetch_askew) { fetch_words(p, 4 * THREADS - 8, 1); }
+
 KERNEL(some_stay_away) {
     if (threadIdx.x < 32) {
         gw_sync_some<1, 64>();

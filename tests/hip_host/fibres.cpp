@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <map>
 #include <vector>
 
 #ifdef __SANITIZE_ADDRESS__
@@ -79,14 +80,20 @@ struct registers {
     int c[4];
 };
 
-/* What a gate's 8 bytes of shared memory are, and who waits for one. */
+/* Gates by where they are in shared memory, who waits at one, and what is to come there. */
 struct gate_state {
-    uint16_t arrivals, arrived;
-    uint32_t rounds; /* that have ended */
+    int arrivals, arrived;
+    long expected;   /* bytes */
+    unsigned rounds; /* that have ended */
 };
 struct gate_waiter {
     const void *gate;
     unsigned index;
+};
+struct fetched {
+    const void *gate;
+    void *to;
+    std::vector<unsigned char> bytes;
 };
 
 fibre fibres[MOST];
@@ -94,7 +101,9 @@ meeting block_meeting, some_meeting[NAMES];
 meeting team_meeting[MOST / TEAM], wave_meeting[MOST / GW_EMULATOR_LANES];
 uint32_t sent[MOST], received[MOST]; /* of shuffles; a team's slots are its own */
 registers wave_in[MOST];
+std::map<const void *, gate_state> gates;
 std::vector<gate_waiter> at_gates;
+std::vector<fetched> fetches;
 int wave_out[MOST][4];
 
 const gw_emulator_launch *launch;
@@ -301,6 +310,8 @@ bool run_block(void) {
         reset(&m, 0);
     }
     at_gates.clear();
+    gates.clear();
+    fetches.clear();
     for (unsigned i = 0; i < threads / TEAM; i++) {
         reset(&team_meeting[i], TEAM);
     }
@@ -321,6 +332,9 @@ bool run_block(void) {
     enter(first);
     if (ended != threads && fault[0] == '\0') {
         describe_divergence();
+    } else if (!fetches.empty() && fault[0] == '\0') {
+        snprintf(fault, sizeof fault, "block %u,%u,%u ended before %zu fetches came",
+                 gw_emulator_block.x, gw_emulator_block.y, gw_emulator_block.z, fetches.size());
     }
     return fault[0] == '\0';
 }
@@ -378,40 +392,93 @@ void gw_emulator_sync_some(int id, unsigned size) {
     }
 }
 
-void gw_emulator_gate_make(unsigned long long *gate, int arrivals) {
-    const gate_state fresh = {(uint16_t)arrivals, 0, 0};
-    memcpy(gate, &fresh, sizeof fresh);
+static gate_state *gate_at(const void *gate) {
+    auto found = gates.find(gate);
+    if (found == gates.end()) {
+        snprintf(fault, sizeof fault, "thread %u of block %u,%u,%u is at a gate that nobody made",
+                 running->index, gw_emulator_block.x, gw_emulator_block.y, gw_emulator_block.z);
+        give_up();
+    }
+    return &found->second;
 }
 
-void gw_emulator_gate_arrive(unsigned long long *gate) {
-    gate_state state;
-    memcpy(&state, gate, sizeof state);
-    if (++state.arrived == state.arrivals) {
-        state.arrived = 0;
-        state.rounds++;
-        size_t kept = 0;
-        for (const gate_waiter &w : at_gates) {
-            if (w.gate == gate) {
-                make_ready(w.index);
-            } else {
-                at_gates[kept++] = w;
-            }
+static bool is_waited_for(const void *gate) {
+    for (const gate_waiter &w : at_gates) {
+        if (w.gate == gate) {
+            return true;
         }
-        at_gates.resize(kept);
     }
-    memcpy(gate, &state, sizeof state);
+    return false;
 }
 
-void gw_emulator_gate_wait(unsigned long long *gate, int parity) {
-    for (;;) {
-        gate_state state;
-        memcpy(&state, gate, sizeof state);
-        if ((int)(state.rounds & 1) != parity) {
-            return;
-        }
-        at_gates.push_back({gate, running->index});
-        next(running);
+/* Ends the round when all have arrived and, if somebody waits, all is fetched. */
+static void end_round(const void *gate, gate_state *state, bool waits) {
+    if (state->arrived < state->arrivals) {
+        return;
     }
+    size_t kept = 0;
+    for (size_t i = 0; i < fetches.size(); i++) {
+        fetched &f = fetches[i];
+        if (waits && f.gate == gate) {
+            memcpy(f.to, f.bytes.data(), f.bytes.size());
+            state->expected -= (long)f.bytes.size();
+        } else {
+            std::swap(fetches[kept++], f);
+        }
+    }
+    fetches.resize(kept);
+    if (state->expected != 0) {
+        return;
+    }
+    state->arrived = 0;
+    state->rounds++;
+    kept = 0;
+    for (const gate_waiter &w : at_gates) {
+        if (w.gate == gate) {
+            make_ready(w.index);
+        } else {
+            at_gates[kept++] = w;
+        }
+    }
+    at_gates.resize(kept);
+}
+
+void gw_emulator_gate_make(const void *gate, int arrivals) { gates[gate] = {arrivals, 0, 0, 0}; }
+
+void gw_emulator_gate_arrive(const void *gate) {
+    gate_state *state = gate_at(gate);
+    state->arrived++;
+    end_round(gate, state, is_waited_for(gate));
+}
+
+void gw_emulator_gate_wait(const void *gate, int parity) {
+    gate_state *state = gate_at(gate);
+    while ((int)(state->rounds & 1) == parity) {
+        end_round(gate, state, true);
+        if ((int)(state->rounds & 1) == parity) {
+            at_gates.push_back({gate, running->index});
+            next(running);
+        }
+    }
+}
+
+void gw_emulator_fetch_begin(const void *gate, int bytes) {
+    gate_at(gate)->expected += bytes;
+    gw_emulator_gate_arrive(gate);
+}
+
+void gw_emulator_fetch(const void *to, const void *from, int bytes, const void *gate) {
+    const unsigned char *data = (const unsigned char *)from;
+    gate_state *state = gate_at(gate);
+    if ((((uintptr_t)to | (uintptr_t)from | (unsigned)bytes) & 15) != 0) {
+        snprintf(fault, sizeof fault, "thread %u of block %u,%u,%u fetches %d bytes from %p to %p",
+                 running->index, gw_emulator_block.x, gw_emulator_block.y, gw_emulator_block.z,
+                 bytes, from, to);
+        give_up();
+    }
+    fetches.push_back(
+        {gate, (void *)(uintptr_t)to, std::vector<unsigned char>(data, data + bytes)});
+    end_round(gate, state, is_waited_for(gate));
 }
 
 /* Values of the team as sent are in received[] afterwards, until its next exchange. */

@@ -66,9 +66,12 @@ unsigned gw_emulator_ballot(int yes);
 void gw_emulator_sync_team(void);
 void gw_emulator_sync_wave(void);
 void gw_emulator_sync_some(int id, unsigned threads);
-void gw_emulator_gate_make(unsigned long long *gate, int arrivals);
-void gw_emulator_gate_arrive(unsigned long long *gate);
-void gw_emulator_gate_wait(unsigned long long *gate, int parity);
+void gw_emulator_gate_make(const void *gate, int arrivals);
+void gw_emulator_gate_arrive(const void *gate);
+void gw_emulator_gate_wait(const void *gate, int parity);
+/* What is fetched arrives when somebody waits at its gate and not before. */
+void gw_emulator_fetch_begin(const void *gate, int bytes);
+void gw_emulator_fetch(const void *to, const void *from, int bytes, const void *gate);
 template <typename T> static inline T gw_emulator_shuffle(T value, int own, int from) {
     static_assert(sizeof(T) == 4, "shuffles move four bytes");
     uint32_t bits;

@@ -1,0 +1,162 @@
+/* tests/hip_layer.h - a layer of products, norms and attention on the hip backend against the
+ * scalar CPU: what its nodes leave to one another, and what its launches know of those behind them.
+ */
+#ifndef GW_TESTS_HIP_LAYER_H
+#define GW_TESTS_HIP_LAYER_H
+
+#include "op_table.h"
+
+#include "backends/hip/hip.h"
+#include "kernels_hip/linear_params.h"
+#include "kernels_hip/strip.h"
+
+extern const gw_backend gw_backend_hip;
+
+/* ---- forms ----------------------------------------------------------------------------------- */
+
+/* The forms of what nodes leave to one another. */
+static void find_forms(const gw_backend *backend, struct gw_segment *segment, const gw_node *nodes,
+                       size_t n, int *form) {
+    for (size_t k = 0; k < n; k++) {
+        form[k] = GW_FORM_PLAIN;
+    }
+    if (backend == &gw_backend_hip) {
+        segment->nodes = nodes;
+        segment->n_nodes = n;
+        for (size_t k = 0; k < n; k++) {
+            form[k] = gw_hip_form(segment, nodes[k].out);
+        }
+        segment->nodes = NULL;
+    }
+}
+
+/* An output between fences, whose blocks are in groups, as it would be without; the second numbers
+ * are what their form says. */
+static void make_plain(const gw_tensor *out, int form, unsigned char *bytes) {
+    size_t blocks = oc_tensor_bytes(out) / sizeof(gw_act8);
+    if (form == GW_FORM_FLOATS || form == GW_FORM_PLAIN) {
+        return;
+    }
+    for (size_t at = 0; at < blocks; at += GW_ACT_GROUP) {
+        uint32_t group[GW_ACT_GROUP_WORDS];
+        unsigned char *to = bytes + OC_FENCE + at * sizeof(gw_act8);
+        memcpy(group, to, sizeof group);
+        for (size_t i = 0; i < GW_ACT_GROUP; i++, to += sizeof(gw_act8)) {
+            const uint32_t poison = 0xffffffffu;
+            gw_act8 block;
+            memcpy(&block.scale, &group[i], 4);
+            for (size_t word = 0; word < 8; word++) {
+                memcpy(block.q + 4 * word, &group[8 + word % 4 * 8 + 2 * i + word / 4], 4);
+            }
+            memcpy(block.sum, &poison, 4);
+            if (group[i] != poison || group[GW_ACT_GROUP + i] != poison) { /* a row that is alive */
+                int sum[2] = {0};
+                for (int k = 0; k < GW_ACT_BLOCK; k++) {
+                    sum[k / 16] += block.q[k];
+                }
+                block.sum[0] = (gw_i16)sum[0];
+                block.sum[1] = (gw_i16)sum[1];
+                float scaled = block.scale * (float)(sum[0] + sum[1]);
+                int less = (sum[0] + sum[1]) * (form == GW_FORM_LESS_8 ? -8 : -16);
+                const void *second = form == GW_FORM_SUMS     ? (const void *)block.sum
+                                     : form == GW_FORM_SCALED ? (const void *)&scaled
+                                                              : (const void *)&less;
+                assert_memory_equal(&group[GW_ACT_GROUP + i], second, 4);
+            }
+            memcpy(to, &block, sizeof block);
+        }
+    }
+}
+
+/* ---- ahead of the next launch ---------------------------------------------------------------- */
+
+enum { LAYER = 7, LAYER_OUT = 1, LAYER_GLU = 3, LAYER_DOWN = 4 };
+/* clang-format off */
+static const op_case layer[LAYER] = {
+    {.op = GW_OP_ATTENTION, .why = "in front", .n = 1, .heads = 20, .kv_heads = 20, .e = 128,
+     .kv = GW_FMT_F16, .pos = 5, .slots = 1, .out = GW_FMT_ACT8},
+    {.op = GW_OP_LINEAR, .why = "output", .n = 1, .k = 2560, .m = {64}, .fmt = {GW_FMT_Q4_0}, OC_DEC,
+     .residual = 1},
+    {.op = GW_OP_NORM, .why = "a norm", .n = 1, .k = 64, .out = GW_FMT_ACT8},
+    {.op = GW_OP_GLU, .why = "gate and up", .n = 1, .k = 64, .m = {8192},
+     .fmt = {GW_FMT_Q4_0, GW_FMT_Q4_0}, .out = GW_FMT_ACT8, OC_DEC},
+    {.op = GW_OP_LINEAR, .why = "down", .n = 1, .k = 8192, .m = {64}, .fmt = {GW_FMT_Q4_0}, OC_DEC,
+     .residual = 1},
+    {.op = GW_OP_NORM, .why = "a norm", .n = 1, .k = 64, .out = GW_FMT_ACT8},
+    {.op = GW_OP_LINEAR, .why = "q, k and v", .n = 1, .k = 64, .m = {96, 17, 16},
+     .fmt = {GW_FMT_Q4_0, GW_FMT_Q4_0, GW_FMT_Q4_0}, OC_DEC},
+};
+/* clang-format on */
+
+/* Outputs of the nodes for `rows` rows; of the hip backend also the parameters of its products, and
+ * in beside[LAYER] which of them have a kernel that leaves registers. */
+static char beside[LAYER];
+static void run_layer(int rows, const gw_backend *backend, struct gw_device *device, int rows_kept,
+                      unsigned char *out[LAYER], size_t bytes[LAYER],
+                      struct gw_linear_params *params) {
+    op_setup s[LAYER];
+    gw_node nodes[LAYER];
+    struct gw_segment *segment;
+    int form[LAYER];
+    for (int k = 0; k < LAYER; k++) {
+        op_case c = layer[k];
+        c.n = rows;
+        oc_open(&s[k], &c, backend, device, rows_kept, !rows_kept);
+        if (k > 0) {
+            s[k].node.in[0] = nodes[k - 1].out;
+        }
+        nodes[k] = s[k].node;
+        nodes[k].kernel = oc_find(&s[k], rows_kept ? ".scalar" : "");
+        assert_non_null(nodes[k].kernel);
+    }
+    assert_int_equal(backend->freeze(device, nodes, LAYER, rows, &segment), GW_OK);
+    find_forms(backend, segment, nodes, LAYER, form);
+    for (size_t i = 0; params != NULL && i < segment->n; i++) {
+        const gw_hip_launch *l = &segment->launches[i];
+        if (nodes[l->node].op == GW_OP_LINEAR || nodes[l->node].op == GW_OP_GLU) {
+            params[l->node] = *(const struct gw_linear_params *)l->params;
+            beside[l->node] = strstr(l->kernel, "_beside") != NULL;
+        }
+    }
+    assert_int_equal(backend->run(segment, &s[0].step), GW_OK);
+    assert_int_equal(backend->wait(device), GW_OK);
+    for (int k = 0; k < LAYER; k++) {
+        bytes[k] = oc_tensor_bytes(s[k].node.out) + 2 * OC_FENCE;
+        out[k] = oc_download(&s[k], s[k].node.out, 0, bytes[k]);
+        make_plain(s[k].node.out, form[k], out[k]);
+    }
+    backend->thaw(segment);
+    for (int k = 0; k < LAYER; k++) {
+        oc_close(&s[k]);
+    }
+}
+
+/* All that `of` asks for ahead lies in the strips of a part of `next`. */
+static void ahead_is_within(const struct gw_linear_params *of, const struct gw_linear_params *next,
+                            int second_part) {
+    const uint64_t strip = (uint64_t)of->ahead_step / 2;
+    assert_true(of->ahead_blocks > 0 && of->ahead_bytes > 0);
+    assert_true((uint64_t)of->ahead_bytes <= strip && of->ahead_bytes % 16 == 0);
+    for (int i = 0; i < 2; i++) {
+        const struct gw_linear_part *part = &next->part[i * second_part];
+        uint64_t end = part->w + (uint64_t)part->rows / GW_STRIP_ROWS * strip;
+        uint64_t last = of->ahead[i] + (uint64_t)(of->ahead_blocks - 1) * 2 * strip;
+        assert_true(of->ahead[i] >= part->w && last + (uint64_t)of->ahead_bytes <= end);
+    }
+}
+
+static void same_layer(const op_bench *bench, int rows, struct gw_linear_params *params) {
+    unsigned char *want[LAYER], *got[LAYER];
+    size_t bytes[LAYER];
+    run_layer(rows, &gw_backend_cpu, bench->scalar, 1, want, bytes, NULL);
+    run_layer(rows, &gw_backend_hip, bench->device, 0, got, bytes, params);
+    for (int k = 0; k < LAYER; k++) {
+        if (layer[k].op != GW_OP_NORM) { /* a norm between two products is nowhere */
+            oc_same_bytes("a layer", &layer[k], "outputs", got[k], want[k], bytes[k]);
+        }
+        free(want[k]);
+        free(got[k]);
+    }
+}
+
+#endif
