@@ -163,8 +163,7 @@ JOIN(join16, join8, 8)
 JOIN(join_lanes, join16, 16)
 #undef JOIN
 
-/* ---- one strip --------------------------------------------------------------------------------
- */
+/* ---- one strip ------------------------------------------------------------------------------- */
 
 #if defined(__clang__)
 #define V_UNROLL _Pragma("unroll")
@@ -253,8 +252,7 @@ GW_STRIP_FORMATS(PASSES)
 #include "cpu/linear_two_body.h"
 #include "cpu/linear_one_body.h"
 
-/* ---- a range of rows ----------------------------------------------------------------------------
- */
+/* ---- a range of rows ------------------------------------------------------------------------- */
 
 typedef struct form {
     size_t bytes;  /* of a strip */

@@ -173,8 +173,7 @@ VT static void NAME(to_q8)(gw_i8 *codes, gw_u16 *scales, const float *x, size_t 
     }
 }
 
-/* ---- attention --------------------------------------------------------------------------------
- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 /* Everything of one part; queries are (row, head) pairs, row after row. */
 typedef struct NAME(attention_work) {

@@ -107,8 +107,7 @@ template <class K, int PIECES> __device__ static inline void gw_flow_meet() {
     }
 }
 
-/* ---- rows of x ---------------------------------------------------------------------------------
- */
+/* ---- rows of x ------------------------------------------------------------------------------- */
 
 /* All of them, by a wave; of blocks in a cluster each brings a part of every row. */
 template <class K, int PIECES>
@@ -164,8 +163,7 @@ GW_DEVICE void gw_ask_ahead(const gw_linear_params &p) {
     }
 }
 
-/* ---- waves that join ---------------------------------------------------------------------------
- */
+/* ---- waves that join ------------------------------------------------------------------------- */
 
 /* Wave `joiner` has rows joiner, joiner + JOINERS, .. of x, of a single row both have it; a lane
  * has a column of the two tiles that are multiplied side by side. All that can be is made before
@@ -240,13 +238,12 @@ gw_flow_join(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int co
     }
 }
 
-/* ---- waves that multiply -----------------------------------------------------------------------
- */
+/* ---- waves that multiply --------------------------------------------------------------------- */
 
 /* The ring of a wave; the slot that has been read is the next one to be filled. What K::add reads,
  * with the pieces of x that belong to it. */
 template <class K, int GLU, int PIECES> struct gw_flow_source {
-    enum { APART = 0, DEPTH = GW_LINEAR_DEPTH(K::RECORD), PARTS = K::RECORD / K::PART };
+    enum { DEPTH = GW_LINEAR_DEPTH(K::RECORD), PARTS = K::RECORD / K::PART };
     const gw_linear_params &p;
     const gw_flow_desk<K, PIECES> &d;
     gw_walk<GW_FLOW_GROUPS, GLU> ahead;
@@ -299,8 +296,6 @@ template <class K, int GLU, int PIECES> struct gw_flow_source {
             gw_copy_wait<DEPTH - 1>();
         } else if ((int)DEPTH > (int)GW_LINEAR_SOME && d.depth == (int)GW_LINEAR_SOME) {
             gw_copy_wait<GW_LINEAR_SOME - 1>();
-        } else if ((int)DEPTH > 3 && d.depth == 3) {
-            gw_copy_wait<2>();
         } else {
             gw_copy_wait<GW_LINEAR_LESS - 1>();
         }

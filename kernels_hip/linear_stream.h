@@ -67,8 +67,7 @@ template <class Ring, class Ask> struct gw_ring_source {
     }
 };
 
-/* ---- what becomes of a tile's sums ------------------------------------------------------------
- */
+/* ---- what becomes of a tile's sums ----------------------------------------------------------- */
 
 /* Joins what the classes of a group have of a tile, in `values`, and hands it out; all of the block
  * call it. fold: the thread's number in its group. */

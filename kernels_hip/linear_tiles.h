@@ -68,8 +68,7 @@ template <int GROUPS, int GLU> struct gw_walk {
     }
 };
 
-/* ---- what waves have of a result --------------------------------------------------------------
- */
+/* ---- what waves have of a result ------------------------------------------------------------- */
 
 /* The classes' parts of a result, `apart` floats from one another: gw_join_lanes of arith.h, of
  * which a wave has joined its own. */
@@ -89,8 +88,7 @@ template <int CLASSES> __device__ static inline float gw_join_classes(const floa
     return z[0];
 }
 
-/* ---- what becomes of a result -----------------------------------------------------------------
- */
+/* ---- what becomes of a result ---------------------------------------------------------------- */
 
 /* bias and residual of a result, and where it goes, looked up before it is there: who hands it out
  * is waited for. */

@@ -416,8 +416,7 @@ static void table_without_groups(void **state) {
     unsetenv("GODWIT_HIP");
 }
 
-/* ---- nodes without launches of their own ------------------------------------------------------
- */
+/* ---- nodes without launches of their own ----------------------------------------------------- */
 
 /* Nodes of which each reads the one before, a fourth one the second. together: rotation, the first
  * of two, is done by the attention behind it, or a norm, the second of three, by the products
@@ -825,8 +824,7 @@ static void attention_has_the_kernel_its_case_is_of(void **state) {
     ot_close(&bench);
 }
 
-/* ---- layers -----------------------------------------------------------------------------------
- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 /* A block has several tiles of gate and up one after the other, also on a large card: the waves
  * that join them change. */
@@ -870,8 +868,7 @@ static void a_layer_asks_ahead(void **state) {
     ot_close(&bench);
 }
 
-/* ---- one process per driver: it is opened once ------------------------------------------------
- */
+/* ---- one process per driver: it is opened once ----------------------------------------------- */
 
 static int run_all(const char *name) {
     const struct CMUnitTest tests[] = {

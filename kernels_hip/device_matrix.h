@@ -1,0 +1,272 @@
+/* kernels_hip/device_matrix.h - the part of device.h, which includes it, that knows matrix
+ * instructions.
+ */
+#ifndef GW_KERNELS_HIP_DEVICE_MATRIX_H
+#define GW_KERNELS_HIP_DEVICE_MATRIX_H
+
+#include "kernels_hip/device.h"
+
+/* ---- matrix instructions --------------------------------------------------------------------- */
+
+/* D[16, GW_MMA_N] = A[16, K] B[K, GW_MMA_N] + C by one wave, held in registers: `lane` is the
+ * thread's number in its wave of LANES. A register of A or B holds neighbours along k: four int8
+ * (K = 32) or two 16-bit floats (K = 16), the first at gw_mma_..._k. Register i of the accumulator
+ * is D[gw_mma_c_row(lane, i)][gw_mma_c_col(lane, i)].
+ *   NVIDIA  mma.sync m16n8k32 s8 and m16n8k16 f16, bf16
+ *   AMD     two 16x16x16 i8; 16x16x16 f16, bf16
+ * A and B may be filled in any order of k that both share. Sums of integers are exact; sums of
+ * floats have the hardware's order. */
+#if LANES == 32
+enum { GW_MMA_M = 16, GW_MMA_N = 8, GW_MMA_A = 4, GW_MMA_B = 2, GW_MMA_C = 4 };
+#else
+enum { GW_MMA_M = 16, GW_MMA_N = 16, GW_MMA_A = 2, GW_MMA_B = 2, GW_MMA_C = 4 };
+#endif
+enum { GW_MMA_K_INT8 = 32, GW_MMA_K_HALF = 16 };
+
+GW_DEVICE int gw_wave_lane(void) { return (int)threadIdx.x % LANES; }
+
+GW_DEVICE int gw_mma_a_row(int lane, int i) {
+    return LANES == 32 ? lane / 4 + (i & 1) * 8 : lane % 16;
+}
+GW_DEVICE int gw_mma_b_col(int lane) { return LANES == 32 ? lane / 4 : lane % 16; }
+GW_DEVICE int gw_mma_a_k_int8(int lane, int i) {
+    return LANES == 32 ? lane % 4 * 4 + (i >> 1) * 16 : lane / 16 * 4 + i * 16;
+}
+GW_DEVICE int gw_mma_b_k_int8(int lane, int i) {
+    return LANES == 32 ? lane % 4 * 4 + i * 16 : lane / 16 * 4 + i * 16;
+}
+GW_DEVICE int gw_mma_a_k_half(int lane, int i) {
+    return LANES == 32 ? lane % 4 * 2 + (i >> 1) * 8 : lane / 16 * 4 + i * 2;
+}
+GW_DEVICE int gw_mma_b_k_half(int lane, int i) {
+    return LANES == 32 ? lane % 4 * 2 + i * 8 : lane / 16 * 4 + i * 2;
+}
+GW_DEVICE int gw_mma_c_row(int lane, int i) {
+    return LANES == 32 ? lane / 4 + (i >> 1) * 8 : lane / 16 * 4 + i;
+}
+GW_DEVICE int gw_mma_c_col(int lane, int i) {
+    return LANES == 32 ? lane % 4 * 2 + (i & 1) : lane % 16;
+}
+
+#if defined(GW_NVIDIA) && GW_MMA
+/* Four 8 x 8 tiles of 16-bit values from shared memory, a row of 16 bytes each: lane i names row
+ * i % 8 of tile i / 8 and gets the 4 bytes i % 4 of row i / 4 of each tile. */
+#define GW_LOAD_MATRICES 1
+GW_DEVICE void gw_load_matrices(unsigned *r, gw_shared_at row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(row)
+                 : "memory");
+}
+GW_DEVICE void gw_load_matrices(unsigned *r, const void *row) {
+    gw_load_matrices(r, gw_shared_address(row));
+}
+/* The same, transposed: values 2 (i % 4) and the next of column i / 4 of each tile. */
+GW_DEVICE void gw_load_matrices_across(unsigned *r, const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(gw_shared_address(row))
+                 : "memory");
+}
+GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#define GW_MMA_HALF(name, type)                                                                    \
+    GW_DEVICE void name(float *c, const unsigned *a, const unsigned *b) {                          \
+        asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, "       \
+            "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                        \
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                       \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                   \
+    }
+GW_MMA_HALF(gw_mma_f16, "f16")
+GW_MMA_HALF(gw_mma_bf16, "bf16")
+#undef GW_MMA_HALF
+#elif defined(GW_MFMA)
+typedef int gw_int4v __attribute__((ext_vector_type(4)));
+typedef float gw_float4v __attribute__((ext_vector_type(4)));
+GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
+    gw_int4v d = {c[0], c[1], c[2], c[3]};
+#if defined(__gfx908__) || defined(__gfx90a__)
+    d = __builtin_amdgcn_mfma_i32_16x16x16i8((int)a[0], (int)b[0], d, 0, 0, 0);
+    d = __builtin_amdgcn_mfma_i32_16x16x16i8((int)a[1], (int)b[1], d, 0, 0, 0);
+#else
+    d = __builtin_amdgcn_mfma_i32_16x16x32_i8((long)((unsigned long)a[1] << 32 | a[0]),
+                                              (long)((unsigned long)b[1] << 32 | b[0]), d, 0, 0, 0);
+#endif
+    c[0] = d.x, c[1] = d.y, c[2] = d.z, c[3] = d.w;
+}
+GW_DEVICE void gw_mma_f16(float *c, const unsigned *a, const unsigned *b) {
+    typedef _Float16 half4v __attribute__((ext_vector_type(4)));
+    union {
+        unsigned w[2];
+        half4v h;
+    } x = {{a[0], a[1]}}, y = {{b[0], b[1]}};
+    gw_float4v d = {c[0], c[1], c[2], c[3]};
+    d = __builtin_amdgcn_mfma_f32_16x16x16f16(x.h, y.h, d, 0, 0, 0);
+    c[0] = d.x, c[1] = d.y, c[2] = d.z, c[3] = d.w;
+}
+GW_DEVICE void gw_mma_bf16(float *c, const unsigned *a, const unsigned *b) {
+    gw_float4v d = {c[0], c[1], c[2], c[3]};
+#if defined(__gfx908__)
+    typedef short short2v __attribute__((ext_vector_type(2)));
+    union {
+        unsigned w;
+        short2v h;
+    } x0 = {a[0]}, y0 = {b[0]}, x1 = {a[1]}, y1 = {b[1]};
+    d = __builtin_amdgcn_mfma_f32_16x16x8bf16(x0.h, y0.h, d, 0, 0, 0);
+    d = __builtin_amdgcn_mfma_f32_16x16x8bf16(x1.h, y1.h, d, 0, 0, 0);
+#else
+    typedef short short4v __attribute__((ext_vector_type(4)));
+    union {
+        unsigned w[2];
+        short4v h;
+    } x = {{a[0], a[1]}}, y = {{b[0], b[1]}};
+    d = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(x.h, y.h, d, 0, 0, 0);
+#endif
+    c[0] = d.x, c[1] = d.y, c[2] = d.z, c[3] = d.w;
+}
+#elif defined(GW_EMULATOR)
+GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
+    gw_emulator_mma_int8(c, a, b);
+}
+GW_DEVICE void gw_mma_f16(float *c, const unsigned *a, const unsigned *b) {
+    gw_emulator_mma_half(c, a, b, 0);
+}
+GW_DEVICE void gw_mma_bf16(float *c, const unsigned *a, const unsigned *b) {
+    gw_emulator_mma_half(c, a, b, 1);
+}
+#if LANES == 32
+GW_DEVICE void gw_load_matrices_across(unsigned *r, const void *row) {
+    const unsigned long long at = (unsigned long long)(uintptr_t)row;
+    const int lane = gw_lane();
+    for (int i = 0; i < 8; i++) {
+        const int from = i / 2 * 8 + lane % 4 * 2 + i % 2;
+        const unsigned low = gw_shuffle((unsigned)at, from);
+        const unsigned high = gw_shuffle((unsigned)(at >> 32), from);
+        const gw_u16 *theirs = (const gw_u16 *)(uintptr_t)((unsigned long long)high << 32 | low);
+        r[i / 2] = i % 2 == 0 ? theirs[lane / 4] : r[i / 2] | (unsigned)theirs[lane / 4] << 16;
+    }
+}
+#endif
+#endif
+
+/* ---- matrix instructions of four waves ------------------------------------------------------- */
+
+/* D[4 * 16, N] = A[4 * 16, K] B[K, N] (+ D) by four neighbouring waves, begun and not waited for:
+ * `wgmma` of NVIDIA's sm_90a. A wave holds its 16 rows of A and of D as for the instructions above,
+ * tile j of GW_MMA_N columns of D in registers 4 j on. B lies in shared memory, 128 bytes of a
+ * column together from a multiple of 1024 on, piece c of 16 bytes of column t at c ^ t % 8; who
+ * writes it calls gw_group_show before the barrier. What an instruction uses is left alone until
+ * gw_group_wait, and then named to gw_group_keep. */
+#if (defined(GW_NVIDIA) && defined(__CUDA_ARCH_FEAT_SM90_ALL)) ||                                  \
+    (defined(GW_EMULATOR) && LANES == 32)
+#define GW_GROUP_MMA 1
+#else
+#define GW_GROUP_MMA 0
+#endif
+
+#if GW_GROUP_MMA
+/* Where columns of B begin, and what to add for 8 columns more or for 32 bytes along k. */
+typedef unsigned long long gw_group_at;
+enum { GW_GROUP_COLUMNS_8 = 1024 / 16, GW_GROUP_K_STEP = 32 / 16 };
+
+#if defined(GW_NVIDIA)
+GW_DEVICE gw_group_at gw_group_columns(const void *b) {
+    const gw_group_at at = gw_shared_address(b) / 16 & 0x3fff;
+    return at | 1ull << 16 | (1024ull / 16) << 32 |
+           1ull << 62; /* pieces exchanged over 128 bytes */
+}
+
+GW_DEVICE void gw_group_show(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+GW_DEVICE void gw_group_begin(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+GW_DEVICE void gw_group_end(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+/* At most N of what gw_group_end ended are still under way. */
+template <int N> __device__ static inline void gw_group_wait(void) {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+template <int N> __device__ static inline void gw_group_keep(unsigned *v) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        asm volatile("" : "+r"(v[i])::"memory");
+    }
+}
+template <int N> __device__ static inline void gw_group_keep(float *v) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        asm volatile("" : "+f"(v[i])::"memory");
+    }
+}
+
+#define GW_REGISTERS_16 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
+#define GW_REGISTERS_32                                                                            \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                      \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+#define GW_EIGHT(v, at)                                                                            \
+    "+f"(v[at]), "+f"(v[at + 1]), "+f"(v[at + 2]), "+f"(v[at + 3]), "+f"(v[at + 4]),               \
+        "+f"(v[at + 5]), "+f"(v[at + 6]), "+f"(v[at + 7])
+
+/* N columns (32 or 64), K = 16 of binary16 or bfloat16; D is added when `add` is not 0. */
+#define GW_GROUP_HALF(name, type)                                                                  \
+    template <int N>                                                                               \
+    __device__ static inline void name(float *d, const unsigned *a, gw_group_at b, int add) {      \
+        if (N == 64) {                                                                             \
+            asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"                          \
+                         "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type               \
+                         " " GW_REGISTERS_32 ", {%32, %33, %34, %35}, %36, add, 1, 1, 0;\n}"       \
+                         : GW_EIGHT(d, 0), GW_EIGHT(d, 8), GW_EIGHT(d, 16), GW_EIGHT(d, 24)        \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));          \
+        } else {                                                                                   \
+            asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %21, 0;\n"                          \
+                         "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type               \
+                         " " GW_REGISTERS_16 ", {%16, %17, %18, %19}, %20, add, 1, 1, 0;\n}"       \
+                         : GW_EIGHT(d, 0), GW_EIGHT(d, 8)                                          \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));          \
+        }                                                                                          \
+    }
+GW_GROUP_HALF(gw_group_f16, "f16")
+GW_GROUP_HALF(gw_group_bf16, "bf16")
+#undef GW_GROUP_HALF
+#undef GW_EIGHT
+#undef GW_REGISTERS_16
+#undef GW_REGISTERS_32
+
+#else /* the emulator, at once */
+GW_DEVICE gw_group_at gw_group_columns(const void *b) { return (gw_group_at)(uintptr_t)b / 16; }
+GW_DEVICE void gw_group_show(void) {}
+GW_DEVICE void gw_group_begin(void) {}
+GW_DEVICE void gw_group_end(void) {}
+template <int N> static inline void gw_group_wait(void) {}
+template <int N, class T> static inline void gw_group_keep(T *) {}
+
+template <int N>
+static inline void gw_group_half(float *d, const unsigned *a, gw_group_at at, int add, int bf16) {
+    for (int i = 0; i < N / 2; i++) {
+        d[i] = add ? d[i] : 0.0f;
+    }
+    for (int j = 0; j < N; j += GW_MMA_N) {
+        const int lane = gw_wave_lane(), column = lane / 4;
+        const unsigned char *row =
+            (const unsigned char *)(uintptr_t)(at / 8 * 128) + (j + column) * 128;
+        unsigned b[GW_MMA_B];
+        for (int i = 0; i < GW_MMA_B; i++) {
+            const int piece = (int)(at % 8) + i;
+            b[i] = *(const unsigned *)(row + (piece ^ column) * 16 + lane % 4 * 4);
+        }
+        gw_emulator_mma_half(d + j / 2, a, b, bf16);
+    }
+}
+template <int N>
+static inline void gw_group_f16(float *d, const unsigned *a, gw_group_at b, int add) {
+    gw_group_half<N>(d, a, b, add, 0);
+}
+template <int N>
+static inline void gw_group_bf16(float *d, const unsigned *a, gw_group_at b, int add) {
+    gw_group_half<N>(d, a, b, add, 1);
+}
+#endif
+#endif
+
+#endif
