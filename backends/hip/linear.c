@@ -6,177 +6,13 @@
 #include <string.h>
 
 #include "backends/hip/hip.h"
+#include "backends/hip/shape.h"
 #include "core/tensor/blocks.h"
 #include "kernels_hip/linear_params.h"
 #include "kernels_hip/rows_params.h"
 #include "kernels_hip/strip.h"
 
 enum { PARTS = GW_LINEAR_PARTS, CLUSTER = 2 /* blocks that share rows of x as they come */ };
-
-/* ---- the shape of a launch ------------------------------------------------------------------- */
-
-#define RECORD(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)                   \
-    [GW_FMT_##FORMAT] = GW_STRIP_RECORD(low, high, sub, heads, bytes),
-static const int record_bytes[GW_FMT_COUNT] = {
-    GW_STRIP_FORMATS(RECORD)[GW_FMT_F32] = GW_LINEAR_FLOAT_RECORD,
-    [GW_FMT_F16] = GW_LINEAR_FLOAT_RECORD,
-    [GW_FMT_BF16] = GW_LINEAR_FLOAT_RECORD,
-};
-
-typedef struct shape {
-    const char *variant; /* behind the format's name          */
-    int width;           /* rows of x in a block              */
-    int most;            /* that the kernel can have          */
-    int row_words;       /* of x in shared memory; 0: none    */
-    int groups;          /* tiles at a time                   */
-    int depth;           /* slots of a wave                   */
-    int places;          /* for sums                          */
-    int span;            /* of gw_linear_params; or 0         */
-    int behind;          /* a norm is behind it               */
-    unsigned threads;    /* of a block                        */
-    unsigned shared;
-} shape;
-
-/* Code of the build for this device has the int8 matrix instructions. */
-static int has_matrices(const struct gw_device *d) {
-    static const char *const archs[] = {"gfx908", "gfx90a", "gfx940", "gfx941", "gfx942"};
-    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {
-        if (strncmp(d->arch, archs[i], 6) == 0) {
-            return 1;
-        }
-    }
-    return d->driver->emulated || d->capability >= 80;
-}
-
-/* Code for this device has GW_COPIES. */
-static int has_copies(const struct gw_device *d) {
-    return d->warp == 32 && (d->driver->emulated || d->capability >= 80);
-}
-
-/* Blocks can be launched side by side. */
-static int has_clusters(const struct gw_device *d) {
-    return d->driver->nvidia && !d->driver->emulated && d->programmatic &&
-           d->driver->LaunchEx != NULL;
-}
-
-/* Waves of a tile whose sums come together in shared memory. */
-static int classes_of(gw_fmt fmt) {
-    return fmt == GW_FMT_F16 || fmt == GW_FMT_BF16 ? 4 : GW_LINEAR_CLASSES;
-}
-
-/* Shared memory of a block with s->depth slots to a wave, as gw_product of
- * kernels_hip/linear_flow.h or linear_stream.h cuts it up. 0 when it does not fit. */
-static int fits_so(const struct gw_device *d, gw_fmt fmt, shape *s, int glu) {
-    int waves = GW_LINEAR_THREADS / d->warp, copies = has_copies(d);
-    int sums = s->groups * GW_LINEAR_SUMS(s->most, classes_of(fmt));
-    int pieces = copies && s->span > 0;
-    int x = 4 * (pieces ? s->span * GW_LINEAR_PIECE_STEP : s->row_words);
-    int bytes = waves * record_bytes[fmt] * s->depth + s->width * x + GW_LINEAR_FACTORS +
-                (copies ? GW_LINEAR_GATES + 4 * s->places * sums
-                        : 4 * (GW_LINEAR_COLUMNS(s->width, glu, s->behind) + sums));
-    s->threads = (unsigned)GW_LINEAR_BLOCK(s->most, copies, pieces);
-    s->shared = (unsigned)bytes;
-    if (bytes > d->shared_bytes) {
-        return 0;
-    }
-    /* On NVIDIA the block of a later kernel beside this one takes its bandwidth: room for one. */
-    unsigned alone = (unsigned)d->shared_bytes / 2 + 1024;
-    s->shared = d->driver->nvidia && s->shared < alone ? alone : s->shared;
-    return 1;
-}
-
-/* With as many slots as fit. 0 when none do. */
-static int fits(const struct gw_device *d, gw_fmt fmt, shape *s, int glu) {
-    int copies = has_copies(d), most = GW_LINEAR_DEPTH(record_bytes[fmt]);
-    int depths[] = {most, GW_LINEAR_SOME, GW_LINEAR_LESS};
-    for (int i = 0; i < 3; i++) {
-        s->depth = copies ? depths[i] : 1;
-        for (s->places = copies ? GW_LINEAR_PLACES : 1; s->places > 0; s->places--) {
-            if (s->depth <= most && fits_so(d, fmt, s, glu)) {
-                return 1;
-            }
-        }
-    }
-    return 0;
-}
-
-/* 0 when nothing fits. */
-static int float_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t cols, int glu,
-                       int behind, shape *s) {
-    static const char *const variants[] = {"_1", "_2", "_4"};
-    int pair = fmt == GW_FMT_F32 ? 1 : 2, split = pair == 2 && d->warp == 32;
-    int waves = split ? 8 : 8 / pair; /* of a tile */
-    int i = rows == 1 ? 0 : rows == 2 ? 1 : 2;
-    *s = (shape){.groups = GW_LINEAR_THREADS / d->warp / waves, .behind = behind};
-    s->row_words = (int)((cols + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS * GW_STRIP_FLOATS);
-    for (; i >= 0; i--) {
-        s->variant = variants[i];
-        s->width = s->most = 1 << i;
-        if (fits(d, fmt, s, glu)) {
-            return 1;
-        }
-    }
-    s->variant = "_long"; /* x stays in global memory: whole records only */
-    s->row_words = 0;
-    return cols % GW_STRIP_FLOATS == 0 && fits(d, fmt, s, glu);
-}
-
-/* Rows of x that do not fit together come in pieces: with GW_COPIES of a slot's columns each,
- * several at a time; else the fewest with which so many rows fit. */
-static int pieces_shape(const struct gw_device *d, gw_fmt fmt, size_t cols, int glu, shape *s) {
-    const size_t slot = (size_t)GW_LINEAR_CLASSES * GW_STRIP_BLOCKS * GW_ACT_BLOCK;
-    int slots = (int)((cols + slot - 1) / slot);
-    s->variant = "_pieces";
-    s->row_words = 0;
-    s->most = d->warp == 32 ? 8 : 16;
-    if (has_copies(d)) {
-        for (s->span = GW_LINEAR_PIECES; s->span > 0; s->span /= 2) {
-            if (fits(d, fmt, s, glu)) {
-                return 1;
-            }
-        }
-        return 0;
-    }
-    s->depth = 1;
-    for (int n = 2; n <= slots; n++) {
-        s->span = (slots + n - 1) / n;
-        s->row_words = s->span * GW_LINEAR_PIECE + (36 - s->span * GW_LINEAR_PIECE % 32) % 32;
-        if (fits_so(d, fmt, s, glu)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t cols, int glu,
-                       int behind, shape *s) {
-    size_t span = GW_STRIP_BLOCKS * GW_ACT_BLOCK;
-    int words = (int)((cols + span - 1) / span * GW_ACT_GROUP_WORDS);
-    int most = d->warp == 32 ? 8 : 16; /* columns of a matrix instruction */
-    int matrices = has_matrices(d) && rows > 1;
-    *s = (shape){.groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES, .behind = behind};
-    s->row_words = words + (36 - words % 32) % 32; /* rows 4 banks apart */
-    s->width = rows < most ? rows : most;          /* fewer would read all weights more than once */
-    s->variant = rows <= 4 ? "_four" : "_wide"; /* half of the columns of an instruction, or less */
-    s->most = rows <= 4 ? 4 : most;
-    if (matrices && (fits(d, fmt, s, glu) || pieces_shape(d, fmt, cols, glu, s))) {
-        return 1;
-    }
-    *s = (shape){.variant = "",
-                 .width = 1,
-                 .most = 1,
-                 .row_words = words,
-                 .groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES,
-                 .behind = behind};
-    return fits(d, fmt, s, glu);
-}
-
-static int shape_of(const struct gw_device *d, const gw_tensor *w, int rows, int glu, int behind,
-                    shape *s) {
-    size_t cols = gw_hip_width(w);
-    return gw_format_of(w->fmt)->is_float ? float_shape(d, w->fmt, rows, cols, glu, behind, s)
-                                          : quant_shape(d, w->fmt, rows, cols, glu, behind, s);
-}
 
 /* ---- what is accepted ------------------------------------------------------------------------ */
 
@@ -209,7 +45,7 @@ static const int numbers[GW_FMT_COUNT] = {EACH_FORMAT(NUMBER)};
 
 static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw_device *device,
                    int parts) {
-    shape s;
+    gw_linear_shape s;
     if (node->args.linear.order != GW_ORDER_DECODE ||
         (int)node->w[0]->fmt != *(const int *)kernel->state) {
         return 0;
@@ -219,7 +55,7 @@ static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw
         gw_fmt input = gw_format_of(w->fmt)->is_float ? GW_FMT_F32 : GW_FMT_ACT8;
         if (node->in[0]->fmt != input || w->layout != GW_HIP_LAYOUT_STRIPS ||
             (bias != NULL && bias->fmt != GW_FMT_F32) ||
-            !shape_of(device, w, 1, parts == 2, 0, &s)) {
+            !gw_hip_shape(device, w, 1, parts == 2, 0, &s)) {
             return 0;
         }
     }
@@ -245,25 +81,26 @@ static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
 
 /* Does this product leave what the norm behind it asks for? */
 static int leaves_norm(const struct gw_segment *segment, const gw_node *node, const gw_node *norm) {
-    shape s;
+    gw_linear_shape s;
     return node->op == GW_OP_LINEAR && node->kernel->record == record_linear &&
            node->w[1] == NULL && norm->op == GW_OP_NORM && norm->in[0] == node->out &&
            gw_hip_width(node->out) == (size_t)node->w[0]->dim[0] &&
            gw_hip_width(node->out) % GW_LINEAR_ITEM == 0 && norm->w[0]->fmt == GW_FMT_F32 &&
-           shape_of(segment->device, node->w[0], segment->rows, 0, 1, &s);
+           gw_hip_shape(segment->device, node->w[0], segment->rows, 0, 1, &s);
 }
 
 /* Does it read x through shared memory, where the norm's factor comes to it? */
 static int takes_norm(const struct gw_segment *segment, const gw_node *norm, const gw_node *node) {
     int glu = node->op == GW_OP_GLU;
-    shape s;
+    gw_linear_shape s;
     if (node->in[0] != norm->out ||
         (glu ? node->kernel->record != record_glu
              : node->op != GW_OP_LINEAR || node->kernel->record != record_linear)) {
         return 0;
     }
     for (int i = 0; i < (glu ? 2 : PARTS) && node->w[i] != NULL; i++) {
-        if (!shape_of(segment->device, node->w[i], segment->rows, glu, 0, &s) || s.row_words == 0) {
+        if (!gw_hip_shape(segment->device, node->w[i], segment->rows, glu, 0, &s) ||
+            s.row_words == 0) {
             return 0;
         }
     }
@@ -286,7 +123,7 @@ int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *nodes, si
 /* Blocks of a row that a product leaves: rows in groups have whole ones. */
 static size_t left_blocks(const struct gw_segment *segment, const gw_node *norm) {
     size_t blocks = gw_hip_width(norm->out) / GW_ACT_BLOCK;
-    int grouped = has_copies(segment->device) && norm->out->fmt == GW_FMT_ACT8;
+    int grouped = gw_hip_has_copies(segment->device) && norm->out->fmt == GW_FMT_ACT8;
     return grouped ? gw_hip_groups(blocks, GW_ACT_GROUP) * GW_ACT_GROUP : blocks;
 }
 
@@ -334,8 +171,8 @@ static int reads_groups(const struct gw_segment *segment, const gw_node *node, i
         return 0;
     }
     for (int i = 0; i < (glu ? 2 : PARTS) && node->w[i] != NULL; i++) {
-        shape s;
-        if (!shape_of(segment->device, node->w[i], segment->rows, glu, 0, &s)) {
+        gw_linear_shape s;
+        if (!gw_hip_shape(segment->device, node->w[i], segment->rows, glu, 0, &s)) {
             return 0;
         }
         int form = wanted_form(node->w[i]->fmt, s.most);
@@ -349,7 +186,7 @@ int gw_hip_form(const struct gw_segment *segment, const gw_tensor *t) {
     if (t->fmt != GW_FMT_ACT8) {
         return GW_FORM_FLOATS;
     }
-    if (!has_copies(segment->device) || segment->nodes == NULL ||
+    if (!gw_hip_has_copies(segment->device) || segment->nodes == NULL ||
         gw_hip_width(t) % (GW_ACT_GROUP * GW_ACT_BLOCK) != 0) {
         return GW_FORM_PLAIN;
     }
@@ -379,7 +216,7 @@ int gw_hip_form(const struct gw_segment *segment, const gw_tensor *t) {
  * factor, and so would what is made from them. */
 static int left_form(const struct gw_segment *segment, const gw_node *norm) {
     int form = gw_hip_form(segment, norm->out);
-    if (form == GW_FORM_FLOATS || !has_copies(segment->device)) {
+    if (form == GW_FORM_FLOATS || !gw_hip_has_copies(segment->device)) {
         return form;
     }
     return form == GW_FORM_PLAIN || segment->rows > 1 ? GW_FORM_SUMS : form;
@@ -422,13 +259,13 @@ static gw_status put_in_groups(struct gw_segment *segment, const gw_node *node, 
 /* x as a block of shape s fetches it: in groups, and floats in whole 16 bytes; through memory of
  * this segment where it is not. */
 static gw_status take_x(struct gw_segment *segment, const gw_node *node, const gw_tensor *w,
-                        const shape *s, struct gw_linear_params *p) {
+                        const gw_linear_shape *s, struct gw_linear_params *p) {
     const struct gw_device *d = segment->device;
     int is_float = gw_format_of(w->fmt)->is_float;
     int wanted = is_float ? 0 : wanted_form(w->fmt, s->most);
     int groups = (p->terms + GW_ACT_GROUP - 1) / GW_ACT_GROUP;
     p->row_bytes = p->terms * (int32_t)(is_float ? sizeof(float) : sizeof(gw_act8));
-    if (!has_copies(d)) {
+    if (!gw_hip_has_copies(d)) {
         return GW_OK;
     }
     if (is_float) {
@@ -466,7 +303,7 @@ static int strips_of(const gw_tensor *w) {
 
 /* Slots to ask for before x. Beside a launch that leaves room, all: there is time. Else this one
  * begins as that one ends, and x would come behind megabytes of weights. */
-static int early_slots(const struct gw_segment *segment, const shape *s) {
+static int early_slots(const struct gw_segment *segment, const gw_linear_shape *s) {
     const gw_hip_launch *before = segment->n > 0 ? &segment->launches[segment->n - 1] : NULL;
     unsigned together = s->shared + (before != NULL ? before->shared_bytes : 0);
     int apart = before != NULL && together > (unsigned)segment->device->shared_bytes;
@@ -499,7 +336,7 @@ static void ask_ahead(struct gw_segment *segment, const struct gw_linear_params 
 /* Are blocks of attention to run beside those of this product of one row, which is in front of it
  * or behind it? Where multiprocessors are left over they have those. */
 static int runs_beside(const struct gw_segment *segment, const gw_node *node, gw_fmt fmt,
-                       const shape *s, int blocks) {
+                       const gw_linear_shape *s, int blocks) {
 #define BESIDE(FORMAT, name) [GW_FMT_##FORMAT] = 1,
     static const char formats[GW_FMT_COUNT] = {GW_STRIP_BESIDE(BESIDE)};
 #undef BESIDE
@@ -507,7 +344,7 @@ static int runs_beside(const struct gw_segment *segment, const gw_node *node, gw
     int heads = next != NULL && next->op == GW_OP_ROPE_KV ? next->args.rope.heads
                 : segment->front == GW_OP_ATTENTION       ? node[-1].args.attn.heads
                                                           : 0;
-    return node->op == GW_OP_LINEAR && s->most == 1 && has_copies(segment->device) &&
+    return node->op == GW_OP_LINEAR && s->most == 1 && gw_hip_has_copies(segment->device) &&
            formats[fmt] && heads > 0 && blocks + heads > segment->device->units;
 }
 
@@ -516,12 +353,12 @@ static int runs_beside(const struct gw_segment *segment, const gw_node *node, gw
  * weights for other rows, `turns` of them, run at the same time, so that the second cache has them.
  * Several rows come to each block of a cluster at once: else the second cache would give them to
  * every block for itself. */
-static unsigned share_out(const struct gw_device *d, const shape *s, unsigned items, unsigned turns,
-                          struct gw_linear_params *p) {
+static unsigned share_out(const struct gw_device *d, const gw_linear_shape *s, unsigned items,
+                          unsigned turns, struct gw_linear_params *p) {
     unsigned most = (unsigned)d->units * (d->driver->nvidia ? 1 : 2) / turns;
     most = most > 0 ? most : 1;
     p->cluster = 1;
-    if (has_clusters(d) && s->most > 1 && s->row_words > 0 && most >= CLUSTER) {
+    if (gw_hip_has_clusters(d) && s->most > 1 && s->row_words > 0 && most >= CLUSTER) {
         p->cluster = CLUSTER;
         most -= most % CLUSTER;
         items += (CLUSTER - items % CLUSTER) % CLUSTER;
@@ -533,10 +370,10 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
                         const gw_tensor *w, int glu) {
     const struct gw_device *d = segment->device;
     const gw_format *format = gw_format_of(w->fmt);
-    shape s;
+    gw_linear_shape s;
     char name[64];
     const gw_node *norm = segment->norm, *behind = segment->behind;
-    if (!shape_of(d, w, segment->rows, glu, behind != NULL, &s)) { /* accepts() has seen to that */
+    if (!gw_hip_shape(d, w, segment->rows, glu, behind != NULL, &s)) { /* accepts() has seen */
         return gw_fail(GW_E_UNSUPPORTED, w->name, "rows of %zu values are too long for %s",
                        gw_hip_width(w), d->name);
     }
@@ -570,9 +407,9 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     unsigned turns = gw_hip_groups((size_t)segment->rows, (size_t)s.width);
     unsigned blocks = share_out(d, &s, items, turns, p);
     size_t records = gw_hip_groups(gw_hip_width(w), GW_STRIP_FLOATS);
-    size_t strip = records * (size_t)record_bytes[w->fmt];
+    size_t strip = records * (size_t)gw_hip_record_bytes(w->fmt);
     int slots = (int)gw_hip_groups(records, GW_LINEAR_CLASSES); /* of a wave in a strip */
-    int ahead = has_copies(d) && !format->is_float && s.row_words > 0;
+    int ahead = gw_hip_has_copies(d) && !format->is_float && s.row_words > 0;
     int has_all = ahead && items <= blocks && slots <= p->early;
     if (ahead) {
         ask_ahead(segment, p, strip, blocks, glu);

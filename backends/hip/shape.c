@@ -1,0 +1,159 @@
+/* backends/hip/shape.c - the shape of a linear product's launch: variants of kernels by how many
+ * rows of x they take, and how shared memory is cut among slots of weights, rows of x and sums.
+ */
+#include <string.h>
+
+#include "backends/hip/shape.h"
+#include "kernels_hip/linear_params.h"
+#include "kernels_hip/strip.h"
+
+#define RECORD(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)                   \
+    [GW_FMT_##FORMAT] = GW_STRIP_RECORD(low, high, sub, heads, bytes),
+static const int record_bytes[GW_FMT_COUNT] = {
+    GW_STRIP_FORMATS(RECORD)[GW_FMT_F32] = GW_LINEAR_FLOAT_RECORD,
+    [GW_FMT_F16] = GW_LINEAR_FLOAT_RECORD,
+    [GW_FMT_BF16] = GW_LINEAR_FLOAT_RECORD,
+};
+
+int gw_hip_record_bytes(gw_fmt fmt) { return record_bytes[fmt]; }
+
+/* Code of the build for this device has the int8 matrix instructions. */
+static int has_matrices(const struct gw_device *d) {
+    static const char *const archs[] = {"gfx908", "gfx90a", "gfx940", "gfx941", "gfx942"};
+    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {
+        if (strncmp(d->arch, archs[i], 6) == 0) {
+            return 1;
+        }
+    }
+    return d->driver->emulated || d->capability >= 80;
+}
+
+int gw_hip_has_copies(const struct gw_device *d) {
+    return d->warp == 32 && (d->driver->emulated || d->capability >= 80);
+}
+
+int gw_hip_has_clusters(const struct gw_device *d) {
+    return d->driver->nvidia && !d->driver->emulated && d->programmatic &&
+           d->driver->LaunchEx != NULL;
+}
+
+/* Waves of a tile whose sums come together in shared memory. */
+static int classes_of(gw_fmt fmt) {
+    return fmt == GW_FMT_F16 || fmt == GW_FMT_BF16 ? 4 : GW_LINEAR_CLASSES;
+}
+
+/* Shared memory of a block with s->depth slots to a wave, as gw_product of
+ * kernels_hip/linear_flow.h or linear_stream.h cuts it up. 0 when it does not fit. */
+static int fits_so(const struct gw_device *d, gw_fmt fmt, gw_linear_shape *s, int glu) {
+    int waves = GW_LINEAR_THREADS / d->warp, copies = gw_hip_has_copies(d);
+    int sums = s->groups * GW_LINEAR_SUMS(s->most, classes_of(fmt));
+    int pieces = copies && s->span > 0;
+    int x = 4 * (pieces ? s->span * GW_LINEAR_PIECE_STEP : s->row_words);
+    int bytes = waves * record_bytes[fmt] * s->depth + s->width * x + GW_LINEAR_FACTORS +
+                (copies ? GW_LINEAR_GATES + 4 * s->places * sums
+                        : 4 * (GW_LINEAR_COLUMNS(s->width, glu, s->behind) + sums));
+    s->threads = (unsigned)GW_LINEAR_BLOCK(s->most, copies, pieces);
+    s->shared = (unsigned)bytes;
+    if (bytes > d->shared_bytes) {
+        return 0;
+    }
+    /* On NVIDIA the block of a later kernel beside this one takes its bandwidth: room for one. */
+    unsigned alone = (unsigned)d->shared_bytes / 2 + 1024;
+    s->shared = d->driver->nvidia && s->shared < alone ? alone : s->shared;
+    return 1;
+}
+
+/* With as many slots as fit. 0 when none do. */
+static int fits(const struct gw_device *d, gw_fmt fmt, gw_linear_shape *s, int glu) {
+    int copies = gw_hip_has_copies(d), most = GW_LINEAR_DEPTH(record_bytes[fmt]);
+    int depths[] = {most, GW_LINEAR_SOME, GW_LINEAR_LESS};
+    for (int i = 0; i < 3; i++) {
+        s->depth = copies ? depths[i] : 1;
+        for (s->places = copies ? GW_LINEAR_PLACES : 1; s->places > 0; s->places--) {
+            if (s->depth <= most && fits_so(d, fmt, s, glu)) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* 0 when nothing fits. */
+static int float_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t cols, int glu,
+                       int behind, gw_linear_shape *s) {
+    static const char *const variants[] = {"_1", "_2", "_4"};
+    int pair = fmt == GW_FMT_F32 ? 1 : 2, split = pair == 2 && d->warp == 32;
+    int waves = split ? 8 : 8 / pair; /* of a tile */
+    int i = rows == 1 ? 0 : rows == 2 ? 1 : 2;
+    *s = (gw_linear_shape){.groups = GW_LINEAR_THREADS / d->warp / waves, .behind = behind};
+    s->row_words = (int)((cols + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS * GW_STRIP_FLOATS);
+    for (; i >= 0; i--) {
+        s->variant = variants[i];
+        s->width = s->most = 1 << i;
+        if (fits(d, fmt, s, glu)) {
+            return 1;
+        }
+    }
+    s->variant = "_long"; /* x stays in global memory: whole records only */
+    s->row_words = 0;
+    return cols % GW_STRIP_FLOATS == 0 && fits(d, fmt, s, glu);
+}
+
+/* Rows of x that do not fit together come in pieces: with GW_COPIES of a slot's columns each,
+ * several at a time; else the fewest with which so many rows fit. */
+static int pieces_shape(const struct gw_device *d, gw_fmt fmt, size_t cols, int glu,
+                        gw_linear_shape *s) {
+    const size_t slot = (size_t)GW_LINEAR_CLASSES * GW_STRIP_BLOCKS * GW_ACT_BLOCK;
+    int slots = (int)((cols + slot - 1) / slot);
+    s->variant = "_pieces";
+    s->row_words = 0;
+    s->most = d->warp == 32 ? 8 : 16;
+    if (gw_hip_has_copies(d)) {
+        for (s->span = GW_LINEAR_PIECES; s->span > 0; s->span /= 2) {
+            if (fits(d, fmt, s, glu)) {
+                return 1;
+            }
+        }
+        return 0;
+    }
+    s->depth = 1;
+    for (int n = 2; n <= slots; n++) {
+        s->span = (slots + n - 1) / n;
+        s->row_words = s->span * GW_LINEAR_PIECE + (36 - s->span * GW_LINEAR_PIECE % 32) % 32;
+        if (fits_so(d, fmt, s, glu)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t cols, int glu,
+                       int behind, gw_linear_shape *s) {
+    size_t span = GW_STRIP_BLOCKS * GW_ACT_BLOCK;
+    int words = (int)((cols + span - 1) / span * GW_ACT_GROUP_WORDS);
+    int most = d->warp == 32 ? 8 : 16; /* columns of a matrix instruction */
+    int matrices = has_matrices(d) && rows > 1;
+    *s = (gw_linear_shape){.groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES,
+                           .behind = behind};
+    s->row_words = words + (36 - words % 32) % 32; /* rows 4 banks apart */
+    s->width = rows < most ? rows : most;          /* fewer would read all weights more than once */
+    s->variant = rows <= 4 ? "_four" : "_wide"; /* half of the columns of an instruction, or less */
+    s->most = rows <= 4 ? 4 : most;
+    if (matrices && (fits(d, fmt, s, glu) || pieces_shape(d, fmt, cols, glu, s))) {
+        return 1;
+    }
+    *s = (gw_linear_shape){.variant = "",
+                           .width = 1,
+                           .most = 1,
+                           .row_words = words,
+                           .groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES,
+                           .behind = behind};
+    return fits(d, fmt, s, glu);
+}
+
+int gw_hip_shape(const struct gw_device *d, const gw_tensor *w, int rows, int glu, int behind,
+                 gw_linear_shape *s) {
+    size_t cols = gw_hip_width(w);
+    return gw_format_of(w->fmt)->is_float ? float_shape(d, w->fmt, rows, cols, glu, behind, s)
+                                          : quant_shape(d, w->fmt, rows, cols, glu, behind, s);
+}

@@ -1,0 +1,37 @@
+/* backends/hip/shape.h - which kernel a linear product in the decode order has, and what its blocks
+ * take of a device. shape.c.
+ */
+#ifndef GW_BACKENDS_HIP_SHAPE_H
+#define GW_BACKENDS_HIP_SHAPE_H
+
+#include "backends/hip/hip.h"
+
+typedef struct gw_linear_shape {
+    const char *variant; /* behind the format's name          */
+    int width;           /* rows of x in a block              */
+    int most;            /* that the kernel can have          */
+    int row_words;       /* of x in shared memory; 0: none    */
+    int groups;          /* tiles at a time                   */
+    int depth;           /* slots of a wave                   */
+    int places;          /* for sums                          */
+    int span;            /* of gw_linear_params; or 0         */
+    int behind;          /* a norm is behind it               */
+    unsigned threads;    /* of a block                        */
+    unsigned shared;
+} gw_linear_shape;
+
+/* Bytes of a record of strips; 0: the format has none. */
+int gw_hip_record_bytes(gw_fmt fmt);
+
+/* Code for this device has GW_COPIES. */
+int gw_hip_has_copies(const struct gw_device *d);
+
+/* Blocks can be launched side by side. */
+int gw_hip_has_clusters(const struct gw_device *d);
+
+/* The shape for w and so many rows of x; glu: of gate and up; behind: a norm is behind it. 0 when
+ * nothing fits, and *s is then undefined. */
+int gw_hip_shape(const struct gw_device *d, const gw_tensor *w, int rows, int glu, int behind,
+                 gw_linear_shape *s);
+
+#endif
