@@ -159,4 +159,51 @@ static void same_layer(const op_bench *bench, int rows, struct gw_linear_params 
     }
 }
 
+/* ---- rows that several read -------------------------------------------------------------------*/
+
+enum { READERS = 4, READERS_WRITES = 2 };
+
+/* Three products that read the same rows, which a norm writes anew in front of the last one. */
+static void run_readers(const gw_backend *backend, struct gw_device *device, int keep_rows,
+                        unsigned char *out[READERS], size_t bytes[READERS], int *grouped) {
+    static const op_case product = {.op = GW_OP_LINEAR,
+                                    .why = "reads rows again",
+                                    .n = 2,
+                                    .k = 256,
+                                    .m = {48},
+                                    .fmt = {GW_FMT_Q5_1},
+                                    OC_DEC};
+    static const op_case norm = {
+        .op = GW_OP_NORM, .why = "writes them", .n = 2, .k = 256, .out = GW_FMT_ACT8};
+    op_setup s[READERS];
+    gw_node nodes[READERS];
+    struct gw_segment *segment;
+    for (int k = 0; k < READERS; k++) {
+        oc_open(&s[k], k == READERS_WRITES ? &norm : &product, backend, device, keep_rows,
+                !keep_rows);
+        nodes[k] = s[k].node;
+        nodes[k].kernel = oc_find(&s[k], keep_rows ? ".scalar" : "");
+        assert_non_null(nodes[k].kernel);
+        if (k == READERS_WRITES) {
+            nodes[k].out = (gw_tensor *)(uintptr_t)nodes[0].in[0];
+        } else {
+            nodes[k].in[0] = nodes[0].in[0];
+        }
+    }
+    assert_int_equal(backend->freeze(device, nodes, READERS, s[0].rows, &segment), GW_OK);
+    for (size_t i = 0; grouped != NULL && i < segment->n; i++) {
+        *grouped += strcmp(segment->launches[i].kernel, "gw_act8_group") == 0;
+    }
+    assert_int_equal(backend->run(segment, &s[0].step), GW_OK);
+    assert_int_equal(backend->wait(device), GW_OK);
+    for (int k = 0; k < READERS; k++) {
+        bytes[k] = oc_tensor_bytes(s[k].node.out) + 2 * OC_FENCE;
+        out[k] = oc_download(&s[k], s[k].node.out, 0, bytes[k]);
+    }
+    backend->thaw(segment);
+    for (int k = 0; k < READERS; k++) {
+        oc_close(&s[k]);
+    }
+}
+
 #endif

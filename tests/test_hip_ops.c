@@ -148,7 +148,7 @@ static op_case case_of(int i) {
     return (op_case){.op = glu ? GW_OP_GLU : GW_OP_LINEAR,
                      .why = embed.why,
                      .n = tokens[form],
-                     .k = form > 6     ? (block > 32 ? 1280 : 1056)
+                     .k = form > 6    ? (block > 32 ? 1280 : 1056)
                           : block > 32 ? 256
                                        : 96,
                      .m = {glu ? 64 : 100},
@@ -419,9 +419,8 @@ static void table_without_groups(void **state) {
 /* ---- nodes without launches of their own ----------------------------------------------------- */
 
 /* Nodes of which each reads the one before, a fourth one the second. together: rotation, the first
- * of two, is done by the attention behind it, or a norm, the second of three, by the products
- * around it, and its result is nowhere in memory. The first op wild: its first row has an infinity.
- */
+ * of two, is done by the attention behind it, or a norm, the second of three, by the products around
+ * it, and its result is nowhere in memory. The first op wild: its first row has an infinity. */
 enum { CHAIN_MOST = 4 };
 typedef struct op_chain {
     op_case op[CHAIN_MOST];
@@ -431,21 +430,16 @@ typedef struct op_chain {
 } op_chain;
 
 #define NORM_BETWEEN(rows, from, width, product, normed, next, to, ...)                            \
-    .n = 3,                                                                                        \
-    .op = {{.op = GW_OP_LINEAR,                                                                    \
-            .why = "in front",                                                                     \
-            .n = rows,                                                                             \
-            .k = from,                                                                             \
-            .m = {width},                                                                          \
-            .fmt = {GW_FMT_##product},                                                             \
-            OC_DEC,                                                                                \
-            .residual = 1},                                                                        \
-           {.op = GW_OP_NORM, .why = "a norm", .n = rows, .k = width, .out = GW_FMT_##normed},     \
-           {.op = GW_OP_##next, .n = rows, .k = width, .out = GW_FMT_##to, OC_DEC, __VA_ARGS__}}
+    .n = 3, .op = {{.op = GW_OP_LINEAR, .why = "in front", .n = rows, .k = from, .m = {width},     \
+                    .fmt = {GW_FMT_##product}, OC_DEC, .residual = 1},                             \
+                   {.op = GW_OP_NORM, .why = "a norm", .n = rows, .k = width,                      \
+                    .out = GW_FMT_##normed},                                                       \
+                   {.op = GW_OP_##next, .n = rows, .k = width, .out = GW_FMT_##to, OC_DEC,         \
+                    __VA_ARGS__}}
 #define ROPE_ROWS(reason, rows, turning, to, ...)                                                  \
-    .n = 2,                                                                                        \
-    .op = {{.op = GW_OP_ROPE_KV, .why = reason, .n = rows, .rope_dim = turning, __VA_ARGS__},      \
-           {.op = GW_OP_ATTENTION, .why = reason, .n = rows, .out = to, __VA_ARGS__}}
+    .n = 2, .op = {{.op = GW_OP_ROPE_KV, .why = reason, .n = rows, .rope_dim = turning,            \
+                    __VA_ARGS__},                                                                  \
+                   {.op = GW_OP_ATTENTION, .why = reason, .n = rows, .out = to, __VA_ARGS__}}
 #define ROPE_WITH(reason, turning, to, ...)                                                        \
     ROPE_ROWS(reason, 1, turning, to, .slots = 1, __VA_ARGS__)
 #define ROWS .together = 1, .kernel = "gw_attend_rows_"
@@ -644,8 +638,8 @@ static void run_chain(const op_chain *chain, const gw_backend *backend, struct g
     if (chain->op[0].wild) {
         static const float infinity = INFINITY;
         const gw_tensor *residual = s[0].node.in[1];
-        assert_int_equal(
-            backend->write(residual->buf, residual->offset, &infinity, sizeof infinity), GW_OK);
+        assert_int_equal(backend->write(residual->buf, residual->offset, &infinity, sizeof infinity),
+                         GW_OK);
     }
     for (int k = 0; k < n; k++) {
         for (int i = 1; i < GW_MAX_IN && s[k].node.op == GW_OP_ROPE_KV; i++) {
@@ -868,6 +862,33 @@ static void a_layer_asks_ahead(void **state) {
     ot_close(&bench);
 }
 
+/* ---- rows in groups -------------------------------------------------------------------------- */
+
+/* Rows that came plain are put into groups once for all that read them, until a node writes them. */
+static void rows_are_grouped_once(void **state) {
+    static op_bench bench;
+    unsigned char *want[READERS], *got[READERS];
+    size_t bytes[READERS];
+    int grouped = 0;
+    (void)state;
+    ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
+    run_readers(&gw_backend_cpu, bench.scalar, 1, want, bytes, NULL);
+    run_readers(&gw_backend_hip, bench.device, 0, got, bytes, &grouped);
+    assert_int_equal(grouped, bench.device->warp == 32 ? 2 : 0);
+    for (int k = 0; k < READERS; k++) {
+        if (k != READERS_WRITES) {
+            assert_memory_equal(got[k], want[k], bytes[k]);
+        }
+    }
+    assert_memory_equal(want[0], want[1], bytes[0]); /* the same rows, then others */
+    assert_memory_not_equal(want[0], want[READERS - 1], bytes[0]);
+    for (int k = 0; k < READERS; k++) {
+        free(want[k]);
+        free(got[k]);
+    }
+    ot_close(&bench);
+}
+
 /* ---- one process per driver: it is opened once ----------------------------------------------- */
 
 static int run_all(const char *name) {
@@ -885,6 +906,7 @@ static int run_all(const char *name) {
         cmocka_unit_test(attention_has_the_kernel_its_case_is_of),
         cmocka_unit_test(a_layer_of_several_rows),
         cmocka_unit_test(a_layer_asks_ahead),
+        cmocka_unit_test(rows_are_grouped_once),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST")); /* a pattern: one test alone */
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);

@@ -181,6 +181,8 @@ static int reads_groups(const struct gw_segment *segment, const gw_node *node, i
     return 1;
 }
 
+/* What is read before it is made came from elsewhere. That nobody else reads what is made here, the
+ * builder of the nodes sees to: an activation is for the block behind it. */
 int gw_hip_form(const struct gw_segment *segment, const gw_tensor *t) {
     int made = 0, read = 0, wanted = 0;
     if (t->fmt != GW_FMT_ACT8) {
@@ -203,7 +205,7 @@ int gw_hip_form(const struct gw_segment *segment, const gw_tensor *t) {
             if (node->in[j] != t) {
                 continue;
             }
-            if (j > 0 || !reads_groups(segment, node, &wanted)) {
+            if (!made || j > 0 || !reads_groups(segment, node, &wanted)) {
                 return GW_FORM_PLAIN;
             }
             read = 1;
