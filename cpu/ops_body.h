@@ -183,7 +183,8 @@ typedef struct NAME(attention_work) {
     int first, last;         /* pages that any row of the part touches                */
     float *scores;           /* [queries, span]                                       */
     float *top;              /* [queries, pages] page maxima, then page weights       */
-    float *q, *o, *sum;      /* [queries, e] each: queries, one page's sums, totals   */
+    float *group;            /* [queries, groups] weights of groups of pages          */
+    float *q, *o, *sum;      /* [queries, e] each: queries, sums of a page, of a group */
     float *page;             /* [GW_PAGE * e] a page as f32                           */
 } NAME(attention_work);
 
@@ -209,6 +210,7 @@ static void NAME(open_work)(NAME(attention_work) * w, const gw_cpu_attention *jo
     w->sum = w->o + w->queries * w->e;
     w->scores = w->sum + w->queries * w->e;
     w->top = w->scores + w->queries * w->span;
+    w->group = w->top + w->queries * pages;
     for (size_t i = 0; i < w->queries; i++) {
         size_t row = (size_t)part->row + i / (size_t)part->heads;
         size_t head = (size_t)(part->g * job->group + part->head) + i % (size_t)part->heads;
@@ -224,6 +226,18 @@ static int NAME(seen)(const NAME(attention_work) * w, size_t i, int p, int *from
     *from = lo > 0 ? lo : 0;
     *end = hi < GW_PAGE ? hi : GW_PAGE;
     return *from < *end;
+}
+
+/* First and last page that query i sees. */
+static void NAME(pages_seen)(const NAME(attention_work) * w, size_t i, int *first, int *last) {
+    int pos = w->job->pos[w->part->row + (int)(i / (size_t)w->part->heads)];
+    *first = gw_cpu_first_seen(pos, w->job->window) / GW_PAGE;
+    *last = pos / GW_PAGE;
+}
+
+/* Most groups of pages of a query. */
+static size_t NAME(groups)(const NAME(attention_work) * w) {
+    return (size_t)((w->last - w->first) / GW_PAGE_GROUP + 1);
 }
 
 /* Columns [from, end) of a page of q8_0 as f32, both multiples of 16: of K [e, GW_PAGE] with scales
@@ -340,7 +354,36 @@ VT static float NAME(exp_page)(float *s, float top, int from, int end) {
     return v_fold(p[0]);
 }
 
-/* Scores of every page, then exponentials and page weights. sum of query i leaves in total[i]. */
+/* Exponentials of query i, weights of its pages and of its groups of pages, the sum of all. */
+VT static void NAME(weigh)(const NAME(attention_work) * w, size_t i, float *total) {
+    size_t pages = (size_t)(w->last - w->first + 1);
+    float *top = w->top + i * pages, *s = w->scores + i * w->span;
+    float *group = w->group + i * NAME(groups)(w), best = -INFINITY, sum = -0.0f;
+    int first, last, from, end;
+    NAME(pages_seen)(w, i, &first, &last);
+    for (int p = first; p <= last; p++) {
+        best = top[p - w->first] > best ? top[p - w->first] : best;
+    }
+    for (int base = first; base <= last; base += GW_PAGE_GROUP, group++) {
+        int stop = base + GW_PAGE_GROUP <= last ? base + GW_PAGE_GROUP : last + 1;
+        float best_here = -INFINITY, sum_here = 0.0f;
+        for (int p = base; p < stop; p++) {
+            best_here = top[p - w->first] > best_here ? top[p - w->first] : best_here;
+        }
+        for (int p = base; p < stop; p++) {
+            int at = p - w->first;
+            (void)NAME(seen)(w, i, p, &from, &end);
+            float l = NAME(exp_page)(s + at * GW_PAGE, top[at], from, end);
+            top[at] = gw_exp(top[at] - best_here);
+            sum_here = fmaf(l, top[at], sum_here);
+        }
+        *group = gw_exp(best_here - best);
+        sum = fmaf(sum_here, *group, sum);
+    }
+    *total = sum;
+}
+
+/* Scores of every page, then what softmax makes of them. sum of query i leaves in total[i]. */
 VT static void NAME(score)(const NAME(attention_work) * w, float *total) {
     size_t pages = (size_t)(w->last - w->first + 1);
     int from, end;
@@ -359,22 +402,35 @@ VT static void NAME(score)(const NAME(attention_work) * w, float *total) {
         }
     }
     for (size_t i = 0; i < w->queries; i++) {
-        float *top = w->top + i * pages, *s = w->scores + i * w->span;
-        float best = -INFINITY;
-        total[i] = 0.0f;
-        for (int p = w->first; p <= w->last; p++) {
-            if (NAME(seen)(w, i, p, &from, &end)) {
-                best = top[p - w->first] > best ? top[p - w->first] : best;
-            }
-        }
-        for (int p = w->first; p <= w->last; p++) {
-            if (NAME(seen)(w, i, p, &from, &end)) {
-                int at = p - w->first;
-                float l = NAME(exp_page)(s + at * GW_PAGE, top[at], from, end);
-                top[at] = gw_exp(top[at] - best);
-                total[i] = fmaf(l, top[at], total[i]);
-            }
-        }
+        NAME(weigh)(w, i, total + i);
+    }
+}
+
+/* Where the result of query i goes. */
+static float *NAME(result)(const NAME(attention_work) * w, size_t i) {
+    size_t heads = (size_t)w->part->heads;
+    return w->part->out + i / heads * w->part->out_stride + i % heads * w->e;
+}
+
+/* The sums of page p join those of its group, and those of a group that is complete the result. */
+VT static void NAME(join_page)(const NAME(attention_work) * w, size_t i, int p, float by) {
+    const float *o = w->o + i * w->e;
+    float *sum = w->sum + i * w->e, *out = NAME(result)(w, i);
+    int first, last;
+    NAME(pages_seen)(w, i, &first, &last);
+    int g = (p - first) / GW_PAGE_GROUP, place = (p - first) % GW_PAGE_GROUP;
+    vf weight = v_set(by);
+    for (size_t c = 0; c < w->e; c += VW) {
+        vf before = place == 0 ? v_zero() : v_load(sum + c);
+        v_store(sum + c, v_fma(v_load(o + c), weight, before));
+    }
+    if (place != GW_PAGE_GROUP - 1 && p != last) {
+        return;
+    }
+    weight = v_set(w->group[i * NAME(groups)(w) + (size_t)g]);
+    for (size_t c = 0; c < w->e; c += VW) {
+        vf before = g == 0 ? v_set(-0.0f) : v_load(out + c);
+        v_store(out + c, v_fma(v_load(sum + c), weight, before));
     }
 }
 
@@ -402,11 +458,7 @@ VT static void NAME(add_page)(const NAME(attention_work) * w, int p) {
              w->o + i * e, e);
         }
         for (size_t q = i; q < i + n && any; q++) {
-            vf weight = v_set(w->top[q * pages + (size_t)(p - w->first)]);
-            for (size_t c = 0; c < e; c += VW) {
-                float *sum = w->sum + q * e + c;
-                v_store(sum, v_fma(v_load(w->o + q * e + c), weight, v_load(sum)));
-            }
+            NAME(join_page)(w, q, p, w->top[q * pages + (size_t)(p - w->first)]);
         }
         i += n;
     }
@@ -420,15 +472,13 @@ VT static void NAME(attend)(const gw_cpu_attention *job, const gw_cpu_attention_
     NAME(score)(&w, total);
     float *kept = w.q; /* the queries have been used */
     memcpy(kept, total, w.queries * sizeof(float));
-    memset(w.sum, 0, w.queries * w.e * sizeof(float));
     for (int p = w.first; p <= w.last; p++) {
         NAME(add_page)(&w, p);
     }
     for (size_t i = 0; i < w.queries; i++) {
-        float *out =
-            part->out + i / (size_t)part->heads * part->out_stride + i % (size_t)part->heads * w.e;
+        float *out = NAME(result)(&w, i);
         for (size_t c = 0; c < w.e; c += VW) {
-            v_store(out + c, v_div(v_load(w.sum + i * w.e + c), v_set(kept[i])));
+            v_store(out + c, v_div(v_load(out + c), v_set(kept[i])));
         }
     }
 }

@@ -112,9 +112,9 @@ static float join_page(const float *p) {
     return a[0];
 }
 
-/* One query: scores [pages * GW_PAGE], top [pages] (page maxima, then page weights). */
+/* One query: scores [pages * GW_PAGE], top [pages] (page maxima), sums [e] (a group of pages). */
 static void attend_one(const gw_cpu_attention *job, int row, int g, const float *q, float *out,
-                       float *scores, float *top) {
+                       float *scores, float *top, float *sums) {
     int e = job->e, pos = job->pos[row], lo = gw_cpu_first_seen(pos, job->window);
     int first = lo / GW_PAGE, last = pos / GW_PAGE;
     float best = -INFINITY;
@@ -133,26 +133,41 @@ static void attend_one(const gw_cpu_attention *job, int row, int g, const float 
         }
         best = top[p - first] > best ? top[p - first] : best;
     }
-    float total = 0.0f;
+    float total = -0.0f; /* so that a single group's sums are the result's, whatever their sign */
     for (int i = 0; i < e; i++) {
-        out[i] = 0.0f;
+        out[i] = -0.0f;
     }
-    for (int p = first; p <= last; p++) {
-        const char *page = page_at(job, job->v, row, g, p);
-        float *s = scores + (p - first) * GW_PAGE;
-        int from = lo > p * GW_PAGE ? lo - p * GW_PAGE : 0;
-        int end = pos < (p + 1) * GW_PAGE ? pos - p * GW_PAGE + 1 : GW_PAGE;
-        for (int j = 0; j < GW_PAGE; j++) {
-            s[j] = j >= from && j < end ? gw_exp(s[j] - top[p - first]) : 0.0f;
+    for (int base = first; base <= last; base += GW_PAGE_GROUP) {
+        int stop = base + GW_PAGE_GROUP <= last ? base + GW_PAGE_GROUP : last + 1;
+        float best_here = -INFINITY, total_here = 0.0f;
+        for (int p = base; p < stop; p++) {
+            best_here = top[p - first] > best_here ? top[p - first] : best_here;
         }
-        float weight = gw_exp(top[p - first] - best);
-        total = fmaf(join_page(s), weight, total);
         for (int i = 0; i < e; i++) {
-            float o = 0.0f;
-            for (int j = from; j < end; j++) {
-                o = fmaf(s[j], cached_v(page, job, i, j), o);
+            sums[i] = 0.0f;
+        }
+        for (int p = base; p < stop; p++) {
+            const char *page = page_at(job, job->v, row, g, p);
+            float *s = scores + (p - first) * GW_PAGE;
+            int from = lo > p * GW_PAGE ? lo - p * GW_PAGE : 0;
+            int end = pos < (p + 1) * GW_PAGE ? pos - p * GW_PAGE + 1 : GW_PAGE;
+            for (int j = 0; j < GW_PAGE; j++) {
+                s[j] = j >= from && j < end ? gw_exp(s[j] - top[p - first]) : 0.0f;
             }
-            out[i] = fmaf(o, weight, out[i]);
+            float weight = gw_exp(top[p - first] - best_here);
+            total_here = fmaf(join_page(s), weight, total_here);
+            for (int i = 0; i < e; i++) {
+                float o = 0.0f;
+                for (int j = from; j < end; j++) {
+                    o = fmaf(s[j], cached_v(page, job, i, j), o);
+                }
+                sums[i] = fmaf(o, weight, sums[i]);
+            }
+        }
+        float weight = gw_exp(best_here - best);
+        total = fmaf(total_here, weight, total);
+        for (int i = 0; i < e; i++) {
+            out[i] = fmaf(sums[i], weight, out[i]);
         }
     }
     for (int i = 0; i < e; i++) {
@@ -166,17 +181,18 @@ static void attend(const gw_cpu_attention *job, const gw_cpu_attention_part *par
         int row = part->row + i;
         int lo = gw_cpu_first_seen(job->pos[row], job->window);
         size_t pages = (size_t)(job->pos[row] / GW_PAGE - lo / GW_PAGE + 1);
-        float *scores = scratch, *top = scores + pages * GW_PAGE;
+        float *scores = scratch, *top = scores + pages * GW_PAGE, *sums = top + pages;
         for (int j = 0; j < part->heads; j++) {
             size_t head = (size_t)(part->g * job->group + part->head + j);
             attend_one(job, row, part->g, job->q + (size_t)row * job->q_stride + head * e,
-                       part->out + (size_t)i * part->out_stride + (size_t)j * e, scores, top);
+                       part->out + (size_t)i * part->out_stride + (size_t)j * e, scores, top, sums);
         }
     }
 }
 
 size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e) {
-    size_t floats = queries * pages * (GW_PAGE + 1) + 3 * queries * e + GW_PAGE * e + 64;
+    size_t groups = pages / GW_PAGE_GROUP + 1;
+    size_t floats = queries * (pages * (GW_PAGE + 1) + groups) + 3 * queries * e + GW_PAGE * e + 64;
     return floats * sizeof(float);
 }
 

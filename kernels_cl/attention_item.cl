@@ -97,6 +97,16 @@ void attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), const int row0,
 
 #else
 
+/* Largest maximum of pages first .. last. */
+static inline float best_of(__global const float *parts, int first, int last, int e) {
+    float best = -INFINITY;
+    for (int p = first; p <= last; p++) {
+        const float top = parts[(size_t)p * (e + 2) + e];
+        best = top > best ? top : best;
+    }
+    return best;
+}
+
 /* Groups: heads, rows from row0 on. ACT8 only when e is a multiple of 32. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attend_join(STEP, OUT(part), OUT(out), const int row0, const int heads, const int e,
@@ -106,37 +116,52 @@ void attend_join(STEP, OUT(part), OUT(out), const int row0, const int heads, con
         return;
     }
     SPAN;
-    float best = -INFINITY, total = 0.0f;
-    for (int p = first; p <= last; p++) {
-        float top = PARTIAL(row - row0, h, p)[e];
-        best = top > best ? top : best;
-    }
-    for (int p = first; p <= last; p++) {
-        __global const float *o = PARTIAL(row - row0, h, p);
-        total = fma(o[e + 1], gw_exp(o[e] - best), total);
+    __global const float *parts = PARTIAL(row - row0, h, 0);
+    const float best = best_of(parts, first, last, e);
+    float total = -0.0f;
+    for (int from = first; from <= last; from += GW_PAGE_GROUP) {
+        const int end = min(from + GW_PAGE_GROUP - 1, last);
+        const float here = best_of(parts, from, end, e);
+        float sum = 0.0f;
+        for (int p = from; p <= end; p++) {
+            __global const float *o = parts + (size_t)p * (e + 2);
+            sum = fma(o[e + 1], gw_exp(o[e] - here), sum);
+        }
+        total = fma(sum, gw_exp(here - best), total);
     }
     for (int base = 0; base < e; base += GW_ACT_BLOCK) {
         int n = min(GW_ACT_BLOCK, e - base);
-        float sum[GW_ACT_BLOCK];
+        float all[GW_ACT_BLOCK], sum[GW_ACT_BLOCK];
         for (int i = 0; i < n; i++) {
-            sum[i] = 0.0f;
+            all[i] = -0.0f;
         }
-        for (int p = first; p <= last; p++) {
-            __global const float *o = PARTIAL(row - row0, h, p);
-            float weight = gw_exp(o[e] - best);
+        for (int from = first; from <= last; from += GW_PAGE_GROUP) {
+            const int end = min(from + GW_PAGE_GROUP - 1, last);
+            const float here = best_of(parts, from, end, e);
             for (int i = 0; i < n; i++) {
-                sum[i] = fma(o[base + i], weight, sum[i]);
+                sum[i] = 0.0f;
+            }
+            for (int p = from; p <= end; p++) {
+                __global const float *o = parts + (size_t)p * (e + 2);
+                const float weight = gw_exp(o[e] - here);
+                for (int i = 0; i < n; i++) {
+                    sum[i] = fma(o[base + i], weight, sum[i]);
+                }
+            }
+            const float weight = gw_exp(here - best);
+            for (int i = 0; i < n; i++) {
+                all[i] = fma(sum[i], weight, all[i]);
             }
         }
         for (int i = 0; i < n; i++) {
-            sum[i] = sum[i] / total;
+            all[i] = all[i] / total;
         }
         size_t at = ((size_t)row * heads + h) * e + base;
 #ifdef ACT8
-        item_encode(WRITES(gw_act8, out) + at / GW_ACT_BLOCK, sum);
+        item_encode(WRITES(gw_act8, out) + at / GW_ACT_BLOCK, all);
 #else
         for (int i = 0; i < n; i++) {
-            WRITES(float, out)[at + i] = sum[i];
+            WRITES(float, out)[at + i] = all[i];
         }
 #endif
     }

@@ -23,18 +23,30 @@ static inline void join_heads(__global const float *part, __global uchar *out, i
         const int h = h0 + task / chunks, i = task % chunks * TEAM + lane;
         const int mine = base + id / TEAM == task && i < E;
         __global const float *o = part + (size_t)h * page_stride * (E + 2);
-        float best = -INFINITY, total = 0.0f, sum = 0.0f;
+        float best = -INFINITY, total = -0.0f, sum = -0.0f;
         for (int p = first + lane; p <= last; p += TEAM) {
             float top = o[(size_t)p * (E + 2) + E];
             best = top > best ? top : best;
         }
         best = team_top(best, scratch, id);
-        UNROLL_4
-        for (int p = first; p <= last; p++) {
-            __global const float *at = o + (size_t)p * (E + 2);
-            float weight = gw_exp(at[E] - best);
-            total = fma(at[E + 1], weight, total);
-            sum = fma(at[min(i, E - 1)], weight, sum);
+        for (int from = first; from <= last; from += GW_PAGE_GROUP) {
+            const int end = min(from + GW_PAGE_GROUP - 1, last);
+            float here = -INFINITY, total_here = 0.0f, sum_here = 0.0f;
+            UNROLL_4
+            for (int p = from; p <= end; p++) {
+                const float top = o[(size_t)p * (E + 2) + E];
+                here = top > here ? top : here;
+            }
+            UNROLL_4
+            for (int p = from; p <= end; p++) {
+                __global const float *at = o + (size_t)p * (E + 2);
+                const float weight = gw_exp(at[E] - here);
+                total_here = fma(at[E + 1], weight, total_here);
+                sum_here = fma(at[min(i, E - 1)], weight, sum_here);
+            }
+            const float weight = gw_exp(here - best);
+            total = fma(total_here, weight, total);
+            sum = fma(sum_here, weight, sum);
         }
         sum = sum / total;
         const size_t to = ((size_t)row * heads + h) * E + i;

@@ -196,6 +196,7 @@ template <class CELLS, class CUT> struct gw_ring {
         places = gw_shared_place(d.ring);
         gw_have(to);
         now = before = 0;
+        from = end = 0;
     }
     /* A chunk of V or of K, to a place. */
     __device__ inline void ask(const CUT &c, int is_v, int place) {

@@ -363,10 +363,11 @@ GW_DEVICE int comes_last(const struct gw_attend_params &p, const gw_split_work &
            all - 1;
 }
 
-/* What the pages of a head count for: lane l has pages l and l + 32. */
+/* What the pages of a head count for in their groups: lane l has pages l and l + 32, of a group
+ * each; and what that group counts for. */
 struct gw_shares {
-    enum { OF_LANE = GW_SPLIT_PAGES / GW_LANES, AT_ONCE = 4 };
-    float share[OF_LANE], sum[OF_LANE]; /* share: before make, tops */
+    enum { OF_LANE = GW_SPLIT_PAGES / GW_LANES, AT_ONCE = 2, GROUPS = GW_LANES / GW_PAGE_GROUP };
+    float share[OF_LANE], sum[OF_LANE], group[OF_LANE]; /* share: before make, tops */
 
     __device__ inline void ask(const gw_attend_params &p, const gw_split_work &w, int h) {
         const size_t at = w.place(p, h);
@@ -383,47 +384,69 @@ struct gw_shares {
     }
     /* The whole team calls it. */
     __device__ inline void make(int pages) {
-        float best = share[0];
+        float best = minus_infinity();
 #pragma unroll
-        for (int k = 1; k < OF_LANE; k++) {
-            best = larger(best, share[k]);
+        for (int k = 0; k < OF_LANE; k++) {
+            group[k] = group_top(share[k]);
+            best = larger(best, larger(group[k], gw_partner<16>(group[k])));
+            if (k == 0 || k * GW_LANES < pages) {
+                share[k] = exp_below(share[k] - group[k]);
+            }
         }
-        best = gw_team_top(best);
-        share[0] = exp_below(share[0] - best);
 #pragma unroll
-        for (int k = 1; k < OF_LANE; k++) {
-            if (k * GW_LANES < pages) {
-                share[k] = exp_below(share[k] - best);
+        for (int k = 0; k < OF_LANE; k++) {
+            if (k == 0 || k * GW_LANES < pages) {
+                group[k] = exp_below(group[k] - best);
             }
         }
     }
     /* Two values of the head from those of its pages; the whole team calls it. */
     __device__ inline void join(const float *one, const float *two, int stride, int pages,
                                 float *o) const {
-        float total = 0.0f;
-        o[0] = o[1] = 0.0f;
+        float total = -0.0f;
+        o[0] = o[1] = -0.0f;
 #pragma unroll
         for (int k = 0; k < OF_LANE; k++) {
-            const int base = k * GW_LANES, here = pages - base < GW_LANES ? pages - base : GW_LANES;
-#pragma unroll 1
-            for (int page = 0; page < here; page += AT_ONCE) {
-                float by[AT_ONCE], sums[AT_ONCE], v[2][AT_ONCE];
+            const int base = k * GW_LANES, left = pages - base;
+            if (left <= 0) {
+                break;
+            }
+            float sums_of[GROUPS], o_of[GROUPS][2]; /* groups side by side: chains of waits */
 #pragma unroll
-                for (int c = 0; c < AT_ONCE; c++) {
-                    const int row = base + page + c;
-                    const int at = (row < pages ? row : pages - 1) * stride;
-                    by[c] = gw_shuffle(share[k], page + c);
-                    sums[c] = gw_shuffle(sum[k], page + c);
-                    v[0][c] = one[at];
-                    v[1][c] = two[at];
+            for (int g = 0; g < GROUPS; g++) {
+                sums_of[g] = o_of[g][0] = o_of[g][1] = 0.0f;
+            }
+#pragma unroll 1
+            for (int page = 0; page < (left < GW_PAGE_GROUP ? left : GW_PAGE_GROUP);
+                 page += AT_ONCE) {
+                float by[GROUPS][AT_ONCE], sums[GROUPS][AT_ONCE], v[GROUPS][2][AT_ONCE];
+#pragma unroll
+                for (int i = 0; i < GROUPS * AT_ONCE; i++) {
+                    const int g = i / AT_ONCE, c = i % AT_ONCE;
+                    const int lane = g * GW_PAGE_GROUP + page + c;
+                    const int at = (lane < left ? base + lane : pages - 1) * stride;
+                    by[g][c] = gw_shuffle(share[k], lane);
+                    sums[g][c] = gw_shuffle(sum[k], lane);
+                    v[g][0][c] = one[at];
+                    v[g][1][c] = two[at];
                 }
 #pragma unroll
-                for (int c = 0; c < AT_ONCE; c++) {
-                    if (page + c < here) {
-                        total = GW_FMA(sums[c], by[c], total);
-                        o[0] = GW_FMA(v[0][c], by[c], o[0]);
-                        o[1] = GW_FMA(v[1][c], by[c], o[1]);
+                for (int i = 0; i < GROUPS * AT_ONCE; i++) {
+                    const int g = i % GROUPS, c = i / GROUPS;
+                    if (g * GW_PAGE_GROUP + page + c < left) {
+                        sums_of[g] = GW_FMA(sums[g][c], by[g][c], sums_of[g]);
+                        o_of[g][0] = GW_FMA(v[g][0][c], by[g][c], o_of[g][0]);
+                        o_of[g][1] = GW_FMA(v[g][1][c], by[g][c], o_of[g][1]);
                     }
+                }
+            }
+#pragma unroll
+            for (int g = 0; g < GROUPS; g++) {
+                const float weight = gw_shuffle(group[k], g * GW_PAGE_GROUP);
+                if (g * GW_PAGE_GROUP < left) {
+                    total = GW_FMA(sums_of[g], weight, total);
+                    o[0] = GW_FMA(o_of[g][0], weight, o[0]);
+                    o[1] = GW_FMA(o_of[g][1], weight, o[1]);
                 }
             }
         }
@@ -575,10 +598,11 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
     }
 }
 
-#define KERNEL(format, ...)                                                                        \
-    GW_KERNEL(gw_attend_split_##format, struct gw_attend_params, __VA_ARGS__) {                    \
+/* Three blocks: of its own accord NVIDIA's compiler keeps 64 registers, and spills. */
+#define KERNEL(format)                                                                             \
+    GW_KERNEL(gw_attend_split_##format, struct gw_attend_params, GW_SPLIT_THREADS, 3) {            \
         attend<gw_cells_##format>(p);                                                              \
     }
-KERNEL(f16, GW_SPLIT_THREADS)
-KERNEL(f32, GW_SPLIT_THREADS)
-KERNEL(q8_0, GW_SPLIT_THREADS, 3) /* of its own accord NVIDIA's compiler keeps 64 registers */
+KERNEL(f16)
+KERNEL(f32)
+KERNEL(q8_0)

@@ -114,6 +114,14 @@ GW_DEVICE float team_top(float v) {
     return larger(v, gw_partner<1>(v));
 }
 
+/* Of the lanes of a half of a team, which have the pages of a group. */
+GW_DEVICE float group_top(float v) {
+    v = larger(v, gw_partner<8>(v));
+    v = larger(v, gw_partner<4>(v));
+    v = larger(v, gw_partner<2>(v));
+    return larger(v, gw_partner<1>(v));
+}
+
 GW_DEVICE float minus_infinity(void) { return GW_F32_FROM_BITS(0xff800000u); }
 
 /* gw_exp without a branch, so that several are made side by side. */

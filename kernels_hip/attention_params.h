@@ -14,15 +14,14 @@ enum {
     GW_ATTEND_MOST_ROWS = 32,    /* of K in a chunk: one block of q8_0, one scale       */
     GW_ATTEND_STAGES = 4,        /* chunks of a team's ring; not more than the fewest   */
     GW_ATTEND_HEADS = 8,         /* most heads at once                                  */
-    GW_JOIN_THREADS = 128,
-    GW_JOIN_PAGES = 64,                  /* pages of a stage                          */
-    GW_JOIN_STAGES = 6,                  /* 8 KB each                                 */
-    GW_JOIN_BATCH = 2 * GW_JOIN_THREADS, /* pages weighed at once                     */
-    GW_JOIN_WIDTH = 32                   /* values of a head that a block joins */
+    GW_GROUP_THREADS = 256,      /* of a block that has groups of pages                 */
+    GW_JOIN_THREADS = 512,
+    GW_JOIN_WIDTH = 32           /* values of a head that a block joins                 */
 };
 
-/* What pages leave behind, of `rows` rows from row0 on: for every row, head and page its maximum,
- * its sum, and e_padded values (e rounded up to 4). */
+/* What pages leave behind, or groups of pages, of `rows` rows from row0 on: for every row, head and
+ * page, counted from the first that the row sees, its maximum, its sum, and e_padded values (e
+ * rounded up to 4). */
 struct gw_attend_parts {
     GW_DEV(float) top;    /* [rows, heads, page_stride]           */
     GW_DEV(float) sum;    /* [rows, heads, page_stride]           */
@@ -126,11 +125,13 @@ enum {
      16 * 16)
 #define GW_SPLIT_FLOATS(e, pages) ((pages) * (e))
 
-/* Bytes of shared memory of a block that joins. */
-#define GW_JOIN_SHARED (4 * (GW_JOIN_STAGES * GW_JOIN_PAGES * GW_JOIN_WIDTH + 4 * GW_JOIN_BATCH))
+/* gw_attend_group_CACHE_hH_eE: as gw_attend_CACHE_hH_eE, but it leaves groups of GW_PAGE_GROUP
+ * pages behind. Dynamic shared memory: GW_GROUP_DESK, two times fresh_bytes, and team_bytes, of
+ * weights of positions, scales and ring, for each team. */
+#define GW_GROUP_DESK(e, heads) (4 * (heads) * ((1 + GW_PAGE_GROUP) * (e) + 2 * GW_PAGE_GROUP))
 
-/* gw_attend_join_f32, gw_attend_join_act8: grid (heads * ceil(e / GW_JOIN_WIDTH), rows), dynamic
- * shared memory GW_JOIN_SHARED. */
+/* gw_attend_join_pages_FORM, gw_attend_join_groups_FORM (f32, act8), by what parts has: grid (heads
+ * * ceil(e / GW_JOIN_WIDTH), rows). */
 struct gw_join_params {
     struct gw_step_params step;
     struct gw_attend_parts parts;

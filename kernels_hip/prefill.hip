@@ -171,6 +171,17 @@ __device__ static inline void add_values(const tile &t, const range *r, int all,
     }
 }
 
+/* Largest scores of the groups of pages of a query, of a row that sees more than one. */
+__device__ static inline float *group_tops(const gw_prefill_params &p, int query) {
+    const size_t block = (size_t)blockIdx.y * gridDim.x + blockIdx.x;
+    return p.tops + (block * QUERIES + query) * p.groups;
+}
+/* This thread's sums over groups of pages: of value c of its query i at i * E / SIDE + c. */
+template <int E> __device__ static inline float *group_sums(const gw_prefill_params &p) {
+    const size_t block = (size_t)blockIdx.y * gridDim.x + blockIdx.x;
+    return p.sums + block * QUERIES * E + threadIdx.x;
+}
+
 /* This thread's part of the scores of page number `at` of a run. */
 __device__ static inline floats4 *kept_scores(const gw_prefill_params &p, int at) {
     const size_t block = (size_t)blockIdx.y * gridDim.x + blockIdx.x;
@@ -188,10 +199,14 @@ __device__ static inline void attend_run(const gw_prefill_params &p, const tile 
         highest = t.pos[i] > highest ? t.pos[i] : highest;
     }
     const int first = lowest / GW_PAGE, last = highest / GW_PAGE;
-    float s[EACH][EACH], best[EACH];
+    float s[EACH][EACH], best[EACH], top_here[EACH], total_here[EACH];
+    int from[EACH], end[EACH]; /* pages that a query sees */
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
-        best[i] = -INFINITY;
+        const int pos = t.pos[tq * EACH + i];
+        from[i] = first_seen(pos, p.window) / GW_PAGE;
+        end[i] = pos / GW_PAGE + 1;
+        best[i] = top_here[i] = -INFINITY;
     }
     for (int page = first; page <= last; page++) {
         load_page<HALF, E, 0>(p, t, page);
@@ -205,17 +220,23 @@ __device__ static inline void attend_run(const gw_prefill_params &p, const tile 
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
             const range r = seen(t, tq * EACH + i, page, p.window);
+            float top = -INFINITY;
 #pragma unroll
             for (int j = 0; j < EACH; j++) {
                 const int at = tp * EACH + j;
-                best[i] = at >= r.from && at < r.end && s[i][j] > best[i] ? s[i][j] : best[i];
+                top = at >= r.from && at < r.end && s[i][j] > top ? s[i][j] : top;
+            }
+            top = largest(top);
+            if (r.from < r.end) {
+                const int n = page - from[i];
+                top_here[i] = n % GW_PAGE_GROUP == 0 || top > top_here[i] ? top : top_here[i];
+                best[i] = top > best[i] ? top : best[i];
+                if (tp == 0 && (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 || page == end[i] - 1)) {
+                    group_tops(p, tq * EACH + i)[n / GW_PAGE_GROUP] = top_here[i];
+                }
             }
         }
         __syncthreads();
-    }
-#pragma unroll
-    for (int i = 0; i < EACH; i++) {
-        best[i] = largest(best[i]);
     }
     for (int page = first; page <= last; page++) {
         float weight[EACH], o[EACH][E / SIDE];
@@ -253,8 +274,13 @@ __device__ static inline void attend_run(const gw_prefill_params &p, const tile 
                 s[i][j] = at >= r[i].from && at < r[i].end ? gw_exp(s[i][j] - top) : 0.0f;
             }
             const float l = fold_page(s[i]);
-            weight[i] = gw_exp(top - best[i]);
-            total[i] = r[i].from < r[i].end ? fmaf(l, weight[i], total[i]) : total[i];
+            if (r[i].from < r[i].end && (page - from[i]) % GW_PAGE_GROUP == 0) {
+                top_here[i] = group_tops(p, tq * EACH + i)[(page - from[i]) / GW_PAGE_GROUP];
+                total_here[i] = 0.0f;
+            }
+            weight[i] = gw_exp(top - top_here[i]);
+            total_here[i] =
+                r[i].from < r[i].end ? fmaf(l, weight[i], total_here[i]) : total_here[i];
             all = all && r[i].from == 0 && r[i].end == GW_PAGE;
         }
 #pragma unroll
@@ -277,6 +303,20 @@ __device__ static inline void attend_run(const gw_prefill_params &p, const tile 
 #pragma unroll
             for (int c = 0; c < E / SIDE; c++) {
                 sum[i][c] = r[i].from < r[i].end ? fmaf(o[i][c], weight[i], sum[i][c]) : sum[i][c];
+            }
+            const int n = page - from[i], last = page == end[i] - 1;
+            if (r[i].from < r[i].end && (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 || last)) {
+                float *kept = group_sums<E>(p) + i * (E / SIDE) * THREADS;
+                const float by = gw_exp(top_here[i] - best[i]);
+                total[i] = fmaf(total_here[i], by, total[i]);
+#pragma unroll
+                for (int c = 0; c < E / SIDE; c++, kept += THREADS) {
+                    const float all = fmaf(sum[i][c], by, n < GW_PAGE_GROUP ? -0.0f : *kept);
+                    sum[i][c] = last ? all : 0.0f;
+                    if (!last) {
+                        *kept = all;
+                    }
+                }
             }
         }
         __syncthreads();
@@ -317,7 +357,7 @@ __device__ static inline void attend(const gw_prefill_params &p, float *shared) 
     float sum[EACH][E / SIDE], total[EACH];
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
-        total[i] = 0.0f;
+        total[i] = -0.0f;
 #pragma unroll
         for (int c = 0; c < E / SIDE; c++) {
             sum[i][c] = 0.0f;

@@ -29,7 +29,10 @@ struct gw_prefill_params {
     GW_DEV(const int32_t) pages; /* [slots, page_stride]    */
     GW_DEV(void) out;            /* [rows, heads * e]       */
     GW_DEV(float) scores;        /* [kv_heads, blocks, kept, GW_PREFILL_QUERIES, 64] */
+    GW_DEV(float) tops;          /* [kv_heads, blocks, GW_PREFILL_QUERIES, groups]   */
+    GW_DEV(float) sums;          /* [kv_heads, blocks, GW_PREFILL_QUERIES, E]        */
     int32_t kept;                /* pages of a run whose scores have room there      */
+    int32_t groups;              /* most groups of pages of a row                    */
     int32_t heads, kv_heads, e, page_stride, window;
     int32_t form; /* of out: act8_params.h; where that is act8 e is a multiple of 32 */
     float scale;

@@ -8,6 +8,10 @@
 /* RESERVED: bytes of shared memory that NVIDIA takes for a block. */
 enum { SCRATCH_BYTES = 128 << 20, RESERVED = 1024 };
 
+/* Groups of pages that are fewer than these for two multiprocessors leave blocks without work:
+ * their pages are faster on their own. */
+enum { GROUPS_OF_TWO = 3 };
+
 /* Bytes, whole times 16. */
 static int whole_16(int bytes) { return (bytes + 15) / 16 * 16; }
 
@@ -279,8 +283,39 @@ static gw_status record_rows(struct gw_segment *segment, const gw_node *node, si
     return GW_OK;
 }
 
+/* Attention by blocks that have groups of pages, in the way of many; fewer pages than make blocks
+ * busy are left to launch number `front`. grouped: whether it is there. */
+static gw_status record_groups(struct gw_segment *segment, const gw_node *node, size_t front,
+                               const struct gw_attend_params *pages_params, int heads, int first,
+                               int *grouped) {
+    struct gw_attend_params groups = *pages_params, *p = &groups;
+    const struct gw_device *d = segment->device;
+    int *most = &segment->most_pages[GW_HIP_PAGES], e = p->e, teams = GW_GROUP_THREADS / GW_LANES;
+    int group = p->heads / p->kv_heads, same = p->kv_heads * ((group + heads - 1) / heads);
+    p->team_bytes = GW_PAGE * heads * 4 + 2 * p->scale_bytes + GW_ATTEND_STAGES * p->chunk;
+    int shared = GW_GROUP_DESK(e, heads) + 2 * p->fresh_bytes + teams * p->team_bytes;
+    *grouped = (e == 64 || e == 128) && 2 * (shared + RESERVED) <= d->shared_bytes;
+    int fewest = d->units * GROUPS_OF_TWO / 2 / (same * p->parts.rows) + 1; /* groups of a row */
+    int pages = d->no_block ? INT32_MAX : fewest * GW_PAGE_GROUP;
+    pages = *grouped && !d->no_pages ? pages : 0;
+    *most = first ? pages : lesser(pages, *most);
+    if (!*grouped) {
+        return GW_OK;
+    }
+    segment->launches[front].ways &= ~(1 << GW_HIP_MANY);
+    char name[48];
+    snprintf(name, sizeof name, "gw_attend_group_%s_h%d_e%d", gw_format_of(node->in[1]->fmt)->name,
+             heads, e);
+    size_t at_most = gw_hip_groups(gw_hip_width(node->in[3]), GW_PAGE_GROUP);
+    GW_TRY(gw_hip_record(segment, node, name, (unsigned)(at_most * (size_t)(same * p->parts.rows)),
+                         1, 1, GW_GROUP_THREADS, 1, 1, (unsigned)shared, p, sizeof *p));
+    segment->launches[segment->n - 1].fill = (unsigned)same;
+    segment->launches[segment->n - 1].ways = 1 << GW_HIP_MANY;
+    return GW_OK;
+}
+
 static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
-                              const struct gw_attend_parts *parts) {
+                              const struct gw_attend_parts *parts, int *grouped) {
     const gw_attn_args *a = &node->args.attn;
     const gw_format *cache = gw_format_of(node->in[1]->fmt);
     struct gw_device *device = segment->device;
@@ -316,8 +351,11 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
                          1, shared, &p, sizeof p));
     segment->launches[segment->n - 1].fill = (unsigned)same;
     int first = segment->attends++ == 0;
+    GW_TRY(record_groups(segment, node, front, &p, heads, first, grouped));
     if (!joins_pages(segment, node, &p)) {
-        memset(segment->most_pages, 0, sizeof segment->most_pages);
+        for (int way = GW_HIP_SPLIT; way < GW_HIP_WAYS; way++) {
+            segment->most_pages[way] = 0;
+        }
         return GW_OK;
     }
     p.out = gw_hip_at(node->out);
@@ -331,7 +369,8 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
 }
 
 static gw_status record_join(struct gw_segment *segment, const gw_node *node,
-                             const struct gw_attend_parts *parts, gw_hip_ptr out, int form) {
+                             const struct gw_attend_parts *parts, gw_hip_ptr out, int form,
+                             const char *of, int ways) {
     const gw_attn_args *a = &node->args.attn;
     struct gw_join_params p = {.step = gw_hip_step(segment),
                                .parts = *parts,
@@ -341,11 +380,12 @@ static gw_status record_join(struct gw_segment *segment, const gw_node *node,
                                .window = a->window,
                                .form = form};
     unsigned slices = gw_hip_groups((size_t)a->head_dim, GW_JOIN_WIDTH);
-    GW_TRY(gw_hip_record(segment, node,
-                         form != GW_FORM_FLOATS ? "gw_attend_join_act8" : "gw_attend_join_f32",
-                         (unsigned)a->heads * slices, (unsigned)parts->rows, 1, GW_JOIN_THREADS, 1,
-                         1, GW_JOIN_SHARED, &p, sizeof p));
-    segment->launches[segment->n - 1].ways = 1 << GW_HIP_MANY;
+    char name[48];
+    snprintf(name, sizeof name, "gw_attend_join_%s_%s", of,
+             form != GW_FORM_FLOATS ? "act8" : "f32");
+    GW_TRY(gw_hip_record(segment, node, name, (unsigned)a->heads * slices, (unsigned)parts->rows, 1,
+                         GW_JOIN_THREADS, 1, 1, 0, &p, sizeof p));
+    segment->launches[segment->n - 1].ways = ways;
     return GW_OK;
 }
 
@@ -373,12 +413,16 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
                                     .page_stride = (int32_t)stride,
                                     .e_padded = (int32_t)wide};
     gw_hip_ptr out = straddles ? scratch + 2 * tops + values : gw_hip_at(node->out);
+    int form = straddles ? GW_FORM_FLOATS : gw_hip_form(segment, node->out), grouped;
     for (size_t row0 = 0; row0 < rows; row0 += at_once) {
         parts.row0 = (int32_t)row0;
         parts.rows = (int32_t)(rows - row0 < at_once ? rows - row0 : at_once);
-        GW_TRY(record_pages(segment, node, &parts));
-        GW_TRY(record_join(segment, node, &parts, out,
-                           straddles ? GW_FORM_FLOATS : gw_hip_form(segment, node->out)));
+        GW_TRY(record_pages(segment, node, &parts, &grouped));
+        if (grouped) {
+            GW_TRY(record_join(segment, node, &parts, out, form, "groups", 1 << GW_HIP_MANY));
+        }
+        GW_TRY(record_join(segment, node, &parts, out, form, "pages",
+                           1 << GW_HIP_PAGES | !grouped << GW_HIP_MANY));
     }
     return straddles ? gw_hip_record_encode(segment, node, out, node->out) : GW_OK;
 }

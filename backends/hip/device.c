@@ -98,7 +98,8 @@ gw_status gw_hip_lose(struct gw_device *device, gw_hip_error error, const char *
 }
 
 /* GODWIT_HIP, for tests, comma-separated: no-graph, no-fuse (launches of its own for every
- * node), no-block (attention of few pages as of many), no-group (prompts without matrix
+ * node), no-block (attention of few pages by pages on their own), no-pages (that by
+ * groups of them, where they have a kernel), no-group (prompts without matrix
  * instructions of four waves), check (no graph, and the end of every launch is awaited), compile
  * (not the code of the build), fail-alloc=K, fail-launch=K, fail-build=K. */
 static gw_status read_environment(struct gw_device *d) {
@@ -115,6 +116,8 @@ static gw_status read_environment(struct gw_device *d) {
             d->no_fuse = 1;
         } else if (strcmp(word, "no-block") == 0) {
             d->no_block = 1;
+        } else if (strcmp(word, "no-pages") == 0) {
+            d->no_pages = 1;
         } else if (strcmp(word, "no-group") == 0) {
             d->no_group = 1;
         } else if (strcmp(word, "check") == 0) {

@@ -387,14 +387,19 @@ static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *ker
     (void)kernel;
     kept = kept < KEPT_PAGES ? kept : KEPT_PAGES;
     kept = kept < pages ? kept : pages;
+    unsigned width = width_of(a->head_dim);
+    size_t groups = gw_hip_groups(pages, GW_PAGE_GROUP), queries = blocks * GW_PREFILL_QUERIES;
+    size_t scores = kept * blocks * PAGE_SCORES, tops = queries * groups * sizeof(float);
     apart = (apart + 255) / 256 * 256;
-    GW_TRY(gw_hip_scratch(segment, apart + kept * blocks * PAGE_SCORES, &out));
+    GW_TRY(gw_hip_scratch(segment, apart + scores + tops + queries * width * sizeof(float), &out));
     struct gw_prefill_params p =
         prefill_params(segment, node, straddles ? out : gw_hip_at(node->out));
     p.scores = out + apart;
+    p.tops = p.scores + scores;
+    p.sums = p.tops + tops;
     p.kept = (int32_t)kept;
+    p.groups = (int32_t)groups;
     p.form = straddles ? GW_FORM_FLOATS : gw_hip_form(segment, node->out);
-    unsigned width = width_of(a->head_dim);
     snprintf(name, sizeof name, "gw_prefill_%s_%u", node->in[1]->fmt == GW_FMT_F16 ? "f16" : "f32",
              width);
     GW_TRY(gw_hip_record(segment, node, name, gw_hip_groups(rows * group, GW_PREFILL_QUERIES),

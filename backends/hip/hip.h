@@ -46,6 +46,7 @@ struct gw_device {
     int no_graph;     /* launches one by one                                          */
     int no_fuse;      /* every node has launches of its own, to compare               */
     int no_block;     /* attention of few pages by teams, as of many, to compare      */
+    int no_pages;     /* that by groups of pages, however few, to compare             */
     int no_group;     /* prompts without matrix instructions of four waves            */
     int check;        /* that, and the end of each is awaited: faults name the kernel */
     int compile;      /* programs are compiled now, whatever the build has           */
@@ -168,10 +169,11 @@ typedef struct gw_hip_launch {
 
 /* Ways through a pass, by how many pages attention has to look at: the last that takes so many. */
 enum {
-    GW_HIP_MANY,  /* any number: with launches that join pages    */
-    GW_HIP_SPLIT, /* blocks share the pages of a row              */
-    GW_HIP_ROWS,  /* a block has all pages of several rows        */
-    GW_HIP_BLOCK, /* a block has all pages of a row               */
+    GW_HIP_MANY,  /* any number: with launches that join pages or groups of them  */
+    GW_HIP_PAGES, /* too few for blocks that have groups, where those are in MANY */
+    GW_HIP_SPLIT, /* blocks share the pages of a row                              */
+    GW_HIP_ROWS,  /* a block has all pages of several rows                        */
+    GW_HIP_BLOCK, /* a block has all pages of a row                               */
     GW_HIP_WAYS
 };
 

@@ -62,6 +62,7 @@ static const struct {
     {"gw_attend_rows_*",   "kernels_hip/attend_rows.hip"},
     {"gw_attend_split_*",  "kernels_hip/attend_split.hip"},
     {"gw_attend_join_*",   "kernels_hip/attend_join.hip"},
+    {"gw_attend_group_*",  "kernels_hip/attend_group.hip"},
     {"gw_attend_*",        "kernels_hip/attention.hip"},
     {"gw_prefill_half_*",  "kernels_hip/prefill_half.hip"},
     {"gw_prefill_*",       "kernels_hip/prefill.hip"},

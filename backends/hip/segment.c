@@ -164,7 +164,7 @@ gw_hip_error gw_hip_start(struct gw_device *device, const gw_hip_launch *l, int 
     if (after && device->programmatic && d->LaunchEx != NULL) {
         attributes[config.n_attributes++] =
             (gw_hip_launch_attribute){.id = GW_HIP_LAUNCH_PROGRAMMATIC, .value.flag = 1};
-        if (way != GW_HIP_MANY && l->roomy && device->carves) {
+        if (way > GW_HIP_PAGES && l->roomy && device->carves) {
             attributes[config.n_attributes++] =
                 (gw_hip_launch_attribute){.id = GW_HIP_LAUNCH_CARVEOUT, .value.flag = 100};
         }

@@ -15,9 +15,10 @@
 
 #include "core/tensor/dialect.h"
 
-#define GW_LANES 32     /* virtual lanes of a decode row and of every norm       */
-#define GW_ACT_BLOCK 32 /* values that share one activation scale              */
-#define GW_PAGE 64      /* positions of a KV page: the unit of attention's sums  */
+#define GW_LANES 32      /* virtual lanes of a decode row and of every norm      */
+#define GW_ACT_BLOCK 32  /* values that share one activation scale               */
+#define GW_PAGE 64       /* positions of a KV page: the unit of attention's sums */
+#define GW_PAGE_GROUP 16 /* pages of a row whose sums are joined first           */
 
 /* LINEAR's lanes, neighbours first: lane i takes lane i + h, for h = 1, 2, 4, 8, 16. Threads that
  * hold neighbouring lanes join what they have before anything leaves their registers. */
