@@ -366,7 +366,7 @@ GW_DEVICE int comes_last(const struct gw_attend_params &p, const gw_split_work &
 /* What the pages of a head count for in their groups: lane l has pages l and l + 32, of a group
  * each; and what that group counts for. */
 struct gw_shares {
-    enum { OF_LANE = GW_SPLIT_PAGES / GW_LANES, AT_ONCE = 2, GROUPS = GW_LANES / GW_PAGE_GROUP };
+    enum { OF_LANE = GW_SPLIT_PAGES / GW_LANES, AT_ONCE = 4 };
     float share[OF_LANE], sum[OF_LANE], group[OF_LANE]; /* share: before make, tops */
 
     __device__ inline void ask(const gw_attend_params &p, const gw_split_work &w, int h) {
@@ -400,60 +400,66 @@ struct gw_shares {
             }
         }
     }
-    /* Two values of the head from those of its pages; the whole team calls it. */
-    __device__ inline void join(const float *one, const float *two, int stride, int pages,
-                                float *o) const {
-        float total = -0.0f;
+    /* Two values of the head from those of its pages, of N groups side by side: chains wait for
+     * themselves. The whole team calls it. */
+    template <int N>
+    __device__ inline void join_groups(const float *one, const float *two, int stride, int pages,
+                                       float *o) const {
+        enum { EACH = AT_ONCE / N };
+        float sums_of[N], o_of[N][2], total = -0.0f;
+#pragma unroll
+        for (int g = 0; g < N; g++) {
+            sums_of[g] = o_of[g][0] = o_of[g][1] = 0.0f;
+        }
+#pragma unroll 1
+        for (int page = 0; page < (pages < GW_PAGE_GROUP ? pages : GW_PAGE_GROUP); page += EACH) {
+            float by[AT_ONCE], sums[AT_ONCE], v[2][AT_ONCE];
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                const int row = i / EACH * GW_PAGE_GROUP + page + i % EACH;
+                const int at = (row < pages ? row : pages - 1) * stride;
+                const int k = i / EACH * GW_PAGE_GROUP / GW_LANES;
+                by[i] = gw_shuffle(share[k], row % GW_LANES);
+                sums[i] = gw_shuffle(sum[k], row % GW_LANES);
+                v[0][i] = one[at];
+                v[1][i] = two[at];
+            }
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                const int g = i / EACH;
+                if (g * GW_PAGE_GROUP + page + i % EACH < pages) {
+                    sums_of[g] = GW_FMA(sums[i], by[i], sums_of[g]);
+                    o_of[g][0] = GW_FMA(v[0][i], by[i], o_of[g][0]);
+                    o_of[g][1] = GW_FMA(v[1][i], by[i], o_of[g][1]);
+                }
+            }
+        }
         o[0] = o[1] = -0.0f;
 #pragma unroll
-        for (int k = 0; k < OF_LANE; k++) {
-            const int base = k * GW_LANES, left = pages - base;
-            if (left <= 0) {
-                break;
-            }
-            float sums_of[GROUPS], o_of[GROUPS][2]; /* groups side by side: chains of waits */
-#pragma unroll
-            for (int g = 0; g < GROUPS; g++) {
-                sums_of[g] = o_of[g][0] = o_of[g][1] = 0.0f;
-            }
-#pragma unroll 1
-            for (int page = 0; page < (left < GW_PAGE_GROUP ? left : GW_PAGE_GROUP);
-                 page += AT_ONCE) {
-                float by[GROUPS][AT_ONCE], sums[GROUPS][AT_ONCE], v[GROUPS][2][AT_ONCE];
-#pragma unroll
-                for (int i = 0; i < GROUPS * AT_ONCE; i++) {
-                    const int g = i / AT_ONCE, c = i % AT_ONCE;
-                    const int lane = g * GW_PAGE_GROUP + page + c;
-                    const int at = (lane < left ? base + lane : pages - 1) * stride;
-                    by[g][c] = gw_shuffle(share[k], lane);
-                    sums[g][c] = gw_shuffle(sum[k], lane);
-                    v[g][0][c] = one[at];
-                    v[g][1][c] = two[at];
-                }
-#pragma unroll
-                for (int i = 0; i < GROUPS * AT_ONCE; i++) {
-                    const int g = i % GROUPS, c = i / GROUPS;
-                    if (g * GW_PAGE_GROUP + page + c < left) {
-                        sums_of[g] = GW_FMA(sums[g][c], by[g][c], sums_of[g]);
-                        o_of[g][0] = GW_FMA(v[g][0][c], by[g][c], o_of[g][0]);
-                        o_of[g][1] = GW_FMA(v[g][1][c], by[g][c], o_of[g][1]);
-                    }
-                }
-            }
-#pragma unroll
-            for (int g = 0; g < GROUPS; g++) {
-                const float weight = gw_shuffle(group[k], g * GW_PAGE_GROUP);
-                if (g * GW_PAGE_GROUP < left) {
-                    total = GW_FMA(sums_of[g], weight, total);
-                    o[0] = GW_FMA(o_of[g][0], weight, o[0]);
-                    o[1] = GW_FMA(o_of[g][1], weight, o[1]);
-                }
+        for (int g = 0; g < N; g++) {
+            const int first = g * GW_PAGE_GROUP;
+            const float weight = gw_shuffle(group[first / GW_LANES], first % GW_LANES);
+            if (first < pages) {
+                total = GW_FMA(sums_of[g], weight, total);
+                o[0] = GW_FMA(o_of[g][0], weight, o[0]);
+                o[1] = GW_FMA(o_of[g][1], weight, o[1]);
             }
         }
         o[0] = o[0] / total;
         o[1] = o[1] / total;
     }
+    __device__ inline void join(const float *one, const float *two, int stride, int pages,
+                                float *o) const {
+        if (pages <= GW_PAGE_GROUP) {
+            join_groups<1>(one, two, stride, pages, o);
+        } else if (pages <= 2 * GW_PAGE_GROUP) {
+            join_groups<2>(one, two, stride, pages, o);
+        } else {
+            join_groups<4>(one, two, stride, pages, o);
+        }
+    }
 };
+static_assert(GW_SPLIT_PAGES <= 4 * GW_PAGE_GROUP, "more pages than join_groups");
 
 /* Pages in order, of heads [h0, h0 + heads): a team for 32 values of a head, or for twice as many.
  * While values come a team makes the shares of its first head; it seldom has another. */
