@@ -186,7 +186,13 @@ typedef struct NAME(attention_work) {
     float *group;            /* [queries, groups] weights of groups of pages          */
     float *q, *o, *sum;      /* [queries, e] each: queries, sums of a page, of a group */
     float *page;             /* [GW_PAGE * e] a page as f32                           */
+    int *pos, *low;          /* [queries] position, first position that it sees       */
 } NAME(attention_work);
+
+/* Most groups of pages of a query. */
+static size_t NAME(groups)(const NAME(attention_work) * w) {
+    return (size_t)((w->last - w->first) / GW_PAGE_GROUP + 1);
+}
 
 static void NAME(open_work)(NAME(attention_work) * w, const gw_cpu_attention *job,
                             const gw_cpu_attention_part *part, float *scratch) {
@@ -211,18 +217,20 @@ static void NAME(open_work)(NAME(attention_work) * w, const gw_cpu_attention *jo
     w->scores = w->sum + w->queries * w->e;
     w->top = w->scores + w->queries * w->span;
     w->group = w->top + w->queries * pages;
+    w->pos = (int *)(void *)(w->group + w->queries * NAME(groups)(w));
+    w->low = w->pos + w->queries;
     for (size_t i = 0; i < w->queries; i++) {
         size_t row = (size_t)part->row + i / (size_t)part->heads;
         size_t head = (size_t)(part->g * job->group + part->head) + i % (size_t)part->heads;
         memcpy(w->q + i * w->e, job->q + row * job->q_stride + head * w->e, w->e * sizeof(float));
+        w->pos[i] = job->pos[row];
+        w->low[i] = gw_cpu_first_seen(w->pos[i], job->window);
     }
 }
 
 /* Positions [from, end) of page p that query i sees; empty when from >= end. */
 static int NAME(seen)(const NAME(attention_work) * w, size_t i, int p, int *from, int *end) {
-    int pos = w->job->pos[w->part->row + (int)(i / (size_t)w->part->heads)];
-    int lo = gw_cpu_first_seen(pos, w->job->window) - p * GW_PAGE;
-    int hi = pos + 1 - p * GW_PAGE;
+    int lo = w->low[i] - p * GW_PAGE, hi = w->pos[i] + 1 - p * GW_PAGE;
     *from = lo > 0 ? lo : 0;
     *end = hi < GW_PAGE ? hi : GW_PAGE;
     return *from < *end;
@@ -230,14 +238,8 @@ static int NAME(seen)(const NAME(attention_work) * w, size_t i, int p, int *from
 
 /* First and last page that query i sees. */
 static void NAME(pages_seen)(const NAME(attention_work) * w, size_t i, int *first, int *last) {
-    int pos = w->job->pos[w->part->row + (int)(i / (size_t)w->part->heads)];
-    *first = gw_cpu_first_seen(pos, w->job->window) / GW_PAGE;
-    *last = pos / GW_PAGE;
-}
-
-/* Most groups of pages of a query. */
-static size_t NAME(groups)(const NAME(attention_work) * w) {
-    return (size_t)((w->last - w->first) / GW_PAGE_GROUP + 1);
+    *first = w->low[i] / GW_PAGE;
+    *last = w->pos[i] / GW_PAGE;
 }
 
 /* Columns [from, end) of a page of q8_0 as f32, both multiples of 16: of K [e, GW_PAGE] with scales
@@ -415,7 +417,7 @@ static float *NAME(result)(const NAME(attention_work) * w, size_t i) {
 /* The sums of page p join those of its group, and those of a group that is complete the result. */
 VT static void NAME(join_page)(const NAME(attention_work) * w, size_t i, int p, float by) {
     const float *o = w->o + i * w->e;
-    float *sum = w->sum + i * w->e, *out = NAME(result)(w, i);
+    float *sum = w->sum + i * w->e;
     int first, last;
     NAME(pages_seen)(w, i, &first, &last);
     int g = (p - first) / GW_PAGE_GROUP, place = (p - first) % GW_PAGE_GROUP;
@@ -427,6 +429,7 @@ VT static void NAME(join_page)(const NAME(attention_work) * w, size_t i, int p, 
     if (place != GW_PAGE_GROUP - 1 && p != last) {
         return;
     }
+    float *out = NAME(result)(w, i);
     weight = v_set(w->group[i * NAME(groups)(w) + (size_t)g]);
     for (size_t c = 0; c < w->e; c += VW) {
         vf before = g == 0 ? v_set(-0.0f) : v_load(out + c);
