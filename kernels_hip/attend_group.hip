@@ -29,7 +29,9 @@ template <int HEADS, class CUT> struct gw_group_walk {
         const int group = p.heads / p.kv_heads, seen = live - p.parts.row0;
         tiles = p.kv_heads * ((group + HEADS - 1) / HEADS);
         rows = seen < p.parts.rows ? seen : p.parts.rows;
-        groups = p.step.step[GW_STEP_POS_MAX] / GW_PAGE / GW_PAGE_GROUP + 1;
+        const int pages = p.step.step[GW_STEP_POS_MAX] / GW_PAGE + 1;
+        const int most = p.window > 0 ? GW_WINDOW_PAGES(p.window) : pages;
+        groups = ((most < pages ? most : pages) + GW_PAGE_GROUP - 1) / GW_PAGE_GROUP;
         items = rows > 0 ? groups * rows * tiles : 0;
     }
     /* Row, heads and group of an item; 0: the row does not see as much. */

@@ -125,6 +125,9 @@ enum {
      16 * 16)
 #define GW_SPLIT_FLOATS(e, pages) ((pages) * (e))
 
+/* Most pages that a row sees in a window of so many positions. */
+#define GW_WINDOW_PAGES(window) ((window) / GW_PAGE + 2)
+
 /* gw_attend_group_CACHE_hH_eE: as gw_attend_CACHE_hH_eE, but it leaves groups of GW_PAGE_GROUP
  * pages behind. Dynamic shared memory: GW_GROUP_DESK, two times fresh_bytes, and team_bytes, of
  * weights of positions, scales and ring, for each team. */

@@ -281,9 +281,10 @@ static gw_status record_rows(struct gw_segment *segment, const gw_node *node, si
 
 /* Attention by blocks that have groups of pages, in the way of many. Fewer of them than there are
  * multiprocessors are left to launch number `front`, whose pages are faster on their own then
- * (measured on an H100 with groups of 1 and 4 heads). grouped: whether it is there. */
+ * (measured on an H100 with groups of 1 and 4 heads); a window may have no more at any time.
+ * grouped: whether it is there. */
 static gw_status record_groups(struct gw_segment *segment, const gw_node *node, size_t front,
-                               const struct gw_attend_params *pages_params, int heads, int first,
+                               const struct gw_attend_params *pages_params, int heads,
                                int *grouped) {
     struct gw_attend_params groups = *pages_params, *p = &groups;
     const struct gw_device *d = segment->device;
@@ -291,14 +292,14 @@ static gw_status record_groups(struct gw_segment *segment, const gw_node *node, 
     int group = p->heads / p->kv_heads, same = p->kv_heads * ((group + heads - 1) / heads);
     p->team_bytes = GW_PAGE * heads * 4 + 2 * p->scale_bytes + GW_ATTEND_STAGES * p->chunk;
     int shared = GW_GROUP_DESK(e, heads) + 2 * p->fresh_bytes + teams * p->team_bytes;
-    *grouped = (e == 64 || e == 128) && 2 * (shared + RESERVED) <= d->shared_bytes;
-    int fewest = d->units / (same * p->parts.rows) + 1; /* groups of a row: one for each unit */
-    int pages = d->no_block ? INT32_MAX : fewest * GW_PAGE_GROUP;
-    pages = *grouped && !d->no_pages ? pages : 0;
-    *most = first ? pages : lesser(pages, *most);
+    int pages = d->no_pages ? 0 : (d->units / (same * p->parts.rows) + 1) * GW_PAGE_GROUP;
+    *grouped = (e == 64 || e == 128) && 2 * (shared + RESERVED) <= d->shared_bytes &&
+               (p->window == 0 || GW_WINDOW_PAGES(p->window) > pages);
     if (!*grouped) {
         return GW_OK;
     }
+    pages = d->no_block && pages > 0 ? INT32_MAX : pages;
+    *most = *most == 0 ? pages : lesser(pages, *most);
     segment->launches[front].ways &= ~(1 << GW_HIP_MANY);
     char name[48];
     snprintf(name, sizeof name, "gw_attend_group_%s_h%d_e%d", gw_format_of(node->in[1]->fmt)->name,
@@ -347,8 +348,8 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)(most * same), 1, 1, GW_ATTEND_THREADS, 1,
                          1, shared, &p, sizeof p));
     segment->launches[segment->n - 1].fill = (unsigned)same;
+    GW_TRY(record_groups(segment, node, front, &p, heads, grouped));
     int first = segment->attends++ == 0;
-    GW_TRY(record_groups(segment, node, front, &p, heads, first, grouped));
     if (!joins_pages(segment, node, &p)) {
         for (int way = GW_HIP_SPLIT; way < GW_HIP_WAYS; way++) {
             segment->most_pages[way] = 0;
