@@ -22,7 +22,7 @@ struct gw_group_unit : gw_unit {
 
 /* Goes through the pages of a team. Groups are counted by rows, KV heads and tiles of heads, the
  * last one fastest. */
-template <int HEADS, class CUT> struct gw_group_walk {
+template <int HEADS> struct gw_group_walk {
     int groups, rows, tiles, items;
 
     __device__ inline gw_group_walk(const struct gw_attend_params &p, int live) {
@@ -47,8 +47,8 @@ template <int HEADS, class CUT> struct gw_group_walk {
         u.span = span_of(p.step, u.row, p.window);
         return u.span.first + u.group * GW_PAGE_GROUP <= u.span.last;
     }
-    /* From here on to a page that the team has; to find() when the number of its tile has had the
-     * time to come. */
+    /* From here on to a page that the team has; to find_tile() when the number of its tile has had
+     * the time to come. */
     __device__ inline void settle(const struct gw_attend_params &p, gw_group_unit &u) const {
         for (; u.item < items; u.item += (int)gridDim.x, u.turn = 0) {
             if (!open(p, u)) {
@@ -67,14 +67,6 @@ template <int HEADS, class CUT> struct gw_group_walk {
         u.turn++;
         settle(p, u);
         return u;
-    }
-    __device__ inline void find(const struct gw_attend_params &p, const CUT &c, gw_unit &u) const {
-        if (u.more) {
-            const size_t bytes = (size_t)(c.codes + c.scale_bytes);
-            const size_t at = ((size_t)u.tile * p.kv_heads + u.g) * bytes + 16 * gw_lane();
-            u.k = (const uint8_t *)p.k + at;
-            u.v = (const uint8_t *)p.v + at;
-        }
     }
 };
 
@@ -162,12 +154,12 @@ __device__ static inline void attend(const struct gw_attend_params &p, uint8_t *
     const gw_desk<HEADS> d = desk_of_team<CELLS, HEADS, cut, E>(shared, p, c);
     const int live = gw_live(p.step);
     gw_grid_launch_dependents();
-    const gw_group_walk<HEADS, cut> walk(p, live);
+    const gw_group_walk<HEADS> walk(p, live);
     gw_group_unit u, now;
     u.item = now.item = (int)blockIdx.x;
     u.turn = 0;
     walk.settle(p, u);
-    walk.find(p, c, u);
+    find_tile(p, c, u);
     /* Pages that no kernel before this one writes may be fetched while it still runs. */
     const int early = u.more && live == 1 && (p.turn.in || u.page < u.span.last);
     if (!early) {
@@ -199,7 +191,7 @@ __device__ static inline void attend(const struct gw_attend_params &p, uint8_t *
         while (u.more && u.item == now.item) {
             gw_group_unit next = walk.next(p, u);
             gw_page_sums<HEADS, PER> made;
-            attend_page<CELLS, HEADS, PER, E>(p, c, d, ring, u, walk, next, made);
+            attend_page<CELLS, HEADS, PER, E>(p, c, d, ring, u, next, made);
             leave(all, u.page - first, made);
             u = next;
         }

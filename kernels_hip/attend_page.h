@@ -280,10 +280,10 @@ __device__ static inline void keep_queries(const struct gw_attend_params &p,
 template <int HEADS, int PER> struct gw_page_sums { float top, sum, o[HEADS][PER]; };
 
 /* Page u, whose first chunks are on their way; next: what the team does then, which it asks for. */
-template <class CELLS, int HEADS, int PER, int E, class CUT, class RING, class WALK>
-__device__ static inline void
-attend_page(const struct gw_attend_params &p, const CUT &c, const gw_desk<HEADS> &d, RING &ring,
-            const gw_unit &u, const WALK &walk, gw_unit &next, gw_page_sums<HEADS, PER> &made) {
+template <class CELLS, int HEADS, int PER, int E, class CUT, class RING>
+__device__ static inline void attend_page(const struct gw_attend_params &p, const CUT &c,
+                                          const gw_desk<HEADS> &d, RING &ring, const gw_unit &u,
+                                          gw_unit &next, gw_page_sums<HEADS, PER> &made) {
     const int base = u.page * GW_PAGE, at_end = u.span.pos - base + 1, lane = gw_lane();
     const int from = u.span.lo > base ? u.span.lo - base : 0;
     const int end = at_end < GW_PAGE ? at_end : GW_PAGE;
@@ -309,7 +309,7 @@ attend_page(const struct gw_attend_params &p, const CUT &c, const gw_desk<HEADS>
         }
         score_chunk<CELLS, HEADS>(c, d, chunk, n, s);
     }
-    walk.find(p, c, next);
+    find_tile(p, c, next);
     weigh<HEADS>(d, s, from, end, p.scale, &made.top, &made.sum);
 #pragma unroll 1
     for (int n = 0; n < c.v_chunks; n++) {

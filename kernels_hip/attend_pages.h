@@ -71,6 +71,18 @@ struct gw_unit {
     gw_span span;
 };
 
+/* Where a unit's tile lies, now that its number is there. */
+template <class CUT>
+__device__ static inline void find_tile(const struct gw_attend_params &p, const CUT &c,
+                                        gw_unit &u) {
+    if (u.more) {
+        const size_t bytes = (size_t)(c.codes + c.scale_bytes);
+        const size_t at = ((size_t)u.tile * p.kv_heads + u.g) * bytes + 16 * gw_lane();
+        u.k = (const uint8_t *)p.k + at;
+        u.v = (const uint8_t *)p.v + at;
+    }
+}
+
 /* Goes through the units of a team. They are counted by pages, rows, KV heads, tiles of heads and
  * slices of values, the last one fastest: rows that see the same page come at the same time. */
 template <class CELLS, int HEADS, int PER, class CUT> struct gw_walk {
@@ -102,10 +114,10 @@ template <class CELLS, int HEADS, int PER, class CUT> struct gw_walk {
         u.page = item / places / rows;
         locate(p, c, u);
         settle(p, c, u);
-        find(p, c, u);
+        find_tile(p, c, u);
         return u;
     }
-    /* To find() when the number of its tile has had the time to come. */
+    /* To find_tile() when the number of its tile has had the time to come. */
     __device__ inline gw_unit next(const struct gw_attend_params &p, const CUT &c,
                                    gw_unit u) const {
         advance(p, c, u);
@@ -154,14 +166,6 @@ template <class CELLS, int HEADS, int PER, class CUT> struct gw_walk {
         }
         const int slot = gw_step_slot(p.step, u.row);
         u.tile = p.pages[(size_t)slot * p.table_stride + u.page];
-    }
-    __device__ inline void find(const struct gw_attend_params &p, const CUT &c, gw_unit &u) const {
-        if (u.more) {
-            const size_t bytes = (size_t)(c.codes + c.scale_bytes);
-            const size_t at = ((size_t)u.tile * p.kv_heads + u.g) * bytes + 16 * gw_lane();
-            u.k = (const uint8_t *)p.k + at;
-            u.v = (const uint8_t *)p.v + at;
-        }
     }
 };
 

@@ -68,7 +68,7 @@ __device__ static inline void attend(const struct gw_attend_params &p, uint8_t *
             loaded_head = u.head;
         }
         gw_page_sums<HEADS, PER> made;
-        attend_page<CELLS, HEADS, PER, E>(p, c, d, ring, u, walk, next, made);
+        attend_page<CELLS, HEADS, PER, E>(p, c, d, ring, u, next, made);
         leave<HEADS, PER>(p, u, c.e, made);
         u = next;
     }
