@@ -7,6 +7,9 @@
  */
 #include "kernels_hip/attend_tile.h"
 
+static_assert(GW_BLOCK_PAGES <= GW_PAGE_GROUP && GW_BLOCK_PAGES_NARROW <= GW_PAGE_GROUP,
+              "the pages of a row are joined as one group");
+
 /* Where the block has what. */
 struct gw_desk {
     float *q;                   /* [e]                                                   */

@@ -8,6 +8,8 @@
  */
 #include "kernels_hip/attend_rows.h"
 
+static_assert(GW_ROWS_PAGES <= GW_PAGE_GROUP, "the pages of a row are joined as one group");
+
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
 /* The scores of a round of K. With few of them a team has half of a page of a row, a position per
