@@ -3,8 +3,8 @@
  * and join what they leave in shared memory, so that a sixteenth of the partial results goes
  * through memory. attend_join.hip joins the groups.
  *
- * For heads of 64 and 128 values, on devices whose multiprocessors have room for two such blocks:
- * one computes while the other joins.
+ * For up to four heads of 64 or 128 values, on devices whose multiprocessors have room for two such
+ * blocks: one computes while the other joins. (Not for four heads of 128 in q8_0 within 228 KB.)
  */
 #include "kernels_hip/attend_page.h"
 
@@ -125,22 +125,14 @@ __device__ static inline void join_group(const struct gw_attend_params &p,
         const int h = unit / SLICES, i = unit % SLICES * GW_LANES + lane;
         const int place = lane % GW_PAGE_GROUP;
         const float top = place < n ? all.top[h][place] : minus_infinity();
-        const float sum = all.sum[h][place], here = group_top(top), share = exp_below(top - here);
-        float o = 0.0f, total = 0.0f;
-#pragma unroll
-        for (int k = 0; k < GW_PAGE_GROUP; k++) {
-            const float by = gw_shuffle(share, k), more = gw_shuffle(sum, k);
-            if (k < n) {
-                total = GW_FMA(more, by, total);
-                o = GW_FMA(all.values[k][h][i], by, o);
-            }
-        }
+        const gw_group_sums made =
+            join_pages(&all.values[0][h][i], HEADS * E, top, all.sum[h][place], n);
         const int row = (u.row - p.parts.row0) * p.heads + u.head + h;
         const int at = row * p.parts.page_stride + u.group;
-        p.parts.values[(size_t)at * p.parts.e_padded + i] = o;
+        p.parts.values[(size_t)at * p.parts.e_padded + i] = made.value;
         if (i == 0) {
-            p.parts.top[at] = here;
-            p.parts.sum[at] = total;
+            p.parts.top[at] = made.top;
+            p.parts.sum[at] = made.sum;
         }
     }
 }
@@ -209,8 +201,7 @@ __device__ static inline void attend(const struct gw_attend_params &p, uint8_t *
         attend<gw_cells_##format, HEADS, E>(p, shared);                                            \
     }
 #define GROUP_WIDTHS(format, HEADS) GROUP(format, HEADS, 64) GROUP(format, HEADS, 128)
-#define GROUP_ALL(format)                                                                          \
-    GROUP_WIDTHS(format, 1) GROUP_WIDTHS(format, 2) GROUP_WIDTHS(format, 4) GROUP_WIDTHS(format, 8)
+#define GROUP_ALL(format) GROUP_WIDTHS(format, 1) GROUP_WIDTHS(format, 2) GROUP_WIDTHS(format, 4)
 GROUP_ALL(f16)
 GROUP_ALL(f32)
 GROUP_ALL(q8_0)

@@ -61,20 +61,11 @@ struct gw_join_pages {
     /* -> value [lane], and by lane 0 sum and weight, of the one group. */
     __device__ inline void leave(const gw_join_parts &parts, int g, float best,
                                  float (*value)[GW_JOIN_WIDTH], float *sums, float *weights) const {
-        const float here = group_top(top), share = exp_below(top - here);
-        float o = 0.0f, total = 0.0f;
-#pragma unroll
-        for (int k = 0; k < PAGES; k++) {
-            const float by = gw_shuffle(share, k), more = gw_shuffle(sum, k);
-            if (g * PAGES + k < parts.n) {
-                total = GW_FMA(more, by, total);
-                o = GW_FMA(v[k], by, o);
-            }
-        }
-        value[0][gw_lane()] = o;
+        const gw_group_sums all = join_pages(v, 1, top, sum, parts.n - g * PAGES);
+        value[0][gw_lane()] = all.value;
         if (gw_lane() == 0) {
-            sums[0] = total;
-            weights[0] = exp_below(here - best);
+            sums[0] = all.sum;
+            weights[0] = exp_below(all.top - best);
         }
     }
 };

@@ -130,6 +130,27 @@ GW_DEVICE float exp_below(float x) {
     return x < -87.0f ? 0.0f : y;
 }
 
+/* A group of n pages joined (docs/arithmetic.md, section 5, step 4). v: this lane's value of the
+ * first page, `stride` floats from page to page; top, sum: of page lane % GW_PAGE_GROUP, below all
+ * where there is none. The whole team calls it. */
+struct gw_group_sums {
+    float top, sum, value;
+};
+__device__ static inline gw_group_sums join_pages(const float *v, int stride, float top, float sum,
+                                                  int n) {
+    gw_group_sums all = {group_top(top), 0.0f, 0.0f};
+    const float share = exp_below(top - all.top);
+#pragma unroll
+    for (int k = 0; k < GW_PAGE_GROUP; k++) {
+        const float by = gw_shuffle(share, k), more = gw_shuffle(sum, k);
+        if (k < n) {
+            all.sum = GW_FMA(more, by, all.sum);
+            all.value = GW_FMA(v[k * stride], by, all.value);
+        }
+    }
+    return all;
+}
+
 /* ---- ROPE_KV of a step of one row ------------------------------------------------------------ */
 
 /* Heads side by side in shared memory through their norm and rotation, in place; angle: the

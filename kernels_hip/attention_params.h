@@ -15,6 +15,7 @@ enum {
     GW_ATTEND_STAGES = 4,        /* chunks of a team's ring; not more than the fewest   */
     GW_ATTEND_HEADS = 8,         /* most heads at once                                  */
     GW_GROUP_THREADS = 256,      /* of a block that has groups of pages                 */
+    GW_GROUP_HEADS = 4,          /* most heads at once there                            */
     GW_JOIN_THREADS = 256,
     GW_JOIN_WIDTH = 32           /* values of a head that a block joins                 */
 };

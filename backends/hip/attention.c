@@ -293,7 +293,8 @@ static gw_status record_groups(struct gw_segment *segment, const gw_node *node, 
     p->team_bytes = GW_PAGE * heads * 4 + 2 * p->scale_bytes + GW_ATTEND_STAGES * p->chunk;
     int shared = GW_GROUP_DESK(e, heads) + 2 * p->fresh_bytes + teams * p->team_bytes;
     int pages = d->no_pages ? 0 : (d->units / (same * p->parts.rows) + 1) * GW_PAGE_GROUP;
-    *grouped = (e == 64 || e == 128) && 2 * (shared + RESERVED) <= d->shared_bytes &&
+    *grouped = (e == 64 || e == 128) && heads <= GW_GROUP_HEADS &&
+               2 * (shared + RESERVED) <= d->shared_bytes &&
                (p->window == 0 || GW_WINDOW_PAGES(p->window) > pages);
     if (!*grouped) {
         return GW_OK;
