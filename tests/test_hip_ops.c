@@ -795,7 +795,8 @@ static void attention_by_groups(void **state) {
     check_attention("no-block,no-pages");
 }
 
-/* Each kernel of groups of pages, over the border of one. Four heads of 128 in q8_0 have no room. */
+/* Each kernel of groups of pages, over the border of one. Four heads of 128 in q8_0 have no room.
+ */
 static void every_kernel_of_groups(void **state) {
     static const gw_fmt caches[] = {GW_FMT_F16, GW_FMT_F32, GW_FMT_Q8_0};
     static op_bench bench;
@@ -806,8 +807,14 @@ static void every_kernel_of_groups(void **state) {
     for (int i = 0; i < 18; i++) {
         const int e = i % 2 ? 128 : 64, heads = 1 << i / 2 % 3;
         const gw_fmt kv = caches[i / 6];
-        const op_case c = {.op = GW_OP_ATTENTION, .why = "a kernel of groups", .n = 2,
-                           .heads = heads, .kv_heads = 1, .e = e, .kv = kv, .pos = 64 * 17 - 1,
+        const op_case c = {.op = GW_OP_ATTENTION,
+                           .why = "a kernel of groups",
+                           .n = 2,
+                           .heads = heads,
+                           .kv_heads = 1,
+                           .e = e,
+                           .kv = kv,
+                           .pos = 64 * 17 - 1,
                            .slots = 1};
         char kernel[64];
         snprintf(kernel, sizeof kernel, "gw_attend_group_%s_h%d_e%d", gw_format_of(kv)->name, heads,
