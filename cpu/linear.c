@@ -14,21 +14,34 @@ static void finish(const gw_cpu_linear *job, size_t i, size_t r, float sum) {
     job->y[i * job->y_stride + r] = sum;
 }
 
+/* Up to GW_STRIP_ROWS rows from `first` on times activation row i: spans are made once for them. */
+static void scalar_strip(const gw_format *f, const gw_cpu_linear *job, size_t first, size_t rows,
+                         size_t i, int prefill) {
+    const size_t row_bytes = f->row_header + job->k / f->block_elems * f->block_bytes;
+    const unsigned char *w = (const unsigned char *)job->w + first * row_bytes;
+    const gw_act8 *x = (const gw_act8 *)(const void *)((const char *)job->x + i * job->x_stride);
+    float lane[GW_STRIP_ROWS][GW_LANES] = {{0}};
+    for (size_t b = 0; b < job->k / GW_ACT_BLOCK; b += f->span) {
+        gw_act8 one[GW_ACT_SPAN];
+        if (f->span > 1) {
+            gw_act8_span(one, x + b);
+        }
+        for (size_t r = 0; r < rows; r++) {
+            float *acc = &lane[r][prefill ? 0 : b % GW_LANES];
+            *acc = f->term(w + r * row_bytes, b, f->span > 1 ? one : x + b, *acc);
+        }
+    }
+    for (size_t r = 0; r < rows; r++) {
+        finish(job, i, first + r, prefill ? lane[r][0] : gw_join_lanes(lane[r]));
+    }
+}
+
 static void scalar_rows(gw_fmt fmt, const gw_cpu_linear *job, size_t first, size_t end,
                         int prefill) {
-    const gw_format *f = gw_format_of(fmt);
-    const size_t row_bytes = f->row_header + job->k / f->block_elems * f->block_bytes;
-    for (size_t r = first; r < end; r++) {
-        const unsigned char *row = (const unsigned char *)job->w + r * row_bytes;
+    for (size_t r = first; r < end; r += GW_STRIP_ROWS) {
+        const size_t rows = end - r < GW_STRIP_ROWS ? end - r : GW_STRIP_ROWS;
         for (size_t i = 0; i < (size_t)job->n; i++) {
-            const gw_act8 *x =
-                (const gw_act8 *)(const void *)((const char *)job->x + i * job->x_stride);
-            float lane[GW_LANES] = {0};
-            for (size_t b = 0; b < job->k / GW_ACT_BLOCK; b++) {
-                float *acc = &lane[prefill ? 0 : b % GW_LANES];
-                *acc = f->term(row, b, x + b, *acc);
-            }
-            finish(job, i, r, prefill ? lane[0] : gw_join_lanes(lane));
+            scalar_strip(gw_format_of(fmt), job, r, rows, i, prefill);
         }
     }
 }

@@ -1,9 +1,10 @@
 /* cpu/linear_amx.c - prompts of quantized weights on AMX tiles; decode is that of linear_vnni.c.
  *
  * A tile product gives the exact integer sums of one block of 32 for 16 activation rows and 16
- * weight rows; vectors add the terms in the order of the contract. While tiles are in use the
- * second 512-bit multiplier is not to be had (docs/performance.md), so most sums become floats by
- * adding, not by converting, and tile instructions run four sums ahead of the floats.
+ * weight rows (two products, twice as wide: those of GW_ACT_SPAN blocks, a span); vectors add the
+ * terms in the order of the contract. While tiles are in use the second 512-bit multiplier is not
+ * to be had (docs/performance.md), so most sums become floats by adding, not by converting, and
+ * tile instructions run four sums ahead of the floats.
  */
 #if defined(GODWIT_AMX)
 #define V_VNNI 1
@@ -29,15 +30,28 @@ enum {
     CODES = GW_ACT_BLOCK * GW_STRIP_ROWS
 };
 
-/* One block of GW_TILE activation rows; rows that are not there are zero. */
-typedef struct x_tile {
-    gw_i8 q[GW_TILE][GW_ACT_BLOCK];
+/* The kinds of linear_shape_body.h, and AFFINE with terms of GW_ACT_SPAN blocks. */
+enum { SPANNED = HALVED_MIN + 1 };
+
+/* What the terms of GW_TILE activation rows need besides sums; rows that are not there are zero. */
+typedef struct x_scales {
     float dx[GW_TILE];
     union {
         float dxs[GW_TILE];     /* dx * (float)(sum of all q), for formats with a minimum */
         gw_i16 sum[GW_TILE][2]; /* of halves, for those with a minimum per half           */
     } u;
+} x_scales;
+
+typedef struct x_tile { /* one block */
+    x_scales scale;
+    gw_i8 q[GW_TILE][GW_ACT_BLOCK];
 } x_tile;
+
+typedef struct x_span { /* GW_ACT_SPAN blocks, in the room of as many tiles */
+    x_scales scale;
+    gw_i8 q[2][GW_TILE][2 * GW_ACT_BLOCK];
+} x_span;
+_Static_assert(sizeof(x_span) <= GW_ACT_SPAN * sizeof(x_tile), "a span has room");
 
 typedef struct scales {
     float ws[GW_STRIP_ROWS], wm[GW_STRIP_ROWS];
@@ -123,6 +137,15 @@ GW_STRIP_FORMATS(FILL)
 /* ---- activations -------------------------------------------------------------------------------
  */
 
+/* Row i of a span. */
+V_FN void prepare_span(x_span *dst, size_t i, const gw_act8 *x) {
+    gw_i8 *first = dst->q[0][i], *second = dst->q[1][i];
+    span s = {.q = {first, first + GW_ACT_BLOCK, second, second + GW_ACT_BLOCK}};
+    take_span(&s, x);
+    dst->scale.dx[i] = s.dx;
+    dst->scale.u.dxs[i] = s.dxs;
+}
+
 /* Rows [from, end) of x into tiles [blocks] each; from is a multiple of GW_TILE. */
 V_FN void prepare_tiles(int kind, x_tile *dst, const gw_cpu_linear *job, size_t from, size_t end) {
     const size_t blocks = job->k / GW_ACT_BLOCK;
@@ -133,13 +156,18 @@ V_FN void prepare_tiles(int kind, x_tile *dst, const gw_cpu_linear *job, size_t 
         for (size_t i = 0; i < GW_TILE && from + i < end; i++) {
             const gw_act8 *x =
                 (const gw_act8 *)(const void *)((const char *)job->x + (from + i) * job->x_stride);
-            for (size_t b = 0; b < blocks; b++) {
+            for (size_t b = 0; b < blocks; b += kind == SPANNED ? GW_ACT_SPAN : 1) {
+                x_scales *scale = &dst[b].scale;
+                if (kind == SPANNED) {
+                    prepare_span((x_span *)(void *)(dst + b), i, x + b);
+                    continue;
+                }
                 memcpy(dst[b].q[i], x[b].q, sizeof dst[b].q[i]);
-                dst[b].dx[i] = x[b].scale;
+                scale->dx[i] = x[b].scale;
                 if (kind == HALVED_MIN) {
-                    memcpy(dst[b].u.sum[i], x[b].sum, sizeof dst[b].u.sum[i]);
+                    memcpy(scale->u.sum[i], x[b].sum, sizeof scale->u.sum[i]);
                 } else {
-                    dst[b].u.dxs[i] = x[b].scale * (float)(x[b].sum[0] + x[b].sum[1]);
+                    scale->u.dxs[i] = x[b].scale * (float)(x[b].sum[0] + x[b].sum[1]);
                 }
             }
         }
@@ -172,9 +200,9 @@ V_FN v_float sums_of_row(const int kind, const gw_i32 *sums, int i) {
     return kind == SIGNED && i % 4 == 3 ? v_to_float(s) : to_float_by_adding(s);
 }
 
-/* acc [16 activation rows] + the terms of one block (the shapes of blocks.h), rows [from, end). */
+/* acc [16 activation rows] + their terms of one block or span (blocks.h), rows [from, end). */
 V_FN void add_terms(const int kind, v_float *acc, const gw_i32 *sums, const scales *w,
-                    const x_tile *x, const int from, const int end) {
+                    const x_scales *x, const int from, const int end) {
     const v_float ws = v_fload(w->ws);
     V_UNROLL_ROWS
     for (int i = from; i < end; i++) {
@@ -183,7 +211,7 @@ V_FN void add_terms(const int kind, v_float *acc, const gw_i32 *sums, const scal
         if (kind == HALVED_MIN) {
             v_int m = _mm512_madd_epi16(v_load(w->mins), v_dup_word(x->u.sum[i]));
             acc[i] = v_fma(v_mul(v_fload(w->wm), dx), to_float_by_adding(m), acc[i]);
-        } else if (kind == AFFINE) {
+        } else if (kind == AFFINE || kind == SPANNED) {
             acc[i] = v_fma(v_fload(w->wm), v_dup(x->u.dxs[i]), acc[i]);
         }
     }
@@ -201,26 +229,40 @@ typedef struct place {
     TILE_LOAD(t, w, now->code[codes], 64);                                                         \
     TILE_ZERO(t, sum);                                                                             \
     TILE_DOT(t, sum, a, w);
+/* The same of span u. */
+#define HALF_OF_SPAN(u, half, sum, a, w)                                                           \
+    TILE_LOAD(t, a, ((const x_span *)(const void *)(now->x + GW_ACT_SPAN * (u)))->q[half], 64);    \
+    TILE_LOAD(t, w, now->code[GW_ACT_SPAN * (u) + 2 * (half)], 64);                                \
+    TILE_DOT(t, sum, a, w);
+#define SPAN_PRODUCT(u, sum)                                                                       \
+    TILE_ZERO(t, sum);                                                                             \
+    HALF_OF_SPAN(u, 0, sum, 4, 6)                                                                  \
+    HALF_OF_SPAN(u, 1, sum, 5, 7)
 #define STORE(to, sum) TILE_STORE(t, sum, (to) + (sum)*SUMS);
 #define TERMS(u, from, to)                                                                         \
-    add_terms(kind, acc, old + (kind == HALVED ? 2 : 1) * (u)*SUMS, before->scale + (u),           \
-              before->x + (u), from, to);
+    add_terms(kind, acc, old + (kind == HALVED ? 2 : 1) * (u)*SUMS,                                \
+              before->scale + (kind == SPANNED ? GW_ACT_SPAN : 1) * (u),                           \
+              &before->x[(kind == SPANNED ? GW_ACT_SPAN : 1) * (u)].scale, from, to);
 /* One of the four products of a group: besides it, the product before the last is stored, and the
  * terms of as many sums of the group before are added. */
 #define STEP(codes, u, sum, a, w, to, ready, from, until)                                          \
     if (!at_first || (codes) >= 2) {                                                               \
         STORE(to, ready)                                                                           \
     }                                                                                              \
-    if (kind != HALVED || (codes) % 2 == 0) {                                                      \
-        LOAD_X(u, a)                                                                               \
+    if (kind == SPANNED) {                                                                         \
+        SPAN_PRODUCT(u, sum)                                                                       \
+    } else {                                                                                       \
+        if (kind != HALVED || (codes) % 2 == 0) {                                                  \
+            LOAD_X(u, a)                                                                           \
+        }                                                                                          \
+        PRODUCT(codes, sum, a, w)                                                                  \
     }                                                                                              \
-    PRODUCT(codes, sum, a, w)                                                                      \
     if (!at_first) {                                                                               \
         TERMS(u, from, until)                                                                      \
     }
 
-/* Products of the four blocks (HALVED: two, of two planes each) at `now`, between them the terms of
- * those at `before`; at first there are none. */
+/* Products of the four blocks or spans (HALVED: two blocks, of two planes each) at `now`, between
+ * them the terms of those at `before`; at first there are none. */
 V_FN void run_group(const int kind, const int at_first, gw_tiles *t, const place *now,
                     const place *before, gw_i32 *sums, gw_i32 *old, v_float *acc) {
     enum { HALF = GW_TILE / 2, ALL = GW_TILE };
@@ -276,26 +318,33 @@ V_FN place place_of(const work *w, size_t i) {
     return (place){w->x + i / w->strips * w->step, p->code, p->scale};
 }
 
-/* Blocks that fill no group, one after the other. */
+/* Blocks or spans that fill no group, one after the other. */
 V_FN void multiply_rest(const int kind, const work *w, gw_tiles *t, size_t first) {
+    const size_t step = kind == SPANNED ? GW_ACT_SPAN : 1;
     gw_i32 *old = w->room->sums[0];
     for (size_t i = 0; i < w->tiles * w->strips && first < w->blocks; i++) {
         place at = place_of(w, i), *now = &at, *before = &at;
         v_float acc[GW_TILE];
         load_sums(acc, w->acc + i * SUMS);
         at.x += first, at.code += first, at.scale += first;
-        for (size_t b = first; b < w->blocks; b++, at.x++, at.code++, at.scale++) {
-            LOAD_X(0, 4)
-            PRODUCT(0, 0, 4, 6)
+        for (size_t b = first; b < w->blocks; b += step) {
+            if (kind == SPANNED) {
+                SPAN_PRODUCT(0, 0)
+            } else {
+                LOAD_X(0, 4)
+                PRODUCT(0, 0, 4, 6)
+            }
             STORE(old, 0)
             TERMS(0, 0, GW_TILE)
+            at.x += step, at.code += step, at.scale += step;
         }
         store_sums(w->acc + i * SUMS, acc);
     }
 }
 
 V_FN void multiply(const int kind, const work *w, gw_tiles *t) {
-    const size_t blocks = kind == HALVED ? 2 : 4, codes = 4, groups = w->blocks / blocks;
+    const size_t blocks = kind == HALVED ? 2 : kind == SPANNED ? 4 * GW_ACT_SPAN : 4;
+    const size_t codes = kind == SPANNED ? blocks : 4, groups = w->blocks / blocks;
     const size_t n = groups > 0 ? w->tiles * w->strips : 0;
     gw_i32 *sums = w->room->sums[0], *old = w->room->sums[1], *swap;
     place now, before;
@@ -333,12 +382,14 @@ static void multiply_plain(const work *w, gw_tiles *t) { multiply(SIGNED, w, t);
 static void multiply_affine(const work *w, gw_tiles *t) { multiply(AFFINE, w, t); }
 static void multiply_halved(const work *w, gw_tiles *t) { multiply(HALVED, w, t); }
 static void multiply_halved_min(const work *w, gw_tiles *t) { multiply(HALVED_MIN, w, t); }
+static void multiply_spanned(const work *w, gw_tiles *t) { multiply(SPANNED, w, t); }
 
 static multiply_fn *const multiplies[] = {[SIGNED] = multiply_plain,
                                           [SHIFTED] = multiply_plain,
                                           [AFFINE] = multiply_affine,
                                           [HALVED] = multiply_halved,
-                                          [HALVED_MIN] = multiply_halved_min};
+                                          [HALVED_MIN] = multiply_halved_min,
+                                          [SPANNED] = multiply_spanned};
 
 /* ---- a range of rows ---------------------------------------------------------------------------
  */
@@ -431,7 +482,7 @@ static void run_rows(const gw_cpu_linear *job, size_t first, size_t end, void *s
     x_tile *own =
         (x_tile *)(void *)((char *)scratch + sizeof(room) + tiles * PAIR * SUMS * sizeof(float));
     gw_tiles state;
-    TILES_BEGIN(&state);
+    TILES_BEGIN(&state, kind == SPANNED);
     for (size_t from = 0; from < n; from += chunk) {
         const size_t rows = n - from < chunk ? n - from : chunk;
         const x_tile *x = own;
@@ -445,6 +496,8 @@ static void run_rows(const gw_cpu_linear *job, size_t first, size_t end, void *s
     TILES_END(&state);
 }
 
+#define KIND(name) (GW_STRIP_SPAN_##name > 1 ? SPANNED : f.kind)
+
 #define KERNELS(name, NAME, weights, bytes, head)                                                  \
     void gw_linear_##name##_amx_prefill(const gw_cpu_linear *job, size_t first, size_t end,        \
                                         void *scratch) {                                           \
@@ -453,7 +506,7 @@ static void run_rows(const gw_cpu_linear *job, size_t first, size_t end, void *s
             gw_linear_##name##_vnni_prefill(job, first, end, scratch);                             \
         } else {                                                                                   \
             run_rows(job, first, end, scratch, gw_strip_bytes(GW_FMT_##NAME, job->k), fill_##name, \
-                     f.kind);                                                                      \
+                     KIND(name));                                                                  \
         }                                                                                          \
     }                                                                                              \
     void gw_linear_##name##_amx_prepare(const gw_cpu_linear *job, size_t first, size_t end,        \
@@ -463,7 +516,7 @@ static void run_rows(const gw_cpu_linear *job, size_t first, size_t end, void *s
         if (job->n < FEW) {                                                                        \
             gw_linear_##name##_vnni_prepare(job, first, end, dst);                                 \
         } else {                                                                                   \
-            prepare_tiles(f.kind, (x_tile *)dst + tile, job, first, end);                          \
+            prepare_tiles(KIND(name), (x_tile *)dst + tile, job, first, end);                      \
         }                                                                                          \
     }
 GW_STRIP_FORMATS(KERNELS)

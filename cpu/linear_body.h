@@ -113,13 +113,26 @@ V_FN void add_rows(shape f, const v_block *u, const gw_xblock *x, size_t count, 
 #endif
 }
 
-/* Activation rows [from, from + count) as blocks [k / 32][count]. */
-V_FN void prepare(shape f, gw_xblock *dst, const gw_cpu_linear *job, size_t from, size_t count) {
+/* The blocks of a span, `count` apart; the first has its scale and sum. */
+V_FN void prepare_span(gw_xblock *dst, const gw_act8 *x, size_t count) {
+    span s = {.q = {dst->q, dst[count].q, dst[2 * count].q, dst[3 * count].q}};
+    take_span(&s, x);
+    dst->dx = s.dx;
+    dst->u.dxs = s.dxs;
+}
+
+/* Activation rows [from, from + count) as blocks [k / 32][count]; terms of `spans` blocks. */
+V_FN void prepare(shape f, size_t spans, gw_xblock *dst, const gw_cpu_linear *job, size_t from,
+                  size_t count) {
     const size_t blocks = job->k / GW_ACT_BLOCK;
     for (size_t i = 0; i < count; i++) {
         const gw_act8 *x =
             (const gw_act8 *)(const void *)((const char *)job->x + (from + i) * job->x_stride);
-        for (size_t b = 0; b < blocks; b++) {
+        for (size_t b = 0; b < blocks; b += spans) {
+            if (spans > 1) {
+                prepare_span(dst + b * count + i, x + b, count);
+                continue;
+            }
             gw_xblock *d = dst + b * count + i;
             gw_i32 sum = x[b].sum[0] + x[b].sum[1];
             d->dx = x[b].scale;
@@ -139,19 +152,21 @@ V_FN void prepare(shape f, gw_xblock *dst, const gw_cpu_linear *job, size_t from
 }
 
 /* Rows [from, end) in tiles of GW_TILE; only the last tile of all rows may be shorter. */
-V_FN void prepare_tiles(shape f, gw_xblock *dst, const gw_cpu_linear *job, size_t from,
-                        size_t end) {
+V_FN void prepare_tiles(shape f, size_t spans, gw_xblock *dst, const gw_cpu_linear *job,
+                        size_t from, size_t end) {
     for (size_t t = from; t < end; t += GW_TILE) {
-        prepare(f, dst + (t - from) * (job->k / GW_ACT_BLOCK), job, t,
+        prepare(f, spans, dst + (t - from) * (job->k / GW_ACT_BLOCK), job, t,
                 end - t < GW_TILE ? end - t : GW_TILE);
     }
 }
 
-/* Sum of the 32 lanes at p, p + step, ... in the order of gw_join_lanes. */
+/* Sum of the 32 lanes at p, p + step, ... in the order of gw_join_lanes. Of terms of GW_ACT_SPAN
+ * blocks only the lanes that have some lie there; each first takes the +0 of its neighbours. */
 V_FN v_float lane_at(const float *p, size_t step) {
     (void)step;
     return v_fload(p);
 }
+V_FN v_float lane_of_span(const float *p, size_t step) { return v_add(lane_at(p, step), v_zero()); }
 #define JOIN(name, below, h)                                                                       \
     V_FN v_float name(const float *p, size_t step) {                                               \
         return v_add(below(p, step), below(p + (h)*step, step));                                   \
@@ -161,6 +176,9 @@ JOIN(join4, join2, 2)
 JOIN(join8, join4, 4)
 JOIN(join16, join8, 8)
 JOIN(join_lanes, join16, 16)
+JOIN(join_spans2, lane_of_span, 1)
+JOIN(join_spans4, join_spans2, 2)
+JOIN(join_spans, join_spans4, 4)
 #undef JOIN
 
 /* ---- one strip ------------------------------------------------------------------------------- */
@@ -215,13 +233,23 @@ V_FN void fetch_woven(uintptr_t at, size_t further, const size_t *offset, size_t
 }
 
 /* Several rows: acc [lanes][count][16] += blocks [first, end) of one strip times those of
- * x [blocks][count]; block b goes to lane b & last. */
+ * x [blocks][count]; term t goes to lane t & last. */
 typedef void pass_fn(const unsigned char *strip, size_t first, size_t end, const gw_xblock *x,
                      size_t count, float *acc, size_t last, stream from);
 
-/* Sizes of a format's strips of `blocks` blocks. */
+/* Sizes of a format's strips of `blocks` blocks. Of the contract's lanes only LANES have terms, of
+ * two neighbouring blocks PAIR. */
 #define SIZES(name)                                                                                \
-    enum { SUBS = GW_STRIP_SUBS_##name, GROUP = GW_STRIP_GROUP_##name, HEAD = GW_STRIP_HEAD_##name }
+    enum {                                                                                         \
+        SUBS = GW_STRIP_SUBS_##name,                                                               \
+        GROUP = GW_STRIP_GROUP_##name,                                                             \
+        HEAD = GW_STRIP_HEAD_##name,                                                               \
+        SPAN = GW_STRIP_SPAN_##name,                                                               \
+        LANES = GW_LANES / SPAN,                                                                   \
+        PAIR = SPAN > 1 ? 1 : 2                                                                    \
+    }
+
+#include "cpu/linear_span_body.h"
 
 /* Several activation rows: a weight block is unpacked once for all of them. */
 #define PASS_SOME(name)                                                                            \
@@ -231,12 +259,16 @@ typedef void pass_fn(const unsigned char *strip, size_t first, size_t end, const
         SIZES(name);                                                                               \
         const shape f = SHAPE_##name;                                                              \
         x += first * count;                                                                        \
-        for (size_t b = first; b < end; b++, x += count) {                                         \
+        for (size_t b = first; b < end; b += SPAN, x += SPAN * count) {                            \
             const int sub = (int)(b % SUBS);                                                       \
             const unsigned char *group = strip + HEAD + b / SUBS * GROUP;                          \
-            float *a = acc + (b & last) * count * GW_STRIP_ROWS;                                   \
+            float *a = acc + (b / SPAN & last) * count * GW_STRIP_ROWS;                            \
             if (from.ahead != 0 && sub == 0) {                                                     \
                 fetch_group(group, GROUP, from);                                                   \
+            }                                                                                      \
+            if (SPAN > 1) {                                                                        \
+                add_spans(group, sub, x, count, a);                                                \
+                continue;                                                                          \
             }                                                                                      \
             for (int h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {                                      \
                 v_block u;                                                                         \
@@ -259,18 +291,23 @@ typedef struct form {
     pass_fn *pass; /* several activation rows */
     one_fn *one;
     places_fn *places;
+    size_t lanes; /* that have terms */
     int in_order; /* one_F reads a strip from its first byte to its last */
 } form;
 
 /* y of strip i from its lanes, acc [lanes][n][16]; joined: lane 0 has the sum of all. */
-static void finish_strip(const gw_cpu_linear *job, size_t i, const float *acc, int joined) {
-    const size_t n = (size_t)job->n;
+static void finish_strip(const gw_cpu_linear *job, size_t i, const float *acc, size_t lanes,
+                         int joined) {
+    const size_t n = (size_t)job->n, step = n * GW_STRIP_ROWS;
     for (size_t row = 0; row < n; row++) {
         for (size_t h = 0; h < GW_STRIP_ROWS; h += V_ROWS) {
             const size_t r = i * GW_STRIP_ROWS + h;
             if (r < job->m) {
                 const float *sums = acc + row * GW_STRIP_ROWS + h;
-                finish(job, row, r, joined ? v_fload(sums) : join_lanes(sums, n * GW_STRIP_ROWS));
+                finish(job, row, r,
+                       joined              ? v_fload(sums)
+                       : lanes == GW_LANES ? join_lanes(sums, step)
+                                           : join_spans(sums, step));
             }
         }
     }
@@ -285,13 +322,13 @@ static void decode_strips(const gw_cpu_linear *job, size_t i, size_t end, float 
                          job->next != NULL ? (uintptr_t)job->next - stop : 0};
     for (; i < end; i++) {
         const unsigned char *strip = (const unsigned char *)job->w + i * f.bytes;
-        memset(acc, 0, GW_LANES * n * GW_STRIP_ROWS * sizeof *acc);
+        memset(acc, 0, f.lanes * n * GW_STRIP_ROWS * sizeof *acc);
         if (n == 1) {
             f.one(strip, blocks, x, acc, from);
         } else {
-            f.pass(strip, 0, blocks, x, n, acc, GW_LANES - 1, from);
+            f.pass(strip, 0, blocks, x, n, acc, f.lanes - 1, from);
         }
-        finish_strip(job, i, acc, 0);
+        finish_strip(job, i, acc, f.lanes, 0);
     }
 }
 
@@ -314,7 +351,7 @@ static void decode_places(const gw_cpu_linear *job, size_t i, size_t end, float 
         const unsigned char *then = i + n < end ? strip + n * f.bytes : job->next;
         f.places(strip, n, f.bytes, blocks, part, x, rows, acc, then != NULL ? then : strip, woven);
         for (size_t s = 0; s < n; s++) {
-            finish_strip(job, i + s, acc + s * GW_LANES * rows * GW_STRIP_ROWS, joined);
+            finish_strip(job, i + s, acc + s * f.lanes * rows * GW_STRIP_ROWS, f.lanes, joined);
         }
     }
 }
@@ -362,12 +399,13 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
         const gw_xblock *x = job->prepared;                                                        \
         if (x == NULL) {                                                                           \
             gw_xblock *own = (gw_xblock *)(acc + GW_LANES * GW_TILE * GW_STRIP_ROWS);              \
-            prepare(f, own, job, 0, (size_t)job->n);                                               \
+            prepare(f, GW_STRIP_SPAN_##name, own, job, 0, (size_t)job->n);                         \
             x = own;                                                                               \
         }                                                                                          \
         decode_rows(job, first, end, acc, x,                                                       \
                     (form){gw_strip_bytes(GW_FMT_##NAME, job->k), pass_##name, one_##name,         \
-                           places_##name, in_order(GW_FMT_##NAME)});                               \
+                           places_##name, GW_LANES / GW_STRIP_SPAN_##name,                         \
+                           in_order(GW_FMT_##NAME)});                                              \
     }                                                                                              \
     void JOIN_NAMES(name, LEVEL, prefill)(const gw_cpu_linear *job, size_t first, size_t end,      \
                                           void *scratch) {                                         \
@@ -382,7 +420,7 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
             if (job->prepared != NULL) {                                                           \
                 x = (const gw_xblock *)job->prepared + from * blocks;                              \
             } else {                                                                               \
-                prepare_tiles(f, own, job, from, from + rows);                                     \
+                prepare_tiles(f, GW_STRIP_SPAN_##name, own, job, from, from + rows);               \
             }                                                                                      \
             prefill_chunk(job, first, end, from, rows, acc, x,                                     \
                           gw_strip_bytes(GW_FMT_##NAME, job->k), pass_##name);                     \
@@ -391,6 +429,7 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
     void JOIN_NAMES(name, LEVEL, prepare)(const gw_cpu_linear *job, size_t first, size_t end,      \
                                           void *dst) {                                             \
         const shape f = SHAPE_##name;                                                              \
-        prepare_tiles(f, (gw_xblock *)dst + first * (job->k / GW_ACT_BLOCK), job, first, end);     \
+        prepare_tiles(f, GW_STRIP_SPAN_##name, (gw_xblock *)dst + first * (job->k / GW_ACT_BLOCK), \
+                      job, first, end);                                                            \
     }
 GW_STRIP_FORMATS(KERNELS)

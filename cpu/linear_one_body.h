@@ -31,15 +31,16 @@
         }                                                                                          \
     }
 
-V_FN void load_lanes(v_lanes *lanes, const float *a, int clear) {
+/* n lanes, 1 or 2; the second is +0 where there is one. */
+V_FN void load_lanes(v_lanes *lanes, const float *a, const int n, int clear) {
     for (int i = 0; i < 2 * GW_STRIP_ROWS / V_ROWS; i++) {
         v_float *lane = &lanes->of[i * V_ROWS / GW_STRIP_ROWS][i % (GW_STRIP_ROWS / V_ROWS)];
-        *lane = clear ? v_zero() : v_fload(a + i * V_ROWS);
+        *lane = clear || i >= n * GW_STRIP_ROWS / V_ROWS ? v_zero() : v_fload(a + i * V_ROWS);
     }
 }
 
-V_FN void store_lanes(const v_lanes *lanes, float *a) {
-    for (int i = 0; i < 2 * GW_STRIP_ROWS / V_ROWS; i++) {
+V_FN void store_lanes(const v_lanes *lanes, float *a, const int n) {
+    for (int i = 0; i < n * GW_STRIP_ROWS / V_ROWS; i++) {
         v_fstore(a + i * V_ROWS,
                  lanes->of[i * V_ROWS / GW_STRIP_ROWS][i % (GW_STRIP_ROWS / V_ROWS)]);
     }
@@ -64,11 +65,11 @@ typedef void one_fn(const unsigned char *strip, size_t blocks, const gw_xblock *
     static void one_##name(const unsigned char *strip, size_t blocks, const gw_xblock *x,          \
                            float *restrict acc, stream from) {                                     \
         SIZES(name);                                                                               \
-        enum { STEP = SUBS > 1 ? SUBS : 2 };                                                       \
+        enum { STEP = SUBS > 1 ? SUBS : 2, EACH = PAIR * SPAN };                                   \
         const size_t whole = blocks / STEP * STEP;                                                 \
         for (size_t b = 0; b < whole; b += STEP) {                                                 \
             const unsigned char *group = strip + HEAD + b / SUBS * GROUP;                          \
-            float *a = acc + (b & (GW_LANES - 1)) * GW_STRIP_ROWS;                                 \
+            float *a = acc + (b / SPAN & (LANES - 1)) * GW_STRIP_ROWS;                             \
             if (from.ahead != 0) {                                                                 \
                 fetch_group(group, GROUP, from);                                                   \
                 if (SUBS == 1) {                                                                   \
@@ -76,14 +77,18 @@ typedef void one_fn(const unsigned char *strip, size_t blocks, const gw_xblock *
                 }                                                                                  \
             }                                                                                      \
             V_UNROLL                                                                               \
-            for (int sub = 0; sub < STEP; sub += 2, a += 2 * GW_STRIP_ROWS) {                      \
+            for (int sub = 0; sub < STEP; sub += EACH, a += PAIR * GW_STRIP_ROWS) {                \
                 v_lanes lanes;                                                                     \
-                load_lanes(&lanes, a, 0);                                                          \
-                two_##name(group, strip, sub, x + b + sub, &lanes);                                \
-                store_lanes(&lanes, a);                                                            \
+                load_lanes(&lanes, a, PAIR, 0);                                                    \
+                if (SPAN > 1) {                                                                    \
+                    add_one_span(group, sub, x + b + sub, lanes.of[0]);                            \
+                } else {                                                                           \
+                    two_##name(group, strip, sub, x + b + sub, &lanes);                            \
+                }                                                                                  \
+                store_lanes(&lanes, a, PAIR);                                                      \
             }                                                                                      \
         }                                                                                          \
-        pass_##name(strip, whole, blocks, x, 1, acc, GW_LANES - 1, from);                          \
+        pass_##name(strip, whole, blocks, x, 1, acc, LANES - 1, from);                             \
     }
 
 /* ---- several places at once ------------------------------------------------------------------ */
@@ -128,17 +133,18 @@ V_FN void weave_lines(weave *w, size_t strips, size_t bytes, size_t each, size_t
     }
 }
 
-/* Lanes `lane` and lane + 1 are complete, and so are those before them: the part of gw_join_lanes
- * that needs no later lane, so that all of it does not wait for the last one. As a binary counter
- * carries: the sum of a pair joins that of the pair before it if it is an odd one, that of four
- * lanes the four before them, and so on; it is left in the first lane that is in it, at last in
- * lane 0 of acc [lanes][16]. */
-V_FN void join_pair(const v_lanes *lanes, float *acc, size_t lane) {
+/* The n lanes from `lane` on are complete, two or that of a span, and so are those before them: the
+ * part of gw_join_lanes that needs no later lane, so that all of it does not wait for the last one.
+ * As a binary counter carries: the sum of a pair joins that of the pair before it if it is an odd
+ * one, that of four lanes the four before them, and so on; it is left in the first lane that is in
+ * it, at last in lane 0 of acc [lanes][16]. A span's lane has +0 for a second, all that its
+ * neighbours have. */
+V_FN void join_pair(const v_lanes *lanes, float *acc, size_t lane, const size_t n) {
     for (int h = 0; h < GW_STRIP_ROWS / V_ROWS; h++) {
         float *at = acc + lane * GW_STRIP_ROWS + h * V_ROWS;
         v_float sum = v_add(lanes->of[0][h], lanes->of[1][h]);
-        for (size_t n = 2; (lane & n) != 0; n *= 2) {
-            at -= n * GW_STRIP_ROWS;
+        for (size_t below = n; (lane & below) != 0; below *= 2) {
+            at -= below * GW_STRIP_ROWS;
             sum = v_add(v_fload(at), sum);
         }
         v_fstore(at, sum);
@@ -152,7 +158,8 @@ V_FN void join_pair(const v_lanes *lanes, float *acc, size_t lane) {
  * the few that a core can wait for at once no longer wait for memory. That took decode from 92 to
  * 95 .. 97% of what reading alone reaches; one to twelve turns are alike. Several rows compute too
  * long to gain by it. Where a segment ends, its place goes on `onward` bytes from the segment's
- * beginning. */
+ * beginning. A span is two turns too, its sums kept for the second one: with turns of four blocks
+ * six places took a fifth longer on a Sapphire Rapids and on a Zen 5. */
 #define PLACES(name)                                                                               \
     V_FN void places_any_##name(const unsigned char *strip, size_t strips, size_t bytes,           \
                                 size_t blocks, size_t part, const gw_xblock *x, size_t count,      \
@@ -174,6 +181,7 @@ V_FN void join_pair(const v_lanes *lanes, float *acc, size_t lane) {
         const size_t segments = (blocks + GW_LANES - 1) / GW_LANES;                                \
         const size_t last = (blocks - (segments - 1) * GW_LANES) / 2; /* turns of the last one */  \
         const int joins = joins_lanes(count, blocks);                                              \
+        v_held spans[GW_TILE]; /* of all places */                                                 \
         _Static_assert((int)MOST <= (int)MOST_LINES, "a weave holds a turn's lines");              \
         for (size_t from = 0; from < segments; from += part) {                                     \
             const size_t to = segments - from < part ? segments : from + part;                     \
@@ -183,9 +191,10 @@ V_FN void join_pair(const v_lanes *lanes, float *acc, size_t lane) {
             for (size_t g = 0; g < GW_LANES; g += STEP) {                                          \
                 V_UNROLL                                                                           \
                 for (int sub = 0; sub < STEP; sub += 2) {                                          \
-                    const size_t lane = g + (size_t)sub, turn = lane / 2;                          \
+                    const size_t block = g + (size_t)sub, turn = block / 2, lane = block / SPAN;   \
+                    const int begins = SPAN > 1 && sub % SPAN == 0;                                \
                     const size_t own =                                                             \
-                        lane + 2 <= blocks ? (blocks - lane - 2) / GW_LANES + 1 : 0;               \
+                        block + 2 <= blocks ? (blocks - block - 2) / GW_LANES + 1 : 0;             \
                     const size_t end = own < to ? own : to;                                        \
                     const size_t ask = (size_t)(sub / 2 + AHEAD) % (STEP / 2);                     \
                     const size_t line = LINES * ask * 2 / STEP;                                    \
@@ -207,40 +216,46 @@ V_FN void join_pair(const v_lanes *lanes, float *acc, size_t lane) {
                     }                                                                              \
                     const size_t *next = w->at;                                                    \
                     float *sums = acc;                                                             \
+                    v_held *held = spans;                                                          \
                     for (size_t s = 0; s < strips; s++, head += bytes) {                           \
                         const unsigned char *group =                                               \
                             head + HEAD + from * SEGMENT + g / SUBS * GROUP;                       \
                         float *a = sums + lane * count * GW_STRIP_ROWS;                            \
                         v_lanes lanes;                                                             \
                         if (one) {                                                                 \
-                            load_lanes(&lanes, a, from == 0);                                      \
-                        } else if (from == 0) {                                                    \
-                            memset(a, 0, 2 * count * GW_STRIP_ROWS * sizeof *a);                   \
+                            load_lanes(&lanes, a, PAIR, from == 0);                                \
+                        } else if (from == 0 && !begins) {                                         \
+                            const size_t floats = PAIR * count * GW_STRIP_ROWS;                    \
+                            memset(a, 0, floats * sizeof *a);                                      \
                         }                                                                          \
                         for (size_t j = from; j < end; j++, group += SEGMENT) {                    \
-                            const size_t b = j * GW_LANES + lane;                                  \
+                            const size_t b = j * GW_LANES + block;                                 \
                             fetch_woven(ahead, further, next, lines, one);                         \
                             next += lines;                                                         \
-                            if (one) {                                                             \
+                            if (one && begins) {                                                   \
+                                begin_span(group, sub, x + b, held++);                             \
+                            } else if (one && SPAN > 1) {                                          \
+                                end_span(group, sub, x + b, held++, lanes.of[0]);                  \
+                            } else if (one) {                                                      \
                                 two_##name(group, head, sub, x + b, &lanes);                       \
-                            } else {                                                               \
-                                pass_##name(head, b, b + 2, x, count, sums, GW_LANES - 1,          \
-                                            (stream){0});                                          \
+                            } else if (!begins) {                                                  \
+                                pass_##name(head, b / SPAN * SPAN, b + 2, x, count, sums,          \
+                                            LANES - 1, (stream){0});                               \
                             }                                                                      \
                         }                                                                          \
-                        if (joins && to == segments) {                                             \
-                            join_pair(&lanes, sums, lane);                                         \
-                        } else if (one) {                                                          \
-                            store_lanes(&lanes, a);                                                \
+                        if (joins && to == segments && !begins) {                                  \
+                            join_pair(&lanes, sums, lane, PAIR);                                   \
+                        } else if (one && !begins) {                                               \
+                            store_lanes(&lanes, a, PAIR);                                          \
                         }                                                                          \
-                        sums += GW_LANES * count * GW_STRIP_ROWS;                                  \
+                        sums += LANES * count * GW_STRIP_ROWS;                                     \
                     }                                                                              \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
         for (size_t s = 0; blocks % 2 != 0 && s < strips; s++) {                                   \
             pass_##name(strip + s * bytes, blocks - 1, blocks, x, count,                           \
-                        acc + s * GW_LANES * count * GW_STRIP_ROWS, GW_LANES - 1, (stream){0});    \
+                        acc + s * LANES * count * GW_STRIP_ROWS, LANES - 1, (stream){0});          \
         }                                                                                          \
     }                                                                                              \
     static void places_##name(const unsigned char *strip, size_t strips, size_t bytes,             \

@@ -2,6 +2,7 @@
  * unpacking: the shape of each format's term, and how a finished sum leaves. After a vocabulary
  * (simd_*.h).
  */
+#include "cpu/linear_acts_body.h"
 
 /* How a format's codes and scales enter its term (blocks.h has the same shapes). */
 enum { SIGNED, SHIFTED, AFFINE, HALVED, HALVED_MIN };

@@ -1,8 +1,9 @@
 /* cpu/simd_amx.h - the few tile instructions that cpu/linear_amx.c is made of.
  *
- * Eight tiles in one fixed shape: 0 .. 3 hold sums, 16 x 16 words; 4 and 5 the codes of 16
- * activation rows, 32 bytes each; 6 and 7 those of 16 weight rows, 8 x 16 words of 4 codes.
- * TILE_DOT adds to sum [i][j] the 32 products of activation row i and weight row j. Assembler, not
+ * Eight tiles in one of two shapes: 0 .. 3 hold sums, 16 x 16 words; 4 and 5 the codes of 16
+ * activation rows, 32 or 64 bytes each; 6 and 7 those of 16 weight rows, 8 or 16 x 16 words of 4
+ * codes. TILE_DOT adds to sum [i][j] the 32 or 64 products of activation row i and weight row j; it
+ * takes as long for either. Assembler, not
  * intrinsics: gcc 12's tell the compiler too little of the memory they touch. Under GODWIT_SIMDE
  * the tiles are plain C, so that any x86 can check the bits.
  */
@@ -16,11 +17,13 @@
 #if defined(GODWIT_SIMDE)
 
 typedef struct gw_tiles {
+    size_t columns; /* 32 or 64 */
     gw_i8 at[8][1024];
 } gw_tiles;
 
 static inline void gw_tile_load(gw_tiles *t, int tile, const void *from, size_t stride) {
-    const size_t rows = tile >= 6 ? 8 : 16, bytes = tile == 4 || tile == 5 ? 32 : 64;
+    const size_t rows = tile >= 6 ? t->columns / 4 : 16;
+    const size_t bytes = tile == 4 || tile == 5 ? t->columns : 64;
     for (size_t i = 0; i < rows; i++) {
         memcpy(t->at[tile] + i * 64, (const char *)from + i * stride, bytes);
     }
@@ -33,13 +36,13 @@ static inline void gw_tile_dot(gw_tiles *t, int sums, int x, int w) {
         const gw_i8 *q = t->at[x] + i / 16 * 64, *code = t->at[w] + i % 16 * 4;
         gw_i32 sum;
         memcpy(&sum, t->at[sums] + i * 4, sizeof sum);
-        for (size_t j = 0; j < 32; j++) {
+        for (size_t j = 0; j < t->columns; j++) {
             sum += (gw_i32)q[j] * (gw_i32)code[j / 4 * 64 + j % 4];
         }
         memcpy(t->at[sums] + i * 4, &sum, sizeof sum);
     }
 }
-#define TILES_BEGIN(t) memset((t), 0, sizeof *(t))
+#define TILES_BEGIN(t, wide) (memset((t), 0, sizeof *(t)), (t)->columns = (wide) ? 64 : 32)
 #define TILES_END(t) (void)(t)
 #define TILE_LOAD(t, n, from, stride) gw_tile_load(t, n, from, stride)
 #define TILE_STORE(t, n, to) gw_tile_store(t, n, to)
@@ -58,12 +61,15 @@ typedef struct gw_tile_shape { /* the operand of LDTILECFG */
     gw_u8 rows[16];
 } gw_tile_shape;
 
-static const gw_tile_shape gw_tile_shapes = {.palette = 1,
-                                             .bytes = {64, 64, 64, 64, 32, 32, 64, 64},
-                                             .rows = {16, 16, 16, 16, 16, 16, 8, 8}};
+static const gw_tile_shape gw_tile_shapes[2] = {{.palette = 1,
+                                                 .bytes = {64, 64, 64, 64, 32, 32, 64, 64},
+                                                 .rows = {16, 16, 16, 16, 16, 16, 8, 8}},
+                                                {.palette = 1,
+                                                 .bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+                                                 .rows = {16, 16, 16, 16, 16, 16, 16, 16}}};
 
 /* Released tiles cost nothing when threads change places. */
-#define TILES_BEGIN(t) ((void)(t), gw_tiles_configure(&gw_tile_shapes))
+#define TILES_BEGIN(t, wide) ((void)(t), gw_tiles_configure(&gw_tile_shapes[wide]))
 #define TILES_END(t) __asm__ volatile("tilerelease" ::: "memory")
 #define TILE_LOAD(t, n, from, stride)                                                              \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #n ::"r"(from), "r"((size_t)(stride))            \

@@ -37,9 +37,14 @@
     X(int4_g256, INT4_G256, 256, 2112,  0)
 /* clang-format on */
 
+/* Blocks of a term: gw_format.span as a constant. */
+#define GW_STRIP_SPAN(fmt)                                                                         \
+    ((fmt) == GW_FMT_INT4_G128 || (fmt) == GW_FMT_INT4_G256 ? GW_ACT_SPAN : 1)
+
 #define GW_STRIP_ENUM(name, NAME, weights, bytes, head)                                            \
     GW_STRIP_SUBS_##name = (weights) / 32, GW_STRIP_GROUP_##name = (bytes),                        \
-    GW_STRIP_HEAD_##name = (head), GW_STRIP_FMT_##name = GW_FMT_##NAME,
+    GW_STRIP_HEAD_##name = (head), GW_STRIP_FMT_##name = GW_FMT_##NAME,                            \
+    GW_STRIP_SPAN_##name = GW_STRIP_SPAN(GW_FMT_##NAME),
 enum { GW_STRIP_FORMATS(GW_STRIP_ENUM) GW_STRIP_ENUM_END };
 #undef GW_STRIP_ENUM
 

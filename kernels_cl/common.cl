@@ -107,6 +107,23 @@ static inline float widen_half(uint bits) {
 #endif
 }
 
+/* gw_act8_span on words: the bits of the largest scale; four words of codes, as gw_span_code has
+ * them in the 16 bits of every second byte. *sum: what the codes add up to. */
+static inline uint span_top(uint4 scales) {
+    scales &= 0x7fffffffu;
+    return max(max(scales.s0, scales.s1), max(scales.s2, scales.s3));
+}
+static inline uint4 span_codes(uint4 codes, int part, int *sum) {
+    const uint4 bytes = 0x00ff00ffu, up = codes ^ 0x80808080u;
+    const uint4 times = (uint)part, plus = (uint)(128 + 128 * (256 - part)) * 0x00010001u;
+    const uint4 even = (up & bytes) * times + plus >> 8u & bytes;
+    const uint4 odd = (up >> 8u & bytes) * times + plus >> 8u & bytes;
+    const uint4 both = even + odd;
+    const uint all = both.s0 + both.s1 + both.s2 + both.s3;
+    *sum += (int)((all & 0xffffu) + (all >> 16)) - 128 * 16;
+    return (even | odd << 8u) ^ 0x80808080u;
+}
+
 #ifndef GW_ITEM
 
 /* 16 bytes of a weight, which nobody needs a second time. */
@@ -155,17 +172,22 @@ static inline float team_fold(float v, __local float *scratch, int id) {
 #endif
 }
 
-/* v of the other lane of two neighbours. */
-static inline float pair_swap(float v, __local float *scratch, int id) {
+/* v of the lane whose number differs by `mask`; all items of the group together. */
+static inline int other_lane(int v, int mask, __local int *scratch, int id) {
 #if GW_SHUFFLES
-    return as_float(SHUFFLE(shuffle_xor, as_int(v), 1));
+    return SHUFFLE(shuffle_xor, v, mask);
 #else
     scratch[id] = v;
     barrier(CLK_LOCAL_MEM_FENCE);
-    v = scratch[id ^ 1];
+    v = scratch[id ^ mask];
     barrier(CLK_LOCAL_MEM_FENCE);
     return v;
 #endif
+}
+
+/* v of the other lane of two neighbours. */
+static inline float pair_swap(float v, __local float *scratch, int id) {
+    return as_float(other_lane(as_int(v), 1, (__local int *)scratch, id));
 }
 
 /* gw_join_lanes of a and of b at once: that of a in the even lanes of each team, of b in the odd

@@ -79,6 +79,7 @@ static inline void norm_to_tile(const float4 *x, float4 low, float4 high,
 #define PREPARE                                                                                    \
     norm_to_tile(part, norm_low, norm_high, READS(float4, norm), eps,                             \
                  GROUP_ID(0) == 0 ? WRITES(uchar, normed) : 0, TILE_PASS, squares, scratch, id);   \
+    SETTLE(units)                                                                                  \
     int staged = 1;
 #else
 #define NORM_LOCALS(X)
@@ -92,6 +93,7 @@ static inline void norm_to_tile(const float4 *x, float4 low, float4 high,
     if (staged) {                                                                                  \
         put(&part, TILE_PASS, id);                                                                 \
         barrier(CLK_LOCAL_MEM_FENCE);                                                              \
+        SETTLE(units)                                                                              \
     }
 #else
 #define TAKE_WEIGHTS
@@ -142,6 +144,7 @@ LOCALS_TYPE
             barrier(CLK_LOCAL_MEM_FENCE);                                                          \
             stage(x_buf + x_off, t0, live, k, from, TILE_PASS, id);                                \
             barrier(CLK_LOCAL_MEM_FENCE);                                                          \
+            SETTLE(units - from)                                                                   \
         }                                                                                          \
         const int end = min(EACH, units - from);                                                   \
         for (int base = 0; base < end; base += CHUNK) {                                            \
@@ -151,9 +154,7 @@ LOCALS_TYPE
             UNROLL                                                                                 \
             for (int u = 0; u < AHEAD; u++) {                                                      \
                 const int b = base + lane + TEAM * u;                                              \
-                if (USED(b)) {                                                                     \
-                    add_pair(&ahead[0][u], &ahead[1][u], TILE_PASS, b, k - from * PER_UNIT, acc);  \
-                }                                                                                  \
+                ADD_PAIR(u, b)                                                                     \
                 if (in_row || more) {                                                              \
                     const int unit = WITHIN(next + TEAM * u);                                      \
                     ahead[0][u] = fetch(planes_a, row_a, unit, units);                             \
@@ -164,12 +165,26 @@ LOCALS_TYPE
     }                                                                                              \
     staged = staged || units <= EACH;
 
-/* In even lanes acc[0] is the sum of the first row, in odd ones that of the second. */
+#ifdef SPANS /* the tile with one scale for each span; neighbours add up theirs together */
+#define SETTLE(left)                                                                               \
+    settle(min(EACH, left), TILE_PASS, id);                                                        \
+    barrier(CLK_LOCAL_MEM_FENCE);
+#define ADD_PAIR(u, b)                                                                             \
+    add_pair(&ahead[0][u], &ahead[1][u], TILE_PASS, b, end, acc, (__local int *)scratch, id);
+#define JOIN_PAIRS join_spans(acc[0], (__local int *)scratch, id);
+#else
+#define SETTLE(left)
+#define ADD_PAIR(u, b)                                                                             \
+    if (USED(b)) {                                                                                 \
+        add_pair(&ahead[0][u], &ahead[1][u], TILE_PASS, b, k - from * PER_UNIT, acc);              \
+    }
+/* In lane 0 acc[0] is the sum of the first row, in lane 1 that of the second. */
 #define JOIN_PAIRS                                                                                 \
     UNROLL                                                                                         \
     for (int t = 0; t < N; t++) {                                                                  \
         acc[0][t] = pair_join(acc[0][t], acc[1][t], scratch, id);                                  \
     }
+#endif
 
 #ifndef GLU
 

@@ -1,5 +1,6 @@
 /* kernels_cl/linear_item.cl - y = x W^T with quantized weights, for processors: a work-item takes a
- * strip of 16 rows, vector lanes are rows, and up to 16 activation rows share one unpacking.
+ * strip of 16 rows, vector lanes are rows, and up to 16 activation rows share one unpacking. Of
+ * spans, x is as align_spans leaves it (rows.cl).
  */
 #define MOST_ROWS 16
 
@@ -39,6 +40,7 @@ static inline uint16 level16(uint16 nibbles) {
 }
 #endif
 
+#define ENDS_TERM(b) (((b) + 1) % GW_ACT_SPAN == 0) /* of spans */
 #define STRIP_WORD(plane, index) vload16(index, (__global const uint *)(plane))
 
 static inline void unpack(PLANE_ARGS, size_t strip, int b, int blocks, strip_block *o) {
@@ -93,6 +95,11 @@ static inline void unpack(PLANE_ARGS, size_t strip, int b, int blocks, strip_blo
         o->odd[j] = c[j] >> 8u & 0x00ff00ffu;
 #endif
     }
+#ifdef SPANS
+    if (!ENDS_TERM(b)) {
+        return;
+    }
+#endif
 #if HEAD_BLOCKS == 0
     o->ws = vload16(strip, (__global const float *)(w + head_at));
 #else
@@ -226,18 +233,31 @@ static inline int16 dot_words(const strip_block *o, const uint *even, const uint
 
 #endif
 
-static inline float16 add_term(const strip_block *o, __global const gw_act8 *x, float16 acc) {
+/* Of both halves of a block. */
+static inline void dot_halves(const strip_block *o, __global const gw_act8 *x, int16 *a, int16 *b) {
 #ifdef MULTIPLY_ADD
     __global const uint *q = (__global const uint *)x->q;
-    int16 a = dot_words(o, q, 0), b = dot_words(o, q, 4);
+    *a = dot_words(o, q, 0), *b = dot_words(o, q, 4);
 #else
     short16 q = vload16(0, (__global const short *)x->q);
     short16 even = (q << (short16)8) >> (short16)8, odd = q >> (short16)8;
     uint e[8], d[8];
     vstore8(as_uint8(even), 0, e);
     vstore8(as_uint8(odd), 0, d);
-    int16 a = dot_words(o, e, d, 0), b = dot_words(o, e, d, 4);
+    *a = dot_words(o, e, d, 0), *b = dot_words(o, e, d, 4);
 #endif
+}
+
+#ifdef SPANS
+static inline float16 add_term(const strip_block *o, __global const gw_act8 *x, int16 sum,
+                               float16 acc) {
+    acc = fma(o->ws * x->scale, convert_float16(sum), acc);
+    return fma(o->wm, (float16)as_float(((__global const uint *)x)[1]), acc);
+}
+#else
+static inline float16 add_term(const strip_block *o, __global const gw_act8 *x, float16 acc) {
+    int16 a, b;
+    dot_halves(o, x, &a, &b);
     float dx = x->scale;
     int sum0 = x->sum[0], sum1 = x->sum[1];
 #if KIND == KIND_SIGNED || KIND == KIND_AFFINE
@@ -253,6 +273,7 @@ static inline float16 add_term(const strip_block *o, __global const gw_act8 *x, 
 #endif
     return acc;
 }
+#endif
 
 /* y = (sum + bias) + residual for the rows of a strip that exist; o: a block. */
 static inline void finish(const block *o, float16 sum, int biased,
@@ -269,6 +290,23 @@ static inline void finish(const block *o, float16 sum, int biased,
 
 #define ROWS 16
 #define ROW_OF_ITEM 0
+#ifndef DECODE
+#define LANES 1
+#elif defined(SPANS)
+#define LANES (GW_LANES / GW_ACT_SPAN)
+#else
+#define LANES GW_LANES
+#endif
+#ifdef SPANS
+#define LANE(b) ((b) / GW_ACT_SPAN % LANES)
+#else
+#define LANE(b) ((b) % LANES)
+#endif
+#if defined(DECODE) && defined(SPANS) /* with lanes that are +0 */
+#define JOINED(sum) ((sum) + 0.0f)
+#else
+#define JOINED(sum) (sum)
+#endif
 #define FINISH(sum, i)                                                                             \
     finish(&o, sum, biased, has_residual ? READS(float, residual) : 0, WRITES(float, y),           \
            (size_t)(i) * y_stride)
@@ -289,34 +327,38 @@ void linear_prefill(
     if (n <= 0) {
         return;
     }
-#ifdef DECODE
-    float16 acc[MOST_ROWS][GW_LANES];
-#define LANE(b) ((b) % GW_LANES)
-#else
-    float16 acc[MOST_ROWS][1];
-#define LANE(b) 0
-#endif
+    float16 acc[MOST_ROWS][LANES];
     for (int i = 0; i < n; i++) {
-        for (int l = 0; l <= LANE(GW_LANES - 1); l++) {
+        for (int l = 0; l < LANES; l++) {
             acc[i][l] = 0.0f;
         }
     }
+#ifdef SPANS
+    int16 sum[MOST_ROWS];
+#endif
     for (int b = 0; b < blocks; b++) {
         strip_block s;
         unpack(o.w, o.high, o.head, o.sub, strip, b, blocks, &s);
         for (int i = 0; i < n; i++) {
             __global const gw_act8 *x = READS(gw_act8, x) + (size_t)(first + i) * blocks + b;
+#ifdef SPANS
+            int16 low, high;
+            dot_halves(&s, x, &low, &high);
+            sum[i] = low + high + (b % GW_ACT_SPAN ? sum[i] : 0);
+            if (ENDS_TERM(b)) {
+                acc[i][LANE(b)] = add_term(&s, x, sum[i], acc[i][LANE(b)]);
+            }
+#else
             acc[i][LANE(b)] = add_term(&s, x, acc[i][LANE(b)]);
+#endif
         }
     }
     for (int i = 0; i < n; i++) {
-#ifdef DECODE
-        for (int h = 1; h < GW_LANES; h *= 2) { /* as gw_join_lanes */
-            for (int l = 0; l < GW_LANES; l += 2 * h) {
+        for (int h = 1; h < LANES; h *= 2) { /* as gw_join_lanes */
+            for (int l = 0; l < LANES; l += 2 * h) {
                 acc[i][l] = acc[i][l] + acc[i][l + h];
             }
         }
-#endif
-        FINISH(acc[i][0], first + i);
+        FINISH(JOINED(acc[i][0]), first + i);
     }
 }

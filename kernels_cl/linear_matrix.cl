@@ -5,12 +5,19 @@
  * DEPTH blocks of 32 are in one of two stages in local memory while the other is filled: codes as
  * they lie in the planes, and the numbers of rows and tokens that the term needs, as floats. A team
  * makes int8 operands itself. The sum of a block's products is an exact integer; then comes the
- * chain of docs/arithmetic.md, in registers.
+ * chain of docs/arithmetic.md, in registers. Of spans, x is as align_spans leaves it (rows.cl), a
+ * stage is one, and so is that sum.
  */
 #define HALVES (KIND == KIND_HALVES || KIND == KIND_Q2)
 #ifndef DEPTH /* what two stages leave room for */
 #define DEPTH (LOW_BITS == 8 || HIGH_BITS == 2 ? 2 : 4)
 #endif
+#ifdef SPANS /* terms of a stage */
+#define TERMS 1
+#else
+#define TERMS DEPTH
+#endif
+#define TERM_BLOCKS (DEPTH / TERMS)
 #define MT 2
 #define WM (ROWS / 16 / MT) /* teams along the rows, along the tokens */
 #define WN (TEAMS / WM)
@@ -34,13 +41,14 @@
     (!FLIPS || HIGH_BITS ? 0u : LOW_BITS == 8 ? 0x80808080u : LOW_BITS == 4 ? 0x88888888u : 0u)
 #define HIGH_FLIP (!FLIPS ? 0u : HIGH_BITS == 1 ? 0xffffffffu : 0xaaaaaaaau)
 
-/* Numbers per block of a row and of a token.
+/* Numbers per term of a row and of a token.
  *   signed  ws                     dx
- *   affine  ws, wm                 dx, dx * (sum[0] + sum[1])
+ *   affine  ws, wm                 dx, dx * (sum[0] + sum[1]), or of all of a span
  *   halves  d, sc(0), sc(1)        dx
  *   q2      d, -dmin, sub          dx, sum[0], sum[1] */
-#define ROW_N (KIND == KIND_SIGNED ? 1 : KIND == KIND_AFFINE ? 2 : 3)
-#define TOKEN_N (KIND == KIND_AFFINE ? 2 : KIND == KIND_Q2 ? 3 : 1)
+#define AFFINE (KIND == KIND_AFFINE || KIND == KIND_SPAN)
+#define ROW_N (KIND == KIND_SIGNED ? 1 : AFFINE ? 2 : 3)
+#define TOKEN_N (AFFINE ? 2 : KIND == KIND_Q2 ? 3 : 1)
 
 /* A stage, in bytes. */
 #define X_ROW (DEPTH * 32) /* codes of a token */
@@ -49,8 +57,8 @@
 #define AT_LOW (TOKENS * X_ROW)
 #define AT_HIGH (AT_LOW + ROWS * LOW_ROW)
 #define AT_ROW_N (AT_HIGH + ROWS * HIGH_ROW)
-#define AT_TOKEN_N (AT_ROW_N + ROWS * DEPTH * ROW_N * 4)
-#define STAGE (AT_TOKEN_N + TOKENS * DEPTH * TOKEN_N * 4)
+#define AT_TOKEN_N (AT_ROW_N + ROWS * TERMS * ROW_N * 4)
+#define STAGE (AT_TOKEN_N + TOKENS * TERMS * TOKEN_N * 4)
 
 /* Bytes before a stage's first block in a row of low codes; of 8-bit ones a stage is a part of those
  * that lie together. */
@@ -137,18 +145,18 @@ static inline void copy_codes(const shares *s, __local uchar *stage, __global co
 
 /* Scales on their way. */
 typedef struct scales {
-    uint head[SHARES(ROWS * DEPTH)], sub[SHARES(ROWS * DEPTH)];
-    uint2 token[SHARES(TOKENS * DEPTH)];
+    uint head[SHARES(ROWS * TERMS)], sub[SHARES(ROWS * TERMS)];
+    uint2 token[SHARES(TOKENS * TERMS)];
 } scales;
 
 static inline void fetch_scales(scales *s, PLANE_ARGS, int row0, int rows, __global const uchar *x,
                                 int tokens, int from, int blocks, int id) {
     UNROLL
-    for (int i = 0; i < SHARES(ROWS * DEPTH); i++) {
-        const int at = id + i * GROUP, b = from + at % DEPTH;
+    for (int i = 0; i < SHARES(ROWS * TERMS); i++) {
+        const int at = id + i * GROUP, b = from + at % TERMS * TERM_BLOCKS;
         s->head[i] = s->sub[i] = 0;
-        if (b < blocks && at < ROWS * DEPTH) {
-            const int row = row0 + min(at / DEPTH, rows - 1);
+        if (b < blocks && at < ROWS * TERMS) {
+            const int row = row0 + min(at / TERMS, rows - 1);
 #if HEAD_BLOCKS == 0
             s->head[i] = ((__global const uint *)(w + head_at))[row];
 #else
@@ -166,11 +174,11 @@ static inline void fetch_scales(scales *s, PLANE_ARGS, int row0, int rows, __glo
         }
     }
     UNROLL
-    for (int i = 0; i < SHARES(TOKENS * DEPTH); i++) {
-        const int at = id + i * GROUP, b = from + at % DEPTH;
+    for (int i = 0; i < SHARES(TOKENS * TERMS); i++) {
+        const int at = id + i * GROUP, b = from + at % TERMS * TERM_BLOCKS;
         s->token[i] = (uint2)(0u);
-        if (b < blocks && at < TOKENS * DEPTH) {
-            const int token = min(at / DEPTH, tokens - 1);
+        if (b < blocks && at < TOKENS * TERMS) {
+            const int token = min(at / TERMS, tokens - 1);
             s->token[i] = *(__global const uint2 *)(x + ((size_t)token * blocks + b) * 40);
         }
     }
@@ -185,7 +193,7 @@ static inline void row_numbers(float *o, uint head, uint sub) {
     const float d = widen_half(head & 0xffffu), m = HEAD_BYTES == 4 ? widen_half(head >> 16) : 0.0f;
 #if KIND == KIND_SIGNED
     o[0] = SUB_BYTES ? d * (float)(char)(sub & 255u) : d;
-#elif KIND == KIND_AFFINE
+#elif AFFINE
     o[0] = SUB_BYTES ? d * (float)(sub & 255u) : d;
     o[1] = SUB_BYTES ? -(m * (float)(sub >> 8)) : m;
 #elif KIND == KIND_HALVES /* sums are 2^UP too large */
@@ -201,14 +209,16 @@ static inline void row_numbers(float *o, uint head, uint sub) {
 static inline void token_numbers(float *o, float dx, uint sums) {
     const int a = (short)(sums & 0xffffu), b = (short)(sums >> 16);
     o[0] = dx;
-#if KIND == KIND_AFFINE
+#ifdef SPANS
+    o[1] = as_float(sums);
+#elif KIND == KIND_AFFINE
     o[1] = dx * (float)(a + b);
 #elif KIND == KIND_Q2
     o[1] = (float)a, o[2] = (float)b;
 #endif
 }
 
-/* Float of number n of a token: those of two neighbours lie together. */
+/* Float of number n of a token in term b of a stage: those of two neighbours lie together. */
 static inline int token_number_at(int b, int token, int n) {
     return (b * TOKENS + (token & ~1)) * TOKEN_N + 2 * n + (token & 1);
 }
@@ -217,23 +227,23 @@ static inline void put_numbers(const scales *s, __local uchar *stage, int id) {
     __local float *rows = (__local float *)(stage + AT_ROW_N);
     __local float *tokens = (__local float *)(stage + AT_TOKEN_N);
     UNROLL
-    for (int i = 0; i < SHARES(ROWS * DEPTH); i++) {
+    for (int i = 0; i < SHARES(ROWS * TERMS); i++) {
         const int at = id + i * GROUP;
         float o[ROW_N];
         row_numbers(o, s->head[i], s->sub[i]);
         UNROLL
-        for (int n = 0; n < ROW_N && at < ROWS * DEPTH; n++) {
-            rows[(at % DEPTH * ROWS + at / DEPTH) * ROW_N + n] = o[n];
+        for (int n = 0; n < ROW_N && at < ROWS * TERMS; n++) {
+            rows[(at % TERMS * ROWS + at / TERMS) * ROW_N + n] = o[n];
         }
     }
     UNROLL
-    for (int i = 0; i < SHARES(TOKENS * DEPTH); i++) {
+    for (int i = 0; i < SHARES(TOKENS * TERMS); i++) {
         const int at = id + i * GROUP;
         float o[TOKEN_N];
         token_numbers(o, as_float(s->token[i].s0), s->token[i].s1);
         UNROLL
-        for (int n = 0; n < TOKEN_N && at < TOKENS * DEPTH; n++) {
-            tokens[token_number_at(at % DEPTH, at / DEPTH, n)] = o[n];
+        for (int n = 0; n < TOKEN_N && at < TOKENS * TERMS; n++) {
+            tokens[token_number_at(at % TERMS, at / TERMS, n)] = o[n];
         }
     }
 }
@@ -337,7 +347,7 @@ static inline void load_rows(float (*o)[ROW_USED], __local const uchar *stage, i
                                     (b * ROWS + row + id % TEAM / 4 + 8 * i) * ROW_N;
 #if KIND == KIND_SIGNED
         o[i][0] = from[0];
-#elif KIND == KIND_AFFINE
+#elif AFFINE
         float2 v = *(__local const float2 *)from;
         o[i][0] = v.s0, o[i][1] = v.s1;
 #elif KIND == KIND_HALVES
@@ -353,15 +363,26 @@ static inline void load_rows(float (*o)[ROW_USED], __local const uchar *stage, i
     }
 }
 
-/* The term. s, t: sums over the block, or over its halves, that began at MAGIC. In halves, the
- * third number of the row takes MAGIC off within the product: all of it is exact. */
+/* And of tokens lane % 4 * 2, and the next, from `token` on. */
+static inline void load_tokens(float *o, __local const uchar *stage, int token, int b, int id) {
+    __local const float *from = (__local const float *)(stage + AT_TOKEN_N) +
+                                token_number_at(b, token + id % TEAM % 4 * 2, 0);
+    UNROLL
+    for (int n = 0; n < TOKEN_N; n++) {
+        float2 v = *(__local const float2 *)(from + 2 * n);
+        o[n] = v.s0, o[TOKEN_N + n] = v.s1;
+    }
+}
+
+/* The term. s, t: sums over all of it, or over a block's halves, that began at MAGIC. In halves,
+ * the third number of the row takes MAGIC off within the product: all of it is exact. */
 static inline float add_sums(int s, int t, const float *row, const float *token, float acc) {
 #if !HALVES
     const float scale = 1.0f / (1 << UP);
     const float sum =
         UP ? fma(as_float(s), scale, -MAGIC * scale) : as_float(s) - MAGIC; /* exact */
     acc = fma(row[0] * token[0], sum, acc);
-#if KIND == KIND_AFFINE
+#if AFFINE
     acc = fma(row[1], token[1], acc);
 #endif
 #else
@@ -374,7 +395,49 @@ static inline float add_sums(int s, int t, const float *row, const float *token,
     return acc;
 }
 
-/* ---- a block of 32 --------------------------------------------------------------------------- */
+/* ---- the terms of a stage -------------------------------------------------------------------- */
+
+#ifdef SPANS
+
+/* row, token: the team's first in the tile. */
+static inline void add_stage(float (*acc)[NT][4], __local const uchar *stage, int row, int token,
+                             __local uint *scratch, int id) {
+    const int lane = id % TEAM, mine = token + lane / 16 * 8 + lane % 8, upper = lane / 8 % 2;
+    int s[MT][NT][4];
+    float rows[2 * MT][ROW_USED];
+    UNROLL
+    for (int i = 0; i < MT * NT * 4; i++) {
+        s[i / 4 / NT][i / 4 % NT][i % 4] = MAGIC_BITS;
+    }
+    UNROLL
+    for (int b = 0; b < DEPTH; b++) {
+        const uint at = piece_at(mine, 2 * b + upper, X_ROW / 16);
+        uint a[MT][4], x[4];
+        load_weights(a, stage, row, b, scratch, id);
+        UNROLL
+        for (int j = 0; j < NT; j += 2) {
+            load_matrices(x, stage, at + j * 8 * X_ROW, scratch, id);
+            UNROLL
+            for (int i = 0; i < 2 * MT; i++) {
+                multiply_on(s[i / 2][j + i % 2], a[i / 2], x + i % 2 * 2, scratch, id);
+            }
+        }
+    }
+    load_rows(rows, stage, row, 0, id);
+    UNROLL
+    for (int j = 0; j < NT; j++) {
+        float two[2 * TOKEN_N];
+        load_tokens(two, stage, token + 8 * j, 0, id);
+        UNROLL
+        for (int i = 0; i < MT * 4; i++) {
+            const int k = i % 4;
+            acc[i / 4][j][k] = add_sums(s[i / 4][j][k], 0, rows[i / 4 * 2 + k / 2],
+                                        two + k % 2 * TOKEN_N, acc[i / 4][j][k]);
+        }
+    }
+}
+
+#else
 
 #define SUMS (HALVES ? 8 : 4)
 
@@ -398,7 +461,6 @@ static inline void add_block(float (*acc)[NT][4], __local const uchar *stage, in
     const int lane = id % TEAM;
     const int mine = token + lane / 16 * 8 + lane % 8, upper = lane / 8 % 2;
     const uint at = piece_at(mine, 2 * b + upper, X_ROW / 16);
-    __local const float *numbers = (__local const float *)(stage + AT_TOKEN_N);
     uint a[MT][4], x[2][4];
     int s[2][MT][SUMS];
     float rows[2 * MT][ROW_USED];
@@ -409,12 +471,7 @@ static inline void add_block(float (*acc)[NT][4], __local const uchar *stage, in
     _Pragma("unroll") /* PoCL must not see the conditions, which hold barriers */
         for (int j = 0; j < NT; j++) {
         float two[2 * TOKEN_N];
-        __local const float *from = numbers + token_number_at(b, token + 8 * j + lane % 4 * 2, 0);
-        UNROLL
-        for (int n = 0; n < TOKEN_N; n++) {
-            float2 v = *(__local const float2 *)(from + 2 * n);
-            two[n] = v.s0, two[TOKEN_N + n] = v.s1;
-        }
+        load_tokens(two, stage, token + 8 * j, b, id);
         if (j % 2 == 0 && j + 2 < NT) {
             load_matrices(x[(j / 2 + 1) % 2], stage, at + (j + 2) * 8 * X_ROW, scratch, id);
         }
@@ -431,6 +488,16 @@ static inline void add_block(float (*acc)[NT][4], __local const uchar *stage, in
         }
     }
 }
+
+static inline void add_stage(float (*acc)[NT][4], __local const uchar *stage, int row, int token,
+                             __local uint *scratch, int id) {
+    UNROLL
+    for (int b = 0; b < DEPTH; b++) {
+        add_block(acc, stage, row, token, b, scratch, id);
+    }
+}
+
+#endif
 
 /* ---- a tile ---------------------------------------------------------------------------------- */
 
@@ -471,10 +538,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void linear_prefill(
             fetch_scales(&scale, w, high_at, head_at, sub_at, r0, rows, x, tokens, from + 2 * DEPTH,
                          blocks, id);
         }
-        UNROLL
-        for (int b = 0; b < DEPTH; b++) {
-            add_block(acc, stage, row, token, b, scratch, id);
-        }
+        add_stage(acc, stage, row, token, scratch, id);
     }
 #define AS_IT_IS(sum, t) (sum)
     FINISH_TILE(AS_IT_IS)

@@ -1,5 +1,6 @@
 /* kernels_cl/linear_team.cl - y = x W^T with quantized weights for a prompt's tokens: a tile of
- * 64 x 64 outputs per group, one chain per output.
+ * 64 x 64 outputs per group, one chain per output. Of spans, x is as align_spans leaves it
+ * (rows.cl), and a stage is one.
  */
 #define SIDE 64  /* outputs of a tile along each side */
 #define DEPTH 4  /* blocks that are staged at a time  */
@@ -49,6 +50,12 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void linear_prefill(
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
+#ifdef SPANS
+        int sum[EACH][EACH];
+        for (int i = 0; i < EACH * EACH; i++) {
+            sum[i / EACH][i % EACH] = 0;
+        }
+#endif
         for (int d = 0; d < min(DEPTH, blocks - from); d++) {
             uint4 q0[EACH], q1[EACH];
             for (int j = 0; j < EACH; j++) {
@@ -62,6 +69,11 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void linear_prefill(
                 for (int j = 0; j < 8; j++) {
                     o.c[j] = wc[d][j][r];
                 }
+#ifdef SPANS
+                for (int j = 0; j < EACH; j++) {
+                    sum[i][j] = dot_half(o.c, q0[j], dot_half(o.c + 4, q1[j], sum[i][j]));
+                }
+#else
                 wparams p = wp[d][r];
                 o.ws = p.ws;
                 o.wm = p.wm;
@@ -71,8 +83,17 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void linear_prefill(
                     int t = ty + 16 * j;
                     acc[i][j] = add_term(&o, q0[j], q1[j], xd[d][t], xs[d][t], acc[i][j]);
                 }
+#endif
             }
         }
+#ifdef SPANS
+        for (int i = 0; i < EACH * EACH; i++) {
+            const int t = ty + 16 * (i % EACH);
+            const wparams p = wp[0][tx + 16 * (i / EACH)];
+            acc[i / EACH][i % EACH] = add_span(p.ws, p.wm, sum[i / EACH][i % EACH], xd[0][t],
+                                               as_float(xs[0][t]), acc[i / EACH][i % EACH]);
+        }
+#endif
     }
     for (int i = 0; i < EACH; i++) {
         for (int j = 0; j < EACH; j++) {

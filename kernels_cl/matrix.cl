@@ -89,9 +89,10 @@ static inline uint piece_at(int row, int piece, int pieces) {
 #define MAGIC_BITS 0x4b400000
 
 #ifndef GW_NV
-/* d[16, 8] = a[16, k] b[k, 8] of int8 by a team. Lane l has row l / 4 + 8 (i / 2), column
- * l % 4 * 2 + i % 2 of d in register i; four neighbours along k per register of a and b. */
-static inline void multiply_plain(int *d, const uint *a, const uint *b, int k,
+/* d[16, 8] = a[16, k] b[k, 8] of int8 by a team, or with `add` added to what d has. Lane l has row
+ * l / 4 + 8 (i / 2), column l % 4 * 2 + i % 2 of d in register i; four neighbours along k per
+ * register of a and b. */
+static inline void multiply_plain(int *d, const uint *a, const uint *b, int k, int add,
                                   __local uint *scratch, int id) {
     const int lane = id % TEAM;
     __local uint *own = scratch + id * MATRIX_WORDS, *team = own - lane * MATRIX_WORDS;
@@ -104,7 +105,7 @@ static inline void multiply_plain(int *d, const uint *a, const uint *b, int k,
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int i = 0; i < 4; i++) {
         const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-        int sum = MAGIC_BITS;
+        int sum = add ? d[i] : MAGIC_BITS;
         for (int at = 0; at < k; at += 4) {
             const int part = at / 16, quarter = at % 16 / 4;
             char4 u = as_char4(team[(row % 8 * 4 + quarter) * MATRIX_WORDS + row / 8 + 2 * part]);
@@ -127,11 +128,24 @@ static inline void multiply_32(int *d, const uint *a, const uint *b, __local uin
             : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(MAGIC_BITS));
 #else
-    multiply_plain(d, a, b, 32, scratch, id);
+    multiply_plain(d, a, b, 32, 0, scratch, id);
 #endif
 }
 
-/* The same of 16 weights. */
+/* The same, added to what d has. */
+static inline void multiply_on(int *d, const uint *a, const uint *b, __local uint *scratch,
+                               int id) {
+#ifdef GW_NV
+    __asm__("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+            "{%8, %9}, {%0, %1, %2, %3};"
+            : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+    multiply_plain(d, a, b, 32, 1, scratch, id);
+#endif
+}
+
+/* multiply_32 of 16 weights. */
 static inline void multiply_16(int *d, const uint *a, const uint *b, __local uint *scratch,
                                int id) {
 #ifdef GW_NV
@@ -140,7 +154,7 @@ static inline void multiply_16(int *d, const uint *a, const uint *b, __local uin
             : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
             : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(MAGIC_BITS));
 #else
-    multiply_plain(d, a, b, 16, scratch, id);
+    multiply_plain(d, a, b, 16, 0, scratch, id);
 #endif
 }
 

@@ -14,6 +14,10 @@
 #define KIND_AFFINE 2
 #define KIND_HALVES 3
 #define KIND_Q2 4
+#define KIND_SPAN 5 /* affine, and GW_ACT_SPAN blocks make a term */
+#if KIND == KIND_SPAN
+#define SPANS
+#endif
 
 #define WEIGHTS IN(w), const ulong high_at, const ulong head_at, const ulong sub_at
 #define PLANES w_buf + w_off, high_at, head_at, sub_at
@@ -166,14 +170,25 @@ static inline wblock unpack(const wraw *raw) {
 #define TAKEN_OFF OFFSET
 #endif
 
+/* sum + the products of half a block. */
+static inline int dot_half(const uint *c, uint4 q, int sum) {
+    sum = DOT4(c[0], q.s0, sum), sum = DOT4(c[1], q.s1, sum);
+    sum = DOT4(c[2], q.s2, sum), sum = DOT4(c[3], q.s3, sum);
+    return sum;
+}
+
+#ifdef SPANS
+/* The term of docs/arithmetic.md. total: dx times the sum of the span's codes. */
+static inline float add_span(float ws, float wm, int sum, float dx, float total, float acc) {
+    acc = fma(ws * dx, (float)sum, acc);
+    return fma(wm, total, acc);
+}
+#else
 /* The term of docs/arithmetic.md. q: eight words of activations; sums: two int16. */
 static inline float add_term(const wblock *o, uint4 q0, uint4 q1, float dx, uint sums, float acc) {
     int sum0 = (short)(sums & 0xffffu), sum1 = (short)(sums >> 16);
-    int a = -TAKEN_OFF * sum0, b = -TAKEN_OFF * sum1;
-    a = DOT4(o->c[0], q0.s0, a), a = DOT4(o->c[1], q0.s1, a);
-    a = DOT4(o->c[2], q0.s2, a), a = DOT4(o->c[3], q0.s3, a);
-    b = DOT4(o->c[4], q1.s0, b), b = DOT4(o->c[5], q1.s1, b);
-    b = DOT4(o->c[6], q1.s2, b), b = DOT4(o->c[7], q1.s3, b);
+    const int a = dot_half(o->c, q0, -TAKEN_OFF * sum0);
+    const int b = dot_half(o->c + 4, q1, -TAKEN_OFF * sum1);
 #if KIND == KIND_SIGNED || KIND == KIND_AFFINE
     acc = fma(o->ws * dx, (float)(a + b), acc);
 #else
@@ -186,6 +201,7 @@ static inline float add_term(const wblock *o, uint4 q0, uint4 q1, float dx, uint
 #endif
     return acc;
 }
+#endif
 
 /* ---- what decode_team.cl asks of a weight: a unit is a block -------------------------------- */
 
@@ -252,6 +268,82 @@ static inline void put(const share *s, TILE_ARGS, int id) {
 }
 #endif
 
+#ifdef SPANS
+/* The first `each` blocks of every row of the tile with one scale for each span; sums become that
+ * scale times the sum of the span. */
+static inline void settle(int each, TILE_ARGS, int id) {
+    for (int i = id; i < each * N; i += GROUP) {
+        const int at = N == 1 ? i : i / each * EACH + i % each;
+        const uint4 scales = ((__local const uint4 *)dx)[at / GW_ACT_SPAN];
+        const int part = gw_span_part(dx[at], gw_span_inverse(span_top(scales)));
+        int sum = 0;
+        q0[at] = span_codes(q0[at], part, &sum);
+        q1[at] = span_codes(q1[at], part, &sum);
+        sums[at] = (uint)sum;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    each /= GW_ACT_SPAN;
+    for (int i = id; i < each * N; i += GROUP) {
+        const int at = N == 1 ? i : i / each * (EACH / GW_ACT_SPAN) + i % each;
+        const float top = as_float(span_top(((__local const uint4 *)dx)[at]));
+        const int4 s = ((__local const int4 *)sums)[at];
+        ((__local float4 *)dx)[at] = top;
+        ((__local float4 *)sums)[at] = top * (float)(s.s0 + s.s1 + s.s2 + s.s3);
+    }
+}
+
+/* The unit of two weight rows times that of N activation rows; at: its place in the tile, used
+ * below `end`. Four neighbours have the span: two of them go on with the first row, in acc[0], and
+ * two with the second; one of these with the first, the other with the second of two activation
+ * rows. All items of the group together. */
+static inline void add_pair(const wraw *a, const wraw *b, TILE_ARGS, int at, int end,
+                            float acc[2][N], __local int *scratch, int id) {
+    uint first[8], second[8];
+    const uint head = id & 1 ? b->head : a->head;
+    const float ws = widen_half(head & 0xffffu), wm = widen_half(head >> 16);
+    unpack_codes(a, first);
+    unpack_codes(b, second);
+    UNROLL
+    for (int t = 0; t < N; t += 2) {
+        int sum[2] = {0, 0};
+        UNROLL
+        for (int j = 0; j < 2 && t + j < N; j++) {
+            const uint4 low = q0[at + (t + j) * EACH], high = q1[at + (t + j) * EACH];
+            const int x = dot_half(first, low, dot_half(first + 4, high, 0));
+            const int y = dot_half(second, low, dot_half(second + 4, high, 0));
+            const int odd = again(id) & 1;
+            sum[j] = (odd ? y : x) + other_lane(odd ? x : y, 1, scratch, id);
+        }
+        const int own = N > 1 ? again(id) >> 1 & 1 : 0, rest = N > 1 ? 1 - own : 0;
+        const int all = (own ? sum[1] : sum[0]) +
+                        other_lane(rest ? sum[1] : sum[0], 2, scratch, id);
+        const int place = at + (t + own) * EACH;
+        const float v = add_span(ws, wm, all, dx[place], as_float(sums[place]), acc[0][t / 2]);
+#ifdef WHOLE
+        acc[0][t / 2] = v;
+#else
+        acc[0][t / 2] = again(at) < end ? v : acc[0][t / 2];
+#endif
+    }
+}
+
+/* gw_join_lanes of what add_pair leaves: in lane 0 of a team the sums of the first row with each
+ * activation row, in lane 1 those of the second. Lanes without a term are +0. */
+static inline void join_spans(float *acc, __local int *scratch, int id) {
+    UNROLL
+    for (int t = (N - 1) / 2; t >= 0; t--) {
+        float v = acc[t] + 0.0f;
+        UNROLL
+        for (int h = GW_ACT_SPAN; h < TEAM; h *= 2) {
+            v = v + as_float(other_lane(as_int(v), h, scratch, id));
+        }
+        acc[2 * t] = v;
+        if (N > 1) {
+            acc[2 * t + 1] = as_float(other_lane(as_int(v), 2, scratch, id));
+        }
+    }
+}
+#else
 /* The unit of two weight rows times that of N activation rows; at: its place in the tile. */
 static inline void add_pair(const wraw *a, const wraw *b, TILE_ARGS, int at, int left,
                             float acc[2][N]) {
@@ -265,6 +357,7 @@ static inline void add_pair(const wraw *a, const wraw *b, TILE_ARGS, int at, int
         acc[1][t] = add_term(&o1, low, high, d, s, acc[1][t]);
     }
 }
+#endif
 #endif
 
 #ifdef NORM_WIDTH

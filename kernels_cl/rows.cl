@@ -1,5 +1,5 @@
-/* kernels_cl/rows.cl - the ops that treat each row on its own: PICK, NORM, QUANTIZE, and the second
- * half of GLU where its two products were computed apart.
+/* kernels_cl/rows.cl - the ops that treat each row on its own: PICK, NORM, QUANTIZE, the second
+ * half of GLU where its two products were computed apart, and one scale for each span.
  */
 
 #ifndef NORM
@@ -36,6 +36,33 @@ KERNEL_OF_ANY_SIZE quantize(STEP, IN(in), OUT(out), const int width) {
             x[i] = from[i];
         }
         item_encode(WRITES(gw_act8, out) + (size_t)row * blocks + b, x);
+    }
+}
+
+/* act8 [n, width] -> as gw_act8_span leaves them; a block begins with its scale and that times the
+ * sum of all codes of its span. Items: spans. */
+KERNEL_OF_ANY_SIZE align_spans(STEP, IN(in), OUT(out), const int width) {
+    const int row = GROUP_ID(1), spans = width / (GW_ACT_SPAN * GW_ACT_BLOCK);
+    AWAIT;
+    if (row >= LIVE) {
+        return;
+    }
+    for (int s = ITEM_ID; s < spans; s += ITEM_COUNT) {
+        const size_t at = ((size_t)row * spans + s) * GW_ACT_SPAN * 10;
+        __global const uint *from = READS(uint, in) + at;
+        __global uint *to = WRITES(uint, out) + at;
+        const uint top = span_top((uint4)(from[0], from[10], from[20], from[30]));
+        const float inverse = gw_span_inverse(top);
+        int sum = 0;
+        for (int b = 0; b < GW_ACT_SPAN; b++) {
+            const int part = gw_span_part(as_float(from[10 * b]), inverse);
+            vstore4(span_codes(vload4(0, from + 10 * b + 2), part, &sum), 0, to + 10 * b + 2);
+            vstore4(span_codes(vload4(0, from + 10 * b + 6), part, &sum), 0, to + 10 * b + 6);
+        }
+        for (int b = 0; b < GW_ACT_SPAN; b++) {
+            to[10 * b] = top;
+            to[10 * b + 1] = as_uint(as_float(top) * (float)sum);
+        }
     }
 }
 

@@ -4,6 +4,8 @@
 #undef KIND_AFFINE
 #undef KIND_HALVES
 #undef KIND_Q2
+#undef KIND_SPAN
+#undef SPANS
 #undef WEIGHTS
 #undef PLANES
 #undef PLANE_ARGS
@@ -69,6 +71,8 @@
 #undef FETCH_FIRST
 #undef CHUNK
 #undef SUMS
+#undef SETTLE
+#undef ADD_PAIR
 #undef JOIN_PAIRS
 #undef ROWS
 #undef ROW_OF_ITEM

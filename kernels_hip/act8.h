@@ -43,6 +43,42 @@ GW_DEVICE void gw_store_act8_head(void *out, size_t block, int form, const gw_ac
     head[GW_ACT_GROUP] = gw_act8_second(form, from.scale, from.sum[0], from.sum[1]);
 }
 
+/* ---- blocks of one scale --------------------------------------------------------------------- */
+
+/* gw_span_code of arith.h, four at a time: codes as numbers from 0 on, two in a word. */
+GW_DEVICE unsigned gw_span_word(unsigned q, unsigned part) {
+    const unsigned u = q ^ 0x80808080u, more = (256 - part) * 0x00800080u + 0x00800080u;
+    const unsigned even = (u & 0x00ff00ffu) * part + more;
+    const unsigned odd = (u >> 8 & 0x00ff00ffu) * part + more;
+    return gw_pick_bytes(odd, even, 0x07030501u) ^ 0x80808080u;
+}
+
+/* gw_act8_span of arith.h: lanes STEP apart have a block each, as it is in memory; what stands for
+ * its sums becomes the sum of all four. The whole team calls it. */
+template <int STEP> __device__ static inline void gw_span_blocks(unsigned *act) {
+    const auto beside = [](unsigned v) {
+        return STEP == 1 ? (unsigned)gw_quad_xor<1>((int)v) : gw_shuffle_xor(v, STEP);
+    };
+    const auto beyond = [](unsigned v) {
+        return STEP == 1 ? (unsigned)gw_quad_xor<2>((int)v) : gw_shuffle_xor(v, 2 * STEP);
+    };
+    unsigned top = act[0] & 0x7fffffffu;
+    top = gw_larger(top, beside(top));
+    top = gw_larger(top, beyond(top));
+    const unsigned part =
+        (unsigned)gw_span_part(GW_F32_FROM_BITS(act[0]), gw_span_inverse(top));
+    int sum = 0;
+#pragma unroll
+    for (int word = 2; word < (int)GW_ACT_WORDS; word++) {
+        act[word] = gw_span_word(act[word], part);
+        sum = gw_dp4a((int)act[word], 0x01010101, sum);
+    }
+    sum += (int)beside((unsigned)sum);
+    sum += (int)beyond((unsigned)sum);
+    act[0] = top;
+    act[1] = (unsigned)sum & 0xffffu; /* of 128 codes: 16 bits */
+}
+
 /* ---- encoding -------------------------------------------------------------------------------- */
 
 /* What a block's values are multiplied by; `top` has the bits of the largest |x|. */

@@ -25,6 +25,7 @@ enum {
     GW_FORM_SCALED, /* scale times the sum, a float         */
     GW_FORM_LESS_8, /* the sum times -8, of codes with that offset; times -16 */
     GW_FORM_LESS_16,
+    GW_FORM_SPAN, /* one scale for all four (gw_act8_span); that times the sum of all of them */
 };
 
 #endif

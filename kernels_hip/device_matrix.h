@@ -169,6 +169,19 @@ GW_DEVICE void gw_load_matrices_across(unsigned *r, const void *row) {
 #endif
 
 #if GW_GROUP_MMA
+/* Four waves at once leave registers to the others of their block, or take what those left: N for
+ * each thread then, a multiple of 8. */
+template <int N> __device__ static inline void gw_leave_registers(void) {
+#if defined(GW_NVIDIA)
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+#endif
+}
+template <int N> __device__ static inline void gw_take_registers(void) {
+#if defined(GW_NVIDIA)
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+#endif
+}
+
 /* Where columns of B begin, and what to add for 8 columns more or for 32 bytes along k. */
 typedef unsigned long long gw_group_at;
 enum { GW_GROUP_COLUMNS_8 = 1024 / 16, GW_GROUP_K_STEP = 32 / 16 };
@@ -188,6 +201,12 @@ template <int N> __device__ static inline void gw_group_wait(void) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 template <int N> __device__ static inline void gw_group_keep(unsigned *v) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        asm volatile("" : "+r"(v[i])::"memory");
+    }
+}
+template <int N> __device__ static inline void gw_group_keep(int *v) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
         asm volatile("" : "+r"(v[i])::"memory");
@@ -230,6 +249,19 @@ GW_GROUP_HALF(gw_group_f16, "f16")
 GW_GROUP_HALF(gw_group_bf16, "bf16")
 #undef GW_GROUP_HALF
 #undef GW_EIGHT
+
+/* 64 columns, K = 32 of int8. */
+#define GW_EIGHT(v, at)                                                                            \
+    "+r"(v[at]), "+r"(v[at + 1]), "+r"(v[at + 2]), "+r"(v[at + 3]), "+r"(v[at + 4]),               \
+        "+r"(v[at + 5]), "+r"(v[at + 6]), "+r"(v[at + 7])
+GW_DEVICE void gw_group_int8(int *d, const unsigned *a, gw_group_at b, int add) {
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 " GW_REGISTERS_32
+                 ", {%32, %33, %34, %35}, %36, add;\n}"
+                 : GW_EIGHT(d, 0), GW_EIGHT(d, 8), GW_EIGHT(d, 16), GW_EIGHT(d, 24)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+}
+#undef GW_EIGHT
 #undef GW_REGISTERS_16
 #undef GW_REGISTERS_32
 
@@ -241,10 +273,11 @@ GW_DEVICE void gw_group_end(void) {}
 template <int N> static inline void gw_group_wait(void) {}
 template <int N, class T> static inline void gw_group_keep(T *) {}
 
-template <int N>
-static inline void gw_group_half(float *d, const unsigned *a, gw_group_at at, int add, int bf16) {
+/* mma(d, b): 8 columns; b is what a lane has of them. */
+template <int N, class T, class Mma>
+static inline void gw_group_columns_of(T *d, gw_group_at at, int add, Mma mma) {
     for (int i = 0; i < N / 2; i++) {
-        d[i] = add ? d[i] : 0.0f;
+        d[i] = add ? d[i] : 0;
     }
     for (int j = 0; j < N; j += GW_MMA_N) {
         const int lane = gw_wave_lane(), column = lane / 4;
@@ -255,8 +288,18 @@ static inline void gw_group_half(float *d, const unsigned *a, gw_group_at at, in
             const int piece = (int)(at % 8) + i;
             b[i] = *(const unsigned *)(row + (piece ^ column) * 16 + lane % 4 * 4);
         }
-        gw_emulator_mma_half(d + j / 2, a, b, bf16);
+        mma(d + j / 2, b);
     }
+}
+template <int N>
+static inline void gw_group_half(float *d, const unsigned *a, gw_group_at at, int add, int bf16) {
+    gw_group_columns_of<N>(d, at, add, [&](float *to, const unsigned *b) {
+        gw_emulator_mma_half(to, a, b, bf16);
+    });
+}
+static inline void gw_group_int8(int *d, const unsigned *a, gw_group_at at, int add) {
+    gw_group_columns_of<64>(
+        d, at, add, [&](int *to, const unsigned *b) { gw_emulator_mma_int8(to, a, b); });
 }
 template <int N>
 static inline void gw_group_f16(float *d, const unsigned *a, gw_group_at b, int add) {

@@ -8,6 +8,7 @@
  *
  * Here a wave has one strip and all of at most GW_GEMM_MANY live tokens; more are gemm_large.hip's.
  */
+#include "kernels_hip/act8.h"
 #include "kernels_hip/gemm_format.h"
 
 #if GW_MMA
@@ -115,11 +116,14 @@ __device__ static inline void fetch_acts(acts<T> &a, const gw_gemm_params &p, co
 }
 
 template <class F, class T>
-__device__ static inline void stash_acts(const acts<T> &a, unsigned char *x) {
+__device__ static inline void stash_acts(acts<T> &a, unsigned char *x) {
     float *numbers = (float *)(x + T::X);
 #pragma unroll
     for (int e = 0; e < T::X_EACH; e++) {
         const int id = (int)threadIdx.x + e * (int)blockDim.x, t = id / BLOCKS, b = id % BLOCKS;
+        if (F::SPAN) {
+            gw_span_blocks<1>(a.w[e]);
+        }
         if (id < T::TOKENS * BLOCKS) {
             float o[F::TOKEN];
             store4(x + half_at(t, b, 0), a.w[e] + 2);
@@ -189,6 +193,59 @@ __device__ static inline void load_numbers(float *o, const float *numbers, int b
                 o[k + T::CC - 1] = v.v[1];
             } else {
                 o[k] = from[k];
+            }
+        }
+    }
+}
+
+/* A stage's blocks times its tokens, where they are one term: a few tiles of tokens at a time. */
+template <class F, class T>
+__device__ static inline void compute_span(const unsigned char *record, const unsigned char *x,
+                                           const token_places &places, int lane,
+                                           float (*acc)[GW_MMA_C]) {
+    enum { TILES = T::NT < 4 ? T::NT : 4 };
+    const gw_shared_at stage = gw_shared_address(x);
+    const float *numbers = (const float *)(x + T::X);
+    quarter<F> q[T::AR];
+    scales<F> scale[T::CR];
+    unsigned a[BLOCKS][GW_MMA_A];
+    float row[T::CR][F::ROW];
+#pragma unroll
+    for (int k = 0; k < T::AR; k++) {
+        load_quarter<F>(q[k], record, gw_tile_row(lane, k), gw_tile_pair(lane));
+    }
+#pragma unroll
+    for (int k = 0; k < T::CR; k++) {
+        load_scales<F>(scale[k], record, gw_mma_c_row(lane, k * T::CC));
+        row_numbers<F>(scale[k], 0, row[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < BLOCKS * GW_MMA_A; k++) {
+        a[k / GW_MMA_A][k % GW_MMA_A] =
+            codes<F>(q[k % GW_MMA_A % T::AR], k / GW_MMA_A, k % GW_MMA_A / T::AR);
+    }
+#pragma unroll
+    for (int first = 0; first < T::NT; first += TILES) {
+        int s[TILES][GW_MMA_C];
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++) {
+#pragma unroll
+            for (int j = 0; j < TILES; j += 2) {
+                unsigned tokens[2 * GW_MMA_B];
+                load_tokens(tokens, stage, places, (first + j) * GW_MMA_N, b, lane);
+                multiply<F>(s[j], a[b], tokens, b == 0);
+                multiply<F>(s[j + 1], a[b], tokens + GW_MMA_B, b == 0);
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < TILES; j++) {
+            float number[T::CC * F::TOKEN];
+            load_numbers<F, T>(number, numbers, 0, first + j, lane);
+#pragma unroll
+            for (int k = 0; k < GW_MMA_C; k++) {
+                const float token[2] = {number[k % T::CC], number[(F::TOKEN - 1) * T::CC + k % T::CC]};
+                acc[first + j][k] =
+                    add_term<F>(s[j][k], 0, row[k / T::CC], token, acc[first + j][k]);
             }
         }
     }
@@ -368,7 +425,12 @@ __device__ static inline void gemm(const gw_gemm_params &p, unsigned char *share
             stash_acts<F, T>(a, x + (u + 1) % 2 * (T::X + T::N));
             fetch_acts<T>(a, p, at, (u + 2) * BLOCKS, blocks);
         }
-        compute<F, T>(ring + turn * F::RECORD, x + u % 2 * (T::X + T::N), places, at.lane, acc);
+        const unsigned char *record = ring + turn * F::RECORD, *stage = x + u % 2 * (T::X + T::N);
+        if (F::SPAN) {
+            compute_span<F, T>(record, stage, places, at.lane, acc);
+        } else {
+            compute<F, T>(record, stage, places, at.lane, acc);
+        }
     }
     if (p.glu) {
         emit_glu<T>(p, at, acc, (float *)shared);
@@ -402,6 +464,33 @@ GW_STRIP_FORMATS(GEMM)
 
 /* ---- plainly --------------------------------------------------------------------------------- */
 
+/* The term of a record, of blocks that get one scale. */
+template <class F>
+__device__ static inline float plain_span(const quarter<F> *q, const scales<F> &s,
+                                          const unsigned *act, float acc) {
+    float row[F::ROW], token[F::TOKEN];
+    unsigned top = 0;
+    int sum = 0, all = 0;
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        top = gw_larger(top, act[i * (int)GW_ACT_WORDS] & 0x7fffffffu);
+    }
+    const float inverse = gw_span_inverse(top);
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++, act += GW_ACT_WORDS) {
+        const unsigned part = (unsigned)gw_span_part(GW_F32_FROM_BITS(act[0]), inverse);
+#pragma unroll
+        for (int w = 0; w < 8; w++) {
+            const int x = (int)gw_span_word(act[2 + w], part);
+            sum = gw_dp4a((int)codes<F>(q[w % 4], i, w / 4), x, sum);
+            all = gw_dp4a(x, 0x01010101, all);
+        }
+    }
+    row_numbers<F>(s, 0, row);
+    token_numbers<F>(GW_F32_FROM_BITS(top), (unsigned)all & 0xffffu, token);
+    return add_term<F>(MAGIC_BITS + sum, 0, row, token, acc);
+}
+
 /* One output: row r of w for a token. */
 template <class F>
 __device__ static inline float plain_sum(const gw_gemm_weight &w, int r, const uint8_t *x,
@@ -418,8 +507,12 @@ __device__ static inline float plain_sum(const gw_gemm_weight &w, int r, const u
             load_quarter<F>(q[t], record, r % 16, t);
         }
         load_scales<F>(s, record, r % 16);
+        if (F::SPAN) {
+            acc = plain_span<F>(
+                q, s, (const unsigned *)x + (size_t)u * (BLOCKS * (int)GW_ACT_WORDS), acc);
+        }
 #pragma unroll
-        for (int i = 0; i < BLOCKS; i++) {
+        for (int i = 0; i < (F::SPAN ? 0 : BLOCKS); i++) {
             const unsigned *act = (const unsigned *)(x + ((size_t)u * BLOCKS + i) * ACT_BYTES);
             float row[F::ROW], token[F::TOKEN];
             int sum[2] = {0, 0};

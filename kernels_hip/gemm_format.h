@@ -48,13 +48,15 @@ struct format {
                          AT_HIGH = GW_STRIP_LOW(LOW), AT_SUB = AT_HIGH + GW_STRIP_HIGH(HIGH),
                          AT_HEAD = AT_SUB + GW_STRIP_SUB(SUB);
     static constexpr int HALVES = TERM == GW_TERM_HALVES || TERM == GW_TERM_Q2;
+    /* One integer sum and one term for all blocks of a record. */
+    static constexpr int SPAN = TERM == GW_TERM_SPAN, AFFINE = TERM == GW_TERM_AFFINE || SPAN;
     /* Codes without their offset at the top of a byte, so that one bit flips: this far up. */
     static constexpr int UP = TERM != GW_TERM_SIGNED || OFFSET == 0 ? 0 : OFFSET == 8 ? 4 : 3;
     /* numbers per block of a row, of a token */
-    static constexpr int ROW = TERM == GW_TERM_Q2       ? 7
-                               : HALVES                 ? 4
-                               : TERM == GW_TERM_AFFINE ? 2
-                                                        : 1,
+    static constexpr int ROW = TERM == GW_TERM_Q2 ? 7
+                               : HALVES           ? 4
+                               : AFFINE           ? 2
+                                                  : 1,
                          TOKEN = GW_GEMM_NUMBERS(TERM);
     /* Codes as stored are numbers from 0 on, of which OFFSET is to be taken. */
     static constexpr int UNSIGNED = LOW != 8 && !LEVELS;
@@ -154,7 +156,7 @@ template <class F> __device__ static inline void row_numbers(const scales<F> &s,
                 m = F::BYTES == 4 ? gw_widen_f16((gw_u16)(head >> 16)) : 0.0f;
     if (F::TERM == GW_TERM_SIGNED) {
         o[0] = F::SUB ? d * (float)(int8_t)(sub & 255u) : d;
-    } else if (F::TERM == GW_TERM_AFFINE) {
+    } else if (F::AFFINE) {
         o[0] = F::SUB ? d * (float)(sub & 255u) : d;
         o[F::ROW - 1] = F::SUB ? -(m * (float)(sub >> 8 & 255u)) : m;
     } else {
@@ -176,7 +178,7 @@ template <class F>
 __device__ static inline void token_numbers(float scale, unsigned sums, float *o) {
     const int a = (int16_t)(sums & 0xffffu), b = (int16_t)(sums >> 16);
     o[0] = scale;
-    if (F::TERM == GW_TERM_AFFINE) {
+    if (F::AFFINE) {
         o[F::TOKEN - 1] = scale * (float)(a + b);
     } else if (F::TERM == GW_TERM_Q2) {
         o[1 % F::TOKEN] = (float)a;
@@ -190,7 +192,7 @@ __device__ static inline float add_sums(float s, float t, const float *row, cons
                                         float acc) {
     if (!F::HALVES) {
         acc = fmaf(row[0] * token[0], s, acc);
-        return F::TERM == GW_TERM_AFFINE ? fmaf(row[F::ROW - 1], token[F::TOKEN - 1], acc) : acc;
+        return F::AFFINE ? fmaf(row[F::ROW - 1], token[F::TOKEN - 1], acc) : acc;
     }
     acc = fmaf(row[0] * token[0], fmaf(row[3 % F::ROW], t, s), acc);
     if (F::TERM == GW_TERM_Q2) {
@@ -217,12 +219,14 @@ __device__ static inline float add_term(int s, int t, const float *row, const fl
 }
 
 #if GW_MMA
-/* The sums of a block of 16 rows and GW_MMA_N tokens, or of its halves, that begin at MAGIC. */
+/* The sums of a block of 16 rows and GW_MMA_N tokens, or of its halves, that begin at MAGIC; or at
+ * what is there. */
 template <class F>
-__device__ static inline void multiply(int *s, const unsigned *a, const unsigned *x) {
+__device__ static inline void multiply(int *s, const unsigned *a, const unsigned *x,
+                                       int begins = 1) {
 #pragma unroll
     for (int k = 0; k < (F::HALVES ? 2 : 1) * GW_MMA_C; k++) {
-        s[k] = MAGIC_BITS;
+        s[k] = begins ? MAGIC_BITS : s[k];
     }
     if (!F::HALVES) {
         gw_mma_int8(s, a, x);

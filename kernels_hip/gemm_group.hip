@@ -8,10 +8,11 @@
  * follows: the bits are those of gemm_large.hip. What a block of threads needs of its tokens for
  * four blocks of 32 lies together in memory as it will in shared memory.
  *
- * F16 and BF16 are as in gemm_half.hip.
+ * F16 and BF16 are as in gemm_half.hip; formats of one term for four blocks in gemm_span.h.
  */
 #include "kernels_hip/gemm_format.h"
 #include "kernels_hip/gemm_half.h"
+#include "kernels_hip/gemm_span.h"
 
 #if GW_GROUP_MMA
 
@@ -69,6 +70,41 @@ GW_KERNEL(gw_spread, struct gw_spread_params, GW_SPREAD_THREADS) {
     *(float *)(stage + number_at(token, b % BLOCKS, 0, p.numbers)) = scale;
     for (int n = 1; n < p.numbers; n++) {
         *(float *)(stage + number_at(token, b % BLOCKS, n, p.numbers)) = more[n - 1];
+    }
+}
+
+/* For stages that are one term (gemm_span.h): neighbouring lanes have the blocks of one. */
+GW_KERNEL(gw_spread_span, struct gw_spread_params, GW_SPREAD_THREADS) {
+    const int t = (int)blockIdx.y, blocks = p.k / GW_ACT_BLOCK, token = t % (int)SPAN_TOKENS;
+    const int b = (int)(blockIdx.x * blockDim.x + threadIdx.x), i = b % BLOCKS;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (t >= gw_live(p.step)) {
+        return; /* the whole block */
+    }
+    unsigned act[ACT_BYTES / 4] = {0};
+    const uint8_t *x = (const uint8_t *)p.x + ((size_t)t * blocks + b) * ACT_BYTES;
+#pragma unroll
+    for (int j = 0; j < ACT_BYTES / 4; j += 2) {
+        if (b < blocks) {
+            load2(act + j, x + 4 * j);
+        }
+    }
+    gw_span_blocks<1>(act);
+    if (b >= blocks) {
+        return;
+    }
+    unsigned char *stage =
+        (unsigned char *)p.y +
+        ((size_t)(t / (int)SPAN_TOKENS) * (blocks / BLOCKS) + b / BLOCKS) * (size_t)GW_SPAN_STAGE;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        store4(stage + SPAN_CODES_AT + half_at(token, i, h), act + 2 + 4 * h);
+    }
+    if (i < 2) {
+        const float scale = GW_F32_FROM_BITS(act[0]);
+        *(float *)(stage + gw_span_number(token, i)) =
+            i ? scale * (float)gw_first_sum(act[1]) : scale;
     }
 }
 
@@ -299,10 +335,21 @@ __device__ static inline void gemm_group(const gw_gemm_params &p, unsigned char 
     }
 }
 
+template <class F, int SPAN = F::SPAN> struct product {
+    __device__ static inline void run(const gw_gemm_params &p, unsigned char *shared) {
+        gemm_group<F>(p, shared);
+    }
+};
+template <class F> struct product<F, 1> {
+    __device__ static inline void run(const gw_gemm_params &p, unsigned char *shared) {
+        gw_gemm_span<F>(p, shared);
+    }
+};
+
 #define GROUP(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)                    \
-    GW_KERNEL(gw_gemm_group_##name, struct gw_gemm_params, GW_GEMM_THREADS, 1) {                   \
+    GW_KERNEL(gw_gemm_group_##name, struct gw_gemm_params, GW_GROUP_THREADS(term), 1) {            \
         GW_SHARED_TILES(unsigned char, shared);                                                    \
-        gemm_group<format<low, high, offset, levels, term, sub, heads, bytes>>(p, shared);         \
+        product<format<low, high, offset, levels, term, sub, heads, bytes>>::run(p, shared);       \
     }
 GW_STRIP_FORMATS(GROUP)
 

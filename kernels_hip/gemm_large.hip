@@ -2,6 +2,7 @@
  * weights: a block of eight waves has 128 rows, and a wave several strips, so that operands of
  * tokens and of weights serve several times. Otherwise as gemm.hip.
  */
+#include "kernels_hip/act8.h"
 #include "kernels_hip/gemm_format.h"
 
 #if GW_MMA
@@ -69,12 +70,15 @@ __device__ static inline void fetch_acts(pipeline<F, T, S> &l, const gw_gemm_par
 }
 
 template <class F, class T, class S>
-__device__ static inline void stash_acts(const pipeline<F, T, S> &l, unsigned char *x) {
+__device__ static inline void stash_acts(pipeline<F, T, S> &l, unsigned char *x) {
     float *numbers = (float *)(x + S::X);
 #pragma unroll
     for (int e = 0; e < S::X_EACH; e++) {
         const int id = (int)threadIdx.x + e * T::THREADS, t = id / BLOCKS, b = id % BLOCKS;
         float o[F::TOKEN];
+        if (F::SPAN) {
+            gw_span_blocks<1>(l.act[e]);
+        }
         if (S::X_EACH > 1 || id < T::TOKENS * BLOCKS) {
             store4(x + half_at(t, b, 0), l.act[e] + 2);
             store4(x + half_at(t, b, 1), l.act[e] + 6);
@@ -103,6 +107,24 @@ __device__ static inline void load_tokens(unsigned *o, const unsigned char *x, i
 #endif
 }
 
+/* Numbers of the lane's tokens of tile j. */
+template <class F, class T>
+__device__ static inline void load_numbers(float (*token)[F::TOKEN], const float *numbers, int j,
+                                           const gw_tile_at &at) {
+#pragma unroll
+    for (int n = 0; n < F::TOKEN; n++) {
+        const float *from =
+            numbers + n * T::TOKENS + at.n + j * GW_MMA_N + gw_mma_c_col(at.lane, 0);
+        if (T::CC == 2) {
+            const floats2 v = *(const floats2 *)from;
+            token[0][n] = v.v[0];
+            token[T::CC - 1][n] = v.v[1];
+        } else {
+            token[0][n] = from[0];
+        }
+    }
+}
+
 /* What a wave keeps of a stage of weights. */
 template <class F, class T> struct operands {
     quarter<F> codes[T::MT][T::AR];
@@ -128,18 +150,7 @@ __device__ static inline void add_block(const operands<F, T> &o, const unsigned 
         if (j % 2 == 0 && j + 2 < T::NT) {
             load_tokens(tokens[(j / 2 + 1) % PAIRS], x, at.n + (j + 2) * GW_MMA_N, b, at.lane);
         }
-#pragma unroll
-        for (int n = 0; n < F::TOKEN; n++) {
-            const float *from =
-                numbers + n * T::TOKENS + at.n + j * GW_MMA_N + gw_mma_c_col(at.lane, 0);
-            if (T::CC == 2) {
-                const floats2 v = *(const floats2 *)from;
-                token[0][n] = v.v[0];
-                token[T::CC - 1][n] = v.v[1];
-            } else {
-                token[0][n] = from[0];
-            }
-        }
+        load_numbers<F, T>(token, numbers, j, at);
         if (j + 1 < T::NT) {
 #pragma unroll
             for (int i = 0; i < T::MT; i++) {
@@ -153,6 +164,48 @@ __device__ static inline void add_block(const operands<F, T> &o, const unsigned 
             for (int k = 0; k < GW_MMA_C; k++) {
                 acc[i][j][k] = add_term<F>(s[j % 2][i][k], s[j % 2][i][SUMS - GW_MMA_C + k],
                                            o.row[i][k / T::CC], token[k % T::CC], acc[i][j][k]);
+            }
+        }
+    }
+}
+
+/* All blocks of a stage, where they are one term: a pair of tiles of tokens after the other. */
+template <class F, class T>
+__device__ static inline void add_span(const operands<F, T> &o, const unsigned char *x,
+                                       const float *numbers, const gw_tile_at &at,
+                                       float (*acc)[T::NT][GW_MMA_C]) {
+    enum { PAIR = T::NT > 1 ? 2 : 1 };
+    unsigned a[BLOCKS][T::MT][GW_MMA_A];
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++) {
+#pragma unroll
+        for (int i = 0; i < T::MT * GW_MMA_A; i++) {
+            const int m = i / GW_MMA_A, k = i % GW_MMA_A;
+            a[b][m][k] = codes<F>(o.codes[m][k % T::AR], b, k / T::AR);
+        }
+    }
+#pragma unroll
+    for (int first = 0; first < T::NT; first += PAIR) {
+        int s[PAIR][T::MT][GW_MMA_C];
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++) {
+            unsigned tokens[2 * GW_MMA_B];
+            load_tokens(tokens, x, at.n + first * GW_MMA_N, b, at.lane);
+#pragma unroll
+            for (int i = 0; i < PAIR * T::MT; i++) {
+                const int j = i / T::MT, m = i % T::MT;
+                multiply<F>(s[j][m], a[b][m], tokens + j * GW_MMA_B, b == 0);
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < PAIR; j++) {
+            float token[T::CC][F::TOKEN];
+            load_numbers<F, T>(token, numbers, first + j, at);
+#pragma unroll
+            for (int i = 0; i < T::MT * GW_MMA_C; i++) {
+                const int m = i / GW_MMA_C, k = i % GW_MMA_C;
+                float &sum = acc[m][first + j][k];
+                sum = add_term<F>(s[j][m][k], 0, o.row[m][k / T::CC], token[k % T::CC], sum);
             }
         }
     }
@@ -174,7 +227,12 @@ __device__ static inline void compute(operands<F, T> &o, const unsigned char *w,
 #pragma unroll
         for (int k = 0; k < T::CR; k++) {
             load_scales<F>(o.scale[i][k], record, gw_mma_c_row(at.lane, k * T::CC));
+            row_numbers<F>(o.scale[i][k], 0, o.row[i][k]);
         }
+    }
+    if (F::SPAN) {
+        add_span<F, T>(o, x, numbers, at, acc);
+        return;
     }
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++) {

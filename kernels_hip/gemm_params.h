@@ -26,7 +26,8 @@ enum {
     (GW_HALF_STAGES(wide, group) * (GW_GEMM_ROWS + GW_GEMM_TOKENS(wide)) * 128)
 
 /* Numbers per block of a row of activations that a term needs. */
-#define GW_GEMM_NUMBERS(term) ((term) == GW_TERM_AFFINE ? 2 : (term) == GW_TERM_Q2 ? 3 : 1)
+#define GW_GEMM_NUMBERS(term)                                                                      \
+    ((term) == GW_TERM_AFFINE || (term) == GW_TERM_SPAN ? 2 : (term) == GW_TERM_Q2 ? 3 : 1)
 /* Quantized weights: waves of a block at most, records of a wave in shared memory, and all of the
  * latter, of which the results of a GLU need less. */
 #define GW_GEMM_WAVES(wide) ((wide) ? 12 : 8)
@@ -41,14 +42,21 @@ enum {
     (GW_LARGE_RING(wide) * GW_GEMM_ROWS / 16 * (record) +                                          \
      2 * GW_GEMM_TOKENS(wide) * (128 + 16 * GW_GEMM_NUMBERS(term)))
 
-/* And for those with instructions of four waves: what four blocks of 32 of 128 tokens take, codes
- * as 16-bit floats, and a stage with the weights. */
+/* And for those with instructions of four waves: stages of 128 tokens and four blocks of 32. Codes
+ * of tokens are 16-bit floats there, each block has its numbers. */
 enum { GW_SPREAD_THREADS = 256, GW_GROUP_RING = 3 };
 #define GW_SPREAD_STAGE(numbers) (GW_GEMM_TOKENS(1) * (256 + 16 * (numbers)))
 #define GW_GROUP_STAGE(numbers, record)                                                            \
     (GW_SPREAD_STAGE(numbers) + (GW_GEMM_ROWS / 16 * (record) + 1023) / 1024 * 1024)
+/* Where a stage is one term (gemm_span.h) they stay codes and share their numbers; and four waves
+ * more, which copy, leave their registers to the others. */
+enum { GW_SPAN_RING = 6, GW_SPAN_STAGE = GW_GEMM_TOKENS(1) * (128 + 8) };
+#define GW_SPAN_WHOLE(record) ((GW_SPAN_STAGE + GW_GEMM_ROWS / 16 * (record) + 1023) / 1024 * 1024)
+#define GW_SPAN_GATES (2 * GW_SPAN_RING * 8) /* a stage has come; has been read */
+#define GW_GROUP_THREADS(term) (GW_GEMM_THREADS + ((term) == GW_TERM_SPAN ? 128 : 0))
 #define GW_GROUP_SHARED(term, record)                                                              \
-    (GW_GROUP_RING * GW_GROUP_STAGE(GW_GEMM_NUMBERS(term), record))
+    ((term) == GW_TERM_SPAN ? GW_SPAN_RING * GW_SPAN_WHOLE(record) + GW_SPAN_GATES                 \
+                            : GW_GROUP_RING * GW_GROUP_STAGE(GW_GEMM_NUMBERS(term), record))
 
 /* One weight matrix: strips of 16 rows in the planes of backends/hip/layout.c. */
 struct gw_gemm_weight {
@@ -79,8 +87,9 @@ struct gw_narrow_params {
     int32_t k;
 };
 
-/* x act8 [rows, k] to stages of tokens (gemm_group.hip) [tiles of 128 rows, stages of four blocks,
- * GW_SPREAD_STAGE(numbers) bytes], when more than GW_GEMM_MANY tokens are live. */
+/* x act8 [rows, k] to stages of tokens [tiles of 128 rows, stages of four blocks, GW_SPREAD_STAGE
+ * bytes], when more than GW_GEMM_MANY tokens are live (gw_spread, gemm_group.hip); of GW_SPAN_STAGE
+ * bytes, for any number of them (gw_spread_span, gemm_span.h). */
 struct gw_spread_params {
     struct gw_step_params step;
     GW_DEV(const void) x;

@@ -134,10 +134,10 @@ __device__ static inline void gw_tile_glu(const gw_gemm_params &p, const gw_tile
             }
         }
         if (up) {
-            __syncthreads();
+            gw_sync_some<1, T::THREADS>();
         }
     }
-    __syncthreads();
+    gw_sync_some<1, T::THREADS>();
     if (p.act8) {
         for (int i = (int)threadIdx.x; i < T::TOKENS * HALF / GW_ACT_BLOCK; i += T::THREADS) {
             const int t = i % T::TOKENS, r = i / T::TOKENS * GW_ACT_BLOCK;

@@ -4,7 +4,7 @@
 
 /* A thread has a block of a row (of two rows where LANES is 32). */
 template <class F> struct gw_dot : gw_quantized<F::BYTES, 1, F::TERM, F::OFFSET> {
-    enum { SUMS = SETS };
+    enum { SUMS = F::SPAN ? 1 : SETS };
 
 #if GW_COPIES
     struct held {
@@ -59,13 +59,17 @@ template <class F> struct gw_dot : gw_quantized<F::BYTES, 1, F::TERM, F::OFFSET>
         a.load(x, i, h);
         const unsigned char *record = source.take();
         gw_row_block<F> codes[SETS];
-        gw_block_scales<F> scales[SETS];
+        gw_block_scales<F> scales[SUMS];
 #pragma unroll
         for (int s = 0; s < SETS; s++) {
             codes[s].load(record, 8 * s, lane);
-            scales[s].load(record, 8 * s, lane / 4, i);
+        }
+#pragma unroll
+        for (int s = 0; s < SUMS; s++) { /* of two rows, odd lanes have the second one's term */
+            scales[s].load(record, F::SPAN ? (SETS - 1) * (i & 1) * 8 : 8 * s, lane / 4, i);
         }
         source.done();
+        int spans[SETS];
 #pragma unroll
         for (int s = 0; s < SETS; s++) {
             int half[2] = {F::TERM == GW_TERM_SIGNED && F::OFFSET ? (int)a.number : 0, 0};
@@ -77,29 +81,33 @@ template <class F> struct gw_dot : gw_quantized<F::BYTES, 1, F::TERM, F::OFFSET>
                 }
             }
             const int sum = F::TERM == GW_TERM_HALVES || F::TERM == GW_TERM_Q2
-                                ? gw_sub_scale<F>(scales[s].sub, 0) * half[0] +
-                                      gw_sub_scale<F>(scales[s].sub, 1) * half[1]
+                                ? gw_sub_scale<F>(scales[s % SUMS].sub, 0) * half[0] +
+                                      gw_sub_scale<F>(scales[s % SUMS].sub, 1) * half[1]
                                 : half[0] + half[1];
-            sums[s] = scales[s].term(sum, GW_F32_FROM_BITS(a.scale), a.number, sums[s]);
+            if (F::SPAN) {
+                spans[s] = sum;
+            } else {
+                sums[s % SUMS] = scales[s % SUMS].term(sum, GW_F32_FROM_BITS(a.scale), a.number,
+                                                       sums[s % SUMS]);
+            }
+        }
+        if (F::SPAN) {
+            const int sum = of_quad(spans, i & 1);
+            sums[0] = scales[0].term(sum, GW_F32_FROM_BITS(a.scale), a.number, sums[0]);
         }
     }
-    /* Four neighbours have the blocks of a row; of two rows, even and odd ones take one each. */
+    /* Of four neighbours' parts of a row; of two rows, even and odd lanes get one each. */
+    template <class T> __device__ static inline T of_quad(const T *v, int odd) {
+        T sum = odd ? v[SETS - 1] : v[0];
+        sum = sum + gw_quad_xor<1>(odd ? v[0] : v[SETS - 1]);
+        return sum + gw_quad_xor<2>(sum);
+    }
+    /* Lanes of arith.h without a term are +0. */
     __device__ static inline void leave(float *values, int q, const float *sums) {
         const int lane = gw_wave_lane(), odd = lane & 1;
-        float *to = values + q * GW_STRIP_ROWS;
-        if (SETS == 2) {
-            float v = odd ? sums[SETS - 1] : sums[0];
-            v = v + gw_quad_xor<1>(odd ? sums[0] : sums[SETS - 1]);
-            v = v + gw_quad_xor<2>(v);
-            if (lane % 4 < 2) {
-                to[lane / 4 + 8 * odd] = v;
-            }
-        } else {
-            float v = sums[0] + gw_quad_xor<1>(sums[0]);
-            v = v + gw_quad_xor<2>(v);
-            if (lane % 4 == 0) {
-                to[lane / 4] = v;
-            }
+        const float v = F::SPAN ? sums[0] + 0.0f : of_quad(sums, SETS == 2 && odd);
+        if (lane % 4 < SETS) {
+            values[q * GW_STRIP_ROWS + lane / 4 + 8 * (SETS - 1) * odd] = v;
         }
     }
 };

@@ -34,6 +34,7 @@ template <class F, int N, int WHERE> struct gw_floats {
     enum {
         DIRECT = WHERE,
         ACT8 = 0,
+        SPAN = 0,
         X_ROWS = N,
         PAIR = F::PAIR,
         SPLIT = LANES == 32 && PAIR == 2 ? 2 : 1,

@@ -348,12 +348,12 @@ __device__ static inline float gw_flow_copy_x(const gw_linear_params &p, unsigne
     return factor;
 }
 
-/* x in shared memory as K::add wants it. Returns what is still to be multiplied by a norm's factor:
- * of one row of act8, its scales. */
+/* x in shared memory as K::add wants it. Returns what the scales of one row of act8 are still to be
+ * multiplied by: a norm's factor, unless they had to be settled. */
 template <class K, int PIECES, class Rest>
 __device__ static inline float gw_flow_take_x(const gw_linear_params &p,
                                               const gw_flow_desk<K, PIECES> &d, Rest rest) {
-    enum { ONE = K::X_ROWS == 1, LATER = ONE && K::ACT8 };
+    enum { ONE = K::X_ROWS == 1, LATER = ONE && K::ACT8 && !K::SPAN };
     const int there = gw_rows_there(p), blocks = K::ACT8 ? p.terms : p.terms / GW_ACT_BLOCK;
     const int team = ONE ? 0 : gw_team(), norm = p.squares != 0 && team < there;
     float factor = 1.0f;
@@ -385,7 +385,7 @@ __device__ static inline float gw_flow_take_x(const gw_linear_params &p,
         K::settle(p, d.x, there, p.squares && !LATER ? d.factors : 0);
         gw_sync_some<1, GW_LINEAR_THREADS>();
     }
-    return factor;
+    return LATER ? factor : 1.0f;
 }
 
 template <class K, int GLU, int PIECES>

@@ -200,6 +200,11 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
     }
 };
 
+/* Where a record has one term, columns without use cost no terms, and blocks side by side would
+ * have to be joined. */
+template <class F, int SPAN = F::SPAN> struct gw_few : gw_four<F> {};
+template <class F> struct gw_few<F, 1> : gw_wide<F, 4> {};
+
 #endif
 
 #endif

@@ -4,7 +4,7 @@
 #include "kernels_hip/linear_four.h"
 
 #if GW_MMA
-#define PRODUCT(glu, ...) gw_product<gw_four<format<__VA_ARGS__>>, glu>(p)
+#define PRODUCT(glu, ...) gw_product<gw_few<format<__VA_ARGS__>>, glu>(p)
 #else
 #define PRODUCT(glu, ...) (void)p /* the host does not launch these */
 #endif

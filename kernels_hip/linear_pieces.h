@@ -93,6 +93,11 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
     auto stage = [&](int piece) {
         K::stage_slots(p, x, p.x + (size_t)first * (size_t)p.row_bytes, there, piece * p.span,
                        p.span, factors);
+        __syncthreads();
+        if (K::SPAN) {
+            K::settle_slots(p, x, there, piece * p.span, p.span);
+            __syncthreads();
+        }
     };
 #pragma unroll
     for (int d = 0; d < ring_of::DEPTH; d++) {
@@ -148,7 +153,6 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
         if (at.piece != piece) {
             __syncthreads();
             stage(at.piece);
-            __syncthreads();
             if (at.piece == 0) {
                 clear();
             }
@@ -157,7 +161,6 @@ __device__ static inline void gw_product_in_pieces(const gw_linear_params &p) {
     };
     clear();
     enter();
-    __syncthreads();
     while (at.tile.item < items) {
 #pragma unroll
         for (int d = 0; d < ring_of::DEPTH; d++) { /* slots are registers: constants */

@@ -27,6 +27,7 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
         DIRECT = 0,
         X_STEP = CLASSES * GW_STRIP_BLOCKS * GW_ACT_WORDS,
         ACT8 = 1,
+        SPAN = TERM == GW_TERM_SPAN, /* blocks of x get one scale where they are read */
         X_ROWS = ROWS
     };
     typedef gw_nothing held;
@@ -59,16 +60,44 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
                                     gw_second_sum(sums));
     }
 
-    /* ---- with GW_COPIES ---- */
+    /* ---- rows in shared memory ---- */
 
-    __device__ static inline int x_bytes(int terms) {
-        return records(terms) * (int)GW_ACT_GROUP_WORDS * 4;
+    /* Where word `word` of block b of a row is; the first two stand in front of the codes. */
+    __device__ static inline int word_at(int b, int word) {
+        const int i = b % GW_ACT_GROUP;
+        return ROWS == 1 && !GW_COPIES ? b * ACT_WORDS + word
+                                       : b / GW_ACT_GROUP * (int)GW_ACT_GROUP_WORDS +
+                                             (word < 2 ? word * GW_ACT_GROUP + i
+                                                       : gw_group_word(i, word - 2));
     }
-    /* A lane has a block of a row; second numbers are sums until then. */
-    __device__ static inline void settle(const gw_linear_params &p, unsigned *x, int n,
-                                         const float *factors) {
+    /* A lane's block: its scale and what is made from that. */
+    __device__ static inline void settle_block(unsigned *row, int b, int there, float factor) {
+        if (!SPAN && there) {
+            unsigned *scale = row + word_at(b, 0), *second = row + word_at(b, 1);
+            *scale = GW_F32_BITS(GW_F32_FROM_BITS(*scale) * factor);
+            *second = number(*scale, *second);
+        } else if (SPAN) {
+            unsigned act[ACT_WORDS];
+#pragma unroll
+            for (int w = 0; w < (int)ACT_WORDS; w++) {
+                act[w] = there ? row[word_at(b, w)] : 0;
+            }
+            act[0] = GW_F32_BITS(GW_F32_FROM_BITS(act[0]) * factor);
+            gw_span_blocks<1>(act);
+            act[1] = GW_F32_BITS(GW_F32_FROM_BITS(act[0]) * (float)gw_first_sum(act[1]));
+#pragma unroll
+            for (int w = 0; w < (int)ACT_WORDS; w++) {
+                if (there) {
+                    row[word_at(b, w)] = act[w];
+                }
+            }
+        }
+    }
+    /* Of n rows the first `blocks`, which are whole records; second numbers are sums until then.
+     * factors: of the scales, or 0. */
+    __device__ static inline void settle_blocks(const gw_linear_params &p, unsigned *x, int n,
+                                                int blocks, const float *factors) {
         enum { TEAMS = GW_LINEAR_THREADS / GW_LANES };
-        const int blocks = records(p.terms) * GW_STRIP_BLOCKS;
         int row = 0, from = gw_team() * GW_LANES;
         for (;;) {
             while (from >= blocks && row < n) { /* divisions take longer */
@@ -79,15 +108,19 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
                 return;
             }
             const int b = from + gw_lane();
-            if (b < blocks) {
-                unsigned *at = x + row * p.row_words + b / GW_ACT_GROUP * (int)GW_ACT_GROUP_WORDS +
-                               b % GW_ACT_GROUP;
-                const float scale = GW_F32_FROM_BITS(at[0]) * (factors ? factors[row] : 1.0f);
-                at[0] = GW_F32_BITS(scale);
-                at[GW_ACT_GROUP] = number(GW_F32_BITS(scale), at[GW_ACT_GROUP]);
-            }
+            settle_block(x + row * p.row_words, b, b < blocks, factors ? factors[row] : 1.0f);
             from += TEAMS * GW_LANES;
         }
+    }
+
+    /* ---- with GW_COPIES ---- */
+
+    __device__ static inline int x_bytes(int terms) {
+        return records(terms) * (int)GW_ACT_GROUP_WORDS * 4;
+    }
+    __device__ static inline void settle(const gw_linear_params &p, unsigned *x, int n,
+                                         const float *factors) {
+        settle_blocks(p, x, n, records(p.terms) * GW_STRIP_BLOCKS, factors);
     }
 
     /* ---- without ---- */
@@ -182,6 +215,12 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
         const int end = records(p.terms) * GW_STRIP_BLOCKS - at;
         stage_blocks<1>(p, x, from + at * ACT_WORDS * 4, n, p.terms - at, end < whole ? end : whole,
                         factors, []() {});
+    }
+    /* Rows that have been staged, when all of them are there: blocks of one scale. */
+    __device__ static inline void settle_slots(const gw_linear_params &p, unsigned *x, int n,
+                                               int slot, int slots) {
+        const int at = slot * CLASSES, left = records(p.terms) - at, whole = slots * CLASSES;
+        settle_blocks(p, x, n, (left < whole ? left : whole) * GW_STRIP_BLOCKS, 0);
     }
 };
 

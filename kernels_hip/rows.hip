@@ -108,19 +108,19 @@ GW_KERNEL(gw_quantize, struct gw_quantize_params, GW_ROWS_THREADS) {
 
 /* ---- other forms of rows --------------------------------------------------------------------- */
 
-/* A thread per block. */
+/* A thread per block; whole teams, whose lanes hold neighbours. */
 GW_KERNEL(gw_act8_group, struct gw_act8_group_params, GW_ROWS_THREADS) {
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     const int row = (int)blockIdx.y, b = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     const int padded = (p.blocks + GW_ACT_GROUP - 1) / GW_ACT_GROUP * GW_ACT_GROUP;
-    if (row >= gw_live(p.step) || b >= padded) {
+    if (row >= gw_live(p.step)) {
         return;
     }
     gw_act8 block = {0.0f, {0, 0}, {0}};
     if (p.plain && b < p.blocks) {
         block = ((const gw_act8 *)p.from)[(size_t)row * p.blocks + b];
-    } else if (!p.plain) {
+    } else if (!p.plain && b < padded) {
         const int i = b % GW_ACT_GROUP;
         const unsigned *group = (const unsigned *)p.from +
                                 (size_t)((row * padded + b) / GW_ACT_GROUP) * GW_ACT_GROUP_WORDS;
@@ -131,7 +131,13 @@ GW_KERNEL(gw_act8_group, struct gw_act8_group_params, GW_ROWS_THREADS) {
             words[2 + word] = group[gw_group_word(i, word)];
         }
     }
-    gw_store_act8(p.to, (size_t)row * padded + b, p.form, block);
+    if (p.form == GW_FORM_SPAN) {
+        gw_span_blocks<1>((unsigned *)&block);
+    }
+    if (b < padded) {
+        gw_store_act8(p.to, (size_t)row * padded + b,
+                      p.form == GW_FORM_SPAN ? (int)GW_FORM_SCALED : p.form, block);
+    }
 }
 
 GW_KERNEL(gw_pad, struct gw_pad_params, GW_ROWS_THREADS) {

@@ -25,7 +25,7 @@
  * So the operands of matrix instructions are 16 bytes of a thread, quarter t of a row. Of these words
  * the dot products take the others: a thread has block i of a row, word i of its four quarters. The
  * order of the pieces lets eight rows of a quarter, and two rows of all quarters, use different
- * banks of shared memory. A term's lane is 4u + i or, for floats, the class's.
+ * banks of shared memory. A term's lane is 4u + i, of the terms of records 4u, for floats the class's.
  */
 #ifndef GW_KERNELS_HIP_STRIP_H
 #define GW_KERNELS_HIP_STRIP_H
@@ -36,8 +36,8 @@ enum { GW_STRIP_ROWS = 16, GW_STRIP_BLOCKS = 4, GW_STRIP_FLOATS = 128 };
 #define GW_STRIP_AT_16(r, t) (16 * ((r) / 8 * 32 + (t)*8 + ((r) + 2 * (t)) % 8))
 #define GW_STRIP_AT_8(r, t) (8 * ((r) / 8 * 32 + (t)*8 + ((r) + (t) / 2 * 4) % 8))
 
-/* The term of docs/arithmetic.md. */
-enum { GW_TERM_SIGNED, GW_TERM_AFFINE, GW_TERM_HALVES, GW_TERM_Q2 };
+/* The term of docs/arithmetic.md. SPAN: one for all blocks of a record, affine. */
+enum { GW_TERM_SIGNED, GW_TERM_AFFINE, GW_TERM_HALVES, GW_TERM_Q2, GW_TERM_SPAN };
 
 /* X(FORMAT, name, low bits, high bits, offset, levels, term, sub, heads per record, their bytes) */
 /* clang-format off */
@@ -57,8 +57,8 @@ enum { GW_TERM_SIGNED, GW_TERM_AFFINE, GW_TERM_HALVES, GW_TERM_Q2 };
     X(INT8,      int8,      8, 0,  0, 0, GW_TERM_SIGNED, 0, 1, 4)  \
     X(INT4_G32,  int4_g32,  4, 0,  0, 0, GW_TERM_AFFINE, 0, 4, 4)  \
     X(INT4_G64,  int4_g64,  4, 0,  0, 0, GW_TERM_AFFINE, 0, 4, 4)  \
-    X(INT4_G128, int4_g128, 4, 0,  0, 0, GW_TERM_AFFINE, 0, 1, 4)  \
-    X(INT4_G256, int4_g256, 4, 0,  0, 0, GW_TERM_AFFINE, 0, 1, 4)
+    X(INT4_G128, int4_g128, 4, 0,  0, 0, GW_TERM_SPAN,   0, 1, 4)  \
+    X(INT4_G256, int4_g256, 4, 0,  0, 0, GW_TERM_SPAN,   0, 1, 4)
 
 /* Those whose product of one row has a kernel that leaves room beside it on a multiprocessor: with
  * so few registers nothing goes to memory, and records leave shared memory. X(FORMAT, name) */

@@ -13,6 +13,7 @@
     struct gw_strip_##name {                                                                       \
         static constexpr int LOW = low, HIGH = high, OFFSET = offset, LEVELS = levels,             \
                              TERM = term, SUB = sub, HEADS = heads, HEAD_BYTES = head_bytes,       \
+                             SPAN = term == GW_TERM_SPAN, AFFINE = term == GW_TERM_AFFINE || SPAN, \
                              SUB_AT = GW_STRIP_LOW(low) + GW_STRIP_HIGH(high),                     \
                              HEAD_AT = SUB_AT + GW_STRIP_SUB(sub),                                 \
                              BYTES = GW_STRIP_RECORD(low, high, sub, heads, head_bytes);           \
@@ -112,19 +113,19 @@ template <class F> struct gw_block_scales {
             d = gw_widen_f16((gw_u16)(both & 0xffffu));
             m = gw_widen_f16((gw_u16)(both >> 16));
         }
-        if (F::SUB && F::TERM == GW_TERM_AFFINE) {
+        if (F::SUB && F::AFFINE) {
             d = d * (float)(sub & 255u);
             m = -(m * (float)(sub >> 8));
         } else if (F::SUB && F::TERM == GW_TERM_SIGNED) {
             d = d * (float)(int)(signed char)(sub & 255u);
         }
     }
-    /* sum: of code * q over the block, each half times its integer scale; number: of
+    /* sum: of code * q over the block, or all of a record, each half times its integer scale; number: of
      * gw_quantized, which `sum` has begun with where codes have an offset and there is no scale. */
     __device__ inline float term(int sum, float dx, unsigned number, float acc) const {
-        if (F::TERM == GW_TERM_SIGNED || F::TERM == GW_TERM_AFFINE) {
+        if (F::TERM == GW_TERM_SIGNED || F::AFFINE) {
             acc = fmaf(d * dx, (float)sum, acc);
-            return F::TERM == GW_TERM_AFFINE ? fmaf(m, GW_F32_FROM_BITS(number), acc) : acc;
+            return F::AFFINE ? fmaf(m, GW_F32_FROM_BITS(number), acc) : acc;
         }
         const int a = gw_first_sum(number), b = gw_second_sum(number);
         if (F::OFFSET) {

@@ -103,11 +103,14 @@ static unsigned char *lc_weights(gw_fmt fmt, size_t m, size_t k, fill how) {
 static gw_act8 *lc_activations(size_t n, size_t k, fill how) {
     gw_act8 *x = lc_alloc(n * (k / 32) * sizeof *x);
     for (size_t b = 0; b < n * (k / 32); b++) {
-        float v[32], size = (float)(1 << random_u32() % 8);
+        /* neighbours of any ratio, now and then none or next to none */
+        uint32_t pick = random_u32() % 16;
+        float v[32], size = pick < 14 ? (float)(1 << pick % 8) : pick < 15 ? 0.0f : 0x1p-12f;
         for (int i = 0; i < 32; i++) {
             v[i] = how == LOWEST     ? -1.0f
                    : how == HIGHEST  ? 1.0f
                    : how == ALL_BITS ? (i & 1 ? -1.0f : 1.0f)
+                   : how == ALL_ZERO ? 0.0f
                                      : size * random_float(1.0f);
         }
         gw_act8_encode(&x[b], v);
@@ -271,7 +274,7 @@ static void lc_check_kernel(const gw_cpu_linear_kernel *kernel, int thorough) {
                  RANDOM, RANDOM, 0, 17);
     }
     for (int weights = RANDOM; weights < FILL_COUNT; weights++) {
-        for (int acts = RANDOM; acts < ALL_ZERO; acts++) {
+        for (int acts = RANDOM; acts < FILL_COUNT; acts++) {
             lc_check(kernel, 16, lc_k(fmt, 512), 1, 0, (fill)weights, (fill)acts, 0, 16);
             lc_check(kernel, 16, lc_k(fmt, 256), 2, 0, (fill)weights, (fill)acts, 0, 16);
             lc_check(kernel, 16, lc_k(fmt, 256), 16, 0, (fill)weights, (fill)acts, 0, 16);

@@ -222,6 +222,123 @@ static void act8_bound(void **state) {
     }
 }
 
+/* gw_act8_span in double, where each of its steps but two is exact; those round once to float. */
+static void one_scale(gw_act8 *to, const gw_act8 *from) {
+    double top = 0.0, inverse = 0.0;
+    for (int b = 0; b < GW_ACT_SPAN; b++) {
+        top = !((double)from[b].scale <= top) ? (double)from[b].scale : top;
+    }
+    if (isfinite(top) && top > 0.0 && (double)(float)(256.0 / top) < (double)3.0e38f) {
+        inverse = (double)(float)(256.0 / top);
+    }
+    for (int b = 0; b < GW_ACT_SPAN; b++) {
+        double part = inverse > 0.0 ? nearbyint((double)(float)(from[b].scale * inverse)) : 0.0;
+        to[b].scale = (float)top;
+        to[b].sum[0] = to[b].sum[1] = 0;
+        for (int i = 0; i < 32; i++) {
+            to[b].q[i] = (gw_i8)floor(from[b].q[i] * part / 256.0 + 0.5);
+            to[b].sum[i / 16] = (gw_i16)(to[b].sum[i / 16] + to[b].q[i]);
+        }
+    }
+}
+
+static void check_span(const gw_act8 *from) {
+    gw_act8 want[GW_ACT_SPAN], got[GW_ACT_SPAN], in_place[GW_ACT_SPAN];
+    memset(got, 0xff, sizeof got);
+    memcpy(in_place, from, sizeof in_place);
+    one_scale(want, from);
+    gw_act8_span(got, from);
+    gw_act8_span(in_place, in_place);
+    assert_memory_equal(got, want, sizeof got);
+    assert_memory_equal(in_place, want, sizeof got);
+}
+
+static void random_codes(gw_act8 *x) {
+    x->sum[0] = x->sum[1] = 0;
+    for (int i = 0; i < 32; i++) {
+        int most = i % 2 ? 127 : -127, any = (int)(random_u32() % 255) - 127;
+        x->q[i] = (gw_i8)(random_u32() % 8 == 0 ? most : any);
+        x->sum[i / 16] = (gw_i16)(x->sum[i / 16] + x->q[i]);
+    }
+}
+
+/* Every ratio of scales. The largest block keeps its bits; of the others a code is rounded by half
+ * and its part of 256 by half of that: within 1/2 + 127 / 512 and what floats round, of a step. */
+static void act8_span_bound(void **state) {
+    (void)state;
+    for (int turn = 0; turn < 20000; turn++) {
+        gw_act8 from[GW_ACT_SPAN], to[GW_ACT_SPAN];
+        int top = 0;
+        for (int b = 0; b < GW_ACT_SPAN; b++) {
+            int less = (int)(random_u32() % 14) * (turn % 4) / 3;
+            float size = ldexpf(1.0f, turn % 200 - 100 - less);
+            from[b].scale = random_u32() % 32 == 0 ? 0.0f : GW_FABS(random_float(size));
+            random_codes(&from[b]);
+            top = from[b].scale > from[top].scale ? b : top;
+        }
+        check_span(from);
+        gw_act8_span(to, from);
+        if (from[top].scale > 0.0f) {
+            assert_memory_equal(&to[top], &from[top], sizeof to[top]);
+        }
+        for (int b = 0; b < GW_ACT_SPAN; b++) {
+            assert_true(to[b].scale == from[top].scale);
+            for (int i = 0; i < 32 && from[top].scale > 0.0f; i++) {
+                double want = (double)from[b].scale * from[b].q[i] / (double)from[top].scale;
+                assert_true(fabs(to[b].q[i] - want) <= 0.5 + 127.0 / 512 + 127 * 0x1p-22);
+                assert_true(to[b].q[i] >= -127 && to[b].q[i] <= 127);
+            }
+        }
+    }
+}
+
+/* Each part of 256 of each code: from scales that are those parts, of 256. */
+static void act8_span_codes(void **state) {
+    (void)state;
+    for (int part = 0; part <= 256; part++) {
+        gw_act8 from[GW_ACT_SPAN] = {{.scale = 256.0f}};
+        for (int q = -127; q <= 127; q++) {
+            for (int b = 1; b < GW_ACT_SPAN; b++) {
+                from[b].scale = (float)part * (b == 3 ? 1.0f : b == 1 ? 0.9995f : 1.0005f);
+                from[b].scale = from[b].scale > 256.0f ? 256.0f : from[b].scale;
+                from[b].q[(q + 127) % 32] = (gw_i8)q;
+            }
+            check_span(from);
+        }
+    }
+}
+
+/* A scale that is not finite is everyone's, and there are no codes: the fault reaches the sum. So
+ * do scales that are too small to divide by, with codes of 0. */
+static void act8_span_faults(void **state) {
+    (void)state;
+    static const float scales[] = {NAN, INFINITY, 0.0f, 0x1p-149f, 8.5e-37f, 8.54e-37f};
+    for (size_t c = 0; c < sizeof scales / sizeof scales[0]; c++) {
+        for (int at = 0; at < GW_ACT_SPAN; at++) {
+            gw_act8 from[GW_ACT_SPAN], to[GW_ACT_SPAN];
+            for (int b = 0; b < GW_ACT_SPAN; b++) {
+                from[b].scale = isfinite(scales[c]) ? scales[c] / 2 : 1.0f;
+                random_codes(&from[b]);
+            }
+            from[at].scale = scales[c];
+            gw_act8_span(to, from);
+            for (int b = 0; b < GW_ACT_SPAN; b++) {
+                assert_true(isnan(scales[c]) ? isnan(to[b].scale) : to[b].scale == scales[c]);
+                for (int i = 0; i < 32 && c < 5; i++) {
+                    assert_int_equal(to[b].q[i], 0);
+                }
+                assert_true(c == 5 || (to[b].sum[0] == 0 && to[b].sum[1] == 0));
+            }
+            if (c == 5) { /* just large enough */
+                assert_memory_equal(&to[at], &from[at], sizeof to[at]);
+            }
+            if (isfinite(scales[c])) {
+                check_span(from);
+            }
+        }
+    }
+}
+
 /* ---- sums, norm, rope ----------------------------------------------------------------------- */
 
 /* Lanes first, first + 1, .. first + n - 1, by halves. */
@@ -379,9 +496,11 @@ int main(void) {
         cmocka_unit_test(exp_bound),         cmocka_unit_test(exp_order),
         cmocka_unit_test(log_bound),         cmocka_unit_test(silu_values),
         cmocka_unit_test(act8_known),        cmocka_unit_test(act8_not_finite),
-        cmocka_unit_test(act8_bound),        cmocka_unit_test(lanes_join_in_order),
-        cmocka_unit_test(blocks_of_squares), cmocka_unit_test(rope_and_norm),
-        cmocka_unit_test(philox_vectors),    cmocka_unit_test(gumbel_noise),
+        cmocka_unit_test(act8_bound),        cmocka_unit_test(act8_span_bound),
+        cmocka_unit_test(act8_span_codes),   cmocka_unit_test(act8_span_faults),
+        cmocka_unit_test(blocks_of_squares), cmocka_unit_test(lanes_join_in_order),
+        cmocka_unit_test(rope_and_norm),     cmocka_unit_test(philox_vectors),
+        cmocka_unit_test(gumbel_noise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,13 +89,21 @@ static void golden_terms(void **state) {
         uint8_t row[MAX_ROW];
         const gw_format *f = gw_format_of(goldens[g].fmt);
         from_hex(goldens[g].bytes, row);
-        for (size_t s = 0; s < strlen(goldens[g].terms) / 16; s++) {
-            int8_t q[32];
-            gw_act8 x;
-            from_hex(golden_acts[s % 8] + 8, (uint8_t *)q);
-            set_act(&x, GW_F32_FROM_BITS(word_at(golden_acts[s % 8], 0)), q);
+        size_t count = strlen(goldens[g].terms) / 16;
+        assert_int_equal(count, strlen(goldens[g].weights) / 8 / 32 / f->span);
+        for (size_t s = 0; s < count; s++) {
+            gw_act8 x[GW_ACT_SPAN];
+            for (size_t b = 0; b < f->span; b++) {
+                const char *act = golden_acts[(s * f->span + b) % 8];
+                int8_t q[32];
+                from_hex(act + 8, (uint8_t *)q);
+                set_act(&x[b], GW_F32_FROM_BITS(word_at(act, 0)), q);
+            }
+            if (f->span > 1) {
+                gw_act8_span(x, x);
+            }
             float acc = GW_F32_FROM_BITS(word_at(goldens[g].terms, 2 * s));
-            uint32_t got = GW_F32_BITS(f->term(row, s, &x, acc));
+            uint32_t got = GW_F32_BITS(f->term(row, s * f->span, x, acc));
             uint32_t want = word_at(goldens[g].terms, 2 * s + 1);
             if (got != want) {
                 fail_msg("%s, %s: term %zu is %08x, want %08x", f->name, goldens[g].what, s, got,
@@ -168,21 +176,25 @@ static void hand_worked_rows(void **state) {
 
 static float product(double a, double b) { return (float)(a * b); } /* exact, rounded once */
 
-/* The contract of docs/arithmetic.md; *size: sum of the sizes of all parts of the exact result. */
-static float contract(const struct reading *r, const uint8_t *block, size_t sub, const gw_act8 *x,
-                      float acc, double *size) {
+/* The contract of docs/arithmetic.md, of a term of `span` blocks; *size: sum of the sizes of all
+ * parts of the exact result. */
+static float contract(const struct reading *r, int span, const uint8_t *block, size_t sub,
+                      const gw_act8 *x, float acc, double *size) {
     int64_t s[2] = {0, 0};
     weight_fields w[2];
-    double dx = (double)x->scale;
+    double dx = (double)x->scale, sums = 0.0;
     *size = fabs((double)acc);
-    for (int i = 0; i < 32; i++) {
-        weight_fields *f = &w[i / 16];
+    for (int i = 0; i < 32 * span; i++) {
+        weight_fields *f = &w[i / 16 % 2];
+        int q = x[i / 32].q[i % 32];
         *f = (weight_fields){.sc = 1, .mn = 1};
         r->read(block, (int)(32 * sub) + i, f);
-        s[i / 16] += f->code * x->q[i];
-        *size += fabs(dx * x->q[i]) * (fabs(f->d * f->sc * f->code) + fabs(f->wm * f->mn));
+        s[i / 16 % 2] += f->code * q;
+        sums += q;
+        *size += fabs(dx * q) * (fabs(f->d * f->sc * f->code) + fabs(f->wm * f->mn));
     }
-    double d = w[0].d, sums = x->sum[0] + x->sum[1];
+    assert_true(llabs(s[0] + s[1]) < 1 << 24);
+    double d = w[0].d;
     double sign = r->shape == AFFINE ? 1.0 : -1.0;
     if (r->shape == HALVES || r->shape == HALVES_MIN) {
         int64_t total = w[0].sc * s[0] + w[1].sc * s[1];
@@ -220,6 +232,14 @@ static void random_act(gw_act8 *x, unsigned turn) {
     set_act(x, fabsf(random_float(1.0f)) * ldexpf(1.0f, -(int)(turn % 120)), q);
 }
 
+/* The activations of a term: blocks with one scale. */
+static void random_acts(gw_act8 *x, size_t span, unsigned turn) {
+    for (size_t b = 0; b < span; b++) {
+        random_act(&x[b], turn % 5 == 0 ? turn : turn + (unsigned)b);
+        x[b].scale = x[0].scale;
+    }
+}
+
 /* Bits against the contract; and against the decoded weights in double. With u = 2^-24 a signed
  * term rounds twice (ws * dx, the fma), an affine one three times (dx * sum, two fmas), a decoded
  * weight once: each at most u of a partial result no larger than `size`; 6 u bounds all of it.
@@ -232,17 +252,17 @@ static void random_terms(void **state) {
         for (unsigned turn = 0; turn < 2000; turn++) {
             uint8_t block[MAX_ROW];
             float w[MAX_COLS];
-            gw_act8 x;
-            size_t sub = turn % (f->block_elems / 32);
+            gw_act8 x[GW_ACT_SPAN];
+            size_t sub = turn % (f->block_elems / 32) / f->span * f->span;
             random_block(r, block, f->row_header + f->block_bytes);
-            random_act(&x, turn);
+            random_acts(x, f->span, turn);
             f->decode(w, block, f->block_elems);
             float acc = turn % 3 ? random_float(100.0f) : 0.0f;
             double size, exact = (double)acc;
-            float got = f->term(block, sub, &x, acc),
-                  want = contract(r, block, sub, &x, acc, &size);
-            for (int i = 0; i < 32; i++) {
-                exact += (double)w[32 * sub + (size_t)i] * (double)x.scale * x.q[i];
+            float got = f->term(block, sub, x, acc),
+                  want = contract(r, (int)f->span, block, sub, x, acc, &size);
+            for (size_t i = 0; i < 32 * f->span; i++) {
+                exact += (double)w[32 * sub + i] * (double)x->scale * x[i / 32].q[i % 32];
             }
             if (GW_F32_BITS(got) != GW_F32_BITS(want)) {
                 fail_msg("%s: term is %a, want %a (turn %u)", f->name, (double)got, (double)want,
@@ -271,15 +291,15 @@ static void rows_of_blocks(void **state) {
         }
         f->decode(all, row, 3 * f->block_elems);
         for (size_t b = 0; b < 3; b++) {
-            gw_act8 x;
+            gw_act8 x[GW_ACT_SPAN];
             memcpy(one, row, f->row_header);
             memcpy(one + f->row_header, row + f->row_header + b * f->block_bytes, f->block_bytes);
             f->decode(single, one, f->block_elems);
             assert_memory_equal(all + b * f->block_elems, single, f->block_elems * sizeof *all);
-            for (size_t s = 0; s < f->block_elems / 32; s++) {
-                random_act(&x, (unsigned)s);
-                float a = f->term(row, b * (f->block_elems / 32) + s, &x, 1.0f);
-                float c = f->term(one, s, &x, 1.0f);
+            for (size_t s = 0; s < f->block_elems / 32; s += f->span) {
+                random_acts(x, f->span, (unsigned)s);
+                float a = f->term(row, b * (f->block_elems / 32) + s, x, 1.0f);
+                float c = f->term(one, s, x, 1.0f);
                 assert_int_equal(GW_F32_BITS(a), GW_F32_BITS(c));
             }
         }
@@ -327,6 +347,8 @@ static void table_is_complete(void **state) {
         assert_int_equal(f->block_bytes, facts[i].bytes);
         assert_int_equal(f->row_header, facts[i].header);
         assert_int_equal(f->is_float, facts[i].is_float);
+        int long_groups = i == GW_FMT_INT4_G128 || i == GW_FMT_INT4_G256;
+        assert_int_equal(f->span, long_groups ? GW_ACT_SPAN : f->term != NULL);
         assert_true(gw_format_from_name(f->name, &found) && (int)found == i);
         for (size_t c = 0; f->name[c]; c++) {
             upper[c] = (char)toupper((unsigned char)f->name[c]);

@@ -1,6 +1,7 @@
 /* tests/test_linear.c - y = x W^T for quantized weights: every kernel that this CPU runs equals the
  * scalar one bit for bit; the scalar one is within its rounding bound of a double evaluation. */
 #include "cpu/linear_float.h"
+#include "cpu/strip.h"
 #include "tests/linear_cases.h"
 #include "tests/sanitized.h"
 
@@ -75,6 +76,15 @@ static void streams_of_floats_are_equal(void **state) {
     free(w);
 }
 
+static void spans_are_those_of_the_formats(void **state) {
+    (void)state;
+    for (int fmt = 0; fmt < GW_FMT_COUNT; fmt++) {
+        if (is_quantized((gw_fmt)fmt)) {
+            assert_int_equal(GW_STRIP_SPAN(fmt), gw_format_of((gw_fmt)fmt)->span);
+        }
+    }
+}
+
 static void every_format_has_both_orders(void **state) {
     (void)state;
     for (int fmt = 0; fmt < GW_FMT_COUNT; fmt++) {
@@ -94,23 +104,24 @@ static void every_format_has_both_orders(void **state) {
     }
 }
 
-/* The parts of one block's term in double: value, and the sum of magnitudes that rounding scales
+/* What block b has in its term, in double: value, and the sum of magnitudes that rounding scales
  * with. Parts are read off through the term itself with unit activations (which it handles
  * exactly), the value through the format's decode. */
 static void block_in_double(const gw_format *f, const void *row, size_t b, const float *w,
                             const gw_act8 *x, double *value, double *size) {
-    gw_act8 unit = {1.0f, {0, 0}, {0}};
+    gw_act8 units[GW_ACT_SPAN] = {{1.0f, {0, 0}, {0}}}, *unit = &units[b % f->span];
+    const size_t first = b - b % f->span;
     for (int i = 0; i < 32; i++) {
-        unit.q[i] = 1;
-        double part = (double)f->term(row, b, &unit, 0.0f) * x->q[i] * (double)x->scale;
-        unit.q[i] = 0;
+        unit->q[i] = 1;
+        double part = (double)f->term(row, first, units, 0.0f) * x->q[i] * (double)x->scale;
+        unit->q[i] = 0;
         *value += (double)w[b * 32 + (size_t)i] * x->q[i] * (double)x->scale;
         *size += part < 0 ? -part : part;
     }
     for (int h = 0; h < 2; h++) {
-        unit.sum[h] = 1;
-        double part = (double)f->term(row, b, &unit, 0.0f) * x->sum[h] * (double)x->scale;
-        unit.sum[h] = 0;
+        unit->sum[h] = 1;
+        double part = (double)f->term(row, first, units, 0.0f) * x->sum[h] * (double)x->scale;
+        unit->sum[h] = 0;
         *size += part < 0 ? -part : part;
     }
 }
@@ -141,6 +152,9 @@ static void scalar_is_accurate(void **state) {
         for (int prefill = 0; prefill < 2; prefill++) {
             job.y = y[prefill];
             gw_cpu_linear_find((gw_fmt)fmt, GW_CPU_SCALAR, prefill)->run(&job, 0, m, NULL);
+        }
+        for (size_t b = 0; f->span > 1 && b < n * blocks; b += f->span) {
+            gw_act8_span(x + b, x + b); /* once more changes nothing */
         }
         for (size_t r = 0; r < m; r++) {
             f->decode(decoded, w + r * row_bytes, k);
@@ -205,6 +219,7 @@ static void packing_is_complete(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spans_are_those_of_the_formats),
         cmocka_unit_test(every_format_has_both_orders),
         cmocka_unit_test(packing_is_complete),
         cmocka_unit_test(scalar_is_accurate),

@@ -123,7 +123,7 @@ static void bits_last_joins(void **state) {
 static void check_matrix(struct gw_device *device, int every) {
     static const struct { int n, k, m; } sizes[] = {{21, 96, 80}, {40, 416, 100}, {70, 608, 300}};
     static const gw_fmt few[] = {GW_FMT_Q4_0, GW_FMT_Q8_0, GW_FMT_Q5_1, GW_FMT_IQ4_XS,
-                                 GW_FMT_Q2_K, GW_FMT_Q3_K, GW_FMT_Q6_K};
+                                 GW_FMT_Q2_K, GW_FMT_Q3_K, GW_FMT_Q6_K, GW_FMT_INT4_G128};
     static op_bench bench;
     ot_open(&bench, &gw_backend_opencl, device, OT_PRODUCED);
     for (int i = 0; i < (every ? GW_FMT_ACT8 : (int)(sizeof few / sizeof few[0])); i++) {
@@ -291,12 +291,13 @@ static void bits_chain(void **state) {
     static const struct {
         gw_fmt fmt;
         int d;
-    } chains[] = {{GW_FMT_F32, 72},   {GW_FMT_Q4_0, 2336}, {GW_FMT_BF16, 256}, {GW_FMT_F16, 264},
-                  {GW_FMT_F32, 1024}, {GW_FMT_BF16, 2120}, {GW_FMT_Q4_0, 5152}};
+    } chains[] = {{GW_FMT_F32, 72},    {GW_FMT_Q4_0, 2336}, {GW_FMT_INT4_G128, 2176},
+                  {GW_FMT_BF16, 256},  {GW_FMT_F16, 264},   {GW_FMT_F32, 1024},
+                  {GW_FMT_BF16, 2120}, {GW_FMT_Q4_0, 5152}, {GW_FMT_INT4_G256, 4096}};
     static const op_case what = {.n = 1, .why = "norms and products"};
     static op_bench bench;
     int all = getenv("GODWIT_OPENCL_ALL") != NULL && !simulated();
-    size_t n = all ? sizeof chains / sizeof chains[0] : simulated() ? 1 : 2;
+    size_t n = all ? sizeof chains / sizeof chains[0] : simulated() ? 1 : 3;
     (void)state;
     ot_open(&bench, &gw_backend_opencl, open_walk(), OT_PRODUCED);
     for (size_t i = 0; i < n; i++) {
@@ -313,7 +314,7 @@ static void bits_chain(void **state) {
 /* Decode products of every width that has a kernel of its own, and chunks of 64 rows. */
 static void check_widths(const char *settings) {
     static op_bench bench;
-    static const gw_fmt formats[] = {GW_FMT_Q4_0, GW_FMT_Q6_K, GW_FMT_F16};
+    static const gw_fmt formats[] = {GW_FMT_Q4_0, GW_FMT_Q6_K, GW_FMT_F16, GW_FMT_INT4_G128};
     ot_open(&bench, &gw_backend_opencl, open_quickly(settings, 1), OT_PRODUCED | OT_MAPPED);
     for (size_t f = 0; f < sizeof formats / sizeof formats[0]; f++) {
         for (int n = 1; n <= 14; n += n < 3 ? 1 : 3) { /* plans of n + 2 rows */

@@ -157,15 +157,16 @@ static void forget_units(void) {
 
 static void fill_units(const gw_format *f, const unsigned char *row, size_t k, double *at) {
     for (size_t b = 0; b < k / GW_ACT_BLOCK; b++) {
+        gw_act8 acts[GW_ACT_SPAN] = {{.scale = 1.0f}}, *unit = &acts[b % f->span];
         for (int j = 0; j < GW_ACT_BLOCK; j++) {
-            gw_act8 unit = {.scale = 1.0f};
-            unit.q[j] = 1;
-            *at++ = fabs((double)f->term(row, b, &unit, 0.0f));
+            unit->q[j] = 1;
+            *at++ = fabs((double)f->term(row, b - b % f->span, acts, 0.0f));
+            unit->q[j] = 0;
         }
         for (int h = 0; h < 2; h++) {
-            gw_act8 unit = {.scale = 1.0f};
-            unit.sum[h] = 1;
-            *at++ = fabs((double)f->term(row, b, &unit, 0.0f));
+            unit->sum[h] = 1;
+            *at++ = fabs((double)f->term(row, b - b % f->span, acts, 0.0f));
+            unit->sum[h] = 0;
         }
     }
 }
@@ -190,6 +191,14 @@ static const double *units_of(const gw_tensor *w, const void *rows, size_t r) {
     return of->at + r * per_row;
 }
 
+/* An input row as terms take it: the blocks of one have one scale. */
+static void take_blocks(const gw_format *f, gw_act8 *to, const gw_act8 *from, size_t count) {
+    memcpy(to, from, count * sizeof *to);
+    for (size_t b = 0; f->span > 1 && b < count; b += f->span) {
+        gw_act8_span(to + b, from + b);
+    }
+}
+
 /* Sum |terms| of one weight row times one input row, and (sum) its exact value.
  * Quantized: f->term is linear in the codes q and the sums of the activation block, so unit blocks
  * give the size of each part; offsets and codes of one weight count apart, because they are rounded
@@ -197,20 +206,23 @@ static const double *units_of(const gw_tensor *w, const void *rows, size_t r) {
 static double product_size(const gw_tensor *w, const void *rows, size_t r, const gw_tensor *x,
                            const void *in, size_t i, double *sum) {
     const gw_format *f = gw_format_of(w->fmt);
-    size_t k = (size_t)w->dim[1];
+    size_t k = (size_t)w->dim[1], row_bytes = k / GW_ACT_BLOCK * sizeof(gw_act8);
     const unsigned char *row = (const unsigned char *)rows + r * oc_row_bytes(w->fmt, k);
     float *values = oc_alloc(k * sizeof(float));
+    gw_act8 *blocks = oc_alloc(row_bytes);
     double size = 0.0;
     f->decode(values, row, k);
+    if (!f->is_float) {
+        take_blocks(f, blocks, (const gw_act8 *)in + i * k / GW_ACT_BLOCK, k / GW_ACT_BLOCK);
+    }
     *sum = 0.0;
     for (size_t j = 0; j < k; j++) {
-        double v = value_of(x, in, i, j);
+        double v = f->is_float ? value_of(x, in, i, j) : value_of(x, blocks, 0, j);
         *sum += values[j] * v;
         size += fabs(values[j] * v);
     }
     if (!f->is_float) {
         size = 0.0;
-        const gw_act8 *blocks = (const gw_act8 *)in + i * k / GW_ACT_BLOCK;
         const double *unit = units_of(w, rows, r);
         for (size_t b = 0; b < k / GW_ACT_BLOCK; b++) {
             for (int j = 0; j < GW_ACT_BLOCK; j++) {
@@ -221,16 +233,20 @@ static double product_size(const gw_tensor *w, const void *rows, size_t r, const
             }
         }
     }
+    free(blocks);
     free(values);
     return size;
 }
 
 /* Roundings of one sum of k terms: float weights, a fused multiply-add per element; quantized, per
- * block of 32 at most two, and one for the product of scales; decode: a lane's share, 5 joins. */
+ * term (of `span` blocks of 32) at most two, and one for the product of scales; decode: a lane's
+ * share, of lanes that have terms, and 5 joins. */
 static double product_roundings(gw_fmt fmt, size_t k, gw_order order) {
-    double terms = gw_format_of(fmt)->is_float ? (double)k : 2.0 * (double)(k / GW_ACT_BLOCK);
-    double extra = gw_format_of(fmt)->is_float ? 0.0 : 2.0;
-    return extra + (order == GW_ORDER_PREFILL ? terms : ceil(terms / GW_LANES) + 2.0 + 5.0);
+    const gw_format *f = gw_format_of(fmt);
+    double lanes = f->is_float ? GW_LANES : (double)GW_LANES / (double)f->span;
+    double terms = f->is_float ? (double)k : 2.0 * (double)(k / GW_ACT_BLOCK / f->span);
+    double extra = f->is_float ? 0.0 : 2.0;
+    return extra + (order == GW_ORDER_PREFILL ? terms : ceil(terms / lanes) + 2.0 + 5.0);
 }
 
 static double linear_error(const op_setup *s, size_t i, size_t col) {

@@ -287,14 +287,28 @@ def weights(name, f):
     return out
 
 
+def one_scale(acts):
+    """Blocks of activations (scale bits, codes) as one: the largest scale, codes to its measure."""
+    top = max(single_value(bits) for bits, _ in acts)
+    inverse = rounded(256 / top)
+    assert inverse < Fraction(3 * 10 ** 38)
+    q = []
+    for bits, block in acts:
+        part = round(rounded(single_value(bits) * inverse))  # ties to even
+        q += [(2 * c * part + 256) // 512 for c in block]  # ties up
+    return to_single(top), q
+
+
 def term(name, f, sub, x_bits, q, acc_bits):
-    """acc + the term of 32 weights, every product and sum rounded where the contract says so."""
+    """acc + the term of 32 weights (or as many as q has), every product and sum rounded where the
+    contract says so."""
     _, _, _, group, _, minimum = FORMATS[name]
     d, d2, _ = scales_of(name, f)
     dx, acc = single_value(x_bits), single_value(acc_bits)
-    code = f.code[32 * sub:32 * sub + 32]
-    dot = [sum(code[i] * q[i] for i in range(h, h + 16)) for h in (0, 16)]
-    total = [sum(q[:16]), sum(q[16:])]
+    code = f.code[32 * sub:32 * sub + len(q)]
+    halves = (range(16), range(16, len(q)))
+    dot = [sum(code[i] * q[i] for i in h) for h in halves]
+    total = [sum(q[i] for i in h) for h in halves]
     if group == 16:
         s = f.sc[2 * sub] * dot[0] + f.sc[2 * sub + 1] * dot[1]
         assert abs(s) < 1 << 24
@@ -365,8 +379,9 @@ def main():
           " * Written by tools/golden_blocks.py from the format descriptions; do not edit.\n"
           " *\n"
           " * acts:    scale (float bits), 32 codes; sub-block s of a block meets act s % 8.\n"
-          " * bytes:   the stored row. weights: float bits of each. terms: per sub-block the\n"
-          " *          accumulator before and after, float bits. */")
+          " * bytes:   the stored row. weights: float bits of each. terms: per sub-block (of formats\n"
+          " *          with terms of four sub-blocks, four) the accumulator before and after, float\n"
+          " *          bits. */")
     print("/* clang-format off */\nstatic const char *const golden_acts[] = {")
     for bits, q in acts:
         print(f'    "{bits:08x}" "{bytes(c & 255 for c in q).hex()}",')
@@ -375,9 +390,12 @@ def main():
         for f in cases(name, rng):
             terms = ""
             for sub in range(row[1] // 32):
-                bits, q = acts[sub % 8]
+                span = 4 if name in ("INT4_G128", "INT4_G256") else 1
                 acc = rng.choice((0, 0x3F800001, rng.randrange(0xB0000000, 0xC0000000)))
-                terms += f"{acc:08x}{term(name, f, sub, bits, q, acc):08x}"
+                if sub % span == 0:
+                    some = [acts[(sub + b) % 8] for b in range(span)]
+                    bits, q = one_scale(some) if span > 1 else some[0]
+                    terms += f"{acc:08x}{term(name, f, sub, bits, q, acc):08x}"
             print(f'    {{GW_FMT_{name}, "{f.what}",')
             print(text(row[0](f).b.hex(), "     ") + ",")
             print(text("".join(f"{w:08x}" for w in weights(name, f)), "     ") + ",")

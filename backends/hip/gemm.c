@@ -139,7 +139,7 @@ static size_t narrow_bytes(const struct gw_segment *segment, const gw_node *node
            rows * ((k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS) * GW_STRIP_FLOATS * 2;
 }
 
-/* Activations as 16-bit floats in the order of stages, in scratch; p->x then names them. */
+/* Activations in the order of stages, in scratch; p->x then names them. */
 static gw_status record_spread(struct gw_segment *segment, const gw_node *node,
                                const gemm_kind *kind, gw_hip_ptr scratch,
                                struct gw_gemm_params *p) {
@@ -148,9 +148,15 @@ static gw_status record_spread(struct gw_segment *segment, const gw_node *node,
                                  .y = scratch,
                                  .k = p->k,
                                  .numbers = GW_GEMM_NUMBERS(kind->term)};
+    size_t rows = (size_t)segment->rows;
     size_t blocks = gw_hip_groups((size_t)p->k, 4 * GW_ACT_BLOCK) * 4;
     p->x = s.y;
-    return gw_hip_record(segment, node, "gw_spread", gw_hip_groups((size_t)segment->rows, 8),
+    if (kind->term == GW_TERM_SPAN) {
+        return gw_hip_record(segment, node, "gw_spread_span",
+                             gw_hip_groups(blocks, GW_SPREAD_THREADS), (unsigned)rows, 1,
+                             GW_SPREAD_THREADS, 1, 1, 0, &s, sizeof s);
+    }
+    return gw_hip_record(segment, node, "gw_spread", gw_hip_groups(rows, 8),
                          gw_hip_groups(blocks, GW_SPREAD_THREADS / 8), 1, GW_SPREAD_THREADS, 1, 1,
                          0, &s, sizeof s);
 }
@@ -197,15 +203,19 @@ static gw_status record_strips(struct gw_segment *segment, const gw_node *node,
         (unsigned)GW_GEMM_SHARED(wide, best, tokens, kind->term, kind->record), p, sizeof *p);
 }
 
-/* How many tokens of a plan are live is known on the device only: of two launches one is idle. */
+/* How many tokens of a plan are live is known on the device only: of two launches one is idle. Of
+ * formats of one term for a record, tiles are faster for any number. */
 static gw_status record_matrix(struct gw_segment *segment, const gw_node *node,
                                const gemm_kind *kind, gw_hip_ptr scratch,
                                const struct gw_gemm_params *p) {
     int wide = is_wide(segment->device);
     size_t rows = (size_t)segment->rows;
+    int spans = kind->term == GW_TERM_SPAN && takes_group(kind, segment->device);
     char name[64];
-    GW_TRY(record_strips(segment, node, kind, p));
-    if (rows <= GW_GEMM_MANY) {
+    if (!spans) {
+        GW_TRY(record_strips(segment, node, kind, p));
+    }
+    if (!spans && rows <= GW_GEMM_MANY) {
         return GW_OK;
     }
     if (takes_group(kind, segment->device)) {
@@ -213,8 +223,9 @@ static gw_status record_matrix(struct gw_segment *segment, const gw_node *node,
         GW_TRY(record_spread(segment, node, kind, scratch, &group));
         snprintf(name, sizeof name, "gw_gemm_group_%s", kind->name);
         return gw_hip_record(
-            segment, node, name, blocks_of(p, rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(1)), 1, 1,
-            GW_GEMM_THREADS, 1, 1, (unsigned)GW_GROUP_SHARED(kind->term, kind->record), &group,
+            segment, node, name,
+            blocks_of(p, rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(1)), 1, 1,
+            GW_GROUP_THREADS(kind->term), 1, 1, (unsigned)GW_GROUP_SHARED(kind->term, kind->record), &group,
             sizeof group);
     }
     snprintf(name, sizeof name, "gw_gemm_large_%s", kind->name);

@@ -154,6 +154,9 @@ static int wanted_form(gw_fmt fmt, int width) {
     static const struct { int term, offset; } formats[GW_FMT_COUNT] = {GW_STRIP_FORMATS(TERM)};
 #undef TERM
     int term = formats[fmt].term, offset = formats[fmt].offset;
+    if (term == GW_TERM_SPAN) {
+        return GW_FORM_SPAN;
+    }
     if (term == GW_TERM_AFFINE) {
         return width == 1 ? GW_FORM_FLOAT : GW_FORM_SCALED;
     }
@@ -176,6 +179,7 @@ static int reads_groups(const struct gw_segment *segment, const gw_node *node, i
             return 0;
         }
         int form = wanted_form(node->w[i]->fmt, s.most);
+        form = form == GW_FORM_SPAN ? 0 : form; /* its blocks have many makers */
         *wanted = *wanted == 0 || form == *wanted ? form : form == 0 ? *wanted : GW_FORM_SUMS;
     }
     return 1;

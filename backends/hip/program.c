@@ -52,7 +52,7 @@ static const struct {
     {"gw_glu_*",           "kernels_hip/linear.hip"},
     {"gw_gemm_large_*",    "kernels_hip/gemm_large.hip"},
     {"gw_gemm_group_*",    "kernels_hip/gemm_group.hip"},
-    {"gw_spread",          "kernels_hip/gemm_group.hip"},
+    {"gw_spread*",         "kernels_hip/gemm_group.hip"},
     {"gw_gemm_half_*",     "kernels_hip/gemm_half.hip"},
     {"gw_narrow_*",        "kernels_hip/gemm_half.hip"},
     {"gw_gemm_ordered_*",  "kernels_hip/gemm_float.hip"},

@@ -164,10 +164,12 @@ static void arg_result(gw_cl_call *call, const gw_node *node, const part *first)
 static gw_status record_strips(struct gw_segment *segment, const gw_node *node, const part *parts,
                                int n) {
     char options[224];
+    cl_mem spans;
     size_t strips = 0;
     int decode = node->args.linear.order == GW_ORDER_DECODE;
     size_t used = gw_cl_format_options(parts[0].w->fmt, options, sizeof options);
     snprintf(options + used, sizeof options - used, "%s", decode ? " -DDECODE" : "");
+    GW_TRY(gw_cl_record_spans(segment, parts[0].w, node->in[0], &spans));
     gw_cl_call call = gw_cl_launch_new(segment, "linear_item", options,
                                        decode ? "linear_decode" : "linear_prefill");
     gw_cl_arg_step(&call);
@@ -175,7 +177,11 @@ static gw_status record_strips(struct gw_segment *segment, const gw_node *node, 
         arg_part(&call, i < n ? &parts[i] : NULL, &parts[0]);
         strips += i < n ? gw_cl_groups((size_t)parts[i].chunk->rows, GW_CL_STRIP) : 0;
     }
-    gw_cl_arg_tensor(&call, node->in[0]);
+    if (spans != NULL) {
+        gw_cl_arg_mem(&call, spans, 0);
+    } else {
+        gw_cl_arg_tensor(&call, node->in[0]);
+    }
     arg_result(&call, node, &parts[0]);
     return gw_cl_launch_end(&call, 1, strips, gw_cl_groups((size_t)segment->rows, GW_DECODE_MAX),
                             1);

@@ -35,8 +35,8 @@ static const gw_cl_planes formats[GW_FMT_COUNT] = {
     [GW_FMT_INT8]      = {8, 0, 128, 0, GW_KIND_SIGNED, 4, 0, 0},
     [GW_FMT_INT4_G32]  = {4, 0,   0, 0, GW_KIND_AFFINE, 4, 1, 0},
     [GW_FMT_INT4_G64]  = {4, 0,   0, 0, GW_KIND_AFFINE, 4, 2, 0},
-    [GW_FMT_INT4_G128] = {4, 0,   0, 0, GW_KIND_AFFINE, 4, 4, 0},
-    [GW_FMT_INT4_G256] = {4, 0,   0, 0, GW_KIND_AFFINE, 4, 8, 0},
+    [GW_FMT_INT4_G128] = {4, 0,   0, 0, GW_KIND_SPAN,   4, 4, 0},
+    [GW_FMT_INT4_G256] = {4, 0,   0, 0, GW_KIND_SPAN,   4, 8, 0},
 };
 /* clang-format on */
 

@@ -12,7 +12,8 @@ enum { MOST_WIDTH = GW_DECODE_MAX, TILE = 64, ITEMS = 64 };
 typedef struct product {
     const gw_tensor *w, *x, *bias, *residual;
     gw_order order;
-    cl_mem narrowed; /* x in the weights' format; NULL: x itself is read */
+    cl_mem narrowed; /* x in the weights' format; NULL: it is not */
+    cl_mem spans;    /* x with one scale per span; NULL: it is not */
     cl_mem y;
     cl_ulong y_offset;
     int64_t y_stride, column; /* in floats */
@@ -170,8 +171,8 @@ static gw_status record_chunk(struct gw_segment *segment, const product *p,
                                        prefill ? "linear_prefill" : "linear_decode");
     gw_cl_arg_step(&call);
     arg_weight(&call, p->w, chunk);
-    if (p->narrowed != NULL) {
-        gw_cl_arg_mem(&call, p->narrowed, 0);
+    if (p->narrowed != NULL || p->spans != NULL) {
+        gw_cl_arg_mem(&call, p->narrowed != NULL ? p->narrowed : p->spans, 0);
     } else {
         gw_cl_arg_tensor(&call, p->x);
     }
@@ -282,6 +283,10 @@ gw_status gw_cl_record_linear(struct gw_segment *segment, const gw_kernel *kerne
             p.narrowed = before.narrowed;
         } else if (on_halves(segment, &p)) {
             GW_TRY(record_narrow(segment, &p));
+        } else if (before.spans != NULL && gw_format_of(p.w->fmt)->span > 1) {
+            p.spans = before.spans;
+        } else {
+            GW_TRY(gw_cl_record_spans(segment, p.w, p.x, &p.spans));
         }
         GW_TRY(record_product(segment, &p));
         before = p;

@@ -150,7 +150,7 @@ typedef struct gw_cl_planes {
     int sub_bytes;   /* 0 or 2, per block of 32              */
 } gw_cl_planes;
 
-enum { GW_KIND_SIGNED = 1, GW_KIND_AFFINE, GW_KIND_HALVES, GW_KIND_Q2 };
+enum { GW_KIND_SIGNED = 1, GW_KIND_AFFINE, GW_KIND_HALVES, GW_KIND_Q2, GW_KIND_SPAN };
 
 const gw_cl_planes *gw_cl_planes_of(gw_fmt fmt); /* NULL for floats */
 
@@ -340,6 +340,11 @@ gw_status gw_cl_record_decode_glu(struct gw_segment *segment, const gw_node *nod
 int gw_cl_one_glu_launch(const struct gw_segment *segment, const gw_node *node);
 /* attention.c: may ROPE_KV be recorded with the ATTENTION that follows? */
 int gw_cl_takes_rope(const struct gw_segment *segment, const gw_node *rope, const gw_node *node);
+
+/* x [rows, k] of act8 as products with w read it, one scale per span, in memory that is another's
+ * after the next such call or that of linear.c for 16-bit floats. *out: NULL where they read x. */
+gw_status gw_cl_record_spans(struct gw_segment *segment, const gw_tensor *w, const gw_tensor *x,
+                             cl_mem *out);
 
 /* f32 [rows, width] in scratch -> act8 out. */
 gw_status gw_cl_record_encode(struct gw_segment *segment, cl_mem from, cl_ulong offset,

@@ -148,6 +148,25 @@ gw_status gw_cl_record_quantize(struct gw_segment *segment, const gw_kernel *ker
     return gw_cl_record_encode(segment, gw_cl_mem(node->in[0]), node->in[0]->offset, node->out);
 }
 
+/* ---- activations with one scale per span ----------------------------------------------------- */
+
+gw_status gw_cl_record_spans(struct gw_segment *segment, const gw_tensor *w, const gw_tensor *x,
+                             cl_mem *out) {
+    const size_t k = gw_cl_width(x);
+    *out = NULL;
+    if (gw_format_of(w->fmt)->span <= 1) {
+        return GW_OK;
+    }
+    GW_TRY(gw_cl_pool_get(segment->device, &segment->device->narrowed,
+                          (size_t)segment->rows * (k / GW_ACT_BLOCK) * sizeof(gw_act8), out));
+    gw_cl_call call = gw_cl_launch_new(segment, "rows", "", "align_spans");
+    gw_cl_arg_step(&call);
+    gw_cl_arg_tensor(&call, x);
+    gw_cl_arg_mem(&call, *out, 0);
+    gw_cl_arg_int(&call, (int64_t)k);
+    return along_rows(&call, segment, k / (GW_ACT_SPAN * GW_ACT_BLOCK));
+}
+
 /* ---- SAMPLE ---------------------------------------------------------------------------------- */
 
 enum { PIECE = 2048 }; /* logits of a group (sample.cl) */

@@ -140,16 +140,32 @@ static size_t scratch_product(const gw_node *node, int rows) {
     return (size_t)rows * k + 2 * k + (size_t)rows * f;
 }
 
+/* The rows of node->in[0] as the terms of w take them: with one scale for the blocks of a term. */
+static void read_input(double *dst, const gw_node *node, int rows, const gw_tensor *w) {
+    int64_t k = cols_of(node->in[0]);
+    for (int i = 0; i < rows; i++, dst += k) {
+        read_row(dst, node->in[0], i);
+        const gw_act8 *from = (const gw_act8 *)(const void *)row_at(node->in[0], i);
+        int64_t span = gw_format_of(w->fmt)->span > 1 ? GW_ACT_SPAN * GW_ACT_BLOCK : k;
+        for (int64_t at = 0; span < k && at < k; at += GW_ACT_BLOCK) {
+            gw_act8 one[GW_ACT_SPAN];
+            gw_act8_span(one, from + at / span * GW_ACT_SPAN);
+            const gw_act8 *b = &one[at / GW_ACT_BLOCK % GW_ACT_SPAN];
+            for (int j = 0; j < GW_ACT_BLOCK; j++) {
+                dst[at + j] = (double)b->scale * b->q[j];
+            }
+        }
+    }
+}
+
 static void run_linear(const gw_node *node, const gw_step *step, int rows, double *scratch) {
     (void)step;
     int64_t k = cols_of(node->in[0]), column = 0;
     double *x = scratch;
     float *room = (float *)(void *)(x + rows * k);
-    for (int i = 0; i < rows; i++) {
-        read_row(x + i * k, node->in[0], i);
-    }
     for (int part = 0; part < 3 && node->w[part] != NULL; part++) {
         const gw_tensor *w = node->w[part], *bias = node->w[3 + part];
+        read_input(x, node, rows, w);
         for (int64_t r = 0; r < w->dim[0]; r++, column++) {
             const float *row = weight_row(w, r, room);
             for (int i = 0; i < rows; i++) {
@@ -166,16 +182,15 @@ static void run_glu(const gw_node *node, const gw_step *step, int rows, double *
     (void)step;
     int64_t k = cols_of(node->in[0]), f = cols_of(node->out);
     double *x = scratch, *y = x + rows * k + 2 * k;
-    float *gate = (float *)(void *)(x + rows * k), *up = gate + k;
-    for (int i = 0; i < rows; i++) {
-        read_row(x + i * k, node->in[0], i);
-    }
-    for (int64_t r = 0; r < f; r++) {
-        weight_row(node->w[0], r, gate);
-        weight_row(node->w[1], r, up);
-        for (int i = 0; i < rows; i++) {
-            double a = dot(x + i * k, gate, k);
-            y[i * f + r] = a / (1.0 + exp(-a)) * dot(x + i * k, up, k);
+    float *room = (float *)(void *)(x + rows * k);
+    for (int part = 0; part < 2; part++) {
+        read_input(x, node, rows, node->w[part]);
+        for (int64_t r = 0; r < f; r++) {
+            const float *row = weight_row(node->w[part], r, room);
+            for (int i = 0; i < rows; i++) {
+                double a = dot(x + i * k, row, k), *at = &y[i * f + r];
+                *at = part == 0 ? a / (1.0 + exp(-a)) : *at * a;
+            }
         }
     }
     for (int i = 0; i < rows; i++) {

@@ -7,7 +7,9 @@
  * Orders of float sums:
  *   decode   term t of a row belongs to lane t % GW_LANES; a lane is a chain of fused
  *            multiply-adds in increasing t, from +0; lanes are joined by gw_join_lanes.
- *            A term is a block of 32 for quantized weights, an element for float weights.
+ *            A term is a block of 32 for quantized weights, an element for float weights; of
+ *            formats whose scales span GW_ACT_SPAN blocks those blocks, and t counts blocks still:
+ *            it is the first one's number.
  *   prefill  one chain in increasing t, from +0.
  */
 #ifndef GW_TENSOR_ARITH_H
@@ -17,6 +19,7 @@
 
 #define GW_LANES 32      /* virtual lanes of a decode row and of every norm      */
 #define GW_ACT_BLOCK 32  /* values that share one activation scale               */
+#define GW_ACT_SPAN 4    /* blocks that one term takes of formats with long scales */
 #define GW_PAGE 64       /* positions of a KV page: the unit of attention's sums */
 #define GW_PAGE_GROUP 16 /* pages of a row whose sums are joined first           */
 
@@ -162,6 +165,46 @@ GW_FN void gw_act8_encode(gw_act8 *out, const float *x) {
             sum += q;
         }
         out->sum[h] = (gw_i16)sum;
+    }
+}
+
+/* Blocks whose products are to be one integer sum need one scale: the largest of theirs, `top` its
+ * bits. A block's codes are multiplied by what its scale is of that, in 256 parts, and rounded. 0
+ * where the largest is not finite, or too small to divide by. */
+GW_FN float gw_span_inverse(gw_u32 top) {
+    float largest = GW_F32_FROM_BITS(top);
+    float inverse = top < 0x7f800000u && largest > 0.0f ? 256.0f / largest : 0.0f;
+    return inverse < 3.0e38f ? inverse : 0.0f;
+}
+GW_FN gw_i32 gw_span_part(float scale, float inverse) {
+    return inverse > 0.0f ? (gw_i32)GW_RINT(scale * inverse) : 0;
+}
+/* (q * part) / 256 to the nearest integer, ties up, of an unsigned sum; part is at most 256. */
+GW_FN gw_i32 gw_span_code(gw_i32 q, gw_i32 part) {
+    gw_u32 up = (gw_u32)((q + 128) * part + (256 - part) * 128 + 128);
+    return (gw_i32)(up >> 8) - 128;
+}
+
+/* GW_ACT_SPAN blocks with one scale; to may be from. */
+GW_FN void gw_act8_span(gw_act8 *to, const gw_act8 *from) {
+    gw_u32 top = 0;
+    for (int b = 0; b < GW_ACT_SPAN; b++) { /* scales have no sign: the order of their bits */
+        gw_u32 scale = GW_F32_BITS(from[b].scale) & 0x7fffffffu;
+        top = scale > top ? scale : top;
+    }
+    float inverse = gw_span_inverse(top);
+    for (int b = 0; b < GW_ACT_SPAN; b++) {
+        gw_i32 part = gw_span_part(from[b].scale, inverse);
+        to[b].scale = GW_F32_FROM_BITS(top);
+        for (int h = 0; h < 2; h++) {
+            gw_i32 sum = 0;
+            for (int i = h * 16; i < h * 16 + 16; i++) {
+                gw_i32 q = gw_span_code(from[b].q[i], part);
+                to[b].q[i] = (gw_i8)q;
+                sum += q;
+            }
+            to[b].sum[h] = (gw_i16)sum;
+        }
     }
 }
 

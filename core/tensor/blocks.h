@@ -32,7 +32,8 @@ GW_FN float gw_load_f32(GW_GLOBAL const gw_u8 *p) {
  *   Q6_K     |code| <= 32, |sc| <= 128  2 * 2032 * 32 * 128           = 16,646,144 < 16,777,216
  *   Q3_K     |code| <= 4,  |sc| <= 32   2 * 2032 * 4 * 32             =    520,192
  *   Q2_K     code <= 3, sc, m <= 15     2 * 2032 * 3 * 15, 2 * 2032 * 15 = 182,880, 60,960
- * sum[] is q summed over 16, at most 2032 in size. */
+ *   a span   code <= 15, GW_ACT_SPAN = 4 blocks   8 * 2032 * 15   =    243,840
+ * sum[] is q summed over 16, at most 2032 in size; of a span 16,256. */
 
 /* Sum of code * q over the half that starts at `from` (0 or 16). */
 GW_FN gw_i32 gw_dot16(const gw_i8 *code, GW_ACT const gw_act8 *x, int from) {
@@ -540,6 +541,21 @@ GW_FN float gw_int4_term(GW_GLOBAL const gw_int4_head *head, GW_GLOBAL const gw_
     gw_i8 code[32];
     gw_nibbles(nibbles + 16 * sub, 0, code);
     return gw_term_affine(gw_load_f16(head->scale), gw_load_f16(head->zero), code, x, acc);
+}
+/* The same of GW_ACT_SPAN blocks from `sub` on as one term; x: gw_act8_span has been there. */
+GW_FN float gw_int4_span_term(GW_GLOBAL const gw_int4_head *head, GW_GLOBAL const gw_u8 *nibbles,
+                              int sub, GW_ACT const gw_act8 *x, float acc) {
+    gw_i32 s = 0, sum = 0;
+    for (int b = 0; b < GW_ACT_SPAN; b++) {
+        gw_i8 code[32];
+        gw_nibbles(nibbles + 16 * (sub + b), 0, code);
+        for (int i = 0; i < 32; i++) { /* two halves as above take gcc three times as long */
+            s += (gw_i32)code[i] * (gw_i32)x[b].q[i];
+        }
+        sum += x[b].sum[0] + x[b].sum[1];
+    }
+    acc = GW_FMA(gw_load_f16(head->scale) * x->scale, (float)s, acc);
+    return GW_FMA(gw_load_f16(head->zero), x->scale * (float)sum, acc);
 }
 
 #endif

@@ -218,7 +218,7 @@ static void encode_int4_group(gw_int4_head *head, gw_u8 *nibbles, const float *s
     }
 }
 
-#define INT4_ROW(G)                                                                                \
+#define INT4_ROW(G, TERM)                                                                          \
     static void decode_int4_g##G(float *dst, const void *row, size_t cols) {                       \
         const gw_block_int4_g##G *block = row;                                                     \
         for (size_t b = 0; b < cols / 32; b++) {                                                   \
@@ -228,7 +228,7 @@ static void encode_int4_group(gw_int4_head *head, gw_u8 *nibbles, const float *s
     }                                                                                              \
     static float term_int4_g##G(const void *row, size_t b, const gw_act8 *x, float acc) {          \
         const gw_block_int4_g##G *group = (const gw_block_int4_g##G *)row + b / (G / 32);          \
-        return gw_int4_term(&group->head, group->nibbles, (int)(b % (G / 32)), x, acc);            \
+        return TERM(&group->head, group->nibbles, (int)(b % (G / 32)), x, acc);                    \
     }                                                                                              \
     static void encode_int4_g##G(void *row, const float *src, size_t cols) {                       \
         gw_block_int4_g##G *block = row;                                                           \
@@ -237,10 +237,10 @@ static void encode_int4_group(gw_int4_head *head, gw_u8 *nibbles, const float *s
         }                                                                                          \
     }
 
-INT4_ROW(32)
-INT4_ROW(64)
-INT4_ROW(128)
-INT4_ROW(256)
+INT4_ROW(32, gw_int4_term)
+INT4_ROW(64, gw_int4_term)
+INT4_ROW(128, gw_int4_span_term)
+INT4_ROW(256, gw_int4_span_term)
 
 static void decode_i32(float *dst, const void *row, size_t cols) {
     for (size_t i = 0; i < cols; i++) {
@@ -254,29 +254,29 @@ static void decode_i32(float *dst, const void *row, size_t cols) {
 
 /* clang-format off */
 static const gw_format formats[] = {
-    /*                    name         gguf  block  bytes                    header  float  decode            encode            term         */
-    [GW_FMT_F32]       = {"f32",          0,   1, sizeof(float),                  0, 1, copy_f32,         encode_f32,       NULL          },
-    [GW_FMT_F16]       = {"f16",          1,   1, sizeof(gw_u16),                 0, 1, decode_f16,       encode_f16,       NULL          },
-    [GW_FMT_BF16]      = {"bf16",        30,   1, sizeof(gw_u16),                 0, 1, decode_bf16,      encode_bf16,      NULL          },
-    [GW_FMT_Q8_0]      = {"q8_0",         8,  32, sizeof(gw_block_q8_0),          0, 0, decode_q8_0,      encode_q8_0,      term_q8_0     },
-    [GW_FMT_Q4_0]      = {"q4_0",         2,  32, sizeof(gw_block_q4_0),          0, 0, decode_q4_0,      encode_q4_0,      term_q4_0     },
-    [GW_FMT_Q4_1]      = {"q4_1",         3,  32, sizeof(gw_block_q4_1),          0, 0, decode_q4_1,      NULL,             term_q4_1     },
-    [GW_FMT_Q5_0]      = {"q5_0",         6,  32, sizeof(gw_block_q5_0),          0, 0, decode_q5_0,      NULL,             term_q5_0     },
-    [GW_FMT_Q5_1]      = {"q5_1",         7,  32, sizeof(gw_block_q5_1),          0, 0, decode_q5_1,      NULL,             term_q5_1     },
-    [GW_FMT_Q2_K]      = {"q2_k",        10, 256, sizeof(gw_block_q2_k),          0, 0, decode_q2_k,      NULL,             term_q2_k     },
-    [GW_FMT_Q3_K]      = {"q3_k",        11, 256, sizeof(gw_block_q3_k),          0, 0, decode_q3_k,      NULL,             term_q3_k     },
-    [GW_FMT_Q4_K]      = {"q4_k",        12, 256, sizeof(gw_block_q4_k),          0, 0, decode_q4_k,      NULL,             term_q4_k     },
-    [GW_FMT_Q5_K]      = {"q5_k",        13, 256, sizeof(gw_block_q5_k),          0, 0, decode_q5_k,      NULL,             term_q5_k     },
-    [GW_FMT_Q6_K]      = {"q6_k",        14, 256, sizeof(gw_block_q6_k),          0, 0, decode_q6_k,      NULL,             term_q6_k     },
-    [GW_FMT_IQ4_NL]    = {"iq4_nl",      20,  32, sizeof(gw_block_iq4_nl),        0, 0, decode_iq4_nl,    NULL,             term_iq4_nl   },
-    [GW_FMT_IQ4_XS]    = {"iq4_xs",      23, 256, sizeof(gw_block_iq4_xs),        0, 0, decode_iq4_xs,    NULL,             term_iq4_xs   },
-    [GW_FMT_INT8]      = {"int8",        -1,  32, sizeof(gw_block_int8), sizeof(gw_row_int8), 0, decode_int8, encode_int8,   term_int8     },
-    [GW_FMT_INT4_G32]  = {"int4-g32",    -1,  32, sizeof(gw_block_int4_g32),      0, 0, decode_int4_g32,  encode_int4_g32,  term_int4_g32 },
-    [GW_FMT_INT4_G64]  = {"int4-g64",    -1,  64, sizeof(gw_block_int4_g64),      0, 0, decode_int4_g64,  encode_int4_g64,  term_int4_g64 },
-    [GW_FMT_INT4_G128] = {"int4-g128",   -1, 128, sizeof(gw_block_int4_g128),     0, 0, decode_int4_g128, encode_int4_g128, term_int4_g128},
-    [GW_FMT_INT4_G256] = {"int4-g256",   -1, 256, sizeof(gw_block_int4_g256),     0, 0, decode_int4_g256, encode_int4_g256, term_int4_g256},
-    [GW_FMT_ACT8]      = {"act8",        -1,  32, sizeof(gw_act8),                0, 0, decode_act8,      encode_act8,      NULL          },
-    [GW_FMT_I32]       = {"i32",         -1,   1, sizeof(gw_i32),                 0, 0, decode_i32,       NULL,             NULL          },
+    /*                    name         gguf  block  bytes                    header  float  decode            encode                   span  term          */
+    [GW_FMT_F32]       = {"f32",          0,   1, sizeof(float),                  0, 1, copy_f32,         encode_f32,                 0, NULL          },
+    [GW_FMT_F16]       = {"f16",          1,   1, sizeof(gw_u16),                 0, 1, decode_f16,       encode_f16,                 0, NULL          },
+    [GW_FMT_BF16]      = {"bf16",        30,   1, sizeof(gw_u16),                 0, 1, decode_bf16,      encode_bf16,                0, NULL          },
+    [GW_FMT_Q8_0]      = {"q8_0",         8,  32, sizeof(gw_block_q8_0),          0, 0, decode_q8_0,      encode_q8_0,                1, term_q8_0     },
+    [GW_FMT_Q4_0]      = {"q4_0",         2,  32, sizeof(gw_block_q4_0),          0, 0, decode_q4_0,      encode_q4_0,                1, term_q4_0     },
+    [GW_FMT_Q4_1]      = {"q4_1",         3,  32, sizeof(gw_block_q4_1),          0, 0, decode_q4_1,      NULL,                       1, term_q4_1     },
+    [GW_FMT_Q5_0]      = {"q5_0",         6,  32, sizeof(gw_block_q5_0),          0, 0, decode_q5_0,      NULL,                       1, term_q5_0     },
+    [GW_FMT_Q5_1]      = {"q5_1",         7,  32, sizeof(gw_block_q5_1),          0, 0, decode_q5_1,      NULL,                       1, term_q5_1     },
+    [GW_FMT_Q2_K]      = {"q2_k",        10, 256, sizeof(gw_block_q2_k),          0, 0, decode_q2_k,      NULL,                       1, term_q2_k     },
+    [GW_FMT_Q3_K]      = {"q3_k",        11, 256, sizeof(gw_block_q3_k),          0, 0, decode_q3_k,      NULL,                       1, term_q3_k     },
+    [GW_FMT_Q4_K]      = {"q4_k",        12, 256, sizeof(gw_block_q4_k),          0, 0, decode_q4_k,      NULL,                       1, term_q4_k     },
+    [GW_FMT_Q5_K]      = {"q5_k",        13, 256, sizeof(gw_block_q5_k),          0, 0, decode_q5_k,      NULL,                       1, term_q5_k     },
+    [GW_FMT_Q6_K]      = {"q6_k",        14, 256, sizeof(gw_block_q6_k),          0, 0, decode_q6_k,      NULL,                       1, term_q6_k     },
+    [GW_FMT_IQ4_NL]    = {"iq4_nl",      20,  32, sizeof(gw_block_iq4_nl),        0, 0, decode_iq4_nl,    NULL,                       1, term_iq4_nl   },
+    [GW_FMT_IQ4_XS]    = {"iq4_xs",      23, 256, sizeof(gw_block_iq4_xs),        0, 0, decode_iq4_xs,    NULL,                       1, term_iq4_xs   },
+    [GW_FMT_INT8]      = {"int8",        -1,  32, sizeof(gw_block_int8), sizeof(gw_row_int8), 0, decode_int8, encode_int8,            1, term_int8     },
+    [GW_FMT_INT4_G32]  = {"int4-g32",    -1,  32, sizeof(gw_block_int4_g32),      0, 0, decode_int4_g32,  encode_int4_g32,            1, term_int4_g32 },
+    [GW_FMT_INT4_G64]  = {"int4-g64",    -1,  64, sizeof(gw_block_int4_g64),      0, 0, decode_int4_g64,  encode_int4_g64,            1, term_int4_g64 },
+    [GW_FMT_INT4_G128] = {"int4-g128",   -1, 128, sizeof(gw_block_int4_g128),     0, 0, decode_int4_g128, encode_int4_g128, GW_ACT_SPAN, term_int4_g128},
+    [GW_FMT_INT4_G256] = {"int4-g256",   -1, 256, sizeof(gw_block_int4_g256),     0, 0, decode_int4_g256, encode_int4_g256, GW_ACT_SPAN, term_int4_g256},
+    [GW_FMT_ACT8]      = {"act8",        -1,  32, sizeof(gw_act8),                0, 0, decode_act8,      encode_act8,                0, NULL          },
+    [GW_FMT_I32]       = {"i32",         -1,   1, sizeof(gw_i32),                 0, 0, decode_i32,       NULL,                       0, NULL          },
 };
 /* clang-format on */
 _Static_assert(sizeof formats / sizeof formats[0] == GW_FMT_COUNT, "a format has no row");

@@ -37,8 +37,10 @@ typedef struct gw_format {
     void (*decode)(float *dst, const void *row, size_t cols);
     /* Quantize one row; NULL where the engine never makes this format. Deterministic. */
     void (*encode)(void *row, const float *src, size_t cols);
-    /* THE arithmetic (docs/arithmetic.md): add to `acc` the term of block b (32 weights) of a row
-     * times activation block x. NULL for floats, which sum per element. */
+    size_t span; /* activation blocks of a term; 0 where there is none */
+    /* THE arithmetic (docs/arithmetic.md): add to `acc` the term of the `span` blocks (of 32
+     * weights) from b on, a multiple of `span`, of a row times as many activation blocks from x on;
+     * several have one scale (gw_act8_span). NULL for floats, which sum per element. */
     float (*term)(const void *row, size_t b, const gw_act8 *x, float acc);
 } gw_format;
 
