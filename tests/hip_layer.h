@@ -88,6 +88,9 @@ static const op_case layer[LAYER] = {
 };
 /* clang-format on */
 
+/* Of the two products whose rows are long. */
+static gw_fmt long_fmt = GW_FMT_Q4_0;
+
 /* Outputs of the nodes for `rows` rows; of the hip backend also the parameters of its products, and
  * in beside[LAYER] which of them have a kernel that leaves registers. */
 static char beside[LAYER];
@@ -101,6 +104,7 @@ static void run_layer(int rows, const gw_backend *backend, struct gw_device *dev
     for (int k = 0; k < LAYER; k++) {
         op_case c = layer[k];
         c.n = rows;
+        c.fmt[0] = k == LAYER_OUT || k == LAYER_DOWN ? long_fmt : c.fmt[0];
         oc_open(&s[k], &c, backend, device, rows_kept, !rows_kept);
         if (k > 0) {
             s[k].node.in[0] = nodes[k - 1].out;

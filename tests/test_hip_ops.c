@@ -469,6 +469,12 @@ static const op_chain chains[] = {
                   .fmt = Q4), .together = 1},
     {NORM_BETWEEN(5, 64, 256, Q4_0, ACT8, LINEAR, F32, .why = "five rows", .m = {20}, .fmt = Q4),
      .together = 1},
+    {NORM_BETWEEN(1, 64, 256, Q4_0, ACT8, LINEAR, F32, .why = "blocks of one scale", .m = {41},
+                  .fmt = {GW_FMT_INT4_G128}), .together = 1},
+    {NORM_BETWEEN(4, 64, 4224, Q4_0, ACT8, LINEAR, F32, .why = "four rows of one scale",
+                  .m = {20, 17}, .fmt = {GW_FMT_INT4_G128, GW_FMT_Q4_0}), .together = 1},
+    {NORM_BETWEEN(7, 64, 512, Q4_0, ACT8, GLU, ACT8, .why = "seven rows of one scale", .m = {96},
+                  .fmt = {GW_FMT_INT4_G256, GW_FMT_INT4_G256}), .together = 1},
     {NORM_BETWEEN(12, 256, 320, Q4_K, ACT8, GLU, ACT8, .why = "twelve rows", .m = {96},
                   .fmt = {GW_FMT_Q5_0, GW_FMT_Q5_0}), .together = 1},
     {NORM_BETWEEN(8, 15360, 64, Q4_0, ACT8, LINEAR, F32, .why = "behind rows in pieces",
@@ -880,6 +886,19 @@ static void a_layer_of_several_rows(void **state) {
     ot_close(&bench);
 }
 
+/* Rows that attention and a GLU leave, whose blocks get one scale where they are read. */
+static void a_layer_of_spans(void **state) {
+    static op_bench bench;
+    (void)state;
+    ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
+    long_fmt = GW_FMT_INT4_G128;
+    for (int rows = 1; rows <= 16; rows *= 2) {
+        same_layer(&bench, rows, NULL);
+    }
+    long_fmt = GW_FMT_Q4_0;
+    ot_close(&bench);
+}
+
 static void check_ahead(const op_bench *bench, int rows) {
     static struct gw_linear_params params[LAYER];
     memset(params, 0, sizeof params);
@@ -955,6 +974,7 @@ static int run_all(const char *name) {
         cmocka_unit_test(every_kernel_of_groups),
         cmocka_unit_test(attention_has_the_kernel_its_case_is_of),
         cmocka_unit_test(a_layer_of_several_rows),
+        cmocka_unit_test(a_layer_of_spans),
         cmocka_unit_test(a_layer_asks_ahead),
         cmocka_unit_test(rows_are_grouped_once),
     };

@@ -21,7 +21,7 @@
 #include "core/base/size.h"
 #include "core/engine/session_state.h"
 
-enum { VERSION = 4 }; /* of the format and of the arithmetic (docs/arithmetic.md) */
+enum { VERSION = 5 }; /* of the format and of the arithmetic (docs/arithmetic.md) */
 static const char magic[8] = {'G', 'W', 'C', 'A', 'C', 'H', 'E', '\n'};
 
 typedef struct head {
