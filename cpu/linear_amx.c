@@ -384,12 +384,9 @@ static void multiply_halved(const work *w, gw_tiles *t) { multiply(HALVED, w, t)
 static void multiply_halved_min(const work *w, gw_tiles *t) { multiply(HALVED_MIN, w, t); }
 static void multiply_spanned(const work *w, gw_tiles *t) { multiply(SPANNED, w, t); }
 
-static multiply_fn *const multiplies[] = {[SIGNED] = multiply_plain,
-                                          [SHIFTED] = multiply_plain,
-                                          [AFFINE] = multiply_affine,
-                                          [HALVED] = multiply_halved,
-                                          [HALVED_MIN] = multiply_halved_min,
-                                          [SPANNED] = multiply_spanned};
+static multiply_fn *const multiplies[] = {
+    [SIGNED] = multiply_plain,  [SHIFTED] = multiply_plain,         [AFFINE] = multiply_affine,
+    [HALVED] = multiply_halved, [HALVED_MIN] = multiply_halved_min, [SPANNED] = multiply_spanned};
 
 /* ---- a range of rows ---------------------------------------------------------------------------
  */

@@ -65,8 +65,7 @@ template <int STEP> __device__ static inline void gw_span_blocks(unsigned *act) 
     unsigned top = act[0] & 0x7fffffffu;
     top = gw_larger(top, beside(top));
     top = gw_larger(top, beyond(top));
-    const unsigned part =
-        (unsigned)gw_span_part(GW_F32_FROM_BITS(act[0]), gw_span_inverse(top));
+    const unsigned part = (unsigned)gw_span_part(GW_F32_FROM_BITS(act[0]), gw_span_inverse(top));
     int sum = 0;
 #pragma unroll
     for (int word = 2; word < (int)GW_ACT_WORDS; word++) {

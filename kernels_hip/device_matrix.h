@@ -293,13 +293,12 @@ static inline void gw_group_columns_of(T *d, gw_group_at at, int add, Mma mma) {
 }
 template <int N>
 static inline void gw_group_half(float *d, const unsigned *a, gw_group_at at, int add, int bf16) {
-    gw_group_columns_of<N>(d, at, add, [&](float *to, const unsigned *b) {
-        gw_emulator_mma_half(to, a, b, bf16);
-    });
+    gw_group_columns_of<N>(
+        d, at, add, [&](float *to, const unsigned *b) { gw_emulator_mma_half(to, a, b, bf16); });
 }
 static inline void gw_group_int8(int *d, const unsigned *a, gw_group_at at, int add) {
-    gw_group_columns_of<64>(
-        d, at, add, [&](int *to, const unsigned *b) { gw_emulator_mma_int8(to, a, b); });
+    gw_group_columns_of<64>(d, at, add,
+                            [&](int *to, const unsigned *b) { gw_emulator_mma_int8(to, a, b); });
 }
 template <int N>
 static inline void gw_group_f16(float *d, const unsigned *a, gw_group_at b, int add) {

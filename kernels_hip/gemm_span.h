@@ -1,11 +1,12 @@
 /* kernels_hip/gemm_span.h - the prompt's products on int8 matrix instructions of four waves, where
  * the four blocks of a record are one term: any number of tokens, 128 rows and 128 tokens a block.
  *
- * A stage (four blocks of 128 rows and 128 tokens) is one integer sum, so its products add up in the
- * matrix unit, and a result takes one float step for it. What a block then waits for is what it
+ * A stage (four blocks of 128 rows and 128 tokens) is one integer sum, so its products add up in
+ * the matrix unit, and a result takes one float step for it. What a block then waits for is what it
  * copies and what it issues: codes become operands by a mask; waves of their own copy stages, a few
  * pieces each, for asking takes time; gates say that a stage has come or has been read, so that the
- * two halves of a block are not held to one pace; and the next products are on their way before the sums of the last ones are added.
+ * two halves of a block are not held to one pace; and the next products are on their way before the
+ * sums of the last ones are added.
  */
 #ifndef GW_KERNELS_HIP_GEMM_SPAN_H
 #define GW_KERNELS_HIP_GEMM_SPAN_H
@@ -20,7 +21,8 @@
 enum { SPAN_TOKENS = GW_GEMM_TOKENS(1), SPAN_CODES_AT = SPAN_TOKENS * 8 };
 
 /* Number n of a token in a stage: the scale of its blocks, and that times the sum of their codes. A
- * lane's numbers of two tiles lie together. Codes come behind all numbers, as half_at() has them. */
+ * lane's numbers of two tiles lie together. Codes come behind all numbers, as half_at() has them.
+ */
 GW_DEVICE int gw_span_number(int token, int n) {
     const int at = token / 16 * 16 + token % 8 / 2 * 4 + token / 8 % 2 * 2 + token % 2;
     return (n * (int)SPAN_TOKENS + at) * 4;
@@ -70,9 +72,7 @@ template <class F, int PIECES> struct gw_span_product {
         }
     }
     /* A stage has come; has been read. */
-    __device__ inline gw_shared_at has(int slot) const {
-        return gates + slot * (int)GW_GATE_BYTES;
-    }
+    __device__ inline gw_shared_at has(int slot) const { return gates + slot * (int)GW_GATE_BYTES; }
     __device__ inline gw_shared_at read(int slot) const { return has(RING + slot); }
 
     /* A feeder's part of all stages, each to its place when that is free. */
@@ -151,9 +151,8 @@ template <class F, int PIECES> struct gw_span_product {
 #pragma unroll
             for (int n = 0; n < F::TOKEN; n++) {
                 unsigned v[4];
-                load4(v, stage + gw_span_number(piece * COLUMNS + j * GW_MMA_N +
-                                                    gw_mma_c_col(at.lane, 0),
-                                                n));
+                load4(v, stage + gw_span_number(
+                                     piece * COLUMNS + j * GW_MMA_N + gw_mma_c_col(at.lane, 0), n));
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
                     token[i / 2][i % 2][n] = GW_F32_FROM_BITS(v[i]);
@@ -228,8 +227,8 @@ template <class F, int PIECES> struct gw_span_product {
     }
 };
 
-/* Tiles of the last tokens, where these are few and take half of the time, come when all others have
- * begun: a multiprocessor that is done early then has something of its size. */
+/* Tiles of the last tokens, where these are few and take half of the time, come when all others
+ * have begun: a multiprocessor that is done early then has something of its size. */
 template <class F>
 __device__ static inline void gw_gemm_span(const gw_gemm_params &p, unsigned char *shared) {
     typedef typename gw_span_product<F, 1>::T T;

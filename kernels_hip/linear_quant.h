@@ -65,10 +65,10 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
     /* Where word `word` of block b of a row is; the first two stand in front of the codes. */
     __device__ static inline int word_at(int b, int word) {
         const int i = b % GW_ACT_GROUP;
-        return ROWS == 1 && !GW_COPIES ? b * ACT_WORDS + word
-                                       : b / GW_ACT_GROUP * (int)GW_ACT_GROUP_WORDS +
-                                             (word < 2 ? word * GW_ACT_GROUP + i
-                                                       : gw_group_word(i, word - 2));
+        return ROWS == 1 && !GW_COPIES
+                   ? b * ACT_WORDS + word
+                   : b / GW_ACT_GROUP * (int)GW_ACT_GROUP_WORDS +
+                         (word < 2 ? word * GW_ACT_GROUP + i : gw_group_word(i, word - 2));
     }
     /* A lane's block: its scale and what is made from that. */
     __device__ static inline void settle_block(unsigned *row, int b, int there, float factor) {

@@ -104,9 +104,9 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
 #pragma unroll
         for (int k = 0; k < GW_MMA_C; k++) {
             const float *of = sums + k;
-            const float v = F::SPAN ? of[0] + 0.0f
-                                    : (of[0] + of[GW_MMA_C]) +
-                                          (of[2 * GW_MMA_C] + of[3 * GW_MMA_C]);
+            const float v = F::SPAN
+                                ? of[0] + 0.0f
+                                : (of[0] + of[GW_MMA_C]) + (of[2 * GW_MMA_C] + of[3 * GW_MMA_C]);
             if (ROWS == GW_MMA_N || gw_mma_c_col(lane, k) < ROWS) {
                 to[gw_mma_c_col(lane, k) * STEP + gw_mma_c_row(lane, k)] = v;
             }

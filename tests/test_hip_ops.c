@@ -880,20 +880,11 @@ static void a_layer_of_several_rows(void **state) {
     static op_bench bench;
     (void)state;
     ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
-    for (int rows = 2; rows <= 16; rows *= 2) {
-        same_layer(&bench, rows, NULL);
-    }
-    ot_close(&bench);
-}
-
-/* Rows that attention and a GLU leave, whose blocks get one scale where they are read. */
-static void a_layer_of_spans(void **state) {
-    static op_bench bench;
-    (void)state;
-    ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
-    long_fmt = GW_FMT_INT4_G128;
-    for (int rows = 1; rows <= 16; rows *= 2) {
-        same_layer(&bench, rows, NULL);
+    for (int spans = 0; spans < 2; spans++) { /* blocks get one scale where they are read, too */
+        long_fmt = spans ? GW_FMT_INT4_G128 : GW_FMT_Q4_0;
+        for (int rows = 2 - spans; rows <= 16; rows *= 2) {
+            same_layer(&bench, rows, NULL);
+        }
     }
     long_fmt = GW_FMT_Q4_0;
     ot_close(&bench);
@@ -974,7 +965,6 @@ static int run_all(const char *name) {
         cmocka_unit_test(every_kernel_of_groups),
         cmocka_unit_test(attention_has_the_kernel_its_case_is_of),
         cmocka_unit_test(a_layer_of_several_rows),
-        cmocka_unit_test(a_layer_of_spans),
         cmocka_unit_test(a_layer_asks_ahead),
         cmocka_unit_test(rows_are_grouped_once),
     };

@@ -223,10 +223,9 @@ static gw_status record_matrix(struct gw_segment *segment, const gw_node *node,
         GW_TRY(record_spread(segment, node, kind, scratch, &group));
         snprintf(name, sizeof name, "gw_gemm_group_%s", kind->name);
         return gw_hip_record(
-            segment, node, name,
-            blocks_of(p, rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(1)), 1, 1,
-            GW_GROUP_THREADS(kind->term), 1, 1, (unsigned)GW_GROUP_SHARED(kind->term, kind->record), &group,
-            sizeof group);
+            segment, node, name, blocks_of(p, rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(1)), 1, 1,
+            GW_GROUP_THREADS(kind->term), 1, 1, (unsigned)GW_GROUP_SHARED(kind->term, kind->record),
+            &group, sizeof group);
     }
     snprintf(name, sizeof name, "gw_gemm_large_%s", kind->name);
     return gw_hip_record(segment, node, name,
