@@ -132,7 +132,7 @@ static int has(const char *code, size_t bytes, const char *kernel) {
 /* Where a kernel can be made: those on matrix instructions of four waves for one processor alone.
  * NULL: nowhere. */
 static const char *arch_of(const char *kernel, const gw_hip_compiler *compiler, int nvidia) {
-    if (strncmp(kernel, "gw_gemm_group_", 14) != 0 && strcmp(kernel, "gw_spread") != 0) {
+    if (strncmp(kernel, "gw_gemm_group_", 14) != 0 && strncmp(kernel, "gw_spread", 9) != 0) {
         return nvidia ? "sm_80" : "gfx90a";
     }
     return nvidia && gw_hip_compiler_major(compiler) >= 12 ? "sm_90a" : NULL;
