@@ -53,18 +53,12 @@ GW_DEVICE unsigned gw_span_word(unsigned q, unsigned part) {
     return gw_pick_bytes(odd, even, 0x07030501u) ^ 0x80808080u;
 }
 
-/* gw_act8_span of arith.h: lanes STEP apart have a block each, as it is in memory; what stands for
- * its sums becomes the sum of all four. The whole team calls it. */
-template <int STEP> __device__ static inline void gw_span_blocks(unsigned *act) {
-    const auto beside = [](unsigned v) {
-        return STEP == 1 ? (unsigned)gw_quad_xor<1>((int)v) : gw_shuffle_xor(v, STEP);
-    };
-    const auto beyond = [](unsigned v) {
-        return STEP == 1 ? (unsigned)gw_quad_xor<2>((int)v) : gw_shuffle_xor(v, 2 * STEP);
-    };
+/* gw_act8_span of arith.h: four neighbouring lanes have a block each, as it is in memory; what
+ * stands for its sums becomes the sum of all four. The whole team calls it. */
+GW_DEVICE void gw_span_blocks(unsigned *act) {
     unsigned top = act[0] & 0x7fffffffu;
-    top = gw_larger(top, beside(top));
-    top = gw_larger(top, beyond(top));
+    top = gw_larger(top, (unsigned)gw_quad_xor<1>((int)top));
+    top = gw_larger(top, (unsigned)gw_quad_xor<2>((int)top));
     const unsigned part = (unsigned)gw_span_part(GW_F32_FROM_BITS(act[0]), gw_span_inverse(top));
     int sum = 0;
 #pragma unroll
@@ -72,8 +66,8 @@ template <int STEP> __device__ static inline void gw_span_blocks(unsigned *act) 
         act[word] = gw_span_word(act[word], part);
         sum = gw_dp4a((int)act[word], 0x01010101, sum);
     }
-    sum += (int)beside((unsigned)sum);
-    sum += (int)beyond((unsigned)sum);
+    sum += gw_quad_xor<1>(sum);
+    sum += gw_quad_xor<2>(sum);
     act[0] = top;
     act[1] = (unsigned)sum & 0xffffu; /* of 128 codes: 16 bits */
 }

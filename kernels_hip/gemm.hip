@@ -122,7 +122,7 @@ __device__ static inline void stash_acts(acts<T> &a, unsigned char *x) {
     for (int e = 0; e < T::X_EACH; e++) {
         const int id = (int)threadIdx.x + e * (int)blockDim.x, t = id / BLOCKS, b = id % BLOCKS;
         if (F::SPAN) {
-            gw_span_blocks<1>(a.w[e]);
+            gw_span_blocks(a.w[e]);
         }
         if (id < T::TOKENS * BLOCKS) {
             float o[F::TOKEN];
@@ -243,7 +243,8 @@ __device__ static inline void compute_span(const unsigned char *record, const un
             load_numbers<F, T>(number, numbers, 0, first + j, lane);
 #pragma unroll
             for (int k = 0; k < GW_MMA_C; k++) {
-                const float token[2] = {number[k % T::CC], number[(F::TOKEN - 1) * T::CC + k % T::CC]};
+                const int c = k % T::CC;
+                const float token[2] = {number[c], number[(F::TOKEN - 1) * T::CC + c]};
                 acc[first + j][k] =
                     add_term<F>(s[j][k], 0, row[k / T::CC], token, acc[first + j][k]);
             }

@@ -90,7 +90,7 @@ GW_KERNEL(gw_spread_span, struct gw_spread_params, GW_SPREAD_THREADS) {
             load2(act + j, x + 4 * j);
         }
     }
-    gw_span_blocks<1>(act);
+    gw_span_blocks(act);
     if (b >= blocks) {
         return;
     }

@@ -77,7 +77,7 @@ __device__ static inline void stash_acts(pipeline<F, T, S> &l, unsigned char *x)
         const int id = (int)threadIdx.x + e * T::THREADS, t = id / BLOCKS, b = id % BLOCKS;
         float o[F::TOKEN];
         if (F::SPAN) {
-            gw_span_blocks<1>(l.act[e]);
+            gw_span_blocks(l.act[e]);
         }
         if (S::X_EACH > 1 || id < T::TOKENS * BLOCKS) {
             store4(x + half_at(t, b, 0), l.act[e] + 2);

@@ -83,7 +83,7 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
                 act[w] = there ? row[word_at(b, w)] : 0;
             }
             act[0] = GW_F32_BITS(GW_F32_FROM_BITS(act[0]) * factor);
-            gw_span_blocks<1>(act);
+            gw_span_blocks(act);
             act[1] = GW_F32_BITS(GW_F32_FROM_BITS(act[0]) * (float)gw_first_sum(act[1]));
 #pragma unroll
             for (int w = 0; w < (int)ACT_WORDS; w++) {

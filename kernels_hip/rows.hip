@@ -132,7 +132,7 @@ GW_KERNEL(gw_act8_group, struct gw_act8_group_params, GW_ROWS_THREADS) {
         }
     }
     if (p.form == GW_FORM_SPAN) {
-        gw_span_blocks<1>((unsigned *)&block);
+        gw_span_blocks((unsigned *)&block);
     }
     if (b < padded) {
         gw_store_act8(p.to, (size_t)row * padded + b,
