@@ -110,6 +110,10 @@ static const op_case op_cases[] = {
     {.op = GW_OP_LINEAR, .why = "quantized prefill, stacked, formats differ", .n = 35, .k = 256,
      .m = {64, 32, 48},
      .fmt = {GW_FMT_Q4_0, GW_FMT_Q8_0, GW_FMT_Q5_1}, OC_PRE, .bias = 1},
+    {.op = GW_OP_LINEAR, .why = "int4 of one scale, long rows, few tokens", .n = 39, .k = 1920,
+     .m = {150}, .fmt = {GW_FMT_INT4_G128}, OC_PRE, .residual = 1},
+    {.op = GW_OP_LINEAR, .why = "int4 of one scale, long rows, many tokens", .n = 150, .k = 1408,
+     .m = {64, 17}, .fmt = {GW_FMT_INT4_G128, GW_FMT_INT4_G128}, OC_PRE, .bias = 1},
     {.op = GW_OP_LINEAR, .why = "quantized, residual in place", .n = 1, .k = 64, .m = {200},
      .fmt = OC_Q8, OC_DEC, .residual = 2},
 
@@ -122,6 +126,8 @@ static const op_case op_cases[] = {
      .fmt = OC_BF16, OC_PRE, .out = GW_FMT_ACT8},
     {.op = GW_OP_GLU, .why = "quantized decode to act8", .n = 2, .k = 256, .m = {288},
      .fmt = OC_Q8, OC_DEC, .out = GW_FMT_ACT8},
+    {.op = GW_OP_GLU, .why = "int4 of one scale, long rows, to act8", .n = 200, .k = 2048,
+     .m = {96}, .fmt = {GW_FMT_INT4_G256, GW_FMT_INT4_G256}, OC_PRE, .out = GW_FMT_ACT8},
     {.op = GW_OP_GLU, .why = "quantized, formats differ", .n = 41, .k = 256, .m = {96},
      .fmt = {GW_FMT_Q4_0, GW_FMT_Q5_K}, OC_PRE},
 
