@@ -837,6 +837,32 @@ GW_DEVICE unsigned gw_block_arrives(unsigned *blocks, unsigned last, unsigned *b
     return *before;
 }
 
+/* A word that one thread of the device writes and one of another block waits for: what its block
+ * wrote before a barrier and this is there for who reads behind it and a barrier. */
+GW_DEVICE void gw_word_release(unsigned *word, unsigned value) {
+#if defined(GW_NVIDIA) && GW_SM >= 700
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(word)),
+                 "r"(value)
+                 : "memory");
+#else
+    __threadfence();
+    *(volatile unsigned *)word = value;
+#endif
+}
+GW_DEVICE unsigned gw_word_acquire(const unsigned *word) {
+#if defined(GW_NVIDIA) && GW_SM >= 700
+    unsigned value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                 : "=r"(value)
+                 : "l"(__cvta_generic_to_global(word))
+                 : "memory");
+#else
+    const unsigned value = *(const volatile unsigned *)word;
+    __threadfence();
+#endif
+    return value;
+}
+
 /* Asks for `bytes` from there on, both multiples of 16, to come into the second cache; on sm_90. */
 GW_DEVICE void gw_prefetch_bytes(const void *global, int bytes) {
 #if defined(GW_NVIDIA) && GW_SM >= 900

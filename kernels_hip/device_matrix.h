@@ -183,15 +183,20 @@ template <int N> __device__ static inline void gw_take_registers(void) {
 }
 
 /* Where columns of B begin, and what to add for 8 columns more or for 32 bytes along k. */
+#if defined(GW_NVIDIA)
+typedef unsigned gw_group_at; /* the lower half of a descriptor */
+#else
 typedef unsigned long long gw_group_at;
+#endif
 enum { GW_GROUP_COLUMNS_8 = 1024 / 16, GW_GROUP_K_STEP = 32 / 16 };
 
 #if defined(GW_NVIDIA)
 GW_DEVICE gw_group_at gw_group_columns(const void *b) {
-    const gw_group_at at = gw_shared_address(b) / 16 & 0x3fff;
-    return at | 1ull << 16 | (1024ull / 16) << 32 |
-           1ull << 62; /* pieces exchanged over 128 bytes */
+    return (gw_shared_address(b) / 16 & 0x3fff) | 1u << 16;
 }
+/* 1024 bytes from 8 columns to the next; pieces exchanged over 128 bytes. */
+#define GW_GROUP_AT "{\n.reg .pred add;\n.reg .b64 at;\nmov.b64 at, {%"
+#define GW_GROUP_FROM ", 0x40000040};\nsetp.ne.b32 add, %"
 
 GW_DEVICE void gw_group_show(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 GW_DEVICE void gw_group_begin(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -232,17 +237,19 @@ template <int N> __device__ static inline void gw_group_keep(float *v) {
     template <int N>                                                                               \
     __device__ static inline void name(float *d, const unsigned *a, gw_group_at b, int add) {      \
         if (N == 64) {                                                                             \
-            asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"                          \
-                         "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type               \
-                         " " GW_REGISTERS_32 ", {%32, %33, %34, %35}, %36, add, 1, 1, 0;\n}"       \
+            asm volatile(GW_GROUP_AT "36" GW_GROUP_FROM "37, 0;\n"                                 \
+                                     "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type   \
+                                     " " GW_REGISTERS_32                                           \
+                                     ", {%32, %33, %34, %35}, at, add, 1, 1, 0;\n}"                \
                          : GW_EIGHT(d, 0), GW_EIGHT(d, 8), GW_EIGHT(d, 16), GW_EIGHT(d, 24)        \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));          \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));          \
         } else {                                                                                   \
-            asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %21, 0;\n"                          \
-                         "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type               \
-                         " " GW_REGISTERS_16 ", {%16, %17, %18, %19}, %20, add, 1, 1, 0;\n}"       \
+            asm volatile(GW_GROUP_AT "20" GW_GROUP_FROM "21, 0;\n"                                 \
+                                     "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type   \
+                                     " " GW_REGISTERS_16                                           \
+                                     ", {%16, %17, %18, %19}, at, add, 1, 1, 0;\n}"                \
                          : GW_EIGHT(d, 0), GW_EIGHT(d, 8)                                          \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));          \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));          \
         }                                                                                          \
     }
 GW_GROUP_HALF(gw_group_f16, "f16")
@@ -255,11 +262,11 @@ GW_GROUP_HALF(gw_group_bf16, "bf16")
     "+r"(v[at]), "+r"(v[at + 1]), "+r"(v[at + 2]), "+r"(v[at + 3]), "+r"(v[at + 4]),               \
         "+r"(v[at + 5]), "+r"(v[at + 6]), "+r"(v[at + 7])
 GW_DEVICE void gw_group_int8(int *d, const unsigned *a, gw_group_at b, int add) {
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 " GW_REGISTERS_32
-                 ", {%32, %33, %34, %35}, %36, add;\n}"
+    asm volatile(GW_GROUP_AT "36" GW_GROUP_FROM "37, 0;\n"
+                             "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 " GW_REGISTERS_32
+                             ", {%32, %33, %34, %35}, at, add;\n}"
                  : GW_EIGHT(d, 0), GW_EIGHT(d, 8), GW_EIGHT(d, 16), GW_EIGHT(d, 24)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));
 }
 #undef GW_EIGHT
 #undef GW_REGISTERS_16

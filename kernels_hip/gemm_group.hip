@@ -1,6 +1,6 @@
 /* kernels_hip/gemm_group.hip - the prompt's products on matrix instructions of four waves, where a
- * device has them: quantized weights for more than GW_GEMM_MANY tokens, and F16 and BF16. A block
- * has 128 rows and 128 tokens.
+ * device has them: quantized weights for more than GW_GEMM_MANY tokens, and F16 and BF16. A tile
+ * has 128 rows and 128 tokens; of quantized weights, blocks share tiles out (gemm_share.h).
  *
  * Quantized: gw_spread makes binary16 of the int8 codes of tokens, the block of threads does so
  * with those of weights. Sums of a block of 32 are then integers of less than 2^24, exact in
@@ -12,6 +12,7 @@
  */
 #include "kernels_hip/gemm_format.h"
 #include "kernels_hip/gemm_half.h"
+#include "kernels_hip/gemm_share.h"
 #include "kernels_hip/gemm_span.h"
 
 #if GW_GROUP_MMA
@@ -127,15 +128,16 @@ template <class F, class T> struct pipeline {
 
 template <class F, class T>
 __device__ static inline void begin_copies(pipeline<F, T> &l, const gw_gemm_params &p,
-                                           const gw_tile_at &at, int units) {
+                                           const gw_tile_at &at, int units, int from) {
     typedef stages<F, T> S;
-    l.x = (const uint8_t *)p.x + (size_t)(at.token / TOKENS) * units * S::X + threadIdx.x * 16;
+    l.x = (const uint8_t *)p.x + ((size_t)(at.token / TOKENS) * units + from) * S::X +
+          threadIdx.x * 16;
 #pragma unroll
     for (int i = 0; i < S::W_EACH; i++) {
         const int id = (int)threadIdx.x + i * T::THREADS, s = id * 16 / F::RECORD % T::STRIPS;
         const size_t strip = (size_t)gw_tile_strip(p, at, s);
-        l.w[i] =
-            gw_tile_weight(p, at, s).plane[0] + strip * units * F::RECORD + id * 16 % F::RECORD;
+        l.w[i] = gw_tile_weight(p, at, s).plane[0] + (strip * units + from) * F::RECORD +
+                 id * 16 % F::RECORD;
     }
 }
 
@@ -300,38 +302,44 @@ template <class F>
 __device__ static inline void gemm_group(const gw_gemm_params &p, unsigned char *shared) {
     typedef gw_tile<GW_GEMM_ROWS, TOKENS, 8, 1> T;
     typedef stages<F, T> S;
-    gw_grid_launch_dependents();
-    gw_grid_dependency_wait(); /* also when idle: those behind wait for this launch alone */
-    const gw_tile_at at = gw_tile_find<T>(p, (int)blockIdx.x);
-    const int units = (p.k / GW_ACT_BLOCK + BLOCKS - 1) / BLOCKS;
-    if (at.live <= GW_GEMM_MANY) {
-        return;
-    }
     enum { STAGE = GW_GROUP_STAGE(F::TOKEN, F::RECORD) };
+    const int units = (p.k / GW_ACT_BLOCK + BLOCKS - 1) / BLOCKS;
+    const gw_shared_at to = gw_shared_address(shared);
     pipeline<F, T> l;
     float acc[T::MT][T::NT][GW_MMA_C];
+    const int block = gw_share_number(p, (unsigned *)shared);
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait(); /* also when idle: those behind wait for this launch alone */
+    if (gw_live(p.step) <= GW_GEMM_MANY) {
+        return;
+    }
+    const gw_share share = gw_share_of<T>(p, block, units, 0);
+    gw_job job;
+    for (int i = 0; gw_share_job(share, i, &job); i++) {
+        const gw_tile_at at = gw_share_tile<T>(p, share, job.tile);
+        gw_share_begins<T::THREADS, T::NT * GW_MMA_C>(p, block, job, acc[0][0]);
+        begin_copies(l, p, at, units, job.from);
 #pragma unroll
-    for (int i = 0; i < T::NT * GW_MMA_C; i++) {
-        acc[0][i / GW_MMA_C][i % GW_MMA_C] = 0.0f;
-    }
-    const gw_shared_at to = gw_shared_address(shared);
-    begin_copies(l, p, at, units);
-#pragma unroll
-    for (int s = 0; s + 1 < S::RING; s++) {
-        copy_stage(l, to + s * STAGE, s < units);
-    }
-    for (int u = 0, turn = 0; u < units; u++, turn = turn + 1 == S::RING ? 0 : turn + 1) {
-        gw_copy_wait<S::RING - 2>();
-        gw_group_show();
-        __syncthreads();
-        copy_stage(l, to + (turn == 0 ? S::RING - 1 : turn - 1) * STAGE, u + S::RING - 1 < units);
-        compute<F, T>(shared + turn * STAGE, at, acc);
-    }
-    if (p.glu) {
-        __syncthreads();
-        gw_tile_glu<T>(p, at, acc, (float *)shared);
-    } else {
-        gw_tile_linear<T>(p, at, acc);
+        for (int s = 0; s + 1 < S::RING; s++) {
+            copy_stage(l, to + s * STAGE, job.from + s < job.to);
+        }
+        for (int u = job.from, turn = 0; u < job.to;
+             u++, turn = turn + 1 == S::RING ? 0 : turn + 1) {
+            gw_copy_wait<S::RING - 2>();
+            gw_group_show();
+            __syncthreads();
+            copy_stage(l, to + (turn == 0 ? S::RING - 1 : turn - 1) * STAGE,
+                       u + S::RING - 1 < job.to);
+            compute<F, T>(shared + turn * STAGE, at, acc);
+        }
+        if (job.to < units) {
+            gw_share_leave<T::THREADS, T::NT * GW_MMA_C>(p, block, acc[0][0]);
+        } else if (p.glu) {
+            __syncthreads();
+            gw_tile_glu<T>(p, at, acc, (float *)shared);
+        } else {
+            gw_tile_linear<T>(p, at, acc);
+        }
     }
 }
 

@@ -53,10 +53,17 @@ enum { GW_SPREAD_THREADS = 256, GW_GROUP_RING = 3 };
 enum { GW_SPAN_RING = 6, GW_SPAN_STAGE = GW_GEMM_TOKENS(1) * (128 + 8) };
 #define GW_SPAN_WHOLE(record) ((GW_SPAN_STAGE + GW_GEMM_ROWS / 16 * (record) + 1023) / 1024 * 1024)
 #define GW_SPAN_GATES (2 * GW_SPAN_RING * 8) /* a stage has come; has been read */
+#define GW_SPAN_RESULTS (GW_GEMM_TOKENS(1) * (GW_GEMM_ROWS / 2 + 1) * 4) /* of a GLU */
+#define GW_SPAN_AT_GATES(record) (GW_SPAN_RING * GW_SPAN_WHOLE(record) + GW_SPAN_RESULTS)
+enum { GW_SPAN_REGISTERS = 240, GW_SPAN_FEEDER_REGISTERS = 24 };
 #define GW_GROUP_THREADS(term) (GW_GEMM_THREADS + ((term) == GW_TERM_SPAN ? 128 : 0))
 #define GW_GROUP_SHARED(term, record)                                                              \
-    ((term) == GW_TERM_SPAN ? GW_SPAN_RING * GW_SPAN_WHOLE(record) + GW_SPAN_GATES                 \
+    ((term) == GW_TERM_SPAN ? GW_SPAN_AT_GATES(record) + GW_SPAN_GATES                             \
                             : GW_GROUP_RING * GW_GROUP_STAGE(GW_GEMM_NUMBERS(term), record))
+
+/* Tiles of a launch whose blocks stay (gemm_share.h): what a stage of one takes and what one of
+ * half of the tokens does, and how many sums a block may leave to the next one. */
+enum { GW_SHARE_WHOLE = 8, GW_SHARE_HALF = 5, GW_SHARE_SUMS = GW_GEMM_ROWS * GW_GEMM_TOKENS(1) };
 
 /* One weight matrix: strips of 16 rows in the planes of backends/hip/layout.c. */
 struct gw_gemm_weight {
@@ -73,6 +80,8 @@ struct gw_gemm_params {
     GW_DEV(const float) scale;    /* gw_narrow's, [rows]                            */
     GW_DEV(const float) residual; /* [rows, stride]; may be 0                       */
     GW_DEV(void) y;               /* f32 [rows, stride], or act8                    */
+    GW_DEV(float) left;           /* f32 [blocks + 1, GW_SHARE_SUMS]                */
+    GW_DEV(uint32_t) has_left;    /* [blocks + 1], 0 between launches               */
     int32_t parts, k, stride;
     int32_t glu;  /* w[0] gate, w[1] up */
     int32_t act8; /* y is act8          */

@@ -1,18 +1,22 @@
 /* kernels_hip/gemm_span.h - the prompt's products on int8 matrix instructions of four waves, where
- * the four blocks of a record are one term: any number of tokens, 128 rows and 128 tokens a block.
+ * the four blocks of a record are one term: any number of tokens, 128 rows and 128 tokens a tile.
  *
  * A stage (four blocks of 128 rows and 128 tokens) is one integer sum, so its products add up in
  * the matrix unit, and a result takes one float step for it. What a block then waits for is what it
- * copies and what it issues: codes become operands by a mask; waves of their own copy stages, a few
- * pieces each, for asking takes time; gates say that a stage has come or has been read, so that the
- * two halves of a block are not held to one pace; and the next products are on their way before the
- * sums of the last ones are added.
+ * copies and what it issues: codes become operands by a mask; four waves multiply for 128 rows and
+ * half of the tokens, so that a token's numbers come from shared memory once for two results of a
+ * thread, not for one (that alone takes as long as half of the terms); waves of their own copy
+ * stages, a few pieces each, for asking takes time; gates say that a stage has come or has been
+ * read, so that the two halves of a block are not held to one pace; the next products are on their
+ * way before the sums of the last ones are added; and blocks share tiles out (gemm_share.h), stages
+ * of the next one coming while results of the last leave.
  */
 #ifndef GW_KERNELS_HIP_GEMM_SPAN_H
 #define GW_KERNELS_HIP_GEMM_SPAN_H
 
 #include "kernels_hip/act8.h"
 #include "kernels_hip/gemm_format.h"
+#include "kernels_hip/gemm_share.h"
 
 #if GW_GROUP_MMA
 
@@ -30,67 +34,79 @@ GW_DEVICE int gw_span_number(int token, int n) {
 
 /* ---- a block of threads ---------------------------------------------------------------------- */
 
-/* PIECES: 64 tokens each; one where the tile has no more. */
+/* A piece is 64 rows and 64 tokens: four waves have two of them, one above the other; or one, where
+ * the tile has no more tokens. */
 template <class F, int PIECES> struct gw_span_product {
-    typedef gw_tile<GW_GEMM_ROWS, SPAN_TOKENS, 8, 1> T;
+    typedef gw_tile<GW_GEMM_ROWS, SPAN_TOKENS / 2 * PIECES, 8 / PIECES, PIECES> T;
     enum {
         RING = GW_SPAN_RING,
         STAGE = GW_SPAN_WHOLE(F::RECORD),
-        COLUMNS = SPAN_TOKENS / 2, /* of a piece */
-        TILES = COLUMNS / GW_MMA_N,
-        SUMS = TILES * GW_MMA_C,
+        TILES = T::NT,
+        SUMS = TILES * GW_MMA_C, /* of a piece */
         FEEDERS = 4, /* waves that copy; each has some strips, and the first one tokens */
         STRIPS = T::STRIPS / FEEDERS,
-        X = SPAN_CODES_AT + PIECES * COLUMNS * BLOCKS * GW_ACT_BLOCK,
+        WAVES = T::WM * T::WN,
+        X = SPAN_CODES_AT + T::TOKENS * BLOCKS * GW_ACT_BLOCK,
         AT_ONCE = 4 / PIECES /* stages */
     };
 
     const gw_gemm_params &p;
     const gw_tile_at &at;
+    const gw_job &job;
+    const gw_share &share;
     unsigned char *shared;
-    gw_shared_at gates;
-    int units;
 
-    unsigned operand[2][BLOCKS][GW_MMA_A]; /* of a stage, and of the next one */
+    unsigned operand[2][BLOCKS][GW_MMA_A]; /* of a piece, and of the next one */
     scales<F> scale[2][T::CR];
     int s[2][SUMS];
-    float acc[1][T::NT][GW_MMA_C];
+    float acc[PIECES][TILES][GW_MMA_C];
+    float token[TILES][T::CC][F::TOKEN]; /* numbers, of a stage */
+    int first;                           /* where the wave's columns begin */
 
     __device__ inline gw_span_product(const gw_gemm_params &params, const gw_tile_at &tile,
-                                      unsigned char *memory)
-        : p(params), at(tile), shared(memory) {
-        units = p.k / (BLOCKS * GW_ACT_BLOCK);
-        gates = gw_shared_address(shared + RING * STAGE);
+                                      const gw_job &of, const gw_share &from, unsigned char *memory)
+        : p(params), at(tile), job(of), share(from), shared(memory) {}
+    __device__ static inline gw_shared_at gates(unsigned char *shared) {
+        return gw_shared_address(shared + GW_SPAN_AT_GATES(F::RECORD));
+    }
+    __device__ static inline void make_gates(unsigned char *shared) {
         if ((int)threadIdx.x < 2 * RING) {
-            gw_gate_make(gates + (int)threadIdx.x * (int)GW_GATE_BYTES,
-                         (int)threadIdx.x < RING ? FEEDERS * (int)GW_FETCH_ARRIVALS : (int)T::WM);
+            gw_gate_make(gates(shared) + (int)threadIdx.x * (int)GW_GATE_BYTES,
+                         (int)threadIdx.x < RING ? FEEDERS * (int)GW_FETCH_ARRIVALS : (int)WAVES);
             gw_gates_made();
         }
-#pragma unroll
-        for (int i = 0; i < T::NT * GW_MMA_C; i++) {
-            acc[0][i / GW_MMA_C][i % GW_MMA_C] = 0.0f;
-        }
+        __syncthreads();
     }
     /* A stage has come; has been read. */
-    __device__ inline gw_shared_at has(int slot) const { return gates + slot * (int)GW_GATE_BYTES; }
+    __device__ inline gw_shared_at has(int slot) const {
+        return gates(shared) + slot * (int)GW_GATE_BYTES;
+    }
     __device__ inline gw_shared_at read(int slot) const { return has(RING + slot); }
 
-    /* A feeder's part of all stages, each to its place when that is free. */
-    __device__ inline void feed(int feeder) {
+    /* A feeder's part of the job's stages, each to its place when that is free. u: of the first one
+     * in all stages of the block. */
+    __device__ inline void feed(int feeder, int u) {
         const int lane = gw_lane(), tokens = lane == STRIPS;
         const int s = feeder * STRIPS + (lane < STRIPS ? lane : 0);
         const size_t strip = (size_t)gw_tile_strip(p, at, s);
-        const uint8_t *w = gw_tile_weight(p, at, s).plane[0] + strip * units * F::RECORD;
-        const uint8_t *x =
-            (const uint8_t *)p.x + (size_t)(at.token / (int)SPAN_TOKENS) * units * GW_SPAN_STAGE;
-        const uint8_t *from = tokens ? x : w;
+        const uint8_t *w = gw_tile_weight(p, at, s).plane[0] + strip * share.units * F::RECORD;
+        const uint8_t *x = (const uint8_t *)p.x +
+                           (size_t)(at.token / (int)SPAN_TOKENS) * share.units * GW_SPAN_STAGE;
         const int piece = tokens ? (int)X : (int)F::RECORD;
         const int step = tokens ? (int)GW_SPAN_STAGE : (int)F::RECORD;
+        const uint8_t *from = (tokens ? x : w) + (size_t)job.from * step;
         const int to = tokens ? 0 : (int)GW_SPAN_STAGE + s * F::RECORD;
         const int copies = STRIPS + (feeder == 0);
         const int bytes = STRIPS * F::RECORD + (feeder == 0 ? (int)X : 0);
-        int slot = 0, round = 0;
-        for (int u = 0; u < units; u++) {
+        int slot = u % RING, round = u / RING;
+        if (feeder == 0 && job.from > 0) { /* whom a stage's gate lets pass finds the sums */
+            if (lane == 0) {
+                gw_share_wait(p, share.block);
+                gw_share_taken(p, share.block);
+            }
+            gw_sync_wave();
+        }
+        for (int n = job.to - job.from; n > 0; n--) {
             if (round > 0) {
                 gw_gate_wait(read(slot), (round - 1) & 1);
             }
@@ -102,12 +118,15 @@ template <class F, int PIECES> struct gw_span_product {
         }
     }
 
-    /* Stage u has come: its codes to operands. */
-    template <int ODD> __device__ inline void enter(int u) {
+    /* A piece of stage u, which has come: its codes to operands. */
+    template <int ODD> __device__ inline void enter(int u, int piece) {
         const int slot = u % RING;
-        const unsigned char *record = shared + slot * STAGE + GW_SPAN_STAGE + at.m * F::RECORD;
+        const unsigned char *record =
+            shared + slot * STAGE + GW_SPAN_STAGE + (at.m + piece) * F::RECORD;
         quarter<F> q[T::AR];
-        gw_gate_wait(has(slot), u / RING & 1);
+        if (piece == 0) {
+            gw_gate_wait(has(slot), u / RING & 1);
+        }
 #pragma unroll
         for (int k = 0; k < T::AR; k++) {
             load_quarter<F>(q[k], record, gw_tile_row(at.lane, k), gw_tile_pair(at.lane));
@@ -122,51 +141,50 @@ template <class F, int PIECES> struct gw_span_product {
             operand[ODD][b][i] = codes<F>(q[i % T::AR], b, i / T::AR);
         }
     }
-    /* Products of a piece of it begin, to sums `TO`. */
-    template <int ODD, int TO> __device__ inline void begin(int u, int piece) {
-        const gw_group_at columns = gw_group_columns(shared + u % RING * STAGE + SPAN_CODES_AT) +
-                                    piece * (TILES * GW_GROUP_COLUMNS_8);
+    /* Its products begin. */
+    template <int ODD> __device__ inline void begin(int u) {
+        const gw_group_at columns =
+            gw_group_columns(shared + u % RING * STAGE + SPAN_CODES_AT) + first;
         gw_group_begin();
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
-            gw_group_int8(s[TO], operand[ODD][b], columns + b * GW_GROUP_K_STEP, b > 0);
+            gw_group_int8(s[ODD], operand[ODD][b], columns + b * GW_GROUP_K_STEP, b > 0);
         }
         gw_group_end();
     }
     /* They are there: terms. */
-    template <int ODD, int FROM> __device__ inline void finish(int u, int piece) {
+    template <int ODD> __device__ inline void finish(int u, int piece) {
         const unsigned char *stage = shared + u % RING * STAGE;
         float row[T::CR][F::ROW];
-        gw_group_keep<SUMS>(s[FROM]);
-        if (piece == PIECES - 1) {
-            gw_group_keep<BLOCKS * GW_MMA_A>(operand[ODD][0]);
-        }
 #pragma unroll
         for (int k = 0; k < T::CR; k++) {
             row_numbers<F>(scale[ODD][k], 0, row[k]);
         }
+        gw_group_keep<SUMS>(s[ODD]);
+        gw_group_keep<BLOCKS * GW_MMA_A>(operand[ODD][0]);
 #pragma unroll
         for (int j = 0; j < TILES; j += 2) {
-            float token[2][T::CC][F::TOKEN];
+            if (piece == 0) {
 #pragma unroll
-            for (int n = 0; n < F::TOKEN; n++) {
-                unsigned v[4];
-                load4(v, stage + gw_span_number(
-                                     piece * COLUMNS + j * GW_MMA_N + gw_mma_c_col(at.lane, 0), n));
+                for (int n = 0; n < F::TOKEN; n++) {
+                    unsigned v[4];
+                    load4(v, stage +
+                                 gw_span_number(at.n + j * GW_MMA_N + gw_mma_c_col(at.lane, 0), n));
 #pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    token[i / 2][i % 2][n] = GW_F32_FROM_BITS(v[i]);
+                    for (int i = 0; i < 4; i++) {
+                        token[j + i / 2][i % 2][n] = GW_F32_FROM_BITS(v[i]);
+                    }
                 }
             }
 #pragma unroll
             for (int i = 0; i < 2 * GW_MMA_C; i++) {
                 const int tile = j + i / GW_MMA_C, k = i % GW_MMA_C;
-                float &sum = acc[0][piece * TILES + tile][k];
-                sum = add_term<F>(MAGIC_BITS + s[FROM][tile * GW_MMA_C + k], 0, row[k / T::CC],
-                                  token[i / GW_MMA_C][k % T::CC], sum);
+                float &sum = acc[piece][tile][k];
+                sum = add_sums<F>((float)s[ODD][tile * GW_MMA_C + k], 0.0f, row[k / T::CC],
+                                  token[tile][k % T::CC], sum);
             }
         }
-        gw_group_keep<SUMS>(acc[0][piece * TILES]); /* none is left for later: s is free */
+        gw_group_keep<SUMS>(acc[piece][0]); /* none is left for later: s is free */
         if (piece == PIECES - 1) {
             gw_sync_wave();
             if (gw_lane() == 0) {
@@ -180,82 +198,99 @@ template <class F, int PIECES> struct gw_span_product {
      * number, and what that costs at its ends the other half of the block makes use of. */
     template <int I, int N> struct pieces {
         __device__ static inline void run(gw_span_product &b, int u) {
-            enum { NEXT = I + 1, ODD = I / PIECES % 2, NEXT_ODD = NEXT / PIECES % 2 };
-            if (NEXT % PIECES == 0) {
-                b.template enter<NEXT_ODD>(u + NEXT / PIECES);
-            }
-            b.template begin<NEXT_ODD, NEXT % 2>(u + NEXT / PIECES, NEXT % PIECES);
+            enum { NEXT = I + 1 };
+            b.template enter<NEXT % 2>(u + NEXT / PIECES, NEXT % PIECES);
+            b.template begin<NEXT % 2>(u + NEXT / PIECES);
             gw_group_wait<1>();
-            b.template finish<ODD, I % 2>(u + I / PIECES, I % PIECES);
+            b.template finish<I % 2>(u + I / PIECES, I % PIECES);
             pieces<I + 1, N>::run(b, u);
         }
     };
     template <int N> struct pieces<N, N> {
         __device__ static inline void run(gw_span_product &b, int u) {
             gw_group_wait<0>();
-            b.template finish<N / PIECES % 2, N % 2>(u + N / PIECES, N % PIECES);
+            b.template finish<N % 2>(u + N / PIECES, N % PIECES);
         }
     };
     template <int STAGES> __device__ inline void some(int u) {
-        enter<0>(u);
-        begin<0, 0>(u, 0);
+        enter<0>(u, 0);
+        begin<0>(u);
         pieces<0, STAGES * PIECES - 1>::run(*this, u);
     }
-    __device__ inline void run() {
-        int u = 0;
-        __syncthreads(); /* gates are there */
-        if (gw_team() >= T::WM) {
-            gw_leave_registers<24>();
-            feed(gw_team() - T::WM);
-            return;
+    __device__ inline void run(int u) {
+        const int end = u + job.to - job.from;
+        /* The same for the whole wave, as the compiler sees by this, and so in its registers. */
+        first = gw_shuffle(at.n / (int)GW_MMA_N * (int)GW_GROUP_COLUMNS_8, 0);
+        if (job.from == 0) {
+#pragma unroll
+            for (int i = 0; i < PIECES * SUMS; i++) {
+                acc[0][i / GW_MMA_C][i % GW_MMA_C] = 0.0f;
+            }
+        } else {
+            gw_gate_wait(has(u % RING), u / RING & 1); /* and so for the block before */
+            gw_share_take<T::THREADS, PIECES * SUMS>(p, share.block, acc[0][0]);
         }
-        gw_take_registers<240>();
 #pragma unroll 1
-        for (; u + AT_ONCE <= units; u += AT_ONCE) {
+        for (; u + AT_ONCE <= end; u += AT_ONCE) {
             some<AT_ONCE>(u);
         }
 #pragma unroll 1
-        for (; u < units; u++) {
+        for (; u < end; u++) {
             some<1>(u);
         }
-        if (p.glu) {
-            gw_sync_some<1, T::THREADS>();
-            gw_tile_glu<T>(p, at, acc, (float *)shared);
+        if (job.to < share.units) {
+            gw_share_leave<T::THREADS, PIECES * SUMS>(p, share.block, acc[0][0]);
+        } else if (p.glu) {
+            gw_sync_some<1, T::THREADS>(); /* the results before these have been read */
+            gw_tile_glu<T>(p, at, acc, (float *)(shared + RING * STAGE));
         } else {
             gw_tile_linear<T>(p, at, acc);
         }
     }
 };
 
-/* Tiles of the last tokens, where these are few and take half of the time, come when all others
- * have begun: a multiprocessor that is done early then has something of its size. */
+/* u: stages before it, of all jobs. */
+template <class T, class Do>
+__device__ static inline void gw_span_jobs(const gw_gemm_params &p, const gw_share &share, Do act) {
+    gw_job job;
+    for (int i = 0, u = 0; gw_share_job(share, i, &job); i++, u += job.to - job.from) {
+        gw_tile_at at = gw_share_tile<T>(p, share, job.tile);
+        act(at, job, u);
+    }
+}
+
 template <class F>
 __device__ static inline void gw_gemm_span(const gw_gemm_params &p, unsigned char *shared) {
-    typedef typename gw_span_product<F, 1>::T T;
+    typedef gw_span_product<F, 2> whole;
+    typedef gw_span_product<F, 1> half;
+    typedef typename whole::T T;
+    const int block = gw_share_number(p, (unsigned *)(shared + whole::RING * whole::STAGE));
+    const int units = p.k / (BLOCKS * GW_ACT_BLOCK), feeder = gw_team() - (int)whole::WAVES;
+    const gw_share share = gw_share_of<T>(p, block, units, 1);
     gw_grid_launch_dependents();
-    gw_grid_dependency_wait();
-    const int live = gw_live(p.step), left = live % (int)SPAN_TOKENS;
-    const int across = (live + (int)SPAN_TOKENS - 1) / (int)SPAN_TOKENS;
-    const int whole = across - (left > 0 && left <= (int)SPAN_TOKENS / 2);
-    int tiles = 0, row = (int)blockIdx.x, token = whole;
-    for (int i = 0; i < (p.glu ? 1 : p.parts); i++) {
-        const int rows = p.glu ? 2 * p.w[0].rows : p.w[i].rows;
-        tiles += (rows + (int)T::ROWS - 1) / (int)T::ROWS;
+    whole::make_gates(shared);
+    if (feeder <= 0) { /* other feeders copy weights only, which are there */
+        gw_grid_dependency_wait();
     }
-    if (row < tiles * whole) {
-        token = row % whole;
-        row = row / whole;
+    if (feeder >= 0) { /* from here on two programs, for registers */
+        gw_leave_registers<GW_SPAN_FEEDER_REGISTERS>();
+        gw_span_jobs<T>(p, share, [&](gw_tile_at &at, const gw_job &job, int u) {
+            if (job.tile < share.whole) {
+                whole(p, at, job, share, shared).feed(feeder, u);
+            } else {
+                half(p, at, job, share, shared).feed(feeder, u);
+            }
+        });
     } else {
-        row -= tiles * whole;
-    }
-    if (token >= across) {
-        return;
-    }
-    const gw_tile_at at = gw_tile_find<T>(p, row * across + token);
-    if (at.live - at.token > (int)SPAN_TOKENS / 2) {
-        gw_span_product<F, 2>(p, at, shared).run();
-    } else if (at.live > 0) {
-        gw_span_product<F, 1>(p, at, shared).run();
+        gw_take_registers<GW_SPAN_REGISTERS>();
+        gw_span_jobs<T>(p, share, [&](gw_tile_at &at, const gw_job &job, int u) {
+            if (job.tile < share.whole) {
+                whole(p, at, job, share, shared).run(u);
+            } else {
+                gw_tile_part<typename half::T>(at);
+                half(p, at, job, share, shared).run(u);
+            }
+        });
     }
 }
 

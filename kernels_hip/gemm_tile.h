@@ -37,11 +37,19 @@ struct gw_tile_at {
 GW_DEVICE int gw_tile_row(int lane, int r) { return LANES == 32 ? lane / 4 + 8 * r : lane % 16; }
 GW_DEVICE int gw_tile_pair(int lane) { return LANES == 32 ? lane % 4 : lane / 16; }
 
+/* The wave's part of a tile. */
+template <class T> __device__ static inline void gw_tile_part(gw_tile_at &at) {
+    const int wave = (int)threadIdx.x / LANES;
+    at.m = wave % T::WM * T::MT;
+    at.n = wave / T::WM * T::NT * GW_MMA_N;
+    at.lane = (int)threadIdx.x % LANES;
+}
+
 /* Number `id` of the tiles of the live tokens, which change fastest, so that neighbours share
  * weights. live: 0 when there is nothing to do. */
 template <class T>
 __device__ static inline gw_tile_at gw_tile_find(const gw_gemm_params &p, int id) {
-    const int live = gw_live(p.step), wave = (int)threadIdx.x / LANES;
+    const int live = gw_live(p.step);
     const int across = live > 0 ? (live + T::TOKENS - 1) / T::TOKENS : 1;
     gw_tile_at at;
     int row = id / across;
@@ -59,9 +67,7 @@ __device__ static inline gw_tile_at gw_tile_find(const gw_gemm_params &p, int id
     const int beyond = at.part == p.parts || (p.glu && row * T::ROWS / 2 >= p.w[0].rows);
     at.live = beyond || at.token >= at.live ? 0 : at.live;
     at.strip = row * (p.glu ? T::STRIPS / 2 : T::STRIPS);
-    at.m = wave % T::WM * T::MT;
-    at.n = wave / T::WM * T::NT * GW_MMA_N;
-    at.lane = (int)threadIdx.x % LANES;
+    gw_tile_part<T>(at);
     return at;
 }
 
@@ -81,21 +87,38 @@ template <class T>
 __device__ static inline void gw_tile_linear(const gw_gemm_params &p, const gw_tile_at &at,
                                              const float (*acc)[T::NT][GW_MMA_C]) {
     const gw_gemm_weight &w = p.w[at.part];
-    float *y = (float *)p.y + w.column;
-    const float *residual = p.residual ? p.residual + w.column : p.residual;
+    const int token = at.token + at.n + gw_mma_c_col(at.lane, 0), left = at.live - token;
 #pragma unroll
-    for (int i = 0; i < T::MT; i++) {
+    for (int k = 0; k < T::MT * T::CR; k++) {
+        const int i = k / T::CR, from = k % T::CR * T::CC;
+        const int r = (at.strip + at.m + i) * GW_MMA_M + gw_mma_c_row(at.lane, from);
+        if (r < w.rows) {
+            const size_t first = (size_t)token * p.stride + w.column + r;
+            float *y = (float *)p.y + first, v[T::NT * T::CC];
 #pragma unroll
-        for (int k = 0; k < GW_MMA_C; k++) {
-            const int r = (at.strip + at.m + i) * GW_MMA_M + gw_mma_c_row(at.lane, k);
-            const float bias = w.bias && r < w.rows ? w.bias[r] : 0.0f;
+            for (int t = 0; t < T::NT * T::CC; t++) {
+                v[t] = acc[i][t / T::CC][from + t % T::CC];
+            }
+            if (w.bias) {
+                const float bias = w.bias[r];
 #pragma unroll
-            for (int j = 0; j < T::NT; j++) {
-                const int t = at.token + at.n + j * GW_MMA_N + gw_mma_c_col(at.lane, k);
-                if (r < w.rows && t < at.live) {
-                    const size_t to = (size_t)t * p.stride + r;
-                    const float v = w.bias ? acc[i][j][k] + bias : acc[i][j][k];
-                    y[to] = residual ? v + residual[to] : v;
+                for (int t = 0; t < T::NT * T::CC; t++) {
+                    v[t] = v[t] + bias;
+                }
+            }
+            if (p.residual) {
+                const float *residual = p.residual + first;
+#pragma unroll
+                for (int t = 0; t < T::NT * T::CC; t++) {
+                    const int to = t / T::CC * GW_MMA_N + t % T::CC;
+                    v[t] = to < left ? v[t] + residual[(size_t)to * p.stride] : v[t];
+                }
+            }
+#pragma unroll
+            for (int t = 0; t < T::NT * T::CC; t++) {
+                const int to = t / T::CC * GW_MMA_N + t % T::CC;
+                if (to < left) {
+                    y[(size_t)to * p.stride] = v[t];
                 }
             }
         }

@@ -114,6 +114,12 @@ static const op_case op_cases[] = {
      .m = {150}, .fmt = {GW_FMT_INT4_G128}, OC_PRE, .residual = 1},
     {.op = GW_OP_LINEAR, .why = "int4 of one scale, long rows, many tokens", .n = 150, .k = 1408,
      .m = {64, 17}, .fmt = {GW_FMT_INT4_G128, GW_FMT_INT4_G128}, OC_PRE, .bias = 1},
+    {.op = GW_OP_LINEAR, .why = "more tiles than blocks, few tokens", .n = 20, .k = 1024,
+     .m = {1600}, .fmt = {GW_FMT_INT4_G128}, OC_PRE},
+    {.op = GW_OP_LINEAR, .why = "more tiles than blocks, stacked", .n = 140, .k = 768,
+     .m = {400, 300, 17}, .fmt = {GW_FMT_INT4_G256, GW_FMT_INT4_G256, GW_FMT_INT4_G256}, OC_PRE},
+    {.op = GW_OP_LINEAR, .why = "more tiles than blocks, residual", .n = 140, .k = 768,
+     .m = {896}, .fmt = {GW_FMT_Q4_K}, OC_PRE, .bias = 1, .residual = 1},
     {.op = GW_OP_LINEAR, .why = "quantized, residual in place", .n = 1, .k = 64, .m = {200},
      .fmt = OC_Q8, OC_DEC, .residual = 2},
 
@@ -128,6 +134,10 @@ static const op_case op_cases[] = {
      .fmt = OC_Q8, OC_DEC, .out = GW_FMT_ACT8},
     {.op = GW_OP_GLU, .why = "int4 of one scale, long rows, to act8", .n = 200, .k = 2048,
      .m = {96}, .fmt = {GW_FMT_INT4_G256, GW_FMT_INT4_G256}, OC_PRE, .out = GW_FMT_ACT8},
+    {.op = GW_OP_GLU, .why = "more tiles than blocks", .n = 130, .k = 1024, .m = {448},
+     .fmt = {GW_FMT_Q8_0, GW_FMT_Q8_0}, OC_PRE},
+    {.op = GW_OP_GLU, .why = "more tiles than blocks, to act8", .n = 130, .k = 1024, .m = {448},
+     .fmt = {GW_FMT_INT4_G128, GW_FMT_INT4_G128}, OC_PRE, .out = GW_FMT_ACT8},
     {.op = GW_OP_GLU, .why = "quantized, formats differ", .n = 41, .k = 256, .m = {96},
      .fmt = {GW_FMT_Q4_0, GW_FMT_Q5_K}, OC_PRE},
 

@@ -163,7 +163,15 @@ static gw_status record_spread(struct gw_segment *segment, const gw_node *node,
 
 static size_t spread_bytes(const struct gw_segment *segment, const gw_node *node) {
     size_t tiles = gw_hip_groups((size_t)segment->rows, GW_GEMM_TOKENS(1));
-    return tiles * gw_hip_groups(gw_hip_width(node->in[0]), 4 * GW_ACT_BLOCK) * GW_SPREAD_STAGE(3);
+    return (tiles * gw_hip_groups(gw_hip_width(node->in[0]), 4 * GW_ACT_BLOCK) *
+                GW_SPREAD_STAGE(3) +
+            255) /
+           256 * 256;
+}
+
+/* Sums that blocks of a launch leave to the next ones (kernels_hip/gemm_share.h). */
+static size_t left_bytes(const struct gw_device *device) {
+    return ((size_t)device->units + 1) * GW_SHARE_SUMS * sizeof(float);
 }
 
 /* What any weights of a node need. */
@@ -172,7 +180,7 @@ static size_t scratch_bytes(const struct gw_segment *segment, const gw_node *nod
     if (node->in[0]->fmt == GW_FMT_F32) {
         return has_matrix(d) && !d->exact ? narrow_bytes(segment, node) : 0;
     }
-    return d->group ? spread_bytes(segment, node) : 0;
+    return d->group ? spread_bytes(segment, node) + left_bytes(d) : 0;
 }
 
 /* Quantized weights, up to GW_GEMM_MANY live tokens: a strip per wave and all tokens. As many waves
@@ -220,12 +228,15 @@ static gw_status record_matrix(struct gw_segment *segment, const gw_node *node,
     }
     if (takes_group(kind, segment->device)) {
         struct gw_gemm_params group = *p;
+        unsigned tiles = blocks_of(p, rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(1));
+        unsigned units = (unsigned)segment->device->units;
         GW_TRY(record_spread(segment, node, kind, scratch, &group));
+        group.left = scratch + spread_bytes(segment, node);
+        GW_TRY(gw_hip_arrived(segment, units + 1, &group.has_left));
         snprintf(name, sizeof name, "gw_gemm_group_%s", kind->name);
         return gw_hip_record(
-            segment, node, name, blocks_of(p, rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(1)), 1, 1,
-            GW_GROUP_THREADS(kind->term), 1, 1, (unsigned)GW_GROUP_SHARED(kind->term, kind->record),
-            &group, sizeof group);
+            segment, node, name, tiles < units ? tiles : units, 1, 1, GW_GROUP_THREADS(kind->term),
+            1, 1, (unsigned)GW_GROUP_SHARED(kind->term, kind->record), &group, sizeof group);
     }
     snprintf(name, sizeof name, "gw_gemm_large_%s", kind->name);
     return gw_hip_record(segment, node, name,
