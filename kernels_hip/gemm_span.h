@@ -72,7 +72,7 @@ template <class F, int PIECES> struct gw_span_product {
     __device__ static inline void make_gates(unsigned char *shared) {
         if ((int)threadIdx.x < 2 * RING) {
             gw_gate_make(gates(shared) + (int)threadIdx.x * (int)GW_GATE_BYTES,
-                         (int)threadIdx.x < RING ? FEEDERS * (int)GW_FETCH_ARRIVALS : (int)WAVES);
+                         (int)threadIdx.x < RING ? FEEDERS * (int)GW_FETCH_ARRIVALS : (int)T::THREADS);
             gw_gates_made();
         }
         __syncthreads();
@@ -186,10 +186,7 @@ template <class F, int PIECES> struct gw_span_product {
         }
         gw_group_keep<SUMS>(acc[piece][0]); /* none is left for later: s is free */
         if (piece == PIECES - 1) {
-            gw_sync_wave();
-            if (gw_lane() == 0) {
-                gw_gate_arrive(read(u % RING));
-            }
+            gw_gate_arrive(read(u % RING)); /* every thread for itself, as at all gates */
         }
     }
 
