@@ -81,7 +81,7 @@ struct gw_gemm_params {
     GW_DEV(const float) residual; /* [rows, stride]; may be 0                       */
     GW_DEV(void) y;               /* f32 [rows, stride], or act8                    */
     GW_DEV(float) left;           /* f32 [blocks + 1, GW_SHARE_SUMS]                */
-    GW_DEV(uint32_t) has_left;    /* [blocks + 1], 0 between launches               */
+    GW_DEV(uint32_t) has_left;    /* [blocks + 1], 0 between launches; no others'   */
     int32_t parts, k, stride;
     int32_t glu;  /* w[0] gate, w[1] up */
     int32_t act8; /* y is act8          */

@@ -47,8 +47,9 @@ __device__ static inline int gw_share_begin(const gw_share &s, int block, int bl
     return s.units - stage < LEAST ? at / s.units * s.units + s.units : at;
 }
 
-/* A block's number; `word` is in shared memory. To be called before the next launch may begin, and
- * by all threads: a barrier is in it. */
+/* A block's number; `word` is in shared memory. To be called before gw_grid_launch_dependents, so
+ * that all blocks of a launch have theirs when one of the next asks, and by all threads: a barrier
+ * is in it. */
 __device__ static inline int gw_share_number(const gw_gemm_params &p, unsigned *word) {
     if (threadIdx.x == 0) {
         *word = atomicInc(p.has_left, gridDim.x - 1); /* nobody waits for the word of block 0 */

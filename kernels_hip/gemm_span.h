@@ -72,7 +72,8 @@ template <class F, int PIECES> struct gw_span_product {
     __device__ static inline void make_gates(unsigned char *shared) {
         if ((int)threadIdx.x < 2 * RING) {
             gw_gate_make(gates(shared) + (int)threadIdx.x * (int)GW_GATE_BYTES,
-                         (int)threadIdx.x < RING ? FEEDERS * (int)GW_FETCH_ARRIVALS : (int)T::THREADS);
+                         (int)threadIdx.x < RING ? FEEDERS * (int)GW_FETCH_ARRIVALS
+                                                 : (int)T::THREADS);
             gw_gates_made();
         }
         __syncthreads();

@@ -174,6 +174,17 @@ static size_t left_bytes(const struct gw_device *device) {
     return ((size_t)device->units + 1) * GW_SHARE_SUMS * sizeof(float);
 }
 
+/* Their words, of which the first counts blocks as they begin: that may be before a launch in front
+ * has ended, so no other kernels have them. */
+static gw_status has_left_of(struct gw_segment *segment, gw_hip_ptr *out) {
+    size_t words = (size_t)segment->device->units + 1;
+    if (segment->has_left == 0) {
+        GW_TRY(gw_hip_private(segment, words * sizeof(uint32_t), &segment->has_left));
+    }
+    *out = segment->has_left;
+    return GW_OK;
+}
+
 /* What any weights of a node need. */
 static size_t scratch_bytes(const struct gw_segment *segment, const gw_node *node) {
     const struct gw_device *d = segment->device;
@@ -232,7 +243,7 @@ static gw_status record_matrix(struct gw_segment *segment, const gw_node *node,
         unsigned units = (unsigned)segment->device->units;
         GW_TRY(record_spread(segment, node, kind, scratch, &group));
         group.left = scratch + spread_bytes(segment, node);
-        GW_TRY(gw_hip_arrived(segment, units + 1, &group.has_left));
+        GW_TRY(has_left_of(segment, &group.has_left));
         snprintf(name, sizeof name, "gw_gemm_group_%s", kind->name);
         return gw_hip_record(
             segment, node, name, tiles < units ? tiles : units, 1, 1, GW_GROUP_THREADS(kind->term),

@@ -207,6 +207,7 @@ struct gw_segment {
     gw_hip_piece *pieces; /* gw_hip_private */
     size_t n_pieces;
     gw_hip_piece arrived; /* gw_hip_arrived */
+    gw_hip_ptr has_left;  /* of blocks that share tiles out (gemm.c) */
     gw_hip_ptr left;      /* by a product with a norm behind it (linear.c), ..    */
     size_t left_width;    /* .. of rows of that width                             */
     struct {              /* rows that a launch has put into groups (linear.c)    */
