@@ -849,18 +849,23 @@ GW_DEVICE void gw_word_release(unsigned *word, unsigned value) {
     *(volatile unsigned *)word = value;
 #endif
 }
-GW_DEVICE unsigned gw_word_acquire(const unsigned *word) {
-#if defined(GW_NVIDIA) && GW_SM >= 700
+/* Until it is not 0. */
+GW_DEVICE void gw_word_wait(const unsigned *word) {
+#if defined(GW_EMULATOR)
+    gw_emulator_word_wait(word);
+#elif defined(GW_NVIDIA) && GW_SM >= 700
     unsigned value;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
-                 : "=r"(value)
-                 : "l"(__cvta_generic_to_global(word))
-                 : "memory");
+    do {
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                     : "=r"(value)
+                     : "l"(__cvta_generic_to_global(word))
+                     : "memory");
+    } while (value == 0);
 #else
-    const unsigned value = *(const volatile unsigned *)word;
+    while (*(const volatile unsigned *)word == 0) {
+    }
     __threadfence();
 #endif
-    return value;
 }
 
 /* Asks for `bytes` from there on, both multiples of 16, to come into the second cache; on sm_90. */

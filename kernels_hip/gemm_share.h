@@ -127,8 +127,7 @@ __device__ static inline void gw_share_leave(const gw_gemm_params &p, int block,
 /* A thread or all of them wait for them, behind a barrier or gate these take them, and then one
  * thread says so, for the next launch. */
 GW_DEVICE void gw_share_wait(const gw_gemm_params &p, int block) {
-    while (gw_word_acquire(p.has_left + block) == 0) {
-    }
+    gw_word_wait(p.has_left + block);
 }
 GW_DEVICE void gw_share_taken(const gw_gemm_params &p, int block) {
     gw_word_release(p.has_left + block, 0);

@@ -106,10 +106,13 @@ static int handed_over_wrong(const char *kernel, const char *order) {
 }
 
 static void values_cross_at_gates(void **state) {
+    uint32_t out[THREADS];
     (void)state;
     for (int o = 0; o < 2; o++) {
         assert_int_equal(handed_over_wrong("gw_test_gates", orders[o]), 0);
         assert_int_equal(handed_over_wrong("gw_test_no_gate", orders[o]), THREADS / 2);
+        assert_int_equal(run("gw_test_word", orders[o], NULL, out, THREADS), 0);
+        assert_int_equal(out[THREADS - 1], 7);
     }
 }
 
@@ -132,6 +135,7 @@ static void diverging_threads_are_named(void **state) {
     expect_fault("gw_test_two_barriers", "others of its block at a barrier");
     expect_fault("gw_test_gate_stays_shut", "128 wait at gates");
     expect_fault("gw_test_gate_not_made", "at a gate that nobody made");
+    expect_fault("gw_test_word_not_written", "waits for a word that no block has written");
     expect_fault("gw_test_fetch_left_behind", "ended before 1 fetches came");
     expect_fault("gw_test_fetch_askew", "fetches 504 bytes");
     expect_fault("gw_test_some_stay_away", "32 of 64 threads wait at a barrier of some");

@@ -77,6 +77,18 @@ GW_DEVICE void hand_over(unsigned *out, int waits, int arrivals) {
 KERNEL(gates) { hand_over(p.out, 1, THREADS / 2); }
 KERNEL(no_gate) { hand_over(p.out, 0, THREADS / 2); }
 KERNEL(gate_stays_shut) { hand_over(p.out, 1, THREADS / 2 + 1); }
+/* Words that one block of threads waits for and another writes; here it is the same one. */
+GW_DEVICE void wait_for_word(unsigned *out, int written) {
+    if (threadIdx.x == 0) {
+        gw_word_release(out, written ? 7 : 0);
+    }
+    __syncthreads();
+    gw_word_wait(out);
+    out[threadIdx.x] = 7;
+}
+KERNEL(word) { wait_for_word(p.out, 1); }
+KERNEL(word_not_written) { wait_for_word(p.out, 0); }
+
 KERNEL(gate_not_made) {
     __shared__ unsigned long long gate;
     gw_gate_arrive(gw_shared_address(&gate));

@@ -392,6 +392,15 @@ void gw_emulator_sync_some(int id, unsigned size) {
     }
 }
 
+void gw_emulator_word_wait(const unsigned *word) {
+    if (*word == 0) {
+        snprintf(fault, sizeof fault,
+                 "thread %u of block %u,%u,%u waits for a word that no block has written",
+                 running->index, gw_emulator_block.x, gw_emulator_block.y, gw_emulator_block.z);
+        give_up();
+    }
+}
+
 static gate_state *gate_at(const void *gate) {
     auto found = gates.find(gate);
     if (found == gates.end()) {

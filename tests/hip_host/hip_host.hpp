@@ -69,6 +69,8 @@ void gw_emulator_sync_some(int id, unsigned threads);
 void gw_emulator_gate_make(const void *gate, int arrivals);
 void gw_emulator_gate_arrive(const void *gate);
 void gw_emulator_gate_wait(const void *gate, int parity);
+/* Blocks run one after the other: what is not there yet will never be. */
+void gw_emulator_word_wait(const unsigned *word);
 /* What is fetched arrives when somebody waits at its gate and not before. */
 void gw_emulator_fetch_begin(const void *gate, int bytes);
 void gw_emulator_fetch(const void *to, const void *from, int bytes, const void *gate);
