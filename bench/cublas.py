@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Time x W^T in 16-bit floats as PyTorch does it (cuBLAS), to compare `godwit bench --gemm` with.
-
-usage: cublas.py K N M[,M...]
-
-x is [M, K], W [N, K]; three weights in turn, more than the second cache holds. Prints, for each M,
-the least and the middle of nine means of 30 products, in microseconds. Needs a CUDA device and torch.
-"""
+# bench/cublas.py - x W^T in 16-bit floats as PyTorch does it (cuBLAS), to compare
+# `godwit bench --gemm` with.
+#
+#   bench/cublas.py K N M[,M...]
+#
+# x is [M, K], W [N, K]; three weights in turn, more than the second cache holds. Prints, for each M,
+# the least and the middle of nine means of 30 products, in microseconds. Needs a CUDA device and
+# PyTorch.
 import sys
 
 
 def main():
     if len(sys.argv) != 4:
-        print(__doc__.strip(), file=sys.stderr)
+        print("usage: bench/cublas.py K N M[,M...]", file=sys.stderr)
         return 2
     import torch
 

@@ -70,6 +70,7 @@
 #define GW_MMA 0
 #endif
 
+#define GW_ALWAYS_INLINE inline __attribute__((always_inline))
 #define GW_DEVICE __device__ static inline
 
 /* GW_KERNEL(gw_norm, struct gw_norm_params, 256) { ... p.eps ... }: a kernel of the given name and

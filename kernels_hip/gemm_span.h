@@ -34,7 +34,10 @@ GW_DEVICE int gw_span_number(int token, int n) {
 
 /* ---- a block of threads ---------------------------------------------------------------------- */
 
-/* A piece is 64 rows and 64 tokens: four waves have two of them, one above the other; or one, where
+/* All of it is in the kernel itself, however little a build optimizes: ptxas of nvcc 13.0 does not
+ * survive calls behind gw_take_registers.
+ *
+ * A piece is 64 rows and 64 tokens: four waves have two of them, one above the other; or one, where
  * the tile has no more tokens. */
 template <class F, int PIECES> struct gw_span_product {
     typedef gw_tile<GW_GEMM_ROWS, SPAN_TOKENS / 2 * PIECES, 8 / PIECES, PIECES> T;
@@ -86,7 +89,7 @@ template <class F, int PIECES> struct gw_span_product {
 
     /* A feeder's part of the job's stages, each to its place when that is free. u: of the first one
      * in all stages of the block. */
-    __device__ inline void feed(int feeder, int u) {
+    __device__ GW_ALWAYS_INLINE void feed(int feeder, int u) {
         const int lane = gw_lane(), tokens = lane == STRIPS;
         const int s = feeder * STRIPS + (lane < STRIPS ? lane : 0);
         const size_t strip = (size_t)gw_tile_strip(p, at, s);
@@ -120,7 +123,7 @@ template <class F, int PIECES> struct gw_span_product {
     }
 
     /* A piece of stage u, which has come: its codes to operands. */
-    template <int ODD> __device__ inline void enter(int u, int piece) {
+    template <int ODD> __device__ GW_ALWAYS_INLINE void enter(int u, int piece) {
         const int slot = u % RING;
         const unsigned char *record =
             shared + slot * STAGE + GW_SPAN_STAGE + (at.m + piece) * F::RECORD;
@@ -143,7 +146,7 @@ template <class F, int PIECES> struct gw_span_product {
         }
     }
     /* Its products begin. */
-    template <int ODD> __device__ inline void begin(int u) {
+    template <int ODD> __device__ GW_ALWAYS_INLINE void begin(int u) {
         const gw_group_at columns =
             gw_group_columns(shared + u % RING * STAGE + SPAN_CODES_AT) + first;
         gw_group_begin();
@@ -154,7 +157,7 @@ template <class F, int PIECES> struct gw_span_product {
         gw_group_end();
     }
     /* They are there: terms. */
-    template <int ODD> __device__ inline void finish(int u, int piece) {
+    template <int ODD> __device__ GW_ALWAYS_INLINE void finish(int u, int piece) {
         const unsigned char *stage = shared + u % RING * STAGE;
         float row[T::CR][F::ROW];
 #pragma unroll
@@ -195,7 +198,7 @@ template <class F, int PIECES> struct gw_span_product {
      * loop the compiler does not follow which are, and would wait for each: so pieces go by a fixed
      * number, and what that costs at its ends the other half of the block makes use of. */
     template <int I, int N> struct pieces {
-        __device__ static inline void run(gw_span_product &b, int u) {
+        __device__ static GW_ALWAYS_INLINE void run(gw_span_product &b, int u) {
             enum { NEXT = I + 1 };
             b.template enter<NEXT % 2>(u + NEXT / PIECES, NEXT % PIECES);
             b.template begin<NEXT % 2>(u + NEXT / PIECES);
@@ -205,17 +208,17 @@ template <class F, int PIECES> struct gw_span_product {
         }
     };
     template <int N> struct pieces<N, N> {
-        __device__ static inline void run(gw_span_product &b, int u) {
+        __device__ static GW_ALWAYS_INLINE void run(gw_span_product &b, int u) {
             gw_group_wait<0>();
             b.template finish<N % 2>(u + N / PIECES, N % PIECES);
         }
     };
-    template <int STAGES> __device__ inline void some(int u) {
+    template <int STAGES> __device__ GW_ALWAYS_INLINE void some(int u) {
         enter<0>(u, 0);
         begin<0>(u);
         pieces<0, STAGES * PIECES - 1>::run(*this, u);
     }
-    __device__ inline void run(int u) {
+    __device__ GW_ALWAYS_INLINE void run(int u) {
         const int end = u + job.to - job.from;
         /* The same for the whole wave, as the compiler sees by this, and so in its registers. */
         first = gw_shuffle(at.n / (int)GW_MMA_N * (int)GW_GROUP_COLUMNS_8, 0);
@@ -247,16 +250,6 @@ template <class F, int PIECES> struct gw_span_product {
     }
 };
 
-/* u: stages before it, of all jobs. */
-template <class T, class Do>
-__device__ static inline void gw_span_jobs(const gw_gemm_params &p, const gw_share &share, Do act) {
-    gw_job job;
-    for (int i = 0, u = 0; gw_share_job(share, i, &job); i++, u += job.to - job.from) {
-        gw_tile_at at = gw_share_tile<T>(p, share, job.tile);
-        act(at, job, u);
-    }
-}
-
 template <class F>
 __device__ static inline void gw_gemm_span(const gw_gemm_params &p, unsigned char *shared) {
     typedef gw_span_product<F, 2> whole;
@@ -270,25 +263,29 @@ __device__ static inline void gw_gemm_span(const gw_gemm_params &p, unsigned cha
     if (feeder <= 0) { /* other feeders copy weights only, which are there */
         gw_grid_dependency_wait();
     }
+    gw_job job;
+    int u = 0;         /* stages before the job's */
     if (feeder >= 0) { /* from here on two programs, for registers */
         gw_leave_registers<GW_SPAN_FEEDER_REGISTERS>();
-        gw_span_jobs<T>(p, share, [&](gw_tile_at &at, const gw_job &job, int u) {
+        for (int i = 0; gw_share_job(share, i, &job); i++, u += job.to - job.from) {
+            const gw_tile_at at = gw_share_tile<T>(p, share, job.tile);
             if (job.tile < share.whole) {
                 whole(p, at, job, share, shared).feed(feeder, u);
             } else {
                 half(p, at, job, share, shared).feed(feeder, u);
             }
-        });
+        }
     } else {
         gw_take_registers<GW_SPAN_REGISTERS>();
-        gw_span_jobs<T>(p, share, [&](gw_tile_at &at, const gw_job &job, int u) {
+        for (int i = 0; gw_share_job(share, i, &job); i++, u += job.to - job.from) {
+            gw_tile_at at = gw_share_tile<T>(p, share, job.tile);
             if (job.tile < share.whole) {
                 whole(p, at, job, share, shared).run(u);
             } else {
                 gw_tile_part<typename half::T>(at);
                 half(p, at, job, share, shared).run(u);
             }
-        });
+        }
     }
 }
 
