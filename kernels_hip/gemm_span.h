@@ -4,12 +4,12 @@
  * A stage (four blocks of 128 rows and 128 tokens) is one integer sum, so its products add up in
  * the matrix unit, and a result takes one float step for it. What a block then waits for is what it
  * copies and what it issues: codes become operands by a mask; four waves multiply for 128 rows and
- * half of the tokens, so that a token's numbers come from shared memory once for two results of a
- * thread, not for one (that alone takes as long as half of the terms); waves of their own copy
- * stages, a few pieces each, for asking takes time; gates say that a stage has come or has been
- * read, so that the two halves of a block are not held to one pace; the next products are on their
- * way before the sums of the last ones are added; and blocks share tiles out (gemm_share.h), stages
- * of the next one coming while results of the last leave.
+ * half of the tokens, so that a token's numbers come from shared memory once for four results of a
+ * thread, not for two; waves of their own copy stages, a few pieces each, for asking takes time;
+ * gates say that a stage has come or has been read, so that the two halves of a block are not held
+ * to one pace; the next products are on their way before the sums of the last ones are added; and
+ * blocks share tiles out (gemm_share.h), stages of the next one coming while results of the last
+ * leave.
  */
 #ifndef GW_KERNELS_HIP_GEMM_SPAN_H
 #define GW_KERNELS_HIP_GEMM_SPAN_H

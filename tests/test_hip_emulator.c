@@ -1,6 +1,7 @@
 /* tests/test_hip_emulator.c - the emulator of tests/hip_host finds what it is there to find: values
  * handed over without a barrier, diverging threads, writes outside a buffer; and it lets right
- * kernels pass. Kernels: tests/hip_host/faults.hip.
+ * kernels pass. And tiles shared out among more blocks than products of tests have
+ * (gemm_share.h). Kernels: tests/hip_host/faults.hip.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -114,6 +115,17 @@ static void values_cross_at_gates(void **state) {
         assert_int_equal(run("gw_test_word", orders[o], NULL, out, THREADS), 0);
         assert_int_equal(out[THREADS - 1], 7);
     }
+}
+
+/* Of 128 cases: each stage in one block, and sums left for who goes on with them. */
+static void tiles_are_shared_out(void **state) {
+    uint32_t out[THREADS];
+    (void)state;
+    assert_int_equal(run("gw_test_shares", "forward", NULL, out, THREADS), 0);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(out[i] % 65536, 0);
+    }
+    assert_true(out[0] >= 65536); /* the middle of a tile is among them */
 }
 
 static void expect_fault(const char *kernel, const char *words) {
@@ -255,6 +267,7 @@ static int run_on(const char *path) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_cross_at_barriers_only),
         cmocka_unit_test(values_cross_at_gates),
+        cmocka_unit_test(tiles_are_shared_out),
         cmocka_unit_test(diverging_threads_are_named),
         cmocka_unit_test(writes_outside_a_buffer_are_found),
         cmocka_unit_test(shared_memory_holds_nothing_by_itself),

@@ -1,6 +1,8 @@
-/* tests/hip_host/faults.hip - kernels with planted faults, and right ones beside them, for
- * tests/test_hip_emulator.c. p.out has room for one word per thread, or for what a kernel says. */
+/* tests/hip_host/faults.hip - kernels with planted faults, right ones beside them, and one that looks
+ * at shares of tiles, for tests/test_hip_emulator.c. p.out has room for one word per thread, or for
+ * what a kernel says. */
 #include "kernels_hip/device.h"
+#include "kernels_hip/gemm_share.h"
 #include "faults_params.h"
 
 enum { THREADS = 128 };
@@ -40,6 +42,45 @@ KERNEL(stays_away) {
     __syncthreads();
     p.out[threadIdx.x] = 1;
 }
+
+/* ---- tiles shared out ------------------------------------------------------------------------ */
+
+#if GW_GROUP_MMA
+/* What is wrong with the shares of 132 blocks in the case `id`, and, times 65536, how many blocks
+ * have the middle of a tile that two others begin and end. */
+GW_DEVICE unsigned wrong_shares(int id) {
+    const int rows = id == 0 ? 67 : id % 16 * 11 + 1, tokens = id == 0 ? 5 : id / 16;
+    const int w = tokens % 4, h = tokens >= 4 || w == 0, units = id == 0 ? 64 : 1 + id * 7 % 64;
+    const int tiles = rows * (w + h), blocks = tiles < 132 ? tiles : 132;
+    gw_share s = {rows * w, rows * h, units, 0, 0, 0};
+    unsigned wrong = 0, middle = 0;
+    for (int b = 0, before = 0, left = 0; b < blocks; b++) {
+        int stages = 0, n = 0, takes = 0, leaves = 0;
+        s.from = gw_share_begin(s, b, blocks);
+        s.to = gw_share_begin(s, b + 1, blocks);
+        wrong += s.from != before || s.to < s.from;
+        before = s.to;
+        for (gw_job job; gw_share_job(s, n, &job); n++) {
+            gw_job after;
+            const int all = job.tile * units;
+            wrong += all + job.from < s.from || all + job.to > s.to || job.from >= job.to;
+            stages += job.to - job.from;
+            takes += job.from > 0;
+            leaves += job.to < units;
+            wrong += job.from > 0 && gw_share_job(s, n + 1, &after); /* that comes last */
+            wrong += job.to < units && n > 0;                        /* and this first  */
+            middle += job.from > 0 && job.to < units;
+        }
+        wrong += stages != s.to - s.from || takes != left || leaves > 1;
+        left = leaves;
+        wrong += b + 1 == blocks && (before != tiles * units || left > 0);
+    }
+    return wrong + middle * 65536;
+}
+KERNEL(shares) { p.out[threadIdx.x] = wrong_shares((int)threadIdx.x); }
+#else
+KERNEL(shares) { p.out[threadIdx.x] = 65536; }
+#endif
 
 /* ---- gates and barriers of some -------------------------------------------------------------- */
 
