@@ -257,16 +257,25 @@ GW_GROUP_HALF(gw_group_bf16, "bf16")
 #undef GW_GROUP_HALF
 #undef GW_EIGHT
 
-/* 64 columns, K = 32 of int8. */
+/* N columns (32 or 64), K = 32 of int8. */
 #define GW_EIGHT(v, at)                                                                            \
     "+r"(v[at]), "+r"(v[at + 1]), "+r"(v[at + 2]), "+r"(v[at + 3]), "+r"(v[at + 4]),               \
         "+r"(v[at + 5]), "+r"(v[at + 6]), "+r"(v[at + 7])
-GW_DEVICE void gw_group_int8(int *d, const unsigned *a, gw_group_at b, int add) {
-    asm volatile(GW_GROUP_AT "36" GW_GROUP_FROM "37, 0;\n"
-                             "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 " GW_REGISTERS_32
-                             ", {%32, %33, %34, %35}, at, add;\n}"
-                 : GW_EIGHT(d, 0), GW_EIGHT(d, 8), GW_EIGHT(d, 16), GW_EIGHT(d, 24)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));
+template <int N>
+__device__ static inline void gw_group_int8(int *d, const unsigned *a, gw_group_at b, int add) {
+    if (N == 64) {
+        asm volatile(GW_GROUP_AT "36" GW_GROUP_FROM "37, 0;\n"
+                                 "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 " GW_REGISTERS_32
+                                 ", {%32, %33, %34, %35}, at, add;\n}"
+                     : GW_EIGHT(d, 0), GW_EIGHT(d, 8), GW_EIGHT(d, 16), GW_EIGHT(d, 24)
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));
+    } else {
+        asm volatile(GW_GROUP_AT "20" GW_GROUP_FROM "21, 0;\n"
+                                 "wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 " GW_REGISTERS_16
+                                 ", {%16, %17, %18, %19}, at, add;\n}"
+                     : GW_EIGHT(d, 0), GW_EIGHT(d, 8)
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));
+    }
 }
 #undef GW_EIGHT
 #undef GW_REGISTERS_16
@@ -303,9 +312,10 @@ static inline void gw_group_half(float *d, const unsigned *a, gw_group_at at, in
     gw_group_columns_of<N>(
         d, at, add, [&](float *to, const unsigned *b) { gw_emulator_mma_half(to, a, b, bf16); });
 }
+template <int N>
 static inline void gw_group_int8(int *d, const unsigned *a, gw_group_at at, int add) {
-    gw_group_columns_of<64>(d, at, add,
-                            [&](int *to, const unsigned *b) { gw_emulator_mma_int8(to, a, b); });
+    gw_group_columns_of<N>(d, at, add,
+                           [&](int *to, const unsigned *b) { gw_emulator_mma_int8(to, a, b); });
 }
 template <int N>
 static inline void gw_group_f16(float *d, const unsigned *a, gw_group_at b, int add) {

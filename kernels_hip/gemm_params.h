@@ -42,28 +42,38 @@ enum {
     (GW_LARGE_RING(wide) * GW_GEMM_ROWS / 16 * (record) +                                          \
      2 * GW_GEMM_TOKENS(wide) * (128 + 16 * GW_GEMM_NUMBERS(term)))
 
-/* And for those with instructions of four waves: stages of 128 tokens and four blocks of 32. Codes
- * of tokens are 16-bit floats there, each block has its numbers. */
-enum { GW_SPREAD_THREADS = 256, GW_GROUP_RING = 3 };
-#define GW_SPREAD_STAGE(numbers) (GW_GEMM_TOKENS(1) * (256 + 16 * (numbers)))
-#define GW_GROUP_STAGE(numbers, record)                                                            \
-    (GW_SPREAD_STAGE(numbers) + (GW_GEMM_ROWS / 16 * (record) + 1023) / 1024 * 1024)
-/* Where a stage is one term (gemm_span.h) they stay codes and share their numbers; and four waves
- * more, which copy, leave their registers to the others. */
-enum { GW_SPAN_RING = 6, GW_SPAN_STAGE = GW_GEMM_TOKENS(1) * (128 + 8) };
-#define GW_SPAN_WHOLE(record) ((GW_SPAN_STAGE + GW_GEMM_ROWS / 16 * (record) + 1023) / 1024 * 1024)
-#define GW_SPAN_GATES (2 * GW_SPAN_RING * 8) /* a stage has come; has been read */
-#define GW_SPAN_RESULTS (GW_GEMM_TOKENS(1) * (GW_GEMM_ROWS / 2 + 1) * 4) /* of a GLU */
-#define GW_SPAN_AT_GATES(record) (GW_SPAN_RING * GW_SPAN_WHOLE(record) + GW_SPAN_RESULTS)
-enum { GW_SPAN_REGISTERS = 240, GW_SPAN_FEEDER_REGISTERS = 24 };
-#define GW_GROUP_THREADS(term) (GW_GEMM_THREADS + ((term) == GW_TERM_SPAN ? 128 : 0))
+/* And for those with instructions of four waves (gemm_ring.h): stages of four blocks of 32, tokens
+ * and then weights; as many stages on their way; results of a GLU; gates: a stage has come, has
+ * been read. Four waves more copy, and leave their registers to the others. Codes of tokens are
+ * 16-bit floats and each block has its numbers; or, where a stage is one term, they stay codes and
+ * share their numbers. */
+enum {
+    GW_SPREAD_THREADS = 256,
+    GW_GROUP_FEEDERS = 4, /* waves */
+    GW_GROUP_BLOCK = GW_GEMM_THREADS + 32 * GW_GROUP_FEEDERS,
+    GW_GROUP_REGISTERS = 240,
+    GW_GROUP_FEEDER_REGISTERS = 24,
+    GW_GROUP_RESULTS = GW_GEMM_TOKENS(1) * (GW_GEMM_ROWS / 2 + 1) * 4
+};
+#define GW_GROUP_RING(term) ((term) == GW_TERM_SPAN ? 6 : 3)
+#define GW_GROUP_TOKENS(term)                                                                      \
+    (GW_GEMM_TOKENS(1) * ((term) == GW_TERM_SPAN ? 128 + 4 * GW_GEMM_NUMBERS(term)                 \
+                                                 : 256 + 16 * GW_GEMM_NUMBERS(term)))
+#define GW_GROUP_STAGE(term, record)                                                               \
+    ((GW_GROUP_TOKENS(term) + GW_GEMM_ROWS / 16 * (record) + 1023) / 1024 * 1024)
+#define GW_GROUP_AT_GATES(term, record)                                                            \
+    (GW_GROUP_RING(term) * GW_GROUP_STAGE(term, record) + (int)GW_GROUP_RESULTS)
 #define GW_GROUP_SHARED(term, record)                                                              \
-    ((term) == GW_TERM_SPAN ? GW_SPAN_AT_GATES(record) + GW_SPAN_GATES                             \
-                            : GW_GROUP_RING * GW_GROUP_STAGE(GW_GEMM_NUMBERS(term), record))
+    (GW_GROUP_AT_GATES(term, record) + 2 * GW_GROUP_RING(term) * 8)
 
-/* Tiles of a launch whose blocks stay (gemm_share.h): what a stage of one takes and what one of
- * half of the tokens does, and how many sums a block may leave to the next one. */
-enum { GW_SHARE_WHOLE = 8, GW_SHARE_HALF = 5, GW_SHARE_SUMS = GW_GEMM_ROWS * GW_GEMM_TOKENS(1) };
+/* Tiles of a launch whose blocks stay (gemm_share.h): what a stage of one takes, and what one of
+ * half or a quarter of the tokens does; and how many sums a block may leave to the next one. */
+enum {
+    GW_SHARE_WHOLE = 8,
+    GW_SHARE_HALF = 5,
+    GW_SHARE_QUARTER = 4,
+    GW_SHARE_SUMS = GW_GEMM_ROWS * GW_GEMM_TOKENS(1)
+};
 
 /* One weight matrix: strips of 16 rows in the planes of backends/hip/layout.c. */
 struct gw_gemm_weight {
@@ -96,9 +106,8 @@ struct gw_narrow_params {
     int32_t k;
 };
 
-/* x act8 [rows, k] to stages of tokens [tiles of 128 rows, stages of four blocks, GW_SPREAD_STAGE
- * bytes], when more than GW_GEMM_MANY tokens are live (gw_spread, gemm_group.hip); of GW_SPAN_STAGE
- * bytes, for any number of them (gw_spread_span, gemm_span.h). */
+/* x act8 [rows, k] to stages of tokens [tiles of 128 rows, stages of four blocks, GW_GROUP_TOKENS
+ * bytes] (gw_spread, when more than GW_GEMM_MANY tokens are live, and gw_spread_span). */
 struct gw_spread_params {
     struct gw_step_params step;
     GW_DEV(const void) x;

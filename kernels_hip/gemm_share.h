@@ -16,10 +16,11 @@
 
 #if GW_GROUP_MMA
 
-/* Tiles of all tokens, which come first, rows faster than tokens; then tiles of at most half of
- * them, if the last have no more. units: stages of a tile. */
+/* Tiles of all tokens, which come first, rows faster than tokens; then the others, if the last have
+ * no more than half of them or a quarter. units: stages of a tile; of_other: what one of those
+ * takes. */
 struct gw_share {
-    int whole, halves, units;
+    int whole, others, units, of_other;
     int block;    /* number of this block */
     int from, to; /* stages, counted through all tiles */
 };
@@ -32,14 +33,15 @@ struct gw_job {
 /* Where block `block` begins. A part of a tile of less than LEAST stages is not worth what it takes
  * to hand over. */
 __device__ static inline int gw_share_begin(const gw_share &s, int block, int blocks) {
-    enum { LEAST = 2, WHOLE = GW_SHARE_WHOLE, HALF = GW_SHARE_HALF };
-    const int tiles = s.whole + s.halves;
+    enum { LEAST = 2, WHOLE = GW_SHARE_WHOLE };
+    const int tiles = s.whole + s.others;
     if (tiles <= blocks || block == blocks) {
         return (block < tiles && block < blocks ? block : tiles) * s.units;
     }
-    const int of_whole = s.whole * s.units * WHOLE, all = of_whole + s.halves * s.units * HALF;
+    const int of_whole = s.whole * s.units * WHOLE,
+              all = of_whole + s.others * s.units * s.of_other;
     int x = all / blocks * block + all % blocks * block / blocks;
-    const int in_whole = x < of_whole, of_stage = in_whole ? (int)WHOLE : (int)HALF;
+    const int in_whole = x < of_whole, of_stage = in_whole ? (int)WHOLE : s.of_other;
     x -= in_whole ? 0 : of_whole;
     int at = (in_whole ? 0 : s.whole * s.units) + x / of_stage;
     const int stage = at % s.units;
@@ -58,18 +60,22 @@ __device__ static inline int gw_share_number(const gw_gemm_params &p, unsigned *
     return (int)*word;
 }
 
-/* halves: whether there are tiles of half as many. */
 template <class T>
-__device__ static inline gw_share gw_share_of(const gw_gemm_params &p, int block, int units,
-                                              int halves) {
+__device__ static inline gw_share gw_share_of(const gw_gemm_params &p, int block, int units) {
     const int live = gw_live(p.step), left = live % (int)T::TOKENS;
-    const int half = halves && left > 0 && left <= (int)T::TOKENS / 2;
+    const int fewer = left > 0 && left <= (int)T::TOKENS / 2;
     const int across = (live + (int)T::TOKENS - 1) / (int)T::TOKENS;
     int rows = 0;
     for (int i = 0; i < (p.glu ? 1 : p.parts); i++) {
         rows += ((p.glu ? 2 : 1) * p.w[i].rows + (int)T::ROWS - 1) / (int)T::ROWS;
     }
-    gw_share s = {rows * (across - half), rows * half, units, block, 0, 0};
+    gw_share s = {rows * (across - fewer),
+                  rows * fewer,
+                  units,
+                  left <= (int)T::TOKENS / 4 ? (int)GW_SHARE_QUARTER : (int)GW_SHARE_HALF,
+                  block,
+                  0,
+                  0};
     s.from = gw_share_begin(s, block, (int)gridDim.x);
     s.to = gw_share_begin(s, block + 1, (int)gridDim.x);
     return s;
@@ -100,7 +106,7 @@ template <class T>
 __device__ static inline gw_tile_at gw_share_tile(const gw_gemm_params &p, const gw_share &s,
                                                   int tile) {
     const int live = gw_live(p.step), across = (live + (int)T::TOKENS - 1) / (int)T::TOKENS;
-    const int rows = (s.whole + s.halves) / across;
+    const int rows = (s.whole + s.others) / across;
     return gw_tile_find<T>(p, tile % rows * across + tile / rows);
 }
 
@@ -141,27 +147,6 @@ __device__ static inline void gw_share_take(const gw_gemm_params &p, int block, 
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             sums[i + j] = GW_F32_FROM_BITS(v.w[j]);
-        }
-    }
-}
-
-/* A job of a block whose threads all do the same begins: with zeros, or with what was left. */
-template <int THREADS, int N>
-__device__ static inline void gw_share_begins(const gw_gemm_params &p, int block, const gw_job &job,
-                                              float *sums) {
-    if (job.from > 0) {
-        gw_share_wait(p, block);
-    }
-    __syncthreads(); /* and what the job before had in shared memory has been read */
-    if (job.from > 0) {
-        gw_share_take<THREADS, N>(p, block, sums);
-        if (threadIdx.x == 0) {
-            gw_share_taken(p, block);
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            sums[i] = 0.0f;
         }
     }
 }

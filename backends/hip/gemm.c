@@ -39,14 +39,13 @@ static int takes_group(const gemm_kind *kind, const struct gw_device *d) {
 
 /* MATRIX: what every number of tokens needs, in blocks of the fewest waves. */
 static unsigned shared_of(const gemm_kind *kind, const struct gw_device *d) {
-    int wide = is_wide(d), large = takes_group(kind, d)
-                                       ? GW_GROUP_SHARED(kind->term, kind->record)
-                                       : GW_LARGE_SHARED(wide, kind->term, kind->record);
+    int wide = is_wide(d), large = GW_LARGE_SHARED(wide, kind->term, kind->record);
     int strips = GW_GEMM_SHARED(wide, wide ? GW_GEMM_WAVES_MANY : GW_GEMM_WAVES_FEW,
                                 GW_GEMM_TOKENS(wide), kind->term, kind->record);
     switch (kind->way) {
     case MATRIX:
-        return (unsigned)(large > strips ? large : strips);
+        return takes_group(kind, d) ? (unsigned)GW_GROUP_SHARED(kind->term, kind->record)
+                                    : (unsigned)(large > strips ? large : strips);
     case HALF:
         return (unsigned)GW_HALF_SHARED(wide, d->group);
     default:
@@ -164,7 +163,7 @@ static gw_status record_spread(struct gw_segment *segment, const gw_node *node,
 static size_t spread_bytes(const struct gw_segment *segment, const gw_node *node) {
     size_t tiles = gw_hip_groups((size_t)segment->rows, GW_GEMM_TOKENS(1));
     return (tiles * gw_hip_groups(gw_hip_width(node->in[0]), 4 * GW_ACT_BLOCK) *
-                GW_SPREAD_STAGE(3) +
+                GW_GROUP_TOKENS(GW_TERM_Q2) + /* the longest */
             255) /
            256 * 256;
 }
@@ -222,32 +221,34 @@ static gw_status record_strips(struct gw_segment *segment, const gw_node *node,
         (unsigned)GW_GEMM_SHARED(wide, best, tokens, kind->term, kind->record), p, sizeof *p);
 }
 
-/* How many tokens of a plan are live is known on the device only: of two launches one is idle. Of
- * formats of one term for a record, tiles are faster for any number. */
+/* By matrix instructions of four waves, any number of tokens. Blocks stay, so there are no more of
+ * them than run at once. */
+static gw_status record_group(struct gw_segment *segment, const gw_node *node,
+                              const gemm_kind *kind, gw_hip_ptr scratch, struct gw_gemm_params p) {
+    unsigned units = (unsigned)segment->device->units;
+    unsigned tiles = blocks_of(&p, (size_t)segment->rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(1));
+    char name[64];
+    GW_TRY(record_spread(segment, node, kind, scratch, &p));
+    p.left = scratch + spread_bytes(segment, node);
+    GW_TRY(has_left_of(segment, &p.has_left));
+    snprintf(name, sizeof name, "gw_gemm_group_%s", kind->name);
+    return gw_hip_record(segment, node, name, tiles < units ? tiles : units, 1, 1, GW_GROUP_BLOCK,
+                         1, 1, (unsigned)GW_GROUP_SHARED(kind->term, kind->record), &p, sizeof p);
+}
+
+/* How many tokens of a plan are live is known on the device only: of two launches one is idle. */
 static gw_status record_matrix(struct gw_segment *segment, const gw_node *node,
                                const gemm_kind *kind, gw_hip_ptr scratch,
                                const struct gw_gemm_params *p) {
     int wide = is_wide(segment->device);
     size_t rows = (size_t)segment->rows;
-    int spans = kind->term == GW_TERM_SPAN && takes_group(kind, segment->device);
     char name[64];
-    if (!spans) {
-        GW_TRY(record_strips(segment, node, kind, p));
-    }
-    if (!spans && rows <= GW_GEMM_MANY) {
-        return GW_OK;
-    }
     if (takes_group(kind, segment->device)) {
-        struct gw_gemm_params group = *p;
-        unsigned tiles = blocks_of(p, rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(1));
-        unsigned units = (unsigned)segment->device->units;
-        GW_TRY(record_spread(segment, node, kind, scratch, &group));
-        group.left = scratch + spread_bytes(segment, node);
-        GW_TRY(has_left_of(segment, &group.has_left));
-        snprintf(name, sizeof name, "gw_gemm_group_%s", kind->name);
-        return gw_hip_record(
-            segment, node, name, tiles < units ? tiles : units, 1, 1, GW_GROUP_THREADS(kind->term),
-            1, 1, (unsigned)GW_GROUP_SHARED(kind->term, kind->record), &group, sizeof group);
+        return record_group(segment, node, kind, scratch, *p);
+    }
+    GW_TRY(record_strips(segment, node, kind, p));
+    if (rows <= GW_GEMM_MANY) {
+        return GW_OK;
     }
     snprintf(name, sizeof name, "gw_gemm_large_%s", kind->name);
     return gw_hip_record(segment, node, name,
