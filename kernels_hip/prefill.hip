@@ -1,37 +1,97 @@
 /* kernels_hip/prefill.hip - attention of many rows (docs/arithmetic.md, section 5), bit for bit.
  *
- * A block of threads takes GW_PREFILL_QUERIES queries, pairs of a row and a head, of one KV head
- * and goes over the pages twice: for the largest score, then for the sums. The scores of a run's
- * first pages stay in memory between the two, those of others are computed again, so that a context
- * has no limit. A thread owns four queries by four positions of the scores
- * and four queries by E / 16 values of the output; sums of the definition are chains in registers.
+ * A block of threads takes some queries, pairs of a row and a head, of one KV head and goes over
+ * the pages twice: for the largest score, then for the sums. The scores of a run's first pages stay
+ * in memory between the two, those of others are computed again, so that a context has no limit. A
+ * thread owns four queries by four positions of the scores and four queries by E / 16 values of the
+ * output; sums of the definition are chains in registers. It reads shared memory in pairs: two
+ * numbers for every lane come at once where lanes have the same or neighbours, and four take four
+ * times as long.
  */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/prefill_params.h"
 
 enum {
-    QUERIES = GW_PREFILL_QUERIES,
-    THREADS = GW_PREFILL_THREADS,
+    WIDE = GW_MMA && LANES == 32,
     SIDE = 16, /* threads along the positions, and along the values of a head */
-    EACH = 4   /* queries and positions of a thread                           */
+    EACH = 4,  /* queries and positions of a thread                           */
+    PAIRS = 2 * SIDE
 };
 
+struct __align__(8) floats2 {
+    float v[2];
+};
 struct __align__(16) floats4 {
     float v[4];
 };
 
-struct tile {
-    float *q;       /* [e, QUERIES]                                            */
-    float *page;    /* K [e, GW_PAGE] or V [GW_PAGE, E]                        */
-    float *p;       /* [GW_PAGE, QUERIES]                                      */
-    int *row, *pos; /* [QUERIES] of each query; row -1: none                   */
-    int first, end; /* queries of the run: one sequence                        */
-    int slot;
+template <int E> struct sizes {
+    enum {
+        QUERIES = GW_PREFILL_QUERIES(E, WIDE),
+        STEP = GW_PREFILL_STEP(QUERIES),
+        THREADS = GW_PREFILL_THREADS(E, WIDE),
+        VALUES = E / SIDE /* of a thread */
+    };
 };
+
+/* Which position or value of them all number i of a thread is, and which query: pairs of
+ * neighbours, and those of all threads side by side. */
+GW_DEVICE int place_of(int tp, int j) { return j / 2 * (int)PAIRS + 2 * tp + j % 2; }
+template <int E> __device__ static inline int query_of(int tq, int i) {
+    return i / 2 * (sizes<E>::QUERIES / 2) + 2 * tq + i % 2;
+}
+
+/* N numbers of a thread, of which pairs lie STRIDE apart. */
+template <int N, int STRIDE>
+__device__ static inline void load_pairs(float *to, const float *from) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        const floats2 pair = *(const floats2 *)(from + i / 2 * STRIDE);
+        to[i] = pair.v[0];
+        to[i + 1] = pair.v[1];
+    }
+}
 
 __device__ static inline int first_seen(int pos, int window) {
     return window > 0 && pos + 1 > window ? pos + 1 - window : 0;
 }
+
+__device__ static inline int first_page(int pos, int window) {
+    return first_seen(pos, window) / GW_PAGE;
+}
+
+struct tile {
+    float *q;       /* [e, STEP]                                               */
+    float *page;    /* K [e, GW_PAGE] or V [GW_PAGE, E]                        */
+    float *p;       /* [GW_PAGE, STEP]                                         */
+    int *row, *pos; /* [QUERIES] of each query; row -1: none                   */
+    int *slots;     /* [QUERIES], of each query's sequence                     */
+    int first, end; /* queries of the run: one sequence                        */
+    int slot;
+    int lowest, highest; /* positions that they see */
+
+    /* The run that begins with query `from`; every team finds it for itself. */
+    __device__ inline void open(int from, int queries, int window) {
+        const int lane = gw_lane();
+        unsigned low = 0, high = 0; /* of ~lowest, of highest */
+        first = from;
+        end = queries;
+        slot = slots[from];
+        for (int base = 0; base < end; base += GW_LANES) {
+            const int i = base + lane, at = pos[i];
+            const int other = i >= from && (row[i] < 0 || slots[i] != slot);
+            const int near = (int)gw_team_max(other ? (unsigned)(GW_LANES - lane) : 0u);
+            end = near > 0 ? base + GW_LANES - near : end;
+            if (i >= from && i < end) {
+                const unsigned beyond = ~(unsigned)first_seen(at, window);
+                low = beyond > low ? beyond : low;
+                high = (unsigned)at > high ? (unsigned)at : high;
+            }
+        }
+        lowest = (int)~gw_team_max(low);
+        highest = (int)gw_team_max(high);
+    }
+};
 
 template <int HALF> __device__ static inline void widen4(const void *cache, size_t at, float *out) {
     if (HALF) {
@@ -57,15 +117,15 @@ template <int HALF, int E, int V>
 __device__ static inline void load_page(const gw_prefill_params &p, const tile &t, int page) {
     const int e = p.e, width = V ? e : GW_PAGE;
     const size_t number = (size_t)p.pages[(size_t)t.slot * p.page_stride + page];
-    const size_t at = (number * p.kv_heads + blockIdx.y) * GW_PAGE * e;
+    const size_t at = (number * p.kv_heads + blockIdx.x) * GW_PAGE * e;
     if (e % 4 == 0) {
-        for (int i = (int)threadIdx.x * 4; i < GW_PAGE * e; i += THREADS * 4) {
+        for (int i = (int)threadIdx.x * 4; i < GW_PAGE * e; i += sizes<E>::THREADS * 4) {
             floats4 x;
             widen4<HALF>(V ? p.v : p.k, at + i, x.v);
             *(floats4 *)(t.page + (V ? i / width * E + i % width : i)) = x;
         }
     } else {
-        for (int i = (int)threadIdx.x; i < GW_PAGE * e; i += THREADS) {
+        for (int i = (int)threadIdx.x; i < GW_PAGE * e; i += sizes<E>::THREADS) {
             const void *cache = V ? p.v : p.k;
             const float x = HALF ? gw_widen_f16(((const gw_u16 *)cache)[at + i])
                                  : ((const float *)cache)[at + i];
@@ -75,33 +135,29 @@ __device__ static inline void load_page(const gw_prefill_params &p, const tile &
 }
 
 /* Scaled scores of this thread's queries and positions of the page in shared memory. */
+template <int E>
 __device__ static inline void score(const tile &t, int e, float scale, int tq, int tp,
                                     float s[EACH][EACH]) {
+    enum { STEP = sizes<E>::STEP };
+    const float *queries = t.q + query_of<E>(tq, 0), *keys = t.page + place_of(tp, 0);
 #pragma unroll
-    for (int i = 0; i < EACH; i++) {
-#pragma unroll
-        for (int j = 0; j < EACH; j++) {
-            s[i][j] = 0.0f;
-        }
+    for (int i = 0; i < EACH * EACH; i++) {
+        s[i / EACH][i % EACH] = 0.0f;
     }
-#pragma unroll 8
-    for (int c = 0; c < e; c++) {
-        const floats4 q = *(const floats4 *)(t.q + c * QUERIES + tq * EACH);
-        const floats4 k = *(const floats4 *)(t.page + c * GW_PAGE + tp * EACH);
+#pragma unroll 4
+    for (int c = 0; c < e; c++, queries += STEP, keys += GW_PAGE) {
+        float q[EACH], k[EACH];
+        load_pairs<EACH, sizes<E>::QUERIES / 2>(q, queries);
+        load_pairs<EACH, PAIRS>(k, keys);
 #pragma unroll
-        for (int i = 0; i < EACH; i++) {
-#pragma unroll
-            for (int j = 0; j < EACH; j++) {
-                s[i][j] = fmaf(q.v[i], k.v[j], s[i][j]);
-            }
+        for (int i = 0; i < EACH * EACH; i++) {
+            float &sum = s[i / EACH][i % EACH];
+            sum = fmaf(q[i / EACH], k[i % EACH], sum);
         }
     }
 #pragma unroll
-    for (int i = 0; i < EACH; i++) {
-#pragma unroll
-        for (int j = 0; j < EACH; j++) {
-            s[i][j] = s[i][j] * scale;
-        }
+    for (int i = 0; i < EACH * EACH; i++) {
+        s[i / EACH][i % EACH] = s[i / EACH][i % EACH] * scale;
     }
 }
 
@@ -126,126 +182,120 @@ __device__ static inline float largest(float v) { /* of the SIDE threads of a qu
     return v;
 }
 
-/* gw_join's fold over the 64 values of a page: four neighbours per thread. */
+/* The fold over the 64 values of a page. */
 __device__ static inline float fold_page(const float *p) {
-    float v[EACH];
+    float even = p[0] + p[2], odd = p[1] + p[3];
 #pragma unroll
-    for (int j = 0; j < EACH; j++) {
-        v[j] = p[j];
-#pragma unroll
-        for (int h = SIDE / 2; h > 0; h /= 2) {
-            v[j] = v[j] + gw_shuffle_xor(v[j], h);
-        }
+    for (int h = SIDE / 2; h > 0; h /= 2) {
+        even = even + gw_shuffle_xor(even, h);
+        odd = odd + gw_shuffle_xor(odd, h);
     }
-    return (v[0] + v[2]) + (v[1] + v[3]);
+    return even + odd;
 }
 
-/* o += p v over the positions of a page. */
+/* o += p v over the positions of a page; p and v of the next one are on their way meanwhile. */
 template <int E>
 __device__ static inline void add_values(const tile &t, const range *r, int all, int tq, int tp,
-                                         float o[EACH][E / SIDE]) {
+                                         float o[EACH][sizes<E>::VALUES]) {
+    enum { VALUES = sizes<E>::VALUES };
+    const float *weights = t.p + query_of<E>(tq, 0), *values = t.page + place_of(tp, 0);
+    float p[2][EACH], v[2][VALUES];
+    const auto ask = [&](int place) {
+        load_pairs<EACH, sizes<E>::QUERIES / 2>(p[place], weights);
+        load_pairs<VALUES, PAIRS>(v[place], values);
+        weights += sizes<E>::STEP;
+        values += E;
+    };
 #pragma unroll
-    for (int i = 0; i < EACH; i++) {
-#pragma unroll
-        for (int c = 0; c < E / SIDE; c++) {
-            o[i][c] = 0.0f;
-        }
+    for (int i = 0; i < EACH * VALUES; i++) {
+        o[i / VALUES][i % VALUES] = 0.0f;
     }
-#pragma unroll 4
-    for (int j = 0; j < GW_PAGE; j++) {
-        const floats4 p = *(const floats4 *)(t.p + j * QUERIES + tq * EACH);
-        floats4 v[E / SIDE / 4];
+    ask(0);
+#pragma unroll 1
+    for (int two = 0; two < GW_PAGE; two += 2) { /* a row more than there are is read, and left */
 #pragma unroll
-        for (int c = 0; c < E / SIDE / 4; c++) {
-            v[c] = *(const floats4 *)(t.page + j * E + c * SIDE * 4 + tp * 4);
-        }
+        for (int odd = 0; odd < 2; odd++) {
+            const int j = two + odd;
+            ask(1 - odd);
 #pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            if (all || (j >= r[i].from && j < r[i].end)) {
+            for (int i = 0; i < EACH; i++) {
+                if (all || (j >= r[i].from && j < r[i].end)) {
 #pragma unroll
-                for (int c = 0; c < E / SIDE; c++) {
-                    o[i][c] = fmaf(p.v[i], v[c / 4].v[c % 4], o[i][c]);
+                    for (int c = 0; c < VALUES; c++) {
+                        o[i][c] = fmaf(p[odd][i], v[odd][c], o[i][c]);
+                    }
                 }
             }
         }
     }
 }
 
+/* This block, of all. */
+GW_DEVICE size_t block_of(void) { return (size_t)blockIdx.y * gridDim.x + blockIdx.x; }
 /* Largest scores of the groups of pages of a query, of a row that sees more than one. */
-__device__ static inline float *group_tops(const gw_prefill_params &p, int query) {
-    const size_t block = (size_t)blockIdx.y * gridDim.x + blockIdx.x;
-    return p.tops + (block * QUERIES + query) * p.groups;
+template <int E> __device__ static inline float *group_tops(const gw_prefill_params &p, int query) {
+    return p.tops + (block_of() * sizes<E>::QUERIES + query) * p.groups;
 }
-/* This thread's sums over groups of pages: of value c of its query i at i * E / SIDE + c. */
+/* This thread's sums over groups of pages: of value c of its query i at i * VALUES + c. */
 template <int E> __device__ static inline float *group_sums(const gw_prefill_params &p) {
-    const size_t block = (size_t)blockIdx.y * gridDim.x + blockIdx.x;
-    return p.sums + block * QUERIES * E + threadIdx.x;
+    return p.sums + block_of() * sizes<E>::QUERIES * E + threadIdx.x;
 }
-
 /* This thread's part of the scores of page number `at` of a run. */
-__device__ static inline floats4 *kept_scores(const gw_prefill_params &p, int at) {
-    const size_t block = (size_t)blockIdx.y * gridDim.x + blockIdx.x;
-    return (floats4 *)p.scores + (block * p.kept + at) * EACH * THREADS + threadIdx.x;
+template <int E> __device__ static inline floats4 *kept_scores(const gw_prefill_params &p, int at) {
+    return (floats4 *)p.scores + (block_of() * p.kept + at) * EACH * sizes<E>::THREADS +
+           threadIdx.x;
 }
 
 /* One run: both ways over its pages. out: sums and their divisor. */
 template <int HALF, int E>
 __device__ static inline void attend_run(const gw_prefill_params &p, const tile &t, int tq, int tp,
-                                         float sum[EACH][E / SIDE], float *total) {
-    int lowest = first_seen(t.pos[t.first], p.window), highest = 0;
-    for (int i = t.first; i < t.end; i++) {
-        const int low = first_seen(t.pos[i], p.window);
-        lowest = low < lowest ? low : lowest;
-        highest = t.pos[i] > highest ? t.pos[i] : highest;
-    }
-    const int first = lowest / GW_PAGE, last = highest / GW_PAGE;
+                                         float sum[EACH][sizes<E>::VALUES], float *total) {
+    enum { VALUES = sizes<E>::VALUES, STEP = sizes<E>::STEP, THREADS = sizes<E>::THREADS };
+    const int first = t.lowest / GW_PAGE, last = t.highest / GW_PAGE;
     float s[EACH][EACH], best[EACH], top_here[EACH], total_here[EACH];
-    int from[EACH], end[EACH]; /* pages that a query sees */
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
-        const int pos = t.pos[tq * EACH + i];
-        from[i] = first_seen(pos, p.window) / GW_PAGE;
-        end[i] = pos / GW_PAGE + 1;
         best[i] = top_here[i] = -INFINITY;
     }
     for (int page = first; page <= last; page++) {
         load_page<HALF, E, 0>(p, t, page);
         __syncthreads();
-        score(t, p.e, p.scale, tq, tp, s);
+        score<E>(t, p.e, p.scale, tq, tp, s);
 #pragma unroll
         for (int i = 0; i < EACH && page - first < p.kept; i++) {
             const floats4 row = {{s[i][0], s[i][1], s[i][2], s[i][3]}};
-            kept_scores(p, page - first)[i * THREADS] = row;
+            kept_scores<E>(p, page - first)[i * THREADS] = row;
         }
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
-            const range r = seen(t, tq * EACH + i, page, p.window);
+            const range r = seen(t, query_of<E>(tq, i), page, p.window);
             float top = -INFINITY;
 #pragma unroll
             for (int j = 0; j < EACH; j++) {
-                const int at = tp * EACH + j;
+                const int at = place_of(tp, j);
                 top = at >= r.from && at < r.end && s[i][j] > top ? s[i][j] : top;
             }
             top = largest(top);
             if (r.from < r.end) {
-                const int n = page - from[i];
+                const int pos = t.pos[query_of<E>(tq, i)];
+                const int n = page - first_page(pos, p.window);
                 top_here[i] = n % GW_PAGE_GROUP == 0 || top > top_here[i] ? top : top_here[i];
                 best[i] = top > best[i] ? top : best[i];
-                if (tp == 0 && (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 || page == end[i] - 1)) {
-                    group_tops(p, tq * EACH + i)[n / GW_PAGE_GROUP] = top_here[i];
+                if (tp == 0 && (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 || page == pos / GW_PAGE)) {
+                    group_tops<E>(p, query_of<E>(tq, i))[n / GW_PAGE_GROUP] = top_here[i];
                 }
             }
         }
         __syncthreads();
     }
     for (int page = first; page <= last; page++) {
-        float weight[EACH], o[EACH][E / SIDE];
+        float weight[EACH], o[EACH][VALUES];
         range r[EACH];
         int all = 1;
         if (page - first < p.kept) {
 #pragma unroll
             for (int i = 0; i < EACH; i++) {
-                const floats4 row = kept_scores(p, page - first)[i * THREADS];
+                const floats4 row = kept_scores<E>(p, page - first)[i * THREADS];
 #pragma unroll
                 for (int j = 0; j < EACH; j++) {
                     s[i][j] = row.v[j];
@@ -254,28 +304,29 @@ __device__ static inline void attend_run(const gw_prefill_params &p, const tile 
         } else {
             load_page<HALF, E, 0>(p, t, page);
             __syncthreads();
-            score(t, p.e, p.scale, tq, tp, s);
+            score<E>(t, p.e, p.scale, tq, tp, s);
             __syncthreads();
         }
         load_page<HALF, E, 1>(p, t, page);
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
-            r[i] = seen(t, tq * EACH + i, page, p.window);
+            r[i] = seen(t, query_of<E>(tq, i), page, p.window);
             float top = -INFINITY;
 #pragma unroll
             for (int j = 0; j < EACH; j++) {
-                const int at = tp * EACH + j;
+                const int at = place_of(tp, j);
                 top = at >= r[i].from && at < r[i].end && s[i][j] > top ? s[i][j] : top;
             }
             top = largest(top);
 #pragma unroll
             for (int j = 0; j < EACH; j++) {
-                const int at = tp * EACH + j;
+                const int at = place_of(tp, j);
                 s[i][j] = at >= r[i].from && at < r[i].end ? gw_exp(s[i][j] - top) : 0.0f;
             }
             const float l = fold_page(s[i]);
-            if (r[i].from < r[i].end && (page - from[i]) % GW_PAGE_GROUP == 0) {
-                top_here[i] = group_tops(p, tq * EACH + i)[(page - from[i]) / GW_PAGE_GROUP];
+            const int query = query_of<E>(tq, i), n = page - first_page(t.pos[query], p.window);
+            if (r[i].from < r[i].end && n % GW_PAGE_GROUP == 0) {
+                top_here[i] = group_tops<E>(p, query)[n / GW_PAGE_GROUP];
                 total_here[i] = 0.0f;
             }
             weight[i] = gw_exp(top - top_here[i]);
@@ -285,12 +336,11 @@ __device__ static inline void attend_run(const gw_prefill_params &p, const tile 
         }
 #pragma unroll
         for (int j = 0; j < EACH; j++) {
-            floats4 x;
 #pragma unroll
-            for (int i = 0; i < EACH; i++) {
-                x.v[i] = s[i][j];
+            for (int i = 0; i < EACH; i += 2) {
+                const floats2 pair = {{s[i][j], s[i + 1][j]}};
+                *(floats2 *)(t.p + place_of(tp, j) * STEP + query_of<E>(tq, i)) = pair;
             }
-            *(floats4 *)(t.p + (tp * EACH + j) * QUERIES + tq * EACH) = x;
         }
         __syncthreads();
         if (all) {
@@ -301,16 +351,17 @@ __device__ static inline void attend_run(const gw_prefill_params &p, const tile 
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
 #pragma unroll
-            for (int c = 0; c < E / SIDE; c++) {
+            for (int c = 0; c < VALUES; c++) {
                 sum[i][c] = r[i].from < r[i].end ? fmaf(o[i][c], weight[i], sum[i][c]) : sum[i][c];
             }
-            const int n = page - from[i], last = page == end[i] - 1;
+            const int pos = t.pos[query_of<E>(tq, i)], last = page == pos / GW_PAGE;
+            const int n = page - first_page(pos, p.window);
             if (r[i].from < r[i].end && (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 || last)) {
-                float *kept = group_sums<E>(p) + i * (E / SIDE) * THREADS;
+                float *kept = group_sums<E>(p) + i * (int)VALUES * THREADS;
                 const float by = gw_exp(top_here[i] - best[i]);
                 total[i] = fmaf(total_here[i], by, total[i]);
 #pragma unroll
-                for (int c = 0; c < E / SIDE; c++, kept += THREADS) {
+                for (int c = 0; c < VALUES; c++, kept += THREADS) {
                     const float all = fmaf(sum[i][c], by, n < GW_PAGE_GROUP ? -0.0f : *kept);
                     sum[i][c] = last ? all : 0.0f;
                     if (!last) {
@@ -323,11 +374,19 @@ __device__ static inline void attend_run(const gw_prefill_params &p, const tile 
     }
 }
 
+/* Which queries block `at` of n has: first those with the most to do, the longest first, then the
+ * others, the shortest first; so two blocks that share a multiprocessor have as much as any two. */
+GW_DEVICE int turn_of(int at, int n) {
+    const int first = (n + 1) / 2;
+    return at < first ? n - 1 - at : at - first;
+}
+
 template <int HALF, int E>
 __device__ static inline void attend(const gw_prefill_params &p, float *shared) {
     const int tid = (int)threadIdx.x, tp = tid % SIDE, tq = tid / SIDE;
     const int live = gw_live(p.step), group = p.heads / p.kv_heads;
-    const int begin = (int)(gridDim.x - 1 - blockIdx.x) * QUERIES; /* the longest first */
+    enum { QUERIES = sizes<E>::QUERIES, VALUES = sizes<E>::VALUES, THREADS = sizes<E>::THREADS };
+    const int begin = turn_of((int)blockIdx.y, (int)gridDim.y) * QUERIES;
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     if (begin >= live * group) {
@@ -335,52 +394,54 @@ __device__ static inline void attend(const gw_prefill_params &p, float *shared) 
     }
     tile t;
     t.q = shared;
-    t.page = t.q + E * QUERIES;
+    t.page = t.q + E * sizes<E>::STEP;
     t.p = t.page + E * GW_PAGE;
-    t.row = (int *)(t.p + GW_PAGE * QUERIES);
+    t.row = (int *)(t.p + GW_PAGE * sizes<E>::STEP);
     t.pos = t.row + QUERIES;
+    t.slots = t.pos + QUERIES;
     if (tid < QUERIES) {
         const int row = (begin + tid) / group;
         t.row[tid] = row < live ? row : -1;
         t.pos[tid] = row < live ? gw_step_pos(p.step, row) : -1;
+        t.slots[tid] = row < live ? gw_step_slot(p.step, row) : 0;
     }
-    for (int i = tid; i < QUERIES * p.e; i += THREADS) {
-        const int query = i / p.e, c = i % p.e, row = (begin + query) / group;
-        const int head = (int)blockIdx.y * group + (begin + query) % group;
-        t.q[c * QUERIES + query] =
-            row < live ? p.q[((size_t)row * p.heads + head) * p.e + c] : 0.0f;
+#pragma unroll 4
+    for (int query = gw_team(); query < QUERIES; query += THREADS / GW_LANES) {
+        const int row = (begin + query) / group, head = (begin + query) % group;
+        const float *from =
+            p.q + ((size_t)row * p.heads + (size_t)((int)blockIdx.x * group + head)) * p.e;
+#pragma unroll
+        for (int c = gw_lane(); c < E; c += GW_LANES) {
+            if (c < p.e) {
+                t.q[c * sizes<E>::STEP + query] = row < live ? from[c] : 0.0f;
+            }
+        }
     }
     for (int i = tid; i < E * GW_PAGE; i += THREADS) { /* values beyond e stay zero */
         t.page[i] = 0.0f;
     }
     __syncthreads();
-    float sum[EACH][E / SIDE], total[EACH];
+    float sum[EACH][VALUES], total[EACH];
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         total[i] = -0.0f;
 #pragma unroll
-        for (int c = 0; c < E / SIDE; c++) {
+        for (int c = 0; c < VALUES; c++) {
             sum[i][c] = 0.0f;
         }
     }
-    t.end = 0;
-    while (t.end < QUERIES && t.row[t.end] >= 0) { /* runs of rows of one sequence */
-        t.first = t.end;
-        t.slot = gw_step_slot(p.step, t.row[t.first]);
-        while (t.end < QUERIES && t.row[t.end] >= 0 &&
-               gw_step_slot(p.step, t.row[t.end]) == t.slot) {
-            t.end++;
-        }
+    for (int i = 0; i < QUERIES && t.row[i] >= 0; i = t.end) { /* runs of rows of one sequence */
+        t.open(i, QUERIES, p.window);
         attend_run<HALF, E>(p, t, tq, tp, sum, total);
     }
     float *out = t.page; /* [QUERIES, E + 1] */
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
-        const int query = tq * EACH + i, row = t.row[query];
-        const int head = (int)blockIdx.y * group + (begin + query) % group;
+        const int query = query_of<E>(tq, i), row = t.row[query];
+        const int head = (int)blockIdx.x * group + (begin + query) % group;
 #pragma unroll
-        for (int c = 0; c < E / SIDE; c++) {
-            const int at = c / 4 * SIDE * 4 + tp * 4 + c % 4;
+        for (int c = 0; c < VALUES; c++) {
+            const int at = place_of(tp, c);
             const float y = sum[i][c] / total[i];
             if (p.form != GW_FORM_FLOATS) {
                 out[query * (E + 1) + at] = y;
@@ -394,7 +455,7 @@ __device__ static inline void attend(const gw_prefill_params &p, float *shared) 
         const int blocks = p.e / GW_ACT_BLOCK;
         for (int i = tid; i < QUERIES * blocks; i += THREADS) {
             const int query = i % QUERIES, b = i / QUERIES, row = t.row[query];
-            const int head = (int)blockIdx.y * group + (begin + query) % group;
+            const int head = (int)blockIdx.x * group + (begin + query) % group;
             if (row >= 0) {
                 gw_act8 y;
                 gw_act8_encode(&y, out + query * (E + 1) + b * GW_ACT_BLOCK);
@@ -406,7 +467,7 @@ __device__ static inline void attend(const gw_prefill_params &p, float *shared) 
 
 /* E: the width of a head is at most that. */
 #define GW_PREFILL(name, HALF, E)                                                                  \
-    GW_KERNEL(gw_prefill_##name, struct gw_prefill_params, GW_PREFILL_THREADS) {                   \
+    GW_KERNEL(gw_prefill_##name, struct gw_prefill_params, GW_PREFILL_THREADS(E, WIDE), 2) {       \
         GW_SHARED_DYNAMIC(float, shared);                                                          \
         attend<HALF, E>(p, shared);                                                                \
     }

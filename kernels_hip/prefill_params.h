@@ -6,11 +6,17 @@
 #include "kernels_hip/act8_params.h"
 #include "kernels_hip/params.h"
 
-enum { GW_PREFILL_QUERIES = 32, GW_PREFILL_THREADS = 128 };
+/* Queries of a block for heads of up to `e` values, and threads, each with four of them. wide: as
+ * in gemm_params.h; there is room for more. Rows of queries and of probabilities lie so that
+ * threads which write a column of them use different banks. */
+#define GW_PREFILL_QUERIES(e, wide) ((wide) && (e) <= 128 ? 64u : 32u)
+#define GW_PREFILL_THREADS(e, wide) (4u * GW_PREFILL_QUERIES(e, wide))
+#define GW_PREFILL_STEP(queries) ((queries) + 2u)
 
-/* Shared memory for heads of up to `e` values: queries, a page, probabilities, rows and positions.
- */
-#define GW_PREFILL_SHARED(e) (4u * ((e) * (GW_PREFILL_QUERIES + 64u) + 66u * GW_PREFILL_QUERIES))
+/* Shared memory: queries, a page, probabilities, rows, positions and slots. */
+#define GW_PREFILL_SHARED(e, wide)                                                                 \
+    (4u * ((e) * (GW_PREFILL_STEP(GW_PREFILL_QUERIES(e, wide)) + 64u) +                            \
+           64u * GW_PREFILL_STEP(GW_PREFILL_QUERIES(e, wide)) + 3u * GW_PREFILL_QUERIES(e, wide)))
 
 /* On 16-bit matrix instructions (prefill_half.hip): a wave has 16 queries; heads are 64 or 128
  * values wide there. Shared memory: pages of K and V, two of each for waves of 32, else one,
@@ -28,9 +34,9 @@ struct gw_prefill_params {
     GW_DEV(const void) v;        /* [pages, kv_heads, P, e] */
     GW_DEV(const int32_t) pages; /* [slots, page_stride]    */
     GW_DEV(void) out;            /* [rows, heads * e]       */
-    GW_DEV(float) scores;        /* [kv_heads, blocks, kept, GW_PREFILL_QUERIES, 64] */
-    GW_DEV(float) tops;          /* [kv_heads, blocks, GW_PREFILL_QUERIES, groups]   */
-    GW_DEV(float) sums;          /* [kv_heads, blocks, GW_PREFILL_QUERIES, E]        */
+    GW_DEV(float) scores;        /* [blocks, kv_heads, kept, queries, 64] */
+    GW_DEV(float) tops;          /* [blocks, kv_heads, queries, groups]   */
+    GW_DEV(float) sums;          /* [blocks, kv_heads, queries, E]        */
     int32_t kept;                /* pages of a run whose scores have room there      */
     int32_t groups;              /* most groups of pages of a row                    */
     int32_t heads, kv_heads, e, page_stride, window;

@@ -322,7 +322,8 @@ template <typename PUT> __device__ static inline void rope_kv(const struct gw_ro
     const int page =
         row < live ? p.pages[(size_t)gw_step_slot(p.step, row) * p.page_stride + pos / GW_PAGE] : 0;
     gw_grid_dependency_wait();
-    if (row >= live || h >= turn.heads + 2 * turn.kv_heads) {
+    const int is_k = h >= turn.heads && h < turn.heads + turn.kv_heads;
+    if (row >= live || h >= turn.heads + 2 * turn.kv_heads || (is_k && p.without_k)) {
         return; /* whole teams; only teams meet below */
     }
     gw_turning head;
@@ -354,3 +355,53 @@ template <typename PUT> __device__ static inline void rope_kv(const struct gw_ro
 ROPE_KV(f32)
 ROPE_KV(f16)
 ROPE_KV(q8_0)
+
+/* K of many rows. A position's cells lie a page apart, those of neighbours side by side: so a block
+ * has a head of some rows in shared memory, and then a team stores one value of all of them. */
+template <typename PUT> __device__ static inline void rope_k(const struct gw_rope_kv_params &p) {
+    enum { TEAMS = GW_ROWS_THREADS / GW_LANES, STEP = GW_ROPE_STEP };
+    static_assert((int)GW_ROPE_ROWS == (int)GW_LANES, "a lane has a row");
+    typedef typename PUT::cell cell;
+    GW_SHARED_DYNAMIC(cell, cells); /* [e, STEP] */
+    const struct gw_turn_params &turn = p.turn;
+    const int g = (int)blockIdx.x, first = (int)blockIdx.y * (int)GW_ROPE_ROWS, e = turn.e;
+    const int lane = gw_lane(), live = gw_live(p.step);
+    gw_grid_launch_dependents();
+    if (first >= live) {
+        gw_grid_dependency_wait(); /* those behind wait for this launch alone */
+        return;
+    }
+    const int row = first + lane < live ? first + lane : first, pos = gw_step_pos(p.step, row);
+    const int page = p.pages[(size_t)gw_step_slot(p.step, row) * p.page_stride + pos / GW_PAGE];
+    const auto tile_of = [&](int page) {
+        return (uint8_t *)p.k + ((size_t)page * turn.kv_heads + g) * (size_t)p.tile_bytes;
+    };
+    gw_grid_dependency_wait();
+    for (int r = gw_team(); r < (int)GW_ROPE_ROWS && first + r < live; r += TEAMS) {
+        const int its_pos = gw_shuffle(pos, r);
+        gw_turning head;
+        head.open(turn, first + r, turn.heads + g, its_pos);
+        if (!PUT::SCALED) {
+            head.each([&](int i, float v) { PUT::put(cells, i * STEP + r, 0, 0, v); });
+            continue;
+        }
+        gw_u16 *to = (gw_u16 *)(tile_of(gw_shuffle(page, r)) + GW_PAGE * e);
+        for (int i = lane; i < e; i += GW_LANES) {
+            PUT::put(cells, i * STEP + r, to, i / 32 * GW_PAGE + its_pos % GW_PAGE, head.value(i));
+        }
+    }
+    __syncthreads();
+    if (first + lane < live) {
+        cell *to = (cell *)tile_of(page) + pos % GW_PAGE;
+        for (int i = gw_team(); i < e; i += TEAMS) {
+            to[i * GW_PAGE] = cells[i * STEP + lane];
+        }
+    }
+}
+#define ROPE_K(format)                                                                             \
+    GW_KERNEL(gw_rope_k_##format, struct gw_rope_kv_params, GW_ROWS_THREADS) {                     \
+        rope_k<gw_put_##format>(p);                                                                \
+    }
+ROPE_K(f32)
+ROPE_K(f16)
+ROPE_K(q8_0)

@@ -68,7 +68,10 @@ struct gw_pad_params {
 };
 
 /* gw_rope_kv_f16, _f32, _q8_0 (the cache): a team per head; grid (heads + 2 kv_heads over 4, rows).
- */
+ * gw_rope_k_f16, ..: K alone, of many rows; grid (kv_heads, rows over GW_ROPE_ROWS), dynamic shared
+ * memory GW_ROPE_SHARED. */
+enum { GW_ROPE_ROWS = 32, GW_ROPE_STEP = 34 /* cells of a value, from one to the next */ };
+#define GW_ROPE_SHARED(e, cell) ((e)*GW_ROPE_STEP * (cell))
 struct gw_rope_kv_params {
     struct gw_step_params step;
     struct gw_turn_params turn;
@@ -76,7 +79,8 @@ struct gw_rope_kv_params {
     GW_DEV(void) v;
     GW_DEV(const int32_t) pages; /* [slots, page_stride]   */
     int32_t page_stride;
-    int32_t tile_bytes; /* of a page of a KV head */
+    int32_t tile_bytes; /* of a page of a KV head              */
+    int32_t without_k;  /* gw_rope_kv: gw_rope_k has those rows' K */
 };
 
 #endif

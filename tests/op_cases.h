@@ -143,7 +143,7 @@ static const op_case op_cases[] = {
 
     {.op = GW_OP_ROPE_KV, .why = "halves, f16", .n = 1, .heads = 4, .kv_heads = 2, .e = 64,
      .rope_dim = 64, .kv = GW_FMT_F16, .pos = 63, .slots = 1},
-    {.op = GW_OP_ROPE_KV, .why = "interleaved, f32, over a page border", .n = 5, .heads = 3,
+    {.op = GW_OP_ROPE_KV, .why = "interleaved, f32, over page borders", .n = 70, .heads = 3,
      .kv_heads = 3, .e = 16, .rope_dim = 16, .interleaved = 1, .kv = GW_FMT_F32, .pos = 62,
      .slots = 1},
     {.op = GW_OP_ROPE_KV, .why = "head norms, 128 wide", .n = 40, .heads = 8, .kv_heads = 2,

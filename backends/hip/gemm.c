@@ -374,7 +374,7 @@ static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-enum { KEPT_PAGES = 8, KEPT_BYTES = 64 << 20, PAGE_SCORES = GW_PREFILL_QUERIES * GW_PAGE * 4 };
+enum { KEPT_PAGES = 16, KEPT_BYTES = 64 << 20 };
 
 static unsigned width_of(int e) { return e <= 64 ? 64 : e <= 128 ? 128 : 256; }
 
@@ -384,7 +384,7 @@ static int accepts_prefill(const gw_kernel *kernel, const gw_node *node,
     gw_fmt cache = node->in[1]->fmt;
     (void)kernel;
     return node->in[0]->fmt == GW_FMT_F32 && node->in[0]->dim[0] > GW_DECODE_MAX && e <= 256 &&
-           GW_PREFILL_SHARED(width_of(e)) <= (unsigned)device->shared_bytes &&
+           GW_PREFILL_SHARED(width_of(e), is_wide(device)) <= (unsigned)device->shared_bytes &&
            (cache == GW_FMT_F16 || cache == GW_FMT_F32) && node->in[2]->fmt == cache &&
            (node->out->fmt == GW_FMT_F32 ||
             (node->out->fmt == GW_FMT_ACT8 && gw_hip_width(node->out) % GW_ACT_BLOCK == 0));
@@ -411,18 +411,19 @@ static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *ker
                                 const gw_node *node) {
     const gw_attn_args *a = &node->args.attn;
     size_t rows = (size_t)segment->rows, group = (size_t)(a->heads / a->kv_heads);
+    unsigned width = width_of(a->head_dim), wide = (unsigned)is_wide(segment->device);
+    size_t of_block = GW_PREFILL_QUERIES(width, wide), page_scores = of_block * GW_PAGE * 4;
     int act8 = node->out->fmt == GW_FMT_ACT8, straddles = act8 && a->head_dim % GW_ACT_BLOCK != 0;
-    size_t blocks = gw_hip_groups(rows * group, GW_PREFILL_QUERIES) * (size_t)a->kv_heads;
-    size_t kept = KEPT_BYTES / (blocks * PAGE_SCORES), pages = gw_hip_width(node->in[3]);
+    size_t turns = gw_hip_groups(rows * group, of_block), blocks = turns * (size_t)a->kv_heads;
+    size_t kept = KEPT_BYTES / (blocks * page_scores), pages = gw_hip_width(node->in[3]);
     size_t apart = straddles ? rows * gw_hip_width(node->out) * sizeof(float) : 0;
     char name[48];
     gw_hip_ptr out;
     (void)kernel;
     kept = kept < KEPT_PAGES ? kept : KEPT_PAGES;
     kept = kept < pages ? kept : pages;
-    unsigned width = width_of(a->head_dim);
-    size_t groups = gw_hip_groups(pages, GW_PAGE_GROUP), queries = blocks * GW_PREFILL_QUERIES;
-    size_t scores = kept * blocks * PAGE_SCORES, tops = queries * groups * sizeof(float);
+    size_t groups = gw_hip_groups(pages, GW_PAGE_GROUP), queries = blocks * of_block;
+    size_t scores = kept * blocks * page_scores, tops = queries * groups * sizeof(float);
     apart = (apart + 255) / 256 * 256;
     GW_TRY(gw_hip_scratch(segment, apart + scores + tops + queries * width * sizeof(float), &out));
     struct gw_prefill_params p =
@@ -435,9 +436,9 @@ static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *ker
     p.form = straddles ? GW_FORM_FLOATS : gw_hip_form(segment, node->out);
     snprintf(name, sizeof name, "gw_prefill_%s_%u", node->in[1]->fmt == GW_FMT_F16 ? "f16" : "f32",
              width);
-    GW_TRY(gw_hip_record(segment, node, name, gw_hip_groups(rows * group, GW_PREFILL_QUERIES),
-                         (unsigned)a->kv_heads, 1, GW_PREFILL_THREADS, 1, 1,
-                         GW_PREFILL_SHARED(width), &p, sizeof p));
+    GW_TRY(gw_hip_record(segment, node, name, (unsigned)a->kv_heads, (unsigned)turns, 1,
+                         GW_PREFILL_THREADS(width, wide), 1, 1, GW_PREFILL_SHARED(width, wide), &p,
+                         sizeof p));
     return straddles ? gw_hip_record_encode(segment, node, p.out, node->out) : GW_OK;
 }
 

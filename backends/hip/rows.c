@@ -165,7 +165,18 @@ static gw_status record_rope_kv(struct gw_segment *segment, const gw_kernel *ker
                                   .pages = gw_hip_at(node->in[3]),
                                   .page_stride = (int32_t)node->in[3]->dim[1],
                                   .tile_bytes = (int32_t)tile_bytes};
-    snprintf(name, sizeof name, "gw_rope_kv_%s", gw_format_of(node->in[1]->fmt)->name);
+    const gw_format *cache = gw_format_of(node->in[1]->fmt);
+    size_t rows = (size_t)segment->rows;
+    int cell = cache->is_float ? (int)cache->block_bytes : 1,
+        shared = GW_ROPE_SHARED(a->head_dim, cell);
+    p.without_k = rows >= GW_ROPE_ROWS && shared <= segment->device->shared_bytes;
+    if (p.without_k) {
+        snprintf(name, sizeof name, "gw_rope_k_%s", cache->name);
+        GW_TRY(gw_hip_record(segment, node, name, (unsigned)a->kv_heads,
+                             gw_hip_groups(rows, GW_ROPE_ROWS), 1, GW_ROWS_THREADS, 1, 1,
+                             (unsigned)shared, &p, sizeof p));
+    }
+    snprintf(name, sizeof name, "gw_rope_kv_%s", cache->name);
     return gw_hip_record(segment, node, name,
                          gw_hip_groups((size_t)(a->heads + 2 * a->kv_heads), TEAMS),
                          (unsigned)segment->rows, 1, GW_ROWS_THREADS, 1, 1, 0, &p, sizeof p);
