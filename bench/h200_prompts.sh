@@ -16,7 +16,8 @@ case $# in 0 | 1 | 2) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
 before=$1 after=$2 synth=$3
 shift 3
 models=${*:-7b-q4_0 8b-q4_k 7b-q8_0 7b-int4}
-device=${DEVICE:-hip} product=${PRODUCT:-K=14336,N=21504} rows=16,17,64,128,192,193,256,320,512
+device=${DEVICE:-hip} product=${PRODUCT:-K=14336,N=21504}
+rows=16,17,32,64,128,160,192,256,257,288,320,512
 tmp=${GODWIT_TMP:-$(mktemp -d)}
 [ -n "${GODWIT_TMP:-}" ] || trap 'rm -rf "$tmp"' EXIT
 export XDG_CACHE_HOME="$tmp/cache"
@@ -47,12 +48,12 @@ products() {
 }
 
 prompts() {
-    echo "| tok/s, prompts of | 512 | 256 | 160 | 64 |"
+    echo "| tok/s, prompts of | 512 | 256 | 160 | 64 | 24 | 4000 |"
     for model in $models; do
         make_model "$model" "$model"
         for program in "$before" "$after" "$before" "$after"; do
             echo "| $model, $program | $("$program" bench -m "$tmp/$model.gguf" "${how[@]}" -n 0 -r 4 \
-                --device "$device" -p 512,256,160,64 -o jsonl 2> /dev/null |
+                --device "$device" -p 512,256,160,64,24,4000 -o jsonl 2> /dev/null |
                 sed -n 's/.*"avg_ts": *\([0-9.]*\).*/\1 |/p' | tr '\n' ' ')"
         done
         rm -f "$tmp/$model.gguf"
@@ -71,7 +72,7 @@ bits() { # and the checkers, of 140 tokens: tiles of both kinds, parts of them
     for model in $models; do
         make_model "$model" one --layers 1
         ask=(logits -q -m "$tmp/one.gguf" "${how[@]}" --rows prefill)
-        for n in 20 100 140 300; do
+        for n in 20 50 100 140 300 1100; do # tiles of 32, 64 and 128 tokens
             want=$(hash_of "$after" "${ask[@]}" --ids "$(ids $n)" --device cpu)
             got=$(hash_of "$after" "${ask[@]}" --ids "$(ids $n)" --device "$device" --exact)
             echo "$model, $n tokens: cpu $want, $device $got, $(
