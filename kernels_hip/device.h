@@ -331,6 +331,16 @@ GW_DEVICE void gw_fetch(int n, gw_shared_at to, const void *from, int piece, int
 #endif
 }
 
+/* What the thread has asked of shared memory is there before a fetch writes to that place: by who
+ * then says at a gate that it has read. Fetches do not go the way of loads, and a load may still be
+ * waiting when its thread has arrived: on an H200, beside matrix instructions, it sometimes found
+ * what was fetched next. */
+GW_DEVICE void gw_read_before_fetch(void) {
+#if defined(GW_NVIDIA) && GW_SM >= 900
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
 /* Neighbouring blocks of a launch that run side by side and reach one another's shared memory
  * (sm_90, where the launch says how many they are; elsewhere it is the block alone). All threads of
  * each of them arrive once, and then wait; behind that the others' gates are there. */

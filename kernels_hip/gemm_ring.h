@@ -90,8 +90,12 @@ template <class F, int TOKENS, int CODE> struct gw_ring_block {
     }
     __device__ inline gw_shared_at read(int slot) const { return has(RING + slot); }
     __device__ inline void wait(int u) const { gw_gate_wait(has(u % RING), u / RING & 1); }
-    /* By every thread for itself, as at all gates. */
-    __device__ inline void done(int u) const { gw_gate_arrive(read(u % RING)); }
+    /* It has been read, says every thread for itself, as at all gates. The compiler asks for numbers
+     * of tokens and waits for them where they are used, which may be behind this. */
+    __device__ inline void done(int u) const {
+        gw_read_before_fetch();
+        gw_gate_arrive(read(u % RING));
+    }
 
     /* A feeder's part of the job's stages, each to its place when that is free. u: of the first one
      * in all stages of the block; x_bytes: of tokens. */
@@ -182,13 +186,10 @@ __device__ static inline void gw_ring_run(const gw_gemm_params &p, unsigned char
     typedef P<F, GROUP_TOKENS / 2> half;
     typedef P<F, GROUP_TOKENS / 4> quarter;
     typedef typename whole::T T;
-    /* Spans of half of the tokens were not the CPU's bits on an H100 (33 to 64 tokens left; in the
-     * emulator they are). Until it is known why they go by whole tiles. */
-    enum { HALVES = !F::SPAN, MOST = GROUP_TOKENS / (HALVES ? 2 : 4) };
     const int block = gw_share_number(p, (unsigned *)(shared + whole::RING * whole::STAGE));
     const int units = (p.k / GW_ACT_BLOCK + BLOCKS - 1) / BLOCKS;
     const int feeder = gw_team() - (int)whole::WAVES;
-    const gw_share share = gw_share_of<T>(p, block, units, MOST);
+    const gw_share share = gw_share_of<T>(p, block, units);
     gw_grid_launch_dependents();
     whole::make_gates(shared);
     if (feeder <= 0) { /* other feeders copy weights only, which are there */
@@ -214,7 +215,7 @@ __device__ static inline void gw_ring_run(const gw_gemm_params &p, unsigned char
                 continue;
             }
             gw_tile_part<typename half::T>(at);
-            if (HALVES && share.of_other == (int)GW_SHARE_HALF) {
+            if (share.of_other == (int)GW_SHARE_HALF) {
                 half(p, at, job, share, shared).run(u);
             } else {
                 quarter(p, at, job, share, shared).run(u);

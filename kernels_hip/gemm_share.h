@@ -60,12 +60,10 @@ __device__ static inline int gw_share_number(const gw_gemm_params &p, unsigned *
     return (int)*word;
 }
 
-/* most: tokens that tiles of fewer than all may have. */
 template <class T>
-__device__ static inline gw_share gw_share_of(const gw_gemm_params &p, int block, int units,
-                                              int most) {
+__device__ static inline gw_share gw_share_of(const gw_gemm_params &p, int block, int units) {
     const int live = gw_live(p.step), left = live % (int)T::TOKENS;
-    const int fewer = left > 0 && left <= most;
+    const int fewer = left > 0 && left <= (int)T::TOKENS / 2;
     const int across = (live + (int)T::TOKENS - 1) / (int)T::TOKENS;
     int rows = 0;
     for (int i = 0; i < (p.glu ? 1 : p.parts); i++) {

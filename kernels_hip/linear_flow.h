@@ -312,6 +312,7 @@ template <class K, int GLU, int PIECES> struct gw_flow_source {
         return d.x + piece * d.piece_words;
     }
     __device__ inline void done_piece() {
+        gw_read_before_fetch();
         gw_gate_arrive(d.read(piece));
         d.advance(piece, round, p.span);
     }
