@@ -1,12 +1,13 @@
 /* kernels_hip/prefill.hip - attention of many rows (docs/arithmetic.md, section 5), bit for bit.
  *
  * A block of threads takes some queries, pairs of a row and a head, of one KV head and goes over
- * the pages twice: for the largest score, then for the sums. The scores of a run's first pages stay
- * in memory between the two, those of others are computed again, so that a context has no limit. A
- * thread owns four queries by four positions of the scores and four queries by E / 16 values of the
- * output; sums of the definition are chains in registers. It reads shared memory in pairs: two
- * numbers for every lane come at once where lanes have the same or neighbours, and four take four
- * times as long.
+ * the pages of a group twice: for the largest score, then for the sums; scores stay in memory
+ * between the two, and groups are joined when all are there. Where rows have different groups, or
+ * more than there is room for, it goes over all pages twice, and the scores of all but the first
+ * are computed again, so that a context has no limit. A thread owns four queries by four positions
+ * of the scores and four queries by E / 16 values of the output; sums of the definition are chains
+ * in registers. It reads shared memory in pairs: two numbers for every lane come at once where
+ * lanes have the same or neighbours, and four take four times as long.
  */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/prefill_params.h"
@@ -232,13 +233,18 @@ __device__ static inline void add_values(const tile &t, const range *r, int all,
 
 /* This block, of all. */
 GW_DEVICE size_t block_of(void) { return (size_t)blockIdx.y * gridDim.x + blockIdx.x; }
-/* Largest scores of the groups of pages of a query, of a row that sees more than one. */
+/* Largest scores of the groups of pages of a query, and sums of their weights. */
 template <int E> __device__ static inline float *group_tops(const gw_prefill_params &p, int query) {
     return p.tops + (block_of() * sizes<E>::QUERIES + query) * p.groups;
 }
-/* This thread's sums over groups of pages: of value c of its query i at i * VALUES + c. */
-template <int E> __device__ static inline float *group_sums(const gw_prefill_params &p) {
-    return p.sums + block_of() * sizes<E>::QUERIES * E + threadIdx.x;
+template <int E>
+__device__ static inline float *group_totals(const gw_prefill_params &p, int query) {
+    return p.totals + (block_of() * sizes<E>::QUERIES + query) * p.kept_groups;
+}
+/* This thread's sums over a group of pages: of value c of its query i at i * VALUES + c. */
+template <int E>
+__device__ static inline float *group_sums(const gw_prefill_params &p, int group) {
+    return p.sums + (block_of() * p.kept_groups + group) * sizes<E>::QUERIES * E + threadIdx.x;
 }
 /* This thread's part of the scores of page number `at` of a run. */
 template <int E> __device__ static inline floats4 *kept_scores(const gw_prefill_params &p, int at) {
@@ -246,131 +252,190 @@ template <int E> __device__ static inline floats4 *kept_scores(const gw_prefill_
            threadIdx.x;
 }
 
+/* The groups of this thread's queries, of a run with several, joined; out as below. */
+template <int E>
+__device__ static inline void join_groups(const gw_prefill_params &p, const tile &t, int tq,
+                                          float sum[EACH][sizes<E>::VALUES],
+                                          float *total) {
+    enum { VALUES = sizes<E>::VALUES, THREADS = sizes<E>::THREADS };
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const int query = query_of<E>(tq, i), pos = t.pos[query];
+        if (query < t.first || query >= t.end) {
+            continue;
+        }
+        const int groups = (pos / GW_PAGE - first_page(pos, p.window)) / GW_PAGE_GROUP + 1;
+        const float *tops = group_tops<E>(p, query), *totals = group_totals<E>(p, query);
+        float best = tops[0], all = -0.0f, o[VALUES];
+        for (int g = 1; g < groups; g++) {
+            best = tops[g] > best ? tops[g] : best;
+        }
+#pragma unroll
+        for (int c = 0; c < VALUES; c++) {
+            o[c] = -0.0f;
+        }
+        for (int g = 0; g < groups; g++) {
+            const float *of = group_sums<E>(p, g) + i * (int)VALUES * THREADS;
+            const float by = gw_exp(tops[g] - best);
+            all = fmaf(totals[g], by, all);
+#pragma unroll
+            for (int c = 0; c < VALUES; c++) {
+                o[c] = fmaf(of[c * THREADS], by, o[c]);
+            }
+        }
+        total[i] = all;
+#pragma unroll
+        for (int c = 0; c < VALUES; c++) {
+            sum[i][c] = o[c];
+        }
+    }
+}
+
 /* One run: both ways over its pages. out: sums and their divisor. */
 template <int HALF, int E>
 __device__ static inline void attend_run(const gw_prefill_params &p, const tile &t, int tq, int tp,
                                          float sum[EACH][sizes<E>::VALUES], float *total) {
-    enum { VALUES = sizes<E>::VALUES, STEP = sizes<E>::STEP, THREADS = sizes<E>::THREADS };
+    enum {
+        VALUES = sizes<E>::VALUES,
+        STEP = sizes<E>::STEP,
+        THREADS = sizes<E>::THREADS
+    };
     const int first = t.lowest / GW_PAGE, last = t.highest / GW_PAGE;
+    /* Several groups come after one another, if all rows have the same and their sums have room. */
+    const int groups = (last - first) / GW_PAGE_GROUP + 1;
+    const int apart =
+        groups > 1 && groups <= p.kept_groups && first_page(t.highest, p.window) == first;
     float s[EACH][EACH], best[EACH], top_here[EACH], total_here[EACH];
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         best[i] = top_here[i] = -INFINITY;
     }
-    for (int page = first; page <= last; page++) {
-        load_page<HALF, E, 0>(p, t, page);
-        __syncthreads();
-        score<E>(t, p.e, p.scale, tq, tp, s);
-#pragma unroll
-        for (int i = 0; i < EACH && page - first < p.kept; i++) {
-            const floats4 row = {{s[i][0], s[i][1], s[i][2], s[i][3]}};
-            kept_scores<E>(p, page - first)[i * THREADS] = row;
-        }
-#pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            const range r = seen(t, query_of<E>(tq, i), page, p.window);
-            float top = -INFINITY;
-#pragma unroll
-            for (int j = 0; j < EACH; j++) {
-                const int at = place_of(tp, j);
-                top = at >= r.from && at < r.end && s[i][j] > top ? s[i][j] : top;
-            }
-            top = largest(top);
-            if (r.from < r.end) {
-                const int pos = t.pos[query_of<E>(tq, i)];
-                const int n = page - first_page(pos, p.window);
-                top_here[i] = n % GW_PAGE_GROUP == 0 || top > top_here[i] ? top : top_here[i];
-                best[i] = top > best[i] ? top : best[i];
-                if (tp == 0 && (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 || page == pos / GW_PAGE)) {
-                    group_tops<E>(p, query_of<E>(tq, i))[n / GW_PAGE_GROUP] = top_here[i];
-                }
-            }
-        }
-        __syncthreads();
-    }
-    for (int page = first; page <= last; page++) {
-        float weight[EACH], o[EACH][VALUES];
-        range r[EACH];
-        int all = 1;
-        if (page - first < p.kept) {
-#pragma unroll
-            for (int i = 0; i < EACH; i++) {
-                const floats4 row = kept_scores<E>(p, page - first)[i * THREADS];
-#pragma unroll
-                for (int j = 0; j < EACH; j++) {
-                    s[i][j] = row.v[j];
-                }
-            }
-        } else {
+    for (int from = first, to; from <= last; from = to) {
+        to = apart && last - from >= GW_PAGE_GROUP ? from + GW_PAGE_GROUP : last + 1;
+        for (int page = from; page < to; page++) {
             load_page<HALF, E, 0>(p, t, page);
             __syncthreads();
             score<E>(t, p.e, p.scale, tq, tp, s);
-            __syncthreads();
-        }
-        load_page<HALF, E, 1>(p, t, page);
 #pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            r[i] = seen(t, query_of<E>(tq, i), page, p.window);
-            float top = -INFINITY;
-#pragma unroll
-            for (int j = 0; j < EACH; j++) {
-                const int at = place_of(tp, j);
-                top = at >= r[i].from && at < r[i].end && s[i][j] > top ? s[i][j] : top;
+            for (int i = 0; i < EACH && page - from < p.kept; i++) {
+                const floats4 row = {{s[i][0], s[i][1], s[i][2], s[i][3]}};
+                kept_scores<E>(p, page - from)[i * THREADS] = row;
             }
-            top = largest(top);
 #pragma unroll
-            for (int j = 0; j < EACH; j++) {
-                const int at = place_of(tp, j);
-                s[i][j] = at >= r[i].from && at < r[i].end ? gw_exp(s[i][j] - top) : 0.0f;
-            }
-            const float l = fold_page(s[i]);
-            const int query = query_of<E>(tq, i), n = page - first_page(t.pos[query], p.window);
-            if (r[i].from < r[i].end && n % GW_PAGE_GROUP == 0) {
-                top_here[i] = group_tops<E>(p, query)[n / GW_PAGE_GROUP];
-                total_here[i] = 0.0f;
-            }
-            weight[i] = gw_exp(top - top_here[i]);
-            total_here[i] =
-                r[i].from < r[i].end ? fmaf(l, weight[i], total_here[i]) : total_here[i];
-            all = all && r[i].from == 0 && r[i].end == GW_PAGE;
-        }
+            for (int i = 0; i < EACH; i++) {
+                const range r = seen(t, query_of<E>(tq, i), page, p.window);
+                float top = -INFINITY;
 #pragma unroll
-        for (int j = 0; j < EACH; j++) {
-#pragma unroll
-            for (int i = 0; i < EACH; i += 2) {
-                const floats2 pair = {{s[i][j], s[i + 1][j]}};
-                *(floats2 *)(t.p + place_of(tp, j) * STEP + query_of<E>(tq, i)) = pair;
-            }
-        }
-        __syncthreads();
-        if (all) {
-            add_values<E>(t, r, 1, tq, tp, o);
-        } else {
-            add_values<E>(t, r, 0, tq, tp, o);
-        }
-#pragma unroll
-        for (int i = 0; i < EACH; i++) {
-#pragma unroll
-            for (int c = 0; c < VALUES; c++) {
-                sum[i][c] = r[i].from < r[i].end ? fmaf(o[i][c], weight[i], sum[i][c]) : sum[i][c];
-            }
-            const int pos = t.pos[query_of<E>(tq, i)], last = page == pos / GW_PAGE;
-            const int n = page - first_page(pos, p.window);
-            if (r[i].from < r[i].end && (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 || last)) {
-                float *kept = group_sums<E>(p) + i * (int)VALUES * THREADS;
-                const float by = gw_exp(top_here[i] - best[i]);
-                total[i] = fmaf(total_here[i], by, total[i]);
-#pragma unroll
-                for (int c = 0; c < VALUES; c++, kept += THREADS) {
-                    const float all = fmaf(sum[i][c], by, n < GW_PAGE_GROUP ? -0.0f : *kept);
-                    sum[i][c] = last ? all : 0.0f;
-                    if (!last) {
-                        *kept = all;
+                for (int j = 0; j < EACH; j++) {
+                    const int at = place_of(tp, j);
+                    top = at >= r.from && at < r.end && s[i][j] > top ? s[i][j] : top;
+                }
+                top = largest(top);
+                if (r.from < r.end) {
+                    const int pos = t.pos[query_of<E>(tq, i)];
+                    const int n = page - first_page(pos, p.window);
+                    top_here[i] = n % GW_PAGE_GROUP == 0 || top > top_here[i] ? top : top_here[i];
+                    best[i] = top > best[i] ? top : best[i];
+                    if (tp == 0 && (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 || page == pos / GW_PAGE)) {
+                        group_tops<E>(p, query_of<E>(tq, i))[n / GW_PAGE_GROUP] = top_here[i];
                     }
                 }
             }
+            __syncthreads();
         }
-        __syncthreads();
+        for (int page = from; page < to; page++) {
+            float weight[EACH], o[EACH][VALUES];
+            range r[EACH];
+            int all = 1;
+            if (page - from < p.kept) {
+#pragma unroll
+                for (int i = 0; i < EACH; i++) {
+                    const floats4 row = kept_scores<E>(p, page - from)[i * THREADS];
+#pragma unroll
+                    for (int j = 0; j < EACH; j++) {
+                        s[i][j] = row.v[j];
+                    }
+                }
+            } else {
+                load_page<HALF, E, 0>(p, t, page);
+                __syncthreads();
+                score<E>(t, p.e, p.scale, tq, tp, s);
+                __syncthreads();
+            }
+            load_page<HALF, E, 1>(p, t, page);
+#pragma unroll
+            for (int i = 0; i < EACH; i++) {
+                r[i] = seen(t, query_of<E>(tq, i), page, p.window);
+                float top = -INFINITY;
+#pragma unroll
+                for (int j = 0; j < EACH; j++) {
+                    const int at = place_of(tp, j);
+                    top = at >= r[i].from && at < r[i].end && s[i][j] > top ? s[i][j] : top;
+                }
+                top = largest(top);
+#pragma unroll
+                for (int j = 0; j < EACH; j++) {
+                    const int at = place_of(tp, j);
+                    s[i][j] = at >= r[i].from && at < r[i].end ? gw_exp(s[i][j] - top) : 0.0f;
+                }
+                const float l = fold_page(s[i]);
+                const int query = query_of<E>(tq, i), n = page - first_page(t.pos[query], p.window);
+                if (r[i].from < r[i].end && n % GW_PAGE_GROUP == 0) {
+                    top_here[i] = group_tops<E>(p, query)[n / GW_PAGE_GROUP];
+                    total_here[i] = 0.0f;
+                }
+                weight[i] = gw_exp(top - top_here[i]);
+                total_here[i] =
+                    r[i].from < r[i].end ? fmaf(l, weight[i], total_here[i]) : total_here[i];
+                all = all && r[i].from == 0 && r[i].end == GW_PAGE;
+            }
+#pragma unroll
+            for (int j = 0; j < EACH; j++) {
+#pragma unroll
+                for (int i = 0; i < EACH; i += 2) {
+                    const floats2 pair = {{s[i][j], s[i + 1][j]}};
+                    *(floats2 *)(t.p + place_of(tp, j) * STEP + query_of<E>(tq, i)) = pair;
+                }
+            }
+            __syncthreads();
+            if (all) {
+                add_values<E>(t, r, 1, tq, tp, o);
+            } else {
+                add_values<E>(t, r, 0, tq, tp, o);
+            }
+#pragma unroll
+            for (int i = 0; i < EACH; i++) {
+#pragma unroll
+                for (int c = 0; c < VALUES; c++) {
+                    sum[i][c] = r[i].from < r[i].end ? fmaf(o[i][c], weight[i], sum[i][c]) : sum[i][c];
+                }
+                const int pos = t.pos[query_of<E>(tq, i)], last = page == pos / GW_PAGE;
+                const int n = page - first_page(pos, p.window);
+                if (r[i].from < r[i].end && (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 || last)) {
+                    float *kept = group_sums<E>(p, apart ? n / GW_PAGE_GROUP : 0) +
+                                  i * (int)VALUES * THREADS;
+                    const float by = gw_exp(top_here[i] - best[i]);
+                    total[i] = fmaf(total_here[i], by, total[i]);
+                    if (apart && tp == 0) {
+                        group_totals<E>(p, query_of<E>(tq, i))[n / GW_PAGE_GROUP] = total_here[i];
+                    }
+#pragma unroll
+                    for (int c = 0; c < VALUES; c++, kept += THREADS) {
+                        const float all =
+                            apart ? sum[i][c]
+                                  : fmaf(sum[i][c], by, n < GW_PAGE_GROUP ? -0.0f : *kept);
+                        sum[i][c] = last ? all : 0.0f;
+                        if (apart || !last) {
+                            *kept = all;
+                        }
+                    }
+                }
+            }
+            __syncthreads();
+        }
+    }
+    if (apart) {
+        join_groups<E>(p, t, tq, sum, total);
     }
 }
 
@@ -385,7 +450,11 @@ template <int HALF, int E>
 __device__ static inline void attend(const gw_prefill_params &p, float *shared) {
     const int tid = (int)threadIdx.x, tp = tid % SIDE, tq = tid / SIDE;
     const int live = gw_live(p.step), group = p.heads / p.kv_heads;
-    enum { QUERIES = sizes<E>::QUERIES, VALUES = sizes<E>::VALUES, THREADS = sizes<E>::THREADS };
+    enum {
+        QUERIES = sizes<E>::QUERIES,
+        VALUES = sizes<E>::VALUES,
+        THREADS = sizes<E>::THREADS
+    };
     const int begin = turn_of((int)blockIdx.y, (int)gridDim.y) * QUERIES;
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
@@ -405,15 +474,24 @@ __device__ static inline void attend(const gw_prefill_params &p, float *shared) 
         t.pos[tid] = row < live ? gw_step_pos(p.step, row) : -1;
         t.slots[tid] = row < live ? gw_step_slot(p.step, row) : 0;
     }
-#pragma unroll 4
-    for (int query = gw_team(); query < QUERIES; query += THREADS / GW_LANES) {
-        const int row = (begin + query) / group, head = (begin + query) % group;
-        const float *from =
-            p.q + ((size_t)row * p.heads + (size_t)((int)blockIdx.x * group + head)) * p.e;
+    enum { TEAMS = THREADS / GW_LANES, AT_ONCE = 4, PARTS = (E + GW_LANES - 1) / GW_LANES };
 #pragma unroll
-        for (int c = gw_lane(); c < E; c += GW_LANES) {
+    for (int first = 0; first < QUERIES / TEAMS; first += AT_ONCE) {
+        float x[AT_ONCE][PARTS]; /* all of it is asked for before the first is stored */
+#pragma unroll
+        for (int i = 0; i < AT_ONCE * PARTS; i++) {
+            const int query = (first + i / PARTS) * TEAMS + gw_team();
+            const int row = (begin + query) / group, head = (begin + query) % group;
+            const int c = i % PARTS * GW_LANES + gw_lane();
+            const size_t at = (size_t)row * p.heads + (size_t)((int)blockIdx.x * group + head);
+            x[i / PARTS][i % PARTS] = row < live && c < p.e ? p.q[at * p.e + c] : 0.0f;
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE * PARTS; i++) {
+            const int query = (first + i / PARTS) * TEAMS + gw_team();
+            const int c = i % PARTS * GW_LANES + gw_lane();
             if (c < p.e) {
-                t.q[c * sizes<E>::STEP + query] = row < live ? from[c] : 0.0f;
+                t.q[c * sizes<E>::STEP + query] = x[i / PARTS][i % PARTS];
             }
         }
     }

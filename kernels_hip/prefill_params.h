@@ -36,9 +36,11 @@ struct gw_prefill_params {
     GW_DEV(void) out;            /* [rows, heads * e]       */
     GW_DEV(float) scores;        /* [blocks, kv_heads, kept, queries, 64] */
     GW_DEV(float) tops;          /* [blocks, kv_heads, queries, groups]   */
-    GW_DEV(float) sums;          /* [blocks, kv_heads, queries, E]        */
+    GW_DEV(float) totals;        /* [blocks, kv_heads, queries, kept_groups] */
+    GW_DEV(float) sums;          /* [blocks, kv_heads, kept_groups, queries, E] */
     int32_t kept;                /* pages of a run whose scores have room there      */
     int32_t groups;              /* most groups of pages of a row                    */
+    int32_t kept_groups;         /* of which so many have room for their sums        */
     int32_t heads, kv_heads, e, page_stride, window;
     int32_t form; /* of out: act8_params.h; where that is act8 e is a multiple of 32 */
     float scale;

@@ -374,7 +374,7 @@ static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-enum { KEPT_PAGES = 16, KEPT_BYTES = 64 << 20 };
+enum { KEPT_PAGES = GW_PAGE_GROUP, KEPT_BYTES = 64 << 20 }; /* of scores, and of sums */
 
 static unsigned width_of(int e) { return e <= 64 ? 64 : e <= 128 ? 128 : 256; }
 
@@ -423,16 +423,21 @@ static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *ker
     kept = kept < KEPT_PAGES ? kept : KEPT_PAGES;
     kept = kept < pages ? kept : pages;
     size_t groups = gw_hip_groups(pages, GW_PAGE_GROUP), queries = blocks * of_block;
+    size_t of_group = queries * width * sizeof(float), kept_groups = KEPT_BYTES / of_group;
+    kept_groups = kept_groups < 1 ? 1 : kept_groups < groups ? kept_groups : groups;
     size_t scores = kept * blocks * page_scores, tops = queries * groups * sizeof(float);
+    size_t totals = queries * kept_groups * sizeof(float);
     apart = (apart + 255) / 256 * 256;
-    GW_TRY(gw_hip_scratch(segment, apart + scores + tops + queries * width * sizeof(float), &out));
+    GW_TRY(gw_hip_scratch(segment, apart + scores + tops + totals + kept_groups * of_group, &out));
     struct gw_prefill_params p =
         prefill_params(segment, node, straddles ? out : gw_hip_at(node->out));
     p.scores = out + apart;
     p.tops = p.scores + scores;
-    p.sums = p.tops + tops;
+    p.totals = p.tops + tops;
+    p.sums = p.totals + totals;
     p.kept = (int32_t)kept;
     p.groups = (int32_t)groups;
+    p.kept_groups = (int32_t)kept_groups;
     p.form = straddles ? GW_FORM_FLOATS : gw_hip_form(segment, node->out);
     snprintf(name, sizeof name, "gw_prefill_%s_%u", node->in[1]->fmt == GW_FMT_F16 ? "f16" : "f32",
              width);
