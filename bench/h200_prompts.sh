@@ -74,9 +74,11 @@ bits() { # and the checkers, of 140 tokens: tiles of both kinds, parts of them
         ask=(logits -q -m "$tmp/one.gguf" "${how[@]}" --rows prefill)
         for n in 20 50 100 140 300 1100; do # tiles of 32, 64 and 128 tokens
             want=$(hash_of "$after" "${ask[@]}" --ids "$(ids $n)" --device cpu)
-            got=$(hash_of "$after" "${ask[@]}" --ids "$(ids $n)" --device "$device" --exact)
-            echo "$model, $n tokens: cpu $want, $device $got, $(
-                if [ ${#want} = 16 ] && [ "$want" = "$got" ]; then echo the same; else echo NO; fi)"
+            for _ in 1 2 3; do # what depends on who is first may be right once
+                got=$(hash_of "$after" "${ask[@]}" --ids "$(ids $n)" --device "$device" --exact)
+                echo "$model, $n tokens: cpu $want, $device $got, $(
+                    if [ ${#want} = 16 ] && [ "$want" = "$got" ]; then echo the same; else echo NO; fi)"
+            done
         done
         for check in racecheck memcheck; do
             command -v compute-sanitizer > /dev/null || continue
