@@ -90,8 +90,8 @@ template <class F, int TOKENS, int CODE> struct gw_ring_block {
     }
     __device__ inline gw_shared_at read(int slot) const { return has(RING + slot); }
     __device__ inline void wait(int u) const { gw_gate_wait(has(u % RING), u / RING & 1); }
-    /* It has been read, says every thread for itself, as at all gates. The compiler asks for numbers
-     * of tokens and waits for them where they are used, which may be behind this. */
+    /* It has been read, says every thread for itself, as at all gates. The compiler asks for
+     * numbers of tokens and waits for them where they are used, which may be behind this. */
     __device__ inline void done(int u) const {
         gw_read_before_fetch();
         gw_gate_arrive(read(u % RING));
