@@ -242,8 +242,7 @@ __device__ static inline float *group_totals(const gw_prefill_params &p, int que
     return p.totals + (block_of() * sizes<E>::QUERIES + query) * p.kept_groups;
 }
 /* This thread's sums over a group of pages: of value c of its query i at i * VALUES + c. */
-template <int E>
-__device__ static inline float *group_sums(const gw_prefill_params &p, int group) {
+template <int E> __device__ static inline float *group_sums(const gw_prefill_params &p, int group) {
     return p.sums + (block_of() * p.kept_groups + group) * sizes<E>::QUERIES * E + threadIdx.x;
 }
 /* This thread's part of the scores of page number `at` of a run. */
@@ -255,8 +254,7 @@ template <int E> __device__ static inline floats4 *kept_scores(const gw_prefill_
 /* The groups of this thread's queries, of a run with several, joined; out as below. */
 template <int E>
 __device__ static inline void join_groups(const gw_prefill_params &p, const tile &t, int tq,
-                                          float sum[EACH][sizes<E>::VALUES],
-                                          float *total) {
+                                          float sum[EACH][sizes<E>::VALUES], float *total) {
     enum { VALUES = sizes<E>::VALUES, THREADS = sizes<E>::THREADS };
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
@@ -295,11 +293,7 @@ __device__ static inline void join_groups(const gw_prefill_params &p, const tile
 template <int HALF, int E>
 __device__ static inline void attend_run(const gw_prefill_params &p, const tile &t, int tq, int tp,
                                          float sum[EACH][sizes<E>::VALUES], float *total) {
-    enum {
-        VALUES = sizes<E>::VALUES,
-        STEP = sizes<E>::STEP,
-        THREADS = sizes<E>::THREADS
-    };
+    enum { VALUES = sizes<E>::VALUES, STEP = sizes<E>::STEP, THREADS = sizes<E>::THREADS };
     const int first = t.lowest / GW_PAGE, last = t.highest / GW_PAGE;
     /* Several groups come after one another, if all rows have the same and their sums have room. */
     const int groups = (last - first) / GW_PAGE_GROUP + 1;
@@ -336,7 +330,8 @@ __device__ static inline void attend_run(const gw_prefill_params &p, const tile 
                     const int n = page - first_page(pos, p.window);
                     top_here[i] = n % GW_PAGE_GROUP == 0 || top > top_here[i] ? top : top_here[i];
                     best[i] = top > best[i] ? top : best[i];
-                    if (tp == 0 && (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 || page == pos / GW_PAGE)) {
+                    if (tp == 0 &&
+                        (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 || page == pos / GW_PAGE)) {
                         group_tops<E>(p, query_of<E>(tq, i))[n / GW_PAGE_GROUP] = top_here[i];
                     }
                 }
@@ -407,13 +402,14 @@ __device__ static inline void attend_run(const gw_prefill_params &p, const tile 
             for (int i = 0; i < EACH; i++) {
 #pragma unroll
                 for (int c = 0; c < VALUES; c++) {
-                    sum[i][c] = r[i].from < r[i].end ? fmaf(o[i][c], weight[i], sum[i][c]) : sum[i][c];
+                    sum[i][c] =
+                        r[i].from < r[i].end ? fmaf(o[i][c], weight[i], sum[i][c]) : sum[i][c];
                 }
                 const int pos = t.pos[query_of<E>(tq, i)], last = page == pos / GW_PAGE;
                 const int n = page - first_page(pos, p.window);
                 if (r[i].from < r[i].end && (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 || last)) {
-                    float *kept = group_sums<E>(p, apart ? n / GW_PAGE_GROUP : 0) +
-                                  i * (int)VALUES * THREADS;
+                    float *kept =
+                        group_sums<E>(p, apart ? n / GW_PAGE_GROUP : 0) + i * (int)VALUES * THREADS;
                     const float by = gw_exp(top_here[i] - best[i]);
                     total[i] = fmaf(total_here[i], by, total[i]);
                     if (apart && tp == 0) {
@@ -450,11 +446,7 @@ template <int HALF, int E>
 __device__ static inline void attend(const gw_prefill_params &p, float *shared) {
     const int tid = (int)threadIdx.x, tp = tid % SIDE, tq = tid / SIDE;
     const int live = gw_live(p.step), group = p.heads / p.kv_heads;
-    enum {
-        QUERIES = sizes<E>::QUERIES,
-        VALUES = sizes<E>::VALUES,
-        THREADS = sizes<E>::THREADS
-    };
+    enum { QUERIES = sizes<E>::QUERIES, VALUES = sizes<E>::VALUES, THREADS = sizes<E>::THREADS };
     const int begin = turn_of((int)blockIdx.y, (int)gridDim.y) * QUERIES;
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
