@@ -157,9 +157,9 @@ __device__ static inline void attend(const struct gw_attend_params &p, uint8_t *
     if (!early) {
         gw_grid_dependency_wait();
     }
-    gw_ring<CELLS, cut> ring(d);
+    gw_ring<CELLS, cut, GW_ATTEND_STAGES> ring(d);
     if (u.more) {
-        ring.open(c, u.k);
+        ring.open(c, u.k, u.v);
     }
     if (early) {
         gw_grid_dependency_wait();

@@ -16,7 +16,8 @@ template <class CELLS, int E> struct gw_cut {
         K_MOST = CHUNK / (GW_PAGE * CELLS::BYTES), /* E / GW_ATTEND_LEAST is one block or less */
         V_MOST = CHUNK / (E * CELLS::BYTES),
         K_ROWS = K_MOST < E / GW_ATTEND_LEAST ? K_MOST : E / GW_ATTEND_LEAST,
-        V_ROWS = V_MOST < GW_PAGE / GW_ATTEND_LEAST ? V_MOST : GW_PAGE / GW_ATTEND_LEAST
+        V_ROWS = V_MOST < GW_PAGE / GW_ATTEND_LEAST ? V_MOST : GW_PAGE / GW_ATTEND_LEAST,
+        PIECES = E / K_ROWS + GW_PAGE / V_ROWS
     };
     static constexpr int e = E, k_rows = K_ROWS, v_rows = V_ROWS;
     static constexpr int k_bytes = K_ROWS * GW_PAGE * CELLS::BYTES;
@@ -28,7 +29,7 @@ template <class CELLS, int E> struct gw_cut {
     __device__ inline explicit gw_cut(const struct gw_attend_params &) {}
 };
 template <class CELLS> struct gw_cut<CELLS, 0> {
-    enum { KNOWN = 0, CHUNK = GW_ATTEND_CHUNK, V_ROWS = 1 };
+    enum { KNOWN = 0, CHUNK = GW_ATTEND_CHUNK, V_ROWS = 1, PIECES = 1 };
     int e, k_rows, v_rows, k_bytes, v_bytes, k_chunks, v_chunks, codes, scale_bytes, chunk;
     __device__ inline explicit gw_cut(const struct gw_attend_params &p)
         : e(p.e), k_rows(p.k_rows), v_rows(p.v_rows), k_bytes(p.k_bytes), v_bytes(p.v_bytes),
@@ -42,7 +43,7 @@ template <int HEADS> struct gw_desk {
     gw_f32s<HEADS> *q;            /* [e]                                      */
     uint8_t *k_scales, *v_scales; /* of q8_0: of the page                     */
     uint8_t *k_fresh, *v_fresh;   /* the new position's cells, then scales    */
-    uint8_t *ring;                /* GW_ATTEND_STAGES chunks                  */
+    uint8_t *ring;                /* chunks                                   */
 };
 template <int HEADS, class CUT>
 __device__ static inline gw_desk<HEADS> desk_at(uint8_t *shared, const struct gw_attend_params &p,
@@ -185,8 +186,9 @@ __device__ static inline void copy_to(gw_shared_at to, const uint8_t *from, int 
 
 /* The ring of a team. A page is k_chunks pieces of K, then v_chunks pieces of V; the first of each
  * brings the scales. Before a chunk is read: step(); it has come then, and the one that lies
- * GW_ATTEND_STAGES - 1 further on is on its way. */
-template <class CELLS, class CUT> struct gw_ring {
+ * STAGES - 1 further on is on its way. STAGES 0: the chunks of a page; the next page's come behind
+ * open(). */
+template <class CELLS, class CUT, int STAGES> struct gw_ring {
     gw_shared_at to, k_scales, v_scales; /* for this lane's copies */
     const uint8_t *places;
     const uint8_t *from, *end; /* what to ask for next, and where that K or V ends */
@@ -216,28 +218,47 @@ template <class CELLS, class CUT> struct gw_ring {
             copy_to<GW_PAGE * 8>(is_v ? v_scales : k_scales, end, c.scale_bytes);
         }
     }
-    __device__ inline void open(const CUT &c, const uint8_t *tile) {
+    __device__ inline void open(const CUT &c, const uint8_t *tile, const uint8_t *v) {
         begin(c, 0, tile);
-        for (int i = 0; i < GW_ATTEND_STAGES - 1; i++) {
+        if (STAGES == 0) {
+#pragma unroll
+            for (int i = 0; i < c.k_chunks + c.v_chunks; i++) {
+                if (i == c.k_chunks) {
+                    begin(c, 1, v);
+                }
+                ask(c, i >= c.k_chunks, i * c.chunk);
+                gw_copy_commit();
+            }
+            return;
+        }
+        for (int i = 0; i < STAGES - 1; i++) {
             ask(c, 0, i * c.chunk);
             gw_copy_commit();
         }
-        before = (GW_ATTEND_STAGES - 1) * c.chunk;
+        before = (STAGES - 1) * c.chunk;
     }
     /* left: chunks of this K or V from here on; what follows it, if `more`, is at `next`. */
     template <int IS_V>
     __device__ inline const uint8_t *step(const CUT &c, int left, int more, const uint8_t *next) {
-        gw_copy_wait<GW_ATTEND_STAGES - 2>();
+        if (STAGES == 0) {
+            gw_copy_wait<CUT::PIECES - 1>();
+            gw_sync_team();
+            gw_copy_commit(); /* so that the next step waits for one more */
+            before = now;
+            now = now + c.chunk < CUT::PIECES * c.chunk ? now + c.chunk : 0;
+            return places + before;
+        }
+        gw_copy_wait<STAGES - 2>();
         gw_sync_team();
-        if (left >= GW_ATTEND_STAGES || !IS_V || more) {
-            if (left == GW_ATTEND_STAGES - 1) {
+        if (left >= STAGES || !IS_V || more) {
+            if (left == STAGES - 1) {
                 begin(c, !IS_V, next);
             }
-            ask(c, (left < GW_ATTEND_STAGES) != IS_V, before);
+            ask(c, (left < STAGES) != IS_V, before);
         }
         gw_copy_commit();
         before = now;
-        now = now + c.chunk < GW_ATTEND_STAGES * c.chunk ? now + c.chunk : 0;
+        now = now + c.chunk < STAGES * c.chunk ? now + c.chunk : 0;
         return places + before;
     }
 };

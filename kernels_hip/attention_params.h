@@ -13,6 +13,7 @@ enum {
     GW_ATTEND_LEAST = 4,         /* fewest chunks of a page's K or V                    */
     GW_ATTEND_MOST_ROWS = 32,    /* of K in a chunk: one block of q8_0, one scale       */
     GW_ATTEND_STAGES = 4,        /* chunks of a team's ring; not more than the fewest   */
+    GW_ATTEND_DEEP = 8,          /* the same where K and V are as many                  */
     GW_ATTEND_HEADS = 8,         /* most heads at once                                  */
     GW_GROUP_THREADS = 256,      /* of a block that has groups of pages                 */
     GW_GROUP_HEADS = 4,          /* most heads at once there                            */
@@ -36,7 +37,8 @@ struct gw_attend_parts {
 #define GW_ATTEND_QUERIES(heads, e) (((heads) * (e)*4 + 15) / 16 * 16)
 
 /* gw_attend_CACHE_hH_vV: H heads at once, V values of a head per lane; gw_attend_CACHE_hH_eE: of
- * heads of E values, whose pages come in the pieces that gw_cut of attend_pages.h names. Grid: any
+ * heads of E values, whose pages come in the pieces that gw_cut of attend_pages.h names;
+ * gw_attend_CACHE_hH_deepE, wholeE: with more of those pieces on their way, or all. Grid: any
  * number of blocks; they share the pages. Dynamic shared memory: two times team_bytes. A page of
  * one KV head comes in k_chunks pieces of k_rows of e and v_chunks pieces of v_rows of 64; each of
  * them at least GW_ATTEND_LEAST, and all of k_bytes or v_bytes but the last of K. */
@@ -88,7 +90,11 @@ enum {
     GW_SPLIT_UNITS = 16, /* most pages of a block times heads, about          */
     GW_SPLIT_JOIN = 256, /* most pages of a row times heads that a block joins */
     GW_SPLIT_PAGES = 64, /* more of them are joined by a launch of their own  */
-    GW_SPLIT_ALONE = 48  /* the same where a query head has a KV head of its own */
+    GW_SPLIT_ALONE = 48, /* the same where a query head has a KV head of its own */
+    /* and where more pages have a team each, with a longer ring: */
+    GW_SPLIT_FEW = 32,
+    GW_SPLIT_FEW_NARROW = 16, /* heads of 64 values                  */
+    GW_SPLIT_FEW_HEADS = 12   /* more than four heads to a KV head   */
 };
 #define GW_BLOCK_CELLS(e) (((e) + (e) / 64 + 4) / 4 * 4) /* floats */
 #define GW_BLOCK_DESK(e, pages)                                                                    \

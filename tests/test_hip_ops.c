@@ -759,16 +759,11 @@ static void chains_need_fewer_launches(void **state) {
     check_chains(1);
 }
 
-static void chains_launch_by_launch(void **state) {
+/* Launch by launch; and with attention of few pages as of many. */
+static void chains_in_other_ways(void **state) {
     (void)state;
     setenv("GODWIT_HIP", "no-graph", 1);
     check_chains(1);
-    unsetenv("GODWIT_HIP");
-}
-
-/* Attention of few pages as of many. */
-static void chains_without_blocks(void **state) {
-    (void)state;
     setenv("GODWIT_HIP", "no-block", 1);
     check_chains(0);
     unsetenv("GODWIT_HIP");
@@ -791,46 +786,53 @@ static void check_attention(const char *settings) {
     unsetenv("GODWIT_HIP");
 }
 
-static void attention_without_blocks(void **state) {
+static void attention_by_pages_and_groups(void **state) {
     (void)state;
     check_attention("no-block");
-}
-
-static void attention_by_groups(void **state) {
-    (void)state;
     check_attention("no-block,no-pages");
 }
 
-/* Each kernel of groups of pages, over the border of one. Four heads of 128 in q8_0 have no room.
- */
-static void every_kernel_of_groups(void **state) {
+/* That kernel, with two rows at the end of so many pages; has: it has to run on a large card. */
+static void check_kernel(op_bench *b, const char *kernel, op_case c, int pages, int has) {
+    const int counts = has && b->device->driver->emulated && b->device->shared_bytes > 64 << 10;
+    const size_t before = counts ? emulator_ran(kernel) : 0;
+    c.op = GW_OP_ATTENTION;
+    c.why = kernel;
+    c.n = 2;
+    c.kv_heads = c.slots = 1;
+    c.pos = 64 * pages - 1;
+    ot_check_case(b, &c);
+    if (counts && emulator_ran(kernel) == before) {
+        fail_msg("no launch of %s", kernel);
+    }
+}
+
+/* Each kernel of groups (four heads of 128 in q8_0 have no room), then of few pages. */
+static void every_kernel_of_pages(void **state) {
     static const gw_fmt caches[] = {GW_FMT_F16, GW_FMT_F32, GW_FMT_Q8_0};
     static op_bench bench;
+    char name[64];
     (void)state;
     setenv("GODWIT_HIP", "no-block,no-pages", 1);
     ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
-    const int counted = bench.device->driver->emulated && bench.device->shared_bytes > 64 << 10;
     for (int i = 0; i < 18; i++) {
-        const int e = i % 2 ? 128 : 64, heads = 1 << i / 2 % 3;
-        const gw_fmt kv = caches[i / 6];
-        const op_case c = {.op = GW_OP_ATTENTION,
-                           .why = "a kernel of groups",
-                           .n = 2,
-                           .heads = heads,
-                           .kv_heads = 1,
-                           .e = e,
-                           .kv = kv,
-                           .pos = 64 * 17 - 1,
-                           .slots = 1};
-        char kernel[64];
-        snprintf(kernel, sizeof kernel, "gw_attend_group_%s_h%d_e%d", gw_format_of(kv)->name, heads,
-                 e);
-        const size_t before = counted ? emulator_ran(kernel) : 0;
-        ot_check_case(&bench, &c);
-        if (counted && (kv != GW_FMT_Q8_0 || heads < 4 || e < 128) &&
-            emulator_ran(kernel) == before) {
-            fail_msg("no launch of %s", kernel);
-        }
+        const op_case c = {.heads = 1 << i / 2 % 3, .e = i % 2 ? 128 : 64, .kv = caches[i / 6]};
+        snprintf(name, sizeof name, "gw_attend_group_%s_h%d_e%d", gw_format_of(c.kv)->name, c.heads,
+                 c.e);
+        check_kernel(&bench, name, c, i == 2 ? 16 * 66 : 17,
+                     c.kv != GW_FMT_Q8_0 || c.heads < 4 || c.e < 128);
+    }
+    ot_close(&bench);
+    setenv("GODWIT_HIP", "no-block", 1);
+    ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
+    for (int i = 0; i < 16; i++) {
+        const op_case c = {
+            .heads = 1 << i / 4, .e = i % 2 ? 128 : 64, .kv = i / 2 % 2 ? GW_FMT_Q8_0 : GW_FMT_F16};
+        snprintf(name, sizeof name, "gw_attend_%s_h%d_whole%d", gw_format_of(c.kv)->name, c.heads,
+                 c.e);
+        check_kernel(&bench, name, c, 11, 1);
+        snprintf(name, sizeof name, "gw_attend_f16_h%d_deep128", c.heads);
+        check_kernel(&bench, name, c, 21, c.kv == GW_FMT_F16 && c.e == 128);
     }
     ot_close(&bench);
     unsetenv("GODWIT_HIP");
@@ -958,11 +960,9 @@ static int run_all(const char *name) {
         cmocka_unit_test(long_rows_come_in_pieces),
         cmocka_unit_test(table_without_groups),
         cmocka_unit_test(chains_need_fewer_launches),
-        cmocka_unit_test(chains_launch_by_launch),
-        cmocka_unit_test(chains_without_blocks),
-        cmocka_unit_test(attention_without_blocks),
-        cmocka_unit_test(attention_by_groups),
-        cmocka_unit_test(every_kernel_of_groups),
+        cmocka_unit_test(chains_in_other_ways),
+        cmocka_unit_test(attention_by_pages_and_groups),
+        cmocka_unit_test(every_kernel_of_pages),
         cmocka_unit_test(attention_has_the_kernel_its_case_is_of),
         cmocka_unit_test(a_layer_of_several_rows),
         cmocka_unit_test(a_layer_asks_ahead),

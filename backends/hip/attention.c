@@ -224,8 +224,13 @@ static gw_status record_split(struct gw_segment *segment, const gw_node *node, s
     unsigned columns = (unsigned)p->kv_heads * gw_hip_groups((size_t)group, (size_t)p->block_has);
     int blocks = d->units / (int)(columns * (unsigned)segment->rows);
     /* Beyond these a team per page, with a join of its own, is faster (measured on an H200 with
-     * groups of 1, 4 and 8, one to eight rows). */
+     * groups of 1, 3, 4, 7 and 8, one to eight rows). */
     int pages = group > 1 ? GW_SPLIT_PAGES : GW_SPLIT_ALONE;
+    if (segment->most_pages[GW_HIP_DEEP] > pages || segment->most_pages[GW_HIP_WHOLE] > pages) {
+        pages = p->block_has > 4 ? GW_SPLIT_FEW_HEADS
+                : p->e > 64      ? GW_SPLIT_FEW
+                                 : GW_SPLIT_FEW_NARROW;
+    }
     pages = lesser(pages, blocks * (GW_SPLIT_UNITS / p->block_has));
     pages = lesser(pages, GW_SPLIT_JOIN / p->block_has);
     while (pages > 0 && 4 * GW_SPLIT_FLOATS(p->e, pages) > shared) {
@@ -313,6 +318,34 @@ static gw_status record_groups(struct gw_segment *segment, const gw_node *node, 
     return GW_OK;
 }
 
+/* Pages on their own, so few of them that each has a team with a longer ring: deep, or whole, with
+ * all of the page. `same`: units of a row and page. */
+static gw_status record_few(struct gw_segment *segment, const gw_node *node, size_t front,
+                            const struct gw_attend_params *pages_params, int heads, int same,
+                            int way, int first) {
+    struct gw_attend_params few = *pages_params, *p = &few;
+    const struct gw_device *d = segment->device;
+    const char *cache = gw_format_of(node->in[1]->fmt)->name;
+    int teams = GW_ATTEND_THREADS / GW_LANES, deep = way == GW_HIP_DEEP;
+    int chunks = deep ? GW_ATTEND_DEEP : p->k_chunks + p->v_chunks;
+    p->team_bytes += (chunks - GW_ATTEND_STAGES) * p->chunk;
+    int shared = teams * p->team_bytes, units = d->shared_bytes / (shared + RESERVED) * teams;
+    int has =
+        !d->no_pages && (deep ? p->e == 128 && node->in[1]->fmt == GW_FMT_F16
+                              : (p->e == 64 || p->e == 128) && node->in[1]->fmt != GW_FMT_F32);
+    if (!takes(segment, way, front, has ? units * d->units / (same * p->parts.rows) : 0, first)) {
+        return GW_OK;
+    }
+    char name[48];
+    snprintf(name, sizeof name, "gw_attend_%s_h%d_%s%d", cache, heads, deep ? "deep" : "whole",
+             p->e);
+    GW_TRY(gw_hip_record(segment, node, name, (unsigned)(units / teams * d->units), 1, 1,
+                         GW_ATTEND_THREADS, 1, 1, (unsigned)shared, p, sizeof *p));
+    segment->launches[segment->n - 1].fill = (unsigned)same;
+    segment->launches[segment->n - 1].ways = 1 << way;
+    return GW_OK;
+}
+
 static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
                               const struct gw_attend_parts *parts, int *grouped) {
     const gw_attn_args *a = &node->args.attn;
@@ -351,6 +384,8 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
     segment->launches[segment->n - 1].fill = (unsigned)same;
     GW_TRY(record_groups(segment, node, front, &p, heads, grouped));
     int first = segment->attends++ == 0;
+    GW_TRY(record_few(segment, node, front, &p, heads, (int)same, GW_HIP_DEEP, first));
+    GW_TRY(record_few(segment, node, front, &p, heads, (int)same, GW_HIP_WHOLE, first));
     if (!joins_pages(segment, node, &p)) {
         for (int way = GW_HIP_SPLIT; way < GW_HIP_WAYS; way++) {
             segment->most_pages[way] = 0;
@@ -421,7 +456,8 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
             GW_TRY(record_join(segment, node, &parts, out, form, "groups", 1 << GW_HIP_MANY));
         }
         GW_TRY(record_join(segment, node, &parts, out, form, "pages",
-                           1 << GW_HIP_PAGES | !grouped << GW_HIP_MANY));
+                           1 << GW_HIP_PAGES | 1 << GW_HIP_DEEP | 1 << GW_HIP_WHOLE |
+                               !grouped << GW_HIP_MANY));
     }
     return straddles ? gw_hip_record_encode(segment, node, out, node->out) : GW_OK;
 }

@@ -171,6 +171,8 @@ typedef struct gw_hip_launch {
 enum {
     GW_HIP_MANY,  /* any number: with launches that join pages or groups of them  */
     GW_HIP_PAGES, /* too few for blocks that have groups, where those are in MANY */
+    GW_HIP_DEEP,  /* so few that a multiprocessor has more of each on its way     */
+    GW_HIP_WHOLE, /* or all of it                                                 */
     GW_HIP_SPLIT, /* blocks share the pages of a row                              */
     GW_HIP_ROWS,  /* a block has all pages of several rows                        */
     GW_HIP_BLOCK, /* a block has all pages of a row                               */
