@@ -4,9 +4,10 @@
 #   bench/h200_hip.sh pack BUILD OUT MODEL...   where it was built: programs, libraries, small models
 #   bench/h200_hip.sh run OUT [SYNTH [SHAPE [FORMATS]]]   on the machine with the GPU
 #
-# Hashes are those of the scalar CPU on the same machine. SYNTH writes models for the speed runs:
-# SYNTH SHAPE FORMAT FILE; SHAPE: 7b; FORMATS: "q4_0 q8_0 f16". Without SYNTH no speed is measured.
-# Models go to GODWIT_TMP (default: a fresh folder, removed at the end).
+# Hashes are those of the scalar CPU on the same machine, JOBS (8) at a time. SYNTH writes models for
+# the speed runs: SYNTH SHAPE FORMAT FILE; SHAPE: 7b; FORMATS: "q4_0 q8_0 f16". Without SYNTH no
+# speed is measured. Models go to GODWIT_TMP (default: a fresh folder, removed at the end). Checkers
+# go through the whole op table, some ten minutes.
 set -u
 
 pack() {
@@ -31,18 +32,38 @@ hash_of() { # model, rows, options
         sed -n 's/^hash: \(.\{16\}\).*/\1/p; s/^godwit.*/&/p' | head -1
 }
 
+# One comparison: "equal", or what is not. With the scalar CPU in the same order; a piece, a prompt
+# of so many tokens a pass without --exact, with the device's own of all tokens at once.
+equal() { # BIN KIND MODEL HOW
+    bin=$1
+    case $2 in
+    rows) want=$(GODWIT_CPU=scalar hash_of "$3" "$4" -t 1)
+          got=$(hash_of "$3" "$4" --device hip --exact) ;;
+    layers) want=$(GODWIT_CPU=scalar hash_of "$3" "${4#*,}" -t 1)
+            got=$(hash_of "$3" "${4#*,}" --device hip --exact --offload-layers "${4%,*}") ;;
+    piece) want=$(hash_of "$3" prefill --device hip)
+           got=$(hash_of "$3" prefill --device hip -b "$4") ;;
+    esac
+    if [ "$want" = "$got" ] && [ "${#want}" = 16 ]; then
+        echo equal
+    else
+        echo "$(basename "$3" .gguf), $2 $4: $got, not $want"
+    fi
+}
+
+# Every model: as a prompt, one row, 2 to 16; every number of layers on the device; pieces.
 hashes() {
-    echo "| model | rows | cpu, scalar | hip | equal |"
-    echo "|---|---|---|---|---|"
-    exact=$("$bin/godwit" logits --help | grep -o -m 1 -e --exact) # float prompts: the CPU's order
     for file in "$bin"/models/*.gguf; do
-        for rows in prefill decode 4 16; do
-            want=$(GODWIT_CPU=scalar hash_of "$file" $rows -t 1)
-            got=$(hash_of "$file" $rows --device hip $exact)
-            same=$([ -n "$want" ] && [ "$want" = "$got" ] && echo yes || echo NO)
-            echo "| $(basename "$file" .gguf) | $rows | $want | $got | $same |"
+        layers=$("$bin/godwit" inspect -m "$file" | sed -n 's/^\([0-9]*\) layers.*/\1/p')
+        for rows in prefill decode $(seq 2 16); do echo rows "$file" "$rows"; done
+        for n in $(seq 0 "${layers:-0}"); do
+            for rows in prefill decode 4; do echo layers "$file" "$n,$rows"; done
         done
-    done
+        for n in 1 3 10 20; do echo piece "$file" "$n"; done
+    done > "$tmp/hashes"
+    xargs -P "${JOBS:-8}" -L 1 sh "$0" equal "$bin" < "$tmp/hashes" > "$tmp/found"
+    echo "hashes: $(grep -c '^equal$' "$tmp/found") of $(grep -c . "$tmp/hashes") equal"
+    grep -v '^equal$' "$tmp/found" | head -20
 }
 
 ops() {
@@ -52,6 +73,21 @@ ops() {
         echo "op table: FAILED"
         grep -E 'ERROR|FAILED|SKIP|\[' "$tmp/log" | head -12
     fi
+}
+
+# The op table, with and without groups of waves, under a checker: parts of it side by side.
+table() { # tool and options
+    command -v compute-sanitizer > /dev/null || return
+    for test in check_table table_without_groups; do
+        for part in 0-115 116-231 232-347 348-9999; do
+            GODWIT_OP_CASES=$part GODWIT_TEST=$test GODWIT_HIP_DRIVER=system timeout 580 \
+                compute-sanitizer --tool "$@" "$bin/test_hip_ops" > "$tmp/$test.$part" 2>&1 &
+        done
+    done
+    wait
+    for log in "$tmp"/check_table.* "$tmp"/table_without_groups.*; do
+        echo "$1, ${log##*/}: $(grep -E 'SUMMARY|FAILED' "$log" | head -2)"
+    done
 }
 
 # No graph: the checker then names the kernel. Its first lines are shown when it finds something.
@@ -129,6 +165,8 @@ run() {
     hashes
     echo
     checker
+    table memcheck --report-api-errors no
+    table racecheck --racecheck-report all
     echo
     products
     if [ -n "$synth" ]; then
@@ -142,5 +180,6 @@ run() {
 case ${1:-} in
 pack) shift; pack "$@" ;;
 run) shift; run "$@" ;;
-*) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+equal) shift; equal "$@" ;;
+*) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
