@@ -7,7 +7,7 @@
 # Hashes are those of the scalar CPU on the same machine, JOBS (8) at a time. SYNTH writes models for
 # the speed runs: SYNTH SHAPE FORMAT FILE; SHAPE: 7b; FORMATS: "q4_0 q8_0 f16". Without SYNTH no
 # speed is measured. Models go to GODWIT_TMP (default: a fresh folder, removed at the end). Checkers
-# go through the whole op table, some ten minutes.
+# go through the whole op table; racecheck took seven minutes on an H200.
 set -u
 
 pack() {

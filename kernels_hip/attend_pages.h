@@ -1,6 +1,6 @@
 /* kernels_hip/attend_pages.h - how the teams of attention.hip go through pages, and how these come
- * to them and to those of attend_group.hip: K and V stream through a ring of chunks that belongs to a team alone. Teams loop over
- * pages, so any grid does.
+ * to them and to those of attend_group.hip: K and V stream through a ring of chunks that belongs to
+ * a team alone. Teams loop over pages, so any grid does.
  */
 #ifndef GW_KERNELS_HIP_ATTEND_PAGES_H
 #define GW_KERNELS_HIP_ATTEND_PAGES_H

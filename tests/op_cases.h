@@ -259,6 +259,8 @@ static const op_case op_cases[] = {
      .e = 128, .kv = GW_FMT_F16, .pos = 230, .slots = 1, .out = GW_FMT_ACT8},
     {.op = GW_OP_ATTENTION, .why = "more pages than blocks share", .n = 1, .heads = 4,
      .kv_heads = 1, .e = 32, .kv = GW_FMT_F16, .pos = 4300, .slots = 1, .out = GW_FMT_ACT8},
+    {.op = GW_OP_ATTENTION, .why = "few pages, a team for each", .n = 1, .heads = 1,
+     .kv_heads = 1, .e = 64, .kv = GW_FMT_Q8_0, .pos = 2500, .slots = 1, .out = GW_FMT_ACT8},
     {.op = GW_OP_ATTENTION, .why = "groups of pages", .n = 1, .heads = 4, .kv_heads = 2, .e = 64,
      .kv = GW_FMT_F16, .pos = 10300, .slots = 1, .out = GW_FMT_ACT8},
     {.op = GW_OP_ATTENTION, .why = "groups of pages, q8_0, window", .n = 2, .heads = 1,

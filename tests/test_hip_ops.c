@@ -826,8 +826,7 @@ static void every_kernel_of_pages(void **state) {
     setenv("GODWIT_HIP", "no-block", 1);
     ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
     for (int i = 0; i < 16; i++) {
-        const op_case c = {
-            .heads = 1 << i / 4, .e = i % 2 ? 128 : 64, .kv = i / 2 % 2 ? GW_FMT_Q8_0 : GW_FMT_F16};
+        const op_case c = {.heads = 1 << i / 4, .e = i % 2 ? 128 : 64, .kv = caches[i / 2 % 2 * 2]};
         snprintf(name, sizeof name, "gw_attend_%s_h%d_whole%d", gw_format_of(c.kv)->name, c.heads,
                  c.e);
         check_kernel(&bench, name, c, 11, 1);
@@ -848,6 +847,7 @@ static void attention_has_the_kernel_its_case_is_of(void **state) {
                 {"rows together", "gw_attend_rows_", 0},
                 {"pages shared by blocks", "gw_attend_split_", 0},
                 {"more pages than blocks share", "gw_attend_join_pages_", 0},
+                {"few pages", "gw_attend_q8_0_h1_whole64", 1},
                 {"groups of pages", "gw_attend_group_", 1}};
     static op_bench bench;
     enum { WAYS = sizeof ways / sizeof ways[0] };
