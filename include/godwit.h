@@ -353,10 +353,10 @@ void gw_sampler_free(gw_sampler *sampler);
 gw_status gw_sampler_pick(gw_sampler *sampler, const float *logits, int32_t pos, int32_t *token);
 /* Append one token and choose the one behind it: gw_session_decode(s, &token, 1), then
  * gw_sampler_pick from its logits at position gw_session_pos(s) + shifted. Where the sampler is
- * greedy, or does nothing but top-k and then temperature, the device chooses: then there are no
- * gw_session_logits afterwards, and it may have begun with the next token when this one is handed
- * out. A call that appends what the last one chose finds its step under way; any other use of the
- * session forgets that step. An error leaves the session as it was. */
+ * greedy, or does nothing but top-k, top-p, min-p and temperature, the device chooses: then there
+ * are no gw_session_logits afterwards, and it may have begun with the next token when this one is
+ * handed out. A call that appends what the last one chose finds its step under way; any other use
+ * of the session forgets that step. An error leaves the session as it was. */
 gw_status gw_session_next(gw_session *s, gw_sampler *sampler, int32_t token, int32_t shifted,
                           int32_t *next);
 /* Tell the sampler that a token is now part of the text (prompt tokens too). After a pick it is

@@ -23,8 +23,12 @@ void sample(SAMPLE_ARGS) {
 
 #define PIECE 2048
 #define EACH (PIECE / GROUP) /* of an item */
+/* clang-format off */
 #define LOCALS(X)                                                                                  \
-    X(float, scores, GROUP) X(int, tokens, GROUP) X(int, counts, 32) X(int, total, 1) X(int, bad, 1)
+    X(float, scores, GROUP) X(int, tokens, GROUP) X(int, counts, 32) X(int, total, 1)              \
+    X(int, bad, 1) X(gw_listed, ranked, GW_CHOICE_RANKED) X(gw_listed, found, GW_CHOICE_RANKED)    \
+    X(float, mass, GW_CHOICE_RANKED) X(int, kept, 1)
+/* clang-format on */
 LOCALS_TYPE
 
 /* The larger score, of equal ones the lower token, of all items; in all of them. */
@@ -44,6 +48,50 @@ static inline int group_best(float score, int token, __local float *scores, __lo
     return tokens[0];
 }
 
+#ifdef GW_CHOICE_NARROWS
+/* What is listed from key `least` on, ranked; how many of these top-p leaves, 0: they are too many
+ * to say. kept: for counting. All items call it. */
+static inline int rank_listed(const gw_choice c, __global const gw_listed *listed, int n,
+                              uint least, __local gw_listed *found, __local gw_listed *ranked,
+                              __local float *mass, __local int *kept, int id) {
+    if (id == 0) {
+        kept[0] = 0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = id; i < n; i += GROUP) {
+        const gw_listed l = listed[i];
+        const int at = l.key >= least ? atomic_add(kept, 1) : GW_CHOICE_RANKED;
+        if (at < GW_CHOICE_RANKED) {
+            found[at] = l;
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const int all = kept[0] <= GW_CHOICE_RANKED ? kept[0] : 0;
+    for (int i = id; i < all; i += GROUP) {
+        const gw_listed l = found[i];
+        int before = 0;
+        for (int j = 0; j < all; j++) {
+            before += gw_listed_before(found[j], l);
+        }
+        ranked[before] = l;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = id; i < all; i += GROUP) {
+        mass[i] = gw_exp(gw_key_float(ranked[i].key) - gw_key_float(ranked[0].key));
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (id == 0) {
+        float own[GW_CHOICE_RANKED];
+        for (int i = 0; i < all; i++) {
+            own[i] = mass[i];
+        }
+        kept[0] = all > 0 ? gw_masses_reaching(own, all, c.top_p) : 0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return kept[0];
+}
+#endif
+
 KERNEL(GROUP) sample_pieces(SAMPLE_ARGS) {
     LOCALS_HERE
     const int row = GROUP_ID(1), id = LOCAL_ID;
@@ -51,6 +99,10 @@ KERNEL(GROUP) sample_pieces(SAMPLE_ARGS) {
     (void)ids_buf;
     (void)ids_off;
     (void)total;
+    (void)ranked;
+    (void)found;
+    (void)mass;
+    (void)kept;
     AWAIT;
     if (row >= LIVE) {
         return;
@@ -155,10 +207,25 @@ KERNEL(GROUP) sample_join(SAMPLE_ARGS) {
         least |= counts[b] >= c.top_k ? 1u << b : 0u;
     }
     float most = -INFINITY;
-    int best = n;
-    for (int i = id; i < total[0]; i += GROUP) {
-        const gw_listed l = listed[i];
-        if (l.key >= least) {
+    int best = n, left = total[0];
+    const int narrows = gw_choice_narrows(c);
+    if (narrows) {
+#ifdef GW_CHOICE_NARROWS
+        left = gw_choice_filters(c, n)
+                   ? rank_listed(c, listed, total[0], least, found, ranked, mass, kept, id)
+                   : 0;
+#else
+        left = 0;
+#endif
+    }
+    for (int i = id; i < left; i += GROUP) {
+        gw_listed l;
+        if (narrows) {
+            l = ranked[i];
+        } else {
+            l = listed[i];
+        }
+        if (l.key >= least && !(narrows && mass[i] < c.min_p)) {
             const float y = gw_choice_score(c, gw_key_float(l.key), STEP_POS(row), l.token);
             if (y > most || (y == most && l.token < best)) {
                 most = y;

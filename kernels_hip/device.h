@@ -142,6 +142,10 @@ GW_DEVICE int gw_step_slot(const struct gw_step_params &s, int row) {
     return s.step[GW_STEP_ROWS + 2 * s.rows + row];
 }
 
+GW_DEVICE int gw_step_turn(const struct gw_step_params &s) {
+    return s.step[GW_STEP_ROWS + 3 * s.rows];
+}
+
 /* ---- teams of 32 ----------------------------------------------------------------------------- */
 
 GW_DEVICE int gw_lane(void) { return (int)threadIdx.x % GW_LANES; }

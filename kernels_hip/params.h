@@ -16,8 +16,9 @@
 #endif
 
 /* The step block in device memory, int32:
- *   n, pick, n_pick, pos_max, token[rows], pos[rows], slot[rows]   (core/plan/step.h)
- * rows is the plan's, so a replayed launch finds everything in the same place. */
+ *   n, pick, n_pick, pos_max, token[rows], pos[rows], slot[rows]   (core/plan/step.h), turn
+ * rows is the plan's, so a replayed launch finds everything in the same place. turn: which of two
+ * places of host memory takes what the step draws. */
 enum {
     GW_STEP_N,
     GW_STEP_PICK,

@@ -1,10 +1,49 @@
-/* kernels_hip/rows.hip - the ops that treat each row on its own: EMBED, PICK, NORM, QUANTIZE,
- * ROPE_KV. */
+/* kernels_hip/rows.hip - the step block, and the ops that treat each row on its own: EMBED, PICK,
+ * NORM, QUANTIZE, ROPE_KV. */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/device.h"
 #include "kernels_hip/rope.h"
 #include "kernels_hip/rows_params.h"
 #include "core/tensor/blocks.h"
+
+/* ---- the step block -------------------------------------------------------------------------- */
+
+/* No launch behind it begins before it has ended: they read the step without waiting for others. */
+GW_KERNEL(gw_take_step, struct gw_take_step_params, GW_ROWS_THREADS) {
+    for (int i = (int)threadIdx.x; i < p.n; i += (int)blockDim.x) {
+        p.to[i] = ((const volatile int32_t *)p.from)[i];
+    }
+}
+
+/* ---- four neighbours of a row ---------------------------------------------------------------- */
+
+struct __align__(16) row_four {
+    float v[4];
+};
+
+GW_DEVICE row_four row_read(const float *from) {
+    const gw_16b bits = *(const gw_16b *)from;
+    row_four r;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        r.v[j] = GW_F32_FROM_BITS(bits.w[j]);
+    }
+    return r;
+}
+
+/* gw_block_squares of arith.h: eight lanes hold a block, four neighbours each, and all get its sum.
+ * The whole team calls it. */
+GW_DEVICE float row_squares(const row_four &x) {
+    float s[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        s[j] = x.v[j] * x.v[j];
+        s[j] = s[j] + gw_shuffle_xor(s[j], 4);
+        s[j] = s[j] + gw_quad_xor<2>(s[j]);
+        s[j] = s[j] + gw_quad_xor<1>(s[j]);
+    }
+    return (s[0] + s[2]) + (s[1] + s[3]);
+}
 
 /* ---- EMBED ----------------------------------------------------------------------------------- */
 
@@ -13,43 +52,93 @@ GW_DEVICE int64_t token_of(const struct gw_embed_params &p, int row) {
     return token >= 0 ? token : max(p.ids[row], 0);
 }
 
+/* The thread's four of a row, from i on, to the row and, as by gw_leave_norm of linear_tiles.h, to
+ * the product behind the norm behind it. All threads. */
+GW_DEVICE void embed_leave(const struct gw_embed_params &p, int row, int i, const row_four &v) {
+    const int b = i / GW_ACT_BLOCK, place = i % GW_ACT_BLOCK;
+    float *out = p.out + (size_t)row * p.width;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        if (i + j < p.width) {
+            out[i + j] = v.v[j];
+        }
+    }
+    if (p.behind == 0) {
+        return;
+    }
+    const size_t block = (size_t)row * p.left_blocks + b;
+    row_four x = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    x = i < p.width ? row_read(p.behind + i) : x;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        x.v[j] = v.v[j] * x.v[j];
+    }
+    const float square = row_squares(v);
+    if (i < p.width && place == 0) {
+        p.left_squares[(size_t)row * (p.width / GW_ACT_BLOCK) + b] = square;
+    }
+    if (p.left_form != GW_FORM_FLOATS) {
+        gw_act8_four code;
+        code.encode(x.v);
+        if (i < p.width) {
+            code.store(p.left, block, p.left_form);
+        }
+    } else if (i < p.width) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            ((float *)p.left)[block * GW_ACT_BLOCK + place + j] = x.v[j];
+        }
+    }
+}
+
+GW_DEVICE int embed_first(void) { return 4 * (int)(blockIdx.x * blockDim.x + threadIdx.x); }
+
 #define EMBED_FLOATS(format, type, widen)                                                          \
     GW_KERNEL(gw_embed_##format, struct gw_embed_params, GW_ROWS_THREADS) {                        \
-        const int row = (int)blockIdx.y;                                                           \
+        const int row = (int)blockIdx.y, i = embed_first();                                        \
         gw_grid_launch_dependents();                                                               \
         gw_grid_dependency_wait();                                                                 \
         if (row >= gw_live(p.step)) {                                                              \
             return;                                                                                \
         }                                                                                          \
         const type *from = (const type *)(p.table + token_of(p, row) * p.row_bytes);               \
-        for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < p.width;                    \
-             i += (int)(gridDim.x * blockDim.x)) {                                                 \
-            p.out[(size_t)row * p.width + i] = widen(from[i]);                                     \
+        row_four v;                                                                                \
+        for (int j = 0; j < 4; j++) {                                                              \
+            v.v[j] = i + j < p.width ? widen(from[i + j]) : 0.0f;                                  \
         }                                                                                          \
+        embed_leave(p, row, i, v);                                                                 \
     }
 #define SAME(x) (x)
 EMBED_FLOATS(f32, float, SAME)
 EMBED_FLOATS(f16, gw_u16, gw_f16_to_f32)
 EMBED_FLOATS(bf16, gw_u16, gw_bf16_to_f32)
 
-/* A thread unpacks 32 weights, block b of the row. */
+/* A thread unpacks 32 weights, block b of the row, for eight. */
+enum { EMBED_EACH = GW_ROWS_THREADS * 4 / 32, EMBED_STEP = 36 };
 #define EMBED(format, unpack)                                                                      \
     GW_KERNEL(gw_embed_##format, struct gw_embed_params, GW_ROWS_THREADS) {                        \
-        const int row = (int)blockIdx.y;                                                           \
+        __shared__ __align__(16) float blocks[EMBED_EACH * EMBED_STEP];                            \
+        const int row = (int)blockIdx.y, i = embed_first(), id = (int)threadIdx.x;                 \
         gw_grid_launch_dependents();                                                               \
         gw_grid_dependency_wait();                                                                 \
         if (row >= gw_live(p.step)) {                                                              \
             return;                                                                                \
         }                                                                                          \
-        const uint8_t *from = p.table + token_of(p, row) * p.row_bytes;                            \
-        for (int b = (int)(blockIdx.x * blockDim.x + threadIdx.x); b < p.width / 32;               \
-             b += (int)(gridDim.x * blockDim.x)) {                                                 \
+        const int b = (int)blockIdx.x * EMBED_EACH + id;                                           \
+        if (id < EMBED_EACH && b < p.width / 32) {                                                 \
+            const uint8_t *from = p.table + token_of(p, row) * p.row_bytes;                        \
             float w[32];                                                                           \
             unpack;                                                                                \
-            for (int i = 0; i < 32; i++) {                                                         \
-                p.out[(size_t)row * p.width + b * 32 + i] = w[i];                                  \
+            for (int k = 0; k < 32; k++) {                                                         \
+                blocks[id * EMBED_STEP + k] = w[k];                                                \
             }                                                                                      \
         }                                                                                          \
+        __syncthreads();                                                                           \
+        row_four v = {{0.0f, 0.0f, 0.0f, 0.0f}};                                                   \
+        if (i < p.width) {                                                                         \
+            v = row_read(blocks + id / 8 * EMBED_STEP + id % 8 * 4);                               \
+        }                                                                                          \
+        embed_leave(p, row, i, v);                                                                 \
     }
 #define EMBED_BLOCKS(format, subs)                                                                 \
     EMBED(format, gw_##format##_weights((const gw_block_##format *)from + b / subs, b % subs, w))
@@ -154,41 +243,13 @@ GW_KERNEL(gw_pad, struct gw_pad_params, GW_ROWS_THREADS) {
 /* A thread has all of its values and weights on their way at once, of up to GW_NORM_PIECE. */
 enum { NORM_STEP = 4 * GW_NORM_THREADS, NORM_FOURS = GW_NORM_PIECE / NORM_STEP };
 
-struct __align__(16) norm_four {
-    float v[4];
-};
-
-GW_DEVICE norm_four norm_read(const float *from) {
-    const gw_16b bits = *(const gw_16b *)from;
-    norm_four r;
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        r.v[j] = GW_F32_FROM_BITS(bits.w[j]);
-    }
-    return r;
-}
-
-/* gw_block_squares of arith.h: eight lanes hold a block, four neighbours each, and all get its sum.
- * The whole team calls it. */
-GW_DEVICE float norm_squares(const norm_four &x) {
-    float s[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        s[j] = x.v[j] * x.v[j];
-        s[j] = s[j] + gw_shuffle_xor(s[j], 4);
-        s[j] = s[j] + gw_quad_xor<2>(s[j]);
-        s[j] = s[j] + gw_quad_xor<1>(s[j]);
-    }
-    return (s[0] + s[2]) + (s[1] + s[3]);
-}
-
 /* Four neighbours of a row of `width` from i on; beyond it 0. WHOLE: the width is a multiple of 4,
  * and rows begin at 16 bytes. */
 template <int WHOLE>
-__device__ static inline norm_four norm_take(const float *row, int width, int i) {
-    norm_four r = {{0.0f, 0.0f, 0.0f, 0.0f}};
+__device__ static inline row_four norm_take(const float *row, int width, int i) {
+    row_four r = {{0.0f, 0.0f, 0.0f, 0.0f}};
     if (WHOLE) {
-        return i < width ? norm_read(row + i) : r;
+        return i < width ? row_read(row + i) : r;
     }
 #pragma unroll
     for (int j = 0; j < 4; j++) {
@@ -199,7 +260,7 @@ __device__ static inline norm_four norm_take(const float *row, int width, int i)
 
 /* Those that this thread has of a piece. */
 template <int WHOLE>
-__device__ static inline void norm_ask(const float *row, int width, norm_four *fours) {
+__device__ static inline void norm_ask(const float *row, int width, row_four *fours) {
 #pragma unroll
     for (int k = 0; k < NORM_FOURS; k++) {
         fours[k] = norm_take<WHOLE>(row, width, 4 * (int)threadIdx.x + k * NORM_STEP);
@@ -217,7 +278,7 @@ template <int WHOLE, class Put>
 __device__ static inline void norm_row(const struct gw_norm_params &p, norm_desk &desk, Put put) {
     const int row = (int)blockIdx.x, n = p.width, live = gw_live(p.step), lane = gw_lane();
     const int mine = 4 * (int)threadIdx.x, end = (n + 127) / 128 * 128; /* whole teams */
-    norm_four weights[NORM_FOURS], values[NORM_FOURS];
+    row_four weights[NORM_FOURS], values[NORM_FOURS];
     norm_ask<WHOLE>(p.weight, n, weights);
     gw_grid_dependency_wait();
     if (row >= live) {
@@ -233,7 +294,7 @@ __device__ static inline void norm_row(const struct gw_norm_params &p, norm_desk
         }
 #pragma unroll
         for (int k = 0; k < NORM_FOURS; k++) {
-            const float square = norm_squares(values[k]);
+            const float square = row_squares(values[k]);
             if (lane % 8 == 0) {
                 desk.squares[(mine + k * NORM_STEP) / GW_ACT_BLOCK] = square;
             }
@@ -267,13 +328,13 @@ template <int WHOLE>
 __device__ static inline void norm_f32(const struct gw_norm_params &p, norm_desk &desk) {
     const int n = p.width;
     float *out = (float *)p.out + (size_t)blockIdx.x * n;
-    norm_row<WHOLE>(p, desk, [&](int i, norm_four v, float factor) {
+    norm_row<WHOLE>(p, desk, [&](int i, row_four v, float factor) {
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             v.v[j] = v.v[j] * factor;
         }
         if (WHOLE && i < n) {
-            *(norm_four *)(out + i) = v;
+            *(row_four *)(out + i) = v;
         }
 #pragma unroll
         for (int j = 0; j < (WHOLE ? 0 : 4); j++) {
@@ -299,7 +360,7 @@ GW_KERNEL(gw_norm_act8, struct gw_norm_params, GW_NORM_THREADS) {
     const int n = p.width;
     const size_t first = (size_t)blockIdx.x * (size_t)(n / GW_ACT_BLOCK);
     gw_grid_launch_dependents();
-    norm_row<1>(p, desk, [&](int i, const norm_four &v, float factor) {
+    norm_row<1>(p, desk, [&](int i, const row_four &v, float factor) {
         gw_act8_four code;
         code.encode(v.v);
         code.scale = GW_F32_BITS(GW_F32_FROM_BITS(code.scale) * factor);

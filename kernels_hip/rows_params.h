@@ -13,7 +13,14 @@ enum {
     GW_NORM_PIECE = 8192, /* values of a row that norm has at a time */
 };
 
-/* gw_embed_FORMAT: rows of the table as stored. Grid (anything, rows). */
+/* gw_take_step: the step block from pinned host memory; one block. */
+struct gw_take_step_params {
+    GW_DEV(const int32_t) from;
+    GW_DEV(int32_t) to;
+    int32_t n;
+};
+
+/* gw_embed_FORMAT: rows of the table as stored. Grid (width over 4 GW_ROWS_THREADS, rows). */
 struct gw_embed_params {
     struct gw_step_params step;
     GW_DEV(const uint8_t) table;
@@ -21,6 +28,12 @@ struct gw_embed_params {
     GW_DEV(float) out;
     int64_t row_bytes;
     int32_t width;
+    /* Weights of a norm behind it, or 0, and what it leaves for the product that reads that, as in
+     * gw_linear_params. */
+    int32_t left_form, left_blocks;
+    GW_DEV(const float) behind;
+    GW_DEV(void) left;
+    GW_DEV(float) left_squares;
 };
 
 /* gw_pick: grid (anything, rows). */

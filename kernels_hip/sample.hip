@@ -1,5 +1,5 @@
-/* kernels_hip/sample.hip - SAMPLE in two launches: each block lists what can still be drawn of a
- * piece of the row (its k largest, or with all tokens in the draw its winner), then one block draws
+/* kernels_hip/sample.hip - SAMPLE: each block lists what can still be drawn of a piece of the row
+ * (its k largest, or with all tokens in the draw its winner), then the one that comes last draws
  * from the list. In which order things are listed makes no difference. */
 #include "kernels_hip/device.h"
 #include "kernels_hip/sample_params.h"
@@ -18,8 +18,8 @@ GW_DEVICE void clear(gw_counts &counts) {
     }
 }
 
-/* Does the largest key with at least k others at or above it have bit b? count: of this thread. */
-GW_DEVICE int has_bit(gw_counts &counts, int b, unsigned count, int k) {
+/* How many all threads have counted for bit b. */
+GW_DEVICE unsigned count_all(gw_counts &counts, int b, unsigned count) {
     for (int h = GW_LANES / 2; h > 0; h /= 2) {
         count += gw_shuffle_xor(count, h);
     }
@@ -27,7 +27,7 @@ GW_DEVICE int has_bit(gw_counts &counts, int b, unsigned count, int k) {
         atomicAdd(&counts.of[b], count);
     }
     __syncthreads();
-    return counts.of[b] >= (unsigned)k;
+    return counts.of[b];
 }
 
 struct gw_best {
@@ -55,20 +55,31 @@ GW_DEVICE gw_best best_of(gw_best *teams, gw_best v) {
     return v;
 }
 
-GW_KERNEL(gw_sample_pieces, struct gw_sample_params, GW_SAMPLE_THREADS) {
-    __shared__ gw_counts counts;
-    __shared__ gw_best teams[TEAMS];
-    const int row = (int)blockIdx.y, id = (int)threadIdx.x, n = p.n;
-    const int first = (int)blockIdx.x * GW_SAMPLE_PIECE;
-    gw_grid_launch_dependents();
-    gw_grid_dependency_wait();
-    if (row >= gw_live(p.step)) {
-        return;
+/* A bound that the k largest keys of all threads, and those equal to the k-th, are not below, and
+ * no others: bit by bit, until there are k. larger(x): how many of the thread's are at least x. */
+template <class Larger>
+__device__ static inline gw_u32 least_key(gw_counts &counts, int k, Larger larger) {
+    gw_u32 least = 0;
+    clear(counts);
+    __syncthreads();
+    for (int b = 31; b >= 0; b--) {
+        const gw_u32 than = least | 1u << b;
+        const unsigned count = count_all(counts, b, larger(than));
+        least = count >= (unsigned)k ? than : least;
+        if (count == (unsigned)k) {
+            break;
+        }
     }
+    return least;
+}
+
+/* The block's piece of a row: what can still be drawn of it goes to the list. */
+GW_DEVICE void list_piece(const struct gw_sample_params &p, const gw_choice &c, int row,
+                          gw_counts &counts, gw_best *teams) {
+    const int id = (int)threadIdx.x, n = p.n, first = (int)blockIdx.x * GW_SAMPLE_PIECE;
     const float *x = p.x + (size_t)row * n;
     gw_listed *list = p.list + (size_t)row * n;
-    unsigned *count = p.count + 2 * row;
-    const gw_choice c = *p.choice;
+    unsigned *count = p.count + GW_SAMPLE_COUNTS * row;
     gw_u32 key[EACH]; /* 0: behind the end of the row */
     int bad = 0;
     for (int j = 0; j < EACH; j++) {
@@ -77,24 +88,21 @@ GW_KERNEL(gw_sample_pieces, struct gw_sample_params, GW_SAMPLE_THREADS) {
         bad |= at < n && (key[j] < GW_KEY_LEAST || key[j] > GW_KEY_MOST);
     }
     if (bad) {
-        atomicOr(count + 1, 1u);
+        atomicOr(count + GW_SAMPLE_BAD, 1u);
     }
     if (gw_choice_filters(c, n)) {
-        gw_u32 least = 0;
-        clear(counts);
-        __syncthreads();
-        for (int b = 31; b >= 0; b--) {
+        gw_u32 least = least_key(counts, c.top_k, [&](gw_u32 than) {
             unsigned larger = 0;
             for (int j = 0; j < EACH; j++) {
-                larger += key[j] >= (least | 1u << b);
+                larger += key[j] >= than;
             }
-            least |= has_bit(counts, b, larger, c.top_k) ? 1u << b : 0u;
-        }
+            return larger;
+        });
         least = least > 0 ? least : 1; /* all of the piece */
         for (int j = 0; j < EACH; j++) {
             if (key[j] >= least) {
                 gw_listed l = {key[j], first + id + j * GW_SAMPLE_THREADS};
-                list[atomicAdd(count, 1u)] = l;
+                list[atomicAdd(count + GW_SAMPLE_LISTED, 1u)] = l;
             }
         }
         return;
@@ -110,40 +118,96 @@ GW_KERNEL(gw_sample_pieces, struct gw_sample_params, GW_SAMPLE_THREADS) {
     v = best_of(teams, v);
     if (id == 0) {
         gw_listed l = {gw_float_key(x[v.token]), v.token};
-        list[atomicAdd(count, 1u)] = l;
+        list[atomicAdd(count + GW_SAMPLE_LISTED, 1u)] = l;
     }
 }
 
-GW_KERNEL(gw_sample_join, struct gw_sample_params, GW_SAMPLE_THREADS) {
-    __shared__ gw_counts counts;
-    __shared__ gw_best teams[TEAMS];
-    const int row = (int)blockIdx.y, id = (int)threadIdx.x, n = p.n;
-    gw_grid_launch_dependents();
-    gw_grid_dependency_wait();
-    if (row >= gw_live(p.step)) {
-        return;
-    }
-    const gw_listed *list = p.list + (size_t)row * n;
-    unsigned *count = p.count + 2 * row;
-    const gw_choice c = *p.choice;
-    const int listed = (int)count[0], bad = (int)count[1];
-    gw_u32 least = 0;
-    clear(counts);
-    __syncthreads(); /* all have read the count */
+/* What top-k leaves, ranked, and how much of the probability of the first they have; kept: how many
+ * of them top-p leaves. */
+struct gw_ranked {
+    gw_listed at[GW_CHOICE_RANKED];
+    float mass[GW_CHOICE_RANKED];
+    unsigned n;
+    int kept;
+};
+static_assert((int)GW_CHOICE_RANKED <= (int)GW_SAMPLE_THREADS, "a thread has one");
+
+/* By the whole block: of a list what has a key from `least` on. Returns how many top-p leaves; 0:
+ * they are too many to say. */
+GW_DEVICE int rank(gw_ranked &ranked, const gw_choice &c, const gw_listed *list, int listed,
+                   gw_u32 least) {
+    const int id = (int)threadIdx.x;
     if (id == 0) {
-        count[0] = count[1] = 0;
+        ranked.n = 0;
     }
-    for (int b = 31; b >= 0 && gw_choice_filters(c, n); b--) {
-        unsigned larger = 0;
-        for (int i = id; i < listed; i += GW_SAMPLE_THREADS) {
-            larger += list[i].key >= (least | 1u << b);
-        }
-        least |= has_bit(counts, b, larger, c.top_k) ? 1u << b : 0u;
-    }
-    gw_best v = {-INFINITY, n - 1};
+    __syncthreads();
     for (int i = id; i < listed; i += GW_SAMPLE_THREADS) {
         const gw_listed l = list[i];
-        if (l.key >= least) {
+        const unsigned at = l.key >= least ? atomicAdd(&ranked.n, 1u) : GW_CHOICE_RANKED;
+        if (at < GW_CHOICE_RANKED) {
+            ranked.at[at] = l;
+        }
+    }
+    __syncthreads();
+    const int n = (int)ranked.n;
+    if (n > (int)GW_CHOICE_RANKED) {
+        return 0;
+    }
+    gw_listed mine = {0, 0};
+    int before = 0;
+    if (id < n) {
+        mine = ranked.at[id];
+        for (int i = 0; i < n; i++) {
+            before += gw_listed_before(ranked.at[i], mine);
+        }
+    }
+    __syncthreads();
+    if (id < n) {
+        ranked.at[before] = mine;
+    }
+    __syncthreads();
+    if (id < n) {
+        ranked.mass[before] = gw_exp(gw_key_float(mine.key) - gw_key_float(ranked.at[0].key));
+    }
+    __syncthreads();
+    if (id == 0) {
+        ranked.kept = gw_masses_reaching(ranked.mass, n, c.top_p);
+    }
+    __syncthreads();
+    return ranked.kept;
+}
+
+/* The token of a row, when all of its pieces are listed. */
+GW_DEVICE void draw(const struct gw_sample_params &p, const gw_choice &c, int row,
+                    gw_counts &counts, gw_best *teams) {
+    const int id = (int)threadIdx.x, n = p.n;
+    const gw_listed *list = p.list + (size_t)row * n;
+    unsigned *count = p.count + GW_SAMPLE_COUNTS * row;
+    const int listed = (int)count[GW_SAMPLE_LISTED], bad = (int)count[GW_SAMPLE_BAD];
+    __shared__ gw_ranked ranked;
+    gw_u32 least = 0;
+    __syncthreads(); /* all have read the count, and what teams have */
+    if (id == 0) {
+        count[GW_SAMPLE_LISTED] = count[GW_SAMPLE_BAD] = 0;
+    }
+    if (gw_choice_filters(c, n)) {
+        least = least_key(counts, c.top_k, [&](gw_u32 than) {
+            unsigned larger = 0;
+            for (int i = id; i < listed; i += GW_SAMPLE_THREADS) {
+                larger += list[i].key >= than;
+            }
+            return larger;
+        });
+    }
+    gw_best v = {-INFINITY, n - 1};
+    int kept = listed;
+    if (gw_choice_narrows(c)) {
+        kept = gw_choice_filters(c, n) ? rank(ranked, c, list, listed, least) : 0;
+        list = ranked.at;
+    }
+    for (int i = id; i < kept; i += GW_SAMPLE_THREADS) {
+        const gw_listed l = list[i];
+        if (l.key >= least && !(gw_choice_narrows(c) && ranked.mass[i] < c.min_p)) {
             gw_best other = {gw_choice_score(c, gw_key_float(l.key), gw_step_pos(p.step, row),
                                              l.token),
                              l.token};
@@ -152,6 +216,26 @@ GW_KERNEL(gw_sample_join, struct gw_sample_params, GW_SAMPLE_THREADS) {
     }
     v = best_of(teams, v);
     if (id == 0) {
-        p.ids[row] = !bad && gw_key_counts(gw_float_key(v.score)) ? v.token : -1;
+        const int token = !bad && gw_key_counts(gw_float_key(v.score)) ? v.token : -1;
+        p.ids[row] = token;
+        p.host_ids[gw_step_turn(p.step) * p.step.rows + row] = token;
+    }
+}
+
+GW_KERNEL(gw_sample, struct gw_sample_params, GW_SAMPLE_THREADS) {
+    __shared__ gw_counts counts;
+    __shared__ gw_best teams[TEAMS];
+    __shared__ unsigned before;
+    const int row = (int)blockIdx.y;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step)) {
+        return;
+    }
+    const gw_choice c = *p.choice;
+    list_piece(p, c, row, counts, teams);
+    unsigned *arrived = p.count + GW_SAMPLE_COUNTS * row + GW_SAMPLE_ARRIVED;
+    if (gw_block_arrives(arrived, gridDim.x - 1, &before) == gridDim.x - 1) {
+        draw(p, c, row, counts, teams);
     }
 }

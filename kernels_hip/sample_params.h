@@ -7,18 +7,22 @@
 
 enum {
     GW_SAMPLE_THREADS = 256,
-    GW_SAMPLE_PIECE = 2048, /* logits that a block of gw_sample_pieces looks at */
+    GW_SAMPLE_PIECE = 2048, /* logits that a block looks at */
 };
 
-/* gw_sample_pieces: grid (pieces, rows); gw_sample_join: grid (1, rows). */
+/* What is counted for a row, 0 between launches: what can still be drawn, whether a logit is no
+ * number, blocks that are done. */
+enum { GW_SAMPLE_LISTED, GW_SAMPLE_BAD, GW_SAMPLE_ARRIVED, GW_SAMPLE_COUNTS };
+
+/* gw_sample: grid (pieces, rows). */
 struct gw_sample_params {
     struct gw_step_params step;
     GW_DEV(const float) x; /* [rows, n] */
     GW_DEV(const gw_choice) choice;
-    GW_DEV(int32_t) ids;    /* [rows]                                                     */
-    GW_DEV(gw_listed) list; /* [rows, n]: what can still be drawn                         */
-    GW_DEV(unsigned) count; /* [rows, 2]: how many those are, and whether a logit is no number;
-                             * 0 between launches */
+    GW_DEV(int32_t) ids;      /* [rows]                                                     */
+    GW_DEV(int32_t) host_ids; /* [turns, rows]: the same in host memory, for the step's turn */
+    GW_DEV(gw_listed) list;   /* [rows, n]: what can still be drawn                         */
+    GW_DEV(unsigned) count;   /* [rows, GW_SAMPLE_COUNTS] */
     int32_t n;
 };
 

@@ -53,7 +53,8 @@ typedef struct nc_sampler {
     int rule; /* can a device do it? */
 } nc_sampler;
 
-#define NC_PLAIN .top_p = 1, .typical_p = 1, .repeat_penalty = 1, .tfs_z = 1
+#define NC_PLAIN_BUT_P .typical_p = 1, .repeat_penalty = 1, .tfs_z = 1
+#define NC_PLAIN .top_p = 1, NC_PLAIN_BUT_P
 #define NC_MORE                                                                                    \
     .dynatemp_exponent = 1, .xtc_threshold = 0.1f, .mirostat_tau = 5, .mirostat_eta = 0.1f,        \
     .dry_base = 1.75f, .dry_allowed_length = 2, .dry_last_n = -1, .fsd_n = 3, .fsd_k = 6
@@ -73,6 +74,17 @@ static const nc_sampler nc_samplers[] = {
     {"no stage", {NC_PLAIN, NC_MORE, .temperature = 3, .top_k = 9, .order = "top-p", NC_SEED}, 1},
     {"the other order", {NC_PLAIN, NC_MORE, .temperature = 2, .top_k = 9,
                          .order = "temperature;top-k", NC_SEED}, 0},
+    {"the defaults", {NC_PLAIN_BUT_P, NC_MORE, .temperature = 0.8f, .top_k = 40, .top_p = 0.95f,
+                      .min_p = 0.05f, NC_SEED}, 1},
+    {"top-k, top-p", {NC_PLAIN_BUT_P, NC_MORE, .temperature = 1, .top_k = 64, .top_p = 0.7f,
+                      NC_SEED}, 1},
+    {"top-k, no top-p", {NC_PLAIN_BUT_P, NC_MORE, .temperature = 4, .top_k = 64, NC_SEED}, 1},
+    {"top-k, min-p", {NC_PLAIN, NC_MORE, .temperature = 2, .top_k = 256, .min_p = 0.1f, NC_SEED},
+     1},
+    {"top-k is long", {NC_PLAIN, NC_MORE, .temperature = 2, .top_k = 257, .min_p = 0.1f, NC_SEED},
+     0},
+    {"min-p before top-p", {NC_PLAIN_BUT_P, NC_MORE, .temperature = 1, .top_k = 40, .top_p = 0.9f,
+                            .min_p = 0.1f, .order = "top-k;min-p;top-p;temperature", NC_SEED}, 0},
     {"min-p", {NC_PLAIN, NC_MORE, .temperature = 0.9f, .min_p = 0.05f, NC_SEED}, 0},
     {"penalties", {.top_p = 1, .typical_p = 1, .tfs_z = 1, NC_MORE, .temperature = 0.9f,
                    .repeat_penalty = 1.2f, .repeat_last_n = 64, NC_SEED}, 0},

@@ -44,6 +44,7 @@ typedef struct op_case {
                         * large for the temperature */
     float temperature; /* SAMPLE */
     int top_k;
+    float top_p, min_p;
 } op_case;
 
 #define OC_F32                                                                                     \
@@ -229,6 +230,22 @@ static const op_case op_cases[] = {
      .top_k = 10},
     {.op = GW_OP_SAMPLE, .why = "top-k of more than all", .n = 3, .k = 300, .temperature = 3.0f,
      .top_k = 400},
+    {.op = GW_OP_SAMPLE, .why = "top-p and min-p", .n = 9, .k = 32000, .temperature = 0.8f,
+     .top_k = 40, .top_p = 0.95f, .min_p = 0.05f},
+    {.op = GW_OP_SAMPLE, .why = "top-p of few, hot", .n = 9, .k = 5000, .temperature = 20.0f,
+     .top_k = 9, .top_p = 0.5f},
+    {.op = GW_OP_SAMPLE, .why = "top-p of ties", .n = 9, .k = 200, .temperature = 20.0f,
+     .top_k = 20, .top_p = 0.6f, .wild = 2},
+    {.op = GW_OP_SAMPLE, .why = "min-p of as many as can be ranked", .n = 9, .k = 7001,
+     .temperature = 30.0f, .top_k = 256, .min_p = 0.8f},
+    {.op = GW_OP_SAMPLE, .why = "top-p of the first", .n = 3, .k = 2049, .temperature = 9.0f,
+     .top_k = 100, .top_p = 1e-30f},
+    {.op = GW_OP_SAMPLE, .why = "top-p of more than can be ranked", .n = 3, .k = 7000,
+     .temperature = 1.0f, .top_k = 250, .top_p = 0.9f, .wild = 2},
+    {.op = GW_OP_SAMPLE, .why = "top-p without top-k", .n = 2, .k = 300, .temperature = 1.0f,
+     .top_p = 0.9f},
+    {.op = GW_OP_SAMPLE, .why = "min-p, nothing to draw", .n = 6, .k = 3000, .wild = 1,
+     .temperature = 0.7f, .top_k = 9, .top_p = 0.9f, .min_p = 0.05f},
     {.op = GW_OP_SAMPLE, .why = "the largest, top-k without a meaning", .n = 2, .k = 300,
      .top_k = 4},
     {.op = GW_OP_LINEAR, .why = "q4_0 decode, one row of 4096", .n = 1, .k = 4096, .m = {75},
@@ -695,7 +712,8 @@ static void oc_rowwise(op_setup *s) {
 static void oc_sample(op_setup *s) {
     static const float odd[] = {NAN, INFINITY, -INFINITY, -NAN};
     const op_case *c = s->c;
-    gw_choice choice = {c->temperature, c->top_k, 0x89abcdefu, 0x01234567u, 1 + c->k};
+    gw_choice choice = {c->temperature, c->top_k, 0x89abcdefu, 0x01234567u,
+                        1 + c->k,       c->top_p, c->min_p};
     gw_tensor *x = oc_matrix(s, "logits", GW_FMT_F32, s->rows, c->k);
     gw_tensor *words = oc_matrix(s, "choice", GW_FMT_I32, 1, GW_CHOICE_WORDS);
     float *at = oc_host(s, x);

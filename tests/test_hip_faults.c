@@ -198,7 +198,7 @@ static void every_allocation_may_fail(void **state) {
 static void a_failing_launch_loses_the_device(void **state) {
     (void)state;
     static const char *const settings[] = {"no-graph,fail-launch=1", "no-graph,fail-launch=2",
-                                           "fail-launch=2", "fail-launch=3"};
+                                           "fail-launch=3", "fail-launch=4"};
     for (int i = 0; i < 4; i++) {
         struct gw_device *device = open_hip(settings[i]);
         assert_int_equal(try_node(device), GW_E_DEVICE);
@@ -214,7 +214,7 @@ static void a_failing_launch_loses_the_device(void **state) {
 
 static void a_failing_capture_names_the_kernel(void **state) {
     (void)state;
-    struct gw_device *device = open_hip("fail-launch=1");
+    struct gw_device *device = open_hip("fail-launch=2"); /* the first fetches the step block */
     assert_int_equal(try_node(device), GW_E_DEVICE);
     assert_non_null(strstr(gw_error_text(), "capturing gw_embed"));
     assert_int_equal(try_node(device), GW_OK); /* nothing ran: nothing is lost */

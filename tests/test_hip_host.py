@@ -110,7 +110,7 @@ def test_only_what_the_model_needs_is_compiled(tmp_path):
     first = set(compiled(log))
     assert log.read_text().split()[-1] == "first-launch"  # all was there when the first step ran
     assert formats(first) == {"q4_0", "q6_k"}  # the output head has another
-    assert {"gw_linear_q4_0", "gw_glu_q4_0", "gw_linear_q4_0_wide", "gw_sample_join"} <= first
+    assert {"gw_linear_q4_0", "gw_glu_q4_0", "gw_linear_q4_0_wide", "gw_sample"} <= first
     assert "gw_linear_q4_0_beside" in first  # in front of attention and behind it
     pages = {k for k in first if k.startswith("gw_attend_f16_h")}
     assert "gw_glu_q6_k" not in first and pages == {"gw_attend_f16_h2_e64", "gw_attend_f16_h2_whole64"}
@@ -158,8 +158,8 @@ def test_a_real_compiler_behind_the_program(kind, names, tmp_path):
     done = godwit("bench", "--gemm", "q4_0:K=64,N=32,M=1", "--device", "hip",
                   driver=f"{plain}:{library}", cache=tmp_path, fake="arch=80", hip="compile", timeout=900)
     assert done.returncode == 0, done.stderr
-    # and the kernel that tries the device, and what lays x down as blocks with copies fetch it
-    assert len(list((tmp_path / "godwit").iterdir())) == (3 if kind == "cuda" else 2)
+    # and the kernels that try the device, fetch the step, and lay x down as blocks with copies fetch it
+    assert len(list((tmp_path / "godwit").iterdir())) == (4 if kind == "cuda" else 3)
 
 
 def test_settings_are_checked():

@@ -49,6 +49,14 @@ static void what_a_rule_says(void **state) {
     assert_true(rule.temperature == 1.3f && rule.top_k == 20 && rule.first == 1);
     assert_int_equal(rule.seed_low, 0x76543210u);
     assert_int_equal(rule.seed_high, 0xfedcba98u);
+    assert_true(rule.top_p == 0 && rule.min_p == 0 && !gw_choice_narrows(rule));
+    gw_sampler_free(sampler);
+    gw_sampler_options usual;
+    gw_sampler_defaults(&usual);
+    nc_ok(gw_sampler_new(r.m, &usual, &sampler));
+    assert_int_equal(gw_sampler_rule(sampler, &rule), 1);
+    assert_true(rule.temperature == 0.8f && rule.top_k == 40 && rule.top_p == 0.95f &&
+                rule.min_p == 0.05f && gw_choice_narrows(rule));
     gw_sampler_free(sampler);
     nc_close(&r);
 }

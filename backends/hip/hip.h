@@ -51,6 +51,7 @@ struct gw_device {
     int check;        /* that, and the end of each is awaited: faults name the kernel */
     int compile;      /* programs are compiled now, whatever the build has           */
     uint64_t waits;   /* how often the stream was seen empty                          */
+    struct gw_segment *drew; /* the last one that drew; or NULL                      */
     gw_kernel *kernels;
     size_t n_kernels;
     int fail_alloc, fail_launch, fail_build; /* faults for tests: the k-th from now; 0: never */
@@ -201,11 +202,13 @@ struct gw_segment {
     int ran[2];
     uint64_t waits[2];     /* device->waits when it last ran: equal means it may still run */
     gw_hip_event ended[2]; /* of a segment that draws: when it last did */
-    /* The step block in device memory: int32 n, pick, n_pick, pos_max, token [rows], pos [rows],
-     * slot [rows]. */
-    gw_hip_ptr step;
-    int32_t *staging[2]; /* the same in pinned host memory */
+    gw_hip_ptr ids;        /* what it draws, [rows] */
+    int32_t *drawn;        /* the same in pinned host memory, [2, rows] */
+    struct gw_post *post[2]; /* that is to have one of them; or NULL */
+    gw_hip_ptr step;         /* the step block in device memory (kernels_hip/params.h) */
+    int32_t *staging[2];     /* the same in pinned host memory */
     size_t step_bytes;
+    gw_hip_function take_step; /* the kernel that fetches it */
     gw_hip_piece *pieces; /* gw_hip_private */
     size_t n_pieces;
     gw_hip_piece arrived; /* gw_hip_arrived */
@@ -238,6 +241,10 @@ gw_status gw_hip_scratch(struct gw_segment *segment, size_t bytes, gw_hip_ptr *o
 gw_status gw_hip_private(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out);
 /* Counters of units that are done, 0 between launches: one memory for all launches of a segment. */
 gw_status gw_hip_arrived(struct gw_segment *segment, size_t n, gw_hip_ptr *out);
+/* The segment draws ids [rows]; *host: [2, rows] where a step of turn 0 or 1 leaves them, too. */
+gw_status gw_hip_draws(struct gw_segment *segment, gw_hip_ptr ids, gw_hip_ptr *host);
+/* Where the last step that drew leaves these ids in host memory, bytes of them; NULL: nowhere. */
+const int32_t *gw_hip_drawn(const struct gw_device *device, gw_hip_ptr at, size_t bytes);
 /* Whether two activations share no memory. */
 int gw_hip_apart(const gw_tensor *a, const gw_tensor *b);
 /* Blocks of this kernel that one unit holds at once, at least 1: grids of exactly what fits. */
@@ -289,9 +296,14 @@ struct gw_turn_params gw_hip_turn(const gw_node *rope);
 /* How an activation of the segment lies in device memory (kernels_hip/act8_params.h): in groups
  * where it is made and read by nodes of this segment alone that know of that (linear.c). */
 int gw_hip_form(const struct gw_segment *segment, const gw_tensor *t);
-/* Is nodes[1] of n, a norm, made by the products before and behind it (linear.c)? Its result is
+/* Is nodes[1] of n, a norm, made by what is before it, a product or the embedding, and the product
+ * behind it (linear.c)? Its result is
  * nowhere in memory then. */
 int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n);
+/* What nodes[0] leaves then: rows of x, times the norm's weights, of *form in *blocks of 32, and
+ * squares of their blocks. */
+gw_status gw_hip_leaves(struct gw_segment *segment, const gw_node *norm, gw_hip_ptr *x,
+                        gw_hip_ptr *squares, int32_t *form, int32_t *blocks);
 /* Can the attention behind them do rotation and cache, `before`, itself (attention.c)? Of one row
  * it always does, of several where a block has all pages: `before` has a launch for the other ways.
  */

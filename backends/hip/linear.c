@@ -79,14 +79,17 @@ static gw_status record_linear(struct gw_segment *segment, const gw_kernel *kern
 static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
                             const gw_node *node);
 
-/* Does this product leave what the norm behind it asks for? */
+/* Does this product or embedding leave what the norm behind it asks for? */
 static int leaves_norm(const struct gw_segment *segment, const gw_node *node, const gw_node *norm) {
     gw_linear_shape s;
-    return node->op == GW_OP_LINEAR && node->kernel->record == record_linear &&
-           node->w[1] == NULL && norm->op == GW_OP_NORM && norm->in[0] == node->out &&
-           gw_hip_width(node->out) == (size_t)node->w[0]->dim[0] &&
-           gw_hip_width(node->out) % GW_LINEAR_ITEM == 0 && norm->w[0]->fmt == GW_FMT_F32 &&
-           gw_hip_shape(segment->device, node->w[0], segment->rows, 0, 1, &s);
+    if (norm->op != GW_OP_NORM || norm->in[0] != node->out || norm->w[0]->fmt != GW_FMT_F32 ||
+        gw_hip_width(node->out) % GW_LINEAR_ITEM != 0) {
+        return 0;
+    }
+    return node->op == GW_OP_EMBED ||
+           (node->op == GW_OP_LINEAR && node->kernel->record == record_linear &&
+            node->w[1] == NULL && gw_hip_width(node->out) == (size_t)node->w[0]->dim[0] &&
+            gw_hip_shape(segment->device, node->w[0], segment->rows, 0, 1, &s));
 }
 
 /* Does it read x through shared memory, where the norm's factor comes to it? */
@@ -226,6 +229,13 @@ static int left_form(const struct gw_segment *segment, const gw_node *norm) {
         return form;
     }
     return form == GW_FORM_PLAIN || segment->rows > 1 ? GW_FORM_SUMS : form;
+}
+
+gw_status gw_hip_leaves(struct gw_segment *segment, const gw_node *norm, gw_hip_ptr *x,
+                        gw_hip_ptr *squares, int32_t *form, int32_t *blocks) {
+    *form = left_form(segment, norm);
+    *blocks = (int32_t)left_blocks(segment, norm);
+    return left_between(segment, norm, x, squares);
 }
 
 /* Has a launch put these rows into groups of that form, and has no node written them since? */
@@ -395,10 +405,9 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
         p->eps = norm->args.norm.eps;
     }
     if (behind != NULL) {
-        GW_TRY(left_between(segment, behind, &p->left, &p->left_squares));
         p->behind = gw_hip_at(behind->w[0]);
-        p->left_blocks = (int32_t)left_blocks(segment, behind);
-        p->left_form = left_form(segment, behind);
+        GW_TRY(gw_hip_leaves(segment, behind, &p->left, &p->left_squares, &p->left_form,
+                             &p->left_blocks));
     }
     p->row_words = s.row_words > 0 ? s.row_words : p->terms;
     p->width = s.width;

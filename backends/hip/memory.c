@@ -123,6 +123,12 @@ gw_status gw_hip_read(const struct gw_buffer *src, size_t at, void *dst, size_t 
     if (bytes == 0) {
         return GW_OK;
     }
+    const int32_t *drawn = gw_hip_drawn(device, src->at + at, bytes);
+    if (drawn != NULL) {
+        GW_TRY(gw_hip_wait(device));
+        memcpy(dst, drawn, bytes);
+        return GW_OK;
+    }
     GW_TRY(gw_hip_check(device->driver,
                         device->driver->Read(dst, src->at + at, bytes, device->stream),
                         "reading a buffer"));

@@ -66,7 +66,7 @@ static const struct {
     {"gw_attend_*",        "kernels_hip/attention.hip"},
     {"gw_prefill_half_*",  "kernels_hip/prefill_half.hip"},
     {"gw_prefill_*",       "kernels_hip/prefill.hip"},
-    {"gw_sample_*",        "kernels_hip/sample.hip"},
+    {"gw_sample",          "kernels_hip/sample.hip"},
     {"gw_roof_*",          "kernels_hip/roof.hip"},
     {"gw_*",               "kernels_hip/rows.hip"},
 };

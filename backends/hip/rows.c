@@ -45,8 +45,12 @@ static gw_status record_embed(struct gw_segment *segment, const gw_kernel *kerne
     for (char *c = name; *c != '\0'; c++) {
         *c = *c == '-' ? '_' : *c;
     }
-    size_t pieces = gw_format_of(table->fmt)->is_float ? width : width / GW_ACT_BLOCK;
-    return along_rows(segment, node, name, pieces, GW_ROWS_THREADS, &p, sizeof p);
+    if (segment->behind != NULL) {
+        p.behind = gw_hip_at(segment->behind->w[0]);
+        GW_TRY(gw_hip_leaves(segment, segment->behind, &p.left, &p.left_squares, &p.left_form,
+                             &p.left_blocks));
+    }
+    return along_rows(segment, node, name, width, 4 * GW_ROWS_THREADS, &p, sizeof p);
 }
 
 /* ---- PICK ------------------------------------------------------------------------------------ */
@@ -201,12 +205,10 @@ static gw_status record_sample(struct gw_segment *segment, const gw_kernel *kern
                                  .n = (int32_t)n};
     (void)kernel;
     GW_TRY(gw_hip_scratch(segment, rows * n * sizeof(gw_listed), &p.list));
-    GW_TRY(gw_hip_arrived(segment, 2 * rows, &p.count));
-    segment->draws = 1;
-    GW_TRY(gw_hip_record(segment, node, "gw_sample_pieces", gw_hip_groups(n, GW_SAMPLE_PIECE),
-                         (unsigned)segment->rows, 1, GW_SAMPLE_THREADS, 1, 1, 0, &p, sizeof p));
-    return gw_hip_record(segment, node, "gw_sample_join", 1, (unsigned)segment->rows, 1,
-                         GW_SAMPLE_THREADS, 1, 1, 0, &p, sizeof p);
+    GW_TRY(gw_hip_arrived(segment, GW_SAMPLE_COUNTS * rows, &p.count));
+    GW_TRY(gw_hip_draws(segment, p.ids, &p.host_ids));
+    return gw_hip_record(segment, node, "gw_sample", gw_hip_groups(n, GW_SAMPLE_PIECE),
+                         (unsigned)segment->rows, 1, GW_SAMPLE_THREADS, 1, 1, 0, &p, sizeof p);
 }
 
 /* clang-format off */

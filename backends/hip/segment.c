@@ -1,6 +1,7 @@
 /* backends/hip/segment.c - nodes to launches, launches to a captured graph, and its replay. The
- * graph begins with the copy of the step block from pinned memory, so a pass is one call of the
- * driver.
+ * graph begins with a kernel that fetches the step block from pinned memory, and one that draws
+ * leaves its tokens there, so a pass is one call of the driver and no copy: those of the driver
+ * make the card change from one engine to another and back.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 
 #include "backends/hip/hip.h"
 #include "core/base/list.h"
+#include "kernels_hip/rows_params.h"
 
 enum { PLAIN_SHARED = 48 << 10 };
 
@@ -116,6 +118,24 @@ gw_status gw_hip_arrived(struct gw_segment *segment, size_t n, gw_hip_ptr *out) 
     return GW_OK;
 }
 
+gw_status gw_hip_draws(struct gw_segment *segment, gw_hip_ptr ids, gw_hip_ptr *host) {
+    void *drawn = NULL;
+    segment->draws = 1;
+    segment->ids = ids;
+    GW_TRY(gw_hip_take_host(segment->device, 2 * (size_t)segment->rows * sizeof(int32_t), &drawn));
+    segment->drawn = drawn;
+    *host = (uint64_t)(uintptr_t)drawn;
+    return GW_OK;
+}
+
+const int32_t *gw_hip_drawn(const struct gw_device *device, gw_hip_ptr at, size_t bytes) {
+    const struct gw_segment *s = device->drew;
+    if (s == NULL || at < s->ids || at + bytes > s->ids + (size_t)s->rows * sizeof(int32_t)) {
+        return NULL;
+    }
+    return s->drawn + s->turn * s->rows + (at - s->ids) / sizeof(int32_t);
+}
+
 int gw_hip_apart(const gw_tensor *a, const gw_tensor *b) {
     size_t a_bytes, b_bytes;
     return gw_matrix_bytes(a->fmt, (uint64_t)a->dim[0], (uint64_t)a->dim[1], &a_bytes) == GW_OK &&
@@ -177,9 +197,14 @@ gw_hip_error gw_hip_start(struct gw_device *device, const gw_hip_launch *l, int 
 }
 
 static gw_hip_error send_step(struct gw_segment *segment, int turn) {
-    struct gw_device *device = segment->device;
-    return device->driver->Write(segment->step, segment->staging[turn], segment->step_bytes,
-                                 device->stream);
+    struct gw_take_step_params p = {.from = (uint64_t)(uintptr_t)segment->staging[turn],
+                                    .to = segment->step,
+                                    .n = (int32_t)(segment->step_bytes / sizeof(int32_t))};
+    gw_hip_launch l = {.function = segment->take_step,
+                       .grid = {1, 1, 1},
+                       .block = {GW_ROWS_THREADS, 1, 1},
+                       .params = &p};
+    return gw_hip_start(segment->device, &l, 0, GW_HIP_MANY);
 }
 
 /* ---- freezing -------------------------------------------------------------------------------- */
@@ -234,6 +259,7 @@ static gw_status take_staging(struct gw_segment *segment, int turn) {
     GW_TRY(gw_hip_take_host(segment->device, segment->step_bytes, &staging));
     segment->staging[turn] = staging;
     memset(staging, 0, segment->step_bytes);
+    segment->staging[turn][segment->step_bytes / sizeof(int32_t) - 1] = turn;
     return GW_OK;
 }
 
@@ -252,6 +278,7 @@ static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, si
     struct gw_device *device = segment->device;
     GW_TRY(gw_hip_take(device, segment->step_bytes, &segment->step));
     GW_TRY(take_staging(segment, 0));
+    GW_TRY(gw_hip_want(device, "gw_take_step"));
     for (size_t i = 0; i < n; i++) {
         segment->node = (int)i;
         if (has_none(segment, &nodes[i], n - i)) {
@@ -287,7 +314,7 @@ gw_status gw_hip_freeze(struct gw_device *device, const gw_node *nodes, size_t n
     segment->nodes = nodes;
     segment->n_nodes = n;
     segment->rows = rows;
-    segment->step_bytes = gw_step_bytes(rows);
+    segment->step_bytes = gw_step_bytes(rows) + sizeof(int32_t);
     gw_status status = record_all(segment, nodes, n);
     if (status != GW_OK) {
         gw_hip_thaw(segment);
@@ -336,6 +363,7 @@ gw_status gw_hip_ready(struct gw_segment *segment, gw_progress_fn progress, void
     }
     GW_TRY(gw_hip_enter(device));
     GW_TRY(gw_hip_programs_build(device, progress, user));
+    GW_TRY(gw_hip_find(device, "gw_take_step", &segment->take_step));
     for (size_t i = 0; i < segment->n; i++) {
         GW_TRY(complete(device, &segment->launches[i]));
     }
@@ -357,6 +385,32 @@ static void free_events(struct gw_segment *segment) {
     segment->events = NULL;
 }
 
+struct gw_post {
+    struct gw_device *device;
+    gw_hip_event there;
+    int32_t *value; /* pinned */
+    /* Or the step of a segment, not NULL, leaves it in host memory, until that is taken again. */
+    struct gw_segment *segment;
+    int turn;
+    const int32_t *drawn;
+};
+
+static void forget_segment(struct gw_post *post) {
+    if (post->segment != NULL) {
+        post->segment->post[post->turn] = NULL;
+        post->segment = NULL;
+    }
+}
+
+/* The step of that turn has ended, and what it left is about to be gone. */
+static void settle(struct gw_segment *segment, int turn) {
+    struct gw_post *post = segment->post[turn];
+    if (post != NULL) {
+        *post->value = *post->drawn;
+        forget_segment(post);
+    }
+}
+
 void gw_hip_thaw(struct gw_segment *segment) {
     if (segment == NULL) {
         return;
@@ -364,7 +418,11 @@ void gw_hip_thaw(struct gw_segment *segment) {
     struct gw_device *device = segment->device;
     (void)gw_hip_enter(device);
     device->driver->StreamWait(device->stream); /* nothing may use what is freed now */
+    if (device->drew == segment) {
+        device->drew = NULL;
+    }
     for (int turn = 0; turn < 2; turn++) {
+        settle(segment, turn);
         for (int way = 0; way < GW_HIP_WAYS; way++) {
             if (segment->graph[way][turn] != NULL) {
                 device->driver->ExecFree(segment->graph[way][turn]);
@@ -376,6 +434,9 @@ void gw_hip_thaw(struct gw_segment *segment) {
         if (segment->staging[turn] != NULL) {
             device->driver->HostFree(segment->staging[turn]);
         }
+    }
+    if (segment->drawn != NULL) {
+        device->driver->HostFree(segment->drawn);
     }
     free_events(segment);
     for (size_t i = 0; i < segment->n; i++) {
@@ -486,6 +547,8 @@ gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step) {
     GW_TRY(gw_hip_enter(device));
     int turn = segment->turn = segment->draws ? !segment->turn : 0;
     GW_TRY(free_staging(segment, turn));
+    settle(segment, turn);
+    device->drew = segment->draws ? segment : device->drew;
     segment->ran[turn] = 1;
     segment->waits[turn] = device->waits;
     gw_step_pack(step, segment->rows, segment->staging[turn]);
@@ -520,12 +583,6 @@ void gw_hip_profile(struct gw_segment *segment, gw_node_time *times) {
 
 /* ---- numbers on their way -------------------------------------------------------------------- */
 
-struct gw_post {
-    struct gw_device *device;
-    gw_hip_event there;
-    int32_t *value; /* pinned */
-};
-
 gw_status gw_hip_post_new(struct gw_device *device, struct gw_post **out) {
     GW_TRY(gw_hip_enter(device));
     void *value = NULL;
@@ -553,6 +610,7 @@ void gw_hip_post_free(struct gw_post *post) {
     const gw_hip_driver *d = post->device->driver;
     (void)gw_hip_enter(post->device);
     d->StreamWait(post->device->stream); /* it may be under way */
+    forget_segment(post);
     if (post->there != NULL) {
         d->EventFree(post->there);
     }
@@ -565,6 +623,15 @@ void gw_hip_post_free(struct gw_post *post) {
 gw_status gw_hip_post(struct gw_post *post, const struct gw_buffer *src, size_t at) {
     struct gw_device *device = post->device;
     const gw_hip_driver *d = device->driver;
+    struct gw_segment *drew = device->drew;
+    forget_segment(post);
+    post->drawn = gw_hip_drawn(device, src->at + at, sizeof *post->value);
+    if (post->drawn != NULL && drew->post[drew->turn] == NULL) {
+        post->segment = drew;
+        post->turn = drew->turn;
+        drew->post[post->turn] = post;
+        return GW_OK;
+    }
     GW_TRY(gw_hip_enter(device));
     gw_hip_error error = d->Read(post->value, src->at + at, sizeof *post->value, device->stream);
     if (error == GW_HIP_OK) {
@@ -575,10 +642,12 @@ gw_status gw_hip_post(struct gw_post *post, const struct gw_buffer *src, size_t 
 
 gw_status gw_hip_collect(struct gw_post *post, int32_t *out) {
     GW_TRY(gw_hip_enter(post->device));
-    gw_hip_error error = post->device->driver->EventWait(post->there);
+    struct gw_segment *segment = post->segment;
+    gw_hip_event until = segment != NULL ? segment->ended[post->turn] : post->there;
+    gw_hip_error error = post->device->driver->EventWait(until);
     if (error != GW_HIP_OK) {
         return gw_hip_lose(post->device, error, "a token was awaited");
     }
-    *out = *post->value;
+    *out = segment != NULL ? *post->drawn : *post->value;
     return GW_OK;
 }

@@ -195,6 +195,7 @@ static gw_status fill_device(struct gw_device *d, const gw_device_options *optio
     }
     d->hints = d->nvidia &&
                number_info(cl, d->id, COMPUTE_CAPABILITY_MAJOR, sizeof(cl_uint)) >= HINTS_FROM;
+    d->doubles = gw_cl_has_doubles(d);
     d->matrix = d->nvidia ? !no_matrix && gw_cl_has_matrix(d) : d->matrix && !d->item;
     /* OpenCL 1.2 orders nothing between groups of a launch, the PTX of NVIDIA does. */
     d->last_joins = d->nvidia || d->last_joins;
@@ -339,6 +340,8 @@ static const gw_kernel *list(const struct gw_device *device, size_t *count) {
     return device->kernels;
 }
 
+static int narrows(const struct gw_device *device) { return device->doubles; }
+
 const gw_backend gw_backend_opencl = {.name = "opencl",
                                       .device_count = device_count,
                                       .open = open_device,
@@ -354,6 +357,7 @@ const gw_backend gw_backend_opencl = {.name = "opencl",
                                       .load_weight = gw_cl_load_weight,
                                       .size_weight = gw_cl_size_weight,
                                       .kernels = list,
+                                      .narrows = narrows,
                                       .freeze = gw_cl_freeze,
                                       .run = gw_cl_run,
                                       .wait = gw_cl_wait,

@@ -49,6 +49,7 @@ struct gw_device {
     int nvidia;                    /* inline PTX is understood                    */
     int shuffles, dots;            /* GW_CL_SHUFFLES_.., GW_CL_DOTS_..; 0: plain OpenCL */
     int matrix;                    /* prompts on matrix instructions              */
+    int doubles;                   /* kernels may have them                       */
     int exact;                     /* float weights of prompts to the CPU's bits  */
     int hints;                     /* PTX loads say which caches to use           */
     int compact;                   /* the compiler is slow: no loop is unrolled   */
@@ -93,6 +94,7 @@ enum { GW_CL_DOTS_PTX = 1, GW_CL_DOTS_AMD, GW_CL_DOTS_AMD_SIGNED, GW_CL_DOTS_SIG
 void gw_cl_find_ways(struct gw_device *device);
 int gw_cl_tries_ways(struct gw_device *device);
 int gw_cl_has_matrix(struct gw_device *device);
+int gw_cl_has_doubles(const struct gw_device *device);
 
 /* The queue with profiling; NULL: there is none. */
 cl_command_queue gw_cl_timed(struct gw_device *device);

@@ -183,6 +183,8 @@ static const char *const matrix_probe =
 /* Byte k of row r of tile t: what a register of number t holds of row r. */
 static int tile_byte(signed char (*rows)[16], int t, int r, int k) { return rows[8 * t + r][k]; }
 
+int gw_cl_has_doubles(const struct gw_device *d) { return has_extension(d, "cl_khr_fp64"); }
+
 int gw_cl_has_matrix(struct gw_device *d) {
     const char *texts[] = {matrix_head, gw_cl_text("kernels_cl/matrix.cl"), matrix_probe};
     signed char rows[LANES][16];

@@ -3,6 +3,7 @@
 #include "backends/ref/ref.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/tensor/blocks.h"
@@ -373,16 +374,65 @@ static int is_among(const float *x, int64_t n, int k, float value) {
     return larger < k;
 }
 
+/* By falling probability, of equals the lower token first. */
+static int by_rank(const void *a, const void *b) {
+    const gw_listed *x = a, *y = b;
+    return x->key != y->key ? (x->key < y->key) - (x->key > y->key)
+                            : (x->token > y->token) - (x->token < y->token);
+}
+
+/* The tokens that top-k, top-p and min-p leave of x; how many, 0 when they cannot say. */
+static int narrow(const float *x, int64_t n, gw_choice c, gw_listed *list) {
+    double all = 0, before = 0;
+    int listed = 0, left = 0;
+    for (int64_t i = 0; i < n && gw_choice_filters(c, (int)n); i++) {
+        if (is_among(x, n, c.top_k, x[i])) {
+            if (listed == GW_CHOICE_RANKED) {
+                return 0;
+            }
+            list[listed++] = (gw_listed){gw_float_key(x[i]), (int32_t)i};
+        }
+    }
+    qsort(list, (size_t)listed, sizeof *list, by_rank);
+    for (int i = 0; i < listed; i++) {
+        all += (double)gw_exp(x[list[i].token] - x[list[0].token]);
+    }
+    for (int i = 0; i < listed; i++) {
+        float share = gw_exp(x[list[i].token] - x[list[0].token]);
+        int reached = c.top_p > 0 && i > 0 && before >= (double)c.top_p * all;
+        before += (double)share;
+        if (!reached && !(share < c.min_p)) {
+            list[left++] = list[i];
+        }
+    }
+    return left;
+}
+
+static int is_listed(const gw_listed *list, int n, int64_t token) {
+    for (int i = 0; i < n; i++) {
+        if (list[i].token == token) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Noise and scores are floats by definition. */
 static int32_t draw(const float *x, int64_t n, gw_choice c, int32_t pos) {
     int32_t best = -1;
     float most = -INFINITY;
+    gw_listed list[GW_CHOICE_RANKED];
     for (int64_t i = 0; i < n; i++) {
         if (isnan(x[i]) || x[i] == INFINITY) {
             return -1;
         }
+    }
+    int narrows = gw_choice_narrows(c), left = narrows ? narrow(x, n, c, list) : 0;
+    for (int64_t i = 0; i < n; i++) {
         float y = gw_choice_score(c, x[i], pos, (int32_t)i);
-        if (y > most && (!gw_choice_filters(c, (int)n) || is_among(x, n, c.top_k, x[i]))) {
+        if (y > most &&
+            (narrows ? is_listed(list, left, i)
+                     : !gw_choice_filters(c, (int)n) || is_among(x, n, c.top_k, x[i]))) {
             most = y;
             best = (int32_t)i;
         }

@@ -147,7 +147,7 @@ static gw_status forget_rejected(gw_drafter *d, const gw_draft_proposal *drafts,
  * one token to choose; it and the pool look at all of the rows behind which a draft stands. */
 static void find_rules(gw_drafter *d, const gw_sampler *sampler) {
     int ruled = gw_sampler_rule(sampler, &d->rule), rejects = d->accept == GW_ACCEPT_REJECTION;
-    int target = ruled && gw_session_steps(d->target);
+    int target = ruled && gw_session_draws(d->target, &d->rule);
     d->rule.first += d->shifted;
     d->draft_rule = d->rule;
     if (d->greedy_draft) {
@@ -156,6 +156,7 @@ static void find_rules(gw_drafter *d, const gw_sampler *sampler) {
     d->draws_rows = target && (d->assume > 0 || d->accept == GW_ACCEPT_EXACT);
     d->draws_single = target && (d->draws_rows || !rejects || gw_sampler_is_greedy(sampler));
     d->draws_drafts = ruled && !rejects && d->draft != NULL && gw_session_steps_ahead(d->draft) &&
+                      gw_session_draws(d->draft, &d->draft_rule) &&
                       d->draft_vocab == gw_model_n_vocab(gw_session_model(d->draft));
 }
 

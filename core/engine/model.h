@@ -27,6 +27,7 @@ gw_status gw_session_decode_end(gw_session *s);
 /* Can steps be drawn where the logits are; and does such a step begin before the host has the token
  * that it appends? */
 int gw_session_steps(const gw_session *s);
+int gw_session_draws(const gw_session *s, const gw_choice *rule); /* by such a rule? */
 int gw_session_steps_ahead(const gw_session *s);
 /* Where they can: append one token; *id: what the rule draws behind it, without logits; less than
  * 0, and the session as it was, when that is impossible. more: the next call will append *id, and

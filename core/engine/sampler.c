@@ -2,6 +2,7 @@
  */
 #include "core/engine/sampler.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -450,8 +451,18 @@ gw_status gw_sampler_pick(gw_sampler *s, const float *logits, int32_t pos, int32
     return gw_sampler_choose(s, &c, pos, token);
 }
 
-/* A draw goes on with top-k and then temperature, if with anything; the most probable token is what
- * it is as long as no stage may move it. */
+/* The place of a stage in what a device can do, from 1 on; 0: none. */
+static int place_of(const gw_sampler *s, int row) {
+    void (*run)(const stage_call *) = stage_table[row].run;
+    return run == run_top_k                                       ? 1
+           : run == run_top_p                                     ? 2
+           : run == run_min_p                                     ? 3
+           : run == run_temperature && !(s->o.dynatemp_range > 0) ? 4
+                                                                  : 0;
+}
+
+/* A draw goes on with top-k, top-p, min-p and then temperature, if with anything; the most probable
+ * token is what it is as long as no stage may move it. */
 int gw_sampler_rule(const gw_sampler *s, gw_choice *out) {
     gw_choice c = {
         .seed_low = (gw_u32)s->o.seed, .seed_high = (gw_u32)(s->o.seed >> 32), .first = 1};
@@ -463,18 +474,20 @@ int gw_sampler_rule(const gw_sampler *s, gw_choice *out) {
         return !any_effect(s, MOVES);
     }
     c.temperature = 1.0f;
-    for (int i = 0; i < s->n_stages; i++) {
-        void (*run)(const stage_call *) = stage_table[s->stages[i]].run;
-        if (run == run_top_k && i == 0) {
-            c.top_k = s->o.top_k;
-        } else if (run == run_temperature && i + 1 == s->n_stages && !(s->o.dynatemp_range > 0)) {
-            c.temperature = s->o.temperature;
-        } else {
+    for (int i = 0, last = 0; i < s->n_stages; i++) {
+        int place = place_of(s, s->stages[i]);
+        if (place <= last) {
             return 0;
         }
+        c.top_k = place == 1 ? s->o.top_k : c.top_k;
+        c.top_p = place == 2 ? fmaxf(s->o.top_p, FLT_MIN) : c.top_p; /* one token at least */
+        c.min_p = place == 3 ? s->o.min_p : c.min_p;
+        c.temperature = place == 4 ? s->o.temperature : c.temperature;
+        last = place;
     }
     *out = c;
-    return 1;
+    return !gw_choice_narrows(c) ||
+           (gw_choice_filters(c, s->n_vocab) && c.top_k <= GW_CHOICE_RANKED);
 }
 
 /* ---- the text -------------------------------------------------------------------------------- */

@@ -145,7 +145,7 @@ gw_status gw_session_next(gw_session *s, gw_sampler *sampler, int32_t token, int
                           int32_t *next) {
     gw_choice rule;
     int32_t id = -1;
-    if (s->next != NULL && gw_sampler_rule(sampler, &rule)) {
+    if (gw_sampler_rule(sampler, &rule) && gw_session_draws(s, &rule)) {
         rule.first += shifted;
         GW_TRY(gw_session_step(s, &rule, token, 1, &id));
     }
@@ -157,6 +157,12 @@ gw_status gw_session_next(gw_session *s, gw_sampler *sampler, int32_t token, int
 }
 
 int gw_session_steps(const gw_session *s) { return s->next != NULL; }
+
+int gw_session_draws(const gw_session *s, const gw_choice *rule) {
+    const gw_plan_device *head = head_of(s);
+    return s->next != NULL && (!gw_choice_narrows(*rule) || head->backend->narrows == NULL ||
+                               head->backend->narrows(head->device));
+}
 int gw_session_steps_ahead(const gw_session *s) { return s->post[0] != NULL; }
 
 gw_status gw_session_settle(gw_session *s) {

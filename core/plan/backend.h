@@ -67,6 +67,8 @@ typedef struct gw_backend {
                              const gw_weight_source *src, uint64_t *bytes);
 
     const gw_kernel *(*kernels)(const struct gw_device *device, size_t *count);
+    /* Can its SAMPLE do top-p and min-p (core/tensor/sample.h)? NULL: yes. */
+    int (*narrows)(const struct gw_device *device);
     /* rows: the most live rows a step of this plan has. Allocates all scratch that replay needs. */
     gw_status (*freeze)(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
                         struct gw_segment **out);

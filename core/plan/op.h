@@ -24,7 +24,7 @@ typedef enum gw_op {
                       * k, v -> caches in1, in2 at step.pos of step.slot                       */
     GW_OP_ATTENTION, /* out[n,h*e] = softmax(q k^T * scale, causal, window) v; in0 = q[n,h*e],
                       * in1 = K cache, in2 = V cache, in3 = page table; out f32 or act8        */
-    GW_OP_SAMPLE,    /* out[n,1] i32 = the token drawn from in0[n,v] f32 as the choice in1 [1,5] i32
+    GW_OP_SAMPLE,    /* out[n,1] i32 = the token drawn from in0[n,v] f32 as the choice in1 [1,7] i32
                       * says (core/tensor/sample.h); -1: none can be                            */
     GW_OP_COUNT
 } gw_op;

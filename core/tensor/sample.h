@@ -1,5 +1,6 @@
-/* core/tensor/sample.h - SAMPLE: the token that a sampler of temperature and top-k draws, from the
- * logits alone. docs/arithmetic.md, section 8; in the dialect of arith.h.
+/* core/tensor/sample.h - SAMPLE: the token that a sampler of top-k, top-p, min-p and temperature,
+ * in that order, draws from the logits alone. docs/arithmetic.md, section 8; in the dialect of
+ * arith.h.
  */
 #ifndef GW_TENSOR_SAMPLE_H
 #define GW_TENSOR_SAMPLE_H
@@ -12,8 +13,17 @@ typedef struct gw_choice {
     gw_i32 top_k;      /* the k largest and those equal to the k-th; 0: all        */
     gw_u32 seed_low, seed_high;
     gw_i32 first; /* the position whose noise counts is the row's plus this one */
+    float top_p;  /* of the top-k the most probable that reach it; 0: all           */
+    float min_p;  /* of these the ones with that much of the largest's probability  */
 } gw_choice;
-#define GW_CHOICE_WORDS 5
+#define GW_CHOICE_WORDS 7
+
+/* So many may be left by top-k where top-p or min-p come behind it; of more (ties) none is drawn,
+ * and without top-k neither. They take doubles, which OpenCL devices may lack. */
+#define GW_CHOICE_RANKED 256
+#if !defined(__OPENCL_VERSION__) || defined(cl_khr_fp64)
+#define GW_CHOICE_NARROWS 1
+#endif
 
 /* Keys order floats as integers; -0 has the key of +0. What is not a number and +infinity lie
  * outside of GW_KEY_LEAST .. GW_KEY_MOST. */
@@ -46,13 +56,23 @@ GW_FN int gw_choice_filters(gw_choice c, int n) {
     return c.temperature > 0.0f && c.top_k > 0 && c.top_k < n;
 }
 
-/* ---- one row after the other, for processors --------------------------------------------------
- */
+/* Do top-p or min-p come behind top-k? */
+GW_FN int gw_choice_narrows(gw_choice c) {
+    return c.temperature > 0.0f && (c.top_p > 0.0f || c.min_p > 0.0f);
+}
 
 typedef struct gw_listed {
     gw_u32 key;
     gw_i32 token;
 } gw_listed;
+
+/* The order of top-p. */
+GW_FN int gw_listed_before(gw_listed a, gw_listed b) {
+    return a.key > b.key || (a.key == b.key && a.token < b.token);
+}
+
+/* ---- one row after the other, for processors --------------------------------------------------
+ */
 
 /* The k-th largest key of n >= k. */
 GW_FN gw_u32 gw_kth_key(GW_GLOBAL const gw_listed *list, int n, int k) {
@@ -99,6 +119,48 @@ GW_FN int gw_list_top(GW_GLOBAL const float *x, int n, int k, GW_GLOBAL gw_liste
     return gw_keep_from(list, listed, gw_kth_key(list, listed, k));
 }
 
+#ifdef GW_CHOICE_NARROWS
+/* How many of the first of n masses, which fall, it takes to reach top_p of all; 0: n. */
+GW_FN int gw_masses_reaching(const float *mass, int n, float top_p) {
+    double all = 0.0, sum = 0.0;
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+        all += (double)mass[i];
+    }
+    do {
+        sum += (double)mass[kept++];
+    } while (kept < n && (!(top_p > 0.0f) || sum < (double)top_p * all));
+    return kept;
+}
+
+/* The list, ranked and shortened by top-p and min-p; 0: it is too long. */
+GW_FN int gw_list_narrowed(GW_GLOBAL gw_listed *list, int n, gw_choice c) {
+    float mass[GW_CHOICE_RANKED];
+    int left = 0;
+    if (n > GW_CHOICE_RANKED) {
+        return 0;
+    }
+    for (int i = 1; i < n; i++) {
+        gw_listed x = list[i];
+        int at = i;
+        for (; at > 0 && gw_listed_before(x, list[at - 1]); at--) {
+            list[at] = list[at - 1];
+        }
+        list[at] = x;
+    }
+    for (int i = 0; i < n; i++) {
+        mass[i] = gw_exp(gw_key_float(list[i].key) - gw_key_float(list[0].key));
+    }
+    int kept = gw_masses_reaching(mass, n, c.top_p);
+    for (int i = 0; i < kept; i++) {
+        gw_listed x = list[i];
+        list[left] = x;
+        left += !(mass[i] < c.min_p);
+    }
+    return left;
+}
+#endif
+
 /* No noise is larger: -ln(-ln(1 - 2^-24)) = 16.6356. */
 #define GW_NOISE_MAX 16.64f
 
@@ -123,6 +185,16 @@ GW_FN gw_i32 gw_choose(GW_GLOBAL const float *x, int n, gw_choice c, gw_i32 pos,
         return best;
     }
     int listed = gw_choice_filters(c, n) ? gw_list_top(x, n, c.top_k, list) : 0;
+    if (gw_choice_narrows(c)) {
+#ifdef GW_CHOICE_NARROWS
+        listed = listed > 0 ? gw_list_narrowed(list, listed, c) : 0;
+#else
+        listed = 0;
+#endif
+        if (listed == 0) {
+            return -1;
+        }
+    }
     float most = gw_choice_score(c, x[best], pos, best);
     for (int i = 0; i < (listed > 0 ? listed : n); i++) {
         gw_i32 token = listed > 0 ? list[i].token : i;
