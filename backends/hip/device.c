@@ -168,6 +168,9 @@ static void close_device(struct gw_device *d) {
         (void)gw_hip_enter(d);
     }
     gw_hip_ring_free(d);
+    if (d->landing != NULL) {
+        d->driver->HostFree(d->landing);
+    }
     gw_hip_programs_free(d);
     for (size_t i = 0; i < d->n_scratch; i++) {
         gw_hip_give(d, d->scratch[i].at, d->scratch[i].bytes);

@@ -60,6 +60,7 @@ struct gw_device {
      * because captured graphs hold their addresses. */
     struct gw_hip_piece *scratch;
     size_t n_scratch;
+    void *landing;            /* pinned memory for what is read; NULL until something is */
     struct gw_hip_ring *ring; /* pinned memory that weights travel through; NULL until one does */
 };
 
