@@ -6,28 +6,18 @@
 
 enum { TEAMS = GW_SAMPLE_THREADS / GW_LANES, EACH = GW_SAMPLE_PIECE / GW_SAMPLE_THREADS };
 
-/* What a block's threads have counted together, bit by bit of the key that is looked for. */
+/* What a block's threads have counted together, two bits of the key that is looked for at a time:
+ * keys that have at least 1, 2 or 3 there. */
 struct gw_counts {
-    unsigned of[32];
+    enum { TURNS = 16, EACH = 3 };
+    unsigned of[TURNS * EACH];
 };
 
 /* All threads call it once, before a barrier. */
 GW_DEVICE void clear(gw_counts &counts) {
-    if (threadIdx.x < 32) {
+    if (threadIdx.x < gw_counts::TURNS * gw_counts::EACH) {
         counts.of[threadIdx.x] = 0;
     }
-}
-
-/* How many all threads have counted for bit b. */
-GW_DEVICE unsigned count_all(gw_counts &counts, int b, unsigned count) {
-    for (int h = GW_LANES / 2; h > 0; h /= 2) {
-        count += gw_shuffle_xor(count, h);
-    }
-    if (gw_lane() == 0 && count > 0) {
-        atomicAdd(&counts.of[b], count);
-    }
-    __syncthreads();
-    return counts.of[b];
 }
 
 struct gw_best {
@@ -56,16 +46,44 @@ GW_DEVICE gw_best best_of(gw_best *teams, gw_best v) {
 }
 
 /* A bound that the k largest keys of all threads, and those equal to the k-th, are not below, and
- * no others: bit by bit, until there are k. larger(x): how many of the thread's are at least x. */
-template <class Larger>
-__device__ static inline gw_u32 least_key(gw_counts &counts, int k, Larger larger) {
+ * no others: from its first bits on, until there are k. keys(f) calls f(key) for each of the
+ * thread's. */
+template <class Keys>
+__device__ static inline gw_u32 least_key(gw_counts &counts, int k, Keys keys) {
+    enum { TURNS = gw_counts::TURNS, EACH = gw_counts::EACH };
     gw_u32 least = 0;
     clear(counts);
     __syncthreads();
-    for (int b = 31; b >= 0; b--) {
-        const gw_u32 than = least | 1u << b;
-        const unsigned count = count_all(counts, b, larger(than));
-        least = count >= (unsigned)k ? than : least;
+    for (int turn = 0; turn < TURNS; turn++) {
+        const gw_u32 step = 1u << (30 - 2 * turn);
+        unsigned *all = counts.of + turn * EACH, mine[EACH] = {0};
+        keys([&](gw_u32 key) {
+#pragma unroll
+            for (int i = 0; i < EACH; i++) {
+                mine[i] += key >= least + (gw_u32)(i + 1) * step;
+            }
+        });
+        for (int h = GW_LANES / 2; h > 0; h /= 2) {
+#pragma unroll
+            for (int i = 0; i < EACH; i++) {
+                mine[i] += gw_shuffle_xor(mine[i], h);
+            }
+        }
+        if (gw_lane() < EACH) {
+            const unsigned one = gw_lane() == 0 ? mine[0] : gw_lane() == 1 ? mine[1] : mine[2];
+            atomicAdd(all + gw_lane(), one);
+        }
+        __syncthreads();
+        unsigned count = 0;
+        gw_u32 from = least;
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            if (all[i] >= (unsigned)k) {
+                count = all[i];
+                from = least + (gw_u32)(i + 1) * step;
+            }
+        }
+        least = from;
         if (count == (unsigned)k) {
             break;
         }
@@ -76,6 +94,7 @@ __device__ static inline gw_u32 least_key(gw_counts &counts, int k, Larger large
 /* The block's piece of a row: what can still be drawn of it goes to the list. */
 GW_DEVICE void list_piece(const struct gw_sample_params &p, const gw_choice &c, int row,
                           gw_counts &counts, gw_best *teams) {
+    __shared__ unsigned kept, place;
     const int id = (int)threadIdx.x, n = p.n, first = (int)blockIdx.x * GW_SAMPLE_PIECE;
     const float *x = p.x + (size_t)row * n;
     gw_listed *list = p.list + (size_t)row * n;
@@ -91,18 +110,30 @@ GW_DEVICE void list_piece(const struct gw_sample_params &p, const gw_choice &c, 
         atomicOr(count + GW_SAMPLE_BAD, 1u);
     }
     if (gw_choice_filters(c, n)) {
-        gw_u32 least = least_key(counts, c.top_k, [&](gw_u32 than) {
-            unsigned larger = 0;
+        gw_u32 least = least_key(counts, c.top_k, [&](auto take) {
             for (int j = 0; j < EACH; j++) {
-                larger += key[j] >= than;
+                take(key[j]);
             }
-            return larger;
         });
         least = least > 0 ? least : 1; /* all of the piece */
+        unsigned mine = 0;
+        for (int j = 0; j < EACH; j++) {
+            mine += key[j] >= least;
+        }
+        if (id == 0) {
+            kept = 0;
+        }
+        __syncthreads();
+        unsigned at = mine > 0 ? atomicAdd(&kept, mine) : 0;
+        __syncthreads();
+        if (id == 0) { /* for all of the block: others count there, too */
+            place = atomicAdd(count + GW_SAMPLE_LISTED, kept);
+        }
+        __syncthreads();
+        at += place;
         for (int j = 0; j < EACH; j++) {
             if (key[j] >= least) {
-                gw_listed l = {key[j], first + id + j * GW_SAMPLE_THREADS};
-                list[atomicAdd(count + GW_SAMPLE_LISTED, 1u)] = l;
+                list[at++] = {key[j], first + id + j * GW_SAMPLE_THREADS};
             }
         }
         return;
@@ -191,12 +222,10 @@ GW_DEVICE void draw(const struct gw_sample_params &p, const gw_choice &c, int ro
         count[GW_SAMPLE_LISTED] = count[GW_SAMPLE_BAD] = 0;
     }
     if (gw_choice_filters(c, n)) {
-        least = least_key(counts, c.top_k, [&](gw_u32 than) {
-            unsigned larger = 0;
+        least = least_key(counts, c.top_k, [&](auto take) {
             for (int i = id; i < listed; i += GW_SAMPLE_THREADS) {
-                larger += list[i].key >= than;
+                take(list[i].key);
             }
-            return larger;
         });
     }
     gw_best v = {-INFINITY, n - 1};
