@@ -228,6 +228,10 @@ template <int N> __device__ static inline void gw_group_keep(float *v) {
 #define GW_REGISTERS_32                                                                            \
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                      \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+#define GW_REGISTERS_40                                                                            \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                      \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "             \
+    "%32, %33, %34, %35, %36, %37, %38, %39}"
 #define GW_EIGHT(v, at)                                                                            \
     "+f"(v[at]), "+f"(v[at + 1]), "+f"(v[at + 2]), "+f"(v[at + 3]), "+f"(v[at + 4]),               \
         "+f"(v[at + 5]), "+f"(v[at + 6]), "+f"(v[at + 7])
@@ -257,13 +261,20 @@ GW_GROUP_HALF(gw_group_bf16, "bf16")
 #undef GW_GROUP_HALF
 #undef GW_EIGHT
 
-/* N columns (32 or 64), K = 32 of int8. */
+/* N columns (32, 64 or 80; there is no 72), K = 32 of int8. */
 #define GW_EIGHT(v, at)                                                                            \
     "+r"(v[at]), "+r"(v[at + 1]), "+r"(v[at + 2]), "+r"(v[at + 3]), "+r"(v[at + 4]),               \
         "+r"(v[at + 5]), "+r"(v[at + 6]), "+r"(v[at + 7])
 template <int N>
 __device__ static inline void gw_group_int8(int *d, const unsigned *a, gw_group_at b, int add) {
-    if (N == 64) {
+    if (N == 80) {
+        asm volatile(GW_GROUP_AT "44" GW_GROUP_FROM "45, 0;\n"
+                                 "wgmma.mma_async.sync.aligned.m64n80k32.s32.s8.s8 " GW_REGISTERS_40
+                                 ", {%40, %41, %42, %43}, at, add;\n}"
+                     : GW_EIGHT(d, 0), GW_EIGHT(d, 8), GW_EIGHT(d, 16), GW_EIGHT(d, 24),
+                       GW_EIGHT(d, 32)
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));
+    } else if (N == 64) {
         asm volatile(GW_GROUP_AT "36" GW_GROUP_FROM "37, 0;\n"
                                  "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 " GW_REGISTERS_32
                                  ", {%32, %33, %34, %35}, at, add;\n}"
@@ -280,6 +291,7 @@ __device__ static inline void gw_group_int8(int *d, const unsigned *a, gw_group_
 #undef GW_EIGHT
 #undef GW_REGISTERS_16
 #undef GW_REGISTERS_32
+#undef GW_REGISTERS_40
 
 #else /* the emulator, at once */
 GW_DEVICE gw_group_at gw_group_columns(const void *b) { return (gw_group_at)(uintptr_t)b / 16; }

@@ -23,7 +23,6 @@ __device__ static inline int gw_block_code(int token, int b, int piece) {
 template <class F, int TOKENS> struct gw_block_product : gw_ring_block<F, TOKENS, 2> {
     typedef gw_ring_block<F, TOKENS, 2> ring;
     typedef typename ring::T T;
-    typedef typename ring::numbers numbers;
     enum {
         PIECES = ring::PIECES,
         COLUMNS = F::HALVES || TOKENS < 64 ? 32 : 64,
@@ -115,7 +114,7 @@ template <class F, int TOKENS> struct gw_block_product : gw_ring_block<F, TOKENS
     }
     __device__ GW_ALWAYS_INLINE void some(int u) {
         enter(u);
-        const gw_group_at columns = gw_group_columns(this->stage(u) + numbers::BYTES) + first;
+        const gw_group_at columns = gw_group_columns(this->stage(u) + ring::CODES_AT) + first;
         begin(0, columns);
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {

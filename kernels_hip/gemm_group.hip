@@ -1,7 +1,7 @@
 /* kernels_hip/gemm_group.hip - the prompt's products on matrix instructions of four waves, where a
- * device has them: quantized weights (gemm_ring.h), and F16 and BF16 as in gemm_half.hip. A tile has
- * 128 rows and 128 tokens. gw_spread puts what a stage needs of its tokens together in memory as it
- * will lie in shared memory.
+ * device has them: quantized weights (gemm_ring.h), and F16 and BF16 as in gemm_half.hip. A tile
+ * has 128 rows and 128 tokens, or others (gemm_cut.h). gw_spread puts what a stage needs of its
+ * tokens together in memory as it will lie in shared memory.
  */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/gemm_block.h"
@@ -54,14 +54,14 @@ GW_KERNEL(gw_spread, struct gw_spread_params, GW_SPREAD_THREADS) {
 #pragma unroll
     for (int n = 0; n < 3; n++) {
         if (n < p.numbers) {
-            *(float *)(stage + gw_group_numbers<1>::at(token, i * p.numbers + n)) = number[n];
+            *(float *)(stage + gw_group_number(GROUP_TOKENS, token, i * p.numbers + n)) = number[n];
         }
     }
 }
 
 /* For stages that are one term (gemm_span.h): neighbouring lanes have the blocks of one. */
 GW_KERNEL(gw_spread_span, struct gw_spread_params, GW_SPREAD_THREADS) {
-    const int t = (int)blockIdx.y, blocks = p.k / GW_ACT_BLOCK, token = t % (int)GROUP_TOKENS;
+    const int t = (int)blockIdx.y, blocks = p.k / GW_ACT_BLOCK;
     const int b = (int)(blockIdx.x * blockDim.x + threadIdx.x), i = b % BLOCKS;
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
@@ -80,17 +80,19 @@ GW_KERNEL(gw_spread_span, struct gw_spread_params, GW_SPREAD_THREADS) {
     if (b >= blocks) {
         return;
     }
-    typedef gw_group_numbers<GW_GEMM_NUMBERS(GW_TERM_SPAN)> numbers;
-    unsigned char *stage = (unsigned char *)p.y +
-                           ((size_t)(t / (int)GROUP_TOKENS) * (blocks / BLOCKS) + b / BLOCKS) *
-                               (size_t)GW_GROUP_TOKENS(GW_TERM_SPAN);
+    const gw_cut cut = gw_cut_of(gw_live(p.step), p.tiles, p.blocks);
+    const int tile = gw_cut_tile(cut, t), token = t - gw_cut_from(cut, tile);
+    const int tokens = gw_cut_tokens(cut, tile);
+    unsigned char *stage = (unsigned char *)p.y + ((size_t)tile * (blocks / BLOCKS) + b / BLOCKS) *
+                                                      (size_t)GW_GROUP_TOKENS(GW_TERM_SPAN);
+    unsigned char *numbers = stage + tokens * (BLOCKS * GW_ACT_BLOCK);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        store4(stage + numbers::BYTES + half_at(token, i, h), act + 2 + 4 * h);
+        store4(stage + half_at(token, i, h), act + 2 + 4 * h);
     }
     if (i < 2) {
         const float scale = GW_F32_FROM_BITS(act[0]);
-        *(float *)(stage + numbers::at(token, i)) =
+        *(float *)(numbers + gw_group_number(tokens, token, i)) =
             i ? scale * (float)gw_first_sum(act[1]) : scale;
     }
 }

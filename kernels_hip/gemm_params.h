@@ -44,35 +44,41 @@ enum {
 
 /* And for those with instructions of four waves (gemm_ring.h): stages of four blocks of 32, tokens
  * and then weights; as many stages on their way; results of a GLU; gates: a stage has come, has
- * been read. Four waves more copy, and leave their registers to the others. Codes of tokens are
- * 16-bit floats and each block has its numbers; or, where a stage is one term, they stay codes and
- * share their numbers. */
+ * been read; the block's share. Four waves more copy, and leave their registers to the others.
+ * Codes of tokens are 16-bit floats and each block has its numbers; or, where a stage is one term,
+ * they stay codes and share their numbers, and a tile may have GW_GROUP_WIDE tokens (gemm_cut.h).
+ */
 enum {
     GW_SPREAD_THREADS = 256,
     GW_GROUP_FEEDERS = 4, /* waves */
     GW_GROUP_BLOCK = GW_GEMM_THREADS + 32 * GW_GROUP_FEEDERS,
     GW_GROUP_REGISTERS = 240,
     GW_GROUP_FEEDER_REGISTERS = 24,
-    GW_GROUP_RESULTS = GW_GEMM_TOKENS(1) * (GW_GEMM_ROWS / 2 + 1) * 4
+    GW_GROUP_WIDE = 160,
+    GW_GROUP_SHARE = 48 /* bytes */
 };
 #define GW_GROUP_RING(term) ((term) == GW_TERM_SPAN ? 6 : 3)
+#define GW_GROUP_MOST(term) ((term) == GW_TERM_SPAN ? (int)GW_GROUP_WIDE : GW_GEMM_TOKENS(1))
 #define GW_GROUP_TOKENS(term)                                                                      \
-    (GW_GEMM_TOKENS(1) * ((term) == GW_TERM_SPAN ? 128 + 4 * GW_GEMM_NUMBERS(term)                 \
-                                                 : 256 + 16 * GW_GEMM_NUMBERS(term)))
+    (GW_GROUP_MOST(term) * ((term) == GW_TERM_SPAN ? 128 + 4 * GW_GEMM_NUMBERS(term)               \
+                                                   : 256 + 16 * GW_GEMM_NUMBERS(term)))
+#define GW_GROUP_RESULTS(term) (GW_GROUP_MOST(term) * (GW_GEMM_ROWS / 2 + 1) * 4)
 #define GW_GROUP_STAGE(term, record)                                                               \
     ((GW_GROUP_TOKENS(term) + GW_GEMM_ROWS / 16 * (record) + 1023) / 1024 * 1024)
 #define GW_GROUP_AT_GATES(term, record)                                                            \
-    (GW_GROUP_RING(term) * GW_GROUP_STAGE(term, record) + (int)GW_GROUP_RESULTS)
-#define GW_GROUP_SHARED(term, record)                                                              \
+    (GW_GROUP_RING(term) * GW_GROUP_STAGE(term, record) + GW_GROUP_RESULTS(term))
+#define GW_GROUP_AT_SHARE(term, record)                                                            \
     (GW_GROUP_AT_GATES(term, record) + 2 * GW_GROUP_RING(term) * 8)
+#define GW_GROUP_SHARED(term, record) (GW_GROUP_AT_SHARE(term, record) + (int)GW_GROUP_SHARE)
 
-/* Tiles of a launch whose blocks stay (gemm_share.h): what a stage of one takes, and what one of
- * half or a quarter of the tokens does; and how many sums a block may leave to the next one. */
+/* Tiles of a launch whose blocks stay (gemm_share.h): what a stage of one of 128 tokens takes, and
+ * what one of GW_GROUP_WIDE, 64 or 32 does; and how many sums a block may leave to the next one. */
 enum {
-    GW_SHARE_WHOLE = 8,
-    GW_SHARE_HALF = 5,
-    GW_SHARE_QUARTER = 4,
-    GW_SHARE_SUMS = GW_GEMM_ROWS * GW_GEMM_TOKENS(1)
+    GW_SHARE_WIDE = 28,
+    GW_SHARE_WHOLE = 24,
+    GW_SHARE_HALF = 15,
+    GW_SHARE_QUARTER = 12,
+    GW_SHARE_SUMS = GW_GEMM_ROWS * GW_GROUP_WIDE
 };
 
 /* One weight matrix: strips of 16 rows in the planes of backends/hip/layout.c. */
@@ -106,13 +112,14 @@ struct gw_narrow_params {
     int32_t k;
 };
 
-/* x act8 [rows, k] to stages of tokens [tiles of 128 rows, stages of four blocks, GW_GROUP_TOKENS
+/* x act8 [rows, k] to stages of tokens [tiles of rows, stages of four blocks, GW_GROUP_TOKENS
  * bytes] (gw_spread, when more than GW_GEMM_MANY tokens are live, and gw_spread_span). */
 struct gw_spread_params {
     struct gw_step_params step;
     GW_DEV(const void) x;
     GW_DEV(void) y;
     int32_t k, numbers;
+    int32_t tiles, blocks; /* of the product: tiles along its weights' rows; blocks of threads */
 };
 
 /* f32 [rows, width] each; y may be gate. */

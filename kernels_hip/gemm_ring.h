@@ -1,7 +1,7 @@
 /* kernels_hip/gemm_ring.h - the prompt's products on matrix instructions of four waves: a block of
- * threads that stays, 128 rows and 128 tokens a tile. Quantized weights; what a stage is and what
- * becomes of it, four blocks of 32 of rows and of tokens, is a class of gemm_span.h or
- * gemm_block.h.
+ * threads that stays, 128 rows and 128 tokens a tile, or others (gemm_cut.h). Quantized weights;
+ * what a stage is and what becomes of it, four blocks of 32 of rows and of tokens, is a class of
+ * gemm_span.h or gemm_block.h.
  *
  * What a block waits for is what it copies and what it issues. Four waves multiply for 128 rows and
  * half of the tokens, so that a token's numbers come from shared memory once for four results of a
@@ -20,29 +20,26 @@
 
 /* ---- tokens of a stage ----------------------------------------------------------------------- */
 
-enum { GROUP_TOKENS = GW_GEMM_TOKENS(1) };
-
-/* Where number n of a token is; codes come behind all numbers, of which there are COUNT. A lane's
- * numbers of two tiles lie together. */
-template <int COUNT> struct gw_group_numbers {
-    enum { BYTES = COUNT * GROUP_TOKENS * 4 };
-    __device__ static inline int at(int token, int n) {
-        const int place = token / 16 * 16 + token % 8 / 2 * 4 + token / 8 % 2 * 2 + token % 2;
-        return (n * (int)GROUP_TOKENS + place) * 4;
-    }
-};
+/* Where number n of a token is among all numbers of `tokens` of them. A lane's numbers of two tiles
+ * lie together. */
+__device__ static inline int gw_group_number(int tokens, int token, int n) {
+    const int place = (token & ~15) + (token & 6) * 2 + (token & 8) / 4 + (token & 1);
+    return (n * tokens + place) * 4;
+}
 
 /* ---- a block of threads ---------------------------------------------------------------------- */
 
 /* All of it is in the kernel itself, however little a build optimizes: ptxas of nvcc 13.0 does not
  * survive calls behind gw_take_registers.
  *
- * A piece is 64 rows and 64 tokens: four waves have two of them, one above the other. Of a tile of
- * fewer tokens they have one, of all its tokens. CODE: bytes of a token's code. */
+ * A piece is 64 rows and half of the tokens: four waves have two of them, one above the other. Of a
+ * tile of 64 tokens or fewer they have one, of all its tokens. CODE: bytes of a token's code.
+ *
+ * Numbers of a stage's tokens come before their codes, with room for 128; or, where a stage is one
+ * term, behind them, for as many as the tile has: codes begin at a multiple of 1024. */
 template <class F, int TOKENS, int CODE> struct gw_ring_block {
-    enum { PIECES = TOKENS == (int)GROUP_TOKENS ? 2 : 1 };
+    enum { PIECES = TOKENS < GROUP_TOKENS ? 1 : 2 };
     typedef gw_tile<GW_GEMM_ROWS, TOKENS, 8 / PIECES, PIECES> T;
-    typedef gw_group_numbers<(F::SPAN ? 1 : (int)BLOCKS) * F::TOKEN> numbers;
     enum {
         RING = GW_GROUP_RING(F::TERM),
         STAGE = GW_GROUP_STAGE(F::TERM, F::RECORD),
@@ -53,9 +50,14 @@ template <class F, int TOKENS, int CODE> struct gw_ring_block {
         TOGETHER = CODE == 1                   ? TOKENS
                    : TOKENS < GROUP_TOKENS / 2 ? GROUP_TOKENS / 2
                                                : TOKENS,
-        X = numbers::BYTES + TOGETHER * BLOCKS * GW_ACT_BLOCK * CODE
+        CODES = TOGETHER * BLOCKS * GW_ACT_BLOCK * CODE,
+        OF_NUMBER = F::SPAN ? TOKENS : (int)GROUP_TOKENS,
+        NUMBERS = (F::SPAN ? 1 : (int)BLOCKS) * F::TOKEN * OF_NUMBER * 4,
+        CODES_AT = F::SPAN ? 0 : NUMBERS,
+        NUMBERS_AT = F::SPAN ? CODES : 0,
+        X = NUMBERS + CODES
     };
-    static_assert(numbers::BYTES + GROUP_TOKENS * BLOCKS * GW_ACT_BLOCK * CODE == WEIGHTS_AT,
+    static_assert(TOKENS < GW_GROUP_MOST(F::TERM) || (int)X == (int)WEIGHTS_AT,
                   "what the host leaves for tokens");
 
     const gw_gemm_params &p;
@@ -100,12 +102,14 @@ template <class F, int TOKENS, int CODE> struct gw_ring_block {
     /* A feeder's part of the job's stages, each to its place when that is free. u: of the first one
      * in all stages of the block; x_bytes: of tokens. */
     __device__ GW_ALWAYS_INLINE void feed(int feeder, int u, int x_bytes) {
-        const int lane = gw_lane(), tokens = lane == STRIPS;
+        int lane = gw_lane();
+        gw_group_keep<1>(&lane); /* what follows from it is in no registers between jobs */
+        const int tokens = lane == STRIPS;
         const int s = feeder * STRIPS + (lane < STRIPS ? lane : 0);
         const size_t strip = (size_t)gw_tile_strip(p, at, s);
         const uint8_t *w = gw_tile_weight(p, at, s).plane[0] + strip * share.units * F::RECORD;
-        const uint8_t *x = (const uint8_t *)p.x +
-                           (size_t)(at.token / (int)GROUP_TOKENS) * share.units * WEIGHTS_AT;
+        const uint8_t *x =
+            (const uint8_t *)p.x + (size_t)(job.tile / share.rows) * share.units * WEIGHTS_AT;
         const int piece = tokens ? x_bytes : (int)F::RECORD;
         const int step = tokens ? (int)WEIGHTS_AT : (int)F::RECORD;
         const uint8_t *from = (tokens ? x : w) + (size_t)job.from * step;
@@ -161,13 +165,16 @@ template <class F, int TOKENS, int CODE> struct gw_ring_block {
     template <int TILES>
     __device__ GW_ALWAYS_INLINE void load_numbers(float (*token)[T::CC][F::TOKEN], int u, int n,
                                                   int first) const {
+        /* Places go on from the first pair of tiles, and from the wave's first token: one way or
+         * the other for the sake of registers. */
+        const int apart = F::SPAN ? at.n : 0, column = at.n - apart + gw_mma_c_col(at.lane, 0);
 #pragma unroll
         for (int j = 0; j < TILES; j += 2) {
-            const int column = at.n + (first + j) * GW_MMA_N + gw_mma_c_col(at.lane, 0);
+            const int from = NUMBERS_AT + (apart + (first + j) * (int)GW_MMA_N) * 4;
 #pragma unroll
             for (int k = 0; k < F::TOKEN; k++) {
                 unsigned v[4];
-                load4(v, stage(u) + numbers::at(column, n + k));
+                load4(v, stage(u) + from + gw_group_number(OF_NUMBER, column, n + k));
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
                     token[j + i / 2][i % 2][k] = GW_F32_FROM_BITS(v[i]);
@@ -177,11 +184,22 @@ template <class F, int TOKENS, int CODE> struct gw_ring_block {
     }
 };
 
-/* P<F, TOKENS>: the class of a tile of so many tokens, which has
+/* P: the class of a tile of so many tokens, which has
  *   run(u)  multiplies for a job, whose stages are the block's from number u on
  */
+template <class P>
+__device__ GW_ALWAYS_INLINE void gw_ring_tile(const gw_gemm_params &p, gw_tile_at &at,
+                                              const gw_job &job, const gw_share &share,
+                                              unsigned char *shared, int u) {
+    gw_tile_part<typename P::T>(at);
+    if ((int)P::T::TOKENS > (int)GROUP_TOKENS) {
+        gw_group_keep<1>(&at.n); /* nor has this one registers for what follows from it */
+    }
+    P(p, at, job, share, shared).run(u);
+}
 template <template <class, int> class P, class F>
 __device__ static inline void gw_ring_run(const gw_gemm_params &p, unsigned char *shared) {
+    typedef P<F, GW_GROUP_MOST(F::TERM)> wide;
     typedef P<F, GROUP_TOKENS> whole;
     typedef P<F, GROUP_TOKENS / 2> half;
     typedef P<F, GROUP_TOKENS / 4> quarter;
@@ -189,7 +207,12 @@ __device__ static inline void gw_ring_run(const gw_gemm_params &p, unsigned char
     const int block = gw_share_number(p, (unsigned *)(shared + whole::RING * whole::STAGE));
     const int units = (p.k / GW_ACT_BLOCK + BLOCKS - 1) / BLOCKS;
     const int feeder = gw_team() - (int)whole::WAVES;
-    const gw_share share = gw_share_of<T>(p, block, units);
+    static_assert(sizeof(gw_share) <= GW_GROUP_SHARE, "what the host leaves for a share");
+    gw_share *const share_at = (gw_share *)(shared + GW_GROUP_AT_SHARE(F::TERM, F::RECORD));
+    const gw_share &share = *share_at; /* in no registers, from one job to the next */
+    if (threadIdx.x == 0) {
+        *share_at = gw_share_of<T>(p, block, units, F::SPAN);
+    }
     gw_grid_launch_dependents();
     whole::make_gates(shared);
     if (feeder <= 0) { /* other feeders copy weights only, which are there */
@@ -201,24 +224,26 @@ __device__ static inline void gw_ring_run(const gw_gemm_params &p, unsigned char
         gw_leave_registers<GW_GROUP_FEEDER_REGISTERS>();
         for (int i = 0; gw_share_job(share, i, &job); i++, u += job.to - job.from) {
             const gw_tile_at at = gw_share_tile<T>(p, share, job.tile);
-            const int x = job.tile < share.whole                 ? (int)whole::X
-                          : share.of_other == (int)GW_SHARE_HALF ? (int)half::X
-                                                                 : (int)quarter::X;
+            const int tokens = gw_share_tokens(share, job.tile);
+            const int x = tokens > (int)GROUP_TOKENS        ? (int)wide::X
+                          : tokens == (int)GROUP_TOKENS     ? (int)whole::X
+                          : tokens == (int)GROUP_TOKENS / 2 ? (int)half::X
+                                                            : (int)quarter::X;
             whole(p, at, job, share, shared).feed(feeder, u, x);
         }
     } else {
         gw_take_registers<GW_GROUP_REGISTERS>();
         for (int i = 0; gw_share_job(share, i, &job); i++, u += job.to - job.from) {
             gw_tile_at at = gw_share_tile<T>(p, share, job.tile);
-            if (job.tile < share.whole) {
-                whole(p, at, job, share, shared).run(u);
-                continue;
-            }
-            gw_tile_part<typename half::T>(at);
-            if (share.of_other == (int)GW_SHARE_HALF) {
-                half(p, at, job, share, shared).run(u);
+            const int tokens = gw_share_tokens(share, job.tile);
+            if (F::SPAN && tokens > (int)GROUP_TOKENS) {
+                gw_ring_tile<wide>(p, at, job, share, shared, u);
+            } else if (tokens == (int)GROUP_TOKENS) {
+                gw_ring_tile<whole>(p, at, job, share, shared, u);
+            } else if (tokens == (int)GROUP_TOKENS / 2) {
+                gw_ring_tile<half>(p, at, job, share, shared, u);
             } else {
-                quarter(p, at, job, share, shared).run(u);
+                gw_ring_tile<quarter>(p, at, job, share, shared, u);
             }
         }
     }

@@ -12,17 +12,17 @@
 #ifndef GW_KERNELS_HIP_GEMM_SHARE_H
 #define GW_KERNELS_HIP_GEMM_SHARE_H
 
+#include "kernels_hip/gemm_cut.h"
 #include "kernels_hip/gemm_tile.h"
 
 #if GW_GROUP_MMA
 
-/* Tiles of all tokens, which come first, rows faster than tokens; then the others, if the last have
- * no more than half of them or a quarter. units: stages of a tile; of_other: what one of those
- * takes. */
+/* Tiles in the order of gemm_cut.h, rows faster than tokens. */
 struct gw_share {
-    int whole, others, units, of_other;
-    int block;    /* number of this block */
-    int from, to; /* stages, counted through all tiles */
+    gw_cut cut;
+    int rows, units; /* tiles of the same tokens; stages of a tile */
+    int block;       /* number of this block */
+    int from, to;    /* stages, counted through all tiles */
 };
 
 /* Stages [from, to) of a tile. */
@@ -33,17 +33,26 @@ struct gw_job {
 /* Where block `block` begins. A part of a tile of less than LEAST stages is not worth what it takes
  * to hand over. */
 __device__ static inline int gw_share_begin(const gw_share &s, int block, int blocks) {
-    enum { LEAST = 2, WHOLE = GW_SHARE_WHOLE };
-    const int tiles = s.whole + s.others;
+    enum { LEAST = 2 };
+    const int tiles = s.rows * gw_cut_tiles(s.cut), stages = s.rows * s.units;
     if (tiles <= blocks || block == blocks) {
         return (block < tiles && block < blocks ? block : tiles) * s.units;
     }
-    const int of_whole = s.whole * s.units * WHOLE,
-              all = of_whole + s.others * s.units * s.of_other;
+    const int wide = stages * s.cut.wide, whole = stages * s.cut.whole;
+    const int all = stages * gw_cut_cost(s.cut);
     int x = all / blocks * block + all % blocks * block / blocks;
-    const int in_whole = x < of_whole, of_stage = in_whole ? (int)WHOLE : s.of_other;
-    x -= in_whole ? 0 : of_whole;
-    int at = (in_whole ? 0 : s.whole * s.units) + x / of_stage;
+    int at = 0, of_stage = GW_SHARE_WIDE;
+    if (x >= wide * (int)GW_SHARE_WIDE) {
+        x -= wide * (int)GW_SHARE_WIDE;
+        at = wide;
+        of_stage = GW_SHARE_WHOLE;
+        if (x >= whole * (int)GW_SHARE_WHOLE) {
+            x -= whole * (int)GW_SHARE_WHOLE;
+            at += whole;
+            of_stage = gw_cut_cost_of_last(s.cut);
+        }
+    }
+    at += x / of_stage;
     const int stage = at % s.units;
     at -= stage < LEAST ? stage : 0;
     return s.units - stage < LEAST ? at / s.units * s.units + s.units : at;
@@ -60,24 +69,19 @@ __device__ static inline int gw_share_number(const gw_gemm_params &p, unsigned *
     return (int)*word;
 }
 
+/* wide: tiles may be. */
 template <class T>
-__device__ static inline gw_share gw_share_of(const gw_gemm_params &p, int block, int units) {
-    const int live = gw_live(p.step), left = live % (int)T::TOKENS;
-    const int fewer = left > 0 && left <= (int)T::TOKENS / 2;
-    const int across = (live + (int)T::TOKENS - 1) / (int)T::TOKENS;
+__device__ static inline gw_share gw_share_of(const gw_gemm_params &p, int block, int units,
+                                              int wide) {
+    const int live = gw_live(p.step), blocks = (int)gridDim.x;
     int rows = 0;
     for (int i = 0; i < (p.glu ? 1 : p.parts); i++) {
         rows += ((p.glu ? 2 : 1) * p.w[i].rows + (int)T::ROWS - 1) / (int)T::ROWS;
     }
-    gw_share s = {rows * (across - fewer),
-                  rows * fewer,
-                  units,
-                  left <= (int)T::TOKENS / 4 ? (int)GW_SHARE_QUARTER : (int)GW_SHARE_HALF,
-                  block,
-                  0,
-                  0};
-    s.from = gw_share_begin(s, block, (int)gridDim.x);
-    s.to = gw_share_begin(s, block + 1, (int)gridDim.x);
+    const gw_cut cut = wide ? gw_cut_of(live, rows, blocks) : gw_cut_with(live, 0);
+    gw_share s = {cut, rows, units, block, 0, 0};
+    s.from = gw_share_begin(s, block, blocks);
+    s.to = gw_share_begin(s, block + 1, blocks);
     return s;
 }
 
@@ -105,9 +109,11 @@ __device__ static inline int gw_share_job(const gw_share &s, int i, gw_job *job)
 template <class T>
 __device__ static inline gw_tile_at gw_share_tile(const gw_gemm_params &p, const gw_share &s,
                                                   int tile) {
-    const int live = gw_live(p.step), across = (live + (int)T::TOKENS - 1) / (int)T::TOKENS;
-    const int rows = (s.whole + s.others) / across;
-    return gw_tile_find<T>(p, tile % rows * across + tile / rows);
+    return gw_tile_at_row<T>(p, tile % s.rows, gw_cut_from(s.cut, tile / s.rows));
+}
+
+GW_DEVICE int gw_share_tokens(const gw_share &s, int tile) {
+    return gw_cut_tokens(s.cut, tile / s.rows);
 }
 
 /* ---- sums handed over ------------------------------------------------------------------------ */

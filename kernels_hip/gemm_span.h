@@ -13,12 +13,13 @@
 template <class F, int TOKENS> struct gw_span_product : gw_ring_block<F, TOKENS, 1> {
     typedef gw_ring_block<F, TOKENS, 1> ring;
     typedef typename ring::T T;
-    typedef typename ring::numbers numbers;
     enum {
         PIECES = ring::PIECES,
         TILES = T::NT,
         SUMS = TILES * GW_MMA_C, /* of a piece */
-        AT_ONCE = 4 / PIECES     /* stages */
+        AT_ONCE = 4 / PIECES,    /* stages */
+        /* A thread has no registers for numbers of tokens from one piece to the next. */
+        AGAIN = TOKENS > GROUP_TOKENS
     };
     using ring::at;
     using ring::job;
@@ -55,7 +56,7 @@ template <class F, int TOKENS> struct gw_span_product : gw_ring_block<F, TOKENS,
     }
     /* Its products begin. */
     template <int ODD> __device__ GW_ALWAYS_INLINE void begin(int u) {
-        const gw_group_at columns = gw_group_columns(this->stage(u) + numbers::BYTES) + first;
+        const gw_group_at columns = gw_group_columns(this->stage(u) + ring::CODES_AT) + first;
         gw_group_begin();
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
@@ -75,7 +76,7 @@ template <class F, int TOKENS> struct gw_span_product : gw_ring_block<F, TOKENS,
         gw_group_keep<BLOCKS * GW_MMA_A>(operand[ODD][0]);
 #pragma unroll
         for (int j = 0; j < TILES; j += 2) {
-            if (piece == 0) {
+            if (piece == 0 || AGAIN) {
                 this->template load_numbers<2>(token + j, u, 0, j);
             }
 #pragma unroll

@@ -45,16 +45,13 @@ template <class T> __device__ static inline void gw_tile_part(gw_tile_at &at) {
     at.lane = (int)threadIdx.x % LANES;
 }
 
-/* Number `id` of the tiles of the live tokens, which change fastest, so that neighbours share
- * weights. live: 0 when there is nothing to do. */
+/* Tile number `row` along the weights' rows, of tokens from `token` on. live: 0 when there is
+ * nothing to do. */
 template <class T>
-__device__ static inline gw_tile_at gw_tile_find(const gw_gemm_params &p, int id) {
-    const int live = gw_live(p.step);
-    const int across = live > 0 ? (live + T::TOKENS - 1) / T::TOKENS : 1;
+__device__ static inline gw_tile_at gw_tile_at_row(const gw_gemm_params &p, int row, int token) {
     gw_tile_at at;
-    int row = id / across;
-    at.token = id % across * T::TOKENS;
-    at.live = live;
+    at.token = token;
+    at.live = gw_live(p.step);
     at.part = 0;
     if (!p.glu) {
         for (int tiles; at.part < p.parts; at.part++, row -= tiles) {
@@ -69,6 +66,14 @@ __device__ static inline gw_tile_at gw_tile_find(const gw_gemm_params &p, int id
     at.strip = row * (p.glu ? T::STRIPS / 2 : T::STRIPS);
     gw_tile_part<T>(at);
     return at;
+}
+/* Number `id` of the tiles of the live tokens, which change fastest, so that neighbours share
+ * weights. */
+template <class T>
+__device__ static inline gw_tile_at gw_tile_find(const gw_gemm_params &p, int id) {
+    const int live = gw_live(p.step);
+    const int across = live > 0 ? (live + T::TOKENS - 1) / T::TOKENS : 1;
+    return gw_tile_at_row<T>(p, id / across, id % across * T::TOKENS);
 }
 
 /* Matrix and strip of strip s of the tile; strips beyond the last repeat it. */

@@ -1,7 +1,7 @@
 /* tests/test_hip_emulator.c - the emulator of tests/hip_host finds what it is there to find: values
  * handed over without a barrier, diverging threads, writes outside a buffer; and it lets right
  * kernels pass. And tiles shared out among more blocks than products of tests have
- * (gemm_share.h). Kernels: tests/hip_host/faults.hip.
+ * (gemm_share.h), of tokens as gemm_cut.h says. Kernels: tests/hip_host/faults.hip.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/tensor/arith.h"
+#include "kernels_hip/gemm_cut.h"
 #include "tests/hip_host/faults_params.h"
 
 enum { THREADS = 128, BLOCKS = 3, WORDS = THREADS * 8, LAUNCH_FAILED = 719 };
@@ -126,6 +127,53 @@ static void tiles_are_shared_out(void **state) {
         assert_int_equal(out[i] % 65536, 0);
     }
     assert_true(out[0] >= 65536); /* the middle of a tile is among them */
+}
+
+/* How tokens are cut, by hand: of 168 tiles along the rows on 132 blocks, and of few. */
+static void tokens_are_cut(void **state) {
+    static const struct {
+        int live, rows, blocks;
+        gw_cut cut;
+    } cases[] = {
+        {0, 168, 132, {0, 0, 0}},     {16, 168, 132, {0, 0, 32}},  {64, 168, 132, {0, 0, 64}},
+        {65, 168, 132, {0, 1, 0}},    {128, 168, 132, {0, 1, 0}},  {129, 168, 132, {1, 0, 0}},
+        {160, 168, 132, {1, 0, 0}},   {161, 168, 132, {0, 1, 64}}, {192, 168, 132, {0, 1, 64}},
+        {193, 168, 132, {1, 0, 64}},  {224, 168, 132, {1, 0, 64}}, {225, 168, 132, {0, 2, 0}},
+        {256, 168, 132, {0, 2, 0}},   {257, 168, 132, {1, 1, 0}},  {288, 168, 132, {1, 1, 0}},
+        {289, 168, 132, {2, 0, 0}},   {320, 168, 132, {2, 0, 0}},  {352, 168, 132, {1, 1, 64}},
+        {416, 168, 132, {1, 2, 0}},   {512, 168, 132, {0, 4, 0}},  {640, 168, 132, {0, 5, 0}},
+        {2048, 168, 132, {0, 16, 0}}, {144, 86, 132, {0, 1, 32}},  {144, 103, 132, {1, 0, 0}},
+        {288, 32, 132, {0, 2, 32}},   {288, 48, 132, {0, 2, 32}},  {288, 67, 132, {1, 1, 0}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_cut cut = gw_cut_of(cases[i].live, cases[i].rows, cases[i].blocks);
+        if (memcmp(&cut, &cases[i].cut, sizeof cut) != 0) {
+            fail_msg("%d tokens, %d rows: %d %d %d", cases[i].live, cases[i].rows, cut.wide,
+                     cut.whole, cut.last);
+        }
+    }
+}
+
+/* All tokens are in one tile each, in no more of them than before, and that takes no longer. */
+static void every_token_has_a_tile(void **state) {
+    static const int rows[] = {1, 7, 32, 48, 67, 103, 168, 1000};
+    (void)state;
+    for (int i = 0; i < 8 * 1500; i++) {
+        int live = i / 8, tokens = 0;
+        gw_cut before = gw_cut_with(live, 0), cut = gw_cut_of(live, rows[i % 8], 132);
+        assert_true(gw_cut_time(cut, rows[i % 8], 132) <= gw_cut_time(before, rows[i % 8], 132));
+        assert_true(gw_cut_tiles(cut) <= (live + 127) / 128);
+        for (int tile = 0; tile < gw_cut_tiles(cut); tile++) {
+            assert_true(tokens < live);
+            assert_int_equal(gw_cut_from(cut, tile), tokens);
+            assert_int_equal(gw_cut_tile(cut, tokens), tile);
+            tokens += gw_cut_tokens(cut, tile);
+            assert_int_equal(gw_cut_tile(cut, tokens - 1), tile);
+        }
+        assert_true(tokens >= live);
+        assert_true(live % 128 > 0 || cut.wide == 0);
+    }
 }
 
 static void expect_fault(const char *kernel, const char *words) {
@@ -268,6 +316,8 @@ static int run_on(const char *path) {
         cmocka_unit_test(values_cross_at_barriers_only),
         cmocka_unit_test(values_cross_at_gates),
         cmocka_unit_test(tiles_are_shared_out),
+        cmocka_unit_test(tokens_are_cut),
+        cmocka_unit_test(every_token_has_a_tile),
         cmocka_unit_test(diverging_threads_are_named),
         cmocka_unit_test(writes_outside_a_buffer_are_found),
         cmocka_unit_test(shared_memory_holds_nothing_by_itself),

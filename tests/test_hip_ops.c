@@ -2,6 +2,7 @@
  * emulators of both wave widths, with blocks and threads in both orders. GODWIT_HIP_DRIVER=system:
  * on the first device of this machine instead.
  */
+#include "hip_cut.h"
 #include "hip_layer.h"
 
 #include <dlfcn.h>
@@ -132,11 +133,8 @@ static op_case case_of(int i) {
     int form = (i - OC_TOTAL - MORE) / GW_FMT_ACT8;
     gw_fmt fmt = (gw_fmt)((i - OC_TOTAL - MORE) % GW_FMT_ACT8);
     op_case embed = {.op = GW_OP_EMBED, .n = 3, .k = 768, .m = {20}, .fmt = {fmt}};
-    if (i < OC_TOTAL) {
-        return oc_case(i);
-    }
     if (i < OC_TOTAL + MORE) {
-        return more_cases[i - OC_TOTAL];
+        return i < OC_TOTAL ? oc_case(i) : more_cases[i - OC_TOTAL];
     }
     embed.why = gw_format_of(fmt)->name;
     if (form == 0) {
@@ -957,6 +955,7 @@ static int run_all(const char *name) {
         cmocka_unit_test(halves_are_near),
         cmocka_unit_test(half_attention_is_near),
         cmocka_unit_test(table_has_forms_of_rows),
+        cmocka_unit_test(table_has_wide_tiles),
         cmocka_unit_test(long_rows_come_in_pieces),
         cmocka_unit_test(table_without_groups),
         cmocka_unit_test(chains_need_fewer_launches),

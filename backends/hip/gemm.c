@@ -138,15 +138,18 @@ static size_t narrow_bytes(const struct gw_segment *segment, const gw_node *node
            rows * ((k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS) * GW_STRIP_FLOATS * 2;
 }
 
-/* Activations in the order of stages, in scratch; p->x then names them. */
+/* Activations in the order of stages, in scratch, for a product of `launched` blocks; p->x then
+ * names them. */
 static gw_status record_spread(struct gw_segment *segment, const gw_node *node,
-                               const gemm_kind *kind, gw_hip_ptr scratch,
+                               const gemm_kind *kind, gw_hip_ptr scratch, unsigned launched,
                                struct gw_gemm_params *p) {
     struct gw_spread_params s = {.step = p->step,
                                  .x = p->x,
                                  .y = scratch,
                                  .k = p->k,
-                                 .numbers = GW_GEMM_NUMBERS(kind->term)};
+                                 .numbers = GW_GEMM_NUMBERS(kind->term),
+                                 .tiles = (int32_t)blocks_of(p, 1, GW_GEMM_ROWS, 1),
+                                 .blocks = (int32_t)launched};
     size_t rows = (size_t)segment->rows;
     size_t blocks = gw_hip_groups((size_t)p->k, 4 * GW_ACT_BLOCK) * 4;
     p->x = s.y;
@@ -227,13 +230,14 @@ static gw_status record_group(struct gw_segment *segment, const gw_node *node,
                               const gemm_kind *kind, gw_hip_ptr scratch, struct gw_gemm_params p) {
     unsigned units = (unsigned)segment->device->units;
     unsigned tiles = blocks_of(&p, (size_t)segment->rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(1));
+    unsigned blocks = tiles < units ? tiles : units;
     char name[64];
-    GW_TRY(record_spread(segment, node, kind, scratch, &p));
+    GW_TRY(record_spread(segment, node, kind, scratch, blocks, &p));
     p.left = scratch + spread_bytes(segment, node);
     GW_TRY(has_left_of(segment, &p.has_left));
     snprintf(name, sizeof name, "gw_gemm_group_%s", kind->name);
-    return gw_hip_record(segment, node, name, tiles < units ? tiles : units, 1, 1, GW_GROUP_BLOCK,
-                         1, 1, (unsigned)GW_GROUP_SHARED(kind->term, kind->record), &p, sizeof p);
+    return gw_hip_record(segment, node, name, blocks, 1, 1, GW_GROUP_BLOCK, 1, 1,
+                         (unsigned)GW_GROUP_SHARED(kind->term, kind->record), &p, sizeof p);
 }
 
 /* How many tokens of a plan are live is known on the device only: of two launches one is idle. */

@@ -51,9 +51,9 @@ KERNEL(stays_away) {
 GW_DEVICE unsigned wrong_shares(int id) {
     const int rows = id == 0 ? 67 : id % 16 * 11 + 1, tokens = id == 0 ? 5 : id / 16;
     const int w = tokens % 4, h = tokens >= 4 || w == 0, units = id == 0 ? 64 : 1 + id * 7 % 64;
-    const int tiles = rows * (w + h), blocks = tiles < 132 ? tiles : 132;
-    const int cost = id % 2 ? GW_SHARE_HALF : GW_SHARE_QUARTER;
-    gw_share s = {rows * w, rows * h, units, cost, 0, 0, 0};
+    const gw_cut cut = {id % 3, w, h ? GROUP_TOKENS / (id % 2 ? 2 : 4) : 0};
+    const int tiles = rows * gw_cut_tiles(cut), blocks = tiles < 132 ? tiles : 132;
+    gw_share s = {cut, rows, units, 0, 0, 0};
     unsigned wrong = 0, middle = 0;
     for (int b = 0, before = 0, left = 0; b < blocks; b++) {
         int stages = 0, n = 0, takes = 0, leaves = 0;
