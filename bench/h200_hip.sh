@@ -7,7 +7,8 @@
 # Hashes are those of the scalar CPU on the same machine, JOBS (8) at a time. SYNTH writes models for
 # the speed runs: SYNTH SHAPE FORMAT FILE; SHAPE: 7b; FORMATS: "q4_0 q8_0 f16". Without SYNTH no
 # speed is measured. Models go to GODWIT_TMP (default: a fresh folder, removed at the end). Checkers
-# go through the whole op table; racecheck took seven minutes on an H200.
+# go through the whole op table; racecheck took seven minutes on an H200. GODWIT_PARTS: what is to be
+# run, of: devices ops hashes checker memcheck racecheck products speed.
 set -u
 
 pack() {
@@ -158,20 +159,16 @@ run() {
     export LD_LIBRARY_PATH="$bin/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     export XDG_CACHE_HOME="$tmp/cache"
     mkdir -p "$tmp/cache"
-    "$bin/godwit" devices --measure
-    echo
-    ops
-    echo
-    hashes
-    echo
-    checker
-    table memcheck --report-api-errors no
-    table racecheck --racecheck-report all
-    echo
-    products
-    if [ -n "$synth" ]; then
-        speed
-    fi
+    for part in ${GODWIT_PARTS:-devices ops hashes checker memcheck racecheck products speed}; do
+        case $part in
+        devices) "$bin/godwit" devices --measure ;;
+        memcheck) table memcheck --report-api-errors no ;;
+        racecheck) table racecheck --racecheck-report all ;;
+        speed) [ -z "$synth" ] || speed ;;
+        *) $part ;;
+        esac
+        echo
+    done
     if [ -z "${GODWIT_TMP:-}" ]; then
         rm -rf "$tmp"
     fi
@@ -181,5 +178,5 @@ case ${1:-} in
 pack) shift; pack "$@" ;;
 run) shift; run "$@" ;;
 equal) shift; equal "$@" ;;
-*) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
+*) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
