@@ -74,7 +74,7 @@ enum {
 /* Tiles of a launch whose blocks stay (gemm_share.h): what a stage of one of 128 tokens takes, and
  * what one of GW_GROUP_WIDE, 64 or 32 does; and how many sums a block may leave to the next one. */
 enum {
-    GW_SHARE_WIDE = 28,
+    GW_SHARE_WIDE = 31,
     GW_SHARE_WHOLE = 24,
     GW_SHARE_HALF = 15,
     GW_SHARE_QUARTER = 12,
