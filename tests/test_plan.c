@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "core/plan/plan.h"
+#include "core/tensor/sample.h"
 
 static const gw_backend *find_backend(const char *name) {
     for (size_t i = 0; gw_backends[i] != NULL; i++) {
@@ -89,7 +90,7 @@ static bench new_bench(void) {
         .pages = {.fmt = GW_FMT_I32, .n_dim = 2, .dim = {1, 2}},
         .rope = {.fmt = GW_FMT_F32, .n_dim = 3, .dim = {128, 2, 8}},
         .wide = shaped(GW_FMT_F32, 4, 128),
-        .choice = shaped(GW_FMT_I32, 1, 5),
+        .choice = shaped(GW_FMT_I32, 1, GW_CHOICE_WORDS),
         .ids = shaped(GW_FMT_I32, 4, 1),
     };
     return b;
