@@ -20,8 +20,8 @@ def parts():
     """A test of test_opencl_ops.c, which takes one way through the ops, and a range of the cases in
     tests/op_cases.h: the whole table, or what takes seconds."""
     team = ["0-13", "15-15", "26-26", "30-30", "32-32", "36-36", "40-45", "53-54", "57-57", "60-60",
-            "64-67", "71-71", "80-81", "83-83", "98-101"]
-    item = ["0-16", "37-40", "42-45", "57-57", "60-60", "64-67", "80-81", "83-83", "98-101"]
+            "64-67", "71-71", "80-81", "83-83", "98-101", "128-128"]
+    item = ["0-16", "37-40", "42-45", "57-57", "60-60", "64-67", "80-81", "83-83", "98-101", "128-128"]
     if OPENCL_ALL:
         table = (ROOT / "tests/op_cases.h").read_text()  # without the cases of every format
         count = len(re.findall(r"^    \{\.op = ", table, re.MULTILINE))
