@@ -60,7 +60,7 @@ struct gw_device {
      * because captured graphs hold their addresses. */
     struct gw_hip_piece *scratch;
     size_t n_scratch;
-    void *landing;            /* pinned memory for what is read; NULL until something is */
+    void *landing;            /* pinned memory for what is read; NULL until there is a plan */
     struct gw_hip_ring *ring; /* pinned memory that weights travel through; NULL until one does */
 };
 
@@ -91,6 +91,8 @@ void gw_hip_give(struct gw_device *device, gw_hip_ptr at, size_t bytes);
 
 /* Pinned host memory. */
 gw_status gw_hip_take_host(struct gw_device *device, size_t bytes, void **out);
+/* What is read goes through this, for the driver takes longer over memory that is not pinned. */
+gw_status gw_hip_take_landing(struct gw_device *device);
 /* The staging ring, when it is not needed any more. */
 void gw_hip_ring_free(struct gw_device *device);
 
@@ -298,8 +300,7 @@ struct gw_turn_params gw_hip_turn(const gw_node *rope);
  * where it is made and read by nodes of this segment alone that know of that (linear.c). */
 int gw_hip_form(const struct gw_segment *segment, const gw_tensor *t);
 /* Is nodes[1] of n, a norm, made by what is before it, a product or the embedding, and the product
- * behind it (linear.c)? Its result is
- * nowhere in memory then. */
+ * behind it (linear.c)? Its result is nowhere in memory then. */
 int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n);
 /* What nodes[0] leaves then: rows of x, times the norm's weights, of *form in *blocks of 32, and
  * squares of their blocks. */

@@ -117,15 +117,9 @@ gw_status gw_hip_write(struct gw_buffer *dst, size_t at, const void *src, size_t
     return gw_hip_wait(device);
 }
 
-/* Into the device's pinned memory first: the driver takes longer over what is not pinned. NULL:
- * there is none, or not so much. */
-static void *landing_of(struct gw_device *device, size_t bytes) {
-    void *at = device->landing;
-    if (at == NULL && bytes <= LANDING_BYTES && device->fail_alloc == 0 &&
-        gw_hip_take_host(device, LANDING_BYTES, &at) == GW_OK) {
-        device->landing = at;
-    }
-    return bytes <= LANDING_BYTES ? device->landing : NULL;
+gw_status gw_hip_take_landing(struct gw_device *device) {
+    return device->landing != NULL ? GW_OK
+                                   : gw_hip_take_host(device, LANDING_BYTES, &device->landing);
 }
 
 gw_status gw_hip_read(const struct gw_buffer *src, size_t at, void *dst, size_t bytes) {
@@ -140,7 +134,8 @@ gw_status gw_hip_read(const struct gw_buffer *src, size_t at, void *dst, size_t 
         memcpy(dst, drawn, bytes);
         return GW_OK;
     }
-    void *landing = landing_of(device, bytes), *to = landing != NULL ? landing : dst;
+    void *landing = bytes <= LANDING_BYTES ? device->landing : NULL;
+    void *to = landing != NULL ? landing : dst;
     GW_TRY(gw_hip_check(device->driver,
                         device->driver->Read(to, src->at + at, bytes, device->stream),
                         "reading a buffer"));

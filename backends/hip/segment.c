@@ -276,6 +276,7 @@ static gw_status capture_turn(struct gw_segment *segment, int turn) {
 
 static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, size_t n) {
     struct gw_device *device = segment->device;
+    GW_TRY(gw_hip_take_landing(device));
     GW_TRY(gw_hip_take(device, segment->step_bytes, &segment->step));
     GW_TRY(take_staging(segment, 0));
     GW_TRY(gw_hip_want(device, "gw_take_step"));
@@ -385,14 +386,14 @@ static void free_events(struct gw_segment *segment) {
     segment->events = NULL;
 }
 
+/* What a step of a segment, not NULL, leaves in host memory until that is taken again; or it was.
+ */
 struct gw_post {
     struct gw_device *device;
-    gw_hip_event there;
-    int32_t *value; /* pinned */
-    /* Or the step of a segment, not NULL, leaves it in host memory, until that is taken again. */
     struct gw_segment *segment;
     int turn;
     const int32_t *drawn;
+    int32_t value;
 };
 
 static void forget_segment(struct gw_post *post) {
@@ -406,7 +407,7 @@ static void forget_segment(struct gw_post *post) {
 static void settle(struct gw_segment *segment, int turn) {
     struct gw_post *post = segment->post[turn];
     if (post != NULL) {
-        *post->value = *post->drawn;
+        post->value = *post->drawn;
         forget_segment(post);
     }
 }
@@ -584,70 +585,42 @@ void gw_hip_profile(struct gw_segment *segment, gw_node_time *times) {
 /* ---- numbers on their way -------------------------------------------------------------------- */
 
 gw_status gw_hip_post_new(struct gw_device *device, struct gw_post **out) {
-    GW_TRY(gw_hip_enter(device));
-    void *value = NULL;
     struct gw_post *post = calloc(1, sizeof *post);
     if (post == NULL) {
         return gw_fail(GW_E_NOMEM, "hip", "no memory for a post");
     }
     post->device = device;
-    gw_status status = gw_hip_take_host(device, sizeof *post->value, &value);
-    post->value = value;
-    if (status == GW_OK) {
-        status = gw_hip_check(device->driver,
-                              device->driver->EventNew(&post->there, GW_HIP_EVENT_NO_TIMING),
-                              "an event for tokens");
-    }
-    if (status != GW_OK) {
-        gw_hip_post_free(post);
-        return status;
-    }
     *out = post;
     return GW_OK;
 }
 
 void gw_hip_post_free(struct gw_post *post) {
-    const gw_hip_driver *d = post->device->driver;
-    (void)gw_hip_enter(post->device);
-    d->StreamWait(post->device->stream); /* it may be under way */
     forget_segment(post);
-    if (post->there != NULL) {
-        d->EventFree(post->there);
-    }
-    if (post->value != NULL) {
-        d->HostFree(post->value);
-    }
     free(post);
 }
 
 gw_status gw_hip_post(struct gw_post *post, const struct gw_buffer *src, size_t at) {
-    struct gw_device *device = post->device;
-    const gw_hip_driver *d = device->driver;
-    struct gw_segment *drew = device->drew;
+    struct gw_segment *drew = post->device->drew;
     forget_segment(post);
-    post->drawn = gw_hip_drawn(device, src->at + at, sizeof *post->value);
-    if (post->drawn != NULL && drew->post[drew->turn] == NULL) {
-        post->segment = drew;
-        post->turn = drew->turn;
-        drew->post[post->turn] = post;
-        return GW_OK;
+    post->drawn = gw_hip_drawn(post->device, src->at + at, sizeof post->value);
+    if (post->drawn == NULL || drew->post[drew->turn] != NULL) {
+        return gw_fail(GW_E_ARGUMENT, "hip", "no step has just drawn what is posted");
     }
-    GW_TRY(gw_hip_enter(device));
-    gw_hip_error error = d->Read(post->value, src->at + at, sizeof *post->value, device->stream);
-    if (error == GW_HIP_OK) {
-        error = d->EventRecord(post->there, device->stream);
-    }
-    return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a token was posted");
+    post->segment = drew;
+    post->turn = drew->turn;
+    drew->post[post->turn] = post;
+    return GW_OK;
 }
 
 gw_status gw_hip_collect(struct gw_post *post, int32_t *out) {
-    GW_TRY(gw_hip_enter(post->device));
-    struct gw_segment *segment = post->segment;
-    gw_hip_event until = segment != NULL ? segment->ended[post->turn] : post->there;
-    gw_hip_error error = post->device->driver->EventWait(until);
-    if (error != GW_HIP_OK) {
-        return gw_hip_lose(post->device, error, "a token was awaited");
+    if (post->segment != NULL) {
+        GW_TRY(gw_hip_enter(post->device));
+        gw_hip_error error = post->device->driver->EventWait(post->segment->ended[post->turn]);
+        if (error != GW_HIP_OK) {
+            return gw_hip_lose(post->device, error, "a token was awaited");
+        }
+        post->value = *post->drawn;
     }
-    *out = segment != NULL ? *post->drawn : *post->value;
+    *out = post->value;
     return GW_OK;
 }

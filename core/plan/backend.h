@@ -80,10 +80,10 @@ typedef struct gw_backend {
     gw_status (*run)(struct gw_segment *segment, const gw_step *step);
     gw_status (*wait)(struct gw_device *device);
     void (*thaw)(struct gw_segment *segment);
-    /* An int32 of a buffer as it is after all that was run before, fetched while the device goes on
-     * with what is run after: post starts it, collect waits for it and for nothing else. A post is
-     * made once and holds one fetch at a time; freed before its device is closed, at any time. All
-     * NULL: a device that the host waits for anyway. */
+    /* An id that the last run has drawn, fetched while the device goes on with what is run after:
+     * post starts it, collect waits for it and for nothing else. A post is made once and holds one
+     * fetch at a time; freed before its device is closed, at any time. All NULL: a device that the
+     * host waits for anyway. */
     gw_status (*post_new)(struct gw_device *device, struct gw_post **out);
     void (*post_free)(struct gw_post *post);
     gw_status (*post)(struct gw_post *post, const struct gw_buffer *src, size_t at);
