@@ -53,14 +53,15 @@ struct gw_rows_work {
     int row, rows, head, g; /* g: KV head */
     int turns;              /* ROPE_KV comes with it */
     int blocks;             /* of a head's values, a value per lane */
-    int first, pages;
+    int first, pages, high; /* pages, and the last position, that any of them sees */
     int rounds, at_once; /* rounds of K, of as many pages as half of the slots hold; as many of V */
     /* Rows of the step with cells that these look at, from fresh_row on: among so many, those with
      * a bit; and the first page with one of them. */
     int fresh_row, fresh, fresh_page;
     unsigned fresh_bits;
-    /* Of lane l: position and sequence of row l of the step, and where page l is in the caches. */
-    int live, pos, slot, tile;
+    /* Of lane l: position and sequence of row l of the step, and where page l is in the caches;
+     * page l of the first sequence, which most steps have: it comes with the step. */
+    int live, pos, slot, tile, likely;
 
     __device__ inline gw_rows_work(const gw_attend_params &p) {
         lane = (int)(threadIdx.x % GW_LANES); /* of unsigned numbers it is one instruction */
@@ -70,6 +71,7 @@ struct gw_rows_work {
         live = gw_live(p.step);
         pos = gw_step_pos(p.step, at);
         slot = gw_step_slot(p.step, at);
+        likely = p.pages[lane < p.table_stride ? lane : 0];
         g = (int)blockIdx.z;
         head = g * (int)gridDim.x + (int)blockIdx.x;
         turns = p.turn.in != 0;
@@ -84,11 +86,15 @@ struct gw_rows_work {
         for (rows = 1; from + rows < end && (same >> (from + rows) & 1u); rows++) {
         }
         const int mine = lane >= from && lane < from + rows;
-        const int high = (int)gw_team_max(mine ? (unsigned)pos : 0u);
+        high = (int)gw_team_max(mine ? (unsigned)pos : 0u);
         first = span_at(lowest(mine), p.window).first;
         pages = high / GW_PAGE - first + 1;
         const int32_t *table = p.pages + (int64_t)sequence * p.table_stride + first;
-        tile = lane < pages ? table[lane] * p.kv_heads + g : 0;
+        tile = likely;
+        if (sequence > 0 || first > 0) {
+            tile = lane < pages ? table[lane] : 0;
+        }
+        tile = tile * p.kv_heads + g;
         for (rounds = 1; rounds * at_once < pages; rounds++) { /* divisions take longer */
         }
         fresh_row = fresh = fresh_page = 0;
@@ -166,15 +172,37 @@ __device__ static inline uint8_t *tile_of(const gw_attend_params &p, const gw_ro
     return d.tiles + (round % 2 * w.at_once + page - w.first_of(round)) * tile_bytes<CELLS>(p);
 }
 
-/* The tiles of a round, first K's and then V's. */
+/* The first n positions of a tile of K, or of V, on their way to shared memory; a block. */
+template <class CELLS>
+__device__ static inline void fetch_positions(const gw_attend_params &p, uint8_t *to,
+                                              const uint8_t *tile, int n, int is_k) {
+    enum { ROW = GW_PAGE * CELLS::BYTES }; /* of K, whose positions lie side by side */
+    const int at = 16 * (int)threadIdx.x, step = 16 * (int)blockDim.x, cells = ROW * p.e;
+    static_assert(16 * GW_BLOCK_FEWER % ROW == 0, "a thread has the same positions of all rows");
+    const int end = !is_k ? n * p.e * CELLS::BYTES : at % ROW < n * CELLS::BYTES ? cells : 0;
+#pragma unroll 2
+    for (int b = at; b < end; b += step) {
+        gw_copy_async(to + b, tile + b);
+    }
+    if (CELLS::SCALED) {
+        for (int b = cells + at; b < cells + p.scale_bytes; b += step) {
+            gw_copy_async(to + b, tile + b);
+        }
+    }
+}
+
+/* The tiles of a round, first K's and then V's. What no row of the block sees stays where it is:
+ * blocks have the same pages, and what they ask the second cache for takes as long as all else. */
 template <class CELLS>
 __device__ static inline void fetch_round(const gw_attend_params &p, const gw_rows_desk &d,
                                           const gw_rows_work &w, int round) {
-    const int bytes = tile_bytes<CELLS>(p);
-    const uint8_t *cache = (const uint8_t *)(round < w.rounds ? p.k : p.v);
+    const int bytes = tile_bytes<CELLS>(p), is_k = round < w.rounds;
+    const uint8_t *cache = (const uint8_t *)(is_k ? p.k : p.v);
     for (int page = w.first_of(round); page < w.end_of(round); page++) {
-        uint8_t *to = tile_of<CELLS>(p, d, w, round, page);
-        fetch_tile(to, cache + w.tile_of(page) * (size_t)bytes, bytes);
+        const int left = w.high + 1 - (w.first + page) * GW_PAGE;
+        fetch_positions<CELLS>(p, tile_of<CELLS>(p, d, w, round, page),
+                               cache + w.tile_of(page) * (size_t)bytes,
+                               left < GW_PAGE ? left : GW_PAGE, is_k);
     }
 }
 

@@ -256,8 +256,10 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
     gw_grid_launch_dependents();
     gw_rows_work w(p); /* asks for what it needs of the step all at once */
     gw_turned values(p, w);
-    const int begin = (int)blockIdx.y * p.block_has, most = begin + p.block_has;
-    const int stop = w.live < most ? w.live : most;
+    /* Fewer rows than the plan has are shared out evenly. */
+    const int each = (int)((unsigned)(w.live + (int)gridDim.y - 1) / gridDim.y);
+    const int begin = (int)blockIdx.y * each;
+    const int stop = w.live < begin + each ? w.live : begin + each;
     if (begin >= stop) {
         gw_grid_dependency_wait(); /* later kernels rely on this one for those before it */
         return;
@@ -269,15 +271,21 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
         if (row > begin) {
             __syncthreads(); /* the rows before have been read */
         }
-        if (row == begin) {
+        /* No launch of the pass writes old cells, and new ones are put over what comes here, unless
+         * a launch in front of this one has stored them. There is little that runs beside these
+         * blocks, so what they do before the wait costs least. */
+        if (row == begin && !w.turns) {
             gw_grid_dependency_wait();
         }
-        values.ask(p, w); /* before tiles, whose pages have to be looked up */
         fetch_round<CELLS>(p, d, w, 0);
         gw_copy_commit();
         fetch_round<CELLS>(p, d, w, 1);
         gw_copy_commit();
         const gw_placing placing(w);
+        if (row == begin && w.turns) {
+            gw_grid_dependency_wait();
+        }
+        values.ask(p, w);
         take_rows<CELLS>(p, d, w, values);
         do_rounds<CELLS>(p, d, w, values, placing);
         __syncthreads();

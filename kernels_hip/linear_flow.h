@@ -112,8 +112,8 @@ template <class K, int PIECES> __device__ static inline void gw_flow_meet() {
 /* All of them, by a wave; of blocks in a cluster each brings a part of every row. */
 template <class K, int PIECES>
 __device__ static inline void gw_flow_fetch_x(const gw_linear_params &p,
-                                              const gw_flow_desk<K, PIECES> &d) {
-    const int rows = gw_rows_there(p), lane = gw_lane(), bytes = K::x_bytes(p.terms);
+                                              const gw_flow_desk<K, PIECES> &d, int rows) {
+    const int lane = gw_lane(), bytes = K::x_bytes(p.terms);
     const int part = (bytes / 16 + p.cluster - 1) / p.cluster * 16;
     const int at = gw_cluster_rank() * part, mine = bytes - at < part ? bytes - at : part;
     const unsigned char *row =
@@ -129,9 +129,9 @@ __device__ static inline void gw_flow_feed(const gw_linear_params &p,
     gw_flow_meet<K, PIECES>();
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
-    const int rows = gw_rows_there(p), lane = gw_lane(),
-              items = gw_walk<GW_FLOW_GROUPS, GLU>::items(p);
-    if (gw_rows_live(p, count) <= 0) {
+    const int rows = gw_rows_live(p, count), lane = gw_lane();
+    const int items = gw_walk<GW_FLOW_GROUPS, GLU>::items(p);
+    if (rows <= 0) {
         return;
     }
     const unsigned char *row =
@@ -180,12 +180,12 @@ gw_flow_join(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int co
     gw_flow_meet<K, PIECES>();
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
-    if (!ONE && !PIECES && !K::DIRECT && joiner == 0) {
-        gw_flow_fetch_x<K, PIECES>(p, d);
-    }
     const int live = gw_rows_live(p, count), first = ONE ? 0 : joiner;
     if (live <= 0) {
         return;
+    }
+    if (!ONE && !PIECES && !K::DIRECT && joiner == 0) {
+        gw_flow_fetch_x<K, PIECES>(p, d, live);
     }
     const int items = gw_walk<GW_FLOW_GROUPS, GLU>::items(p);
     const int group = gw_lane() / GW_STRIP_ROWS, row = gw_lane() % GW_STRIP_ROWS;
@@ -352,11 +352,11 @@ __device__ static inline float gw_flow_copy_x(const gw_linear_params &p, unsigne
 /* x in shared memory as K::add wants it. Returns what the scales of one row of act8 are still to be
  * multiplied by: a norm's factor, unless they had to be settled. */
 template <class K, int PIECES, class Rest>
-__device__ static inline float gw_flow_take_x(const gw_linear_params &p,
-                                              const gw_flow_desk<K, PIECES> &d, Rest rest) {
+__device__ static inline float
+gw_flow_take_x(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int live, Rest rest) {
     enum { ONE = K::X_ROWS == 1, LATER = ONE && K::ACT8 && !K::SPAN };
-    const int there = gw_rows_there(p), blocks = K::ACT8 ? p.terms : p.terms / GW_ACT_BLOCK;
-    const int team = ONE ? 0 : gw_team(), norm = p.squares != 0 && team < there;
+    const int blocks = K::ACT8 ? p.terms : p.terms / GW_ACT_BLOCK;
+    const int team = ONE ? 0 : gw_team(), norm = p.squares != 0 && team < live;
     float factor = 1.0f;
     if (PIECES || K::DIRECT) {
         rest();
@@ -383,7 +383,7 @@ __device__ static inline float gw_flow_take_x(const gw_linear_params &p,
         gw_sync_some<1, GW_LINEAR_THREADS>();
     }
     if (p.settles) {
-        K::settle(p, d.x, there, p.squares && !LATER ? d.factors : 0);
+        K::settle(p, d.x, live, p.squares && !LATER ? d.factors : 0);
         gw_sync_some<1, GW_LINEAR_THREADS>();
     }
     return LATER ? factor : 1.0f;
@@ -407,14 +407,18 @@ __device__ static inline void gw_flow_multiply(const gw_linear_params &p,
     gw_flow_meet<K, PIECES>();
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
-    const float factor = gw_flow_take_x<K, PIECES>(p, d, [&]() {
+    if (!ONE && gw_rows_live(p, count) <= 0) { /* nobody brings x */
+        return;
+    }
+    const int there = ONE ? gw_rows_there(p) : gw_rows_live(p, count);
+    const float factor = gw_flow_take_x<K, PIECES>(p, d, there, [&]() {
 #pragma unroll 1
         for (int i = p.early; i < d.depth; i++) {
             source.ask();
         }
     });
     const int live = gw_rows_live(p, count);
-    if (live <= 0) {
+    if (ONE && live <= 0) {
         return;
     }
     if (!p.ahead_end) {

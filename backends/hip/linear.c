@@ -424,7 +424,7 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     size_t records = gw_hip_groups(gw_hip_width(w), GW_STRIP_FLOATS);
     size_t strip = records * (size_t)gw_hip_record_bytes(w->fmt);
     int slots = (int)gw_hip_groups(records, GW_LINEAR_CLASSES); /* of a wave in a strip */
-    int ahead = gw_hip_has_copies(d) && !format->is_float && s.row_words > 0;
+    int ahead = gw_hip_has_copies(d) && !format->is_float;
     int has_all = ahead && items <= blocks && slots <= p->early;
     if (ahead) {
         ask_ahead(segment, p, strip, blocks, glu);
