@@ -279,13 +279,13 @@ template <class CELLS> __device__ static inline void attend(const gw_attend_para
         }
         fetch_round<CELLS>(p, d, w, 0);
         gw_copy_commit();
-        fetch_round<CELLS>(p, d, w, 1);
-        gw_copy_commit();
         const gw_placing placing(w);
         if (row == begin && w.turns) {
             gw_grid_dependency_wait();
         }
-        values.ask(p, w);
+        values.ask(p, w); /* before V, which is wanted last */
+        fetch_round<CELLS>(p, d, w, 1);
+        gw_copy_commit();
         take_rows<CELLS>(p, d, w, values);
         do_rounds<CELLS>(p, d, w, values, placing);
         __syncthreads();

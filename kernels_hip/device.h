@@ -347,18 +347,21 @@ GW_DEVICE void gw_read_before_fetch(void) {
 
 /* Neighbouring blocks of a launch that run side by side and reach one another's shared memory
  * (sm_90, where the launch says how many they are; elsewhere it is the block alone). All threads of
- * each of them arrive once, and then wait; behind that the others' gates are there. */
+ * each of them arrive once; behind the wait, for those waves that need it, the others' gates are
+ * there. Gates alone (gw_gates_made): an arrival that released all else would first wait for all
+ * that its thread has asked of memory, half a microsecond. */
 GW_DEVICE void gw_cluster_arrive(void) {
 #if defined(GW_NVIDIA) && GW_SM >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #endif
 }
-GW_DEVICE void gw_cluster_wait(void) {
+GW_DEVICE void gw_cluster_wait(int blocks) {
 #if defined(GW_NVIDIA) && GW_SM >= 900
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#else
-    __syncthreads();
+    if (blocks > 1) { /* of a block alone it would be a barrier of all threads */
+        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    }
 #endif
+    (void)blocks;
 }
 GW_DEVICE int gw_cluster_rank(void) {
 #if defined(GW_NVIDIA) && GW_SM >= 900

@@ -97,14 +97,9 @@ GW_DEVICE int gw_rows_live(const gw_linear_params &p, int count) {
     return left < there ? left : there;
 }
 
-/* The whole block, before any gate is used: behind it gates are there, also those of neighbours
- * that share rows of x. */
+/* The whole block, before any gate is used: behind it gates are there. */
 template <class K, int PIECES> __device__ static inline void gw_flow_meet() {
-    if (K::X_ROWS > 1 && !PIECES && !K::DIRECT) {
-        gw_cluster_wait();
-    } else {
-        gw_sync_some<3, GW_LINEAR_BLOCK(K::X_ROWS, 1, PIECES)>();
-    }
+    gw_sync_some<3, GW_LINEAR_BLOCK(K::X_ROWS, 1, PIECES)>();
 }
 
 /* ---- rows of x ------------------------------------------------------------------------------- */
@@ -185,6 +180,7 @@ gw_flow_join(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int co
         return;
     }
     if (!ONE && !PIECES && !K::DIRECT && joiner == 0) {
+        gw_cluster_wait(p.cluster); /* for the gates of neighbours */
         gw_flow_fetch_x<K, PIECES>(p, d, live);
     }
     const int items = gw_walk<GW_FLOW_GROUPS, GLU>::items(p);

@@ -5,6 +5,8 @@
 #include "hip_cut.h"
 #include "hip_layer.h"
 
+#include "backends/hip/shape.h"
+
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -910,6 +912,27 @@ static void a_layer_of_several_rows(void **state) {
     ot_close(&bench);
 }
 
+/* q, k and v of some shapes on a card of 132 multiprocessors, two and four rows. */
+static void blocks_stand_alone_or_share(void **state) {
+    static const struct {
+        unsigned items, grid, blocks;
+        int alone;
+    } cases[] = {
+        {384, 132, 64, 1},  {384, 132, 128, 1}, /* 12 are free early: all wait anyway   */
+        {192, 132, 64, 1},  {192, 132, 128, 0}, /* 72: one each do; two each            */
+        {320, 132, 128, 0},                     /* 76: two each                         */
+        {160, 132, 48, 1},  {160, 132, 96, 1},  /* 104                                  */
+        {80, 80, 64, 0},    {80, 80, 128, 1},   /* 52 that it does not have             */
+        {264, 132, 128, 1}, {0, 0, 128, 1},     /* none; not known                      */
+        {320, 132, 133, 0}, {384, 132, 256, 0}, /* more than there are multiprocessors  */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(gw_hip_stand_alone(132, cases[i].items, cases[i].grid, cases[i].blocks),
+                         cases[i].alone);
+    }
+}
+
 static void check_ahead(const op_bench *bench, int rows) {
     static struct gw_linear_params params[LAYER];
     memset(params, 0, sizeof params);
@@ -984,6 +1007,7 @@ static int run_all(const char *name) {
         cmocka_unit_test(every_kernel_of_pages),
         cmocka_unit_test(attention_has_the_kernel_its_case_is_of),
         cmocka_unit_test(a_layer_of_several_rows),
+        cmocka_unit_test(blocks_stand_alone_or_share),
         cmocka_unit_test(a_layer_asks_ahead),
         cmocka_unit_test(rows_are_grouped_once),
     };

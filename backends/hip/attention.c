@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backends/hip/hip.h"
+#include "backends/hip/shape.h"
 #include "kernels_hip/attention_params.h"
 
 /* RESERVED: bytes of shared memory that NVIDIA takes for a block. */
@@ -129,6 +130,16 @@ static int turns_rows(const struct gw_segment *segment) {
     return segment->rope != NULL && segment->rows > 1;
 }
 
+/* As gw_hip_stand_alone, of the product in front of launch number `front`. */
+static int stand_alone(const struct gw_segment *segment, size_t front, unsigned blocks) {
+    const struct gw_device *d = segment->device;
+    size_t turns = turns_rows(segment) ? 1 : 0;
+    const gw_hip_launch *before = front > turns ? &segment->launches[front - turns - 1] : NULL;
+    int known = before != NULL && before->items > 0;
+    return d->driver->nvidia && gw_hip_stand_alone((unsigned)d->units, known ? before->items : 0,
+                                                   known ? before->grid[0] : 0, blocks);
+}
+
 /* May launches of a way follow, for so many pages? All attention of a segment has it, or none;
  * front: the launch whose place they take there, with that of ROPE_KV where they do it too. */
 static int takes(struct gw_segment *segment, int way, size_t front, int pages, int first) {
@@ -192,7 +203,12 @@ static gw_status record_block(struct gw_segment *segment, const gw_node *node, s
     if (!takes(segment, GW_HIP_BLOCK, front, pages, first)) {
         return GW_OK;
     }
-    int roomy = one && p->e <= GW_BLOCK_FEWER && begins_beside(segment, front, shared);
+    if (!one && stand_alone(segment, front, (unsigned)p->heads * rows)) {
+        unsigned half = (unsigned)d->shared_bytes / 2;
+        shared = shared > half ? shared : half;
+    }
+    /* Several rows: a multiprocessor that products have given all of to shared memory stays so. */
+    int roomy = one ? p->e <= GW_BLOCK_FEWER && begins_beside(segment, front, shared) : d->carves;
     int fewer = one ? roomy : new_at_once(p->e, GW_BLOCK_FEWER) >= segment->rows;
     snprintf(name, sizeof name, "gw_attend_%s_%s", one ? "block" : "rows",
              gw_format_of(node->in[1]->fmt)->name);

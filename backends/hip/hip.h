@@ -160,6 +160,7 @@ typedef struct gw_hip_launch {
     /* Not 0: grid[0] is cut to the blocks that run at once, in whole multiples of this. */
     unsigned fill;
     unsigned cluster; /* blocks that run side by side; 0, 1: as it comes */
+    unsigned items;   /* of a product, which its blocks take one after the other; else 0 */
     /* 1: a product that has time to spare for a neighbour: not all of it is memory's. */
     int spares;
     /* 1: a product that can ask for weights of the one behind it; has_all: of so few weights that

@@ -438,6 +438,7 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
                          sizeof *p));
     gw_hip_launch *l = &segment->launches[segment->n - 1];
     l->cluster = (unsigned)p->cluster;
+    l->items = items;
     l->spares = !format->is_float;
     l->asks_ahead = ahead && !glu;
     l->has_all = has_all;

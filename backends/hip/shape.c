@@ -157,3 +157,9 @@ int gw_hip_shape(const struct gw_device *d, const gw_tensor *w, int rows, int gl
     return gw_format_of(w->fmt)->is_float ? float_shape(d, w->fmt, rows, cols, glu, behind, s)
                                           : quant_shape(d, w->fmt, rows, cols, glu, behind, s);
 }
+
+int gw_hip_stand_alone(unsigned units, unsigned items, unsigned grid, unsigned blocks) {
+    unsigned last = grid > 0 ? items % grid : 0;
+    unsigned early = grid == 0 || grid > units ? 0 : units - (last > 0 ? last : grid);
+    return blocks <= units && (blocks <= early || blocks > 2 * early);
+}
