@@ -7,8 +7,10 @@
 #include "core/base/status.h"
 
 /* Seconds that drafting may lose: this many single steps and this share of all time. Probing, when
- * drafts are not expected to pay, gets half of it. */
-static const double LEDGER_STEPS = 1, LEDGER_SHARE = 0.01;
+ * drafts are not expected to pay, gets half of the share. What a draft is worth is found out at the
+ * beginning, where its model has read all but a few tokens: later a probe has to read all that was
+ * generated without it. */
+static const double LEDGER_STEPS = 2, LEDGER_SHARE = 0.01;
 /* Gains that can be lost again. */
 static const double LEDGER_CAP_STEPS = 4;
 /* Of the first single step behind drafts, what of its time is theirs: at most that many steps. */
@@ -72,20 +74,22 @@ static int is_known(const gw_length *l, int width) {
     return t->n > 0 && (width == 1 || l->passes - t->last <= FORGET_AFTER);
 }
 
-/* Between measured widths a line; beyond them the line from the single step; a pass is never dearer
- * than a wider one that was measured. */
+/* Between measured widths a line; beyond them the line of the widest two; a pass is never dearer
+ * than a wider one that was measured. The first of several rows may cost most, so one such width
+ * tells nothing of the next. */
 double gw_length_width_seconds(const gw_length *l, int width) {
     double first = l->width[0].seconds;
     if (l->width[0].n == 0) {
         return 0;
     }
-    int low = 1, high = 0;
+    int low = 1, before = 1, high = 0;
     double cap = 0;
     for (int w = 2; w <= GW_DECODE_MAX; w++) {
         double seconds = l->width[w - 1].seconds;
         if (!is_known(l, w)) {
             continue;
         }
+        before = w <= width ? low : before;
         low = w <= width ? w : low;
         high = w > width && high == 0 ? w : high;
         cap = w >= width && (cap == 0 || seconds < cap) ? seconds : cap;
@@ -95,7 +99,8 @@ double gw_length_width_seconds(const gw_length *l, int width) {
         double slope = (l->width[high - 1].seconds - at_low) / (high - low);
         value = at_low + slope * (width - low);
     } else if (low < width) {
-        double slope = low > 1 ? (at_low - first) / (low - 1) : ROW_GUESS * first;
+        double from = l->width[before - 1].seconds;
+        double slope = before > 1 ? (at_low - from) / (low - before) : ROW_GUESS * first;
         value = at_low + (slope > 0 ? slope : 0) * (width - low);
     }
     value = cap > 0 && value > cap ? cap : value;
@@ -193,10 +198,10 @@ static forecast forecast_pass(const gw_length *l, const gw_draft_record *r, int 
     };
 }
 
-/* May a pass lose that many seconds? */
-static int affordable(const gw_length *l, double loss, double share) {
-    double budget = LEDGER_STEPS * gw_length_step_seconds(l) + LEDGER_SHARE * l->elapsed;
-    return l->saved - loss >= -share * budget;
+/* May a pass lose that many seconds, of this part of the share? */
+static int affordable(const gw_length *l, double loss, double part) {
+    double share = part * LEDGER_SHARE * l->elapsed;
+    return l->saved - loss >= -(LEDGER_STEPS * gw_length_step_seconds(l) + share);
 }
 
 /* A pass may be twice as wide as any that was measured: a guess must not reach further. */
@@ -267,10 +272,19 @@ int gw_length_goes_on(const gw_length *l, const gw_draft_record *r, const gw_len
         alive *= trust[i] < 0 ? gw_draft_record_chance(r, i)
                               : gw_draft_record_trust(r, (double)trust[i]);
     }
-    double wider = gw_length_width_seconds(l, n + 2) - gw_length_width_seconds(l, n + 1);
-    double step = n < plan->ready ? 0 : r->step.seconds;
-    double cost = step + (wider > 0 ? wider : 0) + alive * l->pick.seconds;
-    return alive >= plan->price * cost;
+    /* One more may not pay where some more do: the first rows of a pass may cost most. */
+    double tokens = 0, drafting = 0, now = gw_length_width_seconds(l, n + 1);
+    for (int k = n; k < plan->k; k++) {
+        tokens += alive;
+        drafting += k < plan->ready ? 0 : r->step.seconds;
+        double wider = gw_length_width_seconds(l, k + 2) - now;
+        double cost = drafting + (wider > 0 ? wider : 0) + tokens * l->pick.seconds;
+        if (tokens >= plan->price * cost) {
+            return 1;
+        }
+        alive *= k + 1 < plan->k ? gw_draft_record_chance(r, k + 1) : 0;
+    }
+    return 0;
 }
 
 /* ---- experience ------------------------------------------------------------------------------ */

@@ -67,8 +67,9 @@ typedef struct gw_length_plan {
 gw_length_plan gw_length_choose(const gw_length *l, const gw_draft_record *r, int limit, int behind,
                                 double trust);
 
-/* 1 when one more draft pays after n tokens whose trusts are given. Looks only at tokens that will
- * be verified, never at the next one: rejection sampling needs that. */
+/* 1 when one more draft pays after n tokens whose trusts are given, alone or with others of the
+ * plan behind it. Looks only at tokens that will be verified, never at the next one: rejection
+ * sampling needs that. */
 int gw_length_goes_on(const gw_length *l, const gw_draft_record *r, const gw_length_plan *plan,
                       const float *trust, int n);
 
