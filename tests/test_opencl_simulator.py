@@ -11,26 +11,107 @@ from program import OPENCL_ALL, ROOT, run
 SIMULATOR = "/usr/lib/oclgrind/liboclgrind-rt-icd.so"
 PROGRAM = pathlib.Path(os.environ.get("GODWIT_BUILD", "")) / "tests/test_opencl_ops"
 # The simulator keeps the result of every instruction that a work-item has run until its group ends:
-# a prompt of 100 tokens takes minutes of a processor and 1.5 GB (case 24 in the team way), and many
-# minutes more where others are at work.
+# a prompt of 100 tokens takes minutes of a processor and 1.5 GB ("f16 prefill, more than a block
+# deep" in the team way), and many minutes more where others are at work.
 PATIENCE = 3600
+
+# Cases of tests/op_cases.h that take seconds at most and together go through every kernel: ragged
+# ends, several groups, more than one page, each format of a cache, outputs in act8.
+BOTH_WAYS = """
+EMBED f32 rows
+EMBED f16 rows
+EMBED q8_0 rows
+EMBED q6_k rows
+EMBED ids that were drawn
+PICK the last row
+PICK some rows
+NORM whole lanes
+NORM ragged
+NORM narrower than the lanes
+NORM to act8
+NORM to act8, one row
+NORM several blocks to a lane, ragged
+NORM to act8, several blocks to a lane
+NORM zeros, NaN, infinity, tiny, large
+NORM to act8, zeros, NaN, infinity, tiny, large
+QUANTIZE many rows
+QUANTIZE one long row
+QUANTIZE zeros, NaN, infinity, tiny
+LINEAR f16 decode, ragged k and m
+LINEAR q4_0 decode, one row of 4096
+LINEAR quantized, residual in place
+LINEAR bf16 prefill, ragged
+LINEAR decode of q4_k
+LINEAR decode of int4_g128
+LINEAR prefill of int4_g128
+GLU f16 decode to act8
+GLU quantized, formats differ
+ROPE_KV halves, f16
+ROPE_KV partial rotation, odd width, slots
+ROPE_KV 80 wide, partial, interleaved
+ROPE_KV halves, q8_0
+ATTENTION first position
+ATTENTION a full page
+ATTENTION one past a page
+ATTENTION several pages, f32
+ATTENTION odd head width
+ATTENTION to act8
+ATTENTION q8_0, first position
+SAMPLE the largest
+SAMPLE the largest, ties
+SAMPLE one token
+SAMPLE nothing to draw
+SAMPLE top-k of all but one
+SAMPLE top-k of more than all
+SAMPLE top-p of ties
+"""
+# Kernels of the way for graphics processors that rows in numbers, and several pages, take.
+TEAM_WAY = """
+LINEAR f16 prefill, over the borders of tiles
+ATTENTION rows together, large group
+ATTENTION rows together over a page border, to act8
+ATTENTION rows together, q8_0, window
+"""
+ITEM_WAY = """
+LINEAR f16 decode
+LINEAR f16 decode, 2 rows
+ROPE_KV interleaved, f32, over page borders
+ROPE_KV head norms, 128 wide
+"""
+# What groups leave for the last one to join, OpenCL 1.2 does not order: attention of one page, which
+# joins nothing.
+LAST_JOINS = """
+ATTENTION first position
+ATTENTION a full page
+ATTENTION q8_0, first position
+ATTENTION one page, to act8
+GLU q8_0 decode, one row of 2048
+"""
+
+
+def numbers(names):
+    """What GODWIT_OP_CASES takes: ranges of the numbers that cases of these names, "OP why", have in
+    the table, which four of each format follow (oc_case); for None the whole table, each alone."""
+    table = (ROOT / "tests/op_cases.h").read_text()
+    table = re.findall(r'^    \{\.op = GW_OP_(\w+), \.why = "([^"]*)"', table, re.MULTILINE)
+    if names is None:
+        return [f"{i}-{i}" for i in range(len(table))]
+    formats = (ROOT / "core/tensor/formats.h").read_text().partition("enum gw_fmt {")[2]
+    table += [(op, f"{order} of {name.lower()}") for name in re.findall(r"GW_FMT_(\w+),", formats)
+              for op in ("LINEAR", "GLU") for order in ("decode", "prefill")]
+    found = sorted(table.index(tuple(name.split(" ", 1))) for name in names.split("\n")[1:-1])
+    ends = [i for i in found if i + 1 not in found]
+    return [f"{first}-{last}" for first, last in zip((i for i in found if i - 1 not in found), ends)]
 
 
 def parts():
-    """A test of test_opencl_ops.c, which takes one way through the ops, and a range of the cases in
-    tests/op_cases.h: the whole table, or what takes seconds."""
-    team = ["0-13", "15-15", "26-26", "30-30", "32-32", "36-36", "40-45", "53-54", "57-57", "60-60",
-            "64-67", "71-71", "80-81", "83-83", "98-101", "128-128"]
-    item = ["0-16", "37-40", "42-45", "57-57", "60-60", "64-67", "80-81", "83-83", "98-101", "128-128"]
-    if OPENCL_ALL:
-        table = (ROOT / "tests/op_cases.h").read_text()  # without the cases of every format
-        count = len(re.findall(r"^    \{\.op = ", table, re.MULTILINE))
-        team = item = [f"{i}-{i}" for i in range(count)]
-    # attention of one page that joins nothing (what groups leave for the last one to join, OpenCL 1.2
-    # does not order); whatever the cases: ops that share the local memory of one launch, the roof
-    more = [("bits_last_joins", cases) for cases in ("42-43", "60-60", "85-86")]
-    more += [(test, "0-0") for test in ("bits_chain", "roof_team", "roof_as_found")]
-    return [("bits_team", cases) for cases in team] + [("bits_as_found", cases) for cases in item] + more
+    """A test of test_opencl_ops.c, which takes one way through the ops, and a range of the cases."""
+    team, item = (None, None) if OPENCL_ALL else (BOTH_WAYS + TEAM_WAY[1:], BOTH_WAYS + ITEM_WAY[1:])
+    cases = {"bits_team": numbers(team), "bits_as_found": numbers(item),
+             "bits_last_joins": numbers(LAST_JOINS),
+             # whatever the cases: ops that share the local memory of one launch, the roof
+             "bits_chain": ["0-0"], "roof_team": ["0-0"], "roof_as_found": ["0-0"]}
+    return [(test, part) for test, of in cases.items() for part in of]
 
 
 @pytest.mark.parametrize("test,cases", parts())
