@@ -543,12 +543,12 @@ def test_tokenize_shows_pieces_on_stderr():
 # ---- bench ---------------------------------------------------------------------------------------
 
 # The roof is measured around every repetition, with as many threads: most of what these tests take.
-# Lists multiply in the first form; the others print records of one prompt and one text.
-BENCHES = {"json": (["-p", "8,16", "-n", "4", "-pg", "8,4", "-t", "1,2", "-r", "1"],
-                    [(8, 0, 0), (16, 0, 0), (0, 4, 0), (8, 4, 0)], [1, 2]),
-           "jsonl": (["-p", "8", "-n", "4", "-d", "0,70", "-t", "2", "-r", "2"],
-                     [(8, 0, 0), (8, 0, 70), (0, 4, 0), (0, 4, 70)], [2]),
-           "csv": (["-p", "8", "-n", "4", "-t", "2", "-r", "1"], [(8, 0, 0), (0, 4, 0)], [2])}
+# Lists of lengths and threads multiply in the first form, others in the forms after it.
+BENCHES = {"json": (["-p", "8,16", "-n", "0", "-t", "1,2", "-r", "1"], [(8, 0, 0), (16, 0, 0)], [1, 2]),
+           "jsonl": (["-p", "0", "-n", "4", "-d", "0,70", "-t", "2", "-r", "2"],
+                     [(0, 4, 0), (0, 4, 70)], [2]),
+           "csv": (["-p", "8", "-n", "4", "-pg", "8,4", "-t", "2", "-r", "1"],
+                   [(8, 0, 0), (0, 4, 0), (8, 4, 0)], [2])}
 FIELDS = {"build_commit", "cpu_info", "gpu_info", "backends", "model_filename", "model_type",
           "model_size", "model_n_params", "n_batch", "n_ubatch", "n_threads", "type_k", "type_v",
           "n_gpu_layers", "n_prompt", "n_gen", "n_depth", "test_time", "avg_ns", "stddev_ns",

@@ -55,7 +55,8 @@ static gw_fmt split_name(const char *name, char kind[LENGTH]) {
     return GW_FMT_COUNT;
 }
 
-/* One of each kind, three where it has most formats: those that came least often before. */
+/* One of each kind, in the format that came least often before; then one of each format that no
+ * kind took. */
 static void keep_kinds(void) {
     static char kinds[MOST][LENGTH], kept[MOST][LENGTH];
     static gw_fmt format_of[MOST];
@@ -64,27 +65,24 @@ static void keep_kinds(void) {
         format_of[i] = split_name(kernels[i], kinds[i]);
     }
     for (int i = 0; i < n_kernels; i++) {
-        int of_kind = 0, first = 1;
-        for (int j = 0; j < n_kernels; j++) {
-            of_kind += strcmp(kinds[j], kinds[i]) == 0;
-            first = first && (j >= i || strcmp(kinds[j], kinds[i]) != 0);
+        int best = i;
+        for (int j = 0; j < i && best >= 0; j++) {
+            best = strcmp(kinds[j], kinds[i]) == 0 ? -1 : best; /* not the first of its kind */
         }
-        for (int more = first ? of_kind < 9 ? 1 : 3 : 0; more > 0; more--) {
-            int best = -1;
-            for (int j = i; j < n_kernels; j++) {
-                if (strcmp(kinds[j], kinds[i]) == 0 && kernels[j][0] != '\0' &&
-                    (best < 0 || times[format_of[j]] < times[format_of[best]])) {
-                    best = j;
-                }
+        for (int j = i; j < n_kernels && best >= 0; j++) {
+            if (strcmp(kinds[j], kinds[i]) == 0 && times[format_of[j]] < times[format_of[best]]) {
+                best = j;
             }
+        }
+        if (best >= 0) {
             times[format_of[best]]++;
             memcpy(kept[n_kept++], kernels[best], LENGTH);
-            kernels[best][0] = '\0';
         }
     }
     for (int i = 0; i < n_kernels; i++) {
         if (times[format_of[i]] == 0) {
-            fail_msg("no kernel of the format of %s is built", kernels[i]);
+            times[format_of[i]]++;
+            memcpy(kept[n_kept++], kernels[i], LENGTH);
         }
     }
     print_message("%d of %d kernels\n", n_kept, n_kernels);
