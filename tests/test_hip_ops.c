@@ -422,11 +422,11 @@ static void halves_are_near(void **state) {
  * GODWIT_HIP_KINDS in one order alone, in which the other kernels go both. */
 static void table_without_groups(void **state) {
     struct gw_device *found = open_hip(1);
-    const int emulated = found->driver->emulated, group = found->group, shared = found->shared_bytes;
+    const int none = found->driver->emulated && !found->group, shared = found->shared_bytes;
     const char *order = getenv("GODWIT_EMULATOR_ORDER");
     gw_backend_hip.close(found);
     setenv("GODWIT_HIP", "no-group", 1);
-    if (emulated && !group) {
+    if (none) {
         found = open_hip(1);
         assert_true(!found->group && found->shared_bytes == shared);
         gw_backend_hip.close(found);
