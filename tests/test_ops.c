@@ -484,7 +484,7 @@ static void scalar_is_near_the_oracle(void **state) {
         op_case c = oc_case(i), exact = c;
         op_result got, want;
         op_setup s, o;
-        if (TEST_EMULATED && is_large(&c)) {
+        if ((TEST_SANITIZED || TEST_EMULATED) && is_large(&c)) {
             continue; /* its bits are those of the release, where it is near */
         }
         exact.out = c.op == GW_OP_QUANTIZE ? GW_FMT_ACT8 : GW_FMT_F32;
