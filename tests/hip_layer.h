@@ -7,6 +7,7 @@
 #include "op_table.h"
 
 #include "backends/hip/hip.h"
+#include "backends/hip/shape.h"
 #include "kernels_hip/linear_params.h"
 #include "kernels_hip/strip.h"
 
@@ -163,6 +164,25 @@ static void same_layer(const op_bench *bench, int rows, struct gw_linear_params 
     }
 }
 
+static void check_ahead(const op_bench *bench, int rows) {
+    static struct gw_linear_params params[LAYER];
+    memset(params, 0, sizeof params);
+    same_layer(bench, rows, params);
+    const int copies = bench->device->warp == 32;
+    const int crowded = layer[0].heads > bench->device->units; /* of a card none is left over */
+    for (int k = 0; k < LAYER; k++) {
+        const int is_linear = layer[k].op == GW_OP_LINEAR || layer[k].op == GW_OP_GLU;
+        assert_int_equal(params[k].paced, copies && rows == 1 && k == LAYER_OUT);
+        assert_int_equal(is_linear && beside[k], copies && rows == 1 && k == LAYER_OUT && crowded);
+        assert_int_equal(params[k].ahead_end, copies && k == LAYER_DOWN);
+        assert_int_equal(params[k].ahead_blocks > 0, copies && (k == LAYER_OUT || k == LAYER_DOWN));
+    }
+    if (copies) {
+        ahead_is_within(&params[LAYER_OUT], &params[LAYER_GLU], 1);
+        ahead_is_within(&params[LAYER_DOWN], &params[LAYER - 1], 0);
+    }
+}
+
 /* ---- rows that several read -------------------------------------------------------------------*/
 
 enum { READERS = 4, READERS_WRITES = 2 };
@@ -207,6 +227,29 @@ static void run_readers(const gw_backend *backend, struct gw_device *device, int
     backend->thaw(segment);
     for (int k = 0; k < READERS; k++) {
         oc_close(&s[k]);
+    }
+}
+
+/* ---- behind the product in front ------------------------------------------------------------- */
+
+/* q, k and v of some shapes on a card of 132 multiprocessors, two and four rows. */
+static void blocks_stand_alone_or_share(void **state) {
+    static const struct {
+        unsigned items, grid, blocks;
+        int alone;
+    } cases[] = {
+        {384, 132, 64, 1},  {384, 132, 128, 1}, /* 12 are free early: all wait anyway   */
+        {192, 132, 64, 1},  {192, 132, 128, 0}, /* 72: one each do; two each            */
+        {320, 132, 128, 0},                     /* 76: two each                         */
+        {160, 132, 48, 1},  {160, 132, 96, 1},  /* 104                                  */
+        {80, 80, 64, 0},    {80, 80, 128, 1},   /* 52 that it does not have             */
+        {264, 132, 128, 1}, {0, 0, 128, 1},     /* none; not known                      */
+        {320, 132, 133, 0}, {384, 132, 256, 0}, /* more than there are multiprocessors  */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(gw_hip_stand_alone(132, cases[i].items, cases[i].grid, cases[i].blocks),
+                         cases[i].alone);
     }
 }
 

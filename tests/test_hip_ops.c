@@ -5,8 +5,6 @@
 #include "hip_cut.h"
 #include "hip_layer.h"
 
-#include "backends/hip/shape.h"
-
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -492,8 +490,7 @@ static const op_chain chains[] = {
                     {.op = GW_OP_NORM, .why = "a norm", .n = 5, .spare = 11, .k = 288,
                      .out = GW_FMT_ACT8},
                     {.op = GW_OP_GLU, .why = "five of a plan's rows", .n = 5, .spare = 11,
-                     .k = 288, .m = {96}, .fmt = Q4, .out = GW_FMT_ACT8, OC_DEC}},
-     .together = 1},
+                     .k = 288, .m = {96}, .fmt = Q4, .out = GW_FMT_ACT8, OC_DEC}}, .together = 1},
     {NORM_BETWEEN(8, 15360, 64, Q4_0, ACT8, LINEAR, F32, .why = "behind rows in pieces",
                   .m = {20}, .fmt = Q4), .together = 1},
     {NORM_BETWEEN(8, 32, 15360, Q4_0, ACT8, LINEAR, F32, .why = "to rows in pieces", .m = {33},
@@ -911,47 +908,6 @@ static void a_layer_of_several_rows(void **state) {
     }
     long_fmt = GW_FMT_Q4_0;
     ot_close(&bench);
-}
-
-/* q, k and v of some shapes on a card of 132 multiprocessors, two and four rows. */
-static void blocks_stand_alone_or_share(void **state) {
-    static const struct {
-        unsigned items, grid, blocks;
-        int alone;
-    } cases[] = {
-        {384, 132, 64, 1},  {384, 132, 128, 1}, /* 12 are free early: all wait anyway   */
-        {192, 132, 64, 1},  {192, 132, 128, 0}, /* 72: one each do; two each            */
-        {320, 132, 128, 0},                     /* 76: two each                         */
-        {160, 132, 48, 1},  {160, 132, 96, 1},  /* 104                                  */
-        {80, 80, 64, 0},    {80, 80, 128, 1},   /* 52 that it does not have             */
-        {264, 132, 128, 1}, {0, 0, 128, 1},     /* none; not known                      */
-        {320, 132, 133, 0}, {384, 132, 256, 0}, /* more than there are multiprocessors  */
-    };
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(gw_hip_stand_alone(132, cases[i].items, cases[i].grid, cases[i].blocks),
-                         cases[i].alone);
-    }
-}
-
-static void check_ahead(const op_bench *bench, int rows) {
-    static struct gw_linear_params params[LAYER];
-    memset(params, 0, sizeof params);
-    same_layer(bench, rows, params);
-    const int copies = bench->device->warp == 32;
-    const int crowded = layer[0].heads > bench->device->units; /* of a card none is left over */
-    for (int k = 0; k < LAYER; k++) {
-        const int is_linear = layer[k].op == GW_OP_LINEAR || layer[k].op == GW_OP_GLU;
-        assert_int_equal(params[k].paced, copies && rows == 1 && k == LAYER_OUT);
-        assert_int_equal(is_linear && beside[k],
-                         copies && rows == 1 && k == LAYER_OUT && crowded);
-        assert_int_equal(params[k].ahead_end, copies && k == LAYER_DOWN);
-        assert_int_equal(params[k].ahead_blocks > 0, copies && (k == LAYER_OUT || k == LAYER_DOWN));
-    }
-    if (copies) {
-        ahead_is_within(&params[LAYER_OUT], &params[LAYER_GLU], 1);
-        ahead_is_within(&params[LAYER_DOWN], &params[LAYER - 1], 0);
-    }
 }
 
 static void a_layer_asks_ahead(void **state) {
