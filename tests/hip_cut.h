@@ -12,6 +12,15 @@
 
 extern const gw_backend gw_backend_hip;
 
+static struct gw_device *open_hip(int exact) {
+    struct gw_device *device = NULL;
+    gw_device_options options = {.exact = exact};
+    if (gw_backend_hip.open(0, &options, &device) != GW_OK) {
+        fail_msg("cannot open: %s", gw_error_text());
+    }
+    return device;
+}
+
 /* The cut of the case's product, if it has one: so the launch that lays out its tokens says, of as
  * many blocks as the product has. */
 static int cut_of_case(const struct gw_segment *segment, const op_case *c, gw_cut *cut,
@@ -30,11 +39,9 @@ static int cut_of_case(const struct gw_segment *segment, const op_case *c, gw_cu
 
 static void table_has_wide_tiles(void **state) {
     static op_bench bench;
-    struct gw_device *device = NULL;
-    gw_device_options options = {.exact = 1};
+    struct gw_device *device = open_hip(1);
     int alone = 0, shared = 0, with_whole = 0, with_last = 0, glu = 0, act8 = 0;
     (void)state;
-    assert_int_equal(gw_backend_hip.open(0, &options, &device), GW_OK);
     ot_open(&bench, &gw_backend_hip, device, OT_MAPPED);
     for (int i = 0; i < OC_COUNT && device->group && device->driver->emulated; i++) {
         op_case c = oc_case(i);
@@ -69,14 +76,14 @@ static void table_has_wide_tiles(void **state) {
 /* From now on devices have no matrix instructions of four waves, and less memory. 0: the emulator
  * has none anyway, nothing tells the two devices apart and their table has been through; or, with
  * GODWIT_HIP_KINDS, the other order goes through it, as the kernels with groups go through both. */
-static int hide_groups(struct gw_device *(*open)(int exact)) {
-    struct gw_device *device = open(1);
+static int hide_groups(void) {
+    struct gw_device *device = open_hip(1);
     const char *order = getenv("GODWIT_EMULATOR_ORDER");
     const int none = device->driver->emulated && !device->group, shared = device->shared_bytes;
     gw_backend_hip.close(device);
     setenv("GODWIT_HIP", "no-group", 1);
     if (none) {
-        device = open(1);
+        device = open_hip(1);
         assert_true(!device->group && device->shared_bytes == shared);
         gw_backend_hip.close(device);
     }

@@ -183,6 +183,17 @@ static void check_ahead(const op_bench *bench, int rows) {
     }
 }
 
+/* Rows in pieces ask ahead too, at their end; of one with so little memory that they are. */
+static void check_pieces_ahead(const op_bench *bench) {
+    static struct gw_linear_params params[LAYER];
+    memset(params, 0, sizeof params);
+    same_layer(bench, 8, params);
+    if (bench->device->warp == 32 && bench->device->driver->emulated) {
+        assert_true(params[LAYER_DOWN].span > 0 && params[LAYER_DOWN].ahead_end);
+        ahead_is_within(&params[LAYER_DOWN], &params[LAYER - 1], 0);
+    }
+}
+
 /* ---- rows that several read -------------------------------------------------------------------*/
 
 enum { READERS = 4, READERS_WRITES = 2 };

@@ -536,7 +536,7 @@ static void test_cost(void **state) {
 
 /* The first rows of a pass cost most and a draft a third of a step, as a 1.1b for a 7b on an H200:
  * only several drafts pay, and what the draft has missed costs more than later probes may. Which
- * texts have drafts is chance: most have them within the first 256 tokens. */
+ * texts have drafts is chance, so that the mean of many counts. */
 static void test_cost_with_a_jump(void **state) {
     enum { TEXTS = 200 };
     static const world good = {"", 0.04, 0.37, 0.8, 0, 0, 0.2, 0.007};
