@@ -18,9 +18,10 @@ ARCH = "gfx90a"
 
 
 def tool(name):
-    """One of hipcc's own LLVM, or None."""
-    places = [*pathlib.Path("/usr/lib").glob("llvm-*/bin"), pathlib.Path("/opt/rocm/llvm/bin")]
-    return shutil.which(name) or next((str(at / name) for at in sorted(places) if (at / name).is_file()), None)
+    """The newest LLVM's, as hipcc brings one; or None."""
+    found = sorted(pathlib.Path("/usr/lib").glob(f"llvm-*/bin/{name}"),
+                   key=lambda path: int(re.search(r"llvm-(\d+)", str(path)).group(1)))
+    return str(found[-1]) if found else shutil.which(name, path="/opt/rocm/llvm/bin")
 
 
 def built(tmp_path):
