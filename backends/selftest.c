@@ -460,8 +460,8 @@ static gw_status run_scalar(const self_case *c, const gw_backend *cpu, struct gw
     gw_status status = open_case(&s, c, cpu, device, 1);
     const gw_kernel *scalar = NULL;
     for (size_t i = 0; i < n && status == GW_OK && scalar == NULL; i++) {
-        if (kernels[i].op == c->op && ends_in(kernels[i].name, ".scalar") &&
-            kernels[i].accepts(&kernels[i], &s.node, device)) {
+        if (ends_in(kernels[i].name, ".scalar") &&
+            gw_kernel_takes(&kernels[i], &s.node, device)) {
             scalar = &kernels[i];
         }
     }
@@ -511,7 +511,7 @@ static gw_status check_case(subject *t, const self_case *c, const result *want) 
         gw_status status = open_case(&s, c, t->backend, t->device, keep_rows);
         for (size_t i = 0; i < n && status == GW_OK; i++) {
             result got = {NULL, 0};
-            if (kernels[i].op != c->op || !kernels[i].accepts(&kernels[i], &s.node, t->device)) {
+            if (!gw_kernel_takes(&kernels[i], &s.node, t->device)) {
                 continue;
             }
             setup fresh; /* a run may change its inputs */
@@ -540,7 +540,7 @@ static gw_status announce_case(subject *t, const self_case *c) {
         for (size_t i = 0; i < n && status == GW_OK; i++) {
             struct gw_segment *segment = NULL;
             s.node.kernel = &kernels[i];
-            if (kernels[i].op == c->op && kernels[i].accepts(&kernels[i], &s.node, t->device) &&
+            if (gw_kernel_takes(&kernels[i], &s.node, t->device) &&
                 t->backend->freeze(t->device, &s.node, 1, c->n + SPARE, &segment) == GW_OK) {
                 t->backend->thaw(segment);
             }

@@ -900,9 +900,8 @@ static const gw_kernel *oc_find(const op_setup *s, const char *suffix) {
     const gw_kernel *kernels = s->backend->kernels(s->device, &n);
     for (size_t i = 0; i < n; i++) {
         size_t length = strlen(kernels[i].name), end = strlen(suffix);
-        if (kernels[i].op == s->node.op && length >= end &&
-            strcmp(kernels[i].name + length - end, suffix) == 0 &&
-            kernels[i].accepts(&kernels[i], &s->node, s->device)) {
+        if (length >= end && strcmp(kernels[i].name + length - end, suffix) == 0 &&
+            gw_kernel_takes(&kernels[i], &s->node, s->device)) {
             return &kernels[i];
         }
     }

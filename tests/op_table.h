@@ -75,8 +75,7 @@ static void ot_check_against(op_bench *b, const op_case *c, const op_result *wan
         }
         oc_open(&asked, c, b->backend, b->device, form & 1, form >> 1);
         for (size_t i = 0; i < n; i++) {
-            if (kernels[i].op != c->op ||
-                !kernels[i].accepts(&kernels[i], &asked.node, b->device)) {
+            if (!gw_kernel_takes(&kernels[i], &asked.node, b->device)) {
                 continue;
             }
             b->ran[i] = 1;

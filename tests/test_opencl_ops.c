@@ -452,8 +452,8 @@ static const gw_kernel *blas_kernel(const op_setup *s) {
     size_t n;
     const gw_kernel *kernels = s->backend->kernels(s->device, &n);
     for (size_t i = 0; i < n; i++) {
-        if (strstr(kernels[i].name, ".clblast") != NULL && kernels[i].op == s->node.op &&
-            kernels[i].accepts(&kernels[i], &s->node, s->device)) {
+        if (strstr(kernels[i].name, ".clblast") != NULL &&
+            gw_kernel_takes(&kernels[i], &s->node, s->device)) {
             return &kernels[i];
         }
     }

@@ -66,7 +66,7 @@ static void test_table_is_whole(void **state) {
 /* Good nodes of every op over one set of tensors; each case breaks one thing. */
 typedef struct bench {
     gw_tensor x, x8, y, y8, qkv, q, table, norm, head_norm, w, w2, wq, wk, bias, k, v, pages, rope,
-        wide, choice, ids;
+        wide, choice, ids, route, half, wide8, one;
 } bench;
 
 static bench new_bench(void) {
@@ -92,6 +92,10 @@ static bench new_bench(void) {
         .wide = shaped(GW_FMT_F32, 4, 128),
         .choice = shaped(GW_FMT_I32, 1, GW_CHOICE_WORDS),
         .ids = shaped(GW_FMT_I32, 4, 1),
+        .route = shaped(GW_FMT_F32, 4, 4),
+        .half = shaped(GW_FMT_F32, 4, 32),
+        .wide8 = shaped(GW_FMT_ACT8, 4, 128),
+        .one = vector(1),
     };
     return b;
 }
@@ -136,6 +140,26 @@ static gw_node node_of(bench *b, gw_op op, int quantized) {
     case GW_OP_SAMPLE:
         n.in[1] = &b->choice, n.out = &b->ids;
         break;
+    case GW_OP_ACT:
+        n.in[0] = &b->wide, n.args.act.gated = 1;
+        break;
+    case GW_OP_MIX:
+        n.in[1] = &b->route, n.in[2] = &b->x, n.w[0] = &b->one;
+        break;
+    case GW_OP_ROUTE:
+        n.w[0] = &b->norm, n.out = &b->route, n.args.route.used = 2;
+        break;
+    case GW_OP_EXPERTS_GLU: /* two experts, each of them used: 32 rows each */
+        n.in[0] = x, n.in[1] = &b->route;
+        n.w[0] = quantized ? &b->wq : &b->w, n.w[1] = quantized ? &b->wk : &b->w2;
+        n.w[2] = &b->bias;
+        n.args.experts = (gw_experts_args){.experts = 2, .used = 2};
+        break;
+    case GW_OP_EXPERTS_DOWN: /* from 64 values each to 32 */
+        n.in[0] = quantized ? &b->wide8 : &b->wide, n.in[1] = &b->route, n.in[2] = &b->half;
+        n.w[0] = quantized ? &b->wq : &b->w, n.w[1] = &b->bias, n.out = &b->half;
+        n.args.experts = (gw_experts_args){.experts = 2, .used = 2};
+        break;
     default:
         break;
     }
@@ -171,6 +195,17 @@ static void test_good_nodes(void **state) {
     }
 }
 
+/* Operands that a node may lack, a bit each: inputs, then weights. */
+static const unsigned may_miss[GW_OP_COUNT] = {
+    [GW_OP_NORM] = 1u << GW_MAX_IN,
+    [GW_OP_LINEAR] = 1u << (GW_MAX_IN + 1) | 1u << (GW_MAX_IN + 3),
+    [GW_OP_ROPE_KV] = 1u << GW_MAX_IN,
+    [GW_OP_MIX] = 1u << 1 | 1u << 2 | 1u << GW_MAX_IN,
+    [GW_OP_ROUTE] = 1u << GW_MAX_IN,
+    [GW_OP_EXPERTS_GLU] = 1u << (GW_MAX_IN + 1) | 1u << (GW_MAX_IN + 2),
+    [GW_OP_EXPERTS_DOWN] = 1u << 2 | 1u << (GW_MAX_IN + 1),
+};
+
 /* Every operand in turn is taken away, widened, shortened, or given a wrong format. */
 static void test_broken_nodes(void **state) {
     (void)state;
@@ -201,10 +236,8 @@ static void test_broken_nodes(void **state) {
                 broken.n_dim++;
                 broken.fmt = broken.fmt == GW_FMT_I32 ? GW_FMT_F32 : GW_FMT_I32;
                 refused(&n);
-                int may_miss = (op == GW_OP_LINEAR && slot == GW_MAX_IN + 3) ||
-                               (op == GW_OP_ROPE_KV && slot == GW_MAX_IN);
                 *place = NULL;
-                if (!may_miss && !(op == GW_OP_LINEAR && slot == GW_MAX_IN + 1)) {
+                if ((may_miss[op] >> slot & 1) == 0) {
                     refused(&n);
                 }
             }
@@ -483,9 +516,9 @@ static int never(const gw_kernel *kernel, const gw_node *node, const struct gw_d
 }
 
 static const gw_kernel picky_kernels[] = {
-    {GW_OP_NORM, "picky.norm.wide", never, NULL, NULL},
-    {GW_OP_LINEAR, "picky.linear.fast", never, NULL, NULL},
-    {GW_OP_NORM, "picky.norm.narrow", never, NULL, NULL},
+    {GW_OP_NORM, "picky.norm.wide", never, NULL, NULL, 0},
+    {GW_OP_LINEAR, "picky.linear.fast", never, NULL, NULL, 0},
+    {GW_OP_NORM, "picky.norm.narrow", never, NULL, NULL, 0},
 };
 
 static const gw_kernel *list_picky(const struct gw_device *device, size_t *count) {

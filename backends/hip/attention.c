@@ -480,7 +480,7 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
 
 /* clang-format off */
 const gw_kernel gw_hip_attention_kernels[] = {
-    {GW_OP_ATTENTION, "hip.attention.split", accepts_attention, record_attention, NULL},
+    {GW_OP_ATTENTION, "hip.attention.split", accepts_attention, record_attention, NULL, 0},
     {.name = NULL},
 };
 /* clang-format on */

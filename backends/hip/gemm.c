@@ -495,8 +495,8 @@ static const gemm_kind ordered_f32 = {GW_FMT_F32, "f32", ORDERED, 0, 0};
 
 /* clang-format off */
 #define ROWS_OF(name, kind)                                                                        \
-    {GW_OP_LINEAR, "hip.linear.prefill." name, accepts_linear, record_linear, &kind},              \
-    {GW_OP_GLU, "hip.glu.prefill." name, accepts_glu, record_glu, &kind},
+    {GW_OP_LINEAR, "hip.linear.prefill." name, accepts_linear, record_linear, &kind, 0}, \
+    {GW_OP_GLU, "hip.glu.prefill." name, accepts_glu, record_glu, &kind, 0},
 #define MATRIX_ROWS(FORMAT, name, ...) ROWS_OF(#name, matrix_##name)
 #define PLAIN_ROWS(FORMAT, name, ...) ROWS_OF(#name ".plain", plain_##name)
 const gw_kernel gw_hip_gemm_kernels[] = {
@@ -508,8 +508,8 @@ const gw_kernel gw_hip_gemm_kernels[] = {
     ROWS_OF("bf16", ordered_bf16)
     ROWS_OF("f32", ordered_f32)
     {GW_OP_ATTENTION, "hip.attention.prefill.half", accepts_prefill_half, record_prefill_half,
-     NULL},
-    {GW_OP_ATTENTION, "hip.attention.prefill", accepts_prefill, record_prefill, NULL},
+     NULL, 0},
+    {GW_OP_ATTENTION, "hip.attention.prefill", accepts_prefill, record_prefill, NULL, 0},
     {.name = NULL},
 };
 /* clang-format on */

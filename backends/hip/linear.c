@@ -525,9 +525,9 @@ static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
 }
 
 /* clang-format off */
-#define ROWS(FORMAT, name)                                                                           \
-    {GW_OP_LINEAR, "hip.linear." name, accepts_linear, record_linear, &numbers[GW_FMT_##FORMAT]},    \
-    {GW_OP_GLU, "hip.glu." name, accepts_glu, record_glu, &numbers[GW_FMT_##FORMAT]},
+#define ROWS(FORMAT, name) \
+    {GW_OP_LINEAR, "hip.linear." name, accepts_linear, record_linear, &numbers[GW_FMT_##FORMAT], 0}, \
+    {GW_OP_GLU, "hip.glu." name, accepts_glu, record_glu, &numbers[GW_FMT_##FORMAT], 0},
 const gw_kernel gw_hip_linear_kernels[] = {
     EACH_FORMAT(ROWS)
     {.name = NULL},

@@ -213,12 +213,12 @@ static gw_status record_sample(struct gw_segment *segment, const gw_kernel *kern
 
 /* clang-format off */
 const gw_kernel gw_hip_rows_kernels[] = {
-    {GW_OP_EMBED, "hip.embed", accepts_embed, record_embed, NULL},
-    {GW_OP_PICK, "hip.pick", accepts_pick, record_pick, NULL},
-    {GW_OP_NORM, "hip.norm", accepts_norm, record_norm, NULL},
-    {GW_OP_QUANTIZE, "hip.quantize", accepts_quantize, record_quantize, NULL},
-    {GW_OP_ROPE_KV, "hip.rope_kv", accepts_rope_kv, record_rope_kv, NULL},
-    {GW_OP_SAMPLE, "hip.sample", accepts_sample, record_sample, NULL},
+    {GW_OP_EMBED, "hip.embed", accepts_embed, record_embed, NULL, 0},
+    {GW_OP_PICK, "hip.pick", accepts_pick, record_pick, NULL, 0},
+    {GW_OP_NORM, "hip.norm", accepts_norm, record_norm, NULL, 0},
+    {GW_OP_QUANTIZE, "hip.quantize", accepts_quantize, record_quantize, NULL, 0},
+    {GW_OP_ROPE_KV, "hip.rope_kv", accepts_rope_kv, record_rope_kv, NULL, 0},
+    {GW_OP_SAMPLE, "hip.sample", accepts_sample, record_sample, NULL, 0},
     {.name = NULL},
 };
 /* clang-format on */

@@ -186,18 +186,18 @@ static gw_status record(struct gw_segment *segment, const gw_kernel *kernel, con
 
 /* clang-format off */
 static const gw_kernel kernels[] = {
-    {GW_OP_EMBED,     "ref.embed",     accepts, record, NULL},
-    {GW_OP_PICK,      "ref.pick",      accepts, record, NULL},
-    {GW_OP_NORM,      "ref.norm",      accepts, record, NULL},
-    {GW_OP_QUANTIZE,  "ref.quantize",  accepts, record, NULL},
-    {GW_OP_LINEAR,    "ref.linear",    accepts, record, NULL},
-    {GW_OP_GLU,       "ref.glu",       accepts, record, NULL},
-    {GW_OP_ROPE_KV,   "ref.rope_kv",   accepts, record, NULL},
-    {GW_OP_ATTENTION, "ref.attention", accepts, record, NULL},
-    {GW_OP_SAMPLE,    "ref.sample",    accepts, record, NULL},
+    {GW_OP_EMBED,     "ref.embed",     accepts, record, NULL, 0},
+    {GW_OP_PICK,      "ref.pick",      accepts, record, NULL, 0},
+    {GW_OP_NORM,      "ref.norm",      accepts, record, NULL, 0},
+    {GW_OP_QUANTIZE,  "ref.quantize",  accepts, record, NULL, 0},
+    {GW_OP_LINEAR,    "ref.linear",    accepts, record, NULL, 0},
+    {GW_OP_GLU,       "ref.glu",       accepts, record, NULL, 0},
+    {GW_OP_ROPE_KV,   "ref.rope_kv",   accepts, record, NULL, 0},
+    {GW_OP_ATTENTION, "ref.attention", accepts, record, NULL, 0},
+    {GW_OP_SAMPLE,    "ref.sample",    accepts, record, NULL, 0},
 };
 /* clang-format on */
-_Static_assert(sizeof kernels / sizeof kernels[0] == GW_OP_COUNT, "an op has no ref kernel");
+_Static_assert(sizeof kernels / sizeof kernels[0] == GW_OP_SAMPLE + 1, "an op has no ref kernel");
 
 static const gw_kernel *list_kernels(const struct gw_device *device, size_t *count) {
     (void)device;

@@ -29,7 +29,15 @@ typedef struct gw_kernel {
     gw_status (*record)(struct gw_segment *segment, const struct gw_kernel *kernel,
                         const gw_node *node);
     const void *state; /* the backend's */
+    int every_form;    /* 0: is never asked for a node that is not plain (gw_op_is_plain) */
 } gw_kernel;
+
+/* Does this kernel run the node? The one question that everybody asks. */
+static inline int gw_kernel_takes(const gw_kernel *kernel, const gw_node *node,
+                                  const struct gw_device *device) {
+    return kernel->op == node->op && (kernel->every_form || gw_op_is_plain(node)) &&
+           kernel->accepts(kernel, node, device);
+}
 
 typedef struct gw_node_time {
     uint64_t calls;

@@ -65,6 +65,11 @@ static gw_status check_embed(const gw_node *node) {
     if (w == NULL || w->n_dim != 2 || !is_weight(w) || w->dim[1] != y->dim[1]) {
         return refuse(node, "the table", w, "a [v, d] weight as wide as the output");
     }
+    const gw_tensor *places = node->w[1];
+    if (places != NULL && (places->n_dim != 2 || !is_weight(places) || !is_float(places) ||
+                           places->dim[1] != y->dim[1])) {
+        return refuse(node, "the position table", places, "a float [positions, d] weight");
+    }
     const gw_tensor *ids = node->in[0];
     if (ids != NULL && (!is_matrix(ids, GW_FMT_I32, 1) || !same_rows(ids, y))) {
         return refuse(node, "the ids", ids, "i32 [n, 1]");
@@ -80,14 +85,35 @@ static gw_status check_pick(const gw_node *node) {
     return node->out->fmt == GW_FMT_F32 ? GW_OK : refuse(node, "the output", node->out, "f32");
 }
 
+/* What is added to a result, or NULL. */
+static gw_status check_addend(const gw_node *node, const gw_tensor *t) {
+    if (t != NULL && (!is_matrix(t, GW_FMT_F32, node->out->dim[1]) || !same_rows(t, node->out))) {
+        return refuse(node, "the addend", t, "f32 of the output's shape");
+    }
+    return GW_OK;
+}
+
+/* What a whole result is multiplied by, or NULL. */
+static gw_status check_factor(const gw_node *node, const gw_tensor *t) {
+    return t == NULL || is_vector(t, 1) ? GW_OK : refuse(node, "the factor", t, "f32 [1]");
+}
+
 static gw_status check_norm(const gw_node *node) {
     GW_TRY(check_out(node));
     const gw_tensor *x = node->in[0], *y = node->out;
     if (!is_matrix(x, GW_FMT_F32, y->dim[1]) || !same_rows(x, y)) {
         return refuse(node, "the input", x, "f32 of the output's shape");
     }
-    if (!is_vector(node->w[0], y->dim[1])) {
-        return refuse(node, "the norm weight", node->w[0], "f32 [d]");
+    for (int i = 0; i < 2; i++) {
+        if (node->w[i] != NULL && !is_vector(node->w[i], y->dim[1])) {
+            return refuse(node, i == 0 ? "the norm weight" : "the norm bias", node->w[i],
+                          "f32 [d]");
+        }
+    }
+    if (node->in[1] != NULL || node->w[2] != NULL) {
+        GW_TRY(check_addend(node, node->in[1]));
+        GW_TRY(check_factor(node, node->w[2]));
+        return y->fmt == GW_FMT_F32 ? GW_OK : refuse(node, "the output", y, "f32");
     }
     return is_activation(y, y->dim[1]) ? GW_OK : refuse(node, "the output", y, "f32 or act8");
 }
@@ -148,11 +174,7 @@ static gw_status check_linear(const gw_node *node) {
             return refuse(node, "a bias", bias, "f32, one value per row of its matrix");
         }
     }
-    const gw_tensor *residual = node->in[1];
-    if (residual != NULL && (!is_matrix(residual, GW_FMT_F32, rows) || !same_rows(residual, y))) {
-        return refuse(node, "the residual", residual, "f32 of the output's shape");
-    }
-    return GW_OK;
+    return check_addend(node, node->in[1]);
 }
 
 static gw_status check_glu(const gw_node *node) {
@@ -169,18 +191,18 @@ static gw_status check_glu(const gw_node *node) {
     return fits ? GW_OK : refuse(node, "the output", node->out, "f32 or act8 [n, f]");
 }
 
-/* Caches in1 (K), in2 (V) and page table in3 of an attention op with g heads of width e. */
-static gw_status check_cache(const gw_node *node, int g, int e) {
+/* Caches in1 (K), in2 (V) and page table in3 of an attention op with g heads of width e, ev. */
+static gw_status check_cache(const gw_node *node, int g, int e, int ev) {
     const gw_tensor *k = node->in[1], *v = node->in[2], *table = node->in[3];
-    int k_fits =
-        k != NULL && k->n_dim == 4 &&
-        (k->fmt == GW_FMT_F32 || k->fmt == GW_FMT_F16 || (k->fmt == GW_FMT_Q8_0 && e % 32 == 0)) &&
-        k->dim[0] > 0 && k->dim[1] == g && k->dim[2] == e && k->dim[3] == GW_PAGE;
+    int k_fits = k != NULL && k->n_dim == 4 &&
+                 (k->fmt == GW_FMT_F32 || k->fmt == GW_FMT_F16 ||
+                  (k->fmt == GW_FMT_Q8_0 && e % 32 == 0 && ev % 32 == 0)) &&
+                 k->dim[0] > 0 && k->dim[1] == g && k->dim[2] == e && k->dim[3] == GW_PAGE;
     if (!k_fits) {
         return refuse(node, "the K cache", k, "f16, f32 or q8_0 [pages, g, e, 64]");
     }
     if (v == NULL || v->n_dim != 4 || v->fmt != k->fmt || v->dim[0] != k->dim[0] ||
-        v->dim[1] != g || v->dim[2] != GW_PAGE || v->dim[3] != e) {
+        v->dim[1] != g || v->dim[2] != GW_PAGE || v->dim[3] != ev) {
         return refuse(node, "the V cache", v, "[pages, g, 64, e] in the format of K");
     }
     if (table == NULL || table->n_dim != 2 || table->fmt != GW_FMT_I32) {
@@ -189,49 +211,68 @@ static gw_status check_cache(const gw_node *node, int g, int e) {
     return GW_OK;
 }
 
+static gw_status check_head_norms(const gw_node *node, const gw_rope_args *a) {
+    for (int i = 0; i < 2; i++) {
+        int64_t heads = a->norm_span == GW_SPAN_HEAD ? 1 : i == 0 ? a->heads : a->kv_heads;
+        if (node->w[i] != NULL && !is_vector(node->w[i], heads * a->head_dim)) {
+            return refuse(node, "a head norm", node->w[i],
+                          a->norm_span == GW_SPAN_HEAD ? "f32 [e]" : "f32 [heads e]");
+        }
+    }
+    return GW_OK;
+}
+
 static gw_status check_rope_kv(const gw_node *node) {
     GW_TRY(check_out(node));
     const gw_rope_args *a = &node->args.rope;
-    if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads != 0 || a->head_dim < 1 ||
-        a->rope_dim < 0 || a->rope_dim > a->head_dim || a->rope_dim % 2 != 0) {
+    int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
+    if (a->heads < 1 || a->kv_heads < 0 || (a->kv_heads > 0 && a->heads % a->kv_heads != 0) ||
+        a->head_dim < 1 || a->v_dim < 0 || a->rope_dim < 0 || a->rope_dim > a->head_dim ||
+        a->rope_dim % 2 != 0) {
         return refuse(node, "the output", node->out,
                       "heads in whole groups, an even rotated width");
     }
-    int64_t q = (int64_t)a->heads * a->head_dim, kv = (int64_t)a->kv_heads * a->head_dim;
-    if (!is_matrix(node->in[0], GW_FMT_F32, q + 2 * kv) || !same_rows(node->in[0], node->out)) {
-        return refuse(node, "the input", node->in[0], "f32 [n, (h + 2g) e]");
+    int64_t q = (int64_t)a->heads * a->head_dim, kv = (int64_t)a->kv_heads * (a->head_dim + ev);
+    if (!is_matrix(node->in[0], GW_FMT_F32, q + kv) || !same_rows(node->in[0], node->out)) {
+        return refuse(node, "the input", node->in[0], "f32 [n, (h + g) e + g ev]");
     }
     if (!is_matrix(node->out, GW_FMT_F32, q)) {
         return refuse(node, "the output", node->out, "f32 [n, h e]");
     }
-    for (int i = 0; i < 2; i++) {
-        if (node->w[i] != NULL && !is_vector(node->w[i], a->head_dim)) {
-            return refuse(node, "a head norm", node->w[i], "f32 [e]");
-        }
-    }
-    const gw_tensor *table = node->w[2];
-    if (table == NULL || table->n_dim != 3 || table->fmt != GW_FMT_F32 || table->dim[1] != 2 ||
-        table->dim[2] != a->rope_dim / 2) {
+    GW_TRY(check_head_norms(node, a));
+    const gw_tensor *table = node->w[2], *factor = node->w[3];
+    if (table == NULL ? a->rope_dim > 0
+                      : table->n_dim != 3 || table->fmt != GW_FMT_F32 || table->dim[1] != 2 ||
+                            table->dim[2] != a->rope_dim / 2) {
         return refuse(node, "the rope table", table, "f32 [positions, 2, r/2]");
     }
-    return check_cache(node, a->kv_heads, a->head_dim);
+    if (factor != NULL && (factor->n_dim != 1 || factor->fmt != GW_FMT_F32)) {
+        return refuse(node, "the factor by position", factor, "f32 [positions]");
+    }
+    return a->kv_heads > 0 ? check_cache(node, a->kv_heads, a->head_dim, ev) : GW_OK;
 }
 
 static gw_status check_attention(const gw_node *node) {
     GW_TRY(check_out(node));
     const gw_attn_args *a = &node->args.attn;
+    int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
     if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads != 0 || a->head_dim < 1 ||
-        a->window < 0) {
+        a->v_dim < 0 || a->window < 0 || a->chunk < 0) {
         return refuse(node, "the output", node->out, "heads in whole groups");
     }
-    int64_t q = (int64_t)a->heads * a->head_dim;
-    if (!is_matrix(node->in[0], GW_FMT_F32, q) || !same_rows(node->in[0], node->out)) {
+    if (!is_matrix(node->in[0], GW_FMT_F32, (int64_t)a->heads * a->head_dim) ||
+        !same_rows(node->in[0], node->out)) {
         return refuse(node, "the input", node->in[0], "f32 [n, h e]");
     }
-    if (!is_activation(node->out, q)) {
-        return refuse(node, "the output", node->out, "f32 or act8 [n, h e]");
+    if (!is_activation(node->out, (int64_t)a->heads * ev)) {
+        return refuse(node, "the output", node->out, "f32 or act8 [n, h ev]");
     }
-    return check_cache(node, a->kv_heads, a->head_dim);
+    for (int i = 0; i < 2; i++) {
+        if (node->w[i] != NULL && !is_vector(node->w[i], a->heads)) {
+            return refuse(node, i == 0 ? "the sinks" : "the slopes", node->w[i], "f32 [h]");
+        }
+    }
+    return check_cache(node, a->kv_heads, a->head_dim, ev);
 }
 
 static gw_status check_sample(const gw_node *node) {
@@ -245,6 +286,142 @@ static gw_status check_sample(const gw_node *node) {
         return refuse(node, "the choice", choice, "i32 [1, 7]");
     }
     return is_matrix(y, GW_FMT_I32, 1) ? GW_OK : refuse(node, "the output", y, "i32 [n, 1]");
+}
+
+static gw_status check_act(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_act_args *a = &node->args.act;
+    const gw_tensor *x = node->in[0], *y = node->out;
+    if (!is_matrix(x, GW_FMT_F32, y->dim[1] * (a->gated ? 2 : 1)) || !same_rows(x, y)) {
+        return refuse(node, "the input", x, "f32 [n, f], or [n, 2f] when gated");
+    }
+    if (a->kind == GW_ACT_XIELU && !is_vector(node->w[0], 2)) {
+        return refuse(node, "the parameters", node->w[0], "f32 [2]");
+    }
+    return is_activation(y, y->dim[1]) ? GW_OK : refuse(node, "the output", y, "f32 or act8");
+}
+
+static gw_status check_mix(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_tensor *x = node->in[0], *gate = node->in[1], *y = node->out;
+    if (!is_matrix(x, GW_FMT_F32, y->dim[1]) || !same_rows(x, y)) {
+        return refuse(node, "the input", x, "f32 of the output's shape");
+    }
+    if (gate != NULL && (gate->n_dim != 2 || gate->fmt != GW_FMT_F32 || gate->dim[1] < 1 ||
+                         y->dim[1] % gate->dim[1] != 0 || !same_rows(gate, y))) {
+        return refuse(node, "the gate", gate, "f32 [n, c], c a divisor of the width");
+    }
+    GW_TRY(check_addend(node, node->in[2]));
+    GW_TRY(check_factor(node, node->w[0]));
+    return is_activation(y, y->dim[1]) ? GW_OK : refuse(node, "the output", y, "f32 or act8");
+}
+
+static gw_status check_route(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_route_args *a = &node->args.route;
+    const gw_tensor *x = node->in[0], *y = node->out;
+    if (x == NULL || x->n_dim != 2 || x->fmt != GW_FMT_F32 || a->used < 1 || a->used > x->dim[1] ||
+        !same_rows(x, y)) {
+        return refuse(node, "the input", x, "f32 [n, experts], no fewer than are used");
+    }
+    if (a->groups > 0 && (x->dim[1] % a->groups != 0 || a->groups_used < 1 ||
+                          a->groups_used > a->groups || a->group_best < 1 || a->group_best > 2 ||
+                          a->groups_used * (x->dim[1] / a->groups) < a->used)) {
+        return refuse(node, "the input", x, "experts in groups, enough in those that are kept");
+    }
+    for (int i = 0; i < 2; i++) {
+        if (node->w[i] != NULL && !is_vector(node->w[i], x->dim[1])) {
+            return refuse(node, i == 0 ? "the selection bias" : "the factors", node->w[i],
+                          "f32, one value per expert");
+        }
+    }
+    int fits = is_matrix(y, GW_FMT_F32, 2 * (int64_t)a->used);
+    return fits ? GW_OK : refuse(node, "the output", y, "f32 [n, 2 used]");
+}
+
+/* Of an op over experts: its numbers, the route in1, and matrices w[0 .. n_w) of E * rows rows with
+ * biases w[2 ..]: w0's at w[bias]. */
+static gw_status check_experts(const gw_node *node, int n_w, int bias, int64_t cols) {
+    const gw_experts_args *a = &node->args.experts;
+    const gw_tensor *route = node->in[1], *first = node->w[0];
+    if (a->experts < 1 || a->used < 1 || a->used > a->experts ||
+        !is_matrix(route, GW_FMT_F32, 2 * (int64_t)a->used) || !same_rows(route, node->out)) {
+        return refuse(node, "the route", route, "f32 [n, 2 used]");
+    }
+    for (int i = 0; i < n_w; i++) {
+        const gw_tensor *w = node->w[i], *b = node->w[bias + i];
+        if (w == NULL && i > 0 && b == NULL) {
+            continue;
+        }
+        if (w == NULL || w->n_dim != 2 || !is_weight(w) || w->dim[0] % a->experts != 0 ||
+            w->dim[0] != first->dim[0] || w->dim[1] != cols || is_float(w) != is_float(first) ||
+            cols % (int64_t)gw_format_of(w->fmt)->block_elems != 0) {
+            return refuse(node, "a matrix", w, "a weight, all experts' rows one after the other");
+        }
+        if (b != NULL && !is_vector(b, w->dim[0])) {
+            return refuse(node, "a bias", b, "f32, one value per row of its matrix");
+        }
+    }
+    return GW_OK;
+}
+
+static gw_status check_experts_input(const gw_node *node, int64_t cols) {
+    const gw_tensor *x = node->in[0];
+    gw_fmt want = is_float(node->w[0]) ? GW_FMT_F32 : GW_FMT_ACT8;
+    if (!is_matrix(x, want, cols) || !is_activation(x, cols) || !same_rows(x, node->out)) {
+        return refuse(node, "the input", x,
+                      want == GW_FMT_F32 ? "f32 for float weights" : "act8 for quantized weights");
+    }
+    return GW_OK;
+}
+
+static gw_status check_experts_glu(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_experts_args *a = &node->args.experts;
+    const gw_tensor *x = node->in[0], *y = node->out;
+    if (x == NULL || x->n_dim != 2) {
+        return refuse(node, "the input", x, "[n, d]");
+    }
+    GW_TRY(check_experts(node, 2, 2, x->dim[1]));
+    GW_TRY(check_experts_input(node, x->dim[1]));
+    int fits = is_activation(y, a->used * (node->w[0]->dim[0] / a->experts));
+    return fits ? GW_OK : refuse(node, "the output", y, "f32 or act8 [n, used f]");
+}
+
+static gw_status check_experts_down(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_experts_args *a = &node->args.experts;
+    const gw_tensor *x = node->in[0], *y = node->out;
+    if (x == NULL || x->n_dim != 2 || a->used < 1 || x->dim[1] % a->used != 0) {
+        return refuse(node, "the input", x, "[n, used f]");
+    }
+    GW_TRY(check_experts(node, 1, 1, x->dim[1] / a->used));
+    GW_TRY(check_experts_input(node, x->dim[1]));
+    GW_TRY(check_addend(node, node->in[2]));
+    int fits = is_matrix(y, GW_FMT_F32, node->w[0]->dim[0] / a->experts);
+    return fits ? GW_OK : refuse(node, "the output", y, "f32 [n, d]");
+}
+
+int gw_op_is_plain(const gw_node *node) {
+    const gw_rope_args *r = &node->args.rope;
+    const gw_attn_args *a = &node->args.attn;
+    const gw_embed_args *e = &node->args.embed;
+    switch (node->op) {
+    case GW_OP_EMBED:
+        return node->w[1] == NULL && (e->scale == 0.0f || e->scale == 1.0f);
+    case GW_OP_NORM:
+        return node->w[0] != NULL && node->w[1] == NULL && node->w[2] == NULL &&
+               node->in[1] == NULL && node->args.norm.kind == GW_NORM_RMS;
+    case GW_OP_ROPE_KV:
+        return r->kv_heads > 0 && (r->v_dim == 0 || r->v_dim == r->head_dim) &&
+               r->norm_kind == GW_NORM_RMS && r->norm_span == GW_SPAN_HEAD && !r->norm_after &&
+               !r->norm_plain && !r->norm_v && node->w[2] != NULL && node->w[3] == NULL;
+    case GW_OP_ATTENTION:
+        return (a->v_dim == 0 || a->v_dim == a->head_dim) && a->chunk == 0 && a->softcap == 0.0f &&
+               node->w[0] == NULL && node->w[1] == NULL;
+    default:
+        return 1;
+    }
 }
 
 /* ---- least traffic and arithmetic ----------------------------------------------------------- */
@@ -306,8 +483,8 @@ static double cell_bytes(const gw_tensor *cache) {
 static void cost_rope_kv(const gw_node *node, int rows, int positions, double *bytes, double *ops) {
     (void)positions;
     const gw_rope_args *a = &node->args.rope;
-    double kv = 2.0 * a->kv_heads * a->head_dim;
-    double cell = cell_bytes(node->in[1]);
+    double kv = (double)a->kv_heads * (a->head_dim + (a->v_dim > 0 ? a->v_dim : a->head_dim));
+    double cell = a->kv_heads > 0 ? cell_bytes(node->in[1]) : 0.0;
     *bytes = rows * (row_bytes(node->in[0]) + row_bytes(node->out) + kv * cell + 4.0 * a->rope_dim);
     *ops = 6.0 * rows * (double)(a->heads + a->kv_heads) * a->head_dim;
 }
@@ -320,27 +497,58 @@ static void cost_attention(const gw_node *node, int rows, int positions, double 
     for (int i = 0; i < rows; i++) {
         int reach = positions - (rows - 1 - i);
         reach = a->window > 0 && reach > a->window ? a->window : reach;
+        reach = a->chunk > 0 && reach > 0 ? (reach - 1) % a->chunk + 1 : reach;
         seen += reach > 0 ? reach : 0;
     }
     double span = a->window > 0 && positions > a->window + rows ? a->window + rows : positions;
+    span = a->chunk > 0 && span > a->chunk ? (positions - 1) % a->chunk + 1 : span;
     double cell = cell_bytes(node->in[1]);
-    *bytes = 2.0 * span * a->kv_heads * a->head_dim * cell +
-             rows * (row_bytes(node->in[0]) + row_bytes(node->out));
-    *ops = 4.0 * seen * a->heads * a->head_dim;
+    double both = a->head_dim + (a->v_dim > 0 ? a->v_dim : a->head_dim);
+    *bytes =
+        span * a->kv_heads * both * cell + rows * (row_bytes(node->in[0]) + row_bytes(node->out));
+    *ops = 2.0 * seen * a->heads * both;
+}
+
+/* Rows choose at random: of E experts, E (1 - (1 - u/E)^rows) different ones are read. */
+static void cost_experts(const gw_node *node, int rows, int positions, double *bytes, double *ops) {
+    (void)positions;
+    const gw_experts_args *a = &node->args.experts;
+    double unread = 1.0;
+    for (int i = 0; i < rows; i++) {
+        unread *= 1.0 - (double)a->used / a->experts;
+    }
+    *bytes = rows * row_bytes(node->out);
+    for (int i = 0; i < 3; i++) {
+        *bytes += node->in[i] != NULL ? rows * row_bytes(node->in[i]) : 0.0;
+    }
+    *ops = 0.0;
+    for (int i = 0; i < 4; i++) {
+        const gw_tensor *w = node->w[i];
+        if (w != NULL) {
+            double rows_of_one = w->n_dim == 2 ? (double)w->dim[0] / a->experts : 0.0;
+            *bytes += weight_bytes(w) * (1.0 - unread);
+            *ops += 2.0 * rows * a->used * rows_of_one * (double)w->dim[w->n_dim - 1];
+        }
+    }
 }
 
 /* clang-format off */
 static const gw_op_info ops[GW_OP_COUNT] = {
-    /*                    name         check            cost           */
-    [GW_OP_EMBED]     = {"embed",     check_embed,     cost_embed},
-    [GW_OP_PICK]      = {"pick",      check_pick,      cost_rowwise},
-    [GW_OP_NORM]      = {"norm",      check_norm,      cost_rowwise},
-    [GW_OP_QUANTIZE]  = {"quantize",  check_quantize,  cost_rowwise},
-    [GW_OP_LINEAR]    = {"linear",    check_linear,    cost_product},
-    [GW_OP_GLU]       = {"glu",       check_glu,       cost_product},
-    [GW_OP_ROPE_KV]   = {"rope_kv",   check_rope_kv,   cost_rope_kv},
-    [GW_OP_ATTENTION] = {"attention", check_attention, cost_attention},
-    [GW_OP_SAMPLE]    = {"sample",    check_sample,    cost_rowwise},
+    /*                       name            check               cost           */
+    [GW_OP_EMBED]        = {"embed",        check_embed,        cost_embed},
+    [GW_OP_PICK]         = {"pick",         check_pick,         cost_rowwise},
+    [GW_OP_NORM]         = {"norm",         check_norm,         cost_rowwise},
+    [GW_OP_QUANTIZE]     = {"quantize",     check_quantize,     cost_rowwise},
+    [GW_OP_LINEAR]       = {"linear",       check_linear,       cost_product},
+    [GW_OP_GLU]          = {"glu",          check_glu,          cost_product},
+    [GW_OP_ROPE_KV]      = {"rope_kv",      check_rope_kv,      cost_rope_kv},
+    [GW_OP_ATTENTION]    = {"attention",    check_attention,    cost_attention},
+    [GW_OP_SAMPLE]       = {"sample",       check_sample,       cost_rowwise},
+    [GW_OP_ACT]          = {"act",          check_act,          cost_rowwise},
+    [GW_OP_MIX]          = {"mix",          check_mix,          cost_rowwise},
+    [GW_OP_ROUTE]        = {"route",        check_route,        cost_rowwise},
+    [GW_OP_EXPERTS_GLU]  = {"experts_glu",  check_experts_glu,  cost_experts},
+    [GW_OP_EXPERTS_DOWN] = {"experts_down", check_experts_down, cost_experts},
 };
 /* clang-format on */
 

@@ -11,21 +11,40 @@
 
 /* clang-format off */
 typedef enum gw_op {
-    GW_OP_EMBED,     /* out[n,d]  = w0[v,d] row of step token; f32. Where that is -1: of the id
-                      * in0[n,1] i32 (may be NULL), row 0 where that is -1 too                 */
+    GW_OP_EMBED,     /* out[n,d]  = w0[v,d] row of step token (* scale) (+ w1[positions,d] row of
+                      * step position + offset); f32. Where the token is -1: of the id in0[n,1]
+                      * i32 (may be NULL), row 0 where that is -1 too                          */
     GW_OP_PICK,      /* out[n,d]  = in0 row step.pick + i (i < step.n_pick)                   */
-    GW_OP_NORM,      /* out[n,d]  = (in0[n,d] * w0[d]) * rms_scale; out f32 or act8            */
+    GW_OP_NORM,      /* out[n,d]  = norm(in0[n,d]), weight w0[d] and bias w1[d] (each may be NULL);
+                      * then (+ in1[n,d]) (* w2[1]), out f32; without in1 and w2 f32 or act8   */
     GW_OP_QUANTIZE,  /* out[n,d]  = in0[n,d] f32 as act8                                       */
     GW_OP_LINEAR,    /* out[n,m]  = in0[n,k] W^T (+ bias[m]) (+ in1[n,m]); W = w0,w1,w2 stacked
                       * (rows m0+m1+m2 = m), biases w3,w4,w5 (each may be NULL)                */
     GW_OP_GLU,       /* out[n,f]  = act(in0 w0[f,k]^T) * (in0 w1[f,k]^T); out f32 or act8      */
-    GW_OP_ROPE_KV,   /* in0 = qkv[n,(h+2g)e]: q,k normed by w0[e],w1[e] (may be NULL), rotated by
-                      * w2 = rope table [positions,2,r/2] f32 (cos row, sin row); q -> out[n,h*e];
-                      * k, v -> caches in1, in2 at step.pos of step.slot                       */
-    GW_OP_ATTENTION, /* out[n,h*e] = softmax(q k^T * scale, causal, window) v; in0 = q[n,h*e],
-                      * in1 = K cache, in2 = V cache, in3 = page table; out f32 or act8        */
+    GW_OP_ROPE_KV,   /* in0 = qkv[n,(h+g)e + g*ev]: q,k normed by w0,w1 (gw_rope_args), rotated by
+                      * w2 = rope table [positions,2,r/2] f32 (cos row, sin row; NULL: r is 0); q
+                      * times w3[positions] f32 (may be NULL) -> out[n,h*e]; k, v -> caches in1,
+                      * in2 at step.pos of step.slot. g = 0: q alone, without caches           */
+    GW_OP_ATTENTION, /* out[n,h*ev] = softmax(q k^T * scale, causal, window) v; in0 = q[n,h*e],
+                      * in1 = K cache, in2 = V cache, in3 = page table, w0 = sinks [h] f32, w1 =
+                      * ALiBi slopes [h] f32 (each may be NULL); out f32 or act8               */
     GW_OP_SAMPLE,    /* out[n,1] i32 = the token drawn from in0[n,v] f32 as the choice in1 [1,7] i32
                       * says (core/tensor/sample.h); -1: none can be                            */
+    GW_OP_ACT,       /* out[n,f]  = act(in0[n,0..f)) (* in0[n,f..2f) when gated); w0 [2] f32 for
+                      * XIELU; in0 f32, out f32 or act8                                         */
+    GW_OP_MIX,       /* out[n,m]  = in0[n,m] f32 (* scale) (* gate in1[n,c] f32, column i / (m/c),
+                      * through gate_act) (cap * tanh(. / cap)) (+ in2[n,m] f32) (* w0[1] f32), in
+                      * this order; out f32 or act8                                             */
+    GW_OP_ROUTE,     /* out[n,2u] f32 = u expert numbers in increasing order, then their u gates;
+                      * in0 = router logits [n,E] f32, w0 = selection bias [E] f32, w1 = factor of
+                      * each expert's gate [E] f32 (each may be NULL)                           */
+    GW_OP_EXPERTS_GLU, /* out[n,u*f]: of each row's u experts act(x W^T) (* x U^T) in the route's
+                        * order; in0 = x[n,d], in1 = route[n,2u]; w0 = W [E*f,d], w1 = U [E*f,d]
+                        * (NULL: no gate), biases w2, w3 [E*f]; rows of expert x begin at x*f;
+                        * out f32 or act8                                                        */
+    GW_OP_EXPERTS_DOWN, /* out[n,d] f32 = (in2[n,d] +) sum over the route's order of gate * (h W^T
+                         * + bias); in0 = h[n,u*f], in1 = route[n,2u], w0 = W [E*d,f], w1 = bias
+                         * [E*d] (may be NULL)                                                   */
     GW_OP_COUNT
 } gw_op;
 /* clang-format on */
@@ -44,21 +63,94 @@ typedef enum gw_rope_style {
  * fmt f16, f32, or q8_0 (e a multiple of 32): then each [e, P] or [P, e] is its int8 codes in that
  * order, followed by the f16 scales, one for 32 values of a position: [e/32, P], [P, e/32].
  * Page table (in3 of ATTENTION and ROPE_KV) [slots, pages] i32. */
+typedef enum gw_norm_kind {
+    GW_NORM_RMS,  /* x / sqrt(mean of squares + eps)            */
+    GW_NORM_LAYER /* (x - mean) / sqrt(mean of squares of that + eps) */
+} gw_norm_kind;
+
+/* How a gate g and, where there is one, the value u beside it become a value. */
+typedef enum gw_act_kind {
+    GW_ACT_SILU,       /* g sigmoid(g) * u; limit > 0: min(g, limit), u within +-limit first     */
+    GW_ACT_GELU,       /* g/2 (1 + erf(g / sqrt 2)) * u                                          */
+    GW_ACT_GELU_TANH,  /* g/2 (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3))) * u                      */
+    GW_ACT_RELU,       /* max(g, 0) * u                                                          */
+    GW_ACT_RELU2,      /* max(g, 0)^2 * u                                                        */
+    GW_ACT_SWIGLU_OAI, /* g sigmoid(alpha g) * (u + 1); min(g, limit), u within +-limit first   */
+    GW_ACT_XIELU, /* w0 = {ap, an}: g > 0: ap g^2 + g/2; else an (expm1(min(g, -1e-6)) - g) + g/2 */
+    GW_ACT_SIGMOID,  /* sigmoid(g) * u                                                         */
+    GW_ACT_SOFTPLUS, /* log(1 + exp(g)) * u                                                    */
+    GW_ACT_NONE,     /* g * u                                                                  */
+    GW_ACT_KINDS
+} gw_act_kind;
+
+typedef struct gw_act_args {
+    gw_act_kind kind;
+    int gated; /* ACT: two halves side by side */
+    float limit, alpha;
+} gw_act_args;
+typedef struct gw_embed_args {
+    float scale; /* 0: none */
+    int offset;  /* of positions in w1 */
+} gw_embed_args;
 typedef struct gw_norm_args {
     float eps;
+    gw_norm_kind kind;
 } gw_norm_args;
+typedef struct gw_mix_args {
+    float scale, cap;     /* 0: none */
+    gw_act_kind gate_act; /* SIGMOID, SOFTPLUS, SILU or NONE */
+} gw_mix_args;
+
+typedef enum gw_score {
+    GW_SCORE_SOFTMAX,        /* over all experts                                       */
+    GW_SCORE_SOFTMAX_CHOSEN, /* over the chosen ones' logits                           */
+    GW_SCORE_SIGMOID,
+    GW_SCORE_SQRT_SOFTPLUS,
+    GW_SCORE_SPARSEMIXER /* Phi-3.5-MoE: one after the other, threshold 2 * jitter     */
+} gw_score;
+typedef struct gw_route_args {
+    int used; /* u: experts of a row */
+    gw_score score;
+    int groups, groups_used; /* experts in groups of E / groups, the best groups_used are kept;
+                              * 0: no limit */
+    int group_best;          /* a group's worth: the sum of its best 1 or 2 selection scores */
+    int renorm;              /* gates divided by their sum (+ 1e-20 for sigmoid kinds) */
+    float scale;             /* of all gates, after renorm; 0: none */
+    float jitter;            /* SPARSEMIXER: jitter eps */
+} gw_route_args;
+typedef struct gw_experts_args {
+    int experts, used;
+    gw_act_args act; /* EXPERTS_GLU */
+    int gate_input;  /* the gate multiplies both products of EXPERTS_GLU, not the result */
+    gw_order order;
+} gw_experts_args;
 typedef struct gw_linear_args {
     gw_order order;
 } gw_linear_args;
+/* What a norm of q or k goes over, and so its weight. */
+typedef enum gw_norm_span {
+    GW_SPAN_HEAD,  /* each head alone, weight [e]                                */
+    GW_SPAN_HEADS, /* each head alone, weight [heads*e]                          */
+    GW_SPAN_ROW    /* all heads of q, or of k, as one row, weight [heads*e]      */
+} gw_norm_span;
 typedef struct gw_rope_args {
     int heads, kv_heads, head_dim, rope_dim;
     gw_rope_style style;
     float eps; /* of the q/k norms */
+    int v_dim; /* ev; 0: head_dim  */
+    gw_norm_kind norm_kind;
+    gw_norm_span norm_span;
+    int norm_after; /* q, k are normed after the rotation       */
+    int norm_plain; /* q, k are normed also where w0, w1 are NULL: by 1 */
+    int norm_v;     /* heads of v are normed (RMS) without a weight     */
 } gw_rope_args;
 typedef struct gw_attn_args {
     float scale;
     int heads, kv_heads, head_dim;
+    int v_dim;      /* ev; 0: head_dim */
     int window;     /* positions seen, the own one included; 0: all */
+    int chunk;      /* only positions of the same chunk of so many; 0: all */
+    float softcap;  /* scores become softcap * tanh(score / softcap); 0: none */
     gw_order order; /* what the rows are: a backend may sum those of prompts in an order of its own
                      * where it does so with the weights behind (docs/arithmetic.md, section 5) */
 } gw_attn_args;
@@ -69,6 +161,11 @@ typedef union gw_op_args {
     gw_linear_args linear; /* LINEAR, GLU */
     gw_rope_args rope;
     gw_attn_args attn;
+    gw_embed_args embed;
+    gw_act_args act;
+    gw_mix_args mix;
+    gw_route_args route;
+    gw_experts_args experts;
 } gw_op_args;
 
 enum { GW_MAX_IN = 4, GW_MAX_W = 6 };
@@ -97,5 +194,10 @@ typedef struct gw_op_info {
 } gw_op_info;
 
 const gw_op_info *gw_op_describe(gw_op op);
+
+/* 1 for the form of EMBED, NORM, ROPE_KV and ATTENTION that plain Llama models need: RMS norm by a
+ * weight, one head width, norms of q and k by head before the rotation, causal scores within a
+ * window. Kernels that know no other form accept these alone; 1 for every other op. */
+int gw_op_is_plain(const gw_node *node);
 
 #endif

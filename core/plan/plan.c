@@ -359,7 +359,7 @@ const gw_kernel *gw_plan_kernel(const gw_plan_device *d, const gw_node *node) {
     size_t count;
     const gw_kernel *kernels = d->backend->kernels(d->device, &count);
     for (size_t i = 0; i < count; i++) {
-        if (kernels[i].op == node->op && kernels[i].accepts(&kernels[i], node, d->device)) {
+        if (gw_kernel_takes(&kernels[i], node, d->device)) {
             return &kernels[i];
         }
     }

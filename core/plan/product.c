@@ -81,7 +81,7 @@ static const gw_kernel *kernel_for(const rig *r, const gw_node *node) {
     size_t count;
     const gw_kernel *kernels = r->backend->kernels(r->device, &count);
     for (size_t i = 0; i < count; i++) {
-        if (kernels[i].op == node->op && kernels[i].accepts(&kernels[i], node, r->device)) {
+        if (gw_kernel_takes(&kernels[i], node, r->device)) {
             return &kernels[i];
         }
     }
