@@ -2,7 +2,7 @@
  */
 #include <string.h>
 
-#include "core/engine/model.h"
+#include "core/engine/run/model.h"
 #include "core/plan/product.h"
 
 gw_status gw_model_open(const gw_model_options *options, gw_model **out) {

@@ -14,12 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = sorted(path.name for path in (ROOT / "kernels_hip").glob("*.hip"))
+FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "kernels_hip").rglob("*.hip"))
 
 
 def assembly(arch, name):
     command = ["hipcc", f"--offload-arch={arch}", "--cuda-device-only", "-O3", "-ffp-contract=off",
-               "-std=c++17", "-I", str(ROOT), "-S", "-o", "-", str(ROOT / "kernels_hip" / name)]
+               "-std=c++17", "-I", str(ROOT), "-S", "-o", "-", str(ROOT / name)]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

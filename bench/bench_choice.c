@@ -12,8 +12,8 @@
 #include <stdlib.h>
 
 #include "core/base/clock.h"
-#include "core/engine/draft_accept.h"
-#include "core/engine/sampler.h"
+#include "core/engine/drafting/draft_accept.h"
+#include "core/engine/sampling/sampler.h"
 #include "tests/random.h"
 
 enum { ROWS = 8, TIMES = 60 };

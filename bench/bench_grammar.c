@@ -13,8 +13,8 @@
 #include <time.h>
 
 #include "core/base/file.h"
-#include "core/text/grammar.h"
-#include "core/text/json_schema.h"
+#include "core/text/grammar/grammar.h"
+#include "core/text/grammar/json_schema.h"
 
 enum { TOKENS_MAX = 1 << 18, STEPS_MAX = 4096 };
 

@@ -11,8 +11,8 @@ option(GODWIT_HIP_QUICK "compile GPU code with little optimization" OFF)
 find_program(GODWIT_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda/bin DOC "NVIDIA's compiler")
 find_program(GODWIT_HIPCC hipcc HINTS ENV ROCM_PATH PATHS /opt/rocm/bin DOC "AMD's compiler")
 
-file(GLOB KERNELS_HIP CONFIGURE_DEPENDS kernels_hip/*.hip)
-file(GLOB KERNEL_HEADERS CONFIGURE_DEPENDS kernels_hip/*.h)
+file(GLOB_RECURSE KERNELS_HIP CONFIGURE_DEPENDS kernels_hip/*.hip)
+file(GLOB_RECURSE KERNEL_HEADERS CONFIGURE_DEPENDS kernels_hip/*.h)
 list(APPEND KERNEL_HEADERS ${CMAKE_SOURCE_DIR}/core/tensor/dialect.h
      ${CMAKE_SOURCE_DIR}/core/tensor/arith.h ${CMAKE_SOURCE_DIR}/core/tensor/blocks.h
      ${CMAKE_SOURCE_DIR}/core/tensor/sample.h)

@@ -1,6 +1,6 @@
-/* kernels_cl/exchange.cl - values that the lanes of a team exchange without memory, and sums of four
- * products of bytes, where a device has instructions for them. probe.c tries each way on the device
- * before it is used; opencl.h has the same numbers.
+/* kernels_cl/exchange.cl - values that the lanes of a team exchange without memory, and sums of
+ * four products of bytes, where a device has instructions for them. probe.c tries each way on the
+ * device before it is used; opencl.h has the same numbers.
  *
  * A team's 32 lanes are neighbours within what a shuffle reaches: a warp, a wave of 32 or 64, a
  * subgroup of a multiple of 32.

@@ -5,8 +5,8 @@
 
 #include "tests/reference_files.h"
 
-#include "core/engine/draft.h"
-#include "core/engine/sampler.h"
+#include "core/engine/drafting/draft.h"
+#include "core/engine/sampling/sampler.h"
 
 enum { PROMPTS_MAX = 100, PROMPT_MAX = 64, TEXT_MAX = 96 };
 

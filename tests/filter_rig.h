@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "core/engine/sampler.h"
+#include "core/engine/sampling/sampler.h"
 
 enum { FILTER_VOCAB_MAX = 3002 };
 

@@ -8,7 +8,7 @@
 
 #include "backends/hip/hip.h"
 #include "backends/hip/shape.h"
-#include "kernels_hip/linear_params.h"
+#include "kernels_hip/linear/linear_params.h"
 #include "kernels_hip/strip.h"
 
 extern const gw_backend gw_backend_hip;

@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "core/engine/model.h"
-#include "core/engine/sampler.h"
-#include "core/engine/session_state.h"
+#include "core/engine/run/model.h"
+#include "core/engine/sampling/sampler.h"
+#include "core/engine/run/session_state.h"
 
 #define NC_MODEL "tests/data/tales-2m-q4_0.gguf"
 enum { NC_CTX = 96, NC_PROMPT = 5 };

@@ -10,8 +10,8 @@
 
 #include <math.h>
 
-#include "core/engine/ban.h"
-#include "core/engine/model.h"
+#include "core/engine/sampling/ban.h"
+#include "core/engine/run/model.h"
 
 #define MODEL "tests/data/tales-2m-q4_0.gguf"
 

@@ -4,7 +4,7 @@
  * same messages when a Jinja interpreter renders them; the reference ids are the tokenizer's for
  * that text with special tokens parsed, which the tokenizer tests hold against other libraries.
  */
-#include "core/text/chat.h"
+#include "core/text/chat/chat.h"
 
 #include "tests/tokenizer_subject.h"
 

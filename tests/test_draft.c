@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-#include "core/engine/draft_accept.h"
-#include "core/engine/draft_lookup.h"
+#include "core/engine/drafting/draft_accept.h"
+#include "core/engine/drafting/draft_lookup.h"
 #include "tests/random.h"
 #include "tests/sanitized.h"
 

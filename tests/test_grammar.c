@@ -9,10 +9,10 @@
 
 #include <cmocka.h>
 
-#include "core/engine/constraint.h"
-#include "core/engine/model.h"
-#include "core/text/grammar.h"
-#include "core/text/json_schema.h"
+#include "core/engine/sampling/constraint.h"
+#include "core/engine/run/model.h"
+#include "core/text/grammar/grammar.h"
+#include "core/text/grammar/json_schema.h"
 #include "tests/count_alloc.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)

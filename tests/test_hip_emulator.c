@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "core/tensor/arith.h"
-#include "kernels_hip/gemm_cut.h"
+#include "kernels_hip/gemm/gemm_cut.h"
 #include "tests/hip_host/faults_params.h"
 
 enum { THREADS = 128, BLOCKS = 3, WORDS = THREADS * 8, LAUNCH_FAILED = 719 };

@@ -27,7 +27,7 @@ def tool(name):
 def built(tmp_path):
     """(kernel, spilled registers) of all code of the build for ARCH; nothing where it has none."""
     unbundle, readelf, rows = tool("clang-offload-bundler"), tool("llvm-readelf"), []
-    bundles = [BUILD / f"hip/{path.stem}.hsaco" for path in (ROOT / "kernels_hip").glob("*.hip")]
+    bundles = [BUILD / f"hip/{path.stem}.hsaco" for path in (ROOT / "kernels_hip").rglob("*.hip")]
     if unbundle is None or readelf is None or not all(bundle.is_file() for bundle in bundles):
         return []
     for bundle in bundles:

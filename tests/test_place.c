@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
-#include "core/engine/gauge.h"
-#include "core/engine/model_state.h"
+#include "core/engine/placing/gauge.h"
+#include "core/engine/run/model_state.h"
 #include "tests/reference_files.h"
 #include "tests/sanitized.h"
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "core/engine/sampler.h"
+#include "core/engine/sampling/sampler.h"
 #include "core/tensor/arith.h"
 #include "tests/filter_rig.h"
 #include "tests/random.h"

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "core/engine/sampler.h"
-#include "core/engine/sampler_text.h"
+#include "core/engine/sampling/sampler.h"
+#include "core/engine/sampling/sampler_text.h"
 #include "tests/filter_rig.h"
 #include "tests/random.h"
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "core/engine/model.h"
+#include "core/engine/run/model.h"
 #include "tests/sanitized.h"
 
 enum { N_IDS = 150 };

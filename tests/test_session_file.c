@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/engine/session_state.h"
+#include "core/engine/run/session_state.h"
 
 enum { N_IDS = 150, CTX = 256 };
 static const char *const model_path = "tests/data/tales-2m-q4_0.gguf";

@@ -5,9 +5,9 @@
 
 #include <utf8proc.h>
 
-#include "core/text/normalize.h"
-#include "core/text/pretokenize.h"
-#include "core/text/stream.h"
+#include "core/text/tokens/normalize.h"
+#include "core/text/tokens/pretokenize.h"
+#include "core/text/tokens/stream.h"
 #include "core/text/utf8.h"
 #include "tests/random.h"
 

@@ -4,7 +4,7 @@
 #include <jansson.h>
 #include <time.h>
 
-#include "core/text/stream.h"
+#include "core/text/tokens/stream.h"
 #include "core/text/utf8.h"
 #include "tests/random.h"
 

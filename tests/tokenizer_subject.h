@@ -15,7 +15,7 @@
 
 #include "core/base/file.h"
 #include "core/model/checkpoint.h"
-#include "core/text/tokenizer.h"
+#include "core/text/tokens/tokenizer.h"
 
 static inline const char *shared_path(const char *name) {
     static char path[4096];

@@ -4,7 +4,7 @@
 
 #include "backends/hip/hip.h"
 #include "backends/hip/shape.h"
-#include "kernels_hip/attention_params.h"
+#include "kernels_hip/attention/attention_params.h"
 
 /* RESERVED: bytes of shared memory that NVIDIA takes for a block. */
 enum { SCRATCH_BYTES = 128 << 20, RESERVED = 1024 };

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "backends/hip/hip.h"
-#include "kernels_hip/gemm_params.h"
-#include "kernels_hip/prefill_params.h"
+#include "kernels_hip/gemm/gemm_params.h"
+#include "kernels_hip/attention/prefill_params.h"
 #include "kernels_hip/strip.h"
 
 /* What stands behind a row of the table. */
@@ -171,7 +171,7 @@ static size_t spread_bytes(const struct gw_segment *segment, const gw_node *node
            256 * 256;
 }
 
-/* Sums that blocks of a launch leave to the next ones (kernels_hip/gemm_share.h). */
+/* Sums that blocks of a launch leave to the next ones (kernels_hip/gemm/gemm_share.h). */
 static size_t left_bytes(const struct gw_device *device) {
     return ((size_t)device->units + 1) * GW_SHARE_SUMS * sizeof(float);
 }

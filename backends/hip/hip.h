@@ -13,7 +13,7 @@
 #include "backends/hip/driver.h"
 #include "core/plan/backend.h"
 #include "kernels_hip/params.h"
-#include "kernels_hip/rope_params.h"
+#include "kernels_hip/rows/rope_params.h"
 
 /* ---- device (device.c) ----------------------------------------------------------------------- */
 

@@ -8,8 +8,8 @@
 #include "backends/hip/hip.h"
 #include "backends/hip/shape.h"
 #include "core/tensor/blocks.h"
-#include "kernels_hip/linear_params.h"
-#include "kernels_hip/rows_params.h"
+#include "kernels_hip/linear/linear_params.h"
+#include "kernels_hip/rows/rows_params.h"
 #include "kernels_hip/strip.h"
 
 enum { PARTS = GW_LINEAR_PARTS, CLUSTER = 2 /* blocks that share rows of x as they come */ };
@@ -150,7 +150,7 @@ static gw_status left_between(struct gw_segment *segment, const gw_node *norm, g
 /* ---- the form of x --------------------------------------------------------------------------- */
 
 /* What the terms of a format want of a block of x beside its scale, for so many rows at a time
- * (number() of kernels_hip/linear_quant.h); 0: nothing. */
+ * (number() of kernels_hip/linear/linear_quant.h); 0: nothing. */
 static int wanted_form(gw_fmt fmt, int width) {
 #define TERM(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)                     \
     [GW_FMT_##FORMAT] = {term, offset},

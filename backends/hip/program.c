@@ -15,7 +15,7 @@
 enum { MOST_FILES = 64, ERROR_BYTES = 1024, PROGRAMMATIC = 90 };
 enum { GROUP = 90, GROUP_COMPILER = 12 }; /* only this processor has the instructions of sm_90a */
 
-/* cmake/hip.cmake: texts ("kernels_hip/rows.hip") and code ("cuda/rows", "amd/rows"). */
+/* cmake/hip.cmake: texts ("kernels_hip/rows/rows.hip") and code ("cuda/rows", "amd/rows"). */
 typedef struct embedded {
     const char *name;
     const char *bytes; /* a zero stands behind them */
@@ -41,34 +41,34 @@ static const char stdint_text[] = "#pragma once\n"
 static const struct {
     const char *kernel, *file;
 } places[] = {
-    {"gw_*_wide",          "kernels_hip/linear_wide.hip"},
-    {"gw_linear_*_four",   "kernels_hip/linear_four.hip"},
-    {"gw_glu_*_four",      "kernels_hip/linear_four.hip"},
-    {"gw_linear_*_pieces", "kernels_hip/linear_pieces.hip"},
-    {"gw_glu_*_pieces",    "kernels_hip/linear_pieces.hip"},
-    {"gw_linear_[bf]*",    "kernels_hip/linear_float.hip"}, /* f32, f16, bf16 */
-    {"gw_glu_[bf]*",       "kernels_hip/linear_float.hip"},
-    {"gw_linear_*",        "kernels_hip/linear.hip"},
-    {"gw_glu_*",           "kernels_hip/linear.hip"},
-    {"gw_gemm_large_*",    "kernels_hip/gemm_large.hip"},
-    {"gw_gemm_group_*",    "kernels_hip/gemm_group.hip"},
-    {"gw_spread*",         "kernels_hip/gemm_group.hip"},
-    {"gw_gemm_half_*",     "kernels_hip/gemm_half.hip"},
-    {"gw_narrow_*",        "kernels_hip/gemm_half.hip"},
-    {"gw_gemm_ordered_*",  "kernels_hip/gemm_float.hip"},
-    {"gw_gemm_join",       "kernels_hip/gemm_float.hip"},
-    {"gw_gemm_*",          "kernels_hip/gemm.hip"},
-    {"gw_attend_block_*",  "kernels_hip/attend_block.hip"},
-    {"gw_attend_rows_*",   "kernels_hip/attend_rows.hip"},
-    {"gw_attend_split_*",  "kernels_hip/attend_split.hip"},
-    {"gw_attend_join_*",   "kernels_hip/attend_join.hip"},
-    {"gw_attend_group_*",  "kernels_hip/attend_group.hip"},
-    {"gw_attend_*",        "kernels_hip/attention.hip"},
-    {"gw_prefill_half_*",  "kernels_hip/prefill_half.hip"},
-    {"gw_prefill_*",       "kernels_hip/prefill.hip"},
-    {"gw_sample",          "kernels_hip/sample.hip"},
+    {"gw_*_wide",          "kernels_hip/linear/linear_wide.hip"},
+    {"gw_linear_*_four",   "kernels_hip/linear/linear_four.hip"},
+    {"gw_glu_*_four",      "kernels_hip/linear/linear_four.hip"},
+    {"gw_linear_*_pieces", "kernels_hip/linear/linear_pieces.hip"},
+    {"gw_glu_*_pieces",    "kernels_hip/linear/linear_pieces.hip"},
+    {"gw_linear_[bf]*",    "kernels_hip/linear/linear_float.hip"}, /* f32, f16, bf16 */
+    {"gw_glu_[bf]*",       "kernels_hip/linear/linear_float.hip"},
+    {"gw_linear_*",        "kernels_hip/linear/linear.hip"},
+    {"gw_glu_*",           "kernels_hip/linear/linear.hip"},
+    {"gw_gemm_large_*",    "kernels_hip/gemm/gemm_large.hip"},
+    {"gw_gemm_group_*",    "kernels_hip/gemm/gemm_group.hip"},
+    {"gw_spread*",         "kernels_hip/gemm/gemm_group.hip"},
+    {"gw_gemm_half_*",     "kernels_hip/gemm/gemm_half.hip"},
+    {"gw_narrow_*",        "kernels_hip/gemm/gemm_half.hip"},
+    {"gw_gemm_ordered_*",  "kernels_hip/gemm/gemm_float.hip"},
+    {"gw_gemm_join",       "kernels_hip/gemm/gemm_float.hip"},
+    {"gw_gemm_*",          "kernels_hip/gemm/gemm.hip"},
+    {"gw_attend_block_*",  "kernels_hip/attention/attend_block.hip"},
+    {"gw_attend_rows_*",   "kernels_hip/attention/attend_rows.hip"},
+    {"gw_attend_split_*",  "kernels_hip/attention/attend_split.hip"},
+    {"gw_attend_join_*",   "kernels_hip/attention/attend_join.hip"},
+    {"gw_attend_group_*",  "kernels_hip/attention/attend_group.hip"},
+    {"gw_attend_*",        "kernels_hip/attention/attention.hip"},
+    {"gw_prefill_half_*",  "kernels_hip/attention/prefill_half.hip"},
+    {"gw_prefill_*",       "kernels_hip/attention/prefill.hip"},
+    {"gw_sample",          "kernels_hip/rows/sample.hip"},
     {"gw_roof_*",          "kernels_hip/roof.hip"},
-    {"gw_*",               "kernels_hip/rows.hip"},
+    {"gw_*",               "kernels_hip/rows/rows.hip"},
 };
 /* clang-format on */
 

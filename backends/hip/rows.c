@@ -2,8 +2,8 @@
 #include <stdio.h>
 
 #include "backends/hip/hip.h"
-#include "kernels_hip/rows_params.h"
-#include "kernels_hip/sample_params.h"
+#include "kernels_hip/rows/rows_params.h"
+#include "kernels_hip/rows/sample_params.h"
 
 enum { TEAMS = GW_ROWS_THREADS / GW_LANES };
 

@@ -9,7 +9,7 @@
 
 #include "backends/hip/hip.h"
 #include "core/base/list.h"
-#include "kernels_hip/rows_params.h"
+#include "kernels_hip/rows/rows_params.h"
 
 enum { PLAIN_SHARED = 48 << 10 };
 

@@ -1,6 +1,6 @@
-/* backends/opencl/cl.h - what is used of the OpenCL 1.2 interface: types, constants and entry points,
- * with the names and values of the Khronos specification, so that building needs no header of
- * anybody's. The library is found when the program runs (driver.c).
+/* backends/opencl/cl.h - what is used of the OpenCL 1.2 interface: types, constants and entry
+ * points, with the names and values of the Khronos specification, so that building needs no header
+ * of anybody's. The library is found when the program runs (driver.c).
  */
 #ifndef GW_BACKENDS_OPENCL_CL_H
 #define GW_BACKENDS_OPENCL_CL_H

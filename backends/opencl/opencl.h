@@ -178,15 +178,18 @@ void gw_cl_lanes_pack(gw_fmt fmt, const void *row, size_t cols, void *out);
 
 /* ---- programs (program.c) -------------------------------------------------------------------- */
 
-/* The program made of `source` (kernels_cl/NAME.cl behind the shared texts) with -D options; built
+/* The program made of `source` (the file NAME.cl behind the shared texts) with -D options; built
  * once per device, kept on disk. GW_E_DEVICE with the first lines of the compiler's log. */
 gw_status gw_cl_program_get(struct gw_device *device, const char *source, const char *options,
                             const gw_cl_program **out);
 /* The same of one text alone. */
 gw_status gw_cl_program_of(struct gw_device *device, const char *text, const char *options,
                            const gw_cl_program **out);
-/* A text by its path from the root: "kernels_cl/rows.cl", "core/tensor/arith.h". */
+/* A text by its path from the root: "kernels_cl/rows/rows.cl", "core/tensor/arith.h". */
 const char *gw_cl_text(const char *name);
+
+/* The text of the file NAME.cl of kernels_cl, in whichever of its folders. */
+const char *gw_cl_kernels(const char *name);
 void gw_cl_programs_free(struct gw_device *device);
 
 /* ---- segments (segment.c) -------------------------------------------------------------------- */

@@ -18,6 +18,18 @@ const char *gw_cl_text(const char *name) {
     return "#error no such text\n";
 }
 
+const char *gw_cl_kernels(const char *source) {
+    size_t n = strlen(source);
+    for (size_t i = 0; i < sizeof opencl_sources / sizeof opencl_sources[0]; i++) {
+        const char *slash = strrchr(opencl_sources[i].name, '/');
+        if (slash != NULL && strncmp(slash + 1, source, n) == 0 &&
+            strcmp(slash + 1 + n, ".cl") == 0) {
+            return opencl_sources[i].text;
+        }
+    }
+    return "#error no such text\n";
+}
+
 /* Without fast-math; arith.h's fma are written out and contraction is off in common.cl. */
 static void all_options(const struct gw_device *device, const char *options, char *out,
                         size_t room) {
@@ -170,20 +182,19 @@ static gw_status make(struct gw_device *device, const char *source, const char *
 
 gw_status gw_cl_program_get(struct gw_device *device, const char *source, const char *options,
                             const gw_cl_program **out) {
-    char key[KEY_BYTES], file[64];
+    char key[KEY_BYTES];
     snprintf(key, sizeof key, "%s %s", source, options);
     *out = find(device, key);
     if (*out != NULL) {
         return GW_OK;
     }
-    snprintf(file, sizeof file, "kernels_cl/%s.cl", source);
     const char *texts[TEXTS] = {
-        "#pragma OPENCL FP_CONTRACT OFF\n",    gw_cl_text("core/tensor/dialect.h"),
-        gw_cl_text("core/tensor/arith.h"),     gw_cl_text("core/tensor/blocks.h"),
-        gw_cl_text("core/tensor/sample.h"),    gw_cl_text("kernels_cl/exchange.cl"),
-        gw_cl_text("kernels_cl/common.cl"),    gw_cl_text("kernels_cl/planes.cl"),
-        gw_cl_text("kernels_cl/lanes.cl"),     gw_cl_text("kernels_cl/matrix.cl"),
-        gw_cl_text("kernels_cl/attention.cl"), gw_cl_text(file)};
+        "#pragma OPENCL FP_CONTRACT OFF\n", gw_cl_text("core/tensor/dialect.h"),
+        gw_cl_text("core/tensor/arith.h"),  gw_cl_text("core/tensor/blocks.h"),
+        gw_cl_text("core/tensor/sample.h"), gw_cl_kernels("exchange"),
+        gw_cl_kernels("common"),            gw_cl_kernels("planes"),
+        gw_cl_kernels("lanes"),             gw_cl_kernels("matrix"),
+        gw_cl_kernels("attention"),         gw_cl_kernels(source)};
     return make(device, source, key, texts, TEXTS, options, out);
 }
 

@@ -138,14 +138,14 @@ static int op_of(ops *o, const gw_cl_launch *l) {
 }
 
 static void add_variant(text *t, int number, const char *key) {
-    char file[64];
-    snprintf(file, sizeof file, "kernels_cl/%.*s.cl", (int)strcspn(key, " "), key);
+    char source[64];
+    snprintf(source, sizeof source, "%.*s", (int)strcspn(key, " "), key);
     add(t, "#define VARIANT %d\n", number);
     add_options(t, key, 1);
     add_text(t, gw_cl_text("kernels_cl/planes.cl"));
     add_text(t, gw_cl_text("kernels_cl/lanes.cl"));
-    add_text(t, gw_cl_text("kernels_cl/attention.cl"));
-    add_text(t, gw_cl_text(file));
+    add_text(t, gw_cl_kernels("attention"));
+    add_text(t, gw_cl_kernels(source));
     add_text(t, gw_cl_text("kernels_cl/walk_end.cl"));
     add_options(t, key, 0);
     add_text(t, "#undef VARIANT\n");

@@ -9,7 +9,7 @@
 
 #include "core/model/hparams.h"
 #include "core/tensor/tensor.h"
-#include "core/text/vocab.h"
+#include "core/text/tokens/vocab.h"
 
 typedef struct gw_checkpoint gw_checkpoint;
 

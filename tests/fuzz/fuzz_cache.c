@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/engine/session_file.c" /* its statics make a head and a check */
+#include "core/engine/run/session_file.c" /* its statics make a head and a check */
 #include "tests/fuzz/fuzz.h"
 
 enum { CTX = 128 };

@@ -1,6 +1,6 @@
 /* tests/fuzz/fuzz_chat.c - a chat template, a conversation, a stop string: no message becomes a
  * token of the form, and a text is cut at the same place however it comes. */
-#include "core/text/chat.h"
+#include "core/text/chat/chat.h"
 #include "tests/fuzz/fuzz.h"
 
 static const char *const markers[] = {"<s>",

@@ -1,6 +1,6 @@
 /* tests/fuzz/fuzz_gguf.c - a GGUF image: table of tensors, configuration, vocabulary. */
 #include "core/model/checkpoint.h"
-#include "core/text/tokenizer.h"
+#include "core/text/tokens/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
 static void use_vocab(gw_checkpoint *c) {

@@ -3,8 +3,8 @@
  * exact. Input: kind and seed of the walk, then the text. */
 #include <stdio.h>
 
-#include "core/text/grammar.h"
-#include "core/text/json_schema.h"
+#include "core/text/grammar/grammar.h"
+#include "core/text/grammar/json_schema.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { BYTES = 256, WORDS = 12, TOKENS = BYTES + WORDS + 1, STEPS = 40, COMPARED = 8, PARTS = 4 };

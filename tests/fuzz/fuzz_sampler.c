@@ -1,7 +1,7 @@
 /* tests/fuzz/fuzz_sampler.c - any options of a sampler, over logits with every kind of number. */
 #include <math.h>
 
-#include "core/engine/sampler.h"
+#include "core/engine/sampling/sampler.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { VOCAB = 97, LOGITS = 16, ORDER = 64 };

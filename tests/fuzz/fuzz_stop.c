@@ -3,7 +3,7 @@
  * length before it, then the text; its bytes are also the tokens. */
 #include <stdio.h>
 
-#include "core/engine/ban.h"
+#include "core/engine/sampling/ban.h"
 #include "include/godwit.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,5 +1,5 @@
 /* tests/fuzz/fuzz_template.c - a model file's chat template: which form it is, its system text. */
-#include "core/text/chat.h"
+#include "core/text/chat/chat.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {

@@ -2,7 +2,7 @@
 #ifndef GW_TESTS_FUZZ_VOCAB_TARGET_H
 #define GW_TESTS_FUZZ_VOCAB_TARGET_H
 
-#include "core/text/tokenizer.h"
+#include "core/text/tokens/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Tokens of a text are in range, and decode to something. */

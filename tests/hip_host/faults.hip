@@ -1,8 +1,8 @@
-/* tests/hip_host/faults.hip - kernels with planted faults, right ones beside them, and one that looks
- * at shares of tiles, for tests/test_hip_emulator.c. p.out has room for one word per thread, or for
- * what a kernel says. */
+/* tests/hip_host/faults.hip - kernels with planted faults, right ones beside them, and one that
+ * looks at shares of tiles, for tests/test_hip_emulator.c. p.out has room for one word per thread,
+ * or for what a kernel says. */
 #include "kernels_hip/device.h"
-#include "kernels_hip/gemm_share.h"
+#include "kernels_hip/gemm/gemm_share.h"
 #include "faults_params.h"
 
 enum { THREADS = 128 };

@@ -1,0 +1,99 @@
+/* core/engine/placing/forecast.c - what a model would take of each device for every N, and how fast
+ * it would be; no weight is loaded. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/engine/placing/gauge.h"
+#include "core/engine/run/model_state.h"
+
+_Static_assert((int)GW_DEVICES_MAX == (int)GW_MAX_DEVICES, "a row has a use for every device");
+
+static void describe_devices(const gw_place *place, const gw_place_sizes *sizes,
+                             const gw_gauge *gauges, gw_forecast *f) {
+    f->n_devices = (size_t)place->n_devices;
+    for (int d = 0; d < place->n_devices; d++) {
+        f->devices[d] = place->info[d];
+        f->room[d] = sizes->room[d];
+        f->read_gbps[d] = gauges[d].token_layer > 0.0
+                              ? 1e-9 * gauges[d].weight_bytes / gauges[d].token_layer
+                              : 0.0;
+        f->send_us[d] = 1e6 * gauges[d].send_token;
+    }
+}
+
+static void fill_row(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
+                     int n, gw_where *where, gw_forecast_row *row) {
+    gw_place_use use[GW_MAX_DEVICES];
+    double prompt = 0.0, token = 0.0;
+    gw_place_spread(place, sizes, n, where);
+    row->offloaded = n;
+    row->fits = gw_place_fits(place, sizes, where, use, NULL);
+    gw_gauge_predict(place, sizes, gauges, where, &prompt, &token);
+    row->prompt_rate = prompt > 0.0 ? sizes->chunk / prompt : 0.0;
+    row->token_rate = token > 0.0 ? 1.0 / token : 0.0;
+    for (int d = 0; d < place->n_devices; d++) {
+        row->use[d] = (gw_forecast_use){.layers = use[d].layers,
+                                        .head = use[d].head,
+                                        .weights = use[d].weights,
+                                        .kv = use[d].kv,
+                                        .scratch = use[d].scratch};
+    }
+}
+
+static gw_status fill(gw_model *m, const gw_model_options *o, const gw_place_sizes *sizes,
+                      gw_forecast *f) {
+    gw_gauge gauges[GW_MAX_DEVICES];
+    gw_place *place = &m->place;
+    int spread = place->n_asked > 1 || place->asked[0] != 0;
+    GW_TRY(gw_place_layers(place, sizes, o));
+    GW_TRY(gw_gauge_all(place, sizes, gauges));
+    describe_devices(place, sizes, gauges, f);
+    f->n_layers = m->hp.n_layers;
+    f->n_ctx = sizes->n_ctx;
+    f->chunk = sizes->chunk;
+    f->chosen = place->offloaded;
+    snprintf(f->note, sizeof f->note, "%.*s", (int)sizeof f->note - 1, place->note);
+    snprintf(f->name, sizeof f->name, "%s", gw_checkpoint_name(m->checkpoint));
+    f->n_rows = spread ? (size_t)m->hp.n_layers + 1 : 1;
+    f->rows = calloc(f->n_rows, sizeof *f->rows);
+    if (f->rows == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory for %zu rows", f->n_rows);
+    }
+    f->chosen = spread ? f->chosen : 0;
+    for (size_t n = 0; n < f->n_rows; n++) {
+        fill_row(place, sizes, gauges, (int)n, place->where, &f->rows[n]);
+    }
+    return GW_OK;
+}
+
+gw_status gw_engine_forecast(const gw_model_options *options, const gw_backend *const *backends,
+                             gw_forecast **out) {
+    gw_model *m = calloc(1, sizeof *m);
+    gw_forecast *f = calloc(1, sizeof *f);
+    gw_place_sizes sizes = {0};
+    gw_weights_options load;
+    gw_status status;
+    if (m == NULL || f == NULL) {
+        status = gw_fail(GW_E_NOMEM, "plan", "no memory for a forecast");
+        goto done;
+    }
+    GW_TRY_DONE(gw_model_begin(m, options));
+    GW_TRY_DONE(gw_model_prepare(m, options, backends, &load));
+    GW_TRY_DONE(gw_place_measure(&m->place, m->weights, &m->hp, options, &sizes));
+    GW_TRY_DONE(fill(m, options, &sizes, f));
+    *out = f;
+    f = NULL;
+done:
+    gw_place_sizes_free(&sizes);
+    gw_forecast_free(f);
+    gw_model_free(m);
+    return status;
+}
+
+void gw_forecast_free(gw_forecast *forecast) {
+    if (forecast != NULL) {
+        free(forecast->rows);
+        free(forecast);
+    }
+}

@@ -1,0 +1,376 @@
+/* core/engine/placing/gauge.c - times sample layers on every device and predicts speeds from them.
+ */
+#include "core/engine/placing/gauge.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/cache.h"
+#include "core/base/clock.h"
+#include "core/engine/run/session_state.h"
+
+enum { VERSION = 6, FIRST_POS = 16, LAST_POS = 80, HOME_ROWS = 128 };
+enum { SAMPLE = 8, MOST_TIMES = 64, SETTLED = 16 };
+
+static const double enough = 384e6;  /* bytes of sampled layers: more than caches hold */
+static const double plenty = 1e9;    /* and no more for the sake of SAMPLE layers */
+static const double patience = 0.25; /* seconds for each timing of two rigs, and before it */
+static const double longest = 0.005; /* wait: nothing is left in caches and no thread is awake */
+static const double glance = 0.12;   /* the same for one of a part, without its waits         */
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* ---- one timing -------------------------------------------------------------------------------
+ */
+
+typedef struct rig {
+    gw_model model; /* of this file's making: sample layers on one device */
+    gw_session *session;
+    int32_t rows; /* of its prompts */
+} rig;
+
+static gw_status run_once(rig *r, int is_prompt, double *seconds) {
+    static const int32_t ids[GW_CHUNK_MAX] = {0};
+    int32_t pos = gw_session_pos(r->session);
+    if (is_prompt) {
+        GW_TRY(gw_session_rewind(r->session, 0));
+    } else if (pos >= LAST_POS) { /* early in a text: later positions cost more attention */
+        GW_TRY(gw_session_rewind(r->session, FIRST_POS));
+    }
+    double start = gw_seconds_now();
+    gw_status status = is_prompt ? gw_session_prefill(r->session, ids, (size_t)r->rows)
+                                 : gw_session_decode(r->session, ids, 1);
+    *seconds = gw_seconds_now() - start;
+    return status == GW_E_NUMERIC ? GW_OK : status; /* made-up numbers may grow; time is time */
+}
+
+/* The middle of several timings of two rigs in turn: each finds the caches as the other left them.
+ */
+static gw_status time_both(rig *small, rig *large, int is_prompt, double *of_small,
+                           double *of_large) {
+    double a[MOST_TIMES], b[MOST_TIMES], start = gw_seconds_now(), unused;
+    int n = 0;
+    do { /* drivers finish their work at the first run, and clocks rise with the load */
+        GW_TRY(run_once(small, is_prompt, &unused));
+        GW_TRY(run_once(large, is_prompt, &unused));
+    } while (gw_seconds_now() - start < patience);
+    start = gw_seconds_now();
+    while (n < MOST_TIMES && (n < 3 || gw_seconds_now() - start < patience)) {
+        GW_TRY(run_once(small, is_prompt, &a[n]));
+        GW_TRY(run_once(large, is_prompt, &b[n]));
+        n++;
+    }
+    qsort(a, (size_t)n, sizeof *a, by_size);
+    qsort(b, (size_t)n, sizeof *b, by_size);
+    *of_small = a[n / 2];
+    *of_large = b[n / 2];
+    return GW_OK;
+}
+
+/* ---- one rig alone ----------------------------------------------------------------------------
+ */
+
+/* A token through the first layers, without the head; NULL: a whole token. */
+static gw_status run_part(rig *r, gw_pass *body, double wait, double *seconds) {
+    static const int32_t id = 0;
+    double until = gw_seconds_now() + wait;
+    while (gw_seconds_now() < until) { /* as a driver does */
+    }
+    if (body == NULL) {
+        return run_once(r, 0, seconds);
+    }
+    double start = gw_seconds_now();
+    gw_session_set_step(r->session, &id, 1, (FIRST_POS + LAST_POS) / 2);
+    GW_TRY(gw_pass_run(r->session, body, gw_plan_run));
+    *seconds = gw_seconds_now() - start;
+    return GW_OK;
+}
+
+/* The middle of several runs, each of which finds the caches as the one before and `wait` seconds
+ * of waiting left them. */
+static gw_status time_part(rig *r, gw_pass *body, double wait, double *seconds) {
+    double t[MOST_TIMES], spent = 0.0, start = gw_seconds_now();
+    int n = 0, before = 0;
+    do { /* a backend may try several ways first */
+        GW_TRY(run_part(r, body, wait, &t[0]));
+    } while (++before < SETTLED || gw_seconds_now() - start < glance);
+    while (n < MOST_TIMES && (n < 3 || spent < glance)) {
+        GW_TRY(run_part(r, body, wait, &t[n]));
+        spent += t[n];
+        n++;
+    }
+    qsort(t, (size_t)n, sizeof *t, by_size);
+    *seconds = t[n / 2];
+    return GW_OK;
+}
+
+static gw_status time_body(rig *r, int layers, double wait, double *seconds) {
+    gw_pass body = {.plan = NULL};
+    gw_layer_range range = {0, layers};
+    gw_status status = gw_pass_build(r->session, &body, 1, GW_ORDER_DECODE, GW_PASS_BODY, range);
+    status = status == GW_OK ? time_part(r, &body, wait, seconds) : status;
+    gw_pass_free(&body);
+    return status;
+}
+
+/* token_body and token_rest, of a rig of `layers`. The more of `n_layers` another device has, the
+ * longer the wait for it between two tokens. */
+static gw_status time_bodies(rig *r, int layers, int n_layers, const gw_gauge *other,
+                             gw_gauge *out) {
+    double whole, wait = 0.0, before = 0.0;
+    out->n_points = 0;
+    for (int n = 1; out->n_points < GW_GAUGE_POINTS; n = 2 * n < layers ? 2 * n : layers) {
+        double seconds;
+        int last = n == layers || out->n_points == GW_GAUGE_POINTS - 1;
+        n = last ? layers : n;
+        wait = other == NULL || n >= n_layers
+                   ? 0.0
+                   : gw_gauge_body(other, n_layers - n) + other->token_rest;
+        wait = wait < longest ? wait : longest;
+        GW_TRY(time_body(r, n, wait, &seconds));
+        before = seconds > before ? seconds : before;
+        out->at[out->n_points] = n;
+        out->token_body[out->n_points++] = before;
+        if (last) {
+            break;
+        }
+    }
+    GW_TRY(time_part(r, NULL, wait, &whole));
+    out->token_rest = whole > before ? whole - before : 0.0;
+    return GW_OK;
+}
+
+/* ---- rigs -------------------------------------------------------------------------------------
+ */
+
+static void close_rig(rig *r) {
+    gw_session_free(r->session);
+    gw_arena_set_free(r->model.arenas);
+    free(r->model.place.where);
+    memset(r, 0, sizeof *r);
+}
+
+static gw_status open_rig(const gw_place *place, const gw_place_sizes *sizes, int d,
+                          gw_weights *weights, int layers, rig *r) {
+    gw_place *mine = &r->model.place;
+    const gw_blueprint *bp = gw_weights_blueprint(weights);
+    r->rows = d == 0 && sizes->chunk > HOME_ROWS ? HOME_ROWS : sizes->chunk;
+    r->model.hp = *sizes->hp;
+    r->model.hp.n_layers = layers;
+    r->model.weights = weights;
+    mine->devices[0] = place->devices[d];
+    mine->info[0] = place->info[d];
+    mine->n_devices = 1;
+    mine->n_layers = mine->offloaded = layers;
+    mine->n_blocks = bp->n_blocks;
+    mine->where = calloc((size_t)(layers + 1) * (size_t)bp->n_blocks, sizeof *mine->where);
+    if (mine->where == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", layers);
+    }
+    GW_TRY(gw_arena_set_new(mine->devices, 1, &r->model.arenas));
+    gw_session_options o = {.n_ctx = r->rows > 2 * LAST_POS ? r->rows : 2 * LAST_POS,
+                            .chunk = r->rows,
+                            .kv_type = gw_format_of(sizes->kv_fmt)->name};
+    return gw_session_new(&r->model, &o, &r->session);
+}
+
+/* Layers of the sample: enough bytes, SAMPLE layers where they are not too much, and no more than a
+ * quarter of what is free. */
+static int sample_layers(const gw_place_sizes *s, int d, double *bytes) {
+    int n_layers = s->hp->n_layers, n_blocks = gw_weights_blueprint(s->weights)->n_blocks;
+    double sum = 0.0;
+    for (int at = 0; at < n_layers * n_blocks; at++) {
+        sum += (double)s->bytes[d][at];
+    }
+    double layer = sum / n_layers > 1.0 ? sum / n_layers : 1.0, asked = SAMPLE * layer;
+    asked = asked > plenty ? plenty : asked < enough ? enough : asked;
+    double most = s->room[d] > 0 ? 0.25 * (double)s->room[d] : asked;
+    double n = (most < asked ? most : asked) / layer;
+    n = n > (int)n ? n + 1.0 : n;
+    *bytes = layer;
+    return n < 2.0 ? (n_layers < 2 ? 1 : 2) : n > n_layers ? n_layers : (int)n;
+}
+
+static double one_layer(int half, double of_half, int n, double of_n) {
+    double layer = n > half ? (of_n - of_half) / (n - half) : of_n / n;
+    return layer > 0.0 ? layer : of_n / n;
+}
+
+/* What a prompt takes beside its layers is small and the difference of two uncertain numbers: it is
+ * held to a few times what a token takes beside its own. */
+static gw_status time_layers(const gw_place *place, const gw_place_sizes *sizes, int d,
+                             gw_weights *weights, int n, const gw_gauge *other, gw_gauge *out) {
+    enum { REST = 4 };
+    int half = n / 2 > 0 ? n / 2 : 1;
+    rig *rigs = calloc(2, sizeof *rigs);
+    double small = 0.0, large = 0.0, rest;
+    gw_status status;
+    if (rigs == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory to measure with");
+    }
+    GW_TRY_DONE(open_rig(place, sizes, d, weights, half, &rigs[0]));
+    GW_TRY_DONE(open_rig(place, sizes, d, weights, n, &rigs[1]));
+    GW_TRY_DONE(time_both(&rigs[0], &rigs[1], 0, &small, &large));
+    out->token_layer = one_layer(half, small, n, large);
+    GW_TRY_DONE(time_bodies(&rigs[1], n, sizes->hp->n_layers, other, out));
+    GW_TRY_DONE(time_both(&rigs[0], &rigs[1], 1, &small, &large));
+    rest = large - n * one_layer(half, small, n, large);
+    rest = rest < 0.0 ? 0.0 : rest > REST * out->token_rest ? REST * out->token_rest : rest;
+    out->prompt_rest = rest;
+    out->prompt_layer = (small + large - 2.0 * rest) / (half + n) * sizes->chunk / rigs[0].rows;
+done:
+    close_rig(&rigs[0]);
+    close_rig(&rigs[1]);
+    free(rigs);
+    return status;
+}
+
+/* The hidden state of `rows` tokens to the device and back. */
+static gw_status time_transfer(const gw_plan_device *d, size_t bytes, double *seconds) {
+    enum { TURNS = 9 };
+    double t[TURNS];
+    struct gw_buffer *buffer = NULL;
+    void *host = calloc(1, bytes);
+    gw_status status;
+    if (host == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory to measure with");
+    }
+    GW_TRY_DONE(d->backend->alloc(d->device, bytes, &buffer));
+    for (int i = 0; i < TURNS; i++) {
+        double start = gw_seconds_now();
+        GW_TRY_DONE(d->backend->write(buffer, 0, host, bytes));
+        GW_TRY_DONE(d->backend->read(buffer, 0, host, bytes));
+        t[i] = gw_seconds_now() - start;
+    }
+    qsort(t, TURNS, sizeof *t, by_size);
+    *seconds = t[TURNS / 2];
+done:
+    if (buffer != NULL) {
+        d->backend->release(buffer);
+    }
+    free(host);
+    return status;
+}
+
+static gw_status measure(const gw_place *place, const gw_place_sizes *sizes, int d,
+                         const gw_gauge *other, gw_gauge *out) {
+    gw_gauge g = {0};
+    gw_weights *weights = NULL;
+    size_t row = (size_t)sizes->hp->d_model * sizeof(float);
+    int n = sample_layers(sizes, d, &g.weight_bytes);
+    GW_TRY(gw_weights_sample(sizes->weights, &place->devices[d], n, &weights));
+    gw_status status = time_layers(place, sizes, d, weights, n, other, &g);
+    gw_weights_free(weights);
+    GW_TRY(status);
+    GW_TRY(time_transfer(&place->devices[d], row, &g.send_token));
+    GW_TRY(time_transfer(&place->devices[d], row * (size_t)sizes->chunk, &g.send_prompt));
+    *out = g;
+    return GW_OK;
+}
+
+/* ---- kept on disk -----------------------------------------------------------------------------
+ */
+
+/* All that a measurement depends on: machine, device and what it waits for, driver, shapes,
+ * formats. */
+static uint64_t key_of(const gw_place *place, const gw_place_sizes *s, int d, int other) {
+    const gw_device_info *home = &place->info[0], *own = &place->info[d];
+    const gw_device_info *waits = &place->info[other];
+    const gw_hparams *hp = s->hp;
+    int n_blocks = gw_weights_blueprint(s->weights)->n_blocks;
+    const int64_t numbers[] = {VERSION,     home->threads,  hp->n_layers,       hp->d_model,
+                               hp->n_heads, hp->n_kv_heads, hp->d_head,         hp->d_ff,
+                               hp->n_vocab, s->chunk,       (int64_t)s->kv_fmt, own->threads};
+    uint64_t h = gw_cache_hash(0, numbers, sizeof numbers);
+    h = gw_cache_hash(h, home->name, strlen(home->name));
+    h = gw_cache_hash(h, own->id, strlen(own->id));
+    h = gw_cache_hash(h, own->name, strlen(own->name));
+    h = gw_cache_hash(h, own->detail, strlen(own->detail));
+    h = gw_cache_hash(h, waits->id, strlen(waits->id));
+    h = gw_cache_hash(h, waits->name, strlen(waits->name));
+    h = gw_cache_hash(h, waits->detail, strlen(waits->detail));
+    h = gw_cache_hash(h, GW_VERSION, sizeof GW_VERSION);
+    return gw_cache_hash(h, s->bytes[d],
+                         (size_t)(hp->n_layers + 1) * (size_t)n_blocks * sizeof *s->bytes[d]);
+}
+
+gw_status gw_gauge_all(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges) {
+    for (int d = place->n_devices - 1; d >= 0; d--) { /* first what the CPU waits for */
+        int other = d == 0 && place->n_devices > 1 ? 1 : d;
+        uint64_t key = key_of(place, sizes, d, other);
+        size_t bytes = 0;
+        void *kept = gw_cache_read("gauge", key, &bytes);
+        if (kept != NULL && bytes == sizeof *gauges) {
+            memcpy(&gauges[d], kept, sizeof *gauges);
+            free(kept);
+            continue;
+        }
+        free(kept);
+        GW_TRY(measure(place, sizes, d, other != d ? &gauges[other] : NULL, &gauges[d]));
+        gw_cache_write("gauge", key, &gauges[d], sizeof *gauges);
+    }
+    return GW_OK;
+}
+
+/* ---- predicting -------------------------------------------------------------------------------
+ */
+
+double gw_gauge_body(const gw_gauge *g, double layers) {
+    double x = 0.0, y = 0.0; /* the point before: none take no time */
+    for (int i = 0; i < g->n_points; i++) {
+        if (layers <= g->at[i]) {
+            return y + (g->token_body[i] - y) * (layers - x) / (g->at[i] - x);
+        }
+        x = g->at[i];
+        y = g->token_body[i];
+    }
+    return y + (layers - x) * g->token_layer;
+}
+
+void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
+                      const gw_where *where, double *prompt, double *token) {
+    int n_layers = sizes->hp->n_layers, n_blocks = place->n_blocks, at = 0;
+    int head = where[n_layers * n_blocks + n_blocks - 1];
+    double layers[GW_MAX_DEVICES] = {0.0}; /* of the samples' size */
+    *prompt = gauges[head].prompt_rest;
+    *token = gauges[head].token_rest;
+    for (int l = 0; l < n_layers; l++) {
+        int d = where[l * n_blocks + place->last_block];
+        double bytes = 0.0;
+        for (int b = 0; b < n_blocks; b++) {
+            bytes += (double)sizes->bytes[d][l * n_blocks + b];
+        }
+        *prompt += gauges[d].prompt_layer;
+        layers[d] += gauges[d].weight_bytes > 0.0 ? bytes / gauges[d].weight_bytes : 1.0;
+        if (l > 0 && d != at) { /* half of what was timed goes each way */
+            *prompt += 0.5 * (gauges[d].send_prompt + gauges[at].send_prompt);
+            *token += 0.5 * (gauges[d].send_token + gauges[at].send_token);
+        }
+        at = d;
+    }
+    for (int d = 0; d < place->n_devices; d++) {
+        *token += gw_gauge_body(&gauges[d], layers[d]);
+    }
+}
+
+int gw_gauge_best(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
+                  gw_where *room) {
+    gw_place_use use[GW_MAX_DEVICES];
+    double fastest = 0.0, prompt, token;
+    int best = -1;
+    for (int n = 0; n <= sizes->hp->n_layers; n++) {
+        gw_place_spread(place, sizes, n, room);
+        if (gw_place_fits(place, sizes, room, use, NULL)) {
+            gw_gauge_predict(place, sizes, gauges, room, &prompt, &token);
+            if (best < 0 || token < fastest) {
+                best = n;
+                fastest = token;
+            }
+        }
+    }
+    return best;
+}

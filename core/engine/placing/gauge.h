@@ -1,0 +1,47 @@
+/* core/engine/placing/gauge.h - how fast each device runs this model's layers, measured on a sample
+ * of them.
+ *
+ * A few layers of the model's shapes and formats with made-up weights are loaded and timed, as a
+ * prompt and token by token, more of them than caches hold; no weight is read. A few seconds per
+ * device; kept on disk by machine, device, driver and model shape.
+ */
+#ifndef GW_ENGINE_GAUGE_H
+#define GW_ENGINE_GAUGE_H
+
+#include "core/engine/placing/place.h"
+
+enum { GW_GAUGE_POINTS = 10 };
+
+/* Seconds. Times of layers grow with the bytes of their weights: weight_bytes are the sample's.
+ *
+ * A generated token does not take a multiple of one layer's time: what begins and ends a device's
+ * work is paid once, and the weights of a few layers are still in the device's caches when the next
+ * token comes, those of many are not. So token_body[i] is what the first at[i] layers of the sample
+ * take, token after token; on the CPU, whose caches others use meanwhile and whose threads fall
+ * asleep, after a wait as long as the second device needs for the model's other layers. Only layers
+ * beyond the last point, which is the whole sample, are token_layer each: one that no cache holds.
+ */
+typedef struct gw_gauge {
+    int32_t n_points, at[GW_GAUGE_POINTS]; /* 1, 2, 4, ... and the sample */
+    double token_body[GW_GAUGE_POINTS];    /* never less than the one before */
+    double token_layer, token_rest;        /* rest: embedding, head, and reading the logits */
+    double prompt_layer, prompt_rest;      /* a prompt of `chunk` tokens                    */
+    double send_token, send_prompt;        /* the hidden state from the host and back to it      */
+    double weight_bytes;                   /* of one layer of the sample                         */
+} gw_gauge;
+
+/* All devices of the place, sizes from gw_place_measure. gauges [n_devices]. */
+gw_status gw_gauge_all(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges);
+
+/* Seconds that `layers` layers of the sample's size, counted by bytes, take of a token. */
+double gw_gauge_body(const gw_gauge *gauge, double layers);
+
+/* Seconds of a prompt of sizes->chunk tokens and of one generated token. */
+void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
+                      const gw_where *where, double *prompt, double *token);
+
+/* The N that generates fastest of those that fit; -1: none fits. room [as where]. */
+int gw_gauge_best(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
+                  gw_where *room);
+
+#endif

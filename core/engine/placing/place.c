@@ -1,0 +1,290 @@
+/* core/engine/placing/place.c - finds and opens the devices that were asked for. */
+#include "core/engine/placing/place.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LIST = 256 };
+
+/* ---- finding --------------------------------------------------------------------------------- */
+
+typedef struct found {
+    const gw_backend *backend;
+    int ordinal;
+} found;
+
+/* Does `text` hold `part`, whatever the case? */
+static int holds(const char *text, const char *part, size_t bytes) {
+    for (const char *at = text; *at != '\0'; at++) {
+        size_t i = 0;
+        while (i < bytes && at[i] != '\0' &&
+               tolower((unsigned char)at[i]) == tolower((unsigned char)part[i])) {
+            i++;
+        }
+        if (i == bytes) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* "cpu (AMD EPYC, avx2), opencl:0 (...)": what is there. */
+static void list_devices(const gw_backend *const *backends, char *out, size_t room) {
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; backends[i] != NULL; i++) {
+        int n = backends[i]->device_count();
+        for (int k = 0; k < n; k++) {
+            gw_device_info info;
+            backends[i]->describe(NULL, k, &info);
+            int wrote = snprintf(out + used, room - used, "%s%s (%.48s)", used ? ", " : "", info.id,
+                                 info.name);
+            used += wrote > 0 && (size_t)wrote < room - used ? (size_t)wrote : 0;
+            out[used] = '\0';
+        }
+    }
+}
+
+static gw_status not_there(const gw_backend *const *backends, const char *name, size_t bytes) {
+    char list[LIST + 64];
+    list_devices(backends, list, sizeof list);
+    return gw_fail(GW_E_DEVICE, "device", "'%.*s' is not on this machine; there are %s",
+                   bytes < 40 ? (int)bytes : 40, name, list);
+}
+
+/* "opencl", "opencl:1": 1 when the name is of this backend; *ordinal. */
+static int is_named(const gw_backend *b, const char *name, size_t bytes, int *ordinal) {
+    size_t n = strlen(b->name), at = n + 1;
+    if (bytes < n || memcmp(name, b->name, n) != 0 || (bytes > n && name[n] != ':')) {
+        return 0;
+    }
+    long value = 0;
+    for (; at < bytes && isdigit((unsigned char)name[at]) && value < 1000; at++) {
+        value = value * 10 + (name[at] - '0');
+    }
+    *ordinal = (int)value;
+    return bytes == n || (bytes > n + 1 && at == bytes);
+}
+
+static gw_status find_device(const gw_backend *const *backends, const char *name, size_t bytes,
+                             found *out) {
+    int ordinal;
+    for (size_t i = 0; backends[i] != NULL; i++) {
+        if (is_named(backends[i], name, bytes, &ordinal)) {
+            if (ordinal >= backends[i]->device_count()) {
+                return not_there(backends, name, bytes);
+            }
+            *out = (found){backends[i], ordinal};
+            return GW_OK;
+        }
+    }
+    for (size_t i = 0; bytes > 0 && backends[i] != NULL; i++) {
+        int n = backends[i]->device_count();
+        for (int k = 0; k < n; k++) {
+            gw_device_info info;
+            backends[i]->describe(NULL, k, &info);
+            if (holds(info.name, name, bytes)) {
+                *out = (found){backends[i], k};
+                return GW_OK;
+            }
+        }
+    }
+    return not_there(backends, name, bytes);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static gw_status open_one(gw_place *p, const gw_model_options *o, const found *f) {
+    gw_device_options options = {
+        .threads = o->threads, .blas = o->blas, .exact = o->exact, .no_graph = o->no_graph};
+    gw_plan_device *d = &p->devices[p->n_devices];
+    gw_device_info *info = &p->info[p->n_devices];
+    GW_TRY(f->backend->open(f->ordinal, &options, &d->device));
+    d->backend = f->backend;
+    f->backend->describe(d->device, f->ordinal, info);
+    p->n_devices++;
+    return GW_OK;
+}
+
+static gw_status ask(gw_place *p, const gw_model_options *o, const found *f) {
+    int index = p->n_devices;
+    char id[sizeof p->info[0].id];
+    gw_device_info info;
+    f->backend->describe(NULL, f->ordinal, &info);
+    snprintf(id, sizeof id, "%s", info.id);
+    if (strcmp(id, p->info[0].id) == 0) {
+        index = 0;
+    }
+    for (int i = 0; i < p->n_asked; i++) {
+        if (strcmp(id, p->info[p->asked[i]].id) == 0) {
+            return gw_fail(GW_E_ARGUMENT, "device", "%s is named twice", id);
+        }
+    }
+    if (index == GW_MAX_DEVICES) {
+        return gw_fail(GW_E_ARGUMENT, "device", "at most %d devices share a model",
+                       GW_MAX_DEVICES - 1);
+    }
+    if (index > 0) {
+        GW_TRY(open_one(p, o, f));
+    }
+    p->asked[p->n_asked++] = index;
+    return GW_OK;
+}
+
+static gw_status ask_list(gw_place *p, const gw_model_options *o,
+                          const gw_backend *const *backends) {
+    for (const char *at = o->device;;) {
+        size_t n = strcspn(at, ",");
+        found f;
+        GW_TRY(find_device(backends, at, n, &f));
+        GW_TRY(ask(p, o, &f));
+        if (at[n] == '\0') {
+            return GW_OK;
+        }
+        at += n + 1;
+    }
+}
+
+/* Layers were to leave the home device, but no other was named: the first that opens. */
+static void ask_any(gw_place *p, const gw_model_options *o, const gw_backend *const *backends) {
+    snprintf(p->note, sizeof p->note, "no device to offload layers to: the %s computes",
+             p->info[0].id);
+    for (size_t i = 1; backends[i] != NULL; i++) {
+        int n = backends[i]->by_name_only ? 0 : backends[i]->device_count();
+        for (int k = 0; k < n; k++) {
+            found f = {backends[i], k};
+            if (ask(p, o, &f) == GW_OK) {
+                p->note[0] = '\0';
+                return;
+            }
+            snprintf(p->note, sizeof p->note, "no device to offload layers to: the %s computes; %s",
+                     p->info[0].id, gw_error_text());
+        }
+    }
+}
+
+static gw_status read_split(gw_place *p, const char *split) {
+    const char *at = split;
+    for (int i = 0; i < p->n_asked; i++) {
+        char *end = NULL;
+        double x = isdigit((unsigned char)*at) || *at == '.' ? strtod(at, &end) : -1.0;
+        int last = i + 1 == p->n_asked;
+        if (end == NULL || !(x >= 0.0 && x < 1e9) || *end != (last ? '\0' : ',')) {
+            return gw_fail(GW_E_ARGUMENT, "split", "'%.40s' is not a list of %d share%s", split,
+                           p->n_asked, p->n_asked == 1 ? "" : "s");
+        }
+        p->share[i] = x;
+        at = end + 1;
+    }
+    double sum = 0.0;
+    for (int i = 0; i < p->n_asked; i++) {
+        sum += p->share[i];
+    }
+    return sum > 0.0 ? GW_OK : gw_fail(GW_E_ARGUMENT, "split", "all shares are zero");
+}
+
+static int wants_layers_moved(const gw_model_options *o) {
+    return o->offload_layers != NULL && strcmp(o->offload_layers, "0") != 0;
+}
+
+gw_status gw_place_open(const gw_model_options *options, const gw_backend *const *backends,
+                        gw_place *place) {
+    memset(place, 0, sizeof *place);
+    found home = {backends[0], 0};
+    GW_TRY(open_one(place, options, &home));
+    if (options->device != NULL) {
+        GW_TRY(ask_list(place, options, backends));
+    } else if (wants_layers_moved(options)) {
+        ask_any(place, options, backends);
+    }
+    if (place->n_asked == 0) {
+        place->asked[place->n_asked++] = 0;
+    }
+    if (place->n_asked == 1 && place->asked[0] == 0 && options->device != NULL &&
+        wants_layers_moved(options)) {
+        return gw_fail(GW_E_ARGUMENT, "offload-layers", "%s is where layers are without it",
+                       place->info[0].id);
+    }
+    for (int i = 0; i < place->n_asked; i++) {
+        uint64_t room = place->info[place->asked[i]].free_bytes;
+        place->share[i] = room > 0 ? (double)room : 1.0;
+    }
+    return options->split != NULL ? read_split(place, options->split) : GW_OK;
+}
+
+void gw_place_close(gw_place *place) {
+    for (int i = 0; i < place->n_devices; i++) {
+        place->devices[i].backend->close(place->devices[i].device);
+    }
+    free(place->where);
+    memset(place, 0, sizeof *place);
+}
+
+/* ---- description ----------------------------------------------------------------------------- */
+
+static void add_text(char *out, size_t room, const char *text) {
+    size_t used = strlen(out);
+    snprintf(out + used, room - used, "%s%s", used > 0 ? "; " : "", text);
+}
+
+static const char *note_of(const gw_plan_device *d) {
+    return d->backend->note != NULL ? d->backend->note(d->device) : "";
+}
+
+void gw_place_add_notes(gw_place *p) {
+    for (int d = 0; d < p->n_devices; d++) {
+        const char *text = note_of(&p->devices[d]);
+        int used = 0;
+        for (int at = 0; at < (p->n_layers + 1) * p->n_blocks; at++) {
+            used |= p->where[at] == d;
+        }
+        if (text[0] != '\0' && used) {
+            add_text(p->note, sizeof p->note, text);
+        }
+        p->noted |= text[0] != '\0' ? 1u << d : 0u;
+    }
+}
+
+const char *gw_place_fault(const gw_place *p) {
+    for (int d = 0; d < p->n_devices; d++) {
+        if ((p->noted >> d & 1) == 0 && note_of(&p->devices[d])[0] != '\0') {
+            return note_of(&p->devices[d]);
+        }
+    }
+    return "";
+}
+
+/* Layers whose last block runs on the device: what has no kernel there is no move of the layer. */
+static int count_layers(const gw_place *p, int device) {
+    int layers = 0;
+    for (int l = 0; l < p->n_layers; l++) {
+        layers += p->where[l * p->n_blocks + p->last_block] == device;
+    }
+    return layers;
+}
+
+void gw_place_text(const gw_place *p, char *out, size_t room) {
+    int head = p->where[p->n_layers * p->n_blocks + p->n_blocks - 1];
+    out[0] = '\0';
+    for (int k = 0; k < p->n_devices; k++) {
+        int d = (k + 1) % p->n_devices, layers = count_layers(p, d); /* home last */
+        int all = layers == p->n_layers && head == d;
+        char line[256], what[48] = "", threads[32] = "";
+        if (!all) {
+            snprintf(what, sizeof what, ": %d layer%s%s", layers, layers == 1 ? "" : "s",
+                     head == d ? " and the head" : "");
+        }
+        if (d == 0) {
+            snprintf(threads, sizeof threads, ", %d thread%s", p->info[0].threads,
+                     p->info[0].threads == 1 ? "" : "s");
+        }
+        if (layers > 0 || head == d) {
+            snprintf(line, sizeof line, "%s (%.127s)%s%s", p->info[d].id, p->info[d].name, threads,
+                     what);
+            add_text(out, room, line);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+/* core/engine/placing/place.h - which layer runs where: opens the devices asked for, spreads the
+ * layers.
+ *
+ * The last N blocks, and from N = 1 on the output head with them, run on the devices that were
+ * asked for, the rest on the home device, the CPU. Of several devices the first takes the first of
+ * these blocks. What a device has no kernel for runs on the CPU. Weights and caches lie where their
+ * block runs; only the hidden state crosses.
+ */
+#ifndef GW_ENGINE_PLACE_H
+#define GW_ENGINE_PLACE_H
+
+#include "core/model/weights.h"
+
+typedef struct gw_place {
+    gw_plan_device devices[GW_MAX_DEVICES]; /* [0]: home */
+    gw_device_info info[GW_MAX_DEVICES];    /* as they were when they were opened */
+    int n_devices;
+    int asked[GW_MAX_DEVICES]; /* indices into devices, in the order asked for */
+    double share[GW_MAX_DEVICES];
+    int n_asked;
+    int n_layers, n_blocks, last_block; /* last_block: of a layer */
+    int offloaded;                      /* N */
+    gw_where *where;                    /* [(n_layers + 1) * n_blocks] */
+    unsigned noted;                     /* bit d: what devices[d] does another way was known */
+    char note[512];
+} gw_place;
+
+/* Opens the home device and those of options->device. backends: the registry, home first.
+ * GW_E_ARGUMENT: a list or split that is not well formed; GW_E_DEVICE: a device that is not there,
+ * with a list of those that are. gw_place_close in both cases. */
+gw_status gw_place_open(const gw_model_options *options, const gw_backend *const *backends,
+                        gw_place *place);
+void gw_place_close(gw_place *place);
+
+/* What a model needs on each device, for every block. */
+typedef struct gw_place_sizes {
+    gw_weights *weights;
+    const gw_hparams *hp;
+    gw_fmt kv_fmt;
+    int32_t n_ctx, chunk;
+    uint64_t *bytes[GW_MAX_DEVICES];   /* [(n_layers + 1) * n_blocks] of the matrices */
+    gw_where *accepts[GW_MAX_DEVICES]; /* the same: has the device kernels for it?    */
+    uint64_t vectors, kv_layer, kv_table;
+    uint64_t blas;                 /* that a device works with in prompts under --blas */
+    uint64_t room[GW_MAX_DEVICES]; /* free, or the budget; 0: unknown             */
+} gw_place_sizes;
+
+/* Sizes of weights that are open but not loaded; also fills the place's counts of blocks. */
+gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparams *hp,
+                           const gw_model_options *options, gw_place_sizes *out);
+void gw_place_sizes_free(gw_place_sizes *sizes);
+
+/* Bytes on one device. scratch: activations, tables, logits, and an upper bound of what kernels
+ * work with. */
+typedef struct gw_place_use {
+    int layers, head;
+    uint64_t weights, kv, scratch;
+} gw_place_use;
+
+/* Where every block runs with N = n layers offloaded; where [(n_layers + 1) * n_blocks]. */
+void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, gw_where *where);
+/* use [n_devices]. 1 when it fits everywhere; *tight (may be NULL): a device where it does not. */
+int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_where *where,
+                  gw_place_use *use, int *tight);
+
+/* Decide N as options ask, "auto" by measuring, and fill place->offloaded and place->where.
+ * GW_E_NOMEM says what is needed, what is free and the largest N that fits. */
+gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
+                          const gw_model_options *options);
+
+/* Adds to place->note what the devices that `where` names do another way than asked for. */
+void gw_place_add_notes(gw_place *place);
+/* What has come up since, on those devices; "" when nothing. */
+const char *gw_place_fault(const gw_place *place);
+
+/* For a session: a copy of place->where in which attention runs at home where its device has no
+ * kernel for this kind of cache. where [(n_layers + 1) * n_blocks]. */
+gw_status gw_place_session(const gw_place *place, const gw_weights *weights, const gw_hparams *hp,
+                           gw_fmt kv_fmt, gw_where *where);
+
+/* "opencl:0 (NVIDIA H200): 20 layers and the head; cpu (...), 8 threads: 12 layers" */
+void gw_place_text(const gw_place *place, char *out, size_t room);
+
+#endif

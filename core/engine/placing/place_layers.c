@@ -1,0 +1,375 @@
+/* core/engine/placing/place_layers.c - what a model needs on each device, and how many layers go
+ * there. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/engine/placing/gauge.h"
+#include "core/engine/run/kv.h"
+#include "core/tensor/sample.h"
+#include "core/model/build.h"
+
+enum { CHUNK_DEFAULT = 512, LOGIT_ROWS = 32, ATTENTION_WORK = 64 << 20 };
+
+/* ---- which blocks a device has kernels for ----------------------------------------------------
+ */
+
+/* Clear accepts [..] of every block of this graph that the device declines. */
+static void ask_kernels(const gw_plan_device *device, const gw_graph *g, int n_layers, int n_blocks,
+                        gw_where *accepts) {
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        int row = g->nodes[i].layer < 0 ? n_layers : g->nodes[i].layer;
+        if (g->blocks[i] >= 0 && gw_plan_kernel(device, &g->nodes[i]) == NULL) {
+            accepts[row * n_blocks + g->blocks[i]] = 0;
+        }
+    }
+}
+
+/* Tensors of a graph that is only looked at: formats and shapes. */
+typedef struct outline {
+    gw_tensor stream[GW_MAX_DEVICES], rope[GW_MAX_DEVICES], table[GW_MAX_DEVICES];
+    gw_tensor *k, *v;
+} outline;
+
+static gw_status draw_outline(const gw_hparams *hp, gw_fmt kv_fmt, int rows, outline *o) {
+    gw_tensor stream = {.fmt = GW_FMT_F32, .n_dim = 2, .dim = {rows, hp->d_model}};
+    gw_tensor rope = {.fmt = GW_FMT_F32, .n_dim = 3, .dim = {GW_PAGE, 2, hp->rope_dim / 2}};
+    gw_tensor table = {.fmt = GW_FMT_I32, .n_dim = 2, .dim = {1, 1}};
+    for (int d = 0; d < GW_MAX_DEVICES; d++) {
+        o->stream[d] = stream;
+        o->rope[d] = rope;
+        o->table[d] = table;
+    }
+    o->k = calloc((size_t)hp->n_layers, sizeof *o->k);
+    o->v = calloc((size_t)hp->n_layers, sizeof *o->v);
+    if (o->k == NULL || o->v == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", hp->n_layers);
+    }
+    for (int32_t l = 0; l < hp->n_layers; l++) {
+        o->k[l] =
+            (gw_tensor){.fmt = kv_fmt, .n_dim = 4, .dim = {1, hp->n_kv_heads, hp->d_head, GW_PAGE}};
+        o->v[l] =
+            (gw_tensor){.fmt = kv_fmt, .n_dim = 4, .dim = {1, hp->n_kv_heads, GW_PAGE, hp->d_head}};
+    }
+    return GW_OK;
+}
+
+static gw_status probe_order(const gw_plan_device *device, const gw_weights *weights,
+                             const gw_hparams *hp, gw_fmt kv_fmt, gw_order order,
+                             gw_where *accepts) {
+    enum { ROWS = GW_DECODE_MAX };
+    outline o = {.k = NULL};
+    gw_graph graph = {0};
+    gw_status status;
+    GW_TRY_DONE(draw_outline(hp, kv_fmt, ROWS, &o));
+    gw_graph_inputs in = {.hp = hp,
+                          .weights = weights,
+                          .rope = o.rope,
+                          .page_table = o.table,
+                          .k = o.k,
+                          .v = o.v,
+                          .stream = o.stream,
+                          .rows = ROWS,
+                          .order = order};
+    in.logits = (gw_tensor){.fmt = GW_FMT_F32, .n_dim = 2, .dim = {ROWS, hp->n_vocab}};
+    GW_TRY_DONE(gw_graph_new(&in, &graph));
+    gw_graph_body(&graph, &in, 0, hp->n_layers);
+    gw_graph_head(&graph, &in, 1);
+    ask_kernels(device, &graph, hp->n_layers, gw_weights_blueprint(weights)->n_blocks, accepts);
+done:
+    gw_graph_free(&graph);
+    free(o.k);
+    free(o.v);
+    return status;
+}
+
+static int is_cache_block(gw_block_kind kind) {
+    return kind == GW_BLOCK_ROPE_KV || kind == GW_BLOCK_ATTENTION;
+}
+
+/* Fill accepts with what the device runs in both orders; what appends to a cache and what reads it
+ * stay together. The weights have the device's layouts. */
+static gw_status probe(const gw_plan_device *device, const gw_weights *weights,
+                       const gw_hparams *hp, gw_fmt kv_fmt, gw_where *accepts) {
+    const gw_blueprint *bp = gw_weights_blueprint(weights);
+    memset(accepts, 1, (size_t)(hp->n_layers + 1) * (size_t)bp->n_blocks);
+    GW_TRY(probe_order(device, weights, hp, kv_fmt, GW_ORDER_DECODE, accepts));
+    GW_TRY(probe_order(device, weights, hp, kv_fmt, GW_ORDER_PREFILL, accepts));
+    for (int l = 0; l < hp->n_layers; l++) {
+        gw_where *row = accepts + l * bp->n_blocks, both = 1;
+        for (int b = 0; b < bp->n_blocks; b++) {
+            both = is_cache_block(bp->block[b].kind) ? both & row[b] : both;
+        }
+        for (int b = 0; b < bp->n_blocks; b++) {
+            row[b] = is_cache_block(bp->block[b].kind) ? both : row[b];
+        }
+    }
+    return GW_OK;
+}
+
+gw_status gw_place_session(const gw_place *place, const gw_weights *weights, const gw_hparams *hp,
+                           gw_fmt kv_fmt, gw_where *where) {
+    const gw_blueprint *bp = gw_weights_blueprint(weights);
+    size_t n = (size_t)(place->n_layers + 1) * (size_t)place->n_blocks;
+    gw_where *accepts = malloc(n);
+    gw_status status = GW_OK;
+    if (accepts == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", place->n_layers);
+    }
+    memcpy(where, place->where, n);
+    for (int d = 1; d < place->n_devices && status == GW_OK; d++) {
+        status = probe(&place->devices[d], weights, hp, kv_fmt, accepts);
+        for (size_t i = 0; i < n && status == GW_OK; i++) {
+            int cache = is_cache_block(bp->block[i % (size_t)place->n_blocks].kind);
+            where[i] = cache && where[i] == d && !accepts[i] ? 0 : where[i];
+        }
+    }
+    free(accepts);
+    return status;
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------
+ */
+
+static int32_t context_of(const gw_model_options *o, const gw_hparams *hp) {
+    if (o->n_ctx > 0) {
+        return o->n_ctx;
+    }
+    return o->n_ctx < 0 && -o->n_ctx < hp->n_ctx ? -o->n_ctx : hp->n_ctx;
+}
+
+gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparams *hp,
+                           const gw_model_options *options, gw_place_sizes *out) {
+    const gw_blueprint *bp = gw_weights_blueprint(weights);
+    size_t n = (size_t)(hp->n_layers + 1) * (size_t)bp->n_blocks;
+    place->n_layers = hp->n_layers;
+    place->n_blocks = bp->n_blocks;
+    for (int b = 0; b < bp->n_blocks; b++) {
+        place->last_block = bp->block[b].section == GW_SECTION_LAYER ? b : place->last_block;
+    }
+    gw_place_sizes s = {.weights = weights, .hp = hp, .n_ctx = context_of(options, hp)};
+    gw_status status;
+    s.chunk = options->chunk > 0 ? options->chunk : CHUNK_DEFAULT;
+    s.chunk = s.chunk > s.n_ctx ? s.n_ctx : s.chunk;
+    s.blas = options->blas ? GW_BLAS_BYTES : 0;
+    GW_TRY(gw_kv_format(options->kv_type, &s.kv_fmt));
+    GW_TRY(gw_kv_bytes(hp, s.kv_fmt, 1, s.n_ctx, &s.kv_layer, &s.kv_table));
+    for (int d = 0; d < place->n_devices; d++) {
+        s.bytes[d] = calloc(n, sizeof *s.bytes[d]);
+        s.accepts[d] = calloc(n, sizeof *s.accepts[d]);
+        if (s.bytes[d] == NULL || s.accepts[d] == NULL) {
+            status = gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", hp->n_layers);
+            goto done;
+        }
+        s.room[d] = place->info[d].free_bytes;
+        if (d > 0 && options->vram_budget > 0 &&
+            (s.room[d] == 0 || options->vram_budget < s.room[d])) {
+            s.room[d] = options->vram_budget;
+        }
+        GW_TRY_DONE(gw_weights_size(weights, &place->devices[d], s.bytes[d], &s.vectors));
+        GW_TRY_DONE(probe(&place->devices[d], weights, hp, s.kv_fmt, s.accepts[d]));
+    }
+    *out = s;
+    return GW_OK;
+done:
+    gw_place_sizes_free(&s);
+    return status;
+}
+
+void gw_place_sizes_free(gw_place_sizes *sizes) {
+    for (int d = 0; d < GW_MAX_DEVICES; d++) {
+        free(sizes->bytes[d]);
+        free(sizes->accepts[d]);
+    }
+    memset(sizes, 0, sizeof *sizes);
+}
+
+/* ---- spreading --------------------------------------------------------------------------------
+ */
+
+/* The device of layer number i of the n that are offloaded: shares of the whole, rounded. */
+static int device_of(const gw_place *p, int i, int n) {
+    double sum = 0.0, upto = 0.0;
+    for (int k = 0; k < p->n_asked; k++) {
+        sum += p->share[k];
+    }
+    int last = 0;
+    for (int k = 0; k < p->n_asked; k++) {
+        upto += p->share[k];
+        last = p->share[k] > 0.0 ? k : last;
+        if (p->share[k] > 0.0 && i < (int)(upto / sum * n + 0.5)) {
+            return p->asked[k];
+        }
+    }
+    return p->asked[last];
+}
+
+void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, gw_where *where) {
+    const gw_hparams *hp = sizes->hp;
+    const gw_blueprint *bp = gw_weights_blueprint(sizes->weights);
+    for (int row = 0; row <= hp->n_layers; row++) {
+        for (int b = 0; b < bp->n_blocks; b++) {
+            int layer = row < hp->n_layers                         ? row
+                        : bp->block[b].section == GW_SECTION_START ? 0
+                                                                   : hp->n_layers - 1;
+            int i = layer - (hp->n_layers - n), at = row * bp->n_blocks + b;
+            int d = i < 0 ? 0 : device_of(place, i, n);
+            where[at] = sizes->accepts[d][at] ? (gw_where)d : 0;
+        }
+    }
+}
+
+/* ---- what fits --------------------------------------------------------------------------------
+ */
+
+/* Every output of a layer at once, which no plan needs; the products' and attention's own room. */
+static uint64_t bound_scratch(const gw_place_sizes *s, int head) {
+    const gw_hparams *hp = s->hp;
+    uint64_t rows = s->chunk > GW_DECODE_MAX ? (uint64_t)s->chunk : GW_DECODE_MAX;
+    uint64_t d = (uint64_t)hp->d_model, q = (uint64_t)hp->n_heads * (uint64_t)hp->d_head;
+    uint64_t kv = (uint64_t)hp->n_kv_heads * (uint64_t)hp->d_head, f = (uint64_t)hp->d_ff;
+    uint64_t row = 6 * d + 3 * q + 2 * kv + 3 * f + (uint64_t)hp->n_heads;
+    uint64_t pages = s->kv_table / sizeof(int32_t);
+    uint64_t attention = (uint64_t)hp->n_heads * pages * ((uint64_t)hp->d_head + 2) * sizeof(float);
+    uint64_t at_once = attention * rows < ATTENTION_WORK ? attention * rows : ATTENTION_WORK;
+    attention = attention > at_once ? attention : at_once;
+    uint64_t rope = (uint64_t)s->n_ctx * (uint64_t)hp->rope_dim * sizeof(float);
+    uint64_t each = LOGIT_ROWS * sizeof(float) + sizeof(gw_listed); /* and the draw's list */
+    uint64_t logits = head ? each * (uint64_t)hp->n_vocab : 0;
+    enum { STEPS = 1 << 20 }; /* step blocks and roundings */
+    return rows * row * sizeof(float) + attention + rope + s->kv_table + logits + s->blas + STEPS;
+}
+
+int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_where *where,
+                  gw_place_use *use, int *tight) {
+    const gw_blueprint *bp = gw_weights_blueprint(sizes->weights);
+    int n_layers = sizes->hp->n_layers, fits = 1;
+    memset(use, 0, (size_t)place->n_devices * sizeof *use);
+    for (int at = 0; at < (n_layers + 1) * bp->n_blocks; at++) {
+        int d = where[at], b = at % bp->n_blocks, outside = at / bp->n_blocks == n_layers;
+        use[d].weights += sizes->bytes[d][at];
+        if (!outside && bp->block[b].kind == GW_BLOCK_ATTENTION) {
+            use[d].kv += sizes->kv_layer;
+        }
+        use[d].layers += !outside && b == place->last_block;
+        use[d].head |= outside && b == bp->n_blocks - 1;
+    }
+    for (int d = 0; d < place->n_devices; d++) {
+        use[d].weights += sizes->vectors; /* on every device */
+        use[d].scratch = bound_scratch(sizes, use[d].head);
+        uint64_t need = use[d].weights + use[d].kv + use[d].scratch;
+        if (use[d].layers == 0 && !use[d].head && d > 0) {
+            use[d].scratch = sizes->kv_table; /* open, but idle */
+        } else if (d > 0 && sizes->room[d] > 0 && need > sizes->room[d]) {
+            fits = 0;
+            if (tight != NULL) {
+                *tight = d;
+            }
+        }
+    }
+    return fits;
+}
+
+/* The largest N that fits; -1: none. */
+static int largest_fit(const gw_place *place, const gw_place_sizes *sizes, gw_where *room) {
+    gw_place_use use[GW_MAX_DEVICES];
+    for (int n = sizes->hp->n_layers; n >= 0; n--) {
+        gw_place_spread(place, sizes, n, room);
+        if (gw_place_fits(place, sizes, room, use, NULL)) {
+            return n;
+        }
+    }
+    return -1;
+}
+
+/* ---- deciding ---------------------------------------------------------------------------------
+ */
+
+static void gigabytes(uint64_t bytes, char out[24]) {
+    if (bytes < 100000000) {
+        snprintf(out, 24, "%.1f MB", 1e-6 * (double)bytes);
+    } else {
+        snprintf(out, 24, "%.2f GB", 1e-9 * (double)bytes);
+    }
+}
+
+static gw_status refuse(const gw_place *place, const gw_place_sizes *sizes, const gw_place_use *use,
+                        int n, int d, gw_where *room) {
+    char need[24], weights[24], kv[24], scratch[24], have[24], fits[64];
+    int most = largest_fit(place, sizes, room);
+    gigabytes(use[d].weights + use[d].kv + use[d].scratch, need);
+    gigabytes(use[d].weights, weights);
+    gigabytes(use[d].kv, kv);
+    gigabytes(use[d].scratch, scratch);
+    gigabytes(sizes->room[d], have);
+    snprintf(fits, sizeof fits, "%d layers is the most that fits", most);
+    return gw_fail(GW_E_NOMEM, place->info[d].id,
+                   "offloading %d layers needs %s (weights %s, cache of %d tokens %s, scratch %s), "
+                   "%s %s; %s",
+                   n, need, weights, sizes->n_ctx, kv, scratch, have,
+                   sizes->room[d] < place->info[d].free_bytes ? "may be used" : "are free",
+                   most > 0 ? fits : "not one layer fits");
+}
+
+static gw_status read_count(const char *text, int n_layers, int *n) {
+    if (strcmp(text, "all") == 0) {
+        *n = n_layers;
+        return GW_OK;
+    }
+    char *end = NULL;
+    long value = text[0] >= '0' && text[0] <= '9' ? strtol(text, &end, 10) : -1;
+    if (end == NULL || *end != '\0' || value < 0) {
+        return gw_fail(GW_E_ARGUMENT, "offload-layers",
+                       "'%.40s' is neither a number of layers nor 'all' nor 'auto'", text);
+    }
+    *n = value > n_layers ? n_layers : (int)value;
+    return GW_OK;
+}
+
+/* Say what had to stay at home for want of a kernel. */
+static void note_declined(gw_place *place, const gw_place_sizes *sizes) {
+    const gw_blueprint *bp = gw_weights_blueprint(sizes->weights);
+    int n_layers = sizes->hp->n_layers, count = 0, device = 0;
+    for (int l = 0; l < n_layers; l++) {
+        int i = l - (n_layers - place->offloaded);
+        int d = i < 0 ? 0 : device_of(place, i, place->offloaded);
+        for (int b = 0; b < bp->n_blocks; b++) {
+            int at = l * bp->n_blocks + b;
+            int declined = bp->block[b].section == GW_SECTION_LAYER && d != place->where[at];
+            count += declined;
+            device = declined ? d : device;
+        }
+    }
+    if (count > 0) {
+        snprintf(place->note, sizeof place->note,
+                 "%s has no kernel for %d block%s of the offloaded layers: the %s runs them",
+                 place->info[device].id, count, count == 1 ? "" : "s", place->info[0].id);
+    }
+}
+
+gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
+                          const gw_model_options *options) {
+    gw_place_use use[GW_MAX_DEVICES];
+    gw_gauge gauges[GW_MAX_DEVICES];
+    int tight = 0, n = place->n_layers;
+    place->where = calloc((size_t)(n + 1) * (size_t)place->n_blocks, sizeof *place->where);
+    if (place->where == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", n);
+    }
+    int automatic = options->offload_layers != NULL && strcmp(options->offload_layers, "auto") == 0;
+    if (automatic && (place->n_asked > 1 || place->asked[0] != 0)) {
+        GW_TRY(gw_gauge_all(place, sizes, gauges));
+        n = gw_gauge_best(place, sizes, gauges, place->where);
+        n = n < 0 ? 0 : n;
+    } else if (options->offload_layers != NULL && !automatic) {
+        GW_TRY(read_count(options->offload_layers, n, &n));
+    }
+    gw_place_spread(place, sizes, n, place->where);
+    if (!gw_place_fits(place, sizes, place->where, use, &tight)) {
+        return refuse(place, sizes, use, n, tight, place->where);
+    }
+    place->offloaded = n;
+    note_declined(place, sizes);
+    gw_place_add_notes(place);
+    return GW_OK;
+}

@@ -1,0 +1,45 @@
+/* core/engine/run/describe.c - the parts of a gw_model_info that files alone tell. */
+#include "core/engine/run/describe.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/tensor/formats.h"
+
+void gw_describe_files(const gw_checkpoint *checkpoint, gw_model_info *info,
+                       uint64_t bytes[GW_FMT_COUNT]) {
+    memset(bytes, 0, GW_FMT_COUNT * sizeof *bytes);
+    info->file_bytes = gw_checkpoint_file_bytes(checkpoint);
+    info->n_params = info->weight_bytes = 0;
+    for (size_t i = 0; i < gw_checkpoint_count(checkpoint); i++) {
+        const gw_stored *t = gw_checkpoint_at(checkpoint, i);
+        uint64_t n = 1;
+        for (int d = 0; d < t->n_dim; d++) {
+            n *= (uint64_t)t->dim[d];
+        }
+        info->n_params += n;
+        info->weight_bytes += t->bytes;
+        bytes[t->fmt] += t->bytes;
+    }
+}
+
+void gw_describe_shape(const gw_hparams *hp, gw_model_info *info) {
+    info->n_layers = hp->n_layers;
+    info->d_model = hp->d_model;
+    info->n_heads = hp->n_heads;
+    info->n_kv_heads = hp->n_kv_heads;
+    info->d_head = hp->d_head;
+    info->d_ff = hp->d_ff;
+    info->n_vocab = hp->n_vocab;
+    info->n_ctx_train = hp->n_ctx;
+    info->kv_bytes_per_token =
+        4 * (uint64_t)hp->n_layers * (uint64_t)hp->n_kv_heads * (uint64_t)hp->d_head;
+}
+
+void gw_describe_format(gw_fmt fmt, char *out, size_t room) {
+    snprintf(out, room, "%s", gw_format_of(fmt)->name);
+    for (char *c = out; *c != '\0'; c++) {
+        *c = (char)toupper((unsigned char)*c);
+    }
+}

@@ -1,0 +1,228 @@
+/* core/engine/run/inspect.c - what is in a model's files, and the checks of opening without
+ * loading. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/engine/run/describe.h"
+#include "core/model/weights.h"
+#include "core/text/chat/chat.h"
+
+struct gw_inspection {
+    gw_checkpoint *checkpoint; /* NULL: not even the container is sound */
+    gw_meta *meta;
+    size_t n_meta;
+    gw_status verdict;
+    char *text; /* of the verdict; NULL: valid */
+    const char *container;
+    char chat[32], format[32], (*formats)[16];
+    gw_model_info info;
+};
+
+/* ---- values -------------------------------------------------------------------------------- */
+
+/* Row by row; the first number that is none is named. */
+static gw_status check_values(const gw_stored *t, const char *where, const volatile int *cancel) {
+    const gw_format *f = gw_format_of(t->fmt);
+    size_t cols = t->n_dim > 0 ? (size_t)t->dim[t->n_dim - 1] : 1, row_bytes = 0;
+    if (f->decode == NULL || cols == 0) {
+        return GW_OK;
+    }
+    GW_TRY(gw_row_bytes(t->fmt, cols, &row_bytes));
+    float *x = malloc(cols * sizeof *x);
+    void *raw = malloc(row_bytes + 1); /* stored at any alignment */
+    gw_status status =
+        x != NULL && raw != NULL ? GW_OK : gw_fail(GW_E_NOMEM, where, "no memory for a row");
+    for (size_t at = 0; at + row_bytes <= t->bytes && status == GW_OK; at += row_bytes) {
+        memcpy(raw, (const char *)t->data + at, row_bytes);
+        f->decode(x, raw, cols);
+        for (size_t i = 0; i < cols && status == GW_OK; i++) {
+            if (!isfinite(x[i])) {
+                status = gw_fail(GW_E_NUMERIC, where, "tensor %s has %g in row %zu, column %zu",
+                                 t->name, (double)x[i], at / row_bytes, i);
+            }
+        }
+        if (cancel != NULL && *cancel) {
+            status = gw_fail(GW_E_CANCELLED, where, "looking at the weights was cancelled");
+        }
+    }
+    free(x);
+    free(raw);
+    return status;
+}
+
+static gw_status check_all_values(const gw_checkpoint *c, const volatile int *cancel) {
+    for (size_t i = 0; i < gw_checkpoint_count(c); i++) {
+        GW_TRY(check_values(gw_checkpoint_at(c, i), gw_checkpoint_path(c), cancel));
+    }
+    return gw_checkpoint_unchanged(c);
+}
+
+/* ---- the verdict --------------------------------------------------------------------------- */
+
+static void find_chat(gw_inspection *v, const gw_vocab *vocab, const gw_tokenizer *t) {
+    const char *text = NULL;
+    size_t bytes = 0;
+    gw_chat *chat = NULL;
+    if (gw_checkpoint_chat_template(v->checkpoint, &text, &bytes) == GW_OK &&
+        gw_chat_bind(vocab, t, NULL, text, bytes, &chat) == GW_OK) {
+        snprintf(v->chat, sizeof v->chat, "%s", gw_chat_name(chat));
+        gw_chat_free(chat);
+    } else if (text != NULL) {
+        snprintf(v->chat, sizeof v->chat, "not known here");
+    }
+}
+
+/* As opening goes: tokenizer, family, tensors. */
+static gw_status check(gw_inspection *v, int flags, const volatile int *cancel) {
+    const gw_vocab *vocab = NULL;
+    const gw_spec *spec = NULL;
+    const char *where = gw_checkpoint_path(v->checkpoint);
+    GW_TRY(gw_checkpoint_vocab(v->checkpoint, &vocab));
+    if (vocab != NULL) {
+        gw_tokenizer *t = NULL;
+        GW_TRY(gw_tokenizer_new(vocab, &t));
+        find_chat(v, vocab, t);
+        gw_tokenizer_free(t);
+    }
+    GW_TRY(gw_spec_find(where, gw_checkpoint_hparams(v->checkpoint)->family, &spec));
+    gw_blueprint *blueprint = calloc(1, sizeof *blueprint);
+    if (blueprint == NULL) {
+        return gw_fail(GW_E_NOMEM, where, "no memory for the model spec");
+    }
+    gw_status status = gw_blueprint_read(gw_spec_family(spec), gw_spec_text(spec), blueprint);
+    if (status == GW_OK) {
+        gw_weights *weights = NULL;
+        gw_weights_options options = {.where = where};
+        status = gw_weights_open(v->checkpoint, blueprint, &options, &weights);
+        gw_weights_free(weights);
+    }
+    free(blueprint);
+    if (status == GW_OK && (flags & GW_INSPECT_VALUES)) {
+        status = check_all_values(v->checkpoint, cancel);
+    }
+    return status;
+}
+
+/* ---- description --------------------------------------------------------------------------- */
+
+static void fill_info(gw_inspection *v) {
+    gw_model_info *info = &v->info;
+    const gw_hparams *hp = gw_checkpoint_hparams(v->checkpoint);
+    uint64_t bytes[GW_FMT_COUNT];
+    gw_fmt best = GW_FMT_F32;
+    gw_describe_files(v->checkpoint, info, bytes);
+    for (int fmt = 0; fmt < GW_FMT_COUNT; fmt++) {
+        best = bytes[fmt] > bytes[best] ? (gw_fmt)fmt : best;
+    }
+    if (info->weight_bytes > 0) {
+        gw_describe_format(best, v->format, sizeof v->format);
+    }
+    info->name = gw_checkpoint_name(v->checkpoint);
+    info->architecture = gw_checkpoint_architecture(v->checkpoint);
+    if (hp != NULL) {
+        gw_describe_shape(hp, info);
+    }
+}
+
+static gw_status describe(gw_inspection *v) {
+    fill_info(v);
+    v->container = gw_checkpoint_describe(v->checkpoint);
+    v->formats = calloc(gw_checkpoint_count(v->checkpoint) + 1, sizeof *v->formats);
+    if (v->container == NULL || v->formats == NULL) {
+        return gw_fail(GW_E_NOMEM, gw_checkpoint_path(v->checkpoint), "no memory");
+    }
+    for (size_t i = 0; i < gw_checkpoint_count(v->checkpoint); i++) {
+        const gw_stored *t = gw_checkpoint_at(v->checkpoint, i);
+        gw_describe_format(t->fmt, v->formats[i], sizeof v->formats[i]);
+    }
+    return gw_checkpoint_meta(v->checkpoint, &v->meta, &v->n_meta);
+}
+
+/* ---- open and free -------------------------------------------------------------------------- */
+
+static gw_status keep_verdict(gw_inspection *v, gw_status status) {
+    if (status == GW_E_NOMEM || status == GW_E_ARGUMENT || status == GW_E_CANCELLED) {
+        return status;
+    }
+    v->verdict = status;
+    v->text = status != GW_OK ? strdup(gw_error_text()) : NULL;
+    return status != GW_OK && v->text == NULL ? GW_E_NOMEM : GW_OK;
+}
+
+static gw_status look(gw_inspection *v, const char *path, const void *memory, size_t bytes,
+                      int flags, const volatile int *cancel) {
+    gw_status status = gw_checkpoint_open(path, memory, bytes, &v->checkpoint);
+    if (status == GW_OK) {
+        status = check(v, flags, cancel);
+    }
+    GW_TRY(keep_verdict(v, status));
+    if (v->checkpoint == NULL) { /* perhaps the container is sound and what it says is not */
+        gw_checkpoint_open_vocab(path, memory, bytes, &v->checkpoint);
+    }
+    return v->checkpoint != NULL ? describe(v) : GW_OK;
+}
+
+gw_status gw_inspect(const char *path, const void *memory, size_t bytes, int flags,
+                     const volatile int *cancel, gw_inspection **out) {
+    gw_inspection *v = calloc(1, sizeof *v);
+    if (v == NULL) {
+        return gw_fail(GW_E_NOMEM, path, "no memory");
+    }
+    v->container = "";
+    v->info = (gw_model_info){.name = "", .architecture = "", .format = v->format, .device = ""};
+    gw_status status = look(v, path, memory, bytes, flags, cancel);
+    if (status != GW_OK) {
+        gw_inspection_free(v);
+        return status;
+    }
+    *out = v;
+    return GW_OK;
+}
+
+void gw_inspection_free(gw_inspection *inspection) {
+    if (inspection != NULL) {
+        gw_checkpoint_free(inspection->checkpoint);
+        free(inspection->meta);
+        free(inspection->formats);
+        free(inspection->text);
+        free(inspection);
+    }
+}
+
+gw_status gw_inspection_verdict(const gw_inspection *inspection, const char **text) {
+    *text = inspection->text;
+    return inspection->verdict;
+}
+
+const char *gw_inspection_container(const gw_inspection *inspection) {
+    return inspection->container;
+}
+
+const char *gw_inspection_chat(const gw_inspection *inspection) { return inspection->chat; }
+
+void gw_inspection_describe(const gw_inspection *inspection, gw_model_info *out) {
+    *out = inspection->info;
+}
+
+size_t gw_inspection_meta(const gw_inspection *inspection, gw_meta *rows, size_t capacity) {
+    for (size_t i = 0; i < inspection->n_meta && i < capacity; i++) {
+        rows[i] = inspection->meta[i];
+    }
+    return inspection->n_meta;
+}
+
+size_t gw_inspection_tensors(const gw_inspection *inspection, gw_tensor_info *rows,
+                             size_t capacity) {
+    size_t n = inspection->checkpoint != NULL ? gw_checkpoint_count(inspection->checkpoint) : 0;
+    for (size_t i = 0; i < n && i < capacity; i++) {
+        const gw_stored *t = gw_checkpoint_at(inspection->checkpoint, i);
+        rows[i] = (gw_tensor_info){.name = t->name,
+                                   .format = inspection->formats[i],
+                                   .n_dim = t->n_dim,
+                                   .bytes = t->bytes};
+        memcpy(rows[i].dim, t->dim, sizeof rows[i].dim);
+    }
+    return n;
+}

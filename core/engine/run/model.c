@@ -1,0 +1,235 @@
+/* core/engine/run/model.c - opens a model: checkpoint, tokenizer, device, weights; and describes
+ * it. */
+#include "core/engine/run/model_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/engine/run/describe.h"
+#include "core/engine/run/kv.h"
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+/* A model may come without a tokenizer: it can still be fed ids. */
+static gw_status open_tokenizer(gw_model *m, int needed) {
+    const gw_vocab *vocab = NULL;
+    GW_TRY(gw_checkpoint_vocab(m->checkpoint, &vocab));
+    if (vocab == NULL && needed) {
+        return gw_fail(GW_E_UNSUPPORTED, gw_checkpoint_name(m->checkpoint),
+                       "the model has no tokenizer");
+    }
+    if (vocab == NULL) {
+        return GW_OK;
+    }
+    GW_TRY(gw_tokenizer_new(vocab, &m->tokenizer));
+    m->vocab = vocab;
+    return GW_OK;
+}
+
+static gw_status check_options(const gw_model_options *o) {
+    if ((o->path == NULL) == (o->memory == NULL)) {
+        return gw_fail(GW_E_ARGUMENT, "model", "give either a path or an image in memory");
+    }
+    if (o->threads < 0 || o->threads > 4096) {
+        return gw_fail(GW_E_ARGUMENT, "threads", "%d is outside 0..4096", o->threads);
+    }
+    return GW_OK;
+}
+
+gw_status gw_model_begin(gw_model *m, const gw_model_options *o) {
+    GW_TRY(check_options(o));
+    return (o->vocab_only ? gw_checkpoint_open_vocab : gw_checkpoint_open)(
+        o->path, o->memory, o->memory_bytes, &m->checkpoint);
+}
+
+gw_status gw_model_prepare(gw_model *m, const gw_model_options *o,
+                           const gw_backend *const *backends, gw_weights_options *load) {
+    const gw_spec *spec = NULL;
+    const char *where = o->path != NULL ? o->path : "(memory)";
+    m->hp = *gw_checkpoint_hparams(m->checkpoint);
+    GW_TRY(gw_spec_find(where, m->hp.family, &spec));
+    gw_blueprint *blueprint = calloc(1, sizeof *blueprint);
+    if (blueprint == NULL) {
+        return gw_fail(GW_E_NOMEM, where, "no memory for the model spec");
+    }
+    *load = (gw_weights_options){.where = where,
+                                 .convert = o->weights,
+                                 .progress = o->progress,
+                                 .progress_user = o->progress_user,
+                                 .cancel = o->cancel};
+    gw_status status = gw_blueprint_read(gw_spec_family(spec), gw_spec_text(spec), blueprint);
+    if (status == GW_OK) {
+        status = gw_place_open(o, backends, &m->place);
+    }
+    if (status == GW_OK) {
+        const gw_plan_device *asked = &m->place.devices[m->place.asked[0]];
+        char blas[32] = ""; /* each library sums in its own order */
+        if (o->blas) {
+            snprintf(blas, sizeof blas, " blas %.24s", asked->backend->name);
+        }
+        int halves = strcmp(asked->backend->name, "hip") == 0 && !o->exact;
+        snprintf(m->arithmetic, sizeof m->arithmetic, "%.30s%s%s%s", o->weights ? o->weights : "",
+                 blas, asked->backend->by_name_only ? " ref" : "", halves ? " halves" : "");
+        status = gw_arena_set_new(m->place.devices, m->place.n_devices, &m->arenas);
+    }
+    if (status == GW_OK) {
+        status = gw_weights_open(m->checkpoint, blueprint, load, &m->weights);
+    }
+    free(blueprint);
+    return status;
+}
+
+static gw_status place_layers(gw_model *m, const gw_model_options *o) {
+    gw_place_sizes sizes;
+    GW_TRY(gw_place_measure(&m->place, m->weights, &m->hp, o, &sizes));
+    gw_status status = gw_place_layers(&m->place, &sizes, o);
+    gw_place_sizes_free(&sizes);
+    return status;
+}
+
+static gw_status load_weights(gw_model *m, const gw_model_options *o,
+                              const gw_backend *const *backends) {
+    gw_weights_options load;
+    GW_TRY(gw_model_prepare(m, o, backends, &load));
+    GW_TRY(place_layers(m, o));
+    return gw_weights_load(m->weights, m->place.devices, m->place.n_devices, m->place.where, &load);
+}
+
+/* ---- description ---------------------------------------------------------------------------- */
+
+static void fill_info(gw_model *m) {
+    gw_model_info *info = &m->info;
+    const gw_hparams *hp = &m->hp;
+    uint64_t bytes[GW_FMT_COUNT];
+    snprintf(m->name, sizeof m->name, "%s", gw_checkpoint_name(m->checkpoint));
+    info->name = m->name;
+    info->architecture =
+        m->weights != NULL ? hp->family : gw_checkpoint_architecture(m->checkpoint);
+    info->format = m->format;
+    info->device = m->device_text;
+    info->note = m->place.note;
+    gw_describe_shape(hp, info);
+    if (m->weights == NULL) {
+        info->n_vocab = m->vocab ? (int32_t)m->vocab->n_tokens : 0;
+    }
+    gw_describe_files(m->checkpoint, info, bytes);
+    if (m->weights == NULL) {
+        return;
+    }
+    gw_describe_format(gw_weights_format(m->weights), m->format, sizeof m->format);
+    info->decode_bytes = gw_weights_decode_bytes(m->weights);
+    info->threads = m->place.info[0].threads;
+    gw_place_text(&m->place, m->device_text, sizeof m->device_text);
+}
+
+void gw_model_describe(const gw_model *model, gw_model_info *out) {
+    *out = model->info;
+    out->fault = gw_place_fault(&model->place);
+}
+
+/* The device that holds the model. */
+static gw_status main_device(const gw_model *model, const gw_plan_device **out) {
+    const gw_place *place = &model->place;
+    if (place->n_devices == 0) {
+        return gw_fail(GW_E_ARGUMENT, "roof", "the model was opened without its weights");
+    }
+    *out = &place->devices[place->offloaded > 0 ? place->asked[0] : 0];
+    return GW_OK;
+}
+
+gw_status gw_model_measure_roof(const gw_model *model, gw_roof *out) {
+    const gw_plan_device *d;
+    GW_TRY(main_device(model, &d));
+    if (d->backend->roof != NULL) {
+        return d->backend->roof(d->device, out);
+    }
+    *out = (gw_roof){0};
+    return GW_OK;
+}
+
+gw_status gw_model_read_memory(const gw_model *model, double *gbps) {
+    const gw_plan_device *d;
+    GW_TRY(main_device(model, &d));
+    if (d->backend->read_memory != NULL) {
+        return d->backend->read_memory(d->device, gbps);
+    }
+    *gbps = 0;
+    return GW_OK;
+}
+
+/* ---- open and free -------------------------------------------------------------------------- */
+
+/* A device that nobody named has taken layers. */
+static int found_a_device(const gw_model *m, const gw_model_options *o) {
+    return o->device == NULL && m->place.n_devices > 1;
+}
+
+/* Programs of a device are built for the plans of a session: try a short one, so that a compiler
+ * that fails is known before the model is given out. Too little memory is the session's matter. */
+static gw_status try_device(gw_model *m, const gw_model_options *o) {
+    gw_session_options few = {
+        .n_ctx = GW_PAGE, .chunk = o->chunk, .kv_type = o->kv_type, .cancel = o->cancel};
+    gw_session *session = NULL;
+    gw_status status = gw_session_new(m, &few, &session);
+    gw_session_free(session);
+    return status == GW_E_DEVICE ? status : GW_OK;
+}
+
+/* The device failed, as gw_error_text says: the same model at home. */
+static gw_status open_at_home(const gw_model_options *options, const gw_backend *const *backends,
+                              gw_model **out) {
+    char why[184]; /* what a note has room for */
+    gw_model_options home = *options;
+    snprintf(why, sizeof why, "%s", gw_error_text());
+    home.offload_layers = home.split = NULL;
+    GW_TRY(gw_engine_open(&home, backends, out));
+    gw_place *place = &(*out)->place;
+    snprintf(place->note, sizeof place->note, "layers stay at home: the %s computes; %s",
+             place->info[0].id, why);
+    return GW_OK;
+}
+
+gw_status gw_engine_open(const gw_model_options *options, const gw_backend *const *backends,
+                         gw_model **out) {
+    double start = gw_seconds_now();
+    gw_model *m = calloc(1, sizeof *m);
+    if (m == NULL) {
+        return gw_fail(GW_E_NOMEM, "model", "no memory for the model");
+    }
+    gw_status status;
+    int found = 0;
+    GW_TRY_DONE(gw_model_begin(m, options));
+    GW_TRY_DONE(open_tokenizer(m, options->vocab_only));
+    if (!options->vocab_only) {
+        status = load_weights(m, options, backends);
+        found = found_a_device(m, options);
+        status = status == GW_OK && found ? try_device(m, options) : status;
+        GW_TRY_DONE(status);
+        GW_TRY_DONE(gw_checkpoint_unchanged(m->checkpoint));
+    }
+    fill_info(m);
+    m->info.load_seconds = gw_seconds_now() - start;
+    *out = m;
+    return GW_OK;
+done:
+    gw_model_free(m);
+    return status == GW_E_DEVICE && found ? open_at_home(options, backends, out) : status;
+}
+
+void gw_model_free(gw_model *model) {
+    if (model == NULL) {
+        return;
+    }
+    gw_weights_free(model->weights);
+    gw_arena_set_free(model->arenas);
+    gw_place_close(&model->place);
+    gw_tokenizer_free(model->tokenizer);
+    gw_checkpoint_free(model->checkpoint);
+    free(model);
+}
+
+const gw_tokenizer *gw_model_tokenizer(const gw_model *model) { return model->tokenizer; }
+const gw_vocab *gw_model_vocab(const gw_model *model) { return model->vocab; }
+int32_t gw_model_n_vocab(const gw_model *model) { return model->info.n_vocab; }

@@ -1,0 +1,31 @@
+/* core/engine/run/model_state.h - what a gw_model holds; for core/engine only. */
+#ifndef GW_ENGINE_MODEL_STATE_H
+#define GW_ENGINE_MODEL_STATE_H
+
+#include "core/engine/run/model.h"
+#include "core/engine/placing/place.h"
+#include "core/model/weights.h"
+#include "core/text/tokens/stream.h"
+
+struct gw_model {
+    gw_checkpoint *checkpoint;
+    gw_hparams hp;         /* zero when only the vocabulary was asked for */
+    const gw_vocab *vocab; /* the checkpoint's; NULL: the model has none */
+    gw_tokenizer *tokenizer;
+    gw_place place; /* no devices: vocabulary only */
+    gw_weights *weights;
+    gw_arena_set *arenas; /* shared by the plans of all sessions: one runs at a time */
+    gw_model_info info;   /* strings below */
+    char name[256], device_text[512], format[32];
+    char arithmetic[64]; /* what else shapes a cache: conversion of weights, blas, ref */
+};
+
+/* Opening in steps: the checkpoint; then devices, and weights matched but not loaded (*load: how
+ * they are to be). m is freed by gw_model_free whatever happens. */
+gw_status gw_model_begin(gw_model *m, const gw_model_options *options);
+gw_status gw_model_prepare(gw_model *m, const gw_model_options *options,
+                           const gw_backend *const *backends, gw_weights_options *load);
+
+const gw_text_stream *gw_stream_text(const gw_stream *stream);
+
+#endif

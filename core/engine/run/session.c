@@ -1,0 +1,729 @@
+/* core/engine/run/session.c - one token timeline: feeds tokens through frozen plans, hands out
+ * logits. Everything is allocated in gw_session_new; a pass writes the step block and replays. */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/size.h"
+#include "core/engine/sampling/sampler.h"
+#include "core/engine/run/session_state.h"
+#include "core/model/rope.h"
+
+enum { CHUNK_DEFAULT = 512 };
+
+/* The body of a prompt is cut into stages of about this many multiply-adds, so that a cancel is
+ * seen within a tenth of a second also where a chunk takes long. */
+static const double stage_size = 1e10;
+static const double stage_seconds = 0.05;
+
+static const int decode_rows[GW_DECODE_PLANS] = {1, 2, 4, 8, GW_DECODE_MAX};
+
+enum { PASS_HEAD = GW_DECODE_PLANS, PASS_BODY };
+
+_Static_assert((int)GW_HEAD_TILE >= (int)GW_DECODE_MAX, "logits of every decode row need a place");
+
+/* ---- sizes ---------------------------------------------------------------------------------- */
+
+static void size_text(uint64_t bytes, char *out, size_t room) {
+    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
+    double x = (double)bytes;
+    int unit = 0;
+    while (x >= 1000.0 && unit < 6) {
+        x /= 1000.0;
+        unit++;
+    }
+    snprintf(out, room, unit == 0 ? "%.0f %s" : "%.1f %s", x, units[unit]);
+}
+
+/* The caches and rope table that device d will hold against what it has. */
+static gw_status check_device(const gw_session *s, int d, const int *kv_device, uint64_t layer,
+                              uint64_t tables) {
+    const gw_place *place = &s->model->place;
+    uint64_t need = tables;
+    for (int32_t l = 0; l < s->model->hp.n_layers; l++) {
+        if (kv_device[l] == d && !gw_size_add(need, layer, &need)) {
+            return gw_fail(GW_E_OVERFLOW, "context", "%d positions do not fit 64 bits", s->n_ctx);
+        }
+    }
+    gw_device_info info;
+    place->devices[d].backend->describe(place->devices[d].device, 0, &info);
+    uint64_t have = info.free_bytes > 0 ? info.free_bytes : info.memory_bytes;
+    if (have > 0 && need > have) {
+        char need_text[32], have_text[32];
+        size_text(need, need_text, sizeof need_text);
+        size_text(have, have_text, sizeof have_text);
+        return gw_fail(GW_E_NOMEM, "context",
+                       "a context of %d tokens needs %s%s%s, have %s; ask for a shorter one",
+                       s->n_ctx, need_text, place->n_devices > 1 ? " on " : "",
+                       place->n_devices > 1 ? info.id : "", have_text);
+    }
+    return GW_OK;
+}
+
+static gw_status make_cache(gw_session *s, gw_fmt fmt) {
+    const gw_hparams *hp = &s->model->hp;
+    const gw_place *place = &s->model->place;
+    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
+    uint64_t layer, table, rope;
+    gw_status status;
+    GW_TRY(gw_kv_bytes(hp, fmt, 1, s->n_ctx, &layer, &table));
+    if (!gw_size_mul((uint64_t)s->n_ctx * sizeof(float), (uint64_t)hp->rope_dim, &rope) ||
+        !gw_size_add(table, rope, &table)) {
+        return gw_fail(GW_E_OVERFLOW, "context", "%d positions do not fit 64 bits", s->n_ctx);
+    }
+    int *device = calloc((size_t)hp->n_layers, sizeof *device);
+    if (device == NULL) {
+        return gw_fail(GW_E_NOMEM, "context", "no memory for %d layers", hp->n_layers);
+    }
+    for (int32_t l = 0; l < hp->n_layers; l++) {
+        device[l] = gw_graph_block_device(bp, s->where, l, GW_BLOCK_ATTENTION);
+    }
+    for (int d = 0; d < place->n_devices; d++) {
+        GW_TRY_DONE(check_device(s, d, device, layer, table));
+    }
+    GW_TRY_DONE(gw_kv_new(place->devices, place->n_devices, device, hp, fmt, 1, s->n_ctx, &s->kv));
+done:
+    free(device);
+    return status;
+}
+
+static gw_status read_options(gw_session *s, const gw_session_options *o, gw_fmt *kv_fmt) {
+    static const gw_session_options defaults;
+    o = o != NULL ? o : &defaults;
+    if (o->n_ctx < 0) {
+        return gw_fail(GW_E_ARGUMENT, "context", "%d tokens; 1 or more are needed", o->n_ctx);
+    }
+    if (o->chunk < 0 || o->chunk > GW_CHUNK_MAX) {
+        return gw_fail(GW_E_ARGUMENT, "chunk", "%d is outside 1..%d", o->chunk, GW_CHUNK_MAX);
+    }
+    GW_TRY(gw_kv_format(o->kv_type, kv_fmt));
+    if (*kv_fmt == GW_FMT_Q8_0 && s->model->hp.d_head % 32 != 0) {
+        return gw_fail(GW_E_UNSUPPORTED, "kv-type",
+                       "q8_0 needs heads of a multiple of 32 values, this model has %d; use f16",
+                       s->model->hp.d_head);
+    }
+    s->n_ctx = o->n_ctx > 0 ? o->n_ctx : s->model->hp.n_ctx;
+    s->chunk = o->chunk > 0 ? o->chunk : CHUNK_DEFAULT;
+    s->chunk = s->chunk > s->n_ctx ? s->n_ctx : s->chunk;
+    s->cancel = o->cancel;
+    return GW_OK;
+}
+
+/* ---- buffers -------------------------------------------------------------------------------- */
+
+static gw_status make_rope_table(gw_session *s, int d) {
+    enum { ROWS = 256 };
+    const gw_hparams *hp = &s->model->hp;
+    const gw_plan_device *to = &s->model->place.devices[d];
+    int half = hp->rope_dim / 2;
+    size_t row = 2 * (size_t)half * sizeof(float);
+    double *freq = calloc((size_t)half + 1, sizeof *freq), magnitude;
+    float *rows = malloc(ROWS * row + 1);
+    gw_status status = GW_OK;
+    if (freq == NULL || rows == NULL) {
+        status = gw_fail(GW_E_NOMEM, "context", "no memory for the rope table");
+        goto done;
+    }
+    gw_rope_frequencies(hp, freq, &magnitude);
+    GW_TRY_DONE(to->backend->alloc(to->device, (size_t)s->n_ctx * row + 1, &s->rope[d]));
+    for (int64_t p = 0; p < s->n_ctx; p += ROWS) {
+        int64_t n = s->n_ctx - p < ROWS ? s->n_ctx - p : ROWS;
+        gw_rope_fill(freq, half, magnitude, p, n, rows);
+        GW_TRY_DONE(to->backend->write(s->rope[d], (size_t)p * row, rows, (size_t)n * row));
+    }
+    s->rope_table[d] = (gw_tensor){.name = "rope",
+                                   .fmt = GW_FMT_F32,
+                                   .n_dim = 3,
+                                   .dim = {s->n_ctx, 2, half},
+                                   .buf = s->rope[d],
+                                   .device = d};
+done:
+    free(freq);
+    free(rows);
+    return status;
+}
+
+/* What a device needs of every timeline: rope table and stream. A device without blocks needs none,
+ * but that is rare and cheap. */
+static gw_status make_device_buffers(gw_session *s, int d) {
+    const gw_hparams *hp = &s->model->hp;
+    const gw_plan_device *to = &s->model->place.devices[d];
+    size_t rows = (size_t)(s->chunk > GW_DECODE_MAX ? s->chunk : GW_DECODE_MAX);
+    size_t bytes = rows * (size_t)hp->d_model * sizeof(float);
+    GW_TRY(make_rope_table(s, d));
+    GW_TRY(to->backend->alloc(to->device, bytes, &s->stream[d]));
+    s->stream_on[d] = (gw_tensor){.name = "stream",
+                                  .fmt = GW_FMT_F32,
+                                  .n_dim = 2,
+                                  .dim = {(int64_t)rows, hp->d_model},
+                                  .buf = s->stream[d],
+                                  .device = d};
+    return GW_OK;
+}
+
+static gw_status make_buffers(gw_session *s) {
+    const gw_place *place = &s->model->place;
+    size_t logits = (size_t)GW_HEAD_TILE * (size_t)s->model->hp.n_vocab * sizeof(float);
+    for (int d = 0; d < place->n_devices; d++) {
+        GW_TRY(make_device_buffers(s, d));
+    }
+    const gw_plan_device *head = &place->devices[s->head_device];
+    GW_TRY(head->backend->alloc(head->device, logits, &s->logits));
+    s->logits_host = head->backend->host(s->logits);
+    if (s->logits_host == NULL) {
+        s->logits_copy = malloc(logits);
+        s->logits_host = s->logits_copy;
+        if (s->logits_copy == NULL) {
+            return gw_fail(GW_E_NOMEM, "context", "no memory for the logits");
+        }
+    }
+    return GW_OK;
+}
+
+/* ---- plans ---------------------------------------------------------------------------------- */
+
+gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_pass_parts parts,
+                        gw_layer_range layers) {
+    const gw_hparams *hp = &s->model->hp;
+    gw_tensor stream[GW_MAX_DEVICES];
+    gw_graph_inputs in = {.hp = hp,
+                          .weights = s->model->weights,
+                          .where = s->where,
+                          .rope = s->rope_table,
+                          .page_table = s->kv.page_table,
+                          .stream = stream,
+                          .k = s->kv.k,
+                          .v = s->kv.v,
+                          .rows = rows,
+                          .order = order};
+    for (int d = 0; d < s->model->place.n_devices; d++) {
+        stream[d] = s->stream_on[d];
+        stream[d].dim[0] = parts == GW_PASS_HEAD ? s->chunk : rows;
+    }
+    in.logits = (gw_tensor){.name = "logits",
+                            .fmt = GW_FMT_F32,
+                            .n_dim = 2,
+                            .dim = {rows, hp->n_vocab},
+                            .buf = s->logits,
+                            .device = s->head_device};
+    if (parts == GW_PASS_NEXT || parts == GW_PASS_DRAW) {
+        in.ids = parts == GW_PASS_NEXT ? &s->ids : &s->ids_of_rows;
+        in.choice = &s->choice;
+    }
+    GW_TRY(gw_graph_new(&in, &p->graph));
+    if (parts != GW_PASS_HEAD && parts != GW_PASS_DRAW) {
+        gw_graph_body(&p->graph, &in, layers.first, layers.end);
+    }
+    if (parts != GW_PASS_BODY && parts != GW_PASS_DRAW) {
+        gw_graph_head(&p->graph, &in, parts == GW_PASS_HEAD);
+    }
+    if (in.ids != NULL) {
+        gw_graph_sample(&p->graph, &in);
+    }
+    size_t n = p->graph.n_nodes;
+    p->bytes = calloc(n, sizeof *p->bytes);
+    p->ops = calloc(n, sizeof *p->ops);
+    p->row = calloc(n, sizeof *p->row);
+    if (p->bytes == NULL || p->ops == NULL || p->row == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory for %zu nodes", n);
+    }
+    return gw_plan_build(p->graph.nodes, n, s->model->place.devices, s->model->place.n_devices,
+                         rows, s->model->arenas, &p->plan);
+}
+
+/* Layers that fit into a stage of a prompt; at least one. */
+static int stage_layers(const gw_session *s) {
+    const gw_hparams *hp = &s->model->hp;
+    double d = hp->d_model, q = (double)hp->n_heads * hp->d_head;
+    double kv = (double)hp->n_kv_heads * hp->d_head;
+    double layer = (double)s->chunk * d * (2.0 * q + 2.0 * kv + 3.0 * hp->d_ff);
+    double fit = stage_size / layer;
+    return fit < 1.0 ? 1 : fit > hp->n_layers ? hp->n_layers : (int)fit;
+}
+
+/* The largest plans first: the arena then never grows. */
+static gw_status build_passes(gw_session *s) {
+    int n_layers = s->model->hp.n_layers, step = stage_layers(s);
+    int stages = (n_layers - 1) / step + 1;
+    s->passes = calloc((size_t)(PASS_BODY + stages + 2), sizeof *s->passes); /* next, draw */
+    if (s->passes == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory for %d stages", stages);
+    }
+    s->n_passes = s->n_prompt_passes = PASS_BODY + stages;
+    for (int i = 0; i < stages; i++) {
+        gw_layer_range layers = {i * step, i == stages - 1 ? n_layers : (i + 1) * step};
+        GW_TRY(gw_pass_build(s, &s->passes[PASS_BODY + i], s->chunk, GW_ORDER_PREFILL, GW_PASS_BODY,
+                             layers));
+    }
+    gw_layer_range all = {0, n_layers};
+    int tile = s->chunk < GW_HEAD_TILE ? s->chunk : GW_HEAD_TILE;
+    GW_TRY(gw_pass_build(s, &s->passes[PASS_HEAD], tile, GW_ORDER_PREFILL, GW_PASS_HEAD, all));
+    for (int i = GW_DECODE_PLANS - 1; i >= 0; i--) {
+        GW_TRY(
+            gw_pass_build(s, &s->passes[i], decode_rows[i], GW_ORDER_DECODE, GW_PASS_WHOLE, all));
+    }
+    if (s->sampled != NULL) {
+        s->next = &s->passes[s->n_passes++];
+        GW_TRY(gw_pass_build(s, s->next, 1, GW_ORDER_DECODE, GW_PASS_NEXT, all));
+    }
+    return GW_OK;
+}
+
+/* When all are frozen: kernels that have to be compiled are compiled together. */
+static gw_status ready_passes(gw_session *s, const gw_session_options *o) {
+    for (int i = 0; i < s->n_passes; i++) {
+        GW_TRY(gw_plan_ready(s->passes[i].plan, o != NULL ? o->progress : NULL,
+                             o != NULL ? o->progress_user : NULL));
+    }
+    return GW_OK;
+}
+
+/* Number the lines of gw_session_kernel_times: nodes of one kernel and role share one. */
+void gw_session_number_rows(gw_session *s) {
+    s->n_rows = 0;
+    for (int p = 0; p < s->n_passes; p++) {
+        for (size_t i = 0; i < gw_plan_size(s->passes[p].plan); i++) {
+            const gw_node *node = gw_plan_node(s->passes[p].plan, i);
+            size_t line = s->n_rows;
+            for (int q = 0; q <= p && line == s->n_rows; q++) {
+                size_t n = q == p ? i : gw_plan_size(s->passes[q].plan);
+                for (size_t k = 0; k < n && line == s->n_rows; k++) {
+                    const gw_node *other = gw_plan_node(s->passes[q].plan, k);
+                    if (other->kernel == node->kernel && strcmp(other->what, node->what) == 0) {
+                        line = s->passes[q].row[k];
+                    }
+                }
+            }
+            s->passes[p].row[i] = line;
+            s->n_rows += line == s->n_rows;
+        }
+    }
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+static gw_status place_session(gw_session *s, gw_fmt kv_fmt) {
+    const gw_model *m = s->model;
+    const gw_blueprint *bp = gw_weights_blueprint(m->weights);
+    s->where = calloc((size_t)(m->hp.n_layers + 1) * (size_t)bp->n_blocks, sizeof *s->where);
+    if (s->where == NULL) {
+        return gw_fail(GW_E_NOMEM, "context", "no memory for %d layers", m->hp.n_layers);
+    }
+    GW_TRY(gw_place_session(&m->place, m->weights, &m->hp, kv_fmt, s->where));
+    s->head_device = gw_graph_head_device(bp, &m->hp, s->where);
+    return GW_OK;
+}
+
+gw_status gw_session_new(gw_model *model, const gw_session_options *options, gw_session **out) {
+    if (model->weights == NULL) {
+        return gw_fail(GW_E_UNSUPPORTED, model->name, "only the vocabulary of this model is open");
+    }
+    gw_session *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        return gw_fail(GW_E_NOMEM, "context", "no memory for a session");
+    }
+    s->model = model;
+    gw_status status;
+    gw_fmt kv_fmt = GW_FMT_F16;
+    GW_TRY_DONE(read_options(s, options, &kv_fmt));
+    GW_TRY_DONE(place_session(s, kv_fmt));
+    s->tokens = calloc((size_t)s->n_ctx, sizeof *s->tokens);
+    if (s->tokens == NULL) {
+        status = gw_fail(GW_E_NOMEM, "context", "no memory for %d tokens", s->n_ctx);
+        goto done;
+    }
+    GW_TRY_DONE(make_cache(s, kv_fmt));
+    GW_TRY_DONE(make_buffers(s));
+    GW_TRY_DONE(gw_next_new(s));
+    GW_TRY_DONE(build_passes(s));
+    GW_TRY_DONE(ready_passes(s, options));
+    gw_session_number_rows(s);
+    *out = s;
+    return GW_OK;
+done:
+    gw_session_free(s);
+    return status;
+}
+
+void gw_pass_free(gw_pass *p) {
+    gw_plan_free(p->plan);
+    gw_graph_free(&p->graph);
+    free(p->bytes);
+    free(p->ops);
+    free(p->row);
+    memset(p, 0, sizeof *p);
+}
+
+void gw_session_free(gw_session *s) {
+    if (s == NULL) {
+        return;
+    }
+    for (int p = 0; p < s->n_passes; p++) {
+        gw_pass_free(&s->passes[p]);
+    }
+    free(s->passes);
+    gw_next_free(s);
+    for (int d = 0; d < s->model->place.n_devices; d++) {
+        struct gw_buffer *const buffers[] = {s->stream[d], s->rope[d],
+                                             d == s->head_device ? s->logits : NULL};
+        for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
+            if (buffers[i] != NULL) {
+                s->model->place.devices[d].backend->release(buffers[i]);
+            }
+        }
+    }
+    gw_kv_free(&s->kv);
+    free(s->tokens);
+    free(s->where);
+    free(s->logits_copy);
+    free(s);
+}
+
+/* ---- passes --------------------------------------------------------------------------------- */
+
+static void account(gw_pass *p, const gw_step *step) {
+    int rows = step->n;
+    for (size_t i = 0; i < gw_plan_size(p->plan); i++) {
+        const gw_node *node = gw_plan_node(p->plan, i);
+        double bytes = 0.0, ops = 0.0;
+        rows = node->op == GW_OP_PICK ? step->n_pick : rows;
+        gw_op_describe(node->op)->cost(node, rows, step->pos_max + 1, &bytes, &ops);
+        p->bytes[i] += bytes;
+        p->ops[i] += ops;
+    }
+}
+
+gw_status gw_pass_run(gw_session *s, gw_pass *p, gw_status (*go)(gw_plan *, const gw_step *)) {
+    GW_TRY(go(p->plan, &s->step));
+    if (s->profiling) {
+        account(p, &s->step);
+    }
+    return GW_OK;
+}
+
+void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos) {
+    s->ahead = 0; /* its step is no longer the next one on the device */
+    s->step.n = n;
+    s->step.pick = 0;
+    s->step.n_pick = n;
+    s->step.pos_max = pos + n - 1;
+    for (int32_t i = 0; i < n; i++) {
+        s->step.token[i] = tokens[i];
+        s->step.pos[i] = pos + i;
+        s->step.slot[i] = 0;
+    }
+}
+
+/* 1 when the largest value of a row is a finite number and all are numbers. */
+static int row_is_finite(const float *x, size_t n) {
+    int bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        bad |= !(x[i] <= FLT_MAX); /* NaN and +infinity */
+    }
+    return !bad && gw_logits_top(x, n) >= -FLT_MAX;
+}
+
+/* Make logits rows [0, n) of the device readable and refuse what no token can be chosen from. */
+static gw_status take_logits(gw_session *s, size_t n) {
+    size_t v = (size_t)s->model->hp.n_vocab;
+    if (s->logits_copy != NULL) {
+        GW_TRY(s->model->place.devices[s->head_device].backend->read(s->logits, 0, s->logits_copy,
+                                                                     n * v * sizeof(float)));
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!row_is_finite(s->logits_host + i * v, v)) {
+            return gw_fail(GW_E_NUMERIC, s->model->name, "logits are not finite after %d tokens",
+                           s->step.pos_max + 1);
+        }
+    }
+    return GW_OK;
+}
+
+gw_status gw_session_check_tokens(const gw_session *s, const int32_t *tokens, size_t n) {
+    if (n == 0) {
+        return gw_fail(GW_E_ARGUMENT, "tokens", "there are none");
+    }
+    if (n > (size_t)(s->n_ctx - s->pos)) {
+        return gw_fail(GW_E_CONTEXT, "context", "needs %zu tokens, the context holds %d",
+                       n + (size_t)s->pos, s->n_ctx);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (tokens[i] < 0 || tokens[i] >= s->model->hp.n_vocab) {
+            return gw_fail(GW_E_ARGUMENT, "tokens", "token %zu is %d, outside 0..%d", i, tokens[i],
+                           s->model->hp.n_vocab - 1);
+        }
+    }
+    return GW_OK;
+}
+
+gw_status gw_session_check_cancel(const gw_session *s) {
+    if (s->cancel != NULL && *s->cancel) {
+        return gw_fail(GW_E_CANCELLED, "session", "cancelled at token %d", s->pos);
+    }
+    return GW_OK;
+}
+
+/* Logits of rows [at, at + n) of the chunk that just ran. */
+static gw_status run_head(gw_session *s, int32_t at, int32_t n) {
+    s->step.n = n; /* the head's plan is narrower than the body's */
+    s->step.pick = at;
+    s->step.n_pick = n;
+    GW_TRY(gw_pass_run(s, &s->passes[PASS_HEAD], gw_plan_run));
+    return take_logits(s, (size_t)n);
+}
+
+typedef struct row_sink {
+    gw_row_fn fn; /* NULL: only the last row of the prompt is wanted */
+    void *user;
+    size_t first; /* first row wanted */
+} row_sink;
+
+/* Heads over the wanted rows of a chunk of n rows that begins at row `base` of the prompt. */
+static gw_status hand_out(gw_session *s, size_t base, int32_t n, const row_sink *sink) {
+    int32_t at = sink->first > base ? (int32_t)(sink->first - base) : 0;
+    int32_t tile = s->chunk < GW_HEAD_TILE ? s->chunk : GW_HEAD_TILE;
+    size_t v = (size_t)s->model->hp.n_vocab;
+    for (; at < n; at += tile) {
+        int32_t rows = n - at < tile ? n - at : tile;
+        GW_TRY(run_head(s, at, rows));
+        for (int32_t i = 0; i < rows; i++) {
+            if (sink->fn(sink->user, base + (size_t)(at + i), s->logits_host + (size_t)i * v)) {
+                return gw_fail(GW_E_CANCELLED, "session", "stopped by the reader of the logits");
+            }
+        }
+        s->first_logit = (size_t)rows - 1;
+    }
+    return GW_OK;
+}
+
+/* Rows of the next chunk. Attention grows with the position, so far into a long prompt a stage of
+ * the full chunk would outlast the promise that stage_size makes, unless the last chunk showed that
+ * the device is fast enough; bits do not depend on the cut. */
+static int32_t chunk_rows(const gw_session *s, size_t left) {
+    enum { SMALLEST = 16, FLOAT_COST = 4 }; /* int8 multiply-adds done in the time of a float one */
+    const gw_hparams *hp = &s->model->hp;
+    double seen = hp->window > 0 && hp->window < s->pos ? hp->window : s->pos;
+    double row = FLOAT_COST * 2.0 * hp->n_heads * hp->d_head * seen * stage_layers(s);
+    double fit = row > 0.0 ? stage_size / row : s->chunk;
+    double measured = s->row_seconds > 0.0 ? stage_seconds / s->row_seconds : 0.0;
+    fit = measured > fit ? measured : fit;
+    int32_t most = fit < SMALLEST ? SMALLEST : fit < s->chunk ? (int32_t)fit : s->chunk;
+    most = most < s->chunk ? most : s->chunk;
+    return left < (size_t)most ? (int32_t)left : most;
+}
+
+/* With several devices the stages of a chunk are started, not awaited: the CPU goes on with the
+ * next chunk while a device computes this one. */
+static gw_status feed_prompt(gw_session *s, const int32_t *tokens, size_t n, const row_sink *sink) {
+    int ahead = s->model->place.n_devices > 1 && s->model->place.offloaded < s->model->hp.n_layers;
+    for (size_t done = 0; done < n;) {
+        int32_t rows = chunk_rows(s, n - done);
+        double slowest = 0.0;
+        gw_session_set_step(s, tokens + done, rows, s->pos);
+        for (int i = PASS_BODY; i < s->n_prompt_passes; i++) {
+            double start = gw_seconds_now();
+            GW_TRY(gw_session_check_cancel(s));
+            GW_TRY(gw_pass_run(s, &s->passes[i], ahead ? gw_plan_start : gw_plan_run));
+            double seconds = gw_seconds_now() - start;
+            slowest = seconds > slowest ? seconds : slowest;
+        }
+        s->row_seconds = ahead ? 0.0 : slowest / rows;
+        int last = done + (size_t)rows == n;
+        if (sink->fn != NULL && sink->first < done + (size_t)rows) {
+            GW_TRY(hand_out(s, done, rows, sink));
+        } else if (last) {
+            GW_TRY(run_head(s, rows - 1, 1));
+            s->first_logit = 0;
+        }
+        done += (size_t)rows;
+        s->pos += rows;
+    }
+    return GW_OK;
+}
+
+static gw_status prefill(gw_session *s, const int32_t *tokens, size_t n, const row_sink *sink) {
+    GW_TRY(gw_session_check_tokens(s, tokens, n));
+    int32_t start = s->pos;
+    s->n_logits = 0;
+    gw_status status = feed_prompt(s, tokens, n, sink);
+    if (status != GW_OK) {
+        (void)gw_plan_wait(s->passes[PASS_BODY].plan); /* nothing is still at work */
+        s->pos = start; /* what was appended to the cache is simply not reached again */
+        return status != GW_E_NUMERIC ? status
+                                      : gw_session_blame(s, tokens, s->step.pos_max + 1 - start,
+                                                         start, GW_ORDER_PREFILL);
+    }
+    memmove(s->tokens + start, tokens, n * sizeof *tokens); /* they may be our own: a shift */
+    s->prompted = s->prompted == start ? s->pos : s->prompted;
+    s->n_logits = 1;
+    return GW_OK;
+}
+
+gw_status gw_session_prefill(gw_session *s, const int32_t *tokens, size_t n) {
+    const row_sink sink = {0};
+    return prefill(s, tokens, n, &sink);
+}
+
+gw_status gw_session_prefill_rows(gw_session *s, const int32_t *tokens, size_t n, size_t first,
+                                  gw_row_fn fn, void *user) {
+    const row_sink sink = {.fn = fn, .user = user, .first = first};
+    return prefill(s, tokens, n, &sink);
+}
+
+static gw_pass *decode_pass(gw_session *s, int32_t n) {
+    int width = 0;
+    while (decode_rows[width] < n) {
+        width++;
+    }
+    return &s->passes[width];
+}
+
+gw_status gw_session_decode_begin(gw_session *s, const int32_t *tokens, size_t n) {
+    if (n > GW_DECODE_MAX) {
+        return gw_fail(GW_E_ARGUMENT, "tokens", "%zu in one pass; at most %d", n, GW_DECODE_MAX);
+    }
+    GW_TRY(gw_session_check_tokens(s, tokens, n));
+    GW_TRY(gw_session_check_cancel(s));
+    s->n_logits = 0;
+    s->first_logit = 0;
+    gw_session_set_step(s, tokens, (int32_t)n, s->pos);
+    gw_pass *p = decode_pass(s, (int32_t)n);
+    gw_status status = gw_pass_run(s, p, gw_plan_start);
+    if (status != GW_OK) {
+        (void)gw_plan_wait(p->plan); /* nothing is still at work */
+    }
+    return status;
+}
+
+void gw_session_keep_rows(gw_session *s) {
+    memcpy(s->tokens + s->pos, s->step.token, (size_t)s->step.n * sizeof *s->tokens);
+    s->pos += s->step.n;
+}
+
+gw_status gw_session_take_rows(gw_session *s) {
+    int32_t n = s->step.n, tokens[GW_DECODE_MAX];
+    memcpy(tokens, s->step.token, (size_t)n * sizeof *tokens);
+    gw_status status = take_logits(s, (size_t)n);
+    if (status != GW_OK) {
+        return status != GW_E_NUMERIC ? status
+                                      : gw_session_blame(s, tokens, n, s->pos, GW_ORDER_DECODE);
+    }
+    gw_session_keep_rows(s);
+    s->n_logits = (size_t)n;
+    return GW_OK;
+}
+
+gw_status gw_session_decode_end(gw_session *s) {
+    GW_TRY(gw_plan_wait(decode_pass(s, s->step.n)->plan));
+    return gw_session_take_rows(s);
+}
+
+gw_status gw_session_decode(gw_session *s, const int32_t *tokens, size_t n) {
+    GW_TRY(gw_session_decode_begin(s, tokens, n));
+    return gw_session_decode_end(s);
+}
+
+/* ---- questions ------------------------------------------------------------------------------ */
+
+const float *gw_session_logits(const gw_session *s, size_t row) {
+    size_t v = (size_t)s->model->hp.n_vocab;
+    return row < s->n_logits ? s->logits_host + (s->first_logit + row) * v : NULL;
+}
+
+gw_status gw_session_pause(gw_session *s, gw_pause_fn fn, void *user) {
+    enum { HOME = 0, PARTS = 8 };
+    for (int i = 0; i < GW_DECODE_PLANS; i++) {
+        GW_TRY(gw_plan_pause(s->passes[i].plan, HOME, PARTS, fn, user));
+    }
+    return GW_OK;
+}
+
+static int has_blocks_at_home(const gw_session *s) {
+    size_t blocks = (size_t)(s->model->hp.n_layers + 1) * (size_t)s->model->place.n_blocks, n = 0;
+    for (size_t i = 0; i < blocks; i++) {
+        n += s->where[i] == 0;
+    }
+    return n > 0;
+}
+
+int gw_session_needs_host(const gw_session *s, const gw_session *other) {
+    return has_blocks_at_home(s) && other->logits_copy != NULL && !has_blocks_at_home(other);
+}
+
+int gw_session_leaves_host(const gw_session *s, const gw_session *other) {
+    const gw_place *place = &s->model->place, *its = &other->model->place;
+    size_t blocks = (size_t)(other->model->hp.n_layers + 1) * (size_t)its->n_blocks;
+    int busy = 0;
+    for (size_t i = 0; i < blocks; i++) {
+        busy |= strcmp(place->info[s->head_device].id, its->info[other->where[i]].id) == 0;
+    }
+    return s->logits_copy != NULL && !busy;
+}
+
+const gw_model *gw_session_model(const gw_session *s) { return s->model; }
+int32_t gw_session_pos(const gw_session *s) { return s->pos; }
+int32_t gw_session_n_ctx(const gw_session *s) { return s->n_ctx; }
+const int32_t *gw_session_tokens(const gw_session *s) { return s->tokens; }
+int32_t gw_session_prompted(const gw_session *s) { return s->prompted; }
+
+gw_status gw_session_rewind(gw_session *s, int32_t pos) {
+    if (pos < 0 || pos > s->pos) {
+        return gw_fail(GW_E_ARGUMENT, "rewind", "position %d is outside 0..%d", pos, s->pos);
+    }
+    s->ahead = 0;
+    s->pos = pos;
+    s->prompted = s->prompted < pos ? s->prompted : pos;
+    s->n_logits = 0;
+    return GW_OK;
+}
+
+void gw_session_profile(gw_session *s, int on) {
+    if (s->ahead) { /* nothing is at work while its timing changes; the step is begun again */
+        (void)gw_plan_wait(s->next->plan);
+        s->ahead = 0;
+    }
+    s->profiling = on;
+    for (int p = 0; p < s->n_passes; p++) {
+        size_t n = gw_plan_size(s->passes[p].plan);
+        memset(s->passes[p].bytes, 0, n * sizeof(double));
+        memset(s->passes[p].ops, 0, n * sizeof(double));
+        gw_plan_profile(s->passes[p].plan, on);
+    }
+}
+
+static gw_kernel_time sum_row(const gw_session *s, size_t line) {
+    gw_kernel_time sum = {0};
+    for (int p = 0; p < s->n_passes; p++) {
+        const gw_pass *ps = &s->passes[p];
+        for (size_t i = 0; i < gw_plan_size(ps->plan); i++) {
+            if (ps->row[i] == line) {
+                const gw_node *node = gw_plan_node(ps->plan, i);
+                gw_node_time t = gw_plan_time(ps->plan, i);
+                sum.name = node->kernel->name;
+                sum.what = node->what;
+                sum.calls += t.calls;
+                sum.seconds += t.seconds;
+                sum.bytes += ps->bytes[i];
+                sum.ops += ps->ops[i];
+            }
+        }
+    }
+    return sum;
+}
+
+size_t gw_session_kernel_times(const gw_session *s, gw_kernel_time *rows, size_t capacity) {
+    size_t n = 0;
+    for (size_t line = 0; line < s->n_rows; line++) {
+        gw_kernel_time sum = sum_row(s, line);
+        if (sum.calls > 0) {
+            if (n < capacity) {
+                rows[n] = sum;
+            }
+            n++;
+        }
+    }
+    return n;
+}

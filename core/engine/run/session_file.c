@@ -1,0 +1,315 @@
+/* core/engine/run/session_file.c - a session's tokens and cache to a file and back.
+ *
+ * File, in the machine's byte order (a little-endian one; others refuse the version):
+ *   head    64 bytes: magic, version, identity of the model, format and shape of the cache, counts
+ *   tokens  i32 [tokens]
+ *   check   u64 of head and tokens
+ *   cache   for every page of 64 positions: K and V of every layer, as on the device; positions
+ *           that are not of the timeline are zero
+ *   check   u64 of everything before it
+ * A check is SipHash-1-3 chained over pieces: it finds damage; it does not stop a forger, whose
+ * numbers could change a text but harm nothing. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/hash.h"
+#include "core/base/save.h"
+#include "core/base/size.h"
+#include "core/engine/run/session_state.h"
+
+enum { VERSION = 5 }; /* of the format and of the arithmetic (docs/arithmetic.md) */
+static const char magic[8] = {'G', 'W', 'C', 'A', 'C', 'H', 'E', '\n'};
+
+typedef struct head {
+    char magic[8];
+    uint32_t version, fmt;
+    uint64_t model[2];
+    int32_t n_layers, kv_heads, d_head, page, tokens, prompted;
+    uint64_t bytes; /* of the whole file */
+} head;
+_Static_assert(sizeof(head) == 64, "the head has no gaps");
+
+/* ---- which model ---------------------------------------------------------------------------- */
+
+typedef struct digest {
+    uint64_t h, pieces;
+} digest;
+
+static void digest_add(digest *d, const void *data, size_t n) {
+    uint64_t key[2] = {d->h, d->pieces++};
+    d->h = gw_hash_bytes(key, data, n);
+}
+
+static void digest_text(digest *d, const char *text) { digest_add(d, text, strlen(text)); }
+
+/* Everything of a tensor but most of its values: another training run changes all of them, so that
+ * a few pieces spread over it tell. */
+static void digest_tensor(digest *d, const gw_stored *t) {
+    enum { PIECES = 8, PIECE = 256 };
+    digest_text(d, t->name);
+    digest_text(d, gw_format_of(t->fmt)->name);
+    digest_add(d, t->dim, (size_t)t->n_dim * sizeof t->dim[0]);
+    size_t piece = t->bytes < PIECE ? t->bytes : PIECE;
+    for (size_t i = 0; i < PIECES; i++) {
+        digest_add(d, (const char *)t->data + (t->bytes - piece) / (PIECES - 1) * i, piece);
+    }
+}
+
+/* The numbers that shape a cache, and the arithmetic that filled it. */
+static void digest_hparams(digest *d, const gw_model *m) {
+    const gw_hparams *hp = &m->hp;
+    const int64_t whole[] = {
+        hp->n_layers,   hp->d_model,  hp->n_heads,      hp->n_kv_heads,        hp->d_head,
+        hp->d_ff,       hp->n_vocab,  hp->window,       hp->window_from_layer, hp->tied,
+        hp->rope_style, hp->rope_dim, hp->rope_scaling, hp->rope_original_ctx};
+    const double real[] = {hp->norm_eps,       hp->rope_base,       hp->rope_factor,
+                           hp->rope_low_freq,  hp->rope_high_freq,  hp->rope_beta_fast,
+                           hp->rope_beta_slow, hp->rope_attn_factor};
+    digest_text(d, hp->family);
+    digest_add(d, whole, sizeof whole);
+    digest_add(d, real, sizeof real);
+    digest_text(d, m->arithmetic);
+}
+
+static void identify(const gw_model *m, uint64_t out[2]) {
+    digest d = {.h = VERSION};
+    digest_hparams(&d, m);
+    for (size_t i = 0; i < gw_checkpoint_count(m->checkpoint); i++) {
+        digest_tensor(&d, gw_checkpoint_at(m->checkpoint, i));
+    }
+    out[0] = d.h;
+    digest_text(&d, "second word");
+    out[1] = d.h;
+}
+
+/* ---- shape ---------------------------------------------------------------------------------- */
+
+static int32_t pages_of(int32_t tokens) { return tokens / GW_PAGE + (tokens % GW_PAGE != 0); }
+
+static gw_status describe(const gw_session *s, const char *path, int32_t tokens, head *out) {
+    const gw_hparams *hp = &s->model->hp;
+    uint64_t cells, all;
+    if (!gw_size_mul(gw_kv_page_bytes(&s->kv), 2 * (uint64_t)hp->n_layers, &cells) ||
+        !gw_size_mul(cells, (uint64_t)pages_of(tokens), &cells) ||
+        !gw_size_add(cells, sizeof(head) + 4 * (uint64_t)tokens + 16, &all) || all > INT64_MAX) {
+        return gw_fail(GW_E_OVERFLOW, path, "%d tokens do not fit a file", (int)tokens);
+    }
+    *out = (head){.version = VERSION,
+                  .fmt = (uint32_t)s->kv.k[0].fmt,
+                  .n_layers = hp->n_layers,
+                  .kv_heads = hp->n_kv_heads,
+                  .d_head = hp->d_head,
+                  .page = GW_PAGE,
+                  .tokens = tokens,
+                  .bytes = all};
+    memcpy(out->magic, magic, sizeof magic);
+    identify(s->model, out->model);
+    return GW_OK;
+}
+
+/* ---- saving --------------------------------------------------------------------------------- */
+
+typedef struct writer {
+    gw_save file;
+    digest check;
+} writer;
+
+static gw_status put(writer *w, const void *data, size_t n) {
+    digest_add(&w->check, data, n);
+    return gw_save_write(&w->file, data, n);
+}
+
+static gw_status put_pages(gw_session *s, writer *w, char *room) {
+    size_t bytes = gw_kv_page_bytes(&s->kv);
+    for (int32_t page = 0; page < pages_of(s->pos); page++) {
+        for (int i = 0; i < 2 * s->model->hp.n_layers; i++) {
+            GW_TRY(gw_session_check_cancel(s));
+            GW_TRY(gw_kv_read_page(&s->kv, i / 2, i % 2, page, room));
+            if (s->pos - page * GW_PAGE < GW_PAGE) {
+                gw_kv_blank(&s->kv, i % 2, s->pos - page * GW_PAGE, room);
+            }
+            GW_TRY(put(w, room, bytes));
+        }
+    }
+    return GW_OK;
+}
+
+gw_status gw_session_save(gw_session *s, const char *path) {
+    head h;
+    GW_TRY(describe(s, path, s->pos, &h));
+    h.prompted = s->prompted;
+    char *room = malloc(gw_kv_page_bytes(&s->kv));
+    if (room == NULL) {
+        return gw_fail(GW_E_NOMEM, path, "no memory to write it");
+    }
+    writer w = {.file = {.fd = -1}};
+    gw_status status = gw_save_begin(&w.file, path, h.bytes);
+    if (status == GW_OK) {
+        status = put(&w, &h, sizeof h);
+    }
+    if (status == GW_OK) {
+        status = put(&w, s->tokens, (size_t)s->pos * sizeof *s->tokens);
+    }
+    if (status == GW_OK) {
+        status = gw_save_write(&w.file, &w.check.h, sizeof w.check.h);
+    }
+    if (status == GW_OK) {
+        status = put_pages(s, &w, room);
+    }
+    if (status == GW_OK) {
+        status = gw_save_write(&w.file, &w.check.h, sizeof w.check.h);
+    }
+    if (status == GW_OK) {
+        status = gw_save_end(&w.file);
+    } else {
+        gw_save_drop(&w.file);
+    }
+    free(room);
+    return status;
+}
+
+/* ---- loading -------------------------------------------------------------------------------- */
+
+typedef struct source {
+    const char *path;
+    int fd;
+    digest check;
+} source;
+
+/* The next n bytes; the file may have become shorter than it said. */
+static gw_status take(source *in, void *data, size_t n) {
+    char *at = data;
+    for (size_t left = n; left > 0;) {
+        ssize_t got = read(in->fd, at, left);
+        if (got == 0) {
+            return gw_fail(GW_E_TRUNCATED, in->path, "ends %zu bytes too early", left);
+        }
+        if (got < 0 && errno != EINTR) {
+            return gw_fail(GW_E_IO, in->path, "cannot read: %s", strerror(errno));
+        }
+        at += got > 0 ? got : 0;
+        left -= got > 0 ? (size_t)got : 0;
+    }
+    return GW_OK;
+}
+
+static gw_status take_checked(source *in, void *data, size_t n) {
+    GW_TRY(take(in, data, n));
+    digest_add(&in->check, data, n);
+    return GW_OK;
+}
+
+static gw_status take_check(source *in) {
+    uint64_t check;
+    GW_TRY(take(in, &check, sizeof check));
+    return check == in->check.h ? GW_OK
+                                : gw_fail(GW_E_SYNTAX, in->path, "is damaged: its check is wrong");
+}
+
+/* Words of the file against those that this session would write. */
+static gw_status compare(const gw_session *s, const char *path, const head *got, uint64_t size) {
+    head want;
+    if (memcmp(got->magic, magic, sizeof magic) != 0) {
+        return gw_fail(GW_E_MAGIC, path, "is no prompt cache of godwit");
+    }
+    if (got->version != VERSION) {
+        return gw_fail(GW_E_VERSION, path, "is a prompt cache of version %u, this program reads %d",
+                       (unsigned)got->version, VERSION);
+    }
+    if (got->tokens < 0 || got->prompted < 0 || got->prompted > got->tokens) {
+        return gw_fail(GW_E_METADATA, path, "is damaged: %d tokens, %d of a prompt",
+                       (int)got->tokens, (int)got->prompted);
+    }
+    GW_TRY(describe(s, path, got->tokens, &want));
+    if (got->n_layers != want.n_layers || got->kv_heads != want.kv_heads ||
+        got->d_head != want.d_head || memcmp(got->model, want.model, sizeof want.model) != 0) {
+        return gw_fail(GW_E_METADATA, path,
+                       "belongs to another model, or to this one with other weights, blas or "
+                       "device ref");
+    }
+    if (got->fmt != want.fmt || got->page != want.page) {
+        int known = got->fmt < (uint32_t)GW_FMT_COUNT;
+        return gw_fail(GW_E_TYPE, path, "holds a cache in %s, this session has %s (kv-type)",
+                       known ? gw_format_of((gw_fmt)got->fmt)->name : "an unknown format",
+                       gw_format_of((gw_fmt)want.fmt)->name);
+    }
+    if (got->tokens > s->n_ctx) {
+        return gw_fail(GW_E_CONTEXT, path, "holds %d tokens, the context %d", (int)got->tokens,
+                       (int)s->n_ctx);
+    }
+    if (got->bytes != want.bytes || size != want.bytes) {
+        return gw_fail(size < want.bytes ? GW_E_TRUNCATED : GW_E_BOUNDS, path,
+                       "has %llu bytes where %d tokens take %llu", (unsigned long long)size,
+                       (int)got->tokens, (unsigned long long)want.bytes);
+    }
+    return GW_OK;
+}
+
+static gw_status take_pages(gw_session *s, source *in, int32_t tokens, char *room) {
+    size_t bytes = gw_kv_page_bytes(&s->kv);
+    for (int32_t page = 0; page < pages_of(tokens); page++) {
+        for (int i = 0; i < 2 * s->model->hp.n_layers; i++) {
+            GW_TRY(gw_session_check_cancel(s));
+            GW_TRY(take_checked(in, room, bytes));
+            GW_TRY(gw_kv_write_page(&s->kv, i / 2, i % 2, page, room));
+        }
+    }
+    return GW_OK;
+}
+
+/* From here on the session changes: an error leaves it empty. */
+static gw_status take_body(gw_session *s, source *in, const head *h) {
+    s->pos = s->prompted = 0;
+    s->n_logits = 0;
+    s->ahead = 0;
+    GW_TRY(take_checked(in, s->tokens, (size_t)h->tokens * sizeof *s->tokens));
+    GW_TRY(take_check(in));
+    for (int32_t i = 0; i < h->tokens; i++) {
+        if (s->tokens[i] < 0 || s->tokens[i] >= s->model->hp.n_vocab) {
+            return gw_fail(GW_E_METADATA, in->path, "token %d is %d, outside 0..%d", (int)i,
+                           (int)s->tokens[i], (int)s->model->hp.n_vocab - 1);
+        }
+    }
+    char *room = malloc(gw_kv_page_bytes(&s->kv));
+    if (room == NULL) {
+        return gw_fail(GW_E_NOMEM, in->path, "no memory to read it");
+    }
+    gw_status status = take_pages(s, in, h->tokens, room);
+    free(room);
+    GW_TRY(status);
+    GW_TRY(take_check(in));
+    s->pos = h->tokens;
+    s->prompted = h->prompted;
+    return GW_OK;
+}
+
+gw_status gw_session_load(gw_session *s, const char *path) {
+    struct stat st;
+    head h;
+    source in = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+    if (in.fd < 0) {
+        return gw_fail(GW_E_IO, path, "cannot open: %s", strerror(errno));
+    }
+    gw_status status = GW_OK;
+    if (fstat(in.fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        status = gw_fail(GW_E_IO, path, "is no regular file");
+    } else if ((uint64_t)st.st_size < sizeof h) {
+        status = gw_fail(GW_E_TRUNCATED, path, "has %lld bytes: no prompt cache is so short",
+                         (long long)st.st_size);
+    }
+    if (status == GW_OK) {
+        status = take_checked(&in, &h, sizeof h);
+    }
+    if (status == GW_OK) {
+        status = compare(s, path, &h, (uint64_t)st.st_size);
+    }
+    if (status == GW_OK) {
+        status = take_body(s, &in, &h);
+    }
+    close(in.fd);
+    return status;
+}

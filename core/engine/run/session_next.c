@@ -1,0 +1,209 @@
+/* core/engine/run/session_next.c - a token by the device alone: its plan ends with the draw, and
+ * its embedding reads what was drawn, so that a step can begin before the host knows its token. The
+ * host reads ids one step late; a step too many is one that nothing looks at. And the tokens behind
+ * all rows of a pass, drawn where the logits are, so that only ids are read.
+ */
+#include <string.h>
+
+#include "core/engine/sampling/sampler.h"
+#include "core/engine/run/session_state.h"
+
+enum { CHOICE_AT = 64, SAMPLED_BYTES = CHOICE_AT + sizeof(gw_choice) };
+_Static_assert((int)CHOICE_AT >= (int)GW_DECODE_MAX * (int)sizeof(int32_t), "ids of every row");
+_Static_assert(sizeof(gw_choice) == GW_CHOICE_WORDS * sizeof(int32_t), "words without gaps");
+
+static const gw_plan_device *head_of(const gw_session *s) {
+    return &s->model->place.devices[s->head_device];
+}
+
+/* Does the head's device draw, and embed what it has drawn? */
+static int has_kernel(gw_session *s) {
+    gw_tensor logits = {.fmt = GW_FMT_F32, .n_dim = 2, .dim = {1, s->model->hp.n_vocab}};
+    gw_node node = {.op = GW_OP_SAMPLE, .in = {&logits, &s->choice}, .out = &s->ids};
+    return gw_plan_kernel(head_of(s), &node) != NULL;
+}
+
+/* The embedding on the device that draws: it need not wait for the host. */
+static int embeds_there(const gw_session *s) {
+    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
+    return gw_graph_block_device(bp, s->where, s->model->hp.n_layers, GW_BLOCK_EMBED) ==
+           s->head_device;
+}
+
+gw_status gw_next_new(gw_session *s) {
+    const gw_plan_device *head = head_of(s);
+    s->ids = (gw_tensor){.name = "ids", .fmt = GW_FMT_I32, .n_dim = 2, .dim = {1, 1}};
+    s->ids_of_rows = s->ids;
+    s->ids_of_rows.dim[0] = GW_DECODE_MAX;
+    s->choice = (gw_tensor){.name = "choice", .fmt = GW_FMT_I32, .n_dim = 2};
+    s->choice.dim[0] = 1;
+    s->choice.dim[1] = GW_CHOICE_WORDS;
+    s->rule.temperature = -1.0f;
+    if (!has_kernel(s)) {
+        return GW_OK;
+    }
+    GW_TRY(head->backend->alloc(head->device, SAMPLED_BYTES, &s->sampled));
+    s->ids.buf = s->ids_of_rows.buf = s->choice.buf = s->sampled;
+    s->ids.device = s->ids_of_rows.device = s->choice.device = s->head_device;
+    s->choice.offset = CHOICE_AT;
+    for (int i = 0; i < 2 && head->backend->post_new != NULL && embeds_there(s); i++) {
+        GW_TRY(head->backend->post_new(head->device, &s->post[i]));
+    }
+    return GW_OK;
+}
+
+void gw_next_free(gw_session *s) {
+    for (int i = 0; i < 2; i++) {
+        if (s->post[i] != NULL) {
+            head_of(s)->backend->post_free(s->post[i]);
+        }
+    }
+    if (s->sampled != NULL) {
+        head_of(s)->backend->release(s->sampled);
+    }
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* Of the token, or (-1) of the one drawn last, at position pos; its id follows by the next post. */
+static gw_status start(gw_session *s, int32_t token, int32_t pos) {
+    gw_session_set_step(s, &token, 1, pos);
+    GW_TRY(gw_pass_run(s, s->next, gw_plan_start));
+    s->turn = !s->turn;
+    return s->post[0] == NULL ? GW_OK : head_of(s)->backend->post(s->post[s->turn], s->sampled, 0);
+}
+
+static gw_status take(gw_session *s, int turn, int32_t *id) {
+    const gw_backend *head = head_of(s)->backend;
+    return s->post[0] != NULL ? head->collect(s->post[turn], id)
+                              : head->read(s->sampled, 0, id, sizeof *id);
+}
+
+static gw_status set_rule(gw_session *s, const gw_choice *rule) {
+    if (memcmp(&s->rule, rule, sizeof *rule) == 0) {
+        return GW_OK;
+    }
+    s->ahead = 0;
+    s->rule.temperature = -1.0f; /* whatever a write that failed has left */
+    GW_TRY(head_of(s)->backend->write(s->sampled, CHOICE_AT, rule, sizeof *rule));
+    s->rule = *rule;
+    return GW_OK;
+}
+
+/* The id behind `token`, and with `more` the step after it on its way. */
+static gw_status draw(gw_session *s, const gw_choice *rule, int32_t token, int more, int32_t *id) {
+    GW_TRY(set_rule(s, rule));
+    if (!s->ahead || s->ahead_token != token) {
+        GW_TRY(start(s, token, s->pos));
+    }
+    /* While passes are timed, only what was asked for runs and is counted. */
+    more = more && s->post[0] != NULL && s->pos + 1 < s->n_ctx && !s->profiling;
+    int turn = s->turn;
+    if (more) {
+        GW_TRY(start(s, -1, s->pos + 1));
+    }
+    GW_TRY(take(s, turn, id));
+    s->ahead = more;
+    s->ahead_token = *id;
+    return GW_OK;
+}
+
+/* The same on the host; also finds the words for what makes a draw impossible. */
+static gw_status pick(gw_session *s, gw_sampler *sampler, int32_t token, int32_t shifted,
+                      int32_t *next) {
+    int32_t id, pos = s->pos;
+    GW_TRY(gw_session_decode(s, &token, 1));
+    gw_status status = gw_sampler_pick(sampler, gw_session_logits(s, 0), s->pos + shifted, &id);
+    if (status != GW_OK) {
+        (void)gw_session_rewind(s, pos); /* it is there */
+        return status;
+    }
+    *next = id;
+    return GW_OK;
+}
+
+gw_status gw_session_step(gw_session *s, const gw_choice *rule, int32_t token, int more,
+                          int32_t *id) {
+    int32_t drawn = -1;
+    GW_TRY(gw_session_check_tokens(s, &token, 1));
+    GW_TRY(gw_session_check_cancel(s));
+    s->n_logits = 0;
+    gw_status status = draw(s, rule, token, more, &drawn);
+    if (status != GW_OK) {
+        s->ahead = 0;
+        (void)gw_plan_wait(s->next->plan); /* nothing is still at work */
+        return status;
+    }
+    if (drawn >= 0) {
+        s->tokens[s->pos++] = token;
+    }
+    *id = drawn;
+    return GW_OK;
+}
+
+gw_status gw_session_next(gw_session *s, gw_sampler *sampler, int32_t token, int32_t shifted,
+                          int32_t *next) {
+    gw_choice rule;
+    int32_t id = -1;
+    if (gw_sampler_rule(sampler, &rule) && gw_session_draws(s, &rule)) {
+        rule.first += shifted;
+        GW_TRY(gw_session_step(s, &rule, token, 1, &id));
+    }
+    if (id < 0) {
+        return pick(s, sampler, token, shifted, next);
+    }
+    *next = id;
+    return GW_OK;
+}
+
+int gw_session_steps(const gw_session *s) { return s->next != NULL; }
+
+int gw_session_draws(const gw_session *s, const gw_choice *rule) {
+    const gw_plan_device *head = head_of(s);
+    return s->next != NULL && (!gw_choice_narrows(*rule) || head->backend->narrows == NULL ||
+                               head->backend->narrows(head->device));
+}
+int gw_session_steps_ahead(const gw_session *s) { return s->post[0] != NULL; }
+
+gw_status gw_session_settle(gw_session *s) {
+    int ahead = s->ahead;
+    s->ahead = 0;
+    return ahead ? gw_plan_wait(s->next->plan) : GW_OK;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+gw_status gw_session_draw_rows(gw_session *s) {
+    if (s->next == NULL || s->draw != NULL) {
+        return GW_OK;
+    }
+    gw_pass *pass = &s->passes[s->n_passes++];
+    gw_layer_range none = {0, 0};
+    GW_TRY(gw_pass_build(s, pass, GW_DECODE_MAX, GW_ORDER_DECODE, GW_PASS_DRAW, none));
+    GW_TRY(gw_plan_ready(pass->plan, NULL, NULL));
+    s->draw = pass;
+    gw_session_number_rows(s);
+    return GW_OK;
+}
+
+static gw_status read_ids(gw_session *s, const gw_choice *rule, int32_t *ids) {
+    gw_status status = set_rule(s, rule);
+    status = status == GW_OK ? gw_pass_run(s, s->draw, gw_plan_start) : status;
+    gw_status waited = gw_plan_wait(s->draw->plan); /* for the pass before it too */
+    GW_TRY(status);
+    GW_TRY(waited);
+    return head_of(s)->backend->read(s->sampled, 0, ids, (size_t)s->step.n * sizeof *ids);
+}
+
+gw_status gw_session_draw_end(gw_session *s, const gw_choice *rule, int32_t *ids, int *drawn) {
+    GW_TRY(read_ids(s, rule, ids));
+    *drawn = 1;
+    for (int32_t i = 0; i < s->step.n; i++) {
+        *drawn &= ids[i] >= 0;
+    }
+    if (!*drawn) {
+        return gw_session_take_rows(s);
+    }
+    gw_session_keep_rows(s);
+    return GW_OK;
+}

@@ -1,0 +1,90 @@
+/* core/engine/run/session_state.h - what a gw_session holds; for the session_*.c files and gauge.c.
+ */
+#ifndef GW_ENGINE_SESSION_STATE_H
+#define GW_ENGINE_SESSION_STATE_H
+
+#include "core/engine/run/kv.h"
+#include "core/engine/run/model_state.h"
+#include "core/tensor/sample.h"
+#include "core/model/build.h"
+
+/* Rows of a prompt whose logits are computed in one pass. */
+enum { GW_HEAD_TILE = 32, GW_DECODE_PLANS = 5 };
+
+/* A frozen plan with its graph and, for profiling, what its nodes moved and computed. */
+typedef struct gw_pass {
+    gw_graph graph;
+    gw_plan *plan;
+    double *bytes, *ops; /* [nodes] since profiling was turned on             */
+    size_t *row;         /* [nodes] line of gw_session_kernel_times it adds to */
+} gw_pass;
+
+struct gw_session {
+    gw_model *model;
+    const volatile int *cancel;
+    int32_t n_ctx, chunk, pos;
+    int32_t *tokens;    /* [n_ctx] of the timeline, pos of them                          */
+    int32_t prompted;   /* leading tokens computed as a prompt, on nothing but a prompt  */
+    double row_seconds; /* of the last chunk's slowest stage; 0: not known             */
+    gw_where *where;    /* of every block: the model's, or home for a cache it has no kernel for */
+    int head_device;    /* where the logits are */
+    gw_kv kv;
+    struct gw_buffer *stream[GW_MAX_DEVICES], *rope[GW_MAX_DEVICES], *logits;
+    gw_tensor stream_on[GW_MAX_DEVICES], rope_table[GW_MAX_DEVICES];
+    gw_pass *passes;               /* decode widths, prompt head, stages of the prompt body */
+    int n_passes, n_prompt_passes; /* the second: up to and with the stages of the body */
+    gw_pass *next;                 /* the one that draws too (session_next.c); NULL: none */
+    gw_pass *draw;                 /* draws behind the rows of a decode pass; NULL: none  */
+    size_t n_rows;                 /* lines of gw_session_kernel_times */
+    int profiling;
+    float *logits_host; /* [GW_HEAD_TILE, v]: the device's memory, or our copy of it */
+    float *logits_copy;
+    size_t first_logit, n_logits; /* rows of logits_host that callers may read */
+    gw_step step;
+    /* session_next.c. sampled: the ids, and the choice behind them, on head_device. */
+    struct gw_buffer *sampled;
+    gw_tensor ids, ids_of_rows, choice;
+    gw_choice rule;          /* as the device has it; temperature -1: it has none          */
+    struct gw_post *post[2]; /* NULL: ids are read where they are                          */
+    int turn;                /* of the posts                                               */
+    int ahead;               /* the step of ahead_token at position pos was started        */
+    int32_t ahead_token;
+};
+
+/* session.c */
+typedef enum gw_pass_parts {
+    GW_PASS_WHOLE,
+    GW_PASS_BODY,
+    GW_PASS_HEAD,
+    GW_PASS_NEXT, /* whole, and the draw */
+    GW_PASS_DRAW  /* the draw alone, out of the logits that are there */
+} gw_pass_parts;
+typedef struct gw_layer_range {
+    int first, end; /* {0, 0}: the embedding alone */
+} gw_layer_range;
+
+gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_pass_parts parts,
+                        gw_layer_range layers);
+void gw_pass_free(gw_pass *p);
+gw_status gw_pass_run(gw_session *s, gw_pass *p, gw_status (*go)(gw_plan *, const gw_step *));
+gw_status gw_session_check_tokens(const gw_session *s, const int32_t *tokens, size_t n);
+void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos);
+gw_status gw_session_check_cancel(const gw_session *s);
+
+/* The rows of the decode pass that has run: their logits, and the session holds their tokens. */
+gw_status gw_session_take_rows(gw_session *s);
+/* The same without logits. */
+void gw_session_keep_rows(gw_session *s);
+void gw_session_number_rows(gw_session *s);
+
+/* session_next.c. Can the device of the logits draw? Then what that takes; freed by _free. */
+gw_status gw_next_new(gw_session *s);
+void gw_next_free(gw_session *s);
+
+/* session_blame.c: logits of the last of these tokens were not finite. Runs tokens [n] from
+ * position pos again, layer by layer, and returns GW_E_NUMERIC with a message that names the first
+ * layer whose output is not finite. Overwrites the cache with the same values. */
+gw_status gw_session_blame(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos,
+                           gw_order order);
+
+#endif

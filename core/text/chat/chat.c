@@ -1,0 +1,373 @@
+/* core/text/chat/chat.c - renders conversations; see chat.h and godwit.h. */
+#include "core/text/chat/chat.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/text/buffer.h"
+#include "core/text/utf8.h"
+
+enum { MARKERS = 12, BARRED = 64 };
+
+typedef struct marker {
+    const char *spelling; /* in the style's pattern, between the braces */
+    size_t bytes;
+    int32_t id; /* -1: the vocabulary has none */
+} marker;
+
+struct gw_chat {
+    const gw_chat_style *style;
+    const gw_vocab *vocab;
+    const gw_tokenizer *tokenizer;
+    gw_chat_source source;
+    char *preset; /* system text without which no conversation begins; NULL: none */
+    marker markers[MARKERS];
+    int n_markers;
+    int32_t barred[BARRED]; /* what text may not become: markers of any form, and ends */
+    size_t n_barred;
+    int32_t end; /* -1: the style closes an answer with text, or not at all */
+    char end_text[64];
+};
+
+/* ---- markers ----------------------------------------------------------------------------- */
+
+static int32_t marker_id(const gw_vocab *v, const char *spelling, size_t bytes) {
+    if (bytes == 3 && memcmp(spelling, "bos", 3) == 0) {
+        return v->bos;
+    }
+    if (bytes == 3 && memcmp(spelling, "eos", 3) == 0) {
+        return v->eos;
+    }
+    return gw_chat_marker(v, spelling, bytes);
+}
+
+static int is_id_name(const char *spelling, size_t bytes) {
+    return bytes == 3 && (memcmp(spelling, "bos", 3) == 0 || memcmp(spelling, "eos", 3) == 0);
+}
+
+static const marker *find_marker(const gw_chat *c, const char *spelling, size_t bytes) {
+    for (int i = 0; i < c->n_markers; i++) {
+        const marker *m = &c->markers[i];
+        if (m->bytes == bytes && memcmp(m->spelling, spelling, bytes) == 0) {
+            return m;
+        }
+    }
+    return NULL;
+}
+
+static void add_markers(gw_chat *c, const char *pattern) {
+    for (const char *at = pattern; (at = strchr(at, '{')) != NULL;) {
+        at++;
+        size_t bytes = strcspn(at, "}");
+        if (find_marker(c, at, bytes) == NULL && c->n_markers < MARKERS) {
+            c->markers[c->n_markers++] = (marker){at, bytes, marker_id(c->vocab, at, bytes)};
+        }
+    }
+}
+
+static void bar(gw_chat *c, int32_t id) {
+    for (size_t i = 0; i < c->n_barred; i++) {
+        if (c->barred[i] == id) {
+            return;
+        }
+    }
+    if (id >= 0 && c->n_barred < sizeof c->barred / sizeof c->barred[0]) {
+        c->barred[c->n_barred++] = id;
+    }
+}
+
+static void find_markers_of(gw_chat *c, const gw_chat_style *s) {
+    const char *patterns[] = {s->begin, s->system != NULL ? s->system : "", s->user, s->answer,
+                              s->end};
+    c->n_markers = 0;
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
+        add_markers(c, patterns[i]);
+    }
+    for (int i = 0; i < c->n_markers; i++) {
+        bar(c, c->markers[i].id);
+    }
+}
+
+static void find_markers(gw_chat *c) {
+    const gw_chat_style *s = c->style;
+    for (size_t i = 0; gw_chat_style_at(i) != NULL; i++) {
+        find_markers_of(c, gw_chat_style_at(i));
+    }
+    find_markers_of(c, s); /* its own stay */
+    for (int i = 0; i < c->vocab->n_end; i++) {
+        bar(c, c->vocab->end[i]);
+    }
+    c->end = -1;
+    if (s->end[0] == '{') {
+        const marker *m = find_marker(c, s->end + 1, strcspn(s->end + 1, "}"));
+        c->end = m->id;
+        if (m->id < 0 && !is_id_name(m->spelling, m->bytes)) {
+            snprintf(c->end_text, sizeof c->end_text, "%.*s", (int)m->bytes, m->spelling);
+        }
+    }
+}
+
+/* ---- open -------------------------------------------------------------------------------- */
+
+static gw_status unknown_name(const char *name) {
+    char known[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; gw_chat_style_name(i) != NULL; i++) {
+        int n = snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "",
+                         gw_chat_style_name(i));
+        used += n > 0 && (size_t)n < sizeof known - used ? (size_t)n : 0;
+    }
+    return gw_fail(GW_E_ARGUMENT, "chat template", "'%.40s' is not known; known are %s", name,
+                   known);
+}
+
+static gw_status choose(gw_chat *c, const char *name, const char *text, size_t bytes) {
+    if (name != NULL) {
+        c->style = gw_chat_style_named(name, c->vocab);
+        c->source = GW_CHAT_BY_NAME;
+        return c->style != NULL ? GW_OK : unknown_name(name);
+    }
+    if (text != NULL && bytes > 0) {
+        c->style = gw_chat_style_of_template(text, bytes, c->vocab);
+        c->source = GW_CHAT_BY_TEMPLATE;
+        if (c->style == NULL) {
+            return gw_fail(GW_E_UNSUPPORTED, "chat template",
+                           "the model's own is of a form that is not known here; name one that "
+                           "the model understands (chatml, llama3, plain, ...)");
+        }
+        return GW_OK;
+    }
+    c->style = gw_chat_style_of_vocab(c->vocab);
+    c->source = strcmp(c->style->name, "plain") == 0 ? GW_CHAT_BY_DEFAULT : GW_CHAT_BY_VOCAB;
+    return GW_OK;
+}
+
+gw_status gw_chat_bind(const gw_vocab *vocab, const gw_tokenizer *tokenizer, const char *name,
+                       const char *template_text, size_t bytes, gw_chat **out) {
+    gw_chat *c = calloc(1, sizeof *c);
+    if (c == NULL) {
+        return gw_fail(GW_E_NOMEM, "chat template", "no memory");
+    }
+    c->vocab = vocab;
+    c->tokenizer = tokenizer;
+    gw_status status = choose(c, name, template_text, bytes);
+    const char *preset = status == GW_OK ? c->style->preset : "";
+    size_t n = strlen(preset);
+    if (n == 0 && status == GW_OK && c->source == GW_CHAT_BY_TEMPLATE) {
+        n = gw_chat_template_preset(template_text, bytes, &preset);
+    }
+    if (n > 0 && (c->preset = strndup(preset, n)) == NULL) {
+        status = gw_fail(GW_E_NOMEM, "chat template", "no memory");
+    }
+    if (status != GW_OK) {
+        gw_chat_free(c);
+        return status;
+    }
+    find_markers(c);
+    *out = c;
+    return GW_OK;
+}
+
+void gw_chat_free(gw_chat *chat) {
+    if (chat != NULL) {
+        free(chat->preset);
+        free(chat);
+    }
+}
+
+const char *gw_chat_name(const gw_chat *chat) { return chat->style->name; }
+
+const char *gw_chat_origin(const gw_chat *chat) {
+    static const char *const words[] = {"as asked", "the model's template", "the model's tokens",
+                                        "the model names none"};
+    return words[chat->source];
+}
+
+size_t gw_chat_stops(const gw_chat *chat, const char **texts, size_t capacity) {
+    const char *all[] = {chat->end_text, chat->style->stop};
+    size_t n = 0;
+    for (size_t i = 0; i < 2; i++) {
+        if (all[i][0] != '\0') {
+            if (n < capacity) {
+                texts[n] = all[i];
+            }
+            n++;
+        }
+    }
+    return n;
+}
+
+int gw_chat_is_end(const gw_chat *chat, int32_t id) {
+    for (int i = 0; i < chat->vocab->n_end; i++) {
+        if (chat->vocab->end[i] == id) {
+            return 1;
+        }
+    }
+    return id >= 0 && id == chat->end;
+}
+
+/* ---- rendering --------------------------------------------------------------------------- */
+
+typedef struct rendering {
+    const gw_chat *c;
+    gw_text_piece *pieces;
+    size_t n, capacity;
+    const gw_chat_message *system; /* waits for the user's message that takes it along */
+} rendering;
+
+static gw_status add_piece(rendering *r, int32_t id, const char *text, size_t bytes) {
+    if (id < 0 && bytes == 0) {
+        return GW_OK;
+    }
+    void *pieces = r->pieces;
+    gw_status status = gw_array_reserve(&pieces, &r->capacity, r->n + 1, sizeof *r->pieces);
+    r->pieces = pieces;
+    GW_TRY(status);
+    r->pieces[r->n++] = (gw_text_piece){id, text, bytes};
+    return GW_OK;
+}
+
+static void trim(const char **text, size_t *n, int front, int back) {
+    while (front && *n > 0) {
+        uint32_t cp;
+        size_t length = gw_utf8_next(*text, *n, &cp);
+        if (length == 0 || !gw_utf8_is_space(cp)) {
+            break;
+        }
+        *text += length;
+        *n -= length;
+    }
+    while (back && *n > 0) {
+        size_t length = 1;
+        uint32_t cp;
+        while (length < 4 && length < *n && ((*text)[*n - length] & 0xC0) == 0x80) {
+            length++;
+        }
+        if (gw_utf8_next(*text + *n - length, length, &cp) != length || !gw_utf8_is_space(cp)) {
+            break;
+        }
+        *n -= length;
+    }
+}
+
+static gw_status add_pattern(rendering *r, const char *pattern, const gw_chat_message *m, int flag);
+
+/* The text of a message, and in front of a user's the system text that had to wait. */
+static gw_status add_message(rendering *r, const gw_chat_message *m, int flag) {
+    const gw_chat_style *s = r->c->style;
+    const gw_chat_message *system = flag == GW_CHAT_TRIM_USER ? r->system : NULL;
+    int whole = flag == GW_CHAT_TRIM_USER && (s->flags & GW_CHAT_TRIM_WHOLE) != 0;
+    if (system != NULL) {
+        r->system = NULL;
+        GW_TRY(add_pattern(r, s->join, system, GW_CHAT_TRIM_SYSTEM));
+    }
+    const char *text = m->text;
+    size_t bytes = m->bytes;
+    int trimmed = (s->flags & flag) != 0;
+    trim(&text, &bytes, trimmed || (whole && system == NULL), trimmed || whole);
+    return add_piece(r, -1, text, bytes);
+}
+
+static gw_status add_pattern(rendering *r, const char *pattern, const gw_chat_message *m,
+                             int flag) {
+    for (const char *at = pattern; *at != '\0';) {
+        if (*at == '%') {
+            GW_TRY(add_message(r, m, flag));
+            at++;
+        } else if (*at == '{') {
+            size_t bytes = strcspn(++at, "}");
+            const marker *k = find_marker(r->c, at, bytes);
+            if (k->id >= 0) {
+                GW_TRY(add_piece(r, k->id, NULL, 0));
+            } else if (!is_id_name(at, bytes)) {
+                GW_TRY(add_piece(r, -1, at, bytes));
+            }
+            at += bytes + 1;
+        } else {
+            size_t bytes = strcspn(at, "{%");
+            GW_TRY(add_piece(r, -1, at, bytes));
+            at += bytes;
+        }
+    }
+    return GW_OK;
+}
+
+static gw_status add_role(rendering *r, const gw_chat_message *m) {
+    const gw_chat_style *s = r->c->style;
+    if (strcmp(m->role, "system") == 0) {
+        if (s->system != NULL) {
+            return add_pattern(r, s->system, m, GW_CHAT_TRIM_SYSTEM);
+        }
+        if (r->system != NULL) {
+            return gw_fail(GW_E_ARGUMENT, "chat", "two system messages without a user's between");
+        }
+        r->system = m;
+        return GW_OK;
+    }
+    if (strcmp(m->role, "user") == 0) {
+        return add_pattern(r, s->user, m, GW_CHAT_TRIM_USER);
+    }
+    if (strcmp(m->role, "assistant") != 0) {
+        return gw_fail(GW_E_ARGUMENT, "chat", "'%.40s' is no role; system, user and assistant are",
+                       m->role);
+    }
+    GW_TRY(add_pattern(r, s->answer, m, 0));
+    GW_TRY(add_pattern(r, s->said, m, GW_CHAT_TRIM_ANSWER));
+    GW_TRY(add_pattern(r, s->end, m, 0));
+    return add_pattern(r, s->after, m, 0);
+}
+
+static gw_status add_beginning(rendering *r, const gw_chat_message *first) {
+    const gw_chat *c = r->c;
+    int own = strncmp(c->style->begin, "{bos}", 5) == 0 || strncmp(c->style->user, "{bos}", 5) == 0;
+    if (!own && c->vocab->add_bos) {
+        GW_TRY(add_piece(r, c->vocab->bos, NULL, 0));
+    }
+    GW_TRY(add_pattern(r, c->style->begin, NULL, 0));
+    if (c->preset != NULL && strcmp(first->role, "system") != 0) {
+        gw_chat_message preset = {"system", c->preset, strlen(c->preset)};
+        return add_role(r, &preset);
+    }
+    return GW_OK;
+}
+
+static gw_status add_all(rendering *r, const gw_chat_message *messages, size_t n, size_t from) {
+    if (from == 0) {
+        GW_TRY(add_beginning(r, &messages[0]));
+    } else {
+        GW_TRY(add_pattern(r, r->c->style->end, NULL, 0));
+        GW_TRY(add_pattern(r, r->c->style->after, NULL, 0));
+    }
+    for (size_t i = from; i < n; i++) {
+        GW_TRY(add_role(r, &messages[i]));
+    }
+    if (r->system != NULL) {
+        return gw_fail(GW_E_ARGUMENT, "chat",
+                       "template %s puts a system message into the user's message behind it; "
+                       "there is none",
+                       r->c->style->name);
+    }
+    int answered = n > 0 && strcmp(messages[n - 1].role, "assistant") == 0;
+    return answered ? GW_OK : add_pattern(r, r->c->style->answer, NULL, 0);
+}
+
+gw_status gw_chat_render(const gw_chat *chat, const gw_chat_message *messages, size_t n,
+                         size_t from, int32_t **ids, size_t *n_ids) {
+    if (n == 0 || from >= n || (from > 0 && strcmp(messages[from - 1].role, "assistant") != 0)) {
+        return gw_fail(GW_E_ARGUMENT, "chat",
+                       n == 0 ? "no message to render"
+                              : "rendering goes on only behind an assistant's message");
+    }
+    rendering r = {.c = chat};
+    gw_text_rules rules = {.barred = chat->barred,
+                           .n_barred = chat->n_barred,
+                           .joined = from > 0,
+                           .strip_after = (chat->style->flags & GW_CHAT_STRIP) != 0};
+    gw_status status = add_all(&r, messages, n, from);
+    if (status == GW_OK) {
+        status = gw_tokenizer_encode_pieces(chat->tokenizer, r.pieces, r.n, &rules, ids, n_ids);
+    }
+    free(r.pieces);
+    return status;
+}

@@ -1,0 +1,249 @@
+/* core/text/tokens/vocab.c - checks that make a vocabulary safe to build a tokenizer on. */
+#include "core/text/tokens/vocab.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/hash.h"
+#include "core/text/tokens/normalize.h"
+#include "core/text/tokens/trie.h"
+#include "core/text/utf8.h"
+
+enum { TOKENS_MAX = 1 << 26, TOKEN_BYTES_MAX = 1 << 20 };
+
+void gw_vocab_init(gw_vocab *vocab) {
+    memset(vocab, 0, sizeof *vocab);
+    vocab->bos = vocab->eos = vocab->unk = vocab->pad = -1;
+}
+
+void gw_vocab_free(gw_vocab *vocab) {
+    if (vocab != NULL) {
+        gw_arena_free(vocab->arena);
+        gw_vocab_init(vocab);
+    }
+}
+
+static int hex_digit(char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
+}
+
+/* "<0xHH>" */
+static int spelled_byte(const gw_vocab_token *t, uint8_t *byte) {
+    if (t->bytes != 6 || memcmp(t->text, "<0x", 3) != 0 || t->text[5] != '>') {
+        return 0;
+    }
+    int high = hex_digit(t->text[3]), low = hex_digit(t->text[4]);
+    *byte = (uint8_t)(high * 16 + low);
+    return high >= 0 && low >= 0;
+}
+
+static gw_status check_token(const char *where, const gw_vocab *vocab, size_t id) {
+    gw_vocab_token *t = &vocab->tokens[id];
+    t->kind = t->kind == 0 ? GW_TOKEN_NORMAL : t->kind;
+    if (t->kind > GW_TOKEN_BYTE) {
+        return gw_fail(GW_E_METADATA, where, "token %zu has the unknown kind %u", id,
+                       (unsigned)t->kind);
+    }
+    if (t->bytes == 0 && t->kind != GW_TOKEN_UNUSED) {
+        return gw_fail(GW_E_METADATA, where, "token %zu has no text", id);
+    }
+    if (t->bytes > TOKEN_BYTES_MAX) {
+        return gw_fail(GW_E_LIMIT, where, "token %zu is %u bytes long", id, (unsigned)t->bytes);
+    }
+    if (!isfinite(t->score)) {
+        return gw_fail(GW_E_METADATA, where, "the score of token %zu is not a number", id);
+    }
+    if (t->kind == GW_TOKEN_BYTE && !spelled_byte(t, &t->byte)) {
+        return gw_fail(GW_E_METADATA, where,
+                       "byte token %zu is spelled \"%.*s\", not <0x00>..<0xFF>", id,
+                       t->bytes > 20 ? 20 : (int)t->bytes, t->text);
+    }
+    if (t->kind == GW_TOKEN_CONTROL || t->kind == GW_TOKEN_UNKNOWN) {
+        t->special = 1;
+    }
+    if ((t->special || t->kind == GW_TOKEN_USER) && t->bytes > GW_TRIE_WORD_MAX) {
+        return gw_fail(GW_E_LIMIT, where,
+                       "added token %zu is %u bytes long, at most %d are handled", id,
+                       (unsigned)t->bytes, (int)GW_TRIE_WORD_MAX);
+    }
+    return GW_OK;
+}
+
+/* SentencePiece-like: none of the byte tokens, or each exactly once. */
+static gw_status check_byte_tokens(const char *where, gw_vocab *vocab) {
+    int32_t seen[256];
+    memset(seen, -1, sizeof seen);
+    size_t count = 0;
+    for (size_t i = 0; i < vocab->n_tokens; i++) {
+        const gw_vocab_token *t = &vocab->tokens[i];
+        if (t->kind != GW_TOKEN_BYTE) {
+            continue;
+        }
+        if (seen[t->byte] >= 0) {
+            return gw_fail(GW_E_METADATA, where, "tokens %d and %zu both stand for byte 0x%02X",
+                           (int)seen[t->byte], i, (unsigned)t->byte);
+        }
+        seen[t->byte] = (int32_t)i;
+        count++;
+    }
+    int needs_unk = vocab->kind == GW_VOCAB_SPM_BPE && vocab->unk < 0;
+    if (count == 0 && (vocab->byte_fallback || needs_unk)) {
+        return gw_fail(GW_E_METADATA, where, "the vocabulary has no byte tokens%s",
+                       vocab->byte_fallback ? "" : " and no unknown token");
+    }
+    for (unsigned b = 0; count > 0 && b < 256; b++) {
+        if (seen[b] < 0) {
+            return gw_fail(GW_E_METADATA, where, "the token of byte 0x%02X is missing", b);
+        }
+    }
+    vocab->byte_fallback = count > 0;
+    return GW_OK;
+}
+
+/* Byte-level: rare bytes are missing in published vocabularies (control characters, leads of
+ * unassigned planes, bytes that UTF-8 never uses); without the others ordinary text is lost. */
+static int is_rare(unsigned b) {
+    return (b < 0x20 && b != '\t' && b != '\n' && b != '\r') || b == 0x7F || b == 0xC0 ||
+           b == 0xC1 || b > 0xF0;
+}
+
+static gw_status check_letters(const char *where, const gw_vocab *vocab, const gw_map *map) {
+    for (unsigned b = 0; b < 256; b++) {
+        char letter[4];
+        size_t n = gw_utf8_put(gw_byte_letter((uint8_t)b), letter), id;
+        if (!gw_map_find(map, letter, n, &id) && !is_rare(b)) {
+            return gw_fail(GW_E_METADATA, where, "no token stands for byte 0x%02X", b);
+        }
+    }
+    return vocab->n_tokens > 0 ? GW_OK : gw_fail(GW_E_METADATA, where, "no tokens");
+}
+
+static gw_status check_merges(const char *where, const gw_vocab *vocab, const gw_map *map) {
+    gw_bytes whole = {0};
+    gw_status status = GW_OK;
+    for (size_t i = 0; i < vocab->n_merges; i++) {
+        const gw_vocab_merge *m = &vocab->merges[i];
+        size_t id;
+        if (m->left_bytes == 0 || m->right_bytes == 0) {
+            GW_TRY_DONE(gw_fail(GW_E_METADATA, where, "merge %zu has an empty side", i));
+        }
+        whole.n = 0;
+        GW_TRY_DONE(gw_bytes_add(&whole, m->left, m->left_bytes));
+        GW_TRY_DONE(gw_bytes_add(&whole, m->right, m->right_bytes));
+        if (!gw_map_find(map, m->left, m->left_bytes, &id) ||
+            !gw_map_find(map, m->right, m->right_bytes, &id) ||
+            !gw_map_find(map, whole.data, whole.n, &id)) {
+            GW_TRY_DONE(gw_fail(GW_E_METADATA, where,
+                                "merge %zu (\"%.*s\" and \"%.*s\") is not made of tokens", i,
+                                m->left_bytes > 40 ? 40 : (int)m->left_bytes, m->left,
+                                m->right_bytes > 40 ? 40 : (int)m->right_bytes, m->right));
+        }
+    }
+done:
+    free(whole.data);
+    return status;
+}
+
+static gw_status check_texts(const char *where, const gw_vocab *vocab) {
+    gw_map *map = gw_map_new();
+    gw_status status = GW_OK;
+    if (map == NULL) {
+        return gw_fail(GW_E_NOMEM, where, "no memory for the vocabulary");
+    }
+    for (size_t i = 0; i < vocab->n_tokens; i++) {
+        const gw_vocab_token *t = &vocab->tokens[i];
+        if (t->bytes > 0 && gw_map_add(map, t->text, t->bytes, i, NULL) == GW_MAP_NOMEM) {
+            GW_TRY_DONE(gw_fail(GW_E_NOMEM, where, "no memory for the vocabulary"));
+        }
+    }
+    if (vocab->kind == GW_VOCAB_BYTE_BPE) {
+        GW_TRY_DONE(check_letters(where, vocab, map));
+    }
+    GW_TRY_DONE(check_merges(where, vocab, map));
+done:
+    gw_map_free(map);
+    return status;
+}
+
+static gw_status check_ids(const char *where, const gw_vocab *vocab) {
+    const struct {
+        const char *name;
+        int32_t id;
+    } ids[] = {
+        {"bos", vocab->bos}, {"eos", vocab->eos}, {"unknown", vocab->unk}, {"pad", vocab->pad}};
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        if (ids[i].id < -1 || ids[i].id >= (int64_t)vocab->n_tokens) {
+            return gw_fail(GW_E_METADATA, where,
+                           "the %s token is %d, the vocabulary has %zu tokens", ids[i].name,
+                           (int)ids[i].id, vocab->n_tokens);
+        }
+    }
+    for (int i = 0; i < vocab->n_end; i++) {
+        if (vocab->end[i] < 0 || vocab->end[i] >= (int64_t)vocab->n_tokens) {
+            return gw_fail(GW_E_METADATA, where, "end token %d is not in the vocabulary",
+                           (int)vocab->end[i]);
+        }
+    }
+    return GW_OK;
+}
+
+static void add_end(gw_vocab *vocab, int32_t id) {
+    for (int i = 0; i < vocab->n_end; i++) {
+        if (vocab->end[i] == id) {
+            return;
+        }
+    }
+    if (id >= 0 && (size_t)vocab->n_end < sizeof vocab->end / sizeof vocab->end[0]) {
+        vocab->end[vocab->n_end++] = id;
+    }
+}
+
+/* Files name one end token; chat models end a turn with others. */
+static void find_ends(gw_vocab *vocab) {
+    static const char *const ENDS[] = {
+        "<|eot_id|>",    "<|im_end|>", "<|end_of_text|>", "</s>",    "<|endoftext|>", "<|eom_id|>",
+        "<end_of_turn>", "<|end|>",    "<|EOT|>",         "<|eot|>", "<EOT>"};
+    add_end(vocab, vocab->eos);
+    for (size_t i = 0; i < vocab->n_tokens; i++) {
+        const gw_vocab_token *t = &vocab->tokens[i];
+        if (t->kind != GW_TOKEN_CONTROL && t->kind != GW_TOKEN_USER) {
+            continue;
+        }
+        for (size_t k = 0; k < sizeof ENDS / sizeof ENDS[0]; k++) {
+            if (t->bytes == strlen(ENDS[k]) && memcmp(t->text, ENDS[k], t->bytes) == 0) {
+                add_end(vocab, (int32_t)i);
+            }
+        }
+    }
+}
+
+gw_status gw_vocab_check(const char *where, gw_vocab *vocab) {
+    if (vocab->n_tokens == 0 || vocab->n_tokens > TOKENS_MAX || vocab->n_merges > TOKENS_MAX) {
+        return gw_fail(vocab->n_tokens == 0 ? GW_E_METADATA : GW_E_LIMIT, where,
+                       "a vocabulary of %zu tokens and %zu merges", vocab->n_tokens,
+                       vocab->n_merges);
+    }
+    if (vocab->n_end < 0 || (size_t)vocab->n_end > sizeof vocab->end / sizeof vocab->end[0]) {
+        return gw_fail(GW_E_LIMIT, where, "%d end tokens", vocab->n_end);
+    }
+    for (size_t i = 0; i < vocab->n_tokens; i++) {
+        GW_TRY(check_token(where, vocab, i));
+    }
+    GW_TRY(check_ids(where, vocab));
+    if (vocab->kind != GW_VOCAB_BYTE_BPE) {
+        GW_TRY(check_byte_tokens(where, vocab));
+    }
+    GW_TRY(check_texts(where, vocab));
+    if (vocab->charsmap != NULL && !gw_charsmap_valid(vocab->charsmap, vocab->charsmap_bytes)) {
+        return gw_fail(GW_E_METADATA, where, "the normalizer's character map is broken");
+    }
+    if (vocab->kind == GW_VOCAB_SPM_BPE) {
+        vocab->strip_start = vocab->remove_extra_spaces ? 2 : vocab->add_space_prefix ? 1 : 0;
+    }
+    find_ends(vocab);
+    return GW_OK;
+}

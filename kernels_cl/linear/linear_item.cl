@@ -1,0 +1,364 @@
+/* kernels_cl/linear/linear_item.cl - y = x W^T with quantized weights, for processors: a work-item
+ * takes a strip of 16 rows, vector lanes are rows, and up to 16 activation rows share one
+ * unpacking. Of spans, x is as align_spans leaves it (rows.cl).
+ */
+#define MOST_ROWS 16
+
+#if !defined(GW_PLAIN) && (defined(__AVX512BW__) || defined(__AVX2__))
+#define MULTIPLY_ADD /* x86: neighbouring products of bytes or words, added, in one instruction */
+#endif
+
+typedef struct strip_block {
+#ifdef MULTIPLY_ADD
+    uint16 c[8]; /* codes of weights 4 j .. 4 j + 3 */
+#else
+    uint16 even[8], odd[8]; /* codes as int16 pairs: weights 4 j, 4 j + 2 and 4 j + 1, 4 j + 3 */
+#endif
+    float16 ws, wm;
+    int16 s0, s1, m0, m1;
+} strip_block;
+
+static inline float16 widen16(uint16 bits) {
+    uint16 sign = (bits & 0x8000u) << 16, expo = bits >> 10 & 0x1fu, frac = bits & 0x3ffu;
+    float16 tiny = convert_float16(convert_int16(frac)) * 5.9604644775390625e-8f;
+    uint16 normal = select((expo + 112u) << 23, (uint16)0x7f800000u, expo == 31u) | frac << 13;
+    return as_float16(select(normal, as_uint16(tiny), expo == 0u) | sign);
+}
+
+#if LEVELS
+static inline uint16 level16(uint16 nibbles) {
+    uint16 out = 0u;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        uint16 n = nibbles >> (uint)(8 * i) & 15u;
+        uint16 low = select((uint16)0xbfad9881u, (uint16)0xf6eaddcfu, (n & 4u) != 0u);
+        uint16 high = select((uint16)0x26190d01u, (uint16)0x71594535u, (n & 4u) != 0u);
+        uint16 word = select(low, high, (n & 8u) != 0u);
+        out |= ((word >> ((n & 3u) * 8u) & 255u) ^ 128u) << (uint)(8 * i);
+    }
+    return out;
+}
+#endif
+
+#define ENDS_TERM(b) (((b) + 1) % GW_ACT_SPAN == 0) /* of spans */
+#define STRIP_WORD(plane, index) vload16(index, (__global const uint *)(plane))
+
+static inline void unpack(PLANE_ARGS, size_t strip, int b, int blocks, strip_block *o) {
+    size_t at = strip * blocks + b;
+#ifdef MULTIPLY_ADD
+#pragma unroll
+    for (int i = 0; i < LOW_BITS; i++) {
+        __builtin_prefetch((__global const char *)w + at * 64 * LOW_BITS + 64 * i + 4096);
+    }
+#endif
+    uint16 c[8];
+#if LOW_BITS == 8
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        c[j] = STRIP_WORD(w, at * 8 + j);
+    }
+#elif LOW_BITS == 4
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        uint16 a = STRIP_WORD(w, at * 4 + j);
+        c[j] = a & 0x0f0f0f0fu;
+        c[4 + j] = a >> 4u & 0x0f0f0f0fu;
+    }
+#else
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        c[j] = STRIP_WORD(w, at * 2 + j / 4) >> (uint)(2 * (j & 3)) & 0x03030303u;
+    }
+#endif
+#if HIGH_BITS == 1
+    uint16 h = STRIP_WORD(w + high_at, at);
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        c[j] |= (h >> (uint)j & 0x01010101u) << LOW_BITS;
+    }
+#elif HIGH_BITS == 2
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        uint16 h = STRIP_WORD(w + high_at, at * 2 + j / 4);
+        c[j] |= (h >> (uint)(2 * (j & 3)) & 0x03030303u) << LOW_BITS;
+    }
+#endif
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+#if LEVELS
+        c[j] = level16(c[j]);
+#endif
+#ifdef MULTIPLY_ADD
+        o->c[j] = c[j];
+#else
+        o->even[j] = c[j] & 0x00ff00ffu;
+        o->odd[j] = c[j] >> 8u & 0x00ff00ffu;
+#endif
+    }
+#ifdef SPANS
+    if (!ENDS_TERM(b)) {
+        return;
+    }
+#endif
+#if HEAD_BLOCKS == 0
+    o->ws = vload16(strip, (__global const float *)(w + head_at));
+#else
+    size_t head = strip * ((blocks + HEAD_BLOCKS - 1) / HEAD_BLOCKS) + b / HEAD_BLOCKS;
+#if HEAD_BYTES == 2
+    o->ws = widen16(convert_uint16(vload16(head, (__global const ushort *)(w + head_at))));
+#else
+    uint16 both = STRIP_WORD(w + head_at, head);
+    o->ws = widen16(both & 0xffffu);
+    o->wm = widen16(both >> 16u);
+#endif
+#endif
+#if SUB_BYTES
+    uint16 sub = convert_uint16(vload16(at, (__global const ushort *)(w + sub_at)));
+#if KIND == KIND_HALVES
+    o->s0 = as_int16(sub << 24u) >> 24;
+    o->s1 = as_int16(sub << 16u) >> 24;
+#elif KIND == KIND_Q2
+    o->s0 = as_int16(sub & 15u), o->m0 = as_int16(sub >> 4u & 15u);
+    o->s1 = as_int16(sub >> 8u & 15u), o->m1 = as_int16(sub >> 12u);
+#elif KIND == KIND_AFFINE
+    o->ws = o->ws * convert_float16(as_int16(sub & 255u));
+    o->wm = -(o->wm * convert_float16(as_int16(sub >> 8u)));
+#else
+    o->ws = o->ws * convert_float16(as_int16(sub << 24u) >> 24);
+#endif
+#endif
+}
+
+#ifdef MULTIPLY_ADD
+
+/* Instructions by clang's names for them, not as assembly, which PoCL 5.0 takes for a call of its
+ * own that allocates local memory, and aborts. */
+#ifdef __AVX512BW__
+typedef uint16 x86_words;
+#define X86(name) __builtin_ia32_##name##512
+#define BOTH(name) name(a, b)
+#else
+typedef uint8 x86_words;
+#define X86(name) __builtin_ia32_##name##256
+#define BOTH(name) (uint16)(name(a.lo, b.lo), name(a.hi, b.hi))
+#endif
+#define X86_VECTOR __attribute__((vector_size(sizeof(x86_words))))
+typedef char x86_bytes X86_VECTOR;
+typedef short x86_shorts X86_VECTOR;
+typedef ushort x86_ushorts X86_VECTOR;
+
+#define PAIRWISE(name, type, join)                                                                 \
+    static inline x86_words x86_##name(x86_words a_words, x86_words b_words) {                     \
+        type a = __builtin_astype(a_words, type), b = __builtin_astype(b_words, type);             \
+        return __builtin_astype(join, x86_words);                                                  \
+    }                                                                                              \
+    static inline uint16 name(uint16 a, uint16 b) {                                                \
+        return BOTH(x86_##name);                                                                   \
+    }
+PAIRWISE(vpmaddwd, x86_shorts, X86(pmaddwd)(a, b)) /* int16 x int16 -> int32 */
+PAIRWISE(vpmaddubsw, x86_bytes, X86(pmaddubsw)(a, b)) /* uint8 x int8 -> int16, saturated */
+PAIRWISE(vpaddw, x86_ushorts, a + b) /* no pairs: int16 + int16 */
+
+/* An int16 holds eight products of codes of five bits (8 x 31 x 127 = 31,496), four of six bits.
+ * Codes of eight bits: even and odd bytes apart, as int16. */
+static inline int16 dot_words(const strip_block *o, __global const uint *x, int from) {
+    const uint16 ones = 0x00010001u;
+#if LEVELS || LOW_BITS + HIGH_BITS == 8
+    int16 sum = 0;
+#pragma unroll
+    for (int j = from; j < from + 4; j++) {
+        uint even = (uint)(ushort)(short)(char)(x[j] & 255u) |
+                    (uint)(int)(char)(x[j] >> 16 & 255u) << 16;
+        uint odd = (uint)(ushort)(short)(char)(x[j] >> 8 & 255u) |
+                   (uint)(int)(char)(x[j] >> 24) << 16;
+        sum += as_int16(vpmaddwd(o->c[j] & 0x00ff00ffu, (uint16)even));
+        sum += as_int16(vpmaddwd(o->c[j] >> 8u & 0x00ff00ffu, (uint16)odd));
+    }
+    return sum;
+#else
+    uint16 a = vpaddw(vpmaddubsw(o->c[from], (uint16)x[from]),
+                      vpmaddubsw(o->c[from + 1], (uint16)x[from + 1]));
+    uint16 b = vpaddw(vpmaddubsw(o->c[from + 2], (uint16)x[from + 2]),
+                      vpmaddubsw(o->c[from + 3], (uint16)x[from + 3]));
+#if LOW_BITS + HIGH_BITS == 6
+    return as_int16(vpmaddwd(a, ones)) + as_int16(vpmaddwd(b, ones));
+#else
+    return as_int16(vpmaddwd(vpaddw(a, b), ones));
+#endif
+#endif
+}
+
+#else
+
+/* Products in int16, as many words of them as cannot overflow: a lane adds two products per word,
+ * each at most 127 times the largest code. */
+#if LEVELS || LOW_BITS + HIGH_BITS == 8
+#define APART /* not even one word: its two products apart */
+#define SPAN 1
+#elif LOW_BITS + HIGH_BITS == 6
+#define SPAN 2 /* 4 x 63 x 127 = 32,004 */
+#else
+#define SPAN 4 /* 8 x 31 x 127 = 31,496 */
+#endif
+
+/* Both int16 of every 32 bits, added. */
+static inline int8 pair_sums(short16 s) {
+    int8 v = as_int8(s);
+    return (v << 16 >> 16) + (v >> 16);
+}
+
+static inline int16 dot_words(const strip_block *o, const uint *even, const uint *odd, int from) {
+    int8 low = 0, high = 0;
+    short16 a = 0, b = 0;
+#pragma unroll
+    for (int j = from; j < from + 4; j++) {
+        short16 e = as_short16((uint8)even[j]), d = as_short16((uint8)odd[j]);
+        a += as_short16(o->even[j].lo) * e;
+        b += as_short16(o->even[j].hi) * e;
+#ifdef APART
+        low += pair_sums(a);
+        high += pair_sums(b);
+        a = b = 0;
+#endif
+        a += as_short16(o->odd[j].lo) * d;
+        b += as_short16(o->odd[j].hi) * d;
+        if ((j + 1) % SPAN == 0) {
+            low += pair_sums(a);
+            high += pair_sums(b);
+            a = b = 0;
+        }
+    }
+    return (int16)(low, high);
+}
+
+#endif
+
+/* Of both halves of a block. */
+static inline void dot_halves(const strip_block *o, __global const gw_act8 *x, int16 *a, int16 *b) {
+#ifdef MULTIPLY_ADD
+    __global const uint *q = (__global const uint *)x->q;
+    *a = dot_words(o, q, 0), *b = dot_words(o, q, 4);
+#else
+    short16 q = vload16(0, (__global const short *)x->q);
+    short16 even = (q << (short16)8) >> (short16)8, odd = q >> (short16)8;
+    uint e[8], d[8];
+    vstore8(as_uint8(even), 0, e);
+    vstore8(as_uint8(odd), 0, d);
+    *a = dot_words(o, e, d, 0), *b = dot_words(o, e, d, 4);
+#endif
+}
+
+#ifdef SPANS
+static inline float16 add_term(const strip_block *o, __global const gw_act8 *x, int16 sum,
+                               float16 acc) {
+    acc = fma(o->ws * x->scale, convert_float16(sum), acc);
+    return fma(o->wm, (float16)as_float(((__global const uint *)x)[1]), acc);
+}
+#else
+static inline float16 add_term(const strip_block *o, __global const gw_act8 *x, float16 acc) {
+    int16 a, b;
+    dot_halves(o, x, &a, &b);
+    float dx = x->scale;
+    int sum0 = x->sum[0], sum1 = x->sum[1];
+#if KIND == KIND_SIGNED || KIND == KIND_AFFINE
+    acc = fma(o->ws * dx, convert_float16(a + b - OFFSET * (sum0 + sum1)), acc);
+#else
+    a = o->s0 * (a - OFFSET * sum0) + o->s1 * (b - OFFSET * sum1);
+    acc = fma(o->ws * dx, convert_float16(a), acc);
+#endif
+#if KIND == KIND_AFFINE
+    acc = fma(o->wm, (float16)(dx * (float)(sum0 + sum1)), acc);
+#elif KIND == KIND_Q2
+    acc = fma(-(o->wm * dx), convert_float16(o->m0 * sum0 + o->m1 * sum1), acc);
+#endif
+    return acc;
+}
+#endif
+
+/* y = (sum + bias) + residual for the rows of a strip that exist; o: a block. */
+static inline void finish(const block *o, float16 sum, int biased,
+                          __global const float *residual, __global float *y, size_t row) {
+    float out[16];
+    vstore16(sum, 0, out);
+    for (int r = 0; r < min(16, o->m - o->r); r++) {
+        size_t at = row + (size_t)(o->first + o->r + r);
+        float v = out[r];
+        v = biased ? v + ((__global const float *)o->bias)[o->r + r] : v;
+        y[at] = residual != 0 ? v + residual[at] : v;
+    }
+}
+
+#define ROWS 16
+#define ROW_OF_ITEM 0
+#ifndef DECODE
+#define LANES 1
+#elif defined(SPANS)
+#define LANES (GW_LANES / GW_ACT_SPAN)
+#else
+#define LANES GW_LANES
+#endif
+#ifdef SPANS
+#define LANE(b) ((b) / GW_ACT_SPAN % LANES)
+#else
+#define LANE(b) ((b) % LANES)
+#endif
+#if defined(DECODE) && defined(SPANS) /* with lanes that are +0 */
+#define JOINED(sum) ((sum) + 0.0f)
+#else
+#define JOINED(sum) (sum)
+#endif
+#define FINISH(sum, i)                                                                             \
+    finish(&o, sum, biased, has_residual ? READS(float, residual) : 0, WRITES(float, y),           \
+           (size_t)(i) * y_stride)
+
+/* Groups: strips of all parts, tiles of 16 rows (a decode step has one). */
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+#ifdef DECODE
+void linear_decode(
+#else
+void linear_prefill(
+#endif
+    STEP, PART(0), PART(1), PART(2), IN(x), IN(residual), OUT(y), const int k, const int y_stride,
+    const int biased, const int has_residual) {
+    const int first = (int)get_global_id(1) * MOST_ROWS, n = min(LIVE - first, MOST_ROWS);
+    const int blocks = k / GW_ACT_BLOCK;
+    const block o = BLOCK((int)get_global_id(0));
+    const size_t strip = (size_t)(o.r / ROWS);
+    if (n <= 0) {
+        return;
+    }
+    float16 acc[MOST_ROWS][LANES];
+    for (int i = 0; i < n; i++) {
+        for (int l = 0; l < LANES; l++) {
+            acc[i][l] = 0.0f;
+        }
+    }
+#ifdef SPANS
+    int16 sum[MOST_ROWS];
+#endif
+    for (int b = 0; b < blocks; b++) {
+        strip_block s;
+        unpack(o.w, o.high, o.head, o.sub, strip, b, blocks, &s);
+        for (int i = 0; i < n; i++) {
+            __global const gw_act8 *x = READS(gw_act8, x) + (size_t)(first + i) * blocks + b;
+#ifdef SPANS
+            int16 low, high;
+            dot_halves(&s, x, &low, &high);
+            sum[i] = low + high + (b % GW_ACT_SPAN ? sum[i] : 0);
+            if (ENDS_TERM(b)) {
+                acc[i][LANE(b)] = add_term(&s, x, sum[i], acc[i][LANE(b)]);
+            }
+#else
+            acc[i][LANE(b)] = add_term(&s, x, acc[i][LANE(b)]);
+#endif
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        for (int h = 1; h < LANES; h *= 2) { /* as gw_join_lanes */
+            for (int l = 0; l < LANES; l += 2 * h) {
+                acc[i][l] = acc[i][l] + acc[i][l + h];
+            }
+        }
+        FINISH(JOINED(acc[i][0]), first + i);
+    }
+}

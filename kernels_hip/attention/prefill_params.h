@@ -1,0 +1,49 @@
+/* kernels_hip/attention/prefill_params.h - parameters of attention over the rows of a prompt. */
+#ifndef GW_KERNELS_HIP_PREFILL_PARAMS_H
+#define GW_KERNELS_HIP_PREFILL_PARAMS_H
+
+#include "core/tensor/arith.h"
+#include "kernels_hip/act8_params.h"
+#include "kernels_hip/params.h"
+
+/* Queries of a block for heads of up to `e` values, and threads, each with four of them. wide: as
+ * in gemm_params.h; there is room for more. Rows of queries and of probabilities lie so that
+ * threads which write a column of them use different banks. */
+#define GW_PREFILL_QUERIES(e, wide) ((wide) && (e) <= 128 ? 64u : 32u)
+#define GW_PREFILL_THREADS(e, wide) (4u * GW_PREFILL_QUERIES(e, wide))
+#define GW_PREFILL_STEP(queries) ((queries) + 2u)
+
+/* Shared memory: queries, a page, probabilities, rows, positions and slots. */
+#define GW_PREFILL_SHARED(e, wide)                                                                 \
+    (4u * ((e) * (GW_PREFILL_STEP(GW_PREFILL_QUERIES(e, wide)) + 64u) +                            \
+           64u * GW_PREFILL_STEP(GW_PREFILL_QUERIES(e, wide)) + 3u * GW_PREFILL_QUERIES(e, wide)))
+
+/* On 16-bit matrix instructions (prefill_half.hip): a wave has 16 queries; heads are 64 or 128
+ * values wide there. Shared memory: pages of K and V, two of each for waves of 32, else one,
+ * transposed, with the weights of all waves; positions and slots. */
+enum { GW_PREFILL_HALF_QUERIES = 64 };
+#define GW_PREFILL_HALF_SHARED(e, wide)                                                            \
+    (((wide) ? 2 * 2 * 64 * (e)*2                                                                  \
+             : 64 * ((e) / 2 + 2) * 4 + (e)*34 * 4 + GW_PREFILL_HALF_QUERIES * 72 * 2) +           \
+     8 * GW_PREFILL_HALF_QUERIES)
+
+struct gw_prefill_params {
+    struct gw_step_params step;
+    GW_DEV(const float) q;       /* [rows, heads * e]       */
+    GW_DEV(const void) k;        /* [pages, kv_heads, e, P] */
+    GW_DEV(const void) v;        /* [pages, kv_heads, P, e] */
+    GW_DEV(const int32_t) pages; /* [slots, page_stride]    */
+    GW_DEV(void) out;            /* [rows, heads * e]       */
+    GW_DEV(float) scores;        /* [blocks, kv_heads, kept, queries, 64] */
+    GW_DEV(float) tops;          /* [blocks, kv_heads, queries, groups]   */
+    GW_DEV(float) totals;        /* [blocks, kv_heads, queries, kept_groups] */
+    GW_DEV(float) sums;          /* [blocks, kv_heads, kept_groups, queries, E] */
+    int32_t kept;                /* pages of a run whose scores have room there      */
+    int32_t groups;              /* most groups of pages of a row                    */
+    int32_t kept_groups;         /* of which so many have room for their sums        */
+    int32_t heads, kv_heads, e, page_stride, window;
+    int32_t form; /* of out: act8_params.h; where that is act8 e is a multiple of 32 */
+    float scale;
+};
+
+#endif

@@ -1,0 +1,556 @@
+/* kernels_hip/gemm/gemm.hip - the prompt's products with quantized weights in the prefill order:
+ * LINEAR and GLU on int8 matrix instructions, and a plain form for devices without them.
+ *
+ * Records of weights (strip.h) and blocks of activations go through shared memory, four blocks of
+ * 32 at a time; a wave makes int8 operands out of the records itself. The sum of a block's products
+ * is an exact integer that begins at the bits of 1.5 * 2^23, so that its conversion to float is one
+ * subtraction; then comes the chain of docs/arithmetic.md, in registers.
+ *
+ * Here a wave has one strip and all of at most GW_GEMM_MANY live tokens; more are gemm_large.hip's.
+ */
+#include "kernels_hip/act8.h"
+#include "kernels_hip/gemm/gemm_format.h"
+
+#if GW_MMA
+
+/* ---- the tile -------------------------------------------------------------------------------- */
+
+/* A wave has a strip of 16 rows and NT tiles of GW_MMA_N tokens; a block as many waves as the host
+ * finds best. Strips of gate and up alternate in a GLU. */
+template <class F, int NT_> struct tile {
+    enum {
+        NT = NT_,
+        TOKENS = NT * GW_MMA_N,
+        AR = LANES == 32 ? 2 : 1, /* rows of a strip whose codes a lane holds      */
+        CR = LANES == 32 ? 2 : 4, /* rows and tokens of a lane's part of a product */
+        CC = LANES == 32 ? 2 : 1,
+        SUMS = (F::HALVES ? 2 : 1) * GW_MMA_C,
+        STEPS = BLOCKS * NT,
+        RING = GW_GEMM_RING(WIDE, F::RECORD), /* records of a wave; stages of      */
+        PIECES = (F::RECORD + 16 * LANES - 1) / (16 * LANES), /* activations are two */
+        X = TOKENS * BLOCKS * GW_ACT_BLOCK,
+        N = F::TOKEN * BLOCKS * TOKENS * 4,
+        LEAST = NT * GW_MMA_N > 64 ? GW_GEMM_WAVES_MANY : GW_GEMM_WAVES_FEW,
+        X_EACH = (TOKENS * BLOCKS + LEAST * LANES - 1) / (LEAST * LANES)
+    };
+};
+
+struct tile_at {
+    int part, strip; /* of the wave; the matrix, in a GLU 0 gate and 1 up */
+    int token, live; /* live: 0 when there is nothing to do               */
+    int wave, waves, lane;
+};
+
+/* Tiles of tokens change fastest, so that neighbours share weights. */
+template <class T> __device__ static inline tile_at find_tile(const gw_gemm_params &p) {
+    const int live = gw_live(p.step);
+    const int across = live > 0 ? (live + (int)T::TOKENS - 1) / T::TOKENS : 1;
+    int row = (int)blockIdx.x / across;
+    tile_at at;
+    at.wave = (int)threadIdx.x / LANES;
+    at.waves = (int)blockDim.x / LANES;
+    at.lane = (int)threadIdx.x % LANES;
+    at.token = (int)blockIdx.x % across * T::TOKENS;
+    at.part = 0;
+    if (p.glu) {
+        at.part = at.wave & 1;
+        at.strip = row * (at.waves / 2) + at.wave / 2;
+        at.live = row * (at.waves / 2) * GW_MMA_M >= p.w[0].rows ? 0 : live;
+        return at;
+    }
+    for (int tiles; at.part < p.parts; at.part++, row -= tiles) {
+        tiles = (p.w[at.part].rows + at.waves * GW_MMA_M - 1) / (at.waves * GW_MMA_M);
+        if (row < tiles) {
+            break;
+        }
+    }
+    at.live = at.part == p.parts ? 0 : live;
+    at.strip = row * at.waves + at.wave;
+    return at;
+}
+
+/* ---- stages in shared memory ----------------------------------------------------------------- */
+
+/* The next record of the wave to its slot; a commit even when none is there. */
+template <class F, class T>
+__device__ static inline void copy_record(unsigned char *slot, const uint8_t *&from, int lane,
+                                          int there) {
+    if (there) {
+#pragma unroll
+        for (int i = 0; i < T::PIECES; i++) {
+            const int at = 16 * (i * LANES + lane);
+            if (F::RECORD % (16 * LANES) == 0 || at < F::RECORD) {
+                gw_copy_async(slot + at, from + at);
+            }
+        }
+        from += F::RECORD;
+    }
+    gw_copy_commit();
+}
+
+/* Number n of block b of a token, in floats: a lane's tokens lie together. */
+template <class F, class T> __device__ static inline int number_at(int b, int token, int n) {
+    return T::CC == 2 ? (b * T::TOKENS + (token & ~1)) * F::TOKEN + 2 * n + token % 2
+                      : (b * T::TOKENS + token) * F::TOKEN + n;
+}
+
+template <class T> struct acts { unsigned w[T::X_EACH][ACT_BYTES / 4]; };
+
+/* What a row has not beyond its last block is 0, and adds nothing. */
+template <class T>
+__device__ static inline void fetch_acts(acts<T> &a, const gw_gemm_params &p, const tile_at &at,
+                                         int block, int blocks) {
+#pragma unroll
+    for (int e = 0; e < T::X_EACH; e++) {
+        const int id = (int)threadIdx.x + e * (int)blockDim.x, t = at.token + id / BLOCKS;
+        const int b = block + id % BLOCKS, there = t < at.live && b < blocks;
+        const uint8_t *x = (const uint8_t *)p.x + ((size_t)t * blocks + b) * ACT_BYTES;
+#pragma unroll
+        for (int j = 0; j < ACT_BYTES / 4; j += 2) {
+            a.w[e][j] = a.w[e][j + 1] = 0;
+            if (there) {
+                load2(a.w[e] + j, x + 4 * j);
+            }
+        }
+    }
+}
+
+template <class F, class T>
+__device__ static inline void stash_acts(acts<T> &a, unsigned char *x) {
+    float *numbers = (float *)(x + T::X);
+#pragma unroll
+    for (int e = 0; e < T::X_EACH; e++) {
+        const int id = (int)threadIdx.x + e * (int)blockDim.x, t = id / BLOCKS, b = id % BLOCKS;
+        if (F::SPAN) {
+            gw_span_blocks(a.w[e]);
+        }
+        if (id < T::TOKENS * BLOCKS) {
+            float o[F::TOKEN];
+            store4(x + half_at(t, b, 0), a.w[e] + 2);
+            store4(x + half_at(t, b, 1), a.w[e] + 6);
+            token_numbers<F>(GW_F32_FROM_BITS(a.w[e][0]), a.w[e][1], o);
+#pragma unroll
+            for (int n = 0; n < F::TOKEN; n++) {
+                numbers[number_at<F, T>(b, t, n)] = o[n];
+            }
+        }
+    }
+}
+
+/* ---- a stage --------------------------------------------------------------------------------- */
+
+/* Where a lane finds the operands of tokens in a stage: per block, as half_at() has it. */
+struct token_places {
+    unsigned at[BLOCKS];
+};
+__device__ static inline token_places find_tokens(int lane) {
+    token_places r;
+    (void)lane;
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++) {
+#ifdef GW_LOAD_MATRICES
+        r.at[b] = (unsigned)half_at(lane / 16 * 8 + lane % 8, b, lane / 8 % 2);
+#else
+        r.at[b] = (unsigned)b;
+#endif
+    }
+    return r;
+}
+
+/* Operands of two tiles of tokens. stage: gw_shared_address. */
+__device__ static inline void load_tokens(unsigned *o, gw_shared_at stage,
+                                          const token_places &places, int token, int b, int lane) {
+#ifdef GW_LOAD_MATRICES
+    (void)lane;
+    gw_load_matrices(o, stage + places.at[b] + (unsigned)token * (BLOCKS * GW_ACT_BLOCK));
+#else
+    (void)places;
+#pragma unroll
+    for (int k = 0; k < 2 * GW_MMA_B; k++) {
+        const int t = token + k / 2 * GW_MMA_N + gw_mma_b_col(lane);
+        o[k] = *(const unsigned *)(stage + half_at(t, b, k % 2) + gw_tile_pair(lane) * 4);
+    }
+#endif
+}
+
+/* Numbers of the lane's tokens of a tile: o[n * CC + token]. */
+template <class F, class T>
+__device__ static inline void load_numbers(float *o, const float *numbers, int b, int j, int lane) {
+    const float *from = numbers + number_at<F, T>(b, j * GW_MMA_N + gw_mma_c_col(lane, 0), 0);
+    if (T::CC * F::TOKEN == 4) {
+        unsigned w[4];
+        load4(w, from);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            o[k % (T::CC * F::TOKEN)] = GW_F32_FROM_BITS(w[k]);
+        }
+    } else {
+#pragma unroll
+        for (int k = 0; k < T::CC * F::TOKEN; k += T::CC) {
+            if (T::CC == 2) {
+                const floats2 v = *(const floats2 *)(from + k);
+                o[k] = v.v[0];
+                o[k + T::CC - 1] = v.v[1];
+            } else {
+                o[k] = from[k];
+            }
+        }
+    }
+}
+
+/* A stage's blocks times its tokens, where they are one term: a few tiles of tokens at a time. */
+template <class F, class T>
+__device__ static inline void compute_span(const unsigned char *record, const unsigned char *x,
+                                           const token_places &places, int lane,
+                                           float (*acc)[GW_MMA_C]) {
+    enum { TILES = T::NT < 4 ? T::NT : 4 };
+    const gw_shared_at stage = gw_shared_address(x);
+    const float *numbers = (const float *)(x + T::X);
+    quarter<F> q[T::AR];
+    scales<F> scale[T::CR];
+    unsigned a[BLOCKS][GW_MMA_A];
+    float row[T::CR][F::ROW];
+#pragma unroll
+    for (int k = 0; k < T::AR; k++) {
+        load_quarter<F>(q[k], record, gw_tile_row(lane, k), gw_tile_pair(lane));
+    }
+#pragma unroll
+    for (int k = 0; k < T::CR; k++) {
+        load_scales<F>(scale[k], record, gw_mma_c_row(lane, k * T::CC));
+        row_numbers<F>(scale[k], 0, row[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < BLOCKS * GW_MMA_A; k++) {
+        a[k / GW_MMA_A][k % GW_MMA_A] =
+            codes<F>(q[k % GW_MMA_A % T::AR], k / GW_MMA_A, k % GW_MMA_A / T::AR);
+    }
+#pragma unroll
+    for (int first = 0; first < T::NT; first += TILES) {
+        int s[TILES][GW_MMA_C];
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++) {
+#pragma unroll
+            for (int j = 0; j < TILES; j += 2) {
+                unsigned tokens[2 * GW_MMA_B];
+                load_tokens(tokens, stage, places, (first + j) * GW_MMA_N, b, lane);
+                multiply<F>(s[j], a[b], tokens, b == 0);
+                multiply<F>(s[j + 1], a[b], tokens + GW_MMA_B, b == 0);
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < TILES; j++) {
+            float number[T::CC * F::TOKEN];
+            load_numbers<F, T>(number, numbers, 0, first + j, lane);
+#pragma unroll
+            for (int k = 0; k < GW_MMA_C; k++) {
+                const int c = k % T::CC;
+                const float token[2] = {number[c], number[(F::TOKEN - 1) * T::CC + c]};
+                acc[first + j][k] =
+                    add_term<F>(s[j][k], 0, row[k / T::CC], token, acc[first + j][k]);
+            }
+        }
+    }
+}
+
+/* A stage's blocks times its tokens. Operands are loaded two steps (tiles of a block) and
+ * multiplied one step ahead of the chain, also from block to block. */
+template <class F, class T>
+__device__ static inline void compute(const unsigned char *record, const unsigned char *x,
+                                      const token_places &places, int lane,
+                                      float (*acc)[GW_MMA_C]) {
+    const gw_shared_at stage = gw_shared_address(x);
+    const float *numbers = (const float *)(x + T::X);
+    quarter<F> q[T::AR];
+    scales<F> scale[T::CR];
+    unsigned a[GW_MMA_A], tokens[2][2 * GW_MMA_B];
+    float row[T::CR][F::ROW], number[2][T::CC * F::TOKEN];
+    int s[2][T::SUMS];
+#pragma unroll
+    for (int k = 0; k < T::AR; k++) {
+        load_quarter<F>(q[k], record, gw_tile_row(lane, k), gw_tile_pair(lane));
+    }
+    load_tokens(tokens[0], stage, places, 0, 0, lane);
+#pragma unroll
+    for (int k = 0; k < T::CR; k++) {
+        load_scales<F>(scale[k], record, gw_mma_c_row(lane, k * T::CC));
+    }
+#pragma unroll
+    for (int step = -1; step < T::STEPS; step++) {
+        const int next = step + 1, after = step + 2;
+        if (step >= 0 && step % 2 == 0 && after < T::STEPS) {
+            load_tokens(tokens[after / 2 % 2], stage, places, after % T::NT * GW_MMA_N,
+                        after / T::NT, lane);
+        }
+        if (next < T::STEPS) {
+            if (next % T::NT == 0) {
+#pragma unroll
+                for (int k = 0; k < GW_MMA_A; k++) {
+                    a[k] = codes<F>(q[k % T::AR], next / T::NT, k / T::AR);
+                }
+            }
+            multiply<F>(s[next % 2], a, tokens[next / 2 % 2] + next % 2 * GW_MMA_B);
+            load_numbers<F, T>(number[next % 2], numbers, next / T::NT, next % T::NT, lane);
+        }
+        if (step >= 0) {
+            const int b = step / T::NT, j = step % T::NT;
+            if (j == 0) {
+                if (F::TERM == GW_TERM_Q2) { /* of the most numbers */
+                    gw_read_no_earlier();
+                }
+#pragma unroll
+                for (int k = 0; k < T::CR; k++) {
+                    row_numbers<F>(scale[k], b, row[k]);
+                }
+            }
+#pragma unroll
+            for (int k = 0; k < GW_MMA_C; k++) {
+                float token[F::TOKEN];
+#pragma unroll
+                for (int n = 0; n < F::TOKEN; n++) {
+                    token[n] = number[step % 2][n * T::CC + k % T::CC];
+                }
+                acc[j][k] = add_term<F>(s[step % 2][k], s[step % 2][T::SUMS - GW_MMA_C + k],
+                                        row[k / T::CC], token, acc[j][k]);
+            }
+        }
+    }
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+/* y = (sum + bias) + residual */
+template <class T>
+__device__ static inline void emit_linear(const gw_gemm_params &p, const tile_at &at,
+                                          const float (*acc)[GW_MMA_C]) {
+    const gw_gemm_weight &w = p.w[at.part];
+    float *y = (float *)p.y + w.column;
+    const float *residual = p.residual ? p.residual + w.column : p.residual;
+#pragma unroll
+    for (int k = 0; k < GW_MMA_C; k++) {
+        const int r = at.strip * GW_MMA_M + gw_mma_c_row(at.lane, k);
+        const float bias = w.bias && r < w.rows ? w.bias[r] : 0.0f;
+#pragma unroll
+        for (int j = 0; j < T::NT; j++) {
+            const int t = at.token + j * GW_MMA_N + gw_mma_c_col(at.lane, k);
+            if (r < w.rows && t < at.live) {
+                const size_t to = (size_t)t * p.stride + r;
+                const float v = w.bias ? acc[j][k] + bias : acc[j][k];
+                y[to] = residual ? v + residual[to] : v;
+            }
+        }
+    }
+}
+
+/* silu(gate) * up through shared memory: TOKENS * (rows / 2 + 1) floats, that begin as those of
+ * gate. */
+template <class T>
+__device__ static inline void emit_glu(const gw_gemm_params &p, const tile_at &at,
+                                       const float (*acc)[GW_MMA_C], float *shared) {
+    const int half = at.waves / 2 * GW_MMA_M, pitch = half + 1, threads = (int)blockDim.x;
+    const int r0 = (at.strip - at.wave / 2) * GW_MMA_M;
+    for (int part = 0; part < 2; part++) {
+        __syncthreads();
+        if (at.part == part) {
+#pragma unroll
+            for (int j = 0; j < T::NT; j++) {
+#pragma unroll
+                for (int k = 0; k < GW_MMA_C; k++) {
+                    float *v = shared + (j * GW_MMA_N + gw_mma_c_col(at.lane, k)) * pitch +
+                               at.wave / 2 * GW_MMA_M + gw_mma_c_row(at.lane, k);
+                    *v = part ? *v * acc[j][k] : acc[j][k];
+                }
+            }
+        }
+        __syncthreads();
+        for (int i = (int)threadIdx.x; !part && i < T::TOKENS * pitch; i += threads) {
+            if (i % pitch < half) {
+                shared[i] = gw_silu(shared[i]);
+            }
+        }
+    }
+    if (p.act8) {
+        for (int i = (int)threadIdx.x; i < T::TOKENS * half / GW_ACT_BLOCK; i += threads) {
+            const int t = i % T::TOKENS, r = i / T::TOKENS * GW_ACT_BLOCK;
+            if (at.token + t < at.live && r0 + r < p.w[0].rows) {
+                gw_act8 out;
+                gw_act8_encode(&out, shared + t * pitch + r);
+                const size_t to = (size_t)(at.token + t) * p.stride + r0 + r;
+                ((gw_act8 *)p.y)[to / GW_ACT_BLOCK] = out;
+            }
+        }
+    } else {
+        for (int i = (int)threadIdx.x; i < T::TOKENS * half; i += threads) {
+            const int t = i / half, r = i % half;
+            if (at.token + t < at.live && r0 + r < p.w[0].rows) {
+                ((float *)p.y)[(size_t)(at.token + t) * p.stride + r0 + r] = shared[t * pitch + r];
+            }
+        }
+    }
+}
+
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+template <class F, int NT>
+__device__ static inline void gemm(const gw_gemm_params &p, unsigned char *shared) {
+    typedef tile<F, NT> T;
+    const tile_at at = find_tile<T>(p);
+    const int blocks = p.k / GW_ACT_BLOCK, units = (blocks + BLOCKS - 1) / BLOCKS;
+    if (at.live == 0) {
+        return; /* the whole block */
+    }
+    const gw_gemm_weight &w = p.w[at.part];
+    const int last = (w.rows - 1) / GW_MMA_M, strip = at.strip < last ? at.strip : last;
+    const uint8_t *from = w.plane[0] + (size_t)strip * units * F::RECORD;
+    unsigned char *x = shared + at.waves * T::RING * F::RECORD;
+    unsigned char *ring = shared + at.wave * T::RING * F::RECORD;
+    const token_places places = find_tokens(at.lane);
+    acts<T> a;
+    float acc[NT][GW_MMA_C];
+#pragma unroll
+    for (int i = 0; i < NT * GW_MMA_C; i++) {
+        acc[i / GW_MMA_C][i % GW_MMA_C] = 0.0f;
+    }
+#pragma unroll
+    for (int s = 0; s + 1 < T::RING; s++) {
+        copy_record<F, T>(ring + s * F::RECORD, from, at.lane, s < units);
+    }
+    fetch_acts<T>(a, p, at, 0, blocks);
+    stash_acts<F, T>(a, x);
+    fetch_acts<T>(a, p, at, BLOCKS, blocks);
+    for (int u = 0, turn = 0; u < units; u++, turn = turn + 1 == T::RING ? 0 : turn + 1) {
+        const int before = turn == 0 ? T::RING - 1 : turn - 1;
+        gw_copy_wait<T::RING - 2>();
+        __syncthreads();
+        copy_record<F, T>(ring + before * F::RECORD, from, at.lane, u + T::RING - 1 < units);
+        if (u + 1 < units) {
+            stash_acts<F, T>(a, x + (u + 1) % 2 * (T::X + T::N));
+            fetch_acts<T>(a, p, at, (u + 2) * BLOCKS, blocks);
+        }
+        const unsigned char *record = ring + turn * F::RECORD, *stage = x + u % 2 * (T::X + T::N);
+        if (F::SPAN) {
+            compute_span<F, T>(record, stage, places, at.lane, acc);
+        } else {
+            compute<F, T>(record, stage, places, at.lane, acc);
+        }
+    }
+    if (p.glu) {
+        emit_glu<T>(p, at, acc, (float *)shared);
+    } else {
+        emit_linear<T>(p, at, acc);
+    }
+}
+
+template <class F>
+__device__ static inline void gemm_any(const gw_gemm_params &p, unsigned char *shared) {
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    const int live = gw_live(p.step);
+    if (live <= 32) {
+        gemm<F, 32 / GW_MMA_N>(p, shared);
+    } else if (live <= (WIDE ? 64 : GW_GEMM_MANY)) {
+        gemm<F, 64 / GW_MMA_N>(p, shared);
+    } else if (WIDE && live <= GW_GEMM_MANY) {
+        gemm<F, (WIDE ? 128 : 64) / GW_MMA_N>(p, shared);
+    }
+}
+
+#define GEMM(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)                     \
+    GW_KERNEL(gw_gemm_##name, struct gw_gemm_params, GW_GEMM_WAVES(WIDE) * LANES, 1) {             \
+        GW_SHARED_DYNAMIC(unsigned char, shared);                                                  \
+        gemm_any<format<low, high, offset, levels, term, sub, heads, bytes>>(p, shared);           \
+    }
+GW_STRIP_FORMATS(GEMM)
+
+#endif
+
+/* ---- plainly --------------------------------------------------------------------------------- */
+
+/* The term of a record, of blocks that get one scale. */
+template <class F>
+__device__ static inline float plain_span(const quarter<F> *q, const scales<F> &s,
+                                          const unsigned *act, float acc) {
+    float row[F::ROW], token[F::TOKEN];
+    unsigned top = 0;
+    int sum = 0, all = 0;
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        top = gw_larger(top, act[i * (int)GW_ACT_WORDS] & 0x7fffffffu);
+    }
+    const float inverse = gw_span_inverse(top);
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++, act += GW_ACT_WORDS) {
+        const unsigned part = (unsigned)gw_span_part(GW_F32_FROM_BITS(act[0]), inverse);
+#pragma unroll
+        for (int w = 0; w < 8; w++) {
+            const int x = (int)gw_span_word(act[2 + w], part);
+            sum = gw_dp4a((int)codes<F>(q[w % 4], i, w / 4), x, sum);
+            all = gw_dp4a(x, 0x01010101, all);
+        }
+    }
+    row_numbers<F>(s, 0, row);
+    token_numbers<F>(GW_F32_FROM_BITS(top), (unsigned)all & 0xffffu, token);
+    return add_term<F>(MAGIC_BITS + sum, 0, row, token, acc);
+}
+
+/* One output: row r of w for a token. */
+template <class F>
+__device__ static inline float plain_sum(const gw_gemm_weight &w, int r, const uint8_t *x,
+                                         int blocks) {
+    const int units = (blocks + BLOCKS - 1) / BLOCKS;
+    const uint8_t *strip = w.plane[0] + (size_t)(r / 16) * units * F::RECORD;
+    float acc = 0.0f;
+    for (int u = 0; u < units; u++) {
+        const uint8_t *record = strip + (size_t)u * F::RECORD;
+        quarter<F> q[4];
+        scales<F> s;
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            load_quarter<F>(q[t], record, r % 16, t);
+        }
+        load_scales<F>(s, record, r % 16);
+        if (F::SPAN) {
+            acc = plain_span<F>(
+                q, s, (const unsigned *)x + (size_t)u * (BLOCKS * (int)GW_ACT_WORDS), acc);
+        }
+#pragma unroll
+        for (int i = 0; i < (F::SPAN ? 0 : BLOCKS); i++) {
+            const unsigned *act = (const unsigned *)(x + ((size_t)u * BLOCKS + i) * ACT_BYTES);
+            float row[F::ROW], token[F::TOKEN];
+            int sum[2] = {0, 0};
+            if (u * BLOCKS + i < blocks) {
+#pragma unroll
+                for (int t = 0; t < 4; t++) {
+                    sum[0] = gw_dp4a((int)codes<F>(q[t], i, 0), (int)act[2 + t], sum[0]);
+                    sum[1] = gw_dp4a((int)codes<F>(q[t], i, 1), (int)act[6 + t], sum[1]);
+                }
+                row_numbers<F>(s, i, row);
+                token_numbers<F>(GW_F32_FROM_BITS(act[0]), act[1], token);
+                acc = add_term<F>(MAGIC_BITS + sum[0] + (F::HALVES ? 0 : sum[1]),
+                                  MAGIC_BITS + sum[1], row, token, acc);
+            }
+        }
+    }
+    return acc;
+}
+
+/* A strip of rows by GW_PLAIN_TOKENS tokens. */
+template <class F> __device__ static inline void plain(const gw_gemm_params &p) {
+    const int row = (int)blockIdx.x * 16 + (int)threadIdx.x % 16;
+    const int t = (int)blockIdx.y * GW_PLAIN_TOKENS + (int)threadIdx.x / 16;
+    const int blocks = p.k / GW_ACT_BLOCK;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (t < gw_live(p.step) && row < p.w[0].rows) {
+        const uint8_t *x = (const uint8_t *)p.x + (size_t)t * blocks * ACT_BYTES;
+        const size_t to = (size_t)t * p.stride + p.w[0].column + row;
+        float v = plain_sum<F>(p.w[0], row, x, blocks);
+        v = p.w[0].bias ? v + p.w[0].bias[row] : v;
+        ((float *)p.y)[to] = p.residual ? v + p.residual[to] : v;
+    }
+}
+
+#define PLAIN(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)                    \
+    GW_KERNEL(gw_gemm_plain_##name, struct gw_gemm_params, GW_PLAIN_TOKENS * 16) {                 \
+        plain<format<low, high, offset, levels, term, sub, heads, bytes>>(p);                      \
+    }
+GW_STRIP_FORMATS(PLAIN)

@@ -1,0 +1,253 @@
+/* kernels_hip/gemm/gemm_format.h - what the prompt's products with quantized weights share: records
+ * of weights as int8 operands, the numbers of rows and of tokens, and the term of a block of 32.
+ */
+#ifndef GW_KERNELS_HIP_GEMM_FORMAT_H
+#define GW_KERNELS_HIP_GEMM_FORMAT_H
+
+#include "kernels_hip/device.h"
+
+#include "core/tensor/blocks.h"
+#include "kernels_hip/gemm/gemm_tile.h"
+#include "kernels_hip/strip.h"
+
+enum { BLOCKS = GW_STRIP_BLOCKS, ACT_BYTES = 40, WIDE = GW_MMA && LANES == 32 };
+
+#define MAGIC 12582912.0f
+#define MAGIC_BITS 0x4b400000
+
+struct __align__(8) words2 {
+    unsigned w[2];
+};
+struct __align__(8) floats2 {
+    float v[2];
+};
+
+__device__ static inline void load2(unsigned *to, const void *from) {
+    const words2 v = *(const words2 *)from;
+    to[0] = v.w[0], to[1] = v.w[1];
+}
+__device__ static inline void load4(unsigned *to, const void *from) {
+    const gw_16b v = *(const gw_16b *)from;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        to[i] = v.w[i];
+    }
+}
+__device__ static inline void store4(void *to, const unsigned *from) {
+    const gw_16b v = {{from[0], from[1], from[2], from[3]}};
+    *(gw_16b *)to = v;
+}
+
+/* A row of GW_STRIP_FORMATS. */
+template <int LOW_, int HIGH_, int OFFSET_, int LEVELS_, int TERM_, int SUB_, int HEADS_,
+          int BYTES_>
+struct format {
+    static constexpr int LOW = LOW_, HIGH = HIGH_, OFFSET = OFFSET_, LEVELS = LEVELS_, TERM = TERM_,
+                         SUB = SUB_, HEADS = HEADS_, BYTES = BYTES_;
+    static constexpr int RECORD = GW_STRIP_RECORD(LOW, HIGH, SUB, HEADS, BYTES),
+                         AT_HIGH = GW_STRIP_LOW(LOW), AT_SUB = AT_HIGH + GW_STRIP_HIGH(HIGH),
+                         AT_HEAD = AT_SUB + GW_STRIP_SUB(SUB);
+    static constexpr int HALVES = TERM == GW_TERM_HALVES || TERM == GW_TERM_Q2;
+    /* One integer sum and one term for all blocks of a record. */
+    static constexpr int SPAN = TERM == GW_TERM_SPAN, AFFINE = TERM == GW_TERM_AFFINE || SPAN;
+    /* Codes without their offset at the top of a byte, so that one bit flips: this far up. */
+    static constexpr int UP = TERM != GW_TERM_SIGNED || OFFSET == 0 ? 0 : OFFSET == 8 ? 4 : 3;
+    /* numbers per block of a row, of a token */
+    static constexpr int ROW = TERM == GW_TERM_Q2 ? 7
+                               : HALVES           ? 4
+                               : AFFINE           ? 2
+                                                  : 1,
+                         TOKEN = GW_GEMM_NUMBERS(TERM);
+    /* Codes as stored are numbers from 0 on, of which OFFSET is to be taken. */
+    static constexpr int UNSIGNED = LOW != 8 && !LEVELS;
+};
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+/* Codes of quarter t of a row in the BLOCKS blocks of a record. */
+template <class F> struct quarter { unsigned low[F::LOW], high[2]; };
+
+template <class F>
+__device__ static inline void load_quarter(quarter<F> &q, const unsigned char *record, int row,
+                                           int t) {
+    if (F::LOW >= 4) {
+#pragma unroll
+        for (int h = 0; h < F::LOW / 4; h++) {
+            load4(q.low + 4 * h, record + 1024 * h + GW_STRIP_AT_16(row, t));
+        }
+    } else {
+        load2(q.low, record + GW_STRIP_AT_8(row, t));
+    }
+    if (F::HIGH == 1) {
+        q.high[0] = *(const unsigned *)(record + F::AT_HIGH + 16 * row + 4 * t);
+    } else if (F::HIGH == 2) {
+        load2(q.high, record + F::AT_HIGH + GW_STRIP_AT_8(row, t));
+    }
+}
+
+/* The level of each nibble. */
+__device__ static inline unsigned levels(unsigned n) {
+    const unsigned from = n & 0x07070707u;
+    const unsigned low = gw_pick_bytes(0xf6eaddcfu, 0xbfad9881u, from);
+    const unsigned high = gw_pick_bytes(0x71594535u, 0x26190d01u, from);
+    const unsigned mask = (n >> 3 & 0x01010101u) * 255u;
+    return (low & ~mask) | (high & mask);
+}
+
+/* Weights 16h + 4t .. +3 of block i as int8, times 2^UP; or as stored: UNSIGNED says how. */
+template <class F, int UP = F::UP, int STORED = 0>
+__device__ static inline unsigned codes(const quarter<F> &q, int i, int h) {
+    unsigned c;
+    if (F::LOW == 8) {
+        return q.low[(4 * h + i) % F::LOW];
+    }
+    if (F::LOW == 4 && F::HIGH == 0 && UP) {
+        return gw_and_xor(h ? q.low[i] : q.low[i] << 4, 0xf0f0f0f0u, 0x80808080u);
+    }
+    if (F::LOW == 4) {
+        c = q.low[i] >> (4 * h) & 0x0f0f0f0fu;
+    } else {
+        c = q.low[i / 2] >> (2 * (2 * (i % 2) + h)) & 0x03030303u;
+    }
+    if (F::HIGH == 1) {
+        c |= (q.high[0] >> (2 * i + h) & 0x01010101u) << F::LOW;
+    } else if (F::HIGH == 2) {
+        c |= (q.high[i / 2] >> (2 * (2 * (i % 2) + h)) & 0x03030303u) << F::LOW;
+    }
+    if (F::LEVELS) {
+        return levels(c);
+    }
+    if (UP) {
+        return (c << UP) ^ 0x80808080u;
+    }
+    return F::OFFSET && !STORED ? ((c | 0x80808080u) - F::OFFSET * 0x01010101u) ^ 0x80808080u : c;
+}
+
+/* Scales of a row in the BLOCKS blocks of a record. */
+template <class F> struct scales { unsigned head[4], sub[2]; };
+
+template <class F>
+__device__ static inline void load_scales(scales<F> &s, const unsigned char *record, int row) {
+    const unsigned char *head = record + F::AT_HEAD + row * F::HEADS * F::BYTES;
+    if (F::HEADS * F::BYTES == 16) {
+        load4(s.head, head);
+    } else if (F::HEADS * F::BYTES == 8) {
+        load2(s.head, head);
+    } else if (F::HEADS * F::BYTES == 4) {
+        s.head[0] = *(const unsigned *)head;
+    } else if (F::HEADS * F::BYTES == 2) {
+        s.head[0] = *(const uint16_t *)head;
+    }
+    if (F::SUB) {
+        load2(s.sub, record + F::AT_SUB + 8 * row);
+    }
+}
+
+/* What the term needs of a row for block i. */
+template <class F> __device__ static inline void row_numbers(const scales<F> &s, int i, float *o) {
+    if (F::TERM == GW_TERM_SIGNED && F::BYTES == 4) { /* INT8 */
+        o[0] = GW_F32_FROM_BITS(s.head[0]);
+        return;
+    }
+    const int at = F::HEADS == 1 ? 0 : i;
+    const unsigned head = F::BYTES == 4 ? s.head[at] : s.head[at / 2] >> at % 2 * 16;
+    const unsigned sub = s.sub[i / 2] >> i % 2 * 16;
+    const float d = gw_widen_f16((gw_u16)head),
+                m = F::BYTES == 4 ? gw_widen_f16((gw_u16)(head >> 16)) : 0.0f;
+    if (F::TERM == GW_TERM_SIGNED) {
+        o[0] = F::SUB ? d * (float)(int8_t)(sub & 255u) : d;
+    } else if (F::AFFINE) {
+        o[0] = F::SUB ? d * (float)(sub & 255u) : d;
+        o[F::ROW - 1] = F::SUB ? -(m * (float)(sub >> 8 & 255u)) : m;
+    } else {
+        const int q2 = F::TERM == GW_TERM_Q2;
+        const float s0 = (float)(q2 ? (int)(sub & 15u) : (int)(int8_t)(sub & 255u));
+        o[0] = d;
+        o[1 % F::ROW] = s0;
+        o[2 % F::ROW] = -(s0 * MAGIC);
+        o[3 % F::ROW] = (float)(q2 ? (int)(sub >> 8 & 15u) : (int)(int8_t)(sub >> 8 & 255u));
+        if (q2) {
+            o[4 % F::ROW] = -m;
+            o[5 % F::ROW] = (float)(sub >> 4 & 15u);
+            o[6 % F::ROW] = (float)(sub >> 12 & 15u);
+        }
+    }
+}
+
+template <class F>
+__device__ static inline void token_numbers(float scale, unsigned sums, float *o) {
+    const int a = (int16_t)(sums & 0xffffu), b = (int16_t)(sums >> 16);
+    o[0] = scale;
+    if (F::AFFINE) {
+        o[F::TOKEN - 1] = scale * (float)(a + b);
+    } else if (F::TERM == GW_TERM_Q2) {
+        o[1 % F::TOKEN] = (float)a;
+        o[2 % F::TOKEN] = (float)b;
+    }
+}
+
+/* The term. s, t: sums over the block, or over its halves. */
+template <class F>
+__device__ static inline float add_sums(float s, float t, const float *row, const float *token,
+                                        float acc) {
+    if (!F::HALVES) {
+        acc = fmaf(row[0] * token[0], s, acc);
+        return F::AFFINE ? fmaf(row[F::ROW - 1], token[F::TOKEN - 1], acc) : acc;
+    }
+    acc = fmaf(row[0] * token[0], fmaf(row[3 % F::ROW], t, s), acc);
+    if (F::TERM == GW_TERM_Q2) {
+        const float m =
+            fmaf(row[5 % F::ROW], token[1 % F::TOKEN], row[6 % F::ROW] * token[2 % F::TOKEN]);
+        acc = fmaf(row[4 % F::ROW] * token[0], m, acc);
+    }
+    return acc;
+}
+
+/* The same of sums that began at MAGIC. In HALVES, the second number takes MAGIC off within the
+ * product: all of it is exact. */
+template <class F>
+__device__ static inline float add_term(int s, int t, const float *row, const float *token,
+                                        float acc) {
+    const float from = GW_F32_FROM_BITS((gw_u32)s);
+    if (F::HALVES) {
+        return add_sums<F>(fmaf(row[1 % F::ROW], from, row[2 % F::ROW]),
+                           GW_F32_FROM_BITS((gw_u32)t) - MAGIC, row, token, acc);
+    }
+    return add_sums<F>(F::UP ? fmaf(from, 1.0f / (1 << F::UP), -MAGIC / (1 << F::UP)) /* exact */
+                             : from - MAGIC,
+                       0.0f, row, token, acc);
+}
+
+#if GW_MMA
+/* The sums of a block of 16 rows and GW_MMA_N tokens, or of its halves, that begin at MAGIC; or at
+ * what is there. */
+template <class F>
+__device__ static inline void multiply(int *s, const unsigned *a, const unsigned *x,
+                                       int begins = 1) {
+#pragma unroll
+    for (int k = 0; k < (F::HALVES ? 2 : 1) * GW_MMA_C; k++) {
+        s[k] = begins ? MAGIC_BITS : s[k];
+    }
+    if (!F::HALVES) {
+        gw_mma_int8(s, a, x);
+    } else { /* the first half of a block is in the first half of the registers */
+        unsigned low[GW_MMA_A], high[GW_MMA_A];
+#pragma unroll
+        for (int k = 0; k < GW_MMA_A; k++) {
+            low[k] = k < GW_MMA_A / 2 ? a[k] : 0;
+            high[k] = k < GW_MMA_A / 2 ? 0 : a[k];
+        }
+        gw_mma_int8(s, low, x);
+        gw_mma_int8(s + (F::HALVES ? GW_MMA_C : 0), high, x);
+    }
+}
+#endif
+
+/* ---- stages in shared memory ----------------------------------------------------------------- */
+
+/* Byte of half h of block b of a token; neighbouring tokens use different banks. */
+__device__ static inline int half_at(int token, int b, int h) {
+    return token * (BLOCKS * GW_ACT_BLOCK) + ((2 * b + h) ^ (token & 7)) * 16;
+}
+
+#endif

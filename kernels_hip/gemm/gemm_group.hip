@@ -1,0 +1,223 @@
+/* kernels_hip/gemm/gemm_group.hip - the prompt's products on matrix instructions of four waves,
+ * where a device has them: quantized weights (gemm_ring.h), and F16 and BF16 as in gemm_half.hip. A
+ * tile has 128 rows and 128 tokens, or others (gemm_cut.h). gw_spread puts what a stage needs of
+ * its tokens together in memory as it will lie in shared memory.
+ */
+#include "kernels_hip/act8.h"
+#include "kernels_hip/gemm/gemm_block.h"
+#include "kernels_hip/gemm/gemm_half.h"
+#include "kernels_hip/gemm/gemm_span.h"
+
+#if GW_GROUP_MMA
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+/* A thread has a block of a token, neighbours have neighbouring tokens. The first pairs of four
+ * codes, 16 bytes of each half of a block, and the second pairs stand apart, as the instruction
+ * wants codes 4 t .. 4 t + 3 of lane t. */
+GW_KERNEL(gw_spread, struct gw_spread_params, GW_SPREAD_THREADS) {
+    const int t = (int)(blockIdx.x * 8 + threadIdx.x % 8), live = gw_live(p.step);
+    const int b = (int)(blockIdx.y * (GW_SPREAD_THREADS / 8) + threadIdx.x / 8);
+    const int blocks = p.k / GW_ACT_BLOCK, units = (blocks + BLOCKS - 1) / BLOCKS;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (t >= live || b >= units * BLOCKS) {
+        return;
+    }
+    unsigned act[ACT_BYTES / 4] = {0}; /* what a row has not beyond its last block adds nothing */
+    const uint8_t *x = (const uint8_t *)p.x + ((size_t)t * blocks + b) * ACT_BYTES;
+#pragma unroll
+    for (int j = 0; j < ACT_BYTES / 4; j += 2) {
+        if (b < blocks) {
+            load2(act + j, x + 4 * j);
+        }
+    }
+    const int token = t % GROUP_TOKENS, i = b % BLOCKS, numbers = p.numbers * BLOCKS;
+    unsigned char *stage =
+        (unsigned char *)p.y + ((size_t)(t / GROUP_TOKENS) * units + b / BLOCKS) *
+                                   (size_t)(GROUP_TOKENS * (4 * numbers + 2 * BLOCKS * GW_ACT_BLOCK));
+    unsigned char *code = stage + GROUP_TOKENS * 4 * numbers;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        unsigned pair[2][4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            gw_halves_of_bytes<128>(act[2 + 4 * h + j] ^ 0x80808080u, &pair[0][j], &pair[1][j]);
+        }
+        store4(code + gw_block_code(token, i, 2 * h), pair[0]);
+        store4(code + gw_block_code(token, i, 2 * h + 1), pair[1]);
+    }
+    const float scale = GW_F32_FROM_BITS(act[0]);
+    const int one = (int16_t)(act[1] & 0xffffu), two = (int16_t)(act[1] >> 16);
+    const float number[3] = {scale, p.numbers == 2 ? scale * (float)(one + two) : (float)one,
+                             (float)two};
+#pragma unroll
+    for (int n = 0; n < 3; n++) {
+        if (n < p.numbers) {
+            *(float *)(stage + gw_group_number(GROUP_TOKENS, token, i * p.numbers + n)) = number[n];
+        }
+    }
+}
+
+/* For stages that are one term (gemm_span.h): neighbouring lanes have the blocks of one. */
+GW_KERNEL(gw_spread_span, struct gw_spread_params, GW_SPREAD_THREADS) {
+    const int t = (int)blockIdx.y, blocks = p.k / GW_ACT_BLOCK;
+    const int b = (int)(blockIdx.x * blockDim.x + threadIdx.x), i = b % BLOCKS;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (t >= gw_live(p.step)) {
+        return; /* the whole block */
+    }
+    unsigned act[ACT_BYTES / 4] = {0};
+    const uint8_t *x = (const uint8_t *)p.x + ((size_t)t * blocks + b) * ACT_BYTES;
+#pragma unroll
+    for (int j = 0; j < ACT_BYTES / 4; j += 2) {
+        if (b < blocks) {
+            load2(act + j, x + 4 * j);
+        }
+    }
+    gw_span_blocks(act);
+    if (b >= blocks) {
+        return;
+    }
+    const gw_cut cut = gw_cut_of(gw_live(p.step), p.tiles, p.blocks);
+    const int tile = gw_cut_tile(cut, t), token = t - gw_cut_from(cut, tile);
+    const int tokens = gw_cut_tokens(cut, tile);
+    unsigned char *stage = (unsigned char *)p.y + ((size_t)tile * (blocks / BLOCKS) + b / BLOCKS) *
+                                                      (size_t)GW_GROUP_TOKENS(GW_TERM_SPAN);
+    unsigned char *numbers = stage + tokens * (BLOCKS * GW_ACT_BLOCK);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        store4(stage + half_at(token, i, h), act + 2 + 4 * h);
+    }
+    if (i < 2) {
+        const float scale = GW_F32_FROM_BITS(act[0]);
+        *(float *)(numbers + gw_group_number(tokens, token, i)) =
+            i ? scale * (float)gw_first_sum(act[1]) : scale;
+    }
+}
+
+/* ---- quantized weights ----------------------------------------------------------------------- */
+
+template <class F, int SPAN = F::SPAN> struct product {
+    __device__ static inline void run(const gw_gemm_params &p, unsigned char *shared) {
+        gw_ring_run<gw_block_product, F>(p, shared);
+    }
+};
+template <class F> struct product<F, 1> {
+    __device__ static inline void run(const gw_gemm_params &p, unsigned char *shared) {
+        gw_ring_run<gw_span_product, F>(p, shared);
+    }
+};
+
+#define GROUP(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)                    \
+    GW_KERNEL(gw_gemm_group_##name, struct gw_gemm_params, GW_GROUP_BLOCK, 1) {                    \
+        GW_SHARED_TILES(unsigned char, shared);                                                    \
+        product<format<low, high, offset, levels, term, sub, heads, bytes>>::run(p, shared);       \
+    }
+GW_STRIP_FORMATS(GROUP)
+
+/* ---- F16 and BF16 ---------------------------------------------------------------------------- */
+
+enum { STAGES = GW_HALF_STAGES(1, 1) };
+
+/* What a lane needs of a stage's weights, by k step. */
+template <class T>
+__device__ static inline void half_stage_operands(unsigned (*a)[T::MT][GW_MMA_A],
+                                                  const gw_tile_at &at,
+                                                  const unsigned char *stage) {
+#pragma unroll
+    for (int n = 0; n < RECORDS; n++) {
+        gw_16b w[T::MT][T::AR];
+        half_weights<T>(w, at, stage, n);
+        half_operands<T>(a[2 * n], w, 0);
+        half_operands<T>(a[2 * n + 1], w, 1);
+    }
+}
+
+/* While the matrix units have a stage, the operands of the next one come to registers. */
+template <class T, int BF16>
+__device__ static inline void half_sums(const gw_gemm_params &p, const gw_tile_at &at, int records,
+                                        unsigned char *shared, float (*acc)[T::NT][GW_MMA_C]) {
+    enum { STAGE = half_stage<T>::BYTES, STEPS = 2 * RECORDS };
+    const gw_shared_at to = gw_shared_address(shared);
+    const gw_group_at columns =
+        gw_group_columns(shared + half_stage<T>::TOKENS_AT) + at.n / GW_MMA_N * GW_GROUP_COLUMNS_8;
+    unsigned a[2][STEPS][T::MT][GW_MMA_A];
+    half_source<T> l;
+    half_begin<T>(l, p, at, records);
+#pragma unroll
+    for (int s = 0; s + 1 < STAGES; s++) {
+        half_load<T>(l, s * RECORDS < records, to + s * STAGE);
+    }
+    gw_copy_wait<STAGES - 2>();
+    gw_group_show();
+    __syncthreads();
+    half_stage_operands<T>(a[0], at, shared);
+    for (int r = 0, turn = 0; r < records;) {
+#pragma unroll
+        for (int odd = 0; odd < 2; odd++, r += RECORDS) { /* stages are even in number */
+            gw_group_keep<T::MT * T::NT * GW_MMA_C>(&acc[0][0][0]);
+            gw_group_begin();
+#pragma unroll
+            for (int i = 0; i < STEPS * T::MT; i++) {
+                const int step = i / T::MT;
+                const gw_group_at b = columns + turn * (STAGE / 16) + step * GW_GROUP_K_STEP;
+                float *sum = &acc[i % T::MT][0][0];
+                if (BF16) {
+                    gw_group_bf16<T::NT * GW_MMA_N>(sum, a[odd][step][i % T::MT], b,
+                                                    step > 0 || r > 0);
+                } else {
+                    gw_group_f16<T::NT * GW_MMA_N>(sum, a[odd][step][i % T::MT], b,
+                                                   step > 0 || r > 0);
+                }
+            }
+            gw_group_end();
+            gw_group_wait<1>(); /* the stage before is free */
+            gw_group_keep<T::MT * T::NT * GW_MMA_C>(&acc[0][0][0]);
+            gw_group_keep<STEPS * T::MT * GW_MMA_A>(&a[1 - odd][0][0][0]);
+            gw_copy_wait<STAGES - 3>();
+            gw_group_show();
+            __syncthreads();
+            half_load<T>(l, r + (STAGES - 1) * RECORDS < records,
+                         to + (turn == 0 ? STAGES - 1 : turn - 1) * STAGE);
+            turn = turn + 1 == STAGES ? 0 : turn + 1;
+            half_stage_operands<T>(a[1 - odd], at, shared + turn * STAGE);
+        }
+    }
+    gw_group_wait<0>();
+    gw_group_keep<T::MT * T::NT * GW_MMA_C>(&acc[0][0][0]);
+}
+
+template <int BF16>
+__device__ static inline void half_group(const gw_gemm_params &p, unsigned char *shared) {
+    typedef gw_tile<GW_GEMM_ROWS, GROUP_TOKENS, 4, 2> T;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    const gw_tile_at at = gw_tile_find<T>(p, (int)blockIdx.x);
+    if (at.live == 0) {
+        return;
+    }
+    float acc[T::MT][T::NT][GW_MMA_C];
+    half_sums<T, BF16>(p, at, (p.k + 127) / 128 * 4, shared, acc);
+    __syncthreads();
+    if (!BF16) {
+        half_scale<T>(p, at, acc);
+    }
+    if (p.glu) {
+        gw_tile_glu<T>(p, at, acc, (float *)shared);
+    } else {
+        gw_tile_linear<T>(p, at, acc);
+    }
+}
+
+GW_KERNEL(gw_gemm_group_f16, struct gw_gemm_params, GW_GEMM_THREADS, 1) {
+    GW_SHARED_TILES(unsigned char, shared);
+    half_group<0>(p, shared);
+}
+GW_KERNEL(gw_gemm_group_bf16, struct gw_gemm_params, GW_GEMM_THREADS, 1) {
+    GW_SHARED_TILES(unsigned char, shared);
+    half_group<1>(p, shared);
+}
+
+#endif

@@ -1,0 +1,20 @@
+/* kernels_hip/linear/linear_wide.hip - LINEAR and GLU of quantized weights for several rows of x
+ * that lie in shared memory together.
+ */
+#include "kernels_hip/linear/linear_wide.h"
+
+#if GW_MMA
+#define PRODUCT(glu, ...) gw_product<gw_wide<format<__VA_ARGS__>>, glu>(p)
+#else
+#define PRODUCT(glu, ...) (void)p /* the host does not launch these */
+#endif
+#define KERNELS(NAME, name, ...)                                                                   \
+    GW_KERNEL(gw_linear_##name##_wide, struct gw_linear_params,                                    \
+              GW_LINEAR_BLOCK(GW_MMA_N, GW_COPIES, 0), 1) {                                        \
+        PRODUCT(0, __VA_ARGS__);                                                                   \
+    }                                                                                              \
+    GW_KERNEL(gw_glu_##name##_wide, struct gw_linear_params,                                       \
+              GW_LINEAR_BLOCK(GW_MMA_N, GW_COPIES, 0), 1) {                                        \
+        PRODUCT(1, __VA_ARGS__);                                                                   \
+    }
+GW_STRIP_FORMATS(KERNELS)
