@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench/cpu.sh PROGRAM MODEL... - the CPU table of docs/performance.md: pp512 and tg32 per model and
+# bench/cpu.sh PROGRAM MODEL... - the CPU tables of docs/record: pp512 and tg32 per model and
 # level against roofs measured in the same run, then start to first token. LEVELS and THREADS
 # (default: every level that runs here, 2) narrow it down.
 #   bench/cpu.sh build/release/godwit 1.1b-q4_0.gguf 1.1b-f16.gguf

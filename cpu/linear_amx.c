@@ -3,8 +3,8 @@
  * A tile product gives the exact integer sums of one block of 32 for 16 activation rows and 16
  * weight rows (two products, twice as wide: those of GW_ACT_SPAN blocks, a span); vectors add the
  * terms in the order of the contract. While tiles are in use the second 512-bit multiplier is not
- * to be had (docs/performance.md), so most sums become floats by adding, not by converting, and
- * tile instructions run four sums ahead of the floats.
+ * to be had (docs/record, "AMX"), so most sums become floats by adding, not by converting, and tile
+ * instructions run four sums ahead of the floats.
  */
 #if defined(GODWIT_AMX)
 #define V_VNNI 1
