@@ -379,8 +379,9 @@ static int parse_argument(app_options *o, const app_command *command, int argc, 
     return set_value(o, row, shown, value);
 }
 
-int options_parse(app_options *o, const app_command *command, int argc, char **argv) {
-    unsigned char given[128] = {0};
+/* given: [rows of the table] */
+static int parse_all(app_options *o, const app_command *command, int argc, char **argv,
+                     unsigned char *given) {
     *o = (app_options){0};
     for (const app_option *row = app_option_table; row->names != NULL; row++) {
         if ((row->commands & command->bit) != 0 && row->preset != NULL &&
@@ -403,6 +404,22 @@ int options_parse(app_options *o, const app_command *command, int argc, char **a
         }
     }
     return 0;
+}
+
+int options_parse(app_options *o, const app_command *command, int argc, char **argv) {
+    size_t rows = 0;
+    while (app_option_table[rows].names != NULL) {
+        rows++;
+    }
+    unsigned char *given = calloc(rows + 1, 1);
+    if (given == NULL) {
+        *o = (app_options){0};
+        app_error("out of memory");
+        return APP_USAGE;
+    }
+    int result = parse_all(o, command, argc, argv, given);
+    free(given);
+    return result;
 }
 
 void options_free(app_options *o) {

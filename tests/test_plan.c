@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "backends/cpu/cpu.h"
 #include "core/plan/plan.h"
 #include "core/tensor/sample.h"
 
@@ -626,14 +627,104 @@ static void test_profile(void **state) {
     d.backend->close(d.device);
 }
 
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+static gw_status (*real_freeze)(struct gw_device *, const gw_node *, size_t, int,
+                                struct gw_segment **);
+static int freezes_left;
+
+static gw_status freeze_few(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
+                            struct gw_segment **out) {
+    if (freezes_left-- <= 0) {
+        return gw_fail(GW_E_DEVICE, "broken", "freezing failed");
+    }
+    return real_freeze(device, nodes, n, rows, out);
+}
+
+static void count_pause(void *user) { ++*(int *)user; }
+
+/* A plan that cannot be cut otherwise goes on with the parts and the callback that it had. */
+static void test_pause_survives_errors(void **state) {
+    (void)state;
+    static const int device_of[2] = {0, 0};
+    gw_backend limited = *find_backend("ref");
+    gw_plan_device d = open_device(find_backend("ref"));
+    int pauses = 0, others = 0;
+    chain *c = new_chain(&d, device_of);
+    gw_step *step = calloc(1, sizeof *step);
+    assert_non_null(step);
+    step->n = step->n_pick = 1;
+    real_freeze = limited.freeze;
+    limited.freeze = freeze_few;
+    d.backend = &limited;
+    gw_arena_set *arenas = NULL;
+    gw_plan *plan = NULL;
+    freezes_left = 4; /* whole, in three parts, and no more */
+    assert_int_equal(gw_arena_set_new(&d, 1, &arenas), GW_OK);
+    assert_int_equal(gw_plan_build(c->nodes, LINKS, &d, 1, ROWS, arenas, &plan), GW_OK);
+    assert_int_equal(gw_plan_pause(plan, 0, 3, count_pause, &pauses), GW_OK);
+    assert_int_equal(gw_plan_pause(plan, 0, 2, count_pause, &others), GW_E_DEVICE);
+    assert_int_equal(gw_plan_run(plan, step), GW_OK);
+    assert_int_equal(pauses, 2);
+    assert_int_equal(others, 0);
+    gw_plan_free(plan);
+    gw_arena_set_free(arenas);
+    free_chain(c, &d, device_of);
+    free(step);
+    d.backend->close(d.device);
+}
+
+/* ---- launches ------------------------------------------------------------------------------- */
+
+static int appended;
+
+static gw_status append_many(struct gw_segment *segment, const gw_kernel *kernel,
+                             const gw_node *node) {
+    for (int i = 0; i < appended; i++) {
+        gw_cpu_append(segment, kernel, node);
+    }
+    return GW_OK;
+}
+
+/* A kernel of the CPU that appends more launches than a node has room for is refused. */
+static void test_too_many_launches(void **state) {
+    (void)state;
+    gw_plan_device d = open_device(find_backend("cpu"));
+    gw_tensor in = shaped(GW_FMT_F32, ROWS, WIDTH), out = in, norm = vector(WIDTH);
+    gw_node node = {.op = GW_OP_NORM, .what = "norm", .in = {&in}, .out = &out, .w = {&norm}};
+    fill(&d, &in, ROWS * WIDTH, 1.0f);
+    fill(&d, &out, ROWS * WIDTH, 1.0f);
+    fill(&d, &norm, WIDTH, 1.0f);
+    gw_kernel kernel = *gw_plan_kernel(&d, &node);
+    kernel.record = append_many;
+    node.kernel = &kernel;
+    for (appended = 1; appended < 6; appended++) {
+        struct gw_segment *segment = NULL;
+        gw_status status = d.backend->freeze(d.device, &node, 1, ROWS, &segment);
+        assert_int_equal(status, appended <= 3 ? GW_OK : GW_E_OVERFLOW);
+        d.backend->thaw(segment);
+    }
+    d.backend->release(in.buf);
+    d.backend->release(out.buf);
+    d.backend->release(norm.buf);
+    d.backend->close(d.device);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table_is_whole), cmocka_unit_test(test_good_nodes),
-        cmocka_unit_test(test_broken_nodes),   cmocka_unit_test(test_mixed_weights),
-        cmocka_unit_test(test_cost),           cmocka_unit_test(test_chain),
-        cmocka_unit_test(test_fewer_rows),     cmocka_unit_test(test_placement),
-        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_bad_plans),
+        cmocka_unit_test(test_table_is_whole),
+        cmocka_unit_test(test_good_nodes),
+        cmocka_unit_test(test_broken_nodes),
+        cmocka_unit_test(test_mixed_weights),
+        cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_fewer_rows),
+        cmocka_unit_test(test_placement),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_bad_plans),
         cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_pause_survives_errors),
+        cmocka_unit_test(test_too_many_launches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/status.h"
+#include "core/base/text.h"
 
 static void names(void **state) {
     (void)state;
@@ -103,11 +104,28 @@ static void per_thread(void **state) {
     assert_string_equal(gw_error_text(), "here: io: kept");
 }
 
+/* A text that grows in a fixed room is cut there, whatever comes behind. */
+static void appending(void **state) {
+    (void)state;
+    char room[12] = "", fence[4] = "end";
+    assert_true(gw_text_append(room, sizeof room, "%s", "sevenly"));
+    assert_true(gw_text_append(room, sizeof room, "%d", 8910));
+    assert_string_equal(room, "sevenly8910");
+    for (int i = 0; i < 4; i++) {
+        assert_false(gw_text_append(room, sizeof room, ", %s", "another"));
+        assert_string_equal(room, "sevenly8910");
+    }
+    room[8] = '\0';
+    assert_false(gw_text_append(room, sizeof room, ", %s", "another"));
+    assert_string_equal(room, "sevenly8, a");
+    assert_string_equal(fence, "end");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names),      cmocka_unit_test(one_line),
         cmocka_unit_test(long_texts), cmocka_unit_test(quoting_itself),
-        cmocka_unit_test(per_thread),
+        cmocka_unit_test(per_thread), cmocka_unit_test(appending),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

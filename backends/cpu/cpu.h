@@ -169,6 +169,7 @@ struct gw_segment {
     struct gw_device *device;
     gw_cpu_launch *launches;
     size_t n, capacity;
+    int overfull;                            /* more was appended than there is room for */
     int rows;                                /* most live rows of a step */
     uint64_t passes, trial;                  /* so far; when all ways of reading are tried next */
     double pace[GW_CPU_ROUNDS][GW_CPU_WAYS]; /* seconds of each trial (segment.c) */
@@ -185,7 +186,8 @@ struct gw_segment {
     gw_node_time *times; /* the caller's, while profiling */
 };
 
-/* Append a launch whose common fields are filled from the node. Never fails: freeze made room. */
+/* Append a launch whose common fields are filled from the node. There is always one to write to;
+ * freeze fails behind a node that appended more than it made room for. */
 gw_cpu_launch *gw_cpu_append(struct gw_segment *segment, const gw_kernel *kernel,
                              const gw_node *node);
 void gw_cpu_need_scratch(struct gw_segment *segment, size_t bytes);

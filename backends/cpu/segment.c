@@ -32,7 +32,9 @@ static size_t row_width(const gw_tensor *t) {
 
 gw_cpu_launch *gw_cpu_append(struct gw_segment *segment, const gw_kernel *kernel,
                              const gw_node *node) {
-    gw_cpu_launch *launch = &segment->launches[segment->n++];
+    gw_cpu_launch *launch = &segment->launches[segment->n]; /* the last is never launched */
+    segment->n += segment->n + 1 < segment->capacity;
+    segment->overfull |= launch == &segment->launches[segment->capacity - 1];
     memset(launch, 0, sizeof *launch);
     launch->ops = gw_cpu_ops_of(gw_cpu_row_of(kernel)->level);
     launch->node = segment->node;
@@ -152,6 +154,10 @@ gw_status gw_cpu_freeze(struct gw_device *device, const gw_node *nodes, size_t n
     for (size_t i = 0; i < n; i++) {
         segment->node = (int)i;
         GW_TRY_DONE(nodes[i].kernel->record(segment, nodes[i].kernel, &nodes[i]));
+        if (segment->overfull) {
+            GW_TRY_DONE(gw_fail(GW_E_OVERFLOW, "cpu", "%s appends more than %d launches",
+                                nodes[i].kernel->name, LAUNCHES_PER_NODE));
+        }
         if (nodes[i].op == GW_OP_PICK) {
             segment->picked = 1;
         }

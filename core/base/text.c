@@ -1,7 +1,9 @@
-/* core/base/text.c - UTF-8 by the table, prefixes and suffixes. */
+/* core/base/text.c - UTF-8 by the table, prefixes and suffixes, texts that grow in a fixed room. */
 #include "core/base/text.h"
 
+#include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Bytes of the well-formed character at p, 0 when there is none. left >= 1. */
@@ -45,4 +47,13 @@ int gw_text_starts(const char *text, const char *prefix) {
 int gw_text_ends(const char *text, const char *suffix) {
     size_t n = strlen(text), m = strlen(suffix);
     return n >= m && memcmp(text + n - m, suffix, m) == 0;
+}
+
+int gw_text_append(char *out, size_t room, const char *fmt, ...) {
+    size_t used = strlen(out);
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(out + used, room - used, fmt, args);
+    va_end(args);
+    return n >= 0 && (size_t)n < room - used;
 }

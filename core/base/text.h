@@ -7,6 +7,10 @@
 /* 1 when the bytes are well-formed UTF-8 (Unicode table 3-7: no overlong forms, no surrogates). */
 int gw_text_is_utf8(const void *text, size_t n);
 
+/* Appends to the text in out[room] as much as fits, always terminated; 1 when all of it did. */
+__attribute__((format(printf, 3, 4))) int gw_text_append(char *out, size_t room, const char *fmt,
+                                                         ...);
+
 int gw_text_starts(const char *text, const char *prefix);
 int gw_text_ends(const char *text, const char *suffix);
 

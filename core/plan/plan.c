@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/size.h"
+#include "core/base/text.h"
 
 enum { ARENA_ALIGN = 256 };
 
@@ -375,19 +376,17 @@ static gw_status choose_kernel(gw_plan *p, gw_node *node) {
     size_t count;
     const gw_kernel *kernels = d->backend->kernels(d->device, &count);
     char declined[512] = "";
-    size_t used = 0;
     for (size_t i = 0; i < count; i++) {
         if (kernels[i].op != node->op) {
             continue;
         }
-        int wrote = snprintf(declined + used, sizeof declined - used, "%s%s", used ? ", " : "",
-                             kernels[i].name);
-        used += wrote > 0 && (size_t)wrote < sizeof declined - used ? (size_t)wrote : 0;
+        gw_text_append(declined, sizeof declined, "%s%s", declined[0] != '\0' ? ", " : "",
+                       kernels[i].name);
     }
     char where[96];
     return gw_fail(GW_E_UNSUPPORTED, node_text(node, where, sizeof where),
                    "no kernel of device '%s' runs this; declined: %s", d->backend->name,
-                   used ? declined : "none offered");
+                   declined[0] != '\0' ? declined : "none offered");
 }
 
 static gw_status freeze_all(gw_plan *p) {
@@ -481,15 +480,14 @@ void gw_plan_free(gw_plan *plan) {
     free(plan);
 }
 
-static gw_status ready_segment(const gw_plan *p, const segment *seg, gw_progress_fn progress,
-                               void *user) {
+static gw_status ready_segment(const gw_plan *p, const segment *seg, const gw_watch *watch) {
     const gw_backend *backend = p->devices[seg->device].backend;
-    return backend->ready != NULL ? backend->ready(seg->frozen, progress, user) : GW_OK;
+    return backend->ready != NULL ? backend->ready(seg->frozen, watch) : GW_OK;
 }
 
-gw_status gw_plan_ready(gw_plan *plan, gw_progress_fn progress, void *user) {
+gw_status gw_plan_ready(gw_plan *plan, const gw_watch *watch) {
     for (size_t s = 0; s < plan->n_segments; s++) {
-        GW_TRY(ready_segment(plan, &plan->segments[s], progress, user));
+        GW_TRY(ready_segment(plan, &plan->segments[s], watch));
     }
     return GW_OK;
 }
@@ -523,7 +521,6 @@ gw_status gw_plan_pause(gw_plan *plan, int device, int parts, gw_pause_fn fn, vo
     const gw_plan_device *d = &plan->devices[device];
     gw_status status = GW_OK;
     size_t n = 0;
-    plan->pause = NULL;
     if (fn == NULL || (plan->parts == parts && plan->pause_device == device)) {
         plan->pause = fn;
         plan->pause_user = user;
@@ -544,7 +541,7 @@ gw_status gw_plan_pause(gw_plan *plan, int device, int parts, gw_pause_fn fn, vo
         if (cut[s].device == device) {
             status = d->backend->freeze(d->device, plan->nodes + cut[s].first, cut[s].count,
                                         plan->rows, &cut[s].frozen);
-            status = status == GW_OK ? ready_segment(plan, &cut[s], NULL, NULL) : status;
+            status = status == GW_OK ? ready_segment(plan, &cut[s], NULL) : status;
         }
     }
     segment *out = status == GW_OK ? plan->segments : cut; /* what is given up */

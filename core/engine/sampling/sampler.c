@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/base/status.h"
+#include "core/base/text.h"
 #include "core/engine/sampling/ban.h"
 #include "core/engine/sampling/constraint.h"
 #include "core/engine/run/model.h"
@@ -161,11 +162,10 @@ static int find_stage(const char *text, size_t bytes) {
 }
 
 static gw_status unknown_stage(const char *at, size_t bytes) {
-    char names[160] = "";
-    size_t used = 0;
+    enum { NAME_BYTES = 24 }; /* with its comma; a longer one, or many, end the list earlier */
+    char names[STAGES * NAME_BYTES] = "";
     for (int row = 0; row < STAGES; row++) {
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", row > 0 ? ", " : "",
-                                 stage_table[row].name);
+        gw_text_append(names, sizeof names, "%s%s", row > 0 ? ", " : "", stage_table[row].name);
     }
     return gw_fail(GW_E_ARGUMENT, "sampler order",
                    "unknown stage '%.*s'; there are %s, separated by ';'",
