@@ -3,9 +3,12 @@
  * AMD's (FAKE_AMD), each with its run-time compiler.
  *
  * GODWIT_FAKE, comma-separated: devices=N, arch=NUMBER (of sm_NUMBER), no-start, no-compiler,
- * no-capture, refuse-code, alloc=K and wait=K (the K-th fails, and every later wait).
- * GODWIT_FAKE_LOG: a file that gets a line per compiled kernel, and one when the first graph runs.
+ * no-capture, refuse-code, driver=N (takes only code that was compiled under it), interrupt=K
+ * (Ctrl-C while kernel K is compiled), alloc=K and wait=K (the K-th fails, and every later wait).
+ * GODWIT_FAKE_LOG: a file that gets a line per compiled kernel, one when the first graph runs, and
+ * "headers N" for the texts that came with the first kernel.
  */
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -224,7 +227,8 @@ ENTRY NAME(cuGraphLaunch, hipGraphLaunch)(void *exec, void *stream) {
 /* ---- code ------------------------------------------------------------------------------------ */
 
 ENTRY NAME(cuModuleLoadData, hipModuleLoadData)(void **out, const void *image) {
-    return image != NULL && !setting("refuse-code", 0) ? handle(out) : NO_IMAGE;
+    int mine = image != NULL && atoi(image) == setting("driver", 0);
+    return mine && !setting("refuse-code", 0) ? handle(out) : NO_IMAGE;
 }
 ENTRY NAME(cuModuleUnload, hipModuleUnload)(void *module) { return drop(module); }
 ENTRY NAME(cuModuleGetFunction, hipModuleGetFunction)(void **out, void *module, const char *name) {
@@ -242,7 +246,7 @@ ENTRY NAME(cuLaunchKernel, hipModuleLaunchKernel)(void *function, unsigned gx, u
 }
 
 #ifndef FAKE_PLAIN
-static const char code[] = "code of a fake";
+static const char code[] = "0000 code of a fake"; /* the number of the driver comes first */
 
 typedef struct program {
     int broken;
@@ -256,11 +260,22 @@ ENTRY RTC(Version)(int *major, int *minor) {
 ENTRY RTC(CreateProgram)(program **out, const char *source, const char *name, int n,
                          const char *const *headers, const char *const *names) {
     *out = calloc(1, sizeof **out);
+    static int first = 1;
+    char line[32];
+    snprintf(line, sizeof line, "headers %d", n);
+    if (first) {
+        put_down(line);
+    }
+    first = 0;
     (*out)->broken = strstr(source, "#error") != NULL;
     return n > 0 && name[0] != '\0' && headers[0] != NULL && names[0] != NULL ? OK : INVALID;
 }
 ENTRY RTC(CompileProgram)(const program *p, int n, const char *const *options) {
     static const char only[] = "-DGW_ONLY_";
+    static int calls;
+    if (__sync_add_and_fetch(&calls, 1) == setting("interrupt", 0)) {
+        raise(SIGINT);
+    }
     for (int i = 0; i < n; i++) {
         if (strncmp(options[i], only, sizeof only - 1) == 0) {
             put_down(options[i] + sizeof only - 1);
@@ -279,6 +294,8 @@ ENTRY NAME(nvrtcGetCUBINSize, hiprtcGetCodeSize)(const program *p, size_t *bytes
 }
 ENTRY NAME(nvrtcGetCUBIN, hiprtcGetCode)(const program *p, char *out) {
     memcpy(out, code, sizeof code);
+    snprintf(out, 5, "%04d", setting("driver", 0));
+    out[4] = ' ';
     return p->broken ? INVALID : OK;
 }
 static const char text[] = "first line: made to fail\nsecond line\n";

@@ -11,7 +11,8 @@
 
 #include <cmocka.h>
 
-#include "core/plan/backend.h"
+#include "backends/hip/hip.h"
+#include "core/plan/plan.h"
 
 extern const gw_backend gw_backend_hip;
 
@@ -173,6 +174,35 @@ static void weights_larger_than_the_ring(void **state) {
     hip->close(device);
 }
 
+/* A format is a product's with a record of strips, an embedding's with a kernel; others are
+ * refused, never laid down as records of no bytes. */
+static void formats_without_kernels_are_refused(void **state) {
+    (void)state;
+    struct gw_device *device = open_hip("");
+    for (int fmt = 0; fmt < GW_FMT_COUNT; fmt++) {
+        const char *name = gw_format_of((gw_fmt)fmt)->name;
+        gw_tensor t = {.name = "w", .fmt = (gw_fmt)fmt, .n_dim = 2, .dim = {32, 256}};
+        gw_tensor out = {.fmt = GW_FMT_F32, .n_dim = 2, .dim = {1, 256}};
+        gw_node node = {.op = GW_OP_EMBED, .w = {&t}, .out = &out};
+        gw_plan_device d = {hip, device};
+        gw_hip_function function;
+        gw_hip_layout layout = {.bytes = 0};
+        char kernel[48];
+        gw_status status = gw_hip_layout_of(device, &t, 0, &layout);
+        assert_int_equal(status, fmt < GW_FMT_ACT8 ? GW_OK : GW_E_UNSUPPORTED);
+        assert_true(status != GW_OK || layout.bytes >= (size_t)32 * 256 / 8);
+        snprintf(kernel, sizeof kernel, "gw_embed_%s", name);
+        for (char *c = kernel; *c != '\0'; c++) {
+            *c = *c == '-' ? '_' : *c;
+        }
+        int there = gw_hip_find(device, kernel, &function) == GW_OK;
+        if ((gw_plan_kernel(&d, &node) != NULL) != there) {
+            fail_msg("an embedding in %s: %s", name, there ? "refused" : "taken without a kernel");
+        }
+    }
+    hip->close(device);
+}
+
 /* ---- faults ---------------------------------------------------------------------------------- */
 
 static void every_allocation_may_fail(void **state) {
@@ -258,6 +288,7 @@ int main(void) {
         cmocka_unit_test(a_profile_counts_and_times),
         cmocka_unit_test(a_roof_is_measured),
         cmocka_unit_test(weights_larger_than_the_ring),
+        cmocka_unit_test(formats_without_kernels_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_failing_launch_loses_the_device),
         cmocka_unit_test(a_failing_capture_names_the_kernel),

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from program import DATA, run
+from program import DATA, ROOT, run
 
 BUILD = pathlib.Path(os.environ.get("GODWIT_BUILD", ""))
 CUDA, AMD = BUILD / "tests/libfake_cuda.so", BUILD / "tests/libfake_amd.so"
@@ -69,11 +69,11 @@ def test_no_code_for_a_device_names_both():
 
 
 def compiled(log):
-    return sorted(line for line in log.read_text().split() if line != "first-launch")
+    return sorted(line for line in log.read_text().split() if line.startswith("gw_"))
 
 
-def bench(model, **common):
-    done = godwit("bench", "-m", model, "-p", 0, "-n", 1, "-r", 1, "--device", "hip", hip="compile", **common)
+def bench(model, hip="compile", **common):
+    done = godwit("bench", "-m", model, "-p", 0, "-n", 1, "-r", 1, "--device", "hip", hip=hip, **common)
     assert done.returncode == 0, done.stderr
 
 
@@ -146,6 +146,59 @@ def test_build_failure_shows_the_log():
 
 def test_code_that_the_driver_refuses():
     fails("does not take the code of", "CUDA_ERROR_INVALID_IMAGE", fake="refuse-code")
+
+
+def test_code_of_another_driver_is_made_again(tmp_path):
+    """A driver that was installed again under its old number: what the last one's compiler left on
+    disk is replaced, once."""
+    log, cache = tmp_path / "log", tmp_path / "cache"
+    made = []
+    for driver in (1, 2, 2):
+        bench(DATA / "tales-2m-q4_0.gguf", cache=cache, log=log, fake=f"driver={driver}")
+        made.append(len(compiled(log)))
+    assert made[0] > 10 and made == [made[0], 2 * made[0], 2 * made[0]]
+
+
+def test_ctrl_c_stops_compiling(tmp_path):
+    log, cache = tmp_path / "log", tmp_path / "cache"
+    say = ("run", "-m", DATA / "tales-2m-q4_0.gguf", "-p", "a", "-n", 2, "--device", "hip")
+    common = {"cache": cache, "log": log, "hip": "compile", "driver": AMD}  # compiles one by one
+    done = godwit(*say, fake="interrupt=5", **common)
+    assert done.returncode == 130 and done.stdout == "", done.stderr
+    assert len(compiled(log)) == 5
+    done = godwit(*say, **common)
+    assert done.returncode == 0, done.stderr
+    assert len(compiled(log)) == len(set(compiled(log))) > 5  # what was made is kept
+
+
+def test_options_belong_to_the_key(tmp_path):
+    log, common = tmp_path / "log", {"cache": tmp_path / "cache", "log": tmp_path / "log"}
+    model, made = DATA / "tales-2m-q4_0.gguf", []
+    for option in ("compile", "option=-lineinfo", "option=-lineinfo", "compile"):
+        bench(model, hip=option, **common)
+        made.append(len(compiled(log)))
+    assert made == [made[0], 2 * made[0], 2 * made[0], 2 * made[0]]
+
+
+def test_the_compiler_gets_every_header(tmp_path):
+    log = tmp_path / "log"
+    bench(DATA / "tales-2m-q4_0.gguf", log=log, cache=tmp_path)
+    shared = ("dialect", "arith", "blocks", "sample")
+    want = len(list((ROOT / "kernels_hip").rglob("*.h"))) + len(shared) + 1  # and stdint.h
+    assert f"headers {want}\n" in log.read_text()
+
+
+def test_code_older_than_the_card(tmp_path):
+    """What is launched is what that code has, not what the card could do."""
+    made = {}
+    for name, fake, hip in (("old", "arch=75", "compile"), ("new", "arch=90", "compile"),
+                            ("old code", "arch=90", "code=75")):
+        log = tmp_path / name
+        done = godwit("run", "-m", DATA / "tales-2m-q4_0.gguf", "-p", "a b c d", "-n", 2, "--device",
+                      "hip", log=log, cache=tmp_path / f"cache {name}", fake=fake, hip=hip)
+        assert done.returncode == 0, done.stderr
+        made[name] = compiled(log)
+    assert made["old code"] == made["old"] != made["new"]
 
 
 @pytest.mark.parametrize("kind,names", [("cuda", RTC_CUDA), ("amd", RTC_AMD)])

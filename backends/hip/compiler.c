@@ -133,19 +133,33 @@ static gw_status take_code(const gw_hip_compiler *c, rtc_program program, const 
 }
 
 /* Contraction off; division, square root and subnormal numbers are IEEE by default. */
+void gw_hip_options_for(const gw_hip_compiler *c, const char *arch, const char *extra,
+                        gw_hip_options *out) {
+    static const char *const nvidia[] = {"-std=c++17", "--fmad=false", "-default-device",
+                                         "-DGW_ONLY"};
+    static const char *const amd[] = {"-std=c++17", "-ffp-contract=off", "-O3", "-DGW_ONLY"};
+    *out = (gw_hip_options){.n = 0};
+    snprintf(out->target, sizeof out->target,
+             c->nvidia ? "--gpu-architecture=%.32s" : "--offload-arch=%.32s", arch);
+    snprintf(out->extra, sizeof out->extra, "%s", extra);
+    for (size_t i = 0; i < sizeof amd / sizeof amd[0]; i++) {
+        out->at[out->n++] = c->nvidia ? nvidia[i] : amd[i];
+    }
+    out->at[out->n++] = out->target;
+    if (extra[0] != '\0') {
+        out->at[out->n++] = out->extra;
+    }
+}
+
 gw_status gw_hip_compile(const gw_hip_compiler *c, const gw_hip_text *source, const char *kernel,
-                         const gw_hip_text *headers, size_t n_headers, const char *arch, void **out,
-                         size_t *bytes) {
-    enum { OPTIONS = 6 };
-    char target[64], only[96];
+                         const gw_hip_text *headers, size_t n_headers,
+                         const gw_hip_options *options, void **out, size_t *bytes) {
+    char only[96];
+    const char *given[GW_HIP_OPTIONS + 1];
     rtc_program program = NULL;
-    snprintf(target, sizeof target, c->nvidia ? "--gpu-architecture=%.32s" : "--offload-arch=%.32s",
-             arch);
     snprintf(only, sizeof only, "-DGW_ONLY_%.64s", kernel);
-    const char *const nvidia[OPTIONS] = {"-std=c++17",      target,      "--fmad=false",
-                                         "-default-device", "-DGW_ONLY", only};
-    const char *const amd[OPTIONS] = {"-std=c++17", target,      "-ffp-contract=off",
-                                      "-O3",        "-DGW_ONLY", only};
+    memcpy(given, options->at, sizeof options->at);
+    given[options->n] = only;
     const char **lists = calloc(2 * n_headers + 1, sizeof *lists);
     if (lists == NULL) {
         return gw_fail(GW_E_NOMEM, "hip", "no memory for building %s", source->name);
@@ -160,9 +174,10 @@ gw_status gw_hip_compile(const gw_hip_compiler *c, const gw_hip_text *source, co
     if (error != 0) {
         return gw_fail(GW_E_DEVICE, "hip", "the compiler takes no program (error %d)", error);
     }
-    error = c->Compile(program, OPTIONS, c->nvidia ? nvidia : amd);
-    gw_status status = error == 0 ? take_code(c, program, source->name, out, bytes)
-                                  : failed(c, program, source->name, kernel, arch);
+    error = c->Compile(program, options->n + 1, given);
+    gw_status status =
+        error == 0 ? take_code(c, program, source->name, out, bytes)
+                   : failed(c, program, source->name, kernel, strchr(options->target, '=') + 1);
     c->Destroy(&program);
     return status;
 }

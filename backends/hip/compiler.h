@@ -21,12 +21,22 @@ int gw_hip_compiler_major(const gw_hip_compiler *compiler);
 /* "NVRTC 13.0": also a part of a cache key. out: at least 32 bytes. */
 void gw_hip_compiler_name(const gw_hip_compiler *compiler, char *out, size_t room);
 
-/* Code of one kernel of a text for one processor ("sm_90", "gfx90a"), malloc'd. GW_E_DEVICE with
- * the first lines of the compiler's log, GW_E_NOMEM. NVRTC: several threads at once; hiprtc: one.
- */
+/* What the compiler is told of every kernel for one processor ("sm_90", "gfx90a"), apart from its
+ * name; extra: one more option, or "". Part of a cache key. */
+enum { GW_HIP_OPTIONS = 6 };
+typedef struct gw_hip_options { /* points into itself: not to be copied */
+    const char *at[GW_HIP_OPTIONS];
+    int n;
+    char target[64], extra[64];
+} gw_hip_options;
+void gw_hip_options_for(const gw_hip_compiler *compiler, const char *arch, const char *extra,
+                        gw_hip_options *out);
+
+/* Code of one kernel of a text, malloc'd. GW_E_DEVICE with the first lines of the compiler's log,
+ * GW_E_NOMEM. NVRTC: several threads at once; hiprtc: one. */
 gw_status gw_hip_compile(const gw_hip_compiler *compiler, const gw_hip_text *source,
                          const char *kernel, const gw_hip_text *headers, size_t n_headers,
-                         const char *arch, void **out, size_t *bytes);
+                         const gw_hip_options *options, void **out, size_t *bytes);
 /* The same from the texts of this build (program.c). */
 gw_status gw_hip_compile_kernel(const gw_hip_compiler *compiler, const char *kernel,
                                 const char *arch, void **out, size_t *bytes);

@@ -101,7 +101,8 @@ gw_status gw_hip_lose(struct gw_device *device, gw_hip_error error, const char *
  * node), no-block (attention of few pages by pages on their own), no-pages (that by
  * groups of them, where they have a kernel), no-group (prompts without matrix
  * instructions of four waves), check (no graph, and the end of every launch is awaited), compile
- * (not the code of the build), fail-alloc=K, fail-launch=K, fail-build=K. */
+ * (not the code of the build), code=75 (compile as for an older processor, sm_75, and launch so),
+ * option=TEXT (one more for the compiler), fail-alloc=K, fail-launch=K, fail-build=K. */
 static gw_status read_environment(struct gw_device *d) {
     const char *p = getenv("GODWIT_HIP");
     while (p != NULL && *p != '\0') {
@@ -124,6 +125,12 @@ static gw_status read_environment(struct gw_device *d) {
             d->check = d->no_graph = 1;
         } else if (strcmp(word, "compile") == 0) {
             d->compile = 1;
+        } else if (strncmp(word, "code=", 5) == 0 && value >= 50 && value < 1000) {
+            d->compile = 1;
+            d->older = (int)value;
+        } else if (strncmp(word, "option=-", 8) == 0) {
+            d->compile = 1;
+            snprintf(d->option, sizeof d->option, "%s", word + 7);
         } else if (strncmp(word, "fail-build=", 11) == 0 && value > 0 && value < 1000000) {
             d->compile = 1;
             d->fail_build = (int)value;

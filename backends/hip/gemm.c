@@ -25,7 +25,7 @@ typedef struct gemm_kind {
 /* ---- what is accepted ------------------------------------------------------------------------ */
 
 static int has_matrix(const struct gw_device *d) {
-    return d->driver->emulated || d->capability >= 80 || strcmp(d->arch, "gfx908") == 0 ||
+    return d->driver->emulated || d->code >= 80 || strcmp(d->arch, "gfx908") == 0 ||
            strcmp(d->arch, "gfx90a") == 0 || strncmp(d->arch, "gfx94", 5) == 0;
 }
 

@@ -33,6 +33,7 @@ struct gw_device {
     int units;                /* multiprocessors or compute units                             */
     int shared_bytes;         /* of one block, at most                                        */
     int capability;           /* NVIDIA: 90 for sm_90; AMD and the emulator: 0                */
+    int code;                 /* NVIDIA: that of the code that is loaded, at most capability   */
     char name[128], arch[64]; /* "sm_90", "gfx90a", "emulator"                        */
     size_t memory;
     uint64_t reserved; /* bytes of all buffers, scratch and steps                     */
@@ -50,6 +51,8 @@ struct gw_device {
     int no_group;     /* prompts without matrix instructions of four waves            */
     int check;        /* that, and the end of each is awaited: faults name the kernel */
     int compile;      /* programs are compiled now, whatever the build has           */
+    int older;        /* NVIDIA: for this processor instead of the card's own; or 0  */
+    char option[64];  /* one more for the compiler, or ""                            */
     uint64_t waits;   /* how often the stream was seen empty                          */
     struct gw_segment *drew; /* the last one that drew; or NULL                      */
     gw_kernel *kernels;
@@ -143,8 +146,9 @@ gw_status gw_hip_programs_open(struct gw_device *device);
 void gw_hip_programs_free(struct gw_device *device);
 /* This kernel will be looked for: it is compiled together with all others that are wanted. */
 gw_status gw_hip_want(struct gw_device *device, const char *kernel);
-/* Compiles what is wanted, or finds it on disk, and loads it. progress: may be NULL. */
-gw_status gw_hip_programs_build(struct gw_device *device, gw_progress_fn progress, void *user);
+/* Compiles what is wanted, or finds it on disk, and loads it. watch: may be NULL; GW_E_CANCELLED:
+ * what was compiled until then is kept. */
+gw_status gw_hip_programs_build(struct gw_device *device, const gw_watch *watch);
 /* The kernel of that name; builds what is wanted when it is not there. */
 gw_status gw_hip_find(struct gw_device *device, const char *kernel, gw_hip_function *out);
 
@@ -267,7 +271,7 @@ gw_hip_error gw_hip_start(struct gw_device *device, const gw_hip_launch *launch,
 
 gw_status gw_hip_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
                         struct gw_segment **out);
-gw_status gw_hip_ready(struct gw_segment *segment, gw_progress_fn progress, void *user);
+gw_status gw_hip_ready(struct gw_segment *segment, const gw_watch *watch);
 gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step);
 gw_status gw_hip_wait(struct gw_device *device);
 void gw_hip_thaw(struct gw_segment *segment);

@@ -1,7 +1,7 @@
 /* backends/hip/layout.c - from rows as stored to strips (kernels_hip/strip.h). */
 #include <string.h>
 
-#include "backends/hip/hip.h"
+#include "backends/hip/shape.h"
 #include "core/tensor/blocks.h"
 #include "core/tensor/codes.h"
 #include "kernels_hip/strip.h"
@@ -36,6 +36,10 @@ gw_status gw_hip_layout_of(const struct gw_device *device, const gw_tensor *t, i
         l.unit_bytes[0] = l.row_bytes;
         *out = l;
         return GW_OK;
+    }
+    if (gw_hip_record_bytes(t->fmt) == 0) {
+        return gw_fail(GW_E_UNSUPPORTED, t->name, "products on a card do not take the format %s",
+                       format->name);
     }
     l.number = GW_HIP_LAYOUT_STRIPS;
     l.unit = GW_STRIP_ROWS;

@@ -12,7 +12,7 @@
 #include "core/base/cache.h"
 #include "core/base/list.h"
 
-enum { MOST_FILES = 64, ERROR_BYTES = 1024, PROGRAMMATIC = 90 };
+enum { ERROR_BYTES = 1024, PROGRAMMATIC = 90 };
 enum { GROUP = 90, GROUP_COMPILER = 12 }; /* only this processor has the instructions of sm_90a */
 
 /* cmake/hip.cmake: texts ("kernels_hip/rows/rows.hip") and code ("cuda/rows", "amd/rows"). */
@@ -80,9 +80,21 @@ typedef struct job {
     uint64_t key;
     void *code;
     size_t bytes;
+    int from_disk, ended;
     gw_status status;
     char error[ERROR_BYTES];
 } job;
+
+/* Compiling what is wanted, together. */
+typedef struct build {
+    struct gw_device *device;
+    gw_hip_text *headers; /* [n_headers] */
+    size_t n_headers;
+    gw_hip_options options;
+    job *jobs; /* [n] */
+    size_t n, done;
+    const gw_watch *watch;
+} build;
 
 /* ---- code of the build ----------------------------------------------------------------------- */
 
@@ -174,15 +186,25 @@ static int ends_in(const char *name, const char *end) {
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-static size_t list_headers(gw_hip_text *out) {
-    size_t n = 0;
-    out[n++] = (gw_hip_text){"stdint.h", stdint_text};
-    for (const embedded *f = gw_hip_files; f->name != NULL && n < MOST_FILES; f++) {
+/* All texts that another may include: malloc'd; NULL without memory. */
+static gw_hip_text *list_headers(size_t *n) {
+    size_t files = 1;
+    for (const embedded *f = gw_hip_files; f->name != NULL; f++) {
+        files++;
+    }
+    gw_hip_text *out = calloc(files, sizeof *out);
+    *n = 0;
+    if (out == NULL) {
+        (void)gw_fail(GW_E_NOMEM, "hip", "no memory for the texts of the kernels");
+        return NULL;
+    }
+    out[(*n)++] = (gw_hip_text){"stdint.h", stdint_text};
+    for (const embedded *f = gw_hip_files; f->name != NULL; f++) {
         if (ends_in(f->name, ".h")) {
-            out[n++] = (gw_hip_text){f->name, f->bytes};
+            out[(*n)++] = (gw_hip_text){f->name, f->bytes};
         }
     }
-    return n;
+    return out;
 }
 
 static gw_hip_text text_with(const char *kernel) {
@@ -200,17 +222,25 @@ static gw_hip_text text_with(const char *kernel) {
 
 gw_status gw_hip_compile_kernel(const gw_hip_compiler *compiler, const char *kernel,
                                 const char *arch, void **code, size_t *bytes) {
-    gw_hip_text headers[MOST_FILES + 1], source = text_with(kernel);
+    gw_hip_text source = text_with(kernel);
+    gw_hip_options options;
+    size_t n;
     if (source.name == NULL) {
         return gw_fail(GW_E_DEVICE, "hip", "no file has the kernel %s", kernel);
     }
-    return gw_hip_compile(compiler, &source, kernel, headers, list_headers(headers), arch, code,
-                          bytes);
+    gw_hip_text *headers = list_headers(&n);
+    if (headers == NULL) {
+        return GW_E_NOMEM;
+    }
+    gw_hip_options_for(compiler, arch, "", &options);
+    gw_status status = gw_hip_compile(compiler, &source, kernel, headers, n, &options, code, bytes);
+    free(headers);
+    return status;
 }
 
 /* The part of a key that all kernels share. */
-static uint64_t key_of(const struct gw_device *device, const gw_hip_text *headers,
-                       size_t n_headers) {
+static uint64_t key_of(const build *b) {
+    const struct gw_device *device = b->device;
     uint64_t key = gw_cache_hash(1, device->arch, strlen(device->arch));
     char compiler[32];
     int version = 0;
@@ -218,8 +248,11 @@ static uint64_t key_of(const struct gw_device *device, const gw_hip_text *header
     gw_hip_compiler_name(device->compiler, compiler, sizeof compiler);
     key = gw_cache_hash(key, &version, sizeof version);
     key = gw_cache_hash(key, compiler, strlen(compiler));
-    for (size_t i = 0; i < n_headers; i++) {
-        key = gw_cache_hash(key, headers[i].text, strlen(headers[i].text));
+    for (int i = 0; i < b->options.n; i++) {
+        key = gw_cache_hash(key, b->options.at[i], strlen(b->options.at[i]) + 1);
+    }
+    for (size_t i = 0; i < b->n_headers; i++) {
+        key = gw_cache_hash(key, b->headers[i].text, strlen(b->headers[i].text));
     }
     return key;
 }
@@ -237,12 +270,13 @@ static void break_source(job *j) {
 }
 
 /* A job for every program that is wanted and not there. */
-static size_t list_jobs(struct gw_device *device, uint64_t key, job *out) {
-    size_t n = 0;
+static void list_jobs(build *b) {
+    struct gw_device *device = b->device;
+    uint64_t key = key_of(b);
     for (size_t i = 0; i < device->n_programs; i++) {
         gw_hip_program *p = &device->programs[i];
         if (p->module == NULL) {
-            job *j = &out[n++];
+            job *j = &b->jobs[b->n++];
             j->program = p;
             j->source = text_with(p->name);
             j->key = gw_cache_hash(key, j->source.text, strlen(j->source.text));
@@ -252,7 +286,6 @@ static size_t list_jobs(struct gw_device *device, uint64_t key, job *out) {
             }
         }
     }
-    return n;
 }
 
 /* What gw_fail was told: the text behind "hip: CLASS: ". */
@@ -265,60 +298,99 @@ static const char *message_of(const char *error) {
 }
 
 /* In a thread of its own: the error text is carried along. */
-static void do_job(job *j, const gw_hip_compiler *compiler, const gw_hip_text *headers,
-                   size_t n_headers, const char *arch) {
-    j->code = gw_cache_read("hip", j->key, &j->bytes);
-    if (j->code == NULL) {
-        j->status = gw_hip_compile(compiler, &j->source, j->program->name, headers, n_headers, arch,
-                                   &j->code, &j->bytes);
-        if (j->status == GW_OK) {
-            gw_cache_write("hip", j->key, j->code, j->bytes);
-        } else {
-            snprintf(j->error, sizeof j->error, "%s", message_of(gw_error_text()));
+static void do_job(const build *b, job *j, int again) {
+    const gw_watch *watch = b->watch;
+    if (watch != NULL && watch->cancel != NULL && *watch->cancel) {
+        j->status = GW_E_CANCELLED;
+        snprintf(j->error, sizeof j->error, "cancelled while kernels were compiled");
+        return;
+    }
+    j->code = again ? NULL : gw_cache_read("hip", j->key, &j->bytes);
+    j->from_disk = j->code != NULL;
+    if (j->code != NULL) {
+        return;
+    }
+    j->status = gw_hip_compile(b->device->compiler, &j->source, j->program->name, b->headers,
+                               b->n_headers, &b->options, &j->code, &j->bytes);
+    if (j->status == GW_OK) {
+        gw_cache_write("hip", j->key, j->code, j->bytes);
+    } else {
+        snprintf(j->error, sizeof j->error, "%s", message_of(gw_error_text()));
+    }
+}
+
+static void do_jobs(build *b, int again) {
+    const gw_watch *watch = b->watch;
+    int parallel = b->device->driver->nvidia; /* hiprtc crashes when two threads compile */
+#pragma omp parallel for schedule(dynamic) if (parallel)
+    for (size_t i = 0; i < b->n; i++) {
+        if (b->jobs[i].ended) {
+            continue;
+        }
+        do_job(b, &b->jobs[i], again);
+#pragma omp critical(gw_hip_progress)
+        {
+            b->done += b->done < b->n;
+            if (watch != NULL && watch->progress != NULL) {
+                watch->progress(watch->user, b->done, b->n);
+            }
         }
     }
 }
 
-gw_status gw_hip_programs_build(struct gw_device *device, gw_progress_fn progress, void *user) {
-    gw_hip_text headers[MOST_FILES + 1];
+/* Into the device; what came from the disk and the driver refuses, as after another driver with the
+ * same number was installed, has not ended: it is to be compiled again. */
+static gw_status end_job(const build *b, job *j, int again) {
+    gw_status status = j->status;
+    if (status != GW_OK) {
+        status = gw_fail(status, "hip", "%s: %s", b->device->name, j->error);
+    } else {
+        status = load(b->device, j->program, j->code);
+    }
+    j->ended = again || status == GW_OK || !j->from_disk;
+    free(j->code);
+    j->code = NULL;
+    return j->ended ? status : GW_OK;
+}
+
+/* What is good is kept, whatever the others are. */
+static gw_status run_build(build *b) {
     gw_status status = GW_OK;
-    size_t missing = 0, done = 0;
+    char first[ERROR_BYTES] = "";
+    list_jobs(b);
+    for (int again = 0; again < 2; again++) {
+        do_jobs(b, again);
+        for (size_t i = 0; i < b->n; i++) {
+            gw_status one = b->jobs[i].ended ? GW_OK : end_job(b, &b->jobs[i], again);
+            if (one != GW_OK && status == GW_OK) {
+                status = one;
+                snprintf(first, sizeof first, "%s", message_of(gw_error_text()));
+            }
+        }
+    }
+    for (size_t i = 0; i < b->n; i++) {
+        free(b->jobs[i].broken);
+    }
+    return status == GW_OK ? GW_OK : gw_fail(status, "hip", "%s", first);
+}
+
+gw_status gw_hip_programs_build(struct gw_device *device, const gw_watch *watch) {
+    build b = {.device = device, .watch = watch};
+    size_t missing = 0;
     for (size_t i = 0; i < device->n_programs; i++) {
         missing += device->programs[i].module == NULL;
     }
     if (missing == 0 || device->compiler == NULL) {
         return GW_OK;
     }
-    job *jobs = calloc(missing, sizeof *jobs);
-    if (jobs == NULL) {
-        return gw_fail(GW_E_NOMEM, "hip", "no memory for building the kernels");
-    }
-    size_t n_headers = list_headers(headers);
-    size_t n = list_jobs(device, key_of(device, headers, n_headers), jobs);
-    int parallel = device->driver->nvidia; /* hiprtc crashes when two threads compile */
-#pragma omp parallel for schedule(dynamic) if (parallel)
-    for (size_t i = 0; i < n; i++) {
-        do_job(&jobs[i], device->compiler, headers, n_headers, device->arch);
-#pragma omp critical(gw_hip_progress)
-        {
-            done++;
-            if (progress != NULL) {
-                progress(user, done, n);
-            }
-        }
-    }
-    for (size_t i = 0; i < n; i++) { /* what is good is kept, whatever the others are */
-        gw_status one = jobs[i].status;
-        if (one == GW_OK) {
-            one = load(device, jobs[i].program, jobs[i].code);
-        } else if (status == GW_OK) {
-            one = gw_fail(one, "hip", "%s: %s", device->name, jobs[i].error);
-        }
-        status = status == GW_OK ? one : status;
-        free(jobs[i].code);
-        free(jobs[i].broken);
-    }
-    free(jobs);
+    b.headers = list_headers(&b.n_headers);
+    b.jobs = calloc(missing, sizeof *b.jobs);
+    gw_hip_options_for(device->compiler, device->arch, device->option, &b.options);
+    gw_status status = b.headers != NULL && b.jobs != NULL
+                           ? run_build(&b)
+                           : gw_fail(GW_E_NOMEM, "hip", "no memory for building the kernels");
+    free(b.headers);
+    free(b.jobs);
     return status;
 }
 
@@ -331,6 +403,7 @@ gw_status gw_hip_programs_open(struct gw_device *device) {
     }
     int arch = device->driver->nvidia ? cuda_arch_for(device->capability) : 0;
     if (!device->compile && (device->driver->nvidia ? arch > 0 : amd_arch_is(device->arch))) {
+        device->code = arch;
         device->programmatic = arch >= PROGRAMMATIC;
         device->group = arch == GROUP && device->capability == GROUP && !device->no_group &&
                         strstr(GODWIT_CUDA_ARCHS, "sm_90a") != NULL;
@@ -340,15 +413,20 @@ gw_status gw_hip_programs_open(struct gw_device *device) {
     if (device->compiler == NULL) {
         return no_code(device);
     }
-    device->programmatic = device->capability >= PROGRAMMATIC;
-    if (device->capability == GROUP && gw_hip_compiler_major(device->compiler) >= GROUP_COMPILER) {
+    device->code = device->capability;
+    if (device->older > 0 && device->older < device->capability) {
+        device->code = device->older;
+        snprintf(device->arch, sizeof device->arch, "sm_%d", device->code);
+    }
+    device->programmatic = device->code >= PROGRAMMATIC;
+    if (device->code == GROUP && gw_hip_compiler_major(device->compiler) >= GROUP_COMPILER) {
         device->group = !device->no_group;
         snprintf(device->arch, sizeof device->arch, "sm_90a");
     }
     /* The smallest kernel shows whether compiler and driver get on: a device that cannot work is
      * found out now. */
     GW_TRY(gw_hip_want(device, "gw_roof_read"));
-    return gw_hip_programs_build(device, NULL, NULL);
+    return gw_hip_programs_build(device, NULL);
 }
 
 void gw_hip_programs_free(struct gw_device *device) {
@@ -379,7 +457,7 @@ gw_status gw_hip_find(struct gw_device *device, const char *kernel, gw_hip_funct
         first = (size_t)(entry_of(device, kernel) - device->programs);
         end = first + 1;
         if (device->programs[first].module == NULL) {
-            GW_TRY(gw_hip_programs_build(device, NULL, NULL));
+            GW_TRY(gw_hip_programs_build(device, NULL));
         }
     }
     for (size_t i = first; i < end; i++) {

@@ -357,13 +357,13 @@ static gw_status complete(struct gw_device *device, gw_hip_launch *l) {
     return GW_OK;
 }
 
-gw_status gw_hip_ready(struct gw_segment *segment, gw_progress_fn progress, void *user) {
+gw_status gw_hip_ready(struct gw_segment *segment, const gw_watch *watch) {
     struct gw_device *device = segment->device;
     if (segment->is_ready) {
         return GW_OK;
     }
     GW_TRY(gw_hip_enter(device));
-    GW_TRY(gw_hip_programs_build(device, progress, user));
+    GW_TRY(gw_hip_programs_build(device, watch));
     GW_TRY(gw_hip_find(device, "gw_take_step", &segment->take_step));
     for (size_t i = 0; i < segment->n; i++) {
         GW_TRY(complete(device, &segment->launches[i]));
@@ -544,7 +544,7 @@ gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step) {
     if (device->lost) {
         return gw_fail(GW_E_DEVICE, "hip", "%s was lost earlier", device->name);
     }
-    GW_TRY(gw_hip_ready(segment, NULL, NULL));
+    GW_TRY(gw_hip_ready(segment, NULL));
     GW_TRY(gw_hip_enter(device));
     int turn = segment->turn = segment->draws ? !segment->turn : 0;
     GW_TRY(free_staging(segment, turn));

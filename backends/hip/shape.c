@@ -25,11 +25,11 @@ static int has_matrices(const struct gw_device *d) {
             return 1;
         }
     }
-    return d->driver->emulated || d->capability >= 80;
+    return d->driver->emulated || d->code >= 80;
 }
 
 int gw_hip_has_copies(const struct gw_device *d) {
-    return d->warp == 32 && (d->driver->emulated || d->capability >= 80);
+    return d->warp == 32 && (d->driver->emulated || d->code >= 80);
 }
 
 int gw_hip_has_clusters(const struct gw_device *d) {

@@ -18,6 +18,13 @@ typedef struct gw_device_options {
     int exact;    /* every bit as on the CPU: no 16-bit matrix units for float weights */
 } gw_device_options;
 
+/* Of work that takes seconds. All may be NULL. */
+typedef struct gw_watch {
+    gw_progress_fn progress;
+    void *user;
+    const volatile int *cancel; /* not 0: end with GW_E_CANCELLED */
+} gw_watch;
+
 /* One implementation of one op. A backend lists its kernels best first; the planner takes the
  * first whose accepts() says yes, so "is it supported" and "what runs" cannot disagree. */
 typedef struct gw_kernel {
@@ -81,9 +88,9 @@ typedef struct gw_backend {
     gw_status (*freeze)(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
                         struct gw_segment **out);
     /* Does what is left before a segment can run: kernels are compiled, those of everything that
-     * was frozen so far at once; progress (may be NULL) then gets their number. NULL: nothing is
-     * left. run() makes up for it; only after this does it take no memory. */
-    gw_status (*ready)(struct gw_segment *segment, gw_progress_fn progress, void *user);
+     * was frozen so far at once; progress of watch (may be NULL) then gets their number. NULL:
+     * nothing is left. run() makes up for it; only after this does it take no memory. */
+    gw_status (*ready)(struct gw_segment *segment, const gw_watch *watch);
     /* May return before it ends; the step is copied. Runs of one device are in order. */
     gw_status (*run)(struct gw_segment *segment, const gw_step *step);
     gw_status (*wait)(struct gw_device *device);

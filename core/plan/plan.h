@@ -36,7 +36,7 @@ gw_status gw_plan_build(const gw_node *nodes, size_t n, const gw_plan_device *de
                         int n_devices, int rows, gw_arena_set *arenas, gw_plan **out);
 /* After all plans of a session are frozen: what is left to do before the first run, for all of them
  * at once (backend.h). gw_plan_run does it where this was not called. */
-gw_status gw_plan_ready(gw_plan *plan, gw_progress_fn progress, void *user);
+gw_status gw_plan_ready(gw_plan *plan, const gw_watch *watch);
 /* May return while the last device is still at work; plans on the same devices then follow in
  * order, so that one device works while another is given its next rows. */
 gw_status gw_plan_start(gw_plan *plan, const gw_step *step);

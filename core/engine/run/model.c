@@ -174,7 +174,7 @@ static gw_status try_device(gw_model *m, const gw_model_options *o) {
     gw_session *session = NULL;
     gw_status status = gw_session_new(m, &few, &session);
     gw_session_free(session);
-    return status == GW_E_DEVICE ? status : GW_OK;
+    return status == GW_E_DEVICE || status == GW_E_CANCELLED ? status : GW_OK;
 }
 
 /* The device failed, as gw_error_text says: the same model at home. */

@@ -274,9 +274,13 @@ static gw_status build_passes(gw_session *s) {
 
 /* When all are frozen: kernels that have to be compiled are compiled together. */
 static gw_status ready_passes(gw_session *s, const gw_session_options *o) {
+    gw_watch watch = {.cancel = s->cancel};
+    if (o != NULL) {
+        watch.progress = o->progress;
+        watch.user = o->progress_user;
+    }
     for (int i = 0; i < s->n_passes; i++) {
-        GW_TRY(gw_plan_ready(s->passes[i].plan, o != NULL ? o->progress : NULL,
-                             o != NULL ? o->progress_user : NULL));
+        GW_TRY(gw_plan_ready(s->passes[i].plan, &watch));
     }
     return GW_OK;
 }

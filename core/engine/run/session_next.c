@@ -180,7 +180,7 @@ gw_status gw_session_draw_rows(gw_session *s) {
     gw_pass *pass = &s->passes[s->n_passes++];
     gw_layer_range none = {0, 0};
     GW_TRY(gw_pass_build(s, pass, GW_DECODE_MAX, GW_ORDER_DECODE, GW_PASS_DRAW, none));
-    GW_TRY(gw_plan_ready(pass->plan, NULL, NULL));
+    GW_TRY(gw_plan_ready(pass->plan, NULL));
     s->draw = pass;
     gw_session_number_rows(s);
     return GW_OK;
