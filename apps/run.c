@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "apps/common.h"
 #include "apps/generate.h"
@@ -24,6 +24,7 @@ typedef struct run_job {
     int32_t generated;
     int32_t timed; /* tokens that came in text_seconds */
     size_t cached; /* tokens of the prompt that came from a file */
+    int no_cache;  /* the file of --prompt-cache is left alone   */
 } run_job;
 
 /* ---- text out -------------------------------------------------------------------------------- */
@@ -115,10 +116,17 @@ static int open_session(run_job *job) {
 
 /* ---- the prompt cache ------------------------------------------------------------------------ */
 
-/* Take over what the file holds of the prompt; its last token is always read, for its logits. */
+/* No file yet, or an empty one. */
+static int cache_is_new(const char *path) {
+    struct stat st;
+    return stat(path, &st) != 0 ? errno == ENOENT : S_ISREG(st.st_mode) && st.st_size == 0;
+}
+
+/* Take over what the file holds of the prompt; its last token is always read, for its logits. A
+ * file that does not fit is left as it is, and the whole prompt is read. */
 static int load_cache(run_job *job) {
     const char *path = job->o->prompt_cache;
-    if (path == NULL || (access(path, F_OK) != 0 && errno == ENOENT)) {
+    if (path == NULL || cache_is_new(path)) {
         return APP_OK;
     }
     gw_status loaded = gw_session_load(job->g.session, path);
@@ -126,8 +134,10 @@ static int load_cache(run_job *job) {
         return app_fail(loaded);
     }
     if (loaded != GW_OK) {
-        app_error("%s; remove the file or name another", gw_error_text());
-        return APP_FAILURE;
+        app_note("the prompt cache is not used: %s; remove the file or name another",
+                 gw_error_text());
+        job->no_cache = 1;
+        return APP_OK;
     }
     const int32_t *tokens = gw_session_tokens(job->g.session);
     size_t same = 0, held = (size_t)gw_session_prompted(job->g.session);
@@ -139,13 +149,21 @@ static int load_cache(run_job *job) {
     return status == GW_OK ? APP_OK : app_fail(status);
 }
 
+/* What cannot be written does not cost the answer. */
 static int save_cache(const run_job *job) {
     const char *path = job->o->prompt_cache;
-    if (path == NULL || job->o->prompt_cache_ro || job->cached + 1 == job->n_prompt) {
+    if (path == NULL || job->no_cache || job->o->prompt_cache_ro ||
+        job->cached + 1 == job->n_prompt) {
         return APP_OK;
     }
     gw_status status = gw_session_save(job->g.session, path);
-    return status == GW_OK ? APP_OK : app_fail(status);
+    if (status == GW_E_CANCELLED) {
+        return app_fail(status);
+    }
+    if (status != GW_OK) {
+        app_note("the prompt cache is not written: %s", gw_error_text());
+    }
+    return APP_OK;
 }
 
 /* ---- generating ------------------------------------------------------------------------------ */

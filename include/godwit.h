@@ -286,10 +286,12 @@ gw_status gw_session_shift(gw_session *s, int32_t keep, int32_t *dropped);
 
 /* Tokens and cache to a file, which is whole or untouched (mode 0600: it holds the text).
  * Continuing from a loaded session gives the bits of the saved one; it has no logits until its next
- * pass. The device may differ. Loading refuses, before the session changes, what is no such file
- * (GW_E_MAGIC, GW_E_TRUNCATED), of another version (GW_E_VERSION), model (GW_E_METADATA) or kv_type
- * (GW_E_TYPE), or longer than the context (GW_E_CONTEXT); a damaged one (GW_E_SYNTAX) leaves the
- * session empty. */
+ * pass. The device may differ as long as it computes every layer of a prompt to the same bits,
+ * which 16-bit matrix units (option exact leaves them out), BLAS libraries and the device ref do
+ * not. Loading refuses, before the session changes, what is no such file (GW_E_MAGIC,
+ * GW_E_TRUNCATED), of another version (GW_E_VERSION), model or arithmetic (GW_E_METADATA) or
+ * kv_type (GW_E_TYPE), or longer than the context (GW_E_CONTEXT); a damaged one (GW_E_SYNTAX)
+ * leaves the session empty. */
 gw_status gw_session_save(gw_session *s, const char *path);
 gw_status gw_session_load(gw_session *s, const char *path);
 

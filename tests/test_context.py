@@ -1,5 +1,5 @@
 # tests/test_context.py - --prompt-cache and --context-shift through the program: the text is the one
-# without a cache, and the one without speculation; files that do not fit are refused in one line.
+# without a cache, and the one without speculation; files that do not fit are left alone in one line.
 import os
 import subprocess
 
@@ -56,42 +56,58 @@ def test_read_only(tmp_path):
     (["-m", OTHER], "another model"),
     (["--kv-type", "f32"], "kv-type"),
     (["-c", "25", "-p", "A king"], "the context 25"),
-    (["--device", "ref"], "another model"),
+    (["--device", "ref"], "another arithmetic"),
 ])
-def test_a_cache_that_does_not_fit_is_refused(tmp_path, more, words):
+def test_a_cache_that_does_not_fit_is_left_alone(tmp_path, more, words):
     cache = tmp_path / "p.cache"
     story("-p", PROMPT + " was bold and strong and did not fear the wolf", "--prompt-cache", cache)
     written = cache.read_bytes()
-    done = story("-p", PROMPT, "--prompt-cache", cache, *more, check=False)
-    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
-    assert words in done.stderr and "p.cache" in done.stderr and "remove the file" in done.stderr
+    args = ("-p", PROMPT, "-n", "3", *more)
+    done = story(*args, "--prompt-cache", cache)
+    assert done.stdout == story(*args).stdout
+    notes = [line for line in done.stderr.splitlines() if "p.cache" in line]
+    assert len(notes) == 1 and "is not used" in notes[0] and "remove the file" in notes[0]
+    assert words in notes[0]
     assert cache.read_bytes() == written
 
 
-def test_a_damaged_cache_is_refused(tmp_path):
+def test_a_damaged_cache_is_left_alone(tmp_path):
     cache = tmp_path / "p.cache"
-    story("-p", PROMPT, "--prompt-cache", cache)
+    want = story("-p", PROMPT, "--prompt-cache", cache).stdout
     data = bytearray(cache.read_bytes())
-    for broken in (data[:-5], data[:70], b"", bytes(len(data)), data[:-900] + b"x" + data[-899:]):
+    for broken in (data[:-5], data[:70], bytes(len(data)), data[:-900] + b"x" + data[-899:]):
         cache.write_bytes(broken)
-        done = story("-p", PROMPT, "--prompt-cache", cache, check=False)
-        assert done.returncode == 1 and done.stdout == ""
-        assert len(done.stderr.splitlines()) == 1 and "p.cache" in done.stderr
+        done = story("-p", PROMPT, "--prompt-cache", cache)
+        assert done.stdout == want
+        assert len([line for line in done.stderr.splitlines() if "p.cache" in line]) == 1
+        assert cache.read_bytes() == broken
 
 
-def test_a_cache_that_cannot_be_written(tmp_path):
-    done = story("-p", PROMPT, "--prompt-cache", tmp_path / "none/p.cache", check=False)
-    assert done.returncode == 1 and "p.cache" in done.stderr
+def test_an_empty_file_is_a_new_cache(tmp_path):
+    cache = tmp_path / "p.cache"
+    cache.touch()
+    want = story("-p", PROMPT).stdout
+    done = story("-p", PROMPT, "--prompt-cache", cache)
+    assert done.stdout == want and "p.cache" not in done.stderr
+    assert cache.stat().st_size > 1000
+    assert story("-p", PROMPT, "--prompt-cache", cache).stdout == want
+
+
+def test_a_cache_that_cannot_be_written_does_not_cost_the_answer(tmp_path):
+    want = story("-p", PROMPT).stdout
+    done = story("-p", PROMPT, "--prompt-cache", tmp_path / "none/p.cache")
+    assert done.stdout == want
+    assert [line for line in done.stderr.splitlines() if "is not written" in line and "p.cache" in line]
     done = subprocess.run(["sh", "-c", 'ulimit -f 8; exec "$0" "$@"', *story_args(tmp_path)],
                           capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1 and "p.cache" in done.stderr, done.stderr
-    assert os.listdir(tmp_path) == []
+    assert done.returncode == 0 and done.stdout == want, done.stderr
+    assert "p.cache" in done.stderr and os.listdir(tmp_path) == []
 
 
 def story_args(folder):
     from program import BIN, EMULATOR
-    return [*EMULATOR, BIN, "run", "-m", str(SMALL), "-q", "-n", "1", "-p", PROMPT,
-            "--prompt-cache", str(folder / "p.cache")]
+    return [*EMULATOR, BIN, "run", "-m", str(SMALL), "--no-stats", "--seed", "3", "-n", "30", "-t", "1",
+            "-p", PROMPT, "--prompt-cache", str(folder / "p.cache")]
 
 
 # ---- context shift -------------------------------------------------------------------------------

@@ -74,6 +74,38 @@ def test_float_prompts_on_matrix_units(wave):
         assert logits_hash(model, IDS, "--device", "hip", "-b", chunk, env=on(wave)) == want
 
 
+def kept(cache, model, *args, env=None):
+    """Run with a prompt cache: the text, and the tokens of the prompt that came from it; None: the
+    cache was not used."""
+    say = ("run", "-m", model, "-p", "Once upon a time there", "-n", 3, "--temp", 0, "--prompt-cache")
+    done = run(*say, cache, *args, env=env or {"GODWIT_HIP_DRIVER": "none"})
+    if "is not used" in done.stderr:
+        assert "another arithmetic" in done.stderr
+        return done.stdout, None
+    return done.stdout, int(re.search(r"cache +(\d+) more tokens", done.stderr).group(1))
+
+
+def test_prompt_caches_across_devices(tmp_path):
+    """What decides is the arithmetic of each layer's prompt, not the device: a quantized model has the
+    CPU's bits everywhere, a float one on 16-bit matrix units does not."""
+    hip, env = ("--device", "hip"), on(WIDTHS[0])
+    want = kept(tmp_path / "hip", TINY, *hip, env=env)
+    assert want[1] == 0
+    text, n = kept(tmp_path / "hip", TINY)
+    assert n > 3 and text == want[0]
+    half = SHARED / "models/tales-2m-f16.gguf"
+    if not half.is_file():
+        pytest.skip("no shared models")
+    plain = kept(tmp_path / "cpu", half)[0]
+    kept(tmp_path / "half", half, *hip, env=env)
+    assert kept(tmp_path / "half", half) == (plain, None)
+    assert kept(tmp_path / "half", half, *hip, env=env)[1] > 3
+    assert kept(tmp_path / "half", half, *hip, "--offload-layers", 1, env=env)[1] is None
+    assert kept(tmp_path / "cpu", half, *hip, env=env)[1] is None
+    text, n = kept(tmp_path / "cpu", half, *HIP, env=env)
+    assert n > 3 and text == plain
+
+
 def test_text_and_bench():
     env = on(WIDTHS[0])
     say = ("run", "-m", TINY, "-p", "Once upon", "-n", 6, "--temp", 0.7, "--seed", 5)

@@ -151,12 +151,18 @@ static gw_status wait_device(struct gw_device *device) {
     return GW_OK; /* run() ends when the work has */
 }
 
+static void name_arithmetic(const struct gw_device *device, const gw_node *node, char *out) {
+    (void)device;
+    snprintf(out, GW_ARITHMETIC_BYTES, "%s", gw_cpu_row_of(node->kernel)->blas ? "openblas" : "");
+}
+
 const gw_backend gw_backend_cpu = {.name = "cpu",
                                    .device_count = device_count,
                                    .open = open_device,
                                    .close = close_device,
                                    .describe = describe,
                                    .note = note,
+                                   .arithmetic = name_arithmetic,
                                    .alloc = gw_cpu_alloc,
                                    .release = gw_cpu_release,
                                    .write = write_buffer,

@@ -479,6 +479,22 @@ static gw_status record_prefill_half(struct gw_segment *segment, const gw_kernel
                          1, 1, (unsigned)GW_PREFILL_HALF_SHARED(width, is_wide(d)), &p, sizeof p);
 }
 
+/* Units of different cards need not round alike. */
+void gw_hip_arithmetic(const struct gw_device *device, const gw_node *node, char *out) {
+    const gw_kernel *kernel = node->kernel;
+    int products = kernel->record == record_linear || kernel->record == record_glu;
+    int half = kernel->record == record_prefill_half ||
+               (products && ((const gemm_kind *)kernel->state)->way == HALF);
+    const char *card = device->driver->emulated ? device->warp == 32 ? "emulator" : "emulator of 64"
+                                                : device->arch;
+    out[0] = '\0';
+    if (half && device->driver->nvidia && !device->driver->emulated) {
+        snprintf(out, GW_ARITHMETIC_BYTES, "half of sm_%d", device->capability);
+    } else if (half) {
+        snprintf(out, GW_ARITHMETIC_BYTES, "half of %s", card);
+    }
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 #define KIND(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)                     \

@@ -182,10 +182,13 @@ static gw_status record_chunk(struct gw_segment *segment, const product *p,
 
 /* ---- 16-bit floats on matrix instructions ---------------------------------------------------- */
 
+static int device_halves(const struct gw_device *device, const gw_tensor *w, gw_order order) {
+    return device->matrix && !device->item && !device->exact && order == GW_ORDER_PREFILL &&
+           (w->fmt == GW_FMT_F16 || w->fmt == GW_FMT_BF16);
+}
+
 static int on_halves(const struct gw_segment *segment, const product *p) {
-    const struct gw_device *device = segment->device;
-    return device->matrix && !device->item && !device->exact && !segment->blas &&
-           p->order == GW_ORDER_PREFILL && (p->w->fmt == GW_FMT_F16 || p->w->fmt == GW_FMT_BF16);
+    return !segment->blas && device_halves(segment->device, p->w, p->order);
 }
 
 /* x in the format of p's weights, in memory that lasts until the next call. */
@@ -373,4 +376,22 @@ gw_status gw_cl_record_blas_glu(struct gw_segment *segment, const gw_kernel *ker
     gw_status status = gw_cl_record_glu(segment, kernel, node);
     segment->blas = 0;
     return status;
+}
+
+/* ---- which arithmetic ------------------------------------------------------------------------ */
+
+/* CLBlast that failed while it ran has left parts of a product to our own kernels. */
+void gw_cl_arithmetic(const struct gw_device *device, const gw_node *node, char *out) {
+    const gw_kernel *kernel = node->kernel;
+    int products = node->op == GW_OP_LINEAR || node->op == GW_OP_GLU, half = 0;
+    for (int i = 0; i < 3 && products && node->w[i] != NULL; i++) {
+        half |= device_halves(device, node->w[i], node->args.linear.order);
+    }
+    out[0] = '\0';
+    if (kernel->record == gw_cl_record_blas_linear || kernel->record == gw_cl_record_blas_glu) {
+        snprintf(out, GW_ARITHMETIC_BYTES, "clblast on %.40s%s", device->name,
+                 atomic_load(&device->blas) == GW_CL_BLAS_WORKS ? "" : ", in part");
+    } else if (half) {
+        snprintf(out, GW_ARITHMETIC_BYTES, "half of %.60s", device->name);
+    }
 }

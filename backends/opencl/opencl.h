@@ -315,6 +315,8 @@ const char *gw_cl_blas_note(const struct gw_device *device);
 /* ---- kernels (kernels.c lists, rows.c, linear.c, attention.c record) ------------------------- */
 
 gw_status gw_cl_list_kernels(struct gw_device *device);
+/* gw_backend.arithmetic (linear.c): 16-bit matrix units, CLBlast. */
+void gw_cl_arithmetic(const struct gw_device *device, const gw_node *node, char *out);
 
 #define GW_CL_KERNEL(op)                                                                           \
     int gw_cl_accepts_##op(const gw_kernel *kernel, const gw_node *node,                           \

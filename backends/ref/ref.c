@@ -256,6 +256,11 @@ static gw_status wait_device(struct gw_device *device) {
 
 static void profile(struct gw_segment *segment, gw_node_time *times) { segment->times = times; }
 
+static void name_arithmetic(const struct gw_device *device, const gw_node *node, char *out) {
+    (void)device, (void)node;
+    snprintf(out, GW_ARITHMETIC_BYTES, "ref"); /* sums in double */
+}
+
 const gw_backend gw_backend_ref = {
     .name = "ref",
     .by_name_only = 1,
@@ -271,6 +276,7 @@ const gw_backend gw_backend_ref = {
     .load_weight = load_weight,
     .size_weight = size_weight,
     .kernels = list_kernels,
+    .arithmetic = name_arithmetic,
     .freeze = freeze,
     .run = run,
     .wait = wait_device,

@@ -10,6 +10,7 @@ struct gw_segment; /* a run of nodes frozen for replay  */
 struct gw_post;    /* a number on its way to the host   */
 
 enum { GW_BLAS_BYTES = 128 << 20 }; /* most that a device works with for options.blas */
+enum { GW_ARITHMETIC_BYTES = 96 };  /* of a name, see gw_backend.arithmetic */
 
 typedef struct gw_device_options {
     int threads;  /* CPU team; 0: physical cores this process may use */
@@ -82,6 +83,10 @@ typedef struct gw_backend {
                              const gw_weight_source *src, uint64_t *bytes);
 
     const gw_kernel *(*kernels)(const struct gw_device *device, size_t *count);
+    /* The name of the arithmetic in which node->kernel computes this node where it is not that of
+     * docs/arithmetic.md alone ("openblas", "half of sm_90"): equal names, equal bits. Else "".
+     * out: GW_ARITHMETIC_BYTES. NULL: never another. */
+    void (*arithmetic)(const struct gw_device *device, const gw_node *node, char *out);
     /* Can its SAMPLE do top-p and min-p (core/tensor/sample.h)? NULL: yes. */
     int (*narrows)(const struct gw_device *device);
     /* rows: the most live rows a step of this plan has. Allocates all scratch that replay needs. */

@@ -64,14 +64,7 @@ gw_status gw_model_prepare(gw_model *m, const gw_model_options *o,
         status = gw_place_open(o, backends, &m->place);
     }
     if (status == GW_OK) {
-        const gw_plan_device *asked = &m->place.devices[m->place.asked[0]];
-        char blas[32] = ""; /* each library sums in its own order */
-        if (o->blas) {
-            snprintf(blas, sizeof blas, " blas %.24s", asked->backend->name);
-        }
-        int halves = strcmp(asked->backend->name, "hip") == 0 && !o->exact;
-        snprintf(m->arithmetic, sizeof m->arithmetic, "%.30s%s%s%s", o->weights ? o->weights : "",
-                 blas, asked->backend->by_name_only ? " ref" : "", halves ? " halves" : "");
+        snprintf(m->converted, sizeof m->converted, "%s", o->weights ? o->weights : "");
         status = gw_arena_set_new(m->place.devices, m->place.n_devices, &m->arenas);
     }
     if (status == GW_OK) {

@@ -17,7 +17,7 @@ struct gw_model {
     gw_arena_set *arenas; /* shared by the plans of all sessions: one runs at a time */
     gw_model_info info;   /* strings below */
     char name[256], device_text[512], format[32];
-    char arithmetic[64]; /* what else shapes a cache: conversion of weights, blas, ref */
+    char converted[32]; /* options.weights */
 };
 
 /* Opening in steps: the checkpoint; then devices, and weights matched but not loaded (*load: how

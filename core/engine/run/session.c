@@ -252,6 +252,7 @@ static gw_status build_passes(gw_session *s) {
     if (s->passes == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d stages", stages);
     }
+    s->first_prompt_pass = PASS_BODY;
     s->n_passes = s->n_prompt_passes = PASS_BODY + stages;
     for (int i = 0; i < stages; i++) {
         gw_layer_range layers = {i * step, i == stages - 1 ? n_layers : (i + 1) * step};

@@ -2,8 +2,9 @@
  *
  * File, in the machine's byte order (a little-endian one; others refuse the version):
  *   head    64 bytes: magic, version, identity of the model, format and shape of the cache, counts
+ *   words   u64 [layers]: in which arithmetic the layer's prompt was computed
  *   tokens  i32 [tokens]
- *   check   u64 of head and tokens
+ *   check   u64 of head, words and tokens
  *   cache   for every page of 64 positions: K and V of every layer, as on the device; positions
  *           that are not of the timeline are zero
  *   check   u64 of everything before it
@@ -21,7 +22,7 @@
 #include "core/base/size.h"
 #include "core/engine/run/session_state.h"
 
-enum { VERSION = 5 }; /* of the format and of the arithmetic (docs/arithmetic.md) */
+enum { VERSION = 6 }; /* of the format and of the arithmetic (docs/arithmetic.md) */
 static const char magic[8] = {'G', 'W', 'C', 'A', 'C', 'H', 'E', '\n'};
 
 typedef struct head {
@@ -59,7 +60,7 @@ static void digest_tensor(digest *d, const gw_stored *t) {
     }
 }
 
-/* The numbers that shape a cache, and the arithmetic that filled it. */
+/* The numbers that shape a cache. */
 static void digest_hparams(digest *d, const gw_model *m) {
     const gw_hparams *hp = &m->hp;
     const int64_t whole[] = {
@@ -72,7 +73,7 @@ static void digest_hparams(digest *d, const gw_model *m) {
     digest_text(d, hp->family);
     digest_add(d, whole, sizeof whole);
     digest_add(d, real, sizeof real);
-    digest_text(d, m->arithmetic);
+    digest_text(d, m->converted);
 }
 
 static void identify(const gw_model *m, uint64_t out[2]) {
@@ -86,16 +87,48 @@ static void identify(const gw_model *m, uint64_t out[2]) {
     out[1] = d.h;
 }
 
+/* ---- which arithmetic ----------------------------------------------------------------------- */
+
+/* Of every layer a word of the kernels that its prompts run through: 0 where all of them compute as
+ * docs/arithmetic.md says, on whatever device. malloc'd; NULL without memory. */
+static uint64_t *arithmetic_of(const gw_session *s) {
+    const int32_t n_layers = s->model->hp.n_layers;
+    uint64_t *words = calloc((size_t)n_layers, sizeof *words);
+    for (int p = s->first_prompt_pass; words != NULL && p < s->n_prompt_passes; p++) {
+        for (size_t i = 0; i < gw_plan_size(s->passes[p].plan); i++) {
+            const gw_node *node = gw_plan_node(s->passes[p].plan, i);
+            const gw_plan_device *d = &s->model->place.devices[node->device];
+            char name[GW_ARITHMETIC_BYTES] = "";
+            if (d->backend->arithmetic != NULL) {
+                d->backend->arithmetic(d->device, node, name);
+            }
+            int layer = node->layer < 0 ? 0 : node->layer < n_layers ? node->layer : n_layers - 1;
+            digest word = {.h = words[layer], .pieces = 1};
+            if (name[0] != '\0') {
+                digest_text(&word, node->what);
+                digest_text(&word, name);
+                words[layer] = word.h;
+            }
+        }
+    }
+    return words;
+}
+
+static gw_status no_memory(const char *path) {
+    return gw_fail(GW_E_NOMEM, path, "no memory to read or write it");
+}
+
 /* ---- shape ---------------------------------------------------------------------------------- */
 
 static int32_t pages_of(int32_t tokens) { return tokens / GW_PAGE + (tokens % GW_PAGE != 0); }
 
 static gw_status describe(const gw_session *s, const char *path, int32_t tokens, head *out) {
     const gw_hparams *hp = &s->model->hp;
-    uint64_t cells, all;
+    uint64_t cells, all, words = (uint64_t)hp->n_layers * sizeof(uint64_t);
     if (!gw_size_mul(gw_kv_page_bytes(&s->kv), 2 * (uint64_t)hp->n_layers, &cells) ||
         !gw_size_mul(cells, (uint64_t)pages_of(tokens), &cells) ||
-        !gw_size_add(cells, sizeof(head) + 4 * (uint64_t)tokens + 16, &all) || all > INT64_MAX) {
+        !gw_size_add(cells, sizeof(head) + words + 4 * (uint64_t)tokens + 16, &all) ||
+        all > INT64_MAX) {
         return gw_fail(GW_E_OVERFLOW, path, "%d tokens do not fit a file", (int)tokens);
     }
     *out = (head){.version = VERSION,
@@ -138,36 +171,35 @@ static gw_status put_pages(gw_session *s, writer *w, char *room) {
     return GW_OK;
 }
 
+/* words [layers]; room: a page of one layer's keys. */
+static gw_status put_all(gw_session *s, writer *w, const head *h, const uint64_t *words,
+                         char *room) {
+    GW_TRY(put(w, h, sizeof *h));
+    GW_TRY(put(w, words, (size_t)h->n_layers * sizeof *words));
+    GW_TRY(put(w, s->tokens, (size_t)s->pos * sizeof *s->tokens));
+    GW_TRY(gw_save_write(&w->file, &w->check.h, sizeof w->check.h));
+    GW_TRY(put_pages(s, w, room));
+    return gw_save_write(&w->file, &w->check.h, sizeof w->check.h);
+}
+
 gw_status gw_session_save(gw_session *s, const char *path) {
     head h;
     GW_TRY(describe(s, path, s->pos, &h));
     h.prompted = s->prompted;
     char *room = malloc(gw_kv_page_bytes(&s->kv));
-    if (room == NULL) {
-        return gw_fail(GW_E_NOMEM, path, "no memory to write it");
-    }
+    uint64_t *words = arithmetic_of(s);
     writer w = {.file = {.fd = -1}};
-    gw_status status = gw_save_begin(&w.file, path, h.bytes);
+    gw_status status =
+        room != NULL && words != NULL ? gw_save_begin(&w.file, path, h.bytes) : no_memory(path);
     if (status == GW_OK) {
-        status = put(&w, &h, sizeof h);
+        status = put_all(s, &w, &h, words, room);
+        if (status == GW_OK) {
+            status = gw_save_end(&w.file);
+        } else {
+            gw_save_drop(&w.file);
+        }
     }
-    if (status == GW_OK) {
-        status = put(&w, s->tokens, (size_t)s->pos * sizeof *s->tokens);
-    }
-    if (status == GW_OK) {
-        status = gw_save_write(&w.file, &w.check.h, sizeof w.check.h);
-    }
-    if (status == GW_OK) {
-        status = put_pages(s, &w, room);
-    }
-    if (status == GW_OK) {
-        status = gw_save_write(&w.file, &w.check.h, sizeof w.check.h);
-    }
-    if (status == GW_OK) {
-        status = gw_save_end(&w.file);
-    } else {
-        gw_save_drop(&w.file);
-    }
+    free(words);
     free(room);
     return status;
 }
@@ -228,8 +260,7 @@ static gw_status compare(const gw_session *s, const char *path, const head *got,
     if (got->n_layers != want.n_layers || got->kv_heads != want.kv_heads ||
         got->d_head != want.d_head || memcmp(got->model, want.model, sizeof want.model) != 0) {
         return gw_fail(GW_E_METADATA, path,
-                       "belongs to another model, or to this one with other weights, blas or "
-                       "device ref");
+                       "belongs to another model, or to this one with other weights");
     }
     if (got->fmt != want.fmt || got->page != want.page) {
         int known = got->fmt < (uint32_t)GW_FMT_COUNT;
@@ -247,6 +278,25 @@ static gw_status compare(const gw_session *s, const char *path, const head *got,
                        (int)got->tokens, (unsigned long long)want.bytes);
     }
     return GW_OK;
+}
+
+static gw_status compare_arithmetic(const gw_session *s, source *in) {
+    const size_t n = (size_t)s->model->hp.n_layers;
+    uint64_t *mine = arithmetic_of(s), *words = calloc(n, sizeof *words);
+    gw_status status = mine != NULL && words != NULL ? take_checked(in, words, n * sizeof *words)
+                                                     : no_memory(in->path);
+    for (size_t i = 0; i < n && status == GW_OK; i++) {
+        if (words[i] != mine[i]) {
+            status = gw_fail(GW_E_METADATA, in->path,
+                             "the prompt went through layer %zu in another arithmetic than it "
+                             "would here (16-bit matrix units, which --exact leaves out, a BLAS "
+                             "library or device ref)",
+                             i);
+        }
+    }
+    free(mine);
+    free(words);
+    return status;
 }
 
 static gw_status take_pages(gw_session *s, source *in, int32_t tokens, char *room) {
@@ -306,6 +356,9 @@ gw_status gw_session_load(gw_session *s, const char *path) {
     }
     if (status == GW_OK) {
         status = compare(s, path, &h, (uint64_t)st.st_size);
+    }
+    if (status == GW_OK) {
+        status = compare_arithmetic(s, &in);
     }
     if (status == GW_OK) {
         status = take_body(s, &in, &h);

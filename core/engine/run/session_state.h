@@ -32,7 +32,7 @@ struct gw_session {
     struct gw_buffer *stream[GW_MAX_DEVICES], *rope[GW_MAX_DEVICES], *logits;
     gw_tensor stream_on[GW_MAX_DEVICES], rope_table[GW_MAX_DEVICES];
     gw_pass *passes;               /* decode widths, prompt head, stages of the prompt body */
-    int n_passes, n_prompt_passes; /* the second: up to and with the stages of the body */
+    int n_passes, first_prompt_pass, n_prompt_passes; /* stages of the body: [first, n) of them */
     gw_pass *next;                 /* the one that draws too (session_next.c); NULL: none */
     gw_pass *draw;                 /* draws behind the rows of a decode pass; NULL: none  */
     size_t n_rows;                 /* lines of gw_session_kernel_times */
