@@ -7,6 +7,7 @@
 #ifndef GW_PLAN_OP_H
 #define GW_PLAN_OP_H
 
+#include "core/tensor/act.h"
 #include "core/tensor/tensor.h"
 
 /* clang-format off */
@@ -67,21 +68,6 @@ typedef enum gw_norm_kind {
     GW_NORM_RMS,  /* x / sqrt(mean of squares + eps)            */
     GW_NORM_LAYER /* (x - mean) / sqrt(mean of squares of that + eps) */
 } gw_norm_kind;
-
-/* How a gate g and, where there is one, the value u beside it become a value. */
-typedef enum gw_act_kind {
-    GW_ACT_SILU,       /* g sigmoid(g) * u; limit > 0: min(g, limit), u within +-limit first     */
-    GW_ACT_GELU,       /* g/2 (1 + erf(g / sqrt 2)) * u                                          */
-    GW_ACT_GELU_TANH,  /* g/2 (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3))) * u                      */
-    GW_ACT_RELU,       /* max(g, 0) * u                                                          */
-    GW_ACT_RELU2,      /* max(g, 0)^2 * u                                                        */
-    GW_ACT_SWIGLU_OAI, /* g sigmoid(alpha g) * (u + 1); min(g, limit), u within +-limit first   */
-    GW_ACT_XIELU, /* w0 = {ap, an}: g > 0: ap g^2 + g/2; else an (expm1(min(g, -1e-6)) - g) + g/2 */
-    GW_ACT_SIGMOID,  /* sigmoid(g) * u                                                         */
-    GW_ACT_SOFTPLUS, /* log(1 + exp(g)) * u                                                    */
-    GW_ACT_NONE,     /* g * u                                                                  */
-    GW_ACT_KINDS
-} gw_act_kind;
 
 typedef struct gw_act_args {
     gw_act_kind kind;
