@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backends/hip/hip.h"
+#include "core/base/hooks.h"
 
 enum { PROPERTIES_BYTES = 16384, CARVING = 13000 /* version of the driver */ };
 
@@ -111,7 +112,9 @@ static gw_status read_environment(struct gw_device *d) {
         snprintf(word, sizeof word, "%.*s", (int)(n < 63 ? n : 63), p);
         const char *equals = strchr(word, '=');
         unsigned long value = equals != NULL ? strtoul(equals + 1, NULL, 10) : 0;
-        if (strcmp(word, "no-graph") == 0) {
+        if (!GW_TEST_HOOKS && strncmp(word, "fail-", 5) == 0) {
+            return gw_fail(GW_E_ARGUMENT, "GODWIT_HIP", "'%s' takes a build with its tests", word);
+        } else if (strcmp(word, "no-graph") == 0) {
             d->no_graph = 1;
         } else if (strcmp(word, "no-fuse") == 0) {
             d->no_fuse = 1;

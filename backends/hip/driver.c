@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/hooks.h"
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static gw_hip_driver tables[GW_HIP_DRIVERS];
 static int n_tables;
@@ -17,7 +19,7 @@ static void *find(void *library, const char *name) {
 }
 
 void *gw_hip_library(const char *const *names, const char *symbol, char path[GW_HIP_PATH]) {
-    const char *test = getenv("GODWIT_HIP_DRIVER");
+    const char *test = gw_hook("GODWIT_HIP_DRIVER");
     void *library = NULL;
     if (test == NULL || test[0] == '\0') {
         for (size_t i = 0; names[i] != NULL && library == NULL; i++) {
@@ -95,7 +97,7 @@ static void find_drivers(void) {
     static const char *const cuda[] = {"libcuda.so.1", "libcuda.so", NULL};
     static const char *const amd[] = {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6",
                                       "libamdhip64.so.5", NULL};
-    const char *test = getenv("GODWIT_HIP_DRIVER");
+    const char *test = gw_hook("GODWIT_HIP_DRIVER");
     snprintf(failure, sizeof failure, "no driver: %.150s",
              test != NULL && test[0] != '\0'
                  ? "GODWIT_HIP_DRIVER names none"

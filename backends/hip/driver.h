@@ -5,9 +5,9 @@
  * pointers, device addresses 64-bit numbers, errors ints (the numbers used here mean the same in
  * both). Libraries are opened once per process with local visibility and stay open.
  *
- * GODWIT_HIP_DRIVER, for tests: the path of a library with the cu* names that is opened instead of
- * both. When it has the symbol gw_emulated_warp it holds the kernels itself, and a module is made
- * of no image (NULL).
+ * GODWIT_HIP_DRIVER, in a build with its tests: the path of a library with the cu* names that is
+ * opened instead of both. When it has the symbol gw_emulated_warp it holds the kernels itself, and
+ * a module is made of no image (NULL).
  */
 #ifndef GW_BACKENDS_HIP_DRIVER_H
 #define GW_BACKENDS_HIP_DRIVER_H

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backends/opencl/opencl.h"
+#include "core/base/hooks.h"
 
 enum {
     MAX_PLATFORMS = 16,
@@ -105,7 +106,10 @@ static gw_status read_environment(struct gw_device *d, int *plain, int *any_floa
         unsigned long long value = 0;
         const char *equals = strchr(word, '=');
         value = equals != NULL ? strtoull(equals + 1, NULL, 10) : 0;
-        if (strcmp(word, "item") == 0 || strcmp(word, "team") == 0) {
+        if (!GW_TEST_HOOKS && strncmp(word, "fail-", 5) == 0) {
+            return gw_fail(GW_E_ARGUMENT, "GODWIT_OPENCL", "'%s' takes a build with its tests",
+                           word);
+        } else if (strcmp(word, "item") == 0 || strcmp(word, "team") == 0) {
             d->item = word[0] == 'i';
         } else if (strcmp(word, "plain") == 0) {
             *plain = d->plain = 1;
