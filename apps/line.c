@@ -16,6 +16,7 @@
 
 #include "apps/output.h"
 #include "apps/signals.h"
+#include "core/base/save.h"
 
 enum { HISTORY_LINES = 1000, LINE_MAX_BYTES = 64 << 20 };
 
@@ -152,18 +153,24 @@ static char *history_path(const char *name) {
 
 static void save_history(app_lines *l) {
     HistEvent event;
-    char *temporary = NULL;
+    gw_save save;
     if (l->history_path == NULL || make_folders(l->history_path) != 0 ||
-        asprintf(&temporary, "%s.%ld", l->history_path, (long)getpid()) < 0) {
+        gw_save_begin(&save, l->history_path, 0600, 0) != GW_OK) {
         return; /* a home that cannot be written is no reason to complain */
     }
-    mode_t mask = umask(0077);
-    int saved = history(l->history, &event, H_SAVE, temporary);
-    umask(mask);
-    if (saved < 0 || rename(temporary, l->history_path) != 0) {
-        unlink(temporary);
+    int fd = dup(save.fd);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    int saved = file != NULL ? history(l->history, &event, H_SAVE_FP, file) : -1;
+    if (file != NULL) {
+        saved = fclose(file) == 0 ? saved : -1;
+    } else if (fd >= 0) {
+        close(fd);
     }
-    free(temporary);
+    if (saved < 0) {
+        gw_save_drop(&save);
+    } else {
+        (void)gw_save_end(&save);
+    }
 }
 
 static void open_editor(app_lines *l, const char *name) {

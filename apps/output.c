@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "apps/signals.h"
+#include "core/base/save.h"
+#include "include/godwit.h"
 
 /* ---- standard output ------------------------------------------------------------------------- */
 
@@ -112,25 +113,6 @@ static int file_fail(out_file *f, const char *what) {
     return -1;
 }
 
-/* The folder of path: malloc'd. */
-static char *folder_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    if (slash == NULL) {
-        return strdup(".");
-    }
-    return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
-}
-
-/* Ask for the space now: a full disk is then known before the work is done. */
-static int reserve(out_file *f, uint64_t bytes) {
-    int error = bytes == 0 || bytes > INT64_MAX ? 0 : posix_fallocate(f->fd, 0, (off_t)bytes);
-    if (error == ENOSPC || error == EFBIG || error == EDQUOT) {
-        errno = error;
-        return file_fail(f, "reserve the space");
-    }
-    return 0; /* other answers: a file system that cannot say */
-}
-
 /* The standard stream that writes to this very file (/dev/stdout, > file), or -1. To be renamed
  * over it would take the name from the stream, and /dev/stdout from everybody. */
 static int standard_stream(const struct stat *file) {
@@ -143,89 +125,67 @@ static int standard_stream(const struct stat *file) {
     return -1;
 }
 
-int out_file_open(out_file *f, const char *path, uint64_t bytes) {
-    struct stat at;
-    int exists = stat(path, &at) == 0, stream = exists ? standard_stream(&at) : -1;
-    *f = (out_file){.fd = -1, .path = strdup(path)};
+/* Straight to a device, a pipe or a standard stream: there is nothing to rename. */
+static int open_stream(out_file *f, const char *path, int stream) {
+    f->standard = stream >= 0;
+    f->path = strdup(path);
     if (f->path == NULL) {
         app_error("out of memory");
         return -1;
     }
-    if (stream >= 0 || (exists && !S_ISREG(at.st_mode))) { /* nothing to rename */
-        f->standard = stream >= 0;
-        out_flush(); /* what came before stands before it */
-        f->fd = stream >= 0 ? fcntl(stream, F_DUPFD_CLOEXEC, 3) : open(path, O_WRONLY | O_CLOEXEC);
-        if (f->fd < 0) {
-            file_fail(f, "write");
-            out_file_discard(f);
-            return -1;
-        }
-        return 0;
-    }
-    if (asprintf(&f->temporary, "%s.XXXXXX", path) < 0) {
-        f->temporary = NULL;
-        app_error("out of memory");
-        out_file_discard(f);
-        return -1;
-    }
-    f->fd = mkostemp(f->temporary, O_CLOEXEC);
+    out_flush(); /* what came before stands before it */
+    f->fd = stream >= 0 ? fcntl(stream, F_DUPFD_CLOEXEC, 3) : open(path, O_WRONLY | O_CLOEXEC);
     if (f->fd < 0) {
-        file_fail(f, "create");
-        free(f->temporary);
-        f->temporary = NULL;
-        out_file_discard(f);
-        return -1;
-    }
-    signals_remove_on_end(f->temporary);
-    mode_t mask = umask(0);
-    umask(mask);
-    fchmod(f->fd, 0666 & ~mask); /* mkostemp makes it private */
-    if (reserve(f, bytes) != 0) {
+        file_fail(f, "write");
         out_file_discard(f);
         return -1;
     }
     return 0;
 }
 
+static int save_fail(out_file *f) {
+    app_error("%s", gw_error_text());
+    free(f->save);
+    f->save = NULL;
+    return -1;
+}
+
+int out_file_open(out_file *f, const char *path, uint64_t bytes) {
+    struct stat at;
+    int exists = stat(path, &at) == 0, stream = exists ? standard_stream(&at) : -1;
+    *f = (out_file){.fd = -1};
+    if (stream >= 0 || (exists && !S_ISREG(at.st_mode))) {
+        return open_stream(f, path, stream);
+    }
+    f->save = calloc(1, sizeof *f->save);
+    if (f->save == NULL) {
+        app_error("out of memory");
+        return -1;
+    }
+    return gw_save_begin(f->save, path, 0666, bytes) == GW_OK ? 0 : save_fail(f);
+}
+
 int out_file_write(out_file *f, const void *data, size_t bytes) {
+    if (f->save != NULL) {
+        if (gw_save_write(f->save, data, bytes) != GW_OK) {
+            app_error("%s", gw_error_text());
+            return -1;
+        }
+        return 0;
+    }
     return write_all(f->fd, data, bytes) == 0 ? 0 : file_fail(f, "write");
 }
 
-static int sync_folder(const char *path) {
-    char *folder = folder_of(path);
-    int fd = folder != NULL ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    int result = fd >= 0 ? fsync(fd) : -1;
-    if (result != 0 && errno == EINVAL) {
-        result = 0; /* a file system without folders to sync */
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    free(folder);
-    return result;
-}
-
 int out_file_commit(out_file *f) {
-    int result = 0;
-    if (f->temporary == NULL) {
-        result = close(f->fd) == 0 ? 0 : file_fail(f, "write");
-        f->fd = -1;
-    } else if (fsync(f->fd) != 0) {
-        result = file_fail(f, "write to the disk");
-    } else {
-        int fd = f->fd;
-        f->fd = -1;
-        if (close(fd) != 0) {
-            result = file_fail(f, "write");
-        } else if (rename(f->temporary, f->path) != 0) {
-            result = file_fail(f, "rename to");
-        } else {
-            signals_remove_on_end(NULL);
-            free(f->temporary);
-            f->temporary = NULL;
-            result = sync_folder(f->path) == 0 ? 0 : file_fail(f, "sync the folder of");
+    if (f->save != NULL) {
+        if (gw_save_end(f->save) != GW_OK) {
+            return save_fail(f);
         }
+        out_file_discard(f);
+        return 0;
     }
+    int result = close(f->fd) == 0 ? 0 : file_fail(f, "write");
+    f->fd = -1;
     out_file_discard(f);
     return result;
 }
@@ -234,11 +194,10 @@ void out_file_discard(out_file *f) {
     if (f->fd >= 0) {
         close(f->fd);
     }
-    if (f->temporary != NULL) {
-        unlink(f->temporary);
-        signals_remove_on_end(NULL);
+    if (f->save != NULL) {
+        gw_save_drop(f->save);
+        free(f->save);
     }
-    free(f->temporary);
     free(f->path);
     *f = (out_file){.fd = -1};
 }

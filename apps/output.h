@@ -25,7 +25,8 @@ int out_failed(void);
 int out_close(void); /* flush and close: the last chance of an error to show itself */
 
 typedef struct out_file {
-    char *path, *temporary; /* temporary: NULL when writing straight to a device or pipe */
+    struct gw_save *save; /* NULL when writing straight to a device or pipe: then path and fd */
+    char *path;
     int fd;
     int standard; /* it is where standard output or standard error goes */
 } out_file;

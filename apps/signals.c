@@ -9,12 +9,13 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include "core/base/save.h"
+
 static volatile int cancel;
 static volatile sig_atomic_t caught;
 static volatile sig_atomic_t at_once;
 static volatile sig_atomic_t patience; /* further SIGINTs that do not end the process */
 static volatile sig_atomic_t interactive;
-static const char *volatile leftover;
 static int woken[2] = {-1, -1}; /* a pipe: holds bytes while a caught signal waits to be taken */
 
 static void on_signal(int number) {
@@ -24,9 +25,7 @@ static void on_signal(int number) {
         return; /* woken holds a byte already */
     }
     if (caught != 0 || at_once) {
-        if (leftover != NULL) {
-            unlink(leftover);
-        }
+        gw_save_abandon();
         _exit(128 + number);
     }
     caught = number;
@@ -48,9 +47,7 @@ static void on_lost_pages(int number) {
     }
     ssize_t wrote = write(STDERR_FILENO, words, sizeof words - 1);
     (void)number, (void)wrote;
-    if (leftover != NULL) {
-        unlink(leftover);
-    }
+    gw_save_abandon();
     _exit(1);
 }
 
@@ -63,6 +60,10 @@ void signals_setup(void) {
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    struct sigaction before;
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
+        sigaction(SIGHUP, &action, NULL); /* under nohup it stays ignored */
+    }
     action.sa_handler = on_lost_pages;
     sigaction(SIGBUS, &action, NULL);
     action.sa_handler = SIG_IGN;
@@ -108,5 +109,3 @@ ssize_t signals_read(int fd, void *buffer, size_t bytes) {
         }
     }
 }
-
-void signals_remove_on_end(const char *path) { leftover = path; }

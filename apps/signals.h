@@ -1,9 +1,10 @@
 /* apps/signals.h - Ctrl-C and its relatives.
  *
- * The first SIGINT or SIGTERM raises a flag that the library polls; the command stops, says what it
- * has done and exits with 130 or 143. The second one ends the process at once (but see
- * signals_interactive). SIGPIPE and SIGXFSZ
- * are ignored: the failed write reports itself.
+ * The first SIGINT, SIGTERM or SIGHUP raises a flag that the library polls; the command stops, says
+ * what it has done and exits with 128 + its number (130, 143, 129). The second one ends the process
+ * at once (but see signals_interactive) and takes unfinished files with it. SIGPIPE and SIGXFSZ are
+ * ignored: the failed write reports itself. A SIGHUP that was ignored at the start (nohup) stays
+ * so.
  */
 #ifndef GW_APPS_SIGNALS_H
 #define GW_APPS_SIGNALS_H
@@ -24,7 +25,4 @@ int signals_take_interrupt(void);
 /* read(2) that a signal ends at once, whenever and on whichever thread it comes: -1 with EINTR as
  * long as one has been caught and not been taken, and only then. */
 ssize_t signals_read(int fd, void *buffer, size_t bytes);
-/* A file to remove if the process is ended at once; NULL: none. The text must stay valid. */
-void signals_remove_on_end(const char *path);
-
 #endif

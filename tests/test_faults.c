@@ -131,11 +131,6 @@ int __wrap_open(const char *path, int flags, ...) {
     fault.live_files += fault.on && fd >= 0;
     return fd;
 }
-WRAPPED(int, mkostemp, (char *path, int flags)) {
-    int fd = fails(FILES) ? no_file() : __real_mkostemp(path, flags);
-    fault.live_files += fault.on && fd >= 0;
-    return fd;
-}
 WRAPPED(int, close, (int fd)) { /* closes, and may still report what was written late */
     fault.live_files -= fault.on != 0;
     int result = __real_close(fd);

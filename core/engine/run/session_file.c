@@ -188,9 +188,9 @@ gw_status gw_session_save(gw_session *s, const char *path) {
     h.prompted = s->prompted;
     char *room = malloc(gw_kv_page_bytes(&s->kv));
     uint64_t *words = arithmetic_of(s);
-    writer w = {.file = {.fd = -1}};
-    gw_status status =
-        room != NULL && words != NULL ? gw_save_begin(&w.file, path, h.bytes) : no_memory(path);
+    writer w = {.file = {.fd = -1, .slot = -1}};
+    gw_status status = room != NULL && words != NULL ? gw_save_begin(&w.file, path, 0600, h.bytes)
+                                                     : no_memory(path);
     if (status == GW_OK) {
         status = put_all(s, &w, &h, words, room);
         if (status == GW_OK) {
