@@ -1,8 +1,9 @@
-/* core/base/cache.c - files of the cache: a header (magic, key, length, checksum) and the bytes,
- * written under another name and then renamed.
+/* core/base/cache.c - files of the cache: a header (magic, key, length, checksum) and the bytes;
+ * who may have written them; which of them go.
  */
 #include "core/base/cache.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,7 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "core/base/save.h"
+#include "core/base/text.h"
 
 enum { PATH_BYTES = 1024 };
 static const uint64_t magic = 0x3130485354444f47u; /* "GODTSH01" */
@@ -31,8 +36,10 @@ uint64_t gw_cache_hash(uint64_t seed, const void *data, size_t bytes) {
     return h * 0x9e3779b97f4a7c15u;
 }
 
-/* The folder, made when it is not there; 0 when there can be none. */
-static int folder(char *out) {
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+/* Its path, made when it is not there; 0 when there can be none. */
+static int folder_path(char *out) {
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int used;
     if (base != NULL && base[0] == '/') {
@@ -52,19 +59,84 @@ static int folder(char *out) {
     return mkdir(out, 0700) == 0 || errno == EEXIST;
 }
 
-static int file_name(const char *kind, uint64_t key, char *out, size_t room) {
-    char at[PATH_BYTES];
-    if (!folder(at)) {
-        return 0;
-    }
-    int used = snprintf(out, room, "%s/%.32s-%016" PRIx64 ".bin", at, kind, key);
-    return used > 0 && (size_t)used < room;
+/* Nobody but this user can have written it. */
+static int is_own(int fd, mode_t kind) {
+    struct stat st;
+    return fstat(fd, &st) == 0 && (st.st_mode & S_IFMT) == kind && st.st_uid == geteuid() &&
+           (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-static int transfer(int fd, void *data, size_t bytes, int writing) {
+/* The folder, opened, or -1; out: its path. What is opened in it is in this very folder, whatever
+ * has its name by then. */
+static int open_folder(char *out) {
+    if (!folder_path(out)) {
+        return -1;
+    }
+    int fd = open(out, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && !is_own(fd, S_IFDIR)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+static void entry_name(const char *kind, uint64_t key, char *out, size_t room) {
+    snprintf(out, room, "%.32s-%016" PRIx64 ".bin", kind, key);
+}
+
+/* ---- what goes ------------------------------------------------------------------------------- */
+
+/* An entry, or what a process that died was writing. */
+static int is_entry(const char *name) { return gw_text_ends(name, ".bin"); }
+static int is_unfinished(const char *name) { return strstr(name, ".bin.") != NULL; }
+
+/* Removes what is too old. The bytes of the entries that stay; oldest: the longest unread. */
+static uint64_t sweep(int folder, DIR *list, char oldest[256]) {
+    uint64_t bytes = 0;
+    time_t now = time(NULL), first = 0;
+    const time_t day = 24 * 3600;
+    rewinddir(list);
+    for (struct dirent *e; (e = readdir(list)) != NULL;) {
+        struct stat st;
+        int entry = is_entry(e->d_name), unfinished = is_unfinished(e->d_name);
+        if ((!entry && !unfinished) || fstatat(folder, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+            !S_ISREG(st.st_mode)) {
+            continue;
+        }
+        if (now - st.st_mtime > (unfinished ? day : GW_CACHE_DAYS * day)) {
+            unlinkat(folder, e->d_name, 0);
+        } else if (entry) {
+            bytes += (uint64_t)st.st_size;
+            if (first == 0 || st.st_mtime < first) {
+                first = st.st_mtime;
+                snprintf(oldest, 256, "%s", e->d_name);
+            }
+        }
+    }
+    return bytes;
+}
+
+static void prune(int folder) {
+    int own = dup(folder);
+    DIR *list = own >= 0 ? fdopendir(own) : NULL;
+    if (list == NULL) {
+        if (own >= 0) {
+            close(own);
+        }
+        return;
+    }
+    char oldest[256] = "";
+    while (sweep(folder, list, oldest) > GW_CACHE_BYTES && unlinkat(folder, oldest, 0) == 0) {
+    }
+    closedir(list);
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+static int take(int fd, void *data, size_t bytes) {
     char *at = data;
     while (bytes > 0) {
-        ssize_t n = writing ? write(fd, at, bytes) : read(fd, at, bytes);
+        ssize_t n = read(fd, at, bytes);
         if (n < 0 && errno == EINTR) {
             continue;
         }
@@ -80,12 +152,12 @@ static int transfer(int fd, void *data, size_t bytes, int writing) {
 static void *read_entry(int fd, uint64_t key, size_t *bytes) {
     header h;
     struct stat info;
-    if (!transfer(fd, &h, sizeof h, 0) || h.magic != magic || h.key != key || h.bytes == 0 ||
+    if (!take(fd, &h, sizeof h) || h.magic != magic || h.key != key || h.bytes == 0 ||
         h.bytes > most || fstat(fd, &info) != 0 || (uint64_t)info.st_size != h.bytes + sizeof h) {
         return NULL;
     }
     void *data = malloc((size_t)h.bytes);
-    if (data != NULL && (!transfer(fd, data, (size_t)h.bytes, 0) ||
+    if (data != NULL && (!take(fd, data, (size_t)h.bytes) ||
                          gw_cache_hash(key, data, (size_t)h.bytes) != h.check)) {
         free(data);
         data = NULL;
@@ -94,37 +166,53 @@ static void *read_entry(int fd, uint64_t key, size_t *bytes) {
     return data;
 }
 
+/* Reading counts as a use: once a day is often enough. */
+static void mark_used(int fd) {
+    struct stat st;
+    if (fstat(fd, &st) == 0 && time(NULL) - st.st_mtime > 24 * 3600) {
+        (void)futimens(fd, NULL);
+    }
+}
+
 void *gw_cache_read(const char *kind, uint64_t key, size_t *bytes) {
-    char path[PATH_BYTES + 64];
-    if (!file_name(kind, key, path, sizeof path)) {
+    char path[PATH_BYTES], name[64];
+    void *data = NULL;
+    int folder = open_folder(path);
+    if (folder < 0) {
         return NULL;
     }
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return NULL;
+    entry_name(kind, key, name, sizeof name);
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0) {
+        data = is_own(fd, S_IFREG) ? read_entry(fd, key, bytes) : NULL;
+        if (data != NULL) {
+            mark_used(fd);
+        }
+        close(fd);
     }
-    void *data = read_entry(fd, key, bytes);
-    close(fd);
+    close(folder);
     return data;
 }
 
 void gw_cache_write(const char *kind, uint64_t key, const void *data, size_t bytes) {
-    char path[PATH_BYTES + 64], temporary[PATH_BYTES + 80];
-    if (bytes == 0 || bytes > most || !file_name(kind, key, path, sizeof path)) {
-        return;
-    }
-    snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
-    int fd = mkstemp(temporary);
-    if (fd < 0) {
+    char path[PATH_BYTES + 64];
+    gw_save file;
+    int folder = bytes > 0 && bytes <= most ? open_folder(path) : -1;
+    if (folder < 0) {
         return;
     }
     header h = {
         .magic = magic, .key = key, .bytes = bytes, .check = gw_cache_hash(key, data, bytes)};
-    void *copy;
-    memcpy(&copy, &data, sizeof copy); /* transfer only reads it when writing */
-    int good = transfer(fd, &h, sizeof h, 1) && transfer(fd, copy, bytes, 1) && fsync(fd) == 0;
-    good = close(fd) == 0 && good;
-    if (!good || rename(temporary, path) != 0) {
-        unlink(temporary);
+    size_t used = strlen(path);
+    path[used++] = '/';
+    entry_name(kind, key, path + used, sizeof path - used);
+    if (gw_save_begin(&file, path, 0600, 0) == GW_OK) {
+        if (gw_save_write(&file, &h, sizeof h) == GW_OK &&
+            gw_save_write(&file, data, bytes) == GW_OK) {
+            (void)gw_save_end(&file);
+        }
+        gw_save_drop(&file);
     }
+    prune(folder);
+    close(folder);
 }

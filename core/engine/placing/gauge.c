@@ -2,6 +2,7 @@
  */
 #include "core/engine/placing/gauge.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -298,13 +299,28 @@ static uint64_t key_of(const gw_place *place, const gw_place_sizes *s, int d, in
                          (size_t)(hp->n_layers + 1) * (size_t)n_blocks * sizeof *s->bytes[d]);
 }
 
+int gw_gauge_is_sound(const gw_gauge *g) {
+    const double times[] = {g->token_layer, g->token_rest, g->prompt_layer,
+                            g->prompt_rest, g->send_token, g->send_prompt};
+    int sound = g->n_points >= 1 && g->n_points <= GW_GAUGE_POINTS && isfinite(g->weight_bytes) &&
+                g->weight_bytes > 0.0;
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        sound = sound && isfinite(times[i]) && times[i] >= 0.0;
+    }
+    for (int i = 0; sound && i < g->n_points; i++) {
+        sound = isfinite(g->token_body[i]) && g->token_body[i] >= 0.0 &&
+                g->at[i] > (i > 0 ? g->at[i - 1] : 0);
+    }
+    return sound;
+}
+
 gw_status gw_gauge_all(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges) {
     for (int d = place->n_devices - 1; d >= 0; d--) { /* first what the CPU waits for */
         int other = d == 0 && place->n_devices > 1 ? 1 : d;
         uint64_t key = key_of(place, sizes, d, other);
         size_t bytes = 0;
         void *kept = gw_cache_read("gauge", key, &bytes);
-        if (kept != NULL && bytes == sizeof *gauges) {
+        if (kept != NULL && bytes == sizeof *gauges && gw_gauge_is_sound(kept)) {
             memcpy(&gauges[d], kept, sizeof *gauges);
             free(kept);
             continue;

@@ -33,6 +33,9 @@ typedef struct gw_gauge {
 /* All devices of the place, sizes from gw_place_measure. gauges [n_devices]. */
 gw_status gw_gauge_all(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges);
 
+/* Could it have been measured? What comes from a file may say anything. */
+int gw_gauge_is_sound(const gw_gauge *gauge);
+
 /* Seconds that `layers` layers of the sample's size, counted by bytes, take of a token. */
 double gw_gauge_body(const gw_gauge *gauge, double layers);
 
