@@ -2,15 +2,20 @@
  */
 #include <string.h>
 
+#include "core/base/options.h"
 #include "core/engine/run/model.h"
 #include "core/plan/product.h"
 
-gw_status gw_model_open(const gw_model_options *options, gw_model **out) {
-    return gw_engine_open(options, gw_backends, out);
+gw_status gw_model_open_sized(const gw_model_options *options, size_t size, gw_model **out) {
+    gw_model_options own = {.path = NULL};
+    GW_TRY(gw_options_take(&own, sizeof own, options, size, "model"));
+    return gw_engine_open(&own, gw_backends, out);
 }
 
-gw_status gw_forecast_new(const gw_model_options *options, gw_forecast **out) {
-    return gw_engine_forecast(options, gw_backends, out);
+gw_status gw_forecast_new_sized(const gw_model_options *options, size_t size, gw_forecast **out) {
+    gw_model_options own = {.path = NULL};
+    GW_TRY(gw_options_take(&own, sizeof own, options, size, "plan"));
+    return gw_engine_forecast(&own, gw_backends, out);
 }
 
 size_t gw_devices(gw_device_info *rows, size_t capacity) {

@@ -8,6 +8,7 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DI
 file(READ include/godwit.h header)
 string(REGEX MATCHALL "\n[a-z][^\n(;{}]*[ *]gw_[a-z0-9_]+\\(" declarations "${header}")
 set(names "")
+list(FILTER declarations EXCLUDE REGEX "static inline") # in every program itself
 foreach(declaration ${declarations})
   string(REGEX REPLACE ".*[ *](gw_[a-z0-9_]+)\\($" "\\1" name "${declaration}")
   string(APPEND names "    ${name};\n")

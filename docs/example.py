@@ -12,16 +12,20 @@ def call(name, *args):
         sys.exit("example: " + gw.gw_error_text().decode())
 
 
+def size_of(options):  # longer than the library's: what it does not have is zero
+    return c.c_size_t(c.sizeof(options))
+
+
 model, session, sampler, stream, text = (c.c_void_p() for _ in range(5))
 ids, n, token = c.POINTER(c.c_int32)(), c.c_size_t(), c.c_int32()
 path, prompt = (word.encode() for word in sys.argv[1:3])
 options = (c.c_char_p * 64)(path)  # gw_model_options begins with the path; zero: defaults
 sampling = (c.c_uint64 * 64)()  # gw_sampler_options begins with the seed
-gw.gw_sampler_defaults(sampling)
+gw.gw_sampler_defaults_sized(sampling, size_of(sampling))
 sampling[0] = 1
-call("gw_model_open", options, c.byref(model))
-call("gw_session_new", model, None, c.byref(session))
-call("gw_sampler_new", model, sampling, c.byref(sampler))
+call("gw_model_open_sized", options, size_of(options), c.byref(model))
+call("gw_session_new_sized", model, None, c.c_size_t(0), c.byref(session))
+call("gw_sampler_new_sized", model, sampling, size_of(sampling), c.byref(sampler))
 call("gw_stream_new", model, c.byref(stream))
 call("gw_tokenize", model, prompt, c.c_size_t(len(prompt)), 1, c.byref(ids), c.byref(n))
 call("gw_session_prefill", session, ids, n)

@@ -14,6 +14,14 @@
  * the object they came from, unless a function says that gw_free releases them. Options are read
  * during the call only; what they point to may go afterwards, except `memory` and `cancel`.
  *
+ * Option structs grow at their end. The functions that take one are inline and hand its size, as
+ * the program was compiled, to a _sized function of the library: a field that an older program does
+ * not have is as if not set, one that the library does not know must be 0 (GW_E_ARGUMENT).
+ *
+ * Files: a model's file is mapped, not copied. If another process shortens it while the model is
+ * open, the system sends SIGBUS to the thread that reads what is lost; the library installs no
+ * handler. Replace a model by rename, never in place.
+ *
  * Threads: any thread may use any object, one at a time. Different models are independent. Of one
  * model, text functions and gw_model_describe run at any time; everything that computes (a
  * session's new, free, prefill, decode, shift, save, load; a drafter's next) takes turns: put a
@@ -98,7 +106,10 @@ typedef struct gw_model_options {
     const volatile int *cancel; /* polled while loading; may be NULL                      */
 } gw_model_options;
 
-gw_status gw_model_open(const gw_model_options *options, gw_model **out);
+gw_status gw_model_open_sized(const gw_model_options *options, size_t size, gw_model **out);
+static inline gw_status gw_model_open(const gw_model_options *options, gw_model **out) {
+    return gw_model_open_sized(options, sizeof *options, out);
+}
 void gw_model_free(gw_model *model);
 
 typedef struct gw_model_info {
@@ -246,7 +257,12 @@ typedef struct gw_session_options {
 } gw_session_options;
 
 /* Reserves everything a timeline of n_ctx tokens needs; nothing is allocated afterwards. */
-gw_status gw_session_new(gw_model *model, const gw_session_options *options, gw_session **out);
+gw_status gw_session_new_sized(gw_model *model, const gw_session_options *options, size_t size,
+                               gw_session **out);
+static inline gw_status gw_session_new(gw_model *model, const gw_session_options *options,
+                                       gw_session **out) {
+    return gw_session_new_sized(model, options, sizeof *options, out);
+}
 void gw_session_free(gw_session *session);
 
 /* Append the tokens of a prompt (prefill arithmetic, whatever the chunk size). Afterwards
@@ -345,9 +361,16 @@ typedef struct gw_sampler_options { /* docs/sampling.md */
     int32_t fsd_random; /* in so many first tokens a coin takes a drawn token instead          */
 } gw_sampler_options;
 
-void gw_sampler_defaults(gw_sampler_options *out);
-gw_status gw_sampler_new(const gw_model *model, const gw_sampler_options *options,
-                         gw_sampler **out);
+void gw_sampler_defaults_sized(gw_sampler_options *out, size_t size);
+static inline void gw_sampler_defaults(gw_sampler_options *out) {
+    gw_sampler_defaults_sized(out, sizeof *out);
+}
+gw_status gw_sampler_new_sized(const gw_model *model, const gw_sampler_options *options,
+                               size_t size, gw_sampler **out);
+static inline gw_status gw_sampler_new(const gw_model *model, const gw_sampler_options *options,
+                                       gw_sampler **out) {
+    return gw_sampler_new_sized(model, options, sizeof *options, out);
+}
 void gw_sampler_free(gw_sampler *sampler);
 /* Choose the token at position pos from logits [n_vocab]. Same (seed, pos, logits, history), same
  * token. GW_E_NUMERIC when no logit is finite, or none of what the grammar allows is left. Does not
@@ -469,7 +492,12 @@ typedef struct gw_drafter_options {
 /* Takes everything that n_ctx tokens of the target need; nothing is allocated afterwards. With both
  * a model and lookup each pass uses the one that promises more. GW_E_UNSUPPORTED says in what the
  * vocabularies differ. The target session and the draft model must outlive the drafter. */
-gw_status gw_drafter_new(gw_session *target, const gw_drafter_options *options, gw_drafter **out);
+gw_status gw_drafter_new_sized(gw_session *target, const gw_drafter_options *options, size_t size,
+                               gw_drafter **out);
+static inline gw_status gw_drafter_new(gw_session *target, const gw_drafter_options *options,
+                                       gw_drafter **out) {
+    return gw_drafter_new_sized(target, options, sizeof *options, out);
+}
 void gw_drafter_free(gw_drafter *drafter);
 
 /* Tell the drafter tokens that are in the target's session, or will be before gw_drafter_next. */
@@ -602,7 +630,10 @@ typedef struct gw_forecast {
 /* For the devices of options, every N: what it would take and how fast it would be. Loads no
  * weights; measures each device for about two seconds the first time, then remembers. GW_E_NOMEM
  * when options ask for an N that does not fit. */
-gw_status gw_forecast_new(const gw_model_options *options, gw_forecast **out);
+gw_status gw_forecast_new_sized(const gw_model_options *options, size_t size, gw_forecast **out);
+static inline gw_status gw_forecast_new(const gw_model_options *options, gw_forecast **out) {
+    return gw_forecast_new_sized(options, sizeof *options, out);
+}
 void gw_forecast_free(gw_forecast *forecast);
 
 #ifdef __cplusplus

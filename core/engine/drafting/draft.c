@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
-#include "core/base/status.h"
+#include "core/base/options.h"
 #include "core/engine/drafting/draft_state.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -43,7 +43,10 @@ static gw_status open_draft_session(gw_drafter *d, const gw_drafter_options *o) 
     return GW_OK;
 }
 
-gw_status gw_drafter_new(gw_session *target, const gw_drafter_options *options, gw_drafter **out) {
+gw_status gw_drafter_new_sized(gw_session *target, const gw_drafter_options *given, size_t size,
+                               gw_drafter **out) {
+    gw_drafter_options own = {.model = NULL}, *options = &own;
+    GW_TRY(gw_options_take(&own, sizeof own, given, size, "draft"));
     GW_TRY(check_options(options));
     gw_drafter *d = calloc(1, sizeof *d);
     if (d == NULL) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/options.h"
 #include "core/base/size.h"
 #include "core/engine/sampling/sampler.h"
 #include "core/engine/run/session_state.h"
@@ -322,7 +323,13 @@ static gw_status place_session(gw_session *s, gw_fmt kv_fmt) {
     return GW_OK;
 }
 
-gw_status gw_session_new(gw_model *model, const gw_session_options *options, gw_session **out) {
+gw_status gw_session_new_sized(gw_model *model, const gw_session_options *given, size_t size,
+                               gw_session **out) {
+    gw_session_options own = {.n_ctx = 0};
+    const gw_session_options *options = given != NULL ? &own : NULL;
+    if (given != NULL) {
+        GW_TRY(gw_options_take(&own, sizeof own, given, size, "session"));
+    }
     if (model->weights == NULL) {
         return gw_fail(GW_E_UNSUPPORTED, model->name, "only the vocabulary of this model is open");
     }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/status.h"
+#include "core/base/options.h"
 #include "core/base/text.h"
 #include "core/engine/sampling/ban.h"
 #include "core/engine/sampling/constraint.h"
@@ -282,8 +282,8 @@ static gw_status check_options(const gw_sampler_options *o, int32_t n_vocab) {
     return GW_OK;
 }
 
-void gw_sampler_defaults(gw_sampler_options *out) {
-    *out = (gw_sampler_options){
+static gw_sampler_options defaults(void) {
+    return (gw_sampler_options){
         .temperature = 0.8f,
         .top_k = 40,
         .top_p = 0.95f,
@@ -302,6 +302,12 @@ void gw_sampler_defaults(gw_sampler_options *out) {
         .fsd_n = 3,
         .fsd_k = 6,
     };
+}
+
+void gw_sampler_defaults_sized(gw_sampler_options *out, size_t size) {
+    const gw_sampler_options own = defaults();
+    memset(out, 0, size);
+    memcpy(out, &own, size < sizeof own ? size : sizeof own);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -325,10 +331,12 @@ static void piece_of(const void *tokenizer, int32_t id, const char **text, size_
     gw_tokenizer_piece(tokenizer, id, 0, text, bytes);
 }
 
-gw_status gw_sampler_new(const gw_model *model, const gw_sampler_options *options,
-                         gw_sampler **out) {
+gw_status gw_sampler_new_sized(const gw_model *model, const gw_sampler_options *options,
+                               size_t size, gw_sampler **out) {
+    gw_sampler_options own = defaults();
+    GW_TRY(gw_options_take(&own, sizeof own, options, size, "sampler"));
     gw_pieces pieces = {.piece = piece_of, .vocab = gw_model_tokenizer(model)};
-    return gw_sampler_make(gw_model_n_vocab(model), options, pieces.vocab != NULL ? &pieces : NULL,
+    return gw_sampler_make(gw_model_n_vocab(model), &own, pieces.vocab != NULL ? &pieces : NULL,
                            out);
 }
 
