@@ -34,20 +34,23 @@ static void write_true(const gw_session *s, int fd, const uint8_t *data, size_t 
     }
     h.prompted = (int32_t)data[1] - 1;
     char *body = malloc(h.bytes);
-    size_t text = (size_t)tokens * sizeof(int32_t), cells = h.bytes - sizeof h - text - 16;
+    size_t words = (size_t)h.n_layers * sizeof(uint64_t), text = (size_t)tokens * sizeof(int32_t);
+    size_t start = sizeof h + words, cells = h.bytes - start - text - 16;
     for (size_t i = 0; i < h.bytes; i++) {
         body[i] = (char)data[i % n];
     }
     for (int32_t i = 0; i < tokens && data[1] % 4 != 0; i++) { /* in range, mostly */
         int32_t id = i % 4096;
-        memcpy(body + sizeof h + 4 * (size_t)i, &id, sizeof id);
+        memcpy(body + start + 4 * (size_t)i, &id, sizeof id);
     }
     memcpy(body, &h, sizeof h);
+    memset(body + sizeof h, data[1] % 8 == 7, words); /* the arithmetic of the CPU, mostly */
     digest_add(&check, body, sizeof h);
-    digest_add(&check, body + sizeof h, text);
-    memcpy(body + sizeof h + text, &check.h, 8);
+    digest_add(&check, body + sizeof h, words);
+    digest_add(&check, body + start, text);
+    memcpy(body + start + text, &check.h, 8);
     for (size_t at = 0; at < cells; at += gw_kv_page_bytes(&s->kv)) {
-        digest_add(&check, body + sizeof h + text + 8 + at, gw_kv_page_bytes(&s->kv));
+        digest_add(&check, body + start + text + 8 + at, gw_kv_page_bytes(&s->kv));
     }
     memcpy(body + h.bytes - 8, &check.h, 8);
     if (write(fd, body, h.bytes) != (ssize_t)h.bytes) {
