@@ -446,13 +446,16 @@ gw_status gw_sampler_ban(gw_sampler *sampler, const gw_ban *ban);
 /* A text begins with the next token; what was before it does not count. stream: gives out what
  * comes before; NULL: nothing does. Read during the call only. */
 gw_status gw_ban_begin(gw_ban *ban, const gw_stream *stream);
-/* The next token of the text, picked at position pos. *back 0: it stands, and of the last
- * gw_ban_held tokens (this one among them, or none) it is not certain yet that they stay: they are
- * to be shown later. Else a banned string has come true, and the last *back tokens are no text any
- * more: rewind sampler, drafter and session by as many and pick again. A session that was rewound
- * has no logits: rewind it by one token more, and feed that one as it was fed before (prefill, when
- * it was the prompt's). GW_E_LIMIT after GW_BAN_TAKES tokens that all had to go. Tokens behind one
- * that is taken back are not pushed. */
+/* Tell the ban the next token of the text, picked at position pos. What follows from *back:
+ *   0       no banned string is complete. The last gw_ban_held tokens may be the beginning of one:
+ *           show them later.
+ *   n > 0   the last n tokens complete a banned string. Remove them from the text and rewind
+ *           sampler and drafter by n. Rewind the session to the last token that is left and feed
+ *           that one again as it was fed before (prefill if it belongs to the prompt, else decode),
+ *           for its logits. Then pick again. Tokens drafted behind the n are not pushed.
+ * Example: "no way" is banned, and the text is "so", " no", " way". With " no" *back was 0 and
+ * gw_ban_held 1; with " way" *back is 2. "so" is fed again, and another token than " no" is picked.
+ * GW_E_LIMIT after GW_BAN_TAKES tokens that all had to go. */
 gw_status gw_ban_push(gw_ban *ban, int32_t token, int32_t pos, size_t *back);
 size_t gw_ban_held(const gw_ban *ban);
 /* All but the last `most` of them stay, whatever comes: 0 at the end of the text, less than all

@@ -60,8 +60,9 @@ enum { GW_TERM_SIGNED, GW_TERM_AFFINE, GW_TERM_HALVES, GW_TERM_Q2, GW_TERM_SPAN 
     X(INT4_G128, int4_g128, 4, 0,  0, 0, GW_TERM_SPAN,   0, 1, 4)  \
     X(INT4_G256, int4_g256, 4, 0,  0, 0, GW_TERM_SPAN,   0, 1, 4)
 
-/* Those whose product of one row has a kernel that leaves room beside it on a multiprocessor: with
- * so few registers nothing goes to memory, and records leave shared memory. X(FORMAT, name) */
+/* Formats whose product of one row has a variant that shares a multiprocessor with attention: 64
+ * registers suffice without spills, and a ring of their records leaves enough shared memory free.
+ * X(FORMAT, name) */
 #define GW_STRIP_BESIDE(X)                                                                         \
     X(Q4_0, q4_0) X(Q4_1, q4_1) X(Q4_K, q4_k) X(IQ4_NL, iq4_nl) X(IQ4_XS, iq4_xs)                  \
     X(INT4_G32, int4_g32) X(INT4_G64, int4_g64) X(INT4_G128, int4_g128) X(INT4_G256, int4_g256)

@@ -165,23 +165,23 @@ typedef struct gw_hip_launch {
     unsigned fill;
     unsigned cluster; /* blocks that run side by side; 0, 1: as it comes */
     unsigned items;   /* of a product, which its blocks take one after the other; else 0 */
-    /* 1: a product that has time to spare for a neighbour: not all of it is memory's. */
+    /* 1: a product that is not bound by memory alone: a kernel beside it costs it little. */
     int spares;
-    /* 1: a product that can ask for weights of the one behind it; has_all: of so few weights that
-     * it has asked for all of them before it has x. */
+    /* 1: a product that can prefetch weights of the product behind it; has_all: its own are so few
+     * that all of them are in flight before it has x. */
     int asks_ahead, has_all;
-    /* Where attention joins its pages itself, its blocks are to have room beside this launch's: all
-     * that a multiprocessor of NVIDIA has is to be shared memory, and little of it first-level
-     * cache. */
+    /* 1: attention's blocks are to run beside this launch's on an NVIDIA multiprocessor: it gets
+     * the largest carve-out (shared memory instead of first-level cache). */
     int roomy;
 } gw_hip_launch;
 
-/* Ways through a pass, by how many pages attention has to look at: the last that takes so many. */
+/* Variants of attention by the number of pages that a step reads (docs/gpu.md); the last one whose
+ * limit is not exceeded is used. Each is a graph of its own. */
 enum {
-    GW_HIP_MANY,  /* any number: with launches that join pages or groups of them  */
-    GW_HIP_PAGES, /* too few for blocks that have groups, where those are in MANY */
-    GW_HIP_DEEP,  /* so few that a multiprocessor has more of each on its way     */
-    GW_HIP_WHOLE, /* or all of it                                                 */
+    GW_HIP_MANY,  /* any number: a launch joins pages, or groups of them          */
+    GW_HIP_PAGES, /* too few for groups, where MANY has groups                    */
+    GW_HIP_DEEP,  /* a team has eight chunks of its page in flight, not four      */
+    GW_HIP_WHOLE, /* or all chunks                                                */
     GW_HIP_SPLIT, /* blocks share the pages of a row                              */
     GW_HIP_ROWS,  /* a block has all pages of several rows                        */
     GW_HIP_BLOCK, /* a block has all pages of a row                               */
@@ -303,19 +303,19 @@ gw_status gw_hip_record_encode(struct gw_segment *segment, const gw_node *node, 
 /* Parameters of a ROPE_KV node (rows.c). */
 struct gw_turn_params gw_hip_turn(const gw_node *rope);
 
-/* How an activation of the segment lies in device memory (kernels_hip/act8_params.h): in groups
- * where it is made and read by nodes of this segment alone that know of that (linear.c). */
+/* The form of an activation in device memory (kernels_hip/act8_params.h): grouped if all nodes that
+ * write or read it are of this segment and know groups (linear.c). */
 int gw_hip_form(const struct gw_segment *segment, const gw_tensor *t);
-/* Is nodes[1] of n, a norm, made by what is before it, a product or the embedding, and the product
- * behind it (linear.c)? Its result is nowhere in memory then. */
+/* Can nodes[1] of n, a norm, be fused into nodes[0] (a product or the embedding) and nodes[2] (a
+ * product)? Its result is then not stored (linear.c). */
 int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n);
-/* What nodes[0] leaves then: rows of x, times the norm's weights, of *form in *blocks of 32, and
- * squares of their blocks. */
+/* Memory between nodes[0] and nodes[2] of a fused norm: rows of x times the norm's weights, in
+ * *form, *blocks blocks of 32 each; and the sum of squares of each block. */
 gw_status gw_hip_leaves(struct gw_segment *segment, const gw_node *norm, gw_hip_ptr *x,
                         gw_hip_ptr *squares, int32_t *form, int32_t *blocks);
-/* Can the attention behind them do rotation and cache, `before`, itself (attention.c)? Of one row
- * it always does, of several where a block has all pages: `before` has a launch for the other ways.
- */
+/* Can the ROPE_KV node `before` be fused into the attention behind it (attention.c)? For one row
+ * always; for several rows in the variants whose blocks have all pages, while the others need a
+ * launch for it. */
 int gw_hip_takes_rope(const struct gw_segment *segment, const gw_node *before, const gw_node *node);
 
 static inline size_t gw_hip_width(const gw_tensor *t) { return (size_t)t->dim[t->n_dim - 1]; }

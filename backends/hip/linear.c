@@ -111,27 +111,27 @@ static int takes_norm(const struct gw_segment *segment, const gw_node *norm, con
 }
 
 int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
-    for (size_t i = 3; i < n; i++) { /* somebody else wants what is nowhere then */
+    for (size_t i = 3; i < n; i++) { /* a fused norm's result is not stored: no other reader */
         for (int j = 0; j < GW_MAX_IN; j++) {
             if (nodes[i].in[j] == nodes[1].out) {
                 return 0;
             }
         }
     }
-    /* A product between two norms would leave its own where it finds the other. */
+    /* A product between two fused norms would store the second one's x over the first one's. */
     return !segment->device->no_fuse && segment->norm == NULL &&
            leaves_norm(segment, &nodes[0], &nodes[1]) && takes_norm(segment, &nodes[1], &nodes[2]);
 }
 
-/* Blocks of a row that a product leaves: rows in groups have whole ones. */
+/* Blocks in a row that a product stores: a row in groups has whole groups. */
 static size_t left_blocks(const struct gw_segment *segment, const gw_node *norm) {
     size_t blocks = gw_hip_width(norm->out) / GW_ACT_BLOCK;
     int grouped = gw_hip_has_copies(segment->device) && norm->out->fmt == GW_FMT_ACT8;
     return grouped ? gw_hip_groups(blocks, GW_ACT_GROUP) * GW_ACT_GROUP : blocks;
 }
 
-/* What a product leaves for the next one but one: x without its factor, then squares. Blocks that a
- * row lacks stay zeros, so rows of another length have memory of their own. */
+/* Memory between two products with a fused norm: x without the norm's factor, then the sums of
+ * squares. Blocks beyond the end of a row stay zero, so rows of another length get other memory. */
 static gw_status left_between(struct gw_segment *segment, const gw_node *norm, gw_hip_ptr *x,
                               gw_hip_ptr *squares) {
     size_t width = gw_hip_width(norm->out), rows = (size_t)segment->rows;
@@ -149,8 +149,8 @@ static gw_status left_between(struct gw_segment *segment, const gw_node *norm, g
 
 /* ---- the form of x --------------------------------------------------------------------------- */
 
-/* What the terms of a format want of a block of x beside its scale, for so many rows at a time
- * (number() of kernels_hip/linear/linear_quant.h); 0: nothing. */
+/* The number that the terms of a format need of a block of x beside its scale, for so many rows at
+ * a time (number() of kernels_hip/linear/linear_quant.h); 0: none. */
 static int wanted_form(gw_fmt fmt, int width) {
 #define TERM(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)                     \
     [GW_FMT_##FORMAT] = {term, offset},
@@ -169,8 +169,8 @@ static int wanted_form(gw_fmt fmt, int width) {
     return term == GW_TERM_Q2 || (term == GW_TERM_HALVES && width == 1) ? GW_FORM_SUMS : 0;
 }
 
-/* Does this node read in[0] in groups? *wanted: what all of its weights want, together with what
- * was wanted before: GW_FORM_SUMS when they do not agree. */
+/* Does this node read in[0] in groups? *wanted: the form that all of its weights need, together
+ * with those of earlier readers; GW_FORM_SUMS when they do not agree. */
 static int reads_groups(const struct gw_segment *segment, const gw_node *node, int *wanted) {
     int glu = node->op == GW_OP_GLU;
     if (node->kernel->record != record_linear && node->kernel->record != record_glu) {
@@ -182,14 +182,15 @@ static int reads_groups(const struct gw_segment *segment, const gw_node *node, i
             return 0;
         }
         int form = wanted_form(node->w[i]->fmt, s.most);
-        form = form == GW_FORM_SPAN ? 0 : form; /* its blocks have many makers */
+        form = form == GW_FORM_SPAN ? 0 : form; /* several thread blocks write a span's blocks */
         *wanted = *wanted == 0 || form == *wanted ? form : form == 0 ? *wanted : GW_FORM_SUMS;
     }
     return 1;
 }
 
-/* What is read before it is made came from elsewhere. That nobody else reads what is made here, the
- * builder of the nodes sees to: an activation is for the block behind it. */
+/* A tensor that is read before a node of this segment writes it comes from another segment, in
+ * plain form. No node outside of this segment reads one that is written here: the builder of the
+ * nodes hands an activation to the block behind it alone. */
 int gw_hip_form(const struct gw_segment *segment, const gw_tensor *t) {
     int made = 0, read = 0, wanted = 0;
     if (t->fmt != GW_FMT_ACT8) {
@@ -326,10 +327,11 @@ static int early_slots(const struct gw_segment *segment, const gw_linear_shape *
     return apart && s->depth > GW_LINEAR_EARLY ? GW_LINEAR_EARLY : s->depth;
 }
 
-/* The first weights of this launch, `blocks` blocks of strips of so many bytes, which the product
- * in front asks for. One of few weights has all of them before it has x, and then memory would be
- * idle until blocks of this launch begin where its own have been; of others the same goes for their
- * end. Not so of GLU, of which some blocks have an item more than others. */
+/* The product in front prefetches the first weights of this launch, `blocks` blocks of strips of so
+ * many bytes, because memory would be idle until the blocks of this launch begin. When it does so:
+ *   it has few weights (has_all)   as soon as it has x: its own weights have been requested by then
+ *   others                         when it ends
+ *   GLU                            never: some of its blocks have an item more, and still read */
 static void ask_ahead(struct gw_segment *segment, const struct gw_linear_params *p, size_t strip,
                       unsigned blocks, int glu) {
     gw_hip_launch *before = segment->n > 0 ? &segment->launches[segment->n - 1] : NULL;

@@ -1,7 +1,7 @@
 /* backends/hip/segment.c - nodes to launches, launches to a captured graph, and its replay. The
- * graph begins with a kernel that fetches the step block from pinned memory, and one that draws
- * leaves its tokens there, so a pass is one call of the driver and no copy: those of the driver
- * make the card change from one engine to another and back.
+ * first kernel of the graph fetches the step block from pinned memory, and a kernel that draws
+ * writes its tokens to pinned memory. So a pass is one call of the driver without copies: a copy
+ * would switch the card between its copy and compute engines.
  */
 #include <stdio.h>
 #include <stdlib.h>

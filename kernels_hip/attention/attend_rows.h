@@ -59,8 +59,9 @@ struct gw_rows_work {
      * a bit; and the first page with one of them. */
     int fresh_row, fresh, fresh_page;
     unsigned fresh_bits;
-    /* Of lane l: position and sequence of row l of the step, and where page l is in the caches;
-     * page l of the first sequence, which most steps have: it comes with the step. */
+    /* Lane l holds, of row l of the step, the position (pos) and sequence (slot); of page l, its
+     * place in the caches (tile). likely: the place of page l if the row's sequence is the first,
+     * as in most steps; it is loaded together with the step. */
     int live, pos, slot, tile, likely;
 
     __device__ inline gw_rows_work(const gw_attend_params &p) {

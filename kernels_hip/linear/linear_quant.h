@@ -42,10 +42,13 @@ template <int RECORD_, int ROWS, int TERM, int OFFSET> struct gw_quantized {
     }
     __device__ static inline int slots(int terms) { return parts(terms, 0); }
     __device__ static inline size_t first(int q) { return (size_t)q * RECORD; }
-    /* What the second number of an activation block becomes in shared memory: what the terms of
-     * weights with a second number multiply that by, of one row with GW_COPIES without the scale,
-     * which may still lack a factor; or, of one row, what a block's integer sum begins with, where
-     * codes have an offset and no scale; or it stays. */
+    /* The second number of an activation block in shared memory, behind its scale:
+     *   FLOAT    affine weights, one row, GW_COPIES: the block's sum as a float. Not times the
+     *            scale, because the norm's factor may still be missing from that
+     *   SCALED   affine weights otherwise: the sum times the scale
+     *   LESS_8   codes with an offset of 8, one row: the integer sum starts from -8 * sum
+     *   LESS_16  the same with 16
+     *   SUMS     all others: the two integer sums, as stored */
     enum {
         FORM = TERM == GW_TERM_AFFINE && ROWS == 1 && GW_COPIES      ? GW_FORM_FLOAT
                : TERM == GW_TERM_AFFINE                              ? GW_FORM_SCALED
