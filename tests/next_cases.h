@@ -240,7 +240,7 @@ static inline void nc_check_ends(const char *device) {
 static inline void nc_check_numbers(nc_rig *r) {
     gw_sampler *sampler = nc_sampler_new(r, &nc_samplers[2].o);
     int32_t token = nc_begin(r, sampler), kept = -7;
-    size_t bytes = gw_kv_page_bytes(&r->s->kv);
+    size_t bytes = gw_kv_page_bytes(&r->s->kv, 0, 0);
     unsigned char *page = malloc(bytes), *bad = malloc(bytes);
     assert_true(page != NULL && bad != NULL);
     nc_next(r, sampler, token, 0, &token);
@@ -335,7 +335,7 @@ static inline void nc_check_rows_numbers(nc_rig *r) {
     const gw_choice greedy = {.first = 1};
     int32_t ids[GW_DECODE_MAX], text[3] = {400, 401, 402};
     gw_sampler *sampler = nc_sampler_new(r, &nc_samplers[0].o);
-    size_t bytes = gw_kv_page_bytes(&r->s->kv);
+    size_t bytes = gw_kv_page_bytes(&r->s->kv, 0, 0);
     unsigned char *page = malloc(bytes), *bad = malloc(bytes);
     int drawn = 1;
     assert_true(page != NULL && bad != NULL);

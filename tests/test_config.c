@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -15,6 +16,20 @@
 /* ---- config.json ------------------------------------------------------------------------- */
 
 /* `change` is merged over `base`; a null removes a key. */
+static gw_arena *arena; /* of what is read, up to the end */
+
+static gw_status read_facts(const gw_facts *facts, const char *architecture, gw_hparams *out) {
+    const gw_spec *spec = NULL;
+    gw_blueprint *bp = malloc(sizeof *bp);
+    assert_non_null(bp);
+    gw_status status = gw_spec_find(facts->where, architecture, &spec);
+    status =
+        status == GW_OK ? gw_blueprint_read(gw_spec_family(spec), gw_spec_text(spec), bp) : status;
+    status = status == GW_OK ? gw_config_read(facts, bp, arena, out) : status;
+    free(bp);
+    return status;
+}
+
 static gw_status settle_json(const char *base, const char *change, gw_hparams *out) {
     json_t *root = json_loads(base, 0, NULL), *more = json_loads(change, 0, NULL), *value;
     const char *key;
@@ -23,15 +38,11 @@ static gw_status settle_json(const char *base, const char *change, gw_hparams *o
         fail_msg("the test's own JSON is wrong: %s", change);
     }
     json_object_foreach(more, key, value) { json_object_set(root, key, value); }
-    gw_config config;
-    const gw_spec *spec;
-    gw_config_defaults(&config);
-    gw_status status = gw_config_hf_architecture("config.json", root, 1, config.architecture,
-                                                 sizeof config.architecture);
-    status = status == GW_OK ? gw_config_from_hf("config.json", root, &config) : status;
-    status = status == GW_OK ? gw_spec_find("config.json", config.architecture, &spec) : status;
-    status = status == GW_OK ? gw_config_settle("config.json", gw_spec_family(spec), &config, out)
-                             : status;
+    char architecture[64];
+    gw_facts facts = gw_config_hf_facts("config.json", root);
+    gw_status status = gw_config_hf_architecture("config.json", root, 1, architecture, 64);
+    status = status == GW_OK ? gw_config_refuse_quantized(&facts) : status;
+    status = status == GW_OK ? read_facts(&facts, architecture, out) : status;
     json_decref(root);
     json_decref(more);
     return status;
@@ -57,26 +68,27 @@ static void test_plain(void **state) {
     assert_string_equal(hp.family, "llama");
     assert_int_equal(hp.n_layers, 2);
     assert_int_equal(hp.d_model, 64);
-    assert_int_equal(hp.n_heads, 4);
-    assert_int_equal(hp.n_kv_heads, 2);
-    assert_int_equal(hp.d_head, 16);
-    assert_int_equal(hp.d_ff, 128);
+    assert_int_equal(hp.layer[0].n_heads, 4);
+    assert_int_equal(hp.layer[0].n_kv_heads, 2);
+    assert_int_equal(hp.layer[0].d_head, 16);
+    assert_int_equal(hp.layer[0].d_ff, 128);
     assert_int_equal(hp.n_vocab, 320);
     assert_int_equal(hp.n_ctx, 256);
     assert_true(hp.norm_eps == 1e-5f);
     assert_int_equal(hp.tied, 0);
-    assert_int_equal(hp.window, 0);
-    assert_int_equal(hp.rope_style, GW_ROPE_HALVES);
-    assert_int_equal(hp.rope_dim, 16);
-    assert_true(hp.rope_base == 10000.0);
-    assert_int_equal(hp.rope_scaling, GW_ROPE_NONE);
-    assert_int_equal(good("{\"num_key_value_heads\":null}").n_kv_heads, 4);
-    assert_int_equal(good("{\"head_dim\":32}").d_head, 32);
+    assert_int_equal(hp.layer[0].window, 0);
+    assert_int_equal(hp.rope[0].style, GW_ROPE_HALVES);
+    assert_int_equal(hp.rope[0].dim, 16);
+    assert_true(hp.rope[0].base == 10000.0);
+    assert_int_equal(hp.rope[0].scaling, GW_ROPE_NONE);
+    assert_int_equal(good("{\"num_key_value_heads\":null}").layer[0].n_kv_heads, 4);
+    assert_int_equal(good("{\"head_dim\":32}").layer[0].d_head, 32);
     assert_int_equal(good("{\"hidden_size\":64.0}").d_model, 64);
     assert_int_equal(good("{\"tie_word_embeddings\":true}").tied, 1);
-    assert_int_equal(good("{\"partial_rotary_factor\":0.5}").rope_dim, 8);
+    assert_int_equal(good("{\"partial_rotary_factor\":0.5}").rope[0].dim, 8);
     assert_int_equal(good("{\"max_position_embeddings\":null}").n_ctx, 2048);
-    assert_int_equal(good("{\"sliding_window\":8}").window, 0); /* the Llama class ignores it */
+    assert_int_equal(good("{\"sliding_window\":8}").layer[0].window,
+                     0); /* the Llama class ignores it */
 }
 
 static void test_both_spellings(void **state) {
@@ -87,8 +99,8 @@ static void test_both_spellings(void **state) {
         "{\"rope_parameters\":{\"rope_theta\":5e5,\"rope_type\":\"linear\",\"factor\":4.0}}"};
     for (size_t i = 0; i < 3; i++) {
         gw_hparams hp = good(linear[i]);
-        assert_int_equal(hp.rope_scaling, GW_ROPE_LINEAR);
-        assert_true(hp.rope_base == 5e5 && hp.rope_factor == 4.0);
+        assert_int_equal(hp.rope[0].scaling, GW_ROPE_LINEAR);
+        assert_true(hp.rope[0].base == 5e5 && hp.rope[0].factor == 4.0);
     }
     static const char *const llama3[] = {
         "{\"rope_theta\":5e5,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,"
@@ -97,25 +109,25 @@ static void test_both_spellings(void **state) {
         "\"low_freq_factor\":1.5,\"high_freq_factor\":5,\"original_max_position_embeddings\":64}}"};
     for (size_t i = 0; i < 2; i++) {
         gw_hparams hp = good(llama3[i]);
-        assert_int_equal(hp.rope_scaling, GW_ROPE_LLAMA3);
-        assert_true(hp.rope_low_freq == 1.5 && hp.rope_high_freq == 5.0);
-        assert_int_equal(hp.rope_original_ctx, 64);
+        assert_int_equal(hp.rope[0].scaling, GW_ROPE_LLAMA3);
+        assert_true(hp.rope[0].low_freq == 1.5 && hp.rope[0].high_freq == 5.0);
+        assert_int_equal(hp.rope[0].original_ctx, 64);
     }
     gw_hparams hp = good("{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}}");
-    assert_int_equal(hp.rope_scaling, GW_ROPE_YARN);
-    assert_true(hp.rope_beta_fast == 32.0 && hp.rope_beta_slow == 1.0);
-    assert_true(hp.rope_attn_factor == 0.0);
-    assert_int_equal(hp.rope_original_ctx, 256);
+    assert_int_equal(hp.rope[0].scaling, GW_ROPE_YARN);
+    assert_true(hp.rope[0].beta_fast == 32.0 && hp.rope[0].beta_slow == 1.0);
+    assert_true(hp.rope[0].attn_factor == 0.0);
+    assert_int_equal(hp.rope[0].original_ctx, 256);
     hp = good("{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"attention_factor\":1.25}}");
-    assert_true(hp.rope_attn_factor == 1.25);
+    assert_true(hp.rope[0].attn_factor == 1.25);
     hp = good("{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"mscale\":2,"
               "\"mscale_all_dim\":1}}");
-    assert_true(fabs(hp.rope_attn_factor - (0.2 * log(4.0) + 1) / (0.1 * log(4.0) + 1)) < 1e-12);
+    assert_true(fabs(hp.rope[0].attn_factor - (0.2 * log(4.0) + 1) / (0.1 * log(4.0) + 1)) < 1e-12);
     hp = good("{\"original_max_position_embeddings\":32,\"rope_scaling\":{\"type\":\"yarn\","
               "\"factor\":4,\"original_max_position_embeddings\":64}}");
-    assert_int_equal(hp.rope_original_ctx, 32); /* the outer one */
-    assert_int_equal(good("{\"rope_scaling\":null}").rope_scaling, GW_ROPE_NONE);
-    assert_int_equal(good("{\"rope_parameters\":{\"rope_type\":\"default\"}}").rope_scaling,
+    assert_int_equal(hp.rope[0].original_ctx, 32); /* the outer one */
+    assert_int_equal(good("{\"rope_scaling\":null}").rope[0].scaling, GW_ROPE_NONE);
+    assert_int_equal(good("{\"rope_parameters\":{\"rope_type\":\"default\"}}").rope[0].scaling,
                      GW_ROPE_NONE);
 }
 
@@ -123,23 +135,23 @@ static void test_windows(void **state) {
     (void)state;
 #define QWEN2 "\"architectures\":[\"Qwen2ForCausalLM\"]"
 #define MISTRAL "\"architectures\":[\"MistralForCausalLM\"]"
-    assert_int_equal(good("{" MISTRAL ",\"sliding_window\":8}").window, 8);
-    assert_int_equal(good("{" MISTRAL ",\"sliding_window\":null}").window, 0);
-    assert_int_equal(good("{" MISTRAL "}").window, 4096);
-    assert_int_equal(good("{" QWEN2 ",\"sliding_window\":8}").window, 0);
+    assert_int_equal(good("{" MISTRAL ",\"sliding_window\":8}").layer[0].window, 8);
+    assert_int_equal(good("{" MISTRAL ",\"sliding_window\":null}").layer[0].window, 0);
+    assert_int_equal(good("{" MISTRAL "}").layer[0].window, 4096);
+    assert_int_equal(good("{" QWEN2 ",\"sliding_window\":8}").layer[0].window, 0);
     gw_hparams hp = good("{" QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true,"
                          "\"max_window_layers\":1}");
     assert_string_equal(hp.family, "qwen2");
-    assert_int_equal(hp.window, 8);
-    assert_int_equal(hp.window_from_layer, 1);
+    assert_int_equal(hp.layer[0].window, 0);
+    assert_int_equal(hp.layer[1].window, 8);
     hp = good("{" QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true,"
               "\"layer_types\":[\"full_attention\",\"sliding_attention\"]}");
-    assert_int_equal(hp.window, 8);
-    assert_int_equal(hp.window_from_layer, 1);
+    assert_int_equal(hp.layer[0].window, 0);
+    assert_int_equal(hp.layer[1].window, 8);
     hp = good("{" QWEN2 ",\"sliding_window\":8,\"use_sliding_window\":true,"
               "\"layer_types\":[\"full_attention\",\"full_attention\"]}");
-    assert_int_equal(hp.window, 0);
-    assert_int_equal(good("{\"architectures\":[\"Qwen3ForCausalLM\"]}").d_head, 128);
+    assert_int_equal(hp.layer[0].window, 0);
+    assert_int_equal(good("{\"architectures\":[\"Qwen3ForCausalLM\"]}").layer[0].d_head, 128);
 }
 
 static void test_impossible_configs(void **state) {
@@ -185,10 +197,12 @@ static void test_impossible_configs(void **state) {
         {"{\"rope_scaling\":{\"type\":\"linear\",\"factor\":0}}", GW_E_METADATA},
         {"{\"rope_scaling\":{\"type\":\"linear\",\"factor\":\"2\"}}", GW_E_TYPE},
         {"{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}", GW_E_UNSUPPORTED},
-        {"{\"rope_scaling\":{\"type\":\"longrope\",\"factor\":2}}", GW_E_UNSUPPORTED},
+        {"{\"rope_scaling\":{\"type\":\"longrope\",\"factor\":2}}", GW_E_TYPE},
+        {"{\"rope_scaling\":{\"type\":\"longrope\",\"factor\":2,\"short_factor\":[1],"
+         "\"long_factor\":[1]}}",
+         GW_E_METADATA},
         {"{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":0.5}}", GW_E_METADATA},
-        {"{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"truncate\":false}}",
-         GW_E_UNSUPPORTED},
+        {"{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"truncate\":7}}", GW_E_TYPE},
         {"{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"beta_fast\":-1}}", GW_E_METADATA},
         {"{\"rope_scaling\":{\"type\":\"llama3\",\"factor\":2,\"low_freq_factor\":4,"
          "\"high_freq_factor\":4}}",
@@ -196,15 +210,12 @@ static void test_impossible_configs(void **state) {
         {"{\"rope_scaling\":{\"type\":\"llama3\",\"factor\":2,"
          "\"original_max_position_embeddings\":0}}",
          GW_E_METADATA},
-        {"{\"rope_parameters\":{\"full_attention\":{\"rope_theta\":1}}}", GW_E_UNSUPPORTED},
         {"{\"quantization_config\":{\"quant_method\":\"gptq\"}}", GW_E_UNSUPPORTED},
         {"{\"quantization_config\":{\"quant_method\":\"awq\"}}", GW_E_UNSUPPORTED},
-        {"{\"hidden_act\":\"gelu\"}", GW_E_UNSUPPORTED},
-        {"{\"mlp_bias\":true}", GW_E_UNSUPPORTED},
+        {"{\"hidden_act\":\"frobnicate\"}", GW_E_UNSUPPORTED},
         {"{" MISTRAL ",\"sliding_window\":-8}", GW_E_METADATA},
-        {"{" QWEN2 ",\"use_sliding_window\":true,\"layer_types\":[\"sliding_attention\","
-         "\"full_attention\"]}",
-         GW_E_UNSUPPORTED},
+        {"{" QWEN2 ",\"use_sliding_window\":true,\"layer_types\":[\"sliding_attention\"]}",
+         GW_E_METADATA},
         {"{" QWEN2 ",\"use_sliding_window\":true,\"layer_types\":[\"chunked\"]}", GW_E_UNSUPPORTED},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -322,16 +333,15 @@ static gw_status settle_gguf(const entry *const changes[4], gw_hparams *out) {
         put_entry(architecture, list[i]);
     }
     gw_gguf *g = NULL;
-    gw_config config;
-    const gw_spec *spec;
-    gw_config_defaults(&config);
+    char name[64];
+    json_t *object = NULL;
     gw_status status = gw_gguf_parse("image", m.data, m.n, -1, &g);
     assert_int_equal(status, GW_OK);
-    status = gw_config_gguf_architecture(g, 1, config.architecture, sizeof config.architecture);
-    status = status == GW_OK ? gw_config_from_gguf(g, &config) : status;
-    status = status == GW_OK ? gw_spec_find("image", config.architecture, &spec) : status;
-    status =
-        status == GW_OK ? gw_config_settle("image", gw_spec_family(spec), &config, out) : status;
+    status = gw_config_gguf_architecture(g, 1, name, sizeof name);
+    status = status == GW_OK ? gw_config_gguf_facts(g, name, &object) : status;
+    gw_facts facts = {.where = "image", .object = object};
+    status = status == GW_OK ? read_facts(&facts, name, out) : status;
+    json_decref(object);
     gw_gguf_free(g);
     return status;
 }
@@ -367,49 +377,53 @@ static void test_gguf_keys(void **state) {
     gw_hparams hp = good_gguf(NULL, NULL);
     assert_string_equal(hp.family, "llama");
     assert_int_equal(hp.n_layers, 2);
-    assert_int_equal(hp.d_head, 16);
-    assert_int_equal(hp.n_kv_heads, 2);
+    assert_int_equal(hp.layer[0].d_head, 16);
+    assert_int_equal(hp.layer[0].n_kv_heads, 2);
     assert_int_equal(hp.n_vocab, 320);
-    assert_int_equal(hp.rope_style, GW_ROPE_INTERLEAVED);
-    assert_true(hp.norm_eps == 1e-5f && hp.rope_base == 10000.0);
+    assert_int_equal(hp.rope[0].style, GW_ROPE_INTERLEAVED);
+    assert_true(hp.norm_eps == 1e-5f && hp.rope[0].base == 10000.0);
     hp = good_gguf(&(entry){"=general.architecture", 't', 0, "qwen2"}, NULL);
-    assert_int_equal(hp.rope_style, GW_ROPE_HALVES);
-    assert_int_equal(good_gguf(&(entry){"attention.head_count_kv", 0, 0, NULL}, NULL).n_kv_heads,
-                     4);
-    assert_int_equal(good_gguf(&(entry){"rope.dimension_count", 0, 0, NULL}, NULL).rope_dim, 16);
+    assert_int_equal(hp.rope[0].style, GW_ROPE_HALVES);
+    assert_int_equal(
+        good_gguf(&(entry){"attention.head_count_kv", 0, 0, NULL}, NULL).layer[0].n_kv_heads, 4);
+    assert_int_equal(good_gguf(&(entry){"rope.dimension_count", 0, 0, NULL}, NULL).rope[0].dim, 16);
     assert_int_equal(good_gguf(&(entry){"block_count", 'l', 3, NULL}, NULL).n_layers, 3);
     assert_int_equal(good_gguf(&(entry){"block_count", 'i', 3, NULL}, NULL).n_layers, 3);
     assert_int_equal(good_gguf(&(entry){"attention.key_length", 'u', 32, NULL},
                                &(entry){"attention.value_length", 'u', 32, NULL})
+                         .layer[0]
                          .d_head,
                      32);
-    assert_int_equal(good_gguf(&(entry){"attention.sliding_window", 'u', 8, NULL}, NULL).window, 8);
+    assert_int_equal(
+        good_gguf(&(entry){"attention.sliding_window", 'u', 8, NULL}, NULL).layer[0].window, 8);
     hp = good_gguf(&(entry){"rope.scaling.type", 't', 0, "linear"},
                    &(entry){"rope.scaling.factor", 'f', 4, NULL});
-    assert_int_equal(hp.rope_scaling, GW_ROPE_LINEAR);
-    assert_true(hp.rope_factor == 4.0);
+    assert_int_equal(hp.rope[0].scaling, GW_ROPE_LINEAR);
+    assert_true(hp.rope[0].factor == 4.0);
     hp = good_gguf(&(entry){"rope.scale_linear", 'f', 2, NULL}, NULL);
-    assert_int_equal(hp.rope_scaling, GW_ROPE_LINEAR);
+    assert_int_equal(hp.rope[0].scaling, GW_ROPE_LINEAR);
     assert_int_equal(good_gguf(&(entry){"rope.scaling.type", 't', 0, "none"},
                                &(entry){"rope.scaling.factor", 'f', 4, NULL})
-                         .rope_scaling,
+                         .rope[0]
+                         .scaling,
                      GW_ROPE_NONE);
 }
 
 static void test_gguf_yarn(void **state) {
     (void)state;
     gw_hparams hp = good_gguf(&yarn, &fourfold);
-    assert_int_equal(hp.rope_scaling, GW_ROPE_YARN);
-    assert_int_equal(hp.rope_original_ctx, 256);
-    assert_true(hp.rope_factor == 4.0 && hp.rope_beta_fast == 32.0 && hp.rope_beta_slow == 1.0);
-    assert_true(hp.rope_attn_factor == 0.0); /* derived */
-    assert_int_equal(good_yarn("original_context_length", 64).rope_original_ctx, 64);
-    assert_true(good_yarn("yarn_beta_fast", 16).rope_beta_fast == 16.0);
-    assert_true(good_yarn("yarn_beta_slow", 2).rope_beta_slow == 2.0);
-    assert_true(good_yarn("yarn_attn_factor", 1.25).rope_attn_factor == 1.25);
-    assert_true(good_yarn("yarn_ext_factor", -1).rope_attn_factor == 0.0);
+    assert_int_equal(hp.rope[0].scaling, GW_ROPE_YARN);
+    assert_int_equal(hp.rope[0].original_ctx, 256);
+    assert_true(hp.rope[0].factor == 4.0 && hp.rope[0].beta_fast == 32.0 &&
+                hp.rope[0].beta_slow == 1.0);
+    assert_true(hp.rope[0].attn_factor == 0.0); /* derived */
+    assert_int_equal(good_yarn("original_context_length", 64).rope[0].original_ctx, 64);
+    assert_true(good_yarn("yarn_beta_fast", 16).rope[0].beta_fast == 16.0);
+    assert_true(good_yarn("yarn_beta_slow", 2).rope[0].beta_slow == 2.0);
+    assert_true(good_yarn("yarn_attn_factor", 1.25).rope[0].attn_factor == 1.25);
+    assert_true(good_yarn("yarn_ext_factor", -1).rope[0].attn_factor == 0.0);
     double derived = 0.1 * log(4.0) + 1.0;
-    assert_true(fabs(good_yarn("attn_factor", 1.25).rope_attn_factor - 1.25 * derived) < 1e-12);
+    assert_true(fabs(good_yarn("attn_factor", 1.25).rope[0].attn_factor - 1.25 * derived) < 1e-12);
     static const struct {
         const char *key;
         double number;
@@ -460,7 +474,7 @@ static void test_impossible_gguf(void **state) {
         {{"attention.layer_norm_rms_epsilon", 'f', -1, NULL}, GW_E_METADATA},
         {{"attention.layer_norm_rms_epsilon", 'u', 0, NULL}, GW_E_TYPE},
         {{"attention.layer_norm_rms_epsilon", 0, 0, NULL}, GW_E_METADATA},
-        {{"attention.value_length", 'u', 8, NULL}, GW_E_UNSUPPORTED},
+        {{"attention.value_length", 'u', 0, NULL}, GW_E_METADATA},
         {{"rope.dimension_count", 'u', 4096, NULL}, GW_E_METADATA},
         {{"rope.dimension_count", 'u', 15, NULL}, GW_E_METADATA},
         {{"rope.dimension_count", 'u', 0, NULL}, GW_E_METADATA},
@@ -482,6 +496,18 @@ static void test_impossible_gguf(void **state) {
     }
 }
 
+static int begin(void **state) {
+    (void)state;
+    arena = gw_arena_new();
+    return arena == NULL;
+}
+
+static int end(void **state) {
+    (void)state;
+    gw_arena_free(arena);
+    return 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain),     cmocka_unit_test(test_both_spellings),
@@ -489,5 +515,5 @@ int main(void) {
         cmocka_unit_test(test_json_text), cmocka_unit_test(test_gguf_keys),
         cmocka_unit_test(test_gguf_yarn), cmocka_unit_test(test_impossible_gguf),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, begin, end);
 }

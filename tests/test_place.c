@@ -7,6 +7,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "core/engine/placing/gauge.h"
+#include "core/engine/run/kv.h"
 #include "core/engine/run/model_state.h"
 #include "tests/reference_files.h"
 #include "tests/sanitized.h"
@@ -416,7 +417,8 @@ static void test_predicted_bytes(void **state) {
         assert_int_equal(gw_place_fits(&m->place, &sizes, m->place.where, use, NULL), 1);
         assert_int_equal(use[1].layers, n);
         assert_int_equal(use[1].head, n > 0);
-        assert_int_equal(use[1].kv, (uint64_t)n * sizes.kv_layer);
+        assert_int_equal(
+            use[1].kv, (uint64_t)n * gw_kv_layer_bytes(m->hp.layer, sizes.kv_fmt, 1, sizes.n_ctx));
         assert_int_equal(use[1].weights, twin.loaded + sizes.vectors);
         if (n > 0) {
             uint64_t more = twin.allocated - sizes.vectors - use[1].kv;

@@ -36,18 +36,17 @@ static void test_functions(void **state) {
     }
 }
 
-static gw_hparams plain(double base, int rope_dim) {
-    gw_hparams hp = {.rope_base = base, .rope_dim = rope_dim, .rope_factor = 1.0};
-    return hp;
+static gw_rope plain(double base, int dim) {
+    return (gw_rope){.base = base, .dim = dim, .turning = dim / 2, .factor = 1.0, .truncate = 1};
 }
 
 /* The table equals the C library's to one unit in the last place of a float. */
 static void test_table(void **state) {
     (void)state;
     enum { HALF = 32, POSITIONS = 2100 };
-    gw_hparams hp = plain(10000.0, 2 * HALF);
+    gw_rope r = plain(10000.0, 2 * HALF);
     double freq[HALF], magnitude;
-    gw_rope_frequencies(&hp, freq, &magnitude);
+    gw_rope_frequencies(&r, 4096, freq, &magnitude);
     assert_true(magnitude == 1.0);
     float *table = malloc(sizeof(float) * POSITIONS * 2 * HALF);
     assert_non_null(table);
@@ -74,10 +73,10 @@ static void test_table(void **state) {
  * the bits that every host must give. */
 static void test_fixed_bits(void **state) {
     (void)state;
-    gw_hparams hp = plain(10000.0, 64);
+    gw_rope r = plain(10000.0, 64);
     double freq[32], magnitude;
     float row[64];
-    gw_rope_frequencies(&hp, freq, &magnitude);
+    gw_rope_frequencies(&r, 4096, freq, &magnitude);
     gw_rope_fill(freq, 32, magnitude, 1000, 1, row);
     assert_int_equal(ulps(row[1], -0x1.2b4dfap-1f), 0);
     assert_int_equal(ulps(row[33], 0x1.9f6782p-1f), 0);
@@ -86,17 +85,17 @@ static void test_fixed_bits(void **state) {
 static void test_linear_and_divisors(void **state) {
     (void)state;
     static const float divisors[4] = {1.0f, 2.0f, 4.0f, 8.0f};
-    gw_hparams hp = plain(10000.0, 8);
+    gw_rope r = plain(10000.0, 8);
     double freq[4], magnitude;
-    hp.rope_scaling = GW_ROPE_LINEAR;
-    hp.rope_factor = 4.0;
-    gw_rope_frequencies(&hp, freq, &magnitude);
+    r.scaling = GW_ROPE_LINEAR;
+    r.factor = 4.0;
+    gw_rope_frequencies(&r, 4096, freq, &magnitude);
     for (int i = 0; i < 4; i++) {
         assert_true(away(freq[i], pow(10.0, -i) / 4.0) < 1e-15);
     }
-    hp.rope_scaling = GW_ROPE_NONE;
-    hp.rope_divisors = divisors;
-    gw_rope_frequencies(&hp, freq, &magnitude);
+    r.scaling = GW_ROPE_NONE;
+    r.divisors = divisors;
+    gw_rope_frequencies(&r, 4096, freq, &magnitude);
     for (int i = 0; i < 4; i++) {
         assert_true(away(freq[i], pow(10.0, -i) / divisors[i]) < 1e-15);
     }
@@ -107,20 +106,20 @@ static void test_linear_and_divisors(void **state) {
  * last two are divided. With 128: turns 20.4, 2.037, ...; the second is mixed. */
 static void test_llama3(void **state) {
     (void)state;
-    gw_hparams hp = plain(10000.0, 8);
+    gw_rope r = plain(10000.0, 8);
     double freq[4], magnitude;
-    hp.rope_scaling = GW_ROPE_LLAMA3;
-    hp.rope_factor = 8.0;
-    hp.rope_low_freq = 1.0;
-    hp.rope_high_freq = 4.0;
-    hp.rope_original_ctx = 512;
-    gw_rope_frequencies(&hp, freq, &magnitude);
+    r.scaling = GW_ROPE_LLAMA3;
+    r.factor = 8.0;
+    r.low_freq = 1.0;
+    r.high_freq = 4.0;
+    r.original_ctx = 512;
+    gw_rope_frequencies(&r, 4096, freq, &magnitude);
     assert_true(away(freq[0], 1.0) < 1e-15);
     assert_true(away(freq[1], 0.1) < 1e-15);
     assert_true(away(freq[2], 0.00125) < 1e-15);
     assert_true(away(freq[3], 0.000125) < 1e-15);
-    hp.rope_original_ctx = 128;
-    gw_rope_frequencies(&hp, freq, &magnitude);
+    r.original_ctx = 128;
+    gw_rope_frequencies(&r, 4096, freq, &magnitude);
     double smooth = (128.0 * 0.1 / 6.283185307179586 - 1.0) / 3.0;
     assert_true(smooth > 0.34 && smooth < 0.35);
     assert_true(away(freq[1], (1.0 - smooth) * 0.0125 + smooth * 0.1) < 1e-14);
@@ -132,14 +131,14 @@ static void test_llama3(void **state) {
  * ramp runs from 20 to 46. Magnitude 0.1 ln 16 + 1 = 1.27726. */
 static void test_yarn(void **state) {
     (void)state;
-    gw_hparams hp = plain(10000.0, 128);
+    gw_rope r = plain(10000.0, 128);
     double freq[64], magnitude;
-    hp.rope_scaling = GW_ROPE_YARN;
-    hp.rope_factor = 16.0;
-    hp.rope_original_ctx = 4096;
-    hp.rope_beta_fast = 32.0;
-    hp.rope_beta_slow = 1.0;
-    gw_rope_frequencies(&hp, freq, &magnitude);
+    r.scaling = GW_ROPE_YARN;
+    r.factor = 16.0;
+    r.original_ctx = 4096;
+    r.beta_fast = 32.0;
+    r.beta_slow = 1.0;
+    gw_rope_frequencies(&r, 4096, freq, &magnitude);
     for (int i = 0; i < 64; i++) {
         double plain_freq = pow(10000.0, -i / 64.0);
         double divided = i <= 20 ? 0.0 : i >= 46 ? 1.0 : (i - 20) / 26.0;
@@ -147,12 +146,49 @@ static void test_yarn(void **state) {
         assert_true(away(freq[i], want) < 1e-14);
     }
     assert_true(fabs(magnitude - 1.2772588722239781) < 1e-15);
-    hp.rope_attn_factor = 1.5;
-    gw_rope_frequencies(&hp, freq, &magnitude);
+    r.attn_factor = 1.5;
+    gw_rope_frequencies(&r, 4096, freq, &magnitude);
     assert_true(magnitude == 1.5);
     float row[128];
     gw_rope_fill(freq, 64, magnitude, 0, 1, row);
     assert_true(row[0] == 1.5f && row[64] == 0.0f);
+}
+
+/* Divisors by the length of the context; pairs that do not turn; yarn without whole pairs. */
+static void test_more(void **state) {
+    (void)state;
+    static const float shorter[4] = {1.0f, 1.0f, 2.0f, 2.0f}, longer[4] = {1.0f, 4.0f, 8.0f, 16.0f};
+    gw_rope r = plain(10000.0, 8);
+    double freq[64], magnitude;
+    r.scaling = GW_ROPE_LONGROPE;
+    r.divisors = shorter;
+    r.long_divisors = longer;
+    r.original_ctx = 64;
+    r.attn_factor = 1.1;
+    r.long_attn_factor = 1.2;
+    for (int32_t n = 64; n <= 65; n++) {
+        gw_rope_frequencies(&r, n, freq, &magnitude);
+        for (int i = 0; i < 4; i++) {
+            assert_true(away(freq[i], pow(10.0, -i) / (n > 64 ? longer : shorter)[i]) < 1e-15);
+        }
+        assert_true(magnitude == (n > 64 ? 1.2 : 1.1));
+    }
+    r = plain(10000.0, 8);
+    r.turning = 1;
+    gw_rope_frequencies(&r, 64, freq, &magnitude);
+    assert_true(freq[0] == 1.0 && freq[1] == 0.0 && freq[2] == 0.0 && freq[3] == 0.0);
+    r = plain(10000.0, 128);
+    r.scaling = GW_ROPE_YARN;
+    r.factor = 16.0;
+    r.original_ctx = 4096;
+    r.beta_fast = 32.0;
+    r.beta_slow = 1.0;
+    r.truncate = 0;
+    gw_rope_frequencies(&r, 64, freq, &magnitude);
+    double low = 128 * log(4096 / (2 * 3.14159265358979 * 32)) / (2 * log(1e4));
+    double high = 128 * log(4096 / (2 * 3.14159265358979)) / (2 * log(1e4));
+    double share = (30 - low) / (high - low), own = pow(10000.0, -30 / 64.0);
+    assert_true(away(freq[30], own * (1.0 - share) + own / 16.0 * share) < 1e-12);
 }
 
 int main(void) {
@@ -160,6 +196,7 @@ int main(void) {
         cmocka_unit_test(test_functions),  cmocka_unit_test(test_table),
         cmocka_unit_test(test_fixed_bits), cmocka_unit_test(test_linear_and_divisors),
         cmocka_unit_test(test_llama3),     cmocka_unit_test(test_yarn),
+        cmocka_unit_test(test_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

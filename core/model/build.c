@@ -5,19 +5,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* State of one walk: the value that blocks hand on. */
+/* A value that blocks hand on by name: as floats, as activation blocks, or both. */
+typedef struct handed {
+    gw_tensor *f32, *act8;
+} handed;
+
+/* State of one walk. */
 typedef struct walk {
     gw_graph *graph;
     const gw_graph_inputs *in;
     const gw_blueprint *bp;
-    gw_tensor *value; /* last output */
-    int layer, device, block;
-    int after_glu; /* which projection a residual closes */
+    handed value[GW_SPEC_VALUES];
+    int layer, device, block; /* block: index in the blueprint */
+    gw_block_kind before;     /* the block before it           */
+    int last;                 /* of the head: its result is the logits */
 } walk;
 
 gw_status gw_graph_new(const gw_graph_inputs *in, gw_graph *out) {
     const gw_blueprint *bp = gw_weights_blueprint(in->weights);
-    size_t most = (size_t)bp->n_blocks * (size_t)in->hp->n_layers + (size_t)bp->n_blocks + 4;
+    enum { EACH = 4 }; /* nodes of a block at most */
+    size_t most = EACH * (size_t)bp->n_blocks * ((size_t)in->hp->n_layers + 1) + 4;
     gw_graph g = {.max_nodes = most, .max_tensors = most + 4 + GW_MAX_DEVICES};
     g.nodes = calloc(g.max_nodes, sizeof *g.nodes);
     g.blocks = calloc(g.max_nodes, sizeof *g.blocks);
@@ -63,7 +70,6 @@ static gw_node *new_node(walk *w, gw_op op, const char *what, gw_tensor *out) {
     w->graph->blocks[w->graph->n_nodes] = w->block;
     gw_node *node = &w->graph->nodes[w->graph->n_nodes++];
     *node = (gw_node){.op = op, .what = what, .layer = w->layer, .device = w->device, .out = out};
-    w->value = out;
     return node;
 }
 
@@ -71,121 +77,374 @@ static const gw_tensor *weight(const walk *w, const gw_spec_block *b, int arg) {
     return gw_weights_get(w->in->weights, b->weight[arg], w->layer, w->device);
 }
 
-/* The format in which matrix products of block b read their input. */
-static gw_fmt input_format(const walk *w, const gw_spec_block *b) {
-    const gw_tensor *matrix = weight(w, b, 0);
-    return gw_format_of(matrix->fmt)->is_float ? GW_FMT_F32 : GW_FMT_ACT8;
+static const gw_layer *layer_of(const walk *w) {
+    return &w->in->hp->layer[w->layer < 0 ? 0 : w->layer];
 }
 
-/* ---- one emitter per block; `next` consumes what the block gives ---------------------------- */
+/* A number of the block, or `absent` where the spec gives none. */
+static double number(const walk *w, const gw_spec_block *b, int slot, double absent) {
+    return b->number[slot].n > 0 ? gw_spec_value(w->bp, w->in->hp, w->layer, b->number[slot])
+                                 : absent;
+}
 
-static void emit_embed(walk *w, const gw_spec_block *b, const gw_spec_block *next) {
-    (void)next;
-    w->graph->stream = stream_on(w, w->device);
-    gw_node *node = new_node(w, GW_OP_EMBED, "embed", w->graph->stream);
+static const char *role(const walk *w, const gw_spec_block *b, int arg) {
+    return b->weight[arg] >= 0 ? w->bp->weight[b->weight[arg]].role : "value";
+}
+
+/* ---- formats: who reads a value how --------------------------------------------------------- */
+
+static int is_quantized(const gw_tensor *matrix) {
+    return matrix != NULL && !gw_format_of(matrix->fmt)->is_float;
+}
+
+/* The matrix by which block b reads its input; NULL: it reads floats. */
+static const gw_tensor *reads_by(const walk *w, const gw_spec_block *b) {
+    int arg = b->kind == GW_BLOCK_EXPERTS && b->weight[0] < 0 ? 1 : 0;
+    return gw_block_matrices(b) > 0 ? weight(w, b, arg) : NULL;
+}
+
+static int runs(const walk *w, const gw_spec_block *b) {
+    return gw_block_runs(b, w->in->hp, w->layer < 0 ? w->in->hp->n_layers : w->layer) &&
+           b->section == w->bp->block[w->block].section;
+}
+
+enum { AS_F32 = 1, AS_ACT8 = 2 };
+
+/* How the blocks behind this one read value v, up to where it is given anew. */
+static int readers(const walk *w, int v) {
+    int mask = 0;
+    for (int i = w->block + 1; i < w->bp->n_blocks; i++) {
+        const gw_spec_block *b = &w->bp->block[i];
+        if (!runs(w, b)) {
+            continue;
+        }
+        if (b->in == v) {
+            mask |= is_quantized(reads_by(w, b)) ? AS_ACT8 : AS_F32;
+        }
+        mask |= b->side == v ? AS_F32 : 0;
+        if (b->out == v) {
+            break;
+        }
+    }
+    return mask;
+}
+
+/* The output of a node that can write either form. */
+static gw_tensor *new_value(walk *w, const gw_spec_block *b, int64_t cols) {
+    int act8 = b->out != GW_VALUE_STREAM && readers(w, b->out) == AS_ACT8;
+    return new_tensor(w, act8 ? GW_FMT_ACT8 : GW_FMT_F32, cols);
+}
+
+static void give(walk *w, const gw_spec_block *b, gw_tensor *t) {
+    w->value[b->out] = (handed){t->fmt == GW_FMT_F32 ? t : NULL, t->fmt == GW_FMT_ACT8 ? t : NULL};
+}
+
+static const gw_tensor *as_f32(walk *w, int v) {
+    return v == GW_VALUE_STREAM ? w->graph->stream : w->value[v].f32;
+}
+
+/* Made once where floats are there and blocks are asked for. */
+static const gw_tensor *as_act8(walk *w, int v) {
+    const gw_tensor *x = as_f32(w, v);
+    if (v != GW_VALUE_STREAM && w->value[v].act8 != NULL) {
+        return w->value[v].act8;
+    }
+    gw_tensor *out = new_tensor(w, GW_FMT_ACT8, x != NULL ? x->dim[1] : 1);
+    new_node(w, GW_OP_QUANTIZE, "quantize", out)->in[0] = x;
+    if (v != GW_VALUE_STREAM) {
+        w->value[v].act8 = out;
+    }
+    return out;
+}
+
+static const gw_tensor *input(walk *w, const gw_spec_block *b, const gw_tensor *matrix) {
+    return is_quantized(matrix) ? as_act8(w, b->in) : as_f32(w, b->in);
+}
+
+/* Where a float result goes: the stream of this device, the logits, or a tensor of its own. */
+static gw_tensor *new_result(walk *w, const gw_spec_block *b, int64_t cols) {
+    if (b->out == GW_VALUE_STREAM) {
+        return stream_on(w, w->device);
+    }
+    return w->last ? new_view(w, &w->in->logits) : new_tensor(w, GW_FMT_F32, cols);
+}
+
+static void finish(walk *w, const gw_spec_block *b, gw_tensor *out) {
+    if (b->out == GW_VALUE_STREAM) {
+        w->graph->stream = out;
+    }
+    give(w, b, out);
+}
+
+/* ---- one emitter per block ------------------------------------------------------------------ */
+
+static void emit_embed(walk *w, const gw_spec_block *b) {
+    gw_tensor *out = stream_on(w, w->device);
+    gw_node *node = new_node(w, GW_OP_EMBED, "embed", out);
     node->w[0] = weight(w, b, 0);
+    node->w[1] = weight(w, b, 1);
+    node->args.embed.scale = (float)number(w, b, GW_ARG_SCALE, 0.0);
+    node->args.embed.offset = (int)number(w, b, GW_ARG_OFFSET, 0.0);
     if (w->in->ids != NULL && w->in->ids->device == w->device) {
         node->in[0] = w->in->ids;
     }
+    finish(w, b, out);
 }
 
-static void emit_norm(walk *w, const gw_spec_block *b, const gw_spec_block *next) {
-    const gw_tensor *x = w->value;
-    gw_tensor *out = new_tensor(w, input_format(w, next), x->dim[1]);
-    gw_node *node = new_node(w, GW_OP_NORM, w->bp->weight[b->weight[0]].role, out);
+static void emit_norm(walk *w, const gw_spec_block *b) {
+    const gw_tensor *x = as_f32(w, b->in);
+    int64_t cols = x != NULL ? x->dim[1] : 1;
+    int adds = (b->flags & GW_FLAG_ADD) != 0, more = adds || weight(w, b, 2) != NULL;
+    gw_tensor *out =
+        more || b->out == GW_VALUE_STREAM ? new_result(w, b, cols) : new_value(w, b, cols);
+    gw_node *node = new_node(w, GW_OP_NORM, role(w, b, 0), out);
     node->in[0] = x;
-    node->w[0] = weight(w, b, 0);
-    node->args.norm.eps = w->in->hp->norm_eps;
-}
-
-static void emit_qkv(walk *w, const gw_spec_block *b, const gw_spec_block *next) {
-    (void)next;
-    const gw_tensor *x = w->value;
-    int64_t cols = 0;
+    node->in[1] = adds ? w->graph->stream : NULL;
     for (int i = 0; i < 3; i++) {
-        cols += weight(w, b, i)->dim[0];
-    }
-    gw_node *node = new_node(w, GW_OP_LINEAR, "attn_qkv", new_tensor(w, GW_FMT_F32, cols));
-    node->in[0] = x;
-    for (int i = 0; i < 6; i++) {
         node->w[i] = weight(w, b, i);
     }
-    node->args.linear.order = w->in->order;
+    node->args.norm.eps = (float)number(w, b, GW_ARG_EPS, (double)w->in->hp->norm_eps);
+    node->args.norm.kind = b->flags & GW_FLAG_LAYERNORM ? GW_NORM_LAYER : GW_NORM_RMS;
+    finish(w, b, out);
 }
 
-static void emit_rope_kv(walk *w, const gw_spec_block *b, const gw_spec_block *next) {
-    (void)next;
-    const gw_hparams *hp = w->in->hp;
-    const gw_tensor *x = w->value;
-    gw_tensor *q = new_tensor(w, GW_FMT_F32, (int64_t)hp->n_heads * hp->d_head);
-    gw_node *node = new_node(w, GW_OP_ROPE_KV, "rope_kv", q);
+/* Up to three matrices stacked, and their biases, from arg and arg + 3. */
+static gw_node *new_product(walk *w, const gw_spec_block *b, int n, const char *what,
+                            gw_tensor *out) {
+    const gw_tensor *x = input(w, b, weight(w, b, 0));
+    int64_t cols = 0;
+    for (int i = 0; i < n; i++) {
+        cols += weight(w, b, i) != NULL ? weight(w, b, i)->dim[0] : 0;
+    }
+    out = out != NULL ? out : new_tensor(w, GW_FMT_F32, cols);
+    gw_node *node = new_node(w, GW_OP_LINEAR, what, out);
     node->in[0] = x;
+    for (int i = 0; i < n; i++) {
+        node->w[i] = weight(w, b, i);
+        node->w[3 + i] = weight(w, b, 3 + i);
+    }
+    node->args.linear.order = w->in->order;
+    return node;
+}
+
+static void emit_qkv(walk *w, const gw_spec_block *b) {
+    give(w, b, new_product(w, b, 3, "attn_qkv", NULL)->out);
+}
+
+static void emit_linear(walk *w, const gw_spec_block *b) {
+    const gw_tensor *first = weight(w, b, 0);
+    int single = gw_block_matrices(b) == 1;
+    gw_tensor *out = single && first != NULL && (w->last || b->out == GW_VALUE_STREAM)
+                         ? new_result(w, b, first->dim[0])
+                         : NULL;
+    const char *what = b->section == GW_SECTION_HEAD ? "head" : role(w, b, 0);
+    finish(w, b, new_product(w, b, gw_block_matrices(b), what, out)->out);
+}
+
+static void emit_rope_kv(walk *w, const gw_spec_block *b) {
+    const gw_layer *l = layer_of(w);
+    const gw_hparams *hp = w->in->hp;
+    gw_tensor *q = new_tensor(w, GW_FMT_F32, (int64_t)l->n_heads * l->d_head);
+    gw_node *node = new_node(w, GW_OP_ROPE_KV, "rope_kv", q);
+    int alone = (b->flags & GW_FLAG_QUERY) != 0;
+    node->in[0] = as_f32(w, b->in);
+    if (!alone) {
+        node->in[1] = &w->in->k[w->layer];
+        node->in[2] = &w->in->v[w->layer];
+        node->in[3] = &w->in->page_table[w->device];
+    }
+    node->w[0] = weight(w, b, 0);
+    node->w[1] = weight(w, b, 1);
+    if (l->rope >= 0) {
+        node->w[2] = &w->in->rope[w->device * GW_MAX_ROPES + l->rope];
+    }
+    if (l->q_factor >= 0) {
+        node->w[3] = &w->in->q_factor[w->device * GW_MAX_FACTORS + l->q_factor];
+    }
+    node->args.rope =
+        (gw_rope_args){.heads = l->n_heads,
+                       .kv_heads = alone ? 0 : l->n_kv_heads,
+                       .head_dim = l->d_head,
+                       .rope_dim = l->rope >= 0 ? hp->rope[l->rope].dim : 0,
+                       .style = l->rope >= 0 ? hp->rope[l->rope].style : GW_ROPE_HALVES,
+                       .eps = (float)number(w, b, GW_ARG_EPS, (double)hp->norm_eps),
+                       .v_dim = l->v_head != l->d_head ? l->v_head : 0,
+                       .norm_kind = b->flags & GW_FLAG_LAYERNORM ? GW_NORM_LAYER : GW_NORM_RMS,
+                       .norm_span = b->flags & GW_FLAG_ROW     ? GW_SPAN_ROW
+                                    : b->flags & GW_FLAG_HEADS ? GW_SPAN_HEADS
+                                                               : GW_SPAN_HEAD,
+                       .norm_after = (b->flags & GW_FLAG_AFTER) != 0,
+                       .norm_plain = (b->flags & GW_FLAG_PLAIN) != 0,
+                       .norm_v = (b->flags & GW_FLAG_NORM_V) != 0};
+    give(w, b, q);
+}
+
+static void emit_attention(walk *w, const gw_spec_block *b) {
+    const gw_layer *l = layer_of(w);
+    gw_tensor *out = new_value(w, b, (int64_t)l->n_heads * l->v_head);
+    gw_node *node = new_node(w, GW_OP_ATTENTION, "attention", out);
+    node->in[0] = as_f32(w, b->in);
     node->in[1] = &w->in->k[w->layer];
     node->in[2] = &w->in->v[w->layer];
     node->in[3] = &w->in->page_table[w->device];
     node->w[0] = weight(w, b, 0);
     node->w[1] = weight(w, b, 1);
-    node->w[2] = &w->in->rope[w->device];
-    node->args.rope = (gw_rope_args){.heads = hp->n_heads,
-                                     .kv_heads = hp->n_kv_heads,
-                                     .head_dim = hp->d_head,
-                                     .rope_dim = hp->rope_dim,
-                                     .style = hp->rope_style,
-                                     .eps = hp->norm_eps};
-}
-
-static void emit_attention(walk *w, const gw_spec_block *b, const gw_spec_block *next) {
-    (void)b;
-    const gw_hparams *hp = w->in->hp;
-    const gw_tensor *q = w->value;
-    gw_tensor *out = new_tensor(w, input_format(w, next), q->dim[1]);
-    gw_node *node = new_node(w, GW_OP_ATTENTION, "attention", out);
-    node->in[0] = q;
-    node->in[1] = &w->in->k[w->layer];
-    node->in[2] = &w->in->v[w->layer];
-    node->in[3] = &w->in->page_table[w->device];
-    node->args.attn = (gw_attn_args){.scale = (float)(1.0 / sqrt((double)hp->d_head)),
-                                     .heads = hp->n_heads,
-                                     .kv_heads = hp->n_kv_heads,
-                                     .head_dim = hp->d_head,
-                                     .window = w->layer >= hp->window_from_layer ? hp->window : 0,
+    node->args.attn = (gw_attn_args){.scale = l->attn_scale,
+                                     .heads = l->n_heads,
+                                     .kv_heads = l->n_kv_heads,
+                                     .head_dim = l->d_head,
+                                     .v_dim = l->v_head != l->d_head ? l->v_head : 0,
+                                     .window = l->window,
+                                     .chunk = l->chunk,
+                                     .softcap = l->attn_cap,
                                      .order = w->in->order};
+    give(w, b, out);
 }
 
-static void emit_residual(walk *w, const gw_spec_block *b, const gw_spec_block *next) {
-    (void)next;
-    const gw_tensor *x = w->value;
-    gw_tensor *stream = w->graph->stream, *out = stream_on(w, w->device);
-    gw_node *node = new_node(w, GW_OP_LINEAR, w->after_glu ? "ffn_down" : "attn_out", out);
+/* Scale, gate and cap of x, and the stream where the block adds to it. */
+static gw_node *new_mix(walk *w, const gw_spec_block *b, const gw_tensor *x, gw_tensor *out) {
+    gw_node *node = new_node(w, GW_OP_MIX, "mix", out);
     node->in[0] = x;
-    node->in[1] = stream;
-    w->graph->stream = out;
-    node->w[0] = weight(w, b, 0);
-    node->w[3] = weight(w, b, 1);
-    node->args.linear.order = w->in->order;
+    node->in[2] = b->flags & GW_FLAG_ADD ? w->graph->stream : NULL;
+    node->args.mix.scale = (float)number(w, b, GW_ARG_SCALE, 0.0);
+    node->args.mix.gate_act = GW_ACT_NONE;
+    return node;
 }
 
-static void emit_glu(walk *w, const gw_spec_block *b, const gw_spec_block *next) {
-    const gw_tensor *x = w->value;
-    gw_tensor *out = new_tensor(w, input_format(w, next), weight(w, b, 0)->dim[0]);
+static void emit_residual(walk *w, const gw_spec_block *b) {
+    double scale = number(w, b, GW_ARG_SCALE, 1.0);
+    const char *what = w->before == GW_BLOCK_ATTENTION ? "attn_out" : "ffn_down";
+    gw_tensor *stream = w->graph->stream;
+    if (scale == 1.0) {
+        gw_node *node = new_product(w, b, 1, what, stream_on(w, w->device));
+        node->in[1] = stream;
+        finish(w, b, node->out);
+        return;
+    }
+    const gw_tensor *y = new_product(w, b, 1, what, NULL)->out;
+    finish(w, b, new_mix(w, b, y, new_result(w, b, y->dim[1]))->out);
+}
+
+/* The activation that the block names, or that a number of the model says. */
+static gw_act_kind act_of(const walk *w, const gw_spec_block *b) {
+    if (b->act_number < 0) {
+        return b->act;
+    }
+    int row = w->layer < 0 ? 0 : w->layer;
+    double x = w->in->hp->values[(size_t)row * (size_t)w->in->hp->n_values + (size_t)b->act_number];
+    return x >= 0.0 && x < GW_ACT_KINDS ? (gw_act_kind)x : GW_ACT_KINDS;
+}
+
+static gw_act_args act_args(const walk *w, const gw_spec_block *b, int gated) {
+    return (gw_act_args){.kind = act_of(w, b),
+                         .gated = gated,
+                         .limit = (float)number(w, b, GW_ARG_LIMIT, 0.0),
+                         .alpha = (float)number(w, b, GW_ARG_ALPHA, 0.0)};
+}
+
+static void emit_act(walk *w, const gw_spec_block *b, const gw_tensor *x, gw_act_args act) {
+    gw_tensor *out = new_value(w, b, x->dim[1] / (act.gated ? 2 : 1));
+    gw_node *node = new_node(w, GW_OP_ACT, "act", out);
+    node->in[0] = x;
+    node->w[0] = act.gated ? NULL : weight(w, b, 1);
+    node->args.act = act;
+    give(w, b, out);
+}
+
+static void emit_glu(walk *w, const gw_spec_block *b) {
+    gw_act_args act = act_args(w, b, 1);
+    int biased = weight(w, b, 3) != NULL || weight(w, b, 4) != NULL;
+    if (act.kind != GW_ACT_SILU || act.limit > 0.0f || biased) {
+        emit_act(w, b, new_product(w, b, 2, "ffn_gate_up", NULL)->out, act);
+        return;
+    }
+    const gw_tensor *x = input(w, b, weight(w, b, 0)), *gate = weight(w, b, 0);
+    gw_tensor *out = new_value(w, b, gate != NULL ? gate->dim[0] : 1);
     gw_node *node = new_node(w, GW_OP_GLU, "ffn_gate_up", out);
     node->in[0] = x;
-    node->w[0] = weight(w, b, 0);
+    node->w[0] = gate;
     node->w[1] = weight(w, b, 1);
     node->args.linear.order = w->in->order;
+    give(w, b, out);
 }
 
-static void emit_linear(walk *w, const gw_spec_block *b, const gw_spec_block *next) {
-    (void)next;
-    const gw_tensor *x = w->value;
-    gw_node *node = new_node(w, GW_OP_LINEAR, "head", new_view(w, &w->in->logits));
-    node->in[0] = x;
+static void emit_mlp(walk *w, const gw_spec_block *b) {
+    emit_act(w, b, new_product(w, b, 1, "ffn_up", NULL)->out, act_args(w, b, 0));
+}
+
+static void emit_mix(walk *w, const gw_spec_block *b) {
+    const gw_tensor *x = as_f32(w, b->in);
+    int64_t cols = x != NULL ? x->dim[1] : 1;
+    gw_tensor *out =
+        w->last || b->out == GW_VALUE_STREAM ? new_result(w, b, cols) : new_value(w, b, cols);
+    gw_node *node = new_mix(w, b, x, out);
+    node->in[1] = b->side >= 0 ? as_f32(w, b->side) : NULL;
     node->w[0] = weight(w, b, 0);
-    node->args.linear.order = w->in->order;
+    node->args.mix.cap = (float)number(w, b, GW_ARG_CAP, 0.0);
+    node->args.mix.gate_act = b->act_number >= 0 || b->side < 0 ? GW_ACT_NONE : b->act;
+    finish(w, b, out);
+}
+
+static void emit_add(walk *w, const gw_spec_block *b) {
+    const gw_tensor *x = as_f32(w, b->in);
+    finish(w, b, new_mix(w, b, x, new_result(w, b, x != NULL ? x->dim[1] : 1))->out);
+}
+
+static void emit_route(walk *w, const gw_spec_block *b) {
+    int used = (int)number(w, b, GW_ARG_USED, 1.0);
+    gw_tensor *out = new_tensor(w, GW_FMT_F32, 2 * (int64_t)(used > 0 ? used : 1));
+    gw_node *node = new_node(w, GW_OP_ROUTE, "route", out);
+    node->in[0] = as_f32(w, b->in);
+    node->w[0] = weight(w, b, 0);
+    node->w[1] = weight(w, b, 1);
+    node->args.route =
+        (gw_route_args){.used = used,
+                        .score = b->act_number < 0 ? b->score : (gw_score)act_of(w, b),
+                        .groups = (int)number(w, b, GW_ARG_GROUPS, 0.0),
+                        .groups_used = (int)number(w, b, GW_ARG_GROUPS_USED, 0.0),
+                        .group_best = (int)number(w, b, GW_ARG_BEST, 2.0),
+                        .renorm = number(w, b, GW_ARG_RENORM, 0.0) != 0.0,
+                        .scale = (float)number(w, b, GW_ARG_SCALE, 0.0),
+                        .jitter = (float)number(w, b, GW_ARG_JITTER, 0.0)};
+    give(w, b, out);
+}
+
+/* gate, up and down of the chosen experts; an expert without a gate has its first matrix in w0. */
+static void emit_experts(walk *w, const gw_spec_block *b) {
+    int gated = weight(w, b, 0) != NULL, first = gated ? 0 : 1;
+    const gw_tensor *one = weight(w, b, first), *down = weight(w, b, 2);
+    const gw_tensor *x = input(w, b, one), *route = as_f32(w, b->side);
+    gw_experts_args args = {.experts = layer_of(w)->n_experts,
+                            .used = route != NULL ? (int)(route->dim[1] / 2) : 1,
+                            .act = act_args(w, b, gated),
+                            .gate_input = (b->flags & GW_FLAG_GATE_INPUT) != 0,
+                            .order = w->in->order};
+    int experts = args.experts > 0 ? args.experts : 1;
+    int64_t f = one != NULL ? one->dim[0] / experts : 1;
+    gw_fmt fmt = is_quantized(down) ? GW_FMT_ACT8 : GW_FMT_F32;
+    gw_tensor *hidden = new_tensor(w, fmt, args.used * f);
+    gw_node *node = new_node(w, GW_OP_EXPERTS_GLU, "experts_gate_up", hidden);
+    node->in[0] = x;
+    node->in[1] = route;
+    node->w[0] = one;
+    node->w[1] = gated ? weight(w, b, 1) : NULL;
+    node->w[2] = weight(w, b, 3 + first);
+    node->w[3] = gated ? weight(w, b, 4) : NULL;
+    node->args.experts = args;
+    const gw_tensor *stream = w->graph->stream;
+    gw_tensor *out = new_result(w, b, down != NULL ? down->dim[0] / experts : 1);
+    node = new_node(w, GW_OP_EXPERTS_DOWN, "experts_down", out);
+    node->in[0] = hidden;
+    node->in[1] = route;
+    node->in[2] = b->flags & GW_FLAG_ADD ? stream : NULL;
+    node->w[0] = down;
+    node->w[1] = weight(w, b, 5);
+    node->args.experts = args;
+    finish(w, b, out);
 }
 
 /* clang-format off */
-static void (*const emitters[GW_BLOCK_KINDS])(walk *, const gw_spec_block *, const gw_spec_block *) = {
+static void (*const emitters[GW_BLOCK_KINDS])(walk *, const gw_spec_block *) = {
     [GW_BLOCK_EMBED]     = emit_embed,
     [GW_BLOCK_NORM]      = emit_norm,
     [GW_BLOCK_QKV]       = emit_qkv,
@@ -194,6 +453,11 @@ static void (*const emitters[GW_BLOCK_KINDS])(walk *, const gw_spec_block *, con
     [GW_BLOCK_RESIDUAL]  = emit_residual,
     [GW_BLOCK_GLU]       = emit_glu,
     [GW_BLOCK_LINEAR]    = emit_linear,
+    [GW_BLOCK_MLP]       = emit_mlp,
+    [GW_BLOCK_MIX]       = emit_mix,
+    [GW_BLOCK_ADD]       = emit_add,
+    [GW_BLOCK_ROUTE]     = emit_route,
+    [GW_BLOCK_EXPERTS]   = emit_experts,
 };
 /* clang-format on */
 
@@ -208,38 +472,42 @@ int gw_graph_head_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_
     return where[hp->n_layers * bp->n_blocks + bp->n_blocks - 1];
 }
 
-int gw_graph_block_device(const gw_blueprint *bp, const gw_where *where, int layer,
-                          gw_block_kind kind) {
-    int b = 0;
-    while (b + 1 < bp->n_blocks && bp->block[b].kind != kind) {
-        b++;
+int gw_graph_block_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where,
+                          int layer, gw_block_kind kind) {
+    for (int b = 0; b < bp->n_blocks; b++) {
+        if (bp->block[b].kind == kind && gw_block_runs(&bp->block[b], hp, layer)) {
+            return where[layer * bp->n_blocks + b];
+        }
     }
-    return where[layer * bp->n_blocks + b];
+    return 0;
 }
 
 /* Where the block before layer `first` has left the stream. */
 static int stream_device(const walk *w, int first) {
     walk before = *w;
+    const gw_hparams *hp = w->in->hp;
     before.layer = first - 1;
     for (int i = w->bp->n_blocks - 1; i >= 0; i--) {
-        gw_block_kind kind = w->bp->block[i].kind;
-        if (kind == (first > 0 ? GW_BLOCK_RESIDUAL : GW_BLOCK_EMBED)) {
+        const gw_spec_block *b = &w->bp->block[i];
+        int there = first > 0 ? gw_block_runs(b, hp, first - 1) : b->section == GW_SECTION_START;
+        if (there && b->out == GW_VALUE_STREAM) {
             return block_device(&before, i);
         }
     }
     return 0;
 }
 
-/* The blocks of a section in order. What follows a block that hands on stands in the same section:
- * the reader of specs has checked it. */
+/* The blocks of a section in order. */
 static void emit_section(walk *w, gw_section section) {
+    int row = row_of(w->in->hp, w->layer);
     for (int i = 0; i < w->bp->n_blocks; i++) {
         const gw_spec_block *b = &w->bp->block[i];
-        if (b->section == section) {
+        if (b->section == section && gw_block_runs(b, w->in->hp, row)) {
             w->device = block_device(w, i);
             w->block = i;
-            emitters[b->kind](w, b, i + 1 < w->bp->n_blocks ? b + 1 : NULL);
-            w->after_glu = b->kind == GW_BLOCK_GLU;
+            w->last = i == w->bp->n_blocks - 1;
+            emitters[b->kind](w, b);
+            w->before = b->kind;
         }
     }
 }
@@ -251,8 +519,18 @@ static walk start_walk(gw_graph *graph, const gw_graph_inputs *in, int first) {
     if (graph->stream == NULL) {
         graph->stream = stream_on(&w, stream_device(&w, first));
     }
-    w.value = graph->stream;
     return w;
+}
+
+gw_status gw_graph_check(const gw_graph *graph) {
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const gw_node *node = &graph->nodes[i];
+        if (node->op == GW_OP_ACT && node->args.act.kind >= GW_ACT_KINDS) {
+            return gw_fail(GW_E_METADATA, "plan", "layer %d: the activation is none", node->layer);
+        }
+        GW_TRY(gw_op_describe(node->op)->check(node));
+    }
+    return GW_OK;
 }
 
 void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int end) {
@@ -268,10 +546,11 @@ void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int en
 void gw_graph_head(gw_graph *graph, const gw_graph_inputs *in, int pick) {
     walk w = start_walk(graph, in, in->hp->n_layers);
     if (pick) { /* where the stream is, so that only the rows picked travel */
-        const gw_tensor *x = w.value;
+        const gw_tensor *x = graph->stream;
         w.device = x->device;
         gw_tensor *rows = new_tensor(&w, GW_FMT_F32, x->dim[1]);
         new_node(&w, GW_OP_PICK, "pick", rows)->in[0] = x;
+        graph->stream = rows;
     }
     emit_section(&w, GW_SECTION_HEAD);
 }

@@ -15,7 +15,8 @@ typedef struct gw_graph_inputs {
     const gw_hparams *hp;
     const gw_weights *weights;
     const gw_where *where;       /* of every block; NULL: all on device 0                */
-    const gw_tensor *rope;       /* [devices] of [positions, 2, rope_dim / 2] f32        */
+    const gw_tensor *rope;       /* [devices, GW_MAX_ROPES] of [positions, 2, dim / 2] f32 */
+    const gw_tensor *q_factor;   /* [devices, GW_MAX_FACTORS] of [positions] f32         */
     const gw_tensor *page_table; /* [devices] of [slots, pages] i32                      */
     const gw_tensor *k, *v;      /* [n_layers] caches, on the device of the attention    */
     const gw_tensor *stream;     /* [devices] of [rows, d] f32, placed                   */
@@ -44,9 +45,13 @@ void gw_graph_free(gw_graph *graph);
 
 /* The device that runs the last block of the head, where the logits are. */
 int gw_graph_head_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where);
-/* The device of the first block of this kind in a layer. */
-int gw_graph_block_device(const gw_blueprint *bp, const gw_where *where, int layer,
-                          gw_block_kind kind);
+/* The device of the first block of this kind in a layer (n_layers: outside of them); 0 where there
+ * is none. */
+int gw_graph_block_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where,
+                          int layer, gw_block_kind kind);
+
+/* The shapes of all nodes; GW_E_METADATA names the first that does not fit. */
+gw_status gw_graph_check(const gw_graph *graph);
 
 /* Append layers [first, end), before them the embedding when first is 0. */
 void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int end);

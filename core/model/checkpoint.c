@@ -94,49 +94,76 @@ const char *gw_checkpoint_join(gw_checkpoint *c, const char *folder, const char 
 
 /* ---- hyper-parameters -------------------------------------------------------------------- */
 
-/* The explicit per-frequency factors of Llama-3 GGUF files. */
-static gw_status read_divisors(gw_checkpoint *c) {
-    const gw_stored *t = gw_checkpoint_find(c, "rope_freqs.weight");
-    size_t n = (size_t)c->hparams.rope_dim / 2;
-    if (c->container != GW_CONTAINER_GGUF || t == NULL) {
+/* The explicit per-frequency factors of GGUF files: for the ropes that turn so many pairs. */
+static gw_status read_divisors(gw_checkpoint *c, const char *name, int which) {
+    const gw_stored *t = gw_checkpoint_find(c, name);
+    if (t == NULL) {
         return GW_OK;
     }
-    if (t->fmt != GW_FMT_F32 || t->n_dim != 1 || (uint64_t)t->dim[0] != n) {
-        return gw_fail(GW_E_METADATA, c->where, "rope_freqs.weight must be [%zu] in F32", n);
-    }
-    float *copy = gw_arena_array(c->arena, n, sizeof *copy); /* stored at any alignment */
+    size_t n = t->n_dim == 1 ? (size_t)t->dim[0] : 0;
+    float *copy = gw_arena_array(c->arena, n + 1, sizeof *copy); /* stored at any alignment */
     if (copy == NULL) {
         return gw_checkpoint_nomem(c);
     }
-    memcpy(copy, t->data, n * sizeof *copy);
-    for (size_t i = 0; i < n; i++) {
-        if (!(copy[i] > 0.0f && copy[i] < 1e30f)) {
-            return gw_fail(GW_E_METADATA, c->where, "rope_freqs.weight [%zu] is %g", i,
-                           (double)copy[i]);
+    int fits = 0;
+    for (int r = 0; r < c->hparams.n_ropes; r++) {
+        gw_rope *rope = &c->hparams.rope[r];
+        if (n > 0 && (size_t)rope->dim / 2 == n && t->fmt == GW_FMT_F32) {
+            rope->divisors = which == 1 ? rope->divisors : copy;
+            rope->long_divisors = which == 1 ? copy : rope->long_divisors;
+            fits = 1;
         }
     }
-    c->hparams.rope_divisors = copy;
+    if (!fits) {
+        return gw_fail(GW_E_METADATA, c->where, "%s must be [%d] in F32", name,
+                       c->hparams.rope[0].dim / 2);
+    }
+    memcpy(copy, t->data, n * sizeof *copy);
+    for (size_t i = 0; i < n; i++) {
+        if (!(copy[i] > 0.0f && copy[i] <= 1e30f)) {
+            return gw_fail(GW_E_METADATA, c->where, "%s [%zu] is %g", name, i, (double)copy[i]);
+        }
+    }
     return GW_OK;
 }
 
-static gw_status read_hparams(gw_checkpoint *c) {
-    gw_config config;
-    const gw_spec *spec;
+static gw_status read_blueprint(gw_checkpoint *c, const char *where, const gw_spec_given *given) {
+    const gw_spec *spec = NULL;
+    c->blueprint = malloc(sizeof *c->blueprint);
+    if (c->blueprint == NULL) {
+        return gw_checkpoint_nomem(c);
+    }
+    if (given != NULL && given->text != NULL) {
+        return gw_blueprint_read(given->name, given->text, c->blueprint);
+    }
+    GW_TRY(gw_spec_find(where, c->architecture, &spec));
+    return gw_blueprint_read(gw_spec_family(spec), gw_spec_text(spec), c->blueprint);
+}
+
+static gw_status read_hparams(gw_checkpoint *c, const gw_spec_given *given) {
     int hf = c->container == GW_CONTAINER_HF;
     const char *where = hf ? gw_checkpoint_join(c, c->where, "config.json") : c->where;
     if (where == NULL) {
         return gw_checkpoint_nomem(c);
     }
-    gw_config_defaults(&config);
-    memcpy(config.architecture, c->architecture, sizeof config.architecture);
-    GW_TRY(gw_spec_find(where, c->architecture, &spec));
-    GW_TRY(hf ? gw_config_from_hf(where, c->config, &config)
-              : gw_config_from_gguf(c->gguf[0], &config));
-    if (gw_checkpoint_find(c, hf ? "lm_head.weight" : "output.weight") == NULL) {
-        config.tied = 1;
+    GW_TRY(read_blueprint(c, where, given));
+    json_t *metadata = NULL;
+    gw_facts facts = {.where = where};
+    if (hf) {
+        facts = gw_config_hf_facts(where, c->config);
+        GW_TRY(gw_config_refuse_quantized(&facts));
+    } else {
+        GW_TRY(gw_config_gguf_facts(c->gguf[0], c->architecture, &metadata));
+        facts.object = metadata;
     }
-    GW_TRY(gw_config_settle(where, gw_spec_family(spec), &config, &c->hparams));
-    GW_TRY(read_divisors(c));
+    gw_status status = gw_config_read(&facts, c->blueprint, c->arena, &c->hparams);
+    json_decref(metadata);
+    GW_TRY(status);
+    if (!hf) {
+        GW_TRY(read_divisors(c, "rope_freqs.weight", 0));
+        GW_TRY(read_divisors(c, "rope_factors_short.weight", 0));
+        GW_TRY(read_divisors(c, "rope_factors_long.weight", 1));
+    }
     c->has_hparams = 1;
     return GW_OK;
 }
@@ -174,7 +201,7 @@ static gw_status name_it(gw_checkpoint *c, const char *path) {
 }
 
 static gw_status load(gw_checkpoint *c, const char *path, const void *memory, size_t bytes,
-                      int vocab_only) {
+                      int vocab_only, const gw_spec_given *given) {
     if (path != NULL && gw_path_look(path) == GW_PATH_FOLDER) {
         c->container = GW_CONTAINER_HF;
         GW_TRY(gw_hf_load(c, path, vocab_only));
@@ -187,11 +214,11 @@ static gw_status load(gw_checkpoint *c, const char *path, const void *memory, si
                                            sizeof c->architecture));
     }
     GW_TRY(name_it(c, path));
-    return vocab_only ? GW_OK : read_hparams(c);
+    return vocab_only ? GW_OK : read_hparams(c, given);
 }
 
 static gw_status open_any(const char *path, const void *memory, size_t bytes, int vocab_only,
-                          gw_checkpoint **out) {
+                          const gw_spec_given *given, gw_checkpoint **out) {
     if ((path == NULL) == (memory == NULL)) {
         return gw_fail(GW_E_ARGUMENT, NULL, "a path or an image in memory is needed");
     }
@@ -205,7 +232,7 @@ static gw_status open_any(const char *path, const void *memory, size_t bytes, in
     c->where =
         path != NULL && c->arena != NULL ? gw_arena_copy(c->arena, path, strlen(path)) : "(memory)";
     gw_status status = c->arena && c->names && c->unusable_names && c->where
-                           ? load(c, path, memory, bytes, vocab_only)
+                           ? load(c, path, memory, bytes, vocab_only, given)
                            : gw_fail(GW_E_NOMEM, path, "no memory to open the model");
     if (status != GW_OK) {
         gw_checkpoint_free(c);
@@ -217,12 +244,17 @@ static gw_status open_any(const char *path, const void *memory, size_t bytes, in
 
 gw_status gw_checkpoint_open(const char *path, const void *memory, size_t bytes,
                              gw_checkpoint **out) {
-    return open_any(path, memory, bytes, 0, out);
+    return open_any(path, memory, bytes, 0, NULL, out);
+}
+
+gw_status gw_checkpoint_open_as(const char *path, const void *memory, size_t bytes,
+                                const gw_spec_given *given, gw_checkpoint **out) {
+    return open_any(path, memory, bytes, 0, given, out);
 }
 
 gw_status gw_checkpoint_open_vocab(const char *path, const void *memory, size_t bytes,
                                    gw_checkpoint **out) {
-    return open_any(path, memory, bytes, 1, out);
+    return open_any(path, memory, bytes, 1, NULL, out);
 }
 
 void gw_checkpoint_free(gw_checkpoint *c) {
@@ -243,6 +275,7 @@ void gw_checkpoint_free(gw_checkpoint *c) {
     gw_map_free(c->names);
     gw_map_free(c->unusable_names);
     gw_arena_free(c->arena);
+    free(c->blueprint);
     free(c->gguf);
     free(c->files);
     free((void *)c->file_names);
@@ -262,6 +295,10 @@ const gw_stored *gw_checkpoint_at(const gw_checkpoint *c, size_t i) { return &c-
 
 const gw_hparams *gw_checkpoint_hparams(const gw_checkpoint *c) {
     return c->has_hparams ? &c->hparams : NULL;
+}
+
+const gw_blueprint *gw_checkpoint_blueprint(const gw_checkpoint *c) {
+    return c->has_hparams ? c->blueprint : NULL;
 }
 
 uint64_t gw_checkpoint_file_bytes(const gw_checkpoint *c) {

@@ -30,6 +30,12 @@ typedef enum gw_container { GW_CONTAINER_GGUF, GW_CONTAINER_HF } gw_container;
 /* path: .gguf or folder; or memory/bytes with path NULL. */
 gw_status gw_checkpoint_open(const char *path, const void *memory, size_t bytes,
                              gw_checkpoint **out);
+/* A family's spec from outside (--spec), in place of the one that the architecture names. */
+typedef struct gw_spec_given {
+    const char *name, *text; /* name: for messages */
+} gw_spec_given;
+gw_status gw_checkpoint_open_as(const char *path, const void *memory, size_t bytes,
+                                const gw_spec_given *given, gw_checkpoint **out);
 /* The same for a tokenizer alone (vocab_only): the architecture may be unknown, hyper-parameters
  * and weights may be missing; gw_checkpoint_hparams is then NULL. */
 gw_status gw_checkpoint_open_vocab(const char *path, const void *memory, size_t bytes,
@@ -42,6 +48,8 @@ const char *gw_checkpoint_path(const gw_checkpoint *c); /* as given, or "(memory
 uint64_t gw_checkpoint_file_bytes(const gw_checkpoint *c);
 /* The hyper-parameters, read and range-checked: head counts divide, epsilons are finite, ... */
 const gw_hparams *gw_checkpoint_hparams(const gw_checkpoint *c);
+/* The spec that they were read by (core/model/spec.h). */
+const struct gw_blueprint *gw_checkpoint_blueprint(const gw_checkpoint *c);
 /* "llama", "qwen2", "LlamaForCausalLM": what gw_spec_find takes; "" when the file names none. */
 const char *gw_checkpoint_architecture(const gw_checkpoint *c);
 /* GW_E_IO when a file changed (size or time) since it was opened; see core/base/file.h. */

@@ -9,6 +9,7 @@
 #include "core/base/json.h"
 #include "core/model/checkpoint.h"
 #include "core/model/gguf.h"
+#include "core/model/spec.h"
 
 struct gw_checkpoint {
     gw_container container;
@@ -30,6 +31,7 @@ struct gw_checkpoint {
     gw_map *unusable_names;
     int has_hparams;
     gw_hparams hparams;
+    gw_blueprint *blueprint;
     json_t *config, *generation; /* of a folder; generation may be NULL */
     enum { GW_VOCAB_UNREAD, GW_VOCAB_READ, GW_VOCAB_NONE } vocab_state;
     gw_vocab vocab;

@@ -1,4 +1,4 @@
-/* core/model/config.c - every range check of a model's numbers, whatever container they came in. */
+/* core/model/config.c - evaluates the number lines of a spec for every layer, and checks ranges. */
 #include "core/model/config.h"
 
 #include <inttypes.h>
@@ -6,171 +6,383 @@
 #include <stdio.h>
 #include <string.h>
 
-void gw_config_defaults(gw_config *out) {
-    *out = (gw_config){
-        .n_layers = GW_ABSENT,
-        .d_model = GW_ABSENT,
-        .n_heads = GW_ABSENT,
-        .d_ff = GW_ABSENT,
-        .n_vocab = GW_ABSENT,
-        .n_ctx = GW_ABSENT,
-        .n_kv_heads = GW_ABSENT,
-        .d_head = GW_ABSENT,
-        .rope_dim = GW_ABSENT,
-        .norm_eps = (double)NAN,
-        .partial_rotary = 1.0,
-        .rope_base = 10000.0,
-        .rope_scaling = GW_ROPE_NONE,
-        .rope_factor = 1.0,
-        .rope_low_freq = 1.0,
-        .rope_high_freq = 4.0,
-        .rope_original_ctx = GW_ABSENT,
-        .rope_beta_fast = 32.0,
-        .rope_beta_slow = 1.0,
-    };
+/* ---- what a container states ---------------------------------------------------------------- */
+
+static const json_t *member(const json_t *object, const char *key, int dotted) {
+    char part[64];
+    for (const char *dot; dotted && object != NULL && (dot = strchr(key, '.')) != NULL;
+         key = dot + 1) {
+        snprintf(part, sizeof part, "%.*s", (int)(dot - key), key);
+        object = json_object_get(object, part);
+    }
+    return object != NULL ? json_object_get(object, key) : NULL;
 }
 
-static gw_status in_range(const char *where, const char *what, int64_t value, int64_t low,
-                          int64_t high, int32_t *out) {
-    if (value == GW_ABSENT) {
-        return gw_fail(GW_E_METADATA, where, "the %s is not stated", what);
+const json_t *gw_facts_find(const gw_facts *facts, const char (*keys)[64], int n, int layer,
+                            const char **key) {
+    for (int i = 0; i < n; i++) {
+        char name[80];
+        const char *mark = strstr(keys[i], "%d");
+        if (mark != NULL) {
+            snprintf(name, sizeof name, "%.*s%d%s", (int)(mark - keys[i]), keys[i], layer,
+                     mark + 2);
+        } else {
+            snprintf(name, sizeof name, "%s", keys[i]);
+        }
+        const json_t *v = member(facts->object, name, facts->in_folder);
+        v = v == NULL && facts->outer != NULL ? member(facts->outer, name, 1) : v;
+        if (v != NULL) {
+            *key = keys[i];
+            return v;
+        }
     }
-    if (value < low || value > high) {
-        return gw_fail(GW_E_METADATA, where,
-                       "the %s is %" PRId64 "; %" PRId64 " to %" PRId64 " is possible", what, value,
-                       low, high);
-    }
-    *out = (int32_t)value;
-    return GW_OK;
+    return NULL;
 }
 
-static gw_status positive(const char *where, const char *what, double value, double low) {
-    if (!(value >= low && value <= 1e12) || value <= 0.0) {
-        return gw_fail(GW_E_METADATA, where, "the %s is %g; a number of at least %g is needed",
-                       what, value, low);
+int gw_facts_real(const json_t *value, double *out) {
+    const char *word = json_string_value(json_object_get(value, "__float__"));
+    if (word != NULL) {
+        *out = strcmp(word, "Infinity") == 0    ? (double)INFINITY
+               : strcmp(word, "-Infinity") == 0 ? -(double)INFINITY
+                                                : (double)NAN;
+        return 1;
     }
-    return GW_OK;
+    *out = json_is_number(value) ? json_number_value(value) : 0.0;
+    return json_is_number(value);
 }
 
-static gw_status settle_shape(const char *where, const gw_config *c, gw_hparams *out) {
-    GW_TRY(in_range(where, "number of layers", c->n_layers, 1, 4096, &out->n_layers));
-    GW_TRY(in_range(where, "model width", c->d_model, 1, 1 << 20, &out->d_model));
-    GW_TRY(in_range(where, "number of attention heads", c->n_heads, 1, 1 << 14, &out->n_heads));
-    GW_TRY(in_range(where, "number of key-value heads",
-                    c->n_kv_heads == GW_ABSENT ? c->n_heads : c->n_kv_heads, 1, 1 << 14,
-                    &out->n_kv_heads));
-    GW_TRY(in_range(where, "feed-forward width", c->d_ff, 1, 1 << 24, &out->d_ff));
-    GW_TRY(in_range(where, "vocabulary size", c->n_vocab, 1, 1 << 24, &out->n_vocab));
-    GW_TRY(in_range(where, "context length", c->n_ctx, 1, 1 << 30, &out->n_ctx));
-    if (out->n_heads % out->n_kv_heads != 0) {
-        return gw_fail(GW_E_METADATA, where, "%d attention heads do not share %d key-value heads",
-                       out->n_heads, out->n_kv_heads);
-    }
-    if (c->d_head == GW_ABSENT && out->d_model % out->n_heads != 0) {
-        return gw_fail(GW_E_METADATA, where, "a width of %d does not divide into %d heads",
-                       out->d_model, out->n_heads);
-    }
-    GW_TRY(in_range(where, "width of a head",
-                    c->d_head == GW_ABSENT ? out->d_model / out->n_heads : c->d_head, 2, 1 << 13,
-                    &out->d_head));
-    if (out->d_head % 2 != 0) {
-        return gw_fail(GW_E_METADATA, where, "the width of a head is %d; it must be even",
-                       out->d_head);
-    }
-    int64_t width = (int64_t)out->n_heads * out->d_head;
-    if (width > 1 << 24) {
-        return gw_fail(GW_E_METADATA, where, "%d heads of %d are too wide", out->n_heads,
-                       out->d_head);
-    }
-    if (!(c->norm_eps >= 0.0 && c->norm_eps <= 1.0)) { /* also NaN */
-        return gw_fail(GW_E_METADATA, where,
-                       "the norm epsilon is %g%s; a number from 0 to 1 is needed", c->norm_eps,
-                       isnan(c->norm_eps) ? " or not stated" : "");
-    }
-    out->norm_eps = (float)c->norm_eps;
-    return GW_OK;
+/* ---- one number ----------------------------------------------------------------------------- */
+
+enum { UNREAD, READING, READ };
+
+typedef struct reading {
+    const gw_facts *facts;
+    const gw_blueprint *bp;
+    int layer;
+    double *row; /* [n_numbers] of the layer */
+    unsigned char state[GW_SPEC_NUMBERS];
+    unsigned char missing[GW_SPEC_NUMBERS];
+} reading;
+
+static const json_t *stated(const reading *r, const gw_spec_number *x, const char **key) {
+    return r->facts->in_folder ? gw_facts_find(r->facts, x->hf, x->n_hf, r->layer, key)
+                               : gw_facts_find(r->facts, x->gguf, x->n_gguf, r->layer, key);
 }
 
-static gw_status settle_window(const char *where, const gw_config *c, gw_hparams *out) {
-    /* A window as long as the largest context hides nothing. */
-    int64_t window = c->window > 1 << 30 ? 0 : c->window;
-    GW_TRY(in_range(where, "sliding window", window, 0, 1 << 30, &out->window));
-    GW_TRY(in_range(where, "first layer with a window", c->window_from_layer, 0, INT32_MAX,
-                    &out->window_from_layer));
-    return GW_OK;
+static gw_status wrong(const reading *r, const char *key, const char *want) {
+    return gw_fail(GW_E_TYPE, r->facts->where, "\"%s\" must be %s", key, want);
 }
 
-static gw_status settle_scaling(const char *where, const gw_config *c, gw_hparams *out) {
-    int64_t original = c->rope_original_ctx == GW_ABSENT ? out->n_ctx : c->rope_original_ctx;
-    switch (c->rope_scaling) {
-    case GW_ROPE_NONE:
+static gw_status word_of(const reading *r, const gw_spec_number *x, const char *key,
+                         const char *text, double *out) {
+    gw_act_kind act;
+    if (x->type == GW_NUMBER_ACTIVATION && gw_activation_known(text, &act)) {
+        *out = act;
         return GW_OK;
-    case GW_ROPE_LINEAR:
-        return positive(where, "rope scaling factor", c->rope_factor, 1e-6);
-    case GW_ROPE_LLAMA3:
-        GW_TRY(positive(where, "rope low frequency factor", c->rope_low_freq, 1e-6));
-        GW_TRY(positive(where, "rope high frequency factor", c->rope_high_freq, 1e-6));
-        if (!(c->rope_low_freq < c->rope_high_freq)) {
-            return gw_fail(GW_E_METADATA, where,
-                           "the rope low frequency factor %g is not below the high one, %g",
-                           c->rope_low_freq, c->rope_high_freq);
-        }
-        break;
-    case GW_ROPE_YARN:
-        GW_TRY(positive(where, "rope beta_fast", c->rope_beta_fast, 1e-6));
-        GW_TRY(positive(where, "rope beta_slow", c->rope_beta_slow, 1e-6));
-        if (c->rope_attn_factor != 0.0) {
-            GW_TRY(positive(where, "rope attention factor", c->rope_attn_factor, 1e-6));
-        }
-        if (!(c->rope_base > 1.0)) {
-            return gw_fail(GW_E_METADATA, where, "yarn scaling needs a rope base above 1");
-        }
-        break;
     }
-    GW_TRY(positive(where, "rope scaling factor", c->rope_factor, 1.0));
-    return in_range(where, "original context of the rope scaling", original, 1, 1 << 30,
-                    &out->rope_original_ctx);
+    for (int i = 0; i < x->n_words; i++) {
+        if (strcmp(text, x->words[i]) == 0) {
+            *out = i;
+            return GW_OK;
+        }
+    }
+    return gw_fail(GW_E_UNSUPPORTED, r->facts->where, "%s: %.64s is not supported", key, text);
 }
 
-static gw_status settle_rope(const char *where, const gw_config *c, gw_hparams *out) {
-    int64_t dim = c->rope_dim;
-    if (dim == GW_ABSENT) {
-        if (!(c->partial_rotary > 0.0 && c->partial_rotary <= 1.0)) {
-            return gw_fail(GW_E_METADATA, where,
-                           "the rotating part of a head is %g; a share up to 1 is needed",
-                           c->partial_rotary);
+/* One value that the file states. */
+static gw_status convert(const reading *r, const gw_spec_number *x, const char *key,
+                         const json_t *v, double *out) {
+    int real = gw_facts_real(v, out);
+    switch (x->type) {
+    case GW_NUMBER_FLAG:
+        if (!json_is_boolean(v) && !(json_is_integer(v) && json_integer_value(v) >> 1 == 0 &&
+                                     strcmp(x->name, "tied") != 0)) {
+            return wrong(r, key, "true or false");
         }
-        dim = (int64_t)(c->partial_rotary * out->d_head);
+        *out = json_is_true(v) || (json_is_integer(v) && json_integer_value(v) == 1);
+        return GW_OK;
+    case GW_NUMBER_INTEGER:
+        if (!real || (!r->facts->in_folder && !json_is_integer(v)) ||
+            !(*out >= -0x1p53 && *out <= 0x1p53 && *out == floor(*out))) {
+            return json_is_integer(v) ? gw_fail(GW_E_METADATA, r->facts->where,
+                                                "%s is %" PRId64 ", which is out of range", key,
+                                                (int64_t)json_integer_value(v))
+                                      : wrong(r, key, "an integer");
+        }
+        return GW_OK;
+    case GW_NUMBER_REAL:
+        return !real || (!r->facts->in_folder && json_is_integer(v)) ? wrong(r, key, "a number")
+                                                                     : GW_OK;
+    default:
+        return json_is_string(v) ? word_of(r, x, key, json_string_value(v), out)
+                                 : wrong(r, key, "a word");
     }
-    if (dim < 2 || dim > out->d_head || dim % 2 != 0) {
-        return gw_fail(GW_E_METADATA, where,
-                       "rope rotates %" PRId64
-                       " values of a head of %d; an even number up to it is "
-                       "needed",
-                       dim, out->d_head);
+}
+
+static gw_status number_of(void *user, int number, double *out);
+static gw_status list_of(void *user, gw_expr_op op, int number, double argument, double *out);
+
+static gw_status evaluate(reading *r, gw_expr e, double *out) {
+    gw_expr_scope scope = {.layer = r->layer,
+                           .in_folder = r->facts->in_folder,
+                           .number = number_of,
+                           .list = list_of,
+                           .user = r};
+    return gw_expr_evaluate(&r->bp->pool, e, &scope, out);
+}
+
+/* From the file, or by the expression behind `=`; *missing when there is neither. */
+static gw_status read_number(reading *r, const gw_spec_number *x, double *out, int *missing) {
+    const char *key = x->name;
+    const json_t *v = stated(r, x, &key);
+    if (json_is_array(v)) { /* one for each layer */
+        size_t n = json_array_size(v);
+        if ((size_t)r->layer >= n) {
+            return gw_fail(GW_E_METADATA, r->facts->where, "%s has %zu values; layer %d has none",
+                           key, n, r->layer);
+        }
+        v = json_array_get(v, (size_t)r->layer);
     }
-    out->rope_dim = (int32_t)dim;
-    GW_TRY(positive(where, "rope base", c->rope_base, 1e-6));
-    GW_TRY(settle_scaling(where, c, out));
-    out->rope_style = c->interleaved ? GW_ROPE_INTERLEAVED : GW_ROPE_HALVES;
-    out->rope_base = c->rope_base;
-    out->rope_scaling = c->rope_scaling;
-    out->rope_factor = c->rope_factor;
-    out->rope_low_freq = c->rope_low_freq;
-    out->rope_high_freq = c->rope_high_freq;
-    out->rope_beta_fast = c->rope_beta_fast;
-    out->rope_beta_slow = c->rope_beta_slow;
-    out->rope_attn_factor = c->rope_attn_factor;
+    if (json_is_null(v) && x->null.n > 0) {
+        return evaluate(r, x->null, out);
+    }
+    if (v != NULL && !json_is_null(v)) {
+        return convert(r, x, key, v, out);
+    }
+    if (x->absent.n > 0) {
+        return evaluate(r, x->absent, out);
+    }
+    *missing = 1;
+    *out = (double)NAN;
     return GW_OK;
 }
 
-gw_status gw_config_settle(const char *where, const char *family, const gw_config *config,
-                           gw_hparams *out) {
-    gw_hparams hp = {.tied = config->tied};
-    snprintf(hp.family, sizeof hp.family, "%s", family);
-    GW_TRY(settle_shape(where, config, &hp));
-    GW_TRY(settle_window(where, config, &hp));
-    GW_TRY(settle_rope(where, config, &hp));
+static const char *key_text(const reading *r, const gw_spec_number *x) {
+    int hf = r->facts->in_folder;
+    return (hf ? x->n_hf : x->n_gguf) > 0 ? (hf ? x->hf[0] : x->gguf[0]) : x->name;
+}
+
+static gw_status fill(reading *r, int number) {
+    const gw_spec_number *x = &r->bp->number[number];
+    int missing = 0;
+    double y = 0.0, holds = 1.0;
+    r->state[number] = READING;
+    GW_TRY(read_number(r, x, &y, &missing));
+    r->row[number] = y;
+    r->missing[number] = (unsigned char)missing;
+    r->state[number] = READ;
+    if (x->must.n > 0 && !missing) {
+        GW_TRY(evaluate(r, x->must, &holds));
+        if (!(holds != 0.0)) {
+            return gw_fail(GW_E_UNSUPPORTED, r->facts->where, "%s is %g, which is not supported",
+                           key_text(r, x), y);
+        }
+    }
+    return GW_OK;
+}
+
+static gw_status number_of(void *user, int number, double *out) {
+    reading *r = user;
+    const gw_spec_number *x = &r->bp->number[number];
+    if (r->state[number] == READING) {
+        return gw_fail(GW_E_SYNTAX, r->bp->family, "the number '%s' depends on itself", x->name);
+    }
+    if (r->state[number] == UNREAD) {
+        GW_TRY(fill(r, number));
+    }
+    if (r->missing[number]) {
+        return gw_fail(GW_E_METADATA, r->facts->where, "the number '%s' is not stated (%s)",
+                       x->name, key_text(r, x));
+    }
+    *out = r->row[number];
+    return GW_OK;
+}
+
+/* Questions to a list as the file states it: another than one value for each layer. */
+static gw_status list_of(void *user, gw_expr_op op, int number, double argument, double *out) {
+    reading *r = user;
+    const gw_spec_number *x = &r->bp->number[number];
+    const char *key = x->name;
+    const json_t *v = stated(r, x, &key);
+    size_t n = json_array_size(v);
+    *out = op == GW_EXPR_GIVEN ? v != NULL && !json_is_null(v) : (double)n;
+    if (op == GW_EXPR_GIVEN || op == GW_EXPR_COUNT) {
+        return GW_OK;
+    }
+    if (op == GW_EXPR_AT) {
+        if (!(argument >= 0.0 && argument < (double)n)) {
+            return gw_fail(GW_E_METADATA, r->facts->where, "%s has %zu values; number %g is asked",
+                           key, n, argument);
+        }
+        return convert(r, x, key, json_array_get(v, (size_t)argument), out);
+    }
+    int has = 0;
+    for (size_t i = 0; i < n; i++) {
+        double y = 0.0;
+        GW_TRY(convert(r, x, key, json_array_get(v, i), &y));
+        has |= y == argument;
+    }
+    *out = has;
+    return GW_OK;
+}
+
+static gw_status read_layer(const gw_facts *facts, const gw_blueprint *bp, int layer, double *row) {
+    reading r = {.facts = facts, .bp = bp, .layer = layer, .row = row};
+    for (int i = 0; i < bp->n_numbers; i++) {
+        if (r.state[i] == UNREAD) {
+            GW_TRY(fill(&r, i));
+        }
+    }
+    return GW_OK;
+}
+
+/* ---- ranges --------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *what;
+    double low, high;
+} ranges[GW_NUM_RESERVED] = {[GW_NUM_LAYERS] = {"number of layers", 1, 4096},
+                             [GW_NUM_D_MODEL] = {"model width", 1, 1 << 20},
+                             [GW_NUM_VOCAB] = {"vocabulary size", 1, 1 << 24},
+                             [GW_NUM_CONTEXT] = {"context length", 1, 1 << 30},
+                             [GW_NUM_EPS] = {"norm epsilon", 0, 1},
+                             [GW_NUM_TIED] = {"sign of tied embeddings", 0, 1},
+                             [GW_NUM_KIND] = {"kind of layer", 0, GW_SPEC_KINDS - 1},
+                             [GW_NUM_HEADS] = {"number of attention heads", 1, 1 << 14},
+                             [GW_NUM_KV_HEADS] = {"number of key-value heads", 1, 1 << 14},
+                             [GW_NUM_D_HEAD] = {"width of a head", 2, 1 << 13},
+                             [GW_NUM_V_HEAD] = {"width of a value head", 2, 1 << 13},
+                             [GW_NUM_FF] = {"feed-forward width", 1, 1 << 24},
+                             [GW_NUM_WINDOW] = {"sliding window", 0, 1 << 30},
+                             [GW_NUM_CHUNK] = {"attention chunk", 0, 1 << 30},
+                             [GW_NUM_ROPE] = {"kind of rope", -1, GW_MAX_ROPES - 1},
+                             [GW_NUM_Q_FACTOR] = {"factor of q", -1, GW_MAX_FACTORS - 1},
+                             [GW_NUM_ATTN_SCALE] = {"scale of attention", 1e-9, 1e9},
+                             [GW_NUM_ATTN_CAP] = {"cap of attention", 0, 1e9},
+                             [GW_NUM_EXPERTS] = {"number of experts", 0, 1 << 14},
+                             [GW_NUM_USED] = {"number of experts used", 0, 256},
+                             [GW_NUM_EXPERT_FF] = {"width of an expert", 0, 1 << 24}};
+
+static gw_status in_range(const gw_facts *facts, const gw_blueprint *bp, const double *row,
+                          gw_reserved which, double *out) {
+    double x = row[bp->reserved[which]], low = ranges[which].low, high = ranges[which].high;
+    /* A window as long as the largest context hides nothing. */
+    x = (which == GW_NUM_WINDOW || which == GW_NUM_CHUNK) && x > high ? 0.0 : x;
+    int real = which == GW_NUM_EPS || which == GW_NUM_ATTN_SCALE || which == GW_NUM_ATTN_CAP;
+    if (isnan(x)) {
+        return gw_fail(GW_E_METADATA, facts->where, "the %s is not stated, or no number",
+                       ranges[which].what);
+    }
+    if (!(x >= low && x <= high) || (!real && x != floor(x))) {
+        return gw_fail(GW_E_METADATA, facts->where, "the %s is %.12g; %g to %.12g is possible",
+                       ranges[which].what, x, low, high);
+    }
+    *out = x;
+    return GW_OK;
+}
+
+static gw_status take_int(const gw_facts *facts, const gw_blueprint *bp, const double *row,
+                          gw_reserved which, int32_t *out) {
+    double x = 0.0;
+    GW_TRY(in_range(facts, bp, row, which, &x));
+    *out = (int32_t)x;
+    return GW_OK;
+}
+
+static gw_status take_float(const gw_facts *facts, const gw_blueprint *bp, const double *row,
+                            gw_reserved which, float *out) {
+    double x = 0.0;
+    GW_TRY(in_range(facts, bp, row, which, &x));
+    *out = (float)x;
+    return GW_OK;
+}
+
+static gw_status check_heads(const gw_facts *facts, const gw_hparams *hp, const gw_layer *l) {
+    if (l->n_heads % l->n_kv_heads != 0) {
+        return gw_fail(GW_E_METADATA, facts->where,
+                       "%d attention heads do not share %d key-value heads", l->n_heads,
+                       l->n_kv_heads);
+    }
+    if (l->d_head % 2 != 0) {
+        return gw_fail(GW_E_METADATA, facts->where, "the width of a head is %d; it must be even",
+                       l->d_head);
+    }
+    if ((int64_t)l->n_heads * (l->d_head > l->v_head ? l->d_head : l->v_head) > 1 << 24) {
+        return gw_fail(GW_E_METADATA, facts->where, "%d heads of %d are too wide", l->n_heads,
+                       l->d_head);
+    }
+    if (l->n_used > l->n_experts) {
+        return gw_fail(GW_E_METADATA, facts->where, "%d of %d experts cannot be used", l->n_used,
+                       l->n_experts);
+    }
+    (void)hp;
+    return GW_OK;
+}
+
+static gw_status settle_layer(const gw_facts *facts, const gw_blueprint *bp, const double *row,
+                              const gw_hparams *hp, gw_layer *l) {
+    const struct {
+        gw_reserved which;
+        int32_t *to;
+    } whole[] = {{GW_NUM_KIND, &l->kind},           {GW_NUM_HEADS, &l->n_heads},
+                 {GW_NUM_KV_HEADS, &l->n_kv_heads}, {GW_NUM_D_HEAD, &l->d_head},
+                 {GW_NUM_V_HEAD, &l->v_head},       {GW_NUM_FF, &l->d_ff},
+                 {GW_NUM_WINDOW, &l->window},       {GW_NUM_CHUNK, &l->chunk},
+                 {GW_NUM_ROPE, &l->rope},           {GW_NUM_Q_FACTOR, &l->q_factor},
+                 {GW_NUM_EXPERTS, &l->n_experts},   {GW_NUM_USED, &l->n_used},
+                 {GW_NUM_EXPERT_FF, &l->d_expert}};
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+        GW_TRY(take_int(facts, bp, row, whole[i].which, whole[i].to));
+    }
+    GW_TRY(take_float(facts, bp, row, GW_NUM_ATTN_SCALE, &l->attn_scale));
+    GW_TRY(take_float(facts, bp, row, GW_NUM_ATTN_CAP, &l->attn_cap));
+    if (l->kind >= bp->n_kinds || l->rope >= bp->n_ropes || l->q_factor >= bp->n_factors) {
+        return gw_fail(GW_E_METADATA, facts->where,
+                       "family %s has no layers, rope or factor of kind %d, %d, %d", bp->family,
+                       l->kind, l->rope, l->q_factor);
+    }
+    for (int b = 0; b < bp->n_blocks; b++) {
+        const gw_spec_block *block = &bp->block[b];
+        l->has_cache |= block->section == GW_SECTION_LAYER && block->layer_kind == l->kind &&
+                        block->kind == GW_BLOCK_ATTENTION;
+    }
+    return check_heads(facts, hp, l);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static gw_status settle_model(const gw_facts *facts, const gw_blueprint *bp, const double *row,
+                              gw_hparams *hp) {
+    int32_t tied = 0;
+    GW_TRY(take_int(facts, bp, row, GW_NUM_D_MODEL, &hp->d_model));
+    GW_TRY(take_int(facts, bp, row, GW_NUM_VOCAB, &hp->n_vocab));
+    GW_TRY(take_int(facts, bp, row, GW_NUM_CONTEXT, &hp->n_ctx));
+    GW_TRY(take_float(facts, bp, row, GW_NUM_EPS, &hp->norm_eps));
+    GW_TRY(take_int(facts, bp, row, GW_NUM_TIED, &tied));
+    hp->tied = tied;
+    return GW_OK;
+}
+
+gw_status gw_config_read(const gw_facts *facts, const gw_blueprint *bp, gw_arena *arena,
+                         gw_hparams *out) {
+    gw_hparams hp = {.n_values = bp->n_numbers, .in_folder = facts->in_folder};
+    double first[GW_SPEC_NUMBERS];
+    snprintf(hp.family, sizeof hp.family, "%s", bp->family);
+    GW_TRY(read_layer(facts, bp, 0, first));
+    GW_TRY(take_int(facts, bp, first, GW_NUM_LAYERS, &hp.n_layers));
+    GW_TRY(settle_model(facts, bp, first, &hp));
+    hp.values =
+        gw_arena_array(arena, (size_t)hp.n_layers * (size_t)bp->n_numbers, sizeof *hp.values);
+    hp.layer = gw_arena_array(arena, (size_t)hp.n_layers, sizeof *hp.layer);
+    if (hp.values == NULL || hp.layer == NULL) {
+        return gw_fail(GW_E_NOMEM, facts->where, "no memory for %d layers", hp.n_layers);
+    }
+    for (int l = 0; l < hp.n_layers; l++) {
+        double *row = hp.values + (size_t)l * (size_t)bp->n_numbers;
+        GW_TRY(read_layer(facts, bp, l, row));
+        GW_TRY(settle_layer(facts, bp, row, &hp, &hp.layer[l]));
+    }
+    GW_TRY(gw_config_ropes(facts, bp, arena, &hp));
     *out = hp;
     return GW_OK;
 }

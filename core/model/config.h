@@ -1,37 +1,23 @@
-/* core/model/config.h - the numbers of a model as its container states them, and the one place
- * where they are checked.
- *
- * A reader (gguf_config.c, hf_config.c) fills gw_config in wide types; gw_config_settle applies the
- * defaults that follow from other numbers, checks every range and narrows to gw_hparams.
+/* core/model/config.h - the numbers of a model as its container states them, read by the lines of a
+ * spec, and the one place where they are checked.
  */
 #ifndef GW_MODEL_CONFIG_H
 #define GW_MODEL_CONFIG_H
 
 #include <jansson.h>
 
+#include "core/base/arena.h"
 #include "core/model/gguf.h"
-#include "core/model/hparams.h"
+#include "core/model/spec.h"
 
-#define GW_ABSENT INT64_MIN /* of an integer that the file does not state */
-
-typedef struct gw_config {
-    char architecture[64];                                    /* what gw_spec_find takes */
-    int64_t n_layers, d_model, n_heads, d_ff, n_vocab, n_ctx; /* needed */
-    int64_t n_kv_heads;                                       /* absent: n_heads           */
-    int64_t d_head;                                           /* absent: d_model / n_heads */
-    int64_t rope_dim;                                         /* absent: d_head            */
-    int64_t window, window_from_layer;
-    double norm_eps;       /* NaN: absent, which is refused */
-    double partial_rotary; /* of d_head, used when rope_dim is absent; 1: all */
-    int tied, interleaved;
-    double rope_base;
-    gw_rope_scaling rope_scaling;
-    double rope_factor, rope_low_freq, rope_high_freq;
-    int64_t rope_original_ctx; /* absent: n_ctx */
-    double rope_beta_fast, rope_beta_slow, rope_attn_factor;
-} gw_config;
-
-void gw_config_defaults(gw_config *out);
+/* What a container states: config.json, or the metadata of a GGUF file as such an object, keys
+ * without their architecture. */
+typedef struct gw_facts {
+    const char *where;
+    const json_t *object; /* looked into first: text_config where there is one */
+    const json_t *outer;  /* then this; may be NULL                            */
+    int in_folder;
+} gw_facts;
 
 /* The architecture alone, for messages and for files that are only a vocabulary; "" when none is
  * named and `needed` is 0. */
@@ -39,13 +25,28 @@ gw_status gw_config_gguf_architecture(const gw_gguf *g, int needed, char *out, s
 gw_status gw_config_hf_architecture(const char *where, const json_t *config, int needed, char *out,
                                     size_t capacity);
 
-/* Readers: need config->architecture. GW_E_TYPE, GW_E_METADATA, GW_E_UNSUPPORTED. */
-gw_status gw_config_from_gguf(const gw_gguf *g, gw_config *config);
-gw_status gw_config_from_hf(const char *where, const json_t *root, gw_config *config);
+/* *out: released by json_decref. */
+gw_status gw_config_gguf_facts(const gw_gguf *g, const char *architecture, json_t **out);
+gw_facts gw_config_hf_facts(const char *where, const json_t *config);
+/* What a folder's weights are that cannot be read: GW_E_UNSUPPORTED. */
+gw_status gw_config_refuse_quantized(const gw_facts *facts);
+/* config.json with the bare words Infinity, -Infinity and NaN in values, which no JSON has, made
+ * objects {"__float__": "Infinity"}: malloc'd, *n bytes. */
+char *gw_config_plain_json(const char *text, size_t bytes, size_t *n);
 
-/* Check and narrow. family: of the spec. rope_divisors stays NULL. GW_E_METADATA names the number.
- */
-gw_status gw_config_settle(const char *where, const char *family, const gw_config *config,
-                           gw_hparams *out);
+/* The first of `keys` that is there, in layer l for keys with %d; NULL: none. `a.b` is member b of
+ * member a; GGUF keys are not taken apart. */
+const json_t *gw_facts_find(const gw_facts *facts, const char (*keys)[64], int n, int layer,
+                            const char **key);
+/* 1 for a number, an Infinity or a NaN. */
+int gw_facts_real(const json_t *value, double *out);
+
+/* Every number of every layer, checked; layers, values and divisors live in the arena.
+ * GW_E_METADATA, GW_E_TYPE and GW_E_UNSUPPORTED name the number; *out is unchanged then. */
+gw_status gw_config_read(const gw_facts *facts, const gw_blueprint *bp, gw_arena *arena,
+                         gw_hparams *out);
+/* rope_config.c: the kinds of positions; hp has its layers. */
+gw_status gw_config_ropes(const gw_facts *facts, const gw_blueprint *bp, gw_arena *arena,
+                          gw_hparams *hp);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "core/base/text.h"
 #include "core/model/checkpoint_parts.h"
+#include "core/model/config.h"
 #include "core/model/guess.h"
 #include "core/model/safetensors.h"
 
@@ -20,8 +21,11 @@ gw_status gw_hf_json(gw_checkpoint *c, const char *name, json_t **out) {
     gw_file file;
     GW_TRY(gw_file_open(path, path, &file));
     json_t *root = NULL;
+    size_t n = 0;
+    char *plain = gw_config_plain_json(file.data != NULL ? file.data : "", (size_t)file.size, &n);
     gw_status status =
-        gw_json_parse(path, file.data != NULL ? file.data : "", (size_t)file.size, &root);
+        plain != NULL ? gw_json_parse(path, plain, n, &root) : gw_checkpoint_nomem(c);
+    free(plain);
     gw_file_close(&file);
     GW_TRY(status);
     if (!json_is_object(root)) {

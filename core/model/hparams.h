@@ -1,4 +1,5 @@
-/* core/model/hparams.h - the numbers of a decoder, from GGUF or config.json. Plain data. */
+/* core/model/hparams.h - the numbers of a decoder, from GGUF or config.json. Plain data; layers,
+ * values and divisors are owned by whoever read them (the checkpoint). */
 #ifndef GW_MODEL_HPARAMS_H
 #define GW_MODEL_HPARAMS_H
 
@@ -6,29 +7,53 @@
 
 typedef enum gw_rope_scaling {
     GW_ROPE_NONE,
-    GW_ROPE_LINEAR, /* positions / factor                                        */
-    GW_ROPE_LLAMA3, /* per-frequency interpolation between low_freq and high_freq */
-    GW_ROPE_YARN    /* Peng et al. 2023, arXiv:2309.00071                         */
+    GW_ROPE_LINEAR,  /* positions / factor                                        */
+    GW_ROPE_LLAMA3,  /* per-frequency interpolation between low_freq and high_freq */
+    GW_ROPE_YARN,    /* Peng et al. 2023, arXiv:2309.00071                         */
+    GW_ROPE_LONGROPE /* divisors by the length of the context                     */
 } gw_rope_scaling;
+
+enum { GW_MAX_ROPES = 4, GW_MAX_FACTORS = 2 };
+
+/* One kind of positions. */
+typedef struct gw_rope {
+    int32_t dim;     /* leading values of a head that rotate                         */
+    int32_t turning; /* pairs that do turn; those behind have the angle 0: dim / 2   */
+    gw_rope_style style;
+    double base;
+    gw_rope_scaling scaling;
+    double factor;              /* linear, llama3, yarn, longrope                          */
+    int32_t original_ctx;       /* llama3, yarn, longrope                                  */
+    double low_freq, high_freq; /* llama3                                                  */
+    double beta_fast, beta_slow;
+    double attn_factor, long_attn_factor; /* of sines and cosines; 0: derive */
+    int truncate;                         /* yarn: the ramp begins and ends at whole pairs */
+    const float *divisors;      /* [dim/2] explicit per-frequency factors; NULL: none      */
+    const float *long_divisors; /* the same where the context is longer than the original  */
+} gw_rope;
+
+/* What may differ from layer to layer. */
+typedef struct gw_layer {
+    int32_t kind; /* section of the blueprint that lists its blocks                   */
+    int32_t n_heads, n_kv_heads, d_head, v_head, d_ff;
+    int32_t window, chunk;  /* of attention; 0: none                          */
+    int32_t rope, q_factor; /* indices; -1: none                              */
+    int32_t n_experts, n_used, d_expert;
+    float attn_scale, attn_cap;
+    int has_cache; /* it attends */
+} gw_layer;
 
 typedef struct gw_hparams {
     char family[32]; /* spec that describes it: "llama", "qwen2", "qwen3"                        */
-    int32_t n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff, n_vocab, n_ctx;
+    int32_t n_layers, d_model, n_vocab, n_ctx;
     float norm_eps;
-    int32_t window; /* sliding window in positions; 0: none                                     */
-    int32_t window_from_layer; /* layers below it see everything (Qwen2 max_window_layers)      */
-    int tied; /* the output head is the embedding (also when no head tensor exists)              */
-
-    gw_rope_style rope_style;
-    int32_t rope_dim; /* leading values of a head that rotate; d_head unless partial             */
-    double rope_base;
-    gw_rope_scaling rope_scaling;
-    double rope_factor;                   /* linear, llama3, yarn                                */
-    int32_t rope_original_ctx;            /* llama3, yarn                                        */
-    double rope_low_freq, rope_high_freq; /* llama3                                              */
-    double rope_beta_fast, rope_beta_slow, rope_attn_factor; /* yarn; attn_factor 0: derive      */
-    const float *rope_divisors; /* [rope_dim/2] explicit per-frequency factors (GGUF rope_freqs
-                                   tensor), owned by the checkpoint; NULL: none                  */
+    int tied;        /* the output head is the embedding (also when no head tensor exists)     */
+    gw_layer *layer; /* [n_layers]                                                             */
+    gw_rope rope[GW_MAX_ROPES];
+    int n_ropes;
+    int in_folder;  /* read from a Hugging Face folder */
+    double *values; /* [n_layers, n_values] of the spec's numbers; NaN: not stated */
+    int n_values;
 } gw_hparams;
 
 #endif

@@ -87,33 +87,34 @@ void gw_rope_sin_cos(double x, double *sine, double *cosine) {
 /* ---- frequencies ---------------------------------------------------------------------------- */
 
 /* Long waves are stretched by the factor, short ones kept, those between mixed. */
-static double scale_llama3(const gw_hparams *hp, double freq) {
-    double turns = (double)hp->rope_original_ctx * freq / (2.0 * PI); /* over the old context */
-    double keep = (turns - hp->rope_low_freq) / (hp->rope_high_freq - hp->rope_low_freq);
-    if (turns > hp->rope_high_freq) {
+static double scale_llama3(const gw_rope *r, double freq) {
+    double turns = (double)r->original_ctx * freq / (2.0 * PI); /* over the old context */
+    double keep = (turns - r->low_freq) / (r->high_freq - r->low_freq);
+    if (turns > r->high_freq) {
         keep = 1.0;
-    } else if (turns < hp->rope_low_freq) {
+    } else if (turns < r->low_freq) {
         keep = 0.0;
     }
-    return (1.0 - keep) * (freq / hp->rope_factor) + keep * freq;
+    return (1.0 - keep) * (freq / r->factor) + keep * freq;
 }
 
 /* Pair index at which a wave makes `turns` turns over the original context. */
-static double yarn_pair(const gw_hparams *hp, double turns) {
-    double span = (double)hp->rope_original_ctx / (turns * 2.0 * PI);
-    return (double)hp->rope_dim * gw_rope_log(span) / (2.0 * gw_rope_log(hp->rope_base));
+static double yarn_pair(const gw_rope *r, double turns) {
+    double span = (double)r->original_ctx / (turns * 2.0 * PI);
+    return (double)r->dim * gw_rope_log(span) / (2.0 * gw_rope_log(r->base));
 }
 
-static void scale_yarn(const gw_hparams *hp, double *freq) {
-    double low = floor(yarn_pair(hp, hp->rope_beta_fast));
-    double high = ceil(yarn_pair(hp, hp->rope_beta_slow));
+static void scale_yarn(const gw_rope *r, double *freq) {
+    double low = yarn_pair(r, r->beta_fast), high = yarn_pair(r, r->beta_slow);
+    low = r->truncate ? floor(low) : low;
+    high = r->truncate ? ceil(high) : high;
     low = low < 0.0 ? 0.0 : low;
-    high = high > (double)(hp->rope_dim - 1) ? (double)(hp->rope_dim - 1) : high;
+    high = high > (double)(r->dim - 1) ? (double)(r->dim - 1) : high;
     double width = high > low ? high - low : 0.001; /* a step instead of a ramp */
-    for (int i = 0; i < hp->rope_dim / 2; i++) {
+    for (int i = 0; i < r->dim / 2; i++) {
         double ramp = ((double)i - low) / width;
         ramp = ramp < 0.0 ? 0.0 : ramp > 1.0 ? 1.0 : ramp;
-        freq[i] = freq[i] / hp->rope_factor * ramp + freq[i] * (1.0 - ramp);
+        freq[i] = freq[i] / r->factor * ramp + freq[i] * (1.0 - ramp);
     }
 }
 
@@ -121,24 +122,28 @@ double gw_rope_yarn_magnitude(double factor, double scale) {
     return factor > 1.0 ? 0.1 * scale * gw_rope_log(factor) + 1.0 : 1.0;
 }
 
-void gw_rope_frequencies(const gw_hparams *hp, double *freq, double *magnitude) {
-    double log_base = gw_rope_log(hp->rope_base);
+void gw_rope_frequencies(const gw_rope *r, int32_t n_ctx, double *freq, double *magnitude) {
+    double log_base = gw_rope_log(r->base);
+    int is_long = r->long_divisors != NULL && n_ctx > r->original_ctx;
+    const float *divisors = is_long ? r->long_divisors : r->divisors;
     *magnitude = 1.0;
-    for (int i = 0; i < hp->rope_dim / 2; i++) {
-        freq[i] = gw_rope_exp(-(2.0 * i) / (double)hp->rope_dim * log_base);
-        if (hp->rope_divisors != NULL) {
-            freq[i] /= (double)hp->rope_divisors[i];
+    for (int i = 0; i < r->dim / 2; i++) {
+        freq[i] = gw_rope_exp(-(2.0 * i) / (double)r->dim * log_base);
+        if (divisors != NULL) {
+            freq[i] /= (double)divisors[i];
         }
-        if (hp->rope_scaling == GW_ROPE_LINEAR) {
-            freq[i] /= hp->rope_factor;
-        } else if (hp->rope_scaling == GW_ROPE_LLAMA3) {
-            freq[i] = scale_llama3(hp, freq[i]);
+        if (r->scaling == GW_ROPE_LINEAR) {
+            freq[i] /= r->factor;
+        } else if (r->scaling == GW_ROPE_LLAMA3) {
+            freq[i] = scale_llama3(r, freq[i]);
         }
+        freq[i] = i < r->turning ? freq[i] : 0.0;
     }
-    if (hp->rope_scaling == GW_ROPE_YARN) {
-        scale_yarn(hp, freq);
-        *magnitude = hp->rope_attn_factor > 0.0 ? hp->rope_attn_factor
-                                                : gw_rope_yarn_magnitude(hp->rope_factor, 1.0);
+    if (r->scaling == GW_ROPE_YARN) {
+        scale_yarn(r, freq);
+        *magnitude = r->attn_factor > 0.0 ? r->attn_factor : gw_rope_yarn_magnitude(r->factor, 1.0);
+    } else if (r->scaling == GW_ROPE_LONGROPE) {
+        *magnitude = is_long ? r->long_attn_factor : r->attn_factor;
     }
 }
 

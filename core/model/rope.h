@@ -3,16 +3,18 @@
  * Sines, cosines, exponentials and logarithms are computed here in double precision from IEEE
  * operations alone (add, multiply, divide, fma, round), because the last bit of a C library's
  * depends on the library. Scaling rules: linear (Chen et al. 2023, arXiv:2306.15595), llama3 (the
- * Llama 3.1 model card), yarn (Peng et al. 2023, arXiv:2309.00071), explicit divisors.
+ * Llama 3.1 model card), yarn (Peng et al. 2023, arXiv:2309.00071), longrope (Ding et al. 2024,
+ * arXiv:2402.13753), explicit divisors.
  */
 #ifndef GW_MODEL_ROPE_H
 #define GW_MODEL_ROPE_H
 
 #include "core/model/hparams.h"
 
-/* Angle per position of each rotated pair, freq [rope_dim / 2] in radians, and the factor that
- * multiplies every sine and cosine (1 except with yarn). hp was range-checked by the checkpoint. */
-void gw_rope_frequencies(const gw_hparams *hp, double *freq, double *magnitude);
+/* Angle per position of each rotated pair, freq [dim / 2] in radians, and the factor that
+ * multiplies every sine and cosine (1 except with yarn and longrope), for a context of n_ctx
+ * positions. r was range-checked by the checkpoint. */
+void gw_rope_frequencies(const gw_rope *r, int32_t n_ctx, double *freq, double *magnitude);
 
 /* What yarn multiplies sines and cosines by where a file states no factor: 0.1 scale log(factor) +
  * 1, and 1 for a factor that stretches nothing. */

@@ -1,12 +1,13 @@
-/* core/model/spec.h - a model family as data: which weights, which blocks, in which order.
+/* core/model/spec.h - a model family as data: which numbers, which weights, which blocks.
  *
  * specs/NAME.spec are text, embedded at build time; the grammar stands in specs/README.md. A new
- * family made of known blocks is one new file there and nothing else.
+ * family made of known blocks is one new file there, or a file given by --spec, and nothing else.
  */
 #ifndef GW_MODEL_SPEC_H
 #define GW_MODEL_SPEC_H
 
 #include "core/model/checkpoint.h"
+#include "core/model/expr.h"
 
 typedef struct gw_spec gw_spec;
 
@@ -14,55 +15,228 @@ typedef struct gw_spec gw_spec;
  * GW_E_METADATA names what is unknown and lists what is known. The spec is const data. */
 gw_status gw_spec_find(const char *where, const char *architecture, const gw_spec **out);
 const char *gw_spec_family(const gw_spec *spec);
-/* 1 when GGUF files of the family store q and k for GW_ROPE_INTERLEAVED. Hugging Face folders are
- * always GW_ROPE_HALVES. */
-int gw_spec_gguf_interleaved(const gw_spec *spec);
 /* The embedded specs in order of name; NULL past the last one. */
 const gw_spec *gw_spec_at(size_t i);
 const char *gw_spec_text(const gw_spec *spec);
+/* The embedded spec of this name, bytes long; NULL: there is none. */
+const gw_spec *gw_spec_named(const char *name, size_t bytes);
 
 /* ---- a spec, read --------------------------------------------------------------------------- */
 
-enum { GW_SPEC_WEIGHTS = 32, GW_SPEC_BLOCKS = 24, GW_SPEC_ARGS = 6, GW_SPEC_FACTORS = 3 };
+enum {
+    GW_SPEC_WEIGHTS = 80,
+    GW_SPEC_SOURCES = 3, /* alternatives of a weight in one container */
+    GW_SPEC_BLOCKS = 96,
+    GW_SPEC_ARGS = 6,
+    GW_SPEC_NUMBERS = 96,
+    GW_SPEC_KEYS = 4,
+    GW_SPEC_WORDS = 8,
+    GW_SPEC_KINDS = 6,
+    GW_SPEC_VALUES = 24,
+    GW_SPEC_LISTED = 16 /* prefixes, and names to pass over */
+};
+
+/* ---- numbers */
+
+typedef enum gw_number_type {
+    GW_NUMBER_INTEGER,
+    GW_NUMBER_REAL,
+    GW_NUMBER_FLAG,
+    GW_NUMBER_WORD,      /* the index of a text in `words`  */
+    GW_NUMBER_ACTIVATION /* a gw_act_kind                   */
+} gw_number_type;
+
+typedef struct gw_spec_number {
+    char name[24];
+    gw_number_type type;
+    char hf[GW_SPEC_KEYS][64], gguf[GW_SPEC_KEYS][64]; /* the first that is there */
+    int n_hf, n_gguf;
+    char words[GW_SPEC_WORDS][32];
+    int n_words;
+    gw_expr absent, null, must; /* when no key is there; when it is null; what has to hold */
+    int file;                   /* where it was declared: inherited or own */
+} gw_spec_number;
+
+/* Numbers that the engine itself reads; a spec has them all (specs/llama.spec). */
+typedef enum gw_reserved {
+    GW_NUM_LAYERS,
+    GW_NUM_D_MODEL,
+    GW_NUM_VOCAB,
+    GW_NUM_CONTEXT,
+    GW_NUM_EPS,
+    GW_NUM_TIED,
+    GW_NUM_KIND,
+    GW_NUM_HEADS,
+    GW_NUM_KV_HEADS,
+    GW_NUM_D_HEAD,
+    GW_NUM_V_HEAD,
+    GW_NUM_FF,
+    GW_NUM_WINDOW,
+    GW_NUM_CHUNK,
+    GW_NUM_ROPE,
+    GW_NUM_Q_FACTOR,
+    GW_NUM_ATTN_SCALE,
+    GW_NUM_ATTN_CAP,
+    GW_NUM_EXPERTS,
+    GW_NUM_USED,
+    GW_NUM_EXPERT_FF,
+    GW_NUM_RESERVED
+} gw_reserved;
+
+/* "gelu_new", "silu": 1 and *out, or 0. */
+int gw_activation_known(const char *text, gw_act_kind *out);
+const char *gw_reserved_name(gw_reserved number);
+
+typedef struct gw_spec_rope {
+    char name[24];
+    gw_expr dim, turning, base;
+    gw_rope_style style_hf, style_gguf;
+    char scaling[GW_SPEC_KEYS][64]; /* objects of config.json that may hold the scaling */
+    int n_scaling, scales;          /* scales 0: none, in no container */
+} gw_spec_rope;
+
+typedef struct gw_spec_factor { /* of q, by position */
+    char name[24];
+    gw_expr value;
+} gw_spec_factor;
+
+/* ---- weights */
+
+/* clang-format off */
+typedef enum gw_transform {
+    GW_TRANSFORM_NONE, GW_TRANSFORM_PLUS_ONE, GW_TRANSFORM_EXP, GW_TRANSFORM_NEGATE,
+    GW_TRANSFORM_SOFTPLUS, GW_TRANSFORM_SQRT, GW_TRANSFORM_TIMES
+} gw_transform;
+/* clang-format on */
+
+enum { GW_SPEC_TRANSFORMS = 3 };
+
+/* How a container stores a weight. */
+typedef struct gw_spec_source {
+    char name[80];   /* %d: the layer; a second %d: the expert. Folders: without the prefix */
+    char scales[80]; /* of a matrix in two tensors: codes and their scales; "": in one       */
+    gw_expr first, count, of; /* of every `of` stored rows, `count` from `first` on; no `of`: all */
+    int transposed;           /* stored [columns, rows]                                           */
+    gw_transform transform[GW_SPEC_TRANSFORMS];
+    gw_expr times; /* of GW_TRANSFORM_TIMES */
+} gw_spec_source;
 
 typedef struct gw_spec_weight {
-    char role[24];                    /* "q_bias": what blocks call it, and messages too       */
-    char gguf[64], hf[96];            /* names on disk; per layer when they hold %d            */
-    char dim[2][GW_SPEC_FACTORS + 1]; /* each a product of symbols: "he" = heads * head width  */
-    int n_dim;
+    char role[24];
+    gw_expr dim[3];
+    int n_dim; /* 3: [experts, rows, columns]; a bias of experts is [experts, rows] with `stacked`
+                */
+    int stacked;
     int per_layer;
     int optional;
-    int fallback; /* index of the weight that serves when this one is absent; -1: none */
+    int keep_float; /* never converted: a router */
+    int alibi;      /* made, not stored: slopes of the heads */
+    int fallback;   /* index of the weight that serves when this one is absent; -1: none */
+    int tied;       /* the fallback serves also when the checkpoint says that both are one */
+    gw_spec_source hf[GW_SPEC_SOURCES], gguf[GW_SPEC_SOURCES];
+    int n_hf, n_gguf;
+    int file, hf_file, gguf_file;
 } gw_spec_weight;
+
+/* ---- blocks */
 
 /* clang-format off */
 typedef enum gw_block_kind {
     GW_BLOCK_EMBED, GW_BLOCK_NORM, GW_BLOCK_QKV, GW_BLOCK_ROPE_KV, GW_BLOCK_ATTENTION,
-    GW_BLOCK_RESIDUAL, GW_BLOCK_GLU, GW_BLOCK_LINEAR, GW_BLOCK_KINDS
+    GW_BLOCK_RESIDUAL, GW_BLOCK_GLU, GW_BLOCK_LINEAR, GW_BLOCK_MLP, GW_BLOCK_MIX, GW_BLOCK_ADD,
+    GW_BLOCK_ROUTE, GW_BLOCK_EXPERTS, GW_BLOCK_KINDS
 } gw_block_kind;
 /* clang-format on */
 
 typedef enum gw_section { GW_SECTION_START, GW_SECTION_LAYER, GW_SECTION_HEAD } gw_section;
 
+/* Flags of blocks. */
+enum {
+    GW_FLAG_LAYERNORM = 1 << 0,
+    GW_FLAG_ADD = 1 << 1,   /* the result is added to the stream */
+    GW_FLAG_ROW = 1 << 2,   /* norms of q, k over the whole row  */
+    GW_FLAG_HEADS = 1 << 3, /* their weights are [heads, e]      */
+    GW_FLAG_AFTER = 1 << 4,
+    GW_FLAG_PLAIN = 1 << 5,
+    GW_FLAG_NORM_V = 1 << 6,
+    GW_FLAG_GATE_INPUT = 1 << 7,
+    GW_FLAG_QUERY = 1 << 8 /* q alone, of a layer that reads another one's cache */
+};
+
+/* Slots of gw_spec_block.number. */
+enum {
+    GW_ARG_EPS = 0,
+    GW_ARG_SCALE = 1,
+    GW_ARG_CAP = 2,
+    GW_ARG_LIMIT = 3,
+    GW_ARG_ALPHA = 4,
+    GW_ARG_USED = 0,
+    GW_ARG_GROUPS = 2,
+    GW_ARG_GROUPS_USED = 3,
+    GW_ARG_BEST = 4,
+    GW_ARG_RENORM = 5,
+    GW_ARG_JITTER = 6,
+    GW_ARG_OFFSET = 2,
+    GW_ARG_CACHE = 3, /* attention, rope_kv: the layer whose cache is read */
+    GW_SPEC_EXPRS = 7
+};
+
+enum { GW_VALUE_STREAM, GW_VALUE_LAST };
+
 typedef struct gw_spec_block {
     gw_block_kind kind;
     gw_section section;
-    int weight[GW_SPEC_ARGS]; /* indices of weights, -1: none. qkv: q k v, then their biases;
-                                 rope_kv: q norm, k norm; residual: matrix, bias; glu: gate, up */
+    int layer_kind;           /* of GW_SECTION_LAYER                                             */
+    int weight[GW_SPEC_ARGS]; /* indices of weights, -1: none; slots by kind: spec_blocks.c      */
+    int in, side, out; /* values: what it takes, the route or gate beside it, what it gives */
+    gw_expr number[GW_SPEC_EXPRS];
+    unsigned flags;
+    gw_act_kind act; /* when act_number is -1 */
+    int act_number;  /* number that says which activation, or which score */
+    gw_score score;
 } gw_spec_block;
 
 typedef struct gw_blueprint {
     char family[32];
+    gw_expr_pool pool;
+    gw_spec_number number[GW_SPEC_NUMBERS];
+    int n_numbers;
+    int reserved[GW_NUM_RESERVED]; /* index of each; -1 while it is not declared */
+    gw_spec_rope rope[GW_MAX_ROPES];
+    int n_ropes;
+    gw_spec_factor factor[GW_MAX_FACTORS];
+    int n_factors;
     gw_spec_weight weight[GW_SPEC_WEIGHTS];
     int n_weights;
+    char kind[GW_SPEC_KINDS][24]; /* of layers */
+    int n_kinds;
     gw_spec_block block[GW_SPEC_BLOCKS];
     int n_blocks;
+    char value[GW_SPEC_VALUES][24];
+    int n_values;
+    char prefix[GW_SPEC_LISTED][40],
+        skip[GW_SPEC_LISTED][40]; /* of names in folders; to pass over */
+    int n_prefixes, n_skips;
 } gw_blueprint;
 
 /* Read the text of a spec. name: for messages, which read "NAME.spec:LINE". GW_E_SYNTAX. */
 gw_status gw_blueprint_read(const char *name, const char *text, gw_blueprint *out);
 
-/* The value of one dimension of a weight, for example "he" = n_heads * d_head. */
-int64_t gw_spec_extent(const char *symbols, const gw_hparams *hp);
+/* Does the block run in this layer (n_layers: outside of them)? */
+static inline int gw_block_runs(const gw_spec_block *b, const gw_hparams *hp, int layer) {
+    return layer >= hp->n_layers
+               ? b->section != GW_SECTION_LAYER
+               : b->section == GW_SECTION_LAYER && b->layer_kind == hp->layer[layer].kind;
+}
+/* How many matrices the block multiplies one input with side by side: weight[0 .. n). */
+int gw_block_matrices(const gw_spec_block *b);
+
+/* An expression over the numbers of a layer; NaN where one of them is not stated. */
+double gw_spec_value(const gw_blueprint *bp, const gw_hparams *hp, int layer, gw_expr e);
+/* The same by position, for factors. */
+double gw_spec_value_at(const gw_blueprint *bp, const gw_hparams *hp, gw_expr e, double position);
+/* One dimension of a weight; GW_E_METADATA when it is no number from 1 to 2^31. */
+gw_status gw_spec_extent(const gw_blueprint *bp, const gw_hparams *hp, int layer,
+                         const gw_spec_weight *w, gw_expr e, int64_t *out);
 
 #endif

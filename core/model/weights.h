@@ -52,11 +52,14 @@ gw_status gw_weights_sample(const gw_weights *w, const gw_plan_device *device, i
                             gw_weights **out);
 
 const gw_blueprint *gw_weights_blueprint(const gw_weights *w);
+/* Its own numbers: a sample has fewer layers than the model. */
+const gw_hparams *gw_weights_hparams(const gw_weights *w);
 /* Weight number `role` of the blueprint in a layer (any value when it is not per layer); NULL when
  * role is -1 or the optional tensor is absent. device: whose copy of a vector. */
 const gw_tensor *gw_weights_get(const gw_weights *w, int role, int layer, int device);
 
-/* Bytes read for one generated token: every matrix of the layers and the head, norms and biases. */
+/* Bytes read for one generated token: every matrix of the layers and the head, of experts those
+ * that a token uses, norms and biases. */
 uint64_t gw_weights_decode_bytes(const gw_weights *w);
 /* The format that most bytes of the layers' matrices have: embedding and head often differ. */
 gw_fmt gw_weights_format(const gw_weights *w);

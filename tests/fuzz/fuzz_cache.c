@@ -49,8 +49,8 @@ static void write_true(const gw_session *s, int fd, const uint8_t *data, size_t 
     digest_add(&check, body + sizeof h, words);
     digest_add(&check, body + start, text);
     memcpy(body + start + text, &check.h, 8);
-    for (size_t at = 0; at < cells; at += gw_kv_page_bytes(&s->kv)) {
-        digest_add(&check, body + start + text + 8 + at, gw_kv_page_bytes(&s->kv));
+    for (size_t at = 0; at < cells; at += gw_kv_page_bytes(&s->kv, 0, 0)) {
+        digest_add(&check, body + start + text + 8 + at, gw_kv_page_bytes(&s->kv, 0, 0));
     }
     memcpy(body + h.bytes - 8, &check.h, 8);
     if (write(fd, body, h.bytes) != (ssize_t)h.bytes) {

@@ -160,7 +160,7 @@ static gw_status open_rig(const gw_place *place, const gw_place_sizes *sizes, in
     gw_place *mine = &r->model.place;
     const gw_blueprint *bp = gw_weights_blueprint(weights);
     r->rows = d == 0 && sizes->chunk > HOME_ROWS ? HOME_ROWS : sizes->chunk;
-    r->model.hp = *sizes->hp;
+    r->model.hp = *gw_weights_hparams(weights);
     r->model.hp.n_layers = layers;
     r->model.weights = weights;
     mine->devices[0] = place->devices[d];
@@ -283,10 +283,15 @@ static uint64_t key_of(const gw_place *place, const gw_place_sizes *s, int d, in
     const gw_device_info *waits = &place->info[other];
     const gw_hparams *hp = s->hp;
     int n_blocks = gw_weights_blueprint(s->weights)->n_blocks;
-    const int64_t numbers[] = {VERSION,     home->threads,  hp->n_layers,       hp->d_model,
-                               hp->n_heads, hp->n_kv_heads, hp->d_head,         hp->d_ff,
-                               hp->n_vocab, s->chunk,       (int64_t)s->kv_fmt, own->threads};
+    const int64_t numbers[] = {VERSION,     home->threads, hp->n_layers,       hp->d_model,
+                               hp->n_vocab, s->chunk,      (int64_t)s->kv_fmt, own->threads};
     uint64_t h = gw_cache_hash(0, numbers, sizeof numbers);
+    for (int32_t l = 0; l < hp->n_layers; l++) {
+        const gw_layer *y = &hp->layer[l];
+        const int32_t words[] = {y->kind, y->n_heads, y->n_kv_heads, y->d_head, y->v_head,
+                                 y->d_ff, y->window,  y->n_experts,  y->n_used, y->d_expert};
+        h = gw_cache_hash(h, words, sizeof words);
+    }
     h = gw_cache_hash(h, home->name, strlen(home->name));
     h = gw_cache_hash(h, own->id, strlen(own->id));
     h = gw_cache_hash(h, own->name, strlen(own->name));

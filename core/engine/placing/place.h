@@ -40,7 +40,7 @@ typedef struct gw_place_sizes {
     int32_t n_ctx, chunk;
     uint64_t *bytes[GW_MAX_DEVICES];   /* [(n_layers + 1) * n_blocks] of the matrices */
     gw_where *accepts[GW_MAX_DEVICES]; /* the same: has the device kernels for it?    */
-    uint64_t vectors, kv_layer, kv_table;
+    uint64_t vectors, kv_table;
     uint64_t blas;                 /* that a device works with in prompts under --blas */
     uint64_t room[GW_MAX_DEVICES]; /* free, or the budget; 0: unknown             */
 } gw_place_sizes;

@@ -27,17 +27,23 @@ static void ask_kernels(const gw_plan_device *device, const gw_graph *g, int n_l
 
 /* Tensors of a graph that is only looked at: formats and shapes. */
 typedef struct outline {
-    gw_tensor stream[GW_MAX_DEVICES], rope[GW_MAX_DEVICES], table[GW_MAX_DEVICES];
+    gw_tensor stream[GW_MAX_DEVICES], table[GW_MAX_DEVICES];
+    gw_tensor rope[GW_MAX_DEVICES][GW_MAX_ROPES], factor[GW_MAX_DEVICES][GW_MAX_FACTORS];
     gw_tensor *k, *v;
 } outline;
 
 static gw_status draw_outline(const gw_hparams *hp, gw_fmt kv_fmt, int rows, outline *o) {
     gw_tensor stream = {.fmt = GW_FMT_F32, .n_dim = 2, .dim = {rows, hp->d_model}};
-    gw_tensor rope = {.fmt = GW_FMT_F32, .n_dim = 3, .dim = {GW_PAGE, 2, hp->rope_dim / 2}};
     gw_tensor table = {.fmt = GW_FMT_I32, .n_dim = 2, .dim = {1, 1}};
     for (int d = 0; d < GW_MAX_DEVICES; d++) {
         o->stream[d] = stream;
-        o->rope[d] = rope;
+        for (int r = 0; r < GW_MAX_ROPES; r++) {
+            o->rope[d][r] = (gw_tensor){
+                .fmt = GW_FMT_F32, .n_dim = 3, .dim = {GW_PAGE, 2, hp->rope[r].dim / 2}};
+        }
+        for (int f = 0; f < GW_MAX_FACTORS; f++) {
+            o->factor[d][f] = (gw_tensor){.fmt = GW_FMT_F32, .n_dim = 1, .dim = {GW_PAGE}};
+        }
         o->table[d] = table;
     }
     o->k = calloc((size_t)hp->n_layers, sizeof *o->k);
@@ -46,10 +52,11 @@ static gw_status draw_outline(const gw_hparams *hp, gw_fmt kv_fmt, int rows, out
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", hp->n_layers);
     }
     for (int32_t l = 0; l < hp->n_layers; l++) {
+        const gw_layer *y = &hp->layer[l];
         o->k[l] =
-            (gw_tensor){.fmt = kv_fmt, .n_dim = 4, .dim = {1, hp->n_kv_heads, hp->d_head, GW_PAGE}};
+            (gw_tensor){.fmt = kv_fmt, .n_dim = 4, .dim = {1, y->n_kv_heads, y->d_head, GW_PAGE}};
         o->v[l] =
-            (gw_tensor){.fmt = kv_fmt, .n_dim = 4, .dim = {1, hp->n_kv_heads, GW_PAGE, hp->d_head}};
+            (gw_tensor){.fmt = kv_fmt, .n_dim = 4, .dim = {1, y->n_kv_heads, GW_PAGE, y->v_head}};
     }
     return GW_OK;
 }
@@ -64,7 +71,8 @@ static gw_status probe_order(const gw_plan_device *device, const gw_weights *wei
     GW_TRY_DONE(draw_outline(hp, kv_fmt, ROWS, &o));
     gw_graph_inputs in = {.hp = hp,
                           .weights = weights,
-                          .rope = o.rope,
+                          .rope = o.rope[0],
+                          .q_factor = o.factor[0],
                           .page_table = o.table,
                           .k = o.k,
                           .v = o.v,
@@ -75,6 +83,7 @@ static gw_status probe_order(const gw_plan_device *device, const gw_weights *wei
     GW_TRY_DONE(gw_graph_new(&in, &graph));
     gw_graph_body(&graph, &in, 0, hp->n_layers);
     gw_graph_head(&graph, &in, 1);
+    GW_TRY_DONE(gw_graph_check(&graph));
     ask_kernels(device, &graph, hp->n_layers, gw_weights_blueprint(weights)->n_blocks, accepts);
 done:
     gw_graph_free(&graph);
@@ -153,7 +162,7 @@ gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparam
     s.chunk = s.chunk > s.n_ctx ? s.n_ctx : s.chunk;
     s.blas = options->blas ? GW_BLAS_BYTES : 0;
     GW_TRY(gw_kv_format(options->kv_type, &s.kv_fmt));
-    GW_TRY(gw_kv_bytes(hp, s.kv_fmt, 1, s.n_ctx, &s.kv_layer, &s.kv_table));
+    GW_TRY(gw_kv_bytes(hp, s.kv_fmt, 1, s.n_ctx, &s.kv_table));
     for (int d = 0; d < place->n_devices; d++) {
         s.bytes[d] = calloc(n, sizeof *s.bytes[d]);
         s.accepts[d] = calloc(n, sizeof *s.accepts[d]);
@@ -226,14 +235,23 @@ void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, 
 static uint64_t bound_scratch(const gw_place_sizes *s, int head) {
     const gw_hparams *hp = s->hp;
     uint64_t rows = s->chunk > GW_DECODE_MAX ? (uint64_t)s->chunk : GW_DECODE_MAX;
-    uint64_t d = (uint64_t)hp->d_model, q = (uint64_t)hp->n_heads * (uint64_t)hp->d_head;
-    uint64_t kv = (uint64_t)hp->n_kv_heads * (uint64_t)hp->d_head, f = (uint64_t)hp->d_ff;
-    uint64_t row = 6 * d + 3 * q + 2 * kv + 3 * f + (uint64_t)hp->n_heads;
-    uint64_t pages = s->kv_table / sizeof(int32_t);
-    uint64_t attention = (uint64_t)hp->n_heads * pages * ((uint64_t)hp->d_head + 2) * sizeof(float);
+    uint64_t pages = s->kv_table / sizeof(int32_t), row = 0, attention = 0, width = 0;
+    for (int32_t l = 0; l < hp->n_layers; l++) {
+        const gw_layer *y = &hp->layer[l];
+        uint64_t d = (uint64_t)hp->d_model, q = (uint64_t)y->n_heads * (uint64_t)y->d_head;
+        uint64_t kv = (uint64_t)y->n_kv_heads * (uint64_t)y->d_head, f = (uint64_t)y->d_ff;
+        uint64_t experts = (uint64_t)y->n_used * (uint64_t)y->d_expert;
+        uint64_t one = 6 * d + 3 * q + 2 * kv + 3 * (f + experts) + (uint64_t)y->n_heads;
+        uint64_t work = (uint64_t)y->n_heads * pages * ((uint64_t)y->v_head + 2) * sizeof(float);
+        row = one > row ? one : row;
+        attention = work > attention ? work : attention;
+    }
+    for (int r = 0; r < hp->n_ropes; r++) {
+        width += (uint64_t)hp->rope[r].dim;
+    }
     uint64_t at_once = attention * rows < ATTENTION_WORK ? attention * rows : ATTENTION_WORK;
     attention = attention > at_once ? attention : at_once;
-    uint64_t rope = (uint64_t)s->n_ctx * (uint64_t)hp->rope_dim * sizeof(float);
+    uint64_t rope = (uint64_t)s->n_ctx * width * sizeof(float);
     uint64_t each = LOGIT_ROWS * sizeof(float) + sizeof(gw_listed); /* and the draw's list */
     uint64_t logits = head ? each * (uint64_t)hp->n_vocab : 0;
     enum { STEPS = 1 << 20 }; /* step blocks and roundings */
@@ -248,8 +266,10 @@ int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_w
     for (int at = 0; at < (n_layers + 1) * bp->n_blocks; at++) {
         int d = where[at], b = at % bp->n_blocks, outside = at / bp->n_blocks == n_layers;
         use[d].weights += sizes->bytes[d][at];
-        if (!outside && bp->block[b].kind == GW_BLOCK_ATTENTION) {
-            use[d].kv += sizes->kv_layer;
+        int layer = at / bp->n_blocks, runs = gw_block_runs(&bp->block[b], sizes->hp, layer);
+        if (!outside && runs && bp->block[b].kind == GW_BLOCK_ATTENTION) {
+            use[d].kv +=
+                gw_kv_layer_bytes(&sizes->hp->layer[layer], sizes->kv_fmt, 1, sizes->n_ctx);
         }
         use[d].layers += !outside && b == place->last_block;
         use[d].head |= outside && b == bp->n_blocks - 1;
@@ -335,7 +355,7 @@ static void note_declined(gw_place *place, const gw_place_sizes *sizes) {
         int d = i < 0 ? 0 : device_of(place, i, place->offloaded);
         for (int b = 0; b < bp->n_blocks; b++) {
             int at = l * bp->n_blocks + b;
-            int declined = bp->block[b].section == GW_SECTION_LAYER && d != place->where[at];
+            int declined = gw_block_runs(&bp->block[b], sizes->hp, l) && d != place->where[at];
             count += declined;
             device = declined ? d : device;
         }

@@ -27,14 +27,19 @@ void gw_describe_files(const gw_checkpoint *checkpoint, gw_model_info *info,
 void gw_describe_shape(const gw_hparams *hp, gw_model_info *info) {
     info->n_layers = hp->n_layers;
     info->d_model = hp->d_model;
-    info->n_heads = hp->n_heads;
-    info->n_kv_heads = hp->n_kv_heads;
-    info->d_head = hp->d_head;
-    info->d_ff = hp->d_ff;
+    const gw_layer *first = hp->layer; /* NULL: the numbers are not known */
+    info->n_heads = first != NULL ? first->n_heads : 0;
+    info->n_kv_heads = first != NULL ? first->n_kv_heads : 0;
+    info->d_head = first != NULL ? first->d_head : 0;
+    info->d_ff = first != NULL ? first->d_ff : 0;
     info->n_vocab = hp->n_vocab;
     info->n_ctx_train = hp->n_ctx;
-    info->kv_bytes_per_token =
-        4 * (uint64_t)hp->n_layers * (uint64_t)hp->n_kv_heads * (uint64_t)hp->d_head;
+    info->kv_bytes_per_token = 0;
+    for (int32_t l = 0; l < hp->n_layers; l++) {
+        const gw_layer *y = &hp->layer[l];
+        info->kv_bytes_per_token +=
+            y->has_cache ? 2 * (uint64_t)y->n_kv_heads * (uint64_t)(y->d_head + y->v_head) : 0;
+    }
 }
 
 void gw_describe_format(gw_fmt fmt, char *out, size_t room) {

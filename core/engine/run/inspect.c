@@ -77,7 +77,6 @@ static void find_chat(gw_inspection *v, const gw_vocab *vocab, const gw_tokenize
 /* As opening goes: tokenizer, family, tensors. */
 static gw_status check(gw_inspection *v, int flags, const volatile int *cancel) {
     const gw_vocab *vocab = NULL;
-    const gw_spec *spec = NULL;
     const char *where = gw_checkpoint_path(v->checkpoint);
     GW_TRY(gw_checkpoint_vocab(v->checkpoint, &vocab));
     if (vocab != NULL) {
@@ -86,19 +85,11 @@ static gw_status check(gw_inspection *v, int flags, const volatile int *cancel) 
         find_chat(v, vocab, t);
         gw_tokenizer_free(t);
     }
-    GW_TRY(gw_spec_find(where, gw_checkpoint_hparams(v->checkpoint)->family, &spec));
-    gw_blueprint *blueprint = calloc(1, sizeof *blueprint);
-    if (blueprint == NULL) {
-        return gw_fail(GW_E_NOMEM, where, "no memory for the model spec");
-    }
-    gw_status status = gw_blueprint_read(gw_spec_family(spec), gw_spec_text(spec), blueprint);
-    if (status == GW_OK) {
-        gw_weights *weights = NULL;
-        gw_weights_options options = {.where = where};
-        status = gw_weights_open(v->checkpoint, blueprint, &options, &weights);
-        gw_weights_free(weights);
-    }
-    free(blueprint);
+    gw_weights *weights = NULL;
+    gw_weights_options options = {.where = where};
+    gw_status status =
+        gw_weights_open(v->checkpoint, gw_checkpoint_blueprint(v->checkpoint), &options, &weights);
+    gw_weights_free(weights);
     if (status == GW_OK && (flags & GW_INSPECT_VALUES)) {
         status = check_all_values(v->checkpoint, cancel);
     }

@@ -8,14 +8,22 @@
 
 static int32_t page_count(int32_t n_ctx) { return (n_ctx - 1) / GW_PAGE + 1; }
 
-/* Bytes of K (or V) of one layer. */
-static int layer_bytes(const gw_hparams *hp, gw_fmt fmt, int32_t slots, int32_t n_ctx,
-                       uint64_t *bytes) {
+/* Bytes of K (part 0) or V (part 1) of one layer. */
+static int part_bytes(const gw_layer *layer, gw_fmt fmt, int part, int32_t slots, int32_t n_ctx,
+                      uint64_t *bytes) {
     const gw_format *f = gw_format_of(fmt); /* a page is whole blocks of any format */
+    uint64_t width = layer->has_cache ? (uint64_t)(part == 0 ? layer->d_head : layer->v_head) : 0;
     return gw_size_mul(GW_PAGE / f->block_elems * f->block_bytes, (uint64_t)slots, bytes) &&
            gw_size_mul(*bytes, (uint64_t)page_count(n_ctx), bytes) &&
-           gw_size_mul(*bytes, (uint64_t)hp->n_kv_heads, bytes) &&
-           gw_size_mul(*bytes, (uint64_t)hp->d_head, bytes);
+           gw_size_mul(*bytes, (uint64_t)layer->n_kv_heads, bytes) &&
+           gw_size_mul(*bytes, width, bytes);
+}
+
+uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_fmt fmt, int32_t slots, int32_t n_ctx) {
+    uint64_t k = 0, v = 0;
+    int fits =
+        part_bytes(layer, fmt, 0, slots, n_ctx, &k) && part_bytes(layer, fmt, 1, slots, n_ctx, &v);
+    return fits ? k + v : UINT64_MAX;
 }
 
 gw_status gw_kv_format(const char *kv_type, gw_fmt *out) {
@@ -29,10 +37,14 @@ gw_status gw_kv_format(const char *kv_type, gw_fmt *out) {
 }
 
 gw_status gw_kv_bytes(const gw_hparams *hp, gw_fmt fmt, int32_t slots, int32_t n_ctx,
-                      uint64_t *layer, uint64_t *table) {
-    uint64_t one, all;
-    if (!layer_bytes(hp, fmt, slots, n_ctx, &one) ||
-        !gw_size_mul(one, 2 * (uint64_t)hp->n_layers, &all) || all > SIZE_MAX) {
+                      uint64_t *table) {
+    uint64_t one = 0, all = 0;
+    int fits = 1;
+    for (int32_t i = 0; i < 2 * hp->n_layers; i++) {
+        fits = fits && part_bytes(&hp->layer[i / 2], fmt, i % 2, slots, n_ctx, &one) &&
+               gw_size_add(all, one, &all);
+    }
+    if (!fits || all > SIZE_MAX) {
         return gw_fail(GW_E_OVERFLOW, "context", "a cache of %d positions does not fit 64 bits",
                        n_ctx);
     }
@@ -40,7 +52,6 @@ gw_status gw_kv_bytes(const gw_hparams *hp, gw_fmt fmt, int32_t slots, int32_t n
         return gw_fail(GW_E_OVERFLOW, "context", "%d slots of %d pages are too many", slots,
                        page_count(n_ctx));
     }
-    *layer = 2 * one;
     *table = (uint64_t)slots * (uint64_t)page_count(n_ctx) * sizeof(int32_t);
     return GW_OK;
 }
@@ -73,20 +84,28 @@ static gw_status fill_page_tables(gw_kv *kv, int32_t slots, int32_t pages) {
     return status;
 }
 
-static gw_status new_layer(gw_kv *kv, int32_t l, const gw_hparams *hp, gw_fmt fmt, int64_t rows,
-                           uint64_t bytes) {
+static gw_status new_layer(gw_kv *kv, int32_t l, const gw_layer *layer, int64_t rows, int32_t slots,
+                           int32_t n_ctx) {
     const gw_plan_device *d = &kv->devices[kv->k[l].device];
-    size_t page = (size_t)bytes / 2 / (size_t)rows;
-    GW_TRY(d->backend->alloc_pages != NULL
-               ? d->backend->alloc_pages(d->device, (size_t)bytes, page, &kv->cells[l])
-               : d->backend->alloc(d->device, (size_t)bytes, &kv->cells[l]));
-    gw_tensor t = {.fmt = fmt, .n_dim = 4, .buf = kv->cells[l], .device = kv->k[l].device};
+    uint64_t k = 0, v = 0;
+    gw_tensor t = {.fmt = kv->fmt, .n_dim = 4, .device = kv->k[l].device};
+    (void)part_bytes(layer, kv->fmt, 0, slots, n_ctx, &k);
+    (void)part_bytes(layer, kv->fmt, 1, slots, n_ctx, &v);
+    size_t page = (size_t)k / (size_t)rows; /* of equal halves where v is as wide */
+    if (layer->has_cache) {
+        GW_TRY(d->backend->alloc_pages != NULL && k == v
+                   ? d->backend->alloc_pages(d->device, (size_t)(k + v), page, &kv->cells[l])
+                   : d->backend->alloc(d->device, (size_t)(k + v), &kv->cells[l]));
+    }
+    t.buf = kv->cells[l];
     kv->k[l] = kv->v[l] = t;
     kv->k[l].name = "K cache";
     kv->v[l].name = "V cache";
-    memcpy(kv->k[l].dim, (int64_t[4]){rows, hp->n_kv_heads, hp->d_head, GW_PAGE}, sizeof t.dim);
-    memcpy(kv->v[l].dim, (int64_t[4]){rows, hp->n_kv_heads, GW_PAGE, hp->d_head}, sizeof t.dim);
-    kv->v[l].offset = (size_t)bytes / 2;
+    memcpy(kv->k[l].dim, (int64_t[4]){rows, layer->n_kv_heads, layer->d_head, GW_PAGE},
+           sizeof t.dim);
+    memcpy(kv->v[l].dim, (int64_t[4]){rows, layer->n_kv_heads, GW_PAGE, layer->v_head},
+           sizeof t.dim);
+    kv->v[l].offset = (size_t)k;
     return GW_OK;
 }
 
@@ -94,9 +113,10 @@ gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *whe
                     const gw_hparams *hp, gw_fmt fmt, int32_t slots, int32_t n_ctx, gw_kv *out) {
     gw_kv kv = {.devices = devices, .n_devices = n_devices, .n_layers = hp->n_layers};
     int32_t pages = page_count(n_ctx);
-    uint64_t layer = 0, table = 0;
+    uint64_t table = 0;
     gw_status status;
-    GW_TRY(gw_kv_bytes(hp, fmt, slots, n_ctx, &layer, &table));
+    kv.fmt = fmt;
+    GW_TRY(gw_kv_bytes(hp, fmt, slots, n_ctx, &table));
     kv.k = calloc((size_t)hp->n_layers, sizeof *kv.k);
     kv.v = calloc((size_t)hp->n_layers, sizeof *kv.v);
     kv.cells = calloc((size_t)hp->n_layers, sizeof(struct gw_buffer *));
@@ -106,7 +126,7 @@ gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *whe
     }
     for (int32_t l = 0; l < hp->n_layers; l++) {
         kv.k[l].device = where[l];
-        GW_TRY_DONE(new_layer(&kv, l, hp, fmt, (int64_t)slots * pages, layer));
+        GW_TRY_DONE(new_layer(&kv, l, &hp->layer[l], (int64_t)slots * pages, slots, n_ctx));
     }
     GW_TRY_DONE(fill_page_tables(&kv, slots, pages));
     *out = kv;
@@ -116,23 +136,44 @@ done:
     return status;
 }
 
-size_t gw_kv_page_bytes(const gw_kv *kv) {
-    const gw_format *f = gw_format_of(kv->k[0].fmt);
-    return (size_t)(kv->k[0].dim[1] * kv->k[0].dim[2]) * GW_PAGE / f->block_elems * f->block_bytes;
+size_t gw_kv_page_bytes(const gw_kv *kv, int layer, int part) {
+    const gw_format *f = gw_format_of(kv->fmt);
+    const gw_tensor *t = part == 0 ? &kv->k[layer] : &kv->v[layer];
+    size_t cells = kv->cells[layer] != NULL ? (size_t)(t->dim[1] * t->dim[2] * t->dim[3]) : 0;
+    return cells / f->block_elems * f->block_bytes;
+}
+
+size_t gw_kv_pages_bytes(const gw_kv *kv) {
+    size_t sum = 0;
+    for (int i = 0; i < 2 * kv->n_layers; i++) {
+        sum += gw_kv_page_bytes(kv, i / 2, i % 2);
+    }
+    return sum;
+}
+
+size_t gw_kv_largest_page(const gw_kv *kv) {
+    size_t most = 1;
+    for (int i = 0; i < 2 * kv->n_layers; i++) {
+        size_t bytes = gw_kv_page_bytes(kv, i / 2, i % 2);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
 }
 
 gw_status gw_kv_read_page(const gw_kv *kv, int layer, int part, int32_t page, void *dst) {
     const gw_tensor *t = part == 0 ? &kv->k[layer] : &kv->v[layer];
-    size_t bytes = gw_kv_page_bytes(kv);
-    return kv->devices[t->device].backend->read(t->buf, t->offset + (size_t)page * bytes, dst,
-                                                bytes);
+    size_t bytes = gw_kv_page_bytes(kv, layer, part);
+    return bytes == 0 ? GW_OK
+                      : kv->devices[t->device].backend->read(
+                            t->buf, t->offset + (size_t)page * bytes, dst, bytes);
 }
 
 gw_status gw_kv_write_page(gw_kv *kv, int layer, int part, int32_t page, const void *src) {
     const gw_tensor *t = part == 0 ? &kv->k[layer] : &kv->v[layer];
-    size_t bytes = gw_kv_page_bytes(kv);
-    return kv->devices[t->device].backend->write(t->buf, t->offset + (size_t)page * bytes, src,
-                                                 bytes);
+    size_t bytes = gw_kv_page_bytes(kv, layer, part);
+    return bytes == 0 ? GW_OK
+                      : kv->devices[t->device].backend->write(
+                            t->buf, t->offset + (size_t)page * bytes, src, bytes);
 }
 
 /* rows of `count` cells each: those from `from` on become zero. */
@@ -142,10 +183,14 @@ static void blank_rows(char *at, size_t rows, size_t count, size_t from, size_t 
     }
 }
 
-void gw_kv_blank(const gw_kv *kv, int part, int32_t live, void *page) {
-    size_t g = (size_t)kv->k[0].dim[1], e = (size_t)kv->k[0].dim[2], from = (size_t)live;
-    if (kv->k[0].fmt == GW_FMT_Q8_0) {
-        size_t head = gw_kv_page_bytes(kv) / g;
+void gw_kv_blank(const gw_kv *kv, int layer, int part, int32_t live, void *page) {
+    const gw_tensor *t = part == 0 ? &kv->k[layer] : &kv->v[layer];
+    size_t g = (size_t)t->dim[1], e = (size_t)t->dim[part == 0 ? 2 : 3], from = (size_t)live;
+    if (kv->cells[layer] == NULL) {
+        return;
+    }
+    if (kv->fmt == GW_FMT_Q8_0) {
+        size_t head = gw_kv_page_bytes(kv, layer, part) / g;
         for (size_t h = 0; h < g; h++) { /* codes, then scales */
             char *codes = (char *)page + h * head, *scales = codes + GW_PAGE * e;
             blank_rows(codes, part == 0 ? e : 1, part == 0 ? GW_PAGE : GW_PAGE * e,
@@ -155,7 +200,7 @@ void gw_kv_blank(const gw_kv *kv, int part, int32_t live, void *page) {
         }
         return;
     }
-    size_t cell = gw_format_of(kv->k[0].fmt)->block_bytes;
+    size_t cell = gw_format_of(kv->fmt)->block_bytes;
     blank_rows(page, part == 0 ? g * e : g, part == 0 ? GW_PAGE : GW_PAGE * e,
                part == 0 ? from : from * e, cell);
 }

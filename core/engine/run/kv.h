@@ -12,7 +12,8 @@
 typedef struct gw_kv {
     const gw_plan_device *devices;
     int n_devices, n_layers;
-    struct gw_buffer **cells; /* [n_layers]: K, then V, on the layer's device */
+    gw_fmt fmt;
+    struct gw_buffer **cells; /* [n_layers]: K, then V, on the layer's device; NULL: no cache */
     struct gw_buffer *pages[GW_MAX_DEVICES];
     gw_tensor *k, *v;                     /* [n_layers], layouts of op.h */
     gw_tensor page_table[GW_MAX_DEVICES]; /* [slots, pages] i32          */
@@ -20,22 +21,27 @@ typedef struct gw_kv {
 
 /* NULL or "f16", "f32", "q8_0"; GW_E_ARGUMENT. */
 gw_status gw_kv_format(const char *kv_type, gw_fmt *out);
-/* Bytes of the cache of one layer, and of its page table, for `slots` timelines of n_ctx positions;
- * GW_E_OVERFLOW when all layers do not fit 64 bits. */
+/* Bytes of the page table for `slots` timelines of n_ctx positions; GW_E_OVERFLOW when the caches
+ * of all layers do not fit 64 bits. */
 gw_status gw_kv_bytes(const gw_hparams *hp, gw_fmt fmt, int32_t slots, int32_t n_ctx,
-                      uint64_t *layer, uint64_t *table);
+                      uint64_t *table);
+/* Of the cache of one layer, 0 where it does not attend; sizes as gw_kv_bytes has checked. */
+uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_fmt fmt, int32_t slots, int32_t n_ctx);
 /* fmt: F16, F32 or Q8_0 (heads in whole blocks of 32). where [n_layers]: the device of each
  * layer's cache. GW_E_NOMEM; the caller has compared gw_kv_bytes with the memory of the devices,
  * which outlive the cache. */
 gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *where,
                     const gw_hparams *hp, gw_fmt fmt, int32_t slots, int32_t n_ctx, gw_kv *out);
 /* One page (GW_PAGE positions, all heads) of K (part 0) or V (part 1) of a layer of slot 0, between
- * the device and host memory of gw_kv_page_bytes bytes. */
-size_t gw_kv_page_bytes(const gw_kv *kv);
+ * the device and host memory of gw_kv_page_bytes bytes; 0: the layer has none. */
+size_t gw_kv_page_bytes(const gw_kv *kv, int layer, int part);
+size_t gw_kv_largest_page(const gw_kv *kv);
+/* Of K and V of all layers. */
+size_t gw_kv_pages_bytes(const gw_kv *kv);
 gw_status gw_kv_read_page(const gw_kv *kv, int layer, int part, int32_t page, void *dst);
 gw_status gw_kv_write_page(gw_kv *kv, int layer, int part, int32_t page, const void *src);
 /* Zero the positions from `live` on in such a page. */
-void gw_kv_blank(const gw_kv *kv, int part, int32_t live, void *page);
+void gw_kv_blank(const gw_kv *kv, int layer, int part, int32_t live, void *page);
 void gw_kv_free(gw_kv *kv); /* of a zeroed or built cache */
 
 #endif

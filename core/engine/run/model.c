@@ -46,31 +46,22 @@ gw_status gw_model_begin(gw_model *m, const gw_model_options *o) {
 
 gw_status gw_model_prepare(gw_model *m, const gw_model_options *o,
                            const gw_backend *const *backends, gw_weights_options *load) {
-    const gw_spec *spec = NULL;
     const char *where = o->path != NULL ? o->path : "(memory)";
     m->hp = *gw_checkpoint_hparams(m->checkpoint);
-    GW_TRY(gw_spec_find(where, m->hp.family, &spec));
-    gw_blueprint *blueprint = calloc(1, sizeof *blueprint);
-    if (blueprint == NULL) {
-        return gw_fail(GW_E_NOMEM, where, "no memory for the model spec");
-    }
     *load = (gw_weights_options){.where = where,
                                  .convert = o->weights,
                                  .progress = o->progress,
                                  .progress_user = o->progress_user,
                                  .cancel = o->cancel};
-    gw_status status = gw_blueprint_read(gw_spec_family(spec), gw_spec_text(spec), blueprint);
-    if (status == GW_OK) {
-        status = gw_place_open(o, backends, &m->place);
-    }
+    gw_status status = gw_place_open(o, backends, &m->place);
     if (status == GW_OK) {
         snprintf(m->converted, sizeof m->converted, "%s", o->weights ? o->weights : "");
         status = gw_arena_set_new(m->place.devices, m->place.n_devices, &m->arenas);
     }
     if (status == GW_OK) {
-        status = gw_weights_open(m->checkpoint, blueprint, load, &m->weights);
+        status = gw_weights_open(m->checkpoint, gw_checkpoint_blueprint(m->checkpoint), load,
+                                 &m->weights);
     }
-    free(blueprint);
     return status;
 }
 

@@ -40,11 +40,12 @@ static void size_text(uint64_t bytes, char *out, size_t room) {
 }
 
 /* The caches and rope table that device d will hold against what it has. */
-static gw_status check_device(const gw_session *s, int d, const int *kv_device, uint64_t layer,
+static gw_status check_device(const gw_session *s, int d, const int *kv_device, gw_fmt fmt,
                               uint64_t tables) {
     const gw_place *place = &s->model->place;
     uint64_t need = tables;
     for (int32_t l = 0; l < s->model->hp.n_layers; l++) {
+        uint64_t layer = gw_kv_layer_bytes(&s->model->hp.layer[l], fmt, 1, s->n_ctx);
         if (kv_device[l] == d && !gw_size_add(need, layer, &need)) {
             return gw_fail(GW_E_OVERFLOW, "context", "%d positions do not fit 64 bits", s->n_ctx);
         }
@@ -68,10 +69,13 @@ static gw_status make_cache(gw_session *s, gw_fmt fmt) {
     const gw_hparams *hp = &s->model->hp;
     const gw_place *place = &s->model->place;
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
-    uint64_t layer, table, rope;
+    uint64_t table, rope, width = GW_MAX_FACTORS;
     gw_status status;
-    GW_TRY(gw_kv_bytes(hp, fmt, 1, s->n_ctx, &layer, &table));
-    if (!gw_size_mul((uint64_t)s->n_ctx * sizeof(float), (uint64_t)hp->rope_dim, &rope) ||
+    for (int r = 0; r < hp->n_ropes; r++) {
+        width += (uint64_t)hp->rope[r].dim;
+    }
+    GW_TRY(gw_kv_bytes(hp, fmt, 1, s->n_ctx, &table));
+    if (!gw_size_mul((uint64_t)s->n_ctx * sizeof(float), width, &rope) ||
         !gw_size_add(table, rope, &table)) {
         return gw_fail(GW_E_OVERFLOW, "context", "%d positions do not fit 64 bits", s->n_ctx);
     }
@@ -80,10 +84,10 @@ static gw_status make_cache(gw_session *s, gw_fmt fmt) {
         return gw_fail(GW_E_NOMEM, "context", "no memory for %d layers", hp->n_layers);
     }
     for (int32_t l = 0; l < hp->n_layers; l++) {
-        device[l] = gw_graph_block_device(bp, s->where, l, GW_BLOCK_ATTENTION);
+        device[l] = gw_graph_block_device(bp, hp, s->where, l, GW_BLOCK_ATTENTION);
     }
     for (int d = 0; d < place->n_devices; d++) {
-        GW_TRY_DONE(check_device(s, d, device, layer, table));
+        GW_TRY_DONE(check_device(s, d, device, fmt, table));
     }
     GW_TRY_DONE(gw_kv_new(place->devices, place->n_devices, device, hp, fmt, 1, s->n_ctx, &s->kv));
 done:
@@ -101,10 +105,15 @@ static gw_status read_options(gw_session *s, const gw_session_options *o, gw_fmt
         return gw_fail(GW_E_ARGUMENT, "chunk", "%d is outside 1..%d", o->chunk, GW_CHUNK_MAX);
     }
     GW_TRY(gw_kv_format(o->kv_type, kv_fmt));
-    if (*kv_fmt == GW_FMT_Q8_0 && s->model->hp.d_head % 32 != 0) {
-        return gw_fail(GW_E_UNSUPPORTED, "kv-type",
-                       "q8_0 needs heads of a multiple of 32 values, this model has %d; use f16",
-                       s->model->hp.d_head);
+    for (int32_t l = 0; *kv_fmt == GW_FMT_Q8_0 && l < s->model->hp.n_layers; l++) {
+        const gw_layer *layer = &s->model->hp.layer[l];
+        int odd = layer->d_head % 32 != 0 ? layer->d_head : layer->v_head;
+        if (layer->has_cache && odd % 32 != 0) {
+            return gw_fail(GW_E_UNSUPPORTED, "kv-type",
+                           "q8_0 needs heads of a multiple of 32 values, this model has %d; use "
+                           "f16",
+                           odd);
+        }
     }
     s->n_ctx = o->n_ctx > 0 ? o->n_ctx : s->model->hp.n_ctx;
     s->chunk = o->chunk > 0 ? o->chunk : CHUNK_DEFAULT;
@@ -115,11 +124,12 @@ static gw_status read_options(gw_session *s, const gw_session_options *o, gw_fmt
 
 /* ---- buffers -------------------------------------------------------------------------------- */
 
-static gw_status make_rope_table(gw_session *s, int d) {
+static gw_status make_rope_table(gw_session *s, int d, int which) {
     enum { ROWS = 256 };
-    const gw_hparams *hp = &s->model->hp;
+    const gw_rope *rope = &s->model->hp.rope[which];
     const gw_plan_device *to = &s->model->place.devices[d];
-    int half = hp->rope_dim / 2;
+    struct gw_buffer **buffer = &s->rope[d][which];
+    int half = rope->dim / 2;
     size_t row = 2 * (size_t)half * sizeof(float);
     double *freq = calloc((size_t)half + 1, sizeof *freq), magnitude;
     float *rows = malloc(ROWS * row + 1);
@@ -128,23 +138,60 @@ static gw_status make_rope_table(gw_session *s, int d) {
         status = gw_fail(GW_E_NOMEM, "context", "no memory for the rope table");
         goto done;
     }
-    gw_rope_frequencies(hp, freq, &magnitude);
-    GW_TRY_DONE(to->backend->alloc(to->device, (size_t)s->n_ctx * row + 1, &s->rope[d]));
+    gw_rope_frequencies(rope, s->n_ctx, freq, &magnitude);
+    GW_TRY_DONE(to->backend->alloc(to->device, (size_t)s->n_ctx * row + 1, buffer));
     for (int64_t p = 0; p < s->n_ctx; p += ROWS) {
         int64_t n = s->n_ctx - p < ROWS ? s->n_ctx - p : ROWS;
         gw_rope_fill(freq, half, magnitude, p, n, rows);
-        GW_TRY_DONE(to->backend->write(s->rope[d], (size_t)p * row, rows, (size_t)n * row));
+        GW_TRY_DONE(to->backend->write(*buffer, (size_t)p * row, rows, (size_t)n * row));
     }
-    s->rope_table[d] = (gw_tensor){.name = "rope",
-                                   .fmt = GW_FMT_F32,
-                                   .n_dim = 3,
-                                   .dim = {s->n_ctx, 2, half},
-                                   .buf = s->rope[d],
-                                   .device = d};
+    s->rope_table[d][which] = (gw_tensor){.name = "rope",
+                                          .fmt = GW_FMT_F32,
+                                          .n_dim = 3,
+                                          .dim = {s->n_ctx, 2, half},
+                                          .buf = *buffer,
+                                          .device = d};
 done:
     free(freq);
     free(rows);
     return status;
+}
+
+/* What q is multiplied by at each position. */
+static gw_status make_factor_table(gw_session *s, int d, int which) {
+    const gw_plan_device *to = &s->model->place.devices[d];
+    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
+    size_t bytes = (size_t)s->n_ctx * sizeof(float);
+    float *values = malloc(bytes);
+    gw_status status;
+    if (values == NULL) {
+        return gw_fail(GW_E_NOMEM, "context", "no memory for factors of %d positions", s->n_ctx);
+    }
+    for (int32_t p = 0; p < s->n_ctx; p++) {
+        values[p] = (float)gw_spec_value_at(bp, &s->model->hp, bp->factor[which].value, p);
+    }
+    GW_TRY_DONE(to->backend->alloc(to->device, bytes, &s->factor[d][which]));
+    GW_TRY_DONE(to->backend->write(s->factor[d][which], 0, values, bytes));
+    s->factor_table[d][which] = (gw_tensor){.name = "factor",
+                                            .fmt = GW_FMT_F32,
+                                            .n_dim = 1,
+                                            .dim = {s->n_ctx},
+                                            .buf = s->factor[d][which],
+                                            .device = d};
+done:
+    free(values);
+    return status;
+}
+
+static gw_status make_tables(gw_session *s, int d) {
+    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
+    for (int r = 0; r < s->model->hp.n_ropes; r++) {
+        GW_TRY(s->model->hp.rope[r].dim > 0 ? make_rope_table(s, d, r) : GW_OK);
+    }
+    for (int f = 0; f < bp->n_factors; f++) {
+        GW_TRY(make_factor_table(s, d, f));
+    }
+    return GW_OK;
 }
 
 /* What a device needs of every timeline: rope table and stream. A device without blocks needs none,
@@ -154,7 +201,7 @@ static gw_status make_device_buffers(gw_session *s, int d) {
     const gw_plan_device *to = &s->model->place.devices[d];
     size_t rows = (size_t)(s->chunk > GW_DECODE_MAX ? s->chunk : GW_DECODE_MAX);
     size_t bytes = rows * (size_t)hp->d_model * sizeof(float);
-    GW_TRY(make_rope_table(s, d));
+    GW_TRY(make_tables(s, d));
     GW_TRY(to->backend->alloc(to->device, bytes, &s->stream[d]));
     s->stream_on[d] = (gw_tensor){.name = "stream",
                                   .fmt = GW_FMT_F32,
@@ -193,7 +240,8 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
     gw_graph_inputs in = {.hp = hp,
                           .weights = s->model->weights,
                           .where = s->where,
-                          .rope = s->rope_table,
+                          .rope = s->rope_table[0],
+                          .q_factor = s->factor_table[0],
                           .page_table = s->kv.page_table,
                           .stream = stream,
                           .k = s->kv.k,
@@ -238,10 +286,15 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
 /* Layers that fit into a stage of a prompt; at least one. */
 static int stage_layers(const gw_session *s) {
     const gw_hparams *hp = &s->model->hp;
-    double d = hp->d_model, q = (double)hp->n_heads * hp->d_head;
-    double kv = (double)hp->n_kv_heads * hp->d_head;
-    double layer = (double)s->chunk * d * (2.0 * q + 2.0 * kv + 3.0 * hp->d_ff);
-    double fit = stage_size / layer;
+    double widest = 1.0;
+    for (int32_t l = 0; l < hp->n_layers; l++) {
+        const gw_layer *y = &hp->layer[l];
+        double q = (double)y->n_heads * y->d_head, kv = (double)y->n_kv_heads * y->d_head;
+        double f = y->n_experts > 0 ? (double)y->n_used * y->d_expert : y->d_ff;
+        double layer = (double)s->chunk * hp->d_model * (2.0 * q + 2.0 * kv + 3.0 * f);
+        widest = layer > widest ? layer : widest;
+    }
+    double fit = stage_size / widest;
     return fit < 1.0 ? 1 : fit > hp->n_layers ? hp->n_layers : (int)fit;
 }
 
@@ -379,8 +432,12 @@ void gw_session_free(gw_session *s) {
     free(s->passes);
     gw_next_free(s);
     for (int d = 0; d < s->model->place.n_devices; d++) {
-        struct gw_buffer *const buffers[] = {s->stream[d], s->rope[d],
-                                             d == s->head_device ? s->logits : NULL};
+        struct gw_buffer *const buffers[] = {
+            s->stream[d],    s->rope[d][0],
+            s->rope[d][1],   s->rope[d][2],
+            s->rope[d][3],   s->factor[d][0],
+            s->factor[d][1], d == s->head_device ? s->logits : NULL};
+        _Static_assert(GW_MAX_ROPES == 4 && GW_MAX_FACTORS == 2, "all of them");
         for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
             if (buffers[i] != NULL) {
                 s->model->place.devices[d].backend->release(buffers[i]);
@@ -517,8 +574,14 @@ static gw_status hand_out(gw_session *s, size_t base, int32_t n, const row_sink 
 static int32_t chunk_rows(const gw_session *s, size_t left) {
     enum { SMALLEST = 16, FLOAT_COST = 4 }; /* int8 multiply-adds done in the time of a float one */
     const gw_hparams *hp = &s->model->hp;
-    double seen = hp->window > 0 && hp->window < s->pos ? hp->window : s->pos;
-    double row = FLOAT_COST * 2.0 * hp->n_heads * hp->d_head * seen * stage_layers(s);
+    double widest = 0.0;
+    for (int32_t l = 0; l < hp->n_layers; l++) {
+        const gw_layer *y = &hp->layer[l];
+        double seen = y->window > 0 && y->window < s->pos ? y->window : s->pos;
+        double width = (double)y->n_heads * y->d_head * seen;
+        widest = width > widest ? width : widest;
+    }
+    double row = FLOAT_COST * 2.0 * widest * stage_layers(s);
     double fit = row > 0.0 ? stage_size / row : s->chunk;
     double measured = s->row_seconds > 0.0 ? stage_seconds / s->row_seconds : 0.0;
     fit = measured > fit ? measured : fit;

@@ -22,7 +22,7 @@
 #include "core/base/size.h"
 #include "core/engine/run/session_state.h"
 
-enum { VERSION = 6 }; /* of the format and of the arithmetic (docs/arithmetic.md) */
+enum { VERSION = 7 }; /* of the format and of the arithmetic (docs/arithmetic.md) */
 static const char magic[8] = {'G', 'W', 'C', 'A', 'C', 'H', 'E', '\n'};
 
 typedef struct head {
@@ -60,25 +60,45 @@ static void digest_tensor(digest *d, const gw_stored *t) {
     }
 }
 
-/* The numbers that shape a cache. */
-static void digest_hparams(digest *d, const gw_model *m) {
+/* The blueprint with all numbers filled in: what every layer computes, and how. */
+static void digest_blueprint(digest *d, const gw_model *m) {
     const gw_hparams *hp = &m->hp;
-    const int64_t whole[] = {
-        hp->n_layers,   hp->d_model,  hp->n_heads,      hp->n_kv_heads,        hp->d_head,
-        hp->d_ff,       hp->n_vocab,  hp->window,       hp->window_from_layer, hp->tied,
-        hp->rope_style, hp->rope_dim, hp->rope_scaling, hp->rope_original_ctx};
-    const double real[] = {hp->norm_eps,       hp->rope_base,       hp->rope_factor,
-                           hp->rope_low_freq,  hp->rope_high_freq,  hp->rope_beta_fast,
-                           hp->rope_beta_slow, hp->rope_attn_factor};
+    const gw_blueprint *bp = gw_weights_blueprint(m->weights);
     digest_text(d, hp->family);
-    digest_add(d, whole, sizeof whole);
-    digest_add(d, real, sizeof real);
+    for (int i = 0; i < bp->n_blocks; i++) {
+        const gw_spec_block *b = &bp->block[i];
+        const int words[] = {(int)b->kind,  (int)b->section, b->layer_kind, b->in,
+                             b->side,       b->out,          (int)b->flags, (int)b->act,
+                             b->act_number, (int)b->score,   b->weight[0],  b->weight[1],
+                             b->weight[2],  b->weight[3],    b->weight[4],  b->weight[5]};
+        digest_add(d, words, sizeof words);
+    }
+    for (int l = 0; l < hp->n_layers; l++) {
+        const gw_layer *y = &hp->layer[l];
+        const int32_t words[] = {y->kind,      y->n_heads, y->n_kv_heads, y->d_head, y->v_head,
+                                 y->d_ff,      y->window,  y->chunk,      y->rope,   y->q_factor,
+                                 y->n_experts, y->n_used,  y->d_expert};
+        const float reals[] = {y->attn_scale, y->attn_cap};
+        digest_add(d, words, sizeof words);
+        digest_add(d, reals, sizeof reals);
+        digest_add(d, hp->values + (size_t)l * (size_t)hp->n_values,
+                   (size_t)hp->n_values * sizeof *hp->values);
+    }
+    for (int r = 0; r < hp->n_ropes; r++) {
+        const gw_rope *y = &hp->rope[r];
+        const int64_t words[] = {y->dim,     y->turning,      y->style,
+                                 y->scaling, y->original_ctx, y->truncate};
+        const double reals[] = {y->base,      y->factor,    y->low_freq,    y->high_freq,
+                                y->beta_fast, y->beta_slow, y->attn_factor, y->long_attn_factor};
+        digest_add(d, words, sizeof words);
+        digest_add(d, reals, sizeof reals);
+    }
     digest_text(d, m->converted);
 }
 
 static void identify(const gw_model *m, uint64_t out[2]) {
     digest d = {.h = VERSION};
-    digest_hparams(&d, m);
+    digest_blueprint(&d, m);
     for (size_t i = 0; i < gw_checkpoint_count(m->checkpoint); i++) {
         digest_tensor(&d, gw_checkpoint_at(m->checkpoint, i));
     }
@@ -124,9 +144,9 @@ static int32_t pages_of(int32_t tokens) { return tokens / GW_PAGE + (tokens % GW
 
 static gw_status describe(const gw_session *s, const char *path, int32_t tokens, head *out) {
     const gw_hparams *hp = &s->model->hp;
-    uint64_t cells, all, words = (uint64_t)hp->n_layers * sizeof(uint64_t);
-    if (!gw_size_mul(gw_kv_page_bytes(&s->kv), 2 * (uint64_t)hp->n_layers, &cells) ||
-        !gw_size_mul(cells, (uint64_t)pages_of(tokens), &cells) ||
+    uint64_t cells = gw_kv_pages_bytes(&s->kv), all;
+    uint64_t words = (uint64_t)hp->n_layers * sizeof(uint64_t);
+    if (!gw_size_mul(cells, (uint64_t)pages_of(tokens), &cells) ||
         !gw_size_add(cells, sizeof(head) + words + 4 * (uint64_t)tokens + 16, &all) ||
         all > INT64_MAX) {
         return gw_fail(GW_E_OVERFLOW, path, "%d tokens do not fit a file", (int)tokens);
@@ -134,8 +154,8 @@ static gw_status describe(const gw_session *s, const char *path, int32_t tokens,
     *out = (head){.version = VERSION,
                   .fmt = (uint32_t)s->kv.k[0].fmt,
                   .n_layers = hp->n_layers,
-                  .kv_heads = hp->n_kv_heads,
-                  .d_head = hp->d_head,
+                  .kv_heads = hp->layer[0].n_kv_heads,
+                  .d_head = hp->layer[0].d_head,
                   .page = GW_PAGE,
                   .tokens = tokens,
                   .bytes = all};
@@ -157,15 +177,14 @@ static gw_status put(writer *w, const void *data, size_t n) {
 }
 
 static gw_status put_pages(gw_session *s, writer *w, char *room) {
-    size_t bytes = gw_kv_page_bytes(&s->kv);
     for (int32_t page = 0; page < pages_of(s->pos); page++) {
         for (int i = 0; i < 2 * s->model->hp.n_layers; i++) {
             GW_TRY(gw_session_check_cancel(s));
             GW_TRY(gw_kv_read_page(&s->kv, i / 2, i % 2, page, room));
             if (s->pos - page * GW_PAGE < GW_PAGE) {
-                gw_kv_blank(&s->kv, i % 2, s->pos - page * GW_PAGE, room);
+                gw_kv_blank(&s->kv, i / 2, i % 2, s->pos - page * GW_PAGE, room);
             }
-            GW_TRY(put(w, room, bytes));
+            GW_TRY(put(w, room, gw_kv_page_bytes(&s->kv, i / 2, i % 2)));
         }
     }
     return GW_OK;
@@ -186,7 +205,7 @@ gw_status gw_session_save(gw_session *s, const char *path) {
     head h;
     GW_TRY(describe(s, path, s->pos, &h));
     h.prompted = s->prompted;
-    char *room = malloc(gw_kv_page_bytes(&s->kv));
+    char *room = malloc(gw_kv_largest_page(&s->kv));
     uint64_t *words = arithmetic_of(s);
     writer w = {.file = {.fd = -1, .slot = -1}};
     gw_status status = room != NULL && words != NULL ? gw_save_begin(&w.file, path, 0600, h.bytes)
@@ -300,11 +319,10 @@ static gw_status compare_arithmetic(const gw_session *s, source *in) {
 }
 
 static gw_status take_pages(gw_session *s, source *in, int32_t tokens, char *room) {
-    size_t bytes = gw_kv_page_bytes(&s->kv);
     for (int32_t page = 0; page < pages_of(tokens); page++) {
         for (int i = 0; i < 2 * s->model->hp.n_layers; i++) {
             GW_TRY(gw_session_check_cancel(s));
-            GW_TRY(take_checked(in, room, bytes));
+            GW_TRY(take_checked(in, room, gw_kv_page_bytes(&s->kv, i / 2, i % 2)));
             GW_TRY(gw_kv_write_page(&s->kv, i / 2, i % 2, page, room));
         }
     }
@@ -324,7 +342,7 @@ static gw_status take_body(gw_session *s, source *in, const head *h) {
                            (int)s->tokens[i], (int)s->model->hp.n_vocab - 1);
         }
     }
-    char *room = malloc(gw_kv_page_bytes(&s->kv));
+    char *room = malloc(gw_kv_largest_page(&s->kv));
     if (room == NULL) {
         return gw_fail(GW_E_NOMEM, in->path, "no memory to read it");
     }

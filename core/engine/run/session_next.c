@@ -26,7 +26,8 @@ static int has_kernel(gw_session *s) {
 /* The embedding on the device that draws: it need not wait for the host. */
 static int embeds_there(const gw_session *s) {
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
-    return gw_graph_block_device(bp, s->where, s->model->hp.n_layers, GW_BLOCK_EMBED) ==
+    return gw_graph_block_device(bp, &s->model->hp, s->where, s->model->hp.n_layers,
+                                 GW_BLOCK_EMBED) ==
            s->head_device;
 }
 

@@ -29,8 +29,10 @@ struct gw_session {
     gw_where *where;    /* of every block: the model's, or home for a cache it has no kernel for */
     int head_device;    /* where the logits are */
     gw_kv kv;
-    struct gw_buffer *stream[GW_MAX_DEVICES], *rope[GW_MAX_DEVICES], *logits;
-    gw_tensor stream_on[GW_MAX_DEVICES], rope_table[GW_MAX_DEVICES];
+    struct gw_buffer *stream[GW_MAX_DEVICES], *logits;
+    struct gw_buffer *rope[GW_MAX_DEVICES][GW_MAX_ROPES], *factor[GW_MAX_DEVICES][GW_MAX_FACTORS];
+    gw_tensor stream_on[GW_MAX_DEVICES], rope_table[GW_MAX_DEVICES][GW_MAX_ROPES];
+    gw_tensor factor_table[GW_MAX_DEVICES][GW_MAX_FACTORS];
     gw_pass *passes;               /* decode widths, prompt head, stages of the prompt body */
     int n_passes, first_prompt_pass, n_prompt_passes; /* stages of the body: [first, n) of them */
     gw_pass *next;                 /* the one that draws too (session_next.c); NULL: none */

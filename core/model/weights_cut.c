@@ -1,0 +1,228 @@
+/* core/model/weights_cut.c - rows of a weight out of what is stored: cut, transposed, experts put
+ * one after the other, values changed, formats converted. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/model/rope.h"
+#include "core/model/weights_parts.h"
+
+/* Bytes [at, at + bytes) of a stored tensor; through the file where there is one: a tensor that is
+ * converted need not be mapped in. */
+gw_status gw_stored_read(const gw_stored *t, size_t at, size_t bytes, void *dst) {
+    if (t->fd < 0) {
+        memcpy(dst, (const unsigned char *)t->data + at, bytes);
+        return GW_OK;
+    }
+    unsigned char *out = dst;
+    while (bytes > 0) {
+        ssize_t got = pread(t->fd, out, bytes, (off_t)(t->at + at));
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            return gw_fail(GW_E_IO, t->name, "cannot read: %s", strerror(errno));
+        }
+        if (got == 0) {
+            return gw_fail(GW_E_TRUNCATED, t->name, "the file became shorter while it was read");
+        }
+        out += got;
+        at += (size_t)got;
+        bytes -= (size_t)got;
+    }
+    return GW_OK;
+}
+
+/* Which stored row a row comes from: of all stored tensors one after the other. */
+static int64_t stored_row(const gw_entry *e, int64_t row) {
+    return e->of == 0 ? row : row / e->count * e->of + e->first + row % e->count;
+}
+
+/* ---- values --------------------------------------------------------------------------------- */
+
+static float changed(const gw_entry *e, float value) {
+    double x = (double)value;
+    for (int i = 0; e->source != NULL && i < GW_SPEC_TRANSFORMS; i++) {
+        switch (e->source->transform[i]) {
+        case GW_TRANSFORM_PLUS_ONE:
+            x = (double)((float)x + 1.0f);
+            break;
+        case GW_TRANSFORM_EXP:
+            x = x > -700.0 && x < 700.0 ? gw_rope_exp(x) : x > 0.0 ? (double)INFINITY : 0.0;
+            break;
+        case GW_TRANSFORM_NEGATE:
+            x = -x;
+            break;
+        case GW_TRANSFORM_SOFTPLUS:
+            x = x > 30.0 ? x : x > -700.0 ? gw_rope_log(1.0 + gw_rope_exp(x)) : 0.0;
+            break;
+        case GW_TRANSFORM_SQRT:
+            x = sqrt(x);
+            break;
+        case GW_TRANSFORM_TIMES:
+            x = x * (double)e->times;
+            break;
+        default:
+            break;
+        }
+    }
+    return (float)x;
+}
+
+static void change(const gw_entry *e, float *values, size_t n) {
+    if (e->source == NULL || e->source->transform[0] == GW_TRANSFORM_NONE) {
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        values[i] = changed(e, values[i]);
+    }
+}
+
+/* Slopes of ALiBi: 2^(-8 i / n) for the power of two n below the number of heads; those beyond
+ * take every second one of 2 n. */
+static void make_slopes(float *values, int64_t heads) {
+    int64_t n = 1;
+    while (2 * n <= heads) {
+        n *= 2;
+    }
+    const double ln2 = gw_rope_log(2.0);
+    for (int64_t i = 0; i < heads; i++) {
+        double power =
+            i < n ? 8.0 * (double)(i + 1) / (double)n : 4.0 * (double)(2 * (i - n) + 1) / (double)n;
+        values[i] = (float)gw_rope_exp(-power * ln2);
+    }
+}
+
+gw_status gw_entry_values(const gw_entry *e, float *values) {
+    size_t n = (size_t)e->t.dim[0];
+    if (e->made) {
+        make_slopes(values, e->t.dim[0]);
+        return GW_OK;
+    }
+    size_t each = (size_t)e->stored_rows;
+    unsigned char *raw = malloc(e->stored[0]->bytes + 1);
+    float *all = malloc((each + 1) * sizeof *all);
+    gw_status status = raw != NULL && all != NULL
+                           ? GW_OK
+                           : gw_fail(GW_E_NOMEM, e->t.name, "no memory for %zu values", n);
+    int64_t here = -1;
+    for (size_t i = 0; i < n && status == GW_OK; i++) {
+        int64_t row = stored_row(e, (int64_t)i), x = row / e->stored_rows;
+        if (x != here) {
+            status = gw_stored_read(e->stored[x], 0, e->stored[x]->bytes, raw);
+            if (status == GW_OK) {
+                gw_format_of(e->from)->decode(all, raw, each);
+            }
+            here = x;
+        }
+        values[i] = status == GW_OK ? changed(e, all[row % e->stored_rows]) : 0.0f;
+    }
+    free(raw);
+    free(all);
+    return status;
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+static gw_status rows_as_stored(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
+    const gw_entry *e = src->state;
+    size_t row = e->stored[0]->bytes / (size_t)e->stored_rows;
+    return gw_stored_read(e->stored[0], (size_t)first * row, (size_t)n * row, dst);
+}
+
+/* One stored row of the entry, raw. */
+static gw_status read_row(const gw_entry *e, int64_t row, size_t bytes, void *raw) {
+    int64_t at = stored_row(e, row);
+    const gw_stored *t = e->stored[at / e->stored_rows];
+    return gw_stored_read(t, (size_t)(at % e->stored_rows) * bytes, bytes, raw);
+}
+
+/* Rows [first, first + n) of a matrix stored [columns, rows]: piece by piece of every stored row.
+ */
+static gw_status read_transposed(const gw_entry *e, int64_t first, int64_t n, float *values) {
+    int64_t cols = e->t.dim[1], wide = e->stored_cols; /* stored_rows: experts * columns */
+    int64_t high = e->n_stored > 1 || e->experts == 0 ? 1 : e->experts;
+    size_t cell = e->stored[0]->bytes / (size_t)(e->stored_rows * e->stored_cols);
+    unsigned char *raw = malloc((size_t)wide * cell);
+    float *all = malloc((size_t)wide * sizeof *all);
+    gw_status status = raw != NULL && all != NULL
+                           ? GW_OK
+                           : gw_fail(GW_E_NOMEM, e->t.name, "no memory to convert a row");
+    for (int64_t done = 0; done < n && status == GW_OK;) {
+        /* rows of one expert, or of the one tensor */
+        int64_t row = stored_row(e, first + done), x = row / wide, upto = done + 1;
+        while (upto < n && stored_row(e, first + upto) / wide == x) {
+            upto++;
+        }
+        const gw_stored *t = e->stored[high > 1 ? 0 : x];
+        int64_t base = high > 1 ? x * cols : 0;
+        for (int64_t c = 0; c < cols && status == GW_OK; c++) {
+            status =
+                gw_stored_read(t, (size_t)((base + c) * wide) * cell, (size_t)wide * cell, raw);
+            if (status == GW_OK) {
+                gw_format_of(e->from)->decode(all, raw, (size_t)wide);
+            }
+            for (int64_t i = done; i < upto && status == GW_OK; i++) {
+                values[i * cols + c] = all[stored_row(e, first + i) % wide];
+            }
+        }
+        done = upto;
+    }
+    free(raw);
+    free(all);
+    return status;
+}
+
+static void encode_row(const gw_entry *e, float *values, size_t cols, void *out) {
+    change(e, values, cols);
+    if (e->t.fmt == GW_FMT_F32) {
+        memcpy(out, values, cols * sizeof *values);
+    } else {
+        gw_format_of(e->t.fmt)->encode(out, values, cols);
+    }
+}
+
+/* Decode to float, then encode; row by row, so that the bytes depend on nothing else. */
+static gw_status rows_converted(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
+    const gw_entry *e = src->state;
+    size_t cols = (size_t)e->t.dim[1], in_row = 0, out_row = 0;
+    int transposed = e->source != NULL && e->source->transposed;
+    int same = e->t.fmt == e->from && !transposed;
+    GW_TRY(gw_row_bytes(e->t.fmt, cols, &out_row));
+    GW_TRY(gw_row_bytes(e->from, cols, &in_row));
+    void *raw = malloc(in_row);
+    float *values = malloc((transposed ? (size_t)n : 1) * cols * sizeof *values);
+    gw_status status = GW_OK;
+    if (raw == NULL || values == NULL) {
+        status = gw_fail(GW_E_NOMEM, e->t.name, "no memory to convert a row");
+    }
+    if (status == GW_OK && transposed) {
+        status = read_transposed(e, first, n, values);
+    }
+    for (int64_t r = 0; r < n && status == GW_OK; r++) {
+        unsigned char *out = (unsigned char *)dst + (size_t)r * out_row;
+        float *row = transposed ? values + (size_t)r * cols : values;
+        status = transposed ? GW_OK : read_row(e, first + r, in_row, same ? (void *)out : raw);
+        if (status == GW_OK && !same) {
+            if (!transposed) {
+                gw_format_of(e->from)->decode(row, raw, cols);
+            }
+            encode_row(e, row, cols, out);
+        }
+    }
+    free(raw);
+    free(values);
+    return status;
+}
+
+gw_weight_source gw_entry_source(const gw_entry *e) {
+    gw_weight_source src = {.state = e, .keep_rows = e->keep_rows, .rows = rows_converted};
+    size_t align = e->t.fmt == GW_FMT_F32 ? sizeof(float) : sizeof(gw_u16);
+    if (e->t.fmt == e->from && gw_entry_plain(e)) {
+        src.rows = rows_as_stored;
+        src.map = (uintptr_t)e->stored[0]->data % align == 0 ? e->stored[0]->data : NULL;
+    }
+    return src;
+}

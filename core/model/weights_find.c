@@ -1,0 +1,448 @@
+/* core/model/weights_find.c - finds the stored tensors of every role: names, prefixes, experts one
+ * by one, fallbacks; checks shapes; and refuses what no role takes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/model/weights_parts.h"
+
+static int is_folder(const gw_weights *w) {
+    return gw_checkpoint_container(w->checkpoint) == GW_CONTAINER_HF;
+}
+
+static const gw_spec_source *sources_of(const gw_weights *w, const gw_spec_weight *s, int *n) {
+    *n = is_folder(w) ? s->n_hf : s->n_gguf;
+    return is_folder(w) ? s->hf : s->gguf;
+}
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+/* The name on disk without its prefix: the first %d replaced by the layer, the second by the
+ * expert. */
+static void disk_name(const char *pattern, int layer, int expert, char *out, size_t room) {
+    size_t used = 0;
+    int number = layer;
+    for (const char *mark; (mark = strstr(pattern, "%d")) != NULL; pattern = mark + 2) {
+        int n = snprintf(out + used, room - used, "%.*s%d", (int)(mark - pattern), pattern, number);
+        used += n > 0 && (size_t)n < room - used ? (size_t)n : 0;
+        number = expert;
+    }
+    snprintf(out + used, room - used, "%s", pattern);
+}
+
+/* In a folder below any of the family's prefixes. */
+static const gw_stored *find(const gw_weights *w, const char *name, const char **why) {
+    char full[240];
+    int n = is_folder(w) ? w->bp.n_prefixes : 0;
+    for (int i = 0; i < (n > 0 ? n : 1); i++) {
+        snprintf(full, sizeof full, "%s%s", n > 0 ? w->bp.prefix[i] : "", name);
+        const gw_stored *t = gw_checkpoint_find(w->checkpoint, full);
+        *why = t == NULL ? gw_checkpoint_unusable(w->checkpoint, full) : NULL;
+        if (t != NULL || *why != NULL) {
+            return t;
+        }
+    }
+    return NULL;
+}
+
+static void shape_text(const int64_t *dim, int n, char *out, size_t room) {
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; i < n; i++) {
+        int wrote = snprintf(out + used, room - used, "%s%lld", i ? ", " : "[", (long long)dim[i]);
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
+    snprintf(out + used, room - used, "%s", n ? "]" : "[]");
+}
+
+/* ---- shapes --------------------------------------------------------------------------------- */
+
+typedef struct wanted {
+    int64_t experts, rows, cols; /* experts 1: none; a vector: rows 1 */
+    int vector;
+} wanted;
+
+static gw_status read_wanted(const gw_weights *w, const gw_spec_weight *s, int layer, wanted *out) {
+    int64_t dim[3] = {1, 1, 1};
+    for (int i = 0; i < s->n_dim; i++) {
+        GW_TRY(gw_spec_extent(&w->bp, &w->hp, layer, s, s->dim[i], &dim[i]));
+    }
+    out->vector = s->n_dim == 1 || s->stacked;
+    out->experts = s->n_dim == 3 || s->stacked ? dim[0] : 1;
+    out->rows = s->n_dim == 3 ? dim[1] : s->n_dim == 2 && !s->stacked ? dim[0] : 1;
+    out->cols = dim[s->n_dim - 1];
+    int64_t all = out->experts * out->rows;
+    if (all > INT32_MAX || out->cols > INT32_MAX || all * out->cols > (int64_t)1 << 42) {
+        return gw_fail(GW_E_METADATA, w->where, "weight '%s' of layer %d is too large", s->role,
+                       layer);
+    }
+    return GW_OK;
+}
+
+static gw_status refuse(const gw_weights *w, const gw_stored *t, const int64_t *want, int n) {
+    char have_text[112], want_text[112];
+    shape_text(t->dim, t->n_dim, have_text, sizeof have_text);
+    shape_text(want, n, want_text, sizeof want_text);
+    return gw_fail(GW_E_METADATA, w->where, "tensor %s is %s, the model needs %s", t->name,
+                   have_text, want_text);
+}
+
+/* The shape that one stored tensor must have: experts together or one by one, more rows where they
+ * are cut, columns first where it is transposed. Axes of 1 at either end do not count. */
+static gw_status check_shape(const gw_weights *w, const gw_stored *t, const wanted *want,
+                             gw_entry *e) {
+    int64_t axes[3], experts = e->n_stored > 1 ? 1 : want->experts;
+    int64_t rows = want->vector ? want->cols : want->rows;
+    int n = 0;
+    if (e->of > 0) {
+        if (rows % e->count != 0 || e->first < 0 || e->first + e->count > e->of) {
+            return gw_fail(GW_E_METADATA, w->where,
+                           "tensor %s cannot be cut: %lld rows, %lld from %lld on of every %lld",
+                           t->name, (long long)rows, (long long)e->count, (long long)e->first,
+                           (long long)e->of);
+        }
+        rows = rows / e->count * e->of;
+    }
+    int transposed = e->source != NULL && e->source->transposed;
+    if (experts > 1) {
+        axes[n++] = experts;
+    }
+    if (want->vector) {
+        axes[n++] = rows;
+    } else {
+        axes[n++] = transposed ? want->cols : rows;
+        axes[n++] = transposed ? rows : want->cols;
+    }
+    int first = 0, last = t->n_dim;
+    while (last - first > n && t->dim[last - 1] == 1) {
+        last--;
+    }
+    while (last - first > n && t->dim[first] == 1) {
+        first++;
+    }
+    if (last - first != n || memcmp(t->dim + first, axes, (size_t)n * sizeof *axes) != 0) {
+        return refuse(w, t, axes, n);
+    }
+    e->stored_rows = want->vector ? experts * rows : axes[n - 2] * experts;
+    e->stored_cols = want->vector ? 1 : axes[n - 1];
+    return GW_OK;
+}
+
+static gw_status check_stored(const gw_weights *w, const gw_stored *t, const wanted *want,
+                              gw_entry *e) {
+    GW_TRY(check_shape(w, t, want, e));
+    const gw_format *f = t->fmt < GW_FMT_COUNT ? gw_format_of(t->fmt) : NULL;
+    if (f == NULL || t->fmt >= GW_FMT_ACT8 || (want->vector && !f->is_float)) {
+        return gw_fail(GW_E_TYPE, w->where, "tensor %s is stored as %s, which is no %s", t->name,
+                       f != NULL ? f->name : "?",
+                       want->vector ? "norm weight or bias" : "weight format");
+    }
+    int reordered = e->source != NULL &&
+                    (e->source->transposed || e->source->transform[0] != GW_TRANSFORM_NONE);
+    if (!f->is_float && reordered) {
+        return gw_fail(GW_E_UNSUPPORTED, w->where,
+                       "tensor %s is stored as %s and would have to be transposed or changed",
+                       t->name, f->name);
+    }
+    size_t bytes;
+    GW_TRY(gw_matrix_bytes(t->fmt, want->vector ? 1 : (uint64_t)e->stored_rows,
+                           want->vector ? (uint64_t)e->stored_rows : (uint64_t)e->stored_cols,
+                           &bytes));
+    if (bytes != t->bytes) {
+        return gw_fail(GW_E_METADATA, w->where, "tensor %s holds %zu bytes, not %zu", t->name,
+                       t->bytes, bytes);
+    }
+    if (e->n_stored > 0 && e->stored[0] != NULL && t->fmt != e->stored[0]->fmt) {
+        return gw_fail(GW_E_UNSUPPORTED, w->where, "tensor %s is stored as %s, %s as %s", t->name,
+                       f->name, e->stored[0]->name, gw_format_of(e->stored[0]->fmt)->name);
+    }
+    return GW_OK;
+}
+
+/* ---- one entry ------------------------------------------------------------------------------ */
+
+static gw_status keep(gw_weights *w, const gw_stored *t) {
+    if (w->n_pool == w->pool_capacity) {
+        return gw_fail(GW_E_NOMEM, w->where, "no memory for the list of tensors");
+    }
+    w->pool[w->n_pool++] = t;
+    return GW_OK;
+}
+
+static int names_experts(const gw_spec_source *s) {
+    const char *mark = strstr(s->name, "%d");
+    return mark != NULL && strstr(mark + 2, "%d") != NULL;
+}
+
+static gw_status cut_of(const gw_weights *w, const gw_spec_weight *s, int layer,
+                        const gw_spec_source *source, gw_entry *e) {
+    e->source = source;
+    e->of = 0;
+    e->times = 1.0f;
+    if (source->of.n > 0) {
+        double first = gw_spec_value(&w->bp, &w->hp, layer, source->first);
+        if (!(first >= 0.0 && first < 0x1p31)) {
+            return gw_fail(GW_E_METADATA, w->where, "weight '%s' of layer %d is cut at row %g",
+                           s->role, layer, first);
+        }
+        e->first = (int64_t)first;
+        GW_TRY(gw_spec_extent(&w->bp, &w->hp, layer, s, source->count, &e->count));
+        GW_TRY(gw_spec_extent(&w->bp, &w->hp, layer, s, source->of, &e->of));
+    }
+    if (source->times.n > 0) {
+        e->times = (float)gw_spec_value(&w->bp, &w->hp, layer, source->times);
+    }
+    return GW_OK;
+}
+
+/* The tensors of one way to store the weight; *found 0: it is not stored so. */
+static gw_status try_source(gw_weights *w, const gw_spec_weight *s, const gw_spec_source *source,
+                            int layer, const wanted *want, gw_entry *e, int *found) {
+    char name[160];
+    int each = names_experts(source), n = each ? (int)want->experts : 1;
+    const char *why = NULL;
+    size_t at = w->n_pool;
+    *found = 0;
+    for (int x = 0; x < n; x++) {
+        disk_name(source->name, layer, x, name, sizeof name);
+        const gw_stored *t = find(w, name, &why);
+        if (why != NULL) {
+            return gw_fail(GW_E_TYPE, w->where, "tensor %s holds %s, which no weight can be", name,
+                           why);
+        }
+        if (t == NULL && x == 0) {
+            return GW_OK;
+        }
+        if (t == NULL) {
+            return gw_fail(GW_E_METADATA, w->where, "tensor %s is missing (%s of a %s model)", name,
+                           s->role, w->bp.family);
+        }
+        GW_TRY(keep(w, t));
+    }
+    GW_TRY(cut_of(w, s, layer, source, e));
+    e->stored = w->pool + at;
+    e->n_stored = n;
+    for (int x = 0; x < n; x++) {
+        GW_TRY(check_stored(w, e->stored[x], want, e));
+    }
+    *found = 1;
+    return GW_OK;
+}
+
+static gw_status try_sources(gw_weights *w, int role, int layer, const wanted *want, gw_entry *e,
+                             int *found) {
+    const gw_spec_weight *s = &w->bp.weight[role];
+    int n = 0;
+    const gw_spec_source *list = sources_of(w, s, &n);
+    *found = 0;
+    for (int i = 0; i < n && !*found; i++) {
+        GW_TRY(try_source(w, s, &list[i], layer, want, e, found));
+    }
+    return GW_OK;
+}
+
+static gw_status missing(const gw_weights *w, const gw_spec_weight *s, int layer) {
+    char name[160];
+    int n = 0;
+    const gw_spec_source *list = sources_of(w, s, &n);
+    if (n == 0) {
+        return gw_fail(GW_E_METADATA, w->where, "weight '%s' of family %s has no name in a %s",
+                       s->role, w->bp.family, is_folder(w) ? "folder" : "GGUF file");
+    }
+    disk_name(list[0].name, layer, 0, name, sizeof name);
+    return gw_fail(GW_E_METADATA, w->where, "tensor %s%s is missing (%s of a %s model)",
+                   is_folder(w) && w->bp.n_prefixes > 0 ? w->bp.prefix[0] : "", name, s->role,
+                   w->bp.family);
+}
+
+/* Fill the entry of a weight in a layer from the checkpoint. */
+static gw_status match(gw_weights *w, int role, int layer) {
+    const gw_spec_weight *s = &w->bp.weight[role];
+    gw_entry *e = &w->entries[w->start[role] + (size_t)layer];
+    wanted want;
+    int found = 0;
+    GW_TRY(read_wanted(w, s, layer, &want));
+    e->made = s->alibi;
+    if (!s->alibi && !(s->tied && w->hp.tied)) {
+        GW_TRY(try_sources(w, role, layer, &want, e, &found));
+    }
+    for (int other = s->fallback; !found && other >= 0; other = w->bp.weight[other].fallback) {
+        GW_TRY(try_sources(w, other, layer, &want, e, &found));
+    }
+    if (!found && !s->alibi) {
+        return s->optional ? GW_OK : missing(w, s, layer);
+    }
+    e->keep_float = s->keep_float;
+    e->experts = want.experts > 1 ? (int)want.experts : 0;
+    e->used = e->experts > 0 ? w->hp.layer[layer].n_used : 0;
+    e->t.name = found ? e->stored[0]->name : s->role;
+    e->from = found ? e->stored[0]->fmt : GW_FMT_F32;
+    int changed = found && e->source->transform[0] != GW_TRANSFORM_NONE;
+    e->t.fmt = want.vector || changed ? GW_FMT_F32 : e->from;
+    e->t.n_dim = want.vector ? 1 : 2;
+    e->t.dim[0] = want.vector ? want.experts * want.cols : want.experts * want.rows;
+    e->t.dim[1] = want.vector ? 0 : want.cols;
+    return GW_OK;
+}
+
+/* ---- what is left --------------------------------------------------------------------------- */
+
+/* 1 when name is PREFIX layer . SUFFIX of the pattern; *end: what follows the layer. */
+static int is_layer_name(const char *pattern, const char *name, int *layer, const char **end) {
+    const char *mark = strstr(pattern, "%d");
+    size_t n = mark != NULL ? (size_t)(mark - pattern) : 0;
+    if (mark == NULL || strncmp(pattern, name, n) != 0) {
+        return 0;
+    }
+    const char *p = name + n;
+    *layer = 0;
+    while (*p >= '0' && *p <= '9') {
+        *layer = *layer < 100000 ? *layer * 10 + (*p - '0') : *layer;
+        p++;
+    }
+    *end = p;
+    return p > name + n && *p == '.';
+}
+
+/* The rest of a name against the rest of a pattern, whose %d is any number. */
+static int same_tail(const char *tail, const char *pattern) {
+    while (*pattern != '\0') {
+        if (pattern[0] == '%' && pattern[1] == 'd') {
+            if (*tail < '0' || *tail > '9') {
+                return 0;
+            }
+            while (*tail >= '0' && *tail <= '9') {
+                tail++;
+            }
+            pattern += 2;
+        } else if (*tail++ != *pattern++) {
+            return 0;
+        }
+    }
+    return *tail == '\0';
+}
+
+static int is_used(const gw_weights *w, int role) {
+    for (int b = 0; b < w->bp.n_blocks; b++) {
+        for (int k = 0; k < GW_SPEC_ARGS; k++) {
+            if (w->bp.block[b].weight[k] == role) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* 1: a role takes it; 0: it lies in a layer and none does; -1: it is no business of the layers. */
+static int is_known(const gw_weights *w, const char *name) {
+    int in_layer = 0;
+    for (int r = 0; r < w->bp.n_weights; r++) {
+        int n = 0, used = is_used(w, r);
+        const gw_spec_source *list = sources_of(w, &w->bp.weight[r], &n);
+        for (int i = 0; i < n; i++) {
+            const char *tail = NULL;
+            int layer = 0;
+            if (is_layer_name(list[i].name, name, &layer, &tail) && layer < w->hp.n_layers) {
+                in_layer = 1;
+                if (used && same_tail(tail, strstr(list[i].name, "%d") + 2)) {
+                    return 1;
+                }
+            }
+            if (list[i].scales[0] != '\0' && is_layer_name(list[i].scales, name, &layer, &tail) &&
+                same_tail(tail, strstr(list[i].scales, "%d") + 2)) {
+                return 1;
+            }
+        }
+    }
+    return in_layer ? 0 : -1;
+}
+
+static int is_skipped(const gw_weights *w, const char *name) {
+    for (int i = 0; i < w->bp.n_skips; i++) {
+        if (strstr(name, w->bp.skip[i]) != NULL) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* A weight of a layer that no rule names would be dropped silently and give wrong text. */
+static gw_status check_leftovers(const gw_weights *w) {
+    for (size_t i = 0; i < gw_checkpoint_count(w->checkpoint); i++) {
+        const char *name = gw_checkpoint_at(w->checkpoint, i)->name;
+        int n = is_folder(w) && w->bp.n_prefixes > 0 ? w->bp.n_prefixes : 1, known = -1;
+        for (int k = 0; k < n && known != 1; k++) {
+            const char *prefix = is_folder(w) && w->bp.n_prefixes > 0 ? w->bp.prefix[k] : "";
+            size_t bytes = strlen(prefix);
+            if (strncmp(name, prefix, bytes) == 0) {
+                int got = is_known(w, name + bytes);
+                known = got >= 0 ? got : known;
+            }
+        }
+        if (known == 0 && !is_skipped(w, name)) {
+            return gw_fail(GW_E_UNSUPPORTED, w->where,
+                           "tensor %s has no place in the model family %s", name, w->bp.family);
+        }
+    }
+    return GW_OK;
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+static int layers_of(const gw_weights *w, int role) {
+    return (int)(w->start[role + 1] - w->start[role]);
+}
+
+/* The first block that uses a weight in a layer; -1: none does. */
+static int first_user(const gw_weights *w, int role, int layer) {
+    for (int b = 0; b < w->bp.n_blocks; b++) {
+        const gw_spec_block *block = &w->bp.block[b];
+        for (int k = 0; k < GW_SPEC_ARGS; k++) {
+            if (block->weight[k] == role &&
+                (!w->bp.weight[role].per_layer ? 1 : gw_block_runs(block, &w->hp, layer))) {
+                return b;
+            }
+        }
+    }
+    return -1;
+}
+
+static void note_user(gw_weights *w, int role, int layer, int b) {
+    gw_entry *e = &w->entries[w->start[role] + (size_t)layer];
+    const gw_spec_block *block = &w->bp.block[b];
+    e->block = b;
+    /* Outside the layers, or used by a layer's blocks though it is one for all: by the first. */
+    e->layer =
+        w->bp.weight[role].per_layer || block->section == GW_SECTION_LAYER ? layer : w->hp.n_layers;
+    e->keep_rows = block->kind == GW_BLOCK_EMBED;
+}
+
+/* Room for every stored tensor in the lists of entries. */
+static gw_status make_pool(gw_weights *w) {
+    size_t n = w->start[w->bp.n_weights];
+    for (int r = 0; r < w->bp.n_weights; r++) {
+        const gw_spec_weight *s = &w->bp.weight[r];
+        for (int l = 0; (s->n_dim == 3 || s->stacked) && l < layers_of(w, r); l++) {
+            n += (size_t)w->hp.layer[l].n_experts * GW_SPEC_SOURCES;
+        }
+    }
+    size_t most = 8 * (gw_checkpoint_count(w->checkpoint) + n / 8 + 64);
+    w->pool_capacity = n * GW_SPEC_SOURCES < most ? n * GW_SPEC_SOURCES + 16 : most;
+    w->pool = calloc(w->pool_capacity, sizeof *w->pool);
+    return w->pool != NULL ? GW_OK
+                           : gw_fail(GW_E_NOMEM, w->where, "no memory for the list of tensors");
+}
+
+gw_status gw_weights_match(gw_weights *w) {
+    GW_TRY(make_pool(w));
+    for (int r = 0; r < w->bp.n_weights; r++) {
+        for (int l = 0; l < layers_of(w, r); l++) {
+            int user = first_user(w, r, l);
+            if (user >= 0) {
+                GW_TRY(match(w, r, l));
+                note_user(w, r, l, user);
+            }
+        }
+    }
+    return check_leftovers(w);
+}

@@ -1,0 +1,57 @@
+/* core/model/weights_parts.h - what the weights*.c files share. Nobody else includes this. */
+#ifndef GW_MODEL_WEIGHTS_PARTS_H
+#define GW_MODEL_WEIGHTS_PARTS_H
+
+#include "core/model/weights.h"
+
+/* One weight of one layer: what is stored, what it becomes. */
+typedef struct gw_entry {
+    const gw_stored **stored;     /* [n_stored]: one, or one for each expert */
+    int n_stored;                 /* 0: absent */
+    int made;                     /* 1: not stored, but made: ALiBi slopes */
+    const gw_spec_source *source; /* how; NULL: as it is */
+    int64_t first, count, of;     /* of every `of` stored rows, `count` from `first`; of 0: all */
+    float times;                  /* of GW_TRANSFORM_TIMES */
+    gw_fmt from;                  /* format of what is stored */
+    int64_t stored_rows, stored_cols; /* of one stored tensor, as a matrix */
+    gw_tensor t;   /* buf NULL until loaded; matrices of experts are [experts * rows, cols] */
+    int keep_rows; /* the embedding table */
+    int keep_float;
+    int experts, used; /* 0: no experts */
+    int owned;         /* t.buf is released with the weights; vectors share one buffer */
+    int block, layer;  /* the first block that uses it; layer n_layers: outside */
+} gw_entry;
+
+struct gw_weights {
+    gw_blueprint bp;
+    gw_hparams hp;
+    gw_layer *layers; /* of a sample: its own; NULL: the checkpoint's */
+    double *values;
+    const char *where; /* of the options; used while loading */
+    const gw_checkpoint *checkpoint;
+    const gw_plan_device *devices;
+    int n_devices;
+    gw_entry *entries;      /* of weight r: entries[start[r] + layer] */
+    const gw_stored **pool; /* of the entries' lists */
+    size_t n_pool, pool_capacity;
+    size_t start[GW_SPEC_WEIGHTS + 1];
+    struct gw_buffer *vectors[GW_MAX_DEVICES]; /* all norms and biases, at equal offsets */
+    gw_tensor *copies[GW_MAX_DEVICES];         /* [entries] vectors as they lie on a device */
+};
+
+/* weights_find.c */
+gw_status gw_weights_match(gw_weights *w);
+static inline int gw_entry_there(const gw_entry *e) { return e->n_stored > 0 || e->made; }
+static inline int gw_entry_plain(const gw_entry *e) {
+    return e->n_stored == 1 && e->of == 0 &&
+           (e->source == NULL ||
+            (!e->source->transposed && e->source->transform[0] == GW_TRANSFORM_NONE));
+}
+
+/* weights_cut.c: rows of an entry as they become, whatever is stored. */
+gw_weight_source gw_entry_source(const gw_entry *e);
+/* Values of a vector, f32. */
+gw_status gw_entry_values(const gw_entry *e, float *values);
+gw_status gw_stored_read(const gw_stored *t, size_t at, size_t bytes, void *dst);
+
+#endif
