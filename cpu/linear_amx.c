@@ -124,7 +124,7 @@ typedef void fill_fn(panel *p, const unsigned char *strip, size_t first, size_t 
 
 #define FILL(name, NAME, weights, bytes, head)                                                     \
     static void fill_##name(panel *p, const unsigned char *strip, size_t first, size_t count) {    \
-        const shape f = SHAPE_##name;                                                              \
+        const shape f = SHAPE(name);                                                              \
         for (size_t i = 0; i < count; i++) {                                                       \
             const size_t b = first + i, subs = GW_STRIP_SUBS_##name;                               \
             v_block u;                                                                             \
@@ -498,7 +498,7 @@ static void run_rows(const gw_cpu_linear *job, size_t first, size_t end, void *s
 #define KERNELS(name, NAME, weights, bytes, head)                                                  \
     void gw_linear_##name##_amx_prefill(const gw_cpu_linear *job, size_t first, size_t end,        \
                                         void *scratch) {                                           \
-        const shape f = SHAPE_##name;                                                              \
+        const shape f = SHAPE(name);                                                              \
         if (job->n < FEW) {                                                                        \
             gw_linear_##name##_vnni_prefill(job, first, end, scratch);                             \
         } else {                                                                                   \
@@ -508,7 +508,7 @@ static void run_rows(const gw_cpu_linear *job, size_t first, size_t end, void *s
     }                                                                                              \
     void gw_linear_##name##_amx_prepare(const gw_cpu_linear *job, size_t first, size_t end,        \
                                         void *dst) {                                               \
-        const shape f = SHAPE_##name;                                                              \
+        const shape f = SHAPE(name);                                                              \
         const size_t tile = first / GW_TILE * (job->k / GW_ACT_BLOCK);                             \
         if (job->n < FEW) {                                                                        \
             gw_linear_##name##_vnni_prepare(job, first, end, dst);                                 \

@@ -257,7 +257,7 @@ typedef void pass_fn(const unsigned char *strip, size_t first, size_t end, const
                             const gw_xblock *x, size_t count, float *restrict acc, size_t last,    \
                             stream from) {                                                         \
         SIZES(name);                                                                               \
-        const shape f = SHAPE_##name;                                                              \
+        const shape f = SHAPE(name);                                                              \
         x += first * count;                                                                        \
         for (size_t b = first; b < end; b += SPAN, x += SPAN * count) {                            \
             const int sub = (int)(b % SUBS);                                                       \
@@ -394,7 +394,7 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
 #define KERNELS(name, NAME, weights, bytes, head)                                                  \
     void JOIN_NAMES(name, LEVEL, decode)(const gw_cpu_linear *job, size_t first, size_t end,       \
                                          void *scratch) {                                          \
-        const shape f = SHAPE_##name;                                                              \
+        const shape f = SHAPE(name);                                                              \
         float *acc = scratch;                                                                      \
         const gw_xblock *x = job->prepared;                                                        \
         if (x == NULL) {                                                                           \
@@ -409,7 +409,7 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
     }                                                                                              \
     void JOIN_NAMES(name, LEVEL, prefill)(const gw_cpu_linear *job, size_t first, size_t end,      \
                                           void *scratch) {                                         \
-        const shape f = SHAPE_##name;                                                              \
+        const shape f = SHAPE(name);                                                              \
         const size_t n = (size_t)job->n, chunk = gw_linear_chunk(job->k);                          \
         const size_t blocks = job->k / GW_ACT_BLOCK;                                               \
         float *acc = scratch;                                                                      \
@@ -428,7 +428,7 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
     }                                                                                              \
     void JOIN_NAMES(name, LEVEL, prepare)(const gw_cpu_linear *job, size_t first, size_t end,      \
                                           void *dst) {                                             \
-        const shape f = SHAPE_##name;                                                              \
+        const shape f = SHAPE(name);                                                              \
         prepare_tiles(f, GW_STRIP_SPAN_##name, (gw_xblock *)dst + first * (job->k / GW_ACT_BLOCK), \
                       job, first, end);                                                            \
     }

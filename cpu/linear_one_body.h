@@ -15,7 +15,7 @@
     V_FN void two_##name(const unsigned char *group, const unsigned char *head, int sub,           \
                          const gw_xblock *x, v_lanes *lanes) {                                     \
         SIZES(name);                                                                               \
-        const shape f = SHAPE_##name;                                                              \
+        const shape f = SHAPE(name);                                                              \
         if (two_at_once(GW_STRIP_FMT_##name, group, sub, x, lanes)) {                              \
             return;                                                                                \
         }                                                                                          \

@@ -13,40 +13,22 @@ typedef struct shape {
     int pairs;  /* products of two codes that may be added in 16 bits: 8, 4 or 2   */
 } shape;
 
-#define SHAPE_q8_0                                                                                 \
-    { SIGNED, V_SIGNED_OFFSET, 0 }
-#define SHAPE_q4_0                                                                                 \
-    { SHIFTED, 8, 8 }
-#define SHAPE_q4_1                                                                                 \
-    { AFFINE, 0, 8 }
-#define SHAPE_q5_0                                                                                 \
-    { SHIFTED, 16, 4 }
-#define SHAPE_q5_1                                                                                 \
-    { AFFINE, 0, 4 }
-#define SHAPE_q2_k                                                                                 \
-    { HALVED_MIN, 0, 4 }
-#define SHAPE_q3_k                                                                                 \
-    { HALVED, 4, 4 }
-#define SHAPE_q4_k                                                                                 \
-    { AFFINE, 0, 8 }
-#define SHAPE_q5_k                                                                                 \
-    { AFFINE, 0, 4 }
-#define SHAPE_q6_k                                                                                 \
-    { HALVED, 32, 2 }
-#define SHAPE_iq4_nl                                                                               \
-    { SIGNED, V_SIGNED_OFFSET, 0 }
-#define SHAPE_iq4_xs                                                                               \
-    { SIGNED, V_SIGNED_OFFSET, 0 }
-#define SHAPE_int8                                                                                 \
-    { SIGNED, V_SIGNED_OFFSET, 0 }
-#define SHAPE_int4_g32                                                                             \
-    { AFFINE, 0, 8 }
-#define SHAPE_int4_g64                                                                             \
-    { AFFINE, 0, 8 }
-#define SHAPE_int4_g128                                                                            \
-    { AFFINE, 0, 8 }
-#define SHAPE_int4_g256                                                                            \
-    { AFFINE, 0, 8 }
+#define SHAPE_KIND(low, levels, term)                                                              \
+    ((term) == GW_TERM_HALVES                  ? HALVED                                            \
+     : (term) == GW_TERM_Q2                    ? HALVED_MIN                                        \
+     : (term) != GW_TERM_SIGNED                ? AFFINE                                            \
+     : (low) == 8 || (levels) > GW_LEVELS_NONE ? SIGNED                                            \
+                                               : SHIFTED)
+#define SHAPE_ENUM(unused, NAME, name, low, high, offset, levels, term, sub, share, head)          \
+    KIND_##name = SHAPE_KIND(low, levels, term),                                                   \
+    OFFSET_##name = KIND_##name == SIGNED ? V_SIGNED_OFFSET : (offset),                            \
+    PAIRS_##name = KIND_##name == SIGNED                          ? 0                              \
+                   : (low) + (high) == 6                          ? 2                              \
+                   : (low) + (high) == 5 || KIND_##name >= HALVED ? 4                              \
+                                                                  : 8,
+enum { GW_QUANT_FORMATS(SHAPE_ENUM, 0) SHAPE_ENUM_END };
+#define SHAPE(name)                                                                                \
+    { KIND_##name, OFFSET_##name, PAIRS_##name }
 
 /* y of V_ROWS rows from r on, for activation row i; rows from m on are padding. */
 V_FN void finish(const gw_cpu_linear *job, size_t i, size_t r, v_float sum) {

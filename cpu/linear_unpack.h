@@ -15,6 +15,7 @@ typedef struct v_block {
 #define HALVES(base, i) ((base) + 32 * (size_t)(i) + 2 * (size_t)h) /* of 16-bit words */
 
 static const signed char iq4_levels[16] = {GW_IQ4_LEVELS};
+static const signed char e2m1_levels[16] = {GW_E2M1_LEVELS};
 
 /* 4 vectors of nibbles: low ones are weights 0 .. 15, high ones 16 .. 31. */
 V_FN void take_nibbles(v_word *c, const unsigned char *base, int h) {
@@ -33,9 +34,9 @@ V_FN void take_fifth_bits(v_word *c, const unsigned char *base, int h) {
     }
 }
 
-V_FN void take_levels(v_word *c) {
+V_FN void take_levels(v_word *c, const signed char *levels) {
     for (int i = 0; i < 8; i++) {
-        c[i] = v_signed(v_levels(c[i], iq4_levels));
+        c[i] = v_signed(v_levels(c[i], levels));
     }
 }
 
@@ -198,18 +199,27 @@ V_FN void unpack_q6_k(v_block *u, const unsigned char *group, const unsigned cha
 V_FN void unpack_iq4_nl(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
                         int h) {
     unpack_q4_0(u, group, head, sub, h);
-    take_levels(u->c);
+    take_levels(u->c, iq4_levels);
 }
 
 V_FN void unpack_iq4_xs(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
                         int h) {
     (void)head;
     take_nibbles(u->c, group + 128 + (size_t)sub * 256, h);
-    take_levels(u->c);
+    take_levels(u->c, iq4_levels);
     v_word low = v_and(v_right(v_load(VECTOR(group + 64, 0)), sub * 4), v_words(15));
     v_word high = v_and(v_right(v_load_u16(HALVES(group, 1)), sub * 2), v_words(3));
     v_int ls = v_sub(v_or(low, v_left(high, 4)), v_words(32));
     u->ws = v_mul(v_load_f16(HALVES(group, 0)), v_to_float(ls));
+}
+
+V_FN void unpack_mxfp4(v_block *u, const unsigned char *group, const unsigned char *head, int sub,
+                       int h) {
+    (void)head;
+    (void)sub;
+    take_nibbles(u->c, group, h);
+    take_levels(u->c, e2m1_levels);
+    u->ws = v_load_e8m0(group + 256 + h);
 }
 
 V_FN void unpack_int8(v_block *u, const unsigned char *group, const unsigned char *head, int sub,

@@ -67,6 +67,14 @@ V_FN v_float v_load_f16(const void *p) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
 }
 
+/* gw_e8m0_half of V_ROWS bytes. */
+V_FN v_float v_load_e8m0(const void *p) {
+    __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, v_words(1)), 23);
+    __m256i tiny = _mm256_sllv_epi32(v_words(0x00200000), e);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, tiny, _mm256_cmpgt_epi32(v_words(2), e)));
+}
+
 V_FN v_int v_dup_word(const void *p) {
     gw_i32 word;
     memcpy(&word, p, sizeof word);

@@ -75,6 +75,15 @@ V_FN v_float v_load_f16(const void *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
+/* gw_e8m0_half of V_ROWS bytes. */
+V_FN v_float v_load_e8m0(const void *p) {
+    __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    __m512i normal = v_left(_mm512_sub_epi32(e, v_words(1)), 23);
+    __m512i tiny = _mm512_sllv_epi32(v_words(0x00200000), e);
+    return _mm512_castsi512_ps(
+        _mm512_mask_mov_epi32(normal, _mm512_cmpgt_epi32_mask(v_words(2), e), tiny));
+}
+
 V_FN v_int v_dup_word(const void *p) {
     gw_i32 word;
     memcpy(&word, p, sizeof word);

@@ -63,6 +63,17 @@ V_FN v_float v_load_f16(const void *p) {
     return vcvt_f32_f16(vreinterpret_f16_u16(h));
 }
 
+/* gw_e8m0_half of V_ROWS bytes. */
+V_FN v_float v_load_e8m0(const void *p) {
+    uint32_t bytes;
+    memcpy(&bytes, p, sizeof bytes);
+    uint16x8_t wide = vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(bytes)));
+    uint32x4_t e = vmovl_u16(vget_low_u16(wide));
+    uint32x4_t normal = vshlq_n_u32(vsubq_u32(e, vdupq_n_u32(1)), 23);
+    uint32x4_t tiny = vshlq_u32(vdupq_n_u32(0x00200000), vreinterpretq_s32_u32(e));
+    return vreinterpretq_f32_u32(vbslq_u32(vcltq_u32(e, vdupq_n_u32(2)), tiny, normal));
+}
+
 V_FN v_word v_signed(v_word a) { return a; }
 
 /* An activation block; the products pick their words out of q. */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { WORD, HALF, FIFTH }; /* a 32-bit word; a 16-bit word; a word of fifth bits */
+enum { WORD, HALF, FIFTH, BYTE }; /* a word of 32 bits, of 16; a word of fifth bits; a byte */
 
 typedef struct part {
     unsigned char kind, src, count; /* `count` words of a block, from byte src on */
@@ -24,6 +24,7 @@ static const part recipes[GW_FMT_COUNT][5] = {
     [GW_FMT_Q6_K]      = {{WORD, 192, 4}, {WORD, 128, 16}, {WORD, 0, 32}, {HALF, 208, 1}},
     [GW_FMT_IQ4_NL]    = {{WORD, 2, 4}, {HALF, 0, 1}},
     [GW_FMT_IQ4_XS]    = {{HALF, 0, 2}, {WORD, 4, 1}, {WORD, 8, 32}},
+    [GW_FMT_MXFP4]     = {{WORD, 1, 4}, {BYTE, 0, 1}},
     [GW_FMT_INT8]      = {{WORD, 0, 8}},
     [GW_FMT_INT4_G32]  = {{HALF, 0, 2}, {WORD, 4, 4}},
     [GW_FMT_INT4_G64]  = {{HALF, 0, 2}, {WORD, 4, 8}},
@@ -32,7 +33,7 @@ static const part recipes[GW_FMT_COUNT][5] = {
 };
 /* clang-format on */
 
-static size_t part_bytes(part p) { return (p.kind == HALF ? 2u : 4u) * p.count; }
+static size_t part_bytes(part p) { return (p.kind == HALF ? 2u : p.kind == BYTE ? 1u : 4u) * p.count; }
 
 /* Transposes the 8 x 4 bit matrix in x: bit 4 i + j moves to bit 8 j + i. */
 static uint32_t spread_fifth_bits(uint32_t x) {
@@ -64,6 +65,12 @@ static void pack_halves(unsigned char *dst, const unsigned char *const *rows, pa
     }
 }
 
+static void pack_bytes(unsigned char *dst, const unsigned char *const *rows, part p) {
+    for (size_t r = 0; r < GW_STRIP_ROWS; r++) {
+        dst[r] = rows[r][p.src];
+    }
+}
+
 static void pack_fifth_bits(unsigned char *dst, const unsigned char *const *rows, part p) {
     for (size_t r = 0; r < GW_STRIP_ROWS; r++) {
         const unsigned char *s = rows[r] + p.src;
@@ -81,8 +88,10 @@ static unsigned char *pack_part(unsigned char *dst, const unsigned char *const *
         pack_words(dst, rows, p);
     } else if (p.kind == HALF) {
         pack_halves(dst, rows, p);
-    } else {
+    } else if (p.kind == FIFTH) {
         pack_fifth_bits(dst, rows, p);
+    } else {
+        pack_bytes(dst, rows, p);
     }
     return dst + GW_STRIP_ROWS * part_bytes(p);
 }

@@ -4,7 +4,8 @@
  * one stream for the memory system; a format with a row header (INT8: one f32) has the headers of
  * the 16 rows in front. A group is a list of vectors: a 32-bit word of every row (64 bytes: row r
  * at byte 4 r) or a 16-bit word of every row (32 bytes). The same number of bytes as the 16 rows as
- * stored, no padding; groups with a lone f16 therefore start at multiples of 32, not 64.
+ * stored, no padding; groups with a lone f16 therefore start at multiples of 32, not 64, those with
+ * a lone byte at multiples of 16.
  *
  * A 4-byte code word holds weights 4 i .. 4 i + 3 of its row exactly as the file does, so packing
  * is a transposition of words; only the fifth bits of Q5_0 and Q5_1 are also permuted: bit i of
@@ -13,29 +14,26 @@
 #ifndef GW_CPU_STRIP_H
 #define GW_CPU_STRIP_H
 
+#include "core/tensor/blocks.h"
+#include "core/tensor/format_list.h"
 #include "cpu/linear.h"
 
-/* clang-format off */
 /*   X(name, gw_fmt without its prefix, weights and bytes of a group, bytes of the row headers) */
-#define GW_STRIP_FORMATS(X)                                                                        \
-    X(q8_0,      Q8_0,       32,  544,  0) /* codes 0, d 512 */ \
-    X(q4_0,      Q4_0,       32,  288,  0) /* nibbles 0, d 256 */ \
-    X(q4_1,      Q4_1,       32,  320,  0) /* d 0, m 32, nibbles 64 */ \
-    X(q5_0,      Q5_0,       32,  352,  0) /* fifth bits 0, nibbles 64, d 320 */ \
-    X(q5_1,      Q5_1,       32,  384,  0) /* d 0, m 32, fifth bits 64, nibbles 128 */ \
-    X(q2_k,      Q2_K,      256, 1344,  0) /* d 0, dmin 32, scales 64, codes 320 */ \
-    X(q3_k,      Q3_K,      256, 1760,  0) /* scales 0, high 192, codes 704, d 1728 */ \
-    X(q4_k,      Q4_K,      256, 2304,  0) /* d 0, dmin 32, scales 64, nibbles 256 */ \
-    X(q5_k,      Q5_K,      256, 2816,  0) /* d 0, dmin 32, scales 64, high 256, nibbles 768 */ \
-    X(q6_k,      Q6_K,      256, 3360,  0) /* scales 0, high 256, low 1280, d 3328 */ \
-    X(iq4_nl,    IQ4_NL,     32,  288,  0) /* nibbles 0, d 256 */ \
-    X(iq4_xs,    IQ4_XS,    256, 2176,  0) /* d 0, scales_high 32, scales_low 64, nibbles 128 */ \
-    X(int8,      INT8,       32,  512, 64) /* codes 0 */ \
-    X(int4_g32,  INT4_G32,   32,  320,  0) /* scale 0, zero 32, nibbles 64 */ \
-    X(int4_g64,  INT4_G64,   64,  576,  0) \
-    X(int4_g128, INT4_G128, 128, 1088,  0) \
-    X(int4_g256, INT4_G256, 256, 2112,  0)
-/* clang-format on */
+#define GW_STRIP_ROW(X, NAME, name, low, high, offset, levels, term, sub, share, head)             \
+    X(name, NAME, 32 * ((share) > 0 ? (share) : 1), GW_STRIP_ROWS * (int)sizeof(gw_block_##name),  \
+      (share) > 0 ? 0 : 4 * GW_STRIP_ROWS)
+#define GW_STRIP_FORMATS(X) GW_QUANT_FORMATS(GW_STRIP_ROW, X)
+
+/* What a group holds, from which byte on (strip.c packs, linear_unpack.h reads):
+ *   q8_0    codes 0, d 512                      q4_k    d 0, dmin 32, scales 64, nibbles 256
+ *   q4_0    nibbles 0, d 256                    q5_k    the same, high 256, nibbles 768
+ *   q4_1    d 0, m 32, nibbles 64               q6_k    scales 0, high 256, low 1280, d 3328
+ *   q5_0    fifth bits 0, nibbles 64, d 320     iq4_nl  nibbles 0, d 256
+ *   q5_1    d 0, m 32, fifth bits 64,           iq4_xs  d 0, scales_high 32, scales_low 64,
+ *           nibbles 128                                 nibbles 128
+ *   q2_k    d 0, dmin 32, scales 64, codes 320  mxfp4   nibbles 0, e 256
+ *   q3_k    scales 0, high 192, codes 704,      int8    codes 0
+ *           d 1728                              int4    scale 0, zero 32, nibbles 64 */
 
 /* Blocks of a term: gw_format.span as a constant. */
 #define GW_STRIP_SPAN(fmt)                                                                         \

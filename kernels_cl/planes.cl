@@ -14,6 +14,7 @@
 #define KIND_AFFINE 2
 #define KIND_HALVES 3
 #define KIND_Q2 4
+#define LEVELS_E2M1 2 /* GW_LEVELS_E2M1 */
 #define KIND_SPAN 5 /* affine, and GW_ACT_SPAN blocks make a term */
 #if KIND == KIND_SPAN
 #define SPANS
@@ -35,9 +36,15 @@ typedef struct wblock {
 static inline uint level_word(uint nibbles) {
     uint r = 0;
     for (int i = 0; i < 4; i++) {
-        r |= (uint)(gw_iq4_level((int)(nibbles >> (8 * i) & 15u)) + 128) << (8 * i);
+        const int n = (int)(nibbles >> (8 * i) & 15u);
+        r |= (uint)((LEVELS == LEVELS_E2M1 ? gw_e2m1_level(n) : gw_iq4_level(n)) + 128) << (8 * i);
     }
     return r;
+}
+
+/* The first number of a head. */
+static inline float head_scale(uint head) {
+    return HEAD_BYTES == 1 ? gw_e8m0_half(head & 255u) : widen_half(head & 0xffffu);
 }
 
 /* A block as it lies in the planes: what one item loads ahead of its use. */
@@ -85,7 +92,9 @@ static inline wraw fetch(PLANE_ARGS, int row, int b, int blocks) {
     o.head = ((__global const uint *)(w + head_at))[row];
 #else
     size_t head = (size_t)row * ((blocks + HEAD_BLOCKS - 1) / HEAD_BLOCKS) + b / HEAD_BLOCKS;
-#if HEAD_BYTES == 2
+#if HEAD_BYTES == 1
+    o.head = w[head_at + head];
+#elif HEAD_BYTES == 2
     o.head = ((__global const ushort *)(w + head_at))[head];
 #else
     o.head = ((__global const uint *)(w + head_at))[head];
@@ -138,7 +147,7 @@ static inline wblock unpack(const wraw *raw) {
 #if HEAD_BLOCKS == 0
     o.ws = as_float(raw->head);
 #else
-    o.ws = widen_half(raw->head & 0xffffu);
+    o.ws = head_scale(raw->head);
 #if HEAD_BYTES == 4
     o.wm = widen_half(raw->head >> 16);
 #endif

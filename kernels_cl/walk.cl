@@ -194,6 +194,7 @@ static inline void grid_arrive(walker *grid) {
 #define wblock NAMED(wblock)
 #define wraw NAMED(wraw)
 #define level_word NAMED(level_word)
+#define head_scale NAMED(head_scale)
 #define low_row NAMED(low_row)
 #define fetch NAMED(fetch)
 #define widen NAMED(widen)

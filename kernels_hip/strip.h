@@ -15,7 +15,7 @@
  *   sub   128 bytes; at 8 r + 2 i two bytes of integer scales (Q4_K, Q5_K: sc, m; Q6_K, Q3_K: sc
  *         of the halves; Q2_K: the two bytes S; IQ4_XS: sc, 0)
  *   head  per block or per record, row by row: d (binary16), or d and a second number (m, dmin,
- *         zero); INT8: the row's float scale
+ *         zero); INT8: the row's float scale; MXFP4: a byte
  * Codes are stored without a sign, code + offset; those of 8 bits with it; IQ4 stores indices.
  *
  * A record of a float format is 128 columns, cut into classes of 1024 bytes: the 16 bytes at
@@ -30,35 +30,22 @@
 #ifndef GW_KERNELS_HIP_STRIP_H
 #define GW_KERNELS_HIP_STRIP_H
 
+#include "core/tensor/format_list.h"
+
 enum { GW_STRIP_ROWS = 16, GW_STRIP_BLOCKS = 4, GW_STRIP_FLOATS = 128 };
 
 /* Where quarter t of row r is in a plane of 4 or 8 bits, of 2 bits. */
 #define GW_STRIP_AT_16(r, t) (16 * ((r) / 8 * 32 + (t)*8 + ((r) + 2 * (t)) % 8))
 #define GW_STRIP_AT_8(r, t) (8 * ((r) / 8 * 32 + (t)*8 + ((r) + (t) / 2 * 4) % 8))
 
-/* The term of docs/arithmetic.md. SPAN: one for all blocks of a record, affine. */
-enum { GW_TERM_SIGNED, GW_TERM_AFFINE, GW_TERM_HALVES, GW_TERM_Q2, GW_TERM_SPAN };
+/* Heads in a record. Blocks of GW_HEAD_E8M0 that a row does not have: 2^-128, times x's scale of 0. */
+#define GW_STRIP_HEADS(share) ((share) == 1 || (share) == 2 ? 4 : 1)
 
 /* X(FORMAT, name, low bits, high bits, offset, levels, term, sub, heads per record, their bytes) */
-/* clang-format off */
-#define GW_STRIP_FORMATS(X)                                        \
-    X(Q8_0,      q8_0,      8, 0,  0, 0, GW_TERM_SIGNED, 0, 4, 2)  \
-    X(Q4_0,      q4_0,      4, 0,  8, 0, GW_TERM_SIGNED, 0, 4, 2)  \
-    X(Q4_1,      q4_1,      4, 0,  0, 0, GW_TERM_AFFINE, 0, 4, 4)  \
-    X(Q5_0,      q5_0,      4, 1, 16, 0, GW_TERM_SIGNED, 0, 4, 2)  \
-    X(Q5_1,      q5_1,      4, 1,  0, 0, GW_TERM_AFFINE, 0, 4, 4)  \
-    X(Q2_K,      q2_k,      2, 0,  0, 0, GW_TERM_Q2,     1, 1, 4)  \
-    X(Q3_K,      q3_k,      2, 1,  4, 0, GW_TERM_HALVES, 1, 1, 2)  \
-    X(Q4_K,      q4_k,      4, 0,  0, 0, GW_TERM_AFFINE, 1, 1, 4)  \
-    X(Q5_K,      q5_k,      4, 1,  0, 0, GW_TERM_AFFINE, 1, 1, 4)  \
-    X(Q6_K,      q6_k,      4, 2, 32, 0, GW_TERM_HALVES, 1, 1, 2)  \
-    X(IQ4_NL,    iq4_nl,    4, 0,  0, 1, GW_TERM_SIGNED, 0, 4, 2)  \
-    X(IQ4_XS,    iq4_xs,    4, 0,  0, 1, GW_TERM_SIGNED, 1, 1, 2)  \
-    X(INT8,      int8,      8, 0,  0, 0, GW_TERM_SIGNED, 0, 1, 4)  \
-    X(INT4_G32,  int4_g32,  4, 0,  0, 0, GW_TERM_AFFINE, 0, 4, 4)  \
-    X(INT4_G64,  int4_g64,  4, 0,  0, 0, GW_TERM_AFFINE, 0, 4, 4)  \
-    X(INT4_G128, int4_g128, 4, 0,  0, 0, GW_TERM_SPAN,   0, 1, 4)  \
-    X(INT4_G256, int4_g256, 4, 0,  0, 0, GW_TERM_SPAN,   0, 1, 4)
+#define GW_STRIP_ROW(X, FORMAT, name, low, high, offset, levels, term, sub, share, head)           \
+    X(FORMAT, name, low, high, offset, levels, term, sub, GW_STRIP_HEADS(share),                   \
+      GW_HEAD_BYTES(head))
+#define GW_STRIP_FORMATS(X) GW_QUANT_FORMATS(GW_STRIP_ROW, X)
 
 /* Formats whose product of one row has a variant that shares a multiprocessor with attention: 64
  * registers suffice without spills, and a ring of their records leaves enough shared memory free.

@@ -96,6 +96,12 @@ static void read_iq4_xs(const uint8_t *b, int i, weight_fields *w) {
     w->sc = (s % 2 ? low / 16 : low % 16) +
             16 * (2 * bit_of(b + 2, 2 * s + 1) + bit_of(b + 2, 2 * s)) - 32;
 }
+/* Sign, exponent and mantissa one by one, in halves. */
+static void read_mxfp4(const uint8_t *b, int i, weight_fields *w) {
+    int n = nibble_of(b + 1, i), e = n / 2 % 4, m = n % 2;
+    w->d = ldexp(1.0, b[0] - 128);
+    w->code = (n >= 8 ? -1 : 1) * (e == 0 ? m : (2 + m) << (e - 1));
+}
 static void read_int4(const uint8_t *b, int i, weight_fields *w) {
     w->d = half(b), w->wm = half(b + 2), w->code = nibble_of(b + 4 + i / 32 * 16, i % 32);
 }
@@ -124,7 +130,7 @@ static const struct reading {
     {GW_FMT_IQ4_NL, SIGNED, 0, 1, read_iq4_nl},   {GW_FMT_IQ4_XS, SIGNED, 0, 1, read_iq4_xs},
     {GW_FMT_INT8, SIGNED, -1, 0, read_int8},      {GW_FMT_INT4_G32, AFFINE, 0, 2, read_int4},
     {GW_FMT_INT4_G64, AFFINE, 0, 2, read_int4},   {GW_FMT_INT4_G128, AFFINE, 0, 2, read_int4},
-    {GW_FMT_INT4_G256, AFFINE, 0, 2, read_int4},
+    {GW_FMT_INT4_G256, AFFINE, 0, 2, read_int4},  {GW_FMT_MXFP4, SIGNED, 0, 0, read_mxfp4},
 };
 enum { N_READINGS = sizeof readings / sizeof readings[0] };
 /* clang-format on */

@@ -56,6 +56,7 @@ static void lc_f16_fields(gw_fmt fmt, int at[2]) {
         at[0] = 208;
         break;
     case GW_FMT_INT8:
+    case GW_FMT_MXFP4:
         at[0] = -1;
         break;
     default:
@@ -90,9 +91,14 @@ static unsigned char *lc_weights(gw_fmt fmt, size_t m, size_t k, fill how) {
             memcpy(row, &scale, sizeof scale);
         }
         for (size_t b = 0; b < k / f->block_elems; b++) {
+            unsigned char *block = row + f->row_header + b * f->block_bytes;
+            if (fmt == GW_FMT_MXFP4) { /* now and then tiny or large; products stay finite */
+                uint32_t pick = random_u32() % 16;
+                block[0] = (unsigned char)(pick < 3 ? pick : pick == 3 ? 180 : 112 + pick);
+            }
             for (int j = 0; j < 2; j++) {
                 if (at[j] >= 0) {
-                    lc_put_f16(row + f->row_header + b * f->block_bytes + (size_t)at[j]);
+                    lc_put_f16(block + at[j]);
                 }
             }
         }

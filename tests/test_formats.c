@@ -150,6 +150,9 @@ static const struct by_hand { gw_fmt fmt; const char *bytes; size_t at; float wa
     {GW_FMT_IQ4_NL, "003c" "80" Z8 "00000000000000", 0, -127.0f},
     {GW_FMT_IQ4_XS, "003c" "00c0" "000000f0" Z32 Z32 Z32 Z8 Z8 Z8 "00000000000000f0", 255,
         31.0f * 113.0f},
+    {GW_FMT_MXFP4, "80" "f7" Z8 "00000000000000", 0, 12.0f}, /* 6 in units of 2^1 */
+    {GW_FMT_MXFP4, "7f" "f1" Z8 "00000000000000", 16, -6.0f},
+    {GW_FMT_MXFP4, "00" "01" Z8 "00000000000000", 0, 0x1p-128f}, /* 0.5 * 2^-127 */
 };
 /* clang-format on */
 
@@ -216,6 +219,9 @@ static void random_block(const struct reading *r, uint8_t *block, size_t bytes) 
     if (r->halfs < 0) {
         float scale = random_float(1.0f);
         memcpy(block, &scale, sizeof scale);
+    }
+    if (r->fmt == GW_FMT_MXFP4) {
+        block[0] %= 200; /* products stay finite */
     }
     for (int h = 0; h < r->n_halfs; h++) { /* any half that is finite, subnormals included */
         uint8_t *top = block + r->halfs + 2 * h + 1;
@@ -323,6 +329,7 @@ static const struct facts {
     [GW_FMT_Q4_K] = {"q4_k", 12, 256, 144, 0, 0},   [GW_FMT_Q5_K] = {"q5_k", 13, 256, 176, 0, 0},
     [GW_FMT_Q6_K] = {"q6_k", 14, 256, 210, 0, 0},   [GW_FMT_IQ4_NL] = {"iq4_nl", 20, 32, 18, 0, 0},
     [GW_FMT_IQ4_XS] = {"iq4_xs", 23, 256, 136, 0, 0}, [GW_FMT_INT8] = {"int8", -1, 32, 32, 4, 0},
+    [GW_FMT_MXFP4] = {"mxfp4", 39, 32, 17, 0, 0},
     [GW_FMT_INT4_G32] = {"int4-g32", -1, 32, 20, 0, 0},
     [GW_FMT_INT4_G64] = {"int4-g64", -1, 64, 36, 0, 0},
     [GW_FMT_INT4_G128] = {"int4-g128", -1, 128, 68, 0, 0},
@@ -406,7 +413,9 @@ static void gguf_numbers(void **state) {
         {29, "IQ1_M"},
         {34, "TQ1_0"},
         {35, "TQ2_0"},
-        {39, "MXFP4"},
+        {40, "NVFP4"},
+        {41, "Q1_0"},
+        {42, "Q2_0"},
         {-1, "unknown"},
         {999, "unknown"},
         {INT64_MAX, "unknown"},
@@ -425,7 +434,7 @@ static void gguf_numbers(void **state) {
             assert_int_equal(out, GW_FMT_COUNT);
         }
     }
-    assert_int_equal(accepted, 15);
+    assert_int_equal(accepted, 16);
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         gw_fmt out = GW_FMT_COUNT;
         char number[32];

@@ -11,6 +11,7 @@ import random
 import struct
 from fractions import Fraction
 
+E2M1 = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12]
 IQ4 = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]
 
 
@@ -211,6 +212,13 @@ def iq4_xs(f):
     return out
 
 
+def mxfp4(f):
+    out = Bytes(17)
+    out.put(0, 0, 8, f.d)
+    pairs(out, 1, [E2M1.index(c) for c in f.code])
+    return out
+
+
 def int8(f):
     out = Bytes(4 + len(f.code))
     out.put(0, 0, 32, f.d)
@@ -248,6 +256,7 @@ FORMATS = {
     "INT4_G64": (int4, 64, SPAN(0, 15), 0, None, "m"),
     "INT4_G128": (int4, 128, SPAN(0, 15), 0, None, "m"),
     "INT4_G256": (int4, 256, SPAN(0, 15), 0, None, "m"),
+    "MXFP4": (mxfp4, 32, E2M1, 0, None, None),
 }
 
 
@@ -260,6 +269,8 @@ def negative(bits, wide):
 
 
 def scales_of(name, f):
+    if name == "MXFP4":  # twice the value is a code, so half of 2^(e - 127)
+        return Fraction(2) ** (f.d - 128), 0, False
     wide = name == "INT8"
     return (single_value if wide else half_value)(f.d), half_value(f.d2), negative(f.d, wide)
 
@@ -347,6 +358,8 @@ def cases(name, rng):
 
     def make(what, d, d2, code, sc, mn):
         f = Fields()
+        if name == "MXFP4":
+            d = {"every": 129, "negat": 0, "large": 220}.get(what[:5], 1 + d % 160)
         f.what, f.d, f.d2 = what, d, d2
         f.code = [codes[code(i) % len(codes)] for i in range(n)]
         f.sc = [scales[sc(h) % len(scales)] for h in range(groups)] if scales else []

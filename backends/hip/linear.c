@@ -17,29 +17,9 @@ enum { PARTS = GW_LINEAR_PARTS, CLUSTER = 2 /* blocks that share rows of x as th
 /* ---- what is accepted ------------------------------------------------------------------------ */
 
 /* A row of the table per format; its state is one of these. */
-/* clang-format off */
-#define EACH_FORMAT(X) \
-    X(F32, "f32") \
-    X(F16, "f16") \
-    X(BF16, "bf16") \
-    X(Q8_0, "q8_0") \
-    X(Q4_0, "q4_0") \
-    X(Q4_1, "q4_1") \
-    X(Q5_0, "q5_0") \
-    X(Q5_1, "q5_1") \
-    X(Q2_K, "q2_k") \
-    X(Q3_K, "q3_k") \
-    X(Q4_K, "q4_k") \
-    X(Q5_K, "q5_k") \
-    X(Q6_K, "q6_k") \
-    X(IQ4_NL, "iq4_nl") \
-    X(IQ4_XS, "iq4_xs") \
-    X(INT8, "int8") \
-    X(INT4_G32, "int4-g32") \
-    X(INT4_G64, "int4-g64") \
-    X(INT4_G128, "int4-g128") \
-    X(INT4_G256, "int4-g256")
-/* clang-format on */
+#define QUANTIZED_FORMAT(X, FORMAT, name, ...) X(FORMAT, #name)
+#define EACH_FORMAT(X)                                                                             \
+    X(F32, "f32") X(F16, "f16") X(BF16, "bf16") GW_QUANT_FORMATS(QUANTIZED_FORMAT, X)
 #define NUMBER(FORMAT, name) [GW_FMT_##FORMAT] = GW_FMT_##FORMAT,
 static const int numbers[GW_FMT_COUNT] = {EACH_FORMAT(NUMBER)};
 

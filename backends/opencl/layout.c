@@ -14,31 +14,25 @@
 #include "backends/opencl/opencl.h"
 #include "core/tensor/blocks.h"
 #include "core/tensor/codes.h"
+#include "core/tensor/format_list.h"
 
 /* ---- formats --------------------------------------------------------------------------------- */
 
-/* clang-format off */
-static const gw_cl_planes formats[GW_FMT_COUNT] = {
-    /*                   low high offset levels kind          head bytes, blocks  sub */
-    [GW_FMT_Q8_0]      = {8, 0, 128, 0, GW_KIND_SIGNED, 2, 1, 0},
-    [GW_FMT_Q4_0]      = {4, 0,   8, 0, GW_KIND_SIGNED, 2, 1, 0},
-    [GW_FMT_Q4_1]      = {4, 0,   0, 0, GW_KIND_AFFINE, 4, 1, 0},
-    [GW_FMT_Q5_0]      = {4, 1,  16, 0, GW_KIND_SIGNED, 2, 1, 0},
-    [GW_FMT_Q5_1]      = {4, 1,   0, 0, GW_KIND_AFFINE, 4, 1, 0},
-    [GW_FMT_Q2_K]      = {2, 0,   0, 0, GW_KIND_Q2,     4, 8, 2},
-    [GW_FMT_Q3_K]      = {2, 1,   4, 0, GW_KIND_HALVES, 2, 8, 2},
-    [GW_FMT_Q4_K]      = {4, 0,   0, 0, GW_KIND_AFFINE, 4, 8, 2},
-    [GW_FMT_Q5_K]      = {4, 1,   0, 0, GW_KIND_AFFINE, 4, 8, 2},
-    [GW_FMT_Q6_K]      = {4, 2,  32, 0, GW_KIND_HALVES, 2, 8, 2},
-    [GW_FMT_IQ4_NL]    = {4, 0, 128, 1, GW_KIND_SIGNED, 2, 1, 0},
-    [GW_FMT_IQ4_XS]    = {4, 0, 128, 1, GW_KIND_SIGNED, 2, 8, 2},
-    [GW_FMT_INT8]      = {8, 0, 128, 0, GW_KIND_SIGNED, 4, 0, 0},
-    [GW_FMT_INT4_G32]  = {4, 0,   0, 0, GW_KIND_AFFINE, 4, 1, 0},
-    [GW_FMT_INT4_G64]  = {4, 0,   0, 0, GW_KIND_AFFINE, 4, 2, 0},
-    [GW_FMT_INT4_G128] = {4, 0,   0, 0, GW_KIND_SPAN,   4, 4, 0},
-    [GW_FMT_INT4_G256] = {4, 0,   0, 0, GW_KIND_SPAN,   4, 8, 0},
-};
-/* clang-format on */
+/* Kernels take a byte for what it is, or an index for its level, plus 128. */
+#define PLANES(unused, FORMAT, name, low, high, offset, levels, term, sub, share, head)            \
+    [GW_FMT_##FORMAT] = {low,                                                                      \
+                         high,                                                                     \
+                         (low) == 8 || (levels) != GW_LEVELS_NONE ? 128 : (offset),                \
+                         levels,                                                                   \
+                         GW_KIND_SIGNED + ((term)-GW_TERM_SIGNED),                                 \
+                         GW_HEAD_BYTES(head),                                                      \
+                         share,                                                                    \
+                         2 * (sub)},
+static const gw_cl_planes formats[GW_FMT_COUNT] = {GW_QUANT_FORMATS(PLANES, 0)};
+#undef PLANES
+_Static_assert((int)GW_KIND_SPAN - GW_KIND_SIGNED == (int)GW_TERM_SPAN - GW_TERM_SIGNED &&
+                   (int)GW_KIND_Q2 - GW_KIND_SIGNED == (int)GW_TERM_Q2 - GW_TERM_SIGNED,
+               "kinds are terms in their order");
 
 const gw_cl_planes *gw_cl_planes_of(gw_fmt fmt) {
     return fmt < GW_FMT_COUNT && formats[fmt].low_bits > 0 ? &formats[fmt] : NULL;
@@ -76,10 +70,12 @@ static size_t low_place(const gw_cl_layout *l, size_t r, size_t b, size_t j) {
     return r * l->low_row + (b / all * 2 * all + j / 4 * all + b % all) * 16 + j % 4 * 4;
 }
 
-static gw_u32 level_index(int level) {
-    static const gw_i8 levels[16] = {GW_IQ4_LEVELS};
+/* Of the table `which`; of two that are equal (zeros) the first. */
+static gw_u32 level_index(int which, int level) {
+    static const gw_i8 levels[][16] = {
+        [GW_LEVELS_IQ4] = {GW_IQ4_LEVELS}, [GW_LEVELS_E2M1] = {GW_E2M1_LEVELS}};
     gw_u32 i = 0;
-    while (i < 15 && levels[i] != level) {
+    while (i < 15 && levels[which][i] != level) {
         i++;
     }
     return i;
@@ -90,7 +86,7 @@ static void cut_codes(const gw_cl_planes *p, const gw_i8 *code, gw_u32 *low, gw_
     memset(high, 0, 2 * sizeof *high);
     for (int i = 0; i < GW_ACT_BLOCK; i++) {
         int j = i / 4, k = i % 4 * 8;
-        gw_u32 u = p->levels ? level_index(code[i]) : (gw_u32)(code[i] + p->offset);
+        gw_u32 u = p->levels ? level_index(p->levels, code[i]) : (gw_u32)(code[i] + p->offset);
         gw_u32 bottom = u & ((1u << p->low_bits) - 1u), top = u >> p->low_bits;
         if (p->low_bits == 8) {
             low[j] |= bottom << k;

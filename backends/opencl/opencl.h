@@ -147,7 +147,7 @@ typedef struct gw_cl_planes {
     int offset;
     int levels;      /* codes are indices of the IQ4 levels  */
     int kind;        /* GW_KIND_... of kernels_cl/planes.cl  */
-    int head_bytes;  /* 2: d; 4: d and a second one, or f32  */
+    int head_bytes;  /* 1: e8m0; 2: d; 4: d and a second one, or f32 */
     int head_blocks; /* blocks of 32 that share it; 0: a row */
     int sub_bytes;   /* 0 or 2, per block of 32              */
 } gw_cl_planes;

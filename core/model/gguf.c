@@ -252,22 +252,12 @@ static gw_status read_alignment(parser *p) {
 
 /* ---- tensors ----------------------------------------------------------------------------- */
 
-/* Types that exist elsewhere and cannot be decoded here: well formed, so a message of their own. */
-static const struct {
-    uint32_t type;
-    const char *name;
-} foreign_types[] = {
-    {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"},
-    {22, "IQ2_S"},   {29, "IQ1_M"},  {34, "TQ1_0"},   {35, "TQ2_0"}, {39, "MXFP4"},
-};
-
 static gw_status format_of(const parser *p, const char *name, uint32_t type, gw_fmt *out) {
-    for (size_t i = 0; i < sizeof foreign_types / sizeof foreign_types[0]; i++) {
-        if (type == foreign_types[i].type) {
-            return gw_fail(GW_E_UNSUPPORTED, p->g->where,
-                           "tensor %s is %s, which is not supported; use a file in Q4_K or Q8_0",
-                           name, foreign_types[i].name);
-        }
+    const char *foreign = gw_format_foreign((int64_t)(int32_t)type);
+    if (foreign != NULL) {
+        return gw_fail(GW_E_UNSUPPORTED, p->g->where,
+                       "tensor %s is %s, which is not supported; use a file in Q4_K or Q8_0", name,
+                       foreign);
     }
     if (gw_format_from_gguf((int64_t)(int32_t)type, out) != GW_OK) {
         return gw_fail(GW_E_TYPE, p->g->where, "tensor %s has type %d, which is no weight format",

@@ -478,6 +478,48 @@ GW_FN float gw_iq4_xs_term(GW_GLOBAL const gw_block_iq4_xs *b, int sub, GW_ACT c
     return gw_term_signed(gw_iq4_xs_ws(b, sub), code, x, acc);
 }
 
+/* ---- MXFP4 (OCP Microscaling 1.0): w = 2^(e - 127) * E2M1 = 2^(e - 128) * level --------------- */
+
+/* clang-format off */
+#define GW_E2M1_LEVELS 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
+/* clang-format on */
+
+/* Twice the value of a number of 4 bits: sign, two bits of exponent, one of mantissa. */
+GW_FN gw_i8 gw_e2m1_level(int nibble) {
+    gw_u32 word = nibble & 4 ? 0x0c080604u : 0x03020100u;
+    int level = (int)(word >> (nibble & 3) * 8 & 255u);
+    return (gw_i8)(nibble & 8 ? -level : level);
+}
+
+/* 2^(e - 128), e from 0 to 255: subnormal where e is 0 or 1. */
+GW_FN float gw_e8m0_half(gw_u32 e) {
+    return GW_F32_FROM_BITS(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+}
+
+typedef struct gw_block_mxfp4 {
+    gw_u8 e;
+    gw_u8 nibbles[16];
+} gw_block_mxfp4;
+
+GW_FN void gw_mxfp4_codes(GW_GLOBAL const gw_block_mxfp4 *b, int sub, gw_i8 *code) {
+    (void)sub;
+    for (int j = 0; j < 16; j++) {
+        code[j] = gw_e2m1_level(b->nibbles[j] & 15);
+        code[j + 16] = gw_e2m1_level(b->nibbles[j] >> 4);
+    }
+}
+GW_FN void gw_mxfp4_weights(GW_GLOBAL const gw_block_mxfp4 *b, int sub, float *w) {
+    gw_i8 code[32];
+    gw_mxfp4_codes(b, sub, code);
+    gw_expand_signed(gw_e8m0_half(b->e), code, 0, 32, w);
+}
+GW_FN float gw_mxfp4_term(GW_GLOBAL const gw_block_mxfp4 *b, int sub, GW_ACT const gw_act8 *x,
+                          float acc) {
+    gw_i8 code[32];
+    gw_mxfp4_codes(b, sub, code);
+    return gw_term_signed(gw_e8m0_half(b->e), code, x, acc);
+}
+
 /* ---- INT8: a row is one float scale, then blocks of 32 codes; w = scale * q ----------------- */
 
 typedef struct gw_row_int8 {

@@ -38,6 +38,7 @@ void gw_row_codes(gw_fmt fmt, const void *row, size_t b, gw_i8 *code) {
         CODES(Q6_K, q6_k)
         CODES(IQ4_NL, iq4_nl)
         CODES(IQ4_XS, iq4_xs)
+        CODES(MXFP4, mxfp4)
         GROUP_CODES(INT4_G32, int4_g32)
         GROUP_CODES(INT4_G64, int4_g64)
         GROUP_CODES(INT4_G128, int4_g128)

@@ -31,6 +31,7 @@ BLOCK_ROW(q4_k, 256)
 BLOCK_ROW(q5_k, 256)
 BLOCK_ROW(q6_k, 256)
 BLOCK_ROW(iq4_nl, 32)
+BLOCK_ROW(mxfp4, 32)
 BLOCK_ROW(iq4_xs, 256)
 
 static void decode_int8(float *dst, const void *row, size_t cols) {
@@ -270,6 +271,7 @@ static const gw_format formats[] = {
     [GW_FMT_Q6_K]      = {"q6_k",        14, 256, sizeof(gw_block_q6_k),          0, 0, decode_q6_k,      NULL,                       1, term_q6_k     },
     [GW_FMT_IQ4_NL]    = {"iq4_nl",      20,  32, sizeof(gw_block_iq4_nl),        0, 0, decode_iq4_nl,    NULL,                       1, term_iq4_nl   },
     [GW_FMT_IQ4_XS]    = {"iq4_xs",      23, 256, sizeof(gw_block_iq4_xs),        0, 0, decode_iq4_xs,    NULL,                       1, term_iq4_xs   },
+    [GW_FMT_MXFP4]     = {"mxfp4",       39,  32, sizeof(gw_block_mxfp4),         0, 0, decode_mxfp4,     NULL,                       1, term_mxfp4    },
     [GW_FMT_INT8]      = {"int8",        -1,  32, sizeof(gw_block_int8), sizeof(gw_row_int8), 0, decode_int8, encode_int8,            1, term_int8     },
     [GW_FMT_INT4_G32]  = {"int4-g32",    -1,  32, sizeof(gw_block_int4_g32),      0, 0, decode_int4_g32,  encode_int4_g32,            1, term_int4_g32 },
     [GW_FMT_INT4_G64]  = {"int4-g64",    -1,  64, sizeof(gw_block_int4_g64),      0, 0, decode_int4_g64,  encode_int4_g64,            1, term_int4_g64 },
@@ -282,7 +284,8 @@ static const gw_format formats[] = {
 _Static_assert(sizeof formats / sizeof formats[0] == GW_FMT_COUNT, "a format has no row");
 _Static_assert(sizeof(gw_block_q8_0) == 34 && sizeof(gw_block_q4_0) == 18 &&
                    sizeof(gw_block_q4_1) == 20 && sizeof(gw_block_q5_0) == 22 &&
-                   sizeof(gw_block_q5_1) == 24 && sizeof(gw_block_iq4_nl) == 18,
+                   sizeof(gw_block_q5_1) == 24 && sizeof(gw_block_iq4_nl) == 18 &&
+                   sizeof(gw_block_mxfp4) == 17,
                "GGUF fixes the blocks of 32");
 _Static_assert(sizeof(gw_block_q2_k) == 84 && sizeof(gw_block_q3_k) == 110 &&
                    sizeof(gw_block_q4_k) == 144 && sizeof(gw_block_q5_k) == 176 &&
@@ -292,16 +295,23 @@ _Static_assert(sizeof(gw_act8) == 40, "devices exchange activation blocks");
 
 const gw_format *gw_format_of(gw_fmt fmt) { return &formats[fmt]; }
 
-/* GGUF tensor types that exist and are not in the table; NULL: a number never given out or one that
- * was withdrawn. */
-static const char *gguf_type_name(int64_t type) {
+const char *gw_format_foreign(int64_t type) {
     static const char *const known[] = {
-        [9] = "Q8_1",   [15] = "Q8_K",  [16] = "IQ2_XXS", [17] = "IQ2_XS", [18] = "IQ3_XXS",
-        [19] = "IQ1_S", [21] = "IQ3_S", [22] = "IQ2_S",   [24] = "I8",     [25] = "I16",
-        [26] = "I32",   [27] = "I64",   [28] = "F64",     [29] = "IQ1_M",  [34] = "TQ1_0",
-        [35] = "TQ2_0", [39] = "MXFP4",
+        [16] = "IQ2_XXS", [17] = "IQ2_XS", [18] = "IQ3_XXS", [19] = "IQ1_S",
+        [21] = "IQ3_S",   [22] = "IQ2_S",  [29] = "IQ1_M",   [34] = "TQ1_0",
+        [35] = "TQ2_0",   [40] = "NVFP4",  [41] = "Q1_0",    [42] = "Q2_0",
     };
     return type >= 0 && type < (int64_t)(sizeof known / sizeof known[0]) ? known[type] : NULL;
+}
+
+/* Types of numbers that are no weights. */
+static const char *gguf_type_name(int64_t type) {
+    static const char *const known[] = {
+        [9] = "Q8_1", [15] = "Q8_K", [24] = "I8",  [25] = "I16",
+        [26] = "I32", [27] = "I64",  [28] = "F64",
+    };
+    int in_table = type >= 0 && type < (int64_t)(sizeof known / sizeof known[0]);
+    return in_table && known[type] != NULL ? known[type] : gw_format_foreign(type);
 }
 
 static int gguf_type_withdrawn(int64_t type) {

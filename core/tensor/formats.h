@@ -3,7 +3,7 @@
  * A *format* says what the bytes mean. How those bytes are arranged on one device (transposed,
  * interleaved, scales split off) is a *layout*, private to the backend that wants it, and never a
  * new format. Adding a format: one enum entry, one struct with its functions in blocks.h, one row
- * in formats.c; tests/test_formats.c names what is missing.
+ * in formats.c and one in format_list.h; tests/test_formats.c names what is missing.
  */
 #ifndef GW_TENSOR_FORMATS_H
 #define GW_TENSOR_FORMATS_H
@@ -16,7 +16,7 @@ typedef enum gw_fmt {
     GW_FMT_F32, GW_FMT_F16, GW_FMT_BF16,
     GW_FMT_Q8_0, GW_FMT_Q4_0, GW_FMT_Q4_1, GW_FMT_Q5_0, GW_FMT_Q5_1,
     GW_FMT_Q2_K, GW_FMT_Q3_K, GW_FMT_Q4_K, GW_FMT_Q5_K, GW_FMT_Q6_K,
-    GW_FMT_IQ4_NL, GW_FMT_IQ4_XS,
+    GW_FMT_IQ4_NL, GW_FMT_IQ4_XS, GW_FMT_MXFP4,
     GW_FMT_INT8,                                    /* one float scale per row               */
     GW_FMT_INT4_G32, GW_FMT_INT4_G64, GW_FMT_INT4_G128, GW_FMT_INT4_G256, /* f16 scale, zero  */
     GW_FMT_ACT8,                                    /* activations, never in a file          */
@@ -46,6 +46,8 @@ typedef struct gw_format {
 
 const gw_format *gw_format_of(gw_fmt fmt);                /* never NULL for fmt < GW_FMT_COUNT */
 gw_status gw_format_from_gguf(int64_t type, gw_fmt *out); /* GW_E_TYPE names the number      */
+/* The name of a weight format of GGUF that is not read here; NULL for any other number. */
+const char *gw_format_foreign(int64_t type);
 int gw_format_from_name(const char *name, gw_fmt *out);   /* 1 when known; any case         */
 
 /* Bytes of one row, and of a [rows, cols] matrix stored row after row without padding.

@@ -162,7 +162,9 @@ static inline void fetch_scales(scales *s, PLANE_ARGS, int row0, int rows, __glo
 #else
             size_t head =
                 (size_t)row * ((blocks + HEAD_BLOCKS - 1) / HEAD_BLOCKS) + b / HEAD_BLOCKS;
-#if HEAD_BYTES == 2
+#if HEAD_BYTES == 1
+            s->head[i] = w[head_at + head];
+#elif HEAD_BYTES == 2
             s->head[i] = ((__global const ushort *)(w + head_at))[head];
 #else
             s->head[i] = ((__global const uint *)(w + head_at))[head];
@@ -190,7 +192,7 @@ static inline void row_numbers(float *o, uint head, uint sub) {
 #if HEAD_BLOCKS == 0
     o[0] = as_float(head);
 #else
-    const float d = widen_half(head & 0xffffu), m = HEAD_BYTES == 4 ? widen_half(head >> 16) : 0.0f;
+    const float d = head_scale(head), m = HEAD_BYTES == 4 ? widen_half(head >> 16) : 0.0f;
 #if KIND == KIND_SIGNED
     o[0] = SUB_BYTES ? d * (float)(char)(sub & 255u) : d;
 #elif AFFINE
@@ -275,8 +277,13 @@ static inline uint level_bytes(uint n) {
     uint from = n & 0x07070707u, mask = (n >> 3 & 0x01010101u) * 255u;
     from = (from | from >> 4) & 0x00ff00ffu;
     from |= from >> 8;
+#if LEVELS == LEVELS_E2M1
+    return (pick_bytes(0x03020100u, 0x0c080604u, from) & ~mask) |
+           (pick_bytes(0xfdfeff00u, 0xf4f8fafcu, from) & mask);
+#else
     return (pick_bytes(0xbfad9881u, 0xf6eaddcfu, from) & ~mask) |
            (pick_bytes(0x26190d01u, 0x71594535u, from) & mask);
+#endif
 }
 
 /* Weights 16 h + 4 quarter .. + 3 of a block. low: the word that holds them; high: of 1 bit, the

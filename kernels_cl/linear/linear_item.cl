@@ -25,14 +25,25 @@ static inline float16 widen16(uint16 bits) {
     return as_float16(select(normal, as_uint16(tiny), expo == 0u) | sign);
 }
 
+#if HEAD_BYTES == 1
+static inline float16 e8m0_16(uint16 e) { /* gw_e8m0_half */
+    return as_float16(select((e - 1u) << 23u, (uint16)0x00200000u << e, e < 2u));
+}
+#endif
+
 #if LEVELS
 static inline uint16 level16(uint16 nibbles) {
     uint16 out = 0u;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         uint16 n = nibbles >> (uint)(8 * i) & 15u;
+#if LEVELS == LEVELS_E2M1
+        uint16 low = select((uint16)0x03020100u, (uint16)0x0c080604u, (n & 4u) != 0u);
+        uint16 high = select((uint16)0xfdfeff00u, (uint16)0xf4f8fafcu, (n & 4u) != 0u);
+#else
         uint16 low = select((uint16)0xbfad9881u, (uint16)0xf6eaddcfu, (n & 4u) != 0u);
         uint16 high = select((uint16)0x26190d01u, (uint16)0x71594535u, (n & 4u) != 0u);
+#endif
         uint16 word = select(low, high, (n & 8u) != 0u);
         out |= ((word >> ((n & 3u) * 8u) & 255u) ^ 128u) << (uint)(8 * i);
     }
@@ -104,7 +115,9 @@ static inline void unpack(PLANE_ARGS, size_t strip, int b, int blocks, strip_blo
     o->ws = vload16(strip, (__global const float *)(w + head_at));
 #else
     size_t head = strip * ((blocks + HEAD_BLOCKS - 1) / HEAD_BLOCKS) + b / HEAD_BLOCKS;
-#if HEAD_BYTES == 2
+#if HEAD_BYTES == 1
+    o->ws = e8m0_16(convert_uint16(vload16(head, w + head_at)));
+#elif HEAD_BYTES == 2
     o->ws = widen16(convert_uint16(vload16(head, (__global const ushort *)(w + head_at))));
 #else
     uint16 both = STRIP_WORD(w + head_at, head);

@@ -85,11 +85,14 @@ __device__ static inline void load_quarter(quarter<F> &q, const unsigned char *r
     }
 }
 
-/* The level of each nibble. */
-__device__ static inline unsigned levels(unsigned n) {
+/* The level of each nibble: of the first eight by `low`, of the others by `high`. */
+template <int LEVELS> __device__ static inline unsigned levels(unsigned n) {
+    const int iq4 = LEVELS == GW_LEVELS_IQ4;
     const unsigned from = n & 0x07070707u;
-    const unsigned low = gw_pick_bytes(0xf6eaddcfu, 0xbfad9881u, from);
-    const unsigned high = gw_pick_bytes(0x71594535u, 0x26190d01u, from);
+    const unsigned low = iq4 ? gw_pick_bytes(0xf6eaddcfu, 0xbfad9881u, from)
+                             : gw_pick_bytes(0x0c080604u, 0x03020100u, from);
+    const unsigned high = iq4 ? gw_pick_bytes(0x71594535u, 0x26190d01u, from)
+                              : gw_pick_bytes(0xf4f8fafcu, 0xfdfeff00u, from);
     const unsigned mask = (n >> 3 & 0x01010101u) * 255u;
     return (low & ~mask) | (high & mask);
 }
@@ -115,7 +118,7 @@ __device__ static inline unsigned codes(const quarter<F> &q, int i, int h) {
         c |= (q.high[i / 2] >> (2 * (2 * (i % 2) + h)) & 0x03030303u) << F::LOW;
     }
     if (F::LEVELS) {
-        return levels(c);
+        return levels<F::LEVELS>(c);
     }
     if (UP) {
         return (c << UP) ^ 0x80808080u;
@@ -150,9 +153,11 @@ template <class F> __device__ static inline void row_numbers(const scales<F> &s,
         return;
     }
     const int at = F::HEADS == 1 ? 0 : i;
-    const unsigned head = F::BYTES == 4 ? s.head[at] : s.head[at / 2] >> at % 2 * 16;
+    const unsigned head = F::BYTES == 4   ? s.head[at]
+                          : F::BYTES == 1 ? s.head[0] >> 8 * at & 255u
+                                          : s.head[at / 2] >> at % 2 * 16;
     const unsigned sub = s.sub[i / 2] >> i % 2 * 16;
-    const float d = gw_widen_f16((gw_u16)head),
+    const float d = F::BYTES == 1 ? gw_e8m0_half(head) : gw_widen_f16((gw_u16)head),
                 m = F::BYTES == 4 ? gw_widen_f16((gw_u16)(head >> 16)) : 0.0f;
     if (F::TERM == GW_TERM_SIGNED) {
         o[0] = F::SUB ? d * (float)(int8_t)(sub & 255u) : d;

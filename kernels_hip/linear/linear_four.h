@@ -50,7 +50,7 @@ template <class F> struct gw_four : gw_quantized<F::RECORD, 4, F::TERM, F::OFFSE
         if (N == 8) {
             load2(to, at);
         } else {
-            to[0] = N == 4 ? *(const unsigned *)at : *(const uint16_t *)at;
+            to[0] = N == 4 ? *(const unsigned *)at : N == 2 ? *(const uint16_t *)at : *at;
         }
     }
 

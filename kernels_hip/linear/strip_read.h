@@ -79,7 +79,7 @@ template <class F> struct gw_row_block {
         } else if (F::HIGH == 2) {
             v |= (high[t] >> 2 * h & 0x03030303u) << (F::LOW & 7);
         }
-        return F::LEVELS ? levels(v) : v;
+        return F::LEVELS ? levels<F::LEVELS>(v) : v;
     }
 };
 
@@ -104,7 +104,9 @@ template <class F> struct gw_block_scales {
                                     F::HEAD_BYTES * (F::HEADS * row + (F::HEADS > 1 ? i : 0));
         m = 0.0f;
         sub = F::SUB ? gw_sub<F>(record + 8 * first, row, i) : 0;
-        if (F::HEAD_BYTES == 2) {
+        if (F::HEAD_BYTES == 1) {
+            d = gw_e8m0_half(*head);
+        } else if (F::HEAD_BYTES == 2) {
             d = gw_widen_f16(*(const unsigned short *)head);
         } else if (F::TERM == GW_TERM_SIGNED) {
             d = *(const float *)head;

@@ -158,6 +158,7 @@ EMBED_BLOCKS(q5_k, 8)
 EMBED_BLOCKS(q6_k, 8)
 EMBED_BLOCKS(iq4_nl, 1)
 EMBED_BLOCKS(iq4_xs, 8)
+EMBED_BLOCKS(mxfp4, 1)
 EMBED(int8, gw_int8_weights((const gw_row_int8 *)from,
                             (const gw_block_int8 *)(from + sizeof(gw_row_int8)) + b, w))
 EMBED_INT4(int4_g32, 1)
