@@ -505,5 +505,6 @@ const app_command command_bench = {
                 "  godwit bench -p 128 -n 32 -r 2 --ops\n"
                 "  godwit bench -p 0 -n 64 -r 2 --draft ngram\n"
                 "  godwit bench --gemm q4_0:K=4096,N=4096,M=1,16\n",
+    .operand = "--model",
     .run = run_bench,
 };

@@ -232,6 +232,7 @@ static int take_message(chat_job *job) {
         return run_slash(job, t->at);
     }
     int code = conversation_turn(&job->c, t->at, t->bytes);
+    job->done = job->done || job->o->single_turn;
     if (code == APP_OK && strcmp(job->c.last.ended, "context full") == 0) {
         app_note("[the context of %zu tokens is full: the answer is cut; /reset begins anew, -c "
                  "sets the size, --context-shift goes on]",
@@ -289,9 +290,24 @@ static int start(chat_job *job) {
     return job->o->load != NULL ? load(job, job->o->load) : APP_OK;
 }
 
+/* The message of -p or -f. */
+static int first_message(chat_job *job) {
+    app_text text = {0};
+    int code = app_read_prompt(job->o, NULL, 1, &text);
+    if (code == APP_OK) {
+        code = conversation_turn(&job->c, text.at, text.bytes);
+    }
+    job->done = job->done || job->o->single_turn;
+    free(text.at);
+    return code;
+}
+
 static int run_chat(const app_options *o) {
     chat_job job = {.o = o};
     int code = start(&job);
+    if (code == APP_OK && (o->prompt != NULL || o->file != NULL)) {
+        code = first_message(&job);
+    }
     if (code == APP_OK) {
         code = talk(&job);
     }
@@ -307,7 +323,7 @@ static int run_chat(const app_options *o) {
 const app_command command_chat = {
     .name = "chat",
     .bit = CMD_CHAT,
-    .usage = "[-m MODEL] [--system TEXT] [OPTIONS]",
+    .usage = "[MODEL] [--system TEXT] [-p TEXT | -f FILE] [OPTIONS]",
     .summary = "talk with a model",
     .detail =
         "Reads messages line by line and prints the answers on stdout as they come. On a terminal\n"
@@ -320,5 +336,6 @@ const app_command command_chat = {
     .examples = "  godwit chat\n"
                 "  godwit chat -m model.gguf --system \"Answer in one sentence.\" --temp 0.7\n"
                 "  echo \"Who are you?\" | godwit chat -m model.gguf --chat-template chatml -q\n",
+    .operand = "--model",
     .run = run_chat,
 };

@@ -1,12 +1,15 @@
 /* apps/common.c - opening models, reading texts, reporting errors. */
 #include "apps/common.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "apps/signals.h"
@@ -15,11 +18,76 @@
 extern const unsigned char gw_default_model[] __attribute__((weak));
 extern const unsigned char gw_default_model_end[] __attribute__((weak));
 
+/* Behind the name of a class of errors, as in "device: ...". */
+static const char *behind_class(const char *text) {
+    for (int status = 0; status < GW_STATUS_COUNT; status++) {
+        const char *name = gw_status_name((gw_status)status);
+        size_t n = strlen(name);
+        if (strncmp(text, name, n) == 0 && strncmp(text + n, ": ", 2) == 0) {
+            return text + n + 2;
+        }
+    }
+    return text;
+}
+
+/* The library's errors begin with where it happened and their class. Parts of the engine are no
+ * place that a user knows: an option's name stands there instead, or nothing. Files keep both. */
+static const char *plain_words(const char *text) {
+    static const struct {
+        const char *part, *instead;
+    } rows[] = {{"device: ", "--device: "},
+                {"offload-layers: ", "--offload-layers: "},
+                {"split: ", "--split: "},
+                {"threads: ", "--threads: "},
+                {"kv-type: ", "--kv-type: "},
+                {"weights: ", "--weights: "},
+                {"pretokenizer: ", "--pretokenizer: "},
+                {"chat template: ", "--chat-template: "},
+                {"draft length: ", "--draft-length: "},
+                {"draft file: ", "--draft-file: "},
+                {"sampler order: ", "--samplers: "},
+                {"logit bias: ", "--logit-bias: "},
+                {"dry_breakers: ", "--dry-sequence-breaker: "},
+                {"banned strings: ", "--ban: "},
+                {"assumed acceptance: ", "--assume-acceptance: "},
+                {"chunk: ", "--batch-size: "},
+                {"hip: ", "hip: "},
+                {"opencl: ", "opencl: "},
+                {"grammar: ", "the grammar: "},
+                {"ban: ", "--ban: "},
+                {"stop: ", "--stop: "},
+                {"plan: ", ""},
+                {"model: ", ""},
+                {"session: ", ""},
+                {"sampler: ", ""},
+                {"context: ", ""},
+                {"context shift: ", ""},
+                {"draft: ", ""},
+                {"roof: ", ""},
+                {"product: ", ""},
+                {"chat: ", ""},
+                {"rewind: ", ""},
+                {"logits: ", ""},
+                {"tokens: ", ""},
+                {"token: ", ""},
+                {"self-test: ", ""},
+                {"cpu: ", ""}};
+    static char line[1024];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t n = strlen(rows[i].part);
+        if (strncmp(text, rows[i].part, n) == 0) {
+            snprintf(line, sizeof line, "%s%s", rows[i].instead, behind_class(text + n));
+            return line;
+        }
+    }
+    return behind_class(text);
+}
+
 int app_fail(gw_status status) {
     if (status == GW_E_CANCELLED && signals_caught() != 0) {
         return signals_exit_code(APP_FAILURE);
     }
-    app_error("%s", gw_error_text());
+    app_error("%s", plain_words(gw_error_text()));
     return status == GW_E_ARGUMENT ? APP_USAGE : APP_FAILURE;
 }
 
@@ -45,7 +113,8 @@ int app_model_options(const app_options *o, const char *path, int32_t threads, c
     *out = (gw_model_options){
         .path = path,
         .weights = o->weights,
-        .device = o->device,
+        .device = o->device != NULL ? o->device : "auto",
+        .pretokenizer = o->pretokenizer,
         .threads = threads,
         .blas = o->blas,
         .no_graph = o->no_graph,
@@ -86,6 +155,9 @@ int app_open_model(const app_options *o, const char *path, int32_t threads, cons
     if (info.note[0] != '\0') {
         app_note("%s", info.note);
     }
+    if (info.placed[0] != '\0' && !(need != NULL && need->is_draft)) {
+        app_note("%s", info.placed);
+    }
     return APP_OK;
 }
 
@@ -97,6 +169,16 @@ void app_close_model(gw_model *model) {
             app_note("%s", info.fault);
         }
         gw_model_free(model);
+    }
+}
+
+static void note_long_context(const gw_model *model, int32_t n_ctx) {
+    gw_model_info info;
+    gw_model_describe(model, &info);
+    if (info.n_ctx_train > 0 && n_ctx > info.n_ctx_train) {
+        app_note("a context of %d tokens, but the model was trained for %d: text beyond them may "
+                 "make no sense",
+                 (int)n_ctx, (int)info.n_ctx_train);
     }
 }
 
@@ -114,7 +196,11 @@ int app_open_session(const app_options *o, gw_model *model, int32_t n_ctx, int32
     progress_begin(&progress, "compiling kernels");
     gw_status status = gw_session_new(model, &options, session);
     progress_end(&progress);
-    return status == GW_OK ? APP_OK : app_fail(status);
+    if (status != GW_OK) {
+        return app_fail(status);
+    }
+    note_long_context(model, n_ctx);
+    return APP_OK;
 }
 
 /* ---- texts ----------------------------------------------------------------------------------- */
@@ -169,15 +255,62 @@ int app_read_file(const char *path, app_text *out) {
     return APP_OK;
 }
 
-int app_read_prompt(const app_options *o, const char *otherwise, int trim, app_text *out) {
+/* The one that an editor adds: LF, CR LF, or the lone CR of old files. */
+static void drop_line_end(app_text *text) {
+    size_t n = text->bytes;
+    n -= n > 0 && text->at[n - 1] == '\n';
+    n -= n > 0 && text->at[n - 1] == '\r';
+    text->at[n] = '\0';
+    text->bytes = n;
+}
+
+/* -e: what a backslash and a letter stand for; others stay as they are. */
+static void unescape(app_text *text) {
+    static const char letters[] = "ntr\\\"'", meant[] = "\n\t\r\\\"'";
+    size_t n = 0;
+    for (size_t i = 0; i < text->bytes; i++) {
+        const char *at = text->at + i, *found = NULL;
+        if (at[0] == '\\' && i + 1 < text->bytes) {
+            found = memchr(letters, at[1], sizeof letters - 1);
+        }
+        if (found != NULL) {
+            text->at[n++] = meant[found - letters];
+            i++;
+        } else if (at[0] == '\\' && i + 3 < text->bytes && at[1] == 'x' &&
+                   isxdigit((unsigned char)at[2]) && isxdigit((unsigned char)at[3])) {
+            char hex[3] = {at[2], at[3], '\0'};
+            text->at[n++] = (char)strtol(hex, NULL, 16);
+            i += 3;
+        } else {
+            text->at[n++] = at[0];
+        }
+    }
+    text->at[n] = '\0';
+    text->bytes = n;
+}
+
+int app_stdin_is_piped(void) {
+    enum { PATIENCE_MS = 1000 };
+    struct stat st;
+    if (fstat(STDIN_FILENO, &st) != 0 || !(S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode))) {
+        return 0;
+    }
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (poll(&in, 1, PATIENCE_MS) == 0) {
+        app_note("waiting for the prompt on standard input (-p TEXT, or < /dev/null for none)");
+    }
+    return 1;
+}
+
+static int read_prompt(const app_options *o, const char *otherwise, int trim, app_text *out) {
     if (o->prompt != NULL && o->file != NULL) {
         app_error("-p and -f exclude each other: which text is meant?");
         return APP_USAGE;
     }
     if (o->file != NULL) {
         int code = app_read_file(o->file, out);
-        if (code == APP_OK && trim && out->bytes > 0 && out->at[out->bytes - 1] == '\n') {
-            out->at[--out->bytes] = '\0';
+        if (code == APP_OK && trim) {
+            drop_line_end(out);
         }
         return code;
     }
@@ -193,6 +326,43 @@ int app_read_prompt(const app_options *o, const char *otherwise, int trim, app_t
     }
     *out = copy;
     return APP_OK;
+}
+
+int app_read_prompt(const app_options *o, const char *otherwise, int trim, app_text *out) {
+    int code = read_prompt(o, otherwise, trim, out);
+    if (code == APP_OK && o->escape) {
+        unescape(out);
+    }
+    return code;
+}
+
+/* What people stumble over: special tokens that are spelled and not read as such, and a start token
+ * that is spelled where the model puts one anyway. */
+void app_note_tokens(const gw_model *model, const app_text *text, int flags, const int32_t *ids,
+                     size_t n) {
+    int32_t bos = gw_token_bos(model), *special = NULL;
+    size_t n_special = 0;
+    if (n > 1 && bos >= 0 && ids[0] == bos && ids[1] == bos) {
+        app_note("the text begins with two start tokens: leave out the one that is spelled, the "
+                 "model's is added");
+    }
+    if ((flags & GW_TEXT_SPECIAL) != 0 ||
+        gw_tokenize(model, text->at, text->bytes, flags | GW_TEXT_SPECIAL, &special, &n_special) !=
+            GW_OK) {
+        return;
+    }
+    size_t same = 0, bytes = 0;
+    char *name = NULL;
+    while (same < n && same < n_special && ids[same] == special[same]) {
+        same++;
+    }
+    if (same < n_special && gw_detokenize(model, &special[same], 1, 1, &name, &bytes) == GW_OK &&
+        bytes > 0) {
+        app_note("%.40s in the text is read as letters; --special makes it the special token",
+                 name);
+    }
+    gw_free(name);
+    gw_free(special);
 }
 
 int app_tokenize(const gw_model *model, const app_text *text, int flags, int32_t **ids, size_t *n) {

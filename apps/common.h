@@ -13,6 +13,7 @@ int app_fail(gw_status status);
  * gw_model_options. */
 typedef struct app_need {
     int32_t n_ctx, batch;
+    int is_draft; /* the model drafts for another, of which has been said where it runs */
 } app_need;
 
 /* The model options of o for the model at path (NULL: the built-in one). Exit code. */
@@ -38,8 +39,14 @@ typedef struct app_text {
 /* Everything of a file; "-" is standard input. Exit code. */
 int app_read_file(const char *path, app_text *out);
 /* The text of -p or -f; `otherwise` when neither is given (NULL: that is a usage error). One
- * newline at the end of a file is dropped if `trim`: editors add it. */
+ * line end (LF or CR LF) at the end of a file is dropped if `trim`: editors add it. */
 int app_read_prompt(const app_options *o, const char *otherwise, int trim, app_text *out);
+
+/* Does a pipe or a file wait at standard input? Not a terminal, and not /dev/null. */
+int app_stdin_is_piped(void);
+/* A line about special tokens in a text that was tokenized with these flags, where one is due. */
+void app_note_tokens(const gw_model *model, const app_text *text, int flags, const int32_t *ids,
+                     size_t n);
 
 /* The tokens of a text; flags of gw_tokenize. Exit code; ids are freed with gw_free. */
 int app_tokenize(const gw_model *model, const app_text *text, int flags, int32_t **ids, size_t *n);

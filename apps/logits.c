@@ -172,9 +172,13 @@ static int take_tokens(logits_job *job, int32_t **owned) {
     app_text text = {0};
     int code = app_read_prompt(o, NULL, 1, &text);
     if (code == APP_OK) {
-        int flags = (o->no_bos ? 0 : GW_TEXT_BOS) | (o->special ? GW_TEXT_SPECIAL : 0);
+        int flags = (o->no_bos ? 0 : GW_TEXT_BOS) | (o->special ? GW_TEXT_SPECIAL : 0) |
+                    (o->greedy > 0 ? GW_TEXT_OPEN : 0);
         code = app_tokenize(job->model, &text, flags, owned, &job->n);
         job->ids = *owned;
+        if (code == APP_OK) {
+            app_note_tokens(job->model, &text, flags, *owned, job->n);
+        }
     }
     free(text.at);
     if (code == APP_OK && job->n == 0) {
@@ -240,5 +244,6 @@ const app_command command_logits = {
     .examples =
         "  godwit logits --ids 1,15,27 --greedy 8\n"
         "  godwit logits -p \"Once upon a time\" --rows decode -o /tmp/logits.safetensors\n",
+    .operand = "--model",
     .run = run_logits,
 };

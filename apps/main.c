@@ -61,6 +61,9 @@ static int run_command(const app_command *command, int argc, char **argv) {
         code = help_command(command);
     } else if (code == APP_OK) {
         terminal_setup(options.quiet);
+        for (size_t i = 0; i < options.notes.n; i++) {
+            app_note("%s", options.notes.at[i]);
+        }
         double start = app_seconds();
         code = signals_exit_code(command->run(&options));
         if (signals_caught() != 0) {

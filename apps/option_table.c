@@ -16,12 +16,13 @@ const app_option app_option_table[] = {
      "int8|int4-g32|int4-g64|int4-g128|int4-g256", NULL,
      "requantize float weights while they load"},
     {"-dev --device", KIND_TEXT, CMD_MODEL, AT(device), 0, 0, "NAME,...", NULL,
-     "where to compute, by default the cpu; 'godwit devices' lists the names, and a part of a "
-     "device's own name does too; several share the layers"},
+     "where to compute; default: the first graphics card that works, else the cpu. 'godwit "
+     "devices' lists the names, and a part of a device's own name does too; several share the "
+     "layers"},
     {"-ngl --gpu-layers --n-gpu-layers --offload-layers", KIND_TEXT, CMD_MODEL, AT(offload_layers),
      0, 0, "N|all|auto", NULL,
      "the last N blocks, and with them the output head, run on the device and the rest on the CPU; "
-     "'auto': the fastest N that fits; default: all, when a device is named"},
+     "'auto': the fastest N that fits; default: all when a device is named, else auto"},
     {"-ts --tensor-split --split", KIND_TEXT, CMD_MODEL, AT(split), 0, 0, "X,...", NULL,
      "shares of the offloaded blocks for each of several devices; default: by their free memory"},
     {"--vram-budget", KIND_BYTES, CMD_MODEL, AT(vram_budget), 1, 1e18, "SIZE", NULL,
@@ -66,12 +67,19 @@ const app_option app_option_table[] = {
 
     {"-p --prompt", KIND_TEXT, CMD_RUN | CMD_LOGITS | CMD_TOKENIZE, AT(prompt), 0, 0, "TEXT", NULL,
      "the text; bytes that are not UTF-8 become byte tokens"},
-    {"-f --file", KIND_TEXT, CMD_RUN | CMD_PERPLEXITY | CMD_LOGITS | CMD_TOKENIZE, AT(file), 0, 0,
+    {"-p --prompt", KIND_TEXT, CMD_CHAT, AT(prompt), 0, 0, "TEXT", NULL,
+     "the first message; those that are typed or come down a pipe follow"},
+    {"-f --file", KIND_TEXT, CMD_TEXT | CMD_PERPLEXITY | CMD_LOGITS | CMD_TOKENIZE, AT(file), 0, 0,
      "FILE", NULL, "read the text from a file; '-' is standard input"},
+    {"-e --escape", KIND_FLAG, CMD_TEXT | CMD_LOGITS | CMD_TOKENIZE, AT(escape), 0, 0, NULL, NULL,
+     "\\n, \\t, \\r, \\\\, \\\", \\' and \\xHH in the text stand for characters"},
     {"--ids", KIND_INTS, CMD_LOGITS, AT(ids), 0, INT_MAX_D, "ID,...", NULL,
      "the tokens, instead of a text"},
     {"--special", KIND_FLAG, CMD_RUN | CMD_LOGITS | CMD_TOKENIZE, AT(special), 0, 0, NULL, NULL,
      "spellings of special tokens in the text become these tokens, and are shown in output"},
+    {"--pretokenizer", KIND_TEXT, CMD_MODEL | CMD_TOKENIZE, AT(pretokenizer), 0, 0, "NAME", NULL,
+     "cut texts into words as the models of this name in tokenizer.ggml.pre do, whatever the file "
+     "says: gpt-2, llama-bpe, qwen2, tekken, ..."},
     {"--no-bos", KIND_FLAG, CMD_LOGITS | CMD_TOKENIZE, AT(no_bos), 0, 0, NULL, NULL,
      "do not put the model's start token first"},
 
@@ -228,6 +236,8 @@ const app_option app_option_table[] = {
     {"--chat-template", KIND_TEXT, CMD_CHAT, AT(chat_template), 0, 0, "NAME", NULL,
      "how the conversation is written: chatml, llama2, llama3, mistral, zephyr, gemma, phi3, "
      "deepseek, ..., or plain; default: as the model's own template says"},
+    {"-st --single-turn", KIND_FLAG, CMD_CHAT, AT(single_turn), 0, 0, NULL, NULL,
+     "end after the first answer"},
     {"--load", KIND_TEXT, CMD_CHAT, AT(load), 0, 0, "FILE", NULL,
      "go on with a conversation that /save wrote"},
 

@@ -5,11 +5,14 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
+#include "apps/foreign.h"
 #include "apps/terminal.h"
 
 /* ---- the nearest name ------------------------------------------------------------------------ */
@@ -270,6 +273,24 @@ static int set_value(app_options *o, const app_option *row, const char *shown, c
     return APP_USAGE;
 }
 
+int options_note(app_options *o, const char *fmt, ...) {
+    enum { LINE = 256 };
+    const char **at = realloc(o->notes.at, (o->notes.n + 1) * sizeof *at);
+    char *line = malloc(LINE);
+    o->notes.at = at != NULL ? at : o->notes.at;
+    if (at == NULL || line == NULL) {
+        free(line);
+        app_error("out of memory");
+        return APP_USAGE;
+    }
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, LINE, fmt, args);
+    va_end(args);
+    o->notes.at[o->notes.n++] = line;
+    return 0;
+}
+
 /* ---- sources --------------------------------------------------------------------------------- */
 
 /* "--top-k" -> "GODWIT_ARG_TOP_K": the first long name. */
@@ -308,6 +329,36 @@ static int from_environment(app_options *o, unsigned command) {
     return 0;
 }
 
+/* Variables that look like options and are none. */
+static int note_unknown_variables(app_options *o) {
+    for (char **at = environ; *at != NULL; at++) {
+        char name[64], known[64], best[64] = "";
+        size_t n = strcspn(*at, "=");
+        if (strncmp(*at, "GODWIT_ARG_", 11) != 0 || n >= sizeof name) {
+            continue;
+        }
+        snprintf(name, sizeof name, "%.*s", (int)n, *at);
+        int distance = 0;
+        for (const app_option *row = app_option_table; row->names != NULL; row++) {
+            app_nearest one = {.word = name + 11};
+            variable_name(row, known, sizeof known);
+            nearest_try(&one, known + 11, strlen(known + 11));
+            if (one.best != NULL && (best[0] == '\0' || one.distance < distance)) {
+                snprintf(best, sizeof best, "%s", known);
+                distance = one.distance;
+            }
+        }
+        if (strcmp(best, name) == 0) {
+            continue;
+        }
+        if (options_note(o, "the variable %s is no option%s%s", name,
+                         best[0] != '\0' ? ": did you mean " : "", best) != 0) {
+            return APP_USAGE;
+        }
+    }
+    return 0;
+}
+
 static int unknown_option(const app_command *command, const char *name, size_t bytes) {
     char *word = strndup(name, bytes);
     app_nearest nearest = {.word = word != NULL ? word : ""};
@@ -328,14 +379,21 @@ static int unknown_option(const app_command *command, const char *name, size_t b
     return APP_USAGE;
 }
 
-/* A word that follows no option: what the command is about, once. */
+/* What can only be meant as a model: a file or folder that is there, or the name of one. */
+static int is_model(const char *word) {
+    size_t n = strlen(word);
+    return access(word, F_OK) == 0 || (n > 5 && strcmp(word + n - 5, ".gguf") == 0);
+}
+
+/* A word that follows no option: the model, once; of commands that take several, each. */
 static int take_operand(app_options *o, const app_command *command, const char *word,
                         unsigned char *given) {
     const app_option *row =
         command->operand != NULL && word[0] != '-'
             ? find_option(command->bit, command->operand, strlen(command->operand))
             : NULL;
-    if (row == NULL || given[row - app_option_table]) {
+    int used = row != NULL && row->kind == KIND_TEXT && given[row - app_option_table];
+    if (row == NULL || used || !(command->bit == CMD_INSPECT || is_model(word))) {
         app_error("unexpected argument '%.60s': every value follows an option, as in -m PATH or "
                   "-p TEXT",
                   word);
@@ -353,9 +411,13 @@ static int parse_argument(app_options *o, const app_command *command, int argc, 
         return take_operand(o, command, arg, given);
     }
     size_t bytes = strcspn(arg, "=");
+    for (size_t k = 2; k < bytes && arg[1] == '-'; k++) {
+        arg[k] = arg[k] == '_' ? '-' : arg[k]; /* --top_k */
+    }
     const app_option *row = find_option(command->bit, arg, bytes);
     if (row == NULL) {
-        return unknown_option(command, arg, bytes);
+        int code = foreign_take(o, command, arg, bytes, argc, argv, i);
+        return code >= 0 ? code : unknown_option(command, arg, bytes);
     }
     const char *value = arg[bytes] == '=' ? arg + bytes + 1 : NULL;
     char shown[64];
@@ -395,7 +457,7 @@ static int parse_all(app_options *o, const app_command *command, int argc, char 
             return 0;
         }
     }
-    if (from_environment(o, command->bit) != 0) {
+    if (note_unknown_variables(o) != 0 || from_environment(o, command->bit) != 0) {
         return APP_USAGE;
     }
     for (int i = 0; i < argc; i++) {
@@ -430,6 +492,10 @@ void options_free(app_options *o) {
             *list = (app_ints){0};
         }
     }
+    for (size_t i = 0; i < o->notes.n; i++) {
+        free((void *)(uintptr_t)o->notes.at[i]);
+    }
+    free(o->notes.at);
     free(o->models.at);
     free(o->stops.at);
     free(o->bans.at);

@@ -42,7 +42,7 @@ typedef struct app_texts {
 
 typedef struct app_options {
     /* model */
-    const char *model, *weights, *device, *offload_layers, *split;
+    const char *model, *weights, *device, *offload_layers, *split, *pretokenizer;
     uint64_t vram_budget; /* bytes; 0: what is free */
     app_texts models;
     int32_t threads;
@@ -59,7 +59,7 @@ typedef struct app_options {
     /* text in */
     const char *prompt, *file;
     app_ints ids;
-    int special, no_bos;
+    int special, no_bos, escape;
     /* generation */
     int32_t n_predict;
     uint64_t seed;
@@ -79,12 +79,14 @@ typedef struct app_options {
     const char *grammar, *json_schema;
     /* chat */
     const char *system, *chat_template, *load;
+    int single_turn;
     /* speculation */
     const char *draft, *draft_device, *draft_offload_layers, *draft_file, *draft_accept,
         *draft_length;
     int draft_greedy;
     double assume_acceptance;
     /* what is shown */
+    app_texts notes; /* of the parser, malloc'd */
     int quiet, help, no_display_prompt, no_stats;
     const char *stats;
     /* bench */
@@ -144,6 +146,9 @@ typedef struct app_command {
 /* 0, or APP_USAGE with the error line printed. Free with options_free in both cases. */
 int options_parse(app_options *o, const app_command *command, int argc, char **argv);
 void options_free(app_options *o);
+
+/* A line that is shown when the command begins, unless quiet. 0, or APP_USAGE. */
+int options_note(app_options *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 int help_command(const app_command *command); /* to stdout; returns the exit code */
 

@@ -150,5 +150,6 @@ const app_command command_perplexity = {
         "token, and scores the second half of each, as llama.cpp's tool does. Prints the\n"
         "perplexity and its standard error.\n",
     .examples = "  godwit perplexity -m model.gguf -f text.txt -c 512\n",
+    .operand = "--model",
     .run = run_perplexity,
 };

@@ -11,18 +11,33 @@
 
 /* ---- markdown -------------------------------------------------------------------------------- */
 
+/* Does the row that would be taken use the device? */
+static int is_chosen(const gw_forecast *f, size_t d) {
+    const gw_forecast_row *row = &f->rows[f->n_rows > 1 ? (size_t)f->chosen : 0];
+    return row->use[d].layers > 0 || row->use[d].head;
+}
+
 static void print_devices(const gw_forecast *f) {
     out_print("%s: %d layers, a context of %d tokens, prompts of %d\n\n", f->name, (int)f->n_layers,
               (int)f->n_ctx, (int)f->chunk);
     out_text("| device | name | may use | reads weights | hidden state there and back |\n"
              "|---|---|---:|---:|---:|\n");
+    int disturbed = 0;
     for (size_t d = 0; d < f->n_devices; d++) {
         char room[32], send[32] = "";
         if (d > 0) {
             snprintf(send, sizeof send, "%.0f us", f->send_us[d]);
         }
-        out_print("| %s | %s | %s | %.1f GB/s | %s |\n", f->devices[d].id, f->devices[d].name,
-                  f->room[d] > 0 ? app_bytes(f->room[d], room) : "?", f->read_gbps[d], send);
+        out_print("| %s%s | %s | %s | %.1f GB/s%s | %s |\n", is_chosen(f, d) ? "* " : "",
+                  f->devices[d].id, f->devices[d].name,
+                  f->room[d] > 0 ? app_bytes(f->room[d], room) : "?", f->read_gbps[d],
+                  f->disturbed[d] ? " (disturbed)" : "", send);
+        disturbed |= f->disturbed[d];
+    }
+    out_text("\n* is where it would run.\n");
+    if (disturbed) {
+        out_text("Something else was running while the disturbed speeds were measured: they are "
+                 "too low, and\nthe next call measures them again.\n");
     }
 }
 
@@ -86,10 +101,11 @@ static json_t *row_json(const gw_forecast *f, const gw_forecast_row *r) {
 static int print_json(const gw_forecast *f) {
     json_t *devices = json_array(), *rows = json_array();
     for (size_t d = 0; d < f->n_devices; d++) {
-        json_array_append_new(devices,
-                              json_pack("{ss ss sI sf sf}", "device", f->devices[d].id, "name",
-                                        f->devices[d].name, "room_bytes", (json_int_t)f->room[d],
-                                        "read_gbps", f->read_gbps[d], "send_us", f->send_us[d]));
+        json_array_append_new(
+            devices, json_pack("{ss ss sI sf sf sb sb}", "device", f->devices[d].id, "name",
+                               f->devices[d].name, "room_bytes", (json_int_t)f->room[d],
+                               "read_gbps", f->read_gbps[d], "send_us", f->send_us[d], "chosen",
+                               is_chosen(f, d), "disturbed", f->disturbed[d]));
     }
     for (size_t i = 0; i < f->n_rows; i++) {
         json_array_append_new(rows, row_json(f, &f->rows[i]));
@@ -149,9 +165,14 @@ const app_command command_plan = {
         "Without loading weights: for each number N of offloaded blocks, the layers, weights, "
         "cache\n"
         "and scratch on each device, and the speed to expect, from a few layers of the model's\n"
-        "shape timed on each device for a few seconds; the times are kept. Nothing that is\n"
-        "asked for is made smaller: what does not fit says no.\n",
+        "shape timed on each device for a few seconds; the times are kept, unless something else\n"
+        "disturbed them. Measuring takes up to 1 GB of each device, two layers at least, and no\n"
+        "more than a quarter of what is free there. Without --device the first graphics card that\n"
+        "works is looked at, as 'godwit run' does. Nothing that is asked for is made smaller: "
+        "what\n"
+        "does not fit says no.\n",
     .examples = "  godwit plan -m model.gguf\n"
                 "  godwit plan -m model.gguf -c 8192 --device opencl:0 --vram-budget 6G -o json\n",
+    .operand = "--model",
     .run = run_plan,
 };

@@ -82,11 +82,23 @@ static int show_prompt(run_job *job) {
 
 static int take_prompt(run_job *job) {
     const app_options *o = job->o;
+    static const char story[] = "Once upon a time";
+    app_options piped = *o;
     app_text text = {0};
-    int code = app_read_prompt(o, "Once upon a time", 1, &text);
+    if (o->prompt == NULL && o->file == NULL && app_stdin_is_piped()) {
+        piped.file = "-";
+    }
+    int code = app_read_prompt(&piped, story, 1, &text);
+    if (code == APP_OK && text.bytes == 0 && piped.file != o->file) { /* nothing came */
+        free(text.at);
+        code = app_read_prompt(o, story, 1, &text);
+    }
     if (code == APP_OK) {
-        code = app_tokenize(job->g.model, &text, GW_TEXT_BOS | (o->special ? GW_TEXT_SPECIAL : 0),
-                            &job->prompt, &job->n_prompt);
+        int flags = GW_TEXT_BOS | GW_TEXT_OPEN | (o->special ? GW_TEXT_SPECIAL : 0);
+        code = app_tokenize(job->g.model, &text, flags, &job->prompt, &job->n_prompt);
+        if (code == APP_OK) {
+            app_note_tokens(job->g.model, &text, flags, job->prompt, job->n_prompt);
+        }
     }
     free(text.at);
     if (code == APP_OK && job->n_prompt == 0) {
@@ -393,22 +405,24 @@ static int run_run(const app_options *o) {
 const app_command command_run = {
     .name = "run",
     .bit = CMD_RUN,
-    .usage = "[-m MODEL] [-p TEXT | -f FILE] [OPTIONS]",
+    .usage = "[MODEL] [-p TEXT | -f FILE] [OPTIONS]",
     .summary = "continue a text",
     .detail =
         "Prints the prompt and its continuation on stdout as it comes, everything else on stderr:\n"
         "a summary with load time, time to first token, speeds, the weight bytes read per second\n"
         "(GB/s) and their share of the read bandwidth (MBU), which takes a second to measure "
         "after\n"
-        "the text (--no-stats or --quiet leave it out). Without -p a story begins with \"Once "
-        "upon\n"
-        "a time\". One newline at the end of a file of -f is dropped. The same model, prompt, "
-        "seed\n"
-        "and options give the same text. Ctrl-C ends the text and shows the summary.\n",
+        "the text (--no-stats or --quiet leave it out). The prompt is that of -p, -f or what\n"
+        "comes down a pipe; without any a story begins with \"Once upon a time\". One line end at "
+        "the\n"
+        "end of a file is dropped. The same model, prompt, seed and options give the same text.\n"
+        "Ctrl-C ends the text and shows the summary.\n",
     .examples = "  godwit run\n"
-                "  godwit run -p \"The old king\" -n 64 --temp 0\n"
+                "  godwit run model.gguf -p \"The old king\" -n 64 --temp 0\n"
+                "  echo \"The old king\" | godwit run -n 64\n"
                 "  godwit run -m model.gguf -f prompt.txt -n 256 --temp 0.7 --seed 42\n"
                 "  godwit run -p \"Was it a \" --grammar 'root ::= \"cat\" | \"dog\"'\n"
                 "  godwit run -p \"Here it is: \" --json-schema '{\"enum\": [\"cat\", \"dog\"]}'\n",
+    .operand = "--model",
     .run = run_run,
 };

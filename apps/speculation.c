@@ -61,7 +61,7 @@ static int open_draft_model(const drafter_parts *parts, const char *path, gw_mod
     int32_t threads = o->threads > 0          ? o->threads
                       : o->thread_list.n == 1 ? o->thread_list.at[0]
                                               : 0;
-    const app_need need = {.n_ctx = gw_session_n_ctx(parts->session), .batch = 0};
+    const app_need need = {.n_ctx = gw_session_n_ctx(parts->session), .batch = 0, .is_draft = 1};
     return app_open_model(&mine, path, threads, &need, model);
 }
 

@@ -88,5 +88,6 @@ const app_command command_tokenize = {
         "given. A file is taken as it is, its last newline included.\n",
     .examples = "  godwit tokenize -p \"Once upon a time\" --ids\n"
                 "  godwit tokenize --decode 1,300,301\n",
+    .operand = "--model",
     .run = run_tokenize,
 };

@@ -84,16 +84,19 @@ typedef struct gw_model_options {
     size_t memory_bytes;
     const char *weights; /* NULL: as stored; floats as "int8", "int4-g32", -g64, -g128, -g256 */
     const char *device;  /* NULL: the CPU. A name of gw_devices, or a part of a device's own
-                            name; several, separated by commas, share the layers   */
+                            name; several, separated by commas, share the layers.
+                            "auto": see below                                      */
+    const char *pretokenizer; /* NULL: as the files say; a name of tokenizer.ggml.pre     */
     int threads;         /* 0: the physical cores this process may use             */
     int blas;            /* float-weight prefill through OpenBLAS or CLBlast       */
     int no_graph;        /* GPU kernels launched one by one, not as a graph        */
     int exact;           /* GPU: float-weight prefill to the bits of the CPU       */
     int vocab_only;      /* tokenizer and metadata, no weights                     */
     /* Layer offload: the last N blocks, and with them the output head, run on the devices, the rest
-     * on the CPU. "N", "all", "auto" (the fastest N that fits); NULL: all. Without `device` the
-     * first one that is no CPU is meant; when there is none, or it cannot build its kernels, the
-     * CPU computes and info.note says why. */
+     * on the CPU. "N", "all", "auto" (the fastest N that fits); NULL: all, with device "auto" the
+     * same as "auto". Device "auto", or none with layers to offload, is the first card that works:
+     * of HIP, then of OpenCL, never a processor; info.placed says which. A card that cannot be
+     * opened, or cannot build its kernels, is passed over and named in info.note. */
     const char *offload_layers;
     const char *split;    /* "3,1": shares of the devices; NULL: by their free memory */
     uint64_t vram_budget; /* most bytes to use on each device but the CPU; 0: what is free */
@@ -119,6 +122,7 @@ typedef struct gw_model_info {
     const char *device;       /* "cpu (AMD EPYC 7B13, avx2), 2 threads"                  */
     const char *note;         /* what was not as asked for; "" when nothing             */
     const char *fault;        /* what came up since and is done another way; ""         */
+    const char *placed;       /* where device "auto" has put it, when there is a card; "" */
     int32_t n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff, n_vocab, n_ctx_train;
     int32_t threads;
     uint64_t n_params;
@@ -170,7 +174,9 @@ size_t gw_inspection_tensors(const gw_inspection *inspection, gw_tensor_info *ro
 
 /* ---- text -------------------------------------------------------------------------------- */
 
-enum { GW_TEXT_BOS = 1, GW_TEXT_SPECIAL = 2 }; /* add bos as the model asks; parse special tokens */
+/* BOS: start and end token around the text, as the model asks. SPECIAL: spellings of special tokens
+ * become these tokens. OPEN: the text will be continued, so there is no end token behind it. */
+enum { GW_TEXT_BOS = 1, GW_TEXT_SPECIAL = 2, GW_TEXT_OPEN = 4 };
 
 /* ids: out, malloc'd [*n], freed by the caller with gw_free. Special-token spellings in text stay
  * text unless GW_TEXT_SPECIAL. Any bytes are accepted; what is not UTF-8 becomes byte tokens where
@@ -626,6 +632,7 @@ typedef struct gw_forecast {
     uint64_t room[GW_DEVICES_MAX];          /* bytes that may be used; 0: unknown           */
     double read_gbps[GW_DEVICES_MAX];       /* weights read by a generated token per second */
     double send_us[GW_DEVICES_MAX];         /* one hidden state there and back              */
+    int disturbed[GW_DEVICES_MAX]; /* something else ran while it was measured: not kept    */
     gw_forecast_row *rows;                  /* [n_rows], N = 0 first                        */
     char note[256];                         /* what was not as asked for; "" when nothing   */
 } gw_forecast;

@@ -17,6 +17,8 @@ SANITIZED = "asan" in pathlib.Path(os.environ.get("GODWIT_BUILD", "")).name
 SLOW = bool(EMULATOR) or SANITIZED or pathlib.Path(os.environ.get("GODWIT_BUILD", "")).name == "simde"
 # A text drawn without a seed would differ from run to run, and what a test sees of it by chance.
 os.environ.setdefault("GODWIT_ARG_SEED", "1")
+# Where no device is named the CPU is meant; what is chosen by itself is a test's own subject ("auto").
+os.environ.setdefault("GODWIT_ARG_DEVICE", "cpu")
 
 
 def run(*args, binary=None, cpu=None, timeout=300, check=True, **more):

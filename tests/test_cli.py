@@ -139,7 +139,7 @@ def test_examples_run(command, tmp_path):
     ("run --mirostat 3", ["--mirostat", "0 to 2"]),
     ("run --dry-base 0.5", ["--dry-base", "1 to 1000"]),
     ("run --tfs 2", ["--tfs", "0 to 1"]),
-    ("run -m SMALL --dry-multiplier 1 --dry-sequence-breaker=", ["dry_breakers", "1 to 64"]),
+    ("run -m SMALL --dry-multiplier 1 --dry-sequence-breaker=", ["--dry-sequence-breaker", "1 to 64"]),
     ("run -m SMALL -l 9999999=1", ["9999999"]),
     ("bench -p 1,x", ["-p", "1,x"]),
     ("bench -p 1,,2", ["-p"]),

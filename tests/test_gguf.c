@@ -572,9 +572,8 @@ static void test_vocabularies(void **state) {
         {"kinds too few", "llama", N_TOKENS, N_TOKENS, 3, 6, NULL, 1, GW_E_METADATA},
         {"byte tokens missing", "llama", 100, 100, 100, 6, NULL, 1, GW_E_METADATA},
         {"bos out of range", "llama", N_TOKENS, N_TOKENS, N_TOKENS, 6, NULL, N_TOKENS,
-         GW_E_METADATA},
-        {"bos largest", "llama", N_TOKENS, N_TOKENS, N_TOKENS, 6, NULL, 0xffffffffll,
-         GW_E_METADATA},
+         GW_OK}, /* as if the file did not say: 1 */
+        {"bos largest", "llama", N_TOKENS, N_TOKENS, N_TOKENS, 6, NULL, 0xffffffffll, GW_OK},
         {"foreign model", "bert", N_TOKENS, N_TOKENS, N_TOKENS, 6, NULL, 1, GW_E_UNSUPPORTED},
         {"merges missing", "gpt2", N_TOKENS, -1, N_TOKENS, 6, NULL, 1, GW_E_METADATA},
         {"merge of one part", "gpt2", N_TOKENS, -1, N_TOKENS, 6, "ab", 1, GW_E_METADATA},

@@ -217,3 +217,33 @@ def test_a_real_compiler_behind_the_program(kind, names, tmp_path):
 
 def test_settings_are_checked():
     fails("GODWIT_HIP", "'fail' is not known", hip="fail", code=2)
+
+
+# ---- chosen by itself ------------------------------------------------------------------------------
+
+def auto(*args, **more):
+    """No device is named; what runs on the card fails in one way or another, as there is none."""
+    done = godwit("run", "-m", DATA / "tales-2m-q4_0.gguf", "-p", "The sea", "-n", 4, "--temp", 0, "--no-stats",
+                  "--device", "auto", *args, **more)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("fake,hip,word", [
+    ("arch=52,no-compiler", "", "NVRTC"), ("", "fail-build=1", "made to fail"), ("refuse-code", "", "does not take")])
+def test_a_card_that_cannot_be_used_is_one_line_and_the_cpu(fake, hip, word):
+    want = run("run", "-m", DATA / "tales-2m-q4_0.gguf", "-p", "The sea", "-n", 4, "--temp", 0, "-q").stdout
+    done = auto(fake=fake, hip=hip)
+    assert done.stdout == want
+    assert done.stderr.count("\n") == 1 and word in done.stderr and "the cpu computes" in done.stderr
+    assert auto("-q", fake=fake, hip=hip).stderr == ""
+    assert auto("-ngl", "all", fake=fake, hip=hip).stdout == want
+
+
+def test_a_card_is_chosen_and_said(tmp_path):
+    done = godwit("run", "-m", DATA / "tales-2m-q4_0.gguf", "-p", "The sea", "-n", 1, "--temp", 0, "--no-stats",
+                  "--device", "auto", "-ngl", "all", cache=tmp_path)
+    assert "on Fake NVIDIA 0, all 2 layers; --device cpu for the CPU" in done.stderr
+    plan = godwit("plan", "-m", DATA / "tales-2m-q4_0.gguf", "-c", 128, "-b", 16, "--device", "auto", cache=tmp_path)
+    assert plan.returncode == 0 and "hip:0 |" in plan.stdout, plan.stderr
+    assert re.search(r"^\| \* (cpu|hip:0) \|", plan.stdout, re.M)

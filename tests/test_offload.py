@@ -103,7 +103,8 @@ def test_budget():
 def test_implied_device():
     """Layers to offload, but nothing to offload them to: the CPU, and one line that says so."""
     want = logits_hash(MODEL, IDS)
-    done = run("logits", "-m", MODEL, "--ids", ",".join(map(str, IDS)), "-ngl", "all", env=NOWHERE)
+    done = run("logits", "-m", MODEL, "--ids", ",".join(map(str, IDS)), "-ngl", "all",
+               env={**NOWHERE, "GODWIT_HIP_DRIVER": "none", "GODWIT_ARG_DEVICE": ""})
     assert want in done.stdout
     assert "the cpu computes" in done.stderr and len(done.stderr.strip().splitlines()) == 1
     assert run("logits", "-m", MODEL, "--ids", "1", "--device", "cpu", env=NOWHERE).stderr == ""
@@ -118,7 +119,11 @@ def plan(tmp_path, *args, **more):
 def test_plan(tmp_path):
     """Markdown, csv and json say the same; the second call remembers the first."""
     args = ("--device", "ref", "--vram-budget", "2500k")
-    said = json.loads(plan(tmp_path, *args, "-o", "json").stdout)
+    for _ in range(3):
+        said = json.loads(plan(tmp_path, *args, "-o", "json").stdout)
+        disturbed = any(d["disturbed"] for d in said["devices"])
+        if not disturbed:
+            break
     assert [r["offloaded"] for r in said["rows"]] == list(range(said["layers"] + 1))
     assert said["rows"][said["chosen"]]["fits"]
     table = list(csv.DictReader(plan(tmp_path, *args, "-o", "csv").stdout.splitlines()))
@@ -128,9 +133,13 @@ def test_plan(tmp_path):
         own = next(d for d in row["devices"] if d["device"] == line["device"])
         assert int(line["weight_bytes"]) == own["weight_bytes"]
         assert int(line["kv_bytes"]) == own["kv_bytes"]
+        if disturbed:  # measured again, not kept
+            continue
         assert float(line["generated_tokens_per_second"]) == pytest.approx(row["generated_tokens_per_second"], rel=1e-4)
     text = plan(tmp_path, *args).stdout
-    assert f"\n| * {said['chosen']} |" in text and "ref layers" in text
+    assert "ref layers" in text and "\n| * " in text.split("| N |")[1]
+    if not disturbed:
+        assert f"\n| * {said['chosen']} |" in text
 
 
 def test_plan_refuses(tmp_path):
@@ -142,7 +151,7 @@ def test_plan_refuses(tmp_path):
 
 def test_plan_without_a_device(tmp_path):
     done = run("plan", "-m", MODEL, "-c", 128, "-b", 16, "-o", "json",
-               env={"XDG_CACHE_HOME": str(tmp_path), **NOWHERE})
+               env={"XDG_CACHE_HOME": str(tmp_path), "GODWIT_ARG_DEVICE": "", "GODWIT_HIP_DRIVER": "none", **NOWHERE})
     assert len(json.loads(done.stdout)["rows"]) == 1
     assert "the cpu computes" in done.stderr
 

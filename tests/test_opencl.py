@@ -223,7 +223,7 @@ def test_build_failure():
     assert "made to fail" in fails("fail-build", "cannot build")
     for which in ("fail-build", "fail-build=4"):  # before weights are loaded; for a plan
         done = run("logits", "-m", DATA / "tales-2m-q4_0.gguf", "--ids", "1,300", "-ngl", "all",
-                   env={"GODWIT_OPENCL": which, "GODWIT_HIP_DRIVER": "none"})
+                   env={"GODWIT_OPENCL": which + ",card", "GODWIT_HIP_DRIVER": "none", "GODWIT_ARG_DEVICE": ""})
         assert "hash:" in done.stdout and "the cpu computes" in done.stderr
         assert "cannot build" in done.stderr
 

@@ -72,13 +72,18 @@ gw_status gw_cpu_alloc(struct gw_device *device, size_t bytes, struct gw_buffer 
     return GW_OK;
 }
 
-/* A chunk with room for `bytes`; memory is only promised by the system until it is touched. */
+/* A chunk with room for `bytes`; memory is only promised by the system until it is touched. Where
+ * addresses are limited it is smaller than usual. */
 static gw_status new_chunk(size_t bytes, gw_cpu_chunk **out) {
-    size_t room;
+    size_t room, least;
     GW_TRY(whole(bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES, HUGE_PAGE, &room));
+    GW_TRY(whole(bytes, HUGE_PAGE, &least));
     gw_cpu_chunk *chunk = calloc(1, sizeof *chunk);
-    char *map =
-        chunk != NULL && room < SIZE_MAX - HUGE_PAGE ? gw_cpu_map_pages(room + HUGE_PAGE) : NULL;
+    char *map = NULL;
+    while (chunk != NULL && room < SIZE_MAX - HUGE_PAGE &&
+           (map = gw_cpu_map_pages(room + HUGE_PAGE)) == NULL && room > least) {
+        room = room / 4 > least ? room / 4 / HUGE_PAGE * HUGE_PAGE : least;
+    }
     if (map == NULL) {
         free(chunk);
         return gw_fail(GW_E_NOMEM, "cpu", "the system refused %zu bytes", room);

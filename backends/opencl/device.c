@@ -1,4 +1,5 @@
 /* backends/opencl/device.c - finding, opening and describing devices; the function table. */
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,50 @@ static int device_count(void) {
     return gw_cl_devices(platforms, devices, GW_CL_MAX_DEVICES);
 }
 
+/* Loading drivers costs time and memory, so that cards are looked for only where the kernel shows
+ * one, or where a driver was named. */
+static int may_have_cards(void) {
+    static const char *const nodes[] = {"/dev/nvidiactl", "/dev/kfd",      "/dev/dri/renderD*",
+                                        "/dev/mali*",     "/dev/kgsl-3d*", "/dev/dxg",
+                                        "/dev/pvr*",      "/dev/galcore*"};
+    static const char *const named[] = {"GODWIT_OPENCL", "OCL_ICD_VENDORS", "OCL_ICD_FILENAMES"};
+    int found = 0;
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
+        const char *value = getenv(named[i]);
+        found |= value != NULL && value[0] != '\0';
+    }
+    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0] && !found; i++) {
+        glob_t list;
+        found = glob(nodes[i], GLOB_NOSORT, NULL, &list) == 0;
+        globfree(&list);
+    }
+    return found;
+}
+
+static cl_ulong number_info(const gw_cl_driver *cl, cl_device_id id, cl_device_info what,
+                            size_t bytes) {
+    cl_ulong value = 0; /* little-endian: a shorter answer fills the low bytes */
+    return cl->GetDeviceInfo(id, what, bytes, &value, NULL) == CL_SUCCESS ? value : 0;
+}
+
+/* Devices that are graphics cards and nothing else; for tests, GODWIT_OPENCL=card: all. */
+static int cards(int *ordinals, int room) {
+    cl_platform_id platforms[GW_CL_MAX_DEVICES];
+    cl_device_id devices[GW_CL_MAX_DEVICES];
+    const char *words = getenv("GODWIT_OPENCL");
+    int all = words != NULL && strstr(words, "card") != NULL, n = 0;
+    int count = may_have_cards() ? gw_cl_devices(platforms, devices, GW_CL_MAX_DEVICES) : 0;
+    for (int i = 0; i < count && n < room; i++) {
+        cl_ulong type =
+            number_info(gw_cl_open(NULL), devices[i], CL_DEVICE_TYPE, sizeof(cl_device_type));
+        int is_card = (type & CL_DEVICE_TYPE_GPU) != 0 && (type & CL_DEVICE_TYPE_CPU) == 0;
+        if (is_card || all) {
+            ordinals[n++] = i;
+        }
+    }
+    return n;
+}
+
 static void text_info(const gw_cl_driver *cl, cl_device_id id, cl_device_info what, char *out,
                       size_t room) {
     char text[512] = "";
@@ -53,12 +98,6 @@ static void text_info(const gw_cl_driver *cl, cl_device_id id, cl_device_info wh
     }
     text[sizeof text - 1] = '\0';
     snprintf(out, room, "%s", text);
-}
-
-static cl_ulong number_info(const gw_cl_driver *cl, cl_device_id id, cl_device_info what,
-                            size_t bytes) {
-    cl_ulong value = 0; /* little-endian: a shorter answer fills the low bytes */
-    return cl->GetDeviceInfo(id, what, bytes, &value, NULL) == CL_SUCCESS ? value : 0;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -91,7 +130,8 @@ static const char *lacking(const gw_cl_driver *cl, cl_device_id id) {
  * step in one launch of so many groups, however few its ops; 0: never; other devices than NVIDIA's:
  * 1), must-walk (an error where that cannot be done), walk-rows=N (for steps of so many rows, too),
  * last-joins (attention in one launch, as on NVIDIA: right on x86, too), any-floats (open a
- * simulator whose arithmetic is not exact), max-alloc=BYTES, max-cache=BYTES (the same for caches
+ * simulator whose arithmetic is not exact), card (a processor counts as a graphics card, which is
+ * chosen by itself), max-alloc=BYTES, max-cache=BYTES (the same for caches
  * alone), fail-alloc=K, fail-enqueue=K, fail-build (the first) or fail-build=K, fail-walk (the
  * program of a step in one launch does not build), no-cache (programs are not kept on disk: PoCL
  * compiles what it is asked for a second time), no-blas (CLBlast is not there), fail-blas=K (its
@@ -132,6 +172,8 @@ static gw_status read_environment(struct gw_device *d, int *plain, int *any_floa
             d->last_joins = 1;
         } else if (strcmp(word, "any-floats") == 0) {
             *any_floats = 1;
+        } else if (strcmp(word, "card") == 0) {
+            d->card = 1; /* cards() has read it */
         } else if (strcmp(word, "no-cache") == 0) {
             d->no_cache = 1;
         } else if (strcmp(word, "no-blas") == 0) {
@@ -171,6 +213,7 @@ static gw_status fill_device(struct gw_device *d, const gw_device_options *optio
     cl_ulong type = number_info(cl, d->id, CL_DEVICE_TYPE, sizeof(cl_device_type));
     size_t group = (size_t)number_info(cl, d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
     d->item = (type & CL_DEVICE_TYPE_CPU) != 0;
+    d->processor = (type & CL_DEVICE_TYPE_CPU) != 0;
     d->walk_rows = 1;
     d->exact = options != NULL && options->exact;
     GW_TRY(read_environment(d, &plain, &any_floats, &no_matrix, &walkers));
@@ -348,6 +391,7 @@ static int narrows(const struct gw_device *device) { return device->doubles; }
 
 const gw_backend gw_backend_opencl = {.name = "opencl",
                                       .device_count = device_count,
+                                      .cards = cards,
                                       .open = open_device,
                                       .close = close_device,
                                       .describe = describe,

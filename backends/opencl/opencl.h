@@ -71,6 +71,8 @@ struct gw_device {
     char (*names)[64];
     int fail_alloc, fail_enqueue, fail_build; /* tests: fail the k-th from now; 0: never */
     int no_cache;                             /* programs are not kept on disk */
+    int processor;                            /* of the host, as PoCL's is */
+    int card;                                 /* chosen by itself though it is a processor */
     int lost;                                 /* an earlier failure: nothing more is enqueued */
     /* Shared by all segments: their launches run in order. widened, products: blas.c's. */
     gw_cl_pool scratch, widened, products, narrowed;
@@ -99,6 +101,7 @@ int gw_cl_has_doubles(const struct gw_device *device);
 /* The queue with profiling; NULL: there is none. */
 cl_command_queue gw_cl_timed(struct gw_device *device);
 /* roof.c; launches wait for those before. */
+cl_int gw_cl_build(const struct gw_device *device, cl_program program, const char *options);
 gw_status gw_cl_roof(struct gw_device *device, gw_roof *out);
 
 /* ---- buffers (memory.c, layout.c) ------------------------------------------------------------ */

@@ -20,7 +20,7 @@ static int runs(struct gw_device *d, const char **texts, cl_uint n_texts, size_t
     }
     cl_kernel kernel = NULL;
     cl_mem mem = NULL;
-    int good = cl->BuildProgram(program, 1, &d->id, "-cl-std=CL1.2", NULL, NULL) == CL_SUCCESS;
+    int good = gw_cl_build(d, program, "-cl-std=CL1.2") == CL_SUCCESS;
     if (good) {
         kernel = cl->CreateKernel(program, "probe", &error);
         good = error == CL_SUCCESS;

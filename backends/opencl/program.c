@@ -1,7 +1,9 @@
 /* backends/opencl/program.c - texts of kernels_cl to programs of a device. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backends/opencl/opencl.h"
 #include "core/base/cache.h"
@@ -43,6 +45,30 @@ static void all_options(const struct gw_device *device, const char *options, cha
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
+/* Compilers of processors (PoCL's) write what is in the log on standard error as well, which is not
+ * theirs: it is shut while they work. */
+cl_int gw_cl_build(const struct gw_device *device, cl_program program, const char *options) {
+    int kept = -1, nowhere = -1;
+    if (device->processor) {
+        fflush(stderr);
+        kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+        nowhere = kept >= 0 ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
+    }
+    if (nowhere >= 0) {
+        dup2(nowhere, STDERR_FILENO);
+        close(nowhere);
+    }
+    cl_int error = device->cl->BuildProgram(program, 1, &device->id, options, NULL, NULL);
+    if (nowhere >= 0) {
+        fflush(stderr);
+        dup2(kept, STDERR_FILENO);
+    }
+    if (kept >= 0) {
+        close(kept);
+    }
+    return error;
+}
+
 /* The first lines of the compiler's log as one line of the error text. */
 static gw_status build_error(struct gw_device *device, cl_program program, const char *source,
                              cl_int error) {
@@ -76,7 +102,7 @@ static gw_status build(struct gw_device *device, const char *source, const char 
     cl_int error = CL_SUCCESS;
     cl_program program = cl->CreateProgramWithSource(device->context, n, texts, NULL, &error);
     GW_TRY(gw_cl_check(error, "creating a program"));
-    error = cl->BuildProgram(program, 1, &device->id, options, NULL, NULL);
+    error = gw_cl_build(device, program, options);
     if (error != CL_SUCCESS) {
         gw_status status = build_error(device, program, source, error);
         cl->ReleaseProgram(program);
@@ -100,7 +126,7 @@ static cl_program from_cache(struct gw_device *device, uint64_t key, const char 
     free(data);
     if (error != CL_SUCCESS || taken != CL_SUCCESS) {
         program = NULL;
-    } else if (cl->BuildProgram(program, 1, &device->id, options, NULL, NULL) != CL_SUCCESS) {
+    } else if (gw_cl_build(device, program, options) != CL_SUCCESS) {
         cl->ReleaseProgram(program);
         program = NULL;
     }
@@ -188,13 +214,18 @@ gw_status gw_cl_program_get(struct gw_device *device, const char *source, const 
     if (*out != NULL) {
         return GW_OK;
     }
-    const char *texts[TEXTS] = {
-        "#pragma OPENCL FP_CONTRACT OFF\n", gw_cl_text("core/tensor/dialect.h"),
-        gw_cl_text("core/tensor/arith.h"),  gw_cl_text("core/tensor/blocks.h"),
-        gw_cl_text("core/tensor/sample.h"), gw_cl_kernels("exchange"),
-        gw_cl_kernels("common"),            gw_cl_kernels("planes"),
-        gw_cl_kernels("lanes"),             gw_cl_kernels("matrix"),
-        gw_cl_kernels("attention"),         gw_cl_kernels(source)};
+    const char *texts[TEXTS] = {"#pragma OPENCL FP_CONTRACT OFF\n",
+                                gw_cl_text("core/tensor/dialect.h"),
+                                gw_cl_text("core/tensor/arith.h"),
+                                gw_cl_text("core/tensor/blocks.h"),
+                                gw_cl_text("core/tensor/sample.h"),
+                                gw_cl_kernels("exchange"),
+                                gw_cl_kernels("common"),
+                                gw_cl_kernels("planes"),
+                                gw_cl_kernels("lanes"),
+                                gw_cl_kernels("matrix"),
+                                gw_cl_kernels("attention"),
+                                gw_cl_kernels(source)};
     return make(device, source, key, texts, TEXTS, options, out);
 }
 

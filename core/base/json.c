@@ -1,6 +1,9 @@
 /* core/base/json.c - jansson's errors in our classes; typed getters. */
 #include "core/base/json.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "core/base/text.h"
 
 static gw_status class_of(enum json_error_code code) {
@@ -49,6 +52,60 @@ gw_status gw_json_parse(const char *where, const void *text, size_t n, json_t **
 gw_status gw_json_parse_nul(const char *where, const void *text, size_t n, json_t **out) {
     return parse(where, text, n, JSON_ALLOW_NUL, out);
 }
+
+/* ---- settings ------------------------------------------------------------------------------- */
+
+static int is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/* A copy of text [n] in which every integer of more digits than 64 bits surely hold is a real
+ * number. NULL: no memory. */
+static char *widen_integers(const char *text, size_t n, size_t *n_out) {
+    enum { DIGITS = 18 };
+    char *out = malloc(n + 2 * (n / DIGITS) + 1);
+    size_t used = 0, in_string = 0;
+    for (size_t i = 0; i < n && out != NULL;) {
+        size_t end = i + 1;
+        int whole = 0;
+        if (in_string) {
+            end += text[i] == '\\' && end < n;
+            in_string = text[i] != '"';
+        } else if (is_digit(text[i])) {
+            whole = 1;
+            while (end < n && (is_digit(text[end]) || memchr(".eE+-", text[end], 5) != NULL)) {
+                whole = whole && is_digit(text[end]);
+                end++;
+            }
+        } else {
+            in_string = text[i] == '"';
+        }
+        memcpy(out + used, text + i, end - i);
+        used += end - i;
+        if (whole && end - i > DIGITS) {
+            memcpy(out + used, ".0", 2);
+            used += 2;
+        }
+        i = end;
+    }
+    *n_out = used;
+    return out;
+}
+
+gw_status gw_json_parse_settings(const char *where, const void *text, size_t n, json_t **out) {
+    gw_status status = gw_json_parse(where, text, n, out);
+    if (status != GW_E_OVERFLOW) {
+        return status;
+    }
+    size_t n_wide = 0;
+    char *wide = widen_integers(text, n, &n_wide);
+    if (wide == NULL) {
+        return gw_fail(GW_E_NOMEM, where, "no memory for a JSON text");
+    }
+    status = gw_json_parse(where, wide, n_wide, out);
+    free(wide);
+    return status;
+}
+
+/* ---- members -------------------------------------------------------------------------------- */
 
 int gw_json_has(const json_t *object, const char *key) {
     const json_t *v = json_object_get(object, key);

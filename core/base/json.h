@@ -18,6 +18,10 @@ gw_status gw_json_parse(const char *where, const void *text, size_t n, json_t **
  * json_string_length. */
 gw_status gw_json_parse_nul(const char *where, const void *text, size_t n, json_t **out);
 
+/* The same for the settings of a model, in which Python writes integers of any size (1e30 as "no
+ * limit"): an integer beyond 64 bits is a real number, which no getter of integers takes. */
+gw_status gw_json_parse_settings(const char *where, const void *text, size_t n, json_t **out);
+
 /* Members of an object; GW_E_TYPE names the key. */
 gw_status gw_json_int(const char *where, const json_t *object, const char *key, int64_t *out);
 gw_status gw_json_real(const char *where, const json_t *object, const char *key, double *out);

@@ -1,6 +1,8 @@
 /* core/model/checkpoint.c - opening either container, the list of tensors, access. */
 #include "core/model/checkpoint.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -217,10 +219,16 @@ static gw_status load(gw_checkpoint *c, const char *path, const void *memory, si
     return vocab_only ? GW_OK : read_hparams(c, given);
 }
 
-static gw_status open_any(const char *path, const void *memory, size_t bytes, int vocab_only,
+static gw_status open_any(const char *asked, const void *memory, size_t bytes, int vocab_only,
                           const gw_spec_given *given, gw_checkpoint **out) {
+    char only[PATH_MAX];
+    const char *path = asked;
     if ((path == NULL) == (memory == NULL)) {
         return gw_fail(GW_E_ARGUMENT, NULL, "a path or an image in memory is needed");
+    }
+    if (path != NULL && gw_path_look(path) == GW_PATH_FOLDER) {
+        GW_TRY(gw_folder_gguf(path, only, sizeof only));
+        path = only[0] != '\0' ? only : path;
     }
     gw_checkpoint *c = calloc(1, sizeof *c);
     if (c == NULL) {
@@ -328,15 +336,28 @@ gw_status gw_checkpoint_unchanged(const gw_checkpoint *c) {
     return GW_OK;
 }
 
+gw_status gw_checkpoint_set_pretokenizer(gw_checkpoint *c, const char *name) {
+    size_t n = strlen(name);
+    if (n == 0 || n >= sizeof c->vocab.pre) {
+        return gw_fail(GW_E_ARGUMENT, "pretokenizer", "'%.60s' is no name", name);
+    }
+    c->pretokenizer = gw_arena_copy(c->arena, name, n);
+    return c->pretokenizer != NULL ? GW_OK : gw_checkpoint_nomem(c);
+}
+
 gw_status gw_checkpoint_vocab(gw_checkpoint *c, const gw_vocab **out) {
     if (c->vocab_state == GW_VOCAB_UNREAD) {
         int found = 0;
         gw_vocab vocab;
         gw_vocab_init(&vocab);
-        GW_TRY(c->container == GW_CONTAINER_HF ? gw_hf_vocab(c, &vocab, &found)
-                                               : gw_gguf_vocab(c->gguf[0], &vocab, &found));
+        GW_TRY(c->container == GW_CONTAINER_HF
+                   ? gw_hf_vocab(c, &vocab, &found)
+                   : gw_gguf_vocab(c->gguf[0], c->pretokenizer, &vocab, &found));
         if (found) {
             c->vocab = vocab;
+        }
+        if (found && c->pretokenizer != NULL) {
+            snprintf(c->vocab.pre, sizeof c->vocab.pre, "%s", c->pretokenizer);
         }
         c->vocab_state = found ? GW_VOCAB_READ : GW_VOCAB_NONE;
     }

@@ -60,6 +60,10 @@ gw_status gw_checkpoint_unchanged(const gw_checkpoint *c);
  * Errors: GW_E_METADATA, GW_E_TYPE, ... */
 gw_status gw_checkpoint_vocab(gw_checkpoint *c, const gw_vocab **out);
 
+/* Cut texts as the pre-tokenizer of this name does, whatever the files say; before the first call
+ * of gw_checkpoint_vocab, which fails when there is no such name. */
+gw_status gw_checkpoint_set_pretokenizer(gw_checkpoint *c, const char *name);
+
 /* The text of the model's chat template, owned by the checkpoint; NULL when it has none. A folder
  * keeps it in tokenizer_config.json ("default" of several) or in chat_template.jinja. Not
  * thread-safe: a folder's is read at the call. */

@@ -35,6 +35,7 @@ struct gw_checkpoint {
     json_t *config, *generation; /* of a folder; generation may be NULL */
     enum { GW_VOCAB_UNREAD, GW_VOCAB_READ, GW_VOCAB_NONE } vocab_state;
     gw_vocab vocab;
+    const char *pretokenizer; /* in place of what the files say; NULL: nothing */
 };
 
 /* checkpoint.c */
@@ -52,9 +53,14 @@ gw_status gw_hf_load(gw_checkpoint *c, const char *folder, int vocab_only);
 /* A small file of the folder as JSON; *out NULL and GW_OK when it does not exist. */
 gw_status gw_hf_json(gw_checkpoint *c, const char *name, json_t **out);
 
+/* The one .gguf file, or first part of a set, of a folder that is no Hugging Face folder; "" when
+ * it is one, or has none. GW_E_METADATA: there are several. */
+gw_status gw_folder_gguf(const char *folder, char *out, size_t room);
+
 /* The vocabularies. *found 0: the checkpoint carries none. */
-gw_status gw_gguf_vocab(const gw_gguf *g, gw_vocab *out, int *found); /* gguf_vocab.c */
-gw_status gw_hf_vocab(gw_checkpoint *c, gw_vocab *out, int *found);   /* hf_vocab.c   */
+gw_status gw_gguf_vocab(const gw_gguf *g, const char *pre, gw_vocab *out,
+                        int *found); /* gguf_vocab.c; pre NULL: the file's pre-tokenizer */
+gw_status gw_hf_vocab(gw_checkpoint *c, gw_vocab *out, int *found); /* hf_vocab.c   */
 
 /* hf_chat.c: the chat template of a folder, copied into the arena; *text NULL: none. */
 gw_status gw_hf_chat_template(gw_checkpoint *c, const char **text, size_t *bytes);

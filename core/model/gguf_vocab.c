@@ -44,9 +44,13 @@ static const struct {
     {"smollm", "starcoder"}, {"codeshell", "starcoder"},
 };
 
-static gw_status read_pre(const gw_gguf *g, gw_vocab *v) {
+/* asked: in place of what the file says; NULL: nothing. */
+static gw_status read_pre(const gw_gguf *g, const char *asked, gw_vocab *v) {
     gw_gguf_view pre = {"default", 7};
     GW_TRY(gw_gguf_text(g, "tokenizer.ggml.pre", &pre, NULL));
+    if (asked != NULL) {
+        pre = (gw_gguf_view){asked, strlen(asked)};
+    }
     for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++) {
         if (is(pre, aliases[i].name)) {
             pre = (gw_gguf_view){aliases[i].means, strlen(aliases[i].means)};
@@ -162,18 +166,18 @@ static gw_status read_merges(const gw_gguf *g, gw_vocab *v) {
     return GW_OK;
 }
 
-static gw_status read_id(const gw_gguf *g, const char *key, const gw_vocab *v, int32_t *out) {
+/* Converters write -1 for "none", and ids of another vocabulary: *out stays, with a note. */
+static gw_status read_id(const gw_gguf *g, const char *key, gw_vocab *v, int32_t *out) {
     int64_t id;
     int found;
     GW_TRY(gw_gguf_int(g, key, &id, &found));
-    if (!found) {
-        return GW_OK;
+    if (found && id >= 0 && (uint64_t)id < v->n_tokens) {
+        *out = (int32_t)id;
+    } else if (found && id != -1 && id != UINT32_MAX) {
+        snprintf(v->note, sizeof v->note,
+                 "%s is %" PRId64 " and names none of the %zu tokens: it is not used", key, id,
+                 v->n_tokens);
     }
-    if (id < 0 || (uint64_t)id >= v->n_tokens) {
-        return gw_fail(GW_E_METADATA, gw_gguf_where(g),
-                       "%s is %" PRId64 "; the vocabulary has %zu tokens", key, id, v->n_tokens);
-    }
-    *out = (int32_t)id;
     return GW_OK;
 }
 
@@ -222,8 +226,8 @@ static gw_status read_flags(const gw_gguf *g, gw_vocab *v) {
     return GW_OK;
 }
 
-static gw_status read_all(const gw_gguf *g, gw_vocab *v) {
-    GW_TRY(read_pre(g, v));
+static gw_status read_all(const gw_gguf *g, const char *pre, gw_vocab *v) {
+    GW_TRY(read_pre(g, pre, v));
     GW_TRY(read_texts(g, v));
     GW_TRY(read_scores(g, v));
     GW_TRY(read_kinds(g, v));
@@ -235,7 +239,7 @@ static gw_status read_all(const gw_gguf *g, gw_vocab *v) {
     return gw_vocab_check(gw_gguf_where(g), v);
 }
 
-gw_status gw_gguf_vocab(const gw_gguf *g, gw_vocab *out, int *found) {
+gw_status gw_gguf_vocab(const gw_gguf *g, const char *pre, gw_vocab *out, int *found) {
     gw_vocab v;
     gw_vocab_init(&v);
     GW_TRY(read_kind(g, &v, found));
@@ -243,7 +247,7 @@ gw_status gw_gguf_vocab(const gw_gguf *g, gw_vocab *out, int *found) {
         return GW_OK;
     }
     v.arena = gw_arena_new();
-    gw_status status = v.arena != NULL ? read_all(g, &v) : nomem(g);
+    gw_status status = v.arena != NULL ? read_all(g, pre, &v) : nomem(g);
     if (status != GW_OK) {
         gw_vocab_free(&v);
         return status;

@@ -1,5 +1,7 @@
 /* core/model/hf_folder.c - the files of a Hugging Face folder: config.json, generation_config.json,
  * model.safetensors or the parts that model.safetensors.index.json names. */
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +26,7 @@ gw_status gw_hf_json(gw_checkpoint *c, const char *name, json_t **out) {
     size_t n = 0;
     char *plain = gw_config_plain_json(file.data != NULL ? file.data : "", (size_t)file.size, &n);
     gw_status status =
-        plain != NULL ? gw_json_parse(path, plain, n, &root) : gw_checkpoint_nomem(c);
+        plain != NULL ? gw_json_parse_settings(path, plain, n, &root) : gw_checkpoint_nomem(c);
     free(plain);
     gw_file_close(&file);
     GW_TRY(status);
@@ -169,4 +171,37 @@ gw_status gw_hf_load(gw_checkpoint *c, const char *folder, int vocab_only) {
     }
     GW_TRY(gw_hf_json(c, "generation_config.json", &c->generation));
     return vocab_only ? GW_OK : load_weights(c);
+}
+
+/* ---- a folder around a GGUF file ------------------------------------------------------------- */
+
+/* "-00002-of-00005.gguf": a part that is not the first. */
+static int is_later_part(const char *name) {
+    const char *at = strstr(name, "-of-");
+    return at != NULL && at - name > 6 && at[-6] == '-' && strncmp(at - 5, "00001", 5) != 0;
+}
+
+gw_status gw_folder_gguf(const char *folder, char *out, size_t room) {
+    size_t count = 0;
+    DIR *dir = opendir(folder);
+    out[0] = '\0';
+    if (dir == NULL) {
+        return GW_OK; /* reading its files will say why */
+    }
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        if (strcmp(e->d_name, "config.json") == 0) {
+            closedir(dir);
+            out[0] = '\0';
+            return GW_OK;
+        }
+        if (gw_text_ends(e->d_name, ".gguf") && !is_later_part(e->d_name)) {
+            int wrote = snprintf(out, room, "%s/%s", folder, e->d_name);
+            count += wrote > 0 && (size_t)wrote < room;
+        }
+    }
+    closedir(dir);
+    if (count > 1) {
+        return gw_fail(GW_E_METADATA, folder, "holds %zu .gguf files: name one of them", count);
+    }
+    return GW_OK;
 }

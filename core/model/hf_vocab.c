@@ -109,6 +109,11 @@ static gw_status read_tokenizer_config(gw_checkpoint *c, gw_vocab *v) {
     if (status == GW_OK) {
         status = gw_json_bool(c->where, config, "add_eos_token", &v->add_eos);
     }
+    int legacy = 1; /* of tokenizer.model: a space also behind every special token */
+    if (status == GW_OK) {
+        status = gw_json_bool(c->where, config, "legacy", &legacy);
+    }
+    v->space_first_only |= v->kind == GW_VOCAB_SPM_BPE && !legacy;
     json_decref(config);
     return status;
 }

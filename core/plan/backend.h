@@ -56,6 +56,9 @@ typedef struct gw_backend {
     const char *name; /* "cpu": what --device takes */
     int by_name_only; /* never chosen unless it is named */
     int (*device_count)(void);
+    /* Ordinals of the devices that may be chosen although nobody named them, graphics cards; at
+     * most room. Cheap where there is none. NULL: all, unless by_name_only. */
+    int (*cards)(int *ordinals, int room);
     gw_status (*open)(int ordinal, const gw_device_options *options, struct gw_device **out);
     void (*close)(struct gw_device *device);
     /* device NULL: device `ordinal` without opening it (gw_devices); else ordinal is not read. */

@@ -18,6 +18,7 @@ static void describe_devices(const gw_place *place, const gw_place_sizes *sizes,
         f->read_gbps[d] = gauges[d].token_layer > 0.0
                               ? 1e-9 * gauges[d].weight_bytes / gauges[d].token_layer
                               : 0.0;
+        f->disturbed[d] = gauges[d].disturbed;
         f->send_us[d] = 1e6 * gauges[d].send_token;
     }
 }
@@ -67,27 +68,38 @@ static gw_status fill(gw_model *m, const gw_model_options *o, const gw_place_siz
     return GW_OK;
 }
 
+static gw_status forecast_once(gw_model *m, const gw_model_options *options,
+                               const gw_backend *const *backends, const gw_passed *passed,
+                               gw_forecast *f) {
+    gw_weights_options load;
+    gw_place_sizes sizes = {0};
+    GW_TRY(gw_model_begin(m, options));
+    GW_TRY(gw_model_prepare(m, options, backends, passed, &load));
+    gw_status status = gw_place_measure(&m->place, m->weights, &m->hp, options, &sizes);
+    status = status == GW_OK ? fill(m, options, &sizes, f) : status;
+    gw_place_sizes_free(&sizes);
+    return status;
+}
+
 gw_status gw_engine_forecast(const gw_model_options *options, const gw_backend *const *backends,
                              gw_forecast **out) {
-    gw_model *m = calloc(1, sizeof *m);
-    gw_forecast *f = calloc(1, sizeof *f);
-    gw_place_sizes sizes = {0};
-    gw_weights_options load;
+    gw_passed passed = {0};
     gw_status status;
-    if (m == NULL || f == NULL) {
-        status = gw_fail(GW_E_NOMEM, "plan", "no memory for a forecast");
-        goto done;
-    }
-    GW_TRY_DONE(gw_model_begin(m, options));
-    GW_TRY_DONE(gw_model_prepare(m, options, backends, &load));
-    GW_TRY_DONE(gw_place_measure(&m->place, m->weights, &m->hp, options, &sizes));
-    GW_TRY_DONE(fill(m, options, &sizes, f));
-    *out = f;
-    f = NULL;
-done:
-    gw_place_sizes_free(&sizes);
-    gw_forecast_free(f);
-    gw_model_free(m);
+    int again;
+    do {
+        gw_model *m = calloc(1, sizeof *m);
+        gw_forecast *f = calloc(1, sizeof *f);
+        status = m != NULL && f != NULL ? forecast_once(m, options, backends, &passed, f)
+                                        : gw_fail(GW_E_NOMEM, "plan", "no memory for a forecast");
+        again =
+            status != GW_OK && m != NULL && gw_place_pass_over(&m->place, options, status, &passed);
+        if (status == GW_OK) {
+            *out = f;
+        } else {
+            gw_forecast_free(f);
+        }
+        gw_model_free(m);
+    } while (again);
     return status;
 }
 

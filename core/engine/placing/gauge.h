@@ -3,7 +3,8 @@
  *
  * A few layers of the model's shapes and formats with made-up weights are loaded and timed, as a
  * prompt and token by token, more of them than caches hold; no weight is read. A few seconds per
- * device; kept on disk by machine, device, driver and model shape.
+ * device; kept on disk by machine, device, driver and model shape. A disturbed reading is taken
+ * again, and never kept.
  */
 #ifndef GW_ENGINE_GAUGE_H
 #define GW_ENGINE_GAUGE_H
@@ -28,6 +29,7 @@ typedef struct gw_gauge {
     double prompt_layer, prompt_rest;      /* a prompt of `chunk` tokens                    */
     double send_token, send_prompt;        /* the hidden state from the host and back to it      */
     double weight_bytes;                   /* of one layer of the sample                         */
+    int32_t disturbed, unused; /* its times varied so much that something else was running */
 } gw_gauge;
 
 /* All devices of the place, sizes from gw_place_measure. gauges [n_devices]. */

@@ -9,6 +9,19 @@
 
 enum { LIST = 256 };
 
+/* ---- notes ----------------------------------------------------------------------------------- */
+
+static void add_text(char *out, size_t room, const char *text) {
+    size_t used = strlen(out);
+    snprintf(out + used, room - used, "%s%s", used > 0 ? "; " : "", text);
+}
+
+void gw_place_add_note(gw_place *p, const char *text) {
+    if (text[0] != '\0') {
+        add_text(p->note, sizeof p->note, text);
+    }
+}
+
 /* ---- finding --------------------------------------------------------------------------------- */
 
 typedef struct found {
@@ -148,20 +161,33 @@ static gw_status ask_list(gw_place *p, const gw_model_options *o,
     }
 }
 
-/* Layers were to leave the home device, but no other was named: the first that opens. */
-static void ask_any(gw_place *p, const gw_model_options *o, const gw_backend *const *backends) {
-    snprintf(p->note, sizeof p->note, "no device to offload layers to: the %s computes",
-             p->info[0].id);
+static int list_cards(const gw_backend *b, int *ordinals, int room) {
+    if (b->cards != NULL) {
+        return b->cards(ordinals, room);
+    }
+    int n = b->by_name_only ? 0 : b->device_count();
+    n = n < room ? n : room;
+    for (int k = 0; k < n; k++) {
+        ordinals[k] = k;
+    }
+    return n;
+}
+
+/* Nobody named a device: the first card that opens. */
+static void ask_card(gw_place *p, const gw_model_options *o, const gw_backend *const *backends,
+                     int skip) {
+    enum { CARDS = 32 };
     for (size_t i = 1; backends[i] != NULL; i++) {
-        int n = backends[i]->by_name_only ? 0 : backends[i]->device_count();
+        int ordinals[CARDS], n = list_cards(backends[i], ordinals, CARDS);
         for (int k = 0; k < n; k++) {
-            found f = {backends[i], k};
+            found f = {backends[i], ordinals[k]};
+            if (p->tried++ < skip) {
+                continue;
+            }
             if (ask(p, o, &f) == GW_OK) {
-                p->note[0] = '\0';
                 return;
             }
-            snprintf(p->note, sizeof p->note, "no device to offload layers to: the %s computes; %s",
-                     p->info[0].id, gw_error_text());
+            gw_place_add_note(p, gw_error_text());
         }
     }
 }
@@ -190,21 +216,44 @@ static int wants_layers_moved(const gw_model_options *o) {
     return o->offload_layers != NULL && strcmp(o->offload_layers, "0") != 0;
 }
 
+/* Where cards are looked for and none works. */
+static void stay_home(gw_place *p, const gw_model_options *o) {
+    char text[160] = "";
+    if (wants_layers_moved(o)) {
+        snprintf(text, sizeof text, "no device to offload layers to: the %s computes",
+                 p->info[0].id);
+    } else if (p->tried > 0) {
+        snprintf(text, sizeof text, "the %s computes", p->info[0].id);
+    }
+    gw_place_add_note(p, text);
+}
+
 gw_status gw_place_open(const gw_model_options *options, const gw_backend *const *backends,
-                        gw_place *place) {
+                        const gw_passed *passed, gw_place *place) {
     memset(place, 0, sizeof *place);
+    gw_place_add_note(place, passed->why);
     found home = {backends[0], 0};
+    int named = options->device != NULL && strcmp(options->device, "auto") != 0;
+    int wanted =
+        options->offload_layers == NULL ? options->device != NULL : wants_layers_moved(options);
+    place->automatic = options->device != NULL && !named;
     GW_TRY(open_one(place, options, &home));
-    if (options->device != NULL) {
+    if (named) {
         GW_TRY(ask_list(place, options, backends));
-    } else if (wants_layers_moved(options)) {
-        ask_any(place, options, backends);
+    } else if (wanted) {
+        ask_card(place, options, backends, passed->cards);
     }
     if (place->n_asked == 0) {
         place->asked[place->n_asked++] = 0;
+        if (!named && wanted) {
+            stay_home(place, options);
+        }
+        if (!named) {
+            place->share[0] = 1.0;
+            return GW_OK; /* a split is for cards */
+        }
     }
-    if (place->n_asked == 1 && place->asked[0] == 0 && options->device != NULL &&
-        wants_layers_moved(options)) {
+    if (place->n_asked == 1 && place->asked[0] == 0 && named && wants_layers_moved(options)) {
         return gw_fail(GW_E_ARGUMENT, "offload-layers", "%s is where layers are without it",
                        place->info[0].id);
     }
@@ -213,6 +262,20 @@ gw_status gw_place_open(const gw_model_options *options, const gw_backend *const
         place->share[i] = room > 0 ? (double)room : 1.0;
     }
     return options->split != NULL ? read_split(place, options->split) : GW_OK;
+}
+
+int gw_place_pass_over(const gw_place *place, const gw_model_options *options, gw_status status,
+                       gw_passed *passed) {
+    const char *layers = options->offload_layers;
+    int named = options->device != NULL && !place->automatic;
+    int strict = layers != NULL && strcmp(layers, "auto") != 0; /* so many, or an error */
+    if (named || place->n_devices < 2 || status == GW_E_CANCELLED || status == GW_E_ARGUMENT ||
+        (strict && status != GW_E_DEVICE)) {
+        return 0;
+    }
+    passed->cards = place->tried;
+    add_text(passed->why, sizeof passed->why, gw_error_text());
+    return 1;
 }
 
 void gw_place_close(gw_place *place) {
@@ -224,11 +287,6 @@ void gw_place_close(gw_place *place) {
 }
 
 /* ---- description ----------------------------------------------------------------------------- */
-
-static void add_text(char *out, size_t room, const char *text) {
-    size_t used = strlen(out);
-    snprintf(out + used, room - used, "%s%s", used > 0 ? "; " : "", text);
-}
 
 static const char *note_of(const gw_plan_device *d) {
     return d->backend->note != NULL ? d->backend->note(d->device) : "";
@@ -242,7 +300,7 @@ void gw_place_add_notes(gw_place *p) {
             used |= p->where[at] == d;
         }
         if (text[0] != '\0' && used) {
-            add_text(p->note, sizeof p->note, text);
+            gw_place_add_note(p, text);
         }
         p->noted |= text[0] != '\0' ? 1u << d : 0u;
     }
@@ -286,5 +344,25 @@ void gw_place_text(const gw_place *p, char *out, size_t room) {
                      what);
             add_text(out, room, line);
         }
+    }
+}
+
+void gw_place_chosen(const gw_place *p, char *out, size_t room) {
+    int d = p->asked[0];
+    out[0] = '\0';
+    if (!p->automatic || d == 0) {
+        return;
+    }
+    const gw_device_info *card = &p->info[d];
+    int layers = count_layers(p, d);
+    if (p->offloaded == 0) {
+        snprintf(out, room, "on the CPU: %s %.100s; --device %s for the card",
+                 p->none_fits ? "not one layer fits on" : "faster here than", card->name, card->id);
+    } else if (layers == p->n_layers) {
+        snprintf(out, room, "on %.100s, all %d layers; --device cpu for the CPU", card->name,
+                 layers);
+    } else {
+        snprintf(out, room, "on %.100s, %d of %d layers; --device cpu for the CPU alone",
+                 card->name, layers, p->n_layers);
     }
 }

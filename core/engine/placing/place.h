@@ -22,14 +22,24 @@ typedef struct gw_place {
     int offloaded;                      /* N */
     gw_where *where;                    /* [(n_layers + 1) * n_blocks] */
     unsigned noted;                     /* bit d: what devices[d] does another way was known */
+    int automatic;                      /* device "auto"                                     */
+    int tried;                          /* of the cards, when nobody named a device          */
+    int none_fits;                      /* not one layer fits where it might be faster       */
     char note[512];
 } gw_place;
 
-/* Opens the home device and those of options->device. backends: the registry, home first.
- * GW_E_ARGUMENT: a list or split that is not well formed; GW_E_DEVICE: a device that is not there,
- * with a list of those that are. gw_place_close in both cases. */
+/* Cards that were tried and do not work, when nobody named a device. */
+typedef struct gw_passed {
+    int cards;
+    char why[200];
+} gw_passed;
+
+/* Opens the home device and those of options->device; when nobody named one, the first card that
+ * opens behind those in `passed`. backends: the registry, home first. GW_E_ARGUMENT: a list or
+ * split that is not well formed; GW_E_DEVICE: a device that is not there, with a list of those that
+ * are. gw_place_close in both cases. */
 gw_status gw_place_open(const gw_model_options *options, const gw_backend *const *backends,
-                        gw_place *place);
+                        const gw_passed *passed, gw_place *place);
 void gw_place_close(gw_place *place);
 
 /* What a model needs on each device, for every block. */
@@ -44,6 +54,9 @@ typedef struct gw_place_sizes {
     uint64_t blas;                 /* that a device works with in prompts under --blas */
     uint64_t room[GW_MAX_DEVICES]; /* free, or the budget; 0: unknown             */
 } gw_place_sizes;
+
+/* The context in tokens that options ask for. */
+int32_t gw_place_context(const gw_model_options *options, const gw_hparams *hp);
 
 /* Sizes of weights that are open but not loaded; also fills the place's counts of blocks. */
 gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparams *hp,
@@ -68,6 +81,12 @@ int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_w
 gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
                           const gw_model_options *options);
 
+/* Another sentence for the note. */
+void gw_place_add_note(gw_place *place, const char *text);
+/* The model could not be opened with the card that nobody named, as gw_error_text says: 1 when it
+ * is to be tried without, and passed knows the card. */
+int gw_place_pass_over(const gw_place *place, const gw_model_options *options, gw_status status,
+                       gw_passed *passed);
 /* Adds to place->note what the devices that `where` names do another way than asked for. */
 void gw_place_add_notes(gw_place *place);
 /* What has come up since, on those devices; "" when nothing. */
@@ -80,5 +99,8 @@ gw_status gw_place_session(const gw_place *place, const gw_weights *weights, con
 
 /* "opencl:0 (NVIDIA H200): 20 layers and the head; cpu (...), 8 threads: 12 layers" */
 void gw_place_text(const gw_place *place, char *out, size_t room);
+/* "on NVIDIA H200, all 32 layers; --device cpu for the CPU"; "" when a device was named, or there
+ * was nothing to choose. */
+void gw_place_chosen(const gw_place *place, char *out, size_t room);
 
 #endif

@@ -140,7 +140,7 @@ gw_status gw_place_session(const gw_place *place, const gw_weights *weights, con
 /* ---- sizes ------------------------------------------------------------------------------------
  */
 
-static int32_t context_of(const gw_model_options *o, const gw_hparams *hp) {
+int32_t gw_place_context(const gw_model_options *o, const gw_hparams *hp) {
     if (o->n_ctx > 0) {
         return o->n_ctx;
     }
@@ -156,7 +156,7 @@ gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparam
     for (int b = 0; b < bp->n_blocks; b++) {
         place->last_block = bp->block[b].section == GW_SECTION_LAYER ? b : place->last_block;
     }
-    gw_place_sizes s = {.weights = weights, .hp = hp, .n_ctx = context_of(options, hp)};
+    gw_place_sizes s = {.weights = weights, .hp = hp, .n_ctx = gw_place_context(options, hp)};
     gw_status status;
     s.chunk = options->chunk > 0 ? options->chunk : CHUNK_DEFAULT;
     s.chunk = s.chunk > s.n_ctx ? s.n_ctx : s.chunk;
@@ -361,9 +361,11 @@ static void note_declined(gw_place *place, const gw_place_sizes *sizes) {
         }
     }
     if (count > 0) {
-        snprintf(place->note, sizeof place->note,
+        char text[256];
+        snprintf(text, sizeof text,
                  "%s has no kernel for %d block%s of the offloaded layers: the %s runs them",
                  place->info[device].id, count, count == 1 ? "" : "s", place->info[0].id);
+        gw_place_add_note(place, text);
     }
 }
 
@@ -376,13 +378,15 @@ gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
     if (place->where == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", n);
     }
-    int automatic = options->offload_layers != NULL && strcmp(options->offload_layers, "auto") == 0;
+    const char *asked = options->offload_layers;
+    int automatic = asked != NULL ? strcmp(asked, "auto") == 0 : place->automatic;
     if (automatic && (place->n_asked > 1 || place->asked[0] != 0)) {
         GW_TRY(gw_gauge_all(place, sizes, gauges));
         n = gw_gauge_best(place, sizes, gauges, place->where);
         n = n < 0 ? 0 : n;
-    } else if (options->offload_layers != NULL && !automatic) {
-        GW_TRY(read_count(options->offload_layers, n, &n));
+        place->none_fits = n == 0 && largest_fit(place, sizes, place->where) <= 0;
+    } else if (asked != NULL && !automatic) {
+        GW_TRY(read_count(asked, n, &n));
     }
     gw_place_spread(place, sizes, n, place->where);
     if (!gw_place_fits(place, sizes, place->where, use, &tight)) {

@@ -45,7 +45,8 @@ gw_status gw_model_begin(gw_model *m, const gw_model_options *o) {
 }
 
 gw_status gw_model_prepare(gw_model *m, const gw_model_options *o,
-                           const gw_backend *const *backends, gw_weights_options *load) {
+                           const gw_backend *const *backends, const gw_passed *passed,
+                           gw_weights_options *load) {
     const char *where = o->path != NULL ? o->path : "(memory)";
     m->hp = *gw_checkpoint_hparams(m->checkpoint);
     *load = (gw_weights_options){.where = where,
@@ -53,7 +54,7 @@ gw_status gw_model_prepare(gw_model *m, const gw_model_options *o,
                                  .progress = o->progress,
                                  .progress_user = o->progress_user,
                                  .cancel = o->cancel};
-    gw_status status = gw_place_open(o, backends, &m->place);
+    gw_status status = gw_place_open(o, backends, passed, &m->place);
     if (status == GW_OK) {
         snprintf(m->converted, sizeof m->converted, "%s", o->weights ? o->weights : "");
         status = gw_arena_set_new(m->place.devices, m->place.n_devices, &m->arenas);
@@ -74,9 +75,9 @@ static gw_status place_layers(gw_model *m, const gw_model_options *o) {
 }
 
 static gw_status load_weights(gw_model *m, const gw_model_options *o,
-                              const gw_backend *const *backends) {
+                              const gw_backend *const *backends, const gw_passed *passed) {
     gw_weights_options load;
-    GW_TRY(gw_model_prepare(m, o, backends, &load));
+    GW_TRY(gw_model_prepare(m, o, backends, passed, &load));
     GW_TRY(place_layers(m, o));
     return gw_weights_load(m->weights, m->place.devices, m->place.n_devices, m->place.where, &load);
 }
@@ -93,6 +94,12 @@ static void fill_info(gw_model *m) {
         m->weights != NULL ? hp->family : gw_checkpoint_architecture(m->checkpoint);
     info->format = m->format;
     info->device = m->device_text;
+    info->placed = m->placed;
+    if (m->vocab != NULL && m->vocab->note[0] != '\0') {
+        size_t used = strlen(m->place.note);
+        snprintf(m->place.note + used, sizeof m->place.note - used, "%s%s", used > 0 ? "; " : "",
+                 m->vocab->note);
+    }
     info->note = m->place.note;
     gw_describe_shape(hp, info);
     if (m->weights == NULL) {
@@ -106,6 +113,7 @@ static void fill_info(gw_model *m) {
     info->decode_bytes = gw_weights_decode_bytes(m->weights);
     info->threads = m->place.info[0].threads;
     gw_place_text(&m->place, m->device_text, sizeof m->device_text);
+    gw_place_chosen(&m->place, m->placed, sizeof m->placed);
 }
 
 void gw_model_describe(const gw_model *model, gw_model_info *out) {
@@ -145,61 +153,65 @@ gw_status gw_model_read_memory(const gw_model *model, double *gbps) {
 
 /* ---- open and free -------------------------------------------------------------------------- */
 
-/* A device that nobody named has taken layers. */
-static int found_a_device(const gw_model *m, const gw_model_options *o) {
-    return o->device == NULL && m->place.n_devices > 1;
+/* A card that nobody named has taken layers. */
+static int found_a_card(const gw_model *m, const gw_model_options *o) {
+    return (o->device == NULL || m->place.automatic) && m->place.n_devices > 1 &&
+           m->place.offloaded > 0;
 }
 
-/* Programs of a device are built for the plans of a session: try a short one, so that a compiler
- * that fails is known before the model is given out. Too little memory is the session's matter. */
-static gw_status try_device(gw_model *m, const gw_model_options *o) {
-    gw_session_options few = {
-        .n_ctx = GW_PAGE, .chunk = o->chunk, .kv_type = o->kv_type, .cancel = o->cancel};
+/* Programs of a device are built for the plans of a session: try one, so that a compiler that fails
+ * is known before the model is given out. A card that was chosen by itself must have the memory,
+ * too; else that is the session's matter. */
+static gw_status try_card(gw_model *m, const gw_model_options *o) {
+    gw_session_options few = {.n_ctx = m->place.automatic ? gw_place_context(o, &m->hp) : GW_PAGE,
+                              .chunk = o->chunk,
+                              .kv_type = o->kv_type,
+                              .cancel = o->cancel,
+                              .progress = o->progress,
+                              .progress_user = o->progress_user};
     gw_session *session = NULL;
     gw_status status = gw_session_new(m, &few, &session);
     gw_session_free(session);
-    return status == GW_E_DEVICE || status == GW_E_CANCELLED ? status : GW_OK;
+    return status == GW_E_DEVICE || status == GW_E_CANCELLED || m->place.automatic ? status : GW_OK;
 }
 
-/* The device failed, as gw_error_text says: the same model at home. */
-static gw_status open_at_home(const gw_model_options *options, const gw_backend *const *backends,
-                              gw_model **out) {
-    char why[184]; /* what a note has room for */
-    gw_model_options home = *options;
-    snprintf(why, sizeof why, "%s", gw_error_text());
-    home.offload_layers = home.split = NULL;
-    GW_TRY(gw_engine_open(&home, backends, out));
-    gw_place *place = &(*out)->place;
-    snprintf(place->note, sizeof place->note, "layers stay at home: the %s computes; %s",
-             place->info[0].id, why);
+static gw_status open_once(gw_model *m, const gw_model_options *options,
+                           const gw_backend *const *backends, const gw_passed *passed) {
+    GW_TRY(gw_model_begin(m, options));
+    if (options->pretokenizer != NULL) {
+        GW_TRY(gw_checkpoint_set_pretokenizer(m->checkpoint, options->pretokenizer));
+    }
+    GW_TRY(open_tokenizer(m, options->vocab_only));
+    if (!options->vocab_only) {
+        GW_TRY(load_weights(m, options, backends, passed));
+        GW_TRY(found_a_card(m, options) ? try_card(m, options) : GW_OK);
+        GW_TRY(gw_checkpoint_unchanged(m->checkpoint));
+    }
+    fill_info(m);
     return GW_OK;
 }
 
 gw_status gw_engine_open(const gw_model_options *options, const gw_backend *const *backends,
                          gw_model **out) {
     double start = gw_seconds_now();
-    gw_model *m = calloc(1, sizeof *m);
-    if (m == NULL) {
-        return gw_fail(GW_E_NOMEM, "model", "no memory for the model");
-    }
+    gw_passed passed = {0};
     gw_status status;
-    int found = 0;
-    GW_TRY_DONE(gw_model_begin(m, options));
-    GW_TRY_DONE(open_tokenizer(m, options->vocab_only));
-    if (!options->vocab_only) {
-        status = load_weights(m, options, backends);
-        found = found_a_device(m, options);
-        status = status == GW_OK && found ? try_device(m, options) : status;
-        GW_TRY_DONE(status);
-        GW_TRY_DONE(gw_checkpoint_unchanged(m->checkpoint));
-    }
-    fill_info(m);
-    m->info.load_seconds = gw_seconds_now() - start;
-    *out = m;
-    return GW_OK;
-done:
-    gw_model_free(m);
-    return status == GW_E_DEVICE && found ? open_at_home(options, backends, out) : status;
+    int again;
+    do {
+        gw_model *m = calloc(1, sizeof *m);
+        if (m == NULL) {
+            return gw_fail(GW_E_NOMEM, "model", "no memory for the model");
+        }
+        status = open_once(m, options, backends, &passed);
+        again = status != GW_OK && gw_place_pass_over(&m->place, options, status, &passed);
+        if (status == GW_OK) {
+            m->info.load_seconds = gw_seconds_now() - start;
+            *out = m;
+        } else {
+            gw_model_free(m);
+        }
+    } while (again);
+    return status;
 }
 
 void gw_model_free(gw_model *model) {

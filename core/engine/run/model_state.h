@@ -16,7 +16,7 @@ struct gw_model {
     gw_weights *weights;
     gw_arena_set *arenas; /* shared by the plans of all sessions: one runs at a time */
     gw_model_info info;   /* strings below */
-    char name[256], device_text[512], format[32];
+    char name[256], device_text[512], placed[224], format[32];
     char converted[32]; /* options.weights */
 };
 
@@ -24,7 +24,8 @@ struct gw_model {
  * they are to be). m is freed by gw_model_free whatever happens. */
 gw_status gw_model_begin(gw_model *m, const gw_model_options *options);
 gw_status gw_model_prepare(gw_model *m, const gw_model_options *options,
-                           const gw_backend *const *backends, gw_weights_options *load);
+                           const gw_backend *const *backends, const gw_passed *passed,
+                           gw_weights_options *load);
 
 const gw_text_stream *gw_stream_text(const gw_stream *stream);
 

@@ -132,10 +132,10 @@ static size_t word_end(const gw_tokenizer *t, const char *text, size_t n) {
     return at;
 }
 
-gw_status gw_encode_spm(gw_encoding *e, const char *text, size_t n) {
+gw_status gw_encode_spm(gw_encoding *e, const char *text, size_t n, int first) {
     const gw_vocab *v = e->t->vocab;
     gw_vocab how = *v;
-    how.add_space_prefix = v->add_space_prefix && !e->joined;
+    how.add_space_prefix = v->add_space_prefix && !e->joined && (first || !v->space_first_only);
     e->normal.n = 0;
     GW_TRY(
         gw_normalize_sentencepiece(&how, e->t->inline_user, text, n, v->byte_fallback, &e->normal));

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "core/text/buffer.h"
+#include "core/text/tokens/pattern.h"
 
 const char GW_PATTERN_GPT2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
                                "|\\s+(?!\\S)|\\s+";
@@ -47,37 +48,10 @@ struct gw_splitter {
 
 /* ---- patterns ---------------------------------------------------------------------------- */
 
-#define SPACE_CLASS                                                                                \
-    "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"        \
-    "\\x{205f}\\x{3000}"
-
-/* \s is written out as White_Space (PCRE2 would add U+180E); the rest of the pattern stays. */
-static gw_status spell_out(const char *pattern, gw_bytes *out) {
-    int in_class = 0;
-    for (const char *p = pattern; *p != '\0'; p++) {
-        if (*p == '\\' && p[1] != '\0') {
-            p++;
-            if (*p == 's') {
-                GW_TRY(in_class ? GW_OK : gw_bytes_add(out, "[", 1));
-                GW_TRY(gw_bytes_add(out, SPACE_CLASS, strlen(SPACE_CLASS)));
-                GW_TRY(in_class ? GW_OK : gw_bytes_add(out, "]", 1));
-            } else if (*p == 'S' && !in_class) {
-                GW_TRY(gw_bytes_add(out, "[^" SPACE_CLASS "]", strlen(SPACE_CLASS) + 3));
-            } else {
-                GW_TRY(gw_bytes_add(out, p - 1, 2));
-            }
-            continue;
-        }
-        in_class = in_class ? *p != ']' : *p == '[';
-        GW_TRY(gw_bytes_add(out, p, 1));
-    }
-    return GW_OK;
-}
-
 static gw_status compile(const char *where, const gw_vocab_split *from, split *to) {
     gw_bytes spelled = {0};
     gw_status status = from->literal ? gw_bytes_add(&spelled, from->pattern, strlen(from->pattern))
-                                     : spell_out(from->pattern, &spelled);
+                                     : gw_pattern_spell(from->pattern, &spelled);
     if (status == GW_OK) {
         int error;
         PCRE2_SIZE at;

@@ -344,7 +344,7 @@ gw_status gw_encode_added(gw_encoding *e, const gw_trie *trie, const char *text,
 }
 
 static gw_status put_stretch(gw_encoding *e, const char *text, size_t n, int first) {
-    return e->t->vocab->kind == GW_VOCAB_SPM_BPE ? gw_encode_spm(e, text, n)
+    return e->t->vocab->kind == GW_VOCAB_SPM_BPE ? gw_encode_spm(e, text, n, first)
                                                  : gw_encode_bpe(e, text, n, first);
 }
 
@@ -359,7 +359,7 @@ static gw_status encode_all(gw_encoding *e, const char *text, size_t bytes, int 
         GW_TRY(gw_ids_add(&e->ids, v->bos));
     }
     GW_TRY(gw_encode_added(e, e->t->added, text, bytes, 1, put_stretch));
-    if ((flags & GW_TEXT_BOS) && v->add_eos && v->eos >= 0) {
+    if ((flags & (GW_TEXT_BOS | GW_TEXT_OPEN)) == GW_TEXT_BOS && v->add_eos && v->eos >= 0) {
         GW_TRY(gw_ids_add(&e->ids, v->eos));
     }
     return GW_OK;

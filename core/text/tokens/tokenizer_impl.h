@@ -55,7 +55,7 @@ static inline int gw_encoding_allows(const gw_encoding *e, int32_t id) {
 }
 
 /* One stretch of text between added tokens; first: it begins the whole text. n > 0. */
-gw_status gw_encode_spm(gw_encoding *e, const char *text, size_t n);
+gw_status gw_encode_spm(gw_encoding *e, const char *text, size_t n, int first);
 gw_status gw_encode_bpe(gw_encoding *e, const char *text, size_t n, int first);
 
 /* Normalise as the added tokens of the second kind need it (their own texts, too). */

@@ -48,8 +48,8 @@ static gw_status check_token(const char *where, const gw_vocab *vocab, size_t id
         return gw_fail(GW_E_METADATA, where, "token %zu has the unknown kind %u", id,
                        (unsigned)t->kind);
     }
-    if (t->bytes == 0 && t->kind != GW_TOKEN_UNUSED) {
-        return gw_fail(GW_E_METADATA, where, "token %zu has no text", id);
+    if (t->bytes == 0 && (t->kind == GW_TOKEN_NORMAL || t->kind == GW_TOKEN_USER)) {
+        t->kind = GW_TOKEN_UNUSED; /* no text can be made of it: a converter lost its bytes */
     }
     if (t->bytes > TOKEN_BYTES_MAX) {
         return gw_fail(GW_E_LIMIT, where, "token %zu is %u bytes long", id, (unsigned)t->bytes);

@@ -85,6 +85,7 @@ typedef struct gw_vocab {
     int nfkc;                /* normalise to NFKC first                                        */
     const uint8_t *charsmap; /* SentencePiece precompiled_charsmap; NULL: identity       */
     size_t charsmap_bytes;
+    char note[160];  /* what of the file is not used, for people; "": nothing    */
     gw_arena *arena; /* owner of tokens, merges, splits and every text; NULL: borrowed    */
 } gw_vocab;
 

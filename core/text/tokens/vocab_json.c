@@ -234,7 +234,7 @@ gw_status gw_vocab_read_tokenizer_json(const char *where, const void *bytes, siz
     json_t *root = NULL;
     gw_vocab v;
     gw_vocab_init(&v);
-    GW_TRY(gw_json_parse(where, bytes, n, &root));
+    GW_TRY(gw_json_parse_settings(where, bytes, n, &root));
     gw_status status = GW_OK;
     v.arena = gw_arena_new();
     GW_TRY_DONE(v.arena == NULL ? no_memory(where) : GW_OK);

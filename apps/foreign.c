@@ -1,0 +1,158 @@
+/* apps/foreign.c - what people type who come from llama.cpp: options without a meaning here are
+ * taken, with a line when something else was hoped for; those that would change the text are
+ * answered with what to use instead. */
+#include "apps/foreign.h"
+
+#include <string.h>
+
+#include "apps/common.h"
+
+typedef enum answer {
+    TAKEN, /* it is how things are here */
+    NOTED, /* taken, and a line says what happens instead */
+    REFUSED
+} answer;
+
+typedef enum operand {
+    ALONE,
+    SWITCH, /* perhaps on, off, auto, 0, 1 */
+    VALUE
+} operand;
+
+typedef struct foreign {
+    const char *names;
+    unsigned commands;
+    operand operand;
+    answer answer;
+    const char *say; /* behind the name and a colon */
+} foreign;
+
+static const char maps[] = "weights are read where they lie in the file's cache, which needs no "
+                           "option";
+static const char rope[] = "the position scaling of the model's own files is used";
+static const char talk[] = "'godwit chat' talks with a model";
+static const char fetch[] = "models are not downloaded: fetch the .gguf file, then -m FILE";
+static const char moe[] = "mixtures of experts are not supported yet";
+
+static const foreign table[] = {
+    {"-no-cnv --no-conversation", CMD_RUN, ALONE, TAKEN, ""},
+    {"-no-cnv --no-conversation", CMD_CHAT, ALONE, REFUSED, "'godwit run' continues a text"},
+    {"-cnv --conversation", CMD_CHAT, ALONE, TAKEN, ""},
+    {"-cnv --conversation", CMD_RUN, ALONE, REFUSED, talk},
+    {"-i --interactive -if --interactive-first -ins --instruct", CMD_CHAT, ALONE, TAKEN, ""},
+    {"-i --interactive -if --interactive-first -ins --instruct", CMD_RUN, ALONE, REFUSED, talk},
+    {"--in-prefix --in-suffix", CMD_TEXT, VALUE, REFUSED,
+     "'godwit chat' writes messages as the model's template says; --chat-template names another"},
+    {"--chat-template-file", CMD_TEXT, VALUE, REFUSED,
+     "--chat-template NAME takes the templates that are known by name"},
+    {"--jinja --no-jinja", CMD_TEXT, ALONE, TAKEN, ""},
+    {"-fa --flash-attn", CMD_MODEL, SWITCH, TAKEN, ""},
+    {"--color -co --log-colors", CMD_TEXT, SWITCH, TAKEN, ""},
+    {"--simple-io --no-warmup --warmup --log-disable --no-perf --perf -cb --cont-batching "
+     "--no-escape --mmap -kvo --kv-offload --fit",
+     CMD_MODEL | CMD_TOKENIZE, SWITCH, TAKEN, ""},
+    {"-mmp", CMD_BENCH, VALUE, TAKEN, ""},
+    {"--no-mmap", CMD_MODEL, ALONE, NOTED, maps},
+    {"--mlock", CMD_MODEL, ALONE, NOTED, maps},
+    {"-dio --direct-io", CMD_MODEL, SWITCH, NOTED, maps},
+    {"-tb --threads-batch", CMD_MODEL, VALUE, NOTED, "prompts take the threads of -t, too"},
+    {"--numa --prio --prio-batch --poll --poll-batch -C --cpu-mask -Cr --cpu-range --cpu-strict",
+     CMD_MODEL, VALUE, NOTED, "threads stay where 'taskset' or 'numactl' in front puts them"},
+    {"-v --verbose --log-verbose --verbose-prompt", CMD_ALL, ALONE, NOTED,
+     "'godwit inspect' shows a model, 'godwit tokenize' the tokens of a text"},
+    {"-np --parallel", CMD_MODEL, VALUE, NOTED, "one text is computed at a time"},
+    {"-nkvo --no-kv-offload", CMD_MODEL, ALONE, NOTED,
+     "the cache of a layer lies where the layer runs; --offload-layers N moves fewer"},
+    {"-nopo --no-op-offload", CMD_MODEL, ALONE, NOTED,
+     "a layer runs where its weights are; --offload-layers N moves fewer"},
+    {"-mg --main-gpu", CMD_MODEL, VALUE, REFUSED,
+     "--device names the card, as in --device hip:1 ('godwit devices' lists them)"},
+    {"-hf -hfr --hf-repo -hff --hf-file -mu --model-url -dr --docker-repo", CMD_ALL, VALUE, REFUSED,
+     fetch},
+    {"--lora --lora-scaled --lora-base --control-vector", CMD_MODEL, VALUE, REFUSED,
+     "adapters are not supported: merge them into the model first"},
+    {"--mmproj -mm --image --audio", CMD_MODEL, VALUE, REFUSED, "models read text alone here"},
+    {"--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx "
+     "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast",
+     CMD_MODEL, VALUE, REFUSED, rope},
+    {"-ot --override-tensor -ncmoe --n-cpu-moe", CMD_MODEL, VALUE, REFUSED, moe},
+    {"-cmoe --cpu-moe", CMD_MODEL, ALONE, REFUSED, moe},
+    {"--override-kv", CMD_MODEL, VALUE, REFUSED, "what the model's file says is used as it is"},
+    {"--host --port --api-key", CMD_ALL, VALUE, REFUSED, "there is no server here"},
+    {"-gan --grp-attn-n -gaw --grp-attn-w", CMD_TEXT, VALUE, REFUSED,
+     "--context-shift goes on where the context ends"},
+    {"--prompt-cache-all", CMD_RUN, ALONE, NOTED, "the cache has the prompt and not the answer"},
+    {"-bf --binary-file", CMD_RUN, VALUE, REFUSED, "-f FILE takes any bytes"},
+    {"-dt --defrag-thold", CMD_MODEL, VALUE, TAKEN, ""},
+    {"--draft-max --draft-n", CMD_TEXT | CMD_BENCH, VALUE, REFUSED, "--draft-length fixed:K"},
+    {"--draft-min --draft-n-min --draft-p-min", CMD_TEXT | CMD_BENCH, VALUE, NOTED,
+     "--draft-length cost finds out what pays"},
+    {"-devd --device-draft", CMD_TEXT | CMD_BENCH, VALUE, REFUSED, "--draft-device NAME"},
+    {"-lcs -lcd --lookup-cache-static --lookup-cache-dynamic", CMD_TEXT, VALUE, REFUSED,
+     "--draft ngram --draft-file FILE"},
+    {"--list-devices", CMD_ALL, ALONE, REFUSED, "'godwit devices' lists them"},
+    {NULL, 0, ALONE, TAKEN, ""},
+};
+
+static int has_name(const char *names, const char *name, size_t bytes) {
+    for (size_t n; names += strspn(names, " "), (n = strcspn(names, " ")) > 0; names += n) {
+        if (n == bytes && memcmp(names, name, n) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int is_switch(const char *text) {
+    static const char *const words[] = {"on", "off", "auto", "0", "1", "enabled", "disabled"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* How several cards share a model: by layers, always. */
+static int take_split_mode(const char *value) {
+    if (strcmp(value, "layer") == 0) {
+        return 0;
+    }
+    app_error("-sm: layers are shared, as 'layer' says; %s",
+              strcmp(value, "none") == 0 ? "for one card name it, as in --device hip:0"
+                                         : "rows and tensors stay whole");
+    return APP_USAGE;
+}
+
+int foreign_take(app_options *o, const app_command *command, const char *name, size_t bytes,
+                 int argc, char **argv, int *i) {
+    const char *value = name[bytes] == '=' ? name + bytes + 1 : NULL;
+    int split_mode = has_name("-sm --split-mode", name, bytes) && (command->bit & CMD_MODEL) != 0;
+    const foreign *row = table;
+    while (row->names != NULL && !split_mode &&
+           !((row->commands & command->bit) != 0 && has_name(row->names, name, bytes))) {
+        row++;
+    }
+    if (row->names == NULL && !split_mode) {
+        return -1;
+    }
+    if (!split_mode && row->answer == REFUSED) {
+        app_error("%.*s is no option here: %s", (int)bytes, name, row->say);
+        return APP_USAGE;
+    }
+    operand wants = split_mode ? VALUE : row->operand;
+    if (value == NULL && *i + 1 < argc &&
+        (wants == VALUE || (wants == SWITCH && is_switch(argv[*i + 1])))) {
+        value = argv[++*i];
+    }
+    if (value == NULL && wants == VALUE) {
+        app_error("%.*s needs a value", (int)bytes, name);
+        return APP_USAGE;
+    }
+    if (split_mode) {
+        return take_split_mode(value);
+    }
+    return row->answer == NOTED
+               ? options_note(o, "%.*s changes nothing: %s", (int)bytes, name, row->say)
+               : 0;
+}

@@ -1,0 +1,177 @@
+/* core/text/tokens/pattern.c - Oniguruma's expressions in PCRE2's words: see pattern.h. */
+#include "core/text/tokens/pattern.h"
+
+#include <string.h>
+
+#define SPACES                                                                                     \
+    "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"        \
+    "\\x{205f}\\x{3000}"
+#define HEX "0-9A-Fa-f"
+
+enum { DEPTH_MAX = 16 };
+
+static gw_status put(gw_bytes *out, const char *text) {
+    return gw_bytes_add(out, text, strlen(text));
+}
+
+/* "\s" and the like outside of a class; *at on the backslash, left behind the escape. */
+static gw_status put_escape(const char **at, gw_bytes *out) {
+    const char *p = *at;
+    size_t n = p[1] != '\0' ? 2 : 1;
+    *at = p + n;
+    switch (p[1]) {
+    case 's':
+        return put(out, "[" SPACES "]");
+    case 'S':
+        return put(out, "[^" SPACES "]");
+    case 'h':
+        return put(out, "[" HEX "]");
+    case 'H':
+        return put(out, "[^" HEX "]");
+    default:
+        return gw_bytes_add(out, p, n);
+    }
+}
+
+static int is_posix(const char *p) { return p[0] == '[' && p[1] == ':' && strstr(p, ":]") != NULL; }
+
+/* Where the class that begins at p ends: behind its bracket, or at the end of the text. *plain: it
+ * has neither a class nor an intersection within. */
+static const char *class_end(const char *p, int *plain) {
+    int depth = 0;
+    *plain = 1;
+    for (const char *first = NULL; *p != '\0'; p++) {
+        if (*p == '\\' && p[1] != '\0') {
+            p++;
+        } else if (depth > 0 && is_posix(p)) {
+            p = strstr(p, ":]") + 1;
+        } else if (*p == '[') {
+            *plain = *plain && depth == 0;
+            depth++;
+            p += p[1] == '^';
+            first = p + 1;
+        } else if (*p == '&' && p[1] == '&') {
+            *plain = 0;
+        } else if (*p == ']' && p != first && --depth == 0) {
+            return p + 1;
+        }
+    }
+    return p;
+}
+
+/* Members of a class from *at on, up to &&, ] or [: appended as they are, with escapes in words
+ * that PCRE2 has. Escapes that leave something out cannot stand beside others there: they go to
+ * `more`, a list of alternatives. */
+static gw_status put_members(const char **at, const char *first, gw_bytes *out, gw_bytes *more) {
+    const char *p = *at;
+    while (*p != '\0' && !(*p == ']' && p != first) && !(*p == '&' && p[1] == '&')) {
+        size_t n = p[0] == '\\' && p[1] != '\0' ? 2 : 1;
+        if (is_posix(p)) {
+            n = (size_t)(strstr(p, ":]") + 2 - p);
+        } else if (*p == '[') {
+            break;
+        }
+        if (n == 2 && p[1] == 's') {
+            GW_TRY(put(out, SPACES));
+        } else if (n == 2 && p[1] == 'h') {
+            GW_TRY(put(out, HEX));
+        } else if (n == 2 && (p[1] == 'S' || p[1] == 'H')) {
+            GW_TRY(put(more, p[1] == 'S' ? "|[^" SPACES "]" : "|[^" HEX "]"));
+        } else {
+            GW_TRY(gw_bytes_add(out, p, n));
+        }
+        p += n;
+    }
+    *at = p;
+    return GW_OK;
+}
+
+static gw_status put_class(const char **at, int depth, gw_bytes *out);
+
+/* One side of an intersection as an expression of one character. */
+static gw_status put_side(const char **at, const char *first, int depth, gw_bytes *out) {
+    gw_bytes members = {0}, more = {0};
+    gw_status status = GW_OK;
+    while (status == GW_OK && **at != '\0' && !(**at == ']' && *at != first) &&
+           !((*at)[0] == '&' && (*at)[1] == '&')) {
+        if (**at == '[' && !is_posix(*at)) {
+            status = put(&more, "|");
+            status = status == GW_OK ? put_class(at, depth + 1, &more) : status;
+        } else {
+            status = put_members(at, first, &members, &more);
+        }
+    }
+    status = status == GW_OK ? put(out, "(?:") : status;
+    if (members.n > 0) {
+        status = status == GW_OK ? put(out, "[") : status;
+        status = status == GW_OK ? gw_bytes_add(out, members.data, members.n) : status;
+        status = status == GW_OK ? put(out, "]") : status;
+    }
+    size_t skip = members.n == 0 && more.n > 0; /* the first bar */
+    if (status == GW_OK && more.n > 0) {
+        status = gw_bytes_add(out, more.data + skip, more.n - skip);
+    } else if (status == GW_OK && members.n == 0) {
+        status = put(out, "(?!)");
+    }
+    free(members.data);
+    free(more.data);
+    return status == GW_OK ? put(out, ")") : status;
+}
+
+/* The class at *at, which is left behind it. One with others within becomes a group: all sides but
+ * the last as conditions in front of it. */
+static gw_status put_class(const char **at, int depth, gw_bytes *out) {
+    int plain, negated = (*at)[1] == '^';
+    const char *end = class_end(*at, &plain), *first = *at + 1 + negated;
+    gw_bytes rest = {0};
+    if (depth > DEPTH_MAX) {
+        return gw_fail(GW_E_LIMIT, NULL, "more than %d classes within another", (int)DEPTH_MAX);
+    }
+    if (plain) { /* one class of PCRE2 unless it has \S */
+        gw_bytes more = {0};
+        const char *p = first;
+        gw_status status = put(out, negated ? "[^" : "[");
+        size_t open = out->n;
+        status = status == GW_OK ? put_members(&p, first, out, &more) : status;
+        if (status == GW_OK && more.n > 0) {
+            out->n = open - (negated ? 2 : 1);
+        } else if (status == GW_OK && *p == ']') {
+            status = put(out, "]");
+        }
+        int whole = more.n == 0;
+        free(more.data);
+        if (status != GW_OK || whole) {
+            *at = end;
+            return status;
+        }
+    }
+    const char *p = first;
+    GW_TRY(put(out, negated ? "(?:(?!" : "(?:"));
+    gw_status status = put_side(&p, first, depth, &rest);
+    while (status == GW_OK && p[0] == '&' && p[1] == '&') {
+        p += 2;
+        status = put(out, "(?=");
+        status = status == GW_OK ? gw_bytes_add(out, rest.data, rest.n) : status;
+        status = status == GW_OK ? put(out, ")") : status;
+        rest.n = 0;
+        status = status == GW_OK ? put_side(&p, first, depth, &rest) : status;
+    }
+    status = status == GW_OK ? gw_bytes_add(out, rest.data, rest.n) : status;
+    free(rest.data);
+    GW_TRY(status);
+    *at = *p == ']' ? p + 1 : end;
+    return put(out, negated ? ")(?s:.))" : ")");
+}
+
+gw_status gw_pattern_spell(const char *pattern, gw_bytes *out) {
+    for (const char *p = pattern; *p != '\0';) {
+        if (*p == '\\') {
+            GW_TRY(put_escape(&p, out));
+        } else if (*p == '[') {
+            GW_TRY(put_class(&p, 0, out));
+        } else {
+            GW_TRY(gw_bytes_add(out, p++, 1));
+        }
+    }
+    return GW_OK;
+}

@@ -1,0 +1,111 @@
+# tests/test_newcomer.py - what people type who come from elsewhere, and files with the oddities that
+# people hand on: taken, answered with what to use instead, or noted; never a wrong guess.
+import resource
+import subprocess
+
+import pytest
+
+from program import BIN, DATA, EMULATOR, SLOW, run
+
+SMALL = DATA / "tales-2m-q4_0.gguf"
+SHORT = ("-n", 4, "--temp", 0, "--no-stats")
+
+
+def text(*args, **more):
+    return run("run", "-m", SMALL, *SHORT, *args, **more).stdout
+
+
+# ---- where the prompt comes from -------------------------------------------------------------------
+
+def test_prompt_down_a_pipe():
+    want = text("-p", "The old king")
+    assert text(input="The old king") == text(input="The old king\n") == want
+    assert text("-p", "The old king", input="Another") == want  # what is said wins
+    assert text(input="") == text("-p", "Once upon a time")
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\r"])
+def test_line_end_of_a_file(tmp_path, end):
+    (tmp_path / "prompt.txt").write_bytes(b"The sea" + end.encode())
+    assert text("-f", tmp_path / "prompt.txt") == text("-p", "The sea")
+
+
+def test_model_as_a_word_or_a_folder(tmp_path):
+    want = text("-p", "The sea")
+    assert run("run", SMALL, *SHORT, "-p", "The sea").stdout == want
+    (tmp_path / "one.gguf").symlink_to(SMALL)
+    assert run("run", tmp_path, *SHORT, "-p", "The sea").stdout == want
+    (tmp_path / "two.gguf").symlink_to(SMALL)
+    done = run("run", tmp_path, "-p", "a", check=False)
+    assert done.returncode != 0 and "2 .gguf files" in done.stderr
+
+
+def test_escapes():
+    assert text("-p", r"a\nb\x21", "-e") == text("-p", "a\nb!")
+    assert text("-p", r"a\q", "-e") == text("-p", r"a\q") and r"\q" in text("-p", r"a\q")
+
+
+def test_first_message_of_a_chat(tmp_path):
+    args = ("chat", SMALL, "-n", 3, "--temp", 0, "-q")
+    (tmp_path / "m.txt").write_text("Hello\r\n")
+    want = run(*args, input="Hello\n").stdout
+    assert want == run(*args, "-p", "Hello").stdout == run(*args, "-f", tmp_path / "m.txt").stdout
+    assert run(*args, "-p", "Hello", "--single-turn", input="More\n").stdout == want
+
+
+# ---- options of llama.cpp ---------------------------------------------------------------------------
+
+@pytest.mark.parametrize("options,note", [
+    ("-fa", ""), ("-fa on", ""), ("--flash-attn=auto", ""), ("--color", ""), ("-no-cnv", ""), ("-sm layer", ""),
+    ("--top_k 40", ""), ("--no-mmap", "--no-mmap changes nothing"), ("--mlock", "--mlock"), ("-tb 2", "-tb")])
+def test_taken(options, note):
+    done = run("run", "-m", SMALL, *SHORT, "-p", "The sea", *options.split())
+    assert done.stdout == text("-p", "The sea")
+    assert done.stderr.startswith(note) and done.stderr.count("\n") == (note != "")
+
+
+@pytest.mark.parametrize("options,instead", [
+    ("-i", "godwit chat"), ("-cnv", "godwit chat"), ("-hf a/b", "-m FILE"), ("-mg 1", "--device hip:1"),
+    ("-sm row", "layers"), ("--rope-freq-base 1e6", "model's own"), ("--lora x", "merge"), ("--port 80", "server")])
+def test_answered(options, instead):
+    done = run("run", "-m", SMALL, *options.split(), check=False)
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert instead in done.stderr and "did you mean" not in done.stderr
+
+
+def test_unknown_variables_are_named():
+    done = run("run", "-m", SMALL, *SHORT, "-p", "a", env={"GODWIT_ARG_TMEP": "1", "GODWIT_ARG_ZZZZZZ": "1"})
+    assert "GODWIT_ARG_TMEP is no option: did you mean GODWIT_ARG_TEMP" in done.stderr
+    assert "GODWIT_ARG_ZZZZZZ is no option\n" in done.stderr
+
+
+# ---- notes ------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("args,word", [
+    (("-p", "a", "-c", 8192), "trained for 1024"),
+    (("-p", "<s>a"), "--special"),
+    (("-p", "<s>a", "--special"), "two start tokens")])
+def test_notes(args, word):
+    done = run("run", "-m", SMALL, *SHORT, *args)
+    assert word in done.stderr and done.stderr.count("\n") == 1
+    assert run("run", "-m", SMALL, *SHORT, *args, "-q").stderr == ""
+    assert run("run", "-m", SMALL, *SHORT, "-p", "a").stderr == ""
+
+
+@pytest.mark.skipif(SLOW, reason="sanitizers and emulators need more addresses")
+def test_little_address_space():
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))
+    done = subprocess.run([*EMULATOR, BIN, "run", "-m", SMALL, "-n", "2", "-p", "a", "-q", "-t", "2"],
+                          preexec_fn=limit, capture_output=True)
+    assert done.returncode == 0, done.stderr
+
+
+# ---- the device chosen by itself --------------------------------------------------------------------
+
+AUTO = {"GODWIT_ARG_DEVICE": "", "GODWIT_HIP_DRIVER": "none"}
+
+
+def test_without_a_card_nothing_is_said():
+    assert run("run", "-m", SMALL, *SHORT, "-p", "a", env=AUTO).stderr == ""
+    assert run("run", "-m", SMALL, *SHORT, "-p", "a", "--device", "auto", env={**AUTO, "GODWIT_OPENCL": "item"}).stderr == ""

@@ -1,0 +1,85 @@
+/* tests/test_pattern.c - expressions of tokenizer files as Oniguruma reads them: classes within
+ * classes, intersections, escapes; by the pieces that they cut. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/text/tokens/pretokenize.h"
+
+/* The pieces of text joined by bars. */
+static void cut(const char *pattern, const char *text, char *out) {
+    gw_vocab_split split = {pattern, GW_SPLIT_ISOLATED, 0, 0};
+    gw_vocab vocab;
+    gw_splitter *splitter = NULL;
+    gw_split_work *work = NULL;
+    const gw_span *spans = NULL;
+    size_t n = 0, used = 0;
+    gw_vocab_init(&vocab);
+    vocab.splits = &split;
+    vocab.n_splits = 1;
+    assert_int_equal(gw_splitter_new(NULL, &vocab, &splitter), GW_OK);
+    assert_int_equal(gw_split_work_new(&work), GW_OK);
+    assert_int_equal(gw_splitter_run(splitter, work, text, strlen(text), &spans, &n), GW_OK);
+    for (size_t i = 0; i < n; i++) {
+        out[used] = '|';
+        used += i > 0;
+        memcpy(out + used, text + spans[i].start, spans[i].bytes);
+        used += spans[i].bytes;
+    }
+    out[used] = '\0';
+    gw_split_work_free(work);
+    gw_splitter_free(splitter);
+}
+
+static void test_classes(void **state) {
+    (void)state;
+    static const struct {
+        const char *pattern, *text, *want;
+    } rows[] = {
+        {"[a-z&&[^aeiou]]+", "the hen", "th|e |h|e|n"},
+        {"[a-z&&b-y&&[^m]]+", "abcmyz", "a|bc|m|y|z"},
+        {"[^a-z&&[^aeiou]]+", "the 1", "th|e 1"}, /* all but the consonants */
+        {"[x[0-9]]+", "ax12b", "a|x12|b"},
+        {"[[a-c][^a-z]]+", "dab 1e", "d|ab 1|e"},
+        {"[\\p{Lu}&&[^\\p{Han}A]]+", "ABC", "A|BC"},
+        {"[\\S&&[^0-9]]+", "a1 b", "a|1 |b"},
+        {"[\\s\\p{L}]+", "1a b2", "1|a b|2"},
+        {"[^\\S\\n]+", "a \n b", "a| |\n| |b"},
+        {"\\h+", "xafz", "x|af|z"},
+        {"[]a]+", "]ab", "]a|b"},
+        {"[a&b]+", "&c", "&|c"},
+        {"[[:digit:]x]+", "12xy", "12x|y"},
+        {"\\[a\\]", "x[a]y", "x|[a]|y"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char got[64];
+        cut(rows[i].pattern, rows[i].text, got);
+        if (strcmp(got, rows[i].want) != 0) {
+            fail_msg("%s: %s, not %s", rows[i].pattern, got, rows[i].want);
+        }
+    }
+}
+
+static void test_depth(void **state) {
+    (void)state;
+    char pattern[4096];
+    gw_vocab_split split = {pattern, GW_SPLIT_ISOLATED, 0, 0};
+    gw_vocab vocab;
+    gw_splitter *splitter = NULL;
+    memset(pattern, '[', sizeof pattern);
+    pattern[sizeof pattern - 1] = '\0';
+    gw_vocab_init(&vocab);
+    vocab.splits = &split;
+    vocab.n_splits = 1;
+    assert_int_equal(gw_splitter_new("x", &vocab, &splitter), GW_E_LIMIT);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_classes),
+                                       cmocka_unit_test(test_depth)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
