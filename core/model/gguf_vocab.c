@@ -41,7 +41,9 @@ static const struct {
 } aliases[] = {
     {"llama3", "llama-bpe"}, {"llama-v3", "llama-bpe"},     {"falcon3", "llama-bpe"},
     {"phi-2", "gpt-2"},      {"deepseek-r1-qwen", "qwen2"}, {"refact", "starcoder"},
-    {"smollm", "starcoder"}, {"codeshell", "starcoder"},
+    {"smollm", "starcoder"}, {"falcon-h1", "llama-bpe"},    {"jina-v5-nano", "llama-bpe"},
+    {"lfm2", "llama-bpe"},   {"midm-2.0", "llama-bpe"},     {"pixtral", "llama-bpe"},
+    {"megrez", "qwen2"},     {"codeshell", "starcoder"},
 };
 
 /* asked: in place of what the file says; NULL: nothing. */

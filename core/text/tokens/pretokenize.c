@@ -19,15 +19,19 @@ static const struct known_list {
     const char *names; /* separated by spaces */
     const char *patterns[LIST_MAX];
 } LISTS[] = {
-    {"gpt-2 gpt2 mpt olmo jais phi-2", {GW_PATTERN_GPT2}},
+    {"gpt-2 gpt2 mpt olmo jais phi-2 a.x-4.0 exaone4 gigachat granite-docling jina-de jina-es "
+     "jina-v2-de "
+     "jina-v2-es mellum modern-bert trillion",
+     {GW_PATTERN_GPT2}},
     {"llama-bpe llama3 llama-v3 dbrx smaug-bpe",
      {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}"
       "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
-    {"qwen2 stablelm2",
+    {"qwen2 stablelm2 f2llmv2 grok-2 hunyuan kormo solar-open",
      {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
       "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
     {"falcon", {PUNCTUATION, GW_PATTERN_GPT2, "[0-9][0-9][0-9]"}},
-    {"starcoder refact command-r smollm codeshell", {"\\p{N}", GW_PATTERN_GPT2}},
+    {"starcoder refact command-r smollm codeshell exaone mellum2 minerva-7b",
+     {"\\p{N}", GW_PATTERN_GPT2}},
     {"deepseek-coder",
      {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+",
       "[\\x{4e00}-\\x{9fa5}\\x{0800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+", "\\p{N}"}},
