@@ -213,11 +213,12 @@ static gw_status read_ids(const gw_gguf *g, gw_vocab *v) {
 }
 
 static gw_status read_flags(const gw_gguf *g, gw_vocab *v) {
-    int spm = v->kind == GW_VOCAB_SPM_BPE, llama3 = strcmp(v->pre, "llama-bpe") == 0;
+    int spm = v->kind == GW_VOCAB_SPM_BPE,
+        llama3 = strcmp(v->pre, "llama-bpe") == 0 || strcmp(v->pre, "tekken") == 0;
     v->add_bos = spm || llama3;
     v->add_space_prefix = spm;
     v->ignore_merges = !spm && llama3;
-    v->nfc = !spm && strcmp(v->pre, "qwen2") == 0;
+    v->nfc = !spm && (strcmp(v->pre, "qwen2") == 0 || strcmp(v->pre, "qwen35") == 0);
     GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_bos_token", &v->add_bos, NULL));
     GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_eos_token", &v->add_eos, NULL));
     GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, NULL));
