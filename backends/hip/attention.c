@@ -70,11 +70,11 @@ static void cut_pages(struct gw_attend_params *p, const gw_format *cache, int he
                     2 * (p->scale_bytes + p->fresh_bytes) + GW_ATTEND_STAGES * p->chunk;
 }
 
-int gw_hip_takes_rope(const struct gw_segment *segment, const gw_node *before,
-                      const gw_node *node) {
+int gw_hip_can_fuse_rope(const struct gw_segment *segment, const gw_node *before,
+                         const gw_node *node) {
     if (segment->device->no_fuse || before->op != GW_OP_ROPE_KV || node->op != GW_OP_ATTENTION ||
         node->kernel->record != record_attention || node->in[0] != before->out ||
-        !gw_hip_apart(before->in[0], node->out)) {
+        !gw_hip_disjoint(before->in[0], node->out)) {
         return 0;
     }
     return node->in[1] == before->in[1] && node->in[2] == before->in[2] &&
@@ -117,12 +117,12 @@ static int tile_bytes(const struct gw_attend_params *p, gw_fmt cache) {
 static int begins_beside(struct gw_segment *segment, size_t front, unsigned shared) {
     const struct gw_device *d = segment->device;
     gw_hip_launch *before = front > 0 ? &segment->launches[front - 1] : NULL;
-    int roomy = d->carves && before != NULL && before->spares &&
-                before->shared_bytes + shared + RESERVED <= (unsigned)d->shared_bytes;
-    if (roomy) {
-        before->roomy = 1;
+    int carve_out = d->has_carve_out && before != NULL && before->has_slack &&
+                    before->shared_bytes + shared + RESERVED <= (unsigned)d->shared_bytes;
+    if (carve_out) {
+        before->carve_out = 1;
     }
-    return roomy;
+    return carve_out;
 }
 
 /* Is launch number `front` - 1 ROPE_KV of several rows, which gw_attend_rows does itself? */
@@ -150,7 +150,7 @@ static int takes(struct gw_segment *segment, int way, size_t front, int pages, i
         return 0;
     }
     segment->launches[front].ways &= ~(1 << way);
-    if (turns_rows(segment) && (way == GW_HIP_ROWS || way == GW_HIP_BLOCK)) {
+    if (turns_rows(segment) && (way == GW_HIP_ATTEND_ROWS || way == GW_HIP_ATTEND_BLOCK)) {
         segment->launches[front - 1].ways &= ~(1 << way);
     }
     return 1;
@@ -200,7 +200,7 @@ static gw_status record_block(struct gw_segment *segment, const gw_node *node, s
     if (p->e > GW_BLOCK_THREADS || (unsigned)p->heads * rows > GW_BLOCK_MOST * (unsigned)d->units) {
         pages = 0;
     }
-    if (!takes(segment, GW_HIP_BLOCK, front, pages, first)) {
+    if (!takes(segment, GW_HIP_ATTEND_BLOCK, front, pages, first)) {
         return GW_OK;
     }
     if (!one && stand_alone(segment, front, (unsigned)p->heads * rows)) {
@@ -208,15 +208,16 @@ static gw_status record_block(struct gw_segment *segment, const gw_node *node, s
         shared = shared > half ? shared : half;
     }
     /* Several rows: a multiprocessor that products have given all of to shared memory stays so. */
-    int roomy = one ? p->e <= GW_BLOCK_FEWER && begins_beside(segment, front, shared) : d->carves;
-    int fewer = one ? roomy : new_at_once(p->e, GW_BLOCK_FEWER) >= segment->rows;
+    int carve_out =
+        one ? p->e <= GW_BLOCK_FEWER && begins_beside(segment, front, shared) : d->has_carve_out;
+    int fewer = one ? carve_out : new_at_once(p->e, GW_BLOCK_FEWER) >= segment->rows;
     snprintf(name, sizeof name, "gw_attend_%s_%s", one ? "block" : "rows",
              gw_format_of(node->in[1]->fmt)->name);
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)(p->heads / p->kv_heads), rows,
                          (unsigned)p->kv_heads, fewer ? GW_BLOCK_FEWER : GW_BLOCK_THREADS, 1, 1,
                          shared, p, sizeof *p));
-    segment->launches[segment->n - 1].ways = 1 << GW_HIP_BLOCK;
-    segment->launches[segment->n - 1].roomy = roomy;
+    segment->launches[segment->n - 1].ways = 1 << GW_HIP_ATTEND_BLOCK;
+    segment->launches[segment->n - 1].carve_out = carve_out;
     return GW_OK;
 }
 
@@ -242,7 +243,8 @@ static gw_status record_split(struct gw_segment *segment, const gw_node *node, s
     /* Beyond these a team per page, with a join of its own, is faster (measured on an H200 with
      * groups of 1, 3, 4, 7 and 8, one to eight rows). */
     int pages = group > 1 ? GW_SPLIT_PAGES : GW_SPLIT_ALONE;
-    if (segment->most_pages[GW_HIP_DEEP] > pages || segment->most_pages[GW_HIP_WHOLE] > pages) {
+    if (segment->most_pages[GW_HIP_ATTEND_DEEP] > pages ||
+        segment->most_pages[GW_HIP_ATTEND_WHOLE] > pages) {
         pages = p->block_has > 4 ? GW_SPLIT_FEW_HEADS
                 : p->e > 64      ? GW_SPLIT_FEW
                                  : GW_SPLIT_FEW_NARROW;
@@ -252,17 +254,17 @@ static gw_status record_split(struct gw_segment *segment, const gw_node *node, s
     while (pages > 0 && 4 * GW_SPLIT_FLOATS(p->e, pages) > shared) {
         pages--;
     }
-    if (!takes(segment, GW_HIP_SPLIT, front, p->e > GW_SPLIT_THREADS || blocks < 2 ? 0 : pages,
-               first)) {
+    if (!takes(segment, GW_HIP_ATTEND_SPLIT, front,
+               p->e > GW_SPLIT_THREADS || blocks < 2 ? 0 : pages, first)) {
         return GW_OK;
     }
-    GW_TRY(gw_hip_arrived(segment, (size_t)p->parts.rows * (size_t)p->heads, &p->arrived));
+    GW_TRY(gw_hip_counters(segment, (size_t)p->parts.rows * (size_t)p->heads, &p->arrived));
     char name[48];
     snprintf(name, sizeof name, "gw_attend_split_%s", cache->name);
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)blocks, (unsigned)segment->rows, columns,
                          GW_SPLIT_THREADS, 1, 1, (unsigned)shared, p, sizeof *p));
-    segment->launches[segment->n - 1].ways = 1 << GW_HIP_SPLIT;
-    segment->launches[segment->n - 1].roomy = begins_beside(segment, front, (unsigned)shared);
+    segment->launches[segment->n - 1].ways = 1 << GW_HIP_ATTEND_SPLIT;
+    segment->launches[segment->n - 1].carve_out = begins_beside(segment, front, (unsigned)shared);
     return GW_OK;
 }
 
@@ -280,13 +282,13 @@ static gw_status record_rows(struct gw_segment *segment, const gw_node *node, si
     /* Two rows of heads that share no KV head leave blocks enough to share the pages (measured on
      * an H200: two, four and eight rows, groups of 1 and 8). Of few pages the launch of ROPE_KV,
      * which that has, costs as much as it gains. */
-    if (p->heads == p->kv_heads && segment->most_pages[GW_HIP_SPLIT] > 0) {
+    if (p->heads == p->kv_heads && segment->most_pages[GW_HIP_ATTEND_SPLIT] > 0) {
         pages = turns_rows(segment) ? lesser(pages, GW_ROWS_ALONE) : 0;
     }
     if (segment->rows == 1 || p->e > GW_BLOCK_THREADS) {
         pages = 0;
     }
-    if (!takes(segment, GW_HIP_ROWS, front, pages, first)) {
+    if (!takes(segment, GW_HIP_ATTEND_ROWS, front, pages, first)) {
         return GW_OK;
     }
     p->slots = lesser((room - desk) / tile / 2 * 2, 2 * (pages + more));
@@ -296,7 +298,7 @@ static gw_status record_rows(struct gw_segment *segment, const gw_node *node, si
                          gw_hip_groups((size_t)segment->rows, (size_t)p->block_has),
                          (unsigned)p->kv_heads, GW_BLOCK_THREADS, 1, 1,
                          (unsigned)(desk + p->slots * tile), p, sizeof *p));
-    segment->launches[segment->n - 1].ways = 1 << GW_HIP_ROWS;
+    segment->launches[segment->n - 1].ways = 1 << GW_HIP_ATTEND_ROWS;
     return GW_OK;
 }
 
@@ -309,7 +311,8 @@ static gw_status record_groups(struct gw_segment *segment, const gw_node *node, 
                                int *grouped) {
     struct gw_attend_params groups = *pages_params, *p = &groups;
     const struct gw_device *d = segment->device;
-    int *most = &segment->most_pages[GW_HIP_PAGES], e = p->e, teams = GW_GROUP_THREADS / GW_LANES;
+    int *most = &segment->most_pages[GW_HIP_ATTEND_PAGES], e = p->e,
+        teams = GW_GROUP_THREADS / GW_LANES;
     int group = p->heads / p->kv_heads, same = p->kv_heads * ((group + heads - 1) / heads);
     p->team_bytes = GW_PAGE * heads * 4 + 2 * p->scale_bytes + GW_ATTEND_STAGES * p->chunk;
     int shared = GW_GROUP_DESK(e, heads) + 2 * p->fresh_bytes + teams * p->team_bytes;
@@ -322,7 +325,7 @@ static gw_status record_groups(struct gw_segment *segment, const gw_node *node, 
     }
     pages = d->no_block && pages > 0 ? INT32_MAX : pages;
     *most = *most == 0 ? pages : lesser(pages, *most);
-    segment->launches[front].ways &= ~(1 << GW_HIP_MANY);
+    segment->launches[front].ways &= ~(1 << GW_HIP_ATTEND_MANY);
     char name[48];
     snprintf(name, sizeof name, "gw_attend_group_%s_h%d_e%d", gw_format_of(node->in[1]->fmt)->name,
              heads, e);
@@ -330,7 +333,7 @@ static gw_status record_groups(struct gw_segment *segment, const gw_node *node, 
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)(at_most * (size_t)(same * p->parts.rows)),
                          1, 1, GW_GROUP_THREADS, 1, 1, (unsigned)shared, p, sizeof *p));
     segment->launches[segment->n - 1].fill = (unsigned)same;
-    segment->launches[segment->n - 1].ways = 1 << GW_HIP_MANY;
+    segment->launches[segment->n - 1].ways = 1 << GW_HIP_ATTEND_MANY;
     return GW_OK;
 }
 
@@ -342,7 +345,7 @@ static gw_status record_few(struct gw_segment *segment, const gw_node *node, siz
     struct gw_attend_params few = *pages_params, *p = &few;
     const struct gw_device *d = segment->device;
     const char *cache = gw_format_of(node->in[1]->fmt)->name;
-    int teams = GW_ATTEND_THREADS / GW_LANES, deep = way == GW_HIP_DEEP;
+    int teams = GW_ATTEND_THREADS / GW_LANES, deep = way == GW_HIP_ATTEND_DEEP;
     int chunks = deep ? GW_ATTEND_DEEP : p->k_chunks + p->v_chunks;
     p->team_bytes += (chunks - GW_ATTEND_STAGES) * p->chunk;
     int shared = teams * p->team_bytes, units = d->shared_bytes / (shared + RESERVED) * teams;
@@ -383,7 +386,7 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
                                  .window = a->window,
                                  .scale = a->scale};
     if (segment->rope != NULL && segment->rows == 1) {
-        p.turn = gw_hip_turn(segment->rope);
+        p.turn = gw_hip_rotation(segment->rope);
     }
     cut_pages(&p, cache, heads, device->warp == 32 ? GW_ATTEND_CHUNK : GW_ATTEND_CHUNK_WIDE);
     int known = e == 64 || e == 128; /* widths that have kernels of their own */
@@ -400,10 +403,10 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
     segment->launches[segment->n - 1].fill = (unsigned)same;
     GW_TRY(record_groups(segment, node, front, &p, heads, grouped));
     int first = segment->attends++ == 0;
-    GW_TRY(record_few(segment, node, front, &p, heads, (int)same, GW_HIP_DEEP, first));
-    GW_TRY(record_few(segment, node, front, &p, heads, (int)same, GW_HIP_WHOLE, first));
+    GW_TRY(record_few(segment, node, front, &p, heads, (int)same, GW_HIP_ATTEND_DEEP, first));
+    GW_TRY(record_few(segment, node, front, &p, heads, (int)same, GW_HIP_ATTEND_WHOLE, first));
     if (!joins_pages(segment, node, &p)) {
-        for (int way = GW_HIP_SPLIT; way < GW_HIP_WAYS; way++) {
+        for (int way = GW_HIP_ATTEND_SPLIT; way < GW_HIP_ATTEND_KINDS; way++) {
             segment->most_pages[way] = 0;
         }
         return GW_OK;
@@ -412,7 +415,7 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
     p.form = gw_hip_form(segment, node->out);
     GW_TRY(record_split(segment, node, front, &p, first));
     if (turns_rows(segment)) {
-        p.turn = gw_hip_turn(segment->rope);
+        p.turn = gw_hip_rotation(segment->rope);
     }
     GW_TRY(record_rows(segment, node, front, &p, first));
     return record_block(segment, node, front, &p, first);
@@ -469,11 +472,12 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
         parts.rows = (int32_t)(rows - row0 < at_once ? rows - row0 : at_once);
         GW_TRY(record_pages(segment, node, &parts, &grouped));
         if (grouped) {
-            GW_TRY(record_join(segment, node, &parts, out, form, "groups", 1 << GW_HIP_MANY));
+            GW_TRY(
+                record_join(segment, node, &parts, out, form, "groups", 1 << GW_HIP_ATTEND_MANY));
         }
         GW_TRY(record_join(segment, node, &parts, out, form, "pages",
-                           1 << GW_HIP_PAGES | 1 << GW_HIP_DEEP | 1 << GW_HIP_WHOLE |
-                               !grouped << GW_HIP_MANY));
+                           1 << GW_HIP_ATTEND_PAGES | 1 << GW_HIP_ATTEND_DEEP |
+                               1 << GW_HIP_ATTEND_WHOLE | !grouped << GW_HIP_ATTEND_MANY));
     }
     return straddles ? gw_hip_record_encode(segment, node, out, node->out) : GW_OK;
 }

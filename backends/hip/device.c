@@ -163,10 +163,10 @@ static gw_status fill_device(struct gw_device *d) {
                         "creating a stream"));
     GW_TRY(gw_hip_programs_open(d));
     int version = 0;
-    d->carves = d->driver->emulated
-                    ? d->warp == 32
-                    : d->programmatic && d->driver->DriverVersion(&version) == GW_HIP_OK &&
-                          version >= CARVING;
+    d->has_carve_out = d->driver->emulated
+                           ? d->warp == 32
+                           : d->programmatic && d->driver->DriverVersion(&version) == GW_HIP_OK &&
+                                 version >= CARVING;
     return gw_hip_list_kernels(d);
 }
 
@@ -183,7 +183,7 @@ static void close_device(struct gw_device *d) {
     }
     gw_hip_programs_free(d);
     for (size_t i = 0; i < d->n_scratch; i++) {
-        gw_hip_give(d, d->scratch[i].at, d->scratch[i].bytes);
+        gw_hip_memory_free(d, d->scratch[i].at, d->scratch[i].bytes);
     }
     if (d->stream != NULL) {
         d->driver->StreamFree(d->stream);
@@ -282,7 +282,7 @@ const gw_backend gw_backend_hip = {.name = "hip",
                                    .ready = gw_hip_ready,
                                    .run = gw_hip_run,
                                    .wait = gw_hip_wait,
-                                   .thaw = gw_hip_thaw,
+                                   .thaw = gw_hip_segment_free,
                                    .post_new = gw_hip_post_new,
                                    .post_free = gw_hip_post_free,
                                    .post = gw_hip_post,

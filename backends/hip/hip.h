@@ -42,7 +42,7 @@ struct gw_device {
     size_t n_programs, programs_room;
     int programmatic; /* the code was built with dependency waits (sm_90 and later)   */
     int group;        /* and with matrix instructions of four waves (sm_90a)          */
-    int carves;       /* programmatic, and the driver knows GW_HIP_LAUNCH_CARVEOUT    */
+    int has_carve_out;       /* programmatic, and the driver knows GW_HIP_LAUNCH_CARVEOUT    */
     int exact;        /* every bit as on the CPU: no 16-bit matrix units for floats   */
     int no_graph;     /* launches one by one                                          */
     int no_fuse;      /* every node has launches of its own, to compare               */
@@ -89,13 +89,13 @@ struct gw_buffer {
 static inline gw_hip_ptr gw_hip_at(const gw_tensor *t) { return t->buf->at + t->offset; }
 
 /* Uninitialized device memory, counted in device->reserved. GW_E_NOMEM says how much is left. */
-gw_status gw_hip_take(struct gw_device *device, size_t bytes, gw_hip_ptr *out);
-void gw_hip_give(struct gw_device *device, gw_hip_ptr at, size_t bytes);
+gw_status gw_hip_memory_new(struct gw_device *device, size_t bytes, gw_hip_ptr *out);
+void gw_hip_memory_free(struct gw_device *device, gw_hip_ptr at, size_t bytes);
 
 /* Pinned host memory. */
-gw_status gw_hip_take_host(struct gw_device *device, size_t bytes, void **out);
+gw_status gw_hip_host_new(struct gw_device *device, size_t bytes, void **out);
 /* What is read goes through this, for the driver takes longer over memory that is not pinned. */
-gw_status gw_hip_take_landing(struct gw_device *device);
+gw_status gw_hip_landing_new(struct gw_device *device);
 /* The staging ring, when it is not needed any more. */
 void gw_hip_ring_free(struct gw_device *device);
 
@@ -145,7 +145,7 @@ void gw_hip_pack(const gw_hip_layout *layout, const unsigned char *rows, size_t 
 gw_status gw_hip_programs_open(struct gw_device *device);
 void gw_hip_programs_free(struct gw_device *device);
 /* This kernel will be looked for: it is compiled together with all others that are wanted. */
-gw_status gw_hip_want(struct gw_device *device, const char *kernel);
+gw_status gw_hip_need_kernel(struct gw_device *device, const char *kernel);
 /* Compiles what is wanted, or finds it on disk, and loads it. watch: may be NULL; GW_E_CANCELLED:
  * what was compiled until then is kept. */
 gw_status gw_hip_programs_build(struct gw_device *device, const gw_watch *watch);
@@ -166,26 +166,26 @@ typedef struct gw_hip_launch {
     unsigned cluster; /* blocks that run side by side; 0, 1: as it comes */
     unsigned items;   /* of a product, which its blocks take one after the other; else 0 */
     /* 1: a product that is not bound by memory alone: a kernel beside it costs it little. */
-    int spares;
+    int has_slack;
     /* 1: a product that can prefetch weights of the product behind it; has_all: its own are so few
      * that all of them are in flight before it has x. */
     int asks_ahead, has_all;
     /* 1: attention's blocks are to run beside this launch's on an NVIDIA multiprocessor: it gets
      * the largest carve-out (shared memory instead of first-level cache). */
-    int roomy;
+    int carve_out;
 } gw_hip_launch;
 
 /* Variants of attention by the number of pages that a step reads (docs/gpu.md); the last one whose
  * limit is not exceeded is used. Each is a graph of its own. */
 enum {
-    GW_HIP_MANY,  /* any number: a launch joins pages, or groups of them          */
-    GW_HIP_PAGES, /* too few for groups, where MANY has groups                    */
-    GW_HIP_DEEP,  /* a team has eight chunks of its page in flight, not four      */
-    GW_HIP_WHOLE, /* or all chunks                                                */
-    GW_HIP_SPLIT, /* blocks share the pages of a row                              */
-    GW_HIP_ROWS,  /* a block has all pages of several rows                        */
-    GW_HIP_BLOCK, /* a block has all pages of a row                               */
-    GW_HIP_WAYS
+    GW_HIP_ATTEND_MANY,  /* any number: a launch joins pages, or groups of them     */
+    GW_HIP_ATTEND_PAGES, /* too few for groups, where MANY has groups               */
+    GW_HIP_ATTEND_DEEP,  /* a team has eight chunks of its page in flight, not four */
+    GW_HIP_ATTEND_WHOLE, /* or all chunks                                           */
+    GW_HIP_ATTEND_SPLIT, /* blocks share the pages of a row                         */
+    GW_HIP_ATTEND_ROWS,  /* a block has all pages of several rows                   */
+    GW_HIP_ATTEND_BLOCK, /* a block has all pages of a row                          */
+    GW_HIP_ATTEND_KINDS
 };
 
 struct gw_segment {
@@ -201,7 +201,7 @@ struct gw_segment {
     /* Nodes that are recorded with it; or NULL. norm: made by the product before this one; behind:
      * this one makes it; rope: of several rows right before it, with a launch of its own. */
     const gw_node *norm, *rope, *behind;
-    int most_pages[GW_HIP_WAYS]; /* that a way takes, in all launches; 0: it is not there */
+    int most_pages[GW_HIP_ATTEND_KINDS]; /* that a way takes, in all launches; 0: it is not there */
     int attends;                 /* nodes of attention so far */
     int picked;                  /* a PICK came before: live rows are step.n_pick, else step.n */
     int draws; /* a SAMPLE: its next step may begin while this one is at work, so step
@@ -219,7 +219,7 @@ struct gw_segment {
     gw_hip_function take_step; /* the kernel that fetches it */
     gw_hip_piece *pieces; /* gw_hip_private */
     size_t n_pieces;
-    gw_hip_piece arrived; /* gw_hip_arrived */
+    gw_hip_piece arrived; /* gw_hip_counters */
     gw_hip_ptr has_left;  /* of blocks that share tiles out (gemm.c) */
     gw_hip_ptr left;      /* by a product with a norm behind it (linear.c), ..    */
     size_t left_width;    /* .. of rows of that width                             */
@@ -228,7 +228,7 @@ struct gw_segment {
         gw_hip_ptr at;
         int form, node;
     } grouped;
-    gw_hip_exec graph[GW_HIP_WAYS][2]; /* [GW_HIP_MANY] NULL: launches one by one */
+    gw_hip_exec graph[GW_HIP_ATTEND_KINDS][2]; /* [GW_HIP_ATTEND_MANY] NULL: launches one by one */
     gw_node_time *times;
     gw_hip_event *events; /* [n + 1] while timing */
 };
@@ -248,13 +248,13 @@ gw_status gw_hip_scratch(struct gw_segment *segment, size_t bytes, gw_hip_ptr *o
  * (counters that reset themselves). */
 gw_status gw_hip_private(struct gw_segment *segment, size_t bytes, gw_hip_ptr *out);
 /* Counters of units that are done, 0 between launches: one memory for all launches of a segment. */
-gw_status gw_hip_arrived(struct gw_segment *segment, size_t n, gw_hip_ptr *out);
+gw_status gw_hip_counters(struct gw_segment *segment, size_t n, gw_hip_ptr *out);
 /* The segment draws ids [rows]; *host: [2, rows] where a step of turn 0 or 1 leaves them, too. */
 gw_status gw_hip_draws(struct gw_segment *segment, gw_hip_ptr ids, gw_hip_ptr *host);
 /* Where the last step that drew leaves these ids in host memory, bytes of them; NULL: nowhere. */
 const int32_t *gw_hip_drawn(const struct gw_device *device, gw_hip_ptr at, size_t bytes);
 /* Whether two activations share no memory. */
-int gw_hip_apart(const gw_tensor *a, const gw_tensor *b);
+int gw_hip_disjoint(const gw_tensor *a, const gw_tensor *b);
 /* Blocks of this kernel that one unit holds at once, at least 1: grids of exactly what fits. */
 int gw_hip_resident(struct gw_device *device, const char *kernel, unsigned threads,
                     unsigned shared_bytes);
@@ -274,7 +274,7 @@ gw_status gw_hip_freeze(struct gw_device *device, const gw_node *nodes, size_t n
 gw_status gw_hip_ready(struct gw_segment *segment, const gw_watch *watch);
 gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step);
 gw_status gw_hip_wait(struct gw_device *device);
-void gw_hip_thaw(struct gw_segment *segment);
+void gw_hip_segment_free(struct gw_segment *segment);
 void gw_hip_profile(struct gw_segment *segment, gw_node_time *times);
 
 gw_status gw_hip_post_new(struct gw_device *device, struct gw_post **out);
@@ -301,22 +301,23 @@ gw_status gw_hip_record_encode(struct gw_segment *segment, const gw_node *node, 
                                const gw_tensor *out);
 
 /* Parameters of a ROPE_KV node (rows.c). */
-struct gw_turn_params gw_hip_turn(const gw_node *rope);
+struct gw_rope_params gw_hip_rotation(const gw_node *rope);
 
 /* The form of an activation in device memory (kernels_hip/act8_params.h): grouped if all nodes that
  * write or read it are of this segment and know groups (linear.c). */
 int gw_hip_form(const struct gw_segment *segment, const gw_tensor *t);
 /* Can nodes[1] of n, a norm, be fused into nodes[0] (a product or the embedding) and nodes[2] (a
  * product)? Its result is then not stored (linear.c). */
-int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n);
+int gw_hip_can_fuse_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n);
 /* Memory between nodes[0] and nodes[2] of a fused norm: rows of x times the norm's weights, in
  * *form, *blocks blocks of 32 each; and the sum of squares of each block. */
-gw_status gw_hip_leaves(struct gw_segment *segment, const gw_node *norm, gw_hip_ptr *x,
+gw_status gw_hip_norm_memory(struct gw_segment *segment, const gw_node *norm, gw_hip_ptr *x,
                         gw_hip_ptr *squares, int32_t *form, int32_t *blocks);
 /* Can the ROPE_KV node `before` be fused into the attention behind it (attention.c)? For one row
  * always; for several rows in the variants whose blocks have all pages, while the others need a
  * launch for it. */
-int gw_hip_takes_rope(const struct gw_segment *segment, const gw_node *before, const gw_node *node);
+int gw_hip_can_fuse_rope(const struct gw_segment *segment, const gw_node *before,
+                         const gw_node *node);
 
 static inline size_t gw_hip_width(const gw_tensor *t) { return (size_t)t->dim[t->n_dim - 1]; }
 static inline unsigned gw_hip_groups(size_t n, size_t of) { return (unsigned)((n + of - 1) / of); }

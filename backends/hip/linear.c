@@ -90,7 +90,7 @@ static int takes_norm(const struct gw_segment *segment, const gw_node *norm, con
     return 1;
 }
 
-int gw_hip_takes_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
+int gw_hip_can_fuse_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
     for (size_t i = 3; i < n; i++) { /* a fused norm's result is not stored: no other reader */
         for (int j = 0; j < GW_MAX_IN; j++) {
             if (nodes[i].in[j] == nodes[1].out) {
@@ -212,8 +212,8 @@ static int left_form(const struct gw_segment *segment, const gw_node *norm) {
     return form == GW_FORM_PLAIN || segment->rows > 1 ? GW_FORM_SUMS : form;
 }
 
-gw_status gw_hip_leaves(struct gw_segment *segment, const gw_node *norm, gw_hip_ptr *x,
-                        gw_hip_ptr *squares, int32_t *form, int32_t *blocks) {
+gw_status gw_hip_norm_memory(struct gw_segment *segment, const gw_node *norm, gw_hip_ptr *x,
+                             gw_hip_ptr *squares, int32_t *form, int32_t *blocks) {
     *form = left_form(segment, norm);
     *blocks = (int32_t)left_blocks(segment, norm);
     return left_between(segment, norm, x, squares);
@@ -388,8 +388,8 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     }
     if (behind != NULL) {
         p->behind = gw_hip_at(behind->w[0]);
-        GW_TRY(gw_hip_leaves(segment, behind, &p->left, &p->left_squares, &p->left_form,
-                             &p->left_blocks));
+        GW_TRY(gw_hip_norm_memory(segment, behind, &p->left, &p->left_squares, &p->left_form,
+                                  &p->left_blocks));
     }
     p->row_words = s.row_words > 0 ? s.row_words : p->terms;
     p->width = s.width;
@@ -421,7 +421,7 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     gw_hip_launch *l = &segment->launches[segment->n - 1];
     l->cluster = (unsigned)p->cluster;
     l->items = items;
-    l->spares = !format->is_float;
+    l->has_slack = !format->is_float;
     l->asks_ahead = ahead && !glu;
     l->has_all = has_all;
     return GW_OK;

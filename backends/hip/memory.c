@@ -20,7 +20,7 @@ static int simulated(struct gw_device *device) {
     return device->fail_alloc > 0 && --device->fail_alloc == 0;
 }
 
-gw_status gw_hip_take(struct gw_device *device, size_t bytes, gw_hip_ptr *out) {
+gw_status gw_hip_memory_new(struct gw_device *device, size_t bytes, gw_hip_ptr *out) {
     double mib = (double)bytes / 1048576.0;
     const gw_hip_driver *d = device->driver;
     if (simulated(device)) {
@@ -42,14 +42,14 @@ gw_status gw_hip_take(struct gw_device *device, size_t bytes, gw_hip_ptr *out) {
     return GW_OK;
 }
 
-void gw_hip_give(struct gw_device *device, gw_hip_ptr at, size_t bytes) {
+void gw_hip_memory_free(struct gw_device *device, gw_hip_ptr at, size_t bytes) {
     if (at != 0) {
         device->driver->Free(at);
         device->reserved -= bytes;
     }
 }
 
-gw_status gw_hip_take_host(struct gw_device *device, size_t bytes, void **out) {
+gw_status gw_hip_host_new(struct gw_device *device, size_t bytes, void **out) {
     void *at = NULL;
     if (simulated(device)) {
         return gw_fail(GW_E_NOMEM, "hip", "no pinned memory (simulated)");
@@ -68,7 +68,7 @@ gw_status gw_hip_alloc(struct gw_device *device, size_t bytes, struct gw_buffer 
     }
     buffer->device = device;
     buffer->bytes = bytes;
-    gw_status status = gw_hip_take(device, bytes, &buffer->at);
+    gw_status status = gw_hip_memory_new(device, bytes, &buffer->at);
     if (status == GW_OK && bytes > 0) {
         status =
             gw_hip_check(device->driver, device->driver->Fill(buffer->at, 0, bytes, device->stream),
@@ -87,7 +87,7 @@ void gw_hip_release(struct gw_buffer *buffer) {
         return;
     }
     (void)gw_hip_enter(buffer->device);
-    gw_hip_give(buffer->device, buffer->at, buffer->bytes);
+    gw_hip_memory_free(buffer->device, buffer->at, buffer->bytes);
     free(buffer);
 }
 
@@ -117,9 +117,9 @@ gw_status gw_hip_write(struct gw_buffer *dst, size_t at, const void *src, size_t
     return gw_hip_wait(device);
 }
 
-gw_status gw_hip_take_landing(struct gw_device *device) {
+gw_status gw_hip_landing_new(struct gw_device *device) {
     return device->landing != NULL ? GW_OK
-                                   : gw_hip_take_host(device, LANDING_BYTES, &device->landing);
+                                   : gw_hip_host_new(device, LANDING_BYTES, &device->landing);
 }
 
 gw_status gw_hip_read(const struct gw_buffer *src, size_t at, void *dst, size_t bytes) {
@@ -173,7 +173,7 @@ static gw_status ring_new(struct gw_device *device) {
     }
     device->ring = ring;
     for (int i = 0; i < HALVES; i++) {
-        gw_status status = gw_hip_take_host(device, HALF_BYTES, &ring->half[i]);
+        gw_status status = gw_hip_host_new(device, HALF_BYTES, &ring->half[i]);
         if (status == GW_OK) {
             status = gw_hip_check(device->driver,
                                   device->driver->EventNew(&ring->sent[i], GW_HIP_EVENT_NO_TIMING),

@@ -425,7 +425,7 @@ gw_status gw_hip_programs_open(struct gw_device *device) {
     }
     /* The smallest kernel shows whether compiler and driver get on: a device that cannot work is
      * found out now. */
-    GW_TRY(gw_hip_want(device, "gw_roof_read"));
+    GW_TRY(gw_hip_need_kernel(device, "gw_roof_read"));
     return gw_hip_programs_build(device, NULL);
 }
 
@@ -440,7 +440,7 @@ void gw_hip_programs_free(struct gw_device *device) {
     device->n_programs = 0;
 }
 
-gw_status gw_hip_want(struct gw_device *device, const char *kernel) {
+gw_status gw_hip_need_kernel(struct gw_device *device, const char *kernel) {
     if (device->compiler == NULL || entry_of(device, kernel) != NULL) {
         return GW_OK;
     }
@@ -453,7 +453,7 @@ gw_status gw_hip_want(struct gw_device *device, const char *kernel) {
 gw_status gw_hip_find(struct gw_device *device, const char *kernel, gw_hip_function *out) {
     size_t first = 0, end = device->n_programs;
     if (device->compiler != NULL) {
-        GW_TRY(gw_hip_want(device, kernel));
+        GW_TRY(gw_hip_need_kernel(device, kernel));
         first = (size_t)(entry_of(device, kernel) - device->programs);
         end = first + 1;
         if (device->programs[first].module == NULL) {

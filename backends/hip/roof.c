@@ -23,7 +23,7 @@ static gw_status read_once(struct gw_device *device, const gw_hip_launch *l,
     const gw_hip_driver *d = device->driver;
     float ms = 0.0f;
     gw_hip_error error = d->EventRecord(between[0], device->stream);
-    error = error == GW_HIP_OK ? gw_hip_start(device, l, 0, GW_HIP_MANY) : error;
+    error = error == GW_HIP_OK ? gw_hip_start(device, l, 0, GW_HIP_ATTEND_MANY) : error;
     error = error == GW_HIP_OK ? d->EventRecord(between[1], device->stream) : error;
     error = error == GW_HIP_OK ? d->StreamWait(device->stream) : error;
     error = error == GW_HIP_OK ? d->EventTime(&ms, between[0], between[1]) : error;

@@ -47,8 +47,8 @@ static gw_status record_embed(struct gw_segment *segment, const gw_kernel *kerne
     }
     if (segment->behind != NULL) {
         p.behind = gw_hip_at(segment->behind->w[0]);
-        GW_TRY(gw_hip_leaves(segment, segment->behind, &p.left, &p.left_squares, &p.left_form,
-                             &p.left_blocks));
+        GW_TRY(gw_hip_norm_memory(segment, segment->behind, &p.left, &p.left_squares, &p.left_form,
+                                  &p.left_blocks));
     }
     return along_rows(segment, node, name, width, 4 * GW_ROWS_THREADS, &p, sizeof p);
 }
@@ -140,9 +140,9 @@ static int accepts_rope_kv(const gw_kernel *kernel, const gw_node *node,
            node->in[2]->fmt == cache && node->in[3] != NULL && node->w[2]->fmt == GW_FMT_F32;
 }
 
-struct gw_turn_params gw_hip_turn(const gw_node *rope) {
+struct gw_rope_params gw_hip_rotation(const gw_node *rope) {
     const gw_rope_args *a = &rope->args.rope;
-    return (struct gw_turn_params){.in = gw_hip_at(rope->in[0]),
+    return (struct gw_rope_params){.in = gw_hip_at(rope->in[0]),
                                    .q_norm = rope->w[0] != NULL ? gw_hip_at(rope->w[0]) : 0,
                                    .k_norm = rope->w[1] != NULL ? gw_hip_at(rope->w[1]) : 0,
                                    .table = gw_hip_at(rope->w[2]),
@@ -163,7 +163,7 @@ static gw_status record_rope_kv(struct gw_segment *segment, const gw_kernel *ker
     (void)kernel;
     GW_TRY(gw_row_bytes(node->in[1]->fmt, (uint64_t)GW_PAGE * (uint64_t)a->head_dim, &tile_bytes));
     struct gw_rope_kv_params p = {.step = gw_hip_step(segment),
-                                  .turn = gw_hip_turn(node),
+                                  .turn = gw_hip_rotation(node),
                                   .k = gw_hip_at(node->in[1]),
                                   .v = gw_hip_at(node->in[2]),
                                   .pages = gw_hip_at(node->in[3]),
@@ -205,7 +205,7 @@ static gw_status record_sample(struct gw_segment *segment, const gw_kernel *kern
                                  .n = (int32_t)n};
     (void)kernel;
     GW_TRY(gw_hip_scratch(segment, rows * n * sizeof(gw_listed), &p.list));
-    GW_TRY(gw_hip_arrived(segment, GW_SAMPLE_COUNTS * rows, &p.count));
+    GW_TRY(gw_hip_counters(segment, GW_SAMPLE_COUNTS * rows, &p.count));
     GW_TRY(gw_hip_draws(segment, p.ids, &p.host_ids));
     return gw_hip_record(segment, node, "gw_sample", gw_hip_groups(n, GW_SAMPLE_PIECE),
                          (unsigned)segment->rows, 1, GW_SAMPLE_THREADS, 1, 1, 0, &p, sizeof p);

@@ -57,9 +57,9 @@ gw_status gw_hip_record(struct gw_segment *segment, const gw_node *node, const c
                          .block = {block_x, block_y, block_z},
                          .shared_bytes = shared_bytes,
                          .node = segment->node,
-                         .ways = (1 << GW_HIP_WAYS) - 1};
+                         .ways = (1 << GW_HIP_ATTEND_KINDS) - 1};
     snprintf(l->kernel, sizeof l->kernel, "%s", kernel);
-    GW_TRY(gw_hip_want(segment->device, kernel));
+    GW_TRY(gw_hip_need_kernel(segment->device, kernel));
     l->params = malloc(params_bytes > 0 ? params_bytes : 1);
     if (l->params == NULL) {
         return gw_fail(GW_E_NOMEM, "hip", "no memory for a launch");
@@ -85,7 +85,7 @@ gw_status gw_hip_scratch(struct gw_segment *segment, size_t bytes, gw_hip_ptr *o
         return gw_fail(GW_E_NOMEM, "hip", "no memory for scratch");
     }
     device->scratch = list;
-    GW_TRY(gw_hip_take(device, bytes, &list[n].at));
+    GW_TRY(gw_hip_memory_new(device, bytes, &list[n].at));
     list[n].bytes = bytes;
     device->n_scratch++;
     *out = list[n].at;
@@ -100,7 +100,7 @@ gw_status gw_hip_private(struct gw_segment *segment, size_t bytes, gw_hip_ptr *o
         return gw_fail(GW_E_NOMEM, "hip", "no memory for a plan");
     }
     segment->pieces = list;
-    GW_TRY(gw_hip_take(device, bytes, &list[n].at));
+    GW_TRY(gw_hip_memory_new(device, bytes, &list[n].at));
     list[n].bytes = bytes;
     segment->n_pieces++;
     *out = list[n].at;
@@ -108,7 +108,7 @@ gw_status gw_hip_private(struct gw_segment *segment, size_t bytes, gw_hip_ptr *o
                         "clearing memory");
 }
 
-gw_status gw_hip_arrived(struct gw_segment *segment, size_t n, gw_hip_ptr *out) {
+gw_status gw_hip_counters(struct gw_segment *segment, size_t n, gw_hip_ptr *out) {
     size_t bytes = n * sizeof(uint32_t);
     if (segment->arrived.bytes < bytes) { /* a smaller one stays for the launches that have it */
         GW_TRY(gw_hip_private(segment, bytes, &segment->arrived.at));
@@ -122,7 +122,7 @@ gw_status gw_hip_draws(struct gw_segment *segment, gw_hip_ptr ids, gw_hip_ptr *h
     void *drawn = NULL;
     segment->draws = 1;
     segment->ids = ids;
-    GW_TRY(gw_hip_take_host(segment->device, 2 * (size_t)segment->rows * sizeof(int32_t), &drawn));
+    GW_TRY(gw_hip_host_new(segment->device, 2 * (size_t)segment->rows * sizeof(int32_t), &drawn));
     segment->drawn = drawn;
     *host = (uint64_t)(uintptr_t)drawn;
     return GW_OK;
@@ -136,7 +136,7 @@ const int32_t *gw_hip_drawn(const struct gw_device *device, gw_hip_ptr at, size_
     return s->drawn + s->turn * s->rows + (at - s->ids) / sizeof(int32_t);
 }
 
-int gw_hip_apart(const gw_tensor *a, const gw_tensor *b) {
+int gw_hip_disjoint(const gw_tensor *a, const gw_tensor *b) {
     size_t a_bytes, b_bytes;
     return gw_matrix_bytes(a->fmt, (uint64_t)a->dim[0], (uint64_t)a->dim[1], &a_bytes) == GW_OK &&
            gw_matrix_bytes(b->fmt, (uint64_t)b->dim[0], (uint64_t)b->dim[1], &b_bytes) == GW_OK &&
@@ -184,7 +184,7 @@ gw_hip_error gw_hip_start(struct gw_device *device, const gw_hip_launch *l, int 
     if (after && device->programmatic && d->LaunchEx != NULL) {
         attributes[config.n_attributes++] =
             (gw_hip_launch_attribute){.id = GW_HIP_LAUNCH_PROGRAMMATIC, .value.flag = 1};
-        if (way > GW_HIP_PAGES && l->roomy && device->carves) {
+        if (way > GW_HIP_ATTEND_PAGES && l->carve_out && device->has_carve_out) {
             attributes[config.n_attributes++] =
                 (gw_hip_launch_attribute){.id = GW_HIP_LAUNCH_CARVEOUT, .value.flag = 100};
         }
@@ -204,7 +204,7 @@ static gw_hip_error send_step(struct gw_segment *segment, int turn) {
                        .grid = {1, 1, 1},
                        .block = {GW_ROWS_THREADS, 1, 1},
                        .params = &p};
-    return gw_hip_start(segment->device, &l, 0, GW_HIP_MANY);
+    return gw_hip_start(segment->device, &l, 0, GW_HIP_ATTEND_MANY);
 }
 
 /* ---- freezing -------------------------------------------------------------------------------- */
@@ -246,17 +246,17 @@ static int has_none(struct gw_segment *segment, const gw_node *nodes, size_t n) 
         segment->behind = NULL;
         return 1;
     }
-    if (n > 1 && segment->rows == 1 && gw_hip_takes_rope(segment, &nodes[0], &nodes[1])) {
+    if (n > 1 && segment->rows == 1 && gw_hip_can_fuse_rope(segment, &nodes[0], &nodes[1])) {
         segment->rope = &nodes[0];
         return 1;
     }
-    segment->behind = n > 2 && gw_hip_takes_norm(segment, nodes, n) ? &nodes[1] : NULL;
+    segment->behind = n > 2 && gw_hip_can_fuse_norm(segment, nodes, n) ? &nodes[1] : NULL;
     return 0;
 }
 
 static gw_status take_staging(struct gw_segment *segment, int turn) {
     void *staging = NULL;
-    GW_TRY(gw_hip_take_host(segment->device, segment->step_bytes, &staging));
+    GW_TRY(gw_hip_host_new(segment->device, segment->step_bytes, &staging));
     segment->staging[turn] = staging;
     memset(staging, 0, segment->step_bytes);
     segment->staging[turn][segment->step_bytes / sizeof(int32_t) - 1] = turn;
@@ -264,8 +264,8 @@ static gw_status take_staging(struct gw_segment *segment, int turn) {
 }
 
 static gw_status capture_turn(struct gw_segment *segment, int turn) {
-    GW_TRY(capture(segment, turn, GW_HIP_MANY));
-    for (int way = GW_HIP_BLOCK, most = 0; way > GW_HIP_MANY; way--) {
+    GW_TRY(capture(segment, turn, GW_HIP_ATTEND_MANY));
+    for (int way = GW_HIP_ATTEND_BLOCK, most = 0; way > GW_HIP_ATTEND_MANY; way--) {
         if (segment->most_pages[way] > most) {
             GW_TRY(capture(segment, turn, way));
             most = segment->most_pages[way];
@@ -276,10 +276,10 @@ static gw_status capture_turn(struct gw_segment *segment, int turn) {
 
 static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, size_t n) {
     struct gw_device *device = segment->device;
-    GW_TRY(gw_hip_take_landing(device));
-    GW_TRY(gw_hip_take(device, segment->step_bytes, &segment->step));
+    GW_TRY(gw_hip_landing_new(device));
+    GW_TRY(gw_hip_memory_new(device, segment->step_bytes, &segment->step));
     GW_TRY(take_staging(segment, 0));
-    GW_TRY(gw_hip_want(device, "gw_take_step"));
+    GW_TRY(gw_hip_need_kernel(device, "gw_take_step"));
     for (size_t i = 0; i < n; i++) {
         segment->node = (int)i;
         if (has_none(segment, &nodes[i], n - i)) {
@@ -288,7 +288,7 @@ static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, si
         GW_TRY(nodes[i].kernel->record(segment, nodes[i].kernel, &nodes[i]));
         segment->front = nodes[i].op;
         segment->norm = segment->rope = NULL;
-        if (i + 1 < n && gw_hip_takes_rope(segment, &nodes[i], &nodes[i + 1])) {
+        if (i + 1 < n && gw_hip_can_fuse_rope(segment, &nodes[i], &nodes[i + 1])) {
             segment->rope = &nodes[i]; /* its launch is left out where attention does it */
         }
         if (nodes[i].op == GW_OP_PICK) {
@@ -318,7 +318,7 @@ gw_status gw_hip_freeze(struct gw_device *device, const gw_node *nodes, size_t n
     segment->step_bytes = gw_step_bytes(rows) + sizeof(int32_t);
     gw_status status = record_all(segment, nodes, n);
     if (status != GW_OK) {
-        gw_hip_thaw(segment);
+        gw_hip_segment_free(segment);
         return status;
     }
     segment->nodes = NULL;
@@ -412,7 +412,7 @@ static void settle(struct gw_segment *segment, int turn) {
     }
 }
 
-void gw_hip_thaw(struct gw_segment *segment) {
+void gw_hip_segment_free(struct gw_segment *segment) {
     if (segment == NULL) {
         return;
     }
@@ -424,7 +424,7 @@ void gw_hip_thaw(struct gw_segment *segment) {
     }
     for (int turn = 0; turn < 2; turn++) {
         settle(segment, turn);
-        for (int way = 0; way < GW_HIP_WAYS; way++) {
+        for (int way = 0; way < GW_HIP_ATTEND_KINDS; way++) {
             if (segment->graph[way][turn] != NULL) {
                 device->driver->ExecFree(segment->graph[way][turn]);
             }
@@ -444,9 +444,9 @@ void gw_hip_thaw(struct gw_segment *segment) {
         free(segment->launches[i].params);
     }
     for (size_t i = 0; i < segment->n_pieces; i++) {
-        gw_hip_give(device, segment->pieces[i].at, segment->pieces[i].bytes);
+        gw_hip_memory_free(device, segment->pieces[i].at, segment->pieces[i].bytes);
     }
-    gw_hip_give(device, segment->step, segment->step_bytes);
+    gw_hip_memory_free(device, segment->step, segment->step_bytes);
     free(segment->pieces);
     free(segment->launches);
     free(segment);
@@ -521,11 +521,11 @@ static gw_status free_staging(struct gw_segment *segment, int turn) {
 static gw_status launch(struct gw_segment *segment, int pages) {
     struct gw_device *device = segment->device;
     int turn = segment->turn, timed = segment->times != NULL && segment->events != NULL;
-    int way = GW_HIP_BLOCK;
-    while (way > GW_HIP_MANY && pages > segment->most_pages[way]) {
+    int way = GW_HIP_ATTEND_BLOCK;
+    while (way > GW_HIP_ATTEND_MANY && pages > segment->most_pages[way]) {
         way--;
     }
-    if (segment->graph[GW_HIP_MANY][turn] == NULL || timed) {
+    if (segment->graph[GW_HIP_ATTEND_MANY][turn] == NULL || timed) {
         return run_list(segment, timed, way);
     }
     gw_hip_error error = GW_HIP_OUT_OF_MEMORY;

@@ -156,7 +156,7 @@ __device__ static inline gw_group_sums join_pages(const float *v, int stride, fl
 /* Heads side by side in shared memory through their norm and rotation, in place; angle: the
  * position's row of t.table. */
 template <int HEADS>
-__device__ static inline void turn_heads(const struct gw_turn_params &t, gw_f32s<HEADS> *v,
+__device__ static inline void turn_heads(const struct gw_rope_params &t, gw_f32s<HEADS> *v,
                                          const float *weight, const float *angle) {
     const int lane = gw_lane(), half = t.rope_dim / 2;
     gw_sync_team();

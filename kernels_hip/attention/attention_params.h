@@ -55,7 +55,7 @@ struct gw_attend_params { /* what comes first, and why: linear_params.h */
     float scale;
     /* in not 0: ROPE_KV comes with it, for a step of one row, with gw_attend_rows of several; then
      * q is not read, and k and v get the rows' cells. */
-    struct gw_turn_params turn;
+    struct gw_rope_params turn;
 
     /* Where a launch joins its pages itself (block, rows, split): `out` [rows, heads, e] has
      * that form (act8_params.h). arrived: [rows of parts, heads] blocks of gw_attend_split that are

@@ -14,7 +14,7 @@ struct gw_turning {
     int r, e, interleaved; /* r: how many values turn; of v none */
 
     /* The whole team calls it. */
-    __device__ inline void open(const struct gw_turn_params &p, int row, int h, int pos) {
+    __device__ inline void open(const struct gw_rope_params &p, int row, int h, int pos) {
         const int is_v = h >= p.heads + p.kv_heads;
         x = p.in + ((size_t)row * (p.heads + 2 * p.kv_heads) + h) * p.e;
         weight = is_v ? (const float *)0 : h < p.heads ? p.q_norm : p.k_norm;

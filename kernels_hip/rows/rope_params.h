@@ -4,7 +4,7 @@
 
 #include "kernels_hip/params.h"
 
-struct gw_turn_params {
+struct gw_rope_params {
     GW_DEV(const float) in;    /* [rows, (heads + 2 kv_heads) e]: q, k, v */
     GW_DEV(const float) table; /* [positions, 2, rope_dim / 2]            */
     int32_t rope_dim, interleaved, heads, kv_heads;

@@ -375,7 +375,7 @@ GW_KERNEL(gw_norm_act8, struct gw_norm_params, GW_NORM_THREADS) {
 
 template <typename PUT> __device__ static inline void rope_kv(const struct gw_rope_kv_params &p) {
     typedef typename PUT::cell cell;
-    const struct gw_turn_params &turn = p.turn;
+    const struct gw_rope_params &turn = p.turn;
     const int row = (int)blockIdx.y, lane = gw_lane(), e = turn.e;
     const int h = (int)blockIdx.x * (GW_ROWS_THREADS / GW_LANES) + gw_team();
     gw_grid_launch_dependents();
@@ -425,7 +425,7 @@ template <typename PUT> __device__ static inline void rope_k(const struct gw_rop
     static_assert((int)GW_ROPE_ROWS == (int)GW_LANES, "a lane has a row");
     typedef typename PUT::cell cell;
     GW_SHARED_DYNAMIC(cell, cells); /* [e, STEP] */
-    const struct gw_turn_params &turn = p.turn;
+    const struct gw_rope_params &turn = p.turn;
     const int g = (int)blockIdx.x, first = (int)blockIdx.y * (int)GW_ROPE_ROWS, e = turn.e;
     const int lane = gw_lane(), live = gw_live(p.step);
     gw_grid_launch_dependents();

@@ -87,7 +87,7 @@ enum { GW_ROPE_ROWS = 32, GW_ROPE_STEP = 34 /* cells of a value, from one to the
 #define GW_ROPE_SHARED(e, cell) ((e)*GW_ROPE_STEP * (cell))
 struct gw_rope_kv_params {
     struct gw_step_params step;
-    struct gw_turn_params turn;
+    struct gw_rope_params turn;
     GW_DEV(void) k; /* caches, core/plan/op.h */
     GW_DEV(void) v;
     GW_DEV(const int32_t) pages; /* [slots, page_stride]   */
