@@ -1,5 +1,5 @@
 /* tests/hip_cut.h - that the op table's products of int4 groups of 128 and 256 have tiles of 160
- * tokens in all the ways there are (kernels_hip/gemm/gemm_cut.h), on the emulator's twelve
+ * tokens in all the ways there are (kernels_hip/gemm/gemm_tiling.h), on the emulator's twelve
  * multiprocessors. And where a card without matrix instructions of four waves is another one.
  */
 #ifndef GW_TESTS_HIP_CUT_H
@@ -8,7 +8,7 @@
 #include "op_table.h"
 
 #include "backends/hip/hip.h"
-#include "kernels_hip/gemm/gemm_cut.h"
+#include "kernels_hip/gemm/gemm_tiling.h"
 
 extern const gw_backend gw_backend_hip;
 

@@ -1,7 +1,7 @@
 /* tests/test_hip_emulator.c - the emulator of tests/hip_host finds what it is there to find: values
  * handed over without a barrier, diverging threads, writes outside a buffer; and it lets right
  * kernels pass. And tiles shared out among more blocks than products of tests have
- * (gemm_share.h), of tokens as gemm_cut.h says. Kernels: tests/hip_host/faults.hip.
+ * (gemm_stream_k.h), of tokens as gemm_tiling.h says. Kernels: tests/hip_host/faults.hip.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "core/tensor/arith.h"
-#include "kernels_hip/gemm/gemm_cut.h"
+#include "kernels_hip/gemm/gemm_tiling.h"
 #include "tests/hip_host/faults_params.h"
 
 enum { THREADS = 128, BLOCKS = 3, WORDS = THREADS * 8, LAUNCH_FAILED = 719 };

@@ -9,7 +9,7 @@
 
 #include "backends/hip/hip.h"
 #include "kernels_hip/gemm/gemm_params.h"
-#include "kernels_hip/attention/prefill_params.h"
+#include "kernels_hip/attention/attend_prompt_params.h"
 #include "kernels_hip/strip.h"
 
 /* What stands behind a row of the table. */
@@ -171,7 +171,7 @@ static size_t spread_bytes(const struct gw_segment *segment, const gw_node *node
            256 * 256;
 }
 
-/* Sums that blocks of a launch leave to the next ones (kernels_hip/gemm/gemm_share.h). */
+/* Sums that blocks of a launch leave to the next ones (kernels_hip/gemm/gemm_stream_k.h). */
 static size_t left_bytes(const struct gw_device *device) {
     return ((size_t)device->units + 1) * GW_SHARE_SUMS * sizeof(float);
 }
@@ -388,27 +388,27 @@ static int accepts_prefill(const gw_kernel *kernel, const gw_node *node,
     gw_fmt cache = node->in[1]->fmt;
     (void)kernel;
     return node->in[0]->fmt == GW_FMT_F32 && node->in[0]->dim[0] > GW_DECODE_MAX && e <= 256 &&
-           GW_PREFILL_SHARED(width_of(e), is_wide(device)) <= (unsigned)device->shared_bytes &&
+           GW_PROMPT_SHARED(width_of(e), is_wide(device)) <= (unsigned)device->shared_bytes &&
            (cache == GW_FMT_F16 || cache == GW_FMT_F32) && node->in[2]->fmt == cache &&
            (node->out->fmt == GW_FMT_F32 ||
             (node->out->fmt == GW_FMT_ACT8 && gw_hip_width(node->out) % GW_ACT_BLOCK == 0));
 }
 
-static struct gw_prefill_params prefill_params(const struct gw_segment *segment,
-                                               const gw_node *node, gw_hip_ptr out) {
+static struct gw_prompt_params prefill_params(const struct gw_segment *segment, const gw_node *node,
+                                              gw_hip_ptr out) {
     const gw_attn_args *a = &node->args.attn;
-    return (struct gw_prefill_params){.step = gw_hip_step(segment),
-                                      .q = gw_hip_at(node->in[0]),
-                                      .k = gw_hip_at(node->in[1]),
-                                      .v = gw_hip_at(node->in[2]),
-                                      .pages = gw_hip_at(node->in[3]),
-                                      .out = out,
-                                      .heads = a->heads,
-                                      .kv_heads = a->kv_heads,
-                                      .e = a->head_dim,
-                                      .page_stride = (int32_t)gw_hip_width(node->in[3]),
-                                      .window = a->window,
-                                      .scale = a->scale};
+    return (struct gw_prompt_params){.step = gw_hip_step(segment),
+                                     .q = gw_hip_at(node->in[0]),
+                                     .k = gw_hip_at(node->in[1]),
+                                     .v = gw_hip_at(node->in[2]),
+                                     .pages = gw_hip_at(node->in[3]),
+                                     .out = out,
+                                     .heads = a->heads,
+                                     .kv_heads = a->kv_heads,
+                                     .e = a->head_dim,
+                                     .page_stride = (int32_t)gw_hip_width(node->in[3]),
+                                     .window = a->window,
+                                     .scale = a->scale};
 }
 
 static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *kernel,
@@ -416,7 +416,7 @@ static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *ker
     const gw_attn_args *a = &node->args.attn;
     size_t rows = (size_t)segment->rows, group = (size_t)(a->heads / a->kv_heads);
     unsigned width = width_of(a->head_dim), wide = (unsigned)is_wide(segment->device);
-    size_t of_block = GW_PREFILL_QUERIES(width, wide), page_scores = of_block * GW_PAGE * 4;
+    size_t of_block = GW_PROMPT_QUERIES(width, wide), page_scores = of_block * GW_PAGE * 4;
     int act8 = node->out->fmt == GW_FMT_ACT8, straddles = act8 && a->head_dim % GW_ACT_BLOCK != 0;
     size_t turns = gw_hip_groups(rows * group, of_block), blocks = turns * (size_t)a->kv_heads;
     size_t kept = KEPT_BYTES / (blocks * page_scores), pages = gw_hip_width(node->in[3]);
@@ -433,7 +433,7 @@ static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *ker
     size_t totals = queries * kept_groups * sizeof(float);
     apart = (apart + 255) / 256 * 256;
     GW_TRY(gw_hip_scratch(segment, apart + scores + tops + totals + kept_groups * of_group, &out));
-    struct gw_prefill_params p =
+    struct gw_prompt_params p =
         prefill_params(segment, node, straddles ? out : gw_hip_at(node->out));
     p.scores = out + apart;
     p.tops = p.scores + scores;
@@ -443,10 +443,10 @@ static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *ker
     p.groups = (int32_t)groups;
     p.kept_groups = (int32_t)kept_groups;
     p.form = straddles ? GW_FORM_FLOATS : gw_hip_form(segment, node->out);
-    snprintf(name, sizeof name, "gw_prefill_%s_%u", node->in[1]->fmt == GW_FMT_F16 ? "f16" : "f32",
-             width);
+    snprintf(name, sizeof name, "gw_attend_prompt_%s_%u",
+             node->in[1]->fmt == GW_FMT_F16 ? "f16" : "f32", width);
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)a->kv_heads, (unsigned)turns, 1,
-                         GW_PREFILL_THREADS(width, wide), 1, 1, GW_PREFILL_SHARED(width, wide), &p,
+                         GW_PROMPT_THREADS(width, wide), 1, 1, GW_PROMPT_SHARED(width, wide), &p,
                          sizeof p));
     return straddles ? gw_hip_record_encode(segment, node, p.out, node->out) : GW_OK;
 }
@@ -461,7 +461,7 @@ static int accepts_prefill_half(const gw_kernel *kernel, const gw_node *node,
            node->in[0]->fmt == GW_FMT_F32 && node->in[1]->fmt == GW_FMT_F16 &&
            node->in[2]->fmt == GW_FMT_F16 && node->out->fmt == GW_FMT_F32 && e % 8 == 0 &&
            e <= 128 &&
-           GW_PREFILL_HALF_SHARED(width_of(e), is_wide(device)) <= (unsigned)device->shared_bytes;
+           GW_PROMPT_HALF_SHARED(width_of(e), is_wide(device)) <= (unsigned)device->shared_bytes;
 }
 
 static gw_status record_prefill_half(struct gw_segment *segment, const gw_kernel *kernel,
@@ -470,13 +470,13 @@ static gw_status record_prefill_half(struct gw_segment *segment, const gw_kernel
     const struct gw_device *d = segment->device;
     size_t queries = (size_t)segment->rows * (size_t)(a->heads / a->kv_heads);
     unsigned width = width_of(a->head_dim);
-    struct gw_prefill_params p = prefill_params(segment, node, gw_hip_at(node->out));
+    struct gw_prompt_params p = prefill_params(segment, node, gw_hip_at(node->out));
     char name[48];
     (void)kernel;
-    snprintf(name, sizeof name, "gw_prefill_half_%u", width);
-    return gw_hip_record(segment, node, name, gw_hip_groups(queries, GW_PREFILL_HALF_QUERIES),
-                         (unsigned)a->kv_heads, 1, GW_PREFILL_HALF_QUERIES / 16 * (unsigned)d->warp,
-                         1, 1, (unsigned)GW_PREFILL_HALF_SHARED(width, is_wide(d)), &p, sizeof p);
+    snprintf(name, sizeof name, "gw_attend_prompt_half_%u", width);
+    return gw_hip_record(segment, node, name, gw_hip_groups(queries, GW_PROMPT_HALF_QUERIES),
+                         (unsigned)a->kv_heads, 1, GW_PROMPT_HALF_QUERIES / 16 * (unsigned)d->warp,
+                         1, 1, (unsigned)GW_PROMPT_HALF_SHARED(width, is_wide(d)), &p, sizeof p);
 }
 
 /* Units of different cards need not round alike. */

@@ -43,7 +43,7 @@ static int classes_of(gw_fmt fmt) {
 }
 
 /* Shared memory of a block with s->depth slots to a wave, as gw_product of
- * kernels_hip/linear/linear_flow.h or linear_stream.h cuts it up. 0 when it does not fit. */
+ * kernels_hip/linear/linear_async.h or linear_registers.h cuts it up. 0 when it does not fit. */
 static int fits_so(const struct gw_device *d, gw_fmt fmt, gw_linear_shape *s, int glu) {
     int waves = GW_LINEAR_THREADS / d->warp, copies = gw_hip_has_copies(d);
     int sums = s->groups * GW_LINEAR_SUMS(s->most, classes_of(fmt));

@@ -1,12 +1,12 @@
 /* kernels_hip/gemm/gemm_group.hip - the prompt's products on matrix instructions of four waves,
  * where a device has them: quantized weights (gemm_ring.h), and F16 and BF16 as in gemm_half.hip. A
- * tile has 128 rows and 128 tokens, or others (gemm_cut.h). gw_spread puts what a stage needs of
+ * tile has 128 rows and 128 tokens, or others (gemm_tiling.h). gw_spread puts what a stage needs of
  * its tokens together in memory as it will lie in shared memory.
  */
 #include "kernels_hip/act8.h"
-#include "kernels_hip/gemm/gemm_block.h"
+#include "kernels_hip/gemm/gemm_block_terms.h"
 #include "kernels_hip/gemm/gemm_half.h"
-#include "kernels_hip/gemm/gemm_span.h"
+#include "kernels_hip/gemm/gemm_span_terms.h"
 
 #if GW_GROUP_MMA
 
@@ -59,7 +59,7 @@ GW_KERNEL(gw_spread, struct gw_spread_params, GW_SPREAD_THREADS) {
     }
 }
 
-/* For stages that are one term (gemm_span.h): neighbouring lanes have the blocks of one. */
+/* For stages that are one term (gemm_span_terms.h): neighbouring lanes have the blocks of one. */
 GW_KERNEL(gw_spread_span, struct gw_spread_params, GW_SPREAD_THREADS) {
     const int t = (int)blockIdx.y, blocks = p.k / GW_ACT_BLOCK;
     const int b = (int)(blockIdx.x * blockDim.x + threadIdx.x), i = b % BLOCKS;

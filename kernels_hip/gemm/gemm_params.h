@@ -46,7 +46,8 @@ enum {
  * and then weights; as many stages on their way; results of a GLU; gates: a stage has come, has
  * been read; the block's share. Four waves more copy, and leave their registers to the others.
  * Codes of tokens are 16-bit floats and each block has its numbers; or, where a stage is one term,
- * they stay codes and share their numbers, and a tile may have GW_GROUP_WIDE tokens (gemm_cut.h).
+ * they stay codes and share their numbers, and a tile may have GW_GROUP_WIDE tokens
+ * (gemm_tiling.h).
  */
 enum {
     GW_SPREAD_THREADS = 256,
@@ -71,8 +72,9 @@ enum {
     (GW_GROUP_AT_GATES(term, record) + 2 * GW_GROUP_RING(term) * 8)
 #define GW_GROUP_SHARED(term, record) (GW_GROUP_AT_SHARE(term, record) + (int)GW_GROUP_SHARE)
 
-/* Tiles of a launch whose blocks stay (gemm_share.h): what a stage of one of 128 tokens takes, and
- * what one of GW_GROUP_WIDE, 64 or 32 does; and how many sums a block may leave to the next one. */
+/* Tiles of a launch with a persistent grid (gemm_stream_k.h): the cost of a stage of a tile of 128
+ * tokens, and of tiles of GW_GROUP_WIDE, 64 and 32; and how many sums a block may leave to the next
+ * one. */
 enum {
     GW_SHARE_WIDE = 31,
     GW_SHARE_WHOLE = 24,

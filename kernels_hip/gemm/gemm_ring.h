@@ -1,20 +1,20 @@
 /* kernels_hip/gemm/gemm_ring.h - the prompt's products on matrix instructions of four waves: a
- * block of threads that stays, 128 rows and 128 tokens a tile, or others (gemm_cut.h). Quantized
+ * block of threads that stays, 128 rows and 128 tokens a tile, or others (gemm_tiling.h). Quantized
  * weights; what a stage is and what becomes of it, four blocks of 32 of rows and of tokens, is a
- * class of gemm_span.h or gemm_block.h.
+ * class of gemm_span_terms.h or gemm_block_terms.h.
  *
  * What a block waits for is what it copies and what it issues. Four waves multiply for 128 rows and
  * half of the tokens, so that a token's numbers come from shared memory once for four results of a
  * thread, not for two; waves of their own copy stages to a ring, a few pieces each, for asking
  * takes time; gates say that a stage has come or has been read, so that the two halves of a block
- * are not held to one pace; and blocks share tiles out (gemm_share.h), stages of the next one
+ * are not held to one pace; and blocks share tiles out (gemm_stream_k.h), stages of the next one
  * coming while results of the last leave.
  */
 #ifndef GW_KERNELS_HIP_GEMM_RING_H
 #define GW_KERNELS_HIP_GEMM_RING_H
 
 #include "kernels_hip/gemm/gemm_format.h"
-#include "kernels_hip/gemm/gemm_share.h"
+#include "kernels_hip/gemm/gemm_stream_k.h"
 
 #if GW_GROUP_MMA
 

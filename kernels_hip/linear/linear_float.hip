@@ -5,8 +5,8 @@
  * .. 8 q + 7 (F32: 4 q .. 4 q + 3); a thread two lanes (one) of a row, four elements of each at a
  * time.
  */
-#include "kernels_hip/linear/linear_flow.h"
-#include "kernels_hip/linear/linear_stream.h"
+#include "kernels_hip/linear/linear_async.h"
+#include "kernels_hip/linear/linear_registers.h"
 
 struct gw_f32 {
     enum { CLASSES = 8, PAIR = 1 };

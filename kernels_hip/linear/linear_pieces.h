@@ -1,5 +1,5 @@
 /* kernels_hip/linear/linear_pieces.h - a product whose rows of x come to shared memory in pieces,
- * because all of them together do not fit; on a device without GW_COPIES (else linear_flow.h).
+ * because all of them together do not fit; on a device without GW_COPIES (else linear_async.h).
  *
  * A block goes over the pieces with a batch of two tiles for each group of waves: both tiles' terms
  * of a piece are added before the next piece takes its place, so a thread keeps the chains of two
@@ -8,7 +8,7 @@
 #ifndef GW_KERNELS_HIP_LINEAR_PIECES_H
 #define GW_KERNELS_HIP_LINEAR_PIECES_H
 
-#include "kernels_hip/linear/linear_stream.h"
+#include "kernels_hip/linear/linear_registers.h"
 
 #if !GW_COPIES
 

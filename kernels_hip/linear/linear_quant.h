@@ -10,8 +10,8 @@
 #ifndef GW_KERNELS_HIP_LINEAR_QUANT_H
 #define GW_KERNELS_HIP_LINEAR_QUANT_H
 
-#include "kernels_hip/linear/linear_flow.h"
-#include "kernels_hip/linear/linear_stream.h"
+#include "kernels_hip/linear/linear_async.h"
+#include "kernels_hip/linear/linear_registers.h"
 #include "kernels_hip/strip.h"
 
 enum { ACT_WORDS = GW_ACT_WORDS };

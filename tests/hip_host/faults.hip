@@ -2,7 +2,7 @@
  * looks at shares of tiles, for tests/test_hip_emulator.c. p.out has room for one word per thread,
  * or for what a kernel says. */
 #include "kernels_hip/device.h"
-#include "kernels_hip/gemm/gemm_share.h"
+#include "kernels_hip/gemm/gemm_stream_k.h"
 #include "faults_params.h"
 
 enum { THREADS = 128 };

@@ -1,4 +1,4 @@
-/* kernels_hip/linear/linear_flow.h - a linear product on a device with GW_COPIES: waves that
+/* kernels_hip/linear/linear_async.h - a linear product on a device with GW_COPIES: waves that
  * multiply, and some that fetch several rows of x, join sums and hand results out, with gates
  * between them.
  *
@@ -8,8 +8,8 @@
  * the blocks of a record are neighbouring lanes of arith.h, so a wave joins what it has by itself,
  * and one number of each result goes through shared memory.
  */
-#ifndef GW_KERNELS_HIP_LINEAR_FLOW_H
-#define GW_KERNELS_HIP_LINEAR_FLOW_H
+#ifndef GW_KERNELS_HIP_LINEAR_ASYNC_H
+#define GW_KERNELS_HIP_LINEAR_ASYNC_H
 
 #include "kernels_hip/linear/linear_norm.h"
 #include "kernels_hip/linear/linear_tiles.h"
@@ -466,7 +466,7 @@ __device__ static inline void gw_flow_multiply(const gw_linear_params &p,
     }
 }
 
-/* K as for linear_stream.h, and
+/* K as for linear_registers.h, and
  *   slots(terms)             of a strip
  *   x_bytes(terms)           of a row of x in memory
  *   settle(p, x, n, factors) what is left to do with n rows of x, which may lack factors (or 0)

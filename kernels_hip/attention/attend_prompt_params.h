@@ -1,6 +1,7 @@
-/* kernels_hip/attention/prefill_params.h - parameters of attention over the rows of a prompt. */
-#ifndef GW_KERNELS_HIP_PREFILL_PARAMS_H
-#define GW_KERNELS_HIP_PREFILL_PARAMS_H
+/* kernels_hip/attention/attend_prompt_params.h - parameters of attention over the rows of a prompt.
+ */
+#ifndef GW_KERNELS_HIP_ATTEND_PROMPT_PARAMS_H
+#define GW_KERNELS_HIP_ATTEND_PROMPT_PARAMS_H
 
 #include "core/tensor/arith.h"
 #include "kernels_hip/act8_params.h"
@@ -9,25 +10,25 @@
 /* Queries of a block for heads of up to `e` values, and threads, each with four of them. wide: as
  * in gemm_params.h; there is room for more. Rows of queries and of probabilities lie so that
  * threads which write a column of them use different banks. */
-#define GW_PREFILL_QUERIES(e, wide) ((wide) && (e) <= 128 ? 64u : 32u)
-#define GW_PREFILL_THREADS(e, wide) (4u * GW_PREFILL_QUERIES(e, wide))
-#define GW_PREFILL_STEP(queries) ((queries) + 2u)
+#define GW_PROMPT_QUERIES(e, wide) ((wide) && (e) <= 128 ? 64u : 32u)
+#define GW_PROMPT_THREADS(e, wide) (4u * GW_PROMPT_QUERIES(e, wide))
+#define GW_PROMPT_STEP(queries) ((queries) + 2u)
 
 /* Shared memory: queries, a page, probabilities, rows, positions and slots. */
-#define GW_PREFILL_SHARED(e, wide)                                                                 \
-    (4u * ((e) * (GW_PREFILL_STEP(GW_PREFILL_QUERIES(e, wide)) + 64u) +                            \
-           64u * GW_PREFILL_STEP(GW_PREFILL_QUERIES(e, wide)) + 3u * GW_PREFILL_QUERIES(e, wide)))
+#define GW_PROMPT_SHARED(e, wide)                                                                 \
+    (4u * ((e) * (GW_PROMPT_STEP(GW_PROMPT_QUERIES(e, wide)) + 64u) +                            \
+           64u * GW_PROMPT_STEP(GW_PROMPT_QUERIES(e, wide)) + 3u * GW_PROMPT_QUERIES(e, wide)))
 
-/* On 16-bit matrix instructions (prefill_half.hip): a wave has 16 queries; heads are 64 or 128
- * values wide there. Shared memory: pages of K and V, two of each for waves of 32, else one,
+/* On 16-bit matrix instructions (attend_prompt_half.hip): a wave has 16 queries; heads are 64 or
+ * 128 values wide there. Shared memory: pages of K and V, two of each for waves of 32, else one,
  * transposed, with the weights of all waves; positions and slots. */
-enum { GW_PREFILL_HALF_QUERIES = 64 };
-#define GW_PREFILL_HALF_SHARED(e, wide)                                                            \
+enum { GW_PROMPT_HALF_QUERIES = 64 };
+#define GW_PROMPT_HALF_SHARED(e, wide)                                                            \
     (((wide) ? 2 * 2 * 64 * (e)*2                                                                  \
-             : 64 * ((e) / 2 + 2) * 4 + (e)*34 * 4 + GW_PREFILL_HALF_QUERIES * 72 * 2) +           \
-     8 * GW_PREFILL_HALF_QUERIES)
+             : 64 * ((e) / 2 + 2) * 4 + (e)*34 * 4 + GW_PROMPT_HALF_QUERIES * 72 * 2) +           \
+     8 * GW_PROMPT_HALF_QUERIES)
 
-struct gw_prefill_params {
+struct gw_prompt_params {
     struct gw_step_params step;
     GW_DEV(const float) q;       /* [rows, heads * e]       */
     GW_DEV(const void) k;        /* [pages, kv_heads, e, P] */

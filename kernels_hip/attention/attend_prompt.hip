@@ -1,5 +1,5 @@
-/* kernels_hip/attention/prefill.hip - attention of many rows (docs/arithmetic.md, section 5), bit
- * for bit.
+/* kernels_hip/attention/attend_prompt.hip - attention of many rows (docs/arithmetic.md, section 5),
+ * bit for bit.
  *
  * A block of threads takes some queries, pairs of a row and a head, of one KV head and goes over
  * the pages of a group twice: for the largest score, then for the sums; scores stay in memory
@@ -11,7 +11,7 @@
  * lanes have the same or neighbours, and four take four times as long.
  */
 #include "kernels_hip/act8.h"
-#include "kernels_hip/attention/prefill_params.h"
+#include "kernels_hip/attention/attend_prompt_params.h"
 
 enum {
     WIDE = GW_MMA && LANES == 32,
@@ -29,9 +29,9 @@ struct __align__(16) floats4 {
 
 template <int E> struct sizes {
     enum {
-        QUERIES = GW_PREFILL_QUERIES(E, WIDE),
-        STEP = GW_PREFILL_STEP(QUERIES),
-        THREADS = GW_PREFILL_THREADS(E, WIDE),
+        QUERIES = GW_PROMPT_QUERIES(E, WIDE),
+        STEP = GW_PROMPT_STEP(QUERIES),
+        THREADS = GW_PROMPT_THREADS(E, WIDE),
         VALUES = E / SIDE /* of a thread */
     };
 };
@@ -116,7 +116,7 @@ template <int HALF> __device__ static inline void widen4(const void *cache, size
 
 /* A page of K as [e, GW_PAGE], of V as [GW_PAGE, E] with what is beyond e zero. */
 template <int HALF, int E, int V>
-__device__ static inline void load_page(const gw_prefill_params &p, const tile &t, int page) {
+__device__ static inline void load_page(const gw_prompt_params &p, const tile &t, int page) {
     const int e = p.e, width = V ? e : GW_PAGE;
     const size_t number = (size_t)p.pages[(size_t)t.slot * p.page_stride + page];
     const size_t at = (number * p.kv_heads + blockIdx.x) * GW_PAGE * e;
@@ -235,26 +235,26 @@ __device__ static inline void add_values(const tile &t, const range *r, int all,
 /* This block, of all. */
 GW_DEVICE size_t block_of(void) { return (size_t)blockIdx.y * gridDim.x + blockIdx.x; }
 /* Largest scores of the groups of pages of a query, and sums of their weights. */
-template <int E> __device__ static inline float *group_tops(const gw_prefill_params &p, int query) {
+template <int E> __device__ static inline float *group_tops(const gw_prompt_params &p, int query) {
     return p.tops + (block_of() * sizes<E>::QUERIES + query) * p.groups;
 }
 template <int E>
-__device__ static inline float *group_totals(const gw_prefill_params &p, int query) {
+__device__ static inline float *group_totals(const gw_prompt_params &p, int query) {
     return p.totals + (block_of() * sizes<E>::QUERIES + query) * p.kept_groups;
 }
 /* This thread's sums over a group of pages: of value c of its query i at i * VALUES + c. */
-template <int E> __device__ static inline float *group_sums(const gw_prefill_params &p, int group) {
+template <int E> __device__ static inline float *group_sums(const gw_prompt_params &p, int group) {
     return p.sums + (block_of() * p.kept_groups + group) * sizes<E>::QUERIES * E + threadIdx.x;
 }
 /* This thread's part of the scores of page number `at` of a run. */
-template <int E> __device__ static inline floats4 *kept_scores(const gw_prefill_params &p, int at) {
+template <int E> __device__ static inline floats4 *kept_scores(const gw_prompt_params &p, int at) {
     return (floats4 *)p.scores + (block_of() * p.kept + at) * EACH * sizes<E>::THREADS +
            threadIdx.x;
 }
 
 /* The groups of this thread's queries, of a run with several, joined; out as below. */
 template <int E>
-__device__ static inline void join_groups(const gw_prefill_params &p, const tile &t, int tq,
+__device__ static inline void join_groups(const gw_prompt_params &p, const tile &t, int tq,
                                           float sum[EACH][sizes<E>::VALUES], float *total) {
     enum { VALUES = sizes<E>::VALUES, THREADS = sizes<E>::THREADS };
 #pragma unroll
@@ -292,7 +292,7 @@ __device__ static inline void join_groups(const gw_prefill_params &p, const tile
 
 /* One run: both ways over its pages. out: sums and their divisor. */
 template <int HALF, int E>
-__device__ static inline void attend_run(const gw_prefill_params &p, const tile &t, int tq, int tp,
+__device__ static inline void attend_run(const gw_prompt_params &p, const tile &t, int tq, int tp,
                                          float sum[EACH][sizes<E>::VALUES], float *total) {
     enum { VALUES = sizes<E>::VALUES, STEP = sizes<E>::STEP, THREADS = sizes<E>::THREADS };
     const int first = t.lowest / GW_PAGE, last = t.highest / GW_PAGE;
@@ -444,7 +444,7 @@ GW_DEVICE int turn_of(int at, int n) {
 }
 
 template <int HALF, int E>
-__device__ static inline void attend(const gw_prefill_params &p, float *shared) {
+__device__ static inline void attend(const gw_prompt_params &p, float *shared) {
     const int tid = (int)threadIdx.x, tp = tid % SIDE, tq = tid / SIDE;
     const int live = gw_live(p.step), group = p.heads / p.kv_heads;
     enum { QUERIES = sizes<E>::QUERIES, VALUES = sizes<E>::VALUES, THREADS = sizes<E>::THREADS };
@@ -538,7 +538,7 @@ __device__ static inline void attend(const gw_prefill_params &p, float *shared) 
 
 /* E: the width of a head is at most that. */
 #define GW_PREFILL(name, HALF, E)                                                                  \
-    GW_KERNEL(gw_prefill_##name, struct gw_prefill_params, GW_PREFILL_THREADS(E, WIDE), 2) {       \
+    GW_KERNEL(gw_attend_prompt_##name, struct gw_prompt_params, GW_PROMPT_THREADS(E, WIDE), 2) { \
         GW_SHARED_DYNAMIC(float, shared);                                                          \
         attend<HALF, E>(p, shared);                                                                \
     }

@@ -1,12 +1,12 @@
-/* kernels_hip/gemm/gemm_cut.h - into which tiles the tokens of a product on instructions of four
+/* kernels_hip/gemm/gemm_tiling.h - into which tiles the tokens of a product on instructions of four
  * waves are cut: the same for the kernel that lays them out (gw_spread_span) and for the product.
  *
  * Weights become operands once per tile, which takes as long as some 70 tokens do. So some tokens
  * more than a multiple of 128 had better not have a tile of their own, if others can take them in:
- * products whose stages are one term (gemm_span.h) have tiles of 160 tokens too.
+ * products whose stages are one term (gemm_span_terms.h) have tiles of 160 tokens too.
  */
-#ifndef GW_KERNELS_HIP_GEMM_CUT_H
-#define GW_KERNELS_HIP_GEMM_CUT_H
+#ifndef GW_KERNELS_HIP_GEMM_TILING_H
+#define GW_KERNELS_HIP_GEMM_TILING_H
 
 #include "kernels_hip/gemm/gemm_params.h"
 
@@ -44,7 +44,7 @@ GW_DEVICE int gw_cut_cost(gw_cut cut) {
            gw_cut_cost_of_last(cut);
 }
 /* What a launch takes, times its blocks: of `rows` tiles of each kind, which are shared out, or of
- * which a block has one at most (gemm_share.h). */
+ * which a block has one at most (gemm_stream_k.h). */
 GW_DEVICE int gw_cut_time(gw_cut cut, int rows, int blocks) {
     const int longest = cut.wide    ? (int)GW_SHARE_WIDE
                         : cut.whole ? (int)GW_SHARE_WHOLE

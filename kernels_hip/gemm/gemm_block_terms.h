@@ -1,10 +1,10 @@
-/* kernels_hip/gemm/gemm_block.h - stages of gemm_ring.h of which each block of 32 is a term. Codes
- * of tokens are binary16, and those of weights become so. Sums of a block are then integers of less
- * than 2^24, exact in binary32, and come as floats, where turning int8 sums into floats costs as
- * much as the chain that follows: the bits are those of gemm_large.hip.
+/* kernels_hip/gemm/gemm_block_terms.h - stages of gemm_ring.h of which each block of 32 is a term.
+ * Codes of tokens are binary16, and those of weights become so. Sums of a block are then integers
+ * of less than 2^24, exact in binary32, and come as floats, where turning int8 sums into floats
+ * costs as much as the chain that follows: the bits are those of gemm_large.hip.
  */
-#ifndef GW_KERNELS_HIP_GEMM_BLOCK_H
-#define GW_KERNELS_HIP_GEMM_BLOCK_H
+#ifndef GW_KERNELS_HIP_GEMM_BLOCK_TERMS_H
+#define GW_KERNELS_HIP_GEMM_BLOCK_TERMS_H
 
 #include "kernels_hip/gemm/gemm_ring.h"
 

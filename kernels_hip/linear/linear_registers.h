@@ -1,12 +1,12 @@
-/* kernels_hip/linear/linear_stream.h - a linear product on a device without GW_COPIES: waves fetch
- * their weights through registers, and join sums behind barriers.
+/* kernels_hip/linear/linear_registers.h - a linear product on a device without GW_COPIES: waves
+ * fetch their weights through registers, and join sums behind barriers.
  *
  * A block stays for many tiles and its waves never stop reading: a wave owns a ring of slots, each
  * one record (or a class of it), and refills a slot as soon as it is read. The first fill is on its
  * way before the wait for the kernels in front.
  */
-#ifndef GW_KERNELS_HIP_LINEAR_STREAM_H
-#define GW_KERNELS_HIP_LINEAR_STREAM_H
+#ifndef GW_KERNELS_HIP_LINEAR_REGISTERS_H
+#define GW_KERNELS_HIP_LINEAR_REGISTERS_H
 
 #include "kernels_hip/linear/linear_norm.h"
 #include "kernels_hip/linear/linear_tiles.h"

@@ -1,10 +1,10 @@
-/* kernels_hip/gemm/gemm_span.h - stages of gemm_ring.h whose four blocks are one term, for any
- * number of tokens: one integer sum, whose products add up in the matrix unit, and a result takes
- * one float step for it. Codes become operands by a mask, and the next products are on their way
- * before the sums of the last ones are added.
+/* kernels_hip/gemm/gemm_span_terms.h - stages of gemm_ring.h whose four blocks are one term, for
+ * any number of tokens: one integer sum, whose products add up in the matrix unit, and a result
+ * takes one float step for it. Codes become operands by a mask, and the next products are on their
+ * way before the sums of the last ones are added.
  */
-#ifndef GW_KERNELS_HIP_GEMM_SPAN_H
-#define GW_KERNELS_HIP_GEMM_SPAN_H
+#ifndef GW_KERNELS_HIP_GEMM_SPAN_TERMS_H
+#define GW_KERNELS_HIP_GEMM_SPAN_TERMS_H
 
 #include "kernels_hip/gemm/gemm_ring.h"
 

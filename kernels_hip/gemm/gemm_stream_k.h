@@ -1,5 +1,5 @@
-/* kernels_hip/gemm/gemm_share.h - tiles of a prompt's product shared out among blocks that stay: as
- * many blocks as there are multiprocessors, each with the same amount of work, where tiles would
+/* kernels_hip/gemm/gemm_stream_k.h - tiles of a prompt's product shared out among blocks that stay:
+ * as many blocks as there are multiprocessors, each with the same amount of work, where tiles would
  * come in rounds of which the last is rarely full (336 tiles on 132 multiprocessors take as long as
  * 396).
  *
@@ -10,15 +10,15 @@
  * they. After "Stream-K" (Osama et al., 2023, arXiv:2301.03598), whose blocks add up parts that are
  * sums of their own.
  */
-#ifndef GW_KERNELS_HIP_GEMM_SHARE_H
-#define GW_KERNELS_HIP_GEMM_SHARE_H
+#ifndef GW_KERNELS_HIP_GEMM_STREAM_K_H
+#define GW_KERNELS_HIP_GEMM_STREAM_K_H
 
-#include "kernels_hip/gemm/gemm_cut.h"
+#include "kernels_hip/gemm/gemm_tiling.h"
 #include "kernels_hip/gemm/gemm_tile.h"
 
 #if GW_GROUP_MMA
 
-/* Tiles in the order of gemm_cut.h, rows faster than tokens. */
+/* Tiles in the order of gemm_tiling.h, rows faster than tokens. */
 struct gw_share {
     gw_cut cut;
     int rows, units; /* tiles of the same tokens; stages of a tile */

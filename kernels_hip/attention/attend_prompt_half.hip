@@ -1,22 +1,22 @@
-/* kernels_hip/attention/prefill_half.hip - attention of many rows on 16-bit matrix instructions,
- * for models whose products are on them too (gemm_half.hip) and caches of binary16.
+/* kernels_hip/attention/attend_prompt_half.hip - attention of many rows on 16-bit matrix
+ * instructions, for models whose products are on them too (gemm_half.hip) and caches of binary16.
  *
- * A block of threads takes GW_PREFILL_HALF_QUERIES queries, pairs of a row and a head, of one KV
+ * A block of threads takes GW_PROMPT_HALF_QUERIES queries, pairs of a row and a head, of one KV
  * head, a wave 16 of them, and goes over the pages once: scores, their weights against the largest
  * score so far, sums; what was summed before is scaled when a larger score comes (online softmax:
  * Milakov and Gimelshein, arXiv:1805.02867; by tiles: Dao et al., arXiv:2205.14135). Queries and
  * weights are rounded to binary16, powers of two come from the device's own instruction; sums are
  * binary32 in an order that depends on the page and the place in it, and what a query does not see
  * leaves its sums as they are. So a row's result is independent of the rows beside it; its bits are
- * the device's own. prefill.hip has the bits of every other backend.
+ * the device's own. attend_prompt.hip has the bits of every other backend.
  */
 #include "kernels_hip/device.h"
-#include "kernels_hip/attention/prefill_params.h"
+#include "kernels_hip/attention/attend_prompt_params.h"
 
 #if GW_MMA
 
 enum {
-    QUERIES = GW_PREFILL_HALF_QUERIES,
+    QUERIES = GW_PROMPT_HALF_QUERIES,
     WAVES = QUERIES / GW_MMA_M,
     THREADS = WAVES * LANES,
     WIDE = LANES == 32,
@@ -105,7 +105,7 @@ template <int E> struct desk {
     int *pos, *slot; /* [QUERIES] of each; slot -1: none  */
 
     __device__ inline desk(uint8_t *shared, int wave) {
-        static_assert(STAGES * STAGE + WEIGHTS + 8 * QUERIES == GW_PREFILL_HALF_SHARED(E, WIDE),
+        static_assert(STAGES * STAGE + WEIGHTS + 8 * QUERIES == GW_PROMPT_HALF_SHARED(E, WIDE),
                       "what the host gives");
         pages = shared;
         weights = (gw_u16 *)(shared + STAGES * STAGE) + wave * GW_MMA_M * WEIGHT_ROW;
@@ -141,7 +141,7 @@ GW_DEVICE float within_half(float v) {
 }
 
 template <int E>
-__device__ static inline void open(state<E> &s, const gw_prefill_params &p, const place &at,
+__device__ static inline void open(state<E> &s, const gw_prompt_params &p, const place &at,
                                    int first, int lane) {
     enum { AR = WIDE ? 2 : 1 };
     struct __align__(8) pair {
@@ -329,7 +329,7 @@ __device__ static inline void attend_page(state<E> &s, const desk<E> &d, float s
 
 /* A page of which the queries here see positions [low, high) of the sequence. */
 template <int E>
-__device__ static inline void fetch_page(const gw_prefill_params &p, uint8_t *to, int slot,
+__device__ static inline void fetch_page(const gw_prompt_params &p, uint8_t *to, int slot,
                                          int page, int low, int high) {
     const size_t number = (size_t)p.pages[(size_t)slot * p.page_stride + page];
     const size_t at = (number * p.kv_heads + blockIdx.y) * GW_PAGE * p.e * 2;
@@ -340,7 +340,7 @@ __device__ static inline void fetch_page(const gw_prefill_params &p, uint8_t *to
 
 /* Queries [from, end) of the block, of one sequence, over their pages. */
 template <int E>
-__device__ static inline void attend_run(state<E> &s, const desk<E> &d, const gw_prefill_params &p,
+__device__ static inline void attend_run(state<E> &s, const desk<E> &d, const gw_prompt_params &p,
                                          int slot, int from, int end, int first, int lane) {
     /* Rows of a sequence come in order. */
     const int lowest = first_seen(d.pos[from], p.window), highest = d.pos[end - 1];
@@ -397,7 +397,7 @@ __device__ static inline void attend_run(state<E> &s, const desk<E> &d, const gw
 }
 
 template <int E>
-__device__ static inline void store(const state<E> &s, const gw_prefill_params &p, const place &at,
+__device__ static inline void store(const state<E> &s, const gw_prompt_params &p, const place &at,
                                     int first, int lane) {
 #pragma unroll
     for (int r = 0; r < CR; r++) {
@@ -417,7 +417,7 @@ __device__ static inline void store(const state<E> &s, const gw_prefill_params &
     }
 }
 
-template <int E> __device__ static inline void attend(const gw_prefill_params &p, uint8_t *shared) {
+template <int E> __device__ static inline void attend(const gw_prompt_params &p, uint8_t *shared) {
     const int tid = (int)threadIdx.x, wave = tid / LANES, lane = gw_wave_lane();
     const int first = wave * GW_MMA_M;
     gw_grid_launch_dependents();
@@ -452,7 +452,7 @@ template <int E> __device__ static inline void attend(const gw_prefill_params &p
 
 /* E: the width of a head is at most that, and a multiple of 8. */
 #define KERNEL(E)                                                                                  \
-    GW_KERNEL(gw_prefill_half_##E, struct gw_prefill_params, THREADS) {                            \
+    GW_KERNEL(gw_attend_prompt_half_##E, struct gw_prompt_params, THREADS) { \
         GW_SHARED_DYNAMIC(uint8_t, shared);                                                        \
         attend<E>(p, shared);                                                                      \
     }
