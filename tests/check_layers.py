@@ -29,6 +29,7 @@ BELOW["kernels_hip/gemm"] = BELOW["kernels_hip"] + ["kernels_hip"]
 BELOW["kernels_hip/linear"] = BELOW["kernels_hip/gemm"] + ["kernels_hip/gemm"]  # int8 operands
 BELOW["kernels_hip/rows"] = BELOW["kernels_hip"] + ["kernels_hip"]
 BELOW["kernels_hip/attention"] = BELOW["kernels_hip/rows"] + ["kernels_hip/rows"]  # rope
+BELOW["kernels_cl"] = ["core/tensor"]
 BELOW["backends"] = BELOW["core/plan"] + ["core/plan"]
 BELOW["apps"] = ["include"]
 
@@ -48,7 +49,7 @@ LIBRARIES = [
     (SIMD, ("cpu", "backends/cpu", "tests", "bench")),
     (THREADS, ("cpu", "backends/cpu", "backends/ref", "backends/opencl", "backends/hip",
                "tests", "bench")),
-    (VENDOR, ("backends/opencl", "tests")),
+    (VENDOR, ("backends/opencl", "kernels_hip", "tests")),
     (r"jansson\.h$", ("core/base", "core/model", "core/text", "apps", "tests")),
     (r"(pcre2|utf8proc)\.h$", ("core/text", "tests")),
 ]
@@ -104,9 +105,9 @@ def check_file(source):
 
 
 def main():
-    sources = list(tree.files(tree.CODE, (".c", ".h")))
+    sources = list(tree.files((*tree.CODE, *tree.KERNELS), (".c", ".h", ".hip", ".cl")))
     tree.report("layers", [p for s in sources for p in check_file(s)])
-    unknown = sorted({layer_of(tree.rel(s)) for s in tree.files(tree.LIBRARY, (".c", ".h"))}
+    unknown = sorted({layer_of(tree.rel(s)) for s in tree.files((*tree.LIBRARY, *tree.KERNELS), (".c", ".h", ".hip", ".cl"))}
                      - set(BELOW))
     tree.report("every folder has a layer", [f"{u}/ has no row in the table" for u in unknown])
     tree.finish()

@@ -10,8 +10,18 @@ import tree
 FUNCTION_LINES, FILE_LINES, COLUMNS = 120, 1000, 100
 
 MAY_STOP = {}  # "file": reason why it may call something of STOPS; empty is the goal
-LONG_FUNCTIONS = {}  # "file:function": reason
+# "file:function": reason. A name is the first one behind which a parenthesis stands at the left margin: in
+# templates that of the struct or macro. These of kernels are to be split; no new row without a reason.
+LONG_FUNCTIONS = dict.fromkeys((
+    "kernels_hip/attention/prefill.hip:attend_run", "kernels_hip/linear/linear_float.hip:hold",
+    "kernels_hip/linear/linear_four.h:first_x", "kernels_hip/linear/linear_quant.h:hold",
+    "kernels_hip/linear/linear_pieces.h:gw_product_in_pieces",
+    "kernels_cl/attention/attention_team.cl:KERNEL"), "older than the check, to be split")
 LONG_FILES = {}  # "file": reason
+WIDE_FILES = dict.fromkeys((  # "file": reason why it has lines beyond COLUMNS
+    "kernels_hip/gemm/gemm_group.hip", "kernels_hip/linear/strip_read.h", "kernels_cl/common.cl",
+    "kernels_cl/gemm/linear_matrix.cl", "kernels_cl/rows/rows.cl", "kernels_cl/walk.cl"),
+    "older than the check, to be wrapped")
 OF_OPTIONS = {  # test: why a plain build leaves it out
     "test_opencl_ops": "needs GODWIT_OPENCL_TESTS", "test_opencl": "needs GODWIT_OPENCL_TESTS",
     "test_opencl_faults": "needs GODWIT_OPENCL_TESTS",
@@ -63,9 +73,9 @@ def functions(text):
             start, head = None, ""
 
 
-def sources(suffixes=(".c", ".h", ".py")):
+def sources(suffixes=(".c", ".h", ".py", ".hip", ".cl")):
     """The code that people read; tests/data holds tables."""
-    return (p for p in tree.files(tree.CODE, suffixes) if "data" not in p.parts)
+    return (p for p in tree.files((*tree.CODE, *tree.KERNELS), suffixes) if "data" not in p.parts)
 
 
 def long_things():
@@ -83,7 +93,7 @@ def long_things():
 
 
 def dead_exceptions():
-    for row in [*MAY_STOP, *LONG_FILES, *LONG_FUNCTIONS]:
+    for row in [*MAY_STOP, *LONG_FILES, *LONG_FUNCTIONS, *WIDE_FILES]:
         if not (tree.ROOT / row.split(":")[0]).is_file():
             yield f"{row}: listed as an exception, but not there"
 
@@ -96,7 +106,8 @@ def layout():
         if not any(me in line or path.name in line for line in head[:2]):
             yield f"{me}:1: does not begin with its name"
         for number, line in enumerate(text.splitlines(), 1):
-            if len(line) > COLUMNS and path.suffix != ".py" and "clang-format off" not in text:
+            wide = path.suffix == ".py" or me in WIDE_FILES or "clang-format off" in text
+            if len(line) > COLUMNS and not wide:
                 yield f"{me}:{number}: {len(line)} columns"
             if line.endswith((" ", "\t")) or "\t" in line:
                 yield f"{me}:{number}: a tab, or blanks at the end"

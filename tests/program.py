@@ -12,9 +12,8 @@ EMULATOR = os.environ.get("GODWIT_EMULATOR", "").split()
 SHARED = pathlib.Path(os.environ.get("GODWIT_SHARED", ROOT / "../shared"))
 DATA = ROOT / "tests/data"
 OPENCL_ALL = "GODWIT_OPENCL_ALL" in os.environ  # tools/test opencl-all: every format, width and split
-SANITIZED = "asan" in pathlib.Path(os.environ.get("GODWIT_BUILD", "")).name
-# Builds in which arithmetic is 5 to 100 times slower.
-SLOW = bool(EMULATOR) or SANITIZED or pathlib.Path(os.environ.get("GODWIT_BUILD", "")).name == "simde"
+SANITIZED = pathlib.Path(os.environ.get("GODWIT_BUILD", "")).name == "sanitize"
+SLOW = bool(EMULATOR) or SANITIZED  # arithmetic is 5 to 100 times slower
 # A text drawn without a seed would differ from run to run, and what a test sees of it by chance.
 os.environ.setdefault("GODWIT_ARG_SEED", "1")
 # Where no device is named the CPU is meant; what is chosen by itself is a test's own subject ("auto").

@@ -3,8 +3,8 @@
 # of these varies alone, against one anchor. Every format meets every level, long chunks and short,
 # and a third of the widths, all three thirds by turns; one format of each kind meets all widths and
 # chunks of 512.
-# Equal to what: to the scalar level with one thread, of build/release where that exists, so that
-# other compilers and other processors are held against the same bits.
+# Equal to what: to the scalar level with one thread, of build/check or build/release where one exists
+# (the newer), so that other processors are held against the same bits.
 import functools
 import hashlib
 import json
@@ -22,15 +22,18 @@ IDS = some_ids(18 if SLOW else 531)
 SOME = IDS[:150]  # several pages
 FEW = IDS[:40]
 # Every chunk and width is the business of the build that users run; the others prove their kernels.
-BRIEF = SLOW or pathlib.Path(os.environ.get("GODWIT_BUILD", "release")).name != "release"
+OWN = pathlib.Path(os.environ.get("GODWIT_BUILD", "release")).name
+BRIEF = SLOW or OWN not in ("check", "release")
 # Names end so of one format of each kind: in blocks and in super-blocks, floats, made while loading,
 # another cache.
 KINDS = ("q4_0", "q6_k", "f16", "int8", "q8_0")
+WHOLE = ("tales-2m-q4_0", "tales-2m-q6_k", "tales-2m-f16")
 
-_release = ROOT / "build/release/godwit"
-REFERENCE = str(_release) if _release.is_file() else None
+_natives = [ROOT / "build" / name / "godwit" for name in ("check", "release") if BRIEF or name == OWN]
+_release = max((p for p in _natives if p.is_file()), key=lambda p: p.stat().st_mtime, default=None)
+REFERENCE = str(_release) if _release else None
 if REFERENCE is None and EMULATOR:
-    pytest.skip("the bits to compare with come from build/release/godwit: build it first",
+    pytest.skip("the bits to compare with come from build/check/godwit: build it first",
                 allow_module_level=True)
 
 
@@ -42,8 +45,8 @@ def models():
         found["tales-2m folder"] = (folder, ())
     for p in sorted(DATA.glob("tales-2m-q4_0.gguf")):
         found["tales-2m kv q8_0"] = (p, ("--kv-type", "q8_0"))
-    if SANITIZED:  # memory faults do not depend on the format's bits: one of each kind
-        found = {name: found[name] for name in found if name.endswith(KINDS)}
+    if SLOW:  # the op table of such a build has every format: whole models of three kinds
+        found = {name: found[name] for name in found if name in WHOLE}
     return [pytest.param(path, args, id=name) for name, (path, args) in sorted(found.items())]
 
 
@@ -58,7 +61,7 @@ def why_not(level):
     return None if done.returncode == 0 else done.stderr.strip()
 
 
-KEPT = _release.parent / "anchors.json"  # anchors of the program with this digest
+KEPT = _release.parent / "anchors.json" if _release else None  # anchors of the program with this digest
 
 
 @functools.cache

@@ -6,6 +6,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CODE = ("include", "core", "cpu", "backends", "apps", "tests", "bench")
+KERNELS = ("kernels_hip", "kernels_cl")
 LIBRARY = ("include", "core", "cpu", "backends")
 
 _failed = 0
