@@ -121,7 +121,7 @@ static int readers(const walk *w, int v) {
         if (b->in == v) {
             mask |= is_quantized(reads_by(w, b)) ? AS_ACT8 : AS_F32;
         }
-        mask |= b->side == v ? AS_F32 : 0;
+        mask |= b->side == v || b->plus == v ? AS_F32 : 0;
         if (b->out == v) {
             break;
         }
@@ -379,9 +379,9 @@ static void emit_mix(walk *w, const gw_spec_block *b) {
         w->last || b->out == GW_VALUE_STREAM ? new_result(w, b, cols) : new_value(w, b, cols);
     gw_node *node = new_mix(w, b, x, out);
     node->in[1] = b->side >= 0 ? as_f32(w, b->side) : NULL;
+    node->in[2] = b->plus >= 0 ? as_f32(w, b->plus) : node->in[2];
     node->w[0] = weight(w, b, 0);
     node->args.mix.cap = (float)number(w, b, GW_ARG_CAP, 0.0);
-    node->args.mix.gate_act = b->act_number >= 0 || b->side < 0 ? GW_ACT_NONE : b->act;
     finish(w, b, out);
 }
 

@@ -101,6 +101,7 @@ static gw_status convert(const reading *r, const gw_spec_number *x, const char *
         }
         *out = json_is_true(v) || (json_is_integer(v) && json_integer_value(v) == 1);
         return GW_OK;
+    case GW_NUMBER_LIST:
     case GW_NUMBER_INTEGER:
         if (!real || (!r->facts->in_folder && !json_is_integer(v)) ||
             !(*out >= -0x1p53 && *out <= 0x1p53 && *out == floor(*out))) {
@@ -135,6 +136,10 @@ static gw_status evaluate(reading *r, gw_expr e, double *out) {
 static gw_status read_number(reading *r, const gw_spec_number *x, double *out, int *missing) {
     const char *key = x->name;
     const json_t *v = stated(r, x, &key);
+    if (x->type == GW_NUMBER_LIST) {
+        *out = (double)json_array_size(v);
+        return v == NULL || json_is_null(v) || json_is_array(v) ? GW_OK : wrong(r, key, "a list");
+    }
     if (json_is_array(v)) { /* one for each layer */
         size_t n = json_array_size(v);
         if ((size_t)r->layer >= n) {

@@ -321,8 +321,14 @@ static gw_status read_rope(const gw_facts *facts, const gw_blueprint *bp, int in
     r.style = facts->in_folder ? x->style_hf : x->style_gguf;
     r.base = gw_spec_value(bp, hp, layer, x->base);
     GW_TRY(positive(&s, "rope base", r.base, 1e-6));
+    if (x->truncate.n > 0) {
+        r.truncate = gw_spec_value(bp, hp, layer, x->truncate) != 0.0;
+    }
     if (x->scales) {
         GW_TRY(read_scaling(&s, hp, arena, &r));
+    }
+    if (x->shorter.n > 0 && gw_spec_value(bp, hp, layer, x->shorter) != 0.0) {
+        r.long_divisors = r.long_divisors != NULL ? r.divisors : NULL;
     }
     hp->rope[index] = r;
     return GW_OK;

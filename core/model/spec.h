@@ -42,6 +42,7 @@ typedef enum gw_number_type {
     GW_NUMBER_INTEGER,
     GW_NUMBER_REAL,
     GW_NUMBER_FLAG,
+    GW_NUMBER_LIST,      /* how many integers the file lists: no list of layers */
     GW_NUMBER_WORD,      /* the index of a text in `words`  */
     GW_NUMBER_ACTIVATION /* a gw_act_kind                   */
 } gw_number_type;
@@ -89,7 +90,7 @@ const char *gw_reserved_name(gw_reserved number);
 
 typedef struct gw_spec_rope {
     char name[24];
-    gw_expr dim, turning, base;
+    gw_expr dim, turning, base, truncate, shorter;
     gw_rope_style style_hf, style_gguf;
     char scaling[GW_SPEC_KEYS][64]; /* objects of config.json that may hold the scaling */
     int n_scaling, scales;          /* scales 0: none, in no container */
@@ -105,7 +106,8 @@ typedef struct gw_spec_factor { /* of q, by position */
 /* clang-format off */
 typedef enum gw_transform {
     GW_TRANSFORM_NONE, GW_TRANSFORM_PLUS_ONE, GW_TRANSFORM_EXP, GW_TRANSFORM_NEGATE,
-    GW_TRANSFORM_SOFTPLUS, GW_TRANSFORM_SQRT, GW_TRANSFORM_TIMES
+    GW_TRANSFORM_SOFTPLUS, GW_TRANSFORM_SQRT, GW_TRANSFORM_TIMES,
+    GW_TRANSFORM_HALF_MORE /* 1/2 more for the second half of the values */
 } gw_transform;
 /* clang-format on */
 
@@ -114,6 +116,7 @@ enum { GW_SPEC_TRANSFORMS = 3 };
 /* How a container stores a weight. */
 typedef struct gw_spec_source {
     char name[80];   /* %d: the layer; a second %d: the expert. Folders: without the prefix */
+    char with[80];   /* a second tensor of the same shape behind it; "": none */
     char scales[80]; /* of a matrix in two tensors: codes and their scales; "": in one       */
     gw_expr first, count, of; /* of every `of` stored rows, `count` from `first` on; no `of`: all */
     int transposed;           /* stored [columns, rows]                                           */
@@ -188,7 +191,7 @@ typedef struct gw_spec_block {
     gw_section section;
     int layer_kind;           /* of GW_SECTION_LAYER                                             */
     int weight[GW_SPEC_ARGS]; /* indices of weights, -1: none; slots by kind: spec_blocks.c      */
-    int in, side, out; /* values: what it takes, the route or gate beside it, what it gives */
+    int in, side, plus, out;  /* values: taken, the route or gate beside it, added, given */
     gw_expr number[GW_SPEC_EXPRS];
     unsigned flags;
     gw_act_kind act; /* when act_number is -1 */

@@ -58,7 +58,7 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
         {{"bias", 'w', 3, 1}, {"params", 'w', 1, 1}}},
     [GW_BLOCK_MIX] = {"mix", START, HEAD, 0, 0, 0, LAST, 0,
         {{"scale", 'n', GW_ARG_SCALE, 1}, {"cap", 'n', GW_ARG_CAP, 1}, {"factor", 'w', 0, 1},
-         {"gate", 'v', 0, 1}, {"add", 'f', GW_FLAG_ADD, 0}}},
+         {"gate", 'v', 0, 1}, {"plus", 'v', 1, 1}, {"add", 'f', GW_FLAG_ADD, 0}}},
     [GW_BLOCK_ADD] = {"add", LAYER, LAYER, 0, 0, 0, LAST, 1, {{"scale", 'n', GW_ARG_SCALE, 1}}},
     [GW_BLOCK_ROUTE] = {"route", LAYER, LAYER, 1, 0, 0, LAST, 0,
         {{"used", 'n', GW_ARG_USED, 1}, {"scale", 'n', GW_ARG_SCALE, 1},
@@ -229,7 +229,7 @@ static gw_status read_option(const gw_spec_reader *r, const gw_spec_line *l, int
         if (o->type == 'w') {
             GW_TRY(read_role(r, v, b->section, 2, &b->weight[o->slot + i]));
         } else if (o->type == 'v') {
-            GW_TRY(read_value(r, v, &b->side));
+            GW_TRY(read_value(r, v, o->slot == 0 ? &b->side : &b->plus));
         } else {
             GW_TRY(gw_spec_expr(r, v, 0, 0, &b->number[o->slot]));
         }
@@ -292,6 +292,7 @@ static gw_status read_block(gw_spec_reader *r, const gw_spec_line *l, gw_block_k
                        .layer_kind = r->kind,
                        .in = -1,
                        .side = -1,
+                       .plus = -1,
                        .out = -1,
                        .act_number = -1};
     for (int i = 0; i < GW_SPEC_ARGS; i++) {

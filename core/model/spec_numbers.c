@@ -1,4 +1,5 @@
-/* core/model/spec_numbers.c - the lines number, real, flag, word, activation, rope and factor. */
+/* core/model/spec_numbers.c - the lines number, real, flag, word, list, activation, rope, factor.
+ */
 #include <string.h>
 
 #include "core/model/spec_parts.h"
@@ -52,6 +53,7 @@ static gw_status declare(gw_spec_reader *r, gw_spec_word w, gw_spec_number **out
 
 static gw_number_type type_of(gw_spec_word w) {
     return gw_spec_is(w, "number") ? GW_NUMBER_INTEGER
+           : gw_spec_is(w, "list") ? GW_NUMBER_LIST
            : gw_spec_is(w, "real") ? GW_NUMBER_REAL
            : gw_spec_is(w, "flag") ? GW_NUMBER_FLAG
            : gw_spec_is(w, "word") ? GW_NUMBER_WORD
@@ -118,8 +120,10 @@ gw_status gw_spec_read_number(gw_spec_reader *r, const gw_spec_line *l) {
         return gw_spec_fail(r, "a number needs a name");
     }
     GW_TRY(declare(r, l->word[1], &x));
-    x->file = r->file;
     if (r->pass == 1) {
+        x->file = r->file;
+    }
+    if (r->pass == 1 || x->file != r->file) { /* another family replaces it */
         return GW_OK;
     }
     x->type = type_of(l->word[0]);
@@ -175,6 +179,15 @@ static gw_status read_style(const gw_spec_reader *r, gw_spec_word w, gw_rope_sty
                               w.at);
 }
 
+static gw_expr *number_of_rope(gw_spec_rope *x, gw_spec_word w) {
+    return gw_spec_is(w, "dim")        ? &x->dim
+           : gw_spec_is(w, "turning")  ? &x->turning
+           : gw_spec_is(w, "base")     ? &x->base
+           : gw_spec_is(w, "truncate") ? &x->truncate
+           : gw_spec_is(w, "short")    ? &x->shorter
+                                       : NULL;
+}
+
 gw_status gw_spec_read_rope(gw_spec_reader *r, const gw_spec_line *l) {
     gw_spec_rope *x = NULL;
     if (l->n < 2) {
@@ -201,14 +214,12 @@ gw_status gw_spec_read_rope(gw_spec_reader *r, const gw_spec_line *l) {
         gw_spec_word v = l->word[at + 1];
         if (gw_spec_is(w, "hf") || gw_spec_is(w, "gguf")) {
             GW_TRY(read_style(r, v, gw_spec_is(w, "hf") ? &x->style_hf : &x->style_gguf));
-        } else if (gw_spec_is(w, "dim") || gw_spec_is(w, "turning") || gw_spec_is(w, "base")) {
-            GW_TRY(gw_spec_expr(r, v, 0, 0,
-                                gw_spec_is(w, "dim")       ? &x->dim
-                                : gw_spec_is(w, "turning") ? &x->turning
-                                                           : &x->base));
+        } else if (number_of_rope(x, w) != NULL) {
+            GW_TRY(gw_spec_expr(r, v, 0, 0, number_of_rope(x, w)));
         } else {
-            return gw_spec_fail(r, "'%.*s': expected dim, turning, base, hf, gguf or scaling",
-                                w.n < 40 ? (int)w.n : 40, w.at);
+            return gw_spec_fail(
+                r, "'%.*s': expected dim, turning, base, truncate, short, hf, gguf or scaling",
+                w.n < 40 ? (int)w.n : 40, w.at);
         }
     }
     return x->dim.n > 0 && x->base.n > 0 ? GW_OK : gw_spec_fail(r, "rope needs dim and base");

@@ -47,7 +47,8 @@ static gw_status read_transform(const gw_spec_reader *r, gw_spec_word w, gw_spec
         gw_transform transform;
     } all[] = {{"plus_one", GW_TRANSFORM_PLUS_ONE}, {"exp", GW_TRANSFORM_EXP},
                {"negate", GW_TRANSFORM_NEGATE},     {"softplus", GW_TRANSFORM_SOFTPLUS},
-               {"sqrt", GW_TRANSFORM_SQRT},         {"times", GW_TRANSFORM_TIMES}};
+               {"sqrt", GW_TRANSFORM_SQRT},         {"half_more", GW_TRANSFORM_HALF_MORE},
+               {"times", GW_TRANSFORM_TIMES}};
     *known = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (gw_spec_is(w, all[i].name)) {
@@ -80,6 +81,9 @@ static gw_status read_source_options(const gw_spec_reader *r, const gw_spec_line
         } else if (gw_spec_is(w, "transposed")) {
             s->transposed = 1;
             *at += 1;
+        } else if (gw_spec_is(w, "with") && left >= 1) {
+            GW_TRY(gw_spec_copy(r, l->word[*at + 1], s->with, sizeof s->with, "name"));
+            *at += 2;
         } else if (gw_spec_is(w, "scales") && left >= 1) {
             GW_TRY(gw_spec_copy(r, l->word[*at + 1], s->scales, sizeof s->scales, "name"));
             *at += 2;

@@ -95,6 +95,14 @@ static void make_slopes(float *values, int64_t heads) {
     }
 }
 
+static int grows(const gw_entry *e) {
+    int found = 0;
+    for (int i = 0; e->source != NULL && i < GW_SPEC_TRANSFORMS; i++) {
+        found |= e->source->transform[i] == GW_TRANSFORM_HALF_MORE;
+    }
+    return found;
+}
+
 gw_status gw_entry_values(const gw_entry *e, float *values) {
     size_t n = (size_t)e->t.dim[0];
     if (e->made) {
@@ -118,6 +126,7 @@ gw_status gw_entry_values(const gw_entry *e, float *values) {
             here = x;
         }
         values[i] = status == GW_OK ? changed(e, all[row % e->stored_rows]) : 0.0f;
+        values[i] += 2 * i >= n && grows(e) ? 0.5f : 0.0f;
     }
     free(raw);
     free(all);

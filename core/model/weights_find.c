@@ -91,8 +91,9 @@ static gw_status refuse(const gw_weights *w, const gw_stored *t, const int64_t *
  * are cut, columns first where it is transposed. Axes of 1 at either end do not count. */
 static gw_status check_shape(const gw_weights *w, const gw_stored *t, const wanted *want,
                              gw_entry *e) {
+    int two = e->source != NULL && e->source->with[0] != '\0';
     int64_t axes[3], experts = e->n_stored > 1 ? 1 : want->experts;
-    int64_t rows = want->vector ? want->cols : want->rows;
+    int64_t rows = (want->vector ? want->cols : want->rows) / (two ? 2 : 1);
     int n = 0;
     if (e->of > 0) {
         if (rows % e->count != 0 || e->first < 0 || e->first + e->count > e->of) {
@@ -199,12 +200,13 @@ static gw_status cut_of(const gw_weights *w, const gw_spec_weight *s, int layer,
 static gw_status try_source(gw_weights *w, const gw_spec_weight *s, const gw_spec_source *source,
                             int layer, const wanted *want, gw_entry *e, int *found) {
     char name[160];
-    int each = names_experts(source), n = each ? (int)want->experts : 1;
+    int two = source->with[0] != '\0', each = names_experts(source);
+    int n = each ? (int)want->experts : two ? 2 : 1;
     const char *why = NULL;
     size_t at = w->n_pool;
     *found = 0;
     for (int x = 0; x < n; x++) {
-        disk_name(source->name, layer, x, name, sizeof name);
+        disk_name(two && x == 1 ? source->with : source->name, layer, x, name, sizeof name);
         const gw_stored *t = find(w, name, &why);
         if (why != NULL) {
             return gw_fail(GW_E_TYPE, w->where, "tensor %s holds %s, which no weight can be", name,
@@ -348,9 +350,12 @@ static int is_known(const gw_weights *w, const char *name) {
                     return 1;
                 }
             }
-            if (list[i].scales[0] != '\0' && is_layer_name(list[i].scales, name, &layer, &tail) &&
-                same_tail(tail, strstr(list[i].scales, "%d") + 2)) {
-                return 1;
+            const char *beside[] = {list[i].scales, list[i].with};
+            for (int k = 0; used && k < 2; k++) {
+                if (is_layer_name(beside[k], name, &layer, &tail) &&
+                    same_tail(tail, strstr(beside[k], "%d") + 2)) {
+                    return 1;
+                }
             }
         }
     }

@@ -69,8 +69,9 @@ static void digest_blueprint(digest *d, const gw_model *m) {
         const gw_spec_block *b = &bp->block[i];
         const int words[] = {(int)b->kind,  (int)b->section, b->layer_kind, b->in,
                              b->side,       b->out,          (int)b->flags, (int)b->act,
-                             b->act_number, (int)b->score,   b->weight[0],  b->weight[1],
-                             b->weight[2],  b->weight[3],    b->weight[4],  b->weight[5]};
+                             b->act_number, b->plus,         (int)b->score, b->weight[0],
+                             b->weight[1],  b->weight[2],    b->weight[3],  b->weight[4],
+                             b->weight[5]};
         digest_add(d, words, sizeof words);
     }
     for (int l = 0; l < hp->n_layers; l++) {
