@@ -72,9 +72,9 @@ static void cut_pages(struct gw_attend_params *p, const gw_format *cache, int he
 
 int gw_hip_can_fuse_rope(const struct gw_segment *segment, const gw_node *before,
                          const gw_node *node) {
-    if (segment->device->no_fuse || before->op != GW_OP_ROPE_KV || node->op != GW_OP_ATTENTION ||
-        node->kernel->record != record_attention || node->in[0] != before->out ||
-        !gw_hip_disjoint(before->in[0], node->out)) {
+    if (segment->device->no_fuse || before->op != GW_OP_ROPE_KV || !gw_op_is_plain(before) ||
+        node->op != GW_OP_ATTENTION || node->kernel->record != record_attention ||
+        node->in[0] != before->out || !gw_hip_disjoint(before->in[0], node->out)) {
         return 0;
     }
     return node->in[1] == before->in[1] && node->in[2] == before->in[2] &&

@@ -228,6 +228,12 @@ struct gw_segment {
         gw_hip_ptr at;
         int form, node;
     } grouped;
+    struct { /* rows sorted by the experts of a route (experts.c) */
+        const gw_tensor *of;
+        gw_hip_ptr at;
+        size_t bytes;
+        int node;
+    } sorted;
     gw_hip_exec graph[GW_HIP_ATTEND_KINDS][2]; /* [GW_HIP_ATTEND_MANY] NULL: launches one by one */
     gw_node_time *times;
     gw_hip_event *events; /* [n + 1] while timing */
@@ -294,7 +300,16 @@ gw_status gw_hip_list_kernels(struct gw_device *device);
 /* gw_backend.arithmetic (gemm.c): 16-bit matrix units. */
 void gw_hip_arithmetic(const struct gw_device *device, const gw_node *node, char *out);
 extern const gw_kernel gw_hip_rows_kernels[], gw_hip_linear_kernels[], gw_hip_gemm_kernels[],
-    gw_hip_attention_kernels[];
+    gw_hip_attention_kernels[], gw_hip_more_kernels[], gw_hip_attend_more_kernels[],
+    gw_hip_experts_kernels[];
+
+/* Is the table of EMBED one that a kernel reads? The launch of a plain node (rows.c). */
+int gw_hip_embeds(const gw_node *node);
+gw_status gw_hip_record_embed(struct gw_segment *segment, const gw_node *node);
+/* node->out = act(gate) (* up, if not 0), rows of both `step` floats apart, in a form (more.c). */
+gw_status gw_hip_record_act(struct gw_segment *segment, const gw_node *node,
+                            const gw_act_args *args, gw_hip_ptr gate, gw_hip_ptr up, size_t step,
+                            int form);
 
 /* f32 [rows, width] -> act8 out (rows.c). */
 gw_status gw_hip_record_encode(struct gw_segment *segment, const gw_node *node, gw_hip_ptr from,

@@ -11,6 +11,9 @@ static const gw_kernel *const tables[] = {
     gw_hip_linear_kernels,
     gw_hip_gemm_kernels,
     gw_hip_attention_kernels,
+    gw_hip_more_kernels,
+    gw_hip_attend_more_kernels,
+    gw_hip_experts_kernels,
     NULL,
 };
 

@@ -62,11 +62,11 @@ static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
 /* Does this product or embedding leave what the norm behind it asks for? */
 static int leaves_norm(const struct gw_segment *segment, const gw_node *node, const gw_node *norm) {
     gw_linear_shape s;
-    if (norm->op != GW_OP_NORM || norm->in[0] != node->out || norm->w[0]->fmt != GW_FMT_F32 ||
-        gw_hip_width(node->out) % GW_LINEAR_ITEM != 0) {
+    if (norm->op != GW_OP_NORM || !gw_op_is_plain(norm) || norm->in[0] != node->out ||
+        norm->w[0]->fmt != GW_FMT_F32 || gw_hip_width(node->out) % GW_LINEAR_ITEM != 0) {
         return 0;
     }
-    return node->op == GW_OP_EMBED ||
+    return (node->op == GW_OP_EMBED && gw_op_is_plain(node)) ||
            (node->op == GW_OP_LINEAR && node->kernel->record == record_linear &&
             node->w[1] == NULL && gw_hip_width(node->out) == (size_t)node->w[0]->dim[0] &&
             gw_hip_shape(segment->device, node->w[0], segment->rows, 0, 1, &s));
@@ -91,8 +91,8 @@ static int takes_norm(const struct gw_segment *segment, const gw_node *norm, con
 }
 
 int gw_hip_can_fuse_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
-    for (size_t i = 3; i < n; i++) { /* a fused norm's result is not stored: no other reader */
-        for (int j = 0; j < GW_MAX_IN; j++) {
+    for (size_t i = 2; i < n; i++) { /* a fused norm's result is not stored: no other reader */
+        for (int j = i == 2; j < GW_MAX_IN; j++) {
             if (nodes[i].in[j] == nodes[1].out) {
                 return 0;
             }

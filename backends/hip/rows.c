@@ -20,20 +20,22 @@ static int f32_or_act8(const gw_tensor *t) {
 
 /* ---- EMBED ----------------------------------------------------------------------------------- */
 
-static int accepts_embed(const gw_kernel *kernel, const gw_node *node,
-                         const struct gw_device *device) {
-    (void)kernel;
-    (void)device;
+int gw_hip_embeds(const gw_node *node) {
     return node->w[0]->layout == GW_LAYOUT_ROWS && node->out->fmt == GW_FMT_F32 &&
            gw_hip_record_bytes(node->w[0]->fmt) > 0; /* the formats that rows.hip has */
 }
 
-static gw_status record_embed(struct gw_segment *segment, const gw_kernel *kernel,
-                              const gw_node *node) {
+static int accepts_embed(const gw_kernel *kernel, const gw_node *node,
+                         const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return gw_hip_embeds(node);
+}
+
+gw_status gw_hip_record_embed(struct gw_segment *segment, const gw_node *node) {
     const gw_tensor *table = node->w[0];
     size_t width = gw_hip_width(node->out), row_bytes;
     char name[48];
-    (void)kernel;
     GW_TRY(gw_row_bytes(table->fmt, width, &row_bytes));
     struct gw_embed_params p = {.step = gw_hip_step(segment),
                                 .table = gw_hip_at(table),
@@ -51,6 +53,12 @@ static gw_status record_embed(struct gw_segment *segment, const gw_kernel *kerne
                                   &p.left_blocks));
     }
     return along_rows(segment, node, name, width, 4 * GW_ROWS_THREADS, &p, sizeof p);
+}
+
+static gw_status record_embed(struct gw_segment *segment, const gw_kernel *kernel,
+                              const gw_node *node) {
+    (void)kernel;
+    return gw_hip_record_embed(segment, node);
 }
 
 /* ---- PICK ------------------------------------------------------------------------------------ */

@@ -17,8 +17,7 @@ static const int record_bytes[GW_FMT_COUNT] = {
 
 int gw_hip_record_bytes(gw_fmt fmt) { return record_bytes[fmt]; }
 
-/* Code of the build for this device has the int8 matrix instructions. */
-static int has_matrices(const struct gw_device *d) {
+int gw_hip_has_matrices(const struct gw_device *d) {
     static const char *const archs[] = {"gfx908", "gfx90a", "gfx940", "gfx941", "gfx942"};
     for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {
         if (strncmp(d->arch, archs[i], 6) == 0) {
@@ -132,7 +131,7 @@ static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
     size_t span = GW_STRIP_BLOCKS * GW_ACT_BLOCK;
     int words = (int)((cols + span - 1) / span * GW_ACT_GROUP_WORDS);
     int most = d->warp == 32 ? 8 : 16; /* columns of a matrix instruction */
-    int matrices = has_matrices(d) && rows > 1;
+    int matrices = gw_hip_has_matrices(d) && rows > 1;
     *s = (gw_linear_shape){.groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES,
                            .behind = behind};
     s->row_words = words + (36 - words % 32) % 32; /* rows 4 banks apart */

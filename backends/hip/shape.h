@@ -23,7 +23,8 @@ typedef struct gw_linear_shape {
 /* Bytes of a record of strips; 0: the format has none. */
 int gw_hip_record_bytes(gw_fmt fmt);
 
-/* Code for this device has GW_COPIES. */
+/* Code for this device has the int8 matrix instructions; has GW_COPIES. */
+int gw_hip_has_matrices(const struct gw_device *d);
 int gw_hip_has_copies(const struct gw_device *d);
 
 /* Blocks can be launched side by side. */

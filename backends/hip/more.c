@@ -1,0 +1,232 @@
+/* backends/hip/more.c - every form of EMBED, NORM and ROPE_KV that rows.c does not take, and ACT,
+ * MIX, ROUTE: nodes to launches. */
+#include <stdio.h>
+
+#include "backends/hip/hip.h"
+#include "kernels_hip/rows/more_params.h"
+
+static gw_hip_ptr at_or_none(const gw_tensor *t) { return t != NULL ? gw_hip_at(t) : 0; }
+
+static int is_out(const gw_tensor *t) {
+    return t->fmt == GW_FMT_F32 || (t->fmt == GW_FMT_ACT8 && gw_hip_width(t) % GW_ACT_BLOCK == 0);
+}
+
+static gw_status along_rows(struct gw_segment *segment, const gw_node *node, const char *kernel,
+                            size_t width, const void *params, size_t bytes) {
+    return gw_hip_record(segment, node, kernel, gw_hip_groups(width, GW_MORE_THREADS),
+                         (unsigned)segment->rows, 1, GW_MORE_THREADS, 1, 1, 0, params, bytes);
+}
+
+/* ---- EMBED ----------------------------------------------------------------------------------- */
+
+static int accepts_embed(const gw_kernel *kernel, const gw_node *node,
+                         const struct gw_device *device) {
+    const gw_tensor *places = node->w[1];
+    (void)kernel;
+    (void)device;
+    return gw_hip_embeds(node) &&
+           (places == NULL || (places->layout == GW_LAYOUT_ROWS &&
+                               (places->fmt == GW_FMT_F32 || places->fmt == GW_FMT_F16 ||
+                                places->fmt == GW_FMT_BF16)));
+}
+
+static gw_status record_embed(struct gw_segment *segment, const gw_kernel *kernel,
+                              const gw_node *node) {
+    const gw_tensor *places = node->w[1];
+    struct gw_more_embed_params p = {.step = gw_hip_step(segment),
+                                     .x = gw_hip_at(node->out),
+                                     .table = at_or_none(places),
+                                     .width = (int32_t)gw_hip_width(node->out),
+                                     .offset = node->args.embed.offset,
+                                     .scale = node->args.embed.scale};
+    char name[48];
+    (void)kernel;
+    GW_TRY(gw_hip_record_embed(segment, node));
+    snprintf(name, sizeof name, "gw_more_embed_%s",
+             gw_format_of(places != NULL ? places->fmt : GW_FMT_F32)->name);
+    return along_rows(segment, node, name, gw_hip_width(node->out), &p, sizeof p);
+}
+
+/* ---- NORM ------------------------------------------------------------------------------------ */
+
+static int accepts_norm(const gw_kernel *kernel, const gw_node *node,
+                        const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32 && is_out(node->out);
+}
+
+static gw_status record_norm(struct gw_segment *segment, const gw_kernel *kernel,
+                             const gw_node *node) {
+    struct gw_more_norm_params p = {.step = gw_hip_step(segment),
+                                    .in = gw_hip_at(node->in[0]),
+                                    .weight = at_or_none(node->w[0]),
+                                    .bias = at_or_none(node->w[1]),
+                                    .addend = at_or_none(node->in[1]),
+                                    .factor = at_or_none(node->w[2]),
+                                    .out = gw_hip_at(node->out),
+                                    .width = (int32_t)gw_hip_width(node->out),
+                                    .form = gw_hip_form(segment, node->out),
+                                    .layer = node->args.norm.kind == GW_NORM_LAYER,
+                                    .eps = node->args.norm.eps};
+    (void)kernel;
+    return gw_hip_record(segment, node, "gw_more_norm", (unsigned)segment->rows, 1, 1,
+                         GW_MORE_THREADS, 1, 1, 0, &p, sizeof p);
+}
+
+/* ---- ROPE_KV --------------------------------------------------------------------------------- */
+
+static int is_cache(gw_fmt fmt) {
+    return fmt == GW_FMT_F16 || fmt == GW_FMT_F32 || fmt == GW_FMT_Q8_0;
+}
+
+static int accepts_rope_kv(const gw_kernel *kernel, const gw_node *node,
+                           const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32 && node->out->fmt == GW_FMT_F32 &&
+           (node->args.rope.kv_heads == 0 ||
+            (is_cache(node->in[1]->fmt) && node->in[2]->fmt == node->in[1]->fmt));
+}
+
+static gw_status record_rope_kv(struct gw_segment *segment, const gw_kernel *kernel,
+                                const gw_node *node) {
+    const gw_rope_args *a = &node->args.rope;
+    gw_fmt cache = a->kv_heads > 0 ? node->in[1]->fmt : GW_FMT_F32;
+    int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
+    size_t k_bytes, v_bytes;
+    char name[48];
+    (void)kernel;
+    GW_TRY(gw_row_bytes(cache, (uint64_t)GW_PAGE * (uint64_t)a->head_dim, &k_bytes));
+    GW_TRY(gw_row_bytes(cache, (uint64_t)GW_PAGE * (uint64_t)ev, &v_bytes));
+    struct gw_more_rope_params p = {.step = gw_hip_step(segment),
+                                    .in = gw_hip_at(node->in[0]),
+                                    .q_norm = at_or_none(node->w[0]),
+                                    .k_norm = at_or_none(node->w[1]),
+                                    .table = at_or_none(node->w[2]),
+                                    .factor = at_or_none(node->w[3]),
+                                    .out = gw_hip_at(node->out),
+                                    .heads = a->heads,
+                                    .kv_heads = a->kv_heads,
+                                    .e = a->head_dim,
+                                    .ev = ev,
+                                    .rope_dim = a->rope_dim,
+                                    .interleaved = a->style == GW_ROPE_INTERLEAVED,
+                                    .layer = a->norm_kind == GW_NORM_LAYER,
+                                    .span = (int32_t)a->norm_span,
+                                    .after = a->norm_after,
+                                    .plain = a->norm_plain,
+                                    .norm_v = a->norm_v,
+                                    .k_bytes = (int32_t)k_bytes,
+                                    .v_bytes = (int32_t)v_bytes,
+                                    .eps = a->eps};
+    if (a->kv_heads > 0) {
+        p.k = gw_hip_at(node->in[1]);
+        p.v = gw_hip_at(node->in[2]);
+        p.pages = gw_hip_at(node->in[3]);
+        p.page_stride = (int32_t)gw_hip_width(node->in[3]);
+    }
+    snprintf(name, sizeof name, "gw_more_rope_%s", gw_format_of(cache)->name);
+    return gw_hip_record(segment, node, name,
+                         gw_hip_groups((size_t)(a->heads + 2 * a->kv_heads), GW_MORE_TEAMS),
+                         (unsigned)segment->rows, 1, GW_MORE_THREADS, 1, 1, 0, &p, sizeof p);
+}
+
+/* ---- ACT, MIX -------------------------------------------------------------------------------- */
+
+static int accepts_rowwise(const gw_kernel *kernel, const gw_node *node,
+                           const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32 && is_out(node->out);
+}
+
+gw_status gw_hip_record_act(struct gw_segment *segment, const gw_node *node,
+                            const gw_act_args *args, gw_hip_ptr gate, gw_hip_ptr up, size_t step,
+                            int form) {
+    struct gw_more_act_params p = {.step = gw_hip_step(segment),
+                                   .gate = gate,
+                                   .up = up,
+                                   .out = gw_hip_at(node->out),
+                                   .gate_step = (int32_t)step,
+                                   .up_step = (int32_t)step,
+                                   .width = (int32_t)gw_hip_width(node->out),
+                                   .form = form,
+                                   .kind = (int32_t)args->kind,
+                                   .limit = args->limit,
+                                   .alpha = args->alpha};
+    p.numbers = node->op == GW_OP_ACT ? at_or_none(node->w[0]) : 0;
+    return along_rows(segment, node, "gw_more_act", gw_hip_width(node->out), &p, sizeof p);
+}
+
+static gw_status record_act(struct gw_segment *segment, const gw_kernel *kernel,
+                            const gw_node *node) {
+    const gw_act_args *a = &node->args.act;
+    size_t width = gw_hip_width(node->out);
+    gw_hip_ptr in = gw_hip_at(node->in[0]);
+    (void)kernel;
+    return gw_hip_record_act(segment, node, a, in, a->gated ? in + width * sizeof(float) : 0,
+                             a->gated ? 2 * width : width, gw_hip_form(segment, node->out));
+}
+
+static gw_status record_mix(struct gw_segment *segment, const gw_kernel *kernel,
+                            const gw_node *node) {
+    const gw_tensor *gate = node->in[1];
+    struct gw_more_mix_params p = {.step = gw_hip_step(segment),
+                                   .in = gw_hip_at(node->in[0]),
+                                   .gate = at_or_none(gate),
+                                   .addend = at_or_none(node->in[2]),
+                                   .factor = at_or_none(node->w[0]),
+                                   .out = gw_hip_at(node->out),
+                                   .width = (int32_t)gw_hip_width(node->out),
+                                   .gates = gate != NULL ? (int32_t)gw_hip_width(gate) : 1,
+                                   .gate_kind = (int32_t)node->args.mix.gate_act,
+                                   .form = gw_hip_form(segment, node->out),
+                                   .scale = node->args.mix.scale,
+                                   .cap = node->args.mix.cap};
+    (void)kernel;
+    return along_rows(segment, node, "gw_more_mix", gw_hip_width(node->out), &p, sizeof p);
+}
+
+/* ---- ROUTE ----------------------------------------------------------------------------------- */
+
+static int accepts_route(const gw_kernel *kernel, const gw_node *node,
+                         const struct gw_device *device) {
+    (void)kernel;
+    return GW_ROUTE_SHARED(gw_hip_width(node->in[0])) <= (size_t)device->shared_bytes;
+}
+
+static gw_status record_route(struct gw_segment *segment, const gw_kernel *kernel,
+                              const gw_node *node) {
+    const gw_route_args *a = &node->args.route;
+    size_t experts = gw_hip_width(node->in[0]);
+    struct gw_more_route_params p = {.step = gw_hip_step(segment),
+                                     .logits = gw_hip_at(node->in[0]),
+                                     .bias = at_or_none(node->w[0]),
+                                     .factor = at_or_none(node->w[1]),
+                                     .out = gw_hip_at(node->out),
+                                     .experts = (int32_t)experts,
+                                     .used = a->used,
+                                     .score = (int32_t)a->score,
+                                     .groups = a->groups,
+                                     .groups_used = a->groups_used,
+                                     .group_best = a->group_best,
+                                     .renorm = a->renorm,
+                                     .scale = a->scale,
+                                     .jitter = a->jitter};
+    (void)kernel;
+    return gw_hip_record(segment, node, "gw_more_route", (unsigned)segment->rows, 1, 1,
+                         GW_ROUTE_THREADS, 1, 1, (unsigned)GW_ROUTE_SHARED(experts), &p, sizeof p);
+}
+
+/* clang-format off */
+const gw_kernel gw_hip_more_kernels[] = {
+    {GW_OP_EMBED, "hip.embed.more", accepts_embed, record_embed, NULL, 1},
+    {GW_OP_NORM, "hip.norm.more", accepts_norm, record_norm, NULL, 1},
+    {GW_OP_ROPE_KV, "hip.rope_kv.more", accepts_rope_kv, record_rope_kv, NULL, 1},
+    {GW_OP_ACT, "hip.act", accepts_rowwise, record_act, NULL, 1},
+    {GW_OP_MIX, "hip.mix", accepts_rowwise, record_mix, NULL, 1},
+    {GW_OP_ROUTE, "hip.route", accepts_route, record_route, NULL, 1},
+    {.name = NULL},
+};
+/* clang-format on */

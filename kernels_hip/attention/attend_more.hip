@@ -1,0 +1,189 @@
+/* kernels_hip/attention/attend_more.hip - ATTENTION in every form (docs/arithmetic.md, section 5):
+ * values of another width than keys, chunks, capped scores, slopes, sinks, heads of any width. Two
+ * launches, as attention.hip and attend_join.hip; a team has one page of one head and reads the
+ * caches where they are, so that nothing limits the width. */
+#include "kernels_hip/act8.h"
+#include "kernels_hip/attention/attend_more_params.h"
+#include "kernels_hip/attention/attention.h"
+#include "core/tensor/act.h"
+
+/* Positions and pages that a row sees. */
+GW_DEVICE gw_span more_span(const struct gw_attend_more_params &p, int row) {
+    gw_span s = span_of(p.step, row, p.window);
+    const int chunk = p.chunk > 0 ? s.pos - s.pos % p.chunk : 0;
+    s.lo = chunk > s.lo ? chunk : s.lo;
+    s.first = s.lo / GW_PAGE;
+    return s;
+}
+
+/* Scores of positions lane and lane + 32 of a page. */
+template <class CELLS>
+__device__ static inline void score_two(const float *q, const uint8_t *tile, int e, float *s) {
+    const uint8_t *scales = tile + GW_PAGE * e;
+    const int lane = gw_lane();
+    gw_scale scale[2];
+    s[0] = s[1] = 0.0f;
+#pragma unroll 16
+    for (int i = 0; i < e; i++) {
+        if (CELLS::SCALED && i % 32 == 0) {
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                float of;
+                gw_cells_f16::read<1>(scales, i / 32 * GW_PAGE + lane + c * GW_LANES, &of);
+                scale[c] = gw_scale(of);
+            }
+        }
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            float k;
+            CELLS::template read_scaled<1>(tile, i * GW_PAGE + lane + c * GW_LANES, scale + c, &k);
+            s[c] = GW_FMA(q[i], k, s[c]);
+        }
+    }
+}
+
+/* Values lane, lane + 32, .. of a head from `base` on: chains over positions [from, end). */
+enum { AT_ONCE = 4 };
+template <class CELLS>
+__device__ static inline void mix_values(const float *weight, const uint8_t *tile, int ev, int base,
+                                         int from, int end, float *o) {
+    const uint8_t *scales = tile + GW_PAGE * ev;
+    const int lane = gw_lane();
+#pragma unroll
+    for (int k = 0; k < AT_ONCE; k++) {
+        o[k] = 0.0f;
+    }
+#pragma unroll 8
+    for (int j = from; j < end; j++) {
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            const int i = base + k * GW_LANES + lane;
+            if (i < ev) {
+                gw_scale scale(0.0f);
+                float v;
+                if (CELLS::SCALED) {
+                    gw_cells_f16::read<1>(scales, j * (ev / 32) + i / 32, &v);
+                    scale = gw_scale(v);
+                }
+                CELLS::template read_scaled<1>(tile, j * ev + i, &scale, &v);
+                o[k] = GW_FMA(weight[j], v, o[k]);
+            }
+        }
+    }
+}
+
+template <class CELLS>
+__device__ static inline void attend_more(const struct gw_attend_more_params &p) {
+    __shared__ float weights[GW_ATTEND_MORE_TEAMS][GW_PAGE];
+    const int here = (int)blockIdx.y, row = p.row0 + here, lane = gw_lane();
+    const int group = p.heads / p.kv_heads, parts = (group + p.side - 1) / p.side;
+    const int g = (int)blockIdx.x / parts;
+    const int of = (int)blockIdx.x % parts * p.side + gw_team() % p.side, h = g * group + of;
+    const int pages = GW_ATTEND_MORE_TEAMS / p.side, step = (int)gridDim.z * pages;
+    float *weight = weights[gw_team()];
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step) || of >= group) {
+        return; /* whole teams */
+    }
+    const gw_span span = more_span(p, row);
+    const float *q = p.q + ((size_t)row * p.heads + h) * p.e;
+    const int32_t *table = p.pages + (size_t)gw_step_slot(p.step, row) * p.table_stride;
+    int page = span.first + (int)blockIdx.z * pages + gw_team() / p.side;
+    for (; page <= span.last; page += step) {
+        const size_t tile = (size_t)table[page] * p.kv_heads + g;
+        const int base = page * GW_PAGE, from = span.lo > base ? span.lo - base : 0;
+        const int end = span.pos - base + 1 < GW_PAGE ? span.pos - base + 1 : GW_PAGE;
+        const size_t at =
+            ((size_t)here * p.heads + h) * p.page_stride + (size_t)(page - span.first);
+        float s[2], top = minus_infinity();
+        score_two<CELLS>(q, (const uint8_t *)p.k + tile * p.k_bytes, p.e, s);
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            const int j = lane + c * GW_LANES;
+            s[c] = s[c] * p.scale;
+            s[c] = p.softcap != 0.0f ? gw_softcap(s[c], p.softcap) : s[c];
+            s[c] = p.slopes ? GW_FMA(p.slopes[h], (float)(base + j - span.pos), s[c]) : s[c];
+            top = j >= from && j < end && s[c] > top ? s[c] : top;
+        }
+        top = team_top(top);
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            const int j = lane + c * GW_LANES;
+            s[c] = j >= from && j < end ? gw_exp(s[c] - top) : 0.0f;
+            weight[j] = s[c];
+        }
+        const float sum = gw_fold(s[0] + s[1]);
+        gw_sync_team();
+        if (lane == 0) {
+            p.top[at] = top;
+            p.sum[at] = sum;
+        }
+        for (int i0 = 0; i0 < p.ev; i0 += AT_ONCE * GW_LANES) {
+            float o[AT_ONCE];
+            mix_values<CELLS>(weight, (const uint8_t *)p.v + tile * p.v_bytes, p.ev, i0, from, end,
+                              o);
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++) {
+                if (i0 + k * GW_LANES + lane < p.ev) {
+                    p.values[at * p.ev + (size_t)(i0 + k * GW_LANES + lane)] = o[k];
+                }
+            }
+        }
+        gw_sync_team();
+    }
+}
+#define ATTEND(format)                                                                             \
+    GW_KERNEL(gw_attend_more_##format, struct gw_attend_more_params, GW_ATTEND_MORE_THREADS) {     \
+        attend_more<gw_cells_##format>(p);                                                         \
+    }
+ATTEND(f16)
+ATTEND(f32)
+ATTEND(q8_0)
+
+/* A thread has a value of the head, and what all of them need it makes for itself. */
+GW_KERNEL(gw_attend_more_join, struct gw_attend_more_params, GW_ATTEND_MORE_THREADS) {
+    const int h = (int)blockIdx.x, here = (int)blockIdx.y, row = p.row0 + here;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step)) {
+        return;
+    }
+    const gw_span span = more_span(p, row);
+    const int n = span.last - span.first + 1, whole = (p.ev + GW_LANES - 1) / GW_LANES * GW_LANES;
+    const size_t at = ((size_t)here * p.heads + h) * p.page_stride;
+    const float *tops = p.top + at, *sums = p.sum + at;
+    const float sink = p.sinks ? p.sinks[h] : minus_infinity();
+    float best = sink;
+    for (int page = gw_lane(); page < n; page += GW_LANES) {
+        best = larger(best, tops[page]);
+    }
+    best = team_top(best);
+    for (int i = (int)threadIdx.x; i < whole; i += GW_ATTEND_MORE_THREADS) { /* whole teams */
+        const int mine = i < p.ev ? i : 0;
+        float total = -0.0f, o = -0.0f;
+        for (int first = 0; first < n; first += GW_PAGE_GROUP) {
+            const int end = first + GW_PAGE_GROUP < n ? first + GW_PAGE_GROUP : n;
+            float top = minus_infinity(), sum = 0.0f, value = 0.0f;
+            for (int page = first; page < end; page++) {
+                top = larger(top, tops[page]);
+            }
+            for (int page = first; page < end; page++) {
+                const float w = gw_exp(tops[page] - top);
+                sum = GW_FMA(sums[page], w, sum);
+                value = GW_FMA(p.values[(at + (size_t)page) * p.ev + mine], w, value);
+            }
+            const float w = gw_exp(top - best);
+            total = GW_FMA(sum, w, total);
+            o = GW_FMA(value, w, o);
+        }
+        total = p.sinks ? total + gw_exp(sink - best) : total;
+        o = o / total;
+        const size_t to = ((size_t)row * p.heads + h) * p.ev + i;
+        if (p.form != GW_FORM_FLOATS) { /* heads are whole blocks then */
+            gw_team_encode(p.out, to / GW_ACT_BLOCK, p.form, o);
+        } else if (i < p.ev) {
+            ((float *)p.out)[to] = o;
+        }
+    }
+}

@@ -1,0 +1,29 @@
+/* kernels_hip/experts/experts.h - what the kernels of experts share. */
+#ifndef GW_KERNELS_HIP_EXPERTS_H
+#define GW_KERNELS_HIP_EXPERTS_H
+
+#include "kernels_hip/device.h"
+#include "kernels_hip/experts/experts_params.h"
+#include "core/tensor/act.h"
+
+GW_DEVICE int gw_expert_of(const struct gw_experts_params &p, int entry) {
+    const int row = entry / p.used;
+    return (int)p.route[(size_t)row * 2 * p.used + entry % p.used];
+}
+GW_DEVICE float gw_gate_of(const struct gw_experts_params &p, int entry) {
+    const int row = entry / p.used;
+    return p.route[((size_t)row * 2 + 1) * p.used + entry % p.used];
+}
+
+/* What becomes of an entry's two products, with their biases. */
+GW_DEVICE float gw_expert_act(const struct gw_experts_params &p, float gate, float g, float u) {
+    const gw_act_kind kind = (gw_act_kind)p.kind;
+    if (p.gate_input) {
+        g = g * gate;
+        u = u * gate;
+    }
+    const float v = gw_act_gate(kind, g, p.limit, p.alpha, 0.0f, 0.0f);
+    return p.w[1] ? v * gw_act_factor(kind, u, p.limit) : v;
+}
+
+#endif

@@ -1,0 +1,226 @@
+/* kernels_hip/experts/experts_decode.hip - experts of generated tokens: both products, activation
+ * and codes in one launch, the last product and the sum over a row's experts in another. Which
+ * weights are needed the launch in front says, so nothing can be asked for before it has ended;
+ * then all is asked for at once: a wave has a class of the lanes of arith.h
+ * (linear/linear_quant.h), as many blocks run as there are strips, and codes go from memory to
+ * registers. */
+#include "kernels_hip/act8.h"
+#include "kernels_hip/experts/experts.h"
+#include "kernels_hip/linear/strip_read.h"
+
+enum {
+    CLASSES = GW_EXPERTS_CLASSES,
+    STEP = GW_STRIP_ROWS + 1 /* floats of a class in shared memory */
+};
+
+/* Codes of the lane's block of row lane / 4 from `first` on, of a record in global memory. */
+template <class F>
+__device__ static inline void load_codes(gw_row_block<F> &c, const unsigned char *record, int first,
+                                         int lane) {
+    const unsigned char *above = record + GW_STRIP_LOW(F::LOW);
+    if (F::LOW == 2) {
+        c.load_8(c.low, record, 8 * first, lane);
+    } else {
+#pragma unroll
+        for (int h = 0; h < F::LOW / 4; h++) {
+#pragma unroll
+            for (int t = 0; t < 4; t++) {
+                c.low[(4 * h + t) % (F::LOW == 8 ? 8 : 4)] =
+                    *(const unsigned *)(record + 1024 * h + GW_STRIP_AT_16(lane / 4, t) +
+                                        512 * first + lane % 4 * 4);
+            }
+        }
+    }
+    if (F::HIGH == 1) {
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            c.high[t] =
+                *(const unsigned *)(above + 128 * first + lane / 4 * 16 + 4 * t) >> 2 * (lane % 4);
+        }
+    } else if (F::HIGH == 2) {
+        c.load_8(c.high, above, 8 * first, lane);
+    }
+}
+
+/* A block of x as the terms of a row want it: `act` as in memory, scale and number made of it. */
+struct lane_acts {
+    unsigned act[GW_ACT_WORDS], number;
+};
+template <class F>
+__device__ static inline void load_acts(lane_acts &a, const unsigned *x, int b, int blocks) {
+    struct __align__(8) pair {
+        unsigned w[2];
+    };
+#pragma unroll
+    for (int w = 0; w < (int)GW_ACT_WORDS; w += 2) {
+        pair v = {{0, 0}};
+        if (b < blocks) {
+            v = *(const pair *)(x + (size_t)b * GW_ACT_WORDS + w);
+        }
+        a.act[w] = v.w[0];
+        a.act[w + 1] = v.w[1];
+    }
+    if (F::SPAN) {
+        gw_span_blocks(a.act);
+    }
+    const int first = gw_first_sum(a.act[1]), second = F::SPAN ? 0 : gw_second_sum(a.act[1]);
+    const float scale = GW_F32_FROM_BITS(a.act[0]);
+    a.number = F::AFFINE                   ? GW_F32_BITS(scale * (float)(first + second))
+               : F::TERM == GW_TERM_SIGNED ? (unsigned)(-F::OFFSET * (first + second))
+                                           : a.act[1];
+}
+
+/* The records of class q of a strip, SETS rows a thread, added up: chains of the lane's block. */
+template <class F>
+__device__ static inline void add_strip(const unsigned char *strip, const unsigned *x, int blocks,
+                                        int q, float *sums) {
+    const int lane = gw_wave_lane(), i = lane % 4;
+    const int records = (blocks + GW_STRIP_BLOCKS - 1) / GW_STRIP_BLOCKS;
+#pragma unroll
+    for (int s = 0; s < SETS; s++) {
+        sums[s] = 0.0f;
+    }
+#pragma unroll 2
+    for (int u = q; u < records; u += CLASSES) {
+        const unsigned char *record = strip + (size_t)u * F::BYTES;
+        gw_row_block<F> codes[SETS];
+        gw_block_scales<F> scales[SETS];
+        lane_acts a;
+#pragma unroll
+        for (int s = 0; s < SETS; s++) {
+            load_codes<F>(codes[s], record, s, lane);
+            scales[s].load(record, 8 * s, lane / 4, i);
+        }
+        load_acts<F>(a, x, u * GW_STRIP_BLOCKS + i, blocks);
+#pragma unroll
+        for (int s = 0; s < SETS; s++) {
+            int half[2] = {F::TERM == GW_TERM_SIGNED ? (int)a.number : 0, 0};
+#pragma unroll
+            for (int t = 0; t < 4; t++) {
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    half[h] = gw_dp4a((int)codes[s].word(h, t), (int)a.act[2 + 4 * h + t], half[h]);
+                }
+            }
+            int sum = F::TERM == GW_TERM_HALVES || F::TERM == GW_TERM_Q2
+                          ? gw_sub_scale<F>(scales[s].sub, 0) * half[0] +
+                                gw_sub_scale<F>(scales[s].sub, 1) * half[1]
+                          : half[0] + half[1];
+            if (F::SPAN) {
+                sum += gw_quad_xor<1>(sum);
+                sum += gw_quad_xor<2>(sum);
+            }
+            const float dx = GW_F32_FROM_BITS(a.act[0]);
+            const float v = scales[s].term(sum, dx, a.number, sums[s]);
+            sums[s] = (F::SPAN && i != 0) || u * GW_STRIP_BLOCKS + i >= blocks ? sums[s] : v;
+        }
+    }
+}
+
+/* The lanes' sums of a strip, joined within the class, to [CLASSES][STEP]. */
+GW_DEVICE void leave_strip(float *to, int q, const float *sums) {
+    const int lane = gw_wave_lane();
+#pragma unroll
+    for (int s = 0; s < SETS; s++) {
+        float v = sums[s] + gw_quad_xor<1>(sums[s]);
+        v = v + gw_quad_xor<2>(v);
+        if (lane % 4 == 0) {
+            to[q * STEP + lane / 4 + 8 * s] = v;
+        }
+    }
+}
+
+/* ---- EXPERTS_GLU ----------------------------------------------------------------------------- */
+
+/* Two strips of gate and two of up: a wave has a class of both strips of one of them. */
+template <class F> __device__ static inline void glu(const struct gw_experts_params &p) {
+    __shared__ float sums[4][CLASSES * STEP];
+    const int entry = (int)blockIdx.y, item = (int)blockIdx.x, wave = gw_wave();
+    const int q = wave % CLASSES, part = wave / CLASSES, blocks = p.k / GW_ACT_BLOCK;
+    const int records = (blocks + GW_STRIP_BLOCKS - 1) / GW_STRIP_BLOCKS;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (entry >= gw_live(p.step) * p.used) {
+        return;
+    }
+    const int expert = gw_expert_of(p, entry);
+    const size_t strip = (size_t)expert * (size_t)(p.m / GW_STRIP_ROWS) + 2 * (size_t)item;
+    const unsigned char *w = (part ? p.w[1] : p.w[0]) + strip * (size_t)records * F::BYTES;
+    const unsigned *x =
+        (const unsigned *)p.x + (size_t)(entry / p.used) * (size_t)blocks * GW_ACT_WORDS;
+    float mine[2][SETS];
+    if (part == 0 || p.w[1]) {
+        add_strip<F>(w, x, blocks, q, mine[0]);
+        add_strip<F>(w + (size_t)records * F::BYTES, x, blocks, q, mine[1]);
+        leave_strip(sums[2 * part], q, mine[0]);
+        leave_strip(sums[2 * part + 1], q, mine[1]);
+    }
+    __syncthreads();
+    if (gw_team() > 0) {
+        return;
+    }
+    const int lane = gw_lane(), at = item * GW_ACT_BLOCK + lane, row = lane % GW_STRIP_ROWS;
+    const size_t of = (size_t)expert * p.m + at;
+    float g = gw_join_classes<CLASSES>(sums[lane / GW_STRIP_ROWS] + row, STEP), u = 0.0f;
+    g = p.bias[0] ? g + p.bias[0][of] : g;
+    if (p.w[1]) {
+        u = gw_join_classes<CLASSES>(sums[2 + lane / GW_STRIP_ROWS] + row, STEP);
+        u = p.bias[1] ? u + p.bias[1][of] : u;
+    }
+    const float v = gw_expert_act(p, gw_gate_of(p, entry), g, u);
+    const size_t to = (size_t)entry * p.m + at;
+    if (p.form != GW_FORM_FLOATS) {
+        gw_team_encode(p.y, to / GW_ACT_BLOCK, p.form, v);
+    } else {
+        ((float *)p.y)[to] = v;
+    }
+}
+
+/* ---- EXPERTS_DOWN ---------------------------------------------------------------------------- */
+
+/* A strip of the result of a row: GW_EXPERTS_AT_ONCE experts at a time. */
+template <class F> __device__ static inline void down(const struct gw_experts_params &p) {
+    GW_SHARED_DYNAMIC(float, sums); /* [used][CLASSES * STEP] */
+    const int row = (int)blockIdx.y, strip = (int)blockIdx.x, wave = gw_wave();
+    const int q = wave % CLASSES, blocks = p.k / GW_ACT_BLOCK, strips = p.m / GW_STRIP_ROWS;
+    const int records = (blocks + GW_STRIP_BLOCKS - 1) / GW_STRIP_BLOCKS;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step)) {
+        return;
+    }
+#pragma unroll 1
+    for (int k = wave / CLASSES; k < p.used; k += GW_EXPERTS_AT_ONCE(LANES)) {
+        const int entry = row * p.used + k;
+        const unsigned char *w =
+            p.w[0] + ((size_t)gw_expert_of(p, entry) * strips + strip) * (size_t)records * F::BYTES;
+        const unsigned *x = (const unsigned *)p.x + (size_t)entry * (size_t)blocks * GW_ACT_WORDS;
+        float mine[SETS];
+        add_strip<F>(w, x, blocks, q, mine);
+        leave_strip(sums + k * CLASSES * STEP, q, mine);
+    }
+    __syncthreads();
+    const int at = strip * GW_STRIP_ROWS + (int)threadIdx.x;
+    if (threadIdx.x >= GW_STRIP_ROWS) {
+        return;
+    }
+    float acc = 0.0f;
+    for (int k = 0; k < p.used; k++) {
+        const int entry = row * p.used + k;
+        float v = gw_join_classes<CLASSES>(sums + k * CLASSES * STEP + (int)threadIdx.x, STEP);
+        v = p.bias[0] ? v + p.bias[0][(size_t)gw_expert_of(p, entry) * p.m + at] : v;
+        acc = GW_FMA(p.gate_input ? 1.0f : gw_gate_of(p, entry), v, acc);
+    }
+    const size_t to = (size_t)row * p.m + at;
+    ((float *)p.y)[to] = p.addend ? p.addend[to] + acc : acc;
+}
+
+#define KERNELS(FORMAT, name, ...)                                                                 \
+    GW_KERNEL(gw_experts_glu_##name, struct gw_experts_params, 2 * CLASSES * LANES, 1) {           \
+        glu<gw_strip_##name>(p);                                                                   \
+    }                                                                                              \
+    GW_KERNEL(gw_experts_down_##name, struct gw_experts_params,                                    \
+              GW_EXPERTS_AT_ONCE(LANES) * CLASSES * LANES, 1) {                                    \
+        down<gw_strip_##name>(p);                                                                  \
+    }
+GW_STRIP_FORMATS(KERNELS)

@@ -1,0 +1,56 @@
+/* kernels_hip/experts/experts_params.h - parameters of EXPERTS_GLU and EXPERTS_DOWN. An entry is
+ * one expert of one row: number row * used + place in the row's route. Weights are strips
+ * (kernels_hip/strip.h) of all experts' rows one after the other, `m` rows of each.
+ */
+#ifndef GW_KERNELS_HIP_EXPERTS_PARAMS_H
+#define GW_KERNELS_HIP_EXPERTS_PARAMS_H
+
+#include "kernels_hip/act8_params.h"
+#include "kernels_hip/params.h"
+
+enum {
+    GW_EXPERTS_THREADS = 256,
+    GW_EXPERTS_TOKENS = 64, /* most entries of a tile of gw_experts_gemm                          */
+    GW_EXPERTS_CLASSES = 8, /* of lanes, a wave each: linear/linear_quant.h                       */
+    GW_EXPERTS_MOST = 1024  /* most experts that gw_experts_sort counts                           */
+};
+
+/* What gw_experts_sort leaves: entries by expert, and tiles of them. */
+struct gw_experts_tile {
+    int32_t expert, first, end; /* entries [first, end) of the list */
+};
+#define GW_EXPERTS_TILES(entries, experts)                                                         \
+    ((entries) / GW_EXPERTS_TOKENS + ((experts) < (entries) ? (experts) : (entries)))
+
+struct gw_experts_params {
+    struct gw_step_params step;
+    GW_DEV(const void) x;       /* f32 or act8 (plain): [rows, k], or [rows, used * k] (by_entry) */
+    GW_DEV(const float) route;  /* [rows, 2 used]                                                */
+    GW_DEV(const uint8_t) w[2]; /* gate and up; or the one                                       */
+    GW_DEV(const float) bias[2]; /* [experts * m] each; may be 0                                  */
+    GW_DEV(const float) addend;  /* of the result of EXPERTS_DOWN, or 0                           */
+    GW_DEV(void) y;
+    GW_DEV(float) sums[2]; /* products of w[0], w[1]: [entries, m]                          */
+    GW_DEV(int32_t) list;  /* [entries] by expert                                           */
+    GW_DEV(struct gw_experts_tile) tiles;
+    GW_DEV(int32_t) n_tiles;
+    int32_t k, m, used, experts;
+    int32_t by_entry;   /* x has a row for each entry                 */
+    int32_t prefill;    /* the order of sums                          */
+    int32_t gate_input; /* gates multiply the products of EXPERTS_GLU */
+    int32_t kind, form; /* the activation; of y                       */
+    float limit, alpha;
+};
+
+/* gw_experts_sum_FORMAT: sums[0] of w[0], in either order; grid (m over GW_EXPERTS_THREADS / 32,
+ * entries). gw_experts_sort: one block. gw_experts_gemm_FORMAT: the same sums of sorted entries in
+ * the prefill order, grid (most tiles, strips of m over waves of a block). gw_experts_act: sums to
+ * y of EXPERTS_GLU, grid (m over threads, entries); gw_experts_join: sums to y of EXPERTS_DOWN,
+ * grid (m over threads, rows). gw_experts_glu_FORMAT, gw_experts_down_FORMAT: all of it in the
+ * decode order; grid (m / 32, entries), (m / 16, rows). m is a multiple of 32, of 16 then.
+ */
+/* Experts that a block of gw_experts_down has at a time, with waves of so many lanes. */
+#define GW_EXPERTS_AT_ONCE(lanes) (128 / (lanes))
+#define GW_EXPERTS_DOWN_SHARED(used) (4 * 17 * GW_EXPERTS_CLASSES * (used))
+
+#endif

@@ -1,0 +1,150 @@
+/* kernels_hip/experts/experts_sum.hip - products with experts' weights of any shape and format, in
+ * both orders: a team per result, where the order is that of decode a lane for each of arith.h's,
+ * else the first lane alone. */
+#include "kernels_hip/act8.h"
+#include "kernels_hip/experts/experts.h"
+#include "kernels_hip/gemm/gemm_format.h"
+
+enum { TEAMS = GW_EXPERTS_THREADS / GW_LANES };
+
+/* ---- quantized weights ----------------------------------------------------------------------- */
+
+/* The term of block i of a record, or of all of it; act: the block of x, or the record's first. */
+template <class F>
+__device__ static inline float add_block(const uint8_t *record, int row, int i, const unsigned *act,
+                                         float acc) {
+    scales<F> s;
+    float of_row[F::ROW], token[F::TOKEN];
+    int sum[2] = {0, 0}, all = 0;
+    unsigned top = act[0], sums = act[1];
+    load_scales<F>(s, record, row);
+    row_numbers<F>(s, F::SPAN ? 0 : i, of_row);
+    for (int b = 0; F::SPAN && b < BLOCKS; b++) {
+        top = gw_larger(b == 0 ? 0u : top, act[b * (int)GW_ACT_WORDS] & 0x7fffffffu);
+    }
+#pragma unroll 1
+    for (int b = 0; b < (F::SPAN ? (int)BLOCKS : 1); b++, act += GW_ACT_WORDS) {
+        const int block = F::SPAN ? b : i;
+        const unsigned part =
+            (unsigned)gw_span_part(GW_F32_FROM_BITS(act[0]), gw_span_inverse(top));
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            quarter<F> q;
+            load_quarter<F>(q, record, row, t);
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                unsigned x = act[2 + 4 * h + t];
+                if (F::SPAN) {
+                    x = gw_span_word(x, part);
+                    all = gw_dp4a((int)x, 0x01010101, all);
+                }
+                int code = 0;
+#pragma unroll
+                for (int c = 0; c < BLOCKS; c++) { /* registers have constant numbers */
+                    code = c == block ? (int)codes<F, 0>(q, c, h) : code;
+                }
+                sum[F::HALVES ? h : 0] = gw_dp4a(code, (int)x, sum[F::HALVES ? h : 0]);
+            }
+        }
+    }
+    token_numbers<F>(GW_F32_FROM_BITS(top), F::SPAN ? (unsigned)all & 0xffffu : sums, token);
+    const float first = F::HALVES ? of_row[1 % F::ROW] * (float)sum[0] : (float)sum[0]; /* exact */
+    return add_sums<F>(first, (float)sum[1], of_row, token, acc);
+}
+
+template <class F> struct quantized {
+    enum { STEP = F::SPAN ? BLOCKS : 1 }; /* blocks of a term */
+    __device__ static inline size_t x_bytes(int k) {
+        return (size_t)(k / GW_ACT_BLOCK) * ACT_BYTES;
+    }
+    __device__ static inline int terms(int k) { return k / GW_ACT_BLOCK / STEP; }
+    /* Number n of the terms of row r. */
+    __device__ static inline float add(const uint8_t *w, int r, int k, int n, const uint8_t *x,
+                                       float acc) {
+        const int units = (k / GW_ACT_BLOCK + BLOCKS - 1) / BLOCKS, b = n * STEP;
+        const uint8_t *record = w + ((size_t)(r / 16) * units + b / BLOCKS) * F::RECORD;
+        return add_block<F>(record, r % 16, b % BLOCKS,
+                            (const unsigned *)(x + (size_t)b * ACT_BYTES), acc);
+    }
+};
+
+/* ---- floats ---------------------------------------------------------------------------------- */
+
+struct float_f32 {
+    enum { BYTES = 4 };
+    __device__ static inline float widen(const uint8_t *at) { return *(const float *)at; }
+};
+struct float_f16 {
+    enum { BYTES = 2 };
+    __device__ static inline float widen(const uint8_t *at) {
+        return gw_widen_f16(*(const gw_u16 *)at);
+    }
+};
+struct float_bf16 {
+    enum { BYTES = 2 };
+    __device__ static inline float widen(const uint8_t *at) {
+        return gw_bf16_to_f32(*(const gw_u16 *)at);
+    }
+};
+template <class F> struct floats {
+    enum { STEP = 1, WIDE = F::BYTES == 4 };
+    __device__ static inline size_t x_bytes(int k) { return (size_t)k * 4; }
+    __device__ static inline int terms(int k) { return k; }
+    __device__ static inline float add(const uint8_t *w, int r, int k, int n, const uint8_t *x,
+                                       float acc) {
+        const size_t records = (size_t)(k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS;
+        const int c = n % GW_STRIP_FLOATS, e = c / 32;
+        const int q = WIDE ? c % 32 / 4 : c % 32 / 8, t = WIDE ? c % 4 : c % 8 / 2;
+        const uint8_t *record =
+            w + ((size_t)(r / 16) * records + (size_t)(n / GW_STRIP_FLOATS)) * (WIDE ? 8192 : 4096);
+        const uint8_t *at =
+            record + 1024 * q + 64 * (r % 16) + 16 * t + (WIDE ? 4 * e : 2 * (2 * e + c % 2));
+        return GW_FMA(((const float *)x)[n], F::widen(at), acc);
+    }
+};
+
+/* ---- the kernel ------------------------------------------------------------------------------ */
+
+template <class W> __device__ static inline void sum_one(const struct gw_experts_params &p) {
+    const int entry = (int)blockIdx.y, lane = gw_lane();
+    const int i = (int)blockIdx.x * TEAMS + gw_team();
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (entry >= gw_live(p.step) * p.used || i >= p.m) {
+        return; /* whole teams */
+    }
+    const int r = gw_expert_of(p, entry) * p.m + i, n = W::terms(p.k);
+    const uint8_t *x =
+        (const uint8_t *)p.x + (size_t)(p.by_entry ? entry : entry / p.used) * W::x_bytes(p.k);
+    float acc = 0.0f;
+    if (p.prefill) {
+        for (int t = 0; t < n && lane == 0; t++) {
+            acc = W::add(p.w[0], r, p.k, t, x, acc);
+        }
+    } else {
+        const int mine = lane % W::STEP == 0 ? lane / W::STEP : n;
+        for (int t = mine; t < n; t += GW_LANES / W::STEP) {
+            acc = W::add(p.w[0], r, p.k, t, x, acc);
+        }
+#pragma unroll
+        for (int h = 1; h < GW_LANES; h *= 2) {
+            acc = acc + gw_shuffle_xor(acc, h);
+        }
+    }
+    if (lane == 0) {
+        p.sums[0][(size_t)entry * p.m + i] = p.bias[0] ? acc + p.bias[0][r] : acc;
+    }
+}
+
+#define SUM(name, kind)                                                                            \
+    GW_KERNEL(gw_experts_sum_##name, struct gw_experts_params, GW_EXPERTS_THREADS) {               \
+        sum_one<kind>(p);                                                                          \
+    }
+#define COMMA ,
+#define SUM_QUANTIZED(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)            \
+    SUM(name, quantized<format<low COMMA high COMMA offset COMMA levels COMMA term COMMA sub COMMA \
+                                   heads COMMA bytes>>)
+GW_STRIP_FORMATS(SUM_QUANTIZED)
+SUM(f32, floats<float_f32>)
+SUM(f16, floats<float_f16>)
+SUM(bf16, floats<float_bf16>)

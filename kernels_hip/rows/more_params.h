@@ -1,0 +1,108 @@
+/* kernels_hip/rows/more_params.h - parameters of the kernels in more.hip. Widths in elements;
+ * buffers are dense rows of that width. */
+#ifndef GW_KERNELS_HIP_MORE_PARAMS_H
+#define GW_KERNELS_HIP_MORE_PARAMS_H
+
+#include "kernels_hip/act8_params.h"
+#include "kernels_hip/params.h"
+
+enum {
+    GW_MORE_THREADS = 256,
+    GW_MORE_TEAMS = GW_MORE_THREADS / 32,
+    GW_MORE_PIECE = 8192 /* values of a row that a norm sums at a time */
+};
+
+/* gw_more_embed_FORMAT: rows of EMBED, in place: * scale (0: none), + the table's row of the step
+ * position + offset (table 0: none; f32, f16 or bf16). Grid (anything, rows). */
+struct gw_more_embed_params {
+    struct gw_step_params step;
+    GW_DEV(float) x;
+    GW_DEV(const void) table;
+    int32_t width, offset;
+    float scale;
+};
+
+/* gw_more_norm: any NORM; a block per row, grid (rows). weight, bias, addend and factor may be 0.
+ */
+struct gw_more_norm_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(const float) weight;
+    GW_DEV(const float) bias;
+    GW_DEV(const float) addend;
+    GW_DEV(const float) factor;
+    GW_DEV(void) out;
+    int32_t width, form; /* of out */
+    int32_t layer;       /* LayerNorm, else RMS */
+    float eps;
+};
+
+/* gw_more_rope_CACHE: any ROPE_KV; a team per head of q, k and v, grid (heads over GW_MORE_TEAMS,
+ * rows). */
+struct gw_more_rope_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;     /* [rows, (heads + kv_heads) e + kv_heads ev]  */
+    GW_DEV(const float) q_norm; /* may be 0, as the next three                 */
+    GW_DEV(const float) k_norm;
+    GW_DEV(const float) table;  /* [positions, 2, rope_dim / 2]                */
+    GW_DEV(const float) factor; /* of q, [positions]                           */
+    GW_DEV(float) out;          /* q [rows, heads e]                           */
+    GW_DEV(void) k;             /* caches, core/plan/op.h; where kv_heads is 0 */
+    GW_DEV(void) v;             /* they are 0, as the table of pages           */
+    GW_DEV(const int32_t) pages;
+    int32_t page_stride, heads, kv_heads, e, ev, rope_dim, interleaved;
+    int32_t layer;        /* LayerNorm, else RMS                                      */
+    int32_t span;         /* gw_norm_span                                             */
+    int32_t after, plain; /* norms come after the rotation; also where there is no weight */
+    int32_t norm_v;
+    int32_t k_bytes, v_bytes; /* of a page of a KV head */
+    float eps;
+};
+
+/* gw_more_act: y = act(gate) (* up); rows of gate begin `gate_step` floats apart, those of up
+ * up_step (up 0: no product). A team per 32 columns, grid (anything, rows). */
+struct gw_more_act_params {
+    struct gw_step_params step;
+    GW_DEV(const float) gate;
+    GW_DEV(const float) up;
+    GW_DEV(const float) numbers; /* of XIELU, [2] */
+    GW_DEV(void) out;
+    int32_t gate_step, up_step, width, form, kind;
+    float limit, alpha;
+};
+
+/* gw_more_mix: a team per 32 columns, grid (anything, rows). What may be 0 is left out. */
+struct gw_more_mix_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(const float) gate;   /* [rows, gates] */
+    GW_DEV(const float) addend; /* [rows, width] */
+    GW_DEV(const float) factor; /* [1]           */
+    GW_DEV(void) out;
+    int32_t width, gates, gate_kind, form;
+    float scale, cap;
+};
+
+/* gw_more_route: a team per row, grid (rows). Dynamic shared memory: GW_ROUTE_SHARED. */
+enum { GW_ROUTE_THREADS = 64 /* of which the first team routes */ };
+#define GW_ROUTE_WORDS(experts) (((experts) + 31) / 32)
+#define GW_ROUTE_SHARED(experts) (4 * (3 * (experts) + 2 * GW_ROUTE_WORDS(experts)))
+/* In the order of gw_score of core/plan/op.h. */
+enum {
+    GW_ROUTE_SOFTMAX,
+    GW_ROUTE_SOFTMAX_CHOSEN,
+    GW_ROUTE_SIGMOID,
+    GW_ROUTE_SQRT_SOFTPLUS,
+    GW_ROUTE_SPARSEMIXER
+};
+struct gw_more_route_params {
+    struct gw_step_params step;
+    GW_DEV(const float) logits; /* [rows, experts] */
+    GW_DEV(const float) bias;   /* [experts] or 0  */
+    GW_DEV(const float) factor; /* [experts] or 0  */
+    GW_DEV(float) out;          /* [rows, 2 used]  */
+    int32_t experts, used, score, groups, groups_used, group_best, renorm;
+    float scale, jitter;
+};
+
+#endif
