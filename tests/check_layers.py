@@ -22,11 +22,13 @@ BELOW["cpu"] = ["core/tensor"]
 BELOW["backends/ref"] = BELOW["core/plan"] + ["core/plan"]
 BELOW["backends/cpu"] = BELOW["core/plan"] + ["core/plan", "cpu"]
 BELOW["backends/opencl"] = BELOW["backends/ref"]
-KERNELS_HIP = ["kernels_hip" + room for room in ("", "/linear", "/gemm", "/attention", "/rows")]
+KERNELS_HIP = ["kernels_hip" + room for room in ("", "/linear", "/gemm", "/attention", "/rows",
+                                                 "/experts")]
 BELOW["backends/hip"] = BELOW["backends/ref"] + KERNELS_HIP  # parameter structs of kernels
 BELOW["kernels_hip"] = ["core/tensor"]
 BELOW["kernels_hip/gemm"] = BELOW["kernels_hip"] + ["kernels_hip"]
 BELOW["kernels_hip/linear"] = BELOW["kernels_hip/gemm"] + ["kernels_hip/gemm"]  # int8 operands
+BELOW["kernels_hip/experts"] = BELOW["kernels_hip/linear"] + ["kernels_hip/linear"]
 BELOW["kernels_hip/rows"] = BELOW["kernels_hip"] + ["kernels_hip"]
 BELOW["kernels_hip/attention"] = BELOW["kernels_hip/rows"] + ["kernels_hip/rows"]  # rope
 BELOW["kernels_cl"] = ["core/tensor"]
