@@ -16,7 +16,8 @@ file(GLOB_RECURSE KERNEL_HEADERS CONFIGURE_DEPENDS kernels_hip/*.h)
 list(APPEND KERNEL_HEADERS ${CMAKE_SOURCE_DIR}/core/tensor/dialect.h
      ${CMAKE_SOURCE_DIR}/core/tensor/arith.h ${CMAKE_SOURCE_DIR}/core/tensor/blocks.h
      ${CMAKE_SOURCE_DIR}/core/tensor/format_list.h
-     ${CMAKE_SOURCE_DIR}/core/tensor/sample.h ${CMAKE_SOURCE_DIR}/core/tensor/act.h)
+     ${CMAKE_SOURCE_DIR}/core/tensor/sample.h ${CMAKE_SOURCE_DIR}/core/tensor/act.h
+     ${CMAKE_SOURCE_DIR}/core/tensor/route.h)
 
 # Which of the wanted the compilers can do.
 set(CUDA_ARCHS "")

@@ -9,12 +9,13 @@
 
 #include <stddef.h>
 
+#include "core/tensor/act.h"
 #include "core/tensor/formats.h"
 #include "cpu/isa.h"
 
 /* Causal attention over a paged cache. Row i sees positions [lo, pos[i]], lo = 0 or
- * pos[i] - window + 1. Caches: K [pages, g, e, GW_PAGE], V [pages, g, GW_PAGE, e], f16, f32 or q8_0
- * (core/plan/op.h says where its scales are). */
+ * pos[i] - window + 1 or the first of its chunk. Caches: K [pages, g, e, GW_PAGE], V [pages, g,
+ * GW_PAGE, ev], f16, f32 or q8_0 (core/plan/op.h says where its scales are). */
 typedef struct gw_cpu_attention {
     const float *q; /* [rows, q_stride], head h at h * e */
     size_t q_stride;
@@ -24,17 +25,25 @@ typedef struct gw_cpu_attention {
     size_t page_stride;
     const int32_t *pos, *slot; /* of every row */
     int kv_heads, group, e;    /* group: query heads of one KV head */
+    int ev;                    /* width of a value and of a result  */
     float scale;
-    int window; /* 0: all */
+    int window, chunk;           /* 0: all  */
+    float softcap;               /* 0: none */
+    const float *sinks, *slopes; /* of every query head, or NULL */
 } gw_cpu_attention;
 
 /* A piece of that work: rows [row, row + rows) of one slot, query heads [head, head + heads) of KV
- * head g (counted inside the group). out: [rows, out_stride], head i of the piece at i * e. */
+ * head g (counted inside the group). out: [rows, out_stride], head i of the piece at i * ev. */
 typedef struct gw_cpu_attention_part {
     int row, rows, g, head, heads;
     float *out;
     size_t out_stride;
 } gw_cpu_attention_part;
+
+typedef struct gw_cpu_act {
+    gw_act_kind kind;
+    float limit, alpha, p, q; /* p, q: of XIELU */
+} gw_cpu_act;
 
 typedef struct gw_cpu_ops {
     gw_cpu_level level;
@@ -42,9 +51,13 @@ typedef struct gw_cpu_ops {
     float (*norm)(float *y, const float *x, const float *w, size_t d, float eps);
     /* The norm of a head of q or k: y[e] = (x[e] * rms scale) * w[e]; y may be x. */
     void (*head_norm)(float *y, const float *x, const float *w, size_t e, float eps);
+    /* The sum of x[d] as a LayerNorm adds it up: blocks are folded, then lanes. */
+    float (*sum)(const float *x, size_t d);
     void (*encode)(gw_act8 *y, const float *x, size_t blocks);
     /* y[n] = silu(gate[n]) * up[n] */
     void (*silu_mul)(float *y, const float *gate, const float *up, size_t n);
+    /* y[n] = act(gate[n]) * up[n]; up NULL: without it. y may be gate. */
+    void (*act)(float *y, const float *gate, const float *up, size_t n, const gw_cpu_act *a);
     /* Rotate the first r of e values; table: cosines [r/2], then sines [r/2]. y may be x. */
     void (*rope)(float *y, const float *x, const float *table, size_t r, size_t e, int interleaved);
     void (*to_f16)(gw_u16 *y, const float *x, size_t n);
@@ -64,11 +77,19 @@ static inline size_t gw_cpu_page_bytes(gw_fmt kv, size_t e) {
     return GW_PAGE * e / f->block_elems * f->block_bytes;
 }
 
-/* queries: rows * heads of a part; pages: the most that one part touches. */
+/* queries: rows * heads of a part; pages: the most that one part touches; e: the larger width. */
 size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e);
 /* First and one past the last position that a row at pos sees. */
-static inline int gw_cpu_first_seen(int pos, int window) {
-    return window > 0 && pos >= window ? pos - window + 1 : 0;
+static inline int gw_cpu_first_seen(int pos, int window, int chunk) {
+    int first = window > 0 && pos >= window ? pos - window + 1 : 0;
+    int begin = chunk > 0 ? pos - pos % chunk : 0;
+    return begin > first ? begin : first;
+}
+/* What a score becomes behind its scale, `away` positions before its query. */
+static inline float gw_cpu_shape_score(const gw_cpu_attention *job, size_t head, float s,
+                                       int away) {
+    s = job->softcap != 0.0f ? gw_softcap(s, job->softcap) : s;
+    return job->slopes != NULL ? fmaf(job->slopes[head], (float)-away, s) : s;
 }
 
 extern const gw_cpu_ops gw_cpu_ops_scalar;

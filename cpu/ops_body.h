@@ -29,6 +29,31 @@ VT static float NAME(norm)(float *y, const float *x, const float *w, size_t d, f
     return gw_rms_scale(gw_fold_lanes(lane), (int)d, eps);
 }
 
+VT static float NAME(sum)(const float *x, size_t d) {
+    enum { J = GW_ACT_BLOCK / VW };
+    float lane[GW_LANES] = {0.0f}, rest[GW_ACT_BLOCK] = {0.0f};
+    size_t whole = d / GW_ACT_BLOCK, b = 0;
+    for (; b < whole; b++) {
+        vf v[J];
+        GW_UNROLL
+        for (int j = 0; j < J; j++) {
+            v[j] = v_load(x + b * GW_ACT_BLOCK + (size_t)(j * VW));
+        }
+        GW_UNROLL
+        for (int h = J / 2; h > 0; h /= 2) {
+            for (int j = 0; j < h; j++) {
+                v[j] = v_add(v[j], v[j + h]);
+            }
+        }
+        lane[b % GW_LANES] += v_fold(v[0]);
+    }
+    if (b * GW_ACT_BLOCK < d) {
+        memcpy(rest, x + b * GW_ACT_BLOCK, (d - b * GW_ACT_BLOCK) * sizeof *x);
+        lane[b % GW_LANES] += gw_fold_lanes(rest);
+    }
+    return gw_fold_lanes(lane);
+}
+
 VT static void NAME(head_norm)(float *y, const float *x, const float *w, size_t d, float eps) {
     enum { J = GW_LANES / VW };
     vf sum[J];
@@ -113,6 +138,79 @@ VT static void NAME(silu_mul)(float *y, const float *gate, const float *up, size
     }
 }
 
+/* gw_tanh and gw_erf, step for step, both ways of each. */
+GW_INLINE VT vf NAME(tanh)(vf x) {
+    vf a = v_abs(x), z = v_mul(x, x);
+    vf p = v_fma(v_set(-0x1.69691p-8f), z, v_set(0x1.4f5d38p-6f));
+    p = v_fma(p, z, v_set(-0x1.b7cfb2p-5f));
+    p = v_fma(p, z, v_set(0x1.1103fp-3f));
+    p = v_fma(p, z, v_set(-0x1.555524p-2f));
+    p = v_fma(v_mul(x, z), p, x);
+    vf e = v_add(NAME(exp)(v_add(a, a)), v_set(1.0f));
+    vf far = v_sub(v_set(1.0f), v_div(v_set(2.0f), e));
+    return v_below(a, v_set(0.625f), p, v_signed(far, x));
+}
+
+GW_INLINE VT vf NAME(erf)(vf x) {
+    vf a = v_abs(x), z = v_mul(x, x), near;
+    vf p = v_fma(v_set(-0x1.3a47bp-11f), z, v_set(0x1.4749dcp-8f));
+    p = v_fma(p, z, v_set(-0x1.b68e62p-6f));
+    p = v_fma(p, z, v_set(0x1.ce1ab4p-4f));
+    p = v_fma(p, z, v_set(-0x1.8126e8p-2f));
+    p = v_fma(p, z, v_set(0x1.06eba6p-3f));
+    near = v_fma(x, p, x);
+    vf c = v_below(v_set(4.0f), a, v_set(4.0f), a);
+    p = v_fma(v_set(-0x1.9fb4a4p-13f), c, v_set(0x1.91cdecp-9f));
+    p = v_fma(p, c, v_set(-0x1.6d9d36p-6f));
+    p = v_fma(p, c, v_set(0x1.aa734p-4f));
+    p = v_fma(p, c, v_set(0x1.4621b8p-1f));
+    p = v_fma(p, c, v_set(0x1.20b752p+0f));
+    p = v_fma(p, c, v_set(0x1.5d157p-13f));
+    vf far = v_sub(v_set(1.0f), NAME(exp)(v_neg(p)));
+    return v_below(a, v_set(0.90625f), near, v_signed(far, x));
+}
+
+/* gw_act_gate of the kinds that wide layers have; the others never come here. */
+GW_INLINE VT vf NAME(act_gate)(gw_act_kind kind, vf g, const gw_cpu_act *a) {
+    vf half = v_mul(g, v_set(0.5f)), one = v_set(1.0f), z;
+    if (a->limit > 0.0f && (kind == GW_ACT_SILU || kind == GW_ACT_SWIGLU_OAI)) {
+        g = v_below(v_set(a->limit), g, v_set(a->limit), g);
+    }
+    switch (kind) {
+    case GW_ACT_SILU:
+        return v_div(g, v_add(one, NAME(exp)(v_neg(g))));
+    case GW_ACT_SWIGLU_OAI:
+        return v_div(g, v_add(one, NAME(exp)(v_neg(v_mul(v_set(a->alpha), g)))));
+    case GW_ACT_GELU:
+        return v_mul(half, v_add(one, NAME(erf)(v_mul(g, v_set(0x1.6a09e6p-1f)))));
+    case GW_ACT_GELU_TANH:
+        z = v_mul(v_mul(g, v_set(0x1.988454p-1f)), v_fma(v_mul(g, g), v_set(0x1.6e4e26p-5f), one));
+        return v_mul(half, v_add(one, NAME(tanh)(z)));
+    case GW_ACT_SIGMOID:
+        return v_div(one, v_add(one, NAME(exp)(v_neg(g))));
+    default: /* RELU, RELU2 */
+        z = v_below(g, v_zero(), v_zero(), g);
+        return kind == GW_ACT_RELU ? z : v_mul(z, z);
+    }
+}
+
+VT static void NAME(act)(float *y, const float *gate, const float *up, size_t n,
+                         const gw_cpu_act *a) {
+    int vectors = a->kind <= GW_ACT_SWIGLU_OAI || a->kind == GW_ACT_SIGMOID;
+    size_t i = 0;
+    for (; vectors && i + VW <= n; i += VW) {
+        vf v = NAME(act_gate)(a->kind, v_load(gate + i), a);
+        vf u = up != NULL ? v_load(up + i) : v;
+        if (a->limit > 0.0f && (a->kind == GW_ACT_SILU || a->kind == GW_ACT_SWIGLU_OAI)) {
+            u = v_below(v_set(a->limit), u, v_set(a->limit), u);
+            u = v_below(u, v_set(-a->limit), v_set(-a->limit), u);
+        }
+        u = a->kind == GW_ACT_SWIGLU_OAI ? v_add(u, v_set(1.0f)) : u;
+        v_store(y + i, up != NULL ? v_mul(v, u) : v);
+    }
+    gw_cpu_ops_scalar.act(y + i, gate + i, up != NULL ? up + i : NULL, n - i, a);
+}
+
 VT static void NAME(rope)(float *y, const float *x, const float *table, size_t r, size_t e,
                           int interleaved) {
     size_t half = r / 2, i = 0;
@@ -173,323 +271,14 @@ VT static void NAME(to_q8)(gw_i8 *codes, gw_u16 *scales, const float *x, size_t 
     }
 }
 
-/* ---- attention ------------------------------------------------------------------------------- */
-
-/* Everything of one part; queries are (row, head) pairs, row after row. */
-typedef struct NAME(attention_work) {
-    const gw_cpu_attention *job;
-    const gw_cpu_attention_part *part;
-    size_t queries, e, span; /* span: floats from query to query in scores            */
-    int first, last;         /* pages that any row of the part touches                */
-    float *scores;           /* [queries, span]                                       */
-    float *top;              /* [queries, pages] page maxima, then page weights       */
-    float *group;            /* [queries, groups] weights of groups of pages          */
-    float *q, *o, *sum;      /* [queries, e] each: queries, sums of a page, of a group */
-    float *page;             /* [GW_PAGE * e] a page as f32                           */
-    int *pos, *low;          /* [queries] position, first position that it sees       */
-} NAME(attention_work);
-
-/* Most groups of pages of a query. */
-static size_t NAME(groups)(const NAME(attention_work) * w) {
-    return (size_t)((w->last - w->first) / GW_PAGE_GROUP + 1);
-}
-
-static void NAME(open_work)(NAME(attention_work) * w, const gw_cpu_attention *job,
-                            const gw_cpu_attention_part *part, float *scratch) {
-    w->job = job;
-    w->part = part;
-    w->e = (size_t)job->e;
-    w->queries = (size_t)part->rows * (size_t)part->heads;
-    w->first = gw_cpu_first_seen(job->pos[part->row], job->window) / GW_PAGE;
-    w->last = job->pos[part->row] / GW_PAGE;
-    for (int i = 1; i < part->rows; i++) {
-        int pos = job->pos[part->row + i];
-        int first = gw_cpu_first_seen(pos, job->window) / GW_PAGE;
-        w->first = first < w->first ? first : w->first;
-        w->last = pos / GW_PAGE > w->last ? pos / GW_PAGE : w->last;
-    }
-    size_t pages = (size_t)(w->last - w->first + 1);
-    w->span = pages * GW_PAGE;
-    w->page = scratch;
-    w->q = w->page + GW_PAGE * w->e;
-    w->o = w->q + w->queries * w->e;
-    w->sum = w->o + w->queries * w->e;
-    w->scores = w->sum + w->queries * w->e;
-    w->top = w->scores + w->queries * w->span;
-    w->group = w->top + w->queries * pages;
-    w->pos = (int *)(void *)(w->group + w->queries * NAME(groups)(w));
-    w->low = w->pos + w->queries;
-    for (size_t i = 0; i < w->queries; i++) {
-        size_t row = (size_t)part->row + i / (size_t)part->heads;
-        size_t head = (size_t)(part->g * job->group + part->head) + i % (size_t)part->heads;
-        memcpy(w->q + i * w->e, job->q + row * job->q_stride + head * w->e, w->e * sizeof(float));
-        w->pos[i] = job->pos[row];
-        w->low[i] = gw_cpu_first_seen(w->pos[i], job->window);
-    }
-}
-
-/* Positions [from, end) of page p that query i sees; empty when from >= end. */
-static int NAME(seen)(const NAME(attention_work) * w, size_t i, int p, int *from, int *end) {
-    int lo = w->low[i] - p * GW_PAGE, hi = w->pos[i] + 1 - p * GW_PAGE;
-    *from = lo > 0 ? lo : 0;
-    *end = hi < GW_PAGE ? hi : GW_PAGE;
-    return *from < *end;
-}
-
-/* First and last page that query i sees. */
-static void NAME(pages_seen)(const NAME(attention_work) * w, size_t i, int *first, int *last) {
-    *first = w->low[i] / GW_PAGE;
-    *last = w->pos[i] / GW_PAGE;
-}
-
-/* Columns [from, end) of a page of q8_0 as f32, both multiples of 16: of K [e, GW_PAGE] with scales
- * [e/32, GW_PAGE]. */
-VT static void NAME(widen_k)(float *y, const gw_i8 *codes, size_t e, size_t from, size_t end) {
-    const gw_u16 *scales = (const gw_u16 *)(const void *)(codes + GW_PAGE * e);
-    for (size_t b = 0; b < e / 32; b++, scales += GW_PAGE) {
-        for (size_t j = from; j < end; j += VW) {
-            vf d = v_from_f16(scales + j);
-            for (size_t i = 32 * b; i < 32 * (b + 1); i++) {
-                v_store(y + i * GW_PAGE + j, v_mul(d, v_from_i8(codes + i * GW_PAGE + j)));
-            }
-        }
-    }
-}
-
-/* Rows [from, end) of V [GW_PAGE, e] with scales [GW_PAGE, e/32]. */
-VT static void NAME(widen_v)(float *y, const gw_i8 *codes, size_t e, size_t from, size_t end) {
-    const gw_u16 *scales = (const gw_u16 *)(const void *)(codes + GW_PAGE * e);
-    for (size_t b = from * (e / 32); b < end * (e / 32); b++) {
-        vf d = v_set(gw_f16_to_f32(scales[b]));
-        for (size_t i = 32 * b; i < 32 * (b + 1); i += VW) {
-            v_store(y + i, v_mul(d, v_from_i8(codes + i)));
-        }
-    }
-}
-
-/* [from, end) in multiples of 16: every position of page p that a query of the part sees is in it,
- * and no more is read of the page. */
-static void NAME(span_of_page)(const NAME(attention_work) * w, int p, size_t *from, size_t *end) {
-    int first = GW_PAGE, last = 0;
-    for (size_t i = 0; i < w->queries; i += (size_t)w->part->heads) {
-        int lo, hi;
-        if (NAME(seen)(w, i, p, &lo, &hi)) {
-            first = lo < first ? lo : first;
-            last = hi > last ? hi : last;
-        }
-    }
-    *from = first < last ? (size_t)first / 16 * 16 : 0;
-    *end = ((size_t)last + 15) / 16 * 16;
-}
-
-static const char *NAME(page_at)(const NAME(attention_work) * w, const void *cache, int p) {
-    const gw_cpu_attention *job = w->job;
-    size_t page =
-        (size_t)job->pages[(size_t)job->slot[w->part->row] * job->page_stride + (size_t)p];
-    return (const char *)cache +
-           (page * (size_t)job->kv_heads + (size_t)w->part->g) * gw_cpu_page_bytes(job->kv, w->e);
-}
-
-/* Positions [from, end) of page p as floats: columns of K [e, GW_PAGE], rows of V [GW_PAGE, e]. The
- * same cells of the page that is read next, `p` + 1 or the first one of V, are asked for
- * meanwhile: a page is too short for the machine to see a stream in it. An f32 cache needs no
- * widening and is read where it lies, by whoever computes. */
-VT static const float *NAME(load_page)(const NAME(attention_work) * w, const void *cache, int p,
-                                       size_t from, size_t end) {
-    const int keys = cache == w->job->k, on = p < w->last ? p + 1 : keys ? w->first : p;
-    enum { LINE = 64 };
-    const char *at = NAME(page_at)(w, cache, p);
-    const char *next = NAME(page_at)(w, p < w->last ? cache : w->job->v, on);
-    if (w->job->kv == GW_FMT_F32) {
-        return (const float *)(const void *)at;
-    }
-    if (w->job->kv == GW_FMT_Q8_0) {
-        for (size_t b = 0; b < gw_cpu_page_bytes(GW_FMT_Q8_0, w->e); b += LINE) {
-            __builtin_prefetch(next + b, 0, 2);
-        }
-        (keys ? NAME(widen_k) : NAME(widen_v))(w->page, (const gw_i8 *)at, w->e, from, end);
-        return w->page;
-    }
-    const gw_u16 *halves = (const gw_u16 *)(const void *)at;
-    const size_t width = keys ? GW_PAGE : w->e, columns = keys ? end : w->e;
-    for (size_t row = keys ? 0 : from; row < (keys ? w->e : end); row++) {
-        for (size_t b = 0; b < 2 * width; b += LINE) {
-            __builtin_prefetch(next + 2 * row * width + b, 0, 2);
-        }
-        for (size_t c = keys ? from : 0; c < columns; c += VW) {
-            v_store(w->page + row * width + c, v_from_f16(halves + row * width + c));
-        }
-    }
-    return w->page;
-}
-
-/* Scale what one query sees of a page, and the rest of the vectors it lies in; the maximum of what
- * it sees. */
-VT static float NAME(scale_page)(float *s, float scale, int from, int end) {
-    vf none = v_set(-INFINITY), top = none;
-    for (int j = from / VW * VW; j < end; j += VW) {
-        vf v = v_mul(v_load(s + j), v_set(scale));
-        v_store(s + j, v);
-        top = v_max(v_within(v, j, from, end, none), top);
-    }
-    return v_largest(top);
-}
-
-/* s[j] = gw_exp(s[j] - top) where seen. Returns their sum by the fold tree, in which all else is 0.
- */
-VT static float NAME(exp_page)(float *s, float top, int from, int end) {
-    enum { J = GW_PAGE / VW };
-    vf p[J];
-    for (int j = 0; j < J; j++) {
-        p[j] = v_zero();
-        if (j * VW < end && (j + 1) * VW > from) {
-            p[j] = NAME(exp)(v_sub(v_load(s + j * VW), v_set(top)));
-            p[j] = v_within(p[j], j * VW, from, end, v_zero());
-            v_store(s + j * VW, p[j]);
-        }
-    }
-    for (int h = J / 2; h > 0; h /= 2) {
-        for (int j = 0; j < h; j++) {
-            p[j] = v_add(p[j], p[j + h]);
-        }
-    }
-    return v_fold(p[0]);
-}
-
-/* Exponentials of query i, weights of its pages and of its groups of pages, the sum of all. */
-VT static void NAME(weigh)(const NAME(attention_work) * w, size_t i, float *total) {
-    size_t pages = (size_t)(w->last - w->first + 1);
-    float *top = w->top + i * pages, *s = w->scores + i * w->span;
-    float *group = w->group + i * NAME(groups)(w), best = -INFINITY, sum = -0.0f;
-    int first, last, from, end;
-    NAME(pages_seen)(w, i, &first, &last);
-    for (int p = first; p <= last; p++) {
-        best = top[p - w->first] > best ? top[p - w->first] : best;
-    }
-    for (int base = first; base <= last; base += GW_PAGE_GROUP, group++) {
-        int stop = base + GW_PAGE_GROUP <= last ? base + GW_PAGE_GROUP : last + 1;
-        float best_here = -INFINITY, sum_here = 0.0f;
-        for (int p = base; p < stop; p++) {
-            best_here = top[p - w->first] > best_here ? top[p - w->first] : best_here;
-        }
-        for (int p = base; p < stop; p++) {
-            int at = p - w->first;
-            (void)NAME(seen)(w, i, p, &from, &end);
-            float l = NAME(exp_page)(s + at * GW_PAGE, top[at], from, end);
-            top[at] = gw_exp(top[at] - best_here);
-            sum_here = fmaf(l, top[at], sum_here);
-        }
-        *group = gw_exp(best_here - best);
-        sum = fmaf(sum_here, *group, sum);
-    }
-    *total = sum;
-}
-
-/* Scores of every page, then what softmax makes of them. sum of query i leaves in total[i]. */
-VT static void NAME(score)(const NAME(attention_work) * w, float *total) {
-    size_t pages = (size_t)(w->last - w->first + 1);
-    int from, end;
-    for (int p = w->first; p <= w->last; p++) {
-        size_t lo, hi;
-        NAME(span_of_page)(w, p, &lo, &hi);
-        const float *k = NAME(load_page)(w, w->job->k, p, lo, hi);
-        float *s = w->scores + (p - w->first) * GW_PAGE;
-        NAME(multiply)
-        (w->queries, w->e, w->q, w->e, k + lo, GW_PAGE, hi - lo, s + lo, w->span);
-        for (size_t i = 0; i < w->queries; i++) {
-            if (NAME(seen)(w, i, p, &from, &end)) {
-                w->top[i * pages + (size_t)(p - w->first)] =
-                    NAME(scale_page)(s + i * w->span, w->job->scale, from, end);
-            }
-        }
-    }
-    for (size_t i = 0; i < w->queries; i++) {
-        NAME(weigh)(w, i, total + i);
-    }
-}
-
-/* Where the result of query i goes. */
-static float *NAME(result)(const NAME(attention_work) * w, size_t i) {
-    size_t heads = (size_t)w->part->heads;
-    return w->part->out + i / heads * w->part->out_stride + i % heads * w->e;
-}
-
-/* The sums of page p join those of its group, and those of a group that is complete the result. */
-VT static void NAME(join_page)(const NAME(attention_work) * w, size_t i, int p, float by) {
-    const float *o = w->o + i * w->e;
-    float *sum = w->sum + i * w->e;
-    int first, last;
-    NAME(pages_seen)(w, i, &first, &last);
-    int g = (p - first) / GW_PAGE_GROUP, place = (p - first) % GW_PAGE_GROUP;
-    vf weight = v_set(by);
-    for (size_t c = 0; c < w->e; c += VW) {
-        vf before = place == 0 ? v_zero() : v_load(sum + c);
-        v_store(sum + c, v_fma(v_load(o + c), weight, before));
-    }
-    if (place != GW_PAGE_GROUP - 1 && p != last) {
-        return;
-    }
-    float *out = NAME(result)(w, i);
-    weight = v_set(w->group[i * NAME(groups)(w) + (size_t)g]);
-    for (size_t c = 0; c < w->e; c += VW) {
-        vf before = g == 0 ? v_set(-0.0f) : v_load(out + c);
-        v_store(out + c, v_fma(v_load(sum + c), weight, before));
-    }
-}
-
-/* One page of values: queries that see the same range of it go through one product. */
-VT static void NAME(add_page)(const NAME(attention_work) * w, int p) {
-    size_t pages = (size_t)(w->last - w->first + 1), e = w->e;
-    size_t lo, hi;
-    NAME(span_of_page)(w, p, &lo, &hi);
-    const float *v = NAME(load_page)(w, w->job->v, p, lo, hi);
-    const float *s = w->scores + (p - w->first) * GW_PAGE;
-    for (size_t i = 0; i < w->queries;) {
-        int from, end, next_from, next_end;
-        size_t n = 1;
-        int any = NAME(seen)(w, i, p, &from, &end);
-        while (i + n < w->queries) {
-            (void)NAME(seen)(w, i + n, p, &next_from, &next_end);
-            if (next_from != from || next_end != end) {
-                break;
-            }
-            n++;
-        }
-        if (any) {
-            NAME(multiply)
-            (n, (size_t)(end - from), s + i * w->span + from, w->span, v + (size_t)from * e, e, e,
-             w->o + i * e, e);
-        }
-        for (size_t q = i; q < i + n && any; q++) {
-            NAME(join_page)(w, q, p, w->top[q * pages + (size_t)(p - w->first)]);
-        }
-        i += n;
-    }
-}
-
-VT static void NAME(attend)(const gw_cpu_attention *job, const gw_cpu_attention_part *part,
-                            void *scratch) {
-    NAME(attention_work) w;
-    NAME(open_work)(&w, job, part, scratch);
-    float *total = w.o; /* free until the values are summed; moved out before that */
-    NAME(score)(&w, total);
-    float *kept = w.q; /* the queries have been used */
-    memcpy(kept, total, w.queries * sizeof(float));
-    for (int p = w.first; p <= w.last; p++) {
-        NAME(add_page)(&w, p);
-    }
-    for (size_t i = 0; i < w.queries; i++) {
-        float *out = NAME(result)(&w, i);
-        for (size_t c = 0; c < w.e; c += VW) {
-            v_store(out + c, v_div(v_load(out + c), v_set(kept[i])));
-        }
-    }
-}
+#include "cpu/attend_body.h"
 
 static const gw_cpu_ops NAME(ops) = {.norm = NAME(norm),
                                      .head_norm = NAME(head_norm),
+                                     .sum = NAME(sum),
                                      .encode = NAME(encode),
                                      .silu_mul = NAME(silu_mul),
+                                     .act = NAME(act),
                                      .rope = NAME(rope),
                                      .to_f16 = NAME(to_f16),
                                      .to_q8 = NAME(to_q8),

@@ -32,6 +32,18 @@ static void head_norm(float *y, const float *x, const float *w, size_t d, float 
     }
 }
 
+static float sum(const float *x, size_t d) {
+    float lane[GW_LANES] = {0.0f};
+    for (size_t b = 0; b * GW_ACT_BLOCK < d; b++) {
+        float block[GW_ACT_BLOCK] = {0.0f};
+        size_t left = d - b * GW_ACT_BLOCK;
+        memcpy(block, x + b * GW_ACT_BLOCK,
+               (left < GW_ACT_BLOCK ? left : GW_ACT_BLOCK) * sizeof *x);
+        lane[b % GW_LANES] += gw_fold_lanes(block);
+    }
+    return gw_fold_lanes(lane);
+}
+
 static void encode(gw_act8 *y, const float *x, size_t blocks) {
     for (size_t b = 0; b < blocks; b++) {
         gw_act8_encode(&y[b], x + b * GW_ACT_BLOCK);
@@ -41,6 +53,13 @@ static void encode(gw_act8 *y, const float *x, size_t blocks) {
 static void silu_mul(float *y, const float *gate, const float *up, size_t n) {
     for (size_t i = 0; i < n; i++) {
         y[i] = gw_silu(gate[i]) * up[i];
+    }
+}
+
+static void act(float *y, const float *gate, const float *up, size_t n, const gw_cpu_act *a) {
+    for (size_t i = 0; i < n; i++) {
+        float v = gw_act_gate(a->kind, gate[i], a->limit, a->alpha, a->p, a->q);
+        y[i] = up != NULL ? v * gw_act_factor(a->kind, up[i], a->limit) : v;
     }
 }
 
@@ -76,29 +95,31 @@ static void to_q8(gw_i8 *codes, gw_u16 *scales, const float *x, size_t n) {
 /* ---- attention ------------------------------------------------------------------------------- */
 
 /* Value `at` of a page of [e, GW_PAGE] or [GW_PAGE, e]; scale: the place of its scale in q8_0. */
-static float cached(const char *page, const gw_cpu_attention *job, size_t at, size_t scale) {
+static float cached(const char *page, const gw_cpu_attention *job, int e, size_t at, size_t scale) {
     if (job->kv == GW_FMT_F16) {
         return gw_f16_to_f32(((const gw_u16 *)(const void *)page)[at]);
     }
     if (job->kv == GW_FMT_F32) {
         return ((const float *)(const void *)page)[at];
     }
-    const char *scales = page + GW_PAGE * (size_t)job->e;
+    const char *scales = page + GW_PAGE * (size_t)e;
     return gw_load_f16((const gw_u8 *)scales + 2 * scale) * (float)((const gw_i8 *)page)[at];
 }
 
 static float cached_k(const char *page, const gw_cpu_attention *job, int i, int j) {
-    return cached(page, job, (size_t)(i * GW_PAGE + j), (size_t)(i / 32 * GW_PAGE + j));
+    return cached(page, job, job->e, (size_t)(i * GW_PAGE + j), (size_t)(i / 32 * GW_PAGE + j));
 }
 static float cached_v(const char *page, const gw_cpu_attention *job, int i, int j) {
-    return cached(page, job, (size_t)(j * job->e + i), (size_t)(j * (job->e / 32) + i / 32));
+    return cached(page, job, job->ev, (size_t)(j * job->ev + i),
+                  (size_t)(j * (job->ev / 32) + i / 32));
 }
 
 /* Where the page of position 64 * p of a row's sequence starts in a cache, for one KV head. */
 static const char *page_at(const gw_cpu_attention *job, const void *cache, int row, int g, int p) {
     size_t page = (size_t)job->pages[(size_t)job->slot[row] * job->page_stride + (size_t)p];
     return (const char *)cache +
-           (page * (size_t)job->kv_heads + (size_t)g) * gw_cpu_page_bytes(job->kv, (size_t)job->e);
+           (page * (size_t)job->kv_heads + (size_t)g) *
+               gw_cpu_page_bytes(job->kv, (size_t)(cache == job->k ? job->e : job->ev));
 }
 
 static float join_page(const float *p) {
@@ -113,11 +134,12 @@ static float join_page(const float *p) {
 }
 
 /* One query: scores [pages * GW_PAGE], top [pages] (page maxima), sums [e] (a group of pages). */
-static void attend_one(const gw_cpu_attention *job, int row, int g, const float *q, float *out,
-                       float *scores, float *top, float *sums) {
-    int e = job->e, pos = job->pos[row], lo = gw_cpu_first_seen(pos, job->window);
+static void attend_one(const gw_cpu_attention *job, int row, size_t head, const float *q,
+                       float *out, float *scores, float *top, float *sums) {
+    int e = job->e, ev = job->ev, g = (int)head / job->group;
+    int pos = job->pos[row], lo = gw_cpu_first_seen(pos, job->window, job->chunk);
     int first = lo / GW_PAGE, last = pos / GW_PAGE;
-    float best = -INFINITY;
+    float best = job->sinks != NULL ? job->sinks[head] : -INFINITY;
     for (int p = first; p <= last; p++) {
         const char *page = page_at(job, job->k, row, g, p);
         top[p - first] = -INFINITY;
@@ -127,14 +149,14 @@ static void attend_one(const gw_cpu_attention *job, int row, int g, const float 
             for (int i = 0; i < e && seen; i++) {
                 s = fmaf(q[i], cached_k(page, job, i, j), s);
             }
-            s = s * job->scale;
+            s = gw_cpu_shape_score(job, head, s * job->scale, pos - (p * GW_PAGE + j));
             scores[(p - first) * GW_PAGE + j] = s;
             top[p - first] = seen && s > top[p - first] ? s : top[p - first];
         }
         best = top[p - first] > best ? top[p - first] : best;
     }
     float total = -0.0f; /* so that a single group's sums are the result's, whatever their sign */
-    for (int i = 0; i < e; i++) {
+    for (int i = 0; i < ev; i++) {
         out[i] = -0.0f;
     }
     for (int base = first; base <= last; base += GW_PAGE_GROUP) {
@@ -143,7 +165,7 @@ static void attend_one(const gw_cpu_attention *job, int row, int g, const float 
         for (int p = base; p < stop; p++) {
             best_here = top[p - first] > best_here ? top[p - first] : best_here;
         }
-        for (int i = 0; i < e; i++) {
+        for (int i = 0; i < ev; i++) {
             sums[i] = 0.0f;
         }
         for (int p = base; p < stop; p++) {
@@ -156,7 +178,7 @@ static void attend_one(const gw_cpu_attention *job, int row, int g, const float 
             }
             float weight = gw_exp(top[p - first] - best_here);
             total_here = fmaf(join_page(s), weight, total_here);
-            for (int i = 0; i < e; i++) {
+            for (int i = 0; i < ev; i++) {
                 float o = 0.0f;
                 for (int j = from; j < end; j++) {
                     o = fmaf(s[j], cached_v(page, job, i, j), o);
@@ -166,26 +188,28 @@ static void attend_one(const gw_cpu_attention *job, int row, int g, const float 
         }
         float weight = gw_exp(best_here - best);
         total = fmaf(total_here, weight, total);
-        for (int i = 0; i < e; i++) {
+        for (int i = 0; i < ev; i++) {
             out[i] = fmaf(sums[i], weight, out[i]);
         }
     }
-    for (int i = 0; i < e; i++) {
+    total = job->sinks != NULL ? total + gw_exp(job->sinks[head] - best) : total;
+    for (int i = 0; i < ev; i++) {
         out[i] = out[i] / total;
     }
 }
 
 static void attend(const gw_cpu_attention *job, const gw_cpu_attention_part *part, void *scratch) {
-    size_t e = (size_t)job->e;
+    size_t e = (size_t)job->e, ev = (size_t)job->ev;
     for (int i = 0; i < part->rows; i++) {
         int row = part->row + i;
-        int lo = gw_cpu_first_seen(job->pos[row], job->window);
+        int lo = gw_cpu_first_seen(job->pos[row], job->window, job->chunk);
         size_t pages = (size_t)(job->pos[row] / GW_PAGE - lo / GW_PAGE + 1);
         float *scores = scratch, *top = scores + pages * GW_PAGE, *sums = top + pages;
         for (int j = 0; j < part->heads; j++) {
             size_t head = (size_t)(part->g * job->group + part->head + j);
-            attend_one(job, row, part->g, job->q + (size_t)row * job->q_stride + head * e,
-                       part->out + (size_t)i * part->out_stride + (size_t)j * e, scores, top, sums);
+            attend_one(job, row, head, job->q + (size_t)row * job->q_stride + head * e,
+                       part->out + (size_t)i * part->out_stride + (size_t)j * ev, scores, top,
+                       sums);
         }
     }
 }
@@ -200,8 +224,10 @@ size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e) {
 const gw_cpu_ops gw_cpu_ops_scalar = {.level = GW_CPU_SCALAR,
                                       .norm = norm,
                                       .head_norm = head_norm,
+                                      .sum = sum,
                                       .encode = encode,
                                       .silu_mul = silu_mul,
+                                      .act = act,
                                       .rope = rope,
                                       .to_f16 = to_f16,
                                       .to_q8 = to_q8,

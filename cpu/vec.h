@@ -10,6 +10,8 @@
  *   v_from_i8(p) VW signed bytes as floats
  *   v_exp2i(n) = 2^n for integral n in [-126, 127]
  *   v_zero_below(p, x, c) = 0 where x < c, else p
+ *   v_below(x, c, a, b) = a where x < c, else b; v_abs(x); v_signed(x, s) = x >= +0 with the sign
+ *     of s
  *   v_codes(q, sum, x, f) 32 floats times f, rounded to bytes q; sum: of the first and second 16
  *   v_within(x, at, from, end, c) = x where from <= at + lane < end, else c
  *   v_fold(v)  lane i takes lane i + h, for h = VW/2 .. 1: the end of gw_fold_lanes
@@ -57,6 +59,9 @@
 #undef v_neg
 #undef v_exp2i
 #undef v_zero_below
+#undef v_below
+#undef v_abs
+#undef v_signed
 #undef v_from_f16
 #undef v_from_bf16
 #undef v_from_i8
@@ -104,6 +109,9 @@
     _mm256_castsi256_ps(                                                                           \
         _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvttps_epi32(n), _mm256_set1_epi32(127)), 23))
 #define v_zero_below(p, x, c) _mm256_andnot_ps(_mm256_cmp_ps(x, c, _CMP_LT_OQ), p)
+#define v_below(x, c, a, b) _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, c, _CMP_LT_OQ))
+#define v_abs(x) _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x)
+#define v_signed(x, s) _mm256_or_ps(x, _mm256_and_ps(_mm256_set1_ps(-0.0f), s))
 #define v_from_f16(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
 #define v_from_bf16(p)                                                                             \
     _mm256_castsi256_ps(_mm256_slli_epi32(                                                         \
@@ -210,6 +218,9 @@ GW_INLINE VT void codes_avx2(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
         _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvttps_epi32(n), _mm512_set1_epi32(127)), 23))
 #define v_zero_below(p, x, c)                                                                      \
     _mm512_mask_mov_ps(p, _mm512_cmp_ps_mask(x, c, _CMP_LT_OQ), _mm512_setzero_ps())
+#define v_below(x, c, a, b) _mm512_mask_mov_ps(b, _mm512_cmp_ps_mask(x, c, _CMP_LT_OQ), a)
+#define v_abs(x) _mm512_andnot_ps(_mm512_set1_ps(-0.0f), x)
+#define v_signed(x, s) _mm512_or_ps(x, _mm512_and_ps(_mm512_set1_ps(-0.0f), s))
 #define v_from_f16(p) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(p)))
 #define v_from_bf16(p)                                                                             \
     _mm512_castsi512_ps(_mm512_slli_epi32(                                                         \
@@ -300,6 +311,9 @@ GW_INLINE VT void codes_avx512(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
     vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127)), 23))
 #define v_zero_below(p, x, c)                                                                      \
     vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(p), vcltq_f32(x, c)))
+#define v_below(x, c, a, b) vbslq_f32(vcltq_f32(x, c), a, b)
+#define v_abs(x) vabsq_f32(x)
+#define v_signed(x, s) vbslq_f32(vdupq_n_u32(0x80000000u), s, x)
 #define v_from_f16(p) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)))
 #define v_from_bf16(p) vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16))
 #define v_from_i8(p) from_i8_neon(p)

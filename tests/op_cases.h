@@ -39,10 +39,24 @@ typedef struct op_case {
     int heads, kv_heads, e, rope_dim, interleaved, head_norm;
     gw_fmt kv;
     int window, pos, slots; /* pos: of the first row; row i is at pos + i, in slot i % slots */
-    int wild;          /* QUANTIZE, NORM, ROPE_KV into q8_0: zeros, infinities, NaN, tiny numbers;
-                        * SAMPLE: 1 logits that rule a draw out, 2 ties, 3 minus infinities, 4 too
-                        * large for the temperature */
-    float temperature; /* SAMPLE */
+    int wild; /* QUANTIZE, NORM, ROPE_KV into q8_0: zeros, infinities, NaN, tiny numbers;
+               * SAMPLE: 1 logits that rule a draw out, 2 ties, 3 minus infinities, 4 too
+               * large for the temperature */
+    /* General forms; what is 0 is plain. */
+    int v_dim, chunk, sinks, slopes; /* ATTENTION, ROPE_KV */
+    float cap;                       /* ATTENTION, MIX */
+    gw_norm_kind norm_kind;
+    gw_norm_span norm_span;
+    int norm_after, norm_plain, norm_v, q_factor; /* ROPE_KV; no table where rope_dim is 0 */
+    int bare, norm_bias, addend, factor;          /* NORM: no weight; 2: in place; MIX */
+    float scale;                                  /* EMBED, MIX, ROUTE */
+    int places, place_offset;                     /* EMBED: positions of the table */
+    gw_act_kind act;
+    int gated, gates; /* ACT; MIX: columns of the gate; EXPERTS_GLU: two matrices */
+    float limit;
+    gw_route_args route;             /* its used, and experts: of EXPERTS too */
+    int experts, gate_input, chosen; /* chosen: 1 all rows the same, 2 few experts */
+    float temperature;               /* SAMPLE */
     int top_k;
     float top_p, min_p;
 } op_case;
@@ -316,15 +330,148 @@ static const op_case op_cases[] = {
      .top_p = 0.9f},
     {.op = GW_OP_SAMPLE, .why = "min-p, nothing to draw", .n = 6, .k = 3000, .wild = 1,
      .temperature = 0.7f, .top_k = 9, .top_p = 0.9f, .min_p = 0.05f},
+
+    {.op = GW_OP_EMBED, .why = "scaled", .n = 5, .k = 64, .m = {33}, .fmt = OC_Q8, .scale = 8.0f},
+    {.op = GW_OP_EMBED, .why = "scaled, positions", .n = 17, .k = 80, .m = {33}, .fmt = OC_F16,
+     .scale = 1.7f, .places = 40, .place_offset = 2, .pos = 3, .slots = 1},
+    {.op = GW_OP_NORM, .why = "no weight", .n = 3, .k = 333, .bare = 1},
+    {.op = GW_OP_NORM, .why = "no weight, to act8", .n = 5, .k = 1088, .bare = 1,
+     .out = GW_FMT_ACT8},
+    {.op = GW_OP_NORM, .why = "bias", .n = 2, .k = 75, .norm_bias = 1},
+    {.op = GW_OP_NORM, .why = "bias, to act8", .n = 2, .k = 96, .norm_bias = 1,
+     .out = GW_FMT_ACT8},
+    {.op = GW_OP_NORM, .why = "addend and factor", .n = 5, .k = 160, .addend = 1, .factor = 1},
+    {.op = GW_OP_NORM, .why = "addend in place", .n = 16, .k = 64, .addend = 2},
+    {.op = GW_OP_NORM, .why = "layer, ragged", .n = 3, .k = 1221, .norm_kind = GW_NORM_LAYER,
+     .norm_bias = 1},
+    {.op = GW_OP_NORM, .why = "layer, no bias", .n = 1, .k = 2048, .norm_kind = GW_NORM_LAYER},
+    {.op = GW_OP_NORM, .why = "layer, bare, addend", .n = 2, .k = 45, .norm_kind = GW_NORM_LAYER,
+     .bare = 1, .addend = 1},
+    {.op = GW_OP_NORM, .why = "layer, to act8", .n = 5, .k = 352, .norm_kind = GW_NORM_LAYER,
+     .norm_bias = 1, .out = GW_FMT_ACT8},
+
+    {.op = GW_OP_ACT, .why = "silu", .n = 3, .k = 300, .gated = 1},
+    {.op = GW_OP_ACT, .why = "silu, limit, to act8", .n = 1, .k = 2080, .gated = 1,
+     .limit = 0.7f, .out = GW_FMT_ACT8},
+    {.op = GW_OP_ACT, .why = "gelu", .n = 5, .k = 77, .act = GW_ACT_GELU},
+    {.op = GW_OP_ACT, .why = "gelu, gated, to act8", .n = 16, .k = 96, .act = GW_ACT_GELU,
+     .gated = 1, .out = GW_FMT_ACT8},
+    {.op = GW_OP_ACT, .why = "gelu_tanh", .n = 2, .k = 1111, .act = GW_ACT_GELU_TANH, .gated = 1},
+    {.op = GW_OP_ACT, .why = "relu", .n = 2, .k = 65, .act = GW_ACT_RELU},
+    {.op = GW_OP_ACT, .why = "relu2, to act8", .n = 3, .k = 64, .act = GW_ACT_RELU2,
+     .out = GW_FMT_ACT8},
+    {.op = GW_OP_ACT, .why = "swiglu_oai", .n = 5, .k = 90, .act = GW_ACT_SWIGLU_OAI, .gated = 1,
+     .limit = 1.5f},
+    {.op = GW_OP_ACT, .why = "xielu", .n = 3, .k = 70, .act = GW_ACT_XIELU},
+    {.op = GW_OP_ACT, .why = "sigmoid", .n = 2, .k = 33, .act = GW_ACT_SIGMOID, .gated = 1},
+    {.op = GW_OP_ACT, .why = "softplus", .n = 2, .k = 33, .act = GW_ACT_SOFTPLUS},
+    {.op = GW_OP_ACT, .why = "a product", .n = 40, .k = 48, .act = GW_ACT_NONE, .gated = 1},
+
+    {.op = GW_OP_MIX, .why = "scale", .n = 3, .k = 75, .scale = 0.3f},
+    {.op = GW_OP_MIX, .why = "cap", .n = 2, .k = 130, .cap = 1.5f},
+    {.op = GW_OP_MIX, .why = "a gate, addend", .n = 5, .k = 96, .gates = 1,
+     .act = GW_ACT_SIGMOID, .addend = 1},
+    {.op = GW_OP_MIX, .why = "gates of heads, to act8", .n = 16, .k = 128, .gates = 4,
+     .act = GW_ACT_SOFTPLUS, .out = GW_FMT_ACT8},
+    {.op = GW_OP_MIX, .why = "gates of columns", .n = 2, .k = 64, .gates = 64, .act = GW_ACT_SILU},
+    {.op = GW_OP_MIX, .why = "everything, in place", .n = 3, .k = 90, .gates = 3,
+     .act = GW_ACT_NONE, .scale = 2.5f, .cap = 3.0f, .addend = 2, .factor = 1},
+
+    {.op = GW_OP_ROUTE, .why = "softmax", .n = 5, .experts = 60, .route = {.used = 4}},
+    {.op = GW_OP_ROUTE, .why = "softmax, renormed, scaled, factors", .n = 40, .experts = 128,
+     .route = {.used = 8, .renorm = 1, .scale = 2.5f}, .factor = 1},
+    {.op = GW_OP_ROUTE, .why = "softmax of the chosen", .n = 16, .experts = 32,
+     .route = {.used = 4, .score = GW_SCORE_SOFTMAX_CHOSEN}},
+    {.op = GW_OP_ROUTE, .why = "sigmoid, bias, groups of two best", .n = 9, .experts = 64,
+     .route = {.used = 6, .score = GW_SCORE_SIGMOID, .groups = 8, .groups_used = 3,
+               .group_best = 2, .renorm = 1, .scale = 2.0f}, .norm_bias = 1},
+    {.op = GW_OP_ROUTE, .why = "groups by their best", .n = 5, .experts = 40,
+     .route = {.used = 5, .groups = 5, .groups_used = 2, .group_best = 1}},
+    {.op = GW_OP_ROUTE, .why = "softplus, bias", .n = 5, .experts = 48,
+     .route = {.used = 6, .score = GW_SCORE_SQRT_SOFTPLUS, .renorm = 1}, .norm_bias = 1},
+    {.op = GW_OP_ROUTE, .why = "sparsemixer", .n = 9, .experts = 16,
+     .route = {.used = 2, .score = GW_SCORE_SPARSEMIXER, .jitter = 0.2f}},
+    {.op = GW_OP_ROUTE, .why = "ties", .n = 5, .experts = 24, .wild = 2, .route = {.used = 7}},
+    {.op = GW_OP_ROUTE, .why = "one expert", .n = 1, .experts = 16,
+     .route = {.used = 1, .score = GW_SCORE_SIGMOID}},
+
+    {.op = GW_OP_EXPERTS_GLU, .why = "one row", .n = 1, .k = 96, .m = {80}, .fmt = OC_F16, OC_DEC,
+     .experts = 8, .route = {.used = 3}, .gated = 1},
+    {.op = GW_OP_EXPERTS_GLU, .why = "5 rows, ragged, biases", .n = 5, .k = 45, .m = {37},
+     .fmt = OC_F32, OC_DEC, .experts = 6, .route = {.used = 2}, .gated = 1, .bias = 1,
+     .act = GW_ACT_SWIGLU_OAI, .limit = 2.0f},
+    {.op = GW_OP_EXPERTS_GLU, .why = "one matrix, inside strips", .n = 5, .k = 64, .m = {40},
+     .fmt = OC_Q8, OC_DEC, .experts = 5, .route = {.used = 2}, .act = GW_ACT_RELU2, .bias = 1},
+    {.op = GW_OP_EXPERTS_GLU, .why = "16 rows to act8", .n = 16, .k = 256, .m = {96},
+     .fmt = {GW_FMT_Q4_K, GW_FMT_Q6_K}, OC_DEC, .experts = 12, .route = {.used = 4}, .gated = 1,
+     .out = GW_FMT_ACT8},
+    {.op = GW_OP_EXPERTS_GLU, .why = "all rows the same experts", .n = 16, .k = 64, .m = {64},
+     .fmt = {GW_FMT_Q4_0, GW_FMT_Q4_0}, OC_DEC, .experts = 16, .route = {.used = 4}, .gated = 1,
+     .chosen = 1, .act = GW_ACT_GELU_TANH},
+    {.op = GW_OP_EXPERTS_GLU, .why = "gates at the input", .n = 5, .k = 64, .m = {48},
+     .fmt = OC_BF16, OC_DEC, .experts = 4, .route = {.used = 1}, .gated = 1, .gate_input = 1,
+     .bias = 1},
+    {.op = GW_OP_EXPERTS_GLU, .why = "prefill", .n = 40, .k = 128, .m = {96}, .fmt = OC_F16,
+     OC_PRE, .experts = 8, .route = {.used = 2}, .gated = 1},
+    {.op = GW_OP_EXPERTS_GLU, .why = "prefill, few experts, to act8", .n = 90, .k = 256,
+     .m = {160}, .fmt = {GW_FMT_Q4_K, GW_FMT_Q4_K}, OC_PRE, .experts = 8, .route = {.used = 2},
+     .gated = 1, .chosen = 2, .out = GW_FMT_ACT8},
+    {.op = GW_OP_EXPERTS_DOWN, .why = "one row", .n = 1, .k = 80, .m = {96}, .fmt = OC_F16,
+     OC_DEC, .experts = 8, .route = {.used = 3}},
+    {.op = GW_OP_EXPERTS_DOWN, .why = "5 rows, ragged, bias, addend", .n = 5, .k = 37, .m = {45},
+     .fmt = OC_F32, OC_DEC, .experts = 6, .route = {.used = 2}, .bias = 1, .addend = 1},
+    {.op = GW_OP_EXPERTS_DOWN, .why = "inside strips", .n = 5, .k = 64, .m = {40}, .fmt = OC_Q8,
+     OC_DEC, .experts = 5, .route = {.used = 2}, .bias = 1},
+    {.op = GW_OP_EXPERTS_DOWN, .why = "16 rows, addend in place", .n = 16, .k = 256, .m = {96},
+     .fmt = {GW_FMT_Q6_K}, OC_DEC, .experts = 12, .route = {.used = 4}, .addend = 2},
+    {.op = GW_OP_EXPERTS_DOWN, .why = "gates at the input", .n = 5, .k = 48, .m = {64},
+     .fmt = OC_BF16, OC_DEC, .experts = 4, .route = {.used = 2}, .gate_input = 1, .addend = 1},
+    {.op = GW_OP_EXPERTS_DOWN, .why = "prefill", .n = 40, .k = 96, .m = {128}, .fmt = OC_F16,
+     OC_PRE, .experts = 8, .route = {.used = 2}, .addend = 1},
+    {.op = GW_OP_EXPERTS_DOWN, .why = "prefill, few experts", .n = 90, .k = 256, .m = {160},
+     .fmt = {GW_FMT_Q4_K}, OC_PRE, .experts = 8, .route = {.used = 3}, .chosen = 2, .bias = 1},
+
+    {.op = GW_OP_ROPE_KV, .why = "layer norms of heads, wide weights", .n = 5, .heads = 4,
+     .kv_heads = 2, .e = 48, .rope_dim = 32, .kv = GW_FMT_F16, .pos = 60, .slots = 1,
+     .head_norm = 1, .norm_kind = GW_NORM_LAYER, .norm_span = GW_SPAN_HEADS},
+    {.op = GW_OP_ROPE_KV, .why = "norms of rows", .n = 20, .heads = 4, .kv_heads = 4, .e = 32,
+     .rope_dim = 32, .kv = GW_FMT_F32, .pos = 60, .slots = 2, .head_norm = 1,
+     .norm_span = GW_SPAN_ROW},
+    {.op = GW_OP_ROPE_KV, .why = "norms behind the rotation, values normed", .n = 3, .heads = 4,
+     .kv_heads = 1, .e = 64, .rope_dim = 64, .kv = GW_FMT_F16, .pos = 9, .slots = 1,
+     .norm_after = 1, .norm_plain = 1, .norm_v = 1, .interleaved = 1},
+    {.op = GW_OP_ROPE_KV, .why = "narrow values, no rotation, factors", .n = 5, .heads = 4,
+     .kv_heads = 2, .e = 48, .v_dim = 32, .kv = GW_FMT_F16, .pos = 61, .slots = 1, .q_factor = 1},
+    {.op = GW_OP_ROPE_KV, .why = "wide values, q8_0", .n = 5, .heads = 2, .kv_heads = 2, .e = 64,
+     .rope_dim = 16, .v_dim = 96, .kv = GW_FMT_Q8_0, .pos = 61, .slots = 1},
+    {.op = GW_OP_ROPE_KV, .why = "queries alone", .n = 5, .heads = 4, .e = 64, .rope_dim = 64,
+     .kv = GW_FMT_F16, .pos = 61, .slots = 1, .head_norm = 1},
+
+    {.op = GW_OP_ATTENTION, .why = "narrow values", .n = 5, .heads = 4, .kv_heads = 2, .e = 96,
+     .v_dim = 64, .kv = GW_FMT_F16, .pos = 70, .slots = 1, .out = GW_FMT_ACT8},
+    {.op = GW_OP_ATTENTION, .why = "wide values, q8_0, slots", .n = 6, .heads = 4, .kv_heads = 1,
+     .e = 64, .v_dim = 128, .kv = GW_FMT_Q8_0, .pos = 130, .slots = 2},
+    {.op = GW_OP_ATTENTION, .why = "cap and sinks", .n = 1, .heads = 6, .kv_heads = 2, .e = 64,
+     .kv = GW_FMT_F16, .pos = 150, .slots = 1, .cap = 2.0f, .sinks = 1},
+    {.op = GW_OP_ATTENTION, .why = "sinks, window, groups of pages", .n = 3, .heads = 4,
+     .kv_heads = 1, .e = 32, .kv = GW_FMT_F16, .window = 1500, .pos = 2100, .slots = 1,
+     .sinks = 1},
+    {.op = GW_OP_ATTENTION, .why = "slopes, prefill, f32", .n = 70, .heads = 4, .kv_heads = 2,
+     .e = 20, .kv = GW_FMT_F32, .pos = 30, .slots = 1, .slopes = 1},
+    {.op = GW_OP_ATTENTION, .why = "chunks", .n = 40, .heads = 2, .kv_heads = 1, .e = 48,
+     .kv = GW_FMT_F16, .pos = 180, .slots = 1, .chunk = 100, .out = GW_FMT_F32},
+    {.op = GW_OP_ATTENTION, .why = "all of it, to act8", .n = 16, .heads = 4, .kv_heads = 2,
+     .e = 64, .v_dim = 80, .kv = GW_FMT_F16, .pos = 200, .slots = 3, .chunk = 150, .window = 70,
+     .cap = 3.0f, .sinks = 1, .slopes = 1, .out = GW_FMT_ACT8},
 };
 /* clang-format on */
 enum {
     OC_COUNT = sizeof op_cases / sizeof op_cases[0],
-    OC_PER_FORMAT = 4,
+    OC_PER_FORMAT = 8,
     OC_TOTAL = OC_COUNT + OC_PER_FORMAT * GW_FMT_ACT8
 };
 
-/* Case i < OC_TOTAL: the table, then LINEAR and GLU of every weight format in both orders. */
+/* Case i < OC_TOTAL: the table, then the products of every weight format in both orders. */
 static inline op_case oc_case(int i) {
     if (i < OC_COUNT) {
         op_case c = op_cases[i];
@@ -333,13 +480,22 @@ static inline op_case oc_case(int i) {
     }
     gw_fmt fmt = (gw_fmt)((i - OC_COUNT) / OC_PER_FORMAT);
     int form = (i - OC_COUNT) % OC_PER_FORMAT, prefill = form & 1;
-    op_case c = {.op = form < 2 ? GW_OP_LINEAR : GW_OP_GLU,
+    static const gw_op products[] = {GW_OP_LINEAR, GW_OP_GLU, GW_OP_EXPERTS_GLU,
+                                     GW_OP_EXPERTS_DOWN};
+    op_case c = {.op = products[form / 2],
                  .why = gw_format_of(fmt)->name,
                  .n = prefill ? 21 : 3,
                  .k = 768,
                  .m = {80},
                  .fmt = {fmt, fmt, fmt},
                  .order = prefill ? GW_ORDER_PREFILL : GW_ORDER_DECODE};
+    if (form >= 4) {
+        c.k = 256;
+        c.m[0] = 48;
+        c.experts = 5;
+        c.route.used = 2;
+        c.gated = 1;
+    }
     return c;
 }
 
@@ -416,7 +572,7 @@ typedef struct op_result {
     unsigned char *out;
     size_t out_bytes;
     unsigned char *k, *v; /* caches after ROPE_KV */
-    size_t cache_bytes;
+    size_t cache_bytes, value_bytes;
 } op_result;
 
 static void oc_free_result(op_result *r) {
@@ -527,6 +683,31 @@ static void oc_make_output(op_setup *s, gw_fmt fmt, int cols) {
     s->out_bytes = (size_t)s->c->n * oc_row_bytes(fmt, (size_t)cols);
 }
 
+static gw_tensor *oc_vector(op_setup *s, const char *name, int n, float scale) {
+    int64_t dim[1] = {n};
+    gw_tensor *t = oc_tensor(s, name, GW_FMT_F32, 1, dim);
+    oc_fill_floats(s, t, scale);
+    oc_upload(s, t);
+    return t;
+}
+
+/* What is added to the result: of its own, or 2: what lies where it goes (live rows alone). */
+static const gw_tensor *oc_addend(op_setup *s, int form) {
+    gw_tensor *t;
+    if (form == 0) {
+        return NULL;
+    }
+    t = oc_matrix(s, "addend", GW_FMT_F32, s->rows, s->node.out->dim[1]);
+    oc_fill_floats(s, t, 1.0f);
+    oc_upload(s, t);
+    if (form == 2) {
+        assert_int_equal(s->backend->write(s->node.out->buf, OC_FENCE, oc_host(s, t), s->out_bytes),
+                         GW_OK);
+        return s->node.out;
+    }
+    return t;
+}
+
 static void oc_product(op_setup *s, int parts, int keep_rows, int mapped) {
     const op_case *c = s->c;
     int columns = 0;
@@ -562,18 +743,27 @@ static void oc_product(op_setup *s, int parts, int keep_rows, int mapped) {
     }
 }
 
-/* Value i (head, then width) of position pos of a page in q8_0: core/plan/op.h. */
+static int oc_v_dim(const op_case *c) { return c->v_dim > 0 ? c->v_dim : c->e; }
+static int oc_most(const op_case *c) { return oc_v_dim(c) > c->e ? oc_v_dim(c) : c->e; }
+
+/* Value i (head, then the larger width) of position pos of a page in q8_0: core/plan/op.h. */
 static void oc_fill_q8(op_setup *s, const gw_tensor *k, const gw_tensor *v, size_t page, int i,
                        int pos, float kx, float vx) {
-    int e = s->c->e, at = i % e;
-    size_t head = (page * (size_t)s->c->kv_heads + (size_t)(i / e)) * GW_PAGE * (size_t)e * 34 / 32;
-    unsigned char *kp = (unsigned char *)oc_host(s, k) + head;
-    unsigned char *vp = (unsigned char *)oc_host(s, v) + head;
-    gw_u16 k_scale = gw_f32_to_f16(0.01f * (1.0f + fabsf(kx))), v_scale = gw_f32_to_f16(0.01f);
-    kp[at * GW_PAGE + pos] = (unsigned char)(gw_i8)(kx * 60.0f);
-    vp[pos * e + at] = (unsigned char)(gw_i8)(vx * 127.0f);
-    memcpy(kp + GW_PAGE * e + 2 * (at / 32 * GW_PAGE + pos), &k_scale, 2);
-    memcpy(vp + GW_PAGE * e + 2 * (pos * (e / 32) + at / 32), &v_scale, 2);
+    int most = oc_most(s->c), at = i % most, width[2] = {s->c->e, oc_v_dim(s->c)};
+    size_t head = page * (size_t)s->c->kv_heads + (size_t)(i / most);
+    for (int part = 0; part < 2; part++) {
+        int e = width[part], is_k = part == 0;
+        unsigned char *p = oc_host(s, is_k ? k : v);
+        gw_u16 scale = gw_f32_to_f16(is_k ? 0.01f * (1.0f + fabsf(kx)) : 0.01f);
+        p += head * GW_PAGE * (size_t)e * 34 / 32;
+        if (at < e) {
+            p[is_k ? at * GW_PAGE + pos : pos * e + at] =
+                (unsigned char)(gw_i8)(is_k ? kx * 60.0f : vx * 127.0f);
+            memcpy(p + GW_PAGE * e +
+                       2 * (is_k ? at / 32 * GW_PAGE + pos : pos * (e / 32) + at / 32),
+                   &scale, 2);
+        }
+    }
 }
 
 /* The number at index i = element of [pages, g, e, P] (K) or [pages, g, P, e] (V). */
@@ -584,7 +774,7 @@ static inline double oc_cached(const op_case *c, const void *cache, int is_k, si
     if (c->kv == GW_FMT_F32) {
         return ((const float *)cache)[i];
     }
-    size_t e = (size_t)c->e, page = GW_PAGE * e, at = i % page, scale;
+    size_t e = (size_t)(is_k ? c->e : oc_v_dim(c)), page = GW_PAGE * e, at = i % page, scale;
     const unsigned char *p = (const unsigned char *)cache + i / page * page * 34 / 32;
     scale = is_k ? at / GW_PAGE / 32 * GW_PAGE + at % GW_PAGE : at / e * (e / 32) + at % e / 32;
     gw_u16 d;
@@ -598,7 +788,7 @@ static void oc_caches(op_setup *s, int filled) {
     const op_case *c = s->c;
     int last = c->pos + c->n - 1, pages = last / GW_PAGE + 2, total = c->slots * pages;
     int64_t k_dim[4] = {total, c->kv_heads, c->e, GW_PAGE},
-            v_dim[4] = {total, c->kv_heads, GW_PAGE, c->e};
+            v_dim[4] = {total, c->kv_heads, GW_PAGE, oc_v_dim(c)};
     int64_t p_dim[2] = {c->slots, pages};
     gw_tensor *k = oc_tensor(s, "K", c->kv, 4, k_dim), *v = oc_tensor(s, "V", c->kv, 4, v_dim);
     gw_tensor *table = oc_tensor(s, "pages", GW_FMT_I32, 2, p_dim);
@@ -611,19 +801,25 @@ static void oc_caches(op_setup *s, int filled) {
     for (int p = 0; p < total * GW_PAGE && filled; p++) {
         int slot = p / (pages * GW_PAGE), pos = p % (pages * GW_PAGE);
         size_t page = (size_t)at[slot * pages + pos / GW_PAGE];
-        for (int i = 0; i < c->kv_heads * c->e && pos <= last; i++) {
-            size_t base =
-                (page * (size_t)c->kv_heads + (size_t)(i / c->e)) * GW_PAGE * (size_t)c->e;
-            size_t ki = base + (size_t)(i % c->e * GW_PAGE + pos % GW_PAGE);
-            size_t vi = base + (size_t)(pos % GW_PAGE * c->e + i % c->e);
+        int most = oc_most(c), ev = oc_v_dim(c);
+        for (int i = 0; i < c->kv_heads * most && pos <= last; i++) {
+            size_t head = (page * (size_t)c->kv_heads + (size_t)(i / most)) * GW_PAGE;
+            size_t ki = head * (size_t)c->e + (size_t)(i % most * GW_PAGE + pos % GW_PAGE);
+            size_t vi = head * (size_t)ev + (size_t)(pos % GW_PAGE * ev + i % most);
+            int in_k = i % most < c->e, in_v = i % most < ev;
             float kx = random_float(1.0f) * 2.0f, vx = random_float(1.0f);
             if (c->kv == GW_FMT_Q8_0) { /* any codes, any scales */
                 oc_fill_q8(s, k, v, page, i, pos % GW_PAGE, kx, vx);
-            } else if (c->kv == GW_FMT_F16) {
+                continue;
+            }
+            if (in_k && c->kv == GW_FMT_F16) {
                 ((gw_u16 *)oc_host(s, k))[ki] = gw_f32_to_f16(kx);
-                ((gw_u16 *)oc_host(s, v))[vi] = gw_f32_to_f16(vx);
-            } else {
+            } else if (in_k) {
                 ((float *)oc_host(s, k))[ki] = kx;
+            }
+            if (in_v && c->kv == GW_FMT_F16) {
+                ((gw_u16 *)oc_host(s, v))[vi] = gw_f32_to_f16(vx);
+            } else if (in_v) {
                 ((float *)oc_host(s, v))[vi] = vx;
             }
         }
@@ -638,15 +834,21 @@ static void oc_caches(op_setup *s, int filled) {
 
 static void oc_rope(op_setup *s) {
     const op_case *c = s->c;
-    int64_t e_dim[1] = {c->e}, t_dim[3] = {c->pos + c->n, 2, c->rope_dim / 2};
+    int64_t t_dim[3] = {c->pos + c->n, 2, c->rope_dim / 2};
     s->node.args.rope =
         (gw_rope_args){.heads = c->heads,
                        .kv_heads = c->kv_heads,
                        .head_dim = c->e,
                        .rope_dim = c->rope_dim,
                        .eps = 1e-5f,
+                       .v_dim = c->v_dim,
+                       .norm_kind = c->norm_kind,
+                       .norm_span = c->norm_span,
+                       .norm_after = c->norm_after,
+                       .norm_plain = c->norm_plain,
+                       .norm_v = c->norm_v,
                        .style = c->interleaved ? GW_ROPE_INTERLEAVED : GW_ROPE_HALVES};
-    const int width = (c->heads + 2 * c->kv_heads) * c->e;
+    const int width = (c->heads + c->kv_heads) * c->e + c->kv_heads * oc_v_dim(c);
     gw_tensor *x = oc_matrix(s, "qkv", GW_FMT_F32, s->rows, width);
     oc_fill_floats(s, x, 1.0f);
     float *values = oc_host(s, x);
@@ -658,12 +860,19 @@ static void oc_rope(op_setup *s) {
     }
     oc_upload(s, x);
     s->node.in[0] = x;
-    oc_caches(s, 0);
+    oc_make_output(s, GW_FMT_F32, c->heads * c->e);
+    if (c->kv_heads > 0) {
+        oc_caches(s, 0);
+    }
     for (int i = 0; i < 2 && c->head_norm; i++) {
-        gw_tensor *w = oc_tensor(s, "head norm", GW_FMT_F32, 1, e_dim);
-        oc_fill_floats(s, w, 1.0f);
-        oc_upload(s, w);
-        s->node.w[i] = w;
+        int heads = c->norm_span == GW_SPAN_HEAD ? 1 : i == 0 ? c->heads : c->kv_heads;
+        s->node.w[i] = oc_vector(s, "head norm", heads * c->e, 1.0f);
+    }
+    if (c->q_factor) {
+        s->node.w[3] = oc_vector(s, "factors", c->pos + c->n, 1.0f);
+    }
+    if (c->rope_dim == 0) {
+        return;
     }
     gw_tensor *table = oc_tensor(s, "rope", GW_FMT_F32, 3, t_dim);
     float *t = oc_host(s, table);
@@ -676,7 +885,6 @@ static void oc_rope(op_setup *s) {
     }
     oc_upload(s, table);
     s->node.w[2] = table;
-    oc_make_output(s, GW_FMT_F32, c->heads * c->e);
 }
 
 static void oc_attention(op_setup *s) {
@@ -685,19 +893,23 @@ static void oc_attention(op_setup *s) {
                                        .heads = c->heads,
                                        .kv_heads = c->kv_heads,
                                        .head_dim = c->e,
+                                       .v_dim = c->v_dim,
                                        .window = c->window,
+                                       .chunk = c->chunk,
+                                       .softcap = c->cap,
                                        .order = c->order};
     gw_tensor *q = oc_matrix(s, "q", GW_FMT_F32, s->rows, c->heads * c->e);
     oc_fill_floats(s, q, 2.0f);
     oc_upload(s, q);
     s->node.in[0] = q;
     oc_caches(s, 1);
-    oc_make_output(s, c->out, c->heads * c->e);
+    s->node.w[0] = c->sinks ? oc_vector(s, "sinks", c->heads, 3.0f) : NULL;
+    s->node.w[1] = c->slopes ? oc_vector(s, "slopes", c->heads, 0.1f) : NULL;
+    oc_make_output(s, c->out, c->heads * oc_v_dim(c));
 }
 
 static void oc_rowwise(op_setup *s) {
     const op_case *c = s->c;
-    int64_t dim[1] = {c->k};
     gw_tensor *x = oc_matrix(s, "input", GW_FMT_F32, s->rows + c->pick, c->k);
     oc_fill_floats(s, x, 3.0f);
     float *at = oc_host(s, x);
@@ -710,14 +922,102 @@ static void oc_rowwise(op_setup *s) {
     }
     oc_upload(s, x);
     s->node.in[0] = x;
-    if (c->op == GW_OP_NORM) {
-        gw_tensor *w = oc_tensor(s, "norm", GW_FMT_F32, 1, dim);
-        oc_fill_floats(s, w, 2.0f);
-        oc_upload(s, w);
-        s->node.w[0] = w;
-        s->node.args.norm.eps = 1e-5f;
-    }
     oc_make_output(s, c->out, c->k);
+    if (c->op == GW_OP_NORM) {
+        s->node.args.norm = (gw_norm_args){.eps = 1e-5f, .kind = c->norm_kind};
+        s->node.w[0] = c->bare ? NULL : oc_vector(s, "norm", c->k, 2.0f);
+        s->node.w[1] = c->norm_bias ? oc_vector(s, "norm bias", c->k, 0.7f) : NULL;
+        s->node.w[2] = c->factor ? oc_vector(s, "factor", 1, 2.0f) : NULL;
+        s->node.in[1] = oc_addend(s, c->addend);
+    }
+}
+
+static void oc_act(op_setup *s) {
+    const op_case *c = s->c;
+    s->node.args.act =
+        (gw_act_args){.kind = c->act, .gated = c->gated, .limit = c->limit, .alpha = 1.702f};
+    gw_tensor *x = oc_matrix(s, "input", GW_FMT_F32, s->rows, c->k * (c->gated ? 2 : 1));
+    oc_fill_floats(s, x, 4.0f);
+    oc_upload(s, x);
+    s->node.in[0] = x;
+    s->node.w[0] = c->act == GW_ACT_XIELU ? oc_vector(s, "parameters", 2, 0.8f) : NULL;
+    oc_make_output(s, c->out, c->k);
+}
+
+static void oc_mix(op_setup *s) {
+    const op_case *c = s->c;
+    s->node.args.mix = (gw_mix_args){.scale = c->scale, .cap = c->cap, .gate_act = c->act};
+    oc_rowwise(s);
+    if (c->gates > 0) {
+        gw_tensor *gate = oc_matrix(s, "gate", GW_FMT_F32, s->rows, c->gates);
+        oc_fill_floats(s, gate, 2.0f);
+        oc_upload(s, gate);
+        s->node.in[1] = gate;
+    }
+    s->node.w[0] = c->factor ? oc_vector(s, "factor", 1, 2.0f) : NULL;
+    s->node.in[2] = oc_addend(s, c->addend);
+}
+
+/* Logits that are well apart from one another, or 2: of few values. */
+static void oc_route(op_setup *s) {
+    const op_case *c = s->c;
+    gw_tensor *x = oc_matrix(s, "logits", GW_FMT_F32, s->rows, c->experts);
+    float *at = oc_host(s, x);
+    for (int i = 0; i < s->rows * c->experts; i++) {
+        int step = (i % c->experts * 37 + i / c->experts * 11) % 1009 * 613 % 1009;
+        at[i] = c->wild == 2 ? 0.5f * (float)(step % 3) : (float)step / 200.0f - 2.5f;
+    }
+    oc_upload(s, x);
+    s->node.in[0] = x;
+    s->node.args.route = c->route;
+    s->node.w[0] = c->norm_bias ? oc_vector(s, "bias", c->experts, 0.1f) : NULL;
+    s->node.w[1] = c->factor ? oc_vector(s, "factors", c->experts, 2.0f) : NULL;
+    oc_make_output(s, GW_FMT_F32, 2 * c->route.used);
+}
+
+/* A route in increasing order; the last expert is nobody's where there are enough. */
+static gw_tensor *oc_route_of(op_setup *s) {
+    const op_case *c = s->c;
+    int u = c->route.used, from = c->chosen == 2 ? u + 1 : c->experts > u ? c->experts - 1 : u;
+    gw_tensor *t = oc_matrix(s, "route", GW_FMT_F32, s->rows, 2 * u);
+    float *at = oc_host(s, t);
+    for (int i = 0; i < s->rows; i++, at += 2 * u) {
+        unsigned char used[64] = {0};
+        for (int j = 0; j < u;) {
+            int x =
+                c->chosen == 1 ? (j * 3 + 1) % c->experts : (int)(random_u32() % (unsigned)from);
+            j += !used[x];
+            used[x] = 1;
+        }
+        for (int x = 0, j = 0; x < 64; x++) {
+            if (used[x]) {
+                at[j] = (float)x;
+                at[u + j++] = 0.1f + fabsf(random_float(1.0f));
+            }
+        }
+    }
+    oc_upload(s, t);
+    return t;
+}
+
+static void oc_experts(op_setup *s, int keep_rows, int mapped) {
+    const op_case *c = s->c;
+    int glu = c->op == GW_OP_EXPERTS_GLU, parts = glu && c->gated ? 2 : 1, u = c->route.used;
+    s->node.args.experts =
+        (gw_experts_args){.experts = c->experts,
+                          .used = u,
+                          .act = {.kind = c->act, .limit = c->limit, .alpha = 1.702f},
+                          .gate_input = c->gate_input,
+                          .order = c->order};
+    s->node.in[0] = oc_input(s, c->fmt[0], s->rows, glu ? c->k : c->k * u);
+    s->node.in[1] = oc_route_of(s);
+    for (int i = 0; i < parts; i++) {
+        int rows = c->experts * c->m[0];
+        s->node.w[i] = oc_weight(s, c->fmt[i], rows, c->k, keep_rows, mapped);
+        s->node.w[(glu ? 2 : 1) + i] = c->bias ? oc_vector(s, "bias", rows, 0.5f) : NULL;
+    }
+    oc_make_output(s, glu ? c->out : GW_FMT_F32, glu ? c->m[0] * u : c->m[0]);
+    s->node.in[2] = glu ? NULL : oc_addend(s, c->addend);
 }
 
 /* Logits of a size that a model's have. */
@@ -751,6 +1051,10 @@ static void oc_sample(op_setup *s) {
 static void oc_embed(op_setup *s, int mapped) {
     const op_case *c = s->c;
     s->node.w[0] = oc_weight(s, c->fmt[0], c->m[0], c->k, 1, mapped);
+    s->node.args.embed = (gw_embed_args){.scale = c->scale, .offset = c->place_offset};
+    if (c->places > 0) {
+        s->node.w[1] = oc_weight(s, GW_FMT_F16, c->places, c->k, 1, mapped);
+    }
     if (c->pick) {
         gw_tensor *ids = oc_matrix(s, "ids", GW_FMT_I32, s->rows, 1);
         int32_t *id = oc_host(s, ids);
@@ -802,6 +1106,19 @@ static void oc_open(op_setup *s, const op_case *c, const gw_backend *backend,
         break;
     case GW_OP_ATTENTION:
         oc_attention(s);
+        break;
+    case GW_OP_ACT:
+        oc_act(s);
+        break;
+    case GW_OP_MIX:
+        oc_mix(s);
+        break;
+    case GW_OP_ROUTE:
+        oc_route(s);
+        break;
+    case GW_OP_EXPERTS_GLU:
+    case GW_OP_EXPERTS_DOWN:
+        oc_experts(s, keep_rows, mapped);
         break;
     default:
         oc_rowwise(s);
@@ -864,10 +1181,11 @@ static void oc_run(op_setup *s, const gw_kernel *kernel, op_result *r) {
     if (s->c->op == GW_OP_NORM && s->c->wild) {
         oc_one_nan(r->out, r->out_bytes, s->node.out->fmt);
     }
-    if (s->c->op == GW_OP_ROPE_KV) {
+    if (s->c->op == GW_OP_ROPE_KV && s->c->kv_heads > 0) {
         r->cache_bytes = oc_tensor_bytes(s->node.in[1]);
+        r->value_bytes = oc_tensor_bytes(s->node.in[2]);
         r->k = oc_download(s, s->node.in[1], 0, r->cache_bytes);
-        r->v = oc_download(s, s->node.in[2], 0, r->cache_bytes);
+        r->v = oc_download(s, s->node.in[2], 0, r->value_bytes);
     }
 }
 
@@ -890,7 +1208,7 @@ static void oc_same(const char *name, const op_case *c, const op_result *got,
     oc_same_bytes(name, c, "outputs", got->out, want->out, got->out_bytes);
     if (want->k != NULL) {
         oc_same_bytes(name, c, "K caches", got->k, want->k, got->cache_bytes);
-        oc_same_bytes(name, c, "V caches", got->v, want->v, got->cache_bytes);
+        oc_same_bytes(name, c, "V caches", got->v, want->v, got->value_bytes);
     }
 }
 

@@ -55,7 +55,8 @@ static void ot_scalar(const op_bench *b, const op_case *c, op_result *r) {
 }
 
 static int ot_has_weights(gw_op op) {
-    return op == GW_OP_EMBED || op == GW_OP_LINEAR || op == GW_OP_GLU;
+    return op == GW_OP_EMBED || op == GW_OP_LINEAR || op == GW_OP_GLU ||
+           op == GW_OP_EXPERTS_GLU || op == GW_OP_EXPERTS_DOWN;
 }
 
 static int ot_elsewhere(const op_bench *b, const gw_kernel *kernel) {

@@ -14,18 +14,56 @@ static int is_cache(const gw_tensor *t) {
 
 enum { ROPE_ROWS = 16 }; /* of a prompt, so that columns of a K page come from one thread */
 
-static const float *normed(const gw_cpu_launch *l, float *to, const float *x, const float *weight) {
-    if (weight == NULL) {
-        return x;
+/* A norm of q or k, in place; weight NULL: as by 1. */
+static void norm_span(const gw_cpu_launch *l, float *x, const float *weight, size_t n) {
+    const gw_rope_args *a = &l->u.rope.args;
+    weight = weight != NULL ? weight : l->u.rope.ones;
+    if (a->norm_kind == GW_NORM_LAYER) {
+        float lane[GW_LANES] = {0.0f};
+        for (size_t i = 0; i < n; i++) {
+            lane[i % GW_LANES] = lane[i % GW_LANES] + x[i];
+        }
+        float mean = gw_fold_lanes(lane) / (float)n;
+        for (size_t i = 0; i < n; i++) {
+            x[i] = x[i] - mean;
+        }
     }
-    l->ops->head_norm(to, x, weight, (size_t)l->u.rope.args.head_dim, l->u.rope.args.eps);
-    return to;
+    l->ops->head_norm(x, x, weight, n, a->eps);
+}
+
+/* Heads [first, end) of the `heads` at x, normed and rotated, to `to`. weight NULL: no norm unless
+ * one is asked for. room: of all of them. */
+static void turn_heads(const gw_cpu_launch *l, float *to, const float *x, size_t heads,
+                       size_t first, size_t end, const float *weight, const float *table,
+                       float *room) {
+    const gw_rope_args *a = &l->u.rope.args;
+    size_t e = (size_t)a->head_dim, r = (size_t)a->rope_dim;
+    int whole = a->norm_span == GW_SPAN_ROW, norms = weight != NULL || a->norm_plain;
+    int interleaved = a->style == GW_ROPE_INTERLEAVED;
+    size_t from = whole && norms ? 0 : first, stop = whole && norms ? heads : end;
+    memcpy(room + from * e, x + from * e, (stop - from) * e * sizeof *x);
+    for (int part = 0; part < 2; part++) { /* the norm and the rotation, in their order */
+        if (part == a->norm_after) {
+            for (size_t h = from; norms && !whole && h < stop; h++) {
+                const float *own =
+                    weight != NULL && a->norm_span == GW_SPAN_HEADS ? weight + h * e : weight;
+                norm_span(l, room + h * e, own, e);
+            }
+            if (norms && whole) {
+                norm_span(l, room, weight, heads * e);
+            }
+        } else {
+            for (size_t h = from; r > 0 && h < stop; h++) {
+                l->ops->rope(room + h * e, room + h * e, table, r, e, interleaved);
+            }
+        }
+    }
+    memcpy(to, room + first * e, (end - first) * e * sizeof *x);
 }
 
 /* Room for one head in the format of the cache. */
-static void split_q8(const gw_cpu_launch *l, gw_u16 *room, const float *x, const gw_i8 **codes,
-                     const gw_u16 **scales) {
-    size_t e = (size_t)l->u.rope.args.head_dim;
+static void split_q8(const gw_cpu_launch *l, gw_u16 *room, const float *x, size_t e,
+                     const gw_i8 **codes, const gw_u16 **scales) {
     gw_i8 *at = (gw_i8 *)(room + e / 32);
     l->ops->to_q8(at, room, x, e);
     *codes = at;
@@ -38,7 +76,7 @@ static void put_key(const gw_cpu_launch *l, char *page, size_t column, const flo
     if (l->u.rope.kv == GW_FMT_Q8_0) {
         const gw_i8 *codes;
         const gw_u16 *scales;
-        split_q8(l, halves, k, &codes, &scales);
+        split_q8(l, halves, k, e, &codes, &scales);
         for (size_t i = 0; i < e; i++) {
             ((gw_i8 *)page)[i * GW_PAGE + column] = codes[i];
         }
@@ -62,8 +100,7 @@ static void put_key(const gw_cpu_launch *l, char *page, size_t column, const flo
     }
 }
 
-static void put_value(const gw_cpu_launch *l, char *page, size_t row, const float *v) {
-    size_t e = (size_t)l->u.rope.args.head_dim;
+static void put_value(const gw_cpu_launch *l, char *page, size_t row, const float *v, size_t e) {
     if (l->u.rope.kv == GW_FMT_Q8_0) {
         gw_u16 *scales = (gw_u16 *)(void *)(page + GW_PAGE * e) + row * (e / 32);
         l->ops->to_q8((gw_i8 *)page + row * e, scales, v, e);
@@ -74,33 +111,45 @@ static void put_value(const gw_cpu_launch *l, char *page, size_t row, const floa
     }
 }
 
-/* One row, one KV head: its queries, its key, its value. */
+static size_t value_width(const gw_rope_args *a) {
+    return (size_t)(a->v_dim > 0 ? a->v_dim : a->head_dim);
+}
+
+/* One row, one KV head: its queries, its key, its value. Without KV heads: all queries. */
 static void rope_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t row, size_t g) {
     const gw_rope_args *a = &l->u.rope.args;
-    size_t e = (size_t)a->head_dim, r = (size_t)a->rope_dim;
-    size_t heads = (size_t)a->heads, kv_heads = (size_t)a->kv_heads, group = heads / kv_heads;
+    size_t e = (size_t)a->head_dim, ev = value_width(a), heads = (size_t)a->heads;
+    size_t kv_heads = (size_t)a->kv_heads, group = kv_heads > 0 ? heads / kv_heads : heads;
     size_t pos = (size_t)worker->step->pos[row], slot = (size_t)worker->step->slot[row];
-    const float *table = l->u.rope.table + pos * r;
+    const float *table = l->u.rope.table + pos * (size_t)a->rope_dim;
     const float *x = (const float *)(const void *)(l->in + row * l->in_stride);
-    float *q = (float *)(void *)(l->out + row * l->out_stride);
-    float *temp = (float *)(void *)worker->scratch, *key = temp + e;
-    int interleaved = a->style == GW_ROPE_INTERLEAVED;
+    float *q = (float *)(void *)(l->out + row * l->out_stride) + g * group * e;
+    float *room = (float *)(void *)worker->scratch, *key = room + heads * e;
 
-    for (size_t h = g * group; h < (g + 1) * group; h++) {
-        const float *from = normed(l, temp, x + h * e, l->u.rope.q_weight);
-        l->ops->rope(q + h * e, from, table, r, e, interleaved);
+    turn_heads(l, q, x, heads, g * group, (g + 1) * group, l->u.rope.q_weight, table, room);
+    for (size_t i = 0; i < group * e && l->u.rope.factor != NULL; i++) {
+        q[i] = q[i] * l->u.rope.factor[pos];
     }
-    const float *from = normed(l, temp, x + (heads + g) * e, l->u.rope.k_weight);
-    l->ops->rope(key, from, table, r, e, interleaved);
+    if (kv_heads == 0) {
+        return;
+    }
+    turn_heads(l, key, x + heads * e, kv_heads, g, g + 1, l->u.rope.k_weight, table, room);
 
     size_t page = (size_t)l->u.rope.pages[slot * l->u.rope.page_stride + pos / GW_PAGE];
-    size_t at = (page * kv_heads + g) * gw_cpu_page_bytes(l->u.rope.kv, e);
-    put_key(l, l->u.rope.k + at, pos % GW_PAGE, key, (gw_u16 *)(void *)(key + e));
-    put_value(l, l->u.rope.v + at, pos % GW_PAGE, x + (heads + kv_heads + g) * e);
+    size_t at = page * kv_heads + g;
+    const float *value = x + (heads + kv_heads) * e + g * ev;
+    put_key(l, l->u.rope.k + at * gw_cpu_page_bytes(l->u.rope.kv, e), pos % GW_PAGE, key,
+            (gw_u16 *)(void *)(key + e));
+    if (a->norm_v) {
+        l->ops->head_norm(room, value, l->u.rope.ones, ev, a->eps);
+        value = room;
+    }
+    put_value(l, l->u.rope.v + at * gw_cpu_page_bytes(l->u.rope.kv, ev), pos % GW_PAGE, value, ev);
 }
 
 static void run_rope(const gw_cpu_launch *l, gw_cpu_worker *worker) {
     size_t n = (size_t)gw_cpu_live(l, worker->step), kv_heads = (size_t)l->u.rope.args.kv_heads;
+    kv_heads = kv_heads > 0 ? kv_heads : 1;
     size_t tile = n > ROPE_ROWS ? ROPE_ROWS : 1, tiles = (n + tile - 1) / tile, first, end;
     while (gw_cpu_take(worker, tiles * kv_heads, 4, &first, &end)) {
         for (size_t i = first; i < end; i++) {
@@ -118,24 +167,33 @@ int gw_cpu_accepts_rope_kv(const gw_kernel *kernel, const gw_node *node,
     (void)kernel;
     (void)device;
     return node->in[0]->fmt == GW_FMT_F32 && node->out->fmt == GW_FMT_F32 &&
-           is_cache(node->in[1]) && node->in[2]->fmt == node->in[1]->fmt && node->in[3] != NULL &&
+           (a->kv_heads == 0 || (is_cache(node->in[1]) && node->in[2]->fmt == node->in[1]->fmt &&
+                                 node->in[3] != NULL)) &&
            a->rope_dim % 2 == 0 && a->rope_dim <= a->head_dim;
 }
 
 gw_status gw_cpu_record_rope_kv(struct gw_segment *segment, const gw_kernel *kernel,
                                 const gw_node *node) {
+    const gw_rope_args *a = &node->args.rope;
+    size_t e = (size_t)a->head_dim, ev = value_width(a), most = e > ev ? e : ev;
     gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
     l->run = run_rope;
-    l->u.rope.args = node->args.rope;
-    l->u.rope.k = gw_cpu_data(node->in[1]);
-    l->u.rope.v = gw_cpu_data(node->in[2]);
-    l->u.rope.kv = node->in[1]->fmt;
-    l->u.rope.pages = (const int32_t *)(const void *)gw_cpu_data(node->in[3]);
-    l->u.rope.page_stride = (size_t)node->in[3]->dim[1];
-    gw_cpu_need_scratch(segment, 3 * (size_t)node->args.rope.head_dim * sizeof(float));
+    l->u.rope.args = *a;
+    if (a->kv_heads > 0) {
+        l->u.rope.k = gw_cpu_data(node->in[1]);
+        l->u.rope.v = gw_cpu_data(node->in[2]);
+        l->u.rope.kv = node->in[1]->fmt;
+        l->u.rope.pages = (const int32_t *)(const void *)gw_cpu_data(node->in[3]);
+        l->u.rope.page_stride = (size_t)node->in[3]->dim[1];
+    }
+    gw_cpu_need_scratch(segment, ((size_t)a->heads + 2) * most * sizeof(float));
+    if (a->norm_plain || a->norm_v) {
+        GW_TRY(gw_cpu_ones(segment, node, (size_t)a->heads * most, &l->u.rope.ones));
+    }
     GW_TRY(gw_cpu_vector(segment, node->w[0], &l->u.rope.q_weight));
     GW_TRY(gw_cpu_vector(segment, node->w[1], &l->u.rope.k_weight));
-    return gw_cpu_vector(segment, node->w[2], &l->u.rope.table);
+    GW_TRY(gw_cpu_vector(segment, node->w[2], &l->u.rope.table));
+    return gw_cpu_vector(segment, node->w[3], &l->u.rope.factor);
 }
 
 /* ---- ATTENTION
@@ -146,10 +204,6 @@ enum {
     SCORES_BYTES = 4 << 20 /* of scratch for them; long contexts take fewer at a time */
 };
 
-static size_t pages_seen(int first_pos, int last_pos, int window) {
-    return (size_t)(last_pos / GW_PAGE - gw_cpu_first_seen(first_pos, window) / GW_PAGE + 1);
-}
-
 /* How the work of a step is cut: rows per piece, query heads per piece. */
 typedef struct cut {
     size_t rows, heads;   /* per piece */
@@ -159,7 +213,8 @@ typedef struct cut {
 static cut cut_work(const gw_cpu_launch *l, const gw_cpu_worker *worker, size_t n) {
     const gw_cpu_attention *job = &l->u.attention.job;
     size_t group = (size_t)job->group, team = (size_t)worker->team;
-    size_t pages = pages_seen(0, worker->step->pos_max, 0), e = (size_t)job->e;
+    size_t pages = (size_t)(worker->step->pos_max / GW_PAGE + 1);
+    size_t e = (size_t)(job->e > job->ev ? job->e : job->ev);
     size_t fit = QUERIES;
     while (fit > 1 && gw_cpu_attention_scratch(fit, pages, e) > l->u.attention.scratch) {
         fit--;
@@ -185,8 +240,8 @@ static cut cut_work(const gw_cpu_launch *l, const gw_cpu_worker *worker, size_t 
 /* Rows [row, end) of one slot. */
 static void attend_rows(const gw_cpu_launch *l, gw_cpu_worker *worker, const gw_cpu_attention *job,
                         gw_cpu_attention_part part, int end) {
-    size_t e = (size_t)job->e, width = (size_t)part.heads * e;
-    size_t column = (size_t)(part.g * job->group + part.head) * e;
+    size_t ev = (size_t)job->ev, width = (size_t)part.heads * ev;
+    size_t column = (size_t)(part.g * job->group + part.head) * ev;
     float *piece = (float *)(void *)worker->scratch;
     void *scratch = worker->scratch + l->u.attention.scratch;
     part.rows = end - part.row;
@@ -250,12 +305,14 @@ int gw_cpu_accepts_attention(const gw_kernel *kernel, const gw_node *node,
                              const struct gw_device *device) {
     const gw_attn_args *a = &node->args.attn;
     const gw_cpu_ops *ops = gw_cpu_ops_of(gw_cpu_row_of(kernel)->level);
+    int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
     (void)device;
     return node->in[0]->fmt == GW_FMT_F32 && is_cache(node->in[1]) &&
            node->in[2]->fmt == node->in[1]->fmt && node->in[3]->fmt == GW_FMT_I32 &&
-           a->head_dim % ops->attend_multiple == 0 && a->heads % a->kv_heads == 0 &&
+           a->head_dim % ops->attend_multiple == 0 && ev % ops->attend_multiple == 0 &&
+           a->heads % a->kv_heads == 0 &&
            (node->out->fmt == GW_FMT_F32 ||
-            (node->out->fmt == GW_FMT_ACT8 && a->heads * a->head_dim % GW_ACT_BLOCK == 0));
+            (node->out->fmt == GW_FMT_ACT8 && a->heads * ev % GW_ACT_BLOCK == 0));
 }
 
 /* Heads narrower than a block, or no multiple of it, are written as f32 first and encoded by a
@@ -293,7 +350,8 @@ gw_status gw_cpu_record_attention(struct gw_segment *segment, const gw_kernel *k
     const gw_attn_args *a = &node->args.attn;
     gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
     gw_cpu_attention *job = &l->u.attention.job;
-    size_t e = (size_t)a->head_dim, pages = (size_t)node->in[3]->dim[1];
+    size_t ev = (size_t)(a->v_dim > 0 ? a->v_dim : a->head_dim), e = (size_t)a->head_dim;
+    size_t pages = (size_t)node->in[3]->dim[1];
     l->run = run_attention;
     job->q = (const float *)(const void *)l->in;
     job->q_stride = l->in_stride / sizeof(float);
@@ -305,15 +363,21 @@ gw_status gw_cpu_record_attention(struct gw_segment *segment, const gw_kernel *k
     job->kv_heads = a->kv_heads;
     job->group = a->heads / a->kv_heads;
     job->e = a->head_dim;
+    job->ev = (int)ev;
     job->scale = a->scale;
     job->window = a->window;
+    job->chunk = a->chunk;
+    job->softcap = a->softcap;
+    GW_TRY(gw_cpu_vector(segment, node->w[0], &job->sinks));
+    GW_TRY(gw_cpu_vector(segment, node->w[1], &job->slopes));
 
     size_t queries = QUERIES;
+    e = e > ev ? e : ev;
     while (queries > 1 && gw_cpu_attention_scratch(queries, pages, e) > SCORES_BYTES) {
         queries--;
     }
     size_t line = GW_CACHE_LINE, need = gw_cpu_attention_scratch(queries, pages, e);
     l->u.attention.scratch = (need + line - 1) / line * line;
     gw_cpu_need_scratch(segment, l->u.attention.scratch + QUERIES * e * sizeof(float));
-    return l->act8 && e % GW_ACT_BLOCK != 0 ? straddling(segment, kernel, node, l) : GW_OK;
+    return l->act8 && ev % GW_ACT_BLOCK != 0 ? straddling(segment, kernel, node, l) : GW_OK;
 }

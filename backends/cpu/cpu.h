@@ -112,6 +112,15 @@ typedef struct gw_cpu_part {
     int prepares;    /* the first part of its launch that wants them there */
 } gw_cpu_part;
 
+/* The experts' rows of one matrix. */
+typedef struct gw_cpu_experts_part {
+    const gw_cpu_linear_kernel *kernel;
+    const char *w;
+    size_t m, row_bytes; /* of all experts */
+    const float *bias;
+    int strips;
+} gw_cpu_experts_part;
+
 typedef struct gw_cpu_launch gw_cpu_launch;
 struct gw_cpu_launch {
     void (*run)(const gw_cpu_launch *launch, gw_cpu_worker *worker); /* by every thread */
@@ -135,10 +144,38 @@ struct gw_cpu_launch {
             const char *table;
             size_t row_bytes;
             gw_fmt fmt;
+            const char *places; /* the table of positions, or NULL */
+            size_t place_bytes;
+            gw_fmt place_fmt;
+            gw_embed_args args;
         } embed;
+        struct {
+            gw_cpu_act act;
+            int gated;
+            gw_mix_args mix;
+            const char *addend; /* of MIX: in2 */
+            size_t addend_stride, gates;
+            const float *factor;
+        } act;
+        struct {
+            gw_route_args args;
+            const float *bias, *factor;
+        } route;
+        struct {
+            gw_cpu_experts_part part[2];
+            int n_parts;
+            gw_experts_args args;
+            size_t k, rows; /* of an expert: input, rows of each matrix */
+            const char *addend;
+            size_t addend_stride;
+            size_t chunk, places;                /* activation rows of a call; experts' inputs
+                                                  * in one of them */
+            size_t lists, prepared, sums, inner; /* of scratch: bytes, bytes, places of others */
+        } experts;
         const gw_choice *choice;
         struct {
-            const float *weight;
+            const float *weight, *bias, *factor, *ones; /* weight: ones where there is none */
+            gw_norm_args args;
             float eps;
         } norm;
         struct {
@@ -153,6 +190,7 @@ struct gw_cpu_launch {
         struct {
             gw_rope_args args;
             const float *q_weight, *k_weight, *table;
+            const float *factor, *ones; /* of q by position; what has no weight is normed by */
             char *k, *v;
             gw_fmt kv;
             const int32_t *pages;
@@ -190,6 +228,11 @@ struct gw_segment {
  * freeze fails behind a node that appended more than it made room for. */
 gw_cpu_launch *gw_cpu_append(struct gw_segment *segment, const gw_kernel *kernel,
                              const gw_node *node);
+/* n ones, which the segment owns: the weight of a norm without one. */
+gw_status gw_cpu_ones(struct gw_segment *segment, const gw_node *node, size_t n, const float **out);
+/* The kernel of a row's level that reads the weight as it lies, else the scalar one (linear.c). */
+const gw_cpu_linear_kernel *gw_cpu_kernel_for(const gw_cpu_row *row, const gw_tensor *w,
+                                              gw_order order);
 void gw_cpu_need_scratch(struct gw_segment *segment, size_t bytes);
 /* The elements of a weight vector as aligned f32: in place, or a copy that the segment owns.
  * NULL for a NULL tensor. */
@@ -232,7 +275,8 @@ gw_status gw_cpu_run(struct gw_segment *segment, const gw_step *step);
 void gw_cpu_thaw(struct gw_segment *segment);
 void gw_cpu_profile(struct gw_segment *segment, gw_node_time *times);
 
-/* ---- the kernels (rows.c, linear.c, attention.c), listed in kernels.c ---------------------------
+/* ---- the kernels (rows.c, forms.c, linear.c, experts.c, attention.c), listed in kernels.c
+ * ---------------------------
  */
 
 gw_status gw_cpu_list_kernels(struct gw_device *device);
@@ -251,6 +295,12 @@ GW_CPU_KERNEL(glu)
 GW_CPU_KERNEL(rope_kv)
 GW_CPU_KERNEL(attention)
 GW_CPU_KERNEL(sample)
+GW_CPU_KERNEL(norm_any)
+GW_CPU_KERNEL(act)
+GW_CPU_KERNEL(mix)
+GW_CPU_KERNEL(route)
+GW_CPU_KERNEL(experts_glu)
+GW_CPU_KERNEL(experts_down)
 #undef GW_CPU_KERNEL
 
 static inline const gw_cpu_row *gw_cpu_row_of(const gw_kernel *kernel) {

@@ -9,22 +9,28 @@
 typedef struct op_entry {
     gw_op op;
     const char *name;
-    int per_format;
+    int per_format, every_form;
     int (*accepts)(const gw_kernel *kernel, const gw_node *node, const struct gw_device *device);
     gw_status (*record)(struct gw_segment *segment, const gw_kernel *kernel, const gw_node *node);
 } op_entry;
 
 /* clang-format off */
 static const op_entry entries[] = {
-    {GW_OP_EMBED,     "embed",     0, gw_cpu_accepts_embed,     gw_cpu_record_embed},
-    {GW_OP_PICK,      "pick",      0, gw_cpu_accepts_pick,      gw_cpu_record_pick},
-    {GW_OP_NORM,      "norm",      0, gw_cpu_accepts_norm,      gw_cpu_record_norm},
-    {GW_OP_QUANTIZE,  "quantize",  0, gw_cpu_accepts_quantize,  gw_cpu_record_quantize},
-    {GW_OP_LINEAR,    "linear",    1, gw_cpu_accepts_linear,    gw_cpu_record_linear},
-    {GW_OP_GLU,       "glu",       1, gw_cpu_accepts_glu,       gw_cpu_record_glu},
-    {GW_OP_ROPE_KV,   "rope_kv",   0, gw_cpu_accepts_rope_kv,   gw_cpu_record_rope_kv},
-    {GW_OP_ATTENTION, "attention", 0, gw_cpu_accepts_attention, gw_cpu_record_attention},
-    {GW_OP_SAMPLE,    "sample",    0, gw_cpu_accepts_sample,    gw_cpu_record_sample},
+    {GW_OP_EMBED,        "embed",        0, 1, gw_cpu_accepts_embed,         gw_cpu_record_embed},
+    {GW_OP_PICK,         "pick",         0, 1, gw_cpu_accepts_pick,          gw_cpu_record_pick},
+    {GW_OP_NORM,         "norm",         0, 0, gw_cpu_accepts_norm,          gw_cpu_record_norm},
+    {GW_OP_NORM,         "norm_any",     0, 1, gw_cpu_accepts_norm_any,      gw_cpu_record_norm_any},
+    {GW_OP_QUANTIZE,     "quantize",     0, 1, gw_cpu_accepts_quantize,      gw_cpu_record_quantize},
+    {GW_OP_LINEAR,       "linear",       1, 1, gw_cpu_accepts_linear,        gw_cpu_record_linear},
+    {GW_OP_GLU,          "glu",          1, 1, gw_cpu_accepts_glu,           gw_cpu_record_glu},
+    {GW_OP_ROPE_KV,      "rope_kv",      0, 1, gw_cpu_accepts_rope_kv,       gw_cpu_record_rope_kv},
+    {GW_OP_ATTENTION,    "attention",    0, 1, gw_cpu_accepts_attention,     gw_cpu_record_attention},
+    {GW_OP_SAMPLE,       "sample",       0, 1, gw_cpu_accepts_sample,        gw_cpu_record_sample},
+    {GW_OP_ACT,          "act",          0, 1, gw_cpu_accepts_act,           gw_cpu_record_act},
+    {GW_OP_MIX,          "mix",          0, 1, gw_cpu_accepts_mix,           gw_cpu_record_mix},
+    {GW_OP_ROUTE,        "route",        0, 1, gw_cpu_accepts_route,         gw_cpu_record_route},
+    {GW_OP_EXPERTS_GLU,  "experts_glu",  1, 1, gw_cpu_accepts_experts_glu,   gw_cpu_record_experts_glu},
+    {GW_OP_EXPERTS_DOWN, "experts_down", 1, 1, gw_cpu_accepts_experts_down,  gw_cpu_record_experts_down},
 };
 /* clang-format on */
 
@@ -42,7 +48,8 @@ static void add(struct gw_device *device, const op_entry *entry, gw_cpu_row row,
                                      .name = device->names[i],
                                      .accepts = entry->accepts,
                                      .record = entry->record,
-                                     .state = &device->rows[i]};
+                                     .state = &device->rows[i],
+                                     .every_form = entry->every_form};
 }
 
 static int is_weight(gw_fmt fmt) { return fmt != GW_FMT_ACT8 && fmt != GW_FMT_I32; }
@@ -62,7 +69,8 @@ static void add_level(struct gw_device *device, const op_entry *entry, gw_cpu_le
 }
 
 static void add_blas(struct gw_device *device, const op_entry *entry) {
-    for (int fmt = 0; fmt < GW_FMT_COUNT && entry->per_format; fmt++) {
+    int product = entry->op == GW_OP_LINEAR || entry->op == GW_OP_GLU;
+    for (int fmt = 0; fmt < GW_FMT_COUNT && product; fmt++) {
         gw_cpu_row row = {.level = device->level, .fmt = (gw_fmt)fmt, .blas = 1};
         if (gw_cpu_blas_kernel(row.fmt) != NULL) {
             add(device, entry, row, "blas");

@@ -14,8 +14,7 @@ enum {
 };
 #define NOT_PREPARED SIZE_MAX
 
-/* The kernel of a row's level that reads the weight as it lies, else the scalar one. */
-static const gw_cpu_linear_kernel *kernel_for(const gw_cpu_row *row, const gw_tensor *w,
+const gw_cpu_linear_kernel *gw_cpu_kernel_for(const gw_cpu_row *row, const gw_tensor *w,
                                               gw_order order) {
     int strips = w->layout == GW_LAYOUT_PRIVATE, prefill = order == GW_ORDER_PREFILL;
     if (row->blas) {
@@ -39,7 +38,7 @@ static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw
     }
     for (int i = first; i < end && node->w[i] != NULL; i++) {
         gw_fmt want = gw_format_of(node->w[i]->fmt)->is_float ? GW_FMT_F32 : GW_FMT_ACT8;
-        if (x != want || kernel_for(row, node->w[i], order) == NULL) {
+        if (x != want || gw_cpu_kernel_for(row, node->w[i], order) == NULL) {
             return 0;
         }
     }
@@ -290,8 +289,8 @@ gw_status gw_cpu_record_linear(struct gw_segment *segment, const gw_kernel *kern
         gw_cpu_part *part = &l->u.linear.part[l->u.linear.n_parts++];
         const float *bias;
         GW_TRY(gw_cpu_vector(segment, node->w[3 + i], &bias));
-        fill_part(part, l, kernel_for(gw_cpu_row_of(kernel), node->w[i], order), node->w[i], column,
-                  bias);
+        fill_part(part, l, gw_cpu_kernel_for(gw_cpu_row_of(kernel), node->w[i], order), node->w[i],
+                  column, bias);
         size_t need = kernel_scratch(part, segment->rows);
         scratch = need > scratch ? need : scratch;
         column += part->job.m;
@@ -368,8 +367,8 @@ gw_status gw_cpu_record_glu(struct gw_segment *segment, const gw_kernel *kernel,
     l->u.linear.n_parts = 2;
     for (int i = 0; i < 2; i++) {
         gw_cpu_part *part = &l->u.linear.part[i];
-        fill_part(part, l, kernel_for(gw_cpu_row_of(kernel), node->w[i], order), node->w[i], 0,
-                  NULL);
+        fill_part(part, l, gw_cpu_kernel_for(gw_cpu_row_of(kernel), node->w[i], order), node->w[i],
+                  0, NULL);
         size_t need = kernel_scratch(part, segment->rows);
         inner = need > inner ? need : inner;
     }

@@ -7,6 +7,21 @@
 /* ---- EMBED
  * --------------------------------------------------------------------------------------------- */
 
+static void finish_embed(const gw_cpu_launch *l, gw_cpu_worker *worker, float *out, int32_t pos) {
+    const float scale = l->u.embed.args.scale;
+    for (size_t k = 0; k < l->width && scale != 0.0f; k++) {
+        out[k] = out[k] * scale;
+    }
+    if (l->u.embed.places != NULL) {
+        float *place = (float *)(void *)worker->scratch;
+        size_t at = (size_t)(pos + l->u.embed.args.offset) * l->u.embed.place_bytes;
+        gw_format_of(l->u.embed.place_fmt)->decode(place, l->u.embed.places + at, l->width);
+        for (size_t k = 0; k < l->width; k++) {
+            out[k] = out[k] + place[k];
+        }
+    }
+}
+
 static void run_embed(const gw_cpu_launch *l, gw_cpu_worker *worker) {
     const gw_format *f = gw_format_of(l->u.embed.fmt);
     size_t first, end;
@@ -19,6 +34,7 @@ static void run_embed(const gw_cpu_launch *l, gw_cpu_worker *worker) {
             }
             float *out = (float *)(void *)(l->out + i * l->out_stride);
             f->decode(out, l->u.embed.table + (size_t)token * l->u.embed.row_bytes, l->width);
+            finish_embed(l, worker, out, worker->step->pos[i]);
         }
     }
 }
@@ -27,8 +43,9 @@ int gw_cpu_accepts_embed(const gw_kernel *kernel, const gw_node *node,
                          const struct gw_device *device) {
     (void)kernel;
     (void)device;
-    return node->w[0]->layout == GW_LAYOUT_ROWS && node->out->fmt == GW_FMT_F32 &&
-           gw_format_of(node->w[0]->fmt)->decode != NULL;
+    return node->w[0]->layout == GW_LAYOUT_ROWS &&
+           (node->w[1] == NULL || node->w[1]->layout == GW_LAYOUT_ROWS) &&
+           node->out->fmt == GW_FMT_F32 && gw_format_of(node->w[0]->fmt)->decode != NULL;
 }
 
 gw_status gw_cpu_record_embed(struct gw_segment *segment, const gw_kernel *kernel,
@@ -38,6 +55,13 @@ gw_status gw_cpu_record_embed(struct gw_segment *segment, const gw_kernel *kerne
     l->u.embed.table = gw_cpu_data(node->w[0]);
     l->u.embed.row_bytes = gw_cpu_row_stride(node->w[0]);
     l->u.embed.fmt = node->w[0]->fmt;
+    l->u.embed.args = node->args.embed;
+    if (node->w[1] != NULL) {
+        l->u.embed.places = gw_cpu_data(node->w[1]);
+        l->u.embed.place_bytes = gw_cpu_row_stride(node->w[1]);
+        l->u.embed.place_fmt = node->w[1]->fmt;
+        gw_cpu_need_scratch(segment, l->width * sizeof(float));
+    }
     return GW_OK;
 }
 

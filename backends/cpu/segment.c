@@ -88,6 +88,20 @@ gw_status gw_cpu_vector(struct gw_segment *segment, const gw_tensor *t, const fl
     return GW_OK;
 }
 
+gw_status gw_cpu_ones(struct gw_segment *segment, const gw_node *node, size_t n,
+                      const float **out) {
+    float *ones = malloc((n + 1) * sizeof *ones);
+    if (ones == NULL) {
+        return gw_fail(GW_E_NOMEM, node->what, "no memory for %zu values", n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        ones[i] = 1.0f;
+    }
+    segment->copies[segment->n_copies++] = ones;
+    *out = ones;
+    return GW_OK;
+}
+
 /* One for the team, one for each thread; each in a cache line of its own. */
 static size_t counter_bytes(const struct gw_segment *segment) {
     return (1 + (size_t)segment->device->threads) * GW_CACHE_LINE;
@@ -96,7 +110,7 @@ static size_t counter_bytes(const struct gw_segment *segment) {
 static gw_status take_memory(struct gw_segment *segment, size_t nodes) {
     segment->capacity = nodes * LAUNCHES_PER_NODE + 1;
     segment->launches = calloc(segment->capacity, sizeof *segment->launches);
-    segment->copies = calloc(nodes * GW_MAX_W + 1, sizeof *segment->copies);
+    segment->copies = calloc(nodes * (GW_MAX_W + 2) + 1, sizeof *segment->copies);
     segment->counters = aligned_alloc(GW_CACHE_LINE, 2 * counter_bytes(segment));
     if (segment->launches == NULL || segment->copies == NULL || segment->counters == NULL) {
         return gw_fail(GW_E_NOMEM, "cpu", "no memory for a plan of %zu nodes", nodes);

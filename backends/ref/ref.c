@@ -1,5 +1,5 @@
-/* backends/ref/ref.c - the oracle as a backend: host memory, one thread, the ops of ops.c.
- * It must run whole tiny models; it need not be fast. */
+/* backends/ref/ref.c - the oracle as a backend: host memory, one thread, the ops of ops.c and
+ * beside. It must run whole tiny models; it need not be fast. */
 #include "backends/ref/ref.h"
 
 #include <stdio.h>
@@ -186,18 +186,23 @@ static gw_status record(struct gw_segment *segment, const gw_kernel *kernel, con
 
 /* clang-format off */
 static const gw_kernel kernels[] = {
-    {GW_OP_EMBED,     "ref.embed",     accepts, record, NULL, 0},
-    {GW_OP_PICK,      "ref.pick",      accepts, record, NULL, 0},
-    {GW_OP_NORM,      "ref.norm",      accepts, record, NULL, 0},
-    {GW_OP_QUANTIZE,  "ref.quantize",  accepts, record, NULL, 0},
-    {GW_OP_LINEAR,    "ref.linear",    accepts, record, NULL, 0},
-    {GW_OP_GLU,       "ref.glu",       accepts, record, NULL, 0},
-    {GW_OP_ROPE_KV,   "ref.rope_kv",   accepts, record, NULL, 0},
-    {GW_OP_ATTENTION, "ref.attention", accepts, record, NULL, 0},
-    {GW_OP_SAMPLE,    "ref.sample",    accepts, record, NULL, 0},
+    {GW_OP_EMBED,         "ref.embed",         accepts, record, NULL, 1},
+    {GW_OP_PICK,          "ref.pick",          accepts, record, NULL, 1},
+    {GW_OP_NORM,          "ref.norm",          accepts, record, NULL, 1},
+    {GW_OP_QUANTIZE,      "ref.quantize",      accepts, record, NULL, 1},
+    {GW_OP_LINEAR,        "ref.linear",        accepts, record, NULL, 1},
+    {GW_OP_GLU,           "ref.glu",           accepts, record, NULL, 1},
+    {GW_OP_ROPE_KV,       "ref.rope_kv",       accepts, record, NULL, 1},
+    {GW_OP_ATTENTION,     "ref.attention",     accepts, record, NULL, 1},
+    {GW_OP_SAMPLE,        "ref.sample",        accepts, record, NULL, 1},
+    {GW_OP_ACT,           "ref.act",           accepts, record, NULL, 1},
+    {GW_OP_MIX,           "ref.mix",           accepts, record, NULL, 1},
+    {GW_OP_ROUTE,         "ref.route",         accepts, record, NULL, 1},
+    {GW_OP_EXPERTS_GLU,   "ref.experts_glu",   accepts, record, NULL, 1},
+    {GW_OP_EXPERTS_DOWN,  "ref.experts_down",  accepts, record, NULL, 1},
 };
 /* clang-format on */
-_Static_assert(sizeof kernels / sizeof kernels[0] == GW_OP_SAMPLE + 1, "an op has no ref kernel");
+_Static_assert(sizeof kernels / sizeof kernels[0] == GW_OP_COUNT, "an op has no ref kernel");
 
 static const gw_kernel *list_kernels(const struct gw_device *device, size_t *count) {
     (void)device;

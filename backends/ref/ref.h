@@ -24,4 +24,24 @@ typedef struct ref_op {
 
 const ref_op *ref_op_of(gw_op op);
 
+/* By subject: product.c, attention.c, route.c; the others are in ops.c. */
+extern const ref_op ref_linear, ref_glu, ref_experts_glu, ref_experts_down;
+extern const ref_op ref_rope_kv, ref_attention, ref_route;
+
+/* ---- rows of tensors (ops.c) ---- */
+
+static inline unsigned char *ref_bytes(const gw_tensor *t) { return t->buf->memory + t->offset; }
+static inline int64_t ref_cols(const gw_tensor *t) { return t->dim[t->n_dim - 1]; }
+unsigned char *ref_row(const gw_tensor *t, int64_t row);
+float *ref_floats(const gw_tensor *t, int64_t row);
+void ref_read(double *dst, const gw_tensor *t, int64_t row);        /* an activation row, exactly */
+void ref_write(const gw_tensor *t, int64_t row, const double *src); /* in the output's format */
+/* Row r of a weight matrix in floats, which every format expands to exactly. */
+const float *ref_weight_row(const gw_tensor *w, int64_t r, float *room);
+/* In place: kind of norm, then * w + b, each where it is there. */
+void ref_norm_row(double *x, int64_t n, gw_norm_kind kind, float eps, const float *w,
+                  const float *b);
+/* act(g) * u, without u where it is not gated; xielu: w0 of XIELU, or NULL. */
+double ref_act(const gw_act_args *a, double g, double u, int gated, const float *xielu);
+
 #endif

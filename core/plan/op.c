@@ -321,8 +321,9 @@ static gw_status check_route(const gw_node *node) {
     const gw_route_args *a = &node->args.route;
     const gw_tensor *x = node->in[0], *y = node->out;
     if (x == NULL || x->n_dim != 2 || x->fmt != GW_FMT_F32 || a->used < 1 || a->used > x->dim[1] ||
-        !same_rows(x, y)) {
-        return refuse(node, "the input", x, "f32 [n, experts], no fewer than are used");
+        x->dim[1] > GW_ROUTE_MOST || !same_rows(x, y)) {
+        return refuse(node, "the input", x,
+                      "f32 [n, experts], no fewer than are used, 1024 at most");
     }
     if (a->groups > 0 && (x->dim[1] % a->groups != 0 || a->groups_used < 1 ||
                           a->groups_used > a->groups || a->group_best < 1 || a->group_best > 2 ||
@@ -384,7 +385,8 @@ static gw_status check_experts_glu(const gw_node *node) {
     }
     GW_TRY(check_experts(node, 2, 2, x->dim[1]));
     GW_TRY(check_experts_input(node, x->dim[1]));
-    int fits = is_activation(y, a->used * (node->w[0]->dim[0] / a->experts));
+    int64_t f = node->w[0]->dim[0] / a->experts;
+    int fits = is_activation(y, a->used * f) && (y->fmt == GW_FMT_F32 || f % GW_ACT_BLOCK == 0);
     return fits ? GW_OK : refuse(node, "the output", y, "f32 or act8 [n, used f]");
 }
 

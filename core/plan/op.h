@@ -7,7 +7,7 @@
 #ifndef GW_PLAN_OP_H
 #define GW_PLAN_OP_H
 
-#include "core/tensor/act.h"
+#include "core/tensor/route.h"
 #include "core/tensor/tensor.h"
 
 /* clang-format off */
@@ -87,23 +87,6 @@ typedef struct gw_mix_args {
     gw_act_kind gate_act; /* SIGMOID, SOFTPLUS, SILU or NONE */
 } gw_mix_args;
 
-typedef enum gw_score {
-    GW_SCORE_SOFTMAX,        /* over all experts                                       */
-    GW_SCORE_SOFTMAX_CHOSEN, /* over the chosen ones' logits                           */
-    GW_SCORE_SIGMOID,
-    GW_SCORE_SQRT_SOFTPLUS,
-    GW_SCORE_SPARSEMIXER /* Phi-3.5-MoE: one after the other, threshold 2 * jitter     */
-} gw_score;
-typedef struct gw_route_args {
-    int used; /* u: experts of a row */
-    gw_score score;
-    int groups, groups_used; /* experts in groups of E / groups, the best groups_used are kept;
-                              * 0: no limit */
-    int group_best;          /* a group's worth: the sum of its best 1 or 2 selection scores */
-    int renorm;              /* gates divided by their sum (+ 1e-20 for sigmoid kinds) */
-    float scale;             /* of all gates, after renorm; 0: none */
-    float jitter;            /* SPARSEMIXER: jitter eps */
-} gw_route_args;
 typedef struct gw_experts_args {
     int experts, used;
     gw_act_args act; /* EXPERTS_GLU */

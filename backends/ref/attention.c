@@ -1,0 +1,230 @@
+/* backends/ref/attention.c - the KV cache, ROPE_KV and ATTENTION, straight from their definition.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "backends/ref/ref.h"
+#include "core/tensor/blocks.h"
+
+/* ---- the cache: K [page, g, e, P], V [page, g, P, e] ---------------------------------------- */
+
+/* Where position pos of a slot stands: its page, and the place inside. */
+static int64_t page_of(const gw_tensor *table, int32_t slot, int32_t pos) {
+    const int32_t *pages = (const int32_t *)(const void *)ref_bytes(table);
+    return pages[slot * table->dim[1] + pos / GW_PAGE];
+}
+
+/* Where values of one position stand in the page of head g: value i at at + i * step, its scale in
+ * q8_0 at scale + i / 32 * scale_step. */
+typedef struct cell {
+    unsigned char *page;
+    size_t at, step, scale, scale_step;
+    gw_fmt fmt;
+} cell;
+
+static cell cell_of(const gw_tensor *t, int is_k, int64_t page, int g, int32_t pos) {
+    const gw_format *f = gw_format_of(t->fmt);
+    size_t e = (size_t)t->dim[is_k ? 2 : 3], p = (size_t)(pos % GW_PAGE);
+    size_t bytes = GW_PAGE * e / f->block_elems * f->block_bytes;
+    cell c = {.page = ref_bytes(t) + (size_t)(page * t->dim[1] + g) * bytes, .fmt = t->fmt};
+    c.at = is_k ? p : p * e;
+    c.step = is_k ? GW_PAGE : 1;
+    c.scale = GW_PAGE * e + 2 * (is_k ? p : p * (e / 32));
+    c.scale_step = 2 * (is_k ? (size_t)GW_PAGE : 1);
+    return c;
+}
+
+static void cell_set(const cell *c, const double *x, int e) {
+    for (int i = 0; i < e && c->fmt != GW_FMT_Q8_0; i++) {
+        size_t at = c->at + (size_t)i * c->step;
+        if (c->fmt == GW_FMT_F16) {
+            ((gw_u16 *)(void *)c->page)[at] = gw_f32_to_f16((float)x[i]);
+        } else {
+            ((float *)(void *)c->page)[at] = (float)x[i];
+        }
+    }
+    for (int b = 0; b < e / 32 && c->fmt == GW_FMT_Q8_0; b++) {
+        gw_block_q8_0 block;
+        float values[32];
+        for (int i = 0; i < 32; i++) {
+            values[i] = (float)x[32 * b + i];
+        }
+        gw_format_of(GW_FMT_Q8_0)->encode(&block, values, 32);
+        memcpy(c->page + c->scale + (size_t)b * c->scale_step, block.d, sizeof block.d);
+        for (int i = 0; i < 32; i++) {
+            c->page[c->at + (size_t)(32 * b + i) * c->step] = (unsigned char)block.q[i];
+        }
+    }
+}
+
+static double cell_get(const cell *c, int i) {
+    size_t at = c->at + (size_t)i * c->step;
+    if (c->fmt == GW_FMT_F16) {
+        return gw_f16_to_f32(((const gw_u16 *)(const void *)c->page)[at]);
+    }
+    if (c->fmt == GW_FMT_F32) {
+        return ((const float *)(const void *)c->page)[at];
+    }
+    const unsigned char *scale = c->page + c->scale + (size_t)(i / 32) * c->scale_step;
+    return (double)gw_load_f16(scale) * (double)(gw_i8)c->page[at];
+}
+
+/* ---- rope + append -------------------------------------------------------------------------- */
+
+static void rotate(double *head, const gw_rope_args *a, const gw_tensor *table, int32_t pos) {
+    int half = a->rope_dim / 2;
+    if (half == 0) {
+        return;
+    }
+    const float *cosine = ref_floats(table, 2 * (int64_t)pos), *sine = cosine + half;
+    for (int i = 0; i < half; i++) {
+        int first = a->style == GW_ROPE_HALVES ? i : 2 * i;
+        int second = a->style == GW_ROPE_HALVES ? i + half : 2 * i + 1;
+        double x = head[first], y = head[second];
+        head[first] = x * cosine[i] - y * sine[i];
+        head[second] = y * cosine[i] + x * sine[i];
+    }
+}
+
+static size_t scratch_rope(const gw_node *node, int rows) {
+    (void)rows;
+    return (size_t)ref_cols(node->in[0]);
+}
+
+/* All heads of q, or of k. */
+static void norm_heads(double *x, int heads, const gw_tensor *weight, const gw_rope_args *a) {
+    int e = a->head_dim;
+    const float *w = weight != NULL ? ref_floats(weight, 0) : NULL;
+    if (w == NULL && !a->norm_plain) {
+        return;
+    }
+    if (a->norm_span == GW_SPAN_ROW) {
+        ref_norm_row(x, (int64_t)heads * e, a->norm_kind, a->eps, w, NULL);
+        return;
+    }
+    for (int h = 0; h < heads; h++) {
+        const float *own = w != NULL && a->norm_span == GW_SPAN_HEADS ? w + h * e : w;
+        ref_norm_row(x + h * e, e, a->norm_kind, a->eps, own, NULL);
+    }
+}
+
+static void turn_heads(double *x, int heads, const gw_node *node, int which, int32_t pos) {
+    const gw_rope_args *a = &node->args.rope;
+    if (!a->norm_after) {
+        norm_heads(x, heads, node->w[which], a);
+    }
+    for (int h = 0; h < heads; h++) {
+        rotate(x + h * a->head_dim, a, node->w[2], pos);
+    }
+    if (a->norm_after) {
+        norm_heads(x, heads, node->w[which], a);
+    }
+}
+
+static void append(const gw_node *node, int32_t slot, int32_t pos, const double *k, double *v) {
+    const gw_rope_args *a = &node->args.rope;
+    int e = a->head_dim, ev = a->v_dim > 0 ? a->v_dim : e;
+    int64_t page = page_of(node->in[3], slot, pos);
+    for (int g = 0; g < a->kv_heads; g++) {
+        cell k_cell = cell_of(node->in[1], 1, page, g, pos);
+        cell v_cell = cell_of(node->in[2], 0, page, g, pos);
+        if (a->norm_v) {
+            ref_norm_row(v + g * ev, ev, GW_NORM_RMS, a->eps, NULL, NULL);
+        }
+        cell_set(&k_cell, k + g * e, e);
+        cell_set(&v_cell, v + g * ev, ev);
+    }
+}
+
+static void run_rope_kv(const gw_node *node, const gw_step *step, int rows, double *scratch) {
+    const gw_rope_args *a = &node->args.rope;
+    int width = a->heads * a->head_dim;
+    double *k = scratch + width, *v = k + a->kv_heads * a->head_dim;
+    for (int i = 0; i < rows; i++) {
+        int32_t pos = step->pos[i];
+        ref_read(scratch, node->in[0], i);
+        turn_heads(scratch, a->heads, node, 0, pos);
+        turn_heads(k, a->kv_heads, node, 1, pos);
+        for (int c = 0; c < width && node->w[3] != NULL; c++) {
+            scratch[c] *= (double)ref_floats(node->w[3], 0)[pos];
+        }
+        ref_write(node->out, i, scratch);
+        append(node, step->slot[i], pos, k, v);
+    }
+}
+
+/* ---- attention ------------------------------------------------------------------------------ */
+
+/* q row, result row, and a score per position that a slot can hold. */
+static size_t scratch_attention(const gw_node *node, int rows) {
+    (void)rows;
+    return (size_t)ref_cols(node->in[0]) + (size_t)ref_cols(node->out) +
+           (size_t)node->in[3]->dim[1] * GW_PAGE;
+}
+
+static int32_t first_seen(const gw_attn_args *a, int32_t pos) {
+    int32_t first = a->window > 0 && pos >= a->window ? pos - a->window + 1 : 0;
+    int32_t chunk = a->chunk > 0 ? pos - pos % a->chunk : 0;
+    return chunk > first ? chunk : first;
+}
+
+/* Scores of all that a head sees; the largest, a sink's among them. */
+static double score_head(const gw_node *node, int32_t slot, int32_t pos, int h, const double *q,
+                         double *score) {
+    const gw_attn_args *a = &node->args.attn;
+    double cap = (double)a->softcap, top = -INFINITY;
+    for (int32_t p = first_seen(a, pos); p <= pos; p++) {
+        int64_t page = page_of(node->in[3], slot, p);
+        cell at = cell_of(node->in[1], 1, page, h / (a->heads / a->kv_heads), p);
+        double s = 0.0;
+        for (int c = 0; c < a->head_dim; c++) {
+            s += q[c] * cell_get(&at, c);
+        }
+        s *= (double)a->scale;
+        s = a->softcap != 0.0f ? cap * tanh(s / cap) : s;
+        s += node->w[1] != NULL ? (double)ref_floats(node->w[1], 0)[h] * (p - pos) : 0.0;
+        score[p] = s;
+        top = s > top || isnan(s) ? s : top;
+    }
+    double sink = node->w[0] != NULL ? (double)ref_floats(node->w[0], 0)[h] : -INFINITY;
+    return sink > top ? sink : top;
+}
+
+static void attend(const gw_node *node, int32_t slot, int32_t pos, int h, const double *q,
+                   double *out, double *score) {
+    const gw_attn_args *a = &node->args.attn;
+    int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
+    double top = score_head(node, slot, pos, h, q, score);
+    double sum = node->w[0] != NULL ? exp((double)ref_floats(node->w[0], 0)[h] - top) : 0.0;
+    for (int c = 0; c < ev; c++) {
+        out[c] = 0.0;
+    }
+    for (int32_t p = first_seen(a, pos); p <= pos; p++) {
+        int64_t page = page_of(node->in[3], slot, p);
+        cell at = cell_of(node->in[2], 0, page, h / (a->heads / a->kv_heads), p);
+        double weight = exp(score[p] - top);
+        sum += weight;
+        for (int c = 0; c < ev; c++) {
+            out[c] += weight * cell_get(&at, c);
+        }
+    }
+    for (int c = 0; c < ev; c++) {
+        out[c] /= sum;
+    }
+}
+
+static void run_attention(const gw_node *node, const gw_step *step, int rows, double *scratch) {
+    const gw_attn_args *a = &node->args.attn;
+    int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
+    double *q = scratch, *out = q + ref_cols(node->in[0]), *score = out + ref_cols(node->out);
+    for (int i = 0; i < rows; i++) {
+        ref_read(q, node->in[0], i);
+        for (int h = 0; h < a->heads; h++) {
+            attend(node, step->slot[i], step->pos[i], h, q + h * a->head_dim, out + h * ev, score);
+        }
+        ref_write(node->out, i, out);
+    }
+}
+
+const ref_op ref_rope_kv = {scratch_rope, run_rope_kv},
+             ref_attention = {scratch_attention, run_attention};
