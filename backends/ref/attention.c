@@ -124,7 +124,7 @@ static void turn_heads(double *x, int heads, const gw_node *node, int which, int
 static void append(const gw_node *node, int32_t slot, int32_t pos, const double *k, double *v) {
     const gw_rope_args *a = &node->args.rope;
     int e = a->head_dim, ev = a->v_dim > 0 ? a->v_dim : e;
-    int64_t page = page_of(node->in[3], slot, pos);
+    int64_t page = a->kv_heads > 0 ? page_of(node->in[3], slot, pos) : 0;
     for (int g = 0; g < a->kv_heads; g++) {
         cell k_cell = cell_of(node->in[1], 1, page, g, pos);
         cell v_cell = cell_of(node->in[2], 0, page, g, pos);
