@@ -140,4 +140,11 @@ static void ot_check_table(op_bench *b, op_case (*case_of)(int i), int n, const 
     }
 }
 
+/* The same for a device that leaves to the CPU what is not plain and it has no kernel for. */
+static inline void ot_check_plain(op_bench *b, op_case (*case_of)(int i), int n,
+                                  const char *other) {
+    b->plain_only = 1;
+    ot_check_table(b, case_of, n, other);
+}
+
 #endif

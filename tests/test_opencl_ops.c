@@ -57,8 +57,7 @@ static void check_table(struct gw_device *device, int cases, const char *other) 
     static op_bench bench;
     int forms = simulated() ? OT_PRODUCED : OT_PRODUCED | OT_MAPPED;
     ot_open(&bench, &gw_backend_opencl, device, forms);
-    bench.plain_only = 1;
-    ot_check_table(&bench, oc_case, cases, other);
+    ot_check_plain(&bench, oc_case, cases, other);
     ot_close(&bench);
 }
 
