@@ -15,13 +15,16 @@ GW_DEVICE float gw_gate_of(const struct gw_experts_params &p, int entry) {
     return p.route[((size_t)row * 2 + 1) * p.used + entry % p.used];
 }
 
-/* What becomes of an entry's two products, with their biases. */
-GW_DEVICE float gw_expert_act(const struct gw_experts_params &p, float gate, float g, float u) {
+/* An entry's product for row r of weight i. */
+GW_DEVICE float gw_expert_sum(const struct gw_experts_params &p, int entry, int i, size_t r,
+                              float sum) {
+    sum = p.gate_input && !p.by_entry ? sum * gw_gate_of(p, entry) : sum;
+    return p.bias[i] ? sum + p.bias[i][r] : sum;
+}
+
+/* What becomes of the two of EXPERTS_GLU. */
+GW_DEVICE float gw_expert_act(const struct gw_experts_params &p, float g, float u) {
     const gw_act_kind kind = (gw_act_kind)p.kind;
-    if (p.gate_input) {
-        g = g * gate;
-        u = u * gate;
-    }
     const float v = gw_act_gate(kind, g, p.limit, p.alpha, 0.0f, 0.0f);
     return p.w[1] ? v * gw_act_factor(kind, u, p.limit) : v;
 }

@@ -52,7 +52,7 @@ GW_KERNEL(gw_experts_act, struct gw_experts_params, GW_EXPERTS_THREADS) {
     const size_t at = (size_t)entry * p.m + i;
     float v = 0.0f;
     if (i < p.m) {
-        v = gw_expert_act(p, gw_gate_of(p, entry), p.sums[0][at], p.w[1] ? p.sums[1][at] : 0.0f);
+        v = gw_expert_act(p, p.sums[0][at], p.w[1] ? p.sums[1][at] : 0.0f);
     }
     if (p.form != GW_FORM_FLOATS) {
         gw_team_encode(p.y, at / GW_ACT_BLOCK, p.form, v);

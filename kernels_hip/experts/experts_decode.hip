@@ -162,12 +162,12 @@ template <class F> __device__ static inline void glu(const struct gw_experts_par
     const int lane = gw_lane(), at = item * GW_ACT_BLOCK + lane, row = lane % GW_STRIP_ROWS;
     const size_t of = (size_t)expert * p.m + at;
     float g = gw_join_classes<CLASSES>(sums[lane / GW_STRIP_ROWS] + row, STEP), u = 0.0f;
-    g = p.bias[0] ? g + p.bias[0][of] : g;
+    g = gw_expert_sum(p, entry, 0, of, g);
     if (p.w[1]) {
         u = gw_join_classes<CLASSES>(sums[2 + lane / GW_STRIP_ROWS] + row, STEP);
-        u = p.bias[1] ? u + p.bias[1][of] : u;
+        u = gw_expert_sum(p, entry, 1, of, u);
     }
-    const float v = gw_expert_act(p, gw_gate_of(p, entry), g, u);
+    const float v = gw_expert_act(p, g, u);
     const size_t to = (size_t)entry * p.m + at;
     if (p.form != GW_FORM_FLOATS) {
         gw_team_encode(p.y, to / GW_ACT_BLOCK, p.form, v);
@@ -208,7 +208,7 @@ template <class F> __device__ static inline void down(const struct gw_experts_pa
     for (int k = 0; k < p.used; k++) {
         const int entry = row * p.used + k;
         float v = gw_join_classes<CLASSES>(sums + k * CLASSES * STEP + (int)threadIdx.x, STEP);
-        v = p.bias[0] ? v + p.bias[0][(size_t)gw_expert_of(p, entry) * p.m + at] : v;
+        v = gw_expert_sum(p, entry, 0, (size_t)gw_expert_of(p, entry) * p.m + at, v);
         acc = GW_FMA(p.gate_input ? 1.0f : gw_gate_of(p, entry), v, acc);
     }
     const size_t to = (size_t)row * p.m + at;
@@ -216,7 +216,7 @@ template <class F> __device__ static inline void down(const struct gw_experts_pa
 }
 
 #define KERNELS(FORMAT, name, ...)                                                                 \
-    GW_KERNEL(gw_experts_glu_##name, struct gw_experts_params, 2 * CLASSES * LANES, 1) {           \
+    GW_KERNEL(gw_experts_glu_##name, struct gw_experts_params, 2 * CLASSES * LANES, 2) {           \
         glu<gw_strip_##name>(p);                                                                   \
     }                                                                                              \
     GW_KERNEL(gw_experts_down_##name, struct gw_experts_params,                                    \

@@ -84,12 +84,13 @@ __device__ static inline void product(const gw_experts_params &p, const gw_exper
 #pragma unroll
     for (int k = 0; k < GW_MMA_C; k++) {
         const int r = mine * GW_MMA_M + gw_mma_c_row(lane, k), there = mine < strips;
-        const float bias = p.bias[0] && there ? p.bias[0][(size_t)tile_of.expert * p.m + r] : 0.0f;
+        const size_t of = (size_t)tile_of.expert * p.m + r;
 #pragma unroll
         for (int j = 0; j < NT; j++) {
             const int at = tile_of.first + j * GW_MMA_N + gw_mma_c_col(lane, k);
             if (there && at < tile_of.end) {
-                p.sums[0][(size_t)p.list[at] * p.m + r] = p.bias[0] ? acc[j][k] + bias : acc[j][k];
+                const int entry = p.list[at];
+                p.sums[0][(size_t)entry * p.m + r] = gw_expert_sum(p, entry, 0, of, acc[j][k]);
             }
         }
     }

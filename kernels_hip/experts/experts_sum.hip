@@ -132,7 +132,7 @@ template <class W> __device__ static inline void sum_one(const struct gw_experts
         }
     }
     if (lane == 0) {
-        p.sums[0][(size_t)entry * p.m + i] = p.bias[0] ? acc + p.bias[0][r] : acc;
+        p.sums[0][(size_t)entry * p.m + i] = gw_expert_sum(p, entry, 0, (size_t)r, acc);
     }
 }
 
