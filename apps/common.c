@@ -115,6 +115,9 @@ int app_model_options(const app_options *o, const char *path, int32_t threads, c
         .weights = o->weights,
         .device = o->device != NULL ? o->device : "auto",
         .pretokenizer = o->pretokenizer,
+        .spec = o->spec != NULL && path != NULL && o->model != NULL && strcmp(path, o->model) == 0
+                    ? o->spec
+                    : NULL,
         .threads = threads,
         .blas = o->blas,
         .no_graph = o->no_graph,

@@ -77,6 +77,9 @@ const app_option app_option_table[] = {
      "the tokens, instead of a text"},
     {"--special", KIND_FLAG, CMD_RUN | CMD_LOGITS | CMD_TOKENIZE, AT(special), 0, 0, NULL, NULL,
      "spellings of special tokens in the text become these tokens, and are shown in output"},
+    {"--spec", KIND_TEXT, CMD_MODEL, AT(spec), 0, 0, "FILE", NULL,
+     "the family of the model as a text file: numbers, weights, blocks "
+     "(core/model/specs/README.md)"},
     {"--pretokenizer", KIND_TEXT, CMD_MODEL | CMD_TOKENIZE, AT(pretokenizer), 0, 0, "NAME", NULL,
      "cut texts into words as the models of this name in tokenizer.ggml.pre do, whatever the file "
      "says: gpt-2, llama-bpe, qwen2, tekken, ..."},

@@ -42,7 +42,7 @@ typedef struct app_texts {
 
 typedef struct app_options {
     /* model */
-    const char *model, *weights, *device, *offload_layers, *split, *pretokenizer;
+    const char *model, *weights, *device, *offload_layers, *split, *pretokenizer, *spec;
     uint64_t vram_budget; /* bytes; 0: what is free */
     app_texts models;
     int32_t threads;

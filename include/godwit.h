@@ -107,6 +107,7 @@ typedef struct gw_model_options {
     gw_progress_fn progress; /* may be NULL                                            */
     void *progress_user;
     const volatile int *cancel; /* polled while loading; may be NULL                      */
+    const char *spec; /* NULL: as the files say; the file of a family's spec that describes them */
 } gw_model_options;
 
 gw_status gw_model_open_sized(const gw_model_options *options, size_t size, gw_model **out);

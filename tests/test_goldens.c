@@ -3,6 +3,7 @@
 #include "tests/reference_files.h"
 
 #include <math.h>
+#include <unistd.h>
 
 #define CLOSE_ENOUGH 2e-5 /* norm of the difference over norm of the reference */
 
@@ -27,8 +28,10 @@ static int compare_row(void *user, size_t row, const float *logits) {
     return 0;
 }
 
+static const char *spec_path; /* NULL: the family that the files name */
+
 static void open_f32(const char *path, const char *device, gw_model **m, gw_session **s) {
-    gw_model_options mo = {.path = path, .device = device};
+    gw_model_options mo = {.path = path, .device = device, .spec = spec_path};
     gw_status status = gw_model_open(&mo, m);
     if (status != GW_OK) {
         fail_msg("%s", gw_error_text());
@@ -107,6 +110,40 @@ static void test_decoders(void **state) {
         char name[80];
         snprintf(name, sizeof name, "goldens/%s", decoders[i].name);
         check_golden(shared_path(name), "cpu", decoders[i].bound);
+    }
+}
+
+/* A family that no part of the program knows, from its spec alone; and one that is wrong. */
+static void test_spec_file(void **state) {
+    (void)state;
+    static const char text[] = "family mine\nlike qwen2\nweight q_norm d_head - "
+                               "layers.%d.self_attn.q_norm.weight\nlayer\n norm attn_norm -> h\n"
+                               " qkv q k v from h\n rope_kv norm q_norm k_norm\n attention\n"
+                               " residual o\n norm ffn_norm\n glu silu gate up\n residual down\n";
+    char path[] = "/tmp/godwit-spec-XXXXXX";
+    for (int broken = 0; broken < 2; broken++) {
+        int fd = mkstemp(path);
+        assert_true(fd >= 0);
+        size_t n = sizeof text - 1 - (broken ? 3 : 0);
+        assert_int_equal(write(fd, text, n), n);
+        close(fd);
+        gw_model_options o = {.path = shared_path("goldens/qwen3"), .spec = path};
+        gw_model *m = NULL;
+        gw_status status = gw_model_open(&o, &m);
+        assert_int_equal(status, broken ? GW_E_SYNTAX : GW_OK);
+        if (broken) {
+            assert_non_null(strstr(gw_error_text(), ".spec:12"));
+        } else {
+            gw_model_info info;
+            gw_model_describe(m, &info);
+            assert_string_equal(info.architecture, "mine");
+            spec_path = path;
+            check_golden(shared_path("goldens/qwen3"), "cpu", CLOSE_ENOUGH);
+            spec_path = NULL;
+        }
+        gw_model_free(m);
+        unlink(path);
+        memcpy(path + sizeof path - 7, "XXXXXX", 6);
     }
 }
 
@@ -197,9 +234,9 @@ static void test_trained_cpu(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goldens_ref), cmocka_unit_test(test_goldens_cpu),
-        cmocka_unit_test(test_decoders),    cmocka_unit_test(test_rope_ref),
-        cmocka_unit_test(test_rope_cpu),    cmocka_unit_test(test_trained_ref),
-        cmocka_unit_test(test_trained_cpu),
+        cmocka_unit_test(test_decoders),    cmocka_unit_test(test_spec_file),
+        cmocka_unit_test(test_rope_ref),    cmocka_unit_test(test_rope_cpu),
+        cmocka_unit_test(test_trained_ref), cmocka_unit_test(test_trained_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

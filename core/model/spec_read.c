@@ -50,7 +50,9 @@ gw_status gw_spec_fail(const gw_spec_reader *r, const char *format, ...) {
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    snprintf(place, sizeof place, "%.40s.spec:%d", r->name, r->line);
+    size_t n = strlen(r->name), tail = n > 5 && strcmp(r->name + n - 5, ".spec") == 0 ? 5 : 0;
+    snprintf(place, sizeof place, "%.*s.spec:%d", (int)(n - tail < 40 ? n - tail : 40), r->name,
+             r->line);
     return gw_fail(GW_E_SYNTAX, place, "%s", text);
 }
 

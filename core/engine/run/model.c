@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/file.h"
 #include "core/engine/run/describe.h"
 #include "core/engine/run/kv.h"
 
@@ -38,8 +39,37 @@ static gw_status check_options(const gw_model_options *o) {
     return GW_OK;
 }
 
+/* A family from outside: a text of at most a megabyte. */
+static gw_status open_by_spec(gw_model *m, const gw_model_options *o) {
+    enum { MOST = 1 << 20 };
+    gw_file file;
+    GW_TRY(gw_file_open(o->spec, o->spec, &file));
+    char *text = file.size <= MOST ? calloc(1, (size_t)file.size + 1) : NULL;
+    gw_status status = GW_OK;
+    if (text == NULL) {
+        status = gw_fail(file.size > MOST ? GW_E_LIMIT : GW_E_NOMEM, o->spec,
+                         "a spec has at most %d bytes", MOST);
+    } else if (file.size > 0) {
+        memcpy(text, file.data, (size_t)file.size);
+    }
+    gw_file_close(&file);
+    if (status == GW_OK && memchr(text, 0, (size_t)file.size) != NULL) {
+        status = gw_fail(GW_E_ENCODING, o->spec, "is no text");
+    }
+    if (status == GW_OK) {
+        const char *slash = strrchr(o->spec, '/');
+        gw_spec_given given = {.name = slash != NULL ? slash + 1 : o->spec, .text = text};
+        status = gw_checkpoint_open_as(o->path, o->memory, o->memory_bytes, &given, &m->checkpoint);
+    }
+    free(text);
+    return status;
+}
+
 gw_status gw_model_begin(gw_model *m, const gw_model_options *o) {
     GW_TRY(check_options(o));
+    if (o->spec != NULL && !o->vocab_only) {
+        return open_by_spec(m, o);
+    }
     return (o->vocab_only ? gw_checkpoint_open_vocab : gw_checkpoint_open)(
         o->path, o->memory, o->memory_bytes, &m->checkpoint);
 }
