@@ -99,9 +99,30 @@ static const struct {
     const char *name;
     double bound;
 } decoders[] = {
+    {"bloom", CLOSE_ENOUGH},
+    {"cohere2", CLOSE_ENOUGH},
+    {"falcon-40b-style", CLOSE_ENOUGH},
+    {"falcon-7b-style", CLOSE_ENOUGH},
+    {"gemma2", CLOSE_ENOUGH},
+    {"gemma3-pattern", CLOSE_ENOUGH},
+    {"gemma4-moe", CLOSE_ENOUGH},
+    {"glm4", CLOSE_ENOUGH},
+    {"gpt-neox", CLOSE_ENOUGH},
+    {"gpt-oss", CLOSE_ENOUGH},
+    {"gpt2", CLOSE_ENOUGH},
+    {"hunyuan-dense", CLOSE_ENOUGH},
     {"llama-sharded", CLOSE_ENOUGH},
+    {"llama4", CLOSE_ENOUGH},
+    {"ministral3-mm", CLOSE_ENOUGH},
+    {"mixtral", CLOSE_ENOUGH},
+    {"nemotron", CLOSE_ENOUGH},
+    {"olmo3", CLOSE_ENOUGH},
+    {"opt", CLOSE_ENOUGH},
     {"phi3", CLOSE_ENOUGH},
     {"phi4-mini", CLOSE_ENOUGH},
+    {"phimoe", CLOSE_ENOUGH},
+    {"qwen2-moe", CLOSE_ENOUGH},
+    {"smollm3", CLOSE_ENOUGH},
 };
 
 static void test_decoders(void **state) {
