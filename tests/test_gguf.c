@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "core/model/checkpoint.h"
+#include "core/text/tokens/tokenizer.h"
 #include "core/model/gguf.h"
 #include "tests/gguf_image.h"
 
@@ -603,6 +604,59 @@ static void test_vocabularies(void **state) {
     }
 }
 
+/* Pieces as SentencePiece writes them, merges, bytes as a fallback, cut at the ends of lines. */
+static void test_gemma4(void **state) {
+    (void)state;
+    static const char *const PIECES[] = {"<unk>",
+                                         "<s>",
+                                         "</s>",
+                                         "a",
+                                         "\xE2\x96\x81",
+                                         "\xE2\x96\x81"
+                                         "a",
+                                         "\n",
+                                         "\n\n"};
+    static const char *const MERGES[] = {"\xE2\x96\x81 a", "\n \n"};
+    enum { N_PIECES = sizeof PIECES / sizeof PIECES[0] };
+    static const int32_t WANT[] = {1, 3, 5, 7, N_PIECES + 'b'};
+    put_head(&m, 0, 6);
+    put_pair_text(&m, "tokenizer.ggml.model", "gemma4");
+    put_text(&m, "tokenizer.ggml.tokens");
+    put_u32(&m, 9), put_u32(&m, 8), put_u64(&m, N_PIECES + 256);
+    for (unsigned i = 0; i < N_PIECES + 256; i++) {
+        char byte[8];
+        snprintf(byte, sizeof byte, "<0x%02X>", (i - N_PIECES) & 255u);
+        put_text(&m, i < N_PIECES ? PIECES[i] : byte);
+    }
+    put_text(&m, "tokenizer.ggml.token_type");
+    put_u32(&m, 9), put_u32(&m, 5), put_u64(&m, N_PIECES + 256);
+    for (unsigned i = 0; i < N_PIECES + 256; i++) {
+        put_u32(&m, i == 0 ? 2 : i < 3 ? 3 : i < N_PIECES ? 1 : 6);
+    }
+    put_text(&m, "tokenizer.ggml.merges");
+    put_u32(&m, 9), put_u32(&m, 8), put_u64(&m, 2);
+    put_text(&m, MERGES[0]);
+    put_text(&m, MERGES[1]);
+    put_pair_u32(&m, "tokenizer.ggml.bos_token_id", 1);
+    put_text(&m, "tokenizer.ggml.add_bos_token");
+    put_u32(&m, 7), put_number(&m, 1, 1);
+
+    gw_checkpoint *c = NULL;
+    const gw_vocab *vocab = NULL;
+    gw_tokenizer *t = NULL;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    assert_int_equal(gw_checkpoint_open_vocab(NULL, m.data, m.n, &c), GW_OK);
+    assert_int_equal(gw_checkpoint_vocab(c, &vocab), GW_OK);
+    assert_int_equal(gw_tokenizer_new(vocab, &t), GW_OK);
+    assert_int_equal(gw_tokenizer_encode(t, "a a\n\nb", 6, GW_TEXT_BOS, &ids, &n), GW_OK);
+    assert_int_equal(n, sizeof WANT / sizeof WANT[0]);
+    assert_memory_equal(ids, WANT, sizeof WANT);
+    free(ids);
+    gw_tokenizer_free(t);
+    gw_checkpoint_free(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
@@ -613,6 +667,7 @@ int main(void) {
         cmocka_unit_test(test_split_sets),
         cmocka_unit_test(test_memory_image),
         cmocka_unit_test(test_vocabularies),
+        cmocka_unit_test(test_gemma4),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,6 +54,11 @@ static void test_classes(void **state) {
         {"[a&b]+", "&c", "&|c"},
         {"[[:digit:]x]+", "12xy", "12x|y"},
         {"\\[a\\]", "x[a]y", "x|[a]|y"},
+        {"a{2}+b", "aaaab", "aaaab"}, /* not possessive: pairs of a */
+        {"\\p{N}{3}+(?!\\d)", "a1234567", "a1|234567"},
+        {"\\d{2}+x", "1234x", "1234x"},
+        {"(ab){2}+c", "xababababc", "x|ababababc"},
+        {"\\x{61}+", "baa", "b|aa"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char got[64];

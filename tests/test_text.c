@@ -6,6 +6,7 @@
 #include <utf8proc.h>
 
 #include "core/text/tokens/normalize.h"
+#include "core/text/tokens/known.h"
 #include "core/text/tokens/pretokenize.h"
 #include "core/text/tokens/stream.h"
 #include "core/text/utf8.h"
@@ -121,6 +122,34 @@ static const cut_case CUTS[] = {
      "abc"},
     {"deepseek-coder", "a\nb 12", "a|\n|b| |1|2"},
     {"deepseek-coder", "x = y;", "x| =| y|;"},
+    {"default", "a12345!?", "a|123|45|!?"},
+    {"bloom", "ab (c), d", "ab| (|c|),| d"},
+    {"viking", "a12, b", "a|1|2|,| b"},
+    {"chameleon", "a<sentinel:1>b  2", "a|<|sentinel|:|1|>|b|  |2"},
+    {"tekken", "camelCase's 12", "camel|Case|'s| |1|2"},
+    {"gpt-4o", "camelCase's 1234/\n", "camel|Case's| |123|4|/\n"},
+    {"granite-embed-multi-97m", "camelCase's", "camel|Case's"},
+    {"tiny_aya", "1234567 aB", "1|234|567| a|B"},
+    {"youtu", "camelCase 12", "camel|Case| |1|2"},
+    {"kimi-k2", "a\xE6\xBC\xA2\xE5\xAD\x97 b", "a|\xE6\xBC\xA2\xE5\xAD\x97| b"},
+    {"qwen35", "x\xCC\x81y", "x\xCC\x81y"},
+    {"qwen2", "x\xCC\x81y", "x|\xCC\x81y"},
+    {"ufakzeka", "'sam 12", "'sam| |1|2"},
+    {"seed-coder", "a!\n b", "a|!|\n| b"},
+    {"laguna", "a \nb", "a| |\n|b"},
+    {"jais-2", "       x", "    |  | x"},
+    {"minicpm5", "1234a", "123|4|a"},
+    {"bailingmoe", "a'S\n\n\tb", "a|'S|\n\n|\tb"},
+    {"exaone-moe", "ab cd 1", "ab cd| |1"},
+    {"superbpe", "1234567 a b", "1|234|567| a b"},
+    {"afmoe", "a1234567 b", "a|1|234|567| b"},
+    {"deepseek-llm", "ab 12\n", "ab| |1|2|\n"},
+    {"deepseek-v3", "a1234 b.c", "a|123|4| b|.c"},
+    {"spark2_5", "a12345.\n\nb", "a|1|2|3|4|5|.|\n|\n|b"},
+    {"gemma4", "a b\n\nc", "a b|\n\n|c"},
+    {"sarvam-moe", "a b\n\nc", "a b|\n\n|c"},
+    {"mmbert", GW_SPACE_MARK "a" GW_SPACE_MARK "b\n", GW_SPACE_MARK "a|" GW_SPACE_MARK "b|\n"},
+    {"whitespace", "ab, c_d  e", "ab|,|c_d|e"},
 };
 
 static void check_cut(const gw_vocab *vocab, const char *text, const char *want) {
@@ -172,6 +201,44 @@ static void test_cut_rules(void **state) {
     }
 }
 
+/* An empty match cuts where it is. */
+static void test_cut_empty(void **state) {
+    gw_vocab_split split = {"(?=b)", GW_SPLIT_ISOLATED, 0, 0};
+    gw_vocab vocab;
+    (void)state;
+    gw_vocab_init(&vocab);
+    vocab.splits = &split;
+    vocab.n_splits = 1;
+    check_cut(&vocab, "babbac", "ba|b|bac");
+}
+
+static void test_known(void **state) {
+    static const struct {
+        const char *name;
+        unsigned flags;
+    } rows[] = {
+        {"llama-bpe", GW_KNOWN_IGNORE_MERGES | GW_KNOWN_BOS},
+        {"pixtral", GW_KNOWN_IGNORE_MERGES | GW_KNOWN_BOS},
+        {"tekken", GW_KNOWN_IGNORE_MERGES | GW_KNOWN_BOS},
+        {"glm4", GW_KNOWN_IGNORE_MERGES},
+        {"glm5", GW_KNOWN_IGNORE_MERGES},
+        {"youtu", GW_KNOWN_IGNORE_MERGES},
+        {"chatglm-bpe", 0},
+        {"smaug-bpe", 0},
+        {"roberta-bpe", 0},
+        {"chameleon", GW_KNOWN_BOS},
+        {"minimax-m2", GW_KNOWN_NFC},
+        {"gemma4", GW_KNOWN_PIECES | GW_KNOWN_MARKS},
+        {"whitespace", GW_KNOWN_PIECES},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const gw_known_pretokenizer *known = NULL;
+        must(gw_known_find("test", rows[i].name, &known));
+        assert_int_equal(known->flags, rows[i].flags);
+    }
+}
+
 static void test_cut_refused(void **state) {
     gw_splitter *splitter = NULL;
     gw_vocab vocab;
@@ -180,7 +247,11 @@ static void test_cut_refused(void **state) {
     gw_vocab_init(&vocab);
     snprintf(vocab.pre, sizeof vocab.pre, "nobody");
     assert_int_equal(gw_splitter_new("test", &vocab, &splitter), GW_E_UNSUPPORTED);
-    assert_non_null(strstr(gw_error_text(), "llama-bpe"));
+    assert_non_null(strstr(gw_error_text(), "--pretokenizer"));
+    for (size_t i = 0; i < sizeof CUTS / sizeof CUTS[0]; i++) {
+        assert_non_null(strstr(gw_error_text(), CUTS[i].pre));
+    }
+    assert_non_null(strstr(gw_error_text(), " whitespace")); /* the last: nothing is cut off */
     vocab.pre[0] = '\0';
     vocab.splits = &split;
     vocab.n_splits = 1;
@@ -337,8 +408,9 @@ static void test_checks(void **state) {
         assert_int_equal(gw_vocab_check("hand", &v), GW_E_METADATA);
     }
     hand_vocab(tokens, &v);
-    tokens[C].bytes = 0;
-    assert_int_equal(gw_vocab_check("hand", &v), GW_E_METADATA);
+    tokens[C].bytes = 0; /* converters lose them: no text can be made of it */
+    assert_int_equal(gw_vocab_check("hand", &v), GW_OK);
+    assert_int_equal(tokens[C].kind, GW_TOKEN_UNUSED);
     hand_vocab(tokens, &v);
     v.kind = GW_VOCAB_BYTE_BPE; /* no letters for the bytes */
     assert_int_equal(gw_vocab_check("hand", &v), GW_E_METADATA);
@@ -514,6 +586,8 @@ int main(void) {
         cmocka_unit_test(test_normal_forms),
         cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_cut_rules),
+        cmocka_unit_test(test_cut_empty),
+        cmocka_unit_test(test_known),
         cmocka_unit_test(test_cut_refused),
         cmocka_unit_test(test_spm_by_hand),
         cmocka_unit_test(test_charsmap),

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <time.h>
 
+#include "core/text/tokens/known.h"
 #include "core/text/tokens/stream.h"
 #include "core/text/utf8.h"
 #include "tests/random.h"
@@ -120,6 +121,54 @@ static void test_cases(void **state) {
     json_t *root = json_loadb(file.data, file.size, JSON_ALLOW_NUL, NULL);
     assert_non_null(root);
     run_cases(name, tokenizer, root, spm ? 0 : GW_TEXT_BOS | GW_TEXT_SPECIAL, 1);
+    json_decref(root);
+    gw_file_close(&file);
+}
+
+/* What a GGUF file's name of a pre-tokenizer means. Falcon's digits are cut as a second engine cuts
+ * them: the same for every vocabulary that exists. */
+static void test_pre(void **state) {
+    const char *name = *state;
+    char path[256];
+    subject s;
+    int second = strcmp(name, "falcon") == 0;
+    snprintf(path, sizeof path, "tokenizers/pre-%s/cases.json", name);
+    gw_file file = open_shared(path);
+    json_t *root = json_loadb(file.data, file.size, JSON_ALLOW_NUL, NULL), *one;
+    assert_non_null(root);
+    snprintf(path, sizeof path, "tokenizers/pre-%s/vocab.gguf", name);
+    load(path, &s);
+    size_t i, good = 0;
+    json_array_foreach(root, i, one) {
+        size_t n;
+        const json_t *text = json_object_get(one, "text"), *other = json_object_get(one, "other");
+        int32_t *ids = ids_of(second && other != NULL ? other : json_object_get(one, "ids"), &n);
+        good +=
+            (size_t)check_ids(s.t, json_string_value(text), json_string_length(text), 0, ids, n);
+        free(ids);
+    }
+    print_message("pre-%s: %zu of %zu cases\n", name, good, json_array_size(root));
+    assert_true(good > 0 && good == json_array_size(root));
+    unload(&s);
+    json_decref(root);
+    gw_file_close(&file);
+}
+
+/* Every name that the reference data has is known. */
+static void test_names(void **state) {
+    (void)state;
+    gw_file file = open_shared("tokenizers/pretokenizers.json");
+    json_t *root = json_loadb(file.data, file.size, 0, NULL), *row;
+    const char *name;
+    size_t n = 0;
+    json_object_foreach(json_object_get(root, "names"), name, row) {
+        const gw_known_pretokenizer *known;
+        if (*name != '\0') { /* "": a file without one */
+            must(gw_known_find(NULL, name, &known));
+            n++;
+        }
+    }
+    assert_true(n > 90);
     json_decref(root);
     gw_file_close(&file);
 }
@@ -417,6 +466,29 @@ int main(void) {
         {"cases llama-bytefallback", test_cases, NULL, NULL, "llama-bytefallback"},
         {"cases llama3-split", test_cases, NULL, NULL, "llama3-split"},
         {"cases spm-bpe", test_cases, NULL, NULL, "spm-bpe"},
+        cmocka_unit_test(test_names),
+        {"pre afmoe", test_pre, NULL, NULL, "afmoe"},
+        {"pre bailingmoe", test_pre, NULL, NULL, "bailingmoe"},
+        {"pre bloom", test_pre, NULL, NULL, "bloom"},
+        {"pre deepseek-llm", test_pre, NULL, NULL, "deepseek-llm"},
+        {"pre deepseek-v3", test_pre, NULL, NULL, "deepseek-v3"},
+        {"pre default", test_pre, NULL, NULL, "default"},
+        {"pre exaone-moe", test_pre, NULL, NULL, "exaone-moe"},
+        {"pre falcon", test_pre, NULL, NULL, "falcon"},
+        {"pre gemma4", test_pre, NULL, NULL, "gemma4"},
+        {"pre gpt-4o", test_pre, NULL, NULL, "gpt-4o"},
+        {"pre gpt2", test_pre, NULL, NULL, "gpt2"},
+        {"pre granite-embed-multi", test_pre, NULL, NULL, "granite-embed-multi"},
+        {"pre kimi-k2", test_pre, NULL, NULL, "kimi-k2"},
+        {"pre llama3", test_pre, NULL, NULL, "llama3"},
+        {"pre mmbert", test_pre, NULL, NULL, "mmbert"},
+        {"pre qwen2", test_pre, NULL, NULL, "qwen2"},
+        {"pre qwen35", test_pre, NULL, NULL, "qwen35"},
+        {"pre seed-coder", test_pre, NULL, NULL, "seed-coder"},
+        {"pre starcoder", test_pre, NULL, NULL, "starcoder"},
+        {"pre superbpe", test_pre, NULL, NULL, "superbpe"},
+        {"pre tekken", test_pre, NULL, NULL, "tekken"},
+        {"pre whitespace", test_pre, NULL, NULL, "whitespace"},
         {"trained, tokenizer.model", test_trained, NULL, NULL, "models/tales-21m/tokenizer.model"},
         {"trained, GGUF", test_trained, NULL, NULL, "models/tales-2m-q4_0.gguf"},
         {"vocab llama-spm", test_vocab, NULL, NULL, "llama-spm"},

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 1024, WHERE_BYTES = 512 };
+enum { TEXT_BYTES = 2048, WHERE_BYTES = 512 };
 
 static _Thread_local char last_text[TEXT_BYTES];
 

@@ -9,6 +9,7 @@
 
 #include "core/base/arena.h"
 #include "core/model/checkpoint_parts.h"
+#include "core/text/tokens/known.h"
 
 static gw_status nomem(const gw_gguf *g) {
     return gw_fail(GW_E_NOMEM, gw_gguf_where(g), "no memory for the vocabulary");
@@ -27,43 +28,41 @@ static gw_status read_kind(const gw_gguf *g, gw_vocab *v, int *found) {
         v->kind = GW_VOCAB_SPM_BPE;
     } else if (is(model, "gpt2")) {
         v->kind = GW_VOCAB_BYTE_BPE;
+    } else if (is(model, "gemma4") || is(model, "whitespace")) {
+        v->kind = GW_VOCAB_RANK_BPE;
+        memcpy(v->pre, model.text, (size_t)model.bytes); /* unless the file names another */
     } else {
         return gw_fail(GW_E_UNSUPPORTED, gw_gguf_where(g),
-                       "tokenizer %.*s is not supported; llama and gpt2 are",
+                       "tokenizer %.*s is not supported; llama, gpt2, gemma4 and whitespace are",
                        (int)(model.bytes < 40 ? model.bytes : 40), model.text);
     }
     return GW_OK;
 }
 
-/* Other names of the same rules, as found in published files. */
-static const struct {
-    const char *name, *means;
-} aliases[] = {
-    {"llama3", "llama-bpe"}, {"llama-v3", "llama-bpe"},     {"falcon3", "llama-bpe"},
-    {"phi-2", "gpt-2"},      {"deepseek-r1-qwen", "qwen2"}, {"refact", "starcoder"},
-    {"smollm", "starcoder"}, {"falcon-h1", "llama-bpe"},    {"jina-v5-nano", "llama-bpe"},
-    {"lfm2", "llama-bpe"},   {"midm-2.0", "llama-bpe"},     {"pixtral", "llama-bpe"},
-    {"megrez", "qwen2"},     {"codeshell", "starcoder"},
-};
-
-/* asked: in place of what the file says; NULL: nothing. */
-static gw_status read_pre(const gw_gguf *g, const char *asked, gw_vocab *v) {
-    gw_gguf_view pre = {"default", 7};
+/* The pre-tokenizer's name and what it means; asked: in place of what the file says, NULL: nothing.
+ * SentencePiece has none. */
+static gw_status read_pre(const gw_gguf *g, const char *asked, gw_vocab *v, unsigned *flags) {
+    gw_gguf_view pre = {v->pre[0] != '\0' ? v->pre : "default", 0};
+    const gw_known_pretokenizer *known = NULL;
+    pre.bytes = strlen(pre.text);
     GW_TRY(gw_gguf_text(g, "tokenizer.ggml.pre", &pre, NULL));
     if (asked != NULL) {
         pre = (gw_gguf_view){asked, strlen(asked)};
     }
-    for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++) {
-        if (is(pre, aliases[i].name)) {
-            pre = (gw_gguf_view){aliases[i].means, strlen(aliases[i].means)};
-        }
-    }
     if (pre.bytes == 0 || pre.bytes >= sizeof v->pre ||
         memchr(pre.text, 0, (size_t)pre.bytes) != NULL) {
-        return gw_fail(GW_E_METADATA, gw_gguf_where(g), "tokenizer.ggml.pre is no name");
+        return gw_fail(
+            GW_E_METADATA, gw_gguf_where(g),
+            "tokenizer.ggml.pre is no name; --pretokenizer NAME says which it should be");
     }
-    memcpy(v->pre, pre.text, (size_t)pre.bytes);
+    memmove(v->pre, pre.text, (size_t)pre.bytes);
     v->pre[pre.bytes] = '\0';
+    if (v->kind == GW_VOCAB_SPM_BPE) {
+        return GW_OK;
+    }
+    GW_TRY(gw_known_find(gw_gguf_where(g), v->pre, &known));
+    *flags = known->flags;
+    v->kind = *flags & GW_KNOWN_PIECES ? GW_VOCAB_RANK_BPE : v->kind;
     return GW_OK;
 }
 
@@ -142,9 +141,7 @@ static gw_status read_merges(const gw_gguf *g, gw_vocab *v) {
     int found;
     GW_TRY(gw_gguf_list(g, "tokenizer.ggml.merges", GW_GGUF_TEXT, &list, &found));
     if (!found) {
-        return v->kind != GW_VOCAB_BYTE_BPE
-                   ? GW_OK
-                   : gw_fail(GW_E_METADATA, gw_gguf_where(g), "tokenizer.ggml.merges is missing");
+        return gw_fail(GW_E_METADATA, gw_gguf_where(g), "tokenizer.ggml.merges is missing");
     }
     if (list.count > 1 << 24) {
         return gw_fail(GW_E_LIMIT, gw_gguf_where(g), "tokenizer.ggml.merges is too long");
@@ -212,33 +209,48 @@ static gw_status read_ids(const gw_gguf *g, gw_vocab *v) {
     return GW_OK;
 }
 
-static gw_status read_flags(const gw_gguf *g, gw_vocab *v) {
-    int spm = v->kind == GW_VOCAB_SPM_BPE,
-        llama3 = strcmp(v->pre, "llama-bpe") == 0 || strcmp(v->pre, "tekken") == 0;
-    v->add_bos = spm || llama3;
+/* WordPiece has a key for it as well, and a vocabulary of lower case needs it. */
+static gw_status refuse_lowercase(const gw_gguf *g) {
+    int lower = 0;
+    GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.normalizer.lowercase", &lower, NULL));
+    return !lower ? GW_OK
+                  : gw_fail(GW_E_UNSUPPORTED, gw_gguf_where(g),
+                            "a tokenizer that writes text in lower case "
+                            "(tokenizer.ggml.normalizer.lowercase) is not supported");
+}
+
+static gw_status read_flags(const gw_gguf *g, unsigned known, gw_vocab *v) {
+    int spm = v->kind == GW_VOCAB_SPM_BPE;
+    v->add_bos = spm || (known & GW_KNOWN_BOS) != 0;
     v->add_space_prefix = spm;
-    v->ignore_merges = !spm && llama3;
-    v->nfc = !spm && (strcmp(v->pre, "qwen2") == 0 || strcmp(v->pre, "qwen35") == 0);
+    v->ignore_merges = (known & GW_KNOWN_IGNORE_MERGES) != 0;
+    v->nfc = (known & GW_KNOWN_NFC) != 0;
+    v->escape_spaces = (known & GW_KNOWN_MARKS) != 0;
     GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_bos_token", &v->add_bos, NULL));
     GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_eos_token", &v->add_eos, NULL));
     GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, NULL));
     GW_TRY(
         gw_gguf_bool(g, "tokenizer.ggml.remove_extra_whitespaces", &v->remove_extra_spaces, NULL));
+    if (known & GW_KNOWN_LINES) { /* whatever the file says of its beginning */
+        v->add_space_prefix = v->space_if_none = v->space_lines = 1;
+    }
+    GW_TRY(v->kind == GW_VOCAB_RANK_BPE ? refuse_lowercase(g) : GW_OK);
     v->add_bos = v->add_bos && v->bos >= 0;
     v->add_eos = v->add_eos && v->eos >= 0;
     return GW_OK;
 }
 
 static gw_status read_all(const gw_gguf *g, const char *pre, gw_vocab *v) {
-    GW_TRY(read_pre(g, pre, v));
+    unsigned known = 0;
+    GW_TRY(read_pre(g, pre, v, &known));
     GW_TRY(read_texts(g, v));
     GW_TRY(read_scores(g, v));
     GW_TRY(read_kinds(g, v));
-    if (v->kind == GW_VOCAB_BYTE_BPE) {
+    if (v->kind != GW_VOCAB_SPM_BPE) {
         GW_TRY(read_merges(g, v));
     }
     GW_TRY(read_ids(g, v));
-    GW_TRY(read_flags(g, v));
+    GW_TRY(read_flags(g, known, v));
     return gw_vocab_check(gw_gguf_where(g), v);
 }
 

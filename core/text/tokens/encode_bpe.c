@@ -83,7 +83,7 @@ static gw_status put_normal(gw_encoding *e, const char *text, size_t n, int firs
 }
 
 static int starts_with_space(const gw_vocab *v, const char *text, size_t n) {
-    return (n > 0 && text[0] == ' ') ||
+    return (n > 0 && (text[0] == ' ' || (v->space_lines && text[0] == '\n'))) ||
            (v->kind == GW_VOCAB_RANK_BPE && n >= 3 && memcmp(text, GW_SPACE_MARK, 3) == 0);
 }
 
@@ -104,6 +104,10 @@ gw_status gw_bpe_normalize(const gw_vocab *v, const char *text, size_t n, int fi
         return gw_bytes_add(out, text, n);
     }
     for (size_t i = 0; i < n; i++) {
+        if (v->space_lines && i > 0 && text[i - 1] == '\n' &&
+            !starts_with_space(v, text + i, n - i)) {
+            GW_TRY(gw_bytes_add(out, GW_SPACE_MARK, 3));
+        }
         GW_TRY(text[i] == ' ' ? gw_bytes_add(out, GW_SPACE_MARK, 3)
                               : gw_bytes_add(out, text + i, 1));
     }

@@ -8,7 +8,7 @@
     "\\x{205f}\\x{3000}"
 #define HEX "0-9A-Fa-f"
 
-enum { DEPTH_MAX = 16 };
+enum { DEPTH_MAX = 16, GROUPS_MAX = 64 };
 
 static gw_status put(gw_bytes *out, const char *text) {
     return gw_bytes_add(out, text, strlen(text));
@@ -163,10 +163,46 @@ static gw_status put_class(const char **at, int depth, gw_bytes *out) {
     return put(out, negated ? ")(?s:.))" : ")");
 }
 
+/* How long the "{2}" or "{1,3}" at p is, 0 when it is none. */
+static size_t interval(const char *p) {
+    size_t n = strspn(p + (*p == '{'), "0123456789,") + 2;
+    return *p == '{' && n > 2 && p[n - 1] == '}' ? n : 0;
+}
+
+/* "a{2}+" is "(a{2})+" for Oniguruma, possessive for PCRE2: a group around what begins at `atom`.
+ */
+static gw_status put_interval(const char *p, size_t n, size_t atom, gw_bytes *out) {
+    if (p[n] == '+') {
+        GW_TRY(put(out, "(?:"));
+        memmove(out->data + atom + 3, out->data + atom, out->n - 3 - atom);
+        memcpy(out->data + atom, "(?:", 3);
+    }
+    GW_TRY(gw_bytes_add(out, p, n));
+    return p[n] == '+' ? put(out, ")") : GW_OK;
+}
+
 gw_status gw_pattern_spell(const char *pattern, gw_bytes *out) {
+    size_t groups[GROUPS_MAX], depth = 0, atom = out->n; /* where groups and the last atom begin */
     for (const char *p = pattern; *p != '\0';) {
+        size_t n = interval(p);
+        if (n > 0) {
+            GW_TRY(put_interval(p, n, atom, out));
+            p += n;
+            continue;
+        }
+        if (*p == '(' && depth < GROUPS_MAX) {
+            groups[depth] = out->n;
+        }
+        depth += *p == '(';
+        depth -= *p == ')' && depth > 0;
+        atom = *p != ')' ? out->n : depth < GROUPS_MAX ? groups[depth] : atom;
         if (*p == '\\') {
+            int named = p[1] != '\0' && strchr("pPx", p[1]) != NULL; /* \p{L}, \x{20}: one atom */
             GW_TRY(put_escape(&p, out));
+            n = named && *p == '{' ? strcspn(p, "}") : 0;
+            n += n > 0 && p[n] == '}';
+            GW_TRY(gw_bytes_add(out, p, n));
+            p += n;
         } else if (*p == '[') {
             GW_TRY(put_class(&p, 0, out));
         } else {

@@ -3,61 +3,10 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
-#include <stdio.h>
 
 #include "core/text/buffer.h"
+#include "core/text/tokens/known.h"
 #include "core/text/tokens/pattern.h"
-
-const char GW_PATTERN_GPT2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
-                               "|\\s+(?!\\S)|\\s+";
-#define PUNCTUATION "[\\p{P}\\$\\+<=>\\^~\\|`]+"
-
-enum { LIST_MAX = 5 };
-
-/* The published lists; every match is a piece of its own. */
-static const struct known_list {
-    const char *names; /* separated by spaces */
-    const char *patterns[LIST_MAX];
-} LISTS[] = {
-    {"gpt-2 gpt2 mpt olmo jais phi-2 a.x-4.0 exaone4 gigachat granite-docling jina-de jina-es "
-     "jina-v2-de "
-     "jina-v2-es mellum modern-bert trillion",
-     {GW_PATTERN_GPT2}},
-    {"llama-bpe llama3 llama-v3 dbrx smaug-bpe",
-     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}"
-      "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
-    {"qwen2 stablelm2 f2llmv2 grok-2 hunyuan kormo solar-open",
-     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
-      "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
-    {"falcon", {PUNCTUATION, GW_PATTERN_GPT2, "[0-9][0-9][0-9]"}},
-    {"starcoder refact command-r smollm codeshell exaone mellum2 minerva-7b",
-     {"\\p{N}", GW_PATTERN_GPT2}},
-    {"deepseek-coder",
-     {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+",
-      "[\\x{4e00}-\\x{9fa5}\\x{0800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+", "\\p{N}"}},
-    {"tekken",
-     {"[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}"
-      "\\p{Lm}\\p{Lo}\\p{M}]+"
-      "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}"
-      "\\p{Lm}\\p{Lo}\\p{M}]*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+"
-      "|\\s+(?!\\S)|\\s+"}},
-    {"gpt-4o kanana2 llama4 minimax-m2 talkie",
-     {"[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}"
-      "\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-      "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}"
-      "\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\\p{N}{1,3}"
-      "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
-    {"qwen35",
-     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
-      "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
-    {"deepseek-v3 hunyuan-dense hy_v4 joyai-llm",
-     {"\\p{N}{1,3}", "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+",
-      "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
-      "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*"
-      "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
-    {"default", {PUNCTUATION, GW_PATTERN_GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
-};
-enum { N_LISTS = sizeof LISTS / sizeof LISTS[0] };
 
 typedef struct split {
     pcre2_code *code;
@@ -100,66 +49,21 @@ static gw_status compile(const char *where, const gw_vocab_split *from, split *t
     return status;
 }
 
-static int has_name(const char *names, const char *name) {
-    size_t n = strlen(name);
-    for (const char *p = names; n > 0 && (p = strstr(p, name)) != NULL; p += n) {
-        if ((p == names || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\0')) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-static gw_status unknown_name(const char *where, const char *name) {
-    char known[256] = "";
-    for (size_t i = 0; i < N_LISTS; i++) {
-        size_t at = strlen(known);
-        snprintf(known + at, sizeof known - at, "%s%.*s", i == 0 ? "" : ", ",
-                 (int)strcspn(LISTS[i].names, " "), LISTS[i].names);
-    }
-    return gw_fail(GW_E_UNSUPPORTED, where, "unknown pre-tokenizer \"%.40s\"; known: %s", name,
-                   known);
-}
-
-/* The patterns of a vocabulary: its own, or those of the list it names. */
-static gw_status pick(const char *where, const gw_vocab *vocab, gw_vocab_split known[LIST_MAX],
-                      const gw_vocab_split **splits, size_t *n) {
-    *splits = vocab->splits;
-    *n = vocab->n_splits;
-    if (vocab->pre[0] == '\0') {
-        return GW_OK;
-    }
-    size_t row = 0;
-    while (row < N_LISTS && !has_name(LISTS[row].names, vocab->pre)) {
-        row++;
-    }
-    if (row == N_LISTS) {
-        return unknown_name(where, vocab->pre);
-    }
-    *n = 0;
-    while (*n < LIST_MAX && LISTS[row].patterns[*n] != NULL) {
-        gw_vocab_split isolated = {LISTS[row].patterns[*n], GW_SPLIT_ISOLATED, 0, 0};
-        known[(*n)++] = isolated;
-    }
-    *splits = known;
-    return GW_OK;
-}
-
 gw_status gw_splitter_new(const char *where, const gw_vocab *vocab, gw_splitter **out) {
-    gw_vocab_split known[LIST_MAX];
-    const gw_vocab_split *from;
-    size_t n;
-    GW_TRY(pick(where, vocab, known, &from, &n));
+    const gw_known_pretokenizer own = {vocab->splits, vocab->n_splits, 0}, *from = &own;
+    if (vocab->pre[0] != '\0') {
+        GW_TRY(gw_known_find(where, vocab->pre, &from));
+    }
     gw_splitter *splitter = calloc(1, sizeof *splitter);
-    split *splits = calloc(n + 1, sizeof *splits);
+    split *splits = calloc(from->n + 1, sizeof *splits);
     if (splitter == NULL || splits == NULL) {
         free(splitter);
         free(splits);
         return gw_fail(GW_E_NOMEM, where, "no memory for the pre-tokenizer");
     }
     splitter->splits = splits;
-    for (size_t i = 0; i < n; i++) {
-        gw_status status = compile(where, &from[i], &splits[i]);
+    for (size_t i = 0; i < from->n; i++) {
+        gw_status status = compile(where, &from->splits[i], &splits[i]);
         if (status != GW_OK) {
             gw_splitter_free(splitter);
             return status;
@@ -307,7 +211,10 @@ static gw_status cut(const split *by, gw_split_work *work, const char *text, gw_
             return gw_fail(GW_E_LIMIT, NULL, "a pre-tokenizer pattern failed on the text (%d)",
                            found);
         }
-        if (range[1] <= range[0]) { /* an empty match (or \K games) cuts nothing */
+        if (range[1] <= range[0]) { /* an empty match cuts where it is (\K games aside) */
+            size_t here = range[0] > done && range[1] == range[0] ? range[0] : done;
+            GW_TRY(add_stretch(work, by, first, piece.start + done, piece.start + here, 0));
+            done = here;
             at = range[1] > at ? range[1] : at;
             do {
                 at++;

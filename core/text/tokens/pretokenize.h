@@ -1,15 +1,12 @@
 /* core/text/tokens/pretokenize.h - cuts a text into the words that byte pair encoding works on.
  *
- * A splitter is a list of patterns; each cuts every piece that the one before left. The patterns of
- * the known lists ("gpt-2", "llama-bpe", ...) are those of the published tokenizers. \s means
- * White_Space exactly, which PCRE2's own \s does not.
+ * A splitter is a list of patterns; each cuts every piece that the one before left. Those that a
+ * name stands for are in known.h. \s means White_Space exactly, which PCRE2's own \s does not.
  */
 #ifndef GW_TEXT_PRETOKENIZE_H
 #define GW_TEXT_PRETOKENIZE_H
 
 #include "core/text/tokens/vocab.h"
-
-extern const char GW_PATTERN_GPT2[]; /* what tokenizer.json calls ByteLevel with use_regex */
 
 typedef struct gw_span {
     uint32_t start, bytes;

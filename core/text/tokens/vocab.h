@@ -8,8 +8,8 @@
 typedef enum gw_vocab_kind {
     GW_VOCAB_SPM_BPE,  /* SentencePiece BPE: merge by score, U+2581 for space, byte fallback   */
     GW_VOCAB_BYTE_BPE, /* byte-level BPE: merge by rank, GPT-2 byte alphabet                   */
-    GW_VOCAB_RANK_BPE  /* SentencePiece-style text with an explicit merge list (tokenizer.json
-                          of Llama-2 kind)                                                     */
+    GW_VOCAB_RANK_BPE  /* plain or SentencePiece-style text with an explicit merge list
+                          (tokenizer.json of Llama-2 kind, GGUF gemma4)                        */
 } gw_vocab_kind;
 
 typedef enum gw_token_kind { /* numbers as in GGUF */
@@ -60,9 +60,8 @@ typedef struct gw_vocab {
     size_t n_tokens;
     gw_vocab_merge *merges;
     size_t n_merges;
-    /* Pre-tokenizer: a known name ("gpt-2", "llama-bpe", "qwen2", "falcon", "starcoder",
-     * "deepseek-coder", "default"; see pretokenize.h), or, where `pre` is empty, n_splits patterns
-     * applied one after the other. */
+    /* Pre-tokenizer: a known name ("gpt-2", "llama-bpe", ...: known.h), or, where `pre` is empty,
+     * n_splits patterns applied one after the other. */
     char pre[48];
     gw_vocab_split *splits;
     size_t n_splits;
@@ -74,6 +73,7 @@ typedef struct gw_vocab {
     int add_space_prefix; /* a space before the text, and again after a special token  */
     int space_if_none;    /* ... where the text does not begin with one                */
     int space_first_only; /* ... only at the very beginning                            */
+    int space_lines;      /* RANK_BPE: ... and at the beginning of every line           */
     int escape_spaces;    /* RANK_BPE: a space is written U+2581 (SPM always does)     */
     int strip_start;      /* decoding drops: 0 nothing, 1 one leading space, 2 every leading space
                              of the first token. gw_vocab_check settles it for SPM     */

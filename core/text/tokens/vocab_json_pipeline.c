@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "core/text/tokens/known.h"
 #include "core/text/tokens/normalize.h"
-#include "core/text/tokens/pretokenize.h"
 
 static gw_status unsupported(const char *where, const char *what, const char *type) {
     return gw_fail(GW_E_UNSUPPORTED, where, "%s \"%.40s\" of tokenizer.json is not supported", what,
@@ -218,6 +218,10 @@ static gw_status read_cut(const char *where, const json_t *step, const char *typ
         gw_split_rule rule = GW_SPLIT_ISOLATED;
         GW_TRY(read_rule(where, step, &rule));
         add_split(v, "[\\p{P}$+<=>^`|~]", rule, 0, 0);
+        return GW_OK;
+    }
+    if (strcmp(type, "Whitespace") == 0) {
+        add_split(v, GW_PATTERN_WORDS, GW_SPLIT_REMOVED, 0, 1);
         return GW_OK;
     }
     if (strcmp(type, "WhitespaceSplit") == 0) {
