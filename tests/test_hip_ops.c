@@ -162,7 +162,7 @@ static void check_table(void **state) {
     static op_bench bench;
     (void)state;
     ot_open(&bench, &gw_backend_hip, open_hip(1), OT_MAPPED);
-    ot_check_plain(&bench, case_of, EVERY, ".half");
+    ot_check_table(&bench, case_of, EVERY, ".half");
     ot_close(&bench);
 }
 
