@@ -176,6 +176,26 @@ static void goldens_on(const char *device) {
     }
 }
 
+/* Families that the shared data have no checkpoint of. */
+static void test_families(void **state) {
+    (void)state;
+    static const char *const names[] = {
+        "afmoe",        "arcee",           "baichuan",     "command-r",   "command-r-plus",
+        "dots1",        "ernie4_5",        "ernie4_5-moe", "exaone-moe",  "exaone4",
+        "exaone4-full", "falcon-one-norm", "glm",          "glm4moe-air", "glm4moe-groups",
+        "gptj",         "gptneox-serial",  "granite",      "granitemoe",  "hunyuan-moe",
+        "hy_v3",        "internlm2",       "minimax-m2",   "mpt",         "muse-glimmer",
+        "olmo2",        "olmoe",           "orion",        "phi2",        "phi3-window",
+        "seed_oss",     "smollm3-window",  "solar_open",   "stablelm",    "stablelm-parallel",
+        "starcoder2",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char folder[80];
+        snprintf(folder, sizeof folder, "tests/data/goldens-families/%s", names[i]);
+        check_golden(folder, "cpu", CLOSE_ENOUGH);
+    }
+}
+
 /* Prompts longer than the original context, under every rope scaling. */
 static void rope_on(const char *device) {
     static const char *const cases[] = {"llama-yarn",   "llama-yarn-betas", "llama-yarn-mscale",
@@ -255,9 +275,10 @@ static void test_trained_cpu(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goldens_ref), cmocka_unit_test(test_goldens_cpu),
-        cmocka_unit_test(test_decoders),    cmocka_unit_test(test_spec_file),
-        cmocka_unit_test(test_rope_ref),    cmocka_unit_test(test_rope_cpu),
-        cmocka_unit_test(test_trained_ref), cmocka_unit_test(test_trained_cpu),
+        cmocka_unit_test(test_families),    cmocka_unit_test(test_decoders),
+        cmocka_unit_test(test_spec_file),   cmocka_unit_test(test_rope_ref),
+        cmocka_unit_test(test_rope_cpu),    cmocka_unit_test(test_trained_ref),
+        cmocka_unit_test(test_trained_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""Reference checkpoints of the families that have none in the shared data, for tests/test_goldens.c.
+
+usage: family_goldens.py FOLDER [CASE ...]    (tests/data/goldens-families is what it made)
+
+Needs transformers, torch and safetensors from PyPI; the versions that made the folder stand in its
+README.md. Any other recent ones give the same within rounding.
+
+Writes one Hugging Face folder per case: a tiny random model in BF16 and golden.safetensors with
+input_ids [T], logits [T, v] of the whole prompt and greedy_ids [T + 24], which the reference makes
+from that folder in float32. Every weight and every stored buffer is random, so that one left out
+shows. Windows are shorter than the prompt; patterns of layers turn over inside the model. Three
+families have no class in the reference: their folders are another one's, with the tensors renamed
+and joined as the family has them.
+"""
+import json
+import pathlib
+import shutil
+import sys
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+PROMPT, MORE, VOCAB, WIDTH = 16, 24, 96, 32
+
+
+def shape(**more):
+    return {"vocab_size": VOCAB, "hidden_size": WIDTH, "intermediate_size": 48,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2,
+            "pad_token_id": 0, **more}
+
+
+OLD = {"vocab_size": VOCAB, "n_positions": 64, "n_embd": WIDTH, "n_layer": 2, "n_head": 4,
+       "rotary_dim": 4, "bos_token_id": 1, "eos_token_id": 2}
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 16}
+GRANITE = {"embedding_multiplier": 12.0, "logits_scaling": 3.0, "residual_multiplier": 0.22,
+           "attention_multiplier": 0.1}
+
+# name: (model type, configuration)
+CASES = {
+    "afmoe": ("afmoe", shape(num_hidden_layers=4, head_dim=8, num_dense_layers=1, num_experts=4,
+                             num_shared_experts=2, route_scale=1.7, sliding_window=5,
+                             mup_enabled=True, **EXPERTS)),
+    "arcee": ("arcee", shape()),
+    "command-r": ("cohere", shape()),
+    "command-r-plus": ("cohere", shape(use_qk_norm=True)),
+    "dots1": ("dots1", shape(num_hidden_layers=3, n_shared_experts=2, n_routed_experts=6,
+                             first_k_dense_replace=1, norm_topk_prob=True, sliding_window=5,
+                             routed_scaling_factor=2.5, max_window_layers=2, **EXPERTS)),
+    "ernie4_5": ("ernie4_5", shape(head_dim=16)),
+    "ernie4_5-moe": ("ernie4_5_moe", shape(num_hidden_layers=3, moe_intermediate_size=16, moe_k=2,
+                                           moe_num_experts=4, moe_num_shared_experts=2)),
+    "exaone4": ("exaone4", shape(num_hidden_layers=4, sliding_window=5)),
+    "exaone4-full": ("exaone4", shape(sliding_window=None, layer_types=["full_attention"] * 2)),
+    "exaone-moe": ("exaone_moe", shape(num_hidden_layers=4, head_dim=8, sliding_window=5,
+                                       num_experts=6, **EXPERTS)),
+    "falcon-one-norm": ("falcon", {"vocab_size": VOCAB, "hidden_size": WIDTH, "alibi": False,
+                                   "num_hidden_layers": 2, "num_attention_heads": 4,
+                                   "num_kv_heads": 2, "new_decoder_architecture": True,
+                                   "num_ln_in_parallel_attn": 1, "bias": False,
+                                   "max_position_embeddings": 64}),
+    "glm": ("glm", shape(head_dim=8)),
+    "glm4moe-air": ("glm4_moe", shape(attention_bias=True, n_routed_experts=6, **EXPERTS)),
+    "glm4moe-groups": ("glm4_moe", shape(head_dim=16, attention_bias=True, use_qk_norm=True,
+                                         n_routed_experts=6, n_group=2, topk_group=1,
+                                         routed_scaling_factor=1.7, **EXPERTS)),
+    "gptj": ("gptj", OLD),
+    "gptneox-serial": ("gpt_neox", shape(use_parallel_residual=False)),
+    "granite": ("granite", shape(**GRANITE)),
+    "granitemoe": ("granitemoe", shape(num_local_experts=4, num_experts_per_tok=2,
+                                       **{**GRANITE, "intermediate_size": 16})),
+    "hunyuan-moe": ("hunyuan_v1_moe", shape(head_dim=8, num_experts=4, moe_topk=2)),
+    "hy_v3": ("hy_v3", shape(head_dim=8, num_experts=4, **EXPERTS)),
+    "minimax-m2": ("minimax_m2", shape(num_local_experts=4, num_experts_per_tok=2, head_dim=8,
+                                       rotary_dim=4)),
+    "mpt": ("mpt", {"vocab_size": VOCAB, "d_model": WIDTH, "n_heads": 4, "n_layers": 2,
+                    "max_seq_len": 64}),
+    "muse-glimmer": ("muse_glimmer", {
+        "out_hidden_size": 8, "projector_hidden_size": 8,
+        "text_config": shape(num_hidden_layers=5, head_dim=8, sliding_window=5),
+        "vision_config": {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+                          "intermediate_size": 8, "pos_emb_height": 2, "pos_emb_width": 2,
+                          "patch_size": 2, "max_position_embeddings": 4}}),
+    "olmo2": ("olmo2", shape()),
+    "olmoe": ("olmoe", shape(num_experts=4, num_experts_per_tok=2, intermediate_size=16)),
+    "phi2": ("phi", shape(num_key_value_heads=4)),
+    "phi3-window": ("phi3", shape(sliding_window=5)),
+    "seed_oss": ("seed_oss", shape(head_dim=16, attention_bias=True)),
+    "smollm3-window": ("smollm3", shape(num_hidden_layers=4, sliding_window=5,
+                                        use_sliding_window=True)),
+    "solar_open": ("solar_open", shape(head_dim=8, n_routed_experts=6, **EXPERTS)),
+    "stablelm": ("stablelm", shape(use_qkv_bias=True, partial_rotary_factor=0.5)),
+    "stablelm-parallel": ("stablelm", shape(use_parallel_residual=True, qk_layernorm=True,
+                                            partial_rotary_factor=0.5)),
+    "starcoder2": ("starcoder2", shape(sliding_window=5)),
+    "baichuan": ("llama", shape(num_key_value_heads=4)),
+    "internlm2": ("llama", shape()),
+    "orion": ("stablelm", shape(partial_rotary_factor=1.0)),
+}
+
+
+def randomize(model):
+    """Layers that matter, norms around 1, everything exact in BF16."""
+    random = torch.Generator().manual_seed(7)
+    for name, p in [*model.named_parameters(), *model.named_buffers()]:
+        if not p.is_floating_point() or "inv_freq" in name or "embed_positions" in name:
+            continue
+        x = torch.randn(p.shape, generator=random)
+        owner = type(model.get_submodule(name.rpartition(".")[0])).__name__
+        if "norm" in name or "ln_" in name:
+            plain = name.endswith("weight") and "Centered" not in owner
+            x = 0.2 * x + (1.0 if plain else 0.0)
+        elif p.dim() >= 2:
+            x = x * (0.7 if "embed" in name or "wte" in name else 1.2 / p.shape[-1] ** 0.5)
+        else:
+            x = 0.1 * x
+        p.data.copy_(x.to(torch.bfloat16))
+
+
+def renamed(tensors, names):
+    out = {}
+    for name, x in tensors.items():
+        for old, new in names.items():
+            name = name.replace(old, new)
+        out[name] = x
+    return out
+
+
+def joined(tensors, join, to):
+    """q, k and v of every layer in one matrix."""
+    out = dict(tensors)
+    for name in tensors:
+        if name.endswith("q_proj.weight"):
+            parts = [out.pop(name.replace("q_proj", f"{x}_proj")) for x in "qkv"]
+            out[name.replace("q_proj", to)] = join(parts).contiguous()
+    return out
+
+
+def by_kv_head(parts):
+    return torch.cat([x.reshape(2, -1, 8, WIDTH) for x in parts], 1).reshape(-1, WIDTH)
+
+
+def reshape_baichuan(tensors, config):
+    config.pop("head_dim", None)
+    return "BaichuanForCausalLM", joined(tensors, torch.cat, "W_pack")
+
+
+def reshape_internlm2(tensors, config):
+    config.pop("head_dim", None)
+    config["rope_scaling"] = {"type": "dynamic", "factor": 2.0}
+    config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
+    return "InternLM2ForCausalLM", renamed(joined(tensors, by_kv_head, "wqkv"), {
+        "input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm",
+        "mlp.gate_proj": "feed_forward.w1", "mlp.up_proj": "feed_forward.w3",
+        "mlp.down_proj": "feed_forward.w2", "self_attn.o_proj": "attention.wo",
+        "self_attn.wqkv": "attention.wqkv", "embed_tokens": "tok_embeddings",
+        "lm_head": "output"})
+
+
+def reshape_orion(tensors, config):
+    config["rms_norm_eps"] = config.pop("layer_norm_eps")
+    return "OrionForCausalLM", tensors
+
+
+RESHAPE = {"baichuan": reshape_baichuan, "internlm2": reshape_internlm2, "orion": reshape_orion}
+
+
+def reshape(name, folder):
+    config = json.loads((folder / "config.json").read_text())
+    family, tensors = RESHAPE[name](load_file(folder / "model.safetensors"), config)
+    config["architectures"] = [family]
+    config.pop("model_type")
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def write_model(name, folder):
+    kind, numbers = CASES[name]
+    config = transformers.AutoConfig.for_model(kind, **numbers)
+    family = getattr(transformers, transformers.models.auto.modeling_auto
+                     .MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind, "") or
+                     "MuseGlimmerForConditionalGeneration")
+    model = family(config).eval()
+    randomize(model)
+    model.tie_weights()
+    model.to(torch.bfloat16).save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    return family
+
+
+def run(model, seed):
+    """A prompt, its logits and greedy ids; the least margin of those, in spreads of the logits."""
+    ids = torch.randint(3, VOCAB, (1, PROMPT), generator=torch.Generator().manual_seed(seed))
+    margin = float("inf")
+    with torch.no_grad():
+        logits = model(ids, use_cache=False).logits[0]
+        for _ in range(MORE):
+            best = model(ids, use_cache=False).logits[0, -1].topk(2)
+            margin = min(margin, float((best.values[0] - best.values[1]) / logits.std()))
+            ids = torch.cat([ids, best.indices[:1][None]], 1)
+    return {"input_ids": ids[0, :PROMPT].clone(), "logits": logits.contiguous(),
+            "greedy_ids": ids[0].clone()}, margin
+
+
+def make(name, root):
+    folder = root / name
+    shutil.rmtree(folder, ignore_errors=True)
+    family = write_model(name, folder)
+    model = family.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    seed, margin = 0, 0.0
+    while margin < 2e-3:  # no near ties
+        seed += 1
+        golden, margin = run(model, seed)
+    if name in RESHAPE:
+        reshape(name, folder)
+    save_file(golden, folder / "golden.safetensors", metadata={"format": "pt"})
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    print(f"{name}: prompt {seed}, least margin of a greedy token {margin:.4f}", flush=True)
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    root = pathlib.Path(sys.argv[1])
+    root.mkdir(parents=True, exist_ok=True)
+    for name in sys.argv[2:] or CASES:
+        make(name, root)
+
+
+if __name__ == "__main__":
+    main()
