@@ -343,9 +343,69 @@ static gw_status open_compiler(compiler *c) {
                : no_memory(c);
 }
 
+static void close_compiler(compiler *c) {
+    gw_program_free(c->p);
+    free(c->reached);
+    free(c->queue);
+    free(c->use_first);
+    free(c->uses);
+    free(c->missing);
+}
+
+/* Optional items that no text can end are never there; alternatives with others go. */
+static void drop_endless(compiler *c, const uint8_t *ends) {
+    gw_source *s = c->s;
+    for (uint32_t q = 0; q < c->n_queue; q++) {
+        gw_source_rule *rule = &s->rules[c->queue[q]];
+        uint32_t a = rule->first, kept = GW_NONE;
+        rule->first = GW_NONE;
+        for (; a != GW_NONE; a = s->alts[a].next) {
+            int goes = 0;
+            EACH_ITEM(c, a, i) {
+                gw_source_item *x = &s->items[i];
+                int endless = x->is_rule && !ends[x->arg];
+                goes |= endless && x->min > 0;
+                x->max = endless && x->min == 0 ? 0 : x->max;
+            }
+            if (!goes && kept == GW_NONE) {
+                rule->first = kept = a;
+            } else if (!goes) {
+                s->alts[kept].next = a;
+                kept = a;
+            }
+        }
+        if (kept != GW_NONE) {
+            s->alts[kept].next = GW_NONE;
+        }
+        rule->last = kept;
+    }
+}
+
+gw_status gw_source_prune(gw_source *s, uint32_t root, int *whole) {
+    compiler c = {.s = s, .root = root};
+    uint8_t *ends = calloc(s->n_rules + 1, 1);
+    uint32_t *stack = calloc(s->n_rules + 1, sizeof *stack);
+    gw_status status = ends != NULL && stack != NULL ? GW_OK : no_memory(&c);
+    GW_TRY_DONE(status);
+    GW_TRY_DONE(open_compiler(&c));
+    reach(&c);
+    GW_TRY_DONE(list_uses(&c));
+    inherit(&c, 1, ends, stack);
+    *whole = ends[root];
+    if (*whole) {
+        drop_endless(&c, ends);
+    }
+done:
+    close_compiler(&c);
+    free(ends);
+    free(stack);
+    return status;
+}
+
 gw_status gw_source_compile(gw_source *s, uint32_t root, gw_program **out) {
     compiler c = {.s = s, .root = root};
     gw_status status;
+    GW_TRY(gw_source_shorten(s));
     GW_TRY_DONE(open_compiler(&c));
     reach(&c);
     GW_TRY_DONE(list_uses(&c));
@@ -355,12 +415,7 @@ gw_status gw_source_compile(gw_source *s, uint32_t root, gw_program **out) {
     *out = c.p;
     c.p = NULL;
 done:
-    gw_program_free(c.p);
-    free(c.reached);
-    free(c.queue);
-    free(c.use_first);
-    free(c.uses);
-    free(c.missing);
+    close_compiler(&c);
     return status;
 }
 

@@ -250,3 +250,89 @@ gw_status gw_source_class(gw_source *s, uint32_t owner, const gw_code_range *ran
     out->arg = w.rule;
     return GW_OK;
 }
+
+/* ---- long repetitions ------------------------------------------------------------------------ */
+
+enum { RUN = 256, LONG = 1024 };
+
+typedef struct runs { /* rules of RUN times the same thing */
+    gw_source *s;
+    gw_map *known;
+} runs;
+
+static gw_status add_run(runs *r, uint32_t owner, const gw_source_item *x, uint32_t *rule) {
+    uint32_t key[2] = {x->is_rule, x->arg}, alt, tail;
+    size_t known;
+    if (gw_map_find(r->known, key, sizeof key, &known)) {
+        *rule = (uint32_t)known;
+        return GW_OK;
+    }
+    char *copy = gw_arena_copy(r->s->arena, key, sizeof key);
+    gw_source_item item = {.is_rule = x->is_rule, .arg = x->arg, .min = RUN, .max = RUN};
+    GW_TRY(gw_source_add_rule(r->s, owner, rule));
+    GW_TRY(gw_source_add_alt(r->s, *rule, &alt));
+    GW_TRY(gw_source_add_item(r->s, alt, GW_NONE, item, &tail));
+    return copy == NULL || gw_map_add(r->known, copy, sizeof key, *rule, NULL) == GW_MAP_NOMEM
+               ? gw_fail(GW_E_NOMEM, r->s->where, "no memory")
+               : GW_OK;
+}
+
+/* min + s + RUN q times: min (runs, then single ones), and then at most s; or s, up to q - 1 runs
+ * and up to RUN single ones. */
+static gw_status shorten(runs *r, uint32_t owner, uint32_t at) {
+    gw_source *s = r->s;
+    gw_source_item x = s->items[at];
+    uint32_t run, rule, alt, tail = GW_NONE;
+    uint32_t more = x.max == GW_NONE ? 0 : x.max - x.min, left = more % RUN, q = more / RUN;
+    gw_source_item one = {.is_rule = x.is_rule, .arg = x.arg};
+    GW_TRY(add_run(r, owner, &x, &run));
+    gw_source_item many = {.is_rule = 1, .arg = run};
+    GW_TRY(gw_source_add_rule(s, owner, &rule));
+    for (int side = 0; side < 2; side++) {
+        const uint32_t parts[2][2] = {{0, left}, {left, left}};
+        GW_TRY(gw_source_add_alt(s, rule, &alt));
+        many.min = many.max = x.min / RUN;
+        GW_TRY(gw_source_add_item(s, alt, GW_NONE, many, &tail));
+        one.min = one.max = x.min % RUN;
+        if (x.max == GW_NONE) {
+            one.max = GW_NONE;
+            GW_TRY(gw_source_add_item(s, alt, tail, one, &tail));
+            break;
+        }
+        GW_TRY(gw_source_add_item(s, alt, tail, one, &tail));
+        one.min = parts[side][0];
+        one.max = parts[side][1];
+        GW_TRY(gw_source_add_item(s, alt, tail, one, &tail));
+        if (side == 1) {
+            many.min = one.min = 0;
+            many.max = q - 1;
+            one.max = RUN;
+            GW_TRY(gw_source_add_item(s, alt, tail, many, &tail));
+            GW_TRY(gw_source_add_item(s, alt, tail, one, &tail));
+        }
+        if (q == 0) {
+            break;
+        }
+    }
+    gw_source_item *item = &s->items[at];
+    item->is_rule = 1;
+    item->arg = rule;
+    item->min = item->max = 1;
+    return GW_OK;
+}
+
+gw_status gw_source_shorten(gw_source *s) {
+    runs r = {.s = s, .known = gw_map_new()};
+    gw_status status = r.known != NULL ? GW_OK : gw_fail(GW_E_NOMEM, s->where, "no memory");
+    size_t n = s->n_alts;
+    for (uint32_t a = 0; a < n && status == GW_OK; a++) {
+        for (uint32_t i = s->alts[a].first; i != GW_NONE && status == GW_OK; i = s->items[i].next) {
+            const gw_source_item *x = &s->items[i];
+            if (x->min > LONG || (x->max != GW_NONE && x->max > LONG)) {
+                status = shorten(&r, s->alts[a].rule, i);
+            }
+        }
+    }
+    gw_map_free(r.known);
+    return status;
+}

@@ -66,6 +66,13 @@ gw_status gw_source_class(gw_source *s, uint32_t owner, const gw_code_range *ran
 /* GBNF into rules; *root. */
 gw_status gw_source_read(gw_source *s, const char *text, size_t n, uint32_t *root);
 
+/* Long repetitions by way of rules for a run of the same thing: {0,65536} takes a thousand steps.
+ */
+gw_status gw_source_shorten(gw_source *s);
+
+/* Without alternatives that no text can end; *whole 0: root itself is one, and nothing changed. */
+gw_status gw_source_prune(gw_source *s, uint32_t root, int *whole);
+
 /* Rules into a program: what is reachable from root, checked. */
 gw_status gw_source_compile(gw_source *s, uint32_t root, gw_program **out);
 
