@@ -115,7 +115,20 @@ static int open_stop(app_generator *g, const gw_chat *chat) {
     return status == GW_OK ? APP_OK : app_fail(status);
 }
 
-/* Rules have "::=" in them, and a schema begins with a brace: no name of a file does. */
+/* Is it the text itself, not the name of a file? A schema begins with a brace, or is true or false;
+ * rules have "::=" in them. */
+static int is_grammar_text(const char *given, int schema) {
+    if (!schema) {
+        return strstr(given, "::=") != NULL;
+    }
+    given += strncmp(given, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0; /* a byte order mark */
+    const char *at = given + strspn(given, " \t\r\n");
+    size_t word = strcspn(at, " \t\r\n");
+    int whole = at[word + strspn(at + word, " \t\r\n")] == '\0';
+    return *at == '{' || (whole && ((word == 4 && strncmp(at, "true", 4) == 0) ||
+                                    (word == 5 && strncmp(at, "false", 5) == 0)));
+}
+
 static int open_grammar(app_generator *g, const gw_chat *chat) {
     const app_options *o = g->o;
     int schema = o->json_schema != NULL;
@@ -128,7 +141,7 @@ static int open_grammar(app_generator *g, const gw_chat *chat) {
         return APP_USAGE;
     }
     app_text text = {0};
-    int is_text = schema ? given[strspn(given, " \t\r\n")] == '{' : strstr(given, "::=") != NULL;
+    int is_text = is_grammar_text(given, schema);
     if (!is_text) {
         int code = app_read_file(given, &text);
         if (code != APP_OK) {

@@ -107,6 +107,67 @@ def test_schema_as_text():
     assert json.loads(text) == {"a": [1, None]}
 
 
+@pytest.mark.parametrize("text", ("true", " {}", "true\n"))
+def test_any_value(text):
+    write("--json-schema", text, "--temp", "0", n=4)
+
+
+def test_schema_file_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "schema.json"
+    path.write_bytes(b"\xef\xbb\xbf" + b'{"enum": ["x", 0.10]}')
+    text, _ = write("--json-schema", path)
+    assert text in ('"x"\n', "0.10\n")
+
+
+def member(name, **schema):
+    return {"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": False}
+
+
+# What people's schemas have, several keywords of a kind in each; texts of them end.
+KINDS = {
+    "bounds": member("n", type="number", exclusiveMinimum=-0.75, maximum=1.25),
+    "large bounds": member("n", type="integer", minimum=18446744073709551600, maximum=18446744073709551615),
+    "multiples": {"allOf": [{"type": "integer", "multipleOf": 4}, {"multipleOf": 6}], "minimum": 1, "maximum": 500},
+    "machine integers": member("n", type="integer", format="int16"),
+    "values": member("v", enum=[0.1, 2.50, 10**25, None, {"k": [1.0]}]),
+    "addresses": {"type": "array", "maxItems": 7, "minItems": 7, "prefixItems": [
+        {"format": f} for f in ("email", "hostname", "ipv4", "ipv6", "uri", "uri-reference", "json-pointer")]},
+    "times": {"type": "array", "minItems": 3, "maxItems": 3, "items": {"type": "string"}, "prefixItems": [
+        {"format": f} for f in ("date", "duration", "date-time")]},
+    "pattern and length": member("s", type="string", pattern="[A-Z].*[0-9]$", minLength=3, maxLength=12),
+    "looks ahead": member("s", type="string", pattern="^(?=.*[0-9])(?!.*aa)[a-z0-9]{4,8}$"),
+    "patterns of names": {"type": "object", "patternProperties": {"^n_": {"type": "integer", "maximum": 9}},
+                          "additionalProperties": {"type": "boolean"}, "propertyNames": {"maxLength": 6},
+                          "maxProperties": 3, "minProperties": 2},
+    "names": {"type": "object", "propertyNames": {"pattern": "^[a-z]{3,5}$"}, "minProperties": 1, "maxProperties": 2,
+              "additionalProperties": {"type": "null"}},
+    "no element twice": {"type": "array", "items": {"enum": list("abcdefgh")}, "uniqueItems": True, "minItems": 4},
+    "contains": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 20}, "contains": {"const": 7},
+                 "maxItems": 4},
+    "if": {"type": "object", "properties": {"kind": {"enum": ["cat", "car"]}, "legs": {"type": "integer"}},
+           "required": ["kind", "legs"], "additionalProperties": False,
+           "if": {"properties": {"kind": {"const": "cat"}}}, "then": {"properties": {"legs": {"const": 4}}},
+           "else": {"properties": {"legs": {"maximum": 0, "minimum": -5}}}},
+    "one of": {"oneOf": [{"type": "integer", "multipleOf": 3, "minimum": 0, "maximum": 60},
+                         {"type": "integer", "minimum": 50, "maximum": 90}]},
+    "not": {"not": {"type": ["object", "array", "string"]}, "maximum": 100},
+    "nullable": member("pet", anyOf=[member("type", const="dog"), {"type": "null"}], discriminator={"propertyName": "type"}),
+    "depends": {"type": "object", "properties": {"card": {"type": "integer", "minimum": 1, "maximum": 9},
+                                                 "code": {"type": "integer", "minimum": 100, "maximum": 999}},
+                "dependentRequired": {"card": ["code"]}, "minProperties": 1, "additionalProperties": False},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_of_schemas(kind):
+    jsonschema = pytest.importorskip("jsonschema", reason="no python3-jsonschema")
+    judge = jsonschema.Draft202012Validator(KINDS[kind], format_checker=jsonschema.draft202012_format_checker)
+    for seed in SEEDS[:2]:
+        text, ended = write("--json-schema", json.dumps(KINDS[kind]), *WILD, "--seed", seed)
+        assert ended == "end of text", text
+        judge.validate(json.loads(text))
+
+
 # ---- with everything else --------------------------------------------------------------------------
 
 COMBINED = {
@@ -167,8 +228,10 @@ def refused(*args):
 
 def test_errors(tmp_path):
     assert "line 1 column 10: there is no rule 'x'" in refused("--grammar", "root ::= x")
-    assert "at #/properties/a: \"not\" is not supported" in refused(
-        "--json-schema", '{"properties": {"a": {"not": {}}}}')
+    assert "at #/properties/a: \"$dynamicRef\" is not supported" in refused(
+        "--json-schema", '{"properties": {"a": {"$dynamicRef": "#x"}}}')
+    assert "at #/allOf/0: no value is possible: it is false" in refused("--json-schema", '{"allOf": [false]}')
+    assert "at #: no value is possible: it is false" in refused("--json-schema", " false ")
     assert "cannot open" in refused("--grammar", tmp_path / "none.gbnf")
     assert "cannot open" in refused("--json-schema", tmp_path / "none.json")
     assert "exclude each other" in refused("--grammar", 'root ::= "a"', "--json-schema", "{}")
@@ -177,4 +240,4 @@ def test_errors(tmp_path):
 def test_nothing_left():
     """What the grammar allows is forbidden: an error that says so, and no text."""
     bans = [x for i in range(4096) for x in ("-l", f"{i}=-inf")]
-    assert "grammar: numeric: it allows" in refused("--grammar", 'root ::= "ab"', *bans)
+    assert "the grammar: it allows" in refused("--grammar", 'root ::= "ab"', *bans)

@@ -53,6 +53,10 @@ gw_status gw_json_parse_nul(const char *where, const void *text, size_t n, json_
     return parse(where, text, n, JSON_ALLOW_NUL, out);
 }
 
+gw_status gw_json_parse_reals(const char *where, const void *text, size_t n, json_t **out) {
+    return parse(where, text, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL | JSON_DECODE_ANY, out);
+}
+
 /* ---- settings ------------------------------------------------------------------------------- */
 
 static int is_digit(char c) { return c >= '0' && c <= '9'; }

@@ -18,6 +18,9 @@ gw_status gw_json_parse(const char *where, const void *text, size_t n, json_t **
  * json_string_length. */
 gw_status gw_json_parse_nul(const char *where, const void *text, size_t n, json_t **out);
 
+/* The same, of any value, with every number as a real: none is too large an integer. */
+gw_status gw_json_parse_reals(const char *where, const void *text, size_t n, json_t **out);
+
 /* The same for the settings of a model, in which Python writes integers of any size (1e30 as "no
  * limit"): an integer beyond 64 bits is a real number, which no getter of integers takes. */
 gw_status gw_json_parse_settings(const char *where, const void *text, size_t n, json_t **out);

@@ -7,13 +7,12 @@
  */
 #include "core/text/grammar/json_schema.h"
 
-#include <math.h>
 #include <stdio.h>
 
 #include "core/text/grammar/grammar_source.h"
 #include "core/text/grammar/json_schema_parts.h"
 
-enum { PARTS_MAX = 20000, FLAT_DEPTH = 32, FLATTENED_MAX = 100000, REFERENCE_MAX = 1023 };
+enum { PARTS_MAX = 20000 };
 
 #define PUT(...) GW_TRY(gw_schema_put(&w->out, __VA_ARGS__))
 
@@ -39,7 +38,7 @@ static const char standard[] =
 
 gw_status gw_schema_no_memory(void) { return gw_fail(GW_E_NOMEM, GW_SCHEMA, "no memory"); }
 
-static gw_status refuse(const gw_schema_part *p, const char *key) {
+gw_status gw_schema_refuse(const gw_schema_part *p, const char *key) {
     return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA, "at %s: \"%.60s\" is not supported", p->where, key);
 }
 
@@ -47,8 +46,16 @@ gw_status gw_schema_wrong(const gw_schema_part *p, const char *key, const char *
     return gw_fail(GW_E_TYPE, GW_SCHEMA, "at %s: \"%.60s\" must be %s", p->where, key, want);
 }
 
-gw_status gw_schema_contradiction(const gw_schema_part *p, const char *what) {
-    return gw_fail(GW_E_METADATA, GW_SCHEMA, "at %s: no value is possible: %s", p->where, what);
+gw_status gw_schema_contradiction(gw_schema_work *w, const char *where, const char *what) {
+    gw_status status =
+        gw_fail(GW_E_METADATA, GW_SCHEMA, "at %s: no value is possible: %s", where, what);
+    w->contradicted = 1;
+    if (w->contradiction == NULL) {
+        char text[300];
+        int n = snprintf(text, sizeof text, "at %s: no value is possible: %s", where, what);
+        w->contradiction = gw_arena_copy(w->arena, text, (size_t)(n < 299 ? n : 299));
+    }
+    return status;
 }
 
 /* where/key/name as a JSON pointer (RFC 6901), cut where it gets too long for a message. */
@@ -98,205 +105,66 @@ gw_status gw_schema_rule(gw_schema_work *w, json_t *schema, const char *where, s
     return GW_OK;
 }
 
-static gw_status keep(gw_schema_work *w, json_t *schema) { /* takes the reference */
-    return json_array_append_new(w->made, schema) == 0 ? GW_OK : gw_schema_no_memory();
-}
-
-static int has_nul(const json_t *text) {
-    return json_is_string(text) && strlen(json_string_value(text)) != json_string_length(text);
-}
-
-/* A character 0 has a meaning in a value and in a pattern; no name of anything has one. */
-static gw_status check_names(const gw_schema_part *p) {
-    static const char *const keys[] = {"$ref", "type", "format", "required"};
-    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
-        const json_t *value = json_object_get(p->schema, keys[k]);
-        int found = has_nul(value);
-        for (size_t i = 0; i < json_array_size(value); i++) {
-            found |= has_nul(json_array_get(value, i));
-        }
-        if (found) {
-            return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA, "at %s: \"%s\": \\u0000 is not supported",
-                           p->where, keys[k]);
-        }
-    }
-    return GW_OK;
-}
-
-/* ---- references ------------------------------------------------------------------------------ */
-
-static int hex_digit(int c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
-/* One step of a pointer, unescaped ("~1", "%20") into name [as long as at]. For "%00" it gets a
- * byte that no name of a member has. */
-static const char *take_step(const char *at, char *name) {
-    size_t n = 0;
-    for (; *at != '\0' && *at != '/'; at++) {
-        int high = *at == '%' ? hex_digit(at[1]) : -1;
-        int low = high >= 0 ? hex_digit(at[2]) : -1;
-        if (*at == '~' && (at[1] == '0' || at[1] == '1')) {
-            name[n++] = *++at == '0' ? '~' : '/';
-        } else if (low >= 0) {
-            name[n++] = (char)(high + low > 0 ? high << 4 | low : 0xFF);
-            at += 2;
-        } else {
-            name[n++] = *at;
-        }
-    }
-    name[n] = '\0';
-    return at;
-}
-
-static gw_status find_target(gw_schema_work *w, const gw_schema_part *p, json_t **target) {
-    const char *ref = json_string_value(json_object_get(p->schema, "$ref"));
-    json_t *at = w->root;
-    if (ref == NULL) {
-        return gw_schema_wrong(p, "$ref", "a text");
-    }
-    if (ref[0] != '#' || (ref[1] != '\0' && ref[1] != '/')) {
-        return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,
-                       "at %s: \"$ref\": '%.60s' is no JSON pointer into this schema (#/...)",
-                       p->where, ref);
-    }
-    if (strlen(ref) > REFERENCE_MAX) {
-        return gw_fail(GW_E_LIMIT, GW_SCHEMA, "at %s: \"$ref\" has more than %d bytes", p->where,
-                       REFERENCE_MAX);
-    }
-    for (const char *step = ref + 1; *step == '/' && at != NULL;) {
-        char name[REFERENCE_MAX + 1], *end = name;
-        step = take_step(step + 1, name);
-        long index = json_is_array(at) ? strtol(name, &end, 10) : -1;
-        at = json_is_object(at)                          ? json_object_get(at, name)
-             : end != name && *end == '\0' && index >= 0 ? json_array_get(at, (size_t)index)
-                                                         : NULL;
-    }
-    if (!json_is_object(at) && !json_is_boolean(at)) {
-        return gw_fail(GW_E_METADATA, GW_SCHEMA, "at %s: \"$ref\": there is no schema at '%.60s'",
-                       p->where, ref);
-    }
-    *target = at;
-    return GW_OK;
-}
-
-/* A new schema that says the same without $ref and allOf at its top. It calls itself at most
- * FLAT_DEPTH times. */
-static gw_status flatten(gw_schema_work *w, const gw_schema_part *p, int depth, json_t **out) {
-    json_t *flat = NULL, *list, *other;
-    size_t i;
-    gw_status status = GW_OK;
-    w->flattened += 1 + json_object_size(p->schema);
-    if (depth == FLAT_DEPTH || w->flattened > FLATTENED_MAX) {
-        return gw_fail(GW_E_METADATA, GW_SCHEMA,
-                       "at %s: it refers to itself with nothing in between, or too many schemas "
-                       "hold at once",
-                       p->where);
-    }
-    if (json_is_false(p->schema)) {
-        return gw_schema_contradiction(p, "it is false");
-    }
-    GW_TRY(check_names(p));
-    flat = json_is_object(p->schema) ? json_copy(p->schema) : json_object();
-    if (flat == NULL) {
-        return gw_schema_no_memory();
-    }
-    json_object_del(flat, "$ref");
-    json_object_del(flat, "allOf");
-    if (json_object_get(p->schema, "$ref") != NULL) {
-        gw_schema_part target = *p;
-        GW_TRY_DONE(find_target(w, p, &target.schema));
-        GW_TRY_DONE(flatten(w, &target, depth + 1, &other));
-        status = gw_schema_merge(flat, other, p->where);
-        json_decref(other);
-        GW_TRY_DONE(status);
-    }
-    list = json_object_get(p->schema, "allOf");
-    if (list != NULL && json_array_size(list) == 0) {
-        GW_TRY_DONE(gw_schema_wrong(p, "allOf", "a list of schemas"));
-    }
-    for (i = 0; i < json_array_size(list); i++) {
-        char number[24];
-        snprintf(number, sizeof number, "%zu", i);
-        gw_schema_part one = {json_array_get(list, i),
-                              gw_schema_beneath(w, p->where, "allOf", number)};
-        if (!json_is_object(one.schema) && !json_is_boolean(one.schema)) {
-            GW_TRY_DONE(gw_schema_wrong(p, "allOf", "a list of schemas"));
-        }
-        GW_TRY_DONE(flatten(w, &one, depth + 1, &other));
-        status = gw_schema_merge(flat, other, one.where);
-        json_decref(other);
-        GW_TRY_DONE(status);
-    }
-    *out = flat;
-    return GW_OK;
-done:
-    json_decref(flat);
-    return status;
+gw_status gw_schema_keep(gw_schema_work *w, json_t *schema) {
+    return schema != NULL && json_array_append_new(w->made, schema) == 0 ? GW_OK
+                                                                         : gw_schema_no_memory();
 }
 
 /* ---- what a schema says ---------------------------------------------------------------------- */
 
-static const char *const type_names[] = {"object", "array",   "string", "integer",
-                                         "number", "boolean", "null"};
-enum { OBJECT, ARRAY, STRING, INTEGER, NUMBER, BOOLEAN, NULLS, TYPES };
-
 static const struct {
     const char *key;
-    int type; /* that it says something about; TYPES: about any */
+    int type; /* that it says something about */
 } keywords[] = {
-    {"type", TYPES},
-    {"enum", TYPES},
-    {"const", TYPES},
-    {"$ref", TYPES},
-    {"allOf", TYPES},
-    {"anyOf", TYPES},
-    {"oneOf", TYPES},
-    {"properties", OBJECT},
-    {"required", OBJECT},
-    {"additionalProperties", OBJECT},
-    {"items", ARRAY},
-    {"prefixItems", ARRAY},
-    {"minItems", ARRAY},
-    {"maxItems", ARRAY},
-    {"minLength", STRING},
-    {"maxLength", STRING},
-    {"pattern", STRING},
-    {"format", STRING},
-    {"minimum", INTEGER},
-    {"maximum", INTEGER},
-    {"exclusiveMinimum", INTEGER},
-    {"exclusiveMaximum", INTEGER},
+    {"properties", GW_OBJECT},
+    {"required", GW_OBJECT},
+    {"additionalProperties", GW_OBJECT},
+    {"patternProperties", GW_OBJECT},
+    {"propertyNames", GW_OBJECT},
+    {"minProperties", GW_OBJECT},
+    {"maxProperties", GW_OBJECT},
+    {"unevaluatedProperties", GW_OBJECT},
+    {"items", GW_ARRAY},
+    {"prefixItems", GW_ARRAY},
+    {"minItems", GW_ARRAY},
+    {"maxItems", GW_ARRAY},
+    {"uniqueItems", GW_ARRAY},
+    {"contains", GW_ARRAY},
+    {"unevaluatedItems", GW_ARRAY},
+    {"minLength", GW_STRING},
+    {"maxLength", GW_STRING},
+    {"pattern", GW_STRING},
+    {"format", GW_STRING},
+    {"minimum", GW_NUMBER},
+    {"maximum", GW_NUMBER},
+    {"exclusiveMinimum", GW_NUMBER},
+    {"exclusiveMaximum", GW_NUMBER},
+    {"multipleOf", GW_NUMBER},
 };
 
-/* Bits of the types that keywords speak of; unknown ones are refused. */
-static gw_status check_keys(const gw_schema_part *p, unsigned *spoken) {
-    const char *key;
-    json_t *value;
+/* Bits of the types that keywords speak of; ways to other files are refused. */
+static gw_status find_spoken(const gw_schema_part *p, unsigned *spoken) {
+    static const char *const elsewhere[] = {"$dynamicRef", "$recursiveRef"};
     *spoken = 0;
-    json_object_foreach(p->schema, key, value) {
-        size_t row = 0, rows = sizeof keywords / sizeof keywords[0];
-        while (row < rows && strcmp(keywords[row].key, key) != 0) {
-            row++;
+    for (size_t i = 0; i < 2; i++) {
+        if (json_object_get(p->schema, elsewhere[i]) != NULL) {
+            return gw_schema_refuse(p, elsewhere[i]);
         }
-        if (row == rows) {
-            int off = json_is_false(value) && strcmp(key, "uniqueItems") == 0;
-            if (!off && !gw_schema_is_note(key)) {
-                return refuse(p, key);
-            }
-        } else if (keywords[row].type != TYPES) {
-            *spoken |= 1u << keywords[row].type;
+    }
+    for (size_t i = 0; i < sizeof keywords / sizeof keywords[0]; i++) {
+        const json_t *value = json_object_get(p->schema, keywords[i].key);
+        int format = value != NULL && strcmp(keywords[i].key, "format") == 0;
+        if (value != NULL && (!format || json_is_array(value) || !json_is_string(value) ||
+                              gw_schema_format(json_string_value(value)) != NULL)) {
+            *spoken |= 1u << keywords[i].type;
         }
     }
     return GW_OK;
 }
 
 static gw_status add_type(const gw_schema_part *p, const json_t *name, unsigned *types) {
-    for (int t = 0; t < TYPES; t++) {
-        if (json_is_string(name) && strcmp(json_string_value(name), type_names[t]) == 0) {
+    for (int t = 0; t < GW_TYPES; t++) {
+        if (json_is_string(name) && strcmp(json_string_value(name), gw_schema_types[t]) == 0) {
             *types |= 1u << t;
             return GW_OK;
         }
@@ -305,7 +173,8 @@ static gw_status add_type(const gw_schema_part *p, const json_t *name, unsigned 
                            "object, array, string, integer, number, boolean, null, or a list");
 }
 
-static gw_status get_types(const gw_schema_part *p, unsigned spoken, unsigned *types) {
+static gw_status get_types(gw_schema_work *w, const gw_schema_part *p, unsigned spoken,
+                           unsigned *types) {
     json_t *type = json_object_get(p->schema, "type"), *one;
     size_t i;
     *types = 0;
@@ -317,50 +186,99 @@ static gw_status get_types(const gw_schema_part *p, unsigned spoken, unsigned *t
         return add_type(p, type, types);
     }
     json_array_foreach(type, i, one) { GW_TRY(add_type(p, one, types)); }
-    return *types != 0 ? GW_OK : gw_schema_contradiction(p, "\"type\" is empty");
+    return *types != 0 ? GW_OK : gw_schema_contradiction(w, p->where, "\"type\" is empty");
 }
 
-static int value_has_type(const json_t *value, unsigned types) {
-    int whole = json_is_real(value) && floor(json_real_value(value)) >= json_real_value(value);
-    unsigned of = json_is_object(value)    ? 1u << OBJECT
-                  : json_is_array(value)   ? 1u << ARRAY
-                  : json_is_string(value)  ? 1u << STRING
-                  : json_is_integer(value) ? 1u << INTEGER | 1u << NUMBER
-                  : json_is_real(value)    ? 1u << NUMBER | (whole ? 1u << INTEGER : 0)
-                  : json_is_boolean(value) ? 1u << BOOLEAN
-                                           : 1u << NULLS;
-    return (of & types) != 0;
-}
-
-/* const and enum: their values as they are, those of a fitting type. */
-static gw_status put_listed(gw_schema_work *w, const gw_schema_part *p, unsigned spoken) {
-    json_t *only = json_object_get(p->schema, "const"), *list = json_object_get(p->schema, "enum");
-    json_t *type = json_object_get(p->schema, "type"), *value;
-    unsigned types = ~0u;
-    size_t i, n = 0;
-    if (spoken != 0 || (only != NULL && list != NULL)) {
-        return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,
-                       "at %s: \"%s\" together with other conditions is not supported", p->where,
-                       only != NULL ? "const" : "enum");
+/* Is a listed value valid under what stands beside the list? Members and elements are not looked
+ * into: *is -1. */
+static gw_status judge_beside(gw_schema_work *w, const gw_schema_part *p, const json_t *value,
+                              int *is) {
+    const json_t *x;
+    const char *text;
+    gw_schema_strings s;
+    for (size_t i = 0; (x = gw_schema_excluded(p, i)) != NULL && *is; i++) {
+        *is = !gw_schema_equal(w, value, x);
     }
+    if (json_is_string(value) && *is) {
+        text = json_string_value(value);
+        size_t n = json_string_length(value), count = 0;
+        GW_TRY(gw_schema_read_strings(w, p, &s));
+        for (size_t i = 0; i < n; i++) {
+            count += ((unsigned char)text[i] & 0xC0) != 0x80;
+        }
+        *is = s.limited ? gw_dfa_accepts(&s.dfa, text, n)
+                        : (int64_t)count >= s.low && (s.high < 0 || (int64_t)count <= s.high);
+    }
+    static const struct {
+        const char *key;
+        int below, above, equal;
+    } bounds[] = {{"minimum", 0, 1, 1},
+                  {"maximum", 1, 0, 1},
+                  {"exclusiveMinimum", 0, 1, 0},
+                  {"exclusiveMaximum", 1, 0, 0}};
+    for (size_t i = 0; i < 4 && json_is_number(value); i++) {
+        x = json_object_get(p->schema, bounds[i].key);
+        int c = json_is_number(x) ? gw_schema_compare(w, value, x) : 0;
+        *is &= !json_is_number(x) || (c < 0   ? bounds[i].below
+                                      : c > 0 ? bounds[i].above
+                                              : bounds[i].equal);
+    }
+    return GW_OK;
+}
+
+gw_status gw_schema_judge_listed(gw_schema_work *w, json_t *flat, const char *where,
+                                 const json_t *value, int *is) {
+    gw_schema_part p = {flat, where};
+    unsigned spoken, types = ~0u, of = gw_schema_type_of(w, value);
+    const json_t *list = json_object_get(flat, "enum"), *only = json_object_get(flat, "const");
+    GW_TRY(find_spoken(&p, &spoken));
+    if (json_object_get(flat, "type") != NULL) {
+        GW_TRY(get_types(w, &p, 0, &types));
+    }
+    *is = (of & types) != 0 && (only == NULL || gw_schema_equal(w, only, value));
+    int found = list == NULL;
+    for (size_t i = 0; i < json_array_size(list) && !found; i++) {
+        found = gw_schema_equal(w, json_array_get(list, i), value);
+    }
+    *is &= found;
+    int deep = (of & spoken & (1u << GW_OBJECT | 1u << GW_ARRAY)) != 0 ||
+               (json_is_number(value) && json_object_get(flat, "multipleOf") != NULL);
+    if (*is && deep) {
+        return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,
+                       "at %s: \"%s\" together with other conditions on the values is not "
+                       "supported",
+                       where, only != NULL ? "const" : "enum");
+    }
+    return *is ? judge_beside(w, &p, value, is) : GW_OK;
+}
+
+/* const and enum: their values as they are, those that fit what stands beside them. */
+static gw_status put_listed(gw_schema_work *w, const gw_schema_part *p) {
+    json_t *only = json_object_get(p->schema, "const"), *list = json_object_get(p->schema, "enum");
+    json_t *value;
+    size_t i, n = 0;
+    int is = 0;
     if (list != NULL && !json_is_array(list)) {
         return gw_schema_wrong(p, "enum", "a list of values");
     }
-    if (type != NULL) {
-        GW_TRY(get_types(p, 0, &types));
-    }
-    if (only != NULL && value_has_type(only, types)) {
-        n++;
-        GW_TRY(gw_schema_put_value(&w->out, only));
+    if (only != NULL) {
+        GW_TRY(gw_schema_judge_listed(w, p->schema, p->where, only, &is));
+        if (is) {
+            n++;
+            GW_TRY(gw_schema_put_value(w, only));
+        }
+        list = NULL;
     }
     json_array_foreach(list, i, value) {
-        if (value_has_type(value, types)) {
+        GW_TRY(gw_schema_judge_listed(w, p->schema, p->where, value, &is));
+        if (is) {
             PUT("%s", n++ > 0 ? " | " : "");
-            GW_TRY(gw_schema_put_value(&w->out, value));
+            GW_TRY(gw_schema_put_value(w, value));
         }
     }
     PUT("\n");
-    return n > 0 ? GW_OK : gw_schema_contradiction(p, "the list has no value of its type");
+    return n > 0 ? GW_OK
+                 : gw_schema_contradiction(w, p->where, "the list has no value of its type");
 }
 
 /* Branches of anyOf and oneOf, each together with what stands beside them. */
@@ -387,9 +305,11 @@ static gw_status list_branches(gw_schema_work *w, const gw_schema_part *p, const
         if (!json_is_object(one) && !json_is_boolean(one)) {
             GW_TRY_DONE(gw_schema_wrong(p, key, "a list of schemas"));
         }
-        if (json_object_size(beside) > 0) {
-            one = json_pack("{s:[O,O]}", "allOf", beside, one);
-            GW_TRY_DONE(one != NULL ? keep(w, one) : gw_schema_no_memory());
+        if (json_object_size(beside) > 0) { /* what is flat has no allOf */
+            json_t *both = json_copy(beside);
+            GW_TRY_DONE(gw_schema_keep(w, both));
+            json_object_set_new(both, "allOf", json_pack("[O]", one));
+            one = both;
         }
         GW_TRY_DONE(gw_schema_rule(w, one, where, &rules[i]));
     }
@@ -398,30 +318,54 @@ done:
     return status;
 }
 
-/* oneOf: no value may be of two branches, and that has to be plain to see. */
-static gw_status check_apart(gw_schema_work *w, const gw_schema_part *p, const size_t *rules,
-                             size_t n) {
+/* oneOf: no value may be of two branches. Where that is not plain to see, one has what is not of
+ * the other. */
+static gw_status part_branches(gw_schema_work *w, const gw_schema_part *p, size_t *rules,
+                               size_t n) {
     json_t **flat = gw_arena_array(w->arena, n + 1, sizeof(json_t *));
-    gw_status status = flat != NULL ? GW_OK : gw_schema_no_memory();
+    json_t *list = json_object_get(p->schema, "oneOf");
+    if (flat == NULL) {
+        return gw_schema_no_memory();
+    }
     if (n > 64) {
         return gw_fail(GW_E_LIMIT, GW_SCHEMA, "at %s: more than 64 schemas in \"oneOf\"", p->where);
     }
-    for (size_t i = 0; i < n && status == GW_OK; i++) {
+    for (size_t i = 0; i < n; i++) {
         gw_schema_part one = w->parts[rules[i]];
-        status = flatten(w, &one, 0, &flat[i]);
-        for (size_t k = 0; k < i && status == GW_OK; k++) {
-            if (!gw_schema_apart(flat[i], flat[k])) {
-                status = gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,
-                                 "at %s: \"oneOf\": a value may be of both %zu and %zu; \"anyOf\" "
-                                 "allows that, a \"const\" member tells them apart",
-                                 p->where, k, i);
+        gw_status status = gw_schema_flatten(w, &one, &flat[i]);
+        if (status == GW_E_METADATA && w->contradicted) {
+            w->contradicted = 0;
+            continue; /* no value is of it */
+        }
+        GW_TRY(status);
+        GW_TRY(gw_schema_keep(w, flat[i]));
+    }
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < n; k++) {
+            if (k == i || flat[i] == NULL || flat[k] == NULL ||
+                gw_schema_apart(w, flat[i], flat[k])) {
+                continue;
             }
+            gw_schema_part one = w->parts[rules[i]];
+            json_t *both = json_pack("{s:[O,{s:O}]}", "allOf", one.schema, "not",
+                                     json_array_get(list, k)),
+                   *flat_both = NULL;
+            GW_TRY(gw_schema_keep(w, both));
+            gw_schema_part rest = {both, one.where};
+            gw_status status = gw_schema_flatten(w, &rest, &flat_both);
+            if (status == GW_OK) {
+                GW_TRY(gw_schema_keep(w, flat_both));
+            } else if (!(status == GW_E_METADATA && w->contradicted)) {
+                return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,
+                               "at %s: \"oneOf\": a value may be of both %zu and %zu; \"anyOf\" "
+                               "allows that, a \"const\" member tells them apart",
+                               p->where, k < i ? k : i, k < i ? i : k);
+            }
+            w->contradicted = 0;
+            GW_TRY(gw_schema_rule(w, both, one.where, &rules[i]));
         }
     }
-    for (size_t i = 0; flat != NULL && i < n; i++) {
-        json_decref(flat[i]);
-    }
-    return status;
+    return GW_OK;
 }
 
 static gw_status put_branches(gw_schema_work *w, const gw_schema_part *p, size_t rule) {
@@ -432,16 +376,12 @@ static gw_status put_branches(gw_schema_work *w, const gw_schema_part *p, size_t
     if (rules == NULL) {
         return gw_schema_no_memory();
     }
-    if (one && json_object_get(p->schema, "anyOf") != NULL) {
-        return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,
-                       "at %s: \"anyOf\" and \"oneOf\" together are not supported", p->where);
-    }
     if (n == 0) {
         return gw_schema_wrong(p, key, "a list of schemas");
     }
     GW_TRY(list_branches(w, p, key, rules));
     if (one) {
-        GW_TRY(check_apart(w, p, rules, n));
+        GW_TRY(part_branches(w, p, rules, n));
     }
     PUT("s%zu ::= s%zu", rule, rules[0]);
     for (size_t i = 1; i < n; i++) {
@@ -451,44 +391,53 @@ static gw_status put_branches(gw_schema_work *w, const gw_schema_part *p, size_t
     return GW_OK;
 }
 
+/* The rule of one type; *none: the schema has no value of it. */
+static gw_status put_type(gw_schema_work *w, const gw_schema_part *p, size_t rule, int type,
+                          int *none) {
+    size_t begin = w->out.n;
+    gw_status status = type == GW_OBJECT   ? gw_schema_put_object(w, p, rule)
+                       : type == GW_ARRAY  ? gw_schema_put_array(w, p, rule)
+                       : type == GW_STRING ? gw_schema_put_string(w, p, rule)
+                                           : gw_schema_put_number(w, p, rule, type == GW_INTEGER);
+    *none = status == GW_E_METADATA && w->contradicted;
+    if (*none) {
+        w->contradicted = 0;
+        w->out.n = begin;
+    }
+    return *none ? GW_OK : status;
+}
+
 static gw_status put_types(gw_schema_work *w, const gw_schema_part *p, size_t rule,
                            unsigned types) {
-    int first = 1;
-    if (types & 1u << OBJECT) {
-        GW_TRY(gw_schema_put_object(w, p, rule));
+    const char *bar = "";
+    const json_t *value;
+    unsigned out = 0;
+    types &= types & 1u << GW_NUMBER ? ~(1u << GW_INTEGER) : ~0u;
+    for (int t = 0; t <= GW_NUMBER; t++) {
+        int none = 0;
+        GW_TRY(types >> t & 1 ? put_type(w, p, rule, t, &none) : GW_OK);
+        types &= none ? ~(1u << t) : ~0u;
     }
-    if (types & 1u << ARRAY) {
-        GW_TRY(gw_schema_put_array(w, p, rule));
-    }
-    if (types & 1u << STRING) {
-        GW_TRY(gw_schema_put_string(w, p, rule));
-    } else if (json_object_get(p->schema, "format") != NULL) {
-        return refuse(p, "format");
-    }
-    if (types & 1u << NUMBER && gw_schema_has_bounds(p)) {
-        return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,
-                       "at %s: \"minimum\" and \"maximum\" are supported for integers, not for "
-                       "numbers",
-                       p->where);
-    }
-    if (types & 1u << INTEGER) {
-        GW_TRY(gw_schema_put_integer(w, p, rule));
+    for (size_t i = 0; (value = gw_schema_excluded(p, i)) != NULL; i++) {
+        out |= json_is_true(value) ? 1 : json_is_false(value) ? 2 : json_is_null(value) ? 4 : 0;
     }
     PUT("s%zu ::= ", rule);
-    for (int t = 0; t < TYPES; t++) {
-        if (!(types & 1u << t)) {
-            continue;
+    for (int t = 0; t <= GW_NUMBER; t++) {
+        if (types & 1u << t) {
+            PUT("%ss%zu-%s", bar, rule, gw_schema_types[t]);
+            bar = " | ";
         }
-        PUT("%s", first ? "" : " | ");
-        first = 0;
-        if (t <= INTEGER) {
-            PUT("s%zu-%s", rule, type_names[t]);
-        } else {
-            PUT("%s", type_names[t]);
+    }
+    static const char *const words[] = {"true", "false", "null"};
+    for (unsigned i = 0; i < 3; i++) {
+        if (types & 1u << (i < 2 ? GW_BOOLEAN : GW_NULL) && !(out >> i & 1)) {
+            PUT("%s\"%s\"", bar, words[i]);
+            bar = " | ";
         }
     }
     PUT("\n");
-    return GW_OK;
+    return bar[0] != '\0' ? GW_OK
+                          : gw_schema_contradiction(w, p->where, "all values are ruled out");
 }
 
 /* Only a reference, but for notes? */
@@ -503,42 +452,60 @@ static int is_reference(json_t *schema) {
     return json_object_get(schema, "$ref") != NULL;
 }
 
+static gw_status put_reference(gw_schema_work *w, const gw_schema_part *p, size_t rule) {
+    json_t *target;
+    size_t to;
+    GW_TRY(gw_schema_target(w, p, &target));
+    const char *ref = json_string_value(json_object_get(p->schema, "$ref"));
+    const char *where = gw_arena_copy(w->arena, ref, strlen(ref) < 120 ? strlen(ref) : 120);
+    GW_TRY(where != NULL ? gw_schema_rule(w, target, where, &to) : gw_schema_no_memory());
+    PUT("s%zu ::= s%zu\n", rule, to);
+    return GW_OK;
+}
+
+static int has(const gw_schema_part *p, const char *key) {
+    return json_object_get(p->schema, key) != NULL;
+}
+
 static gw_status put_part(gw_schema_work *w, size_t rule) {
     gw_schema_part p = w->parts[rule]; /* the list moves */
     unsigned spoken, types;
-    if (json_is_false(p.schema)) {
-        return gw_schema_contradiction(&p, "it is false");
+    if (is_reference(p.schema) &&
+        json_string_length(json_object_get(p.schema, "$ref")) ==
+            strlen(json_string_value(json_object_get(p.schema, "$ref")))) {
+        return put_reference(w, &p, rule);
     }
-    GW_TRY(check_names(&p));
-    if (is_reference(p.schema)) {
-        json_t *target;
-        size_t to;
-        GW_TRY(find_target(w, &p, &target));
-        const char *ref = json_string_value(json_object_get(p.schema, "$ref"));
-        const char *where = gw_arena_copy(w->arena, ref, strlen(ref) < 120 ? strlen(ref) : 120);
-        GW_TRY(where != NULL ? gw_schema_rule(w, target, where, &to) : gw_schema_no_memory());
-        PUT("s%zu ::= s%zu\n", rule, to);
-        return GW_OK;
-    }
-    GW_TRY(check_keys(&p, &spoken));
-    if (json_object_get(p.schema, "$ref") != NULL || json_object_get(p.schema, "allOf") != NULL) {
-        GW_TRY(flatten(w, &p, 0, &p.schema));
-        GW_TRY(keep(w, p.schema));
-        GW_TRY(check_keys(&p, &spoken));
-    }
-    if (json_object_get(p.schema, "anyOf") != NULL || json_object_get(p.schema, "oneOf") != NULL) {
+    GW_TRY(gw_schema_flatten(w, &p, &p.schema));
+    GW_TRY(gw_schema_keep(w, p.schema));
+    GW_TRY(find_spoken(&p, &spoken));
+    if (has(&p, "anyOf") || has(&p, "oneOf")) {
         return put_branches(w, &p, rule);
     }
-    if (json_object_get(p.schema, "const") != NULL || json_object_get(p.schema, "enum") != NULL) {
+    if (has(&p, "const") || has(&p, "enum")) {
         PUT("s%zu ::= ", rule);
-        return put_listed(w, &p, spoken);
+        return put_listed(w, &p);
     }
-    GW_TRY(get_types(&p, spoken, &types));
+    GW_TRY(get_types(w, &p, spoken, &types));
+    if (types == 0 && has(&p, "not")) {
+        types = (1u << GW_TYPES) - 1;
+    }
     if (types == 0) {
         PUT("s%zu ::= value\n", rule);
         return GW_OK;
     }
     return put_types(w, &p, rule, types);
+}
+
+/* A part that no value fits has a rule that no text ends; what can do without it, does. */
+static gw_status put_part_or_none(gw_schema_work *w, size_t rule) {
+    size_t begin = w->out.n;
+    gw_status status = put_part(w, rule);
+    if (status == GW_E_METADATA && w->contradicted) {
+        w->contradicted = 0;
+        w->out.n = begin;
+        return gw_schema_put(&w->out, "s%zu ::= \"x\" s%zu\n", rule, rule);
+    }
+    return status;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -547,11 +514,17 @@ static gw_status put_part(gw_schema_work *w, size_t rule) {
 static gw_status compile(gw_schema_work *w, gw_program **out) {
     gw_source s;
     uint32_t root = 0;
+    int whole = 1;
     gw_status status = gw_source_open(&s, GW_SCHEMA);
     if (status == GW_OK) {
         status = gw_source_read(&s, w->out.data, w->out.n, &root);
     }
     if (status == GW_OK) {
+        status = gw_source_prune(&s, root, &whole);
+    }
+    if (status == GW_OK && !whole && w->contradiction != NULL) {
+        status = gw_fail(GW_E_METADATA, GW_SCHEMA, "%s", w->contradiction);
+    } else if (status == GW_OK) {
         status = gw_source_compile(&s, root, out);
     }
     if (status == GW_E_METADATA && s.blamed != GW_NONE) {
@@ -574,9 +547,9 @@ static gw_status write_rules(gw_schema_work *w) {
     GW_TRY(gw_bytes_add(&w->out, standard, sizeof standard - 1));
     PUT("root ::= s%zu\n", root);
     for (size_t i = 0; i < w->n_parts; i++) {
-        GW_TRY(put_part(w, i));
+        GW_TRY(put_part_or_none(w, i));
     }
-    return GW_OK;
+    return gw_bytes_add(&w->out, w->class_rules.data, w->class_rules.n);
 }
 
 gw_status gw_json_schema_compile(const char *text, size_t n, gw_program **out) {
@@ -586,18 +559,27 @@ gw_status gw_json_schema_compile(const char *text, size_t n, gw_program **out) {
         return gw_fail(GW_E_LIMIT, GW_SCHEMA, "%zu bytes; at most %d are read", n,
                        GW_GRAMMAR_BYTES_MAX);
     }
-    GW_TRY(gw_json_parse_nul(GW_SCHEMA, text, n, &w.root));
     w.made = json_array();
+    w.numbers = gw_map_new();
+    w.classes = gw_map_new();
+    w.negations = gw_map_new();
     w.any = json_object();
     w.known = gw_map_new();
     w.arena = gw_arena_new();
-    if (w.made == NULL || w.any == NULL || w.known == NULL || w.arena == NULL) {
+    if (w.made == NULL || w.any == NULL || w.known == NULL || w.arena == NULL ||
+        w.numbers == NULL || w.classes == NULL || w.negations == NULL) {
         GW_TRY_DONE(gw_schema_no_memory());
     }
+    GW_TRY_DONE(gw_schema_parse(&w, text, n));
     GW_TRY_DONE(write_rules(&w));
     status = compile(&w, out);
 done:
     free(w.out.data);
+    free(w.class_rules.data);
+    free(w.number_texts);
+    gw_map_free(w.numbers);
+    gw_map_free(w.classes);
+    gw_map_free(w.negations);
     free(w.parts);
     gw_map_free(w.known);
     gw_arena_free(w.arena);

@@ -1,28 +1,69 @@
 /* core/text/grammar/json_schema_merge.c - two schemas that hold at once as one; see
  * json_schema_parts.h. */
+#include <stdio.h>
+
 #include "core/text/grammar/json_schema_parts.h"
 
+/* Words that say nothing about a value; so do all words that are not known (core, 6.5). */
 int gw_schema_is_note(const char *key) {
-    static const char *const notes[] = {
-        "title", "description", "default",     "examples",   "example",  "$comment", "$schema",
-        "$id",   "$defs",       "definitions", "deprecated", "readOnly", "writeOnly"};
-    for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++) {
-        if (strcmp(key, notes[i]) == 0) {
-            return 1;
+    static const char *const words[] = {"type",
+                                        "enum",
+                                        "const",
+                                        "$ref",
+                                        "allOf",
+                                        "anyOf",
+                                        "oneOf",
+                                        "not",
+                                        "if",
+                                        "then",
+                                        "else",
+                                        "dependentRequired",
+                                        "dependencies",
+                                        "dependentSchemas",
+                                        "properties",
+                                        "patternProperties",
+                                        "propertyNames",
+                                        "additionalProperties",
+                                        "required",
+                                        "unevaluatedProperties",
+                                        "minProperties",
+                                        "maxProperties",
+                                        "items",
+                                        "prefixItems",
+                                        "minItems",
+                                        "maxItems",
+                                        "uniqueItems",
+                                        "additionalItems",
+                                        "contains",
+                                        "unevaluatedItems",
+                                        "minContains",
+                                        "maxContains",
+                                        "minLength",
+                                        "maxLength",
+                                        "pattern",
+                                        "format",
+                                        "minimum",
+                                        "exclusiveMinimum",
+                                        "maximum",
+                                        "exclusiveMaximum",
+                                        "multipleOf",
+                                        "$dynamicRef",
+                                        "$recursiveRef"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(key, words[i]) == 0) {
+            return 0;
         }
     }
-    return strncmp(key, "x-", 2) == 0;
+    return 1;
 }
 
-static gw_status no_memory(void) { return gw_fail(GW_E_NOMEM, GW_SCHEMA, "no memory"); }
+static gw_status no_memory(void) { return gw_schema_no_memory(); }
 
-enum { LIST_MAX = 4096, APART_MAX = 256 }; /* lists are compared each with each */
+enum { LIST_MAX = 4096, APART_MAX = 256, BRANCHES_MAX = 256 }; /* compared each with each */
 
-static int has_value(const json_t *list, const json_t *value) {
-    size_t i;
-    json_t *x;
-    json_array_foreach((json_t *)(uintptr_t)list, i, x) {
-        if (json_equal(x, (json_t *)(uintptr_t)value)) {
+static int has_value(gw_schema_work *w, const json_t *list, const json_t *value) {
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        if (gw_schema_equal(w, json_array_get(list, i), value)) {
             return 1;
         }
     }
@@ -34,32 +75,50 @@ static json_t *as_list(json_t *x) {
     return json_is_array(x) ? json_incref(x) : json_pack("[O]", x);
 }
 
-static int is_type(const json_t *types, const char *name) {
+static int is_type(gw_schema_work *w, const json_t *types, const char *name) {
     json_t *text = json_string(name);
-    int found = has_value(types, text);
+    int found = has_value(w, types, text);
     json_decref(text);
     return found;
 }
 
+typedef struct merger {
+    gw_schema_work *w;
+    json_t *into, *with;
+    const char *where;
+} merger;
+
+static gw_status set_new(const merger *m, const char *key, json_t *value) {
+    return json_object_set_new(m->into, key, value) == 0 ? GW_OK : no_memory();
+}
+
+/* Both schemas at once; one that is not there says nothing. New. */
+static json_t *both_of(json_t *a, json_t *b) {
+    return a == NULL   ? json_incref(b)
+           : b == NULL ? json_incref(a)
+                       : json_pack("{s:[O,O]}", "allOf", a, b);
+}
+
 /* What is in both; "number" has the integers in it. */
-static gw_status intersect(json_t *into, const char *key, json_t *a, json_t *b, int types,
-                           const char *where) {
+static gw_status intersect(const merger *m, const char *key, json_t *a, json_t *b, int types) {
     json_t *x = as_list(a), *y = as_list(b), *both = json_array(), *value;
     size_t i;
     gw_status status = x != NULL && y != NULL && both != NULL ? GW_OK : no_memory();
     json_array_foreach(x, i, value) {
         const char *name = types ? json_string_value(value) : NULL;
-        int integer = name != NULL && strcmp(name, "integer") == 0 && is_type(y, "number");
-        if (has_value(y, value) || integer) {
+        int integer = name != NULL && strcmp(name, "integer") == 0 && is_type(m->w, y, "number");
+        if (has_value(m->w, y, value) || integer) {
             json_array_append(both, value);
-        } else if (name != NULL && strcmp(name, "number") == 0 && is_type(y, "integer")) {
+        } else if (name != NULL && strcmp(name, "number") == 0 && is_type(m->w, y, "integer")) {
             json_array_append_new(both, json_string("integer"));
         }
     }
     if (status == GW_OK && json_array_size(both) == 0) {
-        status = gw_fail(GW_E_METADATA, GW_SCHEMA, "at %s: nothing fits both \"%s\"", where, key);
+        char what[100];
+        snprintf(what, sizeof what, "nothing fits both \"%.60s\"", key);
+        status = gw_schema_contradiction(m->w, m->where, what);
     }
-    if (status == GW_OK && json_object_set(into, key, both) != 0) {
+    if (status == GW_OK && json_object_set(m->into, key, both) != 0) {
         status = no_memory();
     }
     json_decref(x);
@@ -68,32 +127,114 @@ static gw_status intersect(json_t *into, const char *key, json_t *a, json_t *b, 
     return status;
 }
 
-static gw_status unite(json_t *into, const char *key, json_t *a, json_t *b) {
-    json_t *all = json_array(), *value;
+static gw_status unite(const merger *m, const char *key, json_t *a, json_t *b) {
+    json_t *x = as_list(a), *y = as_list(b), *all = json_array(), *value;
     size_t i;
-    json_array_foreach(a, i, value) { json_array_append(all, value); }
-    json_array_foreach(b, i, value) {
-        if (!has_value(all, value)) {
+    json_array_foreach(x, i, value) { json_array_append(all, value); }
+    json_array_foreach(y, i, value) {
+        if (!has_value(m->w, all, value)) {
             json_array_append(all, value);
         }
     }
-    return json_object_set_new(into, key, all) == 0 ? GW_OK : no_memory();
+    json_decref(x);
+    json_decref(y);
+    return set_new(m, key, all);
 }
 
-static gw_status merge_properties(json_t *into, json_t *a, json_t *b) {
-    json_t *all = json_copy(a), *value;
+/* Every choice of one with every choice of the other. */
+static gw_status multiply(const merger *m, const char *key, json_t *a, json_t *b) {
+    json_t *all = json_array(), *x, *y;
+    size_t i, k;
+    if (json_array_size(a) * json_array_size(b) > BRANCHES_MAX) {
+        json_decref(all);
+        return gw_fail(GW_E_LIMIT, GW_SCHEMA, "at %s: more than %d choices at once", m->where,
+                       BRANCHES_MAX);
+    }
+    json_array_foreach(a, i, x) {
+        json_array_foreach(b, k, y) { json_array_append_new(all, both_of(x, y)); }
+    }
+    return set_new(m, key, all);
+}
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+static json_t *closing(const json_t *schema) {
+    json_t *more = json_object_get(schema, "additionalProperties");
+    return json_is_true(more) ? NULL : more;
+}
+
+/* Members of one that the other does not name are others to it. */
+static gw_status extend(json_t *all, json_t *own, json_t *others, json_t *more) {
     const char *name;
-    json_object_foreach(b, name, value) {
-        json_t *old = json_object_get(all, name);
-        json_t *both =
-            old == NULL ? json_incref(value) : json_pack("{s:[O,O]}", "allOf", old, value);
-        if (json_object_set_new(all, name, both) != 0) {
-            json_decref(all);
+    json_t *value;
+    json_object_foreach(own, name, value) {
+        json_t *there = json_object_get(others, name);
+        if (json_object_get(all, name) == NULL &&
+            json_object_set_new(all, name, both_of(value, there != NULL ? there : more)) != 0) {
             return no_memory();
         }
     }
-    return json_object_set_new(into, "properties", all) == 0 ? GW_OK : no_memory();
+    return GW_OK;
 }
+
+static gw_status merge_named(const merger *m, const char *key, json_t *more, json_t *more_with) {
+    json_t *a = json_object_get(m->into, key), *b = json_object_get(m->with, key);
+    if (a == NULL && b == NULL) {
+        return GW_OK;
+    }
+    json_t *all = json_object();
+    gw_status status = extend(all, a, b, more_with);
+    status = status == GW_OK ? extend(all, b, a, more) : status;
+    if (status != GW_OK) {
+        json_decref(all);
+        return status;
+    }
+    return set_new(m, key, all);
+}
+
+static gw_status merge_members(const merger *m) {
+    json_t *more = closing(m->into), *more_with = closing(m->with);
+    json_t *like = json_object_get(m->into, "patternProperties");
+    json_t *like_with = json_object_get(m->with, "patternProperties");
+    if ((more != NULL || more_with != NULL) && (like != NULL || like_with != NULL) &&
+        !(like != NULL && like_with != NULL && json_equal(like, like_with) &&
+          json_equal(json_object_get(m->into, "properties"),
+                     json_object_get(m->with, "properties")))) {
+        return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,
+                       "at %s: \"additionalProperties\" and \"patternProperties\" of schemas that "
+                       "hold at once",
+                       m->where);
+    }
+    GW_TRY(merge_named(m, "properties", more, more_with));
+    GW_TRY(merge_named(m, "patternProperties", NULL, NULL));
+    json_t *both = more != NULL || more_with != NULL
+                       ? both_of(more, more_with)
+                       : json_incref(json_object_get(m->with, "additionalProperties"));
+    return both != NULL ? set_new(m, "additionalProperties", both) : GW_OK;
+}
+
+/* ---- arrays ---------------------------------------------------------------------------------- */
+
+static gw_status merge_elements(const merger *m) {
+    json_t *first = json_object_get(m->into, "prefixItems"),
+           *items = json_object_get(m->into, "items");
+    json_t *first_with = json_object_get(m->with, "prefixItems");
+    json_t *items_with = json_object_get(m->with, "items");
+    size_t n = json_array_size(first), n_with = json_array_size(first_with);
+    if (n + n_with > 0) {
+        json_t *all = json_array();
+        for (size_t i = 0; i < n || i < n_with; i++) {
+            json_array_append_new(all,
+                                  both_of(i < n ? json_array_get(first, i) : items,
+                                          i < n_with ? json_array_get(first_with, i) : items_with));
+        }
+        GW_TRY(set_new(m, "prefixItems", all));
+    }
+    json_t *both = items != NULL || items_with != NULL ? both_of(items, items_with) : NULL;
+    return both != NULL ? set_new(m, "items", both) : GW_OK;
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 static int is_of(const char *key, const char *const *list, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -104,54 +245,52 @@ static int is_of(const char *key, const char *const *list, size_t n) {
     return 0;
 }
 
-/* `closed` says what members beyond its properties are; the other side must have none of these. */
-static int has_beyond(const json_t *closed, const json_t *other) {
-    const char *name;
-    json_t *value, *mine = json_object_get(closed, "properties");
-    json_t *others = json_object_get(other, "properties");
-    const json_t *more = json_object_get(closed, "additionalProperties");
-    if (more == NULL || json_is_true(more)) {
-        return 0;
-    }
-    json_object_foreach(others, name, value) {
-        if (json_object_get(mine, name) == NULL) {
-            return 1;
-        }
-    }
-    return 0;
+static gw_status merge_bound(const merger *m, const char *key, json_t *a, json_t *b, int least) {
+    int larger = gw_schema_compare(m->w, b, a) > 0;
+    return larger != least ? GW_OK : json_object_set(m->into, key, b) == 0 ? GW_OK : no_memory();
 }
 
-static gw_status merge_key(json_t *into, const char *key, json_t *a, json_t *b, const char *where) {
-    static const char *const least[] = {"minimum", "exclusiveMinimum", "minLength", "minItems"};
-    static const char *const most[] = {"maximum", "exclusiveMaximum", "maxLength", "maxItems"};
-    if (a == NULL || json_equal(a, b)) {
-        return json_object_set(into, key, b) == 0 ? GW_OK : no_memory();
+static gw_status merge_key(const merger *m, const char *key, json_t *a, json_t *b) {
+    static const char *const least[] = {"minimum", "exclusiveMinimum", "minLength", "minItems",
+                                        "minProperties"};
+    static const char *const most[] = {"maximum", "exclusiveMaximum", "maxLength", "maxItems",
+                                       "maxProperties"};
+    static const char *const lists[] = {"required", "pattern", "format", "not", "multipleOf"};
+    static const char *const schemas[] = {"propertyNames", "unevaluatedProperties",
+                                          "unevaluatedItems"};
+    if (a == NULL || gw_schema_equal(m->w, a, b)) {
+        return json_object_set(m->into, key, b) == 0 ? GW_OK : no_memory();
     }
-    int numbers = json_is_number(a) && json_is_number(b);
-    if (numbers && (is_of(key, least, 4) || is_of(key, most, 4))) {
-        int larger = json_number_value(b) > json_number_value(a);
-        return larger != is_of(key, least, 4)       ? GW_OK
-               : json_object_set(into, key, b) == 0 ? GW_OK
-                                                    : no_memory();
+    if (json_is_number(a) && json_is_number(b) && (is_of(key, least, 5) || is_of(key, most, 5))) {
+        return merge_bound(m, key, a, b, is_of(key, least, 5));
     }
     if (strcmp(key, "type") == 0 || strcmp(key, "enum") == 0) {
-        return intersect(into, key, a, b, key[0] == 't', where);
+        return intersect(m, key, a, b, key[0] == 't');
     }
-    if (strcmp(key, "required") == 0 && json_is_array(a) && json_is_array(b)) {
-        return unite(into, key, a, b);
+    if (strcmp(key, "const") == 0) {
+        return gw_schema_contradiction(m->w, m->where, "two different \"const\"");
     }
-    if (strcmp(key, "properties") == 0 && json_is_object(a) && json_is_object(b)) {
-        return merge_properties(into, a, b);
+    if (strcmp(key, "uniqueItems") == 0 && json_is_boolean(a) && json_is_boolean(b)) {
+        return set_new(m, key, json_true());
     }
-    if (strcmp(key, "items") == 0 && !json_is_array(a) && !json_is_array(b)) {
-        json_t *both = json_pack("{s:[O,O]}", "allOf", a, b);
-        return json_object_set_new(into, key, both) == 0 ? GW_OK : no_memory();
+    if (is_of(key, lists, 5)) {
+        return unite(m, key, a, b);
+    }
+    if (is_of(key, schemas, 3)) {
+        return set_new(m, key, both_of(a, b));
+    }
+    if ((strcmp(key, "anyOf") == 0 || strcmp(key, "oneOf") == 0) && json_is_array(a) &&
+        json_is_array(b)) {
+        return multiply(m, key, a, b);
     }
     return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,
-                   "at %s: two schemas that hold at once have different \"%.60s\"", where, key);
+                   "at %s: two schemas that hold at once have different \"%.60s\"", m->where, key);
 }
 
-gw_status gw_schema_merge(json_t *into, json_t *with, const char *where) {
+gw_status gw_schema_merge(gw_schema_work *w, json_t *into, json_t *with, const char *where) {
+    static const char *const together[] = {"properties", "patternProperties",
+                                           "additionalProperties", "items", "prefixItems"};
+    merger m = {w, into, with, where};
     const char *key;
     json_t *value;
     json_object_foreach(with, key, value) {
@@ -162,15 +301,11 @@ gw_status gw_schema_merge(json_t *into, json_t *with, const char *where) {
                            LIST_MAX);
         }
     }
-    if (has_beyond(into, with) || has_beyond(with, into)) {
-        return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,
-                       "at %s: \"additionalProperties\" of one schema that holds at once with "
-                       "another one with more properties",
-                       where);
-    }
+    GW_TRY(merge_members(&m));
+    GW_TRY(merge_elements(&m));
     json_object_foreach(with, key, value) {
-        if (!gw_schema_is_note(key)) {
-            GW_TRY(merge_key(into, key, json_object_get(into, key), value, where));
+        if (!gw_schema_is_note(key) && !is_of(key, together, 5)) {
+            GW_TRY(merge_key(&m, key, json_object_get(into, key), value));
         }
     }
     return GW_OK;
@@ -185,17 +320,14 @@ static int same_type(const json_t *type, const json_t *other) {
 }
 
 /* Does a value of one list stand in the other? types: the integers are numbers. */
-static int overlap(json_t *a, json_t *b, int types) {
+static int overlap(gw_schema_work *w, json_t *a, json_t *b, int types) {
     json_t *x = as_list(a), *y = as_list(b), *v, *u;
     size_t i, k;
     int found = json_array_size(x) > APART_MAX || json_array_size(y) > APART_MAX;
     for (i = 0; i < json_array_size(x) && !found; i++) {
         v = json_array_get(x, i);
         json_array_foreach(y, k, u) {
-            int numbers = json_is_number(v) && json_is_number(u) &&
-                          !(json_number_value(v) < json_number_value(u) ||
-                            json_number_value(v) > json_number_value(u));
-            found |= numbers || (types ? same_type(v, u) || same_type(u, v) : json_equal(v, u));
+            found |= types ? same_type(v, u) || same_type(u, v) : gw_schema_equal(w, v, u);
         }
     }
     json_decref(x);
@@ -213,9 +345,9 @@ static json_t *listed(const json_t *schema) {
     return json_is_array(value) ? json_incref(value) : NULL;
 }
 
-static int values_apart(const json_t *a, const json_t *b) {
+static int values_apart(gw_schema_work *w, const json_t *a, const json_t *b) {
     json_t *x = listed(a), *y = listed(b);
-    int apart = x != NULL && y != NULL && !overlap(x, y, 0);
+    int apart = x != NULL && y != NULL && !overlap(w, x, y, 0);
     json_decref(x);
     json_decref(y);
     return apart;
@@ -224,7 +356,9 @@ static int values_apart(const json_t *a, const json_t *b) {
 /* 2: only objects are valid; 1: only objects are written, other values are valid too; 0: neither.
  */
 static int only_objects(const json_t *schema) {
-    static const char *const theirs[] = {"properties", "required", "additionalProperties"};
+    static const char *const theirs[] = {"properties",    "required",      "additionalProperties",
+                                         "minProperties", "maxProperties", "patternProperties",
+                                         "propertyNames"};
     const json_t *type = json_object_get(schema, "type");
     const char *key;
     json_t *value;
@@ -239,9 +373,9 @@ static int only_objects(const json_t *schema) {
     return 1;
 }
 
-int gw_schema_apart(const json_t *a, const json_t *b) {
+int gw_schema_apart(gw_schema_work *w, const json_t *a, const json_t *b) {
     json_t *x = json_object_get(a, "type"), *y = json_object_get(b, "type"), *name;
-    if ((x != NULL && y != NULL && !overlap(x, y, 1)) || values_apart(a, b)) {
+    if ((x != NULL && y != NULL && !overlap(w, x, y, 1)) || values_apart(w, a, b)) {
         return 1;
     }
     int of_a = only_objects(a), of_b = only_objects(b);
@@ -256,8 +390,8 @@ int gw_schema_apart(const json_t *a, const json_t *b) {
     }
     json_array_foreach(x, i, name) { /* a member that tells them apart */
         const char *text = json_string_value(name);
-        if (text != NULL && json_array_size(y) <= APART_MAX && has_value(y, name) &&
-            values_apart(json_object_get(json_object_get(a, "properties"), text),
+        if (text != NULL && json_array_size(y) <= APART_MAX && has_value(w, y, name) &&
+            values_apart(w, json_object_get(json_object_get(a, "properties"), text),
                          json_object_get(json_object_get(b, "properties"), text))) {
             return 1;
         }

@@ -6,8 +6,7 @@
 #include "core/base/hash.h"
 #include "core/base/json.h"
 #include "core/text/buffer.h"
-
-#define GW_SCHEMA "JSON schema"
+#include "core/text/grammar/json_schema_dfa.h"
 
 /* ---- json_schema.c --------------------------------------------------------------------------- */
 
@@ -17,62 +16,118 @@ typedef struct gw_schema_part {
 } gw_schema_part;
 
 typedef struct gw_schema_work {
-    gw_bytes out;
+    gw_bytes out, class_rules;
     json_t *root, *made; /* made: schemas that were put together, kept alive */
     gw_map *known;       /* address of a schema: its part */
+    gw_map *numbers;     /* address of a number: where its text stands in number_texts */
+    gw_map *classes;     /* ranges of characters: the rule of the set */
+    gw_map *negations;   /* address of a schema: its opposite, in `made` */
+    const char **number_texts;
+    size_t n_numbers, numbers_capacity;
     gw_arena *arena;
     gw_schema_part *parts;
     size_t n_parts, capacity;
-    size_t flattened; /* keywords copied on the way */
-    json_t *any;      /* {} */
+    size_t flattened;          /* keywords copied on the way */
+    int unevaluated;           /* what is flattened asks which members others have looked at */
+    json_t *any;               /* {} */
+    int contradicted;          /* the last failure was that no value is possible; */
+    const char *contradiction; /* the first of them, in words */
 } gw_schema_work;
 
 /* The number of a schema's rule, which is written later. Borrowed; `made` keeps new ones. */
 gw_status gw_schema_rule(gw_schema_work *w, json_t *schema, const char *where, size_t *rule);
+/* Takes the reference; NULL: no memory. */
+gw_status gw_schema_keep(gw_schema_work *w, json_t *schema);
 /* where/key/name as a JSON pointer (RFC 6901), cut where it gets too long for a message. */
 const char *gw_schema_beneath(gw_schema_work *w, const char *where, const char *key,
                               const char *name);
 gw_status gw_schema_no_memory(void);
-/* "key" must be `want`; no value is possible. */
+/* "key" must be `want`; "key" is not supported; no value is possible. */
 gw_status gw_schema_wrong(const gw_schema_part *p, const char *key, const char *want);
-gw_status gw_schema_contradiction(const gw_schema_part *p, const char *what);
+gw_status gw_schema_refuse(const gw_schema_part *p, const char *key);
+gw_status gw_schema_contradiction(gw_schema_work *w, const char *where, const char *what);
+/* Is a value that "enum" or "const" of a flat schema lists valid under all of it? */
+gw_status gw_schema_judge_listed(gw_schema_work *w, json_t *flat, const char *where,
+                                 const json_t *value, int *is);
+static inline int gw_schema_is_schema(const json_t *x) {
+    return json_is_object(x) || json_is_boolean(x);
+}
 
-/* ---- json_schema_types.c: rules sN-object, sN-array, sN-string, sN-integer of part N ------------
- */
+/* ---- json_schema_flat.c ---------------------------------------------------------------------- */
+
+/* A new schema that says the same without references and without what combines schemas, but for
+ * anyOf and oneOf; `not` is a list of {"enum"} and {"pattern"}. */
+gw_status gw_schema_flatten(gw_schema_work *w, const gw_schema_part *p, json_t **out);
+/* The schema that "$ref" names. */
+gw_status gw_schema_target(gw_schema_work *w, const gw_schema_part *p, json_t **target);
+/* Item i of the values, or of the patterns, that "not" of a flat schema rules out; NULL behind
+ * them. */
+const json_t *gw_schema_excluded(const gw_schema_part *p, size_t i);
+const char *gw_schema_unlike(const gw_schema_part *p, size_t i);
+
+/* ---- json_schema_not.c ----------------------------------------------------------------------- */
+
+/* {"not": schema} without the word: what it allows is not allowed by the schema. Borrowed. */
+gw_status gw_schema_negate(gw_schema_work *w, const gw_schema_part *p, json_t **out);
+
+/* ---- json_schema_object.c, _array.c, _string.c, _number.c: rules sN-object, sN-array, sN-string,
+ * sN-integer, sN-number of part N, which is flat --------------------------------------------- */
 
 gw_status gw_schema_put_object(gw_schema_work *w, const gw_schema_part *p, size_t rule);
 gw_status gw_schema_put_array(gw_schema_work *w, const gw_schema_part *p, size_t rule);
 gw_status gw_schema_put_string(gw_schema_work *w, const gw_schema_part *p, size_t rule);
-gw_status gw_schema_put_integer(gw_schema_work *w, const gw_schema_part *p, size_t rule);
-/* Has it a minimum or a maximum? */
-int gw_schema_has_bounds(const gw_schema_part *p);
+gw_status gw_schema_put_number(gw_schema_work *w, const gw_schema_part *p, size_t rule,
+                               int integer);
 
-/* ---- json_schema_text.c: strings and numbers as GBNF ----------------------------------------- */
+typedef struct gw_schema_strings {
+    int limited; /* by dfa, lengths included; else by the lengths only */
+    gw_dfa dfa;
+    int64_t low, high; /* characters; high -1: any */
+} gw_schema_strings;
+
+gw_status gw_schema_read_strings(gw_schema_work *w, const gw_schema_part *p,
+                                 gw_schema_strings *out);
+/* Rules sN-TAG0.. of an automaton, which begins with sN-TAG0; `end` closes what is accepted.
+ * in_string: as characters of a JSON string. */
+gw_status gw_schema_put_dfa(gw_schema_work *w, size_t rule, const char *tag, const gw_dfa *d,
+                            int in_string, const char *end);
+/* Two counts, the second -1 when it is not there; what no text reaches is cut. */
+gw_status gw_schema_counts(gw_schema_work *w, const gw_schema_part *p, const char *least,
+                           const char *most, int64_t *low, int64_t *high);
+/* {low,high} or {low,}. */
+gw_status gw_schema_put_counts(gw_schema_work *w, int64_t low, int64_t high);
+
+/* ---- json_schema_text.c, _formats.c ---------------------------------------------------------- */
 
 gw_status gw_schema_put(gw_bytes *out, const char *fmt, ...) GW_PRINTF(2, 3);
 /* "text" as a literal of GBNF. */
 gw_status gw_schema_put_literal(gw_bytes *out, const char *text, size_t n);
-/* A JSON value as such a literal, in its shortest form. */
-gw_status gw_schema_put_value(gw_bytes *out, const json_t *value);
-/* Whole numbers from low to high, as alternatives. */
-gw_status gw_schema_put_range(gw_bytes *out, int64_t low, int64_t high);
-/* The inside of a string in one of the known formats; 0: unknown. */
+/* The pattern of a format; NULL: unknown. */
 const char *gw_schema_format(const char *name);
 
-/* ---- json_schema_pattern.c ------------------------------------------------------------------- */
+/* ---- json_schema_value.c --------------------------------------------------------------------- */
 
-/* The inside of a JSON string that matches a regular expression of ECMA-262, in parentheses. where:
- * the JSON pointer for messages. */
-gw_status gw_schema_put_pattern(gw_bytes *out, const char *where, const char *pattern, size_t n);
+/* JSON whose numbers are known as they are written. */
+gw_status gw_schema_parse(gw_schema_work *w, const char *text, size_t n);
+const char *gw_schema_number(const gw_schema_work *w, const json_t *number);
+int gw_schema_compare(gw_schema_work *w, const json_t *a, const json_t *b); /* numbers: -1, 0, 1 */
+int gw_schema_equal(gw_schema_work *w, const json_t *a, const json_t *b);
+/* A JSON value as a literal of GBNF, in its shortest form. */
+gw_status gw_schema_put_value(gw_schema_work *w, const json_t *value);
+
+enum { GW_OBJECT, GW_ARRAY, GW_STRING, GW_INTEGER, GW_NUMBER, GW_BOOLEAN, GW_NULL, GW_TYPES };
+extern const char *const gw_schema_types[GW_TYPES];
+/* Bits of the types of a value: a whole number has two. */
+unsigned gw_schema_type_of(gw_schema_work *w, const json_t *value);
 
 /* ---- json_schema_merge.c --------------------------------------------------------------------- */
 
-/* Both at once: into (changed), with. where: as above. */
-gw_status gw_schema_merge(json_t *into, json_t *with, const char *where);
+/* Both at once: into (changed), with; both flat. where: as above. */
+gw_status gw_schema_merge(gw_schema_work *w, json_t *into, json_t *with, const char *where);
 /* Is a keyword that changes nothing? */
 int gw_schema_is_note(const char *key);
 /* Can no value that is written for one schema be valid for the other, and is that easy to see?
- * Neither has $ref or allOf. */
-int gw_schema_apart(const json_t *a, const json_t *b);
+ * Both are flat. */
+int gw_schema_apart(gw_schema_work *w, const json_t *a, const json_t *b);
 
 #endif
