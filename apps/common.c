@@ -126,6 +126,7 @@ int app_model_options(const app_options *o, const char *path, int32_t threads, c
         .offload_layers = o->offload_layers,
         .split = o->split,
         .vram_budget = o->vram_budget,
+        .cpu_experts = o->cpu_moe ? INT32_MAX : o->n_cpu_moe,
         .n_ctx = need != NULL ? need->n_ctx : 0,
         .chunk = need != NULL ? need->batch : 0,
         .kv_type = o->kv_type,

@@ -32,7 +32,6 @@ static const char maps[] = "weights are read where they lie in the file's cache,
 static const char rope[] = "the position scaling of the model's own files is used";
 static const char talk[] = "'godwit chat' talks with a model";
 static const char fetch[] = "models are not downloaded: fetch the .gguf file, then -m FILE";
-static const char moe[] = "mixtures of experts are not supported yet";
 
 static const foreign table[] = {
     {"-no-cnv --no-conversation", CMD_RUN, ALONE, TAKEN, ""},
@@ -75,8 +74,8 @@ static const foreign table[] = {
     {"--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx "
      "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast",
      CMD_MODEL, VALUE, REFUSED, rope},
-    {"-ot --override-tensor -ncmoe --n-cpu-moe", CMD_MODEL, VALUE, REFUSED, moe},
-    {"-cmoe --cpu-moe", CMD_MODEL, ALONE, REFUSED, moe},
+    {"-ot --override-tensor", CMD_MODEL, VALUE, REFUSED,
+     "--n-cpu-moe N and --cpu-moe keep experts in main memory, --offload-layers N moves layers"},
     {"--override-kv", CMD_MODEL, VALUE, REFUSED, "what the model's file says is used as it is"},
     {"--host --port --api-key", CMD_ALL, VALUE, REFUSED, "there is no server here"},
     {"-gan --grp-attn-n -gaw --grp-attn-w", CMD_TEXT, VALUE, REFUSED,

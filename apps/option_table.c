@@ -25,6 +25,11 @@ const app_option app_option_table[] = {
      "'auto': the fastest N that fits; default: all when a device is named, else auto"},
     {"-ts --tensor-split --split", KIND_TEXT, CMD_MODEL, AT(split), 0, 0, "X,...", NULL,
      "shares of the offloaded blocks for each of several devices; default: by their free memory"},
+    {"-ncmoe --n-cpu-moe", KIND_INT, CMD_MODEL, AT(n_cpu_moe), 0, 100000, "N", NULL,
+     "the experts of the first N layers stay in main memory, and the cpu computes them; default: "
+     "with --offload-layers auto as many as are fastest, else none"},
+    {"-cmoe --cpu-moe", KIND_FLAG, CMD_MODEL, AT(cpu_moe), 0, 0, NULL, NULL,
+     "the experts of all layers stay in main memory, the rest runs on the device"},
     {"--vram-budget", KIND_BYTES, CMD_MODEL, AT(vram_budget), 1, 1e18, "SIZE", NULL,
      "most memory to use on a device, as in 6G or 900M; what does not fit is refused"},
     {"-t --threads", KIND_INT, CMD_ALL & ~(CMD_BENCH | CMD_TOKENIZE | CMD_INSPECT), AT(threads), 1,

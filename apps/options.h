@@ -43,7 +43,8 @@ typedef struct app_texts {
 typedef struct app_options {
     /* model */
     const char *model, *weights, *device, *offload_layers, *split, *pretokenizer, *spec;
-    uint64_t vram_budget; /* bytes; 0: what is free */
+    uint64_t vram_budget;   /* bytes; 0: what is free */
+    int cpu_moe, n_cpu_moe; /* experts of all layers, of the first N, stay with the CPU */
     app_texts models;
     int32_t threads;
     int blas, exact;

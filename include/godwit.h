@@ -87,11 +87,11 @@ typedef struct gw_model_options {
                             name; several, separated by commas, share the layers.
                             "auto": see below                                      */
     const char *pretokenizer; /* NULL: as the files say; a name of tokenizer.ggml.pre     */
-    int threads;         /* 0: the physical cores this process may use             */
-    int blas;            /* float-weight prefill through OpenBLAS or CLBlast       */
-    int no_graph;        /* GPU kernels launched one by one, not as a graph        */
-    int exact;           /* GPU: float-weight prefill to the bits of the CPU       */
-    int vocab_only;      /* tokenizer and metadata, no weights                     */
+    int threads;              /* 0: the physical cores this process may use             */
+    int blas;                 /* float-weight prefill through OpenBLAS or CLBlast       */
+    int no_graph;             /* GPU kernels launched one by one, not as a graph        */
+    int exact;                /* GPU: float-weight prefill to the bits of the CPU       */
+    int vocab_only;           /* tokenizer and metadata, no weights                     */
     /* Layer offload: the last N blocks, and with them the output head, run on the devices, the rest
      * on the CPU. "N", "all", "auto" (the fastest N that fits); NULL: all, with device "auto" the
      * same as "auto". Device "auto", or none with layers to offload, is the first card that works:
@@ -108,6 +108,11 @@ typedef struct gw_model_options {
     void *progress_user;
     const volatile int *cancel; /* polled while loading; may be NULL                      */
     const char *spec; /* NULL: as the files say; the file of a family's spec that describes them */
+    /* Mixture of experts: the experts of the first N layers stay in main memory and the CPU
+     * computes them, while the rest of these layers runs where it is placed; a number beyond the
+     * model's layers: of all. The text is the same. 0 with offload_layers "auto": as many as are
+     * fastest. */
+    int32_t cpu_experts;
 } gw_model_options;
 
 gw_status gw_model_open_sized(const gw_model_options *options, size_t size, gw_model **out);
@@ -634,8 +639,8 @@ typedef struct gw_forecast {
     double read_gbps[GW_DEVICES_MAX];       /* weights read by a generated token per second */
     double send_us[GW_DEVICES_MAX];         /* one hidden state there and back              */
     int disturbed[GW_DEVICES_MAX]; /* something else ran while it was measured: not kept    */
-    gw_forecast_row *rows;                  /* [n_rows], N = 0 first                        */
-    char note[256];                         /* what was not as asked for; "" when nothing   */
+    gw_forecast_row *rows;         /* [n_rows], N = 0 first                        */
+    char note[256];                /* what was not as asked for; "" when nothing   */
 } gw_forecast;
 
 /* For the devices of options, every N: what it would take and how fast it would be. Loads no

@@ -78,6 +78,22 @@ def test_speculation(device, draft):
         assert run(*args, *split, "--draft", *draft, "--draft-length", length).stdout == want
 
 
+@pytest.mark.parametrize("name", ["mixtral", "qwen2-moe", "gpt-oss-mxfp4/gpt-oss-mxfp4.gguf"])
+def test_experts_in_main_memory(device, name):
+    """Experts of all or of some layers with the CPU, the rest on the device: the CPU's bits."""
+    model = SHARED / "goldens" / name
+    if not model.exists():
+        pytest.skip(f"{model} is not there")
+    ids = [1, 7, 3, 9, 2, 8, 5, 4, 6, 1, 2, 3]
+    for rows in ("prefill", "decode", "5"):
+        want = logits_hash(model, ids, "--rows", rows)
+        for kept in ((), ("--cpu-moe",), ("--n-cpu-moe", 1)):
+            done = run("logits", "-m", model, "--ids", ",".join(map(str, ids)), "--rows", rows, "--device", device,
+                       "--exact", *kept)
+            assert f"hash: {want}" in done.stdout, (rows, kept)
+            assert ("stay in main memory" in done.stderr) == bool(kept), done.stderr
+
+
 def one_error_line(done, code, *words):
     assert done.returncode == code, done.stderr
     lines = done.stderr.strip().splitlines()

@@ -11,7 +11,7 @@
 #include "core/base/clock.h"
 #include "core/engine/run/session_state.h"
 
-enum { VERSION = 7, FIRST_POS = 16, LAST_POS = 80, HOME_ROWS = 128 };
+enum { VERSION = 8, FIRST_POS = 16, LAST_POS = 80, HOME_ROWS = 128 };
 enum { SAMPLE = 8, MOST_TIMES = 64, SETTLED = 16 };
 
 static const double enough = 384e6;  /* bytes of sampled layers: more than caches hold */
@@ -192,16 +192,17 @@ static gw_status open_rig(const gw_place *place, const gw_place_sizes *sizes, in
  * quarter of what is free. */
 static int sample_layers(const gw_place_sizes *s, int d, double *bytes) {
     int n_layers = s->hp->n_layers, n_blocks = gw_weights_blueprint(s->weights)->n_blocks;
-    double sum = 0.0;
+    double sum = 0.0, used = 0.0;
     for (int at = 0; at < n_layers * n_blocks; at++) {
         sum += (double)s->bytes[d][at];
+        used += gw_place_used(s, d, at / n_blocks, at % n_blocks);
     }
     double layer = sum / n_layers > 1.0 ? sum / n_layers : 1.0, asked = SAMPLE * layer;
     asked = asked > plenty ? plenty : asked < enough ? enough : asked;
     double most = s->room[d] > 0 ? 0.25 * (double)s->room[d] : asked;
     double n = (most < asked ? most : asked) / layer;
     n = n > (int)n ? n + 1.0 : n;
-    *bytes = layer;
+    *bytes = used / n_layers > 1.0 ? used / n_layers : 1.0;
     return n < 2.0 ? (n_layers < 2 ? 1 : 2) : n > n_layers ? n_layers : (int)n;
 }
 
@@ -379,13 +380,20 @@ void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const 
     *prompt = gauges[head].prompt_rest;
     *token = gauges[head].token_rest;
     for (int l = 0; l < n_layers; l++) {
-        int d = where[l * n_blocks + place->last_block];
-        double bytes = 0.0;
-        for (int b = 0; b < n_blocks; b++) {
-            bytes += (double)sizes->bytes[d][l * n_blocks + b];
+        int d = where[l * n_blocks + place->last_block], away = 0;
+        for (int b = 0; b < n_blocks;
+             b++) { /* experts may stay at home: then rows go and come back */
+            int on =
+                gauges[where[l * n_blocks + b]].weight_bytes > 0.0 ? where[l * n_blocks + b] : d;
+            double part = gauges[on].weight_bytes > 0.0
+                              ? gw_place_used(sizes, on, l, b) / gauges[on].weight_bytes
+                              : 0.0;
+            layers[on] += part;
+            *prompt += part * gauges[on].prompt_layer;
+            away |= on != d && part > 0.0;
         }
-        *prompt += gauges[d].prompt_layer;
-        layers[d] += gauges[d].weight_bytes > 0.0 ? bytes / gauges[d].weight_bytes : 1.0;
+        *prompt += away ? gauges[d].send_prompt : 0.0;
+        *token += away ? gauges[d].send_token : 0.0;
         if (l > 0 && d != at) { /* half of what was timed goes each way */
             *prompt += 0.5 * (gauges[d].send_prompt + gauges[at].send_prompt);
             *token += 0.5 * (gauges[d].send_token + gauges[at].send_token);
@@ -398,17 +406,22 @@ void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const 
 }
 
 int gw_gauge_best(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
-                  gw_where *room) {
+                  gw_where *room, int *cpu_experts) {
+    gw_place trial = *place;
     gw_place_use use[GW_MAX_DEVICES];
     double fastest = 0.0, prompt, token;
-    int best = -1;
-    for (int n = 0; n <= sizes->hp->n_layers; n++) {
-        gw_place_spread(place, sizes, n, room);
-        if (gw_place_fits(place, sizes, room, use, NULL)) {
-            gw_gauge_predict(place, sizes, gauges, room, &prompt, &token);
+    int best = -1, all = sizes->hp->n_layers, given = *cpu_experts;
+    int most = given == 0 && sizes->has_experts ? all : 0;
+    for (int turn = 0; turn <= all + most; turn++) {
+        int n = turn < all ? turn : all;
+        trial.cpu_experts = turn > all ? turn - all : given;
+        gw_place_spread(&trial, sizes, n, room);
+        if (gw_place_fits(&trial, sizes, room, use, NULL)) {
+            gw_gauge_predict(&trial, sizes, gauges, room, &prompt, &token);
             if (best < 0 || token < fastest) {
                 best = n;
                 fastest = token;
+                *cpu_experts = trial.cpu_experts;
             }
         }
     }

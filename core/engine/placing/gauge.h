@@ -28,7 +28,7 @@ typedef struct gw_gauge {
     double token_layer, token_rest;        /* rest: embedding, head, and reading the logits */
     double prompt_layer, prompt_rest;      /* a prompt of `chunk` tokens                    */
     double send_token, send_prompt;        /* the hidden state from the host and back to it      */
-    double weight_bytes;                   /* of one layer of the sample                         */
+    double weight_bytes; /* that a token reads in one layer of the sample, on the average */
     int32_t disturbed, unused; /* its times varied so much that something else was running */
 } gw_gauge;
 
@@ -45,8 +45,10 @@ double gw_gauge_body(const gw_gauge *gauge, double layers);
 void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
                       const gw_where *where, double *prompt, double *token);
 
-/* The N that generates fastest of those that fit; -1: none fits. room [as where]. */
+/* The N that generates fastest of those that fit; -1: none fits. room [as where]. Where a model has
+ * experts and *cpu_experts is 0, also how many layers' experts stay at home while everything else
+ * is offloaded. */
 int gw_gauge_best(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
-                  gw_where *room);
+                  gw_where *room, int *cpu_experts);
 
 #endif

@@ -18,8 +18,9 @@ typedef struct gw_place {
     int asked[GW_MAX_DEVICES]; /* indices into devices, in the order asked for */
     double share[GW_MAX_DEVICES];
     int n_asked;
-    int n_layers, n_blocks, last_block; /* last_block: of a layer */
+    int n_layers, n_blocks, last_block; /* last_block: of a layer, experts aside */
     int offloaded;                      /* N */
+    int cpu_experts;                    /* the experts of the first so many layers stay at home */
     gw_where *where;                    /* [(n_layers + 1) * n_blocks] */
     unsigned noted;                     /* bit d: what devices[d] does another way was known */
     int automatic;                      /* device "auto"                                     */
@@ -49,6 +50,7 @@ typedef struct gw_place_sizes {
     gw_fmt kv_fmt;
     int32_t n_ctx, chunk;
     uint64_t *bytes[GW_MAX_DEVICES];   /* [(n_layers + 1) * n_blocks] of the matrices */
+    int has_experts;                   /* some layer has */
     gw_where *accepts[GW_MAX_DEVICES]; /* the same: has the device kernels for it?    */
     uint64_t vectors, kv_table;
     uint64_t blas;                 /* that a device works with in prompts under --blas */
@@ -69,6 +71,9 @@ typedef struct gw_place_use {
     int layers, head;
     uint64_t weights, kv, scratch;
 } gw_place_use;
+
+/* Bytes of block b of a layer that one token reads: of experts those that it is sent to. */
+double gw_place_used(const gw_place_sizes *sizes, int device, int layer, int b);
 
 /* Where every block runs with N = n layers offloaded; where [(n_layers + 1) * n_blocks]. */
 void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, gw_where *where);

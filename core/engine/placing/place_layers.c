@@ -154,13 +154,19 @@ gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparam
     place->n_layers = hp->n_layers;
     place->n_blocks = bp->n_blocks;
     for (int b = 0; b < bp->n_blocks; b++) {
-        place->last_block = bp->block[b].section == GW_SECTION_LAYER ? b : place->last_block;
+        const gw_spec_block *block = &bp->block[b];
+        int counts = block->section == GW_SECTION_LAYER && block->kind != GW_BLOCK_EXPERTS;
+        place->last_block = counts ? b : place->last_block;
     }
+    place->cpu_experts = options->cpu_experts;
     gw_place_sizes s = {.weights = weights, .hp = hp, .n_ctx = gw_place_context(options, hp)};
     gw_status status;
     s.chunk = options->chunk > 0 ? options->chunk : CHUNK_DEFAULT;
     s.chunk = s.chunk > s.n_ctx ? s.n_ctx : s.chunk;
     s.blas = options->blas ? GW_BLAS_BYTES : 0;
+    for (int32_t l = 0; l < hp->n_layers; l++) {
+        s.has_experts |= hp->layer[l].n_experts > 0;
+    }
     GW_TRY(gw_kv_format(options->kv_type, &s.kv_fmt));
     GW_TRY(gw_kv_bytes(hp, s.kv_fmt, 1, s.n_ctx, &s.kv_table));
     for (int d = 0; d < place->n_devices; d++) {
@@ -213,6 +219,14 @@ static int device_of(const gw_place *p, int i, int n) {
     return p->asked[last];
 }
 
+double gw_place_used(const gw_place_sizes *sizes, int device, int layer, int b) {
+    const gw_layer *y = &sizes->hp->layer[layer];
+    int n_blocks = gw_weights_blueprint(sizes->weights)->n_blocks;
+    double bytes = (double)sizes->bytes[device][layer * n_blocks + b];
+    int is_experts = gw_weights_blueprint(sizes->weights)->block[b].kind == GW_BLOCK_EXPERTS;
+    return is_experts && y->n_experts > 0 ? bytes * y->n_used / y->n_experts : bytes;
+}
+
 void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, gw_where *where) {
     const gw_hparams *hp = sizes->hp;
     const gw_blueprint *bp = gw_weights_blueprint(sizes->weights);
@@ -222,7 +236,8 @@ void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, 
                         : bp->block[b].section == GW_SECTION_START ? 0
                                                                    : hp->n_layers - 1;
             int i = layer - (hp->n_layers - n), at = row * bp->n_blocks + b;
-            int d = i < 0 ? 0 : device_of(place, i, n);
+            int home = bp->block[b].kind == GW_BLOCK_EXPERTS && row < place->cpu_experts;
+            int d = i < 0 || home ? 0 : device_of(place, i, n);
             where[at] = sizes->accepts[d][at] ? (gw_where)d : 0;
         }
     }
@@ -355,7 +370,9 @@ static void note_declined(gw_place *place, const gw_place_sizes *sizes) {
         int d = i < 0 ? 0 : device_of(place, i, place->offloaded);
         for (int b = 0; b < bp->n_blocks; b++) {
             int at = l * bp->n_blocks + b;
-            int declined = gw_block_runs(&bp->block[b], sizes->hp, l) && d != place->where[at];
+            int home = bp->block[b].kind == GW_BLOCK_EXPERTS && l < place->cpu_experts;
+            int runs = gw_block_runs(&bp->block[b], sizes->hp, l);
+            int declined = runs && !home && d != place->where[at];
             count += declined;
             device = declined ? d : device;
         }
@@ -365,6 +382,20 @@ static void note_declined(gw_place *place, const gw_place_sizes *sizes) {
         snprintf(text, sizeof text,
                  "%s has no kernel for %d block%s of the offloaded layers: the %s runs them",
                  place->info[device].id, count, count == 1 ? "" : "s", place->info[0].id);
+        gw_place_add_note(place, text);
+    }
+}
+
+/* Say which experts stay in main memory while the rest of their layer does not. */
+static void note_experts(gw_place *place, const gw_place_sizes *sizes) {
+    int n_layers = sizes->hp->n_layers, count = 0;
+    for (int l = n_layers - place->offloaded; l < n_layers && l < place->cpu_experts; l++) {
+        count += sizes->hp->layer[l].n_experts > 0 && place->where[l * place->n_blocks] != 0;
+    }
+    if (count > 0) {
+        char text[128];
+        snprintf(text, sizeof text, "experts of %d layer%s stay in main memory: the %s runs them",
+                 count, count == 1 ? "" : "s", place->info[0].id);
         gw_place_add_note(place, text);
     }
 }
@@ -382,7 +413,7 @@ gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
     int automatic = asked != NULL ? strcmp(asked, "auto") == 0 : place->automatic;
     if (automatic && (place->n_asked > 1 || place->asked[0] != 0)) {
         GW_TRY(gw_gauge_all(place, sizes, gauges));
-        n = gw_gauge_best(place, sizes, gauges, place->where);
+        n = gw_gauge_best(place, sizes, gauges, place->where, &place->cpu_experts);
         n = n < 0 ? 0 : n;
         place->none_fits = n == 0 && largest_fit(place, sizes, place->where) <= 0;
     } else if (asked != NULL && !automatic) {
@@ -393,6 +424,7 @@ gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
         return refuse(place, sizes, use, n, tight, place->where);
     }
     place->offloaded = n;
+    note_experts(place, sizes);
     note_declined(place, sizes);
     gw_place_add_notes(place);
     return GW_OK;
