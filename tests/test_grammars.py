@@ -142,6 +142,8 @@ KINDS = {
     "names": {"type": "object", "propertyNames": {"pattern": "^[a-z]{3,5}$"}, "minProperties": 1, "maxProperties": 2,
               "additionalProperties": {"type": "null"}},
     "no element twice": {"type": "array", "items": {"enum": list("abcdefgh")}, "uniqueItems": True, "minItems": 4},
+    "no word begins twice alike": {"type": "array", "items": {"type": "string", "maxLength": 8}, "uniqueItems": True,
+                                   "minItems": 2, "maxItems": 5},
     "contains": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 20}, "contains": {"const": 7},
                  "maxItems": 4},
     "if": {"type": "object", "properties": {"kind": {"enum": ["cat", "car"]}, "legs": {"type": "integer"}},

@@ -211,6 +211,18 @@ static const struct {
     {"{\"type\":\"array\",\"items\":{\"enum\":[1,2,3,4,5,6,7]},\"uniqueItems\":true}",
      {"[]", "[1,7]", "[2,3,5]"},
      {"[1,1]", "[8]"}},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":3},\"uniqueItems\":true,"
+     "\"minItems\":2}",
+     {"[\"a\",\"b\"]", "[\"0\",\"abc\",\"Xy\",\"\"]", "[\"a\",\"\xC3\xA9\"]"},
+     {"[\"a\"]", "[\"a\",\"a\"]", "[\"a\",\"abcd\"]"}},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^#[0-9]+$\"},"
+     "\"uniqueItems\":true}",
+     {"[]", "[\"#1\",\"#20\"]"},
+     {"[\"#1\",\"#1\"]"}},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":6},"
+     "\"uniqueItems\":true,\"minItems\":2}",
+     {"[1,6]", "[1,2,3,4,5,6]"},
+     {"[1]", "[1,1]", "[6,7]"}},
     {"{\"type\":\"array\",\"items\":{\"type\":\"boolean\",\"not\":{\"const\":true}},"
      "\"uniqueItems\":true}",
      {"[]", "[false]"},
@@ -333,6 +345,8 @@ static const struct {
      "at #: \"not\", \"if\" or \"else\" beside \"unevaluated...\"", GW_E_UNSUPPORTED},
     {"{\"items\":{\"type\":\"string\"},\"uniqueItems\":true,\"contains\":{\"const\":\"a\"}}",
      "\"uniqueItems\" and \"contains\" together", GW_E_UNSUPPORTED},
+    {"{\"items\":{\"type\":\"string\"},\"uniqueItems\":true,\"minItems\":38}",
+     "at #: \"uniqueItems\" with \"minItems\" above 37", GW_E_LIMIT},
     {"{\"multipleOf\":0}", "\"multipleOf\" must be above 0", GW_E_TYPE},
     {"{\"multipleOf\":12345.678}", "\"multipleOf\" with so many remainders", GW_E_UNSUPPORTED},
     {"{\"type\":\"object\",\"minProperties\":2,\"additionalProperties\":false,"

@@ -6,7 +6,11 @@
 
 #define PUT(...) GW_TRY(gw_schema_put(&w->out, __VA_ARGS__))
 
-enum { COUNTED_MAX = 20000, SUBSETS_MAX = 6, UNIQUE_MAX = 140 };
+enum { COUNTED_MAX = 20000, SUBSETS_MAX = 6, UNIQUE_MAX = 140, BEGINNINGS = 37, LENGTH_MAX = 100 };
+
+typedef struct span {
+    uint32_t low, high;
+} span;
 
 typedef struct elements {
     gw_schema_work *w;
@@ -106,19 +110,11 @@ static gw_status pick_values(elements *e, const gw_schema_part *flat, const json
     return GW_OK;
 }
 
-/* The values of a schema that has few of them; NULL: it has not. Borrowed. */
-static gw_status few_values(elements *e, json_t **out) {
-    gw_schema_part p = {e->rest, gw_schema_beneath(e->w, e->p->where, "items", NULL)};
-    json_t *list;
+/* The values of a flat schema that has few of them; NULL: it has not. Borrowed. */
+static gw_status few_values(elements *e, const gw_schema_part *p, const char *name, json_t **out) {
+    json_t *only = json_object_get(p->schema, "const");
+    json_t *list = json_object_get(p->schema, "enum");
     *out = NULL;
-    GW_TRY(gw_schema_flatten(e->w, &p, &p.schema));
-    GW_TRY(gw_schema_keep(e->w, p.schema));
-    json_t *only = json_object_get(p.schema, "const"), *type = json_object_get(p.schema, "type");
-    const char *name = json_string_value(type) != NULL ? json_string_value(type) : "";
-    list = json_object_get(p.schema, "enum");
-    if (json_object_get(p.schema, "anyOf") != NULL || json_object_get(p.schema, "oneOf") != NULL) {
-        return GW_OK;
-    }
     list = only != NULL                   ? json_pack("[O]", only)
            : list != NULL                 ? json_incref(list)
            : strcmp(name, "boolean") == 0 ? json_pack("[b,b]", 1, 0)
@@ -130,7 +126,7 @@ static gw_status few_values(elements *e, json_t **out) {
     GW_TRY(gw_schema_keep(e->w, list));
     *out = json_array();
     GW_TRY(gw_schema_keep(e->w, *out));
-    return pick_values(e, &p, list, *out);
+    return pick_values(e, p, list, *out);
 }
 
 /* Which values have been: a rule for each set of them. */
@@ -160,10 +156,15 @@ static gw_status put_subsets(elements *e, const json_t *values) {
     return GW_OK;
 }
 
-/* In the order of the list: each value comes, or is passed over. */
-static gw_status put_in_order(elements *e, const json_t *values) {
+/* Element i of a list, or of rules sN-v0.. */
+static gw_status put_element(elements *e, const json_t *values, size_t i) {
+    return values != NULL ? gw_schema_put_value(e->w, json_array_get(values, i))
+                          : gw_schema_put(&e->w->out, "s%zu-v%zu", e->rule, i);
+}
+
+/* In the order of the list: each comes, or is passed over. */
+static gw_status put_in_order(elements *e, const json_t *values, size_t n) {
     gw_schema_work *w = e->w;
-    size_t n = json_array_size(values);
     if (n > UNIQUE_MAX) {
         return gw_fail(GW_E_LIMIT, GW_SCHEMA, "at %s: \"uniqueItems\" of more than %d values",
                        e->p->where, UNIQUE_MAX);
@@ -178,7 +179,7 @@ static gw_status put_in_order(elements *e, const json_t *values) {
             PUT("s%zu-u%zu-%zu", e->rule, i + 1, c);
             if (e->high < 0 || (int64_t)c < e->high) {
                 PUT(" | %s", c > 0 ? "\",\" ws " : "");
-                GW_TRY(gw_schema_put_value(w, json_array_get(values, i)));
+                GW_TRY(put_element(e, values, i));
                 PUT(" ws s%zu-u%zu-%zu", e->rule, i + 1, c + 1);
             }
             PUT("\n");
@@ -188,23 +189,124 @@ static gw_status put_in_order(elements *e, const json_t *values) {
     return GW_OK;
 }
 
-static gw_status put_unique(elements *e) {
-    json_t *values = NULL;
-    if (e->n_first == 0 && e->rest != NULL) {
-        GW_TRY(few_values(e, &values));
+/* How many characters are the same in all texts of an automaton, from the beginning. */
+static uint32_t common_beginning(const gw_dfa *d) {
+    uint32_t n = 0;
+    for (uint32_t s = 0; !d->accepts[s] && n < d->n; n++) {
+        const gw_dfa_edge *e = &d->edges[d->first[s]];
+        if (d->first[s + 1] - d->first[s] != 1 || e->low != e->high) {
+            break;
+        }
+        s = e->to;
     }
-    if (values == NULL) {
+    return n;
+}
+
+/* Texts that go on, behind `skip` characters, with digit k, then with a letter in either case, then
+ * with anything else or not at all. Numbers without an exponent of which two go on differently are
+ * different numbers. */
+static gw_status goes_on(elements *e, uint32_t skip, uint32_t k, gw_dfa *out) {
+    static const span other[] = {
+        {0, '0' - 1}, {'9' + 1, 'A' - 1}, {'Z' + 1, 'a' - 1}, {'z' + 1, GW_CHAR_MAX}};
+    uint32_t digit = '0' + k, upper = 'A' + k - 10, lower = 'a' + k - 10;
+    const span one[] = {{digit, digit}}, letter[] = {{upper, upper}, {lower, lower}};
+    const span *spans = k < 10 ? one : k < 36 ? letter : other;
+    size_t n = k < 10 ? 1 : k < 36 ? 2 : 4;
+    gw_dfa_builder b = {.arena = e->w->arena, .where = e->p->where};
+    gw_status status;
+    for (uint32_t i = 0; i < skip; i++) {
+        GW_TRY_DONE(gw_dfa_state(&b, 0));
+        GW_TRY_DONE(gw_dfa_edge_to(&b, 0, GW_CHAR_MAX, i + 1));
+    }
+    GW_TRY_DONE(gw_dfa_state(&b, k == 36));
+    for (size_t i = 0; i < n; i++) {
+        GW_TRY_DONE(gw_dfa_edge_to(&b, spans[i].low, spans[i].high, skip + 1));
+    }
+    GW_TRY_DONE(gw_dfa_state(&b, 1));
+    GW_TRY_DONE(gw_dfa_edge_to(&b, 0, GW_CHAR_MAX, skip + 1));
+    status = gw_dfa_finish(&b, out);
+done:
+    gw_dfa_drop(&b);
+    return status;
+}
+
+/* Many texts, or numbers: rules sN-v0.. of those that begin alike. */
+static gw_status put_beginnings(elements *e, const gw_dfa *all, int in_string, size_t *n) {
+    gw_schema_work *w = e->w;
+    uint32_t skip = common_beginning(all);
+    *n = 0;
+    for (uint32_t k = 0; k < BEGINNINGS; k++) {
+        gw_dfa d;
+        char tag[24];
+        GW_TRY(goes_on(e, skip, k, &d));
+        GW_TRY(gw_dfa_combine(w->arena, e->p->where, all, &d, GW_DFA_AND, &d));
+        if (gw_dfa_is_empty(&d)) {
+            continue;
+        }
+        snprintf(tag, sizeof tag, "w%zu-", *n);
+        PUT("s%zu-v%zu ::= %ss%zu-%s0\n", e->rule, *n, in_string ? "\"\\\"\" " : "", e->rule, tag);
+        GW_TRY(gw_schema_put_dfa(w, e->rule, tag, &d, in_string, in_string ? "\"\\\"\"" : "\"\""));
+        ++*n;
+    }
+    return GW_OK;
+}
+
+static gw_status read_texts(elements *e, const gw_schema_part *flat, gw_dfa *out) {
+    gw_schema_strings s;
+    GW_TRY(gw_schema_read_strings(e->w, flat, &s));
+    if (!s.limited) {
+        int64_t most = s.low > LENGTH_MAX ? s.low : LENGTH_MAX;
+        return gw_dfa_lengths(e->w->arena, flat->where, s.low, s.high > most ? most : s.high, out);
+    }
+    *out = s.dfa;
+    return GW_OK;
+}
+
+static gw_status put_apart(elements *e, const gw_schema_part *flat, const char *name) {
+    gw_dfa all;
+    size_t n;
+    int text = strcmp(name, "string") == 0, integer = strcmp(name, "integer") == 0;
+    if (!text && !integer && strcmp(name, "number") != 0) {
         return gw_fail(GW_E_UNSUPPORTED, GW_SCHEMA,
                        "at %s: \"uniqueItems\" is supported where \"items\" lists its values "
-                       "(\"enum\"), or with \"maxItems\": 1",
+                       "(\"enum\"), or is of \"type\": \"string\", \"integer\" or \"number\", or "
+                       "with \"maxItems\": 1",
                        e->p->where);
     }
-    if ((int64_t)json_array_size(values) < e->low) {
+    GW_TRY(text ? read_texts(e, flat, &all) : gw_schema_read_numbers(e->w, flat, integer, &all));
+    GW_TRY(put_beginnings(e, &all, text, &n));
+    if ((int64_t)n < e->low) {
+        return gw_fail(GW_E_LIMIT, GW_SCHEMA,
+                       "at %s: \"uniqueItems\" with \"minItems\" above %zu: elements of a list are "
+                       "told apart by how they begin",
+                       e->p->where, n);
+    }
+    return put_in_order(e, NULL, n);
+}
+
+static gw_status put_unique(elements *e) {
+    gw_schema_part p = {e->rest, gw_schema_beneath(e->w, e->p->where, "items", NULL)};
+    json_t *values = NULL;
+    const char *name = "";
+    if (e->n_first == 0 && e->rest != NULL) {
+        GW_TRY(gw_schema_flatten(e->w, &p, &p.schema));
+        GW_TRY(gw_schema_keep(e->w, p.schema));
+        if (json_object_get(p.schema, "anyOf") == NULL &&
+            json_object_get(p.schema, "oneOf") == NULL) {
+            const char *type = json_string_value(json_object_get(p.schema, "type"));
+            name = type != NULL ? type : "";
+            GW_TRY(few_values(e, &p, name, &values));
+        }
+    }
+    size_t n = json_array_size(values);
+    if (values == NULL) {
+        return put_apart(e, &p, name);
+    }
+    if ((int64_t)n < e->low) {
         return gw_schema_contradiction(e->w, e->p->where,
                                        "\"minItems\" is more than there are values");
     }
-    return json_array_size(values) <= SUBSETS_MAX ? put_subsets(e, values)
-                                                  : put_in_order(e, values);
+    return n <= SUBSETS_MAX ? put_subsets(e, values) : put_in_order(e, values, n);
 }
 
 /* ---- some of a kind -------------------------------------------------------------------------- */

@@ -386,24 +386,36 @@ static int is_free(const numbers *x) {
     return !x->b.has_low && !x->b.has_high && x->n_steps == 0;
 }
 
+static gw_status list_numbers(numbers *x, gw_dfa *out) {
+    gw_dfa plus, minus;
+    int no_plus, no_minus;
+    shape_numbers(x);
+    GW_TRY(sizes(x, 0, &plus, &no_plus));
+    GW_TRY(sizes(x, 1, &minus, &no_minus));
+    if (no_plus && no_minus) {
+        return gw_schema_contradiction(x->w, x->p->where, "no number is within its bounds");
+    }
+    return join_signs(x, no_plus ? NULL : &plus, no_minus ? NULL : &minus, out);
+}
+
+gw_status gw_schema_read_numbers(gw_schema_work *w, const gw_schema_part *p, int integer,
+                                 gw_dfa *out) {
+    numbers x = {.w = w, .p = p, .integer = integer};
+    GW_TRY(read_bounds(&x));
+    return list_numbers(&x, out);
+}
+
 gw_status gw_schema_put_number(gw_schema_work *w, const gw_schema_part *p, size_t rule,
                                int integer) {
     numbers x = {.w = w, .p = p, .integer = integer};
     const char *name = integer ? "integer" : "number";
-    gw_dfa plus, minus, both;
-    int no_plus, no_minus;
+    gw_dfa both;
     GW_TRY(read_bounds(&x));
     if (is_free(&x)) {
         PUT("s%zu-%s ::= %s\n", rule, name, name);
         return GW_OK;
     }
-    shape_numbers(&x);
-    GW_TRY(sizes(&x, 0, &plus, &no_plus));
-    GW_TRY(sizes(&x, 1, &minus, &no_minus));
-    if (no_plus && no_minus) {
-        return gw_schema_contradiction(w, p->where, "no number is within its bounds");
-    }
-    GW_TRY(join_signs(&x, no_plus ? NULL : &plus, no_minus ? NULL : &minus, &both));
+    GW_TRY(list_numbers(&x, &both));
     char tag[16];
     snprintf(tag, sizeof tag, "%c", name[0]);
     PUT("s%zu-%s ::= s%zu-%s0\n", rule, name, rule, tag);

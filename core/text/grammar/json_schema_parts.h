@@ -87,6 +87,9 @@ typedef struct gw_schema_strings {
 
 gw_status gw_schema_read_strings(gw_schema_work *w, const gw_schema_part *p,
                                  gw_schema_strings *out);
+/* The numbers that a schema allows, without an exponent. */
+gw_status gw_schema_read_numbers(gw_schema_work *w, const gw_schema_part *p, int integer,
+                                 gw_dfa *out);
 /* Rules sN-TAG0.. of an automaton, which begins with sN-TAG0; `end` closes what is accepted.
  * in_string: as characters of a JSON string. */
 gw_status gw_schema_put_dfa(gw_schema_work *w, size_t rule, const char *tag, const gw_dfa *d,
