@@ -612,8 +612,7 @@ static void test_gemma4(void **state) {
                                          "</s>",
                                          "a",
                                          "\xE2\x96\x81",
-                                         "\xE2\x96\x81"
-                                         "a",
+                                         "\xE2\x96\x81\x61",
                                          "\n",
                                          "\n\n"};
     static const char *const MERGES[] = {"\xE2\x96\x81 a", "\n \n"};

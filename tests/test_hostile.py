@@ -31,7 +31,7 @@ def test_a_megabyte_of_anything(tmp_path, text):
     path = tmp_path / "long.txt"
     path.write_text(text * (MEGABYTE // len(text.encode())))
     start = time.monotonic()
-    line = one_line(run("run", "-m", SMALL, "-f", path, check=False))
+    line = one_line(run("run", "-q", "-m", SMALL, "-f", path, check=False))
     assert "tokens, context is 1024" in line
     assert time.monotonic() - start < SECONDS
 

@@ -46,11 +46,10 @@ static void all_options(const struct gw_device *device, const char *options, cha
 /* ---- compiling ------------------------------------------------------------------------------- */
 
 /* Compilers of processors (PoCL's) write what is in the log on standard error as well, which is not
- * theirs: it is shut while they work. */
+ * theirs: it is shut while they work. The stream above it has no buffer. */
 cl_int gw_cl_build(const struct gw_device *device, cl_program program, const char *options) {
     int kept = -1, nowhere = -1;
     if (device->processor) {
-        fflush(stderr);
         kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
         nowhere = kept >= 0 ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
     }
@@ -60,7 +59,6 @@ cl_int gw_cl_build(const struct gw_device *device, cl_program program, const cha
     }
     cl_int error = device->cl->BuildProgram(program, 1, &device->id, options, NULL, NULL);
     if (nowhere >= 0) {
-        fflush(stderr);
         dup2(kept, STDERR_FILENO);
     }
     if (kept >= 0) {
