@@ -321,6 +321,8 @@ static const struct {
     {"{\"pattern\":\"(a)\\\\1\"}", "this escape is not supported", GW_E_UNSUPPORTED},
     {"{\"pattern\":\"[a\"}", "a class without its ']'", GW_E_UNSUPPORTED},
     {"{\"pattern\":\"a^b\"}", "no text is as long, and like its pattern", GW_E_METADATA},
+    {"{\"pattern\":\"^(([a-c]{0,30}){0,30}){0,20}$\"}", "at #/pattern: too large a pattern",
+     GW_E_LIMIT},
     {"{\"pattern\":\"*\"}", "a repetition of nothing", GW_E_UNSUPPORTED},
     {"{\"$ref\":\"other.json\"}", "is no JSON pointer into this schema", GW_E_UNSUPPORTED},
     {"{\"$ref\":\"#/$defs/x\"}", "there is no schema at '#/$defs/x'", GW_E_METADATA},

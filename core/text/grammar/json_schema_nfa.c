@@ -8,7 +8,7 @@
 #include "core/base/hash.h"
 #include "core/text/grammar/json_schema_regex.h"
 
-enum { STATES_MAX = 60000, COPIES_MAX = 2000, CLASSES_MAX = 4000 };
+enum { STATES_MAX = 60000, COPIES_MAX = 2000, CLASSES_MAX = 4000, WORK_MAX = 1 << 24 };
 
 typedef enum op { SPLIT, SET, BEGIN, END, EDGE, INNER, ACCEPT } op;
 
@@ -38,6 +38,7 @@ typedef struct machine {
     uint32_t *marks, mark; /* [n] */
     uint32_t *list, *stack;
     size_t n_list;
+    size_t work; /* states looked at so far */
 } machine;
 
 static gw_status no_memory(void) { return gw_fail(GW_E_NOMEM, GW_SCHEMA, "no memory"); }
@@ -252,6 +253,7 @@ static void expand(machine *m, const uint32_t *from, size_t n, before was, befor
     }
     while (depth > 0) {
         uint32_t at = m->stack[--depth], next[2] = {UINT32_MAX, UINT32_MAX};
+        m->work++;
         const nfa_state *s = &m->states[at];
         if (s->op == SPLIT) {
             next[0] = s->b;
@@ -326,6 +328,9 @@ static gw_status step(machine *m, const uint32_t *key, uint32_t class, uint32_t 
                       uint32_t *out) {
     size_t n = 0;
     before comes = (before)m->kinds[class];
+    if (m->work > WORK_MAX) {
+        return too_large(m);
+    }
     expand(m, key + 2, key[1], (before)key[0], comes);
     for (size_t i = 0; i < m->n_list; i++) {
         const nfa_state *s = &m->states[m->list[i]];
