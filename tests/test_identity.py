@@ -168,3 +168,12 @@ def test_wrong_bits_are_seen():
     path = DATA / "tales-2m-q4_0.gguf"
     assert logits_hash(path, FEW) != logits_hash(path, FEW[:-1] + [FEW[-1] + 1])
     assert pathlib.Path(BIN).is_file()
+
+
+def test_codes_and_scales_apart():
+    """Experts in MXFP4 as a folder has them, codes and exponents in two tensors, are those of the GGUF file."""
+    folder = SHARED / "goldens/gpt-oss-mxfp4"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there")
+    ids = range(1, 13)
+    assert logits_hash(folder, ids) == logits_hash(folder / "gpt-oss-mxfp4.gguf", ids)

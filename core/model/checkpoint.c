@@ -67,6 +67,19 @@ gw_status gw_checkpoint_add(gw_checkpoint *c, const char *where, const gw_stored
     return GW_OK;
 }
 
+gw_status gw_checkpoint_replace(gw_checkpoint *c, const gw_stored *t) {
+    gw_stored *list = gw_list_grown(c->list, c->n, &c->capacity, sizeof *list);
+    if (list == NULL) {
+        return gw_checkpoint_nomem(c);
+    }
+    c->list = list;
+    if (gw_map_add(c->names, t->name, strlen(t->name), c->n, NULL) != GW_MAP_ADDED) {
+        return gw_checkpoint_nomem(c);
+    }
+    c->list[c->n++] = *t;
+    return GW_OK;
+}
+
 gw_status gw_checkpoint_add_unusable(gw_checkpoint *c, const char *where, const char *name,
                                      const char *why) {
     const char **list =
@@ -288,6 +301,7 @@ void gw_checkpoint_free(gw_checkpoint *c) {
     free(c->files);
     free((void *)c->file_names);
     free((void *)c->unusable);
+    free(c->bytes);
     free(c->list);
     free(c);
 }

@@ -23,7 +23,14 @@ typedef struct gw_stored {
     size_t bytes;
     int fd;      /* the file, for pread; -1 for an image in memory        */
     uint64_t at; /* offset of data in that file                          */
+    /* A matrix of MXFP4 in two tensors: data are its codes, 16 bytes a block with the even one of
+     * two below, and these its exponents; bytes are those of whole blocks. NULL: data is all. */
+    const unsigned char *scales;
 } gw_stored;
+
+/* Bytes [at, at + bytes) of a tensor, through its file where there is one; of a matrix in two
+ * tensors whole blocks of its format. GW_E_IO, GW_E_TRUNCATED. */
+gw_status gw_stored_read(const gw_stored *t, size_t at, size_t bytes, void *dst);
 
 typedef enum gw_container { GW_CONTAINER_GGUF, GW_CONTAINER_HF } gw_container;
 

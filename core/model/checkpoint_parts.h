@@ -29,6 +29,8 @@ struct gw_checkpoint {
     const char **unusable; /* why, in pairs with unusable_names' values */
     size_t n_unusable, unusable_capacity;
     gw_map *unusable_names;
+    gw_stored *bytes; /* tensors of bytes, which may be codes or scales */
+    size_t n_bytes, bytes_capacity;
     int has_hparams;
     gw_hparams hparams;
     gw_blueprint *blueprint;
@@ -43,6 +45,10 @@ gw_status gw_checkpoint_map(gw_checkpoint *c, const char *path, gw_file *out); /
 gw_status gw_checkpoint_add(gw_checkpoint *c, const char *where, const gw_stored *t);
 gw_status gw_checkpoint_add_unusable(gw_checkpoint *c, const char *where, const char *name,
                                      const char *why);
+/* Of a name that was unusable: a tensor after all. */
+gw_status gw_checkpoint_replace(gw_checkpoint *c, const gw_stored *t);
+/* stored.c: matrices out of codes and scales that are two tensors, when all tensors are there. */
+gw_status gw_checkpoint_join_codes(gw_checkpoint *c);
 const char *gw_checkpoint_join(gw_checkpoint *c, const char *folder, const char *name);
 gw_status gw_checkpoint_nomem(const gw_checkpoint *c);
 

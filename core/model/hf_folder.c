@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/list.h"
 #include "core/base/text.h"
 #include "core/model/checkpoint_parts.h"
 #include "core/model/config.h"
@@ -46,6 +47,15 @@ static gw_status load_part(gw_checkpoint *c, const char *path) {
     GW_TRY(gw_safetensors_parse(path, file.data, file.size, file.fd, c->arena, &list, &n));
     for (size_t i = 0; i < n; i++) {
         const gw_stored *t = &list[i].stored;
+        if (strcmp(list[i].dtype, "U8") == 0) {
+            gw_stored *bytes =
+                gw_list_grown(c->bytes, c->n_bytes, &c->bytes_capacity, sizeof *bytes);
+            if (bytes == NULL) {
+                return gw_checkpoint_nomem(c);
+            }
+            c->bytes = bytes;
+            c->bytes[c->n_bytes++] = *t;
+        }
         GW_TRY(list[i].usable ? gw_checkpoint_add(c, path, t)
                               : gw_checkpoint_add_unusable(c, path, t->name, list[i].dtype));
     }
@@ -170,7 +180,11 @@ gw_status gw_hf_load(gw_checkpoint *c, const char *folder, int vocab_only) {
             "is needed");
     }
     GW_TRY(gw_hf_json(c, "generation_config.json", &c->generation));
-    return vocab_only ? GW_OK : load_weights(c);
+    if (vocab_only) {
+        return GW_OK;
+    }
+    GW_TRY(load_weights(c));
+    return gw_checkpoint_join_codes(c);
 }
 
 /* ---- a folder around a GGUF file ------------------------------------------------------------- */

@@ -1,39 +1,11 @@
 /* core/model/weights_cut.c - rows of a weight out of what is stored: cut, transposed, experts put
  * one after the other, values changed, formats converted. */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/model/rope.h"
 #include "core/model/weights_parts.h"
-
-/* Bytes [at, at + bytes) of a stored tensor; through the file where there is one: a tensor that is
- * converted need not be mapped in. */
-gw_status gw_stored_read(const gw_stored *t, size_t at, size_t bytes, void *dst) {
-    if (t->fd < 0) {
-        memcpy(dst, (const unsigned char *)t->data + at, bytes);
-        return GW_OK;
-    }
-    unsigned char *out = dst;
-    while (bytes > 0) {
-        ssize_t got = pread(t->fd, out, bytes, (off_t)(t->at + at));
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got < 0) {
-            return gw_fail(GW_E_IO, t->name, "cannot read: %s", strerror(errno));
-        }
-        if (got == 0) {
-            return gw_fail(GW_E_TRUNCATED, t->name, "the file became shorter while it was read");
-        }
-        out += got;
-        at += (size_t)got;
-        bytes -= (size_t)got;
-    }
-    return GW_OK;
-}
 
 /* Which stored row a row comes from: of all stored tensors one after the other. */
 static int64_t stored_row(const gw_entry *e, int64_t row) {
@@ -231,7 +203,8 @@ gw_weight_source gw_entry_source(const gw_entry *e) {
     size_t align = e->t.fmt == GW_FMT_F32 ? sizeof(float) : sizeof(gw_u16);
     if (e->t.fmt == e->from && gw_entry_plain(e)) {
         src.rows = rows_as_stored;
-        src.map = (uintptr_t)e->stored[0]->data % align == 0 ? e->stored[0]->data : NULL;
+        int there = e->stored[0]->scales == NULL && (uintptr_t)e->stored[0]->data % align == 0;
+        src.map = there ? e->stored[0]->data : NULL;
     }
     return src;
 }

@@ -52,6 +52,5 @@ static inline int gw_entry_plain(const gw_entry *e) {
 gw_weight_source gw_entry_source(const gw_entry *e);
 /* Values of a vector, f32. */
 gw_status gw_entry_values(const gw_entry *e, float *values);
-gw_status gw_stored_read(const gw_stored *t, size_t at, size_t bytes, void *dst);
 
 #endif

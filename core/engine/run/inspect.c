@@ -35,7 +35,11 @@ static gw_status check_values(const gw_stored *t, const char *where, const volat
     gw_status status =
         x != NULL && raw != NULL ? GW_OK : gw_fail(GW_E_NOMEM, where, "no memory for a row");
     for (size_t at = 0; at + row_bytes <= t->bytes && status == GW_OK; at += row_bytes) {
-        memcpy(raw, (const char *)t->data + at, row_bytes);
+        if (t->scales != NULL) {
+            status = gw_stored_read(t, at, row_bytes, raw);
+        } else {
+            memcpy(raw, (const char *)t->data + at, row_bytes);
+        }
         f->decode(x, raw, cols);
         for (size_t i = 0; i < cols && status == GW_OK; i++) {
             if (!isfinite(x[i])) {
