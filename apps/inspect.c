@@ -192,10 +192,11 @@ static int report(inspect_job *job) {
     if (code == APP_OK && job->o->json) {
         code = print_json(job, verdict, fault);
     } else if (code == APP_OK) {
-        if (job->n_meta > 0) {
+        int readable = gw_inspection_container(job->v)[0] != '\0';
+        if (readable) {
             print_summary(job);
         }
-        if (job->n_meta > 0 && !job->o->quiet) {
+        if (readable && !job->o->quiet) {
             print_lists(job);
         }
         if (verdict == GW_OK) {
@@ -236,7 +237,9 @@ const app_command command_inspect = {
         "Prints metadata, tensors (name, format, shape, bytes) and totals per format on stdout, "
         "and\n"
         "ends with \"valid\", or with one error line that says what is wrong and where (exit code\n"
-        "1): what loading the model would say, without loading it. --quiet leaves the lists out.\n",
+        "1): what loading the model would say, without loading it. --quiet leaves the lists out.\n"
+        "A .safetensors file alone, or one that torch.save wrote (.bin, .pt, .pth, .ckpt), is\n"
+        "looked at as what it is, a table of tensors; nothing in it is run.\n",
     .examples = "  godwit inspect\n"
                 "  godwit inspect model.gguf -q\n"
                 "  godwit inspect model.gguf --json\n"

@@ -65,6 +65,8 @@ typedef enum gw_status {
     GW_E_SYNTAX,    /* text that is not well formed                                        */
     GW_E_ENCODING,  /* text that is not UTF-8, or not allowed in a name                    */
     GW_E_METADATA,  /* well formed, but the model it describes is not possible             */
+    GW_E_FORBIDDEN, /* what a file may not do: call a function, hide or pack its contents  */
+    GW_E_ARCHIVE,   /* an archive that contradicts itself                                  */
     GW_STATUS_COUNT
 } gw_status;
 
@@ -163,7 +165,9 @@ typedef struct gw_inspection gw_inspection;
 enum { GW_INSPECT_VALUES = 1 }; /* read every weight and look for infinities and NaN */
 
 /* path, or memory/bytes as in gw_model_options. GW_OK also for a broken model: then as much as
- * could be read, and a verdict. GW_E_NOMEM, GW_E_ARGUMENT, GW_E_CANCELLED (cancel may be NULL). */
+ * could be read, and a verdict. A .safetensors file alone, or one that torch.save wrote (.bin, .pt,
+ * .pth, .ckpt), is valid when its table of tensors is. GW_E_NOMEM, GW_E_ARGUMENT, GW_E_CANCELLED
+ * (cancel may be NULL). */
 gw_status gw_inspect(const char *path, const void *memory, size_t bytes, int flags,
                      const volatile int *cancel, gw_inspection **out);
 void gw_inspection_free(gw_inspection *inspection);

@@ -1,5 +1,5 @@
 # tests/test_badfiles.py - broken model files through the real program: one clear line, a class of
-# fault, exit 1, in time and bounded memory. Every gguf-*, st-* and hf-* entry of the corpus, then
+# fault, exit 1, in time and bounded memory. Every entry of the corpus, then
 # what no corpus can hold: folders, pipes, devices, sparse files, names that are not text. GODWIT
 # names the executable; without it, what ctest passes (tests/program.py).
 import json
@@ -18,6 +18,7 @@ BIN = os.environ.get("GODWIT", program.BIN)
 CORPUS = program.SHARED / "badfiles"
 MANIFEST = CORPUS / "manifest.json"
 CASES = json.loads(MANIFEST.read_text())["files"] if MANIFEST.exists() else {}
+PICKLES = {k: v for k, v in CASES.items() if v["format"] == "pt"}
 CASES = {k: v for k, v in CASES.items() if v["format"] in ("gguf", "safetensors", "hf")}
 # Sanitizers keep freed memory and shadow every page: time and memory are then only roughly bounded.
 SECONDS = 60 if program.SLOW else 2
@@ -108,6 +109,24 @@ def test_corpus(case, tmp_path):
         if status == 1:
             assert len(text.splitlines()) == 1, text
         check_cost(path, seconds, peak)
+
+
+@pytest.mark.parametrize("name", PICKLES or [None])
+def test_pickles(name):
+    """What torch.save wrote, or pretends to: looked at, never run."""
+    if name is None:
+        pytest.skip(f"SKIP: no corpus at {CORPUS}")
+    entry, path = PICKLES[name], CORPUS / name
+    status, err, seconds, peak = measure("inspect", path)
+    text = err.decode()
+    allowed = {"accept": (0,), "reject": (1,), "either": (0, 1)}[entry["expect"]]
+    assert status in allowed, f"{status}: {text}"
+    assert "BAD-PICKLE-RAN" not in text and not any(word in text for word in SANITIZER_WORDS)
+    if status == 1:
+        classes = [entry["error_class"], *entry["also_ok"]]
+        assert len(text.splitlines()) == 1 and text.startswith("godwit: error: "), text
+        assert name in text and any(f": {word}: " in text for word in classes), text
+    check_cost(path, seconds, peak)
 
 
 def test_folder_named_like_a_file(tmp_path):

@@ -111,6 +111,7 @@ static const struct {
     {"gpt-oss", CLOSE_ENOUGH},
     {"gpt2", CLOSE_ENOUGH},
     {"hunyuan-dense", CLOSE_ENOUGH},
+    {"llama-pickle", CLOSE_ENOUGH},
     {"llama-sharded", CLOSE_ENOUGH},
     {"llama4", CLOSE_ENOUGH},
     {"ministral3-mm", CLOSE_ENOUGH},

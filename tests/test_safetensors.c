@@ -259,7 +259,7 @@ static void test_folders(void **state) {
     write_text("config.json", config);
     expect(GW_E_METADATA, "no weights");
     write_text("pytorch_model.bin", "PK");
-    expect(GW_E_UNSUPPORTED, "pytorch_model.bin");
+    expect(GW_E_MAGIC, "pytorch_model.bin");
     write_tensors("1.safetensors", part_1, 8);
     write_tensors("2.safetensors", part_2, 12);
     index_with("{\"a\":\"1.safetensors\",\"b\":\"2.safetensors\",\"i\":\"2.safetensors\"}");

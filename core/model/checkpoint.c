@@ -1,4 +1,4 @@
-/* core/model/checkpoint.c - opening either container, the list of tensors, access. */
+/* core/model/checkpoint.c - opening each container, the list of tensors, access. */
 #include "core/model/checkpoint.h"
 
 #include <limits.h>
@@ -215,8 +215,17 @@ static gw_status name_it(gw_checkpoint *c, const char *path) {
     return c->name != NULL ? GW_OK : gw_checkpoint_nomem(c);
 }
 
+enum { OPEN_ALL, OPEN_VOCAB, OPEN_WEIGHTS };
+
 static gw_status load(gw_checkpoint *c, const char *path, const void *memory, size_t bytes,
-                      int vocab_only, const gw_spec_given *given) {
+                      int what, const gw_spec_given *given) {
+    int vocab_only = what == OPEN_VOCAB;
+    if (what == OPEN_WEIGHTS) {
+        c->container = GW_CONTAINER_WEIGHTS;
+        c->vocab_state = GW_VOCAB_NONE;
+        GW_TRY(gw_weights_file_load(c, path));
+        return name_it(c, path);
+    }
     if (path != NULL && gw_path_look(path) == GW_PATH_FOLDER) {
         c->container = GW_CONTAINER_HF;
         GW_TRY(gw_hf_load(c, path, vocab_only));
@@ -232,7 +241,7 @@ static gw_status load(gw_checkpoint *c, const char *path, const void *memory, si
     return vocab_only ? GW_OK : read_hparams(c, given);
 }
 
-static gw_status open_any(const char *asked, const void *memory, size_t bytes, int vocab_only,
+static gw_status open_any(const char *asked, const void *memory, size_t bytes, int what,
                           const gw_spec_given *given, gw_checkpoint **out) {
     char only[PATH_MAX];
     const char *path = asked;
@@ -253,7 +262,7 @@ static gw_status open_any(const char *asked, const void *memory, size_t bytes, i
     c->where =
         path != NULL && c->arena != NULL ? gw_arena_copy(c->arena, path, strlen(path)) : "(memory)";
     gw_status status = c->arena && c->names && c->unusable_names && c->where
-                           ? load(c, path, memory, bytes, vocab_only, given)
+                           ? load(c, path, memory, bytes, what, given)
                            : gw_fail(GW_E_NOMEM, path, "no memory to open the model");
     if (status != GW_OK) {
         gw_checkpoint_free(c);
@@ -265,17 +274,26 @@ static gw_status open_any(const char *asked, const void *memory, size_t bytes, i
 
 gw_status gw_checkpoint_open(const char *path, const void *memory, size_t bytes,
                              gw_checkpoint **out) {
-    return open_any(path, memory, bytes, 0, NULL, out);
+    return open_any(path, memory, bytes, OPEN_ALL, NULL, out);
 }
 
 gw_status gw_checkpoint_open_as(const char *path, const void *memory, size_t bytes,
                                 const gw_spec_given *given, gw_checkpoint **out) {
-    return open_any(path, memory, bytes, 0, given, out);
+    return open_any(path, memory, bytes, OPEN_ALL, given, out);
 }
 
 gw_status gw_checkpoint_open_vocab(const char *path, const void *memory, size_t bytes,
                                    gw_checkpoint **out) {
-    return open_any(path, memory, bytes, 1, NULL, out);
+    return open_any(path, memory, bytes, OPEN_VOCAB, NULL, out);
+}
+
+gw_status gw_checkpoint_open_weights(const char *path, gw_checkpoint **out) {
+    return open_any(path, NULL, 0, OPEN_WEIGHTS, NULL, out);
+}
+
+int gw_is_weights_file(const char *path) {
+    return gw_path_look(path) == GW_PATH_FILE &&
+           (gw_text_ends(path, ".safetensors") || gw_is_torch_name(path));
 }
 
 void gw_checkpoint_free(gw_checkpoint *c) {
@@ -384,6 +402,11 @@ gw_status gw_checkpoint_chat_template(gw_checkpoint *c, const char **text, size_
         return gw_hf_chat_template(c, text, bytes);
     }
     gw_gguf_view view = {NULL, 0};
+    if (c->container == GW_CONTAINER_WEIGHTS) {
+        *text = NULL;
+        *bytes = 0;
+        return GW_OK;
+    }
     GW_TRY(gw_gguf_text(c->gguf[0], "tokenizer.chat_template", &view, NULL));
     *text = view.text;
     *bytes = (size_t)view.bytes;

@@ -32,7 +32,11 @@ typedef struct gw_stored {
  * tensors whole blocks of its format. GW_E_IO, GW_E_TRUNCATED. */
 gw_status gw_stored_read(const gw_stored *t, size_t at, size_t bytes, void *dst);
 
-typedef enum gw_container { GW_CONTAINER_GGUF, GW_CONTAINER_HF } gw_container;
+typedef enum gw_container {
+    GW_CONTAINER_GGUF,
+    GW_CONTAINER_HF,
+    GW_CONTAINER_WEIGHTS /* one file of tensors, without a word of what model they are */
+} gw_container;
 
 /* path: .gguf or folder; or memory/bytes with path NULL. */
 gw_status gw_checkpoint_open(const char *path, const void *memory, size_t bytes,
@@ -47,6 +51,11 @@ gw_status gw_checkpoint_open_as(const char *path, const void *memory, size_t byt
  * and weights may be missing; gw_checkpoint_hparams is then NULL. */
 gw_status gw_checkpoint_open_vocab(const char *path, const void *memory, size_t bytes,
                                    gw_checkpoint **out);
+/* The tensors of one .safetensors file, or of one that torch.save wrote: no architecture, no
+ * hyper-parameters, no vocabulary. */
+gw_status gw_checkpoint_open_weights(const char *path, gw_checkpoint **out);
+/* 1 when that is the way to open the path: a file that its name says to be one. */
+int gw_is_weights_file(const char *path);
 void gw_checkpoint_free(gw_checkpoint *c);
 
 gw_container gw_checkpoint_container(const gw_checkpoint *c);

@@ -56,6 +56,10 @@ gw_status gw_checkpoint_nomem(const gw_checkpoint *c);
 gw_status gw_gguf_load(gw_checkpoint *c, const char *path, const void *memory, size_t bytes);
 /* hf_folder.c: config.json and the weight files; without weights when vocab_only. */
 gw_status gw_hf_load(gw_checkpoint *c, const char *folder, int vocab_only);
+/* Maps a file of weights and lists its tensors: safetensors, or by its name what torch.save wrote.
+ */
+gw_status gw_weights_file_load(gw_checkpoint *c, const char *path);
+int gw_is_torch_name(const char *path);
 /* A small file of the folder as JSON; *out NULL and GW_OK when it does not exist. */
 gw_status gw_hf_json(gw_checkpoint *c, const char *name, json_t **out);
 

@@ -10,7 +10,7 @@
 #include "core/model/checkpoint_parts.h"
 #include "core/model/config.h"
 #include "core/model/guess.h"
-#include "core/model/safetensors.h"
+#include "core/model/torch_file.h"
 
 gw_status gw_hf_json(gw_checkpoint *c, const char *name, json_t **out) {
     const char *path = gw_checkpoint_join(c, c->where, name);
@@ -39,12 +39,19 @@ gw_status gw_hf_json(gw_checkpoint *c, const char *name, json_t **out) {
     return GW_OK;
 }
 
-static gw_status load_part(gw_checkpoint *c, const char *path) {
+int gw_is_torch_name(const char *path) {
+    return gw_text_ends(path, ".bin") || gw_text_ends(path, ".pt") || gw_text_ends(path, ".pth") ||
+           gw_text_ends(path, ".ckpt");
+}
+
+gw_status gw_weights_file_load(gw_checkpoint *c, const char *path) {
     gw_file file;
     gw_safetensor *list = NULL;
     size_t n = 0;
     GW_TRY(gw_checkpoint_map(c, path, &file));
-    GW_TRY(gw_safetensors_parse(path, file.data, file.size, file.fd, c->arena, &list, &n));
+    GW_TRY(gw_is_torch_name(path)
+               ? gw_torch_parse(path, file.data, file.size, file.fd, c->arena, &list, &n)
+               : gw_safetensors_parse(path, file.data, file.size, file.fd, c->arena, &list, &n));
     for (size_t i = 0; i < n; i++) {
         const gw_stored *t = &list[i].stored;
         if (strcmp(list[i].dtype, "U8") == 0) {
@@ -66,7 +73,7 @@ static gw_status load_part(gw_checkpoint *c, const char *path) {
 static gw_status part_path(gw_checkpoint *c, const char *index, const char *name,
                            const char **out) {
     if (name[0] == '\0' || strchr(name, '/') != NULL || strchr(name, '\\') != NULL ||
-        !gw_text_ends(name, ".safetensors")) {
+        !(gw_text_ends(name, ".safetensors") || gw_is_torch_name(name))) {
         return gw_fail(GW_E_METADATA, index,
                        "weight_map names \"%s\"; a .safetensors file of the same folder is needed",
                        name);
@@ -77,7 +84,7 @@ static gw_status part_path(gw_checkpoint *c, const char *index, const char *name
     }
     if (gw_path_look(path) == GW_PATH_NONE) {
         return gw_fail(GW_E_METADATA, path, "is named by %s and is missing",
-                       "model.safetensors.index.json");
+                       strrchr(index, '/') != NULL ? strrchr(index, '/') + 1 : index);
     }
     *out = path;
     return GW_OK;
@@ -116,20 +123,20 @@ static gw_status load_map(gw_checkpoint *c, const char *index, json_t *map) {
         }
         status = added == GW_MAP_NOMEM ? gw_checkpoint_nomem(c) : part_path(c, index, file, &path);
         if (status == GW_OK) {
-            status = load_part(c, path);
+            status = gw_weights_file_load(c, path);
         }
     }
     gw_map_free(seen);
     return status == GW_OK ? check_map(c, index, map) : status;
 }
 
-static gw_status load_index(gw_checkpoint *c, int *found) {
+static gw_status load_index(gw_checkpoint *c, const char *name, int *found) {
     json_t *root = NULL, *map = NULL;
-    const char *index = gw_checkpoint_join(c, c->where, "model.safetensors.index.json");
+    const char *index = gw_checkpoint_join(c, c->where, name);
     if (index == NULL) {
         return gw_checkpoint_nomem(c);
     }
-    GW_TRY(gw_hf_json(c, "model.safetensors.index.json", &root));
+    GW_TRY(gw_hf_json(c, name, &root));
     *found = root != NULL;
     if (root == NULL) {
         return GW_OK;
@@ -143,31 +150,29 @@ static gw_status load_index(gw_checkpoint *c, int *found) {
     return status;
 }
 
-static int has(gw_checkpoint *c, const char *name) {
-    const char *path = gw_checkpoint_join(c, c->where, name);
-    return path != NULL && gw_path_look(path) != GW_PATH_NONE;
-}
-
+/* In this order: what needs no pickle goes first. */
 static gw_status load_weights(gw_checkpoint *c) {
-    const char *single = gw_checkpoint_join(c, c->where, "model.safetensors");
-    int found = 0;
-    if (single == NULL) {
-        return gw_checkpoint_nomem(c);
-    }
-    if (gw_path_look(single) != GW_PATH_NONE) {
-        return load_part(c, single);
-    }
-    GW_TRY(load_index(c, &found));
-    if (found) {
-        return GW_OK;
-    }
-    if (has(c, "pytorch_model.bin") || has(c, "pytorch_model.bin.index.json")) {
-        return gw_fail(GW_E_UNSUPPORTED, c->where,
-                       "has only pytorch_model.bin weights, which are not supported yet; use a "
-                       "safetensors version of the model");
+    static const struct {
+        const char *single, *index;
+    } rows[] = {{"model.safetensors", "model.safetensors.index.json"},
+                {"pytorch_model.bin", "pytorch_model.bin.index.json"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *single = gw_checkpoint_join(c, c->where, rows[i].single);
+        int found = 0;
+        if (single == NULL) {
+            return gw_checkpoint_nomem(c);
+        }
+        if (gw_path_look(single) != GW_PATH_NONE) {
+            return gw_weights_file_load(c, single);
+        }
+        GW_TRY(load_index(c, rows[i].index, &found));
+        if (found) {
+            return GW_OK;
+        }
     }
     return gw_fail(GW_E_METADATA, c->where,
-                   "has no weights: neither model.safetensors nor model.safetensors.index.json");
+                   "has no weights: neither model.safetensors nor pytorch_model.bin, nor an index "
+                   "of their parts");
 }
 
 gw_status gw_hf_load(gw_checkpoint *c, const char *folder, int vocab_only) {

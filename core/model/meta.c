@@ -186,7 +186,10 @@ gw_status gw_checkpoint_meta(gw_checkpoint *c, gw_meta **out, size_t *n) {
 const char *gw_checkpoint_describe(gw_checkpoint *c) {
     char text[96];
     size_t files = c->container == GW_CONTAINER_GGUF ? c->n_gguf : c->n_files;
-    const char *what = c->container == GW_CONTAINER_GGUF ? "GGUF" : "Hugging Face folder";
+    static const char *const NAMES[] = {[GW_CONTAINER_GGUF] = "GGUF",
+                                        [GW_CONTAINER_HF] = "Hugging Face folder",
+                                        [GW_CONTAINER_WEIGHTS] = "tensors alone"};
+    const char *what = NAMES[c->container];
     int n = snprintf(text, sizeof text, "%s, %zu %sfile%s", what, files,
                      c->container == GW_CONTAINER_GGUF ? "" : "weight ", files == 1 ? "" : "s");
     return gw_arena_copy(c->arena, text, (size_t)n);

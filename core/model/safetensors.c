@@ -27,18 +27,25 @@ static const struct {
     {"F6_E3M2", 6, 0, GW_FMT_F32}, {"F4", 4, 0, GW_FMT_F32},
 };
 
-static gw_status parse_dtype(const char *where, const json_t *info, gw_safetensor *t,
-                             unsigned *bits) {
-    const char *name = NULL;
-    GW_TRY(gw_json_text(where, info, "dtype", &name));
-    for (size_t i = 0; name != NULL && i < sizeof dtypes / sizeof dtypes[0]; i++) {
+int gw_safetensors_dtype(const char *name, gw_safetensor *t, unsigned *bits) {
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
         if (strcmp(dtypes[i].name, name) == 0) {
             t->dtype = dtypes[i].name;
             t->usable = dtypes[i].usable;
             t->stored.fmt = dtypes[i].fmt;
             *bits = dtypes[i].bits;
-            return GW_OK;
+            return 1;
         }
+    }
+    return 0;
+}
+
+static gw_status parse_dtype(const char *where, const json_t *info, gw_safetensor *t,
+                             unsigned *bits) {
+    const char *name = NULL;
+    GW_TRY(gw_json_text(where, info, "dtype", &name));
+    if (name != NULL && gw_safetensors_dtype(name, t, bits)) {
+        return GW_OK;
     }
     return gw_fail(GW_E_TYPE, where, "tensor %s has dtype %s, which does not exist", t->stored.name,
                    name != NULL ? name : "(none)");

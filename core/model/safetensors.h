@@ -20,4 +20,7 @@ typedef struct gw_safetensor {
 gw_status gw_safetensors_parse(const char *where, const void *data, uint64_t size, int fd,
                                gw_arena *arena, gw_safetensor **out, size_t *n);
 
+/* dtype, usable and fmt of a type by its name, and the bits of an element; 0: no such type. */
+int gw_safetensors_dtype(const char *name, gw_safetensor *t, unsigned *bits);
+
 #endif

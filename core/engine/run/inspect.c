@@ -148,12 +148,17 @@ static gw_status keep_verdict(gw_inspection *v, gw_status status) {
 
 static gw_status look(gw_inspection *v, const char *path, const void *memory, size_t bytes,
                       int flags, const volatile int *cancel) {
-    gw_status status = gw_checkpoint_open(path, memory, bytes, &v->checkpoint);
-    if (status == GW_OK) {
+    int weights = path != NULL && gw_is_weights_file(path); /* no model, but perhaps a sound file */
+    gw_status status = weights ? gw_checkpoint_open_weights(path, &v->checkpoint)
+                               : gw_checkpoint_open(path, memory, bytes, &v->checkpoint);
+    if (status == GW_OK && !weights) {
         status = check(v, flags, cancel);
+    } else if (status == GW_OK && (flags & GW_INSPECT_VALUES)) {
+        status = check_all_values(v->checkpoint, cancel);
     }
     GW_TRY(keep_verdict(v, status));
-    if (v->checkpoint == NULL) { /* perhaps the container is sound and what it says is not */
+    if (v->checkpoint == NULL &&
+        !weights) { /* perhaps the container is sound and what it says is not */
         gw_checkpoint_open_vocab(path, memory, bytes, &v->checkpoint);
     }
     return v->checkpoint != NULL ? describe(v) : GW_OK;
