@@ -105,8 +105,9 @@ typedef struct tile {
 
 int gw_cl_takes_rope(const struct gw_segment *segment, const gw_node *rope, const gw_node *node) {
     return !segment->device->item && segment->rows == 1 && rope->op == GW_OP_ROPE_KV &&
-           node->op == GW_OP_ATTENTION && node->in[0] == rope->out && node->in[1] == rope->in[1] &&
-           node->in[2] == rope->in[2] && node->in[3] == rope->in[3];
+           rope->kernel->record == gw_cl_record_rope_kv && node->op == GW_OP_ATTENTION &&
+           node->kernel->record == gw_cl_record_attention && node->in[0] == rope->out &&
+           node->in[1] == rope->in[1] && node->in[2] == rope->in[2] && node->in[3] == rope->in[3];
 }
 
 /* -D options of the team kernels. */

@@ -80,6 +80,7 @@ int gw_cl_takes_norm(const struct gw_segment *segment, const gw_node *norm, cons
     const struct gw_device *device = segment->device;
     const gw_tensor *w = node->w[0], *x = norm->in[0];
     if (device->item || segment->rows != 1 || norm->op != GW_OP_NORM ||
+        norm->kernel->record != gw_cl_record_norm ||
         (node->op != GW_OP_LINEAR && node->op != GW_OP_GLU) || node->in[0] != norm->out ||
         node->args.linear.order != GW_ORDER_DECODE) {
         return 0;

@@ -9,27 +9,33 @@
 typedef struct op_entry {
     gw_op op;
     const char *name;
-    int per_format;
+    int per_format, every_form;
     int (*accepts)(const gw_kernel *kernel, const gw_node *node, const struct gw_device *device);
     gw_status (*record)(struct gw_segment *segment, const gw_kernel *kernel, const gw_node *node);
 } op_entry;
 
 /* clang-format off */
 static const op_entry entries[] = {
-    {GW_OP_EMBED,     "embed",     0, gw_cl_accepts_embed,     gw_cl_record_embed},
-    {GW_OP_PICK,      "pick",      0, gw_cl_accepts_pick,      gw_cl_record_pick},
-    {GW_OP_NORM,      "norm",      0, gw_cl_accepts_norm,      gw_cl_record_norm},
-    {GW_OP_QUANTIZE,  "quantize",  0, gw_cl_accepts_quantize,  gw_cl_record_quantize},
-    {GW_OP_LINEAR,    "linear",    1, gw_cl_accepts_linear,    gw_cl_record_linear},
-    {GW_OP_GLU,       "glu",       1, gw_cl_accepts_glu,       gw_cl_record_glu},
-    {GW_OP_ROPE_KV,   "rope_kv",   0, gw_cl_accepts_rope_kv,   gw_cl_record_rope_kv},
-    {GW_OP_ATTENTION, "attention", 0, gw_cl_accepts_attention, gw_cl_record_attention},
-    {GW_OP_SAMPLE,    "sample",    0, gw_cl_accepts_sample,    gw_cl_record_sample},
+    {GW_OP_EMBED,    "embed",      0, 0, gw_cl_accepts_embed,      gw_cl_record_embed},
+    {GW_OP_PICK,     "pick",       0, 0, gw_cl_accepts_pick,       gw_cl_record_pick},
+    {GW_OP_NORM,     "norm",       0, 0, gw_cl_accepts_norm,       gw_cl_record_norm},
+    {GW_OP_QUANTIZE, "quantize",   0, 0, gw_cl_accepts_quantize,   gw_cl_record_quantize},
+    {GW_OP_LINEAR,   "linear",     1, 0, gw_cl_accepts_linear,     gw_cl_record_linear},
+    {GW_OP_GLU,      "glu",        1, 0, gw_cl_accepts_glu,        gw_cl_record_glu},
+    {GW_OP_ROPE_KV,  "rope_kv",    0, 0, gw_cl_accepts_rope_kv,    gw_cl_record_rope_kv},
+    {GW_OP_ATTENTION, "attention",  0, 0, gw_cl_accepts_attention,  gw_cl_record_attention},
+    {GW_OP_SAMPLE,   "sample",     0, 0, gw_cl_accepts_sample,     gw_cl_record_sample},
+    /* behind those that know the plain form alone */
+    {GW_OP_EMBED,    "embed.form", 0, 1, gw_cl_accepts_embed_form, gw_cl_record_embed_form},
+    {GW_OP_NORM,     "norm.form",  0, 1, gw_cl_accepts_norm_form,  gw_cl_record_norm_form},
+    {GW_OP_ACT,      "act",        0, 1, gw_cl_accepts_rowwise,    gw_cl_record_act},
+    {GW_OP_MIX,      "mix",        0, 1, gw_cl_accepts_rowwise,    gw_cl_record_mix},
+    {GW_OP_ROUTE,    "route",      0, 1, gw_cl_accepts_route,      gw_cl_record_route},
 };
 /* Under --blas, before all others. */
 static const op_entry blas_entries[] = {
-    {GW_OP_LINEAR,    "linear",    1, gw_cl_accepts_blas_linear, gw_cl_record_blas_linear},
-    {GW_OP_GLU,       "glu",       1, gw_cl_accepts_blas_glu,    gw_cl_record_blas_glu},
+    {GW_OP_LINEAR,   "linear",     1, 0, gw_cl_accepts_blas_linear, gw_cl_record_blas_linear},
+    {GW_OP_GLU,      "glu",        1, 0, gw_cl_accepts_blas_glu,   gw_cl_record_blas_glu},
 };
 /* clang-format on */
 enum {
@@ -50,7 +56,8 @@ static void add(struct gw_device *d, const op_entry *e, gw_fmt fmt, const char *
                                 .name = d->names[i],
                                 .accepts = e->accepts,
                                 .record = e->record,
-                                .state = e->per_format ? gw_format_of(fmt) : NULL};
+                                .state = e->per_format ? gw_format_of(fmt) : NULL,
+                                .every_form = e->every_form};
 }
 
 gw_status gw_cl_list_kernels(struct gw_device *d) {

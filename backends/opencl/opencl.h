@@ -337,7 +337,32 @@ GW_CL_KERNEL(blas_glu)
 GW_CL_KERNEL(rope_kv)
 GW_CL_KERNEL(attention)
 GW_CL_KERNEL(sample)
+GW_CL_KERNEL(embed_form)
+GW_CL_KERNEL(norm_form)
+GW_CL_KERNEL(route)
 #undef GW_CL_KERNEL
+int gw_cl_accepts_rowwise(const gw_kernel *kernel, const gw_node *node,
+                          const struct gw_device *device);
+gw_status gw_cl_record_act(struct gw_segment *segment, const gw_kernel *kernel,
+                           const gw_node *node);
+gw_status gw_cl_record_mix(struct gw_segment *segment, const gw_kernel *kernel,
+                           const gw_node *node);
+
+/* forms.c: gates and, side by side or not, values: rows [first, first + rows) of those that the
+ * step has, `times` to a live row, at `stride` floats from one to the next. */
+typedef struct gw_cl_activation {
+    gw_act_args args;
+    cl_mem mem;
+    cl_ulong gate, up; /* in bytes */
+    int gated, times;
+    size_t width, stride, first, rows;
+} gw_cl_activation;
+
+/* numbers: of XIELU, or NULL. */
+gw_status gw_cl_record_activation(struct gw_segment *segment, const gw_cl_activation *a,
+                                  const gw_tensor *numbers, const gw_tensor *out);
+/* Ends a launch of items that share nothing: pieces of a row along x. */
+gw_status gw_cl_launch_rows(gw_cl_call *call, size_t pieces, size_t rows);
 
 /* -D options that describe a format to the kernels. Returns the length of the text. */
 size_t gw_cl_format_options(gw_fmt fmt, char *out, size_t room);
