@@ -495,3 +495,37 @@ static inline void finish(__global float *y, __global const float *bias,
 }
 
 #endif
+
+#ifdef EXPERTS
+/* ---- products with experts (experts.cl, linear_item.cl) -------------------------------------- */
+
+/* m rows of each expert; matrix rows [first, first + rows) are in this allocation. Entries, row *
+ * used + place, from entry0 on; each has its own input where by_entry. flags: 1 biased, 2 times the
+ * gate. sums [entries, m]. */
+#define EXPERTS_ARGS                                                                               \
+    IN(x), IN(route), IN(bias), OUT(sums), const int m, const int k, const int used,               \
+        const int experts, const int entry0, const int first, const int rows, const int by_entry,  \
+        const int flags
+#define EXPERTS_ENTRY (entry0 + GROUP_ID(1))
+#ifdef LOW_BITS
+#define INPUT_BYTES(k) ((size_t)((k) / GW_ACT_BLOCK) * sizeof(gw_act8))
+#else
+#define INPUT_BYTES(k) ((size_t)(k) * sizeof(float))
+#endif
+#define EXPERTS_HERE                                                                               \
+    const int entry = EXPERTS_ENTRY, row = entry / used;                                           \
+    __global const float *chosen = READS(float, route) + (size_t)row * 2 * used + entry % used;    \
+    const int expert = chosen[0] > 0.0f && chosen[0] < (float)experts ? (int)chosen[0] : 0;        \
+    const float gate = chosen[used];                                                               \
+    __global const uchar *x = READS(uchar, x) + (size_t)(by_entry ? entry : row) * INPUT_BYTES(k)
+#define PUT_SUM(i, sum)                                                                            \
+    put_sum(WRITES(float, sums) + (size_t)GROUP_ID(1) * m + (i),                                   \
+            READS(float, bias) + (size_t)expert * m + (i), gate, flags, sum)
+
+static inline void put_sum(__global float *to, __global const float *bias, float gate, int flags,
+                           float v) {
+    v = flags & 2 ? v * gate : v;
+    *to = flags & 1 ? v + *bias : v;
+}
+
+#endif

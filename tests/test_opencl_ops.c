@@ -57,7 +57,7 @@ static void check_table(struct gw_device *device, int cases, const char *other) 
     static op_bench bench;
     int forms = simulated() ? OT_PRODUCED : OT_PRODUCED | OT_MAPPED;
     ot_open(&bench, &gw_backend_opencl, device, forms);
-    ot_check_plain(&bench, oc_case, cases, other);
+    ot_check_table(&bench, oc_case, cases, other);
     ot_close(&bench);
 }
 
@@ -104,7 +104,6 @@ static void bits_last_joins(void **state) {
     (void)state;
     ot_open(&bench, &gw_backend_opencl, open_opencl("no-cache,team,plain,last-joins,any-floats"),
             simulated() ? OT_PRODUCED : OT_PRODUCED | OT_MAPPED);
-    bench.plain_only = 1;
     if (simulated()) {
         ot_check_table(&bench, oc_case, OC_COUNT, NULL);
     }

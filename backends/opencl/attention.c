@@ -6,14 +6,14 @@
 /* SCRATCH: of partial results, at least; more on a device with much memory, for a prompt. */
 enum { SCRATCH_BYTES = 64 << 20, MOST_SCRATCH_BYTES = 256 << 20, GROUPS_PER_UNIT = 4 };
 
-static int is_cache(const gw_tensor *t) {
+int gw_cl_is_cache(const gw_tensor *t) {
     return t->fmt == GW_FMT_F16 || t->fmt == GW_FMT_F32 || t->fmt == GW_FMT_Q8_0;
 }
 
 static int is_split(const gw_tensor *cache) { return cache->buf->piece > 0; }
 
 /* -D options of every kernel that reads or writes the cache. */
-static const char *cache_options(const gw_tensor *cache) {
+const char *gw_cl_cache_options(const gw_tensor *cache) {
     static const char *const options[][2] = {
         {"-DATTENTION", "-DATTENTION -DSPLIT"},
         {"-DATTENTION -DHALF", "-DATTENTION -DHALF -DSPLIT"},
@@ -24,7 +24,7 @@ static const char *cache_options(const gw_tensor *cache) {
 }
 
 /* The last arguments of these kernels: the other allocations; K and V of a layer share them. */
-static void arg_split(gw_cl_call *call, const gw_tensor *cache) {
+void gw_cl_arg_split(gw_cl_call *call, const gw_tensor *cache) {
     const struct gw_buffer *b = cache->buf;
     for (int i = 1; i < GW_CL_PIECES && is_split(cache); i++) {
         gw_cl_arg_mem(call, b->chunks[i < b->n_chunks ? i : 0].mem, 0);
@@ -49,8 +49,8 @@ int gw_cl_accepts_rope_kv(const gw_kernel *kernel, const gw_node *node,
     int norms = (node->w[0] == NULL || node->w[0]->fmt == GW_FMT_F32) &&
                 (node->w[1] == NULL || node->w[1]->fmt == GW_FMT_F32);
     return norms && node->in[0]->fmt == GW_FMT_F32 && node->out->fmt == GW_FMT_F32 &&
-           is_cache(node->in[1]) && node->in[2]->fmt == node->in[1]->fmt && node->in[3] != NULL &&
-           node->w[2]->fmt == GW_FMT_F32;
+           gw_cl_is_cache(node->in[1]) && node->in[2]->fmt == node->in[1]->fmt &&
+           node->in[3] != NULL && node->w[2]->fmt == GW_FMT_F32;
 }
 
 static void arg_turning(gw_cl_call *call, const gw_node *node) {
@@ -69,7 +69,8 @@ gw_status gw_cl_record_rope_kv(struct gw_segment *segment, const gw_kernel *kern
                                const gw_node *node) {
     const gw_rope_args *a = &node->args.rope;
     (void)kernel;
-    gw_cl_call call = gw_cl_launch_new(segment, "rope_kv", cache_options(node->in[1]), "rope_kv");
+    gw_cl_call call =
+        gw_cl_launch_new(segment, "rope_kv", gw_cl_cache_options(node->in[1]), "rope_kv");
     gw_cl_arg_step(&call);
     for (int i = 0; i < 4; i++) {
         gw_cl_arg_tensor(&call, node->in[i]);
@@ -79,7 +80,7 @@ gw_status gw_cl_record_rope_kv(struct gw_segment *segment, const gw_kernel *kern
     gw_cl_arg_int(&call, a->kv_heads);
     gw_cl_arg_int(&call, a->head_dim);
     gw_cl_arg_int(&call, node->in[3]->dim[1]);
-    arg_split(&call, node->in[1]);
+    gw_cl_arg_split(&call, node->in[1]);
     return gw_cl_launch_end(&call, segment->device->item ? 1 : GW_CL_TEAM,
                             (size_t)(a->heads + 2 * a->kv_heads), (size_t)segment->rows, 1);
 }
@@ -90,7 +91,7 @@ int gw_cl_accepts_attention(const gw_kernel *kernel, const gw_node *node,
                             const struct gw_device *device) {
     (void)kernel;
     (void)device;
-    return node->in[0]->fmt == GW_FMT_F32 && is_cache(node->in[1]) &&
+    return node->in[0]->fmt == GW_FMT_F32 && gw_cl_is_cache(node->in[1]) &&
            node->in[2]->fmt == node->in[1]->fmt && node->in[3]->fmt == GW_FMT_I32 &&
            (node->out->fmt == GW_FMT_F32 || node->out->fmt == GW_FMT_ACT8);
 }
@@ -116,7 +117,7 @@ static void team_options(const struct gw_segment *segment, const gw_node *node, 
     size_t e = (size_t)node->args.attn.head_dim, page = 2 * page_bytes(node->in[1], e);
     size_t rest = (4 * e + 2 * GW_CL_GROUP) * sizeof(float) + 1024;
     int staged = e % 8 == 0 && page + rest <= segment->device->local_bytes && page <= 32 << 10;
-    snprintf(out, room, "%s%s -DE=%zu%s%s%s", cache_options(node->in[1]), more, e,
+    snprintf(out, room, "%s%s -DE=%zu%s%s%s", gw_cl_cache_options(node->in[1]), more, e,
              staged ? " -DSTAGED" : "", t->act8 ? " -DACT8" : "",
              segment->device->last_joins ? " -DLAST_JOINS" : "");
 }
@@ -147,7 +148,7 @@ static gw_status record_team_pages(struct gw_segment *segment, const gw_node *no
     if (rope != NULL) {
         arg_turning(&call, rope);
     }
-    arg_split(&call, node->in[1]);
+    gw_cl_arg_split(&call, node->in[1]);
     most = most < pages ? most : pages;
     GW_TRY(gw_cl_launch_end(&call, GW_CL_GROUP, most, (size_t)a->kv_heads, t->rows));
     call.launch->page_groups = most;
@@ -175,7 +176,8 @@ static gw_status record_rows(struct gw_segment *segment, const gw_node *node, co
     const gw_attn_args *a = &node->args.attn;
     const size_t pages = gw_cl_width(node->in[3]);
     char options[128];
-    snprintf(options, sizeof options, "%s -DE=%d", cache_options(node->in[1]), (int)a->head_dim);
+    snprintf(options, sizeof options, "%s -DE=%d", gw_cl_cache_options(node->in[1]),
+             (int)a->head_dim);
     gw_cl_call call = gw_cl_launch_new(segment, "attention_rows", options, "attend_rows");
     gw_cl_arg_step(&call);
     for (int i = 0; i < 4; i++) {
@@ -189,7 +191,7 @@ static gw_status record_rows(struct gw_segment *segment, const gw_node *node, co
     gw_cl_arg_int(&call, (int64_t)pages);
     gw_cl_arg_float(&call, a->scale);
     gw_cl_arg_int(&call, a->window);
-    arg_split(&call, node->in[1]);
+    gw_cl_arg_split(&call, node->in[1]);
     GW_TRY(gw_cl_launch_end(&call, GW_CL_GROUP, pages, (size_t)a->kv_heads,
                             gw_cl_groups(t->rows, rows_of_group(a))));
     call.launch->page_groups = pages;
@@ -220,7 +222,7 @@ static gw_status record_item_pages(struct gw_segment *segment, const gw_node *no
     const gw_attn_args *a = &node->args.attn;
     size_t pages = gw_cl_width(node->in[3]);
     gw_cl_call call =
-        gw_cl_launch_new(segment, "attention_item", cache_options(node->in[1]), "attend");
+        gw_cl_launch_new(segment, "attention_item", gw_cl_cache_options(node->in[1]), "attend");
     gw_cl_arg_step(&call);
     for (int i = 0; i < 4; i++) {
         gw_cl_arg_tensor(&call, node->in[i]);
@@ -233,7 +235,7 @@ static gw_status record_item_pages(struct gw_segment *segment, const gw_node *no
     gw_cl_arg_int(&call, (int64_t)pages);
     gw_cl_arg_float(&call, a->scale);
     gw_cl_arg_int(&call, a->window);
-    arg_split(&call, node->in[1]);
+    gw_cl_arg_split(&call, node->in[1]);
     GW_TRY(gw_cl_launch_end(&call, 1, pages, (size_t)a->kv_heads, t->rows));
     call.launch->page_groups = pages;
     return GW_OK;

@@ -14,28 +14,33 @@ typedef struct op_entry {
     gw_status (*record)(struct gw_segment *segment, const gw_kernel *kernel, const gw_node *node);
 } op_entry;
 
+#define RUNS(kernel) gw_cl_accepts_##kernel, gw_cl_record_##kernel
 /* clang-format off */
 static const op_entry entries[] = {
-    {GW_OP_EMBED,    "embed",      0, 0, gw_cl_accepts_embed,      gw_cl_record_embed},
-    {GW_OP_PICK,     "pick",       0, 0, gw_cl_accepts_pick,       gw_cl_record_pick},
-    {GW_OP_NORM,     "norm",       0, 0, gw_cl_accepts_norm,       gw_cl_record_norm},
-    {GW_OP_QUANTIZE, "quantize",   0, 0, gw_cl_accepts_quantize,   gw_cl_record_quantize},
-    {GW_OP_LINEAR,   "linear",     1, 0, gw_cl_accepts_linear,     gw_cl_record_linear},
-    {GW_OP_GLU,      "glu",        1, 0, gw_cl_accepts_glu,        gw_cl_record_glu},
-    {GW_OP_ROPE_KV,  "rope_kv",    0, 0, gw_cl_accepts_rope_kv,    gw_cl_record_rope_kv},
-    {GW_OP_ATTENTION, "attention",  0, 0, gw_cl_accepts_attention,  gw_cl_record_attention},
-    {GW_OP_SAMPLE,   "sample",     0, 0, gw_cl_accepts_sample,     gw_cl_record_sample},
+    {GW_OP_EMBED,        "embed",          0, 0, RUNS(embed)},
+    {GW_OP_PICK,         "pick",           0, 0, RUNS(pick)},
+    {GW_OP_NORM,         "norm",           0, 0, RUNS(norm)},
+    {GW_OP_QUANTIZE,     "quantize",       0, 0, RUNS(quantize)},
+    {GW_OP_LINEAR,       "linear",         1, 0, RUNS(linear)},
+    {GW_OP_GLU,          "glu",            1, 0, RUNS(glu)},
+    {GW_OP_ROPE_KV,      "rope_kv",        0, 0, RUNS(rope_kv)},
+    {GW_OP_ATTENTION,    "attention",      0, 0, RUNS(attention)},
+    {GW_OP_SAMPLE,       "sample",         0, 0, RUNS(sample)},
     /* behind those that know the plain form alone */
-    {GW_OP_EMBED,    "embed.form", 0, 1, gw_cl_accepts_embed_form, gw_cl_record_embed_form},
-    {GW_OP_NORM,     "norm.form",  0, 1, gw_cl_accepts_norm_form,  gw_cl_record_norm_form},
-    {GW_OP_ACT,      "act",        0, 1, gw_cl_accepts_rowwise,    gw_cl_record_act},
-    {GW_OP_MIX,      "mix",        0, 1, gw_cl_accepts_rowwise,    gw_cl_record_mix},
-    {GW_OP_ROUTE,    "route",      0, 1, gw_cl_accepts_route,      gw_cl_record_route},
+    {GW_OP_EMBED,        "embed.form",     0, 1, RUNS(embed_form)},
+    {GW_OP_NORM,         "norm.form",      0, 1, RUNS(norm_form)},
+    {GW_OP_ROPE_KV,      "rope_kv.form",   0, 1, RUNS(rope_form)},
+    {GW_OP_ATTENTION,    "attention.form", 0, 1, RUNS(attention_form)},
+    {GW_OP_ACT,          "act",            0, 1, gw_cl_accepts_rowwise, gw_cl_record_act},
+    {GW_OP_MIX,          "mix",            0, 1, gw_cl_accepts_rowwise, gw_cl_record_mix},
+    {GW_OP_ROUTE,        "route",          0, 1, RUNS(route)},
+    {GW_OP_EXPERTS_GLU,  "experts_glu",    1, 1, RUNS(experts_glu)},
+    {GW_OP_EXPERTS_DOWN, "experts_down",   1, 1, RUNS(experts_down)},
 };
 /* Under --blas, before all others. */
 static const op_entry blas_entries[] = {
-    {GW_OP_LINEAR,   "linear",     1, 0, gw_cl_accepts_blas_linear, gw_cl_record_blas_linear},
-    {GW_OP_GLU,      "glu",        1, 0, gw_cl_accepts_blas_glu,   gw_cl_record_blas_glu},
+    {GW_OP_LINEAR,       "linear",         1, 0, RUNS(blas_linear)},
+    {GW_OP_GLU,          "glu",            1, 0, RUNS(blas_glu)},
 };
 /* clang-format on */
 enum {

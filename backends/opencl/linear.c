@@ -21,7 +21,7 @@ typedef struct product {
 
 /* ---- what is accepted ------------------------------------------------------------------------ */
 
-static int layout_fits(const gw_tensor *w, const struct gw_device *device) {
+int gw_cl_layout_fits(const gw_tensor *w, const struct gw_device *device) {
     if (gw_cl_planes_of(w->fmt) != NULL) {
         return w->layout == (device->item ? GW_CL_LAYOUT_STRIPS : GW_CL_LAYOUT_PLANES);
     }
@@ -37,8 +37,8 @@ static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw
     for (int i = 0; i < parts && node->w[i] != NULL; i++) {
         int floats = gw_cl_planes_of(node->w[i]->fmt) == NULL;
         const gw_tensor *bias = node->op == GW_OP_LINEAR ? node->w[3 + i] : NULL;
-        if (input != (floats ? GW_FMT_F32 : GW_FMT_ACT8) || !layout_fits(node->w[i], device) ||
-            (bias != NULL && bias->fmt != GW_FMT_F32)) {
+        if (input != (floats ? GW_FMT_F32 : GW_FMT_ACT8) ||
+            !gw_cl_layout_fits(node->w[i], device) || (bias != NULL && bias->fmt != GW_FMT_F32)) {
             return 0;
         }
     }

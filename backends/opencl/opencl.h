@@ -340,6 +340,10 @@ GW_CL_KERNEL(sample)
 GW_CL_KERNEL(embed_form)
 GW_CL_KERNEL(norm_form)
 GW_CL_KERNEL(route)
+GW_CL_KERNEL(rope_form)
+GW_CL_KERNEL(attention_form)
+GW_CL_KERNEL(experts_glu)
+GW_CL_KERNEL(experts_down)
 #undef GW_CL_KERNEL
 int gw_cl_accepts_rowwise(const gw_kernel *kernel, const gw_node *node,
                           const struct gw_device *device);
@@ -364,6 +368,9 @@ gw_status gw_cl_record_activation(struct gw_segment *segment, const gw_cl_activa
 /* Ends a launch of items that share nothing: pieces of a row along x. */
 gw_status gw_cl_launch_rows(gw_cl_call *call, size_t pieces, size_t rows);
 
+/* linear.c: does the weight lie as products on this device read it? */
+int gw_cl_layout_fits(const gw_tensor *w, const struct gw_device *device);
+
 /* -D options that describe a format to the kernels. Returns the length of the text. */
 size_t gw_cl_format_options(gw_fmt fmt, char *out, size_t room);
 /* decode.c: generated tokens on teams, quantized LINEAR of any order on items (stacked). The norm
@@ -373,7 +380,13 @@ int gw_cl_takes_norm(const struct gw_segment *segment, const gw_node *norm, cons
 gw_status gw_cl_record_stacked(struct gw_segment *segment, const gw_node *node);
 gw_status gw_cl_record_decode_glu(struct gw_segment *segment, const gw_node *node);
 int gw_cl_one_glu_launch(const struct gw_segment *segment, const gw_node *node);
-/* attention.c: may ROPE_KV be recorded with the ATTENTION that follows? */
+/* attention.c: is it of a format that caches have; -D options of every kernel that reads or writes
+ * it; the last arguments of these kernels, its other allocations, which K and V of a layer share.
+ */
+int gw_cl_is_cache(const gw_tensor *t);
+const char *gw_cl_cache_options(const gw_tensor *cache);
+void gw_cl_arg_split(gw_cl_call *call, const gw_tensor *cache);
+/* May ROPE_KV be recorded with the ATTENTION that follows? */
 int gw_cl_takes_rope(const struct gw_segment *segment, const gw_node *rope, const gw_node *node);
 
 /* x [rows, k] of act8 as products with w read it, one scale per span, in memory that is another's

@@ -2,7 +2,11 @@
  * takes a strip of 16 rows, vector lanes are rows, and up to 16 activation rows share one
  * unpacking. Of spans, x is as align_spans leaves it (rows.cl).
  */
+#ifdef EXPERTS
+#define MOST_ROWS 1
+#else
 #define MOST_ROWS 16
+#endif
 
 #if !defined(GW_PLAIN) && (defined(__AVX512BW__) || defined(__AVX2__))
 #define MULTIPLY_ADD /* x86: neighbouring products of bytes or words, added, in one instruction */
@@ -288,21 +292,6 @@ static inline float16 add_term(const strip_block *o, __global const gw_act8 *x, 
 }
 #endif
 
-/* y = (sum + bias) + residual for the rows of a strip that exist; o: a block. */
-static inline void finish(const block *o, float16 sum, int biased,
-                          __global const float *residual, __global float *y, size_t row) {
-    float out[16];
-    vstore16(sum, 0, out);
-    for (int r = 0; r < min(16, o->m - o->r); r++) {
-        size_t at = row + (size_t)(o->first + o->r + r);
-        float v = out[r];
-        v = biased ? v + ((__global const float *)o->bias)[o->r + r] : v;
-        y[at] = residual != 0 ? v + residual[at] : v;
-    }
-}
-
-#define ROWS 16
-#define ROW_OF_ITEM 0
 #ifndef DECODE
 #define LANES 1
 #elif defined(SPANS)
@@ -320,9 +309,63 @@ static inline void finish(const block *o, float16 sum, int biased,
 #else
 #define JOINED(sum) (sum)
 #endif
-#define FINISH(sum, i)                                                                             \
-    finish(&o, sum, biased, has_residual ? READS(float, residual) : 0, WRITES(float, y),           \
-           (size_t)(i) * y_stride)
+
+/* The sums of a strip with n rows of x. */
+static inline void strip_sums(PLANE_ARGS, size_t strip, int blocks, __global const gw_act8 *x,
+                              int n, float16 *sums) {
+    float16 acc[MOST_ROWS][LANES];
+    for (int i = 0; i < n; i++) {
+        for (int l = 0; l < LANES; l++) {
+            acc[i][l] = 0.0f;
+        }
+    }
+#ifdef SPANS
+    int16 sum[MOST_ROWS];
+#endif
+    for (int b = 0; b < blocks; b++) {
+        strip_block s;
+        unpack(w, high_at, head_at, sub_at, strip, b, blocks, &s);
+        for (int i = 0; i < n; i++) {
+            __global const gw_act8 *act = x + (size_t)i * blocks + b;
+#ifdef SPANS
+            int16 low, high;
+            dot_halves(&s, act, &low, &high);
+            sum[i] = low + high + (b % GW_ACT_SPAN ? sum[i] : 0);
+            if (ENDS_TERM(b)) {
+                acc[i][LANE(b)] = add_term(&s, act, sum[i], acc[i][LANE(b)]);
+            }
+#else
+            acc[i][LANE(b)] = add_term(&s, act, acc[i][LANE(b)]);
+#endif
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        for (int h = 1; h < LANES; h *= 2) { /* as gw_join_lanes */
+            for (int l = 0; l < LANES; l += 2 * h) {
+                acc[i][l] = acc[i][l] + acc[i][l + h];
+            }
+        }
+        sums[i] = JOINED(acc[i][0]);
+    }
+}
+
+#ifndef EXPERTS
+
+/* y = (sum + bias) + residual for the rows of a strip that exist; o: a block. */
+static inline void finish(const block *o, float16 sum, int biased,
+                          __global const float *residual, __global float *y, size_t row) {
+    float out[16];
+    vstore16(sum, 0, out);
+    for (int r = 0; r < min(16, o->m - o->r); r++) {
+        size_t at = row + (size_t)(o->first + o->r + r);
+        float v = out[r];
+        v = biased ? v + ((__global const float *)o->bias)[o->r + r] : v;
+        y[at] = residual != 0 ? v + residual[at] : v;
+    }
+}
+
+#define ROWS 16
+#define ROW_OF_ITEM 0
 
 /* Groups: strips of all parts, tiles of 16 rows (a decode step has one). */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -336,42 +379,40 @@ void linear_prefill(
     const int first = (int)get_global_id(1) * MOST_ROWS, n = min(LIVE - first, MOST_ROWS);
     const int blocks = k / GW_ACT_BLOCK;
     const block o = BLOCK((int)get_global_id(0));
-    const size_t strip = (size_t)(o.r / ROWS);
+    float16 sums[MOST_ROWS];
     if (n <= 0) {
         return;
     }
-    float16 acc[MOST_ROWS][LANES];
+    strip_sums(o.w, o.high, o.head, o.sub, (size_t)(o.r / ROWS), blocks,
+               READS(gw_act8, x) + (size_t)first * blocks, n, sums);
     for (int i = 0; i < n; i++) {
-        for (int l = 0; l < LANES; l++) {
-            acc[i][l] = 0.0f;
-        }
-    }
-#ifdef SPANS
-    int16 sum[MOST_ROWS];
-#endif
-    for (int b = 0; b < blocks; b++) {
-        strip_block s;
-        unpack(o.w, o.high, o.head, o.sub, strip, b, blocks, &s);
-        for (int i = 0; i < n; i++) {
-            __global const gw_act8 *x = READS(gw_act8, x) + (size_t)(first + i) * blocks + b;
-#ifdef SPANS
-            int16 low, high;
-            dot_halves(&s, x, &low, &high);
-            sum[i] = low + high + (b % GW_ACT_SPAN ? sum[i] : 0);
-            if (ENDS_TERM(b)) {
-                acc[i][LANE(b)] = add_term(&s, x, sum[i], acc[i][LANE(b)]);
-            }
-#else
-            acc[i][LANE(b)] = add_term(&s, x, acc[i][LANE(b)]);
-#endif
-        }
-    }
-    for (int i = 0; i < n; i++) {
-        for (int h = 1; h < LANES; h *= 2) { /* as gw_join_lanes */
-            for (int l = 0; l < LANES; l += 2 * h) {
-                acc[i][l] = acc[i][l] + acc[i][l + h];
-            }
-        }
-        FINISH(JOINED(acc[i][0]), first + i);
+        finish(&o, sums[i], biased, has_residual ? READS(float, residual) : 0, WRITES(float, y),
+               (size_t)(first + i) * y_stride);
     }
 }
+
+#else
+
+/* Groups: strips that an expert may have, entries. The matrix is one of strips: an expert may begin
+ * inside of one. */
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void experts_sum(STEP, WEIGHTS, EXPERTS_ARGS) {
+    if (EXPERTS_ENTRY >= LIVE * used) {
+        return;
+    }
+    EXPERTS_HERE;
+    const int r0 = (expert * m / 16 + GROUP_ID(0)) * 16, begin = expert * m;
+    if (r0 >= begin + m || r0 < first || r0 >= first + rows) {
+        return;
+    }
+    float16 sum;
+    float out[16];
+    strip_sums(PLANES, (size_t)(r0 - first) / 16, k / GW_ACT_BLOCK, (__global const gw_act8 *)x, 1,
+               &sum);
+    vstore16(sum, 0, out);
+    for (int i = max(begin - r0, 0); i < min(16, begin + m - r0); i++) {
+        PUT_SUM(r0 - begin + i, out[i]);
+    }
+}
+
+#endif

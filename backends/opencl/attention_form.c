@@ -1,0 +1,159 @@
+/* backends/opencl/attention_form.c - ROPE_KV and ATTENTION in every form: nodes to launches. */
+#include <stdio.h>
+
+#include "backends/opencl/opencl.h"
+
+enum { SCRATCH_BYTES = 64 << 20 }; /* of partial results, and more where a row needs it */
+
+static int is_f32(const gw_tensor *t) { return t == NULL || t->fmt == GW_FMT_F32; }
+
+/* ---- ROPE_KV --------------------------------------------------------------------------------- */
+
+enum { LAYER = 1, INTERLEAVED = 2, AFTER = 4, PLAIN = 8, NORM_V = 16 }; /* as in rope_form.cl */
+
+int gw_cl_accepts_rope_form(const gw_kernel *kernel, const gw_node *node,
+                            const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    int caches = node->args.rope.kv_heads == 0 ||
+                 (gw_cl_is_cache(node->in[1]) && node->in[2]->fmt == node->in[1]->fmt &&
+                  node->in[3] != NULL);
+    return caches && is_f32(node->in[0]) && is_f32(node->out) && is_f32(node->w[0]) &&
+           is_f32(node->w[1]) && is_f32(node->w[2]) && is_f32(node->w[3]);
+}
+
+static int how_of(const gw_rope_args *a) {
+    return (a->norm_kind == GW_NORM_LAYER ? LAYER : 0) |
+           (a->style == GW_ROPE_INTERLEAVED ? INTERLEAVED : 0) | (a->norm_after ? AFTER : 0) |
+           (a->norm_plain ? PLAIN : 0) | (a->norm_v ? NORM_V : 0);
+}
+
+gw_status gw_cl_record_rope_form(struct gw_segment *segment, const gw_kernel *kernel,
+                                 const gw_node *node) {
+    const gw_rope_args *a = &node->args.rope;
+    const int caches = a->kv_heads > 0;
+    int flags = 0;
+    (void)kernel;
+    gw_cl_call call =
+        gw_cl_launch_new(segment, "rope_form",
+                         caches ? gw_cl_cache_options(node->in[1]) : "-DATTENTION", "rope_form");
+    gw_cl_arg_step(&call);
+    for (int i = 0; i < 4; i++) {
+        gw_cl_arg_tensor(&call, node->in[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        gw_cl_arg_tensor(&call, node->w[i]);
+        flags |= (node->w[i] != NULL) << i;
+    }
+    gw_cl_arg_tensor(&call, node->out);
+    gw_cl_arg_int(&call, a->heads);
+    gw_cl_arg_int(&call, a->kv_heads);
+    gw_cl_arg_int(&call, a->head_dim);
+    gw_cl_arg_int(&call, a->v_dim > 0 ? a->v_dim : a->head_dim);
+    gw_cl_arg_int(&call, node->w[2] != NULL ? a->rope_dim : 0);
+    gw_cl_arg_int(&call, caches ? node->in[3]->dim[1] : 0);
+    gw_cl_arg_int(&call, a->norm_span);
+    gw_cl_arg_int(&call, how_of(a));
+    gw_cl_arg_float(&call, a->eps);
+    gw_cl_arg_int(&call, flags);
+    if (caches) {
+        gw_cl_arg_split(&call, node->in[1]);
+    }
+    return gw_cl_launch_end(&call, segment->device->item ? 1 : GW_CL_TEAM,
+                            (size_t)(a->heads + 2 * a->kv_heads), (size_t)segment->rows, 1);
+}
+
+/* ---- ATTENTION ------------------------------------------------------------------------------- */
+
+int gw_cl_accepts_attention_form(const gw_kernel *kernel, const gw_node *node,
+                                 const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return is_f32(node->in[0]) && gw_cl_is_cache(node->in[1]) &&
+           node->in[2]->fmt == node->in[1]->fmt && node->in[3]->fmt == GW_FMT_I32 &&
+           is_f32(node->w[0]) && is_f32(node->w[1]) &&
+           (node->out->fmt == GW_FMT_F32 ||
+            (node->out->fmt == GW_FMT_ACT8 && gw_cl_width(node->out) % GW_ACT_BLOCK == 0));
+}
+
+/* Rows [row0, row0 + rows): partial results of every page in scratch, then their join in out. */
+typedef struct tile {
+    cl_mem scratch, out;
+    cl_ulong out_offset;
+    size_t row0, rows;
+    int ev;
+} tile;
+
+static gw_status record_pages(struct gw_segment *segment, const gw_node *node, const tile *t) {
+    const gw_attn_args *a = &node->args.attn;
+    const size_t pages = gw_cl_width(node->in[3]);
+    gw_cl_call call = gw_cl_launch_new(segment, "attention_form", gw_cl_cache_options(node->in[1]),
+                                       "attend_form");
+    gw_cl_arg_step(&call);
+    for (int i = 0; i < 4; i++) {
+        gw_cl_arg_tensor(&call, node->in[i]);
+    }
+    gw_cl_arg_tensor(&call, node->w[1]);
+    gw_cl_arg_mem(&call, t->scratch, 0);
+    gw_cl_arg_int(&call, (int64_t)t->row0);
+    gw_cl_arg_int(&call, a->heads);
+    gw_cl_arg_int(&call, a->kv_heads);
+    gw_cl_arg_int(&call, a->head_dim);
+    gw_cl_arg_int(&call, t->ev);
+    gw_cl_arg_int(&call, (int64_t)pages);
+    gw_cl_arg_float(&call, a->scale);
+    gw_cl_arg_int(&call, a->window);
+    gw_cl_arg_int(&call, a->chunk);
+    gw_cl_arg_float(&call, a->softcap);
+    gw_cl_arg_int(&call, node->w[1] != NULL);
+    gw_cl_arg_split(&call, node->in[1]);
+    GW_TRY(gw_cl_launch_end(&call, segment->device->item ? 1 : GW_CL_TEAM, pages, (size_t)a->heads,
+                            t->rows));
+    call.launch->page_groups = pages;
+    return GW_OK;
+}
+
+static gw_status record_join(struct gw_segment *segment, const gw_node *node, const tile *t) {
+    const gw_attn_args *a = &node->args.attn;
+    const int item = segment->device->item;
+    gw_cl_call call =
+        gw_cl_launch_new(segment, "attention_form", "-DATTENTION -DJOIN", "attend_form_join");
+    gw_cl_arg_step(&call);
+    gw_cl_arg_mem(&call, t->scratch, 0);
+    gw_cl_arg_tensor(&call, node->w[0]);
+    gw_cl_arg_mem(&call, t->out, t->out_offset);
+    gw_cl_arg_int(&call, (int64_t)t->row0);
+    gw_cl_arg_int(&call, a->heads);
+    gw_cl_arg_int(&call, t->ev);
+    gw_cl_arg_int(&call, node->in[3]->dim[1]);
+    gw_cl_arg_int(&call, a->window);
+    gw_cl_arg_int(&call, a->chunk);
+    gw_cl_arg_int(&call, node->w[0] != NULL);
+    return gw_cl_launch_end(&call, item ? 1 : GW_CL_TEAM,
+                            item ? 1 : gw_cl_groups((size_t)t->ev, GW_CL_TEAM), (size_t)a->heads,
+                            t->rows);
+}
+
+gw_status gw_cl_record_attention_form(struct gw_segment *segment, const gw_kernel *kernel,
+                                      const gw_node *node) {
+    const gw_attn_args *a = &node->args.attn;
+    tile t = {.ev = a->v_dim > 0 ? a->v_dim : a->head_dim};
+    const size_t rows = (size_t)segment->rows, values = (size_t)a->heads * (size_t)t.ev;
+    const size_t row_bytes =
+        (size_t)a->heads * gw_cl_width(node->in[3]) * ((size_t)t.ev + 2) * sizeof(float);
+    const int act8 = node->out->fmt == GW_FMT_ACT8; /* encoded by a launch of its own */
+    size_t at_once = SCRATCH_BYTES / row_bytes;
+    (void)kernel;
+    at_once = at_once < 1 ? 1 : at_once > rows ? rows : at_once;
+    const size_t part_bytes = (at_once * row_bytes + 255) / 256 * 256;
+    GW_TRY(gw_cl_scratch(segment->device, part_bytes + (act8 ? rows * values * sizeof(float) : 0),
+                         &t.scratch));
+    t.out = act8 ? t.scratch : gw_cl_mem(node->out);
+    t.out_offset = act8 ? part_bytes : node->out->offset;
+    for (; t.row0 < rows; t.row0 += at_once) {
+        t.rows = rows - t.row0 < at_once ? rows - t.row0 : at_once;
+        GW_TRY(record_pages(segment, node, &t));
+        GW_TRY(record_join(segment, node, &t));
+    }
+    return act8 ? gw_cl_record_encode(segment, t.scratch, part_bytes, node->out) : GW_OK;
+}
