@@ -19,6 +19,7 @@ typedef struct self_case {
     int n, k, m;     /* live rows, width, rows of the weights */
     gw_order order;
     int heads, kv_heads, e, pos;
+    int experts; /* ROUTE, EXPERTS: so many, of which a row uses all but one */
 } self_case;
 
 /* ---- cases ---------------------------------------------------------------------------------- */
@@ -30,6 +31,11 @@ static const self_case fixed_cases[] = {
     {.op = GW_OP_NORM, .n = 3, .k = 520},
     {.op = GW_OP_NORM, .n = 3, .k = 512, .out = GW_FMT_ACT8},
     {.op = GW_OP_QUANTIZE, .n = 5, .k = 320, .out = GW_FMT_ACT8},
+    {.op = GW_OP_ACT, .n = 3, .k = 520},
+    {.op = GW_OP_ACT, .n = 3, .k = 512, .out = GW_FMT_ACT8},
+    {.op = GW_OP_MIX, .n = 3, .k = 520},
+    {.op = GW_OP_MIX, .n = 3, .k = 512, .out = GW_FMT_ACT8},
+    {.op = GW_OP_ROUTE, .n = 5, .experts = 9},
     {.op = GW_OP_SAMPLE, .n = 2, .k = 5000, .out = GW_FMT_I32},
     {.op = GW_OP_SAMPLE, .n = 3, .k = 5000, .m = 40, .pos = 9, .out = GW_FMT_I32}, /* top 40 */
 };
@@ -37,10 +43,22 @@ static const gw_fmt cache_formats[] = {GW_FMT_F16, GW_FMT_F32, GW_FMT_Q8_0};
 enum {
     FIXED = sizeof fixed_cases / sizeof fixed_cases[0],
     CACHES = sizeof cache_formats / sizeof cache_formats[0],
-    PER_FORMAT = 6, /* LINEAR and GLU: one row, a few, a prompt */
-    PER_CACHE = 4,  /* ROPE_KV, ATTENTION: one row, a prompt    */
+    PER_FORMAT = 10, /* LINEAR and GLU: one row, a few, a prompt; both EXPERTS: a few, a prompt */
+    PRODUCTS = 6,    /* of them */
+    PER_CACHE = 4,   /* ROPE_KV, ATTENTION: one row, a prompt */
     CASES = FIXED + PER_FORMAT * GW_FMT_ACT8 + PER_CACHE * CACHES
 };
+
+static self_case experts_case(gw_fmt fmt, int form) {
+    return (self_case){.op = form < 2 ? GW_OP_EXPERTS_GLU : GW_OP_EXPERTS_DOWN,
+                       .fmt = fmt,
+                       .out = form == 1 ? GW_FMT_ACT8 : GW_FMT_F32,
+                       .n = form % 2 == 0 ? 3 : 21,
+                       .k = 256,
+                       .m = 64,
+                       .order = form % 2 == 0 ? GW_ORDER_DECODE : GW_ORDER_PREFILL,
+                       .experts = 3};
+}
 
 static self_case case_at(int i) {
     static const int rows[] = {1, 5, 21};
@@ -50,6 +68,9 @@ static self_case case_at(int i) {
     i -= FIXED;
     if (i < PER_FORMAT * GW_FMT_ACT8) {
         int form = i % PER_FORMAT;
+        if (form >= PRODUCTS) {
+            return experts_case((gw_fmt)(i / PER_FORMAT), form - PRODUCTS);
+        }
         return (self_case){.op = form < 3 ? GW_OP_LINEAR : GW_OP_GLU,
                            .fmt = (gw_fmt)(i / PER_FORMAT),
                            .out = form == 3 ? GW_FMT_ACT8 : GW_FMT_F32,
@@ -181,7 +202,8 @@ static gw_status produce(const gw_weight_source *src, int64_t first, int64_t n, 
 
 static gw_status weight(setup *s, int keep_rows, const gw_tensor **out) {
     const self_case *c = s->c;
-    int64_t dim[2] = {c->m, c->k};
+    int n_rows = c->experts > 0 ? c->experts * c->m : c->m;
+    int64_t dim[2] = {n_rows, c->k};
     gw_tensor *t = NULL;
     rows_of rows = {NULL, 0};
     GW_TRY(add(s, "weight", c->fmt, dim, 2, &t));
@@ -191,7 +213,7 @@ static gw_status weight(setup *s, int keep_rows, const gw_tensor **out) {
         return nomem();
     }
     rows.bytes = s->host[t - s->t];
-    for (int r = 0; r < c->m; r++) {
+    for (int r = 0; r < n_rows; r++) {
         fill_row(s, c->fmt, (unsigned char *)s->host[t - s->t] + (size_t)r * rows.row_bytes, x,
                  (size_t)c->k);
     }
@@ -204,9 +226,9 @@ static gw_status weight(setup *s, int keep_rows, const gw_tensor **out) {
 }
 
 /* What the weights take as input: floats, or blocks of int8. */
-static gw_status input(setup *s, gw_tensor **out) {
+static gw_status input(setup *s, int cols, gw_tensor **out) {
     const self_case *c = s->c;
-    int64_t dim[2] = {c->n + SPARE, c->k};
+    int64_t dim[2] = {c->n + SPARE, cols};
     float block[GW_ACT_BLOCK];
     if (gw_format_of(c->fmt)->is_float) {
         return floats(s, "input", dim, 2, 1.0f, out);
@@ -331,7 +353,7 @@ static gw_status attention(setup *s) {
 static gw_status product(setup *s, int keep_rows) {
     gw_tensor *x = NULL;
     s->node.args.linear.order = s->c->order;
-    GW_TRY(input(s, &x));
+    GW_TRY(input(s, s->c->k, &x));
     s->node.in[0] = x;
     for (int i = 0; i < (s->c->op == GW_OP_GLU ? 2 : 1); i++) {
         GW_TRY(weight(s, keep_rows, &s->node.w[i]));
@@ -339,9 +361,53 @@ static gw_status product(setup *s, int keep_rows) {
     return output(s, s->c->m);
 }
 
+/* Each row by all experts but one, in turn. */
+static gw_status route_of(setup *s, int used, gw_tensor **out) {
+    const self_case *c = s->c;
+    int64_t dim[2] = {c->n + SPARE, 2 * used};
+    GW_TRY(add(s, "route", GW_FMT_F32, dim, 2, out));
+    float *at = s->host[*out - s->t];
+    for (int i = 0; i < c->n + SPARE; i++, at += 2 * used) {
+        for (int j = 0; j < used; j++) {
+            at[j] = (float)(j < i % c->experts ? j : j + 1);
+            at[used + j] = 0.75f + 0.5f * uniform(s);
+        }
+    }
+    return upload(s, *out);
+}
+
+static gw_status experts(setup *s, int keep_rows) {
+    const self_case *c = s->c;
+    int glu = c->op == GW_OP_EXPERTS_GLU, used = c->experts - 1;
+    gw_tensor *x = NULL, *route = NULL;
+    s->node.args.experts = (gw_experts_args){.experts = c->experts,
+                                             .used = used,
+                                             .act = {.kind = GW_ACT_SILU},
+                                             .order = c->order};
+    GW_TRY(input(s, glu ? c->k : used * c->k, &x));
+    GW_TRY(route_of(s, used, &route));
+    s->node.in[0] = x;
+    s->node.in[1] = route;
+    for (int i = 0; i < (glu ? 2 : 1); i++) {
+        GW_TRY(weight(s, keep_rows, &s->node.w[i]));
+    }
+    return output(s, glu ? used * c->m : c->m);
+}
+
+static gw_status route(setup *s) {
+    const self_case *c = s->c;
+    int64_t dim[2] = {c->n + SPARE, c->experts};
+    gw_tensor *x = NULL;
+    s->node.args.route = (gw_route_args){.used = c->experts - 1, .score = GW_SCORE_SOFTMAX};
+    GW_TRY(floats(s, "logits", dim, 2, 3.0f, &x));
+    s->node.in[0] = x;
+    return output(s, 2 * (c->experts - 1));
+}
+
 static gw_status rowwise(setup *s) {
     const self_case *c = s->c;
-    int64_t dim[2] = {c->n + SPARE, c->k}, w_dim[1] = {c->k};
+    int64_t dim[2] = {c->n + SPARE, c->op == GW_OP_ACT ? 2 * c->k : c->k}, w_dim[1] = {c->k},
+            gate_dim[2] = {c->n + SPARE, 4};
     gw_tensor *x = NULL, *w = NULL;
     GW_TRY(floats(s, "input", dim, 2, 3.0f, &x));
     s->node.in[0] = x;
@@ -349,6 +415,14 @@ static gw_status rowwise(setup *s) {
         GW_TRY(floats(s, "norm", w_dim, 1, 2.0f, &w));
         s->node.w[0] = w;
         s->node.args.norm.eps = 1e-5f;
+    }
+    if (c->op == GW_OP_ACT) {
+        s->node.args.act = (gw_act_args){.kind = GW_ACT_GELU, .gated = 1};
+    }
+    if (c->op == GW_OP_MIX) {
+        s->node.args.mix = (gw_mix_args){.scale = 0.5f, .cap = 2.0f, .gate_act = GW_ACT_SIGMOID};
+        GW_TRY(floats(s, "gate", gate_dim, 2, 2.0f, &w));
+        s->node.in[1] = w;
     }
     return output(s, c->k);
 }
@@ -385,11 +459,24 @@ static gw_status open_case(setup *s, const self_case *c, const gw_backend *backe
         GW_TRY(weight(s, 1, &s->node.w[0]));
         return output(s, c->k);
     }
-    return c->op == GW_OP_LINEAR || c->op == GW_OP_GLU ? product(s, keep_rows)
-           : c->op == GW_OP_ROPE_KV                    ? rope(s)
-           : c->op == GW_OP_ATTENTION                  ? attention(s)
-           : c->op == GW_OP_SAMPLE                     ? sample(s)
-                                                       : rowwise(s);
+    switch (c->op) {
+    case GW_OP_LINEAR:
+    case GW_OP_GLU:
+        return product(s, keep_rows);
+    case GW_OP_EXPERTS_GLU:
+    case GW_OP_EXPERTS_DOWN:
+        return experts(s, keep_rows);
+    case GW_OP_ROUTE:
+        return route(s);
+    case GW_OP_ROPE_KV:
+        return rope(s);
+    case GW_OP_ATTENTION:
+        return attention(s);
+    case GW_OP_SAMPLE:
+        return sample(s);
+    default:
+        return rowwise(s);
+    }
 }
 
 static void close_case(setup *s) {
