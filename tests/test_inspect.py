@@ -178,3 +178,27 @@ def test_names_cannot_move_the_cursor(tmp_path):
     path.write_bytes(data.replace(b"token_embd.weight", b"token_\x1b[2J.weight"))
     done = inspect(path, check=False)
     assert done.returncode == 1 and "\x1b" not in done.stdout + done.stderr
+
+
+def test_weights_alone(tmp_path):
+    """A file of tensors without a model around it: what is in it, and whether it is sound."""
+    header = b'{"a.weight":{"dtype":"F16","shape":[2,3],"data_offsets":[0,12]}}'
+    path = tmp_path / "one.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(12))
+    found = json.loads(inspect(path, "--json").stdout)
+    assert found["valid"] and found["tensors"] == [
+        {"name": "a.weight", "format": "F16", "shape": [2, 3], "bytes": 12}]
+    assert inspect(path).stdout.endswith("valid\n")
+    path.write_bytes(path.read_bytes()[:-1])
+    cut = inspect(path, check=False)
+    assert cut.returncode == 1 and ": bounds: " in cut.stderr and len(cut.stderr.splitlines()) == 1
+
+
+def test_torch_checkpoint():
+    folder = SHARED / "goldens/llama-pickle"
+    if not folder.exists():
+        pytest.skip(f"SKIP: no {folder}")
+    alone = json.loads(inspect(folder / "pytorch_model.bin", "--json").stdout)
+    whole = json.loads(inspect(folder, "--json").stdout)
+    assert alone["valid"] and whole["valid"] and len(alone["tensors"]) == 21
+    assert alone["tensors"] == whole["tensors"] and whole["layers"] == 2

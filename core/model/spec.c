@@ -70,8 +70,11 @@ gw_status gw_spec_find(const char *where, const char *architecture, const gw_spe
     }
     char known[900];
     list_known(known, sizeof known);
-    return gw_fail(GW_E_METADATA, where, "architecture '%.64s' is not known; known families are %s",
-                   architecture, known);
+    return gw_fail(
+        GW_E_METADATA, where,
+        "architecture '%.64s' is not known; a newer version may know it, and --spec FILE "
+        "describes it; known families are %s",
+        architecture, known);
 }
 
 /* ---- questions ------------------------------------------------------------------------------ */
