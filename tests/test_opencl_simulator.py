@@ -15,7 +15,7 @@ PROGRAM = pathlib.Path(os.environ.get("GODWIT_BUILD", "")) / "tests/test_opencl_
 # deep" in the team way), and many minutes more where others are at work.
 PATIENCE = 3600
 
-# Cases of tests/op_cases.h that take seconds at most and together go through every kernel: ragged
+# Cases of tests/op_list.h that take seconds at most and together go through every kernel: ragged
 # ends, several groups, more than one page, each format of a cache, outputs in act8.
 BOTH_WAYS = """
 EMBED f32 rows
@@ -64,6 +64,33 @@ SAMPLE nothing to draw
 SAMPLE top-k of all but one
 SAMPLE top-k of more than all
 SAMPLE top-p of ties
+EMBED scaled, positions
+NORM no weight, to act8
+NORM addend and factor
+NORM layer, ragged
+NORM layer, to act8
+ACT silu, limit, to act8
+ACT swiglu_oai
+MIX gates of heads, to act8
+MIX everything, in place
+ROUTE softmax, renormed, scaled, factors
+ROUTE sigmoid, bias, groups of two best
+ROUTE sparsemixer
+EXPERTS_GLU 5 rows, ragged, biases
+EXPERTS_GLU one matrix, inside strips
+EXPERTS_GLU gates at the input
+EXPERTS_GLU decode of int4_g128
+EXPERTS_GLU prefill of q4_k
+EXPERTS_DOWN one row
+EXPERTS_DOWN inside strips
+EXPERTS_DOWN prefill of int4_g128
+ROPE_KV layer norms of heads, wide weights
+ROPE_KV norms behind the rotation, values normed
+ROPE_KV wide values, q8_0
+ROPE_KV queries alone
+ATTENTION narrow values
+ATTENTION wide values, q8_0, slots
+ATTENTION cap and sinks
 """
 # Kernels of the way for graphics processors that rows in numbers, and several pages, take.
 TEAM_WAY = """
@@ -91,14 +118,15 @@ GLU q8_0 decode, one row of 2048
 
 def numbers(names):
     """What GODWIT_OP_CASES takes: ranges of the numbers that cases of these names, "OP why", have in
-    the table, which four of each format follow (oc_case); for None the whole table, each alone."""
-    table = (ROOT / "tests/op_cases.h").read_text()
+    the table, which eight of each format follow (oc_case); for None the whole table, each alone."""
+    table = (ROOT / "tests/op_list.h").read_text()
     table = re.findall(r'^    \{\.op = GW_OP_(\w+), \.why = "([^"]*)"', table, re.MULTILINE)
     if names is None:
         return [f"{i}-{i}" for i in range(len(table))]
     formats = (ROOT / "core/tensor/formats.h").read_text().partition("enum gw_fmt {")[2]
     table += [(op, f"{order} of {name.lower()}") for name in re.findall(r"GW_FMT_(\w+),", formats)
-              for op in ("LINEAR", "GLU") for order in ("decode", "prefill")]
+              for op in ("LINEAR", "GLU", "EXPERTS_GLU", "EXPERTS_DOWN")
+              for order in ("decode", "prefill")]
     found = sorted(table.index(tuple(name.split(" ", 1))) for name in names.split("\n")[1:-1])
     ends = [i for i in found if i + 1 not in found]
     return [f"{first}-{last}" for first, last in zip((i for i in found if i - 1 not in found), ends)]
