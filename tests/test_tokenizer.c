@@ -387,7 +387,7 @@ static void test_special_stays_text(void **state) {
 
 /* ---- speed ------------------------------------------------------------------------------- */
 
-enum { MEGABYTE = 1 << 20, TEXT_KINDS = 9 };
+enum { MEGABYTE = 1 << 20, TEXT_KINDS = 10 };
 
 static char *megabyte_of(int kind, size_t *bytes) {
     static const char *const UNITS[TEXT_KINDS] = {NULL,
@@ -398,7 +398,8 @@ static char *megabyte_of(int kind, size_t *bytes) {
                                                   NULL,
                                                   "\xF0\x9F\xA6\x99",
                                                   " \n",
-                                                  "\xCC\x81\xCC\xA7"};
+                                                  "\xCC\x81\xCC\xA7",
+                                                  "1"};
     char *text = malloc(MEGABYTE + 16);
     assert_non_null(text);
     random_seed(42);
@@ -439,8 +440,8 @@ enum { MEASURED_BUILD = 1 };
  * so the best of three tries cannot fail on a busy machine. */
 static void test_speed(void **state) {
     static const char *const NAMES[TEXT_KINDS] = {
-        "English",      "'a'",   "spaces",         "newlines",       "CJK",
-        "random bytes", "emoji", "space, newline", "combining marks"};
+        "English",      "'a'",   "spaces",         "newlines",        "CJK",
+        "random bytes", "emoji", "space, newline", "combining marks", "digits"};
     subject s;
     load(*state, &s);
     for (int kind = 0; kind < TEXT_KINDS; kind++) {
@@ -536,6 +537,12 @@ int main(void) {
          "vocab/ggml-vocab-starcoder.gguf"},
         {"speed vocab/ggml-vocab-deepseek-coder.gguf", test_speed, NULL, NULL,
          "vocab/ggml-vocab-deepseek-coder.gguf"},
+        {"speed tokenizers/pre-kimi-k2/vocab.gguf", test_speed, NULL, NULL,
+         "tokenizers/pre-kimi-k2/vocab.gguf"},
+        {"speed tokenizers/pre-superbpe/vocab.gguf", test_speed, NULL, NULL,
+         "tokenizers/pre-superbpe/vocab.gguf"},
+        {"speed tokenizers/pre-afmoe/vocab.gguf", test_speed, NULL, NULL,
+         "tokenizers/pre-afmoe/vocab.gguf"},
         {"speed tokenizers/llama3-split/tokenizer.json", test_speed, NULL, NULL,
          "tokenizers/llama3-split/tokenizer.json"},
         {"speed tokenizers/llama-bytefallback/tokenizer.json", test_speed, NULL, NULL,

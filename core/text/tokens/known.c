@@ -21,12 +21,15 @@ const char GW_PATTERN_GPT2[] = BYTE_LEVEL;
 #define QWEN2 ENDING "|" WORD "|\\p{N}|" SYMBOLS "|" LINES
 
 /* A word is told apart at its capitals. */
-#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
-#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
-#define CASED(but, ending)                                                                         \
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPER but "]*" LOWER but "]+" ending                                  \
-    "|[^\\r\\n\\p{L}\\p{N}]?" UPPER but "]+" LOWER but "]*" ending
-#define GPT_4O CASED("", ENDING "?") "|\\p{N}{1,3}|" SYMBOLS_SLASH "|" LINES
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+/* The same but Han, by what they leave out: one class, where an intersection would backtrack. */
+#define UPPER_NO_HAN "[^\\p{Ll}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
+#define LOWER_NO_HAN "[^\\p{Lu}\\p{Lt}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
+#define CASED(upper, lower, ending)                                                                \
+    "[^\\r\\n\\p{L}\\p{N}]?" upper "*" lower "+" ending "|[^\\r\\n\\p{L}\\p{N}]?" upper "+" lower  \
+    "*" ending
+#define GPT_4O CASED(UPPER, LOWER, ENDING "?") "|\\p{N}{1,3}|" SYMBOLS_SLASH "|" LINES
 
 #define HAN_HANGUL "[\\x{4e00}-\\x{9fa5}\\x{0800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+"
 #define HAN_KANA "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
@@ -51,6 +54,12 @@ const char GW_PATTERN_GPT2[] = BYTE_LEVEL;
 
 #define WORDS "[" WORD_CHARACTERS "]+|[^\\s" WORD_CHARACTERS "]+"
 const char GW_PATTERN_WORDS[] = WORDS;
+
+/* Digits in threes from the right where no `stop` follows, each run looked at as a whole only once:
+ * behind a match inside a run what is left of it is threes. */
+#define THREES(digit, stop)                                                                        \
+    "(?<=" digit ")\\G" digit "{3}|(?<!" digit ")" digit "{1,3}(?=(?:" digit "{3})*(?![" stop "])" \
+                                                                                              ")"
 
 static const char DEEPSEEK_LLM_LETTERS[] =
     "\\s?[A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}"
@@ -99,7 +108,7 @@ static const gw_vocab_split SPARK[] = {
     CUT("\\p{N}{1,3}"), CUT(HAN_KANA),
     CUT(ASCII_WORD "|" MARKED_WORD "| ?[\\p{P}\\p{S}]+|[\\r\\n]|" SPACES), CUT("\\p{N}")};
 static const gw_vocab_split YOUTU[] = {
-    CUT(YOUTU_SCRIPTS), CUT(CASED("", ENDING "?") "|\\p{N}|" SYMBOLS_SLASH "|" LINES)};
+    CUT(YOUTU_SCRIPTS), CUT(CASED(UPPER, LOWER, ENDING "?") "|\\p{N}|" SYMBOLS_SLASH "|" LINES)};
 static const gw_vocab_split FALCON[] = {CUT(PUNCTUATION), CUT(BYTE_LEVEL), CUT("[0-9][0-9][0-9]")};
 static const gw_vocab_split STARCODER[] = {CUT("\\p{N}"), CUT(BYTE_LEVEL)};
 static const gw_vocab_split QWEN2_CHAIN[] = {CUT(QWEN2)};
@@ -108,28 +117,27 @@ static const gw_vocab_split QWEN35[] = {
                "|" LINES)};
 static const gw_vocab_split BLOOM_CHAIN[] = {CUT(BLOOM)};
 static const gw_vocab_split VIKING[] = {CUT(BLOOM), CUT("\\p{N}")};
-static const gw_vocab_split TEKKEN[] = {CUT(CASED("", "") "|\\p{N}|" SYMBOLS_SLASH "|" LINES)};
+static const gw_vocab_split TEKKEN[] = {
+    CUT(CASED(UPPER, LOWER, "") "|\\p{N}|" SYMBOLS_SLASH "|" LINES)};
 static const gw_vocab_split CHAMELEON[] = {
     CUT("<sentinel:[0-9]+>"),  CUT("(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z"),
     CUT("([\\t\\n]|    |  )"), CUT("\\p{N}"),
     CUT("[\\p{P}$+<=>^`|~]"),  CUT(BYTE_LEVEL)};
 static const gw_vocab_split GPT_4O_CHAIN[] = {CUT(GPT_4O)};
-static const gw_vocab_split TINY_AYA[] = {CUT("\\d{1,3}(?=(?:\\d{3})*(?![" WORD_CHARACTERS "]))"),
-                                          CUT(GPT_4O)};
-static const gw_vocab_split KIMI_K2[] = {
-    CUT("[\\p{Han}]+|" CASED("&&[^\\p{Han}]", ENDING "?") "|\\p{N}{1,3}|" SYMBOLS "|" LINES)};
-static const gw_vocab_split SUPERBPE[] = {CUT("\\p{N}+"), CUT("(?=(\\d{3})+(?!\\d))")};
+static const gw_vocab_split TINY_AYA[] = {CUT(THREES("\\d", "\\d" WORD_CHARACTERS)), CUT(GPT_4O)};
+static const gw_vocab_split KIMI_K2[] = {CUT("[\\p{Han}]+|" CASED(
+    UPPER_NO_HAN, LOWER_NO_HAN, ENDING "?") "|\\p{N}{1,3}|" SYMBOLS "|" LINES)};
+static const gw_vocab_split SUPERBPE[] = {
+    CUT("\\p{N}+"), CUT("\\G(?:(?<=\\d)\\d{3}|(?<!\\d)\\d{3}(?=(?:\\d{3})*(?!\\d))"
+                        "|(?s:.)+?(?=(?:\\d{3})+(?!\\d)))")};
 static const gw_vocab_split BAILINGMOE[] = {
     CUT("'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}"
         "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|" SPACES)};
 static const gw_vocab_split SEED_CODER[] = {
     CUT(ENDING "|" WORD "|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" LINES)};
 static const gw_vocab_split UFAKZEKA[] = {CUT(WORD "|\\p{N}|" SYMBOLS "|" LINES)};
-/* Digits in threes from the right: in stretches of 510, then what is over, then threes. */
-static const gw_vocab_split AFMOE[] = {
-    CUT("\\p{Nd}{1,510}(?=(?>\\p{Nd}{510})*(?:\\P{Nd}|$))|\\G\\p{Nd}{510}"),
-    CUT("\\A\\p{Nd}{1,2}(?=(?:\\p{Nd}{3})+\\z)"), CUT("\\A\\p{Nd}{3}|\\G\\p{Nd}{3}"),
-    CUT(AFMOE_SCRIPTS), CUT(DEEPSEEK_V3)};
+static const gw_vocab_split AFMOE[] = {CUT(THREES("\\p{Nd}", "\\p{Nd}")), CUT(AFMOE_SCRIPTS),
+                                       CUT(DEEPSEEK_V3)};
 static const gw_vocab_split LAGUNA[] = {CUT("[^\\n]+|[\\n]+"), CUT(QWEN2)};
 static const gw_vocab_split EXAONE_MOE[] = {
     CUT(ENDING "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}"
