@@ -78,7 +78,7 @@ static void ends(void **state) {
 
 static double value(gw_act_kind kind, double g, double u, double limit, double alpha) {
     static const double ap = 0.8, an = 0.3;
-    double low = fmin(g, -1e-6);
+    double low = fmin(g, limit); /* of XIELU, as alpha is what g is multiplied by */
     if (limit > 0.0 && (kind == GW_ACT_SILU || kind == GW_ACT_SWIGLU_OAI)) {
         g = fmin(g, limit);
         u = fmax(fmin(u, limit), -limit);
@@ -97,7 +97,7 @@ static double value(gw_act_kind kind, double g, double u, double limit, double a
     case GW_ACT_SWIGLU_OAI:
         return g * sigmoid(alpha * g) * (u + 1);
     case GW_ACT_XIELU:
-        return (g > 0 ? ap * g * g + g / 2 : an * (expm1(low) - g) + g / 2) * u;
+        return (g > 0 ? ap * g * g + alpha * g : an * (expm1(low) - g) + alpha * g) * u;
     case GW_ACT_SIGMOID:
         return sigmoid(g) * u;
     case GW_ACT_SOFTPLUS:

@@ -99,6 +99,7 @@ static const struct {
     const char *name;
     double bound;
 } decoders[] = {
+    {"apertus", CLOSE_ENOUGH},
     {"bloom", CLOSE_ENOUGH},
     {"cohere2", CLOSE_ENOUGH},
     {"falcon-40b-style", CLOSE_ENOUGH},

@@ -146,8 +146,8 @@ gw_status gw_cpu_record_act(struct gw_segment *segment, const gw_kernel *kernel,
     gw_cpu_need_scratch(segment, ACT_COLUMNS * sizeof(float));
     GW_TRY(gw_cpu_vector(segment, node->w[0], &xielu));
     l->u.act.act = (gw_cpu_act){.kind = a->kind,
-                                .limit = a->limit,
-                                .alpha = a->alpha,
+                                .limit = xielu != NULL ? xielu[3] : a->limit,
+                                .alpha = xielu != NULL ? xielu[2] : a->alpha,
                                 .p = xielu != NULL ? xielu[0] : 0.0f,
                                 .q = xielu != NULL ? xielu[1] : 0.0f};
     return GW_OK;

@@ -166,8 +166,9 @@ static double gate_of(const gw_act_args *a, double g, const float *xielu) {
     case GW_ACT_SWIGLU_OAI:
         return g * sigmoid(alpha * g);
     case GW_ACT_XIELU:
-        return g > 0.0 ? (double)xielu[0] * g * g + g / 2.0
-                       : (double)xielu[1] * (expm1(fmin(g, -1e-6)) - g) + g / 2.0;
+        return (double)xielu[2] * g +
+               (g > 0.0 ? (double)xielu[0] * g * g
+                        : (double)xielu[1] * (expm1(fmin(g, (double)xielu[3])) - g));
     case GW_ACT_SIGMOID:
         return sigmoid(g);
     case GW_ACT_SOFTPLUS:

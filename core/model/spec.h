@@ -107,16 +107,17 @@ typedef struct gw_spec_factor { /* of q, by position */
 typedef enum gw_transform {
     GW_TRANSFORM_NONE, GW_TRANSFORM_PLUS_ONE, GW_TRANSFORM_EXP, GW_TRANSFORM_NEGATE,
     GW_TRANSFORM_SOFTPLUS, GW_TRANSFORM_SQRT, GW_TRANSFORM_TIMES,
-    GW_TRANSFORM_HALF_MORE /* 1/2 more for the second half of the values */
+    GW_TRANSFORM_XIELU /* alpha_p, alpha_n, beta, eps as trained to what the activation takes */
 } gw_transform;
 /* clang-format on */
 
-enum { GW_SPEC_TRANSFORMS = 3 };
+enum { GW_SPEC_TRANSFORMS = 3, GW_SPEC_WITH = 3 };
 
 /* How a container stores a weight. */
 typedef struct gw_spec_source {
-    char name[80];   /* %d: the layer; a second %d: the expert. Folders: without the prefix */
-    char with[80];   /* a second tensor of the same shape behind it; "": none */
+    char name[80]; /* %d: the layer; a second %d: the expert. Folders: without the prefix */
+    char with[GW_SPEC_WITH][80]; /* [n_with] tensors of the same shape behind it */
+    int n_with;
     char scales[80]; /* of a matrix in two tensors: codes and their scales; "": in one       */
     gw_expr first, count, of; /* of every `of` stored rows, `count` from `first` on; no `of`: all */
     int transposed;           /* stored [columns, rows]                                           */

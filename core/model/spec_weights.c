@@ -47,7 +47,7 @@ static gw_status read_transform(const gw_spec_reader *r, gw_spec_word w, gw_spec
         gw_transform transform;
     } all[] = {{"plus_one", GW_TRANSFORM_PLUS_ONE}, {"exp", GW_TRANSFORM_EXP},
                {"negate", GW_TRANSFORM_NEGATE},     {"softplus", GW_TRANSFORM_SOFTPLUS},
-               {"sqrt", GW_TRANSFORM_SQRT},         {"half_more", GW_TRANSFORM_HALF_MORE},
+               {"sqrt", GW_TRANSFORM_SQRT},         {"xielu", GW_TRANSFORM_XIELU},
                {"times", GW_TRANSFORM_TIMES}};
     *known = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -82,7 +82,11 @@ static gw_status read_source_options(const gw_spec_reader *r, const gw_spec_line
             s->transposed = 1;
             *at += 1;
         } else if (gw_spec_is(w, "with") && left >= 1) {
-            GW_TRY(gw_spec_copy(r, l->word[*at + 1], s->with, sizeof s->with, "name"));
+            if (s->n_with == GW_SPEC_WITH) {
+                return gw_spec_fail(r, "more than %d tensors behind one", GW_SPEC_WITH);
+            }
+            GW_TRY(
+                gw_spec_copy(r, l->word[*at + 1], s->with[s->n_with++], sizeof s->with[0], "name"));
             *at += 2;
         } else if (gw_spec_is(w, "scales") && left >= 1) {
             GW_TRY(gw_spec_copy(r, l->word[*at + 1], s->scales, sizeof s->scales, "name"));

@@ -14,6 +14,10 @@ static int64_t stored_row(const gw_entry *e, int64_t row) {
 
 /* ---- values --------------------------------------------------------------------------------- */
 
+static double softplus(double x) {
+    return x > 30.0 ? x : x > -700.0 ? gw_rope_log(1.0 + gw_rope_exp(x)) : 0.0;
+}
+
 static float changed(const gw_entry *e, float value) {
     double x = (double)value;
     for (int i = 0; e->source != NULL && i < GW_SPEC_TRANSFORMS; i++) {
@@ -28,7 +32,7 @@ static float changed(const gw_entry *e, float value) {
             x = -x;
             break;
         case GW_TRANSFORM_SOFTPLUS:
-            x = x > 30.0 ? x : x > -700.0 ? gw_rope_log(1.0 + gw_rope_exp(x)) : 0.0;
+            x = softplus(x);
             break;
         case GW_TRANSFORM_SQRT:
             x = sqrt(x);
@@ -67,12 +71,15 @@ static void make_slopes(float *values, int64_t heads) {
     }
 }
 
-static int grows(const gw_entry *e) {
-    int found = 0;
-    for (int i = 0; e->source != NULL && i < GW_SPEC_TRANSFORMS; i++) {
-        found |= e->source->transform[i] == GW_TRANSFORM_HALF_MORE;
-    }
-    return found;
+/* What xIELU takes: softplus(alpha_p), beta + softplus(alpha_n), beta, eps. */
+static void make_xielu(float *values) {
+    double p = (double)values[0], n = (double)values[1];
+    values[0] = (float)softplus(p);
+    values[1] = (float)((double)values[2] + softplus(n));
+}
+
+static int is_xielu(const gw_entry *e) {
+    return e->source != NULL && e->source->transform[0] == GW_TRANSFORM_XIELU;
 }
 
 gw_status gw_entry_values(const gw_entry *e, float *values) {
@@ -98,7 +105,9 @@ gw_status gw_entry_values(const gw_entry *e, float *values) {
             here = x;
         }
         values[i] = status == GW_OK ? changed(e, all[row % e->stored_rows]) : 0.0f;
-        values[i] += 2 * i >= n && grows(e) ? 0.5f : 0.0f;
+    }
+    if (status == GW_OK && is_xielu(e) && n == 4) {
+        make_xielu(values);
     }
     free(raw);
     free(all);

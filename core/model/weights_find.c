@@ -91,9 +91,9 @@ static gw_status refuse(const gw_weights *w, const gw_stored *t, const int64_t *
  * are cut, columns first where it is transposed. Axes of 1 at either end do not count. */
 static gw_status check_shape(const gw_weights *w, const gw_stored *t, const wanted *want,
                              gw_entry *e) {
-    int two = e->source != NULL && e->source->with[0] != '\0';
+    int parts = e->source != NULL ? 1 + e->source->n_with : 1;
     int64_t axes[3], experts = e->n_stored > 1 ? 1 : want->experts;
-    int64_t rows = (want->vector ? want->cols : want->rows) / (two ? 2 : 1);
+    int64_t rows = (want->vector ? want->cols : want->rows) / parts;
     int n = 0;
     if (e->of > 0) {
         if (rows % e->count != 0 || e->first < 0 || e->first + e->count > e->of) {
@@ -121,7 +121,9 @@ static gw_status check_shape(const gw_weights *w, const gw_stored *t, const want
     while (last - first > n && t->dim[first] == 1) {
         first++;
     }
-    if (last - first != n || memcmp(t->dim + first, axes, (size_t)n * sizeof *axes) != 0) {
+    int lone = t->n_dim == 0 && n == 1 && axes[0] == 1; /* a number without axes */
+    if (!lone &&
+        (last - first != n || memcmp(t->dim + first, axes, (size_t)n * sizeof *axes) != 0)) {
         return refuse(w, t, axes, n);
     }
     e->stored_rows = want->vector ? experts * rows : axes[n - 2] * experts;
@@ -200,13 +202,12 @@ static gw_status cut_of(const gw_weights *w, const gw_spec_weight *s, int layer,
 static gw_status try_source(gw_weights *w, const gw_spec_weight *s, const gw_spec_source *source,
                             int layer, const wanted *want, gw_entry *e, int *found) {
     char name[160];
-    int two = source->with[0] != '\0', each = names_experts(source);
-    int n = each ? (int)want->experts : two ? 2 : 1;
+    int each = names_experts(source), n = each ? (int)want->experts : 1 + source->n_with;
     const char *why = NULL;
     size_t at = w->n_pool;
     *found = 0;
     for (int x = 0; x < n; x++) {
-        disk_name(two && x == 1 ? source->with : source->name, layer, x, name, sizeof name);
+        disk_name(!each && x > 0 ? source->with[x - 1] : source->name, layer, x, name, sizeof name);
         const gw_stored *t = find(w, name, &why);
         if (why != NULL) {
             return gw_fail(GW_E_TYPE, w->where, "tensor %s holds %s, which no weight can be", name,
@@ -350,8 +351,11 @@ static int is_known(const gw_weights *w, const char *name) {
                     return 1;
                 }
             }
-            const char *beside[] = {list[i].scales, list[i].with};
-            for (int k = 0; used && k < 2; k++) {
+            const char *beside[1 + GW_SPEC_WITH] = {list[i].scales};
+            for (int k = 0; k < list[i].n_with; k++) {
+                beside[1 + k] = list[i].with[k];
+            }
+            for (int k = 0; used && k < 1 + list[i].n_with; k++) {
                 if (is_layer_name(beside[k], name, &layer, &tail) &&
                     same_tail(tail, strstr(beside[k], "%d") + 2)) {
                     return 1;

@@ -61,11 +61,13 @@ KERNEL_OF_ANY_SIZE act(STEP, IN(gate), IN(up), IN(numbers), OUT(out), const int 
     __global const float *up = READS(float, up) + (size_t)here * stride;
     const float p = HAS(1) ? READS(float, numbers)[0] : 0.0f;
     const float q = HAS(1) ? READS(float, numbers)[1] : 0.0f;
+    const float slope = HAS(1) ? READS(float, numbers)[2] : alpha;
+    const float most = HAS(1) ? READS(float, numbers)[3] : limit;
     for (int b = ITEM_ID; b < BLOCKS_OF(width); b += ITEM_COUNT) {
         float v[GW_ACT_BLOCK];
         for (int i = 0; i < min(GW_ACT_BLOCK, width - b * GW_ACT_BLOCK); i++) {
             const int at = b * GW_ACT_BLOCK + i;
-            v[i] = gw_act_gate((gw_act_kind)kind, gate[at], limit, alpha, p, q);
+            v[i] = gw_act_gate((gw_act_kind)kind, gate[at], most, slope, p, q);
             v[i] = HAS(0) ? v[i] * gw_act_factor((gw_act_kind)kind, up[at], limit) : v[i];
         }
         leave(out_buf + out_off, act8, row, width, b, v);

@@ -286,8 +286,9 @@ GW_KERNEL(gw_more_act, struct gw_more_act_params, GW_MORE_THREADS) {
     const gw_act_kind kind = (gw_act_kind)p.kind;
     float v = 0.0f;
     if (i < p.width) {
-        v = gw_act_gate(kind, p.gate[(size_t)row * p.gate_step + i], p.limit, p.alpha,
-                        p.numbers ? p.numbers[0] : 0.0f, p.numbers ? p.numbers[1] : 0.0f);
+        const float g = p.gate[(size_t)row * p.gate_step + i];
+        v = p.numbers ? gw_act_gate(kind, g, p.numbers[3], p.numbers[2], p.numbers[0], p.numbers[1])
+                      : gw_act_gate(kind, g, p.limit, p.alpha, 0.0f, 0.0f);
         if (p.up) {
             v = v * gw_act_factor(kind, p.up[(size_t)row * p.up_step + i], p.limit);
         }

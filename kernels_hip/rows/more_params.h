@@ -65,7 +65,7 @@ struct gw_more_act_params {
     struct gw_step_params step;
     GW_DEV(const float) gate;
     GW_DEV(const float) up;
-    GW_DEV(const float) numbers; /* of XIELU, [2] */
+    GW_DEV(const float) numbers; /* of XIELU, [4] */
     GW_DEV(void) out;
     int32_t gate_step, up_step, width, form, kind;
     float limit, alpha;
