@@ -400,6 +400,11 @@ static void test_gguf_keys(void **state) {
                    &(entry){"rope.scaling.factor", 'f', 4, NULL});
     assert_int_equal(hp.rope[0].scaling, GW_ROPE_LINEAR);
     assert_true(hp.rope[0].factor == 4.0);
+    hp = good_gguf(&(entry){"rope.scaling.attn_factor", 'f', 1.5, NULL},
+                   &(entry){"rope.scaling.original_context_length", 'u', 64, NULL});
+    assert_int_equal(hp.rope[0].scaling, GW_ROPE_LONGROPE);
+    assert_int_equal(hp.rope[0].original_ctx, 64);
+    assert_true(hp.rope[0].attn_factor == 1.5 && hp.rope[0].long_attn_factor == 1.5);
     hp = good_gguf(&(entry){"rope.scale_linear", 'f', 2, NULL}, NULL);
     assert_int_equal(hp.rope[0].scaling, GW_ROPE_LINEAR);
     assert_int_equal(good_gguf(&(entry){"rope.scaling.type", 't', 0, "none"},
@@ -422,6 +427,7 @@ static void test_gguf_yarn(void **state) {
     assert_true(good_yarn("yarn_beta_slow", 2).rope[0].beta_slow == 2.0);
     assert_true(good_yarn("yarn_attn_factor", 1.25).rope[0].attn_factor == 1.25);
     assert_true(good_yarn("yarn_ext_factor", -1).rope[0].attn_factor == 0.0);
+    assert_true(good_yarn("yarn_log_multiplier", 1).rope[0].attn_factor == 1.0);
     double derived = 0.1 * log(4.0) + 1.0;
     assert_true(fabs(good_yarn("attn_factor", 1.25).rope[0].attn_factor - 1.25 * derived) < 1e-12);
     static const struct {
@@ -481,7 +487,7 @@ static void test_impossible_gguf(void **state) {
         {{"rope.freq_base", 'f', 0, NULL}, GW_E_METADATA},
         {{"rope.freq_base", 'f', (double)NAN, NULL}, GW_E_METADATA},
         {{"rope.scaling.factor", 'f', (double)NAN, NULL}, GW_E_METADATA},
-        {{"rope.scaling.type", 't', 0, "longrope"}, GW_E_UNSUPPORTED},
+        {{"rope.scaling.type", 't', 0, "su"}, GW_E_UNSUPPORTED},
         {{"rope.scaling.type", 'u', 1, NULL}, GW_E_TYPE},
         {{"expert_count", 'u', 8, NULL}, GW_E_UNSUPPORTED},
         {{"vocab_size", 0, 0, NULL}, GW_E_METADATA},

@@ -104,7 +104,7 @@ static gw_status read_yarn_gguf(const source *s, gw_rope *r) {
         return gw_fail(GW_E_UNSUPPORTED, s->facts->where,
                        "yarn with an extrapolation factor of %g is not supported", ext);
     }
-    if (log_multiplier != 0.0) {
+    if (log_multiplier != 0.0 && log_multiplier != 1.0) {
         return gw_fail(GW_E_UNSUPPORTED, s->facts->where,
                        "yarn with a log multiplier of %g is not supported", log_multiplier);
     }
@@ -115,6 +115,8 @@ static gw_status read_yarn_gguf(const source *s, gw_rope *r) {
     int stated = get(s, "yarn_attn_factor") != NULL;
     if (stated || get(s, "attn_factor") != NULL) {
         r->attn_factor = attn * (stated ? whole : gw_rope_yarn_magnitude(r->factor, 1.0));
+    } else if (log_multiplier == 1.0) { /* mscale and mscale_all_dim of Ministral: both 1 */
+        r->attn_factor = 1.0;
     }
     return GW_OK;
 }
@@ -235,6 +237,18 @@ static int is_plain(const char *type) {
     return 0;
 }
 
+/* GGUF states no type for longrope: the divisors are tensors, the magnitude is a key. */
+static gw_status read_magnitude(const source *s, const gw_hparams *hp, gw_rope *r) {
+    GW_TRY(read_original(s, hp, 0, r));
+    if (get(s, "attn_factor") != NULL) {
+        r->scaling = GW_ROPE_LONGROPE;
+        GW_TRY(real(s, "attn_factor", &r->attn_factor));
+        GW_TRY(positive(s, "rope attention factor", r->attn_factor, 1e-6));
+        r->long_attn_factor = r->attn_factor;
+    }
+    return GW_OK;
+}
+
 static gw_status read_scaling(const source *s, const gw_hparams *hp, gw_arena *arena, gw_rope *r) {
     const char *type = NULL;
     GW_TRY(read_type(s, &type));
@@ -249,10 +263,13 @@ static gw_status read_scaling(const source *s, const gw_hparams *hp, gw_arena *a
     if (gguf && !typed) {
         type = r->factor != 1.0 ? "linear" : "none";
     }
+    if (gguf && (is_plain(type) || strcmp(type, "longrope") == 0)) {
+        return read_magnitude(s, hp, r);
+    }
     if (is_plain(type)) {
         return GW_OK;
     }
-    if (strcmp(type, "longrope") == 0 && !gguf) {
+    if (strcmp(type, "longrope") == 0) {
         return read_longrope(s, hp, arena, r);
     }
     if (strcmp(type, "dynamic") == 0 && !gguf) {
