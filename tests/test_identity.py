@@ -177,3 +177,45 @@ def test_codes_and_scales_apart():
         pytest.skip(f"{folder} is not there")
     ids = range(1, 13)
     assert logits_hash(folder, ids) == logits_hash(folder / "gpt-oss-mxfp4.gguf", ids)
+
+
+# What Llama-like models do not have: windows by layer, sinks, caps, chunks, ALiBi, parallel blocks, experts.
+NEW = ("gemma3-pattern", "gemma2", "gpt-oss", "llama4", "bloom", "cohere2", "mixtral", "qwen2-moe", "phi4-mini",
+       "apertus")
+
+
+@pytest.mark.parametrize("name", NEW[1:3] if SLOW else NEW)
+def test_kinds_of_layers(name):
+    """Chunks, widths, threads and levels change no bit, whatever a layer is made of."""
+    model = SHARED / "goldens" / name
+    if not model.is_dir():
+        pytest.skip(f"{model} is not there")
+    ids = [1, 7, 3, 9, 2, 8, 5, 4, 6, 1, 2, 3, 11, 13, 12, 10, 9, 8, 7, 6]
+    prompt, token = (logits_hash(model, ids, "--rows", rows, "-t", 1, cpu="scalar") for rows in ("prefill", "decode"))
+    assert logits_hash(model, ids, "--rows", "prefill", "-b", 7) == prompt
+    assert logits_hash(model, ids, "--rows", "prefill") == prompt
+    for rows in ("decode", "5", "16"):
+        assert logits_hash(model, ids, "--rows", rows) == token, rows
+
+
+@pytest.mark.skipif(BRIEF, reason="the release has it")
+@pytest.mark.parametrize("more", [("--draft", "ngram"), ("--kv-type", "q8_0"), ("--kv-type", "f32", "--draft", "ngram"),
+                                  ("-c", 40, "--context-shift"), ("--grammar", 'root ::= [a-z ]+')])
+def test_experts_and_drafts(more, tmp_path):
+    """Windows by layer, sinks and experts at once: a text does not depend on drafts, chunks or a prompt cache."""
+    model = SHARED / "goldens/gpt-oss-mxfp4/gpt-oss-mxfp4.gguf"
+    if not model.is_file():
+        pytest.skip(f"{model} is not there")
+    if "q8_0" in more:  # heads of 16
+        done = run("run", "-m", model, "-p", "hello", "-n", 4, *more, check=False)
+        assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+        return
+    args = ("run", "-m", model, "-p", "hello there hello there hello", "-n", 48, "--seed", 3, "--no-stats", "-q")
+    plain = [x for x in more if x not in ("--draft", "ngram")]
+    want = run(*args, *plain).stdout
+    assert run(*args, *more, "-b", 3).stdout == want
+    if "--context-shift" not in more:
+        cache = tmp_path / "cache"
+        assert run(*args, *plain, "--prompt-cache", cache).stdout == want
+        assert cache.stat().st_size > 0
+        assert run(*args, *more, "--prompt-cache", cache).stdout == want

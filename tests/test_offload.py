@@ -78,6 +78,22 @@ def test_speculation(device, draft):
         assert run(*args, *split, "--draft", *draft, "--draft-length", length).stdout == want
 
 
+@pytest.mark.parametrize("name", ["gemma3-pattern", "gpt-oss", "llama4", "bloom", "phimoe", "apertus"])
+def test_kinds_of_layers(device, name):
+    """Whatever a layer is made of runs on the device, to the CPU's bits; also where layers are split."""
+    model = SHARED / "goldens" / name
+    if not model.is_dir():
+        pytest.skip(f"{model} is not there")
+    ids = [1, 7, 3, 9, 2, 8, 5, 4, 6, 1, 2, 3]
+    for rows in ("prefill", "decode"):
+        want = logits_hash(model, ids, "--rows", rows)
+        for layers in ("all", 1):
+            done = run("logits", "-m", model, "--ids", ",".join(map(str, ids)), "--rows", rows, "--exact",
+                       "--device", device, "-ngl", layers)
+            assert f"hash: {want}" in done.stdout, (rows, layers)
+            assert "no kernel" not in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("name", ["mixtral", "qwen2-moe", "gpt-oss-mxfp4/gpt-oss-mxfp4.gguf"])
 def test_experts_in_main_memory(device, name):
     """Experts of all or of some layers with the CPU, the rest on the device: the CPU's bits."""
