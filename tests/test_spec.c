@@ -13,6 +13,7 @@
 
 static void test_find(void **state) {
     (void)state;
+    assert_string_equal(gw_spec_family(gw_spec_of("llama+experts")), "mixtral");
     static const struct {
         const char *architecture, *family;
     } cases[] = {

@@ -142,6 +142,20 @@ static gw_status read_divisors(gw_checkpoint *c, const char *name, int which) {
     return GW_OK;
 }
 
+/* GGUF files may have the architecture of a dense family and experts: "llama+experts" in a spec. */
+static const gw_spec *spec_with_experts(const gw_checkpoint *c) {
+    char name[80], key[96];
+    int64_t experts = 0;
+    int found = 0;
+    if (c->container != GW_CONTAINER_GGUF) {
+        return NULL;
+    }
+    snprintf(key, sizeof key, "%s.expert_count", c->architecture);
+    snprintf(name, sizeof name, "%s+experts", c->architecture);
+    int known = gw_gguf_int(c->gguf[0], key, &experts, &found) == GW_OK && found && experts > 0;
+    return known ? gw_spec_of(name) : NULL; /* what is wrong with the number is said later */
+}
+
 static gw_status read_blueprint(gw_checkpoint *c, const char *where, const gw_spec_given *given) {
     const gw_spec *spec = NULL;
     c->blueprint = malloc(sizeof *c->blueprint);
@@ -151,7 +165,10 @@ static gw_status read_blueprint(gw_checkpoint *c, const char *where, const gw_sp
     if (given != NULL && given->text != NULL) {
         return gw_blueprint_read(given->name, given->text, c->blueprint);
     }
-    GW_TRY(gw_spec_find(where, c->architecture, &spec));
+    spec = spec_with_experts(c);
+    if (spec == NULL) {
+        GW_TRY(gw_spec_find(where, c->architecture, &spec));
+    }
     return gw_blueprint_read(gw_spec_family(spec), gw_spec_text(spec), c->blueprint);
 }
 

@@ -60,13 +60,20 @@ static void list_known(char *text, size_t room) {
     }
 }
 
-gw_status gw_spec_find(const char *where, const char *architecture, const gw_spec **out) {
+const gw_spec *gw_spec_of(const char *architecture) {
     for (size_t i = 0; gw_spec_at(i) != NULL; i++) {
         const gw_spec *spec = gw_spec_at(i);
         if (has_value(spec, "gguf", architecture) || has_value(spec, "hf", architecture)) {
-            *out = spec;
-            return GW_OK;
+            return spec;
         }
+    }
+    return NULL;
+}
+
+gw_status gw_spec_find(const char *where, const char *architecture, const gw_spec **out) {
+    *out = gw_spec_of(architecture);
+    if (*out != NULL) {
+        return GW_OK;
     }
     char known[900];
     list_known(known, sizeof known);
