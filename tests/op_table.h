@@ -24,7 +24,6 @@ typedef struct op_bench {
     struct gw_device *device, *scalar;
     int forms;
     op_result *anchors; /* or NULL: the anchor's result of each case of a table, kept for others */
-    int plain_only;     /* what is not plain, and ops from ACT on, may find no kernel: the CPU's */
     const char *elsewhere; /* or NULL: in the names of kernels that another bench runs */
     unsigned char ran[OT_MOST_KERNELS];
 } op_bench;
@@ -68,7 +67,6 @@ static int ot_elsewhere(const op_bench *b, const gw_kernel *kernel) {
 static void ot_check_against(op_bench *b, const op_case *c, const op_result *want) {
     op_result got;
     size_t n, count = 0;
-    int may_lack = 0;
     const gw_kernel *kernels = b->backend->kernels(b->device, &n);
     assert_true(n <= OT_MOST_KERNELS);
     for (int form = 0, done = 0; form < OT_FORMS && !done; form++) {
@@ -77,7 +75,6 @@ static void ot_check_against(op_bench *b, const op_case *c, const op_result *wan
             continue;
         }
         oc_open(&asked, c, b->backend, b->device, form & 1, form >> 1);
-        may_lack = b->plain_only && (c->op >= GW_OP_ACT || !gw_op_is_plain(&asked.node));
         for (size_t i = 0; i < n; i++) {
             if (!gw_kernel_takes(&kernels[i], &asked.node, b->device)) {
                 continue;
@@ -96,7 +93,7 @@ static void ot_check_against(op_bench *b, const op_case *c, const op_result *wan
         oc_close(&asked);
         done = !ot_has_weights(c->op);
     }
-    if (count == 0 && !may_lack) {
+    if (count == 0) {
         fail_msg("no kernel takes %s (%s)", gw_op_describe(c->op)->name, c->why);
     }
 }
@@ -134,13 +131,6 @@ static void ot_check_table(op_bench *b, op_case (*case_of)(int i), int n, const 
             fail_msg("no case reaches kernel %s", kernels[i].name);
         }
     }
-}
-
-/* The same for a device that leaves to the CPU what is not plain and it has no kernel for. */
-static inline void ot_check_plain(op_bench *b, op_case (*case_of)(int i), int n,
-                                  const char *other) {
-    b->plain_only = 1;
-    ot_check_table(b, case_of, n, other);
 }
 
 #endif

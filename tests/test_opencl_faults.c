@@ -332,7 +332,7 @@ static void a_compiler_that_fails_leaves_the_processor(void **state) {
         skip();
     }
     setenv("GODWIT_HIP_DRIVER", "none", 1); /* else a card would take the layers */
-    setenv("GODWIT_OPENCL", "fail-build", 1);
+    setenv("GODWIT_OPENCL", "fail-build,card", 1); /* card: chosen though it is a processor */
     assert_int_equal(gw_model_open(&any, &model), GW_OK);
     gw_model_describe(model, &info);
     assert_non_null(strstr(info.note, "the cpu computes"));
@@ -365,7 +365,7 @@ static void any_build_may_fail(void **state) {
         char settings[32];
         gw_model *model = NULL;
         gw_model_info info;
-        snprintf(settings, sizeof settings, "fail-build=%d", k);
+        snprintf(settings, sizeof settings, "fail-build=%d,card", k);
         setenv("GODWIT_OPENCL", settings, 1);
         assert_int_equal(gw_model_open(&any, &model), GW_OK);
         gw_model_describe(model, &info);
