@@ -15,7 +15,7 @@ typedef enum gw_act_kind {
     GW_ACT_RELU,       /* max(g, 0) * u                                                          */
     GW_ACT_RELU2,      /* max(g, 0)^2 * u                                                        */
     GW_ACT_SWIGLU_OAI, /* g sigmoid(alpha g) * (u + 1); min(g, limit), u within +-limit first   */
-    GW_ACT_XIELU, /* w0 = {ap, an, b, e}: g > 0: ap g^2 + b g; else an (expm1(min(g, e)) - g) + b g */
+    GW_ACT_XIELU, /* w0 = {ap, an, b, e}: b g + (g > 0: ap g^2; else an (expm1(min(g, e)) - g)) */
     GW_ACT_SIGMOID,  /* sigmoid(g) * u                                                         */
     GW_ACT_SOFTPLUS, /* log(1 + exp(g)) * u                                                    */
     GW_ACT_NONE,     /* g * u                                                                  */
@@ -91,7 +91,7 @@ GW_FN float gw_sigmoid(float x) { return 1.0f / (1.0f + gw_exp(-x)); }
 /* cap * tanh(x / cap): of scores and logits. */
 GW_FN float gw_softcap(float x, float cap) { return cap * gw_tanh(x / cap); }
 
-/* What becomes of the gate. limit 0: none. Of XIELU p and q are ap and an, alpha is b and limit e. */
+/* What becomes of the gate. limit 0: none. XIELU: p and q are ap and an, alpha is b, limit is e. */
 GW_FN float gw_act_gate(gw_act_kind kind, float g, float limit, float alpha, float p, float q) {
     float half_g = g * 0.5f, z;
     switch (kind) {
