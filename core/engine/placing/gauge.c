@@ -195,7 +195,7 @@ static int sample_layers(const gw_place_sizes *s, int d, double *bytes) {
     double sum = 0.0, used = 0.0;
     for (int at = 0; at < n_layers * n_blocks; at++) {
         sum += (double)s->bytes[d][at];
-        used += gw_place_used(s, d, at / n_blocks, at % n_blocks);
+        used += gw_place_used(s, d, at);
     }
     double layer = sum / n_layers > 1.0 ? sum / n_layers : 1.0, asked = SAMPLE * layer;
     asked = asked > plenty ? plenty : asked < enough ? enough : asked;
@@ -386,7 +386,7 @@ void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const 
             int on =
                 gauges[where[l * n_blocks + b]].weight_bytes > 0.0 ? where[l * n_blocks + b] : d;
             double part = gauges[on].weight_bytes > 0.0
-                              ? gw_place_used(sizes, on, l, b) / gauges[on].weight_bytes
+                              ? gw_place_used(sizes, on, l * n_blocks + b) / gauges[on].weight_bytes
                               : 0.0;
             layers[on] += part;
             *prompt += part * gauges[on].prompt_layer;

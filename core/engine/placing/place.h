@@ -72,8 +72,8 @@ typedef struct gw_place_use {
     uint64_t weights, kv, scratch;
 } gw_place_use;
 
-/* Bytes of block b of a layer that one token reads: of experts those that it is sent to. */
-double gw_place_used(const gw_place_sizes *sizes, int device, int layer, int b);
+/* Bytes of the block layer * n_blocks + b that one token reads: of experts those it is sent to. */
+double gw_place_used(const gw_place_sizes *sizes, int device, int at);
 
 /* Where every block runs with N = n layers offloaded; where [(n_layers + 1) * n_blocks]. */
 void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, gw_where *where);

@@ -219,11 +219,14 @@ static int device_of(const gw_place *p, int i, int n) {
     return p->asked[last];
 }
 
-double gw_place_used(const gw_place_sizes *sizes, int device, int layer, int b) {
-    const gw_layer *y = &sizes->hp->layer[layer];
-    int n_blocks = gw_weights_blueprint(sizes->weights)->n_blocks;
-    double bytes = (double)sizes->bytes[device][layer * n_blocks + b];
-    int is_experts = gw_weights_blueprint(sizes->weights)->block[b].kind == GW_BLOCK_EXPERTS;
+double gw_place_used(const gw_place_sizes *sizes, int device, int at) {
+    double bytes = (double)sizes->bytes[device][at];
+    if (!sizes->has_experts) {
+        return bytes;
+    }
+    const gw_blueprint *bp = gw_weights_blueprint(sizes->weights);
+    const gw_layer *y = &sizes->hp->layer[at / bp->n_blocks];
+    int is_experts = bp->block[at % bp->n_blocks].kind == GW_BLOCK_EXPERTS;
     return is_experts && y->n_experts > 0 ? bytes * y->n_used / y->n_experts : bytes;
 }
 
