@@ -58,7 +58,7 @@ static inline void read_prompts(const gw_model *m, prompt_list *out) {
     for (size_t i = 0; i < PROMPTS_MAX; i++) {
         out->n[i] = 16 + i * 7 % (PROMPT_MAX - 16);
         out->ids[i][0] = gw_token_bos(m);
-        memcpy(out->ids[i] + 1, ids + i * (n / PROMPTS_MAX), (out->n[i] - 1) * sizeof *ids);
+        memcpy(out->ids[i] + 1, ids + i * (n / PROMPTS_MAX), (PROMPT_MAX - 1) * sizeof *ids);
     }
     gw_free(ids);
     gw_file_close(&file);
