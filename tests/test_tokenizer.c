@@ -1,4 +1,5 @@
 /* tests/test_tokenizer.c - tokenizers against the answers of the reference libraries. */
+#include "tests/sanitized.h"
 #include "tests/tokenizer_subject.h"
 
 #include <jansson.h>
@@ -430,7 +431,7 @@ static double seconds_of(const gw_tokenizer *t, const char *text, size_t bytes) 
     return (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+#if TEST_SANITIZED || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
 enum { MEASURED_BUILD = 0 };
 #else
 enum { MEASURED_BUILD = 1 };
