@@ -22,12 +22,14 @@
 #include "core/tensor/sample.h"
 #include "tests/op_list.h"
 #include "tests/random.h"
+#include "tests/sanitized.h"
 
 enum { OC_FENCE = 256, OC_SPARE_ROWS = 2, OC_TENSORS = 12 };
 
 enum {
     OC_COUNT = sizeof op_cases / sizeof op_cases[0],
-    OC_PER_FORMAT = 8,
+    OC_FORMS = 8, /* products of a format; with sanitizers one of them, by turns */
+    OC_PER_FORMAT = TEST_SANITIZED ? 1 : OC_FORMS,
     OC_TOTAL = OC_COUNT + OC_PER_FORMAT * GW_FMT_ACT8
 };
 
@@ -39,7 +41,8 @@ static inline op_case oc_case(int i) {
         return c;
     }
     gw_fmt fmt = (gw_fmt)((i - OC_COUNT) / OC_PER_FORMAT);
-    int form = (i - OC_COUNT) % OC_PER_FORMAT, prefill = form & 1;
+    int form = TEST_SANITIZED ? (int)fmt % OC_FORMS : (i - OC_COUNT) % OC_FORMS;
+    int prefill = form & 1;
     static const gw_op products[] = {GW_OP_LINEAR, GW_OP_GLU, GW_OP_EXPERTS_GLU,
                                      GW_OP_EXPERTS_DOWN};
     op_case c = {.op = products[form / 2],
