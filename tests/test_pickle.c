@@ -114,7 +114,7 @@ typedef struct zip {
 
 static void put(uint8_t *to, size_t *n, uint64_t v, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
-        to[(*n)++] = (uint8_t)(v >> (8 * i));
+        to[(*n)++] = i < sizeof v ? (uint8_t)(v >> (8 * i)) : 0;
     }
 }
 
