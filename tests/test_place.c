@@ -539,7 +539,7 @@ static void test_forecast(void **state) {
         assert_int_equal(r->use[0].kv + r->use[1].kv, first->use[0].kv);
         assert_true(r->fits && r->prompt_rate > 0.0 && r->token_rate > 0.0);
         assert_true(r->token_rate <= f->rows[f->chosen].token_rate);
-        /* the second time nothing is measured, so nothing differs; a disturbed reading is not kept */
+        /* the second time nothing is measured, so nothing differs; what is disturbed is not kept */
         int kept = !f->disturbed[0] && !f->disturbed[1];
         assert_true(!kept || r->prompt_rate == again->rows[n].prompt_rate);
         assert_true(!kept || r->token_rate == again->rows[n].token_rate);
