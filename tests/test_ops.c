@@ -114,7 +114,7 @@ static void bits_are_those_of_other_builds(void **state) {
         key[0] = gw_hash_bytes(key, r->out, r->out_bytes);
         key[1] = r->k == NULL ? 0 : gw_hash_bytes(key, r->k, r->cache_bytes);
         uint64_t hash = key[0] ^ key[1];
-        hash = r->v == NULL ? hash : gw_hash_bytes(key, r->v, r->cache_bytes);
+        hash = r->v == NULL ? hash : gw_hash_bytes(key, r->v, r->value_bytes);
         if (to != NULL) {
             assert_true(fprintf(file, "%d %016" PRIx64 "\n", i, hash) > 0);
             continue;
