@@ -52,6 +52,9 @@ static inline simde__m512i gw_simde_cvtepu16_epi32(__m256i a) {
     return gw_simde_join_ints(_mm256_cvtepu16_epi32(_mm256_castsi256_si128(a)),
                               _mm256_cvtepu16_epi32(_mm256_extracti128_si256(a, 1)));
 }
+static inline simde__m512i gw_simde_cvtepu8_epi32(__m128i a) {
+    return gw_simde_join_ints(_mm256_cvtepu8_epi32(a), _mm256_cvtepu8_epi32(_mm_srli_si128(a, 8)));
+}
 static inline simde__m512i gw_simde_cvtepi8_epi32(__m128i a) {
     return gw_simde_join_ints(_mm256_cvtepi8_epi32(a), _mm256_cvtepi8_epi32(_mm_srli_si128(a, 8)));
 }
@@ -92,6 +95,7 @@ static inline simde__m512i gw_simde_madd_epi16(simde__m512i a, simde__m512i b) {
 #define _mm512_shuffle_f32x4(a, b, order)                                                          \
     _mm512_castsi512_ps(_mm512_shuffle_i32x4(_mm512_castps_si512(a), _mm512_castps_si512(b), order))
 #define _mm512_cvtepu16_epi32(a) gw_simde_cvtepu16_epi32(a)
+#define _mm512_cvtepu8_epi32(a) gw_simde_cvtepu8_epi32(a)
 #undef _mm512_cvtepi8_epi32
 #define _mm512_cvtepi8_epi32(a) gw_simde_cvtepi8_epi32(a)
 #define _mm512_srai_epi32(a, n) gw_simde_srai_epi32(a, n)
