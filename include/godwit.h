@@ -435,6 +435,93 @@ gw_status gw_sampler_constrain(gw_sampler *sampler, const gw_grammar *grammar);
 /* 1 when the text is whole and the grammar allows nothing to follow it; 0 without a grammar. */
 int gw_sampler_finished(const gw_sampler *sampler);
 
+/* ---- answers: reasoning, text, tool calls ---------------------------------------------------- */
+
+/* What a model writes is one text in which its reasoning and its calls of tools are set off by
+ * marks, in one form or another (docs/answers.md). A gw_answer reads it token by token and gives
+ * out its parts; and makes the grammar of an answer that has to call a tool, or whose calls must
+ * fit the schemas of the tools. One answer at a time; not thread-safe; the model must outlive it.
+ */
+typedef struct gw_answer gw_answer;
+
+typedef enum gw_part_kind {
+    GW_PART_TEXT,       /* more of the answer's text                                              */
+    GW_PART_REASONING,  /* more of what the model thinks before it answers                        */
+    GW_PART_CALL,       /* call number `call` begins: name and id                                 */
+    GW_PART_ARGUMENTS,  /* more of its arguments: all of them together are a JSON object          */
+    GW_PART_CALL_END,   /* its arguments are whole                                                */
+    GW_PART_CALL_BROKEN /* it was none after all: what was said of it does not count, and all it
+                           was written with follows as text                                       */
+} gw_part_kind;
+
+typedef struct gw_part {
+    gw_part_kind kind;
+    const char *text; /* TEXT, REASONING, ARGUMENTS: [bytes], NUL-terminated, UTF-8 */
+    size_t bytes;
+    size_t call;      /* CALL, ARGUMENTS, CALL_END, CALL_BROKEN: from 0 in each answer */
+    const char *name; /* CALL */
+    const char *id;   /* CALL: the model's own where it gives one of 9 characters or more, else 9
+                         letters and digits made from id_seed and the number of the call */
+} gw_part;
+
+typedef enum gw_tool_choice {
+    GW_TOOLS_AUTO,    /* the model calls a tool or does not                                      */
+    GW_TOOLS_NONE,    /* no calls: marks of calls are text                                       */
+    GW_TOOLS_REQUIRED /* it begins with a call: of `named`, or of any tool                       */
+} gw_tool_choice;
+
+typedef struct gw_answer_options {
+    /* Names of forms: GW_E_ARGUMENT lists them; "none": nothing is set off. NULL: as the template
+     * says, of unknown ones "none" for reasoning, and "json" for calls. */
+    const char *tool_form, *reasoning_form;
+    const char *chat_template; /* the text that says it; NULL: the model's own template */
+    size_t chat_template_bytes;
+    /* A JSON list as OpenAI's API has it: [{"type": "function", "function": {"name", "parameters"
+     * (a schema), ...}}, ...], or of such functions alone. Read during the call only. NULL: none.
+     */
+    const char *tools;
+    size_t tools_bytes;
+    gw_tool_choice choice;
+    const char *named;  /* a tool's name; NULL: any                                           */
+    int one_call;       /* at most one call                                                   */
+    int reason_first;   /* REQUIRED: reasoning may come before the call                       */
+    int free_calls;     /* AUTO: calls need not fit their schemas                             */
+    int whole_calls;    /* parts of a call come when it is whole: CALL_BROKEN never does      */
+    const char *schema; /* a JSON schema that the answer's text has to fit; NULL: any text    */
+    size_t schema_bytes;
+    uint64_t id_seed;
+} gw_answer_options;
+
+/* GW_E_ARGUMENT: a form or `named` that is unknown; GW_E_METADATA, GW_E_SYNTAX, GW_E_TYPE: tools
+ * that are none. A schema that cannot be kept is no error here: gw_answer_note. */
+gw_status gw_answer_new_sized(const gw_model *model, const gw_answer_options *options, size_t size,
+                              gw_answer **out);
+static inline gw_status gw_answer_new(const gw_model *model, const gw_answer_options *options,
+                                      gw_answer **out) {
+    return gw_answer_new_sized(model, options, sizeof *options, out);
+}
+void gw_answer_free(gw_answer *answer); /* accepts NULL */
+const char *gw_answer_tool_form(const gw_answer *answer);
+const char *gw_answer_reasoning_form(const gw_answer *answer);
+/* The i-th name of a form of calls or, with reasoning 1, of reasoning; NULL behind the last. */
+const char *gw_answer_form_name(int reasoning, size_t i);
+
+/* An answer begins, to a prompt with these tokens: its end says whether the model is reasoning
+ * already, or in the middle of a mark. */
+gw_status gw_answer_begin(gw_answer *answer, const int32_t *prompt, size_t n);
+/* What that answer may look like, for gw_sampler_constrain; freed by the caller. *out NULL: like
+ * anything. chat: as for gw_grammar_new. GW_E_UNSUPPORTED and what gw_grammar_new fails with:
+ * options.schema cannot be kept. */
+gw_status gw_answer_grammar(gw_answer *answer, const gw_chat *chat, gw_grammar **out);
+/* Which schema of a tool the grammar does not keep, and why, a line each; NULL behind the last. */
+const char *gw_answer_note(const gw_answer *answer, size_t i);
+/* The parts that are certain with this token, parts [n], the answer's until the next call; id -1:
+ * the answer is over, and nothing is held back. How the text is cut into tokens changes nothing. */
+gw_status gw_answer_push(gw_answer *answer, int32_t id, const gw_part **parts, size_t *n);
+/* The same for text as a gw_stream gives it out. */
+gw_status gw_answer_push_text(gw_answer *answer, const char *text, size_t bytes,
+                              const gw_part **parts, size_t *n);
+
 /* ---- banned strings ------------------------------------------------------------------------ */
 
 /* Strings that never occur in the text that is generated, whatever tokens would spell them
