@@ -242,6 +242,46 @@ int gw_chat_is_end(const gw_chat *chat, int32_t id);
 /* Stop strings that the form needs besides: texts [capacity], owned by chat; returns how many. */
 size_t gw_chat_stops(const gw_chat *chat, const char **texts, size_t capacity);
 
+/* How a chat is framed; every member may be 0. */
+typedef struct gw_chat_settings {
+    const char *name;          /* a form, a named template of the model ("tool_use", "rag"), or
+                                  NULL: the model's own                                       */
+    const char *template_text; /* a Jinja template [template_bytes] instead; NULL: none       */
+    size_t template_bytes;
+    const char *arguments; /* JSON object: variables of every rendering; a request's own win  */
+    const char *reasoning; /* "on", "off" or an effort ("low", ...), as the variables that
+                              templates know: enable_thinking, thinking, reasoning_effort     */
+    const char *date;      /* "2026-11-26 10:20:30": the time that a template sees; NULL: now */
+} gw_chat_settings;
+
+/* model NULL: no tokens, special tokens are empty, and gw_chat_write gives text only; else it must
+ * outlive *out. GW_E_SYNTAX names the template's line; GW_E_ARGUMENT an unknown name, date or
+ * argument. */
+gw_status gw_chat_open(const gw_model *model, const gw_chat_settings *settings, gw_chat **out);
+
+/* The source of the template that `chat` runs: *bytes of it, owned by chat; NULL: a form without.
+ */
+const char *gw_chat_template(const gw_chat *chat, size_t *bytes);
+
+/* What a model is given for a request. */
+typedef struct gw_chat_text {
+    char *text; /* [bytes], NUL-terminated; may hold any bytes                            */
+    size_t bytes;
+    size_t *typed;  /* [n_typed][2] begin and end of what came from the request: it never  */
+    size_t n_typed; /* becomes a special token, whatever it spells                        */
+    int32_t *ids;   /* [n_ids] the tokens; NULL without a model                           */
+    size_t n_ids;
+} gw_chat_text;
+
+/* request [bytes]: a JSON object whose members are the template's variables: "messages" (needed),
+ * "tools", "documents" (null unless given), "add_generation_prompt" (false unless given) and any
+ * others. "continue_final_message": true ends the text with the last message's content. Special
+ * tokens (bos_token, ...) are the model's unless given. Any thread. Freed by gw_chat_text_free.
+ * GW_E_ARGUMENT: the request or what the template says of it; GW_E_LIMIT: beyond the limits of a
+ * rendering; messages name the template's line. */
+gw_status gw_chat_write(const gw_chat *chat, const char *request, size_t bytes, gw_chat_text *out);
+void gw_chat_text_free(gw_chat_text *text);
+
 /* Stop strings in a text that comes in pieces. Not thread-safe. */
 typedef struct gw_stop gw_stop;
 /* texts [n] are copied; at most 64, of 1 to 1000 bytes. */

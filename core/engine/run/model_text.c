@@ -83,3 +83,13 @@ gw_status gw_chat_new(const gw_model *model, const char *name, gw_chat **out) {
     }
     return gw_chat_bind(model->vocab, model->tokenizer, name, text, bytes, out);
 }
+
+gw_status gw_chat_open(const gw_model *model, const gw_chat_settings *settings, gw_chat **out) {
+    return gw_chat_new(model, settings->name, out);
+}
+
+const char *gw_chat_template(const gw_chat *chat, size_t *bytes) {
+    (void)chat;
+    *bytes = 0;
+    return NULL;
+}

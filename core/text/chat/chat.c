@@ -1,34 +1,11 @@
 /* core/text/chat/chat.c - renders conversations; see chat.h and godwit.h. */
-#include "core/text/chat/chat.h"
+#include "core/text/chat/chat_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/text/buffer.h"
 #include "core/text/utf8.h"
-
-enum { MARKERS = 12, BARRED = 64 };
-
-typedef struct marker {
-    const char *spelling; /* in the style's pattern, between the braces */
-    size_t bytes;
-    int32_t id; /* -1: the vocabulary has none */
-} marker;
-
-struct gw_chat {
-    const gw_chat_style *style;
-    const gw_vocab *vocab;
-    const gw_tokenizer *tokenizer;
-    gw_chat_source source;
-    char *preset; /* system text without which no conversation begins; NULL: none */
-    marker markers[MARKERS];
-    int n_markers;
-    int32_t barred[BARRED]; /* what text may not become: markers of any form, and ends */
-    size_t n_barred;
-    int32_t end; /* -1: the style closes an answer with text, or not at all */
-    char end_text[64];
-};
 
 /* ---- markers ----------------------------------------------------------------------------- */
 
@@ -46,9 +23,9 @@ static int is_id_name(const char *spelling, size_t bytes) {
     return bytes == 3 && (memcmp(spelling, "bos", 3) == 0 || memcmp(spelling, "eos", 3) == 0);
 }
 
-static const marker *find_marker(const gw_chat *c, const char *spelling, size_t bytes) {
+static const gw_chat_marked *find_marker(const gw_chat *c, const char *spelling, size_t bytes) {
     for (int i = 0; i < c->n_markers; i++) {
-        const marker *m = &c->markers[i];
+        const gw_chat_marked *m = &c->markers[i];
         if (m->bytes == bytes && memcmp(m->spelling, spelling, bytes) == 0) {
             return m;
         }
@@ -60,8 +37,9 @@ static void add_markers(gw_chat *c, const char *pattern) {
     for (const char *at = pattern; (at = strchr(at, '{')) != NULL;) {
         at++;
         size_t bytes = strcspn(at, "}");
-        if (find_marker(c, at, bytes) == NULL && c->n_markers < MARKERS) {
-            c->markers[c->n_markers++] = (marker){at, bytes, marker_id(c->vocab, at, bytes)};
+        if (find_marker(c, at, bytes) == NULL && c->n_markers < GW_CHAT_MARKERS) {
+            c->markers[c->n_markers++] =
+                (gw_chat_marked){at, bytes, marker_id(c->vocab, at, bytes)};
         }
     }
 }
@@ -100,7 +78,7 @@ static void find_markers(gw_chat *c) {
     }
     c->end = -1;
     if (s->end[0] == '{') {
-        const marker *m = find_marker(c, s->end + 1, strcspn(s->end + 1, "}"));
+        const gw_chat_marked *m = find_marker(c, s->end + 1, strcspn(s->end + 1, "}"));
         c->end = m->id;
         if (m->id < 0 && !is_id_name(m->spelling, m->bytes)) {
             snprintf(c->end_text, sizeof c->end_text, "%.*s", (int)m->bytes, m->spelling);
@@ -209,14 +187,7 @@ int gw_chat_is_end(const gw_chat *chat, int32_t id) {
 
 /* ---- rendering --------------------------------------------------------------------------- */
 
-typedef struct rendering {
-    const gw_chat *c;
-    gw_text_piece *pieces;
-    size_t n, capacity;
-    const gw_chat_message *system; /* waits for the user's message that takes it along */
-} rendering;
-
-static gw_status add_piece(rendering *r, int32_t id, const char *text, size_t bytes) {
+static gw_status add_piece(gw_chat_form *r, int32_t id, const char *text, size_t bytes) {
     if (id < 0 && bytes == 0) {
         return GW_OK;
     }
@@ -251,10 +222,11 @@ static void trim(const char **text, size_t *n, int front, int back) {
     }
 }
 
-static gw_status add_pattern(rendering *r, const char *pattern, const gw_chat_message *m, int flag);
+static gw_status add_pattern(gw_chat_form *r, const char *pattern, const gw_chat_message *m,
+                             int flag);
 
 /* The text of a message, and in front of a user's the system text that had to wait. */
-static gw_status add_message(rendering *r, const gw_chat_message *m, int flag) {
+static gw_status add_message(gw_chat_form *r, const gw_chat_message *m, int flag) {
     const gw_chat_style *s = r->c->style;
     const gw_chat_message *system = flag == GW_CHAT_TRIM_USER ? r->system : NULL;
     int whole = flag == GW_CHAT_TRIM_USER && (s->flags & GW_CHAT_TRIM_WHOLE) != 0;
@@ -266,10 +238,10 @@ static gw_status add_message(rendering *r, const gw_chat_message *m, int flag) {
     size_t bytes = m->bytes;
     int trimmed = (s->flags & flag) != 0;
     trim(&text, &bytes, trimmed || (whole && system == NULL), trimmed || whole);
-    return add_piece(r, -1, text, bytes);
+    return add_piece(r, GW_CHAT_TYPED, text, bytes);
 }
 
-static gw_status add_pattern(rendering *r, const char *pattern, const gw_chat_message *m,
+static gw_status add_pattern(gw_chat_form *r, const char *pattern, const gw_chat_message *m,
                              int flag) {
     for (const char *at = pattern; *at != '\0';) {
         if (*at == '%') {
@@ -277,7 +249,7 @@ static gw_status add_pattern(rendering *r, const char *pattern, const gw_chat_me
             at++;
         } else if (*at == '{') {
             size_t bytes = strcspn(++at, "}");
-            const marker *k = find_marker(r->c, at, bytes);
+            const gw_chat_marked *k = find_marker(r->c, at, bytes);
             if (k->id >= 0) {
                 GW_TRY(add_piece(r, k->id, NULL, 0));
             } else if (!is_id_name(at, bytes)) {
@@ -293,7 +265,7 @@ static gw_status add_pattern(rendering *r, const char *pattern, const gw_chat_me
     return GW_OK;
 }
 
-static gw_status add_role(rendering *r, const gw_chat_message *m) {
+static gw_status add_role(gw_chat_form *r, const gw_chat_message *m) {
     const gw_chat_style *s = r->c->style;
     if (strcmp(m->role, "system") == 0) {
         if (s->system != NULL) {
@@ -314,11 +286,14 @@ static gw_status add_role(rendering *r, const gw_chat_message *m) {
     }
     GW_TRY(add_pattern(r, s->answer, m, 0));
     GW_TRY(add_pattern(r, s->said, m, GW_CHAT_TRIM_ANSWER));
+    if (r->goes_on) {
+        return GW_OK;
+    }
     GW_TRY(add_pattern(r, s->end, m, 0));
     return add_pattern(r, s->after, m, 0);
 }
 
-static gw_status add_beginning(rendering *r, const gw_chat_message *first) {
+static gw_status add_beginning(gw_chat_form *r, const gw_chat_message *first) {
     const gw_chat *c = r->c;
     int own = strncmp(c->style->begin, "{bos}", 5) == 0 || strncmp(c->style->user, "{bos}", 5) == 0;
     if (!own && c->vocab->add_bos) {
@@ -326,13 +301,21 @@ static gw_status add_beginning(rendering *r, const gw_chat_message *first) {
     }
     GW_TRY(add_pattern(r, c->style->begin, NULL, 0));
     if (c->preset != NULL && strcmp(first->role, "system") != 0) {
-        gw_chat_message preset = {"system", c->preset, strlen(c->preset)};
-        return add_role(r, &preset);
+        r->preset = (gw_chat_message){"system", c->preset, strlen(c->preset)};
+        return add_role(r, &r->preset);
     }
     return GW_OK;
 }
 
-static gw_status add_all(rendering *r, const gw_chat_message *messages, size_t n, size_t from) {
+gw_text_rules gw_chat_rules(const gw_chat *chat, int joined) {
+    return (gw_text_rules){.barred = chat->barred,
+                           .n_barred = chat->n_barred,
+                           .joined = joined,
+                           .strip_after =
+                               chat->template == NULL && (chat->style->flags & GW_CHAT_STRIP) != 0};
+}
+
+gw_status gw_chat_fill(gw_chat_form *r, const gw_chat_message *messages, size_t n, size_t from) {
     if (from == 0) {
         GW_TRY(add_beginning(r, &messages[0]));
     } else {
@@ -340,6 +323,7 @@ static gw_status add_all(rendering *r, const gw_chat_message *messages, size_t n
         GW_TRY(add_pattern(r, r->c->style->after, NULL, 0));
     }
     for (size_t i = from; i < n; i++) {
+        r->goes_on = r->unfinished && i + 1 == n;
         GW_TRY(add_role(r, &messages[i]));
     }
     if (r->system != NULL) {
@@ -349,7 +333,7 @@ static gw_status add_all(rendering *r, const gw_chat_message *messages, size_t n
                        r->c->style->name);
     }
     int answered = n > 0 && strcmp(messages[n - 1].role, "assistant") == 0;
-    return answered ? GW_OK : add_pattern(r, r->c->style->answer, NULL, 0);
+    return answered || r->closed ? GW_OK : add_pattern(r, r->c->style->answer, NULL, 0);
 }
 
 gw_status gw_chat_render(const gw_chat *chat, const gw_chat_message *messages, size_t n,
@@ -359,12 +343,9 @@ gw_status gw_chat_render(const gw_chat *chat, const gw_chat_message *messages, s
                        n == 0 ? "no message to render"
                               : "rendering goes on only behind an assistant's message");
     }
-    rendering r = {.c = chat};
-    gw_text_rules rules = {.barred = chat->barred,
-                           .n_barred = chat->n_barred,
-                           .joined = from > 0,
-                           .strip_after = (chat->style->flags & GW_CHAT_STRIP) != 0};
-    gw_status status = add_all(&r, messages, n, from);
+    gw_chat_form r = {.c = chat};
+    gw_text_rules rules = gw_chat_rules(chat, from > 0);
+    gw_status status = gw_chat_fill(&r, messages, n, from);
     if (status == GW_OK) {
         status = gw_tokenizer_encode_pieces(chat->tokenizer, r.pieces, r.n, &rules, ids, n_ids);
     }
