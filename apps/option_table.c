@@ -13,8 +13,9 @@ const app_option app_option_table[] = {
     {"-m --model", KIND_TEXTS, CMD_BENCH, AT(models), 0, 0, "PATH", NULL,
      "model: a .gguf file or a Hugging Face folder; several with several -m"},
     {"--weights", KIND_CHOICE, CMD_MODEL, AT(weights), 0, 0,
-     "int8|int4-g32|int4-g64|int4-g128|int4-g256", NULL,
-     "requantize float weights while they load"},
+     "float|int8|int4-g32|int4-g64|int4-g128|int4-g256", NULL,
+     "requantize float weights while they load; 'float': quantized ones as floats, larger and "
+     "slower, and activations are not rounded"},
     {"-dev --device", KIND_TEXT, CMD_MODEL, AT(device), 0, 0, "NAME,...", NULL,
      "where to compute; default: the first graphics card that works, else the cpu. 'godwit "
      "devices' lists the names, and a part of a device's own name does too; several share the "

@@ -84,7 +84,8 @@ typedef struct gw_model_options {
     const char *path;   /* .gguf file (first part of a split set) or Hugging Face folder */
     const void *memory; /* a GGUF image instead of path; must outlive the model          */
     size_t memory_bytes;
-    const char *weights; /* NULL: as stored; floats as "int8", "int4-g32", -g64, -g128, -g256 */
+    const char *weights; /* NULL: as stored; floats as "int8", "int4-g32", -g64, -g128, -g256;
+                            "float": quantized ones as floats, exact and larger */
     const char *device;  /* NULL: the CPU. A name of gw_devices, or a part of a device's own
                             name; several, separated by commas, share the layers.
                             "auto": see below                                      */

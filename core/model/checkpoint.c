@@ -80,16 +80,16 @@ gw_status gw_checkpoint_replace(gw_checkpoint *c, const gw_stored *t) {
     return GW_OK;
 }
 
-gw_status gw_checkpoint_add_unusable(gw_checkpoint *c, const char *where, const char *name,
+gw_status gw_checkpoint_add_unusable(gw_checkpoint *c, const char *where, const gw_stored *t,
                                      const char *why) {
-    const char **list =
+    struct gw_unusable *list =
         gw_list_grown(c->unusable, c->n_unusable, &c->unusable_capacity, sizeof *list);
     if (list == NULL) {
         return gw_checkpoint_nomem(c);
     }
     c->unusable = list;
-    GW_TRY(add_name(c, where, c->unusable_names, name, c->n_unusable));
-    c->unusable[c->n_unusable++] = why;
+    GW_TRY(add_name(c, where, c->unusable_names, t->name, c->n_unusable));
+    c->unusable[c->n_unusable++] = (struct gw_unusable){*t, why};
     return GW_OK;
 }
 
@@ -335,8 +335,7 @@ void gw_checkpoint_free(gw_checkpoint *c) {
     free(c->gguf);
     free(c->files);
     free((void *)c->file_names);
-    free((void *)c->unusable);
-    free(c->bytes);
+    free(c->unusable);
     free(c->list);
     free(c);
 }
@@ -373,7 +372,7 @@ const gw_stored *gw_checkpoint_find(const gw_checkpoint *c, const char *name) {
 
 const char *gw_checkpoint_unusable(const gw_checkpoint *c, const char *name) {
     size_t i;
-    return gw_map_find(c->unusable_names, name, strlen(name), &i) ? c->unusable[i] : NULL;
+    return gw_map_find(c->unusable_names, name, strlen(name), &i) ? c->unusable[i].why : NULL;
 }
 
 gw_status gw_checkpoint_unchanged(const gw_checkpoint *c) {

@@ -23,13 +23,16 @@ typedef struct gw_stored {
     size_t bytes;
     int fd;      /* the file, for pread; -1 for an image in memory        */
     uint64_t at; /* offset of data in that file                          */
-    /* A matrix of MXFP4 in two tensors: data are its codes, 16 bytes a block with the even one of
-     * two below, and these its exponents; bytes are those of whole blocks. NULL: data is all. */
-    const unsigned char *scales;
+    /* A matrix in several tensors (packed.h): bytes are those of whole rows in fmt, data are its
+     * codes, code_bytes of them. NULL: data is all. */
+    const struct gw_packed *packed;
+    size_t code_bytes;
+    int as_linear; /* [out, in] though the family's plain matrix may lie transposed */
+    int part;      /* of a packed matrix, or what a quantizer notes besides: no weight of its own */
 } gw_stored;
 
-/* Bytes [at, at + bytes) of a tensor, through its file where there is one; of a matrix in two
- * tensors whole blocks of its format. GW_E_IO, GW_E_TRUNCATED. */
+/* Bytes [at, at + bytes) of a tensor, through its file where there is one; of a packed matrix whole
+ * rows. GW_E_IO, GW_E_TRUNCATED. */
 gw_status gw_stored_read(const gw_stored *t, size_t at, size_t bytes, void *dst);
 
 typedef enum gw_container {

@@ -26,11 +26,12 @@ struct gw_checkpoint {
     gw_stored *list;
     size_t n, capacity;
     gw_map *names;         /* -> index into list */
-    const char **unusable; /* why, in pairs with unusable_names' values */
+    struct gw_unusable {
+        gw_stored stored; /* without a format */
+        const char *why;  /* its type */
+    } *unusable;          /* at unusable_names' values */
     size_t n_unusable, unusable_capacity;
     gw_map *unusable_names;
-    gw_stored *bytes; /* tensors of bytes, which may be codes or scales */
-    size_t n_bytes, bytes_capacity;
     int has_hparams;
     gw_hparams hparams;
     gw_blueprint *blueprint;
@@ -43,11 +44,12 @@ struct gw_checkpoint {
 /* checkpoint.c */
 gw_status gw_checkpoint_map(gw_checkpoint *c, const char *path, gw_file *out); /* kept by c */
 gw_status gw_checkpoint_add(gw_checkpoint *c, const char *where, const gw_stored *t);
-gw_status gw_checkpoint_add_unusable(gw_checkpoint *c, const char *where, const char *name,
+gw_status gw_checkpoint_add_unusable(gw_checkpoint *c, const char *where, const gw_stored *t,
                                      const char *why);
-/* Of a name that was unusable: a tensor after all. */
+/* A packed matrix, maybe under the name of its codes. */
 gw_status gw_checkpoint_replace(gw_checkpoint *c, const gw_stored *t);
-/* stored.c: matrices out of codes and scales that are two tensors, when all tensors are there. */
+/* packed_find.c: matrices out of codes and scales that are tensors of their own, when all are
+ * there. */
 gw_status gw_checkpoint_join_codes(gw_checkpoint *c);
 const char *gw_checkpoint_join(gw_checkpoint *c, const char *folder, const char *name);
 gw_status gw_checkpoint_nomem(const gw_checkpoint *c);

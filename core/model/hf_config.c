@@ -43,7 +43,10 @@ gw_facts gw_config_hf_facts(const char *where, const json_t *config) {
 
 gw_status gw_config_refuse_quantized(const gw_facts *facts) {
     static const char keys[][64] = {"quantization_config"};
-    const char *key = keys[0], *method = "unknown";
+    static const char *const read[] = {
+        "gptq",     "awq",   "compressed-tensors", "fp8",        "fbgemm_fp8",
+        "modelopt", "mxfp4", "bitsandbytes",       "auto-round", "mlx"};
+    const char *key = keys[0], *method = NULL;
     const json_t *quant = gw_facts_find(facts, keys, 1, 0, &key);
     if (quant == NULL || json_is_null(quant)) {
         return GW_OK;
@@ -52,12 +55,19 @@ gw_status gw_config_refuse_quantized(const gw_facts *facts) {
         return gw_fail(GW_E_TYPE, facts->where, "\"quantization_config\" must be an object");
     }
     GW_TRY(gw_json_text(facts->where, quant, "quant_method", &method));
-    return strcmp(method, "mxfp4") == 0
-               ? GW_OK
-               : gw_fail(GW_E_UNSUPPORTED, facts->where,
-                         "weights quantized by %.40s are not supported yet; use the original "
-                         "model or a GGUF file",
-                         method);
+    for (size_t i = 0; method != NULL && i < sizeof read / sizeof read[0]; i++) {
+        if (strncmp(method, read[i], strlen(read[i])) == 0) {
+            return GW_OK;
+        }
+    }
+    if (method == NULL && json_object_get(quant, "bits") != NULL) {
+        return GW_OK; /* MLX names no method */
+    }
+    return gw_fail(GW_E_UNSUPPORTED, facts->where,
+                   "weights quantized by %.40s are not read (gptq, awq, compressed-tensors, fp8, "
+                   "modelopt, mxfp4, bitsandbytes and mlx are); use the original model or a GGUF "
+                   "file",
+                   method != NULL ? method : "an unnamed method");
 }
 
 /* ---- bare words ----------------------------------------------------------------------------- */

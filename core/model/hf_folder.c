@@ -54,17 +54,8 @@ gw_status gw_weights_file_load(gw_checkpoint *c, const char *path) {
                : gw_safetensors_parse(path, file.data, file.size, file.fd, c->arena, &list, &n));
     for (size_t i = 0; i < n; i++) {
         const gw_stored *t = &list[i].stored;
-        if (strcmp(list[i].dtype, "U8") == 0) {
-            gw_stored *bytes =
-                gw_list_grown(c->bytes, c->n_bytes, &c->bytes_capacity, sizeof *bytes);
-            if (bytes == NULL) {
-                return gw_checkpoint_nomem(c);
-            }
-            c->bytes = bytes;
-            c->bytes[c->n_bytes++] = *t;
-        }
         GW_TRY(list[i].usable ? gw_checkpoint_add(c, path, t)
-                              : gw_checkpoint_add_unusable(c, path, t->name, list[i].dtype));
+                              : gw_checkpoint_add_unusable(c, path, t, list[i].dtype));
     }
     return GW_OK;
 }

@@ -18,11 +18,9 @@ static gw_status parse_convert(const char *text, gw_fmt *out) {
     static const struct {
         const char *name;
         gw_fmt fmt;
-    } known[] = {{"int8", GW_FMT_INT8},
-                 {"int4-g32", GW_FMT_INT4_G32},
-                 {"int4-g64", GW_FMT_INT4_G64},
-                 {"int4-g128", GW_FMT_INT4_G128},
-                 {"int4-g256", GW_FMT_INT4_G256}};
+    } known[] = {{"float", GW_FMT_F32},           {"int8", GW_FMT_INT8},
+                 {"int4-g32", GW_FMT_INT4_G32},   {"int4-g64", GW_FMT_INT4_G64},
+                 {"int4-g128", GW_FMT_INT4_G128}, {"int4-g256", GW_FMT_INT4_G256}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strcmp(text, known[i].name) == 0) {
             *out = known[i].fmt;
@@ -30,25 +28,35 @@ static gw_status parse_convert(const char *text, gw_fmt *out) {
         }
     }
     return gw_fail(GW_E_ARGUMENT, "weights",
-                   "'%.40s' is none of int8, int4-g32, int4-g64, int4-g128, int4-g256", text);
+                   "'%.40s' is none of float, int8, int4-g32, int4-g64, int4-g128, int4-g256",
+                   text);
+}
+
+/* Floats become quantized; of those that are, as floats, the rest as they are. */
+static int can_become(const entry *e, gw_fmt fmt) {
+    const gw_format *f = gw_format_of(fmt);
+    int is_float = gw_format_of(e->t.fmt)->is_float;
+    if (e->n_stored == 0 || e->t.n_dim != 2 || e->keep_rows) {
+        return 0;
+    }
+    return f->is_float
+               ? !is_float
+               : is_float && !e->keep_float && f->encode != NULL &&
+                     e->t.dim[1] % (int64_t)f->block_elems == 0 && e->t.dim[1] % GW_ACT_BLOCK == 0;
 }
 
 static gw_status convert_formats(gw_weights *w, const char *text) {
     gw_fmt fmt = GW_FMT_INT8;
     GW_TRY(parse_convert(text, &fmt));
-    const gw_format *f = gw_format_of(fmt);
     size_t changed = 0;
     for (size_t i = 0; i < w->start[w->bp.n_weights]; i++) {
         entry *e = &w->entries[i];
-        int can = e->n_stored > 0 && e->t.n_dim == 2 && !e->keep_rows && !e->keep_float &&
-                  gw_format_of(e->t.fmt)->is_float && f->encode != NULL &&
-                  e->t.dim[1] % (int64_t)f->block_elems == 0 && e->t.dim[1] % GW_ACT_BLOCK == 0;
-        if (can) {
+        if (can_become(e, fmt)) {
             e->t.fmt = fmt;
             changed++;
         }
     }
-    if (changed == 0) {
+    if (changed == 0 && fmt != GW_FMT_F32) { /* floats that are floats already are no fault */
         return gw_fail(GW_E_ARGUMENT, "weights",
                        "%s has no float matrix that can become %s; load it as stored", w->where,
                        text);

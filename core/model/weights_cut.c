@@ -178,7 +178,7 @@ static void encode_row(const gw_entry *e, float *values, size_t cols, void *out)
 static gw_status rows_converted(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
     const gw_entry *e = src->state;
     size_t cols = (size_t)e->t.dim[1], in_row = 0, out_row = 0;
-    int transposed = e->source != NULL && e->source->transposed;
+    int transposed = e->transposed;
     int same = e->t.fmt == e->from && !transposed;
     GW_TRY(gw_row_bytes(e->t.fmt, cols, &out_row));
     GW_TRY(gw_row_bytes(e->from, cols, &in_row));
@@ -212,7 +212,7 @@ gw_weight_source gw_entry_source(const gw_entry *e) {
     size_t align = e->t.fmt == GW_FMT_F32 ? sizeof(float) : sizeof(gw_u16);
     if (e->t.fmt == e->from && gw_entry_plain(e)) {
         src.rows = rows_as_stored;
-        int there = e->stored[0]->scales == NULL && (uintptr_t)e->stored[0]->data % align == 0;
+        int there = e->stored[0]->packed == NULL && (uintptr_t)e->stored[0]->data % align == 0;
         src.map = there ? e->stored[0]->data : NULL;
     }
     return src;

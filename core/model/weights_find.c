@@ -104,15 +104,14 @@ static gw_status check_shape(const gw_weights *w, const gw_stored *t, const want
         }
         rows = rows / e->count * e->of;
     }
-    int transposed = e->source != NULL && e->source->transposed;
     if (experts > 1) {
         axes[n++] = experts;
     }
     if (want->vector) {
         axes[n++] = rows;
     } else {
-        axes[n++] = transposed ? want->cols : rows;
-        axes[n++] = transposed ? rows : want->cols;
+        axes[n++] = e->transposed ? want->cols : rows;
+        axes[n++] = e->transposed ? rows : want->cols;
     }
     int first = 0, last = t->n_dim;
     while (last - first > n && t->dim[last - 1] == 1) {
@@ -140,8 +139,8 @@ static gw_status check_stored(const gw_weights *w, const gw_stored *t, const wan
                        f != NULL ? f->name : "?",
                        want->vector ? "norm weight or bias" : "weight format");
     }
-    int reordered = e->source != NULL &&
-                    (e->source->transposed || e->source->transform[0] != GW_TRANSFORM_NONE);
+    int reordered =
+        e->source != NULL && (e->transposed || e->source->transform[0] != GW_TRANSFORM_NONE);
     if (!f->is_float && reordered) {
         return gw_fail(GW_E_UNSUPPORTED, w->where,
                        "tensor %s is stored as %s and would have to be transposed or changed",
@@ -225,6 +224,7 @@ static gw_status try_source(gw_weights *w, const gw_spec_weight *s, const gw_spe
     GW_TRY(cut_of(w, s, layer, source, e));
     e->stored = w->pool + at;
     e->n_stored = n;
+    e->transposed = source->transposed && !e->stored[0]->as_linear;
     for (int x = 0; x < n; x++) {
         GW_TRY(check_stored(w, e->stored[x], want, e));
     }
@@ -378,7 +378,8 @@ static int is_skipped(const gw_weights *w, const char *name) {
 /* A weight of a layer that no rule names would be dropped silently and give wrong text. */
 static gw_status check_leftovers(const gw_weights *w) {
     for (size_t i = 0; i < gw_checkpoint_count(w->checkpoint); i++) {
-        const char *name = gw_checkpoint_at(w->checkpoint, i)->name;
+        const gw_stored *t = gw_checkpoint_at(w->checkpoint, i);
+        const char *name = t->name;
         int n = is_folder(w) && w->bp.n_prefixes > 0 ? w->bp.n_prefixes : 1, known = -1;
         for (int k = 0; k < n && known != 1; k++) {
             const char *prefix = is_folder(w) && w->bp.n_prefixes > 0 ? w->bp.prefix[k] : "";
@@ -388,7 +389,7 @@ static gw_status check_leftovers(const gw_weights *w) {
                 known = got >= 0 ? got : known;
             }
         }
-        if (known == 0 && !is_skipped(w, name)) {
+        if (known == 0 && !t->part && !is_skipped(w, name)) {
             return gw_fail(GW_E_UNSUPPORTED, w->where,
                            "tensor %s has no place in the model family %s", name, w->bp.family);
         }

@@ -10,6 +10,7 @@ typedef struct gw_entry {
     int n_stored;                 /* 0: absent */
     int made;                     /* 1: not stored, but made: ALiBi slopes */
     const gw_spec_source *source; /* how; NULL: as it is */
+    int transposed;               /* the stored matrix is [columns, rows] */
     int64_t first, count, of;     /* of every `of` stored rows, `count` from `first`; of 0: all */
     float times;                  /* of GW_TRANSFORM_TIMES */
     gw_fmt from;                  /* format of what is stored */
@@ -45,7 +46,7 @@ static inline int gw_entry_there(const gw_entry *e) { return e->n_stored > 0 || 
 static inline int gw_entry_plain(const gw_entry *e) {
     return e->n_stored == 1 && e->of == 0 &&
            (e->source == NULL ||
-            (!e->source->transposed && e->source->transform[0] == GW_TRANSFORM_NONE));
+            (!e->transposed && e->source->transform[0] == GW_TRANSFORM_NONE));
 }
 
 /* weights_cut.c: rows of an entry as they become, whatever is stored. */

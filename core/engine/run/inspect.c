@@ -35,7 +35,7 @@ static gw_status check_values(const gw_stored *t, const char *where, const volat
     gw_status status =
         x != NULL && raw != NULL ? GW_OK : gw_fail(GW_E_NOMEM, where, "no memory for a row");
     for (size_t at = 0; at + row_bytes <= t->bytes && status == GW_OK; at += row_bytes) {
-        if (t->scales != NULL) {
+        if (t->packed != NULL) {
             status = gw_stored_read(t, at, row_bytes, raw);
         } else {
             memcpy(raw, (const char *)t->data + at, row_bytes);

@@ -1,0 +1,225 @@
+/* core/model/packed.c - see packed.h. Everything has been checked when a row is asked for. */
+#include "core/model/packed.h"
+
+#include <string.h>
+
+#include "core/base/reader.h"
+#include "core/tensor/blocks.h"
+
+enum { CHUNK = 256 }; /* columns at once: what is between codes and numbers stays in the cache */
+
+/* ---- numbers -------------------------------------------------------------------------------- */
+
+/* Sign, four bits of exponent (bias 7), three of mantissa; no infinities, one NaN. Shifted into a
+ * binary16, whose bias is 15, the value is 2^-8 of it, subnormals too. */
+float gw_e4m3_to_f32(uint8_t bits) {
+    if ((bits & 127) == 127) {
+        return GW_F32_FROM_BITS(0x7fc00000u);
+    }
+    return gw_f16_to_f32((gw_u16)((bits & 128) << 8 | (bits & 127) << 7)) * 256.0f;
+}
+
+static float number(const gw_numbers *n, int64_t line, int64_t at) {
+    size_t i = (size_t)(line * n->wide + at);
+    switch (n->kind) {
+    case GW_NUMBER_F16:
+        return gw_load_f16(n->data + 2 * i);
+    case GW_NUMBER_BF16:
+        return gw_bf16_to_f32(gw_load_u16(n->data + 2 * i));
+    case GW_NUMBER_E4M3:
+        return gw_e4m3_to_f32(n->data[i]);
+    case GW_NUMBER_E8M0:
+        return 2.0f * gw_e8m0_half(n->data[i]);
+    case GW_NUMBER_I8:
+        return (float)(int8_t)n->data[i];
+    case GW_NUMBER_U8:
+        return (float)n->data[i];
+    default:
+        return gw_load_f32(n->data + 4 * i);
+    }
+}
+
+static int64_t group_of(const gw_packed *p, int64_t col) {
+    return p->order != NULL ? p->order[col] : col / p->span;
+}
+
+/* Which line of the numbers a row has: experts one after the other, each with whole blocks. */
+static int64_t line_of(const gw_packed *p, int64_t row) {
+    int64_t lines = (p->each + p->high - 1) / p->high;
+    return row / p->each * lines + row % p->each / p->high;
+}
+
+static float beside(const gw_packed *p, const gw_numbers *n, int64_t row, int64_t group) {
+    return p->turned ? number(n, group, row) : number(n, line_of(p, row), group);
+}
+
+static float scale_of(const gw_packed *p, int64_t row, int64_t group) {
+    float s = p->scale.data != NULL ? beside(p, &p->scale, row, group) : 1.0f;
+    s = p->times != 0.0f ? s * p->times : s;
+    return p->divided != 0.0f ? s / p->divided : s;
+}
+
+static uint32_t word_at(const uint8_t *p, size_t i) { return (uint32_t)gw_load_le(p + 4 * i, 4); }
+
+/* `bits` bits from bit `at` of a line of words `step` bytes apart. */
+static int stream_at(const uint8_t *p, size_t step, uint64_t at, int bits) {
+    size_t word = (size_t)(at / 32);
+    unsigned from = (unsigned)(at % 32), have = 32 - from;
+    uint32_t v = (uint32_t)gw_load_le(p + word * step, 4) >> from;
+    if ((int)have < bits) {
+        v |= (uint32_t)gw_load_le(p + (word + 1) * step, 4) << have;
+    }
+    return (int)(v & (((uint32_t)1 << bits) - 1));
+}
+
+/* Where of the eight nibbles of a word the column with this number stands. */
+static unsigned awq_shift(int64_t i) {
+    static const unsigned char at[8] = {0, 16, 4, 20, 8, 24, 12, 28};
+    return at[i & 7];
+}
+
+static int zero_of(const gw_packed *p, int64_t row, int64_t group) {
+    int per = 32 / p->bits;
+    switch (p->zeros) {
+    case GW_ZERO_SAME:
+        return p->zero_add;
+    case GW_ZERO_WORDS: /* packed along the rows */
+        return (int)(word_at(p->zero, (size_t)(row / per * p->zero_wide + group)) >>
+                         (unsigned)(row % per * p->bits) &
+                     (((uint32_t)1 << p->bits) - 1)) +
+               p->zero_add;
+    case GW_ZERO_STREAM:
+        return stream_at(p->zero + 4 * group * p->zero_wide, 4, (uint64_t)row * (uint64_t)p->bits,
+                         p->bits) +
+               p->zero_add;
+    case GW_ZERO_AWQ:
+        return (int)(word_at(p->zero, (size_t)(group * p->zero_wide + row / 8)) >> awq_shift(row) &
+                     15);
+    case GW_ZERO_I8:
+        return (int8_t)p->zero[line_of(p, row) * p->zero_wide + group];
+    default:
+        return 0;
+    }
+}
+
+/* ---- codes ---------------------------------------------------------------------------------- */
+
+static void codes_of(const gw_packed *p, int64_t row, int64_t first, int n, int *code) {
+    const uint8_t *line = p->codes + (size_t)row * p->stride;
+    int bits = p->bits, per = 32 / bits;
+    uint32_t mask = ((uint32_t)1 << bits) - 1;
+    for (int i = 0; i < n; i++) {
+        int64_t c = first + i;
+        switch (p->kind) {
+        case GW_CODES_WORDS:
+            code[i] = (int)(word_at(line, (size_t)(c / per)) >> (unsigned)(c % per * bits) & mask);
+            break;
+        case GW_CODES_COLUMNS:
+            code[i] = stream_at(p->codes + 4 * row, p->stride, (uint64_t)c * (uint64_t)bits, bits);
+            break;
+        case GW_CODES_AWQ:
+            code[i] =
+                (int)(word_at(p->codes + (size_t)c * p->stride, (size_t)row / 8) >> awq_shift(row) &
+                      15);
+            break;
+        case GW_CODES_I8:
+            code[i] = (int8_t)line[c];
+            break;
+        default:
+            code[i] = stream_at(line, 4, (uint64_t)c * (uint64_t)bits, bits);
+            break;
+        }
+    }
+}
+
+/* Codes that stand for floats. */
+static void values_of(const gw_packed *p, int64_t row, int64_t first, int n, float *v) {
+    const uint8_t *line = p->codes + (size_t)row * p->stride;
+    for (int i = 0; i < n; i++) {
+        int64_t c = first + i, flat = row * p->cols + c;
+        v[i] = p->kind == GW_CODES_E4M3   ? gw_e4m3_to_f32(line[c])
+               : p->kind == GW_CODES_E5M2 ? gw_f16_to_f32((gw_u16)(line[c] << 8))
+               : p->kind == GW_CODES_E2M1
+                   ? 0.5f * (float)gw_e2m1_level(line[c / 2] >> (unsigned)(c % 2 * 4) & 15)
+                   : p->levels[p->codes[flat / 2] >> (unsigned)(flat % 2 ? 0 : 4) & 15];
+    }
+}
+
+static int has_floats(const gw_packed *p) {
+    return p->kind == GW_CODES_E4M3 || p->kind == GW_CODES_E5M2 || p->kind == GW_CODES_E2M1 ||
+           p->kind == GW_CODES_LEVELS;
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+/* The scale of a weight in blocks that run on over the ends of rows. */
+static float flat_scale(const gw_packed *p, int64_t flat) {
+    int64_t b = flat / p->span;
+    float s = number(&p->scale, 0, b);
+    if (p->nested_block > 0) {
+        s = p->nested[p->scale.data[b]] * number(&p->nested_scale, 0, b / p->nested_block) +
+            p->nested_offset;
+    }
+    return s;
+}
+
+static void floats_of(const gw_packed *p, int64_t row, int64_t first, int n, float *out) {
+    int64_t here = -1;
+    float s = 1.0f;
+    values_of(p, row, first, n, out);
+    for (int i = 0; i < n; i++) {
+        int64_t c = first + i;
+        int64_t g = p->kind == GW_CODES_LEVELS ? (row * p->cols + c) / p->span : group_of(p, c);
+        if (g != here) {
+            s = p->kind == GW_CODES_LEVELS ? flat_scale(p, row * p->cols + c) : scale_of(p, row, g);
+            here = g;
+        }
+        out[i] = out[i] * s;
+    }
+}
+
+static void integers_of(const gw_packed *p, int64_t row, int64_t first, int n, float *out) {
+    int code[CHUNK], z = 0;
+    int64_t here = -1;
+    float s = 1.0f, m = 0.0f;
+    codes_of(p, row, first, n, code);
+    for (int i = 0; i < n; i++) {
+        int64_t g = group_of(p, first + i);
+        if (g != here) {
+            s = scale_of(p, row, g);
+            z = zero_of(p, row, g);
+            m = p->bias.data != NULL ? beside(p, &p->bias, row, g) : 0.0f;
+            here = g;
+        }
+        float w = s * (float)(code[i] - z);
+        w = p->bias.data != NULL ? w + m : w;
+        out[i] = p->after != 0.0f ? w * p->after : w;
+    }
+}
+
+/* MXFP4: the codes two columns side by side become those of a block, 16 apart. */
+static void join_blocks(const gw_packed *p, int64_t row, gw_u8 *dst) {
+    const uint8_t *code = p->codes + (size_t)row * p->stride;
+    const uint8_t *e = p->scale.data + (size_t)(line_of(p, row) * p->scale.wide);
+    for (int64_t b = 0; b < p->cols / GW_ACT_BLOCK; b++, code += 16) {
+        *dst++ = e[b];
+        for (int j = 0; j < 16; j++) {
+            int low = code[j / 2] >> j % 2 * 4 & 15, high = code[8 + j / 2] >> j % 2 * 4 & 15;
+            *dst++ = (gw_u8)(low | high << 4);
+        }
+    }
+}
+
+void gw_packed_row(const gw_packed *p, gw_fmt fmt, int64_t row, void *dst) {
+    size_t cell = fmt == GW_FMT_F32 ? sizeof(float) : sizeof(gw_u16);
+    float values[CHUNK];
+    if (fmt == GW_FMT_MXFP4) {
+        join_blocks(p, row, dst);
+        return;
+    }
+    for (int64_t c = 0; c < p->cols; c += CHUNK) {
+        int n = p->cols - c < CHUNK ? (int)(p->cols - c) : CHUNK;
+        (has_floats(p) ? floats_of : integers_of)(p, row, c, n, values);
+        gw_format_of(fmt)->encode((char *)dst + (size_t)c * cell, values, (size_t)n);
+    }
+}

@@ -1,0 +1,84 @@
+/* core/model/packed.h - a matrix made of codes, scales, maybe zeros, maybe an index, as quantizers
+ * publish them in folders: GPTQ, AWQ, compressed-tensors, FP8, NVFP4, MXFP4, bitsandbytes, MLX.
+ *
+ * packed_find.c recognises the tensors by their names, types and shapes; here one row becomes
+ * numbers, exactly those of the publisher: scale * (code - zero) in float32.
+ */
+#ifndef GW_MODEL_PACKED_H
+#define GW_MODEL_PACKED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/tensor/formats.h"
+
+/* How codes lie. Words are 32 bits, little-endian, first code in the lowest bits. */
+typedef enum gw_codes_kind {
+    GW_CODES_STREAM,  /* along the row, one stream of bits: MLX                               */
+    GW_CODES_WORDS,   /* along the row, whole codes in each word: compressed-tensors          */
+    GW_CODES_COLUMNS, /* [cols * bits / 32, rows]: a stream down the columns: GPTQ            */
+    GW_CODES_AWQ,     /* [cols, rows / 8]: eight rows in a word, order 0 2 4 6 1 3 5 7        */
+    GW_CODES_I8,      /* bytes                                                                */
+    GW_CODES_E4M3,
+    GW_CODES_E5M2,
+    GW_CODES_E2M1,  /* two in a byte, the even column below                                   */
+    GW_CODES_LEVELS /* two in a byte, the even one above, of the matrix as one row: nf4, fp4  */
+} gw_codes_kind;
+
+/* Numbers beside the codes, [.., wide]; data NULL: there are none. */
+typedef enum gw_number_kind {
+    GW_NUMBER_F32,
+    GW_NUMBER_F16,
+    GW_NUMBER_BF16,
+    GW_NUMBER_E4M3,
+    GW_NUMBER_E8M0, /* 2^(byte - 127) */
+    GW_NUMBER_I8,
+    GW_NUMBER_U8
+} gw_number_kind;
+
+typedef struct gw_numbers {
+    const uint8_t *data; /* any alignment */
+    gw_number_kind kind;
+    int64_t wide; /* numbers from one line to the next */
+} gw_numbers;
+
+typedef struct gw_packed {
+    gw_codes_kind kind;
+    int bits;
+    int64_t rows, cols; /* rows of all matrices where several lie one after the other */
+    int64_t each;       /* rows of one of them */
+    const uint8_t *codes;
+    size_t stride; /* bytes from a line of codes to the next */
+    /* The number of a row r and a group g is at [r / high][g], or turned at [g][r]; the group of
+     * column c is c / span, or order[c]. */
+    int64_t high, span;
+    const int32_t *order; /* [cols]; NULL: as they stand */
+    int turned;
+    gw_numbers scale, bias; /* w = scale * code + bias */
+    float times, divided;   /* scales are multiplied or divided by it; 0: not */
+    enum {
+        GW_ZERO_NONE,
+        GW_ZERO_SAME,
+        GW_ZERO_WORDS,
+        GW_ZERO_STREAM,
+        GW_ZERO_AWQ,
+        GW_ZERO_I8
+    } zeros;
+    const uint8_t *zero;
+    int64_t zero_wide; /* words, or bytes, of a line */
+    int zero_add;      /* to the zero as stored; GW_ZERO_SAME: the zero */
+    /* of GW_CODES_LEVELS */
+    float levels[16];
+    float nested[256]; /* of scales that are codes themselves */
+    gw_numbers nested_scale;
+    int64_t nested_block; /* 0: scales are numbers */
+    float nested_offset;
+    float after; /* every product times this; 0: not */
+} gw_packed;
+
+/* Row `row` of the matrix in format fmt, which packed_find.c has chosen. */
+void gw_packed_row(const gw_packed *p, gw_fmt fmt, int64_t row, void *dst);
+
+float gw_e4m3_to_f32(uint8_t bits);
+
+#endif

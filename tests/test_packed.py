@@ -1,0 +1,318 @@
+# tests/test_packed.py - weights as quantizers publish them, against the same numbers as plain floats:
+# the layouts are packed here after their definitions, and the logits must be equal bit for bit.
+import json
+import struct
+
+import numpy
+import pytest
+
+from program import logits_hash, run
+
+D, F, V, HEADS, LAYERS = 64, 96, 64, 2, 1
+IDS = [1, 7, 30, 63, 12]
+CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": D, "intermediate_size": F,
+          "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": HEADS,
+          "vocab_size": V, "rms_norm_eps": 1e-5, "max_position_embeddings": 64,
+          "tie_word_embeddings": False}
+SHAPES = {"self_attn.q_proj": (D, D), "self_attn.k_proj": (D, D), "self_attn.v_proj": (D, D),
+          "self_attn.o_proj": (D, D), "mlp.gate_proj": (F, D), "mlp.up_proj": (F, D),
+          "mlp.down_proj": (D, F)}
+KINDS = {"float32": "F32", "float16": "F16", "uint16": "BF16", "int32": "I32", "int64": "I64",
+         "int8": "I8", "uint8": "U8", "uint32": "U32"}
+
+
+class E4M3(numpy.ndarray):
+    """Bytes that are stored as F8_E4M3."""
+
+
+def as_e4m3(codes):
+    return numpy.asarray(codes, "u1").view(E4M3)
+
+
+def write_folder(folder, tensors, config):
+    folder.mkdir()
+    header, body = {}, b""
+    for name, t in tensors.items():
+        data = numpy.ascontiguousarray(t).tobytes()
+        kind = "F8_E4M3" if isinstance(t, E4M3) else KINDS[t.dtype.name]
+        header[name] = {"dtype": kind, "shape": list(t.shape),
+                        "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + body)
+    (folder / "config.json").write_text(json.dumps(CONFIG | config))
+    return folder
+
+
+def plain_tensors(rng):
+    floats = lambda *shape: rng.standard_normal(shape).astype("f4")
+    out = {"model.embed_tokens.weight": floats(V, D), "lm_head.weight": floats(V, D) / 8,
+           "model.norm.weight": 1 + floats(D) / 8}
+    for layer in range(LAYERS):
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            out[f"model.layers.{layer}.{norm}.weight"] = 1 + floats(D) / 8
+    return out
+
+
+# ---- packing ------------------------------------------------------------------------------------
+
+def stream(codes, bits):
+    """[n, k] codes as words [n, k * bits / 32], one stream of bits for each line."""
+    n, k = codes.shape
+    bit = (codes[:, :, None] >> numpy.arange(bits)) & 1
+    bit = bit.reshape(n, k * bits // 32, 32).astype("u4")
+    return (bit << numpy.arange(32, dtype="u4")).sum(2, dtype="u4").view("i4")
+
+
+def words(codes, bits):
+    """[n, k] codes, as many whole ones in a word as fit."""
+    per = 32 // bits
+    n, k = codes.shape
+    padded = numpy.zeros((n, -(-k // per) * per), "u4")
+    padded[:, :k] = codes
+    shift = numpy.arange(per, dtype="u4") * bits
+    return (padded.reshape(n, -1, per) << shift).sum(2, dtype="u4").view("i4")
+
+
+AWQ = [0, 2, 4, 6, 1, 3, 5, 7]
+
+
+def awq_words(codes):
+    return stream(codes.reshape(codes.shape[0], -1, 8)[:, :, AWQ].reshape(codes.shape), 4)
+
+
+def bf16(x):
+    return (numpy.asarray(x, "f4").view("u4") >> 16).astype("u2")
+
+
+def widen(x):
+    return (x.astype("u4") << 16).view("f4") if x.dtype == numpy.uint16 else x.astype("f4")
+
+
+def e4m3_values(codes):
+    c = numpy.asarray(codes).view(numpy.ndarray).astype(int)
+    e, m = c >> 3 & 15, c & 7
+    v = numpy.where(e == 0, m / 8 * 2.0 ** -6, (1 + m / 8) * 2.0 ** (e - 7.0))
+    return numpy.where(c & 128, -v, v).astype("f4")
+
+
+E2M1 = numpy.array([0, .5, 1, 1.5, 2, 3, 4, 6, 0, -.5, -1, -1.5, -2, -3, -4, -6], "f4")
+
+
+def some_scales(rng, *shape):
+    return numpy.asarray(rng.uniform(0.5, 1.5, shape) / 40).astype("f4")
+
+
+def gptq(rng, rows, cols, bits, group, version=1, order=False, sym=False):
+    groups = -(-cols // group)
+    codes = rng.integers(0, 1 << bits, (rows, cols))
+    zero = numpy.full((groups, rows), 1 << bits - 1) if sym else rng.integers(1, 1 << bits, (groups, rows))
+    scale = some_scales(rng, groups, rows).astype("f2")
+    index = numpy.arange(cols) // group
+    if order:
+        rng.shuffle(index)
+    out = {"qweight": numpy.ascontiguousarray(stream(codes, bits).T), "qzeros": stream(zero - (version == 1), bits), "scales": scale,
+           "g_idx": index.astype("i4")}
+    w = scale.astype("f4").T[:, index] * (codes - zero.T[:, index]).astype("f4")
+    return w, out
+
+
+def awq(rng, rows, cols, group):
+    codes = rng.integers(0, 16, (rows, cols))
+    zero = rng.integers(0, 16, (cols // group, rows))
+    scale = some_scales(rng, cols // group, rows).astype("f2")
+    index = numpy.arange(cols) // group
+    w = scale.astype("f4").T[:, index] * (codes - zero.T[:, index]).astype("f4")
+    return w, {"qweight": awq_words(codes.T), "qzeros": awq_words(zero), "scales": scale}
+
+
+def tensors_ct(rng, rows, cols, bits, group, asym=False, order=False):
+    groups = -(-cols // group)
+    codes = rng.integers(0, 1 << bits, (rows, cols))
+    zero = rng.integers(0, 1 << bits, (rows, groups)) if asym else numpy.full((rows, groups), 1 << bits - 1)
+    scale = bf16(some_scales(rng, rows, groups))
+    index = numpy.arange(cols) // group
+    out = {"weight_packed": words(codes, bits), "weight_scale": scale,
+           "weight_shape": numpy.array([rows, cols], "i8")}
+    if asym:
+        out["weight_zero_point"] = numpy.ascontiguousarray(words(zero.T, bits).T)
+    if order:
+        rng.shuffle(index)
+        out["weight_g_idx"] = index.astype("i4")
+    elif asym:
+        out["weight_g_idx"] = numpy.full(cols, -1, "i4")
+    return widen(scale)[:, index] * (codes - zero[:, index]).astype("f4"), out
+
+
+def int8_rows(rng, rows, cols, asym=False):
+    codes = rng.integers(-127, 128, (rows, cols)).astype("i1")
+    scale = some_scales(rng, rows, 1) / 32
+    out = {"weight": codes, "weight_scale": scale, "input_scale": numpy.ones(1, "f4")}
+    zero = numpy.zeros((rows, 1), "i1")
+    if asym:
+        out["weight_zero_point"] = zero = rng.integers(-9, 9, (rows, 1)).astype("i1")
+    return scale * (codes.astype("f4") - zero), out
+
+
+def bnb_int8(rng, rows, cols):
+    codes = rng.integers(-127, 128, (rows, cols)).astype("i1")
+    scale = some_scales(rng, rows) * 4
+    w = codes.astype("f4") * scale[:, None] * numpy.float32(7.874015718698502e-3)
+    return w, {"weight": codes, "SCB": scale, "weight_format": numpy.zeros((), "u1")}
+
+
+def fp8(rng, rows, cols, how, name):
+    codes = rng.integers(0, 256, (rows, cols)).astype("u1")
+    codes[codes & 127 == 127] = 3
+    if how == "block":
+        shape = (-(-rows // 16), -(-cols // 48))
+        scale = some_scales(rng, *shape) / 100
+        wide = numpy.repeat(numpy.repeat(scale, 16, 0)[:rows], 48, 1)[:, :cols]
+    else:
+        scale = numpy.asarray(some_scales(rng, *{"tensor": (1,), "scalar": (), "row": (rows, 1)}[how]) / 100, "f4")
+        wide = scale if scale.ndim == 2 else scale.reshape(1, 1)
+    values = e4m3_values(codes) * wide
+    return values, {"weight": as_e4m3(codes), name: scale}
+
+
+def nvfp4(rng, rows, cols, modelopt):
+    codes = rng.integers(0, 16, (rows, cols)).astype("u1")
+    scale = rng.integers(40, 100, (rows, cols // 16)).astype("u1")
+    total = numpy.float32(3.7)
+    real = e4m3_values(scale) / total if not modelopt else e4m3_values(scale) * total
+    w = E2M1[codes] * numpy.repeat(real.astype("f4"), 16, 1)
+    packed = (codes[:, ::2] | codes[:, 1::2] << 4).astype("u1")
+    if modelopt:
+        return w, {"weight": packed, "weight_scale": as_e4m3(scale), "weight_scale_2": numpy.array(total),
+                   "input_scale": numpy.array(total)}
+    return w, {"weight_packed": packed, "weight_scale": as_e4m3(scale),
+               "weight_global_scale": numpy.array([total]), "input_global_scale": numpy.ones(1, "f4")}
+
+
+def nf4(rng, rows, cols, nested):
+    codes = rng.integers(0, 16, rows * cols).astype("u1")
+    levels = numpy.sort(rng.uniform(-1, 1, 16)).astype("f4")
+    n = rows * cols // 64
+    state = {"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [rows, cols]}
+    out = {"weight": (codes[::2] << 4 | codes[1::2]).reshape(-1, 1), "weight.quant_map": levels}
+    if nested:
+        table = rng.uniform(-1, 1, 256).astype("f4")
+        code = rng.integers(0, 256, n).astype("u1")
+        big = some_scales(rng, -(-n // 32))
+        state |= {"nested_blocksize": 32, "nested_dtype": "float32", "nested_offset": 0.125}
+        most = table[code] * numpy.repeat(big, 32)[:n] + numpy.float32(0.125)
+        out |= {"weight.absmax": code, "weight.nested_absmax": big, "weight.nested_quant_map": table}
+    else:
+        most = out["weight.absmax"] = some_scales(rng, n) * 4
+    text = json.dumps(state).encode()
+    out["weight.quant_state.bitsandbytes__nf4"] = numpy.frombuffer(text, "u1")
+    w = (levels[codes] * numpy.repeat(most, 64)).reshape(rows, cols)
+    u = w.view("u4")
+    return widen(((u + 0x7fff + (u >> 16 & 1)) >> 16).astype("u2")), out
+
+
+def mlx(rng, rows, cols, bits, group):
+    codes = rng.integers(0, 1 << bits, (rows, cols))
+    scale, bias = bf16(some_scales(rng, rows, cols // group)), bf16(-some_scales(rng, rows, cols // group) * 8)
+    wide = lambda x: numpy.repeat(widen(x), group, 1)
+    return (wide(scale) * codes.astype("f4") + wide(bias)).astype("f4"), {
+        "weight": stream(codes, bits).view("u4"), "scales": scale, "biases": bias}
+
+
+def scheme(**weights):
+    return {"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {
+        "group_0": {"targets": ["Linear"], "weights": weights}}, "ignore": ["re:.*lm_head"]}}
+
+
+def method(name, **more):
+    return {"quantization_config": {"quant_method": name} | more}
+
+
+CASES = {
+    "gptq-2": (lambda r, n, k: gptq(r, n, k, 2, 32), method("gptq", bits=2, sym=False)),
+    "gptq-3": (lambda r, n, k: gptq(r, n, k, 3, 32), method("gptq", bits=3, sym=False)),
+    "gptq-4": (lambda r, n, k: gptq(r, n, k, 4, 32), method("gptq", bits=4, sym=False)),
+    "gptq-8": (lambda r, n, k: gptq(r, n, k, 8, 32), method("gptq", bits=8, sym=False)),
+    "gptq-4-order": (lambda r, n, k: gptq(r, n, k, 4, 16, order=True), method("gptq", bits=4, sym=False)),
+    "gptq-v2": (lambda r, n, k: gptq(r, n, k, 4, 32, 2),
+                method("gptq", bits=4, sym=False, checkpoint_format="gptq_v2")),
+    "gptq-v2-said-v1": (lambda r, n, k: gptq(r, n, k, 4, 32, 2, sym=True),
+                        method("gptq", bits=4, sym=True, checkpoint_format="gptq")),
+    "gptq-v1-said-v2": (lambda r, n, k: gptq(r, n, k, 4, 32, 1, sym=True),
+                        method("gptq", bits=4, sym=True, checkpoint_format="gptq_v2")),
+    "gptq-whole-row": (lambda r, n, k: gptq(r, n, k, 4, k), method("gptq", bits=4, group_size=-1)),
+    "awq": (lambda r, n, k: awq(r, n, k, 32), method("awq", bits=4)),
+    "ct-4": (lambda r, n, k: tensors_ct(r, n, k, 4, 32), scheme(num_bits=4, group_size=32)),
+    "ct-4-asym": (lambda r, n, k: tensors_ct(r, n, k, 4, 32, asym=True), scheme(num_bits=4)),
+    "ct-4-order": (lambda r, n, k: tensors_ct(r, n, k, 4, 32, asym=True, order=True), scheme(num_bits=4)),
+    "ct-4-row": (lambda r, n, k: tensors_ct(r, n, k, 4, k), scheme(num_bits=4, group_size=None)),
+    "ct-3": (lambda r, n, k: tensors_ct(r, n, k, 3, 32), scheme(num_bits=3)),
+    "ct-8": (lambda r, n, k: tensors_ct(r, n, k, 8, 32), scheme(num_bits=8)),
+    "ct-int8": (int8_rows, scheme(num_bits=8)),
+    "ct-int8-asym": (lambda r, n, k: int8_rows(r, n, k, True), scheme(num_bits=8)),
+    "bnb-int8": (bnb_int8, method("bitsandbytes", load_in_8bit=True)),
+    "fp8-block": (lambda r, n, k: fp8(r, n, k, "block", "weight_scale_inv"),
+                  method("fp8", weight_block_size=[16, 48])),
+    "fp8-tensor": (lambda r, n, k: fp8(r, n, k, "tensor", "weight_scale"), scheme(num_bits=8)),
+    "fp8-scalar": (lambda r, n, k: fp8(r, n, k, "scalar", "weight_scale"), method("modelopt")),
+    "fp8-row": (lambda r, n, k: fp8(r, n, k, "row", "weight_scale"), method("fbgemm_fp8")),
+    "nvfp4-ct": (lambda r, n, k: nvfp4(r, n, k, False), scheme(num_bits=4)),
+    "nvfp4-modelopt": (lambda r, n, k: nvfp4(r, n, k, True), method("modelopt", quant_algo="NVFP4")),
+    "nf4": (lambda r, n, k: nf4(r, n, k, False), method("bitsandbytes", load_in_4bit=True)),
+    "nf4-nested": (lambda r, n, k: nf4(r, n, k, True), method("bitsandbytes", load_in_4bit=True)),
+    **{f"mlx-{b}": (lambda r, n, k, b=b: mlx(r, n, k, b, 32), {"quantization": {"group_size": 32, "bits": b}})
+       for b in (2, 3, 4, 5, 6, 8)},
+}
+
+
+def build(tmp_path, name, seed=0):
+    """The folder with packed matrices, and the same one with their numbers."""
+    make, config = CASES[name]
+    rng = numpy.random.default_rng(seed)
+    packed = plain_tensors(rng)
+    plain = dict(packed)
+    for layer in range(LAYERS):
+        for part, (rows, cols) in SHAPES.items():
+            w, tensors = make(rng, rows, cols)
+            plain[f"model.layers.{layer}.{part}.weight"] = numpy.asarray(w, "f4")
+            packed |= {f"model.layers.{layer}.{part}.{k}": v for k, v in tensors.items()}
+    return (write_folder(tmp_path / "packed", packed, config), write_folder(tmp_path / "plain", plain, {}),
+            packed, config)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_publishers_numbers(tmp_path, name):
+    packed, plain, _, _ = build(tmp_path, name)
+    exact = ("--weights", "float", "--kv-type", "f32")
+    assert logits_hash(packed, IDS, *exact) == logits_hash(plain, IDS, *exact)
+
+
+def refused(folder, *words):
+    done = run("logits", "-m", folder, "--ids", "1,2", check=False)
+    assert done.returncode == 1 and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+def test_what_does_not_fit_is_named(tmp_path):
+    _, _, tensors, config = build(tmp_path, "gptq-4")
+    name = "model.layers.0.self_attn.q_proj"
+    for i, (key, value, word) in enumerate([
+            ("scales", None, "has no"), ("qzeros", tensors[f"{name}.qzeros"][:1], "qzeros"),
+            ("g_idx", numpy.full(D, 2, "i4"), "group 2"), ("g_idx", numpy.zeros(D - 1, "i4"), "g_idx"),
+            ("qweight", tensors[f"{name}.qweight"][:, :-8], "qweight")]):
+        changed = dict(tensors)
+        changed.pop(f"{name}.{key}")
+        if value is not None:
+            changed[f"{name}.{key}"] = value
+        refused(write_folder(tmp_path / f"bad{i}", changed, config), name, word)
+    refused(write_folder(tmp_path / "other", tensors, method("aqlm")), "aqlm", "compressed-tensors")
+
+
+def test_scales_of_another_matrix_are_seen(tmp_path):
+    """The test can fail: one scale changed is another digest."""
+    packed, plain, tensors, config = build(tmp_path, "ct-4")
+    tensors["model.layers.0.mlp.up_proj.weight_scale"][0, 0] ^= 1
+    other = write_folder(tmp_path / "other", tensors, config)
+    exact = ("--weights", "float")
+    assert logits_hash(other, IDS, *exact) != logits_hash(plain, IDS, *exact)
