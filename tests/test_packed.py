@@ -8,15 +8,24 @@ import pytest
 
 from program import logits_hash, run
 
-D, F, V, HEADS, LAYERS = 64, 96, 64, 2, 1
+D, F, V, LAYERS = 64, 96, 64, 1
+LARGE = 256  # matrices that are not small any more: they stay packed
 IDS = [1, 7, 30, 63, 12]
-CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": D, "intermediate_size": F,
-          "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": HEADS,
-          "vocab_size": V, "rms_norm_eps": 1e-5, "max_position_embeddings": 64,
-          "tie_word_embeddings": False}
-SHAPES = {"self_attn.q_proj": (D, D), "self_attn.k_proj": (D, D), "self_attn.v_proj": (D, D),
-          "self_attn.o_proj": (D, D), "mlp.gate_proj": (F, D), "mlp.up_proj": (F, D),
-          "mlp.down_proj": (D, F)}
+
+
+def config_of(d):
+    return {"architectures": ["LlamaForCausalLM"], "hidden_size": d, "intermediate_size": d + 32,
+            "num_hidden_layers": LAYERS, "num_attention_heads": 2, "num_key_value_heads": 2,
+            "vocab_size": V, "rms_norm_eps": 1e-5, "max_position_embeddings": 64,
+            "tie_word_embeddings": False}
+
+
+def shapes_of(d):
+    return {"self_attn.q_proj": (d, d), "self_attn.k_proj": (d, d), "self_attn.v_proj": (d, d),
+            "self_attn.o_proj": (d, d), "mlp.gate_proj": (d + 32, d), "mlp.up_proj": (d + 32, d),
+            "mlp.down_proj": (d, d + 32)}
+
+
 KINDS = {"float32": "F32", "float16": "F16", "uint16": "BF16", "int32": "I32", "int64": "I64",
          "int8": "I8", "uint8": "U8", "uint32": "U32"}
 
@@ -29,7 +38,7 @@ def as_e4m3(codes):
     return numpy.asarray(codes, "u1").view(E4M3)
 
 
-def write_folder(folder, tensors, config):
+def write_folder(folder, tensors, config, d=D):
     folder.mkdir()
     header, body = {}, b""
     for name, t in tensors.items():
@@ -40,17 +49,17 @@ def write_folder(folder, tensors, config):
         body += data
     text = json.dumps(header).encode()
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + body)
-    (folder / "config.json").write_text(json.dumps(CONFIG | config))
+    (folder / "config.json").write_text(json.dumps(config_of(d) | config))
     return folder
 
 
-def plain_tensors(rng):
+def plain_tensors(rng, d):
     floats = lambda *shape: rng.standard_normal(shape).astype("f4")
-    out = {"model.embed_tokens.weight": floats(V, D), "lm_head.weight": floats(V, D) / 8,
-           "model.norm.weight": 1 + floats(D) / 8}
+    out = {"model.embed_tokens.weight": floats(V, d), "lm_head.weight": floats(V, d) / 8,
+           "model.norm.weight": 1 + floats(d) / 8}
     for layer in range(LAYERS):
         for norm in ("input_layernorm", "post_attention_layernorm"):
-            out[f"model.layers.{layer}.{norm}.weight"] = 1 + floats(D) / 8
+            out[f"model.layers.{layer}.{norm}.weight"] = 1 + floats(d) / 8
     return out
 
 
@@ -158,6 +167,8 @@ def bnb_int8(rng, rows, cols):
     codes = rng.integers(-127, 128, (rows, cols)).astype("i1")
     scale = some_scales(rng, rows) * 4
     w = codes.astype("f4") * scale[:, None] * numpy.float32(7.874015718698502e-3)
+    if rows * cols >= 1 << 16:  # kept as INT8, whose scale is one number
+        w = codes.astype("f4") * (scale[:, None] * numpy.float32(7.874015718698502e-3))
     return w, {"weight": codes, "SCB": scale, "weight_format": numpy.zeros((), "u1")}
 
 
@@ -265,19 +276,19 @@ CASES = {
 }
 
 
-def build(tmp_path, name, seed=0):
+def build(tmp_path, name, d=D):
     """The folder with packed matrices, and the same one with their numbers."""
     make, config = CASES[name]
-    rng = numpy.random.default_rng(seed)
-    packed = plain_tensors(rng)
+    rng = numpy.random.default_rng(1)
+    packed = plain_tensors(rng, d)
     plain = dict(packed)
     for layer in range(LAYERS):
-        for part, (rows, cols) in SHAPES.items():
+        for part, (rows, cols) in shapes_of(d).items():
             w, tensors = make(rng, rows, cols)
             plain[f"model.layers.{layer}.{part}.weight"] = numpy.asarray(w, "f4")
             packed |= {f"model.layers.{layer}.{part}.{k}": v for k, v in tensors.items()}
-    return (write_folder(tmp_path / "packed", packed, config), write_folder(tmp_path / "plain", plain, {}),
-            packed, config)
+    return (write_folder(tmp_path / "packed", packed, config, d),
+            write_folder(tmp_path / "plain", plain, {}, d), packed, config)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -285,6 +296,19 @@ def test_the_publishers_numbers(tmp_path, name):
     packed, plain, _, _ = build(tmp_path, name)
     exact = ("--weights", "float", "--kv-type", "f32")
     assert logits_hash(packed, IDS, *exact) == logits_hash(plain, IDS, *exact)
+
+
+@pytest.mark.parametrize("name", ["gptq-2", "gptq-3", "gptq-4", "gptq-8", "gptq-v2", "gptq-v2-said-v1",
+                                  "awq", "ct-4", "ct-4-asym", "ct-4-row", "ct-8", "ct-int8", "bnb-int8",
+                                  "mlx-4"])
+def test_packed_in_memory(tmp_path, name):
+    """Matrices that are not small keep their codes; as floats they are the publisher's all the same."""
+    packed, plain, _, _ = build(tmp_path, name, LARGE)
+    exact = ("--weights", "float", "--kv-type", "f32")
+    want = logits_hash(plain, IDS, *exact)
+    assert logits_hash(packed, IDS, *exact) == want
+    coded = name != "gptq-8"  # whose codes less their zeros take more than 8 bits
+    assert (logits_hash(packed, IDS, "--kv-type", "f32") != want) == coded
 
 
 def refused(folder, *words):

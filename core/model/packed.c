@@ -210,11 +210,140 @@ static void join_blocks(const gw_packed *p, int64_t row, gw_u8 *dst) {
     }
 }
 
+/* ---- formats -------------------------------------------------------------------------------- */
+
+static int holds_f16(float x) { return x - x == 0.0f && gw_f16_to_f32(gw_f32_to_f16(x)) == x; }
+
+static int all_f16(const gw_packed *p, const gw_numbers *n) {
+    int64_t lines = p->turned ? p->rows : line_of(p, p->rows - 1) + 1;
+    int64_t groups = p->order != NULL ? 0 : (p->cols - 1) / p->span + 1;
+    gw_numbers flat = *n;
+    int64_t all = n->wide == 0 ? 1 : lines * groups; /* in whatever order */
+    flat.wide = 0;
+    for (int64_t i = 0; i < all; i++) {
+        if (!holds_f16(number(&flat, 0, i))) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* The range of code - zero. */
+static void range_of(const gw_packed *p, int *least, int *most) {
+    int top = (1 << p->bits) - 1, added = p->zero_add;
+    *least = p->zeros == GW_ZERO_NONE ? 0 : -added - (p->zeros == GW_ZERO_SAME ? 0 : top);
+    *most = top - (p->zeros == GW_ZERO_NONE ? 0 : added);
+    if (p->kind == GW_CODES_I8) {
+        *least = p->zeros == GW_ZERO_NONE ? -128 : -256;
+        *most = p->zeros == GW_ZERO_NONE ? 127 : 256;
+    }
+}
+
+static gw_fmt biased_fmt(const gw_packed *p) {
+    int fits =
+        p->bits <= 4 && p->cols % p->span == 0 && all_f16(p, &p->scale) && all_f16(p, &p->bias);
+    return !fits            ? GW_FMT_F32
+           : p->span == 32  ? GW_FMT_INT4_G32
+           : p->span == 64  ? GW_FMT_INT4_G64
+           : p->span == 128 ? GW_FMT_INT4_G128
+           : p->span == 256 ? GW_FMT_INT4_G256
+                            : GW_FMT_F32;
+}
+
+gw_fmt gw_packed_fmt(const gw_packed *p) {
+    int least = 0, most = 0;
+    if (has_floats(p) || p->order != NULL || p->cols % GW_ACT_BLOCK != 0 ||
+        (p->span % GW_ACT_BLOCK != 0 && p->span < p->cols) || p->times != 0.0f ||
+        p->divided != 0.0f || p->scale.data == NULL || p->rows * p->cols < GW_PACKED_LEAST) {
+        return GW_FMT_F32;
+    }
+    if (p->bias.data != NULL) {
+        return biased_fmt(p);
+    }
+    range_of(p, &least, &most);
+    if (least < -128 || most > 127) {
+        return GW_FMT_F32;
+    }
+    if (p->after == 0.0f && all_f16(p, &p->scale)) {
+        return least >= -8 && most <= 7     ? GW_FMT_Q4_0
+               : least >= -16 && most <= 15 ? GW_FMT_Q5_0
+                                            : GW_FMT_Q8_0;
+    }
+    return p->span >= p->cols ? GW_FMT_INT8 : GW_FMT_F32;
+}
+
+static gw_u8 *put_f16(gw_u8 *to, float x) {
+    gw_u16 bits = gw_f32_to_f16(x);
+    to[0] = (gw_u8)(bits & 255u);
+    to[1] = (gw_u8)(bits >> 8);
+    return to + 2;
+}
+
+/* The bytes of a block of 32 codes, which are not below 0. */
+static gw_u8 *put_nibbles(gw_u8 *to, const int *code) {
+    for (int j = 0; j < 16; j++) {
+        *to++ = (gw_u8)((code[j] & 15) | (code[j + 16] & 15) << 4);
+    }
+    return to;
+}
+
+static gw_u8 *put_block(gw_fmt fmt, gw_u8 *to, float scale, int zero, int *code) {
+    for (int i = 0; i < GW_ACT_BLOCK; i++) {
+        code[i] += (fmt == GW_FMT_Q4_0 ? 8 : fmt == GW_FMT_Q5_0 ? 16 : 0) - zero;
+    }
+    to = fmt == GW_FMT_INT8 ? to : put_f16(to, scale);
+    if (fmt == GW_FMT_Q4_0) {
+        return put_nibbles(to, code);
+    }
+    if (fmt == GW_FMT_Q5_0) {
+        for (int k = 0; k < 4; k++) {
+            to[k] = 0;
+            for (int i = 0; i < 8; i++) {
+                to[k] = (gw_u8)(to[k] | (code[8 * k + i] >> 4) << i);
+            }
+        }
+        return put_nibbles(to + 4, code);
+    }
+    for (int i = 0; i < GW_ACT_BLOCK; i++) {
+        *to++ = (gw_u8)code[i];
+    }
+    return to;
+}
+
+static void put_row(const gw_packed *p, gw_fmt fmt, int64_t row, gw_u8 *to) {
+    int code[CHUNK];
+    int int4 = fmt >= GW_FMT_INT4_G32 && fmt <= GW_FMT_INT4_G256;
+    if (fmt == GW_FMT_INT8) {
+        float s = scale_of(p, row, 0);
+        s = p->after != 0.0f ? s * p->after : s;
+        memcpy(to, &s, sizeof s);
+        to += sizeof(gw_row_int8);
+    }
+    for (int64_t c = 0; c < p->cols; c += GW_ACT_BLOCK) {
+        int64_t g = group_of(p, c);
+        if (c % CHUNK == 0) {
+            codes_of(p, row, c, p->cols - c < CHUNK ? (int)(p->cols - c) : CHUNK, code);
+        }
+        if (int4) {
+            if (c % p->span == 0) {
+                to = put_f16(put_f16(to, scale_of(p, row, g)), beside(p, &p->bias, row, g));
+            }
+            to = put_nibbles(to, code + c % CHUNK);
+        } else {
+            to = put_block(fmt, to, scale_of(p, row, g), zero_of(p, row, g), code + c % CHUNK);
+        }
+    }
+}
+
 void gw_packed_row(const gw_packed *p, gw_fmt fmt, int64_t row, void *dst) {
     size_t cell = fmt == GW_FMT_F32 ? sizeof(float) : sizeof(gw_u16);
     float values[CHUNK];
     if (fmt == GW_FMT_MXFP4) {
         join_blocks(p, row, dst);
+        return;
+    }
+    if (!gw_format_of(fmt)->is_float) {
+        put_row(p, fmt, row, dst);
         return;
     }
     for (int64_t c = 0; c < p->cols; c += CHUNK) {

@@ -76,7 +76,16 @@ typedef struct gw_packed {
     float after; /* every product times this; 0: not */
 } gw_packed;
 
-/* Row `row` of the matrix in format fmt, which packed_find.c has chosen. */
+/* Packed matrices of fewer weights than this become floats: they would save nothing, and routers
+ * and gates are among them. */
+enum { GW_PACKED_LEAST = 65536 };
+
+/* The smallest format that has every weight exactly: of codes of at most five or eight bits without
+ * their zeros, and scales that a binary16 holds, Q4_0, Q5_0 or Q8_0; of one scale for each row
+ * INT8; of a scale and a bias INT4_Gn; else F32. */
+gw_fmt gw_packed_fmt(const gw_packed *p);
+
+/* Row `row` of the matrix in that format, or as MXFP4, F16, BF16 where packed_find.c says so. */
 void gw_packed_row(const gw_packed *p, gw_fmt fmt, int64_t row, void *dst);
 
 float gw_e4m3_to_f32(uint8_t bits);

@@ -164,7 +164,7 @@ static gw_status keep_linear(finder *f) {
     if (find_name(f->c, name).t != NULL) {
         return gw_fail(GW_E_DUPLICATE, f->c->where, "there are both %s and %s", name, f->name);
     }
-    return keep_matrix(f, name, 2, dim, GW_FMT_F32, 1);
+    return keep_matrix(f, name, 2, dim, gw_packed_fmt(&f->p), 1);
 }
 
 /* The groups of the columns, where an index says so. */
@@ -424,7 +424,7 @@ static gw_status find_bytes(finder *f) {
         GW_TRY(take_zero_points(f, groups));
         GW_TRY(take_order(f, beside(f, ".weight_g_idx"), ".weight_g_idx", groups));
     }
-    return keep_matrix(f, f->name, 2, t->dim, GW_FMT_F32, 0);
+    return keep_matrix(f, f->name, 2, t->dim, gw_packed_fmt(p), 0);
 }
 
 /* ---- FP8 ------------------------------------------------------------------------------------ */
@@ -705,7 +705,7 @@ static gw_status find_u32(finder *f) {
     if (!take_numbers(f, scale, wide, &p->scale) || !take_numbers(f, bias, wide, &p->bias)) {
         return misfit(f, scale, ".scales");
     }
-    return keep_matrix(f, f->name, t->n_dim, dim, GW_FMT_F32, 0);
+    return keep_matrix(f, f->name, t->n_dim, dim, gw_packed_fmt(p), 0);
 }
 
 /* ---- all ------------------------------------------------------------------------------------ */

@@ -104,8 +104,9 @@ static void drop_pages(const gw_stored *t) {
     long size = sysconf(_SC_PAGESIZE);
     uintptr_t page = size > 0 ? (uintptr_t)size : 4096;
     uintptr_t first = ((uintptr_t)t->data + page - 1) / page * page;
-    uintptr_t end = ((uintptr_t)t->data + t->bytes) / page * page;
-    if (t->fd >= 0 && end > first) {
+    uintptr_t end =
+        ((uintptr_t)t->data + (t->packed != NULL ? t->code_bytes : t->bytes)) / page * page;
+    if ((t->fd >= 0 || t->packed != NULL) && end > first) {
         (void)madvise((void *)first, end - first, MADV_DONTNEED); /* a wish */
     }
 }
@@ -117,8 +118,10 @@ static gw_status load_matrix(const gw_weights *w, entry *e, const gw_where *wher
     GW_TRY(d->backend->load_weight(d->device, &e->t, &src));
     e->t.device = device;
     e->owned = 1;
-    if (src.map != NULL && e->t.layout != GW_LAYOUT_ROWS) {
-        drop_pages(e->stored[0]);
+    for (int i = 0; i < e->n_stored; i++) {
+        if (e->stored[i]->packed != NULL || (src.map != NULL && e->t.layout != GW_LAYOUT_ROWS)) {
+            drop_pages(e->stored[i]);
+        }
     }
     return GW_OK;
 }
