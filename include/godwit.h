@@ -67,6 +67,7 @@ typedef enum gw_status {
     GW_E_METADATA,  /* well formed, but the model it describes is not possible             */
     GW_E_FORBIDDEN, /* what a file may not do: call a function, hide or pack its contents  */
     GW_E_ARCHIVE,   /* an archive that contradicts itself                                  */
+    GW_E_BUSY,      /* no room at the moment; the same call may succeed later              */
     GW_STATUS_COUNT
 } gw_status;
 
@@ -684,6 +685,180 @@ typedef struct gw_draft_stats {
 } gw_draft_stats;
 
 void gw_drafter_stats(const gw_drafter *drafter, gw_draft_stats *out);
+
+/* ---- many requests at once ----------------------------------------------------------------- */
+
+/* Serves many requests over one model: rows of many texts in one pass, and a cache of pages (64
+ * positions each) that prompts with a common beginning share. Each choice of a request gets the
+ * text that gw_session_prefill and gw_session_next would give it alone, bit for bit, whatever else
+ * is served, however prompts are cut, and whatever is evicted or preempted in between.
+ *
+ * Threads: gw_batch_new, _step and _free compute, so they take turns with everything else of the
+ * model that does; usually one thread does nothing else. gw_batch_submit, gw_request_cancel,
+ * gw_request_hold, gw_request_free, gw_batch_stats and gw_batch_drain may be called from any
+ * thread at any time, also within an event function; none of them waits. Event functions are called
+ * by the thread that steps, for each request in order, and should not wait either. */
+typedef struct gw_batch gw_batch;
+typedef struct gw_request gw_request;
+
+enum { GW_PARALLEL_MAX = 128, GW_TOP_LOGPROBS = 20 };
+
+typedef struct gw_batch_options {
+    int32_t n_ctx;        /* the most tokens of one choice; 0: the model's training context      */
+    int32_t chunk;        /* most prompt tokens of a pass, 1..GW_CHUNK_MAX; 0: 512               */
+    const char *kv_type;  /* as in gw_session_options                                            */
+    int32_t parallel;     /* choices that may be under way at once, 1..GW_PARALLEL_MAX; 0: 16    */
+    int64_t cache_tokens; /* positions that the cache holds, for all; 0: 4 times n_ctx, but not
+                             more than parallel times n_ctx; at least n_ctx                      */
+    int32_t queue;        /* requests that may wait; 0: 64                                       */
+    int64_t queue_tokens; /* and prompt tokens that may; 0: no limit                             */
+    double step_seconds;  /* what a pass of prompt rows should take while others generate; 0: 0.05
+                             on cards, 0.2 on the CPU                                            */
+    int no_sharing;       /* prompts share no pages                                              */
+    /* Called by gw_batch_submit, gw_batch_drain, gw_request_cancel and gw_request_hold, in their
+     * thread: there is something to do for a thread that found nothing. May be NULL. */
+    void (*wake)(void *user);
+    void *wake_user;
+    const volatile int *cancel; /* while kernels are compiled; may be NULL */
+    gw_progress_fn progress;    /* as in gw_session_options                */
+    void *progress_user;
+    /* Not 0: widths, cuts, preemptions, evictions and the order of service are drawn from this
+     * seed instead of chosen, to show that they do not matter. */
+    uint64_t disorder;
+} gw_batch_options;
+
+/* Takes all the memory that passes need. Layers are placed for a cache of so many tokens when
+ * n_ctx of gw_model_options is cache_tokens. GW_E_NOMEM says what is needed and what there is. */
+gw_status gw_batch_new_sized(gw_model *model, const gw_batch_options *options, size_t size,
+                             gw_batch **out);
+static inline gw_status gw_batch_new(gw_model *model, const gw_batch_options *options,
+                                     gw_batch **out) {
+    return gw_batch_new_sized(model, options, sizeof *options, out);
+}
+/* Requests that are not done end with GW_FINISH_CANCELLED first. Handles that are still held stay
+ * valid for gw_request_free alone. */
+void gw_batch_free(gw_batch *batch);
+
+typedef enum gw_finish {
+    GW_FINISH_STOP,   /* a token that ends the text, a whole text of the grammar, a stop string */
+    GW_FINISH_LENGTH, /* max_tokens, or the context is full                                  */
+    GW_FINISH_CANCELLED, /* gw_request_cancel, gw_batch_free                                    */
+    GW_FINISH_ERROR      /* status and text of the event say what                               */
+} gw_finish;
+
+typedef struct gw_logprob {
+    int32_t token;
+    float logprob; /* natural logarithm of the token's probability by the raw logits */
+} gw_logprob;
+
+typedef enum gw_event_kind {
+    GW_EVENT_PROMPT, /* more of the prompt is read: n_read of n_prompt. First when the request is
+                        admitted: n_cached of them were there                                    */
+    GW_EVENT_ROW,    /* with prompt_logprobs: of prompt token number `index`, 1 .. n_prompt - 1  */
+    GW_EVENT_TOKEN,  /* a token of a choice, number `index` from 0; it stays                     */
+    GW_EVENT_END,    /* a choice has ended: why, and the rest of its text. `token` is the one that
+                        ended it, or -1                                                          */
+    GW_EVENT_DONE    /* the request has ended, with all its choices; its last event              */
+} gw_event_kind;
+
+/* Read during the call only. What is not of this kind of event is 0, NULL or -1, but for the counts
+ * and times, which are those so far. */
+typedef struct gw_event {
+    gw_event_kind kind;
+    int32_t choice; /* 0 .. n - 1 */
+    int32_t index;
+    int32_t token;
+    const char *text; /* TOKEN, END: what became certain of the text, whole UTF-8 characters,
+                         without stop strings; may be empty */
+    size_t bytes;
+    float logprob;         /* ROW, TOKEN with logprobs: of token                                 */
+    const gw_logprob *top; /* and the most probable ones, falling                                */
+    size_t n_top;
+    gw_finish finish; /* END, DONE (of the choice that ended last)                               */
+    int32_t stop;     /* END: number of the stop string that came true; -1: none                 */
+    gw_status status; /* GW_FINISH_ERROR                                                         */
+    const char *error;
+    int32_t n_prompt, n_cached, n_read;
+    int32_t n_generated; /* tokens of this choice, the one that ends it included; DONE: of all   */
+    /* Since submission: until it was admitted, until the prompt was read, until now. */
+    double queued_seconds, prompt_seconds, seconds;
+} gw_event;
+
+typedef void (*gw_event_fn)(void *user, const gw_event *event);
+
+typedef struct gw_request_options {
+    const int32_t *tokens; /* the prompt; copied */
+    size_t n_tokens;
+    const gw_sampler_options *sampler; /* gw_sampler_defaults where NULL; copied. Choice 0 has its
+                                          seed, choice i a seed made of it and i */
+    const gw_grammar *grammar;         /* NULL: any text. Must outlive the request's last event */
+    const gw_chat *chat;               /* NULL, or whose ends end the text, and whose stop strings
+                                          count behind the given ones. Must outlive it as well  */
+    const char *const *stops;          /* as gw_stop_new; copied */
+    size_t n_stops;
+    const char *const *bans; /* as gw_ban_new; copied */
+    size_t n_bans;
+    int special;    /* special tokens are text, by their spelling                            */
+    int ignore_eos; /* tokens that end a text are never picked                               */
+    int mid_text;   /* the text goes on within what the prompt ends with: its first character may
+                       be half in the prompt, and no space is dropped at its beginning       */
+    int32_t max_tokens; /* of a choice; below 0: until the context is full. 0: only the prompt is
+                           read                                                                 */
+    int32_t n;          /* choices; 0: 1                                                        */
+    int32_t logprobs;   /* TOKEN events have a logprob and so many top ones, minus 1; 0: none.
+                           1 .. GW_TOP_LOGPROBS + 1                                             */
+    int32_t prompt_logprobs; /* the same of ROW events; the prompt is then read anew            */
+    int no_cache;     /* shares no pages with requests before or after it                     */
+    uint64_t salt;    /* requests share pages only with those of the same salt                */
+    uint64_t client;  /* fairness: clients take turns, requests of one come in order          */
+    int32_t priority; /* larger first; a level is worth 10 seconds of waiting                 */
+    gw_event_fn event;
+    void *user;
+} gw_request_options;
+
+/* Queue a request. *out: a handle that the caller gives back by gw_request_free whenever it likes.
+ * GW_E_CONTEXT: prompt and one token do not fit n_ctx, with both numbers; GW_E_BUSY: the queue is
+ * full; GW_E_CANCELLED: gw_batch_drain was called; GW_E_ARGUMENT, GW_E_LIMIT: an option. On an
+ * error there are no events. */
+gw_status gw_batch_submit_sized(gw_batch *batch, const gw_request_options *options, size_t size,
+                                gw_request **out);
+static inline gw_status gw_batch_submit(gw_batch *batch, const gw_request_options *options,
+                                        gw_request **out) {
+    return gw_batch_submit_sized(batch, options, sizeof *options, out);
+}
+/* Its rows are gone from the next pass on, and it ends with GW_FINISH_CANCELLED if it has not
+ * ended. */
+void gw_request_cancel(gw_request *request);
+/* on: it gets no rows until off, and is the first to be preempted: for a reader that is too slow.
+ */
+void gw_request_hold(gw_request *request, int on);
+/* The handle is no longer needed. A request that is not done goes on, and its events come. */
+void gw_request_free(gw_request *request);
+
+/* Run one step: rows of generated tokens, then some of a prompt where one waits. *work: requests
+ * that could go on at once; 0: nothing to do until `wake`. An error is one of the device or of
+ * memory, and all requests have ended with it. */
+gw_status gw_batch_step(gw_batch *batch, size_t *work);
+/* No more requests are taken. Those that are there go on; cancel them where they shall not. */
+void gw_batch_drain(gw_batch *batch);
+
+typedef struct gw_batch_stats {
+    int32_t waiting, running, held; /* requests now: in the queue, choices with pages, on hold */
+    int64_t waiting_tokens;         /* of prompts that wait                                  */
+    int64_t pages, pages_used, pages_cached; /* all; held by running choices; only cached         */
+    uint64_t steps, rows; /* decode passes and their rows                          */
+    uint64_t prompt_passes, prompt_tokens; /* read                                               */
+    uint64_t cached_tokens; /* of prompts, that were there                           */
+    uint64_t generated_tokens, requests, cancelled, failed, refused; /* requests: that have ended */
+    uint64_t preemptions, evictions; /* evictions: pages                                      */
+    double decode_seconds, prompt_seconds;
+    int32_t last_rows;  /* of the last decode pass                               */
+    double prompt_rate; /* tokens per second, of late                            */
+} gw_batch_stats;
+void gw_batch_stats_get_sized(const gw_batch *batch, gw_batch_stats *out, size_t size);
+static inline void gw_batch_get_stats(const gw_batch *batch, gw_batch_stats *out) {
+    gw_batch_stats_get_sized(batch, out, sizeof *out);
+}
 
 /* ---- the machine ------------------------------------------------------------------------- */
 

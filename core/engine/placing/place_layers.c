@@ -168,7 +168,7 @@ gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparam
         s.has_experts |= hp->layer[l].n_experts > 0;
     }
     GW_TRY(gw_kv_format(options->kv_type, &s.kv_fmt));
-    GW_TRY(gw_kv_bytes(hp, s.kv_fmt, 1, s.n_ctx, &s.kv_table));
+    GW_TRY(gw_kv_bytes(hp, s.kv_fmt, (gw_kv_size){1, s.n_ctx, 0}, &s.kv_table));
     for (int d = 0; d < place->n_devices; d++) {
         s.bytes[d] = calloc(n, sizeof *s.bytes[d]);
         s.accepts[d] = calloc(n, sizeof *s.accepts[d]);
@@ -286,8 +286,8 @@ int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_w
         use[d].weights += sizes->bytes[d][at];
         int layer = at / bp->n_blocks, runs = gw_block_runs(&bp->block[b], sizes->hp, layer);
         if (!outside && runs && bp->block[b].kind == GW_BLOCK_ATTENTION) {
-            use[d].kv +=
-                gw_kv_layer_bytes(&sizes->hp->layer[layer], sizes->kv_fmt, 1, sizes->n_ctx);
+            use[d].kv += gw_kv_layer_bytes(&sizes->hp->layer[layer], sizes->kv_fmt,
+                                           (gw_kv_size){1, sizes->n_ctx, 0});
         }
         use[d].layers += !outside && b == place->last_block;
         use[d].head |= outside && b == bp->n_blocks - 1;

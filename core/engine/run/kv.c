@@ -8,21 +8,24 @@
 
 static int32_t page_count(int32_t n_ctx) { return (n_ctx - 1) / GW_PAGE + 1; }
 
+static int64_t pool_pages(gw_kv_size size) {
+    return size.pages > 0 ? size.pages : (int64_t)size.slots * page_count(size.n_ctx);
+}
+
 /* Bytes of K (part 0) or V (part 1) of one layer. */
-static int part_bytes(const gw_layer *layer, gw_fmt fmt, int part, int32_t slots, int32_t n_ctx,
+static int part_bytes(const gw_layer *layer, gw_fmt fmt, int part, gw_kv_size size,
                       uint64_t *bytes) {
     const gw_format *f = gw_format_of(fmt); /* a page is whole blocks of any format */
     uint64_t width = layer->has_cache ? (uint64_t)(part == 0 ? layer->d_head : layer->v_head) : 0;
-    return gw_size_mul(GW_PAGE / f->block_elems * f->block_bytes, (uint64_t)slots, bytes) &&
-           gw_size_mul(*bytes, (uint64_t)page_count(n_ctx), bytes) &&
+    return gw_size_mul(GW_PAGE / f->block_elems * f->block_bytes, (uint64_t)pool_pages(size),
+                       bytes) &&
            gw_size_mul(*bytes, (uint64_t)layer->n_kv_heads, bytes) &&
            gw_size_mul(*bytes, width, bytes);
 }
 
-uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_fmt fmt, int32_t slots, int32_t n_ctx) {
+uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_fmt fmt, gw_kv_size size) {
     uint64_t k = 0, v = 0;
-    int fits =
-        part_bytes(layer, fmt, 0, slots, n_ctx, &k) && part_bytes(layer, fmt, 1, slots, n_ctx, &v);
+    int fits = part_bytes(layer, fmt, 0, size, &k) && part_bytes(layer, fmt, 1, size, &v);
     return fits ? k + v : UINT64_MAX;
 }
 
@@ -36,35 +39,34 @@ gw_status gw_kv_format(const char *kv_type, gw_fmt *out) {
     return GW_OK;
 }
 
-gw_status gw_kv_bytes(const gw_hparams *hp, gw_fmt fmt, int32_t slots, int32_t n_ctx,
-                      uint64_t *table) {
+gw_status gw_kv_bytes(const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, uint64_t *table) {
     uint64_t one = 0, all = 0;
     int fits = 1;
     for (int32_t i = 0; i < 2 * hp->n_layers; i++) {
-        fits = fits && part_bytes(&hp->layer[i / 2], fmt, i % 2, slots, n_ctx, &one) &&
+        fits = fits && part_bytes(&hp->layer[i / 2], fmt, i % 2, size, &one) &&
                gw_size_add(all, one, &all);
     }
     if (!fits || all > SIZE_MAX) {
         return gw_fail(GW_E_OVERFLOW, "context", "a cache of %d positions does not fit 64 bits",
-                       n_ctx);
+                       size.n_ctx);
     }
-    if ((int64_t)slots * page_count(n_ctx) > INT32_MAX) {
-        return gw_fail(GW_E_OVERFLOW, "context", "%d slots of %d pages are too many", slots,
-                       page_count(n_ctx));
+    if ((int64_t)size.slots * page_count(size.n_ctx) > INT32_MAX || pool_pages(size) > INT32_MAX) {
+        return gw_fail(GW_E_OVERFLOW, "context", "%d slots of %d pages are too many", size.slots,
+                       page_count(size.n_ctx));
     }
-    *table = (uint64_t)slots * (uint64_t)page_count(n_ctx) * sizeof(int32_t);
+    *table = (uint64_t)size.slots * (uint64_t)page_count(size.n_ctx) * sizeof(int32_t);
     return GW_OK;
 }
 
-/* The same table on every device. */
-static gw_status fill_page_tables(gw_kv *kv, int32_t slots, int32_t pages) {
+/* The same table on every device. Entries beyond the pool are page 0, until they are mapped. */
+static gw_status fill_page_tables(gw_kv *kv, int32_t slots, int32_t pages, int64_t pool) {
     size_t n = (size_t)slots * (size_t)pages;
     int32_t *table = calloc(n, sizeof *table);
     if (table == NULL) {
         return gw_fail(GW_E_NOMEM, "context", "no memory for %zu pages", n);
     }
     for (size_t i = 0; i < n; i++) {
-        table[i] = (int32_t)i;
+        table[i] = (int64_t)i < pool ? (int32_t)i : 0;
     }
     gw_status status = GW_OK;
     for (int d = 0; d < kv->n_devices && status == GW_OK; d++) {
@@ -84,13 +86,13 @@ static gw_status fill_page_tables(gw_kv *kv, int32_t slots, int32_t pages) {
     return status;
 }
 
-static gw_status new_layer(gw_kv *kv, int32_t l, const gw_layer *layer, int64_t rows, int32_t slots,
-                           int32_t n_ctx) {
+static gw_status new_layer(gw_kv *kv, int32_t l, const gw_layer *layer, gw_kv_size size) {
+    int64_t rows = pool_pages(size);
     const gw_plan_device *d = &kv->devices[kv->k[l].device];
     uint64_t k = 0, v = 0;
     gw_tensor t = {.fmt = kv->fmt, .n_dim = 4, .device = kv->k[l].device};
-    (void)part_bytes(layer, kv->fmt, 0, slots, n_ctx, &k);
-    (void)part_bytes(layer, kv->fmt, 1, slots, n_ctx, &v);
+    (void)part_bytes(layer, kv->fmt, 0, size, &k);
+    (void)part_bytes(layer, kv->fmt, 1, size, &v);
     size_t page = (size_t)k / (size_t)rows; /* of equal halves where v is as wide */
     if (layer->has_cache) {
         GW_TRY(d->backend->alloc_pages != NULL && k == v
@@ -110,13 +112,12 @@ static gw_status new_layer(gw_kv *kv, int32_t l, const gw_layer *layer, int64_t 
 }
 
 gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *where,
-                    const gw_hparams *hp, gw_fmt fmt, int32_t slots, int32_t n_ctx, gw_kv *out) {
+                    const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, gw_kv *out) {
     gw_kv kv = {.devices = devices, .n_devices = n_devices, .n_layers = hp->n_layers};
-    int32_t pages = page_count(n_ctx);
     uint64_t table = 0;
     gw_status status;
     kv.fmt = fmt;
-    GW_TRY(gw_kv_bytes(hp, fmt, slots, n_ctx, &table));
+    GW_TRY(gw_kv_bytes(hp, fmt, size, &table));
     kv.k = calloc((size_t)hp->n_layers, sizeof *kv.k);
     kv.v = calloc((size_t)hp->n_layers, sizeof *kv.v);
     kv.cells = calloc((size_t)hp->n_layers, sizeof(struct gw_buffer *));
@@ -126,14 +127,24 @@ gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *whe
     }
     for (int32_t l = 0; l < hp->n_layers; l++) {
         kv.k[l].device = where[l];
-        GW_TRY_DONE(new_layer(&kv, l, &hp->layer[l], (int64_t)slots * pages, slots, n_ctx));
+        GW_TRY_DONE(new_layer(&kv, l, &hp->layer[l], size));
     }
-    GW_TRY_DONE(fill_page_tables(&kv, slots, pages));
+    GW_TRY_DONE(fill_page_tables(&kv, size.slots, page_count(size.n_ctx), pool_pages(size)));
     *out = kv;
     return GW_OK;
 done:
     gw_kv_free(&kv);
     return status;
+}
+
+gw_status gw_kv_map(gw_kv *kv, int32_t slot, int32_t first, const int32_t *pages, int32_t n) {
+    for (int d = 0; d < kv->n_devices; d++) {
+        const gw_tensor *table = &kv->page_table[d];
+        size_t at = (size_t)slot * (size_t)table->dim[1] + (size_t)first;
+        GW_TRY(kv->devices[d].backend->write(kv->pages[d], at * sizeof *pages, pages,
+                                             (size_t)n * sizeof *pages));
+    }
+    return GW_OK;
 }
 
 size_t gw_kv_page_bytes(const gw_kv *kv, int layer, int part) {

@@ -1,7 +1,9 @@
 /* core/engine/run/kv.h - the static paged KV cache: allocated once, never moved.
  *
- * Each slot (sequence) owns ceil(n_ctx / GW_PAGE) pages; the page table is the identity, so page p
- * of slot s is page s * pages + p. Rewinding is forgetting a position: nothing is cleared.
+ * A slot (sequence) has a row of ceil(n_ctx / GW_PAGE) entries in the page table: the pages that
+ * hold its positions, out of a pool of all. At first the table is the identity, so page p of slot s
+ * is page s * pages + p, as far as there are so many: what one sequence alone needs. Rewinding is
+ * forgetting a position: nothing is cleared.
  */
 #ifndef GW_ENGINE_KV_H
 #define GW_ENGINE_KV_H
@@ -21,19 +23,25 @@ typedef struct gw_kv {
 
 /* NULL or "f16", "f32", "q8_0"; GW_E_ARGUMENT. */
 gw_status gw_kv_format(const char *kv_type, gw_fmt *out);
-/* Bytes of the page table for `slots` timelines of n_ctx positions; GW_E_OVERFLOW when the caches
- * of all layers do not fit 64 bits. */
-gw_status gw_kv_bytes(const gw_hparams *hp, gw_fmt fmt, int32_t slots, int32_t n_ctx,
-                      uint64_t *table);
+/* How many sequences, how long each, and pages of all. */
+typedef struct gw_kv_size {
+    int32_t slots, n_ctx;
+    int64_t pages; /* 0: as many as slots of n_ctx positions have */
+} gw_kv_size;
+
+/* Bytes of the page table; GW_E_OVERFLOW when the caches of all layers do not fit 64 bits. */
+gw_status gw_kv_bytes(const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, uint64_t *table);
 /* Of the cache of one layer, 0 where it does not attend; sizes as gw_kv_bytes has checked. */
-uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_fmt fmt, int32_t slots, int32_t n_ctx);
+uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_fmt fmt, gw_kv_size size);
 /* fmt: F16, F32 or Q8_0 (heads in whole blocks of 32). where [n_layers]: the device of each
  * layer's cache. GW_E_NOMEM; the caller has compared gw_kv_bytes with the memory of the devices,
  * which outlive the cache. */
 gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *where,
-                    const gw_hparams *hp, gw_fmt fmt, int32_t slots, int32_t n_ctx, gw_kv *out);
-/* One page (GW_PAGE positions, all heads) of K (part 0) or V (part 1) of a layer of slot 0, between
- * the device and host memory of gw_kv_page_bytes bytes; 0: the layer has none. */
+                    const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, gw_kv *out);
+/* The pages of positions of a slot from entry `first` of its row on: pages [n], on every device. */
+gw_status gw_kv_map(gw_kv *kv, int32_t slot, int32_t first, const int32_t *pages, int32_t n);
+/* One page (GW_PAGE positions, all heads) of K (part 0) or V (part 1) of a layer, by its number in
+ * the pool, between the device and host memory of gw_kv_page_bytes bytes; 0: the layer has none. */
 size_t gw_kv_page_bytes(const gw_kv *kv, int layer, int part);
 size_t gw_kv_largest_page(const gw_kv *kv);
 /* Of K and V of all layers. */

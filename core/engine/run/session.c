@@ -20,11 +20,11 @@ enum { CHUNK_DEFAULT = 512 };
 static const double stage_size = 1e10;
 static const double stage_seconds = 0.05;
 
-static const int decode_rows[GW_DECODE_PLANS] = {1, 2, 4, 8, GW_DECODE_MAX};
-
-enum { PASS_HEAD = GW_DECODE_PLANS, PASS_BODY };
+static const int decode_rows[GW_DECODE_PLANS] = {1, 2, 4, 8, GW_DECODE_MAX, 32, 64, 128};
 
 _Static_assert((int)GW_HEAD_TILE >= (int)GW_DECODE_MAX, "logits of every decode row need a place");
+
+static gw_pass *head_pass(gw_session *s) { return &s->passes[s->n_widths]; }
 
 /* ---- sizes ---------------------------------------------------------------------------------- */
 
@@ -40,12 +40,17 @@ static void size_text(uint64_t bytes, char *out, size_t room) {
 }
 
 /* The caches and rope table that device d will hold against what it has. */
+static gw_kv_size kv_size(const gw_session *s) {
+    const gw_sharing *with = &s->sharing;
+    return (gw_kv_size){with->slots > 0 ? with->slots : 1, s->n_ctx, with->pages};
+}
+
 static gw_status check_device(const gw_session *s, int d, const int *kv_device, gw_fmt fmt,
                               uint64_t tables) {
     const gw_place *place = &s->model->place;
     uint64_t need = tables;
     for (int32_t l = 0; l < s->model->hp.n_layers; l++) {
-        uint64_t layer = gw_kv_layer_bytes(&s->model->hp.layer[l], fmt, 1, s->n_ctx);
+        uint64_t layer = gw_kv_layer_bytes(&s->model->hp.layer[l], fmt, kv_size(s));
         if (kv_device[l] == d && !gw_size_add(need, layer, &need)) {
             return gw_fail(GW_E_OVERFLOW, "context", "%d positions do not fit 64 bits", s->n_ctx);
         }
@@ -74,7 +79,7 @@ static gw_status make_cache(gw_session *s, gw_fmt fmt) {
     for (int r = 0; r < hp->n_ropes; r++) {
         width += (uint64_t)hp->rope[r].dim;
     }
-    GW_TRY(gw_kv_bytes(hp, fmt, 1, s->n_ctx, &table));
+    GW_TRY(gw_kv_bytes(hp, fmt, kv_size(s), &table));
     if (!gw_size_mul((uint64_t)s->n_ctx * sizeof(float), width, &rope) ||
         !gw_size_add(table, rope, &table)) {
         return gw_fail(GW_E_OVERFLOW, "context", "%d positions do not fit 64 bits", s->n_ctx);
@@ -89,7 +94,7 @@ static gw_status make_cache(gw_session *s, gw_fmt fmt) {
     for (int d = 0; d < place->n_devices; d++) {
         GW_TRY_DONE(check_device(s, d, device, fmt, table));
     }
-    GW_TRY_DONE(gw_kv_new(place->devices, place->n_devices, device, hp, fmt, 1, s->n_ctx, &s->kv));
+    GW_TRY_DONE(gw_kv_new(place->devices, place->n_devices, device, hp, fmt, kv_size(s), &s->kv));
 done:
     free(device);
     return status;
@@ -199,7 +204,8 @@ static gw_status make_tables(gw_session *s, int d) {
 static gw_status make_device_buffers(gw_session *s, int d) {
     const gw_hparams *hp = &s->model->hp;
     const gw_plan_device *to = &s->model->place.devices[d];
-    size_t rows = (size_t)(s->chunk > GW_DECODE_MAX ? s->chunk : GW_DECODE_MAX);
+    int widest = decode_rows[s->n_widths - 1];
+    size_t rows = (size_t)(s->chunk > widest ? s->chunk : widest);
     size_t bytes = rows * (size_t)hp->d_model * sizeof(float);
     GW_TRY(make_tables(s, d));
     GW_TRY(to->backend->alloc(to->device, bytes, &s->stream[d]));
@@ -214,7 +220,9 @@ static gw_status make_device_buffers(gw_session *s, int d) {
 
 static gw_status make_buffers(gw_session *s) {
     const gw_place *place = &s->model->place;
-    size_t logits = (size_t)GW_HEAD_TILE * (size_t)s->model->hp.n_vocab * sizeof(float);
+    size_t widest = (size_t)decode_rows[s->n_widths - 1];
+    s->logit_rows = widest > GW_HEAD_TILE ? widest : GW_HEAD_TILE;
+    size_t logits = s->logit_rows * (size_t)s->model->hp.n_vocab * sizeof(float);
     for (int d = 0; d < place->n_devices; d++) {
         GW_TRY(make_device_buffers(s, d));
     }
@@ -302,21 +310,22 @@ static int stage_layers(const gw_session *s) {
 static gw_status build_passes(gw_session *s) {
     int n_layers = s->model->hp.n_layers, step = stage_layers(s);
     int stages = (n_layers - 1) / step + 1;
-    s->passes = calloc((size_t)(PASS_BODY + stages + 2), sizeof *s->passes); /* next, draw */
+    int body = s->n_widths + 1;
+    s->passes = calloc((size_t)(body + stages + 2), sizeof *s->passes); /* next, draw */
     if (s->passes == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d stages", stages);
     }
-    s->first_prompt_pass = PASS_BODY;
-    s->n_passes = s->n_prompt_passes = PASS_BODY + stages;
+    s->first_prompt_pass = body;
+    s->n_passes = s->n_prompt_passes = body + stages;
     for (int i = 0; i < stages; i++) {
         gw_layer_range layers = {i * step, i == stages - 1 ? n_layers : (i + 1) * step};
-        GW_TRY(gw_pass_build(s, &s->passes[PASS_BODY + i], s->chunk, GW_ORDER_PREFILL, GW_PASS_BODY,
+        GW_TRY(gw_pass_build(s, &s->passes[body + i], s->chunk, GW_ORDER_PREFILL, GW_PASS_BODY,
                              layers));
     }
     gw_layer_range all = {0, n_layers};
     int tile = s->chunk < GW_HEAD_TILE ? s->chunk : GW_HEAD_TILE;
-    GW_TRY(gw_pass_build(s, &s->passes[PASS_HEAD], tile, GW_ORDER_PREFILL, GW_PASS_HEAD, all));
-    for (int i = GW_DECODE_PLANS - 1; i >= 0; i--) {
+    GW_TRY(gw_pass_build(s, head_pass(s), tile, GW_ORDER_PREFILL, GW_PASS_HEAD, all));
+    for (int i = s->n_widths - 1; i >= 0; i--) {
         GW_TRY(
             gw_pass_build(s, &s->passes[i], decode_rows[i], GW_ORDER_DECODE, GW_PASS_WHOLE, all));
     }
@@ -379,10 +388,15 @@ static gw_status place_session(gw_session *s, gw_fmt kv_fmt) {
 gw_status gw_session_new_sized(gw_model *model, const gw_session_options *given, size_t size,
                                gw_session **out) {
     gw_session_options own = {.n_ctx = 0};
-    const gw_session_options *options = given != NULL ? &own : NULL;
+    const gw_sharing alone = {0};
     if (given != NULL) {
         GW_TRY(gw_options_take(&own, sizeof own, given, size, "session"));
     }
+    return gw_session_make(model, given != NULL ? &own : NULL, &alone, out);
+}
+
+gw_status gw_session_make(gw_model *model, const gw_session_options *options,
+                          const gw_sharing *sharing, gw_session **out) {
     if (model->weights == NULL) {
         return gw_fail(GW_E_UNSUPPORTED, model->name, "only the vocabulary of this model is open");
     }
@@ -391,6 +405,9 @@ gw_status gw_session_new_sized(gw_model *model, const gw_session_options *given,
         return gw_fail(GW_E_NOMEM, "context", "no memory for a session");
     }
     s->model = model;
+    s->sharing = *sharing;
+    while (decode_rows[s->n_widths++] < (sharing->widest > 0 ? sharing->widest : GW_DECODE_MAX)) {
+    }
     gw_status status;
     gw_fmt kv_fmt = GW_FMT_F16;
     GW_TRY_DONE(read_options(s, options, &kv_fmt));
@@ -535,12 +552,11 @@ gw_status gw_session_check_cancel(const gw_session *s) {
     return GW_OK;
 }
 
-/* Logits of rows [at, at + n) of the chunk that just ran. */
-static gw_status run_head(gw_session *s, int32_t at, int32_t n) {
+gw_status gw_session_run_head(gw_session *s, int32_t at, int32_t n) {
     s->step.n = n; /* the head's plan is narrower than the body's */
     s->step.pick = at;
     s->step.n_pick = n;
-    GW_TRY(gw_pass_run(s, &s->passes[PASS_HEAD], gw_plan_run));
+    GW_TRY(gw_pass_run(s, head_pass(s), gw_plan_run));
     return take_logits(s, (size_t)n);
 }
 
@@ -557,7 +573,7 @@ static gw_status hand_out(gw_session *s, size_t base, int32_t n, const row_sink 
     size_t v = (size_t)s->model->hp.n_vocab;
     for (; at < n; at += tile) {
         int32_t rows = n - at < tile ? n - at : tile;
-        GW_TRY(run_head(s, at, rows));
+        GW_TRY(gw_session_run_head(s, at, rows));
         for (int32_t i = 0; i < rows; i++) {
             if (sink->fn(sink->user, base + (size_t)(at + i), s->logits_host + (size_t)i * v)) {
                 return gw_fail(GW_E_CANCELLED, "session", "stopped by the reader of the logits");
@@ -598,7 +614,7 @@ static gw_status feed_prompt(gw_session *s, const int32_t *tokens, size_t n, con
         int32_t rows = chunk_rows(s, n - done);
         double slowest = 0.0;
         gw_session_set_step(s, tokens + done, rows, s->pos);
-        for (int i = PASS_BODY; i < s->n_prompt_passes; i++) {
+        for (int i = s->first_prompt_pass; i < s->n_prompt_passes; i++) {
             double start = gw_seconds_now();
             GW_TRY(gw_session_check_cancel(s));
             GW_TRY(gw_pass_run(s, &s->passes[i], ahead ? gw_plan_start : gw_plan_run));
@@ -610,7 +626,7 @@ static gw_status feed_prompt(gw_session *s, const int32_t *tokens, size_t n, con
         if (sink->fn != NULL && sink->first < done + (size_t)rows) {
             GW_TRY(hand_out(s, done, rows, sink));
         } else if (last) {
-            GW_TRY(run_head(s, rows - 1, 1));
+            GW_TRY(gw_session_run_head(s, rows - 1, 1));
             s->first_logit = 0;
         }
         done += (size_t)rows;
@@ -625,7 +641,7 @@ static gw_status prefill(gw_session *s, const int32_t *tokens, size_t n, const r
     s->n_logits = 0;
     gw_status status = feed_prompt(s, tokens, n, sink);
     if (status != GW_OK) {
-        (void)gw_plan_wait(s->passes[PASS_BODY].plan); /* nothing is still at work */
+        (void)gw_plan_wait(s->passes[s->first_prompt_pass].plan); /* nothing is still at work */
         s->pos = start; /* what was appended to the cache is simply not reached again */
         return status != GW_E_NUMERIC ? status
                                       : gw_session_blame(s, tokens, s->step.pos_max + 1 - start,
@@ -648,7 +664,7 @@ gw_status gw_session_prefill_rows(gw_session *s, const int32_t *tokens, size_t n
     return prefill(s, tokens, n, &sink);
 }
 
-static gw_pass *decode_pass(gw_session *s, int32_t n) {
+gw_pass *gw_session_decode_pass(gw_session *s, int32_t n) {
     int width = 0;
     while (decode_rows[width] < n) {
         width++;
@@ -665,7 +681,7 @@ gw_status gw_session_decode_begin(gw_session *s, const int32_t *tokens, size_t n
     s->n_logits = 0;
     s->first_logit = 0;
     gw_session_set_step(s, tokens, (int32_t)n, s->pos);
-    gw_pass *p = decode_pass(s, (int32_t)n);
+    gw_pass *p = gw_session_decode_pass(s, (int32_t)n);
     gw_status status = gw_pass_run(s, p, gw_plan_start);
     if (status != GW_OK) {
         (void)gw_plan_wait(p->plan); /* nothing is still at work */
@@ -692,7 +708,7 @@ gw_status gw_session_take_rows(gw_session *s) {
 }
 
 gw_status gw_session_decode_end(gw_session *s) {
-    GW_TRY(gw_plan_wait(decode_pass(s, s->step.n)->plan));
+    GW_TRY(gw_plan_wait(gw_session_decode_pass(s, s->step.n)->plan));
     return gw_session_take_rows(s);
 }
 
@@ -710,7 +726,7 @@ const float *gw_session_logits(const gw_session *s, size_t row) {
 
 gw_status gw_session_pause(gw_session *s, gw_pause_fn fn, void *user) {
     enum { HOME = 0, PARTS = 8 };
-    for (int i = 0; i < GW_DECODE_PLANS; i++) {
+    for (int i = 0; i < s->n_widths; i++) {
         GW_TRY(gw_plan_pause(s->passes[i].plan, HOME, PARTS, fn, user));
     }
     return GW_OK;

@@ -9,7 +9,14 @@
 #include "core/model/build.h"
 
 /* Rows of a prompt whose logits are computed in one pass. */
-enum { GW_HEAD_TILE = 32, GW_DECODE_PLANS = 5 };
+enum { GW_HEAD_TILE = 32, GW_DECODE_PLANS = 8 };
+
+/* Of how many sequences a session computes rows (session_rows.h); {0}: of its own one. */
+typedef struct gw_sharing {
+    int32_t slots;
+    int64_t pages; /* of the cache                          */
+    int widest;    /* rows of the widest decode plan needed */
+} gw_sharing;
 
 /* A frozen plan with its graph and, for profiling, what its nodes moved and computed. */
 typedef struct gw_pass {
@@ -33,15 +40,16 @@ struct gw_session {
     struct gw_buffer *rope[GW_MAX_DEVICES][GW_MAX_ROPES], *factor[GW_MAX_DEVICES][GW_MAX_FACTORS];
     gw_tensor stream_on[GW_MAX_DEVICES], rope_table[GW_MAX_DEVICES][GW_MAX_ROPES];
     gw_tensor factor_table[GW_MAX_DEVICES][GW_MAX_FACTORS];
-    gw_pass *passes;               /* decode widths, prompt head, stages of the prompt body */
-    int n_passes, first_prompt_pass, n_prompt_passes; /* stages of the body: [first, n) of them */
+    gw_sharing sharing;
+    gw_pass *passes; /* n_widths of decode, prompt head, stages of the prompt body          */
+    int n_widths, n_passes, first_prompt_pass, n_prompt_passes; /* stages: [first, n) of them */
     gw_pass *next;                 /* the one that draws too (session_next.c); NULL: none */
     gw_pass *draw;                 /* draws behind the rows of a decode pass; NULL: none  */
     size_t n_rows;                 /* lines of gw_session_kernel_times */
     int profiling;
-    float *logits_host; /* [GW_HEAD_TILE, v]: the device's memory, or our copy of it */
+    float *logits_host; /* [logit_rows, v]: the device's memory, or our copy of it */
     float *logits_copy;
-    size_t first_logit, n_logits; /* rows of logits_host that callers may read */
+    size_t logit_rows, first_logit, n_logits; /* rows of logits_host; those callers may read */
     gw_step step;
     /* session_next.c. sampled: the ids, and the choice behind them, on head_device. */
     struct gw_buffer *sampled;
@@ -53,7 +61,10 @@ struct gw_session {
     int32_t ahead_token;
 };
 
-/* session.c */
+/* session.c: the body of gw_session_new; options of this version of the library, or NULL. */
+gw_status gw_session_make(gw_model *model, const gw_session_options *options,
+                          const gw_sharing *sharing, gw_session **out);
+
 typedef enum gw_pass_parts {
     GW_PASS_WHOLE,
     GW_PASS_BODY,
@@ -69,6 +80,9 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
                         gw_layer_range layers);
 void gw_pass_free(gw_pass *p);
 gw_status gw_pass_run(gw_session *s, gw_pass *p, gw_status (*go)(gw_plan *, const gw_step *));
+/* Logits of rows [at, at + n) of the chunk that just ran, n at most GW_HEAD_TILE. */
+gw_status gw_session_run_head(gw_session *s, int32_t at, int32_t n);
+gw_pass *gw_session_decode_pass(gw_session *s, int32_t n); /* the narrowest for n rows */
 gw_status gw_session_check_tokens(const gw_session *s, const int32_t *tokens, size_t n);
 void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos);
 gw_status gw_session_check_cancel(const gw_session *s);

@@ -1,0 +1,139 @@
+/* core/engine/batch/batch_state.h - what a gw_batch holds; for core/engine/batch only.
+ *
+ *   batch.c     life, the queue from other threads, statistics
+ *   schedule.c  who is admitted, who has pages, who is preempted
+ *   step.c      rows of a pass, for whom, and what follows from its logits
+ *   deliver.c   tokens to text to events; how a choice and a request end
+ *
+ * A sequence is one choice of a request: its tokens, of which the first pos are in the cache. Rows
+ * of its prompt are computed in prefill order, all others in decode order, whether for the first
+ * time or again. So all that there is to a preemption is to forget pages and set pos back.
+ */
+#ifndef GW_ENGINE_BATCH_STATE_H
+#define GW_ENGINE_BATCH_STATE_H
+
+#include <stdatomic.h>
+
+#include "core/base/clock.h"
+#include "core/base/status.h"
+#include "core/engine/batch/pages.h"
+#include "core/engine/run/session_rows.h"
+#include "core/engine/writing/writer.h"
+
+typedef enum gw_seq_state {
+    GW_SEQ_WAITING, /* has neither slot nor pages */
+    GW_SEQ_RUNNING,
+    GW_SEQ_ENDED
+} gw_seq_state;
+
+typedef struct gw_seq {
+    struct gw_request *r;
+    struct gw_seq *next; /* in the queue */
+    gw_writer *writer;
+    gw_seq_state state;
+    int32_t choice;
+    int32_t *tokens; /* [room]: prompt and text, n of them; the first pos are in the cache      */
+    int32_t n, pos, room;
+    int32_t *pages; /* of positions 0.., n_pages of them */
+    int32_t n_pages, slot;
+    int32_t n_named;      /* leading pages that others may find, and the name of the last of them */
+    gw_page_name name;    /* none yet: that of the root                                           */
+    int32_t emitted;      /* tokens handed out                                                    */
+    int32_t top_rows;     /* prompt rows that were handed out, with prompt_logprobs               */
+    int preempted;        /* how often */
+    int32_t since;        /* tokens made since the last time */
+    uint64_t admitted;    /* in this order: when it was, for the first time; 0: never */
+    uint64_t served;      /* number of the decode pass that had rows of it last       */
+    uint64_t passed_over; /* in this round of admission                            */
+    int32_t end; /* of the positions that it has rows of in the pass that is put together */
+} gw_seq;
+
+struct gw_request {
+    struct gw_batch *batch;
+    struct gw_request *next; /* on its way into the queue */
+    atomic_int handles;      /* 1 of the caller, 1 of the batch */
+    atomic_int cancelled, held;
+    gw_event_fn event;
+    void *user;
+    gw_seq *seq; /* [n] */
+    int32_t n, open, n_prompt, max_tokens, prompt_top;
+    int want_prompt, no_cache, special, admitted;
+    gw_page_name root;
+    uint64_t client;
+    int32_t priority;
+    int32_t n_cached, n_read, n_generated;
+    gw_finish finish;
+    double submitted, queued_seconds, prompt_seconds;
+};
+
+/* Fairness (start-time fair queueing, Goyal et al. 1996): of each client that was served of late,
+ * the virtual time at which its next request may start. */
+typedef struct gw_client {
+    uint64_t id;
+    double start;
+} gw_client;
+enum { GW_CLIENTS = 256 };
+
+struct gw_batch {
+    gw_model *model;
+    gw_session *session;
+    gw_pages *pages;
+    int32_t n_ctx, chunk, parallel, widest;
+    gw_batch_options o;
+    /* From other threads. */
+    _Atomic(struct gw_request *) inbox;
+    atomic_int queued; /* requests that were submitted and have not been admitted */
+    atomic_llong queued_tokens;
+    atomic_int draining, dead; /* dead: the status that it died of */
+    atomic_ullong refused;
+    /* The thread that steps. */
+    gw_seq *first, *last; /* the queue */
+    gw_seq **running;     /* [parallel], in the order of admission */
+    int32_t n_running;
+    gw_seq **slot; /* [parallel]; NULL: free */
+    gw_client clients[GW_CLIENTS];
+    int n_clients;
+    double virtual_time;
+    uint64_t n_admitted, n_passes, n_rounds, random;
+    gw_row *rows;                           /* [GW_CHUNK_MAX] of the pass that is put together */
+    gw_seq **of_row;                        /* [GW_CHUNK_MAX] */
+    gw_logprob *top;                        /* [GW_TOP_LOGPROBS] of a prompt's row */
+    gw_seq **order;                         /* [parallel] */
+    double decode_seconds[GW_DECODE_PLANS]; /* of the last passes of these widths; 0: not known */
+    double last_decode;
+    double prompt_row_seconds; /* of a prompt's row, of late; 0: not known          */
+    gw_batch_stats stats;      /* as they grow */
+    atomic_flag copying;
+    gw_batch_stats shown; /* what others may copy, between the two of `copying` */
+};
+
+/* schedule.c */
+gw_status gw_batch_admit(gw_batch *b);
+void gw_seq_enqueue(gw_batch *b, gw_seq *s, int first);
+/* The sequence leaves: its pages are kept or free, its slot is free. */
+void gw_seq_leave(gw_batch *b, gw_seq *s);
+/* Pages for positions up to `end`, at most what it can get; others are preempted for it, or it is
+ * itself. Returns up to which position there are pages. */
+gw_status gw_seq_reserve(gw_batch *b, gw_seq *s, int32_t end, int32_t *got);
+/* Pages of the prompt that are whole now can be found by others. */
+void gw_seq_publish(gw_batch *b, gw_seq *s);
+void gw_seq_preempt(gw_batch *b, gw_seq *s);
+uint32_t gw_batch_random(gw_batch *b, uint32_t below);
+/* Preemptions and evictions for no reason. */
+void gw_batch_disturb(gw_batch *b);
+
+/* step.c */
+gw_status gw_batch_decode(gw_batch *b);
+gw_status gw_batch_prefill(gw_batch *b);
+
+/* deliver.c: a row behind which the next token is wanted. logits NULL: they are not finite. */
+void gw_seq_pick(gw_batch *b, gw_seq *s, const float *logits);
+/* Of the prompt's token number `index`, the logits of the row before it. */
+void gw_seq_prompt_row(gw_batch *b, gw_seq *s, int32_t index, const float *logits);
+void gw_request_progress(const gw_request *r);
+void gw_seq_end(gw_batch *b, gw_seq *s, gw_finish finish, gw_status status, const char *error);
+void gw_request_end(gw_batch *b, gw_request *r, gw_finish finish, gw_status status,
+                    const char *error);
+void gw_request_drop(gw_request *r); /* a handle less */
+
+#endif

@@ -1,0 +1,345 @@
+/* core/engine/batch/schedule.c - who is admitted, who has pages, who is preempted.
+ *
+ * Admission is first come, first served within a client and a priority; clients take turns by the
+ * tokens of their requests (start-time fair queueing). A sequence is admitted when there is a slot
+ * and pages for its prompt and some of its answer, and one more for each that runs. Pages are taken
+ * as they are needed, so they can run out: then the newest sequence is preempted. The oldest never
+ * is, so something always gets done. */
+#include <string.h>
+
+#include "core/engine/batch/batch_state.h"
+
+enum { ANSWER = 128, REST_AFTER = 2, REST_TOKENS = 64 };
+
+static const double aging_seconds = 10.0;
+
+static int32_t page_count(int32_t positions) { return (positions + GW_PAGE - 1) / GW_PAGE; }
+
+uint32_t gw_batch_random(gw_batch *b, uint32_t below) {
+    b->random += 0x9e3779b97f4a7c15u; /* splitmix64 (Steele, Lea, Flood 2014) */
+    uint64_t x = b->random;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (uint32_t)((x ^ (x >> 31)) % below);
+}
+
+/* ---- the queue ------------------------------------------------------------------------------- */
+
+void gw_seq_enqueue(gw_batch *b, gw_seq *s, int first) {
+    s->next = first ? b->first : NULL;
+    if (b->first == NULL || first) {
+        b->first = s;
+        b->last = s->next == NULL ? s : b->last;
+    } else {
+        b->last->next = s;
+        b->last = s;
+    }
+}
+
+static void remove_behind(gw_batch *b, gw_seq *before) {
+    gw_seq **link = before != NULL ? &before->next : &b->first;
+    gw_seq *s = *link;
+    *link = s->next;
+    b->last = b->last == s ? before : b->last;
+    s->next = NULL;
+}
+
+/* When the client's next request may start, in virtual time. */
+static gw_client *client_of(gw_batch *b, uint64_t id) {
+    int least = 0;
+    for (int i = 0; i < b->n_clients; i++) {
+        if (b->clients[i].id == id) {
+            return &b->clients[i];
+        }
+        least = b->clients[i].start < b->clients[least].start ? i : least;
+    }
+    int at = b->n_clients < GW_CLIENTS ? b->n_clients++ : least;
+    b->clients[at] = (gw_client){.id = id, .start = b->virtual_time};
+    return &b->clients[at];
+}
+
+static double start_of(gw_batch *b, const gw_seq *s) {
+    double start = client_of(b, s->r->client)->start;
+    return start > b->virtual_time ? start : b->virtual_time;
+}
+
+/* Tokens, those of the answer as far as one can know. */
+static double cost_of(const gw_seq *s) {
+    int32_t most = s->r->max_tokens;
+    return (double)s->r->n_prompt + (double)(most >= 0 && most < ANSWER ? most : ANSWER);
+}
+
+static void charge(gw_batch *b, const gw_seq *s) {
+    double start = start_of(b, s);
+    b->virtual_time = start;
+    client_of(b, s->r->client)->start = start + cost_of(s);
+}
+
+static double level_of(const gw_seq *s, double now) {
+    return (double)s->r->priority + (double)(int64_t)((now - s->r->submitted) / aging_seconds);
+}
+
+/* 1 when a goes before c, which is in front of it in the queue. */
+static int goes_before(gw_batch *b, const gw_seq *a, const gw_seq *c, double now) {
+    if ((a->admitted != 0) != (c->admitted != 0)) {
+        return a->admitted != 0; /* what was preempted */
+    }
+    if (a->admitted != 0) {
+        return a->admitted < c->admitted;
+    }
+    double of_a = level_of(a, now), of_c = level_of(c, now);
+    return of_a != of_c ? of_a > of_c : start_of(b, a) < start_of(b, c);
+}
+
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+void gw_seq_leave(gw_batch *b, gw_seq *s) {
+    int32_t at = 0;
+    while (s->n_pages > 0) {
+        gw_pages_drop(b->pages, s->pages[--s->n_pages]);
+    }
+    while (b->running[at] != s) {
+        at++;
+    }
+    memmove(b->running + at, b->running + at + 1,
+            (size_t)(b->n_running - at - 1) * sizeof(gw_seq *));
+    b->n_running--;
+    b->slot[s->slot] = NULL;
+    s->slot = -1;
+    s->n_named = 0;
+    s->state = GW_SEQ_WAITING;
+}
+
+void gw_seq_preempt(gw_batch *b, gw_seq *s) {
+    gw_seq_leave(b, s);
+    s->pos = 0;
+    s->preempted++;
+    s->since = 0;
+    b->stats.preemptions++;
+    gw_seq_enqueue(b, s, 1);
+}
+
+/* Those that nobody reads first, then the newest; none that was preempted often and has not made
+ * some tokens since, unless there is no other. Never the oldest. NULL: nobody. */
+static gw_seq *victim(gw_batch *b) {
+    gw_seq *found = NULL;
+    int best = -1;
+    for (int32_t i = 0; i < b->n_running; i++) {
+        gw_seq *s = b->running[i];
+        int held = atomic_load(&s->r->held) != 0;
+        int rests = s->preempted >= REST_AFTER && s->since < REST_TOKENS;
+        int rank = held ? 2 : !rests;
+        if (i > 0 || held) {
+            found = rank >= best ? s : found;
+            best = rank >= best ? rank : best;
+        }
+    }
+    return found;
+}
+
+gw_status gw_seq_reserve(gw_batch *b, gw_seq *s, int32_t end, int32_t *got) {
+    int32_t need = page_count(end), from = s->n_pages;
+    while (s->n_pages < need) {
+        int32_t page = gw_pages_take(b->pages);
+        if (page >= 0) {
+            s->pages[s->n_pages++] = page;
+            continue;
+        }
+        gw_seq *other = victim(b);
+        if (other == NULL || other == s) {
+            if (other == s && from == s->n_pages) {
+                gw_seq_preempt(b, s);
+                *got = 0;
+                return GW_OK;
+            }
+            break; /* what there is will do for now */
+        }
+        gw_seq_preempt(b, other);
+    }
+    *got = s->n_pages * GW_PAGE < end ? s->n_pages * GW_PAGE : end;
+    return s->n_pages > from
+               ? gw_rows_map(b->session, s->slot, from, s->pages + from, s->n_pages - from)
+               : GW_OK;
+}
+
+/* Does nobody else look for its pages? */
+static int is_private(const gw_batch *b, const gw_request *r) {
+    return b->o.no_sharing || (r->no_cache && r->n == 1);
+}
+
+/* Whole pages that may be taken from others: one token is always read, and with prompt_logprobs
+ * every row, until all are handed out. */
+static int32_t sharable(const gw_batch *b, const gw_seq *s) {
+    const gw_request *r = s->r;
+    int wants_rows = r->want_prompt && s->choice == 0 && s->top_rows < r->n_prompt - 1;
+    return is_private(b, r) || wants_rows ? 0 : (r->n_prompt - 1) / GW_PAGE;
+}
+
+void gw_seq_publish(gw_batch *b, gw_seq *s) {
+    int32_t whole = s->pos / GW_PAGE, most = s->r->n_prompt / GW_PAGE;
+    whole = is_private(b, s->r) ? 0 : whole < most ? whole : most;
+    for (; s->n_named < whole; s->n_named++) {
+        s->name = gw_pages_publish(b->pages, s->pages[s->n_named], s->name,
+                                   s->tokens + s->n_named * GW_PAGE);
+    }
+}
+
+/* Pages that somebody has made. */
+static void attach(gw_batch *b, gw_seq *s) {
+    int32_t most = sharable(b, s);
+    s->name = s->r->root;
+    s->n_named = 0;
+    while (s->n_named < most) {
+        int32_t page = gw_pages_find(b->pages, s->name, s->tokens + s->n_named * GW_PAGE);
+        if (page < 0) {
+            break;
+        }
+        s->name = gw_pages_name(b->pages, page);
+        s->pages[s->n_named++] = page;
+    }
+    s->n_pages = s->n_named;
+    s->pos = s->n_named * GW_PAGE;
+}
+
+static void detach(gw_batch *b, gw_seq *s) {
+    while (s->n_pages > 0) {
+        gw_pages_drop(b->pages, s->pages[--s->n_pages]);
+    }
+    s->pos = s->n_named = 0;
+}
+
+/* Is a running sequence on its way to pages that this one could share? */
+static int comes_soon(const gw_batch *b, const gw_seq *s) {
+    int32_t most = sharable(b, s);
+    for (int32_t i = 0; i < b->n_running; i++) {
+        const gw_seq *o = b->running[i];
+        int32_t shared = 0, its = o->r->n_prompt / GW_PAGE;
+        if (o->r->root != s->r->root || o->pos >= o->r->n_prompt || atomic_load(&o->r->held)) {
+            continue;
+        }
+        while (shared < most && shared < its &&
+               memcmp(o->tokens + shared * GW_PAGE, s->tokens + shared * GW_PAGE,
+                      GW_PAGE * sizeof *s->tokens) == 0) {
+            shared++;
+        }
+        if (shared > s->n_named) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* ---- admission ------------------------------------------------------------------------------- */
+
+/* It has its pages; are there enough for what it will want? */
+static int has_room(const gw_batch *b, const gw_seq *s) {
+    int32_t left = s->r->max_tokens, more = left >= 0 && left < ANSWER ? left : ANSWER;
+    int32_t end = s->n + more < b->n_ctx ? s->n + more : b->n_ctx;
+    int32_t need = page_count(end) - s->n_pages;
+    return b->n_running == 0 || need <= gw_pages_available(b->pages) - b->n_running;
+}
+
+static gw_status start(gw_batch *b, gw_seq *s) {
+    gw_request *r = s->r;
+    int32_t slot = 0;
+    while (b->slot[slot] != NULL) {
+        slot++;
+    }
+    b->slot[slot] = s;
+    s->slot = slot;
+    s->state = GW_SEQ_RUNNING;
+    int32_t at = b->n_running++;
+    int again = s->admitted != 0;
+    if (!again) {
+        s->admitted = ++b->n_admitted;
+        charge(b, s);
+    }
+    for (; at > 0 && b->running[at - 1]->admitted > s->admitted; at--) {
+        b->running[at] = b->running[at - 1];
+    }
+    b->running[at] = s;
+    if (s->n_pages > 0) {
+        GW_TRY(gw_rows_map(b->session, slot, 0, s->pages, s->n_pages));
+    }
+    if (!again) {
+        b->stats.cached_tokens += (uint64_t)s->pos;
+    }
+    if (!r->admitted) {
+        r->admitted = 1;
+        r->n_cached = r->n_read = s->pos;
+        r->queued_seconds = gw_seconds_now() - r->submitted;
+        atomic_fetch_sub(&b->queued, 1);
+        atomic_fetch_sub(&b->queued_tokens, r->n_prompt);
+        gw_request_progress(r);
+    }
+    return GW_OK;
+}
+
+/* The next in turn, and what is in front of it in the queue; NULL: nobody. Passed over are those
+ * that had better wait for the pages of another. */
+static gw_seq *next_in_turn(gw_batch *b, uint64_t round, gw_seq **before) {
+    gw_seq *best = NULL, *last = NULL;
+    double now = gw_seconds_now();
+    for (gw_seq *s = b->first; s != NULL; last = s, s = s->next) {
+        if (s->passed_over == round || atomic_load(&s->r->held)) {
+            continue;
+        }
+        int better = best == NULL || (b->o.disorder != 0 ? gw_batch_random(b, 2) == 0
+                                                         : goes_before(b, s, best, now));
+        *before = better ? last : *before;
+        best = better ? s : best;
+    }
+    return best;
+}
+
+/* Room that a sequence has which nobody reads; 0: there is none. */
+static int preempt_held(gw_batch *b) {
+    gw_seq *s = victim(b);
+    if (s == NULL || !atomic_load(&s->r->held)) {
+        return 0;
+    }
+    gw_seq_preempt(b, s);
+    return 1;
+}
+
+gw_status gw_batch_admit(gw_batch *b) {
+    uint64_t round = ++b->n_rounds;
+    for (;;) {
+        gw_seq *before = NULL, *s = next_in_turn(b, round, &before);
+        if (s == NULL) {
+            return GW_OK;
+        }
+        if (b->n_running == b->parallel) {
+            if (!preempt_held(b)) {
+                return GW_OK;
+            }
+            continue;
+        }
+        attach(b, s);
+        if (comes_soon(b, s)) {
+            detach(b, s);
+            s->passed_over = round;
+            continue;
+        }
+        if (!has_room(b, s)) {
+            detach(b, s);
+            if (!preempt_held(b)) {
+                return GW_OK;
+            }
+            continue;
+        }
+        remove_behind(b, before);
+        GW_TRY(start(b, s));
+    }
+    return GW_OK;
+}
+
+void gw_batch_disturb(gw_batch *b) {
+    if (b->n_running > 1 && gw_batch_random(b, 12) == 0) {
+        gw_seq_preempt(b, b->running[gw_batch_random(b, (uint32_t)b->n_running)]);
+    }
+    if (gw_batch_random(b, 8) == 0) {
+        for (uint32_t n = gw_batch_random(b, 8); n > 0 && gw_pages_evict(b->pages); n--) {
+        }
+    }
+}

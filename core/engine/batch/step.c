@@ -1,0 +1,262 @@
+/* core/engine/batch/step.c - rows of a pass, for whom, and what follows from its logits.
+ *
+ * A pass of decode rows, then one of prompt rows: two orders of sums, so two passes. Which rows
+ * come together is free, since a row's bits depend on nothing but what its sequence holds. */
+#include <string.h>
+
+#include "core/engine/batch/batch_state.h"
+
+static const double step_of_cards = 0.05, step_of_cpu = 0.2;
+
+/* Of a pass of n rows: its place in decode_seconds. */
+static int width_of(int32_t n) {
+    int width = 0;
+    while (width < GW_DECODE_PLANS - 1 && (1 << width) < n) {
+        width++;
+    }
+    return width;
+}
+
+static int may_run(const gw_seq *s) { return !atomic_load(&s->r->held); }
+static int reads(const gw_seq *s) { return s->pos < s->r->n_prompt; }
+
+static void shuffle(gw_batch *b, int32_t n) {
+    for (int32_t i = n - 1; i > 0; i--) {
+        int32_t k = (int32_t)gw_batch_random(b, (uint32_t)i + 1);
+        gw_seq *s = b->order[i];
+        b->order[i] = b->order[k];
+        b->order[k] = s;
+    }
+}
+
+/* Rows of those that are still running: b->rows, b->of_row; returns how many. */
+static int32_t fill_rows(gw_batch *b, int32_t n) {
+    int32_t rows = 0;
+    for (int32_t i = 0; i < n; i++) {
+        gw_seq *s = b->order[i];
+        for (int32_t p = s->pos; s->state == GW_SEQ_RUNNING && p < s->end; p++) {
+            b->rows[rows] = (gw_row){.token = s->tokens[p], .pos = p, .slot = s->slot};
+            b->of_row[rows++] = s;
+        }
+    }
+    return rows;
+}
+
+/* ---- generated tokens ------------------------------------------------------------------------ */
+
+/* b->order: who has a row, the one that waited longest first. */
+static int32_t order_decode(gw_batch *b) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < b->n_running; i++) {
+        gw_seq *s = b->running[i];
+        if (!may_run(s) || reads(s)) {
+            continue;
+        }
+        int32_t at = n++;
+        for (; at > 0 && b->order[at - 1]->served > s->served; at--) {
+            b->order[at] = b->order[at - 1];
+        }
+        b->order[at] = s;
+    }
+    if (b->o.disorder != 0 && n > 0) {
+        shuffle(b, n);
+        n = 1 + (int32_t)gw_batch_random(b, (uint32_t)n);
+    }
+    return n < b->widest ? n : b->widest;
+}
+
+/* One row each; what the plan has besides goes to those that catch up. Sets their ends. */
+static gw_status share_rows(gw_batch *b, int32_t n) {
+    int32_t room = (n > GW_DECODE_MAX ? 1 << width_of(n) : GW_DECODE_MAX), free = room - n;
+    for (int32_t i = 0; i < n; i++) {
+        gw_seq *s = b->order[i];
+        int32_t more = s->n - s->pos - 1, got = 0;
+        more = more < free ? more : free;
+        more = b->o.disorder != 0 ? (int32_t)gw_batch_random(b, (uint32_t)more + 1) : more;
+        if (s->state != GW_SEQ_RUNNING) { /* preempted for one before it */
+            s->end = s->pos;
+            continue;
+        }
+        GW_TRY(gw_seq_reserve(b, s, s->pos + 1 + more, &got));
+        s->end = got > s->pos ? got : s->pos;
+        free -= s->end > s->pos ? s->end - s->pos - 1 : 0;
+    }
+    return GW_OK;
+}
+
+gw_status gw_batch_decode(gw_batch *b) {
+    int32_t n = order_decode(b);
+    GW_TRY(share_rows(b, n));
+    int32_t rows = fill_rows(b, n);
+    if (rows == 0) {
+        return GW_OK;
+    }
+    double start = gw_seconds_now();
+    GW_TRY(gw_rows_decode(b->session, b->rows, rows));
+    double seconds = gw_seconds_now() - start;
+    b->n_passes++;
+    for (int32_t i = 0; i < rows; i++) {
+        gw_seq *s = b->of_row[i];
+        s->served = b->n_passes;
+        s->pos++;
+        if (s->state == GW_SEQ_RUNNING && s->pos == s->n) {
+            gw_seq_pick(b, s, gw_rows_logits(b->session, i));
+        }
+    }
+    b->decode_seconds[width_of(rows)] = seconds;
+    b->stats.steps++;
+    b->stats.rows += (uint64_t)rows;
+    b->stats.last_rows = rows;
+    b->stats.decode_seconds += seconds;
+    b->last_decode = seconds;
+    return GW_OK;
+}
+
+/* ---- prompts --------------------------------------------------------------------------------- */
+
+/* Prompt rows of the next pass: as many as take no longer than others shall wait. */
+static int32_t prompt_budget(gw_batch *b) {
+    int others = 0;
+    for (int32_t i = 0; i < b->n_running; i++) {
+        others |= may_run(b->running[i]) && !reads(b->running[i]);
+    }
+    if (b->o.disorder != 0) {
+        return 1 + (int32_t)gw_batch_random(b, (uint32_t)b->chunk);
+    }
+    if (!others) {
+        return b->chunk;
+    }
+    int at_home = b->session->logits_copy == NULL;
+    double target = b->o.step_seconds > 0.0 ? b->o.step_seconds
+                    : at_home               ? step_of_cpu
+                                            : step_of_cards;
+    double left = target - b->last_decode, row = b->prompt_row_seconds;
+    double fit = row > 0.0 && left > 0.0 ? left / row : 0.0;
+    int32_t rows = fit < (double)b->chunk ? (int32_t)fit / GW_PAGE * GW_PAGE : b->chunk;
+    rows = rows < GW_PAGE ? GW_PAGE : rows;
+    return rows < b->chunk ? rows : b->chunk;
+}
+
+/* b->order: the oldest, then those that have the least left to read. */
+static int32_t order_prompts(gw_batch *b) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < b->n_running; i++) {
+        gw_seq *s = b->running[i];
+        if (!may_run(s) || !reads(s)) {
+            continue;
+        }
+        int32_t at = n++, left = s->r->n_prompt - s->pos;
+        for (; at > 1 && b->order[at - 1]->r->n_prompt - b->order[at - 1]->pos > left; at--) {
+            b->order[at] = b->order[at - 1];
+        }
+        b->order[at] = s;
+    }
+    if (b->o.disorder != 0) {
+        shuffle(b, n);
+    }
+    return n;
+}
+
+/* Up to where it reads with so many rows: whole pages, or all. */
+static int32_t cut(const gw_batch *b, const gw_seq *s, int32_t rows) {
+    int32_t end = s->pos + rows, edge = end - end % GW_PAGE;
+    if (end >= s->r->n_prompt) {
+        return s->r->n_prompt;
+    }
+    return edge > s->pos && b->o.disorder == 0 ? edge : end;
+}
+
+/* The oldest has a quarter of the rows, and what the others leave. */
+static gw_status share_budget(gw_batch *b, int32_t n, int32_t budget) {
+    int32_t got = 0, left = budget;
+    for (int32_t i = 0; i < n; i++) {
+        b->order[i]->end = b->order[i]->pos;
+    }
+    for (int32_t turn = 0; turn <= n && left > 0; turn++) {
+        gw_seq *s = b->order[turn == n ? 0 : turn];
+        int32_t most = turn == 0 && n > 1 && left > 4 ? left / 4 : left, from = s->end;
+        if (s->state != GW_SEQ_RUNNING || from == s->r->n_prompt) {
+            continue;
+        }
+        int32_t end = cut(b, s, most + (from - s->pos));
+        GW_TRY(gw_seq_reserve(b, s, end, &got));
+        s->end = got > from ? got : from;
+        left -= s->end - from;
+    }
+    return GW_OK;
+}
+
+/* All rows of a prompt's part from row `at` on are wanted by somebody who scores. */
+static gw_status hand_out_rows(gw_batch *b, gw_seq *s, int32_t at) {
+    int32_t last = s->end < s->r->n_prompt ? s->end : s->end - 1; /* behind it comes no prompt */
+    int32_t tile = b->chunk < GW_HEAD_TILE ? b->chunk : GW_HEAD_TILE;
+    for (int32_t p = s->pos; p < last && s->state == GW_SEQ_RUNNING;) {
+        int32_t n = last - p < tile ? last - p : tile;
+        GW_TRY(gw_rows_head(b->session, at + (p - s->pos), n));
+        for (int32_t i = 0; i < n && s->state == GW_SEQ_RUNNING; i++) {
+            if (p + i + 1 > s->top_rows) {
+                gw_seq_prompt_row(b, s, p + i + 1, gw_rows_logits(b->session, i));
+            }
+        }
+        p += n;
+    }
+    return GW_OK;
+}
+
+/* Rows [at, at + n) of the pass were read for s. */
+static gw_status finish_rows(gw_batch *b, gw_seq *s, int32_t at, int32_t n) {
+    gw_request *r = s->r;
+    int32_t last = at + n - 1;
+    if (r->want_prompt && s->choice == 0) {
+        GW_TRY(hand_out_rows(b, s, at));
+    }
+    if (s->state != GW_SEQ_RUNNING) {
+        return GW_OK;
+    }
+    s->pos = s->end;
+    gw_seq_publish(b, s);
+    if (s->choice == 0 && s->pos > r->n_read) {
+        r->n_read = s->pos;
+        r->prompt_seconds = gw_seconds_now() - r->submitted;
+        gw_request_progress(r);
+    }
+    if (s->pos < s->n) {
+        return GW_OK;
+    }
+    if (r->max_tokens != 0) {
+        GW_TRY(gw_rows_head(b->session, last, 1));
+    }
+    gw_seq_pick(b, s, r->max_tokens != 0 ? gw_rows_logits(b->session, 0) : NULL);
+    return GW_OK;
+}
+
+gw_status gw_batch_prefill(gw_batch *b) {
+    int32_t n = order_prompts(b);
+    if (n == 0) {
+        return GW_OK;
+    }
+    GW_TRY(share_budget(b, n, prompt_budget(b)));
+    int32_t rows = fill_rows(b, n);
+    if (rows == 0) {
+        return GW_OK;
+    }
+    double start = gw_seconds_now();
+    GW_TRY(gw_rows_prefill(b->session, b->rows, rows));
+    double seconds = gw_seconds_now() - start;
+    for (int32_t at = 0; at < rows;) {
+        gw_seq *s = b->of_row[at];
+        int32_t of_it = 1;
+        while (at + of_it < rows && b->of_row[at + of_it] == s) {
+            of_it++;
+        }
+        GW_TRY(finish_rows(b, s, at, of_it));
+        at += of_it;
+    }
+    double row = seconds / rows, before = b->prompt_row_seconds;
+    b->prompt_row_seconds = before > 0.0 ? 0.75 * before + 0.25 * row : row;
+    b->stats.prompt_passes++;
+    b->stats.prompt_tokens += (uint64_t)rows;
+    b->stats.prompt_seconds += seconds;
+    b->stats.prompt_rate = 1.0 / b->prompt_row_seconds;
+    return GW_OK;
+}

@@ -1,0 +1,68 @@
+/* core/engine/run/session_rows.c - see session_rows.h. */
+#include "core/engine/run/session_rows.h"
+
+#include <float.h>
+
+#include "core/engine/sampling/sampler.h"
+
+gw_status gw_rows_map(gw_session *s, int32_t slot, int32_t first, const int32_t *pages, int32_t n) {
+    return gw_kv_map(&s->kv, slot, first, pages, n);
+}
+
+static void set_rows(gw_session *s, const gw_row *rows, int32_t n) {
+    gw_step *step = &s->step;
+    step->n = step->n_pick = n;
+    step->pick = step->pos_max = 0;
+    for (int32_t i = 0; i < n; i++) {
+        step->token[i] = rows[i].token;
+        step->pos[i] = rows[i].pos;
+        step->slot[i] = rows[i].slot;
+        step->pos_max = rows[i].pos > step->pos_max ? rows[i].pos : step->pos_max;
+    }
+}
+
+static gw_status read_logits(gw_session *s, int32_t n) {
+    size_t bytes = (size_t)n * (size_t)s->model->hp.n_vocab * sizeof(float);
+    return s->logits_copy == NULL ? GW_OK
+                                  : s->model->place.devices[s->head_device].backend->read(
+                                        s->logits, 0, s->logits_copy, bytes);
+}
+
+gw_status gw_rows_decode(gw_session *s, const gw_row *rows, int32_t n) {
+    set_rows(s, rows, n);
+    gw_pass *p = gw_session_decode_pass(s, n);
+    gw_status status = gw_pass_run(s, p, gw_plan_run);
+    if (status != GW_OK) {
+        (void)gw_plan_wait(p->plan); /* nothing is still at work */
+        return status;
+    }
+    return read_logits(s, n);
+}
+
+gw_status gw_rows_prefill(gw_session *s, const gw_row *rows, int32_t n) {
+    gw_status status = GW_OK;
+    set_rows(s, rows, n);
+    for (int i = s->first_prompt_pass; i < s->n_prompt_passes && status == GW_OK; i++) {
+        status = gw_session_check_cancel(s);
+        status = status == GW_OK ? gw_pass_run(s, &s->passes[i], gw_plan_run) : status;
+    }
+    if (status != GW_OK) {
+        (void)gw_plan_wait(s->passes[s->first_prompt_pass].plan);
+    }
+    return status;
+}
+
+gw_status gw_rows_head(gw_session *s, int32_t at, int32_t n) {
+    gw_status status = gw_session_run_head(s, at, n);
+    return status == GW_E_NUMERIC ? GW_OK : status; /* gw_rows_logits says of which */
+}
+
+const float *gw_rows_logits(const gw_session *s, int32_t i) {
+    size_t v = (size_t)s->model->hp.n_vocab;
+    const float *x = s->logits_host + (size_t)i * v;
+    int bad = 0;
+    for (size_t k = 0; k < v; k++) {
+        bad |= !(x[k] <= FLT_MAX); /* NaN and +infinity */
+    }
+    return !bad && gw_logits_top(x, v) >= -FLT_MAX ? x : NULL;
+}

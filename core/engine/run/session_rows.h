@@ -1,0 +1,31 @@
+/* core/engine/run/session_rows.h - a session's plans as the engine of many sequences: each row has
+ * the sequence and the position that it is given, and sees the pages that its sequence's row of the
+ * page table names. What the sequences hold is the caller's matter. For core/engine/batch.
+ *
+ * The session is one of gw_session_make with sharing; no other gw_session function but _free,
+ * _profile, _kernel_times and _n_ctx is meant for it.
+ */
+#ifndef GW_ENGINE_SESSION_ROWS_H
+#define GW_ENGINE_SESSION_ROWS_H
+
+#include "core/engine/run/session_state.h"
+
+/* token goes to position pos of the sequence slot; rows of a sequence side by side and rising. */
+typedef struct gw_row {
+    int32_t token, pos, slot;
+} gw_row;
+
+/* Pages of slot from its entry `first` on. */
+gw_status gw_rows_map(gw_session *s, int32_t slot, int32_t first, const int32_t *pages, int32_t n);
+
+/* Rows in decode order, up to the sharing's widest; gw_rows_logits of all n afterwards. */
+gw_status gw_rows_decode(gw_session *s, const gw_row *rows, int32_t n);
+/* Rows of prompts, up to the chunk, without logits; those of rows [at, at + n) follow with
+ * gw_rows_head, n at most GW_HEAD_TILE, as long as no other pass has run. GW_E_CANCELLED when the
+ * session's cancel flag is raised. */
+gw_status gw_rows_prefill(gw_session *s, const gw_row *rows, int32_t n);
+gw_status gw_rows_head(gw_session *s, int32_t at, int32_t n);
+/* Row i of the last pass or head; NULL when its logits are not finite. */
+const float *gw_rows_logits(const gw_session *s, int32_t i);
+
+#endif

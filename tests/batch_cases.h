@@ -1,0 +1,304 @@
+/* tests/batch_cases.h - many requests on one device against each of them alone: random prompts with
+ * common beginnings, samplers, numbers of choices, cancellations and holds, in a cache too small
+ * for them, cut, preempted and evicted at random, all drawn from a seed. Texts are compared token
+ * by token, logits by the logarithms of the most probable tokens, which take in every one of them.
+ */
+#ifndef GW_TESTS_BATCH_CASES_H
+#define GW_TESTS_BATCH_CASES_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/engine/batch/batch_state.h"
+#include "core/engine/sampling/logprob.h"
+#include "tests/random.h"
+
+#define BC_MODEL "tests/data/tales-2m-q4_0.gguf"
+enum { BC_CTX = 320, BC_STEMS = 3, BC_TOP = 4, BC_CHOICES = 3, BC_MOST = 320 };
+
+static inline void bc_ok(gw_status status) {
+    if (status != GW_OK) {
+        fail_msg("%s", gw_error_text());
+    }
+}
+
+typedef struct bc_token {
+    int32_t id;
+    float logprob[1 + BC_TOP];
+} bc_token;
+
+typedef struct bc_text {
+    bc_token at[BC_MOST];
+    int32_t n;
+    int ended;
+    gw_finish finish;
+} bc_text;
+
+/* A request and what has come of it. */
+typedef struct bc_request {
+    int32_t prompt[BC_CTX], n_prompt;
+    gw_sampler_options sampler;
+    int32_t n, most, cancel_at, hold_at; /* tokens of choice 0; -1: never */
+    int rows, done, held;
+    bc_text text[BC_CHOICES];
+    float row[BC_CTX];
+    int32_t n_rows, cached;
+    gw_request *handle;
+} bc_request;
+
+typedef struct bc_plan {
+    const char *device, *layers;
+    int requests;
+    int32_t parallel, chunk, tokens; /* of the cache */
+    uint64_t seed, disorder;
+} bc_plan;
+
+static inline void bc_event(void *user, const gw_event *e) {
+    bc_request *r = user;
+    bc_text *t = &r->text[e->choice];
+    assert_int_equal(r->done, 0);
+    if (e->kind == GW_EVENT_TOKEN) {
+        assert_int_equal(e->index, t->n);
+        assert_int_equal(t->ended, 0);
+        assert_int_equal(e->n_top, BC_TOP);
+        bc_token *x = &t->at[t->n++];
+        x->id = e->token;
+        x->logprob[0] = e->logprob;
+        for (int i = 0; i < BC_TOP; i++) {
+            x->logprob[1 + i] = e->top[i].logprob;
+        }
+        if (e->choice == 0 && t->n == r->cancel_at) {
+            gw_request_cancel(r->handle);
+        }
+        if (e->choice == 0 && t->n == r->hold_at) {
+            r->held = 1;
+            gw_request_hold(r->handle, 1);
+        }
+    } else if (e->kind == GW_EVENT_ROW) {
+        assert_int_equal(e->index, r->n_rows + 1);
+        assert_int_equal(e->token, r->prompt[e->index]);
+        r->row[r->n_rows++] = e->logprob;
+    } else if (e->kind == GW_EVENT_END) {
+        if (e->finish == GW_FINISH_ERROR) {
+            fail_msg("%s", e->error);
+        }
+        t->ended = 1;
+        t->finish = e->finish;
+    } else if (e->kind == GW_EVENT_DONE) {
+        r->done = 1;
+        r->cached = e->n_cached;
+    } else {
+        assert_true(e->n_read <= e->n_prompt && e->n_cached <= e->n_read);
+    }
+}
+
+static inline bc_request *bc_requests(const bc_plan *p, int32_t n_vocab) {
+    static const float temperatures[] = {0.0f, 0.8f, 1.3f};
+    bc_request *all = calloc((size_t)p->requests, sizeof *all);
+    int32_t stem[BC_STEMS][BC_CTX];
+    assert_non_null(all);
+    random_seed(p->seed);
+    for (int i = 0; i < BC_STEMS * BC_CTX; i++) {
+        stem[i / BC_CTX][i % BC_CTX] = 3 + (int32_t)(random_u32() % (uint32_t)(n_vocab - 3));
+    }
+    for (int i = 0; i < p->requests; i++) {
+        bc_request *r = &all[i];
+        uint32_t which = random_u32() % BC_STEMS;
+        int32_t shared = (int32_t)(random_u32() % 200), own = 1 + (int32_t)(random_u32() % 60);
+        r->n_prompt = shared + own;
+        memcpy(r->prompt, stem[which], sizeof r->prompt);
+        for (int32_t k = shared; k < r->n_prompt; k++) {
+            r->prompt[k] = 3 + (int32_t)(random_u32() % (uint32_t)(n_vocab - 3));
+        }
+        gw_sampler_defaults(&r->sampler);
+        r->sampler.temperature = temperatures[random_u32() % 3];
+        r->sampler.repeat_penalty = random_u32() % 4 == 0 ? 1.1f : 1.0f;
+        r->sampler.top_k = random_u32() % 2 == 0 ? 0 : 40;
+        r->sampler.seed = random_u32();
+        r->n = random_u32() % 5 == 0 ? BC_CHOICES : 1;
+        r->most = random_u32() % 6 == 0 ? -1 : (int32_t)(random_u32() % 40);
+        r->rows = random_u32() % 6 == 0;
+        r->cancel_at = random_u32() % 6 == 0 ? (int32_t)(random_u32() % 20) : -1;
+        r->hold_at = random_u32() % 6 == 0 ? (int32_t)(random_u32() % 10) : -1;
+    }
+    return all;
+}
+
+static inline void bc_submit(gw_batch *b, bc_request *r) {
+    gw_request_options o = {.tokens = r->prompt,
+                            .n_tokens = (size_t)r->n_prompt,
+                            .sampler = &r->sampler,
+                            .max_tokens = r->most,
+                            .n = r->n,
+                            .logprobs = 1 + BC_TOP,
+                            .prompt_logprobs = r->rows,
+                            .client = (uint64_t)r->n_prompt % 4,
+                            .event = bc_event,
+                            .user = r};
+    bc_ok(gw_batch_submit(b, &o, &r->handle));
+}
+
+/* ---- alone ----------------------------------------------------------------------------------- */
+
+static inline void bc_compare(const bc_request *r, int choice, int32_t at, const float *logits,
+                              int32_t v, int32_t token) {
+    const bc_token *got = &r->text[choice].at[at];
+    gw_logprob top[BC_TOP];
+    float own;
+    gw_logprobs(logits, v, token, &own, top, BC_TOP);
+    if (token != got->id || memcmp(&own, &got->logprob[0], sizeof own) != 0) {
+        fail_msg("choice %d, token %d: %d instead of %d, %a instead of %a", choice, (int)at,
+                 (int)got->id, (int)token, (double)got->logprob[0], (double)own);
+    }
+    for (int i = 0; i < BC_TOP; i++) {
+        assert_memory_equal(&top[i].logprob, &got->logprob[1 + i], sizeof own);
+    }
+}
+
+typedef struct bc_rows {
+    const bc_request *r;
+    int32_t v;
+} bc_rows;
+
+static inline int bc_row(void *user, size_t row, const float *logits) {
+    const bc_rows *x = user;
+    float own;
+    if ((int32_t)row + 1 < x->r->n_prompt && x->r->n_rows > (int32_t)row) {
+        gw_logprobs(logits, x->v, x->r->prompt[row + 1], &own, NULL, 0);
+        assert_memory_equal(&own, &x->r->row[row], sizeof own);
+    }
+    return 0;
+}
+
+static inline uint64_t bc_seed(uint64_t seed, int i) { /* splitmix64, as documented by the code */
+    uint64_t x = seed + (uint64_t)i * 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return i == 0 ? seed : x ^ (x >> 31);
+}
+
+/* The same text by a session of its own, as far as the request went. */
+static inline void bc_alone(const gw_model *m, gw_session *s, const bc_request *r, int choice,
+                            int32_t v) {
+    const bc_text *t = &r->text[choice];
+    gw_sampler_options o = r->sampler;
+    gw_sampler *sampler;
+    o.seed = bc_seed(o.seed, choice);
+    bc_ok(gw_sampler_new(m, &o, &sampler));
+    for (int32_t i = 0; i < r->n_prompt; i++) {
+        bc_ok(gw_sampler_accept(sampler, r->prompt[i]));
+    }
+    bc_ok(gw_session_rewind(s, 0));
+    bc_rows rows = {.r = r, .v = v};
+    if (r->rows && choice == 0) {
+        bc_ok(gw_session_prefill_rows(s, r->prompt, (size_t)r->n_prompt, 0, bc_row, &rows));
+    } else {
+        bc_ok(gw_session_prefill(s, r->prompt, (size_t)r->n_prompt));
+    }
+    int32_t made = 0, token = -1, full = 0, end = 0;
+    while (r->most != 0 && !end && !full) {
+        const float *logits = gw_session_logits(s, 0);
+        bc_ok(gw_sampler_pick(sampler, logits, r->n_prompt + made, &token));
+        end = gw_token_is_end(m, token);
+        if (!end) {
+            if (made == t->n) {
+                break;
+            }
+            bc_compare(r, choice, made, logits, v, token);
+            bc_ok(gw_sampler_accept(sampler, token));
+            made++;
+            full = made == r->most || r->n_prompt + made > BC_CTX;
+        }
+        if (!end && !full) {
+            bc_ok(gw_session_decode(s, &token, 1));
+        }
+    }
+    gw_sampler_free(sampler);
+    assert_int_equal(made, t->n);
+    if (t->finish != GW_FINISH_CANCELLED) {
+        assert_int_equal(t->finish, end ? GW_FINISH_STOP : GW_FINISH_LENGTH);
+        assert_true(end || full || r->most == 0);
+    }
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static inline int bc_left(const bc_request *all, int n) {
+    int left = 0;
+    for (int i = 0; i < n; i++) {
+        left += !all[i].done;
+    }
+    return left;
+}
+
+static inline void bc_serve(gw_batch *b, bc_request *all, const bc_plan *p) {
+    int submitted = 0;
+    size_t work = 0;
+    while (bc_left(all, p->requests) > 0) {
+        while (submitted < p->requests && (work == 0 || random_u32() % 3 == 0)) {
+            bc_submit(b, &all[submitted++]);
+            work = 1;
+        }
+        for (int i = 0; i < submitted; i++) {
+            if (all[i].held && !all[i].done && (random_u32() % 8 == 0 || work == 0)) {
+                all[i].held = 0;
+                gw_request_hold(all[i].handle, 0);
+            }
+        }
+        bc_ok(gw_batch_step(b, &work));
+        assert_true(gw_pages_check(b->pages));
+    }
+    for (int i = 0; i < p->requests; i++) {
+        gw_request_free(all[i].handle);
+    }
+}
+
+static inline gw_batch_stats bc_check(const bc_plan *p) {
+    gw_model_options mo = {.path = BC_MODEL,
+                           .device = p->device,
+                           .offload_layers = p->layers,
+                           .threads = 1,
+                           .exact = 1};
+    gw_model *m;
+    gw_session *s;
+    gw_batch *b;
+    gw_model_info info;
+    gw_batch_options bo = {.n_ctx = BC_CTX,
+                           .chunk = p->chunk,
+                           .parallel = p->parallel,
+                           .cache_tokens = p->tokens,
+                           .queue = p->requests,
+                           .disorder = p->disorder};
+    gw_session_options so = {.n_ctx = BC_CTX};
+    bc_ok(gw_model_open(&mo, &m));
+    gw_model_describe(m, &info);
+    bc_ok(gw_batch_new(m, &bo, &b));
+    bc_request *all = bc_requests(p, info.n_vocab);
+    bc_serve(b, all, p);
+    gw_batch_stats stats;
+    gw_batch_get_stats(b, &stats);
+    assert_int_equal(stats.requests, p->requests);
+    assert_int_equal(stats.pages_used, 0);
+    assert_int_equal(stats.waiting + stats.running, 0);
+    gw_batch_free(b);
+    bc_ok(gw_session_new(m, &so, &s));
+    for (int i = 0; i < p->requests; i++) {
+        for (int k = 0; k < all[i].n; k++) {
+            assert_true(all[i].text[k].ended);
+            bc_alone(m, s, &all[i], k, info.n_vocab);
+        }
+    }
+    free(all);
+    gw_session_free(s);
+    gw_model_free(m);
+    return stats;
+}
+
+#endif

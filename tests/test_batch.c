@@ -1,0 +1,317 @@
+/* tests/test_batch.c - many requests at once: each has the text it would have alone; pages, the
+ * queue, endings. */
+#include "tests/batch_cases.h"
+
+/* ---- one text -------------------------------------------------------------------------------- */
+
+static void in_order(void **state) {
+    (void)state;
+    const bc_plan p = {
+        .device = "cpu", .requests = 24, .parallel = 8, .chunk = 128, .seed = 1, .tokens = 64 * 40};
+    gw_batch_stats s = bc_check(&p);
+    assert_true(s.cached_tokens > 0);
+    assert_true(s.rows > s.steps); /* together */
+}
+
+static void too_small_a_cache(void **state) {
+    (void)state;
+    const bc_plan p = {
+        .device = "cpu", .requests = 24, .parallel = 6, .chunk = 64, .seed = 2, .tokens = 64 * 8};
+    gw_batch_stats s = bc_check(&p);
+    assert_true(s.evictions > 0);
+    assert_true(s.preemptions > 0);
+}
+
+static void in_disorder(void **state) {
+    (void)state;
+    const char *given = getenv("GODWIT_BATCH_ROUNDS");
+    for (int i = 0; i < (given != NULL ? atoi(given) : 2); i++) {
+        const bc_plan p = {.device = "cpu",
+                           .requests = 24,
+                           .parallel = 3 + i % 30,
+                           .chunk = 40 + 30 * (i % 5),
+                           .seed = 10 + (uint64_t)i,
+                           .disorder = 1 + (uint64_t)i,
+                           .tokens = 64 * (6 + i % 20)};
+        gw_batch_stats s = bc_check(&p);
+        assert_true(s.preemptions > 0);
+    }
+}
+
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+static void pages_are_found_again(void **state) {
+    (void)state;
+    enum { N = 4 };
+    gw_pages *p;
+    int32_t a[GW_PAGE] = {1}, b[GW_PAGE] = {2};
+    bc_ok(gw_pages_new(N, &p));
+    int32_t first = gw_pages_take(p), second = gw_pages_take(p);
+    gw_page_name one = gw_pages_publish(p, first, GW_PAGES_ROOT, a);
+    gw_page_name two = gw_pages_publish(p, second, one, b);
+    assert_int_not_equal(one, two);
+    assert_int_equal(gw_pages_find(p, GW_PAGES_ROOT, b), -1);
+    assert_int_equal(gw_pages_find(p, GW_PAGES_ROOT | 1, a), -1); /* another salt */
+    assert_int_equal(gw_pages_find(p, GW_PAGES_ROOT, a), first);
+    assert_int_equal(gw_pages_find(p, one, b), second);
+    assert_int_equal(gw_pages_available(p), 2);
+    for (int i = 0; i < 2; i++) {
+        gw_pages_drop(p, second);
+        gw_pages_drop(p, first);
+    }
+    assert_true(gw_pages_check(p));
+    assert_int_equal(gw_pages_available(p), N);
+    assert_int_equal(gw_pages_counts(p).kept, 2);
+    int32_t more[3] = {gw_pages_take(p), gw_pages_take(p), gw_pages_take(p)};
+    assert_int_equal(more[2], second); /* let go before the page in front of it */
+    assert_int_equal(gw_pages_find(p, one, b), -1);
+    assert_int_equal(gw_pages_find(p, GW_PAGES_ROOT, a), first);
+    assert_int_equal(gw_pages_take(p), -1);
+    assert_true(gw_pages_check(p));
+    gw_pages_free(p);
+}
+
+static void the_same_page_twice(void **state) {
+    (void)state;
+    gw_pages *p;
+    int32_t a[GW_PAGE] = {1};
+    bc_ok(gw_pages_new(2, &p));
+    int32_t first = gw_pages_take(p), second = gw_pages_take(p);
+    gw_page_name one = gw_pages_publish(p, first, GW_PAGES_ROOT, a);
+    assert_int_equal(gw_pages_publish(p, second, GW_PAGES_ROOT, a), one);
+    gw_pages_drop(p, first);
+    gw_pages_drop(p, second); /* nobody can find it: free */
+    assert_int_equal(gw_pages_counts(p).kept, 1);
+    gw_pages_forget(p);
+    assert_int_equal(gw_pages_counts(p).kept, 0);
+    assert_true(gw_pages_check(p));
+    gw_pages_free(p);
+}
+
+/* ---- the queue and endings ------------------------------------------------------------------- */
+
+typedef struct told {
+    char text[512];
+    size_t n;
+    int tokens, ended, done, prompts;
+    gw_finish finish;
+    int32_t stop, end, generated, cached;
+} told;
+
+static void listen(void *user, const gw_event *e) {
+    told *t = user;
+    assert_true(t->n + e->bytes < sizeof t->text);
+    memcpy(t->text + t->n, e->text, e->bytes);
+    t->n += e->bytes;
+    t->tokens += e->kind == GW_EVENT_TOKEN;
+    t->prompts += e->kind == GW_EVENT_PROMPT;
+    if (e->kind == GW_EVENT_END) {
+        t->ended++;
+        t->finish = e->finish;
+        t->stop = e->stop;
+        t->end = e->token;
+    }
+    if (e->kind == GW_EVENT_DONE) {
+        t->done++;
+        t->generated = e->n_generated;
+        t->cached = e->n_cached;
+    }
+}
+
+typedef struct rig {
+    gw_model *m;
+    gw_batch *b;
+    int32_t *ids;
+    size_t n_ids;
+    gw_sampler_options greedy;
+} rig;
+
+static void open_rig(rig *r, const gw_batch_options *o) {
+    const gw_model_options mo = {.path = BC_MODEL, .device = "cpu", .threads = 1};
+    bc_ok(gw_model_open(&mo, &r->m));
+    bc_ok(gw_batch_new(r->m, o, &r->b));
+    const char *text = "Once upon a time";
+    bc_ok(gw_tokenize(r->m, text, strlen(text), GW_TEXT_BOS | GW_TEXT_OPEN, &r->ids, &r->n_ids));
+    gw_sampler_defaults(&r->greedy);
+    r->greedy.temperature = 0.0f;
+}
+
+static void close_rig(rig *r) {
+    gw_batch_free(r->b);
+    gw_free(r->ids);
+    gw_model_free(r->m);
+}
+
+static gw_request_options ask(rig *r, told *t) {
+    return (gw_request_options){.tokens = r->ids,
+                                .n_tokens = r->n_ids,
+                                .sampler = &r->greedy,
+                                .max_tokens = 12,
+                                .event = listen,
+                                .user = t};
+}
+
+static void serve(rig *r, const gw_request_options *o, told *t) {
+    gw_request *handle;
+    size_t work = 1;
+    memset(t, 0, sizeof *t);
+    bc_ok(gw_batch_submit(r->b, o, &handle));
+    gw_request_free(handle); /* it goes on */
+    while (!t->done) {
+        bc_ok(gw_batch_step(r->b, &work));
+    }
+    bc_ok(gw_batch_step(r->b, &work));
+    assert_int_equal(work, 0);
+}
+
+static void endings(void **state) {
+    (void)state;
+    rig r;
+    told t, u;
+    const gw_batch_options bo = {.n_ctx = 64, .parallel = 2};
+    open_rig(&r, &bo);
+    gw_request_options o = ask(&r, &t);
+    serve(&r, &o, &t);
+    assert_int_equal(t.finish, GW_FINISH_LENGTH);
+    assert_int_equal(t.tokens, 12);
+    assert_int_equal(t.generated, 12);
+    assert_int_equal(t.ended, 1);
+    /* A stop string out of that text: what is before it, and no more. */
+    t.text[t.n] = '\0';
+    char word[8] = {0};
+    memcpy(word, t.text + t.n / 2, 4);
+    const char *stops[] = {"never in it at all", word};
+    size_t before = (size_t)(strstr(t.text, word) - t.text);
+    o = ask(&r, &u);
+    o.stops = stops;
+    o.n_stops = 2;
+    serve(&r, &o, &u);
+    assert_int_equal(u.finish, GW_FINISH_STOP);
+    assert_int_equal(u.stop, 1);
+    assert_int_equal(u.n, before);
+    assert_memory_equal(u.text, t.text, before);
+    /* The same string banned. */
+    o = ask(&r, &u);
+    o.bans = stops;
+    o.n_bans = 2;
+    serve(&r, &o, &u);
+    u.text[u.n] = '\0';
+    assert_null(strstr(u.text, word));
+    assert_int_equal(u.tokens, 12);
+    assert_memory_equal(u.text, t.text, before > 8 ? before - 8 : 0);
+    /* A grammar that is whole. */
+    gw_grammar *g;
+    const char *rules = "root ::= \" a cat\"";
+    bc_ok(gw_grammar_new(r.m, GW_GRAMMAR_GBNF, rules, strlen(rules), NULL, &g));
+    o = ask(&r, &u);
+    o.grammar = g;
+    serve(&r, &o, &u);
+    assert_int_equal(u.finish, GW_FINISH_STOP);
+    assert_int_equal(u.n, 6);
+    assert_memory_equal(u.text, " a cat", 6);
+    gw_grammar_free(g);
+    /* To the end of the context: its tokens and one more. */
+    o = ask(&r, &u);
+    o.max_tokens = -1;
+    o.ignore_eos = 1;
+    serve(&r, &o, &u);
+    assert_int_equal(u.finish, GW_FINISH_LENGTH);
+    assert_int_equal(u.tokens + (int)r.n_ids, 64 + 1);
+    /* Nothing. */
+    o = ask(&r, &u);
+    o.max_tokens = 0;
+    serve(&r, &o, &u);
+    assert_int_equal(u.tokens, 0);
+    assert_int_equal(u.finish, GW_FINISH_LENGTH);
+    close_rig(&r);
+}
+
+static void refusals(void **state) {
+    (void)state;
+    rig r;
+    told t = {0};
+    const gw_batch_options bo = {.n_ctx = 64, .parallel = 1, .queue = 2};
+    open_rig(&r, &bo);
+    int32_t many[65] = {0};
+    gw_request *a, *b, *c;
+    gw_request_options o = ask(&r, &t);
+    o.tokens = many;
+    o.n_tokens = 64;
+    assert_int_equal(gw_batch_submit(r.b, &o, &a), GW_E_CONTEXT);
+    assert_non_null(strstr(gw_error_text(), "64 tokens, of which 63 fit a context of 64"));
+    many[0] = 1 << 20;
+    o.n_tokens = 1;
+    assert_int_equal(gw_batch_submit(r.b, &o, &a), GW_E_ARGUMENT);
+    o.n_tokens = 0;
+    assert_int_equal(gw_batch_submit(r.b, &o, &a), GW_E_ARGUMENT);
+    o = ask(&r, &t);
+    o.logprobs = 22;
+    assert_int_equal(gw_batch_submit(r.b, &o, &a), GW_E_ARGUMENT);
+    o = ask(&r, &t);
+    bc_ok(gw_batch_submit(r.b, &o, &a));
+    bc_ok(gw_batch_submit(r.b, &o, &b));
+    assert_int_equal(gw_batch_submit(r.b, &o, &c), GW_E_BUSY);
+    gw_request_cancel(b); /* while it waits */
+    size_t work;
+    bc_ok(gw_batch_step(r.b, &work));
+    assert_int_equal(t.done, 1);
+    assert_int_equal(t.finish, GW_FINISH_CANCELLED);
+    gw_batch_drain(r.b);
+    assert_int_equal(gw_batch_submit(r.b, &o, &c), GW_E_CANCELLED);
+    gw_batch_stats s;
+    gw_batch_get_stats(r.b, &s);
+    assert_int_equal(s.refused, 1);
+    gw_request_free(b);
+    gw_batch_free(r.b); /* with a request under way */
+    r.b = NULL;
+    assert_int_equal(t.done, 2);
+    gw_request_free(a);
+    close_rig(&r);
+}
+
+static void pages_by_salt(void **state) {
+    (void)state;
+    rig r;
+    told t;
+    const gw_batch_options bo = {.n_ctx = 256, .parallel = 2};
+    open_rig(&r, &bo);
+    int32_t ids[200];
+    for (int i = 0; i < 200; i++) {
+        ids[i] = 3 + i;
+    }
+    gw_request_options o = ask(&r, &t);
+    o.tokens = ids;
+    o.n_tokens = 192;
+    serve(&r, &o, &t);
+    assert_int_equal(t.cached, 0);
+    serve(&r, &o, &t);
+    assert_int_equal(t.cached, 128); /* one token is always read */
+    o.n_tokens = 200;
+    serve(&r, &o, &t);
+    assert_int_equal(t.cached, 192);
+    o.salt = 7;
+    serve(&r, &o, &t);
+    assert_int_equal(t.cached, 0);
+    o.no_cache = 1;
+    serve(&r, &o, &t);
+    assert_int_equal(t.cached, 0);
+    o.no_cache = 0;
+    serve(&r, &o, &t);
+    assert_int_equal(t.cached, 192);
+    close_rig(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_are_found_again),
+        cmocka_unit_test(the_same_page_twice),
+        cmocka_unit_test(endings),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(pages_by_salt),
+        cmocka_unit_test(in_order),
+        cmocka_unit_test(too_small_a_cache),
+        cmocka_unit_test(in_disorder),
+    };
+    cmocka_set_test_filter(getenv("GODWIT_TEST"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
