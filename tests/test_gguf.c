@@ -176,8 +176,9 @@ static void t_huge(void) { tensor("t", 2, 1ull << 20, 1ull << 20, 0, 0); }
 static void t_ragged(void) { tensor("t", 2, 33, 1, 8, 0); }
 static void t_type_4(void) { tensor("t", 1, 16, 0, 4, 0); }
 static void t_type_999(void) { tensor("t", 1, 16, 0, 999, 0); }
+static void t_type_ik(void) { tensor("t", 1, 256, 0, 137, 0); }
 static void t_type_negative(void) { tensor("t", 1, 16, 0, 0xffffffffu, 0); }
-static void t_type_foreign(void) { tensor("t", 1, 256, 0, 16, 0); }
+static void t_type_foreign(void) { tensor("t", 1, 256, 0, 32, 0); }
 static void t_name_empty(void) { tensor("", 1, 16, 0, 0, 0); }
 static void t_name_long(void) {
     static char name[1030];
@@ -255,7 +256,8 @@ static const struct {
     ROW(t_wrap, GW_E_OVERFLOW, ""),        ROW(t_bytes_wrap, GW_E_OVERFLOW, ""),
     ROW(t_huge, GW_E_BOUNDS, ""),          ROW(t_ragged, GW_E_TYPE, "blocks"),
     ROW(t_type_4, GW_E_TYPE, "4"),         ROW(t_type_999, GW_E_TYPE, "999"),
-    ROW(t_type_negative, GW_E_TYPE, "-1"), ROW(t_type_foreign, GW_E_UNSUPPORTED, "IQ2_XXS"),
+    ROW(t_type_ik, GW_E_UNSUPPORTED, "ik_llama"),
+    ROW(t_type_negative, GW_E_TYPE, "-1"), ROW(t_type_foreign, GW_E_UNSUPPORTED, "Q4_0_4_8"),
     ROW(t_name_empty, GW_E_ENCODING, ""),  ROW(t_name_long, GW_E_LIMIT, ""),
     ROW(t_name_2p63, GW_E_LIMIT, ""),      ROW(t_misaligned, GW_E_ALIGNMENT, ""),
     ROW(t_past_end, GW_E_BOUNDS, ""),      ROW(t_far, GW_E_BOUNDS, ""),
@@ -607,14 +609,8 @@ static void test_vocabularies(void **state) {
 /* Pieces as SentencePiece writes them, merges, bytes as a fallback, cut at the ends of lines. */
 static void test_gemma4(void **state) {
     (void)state;
-    static const char *const PIECES[] = {"<unk>",
-                                         "<s>",
-                                         "</s>",
-                                         "a",
-                                         "\xE2\x96\x81",
-                                         "\xE2\x96\x81\x61",
-                                         "\n",
-                                         "\n\n"};
+    static const char *const PIECES[] = {
+        "<unk>", "<s>", "</s>", "a", "\xE2\x96\x81", "\xE2\x96\x81\x61", "\n", "\n\n"};
     static const char *const MERGES[] = {"\xE2\x96\x81 a", "\n \n"};
     enum { N_PIECES = sizeof PIECES / sizeof PIECES[0] };
     static const int32_t WANT[] = {1, 3, 5, 7, N_PIECES + 'b'};

@@ -6,7 +6,8 @@ import struct
 import numpy
 import pytest
 
-from program import logits_hash, run
+from program import DATA, logits_hash, run
+from test_rope_goldens import read_safetensors, write_gguf
 
 D, F, V, LAYERS = 64, 96, 64, 1
 LARGE = 256  # matrices that are not small any more: they stay packed
@@ -309,6 +310,39 @@ def test_packed_in_memory(tmp_path, name):
     assert logits_hash(packed, IDS, *exact) == want
     coded = name != "gptq-8"  # whose codes less their zeros take more than 8 bits
     assert (logits_hash(packed, IDS, "--kv-type", "f32") != want) == coded
+
+
+# ---- small formats of GGUF ----------------------------------------------------------------------
+
+def gguf_llama(path, weights, kind, factor):
+    """Matrices [256, 256] whose bytes or numbers these are, of one layer; factor: their NVFP4 scale."""
+    rng = numpy.random.default_rng(3)
+    plain = {"token_embd.weight": rng.standard_normal((V, 256)), "output.weight": rng.standard_normal((V, 256)) / 8,
+             "output_norm.weight": numpy.ones(256), "blk.0.attn_norm.weight": numpy.ones(256),
+             "blk.0.ffn_norm.weight": numpy.ones(256)}
+    keys = {"general.architecture": "llama", "llama.block_count": 1, "llama.context_length": 64,
+            "llama.embedding_length": 256, "llama.feed_forward_length": 256, "llama.attention.head_count": 4,
+            "llama.attention.layer_norm_rms_epsilon": 1e-5, "llama.vocab_size": V}
+    names = [f"blk.0.{n}.weight" for n in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")]
+    write_gguf(path, keys, {**plain, **{n: weights for n in names}, **(
+        {n.replace("weight", "scale"): numpy.array([factor], "f4") for n in names} if factor else {})},
+        {n: kind for n in names if kind})
+    return path
+
+
+@pytest.mark.parametrize("name, kind", [("iq2_xs", 17), ("iq3_s", 21), ("iq1_m", 29), ("tq1_0", 34), ("q1_0", 41),
+                                        ("nvfp4", 40)])
+def test_small_formats(tmp_path, name, kind):
+    """A file in a format of few bits against one with its numbers as floats."""
+    data = read_safetensors(DATA / "small-formats.safetensors")
+    blocks = data[f"{name}.bytes"].reshape(4, -1)[:1]
+    row = data[f"{name}.weights"].reshape(4, -1)[:1]
+    n = 256 * 256 // row.size
+    factor = 0.25 if name == "nvfp4" else None
+    small = gguf_llama(tmp_path / "small.gguf", numpy.repeat(blocks, n, 0).reshape(256, -1), kind, factor)
+    floats = gguf_llama(tmp_path / "floats.gguf", numpy.repeat(row, n, 0).reshape(256, 256) * (factor or 1), 0, None)
+    exact = ("--weights", "float", "--kv-type", "f32")
+    assert logits_hash(small, IDS, *exact) == logits_hash(floats, IDS, *exact)
 
 
 def refused(folder, *words):

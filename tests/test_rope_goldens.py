@@ -29,7 +29,7 @@ def read_safetensors(path):
     length = struct.unpack_from("<Q", data)[0]
     header = json.loads(data[8:8 + length])
     header.pop("__metadata__", None)
-    kinds = {"F32": "<f4", "I64": "<i8"}
+    kinds = {"F32": "<f4", "I64": "<i8", "U8": "u1"}
     return {name: numpy.frombuffer(data[8 + length:][slice(*t["data_offsets"])],
                                    kinds[t["dtype"]]).reshape(t["shape"])
             for name, t in header.items()}
@@ -46,15 +46,18 @@ def pair(key, value):
                                    6 if isinstance(value, float) else 4, value)
 
 
-def write_gguf(path, keys, tensors):
+def write_gguf(path, keys, tensors, kinds={}):
+    """kinds: the type of a tensor whose bytes [rows, bytes of a row of 256 weights] these are; else F32."""
     head = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(keys))
     head += b"".join(pair(k, v) for k, v in keys.items())
     body = b""
     for name, t in tensors.items():
         head += text(name) + struct.pack("<I", t.ndim)
-        head += b"".join(struct.pack("<Q", n) for n in reversed(t.shape))
-        head += struct.pack("<IQ", 0, len(body))  # F32
-        body += t.astype("<f4").tobytes()
+        kind = kinds.get(name, 0)
+        shape = (t.shape[0], 256) if kind else t.shape
+        head += b"".join(struct.pack("<Q", n) for n in reversed(shape))
+        head += struct.pack("<IQ", kind, len(body))
+        body += (t if kind else t.astype("<f4")).tobytes()
         body += b"\0" * (-len(body) % 32)
     path.write_bytes(head + b"\0" * (-len(head) % 32) + body)
 

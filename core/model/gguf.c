@@ -253,11 +253,19 @@ static gw_status read_alignment(parser *p) {
 /* ---- tensors ----------------------------------------------------------------------------- */
 
 static gw_status format_of(const parser *p, const char *name, uint32_t type, gw_fmt *out) {
-    const char *foreign = gw_format_foreign((int64_t)(int32_t)type);
-    if (foreign != NULL) {
+    const char *repacked = gw_format_repacked((int64_t)(int32_t)type);
+    if (repacked != NULL) {
         return gw_fail(GW_E_UNSUPPORTED, p->g->where,
-                       "tensor %s is %s, which is not supported; use a file in Q4_K or Q8_0", name,
-                       foreign);
+                       "tensor %s is %s: Q4_0 with its rows interleaved for one kind of processor, "
+                       "which GGUF has withdrawn; use the model's Q4_0 file, whose rows are "
+                       "arranged while it loads",
+                       name, repacked);
+    }
+    if (type >= 97 && type < 400) {
+        return gw_fail(GW_E_UNSUPPORTED, p->g->where,
+                       "tensor %s has type %u, one of those that only ik_llama.cpp knows; use a "
+                       "file in a type of GGUF itself",
+                       name, type);
     }
     if (gw_format_from_gguf((int64_t)(int32_t)type, out) != GW_OK) {
         return gw_fail(GW_E_TYPE, p->g->where, "tensor %s has type %d, which is no weight format",

@@ -174,6 +174,16 @@ static void encode_row(const gw_entry *e, float *values, size_t cols, void *out)
     }
 }
 
+/* The factor of a row: one for all, or that of its expert. */
+static float factor_of(const gw_entry *e, int64_t row) {
+    size_t n = e->factor->bytes / sizeof(float);
+    int64_t each = e->experts > 0 ? e->t.dim[0] / e->experts : e->t.dim[0];
+    size_t x = n > 1 && each > 0 ? (size_t)(row / each) : 0;
+    float v;
+    memcpy(&v, (const char *)e->factor->data + (x < n ? x : 0) * sizeof v, sizeof v);
+    return v;
+}
+
 /* Decode to float, then encode; row by row, so that the bytes depend on nothing else. */
 static gw_status rows_converted(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
     const gw_entry *e = src->state;
@@ -198,6 +208,10 @@ static gw_status rows_converted(const gw_weight_source *src, int64_t first, int6
         if (status == GW_OK && !same) {
             if (!transposed) {
                 gw_format_of(e->from)->decode(row, raw, cols);
+            }
+            float factor = e->factor != NULL ? factor_of(e, first + r) : 1.0f;
+            for (size_t i = 0; e->factor != NULL && i < cols; i++) {
+                row[i] *= factor;
             }
             encode_row(e, row, cols, out);
         }

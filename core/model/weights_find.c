@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/model/weights_parts.h"
+#include "core/tensor/small.h"
 
 static int is_folder(const gw_weights *w) {
     return gw_checkpoint_container(w->checkpoint) == GW_CONTAINER_HF;
@@ -258,6 +260,33 @@ static gw_status missing(const gw_weights *w, const gw_spec_weight *s, int layer
                    w->bp.family);
 }
 
+/* X.scale of X.weight, which GGUF files with NVFP4 have: the scale of the whole matrix. */
+static const gw_stored *factor_of(const gw_weights *w, const char *name) {
+    char other[200];
+    if (!gw_text_ends(name, ".weight")) {
+        return NULL;
+    }
+    snprintf(other, sizeof other, "%.*s.scale", (int)(strlen(name) - 7), name);
+    const gw_stored *t = gw_checkpoint_find(w->checkpoint, other);
+    return t != NULL && t->fmt == GW_FMT_F32 && t->n_dim <= 1 && t->bytes >= sizeof(float) ? t
+                                                                                           : NULL;
+}
+
+/* That, or the scale of what goes into such a product, which is not rounded so here. */
+static int is_factor(const gw_weights *w, const char *name) {
+    static const char *const tails[] = {".input_scale", ".scale"};
+    char other[200];
+    for (int i = 0; i < 2; i++) {
+        if (gw_text_ends(name, tails[i])) {
+            snprintf(other, sizeof other, "%.*s.weight", (int)(strlen(name) - strlen(tails[i])),
+                     name);
+            const gw_stored *t = gw_checkpoint_find(w->checkpoint, other);
+            return t != NULL && t->fmt == GW_FMT_NVFP4;
+        }
+    }
+    return 0;
+}
+
 /* Fill the entry of a weight in a layer from the checkpoint. */
 static gw_status match(gw_weights *w, int role, int layer) {
     const gw_spec_weight *s = &w->bp.weight[role];
@@ -280,8 +309,9 @@ static gw_status match(gw_weights *w, int role, int layer) {
     e->used = e->experts > 0 ? w->hp.layer[layer].n_used : 0;
     e->t.name = found ? e->stored[0]->name : s->role;
     e->from = found ? e->stored[0]->fmt : GW_FMT_F32;
+    e->factor = found && e->from == GW_FMT_NVFP4 ? factor_of(w, e->stored[0]->name) : NULL;
     int changed = found && e->source->transform[0] != GW_TRANSFORM_NONE;
-    e->t.fmt = want.vector || changed ? GW_FMT_F32 : e->from;
+    e->t.fmt = want.vector || changed || gw_format_is_small(e->from) ? GW_FMT_F32 : e->from;
     e->t.n_dim = want.vector ? 1 : 2;
     e->t.dim[0] = want.vector ? want.experts * want.cols : want.experts * want.rows;
     e->t.dim[1] = want.vector ? 0 : want.cols;
@@ -389,7 +419,7 @@ static gw_status check_leftovers(const gw_weights *w) {
                 known = got >= 0 ? got : known;
             }
         }
-        if (known == 0 && !t->part && !is_skipped(w, name)) {
+        if (known == 0 && !t->part && !is_factor(w, name) && !is_skipped(w, name)) {
             return gw_fail(GW_E_UNSUPPORTED, w->where,
                            "tensor %s has no place in the model family %s", name, w->bp.family);
         }

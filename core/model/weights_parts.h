@@ -14,6 +14,7 @@ typedef struct gw_entry {
     int64_t first, count, of;     /* of every `of` stored rows, `count` from `first`; of 0: all */
     float times;                  /* of GW_TRANSFORM_TIMES */
     gw_fmt from;                  /* format of what is stored */
+    const gw_stored *factor; /* NVFP4 in GGUF: times its number, or each expert's; NULL: nothing */
     int64_t stored_rows, stored_cols; /* of one stored tensor, as a matrix */
     gw_tensor t;   /* buf NULL until loaded; matrices of experts are [experts * rows, cols] */
     int keep_rows; /* the embedding table */
@@ -45,8 +46,7 @@ gw_status gw_weights_match(gw_weights *w);
 static inline int gw_entry_there(const gw_entry *e) { return e->n_stored > 0 || e->made; }
 static inline int gw_entry_plain(const gw_entry *e) {
     return e->n_stored == 1 && e->of == 0 &&
-           (e->source == NULL ||
-            (!e->transposed && e->source->transform[0] == GW_TRANSFORM_NONE));
+           (e->source == NULL || (!e->transposed && e->source->transform[0] == GW_TRANSFORM_NONE));
 }
 
 /* weights_cut.c: rows of an entry as they become, whatever is stored. */

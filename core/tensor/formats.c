@@ -3,6 +3,7 @@
 #include "core/tensor/formats.h"
 
 #include "core/tensor/blocks.h"
+#include "core/tensor/small.h"
 
 /* ---- rows of blocks: decode and term of each format from its block functions ---------------- */
 
@@ -251,6 +252,26 @@ static void decode_i32(float *dst, const void *row, size_t cols) {
     }
 }
 
+/* ---- small ones: small.c has their layouts -------------------------------------------------- */
+
+#define SMALL(FMT, name)                                                                           \
+    static void decode_##name(float *dst, const void *row, size_t cols) {                          \
+        gw_small_decode(GW_FMT_##FMT, dst, row, cols);                                             \
+    }
+
+SMALL(IQ2_XXS, iq2_xxs)
+SMALL(IQ2_XS, iq2_xs)
+SMALL(IQ2_S, iq2_s)
+SMALL(IQ3_XXS, iq3_xxs)
+SMALL(IQ3_S, iq3_s)
+SMALL(IQ1_S, iq1_s)
+SMALL(IQ1_M, iq1_m)
+SMALL(TQ1_0, tq1_0)
+SMALL(TQ2_0, tq2_0)
+SMALL(Q1_0, q1_0)
+SMALL(Q2_0, q2_0)
+SMALL(NVFP4, nvfp4)
+
 /* ---- the table ------------------------------------------------------------------------------ */
 
 /* clang-format off */
@@ -277,6 +298,18 @@ static const gw_format formats[] = {
     [GW_FMT_INT4_G64]  = {"int4-g64",    -1,  64, sizeof(gw_block_int4_g64),      0, 0, decode_int4_g64,  encode_int4_g64,            1, term_int4_g64 },
     [GW_FMT_INT4_G128] = {"int4-g128",   -1, 128, sizeof(gw_block_int4_g128),     0, 0, decode_int4_g128, encode_int4_g128, GW_ACT_SPAN, term_int4_g128},
     [GW_FMT_INT4_G256] = {"int4-g256",   -1, 256, sizeof(gw_block_int4_g256),     0, 0, decode_int4_g256, encode_int4_g256, GW_ACT_SPAN, term_int4_g256},
+    [GW_FMT_IQ2_XXS]   = {"iq2_xxs",    16, 256, 66,                            0, 0, decode_iq2_xxs,   NULL,                       0, NULL          },
+    [GW_FMT_IQ2_XS]    = {"iq2_xs",     17, 256, 74,                            0, 0, decode_iq2_xs,    NULL,                       0, NULL          },
+    [GW_FMT_IQ2_S]     = {"iq2_s",      22, 256, 82,                            0, 0, decode_iq2_s,     NULL,                       0, NULL          },
+    [GW_FMT_IQ3_XXS]   = {"iq3_xxs",    18, 256, 98,                            0, 0, decode_iq3_xxs,   NULL,                       0, NULL          },
+    [GW_FMT_IQ3_S]     = {"iq3_s",      21, 256, 110,                           0, 0, decode_iq3_s,     NULL,                       0, NULL          },
+    [GW_FMT_IQ1_S]     = {"iq1_s",      19, 256, 50,                            0, 0, decode_iq1_s,     NULL,                       0, NULL          },
+    [GW_FMT_IQ1_M]     = {"iq1_m",      29, 256, 56,                            0, 0, decode_iq1_m,     NULL,                       0, NULL          },
+    [GW_FMT_TQ1_0]     = {"tq1_0",      34, 256, 54,                            0, 0, decode_tq1_0,     NULL,                       0, NULL          },
+    [GW_FMT_TQ2_0]     = {"tq2_0",      35, 256, 66,                            0, 0, decode_tq2_0,     NULL,                       0, NULL          },
+    [GW_FMT_Q1_0]      = {"q1_0",       41, 128, 18,                            0, 0, decode_q1_0,      NULL,                       0, NULL          },
+    [GW_FMT_Q2_0]      = {"q2_0",       42,  64, 18,                            0, 0, decode_q2_0,      NULL,                       0, NULL          },
+    [GW_FMT_NVFP4]     = {"nvfp4",      40,  64, 36,                            0, 0, decode_nvfp4,     NULL,                       0, NULL          },
     [GW_FMT_ACT8]      = {"act8",        -1,  32, sizeof(gw_act8),                0, 0, decode_act8,      encode_act8,                0, NULL          },
     [GW_FMT_I32]       = {"i32",         -1,   1, sizeof(gw_i32),                 0, 0, decode_i32,       NULL,                       0, NULL          },
 };
@@ -295,13 +328,9 @@ _Static_assert(sizeof(gw_act8) == 40, "devices exchange activation blocks");
 
 const gw_format *gw_format_of(gw_fmt fmt) { return &formats[fmt]; }
 
-const char *gw_format_foreign(int64_t type) {
-    static const char *const known[] = {
-        [16] = "IQ2_XXS", [17] = "IQ2_XS", [18] = "IQ3_XXS", [19] = "IQ1_S",
-        [21] = "IQ3_S",   [22] = "IQ2_S",  [29] = "IQ1_M",   [34] = "TQ1_0",
-        [35] = "TQ2_0",   [40] = "NVFP4",  [41] = "Q1_0",    [42] = "Q2_0",
-    };
-    return type >= 0 && type < (int64_t)(sizeof known / sizeof known[0]) ? known[type] : NULL;
+const char *gw_format_repacked(int64_t type) {
+    static const char *const orders[] = {"Q4_0_4_4", "Q4_0_4_8", "Q4_0_8_8"};
+    return type >= 31 && type <= 33 ? orders[type - 31] : NULL;
 }
 
 /* Types of numbers that are no weights. */
@@ -311,7 +340,7 @@ static const char *gguf_type_name(int64_t type) {
         [26] = "I32", [27] = "I64",  [28] = "F64",
     };
     int in_table = type >= 0 && type < (int64_t)(sizeof known / sizeof known[0]);
-    return in_table && known[type] != NULL ? known[type] : gw_format_foreign(type);
+    return in_table ? known[type] : NULL;
 }
 
 static int gguf_type_withdrawn(int64_t type) {

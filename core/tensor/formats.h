@@ -19,6 +19,8 @@ typedef enum gw_fmt {
     GW_FMT_IQ4_NL, GW_FMT_IQ4_XS, GW_FMT_MXFP4,
     GW_FMT_INT8,                                    /* one float scale per row               */
     GW_FMT_INT4_G32, GW_FMT_INT4_G64, GW_FMT_INT4_G128, GW_FMT_INT4_G256, /* f16 scale, zero  */
+    GW_FMT_IQ2_XXS, GW_FMT_IQ2_XS, GW_FMT_IQ2_S, GW_FMT_IQ3_XXS, GW_FMT_IQ3_S, /* small.h */
+    GW_FMT_IQ1_S, GW_FMT_IQ1_M, GW_FMT_TQ1_0, GW_FMT_TQ2_0, GW_FMT_Q1_0, GW_FMT_Q2_0, GW_FMT_NVFP4,
     GW_FMT_ACT8,                                    /* activations, never in a file          */
     GW_FMT_I32,                                     /* token ids, page tables                */
     GW_FMT_COUNT
@@ -40,14 +42,15 @@ typedef struct gw_format {
     size_t span; /* activation blocks of a term; 0 where there is none */
     /* THE arithmetic (docs/arithmetic.md): add to `acc` the term of the `span` blocks (of 32
      * weights) from b on, a multiple of `span`, of a row times as many activation blocks from x on;
-     * several have one scale (gw_act8_span). NULL for floats, which sum per element. */
+     * several have one scale (gw_act8_span). NULL for floats, which sum per element, and for formats
+     * that a model's weights do not stay in (small.h). */
     float (*term)(const void *row, size_t b, const gw_act8 *x, float acc);
 } gw_format;
 
 const gw_format *gw_format_of(gw_fmt fmt);                /* never NULL for fmt < GW_FMT_COUNT */
 gw_status gw_format_from_gguf(int64_t type, gw_fmt *out); /* GW_E_TYPE names the number      */
-/* The name of a weight format of GGUF that is not read here; NULL for any other number. */
-const char *gw_format_foreign(int64_t type);
+/* The name of a type that GGUF had for Q4_0 with interleaved rows; NULL for any other. */
+const char *gw_format_repacked(int64_t type);
 int gw_format_from_name(const char *name, gw_fmt *out);   /* 1 when known; any case         */
 
 /* Bytes of one row, and of a [rows, cols] matrix stored row after row without padding.

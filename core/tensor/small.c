@@ -1,0 +1,225 @@
+/* core/tensor/small.c - see small.h. Layouts: GGUF's description of each type. */
+#include "core/tensor/small.h"
+
+#include "core/tensor/blocks.h"
+
+/* A number of 16 or 32 bits. */
+static gw_u32 word(const gw_u8 *p) {
+    return (gw_u32)p[0] | (gw_u32)p[1] << 8 | (gw_u32)p[2] << 16 | (gw_u32)p[3] << 24;
+}
+
+/* Bit i: the sign of the i-th of eight. Seven are stored, the number of minus signs is even. */
+static unsigned even_signs(unsigned seven) {
+    unsigned p = seven ^ seven >> 4;
+    p ^= p >> 2;
+    p ^= p >> 1;
+    return seven | (p & 1) << 7;
+}
+
+static void take_eight(gw_i8 *code, gw_u16 point, unsigned signs) {
+    static const gw_i8 sizes[4] = {8, 25, 43, 0};
+    for (int i = 0; i < 8; i++) {
+        int v = sizes[point >> 2 * i & 3];
+        code[i] = (gw_i8)(signs >> i & 1 ? -v : v);
+    }
+}
+
+static void take_four(gw_i8 *code, gw_u16 point, const gw_i8 *sizes, unsigned signs) {
+    for (int i = 0; i < 4; i++) {
+        int v = sizes[point >> 3 * i & 7];
+        code[i] = (gw_i8)(signs >> i & 1 ? -v : v);
+    }
+}
+
+/* Eight times (-1, 0 or 1, and an eighth more or less). */
+static void take_ternary(gw_i8 *code, gw_u16 point, int less) {
+    for (int i = 0; i < 8; i++) {
+        code[i] = (gw_i8)(8 * ((int)(point >> 2 * i & 3) - 1) + (less ? -1 : 1));
+    }
+}
+
+/* d, then of each sub-block four bytes of points, and four of signs (7 bits each) and scale. */
+static void read_iq2_xxs(const gw_u8 *b, int sub, gw_small *o) {
+    const gw_u8 *q = b + 2 + 8 * sub;
+    gw_u32 rest = word(q + 4);
+    for (int k = 0; k < 4; k++) {
+        take_eight(o->code + 8 * k, gw_grid_iq2_xxs[q[k]], even_signs(rest >> 7 * k & 127));
+    }
+    o->d = gw_load_f16(b) * 0.125f;
+    o->sc[0] = o->sc[1] = (gw_i32)(2 * (rest >> 28) + 1);
+}
+
+/* d, 32 numbers of 9 bits of point and 7 of signs, eight bytes of scales. */
+static void read_iq2_xs(const gw_u8 *b, int sub, gw_small *o) {
+    for (int k = 0; k < 4; k++) {
+        unsigned q = gw_load_u16(b + 2 + 8 * sub + 2 * k);
+        take_eight(o->code + 8 * k, gw_grid_iq2_xs[q & 511], even_signs(q >> 9));
+    }
+    o->d = gw_load_f16(b) * 0.125f;
+    o->sc[0] = 2 * (b[66 + sub] & 15) + 1;
+    o->sc[1] = 2 * (b[66 + sub] >> 4) + 1;
+}
+
+/* d, 32 low bytes of points, 32 bytes of signs, 8 bytes of two high bits, 8 of scales. */
+static void read_iq2_s(const gw_u8 *b, int sub, gw_small *o) {
+    for (int k = 0; k < 4; k++) {
+        int q = b[2 + 4 * sub + k] | (b[66 + sub] >> 2 * k & 3) << 8;
+        take_eight(o->code + 8 * k, gw_grid_iq2_s[q], b[34 + 4 * sub + k]);
+    }
+    o->d = gw_load_f16(b) * 0.125f;
+    o->sc[0] = 2 * (b[74 + sub] & 15) + 1;
+    o->sc[1] = 2 * (b[74 + sub] >> 4) + 1;
+}
+
+/* d, 64 points, then four bytes of signs and scale a sub-block. */
+static void read_iq3_xxs(const gw_u8 *b, int sub, gw_small *o) {
+    static const gw_i8 sizes[8] = {4, 12, 20, 28, 36, 44, 52, 62};
+    gw_u32 rest = word(b + 66 + 4 * sub);
+    for (int k = 0; k < 8; k++) {
+        unsigned signs = even_signs(rest >> 7 * (k / 2) & 127) >> k % 2 * 4;
+        take_four(o->code + 4 * k, gw_grid_iq3_xxs[b[2 + 8 * sub + k]], sizes, signs);
+    }
+    o->d = gw_load_f16(b) * 0.25f;
+    o->sc[0] = o->sc[1] = (gw_i32)(2 * (rest >> 28) + 1);
+}
+
+/* d, 64 low bytes of points, 8 of high bits, 32 of signs, 4 of scales. */
+static void read_iq3_s(const gw_u8 *b, int sub, gw_small *o) {
+    static const gw_i8 sizes[8] = {1, 3, 5, 7, 9, 11, 13, 15};
+    for (int k = 0; k < 8; k++) {
+        int q = b[2 + 8 * sub + k] | (b[66 + sub] >> k & 1) << 8;
+        unsigned signs = (unsigned)b[74 + 4 * sub + k / 2] >> k % 2 * 4;
+        take_four(o->code + 4 * k, gw_grid_iq3_s[q], sizes, signs);
+    }
+    o->d = gw_load_f16(b);
+    o->sc[0] = o->sc[1] = 2 * (b[106 + sub / 2] >> sub % 2 * 4 & 15) + 1;
+}
+
+/* d, 32 low bytes of points, then of each sub-block four times three bits, scale, sign of delta. */
+static void read_iq1_s(const gw_u8 *b, int sub, gw_small *o) {
+    unsigned rest = gw_load_u16(b + 34 + 2 * sub);
+    for (int k = 0; k < 4; k++) {
+        unsigned q = b[2 + 4 * sub + k] | (rest >> 3 * k & 7) << 8;
+        take_ternary(o->code + 8 * k, gw_grid_iq1[q], rest >> 15 & 1);
+    }
+    o->d = gw_load_f16(b) * 0.125f;
+    o->sc[0] = o->sc[1] = (gw_i32)(2 * (rest >> 12 & 7) + 1);
+}
+
+/* 32 low bytes of points, 16 of three high bits and the sign of delta, 8 of scales, three bits
+ * each; above these the four parts of d. */
+static void read_iq1_m(const gw_u8 *b, int sub, gw_small *o) {
+    unsigned d = 0;
+    for (int i = 0; i < 4; i++) {
+        d |= (unsigned)(gw_load_u16(b + 48 + 2 * i) >> 12) << 4 * i;
+    }
+    for (int k = 0; k < 4; k++) {
+        unsigned high = (unsigned)b[32 + 2 * sub + k / 2] >> k % 2 * 4;
+        take_ternary(o->code + 8 * k, gw_grid_iq1[b[4 * sub + k] | (high & 7) << 8], high >> 3 & 1);
+    }
+    unsigned scales = gw_load_u16(b + 48 + sub / 2 * 2) >> sub % 2 * 6;
+    o->d = gw_f16_to_f32((gw_u16)d) * 0.125f;
+    o->sc[0] = (gw_i32)(2 * (scales & 7) + 1);
+    o->sc[1] = (gw_i32)(2 * (scales >> 3 & 7) + 1);
+}
+
+/* Digit `at` of a byte that holds `n` of base 3 as a fraction of 256. */
+static gw_i8 digit(gw_u8 byte, int at) {
+    static const gw_u8 power[5] = {1, 3, 9, 27, 81};
+    gw_u8 q = (gw_u8)(byte * power[at]);
+    return (gw_i8)((q * 3 >> 8) - 1);
+}
+
+/* 32 bytes of five times 32 weights, 16 of five times 16, 4 of four times 4, then d. */
+static void read_tq1_0(const gw_u8 *b, int sub, gw_small *o) {
+    for (int i = 0; i < 32; i++) {
+        int at = 32 * sub + i, rest = at - 160;
+        o->code[i] = at < 160    ? digit(b[at % 32], at / 32)
+                     : rest < 80 ? digit(b[32 + rest % 16], rest / 16)
+                                 : digit(b[48 + (rest - 80) % 4], (rest - 80) / 4);
+    }
+    o->d = gw_load_f16(b + 52);
+    o->sc[0] = o->sc[1] = 1;
+}
+
+static void read_tq2_0(const gw_u8 *b, int sub, gw_small *o) {
+    for (int i = 0; i < 32; i++) {
+        o->code[i] = (gw_i8)((b[sub / 4 * 32 + i] >> 2 * (sub % 4) & 3) - 1);
+    }
+    o->d = gw_load_f16(b + 64);
+    o->sc[0] = o->sc[1] = 1;
+}
+
+static void read_q1_0(const gw_u8 *b, int sub, gw_small *o) {
+    for (int i = 0; i < 32; i++) {
+        o->code[i] = b[2 + 4 * sub + i / 8] >> i % 8 & 1 ? 1 : -1;
+    }
+    o->d = gw_load_f16(b);
+    o->sc[0] = o->sc[1] = 1;
+}
+
+static void read_q2_0(const gw_u8 *b, int sub, gw_small *o) {
+    for (int i = 0; i < 32; i++) {
+        o->code[i] = (gw_i8)((b[2 + 8 * sub + i / 4] >> i % 4 * 2 & 3) - 1);
+    }
+    o->d = gw_load_f16(b);
+    o->sc[0] = o->sc[1] = 1;
+}
+
+/* Four scales of E4M3 without a sign, then eight bytes for each 16 weights, as in Q4_0. */
+static void read_nvfp4(const gw_u8 *b, int sub, gw_small *o) {
+    for (int h = 0; h < 2; h++) {
+        const gw_u8 *q = b + 4 + 16 * sub + 8 * h;
+        int e = b[2 * sub + h] >> 3 & 15, m = b[2 * sub + h] & 7;
+        for (int j = 0; j < 8; j++) {
+            o->code[16 * h + j] = gw_e2m1_level(q[j] & 15);
+            o->code[16 * h + 8 + j] = gw_e2m1_level(q[j] >> 4);
+        }
+        o->sc[h] = b[2 * sub + h] == 127 ? 0 : e == 0 ? m : (8 + m) << (e - 1);
+    }
+    o->d = 0x1p-10f;
+}
+
+/* clang-format off */
+static const struct {
+    gw_fmt fmt;
+    void (*read)(const gw_u8 *block, int sub, gw_small *out);
+} known[] = {
+    {GW_FMT_IQ2_XXS, read_iq2_xxs}, {GW_FMT_IQ2_XS, read_iq2_xs}, {GW_FMT_IQ2_S, read_iq2_s},
+    {GW_FMT_IQ3_XXS, read_iq3_xxs}, {GW_FMT_IQ3_S, read_iq3_s},
+    {GW_FMT_IQ1_S, read_iq1_s},     {GW_FMT_IQ1_M, read_iq1_m},
+    {GW_FMT_TQ1_0, read_tq1_0},     {GW_FMT_TQ2_0, read_tq2_0},
+    {GW_FMT_Q1_0, read_q1_0},       {GW_FMT_Q2_0, read_q2_0},
+    {GW_FMT_NVFP4, read_nvfp4},
+};
+/* clang-format on */
+enum { KNOWN = sizeof known / sizeof known[0] };
+
+int gw_format_is_small(gw_fmt fmt) {
+    for (int i = 0; i < KNOWN; i++) {
+        if (known[i].fmt == fmt) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void gw_small_read(gw_fmt fmt, const void *row, size_t sub, gw_small *out) {
+    const gw_format *f = gw_format_of(fmt);
+    size_t per = f->block_elems / GW_ACT_BLOCK;
+    for (int i = 0; i < KNOWN; i++) {
+        if (known[i].fmt == fmt) {
+            known[i].read((const gw_u8 *)row + sub / per * f->block_bytes, (int)(sub % per), out);
+        }
+    }
+}
+
+void gw_small_decode(gw_fmt fmt, float *dst, const void *row, size_t cols) {
+    for (size_t b = 0; b < cols / GW_ACT_BLOCK; b++) {
+        gw_small s;
+        gw_small_read(fmt, row, b, &s);
+        for (int i = 0; i < GW_ACT_BLOCK; i++) {
+            dst[b * GW_ACT_BLOCK + (size_t)i] = s.d * (float)s.sc[i / 16] * (float)s.code[i];
+        }
+    }
+}
