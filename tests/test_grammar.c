@@ -123,7 +123,7 @@ static const struct {
     {"root ::= \"a\")", "line 1 column 13: ')' without its '('", GW_E_SYNTAX},
     {"root ::= \"a\"\nroot ::= \"b\"", "line 2 column 1: rule 'root' is defined on line 1",
      GW_E_SYNTAX},
-    {"root ::= \"a\" @", "line 1 column 14: '@' is not part of a rule", GW_E_SYNTAX},
+    {"root ::= \"a\" $", "line 1 column 14: '$' is not part of a rule", GW_E_SYNTAX},
     {"root ::= \"\xC3\xA9\" \xE2\x82\xAC", "line 1 column 14: '\xE2\x82\xAC' is not part",
      GW_E_SYNTAX},
     {"root ::= \"a\"\n\"b\"", "line 2 column 1: '\"' instead of the name of a rule", GW_E_SYNTAX},
@@ -524,14 +524,63 @@ static void test_large(void **state) {
     free(whole);
 }
 
+/* A special token is written by its spelling, and text that spells it is another thing. */
+static void test_special_terms(void **state) {
+    (void)state;
+    static const char *const grammars[] = {"root ::= \"a\" <s> \"b\"",
+                                           "root ::= \"a\" @\"<s>\" \"b\""};
+    int32_t bos = gw_token_bos(model), a = -1, b = -1;
+    const char *text;
+    size_t bytes;
+    for (int32_t id = 0; id < n_vocab; id++) {
+        gw_tokenizer_piece(gw_model_tokenizer(model), id, 0, &text, &bytes);
+        int letter =
+            bytes == 1 && gw_token_is_text(gw_model_vocab(model), gw_model_tokenizer(model), id);
+        a = letter && text[0] == 'a' ? id : a;
+        b = letter && text[0] == 'b' ? id : b;
+    }
+    assert_true(bos >= 0 && a >= 0 && b >= 0);
+    for (int i = 0; i < 2; i++) {
+        subject s;
+        gw_token_mask mask;
+        int taken = 0;
+        open_subject(&s, grammars[i]);
+        ok(gw_matcher_token(s.m, bos, &taken));
+        assert_int_equal(taken, 0);
+        ok(gw_matcher_token(s.m, a, &taken));
+        assert_int_equal(taken, 1);
+        ok(gw_matcher_mask(s.m, &mask));
+        assert_int_equal(mask.n_text, 1);
+        gw_matcher_keep(s.m, 1);
+        ok(gw_matcher_bytes(s.m, "<s>", 3, &taken));
+        assert_int_equal(taken, 0);
+        ok(gw_matcher_token(s.m, bos, &taken));
+        assert_int_equal(taken, 1);
+        ok(gw_matcher_token(s.m, b, &taken));
+        assert_true(taken && gw_matcher_at_end(s.m));
+        gw_matcher_back(s.m, 1);
+        ok(gw_matcher_retake(s.m, bos));
+        assert_false(gw_matcher_may_end(s.m));
+        close_subject(&s);
+    }
+    static const char *const wrong[] = {"root ::= <",     "root ::= <>",    "root ::= @",
+                                        "root ::= @a",    "root ::= @\"\"", "root ::= @\"a",
+                                        "root ::= <a\nb>"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        gw_program *program = NULL;
+        assert_int_equal(gw_grammar_compile("grammar", wrong[i], strlen(wrong[i]), &program),
+                         GW_E_SYNTAX);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),          cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_masks),          cmocka_unit_test(test_split_characters),
-        cmocka_unit_test(test_special),        cmocka_unit_test(test_states),
-        cmocka_unit_test(test_no_allocation),  cmocka_unit_test(test_collecting),
-        cmocka_unit_test(test_sampler_rewind), cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_texts),         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_masks),         cmocka_unit_test(test_split_characters),
+        cmocka_unit_test(test_special_terms), cmocka_unit_test(test_special),
+        cmocka_unit_test(test_states),        cmocka_unit_test(test_no_allocation),
+        cmocka_unit_test(test_collecting),    cmocka_unit_test(test_sampler_rewind),
+        cmocka_unit_test(test_hostile),       cmocka_unit_test(test_large),
     };
     return cmocka_run_group_tests_name("grammar", tests, open_model, close_model);
 }

@@ -65,6 +65,9 @@ static void compare(const rig *r, gw_matcher *m, const uint64_t *bits, int part)
         const char *text;
         size_t bytes;
         int taken = 0;
+        if (!gw_token_is_text(&r->vocab, r->tokenizer, id)) {
+            continue;
+        }
         gw_tokenizer_piece(r->tokenizer, id, 0, &text, &bytes);
         if (gw_matcher_bytes(m, text, bytes, &taken) != GW_OK) {
             return; /* too many readings */

@@ -204,6 +204,14 @@ static void begin_term(reader *r) {
     top(r)->has_term = 1;
 }
 
+static gw_status add_byte(reader *r, unsigned byte) {
+    gw_byte_set set = {{0}};
+    gw_source_item item = {.min = 1, .max = 1};
+    set.bits[byte >> 6] = (uint64_t)1 << (byte & 63);
+    GW_TRY(gw_source_set(r->s, &set, &item.arg));
+    return add_item(r, item);
+}
+
 static gw_status read_literal(reader *r) {
     size_t begin = r->at++;
     begin_term(r);
@@ -217,16 +225,45 @@ static gw_status read_literal(reader *r) {
         GW_TRY(read_char(r, &cp, &escaped));
         size_t n = gw_utf8_put(cp, bytes);
         for (size_t i = 0; i < n; i++) {
-            gw_byte_set set = {{0}};
-            unsigned b = (unsigned char)bytes[i];
-            set.bits[b >> 6] = (uint64_t)1 << (b & 63);
-            gw_source_item item = {.min = 1, .max = 1};
-            GW_TRY(gw_source_set(r->s, &set, &item.arg));
-            GW_TRY(add_item(r, item));
+            GW_TRY(add_byte(r, (unsigned char)bytes[i]));
         }
     }
     r->at++;
     return GW_OK;
+}
+
+/* A special token by its spelling: <...> as it stands, or @"..." with escapes. Between bytes that
+ * no text has, as it stands in the tree of tokens. */
+static gw_status read_token(reader *r) {
+    size_t begin = r->at;
+    int quoted = peek(r) == '@', end = quoted ? '"' : '>';
+    r->at += (size_t)quoted;
+    if (quoted && peek(r) != '"') {
+        return fail_at(r, begin, GW_E_SYNTAX, "a special token is written @\"...\" or <...>");
+    }
+    r->at++;
+    begin_term(r);
+    GW_TRY(add_byte(r, GW_TOKEN_OPENS));
+    GW_TRY(quoted ? GW_OK : add_byte(r, '<'));
+    for (size_t first = r->at;; first = 0) {
+        uint32_t cp;
+        int escaped;
+        char bytes[4];
+        if (peek(r) == end && first != r->at) {
+            break;
+        }
+        if (peek(r) < 0 || peek(r) == '\n' || peek(r) == end) {
+            return fail_at(r, begin, GW_E_SYNTAX, "the name of a special token has no end");
+        }
+        GW_TRY(read_char(r, &cp, &escaped));
+        size_t n = gw_utf8_put(cp, bytes);
+        for (size_t i = 0; i < n; i++) {
+            GW_TRY(add_byte(r, (unsigned char)bytes[i]));
+        }
+    }
+    r->at++;
+    GW_TRY(quoted ? GW_OK : add_byte(r, '>'));
+    return add_byte(r, GW_TOKEN_CLOSES);
 }
 
 /* Room for `more` further ranges. */
@@ -462,6 +499,9 @@ static gw_status read_term(reader *r) {
     switch (c) {
     case '"':
         return read_literal(r);
+    case '<':
+    case '@':
+        return read_token(r);
     case '[':
         return read_class(r);
     case '.':

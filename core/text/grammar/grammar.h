@@ -75,8 +75,11 @@ static inline int gw_byte_set_has(const gw_byte_set *set, unsigned byte) {
 /* ---- the vocabulary as a tree ------------------------------------------------------------------
  */
 
-/* Every token that is text, by its bytes, in the order of a walk that visits a node before what
- * hangs on it; trie.h looks for single words instead. Read-only; any thread. */
+/* Every token by its bytes, in the order of a walk that visits a node before what hangs on it;
+ * trie.h looks for single words instead. What is no text stands there by its spelling between two
+ * bytes that no text and only the term @"..." of a grammar has. Read-only; any thread. */
+enum { GW_TOKEN_OPENS = 0xFF, GW_TOKEN_CLOSES = 0xFE };
+
 typedef struct gw_token_node {
     uint32_t end;   /* the node after all that hang on this one        */
     int32_t id;     /* the token that ends here, the last of ids; or -1 */
@@ -90,15 +93,15 @@ typedef struct gw_token_tree {
     uint32_t n_nodes, deepest;
     uint32_t *first; /* [n_nodes + 1] in ids */
     int32_t *ids;    /* tokens that end at a node */
+    const gw_vocab *vocab;
     const gw_tokenizer *tokenizer;
 } gw_token_tree;
 
-/* Of the first n tokens; without control and unknown tokens, other special ones and empty ones:
- * they are no text. */
+/* Of the first n tokens. */
 gw_status gw_token_tree_new(const gw_vocab *vocab, const gw_tokenizer *tokenizer, size_t n,
                             gw_token_tree **out);
 void gw_token_tree_free(gw_token_tree *tree);
-/* Is the token one of the tree? */
+/* Is it text: no control or unknown token, no other special one, not empty, of UTF-8's bytes? */
 int gw_token_is_text(const gw_vocab *vocab, const gw_tokenizer *tokenizer, int32_t id);
 
 /* ---- matching -------------------------------------------------------------------------------- */

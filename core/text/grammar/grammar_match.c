@@ -137,10 +137,17 @@ static int is_end(const gw_matcher *m, int32_t id) {
 }
 
 static gw_status take_text(gw_matcher *m, int32_t id, int *taken) {
+    static const char opens[] = {(char)GW_TOKEN_OPENS}, closes[] = {(char)GW_TOKEN_CLOSES};
     const char *text;
     size_t bytes;
-    gw_tokenizer_piece(m->tree->tokenizer, id, 0, &text, &bytes);
-    return gw_matcher_bytes(m, text, bytes, taken);
+    if (gw_token_is_text(m->tree->vocab, m->tree->tokenizer, id)) {
+        gw_tokenizer_piece(m->tree->tokenizer, id, 0, &text, &bytes);
+        return gw_matcher_bytes(m, text, bytes, taken);
+    }
+    const gw_vocab_token *token = &m->tree->vocab->tokens[id];
+    GW_TRY(gw_matcher_bytes(m, opens, 1, taken));
+    GW_TRY(*taken ? gw_matcher_bytes(m, token->text, token->bytes, taken) : GW_OK);
+    return *taken ? gw_matcher_bytes(m, closes, 1, taken) : GW_OK;
 }
 
 /* Tokens of the tree, and no others. */

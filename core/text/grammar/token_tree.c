@@ -1,5 +1,4 @@
-/* core/text/grammar/token_tree.c - the tokens that are text, as a tree of their bytes; see
- * grammar.h. */
+/* core/text/grammar/token_tree.c - the tokens as a tree of their bytes; see grammar.h. */
 #include "core/text/grammar/grammar.h"
 
 #include <stdlib.h>
@@ -16,7 +15,8 @@ int gw_token_is_text(const gw_vocab *vocab, const gw_tokenizer *tokenizer, int32
     size_t bytes;
     gw_tokenizer_piece(tokenizer, id, 0, &text, &bytes);
     return token->kind != GW_TOKEN_CONTROL && token->kind != GW_TOKEN_UNKNOWN && !token->special &&
-           bytes > 0 && bytes <= TOKEN_BYTES_MAX;
+           bytes > 0 && bytes <= TOKEN_BYTES_MAX && memchr(text, GW_TOKEN_OPENS, bytes) == NULL &&
+           memchr(text, GW_TOKEN_CLOSES, bytes) == NULL;
 }
 
 typedef struct spelled { /* a token */
@@ -71,24 +71,50 @@ static void fill(gw_token_tree *tree, const spelled *list, size_t n, uint32_t *p
     tree->first[at] = (uint32_t)n;
 }
 
+/* What a token is in the tree; bytes 0: it has no place there. */
+static gw_status spell(const gw_vocab *vocab, const gw_tokenizer *tokenizer, int32_t id,
+                       gw_arena *marks, spelled *out) {
+    const char *text;
+    size_t bytes;
+    *out = (spelled){.id = id};
+    if (gw_token_is_text(vocab, tokenizer, id)) {
+        gw_tokenizer_piece(tokenizer, id, 0, &out->text, &bytes);
+        out->bytes = (uint32_t)bytes;
+        return GW_OK;
+    }
+    const gw_vocab_token *token = &vocab->tokens[id];
+    if (token->kind == GW_TOKEN_BYTE || token->bytes == 0 || token->bytes > TOKEN_BYTES_MAX) {
+        return GW_OK;
+    }
+    text = token->text;
+    bytes = token->bytes;
+    char *word = gw_arena_alloc(marks, bytes + 2);
+    if (word == NULL) {
+        return gw_fail(GW_E_NOMEM, NULL, "no memory for a tree of tokens");
+    }
+    word[0] = (char)GW_TOKEN_OPENS;
+    memcpy(word + 1, text, bytes);
+    word[bytes + 1] = (char)GW_TOKEN_CLOSES;
+    out->text = word;
+    out->bytes = (uint32_t)bytes + 2;
+    return GW_OK;
+}
+
 gw_status gw_token_tree_new(const gw_vocab *vocab, const gw_tokenizer *tokenizer, size_t n_tokens,
                             gw_token_tree **out) {
     gw_status status = GW_OK;
     gw_token_tree *tree = calloc(1, sizeof *tree);
     spelled *list = calloc(n_tokens + 1, sizeof *list);
+    gw_arena *marks = gw_arena_new();
     uint32_t *path = NULL;
     size_t n = 0, nodes = 0;
-    if (tree == NULL || list == NULL) {
+    if (tree == NULL || list == NULL || marks == NULL) {
         goto no_memory;
     }
     for (size_t i = 0; i < n_tokens; i++) {
-        if (gw_token_is_text(vocab, tokenizer, (int32_t)i)) {
-            size_t bytes;
-            gw_tokenizer_piece(tokenizer, (int32_t)i, 0, &list[n].text, &bytes);
-            list[n].bytes = (uint32_t)bytes;
-            list[n++].id = (int32_t)i;
-            tree->deepest = bytes > tree->deepest ? (uint32_t)bytes : tree->deepest;
-        }
+        GW_TRY_DONE(spell(vocab, tokenizer, (int32_t)i, marks, &list[n]));
+        tree->deepest = list[n].bytes > tree->deepest ? list[n].bytes : tree->deepest;
+        n += list[n].bytes > 0;
     }
     qsort(list, n, sizeof *list, by_bytes);
     for (size_t i = 0; i < n; i++) {
@@ -103,14 +129,17 @@ gw_status gw_token_tree_new(const gw_vocab *vocab, const gw_tokenizer *tokenizer
         goto no_memory;
     }
     tree->n_nodes = (uint32_t)nodes;
+    tree->vocab = vocab;
     tree->tokenizer = tokenizer;
     fill(tree, list, n, path);
     *out = tree;
+    tree = NULL;
     goto done;
 no_memory:
     status = gw_fail(GW_E_NOMEM, NULL, "no memory for a tree of %zu tokens", n_tokens);
-    gw_token_tree_free(tree);
 done:
+    gw_token_tree_free(tree);
+    gw_arena_free(marks);
     free(list);
     free(path);
     return status;
