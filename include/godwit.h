@@ -502,7 +502,7 @@ typedef struct gw_part {
     size_t bytes;
     size_t call;      /* CALL, ARGUMENTS, CALL_END, CALL_BROKEN: from 0 in each answer */
     const char *name; /* CALL */
-    const char *id;   /* CALL: the model's own where it gives one of 9 characters or more, else 9
+    const char *id;   /* CALL: the model's own where one of 9 characters or more comes first, else 9
                          letters and digits made from id_seed and the number of the call */
 } gw_part;
 

@@ -12,6 +12,7 @@ BELOW["core/text"] = BELOW["core/plan"] + ["core/plan"]
 BELOW["core/text/tokens"] = BELOW["core/text"] + ["core/text"]
 BELOW["core/text/grammar"] = BELOW["core/text/tokens"] + ["core/text/tokens"]
 BELOW["core/text/chat"] = BELOW["core/text/tokens"] + ["core/text/tokens"]
+BELOW["core/text/answer"] = BELOW["core/text/grammar"] + ["core/text/grammar"]
 BELOW["core/model"] = BELOW["core/text/grammar"] + ["core/text/grammar", "core/text/chat"]
 ENGINE = BELOW["core/model"] + ["core/model"]
 BELOW["core/engine/sampling"] = ENGINE + ["core/engine/run"]  # a model's vocabulary
