@@ -57,6 +57,8 @@ typedef struct bc_plan {
     const char *device, *layers;
     int requests;
     int32_t parallel, chunk, tokens; /* of the cache */
+    int32_t stem, own,
+        answer; /* most tokens of a prompt that others share, and not, and behind it */
     uint64_t seed, disorder;
 } bc_plan;
 
@@ -104,6 +106,9 @@ static inline bc_request *bc_requests(const bc_plan *p, int32_t n_vocab) {
     bc_request *all = calloc((size_t)p->requests, sizeof *all);
     int32_t stem[BC_STEMS][BC_CTX];
     assert_non_null(all);
+    uint32_t stems = p->stem > 0 ? (uint32_t)p->stem : 200,
+             own_most = p->own > 0 ? (uint32_t)p->own : 60;
+    uint32_t most = p->answer > 0 ? (uint32_t)p->answer : 40;
     random_seed(p->seed);
     for (int i = 0; i < BC_STEMS * BC_CTX; i++) {
         stem[i / BC_CTX][i % BC_CTX] = 3 + (int32_t)(random_u32() % (uint32_t)(n_vocab - 3));
@@ -111,7 +116,8 @@ static inline bc_request *bc_requests(const bc_plan *p, int32_t n_vocab) {
     for (int i = 0; i < p->requests; i++) {
         bc_request *r = &all[i];
         uint32_t which = random_u32() % BC_STEMS;
-        int32_t shared = (int32_t)(random_u32() % 200), own = 1 + (int32_t)(random_u32() % 60);
+        int32_t shared = (int32_t)(random_u32() % stems),
+                own = 1 + (int32_t)(random_u32() % own_most);
         r->n_prompt = shared + own;
         memcpy(r->prompt, stem[which], sizeof r->prompt);
         for (int32_t k = shared; k < r->n_prompt; k++) {
@@ -123,7 +129,7 @@ static inline bc_request *bc_requests(const bc_plan *p, int32_t n_vocab) {
         r->sampler.top_k = random_u32() % 2 == 0 ? 0 : 40;
         r->sampler.seed = random_u32();
         r->n = random_u32() % 5 == 0 ? BC_CHOICES : 1;
-        r->most = random_u32() % 6 == 0 ? -1 : (int32_t)(random_u32() % 40);
+        r->most = random_u32() % 6 == 0 && p->answer == 0 ? -1 : (int32_t)(random_u32() % most);
         r->rows = random_u32() % 6 == 0;
         r->cancel_at = random_u32() % 6 == 0 ? (int32_t)(random_u32() % 20) : -1;
         r->hold_at = random_u32() % 6 == 0 ? (int32_t)(random_u32() % 10) : -1;
@@ -266,7 +272,7 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
                            .offload_layers = p->layers,
                            .threads = 1,
                            .exact = 1};
-    gw_model *m;
+    gw_model *m, *alone = NULL;
     gw_session *s;
     gw_batch *b;
     gw_model_info info;
@@ -288,16 +294,20 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
     assert_int_equal(stats.pages_used, 0);
     assert_int_equal(stats.waiting + stats.running, 0);
     gw_batch_free(b);
-    bc_ok(gw_session_new(m, &so, &s));
+    gw_model_free(m);
+    mo.device = "cpu"; /* whose bits all devices have */
+    mo.offload_layers = NULL;
+    bc_ok(gw_model_open(&mo, &alone));
+    bc_ok(gw_session_new(alone, &so, &s));
     for (int i = 0; i < p->requests; i++) {
         for (int k = 0; k < all[i].n; k++) {
             assert_true(all[i].text[k].ended);
-            bc_alone(m, s, &all[i], k, info.n_vocab);
+            bc_alone(alone, s, &all[i], k, info.n_vocab);
         }
     }
     free(all);
     gw_session_free(s);
-    gw_model_free(m);
+    gw_model_free(alone);
     return stats;
 }
 

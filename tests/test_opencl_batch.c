@@ -1,0 +1,28 @@
+/* tests/test_opencl_batch.c - many requests at once on the first OpenCL device. Without a device
+ * everything is skipped. */
+#include "tests/batch_cases.h"
+#include "tests/pocl.h"
+
+static void in_disorder(void **state) {
+    (void)state;
+    const bc_plan p = {.device = "opencl",
+                       .requests = 8,
+                       .parallel = 20,
+                       .chunk = 100,
+                       .seed = 3,
+                       .disorder = 1,
+                       .tokens = 64 * 12};
+    if (gw_backend_opencl.device_count() < 1) {
+        print_message("SKIP: no OpenCL device here\n");
+        skip();
+    }
+    setenv("GODWIT_OPENCL", "no-cache,any-floats", 1);
+    bc_check(&p);
+    unsetenv("GODWIT_OPENCL");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(in_disorder)};
+    cmocka_set_test_filter(getenv("GODWIT_TEST"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
