@@ -449,6 +449,9 @@ static int run_bench(const app_options *o) {
     if (o->gemm != NULL) {
         return bench_gemm(o);
     }
+    if (o->parallel.n > 0) {
+        return bench_parallel(o);
+    }
     job.printer = (bench_printer){.format = o->format, .show_batch = o->batch_list.n > 1};
     if (o->ops && strcmp(o->format, "csv") == 0) {
         app_error("--ops: a csv table has no place for it: use -o md, json or jsonl");
@@ -498,12 +501,16 @@ const app_command command_bench = {
         "weights take is the MBU), the int8 or, for float weights, fp32 peak for pp. On the CPU a\n"
         "tg of weights that no cache holds is stopped for readings of memory instead, whose time\n"
         "is not counted. A model that fits in the caches can exceed the bandwidth of memory. With\n"
-        "--draft every tg is timed with drafts as well, each time behind one without.\n",
+        "--draft every tg is timed with drafts as well, each time behind one without. --parallel\n"
+        "times many texts at once: the seconds until all prompts are read (T_PP), those of the\n"
+        "tokens behind that (T_TG), and the time between two tokens of a text, its median and what\n"
+        "99 of 100 do not exceed.\n",
     .examples = "  godwit bench -p 64 -n 32 -r 2\n"
                 "  godwit bench -m model.gguf -p 512 -n 128 -t 1,2 -o json\n"
                 "  godwit bench -p 0 -n 32 -d 0,256 -r 2\n"
                 "  godwit bench -p 128 -n 32 -r 2 --ops\n"
                 "  godwit bench -p 0 -n 64 -r 2 --draft ngram\n"
+                "  godwit bench -p 32 -n 16 --parallel 1,4 -r 1\n"
                 "  godwit bench --gemm q4_0:K=4096,N=4096,M=1,16\n",
     .operand = "--model",
     .run = run_bench,

@@ -9,6 +9,8 @@ enum { KERNELS_MAX = 256 };
 /* --gemm (bench_gemm.c); an exit code. */
 int bench_gemm(const app_options *o);
 
+int bench_parallel(const app_options *o); /* --parallel (bench_parallel.c); an exit code */
+
 typedef struct bench_result {
     const char *path; /* as given; "built-in" without -m */
     const gw_model *model;

@@ -59,7 +59,7 @@ static const foreign table[] = {
      CMD_MODEL, VALUE, NOTED, "threads stay where 'taskset' or 'numactl' in front puts them"},
     {"-v --verbose --log-verbose --verbose-prompt", CMD_ALL, ALONE, NOTED,
      "'godwit inspect' shows a model, 'godwit tokenize' the tokens of a text"},
-    {"-np --parallel", CMD_MODEL, VALUE, NOTED, "one text is computed at a time"},
+    {"-np --parallel", CMD_MODEL & ~CMD_BENCH, VALUE, NOTED, "one text is computed at a time"},
     {"-nkvo --no-kv-offload", CMD_MODEL, ALONE, NOTED,
      "the cache of a layer lies where the layer runs; --offload-layers N moves fewer"},
     {"-nopo --no-op-offload", CMD_MODEL, ALONE, NOTED,

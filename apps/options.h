@@ -91,7 +91,7 @@ typedef struct app_options {
     int quiet, help, no_display_prompt, no_stats;
     const char *stats;
     /* bench */
-    app_ints n_prompt, n_gen, n_depth, pg;
+    app_ints n_prompt, n_gen, n_depth, pg, parallel;
     int32_t repetitions;
     const char *format, *gemm;
     int ops;

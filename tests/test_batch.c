@@ -7,7 +7,7 @@
 static void in_order(void **state) {
     (void)state;
     const bc_plan p = {
-        .device = "cpu", .requests = 24, .parallel = 8, .chunk = 128, .seed = 1, .tokens = 64 * 40};
+        .device = "cpu", .requests = 24, .parallel = 24, .chunk = 128, .seed = 1, .tokens = 64 * 40};
     gw_batch_stats s = bc_check(&p);
     assert_true(s.cached_tokens > 0);
     assert_true(s.rows > s.steps); /* together */

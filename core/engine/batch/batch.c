@@ -58,8 +58,7 @@ static gw_status make_parts(gw_batch *b) {
                              .cancel = b->o.cancel,
                              .progress = b->o.progress,
                              .progress_user = b->o.progress_user};
-    gw_sharing sharing = {.slots = b->parallel, .pages = pages, .widest = b->parallel};
-    sharing.widest = sharing.widest > GW_DECODE_MAX ? sharing.widest : GW_DECODE_MAX;
+    gw_sharing sharing = {.slots = b->parallel, .pages = pages, .widest = GW_DECODE_MAX};
     GW_TRY(gw_session_make(b->model, &so, &sharing, &b->session));
     b->session->cancel = NULL; /* from now on requests are cancelled, not passes */
     b->chunk = b->session->chunk;
