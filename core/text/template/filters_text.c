@@ -1,0 +1,374 @@
+/* core/text/template/filters_text.c - the filters that make texts. One row each. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/text/template/number.h"
+#include "core/text/template/render.h"
+#include "core/text/utf8.h"
+
+static gw_tv f_upper(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    return (void)a, gw_tpl_case(r, gw_tv_soft(r, v), GW_TPL_UPPER);
+}
+static gw_tv f_lower(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    return (void)a, gw_tpl_case(r, gw_tv_soft(r, v), GW_TPL_LOWER);
+}
+static gw_tv f_capitalize(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    return (void)a, gw_tpl_case(r, gw_tv_soft(r, v), GW_TPL_CAPITAL);
+}
+static gw_tv f_string(gw_tpl *r, gw_tv v, const gw_tv *a) { return (void)a, gw_tv_soft(r, v); }
+static gw_tv f_escape(gw_tpl *r, gw_tv v, const gw_tv *a) { return (void)a, gw_tpl_escape(r, v); }
+static gw_tv f_forceescape(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    return (void)a, gw_tpl_escape(r, gw_tv_str(r, v));
+}
+static gw_tv f_trim(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    return gw_tpl_strip(r, gw_tv_soft(r, v), a[0], 1, 1);
+}
+static gw_tv f_pprint(gw_tpl *r, gw_tv v, const gw_tv *a) { return (void)a, gw_tv_repr(r, v); }
+
+static gw_tv f_safe(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    gw_tv text = gw_tv_str(r, v);
+    (void)a;
+    text.safe = 1;
+    return text;
+}
+
+/* Words begin behind white space, '-' and opening brackets. */
+static gw_tv f_title(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    gw_tv text = gw_tv_soft(r, v), all = gw_tv_words("");
+    size_t from = 0;
+    (void)a;
+    while (from < text.n) {
+        size_t at = from, n;
+        uint32_t cp = 0;
+        int gap = 0;
+        for (; at < text.n; at += n) {
+            n = gw_utf8_next(text.text + at, text.n - at, &cp);
+            n = n > 0 ? n : 1;
+            int now =
+                gw_tpl_is_space(cp) || (cp < 0x80 && cp != 0 && strchr("-({[<", (int)cp) != NULL);
+            if (at == from) {
+                gap = now;
+            } else if (now != gap) {
+                break;
+            }
+        }
+        gw_tv word = gw_tv_cut(text, from, at - from);
+        all = gw_tv_join2(r, all, gap ? word : gw_tpl_case(r, word, GW_TPL_CAPITAL));
+        from = at;
+    }
+    all.safe = text.safe;
+    return all;
+}
+
+static gw_tv f_replace(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    int64_t count =
+        gw_tv_given(a[2]) && a[2].kind != GW_TV_NONE ? gw_tpl_int(r, a[2], "count") : -1;
+    return gw_tpl_replace(r, gw_tv_str(r, v), gw_tv_str(r, a[0]), gw_tv_str(r, a[1]), count);
+}
+
+static gw_tv f_format(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    if (a[0].list->n > 0 && a[1].dict->n > 0) {
+        gw_tpl_raise(r, GW_E_TYPE,
+                     "can't handle positional and keyword arguments at the same time");
+    }
+    return gw_tpl_percent(r, gw_tv_soft(r, v), a[1].dict->n > 0 ? a[1] : a[0]);
+}
+
+static gw_tv f_center(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    int64_t width = gw_tv_given(a[0]) ? gw_tpl_int(r, a[0], "width") : 80;
+    return gw_tpl_pad(r, gw_tv_soft(r, v), width, gw_tv_words(" "), '^');
+}
+
+/* a: width, first, blank */
+static gw_tv f_indent(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    gw_tv text = gw_tv_soft(r, v), step;
+    int first = gw_tv_truth(r, a[1]), blank = gw_tv_truth(r, a[2]);
+    if (a[0].kind == GW_TV_TEXT) {
+        step = a[0];
+    } else {
+        int64_t width = gw_tv_given(a[0]) ? gw_tpl_int(r, a[0], "width") : 4;
+        step = gw_tpl_pad(r, gw_tv_words(""), width, gw_tv_words(" "), '<');
+    }
+    gw_tv lines = gw_tpl_lines(r, gw_tv_join2(r, text, gw_tv_words("\n")), 0);
+    gw_tpl_out *out = gw_tpl_out_open(r);
+    for (size_t i = 0; i < lines.list->n; i++) {
+        gw_tv line = lines.list->at[i];
+        gw_tpl_out_words(r, out, i > 0 ? "\n" : "");
+        if (i == 0 ? first : blank || line.n > 0) {
+            gw_tpl_out_text(r, out, step);
+        }
+        gw_tpl_out_text(r, out, line);
+    }
+    gw_tv indented = gw_tpl_out_close(r, out);
+    indented.safe = text.safe;
+    return indented;
+}
+
+/* a: length, killwords, end, leeway */
+static gw_tv f_truncate(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    gw_tv text = gw_tv_soft(r, v),
+          end = gw_tv_given(a[2]) ? gw_tv_str(r, a[2]) : gw_tv_words("...");
+    int64_t length = gw_tv_given(a[0]) ? gw_tpl_int(r, a[0], "length") : 255;
+    int64_t leeway =
+        gw_tv_given(a[3]) && a[3].kind != GW_TV_NONE ? gw_tpl_int(r, a[3], "leeway") : 5;
+    int64_t tail = (int64_t)gw_tv_chars(r, end);
+    if (length < tail || leeway < 0) {
+        gw_tpl_raise(r, GW_E_TYPE, "truncate: expected length >= %lld, got %lld", (long long)tail,
+                     (long long)length);
+    }
+    if ((int64_t)gw_tv_chars(r, text) <= length + leeway) {
+        return text;
+    }
+    gw_tv cut = gw_tv_cut(text, 0, gw_tpl_at_char(r, text, (size_t)(length - tail)));
+    for (size_t at = cut.n; !gw_tv_truth(r, a[1]) && at-- > 0;) {
+        if (cut.text[at] == ' ') {
+            cut = gw_tv_cut(cut, 0, at);
+            break;
+        }
+    }
+    return gw_tv_join2(r, cut, end);
+}
+
+/* ---- wrapping -------------------------------------------------------------------------------- */
+
+typedef struct wrapper {
+    gw_tpl *r;
+    gw_tpl_out *out;
+    gw_tv wrap;
+    int64_t width;
+    int breaks;
+} wrapper;
+
+static size_t word_end(gw_tv line, size_t at, int *blank) {
+    size_t end = at;
+    *blank = at < line.n && line.text[at] == ' ';
+    while (end < line.n && (line.text[end] == ' ') == *blank) {
+        end++;
+    }
+    return end;
+}
+
+/* One line of the text, cut at blanks so that it fits. */
+static void wrap_line(wrapper *w, gw_tv line) {
+    size_t from = 0, fits = 0, at = 0;
+    int64_t used = 0;
+    while (at < line.n) {
+        int blank;
+        size_t end = word_end(line, at, &blank);
+        int64_t size = (int64_t)gw_tv_chars(w->r, gw_tv_cut(line, at, end - at));
+        if (used + size <= w->width || (blank && at == from)) {
+            used += size;
+            fits = blank ? fits : end;
+            at = end;
+            continue;
+        }
+        if (blank) {
+            at = end;
+        } else if (used == 0 && w->breaks) { /* too long for any line */
+            fits = at = at + gw_tpl_at_char(w->r, gw_tv_cut(line, at, end - at), (size_t)w->width);
+        } else if (used == 0) {
+            fits = at = end;
+        }
+        gw_tpl_out_text(w->r, w->out, gw_tv_cut(line, from, fits - from));
+        if (at < line.n) {
+            gw_tpl_out_text(w->r, w->out, w->wrap);
+        }
+        from = fits = at;
+        used = 0;
+    }
+    gw_tpl_out_text(w->r, w->out, gw_tv_cut(line, from, fits - from));
+}
+
+/* a: width, break_long_words, wrapstring, break_on_hyphens */
+static gw_tv f_wordwrap(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    gw_tv lines = gw_tpl_lines(r, gw_tv_soft(r, v), 0);
+    wrapper w = {.r = r,
+                 .width = gw_tv_given(a[0]) ? gw_tpl_int(r, a[0], "width") : 79,
+                 .wrap = gw_tv_given(a[2]) && a[2].kind == GW_TV_TEXT ? a[2] : gw_tv_words("\n"),
+                 .breaks = !gw_tv_given(a[1]) || gw_tv_truth(r, a[1])};
+    if (w.width < 1) {
+        gw_tpl_raise(r, GW_E_TYPE, "invalid width %lld (must be > 0)", (long long)w.width);
+    }
+    w.out = gw_tpl_out_open(r);
+    for (size_t i = 0; i < lines.list->n; i++) {
+        if (i > 0) {
+            gw_tpl_out_text(r, w.out, w.wrap);
+        }
+        wrap_line(&w, lines.list->at[i]);
+    }
+    return gw_tpl_out_close(r, w.out);
+}
+
+static gw_tv f_wordcount(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    gw_tv text = gw_tv_soft(r, v);
+    int64_t n = 0;
+    int inside = 0;
+    (void)a;
+    for (size_t at = 0; at < text.n; at++) {
+        char c = text.text[at];
+        int word = c == '_' || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') ||
+                   (unsigned char)c >= 0x80;
+        n += word && !inside;
+        inside = word;
+    }
+    return gw_tv_int(n);
+}
+
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+/* Without tags and comments, white space as single blanks. */
+static gw_tv f_striptags(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    gw_tv text = gw_tv_soft(r, v);
+    gw_tpl_out *out = gw_tpl_out_open(r);
+    int gap = 0;
+    (void)a;
+    for (size_t at = 0; at < text.n;) {
+        size_t left = text.n - at;
+        int comment = left >= 4 && memcmp(text.text + at, "<!--", 4) == 0;
+        const char *end = comment                ? memmem(text.text + at, left, "-->", 3)
+                          : text.text[at] == '<' ? memchr(text.text + at, '>', left)
+                                                 : NULL;
+        gw_tpl_charge(r, text.text[at] == '<' ? left / 64 + 1 : 0);
+        if (end != NULL) {
+            at = (size_t)(end - text.text) + (comment ? 3 : 1);
+            continue;
+        }
+        uint32_t cp = 0;
+        size_t n = gw_utf8_next(text.text + at, left, &cp);
+        n = n > 0 ? n : 1;
+        if (gw_tpl_is_space(cp)) {
+            gap = out->n > 0;
+        } else {
+            gw_tpl_out_words(r, out, gap ? " " : "");
+            gap = 0;
+            gw_tpl_out_text(r, out, gw_tv_cut(text, at, n));
+        }
+        at += n;
+    }
+    return gw_tpl_out_close(r, out);
+}
+
+static void put_url(gw_tpl *r, gw_tpl_out *out, gw_tv text, int query) {
+    for (size_t at = 0; at < text.n; at++) {
+        unsigned char c = (unsigned char)text.text[at];
+        char word[4] = "+";
+        int plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') ||
+                    (c < 0x80 && c != 0 && strchr("_.-~", c) != NULL) || (c == '/' && !query);
+        if (plain) {
+            gw_tpl_out_text(r, out, gw_tv_cut(text, at, 1));
+            continue;
+        }
+        if (c != ' ' || !query) {
+            snprintf(word, sizeof word, "%%%02X", c);
+        }
+        gw_tpl_out_add(r, out, word, strlen(word), gw_tv_typed_at(text, at));
+    }
+}
+
+static gw_tv f_urlencode(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    gw_tpl_out *out = gw_tpl_out_open(r);
+    (void)a;
+    if (v.kind == GW_TV_TEXT || !gw_tv_iterable(v)) {
+        put_url(r, out, gw_tv_str(r, v), 0);
+        return gw_tpl_out_close(r, out);
+    }
+    if (v.kind == GW_TV_DICT) {
+        v.kind = GW_TV_VIEW;
+        v.part = GW_TPL_ITEMS;
+    }
+    gw_tpl_walk w = gw_tpl_walk_over(r, v);
+    for (size_t i = 0; i < w.n; i++) {
+        gw_tpl_walk pair = gw_tpl_walk_over(r, gw_tpl_walk_at(&w, i));
+        if (pair.n != 2) {
+            gw_tpl_raise(r, GW_E_TYPE, "urlencode: pairs are needed");
+        }
+        gw_tpl_out_words(r, out, i > 0 ? "&" : "");
+        put_url(r, out, gw_tv_str(r, gw_tpl_walk_at(&pair, 0)), 1);
+        gw_tpl_out_words(r, out, "=");
+        put_url(r, out, gw_tv_str(r, gw_tpl_walk_at(&pair, 1)), 1);
+    }
+    return gw_tpl_out_close(r, out);
+}
+
+static gw_tv f_xmlattr(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    gw_tpl_out *out = gw_tpl_out_open(r);
+    int space = !gw_tv_given(a[0]) || gw_tv_truth(r, a[0]), n = 0;
+    if (v.kind != GW_TV_DICT) {
+        gw_tpl_raise(r, GW_E_TYPE, "xmlattr: a mapping is needed, not %s", gw_tv_type(v));
+    }
+    for (size_t i = 0; i < v.dict->n; i++) {
+        const gw_tpl_entry *e = &v.dict->at[i];
+        if (e->value.kind == GW_TV_NONE || e->value.kind == GW_TV_UNDEFINED) {
+            continue;
+        }
+        gw_tv key = gw_tv_str(r, e->key);
+        for (size_t k = 0; k < key.n; k++) {
+            if (strchr(" \t\n\f\r/>=", key.text[k]) != NULL) {
+                gw_tpl_raise(r, GW_E_TYPE, "xmlattr: a character that no attribute has");
+            }
+        }
+        gw_tpl_out_words(r, out, space || n > 0 ? " " : "");
+        gw_tpl_out_text(r, out, gw_tpl_escape(r, key));
+        gw_tpl_out_words(r, out, "=\"");
+        gw_tpl_out_text(r, out, gw_tpl_escape(r, e->value));
+        gw_tpl_out_words(r, out, "\"");
+        n++;
+    }
+    gw_tv text = gw_tpl_out_close(r, out);
+    text.safe = r->escapes != 0;
+    return text;
+}
+
+static gw_tv f_filesizeformat(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    static const char *const units[2][8] = {
+        {"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"},
+        {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
+    char word[64];
+    int binary = gw_tv_truth(r, a[0]), i = 0;
+    if (!gw_tv_is_number(v)) {
+        gw_tpl_raise(r, GW_E_TYPE, "filesizeformat: a number is needed, not %s", gw_tv_type(v));
+    }
+    double base = binary ? 1024 : 1000, bytes = gw_tv_real(r, v), unit = base;
+    if (bytes == 1) {
+        return gw_tv_words("1 Byte");
+    }
+    if (bytes < base) {
+        snprintf(word, sizeof word, "%.0f Bytes", trunc(bytes));
+    } else {
+        for (unit *= base; i < 7 && bytes >= unit; i++) {
+            unit *= base;
+        }
+        snprintf(word, sizeof word, "%.1f %s", base * bytes / unit, units[binary][i]);
+    }
+    gw_tpl_out *out = gw_tpl_out_open(r);
+    gw_tpl_out_words(r, out, word);
+    return gw_tpl_out_close(r, out);
+}
+
+const gw_tpl_builtin gw_tpl_filters_text[] = {
+    {"capitalize", "", f_capitalize},
+    {"center", "width?", f_center},
+    {"e", "", f_escape},
+    {"escape", "", f_escape},
+    {"filesizeformat", "binary?", f_filesizeformat},
+    {"forceescape", "", f_forceescape},
+    {"format", "* **", f_format},
+    {"indent", "width? first? blank?", f_indent},
+    {"lower", "", f_lower},
+    {"pprint", "", f_pprint},
+    {"replace", "old new count?", f_replace},
+    {"safe", "", f_safe},
+    {"string", "", f_string},
+    {"striptags", "", f_striptags},
+    {"title", "", f_title},
+    {"tojson", "ensure_ascii? indent? separators? sort_keys?", gw_tpl_to_json},
+    {"trim", "chars?", f_trim},
+    {"truncate", "length? killwords? end? leeway?", f_truncate},
+    {"upper", "", f_upper},
+    {"urlencode", "", f_urlencode},
+    {"wordcount", "", f_wordcount},
+    {"wordwrap", "width? break_long_words? wrapstring? break_on_hyphens?", f_wordwrap},
+    {"xmlattr", "autospace?", f_xmlattr},
+    {NULL, NULL, NULL}};
