@@ -242,6 +242,10 @@ const app_option app_option_table[] = {
      "only the list; without it the pieces are shown on stderr as well"},
     {"--decode", KIND_INTS, CMD_TOKENIZE, AT(decode), 0, INT_MAX_D, "ID,...", NULL,
      "print the text of these tokens and a newline"},
+    {"--decode-file", KIND_TEXT, CMD_TOKENIZE, AT(decode_file), 0, 0, "FILE", NULL,
+     "the same of the tokens in a file, between brackets, commas or spaces; '-' is standard input"},
+    {"--pair", KIND_TEXT, CMD_TOKENIZE, AT(pair), 0, 0, "TEXT", NULL,
+     "a second text: the pair as a reranker takes it, with a second list of the tokens' segments"},
 
     {"-sys --system --system-prompt", KIND_TEXT, CMD_CHAT, AT(system), 0, 0, "TEXT", NULL,
      "what the model is told before the conversation"},

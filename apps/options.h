@@ -101,6 +101,7 @@ typedef struct app_options {
     /* tokenize */
     int ids_only;
     app_ints decode;
+    const char *pair, *decode_file;
     /* inspect */
     int json, check_tensors;
     /* devices */

@@ -12,7 +12,7 @@
 
 /* The pieces of text joined by bars. */
 static void cut(const char *pattern, const char *text, char *out) {
-    gw_vocab_split split = {pattern, GW_SPLIT_ISOLATED, 0, 0};
+    gw_vocab_split split = {pattern, GW_SPLIT_ISOLATED, 0, 0, NULL};
     gw_vocab vocab;
     gw_splitter *splitter = NULL;
     gw_split_work *work = NULL;
@@ -23,7 +23,8 @@ static void cut(const char *pattern, const char *text, char *out) {
     vocab.n_splits = 1;
     assert_int_equal(gw_splitter_new(NULL, &vocab, &splitter), GW_OK);
     assert_int_equal(gw_split_work_new(&work), GW_OK);
-    assert_int_equal(gw_splitter_run(splitter, work, text, strlen(text), &spans, &n), GW_OK);
+    assert_int_equal(gw_splitter_run(splitter, work, text, strlen(text), 0, &text, &spans, &n),
+                     GW_OK);
     for (size_t i = 0; i < n; i++) {
         out[used] = '|';
         used += i > 0;
@@ -72,7 +73,7 @@ static void test_classes(void **state) {
 static void test_depth(void **state) {
     (void)state;
     char pattern[4096];
-    gw_vocab_split split = {pattern, GW_SPLIT_ISOLATED, 0, 0};
+    gw_vocab_split split = {pattern, GW_SPLIT_ISOLATED, 0, 0, NULL};
     gw_vocab vocab;
     gw_splitter *splitter = NULL;
     memset(pattern, '[', sizeof pattern);

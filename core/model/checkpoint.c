@@ -234,6 +234,18 @@ static gw_status name_it(gw_checkpoint *c, const char *path) {
 
 enum { OPEN_ALL, OPEN_VOCAB, OPEN_WEIGHTS };
 
+/* "models/a/tokenizer.json": the folder, and which of its files. */
+static gw_status look_for_vocab_file(gw_checkpoint *c, const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    if (gw_path_look(path) != GW_PATH_FILE || !gw_hf_is_vocab_file(name)) {
+        return GW_OK;
+    }
+    size_t folder = slash == NULL ? 1 : slash == path ? 1 : (size_t)(slash - path);
+    c->vocab_file = gw_arena_copy(c->arena, name, strlen(name));
+    c->where = gw_arena_copy(c->arena, slash == NULL ? "." : path, folder);
+    return c->vocab_file != NULL && c->where != NULL ? GW_OK : gw_checkpoint_nomem(c);
+}
+
 static gw_status load(gw_checkpoint *c, const char *path, const void *memory, size_t bytes,
                       int what, const gw_spec_given *given) {
     int vocab_only = what == OPEN_VOCAB;
@@ -243,7 +255,10 @@ static gw_status load(gw_checkpoint *c, const char *path, const void *memory, si
         GW_TRY(gw_weights_file_load(c, path));
         return name_it(c, path);
     }
-    if (path != NULL && gw_path_look(path) == GW_PATH_FOLDER) {
+    if (vocab_only && path != NULL) {
+        GW_TRY(look_for_vocab_file(c, path));
+    }
+    if (c->vocab_file != NULL || (path != NULL && gw_path_look(path) == GW_PATH_FOLDER)) {
         c->container = GW_CONTAINER_HF;
         GW_TRY(gw_hf_load(c, path, vocab_only));
         GW_TRY(gw_config_hf_architecture(c->where, c->config, !vocab_only, c->architecture,

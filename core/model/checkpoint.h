@@ -51,7 +51,8 @@ typedef struct gw_spec_given {
 gw_status gw_checkpoint_open_as(const char *path, const void *memory, size_t bytes,
                                 const gw_spec_given *given, gw_checkpoint **out);
 /* The same for a tokenizer alone (vocab_only): the architecture may be unknown, hyper-parameters
- * and weights may be missing; gw_checkpoint_hparams is then NULL. */
+ * and weights may be missing; gw_checkpoint_hparams is then NULL. The path may also be that of the
+ * tokenizer's file in a folder (tokenizer.json, tekken.json, tokenizer.model, ...). */
 gw_status gw_checkpoint_open_vocab(const char *path, const void *memory, size_t bytes,
                                    gw_checkpoint **out);
 /* The tensors of one .safetensors file, or of one that torch.save wrote: no architecture, no

@@ -25,11 +25,11 @@ struct gw_checkpoint {
     uint64_t memory_bytes; /* of an image in memory */
     gw_stored *list;
     size_t n, capacity;
-    gw_map *names;         /* -> index into list */
+    gw_map *names; /* -> index into list */
     struct gw_unusable {
         gw_stored stored; /* without a format */
         const char *why;  /* its type */
-    } *unusable;          /* at unusable_names' values */
+    } * unusable;         /* at unusable_names' values */
     size_t n_unusable, unusable_capacity;
     gw_map *unusable_names;
     int has_hparams;
@@ -38,6 +38,7 @@ struct gw_checkpoint {
     json_t *config, *generation; /* of a folder; generation may be NULL */
     enum { GW_VOCAB_UNREAD, GW_VOCAB_READ, GW_VOCAB_NONE } vocab_state;
     gw_vocab vocab;
+    const char *vocab_file;   /* of a folder: the tokenizer's; NULL: as FILES of hf_vocab.c says */
     const char *pretokenizer; /* in place of what the files say; NULL: nothing */
 };
 
@@ -73,6 +74,12 @@ gw_status gw_folder_gguf(const char *folder, char *out, size_t room);
 gw_status gw_gguf_vocab(const gw_gguf *g, const char *pre, gw_vocab *out,
                         int *found); /* gguf_vocab.c; pre NULL: the file's pre-tokenizer */
 gw_status gw_hf_vocab(gw_checkpoint *c, gw_vocab *out, int *found); /* hf_vocab.c   */
+/* Is the name, without its folder, that of a tokenizer's file? */
+int gw_hf_is_vocab_file(const char *name);
+/* What a file of ranks or of SentencePiece leaves open: special tokens, pre-tokenizer, frame
+ * (hf_vocab_files.c). */
+gw_status gw_hf_tiktoken(gw_checkpoint *c, const char *name, gw_vocab *v);
+gw_status gw_hf_model_file(gw_checkpoint *c, const char *name, gw_vocab *v);
 
 /* hf_chat.c: the chat template of a folder, copied into the arena; *text NULL: none. */
 gw_status gw_hf_chat_template(gw_checkpoint *c, const char **text, size_t *bytes);

@@ -10,6 +10,7 @@
 #include "core/base/arena.h"
 #include "core/model/checkpoint_parts.h"
 #include "core/text/tokens/known.h"
+#include "core/text/tokens/normalize.h"
 
 static gw_status nomem(const gw_gguf *g) {
     return gw_fail(GW_E_NOMEM, gw_gguf_where(g), "no memory for the vocabulary");
@@ -28,19 +29,30 @@ static gw_status read_kind(const gw_gguf *g, gw_vocab *v, int *found) {
         v->kind = GW_VOCAB_SPM_BPE;
     } else if (is(model, "gpt2")) {
         v->kind = GW_VOCAB_BYTE_BPE;
+    } else if (is(model, "bert")) {
+        v->kind = GW_VOCAB_WORDPIECE;
+    } else if (is(model, "t5")) {
+        v->kind = GW_VOCAB_UNIGRAM;
     } else if (is(model, "gemma4") || is(model, "whitespace")) {
         v->kind = GW_VOCAB_RANK_BPE;
         memcpy(v->pre, model.text, (size_t)model.bytes); /* unless the file names another */
     } else {
-        return gw_fail(GW_E_UNSUPPORTED, gw_gguf_where(g),
-                       "tokenizer %.*s is not supported; llama, gpt2, gemma4 and whitespace are",
-                       (int)(model.bytes < 40 ? model.bytes : 40), model.text);
+        return gw_fail(
+            GW_E_UNSUPPORTED, gw_gguf_where(g),
+            "tokenizer %.*s is not supported; llama, gpt2, bert, t5, gemma4 and whitespace "
+            "are",
+            (int)(model.bytes < 40 ? model.bytes : 40), model.text);
     }
     return GW_OK;
 }
 
+/* Merges are what a pre-tokenizer has a name for. */
+static int has_merges(const gw_vocab *v) {
+    return v->kind == GW_VOCAB_BYTE_BPE || v->kind == GW_VOCAB_RANK_BPE;
+}
+
 /* The pre-tokenizer's name and what it means; asked: in place of what the file says, NULL: nothing.
- * SentencePiece has none. */
+ * SentencePiece, BERT and T5 have none. */
 static gw_status read_pre(const gw_gguf *g, const char *asked, gw_vocab *v, unsigned *flags) {
     gw_gguf_view pre = {v->pre[0] != '\0' ? v->pre : "default", 0};
     const gw_known_pretokenizer *known = NULL;
@@ -55,11 +67,11 @@ static gw_status read_pre(const gw_gguf *g, const char *asked, gw_vocab *v, unsi
             GW_E_METADATA, gw_gguf_where(g),
             "tokenizer.ggml.pre is no name; --pretokenizer NAME says which it should be");
     }
-    memmove(v->pre, pre.text, (size_t)pre.bytes);
-    v->pre[pre.bytes] = '\0';
-    if (v->kind == GW_VOCAB_SPM_BPE) {
+    if (!has_merges(v)) {
         return GW_OK;
     }
+    memmove(v->pre, pre.text, (size_t)pre.bytes);
+    v->pre[pre.bytes] = '\0';
     GW_TRY(gw_known_find(gw_gguf_where(g), v->pre, &known));
     *flags = known->flags;
     v->kind = *flags & GW_KNOWN_PIECES ? GW_VOCAB_RANK_BPE : v->kind;
@@ -105,7 +117,7 @@ static gw_status read_scores(const gw_gguf *g, gw_vocab *v) {
     int found;
     GW_TRY(gw_gguf_list(g, "tokenizer.ggml.scores", GW_GGUF_F32, &list, &found));
     if (!found) {
-        return v->kind != GW_VOCAB_SPM_BPE
+        return v->kind != GW_VOCAB_SPM_BPE && v->kind != GW_VOCAB_UNIGRAM
                    ? GW_OK
                    : gw_fail(GW_E_METADATA, gw_gguf_where(g), "tokenizer.ggml.scores is missing");
     }
@@ -184,6 +196,64 @@ static int kind_at(const gw_vocab *v, size_t id) {
     return id < v->n_tokens ? v->tokens[id].kind : 0;
 }
 
+/* BERT in a GGUF file: U+2581 in front of the beginning of a word, nothing within; names in
+ * brackets as they are. Here: nothing in front, "##" within, as BERT itself has it. */
+static gw_status unmark_words(const gw_gguf *g, gw_vocab *v) {
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        gw_vocab_token *t = &v->tokens[i];
+        int named = t->bytes > 1 && t->text[0] == '[' && t->text[t->bytes - 1] == ']';
+        if (t->kind == GW_TOKEN_CONTROL || t->kind == GW_TOKEN_UNKNOWN || named || t->bytes == 0) {
+            continue;
+        }
+        if (t->bytes > 3 && memcmp(t->text, GW_SPACE_MARK, 3) == 0) {
+            t->text += 3;
+            t->bytes -= 3;
+            continue;
+        }
+        char *text = gw_arena_alloc(v->arena, (size_t)t->bytes + 3);
+        if (text == NULL) {
+            return nomem(g);
+        }
+        memcpy(text, "##", 2);
+        memcpy(text + 2, t->text, t->bytes);
+        t->text = text;
+        t->bytes += 2;
+    }
+    return GW_OK;
+}
+
+/* What frames a text, by key or by name; these are no words of a text. */
+static gw_status read_bert_ids(const gw_gguf *g, gw_vocab *v) {
+    static const char *const NAMES[] = {"[CLS]", "[SEP]", "[UNK]", "[PAD]", "[MASK]"};
+    int32_t ids[5], sep = v->eos;
+    memset(ids, -1, sizeof ids);
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        for (size_t k = 0; k < 5; k++) {
+            if (v->tokens[i].bytes == strlen(NAMES[k]) &&
+                memcmp(v->tokens[i].text, NAMES[k], v->tokens[i].bytes) == 0) {
+                ids[k] = (int32_t)i;
+            }
+        }
+    }
+    ids[0] = v->bos >= 0 ? v->bos : ids[0];
+    ids[1] = sep >= 0 ? sep : ids[1];
+    ids[2] = v->unk >= 0 ? v->unk : ids[2];
+    ids[3] = v->pad >= 0 ? v->pad : ids[3];
+    GW_TRY(read_id(g, "tokenizer.ggml.cls_token_id", v, &ids[0]));
+    GW_TRY(read_id(g, "tokenizer.ggml.seperator_token_id", v, &ids[1]));
+    GW_TRY(read_id(g, "tokenizer.ggml.mask_token_id", v, &ids[4]));
+    v->bos = ids[0];
+    v->eos = ids[1];
+    v->unk = ids[2];
+    v->pad = ids[3];
+    for (size_t k = 0; k < 5; k++) {
+        if (ids[k] >= 0) {
+            v->tokens[ids[k]].kind = GW_TOKEN_CONTROL;
+        }
+    }
+    return GW_OK;
+}
+
 static gw_status read_ids(const gw_gguf *g, gw_vocab *v) {
     if (v->kind == GW_VOCAB_SPM_BPE) { /* SentencePiece's own order, where the file is silent */
         v->unk = kind_at(v, 0) == GW_TOKEN_UNKNOWN ? 0 : -1;
@@ -194,6 +264,7 @@ static gw_status read_ids(const gw_gguf *g, gw_vocab *v) {
     GW_TRY(read_id(g, "tokenizer.ggml.eos_token_id", v, &v->eos));
     GW_TRY(read_id(g, "tokenizer.ggml.unknown_token_id", v, &v->unk));
     GW_TRY(read_id(g, "tokenizer.ggml.padding_token_id", v, &v->pad));
+    GW_TRY(v->kind == GW_VOCAB_WORDPIECE ? read_bert_ids(g, v) : GW_OK);
     static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
@@ -209,32 +280,134 @@ static gw_status read_ids(const gw_gguf *g, gw_vocab *v) {
     return GW_OK;
 }
 
-/* WordPiece has a key for it as well, and a vocabulary of lower case needs it. */
-static gw_status refuse_lowercase(const gw_gguf *g) {
-    int lower = 0;
+static gw_status add_normal(gw_vocab *v, gw_change_kind kind, unsigned flags, const char *text,
+                            const char *to) {
+    gw_vocab_step step = {.kind = kind,
+                          .flags = flags,
+                          .text = text,
+                          .to = to,
+                          .text_bytes = text != NULL ? strlen(text) : 0,
+                          .to_bytes = to != NULL ? strlen(to) : 0};
+    return gw_vocab_add_step(v, &v->normal, &v->n_normal, &step);
+}
+
+/* Of models with merges: what the name of the pre-tokenizer means, and the keys. */
+static gw_status read_merge_flags(const gw_gguf *g, unsigned known, gw_vocab *v) {
+    int lower = 0, prefix = 0;
+    v->add_bos = (known & GW_KNOWN_BOS) != 0;
+    v->ignore_merges = (known & GW_KNOWN_IGNORE_MERGES) != 0;
     GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.normalizer.lowercase", &lower, NULL));
-    return !lower ? GW_OK
-                  : gw_fail(GW_E_UNSUPPORTED, gw_gguf_where(g),
-                            "a tokenizer that writes text in lower case "
-                            "(tokenizer.ggml.normalizer.lowercase) is not supported");
+    GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_space_prefix", &prefix, NULL));
+    if (known & GW_KNOWN_SEP) {
+        GW_TRY(read_id(g, "tokenizer.ggml.seperator_token_id", v, &v->sep));
+    }
+    GW_TRY(known & GW_KNOWN_NFC ? add_normal(v, GW_CHANGE_NFC, 0, NULL, NULL) : GW_OK);
+    GW_TRY(lower ? add_normal(v, GW_CHANGE_LOWERCASE, 0, NULL, NULL) : GW_OK);
+    GW_TRY(known & GW_KNOWN_MARKS ? add_normal(v, GW_CHANGE_REPLACE, 0, " ", GW_SPACE_MARK)
+                                  : GW_OK);
+    const char *space = v->kind == GW_VOCAB_RANK_BPE ? GW_SPACE_MARK : " ";
+    return prefix && strcmp(v->pre, "mmbert") != 0
+               ? add_normal(v, GW_CHANGE_PREPEND, 0, space, NULL)
+               : GW_OK;
+}
+
+/* T5's sentinels are written as a user's tokens, and are no text. */
+static void find_sentinels(gw_vocab *v) {
+    static const char NAME[] = "<extra_id_";
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        gw_vocab_token *t = &v->tokens[i];
+        if (t->kind == GW_TOKEN_USER && t->bytes > sizeof NAME &&
+            memcmp(t->text, NAME, sizeof NAME - 1) == 0) {
+            t->kind = GW_TOKEN_CONTROL;
+        }
+    }
+}
+
+static gw_status read_charsmap(const gw_gguf *g, gw_vocab *v) {
+    static const char key[] = "tokenizer.ggml.precompiled_charsmap";
+    gw_gguf_array list = {0};
+    int found = 0;
+    gw_status status = gw_gguf_list(g, key, GW_GGUF_U8, &list, &found);
+    if (status == GW_E_TYPE) { /* older converters */
+        status = gw_gguf_list(g, key, GW_GGUF_I8, &list, &found);
+    }
+    GW_TRY(status);
+    if (!found || list.count == 0) {
+        return GW_OK;
+    }
+    gw_vocab_step step = {.kind = GW_CHANGE_CHARSMAP,
+                          .text = (const char *)list.items.data,
+                          .text_bytes = (size_t)list.count};
+    return gw_vocab_add_step(v, &v->normal, &v->n_normal, &step);
+}
+
+/* The steps that T5 and XLM-R have in their own tokenizers. */
+static gw_status read_unigram_flags(const gw_gguf *g, gw_vocab *v) {
+    static const gw_vocab_step MARK = {.kind = GW_CHANGE_REPLACE,
+                                       .text = " ",
+                                       .to = GW_SPACE_MARK,
+                                       .text_bytes = 1,
+                                       .to_bytes = 3},
+                               PREFIX = {.kind = GW_CHANGE_PREPEND,
+                                         .flags = GW_CHANGE_IF_NONE,
+                                         .text = GW_SPACE_MARK,
+                                         .to = "",
+                                         .text_bytes = 3};
+    const gw_vocab_step bytes = {.kind = GW_CHANGE_FROM_BYTES},
+                        spaces = {.kind = GW_CHANGE_FROM_MARKS,
+                                  .flags = GW_CHANGE_FIRST,
+                                  .text = GW_SPACE_MARK,
+                                  .text_bytes = 3};
+    int prefix = 1, trim = 1, suffix = 0, bos = 0;
+    GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_bos_token", &bos, NULL));
+    GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_space_prefix", &prefix, NULL));
+    GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.remove_extra_whitespaces", &trim, NULL));
+    GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.treat_whitespace_as_suffix", &suffix, NULL));
+    if (suffix) {
+        return gw_fail(GW_E_UNSUPPORTED, gw_gguf_where(g),
+                       "a tokenizer that writes spaces behind words "
+                       "(tokenizer.ggml.treat_whitespace_as_suffix) is not supported");
+    }
+    v->add_eos = 1;
+    v->fuse_unk = 1;
+    find_sentinels(v);
+    GW_TRY(read_id(g, "tokenizer.ggml.seperator_token_id", v, &v->sep));
+    GW_TRY(read_charsmap(g, v));
+    if (trim) {
+        GW_TRY(add_normal(v, GW_CHANGE_STRIP, GW_CHANGE_RIGHT, NULL, NULL));
+        GW_TRY(add_normal(v, GW_CHANGE_REPLACE, GW_CHANGE_PATTERN, " {2,}", " "));
+    }
+    if (bos) { /* XLM-R and its kind, not T5: any white space separates words */
+        GW_TRY(gw_vocab_add_split(v, (gw_vocab_split){"\\s+", GW_SPLIT_REMOVED, 0, 0, NULL}));
+    }
+    GW_TRY(gw_vocab_add_split(v, (gw_vocab_split){.change = &MARK}));
+    GW_TRY(prefix ? gw_vocab_add_split(v, (gw_vocab_split){.change = &PREFIX}) : GW_OK);
+    GW_TRY(gw_vocab_add_split(v, (gw_vocab_split){GW_SPACE_MARK, GW_SPLIT_WITH_NEXT, 1, 0, NULL}));
+    GW_TRY(gw_vocab_add_step(v, &v->decode, &v->n_decode, &bytes));
+    return gw_vocab_add_step(v, &v->decode, &v->n_decode, &spaces);
+}
+
+static gw_status read_bert_flags(const gw_gguf *g, gw_vocab *v) {
+    int lower = 1, accents = -1;
+    GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.normalizer.lowercase", &lower, NULL));
+    GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.normalizer.strip_accents", &accents, NULL));
+    v->add_bos = v->add_eos = 1;
+    return gw_vocab_bert(gw_gguf_where(g), v, lower, accents, 1);
 }
 
 static gw_status read_flags(const gw_gguf *g, unsigned known, gw_vocab *v) {
-    int spm = v->kind == GW_VOCAB_SPM_BPE;
-    v->add_bos = spm || (known & GW_KNOWN_BOS) != 0;
-    v->add_space_prefix = spm;
-    v->ignore_merges = (known & GW_KNOWN_IGNORE_MERGES) != 0;
-    v->nfc = (known & GW_KNOWN_NFC) != 0;
-    v->escape_spaces = (known & GW_KNOWN_MARKS) != 0;
+    if (v->kind == GW_VOCAB_SPM_BPE) {
+        v->add_bos = v->add_space_prefix = 1;
+        GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, NULL));
+        GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.remove_extra_whitespaces", &v->remove_extra_spaces,
+                            NULL));
+    } else {
+        GW_TRY(v->kind == GW_VOCAB_UNIGRAM     ? read_unigram_flags(g, v)
+               : v->kind == GW_VOCAB_WORDPIECE ? read_bert_flags(g, v)
+                                               : read_merge_flags(g, known, v));
+    }
     GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_bos_token", &v->add_bos, NULL));
     GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_eos_token", &v->add_eos, NULL));
-    GW_TRY(gw_gguf_bool(g, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, NULL));
-    GW_TRY(
-        gw_gguf_bool(g, "tokenizer.ggml.remove_extra_whitespaces", &v->remove_extra_spaces, NULL));
-    if (known & GW_KNOWN_LINES) { /* whatever the file says of its beginning */
-        v->add_space_prefix = v->space_if_none = v->space_lines = 1;
-    }
-    GW_TRY(v->kind == GW_VOCAB_RANK_BPE ? refuse_lowercase(g) : GW_OK);
     v->add_bos = v->add_bos && v->bos >= 0;
     v->add_eos = v->add_eos && v->eos >= 0;
     return GW_OK;
@@ -246,9 +419,8 @@ static gw_status read_all(const gw_gguf *g, const char *pre, gw_vocab *v) {
     GW_TRY(read_texts(g, v));
     GW_TRY(read_scores(g, v));
     GW_TRY(read_kinds(g, v));
-    if (v->kind != GW_VOCAB_SPM_BPE) {
-        GW_TRY(read_merges(g, v));
-    }
+    GW_TRY(has_merges(v) ? read_merges(g, v) : GW_OK);
+    GW_TRY(v->kind == GW_VOCAB_WORDPIECE ? unmark_words(g, v) : GW_OK);
     GW_TRY(read_ids(g, v));
     GW_TRY(read_flags(g, known, v));
     return gw_vocab_check(gw_gguf_where(g), v);

@@ -1,12 +1,45 @@
-/* tests/fuzz/fuzz_text.c - any bytes through tokenizers of every kind: SentencePiece, byte-level
- * with each splitting rule, ranked merges. The first byte chooses. */
+/* tests/fuzz/fuzz_text.c - any bytes through tokenizers of every kind: byte-level with splitting
+ * rules, and each other kind behind every normalizer. The first byte chooses. */
 #include <stdio.h>
 
 #include "tests/fuzz/vocab_target.h"
 
 static const char *const rules[] = {"gpt-2",     "llama-bpe",      "qwen2",  "falcon",
                                     "starcoder", "deepseek-coder", "default"};
-enum { RULES = sizeof rules / sizeof rules[0], KINDS = RULES + 2, BYTES = 256, PAIRS = 24 };
+static const gw_vocab_kind others[] = {GW_VOCAB_SPM_BPE,  GW_VOCAB_RANK_BPE,  GW_VOCAB_BYTE_RANKS,
+                                       GW_VOCAB_UNIGRAM,  GW_VOCAB_WORDPIECE, GW_VOCAB_SPM_UNIGRAM,
+                                       GW_VOCAB_WORDLEVEL};
+enum {
+    RULES = sizeof rules / sizeof rules[0],
+    KINDS = RULES + sizeof others / sizeof others[0],
+    BYTES = 256,
+    PAIRS = 24
+};
+
+#define STEP(k, f, t, to_)                                                                         \
+    {                                                                                              \
+        .kind = (k), .flags = (f), .text = (t), .to = (to_), .text_bytes = sizeof(t) - 1,          \
+        .to_bytes = sizeof(to_) - 1                                                                \
+    }
+static gw_vocab_step normal[] = {
+    STEP(GW_CHANGE_NFD, 0, "", ""),
+    STEP(GW_CHANGE_NFKC, 0, "", ""),
+    STEP(GW_CHANGE_NFC, 0, "", ""),
+    STEP(GW_CHANGE_NFKD, 0, "", ""),
+    STEP(GW_CHANGE_NMT, 0, "", ""),
+    STEP(GW_CHANGE_BERT, GW_CHANGE_CLEAN | GW_CHANGE_HAN | GW_CHANGE_ACCENTS | GW_CHANGE_LOWER, "",
+         ""),
+    STEP(GW_CHANGE_STRIP_MARKS, 0, "", ""),
+    STEP(GW_CHANGE_STRIP, GW_CHANGE_LEFT | GW_CHANGE_RIGHT, "", ""),
+    STEP(GW_CHANGE_LOWERCASE, 0, "", ""),
+    STEP(GW_CHANGE_REPLACE, GW_CHANGE_PATTERN, " {2,}|(?=x)", " "),
+    STEP(GW_CHANGE_REPLACE, 0, " ", "\xe2\x96\x81"),
+    STEP(GW_CHANGE_PREPEND, GW_CHANGE_IF_NONE, "\xe2\x96\x81", "")};
+static gw_vocab_step decoding[] = {STEP(GW_CHANGE_FROM_BYTES, 0, "", ""),
+                                   STEP(GW_CHANGE_JOIN_PIECES, GW_CHANGE_CLEAN, "##", ""),
+                                   STEP(GW_CHANGE_JOIN_WORDS, 0, "</w>", ""),
+                                   STEP(GW_CHANGE_FROM_MARKS, GW_CHANGE_FIRST, "\xe2\x96\x81", ""),
+                                   STEP(GW_CHANGE_CTC, GW_CHANGE_CLEAN, "a", "|")};
 
 typedef struct subject {
     gw_vocab vocab;
@@ -44,9 +77,7 @@ static void make(subject *s, int which) {
                                          "is", "it", "al", "ar", "st", "to", "nt", "ng"};
     gw_vocab *v = &s->vocab; /* borrowed by the tokenizer: it stays where it is */
     gw_vocab_init(v);
-    v->kind = which < RULES    ? GW_VOCAB_BYTE_BPE
-              : which == RULES ? GW_VOCAB_SPM_BPE
-                               : GW_VOCAB_RANK_BPE;
+    v->kind = which < RULES ? GW_VOCAB_BYTE_BPE : others[which - RULES];
     v->tokens = calloc(2 * BYTES + PAIRS + 8, sizeof *v->tokens);
     v->merges = calloc(PAIRS, sizeof *v->merges);
     add(v, "<unk>", 5, GW_TOKEN_UNKNOWN, 0);
@@ -56,28 +87,34 @@ static void make(subject *s, int which) {
     for (int b = 0; b < BYTES; b++) {
         if (v->kind == GW_VOCAB_BYTE_BPE) {
             add(v, text, spell(b, text), GW_TOKEN_NORMAL, 0);
+        } else if (v->kind == GW_VOCAB_BYTE_RANKS) {
+            text[0] = (char)b;
+            add(v, text, 1, GW_TOKEN_NORMAL, 0);
         } else {
             snprintf(text, sizeof text, "<0x%02X>", (unsigned)b);
             add(v, text, 6, GW_TOKEN_BYTE, 0);
         }
     }
-    if (v->kind != GW_VOCAB_BYTE_BPE) {
+    if (v->kind != GW_VOCAB_BYTE_BPE && v->kind != GW_VOCAB_BYTE_RANKS) {
         for (char c = 'a'; c <= 'z'; c++) {
             add(v, &c, 1, GW_TOKEN_NORMAL, -100);
         }
         add(v, "\xe2\x96\x81", 3, GW_TOKEN_NORMAL, -50);
-        v->byte_fallback = v->add_space_prefix = v->escape_spaces = 1;
+        v->byte_fallback = v->add_space_prefix = 1;
     }
     for (int p = 0; p < PAIRS; p++) {
         add(v, pairs[p], 2, GW_TOKEN_NORMAL, (float)-p);
         v->merges[p] = (gw_vocab_merge){pairs[p], pairs[p] + 1, 1, 1};
     }
-    v->n_merges = v->kind == GW_VOCAB_SPM_BPE ? 0 : PAIRS;
+    v->n_merges = v->kind == GW_VOCAB_BYTE_BPE || v->kind == GW_VOCAB_RANK_BPE ? PAIRS : 0;
     v->unk = 0;
     v->bos = 1;
     v->eos = 2;
     v->add_bos = 1;
-    v->nfc = which == 2;
+    v->normal = which == 2 ? normal + 2 : normal;
+    v->n_normal = which == 2 ? 1 : which < RULES ? 0 : sizeof normal / sizeof normal[0];
+    v->decode = decoding;
+    v->n_decode = which < RULES ? 0 : sizeof decoding / sizeof decoding[0];
     if (v->kind == GW_VOCAB_BYTE_BPE) {
         snprintf(v->pre, sizeof v->pre, "%s", rules[which]);
     }

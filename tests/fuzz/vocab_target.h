@@ -23,6 +23,14 @@ static inline void fuzz_text(const gw_tokenizer *t, size_t n_tokens, const char 
     }
     free(back);
     free(ids);
+    int32_t *types = NULL;
+    status = gw_tokenizer_encode_pair(t, text, n / 2, text + n / 2, n - n / 2, flags, &ids, &types,
+                                      &count);
+    fuzz_judge(status);
+    if (status == GW_OK) {
+        free(ids);
+        free(types);
+    }
 }
 
 static inline void fuzz_vocab(gw_status (*reader)(const char *, const void *, size_t, gw_vocab *),

@@ -18,6 +18,14 @@ gw_status gw_tokenize(const gw_model *model, const char *text, size_t bytes, int
     return gw_tokenizer_encode(model->tokenizer, text, bytes, flags, ids, n);
 }
 
+gw_status gw_tokenize_pair(const gw_model *model, const char *text, size_t bytes, const char *pair,
+                           size_t pair_bytes, int flags, int32_t **ids, int32_t **types,
+                           size_t *n) {
+    GW_TRY(need_tokenizer(model));
+    return gw_tokenizer_encode_pair(model->tokenizer, text, bytes, pair, pair_bytes, flags, ids,
+                                    types, n);
+}
+
 gw_status gw_detokenize(const gw_model *model, const int32_t *ids, size_t n, int keep_special,
                         char **text, size_t *bytes) {
     GW_TRY(need_tokenizer(model));

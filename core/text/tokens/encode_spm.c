@@ -4,6 +4,8 @@
 #include "core/text/tokens/tokenizer_impl.h"
 #include "core/text/utf8.h"
 
+enum { CACHE_FROM = 4096 }; /* bytes of text that are worth a cache of words */
+
 typedef struct word {
     gw_encoding *e;
     const char *text;
@@ -28,7 +30,7 @@ static int find_pair(void *context, const gw_symbol *left, const gw_symbol *righ
 }
 
 /* A symbol that is no token: its bytes, else the unknown token (one for neighbours). */
-static gw_status put_unknown(gw_encoding *e, const char *text, size_t n) {
+gw_status gw_put_spm_unknown(gw_encoding *e, const char *text, size_t n) {
     if (e->t->vocab->byte_fallback) {
         for (size_t i = 0; i < n; i++) {
             GW_TRY(gw_ids_add(&e->ids, e->t->byte_id[(uint8_t)text[i]]));
@@ -48,7 +50,7 @@ static gw_status put_text(gw_encoding *e, const char *text, size_t n, int32_t id
         id = (int32_t)found;
     }
     if (id < 0) {
-        return put_unknown(e, text, n);
+        return gw_put_spm_unknown(e, text, n);
     }
     e->after_unk = 0;
     return gw_ids_add(&e->ids, id);
@@ -115,21 +117,17 @@ static gw_status put_word(gw_encoding *e, const char *text, size_t n) {
     return GW_OK;
 }
 
-static int is_mark(const char *p, size_t n) { return n >= 3 && memcmp(p, GW_SPACE_MARK, 3) == 0; }
-
 /* Where the word that begins at text [n] ends: before the next space behind a letter. */
 static size_t word_end(const gw_tokenizer *t, const char *text, size_t n) {
     if (!t->cut_words) {
         return n;
     }
     size_t at = 0;
-    while (is_mark(text + at, n - at)) {
+    while (n - at >= 3 && memcmp(text + at, GW_SPACE_MARK, 3) == 0) {
         at += 3;
     }
-    while (at < n && !is_mark(text + at, n - at)) {
-        at++;
-    }
-    return at;
+    const char *next = memmem(text + at, n - at, GW_SPACE_MARK, 3);
+    return next != NULL ? (size_t)(next - text) : n;
 }
 
 gw_status gw_encode_spm(gw_encoding *e, const char *text, size_t n, int first) {
@@ -142,16 +140,24 @@ gw_status gw_encode_spm(gw_encoding *e, const char *text, size_t n, int first) {
     if (e->normal.n > INT32_MAX) {
         return gw_fail(GW_E_LIMIT, NULL, "a text of %zu bytes is too long", e->normal.n);
     }
+    e->after_unk = 0;
+    if (v->kind == GW_VOCAB_SPM_UNIGRAM) {
+        return e->normal.n == 0 ? GW_OK : gw_put_unigram_word(e, e->normal.data, e->normal.n);
+    }
+    if (e->normal.n >= CACHE_FROM && e->cache == NULL) {
+        e->cache = gw_word_cache_new();
+    }
     if (e->merger.path == NULL) {
         e->merger.path = calloc(v->n_tokens, sizeof *e->merger.path);
         if (e->merger.path == NULL) {
             return gw_fail(GW_E_NOMEM, NULL, "no memory for a text");
         }
     }
-    e->after_unk = 0;
     for (size_t at = 0; at < e->normal.n;) {
         size_t end = word_end(e->t, e->normal.data + at, e->normal.n - at);
-        GW_TRY(put_word(e, e->normal.data + at, end));
+        const char *from = e->normal.data + at;
+        GW_TRY(e->after_unk ? put_word(e, from, end) /* an unknown beginning gives nothing here */
+                            : gw_put_cached(e, from, end, put_word, v->unk));
         at += end;
     }
     return GW_OK;

@@ -59,7 +59,7 @@ const char GW_PATTERN_WORDS[] = WORDS;
  * behind a match inside a run what is left of it is threes. */
 #define THREES(digit, stop)                                                                        \
     "(?<=" digit ")\\G" digit "{3}|(?<!" digit ")" digit "{1,3}(?=(?:" digit "{3})*(?![" stop "])" \
-                                                                                              ")"
+    ")"
 
 static const char DEEPSEEK_LLM_LETTERS[] =
     "\\s?[A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}"
@@ -84,7 +84,7 @@ static const char DEEPSEEK_LLM_LETTERS[] =
 
 /* Every match is a piece of its own. */
 #define CUT(pattern)                                                                               \
-    { pattern, GW_SPLIT_ISOLATED, 0, 0 }
+    { pattern, GW_SPLIT_ISOLATED, 0, 0, NULL }
 
 static const gw_vocab_split GPT2[] = {CUT(BYTE_LEVEL)};
 static const gw_vocab_split LLAMA3[] = {CUT(ENDING "|" WORD "|\\p{N}{1,3}|" SYMBOLS "|" LINES)};
@@ -145,9 +145,15 @@ static const gw_vocab_split EXAONE_MOE[] = {
 static const gw_vocab_split MINICPM5[] = {CUT("\\p{N}{1,3}"),
                                           CUT(ENDING "|" WORD "|\\p{N}+|" SYMBOLS "|" LINES)};
 static const gw_vocab_split GEMMA4[] = {CUT("[^\\n]+|[\\n]+")};
+/* Every line begins with a space. */
+static const gw_vocab_step LINE_SPACE = {.kind = GW_CHANGE_PREPEND,
+                                         .flags = GW_CHANGE_IF_NONE | GW_CHANGE_LINES,
+                                         .text = "\xE2\x96\x81",
+                                         .text_bytes = 3};
 static const gw_vocab_split MMBERT[] = {CUT("[^\\n]+|[\\n]+"),
-                                        {"\xE2\x96\x81", GW_SPLIT_WITH_NEXT, 1, 0}};
-static const gw_vocab_split WHITESPACE[] = {{WORDS, GW_SPLIT_REMOVED, 0, 1}};
+                                        {NULL, GW_SPLIT_ISOLATED, 0, 0, &LINE_SPACE},
+                                        {"\xE2\x96\x81", GW_SPLIT_WITH_NEXT, 1, 0, NULL}};
+static const gw_vocab_split WHITESPACE[] = {{WORDS, GW_SPLIT_REMOVED, 0, 1, NULL}};
 static const gw_vocab_split NAMELESS[] = {CUT("[\\p{P}\\$\\+<=>\\^~\\|]+"), CUT(BYTE_LEVEL),
                                           CUT("\\p{N}+"), CUT("[0-9][0-9][0-9]")};
 
@@ -162,9 +168,10 @@ static const struct {
     gw_known_pretokenizer means;
 } ROWS[] = {
     {"default", RULE(NAMELESS, 0)},
-    {"gpt-2 gpt2 a.x-4.0 exaone4 gigachat granite-docling jais jina-de jina-es jina-v1-en "
-     "jina-v2-code jina-v2-de jina-v2-es mellum modern-bert mpt olmo phi-2 roberta-bpe trillion",
+    {"gpt-2 gpt2 a.x-4.0 exaone4 gigachat granite-docling jais jina-de jina-es "
+     "jina-v2-de jina-v2-es mellum modern-bert mpt olmo phi-2 trillion",
      RULE(GPT2, 0)},
+    {"jina-v1-en jina-v2-code roberta-bpe", RULE(GPT2, GW_KNOWN_SEP)},
     {"llama-bpe llama3 llama-v3 falcon-h1 falcon3 jina-v5-nano lfm2 midm-2.0 pixtral",
      RULE(LLAMA3, LLAMA3_WAY)},
     {"glm4 glm5", RULE(LLAMA3, GW_KNOWN_IGNORE_MERGES)},
@@ -199,7 +206,7 @@ static const struct {
     {"spark2_5", RULE(SPARK, 0)},
     {"chameleon", RULE(CHAMELEON, GW_KNOWN_BOS)},
     {"gemma4 granite-embed-multi-311m sarvam-moe", RULE(GEMMA4, GW_KNOWN_PIECES | GW_KNOWN_MARKS)},
-    {"mmbert", RULE(MMBERT, GW_KNOWN_PIECES | GW_KNOWN_MARKS | GW_KNOWN_LINES)},
+    {"mmbert", RULE(MMBERT, GW_KNOWN_PIECES | GW_KNOWN_MARKS)},
     {"whitespace", RULE(WHITESPACE, GW_KNOWN_PIECES)},
 };
 enum { N_ROWS = sizeof ROWS / sizeof ROWS[0] };

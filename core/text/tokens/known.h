@@ -14,7 +14,7 @@ enum {
     GW_KNOWN_NFC = 4,           /* the model's own tokenizer composes to NFC first     */
     GW_KNOWN_PIECES = 8,        /* pieces are plain text, no byte alphabet; bytes as a fallback */
     GW_KNOWN_MARKS = 16,        /* with PIECES: a space is written U+2581              */
-    GW_KNOWN_LINES = 32         /* with MARKS: every line begins with a space          */
+    GW_KNOWN_SEP = 32           /* a separator stands between a text and its pair      */
 };
 
 typedef struct gw_known_pretokenizer {

@@ -84,26 +84,54 @@ static gw_status order_marks(codes *c) {
     return GW_OK;
 }
 
-gw_status gw_normalize_unicode(const char *text, size_t n, int compat, gw_bytes *out) {
-    size_t ascii = 0;
-    while (ascii < n && (uint8_t)text[ascii] < 0x80) {
-        ascii++;
+static gw_status normalize_part(const char *text, size_t n, int form, codes *c, gw_bytes *out) {
+    c->n = 0;
+    GW_TRY(decompose(text, n, form & GW_FORM_COMPATIBLE, c));
+    GW_TRY(order_marks(c));
+    utf8proc_ssize_t left = (utf8proc_ssize_t)c->n;
+    if (form & GW_FORM_COMPOSED) {
+        left = utf8proc_normalize_utf32(c->data, left, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+        GW_TRY(left < 0 ? gw_fail(GW_E_ENCODING, NULL, "a text cannot be normalised") : GW_OK);
     }
-    if (ascii == n) {
-        return gw_bytes_add(out, text, n);
-    }
-    codes c = {0};
-    gw_status status;
-    GW_TRY_DONE(decompose(text, n, compat, &c));
-    GW_TRY_DONE(order_marks(&c));
-    utf8proc_ssize_t left =
-        utf8proc_normalize_utf32(c.data, (utf8proc_ssize_t)c.n, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-    GW_TRY_DONE(left < 0 ? gw_fail(GW_E_ENCODING, NULL, "a text cannot be normalised") : GW_OK);
-    GW_TRY_DONE(gw_bytes_reserve(out, 4 * (size_t)left));
+    GW_TRY(gw_bytes_reserve(out, 4 * (size_t)left));
     for (utf8proc_ssize_t i = 0; i < left; i++) {
-        out->n += gw_utf8_put((uint32_t)c.data[i], out->data + out->n);
+        out->n += gw_utf8_put((uint32_t)c->data[i], out->data + out->n);
     }
-done:
+    return GW_OK;
+}
+
+/* Letters that stay as they are unless a mark follows, and join with nothing before them. */
+static size_t inert_span(const char *text, size_t n, int form) {
+    unsigned limit = form == GW_FORM_COMPOSED ? 0xCC : 0x80; /* NFC: up to U+02FF */
+    size_t at = 0;
+    while (at < n && (uint8_t)text[at] < limit) {
+        at++;
+    }
+    return at;
+}
+
+gw_status gw_normalize_unicode(const char *text, size_t n, int form, gw_bytes *out) {
+    codes c = {0};
+    gw_status status = GW_OK;
+    for (size_t at = 0; at < n && status == GW_OK;) {
+        size_t plain = inert_span(text + at, n - at, form), end = at + plain;
+        if (end < n && plain > 0) { /* the last of them may take the marks that follow */
+            do {
+                end--;
+            } while (((uint8_t)text[end] & 0xC0) == 0x80);
+        }
+        status = gw_bytes_add(out, text + at, end - at);
+        at = end;
+        if (status != GW_OK || at == n) {
+            break;
+        }
+        do {
+            size_t length = gw_utf8_next(text + end, n - end, NULL);
+            end += length > 0 ? length : 1;
+        } while (end < n && inert_span(text + end, n - end, form) == 0);
+        status = normalize_part(text + at, end - at, form, &c, out);
+        at = end;
+    }
     free(c.data);
     return status;
 }
@@ -139,7 +167,7 @@ int gw_charsmap_valid(const uint8_t *map, size_t bytes) {
     return 1;
 }
 
-size_t gw_charsmap_match(const uint8_t *map, size_t bytes, const char *text, size_t n,
+size_t gw_charsmap_match(const uint8_t *map, size_t bytes, const char *text, size_t n, int shortest,
                          const char **replacement, size_t *replacement_bytes) {
     size_t array_bytes = (size_t)gw_load_le(map, 4), units = array_bytes / 4;
     const uint8_t *array = map + 4;
@@ -163,6 +191,9 @@ size_t gw_charsmap_match(const uint8_t *map, size_t bytes, const char *text, siz
                 best = i + 1;
                 *replacement = texts + value;
                 *replacement_bytes = strlen(*replacement); /* the last byte of the map is NUL */
+                if (shortest) {
+                    break;
+                }
             }
         }
     }
@@ -177,7 +208,8 @@ static size_t next_normal(const gw_vocab *vocab, const gw_trie *user, const char
     int32_t id;
     size_t length = gw_trie_match(user, text, n, 0, &id);
     if (length == 0 && vocab->charsmap != NULL) {
-        length = gw_charsmap_match(vocab->charsmap, vocab->charsmap_bytes, text, n, to, to_bytes);
+        length =
+            gw_charsmap_match(vocab->charsmap, vocab->charsmap_bytes, text, n, 0, to, to_bytes);
         if (length > 0) {
             return length;
         }

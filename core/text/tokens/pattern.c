@@ -211,3 +211,43 @@ gw_status gw_pattern_spell(const char *pattern, gw_bytes *out) {
     }
     return GW_OK;
 }
+
+/* ---- scripts ----------------------------------------------------------------------------- */
+
+/* Those that the reference library tells apart (Unicode 9), but the ones written out below. */
+static const char SCRIPTS[] =
+    "Adlam Ahom Anatolian_Hieroglyphs Arabic Armenian Avestan Balinese Bamum "
+    "Bassa_Vah Batak Bengali Bhaiksuki Bopomofo Brahmi Braille Buginese Buhid "
+    "Canadian_Aboriginal Carian Caucasian_Albanian Chakma Cham Cherokee Coptic "
+    "Cuneiform Cypriot Cyrillic Deseret Devanagari Duployan Egyptian_Hieroglyphs "
+    "Elbasan Ethiopic Georgian Glagolitic Gothic Grantha Greek Gujarati Gurmukhi "
+    "Hangul Hanunoo Hatran Hebrew Imperial_Aramaic Inherited Inscriptional_Pahlavi "
+    "Inscriptional_Parthian Javanese Kaithi Kannada Kayah_Li Kharoshthi Khmer Khojki "
+    "Khudawadi Lao Latin Lepcha Limbu Linear_A Linear_B Lisu Lycian Lydian Mahajani "
+    "Malayalam Mandaic Manichaean Marchen Meetei_Mayek Mende_Kikakui Meroitic_Cursive "
+    "Meroitic_Hieroglyphs Miao Modi Mongolian Mro Multani Myanmar Nabataean "
+    "New_Tai_Lue Newa Nko Ogham Ol_Chiki Old_Hungarian Old_Italic Old_North_Arabian "
+    "Old_Permic Old_Persian Old_South_Arabian Old_Turkic Oriya Osage Osmanya "
+    "Pahawh_Hmong Palmyrene Pau_Cin_Hau Phags_Pa Phoenician Psalter_Pahlavi Rejang "
+    "Runic Samaritan Saurashtra Sharada Shavian Siddham SignWriting Sinhala "
+    "Sora_Sompeng Sundanese Syloti_Nagri Syriac Tagalog Tagbanwa Tai_Le Tai_Tham "
+    "Tai_Viet Takri Tamil Tangut Telugu Thaana Thai Tibetan Tifinagh Tirhuta Ugaritic "
+    "Vai Warang_Citi Yi ";
+
+#define HAN "\\p{sc:Han}\\p{sc:Hiragana}\\p{sc:Katakana}\\x{30fc}"
+#define NONE " \\p{sc:Unknown}"
+
+gw_status gw_pattern_scripts(gw_bytes *out) {
+    GW_TRY(put(out, "[" HAN "][" HAN NONE "]*|(?![ \\x{30fc}])\\p{sc:Common}"
+                    "(?:(?!\\x{30fc})[\\p{sc:Common}" NONE "])*"));
+    for (const char *p = SCRIPTS; *p != '\0';) {
+        size_t n = strcspn(p, " ");
+        GW_TRY(put(out, "|\\p{sc:"));
+        GW_TRY(gw_bytes_add(out, p, n));
+        GW_TRY(put(out, "}[" NONE "\\p{sc:"));
+        GW_TRY(gw_bytes_add(out, p, n));
+        GW_TRY(put(out, "}]*"));
+        p += n + (p[n] == ' ');
+    }
+    return GW_OK;
+}

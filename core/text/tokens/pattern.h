@@ -10,4 +10,8 @@
  * that is not well formed stays so. */
 gw_status gw_pattern_spell(const char *pattern, gw_bytes *out);
 
+/* Appends an expression for the runs of UnicodeScripts: one script, with spaces and characters of
+ * none inside; Han, Hiragana and Katakana are one. */
+gw_status gw_pattern_scripts(gw_bytes *out);
+
 #endif

@@ -1,17 +1,15 @@
-/* core/text/tokens/pretokenize.c - see pretokenize.h. The only user of PCRE2. */
+/* core/text/tokens/pretokenize.c - see pretokenize.h. */
 #include "core/text/tokens/pretokenize.h"
-
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
 
 #include "core/text/buffer.h"
 #include "core/text/tokens/known.h"
-#include "core/text/tokens/pattern.h"
+#include "core/text/tokens/steps.h"
 
 typedef struct split {
-    pcre2_code *code;
+    gw_regex *regex; /* NULL: a change */
     gw_split_rule rule;
     int invert;
+    gw_change change;
 } split;
 
 struct gw_splitter {
@@ -22,31 +20,10 @@ struct gw_splitter {
 /* ---- patterns ---------------------------------------------------------------------------- */
 
 static gw_status compile(const char *where, const gw_vocab_split *from, split *to) {
-    gw_bytes spelled = {0};
-    gw_status status = from->literal ? gw_bytes_add(&spelled, from->pattern, strlen(from->pattern))
-                                     : gw_pattern_spell(from->pattern, &spelled);
-    if (status == GW_OK) {
-        int error;
-        PCRE2_SIZE at;
-        uint32_t options =
-            PCRE2_UTF | PCRE2_UCP | (from->literal ? PCRE2_LITERAL : PCRE2_MULTILINE);
-        if (from->literal) {
-            options &= ~(uint32_t)PCRE2_UCP;
-        }
-        to->code = pcre2_compile((PCRE2_SPTR)spelled.data, spelled.n, options, &error, &at, NULL);
-        if (to->code == NULL) {
-            char why[128] = "";
-            pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof why);
-            status = gw_fail(GW_E_UNSUPPORTED, where, "pre-tokenizer pattern \"%.60s\": %s",
-                             from->pattern, why);
-        } else {
-            (void)pcre2_jit_compile(to->code, PCRE2_JIT_COMPLETE); /* interpreted where it fails */
-        }
-        to->rule = from->rule;
-        to->invert = from->invert;
-    }
-    free(spelled.data);
-    return status;
+    to->rule = from->rule;
+    to->invert = from->invert;
+    return from->change != NULL ? gw_change_new(where, from->change, &to->change)
+                                : gw_regex_new(where, from->pattern, from->literal, &to->regex);
 }
 
 gw_status gw_splitter_new(const char *where, const gw_vocab *vocab, gw_splitter **out) {
@@ -79,7 +56,8 @@ void gw_splitter_free(gw_splitter *splitter) {
         return;
     }
     for (size_t i = 0; i < splitter->n; i++) {
-        pcre2_code_free(splitter->splits[i].code);
+        gw_regex_free(splitter->splits[i].regex);
+        gw_change_free(&splitter->splits[i].change);
     }
     free(splitter->splits);
     free(splitter);
@@ -93,44 +71,35 @@ typedef struct spans {
 } spans;
 
 struct gw_split_work {
-    pcre2_match_data *match;
-    pcre2_match_context *context;
-    pcre2_jit_stack *stack;
+    gw_regex_work *regex;
     spans now, next;
-    int joined; /* the last span of `next` was a match (rules that join neighbours) */
+    gw_bytes text, changed; /* what steps made of the text, and of that */
+    int joined;             /* the last span of `next` was a match (rules that join neighbours) */
 };
-
-enum { MATCH_LIMIT = 20000000, HEAP_LIMIT_KIB = 256 * 1024, JIT_STACK_MAX = 8 << 20 };
 
 gw_status gw_split_work_new(gw_split_work **out) {
     gw_split_work *work = calloc(1, sizeof *work);
-    if (work != NULL) {
-        work->match = pcre2_match_data_create(1, NULL);
-        work->context = pcre2_match_context_create(NULL);
-        work->stack = pcre2_jit_stack_create(32 * 1024, JIT_STACK_MAX, NULL);
-    }
-    if (work == NULL || work->match == NULL || work->context == NULL) {
+    gw_status status = work != NULL ? gw_regex_work_new(&work->regex)
+                                    : gw_fail(GW_E_NOMEM, NULL, "no memory for the pre-tokenizer");
+    if (status != GW_OK) {
         gw_split_work_free(work);
-        return gw_fail(GW_E_NOMEM, NULL, "no memory for the pre-tokenizer");
-    }
-    pcre2_set_match_limit(work->context, MATCH_LIMIT);
-    pcre2_set_heap_limit(work->context, HEAP_LIMIT_KIB);
-    if (work->stack != NULL) { /* NULL where PCRE2 was built without JIT */
-        pcre2_jit_stack_assign(work->context, NULL, work->stack);
+        return status;
     }
     *out = work;
     return GW_OK;
 }
 
+gw_regex_work *gw_split_work_regex(gw_split_work *work) { return work->regex; }
+
 void gw_split_work_free(gw_split_work *work) {
     if (work == NULL) {
         return;
     }
-    pcre2_match_data_free(work->match);
-    pcre2_match_context_free(work->context);
-    pcre2_jit_stack_free(work->stack);
+    gw_regex_work_free(work->regex);
     free(work->now.data);
     free(work->next.data);
+    free(work->text.data);
+    free(work->changed.data);
     free(work);
 }
 
@@ -186,43 +155,29 @@ static gw_status add_stretch(gw_split_work *work, const split *by, size_t first,
     }
 }
 
-static int match_at(const split *by, gw_split_work *work, const char *text, size_t n, size_t at) {
-    PCRE2_SPTR subject = (PCRE2_SPTR)text;
-    int found =
-        pcre2_match(by->code, subject, n, at, PCRE2_NO_UTF_CHECK, work->match, work->context);
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
-        found = pcre2_match(by->code, subject, n, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
-                            work->match, work->context);
-    }
-    return found;
-}
-
 static gw_status cut(const split *by, gw_split_work *work, const char *text, gw_span piece) {
     const char *subject = text + piece.start;
-    size_t first = work->next.n, at = 0, done = 0;
-    const PCRE2_SIZE *range = pcre2_get_ovector_pointer(work->match);
+    size_t first = work->next.n, at = 0, done = 0, start = 0, end = 0;
     work->joined = 0;
     while (at < piece.bytes) {
-        int found = match_at(by, work, subject, piece.bytes, at);
-        if (found == PCRE2_ERROR_NOMATCH) {
+        int found;
+        GW_TRY(
+            gw_regex_find(by->regex, work->regex, subject, piece.bytes, at, &found, &start, &end));
+        if (!found) {
             break;
         }
-        if (found < 0) {
-            return gw_fail(GW_E_LIMIT, NULL, "a pre-tokenizer pattern failed on the text (%d)",
-                           found);
-        }
-        if (range[1] <= range[0]) { /* an empty match cuts where it is (\K games aside) */
-            size_t here = range[0] > done && range[1] == range[0] ? range[0] : done;
+        if (end <= start) { /* an empty match cuts where it is (\K games aside) */
+            size_t here = start > done && end == start ? start : done;
             GW_TRY(add_stretch(work, by, first, piece.start + done, piece.start + here, 0));
             done = here;
-            at = range[1] > at ? range[1] : at;
+            at = end > at ? end : at;
             do {
                 at++;
             } while (at < piece.bytes && ((uint8_t)subject[at] & 0xC0) == 0x80);
             continue;
         }
-        size_t start = range[0] < done ? done : range[0];
-        size_t end = range[1] < start ? start : range[1];
+        start = start < done ? done : start;
+        end = end < start ? start : end;
         GW_TRY(add_stretch(work, by, first, piece.start + done, piece.start + start, 0));
         GW_TRY(add_stretch(work, by, first, piece.start + start, piece.start + end, 1));
         at = done = end;
@@ -230,13 +185,40 @@ static gw_status cut(const split *by, gw_split_work *work, const char *text, gw_
     return add_stretch(work, by, first, piece.start + done, (size_t)piece.start + piece.bytes, 0);
 }
 
+/* Every piece becomes another text; the spans then lie in these, one after the other. */
+static gw_status change(const gw_change *step, gw_split_work *work, const char **text, int place) {
+    work->changed.n = 0;
+    for (size_t k = 0; k < work->now.n; k++) {
+        gw_span *piece = &work->now.data[k];
+        size_t begin = work->changed.n;
+        int here = (piece->start == 0 ? place : place & ~GW_PLACE_FIRST) &
+                   (k == 0 ? ~0 : ~GW_PLACE_JOINED);
+        GW_TRY(gw_change_run(step, work->regex, *text + piece->start, piece->bytes, here,
+                             &work->changed));
+        if (work->changed.n > UINT32_MAX) {
+            return gw_fail(GW_E_LIMIT, NULL, "a text of %zu bytes is too long", work->changed.n);
+        }
+        *piece = (gw_span){(uint32_t)begin, (uint32_t)(work->changed.n - begin)};
+    }
+    gw_bytes swap = work->text;
+    work->text = work->changed;
+    work->changed = swap;
+    *text = work->text.n > 0 ? work->text.data : "";
+    return GW_OK;
+}
+
 gw_status gw_splitter_run(const gw_splitter *splitter, gw_split_work *work, const char *text,
-                          size_t n, const gw_span **out, size_t *count) {
+                          size_t n, int place, const char **from, const gw_span **out,
+                          size_t *count) {
     work->now.n = 0;
     if (n > 0) {
         GW_TRY(add_span(&work->now, 0, n));
     }
     for (size_t i = 0; i < splitter->n; i++) {
+        if (splitter->splits[i].regex == NULL) {
+            GW_TRY(change(&splitter->splits[i].change, work, &text, place));
+            continue;
+        }
         work->next.n = 0;
         for (size_t k = 0; k < work->now.n; k++) {
             GW_TRY(cut(&splitter->splits[i], work, text, work->now.data[k]));
@@ -245,6 +227,7 @@ gw_status gw_splitter_run(const gw_splitter *splitter, gw_split_work *work, cons
         work->now = work->next;
         work->next = swap;
     }
+    *from = text;
     *out = work->now.data;
     *count = work->now.n;
     return GW_OK;

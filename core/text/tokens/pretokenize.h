@@ -1,11 +1,13 @@
-/* core/text/tokens/pretokenize.h - cuts a text into the words that byte pair encoding works on.
+/* core/text/tokens/pretokenize.h - cuts a text into the words that a tokenizer works on.
  *
- * A splitter is a list of patterns; each cuts every piece that the one before left. Those that a
- * name stands for are in known.h. \s means White_Space exactly, which PCRE2's own \s does not.
+ * A splitter is a list of steps: patterns, of which each cuts every piece that the one before left,
+ * and changes of every piece (steps.h). Those that a name stands for are in known.h. \s means
+ * White_Space exactly, which PCRE2's own \s does not.
  */
 #ifndef GW_TEXT_PRETOKENIZE_H
 #define GW_TEXT_PRETOKENIZE_H
 
+#include "core/text/tokens/regex.h"
 #include "core/text/tokens/vocab.h"
 
 typedef struct gw_span {
@@ -24,9 +26,15 @@ typedef struct gw_split_work gw_split_work;
 gw_status gw_split_work_new(gw_split_work **out);
 void gw_split_work_free(gw_split_work *work);
 
-/* Pieces of text [n], which must be well-formed UTF-8 and under 4 GiB. *spans belongs to the
- * scratch and lives until its next use. GW_E_LIMIT: a pattern backtracks without end. */
+/* Pieces of text [n], which must be well-formed UTF-8 and under 4 GiB; place: of the text
+ * (steps.h). *from is what the spans lie in: the text, or what steps made of it. *spans and *from
+ * belong to the scratch (or are the text) and live until its next use. GW_E_LIMIT: a pattern
+ * backtracks without end. */
 gw_status gw_splitter_run(const gw_splitter *splitter, gw_split_work *work, const char *text,
-                          size_t n, const gw_span **spans, size_t *count);
+                          size_t n, int place, const char **from, const gw_span **spans,
+                          size_t *count);
+
+/* The expressions' own scratch, for other steps of the same thread. */
+gw_regex_work *gw_split_work_regex(gw_split_work *work);
 
 #endif

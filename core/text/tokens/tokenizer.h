@@ -16,6 +16,15 @@ void gw_tokenizer_free(gw_tokenizer *t);
 gw_status gw_tokenizer_encode(const gw_tokenizer *t, const char *text, size_t bytes, int flags,
                               int32_t **ids, size_t *n);
 
+/* A text and its pair, as rerankers and other encoders take two texts: framed as the model's own
+ * tokenizer does ([CLS] A [SEP] B [SEP], <s> A </s></s> B </s>, ...). pair NULL: one text, as
+ * gw_tokenizer_encode with GW_TEXT_BOS. flags: GW_TEXT_SPECIAL; without GW_TEXT_BOS nothing stands
+ * around and between the texts. *ids and *types are malloc'd [*n]; types: the type id (segment) of
+ * each token. */
+gw_status gw_tokenizer_encode_pair(const gw_tokenizer *t, const char *text, size_t bytes,
+                                   const char *pair, size_t pair_bytes, int flags, int32_t **ids,
+                                   int32_t **types, size_t *n);
+
 /* A text with tokens put in by id, which no text can spell: what lies between two of them is one
  * stretch, encoded as in gw_tokenizer_encode without GW_TEXT_SPECIAL. Control tokens and the
  * `barred` ones never come out of a text, whatever kind the vocabulary gives them. joined: the

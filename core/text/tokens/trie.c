@@ -58,7 +58,7 @@ static edge *slot_of(edge *edges, size_t slots, uint64_t key) {
     return &edges[at];
 }
 
-static uint32_t step(const gw_trie *trie, uint32_t from, uint8_t byte) {
+uint32_t gw_trie_step(const gw_trie *trie, uint32_t from, uint8_t byte) {
     if (from == 0) {
         return trie->first[byte];
     }
@@ -107,10 +107,12 @@ static gw_status add_node(gw_trie *trie, uint32_t from, uint8_t byte, uint32_t *
     return GW_OK;
 }
 
+int32_t gw_trie_word(const gw_trie *trie, uint32_t at) { return trie->nodes[at].id; }
+
 gw_status gw_trie_add(gw_trie *trie, const char *word, size_t n, int32_t id, int special) {
     uint32_t at = 0;
     for (size_t i = 0; i < n; i++) {
-        uint32_t to = step(trie, at, (uint8_t)word[i]);
+        uint32_t to = gw_trie_step(trie, at, (uint8_t)word[i]);
         if (to == 0) {
             GW_TRY(add_node(trie, at, (uint8_t)word[i], &to));
         }
@@ -128,7 +130,7 @@ size_t gw_trie_match(const gw_trie *trie, const char *text, size_t n, int specia
     size_t best = 0;
     uint32_t at = 0;
     for (size_t i = 0; i < n; i++) {
-        at = step(trie, at, (uint8_t)text[i]);
+        at = gw_trie_step(trie, at, (uint8_t)text[i]);
         if (at == 0) {
             break;
         }

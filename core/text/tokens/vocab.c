@@ -10,11 +10,11 @@
 #include "core/text/tokens/trie.h"
 #include "core/text/utf8.h"
 
-enum { TOKENS_MAX = 1 << 26, TOKEN_BYTES_MAX = 1 << 20 };
+enum { TOKENS_MAX = 1 << 26, TOKEN_BYTES_MAX = 1 << 20, STEP_TEXT_MAX = 1 << 16 };
 
 void gw_vocab_init(gw_vocab *vocab) {
     memset(vocab, 0, sizeof *vocab);
-    vocab->bos = vocab->eos = vocab->unk = vocab->pad = -1;
+    vocab->bos = vocab->eos = vocab->unk = vocab->pad = vocab->sep = -1;
 }
 
 void gw_vocab_free(gw_vocab *vocab) {
@@ -90,7 +90,7 @@ static gw_status check_byte_tokens(const char *where, gw_vocab *vocab) {
         seen[t->byte] = (int32_t)i;
         count++;
     }
-    int needs_unk = vocab->kind == GW_VOCAB_SPM_BPE && vocab->unk < 0;
+    int needs_unk = GW_VOCAB_IS_SPM(vocab->kind) && vocab->unk < 0;
     if (count == 0 && (vocab->byte_fallback || needs_unk)) {
         return gw_fail(GW_E_METADATA, where, "the vocabulary has no byte tokens%s",
                        vocab->byte_fallback ? "" : " and no unknown token");
@@ -123,6 +123,7 @@ static gw_status check_letters(const char *where, const gw_vocab *vocab, const g
 }
 
 static gw_status check_merges(const char *where, const gw_vocab *vocab, const gw_map *map) {
+    size_t prefix = vocab->inside_prefix != NULL ? strlen(vocab->inside_prefix) : 0;
     gw_bytes whole = {0};
     gw_status status = GW_OK;
     for (size_t i = 0; i < vocab->n_merges; i++) {
@@ -131,9 +132,13 @@ static gw_status check_merges(const char *where, const gw_vocab *vocab, const gw
         if (m->left_bytes == 0 || m->right_bytes == 0) {
             GW_TRY_DONE(gw_fail(GW_E_METADATA, where, "merge %zu has an empty side", i));
         }
+        size_t skip = prefix > 0 && m->right_bytes > prefix &&
+                              memcmp(m->right, vocab->inside_prefix, prefix) == 0
+                          ? prefix
+                          : 0;
         whole.n = 0;
         GW_TRY_DONE(gw_bytes_add(&whole, m->left, m->left_bytes));
-        GW_TRY_DONE(gw_bytes_add(&whole, m->right, m->right_bytes));
+        GW_TRY_DONE(gw_bytes_add(&whole, m->right + skip, m->right_bytes - skip));
         if (!gw_map_find(map, m->left, m->left_bytes, &id) ||
             !gw_map_find(map, m->right, m->right_bytes, &id) ||
             !gw_map_find(map, whole.data, whole.n, &id)) {
@@ -173,8 +178,11 @@ static gw_status check_ids(const char *where, const gw_vocab *vocab) {
     const struct {
         const char *name;
         int32_t id;
-    } ids[] = {
-        {"bos", vocab->bos}, {"eos", vocab->eos}, {"unknown", vocab->unk}, {"pad", vocab->pad}};
+    } ids[] = {{"bos", vocab->bos},
+               {"eos", vocab->eos},
+               {"unknown", vocab->unk},
+               {"pad", vocab->pad},
+               {"sep", vocab->sep}};
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
         if (ids[i].id < -1 || ids[i].id >= (int64_t)vocab->n_tokens) {
             return gw_fail(GW_E_METADATA, where,
@@ -186,6 +194,38 @@ static gw_status check_ids(const char *where, const gw_vocab *vocab) {
         if (vocab->end[i] < 0 || vocab->end[i] >= (int64_t)vocab->n_tokens) {
             return gw_fail(GW_E_METADATA, where, "end token %d is not in the vocabulary",
                            (int)vocab->end[i]);
+        }
+    }
+    return GW_OK;
+}
+
+static gw_status check_parts(const char *where, const gw_vocab *vocab, const gw_vocab_part *parts,
+                             size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (parts[i].id < GW_FRAME_PAIR || parts[i].id >= (int64_t)vocab->n_tokens) {
+            return gw_fail(GW_E_METADATA, where,
+                           "the post-processor adds token %d, the vocabulary has %zu",
+                           (int)parts[i].id, vocab->n_tokens);
+        }
+    }
+    return GW_OK;
+}
+
+static gw_status check_steps(const char *where, const gw_vocab *vocab) {
+    const gw_vocab_step *lists[] = {vocab->normal, vocab->decode};
+    const size_t counts[] = {vocab->n_normal, vocab->n_decode};
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t i = 0; i < counts[k]; i++) {
+            const gw_vocab_step *step = &lists[k][i];
+            if (step->kind == GW_CHANGE_CHARSMAP &&
+                !gw_charsmap_valid((const uint8_t *)step->text, step->text_bytes)) {
+                return gw_fail(GW_E_METADATA, where, "the normalizer's character map is broken");
+            }
+            if (step->text_bytes > STEP_TEXT_MAX && step->kind != GW_CHANGE_CHARSMAP) {
+                return gw_fail(GW_E_LIMIT, where,
+                               "a step of the tokenizer with a text of %zu bytes",
+                               step->text_bytes);
+            }
         }
     }
     return GW_OK;
@@ -221,6 +261,76 @@ static void find_ends(gw_vocab *vocab) {
     }
 }
 
+/* ---- building by hand -------------------------------------------------------------------- */
+
+static gw_status nomem(void) { return gw_fail(GW_E_NOMEM, NULL, "no memory for the vocabulary"); }
+
+/* Room for one more in an arena: lists are short, and grow by doubling. */
+static void *grown(gw_vocab *vocab, void *list, size_t n, size_t size) {
+    if (n != 0 && (n & (n - 1)) != 0) {
+        return list;
+    }
+    void *more = gw_arena_array(vocab->arena, n == 0 ? 1 : 2 * n, size);
+    if (more != NULL && n > 0) {
+        memcpy(more, list, n * size);
+    }
+    return more;
+}
+
+gw_status gw_vocab_add_step(gw_vocab *vocab, gw_vocab_step **list, size_t *n,
+                            const gw_vocab_step *step) {
+    gw_vocab_step own = *step;
+    if (own.text != NULL) {
+        own.text = gw_arena_copy(vocab->arena, step->text, step->text_bytes);
+        GW_TRY(own.text == NULL ? nomem() : GW_OK);
+    } else {
+        own.text = "";
+    }
+    if (own.to != NULL) {
+        own.to = gw_arena_copy(vocab->arena, step->to, step->to_bytes);
+        GW_TRY(own.to == NULL ? nomem() : GW_OK);
+    } else {
+        own.to = "";
+    }
+    gw_vocab_step *steps = grown(vocab, *list, *n, sizeof *steps);
+    GW_TRY(steps == NULL ? nomem() : GW_OK);
+    steps[*n] = own;
+    *list = steps;
+    ++*n;
+    return GW_OK;
+}
+
+gw_status gw_vocab_add_split(gw_vocab *vocab, gw_vocab_split split) {
+    gw_vocab_split *splits = grown(vocab, vocab->splits, vocab->n_splits, sizeof *splits);
+    GW_TRY(splits == NULL ? nomem() : GW_OK);
+    splits[vocab->n_splits++] = split;
+    vocab->splits = splits;
+    return GW_OK;
+}
+
+gw_status gw_vocab_grow(const char *where, gw_vocab *vocab, size_t n_tokens) {
+    if (n_tokens > TOKENS_MAX) {
+        return gw_fail(GW_E_LIMIT, where, "a vocabulary of %zu tokens", n_tokens);
+    }
+    if (n_tokens <= vocab->n_tokens) {
+        return GW_OK;
+    }
+    gw_vocab_token *tokens = gw_arena_array(vocab->arena, n_tokens, sizeof *tokens);
+    GW_TRY(tokens == NULL ? nomem() : GW_OK);
+    if (vocab->n_tokens > 0) {
+        memcpy(tokens, vocab->tokens, vocab->n_tokens * sizeof *tokens);
+    }
+    for (size_t i = vocab->n_tokens; i < n_tokens; i++) {
+        tokens[i].text = "";
+        tokens[i].kind = GW_TOKEN_UNUSED;
+    }
+    vocab->tokens = tokens;
+    vocab->n_tokens = n_tokens;
+    return GW_OK;
+}
+
+/* ---- the whole --------------------------------------------------------------------------- */
+
 gw_status gw_vocab_check(const char *where, gw_vocab *vocab) {
     if (vocab->n_tokens == 0 || vocab->n_tokens > TOKENS_MAX || vocab->n_merges > TOKENS_MAX) {
         return gw_fail(vocab->n_tokens == 0 ? GW_E_METADATA : GW_E_LIMIT, where,
@@ -234,14 +344,17 @@ gw_status gw_vocab_check(const char *where, gw_vocab *vocab) {
         GW_TRY(check_token(where, vocab, i));
     }
     GW_TRY(check_ids(where, vocab));
-    if (vocab->kind != GW_VOCAB_BYTE_BPE) {
+    if (vocab->kind != GW_VOCAB_BYTE_BPE && vocab->kind != GW_VOCAB_BYTE_RANKS) {
         GW_TRY(check_byte_tokens(where, vocab));
     }
+    GW_TRY(check_parts(where, vocab, vocab->single, vocab->n_single));
+    GW_TRY(check_parts(where, vocab, vocab->pair, vocab->n_pair));
+    GW_TRY(check_steps(where, vocab));
     GW_TRY(check_texts(where, vocab));
     if (vocab->charsmap != NULL && !gw_charsmap_valid(vocab->charsmap, vocab->charsmap_bytes)) {
         return gw_fail(GW_E_METADATA, where, "the normalizer's character map is broken");
     }
-    if (vocab->kind == GW_VOCAB_SPM_BPE) {
+    if (GW_VOCAB_IS_SPM(vocab->kind)) {
         vocab->strip_start = vocab->remove_extra_spaces ? 2 : vocab->add_space_prefix ? 1 : 0;
     }
     find_ends(vocab);

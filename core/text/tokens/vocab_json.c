@@ -63,9 +63,44 @@ static int is_byte_name(const char *text) {
     return strlen(text) == 6 && strncmp(text, "<0x", 3) == 0 && text[5] == '>';
 }
 
-static gw_status read_vocab(const char *where, json_t *vocab, gw_vocab *v) {
+/* Unigram: [text, score], the id is the place. */
+static gw_status read_pieces(const char *where, const json_t *scores, gw_vocab *v) {
+    size_t i;
+    json_t *pair;
+    json_array_foreach(scores, i, pair) {
+        const char *text = json_string_value(json_array_get(pair, 0));
+        gw_vocab_token *t = &v->tokens[i];
+        GW_TRY(set_text(where, v, t, text));
+        t->score = json_number_value(json_array_get(pair, 1));
+        t->kind = v->byte_fallback && is_byte_name(text) ? GW_TOKEN_BYTE : GW_TOKEN_NORMAL;
+    }
+    return GW_OK;
+}
+
+/* Texts of a Unigram vocabulary -> ids, as the others have them. */
+static gw_status index_pieces(const char *where, const json_t *scores, json_t *index) {
+    size_t i;
+    json_t *pair;
+    json_array_foreach(scores, i, pair) {
+        const char *text = json_string_value(json_array_get(pair, 0));
+        if (json_array_size(pair) != 2 || text == NULL ||
+            !json_is_number(json_array_get(pair, 1))) {
+            return gw_fail(GW_E_TYPE, where, "piece %zu is not a text and a score", i);
+        }
+        if (json_object_get(index, text) == NULL &&
+            json_object_set_new(index, text, json_integer((json_int_t)i)) != 0) {
+            return no_memory(where);
+        }
+    }
+    return GW_OK;
+}
+
+static gw_status read_vocab(const char *where, json_t *vocab, const json_t *scores, gw_vocab *v) {
     const char *text;
     json_t *value;
+    if (scores != NULL) {
+        return read_pieces(where, scores, v);
+    }
     json_object_foreach(vocab, text, value) {
         gw_vocab_token *t = &v->tokens[json_integer_value(value)];
         if (t->text != NULL) {
@@ -114,16 +149,18 @@ static gw_status read_added_token(const char *where, const json_t *from, int has
     return GW_OK;
 }
 
-static gw_status read_tokens(const char *where, const json_t *root, json_t *vocab, gw_vocab *v) {
+static gw_status read_tokens(const char *where, const json_t *root, json_t *vocab,
+                             const json_t *scores, gw_vocab *v) {
     json_t *added = NULL, *one;
     size_t i;
     GW_TRY(gw_json_array(where, root, "added_tokens", &added));
     GW_TRY(count_ids(where, vocab, added, &v->n_tokens));
+    v->n_tokens = v->n_tokens < json_array_size(scores) ? json_array_size(scores) : v->n_tokens;
     v->tokens = gw_arena_array(v->arena, v->n_tokens, sizeof *v->tokens);
     if (v->tokens == NULL) {
         return no_memory(where);
     }
-    GW_TRY(read_vocab(where, vocab, v));
+    GW_TRY(read_vocab(where, vocab, scores, v));
     int has_normalizer = gw_json_has(root, "normalizer");
     json_array_foreach(added, i, one) {
         GW_TRY(read_added_token(where, one, has_normalizer, vocab, v));
@@ -189,44 +226,110 @@ static gw_status read_merges(const char *where, const json_t *model, gw_vocab *v
 
 /* ---- the model --------------------------------------------------------------------------- */
 
-static gw_status check_model(const char *where, const json_t *model) {
-    const char *type = json_object_get(model, "merges") != NULL ? "BPE" : "unknown";
-    const char *prefix = "", *suffix = "";
+static const struct {
+    const char *type;
+    gw_vocab_kind kind;
+    const char *shown_by; /* the member that tells it where a file has no type */
+} MODELS[] = {{"BPE", GW_VOCAB_RANK_BPE, "merges"},
+              {"Unigram", GW_VOCAB_UNIGRAM, "unk_id"},
+              {"WordPiece", GW_VOCAB_WORDPIECE, "max_input_chars_per_word"},
+              {"WordLevel", GW_VOCAB_WORDLEVEL, "unk_token"}};
+
+static gw_status read_kind(const char *where, const json_t *model, gw_vocab *v) {
+    const char *type = NULL;
     GW_TRY(gw_json_text(where, model, "type", &type));
-    if (strcmp(type, "BPE") != 0) {
-        return gw_fail(GW_E_UNSUPPORTED, where,
-                       "a tokenizer of type %.40s; only BPE tokenizers are supported", type);
+    for (size_t i = 0; i < sizeof MODELS / sizeof MODELS[0]; i++) {
+        if (type != NULL ? strcmp(type, MODELS[i].type) == 0
+                         : json_object_get(model, MODELS[i].shown_by) != NULL) {
+            v->kind = MODELS[i].kind;
+            return GW_OK;
+        }
     }
-    GW_TRY(gw_json_text(where, model, "continuing_subword_prefix", &prefix));
-    GW_TRY(gw_json_text(where, model, "end_of_word_suffix", &suffix));
-    if (*prefix != '\0' || *suffix != '\0') {
-        return gw_fail(GW_E_UNSUPPORTED, where,
-                       "a tokenizer that marks the inside or the end of words is not supported");
+    return gw_fail(GW_E_UNSUPPORTED, where,
+                   "a tokenizer of type %.40s is not supported; BPE, Unigram, WordPiece and "
+                   "WordLevel are",
+                   type != NULL ? type : "(none)");
+}
+
+static gw_status read_affix(const char *where, const json_t *model, const char *key, gw_vocab *v,
+                            const char **out) {
+    const char *text = "";
+    GW_TRY(gw_json_text(where, model, key, &text));
+    if (*text != '\0') {
+        *out = gw_arena_copy(v->arena, text, strlen(text));
+        GW_TRY(*out == NULL ? no_memory(where) : GW_OK);
     }
     return GW_OK;
 }
 
+static gw_status read_settings(const char *where, const json_t *model, gw_vocab *v) {
+    int64_t most = 100;
+    v->inside_prefix = v->kind == GW_VOCAB_WORDPIECE ? "##" : NULL;
+    GW_TRY(gw_json_bool(where, model, "byte_fallback", &v->byte_fallback));
+    GW_TRY(gw_json_bool(where, model, "fuse_unk", &v->fuse_unk));
+    GW_TRY(gw_json_bool(where, model, "ignore_merges", &v->ignore_merges));
+    GW_TRY(read_affix(where, model, "continuing_subword_prefix", v, &v->inside_prefix));
+    GW_TRY(read_affix(where, model, "end_of_word_suffix", v, &v->word_suffix));
+    GW_TRY(gw_json_int(where, model, "max_input_chars_per_word", &most));
+    if (most < 1) {
+        return gw_fail(GW_E_METADATA, where, "max_input_chars_per_word is %lld", (long long)most);
+    }
+    v->word_max = (size_t)most;
+    return GW_OK;
+}
+
+/* The unknown token: by its text, of Unigram by its id. */
+static gw_status read_unknown(const char *where, const json_t *model, const json_t *vocab,
+                              gw_vocab *v) {
+    const char *unk = NULL;
+    int64_t id = -1;
+    if (v->kind == GW_VOCAB_UNIGRAM) {
+        GW_TRY(gw_json_int(where, model, "unk_id", &id));
+        if (id < -1 || id >= (int64_t)v->n_tokens) {
+            return gw_fail(GW_E_METADATA, where, "unk_id is %lld, there are %zu tokens",
+                           (long long)id, v->n_tokens);
+        }
+    } else {
+        unk = v->kind == GW_VOCAB_WORDPIECE ? "[UNK]" : NULL;
+        GW_TRY(gw_json_text(where, model, "unk_token", &unk));
+        const json_t *known = unk != NULL ? json_object_get(vocab, unk) : NULL;
+        id = json_is_integer(known) ? json_integer_value(known) : -1;
+        v->byte_unk = id >= 0;
+    }
+    v->unk = (int32_t)id;
+    return GW_OK;
+}
+
+static gw_status read_tables(const char *where, const json_t *root, const json_t *model,
+                             json_t *vocab, const json_t *scores, gw_vocab *v) {
+    if (json_object_size(vocab) == 0) {
+        return gw_fail(GW_E_METADATA, where, "the tokenizer has no vocabulary");
+    }
+    GW_TRY(read_tokens(where, root, vocab, scores, v));
+    if (v->kind == GW_VOCAB_RANK_BPE) {
+        GW_TRY(read_merges(where, model, v));
+    }
+    return read_unknown(where, model, vocab, v);
+}
+
 static gw_status read_model(const char *where, const json_t *root, gw_vocab *v) {
-    json_t *model = NULL, *vocab = NULL;
+    json_t *model = NULL, *vocab = NULL, *scores = NULL;
     GW_TRY(gw_json_object(where, root, "model", &model));
     if (model == NULL) {
         return gw_fail(GW_E_METADATA, where, "no \"model\": this is not a tokenizer.json");
     }
-    GW_TRY(check_model(where, model));
-    GW_TRY(gw_json_object(where, model, "vocab", &vocab));
-    if (vocab == NULL || json_object_size(vocab) == 0) {
-        return gw_fail(GW_E_METADATA, where, "the tokenizer has no vocabulary");
+    GW_TRY(read_kind(where, model, v));
+    GW_TRY(read_settings(where, model, v));
+    if (v->kind != GW_VOCAB_UNIGRAM) {
+        GW_TRY(gw_json_object(where, model, "vocab", &vocab));
+        return read_tables(where, root, model, vocab, NULL, v);
     }
-    GW_TRY(gw_json_bool(where, model, "byte_fallback", &v->byte_fallback));
-    GW_TRY(gw_json_bool(where, model, "fuse_unk", &v->fuse_unk));
-    GW_TRY(gw_json_bool(where, model, "ignore_merges", &v->ignore_merges));
-    GW_TRY(read_tokens(where, root, vocab, v));
-    GW_TRY(read_merges(where, model, v));
-    const char *unk = NULL;
-    GW_TRY(gw_json_text(where, model, "unk_token", &unk));
-    const json_t *id = unk != NULL ? json_object_get(vocab, unk) : NULL;
-    v->unk = json_is_integer(id) ? (int32_t)json_integer_value(id) : -1;
-    return GW_OK;
+    GW_TRY(gw_json_array(where, model, "vocab", &scores));
+    vocab = json_object();
+    gw_status status = vocab == NULL ? no_memory(where) : index_pieces(where, scores, vocab);
+    status = status == GW_OK ? read_tables(where, root, model, vocab, scores, v) : status;
+    json_decref(vocab);
+    return status;
 }
 
 gw_status gw_vocab_read_tokenizer_json(const char *where, const void *bytes, size_t n,

@@ -1,107 +1,182 @@
-/* core/text/tokens/vocab_json_pipeline.c - the steps around the model of a tokenizer.json, reduced
- * to the switches of gw_vocab. A step that none of them expresses is refused, never passed over. */
+/* core/text/tokens/vocab_json_pipeline.c - normalizer and pre-tokenizer of a tokenizer.json as the
+ * steps of gw_vocab. A step that none of them expresses is refused, never passed over. */
 #include "core/text/tokens/vocab_json.h"
 
 #include <string.h>
 
+#include "core/text/tokens/base64.h"
 #include "core/text/tokens/known.h"
 #include "core/text/tokens/normalize.h"
+#include "core/text/tokens/pattern.h"
 
-static gw_status unsupported(const char *where, const char *what, const char *type) {
+enum { DEPTH_MAX = 8, STEPS_MAX = 256 };
+
+gw_status gw_json_step_refused(const char *where, const char *what, const char *type) {
     return gw_fail(GW_E_UNSUPPORTED, where, "%s \"%.40s\" of tokenizer.json is not supported", what,
                    type);
 }
 
-/* The steps of root[key]: the members of its Sequence, or itself alone. */
-typedef struct steps {
-    const json_t *single, *list;
-    size_t n;
-} steps;
-
-static gw_status open_steps(const char *where, const json_t *root, const char *key,
-                            const char *members, steps *out) {
-    json_t *object = NULL, *list = NULL;
+static gw_status walk(const char *where, const json_t *step, const char *members, int depth,
+                      gw_json_step_fn fn, void *context) {
     const char *type = "";
-    memset(out, 0, sizeof *out);
-    GW_TRY(gw_json_object(where, root, key, &object));
-    if (object == NULL) {
-        return GW_OK;
+    json_t *list = NULL, *one;
+    size_t i;
+    if (!json_is_object(step)) {
+        return gw_fail(GW_E_TYPE, where, "a step of tokenizer.json is not an object");
     }
-    GW_TRY(gw_json_text(where, object, "type", &type));
-    out->single = object;
-    out->n = 1;
-    if (strcmp(type, "Sequence") == 0) {
-        GW_TRY(gw_json_array(where, object, members, &list));
-        out->list = list;
-        out->n = json_array_size(list);
+    GW_TRY(gw_json_text(where, step, "type", &type));
+    if (strcmp(type, "Sequence") != 0) {
+        return fn(where, step, type, context);
     }
+    if (depth == DEPTH_MAX) {
+        return gw_fail(GW_E_LIMIT, where, "more than %d Sequences within another", (int)DEPTH_MAX);
+    }
+    GW_TRY(gw_json_array(where, step, members, &list));
+    if (json_array_size(list) > STEPS_MAX) {
+        return gw_fail(GW_E_LIMIT, where, "%zu %s", json_array_size(list), members);
+    }
+    json_array_foreach(list, i, one) { GW_TRY(walk(where, one, members, depth + 1, fn, context)); }
     return GW_OK;
 }
 
-static gw_status step_at(const char *where, const steps *s, size_t i, const json_t **step,
-                         const char **type) {
-    *step = s->list != NULL ? json_array_get(s->list, i) : s->single;
-    *type = "";
-    if (!json_is_object(*step)) {
-        return gw_fail(GW_E_TYPE, where, "a step of tokenizer.json is not an object");
-    }
-    return gw_json_text(where, *step, "type", type);
+gw_status gw_json_steps(const char *where, const json_t *root, const char *key, const char *members,
+                        gw_json_step_fn fn, void *context) {
+    json_t *object = NULL;
+    GW_TRY(gw_json_object(where, root, key, &object));
+    return object == NULL ? GW_OK : walk(where, object, members, 0, fn, context);
 }
 
-/* The String pattern of a step, NULL when it is none. */
-static const char *literal_of(const json_t *step) {
+gw_status gw_json_pattern(const char *where, const json_t *step, const char **text, int *literal) {
     const json_t *pattern = json_object_get(step, "pattern");
-    return json_string_value(json_object_get(pattern, "String"));
-}
-
-static int is_text(const char *text, const char *want) {
-    return text != NULL && strcmp(text, want) == 0;
+    const char *plain =
+        json_string_value(json_is_string(pattern) ? pattern : json_object_get(pattern, "String"));
+    *literal = plain != NULL;
+    *text = plain != NULL ? plain : json_string_value(json_object_get(pattern, "Regex"));
+    return *text != NULL && **text != '\0'
+               ? GW_OK
+               : gw_fail(GW_E_METADATA, where, "a step of tokenizer.json has no pattern");
 }
 
 /* ---- normalizer -------------------------------------------------------------------------- */
 
-static gw_status read_normalizer(const char *where, const json_t *root, gw_vocab *v) {
-    steps s;
-    GW_TRY(open_steps(where, root, "normalizer", "normalizers", &s));
-    for (size_t i = 0; i < s.n; i++) {
-        const json_t *step;
-        const char *type, *text = NULL;
-        GW_TRY(step_at(where, &s, i, &step, &type));
-        if (strcmp(type, "NFC") == 0) {
-            v->nfc = 1;
-        } else if (strcmp(type, "NFKC") == 0) {
-            v->nfkc = 1;
-        } else if (strcmp(type, "Prepend") == 0) {
-            GW_TRY(gw_json_text(where, step, "prepend", &text));
-            if (!is_text(text, GW_SPACE_MARK)) {
-                return unsupported(where, "another prefix than U+2581 of the normalizer", type);
-            }
-            v->add_space_prefix = 1;
-        } else if (strcmp(type, "Replace") == 0) {
-            GW_TRY(gw_json_text(where, step, "content", &text));
-            if (!is_text(text, GW_SPACE_MARK) || !is_text(literal_of(step), " ")) {
-                return unsupported(where, "another replacement than of spaces by the normalizer",
-                                   type);
-            }
-            v->escape_spaces = 1;
-        } else {
-            return unsupported(where, "the normalizer", type);
+static gw_status add_normal(gw_vocab *v, gw_change_kind kind, unsigned flags, const char *text,
+                            const char *to) {
+    gw_vocab_step step = {.kind = kind,
+                          .flags = flags,
+                          .text = text,
+                          .to = to,
+                          .text_bytes = text != NULL ? strlen(text) : 0,
+                          .to_bytes = to != NULL ? strlen(to) : 0};
+    return gw_vocab_add_step(v, &v->normal, &v->n_normal, &step);
+}
+
+static gw_status read_charsmap(const char *where, const json_t *step, gw_vocab *v) {
+    const char *text = "";
+    gw_bytes map = {0};
+    GW_TRY(gw_json_text(where, step, "precompiled_charsmap", &text));
+    gw_status status = gw_base64_read(text, strlen(text), &map)
+                           ? GW_OK
+                           : gw_fail(GW_E_METADATA, where, "precompiled_charsmap is no base64");
+    if (status == GW_OK && map.n > 0) { /* empty: nothing changes */
+        gw_vocab_step how = {.kind = GW_CHANGE_CHARSMAP, .text = map.data, .text_bytes = map.n};
+        status = gw_vocab_add_step(v, &v->normal, &v->n_normal, &how);
+    }
+    free(map.data);
+    return status;
+}
+
+static gw_status read_bert(const char *where, const json_t *step, gw_vocab *v) {
+    int clean = 1, han = 1, lower = 1, accents = 0;
+    GW_TRY(gw_json_bool(where, step, "clean_text", &clean));
+    GW_TRY(gw_json_bool(where, step, "handle_chinese_chars", &han));
+    GW_TRY(gw_json_bool(where, step, "lowercase", &lower));
+    accents = lower;
+    GW_TRY(gw_json_bool(where, step, "strip_accents", &accents));
+    return add_normal(v, GW_CHANGE_BERT,
+                      (clean ? GW_CHANGE_CLEAN : 0u) | (han ? GW_CHANGE_HAN : 0u) |
+                          (lower ? GW_CHANGE_LOWER : 0u) | (accents ? GW_CHANGE_ACCENTS : 0u),
+                      NULL, NULL);
+}
+
+static gw_status read_replace(const char *where, const json_t *step, gw_vocab *v) {
+    const char *text = NULL, *to = "";
+    int literal = 0;
+    GW_TRY(gw_json_pattern(where, step, &text, &literal));
+    GW_TRY(gw_json_text(where, step, "content", &to));
+    return add_normal(v, GW_CHANGE_REPLACE, literal ? 0 : GW_CHANGE_PATTERN, text, to);
+}
+
+static gw_status read_normal(const char *where, const json_t *step, const char *type,
+                             void *context) {
+    static const struct {
+        const char *type;
+        gw_change_kind kind;
+    } PLAIN[] = {{"NFC", GW_CHANGE_NFC},
+                 {"NFD", GW_CHANGE_NFD},
+                 {"NFKC", GW_CHANGE_NFKC},
+                 {"NFKD", GW_CHANGE_NFKD},
+                 {"Lowercase", GW_CHANGE_LOWERCASE},
+                 {"StripAccents", GW_CHANGE_STRIP_MARKS},
+                 {"Nmt", GW_CHANGE_NMT},
+                 {"ByteLevel", GW_CHANGE_LETTERS}};
+    gw_vocab *v = context;
+    const char *text = "";
+    for (size_t i = 0; i < sizeof PLAIN / sizeof PLAIN[0]; i++) {
+        if (strcmp(type, PLAIN[i].type) == 0) {
+            return add_normal(v, PLAIN[i].kind, 0, NULL, NULL);
         }
     }
-    return GW_OK;
+    if (strcmp(type, "Strip") == 0) {
+        int left = 1, right = 1;
+        GW_TRY(gw_json_bool(where, step, "strip_left", &left));
+        GW_TRY(gw_json_bool(where, step, "strip_right", &right));
+        return add_normal(v, GW_CHANGE_STRIP,
+                          (left ? GW_CHANGE_LEFT : 0u) | (right ? GW_CHANGE_RIGHT : 0u), NULL,
+                          NULL);
+    }
+    if (strcmp(type, "Prepend") == 0) {
+        GW_TRY(gw_json_text(where, step, "prepend", &text));
+        return add_normal(v, GW_CHANGE_PREPEND, 0, text, NULL);
+    }
+    if (strcmp(type, "Replace") == 0) {
+        return read_replace(where, step, v);
+    }
+    if (strcmp(type, "Precompiled") == 0) {
+        return read_charsmap(where, step, v);
+    }
+    return strcmp(type, "BertNormalizer") == 0
+               ? read_bert(where, step, v)
+               : gw_json_step_refused(where, "the normalizer", type);
 }
 
 /* ---- pre-tokenizer ----------------------------------------------------------------------- */
 
 typedef struct cutting { /* state of the walk over the pre-tokenizers */
-    int byte_level;      /* a ByteLevel was seen: text is in the byte alphabet from here on */
-    size_t done;         /* steps before this one */
+    gw_vocab *v;
+    size_t letters;    /* split + 1 that spells bytes as letters; 0: none yet */
+    int after_letters; /* what follows it means something else over bytes     */
 } cutting;
 
-static void add_split(gw_vocab *v, const char *pattern, gw_split_rule rule, int literal,
-                      int invert) {
-    gw_vocab_split split = {pattern, rule, literal, invert};
-    v->splits[v->n_splits++] = split;
+static gw_status add_cut(gw_vocab *v, const char *pattern, gw_split_rule rule, int literal,
+                         int invert) {
+    char *copy = gw_arena_copy(v->arena, pattern, strlen(pattern));
+    return copy == NULL
+               ? gw_fail(GW_E_NOMEM, NULL, "no memory for the pre-tokenizer")
+               : gw_vocab_add_split(v, (gw_vocab_split){copy, rule, literal, invert, NULL});
+}
+
+static gw_status add_change(gw_vocab *v, gw_change_kind kind, unsigned flags, const char *text,
+                            const char *to) {
+    gw_vocab_step *change = NULL;
+    size_t n = 0;
+    gw_vocab_step step = {.kind = kind,
+                          .flags = flags,
+                          .text = text,
+                          .to = to,
+                          .text_bytes = text != NULL ? strlen(text) : 0,
+                          .to_bytes = to != NULL ? strlen(to) : 0};
+    GW_TRY(gw_vocab_add_step(v, &change, &n, &step));
+    return gw_vocab_add_split(v, (gw_vocab_split){NULL, GW_SPLIT_ISOLATED, 0, 0, change});
 }
 
 static gw_status read_rule(const char *where, const json_t *step, gw_split_rule *rule) {
@@ -115,7 +190,7 @@ static gw_status read_rule(const char *where, const json_t *step, gw_split_rule 
             return GW_OK;
         }
     }
-    return unsupported(where, "the split behavior", name);
+    return gw_json_step_refused(where, "the split behavior", name);
 }
 
 /* Behind a ByteLevel, a pattern sees letters instead of bytes. Patterns over visible ASCII only,
@@ -129,49 +204,30 @@ static int survives_byte_level(const char *pattern) {
     return 1;
 }
 
-static gw_status read_split(const char *where, const json_t *step, const cutting *c, gw_vocab *v) {
-    const json_t *pattern = json_object_get(step, "pattern");
-    const char *literal = literal_of(step),
-               *regex = json_string_value(json_object_get(pattern, "Regex"));
-    const char *text = literal != NULL ? literal : regex;
+static gw_status read_split(const char *where, const json_t *step, cutting *c) {
+    const char *text = NULL;
     gw_split_rule rule = GW_SPLIT_ISOLATED;
-    int invert = 0;
+    int invert = 0, literal = 0;
     GW_TRY(read_rule(where, step, &rule));
     GW_TRY(gw_json_bool(where, step, "invert", &invert));
-    if (text == NULL || *text == '\0') {
-        return gw_fail(GW_E_METADATA, where, "a Split of the pre-tokenizer has no pattern");
-    }
-    if (c->byte_level && (invert || !survives_byte_level(text))) {
-        return unsupported(where, "behind ByteLevel, the split", text);
-    }
-    char *copy = gw_arena_copy(v->arena, text, strlen(text));
-    if (copy == NULL) {
-        return gw_fail(GW_E_NOMEM, where, "no memory for the pre-tokenizer");
-    }
-    add_split(v, copy, rule, literal != NULL, invert);
-    return GW_OK;
+    GW_TRY(gw_json_pattern(where, step, &text, &literal));
+    c->after_letters |= c->letters > 0 && (invert || !survives_byte_level(text));
+    return add_cut(c->v, text, rule, literal, invert);
 }
 
-static gw_status read_byte_level(const char *where, const json_t *step, cutting *c, gw_vocab *v) {
+static gw_status read_byte_level(const char *where, const json_t *step, cutting *c) {
     int prefix = 1, regex = 1;
     GW_TRY(gw_json_bool(where, step, "add_prefix_space", &prefix));
     GW_TRY(gw_json_bool(where, step, "use_regex", &regex));
-    if (c->byte_level || (prefix && c->done > 0)) {
-        return unsupported(where, "behind other steps, the pre-tokenizer", "ByteLevel");
-    }
-    c->byte_level = 1;
-    v->kind = GW_VOCAB_BYTE_BPE;
-    if (prefix) {
-        v->add_space_prefix = v->space_if_none = 1;
-    }
-    if (regex) {
-        add_split(v, GW_PATTERN_GPT2, GW_SPLIT_ISOLATED, 0, 0);
-    }
+    c->after_letters |= c->letters > 0;
+    GW_TRY(prefix ? add_change(c->v, GW_CHANGE_PREPEND, GW_CHANGE_IF_NONE, " ", NULL) : GW_OK);
+    GW_TRY(regex ? add_cut(c->v, GW_PATTERN_GPT2, GW_SPLIT_ISOLATED, 0, 0) : GW_OK);
+    GW_TRY(add_change(c->v, GW_CHANGE_LETTERS, 0, NULL, NULL));
+    c->letters = c->v->n_splits;
     return GW_OK;
 }
 
-static gw_status read_metaspace(const char *where, const json_t *step, const cutting *c,
-                                gw_vocab *v) {
+static gw_status read_metaspace(const char *where, const json_t *step, cutting *c) {
     int prefix = 1, split = 1;
     const char *mark = GW_SPACE_MARK;
     GW_TRY(gw_json_bool(where, step, "add_prefix_space", &prefix));
@@ -179,184 +235,101 @@ static gw_status read_metaspace(const char *where, const json_t *step, const cut
     GW_TRY(gw_json_text(where, step, "replacement", &mark));
     const char *scheme = prefix ? "always" : "never";
     GW_TRY(gw_json_text(where, step, "prepend_scheme", &scheme));
-    if (c->done > 0 || strcmp(mark, GW_SPACE_MARK) != 0) {
-        return unsupported(where, "behind other steps or with another mark, the pre-tokenizer",
-                           "Metaspace");
+    if (*mark == '\0') {
+        return gw_fail(GW_E_METADATA, where, "a Metaspace of tokenizer.json has no replacement");
     }
-    v->escape_spaces = 1;
+    c->after_letters |= c->letters > 0;
+    GW_TRY(add_change(c->v, GW_CHANGE_REPLACE, 0, " ", mark));
     if (strcmp(scheme, "never") != 0) {
-        v->add_space_prefix = v->space_if_none = 1;
-        v->space_first_only = strcmp(scheme, "first") == 0;
+        unsigned first = strcmp(scheme, "first") == 0 ? GW_CHANGE_FIRST : 0;
+        GW_TRY(add_change(c->v, GW_CHANGE_PREPEND, GW_CHANGE_IF_NONE | first, mark, NULL));
     }
-    if (split) {
-        add_split(v, GW_SPACE_MARK, GW_SPLIT_WITH_NEXT, 1, 0);
-    }
-    return GW_OK;
+    return split ? add_cut(c->v, mark, GW_SPLIT_WITH_NEXT, 1, 0) : GW_OK;
 }
 
-static gw_status read_cut(const char *where, const json_t *step, const char *type, cutting *c,
-                          gw_vocab *v) {
+static gw_status read_scripts(gw_vocab *v) {
+    gw_bytes pattern = {0};
+    gw_status status = gw_pattern_scripts(&pattern);
+    status = status == GW_OK ? gw_bytes_add(&pattern, "", 1) : status;
+    status = status == GW_OK ? add_cut(v, pattern.data, GW_SPLIT_REMOVED, 0, 1) : status;
+    free(pattern.data);
+    return status;
+}
+
+#define PUNCTUATION "[\\p{P}$+<=>^`|~]"
+
+static gw_status read_cut(const char *where, const json_t *step, const char *type, void *context) {
+    cutting *c = context;
+    gw_split_rule rule = GW_SPLIT_ISOLATED;
     if (strcmp(type, "ByteLevel") == 0) {
-        return read_byte_level(where, step, c, v);
+        return read_byte_level(where, step, c);
     }
     if (strcmp(type, "Split") == 0) {
-        return read_split(where, step, c, v);
-    }
-    if (c->byte_level) {
-        return unsupported(where, "behind ByteLevel, the pre-tokenizer", type);
+        return read_split(where, step, c);
     }
     if (strcmp(type, "Metaspace") == 0) {
-        return read_metaspace(where, step, c, v);
+        return read_metaspace(where, step, c);
     }
+    c->after_letters |= c->letters > 0;
     if (strcmp(type, "Digits") == 0) {
         int individual = 0;
         GW_TRY(gw_json_bool(where, step, "individual_digits", &individual));
-        add_split(v, "\\p{N}", individual ? GW_SPLIT_ISOLATED : GW_SPLIT_CONTIGUOUS, 0, 0);
-        return GW_OK;
+        return add_cut(c->v, "\\p{N}", individual ? GW_SPLIT_ISOLATED : GW_SPLIT_CONTIGUOUS, 0, 0);
     }
     if (strcmp(type, "Punctuation") == 0) {
-        gw_split_rule rule = GW_SPLIT_ISOLATED;
         GW_TRY(read_rule(where, step, &rule));
-        add_split(v, "[\\p{P}$+<=>^`|~]", rule, 0, 0);
-        return GW_OK;
+        return add_cut(c->v, PUNCTUATION, rule, 0, 0);
     }
     if (strcmp(type, "Whitespace") == 0) {
-        add_split(v, GW_PATTERN_WORDS, GW_SPLIT_REMOVED, 0, 1);
-        return GW_OK;
+        return add_cut(c->v, GW_PATTERN_WORDS, GW_SPLIT_REMOVED, 0, 1);
     }
     if (strcmp(type, "WhitespaceSplit") == 0) {
-        add_split(v, "\\s", GW_SPLIT_REMOVED, 0, 0);
-        return GW_OK;
+        return add_cut(c->v, "\\s+", GW_SPLIT_REMOVED, 0, 0);
     }
-    return unsupported(where, "the pre-tokenizer", type);
+    if (strcmp(type, "BertPreTokenizer") == 0) {
+        GW_TRY(add_cut(c->v, "\\s+", GW_SPLIT_REMOVED, 0, 0));
+        return add_cut(c->v, PUNCTUATION, GW_SPLIT_ISOLATED, 0, 0);
+    }
+    if (strcmp(type, "UnicodeScripts") == 0) {
+        return read_scripts(c->v);
+    }
+    if (strcmp(type, "CharDelimiterSplit") == 0) {
+        const char *delimiter = "";
+        GW_TRY(gw_json_text(where, step, "delimiter", &delimiter));
+        return *delimiter != '\0' ? add_cut(c->v, delimiter, GW_SPLIT_REMOVED, 1, 0)
+                                  : gw_fail(GW_E_METADATA, where,
+                                            "a CharDelimiterSplit of tokenizer.json has no "
+                                            "delimiter");
+    }
+    return gw_json_step_refused(where, "the pre-tokenizer", type);
 }
 
-static gw_status read_pre_tokenizer(const char *where, const json_t *root, gw_vocab *v) {
-    enum { CUTS_MAX = 64 };
-    steps s;
-    cutting c = {0, 0};
-    GW_TRY(open_steps(where, root, "pre_tokenizer", "pretokenizers", &s));
-    if (s.n > CUTS_MAX) {
-        return gw_fail(GW_E_LIMIT, where, "%zu pre-tokenizers", s.n);
-    }
-    v->kind = GW_VOCAB_RANK_BPE;
-    v->splits = gw_arena_array(v->arena, s.n + 1, sizeof *v->splits);
-    if (v->splits == NULL) {
-        return gw_fail(GW_E_NOMEM, where, "no memory for the pre-tokenizer");
-    }
-    for (; c.done < s.n; c.done++) {
-        const json_t *step;
-        const char *type;
-        GW_TRY(step_at(where, &s, c.done, &step, &type));
-        GW_TRY(read_cut(where, step, type, &c, v));
-    }
-    if (v->kind == GW_VOCAB_BYTE_BPE && v->escape_spaces) {
-        return unsupported(where, "with ByteLevel, replacing spaces", "Replace");
-    }
-    return GW_OK;
-}
-
-/* ---- decoder ----------------------------------------------------------------------------- */
-
-static gw_status read_decoder(const char *where, const json_t *root, gw_vocab *v) {
-    steps s;
-    GW_TRY(open_steps(where, root, "decoder", "decoders", &s));
-    for (size_t i = 0; i < s.n; i++) {
-        const json_t *step;
-        const char *type;
-        GW_TRY(step_at(where, &s, i, &step, &type));
-        if (strcmp(type, "Strip") == 0) {
-            int64_t start = 0, stop = 0;
-            GW_TRY(gw_json_int(where, step, "start", &start));
-            GW_TRY(gw_json_int(where, step, "stop", &stop));
-            if (start < 0 || start > 1 || stop != 0) {
-                return unsupported(where, "with these counts, the decoder", type);
-            }
-            v->strip_start = (int)start;
-        } else if (strcmp(type, "Metaspace") == 0) {
-            const char *scheme = "always";
-            GW_TRY(gw_json_text(where, step, "prepend_scheme", &scheme));
-            v->strip_start = strcmp(scheme, "never") != 0 ? 2 : 0;
-        } else if (strcmp(type, "ByteLevel") != 0 && strcmp(type, "ByteFallback") != 0 &&
-                   strcmp(type, "Fuse") != 0 && strcmp(type, "Replace") != 0) {
-            return unsupported(where, "the decoder", type);
+static int spells_letters(const gw_vocab *v) {
+    for (size_t i = 0; i < v->n_normal; i++) {
+        if (v->normal[i].kind == GW_CHANGE_LETTERS) {
+            return 1;
         }
     }
-    return GW_OK;
+    return 0;
 }
 
-/* ---- post-processor ---------------------------------------------------------------------- */
-
-static gw_status template_id(const char *where, const json_t *step, const char *name, int32_t *id) {
-    const json_t *token = json_object_get(json_object_get(step, "special_tokens"), name);
-    const json_t *ids = json_object_get(token, "ids");
-    const json_t *one = json_array_get(ids, 0);
-    if (json_array_size(ids) != 1 || !json_is_integer(one) || json_integer_value(one) < 0 ||
-        json_integer_value(one) > INT32_MAX) {
-        return gw_fail(GW_E_METADATA, where, "the template token \"%.40s\" has no single id", name);
+/* Byte-level BPE works on the bytes themselves: the step that spells them is left out, which is
+ * faster, unless what follows it would see the difference. */
+static void leave_out_letters(const cutting *c, gw_vocab *v) {
+    if (v->kind != GW_VOCAB_RANK_BPE || c->letters == 0 || c->after_letters || spells_letters(v)) {
+        return;
     }
-    *id = (int32_t)json_integer_value(one);
-    return GW_OK;
-}
-
-static gw_status read_template(const char *where, const json_t *step, gw_vocab *v) {
-    json_t *single = NULL, *one;
-    size_t i;
-    int before = 1;
-    GW_TRY(gw_json_array(where, step, "single", &single));
-    json_array_foreach(single, i, one) {
-        const json_t *special = json_object_get(one, "SpecialToken");
-        const char *name = json_string_value(json_object_get(special, "id"));
-        if (name == NULL) {
-            before = 0;
-            continue;
-        }
-        int *add = before ? &v->add_bos : &v->add_eos;
-        if (*add) {
-            return unsupported(where, "with two tokens on one side, the template around", name);
-        }
-        *add = 1;
-        GW_TRY(template_id(where, step, name, before ? &v->bos : &v->eos));
-    }
-    return GW_OK;
-}
-
-/* RobertaProcessing, BertProcessing: "cls" and "sep" are [text, id]. */
-static gw_status read_cls_sep(const char *where, const json_t *step, gw_vocab *v) {
-    const json_t *cls = json_array_get(json_object_get(step, "cls"), 1);
-    const json_t *sep = json_array_get(json_object_get(step, "sep"), 1);
-    if (!json_is_integer(cls) || !json_is_integer(sep) || json_integer_value(cls) < 0 ||
-        json_integer_value(sep) < 0 || json_integer_value(cls) > INT32_MAX ||
-        json_integer_value(sep) > INT32_MAX) {
-        return gw_fail(GW_E_METADATA, where, "the post-processor has no ids for cls and sep");
-    }
-    v->bos = (int32_t)json_integer_value(cls);
-    v->eos = (int32_t)json_integer_value(sep);
-    v->add_bos = v->add_eos = 1;
-    return GW_OK;
-}
-
-static gw_status read_post_processor(const char *where, const json_t *root, gw_vocab *v) {
-    steps s;
-    GW_TRY(open_steps(where, root, "post_processor", "processors", &s));
-    for (size_t i = 0; i < s.n; i++) {
-        const json_t *step;
-        const char *type;
-        GW_TRY(step_at(where, &s, i, &step, &type));
-        if (strcmp(type, "TemplateProcessing") == 0) {
-            GW_TRY(read_template(where, step, v));
-        } else if (strcmp(type, "RobertaProcessing") == 0 || strcmp(type, "BertProcessing") == 0) {
-            GW_TRY(read_cls_sep(where, step, v));
-        } else if (strcmp(type, "ByteLevel") != 0) {
-            return unsupported(where, "the post-processor", type);
-        }
-    }
-    return GW_OK;
+    size_t at = c->letters - 1;
+    memmove(v->splits + at, v->splits + at + 1, (v->n_splits - at - 1) * sizeof *v->splits);
+    v->n_splits--;
+    v->kind = GW_VOCAB_BYTE_BPE;
 }
 
 gw_status gw_vocab_json_pipeline(const char *where, const json_t *root, gw_vocab *v) {
-    GW_TRY(read_normalizer(where, root, v));
-    GW_TRY(read_pre_tokenizer(where, root, v));
-    GW_TRY(read_decoder(where, root, v));
-    return read_post_processor(where, root, v);
+    cutting c = {.v = v};
+    GW_TRY(gw_json_steps(where, root, "normalizer", "normalizers", read_normal, v));
+    GW_TRY(gw_json_steps(where, root, "pre_tokenizer", "pretokenizers", read_cut, &c));
+    leave_out_letters(&c, v);
+    GW_TRY(gw_vocab_json_decoder(where, root, v));
+    return gw_vocab_json_frame(where, root, v);
 }

@@ -163,7 +163,9 @@ static gw_status read_piece(const char *where, gw_reader body, gw_vocab *v) {
         } else if (f.number == 2) {
             GW_TRY(want_wire(where, &f, 5, "a score"));
             uint32_t bits = (uint32_t)f.value;
-            memcpy(&t->score, &bits, sizeof bits);
+            float score;
+            memcpy(&score, &bits, sizeof bits);
+            t->score = (double)score;
         } else if (f.number == 3) {
             GW_TRY(want_wire(where, &f, 0, "the type of a piece"));
             if (f.value < GW_TOKEN_NORMAL || f.value > GW_TOKEN_BYTE) {
@@ -207,11 +209,13 @@ static gw_status read_specs(const char *where, gw_reader r, model *m, gw_vocab *
         return gw_fail(GW_E_LIMIT, where, "%llu pieces; at most %d are handled",
                        (unsigned long long)m->n_pieces, (int)PIECES_MAX);
     }
-    if (m->type != 2) {
-        return gw_fail(GW_E_UNSUPPORTED, where,
-                       "a SentencePiece model of type %s; only BPE models are supported",
-                       m->type < 5 ? TYPES[m->type] : "unknown");
+    if (m->type != 1 && m->type != 2) {
+        return gw_fail(
+            GW_E_UNSUPPORTED, where,
+            "a SentencePiece model of type %s; only BPE and Unigram models are supported",
+            m->type < 5 ? TYPES[m->type] : "unknown");
     }
+    v->kind = m->type == 1 ? GW_VOCAB_SPM_UNIGRAM : GW_VOCAB_SPM_BPE;
     if (m->suffix != 0 || !m->escape) {
         return gw_fail(GW_E_UNSUPPORTED, where, "a SentencePiece model with %s is not supported",
                        m->suffix != 0 ? "treat_whitespace_as_suffix" : "escape_whitespaces off");

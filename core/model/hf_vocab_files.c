@@ -1,0 +1,261 @@
+/* core/model/hf_vocab_files.c - what tokenizer files beside tokenizer.json leave open, as the code
+ * of the models' makers settles it: special tokens, pre-tokenizer, what frames a text.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/model/checkpoint_parts.h"
+
+static gw_status nomem(const gw_checkpoint *c) {
+    return gw_fail(GW_E_NOMEM, c->where, "no memory for the vocabulary");
+}
+
+static gw_status set_token(const gw_checkpoint *c, gw_vocab *v, size_t id, const char *text,
+                           gw_token_kind kind) {
+    GW_TRY(gw_vocab_grow(c->where, v, id + 1));
+    gw_vocab_token *t = &v->tokens[id];
+    t->text = gw_arena_copy(v->arena, text, strlen(text));
+    t->bytes = (uint32_t)strlen(text);
+    t->kind = (uint8_t)kind;
+    t->special = kind == GW_TOKEN_CONTROL;
+    return t->text != NULL ? GW_OK : nomem(c);
+}
+
+static int32_t id_of(const gw_vocab *v, const char *text) {
+    for (size_t i = v->n_tokens; i-- > 0;) { /* special tokens are at either end */
+        if (v->tokens[i].bytes == strlen(text) &&
+            memcmp(v->tokens[i].text, text, v->tokens[i].bytes) == 0) {
+            return (int32_t)i;
+        }
+    }
+    return -1;
+}
+
+/* ---- tiktoken ---------------------------------------------------------------------------- */
+
+/* added_tokens_decoder of tokenizer_config.json: id -> {content, special, lstrip, ...}. */
+static gw_status add_named(const gw_checkpoint *c, json_t *names, gw_vocab *v, size_t limit) {
+    const char *key;
+    json_t *row;
+    json_object_foreach(names, key, row) {
+        char *end;
+        unsigned long id = strtoul(key, &end, 10);
+        const char *text = NULL;
+        int special = 1, lstrip = 0, rstrip = 0, single = 0;
+        if (*key < '0' || *key > '9' || *end != '\0' || id >= limit || !json_is_object(row)) {
+            return gw_fail(GW_E_METADATA, c->where,
+                           "added_tokens_decoder of tokenizer_config.json has the id \"%.40s\"",
+                           key);
+        }
+        GW_TRY(gw_json_text(c->where, row, "content", &text));
+        GW_TRY(gw_json_bool(c->where, row, "special", &special));
+        GW_TRY(gw_json_bool(c->where, row, "lstrip", &lstrip));
+        GW_TRY(gw_json_bool(c->where, row, "rstrip", &rstrip));
+        GW_TRY(gw_json_bool(c->where, row, "single_word", &single));
+        if (text == NULL || *text == '\0') {
+            return gw_fail(GW_E_METADATA, c->where,
+                           "token %lu of added_tokens_decoder has no content", id);
+        }
+        GW_TRY(set_token(c, v, id, text, special ? GW_TOKEN_CONTROL : GW_TOKEN_USER));
+        v->tokens[id].lstrip = (uint8_t)lstrip;
+        v->tokens[id].rstrip = (uint8_t)rstrip;
+        v->tokens[id].single_word = (uint8_t)single;
+    }
+    return GW_OK;
+}
+
+/* Places from `first` on that have no name get one with their number less `zero`. */
+static gw_status name_rest(const gw_checkpoint *c, gw_vocab *v, size_t first, size_t n, size_t zero,
+                           const char *format) {
+    GW_TRY(gw_vocab_grow(c->where, v, first + n));
+    for (size_t i = first; i < first + n; i++) {
+        char name[64];
+        if (v->tokens[i].bytes == 0) {
+            int length = snprintf(name, sizeof name, "%s%zu|>", format, i - zero);
+            GW_TRY(length > 0 ? set_token(c, v, i, name, GW_TOKEN_CONTROL) : GW_OK);
+        }
+    }
+    return GW_OK;
+}
+
+enum { SPECIALS = 256 }; /* of Llama 3 and Kimi */
+
+/* Llama 3 by heart; 3.1 renamed some of the reserved ones. */
+static gw_status add_llama3(gw_checkpoint *c, gw_vocab *v) {
+    static const struct {
+        const char *name;
+        size_t at;
+        int later;
+    } NAMES[] = {{"<|begin_of_text|>", 0, 0},
+                 {"<|end_of_text|>", 1, 0},
+                 {"<|finetune_right_pad_id|>", 4, 1},
+                 {"<|start_header_id|>", 6, 0},
+                 {"<|end_header_id|>", 7, 0},
+                 {"<|eom_id|>", 8, 1},
+                 {"<|eot_id|>", 9, 0},
+                 {"<|python_tag|>", 10, 1}};
+    json_t *params = NULL;
+    int later = 0;
+    size_t first = v->n_tokens, reserved = 0;
+    GW_TRY(gw_hf_json(c, "params.json", &params));
+    gw_status status =
+        params != NULL ? gw_json_bool(c->where, params, "use_scaled_rope", &later) : GW_OK;
+    json_decref(params);
+    GW_TRY(status);
+    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
+        if (!NAMES[i].later || later) {
+            GW_TRY(set_token(c, v, first + NAMES[i].at, NAMES[i].name, GW_TOKEN_CONTROL));
+        }
+    }
+    GW_TRY(gw_vocab_grow(c->where, v, first + SPECIALS));
+    for (size_t i = first; i < first + SPECIALS; i++) {
+        char name[64];
+        if (v->tokens[i].bytes == 0) {
+            snprintf(name, sizeof name, "<|reserved_special_token_%zu|>", reserved++);
+            GW_TRY(set_token(c, v, i, name, GW_TOKEN_CONTROL));
+        }
+    }
+    v->bos = (int32_t)first;
+    v->eos = (int32_t)first + 1;
+    v->add_bos = 1;
+    return GW_OK;
+}
+
+static gw_status add_qwen(gw_checkpoint *c, gw_vocab *v) {
+    enum { EXTRA = 205 };
+    const gw_vocab_step nfc = {.kind = GW_CHANGE_NFC};
+    size_t first = v->n_tokens;
+    GW_TRY(set_token(c, v, first, "<|endoftext|>", GW_TOKEN_CONTROL));
+    GW_TRY(set_token(c, v, first + 1, "<|im_start|>", GW_TOKEN_CONTROL));
+    GW_TRY(set_token(c, v, first + 2, "<|im_end|>", GW_TOKEN_CONTROL));
+    v->eos = (int32_t)first;
+    GW_TRY(name_rest(c, v, first + 3, EXTRA, first + 3, "<|extra_"));
+    return gw_vocab_add_step(v, &v->normal, &v->n_normal, &nfc);
+}
+
+gw_status gw_hf_tiktoken(gw_checkpoint *c, const char *name, gw_vocab *v) {
+    json_t *config = NULL, *names = NULL;
+    size_t first = v->n_tokens;
+    int qwen = strcmp(name, "qwen.tiktoken") == 0, kimi = strcmp(name, "tiktoken.model") == 0;
+    GW_TRY(gw_hf_json(c, "tokenizer_config.json", &config));
+    gw_status status = GW_OK;
+    if (config != NULL) {
+        status = gw_json_object(c->where, config, "added_tokens_decoder", &names);
+    }
+    if (status == GW_OK && names != NULL) {
+        status = add_named(c, names, v, first + (1 << 16));
+    }
+    int named = names != NULL && json_object_size(names) > 0;
+    json_decref(config);
+    GW_TRY(status);
+    if (kimi) {
+        GW_TRY(name_rest(c, v, first, SPECIALS, 0, "<|reserved_token_"));
+    } else if (!named) {
+        GW_TRY(qwen ? add_qwen(c, v) : add_llama3(c, v));
+    }
+    snprintf(v->pre, sizeof v->pre, "%s", kimi ? "kimi-k2" : qwen ? "qwen2" : "llama-bpe");
+    return gw_vocab_check(c->where, v);
+}
+
+/* ---- SentencePiece ----------------------------------------------------------------------- */
+
+static gw_status set_frame(const gw_checkpoint *c, gw_vocab *v, const gw_vocab_part *pair,
+                           size_t n) {
+    v->pair = gw_arena_array(v->arena, n, sizeof *pair);
+    if (v->pair == NULL) {
+        return nomem(c);
+    }
+    memcpy(v->pair, pair, n * sizeof *pair);
+    v->n_pair = n;
+    return GW_OK;
+}
+
+/* XLM-R: the file's <unk> <s> </s> are <s> <pad> </s> <unk> of the model, everything behind moves
+ * by one, and <mask> is the last. */
+static gw_status settle_xlm_roberta(gw_checkpoint *c, gw_vocab *v) {
+    size_t n = v->n_tokens;
+    if (n < 4) {
+        return gw_fail(GW_E_METADATA, c->where, "a vocabulary of %zu pieces", n);
+    }
+    GW_TRY(gw_vocab_grow(c->where, v, n + 2));
+    memmove(v->tokens + 4, v->tokens + 3, (n - 3) * sizeof *v->tokens);
+    memset(v->tokens, 0, 4 * sizeof *v->tokens);
+    GW_TRY(set_token(c, v, 0, "<s>", GW_TOKEN_CONTROL));
+    GW_TRY(set_token(c, v, 1, "<pad>", GW_TOKEN_CONTROL));
+    GW_TRY(set_token(c, v, 2, "</s>", GW_TOKEN_CONTROL));
+    GW_TRY(set_token(c, v, 3, "<unk>", GW_TOKEN_UNKNOWN));
+    GW_TRY(set_token(c, v, n + 1, "<mask>", GW_TOKEN_CONTROL));
+    v->tokens[n + 1].lstrip = 1;
+    v->bos = 0;
+    v->pad = 1;
+    v->eos = v->sep = 2;
+    v->unk = 3;
+    v->n_end = 0;
+    v->add_bos = v->add_eos = 1;
+    return GW_OK;
+}
+
+static gw_status settle_albert(gw_checkpoint *c, gw_vocab *v) {
+    v->bos = id_of(v, "[CLS]");
+    v->eos = id_of(v, "[SEP]");
+    v->add_bos = v->bos >= 0;
+    v->add_eos = v->eos >= 0;
+    const gw_vocab_part pair[] = {
+        {v->bos, 0}, {GW_FRAME_TEXT, 0}, {v->eos, 0}, {GW_FRAME_PAIR, 1}, {v->eos, 1}};
+    return v->bos >= 0 && v->eos >= 0 ? set_frame(c, v, pair, 5) : GW_OK;
+}
+
+/* T5: no bos; 100 sentinels from the last id down, unless the file has them. */
+static gw_status settle_t5(gw_checkpoint *c, const json_t *config, gw_vocab *v) {
+    int64_t extra = 100;
+    size_t n = v->n_tokens;
+    v->add_bos = 0;
+    v->add_eos = v->eos >= 0;
+    if (id_of(v, "<extra_id_0>") >= 0) {
+        return GW_OK;
+    }
+    GW_TRY(config != NULL ? gw_json_int(c->where, config, "extra_ids", &extra) : GW_OK);
+    if (extra < 0 || extra > 10000) {
+        return gw_fail(GW_E_METADATA, c->where, "extra_ids is %lld", (long long)extra);
+    }
+    for (int64_t i = 0; i < extra; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "<extra_id_%lld>", (long long)i);
+        GW_TRY(set_token(c, v, n + (size_t)(extra - 1 - i), name, GW_TOKEN_CONTROL));
+    }
+    return GW_OK;
+}
+
+static int has(const char *text, const char *word) { return strstr(text, word) != NULL; }
+
+gw_status gw_hf_model_file(gw_checkpoint *c, const char *name, gw_vocab *v) {
+    json_t *config = NULL;
+    const char *class = "", *type = "";
+    if (v->kind == GW_VOCAB_BYTE_RANKS) {
+        return gw_hf_tiktoken(c, name, v);
+    }
+    if (v->kind != GW_VOCAB_SPM_UNIGRAM) {
+        return GW_OK;
+    }
+    GW_TRY(gw_hf_json(c, "tokenizer_config.json", &config));
+    gw_status status = GW_OK;
+    if (config != NULL) {
+        status = gw_json_text(c->where, config, "tokenizer_class", &class);
+    }
+    if (status == GW_OK && c->config != NULL) {
+        status = gw_json_text(c->where, c->config, "model_type", &type);
+    }
+    v->add_bos = 0;
+    if (status == GW_OK && (has(class, "XLMRoberta") || has(type, "xlm-roberta") ||
+                            strcmp(name, "sentencepiece.bpe.model") == 0)) {
+        status = settle_xlm_roberta(c, v);
+    } else if (status == GW_OK && (has(class, "Albert") || has(type, "albert"))) {
+        status = settle_albert(c, v);
+    } else if (status == GW_OK &&
+               (has(class, "T5") || has(type, "t5") || strcmp(name, "spiece.model") == 0)) {
+        status = settle_t5(c, config, v);
+    }
+    json_decref(config);
+    return status == GW_OK ? gw_vocab_check(c->where, v) : status;
+}

@@ -1,0 +1,19 @@
+/* tests/fuzz/fuzz_vocab_lines.c - a file of tiktoken's ranks, or vocab.txt of BERT; the first byte
+ * chooses. */
+#include "tests/fuzz/vocab_target.h"
+
+static gw_status read_ranks(const char *where, const void *bytes, size_t n, gw_vocab *out) {
+    GW_TRY(gw_vocab_read_tiktoken(where, bytes, n, out));
+    gw_status status = gw_vocab_check(where, out);
+    if (status != GW_OK) {
+        gw_vocab_free(out);
+    }
+    return status;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
+    if (n > 0) {
+        fuzz_vocab(data[0] % 2 == 0 ? read_ranks : gw_vocab_read_vocab_txt, data + 1, n - 1);
+    }
+    return 0;
+}
