@@ -1,7 +1,11 @@
 # tests/test_packed.py - weights as quantizers publish them, against the same numbers as plain floats:
 # the layouts are packed here after their definitions, and the logits must be equal bit for bit.
+import collections
 import json
+import pickle
 import struct
+import sys
+import types
 
 import numpy
 import pytest
@@ -310,6 +314,84 @@ def test_packed_in_memory(tmp_path, name):
     assert logits_hash(packed, IDS, *exact) == want
     coded = name != "gptq-8"  # whose codes less their zeros take more than 8 bits
     assert (logits_hash(packed, IDS, "--kv-type", "f32") != want) == coded
+
+
+# ---- what torch.save wrote before zip archives --------------------------------------------------
+
+def save_old(path, tensors, little=True):
+    """Five pickles, then the storages, as PyTorch 1.5 writes."""
+    names = ("torch", "torch._utils")
+    kept = {name: sys.modules.get(name) for name in names}
+    torch, utils = (types.ModuleType(name) for name in names)
+    for name in ("FloatStorage", "HalfStorage"):
+        setattr(torch, name, type(name, (), {"__module__": "torch", "__qualname__": name}))
+    exec("def _rebuild_tensor_v2(*args): pass", utils.__dict__)
+    utils._rebuild_tensor_v2.__module__ = "torch._utils"
+
+    class Tensor:
+        def __init__(self, values, key):
+            self.values, self.key = values, key
+
+        def __reduce__(self):
+            steps = tuple(n // self.values.itemsize for n in self.values.strides)
+            return utils._rebuild_tensor_v2, (Storage(self), 0, self.values.shape, steps, False,
+                                              collections.OrderedDict())
+
+    class Storage:
+        def __init__(self, tensor):
+            self.tensor = tensor
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, what):
+            if isinstance(what, Storage):
+                kind = torch.FloatStorage if what.tensor.values.dtype == "f4" else torch.HalfStorage
+                return ("storage", kind, what.tensor.key, "cpu", what.tensor.values.size, None)
+            return None
+
+    table = collections.OrderedDict((name, Tensor(v, str(94000 - i))) for i, (name, v) in enumerate(tensors.items()))
+    try:
+        sys.modules.update({"torch": torch, "torch._utils": utils})
+        with open(path, "wb") as f:
+            pickle.dump(0x1950a86a20f9469cfc6c, f, protocol=2)
+            pickle.dump(1001, f, protocol=2)
+            pickle.dump({"protocol_version": 1001, "little_endian": little,
+                         "type_sizes": {"short": 2, "int": 4, "long": 4}}, f, protocol=2)
+            Pickler(f, protocol=2).dump(table)
+            by_key = sorted(table.values(), key=lambda t: t.key)
+            pickle.dump([t.key for t in by_key], f, protocol=2)
+            for t in by_key:
+                f.write(struct.pack("<q", t.values.size) + t.values.tobytes())
+    finally:
+        for name, module in kept.items():
+            sys.modules.pop(name) if module is None else sys.modules.update({name: module})
+
+
+def test_before_archives(tmp_path):
+    """Old files of PyTorch, in two parts with an index, are the safetensors file."""
+    _, plain, _, _ = build(tmp_path, "gptq-4")
+    tensors = read_safetensors(plain / "model.safetensors")
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "config.json").write_text((plain / "config.json").read_text())
+    parts = {"pytorch_model-00001-of-00002.bin": list(tensors)[::2], "pytorch_model-00002-of-00002.bin": list(tensors)[1::2]}
+    for part, names in parts.items():
+        save_old(old / part, {n: tensors[n] for n in names})
+    (old / "pytorch_model.bin.index.json").write_text(json.dumps(
+        {"weight_map": {n: part for part, names in parts.items() for n in names}}))
+    assert logits_hash(old, IDS) == logits_hash(plain, IDS)
+
+
+def test_old_files_that_are_damaged(tmp_path):
+    whole, path = tmp_path / "whole.bin", tmp_path / "cut.bin"
+    save_old(whole, {"w": numpy.arange(6, dtype="f4").reshape(2, 3)})
+    data = whole.read_bytes()
+    assert run("inspect", whole).returncode == 0
+    for n in (21, 40, len(data) - 60, len(data) - 1):
+        path.write_bytes(data[:n])
+        done = run("inspect", path, check=False)
+        assert done.returncode == 1 and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    save_old(path, {"w": numpy.arange(6, dtype="f4")}, little=False)
+    assert "big-endian" in run("inspect", path, check=False).stderr
 
 
 # ---- small formats of GGUF ----------------------------------------------------------------------

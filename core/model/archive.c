@@ -164,8 +164,8 @@ gw_status gw_archive_read(const char *where, const void *data, uint64_t size, gw
     archive a = {where, data, size, 0, 0, 0};
     if (!is_record(bytes_at(&a, 0, 4), 3, 4)) {
         return gw_fail(GW_E_MAGIC, where,
-                       "is no zip archive, as PyTorch writes since 1.6; save the model again, best "
-                       "as safetensors");
+                       "is neither a zip archive, as PyTorch writes since 1.6, nor what it wrote "
+                       "before; save the model again, best as safetensors");
     }
     GW_TRY(find_directory(&a));
     gw_archive_entry *list = gw_arena_array(arena, (size_t)a.count, sizeof *list);

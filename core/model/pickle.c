@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/hash.h"
 #include "core/base/list.h"
 #include "core/base/reader.h"
 #include "core/base/text.h"
@@ -16,12 +17,13 @@ typedef enum kind { OTHER, MARK, INT, TEXT, TUPLE, LIST, DICT, GLOBAL, STORAGE, 
 
 typedef struct value {
     uint8_t kind;
-    uint32_t n;     /* TEXT: bytes; TUPLE: members; GLOBAL: its row; STORAGE: row of its class */
+    uint32_t n;     /* TEXT: bytes; TUPLE: members; GLOBAL: its row; STORAGE: row of its class;
+                       TENSOR: 1 when it says its type */
     int64_t number; /* INT; TEXT: place in the stream; TUPLE, STORAGE, TENSOR: first member */
 } value;
 
 /* Values that are the same whenever they are made. What a list holds is nobody's business. */
-enum { THE_OTHER, THE_MARK, THE_EMPTY, THE_LIST, N_FIXED };
+enum { THE_OTHER, THE_MARK, THE_EMPTY, THE_LIST, THE_FALSE, N_FIXED };
 
 typedef struct pair {
     uint32_t dict, key, value;
@@ -35,12 +37,22 @@ typedef struct machine {
     pair *pairs;                      /* of all dicts, as they were set */
     size_t n_values, n_stack, n_members, n_memo, n_pairs;
     size_t values_room, stack_room, members_room, memo_room, pairs_room;
+    uint32_t *listed; /* what lists hold, in order; only where a list is looked for */
+    size_t n_listed, listed_room;
+    int lists, more; /* listed is wanted; something may follow the end */
     int stopped;
 } machine;
 
 /* ---- names ------------------------------------------------------------------------------- */
 
-typedef enum meaning { MAKES_DICT, MAKES_TENSOR, MAKES_PARAMETER, MAKES_OTHER, IS_STORAGE } meaning;
+typedef enum meaning {
+    MAKES_DICT,
+    MAKES_TENSOR,
+    MAKES_TYPED, /* a tensor that says its type besides: its storage is of bytes */
+    MAKES_PARAMETER,
+    MAKES_OTHER,
+    IS_STORAGE
+} meaning;
 
 static const struct {
     const char *module, *name;
@@ -49,14 +61,27 @@ static const struct {
 } GLOBALS[] = {
     {"collections", "OrderedDict", MAKES_DICT, NULL},
     {"torch._utils", "_rebuild_tensor_v2", MAKES_TENSOR, NULL},
+    {"torch._utils", "_rebuild_tensor_v3", MAKES_TYPED, NULL},
+    {"torch._utils", "_rebuild_tensor", MAKES_TENSOR, NULL},
     {"torch._utils", "_rebuild_parameter", MAKES_PARAMETER, NULL},
     {"torch", "Size", MAKES_OTHER, NULL},
     {"torch", "device", MAKES_OTHER, NULL},
-    {"torch", "float32", MAKES_OTHER, NULL},
-    {"torch", "float16", MAKES_OTHER, NULL},
-    {"torch", "bfloat16", MAKES_OTHER, NULL},
-    {"torch", "float64", MAKES_OTHER, NULL},
-    {"torch", "int64", MAKES_OTHER, NULL},
+    {"torch", "float32", MAKES_OTHER, "F32"},
+    {"torch", "float16", MAKES_OTHER, "F16"},
+    {"torch", "bfloat16", MAKES_OTHER, "BF16"},
+    {"torch", "float64", MAKES_OTHER, "F64"},
+    {"torch", "float8_e4m3fn", MAKES_OTHER, "F8_E4M3"},
+    {"torch", "float8_e5m2", MAKES_OTHER, "F8_E5M2"},
+    {"torch", "int64", MAKES_OTHER, "I64"},
+    {"torch", "int32", MAKES_OTHER, "I32"},
+    {"torch", "int16", MAKES_OTHER, "I16"},
+    {"torch", "int8", MAKES_OTHER, "I8"},
+    {"torch", "uint8", MAKES_OTHER, "U8"},
+    {"torch", "uint16", MAKES_OTHER, "U16"},
+    {"torch", "uint32", MAKES_OTHER, "U32"},
+    {"torch", "uint64", MAKES_OTHER, "U64"},
+    {"torch", "bool", MAKES_OTHER, "BOOL"},
+    {"torch.storage", "UntypedStorage", IS_STORAGE, "U8"},
     {"torch", "FloatStorage", IS_STORAGE, "F32"},
     {"torch", "HalfStorage", IS_STORAGE, "F16"},
     {"torch", "BFloat16Storage", IS_STORAGE, "BF16"},
@@ -187,11 +212,11 @@ static gw_status do_float(machine *m, int unused) {
     return push(m, THE_OTHER);
 }
 
-static gw_status do_text(machine *m, int unused) {
+/* Behind its length of so many bytes. */
+static gw_status do_text(machine *m, int bytes) {
     const uint8_t *p;
-    (void)unused;
-    GW_TRY(take(m, 4, &p));
-    uint64_t n = gw_load_le(p, 4);
+    GW_TRY(take(m, (uint64_t)bytes, &p));
+    uint64_t n = gw_load_le(p, (size_t)bytes);
     if (n > gw_reader_left(&m->code)) {
         return gw_fail(GW_E_LIMIT, m->where,
                        "the pickle declares a text of %" PRIu64 " bytes, %" PRIu64 " are left", n,
@@ -236,7 +261,21 @@ static gw_status do_append(machine *m, int marked) {
     const uint32_t *first;
     uint32_t one;
     size_t n;
-    GW_TRY(marked ? pop_marked(m, &first, &n) : pop(m, &one));
+    if (marked) {
+        GW_TRY(pop_marked(m, &first, &n));
+    } else {
+        GW_TRY(pop(m, &one));
+        first = &one;
+        n = 1;
+    }
+    for (size_t i = 0; m->lists && i < n; i++) {
+        uint32_t *listed = gw_list_grown(m->listed, m->n_listed, &m->listed_room, sizeof *listed);
+        if (listed == NULL) {
+            return nomem(m);
+        }
+        m->listed = listed;
+        m->listed[m->n_listed++] = first[i];
+    }
     return top(m, LIST) != NULL ? GW_OK : wrong(m, "something is appended to what is no list");
 }
 
@@ -357,6 +396,11 @@ static gw_status do_storage(machine *m, int unused) {
         m->values[part[4]].kind != INT || m->values[part[4]].number < 0) {
         return gw_fail(GW_E_TYPE, m->where, "a storage is not described as PyTorch does it");
     }
+    if (m->values[i].n > 5 && m->values[part[5]].kind == TUPLE) {
+        return gw_fail(GW_E_UNSUPPORTED, m->where,
+                       "a storage is part of another, as PyTorch wrote before 0.4; save the model "
+                       "again");
+    }
     return push_new(m, STORAGE, m->values[part[1]].n, m->values[i].number);
 }
 
@@ -382,6 +426,14 @@ static gw_status do_call(machine *m, int unused) {
             return gw_fail(GW_E_TYPE, m->where, "a tensor is not described as PyTorch does it");
         }
         return push_new(m, TENSOR, 0, args.number);
+    case MAKES_TYPED:
+        part = parts(m, args_at, 7);
+        if (part == NULL || m->values[part[0]].kind != STORAGE || m->values[part[1]].kind != INT ||
+            m->values[part[2]].kind != TUPLE || m->values[part[3]].kind != TUPLE ||
+            m->values[part[6]].kind != GLOBAL || GLOBALS[m->values[part[6]].n].dtype == NULL) {
+            return gw_fail(GW_E_TYPE, m->where, "a tensor is not described as PyTorch does it");
+        }
+        return push_new(m, TENSOR, 1, args.number);
     case MAKES_PARAMETER:
         part = parts(m, args_at, 1);
         return part != NULL && m->values[part[0]].kind == TENSOR
@@ -411,7 +463,7 @@ static gw_status do_stop(machine *m, int unused) {
     if (m->n_stack != 1 || m->stack[0] == THE_MARK) {
         return wrong(m, "not one value is left at the end");
     }
-    return gw_reader_left(&m->code) == 0 ? GW_OK : wrong(m, "something follows the end");
+    return m->more || gw_reader_left(&m->code) == 0 ? GW_OK : wrong(m, "something follows the end");
 }
 
 static const struct {
@@ -422,7 +474,7 @@ static const struct {
     {0x80, 0, do_protocol},
     {'N', THE_OTHER, do_fixed},
     {0x88, THE_OTHER, do_fixed},
-    {0x89, THE_OTHER, do_fixed},
+    {0x89, THE_FALSE, do_fixed},
     {'(', THE_MARK, do_fixed},
     {')', THE_EMPTY, do_fixed},
     {']', THE_LIST, do_fixed},
@@ -432,7 +484,9 @@ static const struct {
     {'J', 4, do_int},
     {0x8a, 0, do_long},
     {'G', 0, do_float},
-    {'X', 0, do_text},
+    {'X', 4, do_text},
+    {'T', 4, do_text}, /* of Python 2 */
+    {'U', 1, do_text},
     {0x85, 1, do_tuple},
     {0x86, 2, do_tuple},
     {0x87, 3, do_tuple},
@@ -512,7 +566,8 @@ static gw_status list_tensor(const machine *m, const value *t, gw_arena *arena, 
     GW_TRY(numbers_of(m, size, p->name, p->size));
     GW_TRY(numbers_of(m, stride, p->name, p->stride));
     p->offset = (uint64_t)offset->number;
-    p->dtype = GLOBALS[storage->n].dtype;
+    p->dtype = GLOBALS[t->n > 0 ? m->values[part[6]].n : storage->n].dtype;
+    p->in_bytes = t->n > 0;
     p->elements = (uint64_t)m->values[id[4]].number;
     return text_of(m, &m->values[id[2]], arena, &p->storage);
 }
@@ -574,13 +629,33 @@ static gw_status list_all(const machine *m, gw_arena *arena, gw_pickled **out, s
 }
 
 static gw_status make_fixed(machine *m) {
-    static const kind FIXED[N_FIXED] = {
-        [THE_OTHER] = OTHER, [THE_MARK] = MARK, [THE_EMPTY] = TUPLE, [THE_LIST] = LIST};
+    static const kind FIXED[N_FIXED] = {[THE_OTHER] = OTHER,
+                                        [THE_MARK] = MARK,
+                                        [THE_EMPTY] = TUPLE,
+                                        [THE_LIST] = LIST,
+                                        [THE_FALSE] = OTHER};
     for (int i = 0; i < N_FIXED; i++) {
         GW_TRY(push_new(m, FIXED[i], 0, 0));
     }
     m->n_stack = 0;
     return GW_OK;
+}
+
+static gw_status run(machine *m) {
+    gw_status status = make_fixed(m);
+    while (status == GW_OK && !m->stopped) {
+        status = step(m);
+    }
+    return status;
+}
+
+static void release(machine *m) {
+    free(m->values);
+    free(m->stack);
+    free(m->members);
+    free(m->memo);
+    free(m->pairs);
+    free(m->listed);
 }
 
 gw_status gw_pickle_read(const char *where, const void *bytes, uint64_t n, gw_arena *arena,
@@ -589,15 +664,116 @@ gw_status gw_pickle_read(const char *where, const void *bytes, uint64_t n, gw_ar
     if (n > STREAM_MAX) {
         return gw_fail(GW_E_LIMIT, where, "a pickle of %" PRIu64 " bytes", n);
     }
-    gw_status status = make_fixed(&m);
-    while (status == GW_OK && !m.stopped) {
-        status = step(&m);
-    }
+    gw_status status = run(&m);
     status = status == GW_OK ? list_all(&m, arena, out, count) : status;
-    free(m.values);
-    free(m.stack);
-    free(m.members);
-    free(m.memo);
-    free(m.pairs);
+    release(&m);
+    return status;
+}
+
+/* ---- the form before zip archives --------------------------------------------------------- */
+
+/* The stream at *at of a file; moves on behind it. */
+static machine machine_at(const char *where, const uint8_t *data, uint64_t size, uint64_t at) {
+    uint64_t left = size - at;
+    return (machine){.where = where,
+                     .code = gw_reader_of(data + at, left < STREAM_MAX ? left : STREAM_MAX),
+                     .more = 1};
+}
+
+/* Nothing but whether numbers lie in this byte order matters of the machine that wrote. */
+static gw_status read_system(const char *where, const uint8_t *data, uint64_t size, uint64_t *at) {
+    machine m = machine_at(where, data, size, *at);
+    gw_status status = run(&m);
+    for (size_t i = 0; status == GW_OK && i < m.n_pairs; i++) {
+        const value *key = &m.values[m.pairs[i].key];
+        if (key->kind == TEXT && key->n == 13 && m.pairs[i].value == THE_FALSE &&
+            memcmp(m.code.data + key->number, "little_endian", 13) == 0) {
+            status = gw_fail(GW_E_VERSION, where,
+                             "holds big-endian data; save the model on a little-endian machine");
+        }
+    }
+    *at += m.code.at;
+    release(&m);
+    return status;
+}
+
+/* Types of the storages, by their keys. */
+static gw_status list_storages(const machine *m, gw_arena *arena, gw_map *names,
+                               const char ***types, size_t *n) {
+    const char **list = gw_arena_array(arena, m->n_values, sizeof *list);
+    *n = 0;
+    for (size_t i = 0; list != NULL && i < m->n_values; i++) {
+        const char *key;
+        if (m->values[i].kind != STORAGE) {
+            continue;
+        }
+        GW_TRY(text_of(m, &m->values[m->members[m->values[i].number + 2]], arena, &key));
+        gw_map_result added = gw_map_add(names, key, strlen(key), *n, NULL);
+        if (added == GW_MAP_NOMEM) {
+            return nomem(m);
+        }
+        if (added == GW_MAP_ADDED) {
+            list[(*n)++] = GLOBALS[m->values[i].n].dtype;
+        }
+    }
+    *types = list;
+    return list != NULL ? GW_OK : nomem(m);
+}
+
+/* The keys in the order of the data, each with its type. */
+static gw_status read_keys(const char *where, const uint8_t *data, uint64_t size, uint64_t *at,
+                           const gw_map *names, const char *const *types, gw_arena *arena,
+                           gw_pickled_storage **out, size_t *n) {
+    machine m = machine_at(where, data, size, *at);
+    m.lists = 1;
+    gw_status status = run(&m);
+    gw_pickled_storage *list =
+        status == GW_OK ? gw_arena_array(arena, m.n_listed, sizeof *list) : NULL;
+    status = status == GW_OK && list == NULL ? nomem(&m) : status;
+    for (size_t i = 0; status == GW_OK && i < m.n_listed; i++) {
+        const value *key = &m.values[m.listed[i]];
+        size_t which;
+        status = key->kind == TEXT ? text_of(&m, key, arena, &list[i].key)
+                                   : gw_fail(GW_E_TYPE, where, "the key of a storage is no text");
+        if (status == GW_OK && !gw_map_find(names, list[i].key, strlen(list[i].key), &which)) {
+            status =
+                gw_fail(GW_E_METADATA, where, "storage %.40s belongs to no tensor", list[i].key);
+        }
+        list[i].dtype = status == GW_OK ? types[which] : NULL;
+    }
+    *at += m.code.at;
+    *out = list;
+    *n = m.n_listed;
+    release(&m);
+    return status;
+}
+
+/* 0x1950a86a20f9469cfc6c, then 1001: the first two streams. */
+static const uint8_t OLD[] = {0x80, 2,    0x8a, 10,  0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a,
+                              0xa8, 0x50, 0x19, '.', 0x80, 2,    'M',  0xe9, 3,    '.'};
+
+int gw_pickle_is_old(const void *data, uint64_t size) {
+    return size >= sizeof OLD && memcmp(data, OLD, sizeof OLD) == 0;
+}
+
+gw_status gw_pickle_read_old(const char *where, const void *bytes, uint64_t size, gw_arena *arena,
+                             gw_pickled **out, size_t *count, gw_pickled_storage **storages,
+                             size_t *n_storages, uint64_t *at) {
+    const uint8_t *data = bytes;
+    const char **types = NULL;
+    size_t n = 0;
+    *at = sizeof OLD;
+    GW_TRY(read_system(where, data, size, at));
+    gw_map *names = gw_map_new();
+    machine m = machine_at(where, data, size, *at);
+    gw_status status = names != NULL ? run(&m) : nomem(&m);
+    status = status == GW_OK ? list_all(&m, arena, out, count) : status;
+    status = status == GW_OK ? list_storages(&m, arena, names, &types, &n) : status;
+    *at += m.code.at;
+    release(&m);
+    status = status == GW_OK
+                 ? read_keys(where, data, size, at, names, types, arena, storages, n_storages)
+                 : status;
+    gw_map_free(names);
     return status;
 }

@@ -17,6 +17,7 @@ typedef struct gw_pickled { /* one tensor: a view of a storage */
     const char *storage;    /* its key: the name of its entry under data/        */
     const char *dtype;      /* in the words of safetensors: "F32"; constant      */
     uint64_t elements;      /* of the storage                                    */
+    int in_bytes;           /* elements count bytes                              */
     uint64_t offset;        /* in elements                                       */
     int n_dim;              /* as many sizes as strides                          */
     uint64_t size[GW_PICKLE_RANK_MAX], stride[GW_PICKLE_RANK_MAX];
@@ -28,5 +29,16 @@ typedef struct gw_pickled { /* one tensor: a view of a storage */
  */
 gw_status gw_pickle_read(const char *where, const void *bytes, uint64_t n, gw_arena *arena,
                          gw_pickled **out, size_t *count);
+
+/* The form that torch.save wrote before 1.6, without an archive: five streams (two of them fixed
+ * numbers), then of each storage its count of elements and these. *at: where they begin. */
+typedef struct gw_pickled_storage {
+    const char *key, *dtype;
+} gw_pickled_storage;
+
+int gw_pickle_is_old(const void *data, uint64_t size);
+gw_status gw_pickle_read_old(const char *where, const void *bytes, uint64_t size, gw_arena *arena,
+                             gw_pickled **out, size_t *count, gw_pickled_storage **storages,
+                             size_t *n_storages, uint64_t *at);
 
 #endif

@@ -1,5 +1,6 @@
 /* core/model/torch_file.c - see torch_file.h. NAME/data.pkl describes views, NAME/data/KEY holds
- * the storages that they look at. */
+ * the storages that they look at. Before PyTorch 1.6 the same stood in one file without an archive.
+ */
 #include "core/model/torch_file.h"
 
 #include <inttypes.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "core/base/reader.h"
 #include "core/base/size.h"
 #include "core/base/text.h"
 #include "core/model/archive.h"
@@ -109,11 +111,12 @@ static gw_status place(const torch_file *f, const gw_pickled *p, gw_safetensor *
                        p->dtype);
     }
     GW_TRY(reach(f, p, &count, &end));
-    if (p->elements > e->bytes / (bits / 8) || end > p->elements) {
+    uint64_t elements = p->in_bytes ? p->elements / (bits / 8) : p->elements;
+    if (elements > e->bytes / (bits / 8) || end > elements) {
         return gw_fail(GW_E_BOUNDS, f->where,
                        "tensor %s reaches to element %" PRIu64 " of a storage of %" PRIu64
                        " in %" PRIu64 " bytes",
-                       p->name, end, p->elements, e->bytes);
+                       p->name, end, elements, e->bytes);
     }
     int contiguous = count == 0 || is_contiguous(p);
     from = count > 0 ? p->offset * (bits / 8) : 0;
@@ -131,13 +134,8 @@ static gw_status place(const torch_file *f, const gw_pickled *p, gw_safetensor *
     return GW_OK;
 }
 
-static gw_status read_all(torch_file *f, gw_arena *arena, gw_safetensor **out, size_t *n) {
-    const gw_archive_entry *table = NULL;
-    gw_pickled *views = NULL;
-    size_t count = 0;
-    GW_TRY(index_entries(f, &table));
-    GW_TRY(check_order(f));
-    GW_TRY(gw_pickle_read(f->where, table->data, table->bytes, arena, &views, &count));
+static gw_status place_all(const torch_file *f, const gw_pickled *views, size_t count,
+                           gw_arena *arena, gw_safetensor **out, size_t *n) {
     gw_safetensor *list = gw_arena_array(arena, count, sizeof *list);
     if (list == NULL) {
         return gw_fail(GW_E_NOMEM, f->where, "no memory for the tensor list");
@@ -150,15 +148,80 @@ static gw_status read_all(torch_file *f, gw_arena *arena, gw_safetensor **out, s
     return GW_OK;
 }
 
+static gw_status read_all(torch_file *f, gw_arena *arena, gw_safetensor **out, size_t *n) {
+    const gw_archive_entry *table = NULL;
+    gw_pickled *views = NULL;
+    size_t count = 0;
+    GW_TRY(index_entries(f, &table));
+    GW_TRY(check_order(f));
+    GW_TRY(gw_pickle_read(f->where, table->data, table->bytes, arena, &views, &count));
+    return place_all(f, views, count, arena, out, n);
+}
+
+/* ---- the form before zip archives --------------------------------------------------------- */
+
+/* The storages as entries "/data/KEY", which they would be in an archive. */
+static gw_status find_storages(torch_file *f, gw_reader *r, const gw_pickled_storage *keys,
+                               size_t n, gw_arena *arena) {
+    gw_archive_entry *list = gw_arena_array(arena, n, sizeof *list);
+    for (size_t i = 0; list != NULL && i < n; i++) {
+        char name[256];
+        gw_safetensor type;
+        unsigned bits = 0;
+        uint64_t count, bytes;
+        int used = snprintf(name, sizeof name, "/data/%.240s", keys[i].key);
+        gw_archive_entry *e = &list[i];
+        if (!gw_safetensors_dtype(keys[i].dtype, &type, &bits) || !gw_reader_u64(r, &count) ||
+            !gw_size_mul(count, bits / 8, &bytes)) {
+            return gw_fail(GW_E_TRUNCATED, f->where, "ends before storage %.40s", keys[i].key);
+        }
+        e->at = r->at;
+        e->bytes = bytes;
+        e->data = gw_reader_take(r, bytes);
+        e->name = gw_arena_copy(arena, name, (size_t)used);
+        if (e->data == NULL) {
+            return gw_fail(GW_E_TRUNCATED, f->where,
+                           "storage %.40s has %" PRIu64 " bytes, %" PRIu64
+                           " are left; is the download complete?",
+                           keys[i].key, bytes, gw_reader_left(r));
+        }
+        if (e->name == NULL ||
+            gw_map_add(f->names, e->name, (size_t)used, i, NULL) == GW_MAP_NOMEM) {
+            list = NULL;
+        }
+    }
+    f->entries = list;
+    f->n_entries = n;
+    return list != NULL ? GW_OK : gw_fail(GW_E_NOMEM, f->where, "no memory for the tensor list");
+}
+
+static gw_status read_old(torch_file *f, const void *data, uint64_t size, gw_arena *arena,
+                          gw_safetensor **out, size_t *n) {
+    gw_pickled *views = NULL;
+    gw_pickled_storage *keys = NULL;
+    size_t count = 0, n_keys = 0;
+    uint64_t at = 0;
+    GW_TRY(gw_pickle_read_old(f->where, data, size, arena, &views, &count, &keys, &n_keys, &at));
+    gw_reader r = gw_reader_of(data, size);
+    (void)gw_reader_take(&r, at);
+    f->root = "";
+    GW_TRY(find_storages(f, &r, keys, n_keys, arena));
+    return place_all(f, views, count, arena, out, n);
+}
+
 gw_status gw_torch_parse(const char *where, const void *data, uint64_t size, int fd,
                          gw_arena *arena, gw_safetensor **out, size_t *n) {
     torch_file f = {.where = where, .fd = fd};
     gw_archive_entry *entries = NULL;
-    GW_TRY(gw_archive_read(where, data, size, arena, &entries, &f.n_entries));
-    f.entries = entries;
+    int old = gw_pickle_is_old(data, size);
+    if (!old) {
+        GW_TRY(gw_archive_read(where, data, size, arena, &entries, &f.n_entries));
+        f.entries = entries;
+    }
     f.names = gw_map_new();
-    gw_status status = f.names != NULL ? read_all(&f, arena, out, n)
-                                       : gw_fail(GW_E_NOMEM, where, "no memory for the directory");
+    gw_status status = f.names == NULL ? gw_fail(GW_E_NOMEM, where, "no memory for the directory")
+                       : old           ? read_old(&f, data, size, arena, out, n)
+                                       : read_all(&f, arena, out, n);
     gw_map_free(f.names);
     return status;
 }

@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     gw_arena *arena = gw_arena_new();
-    if (n >= 2 && data[0] == 'P' && data[1] == 'K') {
+    if ((n >= 2 && data[0] == 'P' && data[1] == 'K') || gw_pickle_is_old(data, n)) {
         gw_safetensor *list = NULL;
         size_t count = 0;
         gw_status status = gw_torch_parse("fuzz", data, n, -1, arena, &list, &count);
