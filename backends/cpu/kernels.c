@@ -52,7 +52,7 @@ static void add(struct gw_device *device, const op_entry *entry, gw_cpu_row row,
                                      .every_form = entry->every_form};
 }
 
-static int is_weight(gw_fmt fmt) { return fmt != GW_FMT_ACT8 && fmt != GW_FMT_I32; }
+static int is_weight(gw_fmt fmt) { return fmt < GW_FMT_ACT8; }
 
 static void add_level(struct gw_device *device, const op_entry *entry, gw_cpu_level level) {
     gw_cpu_row row = {.level = level};

@@ -136,7 +136,8 @@ static gw_status check_stored(const gw_weights *w, const gw_stored *t, const wan
                               gw_entry *e) {
     GW_TRY(check_shape(w, t, want, e));
     const gw_format *f = t->fmt < GW_FMT_COUNT ? gw_format_of(t->fmt) : NULL;
-    if (f == NULL || t->fmt >= GW_FMT_ACT8 || (want->vector && !f->is_float)) {
+    if (f == NULL || t->fmt == GW_FMT_ACT8 || t->fmt == GW_FMT_I32 ||
+        (want->vector && !f->is_float)) {
         return gw_fail(GW_E_TYPE, w->where, "tensor %s is stored as %s, which is no %s", t->name,
                        f != NULL ? f->name : "?",
                        want->vector ? "norm weight or bias" : "weight format");

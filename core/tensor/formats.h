@@ -19,10 +19,11 @@ typedef enum gw_fmt {
     GW_FMT_IQ4_NL, GW_FMT_IQ4_XS, GW_FMT_MXFP4,
     GW_FMT_INT8,                                    /* one float scale per row               */
     GW_FMT_INT4_G32, GW_FMT_INT4_G64, GW_FMT_INT4_G128, GW_FMT_INT4_G256, /* f16 scale, zero  */
-    GW_FMT_IQ2_XXS, GW_FMT_IQ2_XS, GW_FMT_IQ2_S, GW_FMT_IQ3_XXS, GW_FMT_IQ3_S, /* small.h */
-    GW_FMT_IQ1_S, GW_FMT_IQ1_M, GW_FMT_TQ1_0, GW_FMT_TQ2_0, GW_FMT_Q1_0, GW_FMT_Q2_0, GW_FMT_NVFP4,
     GW_FMT_ACT8,                                    /* activations, never in a file          */
     GW_FMT_I32,                                     /* token ids, page tables                */
+    /* In files only: small.h. */
+    GW_FMT_IQ2_XXS, GW_FMT_IQ2_XS, GW_FMT_IQ2_S, GW_FMT_IQ3_XXS, GW_FMT_IQ3_S,
+    GW_FMT_IQ1_S, GW_FMT_IQ1_M, GW_FMT_TQ1_0, GW_FMT_TQ2_0, GW_FMT_Q1_0, GW_FMT_Q2_0, GW_FMT_NVFP4,
     GW_FMT_COUNT
 } gw_fmt;
 /* clang-format on */
