@@ -69,6 +69,7 @@ extern const app_command *const app_commands[]; /* ends with NULL */
 int manual_write(const char *what, const char *shell);
 
 extern const app_command command_run, command_bench, command_perplexity, command_logits,
-    command_tokenize, command_devices, command_chat, command_inspect, command_doctor, command_plan;
+    command_tokenize, command_devices, command_chat, command_inspect, command_doctor, command_plan,
+    command_embed, command_rerank;
 
 #endif

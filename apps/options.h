@@ -24,10 +24,13 @@ enum {
     CMD_INSPECT = 128,
     CMD_DOCTOR = 256,
     CMD_PLAN = 512,
+    CMD_EMBED = 1024,
+    CMD_RERANK = 2048,
+    CMD_ENCODE = CMD_EMBED | CMD_RERANK,
     CMD_TEXT = CMD_RUN | CMD_CHAT, /* those that write text */
     /* those that load weights, or would */
-    CMD_MODEL = CMD_TEXT | CMD_BENCH | CMD_PERPLEXITY | CMD_LOGITS | CMD_PLAN,
-    CMD_ALL = 1023
+    CMD_MODEL = CMD_TEXT | CMD_BENCH | CMD_PERPLEXITY | CMD_LOGITS | CMD_PLAN | CMD_ENCODE,
+    CMD_ALL = 4095
 };
 
 typedef struct app_ints {
@@ -98,6 +101,11 @@ typedef struct app_options {
     /* logits */
     int32_t greedy;
     const char *rows, *out;
+    /* embed, rerank */
+    app_ints types;
+    const char *pooling, *prefix, *prompt_name, *query;
+    int32_t dimensions, top_n;
+    int no_normalize, truncate;
     /* tokenize */
     int ids_only;
     app_ints decode;

@@ -10,9 +10,9 @@ typedef struct NAME(attention_work) {
     float *scores;               /* [queries, span]                                       */
     float *top;                  /* [queries, pages] page maxima, then page weights       */
     float *group;                /* [queries, groups] weights of groups of pages          */
-    float *q, *o, *sum; /* [queries, e]: queries; [queries, ev] sums of a page, of a group */
-    float *page;        /* a page as f32                                         */
-    int *pos, *low;     /* [queries] position, first position that it sees       */
+    float *q, *o, *sum;    /* [queries, e]: queries; [queries, ev] sums of a page, of a group */
+    float *page;           /* a page as f32                                         */
+    int *pos, *low, *high; /* [queries] position, first and last that it sees    */
 } NAME(attention_work);
 
 /* Most groups of pages of a query. */
@@ -28,12 +28,13 @@ static void NAME(open_work)(NAME(attention_work) * w, const gw_cpu_attention *jo
     w->ev = (size_t)job->ev;
     w->queries = (size_t)part->rows * (size_t)part->heads;
     w->first = gw_cpu_first_seen(job->pos[part->row], job->window, job->chunk) / GW_PAGE;
-    w->last = job->pos[part->row] / GW_PAGE;
+    w->last = gw_cpu_last_seen(job, part->row) / GW_PAGE;
     for (int i = 1; i < part->rows; i++) {
         int pos = job->pos[part->row + i];
         int first = gw_cpu_first_seen(pos, job->window, job->chunk) / GW_PAGE;
         w->first = first < w->first ? first : w->first;
-        w->last = pos / GW_PAGE > w->last ? pos / GW_PAGE : w->last;
+        int last = gw_cpu_last_seen(job, part->row + i) / GW_PAGE;
+        w->last = last > w->last ? last : w->last;
     }
     size_t pages = (size_t)(w->last - w->first + 1);
     w->span = pages * GW_PAGE;
@@ -46,18 +47,20 @@ static void NAME(open_work)(NAME(attention_work) * w, const gw_cpu_attention *jo
     w->group = w->top + w->queries * pages;
     w->pos = (int *)(void *)(w->group + w->queries * NAME(groups)(w));
     w->low = w->pos + w->queries;
+    w->high = w->low + w->queries;
     for (size_t i = 0; i < w->queries; i++) {
         size_t row = (size_t)part->row + i / (size_t)part->heads;
         size_t head = (size_t)(part->g * job->group + part->head) + i % (size_t)part->heads;
         memcpy(w->q + i * w->e, job->q + row * job->q_stride + head * w->e, w->e * sizeof(float));
         w->pos[i] = job->pos[row];
         w->low[i] = gw_cpu_first_seen(w->pos[i], job->window, job->chunk);
+        w->high[i] = gw_cpu_last_seen(job, (int)row);
     }
 }
 
 /* Positions [from, end) of page p that query i sees; empty when from >= end. */
 static int NAME(seen)(const NAME(attention_work) * w, size_t i, int p, int *from, int *end) {
-    int lo = w->low[i] - p * GW_PAGE, hi = w->pos[i] + 1 - p * GW_PAGE;
+    int lo = w->low[i] - p * GW_PAGE, hi = w->high[i] + 1 - p * GW_PAGE;
     *from = lo > 0 ? lo : 0;
     *end = hi < GW_PAGE ? hi : GW_PAGE;
     return *from < *end;
@@ -66,7 +69,7 @@ static int NAME(seen)(const NAME(attention_work) * w, size_t i, int p, int *from
 /* First and last page that query i sees. */
 static void NAME(pages_seen)(const NAME(attention_work) * w, size_t i, int *first, int *last) {
     *first = w->low[i] / GW_PAGE;
-    *last = w->pos[i] / GW_PAGE;
+    *last = w->high[i] / GW_PAGE;
 }
 
 /* Columns [from, end) of a page of q8_0 as f32, both multiples of 16: of K [e, GW_PAGE] with scales
@@ -175,9 +178,17 @@ VT static float NAME(shape_page)(float *s, const gw_cpu_attention *job, size_t h
         if (job->slopes != NULL) {
             float away[VW];
             for (int i = 0; i < VW; i++) {
-                away[i] = (float)(first + j + i - pos);
+                int behind = first + j + i - pos;
+                away[i] = (float)(behind > 0 ? -behind : behind);
             }
             v = v_fma(v_set(job->slopes[head]), v_load(away), v);
+        }
+        if (job->bias != NULL) {
+            float more[VW];
+            for (int i = 0; i < VW; i++) {
+                more[i] = gw_cpu_bias(job, head, first + j + i - pos);
+            }
+            v = v_add(v, v_load(more));
         }
         v_store(s + j, v);
         top = v_max(v_within(v, j, from, end, none), top);
@@ -246,7 +257,8 @@ VT static void NAME(weigh)(const NAME(attention_work) * w, size_t i, float *tota
 /* Scores of every page, then what softmax makes of them. sum of query i leaves in total[i]. */
 VT static void NAME(score)(const NAME(attention_work) * w, float *total) {
     size_t pages = (size_t)(w->last - w->first + 1);
-    int from, end, shaped = w->job->softcap != 0.0f || w->job->slopes != NULL;
+    const gw_cpu_attention *job = w->job;
+    int from, end, shaped = job->softcap != 0.0f || job->slopes != NULL || job->bias != NULL;
     for (int p = w->first; p <= w->last; p++) {
         size_t lo, hi;
         NAME(span_of_page)(w, p, &lo, &hi);

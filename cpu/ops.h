@@ -13,9 +13,10 @@
 #include "core/tensor/formats.h"
 #include "cpu/isa.h"
 
-/* Causal attention over a paged cache. Row i sees positions [lo, pos[i]], lo = 0 or
- * pos[i] - window + 1 or the first of its chunk. Caches: K [pages, g, e, GW_PAGE], V [pages, g,
- * GW_PAGE, ev], f16, f32 or q8_0 (core/plan/op.h says where its scales are). */
+/* Attention over a paged cache. Row i sees positions [lo, pos[i]], lo = 0 or pos[i] - window + 1 or
+ * the first of its chunk; both ways up to seen[i], or pos[i] + window - 1 where that is less.
+ * Caches: K [pages, g, e, GW_PAGE], V [pages, g, GW_PAGE, ev], f16, f32 or q8_0 (core/plan/op.h
+ * says where its scales are). */
 typedef struct gw_cpu_attention {
     const float *q; /* [rows, q_stride], head h at h * e */
     size_t q_stride;
@@ -24,12 +25,15 @@ typedef struct gw_cpu_attention {
     const int32_t *pages; /* page table [slots, page_stride] */
     size_t page_stride;
     const int32_t *pos, *slot; /* of every row */
+    const int32_t *seen;       /* last position that it sees where it looks both ways; else NULL */
     int kv_heads, group, e;    /* group: query heads of one KV head */
     int ev;                    /* width of a value and of a result  */
     float scale;
     int window, chunk;           /* 0: all  */
     float softcap;               /* 0: none */
     const float *sinks, *slopes; /* of every query head, or NULL */
+    const float *bias;           /* [heads, 2 reach + 1] by distance, or NULL */
+    int reach;
 } gw_cpu_attention;
 
 /* A piece of that work: rows [row, row + rows) of one slot, query heads [head, head + heads) of KV
@@ -85,11 +89,22 @@ static inline int gw_cpu_first_seen(int pos, int window, int chunk) {
     int begin = chunk > 0 ? pos - pos % chunk : 0;
     return begin > first ? begin : first;
 }
-/* What a score becomes behind its scale, `away` positions before its query. */
+static inline int gw_cpu_last_seen(const gw_cpu_attention *job, int row) {
+    int pos = job->pos[row], last = job->seen != NULL ? job->seen[row] : pos;
+    return job->window > 0 && pos + job->window - 1 < last ? pos + job->window - 1 : last;
+}
+/* The bias of a key `behind` positions behind its query. */
+static inline float gw_cpu_bias(const gw_cpu_attention *job, size_t head, int behind) {
+    int at = behind < -job->reach ? -job->reach : behind > job->reach ? job->reach : behind;
+    return job->bias[head * (2 * (size_t)job->reach + 1) + (size_t)(at + job->reach)];
+}
+/* What a score becomes behind its scale, of a key `behind` positions behind its query. */
 static inline float gw_cpu_shape_score(const gw_cpu_attention *job, size_t head, float s,
-                                       int away) {
+                                       int behind) {
     s = job->softcap != 0.0f ? gw_softcap(s, job->softcap) : s;
-    return job->slopes != NULL ? fmaf(job->slopes[head], (float)-away, s) : s;
+    s = job->slopes != NULL ? fmaf(job->slopes[head], (float)(behind > 0 ? -behind : behind), s)
+                            : s;
+    return job->bias != NULL ? s + gw_cpu_bias(job, head, behind) : s;
 }
 
 extern const gw_cpu_ops gw_cpu_ops_scalar;

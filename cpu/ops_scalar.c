@@ -138,18 +138,18 @@ static void attend_one(const gw_cpu_attention *job, int row, size_t head, const 
                        float *out, float *scores, float *top, float *sums) {
     int e = job->e, ev = job->ev, g = (int)head / job->group;
     int pos = job->pos[row], lo = gw_cpu_first_seen(pos, job->window, job->chunk);
-    int first = lo / GW_PAGE, last = pos / GW_PAGE;
+    int high = gw_cpu_last_seen(job, row), first = lo / GW_PAGE, last = high / GW_PAGE;
     float best = job->sinks != NULL ? job->sinks[head] : -INFINITY;
     for (int p = first; p <= last; p++) {
         const char *page = page_at(job, job->k, row, g, p);
         top[p - first] = -INFINITY;
         for (int j = 0; j < GW_PAGE; j++) {
-            int seen = p * GW_PAGE + j >= lo && p * GW_PAGE + j <= pos;
+            int seen = p * GW_PAGE + j >= lo && p * GW_PAGE + j <= high;
             float s = 0.0f;
             for (int i = 0; i < e && seen; i++) {
                 s = fmaf(q[i], cached_k(page, job, i, j), s);
             }
-            s = gw_cpu_shape_score(job, head, s * job->scale, pos - (p * GW_PAGE + j));
+            s = gw_cpu_shape_score(job, head, s * job->scale, p * GW_PAGE + j - pos);
             scores[(p - first) * GW_PAGE + j] = s;
             top[p - first] = seen && s > top[p - first] ? s : top[p - first];
         }
@@ -172,7 +172,7 @@ static void attend_one(const gw_cpu_attention *job, int row, size_t head, const 
             const char *page = page_at(job, job->v, row, g, p);
             float *s = scores + (p - first) * GW_PAGE;
             int from = lo > p * GW_PAGE ? lo - p * GW_PAGE : 0;
-            int end = pos < (p + 1) * GW_PAGE ? pos - p * GW_PAGE + 1 : GW_PAGE;
+            int end = high < (p + 1) * GW_PAGE ? high - p * GW_PAGE + 1 : GW_PAGE;
             for (int j = 0; j < GW_PAGE; j++) {
                 s[j] = j >= from && j < end ? gw_exp(s[j] - top[p - first]) : 0.0f;
             }
@@ -203,7 +203,7 @@ static void attend(const gw_cpu_attention *job, const gw_cpu_attention_part *par
     for (int i = 0; i < part->rows; i++) {
         int row = part->row + i;
         int lo = gw_cpu_first_seen(job->pos[row], job->window, job->chunk);
-        size_t pages = (size_t)(job->pos[row] / GW_PAGE - lo / GW_PAGE + 1);
+        size_t pages = (size_t)(gw_cpu_last_seen(job, row) / GW_PAGE - lo / GW_PAGE + 1);
         float *scores = scratch, *top = scores + pages * GW_PAGE, *sums = top + pages;
         for (int j = 0; j < part->heads; j++) {
             size_t head = (size_t)(part->g * job->group + part->head + j);
@@ -217,7 +217,7 @@ static void attend(const gw_cpu_attention *job, const gw_cpu_attention_part *par
 size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e) {
     size_t groups = pages / GW_PAGE_GROUP + 1;
     size_t floats =
-        queries * (pages * (GW_PAGE + 1) + groups + 2) + 3 * queries * e + GW_PAGE * e + 64;
+        queries * (pages * (GW_PAGE + 1) + groups + 3) + 3 * queries * e + GW_PAGE * e + 64;
     return floats * sizeof(float);
 }
 

@@ -19,6 +19,8 @@
 #define STEP_TOKEN(i) step[4 + (i)]
 #define STEP_POS(i) step[4 + plan_rows + (i)]
 #define STEP_SLOT(i) step[4 + 2 * plan_rows + (i)]
+#define STEP_LAST(i) step[4 + 3 * plan_rows + (i)]
+#define STEP_TYPE(i) step[4 + 4 * plan_rows + (i)]
 
 #define IN(name) __global const uchar *name##_buf, const ulong name##_off
 #define OUT(name) __global uchar *name##_buf, const ulong name##_off

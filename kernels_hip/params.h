@@ -16,7 +16,8 @@
 #endif
 
 /* The step block in device memory, int32:
- *   n, pick, n_pick, pos_max, token[rows], pos[rows], slot[rows]   (core/plan/step.h), turn
+ *   n, pick, n_pick, pos_max, token[rows], pos[rows], slot[rows], last[rows], type[rows]
+ *   (core/plan/step.h), turn
  * rows is the plan's, so a replayed launch finds everything in the same place. turn: which of two
  * places of host memory takes what the step draws. */
 enum {
@@ -24,7 +25,7 @@ enum {
     GW_STEP_PICK,
     GW_STEP_N_PICK,
     GW_STEP_POS_MAX,
-    GW_STEP_ROWS, /* token[rows], pos[rows], slot[rows] begin here */
+    GW_STEP_ROWS, /* token[rows] and the arrays behind it begin here */
 };
 
 struct gw_step_params {

@@ -102,6 +102,8 @@ static double value(gw_act_kind kind, double g, double u, double limit, double a
         return sigmoid(g) * u;
     case GW_ACT_SOFTPLUS:
         return softplus(g) * u;
+    case GW_ACT_TANH:
+        return tanh(g) * u;
     default:
         return g * u;
     }

@@ -269,6 +269,7 @@ static void run_attention(const gw_cpu_launch *l, gw_cpu_worker *worker) {
     int joins = gw_cpu_joins(l, worker);
     job.pos = step->pos;
     job.slot = step->slot;
+    job.seen = l->u.attention.both ? step->last : NULL;
     while (gw_cpu_take(worker, c.tiles * kv_heads * c.splits, 1, &first, &end)) {
         size_t tile = c.tiles - 1 - first / (kv_heads * c.splits); /* the long rows first */
         size_t head = first % c.splits * c.heads;
@@ -370,6 +371,9 @@ gw_status gw_cpu_record_attention(struct gw_segment *segment, const gw_kernel *k
     job->softcap = a->softcap;
     GW_TRY(gw_cpu_vector(segment, node->w[0], &job->sinks));
     GW_TRY(gw_cpu_vector(segment, node->w[1], &job->slopes));
+    GW_TRY(gw_cpu_vector(segment, node->w[2], &job->bias));
+    job->reach = a->reach;
+    l->u.attention.both = a->both;
 
     size_t queries = QUERIES;
     e = e > ev ? e : ev;

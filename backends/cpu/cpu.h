@@ -121,6 +121,13 @@ typedef struct gw_cpu_experts_part {
     int strips;
 } gw_cpu_experts_part;
 
+/* A table beside that of the tokens; rows NULL: none. */
+typedef struct gw_cpu_table {
+    const char *rows;
+    size_t bytes; /* of a row */
+    gw_fmt fmt;
+} gw_cpu_table;
+
 typedef struct gw_cpu_launch gw_cpu_launch;
 struct gw_cpu_launch {
     void (*run)(const gw_cpu_launch *launch, gw_cpu_worker *worker); /* by every thread */
@@ -144,9 +151,7 @@ struct gw_cpu_launch {
             const char *table;
             size_t row_bytes;
             gw_fmt fmt;
-            const char *places; /* the table of positions, or NULL */
-            size_t place_bytes;
-            gw_fmt place_fmt;
+            gw_cpu_table places, types;
             gw_embed_args args;
         } embed;
         struct {
@@ -199,7 +204,9 @@ struct gw_cpu_launch {
         struct {
             gw_cpu_attention job; /* pos, slot are filled per run */
             size_t scratch;       /* bytes */
+            int both;
         } attention;
+        gw_pick_kind pick;
     } u;
 };
 

@@ -7,18 +7,27 @@
 /* ---- EMBED
  * --------------------------------------------------------------------------------------------- */
 
-static void finish_embed(const gw_cpu_launch *l, gw_cpu_worker *worker, float *out, int32_t pos) {
+/* A row of a table beside that of the tokens comes to what is there. */
+static void add_row(const gw_cpu_table *t, gw_cpu_worker *worker, float *out, size_t at, size_t n) {
+    float *row = (float *)(void *)worker->scratch;
+    gw_format_of(t->fmt)->decode(row, t->rows + at * t->bytes, n);
+    for (size_t k = 0; k < n; k++) {
+        out[k] = out[k] + row[k];
+    }
+}
+
+static void finish_embed(const gw_cpu_launch *l, gw_cpu_worker *worker, float *out, size_t row) {
     const float scale = l->u.embed.args.scale;
+    const gw_step *step = worker->step;
     for (size_t k = 0; k < l->width && scale != 0.0f; k++) {
         out[k] = out[k] * scale;
     }
-    if (l->u.embed.places != NULL) {
-        float *place = (float *)(void *)worker->scratch;
-        size_t at = (size_t)(pos + l->u.embed.args.offset) * l->u.embed.place_bytes;
-        gw_format_of(l->u.embed.place_fmt)->decode(place, l->u.embed.places + at, l->width);
-        for (size_t k = 0; k < l->width; k++) {
-            out[k] = out[k] + place[k];
-        }
+    if (l->u.embed.places.rows != NULL) {
+        add_row(&l->u.embed.places, worker, out, (size_t)(step->pos[row] + l->u.embed.args.offset),
+                l->width);
+    }
+    if (l->u.embed.types.rows != NULL) {
+        add_row(&l->u.embed.types, worker, out, (size_t)step->type[row], l->width);
     }
 }
 
@@ -34,7 +43,7 @@ static void run_embed(const gw_cpu_launch *l, gw_cpu_worker *worker) {
             }
             float *out = (float *)(void *)(l->out + i * l->out_stride);
             f->decode(out, l->u.embed.table + (size_t)token * l->u.embed.row_bytes, l->width);
-            finish_embed(l, worker, out, worker->step->pos[i]);
+            finish_embed(l, worker, out, i);
         }
     }
 }
@@ -45,6 +54,7 @@ int gw_cpu_accepts_embed(const gw_kernel *kernel, const gw_node *node,
     (void)device;
     return node->w[0]->layout == GW_LAYOUT_ROWS &&
            (node->w[1] == NULL || node->w[1]->layout == GW_LAYOUT_ROWS) &&
+           (node->w[2] == NULL || node->w[2]->layout == GW_LAYOUT_ROWS) &&
            node->out->fmt == GW_FMT_F32 && gw_format_of(node->w[0]->fmt)->decode != NULL;
 }
 
@@ -56,17 +66,54 @@ gw_status gw_cpu_record_embed(struct gw_segment *segment, const gw_kernel *kerne
     l->u.embed.row_bytes = gw_cpu_row_stride(node->w[0]);
     l->u.embed.fmt = node->w[0]->fmt;
     l->u.embed.args = node->args.embed;
-    if (node->w[1] != NULL) {
-        l->u.embed.places = gw_cpu_data(node->w[1]);
-        l->u.embed.place_bytes = gw_cpu_row_stride(node->w[1]);
-        l->u.embed.place_fmt = node->w[1]->fmt;
-        gw_cpu_need_scratch(segment, l->width * sizeof(float));
+    for (int i = 1; i <= 2; i++) {
+        const gw_tensor *t = node->w[i];
+        if (t != NULL) {
+            *(i == 1 ? &l->u.embed.places : &l->u.embed.types) =
+                (gw_cpu_table){gw_cpu_data(t), gw_cpu_row_stride(t), t->fmt};
+            gw_cpu_need_scratch(segment, l->width * sizeof(float));
+        }
     }
     return GW_OK;
 }
 
 /* ---- PICK
  * ---------------------------------------------------------------------------------------------- */
+
+/* One row of the result out of the rows of a slot, which stand side by side. */
+static void pool_slot(const gw_cpu_launch *l, const gw_step *step, size_t slot) {
+    size_t first = 0, end, n = (size_t)step->n;
+    while (first + 1 < n && (size_t)step->slot[first] < slot) {
+        first++;
+    }
+    for (end = first + 1; end < n && (size_t)step->slot[end] == slot;) {
+        end++;
+    }
+    float *out = (float *)(void *)(l->out + slot * l->out_stride);
+    size_t one = l->u.pick == GW_PICK_LAST ? end - 1 : first;
+    memcpy(out, l->in + one * l->in_stride, l->out_stride);
+    if (l->u.pick != GW_PICK_MEAN) {
+        return;
+    }
+    for (size_t r = first + 1; r < end; r++) {
+        const float *x = (const float *)(const void *)(l->in + r * l->in_stride);
+        for (size_t k = 0; k < l->width; k++) {
+            out[k] = out[k] + x[k];
+        }
+    }
+    for (size_t k = 0; k < l->width; k++) {
+        out[k] = out[k] / (float)(end - first);
+    }
+}
+
+static void run_pool(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    size_t first, end;
+    while (gw_cpu_take(worker, (size_t)worker->step->n_pick, 1, &first, &end)) {
+        for (; first < end; first++) {
+            pool_slot(l, worker->step, first);
+        }
+    }
+}
 
 static void run_pick(const gw_cpu_launch *l, gw_cpu_worker *worker) {
     const gw_step *step = worker->step;
@@ -86,7 +133,9 @@ int gw_cpu_accepts_pick(const gw_kernel *kernel, const gw_node *node,
 
 gw_status gw_cpu_record_pick(struct gw_segment *segment, const gw_kernel *kernel,
                              const gw_node *node) {
-    gw_cpu_append(segment, kernel, node)->run = run_pick;
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    l->u.pick = node->args.pick.kind;
+    l->run = l->u.pick == GW_PICK_ROWS ? run_pick : run_pool;
     return GW_OK;
 }
 

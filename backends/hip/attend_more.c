@@ -73,6 +73,7 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
                                       .pages = gw_hip_at(node->in[3]),
                                       .sinks = node->w[0] != NULL ? gw_hip_at(node->w[0]) : 0,
                                       .slopes = node->w[1] != NULL ? gw_hip_at(node->w[1]) : 0,
+                                      .bias = node->w[2] != NULL ? gw_hip_at(node->w[2]) : 0,
                                       .out = straddles ? scratch : gw_hip_at(node->out),
                                       .page_stride = (int32_t)pages,
                                       .table_stride = (int32_t)pages,
@@ -86,6 +87,8 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
                                                         : gw_hip_form(segment, node->out),
                                       .k_bytes = (int32_t)k_bytes,
                                       .v_bytes = (int32_t)v_bytes,
+                                      .both = a->both,
+                                      .reach = a->reach,
                                       .scale = a->scale,
                                       .softcap = a->softcap};
     GW_TRY(record_turns(segment, node, &p, scratch + whole, at_once));

@@ -19,32 +19,63 @@ static gw_status along_rows(struct gw_segment *segment, const gw_node *node, con
 
 /* ---- EMBED ----------------------------------------------------------------------------------- */
 
+static int is_table(const gw_tensor *t) {
+    return t == NULL || (t->layout == GW_LAYOUT_ROWS &&
+                         (t->fmt == GW_FMT_F32 || t->fmt == GW_FMT_F16 || t->fmt == GW_FMT_BF16));
+}
+
 static int accepts_embed(const gw_kernel *kernel, const gw_node *node,
                          const struct gw_device *device) {
-    const gw_tensor *places = node->w[1];
     (void)kernel;
     (void)device;
-    return gw_hip_embeds(node) &&
-           (places == NULL || (places->layout == GW_LAYOUT_ROWS &&
-                               (places->fmt == GW_FMT_F32 || places->fmt == GW_FMT_F16 ||
-                                places->fmt == GW_FMT_BF16)));
+    return gw_hip_embeds(node) && is_table(node->w[1]) && is_table(node->w[2]);
+}
+
+/* What comes to the rows of the tokens, in place. */
+static gw_status record_table(struct gw_segment *segment, const gw_node *node, int by_type) {
+    const gw_tensor *table = node->w[by_type ? 2 : 1];
+    struct gw_more_embed_params p = {.step = gw_hip_step(segment),
+                                     .x = gw_hip_at(node->out),
+                                     .table = at_or_none(table),
+                                     .width = (int32_t)gw_hip_width(node->out),
+                                     .offset = by_type ? 0 : node->args.embed.offset,
+                                     .by_type = by_type,
+                                     .scale = by_type ? 0.0f : node->args.embed.scale};
+    char name[48];
+    snprintf(name, sizeof name, "gw_more_embed_%s",
+             gw_format_of(table != NULL ? table->fmt : GW_FMT_F32)->name);
+    return along_rows(segment, node, name, gw_hip_width(node->out), &p, sizeof p);
 }
 
 static gw_status record_embed(struct gw_segment *segment, const gw_kernel *kernel,
                               const gw_node *node) {
-    const gw_tensor *places = node->w[1];
-    struct gw_more_embed_params p = {.step = gw_hip_step(segment),
-                                     .x = gw_hip_at(node->out),
-                                     .table = at_or_none(places),
-                                     .width = (int32_t)gw_hip_width(node->out),
-                                     .offset = node->args.embed.offset,
-                                     .scale = node->args.embed.scale};
-    char name[48];
     (void)kernel;
     GW_TRY(gw_hip_record_embed(segment, node));
-    snprintf(name, sizeof name, "gw_more_embed_%s",
-             gw_format_of(places != NULL ? places->fmt : GW_FMT_F32)->name);
-    return along_rows(segment, node, name, gw_hip_width(node->out), &p, sizeof p);
+    GW_TRY(record_table(segment, node, 0));
+    return node->w[2] != NULL ? record_table(segment, node, 1) : GW_OK;
+}
+
+/* ---- PICK ------------------------------------------------------------------------------------ */
+
+static int accepts_pick(const gw_kernel *kernel, const gw_node *node,
+                        const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->args.pick.kind != GW_PICK_ROWS && node->in[0]->fmt == GW_FMT_F32 &&
+           node->out->fmt == GW_FMT_F32;
+}
+
+static gw_status record_pick(struct gw_segment *segment, const gw_kernel *kernel,
+                             const gw_node *node) {
+    gw_pick_kind kind = node->args.pick.kind;
+    struct gw_more_pool_params p = {.step = gw_hip_step(segment),
+                                    .in = gw_hip_at(node->in[0]),
+                                    .out = gw_hip_at(node->out),
+                                    .width = (int32_t)gw_hip_width(node->out),
+                                    .last = kind == GW_PICK_LAST,
+                                    .mean = kind == GW_PICK_MEAN};
+    (void)kernel;
+    return along_rows(segment, node, "gw_more_pool", gw_hip_width(node->out), &p, sizeof p);
 }
 
 /* ---- NORM ------------------------------------------------------------------------------------ */
@@ -222,6 +253,7 @@ static gw_status record_route(struct gw_segment *segment, const gw_kernel *kerne
 /* clang-format off */
 const gw_kernel gw_hip_more_kernels[] = {
     {GW_OP_EMBED, "hip.embed.more", accepts_embed, record_embed, NULL, 1},
+    {GW_OP_PICK, "hip.pick.more", accepts_pick, record_pick, NULL, 1},
     {GW_OP_NORM, "hip.norm.more", accepts_norm, record_norm, NULL, 1},
     {GW_OP_ROPE_KV, "hip.rope_kv.more", accepts_rope_kv, record_rope_kv, NULL, 1},
     {GW_OP_ACT, "hip.act", accepts_rowwise, record_act, NULL, 1},

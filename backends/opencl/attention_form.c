@@ -3,6 +3,7 @@
 
 #include "backends/opencl/opencl.h"
 
+enum { BOTH = 4 };                 /* as in attention_form.cl */
 enum { SCRATCH_BYTES = 64 << 20 }; /* of partial results, and more where a row needs it */
 
 static int is_f32(const gw_tensor *t) { return t == NULL || t->fmt == GW_FMT_F32; }
@@ -71,7 +72,7 @@ int gw_cl_accepts_attention_form(const gw_kernel *kernel, const gw_node *node,
     (void)device;
     return is_f32(node->in[0]) && gw_cl_is_cache(node->in[1]) &&
            node->in[2]->fmt == node->in[1]->fmt && node->in[3]->fmt == GW_FMT_I32 &&
-           is_f32(node->w[0]) && is_f32(node->w[1]) &&
+           is_f32(node->w[0]) && is_f32(node->w[1]) && is_f32(node->w[2]) &&
            (node->out->fmt == GW_FMT_F32 ||
             (node->out->fmt == GW_FMT_ACT8 && gw_cl_width(node->out) % GW_ACT_BLOCK == 0));
 }
@@ -94,6 +95,7 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node, c
         gw_cl_arg_tensor(&call, node->in[i]);
     }
     gw_cl_arg_tensor(&call, node->w[1]);
+    gw_cl_arg_tensor(&call, node->w[2]);
     gw_cl_arg_mem(&call, t->scratch, 0);
     gw_cl_arg_int(&call, (int64_t)t->row0);
     gw_cl_arg_int(&call, a->heads);
@@ -105,7 +107,9 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node, c
     gw_cl_arg_int(&call, a->window);
     gw_cl_arg_int(&call, a->chunk);
     gw_cl_arg_float(&call, a->softcap);
-    gw_cl_arg_int(&call, node->w[1] != NULL);
+    gw_cl_arg_int(&call, a->reach);
+    gw_cl_arg_int(&call, (node->w[1] != NULL ? 1 : 0) | (node->w[2] != NULL ? 2 : 0) |
+                             (a->both ? BOTH : 0));
     gw_cl_arg_split(&call, node->in[1]);
     GW_TRY(gw_cl_launch_end(&call, segment->device->item ? 1 : GW_CL_TEAM, pages, (size_t)a->heads,
                             t->rows));
@@ -128,7 +132,7 @@ static gw_status record_join(struct gw_segment *segment, const gw_node *node, co
     gw_cl_arg_int(&call, node->in[3]->dim[1]);
     gw_cl_arg_int(&call, a->window);
     gw_cl_arg_int(&call, a->chunk);
-    gw_cl_arg_int(&call, node->w[0] != NULL);
+    gw_cl_arg_int(&call, (node->w[0] != NULL ? 1 : 0) | (a->both ? BOTH : 0));
     return gw_cl_launch_end(&call, item ? 1 : GW_CL_TEAM,
                             item ? 1 : gw_cl_groups((size_t)t->ev, GW_CL_TEAM), (size_t)a->heads,
                             t->rows);

@@ -1,4 +1,5 @@
-/* backends/opencl/forms.c - EMBED and NORM in every form, ACT, MIX and ROUTE: nodes to launches. */
+/* backends/opencl/forms.c - EMBED, PICK and NORM in every form, ACT, MIX and ROUTE: nodes to
+ * launches. */
 #include "backends/opencl/opencl.h"
 
 enum { ITEMS = 64 };
@@ -26,20 +27,19 @@ gw_status gw_cl_launch_rows(gw_cl_call *call, size_t pieces, size_t rows) {
 
 /* ---- EMBED ----------------------------------------------------------------------------------- */
 
-int gw_cl_accepts_embed_form(const gw_kernel *kernel, const gw_node *node,
-                             const struct gw_device *device) {
-    const gw_tensor *places = node->w[1];
-    return gw_cl_accepts_embed(kernel, node, device) &&
-           (places == NULL ||
-            (places->layout == GW_LAYOUT_ROWS && gw_format_of(places->fmt)->is_float));
+static int is_table(const gw_tensor *t) {
+    return t == NULL || (t->layout == GW_LAYOUT_ROWS && gw_format_of(t->fmt)->is_float);
 }
 
-/* The rows of the tokens, then what comes to them, in place. */
-gw_status gw_cl_record_embed_form(struct gw_segment *segment, const gw_kernel *kernel,
-                                  const gw_node *node) {
-    const gw_tensor *places = node->w[1];
+int gw_cl_accepts_embed_form(const gw_kernel *kernel, const gw_node *node,
+                             const struct gw_device *device) {
+    return gw_cl_accepts_embed(kernel, node, device) && is_table(node->w[1]) &&
+           is_table(node->w[2]);
+}
+
+static gw_status record_table(struct gw_segment *segment, const gw_node *node, int by_type) {
+    const gw_tensor *places = node->w[by_type ? 2 : 1];
     const size_t width = gw_cl_width(node->out);
-    GW_TRY(gw_cl_record_embed(segment, kernel, node));
     for (int i = 0; i < (places != NULL ? places->buf->n_chunks : 1); i++) {
         const gw_cl_chunk *chunk = places != NULL ? &places->buf->chunks[i] : NULL;
         gw_cl_call call = gw_cl_launch_new(segment, "forms", "", "embed_form");
@@ -49,15 +49,46 @@ gw_status gw_cl_record_embed_form(struct gw_segment *segment, const gw_kernel *k
         gw_cl_arg_int(&call, (int64_t)width);
         gw_cl_arg_int(&call, chunk != NULL ? chunk->first : 0);
         gw_cl_arg_int(&call, chunk != NULL ? chunk->rows : 0);
-        gw_cl_arg_int(&call, node->args.embed.offset);
+        gw_cl_arg_int(&call, by_type ? 0 : node->args.embed.offset);
         gw_cl_arg_int(&call, places == NULL || places->fmt == GW_FMT_F32 ? 0
                              : places->fmt == GW_FMT_F16                 ? 1
                                                                          : 2);
-        gw_cl_arg_float(&call, node->args.embed.scale);
-        gw_cl_arg_int(&call, places != NULL);
+        gw_cl_arg_float(&call, by_type ? 0.0f : node->args.embed.scale);
+        gw_cl_arg_int(&call, (places != NULL ? 1 : 0) | (by_type ? 2 : 0));
         GW_TRY(gw_cl_launch_rows(&call, width, (size_t)segment->rows));
     }
     return GW_OK;
+}
+
+/* The rows of the tokens, then what comes to them, in place. */
+gw_status gw_cl_record_embed_form(struct gw_segment *segment, const gw_kernel *kernel,
+                                  const gw_node *node) {
+    GW_TRY(gw_cl_record_embed(segment, kernel, node));
+    GW_TRY(record_table(segment, node, 0));
+    return node->w[2] != NULL ? record_table(segment, node, 1) : GW_OK;
+}
+
+/* ---- PICK ------------------------------------------------------------------------------------ */
+
+int gw_cl_accepts_pick_form(const gw_kernel *kernel, const gw_node *node,
+                            const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->args.pick.kind != GW_PICK_ROWS && is_f32(node->in[0]) && is_f32(node->out);
+}
+
+gw_status gw_cl_record_pick_form(struct gw_segment *segment, const gw_kernel *kernel,
+                                 const gw_node *node) {
+    const gw_pick_kind kind = node->args.pick.kind;
+    const size_t width = gw_cl_width(node->out);
+    gw_cl_call call = gw_cl_launch_new(segment, "forms", "", "pool");
+    (void)kernel;
+    gw_cl_arg_step(&call);
+    gw_cl_arg_tensor(&call, node->in[0]);
+    gw_cl_arg_tensor(&call, node->out);
+    gw_cl_arg_int(&call, (int64_t)width);
+    gw_cl_arg_int(&call, (kind == GW_PICK_LAST ? 1 : 0) | (kind == GW_PICK_MEAN ? 2 : 0));
+    return gw_cl_launch_rows(&call, width, (size_t)segment->rows);
 }
 
 /* ---- NORM ------------------------------------------------------------------------------------ */

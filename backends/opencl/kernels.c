@@ -28,6 +28,7 @@ static const op_entry entries[] = {
     {GW_OP_SAMPLE,       "sample",         0, 0, RUNS(sample)},
     /* behind those that know the plain form alone */
     {GW_OP_EMBED,        "embed.form",     0, 1, RUNS(embed_form)},
+    {GW_OP_PICK,         "pick.form",      0, 1, RUNS(pick_form)},
     {GW_OP_NORM,         "norm.form",      0, 1, RUNS(norm_form)},
     {GW_OP_ROPE_KV,      "rope_kv.form",   0, 1, RUNS(rope_form)},
     {GW_OP_ATTENTION,    "attention.form", 0, 1, RUNS(attention_form)},

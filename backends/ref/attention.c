@@ -1,6 +1,7 @@
 /* backends/ref/attention.c - the KV cache, ROPE_KV and ATTENTION, straight from their definition.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backends/ref/ref.h"
@@ -148,7 +149,9 @@ static void run_rope_kv(const gw_node *node, const gw_step *step, int rows, doub
         for (int c = 0; c < width && node->w[3] != NULL; c++) {
             scratch[c] *= (double)ref_floats(node->w[3], 0)[pos];
         }
-        ref_write(node->out, i, scratch);
+        if (width > 0) {
+            ref_write(node->out, i, scratch);
+        }
         append(node, step->slot[i], pos, k, v);
     }
 }
@@ -168,13 +171,29 @@ static int32_t first_seen(const gw_attn_args *a, int32_t pos) {
     return chunk > first ? chunk : first;
 }
 
+static int32_t last_seen(const gw_attn_args *a, const gw_step *step, int row) {
+    int32_t pos = step->pos[row], last = step->last[row];
+    if (!a->both) {
+        return pos;
+    }
+    return a->window > 0 && pos + a->window - 1 < last ? pos + a->window - 1 : last;
+}
+
+/* What a head adds to the score of a key so far behind its query. */
+static double bias_of(const gw_node *node, int h, int32_t behind) {
+    int32_t reach = node->args.attn.reach, at = behind < -reach ? -reach : behind;
+    at = at > reach ? reach : at;
+    return (double)ref_floats(node->w[2], 0)[(int64_t)h * (2 * reach + 1) + reach + at];
+}
+
 /* Scores of all that a head sees; the largest, a sink's among them. */
-static double score_head(const gw_node *node, int32_t slot, int32_t pos, int h, const double *q,
+static double score_head(const gw_node *node, const gw_step *step, int row, int h, const double *q,
                          double *score) {
     const gw_attn_args *a = &node->args.attn;
     double cap = (double)a->softcap, top = -INFINITY;
-    for (int32_t p = first_seen(a, pos); p <= pos; p++) {
-        int64_t page = page_of(node->in[3], slot, p);
+    int32_t pos = step->pos[row];
+    for (int32_t p = first_seen(a, pos); p <= last_seen(a, step, row); p++) {
+        int64_t page = page_of(node->in[3], step->slot[row], p);
         cell at = cell_of(node->in[1], 1, page, h / (a->heads / a->kv_heads), p);
         double s = 0.0;
         for (int c = 0; c < a->head_dim; c++) {
@@ -182,7 +201,8 @@ static double score_head(const gw_node *node, int32_t slot, int32_t pos, int h, 
         }
         s *= (double)a->scale;
         s = a->softcap != 0.0f ? cap * tanh(s / cap) : s;
-        s += node->w[1] != NULL ? (double)ref_floats(node->w[1], 0)[h] * (p - pos) : 0.0;
+        s -= node->w[1] != NULL ? (double)ref_floats(node->w[1], 0)[h] * abs(p - pos) : 0.0;
+        s += node->w[2] != NULL ? bias_of(node, h, p - pos) : 0.0;
         score[p] = s;
         top = s > top || isnan(s) ? s : top;
     }
@@ -190,17 +210,17 @@ static double score_head(const gw_node *node, int32_t slot, int32_t pos, int h, 
     return sink > top ? sink : top;
 }
 
-static void attend(const gw_node *node, int32_t slot, int32_t pos, int h, const double *q,
+static void attend(const gw_node *node, const gw_step *step, int row, int h, const double *q,
                    double *out, double *score) {
     const gw_attn_args *a = &node->args.attn;
     int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
-    double top = score_head(node, slot, pos, h, q, score);
+    double top = score_head(node, step, row, h, q, score);
     double sum = node->w[0] != NULL ? exp((double)ref_floats(node->w[0], 0)[h] - top) : 0.0;
     for (int c = 0; c < ev; c++) {
         out[c] = 0.0;
     }
-    for (int32_t p = first_seen(a, pos); p <= pos; p++) {
-        int64_t page = page_of(node->in[3], slot, p);
+    for (int32_t p = first_seen(a, step->pos[row]); p <= last_seen(a, step, row); p++) {
+        int64_t page = page_of(node->in[3], step->slot[row], p);
         cell at = cell_of(node->in[2], 0, page, h / (a->heads / a->kv_heads), p);
         double weight = exp(score[p] - top);
         sum += weight;
@@ -220,7 +240,7 @@ static void run_attention(const gw_node *node, const gw_step *step, int rows, do
     for (int i = 0; i < rows; i++) {
         ref_read(q, node->in[0], i);
         for (int h = 0; h < a->heads; h++) {
-            attend(node, step->slot[i], step->pos[i], h, q + h * a->head_dim, out + h * ev, score);
+            attend(node, step, i, h, q + h * a->head_dim, out + h * ev, score);
         }
         ref_write(node->out, i, out);
     }

@@ -77,7 +77,7 @@ static size_t scratch_row(const gw_node *node, int rows) {
 static void run_embed(const gw_node *node, const gw_step *step, int rows, double *scratch) {
     const gw_embed_args *a = &node->args.embed;
     int64_t d = ref_cols(node->out);
-    float *room = (float *)(void *)scratch, *place = room + d;
+    float *room = (float *)(void *)scratch, *place = room + d, *type = place + d;
     for (int i = 0; i < rows; i++) {
         int32_t token = step->token[i];
         if (token < 0) {
@@ -89,16 +89,48 @@ static void run_embed(const gw_node *node, const gw_step *step, int rows, double
         if (node->w[1] != NULL) {
             ref_weight_row(node->w[1], (int64_t)step->pos[i] + a->offset, place);
         }
+        if (node->w[2] != NULL) {
+            ref_weight_row(node->w[2], step->type[i], type);
+        }
         for (int64_t c = 0; c < d; c++) {
             double y = (double)room[c] * (a->scale != 0.0f ? (double)a->scale : 1.0);
-            out[c] = (float)(node->w[1] != NULL ? y + (double)place[c] : y);
+            y = node->w[1] != NULL ? y + (double)place[c] : y;
+            out[c] = (float)(node->w[2] != NULL ? y + (double)type[c] : y);
         }
     }
 }
 
+/* The rows of a slot: [first, end). */
+static void rows_of_slot(const gw_step *step, int32_t slot, int *first, int *end) {
+    *first = 0;
+    while (*first < step->n - 1 && step->slot[*first] < slot) {
+        ++*first;
+    }
+    *end = *first + 1;
+    while (*end < step->n && step->slot[*end] == slot) {
+        ++*end;
+    }
+}
+
 static void run_pick(const gw_node *node, const gw_step *step, int rows, double *scratch) {
+    gw_pick_kind kind = node->args.pick.kind;
+    int64_t d = ref_cols(node->out);
     for (int i = 0; i < rows; i++) {
-        ref_read(scratch, node->in[0], (int64_t)step->pick + i);
+        int first = step->pick + i, end = first + 1;
+        if (kind != GW_PICK_ROWS) {
+            rows_of_slot(step, i, &first, &end);
+            first = kind == GW_PICK_LAST ? end - 1 : first;
+        }
+        ref_read(scratch, node->in[0], first);
+        for (int r = first + 1; r < end && kind == GW_PICK_MEAN; r++) {
+            ref_read(scratch + d, node->in[0], r);
+            for (int64_t c = 0; c < d; c++) {
+                scratch[c] += scratch[d + c];
+            }
+        }
+        for (int64_t c = 0; c < d && kind == GW_PICK_MEAN; c++) {
+            scratch[c] /= end - first;
+        }
         ref_write(node->out, i, scratch);
     }
 }
@@ -173,6 +205,8 @@ static double gate_of(const gw_act_args *a, double g, const float *xielu) {
         return sigmoid(g);
     case GW_ACT_SOFTPLUS:
         return softplus(g);
+    case GW_ACT_TANH:
+        return tanh(g);
     default:
         return g;
     }

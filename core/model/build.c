@@ -18,7 +18,8 @@ typedef struct walk {
     handed value[GW_SPEC_VALUES];
     int layer, device, block; /* block: index in the blueprint */
     gw_block_kind before;     /* the block before it           */
-    int last;                 /* of the head: its result is the logits */
+    int last;                 /* of the section: its result goes to `result` */
+    const gw_tensor *result;
 } walk;
 
 gw_status gw_graph_new(const gw_graph_inputs *in, gw_graph *out) {
@@ -166,7 +167,7 @@ static gw_tensor *new_result(walk *w, const gw_spec_block *b, int64_t cols) {
     if (b->out == GW_VALUE_STREAM) {
         return stream_on(w, w->device);
     }
-    return w->last ? new_view(w, &w->in->logits) : new_tensor(w, GW_FMT_F32, cols);
+    return w->last ? new_view(w, w->result) : new_tensor(w, GW_FMT_F32, cols);
 }
 
 static void finish(walk *w, const gw_spec_block *b, gw_tensor *out) {
@@ -183,6 +184,7 @@ static void emit_embed(walk *w, const gw_spec_block *b) {
     gw_node *node = new_node(w, GW_OP_EMBED, "embed", out);
     node->w[0] = weight(w, b, 0);
     node->w[1] = weight(w, b, 1);
+    node->w[2] = weight(w, b, 2);
     node->args.embed.scale = (float)number(w, b, GW_ARG_SCALE, 0.0);
     node->args.embed.offset = (int)number(w, b, GW_ARG_OFFSET, 0.0);
     if (w->in->ids != NULL && w->in->ids->device == w->device) {
@@ -195,8 +197,8 @@ static void emit_norm(walk *w, const gw_spec_block *b) {
     const gw_tensor *x = as_f32(w, b->in);
     int64_t cols = x != NULL ? x->dim[1] : 1;
     int adds = (b->flags & GW_FLAG_ADD) != 0, more = adds || weight(w, b, 2) != NULL;
-    gw_tensor *out =
-        more || b->out == GW_VALUE_STREAM ? new_result(w, b, cols) : new_value(w, b, cols);
+    gw_tensor *out = more || w->last || b->out == GW_VALUE_STREAM ? new_result(w, b, cols)
+                                                                  : new_value(w, b, cols);
     gw_node *node = new_node(w, GW_OP_NORM, role(w, b, 0), out);
     node->in[0] = x;
     node->in[1] = adds ? w->graph->stream : NULL;
@@ -241,17 +243,24 @@ static void emit_linear(walk *w, const gw_spec_block *b) {
     finish(w, b, new_product(w, b, gw_block_matrices(b), what, out)->out);
 }
 
+/* The page table of a source's caches, or of those of the text itself. */
+static const gw_tensor *table_of(const walk *w, int source) {
+    return source && w->in->source_table != NULL ? &w->in->source_table[w->device]
+                                                 : &w->in->page_table[w->device];
+}
+
 static void emit_rope_kv(walk *w, const gw_spec_block *b) {
     const gw_layer *l = layer_of(w);
     const gw_hparams *hp = w->in->hp;
-    gw_tensor *q = new_tensor(w, GW_FMT_F32, (int64_t)l->n_heads * l->d_head);
+    int keys = (b->flags & GW_FLAG_KEYS) != 0;
+    gw_tensor *q = new_tensor(w, GW_FMT_F32, keys ? 1 : (int64_t)l->n_heads * l->d_head);
     gw_node *node = new_node(w, GW_OP_ROPE_KV, "rope_kv", q);
     int alone = (b->flags & GW_FLAG_QUERY) != 0;
     node->in[0] = as_f32(w, b->in);
     if (!alone) {
         node->in[1] = &w->in->k[w->layer];
         node->in[2] = &w->in->v[w->layer];
-        node->in[3] = &w->in->page_table[w->device];
+        node->in[3] = table_of(w, w->layer < w->in->hp->n_source);
     }
     node->w[0] = weight(w, b, 0);
     node->w[1] = weight(w, b, 1);
@@ -262,7 +271,7 @@ static void emit_rope_kv(walk *w, const gw_spec_block *b) {
         node->w[3] = &w->in->q_factor[w->device * GW_MAX_FACTORS + l->q_factor];
     }
     node->args.rope =
-        (gw_rope_args){.heads = l->n_heads,
+        (gw_rope_args){.heads = keys ? 0 : l->n_heads,
                        .kv_heads = alone ? 0 : l->n_kv_heads,
                        .head_dim = l->d_head,
                        .rope_dim = l->rope >= 0 ? hp->rope[l->rope].dim : 0,
@@ -283,12 +292,16 @@ static void emit_attention(walk *w, const gw_spec_block *b) {
     const gw_layer *l = layer_of(w);
     gw_tensor *out = new_value(w, b, (int64_t)l->n_heads * l->v_head);
     gw_node *node = new_node(w, GW_OP_ATTENTION, "attention", out);
+    int cross = (b->flags & GW_FLAG_CROSS) != 0;
+    int cache = (int)number(w, b, GW_ARG_CACHE, (double)w->layer);
+    cache = cache < 0 || cache >= w->in->hp->n_layers ? w->layer : cache;
     node->in[0] = as_f32(w, b->in);
-    node->in[1] = &w->in->k[w->layer];
-    node->in[2] = &w->in->v[w->layer];
-    node->in[3] = &w->in->page_table[w->device];
-    node->w[0] = weight(w, b, 0);
-    node->w[1] = weight(w, b, 1);
+    node->in[1] = &w->in->k[cache];
+    node->in[2] = &w->in->v[cache];
+    node->in[3] = table_of(w, cross || w->layer < w->in->hp->n_source);
+    for (int i = 0; i < 3; i++) {
+        node->w[i] = weight(w, b, i);
+    }
     node->args.attn = (gw_attn_args){.scale = l->attn_scale,
                                      .heads = l->n_heads,
                                      .kv_heads = l->n_kv_heads,
@@ -297,6 +310,8 @@ static void emit_attention(walk *w, const gw_spec_block *b) {
                                      .window = l->window,
                                      .chunk = l->chunk,
                                      .softcap = l->attn_cap,
+                                     .both = cross || !l->causal,
+                                     .reach = (int)number(w, b, GW_ARG_REACH, 0.0),
                                      .order = w->in->order};
     give(w, b, out);
 }
@@ -343,7 +358,8 @@ static gw_act_args act_args(const walk *w, const gw_spec_block *b, int gated) {
 }
 
 static void emit_act(walk *w, const gw_spec_block *b, const gw_tensor *x, gw_act_args act) {
-    gw_tensor *out = new_value(w, b, x->dim[1] / (act.gated ? 2 : 1));
+    int64_t cols = x->dim[1] / (act.gated ? 2 : 1);
+    gw_tensor *out = w->last ? new_result(w, b, cols) : new_value(w, b, cols);
     gw_node *node = new_node(w, GW_OP_ACT, "act", out);
     node->in[0] = x;
     node->w[0] = act.gated ? NULL : weight(w, b, 1);
@@ -443,6 +459,17 @@ static void emit_experts(walk *w, const gw_spec_block *b) {
     finish(w, b, out);
 }
 
+static void emit_pool(walk *w, const gw_spec_block *b) {
+    double kind = number(w, b, GW_ARG_KIND, GW_PICK_FIRST);
+    const gw_tensor *x = w->graph->hidden;
+    gw_tensor *out = new_tensor(w, GW_FMT_F32, x->dim[1]);
+    gw_node *node = new_node(w, GW_OP_PICK, "pool", out);
+    node->in[0] = x;
+    node->args.pick.kind =
+        kind >= GW_PICK_FIRST && kind <= GW_PICK_MEAN ? (gw_pick_kind)kind : GW_PICK_FIRST;
+    give(w, b, out);
+}
+
 /* clang-format off */
 static void (*const emitters[GW_BLOCK_KINDS])(walk *, const gw_spec_block *) = {
     [GW_BLOCK_EMBED]     = emit_embed,
@@ -458,6 +485,7 @@ static void (*const emitters[GW_BLOCK_KINDS])(walk *, const gw_spec_block *) = {
     [GW_BLOCK_ADD]       = emit_add,
     [GW_BLOCK_ROUTE]     = emit_route,
     [GW_BLOCK_EXPERTS]   = emit_experts,
+    [GW_BLOCK_POOL]      = emit_pool,
 };
 /* clang-format on */
 
@@ -469,7 +497,13 @@ static int block_device(const walk *w, int block) {
 }
 
 int gw_graph_head_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where) {
-    return where[hp->n_layers * bp->n_blocks + bp->n_blocks - 1];
+    int last = bp->n_blocks - 1;
+    while (last > 0 && bp->block[last].section == GW_SECTION_SCORE) {
+        last--;
+    }
+    return where[(bp->block[last].section == GW_SECTION_HEAD ? hp->n_layers : hp->n_layers - 1) *
+                     bp->n_blocks +
+                 last];
 }
 
 int gw_graph_block_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where,
@@ -497,19 +531,38 @@ static int stream_device(const walk *w, int first) {
     return 0;
 }
 
-/* The blocks of a section in order. */
-static void emit_section(walk *w, gw_section section) {
+/* Blocks [first, end) of a section in order; the last one's result goes to `result`. */
+static void emit_blocks(walk *w, gw_section section, int first, int end, const gw_tensor *result) {
     int row = row_of(w->in->hp, w->layer);
-    for (int i = 0; i < w->bp->n_blocks; i++) {
+    w->result = result;
+    for (int i = first; i < end; i++) {
         const gw_spec_block *b = &w->bp->block[i];
         if (b->section == section && gw_block_runs(b, w->in->hp, row)) {
             w->device = block_device(w, i);
             w->block = i;
-            w->last = i == w->bp->n_blocks - 1;
+            w->last = result != NULL && i == end - 1;
             emitters[b->kind](w, b);
             w->before = b->kind;
         }
     }
+}
+
+/* [*first, *end) of the blueprint's blocks are those of a section outside the layers. */
+static void find_section(const gw_blueprint *bp, gw_section section, int *first, int *end) {
+    *first = 0;
+    while (*first < bp->n_blocks && bp->block[*first].section < section) {
+        ++*first;
+    }
+    *end = *first;
+    while (*end < bp->n_blocks && bp->block[*end].section == section) {
+        ++*end;
+    }
+}
+
+static void emit_section(walk *w, gw_section section, const gw_tensor *result) {
+    int first, end;
+    find_section(w->bp, section, &first, &end);
+    emit_blocks(w, section, first, end, result);
 }
 
 /* first: the layer before which the walk begins. */
@@ -536,10 +589,10 @@ gw_status gw_graph_check(const gw_graph *graph) {
 void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int end) {
     walk w = start_walk(graph, in, first);
     if (first == 0) {
-        emit_section(&w, GW_SECTION_START);
+        emit_section(&w, GW_SECTION_START, NULL);
     }
     for (w.layer = first; w.layer < end; w.layer++) {
-        emit_section(&w, GW_SECTION_LAYER);
+        emit_section(&w, GW_SECTION_LAYER, NULL);
     }
 }
 
@@ -552,7 +605,36 @@ void gw_graph_head(gw_graph *graph, const gw_graph_inputs *in, int pick) {
         new_node(&w, GW_OP_PICK, "pick", rows)->in[0] = x;
         graph->stream = rows;
     }
-    emit_section(&w, GW_SECTION_HEAD);
+    int first, end;
+    find_section(w.bp, GW_SECTION_HEAD, &first, &end);
+    gw_block_kind last = end > first ? w.bp->block[end - 1].kind : GW_BLOCK_NORM;
+    int logits = last == GW_BLOCK_LINEAR || last == GW_BLOCK_MIX; /* an encoder has none */
+    emit_blocks(&w, GW_SECTION_HEAD, first, end, logits ? &in->logits : NULL);
+}
+
+void gw_graph_hidden(gw_graph *graph, const gw_graph_inputs *in) {
+    walk w = start_walk(graph, in, in->hp->n_layers);
+    int first, end, stop;
+    find_section(w.bp, GW_SECTION_HEAD, &first, &end);
+    for (stop = first; stop < end && gw_block_matrices(&w.bp->block[stop]) == 0;) {
+        stop++;
+    }
+    size_t before = graph->n_nodes;
+    emit_blocks(&w, GW_SECTION_HEAD, first, stop, &in->hidden);
+    graph->hidden = graph->n_nodes > before ? graph->nodes[graph->n_nodes - 1].out : graph->stream;
+}
+
+void gw_graph_pool(gw_graph *graph, const gw_graph_inputs *in, gw_pick_kind kind) {
+    walk w = start_walk(graph, in, in->hp->n_layers);
+    w.device = graph->hidden->device;
+    gw_node *node = new_node(&w, GW_OP_PICK, "pool", new_view(&w, &in->pooled));
+    node->in[0] = graph->hidden;
+    node->args.pick.kind = kind;
+}
+
+void gw_graph_score(gw_graph *graph, const gw_graph_inputs *in) {
+    walk w = start_walk(graph, in, in->hp->n_layers);
+    emit_section(&w, GW_SECTION_SCORE, &in->scores);
 }
 
 void gw_graph_sample(gw_graph *graph, const gw_graph_inputs *in) {

@@ -14,18 +14,20 @@
 typedef struct gw_graph_inputs {
     const gw_hparams *hp;
     const gw_weights *weights;
-    const gw_where *where;       /* of every block; NULL: all on device 0                */
-    const gw_tensor *rope;       /* [devices, GW_MAX_ROPES] of [positions, 2, dim / 2] f32 */
-    const gw_tensor *q_factor;   /* [devices, GW_MAX_FACTORS] of [positions] f32         */
-    const gw_tensor *page_table; /* [devices] of [slots, pages] i32                      */
-    const gw_tensor *k, *v;      /* [n_layers] caches, on the device of the attention    */
-    const gw_tensor *stream;     /* [devices] of [rows, d] f32, placed                   */
-    gw_tensor logits;            /* [rows, v] f32, placed on the device of the last block */
+    const gw_where *where;         /* of every block; NULL: all on device 0                */
+    const gw_tensor *rope;         /* [devices, GW_MAX_ROPES] of [positions, 2, dim / 2] f32 */
+    const gw_tensor *q_factor;     /* [devices, GW_MAX_FACTORS] of [positions] f32         */
+    const gw_tensor *page_table;   /* [devices] of [slots, pages] i32                      */
+    const gw_tensor *k, *v;        /* [n_layers] caches, on the device of the attention    */
+    const gw_tensor *source_table; /* [devices] page tables of the source's caches; may be NULL */
+    const gw_tensor *stream;       /* [devices] of [rows, d] f32, placed                   */
+    gw_tensor logits;              /* [rows, v] f32, placed on the device of the last block */
     /* Or NULL: ids [rows, 1] i32 on the device of the logits, which gw_graph_sample writes and an
      * embedding on the same device reads; the choice [1, GW_CHOICE_WORDS] i32 beside it. */
     gw_tensor *ids;
     const gw_tensor *choice;
-    int rows; /* capacity of the body; of the head in gw_graph_head   */
+    gw_tensor hidden, pooled, scores; /* of texts; placed on the device of the last layer */
+    int rows;                         /* capacity of the body; of the head in gw_graph_head   */
     gw_order order;
 } gw_graph_inputs;
 
@@ -37,6 +39,7 @@ typedef struct gw_graph {
     size_t n_tensors, max_tensors;
     gw_tensor *streams[GW_MAX_DEVICES]; /* the views that all blocks share */
     gw_tensor *stream;                  /* the one that was written last   */
+    const gw_tensor *hidden;            /* what gw_graph_hidden has given  */
 } gw_graph;
 
 /* Start an empty graph with room for a body and a head. */
@@ -58,6 +61,13 @@ void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int en
 /* Append pick (when `pick`), norm and head for `rows` rows. Without pick the head reads the stream
  * of the body before it. */
 void gw_graph_head(gw_graph *graph, const gw_graph_inputs *in, int pick);
+/* Append what stands in the head before its first matrix: rows of hidden states, in in->hidden, or
+ * in the stream where there is nothing. */
+void gw_graph_hidden(gw_graph *graph, const gw_graph_inputs *in);
+/* Append, behind that, one row for each text: in->pooled. */
+void gw_graph_pool(gw_graph *graph, const gw_graph_inputs *in, gw_pick_kind kind);
+/* Append, behind that of hidden states, the section score: in->scores. */
+void gw_graph_score(gw_graph *graph, const gw_graph_inputs *in);
 /* Append the draw from the logits of the head before it; in an empty graph, from logits that are
  * there. */
 void gw_graph_sample(gw_graph *graph, const gw_graph_inputs *in);

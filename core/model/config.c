@@ -137,8 +137,10 @@ static gw_status read_number(reading *r, const gw_spec_number *x, double *out, i
     const char *key = x->name;
     const json_t *v = stated(r, x, &key);
     if (x->type == GW_NUMBER_LIST) {
-        *out = (double)json_array_size(v);
-        return v == NULL || json_is_null(v) || json_is_array(v) ? GW_OK : wrong(r, key, "a list");
+        *out = (double)(json_is_object(v) ? json_object_size(v) : json_array_size(v));
+        return v == NULL || json_is_null(v) || json_is_array(v) || json_is_object(v)
+                   ? GW_OK
+                   : wrong(r, key, "a list");
     }
     if (json_is_array(v)) { /* one for each layer */
         size_t n = json_array_size(v);
@@ -266,7 +268,10 @@ static const struct {
                              [GW_NUM_ATTN_CAP] = {"cap of attention", 0, 1e9},
                              [GW_NUM_EXPERTS] = {"number of experts", 0, 1 << 14},
                              [GW_NUM_USED] = {"number of experts used", 0, 256},
-                             [GW_NUM_EXPERT_FF] = {"width of an expert", 0, 1 << 24}};
+                             [GW_NUM_EXPERT_FF] = {"width of an expert", 0, 1 << 24},
+                             [GW_NUM_CAUSAL] = {"sign of causal attention", 0, 1},
+                             [GW_NUM_SOURCE] = {"number of layers for a source", 0, 4096},
+                             [GW_NUM_NAMED] = {"number of a layer in names", 0, 4096}};
 
 static gw_status in_range(const gw_facts *facts, const gw_blueprint *bp, const double *row,
                           gw_reserved which, double *out) {
@@ -335,7 +340,8 @@ static gw_status settle_layer(const gw_facts *facts, const gw_blueprint *bp, con
                  {GW_NUM_WINDOW, &l->window},       {GW_NUM_CHUNK, &l->chunk},
                  {GW_NUM_ROPE, &l->rope},           {GW_NUM_Q_FACTOR, &l->q_factor},
                  {GW_NUM_EXPERTS, &l->n_experts},   {GW_NUM_USED, &l->n_used},
-                 {GW_NUM_EXPERT_FF, &l->d_expert}};
+                 {GW_NUM_EXPERT_FF, &l->d_expert},  {GW_NUM_CAUSAL, &l->causal},
+                 {GW_NUM_NAMED, &l->named}};
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
         GW_TRY(take_int(facts, bp, row, whole[i].which, whole[i].to));
     }
@@ -348,8 +354,9 @@ static gw_status settle_layer(const gw_facts *facts, const gw_blueprint *bp, con
     }
     for (int b = 0; b < bp->n_blocks; b++) {
         const gw_spec_block *block = &bp->block[b];
-        l->has_cache |= block->section == GW_SECTION_LAYER && block->layer_kind == l->kind &&
-                        block->kind == GW_BLOCK_ATTENTION;
+        int own = (block->kind == GW_BLOCK_ATTENTION && !(block->flags & GW_FLAG_CROSS)) ||
+                  (block->kind == GW_BLOCK_ROPE_KV && (block->flags & GW_FLAG_KEYS));
+        l->has_cache |= block->section == GW_SECTION_LAYER && block->layer_kind == l->kind && own;
     }
     return check_heads(facts, hp, l);
 }
@@ -363,6 +370,11 @@ static gw_status settle_model(const gw_facts *facts, const gw_blueprint *bp, con
     GW_TRY(take_int(facts, bp, row, GW_NUM_VOCAB, &hp->n_vocab));
     GW_TRY(take_int(facts, bp, row, GW_NUM_CONTEXT, &hp->n_ctx));
     GW_TRY(take_float(facts, bp, row, GW_NUM_EPS, &hp->norm_eps));
+    GW_TRY(take_int(facts, bp, row, GW_NUM_SOURCE, &hp->n_source));
+    if (hp->n_source > hp->n_layers) {
+        return gw_fail(GW_E_METADATA, facts->where, "%d of %d layers for a source", hp->n_source,
+                       hp->n_layers);
+    }
     GW_TRY(take_int(facts, bp, row, GW_NUM_TIED, &tied));
     hp->tied = tied;
     return GW_OK;

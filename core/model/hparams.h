@@ -40,12 +40,15 @@ typedef struct gw_layer {
     int32_t rope, q_factor; /* indices; -1: none                              */
     int32_t n_experts, n_used, d_expert;
     float attn_scale, attn_cap;
-    int has_cache; /* it attends */
+    int has_cache;  /* it attends, or holds keys and values for layers that do */
+    int32_t causal; /* 0: attention looks both ways                                  */
+    int32_t named;  /* the layer's number in names of tensors                        */
 } gw_layer;
 
 typedef struct gw_hparams {
     char family[32]; /* spec that describes it: "llama", "qwen2", "qwen3"                        */
     int32_t n_layers, d_model, n_vocab, n_ctx;
+    int32_t n_source; /* leading layers that read a source text; all: an encoder, 0: a decoder */
     float norm_eps;
     int tied;        /* the output head is the embedding (also when no head tensor exists)     */
     gw_layer *layer; /* [n_layers]                                                             */

@@ -82,6 +82,9 @@ typedef enum gw_reserved {
     GW_NUM_EXPERTS,
     GW_NUM_USED,
     GW_NUM_EXPERT_FF,
+    GW_NUM_CAUSAL,
+    GW_NUM_SOURCE,
+    GW_NUM_NAMED,
     GW_NUM_RESERVED
 } gw_reserved;
 
@@ -108,7 +111,8 @@ typedef struct gw_spec_factor { /* of q, by position */
 typedef enum gw_transform {
     GW_TRANSFORM_NONE, GW_TRANSFORM_PLUS_ONE, GW_TRANSFORM_EXP, GW_TRANSFORM_NEGATE,
     GW_TRANSFORM_SOFTPLUS, GW_TRANSFORM_SQRT, GW_TRANSFORM_TIMES,
-    GW_TRANSFORM_XIELU /* alpha_p, alpha_n, beta, eps as trained to what the activation takes */
+    GW_TRANSFORM_XIELU, /* alpha_p, alpha_n, beta, eps as trained to what the activation takes */
+    GW_TRANSFORM_RELATIVE /* [buckets, heads] by bucket of distance to [heads, distances]       */
 } gw_transform;
 /* clang-format on */
 
@@ -123,7 +127,8 @@ typedef struct gw_spec_source {
     gw_expr first, count, of; /* of every `of` stored rows, `count` from `first` on; no `of`: all */
     int transposed;           /* stored [columns, rows]                                           */
     gw_transform transform[GW_SPEC_TRANSFORMS];
-    gw_expr times; /* of GW_TRANSFORM_TIMES */
+    gw_expr times;         /* of GW_TRANSFORM_TIMES */
+    gw_expr buckets, both; /* of GW_TRANSFORM_RELATIVE; both: distances ahead have their own half */
 } gw_spec_source;
 
 typedef struct gw_spec_weight {
@@ -136,6 +141,9 @@ typedef struct gw_spec_weight {
     int optional;
     int keep_float; /* never converted: a router */
     int alibi;      /* made, not stored: slopes of the heads */
+    int sinusoid;   /* made: rows of sines and cosines of positions */
+    gw_expr period; /* of those: what the steps of frequency are counted in */
+    int single;     /* of those: angles as single precision has them */
     int fallback;   /* index of the weight that serves when this one is absent; -1: none */
     int tied;       /* the fallback serves also when the checkpoint says that both are one */
     gw_spec_source hf[GW_SPEC_SOURCES], gguf[GW_SPEC_SOURCES];
@@ -149,11 +157,17 @@ typedef struct gw_spec_weight {
 typedef enum gw_block_kind {
     GW_BLOCK_EMBED, GW_BLOCK_NORM, GW_BLOCK_QKV, GW_BLOCK_ROPE_KV, GW_BLOCK_ATTENTION,
     GW_BLOCK_RESIDUAL, GW_BLOCK_GLU, GW_BLOCK_LINEAR, GW_BLOCK_MLP, GW_BLOCK_MIX, GW_BLOCK_ADD,
-    GW_BLOCK_ROUTE, GW_BLOCK_EXPERTS, GW_BLOCK_KINDS
+    GW_BLOCK_ROUTE, GW_BLOCK_EXPERTS, GW_BLOCK_POOL, GW_BLOCK_KINDS
 } gw_block_kind;
 /* clang-format on */
 
-typedef enum gw_section { GW_SECTION_START, GW_SECTION_LAYER, GW_SECTION_HEAD } gw_section;
+typedef enum gw_section {
+    GW_SECTION_START,
+    GW_SECTION_LAYER,
+    GW_SECTION_HEAD,
+    GW_SECTION_SCORE, /* of a whole text, behind the head's norms; its weights may be absent */
+    GW_SECTIONS
+} gw_section;
 
 /* Flags of blocks. */
 enum {
@@ -165,7 +179,9 @@ enum {
     GW_FLAG_PLAIN = 1 << 5,
     GW_FLAG_NORM_V = 1 << 6,
     GW_FLAG_GATE_INPUT = 1 << 7,
-    GW_FLAG_QUERY = 1 << 8 /* q alone, of a layer that reads another one's cache */
+    GW_FLAG_QUERY = 1 << 8, /* q alone, of a layer that reads another one's cache */
+    GW_FLAG_KEYS = 1 << 9,  /* k and v alone, for layers that read this one's cache */
+    GW_FLAG_CROSS = 1 << 10 /* attention to the source text */
 };
 
 /* Slots of gw_spec_block.number. */
@@ -182,7 +198,9 @@ enum {
     GW_ARG_RENORM = 5,
     GW_ARG_JITTER = 6,
     GW_ARG_OFFSET = 2,
-    GW_ARG_CACHE = 3, /* attention, rope_kv: the layer whose cache is read */
+    GW_ARG_CACHE = 3, /* attention: the layer whose cache is read */
+    GW_ARG_REACH = 4, /* attention: of the bias by distance        */
+    GW_ARG_KIND = 0,  /* pool: a gw_pick_kind                      */
     GW_SPEC_EXPRS = 7
 };
 

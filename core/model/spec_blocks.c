@@ -13,10 +13,10 @@ typedef struct option {
     int slot, count; /* of 'f': the flag */
 } option;
 
-/* Slots: embed: table, positions. norm: weight, bias, factor. qkv, linear, residual: matrices, then
- * from 3 their biases. rope_kv: norms of q and k. attention: sinks, slopes. glu: gate, up, then
- * from 3 their biases. mlp: matrix, 1 parameters, 3 its bias. mix: 0 factor. route: bias, factor.
- * experts: gate, up, down, then from 3 their biases. */
+/* Slots: embed: table, positions, types. norm: weight, bias, factor. qkv, linear, residual:
+ * matrices, then from 3 their biases. rope_kv: norms of q and k. attention: sinks, slopes, bias.
+ * glu: gate, up, then from 3 their biases. mlp: matrix, 1 parameters, 3 its bias. mix: 0 factor.
+ * route: bias, factor. experts: gate, up, down, then from 3 their biases. */
 typedef struct block_rule {
     const char *name;
     gw_section first, last; /* sections where it may stand      */
@@ -32,13 +32,15 @@ enum { NOTHING = -1 };
 #define START GW_SECTION_START
 #define LAYER GW_SECTION_LAYER
 #define HEAD GW_SECTION_HEAD
+#define SCORE GW_SECTION_SCORE
 #define STREAM GW_VALUE_STREAM
 #define LAST GW_VALUE_LAST
 /* clang-format off */
 static const block_rule rules[GW_BLOCK_KINDS] = {
-    [GW_BLOCK_EMBED] = {"embed", START, START, 0, 1, 1, NOTHING, 1,
-        {{"scale", 'n', GW_ARG_SCALE, 1}, {"positions", 'w', 1, 1}, {"offset", 'n', GW_ARG_OFFSET, 1}}},
-    [GW_BLOCK_NORM] = {"norm", START, HEAD, 0, 0, 1, STREAM, 0,
+    [GW_BLOCK_EMBED] = {"embed", START, LAYER, 0, 1, 1, NOTHING, 1,
+        {{"scale", 'n', GW_ARG_SCALE, 1}, {"positions", 'w', 1, 1}, {"types", 'w', 2, 1},
+         {"offset", 'n', GW_ARG_OFFSET, 1}}},
+    [GW_BLOCK_NORM] = {"norm", START, SCORE, 0, 0, 1, STREAM, 0,
         {{"bias", 'w', 1, 1}, {"factor", 'w', 2, 1}, {"eps", 'n', GW_ARG_EPS, 1},
          {"layernorm", 'f', GW_FLAG_LAYERNORM, 0}, {"add", 'f', GW_FLAG_ADD, 0}}},
     [GW_BLOCK_QKV] = {"qkv", LAYER, LAYER, 0, 3, 3, LAST, 0, {{"bias", 'w', 3, 3}}},
@@ -46,17 +48,20 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
         {{"norm", 'w', 0, 2}, {"row", 'f', GW_FLAG_ROW, 0}, {"heads", 'f', GW_FLAG_HEADS, 0},
          {"after", 'f', GW_FLAG_AFTER, 0}, {"plain", 'f', GW_FLAG_PLAIN, 0},
          {"norm_v", 'f', GW_FLAG_NORM_V, 0}, {"layernorm", 'f', GW_FLAG_LAYERNORM, 0},
-         {"query", 'f', GW_FLAG_QUERY, 0}, {"eps", 'n', GW_ARG_EPS, 1}}},
+         {"query", 'f', GW_FLAG_QUERY, 0}, {"keys", 'f', GW_FLAG_KEYS, 0},
+         {"eps", 'n', GW_ARG_EPS, 1}}},
     [GW_BLOCK_ATTENTION] = {"attention", LAYER, LAYER, 0, 0, 0, LAST, 0,
-        {{"sinks", 'w', 0, 1}, {"slopes", 'w', 1, 1}, {"cache", 'n', GW_ARG_CACHE, 1}}},
+        {{"sinks", 'w', 0, 1}, {"slopes", 'w', 1, 1}, {"bias", 'w', 2, 1},
+         {"reach", 'n', GW_ARG_REACH, 1}, {"cross", 'f', GW_FLAG_CROSS, 0},
+         {"cache", 'n', GW_ARG_CACHE, 1}}},
     [GW_BLOCK_RESIDUAL] = {"residual", LAYER, LAYER, 0, 1, 1, LAST, 1,
         {{"bias", 'w', 3, 1}, {"scale", 'n', GW_ARG_SCALE, 1}}},
     [GW_BLOCK_GLU] = {"glu", LAYER, LAYER, 1, 2, 2, LAST, 0,
         {{"bias", 'w', 3, 2}, {"limit", 'n', GW_ARG_LIMIT, 1}, {"alpha", 'n', GW_ARG_ALPHA, 1}}},
-    [GW_BLOCK_LINEAR] = {"linear", START, HEAD, 0, 1, 3, LAST, 0, {{"bias", 'w', 3, 0}}},
-    [GW_BLOCK_MLP] = {"mlp", LAYER, LAYER, 1, 1, 1, LAST, 0,
+    [GW_BLOCK_LINEAR] = {"linear", START, SCORE, 0, 1, 3, LAST, 0, {{"bias", 'w', 3, 0}}},
+    [GW_BLOCK_MLP] = {"mlp", LAYER, SCORE, 1, 1, 1, LAST, 0,
         {{"bias", 'w', 3, 1}, {"params", 'w', 1, 1}}},
-    [GW_BLOCK_MIX] = {"mix", START, HEAD, 0, 0, 0, LAST, 0,
+    [GW_BLOCK_MIX] = {"mix", START, SCORE, 0, 0, 0, LAST, 0,
         {{"scale", 'n', GW_ARG_SCALE, 1}, {"cap", 'n', GW_ARG_CAP, 1}, {"factor", 'w', 0, 1},
          {"gate", 'v', 0, 1}, {"plus", 'v', 1, 1}, {"add", 'f', GW_FLAG_ADD, 0}}},
     [GW_BLOCK_ADD] = {"add", LAYER, LAYER, 0, 0, 0, LAST, 1, {{"scale", 'n', GW_ARG_SCALE, 1}}},
@@ -69,6 +74,7 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
         {{"route", 'v', 0, 1}, {"bias", 'w', 3, 3}, {"limit", 'n', GW_ARG_LIMIT, 1},
          {"alpha", 'n', GW_ARG_ALPHA, 1}, {"gate_input", 'f', GW_FLAG_GATE_INPUT, 0},
          {"add", 'f', GW_FLAG_ADD, 0}}},
+    [GW_BLOCK_POOL] = {"pool", SCORE, SCORE, 0, 0, 0, NOTHING, 0, {{"kind", 'n', GW_ARG_KIND, 1}}},
 };
 /* clang-format on */
 
@@ -93,10 +99,11 @@ static gw_status leave(const gw_spec_reader *r) {
 }
 
 gw_status gw_spec_enter(gw_spec_reader *r, const gw_spec_line *l, gw_section section) {
-    static const char *const names[] = {"start", "layer", "head"};
+    static const char *const names[] = {"start", "layer", "head", "score"};
     gw_blueprint *bp = r->out;
     if ((int)section < r->section || ((int)section == r->section && section != LAYER)) {
-        return gw_spec_fail(r, "section '%s' is out of order: start, layer, head", names[section]);
+        return gw_spec_fail(r, "section '%s' is out of order: start, layer, head, score",
+                            names[section]);
     }
     GW_TRY(leave(r));
     if (!r->own[section]) { /* a family's own sections replace inherited ones */
@@ -108,7 +115,7 @@ gw_status gw_spec_enter(gw_spec_reader *r, const gw_spec_line *l, gw_section sec
         }
     }
     r->section = (int)section;
-    r->defined = section == START ? 0 : 1u << STREAM;
+    r->defined = section == START || section == SCORE ? 0 : 1u << STREAM;
     if (section != LAYER) {
         return GW_OK;
     }
@@ -349,9 +356,12 @@ static void sort_blocks(gw_blueprint *bp) {
 gw_status gw_spec_check_end(const gw_spec_reader *r) {
     gw_blueprint *bp = r->out;
     sort_blocks(bp);
-    int embeds = 0, blocks[GW_SPEC_KINDS] = {0};
+    int embeds = 0, scores = 0, blocks[GW_SPEC_KINDS] = {0};
+    const gw_spec_block *end = NULL; /* of the head */
     for (int b = 0; b < bp->n_blocks; b++) {
-        embeds += bp->block[b].kind == GW_BLOCK_EMBED;
+        embeds += bp->block[b].section == START && bp->block[b].kind == GW_BLOCK_EMBED;
+        scores += bp->block[b].section == SCORE;
+        end = bp->block[b].section == HEAD ? &bp->block[b] : end;
         blocks[bp->block[b].layer_kind] += bp->block[b].section == LAYER;
     }
     for (int k = 0; k < bp->n_kinds; k++) {
@@ -359,12 +369,11 @@ gw_status gw_spec_check_end(const gw_spec_reader *r) {
             return gw_spec_fail(r, "layer '%s' has no blocks", bp->kind[k]);
         }
     }
-    gw_block_kind last = bp->n_blocks > 0 ? bp->block[bp->n_blocks - 1].kind : GW_BLOCK_EMBED;
-    if (embeds != 1 || bp->n_kinds == 0 || bp->block[bp->n_blocks - 1].section != HEAD ||
-        (last != GW_BLOCK_LINEAR && last != GW_BLOCK_MIX)) {
+    int logits = end != NULL && (end->kind == GW_BLOCK_LINEAR || end->kind == GW_BLOCK_MIX);
+    if (embeds != 1 || bp->n_kinds == 0 || !(logits || scores > 0)) {
         return gw_spec_fail(r,
                             "a spec needs start with one embed, layer, and a head that ends with "
-                            "logits: linear or mix");
+                            "logits, linear or mix, or the section score");
     }
     for (int i = 0; i < GW_NUM_RESERVED; i++) {
         if (bp->reserved[i] < 0) {

@@ -24,7 +24,10 @@ static const char *const reserved[GW_NUM_RESERVED] = {[GW_NUM_LAYERS] = "layers"
                                                       [GW_NUM_ATTN_CAP] = "attn_cap",
                                                       [GW_NUM_EXPERTS] = "experts",
                                                       [GW_NUM_USED] = "used",
-                                                      [GW_NUM_EXPERT_FF] = "expert_ff"};
+                                                      [GW_NUM_EXPERT_FF] = "expert_ff",
+                                                      [GW_NUM_CAUSAL] = "causal",
+                                                      [GW_NUM_SOURCE] = "source",
+                                                      [GW_NUM_NAMED] = "named"};
 
 const char *gw_reserved_name(gw_reserved i) { return reserved[i]; }
 

@@ -28,10 +28,10 @@ typedef struct gw_spec_reader {
     const char *name; /* of the file that is read */
     int line;         /* from 1 */
     int pass, depth;
-    int file;    /* number of the file, from 1: an inherited one is lower */
-    int section; /* gw_section, -1 before the first */
-    int kind;    /* of the layer section */
-    int own[3];  /* has this file begun a section of its own? */
+    int file;             /* number of the file, from 1: an inherited one is lower */
+    int section;          /* gw_section, -1 before the first */
+    int kind;             /* of the layer section */
+    int own[GW_SECTIONS]; /* has this file begun a section of its own? */
     int families;
     unsigned defined; /* values, one bit each, in this section */
     gw_blueprint *out;

@@ -104,6 +104,7 @@ int gw_activation_named(const char *text, size_t n, gw_act_kind *out) {
                  {"swiglu_oai", GW_ACT_SWIGLU_OAI},
                  {"sigmoid", GW_ACT_SIGMOID},
                  {"softplus", GW_ACT_SOFTPLUS},
+                 {"tanh", GW_ACT_TANH},
                  {"linear", GW_ACT_NONE}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strlen(known[i].name) == n && memcmp(known[i].name, text, n) == 0) {
@@ -229,9 +230,9 @@ static gw_status read_line(gw_spec_reader *r, const gw_spec_line *l) {
                    {"word", gw_spec_read_number},   {"activation", gw_spec_read_number},
                    {"rope", gw_spec_read_rope},     {"factor", gw_spec_read_factor},
                    {"weight", gw_spec_read_weight}, {"stored", gw_spec_read_stored}};
-    static const char *const sections[] = {"start", "layer", "head"};
+    static const char *const sections[] = {"start", "layer", "head", "score"};
     gw_spec_word key = l->word[0];
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < GW_SECTIONS; i++) {
         if (gw_spec_is(key, sections[i]) && l->n <= 1 + (i == GW_SECTION_LAYER)) {
             return gw_spec_enter(r, l, (gw_section)i);
         }

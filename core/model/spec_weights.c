@@ -48,7 +48,7 @@ static gw_status read_transform(const gw_spec_reader *r, gw_spec_word w, gw_spec
     } all[] = {{"plus_one", GW_TRANSFORM_PLUS_ONE}, {"exp", GW_TRANSFORM_EXP},
                {"negate", GW_TRANSFORM_NEGATE},     {"softplus", GW_TRANSFORM_SOFTPLUS},
                {"sqrt", GW_TRANSFORM_SQRT},         {"xielu", GW_TRANSFORM_XIELU},
-               {"times", GW_TRANSFORM_TIMES}};
+               {"times", GW_TRANSFORM_TIMES},       {"relative", GW_TRANSFORM_RELATIVE}};
     *known = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (gw_spec_is(w, all[i].name)) {
@@ -100,6 +100,14 @@ static gw_status read_source_options(const gw_spec_reader *r, const gw_spec_line
                 }
                 GW_TRY(gw_spec_expr(r, l->word[*at], 0, 0, &s->times));
                 *at += 1;
+            } else if (known && gw_spec_is(w, "relative")) {
+                if (*at + 2 > l->n) {
+                    return gw_spec_fail(r, "relative needs the number of buckets and whether those "
+                                           "behind have their own half");
+                }
+                GW_TRY(gw_spec_expr(r, l->word[*at], 0, 0, &s->buckets));
+                GW_TRY(gw_spec_expr(r, l->word[*at + 1], 0, 0, &s->both));
+                *at += 2;
             }
         }
     }
@@ -156,9 +164,13 @@ static gw_status read_weight_options(const gw_spec_reader *r, const gw_spec_line
                     : gw_spec_is(o, "stacked") ? &w->stacked
                     : gw_spec_is(o, "alibi")   ? &w->alibi
                     : gw_spec_is(o, "layer")   ? &w->per_layer
+                    : gw_spec_is(o, "single")  ? &w->single
                                                : NULL;
         if (flag != NULL) {
             *flag = 1;
+        } else if (gw_spec_is(o, "sinusoid") && at + 1 < l->n) {
+            w->sinusoid = 1;
+            GW_TRY(gw_spec_expr(r, l->word[++at], 0, 0, &w->period));
         } else if ((gw_spec_is(o, "else") || gw_spec_is(o, "tied")) && at + 1 < l->n) {
             w->tied = gw_spec_is(o, "tied");
             w->fallback = gw_spec_role(r->out, l->word[++at]);
@@ -169,7 +181,7 @@ static gw_status read_weight_options(const gw_spec_reader *r, const gw_spec_line
         } else {
             return gw_spec_fail(r,
                                 "weight '%s' may end in optional, float, stacked, alibi, layer, "
-                                "tied ROLE or else ROLE, not '%.*s'",
+                                "sinusoid N, single, tied ROLE or else ROLE, not '%.*s'",
                                 w->role, o.n < 40 ? (int)o.n : 40, o.at);
         }
     }

@@ -71,6 +71,61 @@ static void make_slopes(float *values, int64_t heads) {
     }
 }
 
+/* Rows [first, first + n) of sines, then cosines, of position * 10000^(-i / period): Vaswani et al.
+ * 2017, arXiv:1706.03762. */
+static gw_status rows_of_sines(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
+    const gw_entry *e = src->state;
+    int64_t cols = e->t.dim[1], half = cols / 2;
+    double step = gw_rope_log(10000.0) / e->period, sine, cosine;
+    float *out = dst;
+    for (int64_t r = 0; r < n; r++) {
+        for (int64_t i = 0; i < half; i++) {
+            double freq =
+                gw_rope_exp(-(e->single ? (double)((float)i * (float)step) : (double)i * step));
+            double angle = (double)(first + r) * (e->single ? (double)(float)freq : freq);
+            gw_rope_sin_cos(e->single ? (double)(float)angle : angle, &sine, &cosine);
+            out[r * cols + i] = (float)sine;
+            out[r * cols + half + i] = (float)cosine;
+        }
+        if (cols % 2 != 0) {
+            out[r * cols + cols - 1] = 0.0f;
+        }
+    }
+    return GW_OK;
+}
+
+/* The bucket of a key so far behind its query (T5: Raffel et al. 2020, arXiv:1910.10683): half of
+ * the buckets for one distance each, the others for distances that grow up to `most`. */
+static int bucket_of(int64_t behind, int buckets, int both, int64_t most) {
+    int base = 0;
+    if (both) {
+        buckets /= 2;
+        base = behind > 0 ? buckets : 0;
+        behind = behind < 0 ? -behind : behind;
+    } else {
+        behind = behind < 0 ? -behind : 0;
+    }
+    int exact = buckets / 2;
+    if (behind < exact) {
+        return base + (int)behind;
+    }
+    float far = (float)gw_rope_log((double)behind / exact),
+          all = (float)gw_rope_log((double)most / exact);
+    int64_t more = (int64_t)(far / all * (float)(buckets - exact));
+    return base + (exact + more < buckets ? exact + (int)more : buckets - 1);
+}
+
+/* [buckets, heads] to [heads, 2 reach + 1]. */
+static void make_relative(const gw_entry *e, const float *stored, float *values) {
+    int64_t heads = e->stored_rows / e->buckets, width = e->t.dim[0] / heads, reach = width / 2;
+    for (int64_t h = 0; h < heads; h++) {
+        for (int64_t i = 0; i < width; i++) {
+            int bucket = bucket_of(i - reach, e->buckets, e->both, reach);
+            values[h * width + i] = stored[bucket * heads + h];
+        }
+    }
+}
+
 /* What xIELU takes: softplus(alpha_p), beta + softplus(alpha_n), beta, eps. */
 static void make_xielu(float *values) {
     double p = (double)values[0], n = (double)values[1];
@@ -94,6 +149,12 @@ gw_status gw_entry_values(const gw_entry *e, float *values) {
     gw_status status = raw != NULL && all != NULL
                            ? GW_OK
                            : gw_fail(GW_E_NOMEM, e->t.name, "no memory for %zu values", n);
+    if (status == GW_OK && e->buckets > 0) {
+        GW_TRY_DONE(gw_stored_read(e->stored[0], 0, e->stored[0]->bytes, raw));
+        gw_format_of(e->from)->decode(all, raw, each);
+        make_relative(e, all, values);
+        goto done;
+    }
     int64_t here = -1;
     for (size_t i = 0; i < n && status == GW_OK; i++) {
         int64_t row = stored_row(e, (int64_t)i), x = row / e->stored_rows;
@@ -109,6 +170,7 @@ gw_status gw_entry_values(const gw_entry *e, float *values) {
     if (status == GW_OK && is_xielu(e) && n == 4) {
         make_xielu(values);
     }
+done:
     free(raw);
     free(all);
     return status;
@@ -223,6 +285,10 @@ static gw_status rows_converted(const gw_weight_source *src, int64_t first, int6
 
 gw_weight_source gw_entry_source(const gw_entry *e) {
     gw_weight_source src = {.state = e, .keep_rows = e->keep_rows, .rows = rows_converted};
+    if (e->made) {
+        src.rows = rows_of_sines;
+        return src;
+    }
     size_t align = e->t.fmt == GW_FMT_F32 ? sizeof(float) : sizeof(gw_u16);
     if (e->t.fmt == e->from && gw_entry_plain(e)) {
         src.rows = rows_as_stored;

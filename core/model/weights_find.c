@@ -93,6 +93,16 @@ static gw_status refuse(const gw_weights *w, const gw_stored *t, const int64_t *
  * are cut, columns first where it is transposed. Axes of 1 at either end do not count. */
 static gw_status check_shape(const gw_weights *w, const gw_stored *t, const wanted *want,
                              gw_entry *e) {
+    if (e->buckets > 0) { /* becomes a vector of all distances */
+        int64_t table[2] = {e->buckets, t->n_dim == 2 ? t->dim[1] : 0};
+        if (t->n_dim != 2 || t->dim[0] != e->buckets || table[1] < 1 ||
+            want->cols % table[1] != 0) {
+            return refuse(w, t, table, 2);
+        }
+        e->stored_rows = t->dim[0] * t->dim[1];
+        e->stored_cols = 1;
+        return GW_OK;
+    }
     int parts = e->source != NULL ? 1 + e->source->n_with : 1;
     int64_t axes[3], experts = e->n_stored > 1 ? 1 : want->experts;
     int64_t rows = (want->vector ? want->cols : want->rows) / parts;
@@ -142,8 +152,8 @@ static gw_status check_stored(const gw_weights *w, const gw_stored *t, const wan
                        f != NULL ? f->name : "?",
                        want->vector ? "norm weight or bias" : "weight format");
     }
-    int reordered =
-        e->source != NULL && (e->transposed || e->source->transform[0] != GW_TRANSFORM_NONE);
+    int reordered = e->source != NULL && e->buckets == 0 &&
+                    (e->transposed || e->source->transform[0] != GW_TRANSFORM_NONE);
     if (!f->is_float && reordered) {
         return gw_fail(GW_E_UNSUPPORTED, w->where,
                        "tensor %s is stored as %s and would have to be transposed or changed",
@@ -194,6 +204,17 @@ static gw_status cut_of(const gw_weights *w, const gw_spec_weight *s, int layer,
         GW_TRY(gw_spec_extent(&w->bp, &w->hp, layer, s, source->count, &e->count));
         GW_TRY(gw_spec_extent(&w->bp, &w->hp, layer, s, source->of, &e->of));
     }
+    e->buckets = e->both = 0;
+    if (source->buckets.n > 0) {
+        int64_t buckets = 0;
+        GW_TRY(gw_spec_extent(&w->bp, &w->hp, layer, s, source->buckets, &buckets));
+        if (s->n_dim != 1 || buckets < 4 || buckets > 1 << 16) {
+            return gw_fail(GW_E_METADATA, w->where, "weight '%s' has %lld buckets of distance",
+                           s->role, (long long)buckets);
+        }
+        e->buckets = (int)buckets;
+        e->both = gw_spec_value(&w->bp, &w->hp, layer, source->both) != 0.0;
+    }
     if (source->times.n > 0) {
         e->times = (float)gw_spec_value(&w->bp, &w->hp, layer, source->times);
     }
@@ -209,7 +230,8 @@ static gw_status try_source(gw_weights *w, const gw_spec_weight *s, const gw_spe
     size_t at = w->n_pool;
     *found = 0;
     for (int x = 0; x < n; x++) {
-        disk_name(!each && x > 0 ? source->with[x - 1] : source->name, layer, x, name, sizeof name);
+        disk_name(!each && x > 0 ? source->with[x - 1] : source->name, w->hp.layer[layer].named, x,
+                  name, sizeof name);
         const gw_stored *t = find(w, name, &why);
         if (why != NULL) {
             return gw_fail(GW_E_TYPE, w->where, "tensor %s holds %s, which no weight can be", name,
@@ -255,7 +277,7 @@ static gw_status missing(const gw_weights *w, const gw_spec_weight *s, int layer
         return gw_fail(GW_E_METADATA, w->where, "weight '%s' of family %s has no name in a %s",
                        s->role, w->bp.family, is_folder(w) ? "folder" : "GGUF file");
     }
-    disk_name(list[0].name, layer, 0, name, sizeof name);
+    disk_name(list[0].name, w->hp.layer[layer].named, 0, name, sizeof name);
     return gw_fail(GW_E_METADATA, w->where, "tensor %s%s is missing (%s of a %s model)",
                    is_folder(w) && w->bp.n_prefixes > 0 ? w->bp.prefix[0] : "", name, s->role,
                    w->bp.family);
@@ -288,6 +310,18 @@ static int is_factor(const gw_weights *w, const char *name) {
     return 0;
 }
 
+/* Only the section score uses it, so that the model does without. */
+static int scores_only(const gw_weights *w, int role) {
+    for (int b = 0; b < w->bp.n_blocks; b++) {
+        for (int k = 0; k < GW_SPEC_ARGS; k++) {
+            if (w->bp.block[b].weight[k] == role && w->bp.block[b].section != GW_SECTION_SCORE) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
 /* Fill the entry of a weight in a layer from the checkpoint. */
 static gw_status match(gw_weights *w, int role, int layer) {
     const gw_spec_weight *s = &w->bp.weight[role];
@@ -295,15 +329,19 @@ static gw_status match(gw_weights *w, int role, int layer) {
     wanted want;
     int found = 0;
     GW_TRY(read_wanted(w, s, layer, &want));
-    e->made = s->alibi;
-    if (!s->alibi && !(s->tied && w->hp.tied)) {
+    e->made = s->alibi || s->sinusoid;
+    if (s->sinusoid) {
+        e->period = gw_spec_value(&w->bp, &w->hp, layer, s->period);
+        e->single = s->single;
+    }
+    if (!e->made && !(s->tied && w->hp.tied)) {
         GW_TRY(try_sources(w, role, layer, &want, e, &found));
     }
     for (int other = s->fallback; !found && other >= 0; other = w->bp.weight[other].fallback) {
         GW_TRY(try_sources(w, other, layer, &want, e, &found));
     }
-    if (!found && !s->alibi) {
-        return s->optional ? GW_OK : missing(w, s, layer);
+    if (!found && !e->made) {
+        return s->optional || scores_only(w, role) ? GW_OK : missing(w, s, layer);
     }
     e->keep_float = s->keep_float;
     e->experts = want.experts > 1 ? (int)want.experts : 0;
@@ -311,7 +349,7 @@ static gw_status match(gw_weights *w, int role, int layer) {
     e->t.name = found ? e->stored[0]->name : s->role;
     e->from = found ? e->stored[0]->fmt : GW_FMT_F32;
     e->factor = found && e->from == GW_FMT_NVFP4 ? factor_of(w, e->stored[0]->name) : NULL;
-    int changed = found && e->source->transform[0] != GW_TRANSFORM_NONE;
+    int changed = e->made || e->source->transform[0] != GW_TRANSFORM_NONE;
     e->t.fmt = want.vector || changed || gw_format_is_small(e->from) ? GW_FMT_F32 : e->from;
     e->t.n_dim = want.vector ? 1 : 2;
     e->t.dim[0] = want.vector ? want.experts * want.cols : want.experts * want.rows;

@@ -8,11 +8,14 @@
 typedef struct gw_entry {
     const gw_stored **stored;     /* [n_stored]: one, or one for each expert */
     int n_stored;                 /* 0: absent */
-    int made;                     /* 1: not stored, but made: ALiBi slopes */
+    int made;                     /* 1: not stored, but made: ALiBi slopes, sines of positions */
     const gw_spec_source *source; /* how; NULL: as it is */
     int transposed;               /* the stored matrix is [columns, rows] */
     int64_t first, count, of;     /* of every `of` stored rows, `count` from `first`; of 0: all */
     float times;                  /* of GW_TRANSFORM_TIMES */
+    int buckets, both;            /* of GW_TRANSFORM_RELATIVE */
+    double period;                /* of sines of positions */
+    int single;
     gw_fmt from;                  /* format of what is stored */
     const gw_stored *factor; /* NVFP4 in GGUF: times its number, or each expert's; NULL: nothing */
     int64_t stored_rows, stored_cols; /* of one stored tensor, as a matrix */

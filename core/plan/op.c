@@ -70,6 +70,11 @@ static gw_status check_embed(const gw_node *node) {
                            places->dim[1] != y->dim[1])) {
         return refuse(node, "the position table", places, "a float [positions, d] weight");
     }
+    const gw_tensor *types = node->w[2];
+    if (types != NULL && (types->n_dim != 2 || !is_weight(types) || !is_float(types) ||
+                          types->dim[1] != y->dim[1])) {
+        return refuse(node, "the table of types", types, "a float [types, d] weight");
+    }
     const gw_tensor *ids = node->in[0];
     if (ids != NULL && (!is_matrix(ids, GW_FMT_I32, 1) || !same_rows(ids, y))) {
         return refuse(node, "the ids", ids, "i32 [n, 1]");
@@ -226,9 +231,9 @@ static gw_status check_rope_kv(const gw_node *node) {
     GW_TRY(check_out(node));
     const gw_rope_args *a = &node->args.rope;
     int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
-    if (a->heads < 1 || a->kv_heads < 0 || (a->kv_heads > 0 && a->heads % a->kv_heads != 0) ||
-        a->head_dim < 1 || a->v_dim < 0 || a->rope_dim < 0 || a->rope_dim > a->head_dim ||
-        a->rope_dim % 2 != 0) {
+    if (a->heads < 0 || a->kv_heads < 0 || a->heads + a->kv_heads < 1 ||
+        (a->kv_heads > 0 && a->heads % a->kv_heads != 0) || a->head_dim < 1 || a->v_dim < 0 ||
+        a->rope_dim < 0 || a->rope_dim > a->head_dim || a->rope_dim % 2 != 0) {
         return refuse(node, "the output", node->out,
                       "heads in whole groups, an even rotated width");
     }
@@ -236,8 +241,8 @@ static gw_status check_rope_kv(const gw_node *node) {
     if (!is_matrix(node->in[0], GW_FMT_F32, q + kv) || !same_rows(node->in[0], node->out)) {
         return refuse(node, "the input", node->in[0], "f32 [n, (h + g) e + g ev]");
     }
-    if (!is_matrix(node->out, GW_FMT_F32, q)) {
-        return refuse(node, "the output", node->out, "f32 [n, h e]");
+    if (!is_matrix(node->out, GW_FMT_F32, q > 0 ? q : 1)) {
+        return refuse(node, "the output", node->out, "f32 [n, h e], [n, 1] without q");
     }
     GW_TRY(check_head_norms(node, a));
     const gw_tensor *table = node->w[2], *factor = node->w[3];
@@ -271,6 +276,10 @@ static gw_status check_attention(const gw_node *node) {
         if (node->w[i] != NULL && !is_vector(node->w[i], a->heads)) {
             return refuse(node, i == 0 ? "the sinks" : "the slopes", node->w[i], "f32 [h]");
         }
+    }
+    if (a->reach < 0 || a->reach > 1 << 20 || (a->both && a->chunk > 0) ||
+        (node->w[2] != NULL && !is_vector(node->w[2], a->heads * (2 * (int64_t)a->reach + 1)))) {
+        return refuse(node, "the bias by distance", node->w[2], "f32 [h (2 reach + 1)]");
     }
     return check_cache(node, a->kv_heads, a->head_dim, ev);
 }
@@ -410,17 +419,19 @@ int gw_op_is_plain(const gw_node *node) {
     const gw_embed_args *e = &node->args.embed;
     switch (node->op) {
     case GW_OP_EMBED:
-        return node->w[1] == NULL && (e->scale == 0.0f || e->scale == 1.0f);
+        return node->w[1] == NULL && node->w[2] == NULL && (e->scale == 0.0f || e->scale == 1.0f);
+    case GW_OP_PICK:
+        return node->args.pick.kind == GW_PICK_ROWS;
     case GW_OP_NORM:
         return node->w[0] != NULL && node->w[1] == NULL && node->w[2] == NULL &&
                node->in[1] == NULL && node->args.norm.kind == GW_NORM_RMS;
     case GW_OP_ROPE_KV:
-        return r->kv_heads > 0 && (r->v_dim == 0 || r->v_dim == r->head_dim) &&
+        return r->heads > 0 && r->kv_heads > 0 && (r->v_dim == 0 || r->v_dim == r->head_dim) &&
                r->norm_kind == GW_NORM_RMS && r->norm_span == GW_SPAN_HEAD && !r->norm_after &&
                !r->norm_plain && !r->norm_v && node->w[2] != NULL && node->w[3] == NULL;
     case GW_OP_ATTENTION:
         return (a->v_dim == 0 || a->v_dim == a->head_dim) && a->chunk == 0 && a->softcap == 0.0f &&
-               node->w[0] == NULL && node->w[1] == NULL;
+               node->w[0] == NULL && node->w[1] == NULL && node->w[2] == NULL && !a->both;
     default:
         return 1;
     }
@@ -497,7 +508,7 @@ static void cost_attention(const gw_node *node, int rows, int positions, double 
     const gw_attn_args *a = &node->args.attn;
     double seen = 0.0;
     for (int i = 0; i < rows; i++) {
-        int reach = positions - (rows - 1 - i);
+        int reach = a->both ? positions : positions - (rows - 1 - i);
         reach = a->window > 0 && reach > a->window ? a->window : reach;
         reach = a->chunk > 0 && reach > 0 ? (reach - 1) % a->chunk + 1 : reach;
         seen += reach > 0 ? reach : 0;

@@ -13,9 +13,12 @@
 /* clang-format off */
 typedef enum gw_op {
     GW_OP_EMBED,     /* out[n,d]  = w0[v,d] row of step token (* scale) (+ w1[positions,d] row of
-                      * step position + offset); f32. Where the token is -1: of the id in0[n,1]
-                      * i32 (may be NULL), row 0 where that is -1 too                          */
-    GW_OP_PICK,      /* out[n,d]  = in0 row step.pick + i (i < step.n_pick)                   */
+                      * step position + offset) (+ w2[types,d] row of step type); f32. Where the
+                      * token is -1: of the id in0[n,1] i32 (may be NULL), row 0 where that is -1
+                      * too                                                                    */
+    GW_OP_PICK,      /* out[n,d]  = in0 row step.pick + i (i < step.n_pick); or the first row of
+                      * slot i, its last one, the mean of its rows (gw_pick_kind): the rows of a
+                      * slot stand side by side, slots count from 0                            */
     GW_OP_NORM,      /* out[n,d]  = norm(in0[n,d]), weight w0[d] and bias w1[d] (each may be NULL);
                       * then (+ in1[n,d]) (* w2[1]), out f32; without in1 and w2 f32 or act8   */
     GW_OP_QUANTIZE,  /* out[n,d]  = in0[n,d] f32 as act8                                       */
@@ -25,10 +28,12 @@ typedef enum gw_op {
     GW_OP_ROPE_KV,   /* in0 = qkv[n,(h+g)e + g*ev]: q,k normed by w0,w1 (gw_rope_args), rotated by
                       * w2 = rope table [positions,2,r/2] f32 (cos row, sin row; NULL: r is 0); q
                       * times w3[positions] f32 (may be NULL) -> out[n,h*e]; k, v -> caches in1,
-                      * in2 at step.pos of step.slot. g = 0: q alone, without caches           */
+                      * in2 at step.pos of step.slot. g = 0: q alone, without caches; h = 0: k, v
+                      * alone, and out[n,1] is left as it is                                   */
     GW_OP_ATTENTION, /* out[n,h*ev] = softmax(q k^T * scale, causal, window) v; in0 = q[n,h*e],
                       * in1 = K cache, in2 = V cache, in3 = page table, w0 = sinks [h] f32, w1 =
-                      * ALiBi slopes [h] f32 (each may be NULL); out f32 or act8               */
+                      * ALiBi slopes [h] f32, w2 = bias by distance [h*(2*reach+1)] f32 (each may
+                      * be NULL); out f32 or act8                                              */
     GW_OP_SAMPLE,    /* out[n,1] i32 = the token drawn from in0[n,v] f32 as the choice in1 [1,7] i32
                       * says (core/tensor/sample.h); -1: none can be                            */
     GW_OP_ACT,       /* out[n,f]  = act(in0[n,0..f)) (* in0[n,f..2f) when gated); w0 [4] f32 for
@@ -78,6 +83,15 @@ typedef struct gw_embed_args {
     float scale; /* 0: none */
     int offset;  /* of positions in w1 */
 } gw_embed_args;
+typedef enum gw_pick_kind {
+    GW_PICK_ROWS, /* rows step.pick .. of the pass */
+    GW_PICK_FIRST,
+    GW_PICK_LAST,
+    GW_PICK_MEAN
+} gw_pick_kind;
+typedef struct gw_pick_args {
+    gw_pick_kind kind;
+} gw_pick_args;
 typedef struct gw_norm_args {
     float eps;
     gw_norm_kind kind;
@@ -117,9 +131,11 @@ typedef struct gw_attn_args {
     float scale;
     int heads, kv_heads, head_dim;
     int v_dim;      /* ev; 0: head_dim */
-    int window;     /* positions seen, the own one included; 0: all */
+    int window;     /* positions seen, the own one included; 0: all. Both ways: so many each way */
     int chunk;      /* only positions of the same chunk of so many; 0: all */
     float softcap;  /* scores become softcap * tanh(score / softcap); 0: none */
+    int both;       /* not causal: positions up to step.last of the row are seen */
+    int reach;      /* of w2: distances beyond +-reach count as that */
     gw_order order; /* what the rows are: a backend may sum those of prompts in an order of its own
                      * where it does so with the weights behind (docs/arithmetic.md, section 5) */
 } gw_attn_args;
@@ -131,6 +147,7 @@ typedef union gw_op_args {
     gw_rope_args rope;
     gw_attn_args attn;
     gw_embed_args embed;
+    gw_pick_args pick;
     gw_act_args act;
     gw_mix_args mix;
     gw_route_args route;
@@ -164,8 +181,8 @@ typedef struct gw_op_info {
 
 const gw_op_info *gw_op_describe(gw_op op);
 
-/* 1 for the form of EMBED, NORM, ROPE_KV and ATTENTION that plain Llama models need: RMS norm by a
- * weight, one head width, norms of q and k by head before the rotation, causal scores within a
+/* 1 for the form of EMBED, PICK, NORM, ROPE_KV and ATTENTION that plain Llama models need: RMS norm
+ * by a weight, one head width, norms of q and k by head before the rotation, causal scores within a
  * window. Kernels that know no other form accept these alone; 1 for every other op. */
 int gw_op_is_plain(const gw_node *node);
 

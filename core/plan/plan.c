@@ -431,8 +431,7 @@ static gw_plan *allocate(const gw_node *nodes, size_t n, const gw_plan_device *d
 
 gw_status gw_plan_build(const gw_node *nodes, size_t n, const gw_plan_device *devices,
                         int n_devices, int rows, gw_arena_set *arenas, gw_plan **out) {
-    if (n < 1 || n_devices < 1 || n_devices > arenas->n_devices || rows < 1 ||
-        rows > GW_CHUNK_MAX) {
+    if (n < 1 || n_devices < 1 || n_devices > arenas->n_devices || rows < 1 || rows > GW_ROWS_MAX) {
         return gw_fail(GW_E_ARGUMENT, "plan", "%zu nodes, %d devices and %d rows make no plan", n,
                        n_devices, rows);
     }

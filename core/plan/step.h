@@ -11,19 +11,23 @@
 
 #include "include/godwit.h"
 
+enum { GW_ROWS_MAX = GW_ENCODER_ROWS }; /* of a plan: an encoder takes a whole text at once */
+
 typedef struct gw_step {
     int32_t n;       /* live rows, 1 .. the plan's rows                                  */
     int32_t pick;    /* PICK: first row handed on                                        */
     int32_t n_pick;  /* PICK and everything after it: live rows there                    */
-    int32_t pos_max; /* largest position of the live rows                               */
-    int32_t token[GW_CHUNK_MAX];
-    int32_t pos[GW_CHUNK_MAX];
-    int32_t slot[GW_CHUNK_MAX]; /* sequence of the row: row of the page table           */
+    int32_t pos_max; /* largest position that the live rows have or see                 */
+    int32_t token[GW_ROWS_MAX];
+    int32_t pos[GW_ROWS_MAX];
+    int32_t slot[GW_ROWS_MAX]; /* sequence of the row: row of the page table            */
+    int32_t last[GW_ROWS_MAX]; /* last position that the row sees where attention looks both ways */
+    int32_t type[GW_ROWS_MAX]; /* of the token: row of EMBED's table of types           */
 } gw_step;
 
 /* What kernels of a plan of `rows` rows read, as int32_t: n, pick, n_pick, pos_max, then
- * token [rows], pos [rows], slot [rows]. */
-enum { GW_STEP_HEAD = 4, GW_STEP_ARRAYS = 3 };
+ * token [rows], pos [rows], slot [rows], last [rows], type [rows]. */
+enum { GW_STEP_HEAD = 4, GW_STEP_ARRAYS = 5 };
 
 static inline size_t gw_step_bytes(int rows) {
     return (GW_STEP_HEAD + GW_STEP_ARRAYS * (size_t)rows) * sizeof(int32_t);
@@ -41,6 +45,8 @@ static inline void gw_step_pack(const gw_step *step, int rows, int32_t *out) {
     memcpy(row, step->token, n * sizeof *row);
     memcpy(row + each, step->pos, n * sizeof *row);
     memcpy(row + 2 * each, step->slot, n * sizeof *row);
+    memcpy(row + 3 * each, step->last, n * sizeof *row);
+    memcpy(row + 4 * each, step->type, n * sizeof *row);
 }
 
 #endif

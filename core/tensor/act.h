@@ -15,9 +15,10 @@ typedef enum gw_act_kind {
     GW_ACT_RELU,       /* max(g, 0) * u                                                          */
     GW_ACT_RELU2,      /* max(g, 0)^2 * u                                                        */
     GW_ACT_SWIGLU_OAI, /* g sigmoid(alpha g) * (u + 1); min(g, limit), u within +-limit first   */
-    GW_ACT_XIELU, /* w0 = {ap, an, b, e}: b g + (g > 0: ap g^2; else an (expm1(min(g, e)) - g)) */
-    GW_ACT_SIGMOID,  /* sigmoid(g) * u                                                         */
+    GW_ACT_XIELU,   /* w0 = {ap, an, b, e}: b g + (g > 0: ap g^2; else an (expm1(min(g, e)) - g)) */
+    GW_ACT_SIGMOID, /* sigmoid(g) * u                                                         */
     GW_ACT_SOFTPLUS, /* log(1 + exp(g)) * u                                                    */
+    GW_ACT_TANH,     /* tanh(g) * u                                                            */
     GW_ACT_NONE,     /* g * u                                                                  */
     GW_ACT_KINDS
 } gw_act_kind;
@@ -117,6 +118,8 @@ GW_FN float gw_act_gate(gw_act_kind kind, float g, float limit, float alpha, flo
         return gw_sigmoid(g);
     case GW_ACT_SOFTPLUS:
         return gw_softplus(g);
+    case GW_ACT_TANH:
+        return gw_tanh(g);
     default:
         return g;
     }

@@ -1,5 +1,6 @@
 /* kernels_cl/attention/attention_form.cl - ATTENTION in every form (docs/arithmetic.md, section 5):
- * values of another width than keys, chunks, capped scores, slopes, sinks. A team, or an item, has
+ * values of another width than keys, chunks, capped scores, slopes, biases, sinks, both ways. A
+ * team, or an item, has
  * a page of one head; a second launch joins the pages. A partial is ev values, then the page's
  * maximum and its sum.
  */
@@ -16,7 +17,10 @@
 #define FORM_SPAN                                                                                  \
     const int pos = STEP_POS(row), windowed = window > 0 && pos >= window ? pos - window + 1 : 0;  \
     const int chunked = chunk > 0 ? pos - pos % chunk : 0, lo = max(windowed, chunked);            \
-    const int first = lo / GW_PAGE, last = pos / GW_PAGE
+    const int edge = window > 0 ? pos + window - 1 : INT_MAX;                                      \
+    const int high = flags & BOTH ? min(edge, STEP_LAST(row)) : pos;                               \
+    const int first = lo / GW_PAGE, last = high / GW_PAGE
+#define BOTH 4 /* of flags */
 #define FORM_PARTIAL(row_, head, page)                                                             \
     (WRITES(float, part) + (((size_t)(row_) * heads + (head)) * page_stride + (page)) * (ev + 2))
 
@@ -31,7 +35,7 @@ static inline float largest_of(__global const float *parts, int from, int end, i
     return top;
 }
 
-/* Groups: values of a head along x, heads, rows from row0 on. flags: sinks. */
+/* Groups: values of a head along x, heads, rows from row0 on. flags: sinks, BOTH. */
 KERNEL_OF_ANY_SIZE attend_form_join(STEP, OUT(part), IN(sinks), OUT(out), const int row0,
                                     const int heads, const int ev, const int page_stride,
                                     const int window, const int chunk, const int flags) {
@@ -80,12 +84,12 @@ KERNEL_OF_ANY_SIZE attend_form_join(STEP, OUT(part), IN(sinks), OUT(out), const 
 LOCALS_TYPE
 #endif
 
-/* Groups: pages in turn, heads, rows from row0 on. flags: slopes. */
+/* Groups: pages in turn, heads, rows from row0 on. flags: slopes, 2 bias, BOTH. */
 KERNEL(ATTEND_ITEMS)
-attend_form(STEP, IN(q), OUT(k), OUT(v), IN(pages), IN(slopes), OUT(part), const int row0,
-            const int heads, const int kv_heads, const int e, const int ev, const int page_stride,
+attend_form(STEP, IN(q), OUT(k), OUT(v), IN(pages), IN(slopes), IN(bias), OUT(part),
+            const int row0, const int heads, const int kv_heads, const int e, const int ev, const int page_stride,
             const float scale, const int window, const int chunk, const float softcap,
-            const int flags SPLIT_ARGS) {
+            const int reach, const int flags SPLIT_ARGS) {
     const int h = GROUP_ID(1), row = row0 + GROUP_ID(2), g = h / (heads / kv_heads);
 #ifdef GW_ITEM
     float weights[GW_PAGE];
@@ -101,7 +105,7 @@ attend_form(STEP, IN(q), OUT(k), OUT(v), IN(pages), IN(slopes), OUT(part), const
     const float slope = flags & 1 ? READS(float, slopes)[h] : 0.0f;
     for (int p = first + GROUP_ID(0); p <= last; p += GROUP_COUNT(0)) {
         const int page = READS(int, pages)[(size_t)STEP_SLOT(row) * page_stride + p];
-        const int base = p * GW_PAGE, from = max(lo - base, 0), end = min(pos - base + 1, GW_PAGE);
+        const int base = p * GW_PAGE, from = max(lo - base, 0), end = min(high - base + 1, GW_PAGE);
         __global const CELL *keys = (__global const CELL *)CACHE(k, page, e);
         __global const CELL *values = (__global const CELL *)CACHE(v, page, ev);
         __global float *to = FORM_PARTIAL(row - row0, h, p);
@@ -114,7 +118,11 @@ attend_form(STEP, IN(q), OUT(k), OUT(v), IN(pages), IN(slopes), OUT(part), const
                 }
                 s = s * scale;
                 s = softcap != 0.0f ? gw_softcap(s, softcap) : s;
-                s = flags & 1 ? fma(slope, (float)(base + j - pos), s) : s;
+                const int behind = base + j - pos;
+                s = flags & 1 ? fma(slope, (float)(behind > 0 ? -behind : behind), s) : s;
+                s = flags & 2 ? s + READS(float, bias)[(size_t)h * (2 * reach + 1) + reach +
+                                                       clamp(behind, -reach, reach)]
+                              : s;
                 weights[j] = s;
             }
         }

@@ -1,4 +1,4 @@
-/* kernels_cl/rows/forms.cl - EMBED and NORM in every form, ACT, MIX and ROUTE (docs/arithmetic.md,
+/* kernels_cl/rows/forms.cl - EMBED, PICK and NORM in every form, ACT, MIX and ROUTE (docs/arithmetic.md,
  * section 5). flags: which of the buffers that may be missing are there, from the first on.
  */
 #define HAS(n) (flags >> (n) & 1)
@@ -18,9 +18,9 @@ static inline void leave(__global uchar *y, int act8, int row, int width, int b,
 }
 #define BLOCKS_OF(width) (((width) + GW_ACT_BLOCK - 1) / GW_ACT_BLOCK)
 
-/* What embed has left in x [n, width], scaled, with the row of its position; rows [first, first +
- * rows) of the table are in this buffer, rows that need others are left to other launches. flags:
- * table. kind: of its elements; 0: f32, 1: f16, 2: bf16. */
+/* What embed has left in x [n, width], scaled, with the row of its position, or of its type; rows
+ * [first, first + rows) of the table are in this buffer, rows that need others are left to other
+ * launches. flags: table, by type. kind: of its elements; 0: f32, 1: f16, 2: bf16. */
 KERNEL_OF_ANY_SIZE embed_form(STEP, OUT(x), IN(table), const int width, const int first,
                               const int rows, const int offset, const int kind, const float scale,
                               const int flags) {
@@ -29,7 +29,7 @@ KERNEL_OF_ANY_SIZE embed_form(STEP, OUT(x), IN(table), const int width, const in
     if (row >= LIVE) {
         return;
     }
-    const int at = STEP_POS(row) + offset - first;
+    const int at = (HAS(1) ? STEP_TYPE(row) : STEP_POS(row)) + offset - first;
     if (HAS(0) && (at < 0 || at >= rows)) {
         return;
     }
@@ -44,6 +44,39 @@ KERNEL_OF_ANY_SIZE embed_form(STEP, OUT(x), IN(table), const int width, const in
                                  : gw_bf16_to_f32(READS(ushort, table)[from]));
         }
         x[i] = v;
+    }
+}
+
+/* The first of n rows whose slot is at least `slot`; slots do not fall. */
+#define SEEK_SLOT(low, slot)                                                                       \
+    for (int high_ = n; low < high_;) {                                                            \
+        const int middle = (low + high_) / 2;                                                      \
+        if (STEP_SLOT(middle) < (slot)) {                                                          \
+            low = middle + 1;                                                                      \
+        } else {                                                                                   \
+            high_ = middle;                                                                        \
+        }                                                                                          \
+    }
+
+/* The first, last or mean row of every slot. flags: last, mean. */
+KERNEL_OF_ANY_SIZE pool(STEP, IN(in), OUT(out), const int width, const int flags) {
+    const int row = GROUP_ID(1), n = step[0];
+    int first = 0, end = 0;
+    AWAIT;
+    if (row >= step[2]) {
+        return;
+    }
+    SEEK_SLOT(first, row)
+    SEEK_SLOT(end, row + 1)
+    for (int i = ITEM_ID; i < width; i += ITEM_COUNT) {
+        float v = READS(float, in)[(size_t)(HAS(0) ? end - 1 : first) * width + i];
+        if (HAS(1)) {
+            for (int r = first + 1; r < end; r++) {
+                v = v + READS(float, in)[(size_t)r * width + i];
+            }
+            v = v / (float)(end - first);
+        }
+        WRITES(float, out)[(size_t)row * width + i] = v;
     }
 }
 

@@ -1,5 +1,6 @@
 /* kernels_hip/attention/attend_more.hip - ATTENTION in every form (docs/arithmetic.md, section 5):
- * values of another width than keys, chunks, capped scores, slopes, sinks, heads of any width. Two
+ * values of another width than keys, chunks, capped scores, slopes, biases, sinks, both ways, heads
+ * of any width. Two
  * launches, as attention.hip and attend_join.hip; a team has one page of one head and reads the
  * caches where they are, so that nothing limits the width. */
 #include "kernels_hip/act8.h"
@@ -8,12 +9,28 @@
 #include "core/tensor/act.h"
 
 /* Positions and pages that a row sees. */
-GW_DEVICE gw_span more_span(const struct gw_attend_more_params &p, int row) {
-    gw_span s = span_of(p.step, row, p.window);
+struct more_span : gw_span {
+    int high; /* the last position seen */
+};
+GW_DEVICE more_span span_more(const struct gw_attend_more_params &p, int row) {
+    more_span s;
+    (gw_span &)s = span_of(p.step, row, p.window);
     const int chunk = p.chunk > 0 ? s.pos - s.pos % p.chunk : 0;
     s.lo = chunk > s.lo ? chunk : s.lo;
     s.first = s.lo / GW_PAGE;
+    s.high = s.pos;
+    if (p.both) {
+        const int last = gw_step_last(p.step, row), edge = s.pos + p.window - 1;
+        s.high = p.window > 0 && edge < last ? edge : last;
+        s.last = s.high / GW_PAGE;
+    }
     return s;
+}
+
+/* What comes to the score of a key so far behind its query. */
+GW_DEVICE float more_bias(const struct gw_attend_more_params &p, int h, int behind) {
+    const int low = behind < -p.reach ? -p.reach : behind, at = low > p.reach ? p.reach : low;
+    return p.bias[(size_t)h * (2 * p.reach + 1) + p.reach + at];
 }
 
 /* Scores of positions lane and lane + 32 of a page. */
@@ -86,24 +103,26 @@ __device__ static inline void attend_more(const struct gw_attend_more_params &p)
     if (row >= gw_live(p.step) || of >= group) {
         return; /* whole teams */
     }
-    const gw_span span = more_span(p, row);
+    const more_span span = span_more(p, row);
     const float *q = p.q + ((size_t)row * p.heads + h) * p.e;
     const int32_t *table = p.pages + (size_t)gw_step_slot(p.step, row) * p.table_stride;
     int page = span.first + (int)blockIdx.z * pages + gw_team() / p.side;
     for (; page <= span.last; page += step) {
         const size_t tile = (size_t)table[page] * p.kv_heads + g;
         const int base = page * GW_PAGE, from = span.lo > base ? span.lo - base : 0;
-        const int end = span.pos - base + 1 < GW_PAGE ? span.pos - base + 1 : GW_PAGE;
+        const int end = span.high - base + 1 < GW_PAGE ? span.high - base + 1 : GW_PAGE;
         const size_t at =
             ((size_t)here * p.heads + h) * p.page_stride + (size_t)(page - span.first);
         float s[2], top = minus_infinity();
         score_two<CELLS>(q, (const uint8_t *)p.k + tile * p.k_bytes, p.e, s);
 #pragma unroll
         for (int c = 0; c < 2; c++) {
-            const int j = lane + c * GW_LANES;
+            const int j = lane + c * GW_LANES, behind = base + j - span.pos;
             s[c] = s[c] * p.scale;
             s[c] = p.softcap != 0.0f ? gw_softcap(s[c], p.softcap) : s[c];
-            s[c] = p.slopes ? GW_FMA(p.slopes[h], (float)(base + j - span.pos), s[c]) : s[c];
+            s[c] = p.slopes ? GW_FMA(p.slopes[h], (float)(behind > 0 ? -behind : behind), s[c])
+                            : s[c];
+            s[c] = p.bias ? s[c] + more_bias(p, h, behind) : s[c];
             top = j >= from && j < end && s[c] > top ? s[c] : top;
         }
         top = team_top(top);
@@ -149,7 +168,7 @@ GW_KERNEL(gw_attend_more_join, struct gw_attend_more_params, GW_ATTEND_MORE_THRE
     if (row >= gw_live(p.step)) {
         return;
     }
-    const gw_span span = more_span(p, row);
+    const more_span span = span_more(p, row);
     const int n = span.last - span.first + 1, whole = (p.ev + GW_LANES - 1) / GW_LANES * GW_LANES;
     const size_t at = ((size_t)here * p.heads + h) * p.page_stride;
     const float *tops = p.top + at, *sums = p.sum + at;

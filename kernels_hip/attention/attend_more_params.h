@@ -20,6 +20,7 @@ struct gw_attend_more_params {
     GW_DEV(const int32_t) pages; /* [slots, table_stride]     */
     GW_DEV(const float) sinks;   /* [heads] or 0              */
     GW_DEV(const float) slopes;  /* [heads] or 0              */
+    GW_DEV(const float) bias;    /* [heads, 2 reach + 1] or 0 */
     GW_DEV(void) out;            /* [rows, heads ev], of form */
     /* What pages leave, of `rows` rows from row0 on, counted from the first that a row sees: */
     GW_DEV(float) top;    /* [rows, heads, page_stride]     */
@@ -29,6 +30,7 @@ struct gw_attend_more_params {
     int32_t heads, kv_heads, e, ev, window, chunk, form;
     int32_t side;             /* a divisor of GW_ATTEND_MORE_TEAMS */
     int32_t k_bytes, v_bytes; /* of a page of a KV head */
+    int32_t both, reach;      /* both: rows see up to the step's last */
     float scale, softcap;
 };
 

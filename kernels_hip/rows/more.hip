@@ -22,7 +22,8 @@ enum { TEAMS = GW_MORE_TEAMS };
         float v = p.x[at];                                                                         \
         v = p.scale != 0.0f ? v * p.scale : v;                                                     \
         if (p.table) {                                                                             \
-            const size_t from = (size_t)(gw_step_pos(p.step, row) + p.offset) * p.width + i;       \
+            const int own = p.by_type ? gw_step_type(p.step, row) : gw_step_pos(p.step, row);      \
+            const size_t from = (size_t)(own + p.offset) * p.width + i;                            \
             v = v + widen(((const type *)p.table)[from]);                                          \
         }                                                                                          \
         p.x[at] = v;                                                                               \
@@ -31,6 +32,41 @@ enum { TEAMS = GW_MORE_TEAMS };
 EMBED(f32, float, SAME)
 EMBED(f16, gw_u16, gw_f16_to_f32)
 EMBED(bf16, gw_u16, gw_bf16_to_f32)
+
+/* ---- PICK ------------------------------------------------------------------------------------ */
+
+/* The first of n rows whose slot is at least `slot`; slots do not fall. */
+GW_DEVICE int first_of_slot(const struct gw_step_params &s, int n, int slot) {
+    int low = 0, high = n;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (gw_step_slot(s, middle) < slot) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+GW_KERNEL(gw_more_pool, struct gw_more_pool_params, GW_MORE_THREADS) {
+    const int row = (int)blockIdx.y, i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= p.step.step[GW_STEP_N_PICK] || i >= p.width) {
+        return;
+    }
+    const int n = p.step.step[GW_STEP_N], first = first_of_slot(p.step, n, row);
+    const int end = first_of_slot(p.step, n, row + 1);
+    float v = p.in[(size_t)(p.last ? end - 1 : first) * p.width + i];
+    if (p.mean) {
+        for (int r = first + 1; r < end; r++) {
+            v = v + p.in[(size_t)r * p.width + i];
+        }
+        v = v / (float)(end - first);
+    }
+    p.out[(size_t)row * p.width + i] = v;
+}
 
 /* ---- NORM ------------------------------------------------------------------------------------ */
 

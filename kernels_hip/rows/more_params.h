@@ -13,13 +13,23 @@ enum {
 };
 
 /* gw_more_embed_FORMAT: rows of EMBED, in place: * scale (0: none), + the table's row of the step
- * position + offset (table 0: none; f32, f16 or bf16). Grid (anything, rows). */
+ * position + offset, or of the step's type (table 0: none; f32, f16 or bf16). Grid (anything,
+ * rows).
+ */
 struct gw_more_embed_params {
     struct gw_step_params step;
     GW_DEV(float) x;
     GW_DEV(const void) table;
-    int32_t width, offset;
+    int32_t width, offset, by_type;
     float scale;
+};
+
+/* gw_more_pool: PICK's first, last or mean row of every slot; grid (anything, rows). */
+struct gw_more_pool_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(float) out;
+    int32_t width, last, mean;
 };
 
 /* gw_more_norm: any NORM; a block per row, grid (rows). weight, bias, addend and factor may be 0.

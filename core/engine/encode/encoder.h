@@ -1,0 +1,53 @@
+/* core/engine/encode/encoder.h - what the files of core/engine/encode share. */
+#ifndef GW_ENGINE_ENCODER_H
+#define GW_ENGINE_ENCODER_H
+
+#include "core/engine/run/model_state.h"
+#include "core/engine/run/tables.h"
+#include "core/model/build.h"
+#include "core/model/sentence.h"
+
+/* What a pass leaves behind the hidden states. */
+typedef enum gw_purpose { GW_PURPOSE_VECTORS, GW_PURPOSE_SCORES, GW_PURPOSES } gw_purpose;
+
+enum { GW_PASS_TEXTS = 64, GW_PASS_SIZES = 3 };
+
+/* A plan over so many rows, with all that it reads and writes. */
+typedef struct gw_encoder_pass {
+    int rows, pages; /* of the caches, which all layers of a device share */
+    gw_graph graph;
+    gw_plan *plan; /* NULL: not built yet */
+    struct gw_buffer *stream[GW_MAX_DEVICES], *cells[GW_MAX_DEVICES], *table[GW_MAX_DEVICES];
+    struct gw_buffer *hidden, *result;
+    int hidden_device, result_device;
+    gw_tensor *k, *v;    /* [n_layers] */
+    const gw_tensor *at; /* the hidden states: in `hidden`, or in a stream */
+} gw_encoder_pass;
+
+struct gw_encoder {
+    gw_model *model;
+    const gw_blueprint *bp;
+    gw_where *where;
+    gw_tables tables;
+    gw_sentence sentence;
+    gw_encoder_info info;
+    int32_t rows; /* of a pass over short texts */
+    int layers;   /* of a pass: all but those that serve a decoder */
+    gw_fmt kv_fmt;
+    const volatile int *cancel;
+    gw_progress_fn progress;
+    void *progress_user;
+    gw_encoder_pass pass[GW_PURPOSES][GW_PASS_SIZES];
+    int32_t *pages; /* [GW_PASS_TEXTS, pages of a text]: a page table on its way */
+    float *room[2]; /* vectors through dense layers */
+    gw_step step;
+};
+
+/* pass.c. The pass for texts of n tokens; built at its first use. */
+gw_status gw_encoder_pass_for(gw_encoder *e, gw_purpose purpose, size_t n, gw_encoder_pass **out);
+void gw_encoder_pass_free(gw_encoder *e, gw_encoder_pass *p);
+/* Run texts, whose tokens fit the pass together. */
+gw_status gw_encoder_pass_run(gw_encoder *e, gw_encoder_pass *p,
+                              const gw_encoder_text *const *texts, int n);
+
+#endif

@@ -1,0 +1,255 @@
+/* core/engine/encode/pass.c - plans over whole texts. A text is in one pass, so that attention may
+ * look both ways; its keys and values live until the layer is over, so that all layers of a device
+ * share one cache. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/engine/encode/encoder.h"
+
+static const gw_plan_device *device_of(const gw_encoder *e, int d) {
+    return &e->model->place.devices[d];
+}
+
+static gw_status alloc(const gw_encoder *e, int d, size_t bytes, struct gw_buffer **out) {
+    return device_of(e, d)->backend->alloc(device_of(e, d)->device, bytes, out);
+}
+
+static int pages_of(int rows) { return (rows - 1) / GW_PAGE + 1; }
+
+/* ---- caches --------------------------------------------------------------------------------- */
+
+/* Bytes of a page of K (part 0) or V of a layer. */
+static gw_status page_bytes(const gw_encoder *e, const gw_layer *l, int part, size_t *out) {
+    uint64_t width = (uint64_t)(part == 0 ? l->d_head : l->v_head);
+    GW_TRY(gw_row_bytes(e->kv_fmt, GW_PAGE * width, out));
+    *out *= (size_t)l->n_kv_heads;
+    return GW_OK;
+}
+
+static gw_status make_cache(gw_encoder *e, gw_encoder_pass *p) {
+    const gw_hparams *hp = &e->model->hp;
+    size_t need[GW_MAX_DEVICES] = {0};
+    p->k = calloc((size_t)hp->n_layers, sizeof *p->k);
+    p->v = calloc((size_t)hp->n_layers, sizeof *p->v);
+    if (p->k == NULL || p->v == NULL) {
+        return gw_fail(GW_E_NOMEM, "encoder", "no memory for %d layers", hp->n_layers);
+    }
+    for (int l = 0; l < e->layers; l++) {
+        const gw_layer *y = &hp->layer[l];
+        int d = gw_graph_block_device(e->bp, hp, e->where, l, GW_BLOCK_ATTENTION);
+        size_t k, v, rows = (size_t)p->pages;
+        GW_TRY(page_bytes(e, y, 0, &k));
+        GW_TRY(page_bytes(e, y, 1, &v));
+        p->k[l] = (gw_tensor){.name = "K cache",
+                              .fmt = e->kv_fmt,
+                              .n_dim = 4,
+                              .dim = {p->pages, y->n_kv_heads, y->d_head, GW_PAGE},
+                              .device = d};
+        p->v[l] = (gw_tensor){.name = "V cache",
+                              .fmt = e->kv_fmt,
+                              .n_dim = 4,
+                              .dim = {p->pages, y->n_kv_heads, GW_PAGE, y->v_head},
+                              .offset = rows * k,
+                              .device = d};
+        need[d] = y->has_cache && rows * (k + v) > need[d] ? rows * (k + v) : need[d];
+    }
+    for (int d = 0; d < e->model->place.n_devices; d++) {
+        GW_TRY(need[d] > 0 ? alloc(e, d, need[d], &p->cells[d]) : GW_OK);
+    }
+    for (int l = 0; l < e->layers; l++) {
+        p->k[l].buf = p->v[l].buf = p->cells[p->k[l].device];
+    }
+    return GW_OK;
+}
+
+/* ---- plans ---------------------------------------------------------------------------------- */
+
+/* Where the blocks [first, end) of the head or of the section score leave their result. */
+static int device_of_section(const gw_encoder *e, gw_section section, int leading) {
+    const gw_hparams *hp = &e->model->hp;
+    int last = -1;
+    for (int b = 0; b < e->bp->n_blocks; b++) {
+        const gw_spec_block *block = &e->bp->block[b];
+        if (block->section == section && leading && gw_block_matrices(block) > 0) {
+            break;
+        }
+        last = block->section == section ? b : last;
+    }
+    return last >= 0 ? e->where[hp->n_layers * e->bp->n_blocks + last] : -1;
+}
+
+static gw_status make_buffers(gw_encoder *e, gw_encoder_pass *p, gw_purpose purpose,
+                              gw_graph_inputs *in, gw_tensor *stream, gw_tensor *table) {
+    const gw_hparams *hp = &e->model->hp;
+    size_t row = (size_t)hp->d_model * sizeof(float), rows = (size_t)p->rows;
+    int64_t per = pages_of(p->rows);
+    for (int d = 0; d < e->model->place.n_devices; d++) {
+        GW_TRY(alloc(e, d, rows * row, &p->stream[d]));
+        GW_TRY(alloc(e, d, GW_PASS_TEXTS * (size_t)per * sizeof(int32_t), &p->table[d]));
+        stream[d] = (gw_tensor){.name = "stream",
+                                .fmt = GW_FMT_F32,
+                                .n_dim = 2,
+                                .dim = {p->rows, hp->d_model},
+                                .buf = p->stream[d],
+                                .device = d};
+        table[d] = (gw_tensor){.name = "page table",
+                               .fmt = GW_FMT_I32,
+                               .n_dim = 2,
+                               .dim = {GW_PASS_TEXTS, per},
+                               .buf = p->table[d],
+                               .device = d};
+    }
+    int hidden = device_of_section(e, GW_SECTION_HEAD, 1), scores;
+    hidden = hidden >= 0 ? hidden : 0;
+    scores = device_of_section(e, GW_SECTION_SCORE, 0);
+    p->hidden_device = hidden;
+    GW_TRY(alloc(e, hidden, rows * row, &p->hidden));
+    in->hidden = stream[hidden];
+    in->hidden.name = "hidden";
+    in->hidden.buf = p->hidden;
+    (void)purpose;
+    p->result_device = scores >= 0 ? scores : hidden;
+    return GW_OK;
+}
+
+/* The rows behind the hidden states: pooled ones, or scores. */
+static gw_status make_result(gw_encoder *e, gw_encoder_pass *p, gw_purpose purpose,
+                             gw_graph_inputs *in) {
+    int32_t width = purpose == GW_PURPOSE_SCORES ? e->info.labels : e->info.hidden;
+    gw_tensor *to = purpose == GW_PURPOSE_SCORES ? &in->scores : &in->pooled;
+    p->result_device = purpose == GW_PURPOSE_SCORES ? p->result_device : p->graph.hidden->device;
+    GW_TRY(alloc(e, p->result_device, (size_t)p->rows * (size_t)width * sizeof(float), &p->result));
+    *to = (gw_tensor){.name = "result",
+                      .fmt = GW_FMT_F32,
+                      .n_dim = 2,
+                      .dim = {p->rows, width},
+                      .buf = p->result,
+                      .device = p->result_device};
+    return GW_OK;
+}
+
+static gw_pick_kind pick_of(gw_pooling pooling) {
+    return pooling == GW_POOLING_CLS    ? GW_PICK_FIRST
+           : pooling == GW_POOLING_LAST ? GW_PICK_LAST
+                                        : GW_PICK_MEAN;
+}
+
+static gw_status build(gw_encoder *e, gw_encoder_pass *p, gw_purpose purpose) {
+    gw_tensor stream[GW_MAX_DEVICES], table[GW_MAX_DEVICES];
+    gw_model *m = e->model;
+    gw_graph_inputs in = {.hp = &m->hp,
+                          .weights = m->weights,
+                          .where = e->where,
+                          .rope = e->tables.rope[0],
+                          .q_factor = e->tables.factor[0],
+                          .page_table = table,
+                          .stream = stream,
+                          .rows = p->rows,
+                          .order = GW_ORDER_PREFILL};
+    p->pages = pages_of(p->rows) + GW_PASS_TEXTS;
+    GW_TRY(make_cache(e, p));
+    in.k = p->k;
+    in.v = p->v;
+    GW_TRY(make_buffers(e, p, purpose, &in, stream, table));
+    GW_TRY(gw_graph_new(&in, &p->graph));
+    gw_graph_body(&p->graph, &in, 0, e->layers);
+    if (e->layers == m->hp.n_layers) {
+        gw_graph_hidden(&p->graph, &in);
+    } else { /* the encoder of an encoder-decoder ends without a head */
+        p->graph.hidden = p->graph.stream;
+    }
+    p->at = p->graph.hidden;
+    GW_TRY(make_result(e, p, purpose, &in));
+    if (purpose == GW_PURPOSE_SCORES) {
+        gw_graph_score(&p->graph, &in);
+    } else {
+        gw_graph_pool(&p->graph, &in, pick_of(e->info.pooling));
+    }
+    GW_TRY(gw_graph_check(&p->graph));
+    GW_TRY(gw_plan_build(p->graph.nodes, p->graph.n_nodes, m->place.devices, m->place.n_devices,
+                         p->rows, m->arenas, &p->plan));
+    gw_watch watch = {.cancel = e->cancel, .progress = e->progress, .user = e->progress_user};
+    return gw_plan_ready(p->plan, &watch);
+}
+
+void gw_encoder_pass_free(gw_encoder *e, gw_encoder_pass *p) {
+    gw_plan_free(p->plan);
+    gw_graph_free(&p->graph);
+    for (int d = 0; d < e->model->place.n_devices; d++) {
+        struct gw_buffer *const buffers[] = {p->stream[d], p->cells[d], p->table[d],
+                                             d == p->hidden_device ? p->hidden : NULL,
+                                             d == p->result_device ? p->result : NULL};
+        for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
+            if (buffers[i] != NULL) {
+                device_of(e, d)->backend->release(buffers[i]);
+            }
+        }
+    }
+    free(p->k);
+    free(p->v);
+    memset(p, 0, sizeof *p);
+}
+
+gw_status gw_encoder_pass_for(gw_encoder *e, gw_purpose purpose, size_t n, gw_encoder_pass **out) {
+    const int32_t sizes[GW_PASS_SIZES] = {e->rows, 2048, GW_ROWS_MAX};
+    int i = 0;
+    while (i < GW_PASS_SIZES - 1 && (size_t)sizes[i] < n) {
+        i++;
+    }
+    gw_encoder_pass *p = &e->pass[purpose][i];
+    if (p->plan == NULL) {
+        int32_t most = i > 0 && e->info.n_ctx < sizes[i] ? e->info.n_ctx : sizes[i];
+        gw_encoder_pass_free(e, p);
+        p->rows = most > (int32_t)n ? most : (int32_t)n;
+        gw_status status = build(e, p, purpose);
+        if (status != GW_OK) {
+            gw_encoder_pass_free(e, p);
+            return status;
+        }
+    }
+    *out = p;
+    return GW_OK;
+}
+
+/* ---- runs ----------------------------------------------------------------------------------- */
+
+/* Rows of the step from `at` on, and the text's pages from `page` on. */
+static void place_text(gw_encoder *e, const gw_encoder_text *t, int slot, int at, int page,
+                       int per) {
+    gw_step *s = &e->step;
+    for (size_t i = 0; i < t->n; i++) {
+        size_t row = (size_t)at + i;
+        s->token[row] = t->ids[i];
+        s->type[row] = t->types != NULL ? t->types[i] : 0;
+        s->pos[row] = (int32_t)i;
+        s->slot[row] = slot;
+        s->last[row] = (int32_t)t->n - 1;
+    }
+    for (int i = 0; i < pages_of((int)t->n); i++) {
+        e->pages[slot * per + i] = page + i;
+    }
+    s->pos_max = (int32_t)t->n - 1 > s->pos_max ? (int32_t)t->n - 1 : s->pos_max;
+}
+
+gw_status gw_encoder_pass_run(gw_encoder *e, gw_encoder_pass *p,
+                              const gw_encoder_text *const *texts, int n) {
+    int at = 0, page = 0, per = pages_of(p->rows);
+    size_t bytes = (size_t)n * (size_t)per * sizeof(int32_t);
+    if (e->cancel != NULL && *e->cancel) {
+        return gw_fail(GW_E_CANCELLED, e->model->name, "cancelled");
+    }
+    memset(e->pages, 0, bytes);
+    e->step.pos_max = 0;
+    for (int i = 0; i < n; i++) {
+        place_text(e, texts[i], i, at, page, per);
+        at += (int)texts[i]->n;
+        page += pages_of((int)texts[i]->n);
+    }
+    e->step.n = at;
+    e->step.pick = 0;
+    e->step.n_pick = n;
+    for (int d = 0; d < e->model->place.n_devices; d++) {
+        GW_TRY(device_of(e, d)->backend->write(p->table[d], 0, e->pages, bytes));
+    }
+    return gw_plan_run(p->plan, &e->step);
+}
