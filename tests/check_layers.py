@@ -19,6 +19,7 @@ ENGINE = BELOW["core/model"] + ["core/model"]
 BELOW["core/engine/sampling"] = ENGINE + ["core/engine/run"]  # a model's vocabulary
 BELOW["core/engine/placing"] = ENGINE + ["core/engine/run"]  # a sample of a model is run and timed
 BELOW["core/engine/run"] = ENGINE + ["core/engine/sampling", "core/engine/placing"]
+BELOW["core/engine/encode"] = ENGINE + ["core/engine/run", "core/engine/placing"]
 BELOW["core/engine/drafting"] = ENGINE + ["core/engine/run", "core/engine/sampling"]
 BELOW["core/engine/writing"] = ENGINE + ["core/engine/run", "core/engine/sampling"]
 BELOW["core/engine/batch"] = BELOW["core/engine/writing"] + ["core/engine/writing"]

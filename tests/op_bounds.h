@@ -245,8 +245,11 @@ static double head_error(const op_setup *s, size_t i, size_t h) {
     int chunk = c->chunk > 0 ? pos - pos % c->chunk : 0;
     size_t ev = (size_t)oc_v_dim(c);
     const float *slopes = c->slopes ? oc_host(s, s->node.w[1]) : NULL;
+    const float *bias = c->reach > 0 ? oc_host(s, s->node.w[2]) : NULL;
+    int last = c->both ? s->step.last[i] : pos;
+    last = c->both && c->window > 0 && pos + c->window - 1 < last ? pos + c->window - 1 : last;
     first = chunk > first ? chunk : first;
-    for (int p = first; p <= pos; p++) {
+    for (int p = first; p <= last; p++) {
         int page = pages[s->step.slot[i] * s->node.in[3]->dim[1] + p / GW_PAGE];
         size_t base = ((size_t)page * (size_t)c->kv_heads + g) * GW_PAGE;
         double score = 0.0, size = 0.0;
@@ -265,17 +268,22 @@ static double head_error(const op_setup *s, size_t i, size_t h) {
             size += 5.0 * (double)c->cap;
         }
         if (slopes != NULL) {
-            score += (double)slopes[h] * (p - pos);
+            score -= (double)slopes[h] * abs(p - pos);
             size += fabs((double)slopes[h] * (p - pos)) + fabs(score);
+        }
+        if (bias != NULL) {
+            int away = p - pos < -c->reach ? -c->reach : p - pos > c->reach ? c->reach : p - pos;
+            score += (double)bias[(int)h * (2 * c->reach + 1) + c->reach + away];
+            size += fabs(score);
         }
         d = size > d ? size : d;
         low = score < low ? score : low;
         high = score > high ? score : high;
     }
-    double n_pages = pos / GW_PAGE + 1;
+    double n_pages = last / GW_PAGE + 1;
     d *= u * ((double)e + 2.0);
     double r = 4.0 * d + 2.0 * u * (high - low + 4.0 * d) + u * (2.0 * 2.04 + 64.0 + 6.0 + n_pages);
-    return slack * (2.0 * r + 3.0 * u) * top + (pos + 1) * exp(-87.0) * top;
+    return slack * (2.0 * r + 3.0 * u) * top + (last + 1) * exp(-87.0) * top;
 }
 
 /* One for all columns of a head: forget_heads before the next case. */
@@ -312,7 +320,8 @@ static double rope_relative(const op_case *c) {
 
 /* The sum of the row before what the table and the scale make of it is at most |want| + 1. */
 static double embed_error(const op_case *c, double want) {
-    return c->scale != 0.0f || c->places > 0 ? slack * 3.0 * u * (fabs(want) + 1.0) : 0.0;
+    int adds = c->scale != 0.0f || c->places > 0 || c->types > 0;
+    return adds ? slack * 3.0 * u * (fabs(want) + 2.0) : 0.0;
 }
 
 /* LayerNorm: |c r| is at most sqrt(3) sqrt(n) / sqrt(n) of what is uniform, and the mean adds its
@@ -417,7 +426,8 @@ static double error_of(const op_setup *s, size_t i, size_t col, double want) {
     case GW_OP_ATTENTION:
         return attention_error(s, i, col);
     default:
-        return 0.0; /* PICK copies */
+        /* PICK copies; rows of at most 3 are added up and divided */
+        return s->c->pool == GW_PICK_MEAN ? slack * u * 3.0 * (double)(s->c->n + s->c->pick) : 0.0;
     }
 }
 

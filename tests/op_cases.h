@@ -349,7 +349,7 @@ static inline double oc_cached(const op_case *c, const void *cache, int is_k, si
  * to the last one of each slot are filled, all others are NaN. */
 static void oc_caches(op_setup *s, int filled) {
     const op_case *c = s->c;
-    int last = c->pos + c->n - 1, pages = last / GW_PAGE + 2, total = c->slots * pages;
+    int last = c->pos + c->n - 1 + c->ahead, pages = last / GW_PAGE + 2, total = c->slots * pages;
     int64_t k_dim[4] = {total, c->kv_heads, c->e, GW_PAGE},
             v_dim[4] = {total, c->kv_heads, GW_PAGE, oc_v_dim(c)};
     int64_t p_dim[2] = {c->slots, pages};
@@ -423,7 +423,8 @@ static void oc_rope(op_setup *s) {
     }
     oc_upload(s, x);
     s->node.in[0] = x;
-    oc_make_output(s, GW_FMT_F32, c->heads * c->e);
+    oc_make_output(s, GW_FMT_F32, c->heads > 0 ? c->heads * c->e : 1);
+    s->out_bytes = c->heads > 0 ? s->out_bytes : 0;
     if (c->kv_heads > 0) {
         oc_caches(s, 0);
     }
@@ -460,6 +461,8 @@ static void oc_attention(op_setup *s) {
                                        .window = c->window,
                                        .chunk = c->chunk,
                                        .softcap = c->cap,
+                                       .both = c->both,
+                                       .reach = c->reach,
                                        .order = c->order};
     gw_tensor *q = oc_matrix(s, "q", GW_FMT_F32, s->rows, c->heads * c->e);
     oc_fill_floats(s, q, 2.0f);
@@ -468,6 +471,7 @@ static void oc_attention(op_setup *s) {
     oc_caches(s, 1);
     s->node.w[0] = c->sinks ? oc_vector(s, "sinks", c->heads, 3.0f) : NULL;
     s->node.w[1] = c->slopes ? oc_vector(s, "slopes", c->heads, 0.1f) : NULL;
+    s->node.w[2] = c->reach > 0 ? oc_vector(s, "bias", c->heads * (2 * c->reach + 1), 2.0f) : NULL;
     oc_make_output(s, c->out, c->heads * oc_v_dim(c));
 }
 
@@ -486,6 +490,7 @@ static void oc_rowwise(op_setup *s) {
     oc_upload(s, x);
     s->node.in[0] = x;
     oc_make_output(s, c->out, c->k);
+    s->node.args.pick.kind = c->op == GW_OP_PICK ? c->pool : GW_PICK_ROWS;
     if (c->op == GW_OP_NORM) {
         s->node.args.norm = (gw_norm_args){.eps = 1e-5f, .kind = c->norm_kind};
         s->node.w[0] = c->bare ? NULL : oc_vector(s, "norm", c->k, 2.0f);
@@ -618,6 +623,9 @@ static void oc_embed(op_setup *s, int mapped) {
     if (c->places > 0) {
         s->node.w[1] = oc_weight(s, GW_FMT_F16, c->places, c->k, 1, mapped);
     }
+    if (c->types > 0) {
+        s->node.w[2] = oc_weight(s, GW_FMT_F32, c->types, c->k, 1, mapped);
+    }
     if (c->pick) {
         gw_tensor *ids = oc_matrix(s, "ids", GW_FMT_I32, s->rows, 1);
         int32_t *id = oc_host(s, ids);
@@ -645,10 +653,13 @@ static void oc_open(op_setup *s, const op_case *c, const gw_backend *backend,
     s->step.n = c->op == GW_OP_PICK ? c->n + c->pick : c->n;
     s->step.n_pick = c->n;
     s->step.pick = c->pick;
-    for (int i = 0; i < c->n; i++) {
+    for (int i = 0; i < s->step.n; i++) {
         s->step.slot[i] = c->slots > 1 ? i % c->slots : 0;
+        s->step.slot[i] = c->pool != GW_PICK_ROWS ? i * c->n / s->step.n : s->step.slot[i];
         s->step.pos[i] = c->pos + i;
-        s->step.pos_max = c->pos + i;
+        s->step.last[i] = c->pos + c->n - 1 + c->ahead;
+        s->step.pos_max = c->both ? s->step.last[i] : c->pos + i;
+        s->step.type[i] = c->types > 0 ? i % c->types : 0;
         s->step.token[i] = c->op == GW_OP_EMBED ? (i * 7 + 3) % c->m[0] : 0;
     }
     switch (c->op) {

@@ -32,6 +32,9 @@ typedef struct op_case {
     int bare, norm_bias, addend, factor;          /* NORM: no weight; 2: in place; MIX */
     float scale;                                  /* EMBED, MIX, ROUTE */
     int places, place_offset;                     /* EMBED: positions of the table */
+    int types;                                    /* EMBED: rows of the table of types */
+    gw_pick_kind pool;                            /* PICK: n slots of n + pick rows */
+    int both, ahead, reach; /* ATTENTION: positions behind the last row; a bias by distance */
     gw_act_kind act;
     int gated, gates; /* ACT; MIX: columns of the gate; EXPERTS_GLU: two matrices */
     float limit;
@@ -315,6 +318,15 @@ static const op_case op_cases[] = {
     {.op = GW_OP_EMBED, .why = "scaled", .n = 5, .k = 64, .m = {33}, .fmt = OC_Q8, .scale = 8.0f},
     {.op = GW_OP_EMBED, .why = "scaled, positions", .n = 17, .k = 80, .m = {33}, .fmt = OC_F16,
      .scale = 1.7f, .places = 40, .place_offset = 2, .pos = 3, .slots = 1},
+    {.op = GW_OP_EMBED, .why = "positions and types", .n = 9, .k = 96, .m = {33}, .fmt = OC_Q8,
+     .places = 20, .place_offset = 1, .pos = 3, .slots = 1, .types = 3},
+    {.op = GW_OP_EMBED, .why = "types alone", .n = 3, .k = 40, .m = {33}, .fmt = OC_F32,
+     .slots = 1, .types = 2},
+    {.op = GW_OP_PICK, .why = "first rows", .n = 3, .k = 48, .pick = 9, .pool = GW_PICK_FIRST},
+    {.op = GW_OP_PICK, .why = "last rows", .n = 4, .k = 100, .pick = 6, .pool = GW_PICK_LAST},
+    {.op = GW_OP_PICK, .why = "mean rows", .n = 5, .k = 300, .pick = 28, .pool = GW_PICK_MEAN},
+    {.op = GW_OP_PICK, .why = "the mean of one text", .n = 1, .k = 33, .pick = 70,
+     .pool = GW_PICK_MEAN},
     {.op = GW_OP_NORM, .why = "no weight", .n = 3, .k = 333, .bare = 1},
     {.op = GW_OP_NORM, .why = "no weight, to act8", .n = 5, .k = 1088, .bare = 1,
      .out = GW_FMT_ACT8},
@@ -427,6 +439,9 @@ static const op_case op_cases[] = {
     {.op = GW_OP_ROPE_KV, .why = "queries alone", .n = 5, .heads = 4, .e = 64, .rope_dim = 64,
      .kv = GW_FMT_F16, .pos = 61, .slots = 1, .head_norm = 1},
 
+    {.op = GW_OP_ROPE_KV, .why = "keys alone", .n = 5, .kv_heads = 2, .e = 64, .kv = GW_FMT_F32,
+     .pos = 61, .slots = 1},
+
     {.op = GW_OP_ATTENTION, .why = "narrow values", .n = 5, .heads = 4, .kv_heads = 2, .e = 96,
      .v_dim = 64, .kv = GW_FMT_F16, .pos = 70, .slots = 1, .out = GW_FMT_ACT8},
     {.op = GW_OP_ATTENTION, .why = "wide values, q8_0, slots", .n = 6, .heads = 4, .kv_heads = 1,
@@ -443,6 +458,20 @@ static const op_case op_cases[] = {
     {.op = GW_OP_ATTENTION, .why = "all of it, to act8", .n = 16, .heads = 4, .kv_heads = 2,
      .e = 64, .v_dim = 80, .kv = GW_FMT_F16, .pos = 200, .slots = 3, .chunk = 150, .window = 70,
      .cap = 3.0f, .sinks = 1, .slopes = 1, .out = GW_FMT_ACT8},
+    {.op = GW_OP_ATTENTION, .why = "both ways", .n = 70, .heads = 4, .kv_heads = 2, .e = 32,
+     .kv = GW_FMT_F32, .pos = 0, .slots = 1, .both = 1},
+    {.op = GW_OP_ATTENTION, .why = "both ways, slots, to act8", .n = 9, .heads = 4, .kv_heads = 4,
+     .e = 64, .kv = GW_FMT_F16, .pos = 60, .slots = 2, .both = 1, .ahead = 70,
+     .out = GW_FMT_ACT8},
+    {.op = GW_OP_ATTENTION, .why = "window both ways", .n = 75, .heads = 2, .kv_heads = 2, .e = 16,
+     .kv = GW_FMT_F32, .pos = 0, .slots = 1, .both = 1, .window = 9},
+    {.op = GW_OP_ATTENTION, .why = "slopes and a bias both ways", .n = 11, .heads = 3,
+     .kv_heads = 3, .e = 16, .kv = GW_FMT_F32, .pos = 58, .slots = 1, .both = 1, .ahead = 40,
+     .reach = 20, .slopes = 1},
+    {.op = GW_OP_ATTENTION, .why = "a bias by distance", .n = 2, .heads = 4, .kv_heads = 4, .e = 64,
+     .kv = GW_FMT_F16, .pos = 100, .slots = 1, .reach = 128},
+    {.op = GW_OP_ATTENTION, .why = "a source ahead", .n = 1, .heads = 2, .kv_heads = 1, .e = 64,
+     .kv = GW_FMT_Q8_0, .pos = 3, .slots = 1, .both = 1, .ahead = 1100},
 };
 /* clang-format on */
 

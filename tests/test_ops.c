@@ -204,7 +204,8 @@ static void check_cache(const op_setup *s, const op_result *got, const op_result
 static void check_values(const op_setup *s, const gw_tensor *got_t, const op_result *got,
                          const op_result *want) {
     size_t cols = (size_t)s->node.out->dim[1], step = TEST_SANITIZED || TEST_EMULATED ? 7 : 1;
-    for (size_t i = 0; i < (size_t)s->c->n * cols; i += step) {
+    size_t rows = s->out_bytes > 0 ? (size_t)s->c->n : 0; /* keys alone: no rows */
+    for (size_t i = 0; i < rows * cols; i += step) {
         double a = value_of(got_t, got->out, i / cols, i % cols);
         double b = value_of(s->node.out, want->out, i / cols, i % cols);
         double error = error_of(s, i / cols, i % cols, b);

@@ -1,5 +1,6 @@
-/* kernels_cl/rows/forms.cl - EMBED, PICK and NORM in every form, ACT, MIX and ROUTE (docs/arithmetic.md,
- * section 5). flags: which of the buffers that may be missing are there, from the first on.
+/* kernels_cl/rows/forms.cl - EMBED, PICK and NORM in every form, ACT, MIX and ROUTE
+ * (docs/arithmetic.md, section 5). flags: which of the buffers that may be missing are there, from
+ * the first on.
  */
 #define HAS(n) (flags >> (n) & 1)
 

@@ -120,8 +120,8 @@ __device__ static inline void attend_more(const struct gw_attend_more_params &p)
             const int j = lane + c * GW_LANES, behind = base + j - span.pos;
             s[c] = s[c] * p.scale;
             s[c] = p.softcap != 0.0f ? gw_softcap(s[c], p.softcap) : s[c];
-            s[c] = p.slopes ? GW_FMA(p.slopes[h], (float)(behind > 0 ? -behind : behind), s[c])
-                            : s[c];
+            s[c] =
+                p.slopes ? GW_FMA(p.slopes[h], (float)(behind > 0 ? -behind : behind), s[c]) : s[c];
             s[c] = p.bias ? s[c] + more_bias(p, h, behind) : s[c];
             top = j >= from && j < end && s[c] > top ? s[c] : top;
         }

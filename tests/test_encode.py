@@ -1,0 +1,62 @@
+# tests/test_encode.py - encoders, embedders, rerankers and encoder-decoders against the outputs of
+# the reference library.
+import json
+import struct
+
+import numpy as np
+import pytest
+
+from program import SHARED, run
+
+GOLDENS = SHARED / "goldens"
+LIMIT = 2e-5  # of the norm of the difference over the norm of the reference
+
+
+def tensors(path):
+    data = path.read_bytes()
+    n = struct.unpack("<Q", data[:8])[0]
+    table = json.loads(data[8:8 + n])
+    table.pop("__metadata__", None)
+    kinds = {"F32": "<f4", "I64": "<i8"}
+    return {name: np.frombuffer(data[8 + n:][t["data_offsets"][0]:t["data_offsets"][1]],
+                                kinds[t["dtype"]]).reshape(t["shape"])
+            for name, t in table.items()}
+
+
+def golden(name):
+    path = GOLDENS / name / "golden.safetensors"
+    if not path.is_file():
+        pytest.skip(f"{path} is not there")
+    return GOLDENS / name, tensors(path)
+
+
+def listed(ids):
+    return ",".join(str(i) for i in ids)
+
+
+def distance(got, want):
+    return np.linalg.norm(got.astype(float) - want) / np.linalg.norm(want.astype(float))
+
+
+EMBEDDERS = ["bert", "minilm-style", "bge-m3-style", "modernbert-embed", "qwen3-embedding"]
+
+
+@pytest.mark.parametrize("name", EMBEDDERS)
+def test_vectors(name, tmp_path):
+    model, want = golden(name)
+    out = tmp_path / "out.safetensors"
+    run("embed", "-m", model, "--ids", listed(want["input_ids"]), "-o", out)
+    got = tensors(out)
+    assert got["hidden"].shape == want["hidden"].shape
+    assert distance(got["hidden"], want["hidden"]) < LIMIT
+    if "embedding" in want:
+        assert distance(got["embedding"], want["embedding"]) < LIMIT
+
+
+def test_scores():
+    model, want = golden("bert-cross-encoder")
+    for i, score in enumerate(want["scores"]):
+        done = run("rerank", "-m", model, "--ids", listed(want[f"input_ids_{i}"]), "--types",
+                   listed(want[f"token_type_ids_{i}"]))
+        assert done.stdout.startswith("score: ")
+        assert abs(float(done.stdout.split()[1]) / score - 1) < LIMIT
