@@ -1,11 +1,16 @@
-# cmake/library.cmake - libgodwit.so with only the names of include/godwit.h, what an installation
+# cmake/library.cmake - libgodwit.so with only the names of include/*.h, what an installation
 # gives to programs that use it (header, pkg-config file, CMake package), and the .deb packages.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # ---- the shared library: the objects of the static one, and a list of what may be seen -----------
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/include/godwit.h)
-file(READ include/godwit.h header)
+set(HEADERS include/godwit.h include/godwit_encoder.h)
+set(header "")
+foreach(name ${HEADERS})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name})
+  file(READ ${name} text)
+  string(APPEND header "${text}")
+endforeach()
 string(REGEX MATCHALL "\n[a-z][^\n(;{}]*[ *]gw_[a-z0-9_]+\\(" declarations "${header}")
 set(names "")
 list(FILTER declarations EXCLUDE REGEX "static inline") # in every program itself
@@ -37,7 +42,7 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/generated/godwitConfigVersi
 install(TARGETS godwit_shared EXPORT godwit
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
 install(TARGETS godwit_lib ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
-install(FILES include/godwit.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(FILES ${HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 install(FILES ${CMAKE_BINARY_DIR}/generated/godwit.pc COMPONENT development
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(EXPORT godwit FILE godwitConfig.cmake NAMESPACE godwit:: DESTINATION ${PACKAGE_FOLDER}

@@ -4,6 +4,7 @@
  *   gw_session  one token timeline: KV cache, logits. Not thread-safe; one session runs at a time
  *               per model (they share the model's thread team).
  *   gw_sampler  chooses tokens from logits. Not thread-safe.
+ *   gw_encoder  vectors and scores of whole texts (godwit_encoder.h, which comes with this).
  *
  * Every function that can fail returns gw_status and leaves its results unchanged on error;
  * gw_error_text() then says what is wrong, where and what to do (thread-local, valid until the
@@ -302,72 +303,6 @@ void gw_stop_reset(gw_stop *stop); /* a new text begins */
  * several the longest, and no text comes after it. How the text is cut makes no difference. */
 gw_status gw_stop_push(gw_stop *stop, const char *text, size_t bytes, int last, const char **safe,
                        size_t *safe_bytes, int *hit);
-
-/* ---- vectors and scores of whole texts --------------------------------------------------- */
-
-typedef struct gw_encoder gw_encoder;
-
-enum { GW_ENCODER_ROWS = 8192 };
-
-typedef enum gw_pooling {
-    GW_POOLING_MODEL, /* as the model's files say, else the mean; of a decoder the last token */
-    GW_POOLING_NONE,  /* hidden states alone */
-    GW_POOLING_CLS,   /* the first token     */
-    GW_POOLING_LAST,
-    GW_POOLING_MEAN
-} gw_pooling;
-
-typedef struct gw_encoder_options {
-    int32_t n_ctx;       /* most tokens of a text; 0: the model's, at most 8192             */
-    int32_t rows;        /* tokens of a pass over short texts, 1..8192; 0: 512              */
-    gw_pooling pooling;  /* of gw_encoder_embed                                             */
-    int32_t dimensions;  /* the first so many values of a vector; 0: all                    */
-    int normalize;       /* 0: as the model's files say, else yes; 1: yes; -1: no           */
-    const char *kv_type; /* NULL or "f32"; "f16", "q8_0"                                    */
-    const volatile int *cancel; /* polled per pass; may be NULL */
-    gw_progress_fn progress;    /* while GPU kernels are compiled, as for sessions */
-    void *progress_user;
-} gw_encoder_options;
-
-typedef struct gw_encoder_info {
-    int32_t width;  /* of a vector                                                    */
-    int32_t hidden; /* of a hidden state                                              */
-    int32_t n_ctx;  /* most tokens of a text                                          */
-    int32_t labels; /* scores of a text; 0: the model has no classifier               */
-    int32_t types;  /* kinds of tokens: 2 where the halves of a pair differ           */
-    gw_pooling pooling;
-    int normalize;
-    int causal; /* it is a decoder: tokens see those before them alone                */
-} gw_encoder_info;
-
-/* Any model that makes hidden states: encoders, decoders, the encoder of an encoder-decoder. The
- * model must outlive it. GW_E_UNSUPPORTED names a module of the model's files that is not known. */
-gw_status gw_encoder_new_sized(gw_model *model, const gw_encoder_options *options, size_t size,
-                               gw_encoder **out);
-static inline gw_status gw_encoder_new(gw_model *model, const gw_encoder_options *options,
-                                       gw_encoder **out) {
-    return gw_encoder_new_sized(model, options, sizeof *options, out);
-}
-void gw_encoder_free(gw_encoder *encoder);
-void gw_encoder_describe(const gw_encoder *encoder, gw_encoder_info *out);
-
-/* The text that the model's files put before texts of this use ("query", "document"); name NULL:
- * before every text. "" where there is none for it; NULL when the name is not known. */
-const char *gw_encoder_prompt(const gw_encoder *encoder, const char *name);
-
-/* Tokens of a text, with the special ones around it. types: of each token; NULL: all 0. */
-typedef struct gw_encoder_text {
-    const int32_t *ids, *types;
-    size_t n; /* 1..n_ctx */
-} gw_encoder_text;
-
-/* Vectors out [n, width]. Short texts share passes; a vector does not depend on its neighbours, bit
- * for bit. GW_E_CONTEXT names the first text that is too long. */
-gw_status gw_encoder_embed(gw_encoder *encoder, const gw_encoder_text *texts, size_t n, float *out);
-/* Hidden states out [text->n, hidden], behind the last norm. */
-gw_status gw_encoder_hidden(gw_encoder *encoder, const gw_encoder_text *text, float *out);
-/* Scores out [n, labels] of the classifier as it gives them. GW_E_UNSUPPORTED: it has none. */
-gw_status gw_encoder_score(gw_encoder *encoder, const gw_encoder_text *texts, size_t n, float *out);
 
 /* ---- sessions ---------------------------------------------------------------------------- */
 
@@ -1034,5 +969,7 @@ void gw_forecast_free(gw_forecast *forecast);
 #ifdef __cplusplus
 }
 #endif
+
+#include "godwit_encoder.h"
 
 #endif

@@ -102,7 +102,8 @@ def check_file(source):
             continue
         if layer not in BELOW:  # tests and bench see everything
             continue
-        if quote == '"' and not (tree.ROOT / name).is_file():
+        installed = layer == "include"  # they lie beside one another wherever they are put
+        if quote == '"' and not (tree.ROOT / name).is_file() and not installed:
             yield f"{me}:{number}: write {name} as {target}, from the root"
         of = layer_of(target)
         if of != layer and of not in BELOW[layer] and (me, target) not in EXCEPTIONS:

@@ -11,7 +11,7 @@ from program import EMULATOR, ROOT, SLOW, run
 TABLE = (ROOT / "apps/option_table.c").read_text()
 OPTIONS = set(" ".join(re.findall(r'^    \{"(-[^"]*)"', TABLE, re.M)).split())
 COMMANDS = ("run", "chat", "bench", "perplexity", "logits", "tokenize", "inspect", "devices", "doctor",
-            "plan")
+            "plan", "embed", "rerank")
 OF_OTHERS = {"--help", "--version", "--preset", "--install", "--build", "--target"}  # cmake, program
 
 pytestmark = pytest.mark.skipif(bool(EMULATOR), reason="the words are those of the native build")

@@ -57,7 +57,7 @@ def compiler():
 
 def test_files(prefix):
     there = {str(path.relative_to(prefix)) for path in prefix.rglob("*")}
-    for name in ("bin/godwit", "include/godwit.h"):
+    for name in ("bin/godwit", "include/godwit.h", "include/godwit_encoder.h"):
         assert name in there
     names = {pathlib.Path(path).name for path in there}
     assert {"libgodwit.a", "libgodwit.so", "libgodwit.so.0", "godwit.pc", "godwitConfig.cmake",
@@ -65,7 +65,7 @@ def test_files(prefix):
 
 
 def declared():
-    header = (ROOT / "include/godwit.h").read_text()
+    header = "".join(path.read_text() for path in sorted((ROOT / "include").glob("*.h")))
     header = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
     header = re.sub(r"^static inline [^{]*\{[^}]*\}", "", header, flags=re.M)  # the programs' own
     return set(re.findall(r"\b(gw_\w+)\(", header))

@@ -88,8 +88,8 @@ LOCALS_TYPE
 KERNEL(ATTEND_ITEMS)
 attend_form(STEP, IN(q), OUT(k), OUT(v), IN(pages), IN(slopes), IN(bias), OUT(part),
             const int row0, const int heads, const int kv_heads, const int e, const int ev,
-            const int page_stride, const float scale, const int window, const int chunk, const float softcap,
-            const int reach, const int flags SPLIT_ARGS) {
+            const int page_stride, const float scale, const int window, const int chunk,
+            const float softcap, const int reach, const int flags SPLIT_ARGS) {
     const int h = GROUP_ID(1), row = row0 + GROUP_ID(2), g = h / (heads / kv_heads);
 #ifdef GW_ITEM
     float weights[GW_PAGE];

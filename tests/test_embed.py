@@ -1,4 +1,4 @@
-# tests/test_encode.py - encoders, embedders, rerankers and encoder-decoders against the outputs of
+# tests/test_embed.py - encoders, embedders, rerankers and encoder-decoders against the outputs of
 # the reference library.
 import json
 import struct
