@@ -330,7 +330,8 @@ static const answer_case answer_cases[] = {
     {"mistral-id",
      "none",
      "",
-     "[TOOL_CALLS]get_weather[CALL_ID]abcdefghi[ARGS]" W "[TOOL_CALLS]search_files[ARGS]" S,
+     "[TOOL_CALLS]get_weather[CALL_ID]abcdefghi[ARGS]" W
+     "[TOOL_CALLS]search_files[CALL_ID]123456789[ARGS]" S,
      "",
      "",
      {WC, SC}},

@@ -192,7 +192,7 @@ static void read_answer(rig *r, size_t n, size_t cut, size_t piece, found *f) {
     cut = whole_tokens(r, cut < n ? cut : n);
     feed(r, r->c->answer, cut, piece, 0, f);
     feed(r, r->c->answer + cut, n - cut, piece, 0, f);
-    ok(gw_reader_end(r->reader, &parts, &n_parts));
+    ok(gw_reader_end(r->reader, NULL, 0, &parts, &n_parts));
     take_parts(f, parts, n_parts);
     assert_int_equal(f->open, 0);
 }
@@ -323,7 +323,7 @@ static void test_spelled_marks(void **state) {
     open_rig(&r, &spelled, 1, 0);
     ok(gw_reader_push(r.reader, spelled.answer, bytes, 0, &parts, &n));
     take_parts(&f, parts, n);
-    ok(gw_reader_end(r.reader, &parts, &n));
+    ok(gw_reader_end(r.reader, NULL, 0, &parts, &n));
     take_parts(&f, parts, n);
     assert_int_equal(f.n_calls, 0);
     assert_int_equal(f.text.n, bytes);
@@ -423,7 +423,7 @@ static void test_hostile(void **state) {
             open_rig(&r, &answer_cases[i], 0, 1);
             ok(gw_reader_push(r.reader, text.data, text.n, 0, &parts, &n));
             take_parts(&f, parts, n);
-            ok(gw_reader_end(r.reader, &parts, &n));
+            ok(gw_reader_end(r.reader, NULL, 0, &parts, &n));
             take_parts(&f, parts, n);
             assert_true(f.text.n + f.thought.n <= text.n);
             forget(&f);

@@ -16,17 +16,16 @@ struct gw_grammar {
     int32_t n_vocab;
 };
 
-gw_status gw_grammar_make(const gw_vocab *vocab, const gw_tokenizer *tokenizer, int32_t n_vocab,
-                          const int32_t *ends, size_t n_ends, gw_grammar_kind kind,
-                          const char *text, size_t bytes, gw_grammar **out) {
+gw_status gw_grammar_bind(const gw_vocab *vocab, const gw_tokenizer *tokenizer, int32_t n_vocab,
+                          const int32_t *ends, size_t n_ends, gw_program *program,
+                          gw_grammar **out) {
     gw_status status;
-    if (kind != GW_GRAMMAR_GBNF && kind != GW_GRAMMAR_JSON_SCHEMA) {
-        return gw_fail(GW_E_ARGUMENT, "grammar", "%d is no kind of grammar", (int)kind);
-    }
     gw_grammar *g = calloc(1, sizeof *g);
     if (g == NULL) {
+        gw_program_free(program);
         return gw_fail(GW_E_NOMEM, "grammar", "no memory");
     }
+    g->program = program;
     g->n_vocab = n_vocab;
     g->ends = calloc(n_ends + 1, sizeof *g->ends);
     if (g->ends == NULL) {
@@ -37,8 +36,6 @@ gw_status gw_grammar_make(const gw_vocab *vocab, const gw_tokenizer *tokenizer, 
             g->ends[g->n_ends++] = ends[i];
         }
     }
-    GW_TRY_DONE(kind == GW_GRAMMAR_GBNF ? gw_grammar_compile("grammar", text, bytes, &g->program)
-                                        : gw_json_schema_compile(text, bytes, &g->program));
     size_t most = (size_t)n_vocab < vocab->n_tokens ? (size_t)n_vocab : vocab->n_tokens;
     GW_TRY_DONE(gw_token_tree_new(vocab, tokenizer, most, &g->tree));
     *out = g;
@@ -48,22 +45,39 @@ done:
     return status;
 }
 
+gw_status gw_grammar_make(const gw_vocab *vocab, const gw_tokenizer *tokenizer, int32_t n_vocab,
+                          const int32_t *ends, size_t n_ends, gw_grammar_kind kind,
+                          const char *text, size_t bytes, gw_grammar **out) {
+    gw_program *program = NULL;
+    if (kind != GW_GRAMMAR_GBNF && kind != GW_GRAMMAR_JSON_SCHEMA) {
+        return gw_fail(GW_E_ARGUMENT, "grammar", "%d is no kind of grammar", (int)kind);
+    }
+    GW_TRY(kind == GW_GRAMMAR_GBNF ? gw_grammar_compile("grammar", text, bytes, &program)
+                                   : gw_json_schema_compile(text, bytes, &program));
+    return gw_grammar_bind(vocab, tokenizer, n_vocab, ends, n_ends, program, out);
+}
+
+size_t gw_grammar_ends(const gw_model *model, const gw_chat *chat, int32_t *ends, size_t capacity) {
+    int32_t n_vocab = gw_model_n_vocab(model);
+    size_t n = 0;
+    for (int32_t id = 0; id < n_vocab && n < capacity; id++) {
+        if (chat != NULL ? gw_chat_is_end(chat, id) : gw_token_is_end(model, id)) {
+            ends[n++] = id;
+        }
+    }
+    return n;
+}
+
 gw_status gw_grammar_new(const gw_model *model, gw_grammar_kind kind, const char *text,
                          size_t bytes, const gw_chat *chat, gw_grammar **out) {
     if (model->tokenizer == NULL) {
         return gw_fail(GW_E_UNSUPPORTED, model->name,
                        "the model has no tokenizer, so no text can be asked of it");
     }
-    enum { ENDS = 32 };
-    int32_t ends[ENDS], n_vocab = gw_model_n_vocab(model);
-    size_t n = 0;
-    for (int32_t id = 0; id < n_vocab && n < ENDS; id++) {
-        if (chat != NULL ? gw_chat_is_end(chat, id) : gw_token_is_end(model, id)) {
-            ends[n++] = id;
-        }
-    }
-    return gw_grammar_make(model->vocab, model->tokenizer, n_vocab, ends, n, kind, text, bytes,
-                           out);
+    int32_t ends[GW_GRAMMAR_ENDS];
+    size_t n = gw_grammar_ends(model, chat, ends, GW_GRAMMAR_ENDS);
+    return gw_grammar_make(model->vocab, model->tokenizer, gw_model_n_vocab(model), ends, n, kind,
+                           text, bytes, out);
 }
 
 void gw_grammar_free(gw_grammar *g) {

@@ -37,6 +37,13 @@ void gw_constraint_back(gw_constraint *c);
 /* Why no token could be chosen at pos. */
 gw_status gw_constraint_blame(const gw_constraint *c, int32_t pos);
 
+enum { GW_GRAMMAR_ENDS = 32 };
+/* The tokens that end a text, ends [capacity]; returns how many. */
+size_t gw_grammar_ends(const gw_model *model, const gw_chat *chat, int32_t *ends, size_t capacity);
+/* A program for a vocabulary; the program becomes the grammar's, on errors too. */
+gw_status gw_grammar_bind(const gw_vocab *vocab, const gw_tokenizer *tokenizer, int32_t n_vocab,
+                          const int32_t *ends, size_t n_ends, gw_program *program,
+                          gw_grammar **out);
 /* gw_grammar_new for any vocabulary; ends [n_ends] are copied. */
 gw_status gw_grammar_make(const gw_vocab *vocab, const gw_tokenizer *tokenizer, int32_t n_vocab,
                           const int32_t *ends, size_t n_ends, gw_grammar_kind kind,

@@ -120,7 +120,9 @@ gw_status gw_reader_prompt(gw_reader *r, const char *text, size_t n, int token);
  * the only error. Parts are valid until the next call. */
 gw_status gw_reader_push(gw_reader *r, const char *text, size_t n, int token, const gw_part **parts,
                          size_t *n_parts);
-gw_status gw_reader_end(gw_reader *r, const gw_part **parts, size_t *n_parts);
+/* text [n]: the last of it. */
+gw_status gw_reader_end(gw_reader *r, const char *text, size_t n, const gw_part **parts,
+                        size_t *n_parts);
 
 /* Where an answer to the prompt begins. */
 typedef enum gw_answer_start {

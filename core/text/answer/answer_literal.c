@@ -461,9 +461,8 @@ static unsigned of_schema(const json_t *root, const json_t *schema, int depth) {
     if (is == 0 && json_object_get(schema, "const") != NULL) {
         is = of_value(json_object_get(schema, "const"));
     }
-    json_array_foreach(is == 0 ? json_object_get(schema, "enum") : NULL, i, value) {
-        is |= of_value(value);
-    }
+    const json_t *listed = is == 0 ? json_object_get(schema, "enum") : NULL;
+    json_array_foreach(listed, i, value) { is |= of_value(value); }
     for (int k = 0; k < 3 && is == 0; k++) {
         unsigned open = 0;
         json_array_foreach(json_object_get(schema, several[k]), i, value) {

@@ -548,8 +548,12 @@ gw_status gw_reader_push(gw_reader *r, const char *text, size_t n, int token, co
     return hand_out(r, parts, n_parts);
 }
 
-gw_status gw_reader_end(gw_reader *r, const gw_part **parts, size_t *n_parts) {
+gw_status gw_reader_end(gw_reader *r, const char *text, size_t n, const gw_part **parts,
+                        size_t *n_parts) {
     begin_push(r);
+    for (size_t i = 0; i < n; i++) {
+        gw_reader_symbol(r, (unsigned char)text[i]);
+    }
     if (r->calling) {
         gw_call_end_of_text(r);
     }

@@ -615,20 +615,33 @@ done:
     return status;
 }
 
-gw_status gw_grammar_compile(const char *where, const char *text, size_t n, gw_program **out) {
+static gw_status compile(const char *where, const char *text, size_t n, int prune,
+                         gw_program **out) {
     gw_source s;
     uint32_t root = 0;
-    if (n > GW_GRAMMAR_BYTES_MAX) {
-        return gw_fail(GW_E_LIMIT, where, "%zu bytes; a grammar has at most %d", n,
-                       GW_GRAMMAR_BYTES_MAX);
-    }
+    int whole = 1; /* where it is not, compiling says which rule has no end */
     gw_status status = gw_source_open(&s, where);
     if (status == GW_OK) {
         status = gw_source_read(&s, text, n, &root);
+    }
+    if (status == GW_OK && prune) {
+        status = gw_source_prune(&s, root, &whole);
     }
     if (status == GW_OK) {
         status = gw_source_compile(&s, root, out);
     }
     gw_source_close(&s);
     return status;
+}
+
+gw_status gw_grammar_compile(const char *where, const char *text, size_t n, gw_program **out) {
+    if (n > GW_GRAMMAR_BYTES_MAX) {
+        return gw_fail(GW_E_LIMIT, where, "%zu bytes; a grammar has at most %d", n,
+                       GW_GRAMMAR_BYTES_MAX);
+    }
+    return compile(where, text, n, 0, out);
+}
+
+gw_status gw_grammar_link(const char *where, const char *text, size_t n, gw_program **out) {
+    return compile(where, text, n, 1, out);
 }

@@ -66,6 +66,9 @@ typedef struct gw_program {
  * column; GW_E_METADATA: left recursion, a rule that is missing or has no end; GW_E_LIMIT. Takes
  * time in proportion to the text and the program. */
 gw_status gw_grammar_compile(const char *where, const char *text, size_t n, gw_program **out);
+/* The same for a text of our own making, of any length: alternatives that no text can end are left
+ * out. */
+gw_status gw_grammar_link(const char *where, const char *text, size_t n, gw_program **out);
 void gw_program_free(gw_program *program); /* accepts NULL */
 
 static inline int gw_byte_set_has(const gw_byte_set *set, unsigned byte) {

@@ -368,21 +368,25 @@ static gw_status part_branches(gw_schema_work *w, const gw_schema_part *p, size_
     return GW_OK;
 }
 
-static gw_status put_branches(gw_schema_work *w, const gw_schema_part *p, size_t rule) {
+gw_status gw_schema_branches(gw_schema_work *w, const gw_schema_part *p, size_t **rules,
+                             size_t *n) {
     int one = json_object_get(p->schema, "oneOf") != NULL;
     const char *key = one ? "oneOf" : "anyOf";
-    size_t n = json_array_size(json_object_get(p->schema, key));
-    size_t *rules = gw_arena_array(w->arena, n + 1, sizeof *rules);
-    if (rules == NULL) {
+    *n = json_array_size(json_object_get(p->schema, key));
+    *rules = gw_arena_array(w->arena, *n + 1, sizeof **rules);
+    if (*rules == NULL) {
         return gw_schema_no_memory();
     }
-    if (n == 0) {
+    if (*n == 0) {
         return gw_schema_wrong(p, key, "a list of schemas");
     }
-    GW_TRY(list_branches(w, p, key, rules));
-    if (one) {
-        GW_TRY(part_branches(w, p, rules, n));
-    }
+    GW_TRY(list_branches(w, p, key, *rules));
+    return one ? part_branches(w, p, *rules, *n) : GW_OK;
+}
+
+static gw_status put_branches(gw_schema_work *w, const gw_schema_part *p, size_t rule) {
+    size_t *rules, n;
+    GW_TRY(gw_schema_branches(w, p, &rules, &n));
     PUT("s%zu ::= s%zu", rule, rules[0]);
     for (size_t i = 1; i < n; i++) {
         PUT(" | s%zu", rules[i]);
@@ -467,9 +471,19 @@ static int has(const gw_schema_part *p, const char *key) {
     return json_object_get(p->schema, key) != NULL;
 }
 
+gw_status gw_schema_types_of(gw_schema_work *w, const gw_schema_part *p, unsigned *types) {
+    unsigned spoken;
+    GW_TRY(find_spoken(p, &spoken));
+    GW_TRY(get_types(w, p, spoken, types));
+    if (*types == 0 && has(p, "not")) {
+        *types = (1u << GW_TYPES) - 1;
+    }
+    return GW_OK;
+}
+
 static gw_status put_part(gw_schema_work *w, size_t rule) {
     gw_schema_part p = w->parts[rule]; /* the list moves */
-    unsigned spoken, types;
+    unsigned types;
     if (is_reference(p.schema) &&
         json_string_length(json_object_get(p.schema, "$ref")) ==
             strlen(json_string_value(json_object_get(p.schema, "$ref")))) {
@@ -477,7 +491,6 @@ static gw_status put_part(gw_schema_work *w, size_t rule) {
     }
     GW_TRY(gw_schema_flatten(w, &p, &p.schema));
     GW_TRY(gw_schema_keep(w, p.schema));
-    GW_TRY(find_spoken(&p, &spoken));
     if (has(&p, "anyOf") || has(&p, "oneOf")) {
         return put_branches(w, &p, rule);
     }
@@ -485,10 +498,7 @@ static gw_status put_part(gw_schema_work *w, size_t rule) {
         PUT("s%zu ::= ", rule);
         return put_listed(w, &p);
     }
-    GW_TRY(get_types(w, &p, spoken, &types));
-    if (types == 0 && has(&p, "not")) {
-        types = (1u << GW_TYPES) - 1;
-    }
+    GW_TRY(gw_schema_types_of(w, &p, &types));
     if (types == 0) {
         PUT("s%zu ::= value\n", rule);
         return GW_OK;
@@ -538,14 +548,46 @@ static gw_status compile(gw_schema_work *w, gw_program **out) {
     return status;
 }
 
-static gw_status write_rules(gw_schema_work *w) {
-    size_t root;
+gw_status gw_schema_open(gw_schema_work *w, const char *text, size_t n) {
+    *w = (gw_schema_work){0};
+    if (n > GW_GRAMMAR_BYTES_MAX) {
+        return gw_fail(GW_E_LIMIT, GW_SCHEMA, "%zu bytes; at most %d are read", n,
+                       GW_GRAMMAR_BYTES_MAX);
+    }
+    w->made = json_array();
+    w->numbers = gw_map_new();
+    w->classes = gw_map_new();
+    w->negations = gw_map_new();
+    w->any = json_object();
+    w->known = gw_map_new();
+    w->arena = gw_arena_new();
+    if (w->made == NULL || w->any == NULL || w->known == NULL || w->arena == NULL ||
+        w->numbers == NULL || w->classes == NULL || w->negations == NULL) {
+        return gw_schema_no_memory();
+    }
+    GW_TRY(gw_schema_parse(w, text, n));
     if (!json_is_object(w->root) && !json_is_boolean(w->root)) {
         return gw_fail(GW_E_TYPE, GW_SCHEMA, "at #: a schema is an object, true or false");
     }
-    GW_TRY(gw_schema_rule(w, w->root, "#", &root));
-    GW_TRY(gw_bytes_add(&w->out, standard, sizeof standard - 1));
-    PUT("root ::= s%zu\n", root);
+    return gw_bytes_add(&w->out, standard, sizeof standard - 1);
+}
+
+void gw_schema_close(gw_schema_work *w) {
+    free(w->out.data);
+    free(w->class_rules.data);
+    free(w->number_texts);
+    gw_map_free(w->numbers);
+    gw_map_free(w->classes);
+    gw_map_free(w->negations);
+    free(w->parts);
+    gw_map_free(w->known);
+    gw_arena_free(w->arena);
+    json_decref(w->made);
+    json_decref(w->any);
+    json_decref(w->root);
+}
+
+gw_status gw_schema_finish(gw_schema_work *w) {
     for (size_t i = 0; i < w->n_parts; i++) {
         GW_TRY(put_part_or_none(w, i));
     }
@@ -553,38 +595,15 @@ static gw_status write_rules(gw_schema_work *w) {
 }
 
 gw_status gw_json_schema_compile(const char *text, size_t n, gw_program **out) {
-    gw_schema_work w = {0};
+    gw_schema_work work, *w = &work;
     gw_status status;
-    if (n > GW_GRAMMAR_BYTES_MAX) {
-        return gw_fail(GW_E_LIMIT, GW_SCHEMA, "%zu bytes; at most %d are read", n,
-                       GW_GRAMMAR_BYTES_MAX);
-    }
-    w.made = json_array();
-    w.numbers = gw_map_new();
-    w.classes = gw_map_new();
-    w.negations = gw_map_new();
-    w.any = json_object();
-    w.known = gw_map_new();
-    w.arena = gw_arena_new();
-    if (w.made == NULL || w.any == NULL || w.known == NULL || w.arena == NULL ||
-        w.numbers == NULL || w.classes == NULL || w.negations == NULL) {
-        GW_TRY_DONE(gw_schema_no_memory());
-    }
-    GW_TRY_DONE(gw_schema_parse(&w, text, n));
-    GW_TRY_DONE(write_rules(&w));
-    status = compile(&w, out);
+    size_t root;
+    GW_TRY_DONE(gw_schema_open(w, text, n));
+    GW_TRY_DONE(gw_schema_rule(w, w->root, "#", &root));
+    GW_TRY_DONE(gw_schema_put(&w->out, "root ::= s%zu\n", root));
+    GW_TRY_DONE(gw_schema_finish(w));
+    status = compile(w, out);
 done:
-    free(w.out.data);
-    free(w.class_rules.data);
-    free(w.number_texts);
-    gw_map_free(w.numbers);
-    gw_map_free(w.classes);
-    gw_map_free(w.negations);
-    free(w.parts);
-    gw_map_free(w.known);
-    gw_arena_free(w.arena);
-    json_decref(w.made);
-    json_decref(w.any);
-    json_decref(w.root);
+    gw_schema_close(w);
     return status;
 }

@@ -9,6 +9,7 @@
 #ifndef GW_TEXT_JSON_SCHEMA_H
 #define GW_TEXT_JSON_SCHEMA_H
 
+#include "core/text/buffer.h"
 #include "core/text/grammar/grammar.h"
 
 /* text [n]: UTF-8, with or without a byte order mark; borrowed for the call. The caller frees *out
@@ -16,5 +17,18 @@
  * contradiction, a reference to nowhere, a value that is never whole), GW_E_TYPE, GW_E_LIMIT, and
  * those of gw_json_parse. */
 gw_status gw_json_schema_compile(const char *text, size_t n, gw_program **out);
+
+/* The same as rules in GBNF, to be part of a larger grammar (gw_grammar_link): their names begin
+ * with `prefix`, and PREFIXroot is a value of what `pointer` names ("#", "#/properties/city").
+ *
+ * raw_end NULL: JSON. Else the value is text where it is a string, as it stands and without
+ * raw_end inside ("": anything may be inside), else JSON: PREFIXtext and PREFIXother, of which
+ * PREFIXroot is either. Where a value may be both, text that could be read as one of the others is
+ * left out, unless told is GW_JSON_TOLD: the reader is told which it is; or GW_JSON_QUOTED: text
+ * stands in quotes, has no backslash and is of one line. *kinds: which of the two there are
+ * (GW_JSON_...). Errors as above; `out` is then as it was. */
+enum { GW_JSON_TEXT = 1, GW_JSON_OTHER = 2, GW_JSON_TOLD = 1, GW_JSON_QUOTED = 2 };
+gw_status gw_json_schema_rules(const char *text, size_t n, const char *pointer, const char *prefix,
+                               const char *raw_end, int told, gw_bytes *out, int *kinds);
 
 #endif

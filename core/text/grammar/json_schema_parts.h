@@ -46,6 +46,14 @@ gw_status gw_schema_no_memory(void);
 gw_status gw_schema_wrong(const gw_schema_part *p, const char *key, const char *want);
 gw_status gw_schema_refuse(const gw_schema_part *p, const char *key);
 gw_status gw_schema_contradiction(gw_schema_work *w, const char *where, const char *what);
+/* A schema is read, and the standard's rules are in `out`; then rules, root last or first; then all
+ * parts that they name. Closed in any case. */
+gw_status gw_schema_open(gw_schema_work *w, const char *text, size_t n);
+gw_status gw_schema_finish(gw_schema_work *w);
+void gw_schema_close(gw_schema_work *w);
+/* Of a flat schema: bits of its types, 0: any; rules [*n] of anyOf or oneOf. */
+gw_status gw_schema_types_of(gw_schema_work *w, const gw_schema_part *p, unsigned *types);
+gw_status gw_schema_branches(gw_schema_work *w, const gw_schema_part *p, size_t **rules, size_t *n);
 /* Is a value that "enum" or "const" of a flat schema lists valid under all of it? */
 gw_status gw_schema_judge_listed(gw_schema_work *w, json_t *flat, const char *where,
                                  const json_t *value, int *is);
@@ -91,7 +99,7 @@ gw_status gw_schema_read_strings(gw_schema_work *w, const gw_schema_part *p,
 gw_status gw_schema_read_numbers(gw_schema_work *w, const gw_schema_part *p, int integer,
                                  gw_dfa *out);
 /* Rules sN-TAG0.. of an automaton, which begins with sN-TAG0; `end` closes what is accepted.
- * in_string: as characters of a JSON string. */
+ * in_string: 1 as characters of a JSON string, 0 as they stand, all of ASCII, 2 as they stand. */
 gw_status gw_schema_put_dfa(gw_schema_work *w, size_t rule, const char *tag, const gw_dfa *d,
                             int in_string, const char *end);
 /* Two counts, the second -1 when it is not there; what no text reaches is cut. */

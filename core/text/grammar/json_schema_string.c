@@ -57,8 +57,12 @@ static gw_status put_class(gw_bytes *out, const gw_dfa_edge *list, size_t n, int
     uint64_t count = 0;
     for (size_t i = 0; i < n; i++) {
         count += list[i].high - list[i].low + 1;
-        if (in_string) {
+        if (in_string == 1) {
             GW_TRY(put_range(out, list[i].low, list[i].high, &some));
+        } else if (in_string == 2) {
+            GW_TRY(gw_schema_put(out, "%s\\U%08X-\\U%08X", i == 0 ? "[" : "", list[i].low,
+                                 list[i].high));
+            some = 1;
         } else {
             GW_TRY(gw_schema_put(out, "%s%c-%c", i == 0 ? "[" : "", (int)list[i].low,
                                  (int)list[i].high));
@@ -66,7 +70,7 @@ static gw_status put_class(gw_bytes *out, const gw_dfa_edge *list, size_t n, int
         }
     }
     const char *bar = some ? "] |" : "";
-    for (size_t i = 0; i < n && in_string; i++) {
+    for (size_t i = 0; i < n && in_string == 1; i++) {
         for (uint32_t c = list[i].low; c <= list[i].high && c <= '\\'; c++) {
             if (c < 0x20 || c == '"' || c == '\\') {
                 GW_TRY(put_escape(out, c, count <= NAMED_ONLY, &bar));
@@ -85,7 +89,7 @@ static int is_everything(const gw_dfa_edge *list, size_t n) {
 static gw_status name_class(gw_schema_work *w, const gw_dfa_edge *list, size_t n, int in_string,
                             char name[24]) {
     size_t number = gw_map_count(w->classes), known, words = 2 * n + 1;
-    if (in_string && is_everything(list, n)) {
+    if (in_string == 1 && is_everything(list, n)) {
         snprintf(name, 24, "char");
         return GW_OK;
     }
