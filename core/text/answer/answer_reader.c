@@ -230,7 +230,7 @@ static void plain_text(gw_reader *r, unsigned c) {
         flush_space(r);
     }
     r->eat = 0;
-    r->bare = 0;
+    r->bare = r->bare && r->where == GW_IN_REASONING;
     gw_reader_emit(r, r->where == GW_IN_REASONING ? GW_PART_REASONING : GW_PART_TEXT, &byte, 1);
 }
 
