@@ -26,7 +26,8 @@ static int accepts_attention(const gw_kernel *kernel, const gw_node *node,
     gw_fmt cache = node->in[1]->fmt;
     (void)kernel;
     (void)device;
-    return node->in[0]->fmt == GW_FMT_F32 && is_cache(cache) && node->args.attn.head_dim >= 4 &&
+    return gw_hip_is_plain_but_sinks(node) && node->in[0]->fmt == GW_FMT_F32 && is_cache(cache) &&
+           node->args.attn.head_dim >= 4 &&
            node->in[2]->fmt == cache && node->in[3]->fmt == GW_FMT_I32 &&
            (node->out->fmt == GW_FMT_F32 ||
             (node->out->fmt == GW_FMT_ACT8 && gw_hip_width(node->out) % GW_ACT_BLOCK == 0));
@@ -385,6 +386,7 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
                                  .e = e,
                                  .window = a->window,
                                  .scale = a->scale};
+    p.sinks = node->w[0] != NULL ? gw_hip_at(node->w[0]) : 0;
     if (segment->rope != NULL && segment->rows == 1) {
         p.turn = gw_hip_rotation(segment->rope);
     }
@@ -428,6 +430,7 @@ static gw_status record_join(struct gw_segment *segment, const gw_node *node,
     struct gw_join_params p = {.step = gw_hip_step(segment),
                                .parts = *parts,
                                .out = out,
+                               .sinks = node->w[0] != NULL ? gw_hip_at(node->w[0]) : 0,
                                .heads = a->heads,
                                .e = a->head_dim,
                                .window = a->window,
@@ -484,7 +487,7 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
 
 /* clang-format off */
 const gw_kernel gw_hip_attention_kernels[] = {
-    {GW_OP_ATTENTION, "hip.attention.split", accepts_attention, record_attention, NULL, 0},
+    {GW_OP_ATTENTION, "hip.attention.split", accepts_attention, record_attention, NULL, 1},
     {.name = NULL},
 };
 /* clang-format on */

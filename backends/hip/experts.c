@@ -69,6 +69,11 @@ static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw
            (node->out->fmt == GW_FMT_F32 || rows_of(node) % GW_ACT_BLOCK == 0);
 }
 
+int gw_hip_experts_leave(const struct gw_segment *segment, const gw_node *node) {
+    return node->op == GW_OP_EXPERTS_DOWN && way_of(node, segment->device) == DECODE &&
+           rows_of(node) % GW_ACT_BLOCK == 0;
+}
+
 /* ---- launches -------------------------------------------------------------------------------- */
 
 static void name_of(char *name, size_t room, const char *family, gw_fmt fmt) {
@@ -173,6 +178,13 @@ static gw_status record_experts(struct gw_segment *segment, const gw_kernel *ker
              across = gw_hip_groups((size_t)p.m, GW_EXPERTS_THREADS);
     char name[64];
     (void)kernel;
+    if (segment->behind != NULL) {
+        p.behind = gw_hip_at(segment->behind->w[0]);
+        GW_TRY(gw_hip_norm_memory(segment, segment->behind, &p.left, &p.left_squares, &p.left_form,
+                                  &p.left_blocks));
+        GW_TRY(gw_hip_counters(segment, (size_t)segment->rows * (size_t)(p.m / GW_ACT_BLOCK),
+                               &p.arrived));
+    }
     if (how == DECODE) {
         name_of(name, sizeof name, glu ? "glu" : "down", node->w[0]->fmt);
         return gw_hip_record(

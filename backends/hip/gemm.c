@@ -287,6 +287,10 @@ static gw_status record_one(struct gw_segment *segment, const gw_node *node, con
         return GW_OK;
     }
     unsigned blocks = blocks_of(&p, rows, GW_ORDERED_SIDE, GW_ORDERED_SIDE);
+    if (kind->way == ORDERED && !p.glu && blocks < (unsigned)d->units) {
+        snprintf(name, sizeof name, "%s_few_%s", family, kind->name);
+        blocks = blocks_of(&p, rows, GW_ORDERED_FEW, GW_ORDERED_FEW);
+    }
     if (kind->way != ORDERED) {
         blocks = blocks_of(&p, rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(is_wide(d)));
     }
@@ -387,7 +391,8 @@ static int accepts_prefill(const gw_kernel *kernel, const gw_node *node,
     int e = node->args.attn.head_dim;
     gw_fmt cache = node->in[1]->fmt;
     (void)kernel;
-    return node->in[0]->fmt == GW_FMT_F32 && node->in[0]->dim[0] > GW_DECODE_MAX && e <= 256 &&
+    return gw_hip_is_plain_but_sinks(node) && node->in[0]->fmt == GW_FMT_F32 &&
+           node->in[0]->dim[0] > GW_DECODE_MAX && e <= 256 &&
            GW_PROMPT_SHARED(width_of(e), is_wide(device)) <= (unsigned)device->shared_bytes &&
            (cache == GW_FMT_F16 || cache == GW_FMT_F32) && node->in[2]->fmt == cache &&
            (node->out->fmt == GW_FMT_F32 ||
@@ -402,6 +407,7 @@ static struct gw_prompt_params prefill_params(const struct gw_segment *segment, 
                                      .k = gw_hip_at(node->in[1]),
                                      .v = gw_hip_at(node->in[2]),
                                      .pages = gw_hip_at(node->in[3]),
+                                     .sinks = node->w[0] != NULL ? gw_hip_at(node->w[0]) : 0,
                                      .out = out,
                                      .heads = a->heads,
                                      .kv_heads = a->kv_heads,
@@ -525,7 +531,7 @@ const gw_kernel gw_hip_gemm_kernels[] = {
     ROWS_OF("f32", ordered_f32)
     {GW_OP_ATTENTION, "hip.attention.prefill.half", accepts_prefill_half, record_prefill_half,
      NULL, 0},
-    {GW_OP_ATTENTION, "hip.attention.prefill", accepts_prefill, record_prefill, NULL, 0},
+    {GW_OP_ATTENTION, "hip.attention.prefill", accepts_prefill, record_prefill, NULL, 1},
     {.name = NULL},
 };
 /* clang-format on */

@@ -14,6 +14,7 @@
 #include "core/plan/backend.h"
 #include "kernels_hip/params.h"
 #include "kernels_hip/rows/rope_params.h"
+#include "kernels_hip/rows/route_params.h"
 
 /* ---- device (device.c) ----------------------------------------------------------------------- */
 
@@ -324,15 +325,31 @@ int gw_hip_form(const struct gw_segment *segment, const gw_tensor *t);
 /* Can nodes[1] of n, a norm, be fused into nodes[0] (a product or the embedding) and nodes[2] (a
  * product)? Its result is then not stored (linear.c). */
 int gw_hip_can_fuse_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n);
+/* Does this EXPERTS_DOWN leave what a norm behind it asks for (experts.c)? */
+int gw_hip_experts_leave(const struct gw_segment *segment, const gw_node *node);
 /* Memory between nodes[0] and nodes[2] of a fused norm: rows of x times the norm's weights, in
  * *form, *blocks blocks of 32 each; and the sum of squares of each block. */
 gw_status gw_hip_norm_memory(struct gw_segment *segment, const gw_node *norm, gw_hip_ptr *x,
                         gw_hip_ptr *squares, int32_t *form, int32_t *blocks);
+/* Is this ATTENTION plain (gw_op_is_plain) but for sinks, which the kernels that say so take? */
+static inline int gw_hip_is_plain_but_sinks(const gw_node *node) {
+    const gw_attn_args *a = &node->args.attn;
+    return (a->v_dim == 0 || a->v_dim == a->head_dim) && a->chunk == 0 && a->softcap == 0.0f &&
+           node->w[1] == NULL;
+}
 /* Can the ROPE_KV node `before` be fused into the attention behind it (attention.c)? For one row
  * always; for several rows in the variants whose blocks have all pages, while the others need a
  * launch for it. */
 int gw_hip_can_fuse_rope(const struct gw_segment *segment, const gw_node *before,
                          const gw_node *node);
+
+/* What a block that does ROUTE is told (more.c). */
+struct gw_route_params gw_hip_route_of(const gw_node *node);
+/* How many nodes from nodes[0] of n on, a norm, become one launch with the router behind it: NORM,
+ * LINEAR, ROUTE and QUANTIZE of the norm where it follows; 0: none (fuse.c). */
+size_t gw_hip_router_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n);
+/* That launch, of n nodes. */
+gw_status gw_hip_record_router(struct gw_segment *segment, const gw_node *nodes, size_t n);
 
 static inline size_t gw_hip_width(const gw_tensor *t) { return (size_t)t->dim[t->n_dim - 1]; }
 static inline unsigned gw_hip_groups(size_t n, size_t of) { return (unsigned)((n + of - 1) / of); }

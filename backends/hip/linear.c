@@ -59,7 +59,7 @@ static gw_status record_linear(struct gw_segment *segment, const gw_kernel *kern
 static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
                             const gw_node *node);
 
-/* Does this product or embedding leave what the norm behind it asks for? */
+/* Does this product, embedding or sum of experts leave what the norm behind it asks for? */
 static int leaves_norm(const struct gw_segment *segment, const gw_node *node, const gw_node *norm) {
     gw_linear_shape s;
     if (norm->op != GW_OP_NORM || !gw_op_is_plain(norm) || norm->in[0] != node->out ||
@@ -67,6 +67,7 @@ static int leaves_norm(const struct gw_segment *segment, const gw_node *node, co
         return 0;
     }
     return (node->op == GW_OP_EMBED && gw_op_is_plain(node)) ||
+           gw_hip_experts_leave(segment, node) ||
            (node->op == GW_OP_LINEAR && node->kernel->record == record_linear &&
             node->w[1] == NULL && gw_hip_width(node->out) == (size_t)node->w[0]->dim[0] &&
             gw_hip_shape(segment->device, node->w[0], segment->rows, 0, 1, &s));

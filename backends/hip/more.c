@@ -227,27 +227,31 @@ static int accepts_route(const gw_kernel *kernel, const gw_node *node,
     return GW_ROUTE_SHARED(gw_hip_width(node->in[0])) <= (size_t)device->shared_bytes;
 }
 
+struct gw_route_params gw_hip_route_of(const gw_node *node) {
+    const gw_route_args *a = &node->args.route;
+    return (struct gw_route_params){.bias = at_or_none(node->w[0]),
+                                    .factor = at_or_none(node->w[1]),
+                                    .experts = (int32_t)gw_hip_width(node->in[0]),
+                                    .used = a->used,
+                                    .score = (int32_t)a->score,
+                                    .groups = a->groups,
+                                    .groups_used = a->groups_used,
+                                    .group_best = a->group_best,
+                                    .renorm = a->renorm,
+                                    .scale = a->scale,
+                                    .jitter = a->jitter};
+}
+
 static gw_status record_route(struct gw_segment *segment, const gw_kernel *kernel,
                               const gw_node *node) {
-    const gw_route_args *a = &node->args.route;
-    size_t experts = gw_hip_width(node->in[0]);
     struct gw_more_route_params p = {.step = gw_hip_step(segment),
                                      .logits = gw_hip_at(node->in[0]),
-                                     .bias = at_or_none(node->w[0]),
-                                     .factor = at_or_none(node->w[1]),
                                      .out = gw_hip_at(node->out),
-                                     .experts = (int32_t)experts,
-                                     .used = a->used,
-                                     .score = (int32_t)a->score,
-                                     .groups = a->groups,
-                                     .groups_used = a->groups_used,
-                                     .group_best = a->group_best,
-                                     .renorm = a->renorm,
-                                     .scale = a->scale,
-                                     .jitter = a->jitter};
+                                     .route = gw_hip_route_of(node)};
     (void)kernel;
     return gw_hip_record(segment, node, "gw_more_route", (unsigned)segment->rows, 1, 1,
-                         GW_ROUTE_THREADS, 1, 1, (unsigned)GW_ROUTE_SHARED(experts), &p, sizeof p);
+                         GW_ROUTE_THREADS, 1, 1, (unsigned)GW_ROUTE_SHARED(p.route.experts), &p,
+                         sizeof p);
 }
 
 /* clang-format off */

@@ -72,6 +72,7 @@ static const struct {
     {"gw_experts_glu_*",   "kernels_hip/experts/experts_decode.hip"},
     {"gw_experts_down_*",  "kernels_hip/experts/experts_decode.hip"},
     {"gw_experts_*",       "kernels_hip/experts/experts.hip"},
+    {"gw_router_*",        "kernels_hip/rows/router.hip"},
     {"gw_more_*",          "kernels_hip/rows/more.hip"},
     {"gw_sample",          "kernels_hip/rows/sample.hip"},
     {"gw_roof_*",          "kernels_hip/roof.hip"},

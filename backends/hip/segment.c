@@ -285,6 +285,14 @@ static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, si
         if (has_none(segment, &nodes[i], n - i)) {
             continue;
         }
+        size_t fused = gw_hip_router_nodes(segment, &nodes[i], n - i);
+        if (fused > 0) {
+            GW_TRY(gw_hip_record_router(segment, &nodes[i], fused));
+            segment->front = GW_OP_ROUTE;
+            segment->norm = segment->rope = NULL;
+            i += fused - 1;
+            continue;
+        }
         GW_TRY(nodes[i].kernel->record(segment, nodes[i].kernel, &nodes[i]));
         segment->front = nodes[i].op;
         segment->norm = segment->rope = NULL;

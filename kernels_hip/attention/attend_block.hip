@@ -232,7 +232,7 @@ GW_DEVICE void join_pages(const gw_attend_params &p, const gw_desk &d, const gw_
     }
     const float top = lane < w.pages ? d.top[lane] : minus_infinity();
     const float page_sum = lane < w.pages ? d.sum[lane] : 0.0f;
-    const float page_share = gw_exp(top - gw_team_top(top));
+    const float best = gw_team_top(top), page_share = gw_exp(top - best);
     const float *values = d.values + (i < p.e ? i : 0);
     float o = 0.0f, total = 0.0f;
 #pragma unroll 1
@@ -240,6 +240,9 @@ GW_DEVICE void join_pages(const gw_attend_params &p, const gw_desk &d, const gw_
         const float share = gw_shuffle(page_share, page);
         total = GW_FMA(gw_shuffle(page_sum, page), share, total);
         o = GW_FMA(values[page * p.e], share, o);
+    }
+    if (p.sinks) {
+        add_sink(p.sinks[w.head], best, &o, &total);
     }
     o = i < p.e ? o / total : 0.0f;
     const size_t to = ((size_t)w.row * p.heads + w.head) * p.e + i;

@@ -129,7 +129,8 @@ __device__ static inline void join(const struct gw_join_params &p) {
     const int groups = PARTS::groups(parts);
     PARTS here;
     here.ask(parts, mine);
-    const float best = best_of(parts.top, parts.n);
+    const float sink = p.sinks ? p.sinks[h] : minus_infinity();
+    const float best = larger(sink, best_of(parts.top, parts.n));
     float o = -0.0f, total = -0.0f;
 #pragma unroll 1
     for (int g = 0, turn = 0; g < groups; g += BATCH, turn = !turn) {
@@ -146,6 +147,7 @@ __device__ static inline void join(const struct gw_join_params &p) {
         return;
     }
     const size_t to = ((size_t)row * p.heads + h) * p.e + i;
+    total = total + exp_below(sink - best); /* + 0 leaves it as it is */
     o = o / total;
     if (ACT8) {
         gw_team_encode(p.out, to / GW_ACT_BLOCK, p.form, o);

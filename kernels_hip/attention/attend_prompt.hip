@@ -70,6 +70,7 @@ struct tile {
     int *slots;     /* [QUERIES], of each query's sequence                     */
     int first, end; /* queries of the run: one sequence                        */
     int slot;
+    int begin;           /* the block's first query of those of a KV head */
     int lowest, highest; /* positions that they see */
 
     /* The run that begins with query `from`; every team finds it for itself. */
@@ -252,6 +253,12 @@ template <int E> __device__ static inline floats4 *kept_scores(const gw_prompt_p
            threadIdx.x;
 }
 
+/* The score of the head's sink, or -infinity. */
+GW_DEVICE float sink_of(const gw_prompt_params &p, const tile &t, int query) {
+    const int group = p.heads / p.kv_heads;
+    return p.sinks ? p.sinks[(int)blockIdx.x * group + (t.begin + query) % group] : -INFINITY;
+}
+
 /* The groups of this thread's queries, of a run with several, joined; out as below. */
 template <int E>
 __device__ static inline void join_groups(const gw_prompt_params &p, const tile &t, int tq,
@@ -265,8 +272,9 @@ __device__ static inline void join_groups(const gw_prompt_params &p, const tile 
         }
         const int groups = (pos / GW_PAGE - first_page(pos, p.window)) / GW_PAGE_GROUP + 1;
         const float *tops = group_tops<E>(p, query), *totals = group_totals<E>(p, query);
-        float best = tops[0], all = -0.0f, o[VALUES];
-        for (int g = 1; g < groups; g++) {
+        const float sink = sink_of(p, t, query);
+        float best = sink, all = -0.0f, o[VALUES];
+        for (int g = 0; g < groups; g++) {
             best = tops[g] > best ? tops[g] : best;
         }
 #pragma unroll
@@ -282,7 +290,7 @@ __device__ static inline void join_groups(const gw_prompt_params &p, const tile 
                 o[c] = fmaf(of[c * THREADS], by, o[c]);
             }
         }
-        total[i] = all;
+        total[i] = p.sinks ? all + gw_exp(sink - best) : all;
 #pragma unroll
         for (int c = 0; c < VALUES; c++) {
             sum[i][c] = o[c];
@@ -303,7 +311,8 @@ __device__ static inline void attend_run(const gw_prompt_params &p, const tile &
     float s[EACH][EACH], best[EACH], top_here[EACH], total_here[EACH];
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
-        best[i] = top_here[i] = -INFINITY;
+        top_here[i] = -INFINITY;
+        best[i] = sink_of(p, t, query_of<E>(tq, i));
     }
     for (int from = first, to; from <= last; from = to) {
         to = apart && last - from >= GW_PAGE_GROUP ? from + GW_PAGE_GROUP : last + 1;
@@ -413,6 +422,10 @@ __device__ static inline void attend_run(const gw_prompt_params &p, const tile &
                         group_sums<E>(p, apart ? n / GW_PAGE_GROUP : 0) + i * (int)VALUES * THREADS;
                     const float by = gw_exp(top_here[i] - best[i]);
                     total[i] = fmaf(total_here[i], by, total[i]);
+                    if (last && p.sinks) {
+                        const float sink = sink_of(p, t, query_of<E>(tq, i));
+                        total[i] = total[i] + gw_exp(sink - best[i]);
+                    }
                     if (apart && tp == 0) {
                         group_totals<E>(p, query_of<E>(tq, i))[n / GW_PAGE_GROUP] = total_here[i];
                     }
@@ -455,6 +468,7 @@ __device__ static inline void attend(const gw_prompt_params &p, float *shared) {
         return;
     }
     tile t;
+    t.begin = begin;
     t.q = shared;
     t.page = t.q + E * sizes<E>::STEP;
     t.p = t.page + E * GW_PAGE;

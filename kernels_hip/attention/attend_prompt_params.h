@@ -34,6 +34,7 @@ struct gw_prompt_params {
     GW_DEV(const void) k;        /* [pages, kv_heads, e, P] */
     GW_DEV(const void) v;        /* [pages, kv_heads, P, e] */
     GW_DEV(const int32_t) pages; /* [slots, page_stride]    */
+    GW_DEV(const float) sinks;   /* [heads] or 0; not of _half */
     GW_DEV(void) out;            /* [rows, heads * e]       */
     GW_DEV(float) scores;        /* [blocks, kv_heads, kept, queries, 64] */
     GW_DEV(float) tops;          /* [blocks, kv_heads, queries, groups]   */

@@ -180,7 +180,7 @@ GW_DEVICE void join_rows(const gw_attend_params &p, const gw_rows_desk &d, const
         const int at = u.row * w.pages + span.first - w.first;
         const float top = lane < pages ? d.top[at + lane] : minus_infinity();
         const float page_sum = lane < pages ? d.sum[at + lane] : 0.0f;
-        const float page_share = gw_exp(top - gw_team_top(top));
+        const float best = gw_team_top(top), page_share = gw_exp(top - best);
         const float *values = d.values + at * p.e + (i < p.e ? i : 0);
         float o = 0.0f, total = 0.0f;
 #pragma unroll 1
@@ -199,6 +199,9 @@ GW_DEVICE void join_rows(const gw_attend_params &p, const gw_rows_desk &d, const
                     o = GW_FMA(v[c], share[c], o);
                 }
             }
+        }
+        if (p.sinks) {
+            add_sink(p.sinks[w.head], best, &o, &total);
         }
         o = i < p.e ? o / total : 0.0f;
         const size_t to = ((size_t)(w.row + u.row) * p.heads + w.head) * p.e + i;

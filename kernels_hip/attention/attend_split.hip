@@ -368,9 +368,11 @@ GW_DEVICE int comes_last(const struct gw_attend_params &p, const gw_split_work &
 struct gw_shares {
     enum { OF_LANE = GW_SPLIT_PAGES / GW_LANES, AT_ONCE = 4 };
     float share[OF_LANE], sum[OF_LANE], group[OF_LANE]; /* share: before make, tops */
+    float sink; /* before make its score, then what it adds to the sum; 0 without one */
 
     __device__ inline void ask(const gw_attend_params &p, const gw_split_work &w, int h) {
         const size_t at = w.place(p, h);
+        sink = p.sinks ? p.sinks[w.head + h] : minus_infinity();
 #pragma unroll
         for (int k = 0; k < OF_LANE; k++) {
             const int page = k * GW_LANES + gw_lane();
@@ -384,7 +386,7 @@ struct gw_shares {
     }
     /* The whole team calls it. */
     __device__ inline void make(int pages) {
-        float best = minus_infinity();
+        float best = sink;
 #pragma unroll
         for (int k = 0; k < OF_LANE; k++) {
             group[k] = group_top(share[k]);
@@ -399,6 +401,7 @@ struct gw_shares {
                 group[k] = exp_below(group[k] - best);
             }
         }
+        sink = exp_below(sink - best);
     }
     /* Two values of the head from those of its pages, of N groups side by side: chains wait for
      * themselves. The whole team calls it. */
@@ -445,6 +448,7 @@ struct gw_shares {
                 o[1] = GW_FMA(o_of[g][1], weight, o[1]);
             }
         }
+        total = total + sink; /* + 0 leaves it as it is */
         o[0] = o[0] / total;
         o[1] = o[1] / total;
     }

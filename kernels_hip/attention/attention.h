@@ -130,6 +130,14 @@ GW_DEVICE float exp_below(float x) {
     return x < -87.0f ? 0.0f : y;
 }
 
+/* A head's sink behind its only group, whose largest score is `top`: a score without a value. */
+GW_DEVICE void add_sink(float sink, float top, float *o, float *total) {
+    const float best = larger(sink, top), by = exp_below(top - best);
+    *o = *o * by;
+    *total = *total * by;
+    *total = *total + exp_below(sink - best);
+}
+
 /* A group of n pages joined (docs/arithmetic.md, section 5, step 4). v: this lane's value of the
  * first page, `stride` floats from page to page; top, sum: of page lane % GW_PAGE_GROUP, below all
  * where there is none. The whole team calls it. */

@@ -48,6 +48,7 @@ struct gw_attend_params { /* what comes first, and why: linear_params.h */
     GW_DEV(const void) v;
     GW_DEV(const int32_t) pages; /* [slots, table_stride]  */
     GW_DEV(const float) q;       /* [rows, heads, e]       */
+    GW_DEV(const float) sinks;   /* [heads] or 0; read where a launch joins its pages itself */
 
     int32_t table_stride, heads, kv_heads, e, window;
     int32_t scale_bytes; /* of a page of q8_0; else 0               */
@@ -145,7 +146,8 @@ enum {
 struct gw_join_params {
     struct gw_step_params step;
     struct gw_attend_parts parts;
-    GW_DEV(void) out; /* [rows, heads, e] */
+    GW_DEV(void) out;          /* [rows, heads, e] */
+    GW_DEV(const float) sinks; /* [heads] or 0     */
     int32_t heads, e, window, form;
 };
 

@@ -80,7 +80,7 @@ __device__ static inline void add_strip(const unsigned char *strip, const unsign
     for (int s = 0; s < SETS; s++) {
         sums[s] = 0.0f;
     }
-#pragma unroll 2
+#pragma unroll 1
     for (int u = q; u < records; u += CLASSES) {
         const unsigned char *record = strip + (size_t)u * F::BYTES;
         gw_row_block<F> codes[SETS];
@@ -178,9 +178,28 @@ template <class F> __device__ static inline void glu(const struct gw_experts_par
 
 /* ---- EXPERTS_DOWN ---------------------------------------------------------------------------- */
 
+/* The 32 numbers of y that two neighbouring blocks have made, by the later one: what a norm between
+ * this and the next product needs (gw_leave_norm of linear/linear_tiles.h). One team. */
+GW_DEVICE void leave_norm(const struct gw_experts_params &p, int row, int pair) {
+    const int at = pair * GW_ACT_BLOCK + gw_lane();
+    const float y = ((const float *)p.y)[(size_t)row * p.m + at], x = y * p.behind[at];
+    const float square = gw_fold(y * y);
+    const size_t block = (size_t)row * p.left_blocks + pair;
+    if (gw_lane() == 0) {
+        p.left_squares[(size_t)row * (p.m / GW_ACT_BLOCK) + pair] = square;
+    }
+    if (p.left_form != GW_FORM_FLOATS) {
+        gw_team_encode(p.left, block, p.left_form, x);
+    } else {
+        ((float *)p.left)[block * GW_ACT_BLOCK + gw_lane()] = x;
+    }
+}
+
 /* A strip of the result of a row: GW_EXPERTS_AT_ONCE experts at a time. */
 template <class F> __device__ static inline void down(const struct gw_experts_params &p) {
     GW_SHARED_DYNAMIC(float, sums); /* [used][CLASSES * STEP] */
+    __shared__ unsigned before;
+    enum { AT_ONCE = GW_EXPERTS_AT_ONCE(LANES) };
     const int row = (int)blockIdx.y, strip = (int)blockIdx.x, wave = gw_wave();
     const int q = wave % CLASSES, blocks = p.k / GW_ACT_BLOCK, strips = p.m / GW_STRIP_ROWS;
     const int records = (blocks + GW_STRIP_BLOCKS - 1) / GW_STRIP_BLOCKS;
@@ -189,30 +208,36 @@ template <class F> __device__ static inline void down(const struct gw_experts_pa
     if (row >= gw_live(p.step)) {
         return;
     }
+    const auto weights = [&](int k) {
+        const size_t expert = (size_t)gw_expert_of(p, row * p.used + k);
+        return p.w[0] + (expert * strips + strip) * (size_t)records * F::BYTES;
+    };
 #pragma unroll 1
-    for (int k = wave / CLASSES; k < p.used; k += GW_EXPERTS_AT_ONCE(LANES)) {
+    for (int k = wave / CLASSES; k < p.used; k += AT_ONCE) {
         const int entry = row * p.used + k;
-        const unsigned char *w =
-            p.w[0] + ((size_t)gw_expert_of(p, entry) * strips + strip) * (size_t)records * F::BYTES;
         const unsigned *x = (const unsigned *)p.x + (size_t)entry * (size_t)blocks * GW_ACT_WORDS;
         float mine[SETS];
-        add_strip<F>(w, x, blocks, q, mine);
+        add_strip<F>(weights(k), x, blocks, q, mine);
         leave_strip(sums + k * CLASSES * STEP, q, mine);
     }
     __syncthreads();
-    const int at = strip * GW_STRIP_ROWS + (int)threadIdx.x;
-    if (threadIdx.x >= GW_STRIP_ROWS) {
-        return;
+    if (threadIdx.x < GW_STRIP_ROWS) {
+        const int at = strip * GW_STRIP_ROWS + (int)threadIdx.x;
+        float acc = 0.0f;
+        for (int k = 0; k < p.used; k++) {
+            const int entry = row * p.used + k;
+            float v = gw_join_classes<CLASSES>(sums + k * CLASSES * STEP + (int)threadIdx.x, STEP);
+            v = gw_expert_sum(p, entry, 0, (size_t)gw_expert_of(p, entry) * p.m + at, v);
+            acc = GW_FMA(p.gate_input ? 1.0f : gw_gate_of(p, entry), v, acc);
+        }
+        const size_t to = (size_t)row * p.m + at;
+        ((float *)p.y)[to] = p.addend ? p.addend[to] + acc : acc;
     }
-    float acc = 0.0f;
-    for (int k = 0; k < p.used; k++) {
-        const int entry = row * p.used + k;
-        float v = gw_join_classes<CLASSES>(sums + k * CLASSES * STEP + (int)threadIdx.x, STEP);
-        v = gw_expert_sum(p, entry, 0, (size_t)gw_expert_of(p, entry) * p.m + at, v);
-        acc = GW_FMA(p.gate_input ? 1.0f : gw_gate_of(p, entry), v, acc);
+    if (p.behind &&
+        gw_block_arrives(p.arrived + (size_t)row * (strips / 2) + strip / 2, 1, &before) == 1 &&
+        gw_team() == 0) {
+        leave_norm(p, row, strip / 2);
     }
-    const size_t to = (size_t)row * p.m + at;
-    ((float *)p.y)[to] = p.addend ? p.addend[to] + acc : acc;
 }
 
 #define KERNELS(FORMAT, name, ...)                                                                 \

@@ -34,6 +34,14 @@ struct gw_experts_params {
     GW_DEV(int32_t) list;  /* [entries] by expert                                           */
     GW_DEV(struct gw_experts_tile) tiles;
     GW_DEV(int32_t) n_tiles;
+    /* Of gw_experts_down with a norm behind it (linear_params.h has the same), or behind is 0: its
+     * weights, y times them [rows, left_blocks of 32] in a form, the squares of y [rows, m / 32];
+     * arrived [rows, m / 32], 0 between launches. */
+    GW_DEV(const float) behind;
+    GW_DEV(void) left;
+    GW_DEV(float) left_squares;
+    GW_DEV(uint32_t) arrived;
+    int32_t left_form, left_blocks;
     int32_t k, m, used, experts;
     int32_t by_entry;   /* x has a row for each entry                 */
     int32_t prefill;    /* the order of sums                          */

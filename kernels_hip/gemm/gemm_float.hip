@@ -2,18 +2,16 @@
  * bit for bit: one chain of fused multiply-adds per output, in increasing k. Also the join of a
  * gate and an up that were computed apart.
  *
- * A block of threads computes 64 weight rows (32 of gate and 32 of up in a GLU) by 64 tokens; a
- * thread 4 by 4. Columns beyond k are -0 in the weights and +0 here: they leave a sum as it is.
+ * A block of threads computes 64 weight rows (32 of gate and 32 of up in a GLU) by 64 tokens, a
+ * thread 4 by 4; of few weight rows, such as a router's, 32 by 32 and 2 by 2, so that more blocks
+ * run. Columns beyond k are -0 in the weights and +0 here: they leave a sum as it is.
  */
 #include "kernels_hip/gemm/gemm_tile.h"
 #include "kernels_hip/strip.h"
 
 enum {
-    SIDE = GW_ORDERED_SIDE,
     THREADS = GW_GEMM_THREADS,
-    EACH = 4,
     COLUMNS = 64, /* of a stage: half a record           */
-    PITCH = SIDE + 4,
     F16 = 0,
     BF16,
     F32
@@ -22,11 +20,16 @@ enum {
 struct __align__(8) words2 {
     unsigned w[2];
 };
-struct __align__(16) floats4 {
-    float v[4];
+template <int N> struct __align__(4 * N) floats {
+    float v[N];
 };
 
-typedef gw_tile<SIDE, SIDE, 1, 1> ordered_tile;
+/* Rows and tokens of a block, and those of a thread. */
+template <int ROWS> struct square {
+    enum { SIDE = ROWS, EACH = ROWS / 16, PITCH = ROWS + 4 };
+    typedef gw_tile<ROWS, ROWS, 1, 1> tile;
+    typedef floats<ROWS / 16> some;
+};
 
 /* Where row r of strip s stands in the tile: a thread's four are, in a GLU, two of each. */
 __device__ static inline int place(int glu, int s, int r) {
@@ -34,49 +37,70 @@ __device__ static inline int place(int glu, int s, int r) {
     return glu ? o / 2 * 4 + s % 2 * 2 + o % 2 : s * 16 + r;
 }
 
-template <int FORMAT>
-__device__ static inline void load_weights(const gw_gemm_params &p, const gw_tile_at &at,
-                                           int record, int half, int records, float *w) {
-    enum { CLASSES = FORMAT == F32 ? 8 : 4, BYTES = CLASSES * 1024 };
-    for (int id = (int)threadIdx.x; id < SIDE * 4 * CLASSES; id += THREADS) {
-        const int t = id % 4, r = id / 4 % 16, q = id / 64 % CLASSES, s = id / (64 * CLASSES);
-        const uint8_t *from = gw_tile_weight(p, at, s).plane[0] +
-                              ((size_t)gw_tile_strip(p, at, s) * records + record) * BYTES;
-        const words2 x = *(const words2 *)(from + 1024 * q + 64 * r + 16 * t + 8 * half);
-        float *to = w + place(p.glu, s, r);
+/* What a thread brings of a stage: asked for while the one before is at work. */
+template <class S, int FORMAT> struct stage {
+    enum {
+        CLASSES = FORMAT == F32 ? 8 : 4,
+        WEIGHTS = S::SIDE * 4 * CLASSES / THREADS,
+        TURN = THREADS / COLUMNS * S::EACH, /* tokens of all threads at a time */
+        TOKENS = S::SIDE / TURN
+    };
+    words2 w[WEIGHTS];
+    typename S::some x[TOKENS];
+
+    __device__ inline void ask(const gw_gemm_params &p, const gw_tile_at &at, int n, int records) {
+        const int c = n * COLUMNS + (int)threadIdx.x % COLUMNS;
 #pragma unroll
-        for (int e = 0; e < 2; e++) {
-            if (FORMAT == F32) {
-                to[(32 * e + 4 * q + t) * PITCH] = GW_F32_FROM_BITS(x.w[e]);
-            } else {
-                float *pair = to + (32 * e + 8 * q + 2 * t) * PITCH;
-                pair[0] =
-                    FORMAT == F16 ? gw_widen_f16((gw_u16)x.w[e]) : gw_bf16_to_f32((gw_u16)x.w[e]);
-                pair[PITCH] = FORMAT == F16 ? gw_widen_f16((gw_u16)(x.w[e] >> 16))
-                                            : gw_bf16_to_f32((gw_u16)(x.w[e] >> 16));
+        for (int k = 0; k < WEIGHTS; k++) {
+            const int id = (int)threadIdx.x + k * THREADS;
+            const int t = id % 4, r = id / 4 % 16, q = id / 64 % CLASSES, s = id / (64 * CLASSES);
+            const uint8_t *from =
+                gw_tile_weight(p, at, s).plane[0] +
+                ((size_t)gw_tile_strip(p, at, s) * records + n / 2) * (CLASSES * 1024);
+            w[k] = *(const words2 *)(from + 1024 * q + 64 * r + 16 * t + 8 * (n % 2));
+        }
+#pragma unroll
+        for (int k = 0; k < TOKENS; k++) {
+            const int first = at.token + (int)threadIdx.x / COLUMNS * S::EACH + k * TURN;
+#pragma unroll
+            for (int i = 0; i < S::EACH; i++) {
+                const int token = first + i < at.live ? first + i : at.live - 1;
+                x[k].v[i] = c < p.k ? ((const float *)p.x)[(size_t)token * p.k + c] : 0.0f;
             }
         }
     }
-}
-
-__device__ static inline void load_tokens(const gw_gemm_params &p, const gw_tile_at &at, int column,
-                                          float *x) {
-    const int c = (int)threadIdx.x % COLUMNS;
-    for (int t = (int)threadIdx.x / COLUMNS * EACH; t < SIDE; t += THREADS / COLUMNS * EACH) {
-        floats4 v;
+    __device__ inline void leave(int glu, float *weights, float *tokens) const {
 #pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            const int token = at.token + t + i < at.live ? at.token + t + i : at.live - 1;
-            v.v[i] =
-                column + c < p.k ? ((const float *)p.x)[(size_t)token * p.k + column + c] : 0.0f;
+        for (int k = 0; k < WEIGHTS; k++) {
+            const int id = (int)threadIdx.x + k * THREADS;
+            const int t = id % 4, r = id / 4 % 16, q = id / 64 % CLASSES, s = id / (64 * CLASSES);
+            float *to = weights + place(glu, s, r);
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                const unsigned v = w[k].w[e];
+                if (FORMAT == F32) {
+                    to[(32 * e + 4 * q + t) * S::PITCH] = GW_F32_FROM_BITS(v);
+                } else {
+                    float *pair = to + (32 * e + 8 * q + 2 * t) * S::PITCH;
+                    pair[0] = FORMAT == F16 ? gw_widen_f16((gw_u16)v) : gw_bf16_to_f32((gw_u16)v);
+                    pair[S::PITCH] = FORMAT == F16 ? gw_widen_f16((gw_u16)(v >> 16))
+                                                   : gw_bf16_to_f32((gw_u16)(v >> 16));
+                }
+            }
         }
-        *(floats4 *)(x + c * PITCH + t) = v;
+        const int c = (int)threadIdx.x % COLUMNS, first = (int)threadIdx.x / COLUMNS * S::EACH;
+#pragma unroll
+        for (int k = 0; k < TOKENS; k++) {
+            *(typename S::some *)(tokens + c * S::PITCH + first + k * TURN) = x[k];
+        }
     }
-}
+};
 
 /* Rows of `place` are whole threads' in a GLU: v[0], v[1] are gates, v[2], v[3] ups. */
+template <class S>
 __device__ static inline void store(const gw_gemm_params &p, const gw_tile_at &at, int row,
-                                    int token, float acc[EACH][EACH], float *shared) {
+                                    int token, float acc[S::EACH][S::EACH], float *shared) {
+    enum { SIDE = S::SIDE, EACH = S::EACH };
     if (!p.glu) {
         const gw_gemm_weight &w = p.w[at.part];
         for (int i = 0; i < EACH; i++) {
@@ -96,7 +120,7 @@ __device__ static inline void store(const gw_gemm_params &p, const gw_tile_at &a
     __syncthreads();
     for (int i = 0; i < EACH / 2; i++) {
         for (int j = 0; j < EACH; j++) {
-            shared[(token + j) * OUT + row / 2 + i] = gw_silu(acc[i][j]) * acc[i + 2][j];
+            shared[(token + j) * OUT + row / 2 + i] = gw_silu(acc[i][j]) * acc[i + EACH / 2][j];
         }
     }
     __syncthreads();
@@ -117,11 +141,12 @@ __device__ static inline void store(const gw_gemm_params &p, const gw_tile_at &a
     }
 }
 
-template <int FORMAT> __device__ static inline void ordered(const gw_gemm_params &p) {
+template <class S, int FORMAT> __device__ static inline void ordered(const gw_gemm_params &p) {
+    enum { EACH = S::EACH, PITCH = S::PITCH };
     __shared__ float shared[2 * COLUMNS * PITCH];
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
-    const gw_tile_at at = gw_tile_find<ordered_tile>(p, (int)blockIdx.x);
+    const gw_tile_at at = gw_tile_find<typename S::tile>(p, (int)blockIdx.x);
     const int records = (p.k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS;
     const int row = (int)threadIdx.x % 16 * EACH, token = (int)threadIdx.x / 16 * EACH;
     float *w = shared, *x = shared + COLUMNS * PITCH, acc[EACH][EACH];
@@ -132,14 +157,18 @@ template <int FORMAT> __device__ static inline void ordered(const gw_gemm_params
     for (int i = 0; i < EACH * EACH; i++) {
         acc[i / EACH][i % EACH] = 0.0f;
     }
+    stage<S, FORMAT> next;
+    next.ask(p, at, 0, records);
     for (int s = 0; s < 2 * records; s++) {
-        load_weights<FORMAT>(p, at, s / 2, s % 2, records, w);
-        load_tokens(p, at, s * COLUMNS, x);
+        next.leave(p.glu, w, x);
         __syncthreads();
+        if (s + 1 < 2 * records) {
+            next.ask(p, at, s + 1, records);
+        }
 #pragma unroll 8
         for (int c = 0; c < COLUMNS; c++) {
-            const floats4 a = *(const floats4 *)(w + c * PITCH + row);
-            const floats4 b = *(const floats4 *)(x + c * PITCH + token);
+            const typename S::some a = *(const typename S::some *)(w + c * PITCH + row);
+            const typename S::some b = *(const typename S::some *)(x + c * PITCH + token);
 #pragma unroll
             for (int i = 0; i < EACH; i++) {
 #pragma unroll
@@ -150,12 +179,19 @@ template <int FORMAT> __device__ static inline void ordered(const gw_gemm_params
         }
         __syncthreads();
     }
-    store(p, at, row, token, acc, shared);
+    store<S>(p, at, row, token, acc, shared);
 }
 
-GW_KERNEL(gw_gemm_ordered_f16, struct gw_gemm_params, GW_GEMM_THREADS) { ordered<F16>(p); }
-GW_KERNEL(gw_gemm_ordered_bf16, struct gw_gemm_params, GW_GEMM_THREADS) { ordered<BF16>(p); }
-GW_KERNEL(gw_gemm_ordered_f32, struct gw_gemm_params, GW_GEMM_THREADS) { ordered<F32>(p); }
+#define ORDERED(name, format)                                                                      \
+    GW_KERNEL(gw_gemm_ordered_##name, struct gw_gemm_params, GW_GEMM_THREADS) {                    \
+        ordered<square<GW_ORDERED_SIDE>, format>(p);                                               \
+    }                                                                                              \
+    GW_KERNEL(gw_gemm_ordered_few_##name, struct gw_gemm_params, GW_GEMM_THREADS) {                \
+        ordered<square<GW_ORDERED_FEW>, format>(p);                                                \
+    }
+ORDERED(f16, F16)
+ORDERED(bf16, BF16)
+ORDERED(f32, F32)
 
 /* y = silu(gate) * up */
 GW_KERNEL(gw_gemm_join, struct gw_gemm_join_params, GW_GEMM_THREADS) {

@@ -14,7 +14,8 @@ enum {
     GW_GEMM_WAVES_FEW = 4,  /* fewest of a block, for at most 64 tokens */
     GW_GEMM_WAVES_MANY = 8, /* the same for more                        */
     GW_PLAIN_TOKENS = 16,
-    GW_ORDERED_SIDE = 64,
+    GW_ORDERED_SIDE = 64, /* rows and tokens of a block of gw_gemm_ordered_FORMAT */
+    GW_ORDERED_FEW = 32,  /* of gw_gemm_ordered_few_FORMAT, which has no GLU     */
     GW_NARROW_THREADS = 256
 };
 

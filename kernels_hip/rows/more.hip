@@ -4,6 +4,8 @@
 #include "kernels_hip/device.h"
 #include "kernels_hip/rows/more_params.h"
 #include "kernels_hip/rows/rope.h"
+#include "kernels_hip/rows/route.h"
+#include "kernels_hip/rows/row_sum.h"
 #include "core/tensor/act.h"
 
 enum { TEAMS = GW_MORE_TEAMS };
@@ -70,30 +72,6 @@ GW_KERNEL(gw_more_pool, struct gw_more_pool_params, GW_MORE_THREADS) {
 
 /* ---- NORM ------------------------------------------------------------------------------------ */
 
-/* The sum of value(i) over a row of n, by blocks and lanes as NORM makes it; every thread of the
- * block gets it. */
-template <class Value> __device__ static inline float row_sum(int n, float *blocks, Value value) {
-    const int lane = gw_lane();
-    float sum = 0.0f;
-    for (int base = 0; base < n; base += GW_MORE_PIECE) {
-        const int left = n - base < GW_MORE_PIECE ? n - base : GW_MORE_PIECE;
-        const int here = (left + GW_LANES - 1) / GW_LANES;
-        __syncthreads(); /* who read what stands there is done */
-        for (int b = gw_team(); b < here; b += TEAMS) {
-            const int i = b * GW_LANES + lane;
-            const float all = gw_fold(i < left ? value(base + i) : 0.0f);
-            if (lane == 0) {
-                blocks[b] = all;
-            }
-        }
-        __syncthreads();
-        for (int b = lane; b < here; b += GW_LANES) {
-            sum = sum + blocks[b];
-        }
-    }
-    return gw_fold(sum);
-}
-
 /* gw_team_encode, of a block whose scale lacks a factor. */
 GW_DEVICE void encode_times(void *out, size_t block, int form, float x, float factor) {
     const int lane = gw_lane();
@@ -115,7 +93,7 @@ GW_DEVICE void encode_times(void *out, size_t block, int form, float x, float fa
 }
 
 GW_KERNEL(gw_more_norm, struct gw_more_norm_params, GW_MORE_THREADS) {
-    __shared__ float blocks[GW_MORE_PIECE / GW_LANES];
+    __shared__ float blocks[GW_ROW_PIECE / GW_LANES];
     const int row = (int)blockIdx.x, n = p.width, lane = gw_lane();
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
@@ -125,9 +103,9 @@ GW_KERNEL(gw_more_norm, struct gw_more_norm_params, GW_MORE_THREADS) {
     const float *x = p.in + (size_t)row * n;
     float mean = 0.0f;
     if (p.layer) {
-        mean = row_sum(n, blocks, [&](int i) { return x[i]; }) / (float)n;
+        mean = gw_row_sum(n, blocks, [&](int i) { return x[i]; }) / (float)n;
     }
-    const float squares = row_sum(n, blocks, [&](int i) {
+    const float squares = gw_row_sum(n, blocks, [&](int i) {
         const float c = p.layer ? x[i] - mean : x[i];
         return c * c;
     });
@@ -357,193 +335,13 @@ GW_KERNEL(gw_more_mix, struct gw_more_mix_params, GW_MORE_THREADS) {
 
 /* ---- ROUTE ----------------------------------------------------------------------------------- */
 
-struct route_best {
-    float score;
-    int expert;
-};
-/* The larger score, of equal ones the lower expert; -1: none. */
-GW_DEVICE route_best better(route_best a, route_best b) {
-    const int other = b.expert >= 0 && (a.expert < 0 || b.score > a.score ||
-                                        (b.score == a.score && b.expert < a.expert));
-    return other ? b : a;
-}
-/* Of scores [from, end) those that are not taken; every lane gets it. */
-GW_DEVICE route_best best_of(const float *scores, const unsigned *taken, int from, int end) {
-    route_best best = {0.0f, -1};
-    for (int i = from + gw_lane(); i < end; i += GW_LANES) {
-        const route_best one = {scores[i], taken[i / 32] >> i % 32 & 1 ? -1 : i};
-        best = better(best, one);
-    }
-    for (int h = GW_LANES / 2; h > 0; h /= 2) {
-        const route_best other = {gw_shuffle_xor(best.score, h), gw_shuffle_xor(best.expert, h)};
-        best = better(best, other);
-    }
-    return best;
-}
-
-/* What a row's experts have in shared memory: scores, what they are chosen by, worths of groups;
- * and bits: who is out of the choice, who is chosen. The whole team calls what follows. */
-struct route_desk {
-    float *score, *rank, *worth;
-    unsigned *out, *chosen;
-};
-
-/* All experts but those of the best groups are out. */
-GW_DEVICE void keep_groups(const struct gw_more_route_params &p, const route_desk &d) {
-    const int each = p.experts / p.groups, lane = gw_lane();
-    for (int g = lane; g < p.groups; g += GW_LANES) {
-        float first = -INFINITY, second = -INFINITY;
-        for (int i = g * each; i < (g + 1) * each; i++) {
-            const float x = d.rank[i];
-            second = x > first ? first : x > second ? x : second;
-            first = x > first ? x : first;
-        }
-        d.worth[g] = p.group_best > 1 && each > 1 ? first + second : first;
-    }
-    gw_sync_team();
-    for (int k = 0; k < p.groups_used; k++) { /* bits of groups, in the chosen ones' place */
-        const int g = best_of(d.worth, d.chosen, 0, p.groups).expert;
-        gw_sync_team();
-        if (lane == 0) {
-            d.chosen[g / 32] |= 1u << g % 32;
-        }
-        gw_sync_team();
-    }
-    for (int w = lane; w < GW_ROUTE_WORDS(p.experts); w += GW_LANES) {
-        for (int i = 32 * w; i < p.experts && i < 32 * w + 32; i++) {
-            const int g = i / each;
-            d.out[w] |= (d.chosen[g / 32] >> g % 32 & 1 ? 0u : 1u) << i % 32;
-        }
-    }
-    gw_sync_team();
-    for (int w = lane; w < GW_ROUTE_WORDS(p.experts); w += GW_LANES) {
-        d.chosen[w] = 0;
-    }
-    gw_sync_team();
-}
-
-/* Of x, softmax over the experts that are left and not too far below the best one: its own value.
- * The best is out from then on. */
-GW_DEVICE float sparse_gate(const struct gw_more_route_params &p, const float *x,
-                            const unsigned *out, route_best best) {
-    float sum = 0.0f;
-    for (int i = 0; i < p.experts; i++) {
-        const float size = GW_F32_FROM_BITS(GW_F32_BITS(x[i]) & 0x7fffffffu);
-        const float most = size > best.score ? size : best.score;
-        const int far = (best.score - x[i]) / most > 2.0f * p.jitter;
-        sum = (out[i / 32] >> i % 32 & 1) || far ? sum : sum + gw_exp(x[i] - best.score);
-    }
-    return 1.0f / sum;
-}
-
-/* Scores and ranks of the experts. */
-GW_DEVICE void score_all(const struct gw_more_route_params &p, const float *x,
-                         const route_desk &d) {
-    float top = 0.0f, sum = 0.0f;
-    for (int w = gw_lane(); w < GW_ROUTE_WORDS(p.experts); w += GW_LANES) {
-        d.out[w] = d.chosen[w] = 0;
-    }
-    gw_sync_team();
-    if (p.score == GW_ROUTE_SOFTMAX) {
-        top = best_of(x, d.out, 0, p.experts).score;
-    }
-    for (int i = gw_lane(); i < p.experts; i += GW_LANES) {
-        const float v = x[i];
-        d.score[i] = p.score == GW_ROUTE_SOFTMAX         ? gw_exp(v - top)
-                     : p.score == GW_ROUTE_SIGMOID       ? gw_sigmoid(v)
-                     : p.score == GW_ROUTE_SQRT_SOFTPLUS ? GW_SQRT(gw_softplus(v))
-                                                         : v;
-    }
-    gw_sync_team();
-    for (int i = 0; p.score == GW_ROUTE_SOFTMAX && i < p.experts; i++) {
-        sum = sum + d.score[i];
-    }
-    gw_sync_team();
-    for (int i = gw_lane(); i < p.experts; i += GW_LANES) {
-        const float v = p.score == GW_ROUTE_SOFTMAX ? d.score[i] / sum : d.score[i];
-        d.score[i] = v;
-        d.rank[i] = p.bias && p.score != GW_ROUTE_SPARSEMIXER ? v + p.bias[i] : v;
-    }
-    gw_sync_team();
-}
-
-/* Gates of the chosen ones, in increasing order, from their scores or logits. */
-GW_DEVICE void gates_of(const struct gw_more_route_params &p, float *gates) {
-    const int lane = gw_lane(), chosen = p.score == GW_ROUTE_SOFTMAX_CHOSEN;
-    float sum = 0.0f, top = -INFINITY;
-    for (int k = 0; chosen && k < p.used; k++) {
-        top = gates[k] > top ? gates[k] : top;
-    }
-    gw_sync_team();
-    for (int k = lane; chosen && k < p.used; k += GW_LANES) {
-        gates[k] = gw_exp(gates[k] - top);
-    }
-    gw_sync_team();
-    for (int turn = !chosen; turn < 1 + (p.renorm != 0); turn++) { /* softmax, then renorm */
-        sum = 0.0f;
-        for (int k = 0; k < p.used; k++) {
-            sum = sum + gates[k];
-        }
-        gw_sync_team();
-        const int more =
-            turn == 1 && (p.score == GW_ROUTE_SIGMOID || p.score == GW_ROUTE_SQRT_SOFTPLUS);
-        for (int k = lane; k < p.used; k += GW_LANES) {
-            gates[k] = gates[k] / (more ? sum + 1e-20f : sum);
-        }
-        gw_sync_team();
-    }
-}
-
 GW_KERNEL(gw_more_route, struct gw_more_route_params, GW_ROUTE_THREADS) {
     GW_SHARED_DYNAMIC(float, shared);
-    const int row = (int)blockIdx.x, n = p.experts, lane = gw_lane();
+    const int row = (int)blockIdx.x;
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
-    if (row >= gw_live(p.step) || gw_team() > 0) {
-        return;
-    }
-    const float *x = p.logits + (size_t)row * n;
-    float *out = p.out + (size_t)row * 2 * p.used;
-    const route_desk d = {shared, shared + n, shared + 2 * n, (unsigned *)(shared + 3 * n),
-                          (unsigned *)(shared + 3 * n) + GW_ROUTE_WORDS(n)};
-    score_all(p, x, d);
-    if (p.groups > 0 && p.score != GW_ROUTE_SPARSEMIXER) {
-        keep_groups(p, d);
-    }
-    for (int k = 0; k < p.used; k++) {
-        const route_best best = best_of(d.rank, d.out, 0, n);
-        if (p.score == GW_ROUTE_SPARSEMIXER) {
-            const float gate = sparse_gate(p, d.rank, d.out, best);
-            if (lane == 0) {
-                d.score[best.expert] = gate;
-            }
-        }
-        gw_sync_team();
-        if (lane == 0) {
-            d.out[best.expert / 32] |= 1u << best.expert % 32;
-            d.chosen[best.expert / 32] |= 1u << best.expert % 32;
-        }
-        gw_sync_team();
-    }
-    float *gates = d.worth, *ids = d.rank; /* by place, when ranks are not needed any more */
-    for (int i = lane; i < n; i += GW_LANES) {
-        int place = 0;
-        for (int w = 0; w < i / 32; w++) {
-            place += __popc(d.chosen[w]);
-        }
-        place += __popc(d.chosen[i / 32] & ((1u << i % 32) - 1));
-        if (d.chosen[i / 32] >> i % 32 & 1) {
-            gates[place] = d.score[i];
-            ids[place] = (float)i;
-        }
-    }
-    gw_sync_team();
-    gates_of(p, gates);
-    for (int k = lane; k < p.used; k += GW_LANES) {
-        float v = gates[k];
-        v = p.scale != 0.0f ? v * p.scale : v;
-        v = p.factor ? v * p.factor[(int)ids[k]] : v;
-        out[k] = ids[k];
-        out[p.used + k] = v;
+    if (row < gw_live(p.step)) {
+        gw_route_block(p.route, p.logits + (size_t)row * p.route.experts,
+                       p.out + (size_t)row * 2 * p.route.used, shared);
     }
 }

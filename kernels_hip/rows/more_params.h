@@ -5,11 +5,11 @@
 
 #include "kernels_hip/act8_params.h"
 #include "kernels_hip/params.h"
+#include "kernels_hip/rows/route_params.h"
 
 enum {
     GW_MORE_THREADS = 256,
-    GW_MORE_TEAMS = GW_MORE_THREADS / 32,
-    GW_MORE_PIECE = 8192 /* values of a row that a norm sums at a time */
+    GW_MORE_TEAMS = GW_MORE_THREADS / 32
 };
 
 /* gw_more_embed_FORMAT: rows of EMBED, in place: * scale (0: none), + the table's row of the step
@@ -93,26 +93,12 @@ struct gw_more_mix_params {
     float scale, cap;
 };
 
-/* gw_more_route: a team per row, grid (rows). Dynamic shared memory: GW_ROUTE_SHARED. */
-enum { GW_ROUTE_THREADS = 64 /* of which the first team routes */ };
-#define GW_ROUTE_WORDS(experts) (((experts) + 31) / 32)
-#define GW_ROUTE_SHARED(experts) (4 * (3 * (experts) + 2 * GW_ROUTE_WORDS(experts)))
-/* In the order of gw_score of core/plan/op.h. */
-enum {
-    GW_ROUTE_SOFTMAX,
-    GW_ROUTE_SOFTMAX_CHOSEN,
-    GW_ROUTE_SIGMOID,
-    GW_ROUTE_SQRT_SOFTPLUS,
-    GW_ROUTE_SPARSEMIXER
-};
+/* gw_more_route: a block per row, grid (rows). Dynamic shared memory: GW_ROUTE_SHARED. */
 struct gw_more_route_params {
     struct gw_step_params step;
     GW_DEV(const float) logits; /* [rows, experts] */
-    GW_DEV(const float) bias;   /* [experts] or 0  */
-    GW_DEV(const float) factor; /* [experts] or 0  */
     GW_DEV(float) out;          /* [rows, 2 used]  */
-    int32_t experts, used, score, groups, groups_used, group_best, renorm;
-    float scale, jitter;
+    struct gw_route_params route;
 };
 
 #endif

@@ -3,6 +3,7 @@
 #include "kernels_hip/act8.h"
 #include "kernels_hip/device.h"
 #include "kernels_hip/rows/rope.h"
+#include "kernels_hip/rows/row_sum.h"
 #include "kernels_hip/rows/rows_params.h"
 #include "core/tensor/blocks.h"
 
@@ -13,36 +14,6 @@ GW_KERNEL(gw_take_step, struct gw_take_step_params, GW_ROWS_THREADS) {
     for (int i = (int)threadIdx.x; i < p.n; i += (int)blockDim.x) {
         p.to[i] = ((const volatile int32_t *)p.from)[i];
     }
-}
-
-/* ---- four neighbours of a row ---------------------------------------------------------------- */
-
-struct __align__(16) row_four {
-    float v[4];
-};
-
-GW_DEVICE row_four row_read(const float *from) {
-    const gw_16b bits = *(const gw_16b *)from;
-    row_four r;
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        r.v[j] = GW_F32_FROM_BITS(bits.w[j]);
-    }
-    return r;
-}
-
-/* gw_block_squares of arith.h: eight lanes hold a block, four neighbours each, and all get its sum.
- * The whole team calls it. */
-GW_DEVICE float row_squares(const row_four &x) {
-    float s[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        s[j] = x.v[j] * x.v[j];
-        s[j] = s[j] + gw_shuffle_xor(s[j], 4);
-        s[j] = s[j] + gw_quad_xor<2>(s[j]);
-        s[j] = s[j] + gw_quad_xor<1>(s[j]);
-    }
-    return (s[0] + s[2]) + (s[1] + s[3]);
 }
 
 /* ---- EMBED ----------------------------------------------------------------------------------- */

@@ -1,0 +1,75 @@
+/* backends/hip/fuse.c - nodes that become one launch together (docs/gpu.md), found before each is
+ * recorded. What products and attention fuse with their neighbours is decided by gw_hip_can_fuse_*
+ * of linear.c and attention.c.
+ */
+#include <stdio.h>
+
+#include "backends/hip/hip.h"
+#include "kernels_hip/rows/router_params.h"
+
+enum { SHARED = 48 << 10, DECLARED = 2 << 10 /* arrays of gw_router_FORMAT */ };
+
+/* ---- norm, router, route --------------------------------------------------------------------- */
+
+static int is_router(const gw_node *norm, const gw_node *product, const gw_node *route) {
+    const gw_tensor *w = product->w[0];
+    return product->op == GW_OP_LINEAR && product->in[0] == norm->out && product->in[1] == NULL &&
+           product->w[1] == NULL && product->args.linear.order == GW_ORDER_DECODE &&
+           w->layout == GW_HIP_LAYOUT_STRIPS && gw_format_of(w->fmt)->is_float &&
+           (product->w[3] == NULL || product->w[3]->fmt == GW_FMT_F32) &&
+           route->op == GW_OP_ROUTE && route->in[0] == product->out &&
+           gw_hip_width(product->out) == (size_t)w->dim[0];
+}
+
+size_t gw_hip_router_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    const gw_node *norm = &nodes[0], *next = &nodes[3];
+    if (n < 3 || segment->device->no_fuse || norm->op != GW_OP_NORM || !gw_op_is_plain(norm) ||
+        norm->in[0]->fmt != GW_FMT_F32 || norm->out->fmt != GW_FMT_F32 ||
+        norm->w[0]->fmt != GW_FMT_F32 || !gw_hip_disjoint(norm->in[0], norm->out) ||
+        !is_router(norm, &nodes[1], &nodes[2]) || gw_hip_width(norm->out) % GW_ACT_BLOCK != 0 ||
+        gw_hip_width(norm->out) > GW_ROUTER_MOST ||
+        GW_ROUTER_SHARED(gw_hip_width(norm->out), gw_hip_width(nodes[1].out)) + DECLARED > SHARED) {
+        return 0;
+    }
+    for (size_t i = 3; i < n; i++) { /* the logits are not stored where another node finds them */
+        for (int j = 0; j < GW_MAX_IN; j++) {
+            if (nodes[i].in[j] == nodes[1].out) {
+                return 0;
+            }
+        }
+        if (nodes[i].out == nodes[1].out) {
+            break;
+        }
+    }
+    /* Blocks write the norm's blocks while others may still read its input. */
+    int quantizes = n > 3 && next->op == GW_OP_QUANTIZE && next->in[0] == norm->out &&
+                    gw_hip_disjoint(next->out, norm->in[0]);
+    return quantizes ? 4 : 3;
+}
+
+gw_status gw_hip_record_router(struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    const gw_node *norm = &nodes[0], *product = &nodes[1], *route = &nodes[2];
+    unsigned rows = (unsigned)segment->rows, experts = (unsigned)gw_hip_width(product->out);
+    struct gw_router_params p = {.step = gw_hip_step(segment),
+                                 .in = gw_hip_at(norm->in[0]),
+                                 .weight = gw_hip_at(norm->w[0]),
+                                 .h = gw_hip_at(norm->out),
+                                 .w = gw_hip_at(product->w[0]),
+                                 .bias = product->w[3] != NULL ? gw_hip_at(product->w[3]) : 0,
+                                 .out = gw_hip_at(route->out),
+                                 .route = gw_hip_route_of(route),
+                                 .k = (int32_t)gw_hip_width(norm->out),
+                                 .eps = norm->args.norm.eps};
+    unsigned blocks = gw_hip_groups(experts, GW_ROUTER_EACH);
+    p.leaves = (int32_t)gw_hip_groups(gw_hip_groups((size_t)p.k, 128), blocks);
+    if (n > 3) {
+        p.act = gw_hip_at(nodes[3].out);
+        p.form = gw_hip_form(segment, nodes[3].out);
+    }
+    char name[32];
+    snprintf(name, sizeof name, "gw_router_%s", gw_format_of(product->w[0]->fmt)->name);
+    GW_TRY(gw_hip_scratch(segment, (size_t)rows * experts * sizeof(float), &p.logits));
+    GW_TRY(gw_hip_counters(segment, rows, &p.arrived));
+    return gw_hip_record(segment, norm, name, blocks, rows, 1, GW_ROUTER_THREADS, 1, 1,
+                         (unsigned)GW_ROUTER_SHARED(p.k, p.route.experts), &p, sizeof p);
+}

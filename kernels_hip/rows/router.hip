@@ -1,0 +1,189 @@
+/* kernels_hip/rows/router.hip - norm, router, route and the experts' input of generated tokens in
+ * one launch. Each of its steps takes less than what stands between two launches. A block norms the
+ * whole row again, since that costs less than waiting for another block's; the last block of a row
+ * that is done chooses the experts. */
+#include "kernels_hip/act8.h"
+#include "kernels_hip/device.h"
+#include "kernels_hip/rows/router_params.h"
+#include "kernels_hip/rows/route.h"
+#include "kernels_hip/rows/row_sum.h"
+#include "kernels_hip/strip.h"
+
+enum { HELD = 16 /* pieces of a weight row that a thread asks for before x is there */ };
+
+/* A thread has 16 bytes of each record of its row: four columns of one lane of arith.h, or of two
+ * neighbouring lanes. */
+struct router_f32 {
+    enum { PAIR = 1, RECORD = GW_STRIP_ROWS * GW_STRIP_FLOATS * 4 };
+    __device__ static inline float element(const gw_16b &v, int e, int) {
+        return GW_F32_FROM_BITS(v.w[e]);
+    }
+};
+struct router_f16 {
+    enum { PAIR = 2, RECORD = GW_STRIP_ROWS * GW_STRIP_FLOATS * 2 };
+    __device__ static inline float element(const gw_16b &v, int e, int o) {
+        return gw_widen_f16((gw_u16)(v.w[e] >> 16 * o));
+    }
+};
+struct router_bf16 {
+    enum { PAIR = 2, RECORD = GW_STRIP_ROWS * GW_STRIP_FLOATS * 2 };
+    __device__ static inline float element(const gw_16b &v, int e, int o) {
+        return gw_bf16_to_f32((gw_u16)(v.w[e] >> 16 * o));
+    }
+};
+
+/* One row of W for each group of 32 / PAIR threads. */
+template <class F> struct router_row {
+    enum { THREADS = GW_LANES / F::PAIR };
+    gw_16b held[HELD];
+    const uint8_t *from;
+    int expert, records, lane; /* lane: the first of arith.h; expert -1: none */
+
+    __device__ inline void open(const struct gw_router_params &p) {
+        const int i = (int)threadIdx.x % THREADS, here = (int)threadIdx.x / THREADS;
+        expert = (int)blockIdx.x * GW_ROUTER_EACH + here;
+        expert = here < GW_ROUTER_EACH && expert < p.route.experts ? expert : -1;
+        records = (p.k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS;
+        lane = i * F::PAIR;
+        const int r = expert < 0 ? 0 : expert;
+        from = p.w + (size_t)(r / 16) * records * F::RECORD + 1024 * (i / 4) + 64 * (r % 16) +
+               16 * (i % 4);
+#pragma unroll
+        for (int j = 0; j < HELD; j++) {
+            if (expert >= 0 && j < records) {
+                held[j] = gw_stream(from + (size_t)j * F::RECORD);
+            }
+        }
+    }
+    __device__ inline void add(const gw_16b &v, const float *h, int first, int k,
+                               float *acc) const {
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+#pragma unroll
+            for (int o = 0; o < F::PAIR; o++) {
+                const int c = first + 32 * e + lane + o;
+                acc[o] = c < k ? GW_FMA(F::element(v, e, o), h[c], acc[o]) : acc[o];
+            }
+        }
+    }
+    /* The product with h, in every thread of the row; whole teams call it. */
+    __device__ inline float sum(const float *h, int k) const {
+        float acc[F::PAIR];
+#pragma unroll
+        for (int o = 0; o < F::PAIR; o++) {
+            acc[o] = 0.0f;
+        }
+        if (expert >= 0) {
+#pragma unroll
+            for (int j = 0; j < HELD; j++) {
+                if (j < records) {
+                    add(held[j], h, j * (int)GW_STRIP_FLOATS, k, acc);
+                }
+            }
+            for (int j = HELD; j < records; j++) {
+                add(gw_stream(from + (size_t)j * F::RECORD), h, j * (int)GW_STRIP_FLOATS, k, acc);
+            }
+        }
+        float v = F::PAIR == 2 ? acc[0] + acc[F::PAIR - 1] : acc[0];
+#pragma unroll
+        for (int by = 1; by < THREADS; by *= 2) {
+            v = v + gw_shuffle_xor(v, by);
+        }
+        return v;
+    }
+};
+
+/* Four neighbours of a row at i go to memory; whole teams. */
+GW_DEVICE void router_leave(const struct gw_router_params &p, int row, int i, const row_four &y) {
+    const size_t at = (size_t)row * p.k + i;
+    gw_act8_four code;
+    if (p.act) {
+        code.encode(y.v); /* whole teams */
+    }
+    if (i < p.k) {
+        *(row_four *)(p.h + at) = y;
+        if (p.act) {
+            code.store(p.act, at / GW_ACT_BLOCK, p.form);
+        }
+    }
+}
+
+/* Norm of a row x -> h in shared memory. */
+GW_DEVICE void router_norm(const struct gw_router_params &p, int row, const float *weight, float *h,
+                           float *squares) {
+    enum { STEP = 4 * GW_ROUTER_THREADS };
+    const int k = p.k, lane = gw_lane(), end = (k + 127) / 128 * 128;
+    const int first = (int)blockIdx.x * p.leaves; /* what this block leaves, of pieces of 128 */
+    const float *x = p.in + (size_t)row * k;
+    float sum = 0.0f;
+#pragma unroll 4
+    for (int i = 4 * (int)threadIdx.x; i < end; i += STEP) {
+        row_four v = {{0.0f, 0.0f, 0.0f, 0.0f}};
+        if (i < k) {
+            v = row_read(x + i);
+            *(row_four *)(h + i) = v;
+        }
+        const float square = row_squares(v);
+        if (lane % 8 == 0 && i < k) {
+            squares[i / GW_ACT_BLOCK] = square;
+        }
+    }
+    __syncthreads();
+    for (int b = lane; b < k / GW_ACT_BLOCK; b += GW_LANES) {
+        sum = sum + squares[b];
+    }
+    const float r = gw_rms_scale(gw_fold(sum), k, p.eps);
+    for (int i = 4 * (int)threadIdx.x; i < end; i += STEP) {
+        row_four v = {{0.0f, 0.0f, 0.0f, 0.0f}};
+        if (i < k) {
+            const row_four w = *(const row_four *)(weight + i);
+            v = *(const row_four *)(h + i);
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                v.v[j] = (v.v[j] * w.v[j]) * r;
+            }
+            *(row_four *)(h + i) = v;
+        }
+        if (i / 128 >= first && i / 128 < first + p.leaves) {
+            router_leave(p, row, i, v);
+        }
+    }
+    __syncthreads();
+}
+
+template <class F> __device__ static inline void router(const struct gw_router_params &p) {
+    GW_SHARED_DYNAMIC(float, shared);
+    __shared__ float squares[GW_ROUTER_MOST / GW_ACT_BLOCK];
+    __shared__ unsigned before;
+    const int row = (int)blockIdx.y, n = p.route.experts;
+    float *weight = shared, *h = shared + p.k;
+    router_row<F> mine;
+    mine.open(p);
+    for (int i = 4 * (int)threadIdx.x; i < p.k; i += 4 * GW_ROUTER_THREADS) {
+        *(row_four *)(weight + i) = row_read(p.weight + i);
+    }
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step)) {
+        return;
+    }
+    router_norm(p, row, weight, h, squares);
+    if (gw_team() * (int)F::PAIR < GW_ROUTER_EACH) { /* teams with rows */
+        const float v = mine.sum(h, p.k);
+        if (mine.expert >= 0 && mine.lane == 0) {
+            p.logits[(size_t)row * n + mine.expert] = p.bias ? v + p.bias[mine.expert] : v;
+        }
+    }
+    if (gw_block_arrives(p.arrived + row, gridDim.x - 1, &before) == gridDim.x - 1) {
+        gw_route_block(p.route, p.logits + (size_t)row * n, p.out + (size_t)row * 2 * p.route.used,
+                       shared);
+    }
+}
+
+#define ROUTER(format)                                                                             \
+    GW_KERNEL(gw_router_##format, struct gw_router_params, GW_ROUTER_THREADS, 1) {                 \
+        router<router_##format>(p);                                                                \
+    }
+ROUTER(f32)
+ROUTER(f16)
+ROUTER(bf16)

@@ -1,0 +1,33 @@
+/* kernels_hip/rows/router_params.h - parameters of gw_router_FORMAT: what lies between a residual
+ * stream and a mixture's experts in one launch, for generated tokens. */
+#ifndef GW_KERNELS_HIP_ROUTER_PARAMS_H
+#define GW_KERNELS_HIP_ROUTER_PARAMS_H
+
+#include "kernels_hip/act8_params.h"
+#include "kernels_hip/params.h"
+#include "kernels_hip/rows/route_params.h"
+
+/* h = RMS norm of a row of `in`; logits = h W^T (+ bias) in the decode order; out = the route; act:
+ * h as activation blocks of a form, if not 0. Grid (experts over GW_ROUTER_EACH, rows); dynamic
+ * shared memory GW_ROUTER_SHARED, 16-byte aligned. */
+enum { GW_ROUTER_THREADS = GW_ROUTE_THREADS, GW_ROUTER_EACH = 4, GW_ROUTER_MOST = 8192 /* of k */ };
+#define GW_ROUTER_SHARED(k, experts)                                                               \
+    (8 * (k) > GW_ROUTE_SHARED(experts) ? 8 * (k) : GW_ROUTE_SHARED(experts))
+struct gw_router_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;     /* [rows, k]                            */
+    GW_DEV(const float) weight; /* of the norm [k]                      */
+    GW_DEV(float) h;            /* [rows, k]                            */
+    GW_DEV(void) act;           /* the same in blocks, or 0             */
+    GW_DEV(const uint8_t) w;    /* strips of floats [experts, k]        */
+    GW_DEV(const float) bias;   /* [experts] or 0                       */
+    GW_DEV(float) logits;       /* [rows, experts]                      */
+    GW_DEV(float) out;          /* [rows, 2 used]                       */
+    GW_DEV(uint32_t) arrived;   /* [rows], 0 between launches           */
+    struct gw_route_params route;
+    int32_t k, form; /* of act; k is a multiple of 32 */
+    int32_t leaves; /* 128 values of h that a block leaves in memory, so many times */
+    float eps;
+};
+
+#endif
