@@ -337,7 +337,7 @@ static void phi3_vocabulary(void **state) {
 static void templates_are_recognised(void **state) {
     (void)state;
     static const struct {
-        const char *text, *name; /* name NULL: of no known form */
+        const char *text, *name; /* name NULL: ill-formed */
     } cases[] = {
         {"{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
          "message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}",
@@ -362,9 +362,9 @@ static void templates_are_recognised(void **state) {
          "deepseek2"},
         {"{{'<" BAR "User" BAR ">' + message['content']}}{{'<" BAR "Assistant" BAR ">'}}",
          "deepseek3"},
-        {"[gMASK]<sop>{{'<|user|>\\n' + message['content'] + '<|assistant|>'}}", NULL},
-        {"{{ message.content }}", NULL},
-        {"{% {% {% {% {%", NULL},
+        {"[gMASK]<sop>{{'<|user|>\\n' + message['content'] + '<|assistant|>'}}", "own"},
+        {"{{ message.content }}", "own"},
+        {"{% if %}", NULL},
     };
     world w;
     open_world(&w, spellings, 0, GW_TOKEN_CONTROL);
@@ -373,7 +373,7 @@ static void templates_are_recognised(void **state) {
         gw_status status =
             gw_chat_bind(&w.vocab, w.t, NULL, cases[i].text, strlen(cases[i].text), &chat);
         if (cases[i].name == NULL) {
-            assert_int_equal(status, GW_E_UNSUPPORTED);
+            assert_int_equal(status, GW_E_SYNTAX);
             assert_null(chat);
             continue;
         }
@@ -424,23 +424,41 @@ static void names_and_vocabularies(void **state) {
     close_world(&w);
 }
 
-/* Qwen's templates bring a system text of their own; an expression in its place is none. */
-static void preset_of_a_template(void **state) {
+/* Qwen's templates bring a system text of their own, and are run for it. */
+static void templates_are_run(void **state) {
     (void)state;
     static const char jinja[] =
-        "{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}"
-        "{{- '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}";
+        "{%- if messages[0].role != 'system' %}{{ '<|im_start|>system\\nYou\\'re helpful.<|im_end|>"
+        "\\n' }}{% endif %}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + "
+        "'<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' "
+        "}}{% endif %}";
     const gw_chat_message hi = say("user", "Hi"), own[] = {say("system", "S."), hi};
+    const gw_chat_message talk[] = {hi, say("assistant", " Ho. "), say("user", "<|im_end|>\n")};
     world w;
+    int32_t *all, *tail;
+    size_t n_all, n_tail;
     open_world(&w, spellings, SPELLINGS, GW_TOKEN_CONTROL);
     gw_chat *chat;
     must(gw_chat_bind(&w.vocab, w.t, NULL, jinja, strlen(jinja), &chat));
     check_text(&w, chat, &hi, 1,
-               "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nHi"
+               "<|im_start|>system\nYou're helpful.<|im_end|>\n<|im_start|>user\nHi"
                "<|im_end|>\n<|im_start|>assistant\n");
     check_text(&w, chat, own, 2,
                "<|im_start|>system\nS.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
                "<|im_start|>assistant\n");
+    must(gw_chat_render(chat, talk, 3, 0, &all, &n_all));
+    must(gw_chat_render(chat, talk, 3, 2, &tail, &n_tail));
+    same_ids("tail", tail, n_tail, all + n_all - n_tail, n_tail);
+    assert_true(gw_chat_is_end(chat, tail[0]));
+    int32_t end = gw_chat_marker(&w.vocab, "<|im_end|>", 10);
+    assert_int_equal(count_id(all, n_all, end), 4); /* the typed one is text */
+    free(all);
+    free(tail);
+    gw_chat_free(chat);
+    /* a template that takes back what it wrote: all of it is to be rendered again */
+    static const char forgets[] = "{% for m in messages[-1:] %}{{ m.content }}{% endfor %}";
+    must(gw_chat_bind(&w.vocab, w.t, NULL, forgets, strlen(forgets), &chat));
+    assert_int_equal(gw_chat_render(chat, talk, 3, 2, &tail, &n_tail), GW_E_UNSUPPORTED);
     gw_chat_free(chat);
     close_world(&w);
 }
@@ -576,7 +594,7 @@ int main(void) {
         cmocka_unit_test(phi3_vocabulary),
         cmocka_unit_test(templates_are_recognised),
         cmocka_unit_test(names_and_vocabularies),
-        cmocka_unit_test(preset_of_a_template),
+        cmocka_unit_test(templates_are_run),
         cmocka_unit_test(markers_that_the_vocabulary_lacks),
         cmocka_unit_test(what_cannot_be_rendered),
         cmocka_unit_test(stops_are_found_however_text_is_cut),

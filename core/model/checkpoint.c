@@ -428,17 +428,25 @@ gw_status gw_checkpoint_vocab(gw_checkpoint *c, const gw_vocab **out) {
     return GW_OK;
 }
 
-gw_status gw_checkpoint_chat_template(gw_checkpoint *c, const char **text, size_t *bytes) {
+gw_status gw_checkpoint_chat_template(gw_checkpoint *c, const char *name, const char **text,
+                                      size_t *bytes) {
+    *text = NULL;
+    *bytes = 0;
     if (c->container == GW_CONTAINER_HF) {
-        return gw_hf_chat_template(c, text, bytes);
+        return gw_hf_chat_template(c, name, text, bytes);
     }
     gw_gguf_view view = {NULL, 0};
+    char key[96] = "tokenizer.chat_template";
     if (c->container == GW_CONTAINER_WEIGHTS) {
-        *text = NULL;
-        *bytes = 0;
         return GW_OK;
     }
-    GW_TRY(gw_gguf_text(c->gguf[0], "tokenizer.chat_template", &view, NULL));
+    if (name != NULL && strcmp(name, "default") != 0) {
+        int n = snprintf(key, sizeof key, "tokenizer.chat_template.%s", name);
+        if (n < 0 || (size_t)n >= sizeof key) {
+            return GW_OK; /* no name of a template */
+        }
+    }
+    GW_TRY(gw_gguf_text(c->gguf[0], key, &view, NULL));
     *text = view.text;
     *bytes = (size_t)view.bytes;
     return GW_OK;

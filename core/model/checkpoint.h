@@ -84,10 +84,12 @@ gw_status gw_checkpoint_vocab(gw_checkpoint *c, const gw_vocab **out);
  * of gw_checkpoint_vocab, which fails when there is no such name. */
 gw_status gw_checkpoint_set_pretokenizer(gw_checkpoint *c, const char *name);
 
-/* The text of the model's chat template, owned by the checkpoint; NULL when it has none. A folder
- * keeps it in tokenizer_config.json ("default" of several) or in chat_template.jinja. Not
- * thread-safe: a folder's is read at the call. */
-gw_status gw_checkpoint_chat_template(gw_checkpoint *c, const char **text, size_t *bytes);
+/* The text of one of the model's chat templates, owned by the checkpoint; NULL when there is none.
+ * name NULL: the default. A folder keeps it in chat_template.jinja, additional_chat_templates/
+ * NAME.jinja, chat_template.json or tokenizer_config.json, a GGUF file in tokenizer.chat_template
+ * and tokenizer.chat_template.NAME. Not thread-safe: a folder's is read at the call. */
+gw_status gw_checkpoint_chat_template(gw_checkpoint *c, const char *name, const char **text,
+                                      size_t *bytes);
 
 /* The metadata for people: pairs of a GGUF file, members of config.json. Texts live in the
  * checkpoint; long values are cut. *out: malloc'd [*n], the caller's to free. */

@@ -81,7 +81,9 @@ int gw_hf_is_vocab_file(const char *name);
 gw_status gw_hf_tiktoken(gw_checkpoint *c, const char *name, gw_vocab *v);
 gw_status gw_hf_model_file(gw_checkpoint *c, const char *name, gw_vocab *v);
 
-/* hf_chat.c: the chat template of a folder, copied into the arena; *text NULL: none. */
-gw_status gw_hf_chat_template(gw_checkpoint *c, const char **text, size_t *bytes);
+/* hf_chat.c: a chat template of a folder, copied into the arena; *text NULL: none of that name
+ * (NULL: the default). */
+gw_status gw_hf_chat_template(gw_checkpoint *c, const char *name, const char **text,
+                              size_t *bytes);
 
 #endif

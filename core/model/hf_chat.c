@@ -1,25 +1,32 @@
-/* core/model/hf_chat.c - the chat template of a Hugging Face folder: tokenizer_config.json holds
- * one text or a list of named ones; newer folders have a file of their own.
+/* core/model/hf_chat.c - the chat templates of a Hugging Face folder: tokenizer_config.json and
+ * chat_template.json hold one text or several named ones; newer folders have a file for each.
  */
 #include <string.h>
 
 #include "core/model/checkpoint_parts.h"
 
-/* One text, or of [{"name": ..., "template": ...}, ...] the one named "default", else the first. */
-static const char *template_of(const json_t *value) {
-    if (!json_is_array(value)) {
-        return json_string_value(value);
-    }
-    const json_t *chosen = json_array_get(value, 0), *entry;
+static int is_default(const char *name) { return name == NULL || strcmp(name, "default") == 0; }
+
+/* A text; of [{"name": ..., "template": ...}, ...] or {NAME: text, ...} the one of that name. The
+ * default is the one called so, else the first of a list. */
+static const char *template_of(const json_t *value, const char *name) {
+    const char *wanted = name == NULL ? "default" : name;
+    const json_t *entry;
     size_t i;
+    if (json_is_object(value)) {
+        return json_string_value(json_object_get(value, wanted));
+    }
+    if (!json_is_array(value)) {
+        return is_default(name) ? json_string_value(value) : NULL;
+    }
     json_array_foreach(value, i, entry) {
-        const char *name = json_string_value(json_object_get(entry, "name"));
-        if (name != NULL && strcmp(name, "default") == 0) {
-            chosen = entry;
-            break;
+        const char *own = json_string_value(json_object_get(entry, "name"));
+        if (own != NULL && strcmp(own, wanted) == 0) {
+            return json_string_value(json_object_get(entry, "template"));
         }
     }
-    return json_string_value(json_object_get(chosen, "template"));
+    return name == NULL ? json_string_value(json_object_get(json_array_get(value, 0), "template"))
+                        : NULL;
 }
 
 static gw_status keep(gw_checkpoint *c, const char *from, size_t n, const char **text,
@@ -45,20 +52,41 @@ static gw_status read_file(gw_checkpoint *c, const char *path, const char **text
     return status;
 }
 
-gw_status gw_hf_chat_template(gw_checkpoint *c, const char **text, size_t *bytes) {
-    const char *own = gw_checkpoint_join(c, c->where, "chat_template.jinja");
-    json_t *config = NULL;
-    *text = NULL;
-    *bytes = 0;
-    if (own == NULL) {
+/* A name that is one of a file, and of no other folder. */
+static int is_plain(const char *name) {
+    return name[0] != '.' && strpbrk(name, "/\\") == NULL && strlen(name) < 80;
+}
+
+/* *text stays NULL when there is no such file. */
+static gw_status read_own_file(gw_checkpoint *c, const char *name, const char **text,
+                               size_t *bytes) {
+    char file[160];
+    int n = is_default(name)
+                ? snprintf(file, sizeof file, "chat_template.jinja")
+                : snprintf(file, sizeof file, "additional_chat_templates/%s.jinja", name);
+    if (n < 0 || (size_t)n >= sizeof file || (!is_default(name) && !is_plain(name))) {
+        return GW_OK;
+    }
+    const char *path = gw_checkpoint_join(c, c->where, file);
+    if (path == NULL) {
         return gw_checkpoint_nomem(c);
     }
-    if (gw_path_look(own) != GW_PATH_NONE) {
-        return read_file(c, own, text, bytes);
+    return gw_path_look(path) != GW_PATH_NONE ? read_file(c, path, text, bytes) : GW_OK;
+}
+
+gw_status gw_hf_chat_template(gw_checkpoint *c, const char *name, const char **text,
+                              size_t *bytes) {
+    static const char *const files[] = {"chat_template.json", "tokenizer_config.json"};
+    *text = NULL;
+    *bytes = 0;
+    GW_TRY(read_own_file(c, name, text, bytes));
+    for (size_t i = 0; i < 2 && *text == NULL; i++) {
+        json_t *config = NULL;
+        GW_TRY(gw_hf_json(c, files[i], &config));
+        const char *found = template_of(json_object_get(config, "chat_template"), name);
+        gw_status status = found != NULL ? keep(c, found, strlen(found), text, bytes) : GW_OK;
+        json_decref(config);
+        GW_TRY(status);
     }
-    GW_TRY(gw_hf_json(c, "tokenizer_config.json", &config));
-    const char *found = template_of(json_object_get(config, "chat_template"));
-    gw_status status = found != NULL ? keep(c, found, strlen(found), text, bytes) : GW_OK;
-    json_decref(config);
-    return status;
+    return GW_OK;
 }

@@ -69,12 +69,12 @@ static void find_chat(gw_inspection *v, const gw_vocab *vocab, const gw_tokenize
     const char *text = NULL;
     size_t bytes = 0;
     gw_chat *chat = NULL;
-    if (gw_checkpoint_chat_template(v->checkpoint, &text, &bytes) == GW_OK &&
+    if (gw_checkpoint_chat_template(v->checkpoint, NULL, &text, &bytes) == GW_OK &&
         gw_chat_bind(vocab, t, NULL, text, bytes, &chat) == GW_OK) {
         snprintf(v->chat, sizeof v->chat, "%s", gw_chat_name(chat));
         gw_chat_free(chat);
     } else if (text != NULL) {
-        snprintf(v->chat, sizeof v->chat, "not known here");
+        snprintf(v->chat, sizeof v->chat, "not well formed");
     }
 }
 

@@ -82,22 +82,29 @@ gw_status gw_stream_push(gw_stream *stream, int32_t id, const char **text, size_
     return gw_text_stream_push(stream->text, id, text, bytes);
 }
 
-gw_status gw_chat_new(const gw_model *model, const char *name, gw_chat **out) {
-    GW_TRY(need_tokenizer(model));
-    const char *text = NULL;
-    size_t bytes = 0;
-    if (name == NULL) {
-        GW_TRY(gw_checkpoint_chat_template(model->checkpoint, &text, &bytes));
-    }
-    return gw_chat_bind(model->vocab, model->tokenizer, name, text, bytes, out);
+/* The model's templates: the one of that name, or its default and the one for tools. */
+static gw_status own_templates(const gw_model *model, const char *name, gw_chat_own *own) {
+    GW_TRY(gw_checkpoint_chat_template(model->checkpoint, name, &own->text, &own->bytes));
+    own->named = name != NULL && own->text != NULL;
+    return name != NULL ? GW_OK
+                        : gw_checkpoint_chat_template(model->checkpoint, "tool_use",
+                                                      &own->tools_text, &own->tools_bytes);
 }
 
 gw_status gw_chat_open(const gw_model *model, const gw_chat_settings *settings, gw_chat **out) {
-    return gw_chat_new(model, settings->name, out);
+    gw_chat_own own = {0};
+    if (model == NULL) {
+        static const gw_vocab nothing = {.bos = -1, .eos = -1, .unk = -1, .pad = -1};
+        return gw_chat_bind_settings(&nothing, NULL, settings, NULL, out);
+    }
+    GW_TRY(need_tokenizer(model));
+    if (settings->template_text == NULL) {
+        GW_TRY(own_templates(model, settings->name, &own));
+    }
+    return gw_chat_bind_settings(model->vocab, model->tokenizer, settings, &own, out);
 }
 
-const char *gw_chat_template(const gw_chat *chat, size_t *bytes) {
-    (void)chat;
-    *bytes = 0;
-    return NULL;
+gw_status gw_chat_new(const gw_model *model, const char *name, gw_chat **out) {
+    const gw_chat_settings settings = {.name = name};
+    return gw_chat_open(model, &settings, out);
 }

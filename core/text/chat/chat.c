@@ -72,12 +72,13 @@ static void find_markers(gw_chat *c) {
     for (size_t i = 0; gw_chat_style_at(i) != NULL; i++) {
         find_markers_of(c, gw_chat_style_at(i));
     }
-    find_markers_of(c, s); /* its own stay */
+    if (s != NULL) {
+        find_markers_of(c, s); /* its own stay */
+    }
     for (int i = 0; i < c->vocab->n_end; i++) {
         bar(c, c->vocab->end[i]);
     }
-    c->end = -1;
-    if (s->end[0] == '{') {
+    if (s != NULL && s->end[0] == '{') {
         const gw_chat_marked *m = find_marker(c, s->end + 1, strcspn(s->end + 1, "}"));
         c->end = m->id;
         if (m->id < 0 && !is_id_name(m->spelling, m->bytes)) {
@@ -100,61 +101,69 @@ static gw_status unknown_name(const char *name) {
                    known);
 }
 
-static gw_status choose(gw_chat *c, const char *name, const char *text, size_t bytes) {
-    if (name != NULL) {
-        c->style = gw_chat_style_named(name, c->vocab);
-        c->source = GW_CHAT_BY_NAME;
-        return c->style != NULL ? GW_OK : unknown_name(name);
+/* A name is one of the model's templates, else a form. */
+static gw_status choose(gw_chat *c, const gw_chat_settings *settings, const gw_chat_own *own) {
+    const char *text = settings->template_text;
+    size_t bytes = settings->template_bytes;
+    c->source = GW_CHAT_BY_NAME;
+    if (text == NULL && own != NULL && (settings->name == NULL || own->named)) {
+        text = own->text;
+        bytes = own->bytes;
+        c->source = settings->name == NULL ? GW_CHAT_BY_TEMPLATE : GW_CHAT_BY_NAME;
     }
     if (text != NULL && bytes > 0) {
         c->style = gw_chat_style_of_template(text, bytes, c->vocab);
-        c->source = GW_CHAT_BY_TEMPLATE;
-        if (c->style == NULL) {
-            return gw_fail(GW_E_UNSUPPORTED, "chat template",
-                           "the model's own is of a form that is not known here; name one that "
-                           "the model understands (chatml, llama3, plain, ...)");
-        }
-        return GW_OK;
+        return gw_chat_take_template(c, settings, own, text, bytes);
+    }
+    if (settings->name != NULL) {
+        c->style = gw_chat_style_named(settings->name, c->vocab);
+        return c->style != NULL ? GW_OK : unknown_name(settings->name);
     }
     c->style = gw_chat_style_of_vocab(c->vocab);
     c->source = strcmp(c->style->name, "plain") == 0 ? GW_CHAT_BY_DEFAULT : GW_CHAT_BY_VOCAB;
     return GW_OK;
 }
 
-gw_status gw_chat_bind(const gw_vocab *vocab, const gw_tokenizer *tokenizer, const char *name,
-                       const char *template_text, size_t bytes, gw_chat **out) {
+gw_status gw_chat_bind_settings(const gw_vocab *vocab, const gw_tokenizer *tokenizer,
+                                const gw_chat_settings *settings, const gw_chat_own *own,
+                                gw_chat **out) {
     gw_chat *c = calloc(1, sizeof *c);
     if (c == NULL) {
         return gw_fail(GW_E_NOMEM, "chat template", "no memory");
     }
     c->vocab = vocab;
     c->tokenizer = tokenizer;
-    gw_status status = choose(c, name, template_text, bytes);
-    const char *preset = status == GW_OK ? c->style->preset : "";
-    size_t n = strlen(preset);
-    if (n == 0 && status == GW_OK && c->source == GW_CHAT_BY_TEMPLATE) {
-        n = gw_chat_template_preset(template_text, bytes, &preset);
-    }
-    if (n > 0 && (c->preset = strndup(preset, n)) == NULL) {
-        status = gw_fail(GW_E_NOMEM, "chat template", "no memory");
+    c->end = -1;
+    gw_status status = choose(c, settings, own);
+    if (status == GW_OK) {
+        find_markers(c);
+        status = c->template != NULL ? gw_chat_settle_template(c) : GW_OK;
     }
     if (status != GW_OK) {
         gw_chat_free(c);
         return status;
     }
-    find_markers(c);
     *out = c;
     return GW_OK;
 }
 
+gw_status gw_chat_bind(const gw_vocab *vocab, const gw_tokenizer *tokenizer, const char *name,
+                       const char *template_text, size_t bytes, gw_chat **out) {
+    const gw_chat_settings settings = {.name = name};
+    const gw_chat_own own = {.text = template_text, .bytes = bytes};
+    return gw_chat_bind_settings(vocab, tokenizer, &settings, &own, out);
+}
+
 void gw_chat_free(gw_chat *chat) {
     if (chat != NULL) {
-        free(chat->preset);
+        gw_chat_drop_template(chat);
         free(chat);
     }
 }
 
-const char *gw_chat_name(const gw_chat *chat) { return chat->style->name; }
+const char *gw_chat_name(const gw_chat *chat) {
+    return chat->name[0] != '\0' ? chat->name : chat->style->name;
+}
 
 const char *gw_chat_origin(const gw_chat *chat) {
     static const char *const words[] = {"as asked", "the model's template", "the model's tokens",
@@ -163,7 +172,7 @@ const char *gw_chat_origin(const gw_chat *chat) {
 }
 
 size_t gw_chat_stops(const gw_chat *chat, const char **texts, size_t capacity) {
-    const char *all[] = {chat->end_text, chat->style->stop};
+    const char *all[] = {chat->end_text, chat->template == NULL ? chat->style->stop : ""};
     size_t n = 0;
     for (size_t i = 0; i < 2; i++) {
         if (all[i][0] != '\0') {
@@ -300,8 +309,8 @@ static gw_status add_beginning(gw_chat_form *r, const gw_chat_message *first) {
         GW_TRY(add_piece(r, c->vocab->bos, NULL, 0));
     }
     GW_TRY(add_pattern(r, c->style->begin, NULL, 0));
-    if (c->preset != NULL && strcmp(first->role, "system") != 0) {
-        r->preset = (gw_chat_message){"system", c->preset, strlen(c->preset)};
+    if (c->style->preset[0] != '\0' && strcmp(first->role, "system") != 0) {
+        r->preset = (gw_chat_message){"system", c->style->preset, strlen(c->style->preset)};
         return add_role(r, &r->preset);
     }
     return GW_OK;
@@ -342,6 +351,9 @@ gw_status gw_chat_render(const gw_chat *chat, const gw_chat_message *messages, s
         return gw_fail(GW_E_ARGUMENT, "chat",
                        n == 0 ? "no message to render"
                               : "rendering goes on only behind an assistant's message");
+    }
+    if (chat->template != NULL) {
+        return gw_chat_render_template(chat, messages, n, from, ids, n_ids);
     }
     gw_chat_form r = {.c = chat};
     gw_text_rules rules = gw_chat_rules(chat, from > 0);

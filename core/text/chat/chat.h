@@ -32,6 +32,15 @@ typedef struct gw_chat_style {
     int flags;
 } gw_chat_style;
 
+/* The templates that a model brings. */
+typedef struct gw_chat_own {
+    const char *text; /* [bytes] the one asked for by name, else the default; NULL: none */
+    size_t bytes;
+    const char *tools_text; /* [tools_bytes] for requests with tools; NULL: the same */
+    size_t tools_bytes;
+    int named; /* text is the one of that name */
+} gw_chat_own;
+
 typedef enum gw_chat_source { /* how the form was chosen */
                               GW_CHAT_BY_NAME,
                               GW_CHAT_BY_TEMPLATE,
@@ -52,15 +61,16 @@ const gw_chat_style *gw_chat_style_of_vocab(const gw_vocab *vocab);
 const gw_chat_style *gw_chat_style_at(size_t i);
 /* The i-th name, NULL behind the last. */
 const char *gw_chat_style_name(size_t i);
-/* The system text that a ChatML template puts in by itself: *text in the template, 0 when none. */
-size_t gw_chat_template_preset(const char *template_text, size_t bytes, const char **text);
-
 /* The id of the token spelled so; -1: none. */
 int32_t gw_chat_marker(const gw_vocab *vocab, const char *spelling, size_t bytes);
 
-/* name NULL: by the template [bytes] (NULL: the file has none), else by the vocabulary. All are
- * borrowed but the template. GW_E_ARGUMENT: an unknown name; GW_E_UNSUPPORTED: an unknown template.
- */
+/* The form or template of the settings; without one the model's own template, else by the
+ * vocabulary. own: NULL for a model without templates. tokenizer: NULL for texts only. All are
+ * borrowed but texts. GW_E_ARGUMENT: an unknown name, date, argument; GW_E_SYNTAX: a template. */
+gw_status gw_chat_bind_settings(const gw_vocab *vocab, const gw_tokenizer *tokenizer,
+                                const gw_chat_settings *settings, const gw_chat_own *own,
+                                gw_chat **out);
+/* The same of a name (NULL: none) and the model's own template [bytes] (NULL: none). */
 gw_status gw_chat_bind(const gw_vocab *vocab, const gw_tokenizer *tokenizer, const char *name,
                        const char *template_text, size_t bytes, gw_chat **out);
 

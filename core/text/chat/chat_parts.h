@@ -4,6 +4,8 @@
 
 #include "core/text/buffer.h"
 #include "core/text/chat/chat.h"
+#include "core/text/template/template.h"
+#include "core/text/tokens/trie.h"
 
 enum { GW_CHAT_MARKERS = 12, GW_CHAT_BARRED = 64, GW_CHAT_TYPED = -2 /* id of a typed piece */ };
 
@@ -13,21 +15,26 @@ typedef struct gw_chat_marked {
     int32_t id; /* -1: the vocabulary has none */
 } gw_chat_marked;
 
-typedef struct gw_template gw_template;
-
 struct gw_chat {
     const gw_chat_style *style; /* NULL: a template of no known form */
     const gw_vocab *vocab;
     const gw_tokenizer *tokenizer; /* NULL: texts only */
     gw_chat_source source;
-    char *preset; /* system text without which no conversation begins; NULL: none */
     gw_chat_marked markers[GW_CHAT_MARKERS];
     int n_markers;
     int32_t barred[GW_CHAT_BARRED]; /* what text may not become: markers of any form, and ends */
     size_t n_barred;
     int32_t end; /* -1: the style closes an answer with text, or not at all */
     char end_text[64];
-    gw_template *template; /* NULL: the style writes */
+    /* Of a template; NULL where the style writes. */
+    gw_template *template;
+    gw_template *for_tools; /* of requests with tools; NULL: the same */
+    char name[64];          /* "": that of the style */
+    char *specials;         /* JSON: bos_token and the like, as the vocabulary spells them */
+    char *arguments;        /* JSON, NULL: none */
+    char reasoning[160];    /* JSON, "": none */
+    gw_template_time date;  /* year 0: now */
+    gw_trie *tokens;        /* that a template's own text may spell */
 };
 
 /* A conversation in the patterns of a form. */
@@ -43,6 +50,17 @@ typedef struct gw_chat_form {
 } gw_chat_form;
 
 gw_status gw_chat_fill(gw_chat_form *r, const gw_chat_message *messages, size_t n, size_t from);
+/* templated.c: the same by a template. */
+gw_status gw_chat_take_template(gw_chat *c, const gw_chat_settings *settings,
+                                const gw_chat_own *own, const char *text, size_t bytes);
+gw_status gw_chat_write_template(const gw_chat *c, const char *request, size_t bytes,
+                                 gw_chat_text *out);
+gw_status gw_chat_render_template(const gw_chat *c, const gw_chat_message *messages, size_t n,
+                                  size_t from, int32_t **ids, size_t *n_ids);
+/* Behind the markers: which tokens a template may spell, and which one ends an answer. */
+gw_status gw_chat_settle_template(gw_chat *c);
+void gw_chat_drop_template(gw_chat *c);
+
 gw_text_rules gw_chat_rules(const gw_chat *chat, int joined);
 
 #endif

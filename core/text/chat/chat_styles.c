@@ -213,27 +213,3 @@ const gw_chat_style *gw_chat_style_of_vocab(const gw_vocab *vocab) {
     }
     return has(vocab, "[INST]") ? mistral(vocab) : &styles[PLAIN];
 }
-
-/* Plain words between the opening of a system message and its end, not an expression. */
-size_t gw_chat_template_preset(const char *template_text, size_t bytes, const char **text) {
-    static const char open[] = "<|im_start|>system", close[] = "<|im_end|>";
-    const char *at = template_text, *end = template_text + bytes;
-    while ((at = memmem(at, (size_t)(end - at), open, sizeof open - 1)) != NULL) {
-        at += sizeof open - 1;
-        size_t skip = end - at >= 2 && memcmp(at, "\\n", 2) == 0 ? 2 : end > at && *at == '\n';
-        const char *stop = memmem(at, (size_t)(end - at), close, sizeof close - 1);
-        if (skip == 0 || stop == NULL) {
-            continue;
-        }
-        const char *begin = at + skip;
-        size_t n = stop > begin ? (size_t)(stop - begin) : 0, plain = 0;
-        while (plain < n && strchr("'\"{}\\+%", begin[plain]) == NULL) {
-            plain++;
-        }
-        if (n > 0 && plain == n) {
-            *text = begin;
-            return n;
-        }
-    }
-    return 0;
-}

@@ -206,7 +206,7 @@ static gw_tv ascii_repr(gw_tpl *r, gw_tv v) {
         char word[12];
         uint32_t cp = 0;
         size_t n = gw_utf8_next(text.text + at, text.n - at, &cp);
-        n = n > 0 ? n : 1;
+        n = n > 0 ? n : 1; /* what is no UTF-8 stays */
         if (cp < 0x80) {
             gw_tpl_out_text(r, out, gw_tv_cut(text, at, n));
         } else {

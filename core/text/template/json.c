@@ -32,7 +32,8 @@ static void write_text(writer *w, gw_tv text) {
         n = n > 0 ? n : 1;
         if (letter != NULL) {
             snprintf(word, sizeof word, "\\%c", names[letter - letters]);
-        } else if (cp < 0x20 || (w->ascii && cp >= 0x7F && cp < 0x10000)) {
+        } else if ((cp < 0x20 && (unsigned char)text.text[at] < 0x20) ||
+                   (w->ascii && cp >= 0x7F && cp < 0x10000)) {
             snprintf(word, sizeof word, "\\u%04x", (unsigned)cp);
         } else if (w->ascii && cp >= 0x10000) {
             snprintf(word, sizeof word, "\\u%04x\\u%04x",

@@ -72,7 +72,7 @@ static void quote(gw_tpl *r, gw_tpl_out *out, gw_tv text) {
             snprintf(word, sizeof word, "\\%c", (int)cp);
         } else if (cp == '\n' || cp == '\r' || cp == '\t') {
             snprintf(word, sizeof word, "\\%c", cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't');
-        } else if (!is_printable(cp)) {
+        } else if (n > 0 && !is_printable(cp)) {
             snprintf(word, sizeof word,
                      cp < 0x100     ? "\\x%02x"
                      : cp < 0x10000 ? "\\u%04x"

@@ -83,10 +83,11 @@ gw_tv gw_tpl_replace(gw_tpl *r, gw_tv text, gw_tv old, gw_tv new, int64_t count)
         size_t begin = at, end;
         if (old.n == 0) { /* before each character, and at the end */
             gw_tpl_out_text(r, out, new);
-            end = at < text.n ? at + gw_utf8_next(text.text + at, text.n - at, NULL) : at;
-            if (end == at) {
+            if (at == text.n) {
                 break;
             }
+            end = at + gw_utf8_next(text.text + at, text.n - at, NULL);
+            end += end == at; /* no UTF-8 */
             gw_tpl_out_text(r, out, gw_tv_cut(text, at, end - at));
             at = end;
             continue;
@@ -208,6 +209,10 @@ gw_tv gw_tpl_case(gw_tpl *r, gw_tv text, int how) {
         uint32_t cp = 0;
         size_t n = gw_utf8_next(text.text + at, text.n - at, &cp);
         int typed = gw_tv_typed_at(text, at), now = how;
+        if (n == 0) { /* no UTF-8: as it is */
+            gw_tpl_out_text(r, out, gw_tv_cut(text, at++, 1));
+            continue;
+        }
         if (how == GW_TPL_TITLE) {
             now = after ? GW_TPL_LOWER : GW_TPL_TITLE;
         } else if (how == GW_TPL_CAPITAL) {
@@ -227,7 +232,7 @@ gw_tv gw_tpl_case(gw_tpl *r, gw_tv text, int how) {
             put_case(r, out, cp, now, typed);
         }
         after = is_cased(cp);
-        at += n > 0 ? n : 1;
+        at += n;
     }
     gw_tv cased = gw_tpl_out_close(r, out);
     cased.safe = text.safe;
