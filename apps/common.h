@@ -36,6 +36,9 @@ typedef struct app_text {
     size_t bytes;
 } app_text;
 
+/* How the chats of o are written: template, arguments, date. model NULL: none. Exit code. */
+int app_open_chat(const app_options *o, const gw_model *model, gw_chat **chat);
+
 /* Everything of a file; "-" is standard input. Exit code. */
 int app_read_file(const char *path, app_text *out);
 /* The text of -p or -f; `otherwise` when neither is given (NULL: that is a usage error). One
@@ -70,6 +73,6 @@ int manual_write(const char *what, const char *shell);
 
 extern const app_command command_run, command_bench, command_perplexity, command_logits,
     command_tokenize, command_devices, command_chat, command_inspect, command_doctor, command_plan,
-    command_embed, command_rerank;
+    command_embed, command_rerank, command_template;
 
 #endif

@@ -16,12 +16,12 @@ static int no_memory(void) {
 
 static int open_parts(conversation *c) {
     app_generator *g = &c->g;
-    gw_status status = gw_chat_new(g->model, g->o->chat_template, &c->chat);
-    if (status != GW_OK) {
-        return app_fail(status);
+    int code = app_open_chat(g->o, g->model, &c->chat);
+    if (code != APP_OK) {
+        return code;
     }
     c->n_ctx = (size_t)generator_n_ctx(g);
-    int code = app_open_session(g->o, g->model, (int32_t)c->n_ctx, g->o->batch, &g->session);
+    code = app_open_session(g->o, g->model, (int32_t)c->n_ctx, g->o->batch, &g->session);
     if (code != APP_OK) {
         return code;
     }
@@ -201,6 +201,10 @@ static gw_status wanted(conversation *c, int32_t **ids, size_t *n) {
         return render(c, 1, ids, n);
     }
     gw_status status = render(c, 0, &more, &n_more);
+    if (status == GW_E_UNSUPPORTED) { /* the template writes past answers differently */
+        c->stale = 1;
+        return render(c, 1, ids, n);
+    }
     if (status != GW_OK) {
         return status;
     }

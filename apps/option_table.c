@@ -8,8 +8,11 @@
 #define INT_MAX_D 2147483647.0
 
 const app_option app_option_table[] = {
-    {"-m --model", KIND_TEXT, CMD_ALL & ~(CMD_BENCH | CMD_DEVICES | CMD_DOCTOR), AT(model), 0, 0,
-     "PATH", NULL, "model: a .gguf file or a Hugging Face folder; the built-in one if not given"},
+    {"-m --model", KIND_TEXT, CMD_ALL & ~(CMD_BENCH | CMD_DEVICES | CMD_DOCTOR | CMD_TEMPLATE),
+     AT(model), 0, 0, "PATH", NULL,
+     "model: a .gguf file or a Hugging Face folder; the built-in one if not given"},
+    {"-m --model", KIND_TEXT, CMD_TEMPLATE, AT(model), 0, 0, "PATH", NULL,
+     "a .gguf file or a Hugging Face folder: its templates and its tokens"},
     {"-m --model", KIND_TEXTS, CMD_BENCH, AT(models), 0, 0, "PATH", NULL,
      "model: a .gguf file or a Hugging Face folder; several with several -m"},
     {"--weights", KIND_CHOICE, CMD_MODEL, AT(weights), 0, 0,
@@ -82,6 +85,8 @@ const app_option app_option_table[] = {
      "the text; bytes that are not UTF-8 become byte tokens"},
     {"-p --prompt", KIND_TEXT, CMD_CHAT, AT(prompt), 0, 0, "TEXT", NULL,
      "the first message; those that are typed or come down a pipe follow"},
+    {"-f --file", KIND_TEXT, CMD_TEMPLATE, AT(file), 0, 0, "FILE", NULL,
+     "the request: a JSON object; '-' is standard input"},
     {"-f --file", KIND_TEXT, CMD_TEXT | CMD_PERPLEXITY | CMD_LOGITS | CMD_TOKENIZE, AT(file), 0, 0,
      "FILE", NULL, "read the text from a file; '-' is standard input"},
     {"-e --escape", KIND_FLAG, CMD_TEXT | CMD_LOGITS | CMD_TOKENIZE, AT(escape), 0, 0, NULL, NULL,
@@ -257,6 +262,8 @@ const app_option app_option_table[] = {
     {"-o --out", KIND_TEXT, CMD_EMBED, AT(out), 0, 0, "FILE", NULL,
      "write the vectors as .npy, .safetensors or .jsonl"},
 
+    {"--ids", KIND_FLAG, CMD_TEMPLATE, AT(ids_only), 0, 0, NULL, NULL,
+     "print the tokens instead of the text"},
     {"--ids", KIND_FLAG, CMD_TOKENIZE, AT(ids_only), 0, 0, NULL, NULL,
      "only the list; without it the pieces are shown on stderr as well"},
     {"--decode", KIND_INTS, CMD_TOKENIZE, AT(decode), 0, INT_MAX_D, "ID,...", NULL,
@@ -268,9 +275,18 @@ const app_option app_option_table[] = {
 
     {"-sys --system --system-prompt", KIND_TEXT, CMD_CHAT, AT(system), 0, 0, "TEXT", NULL,
      "what the model is told before the conversation"},
-    {"--chat-template", KIND_TEXT, CMD_CHAT, AT(chat_template), 0, 0, "NAME", NULL,
-     "how the conversation is written: chatml, llama2, llama3, mistral, zephyr, gemma, phi3, "
-     "deepseek, ..., or plain; default: as the model's own template says"},
+    {"--chat-template --chat-template-file", KIND_TEXT, CMD_CHAT | CMD_TEMPLATE, AT(chat_template),
+     0, 0, "FILE|NAME", NULL,
+     "how the conversation is written: a Jinja template, one that the model names (default, "
+     "tool_use, rag, ...), or a form: chatml, llama2, llama3, mistral, zephyr, gemma, phi3, "
+     "deepseek, ..., plain; default: the model's own template"},
+    {"--template-arg", KIND_TEXTS, CMD_CHAT | CMD_TEMPLATE, AT(template_args), 0, 0, "NAME=JSON",
+     NULL, "a variable of the template, as in 'custom_tools=true'; may be given several times"},
+    {"--reasoning", KIND_TEXT, CMD_CHAT | CMD_TEMPLATE, AT(reasoning), 0, 0, "on|off|EFFORT", NULL,
+     "whether a model that can think before it answers does so, or how much: low, medium, high, "
+     "...; default: as the template has it"},
+    {"--date", KIND_TEXT, CMD_CHAT | CMD_TEMPLATE, AT(date), 0, 0, "\"YYYY-MM-DD HH:MM:SS\"", NULL,
+     "the time that the template sees; default: now"},
     {"-st --single-turn", KIND_FLAG, CMD_CHAT, AT(single_turn), 0, 0, NULL, NULL,
      "end after the first answer"},
     {"--load", KIND_TEXT, CMD_CHAT, AT(load), 0, 0, "FILE", NULL,

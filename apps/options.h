@@ -26,11 +26,12 @@ enum {
     CMD_PLAN = 512,
     CMD_EMBED = 1024,
     CMD_RERANK = 2048,
+    CMD_TEMPLATE = 4096,
     CMD_ENCODE = CMD_EMBED | CMD_RERANK,
     CMD_TEXT = CMD_RUN | CMD_CHAT, /* those that write text */
     /* those that load weights, or would */
     CMD_MODEL = CMD_TEXT | CMD_BENCH | CMD_PERPLEXITY | CMD_LOGITS | CMD_PLAN | CMD_ENCODE,
-    CMD_ALL = 4095
+    CMD_ALL = 8191
 };
 
 typedef struct app_ints {
@@ -82,7 +83,8 @@ typedef struct app_options {
     app_texts stops, bans;
     const char *grammar, *json_schema;
     /* chat */
-    const char *system, *chat_template, *load;
+    const char *system, *chat_template, *load, *reasoning, *date;
+    app_texts template_args;
     int single_turn;
     /* speculation */
     const char *draft, *draft_device, *draft_offload_layers, *draft_file, *draft_accept,

@@ -165,7 +165,8 @@ def test_chat_template_is_named(tmp_path):
     assert shown("{{ '[INST] <<SYS>>' }}") == "llama2"
     assert shown([{"name": "tools", "template": "x"},
                   {"name": "default", "template": "<|im_start|>"}]) == "chatml"
-    assert shown("{{ messages }}") == "not known here"
+    assert shown("{{ messages }}") == "own"
+    assert shown("{% if %}") == "not well formed"
     assert run("chat", "-m", folder, check=False).returncode == 1
     (folder / "chat_template.jinja").write_text("<start_of_turn>")
     assert shown("<|im_start|>") == "gemma"

@@ -393,6 +393,11 @@ static void what_people_typed_stays_marked(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         marks(cases[i][0], json, cases[i][1]);
     }
+    /* a role that is one word may be part of a marker; what spells one by itself may not */
+    static const char roles[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, "
+                                "{\"role\": \"<|x|>\", \"content\": \"b\"}]}";
+    marks("{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}{% endfor %}", roles,
+          "<|user|>{a}<|{<|x|>}|>{b}");
 }
 
 /* ---- beyond the shared data ------------------------------------------------------------------ */

@@ -14,6 +14,21 @@ static void preset(gw_tpl *r, gw_tpl_dict *variables, const char *name, gw_tv va
     }
 }
 
+/* Templates make markers of roles ('<|' + role + '|>'). A role that is one plain word counts as
+ * theirs: alone it spells no marker. */
+static gw_tv role_of(gw_tv role) {
+    for (size_t i = 0; role.kind == GW_TV_TEXT && i < role.n; i++) {
+        char c = role.text[i];
+        if (c != '_' && c != '-' && !(c >= '0' && c <= '9') &&
+            !((c | 32) >= 'a' && (c | 32) <= 'z')) {
+            return role;
+        }
+    }
+    role.all_typed = 0;
+    role.typed = role.kind == GW_TV_TEXT ? NULL : role.typed;
+    return role;
+}
+
 /* A message without members that are null; what was thought has two names. */
 static gw_tv clean_message(gw_tpl *r, gw_tv message, size_t number) {
     if (message.kind != GW_TV_DICT) {
@@ -24,6 +39,10 @@ static gw_tv clean_message(gw_tpl *r, gw_tv message, size_t number) {
         if (message.dict->at[i].value.kind != GW_TV_NONE) {
             gw_tpl_put(r, clean.dict, message.dict->at[i].key, message.dict->at[i].value);
         }
+    }
+    gw_tv *role = gw_tpl_find_word(r, clean.dict, "role", 4);
+    if (role != NULL) {
+        *role = role_of(*role);
     }
     gw_tv *thought = gw_tpl_find_word(r, clean.dict, "reasoning_content", 17);
     if (thought != NULL) {

@@ -40,8 +40,9 @@ typedef struct gw_template_time { /* of strftime_now: the fields of a calendar *
 typedef struct gw_template_options {
     gw_template_time time;
     /* The inputs are a request: "tools" and "documents" are null and add_generation_prompt is
-     * false unless given; members of messages that are null go; reasoning_content is thinking,
-     * too; continue_final_message ends the text behind the last message's content. */
+     * false unless given; members of messages that are null go; a role that is one word is the
+     * template's own; reasoning_content is thinking, too; continue_final_message ends the text
+     * behind the last message's content. */
     int conversation;
 } gw_template_options;
 
