@@ -86,7 +86,7 @@ static gw_status choose_forms(gw_answer *a, const gw_answer_options *o) {
     const char *text = o->chat_template;
     size_t bytes = o->chat_template_bytes;
     if (text == NULL && (o->tool_form == NULL || o->reasoning_form == NULL) &&
-        gw_checkpoint_chat_template(a->model->checkpoint, &text, &bytes) != GW_OK) {
+        gw_checkpoint_chat_template(a->model->checkpoint, NULL, &text, &bytes) != GW_OK) {
         text = NULL; /* a template that cannot be read is the chat's to complain of */
     }
     a->tools =
