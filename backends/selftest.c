@@ -36,6 +36,15 @@ static const self_case fixed_cases[] = {
     {.op = GW_OP_MIX, .n = 3, .k = 520},
     {.op = GW_OP_MIX, .n = 3, .k = 512, .out = GW_FMT_ACT8},
     {.op = GW_OP_ROUTE, .n = 5, .experts = 9},
+    {.op = GW_OP_CONV, .n = 3, .k = 96, .pos = 5},
+    {.op = GW_OP_SCAN, .n = 3, .heads = 4, .kv_heads = 2, .e = 20, .k = 16, .pos = 5},
+    {.op = GW_OP_SCAN, .n = 3, .heads = 2, .kv_heads = 1, .e = 64, .k = 32, .pos = 5},
+    {.op = GW_OP_SCAN, .n = 3, .heads = 2, .kv_heads = 1, .e = 128, .k = 32, .pos = 5},
+    {.op = GW_OP_GROUP_NORM, .n = 3, .k = 96},
+    {.op = GW_OP_HEADS, .fmt = GW_FMT_F32, .n = 3, .k = 40, .m = 48},
+    {.op = GW_OP_HEADS, .fmt = GW_FMT_F16, .n = 3, .k = 40, .m = 48},
+    {.op = GW_OP_HEADS, .fmt = GW_FMT_BF16, .n = 3, .k = 40, .m = 48},
+    {.op = GW_OP_COLUMNS, .n = 3, .k = 50},
     {.op = GW_OP_SAMPLE, .n = 2, .k = 5000, .out = GW_FMT_I32},
     {.op = GW_OP_SAMPLE, .n = 3, .k = 5000, .m = 40, .pos = 9, .out = GW_FMT_I32}, /* top 40 */
 };
@@ -380,10 +389,8 @@ static gw_status experts(setup *s, int keep_rows) {
     const self_case *c = s->c;
     int glu = c->op == GW_OP_EXPERTS_GLU, used = c->experts - 1;
     gw_tensor *x = NULL, *route = NULL;
-    s->node.args.experts = (gw_experts_args){.experts = c->experts,
-                                             .used = used,
-                                             .act = {.kind = GW_ACT_SILU},
-                                             .order = c->order};
+    s->node.args.experts = (gw_experts_args){
+        .experts = c->experts, .used = used, .act = {.kind = GW_ACT_SILU}, .order = c->order};
     GW_TRY(input(s, glu ? c->k : used * c->k, &x));
     GW_TRY(route_of(s, used, &route));
     s->node.in[0] = x;
@@ -424,7 +431,78 @@ static gw_status rowwise(setup *s) {
         GW_TRY(floats(s, "gate", gate_dim, 2, 2.0f, &w));
         s->node.in[1] = w;
     }
+    if (c->op == GW_OP_GROUP_NORM) {
+        s->node.args.group_norm = (gw_group_norm_args){.groups = 3, .eps = 1e-5f};
+    }
     return output(s, c->k);
+}
+
+/* A state of so many floats, of a sequence that has begun. */
+static gw_status state(setup *s, int64_t width) {
+    int64_t dim[3] = {1, 17, width};
+    gw_tensor *t = NULL;
+    GW_TRY(floats(s, "state", dim, 3, 1.0f, &t));
+    s->node.in[1] = t;
+    return GW_OK;
+}
+
+static gw_status conv(setup *s) {
+    enum { TAPS = 4 };
+    int64_t dim[2] = {s->c->n + SPARE, s->c->k}, taps[1] = {(int64_t)s->c->k * TAPS};
+    gw_tensor *x = NULL, *w = NULL;
+    s->node.args.conv = (gw_conv_args){.taps = TAPS, .act = GW_ACT_SILU};
+    GW_TRY(floats(s, "input", dim, 2, 2.0f, &x));
+    GW_TRY(floats(s, "taps", taps, 1, 1.0f, &w));
+    s->node.in[0] = x;
+    s->node.w[0] = w;
+    GW_TRY(state(s, (TAPS - 1) * s->c->k));
+    return output(s, s->c->k);
+}
+
+/* A gated delta net: e keys, k values of a head. */
+static gw_status scan(setup *s) {
+    const self_case *c = s->c;
+    int64_t rows = c->n + SPARE, wide = (int64_t)c->heads * c->k;
+    int64_t dim[2] = {rows, wide + 2 * (int64_t)c->kv_heads * c->e}, logits[2] = {rows, c->heads};
+    int64_t heads[1] = {c->heads};
+    gw_tensor *t[4] = {NULL};
+    s->node.args.scan = (gw_scan_args){.heads = c->heads,
+                                       .groups = c->kv_heads,
+                                       .k_dim = c->e,
+                                       .v_dim = c->k,
+                                       .eps = 1e-6f,
+                                       .q_scale = 0.05f,
+                                       .k_scale = 0.2f};
+    GW_TRY(floats(s, "input", dim, 2, 1.0f, &t[0]));
+    GW_TRY(floats(s, "decay", logits, 2, 2.0f, &t[1]));
+    GW_TRY(floats(s, "strength", logits, 2, 2.0f, &t[2]));
+    GW_TRY(floats(s, "A", heads, 1, -0.5f, &t[3]));
+    s->node.in[0] = t[0];
+    s->node.in[2] = t[1];
+    s->node.in[3] = t[2];
+    s->node.w[0] = t[3];
+    GW_TRY(state(s, wide * c->e));
+    return output(s, (int)wide);
+}
+
+/* Two heads, k columns of each. */
+static gw_status heads(setup *s) {
+    int64_t dim[2] = {s->c->n + SPARE, 2 * (int64_t)s->c->k};
+    gw_tensor *x = NULL;
+    s->node.args.heads.heads = 2;
+    GW_TRY(floats(s, "input", dim, 2, 1.0f, &x));
+    s->node.in[0] = x;
+    GW_TRY(weight(s, 1, &s->node.w[0]));
+    return output(s, s->c->m);
+}
+
+static gw_status columns(setup *s) {
+    int64_t dim[2] = {s->c->n + SPARE, s->c->k};
+    gw_tensor *x = NULL;
+    GW_TRY(floats(s, "input", dim, 2, 1.0f, &x));
+    s->node.in[0] = s->node.in[1] = x;
+    s->node.args.columns.first = 7;
+    return output(s, 2 * s->c->k - 7);
 }
 
 static gw_status sample(setup *s) {
@@ -474,6 +552,14 @@ static gw_status open_case(setup *s, const self_case *c, const gw_backend *backe
         return attention(s);
     case GW_OP_SAMPLE:
         return sample(s);
+    case GW_OP_CONV:
+        return conv(s);
+    case GW_OP_SCAN:
+        return scan(s);
+    case GW_OP_HEADS:
+        return heads(s);
+    case GW_OP_COLUMNS:
+        return columns(s);
     default:
         return rowwise(s);
     }
@@ -547,8 +633,7 @@ static gw_status run_scalar(const self_case *c, const gw_backend *cpu, struct gw
     gw_status status = open_case(&s, c, cpu, device, 1);
     const gw_kernel *scalar = NULL;
     for (size_t i = 0; i < n && status == GW_OK && scalar == NULL; i++) {
-        if (ends_in(kernels[i].name, ".scalar") &&
-            gw_kernel_takes(&kernels[i], &s.node, device)) {
+        if (ends_in(kernels[i].name, ".scalar") && gw_kernel_takes(&kernels[i], &s.node, device)) {
             scalar = &kernels[i];
         }
     }

@@ -49,6 +49,20 @@ typedef struct gw_cpu_act {
     float limit, alpha, p, q; /* p, q: of XIELU */
 } gw_cpu_act;
 
+/* CONV: taps rows of `width` columns; weights [taps, width]. */
+typedef struct gw_cpu_conv {
+    int taps;
+    size_t width;
+} gw_cpu_conv;
+
+/* One row of SCAN of one head: memory [keys, width]. q and k are brought to length (DELTA); d: the
+ * decay of key j at j * d_step; beta: the write strength, or the step (SSM); skip: D (SSM). */
+typedef struct gw_cpu_scan {
+    size_t keys, width, d_step;
+    const float *q, *k, *v, *d;
+    float beta, skip;
+} gw_cpu_scan;
+
 typedef struct gw_cpu_ops {
     gw_cpu_level level;
     /* NORM but for its factor: y[d] = x[d] * w[d]. Returns the factor. y may be x. */
@@ -69,6 +83,14 @@ typedef struct gw_cpu_ops {
     void (*to_q8)(gw_i8 *codes, gw_u16 *scales, const float *x, size_t n);
     /* scratch: gw_cpu_attention_scratch bytes, 64-byte aligned. */
     void (*attend)(const gw_cpu_attention *job, const gw_cpu_attention_part *part, void *scratch);
+    /* y[n] = sum over taps of w * x + bias[..] (may be NULL), columns [from, from + n) of x [taps];
+     * the activation is not in it. */
+    void (*conv)(float *y, const float *const *x, const float *w, const float *bias,
+                 const gw_cpu_conv *c, size_t from, size_t n);
+    /* Columns [0, n) of the memory `from` of the row before become those of `to`, which may be the
+     * same; y[n]: what it answers. v, from, to and y begin at the first column. */
+    void (*scan_delta)(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n);
+    void (*scan_ssm)(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n);
     int attend_multiple; /* head widths that attend takes are multiples of this */
 } gw_cpu_ops;
 

@@ -272,6 +272,7 @@ VT static void NAME(to_q8)(gw_i8 *codes, gw_u16 *scales, const float *x, size_t 
 }
 
 #include "cpu/attend_body.h"
+#include "cpu/state_body.h"
 
 static const gw_cpu_ops NAME(ops) = {.norm = NAME(norm),
                                      .head_norm = NAME(head_norm),
@@ -283,4 +284,7 @@ static const gw_cpu_ops NAME(ops) = {.norm = NAME(norm),
                                      .to_f16 = NAME(to_f16),
                                      .to_q8 = NAME(to_q8),
                                      .attend = NAME(attend),
+                                     .conv = NAME(conv),
+                                     .scan_delta = NAME(scan_delta),
+                                     .scan_ssm = NAME(scan_ssm),
                                      .attend_multiple = 16};

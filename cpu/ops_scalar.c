@@ -221,6 +221,47 @@ size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e) {
     return floats * sizeof(float);
 }
 
+/* ---- states ---------------------------------------------------------------------------------- */
+
+static void conv(float *y, const float *const *x, const float *w, const float *bias,
+                 const gw_cpu_conv *c, size_t from, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        float sum = 0.0f;
+        for (int t = 0; t < c->taps; t++) {
+            sum = fmaf(w[(size_t)t * c->width + from + i], x[t][from + i], sum);
+        }
+        y[i] = bias != NULL ? sum + bias[from + i] : sum;
+    }
+}
+
+static void scan_delta(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n) {
+    for (size_t c = 0; c < n; c++) {
+        float known = 0.0f, out = 0.0f;
+        for (size_t j = 0; j < s->keys; j++) {
+            known = fmaf(s->k[j], from[j * s->width + c] * s->d[j * s->d_step], known);
+        }
+        float u = (s->v[c] - known) * s->beta;
+        for (size_t j = 0; j < s->keys; j++) {
+            float m = fmaf(s->k[j], u, from[j * s->width + c] * s->d[j * s->d_step]);
+            to[j * s->width + c] = m;
+            out = fmaf(s->q[j], m, out);
+        }
+        y[c] = out;
+    }
+}
+
+static void scan_ssm(float *y, float *to, const float *from, const gw_cpu_scan *s, size_t n) {
+    for (size_t c = 0; c < n; c++) {
+        float x = s->v[c], u = s->beta * x, out = 0.0f;
+        for (size_t j = 0; j < s->keys; j++) {
+            float m = fmaf(s->k[j], u, from[j * s->width + c] * s->d[0]);
+            to[j * s->width + c] = m;
+            out = fmaf(s->q[j], m, out);
+        }
+        y[c] = fmaf(s->skip, x, out);
+    }
+}
+
 const gw_cpu_ops gw_cpu_ops_scalar = {.level = GW_CPU_SCALAR,
                                       .norm = norm,
                                       .head_norm = head_norm,
@@ -232,4 +273,7 @@ const gw_cpu_ops gw_cpu_ops_scalar = {.level = GW_CPU_SCALAR,
                                       .to_f16 = to_f16,
                                       .to_q8 = to_q8,
                                       .attend = attend,
+                                      .conv = conv,
+                                      .scan_delta = scan_delta,
+                                      .scan_ssm = scan_ssm,
                                       .attend_multiple = 1};

@@ -400,6 +400,11 @@ static double experts_down_error(const op_setup *s, size_t i, size_t col, double
     return slack * error;
 }
 
+/* A chain of so many products of numbers of ordinary size, and what is made of it. */
+static double chain_error(double terms, double want) {
+    return 16.0 * u * (terms + 8.0) * (1.0 + fabs(want));
+}
+
 static double error_of(const op_setup *s, size_t i, size_t col, double want) {
     int plain = gw_op_is_plain(&s->node);
     switch (s->c->op) {
@@ -425,8 +430,16 @@ static double error_of(const op_setup *s, size_t i, size_t col, double want) {
         return plain ? rope_error(s, i, col) : slack * rope_relative(s->c) * rope_size(s->c);
     case GW_OP_ATTENTION:
         return attention_error(s, i, col);
+    case GW_OP_CONV:
+        return chain_error(s->c->taps, want);
+    case GW_OP_SCAN: /* what every row leaves has its errors too */
+        return chain_error((double)s->c->e * s->c->n, want);
+    case GW_OP_GROUP_NORM:
+        return chain_error(s->c->k / s->c->kv_heads / 32.0, want);
+    case GW_OP_HEADS:
+        return chain_error(s->c->k, want);
     default:
-        /* PICK copies; rows of at most 3 are added up and divided */
+        /* PICK and COLUMNS copy; rows of at most 3 are added up and divided */
         return s->c->pool == GW_PICK_MEAN ? slack * u * 3.0 * (double)(s->c->n + s->c->pick) : 0.0;
     }
 }

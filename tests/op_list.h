@@ -40,7 +40,11 @@ typedef struct op_case {
     float limit;
     gw_route_args route;             /* its used, and experts: of EXPERTS too */
     int experts, gate_input, chosen; /* chosen: 1 all rows the same, 2 few experts */
-    float temperature;               /* SAMPLE */
+    gw_scan_kind scan;               /* SCAN: heads, kv_heads groups, e keys, v_dim values */
+    int taps, by_channel, tiled, together, entries; /* CONV, SCAN; together: both logits in one */
+    int gate_first, wide; /* GROUP_NORM: gates 1, kv_heads groups; wide: a weight for all */
+    int first, pass;      /* HEADS: e columns of a head, k of them multiplied; COLUMNS */
+    float temperature;    /* SAMPLE */
     int top_k;
     float top_p, min_p;
 } op_case;
@@ -422,6 +426,48 @@ static const op_case op_cases[] = {
      OC_PRE, .experts = 8, .route = {.used = 2}, .addend = 1},
     {.op = GW_OP_EXPERTS_DOWN, .why = "prefill, few experts", .n = 90, .k = 256, .m = {160},
      .fmt = {GW_FMT_Q4_K}, OC_PRE, .experts = 8, .route = {.used = 3}, .chosen = 2, .bias = 1},
+
+    {.op = GW_OP_CONV, .why = "the first rows", .n = 2, .k = 75, .taps = 4, .act = GW_ACT_SILU},
+    {.op = GW_OP_CONV, .why = "one row, bias", .n = 1, .k = 300, .taps = 3, .pos = 21,
+     .act = GW_ACT_NONE, .norm_bias = 1},
+    {.op = GW_OP_CONV, .why = "a prompt, longer than the entries", .n = 40, .k = 64, .taps = 4,
+     .pos = 5, .act = GW_ACT_SILU, .norm_bias = 1},
+    {.op = GW_OP_CONV, .why = "sequences", .n = 8, .k = 33, .taps = 2, .pos = 3, .slots = 3,
+     .act = GW_ACT_NONE},
+    {.op = GW_OP_SCAN, .why = "delta, the first rows", .n = 3, .heads = 4, .kv_heads = 2, .e = 16,
+     .v_dim = 24, .together = 1},
+    {.op = GW_OP_SCAN, .why = "delta, one row", .n = 1, .heads = 4, .kv_heads = 2, .e = 128,
+     .v_dim = 32, .pos = 33, .tiled = 1},
+    {.op = GW_OP_SCAN, .why = "delta by channel, 64 wide, sequences", .n = 7, .heads = 2,
+     .kv_heads = 2, .e = 64, .v_dim = 40, .pos = 33, .by_channel = 1, .slots = 2},
+    {.op = GW_OP_SCAN, .why = "delta, a prompt", .n = 40, .heads = 2, .kv_heads = 1, .e = 20,
+     .v_dim = 16, .pos = 9, .by_channel = 1},
+    {.op = GW_OP_SCAN, .why = "delta, a prompt of whole turns", .n = 34, .heads = 1, .kv_heads = 1,
+     .e = 20, .v_dim = 36, .pos = 9},
+    {.op = GW_OP_SCAN, .why = "delta, a prompt, 64 wide", .n = 20, .heads = 2, .kv_heads = 1,
+     .e = 64, .v_dim = 32, .pos = 0, .together = 1},
+    {.op = GW_OP_SCAN, .why = "ssm, one row", .n = 1, .scan = GW_SCAN_SSM, .heads = 4,
+     .kv_heads = 2, .e = 128, .v_dim = 16, .pos = 4},
+    {.op = GW_OP_SCAN, .why = "ssm, a prompt", .n = 21, .scan = GW_SCAN_SSM, .heads = 4,
+     .kv_heads = 1, .e = 16, .v_dim = 35, .pos = 2},
+    {.op = GW_OP_SCAN, .why = "ssm, sequences", .n = 6, .scan = GW_SCAN_SSM, .heads = 2,
+     .kv_heads = 2, .e = 32, .v_dim = 64, .pos = 2, .slots = 2},
+    {.op = GW_OP_GROUP_NORM, .why = "no weight", .n = 3, .k = 96, .kv_heads = 6, .bare = 1},
+    {.op = GW_OP_GROUP_NORM, .why = "gate behind", .n = 5, .k = 160, .kv_heads = 4, .gates = 1,
+     .act = GW_ACT_SILU},
+    {.op = GW_OP_GROUP_NORM, .why = "gate before, a weight for all", .n = 2, .k = 2202,
+     .kv_heads = 2, .gates = 1, .act = GW_ACT_SILU, .gate_first = 1, .wide = 1},
+    {.op = GW_OP_GROUP_NORM, .why = "sigmoid, one group", .n = 1, .k = 45, .kv_heads = 1,
+     .gates = 1, .act = GW_ACT_SIGMOID},
+    {.op = GW_OP_HEADS, .why = "f32", .n = 3, .k = 24, .m = {16}, .fmt = OC_F32, .heads = 4,
+     .e = 24},
+    {.op = GW_OP_HEADS, .why = "bf16, columns that pass", .n = 1, .k = 128, .m = {96},
+     .fmt = OC_BF16, .heads = 3, .e = 192, .pass = 64, .first = 128},
+    {.op = GW_OP_HEADS, .why = "f16, a prompt", .n = 40, .k = 77, .m = {33}, .fmt = OC_F16,
+     .heads = 2, .e = 80, .pass = 3, .first = 77},
+    {.op = GW_OP_COLUMNS, .why = "some of one", .n = 3, .k = 70, .m = {12}, .first = 40},
+    {.op = GW_OP_COLUMNS, .why = "four side by side", .n = 17, .k = 50, .m = {20, 8, 33},
+     .first = 3, .together = 1},
 
     {.op = GW_OP_ROPE_KV, .why = "layer norms of heads, wide weights", .n = 5, .heads = 4,
      .kv_heads = 2, .e = 48, .rope_dim = 32, .kv = GW_FMT_F16, .pos = 60, .slots = 1,

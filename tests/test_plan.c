@@ -67,7 +67,7 @@ static void test_table_is_whole(void **state) {
 /* Good nodes of every op over one set of tensors; each case breaks one thing. */
 typedef struct bench {
     gw_tensor x, x8, y, y8, qkv, q, table, norm, head_norm, w, w2, wq, wk, bias, k, v, pages, rope,
-        wide, choice, ids, route, half, wide8, one;
+        wide, choice, ids, route, half, wide8, one, taps, window, memory, logits, strength, decays;
 } bench;
 
 static bench new_bench(void) {
@@ -97,6 +97,12 @@ static bench new_bench(void) {
         .half = shaped(GW_FMT_F32, 4, 32),
         .wide8 = shaped(GW_FMT_ACT8, 4, 128),
         .one = vector(1),
+        .taps = vector(256),
+        .window = {.fmt = GW_FMT_F32, .n_dim = 3, .dim = {2, 17, 192}},
+        .memory = {.fmt = GW_FMT_F32, .n_dim = 3, .dim = {2, 17, 1024}},
+        .logits = shaped(GW_FMT_F32, 4, 4),
+        .strength = shaped(GW_FMT_F32, 4, 4),
+        .decays = vector(4),
     };
     return b;
 }
@@ -161,6 +167,30 @@ static gw_node node_of(bench *b, gw_op op, int quantized) {
         n.w[0] = quantized ? &b->wq : &b->w, n.w[1] = &b->bias, n.out = &b->half;
         n.args.experts = (gw_experts_args){.experts = 2, .used = 2};
         break;
+    case GW_OP_CONV: /* four taps */
+        n.in[1] = &b->window, n.w[0] = &b->taps, n.w[1] = &b->bias;
+        n.args.conv = (gw_conv_args){.taps = 4, .act = GW_ACT_SILU};
+        break;
+    case GW_OP_SCAN: /* heads of 16 by 16, two groups of keys; quantized: of the other kind */
+        n.in[0] = &b->qkv, n.in[1] = &b->memory, n.in[2] = &b->logits;
+        n.in[3] = quantized ? NULL : &b->strength;
+        n.w[0] = &b->decays, n.w[1] = &b->decays, n.w[2] = quantized ? &b->decays : NULL;
+        n.args.scan = (gw_scan_args){.kind = quantized ? GW_SCAN_SSM : GW_SCAN_DELTA,
+                                     .heads = 4,
+                                     .groups = 2,
+                                     .k_dim = 16,
+                                     .v_dim = 16};
+        break;
+    case GW_OP_GROUP_NORM:
+        n.in[1] = &b->y, n.w[0] = &b->head_norm, n.args.group_norm.groups = 4;
+        break;
+    case GW_OP_HEADS: /* two heads of 32: 64 results each from all of them */
+        n.in[0] = &b->wide, n.w[0] = &b->w, n.args.heads.heads = 2;
+        n.out = &b->y;
+        break;
+    case GW_OP_COLUMNS:
+        n.in[0] = &b->half, n.in[1] = &b->half;
+        break;
     default:
         break;
     }
@@ -205,6 +235,9 @@ static const unsigned may_miss[GW_OP_COUNT] = {
     [GW_OP_ROUTE] = 1u << GW_MAX_IN,
     [GW_OP_EXPERTS_GLU] = 1u << (GW_MAX_IN + 1) | 1u << (GW_MAX_IN + 2),
     [GW_OP_EXPERTS_DOWN] = 1u << 2 | 1u << (GW_MAX_IN + 1),
+    [GW_OP_CONV] = 1u << (GW_MAX_IN + 1),
+    [GW_OP_SCAN] = 1u << (GW_MAX_IN + 1),
+    [GW_OP_GROUP_NORM] = 1u << 1 | 1u << GW_MAX_IN,
 };
 
 /* Every operand in turn is taken away, widened, shortened, or given a wrong format. */
@@ -226,7 +259,8 @@ static void test_broken_nodes(void **state) {
                 *place = &broken;
                 int last = broken.n_dim - 1;
                 /* any number of pages does, and of tokens */
-                int any = slot == 3 || (op == GW_OP_SAMPLE && slot == 0);
+                int any = (slot == 3 && op != GW_OP_SCAN) || (op == GW_OP_SAMPLE && slot == 0) ||
+                          ((op == GW_OP_HEADS || op == GW_OP_COLUMNS) && slot == 0);
                 broken.dim[last] += any ? 0 : 32;
                 if (!any) {
                     refused(&n);

@@ -202,6 +202,31 @@ struct gw_cpu_launch {
             size_t page_stride;
         } rope;
         struct {
+            gw_conv_args conv;
+            gw_scan_args scan;
+            const float *w, *bias, *skip; /* CONV: [taps, c]; SCAN: A, its bias, D       */
+            float *state;                 /* [slots, entries, width]                     */
+            size_t entries, state_width;
+            const char *decay, *beta; /* rows of SCAN */
+            size_t decay_stride, beta_stride;
+            const float *q_scale, *k_scale; /* [k_dim] each */
+        } state;
+        struct {
+            gw_group_norm_args args;
+            const float *weight, *ones; /* [e] or [m]; ones [e] */
+            size_t wide;                /* of the weight        */
+        } group_norm;
+        struct {
+            gw_heads_args args;
+            const gw_cpu_linear_kernel *kernel;
+            const char *w;
+            size_t m, k, e, head_bytes, scratch; /* of one head; scratch: bytes */
+        } heads;
+        struct {
+            const char *in[GW_MAX_IN];
+            size_t stride[GW_MAX_IN], bytes[GW_MAX_IN];
+        } columns;
+        struct {
             gw_cpu_attention job; /* pos, slot are filled per run */
             size_t scratch;       /* bytes */
             int both;
@@ -282,7 +307,8 @@ gw_status gw_cpu_run(struct gw_segment *segment, const gw_step *step);
 void gw_cpu_thaw(struct gw_segment *segment);
 void gw_cpu_profile(struct gw_segment *segment, gw_node_time *times);
 
-/* ---- the kernels (rows.c, forms.c, linear.c, experts.c, attention.c), listed in kernels.c
+/* ---- the kernels (rows.c, forms.c, state.c, linear.c, experts.c, attention.c), listed in
+ * kernels.c
  * ---------------------------
  */
 
@@ -308,6 +334,11 @@ GW_CPU_KERNEL(mix)
 GW_CPU_KERNEL(route)
 GW_CPU_KERNEL(experts_glu)
 GW_CPU_KERNEL(experts_down)
+GW_CPU_KERNEL(conv)
+GW_CPU_KERNEL(scan)
+GW_CPU_KERNEL(group_norm)
+GW_CPU_KERNEL(heads)
+GW_CPU_KERNEL(columns)
 #undef GW_CPU_KERNEL
 
 static inline const gw_cpu_row *gw_cpu_row_of(const gw_kernel *kernel) {

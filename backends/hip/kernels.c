@@ -14,6 +14,7 @@ static const gw_kernel *const tables[] = {
     gw_hip_more_kernels,
     gw_hip_attend_more_kernels,
     gw_hip_experts_kernels,
+    gw_hip_state_kernels,
     NULL,
 };
 

@@ -74,6 +74,7 @@ static const struct {
     {"gw_experts_*",       "kernels_hip/experts/experts.hip"},
     {"gw_router_*",        "kernels_hip/rows/router.hip"},
     {"gw_more_*",          "kernels_hip/rows/more.hip"},
+    {"gw_state_*",         "kernels_hip/rows/state.hip"},
     {"gw_sample",          "kernels_hip/rows/sample.hip"},
     {"gw_roof_*",          "kernels_hip/roof.hip"},
     {"gw_*",               "kernels_hip/rows/rows.hip"},

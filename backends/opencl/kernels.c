@@ -37,6 +37,11 @@ static const op_entry entries[] = {
     {GW_OP_ROUTE,        "route",          0, 1, RUNS(route)},
     {GW_OP_EXPERTS_GLU,  "experts_glu",    1, 1, RUNS(experts_glu)},
     {GW_OP_EXPERTS_DOWN, "experts_down",   1, 1, RUNS(experts_down)},
+    {GW_OP_CONV,         "conv",           0, 1, gw_cl_accepts_state, gw_cl_record_conv},
+    {GW_OP_SCAN,         "scan",           0, 1, gw_cl_accepts_state, gw_cl_record_scan},
+    {GW_OP_GROUP_NORM,   "group_norm",     0, 1, gw_cl_accepts_state, gw_cl_record_group_norm},
+    {GW_OP_HEADS,        "heads",          0, 1, RUNS(heads)},
+    {GW_OP_COLUMNS,      "columns",        0, 1, gw_cl_accepts_state, gw_cl_record_columns},
 };
 /* Under --blas, before all others. */
 static const op_entry blas_entries[] = {

@@ -345,7 +345,19 @@ GW_CL_KERNEL(rope_form)
 GW_CL_KERNEL(attention_form)
 GW_CL_KERNEL(experts_glu)
 GW_CL_KERNEL(experts_down)
+GW_CL_KERNEL(heads)
 #undef GW_CL_KERNEL
+/* state.c */
+int gw_cl_accepts_state(const gw_kernel *kernel, const gw_node *node,
+                        const struct gw_device *device);
+gw_status gw_cl_record_conv(struct gw_segment *segment, const gw_kernel *kernel,
+                            const gw_node *node);
+gw_status gw_cl_record_scan(struct gw_segment *segment, const gw_kernel *kernel,
+                            const gw_node *node);
+gw_status gw_cl_record_group_norm(struct gw_segment *segment, const gw_kernel *kernel,
+                                  const gw_node *node);
+gw_status gw_cl_record_columns(struct gw_segment *segment, const gw_kernel *kernel,
+                               const gw_node *node);
 int gw_cl_accepts_rowwise(const gw_kernel *kernel, const gw_node *node,
                           const struct gw_device *device);
 gw_status gw_cl_record_act(struct gw_segment *segment, const gw_kernel *kernel,

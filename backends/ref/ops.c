@@ -366,6 +366,11 @@ static const ref_op *const ops[GW_OP_COUNT] = {
     [GW_OP_ROUTE]        = &ref_route,
     [GW_OP_EXPERTS_GLU]  = &ref_experts_glu,
     [GW_OP_EXPERTS_DOWN] = &ref_experts_down,
+    [GW_OP_CONV]         = &ref_conv,
+    [GW_OP_SCAN]         = &ref_scan,
+    [GW_OP_GROUP_NORM]   = &ref_group_norm,
+    [GW_OP_HEADS]        = &ref_heads,
+    [GW_OP_COLUMNS]      = &ref_columns,
 };
 /* clang-format on */
 

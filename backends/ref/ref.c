@@ -200,6 +200,11 @@ static const gw_kernel kernels[] = {
     {GW_OP_ROUTE,         "ref.route",         accepts, record, NULL, 1},
     {GW_OP_EXPERTS_GLU,   "ref.experts_glu",   accepts, record, NULL, 1},
     {GW_OP_EXPERTS_DOWN,  "ref.experts_down",  accepts, record, NULL, 1},
+    {GW_OP_CONV,          "ref.conv",          accepts, record, NULL, 1},
+    {GW_OP_SCAN,          "ref.scan",          accepts, record, NULL, 1},
+    {GW_OP_GROUP_NORM,    "ref.group_norm",    accepts, record, NULL, 1},
+    {GW_OP_HEADS,         "ref.heads",         accepts, record, NULL, 1},
+    {GW_OP_COLUMNS,       "ref.columns",       accepts, record, NULL, 1},
 };
 /* clang-format on */
 _Static_assert(sizeof kernels / sizeof kernels[0] == GW_OP_COUNT, "an op has no ref kernel");

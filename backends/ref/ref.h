@@ -24,9 +24,10 @@ typedef struct ref_op {
 
 const ref_op *ref_op_of(gw_op op);
 
-/* By subject: product.c, attention.c, route.c; the others are in ops.c. */
+/* By subject: product.c, attention.c, route.c, state.c; the others are in ops.c. */
 extern const ref_op ref_linear, ref_glu, ref_experts_glu, ref_experts_down;
 extern const ref_op ref_rope_kv, ref_attention, ref_route;
+extern const ref_op ref_conv, ref_scan, ref_group_norm, ref_heads, ref_columns;
 
 /* ---- rows of tensors (ops.c) ---- */
 

@@ -122,7 +122,7 @@ static int readers(const walk *w, int v) {
         if (b->in == v) {
             mask |= is_quantized(reads_by(w, b)) ? AS_ACT8 : AS_F32;
         }
-        mask |= b->side == v || b->plus == v ? AS_F32 : 0;
+        mask |= b->side == v || b->plus == v || b->more == v ? AS_F32 : 0;
         if (b->out == v) {
             break;
         }
@@ -130,8 +130,22 @@ static int readers(const walk *w, int v) {
     return mask;
 }
 
+static int is_kept(const walk *w, int v) { return w->bp->width[v].n > 0; }
+
+/* Of a value that start gives: where it lies, in every plan. */
+static gw_tensor *kept_value(walk *w, int v) {
+    if (w->graph->kept[v] == NULL) {
+        w->graph->kept[v] = new_view(w, &w->in->kept[v]);
+        w->graph->kept[v]->dim[0] = w->in->rows;
+    }
+    return w->graph->kept[v];
+}
+
 /* The output of a node that can write either form. */
 static gw_tensor *new_value(walk *w, const gw_spec_block *b, int64_t cols) {
+    if (is_kept(w, b->out) && b->section == GW_SECTION_START) {
+        return kept_value(w, b->out);
+    }
     int act8 = b->out != GW_VALUE_STREAM && readers(w, b->out) == AS_ACT8;
     return new_tensor(w, act8 ? GW_FMT_ACT8 : GW_FMT_F32, cols);
 }
@@ -141,6 +155,9 @@ static void give(walk *w, const gw_spec_block *b, gw_tensor *t) {
 }
 
 static const gw_tensor *as_f32(walk *w, int v) {
+    if (v != GW_VALUE_STREAM && w->value[v].f32 == NULL && is_kept(w, v)) {
+        return kept_value(w, v);
+    }
     return v == GW_VALUE_STREAM ? w->graph->stream : w->value[v].f32;
 }
 
@@ -180,9 +197,11 @@ static void finish(walk *w, const gw_spec_block *b, gw_tensor *out) {
 /* ---- one emitter per block ------------------------------------------------------------------ */
 
 static void emit_embed(walk *w, const gw_spec_block *b) {
-    gw_tensor *out = stream_on(w, w->device);
+    const gw_tensor *table = weight(w, b, 0);
+    gw_tensor *out = b->out == GW_VALUE_STREAM ? stream_on(w, w->device)
+                                               : new_value(w, b, table != NULL ? table->dim[1] : 1);
     gw_node *node = new_node(w, GW_OP_EMBED, "embed", out);
-    node->w[0] = weight(w, b, 0);
+    node->w[0] = table;
     node->w[1] = weight(w, b, 1);
     node->w[2] = weight(w, b, 2);
     node->args.embed.scale = (float)number(w, b, GW_ARG_SCALE, 0.0);
@@ -293,7 +312,7 @@ static void emit_attention(walk *w, const gw_spec_block *b) {
     gw_tensor *out = new_value(w, b, (int64_t)l->n_heads * l->v_head);
     gw_node *node = new_node(w, GW_OP_ATTENTION, "attention", out);
     int cross = (b->flags & GW_FLAG_CROSS) != 0;
-    int cache = (int)number(w, b, GW_ARG_CACHE, (double)w->layer);
+    int cache = (int)number(w, b, GW_ARG_CACHE, (double)l->cache_of);
     cache = cache < 0 || cache >= w->in->hp->n_layers ? w->layer : cache;
     node->in[0] = as_f32(w, b->in);
     node->in[1] = &w->in->k[cache];
@@ -470,6 +489,105 @@ static void emit_pool(walk *w, const gw_spec_block *b) {
     give(w, b, out);
 }
 
+/* ---- states, groups, columns ---------------------------------------------------------------- */
+
+static const gw_tensor *state_of(const walk *w) {
+    return &w->in->state[w->layer * w->bp->n_blocks + w->block];
+}
+
+static void emit_conv(walk *w, const gw_spec_block *b) {
+    const gw_tensor *x = as_f32(w, b->in);
+    gw_tensor *out = new_tensor(w, GW_FMT_F32, x != NULL ? x->dim[1] : 1);
+    gw_node *node = new_node(w, GW_OP_CONV, role(w, b, 0), out);
+    node->in[0] = x;
+    node->in[1] = state_of(w);
+    node->w[0] = weight(w, b, 0);
+    node->w[1] = weight(w, b, 1);
+    node->args.conv =
+        (gw_conv_args){.taps = (int)number(w, b, GW_ARG_TAPS, 0.0), .act = act_of(w, b)};
+    give(w, b, out);
+}
+
+static void emit_scan(walk *w, const gw_spec_block *b) {
+    int delta = b->kind == GW_BLOCK_DELTA;
+    gw_scan_args a = {.kind = delta ? GW_SCAN_DELTA : GW_SCAN_SSM,
+                      .heads = (int)number(w, b, GW_ARG_HEADS, 0.0),
+                      .groups = (int)number(w, b, GW_ARG_GROUPS, number(w, b, GW_ARG_HEADS, 0.0)),
+                      .k_dim = (int)number(w, b, GW_ARG_KEYS, 0.0),
+                      .v_dim = (int)number(w, b, GW_ARG_VALUES, 0.0),
+                      .by_channel = (b->flags & GW_FLAG_BY_CHANNEL) != 0,
+                      .tiled = number(w, b, GW_ARG_TILED, 0.0) != 0.0,
+                      .low = (float)number(w, b, GW_ARG_LOW, 0.0),
+                      .high = (float)number(w, b, GW_ARG_HIGH, (double)INFINITY)};
+    if (a.k_dim > 0) { /* vectors of length 1, q divided by the square root of its width */
+        a.eps = (float)(number(w, b, GW_ARG_EPS, 1e-6) / a.k_dim);
+        a.q_scale = (float)(1.0 / a.k_dim);
+        a.k_scale = (float)(1.0 / sqrt((double)a.k_dim));
+    }
+    int64_t cols = (int64_t)a.heads * a.v_dim;
+    gw_tensor *out = new_tensor(w, GW_FMT_F32, cols > 0 ? cols : 1);
+    gw_node *node = new_node(w, GW_OP_SCAN, delta ? "delta" : "ssm", out);
+    node->in[0] = as_f32(w, b->in);
+    node->in[1] = state_of(w);
+    node->in[2] = as_f32(w, b->side);
+    node->in[3] = delta ? as_f32(w, b->plus) : NULL;
+    for (int i = 0; i < (delta ? 2 : 3); i++) {
+        node->w[i] = weight(w, b, i);
+    }
+    node->args.scan = a;
+    give(w, b, out);
+}
+
+static void emit_norm_groups(walk *w, const gw_spec_block *b) {
+    const gw_tensor *x = as_f32(w, b->in);
+    int64_t cols = x != NULL ? x->dim[1] : 1;
+    gw_tensor *out = b->section == GW_SECTION_START && is_kept(w, b->out)
+                         ? kept_value(w, b->out)
+                         : new_tensor(w, GW_FMT_F32, cols);
+    gw_node *node = new_node(w, GW_OP_GROUP_NORM, role(w, b, 0), out);
+    node->in[0] = x;
+    node->in[1] = b->side >= 0 ? as_f32(w, b->side) : NULL;
+    node->w[0] = weight(w, b, 0);
+    node->args.group_norm =
+        (gw_group_norm_args){.groups = (int)number(w, b, GW_ARG_HEADS, 1.0),
+                             .eps = (float)number(w, b, GW_ARG_EPS, (double)w->in->hp->norm_eps),
+                             .gate_act = act_of(w, b),
+                             .gate_first = (b->flags & GW_FLAG_BEFORE) != 0};
+    give(w, b, out);
+}
+
+static void emit_heads(walk *w, const gw_spec_block *b) {
+    const gw_tensor *matrix = weight(w, b, 0);
+    gw_heads_args a = {.heads = (int)number(w, b, GW_ARG_HEADS, 1.0),
+                       .first = (int)number(w, b, GW_ARG_FIRST, 0.0),
+                       .pass_first = (int)number(w, b, GW_ARG_PASS_FIRST, 0.0),
+                       .pass = (int)number(w, b, GW_ARG_PASS, 0.0)};
+    int64_t rows = matrix != NULL && a.heads > 0 ? matrix->dim[0] : 1;
+    gw_tensor *out = new_tensor(w, GW_FMT_F32, rows + (int64_t)a.heads * a.pass);
+    gw_node *node = new_node(w, GW_OP_HEADS, role(w, b, 0), out);
+    node->in[0] = as_f32(w, b->in);
+    node->w[0] = matrix;
+    node->args.heads = a;
+    give(w, b, out);
+}
+
+static void emit_columns(walk *w, const gw_spec_block *b) {
+    const int values[GW_MAX_IN] = {b->in, b->side, b->plus, b->more};
+    const gw_tensor *in[GW_MAX_IN] = {NULL};
+    int64_t cols = 0;
+    for (int i = 0; i < GW_MAX_IN; i++) {
+        in[i] = values[i] >= 0 ? as_f32(w, values[i]) : NULL;
+        cols += in[i] != NULL ? in[i]->dim[1] : 0;
+    }
+    int first = (int)number(w, b, GW_ARG_FIRST, 0.0), own = in[0] != NULL ? (int)in[0]->dim[1] : 1;
+    cols = cols - own + (int)number(w, b, GW_ARG_WIDTH, own - first);
+    gw_tensor *out = new_tensor(w, GW_FMT_F32, cols > 0 ? cols : 1);
+    gw_node *node = new_node(w, GW_OP_COLUMNS, "columns", out);
+    memcpy(node->in, in, sizeof in);
+    node->args.columns.first = first;
+    give(w, b, out);
+}
+
 /* clang-format off */
 static void (*const emitters[GW_BLOCK_KINDS])(walk *, const gw_spec_block *) = {
     [GW_BLOCK_EMBED]     = emit_embed,
@@ -486,6 +604,12 @@ static void (*const emitters[GW_BLOCK_KINDS])(walk *, const gw_spec_block *) = {
     [GW_BLOCK_ROUTE]     = emit_route,
     [GW_BLOCK_EXPERTS]   = emit_experts,
     [GW_BLOCK_POOL]      = emit_pool,
+    [GW_BLOCK_CONV]      = emit_conv,
+    [GW_BLOCK_DELTA]     = emit_scan,
+    [GW_BLOCK_SSM]       = emit_scan,
+    [GW_BLOCK_NORM_GROUPS] = emit_norm_groups,
+    [GW_BLOCK_HEADS]     = emit_heads,
+    [GW_BLOCK_COLUMNS]   = emit_columns,
 };
 /* clang-format on */
 

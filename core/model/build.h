@@ -20,6 +20,8 @@ typedef struct gw_graph_inputs {
     const gw_tensor *page_table;   /* [devices] of [slots, pages] i32                      */
     const gw_tensor *k, *v;        /* [n_layers] caches, on the device of the attention    */
     const gw_tensor *source_table; /* [devices] page tables of the source's caches; may be NULL */
+    const gw_tensor *state; /* [n_layers * n_blocks] states of op.h, where a block has one  */
+    const gw_tensor *kept;  /* [GW_SPEC_VALUES] of [rows, width] f32: what start gives layers */
     const gw_tensor *stream;       /* [devices] of [rows, d] f32, placed                   */
     gw_tensor logits;              /* [rows, v] f32, placed on the device of the last block */
     /* Or NULL: ids [rows, 1] i32 on the device of the logits, which gw_graph_sample writes and an
@@ -40,6 +42,7 @@ typedef struct gw_graph {
     gw_tensor *streams[GW_MAX_DEVICES]; /* the views that all blocks share */
     gw_tensor *stream;                  /* the one that was written last   */
     const gw_tensor *hidden;            /* what gw_graph_hidden has given  */
+    gw_tensor *kept[GW_SPEC_VALUES];    /* views of kept values            */
 } gw_graph;
 
 /* Start an empty graph with room for a body and a head. */

@@ -89,6 +89,20 @@ static gw_status word_of(const reading *r, const gw_spec_number *x, const char *
     return gw_fail(GW_E_UNSUPPORTED, r->facts->where, "%s: %.64s is not supported", key, text);
 }
 
+/* The index among the words of the letter that the layer has in a text. */
+static gw_status letter_of(const reading *r, const gw_spec_number *x, const char *key,
+                           const json_t *v, double *out) {
+    const char *text = json_string_value(v);
+    if (text == NULL || (size_t)r->layer >= strlen(text)) {
+        return text == NULL
+                   ? wrong(r, key, "a text with a letter for each layer")
+                   : gw_fail(GW_E_METADATA, r->facts->where,
+                             "%s has %zu letters; layer %d has none", key, strlen(text), r->layer);
+    }
+    const char letter[2] = {text[r->layer], '\0'};
+    return word_of(r, x, key, letter, out);
+}
+
 /* One value that the file states. */
 static gw_status convert(const reading *r, const gw_spec_number *x, const char *key,
                          const json_t *v, double *out) {
@@ -101,7 +115,10 @@ static gw_status convert(const reading *r, const gw_spec_number *x, const char *
         }
         *out = json_is_true(v) || (json_is_integer(v) && json_integer_value(v) == 1);
         return GW_OK;
-    case GW_NUMBER_LIST:
+    case GW_NUMBER_LIST: /* of any numbers */
+        return real ? GW_OK : wrong(r, key, "a list of numbers");
+    case GW_NUMBER_LETTER:
+        return letter_of(r, x, key, v, out);
     case GW_NUMBER_INTEGER:
         if (!real || (!r->facts->in_folder && !json_is_integer(v)) ||
             !(*out >= -0x1p53 && *out <= 0x1p53 && *out == floor(*out))) {
@@ -352,13 +369,67 @@ static gw_status settle_layer(const gw_facts *facts, const gw_blueprint *bp, con
                        "family %s has no layers, rope or factor of kind %d, %d, %d", bp->family,
                        l->kind, l->rope, l->q_factor);
     }
-    for (int b = 0; b < bp->n_blocks; b++) {
-        const gw_spec_block *block = &bp->block[b];
-        int own = (block->kind == GW_BLOCK_ATTENTION && !(block->flags & GW_FLAG_CROSS)) ||
-                  (block->kind == GW_BLOCK_ROPE_KV && (block->flags & GW_FLAG_KEYS));
-        l->has_cache |= block->section == GW_SECTION_LAYER && block->layer_kind == l->kind && own;
-    }
     return check_heads(facts, hp, l);
+}
+
+/* Where the conditions of blocks hold; those outside the layers by the numbers of the first. */
+static gw_status settle_blocks(const gw_blueprint *bp, gw_arena *arena, const char *where,
+                               gw_hparams *hp) {
+    hp->n_blocks = bp->n_blocks;
+    hp->skips = gw_arena_array(arena, (size_t)(hp->n_layers + 1) * (size_t)bp->n_blocks, 1);
+    if (hp->skips == NULL) {
+        return gw_fail(GW_E_NOMEM, where, "no memory for %d layers", hp->n_layers);
+    }
+    for (int i = 0; i < (hp->n_layers + 1) * bp->n_blocks; i++) {
+        const gw_spec_block *b = &bp->block[i % bp->n_blocks];
+        int layer = i / bp->n_blocks;
+        int asks = b->when.n > 0 &&
+                   (layer == hp->n_layers
+                        ? b->section != GW_SECTION_LAYER
+                        : b->section == GW_SECTION_LAYER && b->layer_kind == hp->layer[layer].kind);
+        double holds = asks ? gw_spec_value(bp, hp, layer == hp->n_layers ? 0 : layer, b->when) : 1;
+        hp->skips[i] = !(holds != 0.0);
+    }
+    return GW_OK;
+}
+
+static int same_cache(const gw_layer *a, const gw_layer *b) {
+    return a->n_kv_heads == b->n_kv_heads && a->d_head == b->d_head && a->v_head == b->v_head &&
+           a->window == b->window && a->chunk == b->chunk && a->rope == b->rope;
+}
+
+/* Which layers have a cache; those behind a block's `shared N` read that of the last one before
+ * layer N that is of their shape and sees as far. */
+static gw_status settle_caches(const gw_facts *facts, const gw_blueprint *bp, gw_hparams *hp) {
+    for (int i = 0; i < hp->n_layers; i++) {
+        gw_layer *l = &hp->layer[i];
+        int keys = 0;
+        l->cache_of = i;
+        for (int b = 0; b < bp->n_blocks; b++) {
+            const gw_spec_block *block = &bp->block[b];
+            int runs = gw_block_runs(block, hp, i);
+            keys |= runs && block->kind == GW_BLOCK_ROPE_KV && (block->flags & GW_FLAG_KEYS);
+            if (!runs || block->kind != GW_BLOCK_ATTENTION || (block->flags & GW_FLAG_CROSS)) {
+                continue;
+            }
+            gw_expr first = block->number[GW_ARG_SHARED];
+            double own = first.n > 0 ? gw_spec_value(bp, hp, i, first) : hp->n_layers;
+            int from = i < own ? i : (int)own - 1;
+            while (from >= 0 && from < i &&
+                   !(hp->layer[from].has_cache && same_cache(&hp->layer[from], l))) {
+                from--;
+            }
+            if (from < 0) {
+                return gw_fail(GW_E_METADATA, facts->where,
+                               "layer %d has no layer before layer %g whose cache it could read", i,
+                               own);
+            }
+            l->cache_of = from;
+            l->has_cache = from == i;
+        }
+        l->has_cache |= keys;
+    }
+    return GW_OK;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
@@ -399,6 +470,8 @@ gw_status gw_config_read(const gw_facts *facts, const gw_blueprint *bp, gw_arena
         GW_TRY(read_layer(facts, bp, l, row));
         GW_TRY(settle_layer(facts, bp, row, &hp, &hp.layer[l]));
     }
+    GW_TRY(settle_blocks(bp, arena, facts->where, &hp));
+    GW_TRY(settle_caches(facts, bp, &hp));
     GW_TRY(gw_config_ropes(facts, bp, arena, &hp));
     *out = hp;
     return GW_OK;

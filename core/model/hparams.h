@@ -43,6 +43,7 @@ typedef struct gw_layer {
     int has_cache;  /* it attends, or holds keys and values for layers that do */
     int32_t causal; /* 0: attention looks both ways                                  */
     int32_t named;  /* the layer's number in names of tensors                        */
+    int32_t cache_of; /* the layer whose cache its attention reads: its own */
 } gw_layer;
 
 typedef struct gw_hparams {
@@ -57,6 +58,9 @@ typedef struct gw_hparams {
     int in_folder;  /* read from a Hugging Face folder */
     double *values; /* [n_layers, n_values] of the spec's numbers; NaN: not stated */
     int n_values;
+    unsigned char
+        *skips; /* [n_layers + 1, n_blocks] 1: the block's condition does not hold there */
+    int n_blocks;
 } gw_hparams;
 
 #endif

@@ -10,6 +10,7 @@ typedef struct source {
     const gw_facts *facts;
     const json_t *object; /* that holds the scaling; NULL: none does */
     const char *prefix;   /* "rope.scaling." in GGUF                 */
+    int takes_log; /* the family has a number of yarn's log multiplier: it scales scores by it */
 } source;
 
 static const json_t *get(const source *s, const char *key) {
@@ -104,7 +105,7 @@ static gw_status read_yarn_gguf(const source *s, gw_rope *r) {
         return gw_fail(GW_E_UNSUPPORTED, s->facts->where,
                        "yarn with an extrapolation factor of %g is not supported", ext);
     }
-    if (log_multiplier != 0.0 && log_multiplier != 1.0) {
+    if (log_multiplier != 0.0 && log_multiplier != 1.0 && !s->takes_log) {
         return gw_fail(GW_E_UNSUPPORTED, s->facts->where,
                        "yarn with a log multiplier of %g is not supported", log_multiplier);
     }
@@ -115,7 +116,7 @@ static gw_status read_yarn_gguf(const source *s, gw_rope *r) {
     int stated = get(s, "yarn_attn_factor") != NULL;
     if (stated || get(s, "attn_factor") != NULL) {
         r->attn_factor = attn * (stated ? whole : gw_rope_yarn_magnitude(r->factor, 1.0));
-    } else if (log_multiplier == 1.0) { /* mscale and mscale_all_dim of Ministral: both 1 */
+    } else if (log_multiplier != 0.0) { /* mscale and mscale_all_dim are equal */
         r->attn_factor = 1.0;
     }
     return GW_OK;
@@ -255,7 +256,7 @@ static gw_status read_scaling(const source *s, const gw_hparams *hp, gw_arena *a
     int gguf = !s->facts->in_folder, typed = get(s, "type") != NULL;
     r->factor = 1.0;
     if (gguf) { /* an old key */
-        source old = {s->facts, s->object, "rope."};
+        source old = {.facts = s->facts, .object = s->object, .prefix = "rope."};
         GW_TRY(real(&old, "scale_linear", &r->factor));
     }
     GW_TRY(real(s, "factor", &r->factor));
@@ -293,11 +294,26 @@ static gw_status read_scaling(const source *s, const gw_hparams *hp, gw_arena *a
                    gguf ? "" : ", llama3, longrope and dynamic with alpha");
 }
 
+static int takes_log(const gw_blueprint *bp) {
+    for (int i = 0; i < bp->n_numbers; i++) {
+        for (int k = 0; k < bp->number[i].n_gguf; k++) {
+            if (strcmp(bp->number[i].gguf[k], "rope.scaling.yarn_log_multiplier") == 0) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
 /* The first object of the line's keys that is there, or one that says which scaling. */
-static gw_status find_scaling(const gw_facts *facts, const gw_spec_rope *x, source *s) {
+static gw_status find_scaling(const gw_facts *facts, const gw_blueprint *bp, const gw_spec_rope *x,
+                              source *s) {
     *s = (source){.facts = facts, .prefix = ""};
     if (!facts->in_folder) {
-        *s = (source){facts, x->scales ? facts->object : NULL, "rope.scaling."};
+        *s = (source){.facts = facts,
+                      .object = x->scales ? facts->object : NULL,
+                      .prefix = "rope.scaling.",
+                      .takes_log = takes_log(bp)};
         return GW_OK;
     }
     for (int i = 0; i < x->n_scaling; i++) {
@@ -323,7 +339,7 @@ static gw_status read_rope(const gw_facts *facts, const gw_blueprint *bp, int in
     double dim = gw_spec_value(bp, hp, layer, x->dim);
     int d_head = hp->layer[layer].d_head;
     source s;
-    GW_TRY(find_scaling(facts, x, &s));
+    GW_TRY(find_scaling(facts, bp, x, &s));
     if (!(dim >= 2.0 && dim <= d_head) || dim != floor(dim) || (int)dim % 2 != 0) {
         return gw_fail(GW_E_METADATA, facts->where,
                        "rope rotates %g values of a head of %d; an even number up to it is needed",

@@ -104,6 +104,24 @@ int gw_block_matrices(const gw_spec_block *b) {
     }
 }
 
+uint64_t gw_block_state(const gw_blueprint *bp, const gw_hparams *hp, int layer, int block) {
+    const gw_spec_block *b = &bp->block[block];
+    double width = 0.0;
+    if (layer >= hp->n_layers || !gw_block_runs(b, hp, layer)) {
+        return 0;
+    }
+    if (b->kind == GW_BLOCK_CONV) { /* all inputs but the newest */
+        const gw_spec_weight *w = &bp->weight[b->weight[0]];
+        double taps = gw_spec_value(bp, hp, layer, b->number[GW_ARG_TAPS]);
+        width = gw_spec_value(bp, hp, layer, w->dim[0]) / taps * (taps - 1.0);
+    } else if (b->kind == GW_BLOCK_DELTA || b->kind == GW_BLOCK_SSM) {
+        width = gw_spec_value(bp, hp, layer, b->number[GW_ARG_HEADS]) *
+                gw_spec_value(bp, hp, layer, b->number[GW_ARG_KEYS]) *
+                gw_spec_value(bp, hp, layer, b->number[GW_ARG_VALUES]);
+    }
+    return width >= 1.0 && width < 0x1p40 ? (uint64_t)width : 0;
+}
+
 typedef struct values {
     const double *row;
 } values;

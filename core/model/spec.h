@@ -45,6 +45,7 @@ typedef enum gw_number_type {
     GW_NUMBER_FLAG,
     GW_NUMBER_LIST,      /* how many integers the file lists: no list of layers */
     GW_NUMBER_WORD,      /* the index of a text in `words`  */
+    GW_NUMBER_LETTER,    /* the same of the layer's letter in a text */
     GW_NUMBER_ACTIVATION /* a gw_act_kind                   */
 } gw_number_type;
 
@@ -126,6 +127,8 @@ typedef struct gw_spec_source {
     char scales[80]; /* of a matrix in two tensors: codes and their scales; "": in one       */
     gw_expr first, count, of; /* of every `of` stored rows, `count` from `first` on; no `of`: all */
     int transposed;           /* stored [columns, rows]                                           */
+    gw_expr within, span;     /* transposed by heads: the columns of each are the stored rows from
+                               * `within` on of every `span`; no `span`: one transposed matrix    */
     gw_transform transform[GW_SPEC_TRANSFORMS];
     gw_expr times;         /* of GW_TRANSFORM_TIMES */
     gw_expr buckets, both; /* of GW_TRANSFORM_RELATIVE; both: distances ahead have their own half */
@@ -140,6 +143,7 @@ typedef struct gw_spec_weight {
     int per_layer;
     int optional;
     int keep_float; /* never converted: a router */
+    int flat;       /* stored with more axes than it has */
     int alibi;      /* made, not stored: slopes of the heads */
     int sinusoid;   /* made: rows of sines and cosines of positions */
     gw_expr period; /* of those: what the steps of frequency are counted in */
@@ -157,7 +161,9 @@ typedef struct gw_spec_weight {
 typedef enum gw_block_kind {
     GW_BLOCK_EMBED, GW_BLOCK_NORM, GW_BLOCK_QKV, GW_BLOCK_ROPE_KV, GW_BLOCK_ATTENTION,
     GW_BLOCK_RESIDUAL, GW_BLOCK_GLU, GW_BLOCK_LINEAR, GW_BLOCK_MLP, GW_BLOCK_MIX, GW_BLOCK_ADD,
-    GW_BLOCK_ROUTE, GW_BLOCK_EXPERTS, GW_BLOCK_POOL, GW_BLOCK_KINDS
+    GW_BLOCK_ROUTE, GW_BLOCK_EXPERTS, GW_BLOCK_POOL,
+    GW_BLOCK_CONV, GW_BLOCK_DELTA, GW_BLOCK_SSM, GW_BLOCK_NORM_GROUPS, GW_BLOCK_HEADS,
+    GW_BLOCK_COLUMNS, GW_BLOCK_KINDS
 } gw_block_kind;
 /* clang-format on */
 
@@ -179,9 +185,11 @@ enum {
     GW_FLAG_PLAIN = 1 << 5,
     GW_FLAG_NORM_V = 1 << 6,
     GW_FLAG_GATE_INPUT = 1 << 7,
-    GW_FLAG_QUERY = 1 << 8, /* q alone, of a layer that reads another one's cache */
-    GW_FLAG_KEYS = 1 << 9,  /* k and v alone, for layers that read this one's cache */
-    GW_FLAG_CROSS = 1 << 10 /* attention to the source text */
+    GW_FLAG_QUERY = 1 << 8,  /* q alone, of a layer that reads another one's cache */
+    GW_FLAG_KEYS = 1 << 9,   /* k and v alone, for layers that read this one's cache */
+    GW_FLAG_CROSS = 1 << 10, /* attention to the source text */
+    GW_FLAG_BY_CHANNEL = 1 << 11,
+    GW_FLAG_BEFORE = 1 << 12 /* the gate comes before the norm */
 };
 
 /* Slots of gw_spec_block.number. */
@@ -198,20 +206,35 @@ enum {
     GW_ARG_RENORM = 5,
     GW_ARG_JITTER = 6,
     GW_ARG_OFFSET = 2,
-    GW_ARG_CACHE = 3, /* attention: the layer whose cache is read */
-    GW_ARG_REACH = 4, /* attention: of the bias by distance        */
-    GW_ARG_KIND = 0,  /* pool: a gw_pick_kind                      */
-    GW_SPEC_EXPRS = 7
+    GW_ARG_CACHE = 3,  /* attention: the layer whose cache is read */
+    GW_ARG_REACH = 4,  /* attention: of the bias by distance        */
+    GW_ARG_KIND = 0,   /* pool: a gw_pick_kind                      */
+    GW_ARG_SHARED = 5, /* attention: layers from this one on share caches */
+    GW_ARG_TAPS = 2,
+    GW_ARG_HEADS = 1, /* of delta, ssm, heads; of norm_groups how many groups */
+    GW_ARG_KEYS = 3,
+    GW_ARG_VALUES = 4,
+    GW_ARG_LOW = 5,
+    GW_ARG_HIGH = 6,
+    GW_ARG_TILED = 7,
+    GW_ARG_FIRST = 2, /* of heads, columns */
+    GW_ARG_PASS = 3,
+    GW_ARG_PASS_FIRST = 4,
+    GW_ARG_WIDTH = 5, /* of columns */
+    GW_SPEC_EXPRS = 8
 };
 
 enum { GW_VALUE_STREAM, GW_VALUE_LAST };
 
 typedef struct gw_spec_block {
+    int index;    /* among the blueprint's blocks */
+    gw_expr when; /* it runs only where this is not 0; no expression: everywhere */
     gw_block_kind kind;
     gw_section section;
     int layer_kind;           /* of GW_SECTION_LAYER                                             */
     int weight[GW_SPEC_ARGS]; /* indices of weights, -1: none; slots by kind: spec_blocks.c      */
     int in, side, plus, out;  /* values: taken, the route or gate beside it, added, given */
+    int more;                 /* the fourth of columns                                            */
     gw_expr number[GW_SPEC_EXPRS];
     unsigned flags;
     gw_act_kind act; /* when act_number is -1 */
@@ -236,6 +259,7 @@ typedef struct gw_blueprint {
     gw_spec_block block[GW_SPEC_BLOCKS];
     int n_blocks;
     char value[GW_SPEC_VALUES][24];
+    gw_expr width[GW_SPEC_VALUES]; /* of a kept value, which start gives to layers and head */
     int n_values;
     char prefix[GW_SPEC_LISTED][40],
         skip[GW_SPEC_LISTED][40]; /* of names in folders; to pass over */
@@ -247,10 +271,16 @@ gw_status gw_blueprint_read(const char *name, const char *text, gw_blueprint *ou
 
 /* Does the block run in this layer (n_layers: outside of them)? */
 static inline int gw_block_runs(const gw_spec_block *b, const gw_hparams *hp, int layer) {
+    int row = layer >= hp->n_layers ? hp->n_layers : layer;
+    if (hp->skips != NULL && hp->skips[row * hp->n_blocks + b->index]) {
+        return 0;
+    }
     return layer >= hp->n_layers
                ? b->section != GW_SECTION_LAYER
                : b->section == GW_SECTION_LAYER && b->layer_kind == hp->layer[layer].kind;
 }
+/* Floats that a sequence's state of this block takes in a layer; 0: it has none. */
+uint64_t gw_block_state(const gw_blueprint *bp, const gw_hparams *hp, int layer, int block);
 /* How many matrices the block multiplies one input with side by side: weight[0 .. n). */
 int gw_block_matrices(const gw_spec_block *b);
 

@@ -3,7 +3,7 @@
 
 #include "core/model/spec_parts.h"
 
-enum { MOST_OPTIONS = 10 };
+enum { MOST_OPTIONS = 12 };
 
 /* A word of a block: 'w' takes `count` weights into slots from `slot` on, 'n' an expression, 'v' a
  * value, 'f' sets a flag. Weights of options may be optional ones. */
@@ -16,7 +16,9 @@ typedef struct option {
 /* Slots: embed: table, positions, types. norm: weight, bias, factor. qkv, linear, residual:
  * matrices, then from 3 their biases. rope_kv: norms of q and k. attention: sinks, slopes, bias.
  * glu: gate, up, then from 3 their biases. mlp: matrix, 1 parameters, 3 its bias. mix: 0 factor.
- * route: bias, factor. experts: gate, up, down, then from 3 their biases. */
+ * route: bias, factor. experts: gate, up, down, then from 3 their biases.
+ * conv: taps, bias. delta: A, bias of the decay; ssm: the same and D. norm_groups, heads: the
+ * weight. */
 typedef struct block_rule {
     const char *name;
     gw_section first, last; /* sections where it may stand      */
@@ -53,7 +55,7 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
     [GW_BLOCK_ATTENTION] = {"attention", LAYER, LAYER, 0, 0, 0, LAST, 0,
         {{"sinks", 'w', 0, 1}, {"slopes", 'w', 1, 1}, {"bias", 'w', 2, 1},
          {"reach", 'n', GW_ARG_REACH, 1}, {"cross", 'f', GW_FLAG_CROSS, 0},
-         {"cache", 'n', GW_ARG_CACHE, 1}}},
+         {"cache", 'n', GW_ARG_CACHE, 1}, {"shared", 'n', GW_ARG_SHARED, 1}}},
     [GW_BLOCK_RESIDUAL] = {"residual", LAYER, LAYER, 0, 1, 1, LAST, 1,
         {{"bias", 'w', 3, 1}, {"scale", 'n', GW_ARG_SCALE, 1}}},
     [GW_BLOCK_GLU] = {"glu", LAYER, LAYER, 1, 2, 2, LAST, 0,
@@ -75,6 +77,27 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
          {"alpha", 'n', GW_ARG_ALPHA, 1}, {"gate_input", 'f', GW_FLAG_GATE_INPUT, 0},
          {"add", 'f', GW_FLAG_ADD, 0}}},
     [GW_BLOCK_POOL] = {"pool", SCORE, SCORE, 0, 0, 0, NOTHING, 0, {{"kind", 'n', GW_ARG_KIND, 1}}},
+    [GW_BLOCK_CONV] = {"conv", LAYER, LAYER, 1, 1, 1, LAST, 0,
+        {{"taps", 'n', GW_ARG_TAPS, 1}, {"bias", 'w', 1, 1}}},
+    [GW_BLOCK_DELTA] = {"delta", LAYER, LAYER, 0, 2, 2, LAST, 0,
+        {{"decay", 'v', 0, 1}, {"beta", 'v', 1, 1}, {"heads", 'n', GW_ARG_HEADS, 1},
+         {"groups", 'n', GW_ARG_GROUPS, 1}, {"keys", 'n', GW_ARG_KEYS, 1},
+         {"values", 'n', GW_ARG_VALUES, 1}, {"tiled", 'n', GW_ARG_TILED, 1},
+         {"channels", 'f', GW_FLAG_BY_CHANNEL, 0}, {"eps", 'n', GW_ARG_EPS, 1}}},
+    [GW_BLOCK_SSM] = {"ssm", LAYER, LAYER, 0, 3, 3, LAST, 0,
+        {{"steps", 'v', 0, 1}, {"heads", 'n', GW_ARG_HEADS, 1}, {"groups", 'n', GW_ARG_GROUPS, 1},
+         {"keys", 'n', GW_ARG_KEYS, 1}, {"values", 'n', GW_ARG_VALUES, 1},
+         {"low", 'n', GW_ARG_LOW, 1}, {"high", 'n', GW_ARG_HIGH, 1},
+         {"tiled", 'n', GW_ARG_TILED, 1}}},
+    [GW_BLOCK_NORM_GROUPS] = {"norm_groups", START, HEAD, 1, 1, 1, LAST, 0,
+        {{"groups", 'n', GW_ARG_HEADS, 1}, {"gate", 'v', 0, 1}, {"eps", 'n', GW_ARG_EPS, 1},
+         {"before", 'f', GW_FLAG_BEFORE, 0}}},
+    [GW_BLOCK_HEADS] = {"heads", LAYER, LAYER, 0, 1, 1, LAST, 0,
+        {{"count", 'n', GW_ARG_HEADS, 1}, {"first", 'n', GW_ARG_FIRST, 1},
+         {"pass", 'n', GW_ARG_PASS, 1}, {"pass_first", 'n', GW_ARG_PASS_FIRST, 1}}},
+    [GW_BLOCK_COLUMNS] = {"columns", START, HEAD, 0, 0, 0, LAST, 0,
+        {{"first", 'n', GW_ARG_FIRST, 1}, {"width", 'n', GW_ARG_WIDTH, 1}, {"and", 'v', 0, 1},
+         {"then", 'v', 1, 1}, {"last", 'v', 2, 1}}},
 };
 /* clang-format on */
 
@@ -116,6 +139,9 @@ gw_status gw_spec_enter(gw_spec_reader *r, const gw_spec_line *l, gw_section sec
     }
     r->section = (int)section;
     r->defined = section == START || section == SCORE ? 0 : 1u << STREAM;
+    for (int v = 0; v < bp->n_values && section != START; v++) {
+        r->defined |= bp->width[v].n > 0 ? 1u << v : 0u;
+    }
     if (section != LAYER) {
         return GW_OK;
     }
@@ -198,6 +224,31 @@ static const option *option_of(const block_rule *rule, gw_spec_word w) {
     return NULL;
 }
 
+/* value NAME WIDTH: start gives it, layers and head may take it. */
+gw_status gw_spec_read_value(gw_spec_reader *r, const gw_spec_line *l) {
+    int v = 0;
+    if (l->n < 3) {
+        return gw_spec_fail(r, "value needs a name and a width");
+    }
+    GW_TRY(name_value(r, l->word[1], &v));
+    return r->pass == 1 ? GW_OK : gw_spec_rest(r, l, 2, 0, 0, &r->out->width[v]);
+}
+
+/* A kept value has to be given by start. */
+static gw_status check_kept(const gw_spec_reader *r) {
+    const gw_blueprint *bp = r->out;
+    for (int v = 0; v < bp->n_values; v++) {
+        int given = bp->width[v].n == 0;
+        for (int b = 0; b < bp->n_blocks; b++) {
+            given |= bp->block[b].section == START && bp->block[b].out == v;
+        }
+        if (!given) {
+            return gw_spec_fail(r, "start does not give the value '%s'", bp->value[v]);
+        }
+    }
+    return GW_OK;
+}
+
 /* The activation, or of route the score: a name, or a number that holds one. */
 static gw_status read_act(const gw_spec_reader *r, gw_spec_word w, gw_spec_block *b) {
     static const char *const scores[] = {"softmax", "softmax_chosen", "sigmoid", "sqrt_softplus",
@@ -236,7 +287,7 @@ static gw_status read_option(const gw_spec_reader *r, const gw_spec_line *l, int
         if (o->type == 'w') {
             GW_TRY(read_role(r, v, b->section, 2, &b->weight[o->slot + i]));
         } else if (o->type == 'v') {
-            GW_TRY(read_value(r, v, o->slot == 0 ? &b->side : &b->plus));
+            GW_TRY(read_value(r, v, o->slot == 0 ? &b->side : o->slot == 1 ? &b->plus : &b->more));
         } else {
             GW_TRY(gw_spec_expr(r, v, 0, 0, &b->number[o->slot]));
         }
@@ -246,12 +297,16 @@ static gw_status read_option(const gw_spec_reader *r, const gw_spec_line *l, int
     return GW_OK;
 }
 
-/* `from VALUE` and `-> VALUE`; 1: it was one of them. */
+/* `from VALUE`, `-> VALUE` and `if EXPR`; 1: it was one of them. */
 static gw_status read_flow(gw_spec_reader *r, const gw_spec_line *l, int *at, gw_spec_block *b,
                            int *found) {
     int from = gw_spec_is(l->word[*at], "from"), to = gw_spec_is(l->word[*at], "->");
-    *found = (from || to) && *at + 1 < l->n;
-    if (*found) {
+    int when = gw_spec_is(l->word[*at], "if");
+    *found = (from || to || when) && *at + 1 < l->n;
+    if (*found && when) {
+        GW_TRY(gw_spec_expr(r, l->word[*at + 1], 0, 0, &b->when));
+        *at += 2;
+    } else if (*found) {
         GW_TRY(from ? read_value(r, l->word[*at + 1], &b->in)
                     : name_value(r, l->word[*at + 1], &b->out));
         *at += 2;
@@ -261,7 +316,8 @@ static gw_status read_flow(gw_spec_reader *r, const gw_spec_line *l, int *at, gw
 
 static int is_role_place(const block_rule *rule, const gw_spec_line *l, int at, int roles) {
     return at < l->n && roles < rule->most && option_of(rule, l->word[at]) == NULL &&
-           !gw_spec_is(l->word[at], "from") && !gw_spec_is(l->word[at], "->");
+           !gw_spec_is(l->word[at], "from") && !gw_spec_is(l->word[at], "->") &&
+           !gw_spec_is(l->word[at], "if");
 }
 
 static gw_status finish(gw_spec_reader *r, const block_rule *rule, gw_spec_block *b) {
@@ -278,6 +334,12 @@ static gw_status finish(gw_spec_reader *r, const block_rule *rule, gw_spec_block
     }
     if (b->kind == GW_BLOCK_ROUTE && b->number[GW_ARG_USED].n == 0) {
         return gw_spec_fail(r, "route needs 'used NUMBER'");
+    }
+    if ((b->kind == GW_BLOCK_DELTA && (b->side < 0 || b->plus < 0)) ||
+        (b->kind == GW_BLOCK_SSM && b->side < 0)) {
+        return gw_spec_fail(r, "%s needs %s", rule->name,
+                            b->kind == GW_BLOCK_SSM ? "'steps VALUE'"
+                                                    : "'decay VALUE' and 'beta VALUE'");
     }
     r->defined |= 1u << b->out;
     return GW_OK;
@@ -300,6 +362,7 @@ static gw_status read_block(gw_spec_reader *r, const gw_spec_line *l, gw_block_k
                        .in = -1,
                        .side = -1,
                        .plus = -1,
+                       .more = -1,
                        .out = -1,
                        .act_number = -1};
     for (int i = 0; i < GW_SPEC_ARGS; i++) {
@@ -313,7 +376,8 @@ static gw_status read_block(gw_spec_reader *r, const gw_spec_line *l, gw_block_k
         GW_TRY(read_act(r, l->word[at++], &b));
     }
     for (; is_role_place(rule, l, at, roles); roles++) {
-        int spare = kind == GW_BLOCK_EXPERTS || kind == GW_BLOCK_NORM ? 0 : 1;
+        int bare = kind == GW_BLOCK_NORM || kind == GW_BLOCK_NORM_GROUPS;
+        int spare = kind == GW_BLOCK_EXPERTS || bare ? 0 : 1;
         GW_TRY(read_role(r, l->word[at++], b.section, spare, &b.weight[roles]));
     }
     if (roles < rule->least) {
@@ -351,6 +415,9 @@ static void sort_blocks(gw_blueprint *bp) {
         }
         bp->block[k] = b;
     }
+    for (int i = 0; i < bp->n_blocks; i++) {
+        bp->block[i].index = i;
+    }
 }
 
 gw_status gw_spec_check_end(const gw_spec_reader *r) {
@@ -359,7 +426,8 @@ gw_status gw_spec_check_end(const gw_spec_reader *r) {
     int embeds = 0, scores = 0, blocks[GW_SPEC_KINDS] = {0};
     const gw_spec_block *end = NULL; /* of the head */
     for (int b = 0; b < bp->n_blocks; b++) {
-        embeds += bp->block[b].section == START && bp->block[b].kind == GW_BLOCK_EMBED;
+        embeds += bp->block[b].section == START && bp->block[b].kind == GW_BLOCK_EMBED &&
+                  bp->block[b].out == STREAM;
         scores += bp->block[b].section == SCORE;
         end = bp->block[b].section == HEAD ? &bp->block[b] : end;
         blocks[bp->block[b].layer_kind] += bp->block[b].section == LAYER;
@@ -375,6 +443,7 @@ gw_status gw_spec_check_end(const gw_spec_reader *r) {
                             "a spec needs start with one embed, layer, and a head that ends with "
                             "logits, linear or mix, or the section score");
     }
+    GW_TRY(check_kept(r));
     for (int i = 0; i < GW_NUM_RESERVED; i++) {
         if (bp->reserved[i] < 0) {
             return gw_spec_fail(r, "the number '%s' is not declared; 'like llama' has all",

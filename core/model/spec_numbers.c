@@ -55,12 +55,13 @@ static gw_status declare(gw_spec_reader *r, gw_spec_word w, gw_spec_number **out
 }
 
 static gw_number_type type_of(gw_spec_word w) {
-    return gw_spec_is(w, "number") ? GW_NUMBER_INTEGER
-           : gw_spec_is(w, "list") ? GW_NUMBER_LIST
-           : gw_spec_is(w, "real") ? GW_NUMBER_REAL
-           : gw_spec_is(w, "flag") ? GW_NUMBER_FLAG
-           : gw_spec_is(w, "word") ? GW_NUMBER_WORD
-                                   : GW_NUMBER_ACTIVATION;
+    return gw_spec_is(w, "number")   ? GW_NUMBER_INTEGER
+           : gw_spec_is(w, "list")   ? GW_NUMBER_LIST
+           : gw_spec_is(w, "real")   ? GW_NUMBER_REAL
+           : gw_spec_is(w, "flag")   ? GW_NUMBER_FLAG
+           : gw_spec_is(w, "word")   ? GW_NUMBER_WORD
+           : gw_spec_is(w, "letter") ? GW_NUMBER_LETTER
+                                     : GW_NUMBER_ACTIVATION;
 }
 
 /* Words from `at` on up to the next of the line's own words. */

@@ -55,6 +55,7 @@ int gw_activation_named(const char *text, size_t n, gw_act_kind *out);
 gw_status gw_spec_read_number(gw_spec_reader *r, const gw_spec_line *l);
 gw_status gw_spec_read_rope(gw_spec_reader *r, const gw_spec_line *l);
 gw_status gw_spec_read_factor(gw_spec_reader *r, const gw_spec_line *l);
+gw_status gw_spec_read_value(gw_spec_reader *r, const gw_spec_line *l);
 gw_status gw_spec_read_weight(gw_spec_reader *r, const gw_spec_line *l);
 gw_status gw_spec_read_stored(gw_spec_reader *r, const gw_spec_line *l);
 /* *found 0: the line begins with no block's name. */

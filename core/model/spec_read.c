@@ -228,8 +228,9 @@ static gw_status read_line(gw_spec_reader *r, const gw_spec_line *l) {
     } readers[] = {{"number", gw_spec_read_number}, {"real", gw_spec_read_number},
                    {"flag", gw_spec_read_number},   {"list", gw_spec_read_number},
                    {"word", gw_spec_read_number},   {"activation", gw_spec_read_number},
-                   {"rope", gw_spec_read_rope},     {"factor", gw_spec_read_factor},
-                   {"weight", gw_spec_read_weight}, {"stored", gw_spec_read_stored}};
+                   {"letter", gw_spec_read_number}, {"rope", gw_spec_read_rope},
+                   {"factor", gw_spec_read_factor}, {"weight", gw_spec_read_weight},
+                   {"stored", gw_spec_read_stored}, {"value", gw_spec_read_value}};
     static const char *const sections[] = {"start", "layer", "head", "score"};
     gw_spec_word key = l->word[0];
     for (int i = 0; i < GW_SECTIONS; i++) {

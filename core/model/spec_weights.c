@@ -81,6 +81,10 @@ static gw_status read_source_options(const gw_spec_reader *r, const gw_spec_line
         } else if (gw_spec_is(w, "transposed")) {
             s->transposed = 1;
             *at += 1;
+        } else if (gw_spec_is(w, "within") && left >= 2) {
+            GW_TRY(gw_spec_expr(r, l->word[*at + 1], 0, 0, &s->within));
+            GW_TRY(gw_spec_expr(r, l->word[*at + 2], 0, 0, &s->span));
+            *at += 3;
         } else if (gw_spec_is(w, "with") && left >= 1) {
             if (s->n_with == GW_SPEC_WITH) {
                 return gw_spec_fail(r, "more than %d tensors behind one", GW_SPEC_WITH);
@@ -161,6 +165,7 @@ static gw_status read_weight_options(const gw_spec_reader *r, const gw_spec_line
         gw_spec_word o = l->word[at];
         int *flag = gw_spec_is(o, "optional")  ? &w->optional
                     : gw_spec_is(o, "float")   ? &w->keep_float
+                    : gw_spec_is(o, "flat")    ? &w->flat
                     : gw_spec_is(o, "stacked") ? &w->stacked
                     : gw_spec_is(o, "alibi")   ? &w->alibi
                     : gw_spec_is(o, "layer")   ? &w->per_layer
@@ -179,10 +184,11 @@ static gw_status read_weight_options(const gw_spec_reader *r, const gw_spec_line
                                     l->word[at].at, w->tied ? "tied" : "else");
             }
         } else {
-            return gw_spec_fail(r,
-                                "weight '%s' may end in optional, float, stacked, alibi, layer, "
-                                "sinusoid N, single, tied ROLE or else ROLE, not '%.*s'",
-                                w->role, o.n < 40 ? (int)o.n : 40, o.at);
+            return gw_spec_fail(
+                r,
+                "weight '%s' may end in optional, float, flat, stacked, alibi, layer, "
+                "sinusoid N, single, tied ROLE or else ROLE, not '%.*s'",
+                w->role, o.n < 40 ? (int)o.n : 40, o.at);
         }
     }
     return GW_OK;
@@ -234,8 +240,8 @@ gw_status gw_spec_read_stored(gw_spec_reader *r, const gw_spec_line *l) {
     GW_TRY(read_source_options(r, l, &at, &list[*n]));
     if (at != l->n) {
         return gw_spec_fail(r,
-                            "'%.*s': expected cut FIRST COUNT OF, transposed, scales NAME or a "
-                            "transform",
+                            "'%.*s': expected cut FIRST COUNT OF, transposed, within FIRST OF, "
+                            "scales NAME or a transform",
                             l->word[at].n < 40 ? (int)l->word[at].n : 40, l->word[at].at);
     }
     ++*n;

@@ -299,6 +299,7 @@ void gw_weights_free(gw_weights *w) {
         free(w->pool);
         free(w->layers);
         free(w->values);
+        free(w->skips);
         free(w->entries);
         free(w);
     }
@@ -337,7 +338,8 @@ static gw_status load_sample(gw_weights *w) {
             w->copies[0][i].offset = at;
             at += vector_bytes(e);
         } else if (gw_entry_there(e)) {
-            gw_weight_source src = {.rows = rows_made_up, .state = e, .keep_rows = e->keep_rows};
+            gw_weight_source src = {
+                .rows = rows_made_up, .state = e, .keep_rows = e->keep_rows || e->plain};
             GW_TRY_DONE(d->backend->load_weight(d->device, &e->t, &src));
             e->t.device = 0;
             e->owned = 1;
@@ -351,16 +353,26 @@ done:
 /* n layers spread over those there are. */
 static int sample_layers(gw_weights *s, int n) {
     size_t width = (size_t)s->hp.n_values, all = (size_t)s->hp.n_layers;
+    size_t blocks = (size_t)s->hp.n_blocks;
     s->layers = calloc((size_t)n, sizeof *s->layers);
     s->values = calloc((size_t)n * width + 1, sizeof *s->values);
+    s->skips = calloc((size_t)(n + 1) * blocks + 1, 1);
+    if (s->skips == NULL) {
+        return 0;
+    }
+    memcpy(s->skips + (size_t)n * blocks, s->hp.skips + all * blocks, blocks);
     for (size_t i = 0; s->layers != NULL && s->values != NULL && i < (size_t)n; i++) {
         size_t from = i * all / (size_t)n;
         s->layers[i] = s->hp.layer[from];
+        s->layers[i].has_cache |= s->layers[i].cache_of != (int32_t)from;
+        s->layers[i].cache_of = (int32_t)i; /* each its own */
         memcpy(s->values + i * width, s->hp.values + from * width, width * sizeof *s->values);
+        memcpy(s->skips + i * blocks, s->hp.skips + from * blocks, blocks);
     }
     s->hp.n_layers = n;
     s->hp.layer = s->layers;
     s->hp.values = s->values;
+    s->hp.skips = s->skips;
     return s->layers != NULL && s->values != NULL;
 }
 

@@ -196,8 +196,8 @@ static gw_status read_row(const gw_entry *e, int64_t row, size_t bytes, void *ra
 static gw_status read_transposed(const gw_entry *e, int64_t first, int64_t n, float *values) {
     int64_t cols = e->t.dim[1], wide = e->stored_cols; /* stored_rows: experts * columns */
     int64_t high = e->n_stored > 1 || e->experts == 0 ? 1 : e->experts;
-    size_t cell = e->stored[0]->bytes / (size_t)(e->stored_rows * e->stored_cols);
-    unsigned char *raw = malloc((size_t)wide * cell);
+    size_t row_bytes = e->stored[0]->bytes / (size_t)e->stored_rows;
+    unsigned char *raw = malloc(row_bytes);
     float *all = malloc((size_t)wide * sizeof *all);
     gw_status status = raw != NULL && all != NULL
                            ? GW_OK
@@ -208,11 +208,10 @@ static gw_status read_transposed(const gw_entry *e, int64_t first, int64_t n, fl
         while (upto < n && stored_row(e, first + upto) / wide == x) {
             upto++;
         }
-        const gw_stored *t = e->stored[high > 1 ? 0 : x];
-        int64_t base = high > 1 ? x * cols : 0;
+        const gw_stored *t = e->stored[high > 1 || e->span > 0 ? 0 : x];
+        int64_t base = e->span > 0 ? x * e->span + e->within : high > 1 ? x * cols : 0;
         for (int64_t c = 0; c < cols && status == GW_OK; c++) {
-            status =
-                gw_stored_read(t, (size_t)((base + c) * wide) * cell, (size_t)wide * cell, raw);
+            status = gw_stored_read(t, (size_t)(base + c) * row_bytes, row_bytes, raw);
             if (status == GW_OK) {
                 gw_format_of(e->from)->decode(all, raw, (size_t)wide);
             }
@@ -253,8 +252,8 @@ static gw_status rows_converted(const gw_weight_source *src, int64_t first, int6
     int transposed = e->transposed;
     int same = e->t.fmt == e->from && !transposed;
     GW_TRY(gw_row_bytes(e->t.fmt, cols, &out_row));
-    GW_TRY(gw_row_bytes(e->from, cols, &in_row));
-    void *raw = malloc(in_row);
+    GW_TRY(transposed ? GW_OK : gw_row_bytes(e->from, cols, &in_row));
+    void *raw = malloc(in_row + 1);
     float *values = malloc((transposed ? (size_t)n : 1) * cols * sizeof *values);
     gw_status status = GW_OK;
     if (raw == NULL || values == NULL) {
@@ -284,7 +283,8 @@ static gw_status rows_converted(const gw_weight_source *src, int64_t first, int6
 }
 
 gw_weight_source gw_entry_source(const gw_entry *e) {
-    gw_weight_source src = {.state = e, .keep_rows = e->keep_rows, .rows = rows_converted};
+    gw_weight_source src = {
+        .state = e, .keep_rows = e->keep_rows || e->plain, .rows = rows_converted};
     if (e->made) {
         src.rows = rows_of_sines;
         return src;

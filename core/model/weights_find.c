@@ -61,7 +61,7 @@ static void shape_text(const int64_t *dim, int n, char *out, size_t room) {
 
 typedef struct wanted {
     int64_t experts, rows, cols; /* experts 1: none; a vector: rows 1 */
-    int vector;
+    int vector, flat, to_float;
 } wanted;
 
 static gw_status read_wanted(const gw_weights *w, const gw_spec_weight *s, int layer, wanted *out) {
@@ -70,6 +70,8 @@ static gw_status read_wanted(const gw_weights *w, const gw_spec_weight *s, int l
         GW_TRY(gw_spec_extent(&w->bp, &w->hp, layer, s, s->dim[i], &dim[i]));
     }
     out->vector = s->n_dim == 1 || s->stacked;
+    out->flat = s->flat;
+    out->to_float = s->keep_float;
     out->experts = s->n_dim == 3 || s->stacked ? dim[0] : 1;
     out->rows = s->n_dim == 3 ? dim[1] : s->n_dim == 2 && !s->stacked ? dim[0] : 1;
     out->cols = dim[s->n_dim - 1];
@@ -132,8 +134,24 @@ static gw_status check_shape(const gw_weights *w, const gw_stored *t, const want
     while (last - first > n && t->dim[first] == 1) {
         first++;
     }
+    if (e->span >
+        0) { /* heads of `span` stored rows, each of which is a row of all columns' heads */
+        int64_t wide = t->n_dim > 0 ? t->dim[t->n_dim - 1] : 0;
+        if (wide < 1 || rows % wide != 0 || e->within < 0 || e->within + want->cols > e->span) {
+            return refuse(w, t, axes, n);
+        }
+        axes[0] = rows / wide * e->span;
+        axes[1] = wide;
+        n = 2;
+    }
     int lone = t->n_dim == 0 && n == 1 && axes[0] == 1; /* a number without axes */
-    if (!lone &&
+    int64_t before = 1; /* of a flat weight: what its first axis is stored as */
+    for (int i = first; i < last - n + 1; i++) {
+        before *= t->dim[i];
+    }
+    int flat = want->flat && last - first > n && before == axes[0] &&
+               memcmp(t->dim + last - n + 1, axes + 1, (size_t)(n - 1) * sizeof *axes) == 0;
+    if (!lone && !flat &&
         (last - first != n || memcmp(t->dim + first, axes, (size_t)n * sizeof *axes) != 0)) {
         return refuse(w, t, axes, n);
     }
@@ -154,7 +172,7 @@ static gw_status check_stored(const gw_weights *w, const gw_stored *t, const wan
     }
     int reordered = e->source != NULL && e->buckets == 0 &&
                     (e->transposed || e->source->transform[0] != GW_TRANSFORM_NONE);
-    if (!f->is_float && reordered) {
+    if (!f->is_float && reordered && !want->to_float) {
         return gw_fail(GW_E_UNSUPPORTED, w->where,
                        "tensor %s is stored as %s and would have to be transposed or changed",
                        t->name, f->name);
@@ -194,6 +212,11 @@ static gw_status cut_of(const gw_weights *w, const gw_spec_weight *s, int layer,
     e->source = source;
     e->of = 0;
     e->times = 1.0f;
+    e->span = 0;
+    if (source->span.n > 0) {
+        e->within = (int64_t)gw_spec_value(&w->bp, &w->hp, layer, source->within);
+        GW_TRY(gw_spec_extent(&w->bp, &w->hp, layer, s, source->span, &e->span));
+    }
     if (source->of.n > 0) {
         double first = gw_spec_value(&w->bp, &w->hp, layer, source->first);
         if (!(first >= 0.0 && first < 0x1p31)) {
@@ -349,7 +372,8 @@ static gw_status match(gw_weights *w, int role, int layer) {
     e->t.name = found ? e->stored[0]->name : s->role;
     e->from = found ? e->stored[0]->fmt : GW_FMT_F32;
     e->factor = found && e->from == GW_FMT_NVFP4 ? factor_of(w, e->stored[0]->name) : NULL;
-    int changed = e->made || e->source->transform[0] != GW_TRANSFORM_NONE;
+    int changed = e->made || e->source->transform[0] != GW_TRANSFORM_NONE ||
+                  (e->transposed && !gw_format_of(e->from)->is_float);
     e->t.fmt = want.vector || changed || gw_format_is_small(e->from) ? GW_FMT_F32 : e->from;
     e->t.n_dim = want.vector ? 1 : 2;
     e->t.dim[0] = want.vector ? want.experts * want.cols : want.experts * want.rows;
@@ -477,8 +501,11 @@ static int first_user(const gw_weights *w, int role, int layer) {
     for (int b = 0; b < w->bp.n_blocks; b++) {
         const gw_spec_block *block = &w->bp.block[b];
         for (int k = 0; k < GW_SPEC_ARGS; k++) {
+            int outside = block->section != GW_SECTION_LAYER;
             if (block->weight[k] == role &&
-                (!w->bp.weight[role].per_layer ? 1 : gw_block_runs(block, &w->hp, layer))) {
+                (!w->bp.weight[role].per_layer && !outside
+                     ? 1
+                     : gw_block_runs(block, &w->hp, outside ? w->hp.n_layers : layer))) {
                 return b;
             }
         }
@@ -494,6 +521,10 @@ static void note_user(gw_weights *w, int role, int layer, int b) {
     e->layer =
         w->bp.weight[role].per_layer || block->section == GW_SECTION_LAYER ? layer : w->hp.n_layers;
     e->keep_rows = block->kind == GW_BLOCK_EMBED;
+    e->plain = block->kind == GW_BLOCK_HEADS;
+    if (e->plain && e->t.n_dim == 2 && !gw_format_of(e->t.fmt)->is_float) {
+        e->t.fmt = GW_FMT_F32; /* expanded */
+    }
 }
 
 /* Room for every stored tensor in the lists of entries. */

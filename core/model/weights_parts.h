@@ -12,6 +12,7 @@ typedef struct gw_entry {
     const gw_spec_source *source; /* how; NULL: as it is */
     int transposed;               /* the stored matrix is [columns, rows] */
     int64_t first, count, of;     /* of every `of` stored rows, `count` from `first`; of 0: all */
+    int64_t within, span;         /* transposed by heads; span 0: not */
     float times;                  /* of GW_TRANSFORM_TIMES */
     int buckets, both;            /* of GW_TRANSFORM_RELATIVE */
     double period;                /* of sines of positions */
@@ -21,6 +22,7 @@ typedef struct gw_entry {
     int64_t stored_rows, stored_cols; /* of one stored tensor, as a matrix */
     gw_tensor t;   /* buf NULL until loaded; matrices of experts are [experts * rows, cols] */
     int keep_rows; /* the embedding table */
+    int plain;     /* a float matrix in rows, for a product by heads */
     int keep_float;
     int experts, used; /* 0: no experts */
     int owned;         /* t.buf is released with the weights; vectors share one buffer */
@@ -32,6 +34,7 @@ struct gw_weights {
     gw_hparams hp;
     gw_layer *layers; /* of a sample: its own; NULL: the checkpoint's */
     double *values;
+    unsigned char *skips;
     const char *where; /* of the options; used while loading */
     const gw_checkpoint *checkpoint;
     const gw_plan_device *devices;

@@ -413,6 +413,118 @@ static gw_status check_experts_down(const gw_node *node) {
     return fits ? GW_OK : refuse(node, "the output", y, "f32 [n, d]");
 }
 
+/* The state in1 of a node, `width` floats of each sequence. */
+static gw_status check_state(const gw_node *node, int64_t width) {
+    const gw_tensor *t = node->in[1];
+    if (t == NULL || t->n_dim != 3 || t->fmt != GW_FMT_F32 || t->dim[0] < 1 || t->dim[1] < 2 ||
+        t->dim[2] != width) {
+        return refuse(node, "the state", t, "f32 [slots, entries, width]");
+    }
+    return GW_OK;
+}
+
+static gw_status check_conv(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_conv_args *a = &node->args.conv;
+    const gw_tensor *x = node->in[0], *y = node->out;
+    int64_t c = y->dim[1];
+    if (!is_matrix(x, GW_FMT_F32, c) || !is_matrix(y, GW_FMT_F32, c) || !same_rows(x, y)) {
+        return refuse(node, "the input", x, "f32 of the output's shape, which is f32");
+    }
+    if (a->taps < 2 || a->taps > GW_CONV_TAPS || !is_vector(node->w[0], c * a->taps)) {
+        return refuse(node, "the taps", node->w[0], "f32 [c, T], T of 2 to 8");
+    }
+    if (node->w[1] != NULL && !is_vector(node->w[1], c)) {
+        return refuse(node, "the bias", node->w[1], "f32 [c]");
+    }
+    GW_TRY(check_state(node, (a->taps - 1) * c));
+    return node->in[1]->dim[1] > a->taps
+               ? GW_OK
+               : refuse(node, "the state", node->in[1], "more entries than there are taps");
+}
+
+static gw_status check_scan(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_scan_args *a = &node->args.scan;
+    const gw_tensor *x = node->in[0], *d = node->in[2], *b = node->in[3], *y = node->out;
+    if (a->heads < 1 || a->groups < 1 || a->heads % a->groups != 0 || a->k_dim < 1 ||
+        a->k_dim > GW_SCAN_KEYS || a->v_dim < 1) {
+        return refuse(node, "the output", y, "heads in whole groups, keys of 1 to 256");
+    }
+    int64_t h = a->heads, k = a->k_dim, v = a->v_dim, wide = h * v + 2 * a->groups * k;
+    int delta = a->kind == GW_SCAN_DELTA;
+    int64_t decays = a->by_channel ? h * k : h, logits = delta && b == d ? 2 * h : decays;
+    if (!is_matrix(x, GW_FMT_F32, wide) || !is_matrix(y, GW_FMT_F32, h * v) || !same_rows(x, y)) {
+        return refuse(node, "the input", x, "f32 [n, h v + 2 g k], the output f32 [n, h v]");
+    }
+    if (!is_matrix(d, GW_FMT_F32, logits) || !same_rows(d, y) ||
+        (delta && b != d && (!is_matrix(b, GW_FMT_F32, h) || !same_rows(b, y)))) {
+        return refuse(node, "the decay", d, "f32 [n, h] or [n, h k], the write strength [n, h]");
+    }
+    if (!is_vector(node->w[0], h) || (node->w[1] != NULL && !is_vector(node->w[1], decays)) ||
+        (!delta && !is_vector(node->w[2], h))) {
+        return refuse(node, "A, its bias or D", node->w[0], "f32 [h], as wide as the decay, [h]");
+    }
+    return check_state(node, h * k * v);
+}
+
+static gw_status check_group_norm(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_group_norm_args *a = &node->args.group_norm;
+    const gw_tensor *x = node->in[0], *gate = node->in[1], *y = node->out, *w = node->w[0];
+    int64_t m = y->dim[1];
+    if (!is_matrix(x, GW_FMT_F32, m) || !is_matrix(y, GW_FMT_F32, m) || !same_rows(x, y) ||
+        a->groups < 1 || m % a->groups != 0) {
+        return refuse(node, "the input", x, "f32 of the output's shape, in whole groups");
+    }
+    if (gate != NULL && (!is_matrix(gate, GW_FMT_F32, m) || !same_rows(gate, y))) {
+        return refuse(node, "the gate", gate, "f32 of the output's shape");
+    }
+    return w == NULL || is_vector(w, m) || is_vector(w, m / a->groups)
+               ? GW_OK
+               : refuse(node, "the norm weight", w, "f32, of one group or of all");
+}
+
+static gw_status check_heads(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_heads_args *a = &node->args.heads;
+    const gw_tensor *x = node->in[0], *w = node->w[0], *y = node->out;
+    if (a->heads < 1 || w == NULL || w->n_dim != 2 || !is_weight(w) || !is_float(w) ||
+        w->dim[0] % a->heads != 0) {
+        return refuse(node, "the matrix", w, "a float weight, the rows of one head after another");
+    }
+    int64_t m = w->dim[0] / a->heads, k = w->dim[1];
+    if (x == NULL || x->n_dim != 2 || x->fmt != GW_FMT_F32 || x->dim[1] % a->heads != 0 ||
+        !same_rows(x, y) || a->first < 0 || a->pass_first < 0 || a->pass < 0 ||
+        a->first + k > x->dim[1] / a->heads || a->pass_first + a->pass > x->dim[1] / a->heads) {
+        return refuse(node, "the input", x, "f32 [n, h e], wide enough for the columns");
+    }
+    return is_matrix(y, GW_FMT_F32, a->heads * (a->pass + m))
+               ? GW_OK
+               : refuse(node, "the output", y, "f32 [n, h (s + m)]");
+}
+
+static gw_status check_columns(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_tensor *y = node->out;
+    int64_t others = 0;
+    for (int i = 0; i < GW_MAX_IN; i++) {
+        const gw_tensor *x = node->in[i];
+        if (x == NULL && i > 0) {
+            continue;
+        }
+        if (x == NULL || x->n_dim != 2 || x->fmt != GW_FMT_F32 || !same_rows(x, y)) {
+            return refuse(node, "an input", x, "f32, a row for each of the output");
+        }
+        others += i > 0 ? x->dim[1] : 0;
+    }
+    int64_t own = y->dim[1] - others, first = node->args.columns.first;
+    int fits = first >= 0 && own > 0 && first + own <= node->in[0]->dim[1];
+    return y->fmt == GW_FMT_F32 && fits
+               ? GW_OK
+               : refuse(node, "the output", y, "f32, as wide as its parts");
+}
+
 int gw_op_is_plain(const gw_node *node) {
     const gw_rope_args *r = &node->args.rope;
     const gw_attn_args *a = &node->args.attn;
@@ -545,6 +657,31 @@ static void cost_experts(const gw_node *node, int rows, int positions, double *b
     }
 }
 
+static double cell_of(const gw_tensor *t) { return (double)t->dim[t->n_dim - 1] * sizeof(float); }
+
+/* The state is read once and written for every row that may be taken back. */
+static void cost_conv(const gw_node *node, int rows, int positions, double *bytes, double *ops) {
+    (void)positions;
+    double kept = rows < GW_STATE_ENTRIES ? rows : GW_STATE_ENTRIES - 1;
+    *bytes = rows * (row_bytes(node->in[0]) + row_bytes(node->out)) + weight_bytes(node->w[0]) +
+             (1.0 + kept) * cell_of(node->in[1]);
+    *ops = 2.0 * rows * (double)node->out->dim[1] * node->args.conv.taps;
+}
+
+static void cost_scan(const gw_node *node, int rows, int positions, double *bytes, double *ops) {
+    (void)positions;
+    double kept = rows < GW_STATE_ENTRIES ? rows : GW_STATE_ENTRIES - 1;
+    *bytes = rows * (row_bytes(node->in[0]) + row_bytes(node->in[2]) + row_bytes(node->out)) +
+             (1.0 + kept) * cell_of(node->in[1]);
+    *ops = 6.0 * rows * (double)node->in[1]->dim[2];
+}
+
+static void cost_heads(const gw_node *node, int rows, int positions, double *bytes, double *ops) {
+    (void)positions;
+    cost_plain(node, rows, bytes);
+    *ops = 2.0 * rows * (double)node->w[0]->dim[0] * (double)node->w[0]->dim[1];
+}
+
 /* clang-format off */
 static const gw_op_info ops[GW_OP_COUNT] = {
     /*                       name            check               cost           */
@@ -562,6 +699,11 @@ static const gw_op_info ops[GW_OP_COUNT] = {
     [GW_OP_ROUTE]        = {"route",        check_route,        cost_rowwise},
     [GW_OP_EXPERTS_GLU]  = {"experts_glu",  check_experts_glu,  cost_experts},
     [GW_OP_EXPERTS_DOWN] = {"experts_down", check_experts_down, cost_experts},
+    [GW_OP_CONV]         = {"conv",         check_conv,         cost_conv},
+    [GW_OP_SCAN]         = {"scan",         check_scan,         cost_scan},
+    [GW_OP_GROUP_NORM]   = {"group_norm",   check_group_norm,   cost_rowwise},
+    [GW_OP_HEADS]        = {"heads",        check_heads,        cost_heads},
+    [GW_OP_COLUMNS]      = {"columns",      check_columns,      cost_rowwise},
 };
 /* clang-format on */
 

@@ -51,6 +51,20 @@ typedef enum gw_op {
     GW_OP_EXPERTS_DOWN, /* out[n,d] f32 = (in2[n,d] +) sum over the route's order of gate * (h W^T
                          * + bias); in0 = h[n,u*f], in1 = route[n,2u], w0 = W [E*d,f], w1 = bias
                          * [E*d] (may be NULL)                                                   */
+    GW_OP_CONV,      /* out[n,c]  = act(sum over t < T of w0[c,T] row i-T+1+t of in0[n,c] f32 (+
+                      * w1[c])): rows of one sequence, those before the step from the state in1
+                      * [slots,R,(T-1)c], oldest first                                          */
+    GW_OP_SCAN,      /* out[n,h*v] = what a memory S [h,k,v] of each sequence, the state in1
+                      * [slots,R,h*k*v], answers row by row (gw_scan_args); in0 = rows, in2, in3 =
+                      * logits of decay and write strength, w0 = A [h], w1 = bias of the decay (may
+                      * be NULL), w2 = D [h] (SSM)                                              */
+    GW_OP_GROUP_NORM, /* out[n,m] f32 = RMS norm of each of m/g groups of in0[n,m] f32, by w0 [g] or
+                       * [m] (may be NULL), times act(gate in1[n,m]) (may be NULL) before or after */
+    GW_OP_HEADS,     /* out[n,h*(s+m)] f32: of each head of in0[n,h*e] f32 columns [a,a+s) as they
+                      * are, then W_h times columns [b,b+k); w0 = float W [h*m,k], in
+                      * GW_LAYOUT_ROWS (gw_heads_args)                                          */
+    GW_OP_COLUMNS,   /* out[n,m] f32 = columns [first,..) of in0 f32, then all of in1, in2, in3 (may
+                      * be NULL) side by side, m in all                                         */
     GW_OP_COUNT
 } gw_op;
 /* clang-format on */
@@ -69,6 +83,55 @@ typedef enum gw_rope_style {
  * fmt f16, f32, or q8_0 (e a multiple of 32): then each [e, P] or [P, e] is its int8 codes in that
  * order, followed by the f16 scales, one for 32 values of a position: [e/32, P], [P, e/32].
  * Page table (in3 of ATTENTION and ROPE_KV) [slots, pages] i32. */
+
+/* States of CONV and SCAN: in1 [slots, R, width] f32. What is known of a sequence before position p
+ * stands in entry p mod R of its slot; before position 0 that is all zeros, whatever the entry
+ * holds. The first row of a sequence in a step begins with its entry, every further row of the
+ * sequence (in increasing position) with what the one before it knows. What is known behind
+ * position p goes to entry (p + 1) mod R, for the last R - 1 rows of a sequence in the step: so up
+ * to R - 1 positions can be taken back. */
+typedef struct gw_conv_args {
+    int taps;        /* T, 2 .. GW_CONV_TAPS */
+    gw_act_kind act; /* SILU or NONE */
+} gw_conv_args;
+enum { GW_CONV_TAPS = 8, GW_SCAN_KEYS = 256 };
+/* R of the engine: what a pass of decode appends can be taken back. */
+enum { GW_STATE_ENTRIES = 17 };
+
+typedef enum gw_scan_kind {
+    GW_SCAN_DELTA, /* in0 = [q g*k | k g*k | v h*v], q and k normed (RMS) and times their scale:
+                    * S = d S; S = S + k beta (v - k S); out = q S; d = exp(A softplus(in2 + w1)) by
+                    * head or by head and k, beta = sigmoid(in3) (Yang et al. 2024,
+                    * arXiv:2412.06464)                                                         */
+    GW_SCAN_SSM    /* in0 = [x h*v | B g*k | C g*k]: t = softplus(in2 + w1) within [low, high];
+                    * S = exp(t A) S + B t x; out = C S + D x (Dao and Gu 2024,
+                    * arXiv:2405.21060)                                                         */
+} gw_scan_kind;
+typedef struct gw_scan_args {
+    gw_scan_kind kind;
+    int heads, groups, k_dim, v_dim; /* h, g (a divisor of h), k, v               */
+    int by_channel;                  /* DELTA: the decay is [n, h*k], else [n, h]      */
+    int tiled; /* head i has q, k of group i mod g, else those of group i / (h / g) */
+    float eps, q_scale, k_scale; /* DELTA: of the norms                            */
+    float low, high;             /* SSM                                            */
+} gw_scan_args;
+/* DELTA with in3 == in2: both logits side by side, [n, 2 h]. */
+
+typedef struct gw_group_norm_args {
+    int groups; /* how many */
+    float eps;
+    gw_act_kind gate_act;
+    int gate_first; /* the gate comes before the norm */
+} gw_group_norm_args;
+typedef struct gw_heads_args {
+    int heads;
+    int first;            /* b: first column of a head that is multiplied */
+    int pass_first, pass; /* a, s: columns that stay as they are        */
+} gw_heads_args;
+typedef struct gw_columns_args {
+    int first;
+} gw_columns_args;
+
 typedef enum gw_norm_kind {
     GW_NORM_RMS,  /* x / sqrt(mean of squares + eps)            */
     GW_NORM_LAYER /* (x - mean) / sqrt(mean of squares of that + eps) */
@@ -152,6 +215,11 @@ typedef union gw_op_args {
     gw_mix_args mix;
     gw_route_args route;
     gw_experts_args experts;
+    gw_conv_args conv;
+    gw_scan_args scan;
+    gw_group_norm_args group_norm;
+    gw_heads_args heads;
+    gw_columns_args columns;
 } gw_op_args;
 
 enum { GW_MAX_IN = 4, GW_MAX_W = 6 };

@@ -164,7 +164,8 @@ gw_status gw_seq_reserve(gw_batch *b, gw_seq *s, int32_t end, int32_t *got) {
 
 /* Does nobody else look for its pages? */
 static int is_private(const gw_batch *b, const gw_request *r) {
-    return b->o.no_sharing || (r->no_cache && r->n == 1);
+    return b->o.no_sharing || (r->no_cache && r->n == 1) ||
+           b->session->states.any; /* pages alone say nothing of what recurrent blocks know */
 }
 
 /* Whole pages that may be taken from others: one token is always read, and with prompt_logprobs

@@ -6,6 +6,7 @@
 
 #include "core/engine/placing/gauge.h"
 #include "core/engine/run/kv.h"
+#include "core/engine/run/state.h"
 #include "core/tensor/sample.h"
 #include "core/model/build.h"
 
@@ -29,10 +30,12 @@ static void ask_kernels(const gw_plan_device *device, const gw_graph *g, int n_l
 typedef struct outline {
     gw_tensor stream[GW_MAX_DEVICES], table[GW_MAX_DEVICES];
     gw_tensor rope[GW_MAX_DEVICES][GW_MAX_ROPES], factor[GW_MAX_DEVICES][GW_MAX_FACTORS];
-    gw_tensor *k, *v;
+    gw_tensor *k, *v, *state;
+    gw_tensor kept[GW_SPEC_VALUES];
 } outline;
 
-static gw_status draw_outline(const gw_hparams *hp, gw_fmt kv_fmt, int rows, outline *o) {
+static gw_status draw_outline(const gw_hparams *hp, const gw_blueprint *bp, gw_fmt kv_fmt, int rows,
+                              outline *o) {
     gw_tensor stream = {.fmt = GW_FMT_F32, .n_dim = 2, .dim = {rows, hp->d_model}};
     gw_tensor table = {.fmt = GW_FMT_I32, .n_dim = 2, .dim = {1, 1}};
     for (int d = 0; d < GW_MAX_DEVICES; d++) {
@@ -48,8 +51,19 @@ static gw_status draw_outline(const gw_hparams *hp, gw_fmt kv_fmt, int rows, out
     }
     o->k = calloc((size_t)hp->n_layers, sizeof *o->k);
     o->v = calloc((size_t)hp->n_layers, sizeof *o->v);
-    if (o->k == NULL || o->v == NULL) {
+    o->state = calloc((size_t)hp->n_layers * (size_t)bp->n_blocks, sizeof *o->state);
+    if (o->k == NULL || o->v == NULL || o->state == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", hp->n_layers);
+    }
+    for (int i = 0; i < hp->n_layers * bp->n_blocks; i++) {
+        int64_t width = (int64_t)gw_block_state(bp, hp, i / bp->n_blocks, i % bp->n_blocks);
+        o->state[i] = (gw_tensor){
+            .fmt = GW_FMT_F32, .n_dim = 3, .dim = {1, GW_STATE_ENTRIES, width > 0 ? width : 1}};
+    }
+    for (int v = 0; v < bp->n_values; v++) {
+        double width = bp->width[v].n > 0 ? gw_spec_value(bp, hp, 0, bp->width[v]) : 1.0;
+        o->kept[v] = (gw_tensor){
+            .fmt = GW_FMT_F32, .n_dim = 2, .dim = {rows, width >= 1.0 ? (int64_t)width : 1}};
     }
     for (int32_t l = 0; l < hp->n_layers; l++) {
         const gw_layer *y = &hp->layer[l];
@@ -68,7 +82,7 @@ static gw_status probe_order(const gw_plan_device *device, const gw_weights *wei
     outline o = {.k = NULL};
     gw_graph graph = {0};
     gw_status status;
-    GW_TRY_DONE(draw_outline(hp, kv_fmt, ROWS, &o));
+    GW_TRY_DONE(draw_outline(hp, gw_weights_blueprint(weights), kv_fmt, ROWS, &o));
     gw_graph_inputs in = {.hp = hp,
                           .weights = weights,
                           .rope = o.rope[0],
@@ -76,6 +90,8 @@ static gw_status probe_order(const gw_plan_device *device, const gw_weights *wei
                           .page_table = o.table,
                           .k = o.k,
                           .v = o.v,
+                          .state = o.state,
+                          .kept = o.kept,
                           .stream = o.stream,
                           .rows = ROWS,
                           .order = order};
@@ -89,6 +105,7 @@ done:
     gw_graph_free(&graph);
     free(o.k);
     free(o.v);
+    free(o.state);
     return status;
 }
 
@@ -116,6 +133,18 @@ static gw_status probe(const gw_plan_device *device, const gw_weights *weights,
     return GW_OK;
 }
 
+/* Attention over another layer's cache runs where that cache is. */
+static void join_caches(const gw_blueprint *bp, const gw_hparams *hp, gw_where *where) {
+    for (int l = 0; l < hp->n_layers; l++) {
+        int from = hp->layer[l].cache_of;
+        int d = from < l ? gw_graph_block_device(bp, hp, where, from, GW_BLOCK_ATTENTION) : 0;
+        for (int b = 0; b < bp->n_blocks && from < l; b++) {
+            int at = l * bp->n_blocks + b;
+            where[at] = bp->block[b].kind == GW_BLOCK_ATTENTION ? (gw_where)d : where[at];
+        }
+    }
+}
+
 gw_status gw_place_session(const gw_place *place, const gw_weights *weights, const gw_hparams *hp,
                            gw_fmt kv_fmt, gw_where *where) {
     const gw_blueprint *bp = gw_weights_blueprint(weights);
@@ -133,6 +162,7 @@ gw_status gw_place_session(const gw_place *place, const gw_weights *weights, con
             where[i] = cache && where[i] == d && !accepts[i] ? 0 : where[i];
         }
     }
+    join_caches(bp, hp, where);
     free(accepts);
     return status;
 }
@@ -230,6 +260,12 @@ double gw_place_used(const gw_place_sizes *sizes, int device, int at) {
     return is_experts && y->n_experts > 0 ? bytes * y->n_used / y->n_experts : bytes;
 }
 
+/* Experts that are asked to, and tables of which a token reads one row, beside the embedding. */
+static int stays_home(const gw_place *place, const gw_spec_block *b, int layer) {
+    return (b->kind == GW_BLOCK_EXPERTS && layer < place->cpu_experts) ||
+           (b->kind == GW_BLOCK_EMBED && b->out != GW_VALUE_STREAM);
+}
+
 void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, gw_where *where) {
     const gw_hparams *hp = sizes->hp;
     const gw_blueprint *bp = gw_weights_blueprint(sizes->weights);
@@ -239,11 +275,12 @@ void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, 
                         : bp->block[b].section == GW_SECTION_START ? 0
                                                                    : hp->n_layers - 1;
             int i = layer - (hp->n_layers - n), at = row * bp->n_blocks + b;
-            int home = bp->block[b].kind == GW_BLOCK_EXPERTS && row < place->cpu_experts;
+            int home = stays_home(place, &bp->block[b], row);
             int d = i < 0 || home ? 0 : device_of(place, i, n);
             where[at] = sizes->accepts[d][at] ? (gw_where)d : 0;
         }
     }
+    join_caches(bp, hp, where);
 }
 
 /* ---- what fits --------------------------------------------------------------------------------
@@ -267,6 +304,10 @@ static uint64_t bound_scratch(const gw_place_sizes *s, int head) {
     for (int r = 0; r < hp->n_ropes; r++) {
         width += (uint64_t)hp->rope[r].dim;
     }
+    const gw_blueprint *bp = gw_weights_blueprint(s->weights);
+    for (int v = 0; v < bp->n_values; v++) {
+        row += bp->width[v].n > 0 ? (uint64_t)gw_spec_value(bp, hp, 0, bp->width[v]) : 0;
+    }
     uint64_t at_once = attention * rows < ATTENTION_WORK ? attention * rows : ATTENTION_WORK;
     attention = attention > at_once ? attention : at_once;
     uint64_t rope = (uint64_t)s->n_ctx * width * sizeof(float);
@@ -288,6 +329,9 @@ int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_w
         if (!outside && runs && bp->block[b].kind == GW_BLOCK_ATTENTION) {
             use[d].kv += gw_kv_layer_bytes(&sizes->hp->layer[layer], sizes->kv_fmt,
                                            (gw_kv_size){1, sizes->n_ctx, 0});
+        }
+        if (!outside && runs) {
+            use[d].kv += gw_states_block_bytes(bp, sizes->hp, layer, b, 1);
         }
         use[d].layers += !outside && b == place->last_block;
         use[d].head |= outside && b == bp->n_blocks - 1;
@@ -373,7 +417,7 @@ static void note_declined(gw_place *place, const gw_place_sizes *sizes) {
         int d = i < 0 ? 0 : device_of(place, i, place->offloaded);
         for (int b = 0; b < bp->n_blocks; b++) {
             int at = l * bp->n_blocks + b;
-            int home = bp->block[b].kind == GW_BLOCK_EXPERTS && l < place->cpu_experts;
+            int home = stays_home(place, &bp->block[b], l);
             int runs = gw_block_runs(&bp->block[b], sizes->hp, l);
             int declined = runs && !home && d != place->where[at];
             count += declined;

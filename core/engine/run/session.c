@@ -55,6 +55,12 @@ static gw_status check_device(const gw_session *s, int d, const int *kv_device, 
             return gw_fail(GW_E_OVERFLOW, "context", "%d positions do not fit 64 bits", s->n_ctx);
         }
     }
+    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
+    for (int i = 0; i < s->model->hp.n_layers * bp->n_blocks; i++) {
+        need += s->where[i] == d ? gw_states_block_bytes(bp, &s->model->hp, i / bp->n_blocks,
+                                                         i % bp->n_blocks, kv_size(s).slots)
+                                 : 0;
+    }
     gw_device_info info;
     place->devices[d].backend->describe(place->devices[d].device, 0, &info);
     uint64_t have = info.free_bytes > 0 ? info.free_bytes : info.memory_bytes;
@@ -95,6 +101,7 @@ static gw_status make_cache(gw_session *s, gw_fmt fmt) {
         GW_TRY_DONE(check_device(s, d, device, fmt, table));
     }
     GW_TRY_DONE(gw_kv_new(place->devices, place->n_devices, device, hp, fmt, kv_size(s), &s->kv));
+    GW_TRY_DONE(gw_states_new(place->devices, s->where, bp, hp, kv_size(s).slots, &s->states));
 done:
     free(device);
     return status;
@@ -218,8 +225,38 @@ static gw_status make_device_buffers(gw_session *s, int d) {
     return GW_OK;
 }
 
+/* Values that start gives to the layers lie where it gives them, whatever plan reads them. */
+static gw_status make_kept(gw_session *s) {
+    const gw_hparams *hp = &s->model->hp;
+    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
+    int widest = decode_rows[s->n_widths - 1];
+    size_t rows = (size_t)(s->chunk > widest ? s->chunk : widest);
+    for (int b = 0; b < bp->n_blocks; b++) {
+        int v = bp->block[b].out;
+        if (bp->block[b].section != GW_SECTION_START || bp->width[v].n == 0 ||
+            !gw_block_runs(&bp->block[b], hp, hp->n_layers) || s->kept[v] != NULL) {
+            continue;
+        }
+        int d = s->where[hp->n_layers * bp->n_blocks + b];
+        double width = gw_spec_value(bp, hp, 0, bp->width[v]);
+        if (!(width >= 1.0 && width <= 0x1p24)) {
+            return gw_fail(GW_E_METADATA, "plan", "the value '%s' is %g wide", bp->value[v], width);
+        }
+        const gw_plan_device *to = &s->model->place.devices[d];
+        GW_TRY(to->backend->alloc(to->device, rows * (size_t)width * sizeof(float), &s->kept[v]));
+        s->kept_value[v] = (gw_tensor){.name = bp->value[v],
+                                       .fmt = GW_FMT_F32,
+                                       .n_dim = 2,
+                                       .dim = {(int64_t)rows, (int64_t)width},
+                                       .buf = s->kept[v],
+                                       .device = d};
+    }
+    return GW_OK;
+}
+
 static gw_status make_buffers(gw_session *s) {
     const gw_place *place = &s->model->place;
+    GW_TRY(make_kept(s));
     size_t widest = (size_t)decode_rows[s->n_widths - 1];
     s->logit_rows = widest > GW_HEAD_TILE ? widest : GW_HEAD_TILE;
     size_t logits = s->logit_rows * (size_t)s->model->hp.n_vocab * sizeof(float);
@@ -254,6 +291,8 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
                           .stream = stream,
                           .k = s->kv.k,
                           .v = s->kv.v,
+                          .state = s->states.t,
+                          .kept = s->kept_value,
                           .rows = rows,
                           .order = order};
     for (int d = 0; d < s->model->place.n_devices; d++) {
@@ -413,7 +452,8 @@ gw_status gw_session_make(gw_model *model, const gw_session_options *options,
     GW_TRY_DONE(read_options(s, options, &kv_fmt));
     GW_TRY_DONE(place_session(s, kv_fmt));
     s->tokens = calloc((size_t)s->n_ctx, sizeof *s->tokens);
-    if (s->tokens == NULL) {
+    s->generated = calloc((size_t)s->n_ctx, sizeof *s->generated);
+    if (s->tokens == NULL || s->generated == NULL) {
         status = gw_fail(GW_E_NOMEM, "context", "no memory for %d tokens", s->n_ctx);
         goto done;
     }
@@ -461,7 +501,14 @@ void gw_session_free(gw_session *s) {
             }
         }
     }
+    for (int v = 0; v < GW_SPEC_VALUES; v++) {
+        if (s->kept[v] != NULL) {
+            s->model->place.devices[s->kept_value[v].device].backend->release(s->kept[v]);
+        }
+    }
     gw_kv_free(&s->kv);
+    gw_states_free(&s->states);
+    free(s->generated);
     free(s->tokens);
     free(s->where);
     free(s->logits_copy);
@@ -492,6 +539,7 @@ gw_status gw_pass_run(gw_session *s, gw_pass *p, gw_status (*go)(gw_plan *, cons
 
 void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos) {
     s->ahead = 0; /* its step is no longer the next one on the device */
+    gw_states_note(&s->states, n, pos);
     s->step.n = n;
     s->step.pick = 0;
     s->step.n_pick = n;
@@ -528,7 +576,23 @@ static gw_status take_logits(gw_session *s, size_t n) {
     return GW_OK;
 }
 
+/* Ids below this have a row in every table that a token is looked up in. */
+static int32_t known_ids(const gw_session *s) {
+    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
+    int32_t n = s->model->hp.n_vocab;
+    for (int b = 0; b < bp->n_blocks; b++) {
+        const gw_spec_block *block = &bp->block[b];
+        const gw_tensor *t = block->kind == GW_BLOCK_EMBED &&
+                                     gw_block_runs(block, &s->model->hp, s->model->hp.n_layers)
+                                 ? gw_weights_get(s->model->weights, block->weight[0], 0, 0)
+                                 : NULL;
+        n = t != NULL && t->dim[0] < n ? (int32_t)t->dim[0] : n;
+    }
+    return n;
+}
+
 gw_status gw_session_check_tokens(const gw_session *s, const int32_t *tokens, size_t n) {
+    const int32_t known = known_ids(s);
     if (n == 0) {
         return gw_fail(GW_E_ARGUMENT, "tokens", "there are none");
     }
@@ -537,9 +601,9 @@ gw_status gw_session_check_tokens(const gw_session *s, const int32_t *tokens, si
                        n + (size_t)s->pos, s->n_ctx);
     }
     for (size_t i = 0; i < n; i++) {
-        if (tokens[i] < 0 || tokens[i] >= s->model->hp.n_vocab) {
+        if (tokens[i] < 0 || tokens[i] >= known) {
             return gw_fail(GW_E_ARGUMENT, "tokens", "token %zu is %d, outside 0..%d", i, tokens[i],
-                           s->model->hp.n_vocab - 1);
+                           known - 1);
         }
     }
     return GW_OK;
@@ -637,6 +701,7 @@ static gw_status feed_prompt(gw_session *s, const int32_t *tokens, size_t n, con
 
 static gw_status prefill(gw_session *s, const int32_t *tokens, size_t n, const row_sink *sink) {
     GW_TRY(gw_session_check_tokens(s, tokens, n));
+    GW_TRY(gw_session_return(s));
     int32_t start = s->pos;
     s->n_logits = 0;
     gw_status status = feed_prompt(s, tokens, n, sink);
@@ -648,6 +713,7 @@ static gw_status prefill(gw_session *s, const int32_t *tokens, size_t n, const r
                                                          start, GW_ORDER_PREFILL);
     }
     memmove(s->tokens + start, tokens, n * sizeof *tokens); /* they may be our own: a shift */
+    memset(s->generated + start, 0, n);
     s->prompted = s->prompted == start ? s->pos : s->prompted;
     s->n_logits = 1;
     return GW_OK;
@@ -678,6 +744,7 @@ gw_status gw_session_decode_begin(gw_session *s, const int32_t *tokens, size_t n
     }
     GW_TRY(gw_session_check_tokens(s, tokens, n));
     GW_TRY(gw_session_check_cancel(s));
+    GW_TRY(gw_session_return(s));
     s->n_logits = 0;
     s->first_logit = 0;
     gw_session_set_step(s, tokens, (int32_t)n, s->pos);
@@ -691,6 +758,7 @@ gw_status gw_session_decode_begin(gw_session *s, const int32_t *tokens, size_t n
 
 void gw_session_keep_rows(gw_session *s) {
     memcpy(s->tokens + s->pos, s->step.token, (size_t)s->step.n * sizeof *s->tokens);
+    memset(s->generated + s->pos, 1, (size_t)s->step.n);
     s->pos += s->step.n;
 }
 

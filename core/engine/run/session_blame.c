@@ -63,7 +63,7 @@ static gw_status find(gw_session *s, const int32_t *tokens, int32_t n, int32_t p
     if (stream == NULL) {
         return gw_fail(GW_E_NOMEM, "session", "no memory to look for the layer");
     }
-    gw_status status = GW_OK;
+    gw_status status = gw_session_return(s);
     out->layer = s->model->hp.n_layers;
     for (int32_t at = 0; at < n && status == GW_OK && out->layer == s->model->hp.n_layers;) {
         int32_t part = n - at < rows ? n - at : rows;

@@ -7,8 +7,9 @@
  *   check   u64 of head, words and tokens
  *   cache   for every page of 64 positions: K and V of every layer, as on the device; positions
  *           that are not of the timeline are zero
- *   check   u64 of everything before it
- * A check is SipHash-1-3 chained over pieces: it finds damage; it does not stop a forger, whose
+ *   states  where the model has recurrent blocks: of every token a byte, 1 where it was computed as
+ * a generated one, and every block's state behind the last token check   u64 of everything before
+ * it A check is SipHash-1-3 chained over pieces: it finds damage; it does not stop a forger, whose
  * numbers could change a text but harm nothing. */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,7 @@
 #include "core/base/size.h"
 #include "core/engine/run/session_state.h"
 
-enum { VERSION = 7 }; /* of the format and of the arithmetic (docs/arithmetic.md) */
+enum { VERSION = 8 }; /* of the format and of the arithmetic (docs/arithmetic.md) */
 static const char magic[8] = {'G', 'W', 'C', 'A', 'C', 'H', 'E', '\n'};
 
 typedef struct head {
@@ -71,14 +72,14 @@ static void digest_blueprint(digest *d, const gw_model *m) {
                              b->side,       b->out,          (int)b->flags, (int)b->act,
                              b->act_number, b->plus,         (int)b->score, b->weight[0],
                              b->weight[1],  b->weight[2],    b->weight[3],  b->weight[4],
-                             b->weight[5]};
+                             b->weight[5],  b->more};
         digest_add(d, words, sizeof words);
     }
     for (int l = 0; l < hp->n_layers; l++) {
         const gw_layer *y = &hp->layer[l];
-        const int32_t words[] = {y->kind,      y->n_heads, y->n_kv_heads, y->d_head, y->v_head,
-                                 y->d_ff,      y->window,  y->chunk,      y->rope,   y->q_factor,
-                                 y->n_experts, y->n_used,  y->d_expert};
+        const int32_t words[] = {y->kind,      y->n_heads, y->n_kv_heads, y->d_head,  y->v_head,
+                                 y->d_ff,      y->window,  y->chunk,      y->rope,    y->q_factor,
+                                 y->n_experts, y->n_used,  y->d_expert,   y->cache_of};
         const float reals[] = {y->attn_scale, y->attn_cap};
         digest_add(d, words, sizeof words);
         digest_add(d, reals, sizeof reals);
@@ -147,6 +148,9 @@ static gw_status describe(const gw_session *s, const char *path, int32_t tokens,
     const gw_hparams *hp = &s->model->hp;
     uint64_t cells = gw_kv_pages_bytes(&s->kv), all;
     uint64_t words = (uint64_t)hp->n_layers * sizeof(uint64_t);
+    if (s->states.any && tokens > 0) {
+        words += (uint64_t)tokens + gw_states_all_entries(&s->states);
+    }
     if (!gw_size_mul(cells, (uint64_t)pages_of(tokens), &cells) ||
         !gw_size_add(cells, sizeof(head) + words + 4 * (uint64_t)tokens + 16, &all) ||
         all > INT64_MAX) {
@@ -191,7 +195,25 @@ static gw_status put_pages(gw_session *s, writer *w, char *room) {
     return GW_OK;
 }
 
-/* words [layers]; room: a page of one layer's keys. */
+/* room: the largest page or state. */
+static gw_status put_states(gw_session *s, writer *w, char *room) {
+    if (!s->states.any) {
+        return GW_OK;
+    }
+    GW_TRY(put(w, s->generated, (size_t)s->pos));
+    for (int i = 0; i < s->states.n && s->pos > 0; i++) {
+        GW_TRY(gw_states_read(&s->states, i, s->pos, room));
+        GW_TRY(put(w, room, gw_states_entry_bytes(&s->states, i)));
+    }
+    return GW_OK;
+}
+
+static char *room_for_pieces(const gw_session *s) {
+    size_t page = gw_kv_largest_page(&s->kv), state = gw_states_largest_entry(&s->states);
+    return malloc(page > state ? page : state);
+}
+
+/* words [layers]; room: the largest page or state. */
 static gw_status put_all(gw_session *s, writer *w, const head *h, const uint64_t *words,
                          char *room) {
     GW_TRY(put(w, h, sizeof *h));
@@ -199,14 +221,16 @@ static gw_status put_all(gw_session *s, writer *w, const head *h, const uint64_t
     GW_TRY(put(w, s->tokens, (size_t)s->pos * sizeof *s->tokens));
     GW_TRY(gw_save_write(&w->file, &w->check.h, sizeof w->check.h));
     GW_TRY(put_pages(s, w, room));
+    GW_TRY(put_states(s, w, room));
     return gw_save_write(&w->file, &w->check.h, sizeof w->check.h);
 }
 
 gw_status gw_session_save(gw_session *s, const char *path) {
     head h;
+    GW_TRY(gw_session_return(s));
     GW_TRY(describe(s, path, s->pos, &h));
     h.prompted = s->prompted;
-    char *room = malloc(gw_kv_largest_page(&s->kv));
+    char *room = room_for_pieces(s);
     uint64_t *words = arithmetic_of(s);
     writer w = {.file = {.fd = -1, .slot = -1}};
     gw_status status = room != NULL && words != NULL ? gw_save_begin(&w.file, path, 0600, h.bytes)
@@ -330,6 +354,22 @@ static gw_status take_pages(gw_session *s, source *in, int32_t tokens, char *roo
     return GW_OK;
 }
 
+static gw_status take_states(gw_session *s, source *in, int32_t tokens, char *room) {
+    if (!s->states.any) {
+        return GW_OK;
+    }
+    GW_TRY(take_checked(in, s->generated, (size_t)tokens));
+    for (int32_t i = 0; i < tokens; i++) {
+        s->generated[i] = s->generated[i] != 0;
+    }
+    for (int i = 0; i < s->states.n && tokens > 0; i++) {
+        GW_TRY(take_checked(in, room, gw_states_entry_bytes(&s->states, i)));
+        GW_TRY(gw_states_write(&s->states, i, tokens, room));
+    }
+    s->states.low = s->states.high = tokens;
+    return GW_OK;
+}
+
 /* From here on the session changes: an error leaves it empty. */
 static gw_status take_body(gw_session *s, source *in, const head *h) {
     s->pos = s->prompted = 0;
@@ -343,11 +383,12 @@ static gw_status take_body(gw_session *s, source *in, const head *h) {
                            (int)s->tokens[i], (int)s->model->hp.n_vocab - 1);
         }
     }
-    char *room = malloc(gw_kv_largest_page(&s->kv));
+    char *room = room_for_pieces(s);
     if (room == NULL) {
         return gw_fail(GW_E_NOMEM, in->path, "no memory to read it");
     }
     gw_status status = take_pages(s, in, h->tokens, room);
+    status = status == GW_OK ? take_states(s, in, h->tokens, room) : status;
     free(room);
     GW_TRY(status);
     GW_TRY(take_check(in));

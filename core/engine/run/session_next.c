@@ -23,12 +23,15 @@ static int has_kernel(gw_session *s) {
     return gw_plan_kernel(head_of(s), &node) != NULL;
 }
 
-/* The embedding on the device that draws: it need not wait for the host. */
+/* All that reads tokens on the device that draws: it need not wait for the host. */
 static int embeds_there(const gw_session *s) {
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
-    return gw_graph_block_device(bp, &s->model->hp, s->where, s->model->hp.n_layers,
-                                 GW_BLOCK_EMBED) ==
-           s->head_device;
+    int there = 1;
+    for (int b = 0; b < bp->n_blocks; b++) {
+        there &= bp->block[b].kind != GW_BLOCK_EMBED ||
+                 s->where[s->model->hp.n_layers * bp->n_blocks + b] == s->head_device;
+    }
+    return there;
 }
 
 gw_status gw_next_new(gw_session *s) {
@@ -128,6 +131,7 @@ gw_status gw_session_step(gw_session *s, const gw_choice *rule, int32_t token, i
     int32_t drawn = -1;
     GW_TRY(gw_session_check_tokens(s, &token, 1));
     GW_TRY(gw_session_check_cancel(s));
+    GW_TRY(gw_session_return(s));
     s->n_logits = 0;
     gw_status status = draw(s, rule, token, more, &drawn);
     if (status != GW_OK) {
@@ -136,6 +140,7 @@ gw_status gw_session_step(gw_session *s, const gw_choice *rule, int32_t token, i
         return status;
     }
     if (drawn >= 0) {
+        s->generated[s->pos] = 1;
         s->tokens[s->pos++] = token;
     }
     *id = drawn;

@@ -5,6 +5,7 @@
 
 #include "core/engine/run/kv.h"
 #include "core/engine/run/model_state.h"
+#include "core/engine/run/state.h"
 #include "core/tensor/sample.h"
 #include "core/model/build.h"
 
@@ -30,12 +31,16 @@ struct gw_session {
     gw_model *model;
     const volatile int *cancel;
     int32_t n_ctx, chunk, pos;
-    int32_t *tokens;    /* [n_ctx] of the timeline, pos of them                          */
-    int32_t prompted;   /* leading tokens computed as a prompt, on nothing but a prompt  */
-    double row_seconds; /* of the last chunk's slowest stage; 0: not known             */
-    gw_where *where;    /* of every block: the model's, or home for a cache it has no kernel for */
-    int head_device;    /* where the logits are */
+    int32_t *tokens;          /* [n_ctx] of the timeline, pos of them                          */
+    unsigned char *generated; /* [n_ctx] 1: it was computed as a generated token, not as a prompt */
+    int32_t prompted;         /* leading tokens computed as a prompt, on nothing but a prompt  */
+    double row_seconds;       /* of the last chunk's slowest stage; 0: not known             */
+    gw_where *where; /* of every block: the model's, or home for a cache it has no kernel for */
+    int head_device; /* where the logits are */
     gw_kv kv;
+    gw_states states;
+    struct gw_buffer *kept[GW_SPEC_VALUES]; /* values that start gives to the layers */
+    gw_tensor kept_value[GW_SPEC_VALUES];
     struct gw_buffer *stream[GW_MAX_DEVICES], *logits;
     struct gw_buffer *rope[GW_MAX_DEVICES][GW_MAX_ROPES], *factor[GW_MAX_DEVICES][GW_MAX_FACTORS];
     gw_tensor stream_on[GW_MAX_DEVICES], rope_table[GW_MAX_DEVICES][GW_MAX_ROPES];
@@ -43,9 +48,9 @@ struct gw_session {
     gw_sharing sharing;
     gw_pass *passes; /* n_widths of decode, prompt head, stages of the prompt body          */
     int n_widths, n_passes, first_prompt_pass, n_prompt_passes; /* stages: [first, n) of them */
-    gw_pass *next;                 /* the one that draws too (session_next.c); NULL: none */
-    gw_pass *draw;                 /* draws behind the rows of a decode pass; NULL: none  */
-    size_t n_rows;                 /* lines of gw_session_kernel_times */
+    gw_pass *next; /* the one that draws too (session_next.c); NULL: none */
+    gw_pass *draw; /* draws behind the rows of a decode pass; NULL: none  */
+    size_t n_rows; /* lines of gw_session_kernel_times */
     int profiling;
     float *logits_host; /* [logit_rows, v]: the device's memory, or our copy of it */
     float *logits_copy;
@@ -86,6 +91,12 @@ gw_pass *gw_session_decode_pass(gw_session *s, int32_t n); /* the narrowest for 
 gw_status gw_session_check_tokens(const gw_session *s, const int32_t *tokens, size_t n);
 void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos);
 gw_status gw_session_check_cancel(const gw_session *s);
+/* The pass of decode for n rows. */
+gw_pass *gw_session_decode_pass(gw_session *s, int32_t n);
+
+/* session_return.c: the states of recurrent blocks as they were at the session's position, before
+ * rows are appended there; nothing to do unless it was rewound far. */
+gw_status gw_session_return(gw_session *s);
 
 /* The rows of the decode pass that has run: their logits, and the session holds their tokens. */
 gw_status gw_session_take_rows(gw_session *s);

@@ -1,0 +1,427 @@
+/* backends/cpu/state.c - CONV and SCAN: sequences and columns or heads to threads; GROUP_NORM,
+ * HEADS and COLUMNS. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cpu/cpu.h"
+
+/* ---- sequences of a step --------------------------------------------------------------------- */
+
+/* The next row of row i's sequence in the step, or -1. */
+static int next_row(const gw_step *step, int rows, int i) {
+    for (int j = i + 1; j < rows; j++) {
+        if (step->slot[j] == step->slot[i]) {
+            return j;
+        }
+    }
+    return -1;
+}
+
+static int is_first(const gw_step *step, int i) {
+    for (int j = i - 1; j >= 0; j--) {
+        if (step->slot[j] == step->slot[i]) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int count_rows(const gw_step *step, int rows, int i) {
+    int n = 0;
+    for (; i >= 0; i = next_row(step, rows, i)) {
+        n++;
+    }
+    return n;
+}
+
+/* The entry before position pos. */
+static float *entry(const gw_cpu_launch *l, int32_t slot, int32_t pos) {
+    size_t at = (size_t)slot * l->u.state.entries + (size_t)pos % l->u.state.entries;
+    return l->u.state.state + at * l->u.state.state_width;
+}
+
+static void take_state(gw_cpu_launch *l, const gw_node *node) {
+    l->u.state.state = (float *)(void *)gw_cpu_data(node->in[1]);
+    l->u.state.entries = (size_t)node->in[1]->dim[1];
+    l->u.state.state_width = (size_t)node->in[1]->dim[2];
+}
+
+/* ---- CONV ------------------------------------------------------------------------------------ */
+
+enum { CONV_COLUMNS = 256 };
+
+static const float *floats(const char *base, size_t stride, int i) {
+    return (const float *)(const void *)(base + (size_t)i * stride);
+}
+
+/* Columns [at, at + n) of the sequence that begins with row `first`. */
+static void conv_columns(const gw_cpu_launch *l, gw_cpu_worker *worker, int first, size_t at,
+                         size_t n) {
+    const gw_step *step = worker->step;
+    int rows = gw_cpu_live(l, step), taps = l->u.state.conv.taps, k = 0;
+    int all = count_rows(step, rows, first);
+    const gw_cpu_conv conv = {.taps = taps, .width = l->width};
+    const gw_cpu_act act = {.kind = l->u.state.conv.act};
+    const float *x[GW_CONV_TAPS], *from = entry(l, step->slot[first], step->pos[first]);
+    if (step->pos[first] == 0) {
+        from = (const float *)(const void *)worker->scratch;
+        memset(worker->scratch, 0, l->u.state.state_width * sizeof *from);
+    }
+    for (int t = 0; t < taps - 1; t++) {
+        x[t + 1] = from + (size_t)t * l->width;
+    }
+    for (int i = first; i >= 0; i = next_row(step, rows, i), k++) {
+        float *y = (float *)(void *)(l->out + (size_t)i * l->out_stride) + at;
+        memmove(x, x + 1, (size_t)(taps - 1) * sizeof *x);
+        x[taps - 1] = floats(l->in, l->in_stride, i);
+        l->ops->conv(y, x, l->u.state.w, l->u.state.bias, &conv, at, n);
+        if (act.kind != GW_ACT_NONE) {
+            l->ops->act(y, y, NULL, n, &act);
+        }
+        float *to = entry(l, step->slot[i], step->pos[i] + 1);
+        for (int t = 0; t < taps - 1 && all - k - 1 < (int)l->u.state.entries - 1; t++) {
+            memcpy(to + (size_t)t * l->width + at, x[t + 1] + at, n * sizeof *to);
+        }
+    }
+}
+
+static void run_conv(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    size_t pieces = (l->width + CONV_COLUMNS - 1) / CONV_COLUMNS, first, end;
+    size_t rows = (size_t)gw_cpu_live(l, worker->step);
+    while (gw_cpu_take(worker, rows * pieces, 4, &first, &end)) {
+        for (size_t p = first; p < end; p++) {
+            size_t at = p % pieces * CONV_COLUMNS;
+            size_t n = l->width - at < CONV_COLUMNS ? l->width - at : CONV_COLUMNS;
+            if (is_first(worker->step, (int)(p / pieces))) {
+                conv_columns(l, worker, (int)(p / pieces), at, n);
+            }
+        }
+    }
+}
+
+int gw_cpu_accepts_conv(const gw_kernel *kernel, const gw_node *node,
+                        const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32 && node->out->fmt == GW_FMT_F32;
+}
+
+gw_status gw_cpu_record_conv(struct gw_segment *segment, const gw_kernel *kernel,
+                             const gw_node *node) {
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    size_t c = l->width, taps = (size_t)node->args.conv.taps;
+    const float *w;
+    l->run = run_conv;
+    l->u.state.conv = node->args.conv;
+    take_state(l, node);
+    gw_cpu_need_scratch(segment, l->u.state.state_width * sizeof(float));
+    GW_TRY(gw_cpu_vector(segment, node->w[1], &l->u.state.bias));
+    GW_TRY(gw_cpu_vector(segment, node->w[0], &w));
+    float *turned = malloc(c * taps * sizeof *turned);
+    if (turned == NULL) {
+        return gw_fail(GW_E_NOMEM, node->what, "no memory for %zu values", c * taps);
+    }
+    for (size_t i = 0; i < c * taps; i++) {
+        turned[i % taps * c + i / taps] = w[i];
+    }
+    segment->copies[segment->n_copies++] = turned;
+    l->u.state.w = turned;
+    return GW_OK;
+}
+
+/* ---- SCAN ------------------------------------------------------------------------------------ */
+
+/* Of a thread's scratch: q, k and decays of a head, then a memory that is not kept. */
+typedef struct scan_room {
+    float *q, *k, *d, *memory;
+} scan_room;
+
+static scan_room room_of(const gw_cpu_launch *l, const gw_cpu_worker *worker) {
+    size_t keys = (size_t)l->u.state.scan.k_dim;
+    float *at = (float *)(void *)worker->scratch;
+    return (scan_room){at, at + keys, at + 2 * keys, at + 3 * keys};
+}
+
+/* exp(A softplus(x + bias)) */
+static float decay(const gw_cpu_launch *l, size_t h, float x, size_t at) {
+    x = l->u.state.bias != NULL ? x + l->u.state.bias[at] : x;
+    return gw_exp(l->u.state.w[h] * gw_softplus(x));
+}
+
+static void load_delta(const gw_cpu_launch *l, int i, size_t h, size_t g, const scan_room *room,
+                       gw_cpu_scan *s) {
+    const gw_scan_args *a = &l->u.state.scan;
+    size_t keys = (size_t)a->k_dim, all = (size_t)a->groups * keys;
+    const float *x = floats(l->in, l->in_stride, i);
+    const float *logits = floats(l->u.state.decay, l->u.state.decay_stride, i);
+    l->ops->head_norm(room->q, x + g * keys, l->u.state.q_scale, keys, a->eps);
+    l->ops->head_norm(room->k, x + all + g * keys, l->u.state.k_scale, keys, a->eps);
+    size_t n = a->by_channel ? keys : 1;
+    for (size_t j = 0; j < n; j++) {
+        room->d[j] = decay(l, h, logits[h * n + j], h * n + j);
+    }
+    s->q = room->q;
+    s->k = room->k;
+    s->d = room->d;
+    s->d_step = a->by_channel ? 1 : 0;
+    s->v = x + 2 * all + h * (size_t)a->v_dim;
+    s->beta = gw_sigmoid(floats(l->u.state.beta, l->u.state.beta_stride, i)[h]);
+}
+
+static void load_ssm(const gw_cpu_launch *l, int i, size_t h, size_t g, const scan_room *room,
+                     gw_cpu_scan *s) {
+    const gw_scan_args *a = &l->u.state.scan;
+    size_t keys = (size_t)a->k_dim, all = (size_t)a->heads * (size_t)a->v_dim;
+    const float *x = floats(l->in, l->in_stride, i);
+    float t = floats(l->u.state.decay, l->u.state.decay_stride, i)[h];
+    t = gw_softplus(l->u.state.bias != NULL ? t + l->u.state.bias[h] : t);
+    t = t < a->low ? a->low : t > a->high ? a->high : t;
+    room->d[0] = gw_exp(t * l->u.state.w[h]);
+    s->k = x + all + g * keys;
+    s->q = s->k + (size_t)a->groups * keys;
+    s->d = room->d;
+    s->v = x + h * (size_t)a->v_dim;
+    s->beta = t;
+    s->skip = l->u.state.skip[h];
+}
+
+/* Head h of the sequence that begins with row `first`. */
+static void scan_head(const gw_cpu_launch *l, gw_cpu_worker *worker, int first, size_t h) {
+    const gw_scan_args *a = &l->u.state.scan;
+    const gw_step *step = worker->step;
+    int rows = gw_cpu_live(l, step), k = 0, all = count_rows(step, rows, first);
+    size_t wide = (size_t)a->v_dim, bytes = (size_t)a->k_dim * wide * sizeof(float);
+    size_t at = h * (size_t)a->k_dim * wide;
+    size_t g = a->tiled ? h % (size_t)a->groups : h / (size_t)(a->heads / a->groups);
+    scan_room room = room_of(l, worker);
+    const float *from = entry(l, step->slot[first], step->pos[first]) + at;
+    if (step->pos[first] == 0) {
+        memset(room.memory, 0, bytes);
+        from = room.memory;
+    }
+    for (int i = first; i >= 0; i = next_row(step, rows, i), k++) {
+        int kept = all - k - 1 < (int)l->u.state.entries - 1;
+        float *to = kept ? entry(l, step->slot[i], step->pos[i] + 1) + at : room.memory;
+        float *y = (float *)(void *)(l->out + (size_t)i * l->out_stride) + h * wide;
+        gw_cpu_scan s = {.keys = (size_t)a->k_dim, .width = wide};
+        if (a->kind == GW_SCAN_DELTA) {
+            load_delta(l, i, h, g, &room, &s);
+            l->ops->scan_delta(y, to, from, &s, wide);
+        } else {
+            load_ssm(l, i, h, g, &room, &s);
+            l->ops->scan_ssm(y, to, from, &s, wide);
+        }
+        from = to;
+    }
+}
+
+static void run_scan(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    size_t heads = (size_t)l->u.state.scan.heads, first, end;
+    size_t rows = (size_t)gw_cpu_live(l, worker->step);
+    while (gw_cpu_take(worker, rows * heads, 1, &first, &end)) {
+        for (size_t p = first; p < end; p++) {
+            if (is_first(worker->step, (int)(p / heads))) {
+                scan_head(l, worker, (int)(p / heads), p % heads);
+            }
+        }
+    }
+}
+
+int gw_cpu_accepts_scan(const gw_kernel *kernel, const gw_node *node,
+                        const struct gw_device *device) {
+    return gw_cpu_accepts_conv(kernel, node, device);
+}
+
+static gw_status constant(struct gw_segment *segment, const gw_node *node, size_t n, float value,
+                          const float **out) {
+    float *values = malloc((n + 1) * sizeof *values);
+    if (values == NULL) {
+        return gw_fail(GW_E_NOMEM, node->what, "no memory for %zu values", n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        values[i] = value;
+    }
+    segment->copies[segment->n_copies++] = values;
+    *out = values;
+    return GW_OK;
+}
+
+gw_status gw_cpu_record_scan(struct gw_segment *segment, const gw_kernel *kernel,
+                             const gw_node *node) {
+    const gw_scan_args *a = &node->args.scan;
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    size_t keys = (size_t)a->k_dim;
+    l->run = run_scan;
+    l->u.state.scan = *a;
+    take_state(l, node);
+    l->u.state.decay = gw_cpu_data(node->in[2]);
+    l->u.state.decay_stride = gw_cpu_row_stride(node->in[2]);
+    if (a->kind == GW_SCAN_DELTA) {
+        l->u.state.beta = gw_cpu_data(node->in[3]);
+        l->u.state.beta += node->in[3] == node->in[2] ? (size_t)a->heads * sizeof(float) : 0;
+        l->u.state.beta_stride = gw_cpu_row_stride(node->in[3]);
+    }
+    gw_cpu_need_scratch(segment, (3 * keys + keys * (size_t)a->v_dim) * sizeof(float));
+    GW_TRY(gw_cpu_vector(segment, node->w[0], &l->u.state.w));
+    GW_TRY(gw_cpu_vector(segment, node->w[1], &l->u.state.bias));
+    GW_TRY(gw_cpu_vector(segment, node->w[2], &l->u.state.skip));
+    GW_TRY(constant(segment, node, keys, a->q_scale, &l->u.state.q_scale));
+    return constant(segment, node, keys, a->k_scale, &l->u.state.k_scale);
+}
+
+/* ---- GROUP_NORM ------------------------------------------------------------------------------ */
+
+/* Group g of row i. */
+static void norm_group(const gw_cpu_launch *l, int i, size_t g) {
+    const gw_group_norm_args *a = &l->u.group_norm.args;
+    size_t e = l->width / (size_t)a->groups, wide = l->u.group_norm.wide;
+    const gw_cpu_act act = {.kind = a->gate_act};
+    const float *x = floats(l->in, l->in_stride, i) + g * e;
+    const float *gate = l->in1 != NULL ? floats(l->in1, l->in1_stride, i) + g * e : NULL;
+    const float *w = l->u.group_norm.weight != NULL
+                         ? l->u.group_norm.weight + (wide == l->width ? g * e : 0)
+                         : l->u.group_norm.ones;
+    float *y = (float *)(void *)(l->out + (size_t)i * l->out_stride) + g * e;
+    if (gate != NULL && a->gate_first) {
+        float by[64];
+        for (size_t k = 0; k < e; k += 64) {
+            size_t n = e - k < 64 ? e - k : 64;
+            l->ops->act(by, gate + k, NULL, n, &act);
+            for (size_t c = 0; c < n; c++) {
+                y[k + c] = x[k + c] * by[c];
+            }
+        }
+        x = y;
+    }
+    l->ops->head_norm(y, x, w, e, a->eps);
+    for (size_t k = 0; k < e && gate != NULL && !a->gate_first; k += 64) {
+        float by[64];
+        size_t n = e - k < 64 ? e - k : 64;
+        l->ops->act(by, gate + k, NULL, n, &act);
+        for (size_t c = 0; c < n; c++) {
+            y[k + c] = y[k + c] * by[c];
+        }
+    }
+}
+
+static void run_group_norm(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    size_t groups = (size_t)l->u.group_norm.args.groups, first, end;
+    size_t rows = (size_t)gw_cpu_live(l, worker->step);
+    while (gw_cpu_take(worker, rows * groups, 8, &first, &end)) {
+        for (size_t p = first; p < end; p++) {
+            norm_group(l, (int)(p / groups), p % groups);
+        }
+    }
+}
+
+int gw_cpu_accepts_group_norm(const gw_kernel *kernel, const gw_node *node,
+                              const struct gw_device *device) {
+    return gw_cpu_accepts_conv(kernel, node, device);
+}
+
+gw_status gw_cpu_record_group_norm(struct gw_segment *segment, const gw_kernel *kernel,
+                                   const gw_node *node) {
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    l->run = run_group_norm;
+    l->u.group_norm.args = node->args.group_norm;
+    l->u.group_norm.wide = node->w[0] != NULL ? (size_t)node->w[0]->dim[0] : 0;
+    GW_TRY(gw_cpu_ones(segment, node, l->width / (size_t)node->args.group_norm.groups,
+                       &l->u.group_norm.ones));
+    return gw_cpu_vector(segment, node->w[0], &l->u.group_norm.weight);
+}
+
+/* ---- HEADS ----------------------------------------------------------------------------------- */
+
+static void run_heads(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    const gw_heads_args *a = &l->u.heads.args;
+    size_t heads = (size_t)a->heads, first, end, wide = l->width / heads;
+    size_t rows = (size_t)gw_cpu_live(l, worker->step);
+    size_t sets = (rows + GW_DECODE_MAX - 1) / GW_DECODE_MAX;
+    while (gw_cpu_take(worker, sets * heads, 1, &first, &end)) {
+        for (size_t p = first; p < end; p++) {
+            size_t h = p % heads, row = p / heads * GW_DECODE_MAX;
+            size_t n = rows - row < GW_DECODE_MAX ? rows - row : GW_DECODE_MAX;
+            const char *x = l->in + row * l->in_stride + h * l->u.heads.e * sizeof(float);
+            float *y = (float *)(void *)(l->out + row * l->out_stride) + h * wide;
+            for (size_t i = 0; i < n && a->pass > 0; i++) {
+                const float *from = (const float *)(const void *)(x + i * l->in_stride);
+                memcpy(y + i * l->width, from + a->pass_first, (size_t)a->pass * sizeof *y);
+            }
+            gw_cpu_linear job = {.w = l->u.heads.w + h * l->u.heads.head_bytes,
+                                 .m = l->u.heads.m,
+                                 .k = l->u.heads.k,
+                                 .x = x + (size_t)a->first * sizeof(float),
+                                 .x_stride = l->in_stride,
+                                 .n = (int)n,
+                                 .y = y + a->pass,
+                                 .y_stride = l->width};
+            l->u.heads.kernel->run(&job, 0, job.m, worker->scratch);
+        }
+    }
+}
+
+int gw_cpu_accepts_heads(const gw_kernel *kernel, const gw_node *node,
+                         const struct gw_device *device) {
+    return gw_cpu_accepts_conv(kernel, node, device) && node->w[0]->layout == GW_LAYOUT_ROWS &&
+           gw_cpu_kernel_for(gw_cpu_row_of(kernel), node->w[0], GW_ORDER_DECODE) != NULL;
+}
+
+gw_status gw_cpu_record_heads(struct gw_segment *segment, const gw_kernel *kernel,
+                              const gw_node *node) {
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    const gw_tensor *w = node->w[0];
+    size_t heads = (size_t)node->args.heads.heads;
+    l->run = run_heads;
+    l->u.heads.args = node->args.heads;
+    l->u.heads.kernel = gw_cpu_kernel_for(gw_cpu_row_of(kernel), w, GW_ORDER_DECODE);
+    l->u.heads.w = gw_cpu_data(w);
+    l->u.heads.m = (size_t)w->dim[0] / heads;
+    l->u.heads.k = (size_t)w->dim[1];
+    l->u.heads.e = (size_t)node->in[0]->dim[1] / heads;
+    l->u.heads.head_bytes = l->u.heads.m * gw_cpu_row_stride(w);
+    if (l->u.heads.kernel->scratch != NULL) {
+        gw_cpu_need_scratch(segment, l->u.heads.kernel->scratch(l->u.heads.k, GW_DECODE_MAX));
+    }
+    return GW_OK;
+}
+
+/* ---- COLUMNS --------------------------------------------------------------------------------- */
+
+static void run_columns(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    size_t first, end;
+    while (gw_cpu_take(worker, (size_t)gw_cpu_live(l, worker->step), 4, &first, &end)) {
+        for (size_t i = first; i < end; i++) {
+            char *y = l->out + i * l->out_stride;
+            for (int k = 0; k < GW_MAX_IN; k++) {
+                size_t bytes = l->u.columns.bytes[k];
+                if (bytes > 0) {
+                    memcpy(y, l->u.columns.in[k] + i * l->u.columns.stride[k], bytes);
+                    y += bytes;
+                }
+            }
+        }
+    }
+}
+
+int gw_cpu_accepts_columns(const gw_kernel *kernel, const gw_node *node,
+                           const struct gw_device *device) {
+    return gw_cpu_accepts_conv(kernel, node, device);
+}
+
+gw_status gw_cpu_record_columns(struct gw_segment *segment, const gw_kernel *kernel,
+                                const gw_node *node) {
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    size_t own = l->out_stride;
+    l->run = run_columns;
+    for (int k = 0; k < GW_MAX_IN; k++) {
+        if (node->in[k] != NULL) {
+            l->u.columns.in[k] = gw_cpu_data(node->in[k]);
+            l->u.columns.stride[k] = gw_cpu_row_stride(node->in[k]);
+            l->u.columns.bytes[k] = k > 0 ? l->u.columns.stride[k] : 0;
+            own -= l->u.columns.bytes[k];
+        }
+    }
+    l->u.columns.bytes[0] = own;
+    l->u.columns.in[0] += (size_t)node->args.columns.first * sizeof(float);
+    return GW_OK;
+}

@@ -1,0 +1,183 @@
+/* backends/hip/state.c - CONV, SCAN, GROUP_NORM, HEADS and COLUMNS: nodes to launches. */
+#include <stdio.h>
+
+#include "backends/hip/hip.h"
+#include "kernels_hip/rows/state_params.h"
+
+static gw_hip_ptr at_or_none(const gw_tensor *t) { return t != NULL ? gw_hip_at(t) : 0; }
+
+static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw_device *device) {
+    (void)kernel;
+    (void)device;
+    return node->in[0]->fmt == GW_FMT_F32 && node->out->fmt == GW_FMT_F32;
+}
+
+/* Threads of a block along columns, or teams of 32 of them where `team`. */
+static gw_status launch(struct gw_segment *segment, const gw_node *node, const char *kernel,
+                        size_t pieces, int team, const void *params, size_t bytes) {
+    size_t each = team ? GW_STATE_TEAMS : GW_STATE_THREADS;
+    return gw_hip_record(segment, node, kernel, gw_hip_groups(pieces, each),
+                         (unsigned)segment->rows, 1, GW_STATE_THREADS, 1, 1, 0, params, bytes);
+}
+
+static gw_status record_conv(struct gw_segment *segment, const gw_kernel *kernel,
+                             const gw_node *node) {
+    struct gw_state_conv_params p = {.step = gw_hip_step(segment),
+                                     .in = gw_hip_at(node->in[0]),
+                                     .state = gw_hip_at(node->in[1]),
+                                     .w = gw_hip_at(node->w[0]),
+                                     .bias = at_or_none(node->w[1]),
+                                     .out = gw_hip_at(node->out),
+                                     .width = (int32_t)gw_hip_width(node->out),
+                                     .taps = node->args.conv.taps,
+                                     .entries = (int32_t)node->in[1]->dim[1],
+                                     .kind = (int32_t)node->args.conv.act};
+    (void)kernel;
+    return launch(segment, node, "gw_state_conv", gw_hip_width(node->out), 0, &p, sizeof p);
+}
+
+static gw_status prepare_scan(struct gw_segment *segment, const gw_node *node, int decays,
+                              gw_hip_ptr made) {
+    const gw_scan_args *a = &node->args.scan;
+    int delta = a->kind == GW_SCAN_DELTA, together = delta && node->in[2] == node->in[3];
+    struct gw_state_prepare_params p = {.step = gw_hip_step(segment),
+                                        .in = gw_hip_at(node->in[0]),
+                                        .decay = gw_hip_at(node->in[2]),
+                                        .beta = at_or_none(node->in[3]),
+                                        .a = gw_hip_at(node->w[0]),
+                                        .bias = at_or_none(node->w[1]),
+                                        .out = made,
+                                        .delta = delta,
+                                        .heads = a->heads,
+                                        .groups = a->groups,
+                                        .keys = a->k_dim,
+                                        .values = a->v_dim,
+                                        .decays = decays,
+                                        .decay_step = (int32_t)gw_hip_width(node->in[2]),
+                                        .eps = a->eps,
+                                        .q_scale = a->q_scale,
+                                        .k_scale = a->k_scale,
+                                        .low = a->low,
+                                        .high = a->high};
+    if (delta) {
+        p.beta += together ? (size_t)a->heads * sizeof(float) : 0;
+        p.beta_step = (int32_t)gw_hip_width(node->in[3]);
+    }
+    return launch(segment, node, "gw_state_prepare", (size_t)(2 * a->groups + a->heads), 1, &p,
+                  sizeof p);
+}
+
+static gw_status record_scan(struct gw_segment *segment, const gw_kernel *kernel,
+                             const gw_node *node) {
+    const gw_scan_args *a = &node->args.scan;
+    int decays = a->by_channel ? a->k_dim : 1;
+    size_t row = 2 * (size_t)a->groups * (size_t)a->k_dim + (size_t)a->heads * (size_t)(decays + 1);
+    gw_hip_ptr made;
+    (void)kernel;
+    GW_TRY(gw_hip_scratch(segment, (size_t)segment->rows * row * sizeof(float), &made));
+    GW_TRY(prepare_scan(segment, node, decays, made));
+    struct gw_state_scan_params p = {.step = gw_hip_step(segment),
+                                     .in = gw_hip_at(node->in[0]),
+                                     .made = made,
+                                     .state = gw_hip_at(node->in[1]),
+                                     .skip = at_or_none(node->w[2]),
+                                     .out = gw_hip_at(node->out),
+                                     .delta = a->kind == GW_SCAN_DELTA,
+                                     .heads = a->heads,
+                                     .groups = a->groups,
+                                     .keys = a->k_dim,
+                                     .values = a->v_dim,
+                                     .decays = decays,
+                                     .tiled = a->tiled,
+                                     .entries = (int32_t)node->in[1]->dim[1]};
+    const char *name = a->k_dim == 64    ? "gw_state_scan_64"
+                       : a->k_dim == 128 ? "gw_state_scan_128"
+                                         : "gw_state_scan";
+    return gw_hip_record(segment, node, name,
+                         gw_hip_groups(gw_hip_width(node->out), GW_SCAN_THREADS),
+                         (unsigned)segment->rows, 1, GW_SCAN_THREADS, 1, 1, 0, &p, sizeof p);
+}
+
+static gw_status record_group_norm(struct gw_segment *segment, const gw_kernel *kernel,
+                                   const gw_node *node) {
+    const gw_group_norm_args *a = &node->args.group_norm;
+    const gw_tensor *w = node->w[0];
+    struct gw_state_group_norm_params p = {.step = gw_hip_step(segment),
+                                           .in = gw_hip_at(node->in[0]),
+                                           .gate = at_or_none(node->in[1]),
+                                           .weight = at_or_none(w),
+                                           .out = gw_hip_at(node->out),
+                                           .width = (int32_t)gw_hip_width(node->out),
+                                           .groups = a->groups,
+                                           .kind = (int32_t)a->gate_act,
+                                           .gate_first = a->gate_first,
+                                           .wide = w != NULL ? (int32_t)w->dim[0] : 1,
+                                           .eps = a->eps};
+    (void)kernel;
+    return launch(segment, node, "gw_state_group_norm", (size_t)a->groups, 1, &p, sizeof p);
+}
+
+static int accepts_heads(const gw_kernel *kernel, const gw_node *node,
+                         const struct gw_device *device) {
+    gw_fmt fmt = node->w[0]->fmt;
+    return accepts(kernel, node, device) && node->w[0]->layout == GW_LAYOUT_ROWS &&
+           (fmt == GW_FMT_F32 || fmt == GW_FMT_F16 || fmt == GW_FMT_BF16);
+}
+
+static gw_status record_heads(struct gw_segment *segment, const gw_kernel *kernel,
+                              const gw_node *node) {
+    const gw_heads_args *a = &node->args.heads;
+    const gw_tensor *w = node->w[0];
+    struct gw_state_heads_params p = {.step = gw_hip_step(segment),
+                                      .in = gw_hip_at(node->in[0]),
+                                      .w = gw_hip_at(w),
+                                      .out = gw_hip_at(node->out),
+                                      .heads = a->heads,
+                                      .e = (int32_t)gw_hip_width(node->in[0]) / a->heads,
+                                      .m = (int32_t)w->dim[0] / a->heads,
+                                      .k = (int32_t)w->dim[1],
+                                      .first = a->first,
+                                      .pass_first = a->pass_first,
+                                      .pass = a->pass};
+    char name[48];
+    (void)kernel;
+    snprintf(name, sizeof name, "gw_state_heads_%s", gw_format_of(w->fmt)->name);
+    return launch(segment, node, name, gw_hip_width(node->out), 1, &p, sizeof p);
+}
+
+static gw_status record_columns(struct gw_segment *segment, const gw_kernel *kernel,
+                                const gw_node *node) {
+    size_t wide = gw_hip_width(node->out), others = 0, at = 0;
+    (void)kernel;
+    for (int i = 1; i < GW_MAX_IN; i++) {
+        others += node->in[i] != NULL ? gw_hip_width(node->in[i]) : 0;
+    }
+    for (int i = 0; i < GW_MAX_IN; i++) {
+        if (node->in[i] == NULL) {
+            continue;
+        }
+        size_t width = gw_hip_width(node->in[i]), n = i == 0 ? wide - others : width;
+        struct gw_state_columns_params p = {.step = gw_hip_step(segment),
+                                            .in = gw_hip_at(node->in[i]),
+                                            .out = gw_hip_at(node->out),
+                                            .width = (int32_t)width,
+                                            .from = i == 0 ? node->args.columns.first : 0,
+                                            .n = (int32_t)n,
+                                            .wide = (int32_t)wide,
+                                            .at = (int32_t)at};
+        GW_TRY(launch(segment, node, "gw_state_columns", n, 0, &p, sizeof p));
+        at += n;
+    }
+    return GW_OK;
+}
+
+/* clang-format off */
+const gw_kernel gw_hip_state_kernels[] = {
+    {GW_OP_CONV, "hip.conv", accepts, record_conv, NULL, 1},
+    {GW_OP_SCAN, "hip.scan", accepts, record_scan, NULL, 1},
+    {GW_OP_GROUP_NORM, "hip.group_norm", accepts, record_group_norm, NULL, 1},
+    {GW_OP_HEADS, "hip.heads", accepts_heads, record_heads, NULL, 1},
+    {GW_OP_COLUMNS, "hip.columns", accepts, record_columns, NULL, 1},
+    {.name = NULL},
+};
+/* clang-format on */

@@ -1,0 +1,246 @@
+/* backends/ref/state.c - CONV, SCAN, GROUP_NORM, HEADS and COLUMNS, straight from their definition
+ * in core/plan/op.h. */
+#include <math.h>
+#include <string.h>
+
+#include "backends/ref/ref.h"
+
+static const float *vector(const gw_tensor *t) { return t != NULL ? ref_floats(t, 0) : NULL; }
+
+static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+static double softplus(double x) { return (x > 0.0 ? x : 0.0) + log1p(exp(-fabs(x))); }
+
+/* ---- states --------------------------------------------------------------------------------- */
+
+static float *entry(const gw_tensor *t, int32_t slot, int32_t pos) {
+    int64_t at = slot * t->dim[1] + pos % t->dim[1];
+    return (float *)(void *)ref_bytes(t) + at * t->dim[2];
+}
+
+/* The row of the same sequence before row i, or after it; -1: none in this step. */
+static int neighbour(const gw_step *step, int rows, int i, int way) {
+    for (int j = i + way; j >= 0 && j < rows; j += way) {
+        if (step->slot[j] == step->slot[i]) {
+            return j;
+        }
+    }
+    return -1;
+}
+
+/* What is known before row i, which is the first of its sequence. */
+static void begin(double *state, const gw_tensor *t, const gw_step *step, int i) {
+    const float *from = entry(t, step->slot[i], step->pos[i]);
+    for (int64_t k = 0; k < t->dim[2]; k++) {
+        state[k] = step->pos[i] > 0 ? (double)from[k] : 0.0;
+    }
+}
+
+/* And behind it, where it is one of the last. */
+static void leave(const double *state, const gw_tensor *t, const gw_step *step, int rows, int i) {
+    int64_t later = 0;
+    for (int j = i; (j = neighbour(step, rows, j, 1)) >= 0;) {
+        later++;
+    }
+    float *to = entry(t, step->slot[i], step->pos[i] + 1);
+    for (int64_t k = 0; k < t->dim[2] && later < t->dim[1] - 1; k++) {
+        to[k] = (float)state[k];
+    }
+}
+
+static void each_sequence(const gw_node *node, const gw_step *step, int rows, double *state,
+                          void (*row)(const gw_node *node, int i, double *state)) {
+    for (int first = 0; first < rows; first++) {
+        if (neighbour(step, rows, first, -1) >= 0) {
+            continue;
+        }
+        begin(state, node->in[1], step, first);
+        for (int i = first; i >= 0; i = neighbour(step, rows, i, 1)) {
+            row(node, i, state);
+            leave(state, node->in[1], step, rows, i);
+        }
+    }
+}
+
+/* ---- CONV ----------------------------------------------------------------------------------- */
+
+static size_t scratch_state(const gw_node *node, int rows) {
+    (void)rows;
+    return (size_t)node->in[1]->dim[2];
+}
+
+static void conv_row(const gw_node *node, int i, double *state) {
+    const gw_act_args act = {.kind = node->args.conv.act};
+    const float *x = ref_floats(node->in[0], i), *w = vector(node->w[0]), *b = vector(node->w[1]);
+    int64_t c = ref_cols(node->out);
+    int before = node->args.conv.taps - 1;
+    for (int64_t k = 0; k < c; k++) {
+        double sum = (double)x[k] * (double)w[k * (before + 1) + before];
+        for (int t = 0; t < before; t++) {
+            sum += state[t * c + k] * (double)w[k * (before + 1) + t];
+        }
+        sum += b != NULL ? (double)b[k] : 0.0;
+        ref_floats(node->out, i)[k] = (float)ref_act(&act, sum, 0.0, 0, NULL);
+    }
+    memmove(state, state + c, (size_t)((before - 1) * c) * sizeof *state);
+    for (int64_t k = 0; k < c; k++) {
+        state[(before - 1) * c + k] = (double)x[k];
+    }
+}
+
+static void run_conv(const gw_node *node, const gw_step *step, int rows, double *scratch) {
+    each_sequence(node, step, rows, scratch, conv_row);
+}
+
+/* ---- SCAN ----------------------------------------------------------------------------------- */
+
+/* What the RMS norm multiplies a vector of a head by. */
+static double norm_of(const float *x, int n, float eps) {
+    double sum = 0.0;
+    for (int i = 0; i < n; i++) {
+        sum += (double)x[i] * (double)x[i];
+    }
+    return 1.0 / sqrt(sum / n + (double)eps);
+}
+
+static int group_of(const gw_scan_args *a, int h) {
+    return a->tiled ? h % a->groups : h / (a->heads / a->groups);
+}
+
+static void delta_row(const gw_node *node, int i, double *state) {
+    const gw_scan_args *a = &node->args.scan;
+    const float *q = ref_floats(node->in[0], i), *k = q + a->groups * a->k_dim;
+    const float *v = k + a->groups * a->k_dim, *bias = vector(node->w[1]);
+    const float *decay = ref_floats(node->in[2], i), *beta = ref_floats(node->in[3], i);
+    beta += node->in[3] == node->in[2] ? a->heads : 0;
+    for (int h = 0; h < a->heads; h++) {
+        const float *qh = q + group_of(a, h) * a->k_dim, *kh = k + group_of(a, h) * a->k_dim;
+        double ql = norm_of(qh, a->k_dim, a->eps) * (double)a->q_scale;
+        double kl = norm_of(kh, a->k_dim, a->eps) * (double)a->k_scale;
+        double strength = sigmoid((double)beta[h]);
+        double *s = state + (int64_t)h * a->k_dim * a->v_dim;
+        for (int c = 0; c < a->v_dim; c++) {
+            double known = 0.0, out = 0.0;
+            for (int j = 0; j < a->k_dim; j++) {
+                int at = a->by_channel ? h * a->k_dim + j : h;
+                double g = (double)decay[at] + (bias != NULL ? (double)bias[at] : 0.0);
+                s[j * a->v_dim + c] *= exp((double)vector(node->w[0])[h] * softplus(g));
+                known += (double)kh[j] * kl * s[j * a->v_dim + c];
+            }
+            double u = ((double)v[h * a->v_dim + c] - known) * strength;
+            for (int j = 0; j < a->k_dim; j++) {
+                s[j * a->v_dim + c] += (double)kh[j] * kl * u;
+                out += (double)qh[j] * ql * s[j * a->v_dim + c];
+            }
+            ref_floats(node->out, i)[h * a->v_dim + c] = (float)out;
+        }
+    }
+}
+
+static void ssm_row(const gw_node *node, int i, double *state) {
+    const gw_scan_args *a = &node->args.scan;
+    const float *x = ref_floats(node->in[0], i), *b = x + a->heads * a->v_dim;
+    const float *c = b + a->groups * a->k_dim, *bias = vector(node->w[1]);
+    for (int h = 0; h < a->heads; h++) {
+        const float *bh = b + group_of(a, h) * a->k_dim, *ch = c + group_of(a, h) * a->k_dim;
+        double t = softplus((double)ref_floats(node->in[2], i)[h] +
+                            (bias != NULL ? (double)bias[h] : 0.0));
+        t = t < (double)a->low ? (double)a->low : t > (double)a->high ? (double)a->high : t;
+        double d = exp(t * (double)vector(node->w[0])[h]);
+        double *s = state + (int64_t)h * a->k_dim * a->v_dim;
+        for (int p = 0; p < a->v_dim; p++) {
+            double xp = (double)x[h * a->v_dim + p], out = (double)vector(node->w[2])[h] * xp;
+            for (int j = 0; j < a->k_dim; j++) {
+                double *at = &s[j * a->v_dim + p];
+                *at = *at * d + (double)bh[j] * t * xp;
+                out += (double)ch[j] * *at;
+            }
+            ref_floats(node->out, i)[h * a->v_dim + p] = (float)out;
+        }
+    }
+}
+
+static void run_scan(const gw_node *node, const gw_step *step, int rows, double *scratch) {
+    each_sequence(node, step, rows, scratch,
+                  node->args.scan.kind == GW_SCAN_DELTA ? delta_row : ssm_row);
+}
+
+/* ---- GROUP_NORM, HEADS, COLUMNS ------------------------------------------------------------- */
+
+static size_t scratch_row(const gw_node *node, int rows) {
+    (void)rows;
+    return 2 * (size_t)ref_cols(node->in[0]) + (size_t)ref_cols(node->out);
+}
+
+static void run_group_norm(const gw_node *node, const gw_step *step, int rows, double *scratch) {
+    const gw_group_norm_args *a = &node->args.group_norm;
+    const gw_act_args act = {.kind = a->gate_act};
+    int64_t m = ref_cols(node->out), e = m / a->groups;
+    const float *w = vector(node->w[0]);
+    int64_t wide = w != NULL ? node->w[0]->dim[0] : 1;
+    (void)step;
+    for (int i = 0; i < rows; i++) {
+        ref_read(scratch, node->in[0], i);
+        const float *gate = node->in[1] != NULL ? ref_floats(node->in[1], i) : NULL;
+        for (int64_t c = 0; c < m && gate != NULL && a->gate_first; c++) {
+            scratch[c] *= ref_act(&act, (double)gate[c], 0.0, 0, NULL);
+        }
+        for (int g = 0; g < a->groups; g++) {
+            ref_norm_row(scratch + g * e, e, GW_NORM_RMS, a->eps, NULL, NULL);
+        }
+        for (int64_t c = 0; c < m; c++) {
+            scratch[c] *= w != NULL ? (double)w[c % wide] : 1.0;
+            scratch[c] *=
+                gate != NULL && !a->gate_first ? ref_act(&act, (double)gate[c], 0.0, 0, NULL) : 1.0;
+        }
+        ref_write(node->out, i, scratch);
+    }
+}
+
+static void run_heads(const gw_node *node, const gw_step *step, int rows, double *scratch) {
+    const gw_heads_args *a = &node->args.heads;
+    int64_t e = ref_cols(node->in[0]) / a->heads, k = node->w[0]->dim[1];
+    int64_t m = node->w[0]->dim[0] / a->heads, wide = a->pass + m;
+    float *room = (float *)(void *)scratch;
+    (void)step;
+    for (int i = 0; i < rows; i++) {
+        for (int h = 0; h < a->heads; h++) {
+            const float *x = ref_floats(node->in[0], i) + h * e;
+            float *y = ref_floats(node->out, i) + h * wide;
+            for (int s = 0; s < a->pass; s++) {
+                y[s] = x[a->pass_first + s];
+            }
+            for (int64_t r = 0; r < m; r++) {
+                const float *row = ref_weight_row(node->w[0], h * m + r, room);
+                double sum = 0.0;
+                for (int64_t c = 0; c < k; c++) {
+                    sum += (double)row[c] * (double)x[a->first + c];
+                }
+                y[a->pass + r] = (float)sum;
+            }
+        }
+    }
+}
+
+static void run_columns(const gw_node *node, const gw_step *step, int rows, double *scratch) {
+    int64_t own = ref_cols(node->out);
+    (void)step, (void)scratch;
+    for (int k = 1; k < GW_MAX_IN; k++) {
+        own -= node->in[k] != NULL ? ref_cols(node->in[k]) : 0;
+    }
+    for (int i = 0; i < rows; i++) {
+        float *y = ref_floats(node->out, i);
+        memcpy(y, ref_floats(node->in[0], i) + node->args.columns.first, (size_t)own * sizeof *y);
+        y += own;
+        for (int k = 1; k < GW_MAX_IN; k++) {
+            if (node->in[k] != NULL) {
+                int64_t n = ref_cols(node->in[k]);
+                memcpy(y, ref_floats(node->in[k], i), (size_t)n * sizeof *y);
+                y += n;
+            }
+        }
+    }
+}
+
+const ref_op ref_conv = {scratch_state, run_conv}, ref_scan = {scratch_state, run_scan},
+             ref_group_norm = {scratch_row, run_group_norm}, ref_heads = {scratch_row, run_heads},
+             ref_columns = {scratch_row, run_columns};

@@ -1,0 +1,113 @@
+/* core/engine/run/state.c - places the states of recurrent blocks, and knows which are there. */
+#include "core/engine/run/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t gw_states_block_bytes(const gw_blueprint *bp, const gw_hparams *hp, int layer, int block,
+                               int32_t slots) {
+    return gw_block_state(bp, hp, layer, block) * sizeof(float) * GW_STATE_ENTRIES *
+           (uint64_t)slots;
+}
+
+uint64_t gw_states_bytes(const gw_blueprint *bp, const gw_hparams *hp, int32_t slots) {
+    uint64_t sum = 0;
+    for (int i = 0; i < hp->n_layers * bp->n_blocks; i++) {
+        sum += gw_states_block_bytes(bp, hp, i / bp->n_blocks, i % bp->n_blocks, slots);
+    }
+    return sum;
+}
+
+gw_status gw_states_new(const gw_plan_device *devices, const gw_where *where,
+                        const gw_blueprint *bp, const gw_hparams *hp, int32_t slots,
+                        gw_states *out) {
+    gw_states s = {.devices = devices, .n = hp->n_layers * bp->n_blocks};
+    gw_status status = GW_OK;
+    s.t = calloc((size_t)s.n, sizeof *s.t);
+    s.buffer = calloc((size_t)s.n, sizeof(struct gw_buffer *));
+    if (s.t == NULL || s.buffer == NULL) {
+        status = gw_fail(GW_E_NOMEM, "context", "no memory for %d layers", hp->n_layers);
+    }
+    for (int i = 0; i < s.n && status == GW_OK; i++) {
+        uint64_t width = gw_block_state(bp, hp, i / bp->n_blocks, i % bp->n_blocks);
+        uint64_t bytes = gw_states_block_bytes(bp, hp, i / bp->n_blocks, i % bp->n_blocks, slots);
+        if (width == 0) {
+            continue;
+        }
+        const gw_plan_device *d = &devices[where[i]];
+        s.any = 1;
+        s.t[i] = (gw_tensor){.name = "state",
+                             .fmt = GW_FMT_F32,
+                             .n_dim = 3,
+                             .dim = {slots, GW_STATE_ENTRIES, (int64_t)width},
+                             .device = where[i]};
+        status = d->backend->alloc(d->device, (size_t)bytes, &s.buffer[i]);
+        s.t[i].buf = s.buffer[i];
+    }
+    if (status != GW_OK) {
+        gw_states_free(&s);
+        return status;
+    }
+    *out = s;
+    return GW_OK;
+}
+
+void gw_states_free(gw_states *states) {
+    for (int i = 0; states->buffer != NULL && i < states->n; i++) {
+        if (states->buffer[i] != NULL) {
+            states->devices[states->t[i].device].backend->release(states->buffer[i]);
+        }
+    }
+    free(states->buffer);
+    free(states->t);
+    memset(states, 0, sizeof *states);
+}
+
+/* Of n rows the last GW_STATE_ENTRIES - 1 leave entries, in the place of the oldest. */
+void gw_states_note(gw_states *states, int32_t n, int32_t pos) {
+    int32_t oldest = pos + n - GW_STATE_ENTRIES + 1;
+    oldest = n >= GW_STATE_ENTRIES ? oldest + 1 : oldest;
+    states->low = states->low > oldest ? states->low : oldest;
+    states->high = pos + n;
+}
+
+int gw_states_has(const gw_states *states, int32_t pos) {
+    return !states->any || pos == 0 || (pos >= states->low && pos <= states->high);
+}
+
+size_t gw_states_entry_bytes(const gw_states *states, int i) {
+    return states->buffer[i] != NULL ? (size_t)states->t[i].dim[2] * sizeof(float) : 0;
+}
+
+size_t gw_states_largest_entry(const gw_states *states) {
+    size_t most = 1;
+    for (int i = 0; i < states->n; i++) {
+        size_t bytes = gw_states_entry_bytes(states, i);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+size_t gw_states_all_entries(const gw_states *states) {
+    size_t sum = 0;
+    for (int i = 0; i < states->n; i++) {
+        sum += gw_states_entry_bytes(states, i);
+    }
+    return sum;
+}
+
+gw_status gw_states_read(const gw_states *states, int i, int32_t pos, void *dst) {
+    size_t bytes = gw_states_entry_bytes(states, i);
+    size_t at = (size_t)(pos % GW_STATE_ENTRIES) * bytes;
+    return bytes == 0 ? GW_OK
+                      : states->devices[states->t[i].device].backend->read(states->buffer[i], at,
+                                                                           dst, bytes);
+}
+
+gw_status gw_states_write(gw_states *states, int i, int32_t pos, const void *src) {
+    size_t bytes = gw_states_entry_bytes(states, i);
+    size_t at = (size_t)(pos % GW_STATE_ENTRIES) * bytes;
+    return bytes == 0 ? GW_OK
+                      : states->devices[states->t[i].device].backend->write(states->buffer[i], at,
+                                                                            src, bytes);
+}

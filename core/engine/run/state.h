@@ -1,0 +1,48 @@
+/* core/engine/run/state.h - what recurrent blocks (CONV, SCAN) remember of every sequence, beside
+ * the KV cache.
+ *
+ * A block of a layer that has a state keeps GW_STATE_ENTRIES of them for each sequence (layout and
+ * meaning: core/plan/op.h): what is known before the last so many positions. So a pass of decode
+ * can be taken back row by row, and rewinding is forgetting a position, as in the KV cache; a
+ * position further back is reached by running its tokens again (session_return.c).
+ */
+#ifndef GW_ENGINE_STATE_H
+#define GW_ENGINE_STATE_H
+
+#include "core/model/weights.h"
+#include "core/plan/plan.h"
+
+typedef struct gw_states {
+    const gw_plan_device *devices;
+    int n;                     /* layers * blocks                               */
+    gw_tensor *t;              /* [n]                                           */
+    struct gw_buffer **buffer; /* [n]; NULL: the block has none                 */
+    int any;                   /* some block has one                            */
+    int32_t low, high;         /* of slot 0: positions whose entries are there  */
+} gw_states;
+
+/* Bytes of a block's states in a layer for `slots` sequences; 0: it has none. */
+uint64_t gw_states_block_bytes(const gw_blueprint *bp, const gw_hparams *hp, int layer, int block,
+                               int32_t slots);
+/* Of all layers. */
+uint64_t gw_states_bytes(const gw_blueprint *bp, const gw_hparams *hp, int32_t slots);
+
+/* where: of every block, as in gw_where. GW_E_NOMEM. The devices outlive the states. */
+gw_status gw_states_new(const gw_plan_device *devices, const gw_where *where,
+                        const gw_blueprint *bp, const gw_hparams *hp, int32_t slots,
+                        gw_states *out);
+void gw_states_free(gw_states *states); /* zeroed or built */
+
+/* Slot 0 gets n rows from position pos on: which entries are there from then on. */
+void gw_states_note(gw_states *states, int32_t n, int32_t pos);
+/* Can rows follow at position pos? */
+int gw_states_has(const gw_states *states, int32_t pos);
+
+/* The entry of slot 0 before position pos of state i; 0 bytes: there is none. */
+size_t gw_states_entry_bytes(const gw_states *states, int i);
+size_t gw_states_largest_entry(const gw_states *states);
+size_t gw_states_all_entries(const gw_states *states);
+gw_status gw_states_read(const gw_states *states, int i, int32_t pos, void *dst);
+gw_status gw_states_write(gw_states *states, int i, int32_t pos, const void *src);
+
+#endif

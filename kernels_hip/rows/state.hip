@@ -1,0 +1,328 @@
+/* kernels_hip/rows/state.hip - CONV, SCAN, GROUP_NORM, HEADS and COLUMNS (docs/arithmetic.md,
+ * section 5). */
+#include "kernels_hip/device.h"
+#include "kernels_hip/rows/state_params.h"
+#include "core/tensor/act.h"
+
+/* ---- sequences of a step --------------------------------------------------------------------- */
+
+/* Rows of row i's sequence; 0 when an earlier row is of it too. */
+GW_DEVICE int rows_from(const struct gw_step_params &s, int i, int live) {
+    const int slot = gw_step_slot(s, i);
+    int n = 0;
+    for (int j = 0; j < i; j++) {
+        if (gw_step_slot(s, j) == slot) {
+            return 0;
+        }
+    }
+    for (int j = i; j < live; j++) {
+        n += gw_step_slot(s, j) == slot;
+    }
+    return n;
+}
+/* The next row of it, or live. */
+GW_DEVICE int next_row(const struct gw_step_params &s, int i, int live) {
+    int j = i + 1;
+    while (j < live && gw_step_slot(s, j) != gw_step_slot(s, i)) {
+        j++;
+    }
+    return j;
+}
+/* Where the state before position pos of row i's sequence begins. */
+GW_DEVICE size_t entry_of(const struct gw_step_params &s, int i, int pos, int entries,
+                          size_t width) {
+    return ((size_t)gw_step_slot(s, i) * entries + pos % entries) * width;
+}
+GW_DEVICE float gate_of(int kind, float x) {
+    return gw_act_gate((gw_act_kind)kind, x, 0.0f, 0.0f, 0.0f, 0.0f);
+}
+
+/* ---- CONV ------------------------------------------------------------------------------------ */
+
+GW_KERNEL(gw_state_conv, struct gw_state_conv_params, GW_STATE_THREADS) {
+    const int first = (int)blockIdx.y, c = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    const int live = gw_live(p.step), before = p.taps - 1;
+    if (first >= live || c >= p.width) {
+        return;
+    }
+    int left = rows_from(p.step, first, live);
+    if (left == 0) {
+        return;
+    }
+    const size_t width = (size_t)before * p.width;
+    const int start = gw_step_pos(p.step, first);
+    const float *from = p.state + entry_of(p.step, first, start, p.entries, width) + c;
+    float x[8], w[8];
+#pragma unroll
+    for (int t = 0; t < 8; t++) {
+        x[t] = t < before && start > 0 ? from[(size_t)t * p.width] : 0.0f;
+        w[t] = t < p.taps ? p.w[(size_t)c * p.taps + t] : 0.0f;
+    }
+    for (int i = first; i < live; i = next_row(p.step, i, live)) {
+        const float newest = p.in[(size_t)i * p.width + c];
+        float sum = 0.0f;
+#pragma unroll
+        for (int t = 0; t < 8; t++) {
+            x[t] = t == before ? newest : x[t];
+            sum = t < p.taps ? GW_FMA(w[t], x[t], sum) : sum;
+        }
+        sum = p.bias ? sum + p.bias[c] : sum;
+        p.out[(size_t)i * p.width + c] = gate_of(p.kind, sum);
+        left--;
+        float *to =
+            p.state + entry_of(p.step, i, gw_step_pos(p.step, i) + 1, p.entries, width) + c;
+#pragma unroll
+        for (int t = 0; t < 7; t++) {
+            x[t] = x[t + 1];
+            if (t < before && left < p.entries - 1) {
+                to[(size_t)t * p.width] = x[t];
+            }
+        }
+    }
+}
+
+/* ---- SCAN ------------------------------------------------------------------------------------ */
+
+GW_KERNEL(gw_state_prepare, struct gw_state_prepare_params, GW_STATE_THREADS) {
+    const int row = (int)blockIdx.y, u = (int)blockIdx.x * GW_STATE_TEAMS + gw_team();
+    const int all = p.groups * p.keys, lane = gw_lane();
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step) || u >= 2 * p.groups + p.heads) {
+        return; /* whole teams */
+    }
+    const float *x = p.in + (size_t)row * (p.heads * p.values + 2 * all);
+    float *to = p.out + (size_t)row * (2 * all + p.heads * (p.decays + 1));
+    if (u < 2 * p.groups) { /* of SSM b comes first, which is the key */
+        const int is_k = u >= p.groups, g = is_k ? u - p.groups : u;
+        const int at = p.delta ? (is_k ? all : 0) : p.heads * p.values + (is_k ? 0 : all);
+        const float *from = x + at + g * p.keys, scale = is_k ? p.k_scale : p.q_scale;
+        float sum = 0.0f;
+        for (int i = lane; i < p.keys && p.delta; i += GW_LANES) {
+            sum = GW_FMA(from[i], from[i], sum);
+        }
+        const float r = gw_rms_scale(gw_fold(sum), p.keys, p.eps);
+        for (int i = lane; i < p.keys; i += GW_LANES) {
+            to[(is_k ? all : 0) + g * p.keys + i] = p.delta ? (from[i] * r) * scale : from[i];
+        }
+        return;
+    }
+    const int h = u - 2 * p.groups;
+    const float *logits = p.decay + (size_t)row * p.decay_step, a = p.a[h];
+    float *d = to + 2 * all, *strength = d + p.heads * p.decays + h;
+    for (int j = h * p.decays + lane; j < (h + 1) * p.decays; j += GW_LANES) {
+        float v = gw_softplus(p.bias ? logits[j] + p.bias[j] : logits[j]);
+        v = p.delta || v >= p.low ? v : p.low;
+        v = p.delta || v <= p.high ? v : p.high;
+        d[j] = p.delta ? gw_exp(a * v) : gw_exp(v * a);
+        if (!p.delta) {
+            *strength = v;
+        }
+    }
+    if (p.delta && lane == 0) {
+        *strength = gw_sigmoid(p.beta[(size_t)row * p.beta_step + h]);
+    }
+}
+
+/* One row's logits of a head in what gw_state_prepare has made. */
+struct scan_row {
+    const float *q, *k, *d;
+    float strength, x;
+};
+GW_DEVICE scan_row row_of(const struct gw_state_scan_params &p, int i, int at) {
+    const int h = at / p.values, all = p.groups * p.keys;
+    const int g = p.tiled ? h % p.groups : h / (p.heads / p.groups);
+    const float *made = p.made + (size_t)i * (2 * all + p.heads * (p.decays + 1));
+    const float *in = p.in + (size_t)i * (p.heads * p.values + 2 * all);
+    scan_row r;
+    r.q = made + g * p.keys;
+    r.k = r.q + all;
+    r.d = made + 2 * all + h * p.decays;
+    r.strength = made[2 * all + p.heads * p.decays + h];
+    r.x = in[(p.delta ? 2 * all : 0) + at];
+    return r;
+}
+GW_DEVICE void answer(const struct gw_state_scan_params &p, int i, int at, float x, float y) {
+    y = p.delta ? y : GW_FMA(p.skip[at / p.values], x, y);
+    p.out[(size_t)i * (p.heads * p.values) + at] = y;
+}
+
+/* A row that leaves no entry works in the last one's. */
+GW_KERNEL(gw_state_scan, struct gw_state_scan_params, GW_SCAN_THREADS) {
+    const int first = (int)blockIdx.y, at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    const int wide = p.heads * p.values;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    const int live = gw_live(p.step);
+    if (first >= live || at >= wide) {
+        return;
+    }
+    const int rows = rows_from(p.step, first, live), start = gw_step_pos(p.step, first);
+    if (rows == 0) {
+        return;
+    }
+    const size_t width = (size_t)wide * p.keys;
+    float *known = p.state + (size_t)(at / p.values) * p.keys * p.values + at % p.values;
+    float *working = known + entry_of(p.step, first, start + rows, p.entries, width);
+    const float *from = known + entry_of(p.step, first, start, p.entries, width);
+    int left = rows, empty = start == 0;
+    for (int i = first; i < live; i = next_row(p.step, i, live)) {
+        const scan_row r = row_of(p, i, at);
+        left--;
+        const int pos = gw_step_pos(p.step, i);
+        float *to = left < p.entries - 1
+                        ? known + entry_of(p.step, i, pos + 1, p.entries, width)
+                        : working;
+        float sum = 0.0f, y = 0.0f;
+        for (int j = 0; j < p.keys && p.delta; j++) {
+            const float m = empty ? 0.0f : from[(size_t)j * p.values];
+            sum = GW_FMA(r.k[j], m * r.d[p.decays > 1 ? j : 0], sum);
+        }
+        const float u = p.delta ? (r.x - sum) * r.strength : r.strength * r.x;
+        for (int j = 0; j < p.keys; j++) {
+            float m = empty ? 0.0f : from[(size_t)j * p.values];
+            m = GW_FMA(r.k[j], u, m * r.d[p.decays > 1 ? j : 0]);
+            to[(size_t)j * p.values] = m;
+            y = GW_FMA(r.q[j], m, y);
+        }
+        answer(p, i, at, r.x, y);
+        from = to;
+        empty = 0;
+    }
+}
+
+/* The same with the column in registers. */
+template <int KEYS> __device__ static inline void scan_held(const struct gw_state_scan_params &p) {
+    const int first = (int)blockIdx.y, at = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    const int wide = p.heads * p.values;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    const int live = gw_live(p.step);
+    if (first >= live || at >= wide) {
+        return;
+    }
+    int left = rows_from(p.step, first, live);
+    if (left == 0) {
+        return;
+    }
+    const int start = gw_step_pos(p.step, first), by_key = p.decays > 1;
+    const size_t width = (size_t)wide * KEYS;
+    float *known = p.state + (size_t)(at / p.values) * KEYS * p.values + at % p.values;
+    const float *from = known + entry_of(p.step, first, start, p.entries, width);
+    float s[KEYS];
+#pragma unroll
+    for (int j = 0; j < KEYS; j++) {
+        s[j] = start > 0 ? from[(size_t)j * p.values] : 0.0f;
+    }
+    for (int i = first; i < live; i = next_row(p.step, i, live)) {
+        const scan_row r = row_of(p, i, at);
+        const float d = r.d[0];
+        float sum = 0.0f, y = 0.0f;
+        left--;
+#pragma unroll
+        for (int j = 0; j < KEYS; j++) {
+            s[j] = s[j] * (by_key ? r.d[j] : d);
+        }
+        if (p.delta) {
+#pragma unroll
+            for (int j = 0; j < KEYS; j++) {
+                sum = GW_FMA(r.k[j], s[j], sum);
+            }
+        }
+        const float u = p.delta ? (r.x - sum) * r.strength : r.strength * r.x;
+#pragma unroll
+        for (int j = 0; j < KEYS; j++) {
+            s[j] = GW_FMA(r.k[j], u, s[j]);
+            y = GW_FMA(r.q[j], s[j], y);
+        }
+        answer(p, i, at, r.x, y);
+        if (left < p.entries - 1) {
+            float *to =
+                known + entry_of(p.step, i, gw_step_pos(p.step, i) + 1, p.entries, width);
+#pragma unroll
+            for (int j = 0; j < KEYS; j++) {
+                to[(size_t)j * p.values] = s[j];
+            }
+        }
+    }
+}
+GW_KERNEL(gw_state_scan_64, struct gw_state_scan_params, GW_SCAN_THREADS) { scan_held<64>(p); }
+GW_KERNEL(gw_state_scan_128, struct gw_state_scan_params, GW_SCAN_THREADS) { scan_held<128>(p); }
+
+/* ---- GROUP_NORM ------------------------------------------------------------------------------ */
+
+GW_KERNEL(gw_state_group_norm, struct gw_state_group_norm_params, GW_STATE_THREADS) {
+    const int row = (int)blockIdx.y, g = (int)blockIdx.x * GW_STATE_TEAMS + gw_team();
+    const int e = p.width / p.groups;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step) || g >= p.groups) {
+        return; /* whole teams */
+    }
+    const size_t base = (size_t)row * p.width + (size_t)g * e;
+    const int gated = p.gate && p.gate_first;
+    float sum = 0.0f;
+    for (int i = gw_lane(); i < e; i += GW_LANES) {
+        const float v = gated ? p.in[base + i] * gate_of(p.kind, p.gate[base + i]) : p.in[base + i];
+        sum = GW_FMA(v, v, sum);
+    }
+    const float r = gw_rms_scale(gw_fold(sum), e, p.eps);
+    for (int i = gw_lane(); i < e; i += GW_LANES) {
+        const float by = p.gate ? gate_of(p.kind, p.gate[base + i]) : 1.0f;
+        float v = gated ? p.in[base + i] * by : p.in[base + i];
+        v = (v * r) * (p.weight ? p.weight[(g * e + i) % p.wide] : 1.0f);
+        p.out[base + i] = p.gate && !gated ? v * by : v;
+    }
+}
+
+/* ---- HEADS, COLUMNS -------------------------------------------------------------------------- */
+
+/* gw_join_lanes over a team: neighbours first. */
+GW_DEVICE float join(float v) {
+    for (int h = 1; h < GW_LANES; h *= 2) {
+        v = v + gw_shuffle_xor(v, h);
+    }
+    return v;
+}
+
+#define HEADS(format, type, widen)                                                                 \
+    GW_KERNEL(gw_state_heads_##format, struct gw_state_heads_params, GW_STATE_THREADS) {           \
+        const int row = (int)blockIdx.y, u = (int)blockIdx.x * GW_STATE_TEAMS + gw_team();         \
+        const int wide = p.pass + p.m, lane = gw_lane();                                           \
+        gw_grid_launch_dependents();                                                               \
+        gw_grid_dependency_wait();                                                                 \
+        if (row >= gw_live(p.step) || u >= p.heads * wide) {                                       \
+            return; /* whole teams */                                                              \
+        }                                                                                          \
+        const int h = u / wide, at = u % wide;                                                     \
+        const float *x = p.in + ((size_t)row * p.heads + h) * p.e;                                 \
+        float *y = p.out + (size_t)row * p.heads * wide + u;                                       \
+        float sum = 0.0f;                                                                          \
+        if (at < p.pass) {                                                                         \
+            sum = x[p.pass_first + at];                                                            \
+        } else {                                                                                   \
+            const type *w = (const type *)p.w + ((size_t)h * p.m + at - p.pass) * p.k;             \
+            for (int c = lane; c < p.k; c += GW_LANES) {                                           \
+                sum = GW_FMA(widen(w[c]), x[p.first + c], sum);                                    \
+            }                                                                                      \
+            sum = join(sum);                                                                       \
+        }                                                                                          \
+        if (lane == 0) {                                                                           \
+            *y = sum;                                                                              \
+        }                                                                                          \
+    }
+#define SAME(x) (x)
+HEADS(f32, float, SAME)
+HEADS(f16, gw_u16, gw_f16_to_f32)
+HEADS(bf16, gw_u16, gw_bf16_to_f32)
+
+GW_KERNEL(gw_state_columns, struct gw_state_columns_params, GW_STATE_THREADS) {
+    const int row = (int)blockIdx.y, i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row < gw_live(p.step) && i < p.n) {
+        p.out[(size_t)row * p.wide + p.at + i] = p.in[(size_t)row * p.width + p.from + i];
+    }
+}

@@ -1,0 +1,77 @@
+/* kernels_hip/rows/state_params.h - parameters of the kernels in state.hip. Widths in elements;
+ * buffers are dense rows of that width. */
+#ifndef GW_KERNELS_HIP_STATE_PARAMS_H
+#define GW_KERNELS_HIP_STATE_PARAMS_H
+
+#include "kernels_hip/params.h"
+
+enum { GW_STATE_THREADS = 128, GW_STATE_TEAMS = GW_STATE_THREADS / 32, GW_SCAN_THREADS = 32 };
+
+/* gw_state_conv: a thread per column, grid (columns, rows); a block does the sequence whose first
+ * row of the step is its own. */
+struct gw_state_conv_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(float) state;      /* [slots, entries, (taps - 1) width] */
+    GW_DEV(const float) w;    /* [width, taps]                      */
+    GW_DEV(const float) bias; /* may be 0                           */
+    GW_DEV(float) out;
+    int32_t width, taps, entries, kind;
+};
+
+/* gw_state_prepare: what SCAN takes of every row, [q g*k | k g*k | decays h*n | strengths h]; a
+ * team per group of q, of k, and per head; grid (those over teams, rows). */
+struct gw_state_prepare_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(const float) decay;
+    GW_DEV(const float) beta; /* rows of beta_step floats */
+    GW_DEV(const float) a;
+    GW_DEV(const float) bias; /* may be 0 */
+    GW_DEV(float) out;
+    int32_t delta, heads, groups, keys, values, decays, decay_step, beta_step;
+    float eps, q_scale, k_scale, low, high;
+};
+
+/* gw_state_scan, gw_state_scan_64, gw_state_scan_128 (keys of that width, in registers): a thread
+ * per column of a head, grid (columns, rows). */
+struct gw_state_scan_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(const float) made;
+    GW_DEV(float) state;
+    GW_DEV(const float) skip; /* may be 0 */
+    GW_DEV(float) out;
+    int32_t delta, heads, groups, keys, values, decays, tiled, entries;
+};
+
+/* gw_state_group_norm: a team per group, grid (groups over teams, rows). */
+struct gw_state_group_norm_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(const float) gate;   /* may be 0 */
+    GW_DEV(const float) weight; /* may be 0; wide of them */
+    GW_DEV(float) out;
+    int32_t width, groups, kind, gate_first, wide;
+    float eps;
+};
+
+/* gw_state_heads_FORMAT: a team per column of the result, grid (columns over teams, rows). */
+struct gw_state_heads_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(const void) w; /* [heads m, k] */
+    GW_DEV(float) out;
+    int32_t heads, e, m, k, first, pass_first, pass;
+};
+
+/* gw_state_columns: columns [from, from + n) of rows of `width` to columns [at, at + n) of rows of
+ * `wide`; grid (columns, rows). */
+struct gw_state_columns_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(float) out;
+    int32_t width, from, n, wide, at;
+};
+
+#endif
