@@ -503,7 +503,8 @@ const app_command command_bench = {
         "is not counted. A model that fits in the caches can exceed the bandwidth of memory. With\n"
         "--draft every tg is timed with drafts as well, each time behind one without. --parallel\n"
         "times many texts at once: the seconds until all prompts are read (T_PP), those of the\n"
-        "tokens behind that (T_TG), and the time between two tokens of a text, its median and what\n"
+        "tokens behind that (T_TG), and the time between two tokens of a text, its median and "
+        "what\n"
         "99 of 100 do not exceed.\n",
     .examples = "  godwit bench -p 64 -n 32 -r 2\n"
                 "  godwit bench -m model.gguf -p 512 -n 128 -t 1,2 -o json\n"

@@ -59,6 +59,7 @@ typedef struct bc_plan {
     int32_t parallel, chunk, tokens; /* of the cache */
     int32_t stem, own,
         answer; /* most tokens of a prompt that others share, and not, and behind it */
+    int at_once; /* all are submitted first */
     uint64_t seed, disorder;
 } bc_plan;
 
@@ -248,7 +249,7 @@ static inline void bc_serve(gw_batch *b, bc_request *all, const bc_plan *p) {
     int submitted = 0;
     size_t work = 0;
     while (bc_left(all, p->requests) > 0) {
-        while (submitted < p->requests && (work == 0 || random_u32() % 3 == 0)) {
+        while (submitted < p->requests && (p->at_once || work == 0 || random_u32() % 3 == 0)) {
             bc_submit(b, &all[submitted++]);
             work = 1;
         }

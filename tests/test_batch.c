@@ -6,8 +6,12 @@
 
 static void in_order(void **state) {
     (void)state;
-    const bc_plan p = {
-        .device = "cpu", .requests = 24, .parallel = 24, .chunk = 128, .seed = 1, .tokens = 64 * 40};
+    const bc_plan p = {.device = "cpu",
+                       .requests = 24,
+                       .parallel = 24,
+                       .chunk = 128,
+                       .seed = 1,
+                       .tokens = 64 * 40};
     gw_batch_stats s = bc_check(&p);
     assert_true(s.cached_tokens > 0);
     assert_true(s.rows > s.steps); /* together */
@@ -20,6 +24,23 @@ static void too_small_a_cache(void **state) {
     gw_batch_stats s = bc_check(&p);
     assert_true(s.evictions > 0);
     assert_true(s.preemptions > 0);
+}
+
+/* More rows in a pass than drafts ever have. */
+static void many_rows(void **state) {
+    (void)state;
+    const bc_plan p = {.device = "cpu",
+                       .requests = 40,
+                       .parallel = 50,
+                       .chunk = 512,
+                       .seed = 4,
+                       .tokens = 64 * 100,
+                       .stem = 12,
+                       .own = 5,
+                       .answer = 16,
+                       .at_once = 1};
+    gw_batch_stats s = bc_check(&p);
+    assert_true(s.rows > 10 * s.steps); /* and so up to 40 at first */
 }
 
 static void in_disorder(void **state) {
@@ -310,6 +331,7 @@ int main(void) {
         cmocka_unit_test(pages_by_salt),
         cmocka_unit_test(in_order),
         cmocka_unit_test(too_small_a_cache),
+        cmocka_unit_test(many_rows),
         cmocka_unit_test(in_disorder),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST"));

@@ -107,9 +107,10 @@ typedef struct gw_cpu_part {
     size_t column;     /* of the first output */
     size_t strips;     /* of GW_STRIP_ROWS rows */
     size_t strip_bytes;
-    size_t prepared; /* place of its prepared activations: decode, from the start of the thread's
-                      * scratch; prefill, of the shared memory; NOT_PREPARED */
-    int prepares;    /* the first part of its launch that wants them there */
+    size_t prepared;   /* place of its prepared activations: decode, from the start of the thread's
+                        * scratch; prefill, of the shared memory; NOT_PREPARED */
+    size_t tile_bytes; /* of what is prepared for one tile of rows */
+    int prepares;      /* the first part of its launch that wants them there */
 } gw_cpu_part;
 
 /* The experts' rows of one matrix. */
@@ -185,7 +186,7 @@ struct gw_cpu_launch {
         } norm;
         struct {
             gw_cpu_part part[3];
-            int n_parts, prefill;
+            int n_parts, prefill, wide; /* wide: decode rows in tiles */
             size_t own;         /* bytes at the start of the scratch for what is prepared there */
             size_t total, most; /* pieces, and how many are handed out at a time */
             size_t strips;      /* of a piece */

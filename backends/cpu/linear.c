@@ -10,7 +10,9 @@ enum {
     LONG_ROW = 4096,        /* columns; quantized strips as long are read one by one anyway   */
     PREFILL_PIECES = 8,
     GLU_PREFILL_ROWS = 64, /* of gate and up, kept in scratch */
-    GLU_DECODE_ROWS = 512
+    GLU_DECODE_ROWS = 512,
+    DECODE_TILE = 16,      /* decode rows of one call of a kernel */
+    WIDE_BYTES = 128 << 10 /* weights handed out at a time where several calls read them */
 };
 #define NOT_PREPARED SIZE_MAX
 
@@ -65,22 +67,47 @@ static size_t strips_of_piece(const gw_tensor *w, gw_order order) {
     return order != GW_ORDER_PREFILL && w->dim[1] >= LONG_ROW ? 1 : PIECE_STRIPS;
 }
 
-static size_t pieces_at_once(const gw_tensor *w, size_t strips, gw_order order) {
+static size_t pieces_at_once(const gw_tensor *w, size_t strips, gw_order order, int wide) {
     size_t piece = strips * GW_STRIP_ROWS * gw_cpu_row_stride(w);
+    size_t bytes = wide ? WIDE_BYTES : DECODE_BYTES;
     if (order == GW_ORDER_PREFILL) {
         return PREFILL_PIECES;
     }
-    return piece < DECODE_BYTES ? DECODE_BYTES / piece : 1;
+    return piece < bytes ? bytes / piece : 1;
 }
 
-static size_t kernel_scratch(const gw_cpu_part *part, int rows) {
+static size_t kernel_scratch(const gw_cpu_part *part, const gw_cpu_launch *l, int rows) {
+    rows = l->u.linear.wide && rows > DECODE_TILE ? DECODE_TILE : rows;
     return part->kernel->scratch != NULL ? part->kernel->scratch(part->job.k, rows) : 0;
+}
+
+/* More decode rows than a kernel takes in one call: tile after tile over the same weights. */
+static int is_wide(const struct gw_segment *segment, gw_order order) {
+    return order == GW_ORDER_DECODE && segment->rows > DECODE_TILE;
+}
+
+/* Rows [at, at + DECODE_TILE) of a wide job, as far as there are. */
+static gw_cpu_linear tile_of(const gw_cpu_linear *job, const gw_cpu_part *part, int at) {
+    gw_cpu_linear tile = *job;
+    size_t row = (size_t)at;
+    tile.n = job->n - at < DECODE_TILE ? job->n - at : DECODE_TILE;
+    tile.x = (const char *)job->x + row * job->x_stride;
+    tile.y = job->y != NULL ? job->y + row * job->y_stride : NULL;
+    tile.residual = job->residual != NULL ? job->residual + row * job->residual_stride : NULL;
+    if (job->prepared != NULL) {
+        tile.prepared = (const char *)job->prepared + row / DECODE_TILE * part->tile_bytes;
+    }
+    tile.next = at + DECODE_TILE < job->n ? NULL : job->next;
+    return tile;
 }
 
 /* ---- preparing activations ------------------------------------------------------------------
  *
- * Once per launch: for a prompt by the whole team, in a launch of its own; for the few rows of
- * decode by every thread for itself, which is sooner done than another barrier. */
+ * Once per launch: for a prompt, and for many rows of decode, by the whole team, in a launch of its
+ * own; for few rows of decode by every thread for itself, which is sooner done than another
+ * barrier. */
+
+static int team_prepares(const gw_cpu_launch *l) { return l->u.linear.prefill || l->u.linear.wide; }
 
 static void prepare_rows(const gw_cpu_launch *l, const gw_cpu_worker *worker, size_t first,
                          size_t end, char *place) {
@@ -89,7 +116,12 @@ static void prepare_rows(const gw_cpu_launch *l, const gw_cpu_worker *worker, si
         gw_cpu_linear job = part->job;
         job.n = gw_cpu_live(l, worker->step);
         job.x = worker->x;
-        if (part->prepares) {
+        for (size_t at = first; part->prepares && at < end && l->u.linear.wide; at += DECODE_TILE) {
+            gw_cpu_linear tile = tile_of(&job, part, (int)at);
+            part->kernel->prepare(&tile, 0, (size_t)tile.n,
+                                  place + part->prepared + at / DECODE_TILE * part->tile_bytes);
+        }
+        if (part->prepares && !l->u.linear.wide) {
             part->kernel->prepare(&job, first, end, place + part->prepared);
         }
     }
@@ -116,13 +148,16 @@ static size_t place_prepared(gw_cpu_launch *l, int rows) {
         for (int j = 0; j < i; j++) {
             if (l->u.linear.part[j].kernel == part->kernel) {
                 part->prepared = l->u.linear.part[j].prepared;
+                part->tile_bytes = l->u.linear.part[j].tile_bytes;
             }
         }
         if (part->prepared == NOT_PREPARED) {
-            size_t bytes = part->kernel->prepared(part->job.k, rows);
+            int tiles = l->u.linear.wide ? (rows - 1) / DECODE_TILE + 1 : 1;
+            size_t bytes = part->kernel->prepared(part->job.k, tiles > 1 ? DECODE_TILE : rows);
+            part->tile_bytes = (bytes + GW_CACHE_LINE - 1) / GW_CACHE_LINE * GW_CACHE_LINE;
             part->prepares = 1;
             part->prepared = total;
-            total += (bytes + GW_CACHE_LINE - 1) / GW_CACHE_LINE * GW_CACHE_LINE;
+            total += (size_t)tiles * part->tile_bytes;
         }
     }
     return total;
@@ -132,9 +167,9 @@ static size_t place_prepared(gw_cpu_launch *l, int rows) {
 static void finish_record(struct gw_segment *segment, const gw_kernel *kernel, const gw_node *node,
                           gw_cpu_launch *l, size_t scratch) {
     size_t bytes = place_prepared(l, segment->rows);
-    l->u.linear.own = l->u.linear.prefill ? 0 : bytes;
+    l->u.linear.own = team_prepares(l) ? 0 : bytes;
     gw_cpu_need_scratch(segment, l->u.linear.own + scratch);
-    if (l->u.linear.prefill && bytes > 0) {
+    if (team_prepares(l) && bytes > 0) {
         gw_cpu_need_shared(segment, bytes);
         *gw_cpu_append(segment, kernel, node) = *l;
         l->run = run_prepare;
@@ -148,7 +183,7 @@ static void prepare_own(const gw_cpu_launch *l, gw_cpu_worker *worker) {
         worker->x = worker->id == 0 ? l->in : worker->row;
         l->before->row(l->before, worker, 0, worker->id == 0 ? l->before->out : worker->row);
     }
-    if (!l->u.linear.prefill) {
+    if (!team_prepares(l)) {
         prepare_rows(l, worker, 0, (size_t)gw_cpu_live(l, worker->step), worker->scratch);
     }
 }
@@ -157,8 +192,21 @@ static void take_prepared(gw_cpu_linear *job, const gw_cpu_part *part, const gw_
                           const gw_cpu_worker *worker) {
     job->x = worker->x;
     job->streams = worker->streams;
-    const char *place = l->u.linear.prefill ? worker->shared : worker->scratch;
+    const char *place = team_prepares(l) ? worker->shared : worker->scratch;
     job->prepared = part->prepared != NOT_PREPARED ? place + part->prepared : NULL;
+}
+
+static void run_kernel(const gw_cpu_launch *l, const gw_cpu_worker *worker, const gw_cpu_part *part,
+                       gw_cpu_linear *job, size_t first, size_t end, void *scratch) {
+    take_prepared(job, part, l, worker);
+    if (!l->u.linear.wide) {
+        part->kernel->run(job, first, end, scratch);
+        return;
+    }
+    for (int at = 0; at < job->n; at += DECODE_TILE) {
+        gw_cpu_linear tile = tile_of(job, part, at);
+        part->kernel->run(&tile, first, end, scratch);
+    }
 }
 
 /* ---- pieces ----------------------------------------------------------------------------------
@@ -259,9 +307,8 @@ static void run_strips(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t fir
                 job.residual_stride = l->in1_stride / sizeof(float);
             }
             job.next = to < end && i + 1 < l->u.linear.n_parts ? part[1].job.w : next;
-            take_prepared(&job, part, l, worker);
-            part->kernel->run(&job, from * GW_STRIP_ROWS, stop < job.m ? stop : job.m,
-                              worker->scratch + l->u.linear.own);
+            run_kernel(l, worker, part, &job, from * GW_STRIP_ROWS, stop < job.m ? stop : job.m,
+                       worker->scratch + l->u.linear.own);
         }
         base += part->strips;
     }
@@ -283,15 +330,16 @@ gw_status gw_cpu_record_linear(struct gw_segment *segment, const gw_kernel *kern
     size_t column = 0, scratch = 0, strips = 0;
     l->run = run_linear;
     l->u.linear.prefill = order == GW_ORDER_PREFILL;
+    l->u.linear.wide = is_wide(segment, order);
     l->u.linear.strips = strips_of_piece(node->w[0], order);
-    l->u.linear.most = pieces_at_once(node->w[0], l->u.linear.strips, order);
+    l->u.linear.most = pieces_at_once(node->w[0], l->u.linear.strips, order, l->u.linear.wide);
     for (int i = 0; i < 3 && node->w[i] != NULL; i++) {
         gw_cpu_part *part = &l->u.linear.part[l->u.linear.n_parts++];
         const float *bias;
         GW_TRY(gw_cpu_vector(segment, node->w[3 + i], &bias));
         fill_part(part, l, gw_cpu_kernel_for(gw_cpu_row_of(kernel), node->w[i], order), node->w[i],
                   column, bias);
-        size_t need = kernel_scratch(part, segment->rows);
+        size_t need = kernel_scratch(part, l, segment->rows);
         scratch = need > scratch ? need : scratch;
         column += part->job.m;
         strips += part->strips;
@@ -325,8 +373,7 @@ static void run_tile(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t at, s
         job.next = i == 0
                        ? (const char *)part[1].job.w + first / GW_STRIP_ROWS * part[1].strip_bytes
                        : next;
-        take_prepared(&job, part, l, worker);
-        part->kernel->run(&job, 0, end - first, scratch);
+        run_kernel(l, worker, part, &job, 0, end - first, scratch);
     }
     for (size_t i = 0; i < n; i++) {
         float *gate = sums[0] + i * tile, *up = sums[1] + i * tile;
@@ -361,7 +408,8 @@ gw_status gw_cpu_record_glu(struct gw_segment *segment, const gw_kernel *kernel,
     l->run = run_glu;
     l->u.linear.prefill = order == GW_ORDER_PREFILL;
     l->u.linear.strips = PIECE_STRIPS;
-    l->u.linear.tile = l->u.linear.prefill ? GLU_PREFILL_ROWS : GLU_DECODE_ROWS;
+    l->u.linear.wide = is_wide(segment, order);
+    l->u.linear.tile = team_prepares(l) ? GLU_PREFILL_ROWS : GLU_DECODE_ROWS;
     l->u.linear.most = l->u.linear.tile / GW_ACT_BLOCK;
     l->u.linear.total = (l->width + GW_ACT_BLOCK - 1) / GW_ACT_BLOCK;
     l->u.linear.n_parts = 2;
@@ -369,7 +417,7 @@ gw_status gw_cpu_record_glu(struct gw_segment *segment, const gw_kernel *kernel,
         gw_cpu_part *part = &l->u.linear.part[i];
         fill_part(part, l, gw_cpu_kernel_for(gw_cpu_row_of(kernel), node->w[i], order), node->w[i],
                   0, NULL);
-        size_t need = kernel_scratch(part, segment->rows);
+        size_t need = kernel_scratch(part, l, segment->rows);
         inner = need > inner ? need : inner;
     }
     finish_record(segment, kernel, node, l,
@@ -379,8 +427,7 @@ gw_status gw_cpu_record_glu(struct gw_segment *segment, const gw_kernel *kernel,
 }
 
 int gw_cpu_joins_linear(const gw_cpu_launch *before, const gw_cpu_launch *l) {
-    return before->row != NULL && (l->run == run_linear || l->run == run_glu) &&
-           !l->u.linear.prefill;
+    return before->row != NULL && (l->run == run_linear || l->run == run_glu) && !team_prepares(l);
 }
 
 void gw_cpu_link_linear(struct gw_segment *segment) {

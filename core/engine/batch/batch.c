@@ -49,6 +49,15 @@ static gw_status pool_pages(const gw_batch *b, int64_t *pages) {
                : gw_fail(GW_E_ARGUMENT, "cache", "%lld tokens are too many", (long long)asked);
 }
 
+/* Rows of a decode pass. Kernels of experts know as many as a draft has. */
+static int most_rows(const gw_batch *b) {
+    int experts = 0;
+    for (int32_t l = 0; l < b->model->hp.n_layers; l++) {
+        experts |= b->model->hp.layer[l].n_experts > 0;
+    }
+    return experts || b->parallel < GW_DECODE_MAX ? GW_DECODE_MAX : b->parallel;
+}
+
 static gw_status make_parts(gw_batch *b) {
     int64_t pages = 0;
     GW_TRY(pool_pages(b, &pages));
@@ -58,7 +67,7 @@ static gw_status make_parts(gw_batch *b) {
                              .cancel = b->o.cancel,
                              .progress = b->o.progress,
                              .progress_user = b->o.progress_user};
-    gw_sharing sharing = {.slots = b->parallel, .pages = pages, .widest = GW_DECODE_MAX};
+    gw_sharing sharing = {.slots = b->parallel, .pages = pages, .widest = most_rows(b)};
     GW_TRY(gw_session_make(b->model, &so, &sharing, &b->session));
     b->session->cancel = NULL; /* from now on requests are cancelled, not passes */
     b->chunk = b->session->chunk;
