@@ -188,6 +188,24 @@ static int take_tokens(logits_job *job, int32_t **owned) {
     return code;
 }
 
+/* Of a model that reads a source, the tokens so far are that, and --decoder-ids those of the text.
+ */
+static int take_target(logits_job *job) {
+    const app_options *o = job->o;
+    int reads = gw_model_reads_source(job->model);
+    if (reads != (o->decoder_ids.n > 0)) {
+        app_error(reads ? "the model reads a source text: give --decoder-ids ID,... for the other"
+                        : "--decoder-ids: the model reads no source text");
+        return APP_USAGE;
+    }
+    if (!reads) {
+        return APP_OK;
+    }
+    job->ids = o->decoder_ids.at;
+    job->n = o->decoder_ids.n;
+    return app_check_ids(job->model, "--decoder-ids", &o->decoder_ids);
+}
+
 static int run_logits(const app_options *o) {
     logits_job job = {.o = o, .file.fd = -1};
     int32_t *owned = NULL;
@@ -201,7 +219,7 @@ static int run_logits(const app_options *o) {
     }
     app_need need = {.n_ctx = o->n_ctx > 0 ? o->n_ctx : -4096, .batch = o->batch};
     if (o->n_ctx <= 0 && o->ids.n > 0 && o->ids.n < INT32_MAX / 2) {
-        need.n_ctx = (int32_t)o->ids.n + o->greedy;
+        need.n_ctx = (int32_t)o->ids.n + (int32_t)o->decoder_ids.n + o->greedy;
     }
     int code = app_open_model(o, o->model, o->threads, &need, &job.model);
     if (code == APP_OK) {
@@ -210,9 +228,15 @@ static int run_logits(const app_options *o) {
         job.n_vocab = info.n_vocab;
         code = take_tokens(&job, &owned);
     }
+    const int32_t *source = job.ids;
+    size_t n_source = job.n;
+    if (code == APP_OK) {
+        code = take_target(&job);
+    }
     if (code == APP_OK) {
         int32_t steps = o->greedy > 0 ? o->greedy - 1 : 0;
         uint64_t needed = (uint64_t)job.n + (uint64_t)steps;
+        needed = n_source > needed ? n_source : needed;
         int32_t n_ctx =
             o->n_ctx > 0 ? o->n_ctx : (int32_t)(needed < INT32_MAX ? needed : INT32_MAX);
         if (needed > (uint64_t)n_ctx) {
@@ -221,6 +245,10 @@ static int run_logits(const app_options *o) {
         } else {
             code = app_open_session(o, job.model, n_ctx, o->batch, &job.session);
         }
+    }
+    if (code == APP_OK && gw_model_reads_source(job.model)) {
+        gw_status status = gw_session_source(job.session, source, n_source);
+        code = status == GW_OK ? APP_OK : app_fail(status);
     }
     if (code == APP_OK) {
         code = compute(&job, width);

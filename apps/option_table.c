@@ -93,6 +93,10 @@ const app_option app_option_table[] = {
      "\\n, \\t, \\r, \\\\, \\\", \\' and \\xHH in the text stand for characters"},
     {"--ids", KIND_INTS, CMD_LOGITS | CMD_ENCODE, AT(ids), 0, INT_MAX_D, "ID,...", NULL,
      "the tokens, instead of a text"},
+    {"--decoder-ids", KIND_INTS, CMD_LOGITS, AT(decoder_ids), 0, INT_MAX_D, "ID,...", NULL,
+     "of a model that reads a source text (T5, NLLB, BART): the tokens are that, and these the "
+     "text's "
+     "own, the decoder's start token first"},
     {"--special", KIND_FLAG, CMD_RUN | CMD_LOGITS | CMD_TOKENIZE, AT(special), 0, 0, NULL, NULL,
      "spellings of special tokens in the text become these tokens, and are shown in output"},
     {"--spec", KIND_TEXT, CMD_MODEL, AT(spec), 0, 0, "FILE", NULL,

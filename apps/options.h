@@ -102,6 +102,7 @@ typedef struct app_options {
     int ops;
     /* logits */
     int32_t greedy;
+    app_ints decoder_ids;
     const char *rows, *out;
     /* embed, rerank */
     app_ints types;

@@ -21,6 +21,7 @@
 #define STEP_SLOT(i) step[4 + 2 * plan_rows + (i)]
 #define STEP_LAST(i) step[4 + 3 * plan_rows + (i)]
 #define STEP_TYPE(i) step[4 + 4 * plan_rows + (i)]
+#define STEP_LESS(i) step[4 + 5 * plan_rows + (i)]
 
 #define IN(name) __global const uchar *name##_buf, const ulong name##_off
 #define OUT(name) __global uchar *name##_buf, const ulong name##_off

@@ -148,8 +148,11 @@ GW_DEVICE int gw_step_last(const struct gw_step_params &s, int row) {
 GW_DEVICE int gw_step_type(const struct gw_step_params &s, int row) {
     return s.step[GW_STEP_ROWS + 4 * s.rows + row];
 }
+GW_DEVICE int gw_step_less(const struct gw_step_params &s, int row) {
+    return s.step[GW_STEP_ROWS + 5 * s.rows + row];
+}
 GW_DEVICE int gw_step_turn(const struct gw_step_params &s) {
-    return s.step[GW_STEP_ROWS + 5 * s.rows];
+    return s.step[GW_STEP_ROWS + 6 * s.rows];
 }
 
 /* ---- teams of 32 ----------------------------------------------------------------------------- */

@@ -16,8 +16,8 @@
 #endif
 
 /* The step block in device memory, int32:
- *   n, pick, n_pick, pos_max, token[rows], pos[rows], slot[rows], last[rows], type[rows]
- *   (core/plan/step.h), turn
+ *   n, pick, n_pick, pos_max, token[rows], pos[rows], slot[rows], last[rows], type[rows],
+ *   less[rows]   (core/plan/step.h), turn
  * rows is the plan's, so a replayed launch finds everything in the same place. turn: which of two
  * places of host memory takes what the step draws. */
 enum {

@@ -60,3 +60,16 @@ def test_scores():
                    listed(want[f"token_type_ids_{i}"]))
         assert done.stdout.startswith("score: ")
         assert abs(float(done.stdout.split()[1]) / score - 1) < LIMIT
+
+
+@pytest.mark.parametrize("name", ["t5-v1.1", "m2m100"])
+def test_source_and_target(name, tmp_path):
+    model, want = golden(name)
+    out = tmp_path / "out.safetensors"
+    source, start = listed(want["input_ids"]), want["greedy_ids"]
+    run("logits", "-m", model, "--ids", source, "--decoder-ids", listed(want["decoder_input_ids"]),
+        "--kv-type", "f32", "-o", out)
+    assert distance(tensors(out)["logits"], want["logits"]) < LIMIT
+    done = run("logits", "-m", model, "--ids", source, "--decoder-ids", start[0], "--greedy",
+               len(start) - 1)
+    assert done.stdout.split("greedy: ")[1].strip() == listed(start[1:])

@@ -23,8 +23,8 @@ static void finish_embed(const gw_cpu_launch *l, gw_cpu_worker *worker, float *o
         out[k] = out[k] * scale;
     }
     if (l->u.embed.places.rows != NULL) {
-        add_row(&l->u.embed.places, worker, out, (size_t)(step->pos[row] + l->u.embed.args.offset),
-                l->width);
+        add_row(&l->u.embed.places, worker, out,
+                (size_t)(step->pos[row] - step->less[row] + l->u.embed.args.offset), l->width);
     }
     if (l->u.embed.types.rows != NULL) {
         add_row(&l->u.embed.types, worker, out, (size_t)step->type[row], l->width);

@@ -87,7 +87,7 @@ static void run_embed(const gw_node *node, const gw_step *step, int rows, double
         float *out = ref_floats(node->out, i);
         ref_weight_row(node->w[0], token, room);
         if (node->w[1] != NULL) {
-            ref_weight_row(node->w[1], (int64_t)step->pos[i] + a->offset, place);
+            ref_weight_row(node->w[1], (int64_t)step->pos[i] - step->less[i] + a->offset, place);
         }
         if (node->w[2] != NULL) {
             ref_weight_row(node->w[2], step->type[i], type);

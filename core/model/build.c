@@ -640,6 +640,19 @@ int gw_graph_block_device(const gw_blueprint *bp, const gw_hparams *hp, const gw
     return 0;
 }
 
+int gw_graph_cache_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where,
+                          int layer) {
+    for (int b = 0; b < bp->n_blocks; b++) {
+        const gw_spec_block *block = &bp->block[b];
+        int fills = block->kind == GW_BLOCK_ROPE_KV && !(block->flags & GW_FLAG_QUERY);
+        int reads = block->kind == GW_BLOCK_ATTENTION && !(block->flags & GW_FLAG_CROSS);
+        if ((fills || reads) && gw_block_runs(block, hp, layer)) {
+            return where[layer * bp->n_blocks + b];
+        }
+    }
+    return 0;
+}
+
 /* Where the block before layer `first` has left the stream. */
 static int stream_device(const walk *w, int first) {
     walk before = *w;

@@ -56,6 +56,10 @@ int gw_graph_head_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_
 int gw_graph_block_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where,
                           int layer, gw_block_kind kind);
 
+/* The device of what fills a layer's cache, or of what reads it. */
+int gw_graph_cache_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where,
+                          int layer);
+
 /* The shapes of all nodes; GW_E_METADATA names the first that does not fit. */
 gw_status gw_graph_check(const gw_graph *graph);
 

@@ -288,7 +288,8 @@ static const struct {
                              [GW_NUM_EXPERT_FF] = {"width of an expert", 0, 1 << 24},
                              [GW_NUM_CAUSAL] = {"sign of causal attention", 0, 1},
                              [GW_NUM_SOURCE] = {"number of layers for a source", 0, 4096},
-                             [GW_NUM_NAMED] = {"number of a layer in names", 0, 4096}};
+                             [GW_NUM_NAMED] = {"number of a layer in names", 0, 4096},
+                             [GW_NUM_UNCOUNTED] = {"token without a position", -1, 1 << 24}};
 
 static gw_status in_range(const gw_facts *facts, const gw_blueprint *bp, const double *row,
                           gw_reserved which, double *out) {
@@ -442,6 +443,7 @@ static gw_status settle_model(const gw_facts *facts, const gw_blueprint *bp, con
     GW_TRY(take_int(facts, bp, row, GW_NUM_CONTEXT, &hp->n_ctx));
     GW_TRY(take_float(facts, bp, row, GW_NUM_EPS, &hp->norm_eps));
     GW_TRY(take_int(facts, bp, row, GW_NUM_SOURCE, &hp->n_source));
+    GW_TRY(take_int(facts, bp, row, GW_NUM_UNCOUNTED, &hp->uncounted));
     if (hp->n_source > hp->n_layers) {
         return gw_fail(GW_E_METADATA, facts->where, "%d of %d layers for a source", hp->n_source,
                        hp->n_layers);

@@ -32,7 +32,7 @@ enum {
     GW_SPEC_NUMBERS = 96,
     GW_SPEC_KEYS = 4,
     GW_SPEC_WORDS = 8,
-    GW_SPEC_KINDS = 6,
+    GW_SPEC_KINDS = 8,
     GW_SPEC_VALUES = 24,
     GW_SPEC_LISTED = 16 /* prefixes, and names to pass over */
 };
@@ -86,6 +86,7 @@ typedef enum gw_reserved {
     GW_NUM_CAUSAL,
     GW_NUM_SOURCE,
     GW_NUM_NAMED,
+    GW_NUM_UNCOUNTED,
     GW_NUM_RESERVED
 } gw_reserved;
 

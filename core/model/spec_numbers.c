@@ -27,7 +27,8 @@ static const char *const reserved[GW_NUM_RESERVED] = {[GW_NUM_LAYERS] = "layers"
                                                       [GW_NUM_EXPERT_FF] = "expert_ff",
                                                       [GW_NUM_CAUSAL] = "causal",
                                                       [GW_NUM_SOURCE] = "source",
-                                                      [GW_NUM_NAMED] = "named"};
+                                                      [GW_NUM_NAMED] = "named",
+                                                      [GW_NUM_UNCOUNTED] = "uncounted"};
 
 const char *gw_reserved_name(gw_reserved i) { return reserved[i]; }
 

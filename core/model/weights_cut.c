@@ -90,6 +90,9 @@ static gw_status rows_of_sines(const gw_weight_source *src, int64_t first, int64
         if (cols % 2 != 0) {
             out[r * cols + cols - 1] = 0.0f;
         }
+        if (first + r == e->zero) {
+            memset(out + r * cols, 0, (size_t)cols * sizeof *out);
+        }
     }
     return GW_OK;
 }

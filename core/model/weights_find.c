@@ -356,6 +356,7 @@ static gw_status match(gw_weights *w, int role, int layer) {
     if (s->sinusoid) {
         e->period = gw_spec_value(&w->bp, &w->hp, layer, s->period);
         e->single = s->single;
+        e->zero = w->hp.uncounted;
     }
     if (!e->made && !(s->tied && w->hp.tied)) {
         GW_TRY(try_sources(w, role, layer, &want, e, &found));
@@ -438,6 +439,9 @@ static int is_known(const gw_weights *w, const char *name) {
         for (int i = 0; i < n; i++) {
             const char *tail = NULL;
             int layer = 0;
+            if (used && strcmp(list[i].name, name) == 0) {
+                return 1; /* one of a layer that serves all */
+            }
             if (is_layer_name(list[i].name, name, &layer, &tail) && layer < w->hp.n_layers) {
                 in_layer = 1;
                 if (used && same_tail(tail, strstr(list[i].name, "%d") + 2)) {

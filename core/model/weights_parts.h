@@ -16,7 +16,7 @@ typedef struct gw_entry {
     float times;                  /* of GW_TRANSFORM_TIMES */
     int buckets, both;            /* of GW_TRANSFORM_RELATIVE */
     double period;                /* of sines of positions */
-    int single;
+    int single, zero; /* zero: the row that is; -1: none */
     gw_fmt from;                  /* format of what is stored */
     const gw_stored *factor; /* NVFP4 in GGUF: times its number, or each expert's; NULL: nothing */
     int64_t stored_rows, stored_cols; /* of one stored tensor, as a matrix */

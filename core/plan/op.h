@@ -13,9 +13,9 @@
 /* clang-format off */
 typedef enum gw_op {
     GW_OP_EMBED,     /* out[n,d]  = w0[v,d] row of step token (* scale) (+ w1[positions,d] row of
-                      * step position + offset) (+ w2[types,d] row of step type); f32. Where the
-                      * token is -1: of the id in0[n,1] i32 (may be NULL), row 0 where that is -1
-                      * too                                                                    */
+                      * step position - step less + offset) (+ w2[types,d] row of step type); f32.
+                      * Where the token is -1: of the id in0[n,1] i32 (may be NULL), row 0 where
+                      * that is -1 too                                                         */
     GW_OP_PICK,      /* out[n,d]  = in0 row step.pick + i (i < step.n_pick); or the first row of
                       * slot i, its last one, the mean of its rows (gw_pick_kind): the rows of a
                       * slot stand side by side, slots count from 0                            */

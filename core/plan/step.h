@@ -23,11 +23,13 @@ typedef struct gw_step {
     int32_t slot[GW_ROWS_MAX]; /* sequence of the row: row of the page table            */
     int32_t last[GW_ROWS_MAX]; /* last position that the row sees where attention looks both ways */
     int32_t type[GW_ROWS_MAX]; /* of the token: row of EMBED's table of types           */
+    int32_t less[GW_ROWS_MAX]; /* EMBED's table of positions counts so many less        */
 } gw_step;
 
 /* What kernels of a plan of `rows` rows read, as int32_t: n, pick, n_pick, pos_max, then
- * token [rows], pos [rows], slot [rows], last [rows], type [rows]. */
-enum { GW_STEP_HEAD = 4, GW_STEP_ARRAYS = 5 };
+ * token [rows], pos [rows], slot [rows], last [rows], type [rows], less
+ * [rows]. */
+enum { GW_STEP_HEAD = 4, GW_STEP_ARRAYS = 6 };
 
 static inline size_t gw_step_bytes(int rows) {
     return (GW_STEP_HEAD + GW_STEP_ARRAYS * (size_t)rows) * sizeof(int32_t);
@@ -47,6 +49,7 @@ static inline void gw_step_pack(const gw_step *step, int rows, int32_t *out) {
     memcpy(row + 2 * each, step->slot, n * sizeof *row);
     memcpy(row + 3 * each, step->last, n * sizeof *row);
     memcpy(row + 4 * each, step->type, n * sizeof *row);
+    memcpy(row + 5 * each, step->less, n * sizeof *row);
 }
 
 #endif

@@ -30,7 +30,8 @@ KERNEL_OF_ANY_SIZE embed_form(STEP, OUT(x), IN(table), const int width, const in
     if (row >= LIVE) {
         return;
     }
-    const int at = (HAS(1) ? STEP_TYPE(row) : STEP_POS(row)) + offset - first;
+    const int own = HAS(1) ? STEP_TYPE(row) : STEP_POS(row) - STEP_LESS(row);
+    const int at = own + offset - first;
     if (HAS(0) && (at < 0 || at >= rows)) {
         return;
     }

@@ -24,7 +24,8 @@ enum { TEAMS = GW_MORE_TEAMS };
         float v = p.x[at];                                                                         \
         v = p.scale != 0.0f ? v * p.scale : v;                                                     \
         if (p.table) {                                                                             \
-            const int own = p.by_type ? gw_step_type(p.step, row) : gw_step_pos(p.step, row);      \
+            const int place = gw_step_pos(p.step, row) - gw_step_less(p.step, row);                \
+            const int own = p.by_type ? gw_step_type(p.step, row) : place;                         \
             const size_t from = (size_t)(own + p.offset) * p.width + i;                            \
             v = v + widen(((const type *)p.table)[from]);                                          \
         }                                                                                          \

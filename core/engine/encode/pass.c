@@ -36,7 +36,7 @@ static gw_status make_cache(gw_encoder *e, gw_encoder_pass *p) {
     }
     for (int l = 0; l < e->layers; l++) {
         const gw_layer *y = &hp->layer[l];
-        int d = gw_graph_block_device(e->bp, hp, e->where, l, GW_BLOCK_ATTENTION);
+        int d = gw_graph_cache_device(e->bp, hp, e->where, l);
         size_t k, v, rows = (size_t)p->pages;
         GW_TRY(page_bytes(e, y, 0, &k));
         GW_TRY(page_bytes(e, y, 1, &v));
@@ -217,6 +217,7 @@ gw_status gw_encoder_pass_for(gw_encoder *e, gw_purpose purpose, size_t n, gw_en
 static void place_text(gw_encoder *e, const gw_encoder_text *t, int slot, int at, int page,
                        int per) {
     gw_step *s = &e->step;
+    int32_t pad = e->model->hp.uncounted, before = 0;
     for (size_t i = 0; i < t->n; i++) {
         size_t row = (size_t)at + i;
         s->token[row] = t->ids[i];
@@ -224,6 +225,8 @@ static void place_text(gw_encoder *e, const gw_encoder_text *t, int slot, int at
         s->pos[row] = (int32_t)i;
         s->slot[row] = slot;
         s->last[row] = (int32_t)t->n - 1;
+        s->less[row] = pad >= 0 && t->ids[i] == pad ? (int32_t)i + 1 : before;
+        before += pad >= 0 && t->ids[i] == pad;
     }
     for (int i = 0; i < pages_of((int)t->n); i++) {
         e->pages[slot * per + i] = page + i;

@@ -258,4 +258,7 @@ void gw_model_free(gw_model *model) {
 
 const gw_tokenizer *gw_model_tokenizer(const gw_model *model) { return model->tokenizer; }
 const gw_vocab *gw_model_vocab(const gw_model *model) { return model->vocab; }
+int gw_model_reads_source(const gw_model *model) {
+    return model->hp.n_source > 0 && model->hp.n_source < model->hp.n_layers;
+}
 int32_t gw_model_n_vocab(const gw_model *model) { return model->info.n_vocab; }

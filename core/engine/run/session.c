@@ -95,7 +95,7 @@ static gw_status make_cache(gw_session *s, gw_fmt fmt) {
         return gw_fail(GW_E_NOMEM, "context", "no memory for %d layers", hp->n_layers);
     }
     for (int32_t l = 0; l < hp->n_layers; l++) {
-        device[l] = gw_graph_block_device(bp, hp, s->where, l, GW_BLOCK_ATTENTION);
+        device[l] = gw_graph_cache_device(bp, hp, s->where, l);
     }
     for (int d = 0; d < place->n_devices; d++) {
         GW_TRY_DONE(check_device(s, d, device, fmt, table));
@@ -130,6 +130,10 @@ static gw_status read_options(gw_session *s, const gw_session_options *o, gw_fmt
     s->n_ctx = o->n_ctx > 0 ? o->n_ctx : s->model->hp.n_ctx;
     s->chunk = o->chunk > 0 ? o->chunk : CHUNK_DEFAULT;
     s->chunk = s->chunk > s->n_ctx ? s->n_ctx : s->chunk;
+    if (s->model->hp.n_source > 0 && s->n_ctx > GW_ROWS_MAX) {
+        return gw_fail(GW_E_ARGUMENT, "context", "%d tokens; a source text has %d at most",
+                       s->n_ctx, GW_ROWS_MAX);
+    }
     s->cancel = o->cancel;
     return GW_OK;
 }
@@ -213,6 +217,7 @@ static gw_status make_device_buffers(gw_session *s, int d) {
     const gw_plan_device *to = &s->model->place.devices[d];
     int widest = decode_rows[s->n_widths - 1];
     size_t rows = (size_t)(s->chunk > widest ? s->chunk : widest);
+    rows = hp->n_source > 0 && (size_t)s->n_ctx > rows ? (size_t)s->n_ctx : rows;
     size_t bytes = rows * (size_t)hp->d_model * sizeof(float);
     GW_TRY(make_tables(s, d));
     GW_TRY(to->backend->alloc(to->device, bytes, &s->stream[d]));
@@ -342,26 +347,33 @@ static int stage_layers(const gw_session *s) {
         widest = layer > widest ? layer : widest;
     }
     double fit = stage_size / widest;
-    return fit < 1.0 ? 1 : fit > hp->n_layers ? hp->n_layers : (int)fit;
+    int layers = hp->n_layers - hp->n_source;
+    return fit < 1.0 ? 1 : fit > layers ? layers : (int)fit;
 }
 
 /* The largest plans first: the arena then never grows. */
 static gw_status build_passes(gw_session *s) {
-    int n_layers = s->model->hp.n_layers, step = stage_layers(s);
-    int stages = (n_layers - 1) / step + 1;
+    int start = s->model->hp.n_source, n_layers = s->model->hp.n_layers;
+    int step = stage_layers(s), stages = (n_layers - start - 1) / step + 1;
     int body = s->n_widths + 1;
-    s->passes = calloc((size_t)(body + stages + 2), sizeof *s->passes); /* next, draw */
+    s->passes = calloc((size_t)(body + stages + 3), sizeof *s->passes); /* source, next, draw */
     if (s->passes == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d stages", stages);
     }
     s->first_prompt_pass = body;
     s->n_passes = s->n_prompt_passes = body + stages;
+    if (start > 0) {
+        gw_layer_range layers = {0, start};
+        s->source = &s->passes[s->n_passes++];
+        GW_TRY(gw_pass_build(s, s->source, s->n_ctx, GW_ORDER_PREFILL, GW_PASS_BODY, layers));
+    }
     for (int i = 0; i < stages; i++) {
-        gw_layer_range layers = {i * step, i == stages - 1 ? n_layers : (i + 1) * step};
+        int first = start + i * step;
+        gw_layer_range layers = {first, i == stages - 1 ? n_layers : first + step};
         GW_TRY(gw_pass_build(s, &s->passes[body + i], s->chunk, GW_ORDER_PREFILL, GW_PASS_BODY,
                              layers));
     }
-    gw_layer_range all = {0, n_layers};
+    gw_layer_range all = {start, n_layers};
     int tile = s->chunk < GW_HEAD_TILE ? s->chunk : GW_HEAD_TILE;
     GW_TRY(gw_pass_build(s, head_pass(s), tile, GW_ORDER_PREFILL, GW_PASS_HEAD, all));
     for (int i = s->n_widths - 1; i >= 0; i--) {
@@ -438,6 +450,14 @@ gw_status gw_session_make(gw_model *model, const gw_session_options *options,
                           const gw_sharing *sharing, gw_session **out) {
     if (model->weights == NULL) {
         return gw_fail(GW_E_UNSUPPORTED, model->name, "only the vocabulary of this model is open");
+    }
+    if (model->hp.n_source == model->hp.n_layers) {
+        return gw_fail(GW_E_UNSUPPORTED, model->name,
+                       "is an encoder: it makes vectors of texts (godwit embed), no text");
+    }
+    if (model->hp.n_source > 0 && sharing->slots > 1) {
+        return gw_fail(GW_E_UNSUPPORTED, model->name,
+                       "reads a source text: such models do one request at a time");
     }
     gw_session *s = calloc(1, sizeof *s);
     if (s == NULL) {
@@ -537,18 +557,29 @@ gw_status gw_pass_run(gw_session *s, gw_pass *p, gw_status (*go)(gw_plan *, cons
     return GW_OK;
 }
 
+/* How many positions less than pos + i the table of learned ones counts for token i. */
+static int32_t less_of(const gw_session *s, const int32_t *tokens, int32_t i, int32_t pos) {
+    int32_t pad = s->model->hp.uncounted, before = 0;
+    for (int32_t k = 0; pad >= 0 && k < pos + i; k++) {
+        before += (k < pos ? s->tokens[k] : tokens[k - pos]) == pad;
+    }
+    return pad >= 0 && tokens[i] == pad ? pos + i + 1 : before;
+}
+
 void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos) {
     s->ahead = 0; /* its step is no longer the next one on the device */
     gw_states_note(&s->states, n, pos);
     s->step.n = n;
     s->step.pick = 0;
     s->step.n_pick = n;
-    s->step.pos_max = pos + n - 1;
     for (int32_t i = 0; i < n; i++) {
         s->step.token[i] = tokens[i];
         s->step.pos[i] = pos + i;
         s->step.slot[i] = 0;
+        s->step.last[i] = s->n_source - 1;
+        s->step.less[i] = less_of(s, tokens, i, pos);
     }
+    s->step.pos_max = s->n_source > pos + n ? s->n_source - 1 : pos + n - 1;
 }
 
 /* 1 when the largest value of a row is a finite number and all are numbers. */
@@ -596,6 +627,9 @@ gw_status gw_session_check_tokens(const gw_session *s, const int32_t *tokens, si
     if (n == 0) {
         return gw_fail(GW_E_ARGUMENT, "tokens", "there are none");
     }
+    if (s->model->hp.n_source > 0 && s->n_source == 0) {
+        return gw_fail(GW_E_ARGUMENT, s->model->name, "reads a source text first, and has none");
+    }
     if (n > (size_t)(s->n_ctx - s->pos)) {
         return gw_fail(GW_E_CONTEXT, "context", "needs %zu tokens, the context holds %d",
                        n + (size_t)s->pos, s->n_ctx);
@@ -622,6 +656,31 @@ gw_status gw_session_run_head(gw_session *s, int32_t at, int32_t n) {
     s->step.n_pick = n;
     GW_TRY(gw_pass_run(s, head_pass(s), gw_plan_run));
     return take_logits(s, (size_t)n);
+}
+
+/* All of it in one pass, so that its rows see one another; what attends to it is read from the
+ * caches of the layers that hold its keys. */
+gw_status gw_session_source(gw_session *s, const int32_t *tokens, size_t n) {
+    const gw_hparams *hp = &s->model->hp;
+    if (hp->n_source == 0) {
+        return gw_fail(GW_E_UNSUPPORTED, s->model->name, "reads no source text: it is a decoder");
+    }
+    if (n == 0 || n > (size_t)s->n_ctx) {
+        return gw_fail(n == 0 ? GW_E_ARGUMENT : GW_E_CONTEXT, "source",
+                       "has %zu tokens, 1 to %d fit", n, s->n_ctx);
+    }
+    GW_TRY(gw_session_check_cancel(s));
+    int32_t before = s->n_source;
+    s->n_source = (int32_t)n;
+    s->pos = s->prompted = 0;
+    s->n_logits = 0;
+    gw_status status = gw_session_check_tokens(s, tokens, n);
+    if (status == GW_OK) {
+        gw_session_set_step(s, tokens, (int32_t)n, 0);
+        status = gw_pass_run(s, s->source, gw_plan_run);
+    }
+    s->n_source = status == GW_OK ? s->n_source : status == GW_E_ARGUMENT ? before : 0;
+    return status;
 }
 
 typedef struct row_sink {

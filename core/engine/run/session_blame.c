@@ -46,9 +46,9 @@ typedef struct finding {
 /* One chunk through the embedding and all layers; out->layer == n_layers when all is finite. */
 static gw_status walk_layers(gw_session *s, int rows, gw_order order, float *stream, finding *out) {
     int32_t n = s->step.n, bad = n;
-    int layer = -1, layers = s->model->hp.n_layers;
+    int first = s->model->hp.n_source, layer = first - 1, layers = s->model->hp.n_layers;
     for (; layer < layers && bad == n; layer++) {
-        gw_layer_range range = {layer < 0 ? 0 : layer, layer + 1};
+        gw_layer_range range = {layer < first ? first : layer, layer + 1};
         GW_TRY(gw_session_check_cancel(s));
         GW_TRY(run_layers(s, rows, order, range, stream, &bad));
     }

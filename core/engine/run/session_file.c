@@ -225,8 +225,18 @@ static gw_status put_all(gw_session *s, writer *w, const head *h, const uint64_t
     return gw_save_write(&w->file, &w->check.h, sizeof w->check.h);
 }
 
+/* Pages of a source text are not among those of the positions that are saved. */
+static gw_status refuse_source(const gw_session *s, const char *path) {
+    return s->model->hp.n_source == 0
+               ? GW_OK
+               : gw_fail(GW_E_UNSUPPORTED, path,
+                         "%s reads a source text, whose state is not kept in a file",
+                         s->model->name);
+}
+
 gw_status gw_session_save(gw_session *s, const char *path) {
     head h;
+    GW_TRY(refuse_source(s, path));
     GW_TRY(gw_session_return(s));
     GW_TRY(describe(s, path, s->pos, &h));
     h.prompted = s->prompted;
@@ -398,6 +408,7 @@ static gw_status take_body(gw_session *s, source *in, const head *h) {
 }
 
 gw_status gw_session_load(gw_session *s, const char *path) {
+    GW_TRY(refuse_source(s, path));
     struct stat st;
     head h;
     source in = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};

@@ -31,6 +31,7 @@ struct gw_session {
     gw_model *model;
     const volatile int *cancel;
     int32_t n_ctx, chunk, pos;
+    int32_t n_source;         /* tokens of the source text; 0: none was read                   */
     int32_t *tokens;          /* [n_ctx] of the timeline, pos of them                          */
     unsigned char *generated; /* [n_ctx] 1: it was computed as a generated token, not as a prompt */
     int32_t prompted;         /* leading tokens computed as a prompt, on nothing but a prompt  */
@@ -48,6 +49,7 @@ struct gw_session {
     gw_sharing sharing;
     gw_pass *passes; /* n_widths of decode, prompt head, stages of the prompt body          */
     int n_widths, n_passes, first_prompt_pass, n_prompt_passes; /* stages: [first, n) of them */
+    gw_pass *source; /* reads a source text; NULL: the model takes none */
     gw_pass *next; /* the one that draws too (session_next.c); NULL: none */
     gw_pass *draw; /* draws behind the rows of a decode pass; NULL: none  */
     size_t n_rows; /* lines of gw_session_kernel_times */
