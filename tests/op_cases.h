@@ -491,6 +491,15 @@ static void oc_rowwise(op_setup *s) {
     s->node.in[0] = x;
     oc_make_output(s, c->out, c->k);
     s->node.args.pick.kind = c->op == GW_OP_PICK ? c->pool : GW_PICK_ROWS;
+    if (c->ordered) {
+        int64_t dim[1] = {c->k};
+        gw_tensor *columns = oc_tensor(s, "columns", GW_FMT_F32, 1, dim);
+        for (int i = 0; i < c->k; i++) {
+            ((float *)oc_host(s, columns))[i] = (float)((i * 11 + 3) % c->k);
+        }
+        oc_upload(s, columns);
+        s->node.w[0] = columns;
+    }
     if (c->op == GW_OP_NORM) {
         s->node.args.norm = (gw_norm_args){.eps = 1e-5f, .kind = c->norm_kind};
         s->node.w[0] = c->bare ? NULL : oc_vector(s, "norm", c->k, 2.0f);

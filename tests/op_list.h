@@ -44,6 +44,7 @@ typedef struct op_case {
     int taps, by_channel, tiled, together, entries; /* CONV, SCAN; together: both logits in one */
     int gate_first, wide; /* GROUP_NORM: gates 1, kv_heads groups; wide: a weight for all */
     int first, pass;      /* HEADS: e columns of a head, k of them multiplied; COLUMNS */
+    int ordered;          /* QUANTIZE: of columns */
     float temperature;    /* SAMPLE */
     int top_k;
     float top_p, min_p;
@@ -76,6 +77,8 @@ static const op_case op_cases[] = {
     {.op = GW_OP_NORM, .why = "to act8, one row", .n = 1, .k = 96, .out = GW_FMT_ACT8},
     {.op = GW_OP_QUANTIZE, .why = "many rows", .n = 9, .k = 320, .out = GW_FMT_ACT8},
     {.op = GW_OP_QUANTIZE, .why = "one long row", .n = 1, .k = 5632, .out = GW_FMT_ACT8},
+    {.op = GW_OP_QUANTIZE, .why = "columns in another order", .n = 3, .k = 1120,
+     .out = GW_FMT_ACT8, .ordered = 1},
     {.op = GW_OP_QUANTIZE, .why = "zeros, NaN, infinity, tiny", .n = 8, .k = 64, .out = GW_FMT_ACT8,
      .wild = 1},
 

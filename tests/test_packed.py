@@ -123,8 +123,8 @@ def gptq(rng, rows, cols, bits, group, version=1, order=False, sym=False):
     zero = numpy.full((groups, rows), 1 << bits - 1) if sym else rng.integers(1, 1 << bits, (groups, rows))
     scale = some_scales(rng, groups, rows).astype("f2")
     index = numpy.arange(cols) // group
-    if order:
-        rng.shuffle(index)
+    if order:  # one for all matrices that take the same input, as it is in practice, or for each its own
+        (numpy.random.default_rng(cols) if order == "shared" else rng).shuffle(index)
     out = {"qweight": numpy.ascontiguousarray(stream(codes, bits).T), "qzeros": stream(zero - (version == 1), bits), "scales": scale,
            "g_idx": index.astype("i4")}
     w = scale.astype("f4").T[:, index] * (codes - zero.T[:, index]).astype("f4")
@@ -172,8 +172,6 @@ def bnb_int8(rng, rows, cols):
     codes = rng.integers(-127, 128, (rows, cols)).astype("i1")
     scale = some_scales(rng, rows) * 4
     w = codes.astype("f4") * scale[:, None] * numpy.float32(7.874015718698502e-3)
-    if rows * cols >= 1 << 16:  # kept as INT8, whose scale is one number
-        w = codes.astype("f4") * (scale[:, None] * numpy.float32(7.874015718698502e-3))
     return w, {"weight": codes, "SCB": scale, "weight_format": numpy.zeros((), "u1")}
 
 
@@ -250,6 +248,7 @@ CASES = {
     "gptq-4": (lambda r, n, k: gptq(r, n, k, 4, 32), method("gptq", bits=4, sym=False)),
     "gptq-8": (lambda r, n, k: gptq(r, n, k, 8, 32), method("gptq", bits=8, sym=False)),
     "gptq-4-order": (lambda r, n, k: gptq(r, n, k, 4, 16, order=True), method("gptq", bits=4, sym=False)),
+    "gptq-4-order-shared": (lambda r, n, k: gptq(r, n, k, 4, 32, order="shared", sym=True), method("gptq", bits=4)),
     "gptq-v2": (lambda r, n, k: gptq(r, n, k, 4, 32, 2),
                 method("gptq", bits=4, sym=False, checkpoint_format="gptq_v2")),
     "gptq-v2-said-v1": (lambda r, n, k: gptq(r, n, k, 4, 32, 2, sym=True),
@@ -303,7 +302,27 @@ def test_the_publishers_numbers(tmp_path, name):
     assert logits_hash(packed, IDS, *exact) == logits_hash(plain, IDS, *exact)
 
 
-@pytest.mark.parametrize("name", ["gptq-2", "gptq-3", "gptq-4", "gptq-8", "gptq-v2", "gptq-v2-said-v1",
+def logits(folder, tmp_path, *args):
+    run("logits", "-m", folder, "--ids", ",".join(map(str, IDS)), "-o", tmp_path / "x.safetensors", *args)
+    return next(iter(read_safetensors(tmp_path / "x.safetensors").values()))
+
+
+@pytest.mark.parametrize("device", ["cpu", "ref"])
+def test_order_of_columns(tmp_path, device):
+    """Matrices that keep their codes group by group take their input in that order."""
+    packed, plain, tensors, config = build(tmp_path, "gptq-4-order-shared", LARGE)
+    far = lambda a, b: numpy.linalg.norm(a - b) / numpy.linalg.norm(b)
+    want = logits(plain, tmp_path)
+    got = logits(packed, tmp_path, "--device", device)
+    assert 1e-4 < far(got, want) < 0.05
+    for name in tensors:
+        if name.endswith("up_proj.g_idx") or name.endswith("gate_proj.g_idx"):
+            tensors[name] = tensors[name][::-1]
+    other = write_folder(tmp_path / "other", tensors, config, LARGE)
+    assert far(logits(other, tmp_path, "--device", device), want) > 0.2
+
+
+@pytest.mark.parametrize("name", ["gptq-4-order-shared", "gptq-2", "gptq-3", "gptq-4", "gptq-8", "gptq-v2", "gptq-v2-said-v1",
                                   "awq", "ct-4", "ct-4-asym", "ct-4-row", "ct-8", "ct-int8", "bnb-int8",
                                   "mlx-4"])
 def test_packed_in_memory(tmp_path, name):

@@ -196,10 +196,28 @@ gw_status gw_cpu_record_norm(struct gw_segment *segment, const gw_kernel *kernel
 
 enum { QUANTIZE_BLOCKS = 32 }; /* per piece: one row of a decode step keeps several threads busy */
 
+/* Blocks [at, at + n), of values in the order that is asked for. */
+static void quantize_blocks(const gw_cpu_launch *l, size_t row, gw_act8 *y, size_t at, size_t n) {
+    const float *x = (const float *)(const void *)(l->in + row * l->in_stride);
+    const float *from = l->u.norm.weight;
+    float some[QUANTIZE_BLOCKS * GW_ACT_BLOCK];
+    if (from == NULL) {
+        l->ops->encode(y, x + at * GW_ACT_BLOCK, n);
+        return;
+    }
+    for (size_t i = 0; i < n * GW_ACT_BLOCK; i++) {
+        some[i] = x[(size_t)from[at * GW_ACT_BLOCK + i]];
+    }
+    l->ops->encode(y, some, n);
+}
+
 static void quantize_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i, void *out) {
+    size_t blocks = l->width / GW_ACT_BLOCK;
     (void)worker;
-    l->ops->encode((gw_act8 *)out, (const float *)(const void *)(l->in + i * l->in_stride),
-                   l->width / GW_ACT_BLOCK);
+    for (size_t at = 0; at < blocks; at += QUANTIZE_BLOCKS) {
+        size_t n = blocks - at < QUANTIZE_BLOCKS ? blocks - at : QUANTIZE_BLOCKS;
+        quantize_blocks(l, i, (gw_act8 *)out + at, at, n);
+    }
 }
 
 static void run_quantize(const gw_cpu_launch *l, gw_cpu_worker *worker) {
@@ -210,9 +228,8 @@ static void run_quantize(const gw_cpu_launch *l, gw_cpu_worker *worker) {
         for (size_t i = first; i < end; i++) {
             size_t row = i / pieces, at = i % pieces * QUANTIZE_BLOCKS;
             size_t n = blocks - at < QUANTIZE_BLOCKS ? blocks - at : QUANTIZE_BLOCKS;
-            const float *x = (const float *)(const void *)(l->in + row * l->in_stride);
             gw_act8 *y = (gw_act8 *)(void *)(l->out + row * l->out_stride);
-            l->ops->encode(y + at, x + at * GW_ACT_BLOCK, n);
+            quantize_blocks(l, row, y + at, at, n);
         }
     }
 }
@@ -230,7 +247,8 @@ gw_status gw_cpu_record_quantize(struct gw_segment *segment, const gw_kernel *ke
     gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
     l->run = run_quantize;
     l->row = quantize_row;
-    return GW_OK;
+    l->u.norm.weight = NULL;
+    return node->w[0] != NULL ? gw_cpu_vector(segment, node->w[0], &l->u.norm.weight) : GW_OK;
 }
 
 /* ---- SAMPLE

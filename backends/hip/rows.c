@@ -116,10 +116,11 @@ static int accepts_quantize(const gw_kernel *kernel, const gw_node *node,
            f32_or_act8(node->out);
 }
 
-gw_status gw_hip_record_encode(struct gw_segment *segment, const gw_node *node, gw_hip_ptr from,
-                               const gw_tensor *out) {
+static gw_status encode(struct gw_segment *segment, const gw_node *node, gw_hip_ptr from,
+                        gw_hip_ptr columns, const gw_tensor *out) {
     struct gw_quantize_params p = {.step = gw_hip_step(segment),
                                    .in = from,
+                                   .columns = columns,
                                    .out = gw_hip_at(out),
                                    .width = (int32_t)gw_hip_width(out),
                                    .form = gw_hip_form(segment, out)};
@@ -127,10 +128,16 @@ gw_status gw_hip_record_encode(struct gw_segment *segment, const gw_node *node, 
                       sizeof p);
 }
 
+gw_status gw_hip_record_encode(struct gw_segment *segment, const gw_node *node, gw_hip_ptr from,
+                               const gw_tensor *out) {
+    return encode(segment, node, from, 0, out);
+}
+
 static gw_status record_quantize(struct gw_segment *segment, const gw_kernel *kernel,
                                  const gw_node *node) {
     (void)kernel;
-    return gw_hip_record_encode(segment, node, gw_hip_at(node->in[0]), node->out);
+    return encode(segment, node, gw_hip_at(node->in[0]),
+                  node->w[0] != NULL ? gw_hip_at(node->w[0]) : 0, node->out);
 }
 
 /* ---- ROPE_KV --------------------------------------------------------------------------------- */

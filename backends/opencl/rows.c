@@ -132,20 +132,27 @@ int gw_cl_accepts_quantize(const gw_kernel *kernel, const gw_node *node,
            gw_cl_width(node->out) % GW_ACT_BLOCK == 0;
 }
 
-gw_status gw_cl_record_encode(struct gw_segment *segment, cl_mem from, cl_ulong offset,
-                              const gw_tensor *out) {
+static gw_status encode(struct gw_segment *segment, cl_mem from, cl_ulong offset,
+                        const gw_tensor *columns, const gw_tensor *out) {
     gw_cl_call call = gw_cl_launch_new(segment, "rows", "", "quantize");
     gw_cl_arg_step(&call);
     gw_cl_arg_mem(&call, from, offset);
+    gw_cl_arg_tensor(&call, columns != NULL ? columns : out);
     gw_cl_arg_tensor(&call, out);
     gw_cl_arg_int(&call, out->dim[1]);
+    gw_cl_arg_int(&call, columns != NULL);
     return along_rows(&call, segment, gw_cl_width(out) / GW_ACT_BLOCK);
+}
+
+gw_status gw_cl_record_encode(struct gw_segment *segment, cl_mem from, cl_ulong offset,
+                              const gw_tensor *out) {
+    return encode(segment, from, offset, NULL, out);
 }
 
 gw_status gw_cl_record_quantize(struct gw_segment *segment, const gw_kernel *kernel,
                                 const gw_node *node) {
     (void)kernel;
-    return gw_cl_record_encode(segment, gw_cl_mem(node->in[0]), node->in[0]->offset, node->out);
+    return encode(segment, gw_cl_mem(node->in[0]), node->in[0]->offset, node->w[0], node->out);
 }
 
 /* ---- activations with one scale per span ----------------------------------------------------- */

@@ -172,7 +172,14 @@ static void run_norm(const gw_node *node, const gw_step *step, int rows, double 
 static void run_quantize(const gw_node *node, const gw_step *step, int rows, double *scratch) {
     (void)step;
     for (int i = 0; i < rows; i++) {
-        ref_read(scratch, node->in[0], i);
+        if (node->w[0] == NULL) {
+            ref_read(scratch, node->in[0], i);
+        } else {
+            const float *x = ref_floats(node->in[0], i), *from = vector(node->w[0]);
+            for (int64_t c = 0; c < node->out->dim[1]; c++) {
+                scratch[c] = (double)x[(int)from[c]];
+            }
+        }
         ref_write(node->out, i, scratch);
     }
 }

@@ -104,6 +104,11 @@ static const gw_tensor *reads_by(const walk *w, const gw_spec_block *b) {
     return gw_block_matrices(b) > 0 ? weight(w, b, arg) : NULL;
 }
 
+/* Which value of the input each column of a quantized matrix takes; NULL: in order. */
+static const gw_tensor *columns_of(const walk *w, const gw_spec_block *b, int arg) {
+    return gw_weights_columns(w->in->weights, b->weight[arg], w->layer, w->device);
+}
+
 static int runs(const walk *w, const gw_spec_block *b) {
     return gw_block_runs(b, w->in->hp, w->layer < 0 ? w->in->hp->n_layers : w->layer) &&
            b->section == w->bp->block[w->block].section;
@@ -120,7 +125,7 @@ static int readers(const walk *w, int v) {
             continue;
         }
         if (b->in == v) {
-            mask |= is_quantized(reads_by(w, b)) ? AS_ACT8 : AS_F32;
+            mask |= is_quantized(reads_by(w, b)) && columns_of(w, b, 0) == NULL ? AS_ACT8 : AS_F32;
         }
         mask |= b->side == v || b->plus == v || b->more == v ? AS_F32 : 0;
         if (b->out == v) {
@@ -175,7 +180,21 @@ static const gw_tensor *as_act8(walk *w, int v) {
     return out;
 }
 
+/* The same with values in the order of a matrix's columns: for that product alone. */
+static const gw_tensor *in_columns(walk *w, int v, const gw_tensor *columns) {
+    const gw_tensor *x = as_f32(w, v);
+    gw_tensor *out = new_tensor(w, GW_FMT_ACT8, x != NULL ? x->dim[1] : 1);
+    gw_node *node = new_node(w, GW_OP_QUANTIZE, "quantize", out);
+    node->in[0] = x;
+    node->w[0] = columns;
+    return out;
+}
+
 static const gw_tensor *input(walk *w, const gw_spec_block *b, const gw_tensor *matrix) {
+    const gw_tensor *columns = columns_of(w, b, 0);
+    if (is_quantized(matrix) && columns != NULL) {
+        return in_columns(w, b->in, columns);
+    }
     return is_quantized(matrix) ? as_act8(w, b->in) : as_f32(w, b->in);
 }
 

@@ -216,7 +216,7 @@ static int holds_f16(float x) { return x - x == 0.0f && gw_f16_to_f32(gw_f32_to_
 
 static int all_f16(const gw_packed *p, const gw_numbers *n) {
     int64_t lines = p->turned ? p->rows : line_of(p, p->rows - 1) + 1;
-    int64_t groups = p->order != NULL ? 0 : (p->cols - 1) / p->span + 1;
+    int64_t groups = (p->cols - 1) / p->span + 1;
     gw_numbers flat = *n;
     int64_t all = n->wide == 0 ? 1 : lines * groups; /* in whatever order */
     flat.wide = 0;
@@ -252,7 +252,7 @@ static gw_fmt biased_fmt(const gw_packed *p) {
 
 gw_fmt gw_packed_fmt(const gw_packed *p) {
     int least = 0, most = 0;
-    if (has_floats(p) || p->order != NULL || p->cols % GW_ACT_BLOCK != 0 ||
+    if (has_floats(p) || (p->order != NULL && p->column == NULL) || p->cols % GW_ACT_BLOCK != 0 ||
         (p->span % GW_ACT_BLOCK != 0 && p->span < p->cols) || p->times != 0.0f ||
         p->divided != 0.0f || p->scale.data == NULL || p->rows * p->cols < GW_PACKED_LEAST) {
         return GW_FMT_F32;
@@ -310,6 +310,17 @@ static gw_u8 *put_block(gw_fmt fmt, gw_u8 *to, float scale, int zero, int *code)
     return to;
 }
 
+/* The codes of n columns in the order in which they are kept. */
+static void take_codes(const gw_packed *p, int64_t row, int64_t first, int n, int *code) {
+    if (p->column == NULL) {
+        codes_of(p, row, first, n, code);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        codes_of(p, row, p->column[first + i], 1, code + i);
+    }
+}
+
 static void put_row(const gw_packed *p, gw_fmt fmt, int64_t row, gw_u8 *to) {
     int code[CHUNK];
     int int4 = fmt >= GW_FMT_INT4_G32 && fmt <= GW_FMT_INT4_G256;
@@ -320,9 +331,9 @@ static void put_row(const gw_packed *p, gw_fmt fmt, int64_t row, gw_u8 *to) {
         to += sizeof(gw_row_int8);
     }
     for (int64_t c = 0; c < p->cols; c += GW_ACT_BLOCK) {
-        int64_t g = group_of(p, c);
+        int64_t g = c / p->span;
         if (c % CHUNK == 0) {
-            codes_of(p, row, c, p->cols - c < CHUNK ? (int)(p->cols - c) : CHUNK, code);
+            take_codes(p, row, c, p->cols - c < CHUNK ? (int)(p->cols - c) : CHUNK, code);
         }
         if (int4) {
             if (c % p->span == 0) {

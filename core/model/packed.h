@@ -53,6 +53,9 @@ typedef struct gw_packed {
      * column c is c / span, or order[c]. */
     int64_t high, span;
     const int32_t *order; /* [cols]; NULL: as they stand */
+    /* With an order whose groups have `span` columns each: the columns group by group, which is how
+     * they lie in a format that is not float. [cols] */
+    const int32_t *column;
     int turned;
     gw_numbers scale, bias; /* w = scale * code + bias */
     float times, divided;   /* scales are multiplied or divided by it; 0: not */

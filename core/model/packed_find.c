@@ -167,6 +167,27 @@ static gw_status keep_linear(finder *f) {
     return keep_matrix(f, name, 2, dim, gw_packed_fmt(&f->p), 1);
 }
 
+/* The columns group by group, where all groups are of one size. */
+static gw_status take_columns(finder *f, int64_t groups) {
+    gw_packed *p = &f->p;
+    int32_t *column = gw_arena_array(f->c->arena, (size_t)p->cols, sizeof *column);
+    int64_t *next = gw_arena_array(f->c->arena, (size_t)groups, sizeof *next);
+    if (column == NULL || next == NULL) {
+        return gw_checkpoint_nomem(f->c);
+    }
+    int even = p->span * groups == p->cols;
+    for (int64_t g = 0; g < groups; g++) {
+        next[g] = g * p->span;
+    }
+    for (int64_t c = 0; even && c < p->cols; c++) {
+        int64_t at = next[p->order[c]]++;
+        even = at < (p->order[c] + 1) * p->span;
+        column[even ? at : 0] = (int32_t)c;
+    }
+    p->column = even ? column : NULL;
+    return GW_OK;
+}
+
 /* The groups of the columns, where an index says so. */
 static gw_status take_order(finder *f, raw r, const char *suffix, int64_t groups) {
     gw_packed *p = &f->p;
@@ -196,7 +217,7 @@ static gw_status take_order(finder *f, raw r, const char *suffix, int64_t groups
         }
     }
     p->order = plain || none ? NULL : order;
-    return GW_OK;
+    return p->order != NULL ? take_columns(f, groups) : GW_OK;
 }
 
 /* Columns of a group: from the number of groups, with the configuration's where a last group is

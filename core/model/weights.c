@@ -74,19 +74,41 @@ static entry *argument(gw_weights *w, const gw_spec_block *b, int k, int layer) 
     return gw_entry_there(e) ? e : NULL;
 }
 
-/* Products over several matrices need one kind of input. */
+static int same_column(const entry *a, const entry *b) {
+    size_t n = (size_t)a->t.dim[1] * sizeof *a->column;
+    return a->column == b->column ||
+           (a->column != NULL && b->column != NULL && a->t.dim[1] == b->t.dim[1] &&
+            memcmp(a->column, b->column, n) == 0);
+}
+
+/* What became float after all is read as floats where it is packed. */
+static void settle_packed(gw_weights *w) {
+    for (size_t i = 0; i < w->start[w->bp.n_weights]; i++) {
+        entry *e = &w->entries[i];
+        if (e->n_stored > 0 && e->stored[0]->packed != NULL && gw_format_of(e->t.fmt)->is_float) {
+            e->from = gw_format_of(e->from)->is_float ? e->from : GW_FMT_F32;
+            e->column = NULL;
+        }
+    }
+}
+
+/* Products over several matrices need one kind of input, and one order of its columns. */
 static void unmix_products(gw_weights *w) {
     for (int b = 0; b < w->bp.n_blocks; b++) {
         const gw_spec_block *block = &w->bp.block[b];
         int n = gw_block_matrices(block);
         for (int l = 0; n > 1 && l < w->hp.n_layers; l++) {
             int floats = 0, all = 0;
+            int mixed = 0;
+            const entry *first = NULL;
             for (int k = 0; k < n && gw_block_runs(block, &w->hp, l); k++) {
                 entry *e = argument(w, block, k, l);
+                first = first != NULL ? first : e;
                 floats += e != NULL && gw_format_of(e->t.fmt)->is_float;
+                mixed = mixed || (e != NULL && !same_column(e, first));
                 all += e != NULL;
             }
-            for (int k = 0; floats > 0 && floats < all && k < n; k++) {
+            for (int k = 0; (mixed || (floats > 0 && floats < all)) && k < n; k++) {
                 entry *e = argument(w, block, k, l);
                 if (e != NULL && !gw_format_of(e->t.fmt)->is_float) {
                     e->t.fmt = GW_FMT_F32;
@@ -124,6 +146,27 @@ static gw_status load_matrix(const gw_weights *w, entry *e, const gw_where *wher
         }
     }
     return GW_OK;
+}
+
+/* The inputs of the columns as numbers, among the vectors. */
+static gw_status load_column(const gw_weights *w, const entry *e, size_t at) {
+    size_t n = (size_t)e->t.dim[1];
+    float *values = malloc(n * sizeof *values);
+    gw_status status =
+        values != NULL ? GW_OK : gw_fail(GW_E_NOMEM, e->t.name, "no memory for %zu values", n);
+    for (size_t i = 0; status == GW_OK && i < n; i++) {
+        values[i] = (float)e->column[i];
+    }
+    for (int d = 0; d < w->n_devices && status == GW_OK; d++) {
+        gw_tensor *copy = &w->copies[d][e - w->entries];
+        status = w->devices[d].backend->write(w->vectors[d], at, values, n * sizeof *values);
+        *copy = e->columns;
+        copy->buf = w->vectors[d];
+        copy->offset = at;
+        copy->device = d;
+    }
+    free(values);
+    return status;
 }
 
 static gw_status load_vector(const gw_weights *w, const entry *e, size_t at) {
@@ -165,7 +208,8 @@ static void unload(gw_weights *w) {
 
 /* Place of a vector in the common buffer, rounded up to 64 bytes. */
 static size_t vector_bytes(const entry *e) {
-    return ((size_t)e->t.dim[0] * sizeof(float) + 63) / 64 * 64;
+    size_t n = e->t.n_dim == 1 ? (size_t)e->t.dim[0] : e->column != NULL ? (size_t)e->t.dim[1] : 0;
+    return (n * sizeof(float) + 63) / 64 * 64;
 }
 
 static uint64_t stored_bytes(const entry *e) {
@@ -183,7 +227,7 @@ static size_t sum_vectors(const gw_weights *w, uint64_t *stored) {
     for (size_t i = 0; i < w->start[w->bp.n_weights]; i++) {
         const entry *e = &w->entries[i];
         total += stored_bytes(e);
-        vectors += gw_entry_there(e) && e->t.n_dim == 1 ? vector_bytes(e) : 0;
+        vectors += gw_entry_there(e) ? vector_bytes(e) : 0;
     }
     if (stored != NULL) {
         *stored = total;
@@ -220,6 +264,8 @@ static gw_status load_all(gw_weights *w, const gw_where *where, const gw_weights
             at += vector_bytes(e);
         } else {
             GW_TRY(load_matrix(w, e, where));
+            GW_TRY(e->column != NULL ? load_column(w, e, at) : GW_OK);
+            at += vector_bytes(e);
         }
         done += stored_bytes(e);
         if (o->progress != NULL) {
@@ -286,6 +332,7 @@ gw_status gw_weights_open(const gw_checkpoint *checkpoint, const gw_blueprint *b
         GW_TRY_DONE(convert_formats(w, options->convert));
     }
     unmix_products(w);
+    settle_packed(w);
     *out = w;
     return GW_OK;
 done:
@@ -343,6 +390,8 @@ static gw_status load_sample(gw_weights *w) {
             GW_TRY_DONE(d->backend->load_weight(d->device, &e->t, &src));
             e->t.device = 0;
             e->owned = 1;
+            GW_TRY_DONE(e->column != NULL ? load_column(w, e, at) : GW_OK);
+            at += vector_bytes(e);
         }
     }
 done:
@@ -425,6 +474,17 @@ const gw_tensor *gw_weights_get(const gw_weights *w, int role, int layer, int de
         return NULL;
     }
     return e->t.n_dim == 1 && w->copies[device] != NULL ? &w->copies[device][i] : &e->t;
+}
+
+const gw_tensor *gw_weights_columns(const gw_weights *w, int role, int layer, int device) {
+    if (role < 0) {
+        return NULL;
+    }
+    size_t i = w->start[role] + (w->bp.weight[role].per_layer ? (size_t)layer : 0);
+    const entry *e = &w->entries[i];
+    return e->column == NULL           ? NULL
+           : w->copies[device] != NULL ? &w->copies[device][i]
+                                       : &e->columns;
 }
 
 static uint64_t loaded_bytes(const entry *e) {

@@ -59,6 +59,10 @@ const gw_hparams *gw_weights_hparams(const gw_weights *w);
  * role is -1 or the optional tensor is absent. device: whose copy of a vector. */
 const gw_tensor *gw_weights_get(const gw_weights *w, int role, int layer, int device);
 
+/* Of a matrix whose columns do not lie in the order of its input: which value of the input each
+ * takes, as floats [columns]; NULL: in order. */
+const gw_tensor *gw_weights_columns(const gw_weights *w, int role, int layer, int device);
+
 /* Bytes read for one generated token: every matrix of the layers and the head, of experts those
  * that a token uses, norms and biases. */
 uint64_t gw_weights_decode_bytes(const gw_weights *w);

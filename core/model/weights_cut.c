@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/model/packed.h"
 #include "core/model/rope.h"
 #include "core/model/weights_parts.h"
 
@@ -181,17 +182,29 @@ done:
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
+/* n rows of a stored tensor, `bytes` bytes each. */
+static gw_status read_rows(const gw_entry *e, const gw_stored *t, int64_t first, int64_t n,
+                           size_t bytes, void *dst) {
+    if (t->packed == NULL) {
+        return gw_stored_read(t, (size_t)first * bytes, (size_t)n * bytes, dst);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        gw_packed_row(t->packed, e->from, first + i, (char *)dst + (size_t)i * bytes);
+    }
+    return GW_OK;
+}
+
 static gw_status rows_as_stored(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
     const gw_entry *e = src->state;
-    size_t row = e->stored[0]->bytes / (size_t)e->stored_rows;
-    return gw_stored_read(e->stored[0], (size_t)first * row, (size_t)n * row, dst);
+    size_t row = 0;
+    GW_TRY(gw_row_bytes(e->from, (uint64_t)e->stored_cols, &row));
+    return read_rows(e, e->stored[0], first, n, row, dst);
 }
 
 /* One stored row of the entry, raw. */
 static gw_status read_row(const gw_entry *e, int64_t row, size_t bytes, void *raw) {
     int64_t at = stored_row(e, row);
-    const gw_stored *t = e->stored[at / e->stored_rows];
-    return gw_stored_read(t, (size_t)(at % e->stored_rows) * bytes, bytes, raw);
+    return read_rows(e, e->stored[at / e->stored_rows], at % e->stored_rows, 1, bytes, raw);
 }
 
 /* Rows [first, first + n) of a matrix stored [columns, rows]: piece by piece of every stored row.
@@ -199,7 +212,8 @@ static gw_status read_row(const gw_entry *e, int64_t row, size_t bytes, void *ra
 static gw_status read_transposed(const gw_entry *e, int64_t first, int64_t n, float *values) {
     int64_t cols = e->t.dim[1], wide = e->stored_cols; /* stored_rows: experts * columns */
     int64_t high = e->n_stored > 1 || e->experts == 0 ? 1 : e->experts;
-    size_t row_bytes = e->stored[0]->bytes / (size_t)e->stored_rows;
+    size_t row_bytes = 0;
+    GW_TRY(gw_row_bytes(e->from, (uint64_t)wide, &row_bytes));
     unsigned char *raw = malloc(row_bytes);
     float *all = malloc((size_t)wide * sizeof *all);
     gw_status status = raw != NULL && all != NULL
@@ -214,7 +228,7 @@ static gw_status read_transposed(const gw_entry *e, int64_t first, int64_t n, fl
         const gw_stored *t = e->stored[high > 1 || e->span > 0 ? 0 : x];
         int64_t base = e->span > 0 ? x * e->span + e->within : high > 1 ? x * cols : 0;
         for (int64_t c = 0; c < cols && status == GW_OK; c++) {
-            status = gw_stored_read(t, (size_t)(base + c) * row_bytes, row_bytes, raw);
+            status = read_rows(e, t, base + c, 1, row_bytes, raw);
             if (status == GW_OK) {
                 gw_format_of(e->from)->decode(all, raw, (size_t)wide);
             }

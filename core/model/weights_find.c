@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "core/model/packed.h"
 #include "core/model/weights_parts.h"
 #include "core/tensor/small.h"
 
@@ -172,7 +173,7 @@ static gw_status check_stored(const gw_weights *w, const gw_stored *t, const wan
     }
     int reordered = e->source != NULL && e->buckets == 0 &&
                     (e->transposed || e->source->transform[0] != GW_TRANSFORM_NONE);
-    if (!f->is_float && reordered && !want->to_float) {
+    if (!f->is_float && reordered && t->packed == NULL && !want->to_float) {
         return gw_fail(GW_E_UNSUPPORTED, w->where,
                        "tensor %s is stored as %s and would have to be transposed or changed",
                        t->name, f->name);
@@ -185,7 +186,8 @@ static gw_status check_stored(const gw_weights *w, const gw_stored *t, const wan
         return gw_fail(GW_E_METADATA, w->where, "tensor %s holds %zu bytes, not %zu", t->name,
                        t->bytes, bytes);
     }
-    if (e->n_stored > 0 && e->stored[0] != NULL && t->fmt != e->stored[0]->fmt) {
+    if (e->n_stored > 0 && e->stored[0] != NULL && t->fmt != e->stored[0]->fmt &&
+        (t->packed == NULL || e->stored[0]->packed == NULL)) {
         return gw_fail(GW_E_UNSUPPORTED, w->where, "tensor %s is stored as %s, %s as %s", t->name,
                        f->name, e->stored[0]->name, gw_format_of(e->stored[0]->fmt)->name);
     }
@@ -345,6 +347,20 @@ static int scores_only(const gw_weights *w, int role) {
     return 1;
 }
 
+/* What is read: packed matrices as floats where several of them, or a change of them, need it. */
+static gw_fmt format_of(const gw_entry *e) {
+    gw_fmt fmt = e->stored[0]->fmt;
+    int changes = e->transposed || e->source->transform[0] != GW_TRANSFORM_NONE;
+    for (int i = 0; i < e->n_stored; i++) {
+        const gw_packed *p = e->stored[i]->packed;
+        if (p != NULL &&
+            (changes || e->stored[i]->fmt != fmt || (p->column != NULL && e->n_stored > 1))) {
+            return GW_FMT_F32;
+        }
+    }
+    return fmt;
+}
+
 /* Fill the entry of a weight in a layer from the checkpoint. */
 static gw_status match(gw_weights *w, int role, int layer) {
     const gw_spec_weight *s = &w->bp.weight[role];
@@ -371,7 +387,10 @@ static gw_status match(gw_weights *w, int role, int layer) {
     e->experts = want.experts > 1 ? (int)want.experts : 0;
     e->used = e->experts > 0 ? w->hp.layer[layer].n_used : 0;
     e->t.name = found ? e->stored[0]->name : s->role;
-    e->from = found ? e->stored[0]->fmt : GW_FMT_F32;
+    e->from = found ? format_of(e) : GW_FMT_F32;
+    e->column = found && !gw_format_of(e->from)->is_float && e->stored[0]->packed != NULL
+                    ? e->stored[0]->packed->column
+                    : NULL;
     e->factor = found && e->from == GW_FMT_NVFP4 ? factor_of(w, e->stored[0]->name) : NULL;
     int changed = e->made || e->source->transform[0] != GW_TRANSFORM_NONE ||
                   (e->transposed && !gw_format_of(e->from)->is_float);
@@ -379,6 +398,8 @@ static gw_status match(gw_weights *w, int role, int layer) {
     e->t.n_dim = want.vector ? 1 : 2;
     e->t.dim[0] = want.vector ? want.experts * want.cols : want.experts * want.rows;
     e->t.dim[1] = want.vector ? 0 : want.cols;
+    e->columns =
+        (gw_tensor){.name = e->t.name, .fmt = GW_FMT_F32, .n_dim = 1, .dim = {e->t.dim[1]}};
     return GW_OK;
 }
 

@@ -18,6 +18,8 @@ typedef struct gw_entry {
     double period;                /* of sines of positions */
     int single, zero; /* zero: the row that is; -1: none */
     gw_fmt from;                  /* format of what is stored */
+    const int32_t *column;   /* [dim 1] which input each column of t takes; NULL: as they stand */
+    gw_tensor columns;       /* the same as a vector: its shape */
     const gw_stored *factor; /* NVFP4 in GGUF: times its number, or each expert's; NULL: nothing */
     int64_t stored_rows, stored_cols; /* of one stored tensor, as a matrix */
     gw_tensor t;   /* buf NULL until loaded; matrices of experts are [experts * rows, cols] */

@@ -129,6 +129,9 @@ static gw_status check_quantize(const gw_node *node) {
     if (!is_matrix(x, GW_FMT_F32, y->dim[1]) || !same_rows(x, y)) {
         return refuse(node, "the input", x, "f32 of the output's shape");
     }
+    if (node->w[0] != NULL && !is_vector(node->w[0], y->dim[1])) {
+        return refuse(node, "the order of columns", node->w[0], "f32 [d]");
+    }
     int fits = y->fmt == GW_FMT_ACT8 && is_activation(y, y->dim[1]);
     return fits ? GW_OK : refuse(node, "the output", y, "act8 in whole blocks of 32");
 }

@@ -21,7 +21,7 @@ typedef enum gw_op {
                       * slot stand side by side, slots count from 0                            */
     GW_OP_NORM,      /* out[n,d]  = norm(in0[n,d]), weight w0[d] and bias w1[d] (each may be NULL);
                       * then (+ in1[n,d]) (* w2[1]), out f32; without in1 and w2 f32 or act8   */
-    GW_OP_QUANTIZE,  /* out[n,d]  = in0[n,d] f32 as act8                                       */
+    GW_OP_QUANTIZE,  /* out[n,d]  = in0[n,d] f32 as act8; with w0 [d]: value i is in0's w0[i]  */
     GW_OP_LINEAR,    /* out[n,m]  = in0[n,k] W^T (+ bias[m]) (+ in1[n,m]); W = w0,w1,w2 stacked
                       * (rows m0+m1+m2 = m), biases w3,w4,w5 (each may be NULL)                */
     GW_OP_GLU,       /* out[n,f]  = act(in0 w0[f,k]^T) * (in0 w1[f,k]^T); out f32 or act8      */

@@ -22,18 +22,20 @@ KERNEL_OF_ANY_SIZE pick(STEP, IN(in), OUT(out), const int width) {
     }
 }
 
-/* f32 [n, width] -> act8. Items: blocks. */
-KERNEL_OF_ANY_SIZE quantize(STEP, IN(in), OUT(out), const int width) {
+/* f32 [n, width] -> act8; ordered: value i is that of number columns[i]. Items: blocks. */
+KERNEL_OF_ANY_SIZE quantize(STEP, IN(in), IN(columns), OUT(out), const int width,
+                            const int ordered) {
     const int row = GROUP_ID(1), blocks = width / GW_ACT_BLOCK;
     AWAIT;
     if (row >= LIVE) {
         return;
     }
     for (int b = ITEM_ID; b < blocks; b += ITEM_COUNT) {
-        __global const float *from = READS(float, in) + ((size_t)row * blocks + b) * GW_ACT_BLOCK;
+        __global const float *from = READS(float, in) + (size_t)row * width;
         float x[GW_ACT_BLOCK];
         for (int i = 0; i < GW_ACT_BLOCK; i++) {
-            x[i] = from[i];
+            const int at = b * GW_ACT_BLOCK + i;
+            x[i] = from[ordered ? (int)READS(float, columns)[at] : at];
         }
         item_encode(WRITES(gw_act8, out) + (size_t)row * blocks + b, x);
     }

@@ -162,8 +162,8 @@ GW_KERNEL(gw_quantize, struct gw_quantize_params, GW_ROWS_THREADS) {
         return;
     }
     for (int b = (int)blockIdx.x * teams + gw_team(); b < blocks; b += (int)gridDim.x * teams) {
-        const size_t at = (size_t)row * blocks + b;
-        gw_team_encode(p.out, at, p.form, p.in[at * GW_ACT_BLOCK + gw_lane()]);
+        const int i = b * GW_ACT_BLOCK + gw_lane(), from = p.columns ? (int)p.columns[i] : i;
+        gw_team_encode(p.out, (size_t)row * blocks + b, p.form, p.in[(size_t)row * p.width + from]);
     }
 }
 

@@ -54,10 +54,11 @@ struct gw_norm_params {
     float eps;
 };
 
-/* gw_quantize: f32 to act8; grid (anything, rows). */
+/* gw_quantize: f32 to act8, value i that of number columns[i] (0: i); grid (anything, rows). */
 struct gw_quantize_params {
     struct gw_step_params step;
     GW_DEV(const float) in;
+    GW_DEV(const float) columns;
     GW_DEV(void) out;
     int32_t width, form; /* of out */
 };
