@@ -10,6 +10,7 @@
 
 const app_command *const app_commands[] = {&command_run,
                                            &command_chat,
+                                           &command_serve,
                                            &command_bench,
                                            &command_perplexity,
                                            &command_logits,

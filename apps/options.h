@@ -27,11 +27,14 @@ enum {
     CMD_EMBED = 1024,
     CMD_RERANK = 2048,
     CMD_TEMPLATE = 4096,
+    CMD_SERVE = 8192,
     CMD_ENCODE = CMD_EMBED | CMD_RERANK,
-    CMD_TEXT = CMD_RUN | CMD_CHAT, /* those that write text */
+    CMD_TEXT = CMD_RUN | CMD_CHAT,                   /* those that write a text */
+    CMD_SAMPLE = CMD_TEXT | CMD_SERVE,               /* those that choose tokens */
+    CMD_FRAME = CMD_CHAT | CMD_TEMPLATE | CMD_SERVE, /* those that frame conversations */
     /* those that load weights, or would */
-    CMD_MODEL = CMD_TEXT | CMD_BENCH | CMD_PERPLEXITY | CMD_LOGITS | CMD_PLAN | CMD_ENCODE,
-    CMD_ALL = 8191
+    CMD_MODEL = CMD_SAMPLE | CMD_BENCH | CMD_PERPLEXITY | CMD_LOGITS | CMD_PLAN | CMD_ENCODE,
+    CMD_ALL = 16383
 };
 
 typedef struct app_ints {
@@ -117,6 +120,14 @@ typedef struct app_options {
     int json, check_tensors;
     /* devices */
     int measure;
+    /* serve */
+    const char *host, *api_key_file, *log_file, *log_format, *seed_text, *tool_form,
+        *reasoning_form;
+    app_texts api_keys, aliases, cors_origins, allowed_hosts;
+    int32_t port, at_once, queue, queue_tokens, drain, sse_ping;
+    uint64_t models_memory, cache_tokens;
+    double idle_unload;
+    int no_page;
 } app_options;
 
 typedef enum app_kind {

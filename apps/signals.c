@@ -77,6 +77,13 @@ int signals_exit_code(int otherwise) { return caught != 0 ? 128 + caught : other
 void signals_at_once(void) { at_once = 1; }
 void signals_interactive(void) { interactive = 1; }
 
+int signals_fd(void) { return woken[0]; }
+
+void signals_forget(void) {
+    caught = 0;
+    cancel = 0;
+}
+
 int signals_take_interrupt(void) {
     if (caught != SIGINT) {
         return 0;

@@ -22,6 +22,10 @@ void signals_at_once(void);
 void signals_interactive(void);
 /* 1 when SIGINT had come; it counts as not having come then. 0: nothing, or another signal. */
 int signals_take_interrupt(void);
+/* Readable as long as one has been caught and not been taken; -1: none to be had. */
+int signals_fd(void);
+/* It has been answered: the exit code is that of the command. */
+void signals_forget(void);
 /* read(2) that a signal ends at once, whenever and on whichever thread it comes: -1 with EINTR as
  * long as one has been caught and not been taken, and only then. */
 ssize_t signals_read(int fd, void *buffer, size_t bytes);

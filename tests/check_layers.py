@@ -39,6 +39,7 @@ BELOW["kernels_hip/attention"] = BELOW["kernels_hip/rows"] + ["kernels_hip/rows"
 BELOW["kernels_cl"] = ["core/tensor"]
 BELOW["backends"] = BELOW["core/plan"] + ["core/plan"]
 BELOW["apps"] = ["include"]
+BELOW["apps/serve"] = ["include", "apps"]
 
 SAVE = "every file is written in one way, and a signal removes what is unfinished"
 EXCEPTIONS = {  # (file, what it includes): why
@@ -46,7 +47,7 @@ EXCEPTIONS = {  # (file, what it includes): why
     ("backends/open.c", "core/engine/run/model.h"): "the front door hands the backends to the engine",
 }
 
-GENERATED = {"spec_table.h": "core/model", "opencl_sources.h": "backends/opencl"}  # written into the build folder: who may include it
+GENERATED = {"spec_table.h": "core/model", "page_tag.h": "apps/serve", "opencl_sources.h": "backends/opencl"}  # written into the build folder: who may include it
 
 # System and library headers: where each may appear. Everything else of C and POSIX is free.
 SIMD = r"(immintrin|x86intrin|[a-z]mmintrin|cpuid|arm_neon|arm_acle|simde/.*|sys/auxv)\.h$"
@@ -55,7 +56,8 @@ VENDOR = r"(hip/|cuda|CL/|nccl|rccl|cblas|openblas|clblast)"
 LIBRARIES = [
     (SIMD, ("cpu", "backends/cpu", "tests", "bench")),
     (THREADS, ("cpu", "backends/cpu", "backends/ref", "backends/opencl", "backends/hip",
-               "tests", "bench")),
+               "apps/serve", "tests", "bench")),
+    (r"event2/", ("apps/serve",)),
     (VENDOR, ("backends/opencl", "kernels_hip", "tests")),
     (r"jansson\.h$", ("core/base", "core/model", "core/text", "apps", "tests")),
     (r"(pcre2|utf8proc)\.h$", ("core/text", "tests")),

@@ -1,0 +1,99 @@
+/* apps/serve/ask.h - what a request asks of the engine, read from its JSON: the fields that mean
+ * the same in every API. Missing and null fields are the server's defaults; a field of the wrong
+ * type, out of its range, or that cannot be honoured is an error that names it; unknown ones are
+ * ignored. Any thread. */
+#ifndef GW_APPS_SERVE_ASK_H
+#define GW_APPS_SERVE_ASK_H
+
+#include <jansson.h>
+
+#include "apps/options.h"
+#include "apps/serve/fault.h"
+
+enum {
+    ASK_CHOICES_MAX = 128,
+    ASK_PROMPTS_MAX = 4096,
+    ASK_TOP_MAX = 20,
+    ASK_STOPS_MAX = 64,
+    ASK_BREAKERS_MAX = 64
+};
+
+typedef struct ask_prompt {
+    int32_t *ids; /* malloc'd [n] */
+    size_t n;
+} ask_prompt;
+
+typedef struct ask {
+    gw_sampler_options sampler; /* what it points to belongs to the ask */
+    char *order;
+    const char *breakers[ASK_BREAKERS_MAX];
+    gw_logit_bias *bias;
+    size_t n_bias;
+    json_t *bias_texts; /* [[text, bias], ...]: texts are tokenized when the model is known */
+    int has_seed;
+    int64_t max_tokens; /* -1: as many as fit */
+    int n;              /* choices of each prompt */
+    const char *stops[ASK_STOPS_MAX];
+    size_t n_stops;
+    const char *bans[ASK_STOPS_MAX];
+    size_t n_bans;
+    int stream, usage; /* usage: in a last chunk of the stream */
+    int logprobs;      /* of each token */
+    int top;           /* how many others */
+    int echo, ignore_eos, return_tokens, timings, progress, no_cache;
+    int32_t priority;
+    gw_grammar_kind grammar_kind;
+    char *grammar;             /* malloc'd; NULL: any text */
+    const char *grammar_field; /* that said so */
+    /* Chat: the members that the template is given, and the tools. */
+    json_t *chat;
+    json_t *tools; /* NULL: none */
+    gw_tool_choice choice;
+    char *named;
+    int one_call;
+    int whole_calls;
+    int plain_reasoning; /* reasoning is part of the text, as the model wrote it */
+    const char *model;   /* as it was asked for; may be NULL */
+    const json_t *given; /* prompts of a text: a text, a list of ids, or a list of these */
+    int no_special;      /* spellings of special tokens in them are text */
+    ask_prompt *prompts; /* malloc'd [n_prompts]: as tokens */
+    size_t n_prompts;
+    char *text; /* malloc'd: the first prompt as text, where it is known */
+    size_t text_bytes;
+    json_t *root; /* the request: what the texts above point into */
+} ask;
+
+/* The JSON object of a body; NULL and *f. */
+json_t *ask_parse(const char *text, size_t bytes, fault *f);
+
+void ask_init(ask *a, const app_options *o);
+void ask_free(ask *a);
+
+/* Samplers, seed, stop, bans, logit_bias, stream: the fields of every API, from an object. 0 or -1
+ * and *f. */
+int ask_read_common(ask *a, const json_t *object, fault *f);
+/* json_schema and grammar of llama-server's; a schema wins over none only. */
+int ask_read_grammar(ask *a, const json_t *object, fault *f);
+/* {"type": "text" | "json_object" | "json_schema", ...}; field: its name for errors. */
+int ask_read_format(ask *a, const json_t *format, const char *field, fault *f);
+/* Only texts that this schema accepts. */
+int ask_take_schema(ask *a, const json_t *schema, const char *field, fault *f);
+
+/* Typed members: absent and null leave *out alone. 0 or -1 and *f. */
+int ask_int(const json_t *object, const char *name, int64_t min, int64_t max, int64_t *out,
+            fault *f);
+int ask_bool(const json_t *object, const char *name, int *out, fault *f);
+int ask_text(const json_t *object, const char *name, const char **out, fault *f);
+/* A text, or a list of texts, at most `most`. */
+int ask_texts(const json_t *object, const char *name, const char **out, size_t most, size_t *n,
+              fault *f);
+
+/* What cannot be honoured, with the value that may stand there all the same. */
+typedef struct ask_refusal {
+    const char *name;
+    const char *unless; /* "false", "0", "1", "\"\"", "[]", ... as JSON, or NULL */
+} ask_refusal;
+/* rows end with NULL. */
+int ask_refuse(const json_t *object, const ask_refusal *rows, fault *f);
+
+#endif

@@ -1,0 +1,73 @@
+/* apps/serve/fault.c - errors of requests: see fault.h. */
+#include "apps/serve/fault.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "apps/serve/text.h"
+
+/* It may hold what a client has sent, cut anywhere: one line of whole characters. */
+static void repair(char *text) {
+    size_t n = strlen(text);
+    for (size_t i = 0, bytes; i<n; i += bytes> 0 ? bytes : 1) {
+        bytes = text_character(text + i, n - i);
+        if (bytes == 0 || (unsigned char)text[i] < 0x20 || text[i] == 0x7f) {
+            text[i] = '?';
+        }
+    }
+}
+
+int fault_set(fault *f, int status, const char *param, const char *fmt, ...) {
+    va_list args;
+    *f = (fault){.status = status};
+    snprintf(f->param, sizeof f->param, "%s", param != NULL ? param : "");
+    va_start(args, fmt);
+    vsnprintf(f->text, sizeof f->text, fmt, args);
+    va_end(args);
+    repair(f->param);
+    repair(f->text);
+    return -1;
+}
+
+int fault_of_status(fault *f, gw_status status, const char *param) {
+    int http = 400;
+    switch (status) {
+    case GW_E_NOMEM:
+        http = 503;
+        break;
+    case GW_E_IO:
+    case GW_E_DEVICE:
+    case GW_E_NUMERIC:
+    case GW_E_CANCELLED:
+        http = 500;
+        break;
+    default:
+        break;
+    }
+    return fault_set(f, http, param, "%s%s%s", param != NULL ? param : "",
+                     param != NULL ? ": " : "", gw_error_text());
+}
+
+const char *fault_type(int status, int messages) {
+    switch (status) {
+    case 401:
+        return "authentication_error";
+    case 403:
+        return "permission_error";
+    case 404:
+        return "not_found_error";
+    case 413:
+        return messages ? "request_too_large" : "invalid_request_error";
+    case 429:
+        return "rate_limit_error";
+    case 500:
+        return messages ? "api_error" : "server_error";
+    case 501:
+        return messages ? "api_error" : "not_supported_error";
+    case 503:
+        return messages ? "overloaded_error" : "unavailable_error";
+    default:
+        return "invalid_request_error";
+    }
+}

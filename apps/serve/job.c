@@ -1,0 +1,337 @@
+/* apps/serve/job.c - the life of a request that generates: see job.h. */
+#include "apps/serve/job.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "apps/serve/job_parts.h"
+#include "apps/serve/metrics.h"
+#include "apps/serve/random.h"
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+json_t *job_text(const text_buffer *t) {
+    return t->n > 0 ? json_stringn(t->at, t->n) : json_string("");
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void detach(job *j) {
+    if (j->c != NULL) {
+        conn_watched(j->c, &(conn_watch){0});
+        j->c = NULL;
+    }
+}
+
+/* Nobody else knows it any more. */
+static void try_free(job *j) {
+    if (j->busy || j->n_done < j->n_requests || j->events_task.queued || j->back.queued ||
+        j->c != NULL) {
+        return;
+    }
+    models_forget(&j->wait);
+    job_drop_events(j);
+    for (size_t i = 0; i < j->n_requests; i++) {
+        gw_request_free(j->requests[i]);
+    }
+    free(j->requests);
+    job_free_choices(j);
+    if (j->m != NULL) {
+        models_release(j->s->models, j->m);
+    }
+    *j->link = j->next;
+    if (j->next != NULL) {
+        j->next->link = j->link;
+    }
+    j->s->n_jobs--;
+    ask_free(&j->ask);
+    free(j->body);
+    json_decref(j->own);
+    free(j);
+}
+
+static void cancel(job *j) {
+    for (size_t i = 0; i < j->n_requests; i++) {
+        gw_request_cancel(j->requests[i]);
+    }
+}
+
+/* What the access log and the metrics are told. */
+static void note_end(job *j) {
+    conn_note *note = conn_notes(j->c);
+    if (j->m != NULL) {
+        snprintf(note->model, sizeof note->model, "%s", j->m->id);
+    }
+    if (j->submitted) {
+        note->prompt = j->n_prompt;
+        note->cached = j->n_cached;
+        note->tokens = j->n_generated;
+    }
+}
+
+void job_fail(job *j, const fault *f) {
+    if (j->ended || j->c == NULL) {
+        return;
+    }
+    j->ended = 1;
+    note_end(j);
+    cancel(j);
+    conn *c = j->c;
+    if (!j->streaming) {
+        detach(j);
+        reply_fault(c, f);
+    } else {
+        if (j->api->fail != NULL) {
+            j->api->fail(j, f);
+        }
+        detach(j);
+        conn_end(c);
+    }
+}
+
+void job_finish(job *j) {
+    if (j->ended || j->c == NULL) {
+        return;
+    }
+    j->ended = 1;
+    note_end(j);
+    if (j->submitted) {
+        metrics_took(j->s->metrics, TIME_WHOLE, app_seconds() - j->began);
+    }
+    conn *c = j->c;
+    if (j->streaming) {
+        if (j->api->end != NULL) {
+            j->api->end(j);
+        }
+        detach(j);
+        conn_end(c);
+    } else {
+        json_t *whole = j->api->run != NULL ? j->own : j->api->whole(j);
+        j->own = j->api->run != NULL ? NULL : j->own;
+        detach(j);
+        reply_json(c, 200, whole);
+    }
+}
+
+void job_hold(job *j, int on) {
+    for (size_t i = 0; j->held != on && i < j->n_requests; i++) {
+        gw_request_hold(j->requests[i], on);
+    }
+    j->held = on;
+}
+
+/* ---- the client ------------------------------------------------------------------------------ */
+
+static void on_gone(void *user) {
+    job *j = user;
+    if (!j->ended && j->c != NULL) {
+        note_end(j);
+        metrics_cancelled(j->s->metrics);
+    }
+    j->c = NULL;
+    j->ended = 1;
+    models_forget(&j->wait);
+    job_hold(j, 0);
+    cancel(j);
+    try_free(j);
+}
+
+static void on_room(void *user) {
+    job *j = user;
+    job_hold(j, 0);
+    loop_post(j->s->loop, &j->events_task);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+static void on_events(void *arg) {
+    job *j = arg;
+    if (j->submitted || j->ended) {
+        job_take_events(j);
+    }
+    try_free(j);
+}
+
+static void on_submitted(void *arg) {
+    job *j = arg;
+    j->busy = 0;
+    if (j->c == NULL || j->ended) {
+        cancel(j);
+    } else if (j->f.status != 0) {
+        job_fail(j, &j->f);
+    } else if (j->api->run != NULL) {
+        job_finish(j);
+    } else {
+        j->submitted = 1;
+        j->last = app_seconds();
+        if (j->ask.stream) {
+            j->streaming = 1;
+            reply_stream(j->c, j->api->json_lines);
+            if (j->api->begin != NULL) {
+                j->api->begin(j);
+            }
+        }
+    }
+    if (j->submitted || j->ended) {
+        job_take_events(j);
+    }
+    try_free(j);
+}
+
+static void prepare(void *arg) {
+    job *j = arg;
+    if (j->api->run != NULL) {
+        j->own = j->api->run(j);
+    }
+    if ((j->api->run != NULL ? j->own == NULL : job_prepare(j) != 0) && j->f.status == 0) {
+        fault_set(&j->f, 503, NULL, "out of memory");
+    }
+    j->back.run = on_submitted;
+    loop_post(j->s->loop, &j->back);
+}
+
+static void on_model(void *user, model *m, const fault *f) {
+    job *j = user;
+    j->m = m;
+    if (m == NULL) {
+        job_fail(j, f);
+        loop_post(j->s->loop, &j->events_task); /* which frees it */
+        return;
+    }
+    j->busy = 1;
+    j->work.run = prepare;
+    loop_work(j->s->loop, &j->work);
+}
+
+static void on_read(void *arg) {
+    job *j = arg;
+    j->busy = 0;
+    if (j->c != NULL && j->f.status != 0) {
+        job_fail(j, &j->f);
+    } else if (j->c != NULL) {
+        j->wait.done = on_model;
+        j->wait.user = j;
+        models_acquire(j->s->models, j->ask.model, &j->wait);
+    }
+    try_free(j);
+}
+
+static void read_body(void *arg) {
+    job *j = arg;
+    json_t *root = ask_parse(j->body, j->n_body, &j->f);
+    if (root != NULL) {
+        j->ask.root = json_incref(root);
+        if (j->api->read(j, root, &j->f) != 0 && j->f.status == 0) {
+            fault_set(&j->f, 503, NULL, "out of memory");
+        }
+    }
+    json_decref(root);
+    free(j->body);
+    j->body = NULL;
+    j->back.run = on_read;
+    loop_post(j->s->loop, &j->back);
+}
+
+static void make_id(job *j) {
+    static const char hex[] = "0123456789abcdef";
+    unsigned char bytes[16];
+    size_t n = strlen(j->api->id_prefix);
+    random_bytes(bytes, sizeof bytes);
+    memcpy(j->id, j->api->id_prefix, n);
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        j->id[n++] = hex[bytes[i] >> 4];
+        j->id[n++] = hex[bytes[i] & 15];
+    }
+}
+
+static uint64_t hash_text(const char *text) {
+    uint64_t h = 14695981039346656037u; /* FNV-1a: tells clients apart, keeps no secret */
+    for (; *text != '\0'; text++) {
+        h = (h ^ (unsigned char)*text) * 1099511628211u;
+    }
+    return h;
+}
+
+void job_start(conn *c, const api *a) {
+    server *s = conn_server(c);
+    fault f = {0};
+    job *j = NULL;
+    if (s->draining) {
+        fault_set(&f, 503, NULL, "the server is ending");
+        f.retry_after = 10;
+    } else if ((j = calloc(1, sizeof *j)) == NULL) {
+        fault_set(&f, 503, NULL, "out of memory");
+    }
+    if (j == NULL) {
+        reply_fault(c, &f);
+        return;
+    }
+    j->s = s;
+    j->c = c;
+    j->api = a;
+    j->began = app_seconds();
+    j->created = (int64_t)time(NULL);
+    j->salt = s->n_keys > 0 ? hash_text(conn_key(c)) : 0;
+    j->fair = s->n_keys > 0 ? j->salt : hash_text(conn_client(c));
+    j->body = conn_take_body(c, &j->n_body);
+    j->events_end = &j->events;
+    j->events_task = (loop_task){.run = on_events, .arg = j};
+    j->work = (loop_task){.run = read_body, .arg = j};
+    j->back = (loop_task){.arg = j};
+    make_id(j);
+    ask_init(&j->ask, s->o);
+    j->link = &s->jobs;
+    j->next = s->jobs;
+    if (j->next != NULL) {
+        j->next->link = &j->next;
+    }
+    s->jobs = j;
+    s->n_jobs++;
+    conn_watched(c, &(conn_watch){.gone = on_gone, .room = on_room, .user = j});
+    j->busy = 1;
+    loop_work(s->loop, &j->work);
+}
+
+/* ---- all jobs -------------------------------------------------------------------------------- */
+
+uint64_t jobs_tokens(const server *s) {
+    uint64_t sum = 0;
+    for (const job *j = s->jobs; j != NULL; j = j->next) {
+        sum += (uint64_t)j->n_generated;
+    }
+    return sum;
+}
+
+void jobs_tick(server *s) {
+    double now = app_seconds(), after = s->o->sse_ping;
+    for (job *j = s->jobs; j != NULL; j = j->next) {
+        if (after > 0 && j->streaming && j->c != NULL && !j->ended && !j->api->json_lines &&
+            !j->api->no_ping && !conn_full(j->c) && now - j->last >= after) {
+            reply_ping(j->c);
+            j->last = now;
+        }
+    }
+}
+
+void jobs_end_all(server *s) {
+    fault f;
+    fault_set(&f, 503, NULL, "the server is ending");
+    for (job *j = s->jobs, *next; j != NULL; j = next) {
+        next = j->next;
+        models_forget(&j->wait);
+        job_fail(j, &f);
+    }
+}
+
+void jobs_free_all(server *s) {
+    while (s->jobs != NULL) {
+        job *j = s->jobs;
+        j->c = NULL;
+        j->busy = 0;
+        j->events_task.queued = j->back.queued = 0;
+        j->n_done = j->n_requests;
+        try_free(j);
+    }
+}

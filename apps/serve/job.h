@@ -1,0 +1,155 @@
+/* apps/serve/job.h - a request that generates, from its JSON to its answer, by whatever API.
+ *
+ *   loop     job_start: the body is taken, the client watched
+ *   worker   read: the API's JSON becomes an ask
+ *   loop     the model is acquired, or waited for
+ *   worker   prepare: template, tokens, grammar; submitted to the engine
+ *   engine   events are copied into the job's list
+ *   loop     events become parts of the answer, and the API writes them
+ *
+ * A job ends when all its requests have ended, whether or not somebody still listens.
+ */
+#ifndef GW_APPS_SERVE_JOB_H
+#define GW_APPS_SERVE_JOB_H
+
+#include <jansson.h>
+
+#include "apps/serve/ask.h"
+#include "apps/serve/models.h"
+#include "apps/serve/reply.h"
+#include "apps/serve/text.h"
+
+typedef struct job job;
+typedef struct choice choice;
+
+typedef struct call {
+    char *id, *name;
+    text_buffer arguments;
+    int broken; /* it was none after all */
+    int item;   /* the API's: its place in the answer */
+} call;
+
+typedef struct token_prob {
+    int32_t token;
+    float logprob; /* NAN: unknown (the first token of a text) */
+    char *text;    /* its bytes, malloc'd */
+    size_t bytes;
+    struct token_top {
+        float logprob;
+        int32_t token;
+        char *text;
+        size_t bytes;
+    } * top; /* [n_top] */
+    size_t n_top;
+} token_prob;
+
+struct choice {
+    job *j;
+    int index;           /* of the answer */
+    size_t prompt;       /* number of its prompt */
+    gw_answer *answer;   /* NULL: text only */
+    gw_grammar *grammar; /* of this prompt's choices; the first one's */
+    gw_stop *stop;       /* on the text of an answer; NULL: none, or the engine looks for them */
+    text_buffer text, reasoning;
+    call *calls;
+    size_t n_calls;
+    token_prob *probs; /* [n_probs], of which probs_sent have been handed out */
+    size_t n_probs, probs_sent;
+    int32_t *tokens; /* [n_tokens] when they are asked for */
+    size_t n_tokens;
+    int ended, finished;   /* nothing more counts; finish has been written */
+    const char *stop_text; /* the stop string that came true */
+    gw_finish why;
+    int calls_made; /* calls that are not broken */
+    double last;
+    int opened, state, item; /* the API's own */
+};
+
+/* How one API reads requests and writes answers. Functions but read run on the loop's thread; those
+ * of a stream may be NULL. */
+typedef struct api {
+    const char *id_prefix; /* "chatcmpl-" */
+    int json_lines;        /* its streams are lines of JSON */
+    int no_ping;           /* no comments in them */
+    /* From the request to the ask; on a worker. 0 or -1 and *f. */
+    int (*read)(job *j, const json_t *body, fault *f);
+    void (*begin)(job *j);
+    void (*text)(choice *c, const char *text, size_t bytes);
+    void (*reasoning)(choice *c, const char *text, size_t bytes);
+    void (*call_begin)(choice *c, call *k);
+    void (*call_arguments)(choice *c, call *k, const char *text, size_t bytes);
+    void (*call_end)(choice *c, call *k);
+    void (*progress)(job *j, int32_t read, int32_t prompt, int32_t cached);
+    void (*finish)(choice *c); /* this choice is whole */
+    void (*end)(job *j);       /* all are */
+    void (*fail)(job *j, const fault *f);
+    json_t *(*whole)(job *j); /* the answer at once */
+    /* What needs the model but generates nothing: on a worker, in place of all of these. The
+     * answer, or NULL and j->f. */
+    json_t *(*run)(job *j);
+} api;
+
+struct job {
+    server *s;
+    job *next, **link;
+    conn *c; /* NULL: the client has gone */
+    const api *api;
+    char id[48];
+    int64_t created;
+    double began, first, last; /* seconds; 0: not yet. last: when something was written */
+    char client[64];
+    uint64_t salt, fair;
+    char *body;
+    size_t n_body;
+    ask ask;
+    fault f;
+    model *m;
+    model_wait wait;
+    loop_task work, back, events_task;
+    int busy;      /* a worker has it */
+    int submitted; /* events may be written */
+    int streaming, ended, held;
+    gw_request **requests; /* [ask.n_prompts] */
+    size_t n_requests, n_done;
+    choice *choices; /* [n_choices] */
+    size_t n_choices;
+    struct event_copy *events, **events_end;
+    int lost_events;      /* no memory for one */
+    size_t n_done_unseen; /* of these, ends of requests */
+    int64_t n_prompt, n_cached, n_generated;
+    double queued_seconds, prompt_seconds, seconds;
+    json_t *own; /* the API's */
+    int state, number;
+};
+
+/* Answers now or later. */
+void job_start(conn *c, const api *a);
+
+/* What jobs that run have generated so far. */
+uint64_t jobs_tokens(const server *s);
+void jobs_tick(server *s);    /* comments in streams that are silent */
+void jobs_end_all(server *s); /* those that still run end with an error */
+void jobs_free_all(server *s);
+
+/* ---- for the APIs ---------------------------------------------------------------------------- */
+
+/* The reason in the words of OpenAI's APIs: "stop", "length", "tool_calls". */
+const char *choice_reason(const choice *c);
+json_t *job_usage(const job *j);
+json_t *job_timings(const job *j);
+const char *job_model(const job *j);
+const char *job_fingerprint(void);
+/* An object of a stream or an answer: id, object, created, model, system_fingerprint. */
+json_t *job_object(const job *j, const char *object);
+/* Probabilities from number `from` on, as chat completions show them (with `legacy`: as completions
+ * do; offset: characters of the text before). Sets *from behind the last. */
+json_t *choice_probs(choice *c, size_t *from);
+json_t *choice_probs_legacy(choice *c, size_t *from, size_t *offset);
+json_t *job_text(const text_buffer *t); /* "" while empty */
+/* Bytes as a JSON text: what is no UTF-8 comes as U+FFFD. */
+json_t *job_bytes(const char *text, size_t bytes);
+
+/* An event of the stream, or a line of it; and the time of it. */
+void job_event(job *j, const char *name, json_t *body);
+
+#endif

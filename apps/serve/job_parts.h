@@ -1,0 +1,34 @@
+/* apps/serve/job_parts.h - the pieces of job.h's jobs, for job*.c only. */
+#ifndef GW_APPS_SERVE_JOB_PARTS_H
+#define GW_APPS_SERVE_JOB_PARTS_H
+
+#include "apps/serve/job.h"
+
+/* An event of the engine, as it is kept until the loop takes it. */
+typedef struct event_copy {
+    struct event_copy *next;
+    gw_event e;
+    size_t prompt; /* number of the request */
+    gw_logprob top[GW_TOP_LOGPROBS];
+    char text[]; /* text, then error, each NUL-terminated */
+} event_copy;
+
+/* Which of a job's requests an event belongs to. */
+typedef struct job_request {
+    job *j;
+    size_t prompt;
+} job_request;
+
+/* job_prepare.c, on a worker: tokens, choices, grammars; and submits. 0 or -1 and j->f. */
+int job_prepare(job *j);
+/* job_events.c: what the engine calls, and what the loop does with it. */
+void job_on_event(void *user, const gw_event *event);
+void job_take_events(job *j);
+void job_drop_events(job *j);
+void job_free_choices(job *j);
+/* job.c: writes the answer's end, or the error. */
+void job_finish(job *j);
+void job_fail(job *j, const fault *f);
+void job_hold(job *j, int on);
+
+#endif

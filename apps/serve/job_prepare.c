@@ -1,0 +1,408 @@
+/* apps/serve/job_prepare.c - from an ask to tokens, grammars and requests of the engine; on a
+ * worker. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/serve/chat_text.h"
+#include "apps/serve/job_parts.h"
+#include "apps/serve/random.h"
+
+static int no_memory(job *j) { return fault_set(&j->f, 503, NULL, "out of memory"); }
+
+/* ---- prompts --------------------------------------------------------------------------------- */
+
+static int add_prompt(job *j, int32_t *ids, size_t n) {
+    ask *a = &j->ask;
+    ask_prompt *grown = realloc(a->prompts, (a->n_prompts + 1) * sizeof *grown);
+    if (grown == NULL) {
+        free(ids);
+        return no_memory(j);
+    }
+    a->prompts = grown;
+    a->prompts[a->n_prompts++] = (ask_prompt){.ids = ids, .n = n};
+    return 0;
+}
+
+/* A start token that is spelled where the model puts one anyway counts once. */
+static size_t without_second_bos(const gw_model *gw, int32_t *ids, size_t n) {
+    int32_t bos = gw_token_bos(gw);
+    if (n > 1 && bos >= 0 && ids[0] == bos && ids[1] == bos) {
+        memmove(ids, ids + 1, (n - 1) * sizeof *ids);
+        n--;
+    }
+    return n;
+}
+
+static int add_text_prompt(job *j, const json_t *text) {
+    int32_t *ids = NULL;
+    size_t n = 0;
+    int flags = GW_TEXT_BOS | GW_TEXT_OPEN | (j->ask.no_special ? 0 : GW_TEXT_SPECIAL);
+    gw_status status =
+        gw_tokenize(j->m->gw, json_string_value(text), json_string_length(text), flags, &ids, &n);
+    if (status != GW_OK) {
+        return fault_of_status(&j->f, status, "prompt");
+    }
+    return add_prompt(j, ids, without_second_bos(j->m->gw, ids, n));
+}
+
+static int add_id_prompt(job *j, const json_t *list) {
+    size_t n = json_array_size(list);
+    int32_t *ids = calloc(n + 1, sizeof *ids);
+    if (ids == NULL) {
+        return no_memory(j);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(list, i);
+        json_int_t value = json_integer_value(id);
+        if (!json_is_integer(id) || value < 0 || value >= j->m->info.n_vocab) {
+            free(ids);
+            return fault_set(&j->f, 400, "prompt",
+                             "prompt: number %zu of the list is no token of this model (0 to %d)",
+                             i + 1, (int)j->m->info.n_vocab - 1);
+        }
+        ids[i] = (int32_t)value;
+    }
+    return add_prompt(j, ids, n);
+}
+
+/* Texts and ids after one another, as llama-server takes them: one prompt. */
+static int add_mixed_prompt(job *j, const json_t *list) {
+    int32_t *all = NULL;
+    size_t n = 0, i;
+    const json_t *part;
+    json_array_foreach(list, i, part) {
+        int flags =
+            GW_TEXT_OPEN | (i == 0 ? GW_TEXT_BOS : 0) | (j->ask.no_special ? 0 : GW_TEXT_SPECIAL);
+        int32_t *ids = NULL, own = (int32_t)json_integer_value(part), *grown;
+        size_t more = 1;
+        if (json_is_string(part)) {
+            gw_status status = gw_tokenize(j->m->gw, json_string_value(part),
+                                           json_string_length(part), flags, &ids, &more);
+            if (status != GW_OK) {
+                free(all);
+                return fault_of_status(&j->f, status, "prompt");
+            }
+        } else if (!json_is_integer(part) || own < 0 || own >= j->m->info.n_vocab) {
+            free(all);
+            return fault_set(&j->f, 400, "prompt",
+                             "prompt: number %zu of the list is neither a "
+                             "text nor a token of this model",
+                             i + 1);
+        }
+        grown = realloc(all, (n + more + 1) * sizeof *all);
+        if (grown == NULL) {
+            gw_free(ids);
+            free(all);
+            return no_memory(j);
+        }
+        all = grown;
+        memcpy(all + n, ids != NULL ? ids : &own, (json_is_string(part) ? more : 1) * sizeof own);
+        n += more;
+        gw_free(ids);
+    }
+    return add_prompt(j, all, n);
+}
+
+static int has_both(const json_t *list) {
+    size_t i, texts = 0;
+    const json_t *part;
+    json_array_foreach(list, i, part) { texts += json_is_string(part); }
+    size_t ids = 0;
+    json_array_foreach(list, i, part) { ids += json_is_integer(part); }
+    return texts > 0 && ids > 0;
+}
+
+static int add_given(job *j, const json_t *given) {
+    if (json_is_string(given)) {
+        return add_text_prompt(j, given);
+    }
+    if (json_is_array(given)) {
+        return add_id_prompt(j, given);
+    }
+    return fault_set(&j->f, 400, "prompt",
+                     "prompt: a text, a list of token ids, or a list of these is needed");
+}
+
+static int read_prompts(job *j) {
+    const json_t *given = j->ask.given;
+    const json_t *first = json_array_get(given, 0);
+    if (has_both(given)) {
+        return add_mixed_prompt(j, given);
+    }
+    if (!json_is_array(given) || json_is_integer(first) || first == NULL) {
+        return add_given(j, given);
+    }
+    if (json_array_size(given) > ASK_PROMPTS_MAX) {
+        return fault_set(&j->f, 400, "prompt", "prompt: more than %d of them", ASK_PROMPTS_MAX);
+    }
+    for (size_t i = 0; i < json_array_size(given); i++) {
+        if (add_given(j, json_array_get(given, i)) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int read_chat(job *j) {
+    gw_chat_text text = {0};
+    if (chat_text_write(j->m, &j->ask, &text, &j->f) != 0) {
+        return -1;
+    }
+    int32_t *ids = malloc((text.n_ids + 1) * sizeof *ids);
+    if (ids != NULL && text.n_ids > 0) {
+        memcpy(ids, text.ids, text.n_ids * sizeof *ids);
+    }
+    j->ask.text = text.text;
+    j->ask.text_bytes = text.bytes;
+    text.text = NULL;
+    size_t n = text.n_ids;
+    gw_chat_text_free(&text);
+    return ids != NULL ? add_prompt(j, ids, n) : no_memory(j);
+}
+
+static int check_prompts(job *j) {
+    for (size_t i = 0; i < j->ask.n_prompts; i++) {
+        size_t n = j->ask.prompts[i].n;
+        if (n == 0) {
+            return fault_set(&j->f, 400, "prompt",
+                             "the prompt is empty, and this model has no "
+                             "start token to begin with");
+        }
+        if (n + (j->ask.max_tokens != 0) > (size_t)j->m->n_ctx) {
+            fault_set(&j->f, 400, "prompt",
+                      "the prompt has %zu tokens, and a request of this server at most %d with its "
+                      "answer: shorten it, or start the server with a larger --ctx-size",
+                      n, (int)j->m->n_ctx);
+            j->f.code = "context_length_exceeded";
+            j->f.got = (int64_t)n;
+            j->f.limit = j->m->n_ctx;
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* ---- samplers -------------------------------------------------------------------------------- */
+
+static int push_bias(ask *a, int32_t token, float bias) {
+    gw_logit_bias *grown = realloc(a->bias, (a->n_bias + 1) * sizeof *grown);
+    if (grown == NULL) {
+        return -1;
+    }
+    a->bias = grown;
+    a->bias[a->n_bias++] = (gw_logit_bias){.token = token, .bias = bias};
+    return 0;
+}
+
+/* A text in logit_bias stands for each of its tokens. */
+static int read_bias_texts(job *j) {
+    ask *a = &j->ask;
+    for (size_t i = 0; i < json_array_size(a->bias_texts); i++) {
+        const json_t *pair = json_array_get(a->bias_texts, i), *text = json_array_get(pair, 0);
+        const json_t *value = json_array_get(pair, 1);
+        float bias = json_is_null(value) ? -INFINITY : (float)json_number_value(value);
+        int32_t *ids = NULL;
+        size_t n = 0;
+        gw_status status = gw_tokenize(j->m->gw, json_string_value(text), json_string_length(text),
+                                       GW_TEXT_SPECIAL, &ids, &n);
+        for (size_t k = 0; status == GW_OK && k < n; k++) {
+            status = push_bias(a, ids[k], bias) == 0 ? GW_OK : GW_E_NOMEM;
+        }
+        gw_free(ids);
+        if (status != GW_OK) {
+            return fault_of_status(&j->f, status, "logit_bias");
+        }
+    }
+    for (size_t i = 0; i < a->n_bias; i++) {
+        if (a->bias[i].token >= j->m->info.n_vocab) {
+            return fault_set(&j->f, 400, "logit_bias", "logit_bias: token %d is none of this model",
+                             (int)a->bias[i].token);
+        }
+    }
+    a->sampler.bias = a->bias;
+    a->sampler.n_bias = a->n_bias;
+    return 0;
+}
+
+static int take_seed(job *j) {
+    const char *given = j->s->o->seed_text;
+    if (j->ask.has_seed) {
+        return 0;
+    }
+    if (given != NULL && strcmp(given, "-1") != 0) {
+        j->ask.sampler.seed = strtoull(given, NULL, 10);
+    } else {
+        uint32_t seed; /* short enough for people and for numbers of JavaScript */
+        random_bytes(&seed, sizeof seed);
+        j->ask.sampler.seed = seed;
+    }
+    return 0;
+}
+
+/* ---- choices --------------------------------------------------------------------------------- */
+
+static int open_stop(job *j, choice *c) {
+    const char *all[ASK_STOPS_MAX];
+    size_t n = 0;
+    for (; n < j->ask.n_stops; n++) {
+        all[n] = j->ask.stops[n];
+    }
+    if (j->m->chat != NULL) {
+        n += gw_chat_stops(j->m->chat, all + n, ASK_STOPS_MAX - n);
+    }
+    n = n < ASK_STOPS_MAX ? n : ASK_STOPS_MAX;
+    gw_status status = n > 0 ? gw_stop_new(all, n, &c->stop) : GW_OK;
+    return status == GW_OK ? 0 : fault_of_status(&j->f, status, "stop");
+}
+
+/* What reads the answer of a chat; the first of a prompt makes the grammar of all. */
+static int open_answer(job *j, choice *c, const char *tools, int with_grammar) {
+    const ask *a = &j->ask;
+    const ask_prompt *p = &a->prompts[c->prompt];
+    const app_options *o = j->s->o;
+    int schema = a->grammar != NULL && a->grammar_kind == GW_GRAMMAR_JSON_SCHEMA;
+    const gw_answer_options options = {
+        .tool_form = o->tool_form,
+        .reasoning_form = a->plain_reasoning ? "none" : o->reasoning_form,
+        .chat_template = j->m->chat_template,
+        .chat_template_bytes = j->m->chat_template_bytes,
+        .tools = tools,
+        .tools_bytes = tools != NULL ? strlen(tools) : 0,
+        .choice = tools != NULL ? a->choice : GW_TOOLS_NONE,
+        .named = a->named,
+        .one_call = a->one_call,
+        .whole_calls = a->whole_calls,
+        .schema = schema ? a->grammar : NULL,
+        .schema_bytes = schema ? strlen(a->grammar) : 0,
+        .id_seed = a->sampler.seed + (uint64_t)c->index,
+    };
+    gw_status status = gw_answer_new(j->m->gw, &options, &c->answer);
+    if (status != GW_OK) {
+        return fault_of_status(&j->f, status, tools != NULL ? "tools" : NULL);
+    }
+    status = gw_answer_begin(c->answer, p->ids, p->n);
+    if (status == GW_OK && with_grammar) {
+        status = gw_answer_grammar(c->answer, j->m->chat, &c->grammar);
+    }
+    if (status != GW_OK) {
+        return fault_of_status(&j->f, status, schema ? a->grammar_field : "tools");
+    }
+    return open_stop(j, c);
+}
+
+static int open_grammar(job *j, choice *c) {
+    const ask *a = &j->ask;
+    gw_status status = gw_grammar_new(j->m->gw, a->grammar_kind, a->grammar, strlen(a->grammar),
+                                      a->chat != NULL ? j->m->chat : NULL, &c->grammar);
+    const char *field = a->grammar_field;
+    return status == GW_OK ? 0 : fault_of_status(&j->f, status, field);
+}
+
+static int open_choices(job *j) {
+    ask *a = &j->ask;
+    size_t n = (size_t)a->n;
+    char *tools = a->tools != NULL ? json_dumps(a->tools, JSON_COMPACT) : NULL;
+    int code = a->tools != NULL && tools == NULL ? no_memory(j) : 0;
+    int gbnf = a->grammar != NULL && a->grammar_kind == GW_GRAMMAR_GBNF;
+    if (a->n_prompts * n > ASK_PROMPTS_MAX) {
+        code = fault_set(&j->f, 400, "n", "more than %d answers are asked for", ASK_PROMPTS_MAX);
+    }
+    j->choices = code == 0 ? calloc(a->n_prompts * n, sizeof *j->choices) : NULL;
+    if (code == 0 && j->choices == NULL) {
+        code = no_memory(j);
+    }
+    for (size_t i = 0; code == 0 && i < a->n_prompts * n; i++) {
+        choice *c = &j->choices[j->n_choices++];
+        *c = (choice){.j = j, .index = (int)i, .prompt = i / n, .item = -1};
+        int first = i % n == 0;
+        if (a->chat != NULL) {
+            code = open_answer(j, c, tools, first && !gbnf);
+        }
+        if (code == 0 && first && a->grammar != NULL && (c->answer == NULL || gbnf)) {
+            code = open_grammar(j, c);
+        }
+    }
+    free(tools);
+    return code;
+}
+
+/* ---- submitting ------------------------------------------------------------------------------ */
+
+static int submit_fault(job *j, gw_status status) {
+    fault_of_status(&j->f, status, NULL);
+    if (status == GW_E_BUSY) {
+        fault_set(&j->f, 429, NULL, "%d requests wait already: try again later",
+                  (int)j->s->o->queue);
+        j->f.code = "queue_full";
+        j->f.retry_after = models_patience(j->m);
+    } else if (status == GW_E_CANCELLED) {
+        fault_set(&j->f, 503, NULL, "the model takes no more requests");
+        j->f.retry_after = 10;
+    } else if (status == GW_E_CONTEXT) {
+        j->f.code = "context_length_exceeded";
+    }
+    return -1;
+}
+
+static int submit(job *j, size_t prompt) {
+    const ask *a = &j->ask;
+    choice *first = &j->choices[prompt * (size_t)a->n];
+    job_request *of = malloc(sizeof *of);
+    if (of == NULL) {
+        return no_memory(j);
+    }
+    *of = (job_request){.j = j, .prompt = prompt};
+    int is_chat = a->chat != NULL, is_read = first->answer != NULL;
+    const gw_request_options options = {
+        .tokens = a->prompts[prompt].ids,
+        .n_tokens = a->prompts[prompt].n,
+        .sampler = &a->sampler,
+        .grammar = first->grammar,
+        .chat = is_chat ? j->m->chat : NULL,
+        .stops = is_read ? NULL : a->stops,
+        .n_stops = is_read ? 0 : a->n_stops,
+        .bans = a->bans,
+        .n_bans = a->n_bans,
+        .ignore_eos = a->ignore_eos,
+        .mid_text = !is_chat,
+        .max_tokens = a->max_tokens > INT32_MAX ? INT32_MAX : (int32_t)a->max_tokens,
+        .n = a->n,
+        .logprobs = a->logprobs ? a->top + 1 : 0,
+        .prompt_logprobs = a->logprobs && a->echo ? a->top + 1 : 0,
+        .no_cache = a->no_cache,
+        .salt = j->salt,
+        .client = j->fair,
+        .priority = a->priority,
+        .event = job_on_event,
+        .user = of,
+    };
+    gw_status status = gw_batch_submit(j->m->batch, &options, &j->requests[prompt]);
+    if (status != GW_OK) {
+        free(of);
+        return submit_fault(j, status);
+    }
+    j->n_requests++;
+    return 0;
+}
+
+int job_prepare(job *j) {
+    ask *a = &j->ask;
+    if (a->chat != NULL && j->m->chat == NULL) {
+        return fault_set(&j->f, 400, NULL, "%s", j->m->chat_fault);
+    }
+    if ((a->chat != NULL ? read_chat(j) : read_prompts(j)) != 0 || check_prompts(j) != 0 ||
+        read_bias_texts(j) != 0 || take_seed(j) != 0 || open_choices(j) != 0) {
+        return -1;
+    }
+    j->requests = calloc(a->n_prompts, sizeof(gw_request *));
+    if (j->requests == NULL) {
+        return no_memory(j);
+    }
+    for (size_t i = 0; i < a->n_prompts; i++) {
+        if (submit(j, i) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}

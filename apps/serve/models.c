@@ -1,0 +1,671 @@
+/* apps/serve/models.c - models that come and go: see models.h. */
+#include "apps/serve/models.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "apps/serve/listen.h"
+#include "apps/serve/models_found.h"
+#include "apps/signals.h"
+
+typedef struct entry {
+    model m; /* first: a model is its entry */
+    models *all;
+    found_model found;
+    model_state state;
+    int users, stopping; /* stopping: its engine thread ends */
+    double used;
+    fault why;
+    uint64_t bytes; /* memory that it takes */
+    model_wait *waits;
+    pthread_t loader, engine;
+    int has_loader, has_engine;
+    atomic_uint progress; /* per mille */
+    loop_task loaded, died;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t wake;
+    int woken, stop;
+} entry;
+
+struct models {
+    server *s;
+    found_model *found;
+    size_t n_found;
+    entry *entries;
+    size_t n;
+    entry *loading; /* one at a time */
+    int draining, failed;
+};
+
+static void start_loading(models *all);
+
+/* ---- the engine's thread --------------------------------------------------------------------- */
+
+static void wake(void *user) {
+    entry *e = user;
+    pthread_mutex_lock(&e->lock);
+    e->woken = 1;
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* 0: it is to end. */
+static int wait_for_work(entry *e, int idle) {
+    pthread_mutex_lock(&e->lock);
+    while (idle && !e->woken && !e->stop) {
+        pthread_cond_wait(&e->wake, &e->lock);
+    }
+    e->woken = 0;
+    int stop = e->stop;
+    pthread_mutex_unlock(&e->lock);
+    return !stop;
+}
+
+static void *engine(void *user) {
+    entry *e = user;
+    size_t work = 0;
+    while (wait_for_work(e, work == 0)) {
+        if (gw_batch_step(e->m.batch, &work) != GW_OK) {
+            fault_set(&e->why, 500, NULL, "%s: the model has stopped: %s", e->m.id,
+                      gw_error_text());
+            loop_post(e->all->s->loop, &e->died);
+            break;
+        }
+    }
+    gw_batch_drain(e->m.batch);
+    return NULL;
+}
+
+static void on_died(void *user) {
+    entry *e = user;
+    app_error("%s", e->why.text);
+    e->state = MODEL_FAILED;
+    e->all->s->device_lost = 1;
+}
+
+static void stop_engine(entry *e) {
+    if (e->has_engine) {
+        pthread_mutex_lock(&e->lock);
+        e->stop = 1;
+        pthread_cond_signal(&e->wake);
+        pthread_mutex_unlock(&e->lock);
+        pthread_join(e->engine, NULL);
+        e->has_engine = 0;
+    }
+}
+
+/* What is loaded of a model goes; nobody uses it. */
+static void unload(entry *e) {
+    stop_engine(e);
+    gw_batch_free(e->m.batch);
+    gw_chat_free(e->m.chat);
+    app_close_model(e->m.gw);
+    e->m = (model){.id = e->m.id, .path = e->m.path};
+    e->bytes = 0;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static void on_progress(void *user, uint64_t done, uint64_t total) {
+    entry *e = user;
+    double share = total > 0 ? (double)done / (double)total : 0;
+    atomic_store(&e->progress, (unsigned)(1000 * (share < 1 ? share : 1)));
+}
+
+static int32_t context_of(const app_options *o, const gw_model_info *info) {
+    int32_t trained = info->n_ctx_train;
+    if (o->n_ctx < 0) {
+        return trained > 0 && trained < 4096 ? trained : 4096;
+    }
+    return o->n_ctx == 0 ? trained : o->n_ctx;
+}
+
+/* A token behind which others are spelled in full. */
+static void find_anchor(model *m) {
+    int32_t *ids = NULL;
+    size_t n = 0, bytes = 0;
+    char *text = NULL;
+    m->anchor = -1;
+    if (gw_tokenize(m->gw, "a", 1, 0, &ids, &n) == GW_OK && n > 0 &&
+        gw_detokenize(m->gw, &ids[n - 1], 1, 1, &text, &bytes) == GW_OK) {
+        m->anchor = ids[n - 1];
+        m->anchor_bytes = bytes;
+    }
+    gw_free(text);
+    gw_free(ids);
+}
+
+char *model_token_text(const model *m, int32_t id, size_t *bytes) {
+    int32_t ids[2] = {m->anchor, id};
+    size_t skip = m->anchor >= 0 ? m->anchor_bytes : 0, all = 0;
+    char *text = NULL;
+    if (gw_detokenize(m->gw, ids + (m->anchor < 0), m->anchor < 0 ? 1 : 2, 1, &text, &all) !=
+            GW_OK ||
+        all < skip) {
+        gw_free(text);
+        return NULL;
+    }
+    char *own = malloc(all - skip + 1);
+    if (own != NULL) {
+        memcpy(own, text + skip, all - skip + 1);
+        *bytes = all - skip;
+    }
+    gw_free(text);
+    return own;
+}
+
+static void open_chat(entry *e, const app_options *o) {
+    if (app_open_chat(o, e->m.gw, &e->m.chat) != APP_OK) {
+        snprintf(e->m.chat_fault, sizeof e->m.chat_fault,
+                 "this model cannot be talked to: %.400s (--chat-template names a form)",
+                 gw_error_text());
+        app_note("%s: %s", e->m.id, e->m.chat_fault);
+    }
+    e->m.chat_template = "";
+    if (e->m.chat != NULL) {
+        size_t bytes = 0;
+        const char *source = gw_chat_template(e->m.chat, &bytes);
+        e->m.chat_template = source != NULL ? source : "";
+        e->m.chat_template_bytes = source != NULL ? bytes : 0;
+    }
+}
+
+static gw_status open_model(entry *e, const app_options *o) {
+    gw_model_options options;
+    int64_t pool = (int64_t)o->cache_tokens;
+    const app_need need = {.n_ctx = o->n_ctx < 0                        ? -4 * 4096
+                                    : pool > o->n_ctx && pool < 1 << 30 ? (int32_t)pool
+                                                                        : o->n_ctx,
+                           .batch = o->batch};
+    if (app_model_options(o, e->m.path, o->threads, &need, &options) != APP_OK) {
+        return GW_E_ARGUMENT;
+    }
+    options.progress = on_progress;
+    options.progress_user = e;
+    gw_status status = gw_model_open(&options, &e->m.gw);
+    if (status != GW_OK) {
+        return status;
+    }
+    gw_model_describe(e->m.gw, &e->m.info);
+    e->m.n_ctx = context_of(o, &e->m.info);
+    const gw_batch_options batch = {.n_ctx = e->m.n_ctx,
+                                    .chunk = o->batch,
+                                    .kv_type = o->kv_type,
+                                    .parallel = o->at_once,
+                                    .cache_tokens = (int64_t)o->cache_tokens,
+                                    .queue = o->queue,
+                                    .queue_tokens = o->queue_tokens,
+                                    .wake = wake,
+                                    .wake_user = e,
+                                    .cancel = signals_cancel()};
+    return gw_batch_new(e->m.gw, &batch, &e->m.batch);
+}
+
+static void *load(void *user) {
+    entry *e = user;
+    const app_options *o = e->all->s->o;
+    gw_status status = open_model(e, o);
+    if (status == GW_OK) {
+        find_anchor(&e->m);
+        open_chat(e, o);
+        e->stop = e->woken = 0;
+        e->has_engine = pthread_create(&e->engine, NULL, engine, e) == 0;
+    }
+    if (!e->has_engine) {
+        fault_set(&e->why, 500, "model", "%s cannot be loaded: %s", e->m.id,
+                  status == GW_OK ? "no thread for it" : gw_error_text());
+        unload(e);
+    }
+    loop_post(e->all->s->loop, &e->loaded);
+    return NULL;
+}
+
+static void tell_waiting(entry *e, model *m) {
+    while (e->waits != NULL) {
+        model_wait *wait = e->waits;
+        models_forget(wait);
+        e->users += m != NULL;
+        wait->done(wait->user, m, m != NULL ? NULL : &e->why);
+    }
+}
+
+static void on_loaded(void *user) {
+    entry *e = user;
+    models *all = e->all;
+    pthread_join(e->loader, NULL);
+    e->has_loader = 0;
+    all->loading = NULL;
+    e->used = app_seconds();
+    if (e->has_engine) {
+        gw_batch_stats stats;
+        e->state = MODEL_READY;
+        e->bytes = e->m.info.weight_bytes;
+        gw_batch_get_stats(e->m.batch, &stats);
+        e->bytes += (uint64_t)stats.pages * 64 * e->m.info.kv_bytes_per_token;
+        if (e->m.info.note[0] != '\0') {
+            app_note("%s", e->m.info.note);
+        }
+        if (e->m.info.placed[0] != '\0') {
+            app_note("%s", e->m.info.placed);
+        }
+        app_note("%s is ready: %s, %d tokens a request, a cache of %lld tokens for all, %.2f s",
+                 e->m.id, e->m.info.device, (int)e->m.n_ctx, (long long)stats.pages * 64,
+                 e->m.info.load_seconds);
+        notify_manager("READY=1\nSTATUS=serving");
+        tell_waiting(e, &e->m);
+    } else {
+        e->state = MODEL_FAILED;
+        if (signals_caught() == 0) {
+            app_error("%s", e->why.text);
+        }
+        tell_waiting(e, NULL);
+        e->state = all->n > 1 ? MODEL_ABSENT : MODEL_FAILED; /* it may be tried again */
+        if (all->n == 1 && !all->draining) {
+            all->failed = 1;
+            loop_end(all->s->loop);
+        }
+    }
+    start_loading(all);
+}
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
+static uint64_t loaded_bytes(const models *all) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < all->n; i++) {
+        sum += all->entries[i].bytes;
+    }
+    return sum;
+}
+
+/* Of those that nobody uses the one that was used last of all; NULL: none. */
+static entry *least_used(models *all) {
+    entry *least = NULL;
+    for (size_t i = 0; i < all->n; i++) {
+        entry *e = &all->entries[i];
+        if (e->state == MODEL_READY && e->users == 0 && (least == NULL || e->used < least->used)) {
+            least = e;
+        }
+    }
+    return least;
+}
+
+static void drop(entry *e, const char *why) {
+    app_note("%s is unloaded: %s", e->m.id, why);
+    unload(e);
+    e->state = MODEL_ABSENT;
+}
+
+/* Room for another one; 0: what is there is in use, and it has to wait. */
+static int make_room(models *all, const entry *wanted) {
+    uint64_t budget = all->s->o->models_memory;
+    while (budget > 0 && loaded_bytes(all) + wanted->found.bytes > budget) {
+        entry *least = least_used(all);
+        if (least == NULL) {
+            return loaded_bytes(all) == 0; /* alone it may always try */
+        }
+        drop(least, "another model needs its memory");
+    }
+    return 1;
+}
+
+static void start_loading(models *all) {
+    for (size_t i = 0; i < all->n && all->loading == NULL && !all->draining; i++) {
+        entry *e = &all->entries[i];
+        if (e->state != MODEL_WAITING || !make_room(all, e)) {
+            continue;
+        }
+        atomic_store(&e->progress, 0);
+        e->why = (fault){0};
+        e->has_loader = pthread_create(&e->loader, NULL, load, e) == 0;
+        if (e->has_loader) {
+            e->state = MODEL_LOADING;
+            all->loading = e;
+        } else {
+            fault_set(&e->why, 503, NULL, "no thread to load %s", e->m.id);
+            e->state = MODEL_ABSENT;
+            tell_waiting(e, NULL);
+        }
+    }
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+size_t models_find(const models *all, const char *name) {
+    if (name == NULL || name[0] == '\0') {
+        return 0;
+    }
+    for (size_t i = 0; i < all->n; i++) {
+        const char *id = all->entries[i].m.id;
+        size_t n = strlen(id);
+        /* Ollama's clients add a tag. */
+        if (strcmp(id, name) == 0 ||
+            (strncmp(id, name, n) == 0 && strcmp(name + n, ":latest") == 0)) {
+            return i;
+        }
+    }
+    return all->n == 1 ? 0 : all->n; /* programs that know no other name than their own */
+}
+
+static entry *find_entry(models *all, const char *name, fault *f) {
+    size_t i = models_find(all, name);
+    if (i < all->n) {
+        return &all->entries[i];
+    }
+    char known[300] = "";
+    for (size_t k = 0; k < all->n && strlen(known) < 200; k++) {
+        size_t n = strlen(known);
+        snprintf(known + n, sizeof known - n, "%s%.60s", k > 0 ? ", " : "", all->entries[k].m.id);
+    }
+    fault_set(f, 404, "model", "there is no model '%.100s' here, but %s", name, known);
+    f->code = "model_not_found";
+    return NULL;
+}
+
+void models_acquire(models *all, const char *name, model_wait *wait) {
+    fault f = {0};
+    entry *e = find_entry(all, name, &f);
+    wait->link = NULL;
+    if (e != NULL && e->state == MODEL_FAILED) {
+        f = e->why;
+        f.status = 500;
+        e = NULL;
+    }
+    if (e == NULL) {
+        wait->done(wait->user, NULL, &f);
+        return;
+    }
+    if (e->state == MODEL_READY) {
+        e->users++;
+        e->used = app_seconds();
+        wait->done(wait->user, &e->m, NULL);
+        return;
+    }
+    if (all->n == 1) { /* the server itself is not ready */
+        fault_set(&f, 503, NULL, "the model is being loaded: %d%%",
+                  (int)(100 * models_progress(all)));
+        f.retry_after = 2;
+        wait->done(wait->user, NULL, &f);
+        return;
+    }
+    wait->next = e->waits;
+    wait->link = &e->waits;
+    if (wait->next != NULL) {
+        wait->next->link = &wait->next;
+    }
+    e->waits = wait;
+    if (e->state == MODEL_ABSENT) {
+        e->state = MODEL_WAITING;
+        start_loading(all);
+    }
+}
+
+void models_forget(model_wait *wait) {
+    if (wait->link == NULL) {
+        return;
+    }
+    *wait->link = wait->next;
+    if (wait->next != NULL) {
+        wait->next->link = wait->link;
+    }
+    wait->link = NULL;
+}
+
+void models_release(models *all, model *m) {
+    entry *e = (entry *)m;
+    e->users--;
+    e->used = app_seconds();
+    if (e->users == 0) {
+        start_loading(all); /* one may have waited for its memory */
+    }
+}
+
+model *models_now(models *all, const char *name, fault *f) {
+    entry *e = find_entry(all, name, f);
+    if (e == NULL) {
+        return NULL;
+    }
+    if (e->state != MODEL_READY) {
+        if (e->state == MODEL_FAILED) {
+            *f = e->why;
+        } else {
+            fault_set(f, 503, NULL, "%s is not loaded%s", e->m.id,
+                      all->n == 1 ? " yet" : ": a request to generate loads it");
+            f->retry_after = 2;
+        }
+        return NULL;
+    }
+    e->users++;
+    return &e->m;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+int models_open(server *s, models **out) {
+    models *all = calloc(1, sizeof *all);
+    if (all == NULL) {
+        app_error("out of memory");
+        return APP_FAILURE;
+    }
+    all->s = s;
+    *out = all;
+    int code = found_models(s->o, &all->found, &all->n_found);
+    if (code != APP_OK) {
+        return code;
+    }
+    all->entries = calloc(all->n_found, sizeof *all->entries);
+    if (all->entries == NULL) {
+        app_error("out of memory");
+        return APP_FAILURE;
+    }
+    all->n = all->n_found;
+    for (size_t i = 0; i < all->n; i++) {
+        entry *e = &all->entries[i];
+        e->all = all;
+        e->found = all->found[i];
+        e->m.id = e->found.id;
+        e->m.path = e->found.path;
+        e->loaded = (loop_task){.run = on_loaded, .arg = e};
+        e->died = (loop_task){.run = on_died, .arg = e};
+        pthread_mutex_init(&e->lock, NULL);
+        pthread_cond_init(&e->wake, NULL);
+    }
+    return APP_OK;
+}
+
+void models_start(models *all) {
+    if (all->n == 1) {
+        all->entries[0].state = MODEL_WAITING;
+        start_loading(all);
+    } else {
+        for (size_t i = 0; i < all->n; i++) {
+            app_note("model %s: %s", all->entries[i].m.id, all->entries[i].m.path);
+        }
+        notify_manager("READY=1\nSTATUS=serving");
+    }
+}
+
+void models_tick(models *all) {
+    double idle = all->s->o->idle_unload, now = app_seconds();
+    if (all->loading != NULL) {
+        notify_manager("EXTEND_TIMEOUT_USEC=30000000\nSTATUS=loading the model");
+    }
+    for (size_t i = 0; idle > 0 && all->n > 1 && i < all->n; i++) {
+        entry *e = &all->entries[i];
+        if (e->state == MODEL_READY && e->users == 0 && now - e->used > idle) {
+            drop(e, "nobody has used it for a while");
+        }
+    }
+}
+
+void models_drain(models *all) {
+    all->draining = 1;
+    for (size_t i = 0; i < all->n; i++) {
+        entry *e = &all->entries[i];
+        if (e->waits != NULL) {
+            fault_set(&e->why, 503, NULL, "the server is ending");
+            tell_waiting(e, NULL);
+        }
+    }
+}
+
+void models_stop(models *all) {
+    all->draining = 1;
+    for (size_t i = 0; i < all->n; i++) {
+        entry *e = &all->entries[i];
+        if (e->has_loader) {
+            pthread_join(e->loader, NULL);
+            e->has_loader = 0;
+        }
+        stop_engine(e);
+        gw_batch_free(e->m.batch);
+        e->m.batch = NULL;
+    }
+}
+
+void models_free(models *all) {
+    if (all == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < all->n; i++) {
+        unload(&all->entries[i]);
+        pthread_mutex_destroy(&all->entries[i].lock);
+        pthread_cond_destroy(&all->entries[i].wake);
+    }
+    found_free(all->found, all->n_found);
+    free(all->entries);
+    free(all);
+}
+
+int models_failed(const models *all) { return all->failed; }
+
+/* ---- what is known --------------------------------------------------------------------------- */
+
+size_t models_count(const models *all) { return all->n; }
+const char *models_id(const models *all, size_t i) { return all->entries[i].m.id; }
+model_state models_state(const models *all, size_t i) { return all->entries[i].state; }
+uint64_t models_bytes(const models *all, size_t i) { return all->entries[i].found.bytes; }
+
+const model *models_at(const models *all, size_t i) {
+    return all->entries[i].state == MODEL_READY ? &all->entries[i].m : NULL;
+}
+
+double models_progress(const models *all) {
+    return all->loading != NULL ? atomic_load(&all->loading->progress) / 1000.0 : 0;
+}
+
+int models_health(const models *all, fault *f) {
+    if (all->draining) {
+        fault_set(f, 503, NULL, "the server is ending");
+    } else if (all->s->device_lost) {
+        for (size_t i = 0; i < all->n; i++) {
+            *f = all->entries[i].state == MODEL_FAILED ? all->entries[i].why : *f;
+        }
+        f->status = 500;
+    } else if (all->n == 1 && all->entries[0].state != MODEL_READY) {
+        fault_set(f, 503, NULL, "the model is being loaded");
+        f->retry_after = 2;
+    }
+    return f->status != 0 ? f->status : 200;
+}
+
+int models_rows(const models *all) {
+    int rows = 0;
+    for (size_t i = 0; i < all->n; i++) {
+        if (all->entries[i].state == MODEL_READY) {
+            gw_batch_stats stats;
+            gw_batch_get_stats(all->entries[i].m.batch, &stats);
+            rows += stats.running;
+        }
+    }
+    return rows;
+}
+
+int models_patience(const model *m) {
+    gw_batch_stats stats;
+    gw_batch_get_stats(m->batch, &stats);
+    double rate = stats.prompt_rate > 0 ? stats.prompt_rate : 100;
+    double seconds = (double)stats.waiting_tokens / rate;
+    if (stats.decode_seconds > 0 && stats.requests > 0) {
+        double each = stats.decode_seconds / (double)stats.requests;
+        seconds += each * stats.waiting / (stats.running > 0 ? stats.running : 1);
+    }
+    return seconds < 1 ? 1 : seconds > 60 ? 60 : (int)seconds;
+}
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+typedef struct gauge {
+    const char *name, *kind, *help;
+    double (*of)(const gw_batch_stats *s);
+} gauge;
+
+#define GAUGE(field)                                                                               \
+    static double of_##field(const gw_batch_stats *s) { return (double)s->field; }
+GAUGE(waiting)
+GAUGE(waiting_tokens)
+GAUGE(running)
+GAUGE(held)
+GAUGE(last_rows)
+GAUGE(steps)
+GAUGE(rows)
+GAUGE(pages)
+GAUGE(pages_used)
+GAUGE(pages_cached)
+GAUGE(prompt_passes)
+GAUGE(prompt_tokens)
+GAUGE(cached_tokens)
+GAUGE(preemptions)
+GAUGE(evictions)
+GAUGE(failed)
+GAUGE(refused)
+GAUGE(decode_seconds)
+GAUGE(prompt_seconds)
+
+static const gauge gauges[] = {
+    {"queue_requests", "gauge", "Requests that wait.", of_waiting},
+    {"queue_tokens", "gauge", "Prompt tokens that wait.", of_waiting_tokens},
+    {"running", "gauge", "Choices that are being generated.", of_running},
+    {"held", "gauge", "Of these, those whose reader is slow.", of_held},
+    {"step_rows", "gauge", "Rows of the last pass of generated tokens.", of_last_rows},
+    {"steps_total", "counter", "Passes of generated tokens.", of_steps},
+    {"rows_total", "counter", "Rows of these passes.", of_rows},
+    {"pages", "gauge", "Pages of the KV cache, 64 tokens each.", of_pages},
+    {"pages_used", "gauge", "Pages that running choices hold.", of_pages_used},
+    {"pages_cached", "gauge", "Pages that only keep a prefix.", of_pages_cached},
+    {"prompt_passes_total", "counter", "Passes of prompts.", of_prompt_passes},
+    {"prompt_tokens_read_total", "counter", "Prompt tokens that were computed.", of_prompt_tokens},
+    {"prefix_hit_tokens_total", "counter", "Prompt tokens found in the cache.", of_cached_tokens},
+    {"preemptions_total", "counter", "Choices that gave up their pages.", of_preemptions},
+    {"evictions_total", "counter", "Pages of prefixes that were dropped.", of_evictions},
+    {"requests_failed_total", "counter", "Requests that ended with an error.", of_failed},
+    {"requests_refused_total", "counter", "Requests that found the queue full.", of_refused},
+    {"decode_seconds_total", "counter", "Time in passes of generated tokens.", of_decode_seconds},
+    {"prompt_seconds_total", "counter", "Time in passes of prompts.", of_prompt_seconds},
+};
+
+void models_metrics(const models *all, FILE *to) {
+    fprintf(to, "# HELP godwit_model_loaded Is the model loaded?\n"
+                "# TYPE godwit_model_loaded gauge\n");
+    for (size_t i = 0; i < all->n; i++) {
+        fprintf(to, "godwit_model_loaded{model=\"%s\"} %d\n", all->entries[i].m.id,
+                all->entries[i].state == MODEL_READY);
+    }
+    for (size_t k = 0; k < sizeof gauges / sizeof gauges[0]; k++) {
+        const gauge *g = &gauges[k];
+        fprintf(to, "# HELP godwit_%s %s\n# TYPE godwit_%s %s\n", g->name, g->help, g->name,
+                g->kind);
+        for (size_t i = 0; i < all->n; i++) {
+            const entry *e = &all->entries[i];
+            gw_batch_stats stats;
+            if (e->state == MODEL_READY) {
+                gw_batch_get_stats(e->m.batch, &stats);
+                fprintf(to, "godwit_%s{model=\"%s\"} %.17g\n", g->name, e->m.id, g->of(&stats));
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+/* apps/serve/models.h - the models that are served: which there are, loading when one is asked for,
+ * unloading what nobody uses, and for each loaded one a thread that computes.
+ *
+ * Functions belong to the loop's thread, fields of a model that is ready may be read by any; they
+ * stay until it is released.
+ */
+#ifndef GW_APPS_SERVE_MODELS_H
+#define GW_APPS_SERVE_MODELS_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "apps/serve/fault.h"
+#include "apps/serve/server.h"
+
+typedef enum model_state {
+    MODEL_ABSENT,
+    MODEL_WAITING,
+    MODEL_LOADING,
+    MODEL_READY,
+    MODEL_FAILED
+} model_state;
+
+typedef struct models models;
+
+typedef struct model {
+    const char *id;   /* what requests name it by */
+    const char *path; /* NULL: the one in the program */
+    gw_model *gw;
+    gw_model_info info;
+    gw_chat *chat; /* NULL: its template is not understood; chat_fault says why */
+    char chat_fault[512];
+    const char *chat_template; /* the source; "" where a form writes */
+    size_t chat_template_bytes;
+    gw_batch *batch;
+    int32_t n_ctx;
+    int32_t anchor; /* a token of which the text is known: what another adds is its own text */
+    size_t anchor_bytes;
+} model;
+
+/* The models that -m names. Exit code. */
+int models_open(server *s, models **out);
+/* Begins to load the first, where it is the only one. */
+void models_start(models *all);
+void models_tick(models *all);
+void models_drain(models *all);
+/* Ends the threads; nothing may be submitted any more. All requests have ended then. */
+void models_stop(models *all);
+void models_free(models *all);
+int models_failed(const models *all); /* the only model could not be loaded */
+
+/* Whoever waits for a model. done is called once, perhaps at once: with the model, which is then in
+ * use until models_release, or with NULL and what is wrong. */
+typedef struct model_wait {
+    void (*done)(void *user, model *m, const fault *f);
+    void *user;
+    struct model_wait *next, **link; /* models.c's */
+} model_wait;
+/* name NULL or "": the first. */
+void models_acquire(models *all, const char *name, model_wait *wait);
+void models_forget(model_wait *wait); /* done will not be called */
+void models_release(models *all, model *m);
+
+/* Only what is loaded: NULL and *f where it is not. In use until models_release. */
+model *models_now(models *all, const char *name, fault *f);
+
+size_t models_count(const models *all);
+const char *models_id(const models *all, size_t i);
+model_state models_state(const models *all, size_t i);
+/* What is known of the i-th, loaded or not. NULL: not loaded. */
+const model *models_at(const models *all, size_t i);
+/* The number of the model of this name; models_count where there is none. */
+size_t models_find(const models *all, const char *name);
+uint64_t models_bytes(const models *all, size_t i); /* of its files; 0: unknown */
+double models_progress(const models *all);          /* of what is being loaded, 0 .. 1 */
+/* Is the server able to answer: 200, 503 while its only model loads, 500 when a device is lost. */
+int models_health(const models *all, fault *f);
+int models_rows(const models *all); /* choices under way */
+void models_metrics(const models *all, FILE *to);
+/* Seconds until what waits at this model may be done: for Retry-After. */
+int models_patience(const model *m);
+
+/* The bytes that this token adds to a text, malloc'd, NUL-terminated. Any thread. NULL: no memory.
+ */
+char *model_token_text(const model *m, int32_t id, size_t *bytes);
+
+#endif

@@ -1,0 +1,221 @@
+/* apps/serve/routes.c - finds a request's route, and who may ask: see routes.h. */
+#include "apps/serve/routes.h"
+
+#include <arpa/inet.h>
+#include <event2/buffer.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+static const route *const families[] = {
+    routes_info,      routes_text,     routes_chat,   routes_completions,
+    routes_responses, routes_messages, routes_native, routes_ollama,
+};
+
+/* ---- finding --------------------------------------------------------------------------------- */
+
+static int has_method(const route *r, const char *method) {
+    return strcmp(r->method, method) == 0 ||
+           (strcmp(r->method, "GET") == 0 && strcmp(method, "HEAD") == 0);
+}
+
+/* The path without the slash at its end matches as well. */
+static int has_path(const route *r, const char *path, const char **rest) {
+    size_t n = strlen(r->path);
+    if (strncmp(r->path, path, n) != 0) {
+        return 0;
+    }
+    *rest = path + n;
+    if ((r->flags & ROUTE_REST) != 0) {
+        return path[n] != '\0';
+    }
+    return path[n] == '\0' || (path[n] == '/' && path[n + 1] == '\0' && n > 1);
+}
+
+/* NULL: none; *other: the method that the path is for. */
+static const route *find(const http_head *head, const char **rest, const char **other) {
+    *other = NULL;
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        for (const route *r = families[i]; r->method != NULL; r++) {
+            if (has_path(r, head->path, rest)) {
+                if (has_method(r, head->method)) {
+                    return r;
+                }
+                *other = r->method;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* ---- who asks -------------------------------------------------------------------------------- */
+
+/* In a time that says nothing about where they differ. */
+static int same_key(const char *a, const char *b) {
+    size_t n = strlen(a), m = strlen(b);
+    unsigned char differ = n != m;
+    for (size_t i = 0; i < m; i++) {
+        differ |= (unsigned char)(a[n > 0 ? i % n : 0] ^ b[i]);
+    }
+    return differ == 0;
+}
+
+/* The key that is shown, as OpenAI's clients, those of the Messages API, or Azure's say it. */
+static const char *shown_key(const http_head *head) {
+    const char *given = http_head_field(head, "Authorization");
+    if (given != NULL && strncasecmp(given, "Bearer ", 7) == 0) {
+        return given + 7 + strspn(given + 7, " ");
+    }
+    given = http_head_field(head, "x-api-key");
+    if (given == NULL) {
+        given = http_head_field(head, "api-key");
+    }
+    return given != NULL ? given : "";
+}
+
+static const char *known_key(const server *s, const char *given) {
+    const char *found = NULL;
+    for (size_t i = 0; i < s->n_keys; i++) {
+        found = same_key(given, s->keys[i]) ? s->keys[i] : found;
+    }
+    return found;
+}
+
+/* The host's name without port and brackets. */
+static void host_name(const char *host, char name[256]) {
+    size_t n = host[0] == '[' ? strcspn(host + 1, "]") : strcspn(host, ":");
+    snprintf(name, 256, "%.*s", (int)(n < 255 ? n : 255), host + (host[0] == '['));
+}
+
+static int is_address(const char *name) {
+    unsigned char bytes[16];
+    return inet_pton(AF_INET, name, bytes) == 1 || inet_pton(AF_INET6, name, bytes) == 1;
+}
+
+static int is_local_name(const char *name) {
+    size_t n = strlen(name);
+    return strcasecmp(name, "localhost") == 0 ||
+           (n > 10 && strcasecmp(name + n - 10, ".localhost") == 0);
+}
+
+/* A page of the web that gives its own name this machine's address would be asked for by that name
+ * (DNS rebinding). With a key it gets nothing anyway. */
+static int knows_host(const server *s, const http_head *head) {
+    const char *host = http_head_field(head, "Host");
+    char name[256];
+    if (host == NULL || !s->loopback || s->n_keys > 0) {
+        return 1;
+    }
+    host_name(host, name);
+    if (name[0] == '\0' || is_address(name) || is_local_name(name) ||
+        strcasecmp(name, s->o->host) == 0) {
+        return 1;
+    }
+    for (size_t i = 0; i < s->o->allowed_hosts.n; i++) {
+        const char *allowed = s->o->allowed_hosts.at[i];
+        if (strcmp(allowed, "*") == 0 || strcasecmp(name, allowed) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* "http://localhost:3000", "http://127.0.0.1", ... */
+static int is_local_origin(const char *origin) {
+    const char *host = strstr(origin, "://");
+    char name[256];
+    if (host == NULL) {
+        return 0;
+    }
+    host_name(host + 3, name);
+    return is_local_name(name) || strcmp(name, "127.0.0.1") == 0 || strcmp(name, "::1") == 0;
+}
+
+static int allows_origin(const server *s, const char *origin) {
+    for (size_t i = 0; i < s->o->cors_origins.n; i++) {
+        const char *allowed = s->o->cors_origins.at[i];
+        if (strcmp(allowed, "*") == 0 || strcasecmp(allowed, origin) == 0) {
+            return 1;
+        }
+    }
+    return s->o->cors_origins.n == 0 && (s->n_keys == 0 || is_local_origin(origin));
+}
+
+void routes_origin(const conn *c, struct evbuffer *out) {
+    const server *s = conn_server(c);
+    const http_head *head = conn_head(c);
+    const char *origin = head->bytes != NULL ? http_head_field(head, "Origin") : NULL;
+    if (origin == NULL || !allows_origin(s, origin)) {
+        return;
+    }
+    if (s->n_keys == 0 && s->o->cors_origins.n == 0) {
+        evbuffer_add_printf(out, "Access-Control-Allow-Origin: *\r\n");
+    } else {
+        evbuffer_add_printf(out, "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n", origin);
+    }
+    evbuffer_add_printf(out, "Access-Control-Expose-Headers: X-Request-Id, Retry-After\r\n");
+}
+
+/* What a browser asks before it asks; never with a key. */
+static void answer_options(conn *c) {
+    const http_head *head = conn_head(c);
+    const char *wanted = http_head_field(head, "Access-Control-Request-Headers");
+    const char *origin = http_head_field(head, "Origin");
+    char extra[1024] = "Allow: GET, HEAD, POST, OPTIONS\r\n";
+    if (origin != NULL && allows_origin(conn_server(c), origin)) {
+        snprintf(extra, sizeof extra,
+                 "Allow: GET, HEAD, POST, OPTIONS\r\n"
+                 "Access-Control-Allow-Methods: GET, HEAD, POST, OPTIONS\r\n"
+                 "Access-Control-Allow-Headers: %.700s\r\nAccess-Control-Max-Age: 86400\r\n",
+                 wanted != NULL ? wanted : "Authorization, Content-Type");
+    }
+    conn_begin(c, 204, "", 0, extra);
+    conn_end(c);
+}
+
+int routes_refuse(conn *c, const char **key) {
+    const server *s = conn_server(c);
+    const http_head *head = conn_head(c);
+    const char *rest, *other;
+    fault f = {0};
+    if (strcmp(head->method, "OPTIONS") == 0) {
+        answer_options(c);
+        return -1;
+    }
+    const route *r = find(head, &rest, &other);
+    conn_set_form(c, r != NULL ? r->form : FORM_OPENAI);
+    if (!knows_host(s, head)) {
+        fault_set(&f, 403, NULL,
+                  "this server listens on this machine only and is not known as '%.100s': use "
+                  "localhost, or start it with --allowed-host",
+                  http_head_field(head, "Host"));
+    } else if (r == NULL && other != NULL) {
+        fault_set(&f, 405, NULL, "%.200s takes %s, not %.20s", head->path, other, head->method);
+    } else if (r == NULL) {
+        fault_set(&f, 404, NULL, "there is no %.200s here", head->path);
+    } else if (s->n_keys > 0 && (r->flags & ROUTE_PUBLIC) == 0) {
+        const char *given = shown_key(head);
+        *key = known_key(s, given);
+        if (*key == NULL) {
+            *key = "";
+            fault_set(&f, 401, NULL, "%s (Authorization: Bearer KEY)",
+                      given[0] == '\0' ? "this server asks for an API key"
+                                       : "the API key is not one of this server's");
+            f.code = "invalid_api_key";
+        }
+    }
+    if (f.status == 0) {
+        return 0;
+    }
+    reply_fault(c, &f);
+    return -1;
+}
+
+void routes_answer(conn *c, const char *key) {
+    const char *rest, *other;
+    const route *r = find(conn_head(c), &rest, &other);
+    (void)key;
+    if (r != NULL) {
+        r->answer(c, rest);
+    }
+}

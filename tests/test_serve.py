@@ -1,0 +1,497 @@
+# tests/test_serve.py - godwit serve: every route and field, one text for all, errors by name; begin,
+# end and loading.
+import concurrent.futures
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from program import BIN, DATA, EMULATOR, SANITIZED, run
+from serving import MODEL, Server, serving
+
+pytestmark = pytest.mark.skipif(bool(EMULATOR), reason="the server of the native build")
+USER = [{"role": "user", "content": "Tell me of the sea."}]
+LONG = {"prompt": "Once upon a time", "max_tokens": 400, "ignore_eos": True, "seed": 5}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving("-c", 512) as s:
+        yield s
+
+
+def text_of(answer):
+    return answer["choices"][0]["text"]
+
+
+# ---- one text -------------------------------------------------------------------------------------
+
+
+def test_text_is_that_of_a_lone_run(server):
+    lone = run("run", "-m", MODEL, "-p", "Once upon a time", "-n", 24, "--seed", 7, "-t", "1",
+               "--no-stats", "--no-display-prompt", "-q").stdout.rstrip("\n")
+    asked = {"prompt": "Once upon a time", "max_tokens": 24, "seed": 7}
+    assert text_of(server.post("/v1/completions", asked)).rstrip("\n") == lone
+    chunks = [e["choices"][0]["text"] for _, e in server.events("/v1/completions", asked) if e != "[DONE]"]
+    assert "".join(chunks).rstrip("\n") == lone
+    native = {"prompt": asked["prompt"], "n_predict": 24, "seed": 7}
+    assert server.post("/completion", native)["content"].rstrip("\n") == lone
+    ids = server.post("/tokenize", {"content": asked["prompt"], "add_special": True})["tokens"]
+    assert text_of(server.post("/v1/completions", dict(asked, prompt=ids))).rstrip("\n") == lone
+
+
+def test_text_does_not_depend_on_company(server):
+    asked = [{"prompt": f"Once there was a {thing} and", "max_tokens": 12 + n % 9, "seed": n,
+              "temperature": n % 3 * 0.5, "stop": ["zzz"]}
+             for n, thing in enumerate(["king", "cat", "ship"] * (4 if SANITIZED else 8))]
+    alone = [text_of(server.post("/v1/completions", a)) for a in asked]
+    with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
+        together = list(pool.map(lambda a: text_of(server.post("/v1/completions", a)), asked))
+    assert together == alone
+
+
+def test_every_api_gives_the_same_answer(server):
+    options = {"seed": 3, "temperature": 0.7}
+    chat = {"messages": USER, "max_tokens": 10, **options}
+    text = server.post("/v1/chat/completions", chat)["choices"][0]["message"]["content"]
+    assert text
+    deltas = [e["choices"][0]["delta"].get("content") or "" for _, e in
+              server.events("/v1/chat/completions", chat) if e != "[DONE]"]
+    assert "".join(deltas) == text
+    response = {"input": USER, "max_output_tokens": 10, **options}
+    assert server.post("/v1/responses", response)["output"][0]["content"][0]["text"] == text
+    events = server.events("/v1/responses", response)
+    assert [e["sequence_number"] for _, e in events] == list(range(len(events)))
+    assert [name for name, _ in events] == [e["type"] for _, e in events]
+    assert "".join(e["delta"] for n, e in events if n == "response.output_text.delta") == text
+    assert events[-1][1]["response"]["output"][0]["content"][0]["text"] == text
+    message = {"messages": USER, "max_tokens": 10, **options}
+    assert server.post("/v1/messages", message)["content"][0]["text"] == text
+    events = server.events("/v1/messages", message)
+    assert [n for n, _ in events][:2] == ["message_start", "content_block_start"]
+    assert [n for n, _ in events][-3:] == ["content_block_stop", "message_delta", "message_stop"]
+    assert "".join(e["delta"]["text"] for n, e in events if n == "content_block_delta") == text
+    ollama = {"messages": USER, "options": {"num_predict": 10, **options}}
+    lines = server.ask("POST", "/api/chat", ollama)[2].splitlines()
+    assert "".join(json.loads(line)["message"]["content"] for line in lines) == text
+    assert json.loads(lines[-1])["done_reason"] == "length"
+    once = server.post("/api/generate", {"prompt": USER[0]["content"], "stream": False,
+                                         "options": {"num_predict": 10, **options}})
+    assert once["response"] == text and once["eval_count"] == 10
+
+
+def test_choices_repeat(server):
+    asked = {"messages": USER, "max_tokens": 8, "seed": 4, "n": 3}
+    first, again = (server.post("/v1/chat/completions", asked)["choices"] for _ in range(2))
+    assert first == again and [c["index"] for c in first] == [0, 1, 2]
+    texts = [c["message"]["content"] for c in first]
+    assert len(set(texts)) == 3
+    one = server.post("/v1/chat/completions", dict(asked, n=1))["choices"][0]["message"]["content"]
+    assert one == texts[0]
+    seeds = {server.post("/v1/completions", {"prompt": "a", "max_tokens": 1})["seed"] for _ in range(3)}
+    assert len(seeds) == 3
+
+
+# ---- fields ---------------------------------------------------------------------------------------
+
+
+def test_stop_leaks_nothing(server):
+    asked = {"prompt": "Once upon a time", "max_tokens": 30, "seed": 7}
+    text = text_of(server.post("/v1/completions", asked))
+    stop = text[9:14]
+    answer = server.post("/v1/completions", dict(asked, stop=[stop, "never comes"]))
+    assert text_of(answer) == text[:text.index(stop)] and answer["choices"][0]["finish_reason"] == "stop"
+    events = server.events("/v1/completions", dict(asked, stop=stop))
+    assert "".join(e["choices"][0]["text"] for _, e in events if e != "[DONE]") == text_of(answer)
+    chat = {"messages": USER, "max_tokens": 30, "seed": 3}
+    said = server.post("/v1/chat/completions", chat)["choices"][0]["message"]["content"]
+    assert len(said) > 12
+    cut = server.post("/v1/chat/completions", dict(chat, stop=said[6:10]))["choices"][0]
+    assert cut["message"]["content"] == said[:said.index(said[6:10])] and cut["finish_reason"] == "stop"
+
+
+def test_usage_and_cache(server):
+    prompt = "The king and the queen went to the sea. " * 12
+    first = server.post("/v1/completions", {"prompt": prompt, "max_tokens": 2, "seed": 1})
+    again = server.post("/v1/completions", {"prompt": prompt, "max_tokens": 2, "seed": 1})
+    assert text_of(first) == text_of(again)
+    n = first["usage"]["prompt_tokens"]
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] == (n - 1) // 64 * 64 > 0
+    fresh = server.post("/v1/completions", {"prompt": prompt, "max_tokens": 2, "seed": 1,
+                                            "cache_prompt": False})
+    assert fresh["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    assert text_of(fresh) == text_of(first)
+    events = server.events("/v1/completions", {"prompt": "a", "max_tokens": 2, "seed": 1,
+                                               "stream_options": {"include_usage": True}})
+    assert events[-1][1] == "[DONE]" and events[-2][1]["choices"] == []
+    assert events[-2][1]["usage"]["completion_tokens"] == 2 and events[-2][1]["timings"]["predicted_n"] == 2
+
+
+def test_probabilities(server):
+    asked = {"messages": USER, "max_tokens": 5, "temperature": 0, "logprobs": True, "top_logprobs": 3,
+             "ignore_eos": True}
+    choice = server.post("/v1/chat/completions", asked)["choices"][0]
+    entries = choice["logprobs"]["content"]
+    assert len(entries) == 5
+    for entry in entries:
+        assert len(entry["top_logprobs"]) == 3 and bytes(entry["bytes"]).decode() == entry["token"]
+        assert entry["logprob"] <= entry["top_logprobs"][0]["logprob"] <= 0
+    shown = "".join(e["token"] for e in entries)
+    assert choice["message"]["content"].strip() == shown.strip()
+    streamed = [p for _, e in server.events("/v1/chat/completions", asked) if e != "[DONE]"
+                for c in e["choices"] if c.get("logprobs") for p in c["logprobs"]["content"]]
+    assert streamed == entries
+
+
+def test_echo_scores_a_text_as_the_command_does(server):
+    """What programs that compare texts ask for: the probabilities of the prompt's own tokens."""
+    ids = [1, 300, 301, 302, 303, 304]
+    answer = server.post("/v1/completions", {"prompt": [ids, ids[:4]], "max_tokens": 1, "echo": True,
+                                             "logprobs": 2, "temperature": 0, "seed": 1234})
+    assert [c["index"] for c in answer["choices"]] == [0, 1]
+    long, short = (c["logprobs"] for c in answer["choices"])
+    assert long["token_logprobs"][:4] == short["token_logprobs"][:4] and long["token_logprobs"][0] is None
+    assert len(long["tokens"]) == len(ids) + 1 == len(long["text_offset"])
+    assert all(t is None or len(t) == 2 for t in long["top_logprobs"])
+    # The greedy token is the best of its own list.
+    assert long["token_logprobs"][-1] == max(long["top_logprobs"][-1].values())
+    only = server.post("/v1/completions", {"prompt": ids, "max_tokens": 0, "echo": True, "logprobs": 0})
+    assert only["choices"][0]["logprobs"]["token_logprobs"] == long["token_logprobs"][:len(ids)]
+    assert only["usage"]["completion_tokens"] == 0
+
+
+def test_text_of_a_schema(server):
+    schema = {"type": "object", "properties": {"age": {"type": "integer"}, "name": {"enum": ["Ann", "Bob"]}},
+              "required": ["age", "name"], "additionalProperties": False}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
+    for seed in range(3):
+        answer = server.post("/v1/chat/completions", {"messages": USER, "max_tokens": 300, "seed": seed,
+                                                      "response_format": form})
+        value = json.loads(answer["choices"][0]["message"]["content"])
+        assert isinstance(value["age"], int) and value["name"] in ("Ann", "Bob")
+    flat = {"input": "x", "max_output_tokens": 300, "seed": 1,
+            "text": {"format": {"type": "json_schema", "name": "x", "schema": schema}}}
+    assert json.loads(server.post("/v1/responses", flat)["output"][0]["content"][0]["text"])["name"]
+    native = {"prompt": "x", "n_predict": 300, "seed": 1, "json_schema": schema}
+    assert json.loads(server.post("/completion", native)["content"])["name"]
+    ollama = {"prompt": "x", "stream": False, "format": schema, "options": {"num_predict": 300, "seed": 1}}
+    assert json.loads(server.post("/api/generate", ollama)["response"])["name"]
+    gbnf = server.post("/v1/completions", {"prompt": "x", "max_tokens": 9, "grammar": 'root ::= "yes" | "no"'})
+    assert text_of(gbnf) in ("yes", "no") and gbnf["choices"][0]["finish_reason"] == "stop"
+
+
+def test_bias_and_ban(server):
+    text = text_of(server.post("/v1/completions", {"prompt": "Once upon", "max_tokens": 3, "temperature": 0}))
+    first = server.post("/tokenize", {"content": text.split()[0]})["tokens"]
+    for bias in ({str(first[0]): -100}, [[first[0], False]], [[" " + text.split()[0], -100.0]]):
+        other = server.post("/v1/completions", {"prompt": "Once upon", "max_tokens": 3, "temperature": 0,
+                                                "logit_bias": bias})
+        assert text_of(other) != text
+    server.post("/v1/completions", {"prompt": "a", "logit_bias": {"999999": 1}}, expect=400)
+
+
+def test_unknown_fields_are_ignored(server):
+    answer = server.post("/v1/chat/completions", {
+        "model": "gpt-4", "messages": USER, "max_tokens": 1, "user": "me", "metadata": {"a": 1}, "store": True,
+        "service_tier": "auto", "prompt_cache_key": "k", "safety_identifier": "s", "verbosity": "low",
+        "frequency_penalty": None, "tools": [], "stop": None, "ignore_eos": True})
+    assert answer["choices"][0]["finish_reason"] == "length" and answer["system_fingerprint"]
+
+
+MESSAGES = {"messages": USER}
+WRONG = [  # path, body, words of the error
+    ("/v1/completions", "nonsense", "line 1, column"),
+    ("/v1/completions", "[1]", "no JSON object"),
+    ("/v1/completions", "", "no body"),
+    ("/v1/completions", '{"prompt": "a", "prompt": "b"}', "duplicate"),
+    ("/v1/completions", "[" * 5000, "depth"),
+    ("/v1/completions", {}, "prompt"),
+    ("/v1/completions", {"prompt": {}}, "prompt"),
+    ("/v1/completions", {"prompt": [999999]}, "number 1"),
+    ("/v1/completions", {"prompt": ["a", 5.5]}, "prompt"),
+    ("/v1/completions", {"prompt": "a", "temperature": "hot"}, "temperature"),
+    ("/v1/completions", {"prompt": "a", "top_p": 2}, "top_p"),
+    ("/v1/completions", {"prompt": "a", "max_tokens": -5}, "max_tokens"),
+    ("/v1/completions", {"prompt": "a", "n": 0}, "n:"),
+    ("/v1/completions", {"prompt": "a", "suffix": "b"}, "suffix"),
+    ("/v1/completions", {"prompt": "a", "best_of": 3}, "best_of"),
+    ("/v1/completions", {"prompt": "a", "stop": 3}, "stop"),
+    ("/v1/completions", {"prompt": "a", "logprobs": 99}, "logprobs"),
+    ("/v1/completions", {"prompt": "a", "samplers": ["nope"]}, "nope"),
+    ("/v1/completions", {"prompt": "a", "grammar": "root = 1"}, "grammar"),
+    ("/v1/completions", {"prompt": "a", "response_format": {"type": "xml"}}, "xml"),
+    ("/v1/chat/completions", {}, "messages"),
+    ("/v1/chat/completions", {"messages": [{"content": "x"}]}, "role"),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "image_url"),
+    ("/v1/chat/completions", dict(MESSAGES, top_logprobs=2), "logprobs"),
+    ("/v1/chat/completions", dict(MESSAGES, audio={}), "audio"),
+    ("/v1/chat/completions", dict(MESSAGES, tool_choice="required"), "tool"),
+    ("/v1/chat/completions", dict(MESSAGES, response_format={"type": "json_schema", "json_schema": {
+        "schema": {"type": "nonsense"}}}), "response_format"),
+    ("/v1/responses", {"input": 3}, "input"),
+    ("/v1/responses", {"input": "a", "previous_response_id": "resp_1"}, "previous_response_id"),
+    ("/v1/messages", MESSAGES, "max_tokens"),
+    ("/v1/messages", {"max_tokens": 5}, "messages"),
+    ("/completion", {}, "prompt"),
+    ("/completion", {"prompt": "a", "image_data": [1]}, "image_data"),
+    ("/tokenize", {}, "content"),
+    ("/detokenize", {"tokens": [-1]}, "tokens"),
+    ("/api/chat", {}, "messages"),
+    ("/api/generate", {"prompt": "a", "suffix": "b"}, "suffix"),
+]
+
+
+@pytest.mark.parametrize("path,body,words", WRONG)
+def test_errors_name_the_field(server, path, body, words):
+    answer = server.post(path, body, expect=400)
+    error = answer["error"]
+    text = error if isinstance(error, str) else error["message"]
+    assert words in text and "\n" not in text
+    if path == "/v1/messages":
+        assert answer["type"] == "error" and error["type"] == "invalid_request_error"
+
+
+def test_prompt_that_does_not_fit(server):
+    error = server.post("/v1/completions", {"prompt": "word " * 2000}, expect=400)["error"]
+    assert error["code"] == "context_length_exceeded" and error["n_ctx"] == 512
+    assert str(error["n_prompt_tokens"]) in error["message"] and "512" in error["message"]
+    # What fits goes on until the context is full, and is not cut.
+    answer = server.post("/v1/completions", {"prompt": "word " * 150, "max_tokens": 4000, "ignore_eos": True})
+    assert answer["usage"]["total_tokens"] in (512, 513) and answer["choices"][0]["finish_reason"] == "length"
+
+
+# ---- other routes ---------------------------------------------------------------------------------
+
+
+def test_helpers(server):
+    status, models = server.get("/v1/models")
+    (model,) = models["data"]
+    assert status == 200 and model["id"] == MODEL.stem and model["meta"]["n_ctx"] == 512
+    assert server.get(f"/v1/models/{MODEL.stem}")[1]["id"] == MODEL.stem
+    assert server.get("/v1/models/other")[0] == 404
+    text = "The cat — and the sea."
+    tokens = server.post("/tokenize", {"content": text})["tokens"]
+    assert server.post("/detokenize", {"tokens": tokens})["content"].strip() == text
+    pieces = server.post("/tokenize", {"content": text, "with_pieces": True})["tokens"]
+    assert [p["id"] for p in pieces] == tokens
+    prompt = server.post("/apply-template", {"messages": USER})["prompt"]
+    assert USER[0]["content"] in prompt
+    counted = server.post("/v1/messages/count_tokens", {"messages": USER})["input_tokens"]
+    used = server.post("/v1/messages", {"messages": USER, "max_tokens": 1})["usage"]
+    assert counted == used["input_tokens"] + used["cache_read_input_tokens"]
+    props = server.get("/props")[1]
+    assert props["default_generation_settings"]["n_ctx"] == 512 and props["total_slots"] == 16
+    assert len(server.get("/slots")[1]) == 16
+    for path in ("/v1/embeddings", "/v1/rerank"):
+        assert "model" in server.post(path, {}, expect=501)["error"]["message"]
+    assert server.get("/api/version")[1]["version"][0].isdigit()
+    assert server.get("/api/tags")[1]["models"][0]["name"] == MODEL.stem
+    shown = server.post("/api/show", {"model": MODEL.stem})
+    assert "tools" in shown["capabilities"] and shown["model_info"]["llama.context_length"] == 512
+    assert server.get("/api/ps")[1]["models"]
+    assert server.get("/nope")[0] == 404 and server.ask("PUT", "/health")[0] == 405
+    status, headers, text = server.ask("HEAD", "/health")
+    assert status == 200 and text == "" and int(headers["Content-Length"]) > 0
+    status, headers, _ = server.ask("GET", "/health", headers={"X-Request-Id": "my-id.1"})
+    assert headers["X-Request-Id"] == "my-id.1"
+
+
+def test_metrics(server):
+    server.post("/v1/completions", {"prompt": "a", "max_tokens": 3})
+    _, text = server.get("/metrics")
+    for name in ("time_to_first_token_seconds_bucket", "time_between_tokens_seconds_count", "request_seconds_sum",
+                 "pages_used", "queue_requests", "rows_total", "prefix_hit_tokens_total"):
+        assert re.search(rf"^godwit_{name}(\{{.*\}})? [\d.e+-]+$", text, re.M), name
+    for line in text.splitlines():
+        assert re.match(r"# (HELP|TYPE) godwit_\w+ .+$|godwit_\w+(\{\w+=\"[^\"]*\"\})? [\d.e+-]+$", line), line
+
+
+# ---- clients that leave, and readers that stall ------------------------------------------------------
+
+
+def open_request(server, body, path="/v1/completions"):
+    s = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    text = json.dumps(body).encode()
+    s.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(text)}\r\n\r\n".encode() + text)
+    return s
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_client_leaves(server, stream):
+    before = server.metric("cancelled_total")
+    s = open_request(server, dict(LONG, stream=stream, n=16))
+    if stream:
+        assert b"200 OK" in s.recv(100)
+    s.close()
+    server.wait_for("running", 0)
+    server.wait_for("requests_open", 0)
+    assert server.metric("cancelled_total") == before + 1
+
+
+# ---- keys, pages of others ----------------------------------------------------------------------------
+
+
+def test_keys(tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("# of the house\nsecond-key\r\n\n")
+    with serving("--api-key", "first", "--api-key-file", keys) as s:
+        assert s.get("/health")[0] == 200 and s.get("/")[0] == 200
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "first"}):
+            status, given, text = s.ask("GET", "/v1/models", headers=headers)
+            assert status == 401 and "key" in text and given["WWW-Authenticate"] == "Bearer"
+        for headers in ({"Authorization": "Bearer first"}, {"x-api-key": "second-key"}):
+            assert s.get("/v1/models", headers=headers)[0] == 200
+        preflight = {"Origin": "http://localhost:3000", "Access-Control-Request-Headers": "authorization"}
+        status, given, _ = s.ask("OPTIONS", "/v1/chat/completions", headers=preflight)
+        assert status == 204 and given["Access-Control-Allow-Headers"] == "authorization"
+        assert given["Access-Control-Allow-Origin"] == "http://localhost:3000"
+        assert "Access-Control-Allow-Origin" not in s.ask(
+            "GET", "/health", headers={"Origin": "https://evil.example"})[1]
+        assert s.get("/health", headers={"Host": "proxy.example"})[0] == 200
+
+
+def test_hosts_and_origins(server):
+    assert server.get("/health", headers={"Host": "evil.example"})[0] == 403
+    assert server.get("/health", headers={"Host": "localhost:1"})[0] == 200
+    given = server.ask("GET", "/health", headers={"Origin": "https://a.example"})[1]
+    assert given["Access-Control-Allow-Origin"] == "*" and "Access-Control-Allow-Credentials" not in given
+
+
+# ---- begin and end ---------------------------------------------------------------------------------------
+
+
+def test_drain():
+    s = Server("-c", 512, "--drain", 20)
+    one = open_request(s, dict(LONG, stream=True))
+    assert b"data" in one.recv(4096) + one.recv(4096)
+    s.process.send_signal(signal.SIGTERM)
+    got = s.rest(one)
+    assert b"data: [DONE]" in got and b'"length"' in got  # whole, although the end was asked for
+    assert s.process.wait(timeout=30) == 0
+
+
+def test_drain_has_an_end():
+    s = Server("-c", 512, "--drain", 0)
+    one = open_request(s, dict(LONG, stream=True, n=16))
+    assert b"data" in one.recv(4096) + one.recv(4096)
+    s.process.send_signal(signal.SIGINT)
+    assert b"the server is ending" in s.rest(one)
+    assert s.process.wait(timeout=30) == 0
+
+
+def refused(*arguments):
+    done = run("serve", *arguments, check=False, timeout=60)
+    assert done.returncode in (1, 2) and done.stderr.count("error:") == 1, done.stderr
+    return done
+
+
+def test_wrong_usage(server, tmp_path):
+    assert "port" in refused("-m", MODEL, "--port", server.port).stderr
+    assert "no address" in refused("-m", MODEL, "--host", "no.such.host.invalid").stderr
+    assert "cannot open" in refused("-m", tmp_path / "nothing.gguf").stderr
+    assert "no model" in refused("-m", tmp_path).stderr
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF nonsense")
+    assert "broken" in refused("-m", tmp_path / "broken.gguf", "--port", 0).stderr
+    assert "names" in refused("-m", MODEL, "-a", "one", "-a", "two").stderr
+    assert "empty key" in refused("-m", MODEL, "--api-key", "").stderr
+    (tmp_path / "keys").write_text("\n")
+    assert "no key" in refused("-m", MODEL, "--api-key-file", tmp_path / "keys").stderr
+
+
+def test_log(tmp_path):
+    with serving("--log-file", tmp_path / "log", "--log-format", "json") as s:
+        s.post("/v1/completions", {"prompt": "a", "max_tokens": 2}, headers={"X-Request-Id": "one"})
+        s.get("/nope")
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    (one,) = [line for line in lines if line["id"] == "one"]
+    assert one["generated_tokens"] == 2 and one["model"] == MODEL.stem and one["status"] == 200
+    assert lines[-1]["target"] == "/nope" and lines[-1]["status"] == 404
+    if os.path.exists("/dev/full"):
+        with serving("--log-file", "/dev/full") as s:
+            assert s.get("/health")[0] == 200 and s.metric("access_log_lost_total") > 0
+
+
+def test_service_manager(tmp_path):
+    """Readiness and a socket that is handed over, as systemd does it."""
+    notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    notify.bind(str(tmp_path / "notify"))
+    notify.settimeout(30)
+    passed = socket.create_server(("127.0.0.1", 0))
+
+    def hand_over():
+        os.dup2(passed.fileno(), 3)
+        os.environ["LISTEN_PID"] = str(os.getpid())
+    command = f'export LISTEN_PID=$$; exec {BIN} serve -m {MODEL} -t 1'
+    process = subprocess.Popen(["sh", "-c", command], preexec_fn=hand_over, pass_fds=(3,), stderr=subprocess.PIPE,
+                               env=dict(os.environ, LISTEN_FDS="1", NOTIFY_SOCKET=str(tmp_path / "notify")))
+    told = b""
+    while b"READY=1" not in told:
+        told += notify.recv(4096) + b"\n"
+    port = passed.getsockname()[1]
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as s:
+        s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert b'{"status":"ok"}' in Server.rest(s)
+    process.terminate()
+    assert process.wait(timeout=30) == 0
+    assert b"STOPPING=1" in notify.recv(4096)
+    process.stderr.close()
+    passed.close()
+
+
+def test_queue_is_bounded():
+    with serving("-c", 512, "--parallel", 1, "--queue", 1) as s:
+        running = open_request(s, dict(LONG, stream=True))
+        assert b"data" in running.recv(4096) + running.recv(4096)
+        others = [open_request(s, dict(LONG, max_tokens=1)) for _ in range(6)]
+        answers = [o.recv(65536) for o in others]
+        statuses = sorted(int(a.split()[1]) for a in answers)
+        assert statuses.count(429) >= 4 and statuses[0] == 200, statuses
+        assert all(re.search(rb"\r\nRetry-After: \d+\r\n", a) for a in answers if b" 429 " in a)
+        for one in [running, *others]:
+            one.close()
+
+
+# ---- several models ------------------------------------------------------------------------------------------
+
+
+def test_several_models(tmp_path):
+    small = sorted(DATA.glob("tales-2m-*.gguf"))[:3]
+    for path in small:
+        (tmp_path / path.name).symlink_to(path)
+    budget = max(p.stat().st_size for p in small) * 2
+    with serving("--models-memory", budget, "-c", 128, model=tmp_path) as s:
+        states = {m["id"]: m["status"]["value"] for m in s.get("/v1/models")[1]["data"]}
+        assert set(states) == {p.stem for p in small} and set(states.values()) == {"unloaded"}
+        texts = {}
+        for path in small:
+            asked = {"model": path.stem, "prompt": "Once", "max_tokens": 6, "seed": 1}
+            answer = s.post("/v1/completions", asked)
+            assert answer["model"] == path.stem
+            texts[path.stem] = text_of(answer)
+        loaded = [m["id"] for m in s.get("/v1/models")[1]["data"] if m["status"]["value"] == "loaded"]
+        assert small[-1].stem in loaded and len(loaded) < len(small)
+        again = s.post("/v1/completions", {"model": small[0].stem, "prompt": "Once", "max_tokens": 6, "seed": 1})
+        assert text_of(again) == texts[small[0].stem]
+        error = s.post("/v1/completions", {"model": "other", "prompt": "a"}, expect=404)["error"]
+        assert error["code"] == "model_not_found" and small[0].stem in error["message"]
+        assert s.post("/v1/completions", {"prompt": "a", "max_tokens": 1})["model"] == small[0].stem
+
+
+def test_loading_is_told(tmp_path):
+    """The port is open before the weights are read: here they come down a pipe that is slow."""
+    s = Server("-c", 128, wait=False)
+    seen = set()
+    limit = time.monotonic() + 30
+    while time.monotonic() < limit:
+        status, answer = s.get("/health")
+        seen.add((status, answer["status"]))
+        if status == 200:
+            break
+        assert 0 <= answer["progress"] <= 1 and answer["error"]["code"] == 503
+    assert (200, "ok") in seen
+    assert s.stop() == 0

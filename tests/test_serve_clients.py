@@ -1,0 +1,185 @@
+# tests/test_serve_clients.py - the public Python clients against godwit serve, as their users write:
+# openai, anthropic, ollama; and curl. They are installed by pip into a folder of the build, once; a test
+# whose client cannot be had is skipped.
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from program import EMULATOR, SANITIZED
+from serving import MODEL, serving
+
+pytestmark = pytest.mark.skipif(bool(EMULATOR) or SANITIZED, reason="the server of the release build")
+CLIENTS = ["openai", "anthropic", "ollama"]
+SAY = [{"role": "user", "content": "Tell me of the sea."}]
+
+
+@pytest.fixture(scope="module")
+def clients():
+    """A Python that has the clients."""
+    folder = pathlib.Path(os.environ.get("GODWIT_BUILD", "/tmp")) / "serve-clients"
+    python = folder / "bin/python"
+    if not (folder / ".complete").exists():
+        steps = [[sys.executable, "-m", "venv", folder],
+                 [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--timeout", "20", "--retries", "1",
+                  *CLIENTS]]
+        for step in steps:
+            done = subprocess.run(list(map(str, step)), capture_output=True, text=True, timeout=600)
+            if done.returncode != 0:
+                pytest.skip(f"SKIP: pip cannot install the clients: {(done.stderr.strip() or '?').splitlines()[-1]}")
+        (folder / ".complete").touch()
+    return python
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving("-c", 512, "--api-key", "secret") as s:
+        yield s
+
+
+def script(clients, server, text):
+    done = subprocess.run([str(clients), "-c", text], capture_output=True, text=True, timeout=300,
+                          env=dict(os.environ, PORT=str(server.port), MODEL=MODEL.stem))
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+def expected(server, **more):
+    asked = {"messages": SAY, "max_tokens": 8, "seed": 5, "temperature": 0.5, **more}
+    answer = server.post("/v1/chat/completions", asked, headers={"Authorization": "Bearer secret"})
+    return answer["choices"][0]["message"]["content"]
+
+
+def test_openai(clients, server):
+    got = script(clients, server, '''
+import json, os, openai
+c = openai.OpenAI(base_url=f"http://127.0.0.1:{os.environ['PORT']}/v1", api_key="secret", max_retries=0)
+say = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": [{"type": "text", "text": "Hello"}]}]
+tell = [{"role": "user", "content": "Tell me of the sea."}]
+out = {"models": [m.id for m in c.models.list()]}
+a = c.chat.completions.create(model="any", messages=tell, max_completion_tokens=8, seed=5, temperature=0.5)
+out["text"] = a.choices[0].message.content
+s = c.chat.completions.create(model="any", messages=tell, max_tokens=8, seed=5, temperature=0.5, stream=True,
+                              stream_options={"include_usage": True})
+chunks = list(s)
+out["stream"] = "".join(x.choices[0].delta.content or "" for x in chunks if x.choices)
+out["usage"] = chunks[-1].usage.completion_tokens
+c.chat.completions.create(model="any", messages=say, max_tokens=1)
+tool = {"type": "function", "function": {"name": "weather", "description": "of a city", "strict": True, "parameters": {
+    "type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+    "required": ["city", "days"], "additionalProperties": False}}}
+a = c.chat.completions.create(model="any", messages=tell, tools=[tool], tool_choice="required", max_tokens=300, seed=1)
+call = a.choices[0].message.tool_calls[0]
+out["call"] = [call.function.name, json.loads(call.function.arguments), a.choices[0].finish_reason, call.type]
+s = c.chat.completions.create(model="any", messages=tell, tools=[tool], max_tokens=300, seed=1, stream=True,
+                              tool_choice={"type": "function", "function": {"name": "weather"}})
+name, arguments = "", ""
+for x in s:
+    for d in (x.choices[0].delta.tool_calls or []) if x.choices else []:
+        assert d.index == 0
+        name += d.function.name or ""
+        arguments += d.function.arguments or ""
+out["streamed call"] = [name, json.loads(arguments)]
+more = tell + [a.choices[0].message.model_dump(), {"role": "tool", "tool_call_id": call.id, "content": "sunny"}]
+out["after"] = c.chat.completions.create(model="any", messages=more, tools=[tool], tool_choice="none", max_tokens=3).choices[0].finish_reason
+import pydantic
+class Person(pydantic.BaseModel):
+    name: str = pydantic.Field(max_length=8)
+    age: int
+p = c.chat.completions.parse(model="any", messages=tell, response_format=Person, max_tokens=400, seed=3)
+out["parsed"] = p.choices[0].message.parsed.model_dump()
+t = c.completions.create(model="any", prompt=["Once", "The"], max_tokens=3, echo=True, logprobs=2, temperature=0)
+out["echo"] = [len(x.logprobs.tokens) == len(x.logprobs.token_logprobs) for x in t.choices]
+r = c.responses.create(model="any", input="Tell me of the sea.", max_output_tokens=8, temperature=0.5, extra_body={"seed": 5})
+out["response"] = r.output_text
+with c.responses.stream(model="any", input="Tell me of the sea.", max_output_tokens=8, temperature=0.5, extra_body={"seed": 5}) as s:
+    for event in s: pass
+    out["response stream"] = s.get_final_response().output_text
+for wrong in ({"api_key": "no"}, {}):
+    try:
+        c.with_options(**wrong).chat.completions.create(model="any", messages=tell, temperature=-1)
+    except openai.APIStatusError as e:
+        out.setdefault("errors", []).append([e.status_code, e.param])
+print(json.dumps(out))
+''')
+    text = expected(server)
+    assert got["models"] == [MODEL.stem] and got["usage"] == 8
+    assert got["text"] == got["stream"] == got["response"] == got["response stream"] == text
+    name, arguments, reason, kind = got["call"]
+    assert (name, reason, kind) == ("weather", "tool_calls", "function")
+    for found in (arguments, got["streamed call"][1]):
+        assert set(found) == {"city", "days"} and found["city"] in ("Oslo", "Rome") and 1 <= found["days"] <= 9
+    assert got["after"] in ("stop", "length") and len(got["parsed"]["name"]) <= 8
+    assert got["echo"] == [True, True] and got["errors"] == [[401, None], [400, "temperature"]]
+
+
+def test_anthropic(clients, server):
+    got = script(clients, server, '''
+import json, os, anthropic
+c = anthropic.Anthropic(base_url=f"http://127.0.0.1:{os.environ['PORT']}", api_key="secret", max_retries=0)
+tell = [{"role": "user", "content": "Tell me of the sea."}]
+ask = dict(model="any", messages=tell, max_tokens=8, temperature=0.5, extra_body={"seed": 5})
+a = c.messages.create(**ask)
+out = {"text": a.content[0].text, "reason": a.stop_reason, "usage": a.usage.output_tokens}
+with c.messages.stream(**ask) as s:
+    out["stream"] = "".join(s.text_stream)
+    out["final"] = s.get_final_message().usage.output_tokens
+out["count"] = c.messages.count_tokens(model="any", messages=tell).input_tokens
+tool = {"name": "weather", "description": "of a city", "input_schema": {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}},
+        "required": ["city"], "additionalProperties": False}}
+a = c.messages.create(model="any", messages=tell, max_tokens=300, tools=[tool], tool_choice={"type": "tool", "name": "weather"},
+                      system=[{"type": "text", "text": "x-anthropic-billing-header: abc"}, {"type": "text", "text": "Be brief."}])
+out["call"] = [a.stop_reason, a.content[-1].name, a.content[-1].input]
+more = tell + [{"role": "assistant", "content": a.content}, {"role": "user", "content": [
+    {"type": "tool_result", "tool_use_id": a.content[-1].id, "content": "sunny"}, {"type": "text", "text": "So?"}]}]
+out["after"] = c.messages.create(model="any", messages=more, tools=[tool], tool_choice={"type": "none"}, max_tokens=3).stop_reason
+try:
+    c.messages.create(model="any", messages=[{"role": "user", "content": "a " * 3000}], max_tokens=3)
+except anthropic.BadRequestError as e:
+    out["error"] = e.body["error"]["type"]
+print(json.dumps(out))
+''')
+    assert got["text"] == got["stream"] == expected(server) and got["usage"] == got["final"] == 8
+    assert got["reason"] == "max_tokens" and got["count"] > 5 and got["error"] == "invalid_request_error"
+    assert got["call"][:2] == ["tool_use", "weather"] and got["call"][2]["city"] in ("Oslo", "Rome")
+    assert got["after"] in ("end_turn", "max_tokens")
+
+
+def test_ollama(clients, server):
+    got = script(clients, server, '''
+import json, os, ollama
+c = ollama.Client(host=f"http://127.0.0.1:{os.environ['PORT']}", headers={"Authorization": "Bearer secret"})
+tell = [{"role": "user", "content": "Tell me of the sea."}]
+options = {"num_predict": 8, "seed": 5, "temperature": 0.5}
+out = {"models": [m.model for m in c.list().models], "running": [m.model for m in c.ps().models]}
+out["text"] = c.chat(model=os.environ["MODEL"], messages=tell, options=options).message.content
+out["stream"] = "".join(p.message.content for p in c.chat(model=os.environ["MODEL"], messages=tell, options=options, stream=True))
+g = c.generate(model=os.environ["MODEL"], prompt="Tell me of the sea.", options=options)
+out["generate"] = [g.response, g.eval_count, g.done_reason]
+out["show"] = c.show(os.environ["MODEL"]).capabilities
+out["json"] = json.loads(c.chat(model=os.environ["MODEL"], messages=tell, options={"num_predict": 300, "seed": 1},
+    format={"type": "object", "properties": {"a": {"type": "integer", "maximum": 99}}, "required": ["a"], "additionalProperties": False}).message.content)
+print(json.dumps(out))
+''')
+    text = expected(server)
+    assert got["models"] == got["running"] == [MODEL.stem] and "tools" in got["show"]
+    assert got["text"] == got["stream"] == text and got["generate"] == [text, 8, "length"]
+    assert isinstance(got["json"]["a"], int)
+
+
+def test_curl(server):
+    if not shutil.which("curl"):
+        pytest.skip("SKIP: no curl")
+    body = json.dumps({"messages": SAY, "max_tokens": 8, "seed": 5, "temperature": 0.5, "stream": True})
+    done = subprocess.run(["curl", "-sN", "--fail-with-body", "-m", "60", f"http://127.0.0.1:{server.port}/v1/chat/completions", "-H",
+                           "Authorization: Bearer secret", "-H", "Expect: 100-continue", "-d", body],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    lines = [line[6:] for line in done.stdout.splitlines() if line.startswith("data: ")]
+    assert lines[-1] == "[DONE]"
+    deltas = [json.loads(line)["choices"][0]["delta"].get("content") or "" for line in lines[:-1]]
+    assert "".join(deltas) == expected(server)
