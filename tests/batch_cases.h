@@ -54,11 +54,12 @@ typedef struct bc_request {
 } bc_request;
 
 typedef struct bc_plan {
-    const char *device, *layers;
+    const char *model; /* NULL: BC_MODEL */
+    const char *device, *layers, *kv_type;
     int requests;
     int32_t parallel, chunk, tokens; /* of the cache */
     int32_t stem, own,
-        answer; /* most tokens of a prompt that others share, and not, and behind it */
+        answer;  /* most tokens of a prompt that others share, and not, and behind it */
     int at_once; /* all are submitted first */
     uint64_t seed, disorder;
 } bc_plan;
@@ -268,7 +269,7 @@ static inline void bc_serve(gw_batch *b, bc_request *all, const bc_plan *p) {
 }
 
 static inline gw_batch_stats bc_check(const bc_plan *p) {
-    gw_model_options mo = {.path = BC_MODEL,
+    gw_model_options mo = {.path = p->model != NULL ? p->model : BC_MODEL,
                            .device = p->device,
                            .offload_layers = p->layers,
                            .threads = 1,
@@ -279,11 +280,12 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
     gw_model_info info;
     gw_batch_options bo = {.n_ctx = BC_CTX,
                            .chunk = p->chunk,
+                           .kv_type = p->kv_type,
                            .parallel = p->parallel,
                            .cache_tokens = p->tokens,
                            .queue = p->requests,
                            .disorder = p->disorder};
-    gw_session_options so = {.n_ctx = BC_CTX};
+    gw_session_options so = {.n_ctx = BC_CTX, .kv_type = p->kv_type};
     bc_ok(gw_model_open(&mo, &m));
     gw_model_describe(m, &info);
     bc_ok(gw_batch_new(m, &bo, &b));

@@ -1,5 +1,7 @@
 /* tests/test_batch.c - many requests at once: each has the text it would have alone; pages, the
  * queue, endings. */
+#include "tests/reference_files.h"
+
 #include "tests/batch_cases.h"
 
 /* ---- one text -------------------------------------------------------------------------------- */
@@ -56,6 +58,30 @@ static void in_disorder(void **state) {
                            .tokens = 64 * (6 + i % 20)};
         gw_batch_stats s = bc_check(&p);
         assert_true(s.preemptions > 0);
+    }
+}
+
+/* Models with recurrent blocks, whose state is in no page. */
+static void states(void **state) {
+    static const char *const names[] = {"falcon-h1", "qwen3-next"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char folder[80], path[256];
+        snprintf(folder, sizeof folder, "goldens/%s", names[i]);
+        snprintf(path, sizeof path, "%s", shared_path(folder));
+        const bc_plan p = {.model = path,
+                           .device = "cpu",
+                           .kv_type = "f32",
+                           .requests = 12,
+                           .parallel = 5,
+                           .chunk = 50,
+                           .tokens = 64 * 12,
+                           .stem = 90,
+                           .own = 8,
+                           .seed = 5,
+                           .disorder = 3};
+        gw_batch_stats s = bc_check(&p);
+        assert_true(s.preemptions > 0 && s.cached_tokens == 0);
     }
 }
 
@@ -332,6 +358,7 @@ int main(void) {
         cmocka_unit_test(in_order),
         cmocka_unit_test(too_small_a_cache),
         cmocka_unit_test(many_rows),
+        cmocka_unit_test(states),
         cmocka_unit_test(in_disorder),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST"));

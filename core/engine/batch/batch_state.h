@@ -40,6 +40,7 @@ typedef struct gw_seq {
     gw_page_name name;    /* none yet: that of the root                                           */
     int32_t emitted;      /* tokens handed out                                                    */
     int32_t top_rows;     /* prompt rows that were handed out, with prompt_logprobs               */
+    int32_t known;        /* recurrent blocks know what is before positions from here to pos */
     int preempted;        /* how often */
     int32_t since;        /* tokens made since the last time */
     uint64_t admitted;    /* in this order: when it was, for the first time; 0: never */
@@ -118,6 +119,10 @@ gw_status gw_seq_reserve(gw_batch *b, gw_seq *s, int32_t end, int32_t *got);
 /* Pages of the prompt that are whole now can be found by others. */
 void gw_seq_publish(gw_batch *b, gw_seq *s);
 void gw_seq_preempt(gw_batch *b, gw_seq *s);
+/* Back to position pos, or, where recurrent blocks no longer know what was before it, to 0. */
+void gw_seq_return(const gw_batch *b, gw_seq *s, int32_t pos);
+/* Rows up to position `end` are computed. */
+void gw_seq_advance(gw_seq *s, int32_t end);
 uint32_t gw_batch_random(gw_batch *b, uint32_t below);
 /* Preemptions and evictions for no reason. */
 void gw_batch_disturb(gw_batch *b);

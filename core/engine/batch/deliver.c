@@ -198,7 +198,9 @@ static gw_status next_token(gw_batch *b, gw_seq *s, const float *logits, int *ag
     if (back > 0) {
         s->n -= (int32_t)back - 1;
         *again = back == 1;
-        s->pos = *again ? s->pos : s->n - 1; /* the row behind which another one is picked */
+        if (!*again) { /* the row behind which another one is picked */
+            gw_seq_return(b, s, s->n - 1);
+        }
         return GW_OK;
     }
     s->tokens[s->n++] = token;

@@ -119,6 +119,17 @@ void gw_seq_preempt(gw_batch *b, gw_seq *s) {
     gw_seq_enqueue(b, s, 1);
 }
 
+void gw_seq_return(const gw_batch *b, gw_seq *s, int32_t pos) {
+    s->pos = !b->session->states.any || pos >= s->known ? pos : 0;
+}
+
+void gw_seq_advance(gw_seq *s, int32_t end) {
+    int32_t n = end - s->pos, oldest = end - GW_STATE_ENTRIES + 1 + (n >= GW_STATE_ENTRIES);
+    s->known = s->pos == 0 ? 0 : s->known;
+    s->known = s->known > oldest ? s->known : oldest;
+    s->pos = end;
+}
+
 /* Those that nobody reads first, then the newest; none that was preempted often and has not made
  * some tokens since, unless there is no other. Never the oldest. NULL: nobody. */
 static gw_seq *victim(gw_batch *b) {
@@ -162,9 +173,10 @@ gw_status gw_seq_reserve(gw_batch *b, gw_seq *s, int32_t end, int32_t *got) {
                : GW_OK;
 }
 
-/* Does nobody else look for its pages? */
+/* Does nobody else look for its pages? What recurrent blocks remember is in no page, so a prompt of
+ * a model that has them is always read. */
 static int is_private(const gw_batch *b, const gw_request *r) {
-    return b->o.no_sharing || (r->no_cache && r->n == 1) ||
+    return b->o.no_sharing || b->session->states.any || (r->no_cache && r->n == 1) ||
            b->session->states.any; /* pages alone say nothing of what recurrent blocks know */
 }
 

@@ -98,8 +98,10 @@ gw_status gw_batch_decode(gw_batch *b) {
     for (int32_t i = 0; i < rows; i++) {
         gw_seq *s = b->of_row[i];
         s->served = b->n_passes;
-        s->pos++;
-        if (s->state == GW_SEQ_RUNNING && s->pos == s->n) {
+        if (s->state == GW_SEQ_RUNNING && s->pos < s->end) {
+            gw_seq_advance(s, s->end); /* the first of its rows, which stand side by side */
+        }
+        if (s->state == GW_SEQ_RUNNING && b->rows[i].pos + 1 == s->n) {
             gw_seq_pick(b, s, gw_rows_logits(b->session, i));
         }
     }
@@ -213,7 +215,7 @@ static gw_status finish_rows(gw_batch *b, gw_seq *s, int32_t at, int32_t n) {
     if (s->state != GW_SEQ_RUNNING) {
         return GW_OK;
     }
-    s->pos = s->end;
+    gw_seq_advance(s, s->end);
     gw_seq_publish(b, s);
     if (s->choice == 0 && s->pos > r->n_read) {
         r->n_read = s->pos;

@@ -24,9 +24,9 @@ struct gw_writer {
     const gw_chat *chat;
     const gw_grammar *grammar;
     gw_sampler *sampler;
-    gw_stream *stream;
-    gw_stop *stop; /* NULL: none */
-    gw_ban *ban;   /* NULL: none */
+    gw_stream *stream; /* NULL: the model has no vocabulary, so no token has a text */
+    gw_stop *stop;     /* NULL: none */
+    gw_ban *ban;       /* NULL: none */
     int special, ignore_eos, mid_text, logprobs;
     int32_t n_vocab;
     entry *line;      /* [room], n of them */
@@ -122,7 +122,9 @@ gw_status gw_writer_new(const gw_model *model, const gw_writer_options *o, gw_wr
         GW_TRY_DONE(gw_ban_new(model, o->bans, o->n_bans, o->special, &w->ban));
     }
     GW_TRY_DONE(make_line(w));
-    GW_TRY_DONE(gw_stream_new(model, &w->stream));
+    if (gw_model_tokenizer(model) != NULL) {
+        GW_TRY_DONE(gw_stream_new(model, &w->stream));
+    }
     *out = w;
     return GW_OK;
 done:
@@ -157,7 +159,7 @@ static gw_status decode_before(gw_writer *w, const int32_t *ids, size_t n) {
 
 /* A decoder may drop a space at the beginning of a text, which the grammar has counted. */
 static gw_status begin_stream(gw_writer *w, const int32_t *prompt, size_t n) {
-    if (w->mid_text) {
+    if (w->mid_text && w->stream != NULL) {
         return decode_before(w, prompt, n);
     }
     if (w->grammar == NULL) {
@@ -273,8 +275,10 @@ static gw_status spell_special(gw_writer *w, int32_t id, const char **text, size
 /* The text that is certain with this token (-1: nothing follows). */
 static gw_status text_of(gw_writer *w, int32_t id, const char **text, size_t *bytes) {
     int hit = -1;
-    GW_TRY(gw_stream_push(w->stream, id, text, bytes));
-    if (id >= 0 && *bytes == 0 && w->special) {
+    *text = "";
+    *bytes = 0;
+    GW_TRY(w->stream != NULL ? gw_stream_push(w->stream, id, text, bytes) : GW_OK);
+    if (id >= 0 && *bytes == 0 && w->special && w->stream != NULL) {
         GW_TRY(spell_special(w, id, text, bytes));
     }
     if (id < 0 && w->ban != NULL) {
