@@ -5,7 +5,7 @@
 
 #include "apps/encode.h"
 #include "apps/output.h"
-#include "apps/signals.h"
+#include "apps/sha256.h"
 
 /* ---- given tokens --------------------------------------------------------------------------- */
 
@@ -75,29 +75,321 @@ static int embed_ids(const app_options *o, gw_model *model, gw_encoder *encoder)
     if (code == APP_OK && o->out != NULL) {
         code = write_states(o, &info, text.n, hidden, pooled ? vector : NULL);
     } else if (code == APP_OK && pooled) {
+        out_text("{\"index\":0,\"embedding\":[");
         for (int32_t i = 0; i < info.width; i++) {
-            out_print(i == 0 ? "%.9g" : " %.9g", (double)vector[i]);
+            out_print(i == 0 ? "%.9g" : ",%.9g", (double)vector[i]);
         }
-        out_text("\n");
+        out_text("]}\n");
     }
     free(hidden);
     free(vector);
     return code;
 }
 
-static int run_embed(const app_options *o) {
-    gw_model *model = NULL;
-    gw_encoder *encoder = NULL;
-    if (o->ids.n == 0) {
-        app_error("no text: give --ids ID,...");
+/* ---- texts ---------------------------------------------------------------------------------- */
+
+enum { SLICE = 512 }; /* texts between two looks at the disk */
+
+typedef struct embed_job {
+    const app_options *o;
+    gw_model *model;
+    gw_encoder *encoder;
+    gw_encoder_info info;
+    app_items items;
+    const char *prefix;
+    float *vectors; /* [items.n, width] */
+    size_t done, cut;
+    char *partial;         /* a file of what is done so far; NULL: none */
+    unsigned char key[64]; /* of model, texts and options: what the file begins with */
+} embed_job;
+
+static int choose_prefix(embed_job *job) {
+    const app_options *o = job->o;
+    if (o->prefix != NULL && o->prompt_name != NULL) {
+        app_error("--prefix and --prompt-name exclude one another");
         return APP_USAGE;
     }
-    int code = app_open_encoder(o, &model, &encoder);
-    if (code == APP_OK) {
-        code = embed_ids(o, model, encoder);
+    job->prefix = o->prefix != NULL ? o->prefix : gw_encoder_prompt(job->encoder, o->prompt_name);
+    if (job->prefix == NULL) {
+        app_error("--prompt-name %.60s: the model's files name no such prompt", o->prompt_name);
+        return APP_FAILURE;
     }
-    gw_encoder_free(encoder);
-    app_close_model(model);
+    return APP_OK;
+}
+
+/* ---- what is done so far */
+
+static void make_key(embed_job *job) {
+    gw_model_info info;
+    sha256 hash;
+    char hex[65], numbers[128];
+    gw_model_describe(job->model, &info);
+    sha256_begin(&hash);
+    snprintf(numbers, sizeof numbers, "%zu %d %d %d %d %llu %s", job->items.n, (int)job->info.width,
+             (int)job->info.pooling, job->info.normalize, job->o->truncate,
+             (unsigned long long)info.decode_bytes, job->o->kv_type);
+    sha256_add(&hash, numbers, strlen(numbers) + 1);
+    sha256_add(&hash, info.name, strlen(info.name) + 1);
+    sha256_add(&hash, job->prefix, strlen(job->prefix) + 1);
+    for (size_t i = 0; i < job->items.n; i++) {
+        sha256_add(&hash, &job->items.at[i].bytes, sizeof job->items.at[i].bytes);
+        sha256_add(&hash, job->items.at[i].at, job->items.at[i].bytes);
+    }
+    sha256_end(&hash, hex);
+    memcpy(job->key, hex, sizeof job->key);
+}
+
+/* Vectors that an earlier call has left, whole slices of them. */
+static void take_partial(embed_job *job) {
+    unsigned char key[sizeof job->key];
+    size_t row = (size_t)job->info.width * sizeof(float);
+    FILE *f = job->partial != NULL ? fopen(job->partial, "rb") : NULL;
+    if (f == NULL) {
+        return;
+    }
+    if (fread(key, sizeof key, 1, f) == 1 && memcmp(key, job->key, sizeof key) == 0) {
+        job->done = fread(job->vectors, row, job->items.n, f) / SLICE * SLICE;
+    }
+    fclose(f);
+    if (job->done > 0) {
+        app_note("going on behind %zu of %zu texts (%s)", job->done, job->items.n, job->partial);
+    }
+}
+
+/* The file anew with what is done; it is only a help, so that a full disk ends nothing. */
+static void keep_partial(embed_job *job, size_t from) {
+    size_t row = (size_t)job->info.width * sizeof(float);
+    FILE *f = job->partial != NULL ? fopen(job->partial, from == 0 ? "wb" : "r+b") : NULL;
+    if (f == NULL) {
+        return;
+    }
+    int fine = from > 0 || fwrite(job->key, sizeof job->key, 1, f) == 1;
+    fine = fine && fseek(f, (long)(sizeof job->key + from * row), SEEK_SET) == 0 &&
+           fwrite(job->vectors + from * (size_t)job->info.width, row, job->done - from, f) ==
+               job->done - from;
+    if (fclose(f) != 0 || !fine) {
+        remove(job->partial);
+        free(job->partial);
+        job->partial = NULL;
+    }
+}
+
+static int embed_slice(embed_job *job) {
+    size_t first = job->done, left = job->items.n - first, n = left < SLICE ? left : SLICE;
+    app_encoded tokens = {0};
+    int code = app_encode(job->o, job->model, job->encoder, &job->items, first, n, job->prefix,
+                          NULL, &tokens);
+    if (code == APP_OK) {
+        gw_status status = gw_encoder_embed(job->encoder, tokens.texts, n,
+                                            job->vectors + first * (size_t)job->info.width);
+        code = status == GW_OK ? APP_OK : app_fail(status);
+    }
+    job->cut += tokens.cut;
+    app_encoded_free(&tokens);
+    if (code == APP_OK) {
+        job->done += n;
+        if (job->items.n > SLICE) {
+            keep_partial(job, first);
+        }
+    }
+    return code;
+}
+
+/* ---- output */
+
+static int ends(const char *path, const char *tail) {
+    size_t n = strlen(path), m = strlen(tail);
+    return n > m && strcmp(path + n - m, tail) == 0;
+}
+
+/* The head of a .npy file: its format 1.0. */
+static size_t npy_header(const embed_job *job, char *room, size_t capacity) {
+    int n = snprintf(room + 10, capacity - 10,
+                     "{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %d), }", job->items.n,
+                     (int)job->info.width);
+    while ((10 + n + 1) % 64 != 0) {
+        room[10 + n++] = ' ';
+    }
+    room[10 + n++] = '\n';
+    memcpy(room, "\x93NUMPY\x01\x00", 8);
+    room[8] = (char)(n & 255);
+    room[9] = (char)(n >> 8);
+    return 10 + (size_t)n;
+}
+
+static size_t safetensors_header(const embed_job *job, char *room, size_t capacity) {
+    unsigned long long bytes =
+        (unsigned long long)job->items.n * (unsigned long long)job->info.width * 4;
+    int n = snprintf(room + 8, capacity - 8,
+                     "{\"embeddings\":{\"dtype\":\"F32\",\"shape\":[%zu,%d],"
+                     "\"data_offsets\":[0,%llu]}}",
+                     job->items.n, (int)job->info.width, bytes);
+    while (n % 8 != 0) {
+        room[8 + n++] = ' ';
+    }
+    for (int i = 0; i < 8; i++) {
+        room[i] = (char)((uint64_t)n >> (8 * i));
+    }
+    return 8 + (size_t)n;
+}
+
+typedef int (*write_fn)(void *to, const char *text, size_t bytes);
+static int to_file(void *to, const char *text, size_t bytes) {
+    return out_file_write(to, text, bytes);
+}
+static int to_stdout(void *to, const char *text, size_t bytes) {
+    (void)to;
+    return out_write(text, bytes);
+}
+
+/* {"index":0,"id":..,"embedding":[..]} for each text. */
+static int write_lines(const embed_job *job, write_fn write, void *to) {
+    size_t width = (size_t)job->info.width;
+    char *line = malloc(width * 24 + 64);
+    int fine = line != NULL;
+    for (size_t i = 0; i < job->items.n && fine; i++) {
+        const char *id = job->items.at[i].id;
+        size_t n = (size_t)snprintf(line, 40, "{\"index\":%zu,", i);
+        fine = write(to, line, n) == 0;
+        if (id != NULL) {
+            fine = fine && write(to, "\"id\":", 5) == 0 && write(to, id, strlen(id)) == 0 &&
+                   write(to, ",", 1) == 0;
+        }
+        n = (size_t)snprintf(line, 24, "\"embedding\":[");
+        for (size_t k = 0; k < width; k++) {
+            n += (size_t)snprintf(line + n, 24, k == 0 ? "%.9g" : ",%.9g",
+                                  (double)job->vectors[i * width + k]);
+        }
+        n += (size_t)snprintf(line + n, 8, "]}\n");
+        fine = fine && write(to, line, n) == 0;
+    }
+    free(line);
+    return fine ? APP_OK : APP_FAILURE;
+}
+
+static int write_vectors(const embed_job *job) {
+    const app_options *o = job->o;
+    char header[512];
+    size_t bytes = job->items.n * (size_t)job->info.width * sizeof(float), n = 0;
+    if (o->out == NULL) {
+        return write_lines(job, to_stdout, NULL);
+    }
+    out_file file = {.fd = -1};
+    int lines = ends(o->out, ".jsonl"), code = APP_FAILURE;
+    n = lines                          ? 0
+        : ends(o->out, ".safetensors") ? safetensors_header(job, header, sizeof header)
+                                       : npy_header(job, header, sizeof header);
+    if (out_file_open(&file, o->out, lines ? 0 : n + bytes) == 0) {
+        if (lines) {
+            code = write_lines(job, to_file, &file);
+        } else if (out_file_write(&file, header, n) == 0 &&
+                   out_file_write(&file, job->vectors, bytes) == 0) {
+            code = APP_OK;
+        }
+        code = code == APP_OK && out_file_commit(&file) != 0 ? APP_FAILURE : code;
+    }
+    out_file_discard(&file);
+    return code;
+}
+
+static int check_output(const app_options *o) {
+    if (o->out == NULL) {
+        return APP_OK;
+    }
+    if (!ends(o->out, ".npy") && !ends(o->out, ".safetensors") && !ends(o->out, ".jsonl")) {
+        app_error("-o %s: the name must end in .npy, .safetensors or .jsonl", o->out);
+        return APP_USAGE;
+    }
+    if (o->model != NULL && out_would_destroy(o->out, o->model)) {
+        app_error("%s: this is the model itself; give -o another name", o->out);
+        return APP_FAILURE;
+    }
+    return APP_OK;
+}
+
+static int embed_all(embed_job *job) {
+    double start = app_seconds();
+    size_t before = job->done;
+    app_progress progress;
+    int code = APP_OK;
+    progress_begin(&progress, "embedding");
+    while (job->done < job->items.n && code == APP_OK) {
+        progress_update(&progress, job->done, job->items.n, NULL);
+        code = embed_slice(job);
+    }
+    progress_end(&progress);
+    if (code != APP_OK) {
+        if (job->partial != NULL && job->done > 0) {
+            app_note("%zu of %zu texts are done; the same command goes on there", job->done,
+                     job->items.n);
+        }
+        return code;
+    }
+    if (job->cut > 0) {
+        app_note("%zu texts were longer than %d tokens and have been cut", job->cut,
+                 (int)job->info.n_ctx);
+    }
+    code = write_vectors(job);
+    if (code == APP_OK) {
+        double seconds = app_seconds() - start;
+        if (job->partial != NULL) {
+            remove(job->partial);
+        }
+        app_note("%zu texts, vectors of %d values, %.2f s (%.1f texts/s)", job->items.n,
+                 (int)job->info.width, seconds, (double)(job->items.n - before) / seconds);
+    }
+    return code;
+}
+
+static int embed_texts(embed_job *job) {
+    const app_options *o = job->o;
+    gw_encoder_describe(job->encoder, &job->info);
+    int code = app_read_items(o, &job->items);
+    code = code == APP_OK ? choose_prefix(job) : code;
+    if (code != APP_OK) {
+        return code;
+    }
+    if (job->info.pooling == GW_POOLING_NONE) {
+        app_error("--pooling none gives no vectors; with --ids and -o it writes hidden states");
+        return APP_USAGE;
+    }
+    job->vectors = malloc(job->items.n * (size_t)job->info.width * sizeof(float) + 1);
+    if (job->vectors == NULL) {
+        app_error("no memory for %zu vectors", job->items.n);
+        return APP_FAILURE;
+    }
+    if (o->out != NULL && job->items.n > SLICE) {
+        size_t n = strlen(o->out) + sizeof ".partial";
+        job->partial = malloc(n);
+        if (job->partial != NULL) {
+            snprintf(job->partial, n, "%s.partial", o->out);
+        }
+        make_key(job);
+        take_partial(job);
+    }
+    return embed_all(job);
+}
+
+static int run_embed(const app_options *o) {
+    embed_job job = {.o = o};
+    if (o->ids.n == 0 && o->prompt == NULL && o->file == NULL) {
+        app_error("no text: give one with -p, one a line with -f FILE, or --ids ID,...");
+        return APP_USAGE;
+    }
+    if (o->ids.n > 0 && (o->prompt != NULL || o->file != NULL)) {
+        app_error("--ids excludes -p and -f: which tokens are meant?");
+        return APP_USAGE;
+    }
+    int code = check_output(o);
+    code = code == APP_OK ? app_open_encoder(o, &job.model, &job.encoder) : code;
+    if (code == APP_OK) {
+        code = o->ids.n > 0 ? embed_ids(o, job.model, job.encoder) : embed_texts(&job);
+    }
+    app_items_free(&job.items);
+    free(job.vectors);
+    free(job.partial);
+    gw_encoder_free(job.encoder);
+    app_close_model(job.model);
     return code;
 }
 
@@ -106,8 +398,19 @@ const app_command command_embed = {
     .bit = CMD_EMBED,
     .usage = "-m MODEL (-p TEXT | -f FILE | --ids ID,...) [-o FILE] [OPTIONS]",
     .summary = "vectors of texts, for search and comparison",
-    .detail = "Computes the vector of each text.\n",
-    .examples = "  godwit embed -m bge-small -p \"a text\"\n",
+    .detail = "Computes a vector for each text: that of -p, each line of -f FILE, or the member "
+              "\"text\" of\n"
+              "each line of FILE.jsonl. Encoders (BERT, XLM-R, ModernBERT, ...) and decoders "
+              "(Qwen3) alike;\n"
+              "pooling, dense layers and prompts are those of the model's files (modules.json, "
+              "1_Pooling,\n"
+              "config_sentence_transformers.json). Without -o a JSON line per text goes to stdout. "
+              "A text's\n"
+              "vector does not depend on the texts beside it, bit for bit. A long run that was "
+              "stopped goes\n"
+              "on where it was (FILE.partial). With --ids, -o writes the hidden states too.\n",
+    .examples = "  godwit embed -m bge-small -p \"a text\"\n"
+                "  godwit embed -m e5-base -f passages.txt --prefix \"passage: \" -o vectors.npy\n",
     .operand = "--model",
     .run = run_embed,
 };

@@ -77,6 +77,25 @@ static gw_pooling choose_pooling(const gw_encoder *e, gw_pooling asked) {
     return known ? stored[(int)kind] : GW_POOLING_MEAN;
 }
 
+/* Blocks that keep a state beside the cache, and values for all layers, are the sessions' alone. */
+static gw_status check_blocks(const gw_encoder *e) {
+    const gw_hparams *hp = &e->model->hp;
+    int more = 0;
+    for (int v = 0; v < e->bp->n_values; v++) {
+        more |= e->bp->width[v].n > 0;
+    }
+    for (int at = 0; at < hp->n_layers * e->bp->n_blocks; at++) {
+        int layer = at / e->bp->n_blocks, block = at % e->bp->n_blocks;
+        more |= gw_block_runs(&e->bp->block[block], hp, layer) &&
+                gw_block_state(e->bp, hp, layer, block) > 0;
+    }
+    return more ? gw_fail(GW_E_UNSUPPORTED, e->model->name,
+                          "vectors of the family %s, whose layers keep a state or share inputs, "
+                          "are not known yet",
+                          hp->family)
+                : GW_OK;
+}
+
 static gw_status describe(gw_encoder *e, const gw_encoder_options *o) {
     const gw_hparams *hp = &e->model->hp;
     gw_encoder_info *info = &e->info;
@@ -138,6 +157,7 @@ static gw_status make(gw_encoder *e, const gw_encoder_options *o) {
     const gw_hparams *hp = &m->hp;
     size_t per = GW_ROWS_MAX / GW_PAGE, widest = (size_t)hp->d_model;
     GW_TRY(read_options(e, o));
+    GW_TRY(check_blocks(e));
     GW_TRY(gw_checkpoint_container(m->checkpoint) == GW_CONTAINER_HF
                ? gw_sentence_read(gw_checkpoint_path(m->checkpoint), &e->sentence)
                : GW_OK);

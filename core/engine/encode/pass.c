@@ -26,9 +26,21 @@ static gw_status page_bytes(const gw_encoder *e, const gw_layer *l, int part, si
     return GW_OK;
 }
 
+/* Does some layer read what another one has put into its cache? */
+static int caches_last(const gw_encoder *e) {
+    for (int b = 0; b < e->bp->n_blocks; b++) {
+        const gw_spec_block *block = &e->bp->block[b];
+        if (block->kind == GW_BLOCK_ATTENTION && block->number[GW_ARG_CACHE].n > 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static gw_status make_cache(gw_encoder *e, gw_encoder_pass *p) {
     const gw_hparams *hp = &e->model->hp;
     size_t need[GW_MAX_DEVICES] = {0};
+    int apart = caches_last(e);
     p->k = calloc((size_t)hp->n_layers, sizeof *p->k);
     p->v = calloc((size_t)hp->n_layers, sizeof *p->v);
     if (p->k == NULL || p->v == NULL) {
@@ -37,21 +49,23 @@ static gw_status make_cache(gw_encoder *e, gw_encoder_pass *p) {
     for (int l = 0; l < e->layers; l++) {
         const gw_layer *y = &hp->layer[l];
         int d = gw_graph_cache_device(e->bp, hp, e->where, l);
-        size_t k, v, rows = (size_t)p->pages;
+        size_t k, v, rows = (size_t)p->pages, from = apart ? need[d] : 0;
         GW_TRY(page_bytes(e, y, 0, &k));
         GW_TRY(page_bytes(e, y, 1, &v));
         p->k[l] = (gw_tensor){.name = "K cache",
                               .fmt = e->kv_fmt,
                               .n_dim = 4,
                               .dim = {p->pages, y->n_kv_heads, y->d_head, GW_PAGE},
+                              .offset = from,
                               .device = d};
         p->v[l] = (gw_tensor){.name = "V cache",
                               .fmt = e->kv_fmt,
                               .n_dim = 4,
                               .dim = {p->pages, y->n_kv_heads, GW_PAGE, y->v_head},
-                              .offset = rows * k,
+                              .offset = from + rows * k,
                               .device = d};
-        need[d] = y->has_cache && rows * (k + v) > need[d] ? rows * (k + v) : need[d];
+        size_t end = from + rows * (k + v);
+        need[d] = y->has_cache && end > need[d] ? end : need[d];
     }
     for (int d = 0; d < e->model->place.n_devices; d++) {
         GW_TRY(need[d] > 0 ? alloc(e, d, need[d], &p->cells[d]) : GW_OK);
