@@ -77,8 +77,8 @@ gw_status gw_encoder_score(gw_encoder *encoder, const gw_encoder_text *texts, si
 
 /* 1: the model's sessions read a source text before they make one. */
 int gw_model_reads_source(const gw_model *model);
-/* Read a source text, in one pass; the session's own tokens are forgotten. What follows, prefill and
- * decode, attends to it. GW_E_CONTEXT: longer than the session's context. */
+/* Read a source text, in one pass; the session's own tokens are forgotten. What follows, prefill
+ * and decode, attends to it. GW_E_CONTEXT: longer than the session's context. */
 gw_status gw_session_source(gw_session *s, const int32_t *tokens, size_t n);
 
 #ifdef __cplusplus
