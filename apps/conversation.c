@@ -467,9 +467,11 @@ static int new_stream(conversation *c) {
     return APP_OK;
 }
 
-/* Memory that this file asked for itself left no message in the library. */
+/* Memory that this file asked for itself left no message in the library. What a template refuses is
+ * no matter of usage. */
 static int fail_turn(gw_status status) {
-    return status == GW_E_NOMEM ? no_memory() : app_fail(status);
+    int code = status == GW_E_NOMEM ? no_memory() : app_fail(status);
+    return code == APP_USAGE ? APP_FAILURE : code;
 }
 
 int conversation_turn(conversation *c, const char *text, size_t bytes) {

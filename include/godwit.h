@@ -263,7 +263,7 @@ typedef struct gw_chat_settings {
     const char *date;      /* "2026-11-26 10:20:30": the time that a template sees; NULL: now */
 } gw_chat_settings;
 
-/* model NULL: no tokens, special tokens are empty, and gw_chat_write gives text only; else it must
+/* model NULL: no tokens and no special ones, and gw_chat_write gives text only; else it must
  * outlive *out. GW_E_SYNTAX names the template's line; GW_E_ARGUMENT an unknown name, date or
  * argument. */
 gw_status gw_chat_open(const gw_model *model, const gw_chat_settings *settings, gw_chat **out);

@@ -347,6 +347,15 @@ gw_tv gw_tpl_slice(gw_tpl *r, gw_tv of, gw_tv from, gw_tv to, gw_tv by) {
     if (of.kind == GW_TV_TEXT) {
         return slice_text(r, of, begin, count, step);
     }
+    if (of.kind == GW_TV_RANGE) {
+        int64_t first = of.list->at[0].i, size = of.list->at[2].i;
+        gw_tv range = gw_tv_list(r, 3);
+        gw_tpl_add(r, range, gw_tv_int(first + begin * size));
+        gw_tpl_add(r, range, gw_tv_int(first + end * size));
+        gw_tpl_add(r, range, gw_tv_int(size * step));
+        range.kind = GW_TV_RANGE;
+        return range;
+    }
     gw_tpl_walk items = gw_tpl_walk_over(r, of);
     gw_tv out = gw_tv_list(r, (size_t)count);
     out.kind = of.kind == GW_TV_TUPLE ? GW_TV_TUPLE : GW_TV_LIST;

@@ -221,6 +221,7 @@ gw_tv gw_tpl_date(gw_tpl *r, gw_tv format) {
                 flag = format.text[at++];
             }
             int n = convert(&r->options->time, format.text[at], flag, word);
+            gw_tpl_charge(r, 20);
             if (n >= 0) {
                 gw_tpl_out_add(r, out, word, (size_t)n, 0);
                 continue;

@@ -55,7 +55,13 @@ static gw_tv f_title(gw_tpl *r, gw_tv v, const gw_tv *a) {
             }
         }
         gw_tv word = gw_tv_cut(text, from, at - from);
-        all = gw_tv_join2(r, all, gap ? word : gw_tpl_case(r, word, GW_TPL_CAPITAL));
+        if (!gap) {
+            size_t first = gw_tpl_at_char(r, word, 1);
+            gw_tv rest = gw_tv_cut(word, first, word.n - first);
+            all = gw_tv_join2(r, all, gw_tpl_case(r, gw_tv_cut(word, 0, first), GW_TPL_UPPER));
+            word = gw_tpl_case(r, rest, GW_TPL_LOWER);
+        }
+        all = gw_tv_join2(r, all, word);
         from = at;
     }
     all.safe = text.safe;
@@ -83,6 +89,9 @@ static gw_tv f_center(gw_tpl *r, gw_tv v, const gw_tv *a) {
 
 /* a: width, first, blank */
 static gw_tv f_indent(gw_tpl *r, gw_tv v, const gw_tv *a) {
+    if (v.kind == GW_TV_UNDEFINED) {
+        gw_tpl_raise_undefined(r, v);
+    }
     gw_tv text = gw_tv_soft(r, v), step;
     int first = gw_tv_truth(r, a[1]), blank = gw_tv_truth(r, a[2]);
     if (a[0].kind == GW_TV_TEXT) {
@@ -157,6 +166,10 @@ static void wrap_line(wrapper *w, gw_tv line) {
     while (at < line.n) {
         int blank;
         size_t end = word_end(line, at, &blank);
+        if (blank && at == from && from > 0) { /* between two lines */
+            from = fits = at = end;
+            continue;
+        }
         int64_t size = (int64_t)gw_tv_chars(w->r, gw_tv_cut(line, at, end - at));
         if (used + size <= w->width || (blank && at == from)) {
             used += size;
@@ -206,19 +219,56 @@ static gw_tv f_wordcount(gw_tpl *r, gw_tv v, const gw_tv *a) {
     int64_t n = 0;
     int inside = 0;
     (void)a;
-    for (size_t at = 0; at < text.n; at++) {
-        char c = text.text[at];
-        int word = c == '_' || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') ||
-                   (unsigned char)c >= 0x80;
-        n += word && !inside;
-        inside = word;
+    gw_tpl_charge(r, text.n / 8);
+    for (size_t at = 0, size; at < text.n; at += size) {
+        uint32_t cp = 0;
+        size = gw_utf8_next(text.text + at, text.n - at, &cp);
+        size = size > 0 ? size : 1;
+        n += gw_tpl_is_word(cp) && !inside;
+        inside = gw_tpl_is_word(cp);
     }
     return gw_tv_int(n);
 }
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-/* Without tags and comments, white space as single blanks. */
+/* What an entity at `at` stands for: its length, 0 when it is none. */
+static size_t entity(gw_tv text, size_t at, uint32_t *cp) {
+    static const struct {
+        const char *name;
+        uint32_t cp;
+    } names[] = {{"&amp;", '&'},  {"&lt;", '<'},    {"&gt;", '>'},
+                 {"&quot;", '"'}, {"&apos;", '\''}, {"&nbsp;", 0xA0}};
+    size_t left = text.n - at, n = 2;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t size = strlen(names[i].name);
+        if (size <= left && memcmp(text.text + at, names[i].name, size) == 0) {
+            *cp = names[i].cp;
+            return size;
+        }
+    }
+    if (left < 4 || text.text[at + 1] != '#') {
+        return 0;
+    }
+    int hex = (text.text[at + 2] | 32) == 'x';
+    uint32_t value = 0;
+    for (n += (size_t)hex; n < left && n < 12 && text.text[at + n] != ';'; n++) {
+        char c = text.text[at + n], low = (char)(c | 32);
+        int digit = c >= '0' && c <= '9'              ? c - '0'
+                    : hex && low >= 'a' && low <= 'f' ? low - 87
+                                                      : -1;
+        if (digit < 0 || value > 0x10FFFF) {
+            return 0;
+        }
+        value = value * (hex ? 16 : 10) + (uint32_t)digit;
+    }
+    *cp = value;
+    int fits = n < left && text.text[at + n] == ';' && value > 0 && value <= 0x10FFFF &&
+               !(value >= 0xD800 && value < 0xE000);
+    return fits ? n + 1 : 0;
+}
+
+/* Without tags and comments, white space as single blanks, entities as what they stand for. */
 static gw_tv f_striptags(gw_tpl *r, gw_tv v, const gw_tv *a) {
     gw_tv text = gw_tv_soft(r, v);
     gw_tpl_out *out = gw_tpl_out_open(r);
@@ -243,7 +293,13 @@ static gw_tv f_striptags(gw_tpl *r, gw_tv v, const gw_tv *a) {
         } else {
             gw_tpl_out_words(r, out, gap ? " " : "");
             gap = 0;
-            gw_tpl_out_text(r, out, gw_tv_cut(text, at, n));
+            size_t named = cp == '&' ? entity(text, at, &cp) : 0;
+            if (named > 0) {
+                gw_tpl_out_char(r, out, cp, gw_tv_typed_at(text, at));
+                n = named;
+            } else {
+                gw_tpl_out_text(r, out, gw_tv_cut(text, at, n));
+            }
         }
         at += n;
     }

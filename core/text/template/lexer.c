@@ -328,12 +328,9 @@ static gw_status take_number(gw_lexer *x, gw_token *out) {
     return GW_OK;
 }
 
-static int is_word(const gw_lexer *x, size_t at, size_t *n) {
-    uint32_t cp;
-    *n = gw_utf8_next(x->text + at, x->bytes - at, &cp);
-    if (*n <= 1) {
-        return *n == 1 &&
-               (cp == '_' || (cp >= '0' && cp <= '9') || ((cp | 32) >= 'a' && (cp | 32) <= 'z'));
+int gw_tpl_is_word(uint32_t cp) {
+    if (cp < 0x80) {
+        return cp == '_' || (cp >= '0' && cp <= '9') || ((cp | 32) >= 'a' && (cp | 32) <= 'z');
     }
     switch (utf8proc_category((utf8proc_int32_t)cp)) {
     case UTF8PROC_CATEGORY_LU:
@@ -342,14 +339,20 @@ static int is_word(const gw_lexer *x, size_t at, size_t *n) {
     case UTF8PROC_CATEGORY_LM:
     case UTF8PROC_CATEGORY_LO:
     case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
     case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_PC:
+    case UTF8PROC_CATEGORY_NO:
         return 1;
     default:
         return 0;
     }
+}
+
+/* Marks may be inside a name. */
+static int is_word(const gw_lexer *x, size_t at, size_t *n) {
+    uint32_t cp = 0;
+    *n = gw_utf8_next(x->text + at, x->bytes - at, &cp);
+    utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);
+    return *n > 0 && (gw_tpl_is_word(cp) || c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_MC);
 }
 
 static int hex(const char *p, size_t n, size_t room, uint32_t *value) {

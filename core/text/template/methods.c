@@ -69,8 +69,7 @@ static gw_tv split_words(gw_tpl *r, gw_tv s, int64_t limit) {
         }
         size_t from = at;
         if (limit-- == 0) {
-            gw_tv rest = gw_tv_cut(s, from, s.n - from);
-            gw_tpl_add(r, list, gw_tpl_strip(r, rest, gw_tv_none(), 0, 1));
+            gw_tpl_add(r, list, gw_tv_cut(s, from, s.n - from));
             return list;
         }
         while (at < s.n && space_at(s, at) == 0) {
@@ -88,7 +87,7 @@ static gw_tv rsplit_words(gw_tpl *r, gw_tv s, int64_t limit) {
             break;
         }
         if (limit-- == 0) {
-            gw_tpl_add(r, list, gw_tpl_strip(r, s, gw_tv_none(), 1, 0));
+            gw_tpl_add(r, list, s);
             break;
         }
         size_t at = s.n;

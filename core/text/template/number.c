@@ -13,7 +13,12 @@
 
 #include "core/text/template/tree.h"
 
-enum { LIMBS = 520, BASE = 1000000000, LIMB_DIGITS = 9 }; /* 4,680 digits; Python prints 4,300 */
+enum {
+    LIMBS = 520,
+    BASE = 1000000000,
+    LIMB_DIGITS = 9,
+    SPELLED = 520 * 9 + 20
+}; /* 4,680 digits; Python prints 4,300 */
 
 struct gw_tpl_big {
     int negative;
@@ -277,24 +282,50 @@ gw_tv gw_tpl_integer(gw_tpl *r, const char *word, size_t n, int base) {
 
 double gw_tpl_read_float(const char *word) { return strtod(word, NULL); }
 
-gw_tv gw_tpl_write_big(gw_tpl *r, gw_tv v) {
-    char word[LIMBS * LIMB_DIGITS + 2], *p = word;
+/* The digits, and a power of ten behind them where there is one. */
+static void spell(gw_tv v, int power, char word[SPELLED]) {
     uint32_t i = v.big->n - 1;
-    p += sprintf(p, "%s%" PRIu32, v.big->negative ? "-" : "", v.big->at[i]);
+    char *p = word + sprintf(word, "%s%" PRIu32, v.big->negative ? "-" : "", v.big->at[i]);
     while (i-- > 0) {
         p += sprintf(p, "%09" PRIu32, v.big->at[i]);
     }
+    if (power != 0) {
+        sprintf(p, "e%d", power);
+    }
+}
+
+gw_tv gw_tpl_write_big(gw_tpl *r, gw_tv v) {
+    char word[SPELLED];
+    spell(v, 0, word);
     gw_tpl_out *out = gw_tpl_out_open(r);
-    gw_tpl_out_add(r, out, word, (size_t)(p - word), 0);
+    gw_tpl_out_words(r, out, word);
     return gw_tpl_out_close(r, out);
 }
 
 double gw_tpl_big_real(gw_tv v) {
-    double f = 0;
-    for (uint32_t i = v.big->n; i-- > 0;) {
-        f = f * BASE + v.big->at[i];
+    char word[SPELLED];
+    spell(v, 0, word);
+    return gw_tpl_read_float(word);
+}
+
+/* a / b where one of them is big: enough digits of the quotient that it rounds as it should. */
+static gw_tv ratio(gw_tpl *r, gw_tv a, gw_tv b) {
+    enum { MORE = 40 };
+    char word[SPELLED];
+    size_t of_a = a.kind == GW_TV_BIG ? a.big->n * LIMB_DIGITS : 19;
+    size_t of_b = b.kind == GW_TV_BIG ? b.big->n * LIMB_DIGITS : 19;
+    int power = of_b + MORE > of_a ? (int)(of_b + MORE - of_a) : 0;
+    gw_tv unit = gw_tpl_arithmetic(r, gw_tv_int(10), GW_OP_POWER, gw_tv_int(power));
+    gw_tv q = gw_tpl_arithmetic(r, gw_tpl_arithmetic(r, a, '*', unit), GW_OP_FLOOR, b);
+    if (q.kind != GW_TV_BIG) {
+        return gw_tv_float((double)q.i * pow(10, -power));
     }
-    return v.big->negative ? -f : f;
+    spell(q, -power, word);
+    double f = gw_tpl_read_float(word);
+    if (isinf(f)) {
+        gw_tpl_raise(r, GW_E_LIMIT, "integer division result too large for a float");
+    }
+    return gw_tv_float(f);
 }
 
 int gw_tpl_big_negative(gw_tv v) { return v.big->negative; }
@@ -447,6 +478,10 @@ gw_tv gw_tpl_arithmetic(gw_tpl *r, gw_tv a, int op, gw_tv b) {
     int64_t i;
     int zero = b.kind != GW_TV_BIG && !is_float(b) && b.i == 0;
     int negative = b.kind == GW_TV_BIG ? b.big->negative : b.i < 0;
+    if (op == '/' && !is_float(a) && !is_float(b) && !zero &&
+        (a.kind == GW_TV_BIG || b.kind == GW_TV_BIG)) {
+        return ratio(r, a, b);
+    }
     if (is_float(a) || is_float(b) || op == '/' || (op == GW_OP_POWER && negative)) {
         return floats(r, gw_tv_real(r, a), op, gw_tv_real(r, b));
     }

@@ -39,14 +39,14 @@ gw_status gw_parser_fail(gw_parser *p, int line, const char *fmt, ...) {
 }
 
 static void describe(const gw_token *t, char out[80]) {
-    static const char *const words[] = {[GW_TOK_END] = "the end of the template",
-                                        [GW_TOK_DATA] = "text",
-                                        [GW_TOK_PRINT] = "'{{'",
-                                        [GW_TOK_PRINT_END] = "'}}'",
-                                        [GW_TOK_BLOCK] = "'{%'",
-                                        [GW_TOK_BLOCK_END] = "'%}'",
-                                        [GW_TOK_TEXT] = "a quoted text"};
-    if (t->kind < GW_TOK_OP && words[t->kind] != NULL) {
+    static const char *const words[GW_TOK_OP + 1] = {[GW_TOK_END] = "the end of the template",
+                                                     [GW_TOK_DATA] = "text",
+                                                     [GW_TOK_PRINT] = "'{{'",
+                                                     [GW_TOK_PRINT_END] = "'}}'",
+                                                     [GW_TOK_BLOCK] = "'{%'",
+                                                     [GW_TOK_BLOCK_END] = "'%}'",
+                                                     [GW_TOK_TEXT] = "a quoted text"};
+    if (words[t->kind] != NULL) {
         snprintf(out, 80, "%s", words[t->kind]);
     } else {
         snprintf(out, 80, "'%.*s'", (int)(t->bytes > 60 ? 60 : t->bytes), t->text);

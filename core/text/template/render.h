@@ -7,7 +7,7 @@
 #include "core/text/template/tree.h"
 
 enum {
-    GW_TPL_STEPS = 2000000, /* of a rendering, and as many more per byte of the variables: */
+    GW_TPL_STEPS = 1500000, /* of a rendering, and as many more per byte of the variables: */
     GW_TPL_STEPS_PER_BYTE = 64,
     GW_TPL_MEMORY = 24 << 20, /* bytes, and as many more per byte of the variables: */
     GW_TPL_MEMORY_PER_BYTE = 24,

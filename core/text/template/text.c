@@ -89,6 +89,7 @@ gw_tv gw_tpl_replace(gw_tpl *r, gw_tv text, gw_tv old, gw_tv new, int64_t count)
             end = at + gw_utf8_next(text.text + at, text.n - at, NULL);
             end += end == at; /* no UTF-8 */
             gw_tpl_out_text(r, out, gw_tv_cut(text, at, end - at));
+            gw_tpl_charge(r, 4);
             at = end;
             continue;
         }
@@ -99,7 +100,7 @@ gw_tv gw_tpl_replace(gw_tpl *r, gw_tv text, gw_tv old, gw_tv new, int64_t count)
         end = (size_t)(hit - text.text);
         gw_tpl_out_text(r, out, gw_tv_cut(text, begin, end - begin));
         gw_tpl_out_text(r, out, new);
-        gw_tpl_charge(r, 1);
+        gw_tpl_charge(r, 4);
         at = end + old.n;
     }
     gw_tpl_out_text(r, out, gw_tv_cut(text, at, text.n - at));

@@ -139,6 +139,7 @@ typedef struct gw_lexer {
 gw_status gw_lexer_next(gw_lexer *x, gw_token *out);
 gw_status gw_lexer_fail(const gw_lexer *x, int line, const char *fmt, ...) GW_PRINTF(3, 4);
 int gw_tpl_is_space(uint32_t cp); /* str.isspace of Python */
+int gw_tpl_is_word(uint32_t cp);  /* \w of Python's expressions */
 
 /* Rows by name; NULL: there is none. */
 const gw_tpl_builtin *gw_tpl_filter(const char *name, size_t n);
