@@ -404,12 +404,14 @@ static int same_cache(const gw_layer *a, const gw_layer *b) {
 static gw_status settle_caches(const gw_facts *facts, const gw_blueprint *bp, gw_hparams *hp) {
     for (int i = 0; i < hp->n_layers; i++) {
         gw_layer *l = &hp->layer[i];
-        int keys = 0;
+        int keys = 0, fills = 0, attends = 0;
         l->cache_of = i;
         for (int b = 0; b < bp->n_blocks; b++) {
             const gw_spec_block *block = &bp->block[b];
             int runs = gw_block_runs(block, hp, i);
             keys |= runs && block->kind == GW_BLOCK_ROPE_KV && (block->flags & GW_FLAG_KEYS);
+            fills |= runs && block->kind == GW_BLOCK_ROPE_KV && !(block->flags & GW_FLAG_QUERY);
+            attends |= runs && block->kind == GW_BLOCK_ATTENTION;
             if (!runs || block->kind != GW_BLOCK_ATTENTION || (block->flags & GW_FLAG_CROSS)) {
                 continue;
             }
@@ -429,6 +431,10 @@ static gw_status settle_caches(const gw_facts *facts, const gw_blueprint *bp, gw
             l->has_cache = from == i;
         }
         l->has_cache |= keys;
+        if (fills && !attends && !keys) {
+            return gw_fail(GW_E_METADATA, facts->where,
+                           "layer %d has rope_kv and no attention behind it", i);
+        }
     }
     return GW_OK;
 }
