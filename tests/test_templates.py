@@ -1,6 +1,7 @@
 # tests/test_templates.py - `godwit template`: requests, options, errors, tokens; chats by templates.
 import json
 import re
+import struct
 
 import pytest
 
@@ -112,6 +113,36 @@ def test_a_folder_with_several_templates(tmp_path):
     assert shown("r.json", "--chat-template", "rag") == "F"
     (folder / "chat_template.jinja").write_text("J")
     assert shown("r.json") == "J"
+
+
+def with_texts(source, target, texts):
+    """A copy of a GGUF file with more metadata in front; what comes behind keeps its alignment."""
+    data = source.read_bytes()
+    added = b""
+    for key, value in texts.items():
+        pair = struct.pack("<Q", len(key)) + key.encode() + struct.pack("<I", 8)
+        comment = -(len(pair) + 8 + len(value) + 4) % 32
+        value += "{#" + " " * comment + "#}"
+        added += pair + struct.pack("<Q", len(value)) + value.encode()
+    tensors, pairs = struct.unpack("<QQ", data[8:24])
+    target.write_bytes(data[:8] + struct.pack("<QQ", tensors, pairs + len(texts)) + added + data[24:])
+    return target
+
+
+def test_a_gguf_file_with_several_templates(tmp_path):
+    model = with_texts(SMALL, tmp_path / "m.gguf", {
+        "tokenizer.chat_template": "D{{ eos_token }}", "tokenizer.chat_template.tool_use": "T",
+        "tokenizer.chat_template.rag": "R"})
+    (tmp_path / "r.json").write_text('{"messages": []}')
+    (tmp_path / "tools.json").write_text('{"messages": [], "tools": [{"type": "function"}]}')
+
+    def shown(request, *options):
+        return run("template", "-m", model, "-f", tmp_path / request, *options).stdout
+    assert shown("r.json") == "D</s>" and shown("tools.json") == "T"
+    assert shown("tools.json", "--chat-template", "default") == "D</s>"
+    assert shown("r.json", "--chat-template", "rag") == "R"
+    done = run("template", "-m", model, "-f", tmp_path / "r.json", "--chat-template", "rga", check=False)
+    assert done.returncode == 2 and "chatml" in done.stderr
 
 
 def test_a_chat_by_a_template(tmp_path):

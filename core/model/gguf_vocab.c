@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/base/arena.h"
 #include "core/model/checkpoint_parts.h"
@@ -413,6 +414,40 @@ static gw_status read_flags(const gw_gguf *g, unsigned known, gw_vocab *v) {
     return GW_OK;
 }
 
+static int names_phi3(const char *text, size_t n) {
+    static const char *const names[] = {"phi-3", "phi3", "phi 3"};
+    for (size_t at = 0; at < n; at++) {
+        for (size_t i = 0; i < 3; i++) {
+            size_t size = strlen(names[i]);
+            if (n - at >= size && strncasecmp(text + at, names[i], size) == 0) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* The special tokens of Phi-3, but for three, swallow the white space behind them: its
+ * tokenizer.json says so, its GGUF files do not. */
+static gw_status read_phi3(const gw_gguf *g, gw_vocab *v) {
+    static const char *const others[] = {"<unk>", "<s>", "<|endoftext|>"};
+    gw_gguf_view name = {NULL, 0};
+    GW_TRY(gw_gguf_text(g, "general.name", &name, NULL));
+    if (v->kind != GW_VOCAB_SPM_BPE || name.text == NULL ||
+        !names_phi3(name.text, (size_t)name.bytes)) {
+        return GW_OK;
+    }
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        gw_vocab_token *t = &v->tokens[i];
+        int other = t->kind != GW_TOKEN_CONTROL;
+        for (size_t k = 0; k < 3; k++) {
+            other |= t->bytes == strlen(others[k]) && memcmp(t->text, others[k], t->bytes) == 0;
+        }
+        t->rstrip = !other;
+    }
+    return GW_OK;
+}
+
 static gw_status read_all(const gw_gguf *g, const char *pre, gw_vocab *v) {
     unsigned known = 0;
     GW_TRY(read_pre(g, pre, v, &known));
@@ -423,6 +458,7 @@ static gw_status read_all(const gw_gguf *g, const char *pre, gw_vocab *v) {
     GW_TRY(v->kind == GW_VOCAB_WORDPIECE ? unmark_words(g, v) : GW_OK);
     GW_TRY(read_ids(g, v));
     GW_TRY(read_flags(g, known, v));
+    GW_TRY(read_phi3(g, v));
     return gw_vocab_check(gw_gguf_where(g), v);
 }
 
