@@ -197,9 +197,9 @@ enum { GW_TEXT_BOS = 1, GW_TEXT_SPECIAL = 2, GW_TEXT_OPEN = 4 };
 gw_status gw_tokenize(const gw_model *model, const char *text, size_t bytes, int flags,
                       int32_t **ids, size_t *n);
 /* A text and its pair, as rerankers and other encoders take two: framed as the model's own
- * tokenizer does ([CLS] A [SEP] B [SEP], ...). pair NULL: one text. flags: BOS, else nothing stands around
- * and between; SPECIAL. *types [*n]: the segment (type id) of each token. Both are freed with
- * gw_free. */
+ * tokenizer does ([CLS] A [SEP] B [SEP], ...). pair NULL: one text. flags: BOS, else nothing stands
+ * around and between; SPECIAL. *types [*n]: the segment (type id) of each token. Both are freed
+ * with gw_free. */
 gw_status gw_tokenize_pair(const gw_model *model, const char *text, size_t bytes, const char *pair,
                            size_t pair_bytes, int flags, int32_t **ids, int32_t **types, size_t *n);
 /* text: out, malloc'd, NUL-terminated, *bytes long without it; may hold any bytes. */
