@@ -64,6 +64,11 @@ static void print_table(const gw_forecast *f) {
         }
     }
     out_print("\n\n* is what --offload-layers would take. Scratch is an upper bound.\n");
+    if (f->state_bytes > 0) {
+        char states[32];
+        out_print("Of the KV %s are states of recurrent layers, whatever the context.\n",
+                  app_bytes(f->state_bytes, states));
+    }
 }
 
 /* ---- csv and json ---------------------------------------------------------------------------- */

@@ -391,6 +391,10 @@ static gw_status settle_blocks(const gw_blueprint *bp, gw_arena *arena, const ch
         double holds = asks ? gw_spec_value(bp, hp, layer == hp->n_layers ? 0 : layer, b->when) : 1;
         hp->skips[i] = !(holds != 0.0);
     }
+    for (int i = 0; i < hp->n_layers * bp->n_blocks; i++) {
+        hp->state_bytes += gw_block_state(bp, hp, i / bp->n_blocks, i % bp->n_blocks) *
+                           sizeof(float) * GW_STATE_ENTRIES;
+    }
     return GW_OK;
 }
 

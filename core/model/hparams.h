@@ -62,6 +62,7 @@ typedef struct gw_hparams {
     unsigned char
         *skips; /* [n_layers + 1, n_blocks] 1: the block's condition does not hold there */
     int n_blocks;
+    uint64_t state_bytes; /* that recurrent blocks remember of one sequence */
 } gw_hparams;
 
 #endif
