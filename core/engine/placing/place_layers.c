@@ -419,7 +419,9 @@ static void note_declined(gw_place *place, const gw_place_sizes *sizes) {
             int at = l * bp->n_blocks + b;
             int home = stays_home(place, &bp->block[b], l);
             int runs = gw_block_runs(&bp->block[b], sizes->hp, l);
-            int declined = runs && !home && d != place->where[at];
+            int follows =
+                bp->block[b].kind == GW_BLOCK_ATTENTION && sizes->hp->layer[l].cache_of < l;
+            int declined = runs && !home && !follows && d != place->where[at];
             count += declined;
             device = declined ? d : device;
         }
