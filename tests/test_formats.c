@@ -470,7 +470,7 @@ static void sizes(void **state) {
 static void small_ones(void **state) {
     (void)state;
     reference_file r;
-    size_t seen = 0;
+    size_t seen = 0, homes = 0, tiny = 0;
     reference_open(&r, "tests/data/small-formats.safetensors");
     for (int i = 0; i < GW_FMT_COUNT; i++) {
         const gw_format *f = gw_format_of((gw_fmt)i);
@@ -494,7 +494,23 @@ static void small_ones(void **state) {
             }
         }
         seen++;
+        /* Where they stay: the first block's scale is an ordinary one, the last one's is tiny. */
+        size_t n = f->block_elems == 256 ? 1 : 4;
+        gw_fmt home = gw_small_home((gw_fmt)i, bytes->data, n);
+        homes += home != GW_FMT_F32;
+        tiny += home == GW_FMT_Q6_K && gw_small_home((gw_fmt)i, bytes->data, 4) == GW_FMT_F32;
+        if (home != GW_FMT_F32) {
+            unsigned char row[512];
+            float again[512];
+            gw_small_convert((gw_fmt)i, bytes->data, n * f->block_elems, home, row);
+            gw_format_of(home)->decode(again, row, n * f->block_elems);
+            for (size_t j = 0; j < n * f->block_elems; j++) {
+                assert_true(again[j] == got[j]);
+            }
+        }
     }
+    assert_int_equal(homes, 8);
+    assert_int_equal(tiny, 3);
     assert_int_equal(seen, 12);
     reference_close(&r);
 }

@@ -7,6 +7,7 @@
 #include "core/model/packed.h"
 #include "core/model/rope.h"
 #include "core/model/weights_parts.h"
+#include "core/tensor/small.h"
 
 /* Which stored row a row comes from: of all stored tensors one after the other. */
 static int64_t stored_row(const gw_entry *e, int64_t row) {
@@ -262,6 +263,11 @@ static float factor_of(const gw_entry *e, int64_t row) {
     return v;
 }
 
+/* One of the formats that gw_small_home names, none that encoders are asked for. */
+static int stays_small(gw_fmt fmt) {
+    return fmt == GW_FMT_Q2_K || fmt == GW_FMT_Q4_0 || fmt == GW_FMT_Q6_K;
+}
+
 /* Decode to float, then encode; row by row, so that the bytes depend on nothing else. */
 static gw_status rows_converted(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
     const gw_entry *e = src->state;
@@ -283,7 +289,9 @@ static gw_status rows_converted(const gw_weight_source *src, int64_t first, int6
         unsigned char *out = (unsigned char *)dst + (size_t)r * out_row;
         float *row = transposed ? values + (size_t)r * cols : values;
         status = transposed ? GW_OK : read_row(e, first + r, in_row, same ? (void *)out : raw);
-        if (status == GW_OK && !same) {
+        if (status == GW_OK && gw_format_is_small(e->from) && stays_small(e->t.fmt)) {
+            gw_small_convert(e->from, raw, cols, e->t.fmt, out);
+        } else if (status == GW_OK && !same) {
             if (!transposed) {
                 gw_format_of(e->from)->decode(row, raw, cols);
             }

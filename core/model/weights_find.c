@@ -361,6 +361,18 @@ static gw_fmt format_of(const gw_entry *e) {
     return fmt;
 }
 
+/* Where formats stay that are in files only: one format for all tensors. */
+static gw_fmt home_of(const gw_entry *e) {
+    gw_fmt home = GW_FMT_F32;
+    for (int i = 0; i < e->n_stored; i++) {
+        const gw_stored *t = e->stored[i];
+        size_t blocks = t->bytes / gw_format_of(e->from)->block_bytes;
+        gw_fmt own = gw_small_home(e->from, t->data, blocks);
+        home = i == 0 || own == home ? own : GW_FMT_F32;
+    }
+    return e->stored_cols % 256 == 0 || home == GW_FMT_Q4_0 ? home : GW_FMT_F32;
+}
+
 /* Fill the entry of a weight in a layer from the checkpoint. */
 static gw_status match(gw_weights *w, int role, int layer) {
     const gw_spec_weight *s = &w->bp.weight[role];
@@ -394,7 +406,9 @@ static gw_status match(gw_weights *w, int role, int layer) {
     e->factor = found && e->from == GW_FMT_NVFP4 ? factor_of(w, e->stored[0]->name) : NULL;
     int changed = e->made || e->source->transform[0] != GW_TRANSFORM_NONE ||
                   (e->transposed && !gw_format_of(e->from)->is_float);
-    e->t.fmt = want.vector || changed || gw_format_is_small(e->from) ? GW_FMT_F32 : e->from;
+    e->t.fmt = want.vector || changed        ? GW_FMT_F32
+               : gw_format_is_small(e->from) ? home_of(e)
+                                             : e->from;
     e->t.n_dim = want.vector ? 1 : 2;
     e->t.dim[0] = want.vector ? want.experts * want.cols : want.experts * want.rows;
     e->t.dim[1] = want.vector ? 0 : want.cols;

@@ -16,7 +16,7 @@ typedef struct gw_entry {
     float times;                  /* of GW_TRANSFORM_TIMES */
     int buckets, both;            /* of GW_TRANSFORM_RELATIVE */
     double period;                /* of sines of positions */
-    int single, zero; /* zero: the row that is; -1: none */
+    int single, zero;             /* zero: the row that is; -1: none */
     gw_fmt from;                  /* format of what is stored */
     const int32_t *column;   /* [dim 1] which input each column of t takes; NULL: as they stand */
     gw_tensor columns;       /* the same as a vector: its shape */

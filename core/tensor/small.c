@@ -1,6 +1,8 @@
 /* core/tensor/small.c - see small.h. Layouts: GGUF's description of each type. */
 #include "core/tensor/small.h"
 
+#include <string.h>
+
 #include "core/tensor/blocks.h"
 
 /* A number of 16 or 32 bits. */
@@ -210,6 +212,95 @@ void gw_small_read(gw_fmt fmt, const void *row, size_t sub, gw_small *out) {
     for (int i = 0; i < KNOWN; i++) {
         if (known[i].fmt == fmt) {
             known[i].read((const gw_u8 *)row + sub / per * f->block_bytes, (int)(sub % per), out);
+        }
+    }
+}
+
+/* ---- formats with kernels ------------------------------------------------------------------- */
+
+/* What d is multiplied by, and codes divided by, in the format where it stays. */
+static float raised(gw_fmt fmt) { return fmt == GW_FMT_IQ3_XXS ? 2.0f : 1.0f; }
+
+gw_fmt gw_small_home(gw_fmt fmt, const void *data, size_t blocks) {
+    const gw_format *f = gw_format_of(fmt);
+    switch (fmt) {
+    case GW_FMT_TQ1_0:
+    case GW_FMT_TQ2_0:
+        return GW_FMT_Q2_K;
+    case GW_FMT_Q1_0:
+    case GW_FMT_Q2_0:
+        return GW_FMT_Q4_0;
+    case GW_FMT_IQ3_S:
+    case GW_FMT_IQ3_XXS:
+    case GW_FMT_IQ1_S:
+    case GW_FMT_IQ1_M:
+        break;
+    default: /* codes of more than six bits, or scales that are no integers */
+        return GW_FMT_F32;
+    }
+    for (size_t b = 0; b < blocks && fmt != GW_FMT_IQ3_S; b++) {
+        gw_small s;
+        gw_small_read(fmt, (const gw_u8 *)data + b * f->block_bytes, 0, &s);
+        float d = s.d * raised(fmt);
+        if (!(gw_f16_to_f32(gw_f32_to_f16(d)) == d)) {
+            return GW_FMT_F32;
+        }
+    }
+    return GW_FMT_Q6_K;
+}
+
+static void put_f16(gw_u8 *to, float x) {
+    gw_u16 bits = gw_f32_to_f16(x);
+    to[0] = (gw_u8)(bits & 255u);
+    to[1] = (gw_u8)(bits >> 8);
+}
+
+/* d * (code + 1) - d */
+static void put_q2_k(gw_block_q2_k *b, int sub, const gw_small *s) {
+    put_f16(b->d, s->d);
+    put_f16(b->dmin, s->d);
+    b->scales[2 * sub] = b->scales[2 * sub + 1] = 0x11;
+    for (int i = 0; i < 32; i++) {
+        gw_u8 *at = &b->codes[sub / 4 * 32 + i];
+        *at = (gw_u8)(*at | (s->code[i] + 1) << 2 * (sub % 4));
+    }
+}
+
+static void put_q4_0(gw_block_q4_0 *b, const gw_small *s) {
+    put_f16(b->d, s->d);
+    for (int j = 0; j < 16; j++) {
+        b->nibbles[j] = (gw_u8)((s->code[j] + 8) | (s->code[j + 16] + 8) << 4);
+    }
+}
+
+static void put_q6_k(gw_block_q6_k *b, int sub, const gw_small *s, float by) {
+    int t = sub / 4, j = sub % 4;
+    put_f16(b->d, s->d * by);
+    for (int h = 0; h < 2; h++) {
+        b->scales[2 * sub + h] = (gw_i8)s->sc[h];
+    }
+    for (int i = 0; i < 32; i++) {
+        int code = s->code[i] / (int)by + 32;
+        gw_u8 *low = &b->low[64 * t + 32 * (j % 2) + i], *high = &b->high[32 * t + i];
+        *low = (gw_u8)(*low | (code & 15) << (j / 2 * 4));
+        *high = (gw_u8)(*high | (code >> 4) << 2 * j);
+    }
+}
+
+void gw_small_convert(gw_fmt fmt, const void *row, size_t cols, gw_fmt home, void *dst) {
+    const gw_format *h = gw_format_of(home);
+    size_t per = h->block_elems / GW_ACT_BLOCK;
+    memset(dst, 0, cols / h->block_elems * h->block_bytes);
+    for (size_t b = 0; b < cols / GW_ACT_BLOCK; b++) {
+        gw_u8 *to = (gw_u8 *)dst + b / per * h->block_bytes;
+        gw_small s;
+        gw_small_read(fmt, row, b, &s);
+        if (home == GW_FMT_Q2_K) {
+            put_q2_k((gw_block_q2_k *)to, (int)(b % per), &s);
+        } else if (home == GW_FMT_Q4_0) {
+            put_q4_0((gw_block_q4_0 *)to, &s);
+        } else {
+            put_q6_k((gw_block_q6_k *)to, (int)(b % per), &s, raised(fmt));
         }
     }
 }
