@@ -413,6 +413,65 @@ def test_old_files_that_are_damaged(tmp_path):
     assert "big-endian" in run("inspect", path, check=False).stderr
 
 
+# ---- llama2.c ------------------------------------------------------------------------------------
+
+def neighbours(w, heads):
+    """Rows as Meta has them: halves of a head become neighbours."""
+    return w.reshape(heads, 2, -1, w.shape[1]).transpose(0, 2, 1, 3).reshape(w.shape)
+
+
+def llama2c(path, t, version):
+    d, f = D, D + 32
+    layer = lambda name: t[f"model.layers.0.{name}.weight"]
+    shape = [d, f, 1, 2, 2, V, 64]
+    norms = {"a": layer("input_layernorm"), "f": layer("post_attention_layernorm"), "n": t["model.norm.weight"]}
+    mats = [neighbours(layer("self_attn.q_proj"), 2), neighbours(layer("self_attn.k_proj"), 2),
+            layer("self_attn.v_proj"), layer("self_attn.o_proj"), layer("mlp.gate_proj"), layer("mlp.down_proj"),
+            layer("mlp.up_proj")]
+    raw = lambda *xs: b"".join(x.astype("<f4").tobytes() for x in xs)
+    if version == 0:
+        shape[5] = -V
+        body = raw(t["model.embed_tokens.weight"], norms["a"], *mats[:4], norms["f"], *mats[4:], norms["n"],
+                   numpy.zeros(64 * d // 2), t["lm_head.weight"])
+        path.write_bytes(struct.pack("<7i", *shape) + body)
+        return
+    head = struct.pack("<Ii7iB", 0x616b3432, version, *shape, 0) + (struct.pack("<i", 32) if version == 2 else b"")
+    every = [t["model.embed_tokens.weight"], *mats, t["lm_head.weight"]]
+    packed = raw(*every) if version == 1 else b"".join(
+        q.tobytes() + s.astype("<f4").tobytes() for q, s in map(int8_groups, every))
+    path.write_bytes(head.ljust(256, b"\0") + raw(norms["a"], norms["f"], norms["n"]) + packed)
+
+
+def int8_groups(w):
+    groups = w.reshape(-1, 32)
+    scale = (abs(groups).max(1) / 127).astype("f4")
+    return numpy.rint(groups / scale[:, None]).astype("i1"), scale
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_llama2c(tmp_path, version):
+    """One file of llama2.c is the folder with the same numbers; so is its tokenizer."""
+    _, plain, _, _ = build(tmp_path, "gptq-4")
+    tensors = dict(read_safetensors(plain / "model.safetensors"))
+    path = tmp_path / "model.bin"
+    llama2c(path, tensors, version)
+    if version == 2:
+        for name, w in tensors.items():
+            if w.ndim == 2:
+                q, s = int8_groups(w)
+                tensors[name] = (q * s[:, None]).astype("f4").reshape(w.shape)
+        plain = write_folder(tmp_path / "rounded", tensors, {})
+    pieces = ["<unk>", "\n<s>\n", "\n</s>\n", *(f"<0x{i:02X}>" for i in range(20)), " ", "a", "b", " a", "ab", " ab"]
+    pieces += [f"t{i}" for i in range(V - len(pieces))]
+    (tmp_path / "tokenizer.bin").write_bytes(struct.pack("<i", 7) + b"".join(
+        struct.pack("<fi", -float(i), len(p)) + p.encode() for i, p in enumerate(pieces)))
+    assert logits_hash(path, IDS, "--kv-type", "f32") == logits_hash(plain, IDS, "--kv-type", "f32")
+    said = run("tokenize", "-m", path, "-p", "ab a").stdout
+    assert "28" in said and "26" in said, said  # " ab", " a"
+    path.write_bytes(path.read_bytes()[:-4])
+    refused(path)
+
+
 # ---- small formats of GGUF ----------------------------------------------------------------------
 
 def gguf_llama(path, weights, kind, factor):

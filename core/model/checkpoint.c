@@ -263,6 +263,11 @@ static gw_status load(gw_checkpoint *c, const char *path, const void *memory, si
         GW_TRY(gw_hf_load(c, path, vocab_only));
         GW_TRY(gw_config_hf_architecture(c->where, c->config, !vocab_only, c->architecture,
                                          sizeof c->architecture));
+    } else if (path != NULL && gw_is_llama2c(path)) {
+        c->container = GW_CONTAINER_HF;
+        GW_TRY(gw_llama2c_load(c, path));
+        GW_TRY(
+            gw_config_hf_architecture(path, c->config, 1, c->architecture, sizeof c->architecture));
     } else {
         c->container = GW_CONTAINER_GGUF;
         GW_TRY(gw_gguf_load(c, path, memory, bytes));
@@ -325,7 +330,7 @@ gw_status gw_checkpoint_open_weights(const char *path, gw_checkpoint **out) {
 
 int gw_is_weights_file(const char *path) {
     return gw_path_look(path) == GW_PATH_FILE &&
-           (gw_text_ends(path, ".safetensors") || gw_is_torch_name(path));
+           (gw_text_ends(path, ".safetensors") || gw_is_torch_name(path)) && !gw_is_llama2c(path);
 }
 
 void gw_checkpoint_free(gw_checkpoint *c) {

@@ -247,7 +247,8 @@ static const struct {
              {"spiece.model", gw_vocab_read_sentencepiece, gw_hf_model_file},
              {"sentencepiece.bpe.model", gw_vocab_read_sentencepiece, gw_hf_model_file},
              {"spm.model", gw_vocab_read_sentencepiece, gw_hf_model_file},
-             {"vocab.txt", gw_vocab_read_vocab_txt, NULL}};
+             {"vocab.txt", gw_vocab_read_vocab_txt, NULL},
+             {"tokenizer.bin", gw_vocab_read_llama2c, NULL}};
 
 static int ends_in(const char *name, const char *end) {
     size_t n = strlen(name), m = strlen(end);

@@ -349,6 +349,14 @@ static void put_row(const gw_packed *p, gw_fmt fmt, int64_t row, gw_u8 *to) {
 void gw_packed_row(const gw_packed *p, gw_fmt fmt, int64_t row, void *dst) {
     size_t cell = fmt == GW_FMT_F32 ? sizeof(float) : sizeof(gw_u16);
     float values[CHUNK];
+    if (p->heads > 0) { /* halves of a head out of neighbours */
+        int64_t wide = p->rows / p->heads, i = row % wide;
+        row = row - i + (i < wide / 2 ? 2 * i : 2 * (i - wide / 2) + 1);
+    }
+    if (p->kind == GW_CODES_FLOATS) {
+        memcpy(dst, p->codes + (size_t)row * p->stride, p->stride);
+        return;
+    }
     if (fmt == GW_FMT_MXFP4) {
         join_blocks(p, row, dst);
         return;

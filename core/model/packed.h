@@ -21,8 +21,9 @@ typedef enum gw_codes_kind {
     GW_CODES_I8,      /* bytes                                                                */
     GW_CODES_E4M3,
     GW_CODES_E5M2,
-    GW_CODES_E2M1,  /* two in a byte, the even column below                                   */
-    GW_CODES_LEVELS /* two in a byte, the even one above, of the matrix as one row: nf4, fp4  */
+    GW_CODES_E2M1,   /* two in a byte, the even column below                                   */
+    GW_CODES_FLOATS, /* no codes: numbers, whose rows lie in another order                    */
+    GW_CODES_LEVELS  /* two in a byte, the even one above, of the matrix as one row: nf4, fp4  */
 } gw_codes_kind;
 
 /* Numbers beside the codes, [.., wide]; data NULL: there are none. */
@@ -47,6 +48,7 @@ typedef struct gw_packed {
     int bits;
     int64_t rows, cols; /* rows of all matrices where several lie one after the other */
     int64_t each;       /* rows of one of them */
+    int64_t heads; /* of whose rows 2 i and 2 i + 1 are rows i and i + half of the head; 0: not */
     const uint8_t *codes;
     size_t stride; /* bytes from a line of codes to the next */
     /* The number of a row r and a group g is at [r / high][g], or turned at [g][r]; the group of

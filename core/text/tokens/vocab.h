@@ -175,6 +175,8 @@ gw_status gw_vocab_read_sentencepiece(const char *where, const void *bytes, size
                                       gw_vocab *out);
 gw_status gw_vocab_read_tokenizer_json(const char *where, const void *bytes, size_t n,
                                        gw_vocab *out);
+/* tokenizer.bin of llama2.c: SentencePiece BPE. */
+gw_status gw_vocab_read_llama2c(const char *where, const void *bytes, size_t n, gw_vocab *out);
 /* tekken.json of Mistral, v1 to v13. */
 gw_status gw_vocab_read_tekken(const char *where, const void *bytes, size_t n, gw_vocab *out);
 /* Lines of base64 and a rank. Special tokens and pre-tokenizer are the caller's to add
