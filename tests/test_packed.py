@@ -10,7 +10,7 @@ import types
 import numpy
 import pytest
 
-from program import DATA, logits_hash, run
+from program import DATA, SHARED, logits_hash, run
 from test_rope_goldens import read_safetensors, write_gguf
 
 D, F, V, LAYERS = 64, 96, 64, 1
@@ -411,6 +411,42 @@ def test_old_files_that_are_damaged(tmp_path):
         assert done.returncode == 1 and len(done.stderr.strip().splitlines()) == 1, done.stderr
     save_old(path, {"w": numpy.arange(6, dtype="f4")}, little=False)
     assert "big-endian" in run("inspect", path, check=False).stderr
+
+
+# ---- published checkpoints, packed again ---------------------------------------------------------
+
+def packed_again(tmp_path, golden, make, config, chosen):
+    """A reference checkpoint whose chosen matrices are packed, and one with their numbers instead."""
+    source = SHARED / "goldens" / golden
+    if not source.is_dir():
+        pytest.skip(f"{source} is not there")
+    rng = numpy.random.default_rng(2)
+    original = json.loads((source / "config.json").read_text())
+    packed, plain = {}, {}
+    for name, t in read_safetensors(source / "model.safetensors").items():
+        if not chosen(name):
+            packed[name] = plain[name] = t
+            continue
+        w, tensors = make(rng, *t.shape)
+        plain[name] = numpy.asarray(w, "f4")
+        packed |= {name.removesuffix("weight") + k: v for k, v in tensors.items()}
+    folders = []
+    for name, tensors, more in (("packed", packed, config), ("plain", plain, {})):
+        folders.append(write_folder(tmp_path / name, tensors, {}))
+        (folders[-1] / "config.json").write_text(json.dumps(original | more))
+    return folders
+
+
+@pytest.mark.parametrize("golden, case", [("bloom", "gptq-4"), ("bloom", "awq"), ("mixtral", "gptq-4"),
+                                          ("mixtral", "ct-4-asym"), ("mixtral", "fp8-row")])
+def test_families(tmp_path, golden, case):
+    """One matrix of query, key and value, cut by heads; experts one by one."""
+    make, config = CASES[case]
+    inner = ("query_key_value", "dense", "w1", "w2", "w3")
+    chosen = lambda name: name.endswith(".weight") and name.split(".")[-2].startswith(inner)
+    packed, plain = packed_again(tmp_path, golden, make, config, chosen)
+    exact = ("--weights", "float", "--kv-type", "f32")
+    assert logits_hash(packed, IDS, *exact) == logits_hash(plain, IDS, *exact)
 
 
 # ---- llama2.c ------------------------------------------------------------------------------------
