@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/chat_tools.h"
 #include "apps/conversation.h"
 #include "apps/line.h"
 #include "apps/output.h"
@@ -90,6 +91,16 @@ static int slash_load(chat_job *job, const char *rest) {
     return code == APP_OK ? load(job, rest) : code;
 }
 
+static int slash_tools(chat_job *job, const char *rest) {
+    int code = rest[0] != '\0'
+                   ? conversation_tools(&job->c, strcmp(rest, "none") == 0 ? NULL : rest)
+                   : APP_OK;
+    if (code == APP_OK) {
+        chat_tools_list(&job->c.answer);
+    }
+    return code;
+}
+
 static double rate(double n, double seconds) { return seconds > 0 ? n / seconds : 0; }
 
 static int slash_stats(chat_job *job, const char *rest) {
@@ -123,6 +134,7 @@ static const slash commands[] = {
      slash_system},
     {"/save", " FILE", "write the conversation as JSON", slash_save},
     {"/load", " FILE", "go on with a saved conversation", slash_load},
+    {"/tools", " [FILE]", "tools that the model may call, or `none`; show them", slash_tools},
     {"/stats", "", "tokens, speeds, context", slash_stats},
     {"/exit", "", "end; so do Ctrl-D and two Ctrl-C at the prompt", slash_exit},
     {"/quit", "", "the same", slash_exit},
@@ -161,30 +173,13 @@ static int run_slash(chat_job *job, const char *line) {
 
 /* ---- messages of several lines --------------------------------------------------------------- */
 
-static int keep(chat_text *t, const char *text, size_t bytes) {
-    if (bytes + 1 > t->capacity - t->bytes) {
-        size_t more = t->capacity * 2 + bytes + 4096;
-        char *grown = realloc(t->at, more);
-        if (grown == NULL) {
-            app_error("out of memory");
-            return APP_FAILURE;
-        }
-        t->at = grown;
-        t->capacity = more;
-    }
-    memcpy(t->at + t->bytes, text, bytes);
-    t->bytes += bytes;
-    t->at[t->bytes] = '\0';
-    return APP_OK;
-}
-
 static int is_fence(const char *text, size_t bytes) {
     return bytes >= 3 && memcmp(text, "\"\"\"", 3) == 0;
 }
 
-/* The whole message that begins on a prompt, in job->pasted. */
-static app_line read_message(chat_job *job, size_t *dropped) {
-    static const char fresh[] = "> ", more[] = ". ";
+/* The whole message that begins on the prompt `fresh`, in job->pasted. */
+static app_line read_message(chat_job *job, const char *fresh, size_t *dropped) {
+    static const char more[] = ". ";
     chat_text *t = &job->pasted;
     const char *text;
     size_t bytes = 0;
@@ -201,13 +196,13 @@ static app_line read_message(chat_job *job, size_t *dropped) {
         int closes = fenced && bytes >= 3 && is_fence(text + bytes - 3, 3);
         int goes_on = fenced ? !closes : bytes > 0 && text[bytes - 1] == '\\';
         size_t own = bytes - (closes ? 3 : !fenced && goes_on ? 1 : 0);
-        if (keep(t, text, own) != APP_OK) {
+        if (chat_text_add(t, text, own) != APP_OK) {
             return LINE_FAILED;
         }
         if (!goes_on) {
             return LINE_TEXT;
         }
-        if (!(fenced && t->bytes == 0) && keep(t, "\n", 1) != APP_OK) {
+        if (!(fenced && t->bytes == 0) && chat_text_add(t, "\n", 1) != APP_OK) {
             return LINE_FAILED;
         }
         got = lines_read(job->lines, more, &text, &bytes);
@@ -221,6 +216,61 @@ static app_line read_message(chat_job *job, size_t *dropped) {
     }
 }
 
+/* ---- tools ------------------------------------------------------------------------------------
+ */
+
+/* The result of one call; *given 0: nobody gave one. */
+static int take_result(chat_job *job, const chat_call *call, int *given) {
+    const char *command = chat_tool_command(job->o, call->name);
+    chat_text out = {0};
+    *given = 1;
+    if (command != NULL) {
+        int code = chat_tool_run(command, call, &out);
+        code = code == APP_OK ? conversation_result(&job->c, call, out.at, out.bytes) : code;
+        free(out.at);
+        return code;
+    }
+    char prompt[120];
+    size_t dropped = 0;
+    snprintf(prompt, sizeof prompt, "result of %.80s> ", call->name);
+    if (read_message(job, prompt, &dropped) != LINE_TEXT) {
+        *given = 0;
+        return APP_OK;
+    }
+    return conversation_result(&job->c, call, job->pasted.at, job->pasted.bytes);
+}
+
+/* Results for the calls of the last answer, and the answers to those, until there is no call. */
+static int answer_calls(chat_job *job) {
+    int code = APP_OK;
+    for (int round = 0; code == APP_OK && conversation_call(&job->c, 0) != NULL; round++) {
+        size_t before = job->c.n;
+        int given = round < CHAT_TOOL_ROUNDS;
+        if (!given) {
+            app_note("[%d rounds of calls: enough]", CHAT_TOOL_ROUNDS);
+        }
+        const chat_call *call;
+        for (size_t i = 0; given && code == APP_OK; i++) {
+            call = conversation_call(&job->c, i);
+            if (call == NULL) {
+                break;
+            }
+            code = take_result(job, call, &given);
+        }
+        if (!given || code != APP_OK) { /* a call without its result is none that was made */
+            conversation_cut(&job->c, before - 1);
+            return code;
+        }
+        code = conversation_go_on(&job->c);
+    }
+    return code;
+}
+
+static int turn(chat_job *job, const char *text, size_t bytes) {
+    int code = conversation_turn(&job->c, text, bytes);
+    return code == APP_OK ? answer_calls(job) : code;
+}
+
 /* ---- the loop -------------------------------------------------------------------------------- */
 
 static int take_message(chat_job *job) {
@@ -231,7 +281,7 @@ static int take_message(chat_job *job) {
     if (t->at[0] == '/') {
         return run_slash(job, t->at);
     }
-    int code = conversation_turn(&job->c, t->at, t->bytes);
+    int code = turn(job, t->at, t->bytes);
     job->done = job->done || job->o->single_turn;
     if (code == APP_OK && strcmp(job->c.last.ended, "context full") == 0) {
         app_note("[the context of %zu tokens is full: the answer is cut; /reset begins anew, -c "
@@ -248,7 +298,7 @@ static int talk(chat_job *job) {
     int terminal = lines_on_terminal(job->lines), code = APP_OK;
     while (!job->done && code == APP_OK && !out_failed()) {
         size_t dropped = 0;
-        app_line got = read_message(job, &dropped);
+        app_line got = read_message(job, "> ", &dropped);
         if (got == LINE_INTERRUPTED && terminal && dropped > 0) {
             job->interrupts = 0; /* it was meant for the line */
             continue;
@@ -295,7 +345,7 @@ static int first_message(chat_job *job) {
     app_text text = {0};
     int code = app_read_prompt(job->o, NULL, 1, &text);
     if (code == APP_OK) {
-        code = conversation_turn(&job->c, text.at, text.bytes);
+        code = turn(job, text.at, text.bytes);
     }
     job->done = job->done || job->o->single_turn;
     free(text.at);
@@ -304,7 +354,8 @@ static int first_message(chat_job *job) {
 
 static int run_chat(const app_options *o) {
     chat_job job = {.o = o};
-    int code = start(&job);
+    int code = chat_tool_check(o);
+    code = code == APP_OK ? start(&job) : code;
     if (code == APP_OK && (o->prompt != NULL || o->file != NULL)) {
         code = first_message(&job);
     }
@@ -330,7 +381,8 @@ const app_command command_chat = {
         "lines can be edited and older ones recalled (arrow keys, Ctrl-R; kept in\n"
         "$XDG_STATE_HOME/godwit/chat_history); down a pipe each line is a message. /help lists "
         "the\n"
-        "commands: /reset, /system, /save, /load, /stats, /exit. Ctrl-C stops an answer and keeps\n"
+        "commands: /reset, /system, /save, /load, /tools, /stats, /exit. Ctrl-C stops an answer "
+        "and keeps\n"
         "what there is of it. A message never becomes a special token, whatever it spells. Only\n"
         "what is new in a turn is evaluated.\n",
     .examples = "  godwit chat\n"

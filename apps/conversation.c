@@ -1,6 +1,7 @@
 /* apps/conversation.c - messages, turns, what the session holds: see conversation.h. */
 #include "apps/conversation.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,8 @@ static int open_parts(conversation *c) {
     if (code != APP_OK) {
         return code;
     }
-    return generator_open(g, c->chat);
+    code = generator_open(g, c->chat);
+    return code == APP_OK ? chat_answer_open(&c->answer, g->o, g->model, c->chat) : code;
 }
 
 int conversation_open(conversation *c, const app_options *o) {
@@ -50,31 +52,46 @@ void conversation_close(conversation *c) {
         drop_message(c);
     }
     free(c->messages);
+    chat_answer_close(&c->answer);
     gw_chat_free(c->chat);
     generator_close(&c->g);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
+char *conversation_text(const char *text, size_t bytes, const char *more) {
+    size_t n = strlen(more);
+    char *copy = malloc(bytes + n + 2);
+    if (copy != NULL) {
+        memcpy(copy, text, bytes);
+        copy[bytes] = '\0';
+        memcpy(copy + bytes + 1, more, n + 1);
+    }
+    return copy;
+}
+
 /* role: a constant. The text is copied. */
-static int add_message(conversation *c, const char *role, const char *text, size_t bytes) {
+static int add_message_with(conversation *c, const char *role, const char *text, size_t bytes,
+                            const char *more) {
     if (c->n == c->capacity) {
-        size_t more = c->capacity * 2 + 16;
-        gw_chat_message *grown = realloc(c->messages, more * sizeof *grown);
+        size_t room = c->capacity * 2 + 16;
+        gw_chat_message *grown = realloc(c->messages, room * sizeof *grown);
         if (grown == NULL) {
             return no_memory();
         }
         c->messages = grown;
-        c->capacity = more;
+        c->capacity = room;
     }
-    char *copy = malloc(bytes + 1);
+    char *copy = conversation_text(text, bytes, more);
     if (copy == NULL) {
         return no_memory();
     }
-    memcpy(copy, text, bytes);
-    copy[bytes] = '\0';
     c->messages[c->n++] = (gw_chat_message){role, copy, bytes};
     return APP_OK;
+}
+
+static int add_message(conversation *c, const char *role, const char *text, size_t bytes) {
+    return add_message_with(c, role, text, bytes, "");
 }
 
 const gw_chat_message *conversation_system(const conversation *c) {
@@ -188,7 +205,9 @@ static gw_status render(const conversation *c, int all, int32_t **ids, size_t *n
     }
     memcpy(list, c->messages, head * sizeof *list);
     memcpy(list + head, c->messages + head + c->forgotten, (known - head) * sizeof *list);
-    gw_status status = gw_chat_render(c->chat, list, known, all ? 0 : known - 1, ids, n);
+    gw_status status = conversation_has_calls(c)
+                           ? conversation_request(c, list, known, ids, n)
+                           : gw_chat_render(c->chat, list, known, all ? 0 : known - 1, ids, n);
     free(list);
     return status;
 }
@@ -197,7 +216,8 @@ static gw_status render(const conversation *c, int all, int32_t **ids, size_t *n
 static gw_status wanted(conversation *c, int32_t **ids, size_t *n) {
     int32_t *more = NULL;
     size_t n_more = 0;
-    if (c->stale) {
+    if (c->stale || conversation_has_calls(c)) {
+        c->stale = 1;
         return render(c, 1, ids, n);
     }
     gw_status status = render(c, 0, &more, &n_more);
@@ -276,41 +296,8 @@ static gw_status find_fixed_part(conversation *c) {
     return status;
 }
 
-static int add_text(chat_text *t, const char *text, size_t bytes) {
-    if (bytes > t->capacity - t->bytes) {
-        size_t more = t->capacity * 2 + bytes + 4096;
-        char *grown = realloc(t->at, more);
-        if (grown == NULL) {
-            return no_memory();
-        }
-        t->at = grown;
-        t->capacity = more;
-    }
-    memcpy(t->at + t->bytes, text, bytes);
-    t->bytes += bytes;
-    return APP_OK;
-}
-
-/* White space in front belongs to the template, not to the answer; but to a grammar it belongs. */
-static int show(const conversation *c, chat_text *answer, const char *text, size_t bytes) {
-    if (answer->bytes == 0 && c->g.grammar == NULL) {
-        size_t blank = 0;
-        while (blank < bytes && strchr(" \t\r\n", text[blank]) != NULL && text[blank] != '\0') {
-            blank++;
-        }
-        text += blank;
-        bytes -= blank;
-    }
-    if (bytes == 0) {
-        return APP_OK;
-    }
-    int code = add_text(answer, text, bytes);
-    return code == APP_OK && out_write(text, bytes) != 0 ? APP_FAILURE : code;
-}
-
 /* Tokens of one pass; *end when the answer ends among them. */
-static int take_tokens(conversation *c, const int32_t *tokens, size_t n, chat_text *answer,
-                       int *end) {
+static int take_tokens(conversation *c, const int32_t *tokens, size_t n, int *end) {
     app_generator *g = &c->g;
     int code = APP_OK;
     for (size_t i = 0; i < n && code == APP_OK && !*end; i++) {
@@ -329,13 +316,16 @@ static int take_tokens(conversation *c, const int32_t *tokens, size_t n, chat_te
             c->last.ended = "stop string";
             c->stale = c->sampler_off = 1;
         }
-        code = code == APP_OK ? show(c, answer, text, bytes) : code;
+        if (code == APP_OK) {
+            int is_text = gw_answer_is_text(c->answer.reader, tokens[i]);
+            code = chat_answer_more(&c->answer, is_text ? text : NULL, bytes, tokens[i]);
+        }
     }
     return code == APP_OK && out_flush() != 0 ? APP_FAILURE : code;
 }
 
 /* Ctrl-C: what was held back is still part of the answer. */
-static int stop_here(conversation *c, chat_text *answer, int code, int end) {
+static int stop_here(conversation *c, int code, int end) {
     const int32_t *tokens;
     size_t n = 0;
     if (end) {
@@ -344,13 +334,13 @@ static int stop_here(conversation *c, chat_text *answer, int code, int end) {
     c->last.ended = "stopped";
     gw_status status = generator_rest(&c->g, &tokens, &n);
     if (code == APP_OK && status == GW_OK) {
-        code = take_tokens(c, tokens, n, answer, &end);
+        code = take_tokens(c, tokens, n, &end);
     }
     return code;
 }
 
 /* Tokens until the answer ends; APP_FAILURE when that is an error, and Ctrl-C is none. */
-static int generate(conversation *c, chat_text *answer) {
+static int generate(conversation *c) {
     app_generator *g = &c->g;
     int32_t limit = g->o->n_predict;
     double start = app_seconds(), first = 0;
@@ -384,9 +374,9 @@ static int generate(conversation *c, chat_text *answer) {
             c->last.timed += (int32_t)n;
             c->last.text_seconds = now - first;
         }
-        code = take_tokens(c, tokens, n, answer, &end);
+        code = take_tokens(c, tokens, n, &end);
         if ((status == GW_OK || status == GW_E_CANCELLED) && signals_take_interrupt()) {
-            return stop_here(c, answer, code, end);
+            return stop_here(c, code, end);
         }
         if (status != GW_OK && !end) {
             return app_fail(status);
@@ -397,12 +387,13 @@ static int generate(conversation *c, chat_text *answer) {
 
 /* The held-back end of the text; and the session catches up with the last token, or forgets what
  * came behind the answer. */
-static int settle(conversation *c, chat_text *answer) {
+static int settle(conversation *c) {
     app_generator *g = &c->g;
     const char *text;
     size_t bytes, pos = (size_t)gw_session_pos(g->session);
     int stopped, code = generator_text(g, -1, &text, &bytes, &stopped);
-    code = code == APP_OK ? show(c, answer, text, bytes) : code;
+    code = code == APP_OK ? chat_answer_more(&c->answer, text, bytes, -1) : code;
+    code = code == APP_OK ? chat_answer_end(&c->answer) : code;
     gw_status status = GW_OK;
     if (g->draft.drafter != NULL) {
         status = gw_drafter_rewind(g->draft.drafter, (int32_t)c->n_held);
@@ -436,21 +427,35 @@ static void count(conversation *c) {
 }
 
 static int answer_it(conversation *c) {
-    chat_text answer = {0};
+    chat_answer *a = &c->answer;
+    gw_grammar *own = c->g.grammar;
     if (c->g.stop != NULL) {
         gw_stop_reset(c->g.stop);
     }
     c->stale = 0;
-    int code = generator_begin(&c->g, 1);
-    code = code == APP_OK ? generate(c, &answer) : code;
-    int rest = settle(c, &answer);
+    a->keep_blank = own != NULL;
+    int code = chat_answer_begin(a, gw_session_tokens(c->g.session), c->n_held, own != NULL);
+    if (code != APP_OK) {
+        return code;
+    }
+    c->g.grammar = own != NULL ? own : a->grammar;
+    code = generator_begin(&c->g, 1);
+    code = code == APP_OK ? generate(c) : code;
+    int rest = settle(c);
     generator_end(&c->g);
-    if (answer.bytes > 0 && answer.at[answer.bytes - 1] != '\n') {
+    c->g.grammar = own;
+    if (a->text.bytes > 0 && a->text.at[a->text.bytes - 1] != '\n' && a->n_calls == 0) {
         out_text("\n");
     }
     rest = out_flush() != 0 ? APP_FAILURE : rest;
-    int added = add_message(c, "assistant", answer.bytes > 0 ? answer.at : "", answer.bytes);
-    free(answer.at);
+    char *members = chat_answer_members(a);
+    int added = members == NULL
+                    ? APP_FAILURE
+                    : add_message_with(c, "assistant", a->text.bytes > 0 ? a->text.at : "",
+                                       a->text.bytes, members);
+    free(members);
+    /* what was thought and how calls were written is not in the messages */
+    c->stale |= a->reasoned || a->n_calls > 0;
     count(c);
     return code != APP_OK ? code : rest != APP_OK ? rest : added;
 }
@@ -474,11 +479,13 @@ static int fail_turn(gw_status status) {
     return code == APP_USAGE ? APP_FAILURE : code;
 }
 
-int conversation_turn(conversation *c, const char *text, size_t bytes) {
+/* The answer to the messages as they are; *begun 0: nothing has come of it. */
+static int take_turn(conversation *c, int *begun) {
     int32_t *ids = NULL;
     size_t n = 0;
-    int code = text != NULL ? add_message(c, "user", text, bytes) : APP_OK;
-    if (code != APP_OK || (code = new_stream(c)) != APP_OK) {
+    int code = new_stream(c);
+    *begun = 0;
+    if (code != APP_OK) {
         return code;
     }
     c->last = (chat_turn){0};
@@ -497,11 +504,55 @@ int conversation_turn(conversation *c, const char *text, size_t bytes) {
         c->last.ended = stopped ? "stopped before the answer" : "";
     }
     gw_free(ids);
-    if (code == APP_OK && status == GW_OK) {
-        return answer_it(c);
+    *begun = code == APP_OK && status == GW_OK;
+    return *begun ? answer_it(c) : code;
+}
+
+int conversation_turn(conversation *c, const char *text, size_t bytes) {
+    int begun, code = text != NULL ? add_message(c, "user", text, bytes) : APP_OK;
+    if (code != APP_OK) {
+        return code;
     }
-    if (text != NULL) {
+    code = take_turn(c, &begun);
+    if (!begun && text != NULL) {
         drop_message(c);
     }
+    return code;
+}
+
+/* ---- tools ----------------------------------------------------------------------------------- */
+
+const chat_call *conversation_call(const conversation *c, size_t i) {
+    return i < c->answer.n_calls ? &c->answer.calls[i] : NULL;
+}
+
+int conversation_result(conversation *c, const chat_call *call, const char *text, size_t bytes) {
+    json_t *members = json_pack("{s:s, s:s}", "tool_call_id", call->id, "name", call->name);
+    char *more = members != NULL ? json_dumps(members, JSON_COMPACT) : NULL;
+    int code = more != NULL ? add_message_with(c, "tool", text, bytes, more) : no_memory();
+    free(more);
+    json_decref(members);
+    return code;
+}
+
+void conversation_cut(conversation *c, size_t n) {
+    while (c->n > n) {
+        drop_message(c);
+    }
+    c->stale = 1;
+}
+
+int conversation_go_on(conversation *c) {
+    int begun;
+    c->stale = 1;
+    c->answer.after_results = 1;
+    int code = take_turn(c, &begun);
+    c->answer.after_results = 0;
+    return code;
+}
+
+int conversation_tools(conversation *c, const char *path) {
+    int code = chat_answer_tools(&c->answer, path);
+    c->stale |= code == APP_OK;
     return code;
 }

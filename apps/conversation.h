@@ -9,12 +9,8 @@
 #ifndef GW_APPS_CONVERSATION_H
 #define GW_APPS_CONVERSATION_H
 
+#include "apps/chat_answer.h"
 #include "apps/generate.h"
-
-typedef struct chat_text {
-    char *at;
-    size_t bytes, capacity;
-} chat_text;
 
 typedef struct chat_turn { /* figures of one turn */
     int32_t kept, read, written, timed;
@@ -25,7 +21,10 @@ typedef struct chat_turn { /* figures of one turn */
 typedef struct conversation {
     app_generator g;
     gw_chat *chat;
-    gw_chat_message *messages; /* texts malloc'd */
+    /* Texts malloc'd. Behind the NUL of a text stands what else the message has, a JSON object
+     * ("tool_calls", "tool_call_id", "name"), or "". */
+    gw_chat_message *messages;
+    chat_answer answer;
     size_t n, capacity;
     size_t n_held, n_ctx; /* tokens of the conversation; the session may lack the last */
     int stale;            /* the session does not hold what the messages say   */
@@ -44,10 +43,31 @@ void conversation_close(conversation *c);
  * code. Nothing is changed when it fails; Ctrl-C keeps what the answer has so far. */
 int conversation_turn(conversation *c, const char *text, size_t bytes);
 
+/* Calls of the last answer that wait for results: conversation_call(c, i), NULL behind the last. A
+ * result for each in their order, then the model goes on. */
+const chat_call *conversation_call(const conversation *c, size_t i);
+int conversation_result(conversation *c, const chat_call *call, const char *text, size_t bytes);
+int conversation_go_on(conversation *c);
+/* Only the first n messages were said. */
+void conversation_cut(conversation *c, size_t n);
+/* Other tools, from a file; NULL: none. */
+int conversation_tools(conversation *c, const char *path);
+
 /* The first message when it is a system message, else NULL. */
 const gw_chat_message *conversation_system(const conversation *c);
 int conversation_set_system(conversation *c, const char *text, size_t bytes); /* "": none */
 void conversation_reset(conversation *c); /* forget all but the system message */
+
+/* Are there tools, calls or results? Then the messages are written anew for every answer. */
+int conversation_has_calls(const conversation *c);
+/* The tokens of messages [n] with those, as the model's template writes them: a request as JSON. A
+ * form that has no tools tells of them in words. *ids [*n_ids], freed with gw_free. GW_E_NOMEM
+ * without a message. */
+gw_status conversation_request(const conversation *c, const gw_chat_message *list, size_t n,
+                               int32_t **ids, size_t *n_ids);
+
+/* A copy of a text with what stands behind it; NULL: no memory. */
+char *conversation_text(const char *text, size_t bytes, const char *more);
 
 /* JSON: {"messages": [{"role": ..., "content": ...}, ...], ...}; loading replaces the messages.
  * Bytes that are not UTF-8 are saved as U+FFFD. Exit codes; nothing changes on failure. */

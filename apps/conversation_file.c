@@ -54,6 +54,11 @@ static json_t *all_json(const conversation *c) {
         const gw_chat_message *m = &c->messages[i];
         json_t *one =
             json_pack("{s:s, s:o}", "role", m->role, "content", text_json(m->text, m->bytes));
+        json_t *more = json_loads(m->text + m->bytes + 1, 0, NULL);
+        if (one != NULL && more != NULL) {
+            json_object_update(one, more);
+        }
+        json_decref(more);
         if (one == NULL || json_array_append_new(list, one) != 0) {
             json_decref(list);
             return NULL;
@@ -88,14 +93,29 @@ int conversation_save(const conversation *c, const char *path) {
 /* ---- loading --------------------------------------------------------------------------------- */
 
 static const char *role_of(const json_t *message) {
-    static const char *const roles[] = {"system", "user", "assistant"};
+    static const char *const roles[] = {"system", "user", "assistant", "tool"};
     const char *role = json_string_value(json_object_get(message, "role"));
-    for (size_t i = 0; role != NULL && i < 3; i++) {
+    for (size_t i = 0; role != NULL && i < 4; i++) {
         if (strcmp(role, roles[i]) == 0) {
             return roles[i];
         }
     }
     return NULL;
+}
+
+/* What else a message may have, as JSON; "" nothing. NULL: no memory. */
+static char *members_of(const json_t *message) {
+    static const char *const names[] = {"tool_calls", "tool_call_id", "name"};
+    json_t *more = json_object();
+    for (size_t i = 0; i < 3; i++) {
+        json_t *value = json_object_get(message, names[i]);
+        if (value != NULL && !json_is_null(value)) {
+            json_object_set(more, names[i], value);
+        }
+    }
+    char *text = json_object_size(more) > 0 ? json_dumps(more, JSON_COMPACT) : strdup("");
+    json_decref(more);
+    return text;
 }
 
 /* The new list in a conversation of its own, so that a fault changes nothing. */
@@ -106,18 +126,20 @@ static int read_messages(const char *path, const json_t *list, gw_chat_message *
         const json_t *content = json_object_get(message, "content");
         const char *role = role_of(message);
         if (role == NULL || !json_is_string(content)) {
-            app_error("%s: message %zu needs a \"role\" (system, user, assistant) and a "
+            app_error("%s: message %zu needs a \"role\" (system, user, assistant, tool) and a "
                       "\"content\" that is text",
                       path, i + 1);
             return APP_FAILURE;
         }
         size_t bytes = json_string_length(content);
-        char *text = malloc(bytes + 1);
+        char *more = members_of(message);
+        char *text =
+            more != NULL ? conversation_text(json_string_value(content), bytes, more) : NULL;
+        free(more);
         if (text == NULL) {
             app_error("out of memory");
             return APP_FAILURE;
         }
-        memcpy(text, json_string_value(content), bytes + 1);
         to[i] = (gw_chat_message){role, text, bytes};
     }
     return APP_OK;

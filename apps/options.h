@@ -89,6 +89,9 @@ typedef struct app_options {
     const char *system, *chat_template, *load, *reasoning, *date;
     app_texts template_args;
     int single_turn;
+    const char *tools, *tool_choice, *tool_form, *reasoning_form;
+    app_texts tool_commands;
+    int show_reasoning;
     /* speculation */
     const char *draft, *draft_device, *draft_offload_layers, *draft_file, *draft_accept,
         *draft_length;

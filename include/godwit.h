@@ -568,6 +568,8 @@ const char *gw_answer_note(const gw_answer *answer, size_t i);
 /* The parts that are certain with this token, parts [n], the answer's until the next call; id -1:
  * the answer is over, and nothing is held back. How the text is cut into tokens changes nothing. */
 gw_status gw_answer_push(gw_answer *answer, int32_t id, const gw_part **parts, size_t *n);
+/* 0: a token that is no text: gw_answer_push takes it, gw_stream gives nothing for it. */
+int gw_answer_is_text(const gw_answer *answer, int32_t id);
 /* The same for text as a gw_stream gives it out. */
 gw_status gw_answer_push_text(gw_answer *answer, const char *text, size_t bytes,
                               const gw_part **parts, size_t *n);

@@ -196,6 +196,12 @@ static const char *spelling(const gw_answer *a, int32_t id, size_t *bytes) {
     return vocab->tokens[id].text;
 }
 
+int gw_answer_is_text(const gw_answer *a, int32_t id) {
+    size_t bytes;
+    spelling(a, id, &bytes);
+    return bytes == 0;
+}
+
 gw_status gw_answer_begin(gw_answer *a, const int32_t *prompt, size_t n) {
     GW_TRY(gw_reader_reset(a->reader));
     GW_TRY(gw_text_stream_copy(a->stream, NULL));
