@@ -30,6 +30,7 @@ typedef struct slash {
 } slash;
 
 static int slash_help(chat_job *job, const char *rest);
+static int turn(chat_job *job, const char *text, size_t bytes);
 
 static int slash_exit(chat_job *job, const char *rest) {
     (void)rest;
@@ -82,8 +83,9 @@ static int load(chat_job *job, const char *path) {
         return code;
     }
     app_note("%zu messages loaded", job->c.n);
-    int waits = strcmp(job->c.messages[job->c.n - 1].role, "user") == 0;
-    return waits ? conversation_turn(&job->c, NULL, 0) : APP_OK;
+    const char *last = job->c.messages[job->c.n - 1].role;
+    int waits = strcmp(last, "user") == 0 || strcmp(last, "tool") == 0;
+    return waits ? turn(job, NULL, 0) : APP_OK;
 }
 
 static int slash_load(chat_job *job, const char *rest) {

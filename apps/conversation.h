@@ -60,6 +60,7 @@ void conversation_reset(conversation *c); /* forget all but the system message *
 
 /* Are there tools, calls or results? Then the messages are written anew for every answer. */
 int conversation_has_calls(const conversation *c);
+int conversation_are_calls(const gw_chat_message *list, size_t n); /* ... in this list? */
 /* The tokens of messages [n] with those, as the model's template writes them: a request as JSON. A
  * form that has no tools tells of them in words. *ids [*n_ids], freed with gw_free. GW_E_NOMEM
  * without a message. */

@@ -172,7 +172,9 @@ static int load_list(conversation *c, const char *path, const json_t *list) {
     size_t n_ids = 0;
     if (code == APP_OK && !(n == 1 && strcmp(messages[0].role, "system") == 0)) {
         /* a form may not take every order of roles: better known now */
-        gw_status status = gw_chat_render(c->chat, messages, n, 0, &ids, &n_ids);
+        gw_status status = conversation_are_calls(messages, n)
+                               ? conversation_request(c, messages, n, &ids, &n_ids)
+                               : gw_chat_render(c->chat, messages, n, 0, &ids, &n_ids);
         gw_free(ids);
         code = status == GW_OK ? APP_OK : app_fail(status);
     }

@@ -8,12 +8,16 @@
 
 static const char *members_of(const gw_chat_message *m) { return m->text + m->bytes + 1; }
 
-int conversation_has_calls(const conversation *c) {
-    int has = c->answer.tools.bytes > 0;
-    for (size_t i = 0; i < c->n && !has; i++) {
-        has = members_of(&c->messages[i])[0] != '\0';
+int conversation_are_calls(const gw_chat_message *list, size_t n) {
+    int has = 0;
+    for (size_t i = 0; i < n && !has; i++) {
+        has = members_of(&list[i])[0] != '\0';
     }
     return has;
+}
+
+int conversation_has_calls(const conversation *c) {
+    return c->answer.tools.bytes > 0 || conversation_are_calls(c->messages, c->n);
 }
 
 static json_t *text_json(const char *text, size_t bytes) {
