@@ -302,13 +302,13 @@ const app_option app_option_table[] = {
 
     {"-sys --system --system-prompt", KIND_TEXT, CMD_CHAT, AT(system), 0, 0, "TEXT", NULL,
      "what the model is told before the conversation"},
-    {"--chat-template --chat-template-file", KIND_TEXT, CMD_FRAME, AT(chat_template),
-     0, 0, "FILE|NAME", NULL,
+    {"--chat-template --chat-template-file", KIND_TEXT, CMD_FRAME, AT(chat_template), 0, 0,
+     "FILE|NAME", NULL,
      "how the conversation is written: a Jinja template, one that the model names (default, "
      "tool_use, rag, ...), or a form: chatml, llama2, llama3, mistral, zephyr, gemma, phi3, "
      "deepseek, ..., plain; default: the model's own template"},
-    {"--template-arg", KIND_TEXTS, CMD_FRAME, AT(template_args), 0, 0, "NAME=JSON",
-     NULL, "a variable of the template, as in 'custom_tools=true'; may be given several times"},
+    {"--template-arg", KIND_TEXTS, CMD_FRAME, AT(template_args), 0, 0, "NAME=JSON", NULL,
+     "a variable of the template, as in 'custom_tools=true'; may be given several times"},
     {"--reasoning", KIND_TEXT, CMD_FRAME, AT(reasoning), 0, 0, "on|off|EFFORT", NULL,
      "whether a model that can think before it answers does so, or how much: low, medium, high, "
      "...; default: as the template has it"},
@@ -321,10 +321,10 @@ const app_option app_option_table[] = {
      "standard input; what it prints is the result; may be given several times"},
     {"--tool-choice", KIND_TEXT, CMD_CHAT, AT(tool_choice), 0, 0, "auto|none|required|NAME", "auto",
      "may the model call a tool, must it, or must it be this one"},
-    {"--tool-form", KIND_TEXT, CMD_CHAT, AT(tool_form), 0, 0, "NAME", NULL,
+    {"--tool-form", KIND_TEXT, CMD_CHAT | CMD_SERVE, AT(tool_form), 0, 0, "NAME", NULL,
      "how the model writes calls: hermes, llama-3, mistral, harmony, ..., json, none; default: as "
      "its template says"},
-    {"--reasoning-form", KIND_TEXT, CMD_CHAT, AT(reasoning_form), 0, 0, "NAME", NULL,
+    {"--reasoning-form", KIND_TEXT, CMD_CHAT | CMD_SERVE, AT(reasoning_form), 0, 0, "NAME", NULL,
      "how the model sets off reasoning: think, harmony, ..., none; default: as its template says"},
     {"--show-reasoning", KIND_FLAG, CMD_CHAT, AT(show_reasoning), 0, 0, NULL, NULL,
      "show what the model thinks before it answers"},
@@ -367,10 +367,6 @@ const app_option app_option_table[] = {
      "longest is unloaded for another"},
     {"--idle-unload", KIND_REAL, CMD_SERVE, AT(idle_unload), 0, 1e9, "S", "0",
      "with several models: unload one that nobody has used for S seconds; 0: never"},
-    {"--tool-form", KIND_TEXT, CMD_SERVE, AT(tool_form), 0, 0, "NAME", NULL,
-     "how the model writes tool calls; default: as its template says"},
-    {"--reasoning-form", KIND_TEXT, CMD_SERVE, AT(reasoning_form), 0, 0, "NAME", NULL,
-     "how the model sets off its reasoning; default: as its template says"},
     {"--cors-origin", KIND_TEXTS, CMD_SERVE, AT(cors_origins), 0, 0, "ORIGIN", NULL,
      "web pages of this origin (https://example.org) may use the server from a browser; default: "
      "any without --api-key, else those of this machine"},

@@ -71,7 +71,7 @@ def test_required(tools, form):
             validate(name, arguments)
 
 
-FORCED = ("--tool-choice", "get_weather", "--tool-form", "json", "--temp", "0.8", "--seed", "2",
+FORCED = ("--tool-choice", "get_weather", "--tool-form", "gigachat-3.1", "--temp", "0.8", "--seed", "2",
           "-n", "300", "--single-turn")
 
 
@@ -94,8 +94,7 @@ def test_command(tools, tmp_path):
 
 def test_typed_result(tools, tmp_path):
     save = tmp_path / "chat.json"
-    lines = "Weather?\n" + "rain\n" * 8 + f"/save {save}\n"
-    done = chat(lines, "--tools", tools, *FORCED[:-1], "-c", "8192")
+    done = chat(f"Weather?\nrain\n/save {save}\n", "--tools", tools, *FORCED[:-1])
     assert calls_of(done.stdout)
     results = [m for m in json.loads(save.read_text())["messages"] if m["role"] == "tool"]
     assert results and results[0]["content"] == "rain"
