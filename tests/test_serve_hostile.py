@@ -3,6 +3,7 @@
 # /health answers at once.
 import json
 import os
+import re
 import resource
 import socket
 import threading
@@ -98,7 +99,7 @@ CHUNKS = {  # of a body in chunks: the status
 
 
 def statuses(answer):
-    return [int(part.split()[0]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", answer)]
 
 
 def test_refused_heads(server):

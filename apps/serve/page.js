@@ -272,7 +272,7 @@ function list(to, lines, i, depth) {
     }
     const li = e.appendChild(make("li")), task = /^\[([ xX])\] +/.exec(inside[0]);
     if (task) {
-      e.className = "tasks";
+      li.className = "task";
       inside[0] = inside[0].slice(task[0].length);
       li.append(make("input", {type: "checkbox", disabled: true, checked: task[1] !== " ", "aria-label": "task"}), " ");
     }
