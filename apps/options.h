@@ -68,6 +68,7 @@ typedef struct app_options {
     const char *prompt, *file;
     app_ints ids;
     int special, no_bos, escape;
+    const char *to, *from;
     /* generation */
     int32_t n_predict;
     uint64_t seed;

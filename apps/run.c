@@ -15,8 +15,9 @@
 typedef struct run_job {
     const app_options *o;
     app_generator g;
-    int32_t *prompt;
-    size_t n_prompt;
+    int32_t *prompt,
+        *source; /* source: of a model that reads one; the prompt then begins the text */
+    size_t n_prompt, n_source;
     char last; /* byte written; 0 before the first */
     const char *ended;
     char seed_text[24]; /* JSON numbers do not hold 64 bits everywhere */
@@ -94,7 +95,8 @@ static int take_prompt(run_job *job) {
         code = app_read_prompt(o, story, 1, &text);
     }
     if (code == APP_OK) {
-        int flags = GW_TEXT_BOS | GW_TEXT_OPEN | (o->special ? GW_TEXT_SPECIAL : 0);
+        int source = gw_model_reads_source(job->g.model); /* a whole text, with its end */
+        int flags = GW_TEXT_BOS | (source ? 0 : GW_TEXT_OPEN) | (o->special ? GW_TEXT_SPECIAL : 0);
         code = app_tokenize(job->g.model, &text, flags, &job->prompt, &job->n_prompt);
         if (code == APP_OK) {
             app_note_tokens(job->g.model, &text, flags, job->prompt, job->n_prompt);
@@ -108,11 +110,37 @@ static int take_prompt(run_job *job) {
     return code;
 }
 
+/* Of a model that reads a source text the prompt is that, and the text begins behind what the model
+ * puts there. */
+static int take_source(run_job *job) {
+    const app_options *o = job->o;
+    int32_t *text = job->prompt, *target = malloc(2 * sizeof *target);
+    size_t n_text = job->n_prompt;
+    if (!gw_model_reads_source(job->g.model)) {
+        free(target);
+        if (o->to != NULL || o->from != NULL) {
+            app_error("--to, --from: the model reads no source text; ask for it in the prompt");
+            return APP_USAGE;
+        }
+        return APP_OK;
+    }
+    if (target == NULL || o->prompt_cache != NULL) {
+        free(target);
+        app_error("--prompt-cache: of a model that reads a source text nothing is kept");
+        return APP_USAGE;
+    }
+    gw_status status = gw_translation_begin(job->g.model, o->from, o->to, text, n_text,
+                                            &job->source, &job->n_source, target, &job->n_prompt);
+    job->prompt = target;
+    gw_free(text);
+    return status == GW_OK ? APP_OK : app_fail(status);
+}
+
 static int open_session(run_job *job) {
     int32_t n_ctx = generator_n_ctx(&job->g);
-    if (job->n_prompt > (size_t)n_ctx) {
-        app_error("the prompt needs %zu tokens, context is %d (-c sets it)", job->n_prompt,
-                  (int)n_ctx);
+    size_t most = job->n_source > job->n_prompt ? job->n_source : job->n_prompt;
+    if (most > (size_t)n_ctx) {
+        app_error("the prompt needs %zu tokens, context is %d (-c sets it)", most, (int)n_ctx);
         return APP_FAILURE;
     }
     int32_t asked = job->o->keep, whole = (int32_t)job->n_prompt;
@@ -184,7 +212,9 @@ static int read_prompt(run_job *job) {
     double start = app_seconds();
     app_progress progress;
     progress_begin(&progress, "reading");
-    gw_status status = generator_know(&job->g, job->prompt, job->cached);
+    gw_status status =
+        job->n_source > 0 ? gw_session_source(job->g.session, job->source, job->n_source) : GW_OK;
+    status = status == GW_OK ? generator_know(&job->g, job->prompt, job->cached) : status;
     if (status == GW_OK) {
         status = generator_read(&job->g, job->prompt + job->cached, job->n_prompt - job->cached,
                                 &progress);
@@ -368,6 +398,9 @@ static int run_run(const app_options *o) {
         code = take_prompt(&job);
     }
     if (code == APP_OK) {
+        code = take_source(&job);
+    }
+    if (code == APP_OK) {
         code = open_session(&job);
     }
     if (code == APP_OK) {
@@ -398,6 +431,7 @@ static int run_run(const app_options *o) {
         code = out_failed() ? APP_FAILURE : code;
     }
     gw_free(job.prompt);
+    gw_free(job.source);
     generator_close(&job.g);
     return code;
 }

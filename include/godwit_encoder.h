@@ -81,6 +81,15 @@ int gw_model_reads_source(const gw_model *model);
  * and decode, attends to it. GW_E_CONTEXT: longer than the session's context. */
 gw_status gw_session_source(gw_session *s, const int32_t *tokens, size_t n);
 
+/* What a source text and the text made of it begin with. to, from: languages by the model's names
+ * for them ("fr" of __fr__ or <2fr>, "fra_Latn"); NULL: as the model's files say. source [*n]: the
+ * tokens of a text (GW_TEXT_BOS) become those with its language, malloc'd, freed with gw_free.
+ * target [2]: the first tokens of the session, *n_target of them. GW_E_ARGUMENT: the model knows no
+ * such language. */
+gw_status gw_translation_begin(const gw_model *model, const char *from, const char *to,
+                               const int32_t *text, size_t n_text, int32_t **source, size_t *n,
+                               int32_t target[2], size_t *n_target);
+
 #ifdef __cplusplus
 }
 #endif

@@ -155,6 +155,12 @@ double gw_spec_value_at(const gw_blueprint *bp, const gw_hparams *hp, gw_expr e,
     return evaluate(bp, hp, 0, e, position);
 }
 
+double gw_spec_named_number(const gw_blueprint *bp, const gw_hparams *hp, const char *name,
+                      double absent) {
+    int i = gw_spec_number_of(bp, name, strlen(name));
+    return i < 0 || isnan(hp->values[i]) ? absent : hp->values[i];
+}
+
 gw_status gw_spec_extent(const gw_blueprint *bp, const gw_hparams *hp, int layer,
                          const gw_spec_weight *w, gw_expr e, int64_t *out) {
     double x = gw_spec_value(bp, hp, layer, e);

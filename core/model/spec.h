@@ -289,6 +289,10 @@ int gw_block_matrices(const gw_spec_block *b);
 double gw_spec_value(const gw_blueprint *bp, const gw_hparams *hp, int layer, gw_expr e);
 /* The same by position, for factors. */
 double gw_spec_value_at(const gw_blueprint *bp, const gw_hparams *hp, gw_expr e, double position);
+/* A number by its name, outside the layers; absent: where no line declares it, or none states it.
+ */
+double gw_spec_named_number(const gw_blueprint *bp, const gw_hparams *hp, const char *name,
+                            double absent);
 /* One dimension of a weight; GW_E_METADATA when it is no number from 1 to 2^31. */
 gw_status gw_spec_extent(const gw_blueprint *bp, const gw_hparams *hp, int layer,
                          const gw_spec_weight *w, gw_expr e, int64_t *out);

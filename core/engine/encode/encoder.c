@@ -23,17 +23,6 @@ static int holds_keys(const gw_encoder *e, int layer) {
     return 0;
 }
 
-/* A number that only some families state, and not for every layer. */
-static double number_of(const gw_encoder *e, const char *name, double absent) {
-    const gw_hparams *hp = &e->model->hp;
-    for (int i = 0; i < e->bp->n_numbers; i++) {
-        if (strcmp(e->bp->number[i].name, name) == 0) {
-            return isnan(hp->values[i]) ? absent : hp->values[i];
-        }
-    }
-    return absent;
-}
-
 /* Rows of the last matrix of the section score; 0 where one of its matrices is absent. */
 static int32_t count_labels(const gw_encoder *e) {
     int64_t labels = 0;
@@ -72,7 +61,7 @@ static gw_pooling choose_pooling(const gw_encoder *e, gw_pooling asked) {
     if (e->sentence.pooling != GW_POOLING_MODEL) {
         return e->sentence.pooling;
     }
-    double kind = number_of(e, "pooling", e->info.causal ? 3.0 : 1.0);
+    double kind = gw_spec_named_number(e->bp, &e->model->hp, "pooling", e->info.causal ? 3.0 : 1.0);
     int known = kind >= 0.0 && kind < (double)(sizeof stored / sizeof stored[0]);
     return known ? stored[(int)kind] : GW_POOLING_MEAN;
 }
