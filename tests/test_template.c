@@ -470,6 +470,11 @@ static void more_of_the_language(void **state) {
         {"{{ {'a': [1, {'b': none}], 'c': 1.0}|tojson(indent=2) }}",
          "{\n  \"a\": [\n    1,\n    {\n      \"b\": null\n    }\n  ],\n  \"c\": 1.0\n}"},
         {"{% print 1, 2 %}{{ 'a' 'b' }}", "12ab"},
+        /* a text that grows piece by piece costs what its pieces do */
+        {"{% set ns = namespace(out='') %}{% for i in range(20000) %}{% set ns.out = ns.out ~ ('<' "
+         "~ i "
+         "~ '>') ~ 'abcdefgh' %}{% endfor %}{{ ns.out|length }}{{ ns.out[-12:] }}",
+         "288890999>abcdefgh"},
         {"a\n{%- if true +%}\n b {%- endif %}\n{% raw -%} {{ x }} {%- endraw %} c",
          "a\n b{{ x }} c"},
     };

@@ -183,6 +183,7 @@ static gw_tv call_macro(gw_tpl *r, const gw_tpl_macro *macro, const gw_tpl_args 
     gw_tpl_scope *back = r->scope;
     int line = r->line;
     gw_tpl_deeper(r);
+    gw_tpl_charge(r, 10);
     r->scope = gw_tpl_scope_new(r, macro->around);
     bind_macro(r, macro->node, args);
     gw_tv text = gw_tpl_run_apart(r, macro->node->list);

@@ -146,18 +146,48 @@ static int all_alike(gw_tv a, gw_tv b) {
     return a.typed == NULL && b.typed == NULL && (a.all_typed != 0) == (b.all_typed != 0);
 }
 
-/* A text that ends where the newest chunk does is lengthened there: what others see of it stays as
- * it is, and a text that grows piece by piece is not copied each time. */
+/* A chunk of its own for a text that may go on growing, behind the newest one. */
+static gw_tpl_chunk *room_to_grow(gw_tpl *r, size_t n) {
+    size_t room = n + n / 2;
+    hold(r, sizeof(gw_tpl_chunk) + 2 * room);
+    gw_tpl_chunk *c = malloc(sizeof *c + 2 * room);
+    if (c == NULL) {
+        gw_tpl_raise(r, GW_E_NOMEM, "no memory");
+    }
+    *c = (gw_tpl_chunk){.next = r->texts != NULL ? r->texts->next : NULL, .room = room};
+    if (r->texts != NULL) {
+        r->texts->next = c;
+    } else {
+        r->texts = c;
+    }
+    r->growing[r->grown++ % GW_TPL_GROWING] = c;
+    return c;
+}
+
+/* The chunk at whose end the text stands, with room for n more; NULL: none. */
+static gw_tpl_chunk *chunk_behind(const gw_tpl *r, gw_tv text, size_t n) {
+    gw_tpl_chunk *c = r->texts;
+    for (size_t i = 0; i <= GW_TPL_GROWING; c = i < GW_TPL_GROWING ? r->growing[i] : NULL, i++) {
+        if (c != NULL && text.text + text.n == chunk_text(c) + c->used && n <= c->room - c->used) {
+            return c;
+        }
+    }
+    return NULL;
+}
+
+/* A text that ends where its chunk does is lengthened there: what others see of it stays as it is,
+ * and a text that grows piece by piece is not copied each time. */
 gw_tv gw_tv_join2(gw_tpl *r, gw_tv a, gw_tv b) {
+    enum { LONG = 2048 };
     if (a.n == 0 || b.n == 0) {
         return a.n == 0 ? b : a;
     }
-    gw_tpl_chunk *c = r->texts;
     size_t n = (size_t)a.n + b.n;
-    gw_tpl_charge(r, n / 64);
-    int grows = c != NULL && a.text + a.n == chunk_text(c) + c->used && b.n <= c->room - c->used;
+    gw_tpl_chunk *c = chunk_behind(r, a, b.n);
+    int grows = c != NULL;
+    gw_tpl_charge(r, (grows ? b.n : n) / 64);
     if (!grows) {
-        c = room_for(r, &r->texts, n + (n > CHUNK ? n / 2 : 0), 1);
+        c = n < LONG ? room_for(r, &r->texts, n, 1) : room_to_grow(r, n);
         memcpy(chunk_text(c) + c->used, a.text, a.n);
     }
     size_t begin = grows ? (size_t)(a.text - chunk_text(c)) : c->used;

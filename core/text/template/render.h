@@ -11,7 +11,8 @@ enum {
     GW_TPL_STEPS_PER_BYTE = 64,
     GW_TPL_MEMORY = 24 << 20, /* bytes, and as many more per byte of the variables: */
     GW_TPL_MEMORY_PER_BYTE = 24,
-    GW_TPL_NESTED = 1600,     /* operations inside one another */
+    GW_TPL_NESTED = 1600, /* operations inside one another */
+    GW_TPL_GROWING = 6,
     GW_TPL_RANGE_MAX = 100000 /* items, as in Jinja's sandbox */
 };
 
@@ -75,7 +76,9 @@ struct gw_tpl {
     size_t nested;
     uint64_t steps, steps_max;
     size_t memory, memory_max;
-    gw_tpl_chunk *chunks, *texts; /* the newest first */
+    gw_tpl_chunk *chunks, *texts;          /* the newest first */
+    gw_tpl_chunk *growing[GW_TPL_GROWING]; /* of texts, those that were begun last */
+    size_t grown;
     gw_tpl_out *outs;
     gw_tpl_scope *scope;
     gw_tpl_out *out;
