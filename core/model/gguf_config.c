@@ -79,6 +79,22 @@ static json_t *value_of(const gw_gguf_pair *p) {
     return list;
 }
 
+/* What only tensors say: rows of the table of token types, and of a classifier. */
+static void add_rows(const gw_gguf *g, json_t *facts) {
+    static const struct {
+        const char *tensor, *key;
+    } rows[] = {{"token_types.weight", "token_types"}, {"cls.output.weight", "classes"}};
+    for (size_t i = 0; i < gw_gguf_tensors(g); i++) {
+        const gw_stored *t = gw_gguf_tensor(g, i);
+        for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+            if (strcmp(t->name, rows[k].tensor) == 0) {
+                int64_t n = t->n_dim > 1 ? t->dim[0] : 1;
+                json_object_set_new(facts, rows[k].key, json_integer(n));
+            }
+        }
+    }
+}
+
 /* One embedding row per token: the list of tokens states the vocabulary's size. */
 static gw_status add_vocab_size(const gw_gguf *g, json_t *facts) {
     gw_gguf_array tokens;
@@ -119,6 +135,7 @@ gw_status gw_config_gguf_facts(const gw_gguf *g, const char *architecture, json_
     if (facts == NULL) {
         return gw_fail(GW_E_NOMEM, gw_gguf_where(g), "no memory for the metadata");
     }
+    add_rows(g, facts);
     gw_status status = add_vocab_size(g, facts);
     if (status != GW_OK) {
         json_decref(facts);

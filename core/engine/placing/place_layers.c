@@ -460,13 +460,24 @@ gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
     }
     const char *asked = options->offload_layers;
     int automatic = asked != NULL ? strcmp(asked, "auto") == 0 : place->automatic;
-    if (automatic && (place->n_asked > 1 || place->asked[0] != 0)) {
+    const gw_hparams *hp = sizes->hp;
+    int reads = hp->n_source > 0; /* a source: on one device, or at home */
+    if (automatic && reads) {
+        gw_place_spread(place, sizes, n, place->where);
+        n = gw_place_fits(place, sizes, place->where, use, &tight) ? n : 0;
+        place->none_fits = n == 0;
+    } else if (automatic && (place->n_asked > 1 || place->asked[0] != 0)) {
         GW_TRY(gw_gauge_all(place, sizes, gauges));
         n = gw_gauge_best(place, sizes, gauges, place->where, &place->cpu_experts);
         n = n < 0 ? 0 : n;
         place->none_fits = n == 0 && largest_fit(place, sizes, place->where) <= 0;
     } else if (asked != NULL && !automatic) {
         GW_TRY(read_count(asked, n, &n));
+    }
+    if (reads && hp->n_source < hp->n_layers && n > 0 &&
+        (n < place->n_layers || place->n_asked > 1)) {
+        return gw_fail(GW_E_UNSUPPORTED, "offload-layers",
+                       "a model that reads a source text runs on one device as a whole: all or 0");
     }
     gw_place_spread(place, sizes, n, place->where);
     if (!gw_place_fits(place, sizes, place->where, use, &tight)) {

@@ -193,6 +193,9 @@ static int found_a_card(const gw_model *m, const gw_model_options *o) {
  * is known before the model is given out. A card that was chosen by itself must have the memory,
  * too; else that is the session's matter. */
 static gw_status try_card(gw_model *m, const gw_model_options *o) {
+    if (m->hp.n_source == m->hp.n_layers) { /* an encoder has no sessions */
+        return GW_OK;
+    }
     gw_session_options few = {.n_ctx = m->place.automatic ? gw_place_context(o, &m->hp) : GW_PAGE,
                               .chunk = o->chunk,
                               .kv_type = o->kv_type,
