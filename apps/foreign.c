@@ -88,8 +88,6 @@ static const foreign table[] = {
     {"--slot-save-path -ctxcp --swa-checkpoints --ctx-checkpoints -cram --cache-ram --cache-reuse "
      "-sps --slot-prompt-similarity --threads-http",
      CMD_SERVE, VALUE, NOTED, "requests share one cache of pages: --cache-tokens N sets its size"},
-    {"--embeddings --embedding --rerank --reranking", CMD_SERVE, ALONE, REFUSED,
-     "models generate text here"},
     {"--ssl-key-file --ssl-cert-file", CMD_SERVE, VALUE, REFUSED,
      "a proxy in front (nginx, caddy) speaks TLS: docs/server.md"},
     {"--sleep-idle-seconds", CMD_SERVE, VALUE, REFUSED, "--idle-unload S"},

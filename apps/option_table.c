@@ -357,6 +357,9 @@ const app_option app_option_table[] = {
     {"--cache-tokens", KIND_BYTES, CMD_SERVE, AT(cache_tokens), 64, 1e12, "N", NULL,
      "tokens that the KV cache holds for all requests together, as in 128K (of 1000); default: 4 "
      "times --ctx-size"},
+    {"--embeddings --embedding --reranking --rerank", KIND_FLAG, CMD_SERVE, AT(embeddings), 0, 0,
+     NULL, NULL,
+     "vectors (/v1/embeddings) and scores (/v1/rerank) instead of text; encoders make them anyway"},
     {"--queue", KIND_INT, CMD_SERVE, AT(queue), 1, 1000000, "N", "64",
      "requests that may wait; one more is answered with 429 and when to try again"},
     {"--queue-tokens", KIND_INT, CMD_SERVE, AT(queue_tokens), 0, INT_MAX_D, "N", "0",

@@ -490,16 +490,16 @@ void options_free(app_options *o) {
             app_ints *list = field(o, row);
             free(list->at);
             *list = (app_ints){0};
+        } else if (row->kind == KIND_TEXTS) {
+            app_texts *list = field(o, row);
+            free(list->at);
+            *list = (app_texts){0};
         }
     }
     for (size_t i = 0; i < o->notes.n; i++) {
         free((void *)(uintptr_t)o->notes.at[i]);
     }
     free(o->notes.at);
-    free(o->models.at);
-    free(o->stops.at);
-    free(o->bans.at);
-    free(o->dry_breakers.at);
     free(o->bias);
     *o = (app_options){0};
 }

@@ -130,7 +130,7 @@ typedef struct app_options {
     int32_t port, at_once, queue, queue_tokens, drain, sse_ping;
     uint64_t models_memory, cache_tokens;
     double idle_unload;
-    int no_page;
+    int no_page, embeddings;
 } app_options;
 
 typedef enum app_kind {

@@ -1,11 +1,13 @@
 # tests/test_serve.py - godwit serve: every route and field, one text for all, errors by name; begin,
 # end and loading.
+import base64
 import concurrent.futures
 import json
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -160,6 +162,10 @@ def test_echo_scores_a_text_as_the_command_does(server):
     assert all(t is None or len(t) == 2 for t in long["top_logprobs"])
     # The greedy token is the best of its own list.
     assert long["token_logprobs"][-1] == max(long["top_logprobs"][-1].values())
+    many = server.post("/v1/completions", {"prompt": [ids[:2 + n % 4] for n in range(150)], "max_tokens": 1,
+                                           "temperature": 0, "echo": True, "logprobs": 1})["choices"]
+    assert [c["index"] for c in many] == list(range(150))  # more than the queue holds
+    assert all(many[n]["logprobs"] == many[n % 4]["logprobs"] for n in range(150))
     only = server.post("/v1/completions", {"prompt": ids, "max_tokens": 0, "echo": True, "logprobs": 0})
     assert only["choices"][0]["logprobs"]["token_logprobs"] == long["token_logprobs"][:len(ids)]
     assert only["usage"]["completion_tokens"] == 0
@@ -309,6 +315,27 @@ def test_metrics(server):
         assert re.search(rf"^godwit_{name}(\{{.*\}})? [\d.e+-]+$", text, re.M), name
     for line in text.splitlines():
         assert re.match(r"# (HELP|TYPE) godwit_\w+ .+$|godwit_\w+(\{\w+=\"[^\"]*\"\})? [\d.e+-]+$", line), line
+
+
+def test_vectors():
+    text = "The cat and the sea."
+    lone = json.loads(run("embed", "-m", MODEL, "-p", text, "-t", "1").stdout)["embedding"]
+    with serving("--embeddings") as s:
+        found = s.post("/v1/embeddings", {"input": [text, "Other words.", text]})
+        first, other, third = (row["embedding"] for row in found["data"])
+        assert first == third != other and first == pytest.approx(lone, rel=1e-6)
+        packed = s.post("/v1/embeddings", {"input": text, "encoding_format": "base64"})["data"][0]["embedding"]
+        values = struct.unpack(f"<{len(first)}f", base64.b64decode(packed))
+        assert list(values) == pytest.approx(first, rel=1e-6)
+        short = s.post("/v1/embeddings", {"input": text, "dimensions": 8})["data"][0]["embedding"]
+        assert len(short) == 8 and sum(x * x for x in short) == pytest.approx(1)
+        ids = s.post("/v1/embeddings", {"input": [[1, 300, 301]]})
+        assert ids["usage"]["prompt_tokens"] == 3
+        for wrong in ({}, {"input": []}, {"input": [[-1]]}, {"input": text, "encoding_format": "x"}, {"input": text, "dimensions": 10**6},
+                      {"input": "sea " * 20000}):
+            assert s.post("/v1/embeddings", wrong, expect=400)["error"]["message"]
+        assert "classifier" in s.post("/v1/rerank", {"query": "a", "documents": ["b"]}, expect=501)["error"]["message"]
+        assert "no text" in s.post("/v1/completions", {"prompt": "a"}, expect=501)["error"]["message"]
 
 
 # ---- clients that leave, and readers that stall ------------------------------------------------------

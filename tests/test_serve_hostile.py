@@ -140,6 +140,15 @@ def test_cut_anywhere(server):
     assert statuses(server.raw(old)) == [200]
 
 
+def test_half_closed(server):
+    """A client that sends nothing more still gets the answer that is on its way."""
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as s:
+            s.sendall(b"GET /props HTTP/1.1\r\n" + HOST + b"\r\n")
+            s.shutdown(socket.SHUT_WR)
+            assert b'"total_slots":16' in Server.rest(s)
+
+
 def test_expect_continue(server):
     body = b'{"content": "hello"}'
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as s:

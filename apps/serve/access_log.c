@@ -14,6 +14,7 @@
 
 struct access_log {
     int fd, json, told;
+    int tty; /* there may be a line about the state, which is to go */
     uint64_t lost;
 };
 
@@ -32,7 +33,7 @@ int access_log_open(const char *path, int json, int quiet, access_log **out) {
         app_error("out of memory");
         return APP_FAILURE;
     }
-    *log = (access_log){.fd = fd, .json = json};
+    *log = (access_log){.fd = fd, .json = json, .tty = isatty(fd)};
     *out = log;
     return APP_OK;
 }
@@ -94,6 +95,9 @@ void access_log_write(access_log *log, const access_entry *entry) {
     ssize_t wrote = -1;
     if (line != NULL) {
         line[n] = '\n'; /* in the place of the NUL: one write is one line */
+        if (log->tty) {
+            fputs("\r\033[K", stderr);
+        }
         wrote = write(log->fd, line, n + 1);
     }
     free(line);

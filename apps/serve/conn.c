@@ -40,6 +40,7 @@ struct conn {
     conn_state state;
     char client[64];
     int in_callback, dead; /* dead: freed when the callback is over */
+    int half;              /* the client sends nothing more */
 
     http_scan scan;
     http_head head;
@@ -139,6 +140,11 @@ static void leave_callback(conn *c) {
  * system does not drop the answer because nobody took what it had sent. */
 static void linger(conn *c) {
     c->state = LINGERING;
+    if (c->half) {
+        c->dead = 1;
+        event_active(c->timer, EV_TIMEOUT, 0);
+        return;
+    }
     shutdown(bufferevent_getfd(c->bev), SHUT_WR);
     evbuffer_drain(bufferevent_get_input(c->bev), SIZE_MAX);
     bufferevent_setwatermark(c->bev, EV_READ, 0, 0);
@@ -364,9 +370,19 @@ static void on_written(struct bufferevent *bev, void *user) {
     leave_callback(c);
 }
 
+/* It is gone, has reset the connection, or reads nothing. One that has closed its half of the
+ * connection is gone as well where it still has to be answered; an answer that is on its way it
+ * gets. */
 static void on_event(struct bufferevent *bev, short what, void *user) {
     conn *c = user;
-    (void)bev, (void)what; /* it is gone, has reset the connection, or reads nothing */
+    if ((what & BEV_EVENT_EOF) != 0 && c->state != ANSWERING &&
+        evbuffer_get_length(bufferevent_get_output(bev)) > 0) {
+        c->half = c->close = 1;
+        c->state = LINGERING;
+        bufferevent_disable(bev, EV_READ);
+        bufferevent_setwatermark(bev, EV_WRITE, 0, 0);
+        return;
+    }
     c->in_callback = 0;
     free_conn(c);
 }

@@ -307,6 +307,10 @@ uint64_t jobs_tokens(const server *s) {
 void jobs_tick(server *s) {
     double now = app_seconds(), after = s->o->sse_ping;
     for (job *j = s->jobs; j != NULL; j = j->next) {
+        if (j->submitted && !j->ended && j->n_requests < j->ask.n_prompts &&
+            job_submit_more(j) != 0) {
+            job_fail(j, &j->f);
+        }
         if (after > 0 && j->streaming && j->c != NULL && !j->ended && !j->api->json_lines &&
             !j->api->no_ping && !conn_full(j->c) && now - j->last >= after) {
             reply_ping(j->c);

@@ -109,14 +109,14 @@ struct job {
     int busy;      /* a worker has it */
     int submitted; /* events may be written */
     int streaming, ended, held;
-    gw_request **requests; /* [ask.n_prompts] */
+    gw_request **requests; /* [ask.n_prompts], of which n_requests have been submitted */
     size_t n_requests, n_done;
     choice *choices; /* [n_choices] */
     size_t n_choices;
     struct event_copy *events, **events_end;
     int lost_events;      /* no memory for one */
     size_t n_done_unseen; /* of these, ends of requests */
-    int64_t n_prompt, n_cached, n_generated;
+    int64_t n_prompt, n_cached, n_generated, n_reasoning;
     double queued_seconds, prompt_seconds, seconds;
     json_t *own; /* the API's */
     int state, number;

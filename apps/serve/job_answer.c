@@ -22,10 +22,11 @@ json_t *job_object(const job *j, const char *object) {
 }
 
 json_t *job_usage(const job *j) {
-    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)j->n_prompt,
+    return json_pack("{s:I, s:I, s:I, s:{s:I}, s:{s:I}}", "prompt_tokens", (json_int_t)j->n_prompt,
                      "completion_tokens", (json_int_t)j->n_generated, "total_tokens",
                      (json_int_t)(j->n_prompt + j->n_generated), "prompt_tokens_details",
-                     "cached_tokens", (json_int_t)j->n_cached);
+                     "cached_tokens", (json_int_t)j->n_cached, "completion_tokens_details",
+                     "reasoning_tokens", (json_int_t)j->n_reasoning);
 }
 
 json_t *job_timings(const job *j) {

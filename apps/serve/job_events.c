@@ -251,11 +251,13 @@ static void take_token(choice *c, const event_copy *copy, int *hit) {
     if (j->ask.return_tokens) {
         keep_token(c, e->token);
     }
+    size_t before = c->reasoning.n;
     if (c->answer != NULL) {
         read_answer(c, e->token, hit);
     } else {
         say_text(c, e->text, e->bytes);
     }
+    j->n_reasoning += c->reasoning.n > before;
 }
 
 static void end_choice(choice *c, const event_copy *copy) {
@@ -369,9 +371,13 @@ void job_take_events(job *j) {
         if (copy->e.kind == GW_EVENT_DONE) {
             j->n_done++;
             metrics_tokens(j->s->metrics, copy->e.n_prompt, copy->e.n_cached, copy->e.n_generated);
+            metrics_took(j->s->metrics, TIME_QUEUE, copy->e.queued_seconds);
+            if (!j->ended && job_submit_more(j) != 0) {
+                job_fail(j, &j->f);
+            }
         }
         free(copy);
-        if (!j->ended && j->n_requests > 0 && j->n_done == j->n_requests) {
+        if (!j->ended && j->n_requests > 0 && j->n_done == j->ask.n_prompts) {
             job_finish(j);
         }
     }

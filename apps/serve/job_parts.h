@@ -21,6 +21,9 @@ typedef struct job_request {
 
 /* job_prepare.c, on a worker: tokens, choices, grammars; and submits. 0 or -1 and j->f. */
 int job_prepare(job *j);
+/* Requests for prompts that have none yet, as far as the queue has room; any thread, one at a time.
+ */
+int job_submit_more(job *j);
 /* job_events.c: what the engine calls, and what the loop does with it. */
 void job_on_event(void *user, const gw_event *event);
 void job_take_events(job *j);

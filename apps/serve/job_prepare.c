@@ -388,6 +388,10 @@ static int submit(job *j, size_t prompt) {
 
 int job_prepare(job *j) {
     ask *a = &j->ask;
+    if (j->m->batch == NULL) {
+        return fault_set(&j->f, 501, "model", "%s makes vectors (/v1/embeddings), no text",
+                         j->m->id);
+    }
     if (a->chat != NULL && j->m->chat == NULL) {
         return fault_set(&j->f, 400, NULL, "%s", j->m->chat_fault);
     }
@@ -399,10 +403,19 @@ int job_prepare(job *j) {
     if (j->requests == NULL) {
         return no_memory(j);
     }
-    for (size_t i = 0; i < a->n_prompts; i++) {
-        if (submit(j, i) != 0) {
+    return job_submit_more(j);
+}
+
+int job_submit_more(job *j) {
+    while (j->n_requests < j->ask.n_prompts) {
+        if (submit(j, j->n_requests) == 0) {
+            continue;
+        }
+        if (j->f.status != 429 || j->n_requests == 0) {
             return -1;
         }
+        j->f = (fault){0}; /* some of many have their place: the others come later */
+        return 0;
     }
     return 0;
 }

@@ -23,10 +23,11 @@ typedef struct entry {
     uint64_t bytes; /* memory that it takes */
     model_wait *waits;
     pthread_t loader, engine;
-    int has_loader, has_engine;
+    int has_loader, has_engine, is_loaded;
     atomic_uint progress; /* per mille */
     loop_task loaded, died;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t encoding; /* of the encoder */
+    pthread_mutex_t lock;     /* of what follows */
     pthread_cond_t wake;
     int woken, stop;
 } entry;
@@ -102,6 +103,7 @@ static void stop_engine(entry *e) {
 static void unload(entry *e) {
     stop_engine(e);
     gw_batch_free(e->m.batch);
+    gw_encoder_free(e->m.encoder);
     gw_chat_free(e->m.chat);
     app_close_model(e->m.gw);
     e->m = (model){.id = e->m.id, .path = e->m.path};
@@ -174,6 +176,39 @@ static void open_chat(entry *e, const app_options *o) {
     }
 }
 
+void model_lock(model *m) { pthread_mutex_lock(&((entry *)m)->encoding); }
+void model_unlock(model *m) { pthread_mutex_unlock(&((entry *)m)->encoding); }
+
+static gw_status open_encoder(entry *e, const app_options *o) {
+    const gw_encoder_options options = {.n_ctx = o->n_ctx > 0 ? o->n_ctx : 0,
+                                        .kv_type =
+                                            strcmp(o->kv_type, "f16") == 0 ? NULL : o->kv_type,
+                                        .cancel = signals_cancel()};
+    gw_status status = gw_encoder_new(e->m.gw, &options, &e->m.encoder);
+    if (status == GW_OK) {
+        gw_encoder_describe(e->m.encoder, &e->m.encodes);
+        e->m.n_ctx = e->m.encodes.n_ctx;
+    }
+    return status;
+}
+
+/* What makes no text makes vectors. */
+static gw_status open_batch(entry *e, const app_options *o) {
+    const gw_batch_options options = {.n_ctx = e->m.n_ctx,
+                                      .chunk = o->batch,
+                                      .kv_type = o->kv_type,
+                                      .parallel = o->at_once,
+                                      .cache_tokens = (int64_t)o->cache_tokens,
+                                      .queue = o->queue,
+                                      .queue_tokens = o->queue_tokens,
+                                      .wake = wake,
+                                      .wake_user = e,
+                                      .cancel = signals_cancel()};
+    gw_status status =
+        o->embeddings ? GW_E_UNSUPPORTED : gw_batch_new(e->m.gw, &options, &e->m.batch);
+    return status == GW_E_UNSUPPORTED ? open_encoder(e, o) : status;
+}
+
 static gw_status open_model(entry *e, const app_options *o) {
     gw_model_options options;
     int64_t pool = (int64_t)o->cache_tokens;
@@ -192,17 +227,7 @@ static gw_status open_model(entry *e, const app_options *o) {
     }
     gw_model_describe(e->m.gw, &e->m.info);
     e->m.n_ctx = context_of(o, &e->m.info);
-    const gw_batch_options batch = {.n_ctx = e->m.n_ctx,
-                                    .chunk = o->batch,
-                                    .kv_type = o->kv_type,
-                                    .parallel = o->at_once,
-                                    .cache_tokens = (int64_t)o->cache_tokens,
-                                    .queue = o->queue,
-                                    .queue_tokens = o->queue_tokens,
-                                    .wake = wake,
-                                    .wake_user = e,
-                                    .cancel = signals_cancel()};
-    return gw_batch_new(e->m.gw, &batch, &e->m.batch);
+    return open_batch(e, o);
 }
 
 static void *load(void *user) {
@@ -211,11 +236,15 @@ static void *load(void *user) {
     gw_status status = open_model(e, o);
     if (status == GW_OK) {
         find_anchor(&e->m);
-        open_chat(e, o);
         e->stop = e->woken = 0;
-        e->has_engine = pthread_create(&e->engine, NULL, engine, e) == 0;
+        e->m.chat_template = "";
+        if (e->m.batch != NULL) {
+            open_chat(e, o);
+            e->has_engine = pthread_create(&e->engine, NULL, engine, e) == 0;
+        }
     }
-    if (!e->has_engine) {
+    e->is_loaded = e->has_engine || (status == GW_OK && e->m.encoder != NULL);
+    if (!e->is_loaded) {
         fault_set(&e->why, 500, "model", "%s cannot be loaded: %s", e->m.id,
                   status == GW_OK ? "no thread for it" : gw_error_text());
         unload(e);
@@ -233,6 +262,29 @@ static void tell_waiting(entry *e, model *m) {
     }
 }
 
+static void say_ready(entry *e) {
+    const gw_model_info *info = &e->m.info;
+    gw_batch_stats stats;
+    e->state = MODEL_READY;
+    e->bytes = info->weight_bytes;
+    if (info->note[0] != '\0') {
+        app_note("%s", info->note);
+    }
+    if (info->placed[0] != '\0') {
+        app_note("%s", info->placed);
+    }
+    if (e->m.batch == NULL) {
+        app_note("%s is ready: %s, vectors of %d values, %d tokens a text, %.2f s", e->m.id,
+                 info->device, (int)e->m.encodes.width, (int)e->m.n_ctx, info->load_seconds);
+        return;
+    }
+    gw_batch_get_stats(e->m.batch, &stats);
+    e->bytes += (uint64_t)stats.pages * 64 * info->kv_bytes_per_token;
+    app_note("%s is ready: %s, %d tokens a request, a cache of %lld tokens for all, %.2f s",
+             e->m.id, info->device, (int)e->m.n_ctx, (long long)stats.pages * 64,
+             info->load_seconds);
+}
+
 static void on_loaded(void *user) {
     entry *e = user;
     models *all = e->all;
@@ -240,21 +292,8 @@ static void on_loaded(void *user) {
     e->has_loader = 0;
     all->loading = NULL;
     e->used = app_seconds();
-    if (e->has_engine) {
-        gw_batch_stats stats;
-        e->state = MODEL_READY;
-        e->bytes = e->m.info.weight_bytes;
-        gw_batch_get_stats(e->m.batch, &stats);
-        e->bytes += (uint64_t)stats.pages * 64 * e->m.info.kv_bytes_per_token;
-        if (e->m.info.note[0] != '\0') {
-            app_note("%s", e->m.info.note);
-        }
-        if (e->m.info.placed[0] != '\0') {
-            app_note("%s", e->m.info.placed);
-        }
-        app_note("%s is ready: %s, %d tokens a request, a cache of %lld tokens for all, %.2f s",
-                 e->m.id, e->m.info.device, (int)e->m.n_ctx, (long long)stats.pages * 64,
-                 e->m.info.load_seconds);
+    if (e->is_loaded) {
+        say_ready(e);
         notify_manager("READY=1\nSTATUS=serving");
         tell_waiting(e, &e->m);
     } else {
@@ -472,6 +511,7 @@ int models_open(server *s, models **out) {
         e->loaded = (loop_task){.run = on_loaded, .arg = e};
         e->died = (loop_task){.run = on_died, .arg = e};
         pthread_mutex_init(&e->lock, NULL);
+        pthread_mutex_init(&e->encoding, NULL);
         pthread_cond_init(&e->wake, NULL);
     }
     return APP_OK;
@@ -534,6 +574,7 @@ void models_free(models *all) {
     for (size_t i = 0; i < all->n; i++) {
         unload(&all->entries[i]);
         pthread_mutex_destroy(&all->entries[i].lock);
+        pthread_mutex_destroy(&all->entries[i].encoding);
         pthread_cond_destroy(&all->entries[i].wake);
     }
     found_free(all->found, all->n_found);
@@ -576,7 +617,7 @@ int models_health(const models *all, fault *f) {
 int models_rows(const models *all) {
     int rows = 0;
     for (size_t i = 0; i < all->n; i++) {
-        if (all->entries[i].state == MODEL_READY) {
+        if (all->entries[i].state == MODEL_READY && all->entries[i].m.batch != NULL) {
             gw_batch_stats stats;
             gw_batch_get_stats(all->entries[i].m.batch, &stats);
             rows += stats.running;
@@ -662,7 +703,7 @@ void models_metrics(const models *all, FILE *to) {
         for (size_t i = 0; i < all->n; i++) {
             const entry *e = &all->entries[i];
             gw_batch_stats stats;
-            if (e->state == MODEL_READY) {
+            if (e->state == MODEL_READY && e->m.batch != NULL) {
                 gw_batch_get_stats(e->m.batch, &stats);
                 fprintf(to, "godwit_%s{model=\"%s\"} %.17g\n", g->name, e->m.id, g->of(&stats));
             }

@@ -12,6 +12,7 @@
 
 #include "apps/serve/fault.h"
 #include "apps/serve/server.h"
+#include "include/godwit_encoder.h"
 
 typedef enum model_state {
     MODEL_ABSENT,
@@ -32,7 +33,9 @@ typedef struct model {
     char chat_fault[512];
     const char *chat_template; /* the source; "" where a form writes */
     size_t chat_template_bytes;
-    gw_batch *batch;
+    gw_batch *batch;     /* NULL: it makes vectors and scores, no text */
+    gw_encoder *encoder; /* NULL: it makes text */
+    gw_encoder_info encodes;
     int32_t n_ctx;
     int32_t anchor; /* a token of which the text is known: what another adds is its own text */
     size_t anchor_bytes;
@@ -79,6 +82,10 @@ int models_rows(const models *all); /* choices under way */
 void models_metrics(const models *all, FILE *to);
 /* Seconds until what waits at this model may be done: for Retry-After. */
 int models_patience(const model *m);
+
+/* While a worker computes with the encoder of a model: one at a time. */
+void model_lock(model *m);
+void model_unlock(model *m);
 
 /* The bytes that this token adds to a text, malloc'd, NUL-terminated. Any thread. NULL: no memory.
  */

@@ -141,16 +141,6 @@ static void answer_model(conn *c, const char *rest) {
     reply_fault(c, &f);
 }
 
-/* ---- what is not there ----------------------------------------------------------------------- */
-
-static void answer_not_here(conn *c, const char *rest) {
-    fault f;
-    (void)rest;
-    fault_set(&f, 501, NULL, "%.60s needs a model made for it; the models here generate text",
-              conn_head(c)->path);
-    reply_fault(c, &f);
-}
-
 const route routes_info[] = {
     {"GET", "/", ROUTE_PUBLIC, FORM_OPENAI, answer_page},
     {"GET", "/index.html", ROUTE_PUBLIC, FORM_OPENAI, answer_page},
@@ -161,10 +151,5 @@ const route routes_info[] = {
     {"GET", "/v1/models/", ROUTE_REST, FORM_OPENAI, answer_model},
     {"GET", "/v1/models", 0, FORM_OPENAI, answer_models},
     {"GET", "/models", 0, FORM_OPENAI, answer_models},
-    {"POST", "/v1/embeddings", 0, FORM_OPENAI, answer_not_here},
-    {"POST", "/embeddings", 0, FORM_OPENAI, answer_not_here},
-    {"POST", "/embedding", 0, FORM_OPENAI, answer_not_here},
-    {"POST", "/v1/rerank", 0, FORM_OPENAI, answer_not_here},
-    {"POST", "/rerank", 0, FORM_OPENAI, answer_not_here},
     {NULL, NULL, 0, FORM_OPENAI, NULL},
 };

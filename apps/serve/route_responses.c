@@ -282,11 +282,11 @@ static json_t *response(job *j, const char *status, json_t *output) {
     json_object_set_new(
         all, "usage",
         !ended ? json_null()
-               : json_pack("{s:I, s:{s:I}, s:I, s:{s:i}, s:I}", "input_tokens",
+               : json_pack("{s:I, s:{s:I}, s:I, s:{s:I}, s:I}", "input_tokens",
                            (json_int_t)j->n_prompt, "input_tokens_details", "cached_tokens",
                            (json_int_t)j->n_cached, "output_tokens", (json_int_t)j->n_generated,
-                           "output_tokens_details", "reasoning_tokens", 0, "total_tokens",
-                           (json_int_t)(j->n_prompt + j->n_generated)));
+                           "output_tokens_details", "reasoning_tokens", (json_int_t)j->n_reasoning,
+                           "total_tokens", (json_int_t)(j->n_prompt + j->n_generated)));
     if (ended) {
         json_object_set_new(all, "seed", json_integer((json_int_t)j->ask.sampler.seed));
     }

@@ -8,8 +8,8 @@
 #include <strings.h>
 
 static const route *const families[] = {
-    routes_info,      routes_text,     routes_chat,   routes_completions,
-    routes_responses, routes_messages, routes_native, routes_ollama,
+    routes_info,     routes_text,   routes_chat,   routes_completions, routes_responses,
+    routes_messages, routes_native, routes_ollama, routes_vectors,
 };
 
 /* ---- finding --------------------------------------------------------------------------------- */
