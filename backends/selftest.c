@@ -507,12 +507,14 @@ static gw_status columns(setup *s) {
 
 static gw_status sample(setup *s) {
     const self_case *c = s->c;
-    int64_t dim[2] = {c->n + SPARE, c->k}, words[2] = {1, GW_CHOICE_WORDS};
+    int64_t dim[2] = {c->n + SPARE, c->k}, words[2] = {c->n + SPARE, GW_CHOICE_WORDS};
     const gw_choice choice = {.temperature = c->m > 0 ? 0.8f : 0.0f, .top_k = c->m, .first = 1};
     gw_tensor *x = NULL, *t = NULL;
     GW_TRY(floats(s, "logits", dim, 2, 12.0f, &x));
     GW_TRY(add(s, "choice", GW_FMT_I32, words, 2, &t));
-    memcpy(s->host[t - s->t], &choice, sizeof choice);
+    for (int64_t i = 0; i < words[0]; i++) {
+        memcpy((gw_choice *)s->host[t - s->t] + i, &choice, sizeof choice);
+    }
     GW_TRY(upload(s, t));
     s->node.in[0] = x;
     s->node.in[1] = t;

@@ -601,10 +601,8 @@ static void oc_experts(op_setup *s, int keep_rows, int mapped) {
 static void oc_sample(op_setup *s) {
     static const float odd[] = {NAN, INFINITY, -INFINITY, -NAN};
     const op_case *c = s->c;
-    gw_choice choice = {c->temperature, c->top_k, 0x89abcdefu, 0x01234567u,
-                        1 + c->k,       c->top_p, c->min_p};
     gw_tensor *x = oc_matrix(s, "logits", GW_FMT_F32, s->rows, c->k);
-    gw_tensor *words = oc_matrix(s, "choice", GW_FMT_I32, 1, GW_CHOICE_WORDS);
+    gw_tensor *words = oc_matrix(s, "choice", GW_FMT_I32, s->rows, GW_CHOICE_WORDS);
     float *at = oc_host(s, x);
     oc_fill_floats(s, x, 12.0f);
     for (int i = 0; i < c->n * c->k && c->wild; i++) {
@@ -616,7 +614,12 @@ static void oc_sample(op_setup *s) {
                 : col == 2999 - 2100 * (row % 2) && row < 4 ? odd[row]
                                                             : at[i];
     }
-    memcpy(oc_host(s, words), &choice, sizeof choice);
+    for (int i = 0; i < s->rows; i++) { /* its own for each row */
+        gw_choice choice = {c->temperature, c->top_k, 0x89abcdefu + (gw_u32)i,
+                            0x01234567u,    1 + c->k, c->top_p,
+                            c->min_p};
+        memcpy((gw_choice *)oc_host(s, words) + i, &choice, sizeof choice);
+    }
     oc_upload(s, x);
     oc_upload(s, words);
     s->node.in[0] = x;

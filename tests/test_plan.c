@@ -91,7 +91,7 @@ static bench new_bench(void) {
         .pages = {.fmt = GW_FMT_I32, .n_dim = 2, .dim = {1, 2}},
         .rope = {.fmt = GW_FMT_F32, .n_dim = 3, .dim = {128, 2, 8}},
         .wide = shaped(GW_FMT_F32, 4, 128),
-        .choice = shaped(GW_FMT_I32, 1, GW_CHOICE_WORDS),
+        .choice = shaped(GW_FMT_I32, 4, GW_CHOICE_WORDS),
         .ids = shaped(GW_FMT_I32, 4, 1),
         .route = shaped(GW_FMT_F32, 4, 4),
         .half = shaped(GW_FMT_F32, 4, 32),

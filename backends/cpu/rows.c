@@ -259,7 +259,7 @@ static void run_sample(const gw_cpu_launch *l, gw_cpu_worker *worker) {
     while (gw_cpu_take(worker, (size_t)gw_cpu_live(l, worker->step), 1, &first, &end)) {
         const float *x = (const float *)(const void *)(l->in + first * l->in_stride);
         int32_t *id = (int32_t *)(void *)(l->out + first * l->out_stride);
-        *id = gw_choose(x, (int)n, *l->u.choice, worker->step->pos[first],
+        *id = gw_choose(x, (int)n, l->u.choice[first], worker->step->pos[first],
                         (gw_listed *)(void *)worker->scratch);
     }
 }

@@ -343,10 +343,10 @@ static int32_t draw(const float *x, int64_t n, gw_choice c, int32_t pos) {
 }
 
 static void run_sample(const gw_node *node, const gw_step *step, int rows, double *scratch) {
-    gw_choice c;
     (void)scratch;
-    memcpy(&c, ref_row(node->in[1], 0), sizeof c);
     for (int i = 0; i < rows; i++) {
+        gw_choice c;
+        memcpy(&c, ref_row(node->in[1], i), sizeof c);
         int32_t id = draw(ref_floats(node->in[0], i), ref_cols(node->in[0]), c, step->pos[i]);
         memcpy(ref_row(node->out, i), &id, sizeof id);
     }

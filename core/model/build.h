@@ -25,7 +25,7 @@ typedef struct gw_graph_inputs {
     const gw_tensor *stream;       /* [devices] of [rows, d] f32, placed                   */
     gw_tensor logits;              /* [rows, v] f32, placed on the device of the last block */
     /* Or NULL: ids [rows, 1] i32 on the device of the logits, which gw_graph_sample writes and an
-     * embedding on the same device reads; the choice [1, GW_CHOICE_WORDS] i32 beside it. */
+     * embedding on the same device reads; the choices [rows, GW_CHOICE_WORDS] i32 beside it. */
     gw_tensor *ids;
     const gw_tensor *choice;
     gw_tensor hidden, pooled, scores; /* of texts; placed on the device of the last layer */

@@ -294,8 +294,8 @@ static gw_status check_sample(const gw_node *node) {
         !same_rows(x, y)) {
         return refuse(node, "the input", x, "f32 [n, v]");
     }
-    if (!is_matrix(choice, GW_FMT_I32, GW_CHOICE_WORDS)) {
-        return refuse(node, "the choice", choice, "i32 [1, 7]");
+    if (!is_matrix(choice, GW_FMT_I32, GW_CHOICE_WORDS) || !same_rows(x, choice)) {
+        return refuse(node, "the choices", choice, "i32 [n, 7]");
     }
     return is_matrix(y, GW_FMT_I32, 1) ? GW_OK : refuse(node, "the output", y, "i32 [n, 1]");
 }

@@ -34,8 +34,8 @@ typedef enum gw_op {
                       * in1 = K cache, in2 = V cache, in3 = page table, w0 = sinks [h] f32, w1 =
                       * ALiBi slopes [h] f32, w2 = bias by distance [h*(2*reach+1)] f32 (each may
                       * be NULL); out f32 or act8                                              */
-    GW_OP_SAMPLE,    /* out[n,1] i32 = the token drawn from in0[n,v] f32 as the choice in1 [1,7] i32
-                      * says (core/tensor/sample.h); -1: none can be                            */
+    GW_OP_SAMPLE,    /* out[n,1] i32 = the token drawn from in0[n,v] f32 as the row's choice in1
+                      * [n,7] i32 says (core/tensor/sample.h); -1: none can be                  */
     GW_OP_ACT,       /* out[n,f]  = act(in0[n,0..f)) (* in0[n,f..2f) when gated); w0 [4] f32 for
                       * XIELU; in0 f32, out f32 or act8                                         */
     GW_OP_MIX,       /* out[n,m]  = in0[n,m] f32 (* scale) (* gate in1[n,c] f32, column i / (m/c),

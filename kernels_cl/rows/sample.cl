@@ -15,7 +15,7 @@ void sample(SAMPLE_ARGS) {
     if (row >= LIVE) {
         return;
     }
-    WRITES(int, ids)[row] = gw_choose(READS(float, x) + (size_t)row * n, n, *READS(gw_choice, choice),
+    WRITES(int, ids)[row] = gw_choose(READS(float, x) + (size_t)row * n, n, READS(gw_choice, choice)[row],
                                       STEP_POS(row), WRITES(gw_listed, list) + (size_t)row * n);
 }
 
@@ -110,7 +110,7 @@ KERNEL(GROUP) sample_pieces(SAMPLE_ARGS) {
     __global const float *logit = READS(float, x) + (size_t)row * n;
     __global gw_listed *listed = WRITES(gw_listed, list) + (size_t)row * n;
     __global int *counter = WRITES(int, count) + 2 * row;
-    const gw_choice c = *READS(gw_choice, choice);
+    const gw_choice c = READS(gw_choice, choice)[row];
     uint key[EACH]; /* 0: behind the end of the row */
     if (id < 32) {
         counts[id] = 0;
@@ -184,7 +184,7 @@ KERNEL(GROUP) sample_join(SAMPLE_ARGS) {
     }
     __global const gw_listed *listed = READS(gw_listed, list) + (size_t)row * n;
     __global int *counter = WRITES(int, count) + 2 * row;
-    const gw_choice c = *READS(gw_choice, choice);
+    const gw_choice c = READS(gw_choice, choice)[row];
     if (id < 32) {
         counts[id] = 0;
     }

@@ -261,7 +261,7 @@ GW_KERNEL(gw_sample, struct gw_sample_params, GW_SAMPLE_THREADS) {
     if (row >= gw_live(p.step)) {
         return;
     }
-    const gw_choice c = *p.choice;
+    const gw_choice c = p.choice[row];
     list_piece(p, c, row, counts, teams);
     unsigned *arrived = p.count + GW_SAMPLE_COUNTS * row + GW_SAMPLE_ARRIVED;
     if (gw_block_arrives(arrived, gridDim.x - 1, &before) == gridDim.x - 1) {

@@ -17,9 +17,9 @@ enum { GW_SAMPLE_LISTED, GW_SAMPLE_BAD, GW_SAMPLE_ARRIVED, GW_SAMPLE_COUNTS };
 /* gw_sample: grid (pieces, rows). */
 struct gw_sample_params {
     struct gw_step_params step;
-    GW_DEV(const float) x; /* [rows, n] */
-    GW_DEV(const gw_choice) choice;
-    GW_DEV(int32_t) ids;      /* [rows]                                                     */
+    GW_DEV(const float) x;          /* [rows, n] */
+    GW_DEV(const gw_choice) choice; /* [rows]                                              */
+    GW_DEV(int32_t) ids;            /* [rows]                                                     */
     GW_DEV(int32_t) host_ids; /* [turns, rows]: the same in host memory, for the step's turn */
     GW_DEV(gw_listed) list;   /* [rows, n]: what can still be drawn                         */
     GW_DEV(unsigned) count;   /* [rows, GW_SAMPLE_COUNTS] */

@@ -73,6 +73,7 @@ static gw_status make_parts(gw_batch *b) {
     b->chunk = b->session->chunk;
     b->widest = sharing.widest;
     b->stats.pages = pages;
+    GW_TRY(gw_session_draw_rows(b->session));
     GW_TRY(gw_pages_new((int32_t)pages, &b->pages));
     size_t n = (size_t)b->parallel;
     b->running = calloc(n, sizeof(gw_seq *));

@@ -96,10 +96,12 @@ struct gw_batch {
     int n_clients;
     double virtual_time;
     uint64_t n_admitted, n_passes, n_rounds, random;
-    gw_row *rows;                           /* [GW_CHUNK_MAX] of the pass that is put together */
-    gw_seq **of_row;                        /* [GW_CHUNK_MAX] */
-    gw_logprob *top;                        /* [GW_TOP_LOGPROBS] of a prompt's row */
-    gw_seq **order;                         /* [parallel] */
+    gw_row *rows;                     /* [GW_CHUNK_MAX] of the pass that is put together */
+    gw_seq **of_row;                  /* [GW_CHUNK_MAX] */
+    gw_choice rules[GW_PARALLEL_MAX]; /* of rows of a decode pass that a device draws behind */
+    int32_t ids[GW_PARALLEL_MAX], drawn[GW_PARALLEL_MAX]; /* drawn: -1: not by the device */
+    gw_logprob *top;                                      /* [GW_TOP_LOGPROBS] of a prompt's row */
+    gw_seq **order;                                       /* [parallel] */
     double decode_seconds[GW_DECODE_PLANS]; /* of the last passes of these widths; 0: not known */
     double last_decode;
     double prompt_row_seconds; /* of a prompt's row, of late; 0: not known          */
@@ -133,6 +135,7 @@ gw_status gw_batch_prefill(gw_batch *b);
 
 /* deliver.c: a row behind which the next token is wanted. logits NULL: they are not finite. */
 void gw_seq_pick(gw_batch *b, gw_seq *s, const float *logits);
+void gw_seq_take(gw_batch *b, gw_seq *s, int32_t token); /* the one that a device has drawn */
 /* Of the prompt's token number `index`, the logits of the row before it. */
 void gw_seq_prompt_row(gw_batch *b, gw_seq *s, int32_t index, const float *logits);
 void gw_request_progress(const gw_request *r);

@@ -188,12 +188,11 @@ static gw_status hand_out(gw_seq *s, int *over) {
     return GW_OK;
 }
 
-/* One more token of the text; *again: it was not to be, and the same logits give another one. */
-static gw_status next_token(gw_batch *b, gw_seq *s, const float *logits, int *again, int *over) {
-    int32_t token;
+/* One more token of the text, picked at its end; *again: it was not to be, and the row that is
+ * there gives another one. */
+static gw_status take_token(gw_batch *b, gw_seq *s, int32_t token, int *again, int *over) {
     size_t back = 0;
     *again = *over = 0;
-    GW_TRY(gw_writer_pick(s->writer, logits, s->n, &token));
     GW_TRY(gw_writer_take(s->writer, token, s->n, &back));
     if (back > 0) {
         s->n -= (int32_t)back - 1;
@@ -209,22 +208,10 @@ static gw_status next_token(gw_batch *b, gw_seq *s, const float *logits, int *ag
     return hand_out(s, over);
 }
 
-void gw_seq_pick(gw_batch *b, gw_seq *s, const float *logits) {
+/* Is the text to end behind a token? */
+static void finish_token(gw_batch *b, gw_seq *s, gw_status status, int over) {
     const gw_request *r = s->r;
-    int again = 1, over = 0;
     gw_finish finish = GW_FINISH_STOP;
-    gw_status status = GW_OK;
-    if (r->max_tokens == 0) {
-        gw_seq_end(b, s, GW_FINISH_LENGTH, GW_OK, "");
-        return;
-    }
-    if (logits == NULL) {
-        fail_numbers(b, s, s->n);
-        return;
-    }
-    while (again && status == GW_OK) {
-        status = next_token(b, s, logits, &again, &over);
-    }
     size_t made = (size_t)s->emitted + gw_writer_held(s->writer);
     int full = (r->max_tokens > 0 && made >= (size_t)r->max_tokens) || s->n > b->n_ctx;
     if (status == GW_OK && !over && full) {
@@ -240,4 +227,32 @@ void gw_seq_pick(gw_batch *b, gw_seq *s, const float *logits) {
     } else if (over) {
         gw_seq_end(b, s, finish, GW_OK, "");
     }
+}
+
+void gw_seq_take(gw_batch *b, gw_seq *s, int32_t token) {
+    int again = 0, over = 0;
+    gw_status status = take_token(b, s, token, &again, &over);
+    if (again) { /* its logits are not at hand */
+        gw_seq_return(b, s, s->n - 1);
+    }
+    finish_token(b, s, status, over);
+}
+
+void gw_seq_pick(gw_batch *b, gw_seq *s, const float *logits) {
+    int again = 1, over = 0;
+    int32_t token;
+    gw_status status = GW_OK;
+    if (s->r->max_tokens == 0) {
+        gw_seq_end(b, s, GW_FINISH_LENGTH, GW_OK, "");
+        return;
+    }
+    if (logits == NULL) {
+        fail_numbers(b, s, s->n);
+        return;
+    }
+    while (again && status == GW_OK) {
+        status = gw_writer_pick(s->writer, logits, s->n, &token);
+        status = status == GW_OK ? take_token(b, s, token, &again, &over) : status;
+    }
+    finish_token(b, s, status, over);
 }

@@ -84,6 +84,40 @@ static gw_status share_rows(gw_batch *b, int32_t n) {
     return GW_OK;
 }
 
+/* Where the device can draw behind a row, it does, for all such rows at once: b->drawn. */
+static gw_status draw(gw_batch *b, int32_t rows) {
+    const gw_choice none = {.temperature = 0.0f, .first = 1};
+    int any = 0;
+    for (int32_t i = 0; i < rows; i++) {
+        const gw_seq *s = b->of_row[i];
+        int last = b->rows[i].pos + 1 == s->n && s->r->max_tokens != 0;
+        int ruled = last && gw_writer_rule(s->writer, &b->rules[i]) &&
+                    gw_session_draws(b->session, &b->rules[i]);
+        b->rules[i] = ruled ? b->rules[i] : none;
+        b->drawn[i] = ruled ? 0 : -1;
+        any |= ruled;
+    }
+    if (!any) {
+        return GW_OK;
+    }
+    GW_TRY(gw_rows_draw(b->session, b->rules, b->ids));
+    for (int32_t i = 0; i < rows; i++) {
+        b->drawn[i] = b->drawn[i] < 0 ? -1 : b->ids[i];
+    }
+    return GW_OK;
+}
+
+/* The token behind row i, the last one of s. */
+static gw_status follow(gw_batch *b, gw_seq *s, int32_t i) {
+    if (b->drawn[i] >= 0) {
+        gw_seq_take(b, s, b->drawn[i]);
+        return GW_OK;
+    }
+    GW_TRY(gw_rows_fetch(b->session, i));
+    gw_seq_pick(b, s, gw_rows_logits(b->session, i));
+    return GW_OK;
+}
+
 gw_status gw_batch_decode(gw_batch *b) {
     int32_t n = order_decode(b);
     GW_TRY(share_rows(b, n));
@@ -95,6 +129,7 @@ gw_status gw_batch_decode(gw_batch *b) {
     GW_TRY(gw_rows_decode(b->session, b->rows, rows));
     double seconds = gw_seconds_now() - start;
     b->n_passes++;
+    GW_TRY(draw(b, rows));
     for (int32_t i = 0; i < rows; i++) {
         gw_seq *s = b->of_row[i];
         s->served = b->n_passes;
@@ -102,7 +137,7 @@ gw_status gw_batch_decode(gw_batch *b) {
             gw_seq_advance(s, s->end); /* the first of its rows, which stand side by side */
         }
         if (s->state == GW_SEQ_RUNNING && b->rows[i].pos + 1 == s->n) {
-            gw_seq_pick(b, s, gw_rows_logits(b->session, i));
+            GW_TRY(follow(b, s, i));
         }
     }
     b->decode_seconds[width_of(rows)] = seconds;

@@ -312,7 +312,7 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
                             .device = s->head_device};
     if (parts == GW_PASS_NEXT || parts == GW_PASS_DRAW) {
         in.ids = parts == GW_PASS_NEXT ? &s->ids : &s->ids_of_rows;
-        in.choice = &s->choice;
+        in.choice = parts == GW_PASS_NEXT ? &s->choice : &s->choice_of_rows;
     }
     GW_TRY(gw_graph_new(&in, &p->graph));
     if (parts != GW_PASS_HEAD && parts != GW_PASS_DRAW) {

@@ -8,9 +8,15 @@
 #include "core/engine/sampling/sampler.h"
 #include "core/engine/run/session_state.h"
 
-enum { CHOICE_AT = 64, SAMPLED_BYTES = CHOICE_AT + sizeof(gw_choice) };
-_Static_assert((int)CHOICE_AT >= (int)GW_DECODE_MAX * (int)sizeof(int32_t), "ids of every row");
+/* Of `sampled`: ids of as many rows as have logits, then a choice for each. */
+enum { CHOICE_AT = 512, RULES_AT_ONCE = 16 };
+_Static_assert((int)CHOICE_AT >= (int)GW_PARALLEL_MAX * (int)sizeof(int32_t), "ids of every row");
 _Static_assert(sizeof(gw_choice) == GW_CHOICE_WORDS * sizeof(int32_t), "words without gaps");
+
+/* Most rows behind which tokens are drawn at once. */
+static int drawn_rows(const gw_session *s) {
+    return s->sharing.widest > GW_DECODE_MAX ? (int)s->logit_rows : GW_DECODE_MAX;
+}
 
 static const gw_plan_device *head_of(const gw_session *s) {
     return &s->model->place.devices[s->head_device];
@@ -38,18 +44,21 @@ gw_status gw_next_new(gw_session *s) {
     const gw_plan_device *head = head_of(s);
     s->ids = (gw_tensor){.name = "ids", .fmt = GW_FMT_I32, .n_dim = 2, .dim = {1, 1}};
     s->ids_of_rows = s->ids;
-    s->ids_of_rows.dim[0] = GW_DECODE_MAX;
+    s->ids_of_rows.dim[0] = drawn_rows(s);
     s->choice = (gw_tensor){.name = "choice", .fmt = GW_FMT_I32, .n_dim = 2};
     s->choice.dim[0] = 1;
     s->choice.dim[1] = GW_CHOICE_WORDS;
-    s->rule.temperature = -1.0f;
+    s->choice_of_rows = s->choice;
+    s->choice_of_rows.dim[0] = drawn_rows(s);
     if (!has_kernel(s)) {
         return GW_OK;
     }
-    GW_TRY(head->backend->alloc(head->device, SAMPLED_BYTES, &s->sampled));
-    s->ids.buf = s->ids_of_rows.buf = s->choice.buf = s->sampled;
-    s->ids.device = s->ids_of_rows.device = s->choice.device = s->head_device;
-    s->choice.offset = CHOICE_AT;
+    GW_TRY(head->backend->alloc(head->device, CHOICE_AT + s->logit_rows * sizeof(gw_choice),
+                                &s->sampled));
+    s->ids.buf = s->ids_of_rows.buf = s->choice.buf = s->choice_of_rows.buf = s->sampled;
+    s->ids.device = s->ids_of_rows.device = s->choice.device = s->choice_of_rows.device =
+        s->head_device;
+    s->choice.offset = s->choice_of_rows.offset = CHOICE_AT;
     for (int i = 0; i < 2 && head->backend->post_new != NULL && embeds_there(s); i++) {
         GW_TRY(head->backend->post_new(head->device, &s->post[i]));
     }
@@ -83,20 +92,30 @@ static gw_status take(gw_session *s, int turn, int32_t *id) {
                               : head->read(s->sampled, 0, id, sizeof *id);
 }
 
-static gw_status set_rule(gw_session *s, const gw_choice *rule) {
-    if (memcmp(&s->rule, rule, sizeof *rule) == 0) {
+/* The rule of the first n rows. */
+static gw_status set_rule(gw_session *s, const gw_choice *rule, int32_t n) {
+    gw_choice rules[RULES_AT_ONCE];
+    if (n <= s->n_ruled && memcmp(&s->rule, rule, sizeof *rule) == 0) {
         return GW_OK;
     }
     s->ahead = 0;
-    s->rule.temperature = -1.0f; /* whatever a write that failed has left */
-    GW_TRY(head_of(s)->backend->write(s->sampled, CHOICE_AT, rule, sizeof *rule));
+    s->n_ruled = 0; /* whatever a write that fails has left */
+    for (int32_t i = 0; i < RULES_AT_ONCE; i++) {
+        rules[i] = *rule;
+    }
+    for (int32_t i = 0; i < n; i += RULES_AT_ONCE) {
+        size_t some = (size_t)(n - i < RULES_AT_ONCE ? n - i : RULES_AT_ONCE) * sizeof *rule;
+        GW_TRY(head_of(s)->backend->write(s->sampled, CHOICE_AT + (size_t)i * sizeof *rule, rules,
+                                          some));
+    }
     s->rule = *rule;
+    s->n_ruled = n;
     return GW_OK;
 }
 
 /* The id behind `token`, and with `more` the step after it on its way. */
 static gw_status draw(gw_session *s, const gw_choice *rule, int32_t token, int more, int32_t *id) {
-    GW_TRY(set_rule(s, rule));
+    GW_TRY(set_rule(s, rule, 1));
     if (!s->ahead || s->ahead_token != token) {
         GW_TRY(start(s, token, s->pos));
     }
@@ -185,16 +204,16 @@ gw_status gw_session_draw_rows(gw_session *s) {
     }
     gw_pass *pass = &s->passes[s->n_passes++];
     gw_layer_range none = {0, 0};
-    GW_TRY(gw_pass_build(s, pass, GW_DECODE_MAX, GW_ORDER_DECODE, GW_PASS_DRAW, none));
+    GW_TRY(gw_pass_build(s, pass, drawn_rows(s), GW_ORDER_DECODE, GW_PASS_DRAW, none));
     GW_TRY(gw_plan_ready(pass->plan, NULL));
     s->draw = pass;
     gw_session_number_rows(s);
     return GW_OK;
 }
 
-static gw_status read_ids(gw_session *s, const gw_choice *rule, int32_t *ids) {
-    gw_status status = set_rule(s, rule);
-    status = status == GW_OK ? gw_pass_run(s, s->draw, gw_plan_start) : status;
+/* Ids of the rows whose rules are there. */
+static gw_status draw_ids(gw_session *s, int32_t *ids) {
+    gw_status status = gw_pass_run(s, s->draw, gw_plan_start);
     gw_status waited = gw_plan_wait(s->draw->plan); /* for the pass before it too */
     GW_TRY(status);
     GW_TRY(waited);
@@ -202,7 +221,12 @@ static gw_status read_ids(gw_session *s, const gw_choice *rule, int32_t *ids) {
 }
 
 gw_status gw_session_draw_end(gw_session *s, const gw_choice *rule, int32_t *ids, int *drawn) {
-    GW_TRY(read_ids(s, rule, ids));
+    gw_status status = set_rule(s, rule, s->step.n);
+    if (status != GW_OK) {
+        (void)gw_plan_wait(s->draw->plan);
+        return status;
+    }
+    GW_TRY(draw_ids(s, ids));
     *drawn = 1;
     for (int32_t i = 0; i < s->step.n; i++) {
         *drawn &= ids[i] >= 0;
@@ -212,4 +236,11 @@ gw_status gw_session_draw_end(gw_session *s, const gw_choice *rule, int32_t *ids
     }
     gw_session_keep_rows(s);
     return GW_OK;
+}
+
+gw_status gw_session_draw_each(gw_session *s, const gw_choice *rules, int32_t *ids) {
+    size_t bytes = (size_t)s->step.n * sizeof *rules;
+    s->n_ruled = 0;
+    GW_TRY(head_of(s)->backend->write(s->sampled, CHOICE_AT, rules, bytes));
+    return draw_ids(s, ids);
 }

@@ -21,11 +21,16 @@ static void set_rows(gw_session *s, const gw_row *rows, int32_t n) {
     }
 }
 
-static gw_status read_logits(gw_session *s, int32_t n) {
-    size_t bytes = (size_t)n * (size_t)s->model->hp.n_vocab * sizeof(float);
-    return s->logits_copy == NULL ? GW_OK
-                                  : s->model->place.devices[s->head_device].backend->read(
-                                        s->logits, 0, s->logits_copy, bytes);
+gw_status gw_rows_fetch(gw_session *s, int32_t i) {
+    size_t v = (size_t)s->model->hp.n_vocab, at = (size_t)i * v;
+    return s->logits_copy == NULL
+               ? GW_OK
+               : s->model->place.devices[s->head_device].backend->read(
+                     s->logits, at * sizeof(float), s->logits_copy + at, v * sizeof(float));
+}
+
+gw_status gw_rows_draw(gw_session *s, const gw_choice *rules, int32_t *ids) {
+    return gw_session_draw_each(s, rules, ids);
 }
 
 gw_status gw_rows_decode(gw_session *s, const gw_row *rows, int32_t n) {
@@ -34,9 +39,8 @@ gw_status gw_rows_decode(gw_session *s, const gw_row *rows, int32_t n) {
     gw_status status = gw_pass_run(s, p, gw_plan_run);
     if (status != GW_OK) {
         (void)gw_plan_wait(p->plan); /* nothing is still at work */
-        return status;
     }
-    return read_logits(s, n);
+    return status;
 }
 
 gw_status gw_rows_prefill(gw_session *s, const gw_row *rows, int32_t n) {

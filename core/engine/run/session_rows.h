@@ -18,14 +18,19 @@ typedef struct gw_row {
 /* Pages of slot from its entry `first` on. */
 gw_status gw_rows_map(gw_session *s, int32_t slot, int32_t first, const int32_t *pages, int32_t n);
 
-/* Rows in decode order, up to the sharing's widest; gw_rows_logits of all n afterwards. */
+/* Rows in decode order, up to the sharing's widest. Then for each of them a token that the device
+ * draws, or gw_rows_fetch and gw_rows_logits. */
 gw_status gw_rows_decode(gw_session *s, const gw_row *rows, int32_t n);
+/* ids [n]: what rules [n] draw behind the rows; less than 0: cannot be drawn so. Only where
+ * gw_session_draws says so of the rules. */
+gw_status gw_rows_draw(gw_session *s, const gw_choice *rules, int32_t *ids);
+gw_status gw_rows_fetch(gw_session *s, int32_t i);
 /* Rows of prompts, up to the chunk, without logits; those of rows [at, at + n) follow with
  * gw_rows_head, n at most GW_HEAD_TILE, as long as no other pass has run. GW_E_CANCELLED when the
  * session's cancel flag is raised. */
 gw_status gw_rows_prefill(gw_session *s, const gw_row *rows, int32_t n);
 gw_status gw_rows_head(gw_session *s, int32_t at, int32_t n);
-/* Row i of the last pass or head; NULL when its logits are not finite. */
+/* Row i of the last head, or one that was fetched; NULL when its logits are not finite. */
 const float *gw_rows_logits(const gw_session *s, int32_t i);
 
 #endif

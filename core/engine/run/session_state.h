@@ -50,9 +50,9 @@ struct gw_session {
     gw_pass *passes; /* n_widths of decode, prompt head, stages of the prompt body          */
     int n_widths, n_passes, first_prompt_pass, n_prompt_passes; /* stages: [first, n) of them */
     gw_pass *source; /* reads a source text; NULL: the model takes none */
-    gw_pass *next; /* the one that draws too (session_next.c); NULL: none */
-    gw_pass *draw; /* draws behind the rows of a decode pass; NULL: none  */
-    size_t n_rows; /* lines of gw_session_kernel_times */
+    gw_pass *next;   /* the one that draws too (session_next.c); NULL: none */
+    gw_pass *draw;   /* draws behind the rows of a decode pass; NULL: none  */
+    size_t n_rows;   /* lines of gw_session_kernel_times */
     int profiling;
     float *logits_host; /* [logit_rows, v]: the device's memory, or our copy of it */
     float *logits_copy;
@@ -60,8 +60,9 @@ struct gw_session {
     gw_step step;
     /* session_next.c. sampled: the ids, and the choice behind them, on head_device. */
     struct gw_buffer *sampled;
-    gw_tensor ids, ids_of_rows, choice;
-    gw_choice rule;          /* as the device has it; temperature -1: it has none          */
+    gw_tensor ids, ids_of_rows, choice, choice_of_rows;
+    gw_choice rule; /* as the device has it, of the first n_ruled rows */
+    int32_t n_ruled;
     struct gw_post *post[2]; /* NULL: ids are read where they are                          */
     int turn;                /* of the posts                                               */
     int ahead;               /* the step of ahead_token at position pos was started        */
@@ -108,6 +109,9 @@ void gw_session_number_rows(gw_session *s);
 
 /* session_next.c. Can the device of the logits draw? Then what that takes; freed by _free. */
 gw_status gw_next_new(gw_session *s);
+/* Behind the rows of the decode pass that has run, of each by its own rule [rows]: ids [rows], less
+ * than 0 where none can be drawn. gw_session_draw_rows has made room. */
+gw_status gw_session_draw_each(gw_session *s, const gw_choice *rules, int32_t *ids);
 void gw_next_free(gw_session *s);
 
 /* session_blame.c: logits of the last of these tokens were not finite. Runs tokens [n] from
