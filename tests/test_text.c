@@ -263,8 +263,8 @@ static void test_cut_refused(void **state) {
 /* ---- a SentencePiece vocabulary by hand -------------------------------------------------- */
 
 #define M GW_SPACE_MARK
-#define TOKEN(text, kind, score)                                                                   \
-    { text, sizeof text - 1, kind, 0, 0, 0, score, 0, 0, 0 }
+#define TOKEN(t, k, s)                                                                             \
+    { .text = t, .bytes = sizeof(t) - 1, .kind = k, .score = s }
 
 enum { UNK, BOS, EOS, MARK, A, B, C, AB, ABC, USER, MARK_A, X, N_HAND };
 

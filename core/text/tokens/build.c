@@ -175,7 +175,9 @@ static gw_status build_bpe(gw_tokenizer *t) {
     gw_status status = GW_OK;
     GW_TRY(map == NULL ? no_memory() : GW_OK);
     for (size_t i = 0; i < v->n_tokens; i++) {
-        GW_TRY_DONE(add_word(map, v->tokens[i].text, v->tokens[i].bytes, i));
+        GW_TRY_DONE(v->tokens[i].added_only
+                        ? GW_OK
+                        : add_word(map, v->tokens[i].text, v->tokens[i].bytes, i));
     }
     GW_TRY_DONE(byte_level && v->ignore_merges ? build_whole_words(t) : GW_OK);
     GW_TRY_DONE(byte_level ? build_letters(t, map) : GW_OK);
@@ -221,6 +223,7 @@ static gw_status build_unigram(gw_tokenizer *t) {
         int user = token->kind == GW_TOKEN_USER;
         int scored = token->kind == GW_TOKEN_NORMAL || (user && !spm) ||
                      (token->kind == GW_TOKEN_BYTE && !spm);
+        scored = scored && !token->added_only;
         if (user && spm) {
             GW_TRY(gw_trie_add(t->inline_user, token->text, token->bytes, (int32_t)i, 0));
         }
@@ -248,7 +251,8 @@ static gw_status build_wordpiece(gw_tokenizer *t) {
     size_t n = strlen(prefix);
     for (size_t i = 0; i < v->n_tokens; i++) {
         const gw_vocab_token *token = &v->tokens[i];
-        if (token->kind != GW_TOKEN_NORMAL || token->bytes == 0) {
+        int user = token->kind == GW_TOKEN_USER && !token->added_only;
+        if ((token->kind != GW_TOKEN_NORMAL && !user) || token->bytes == 0) {
             continue;
         }
         if (v->kind == GW_VOCAB_WORDLEVEL) {

@@ -2,16 +2,82 @@
 #include "core/text/tokens/pattern.h"
 
 #include <string.h>
+#include <strings.h>
 
 #define SPACES                                                                                     \
     "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"        \
     "\\x{205f}\\x{3000}"
 #define HEX "0-9A-Fa-f"
 
+/* Those that the reference library tells apart (Unicode 9), but the ones written out below. */
+static const char SCRIPTS[] =
+    "Adlam Ahom Anatolian_Hieroglyphs Arabic Armenian Avestan Balinese Bamum "
+    "Bassa_Vah Batak Bengali Bhaiksuki Bopomofo Brahmi Braille Buginese Buhid "
+    "Canadian_Aboriginal Carian Caucasian_Albanian Chakma Cham Cherokee Coptic "
+    "Cuneiform Cypriot Cyrillic Deseret Devanagari Duployan Egyptian_Hieroglyphs "
+    "Elbasan Ethiopic Georgian Glagolitic Gothic Grantha Greek Gujarati Gurmukhi "
+    "Hangul Hanunoo Hatran Hebrew Imperial_Aramaic Inherited Inscriptional_Pahlavi "
+    "Inscriptional_Parthian Javanese Kaithi Kannada Kayah_Li Kharoshthi Khmer Khojki "
+    "Khudawadi Lao Latin Lepcha Limbu Linear_A Linear_B Lisu Lycian Lydian Mahajani "
+    "Malayalam Mandaic Manichaean Marchen Meetei_Mayek Mende_Kikakui Meroitic_Cursive "
+    "Meroitic_Hieroglyphs Miao Modi Mongolian Mro Multani Myanmar Nabataean "
+    "New_Tai_Lue Newa Nko Ogham Ol_Chiki Old_Hungarian Old_Italic Old_North_Arabian "
+    "Old_Permic Old_Persian Old_South_Arabian Old_Turkic Oriya Osage Osmanya "
+    "Pahawh_Hmong Palmyrene Pau_Cin_Hau Phags_Pa Phoenician Psalter_Pahlavi Rejang "
+    "Runic Samaritan Saurashtra Sharada Shavian Siddham SignWriting Sinhala "
+    "Sora_Sompeng Sundanese Syloti_Nagri Syriac Tagalog Tagbanwa Tai_Le Tai_Tham "
+    "Tai_Viet Takri Tamil Tangut Telugu Thaana Thai Tibetan Tifinagh Tirhuta Ugaritic "
+    "Vai Warang_Citi Yi ";
+
 enum { DEPTH_MAX = 16, GROUPS_MAX = 64 };
 
 static gw_status put(gw_bytes *out, const char *text) {
     return gw_bytes_add(out, text, strlen(text));
+}
+
+/* Names of Oniguruma that PCRE2 does not have. */
+static const char *const PROPERTIES[][2] = {{"letter", "L"},          {"mark", "M"},
+                                            {"number", "N"},          {"punctuation", "P"},
+                                            {"punct", "P"},           {"symbol", "S"},
+                                            {"separator", "Z"},       {"other", "C"},
+                                            {"digit", "Nd"},          {"alpha", "Alphabetic"},
+                                            {"space", "White_Space"}, {"upper", "Uppercase"},
+                                            {"lower", "Lowercase"}};
+
+static int is_script(const char *name, size_t n) {
+    static const char MORE[] = "Han Hiragana Katakana Common";
+    const char *lists[] = {SCRIPTS, MORE};
+    for (size_t k = 0; k < 2; k++) {
+        for (const char *p = lists[k]; *p != '\0';) {
+            size_t length = strcspn(p, " ");
+            if (length == n && strncasecmp(p, name, n) == 0) {
+                return 1;
+            }
+            p += length + (p[length] == ' ');
+        }
+    }
+    return 0;
+}
+
+/* How long the "\p{Name}" at p is, 0 when it is none. */
+static size_t property(const char *p) {
+    size_t n = p[0] == '\\' && (p[1] == 'p' || p[1] == 'P') && p[2] == '{' ? strcspn(p, "}") : 0;
+    return n > 0 && p[n] == '}' ? n + 1 : 0;
+}
+
+/* A script is the script itself: by its bare name PCRE2 means the characters used with it, too. */
+static gw_status put_property(const char *p, size_t n, gw_bytes *out) {
+    const char *name = p + 3 + (p[3] == '^');
+    size_t bytes = (size_t)(p + n - 1 - name);
+    GW_TRY(gw_bytes_add(out, p, (size_t)(name - p)));
+    for (size_t i = 0; i < sizeof PROPERTIES / sizeof PROPERTIES[0]; i++) {
+        if (strlen(PROPERTIES[i][0]) == bytes && strncasecmp(PROPERTIES[i][0], name, bytes) == 0) {
+            GW_TRY(put(out, PROPERTIES[i][1]));
+            return put(out, "}");
+        }
+    }
+    GW_TRY(is_script(name, bytes) ? put(out, "sc:") : GW_OK);
+    return gw_bytes_add(out, name, bytes + 1);
 }
 
 /* "\s" and the like outside of a class; *at on the backslash, left behind the escape. */
@@ -65,7 +131,12 @@ static const char *class_end(const char *p, int *plain) {
 static gw_status put_members(const char **at, const char *first, gw_bytes *out, gw_bytes *more) {
     const char *p = *at;
     while (*p != '\0' && !(*p == ']' && p != first) && !(*p == '&' && p[1] == '&')) {
-        size_t n = p[0] == '\\' && p[1] != '\0' ? 2 : 1;
+        size_t n = p[0] == '\\' && p[1] != '\0' ? 2 : 1, named = property(p);
+        if (named > 0) {
+            GW_TRY(put_property(p, named, out));
+            p += named;
+            continue;
+        }
         if (is_posix(p)) {
             n = (size_t)(strstr(p, ":]") + 2 - p);
         } else if (*p == '[') {
@@ -196,7 +267,11 @@ gw_status gw_pattern_spell(const char *pattern, gw_bytes *out) {
         depth += *p == '(';
         depth -= *p == ')' && depth > 0;
         atom = *p != ')' ? out->n : depth < GROUPS_MAX ? groups[depth] : atom;
-        if (*p == '\\') {
+        if (property(p) > 0) {
+            n = property(p);
+            GW_TRY(put_property(p, n, out));
+            p += n;
+        } else if (*p == '\\') {
             int named = p[1] != '\0' && strchr("pPx", p[1]) != NULL; /* \p{L}, \x{20}: one atom */
             GW_TRY(put_escape(&p, out));
             n = named && *p == '{' ? strcspn(p, "}") : 0;
@@ -213,26 +288,6 @@ gw_status gw_pattern_spell(const char *pattern, gw_bytes *out) {
 }
 
 /* ---- scripts ----------------------------------------------------------------------------- */
-
-/* Those that the reference library tells apart (Unicode 9), but the ones written out below. */
-static const char SCRIPTS[] =
-    "Adlam Ahom Anatolian_Hieroglyphs Arabic Armenian Avestan Balinese Bamum "
-    "Bassa_Vah Batak Bengali Bhaiksuki Bopomofo Brahmi Braille Buginese Buhid "
-    "Canadian_Aboriginal Carian Caucasian_Albanian Chakma Cham Cherokee Coptic "
-    "Cuneiform Cypriot Cyrillic Deseret Devanagari Duployan Egyptian_Hieroglyphs "
-    "Elbasan Ethiopic Georgian Glagolitic Gothic Grantha Greek Gujarati Gurmukhi "
-    "Hangul Hanunoo Hatran Hebrew Imperial_Aramaic Inherited Inscriptional_Pahlavi "
-    "Inscriptional_Parthian Javanese Kaithi Kannada Kayah_Li Kharoshthi Khmer Khojki "
-    "Khudawadi Lao Latin Lepcha Limbu Linear_A Linear_B Lisu Lycian Lydian Mahajani "
-    "Malayalam Mandaic Manichaean Marchen Meetei_Mayek Mende_Kikakui Meroitic_Cursive "
-    "Meroitic_Hieroglyphs Miao Modi Mongolian Mro Multani Myanmar Nabataean "
-    "New_Tai_Lue Newa Nko Ogham Ol_Chiki Old_Hungarian Old_Italic Old_North_Arabian "
-    "Old_Permic Old_Persian Old_South_Arabian Old_Turkic Oriya Osage Osmanya "
-    "Pahawh_Hmong Palmyrene Pau_Cin_Hau Phags_Pa Phoenician Psalter_Pahlavi Rejang "
-    "Runic Samaritan Saurashtra Sharada Shavian Siddham SignWriting Sinhala "
-    "Sora_Sompeng Sundanese Syloti_Nagri Syriac Tagalog Tagbanwa Tai_Le Tai_Tham "
-    "Tai_Viet Takri Tamil Tangut Telugu Thaana Thai Tibetan Tifinagh Tirhuta Ugaritic "
-    "Vai Warang_Citi Yi ";
 
 #define HAN "\\p{sc:Han}\\p{sc:Hiragana}\\p{sc:Katakana}\\x{30fc}"
 #define NONE " \\p{sc:Unknown}"

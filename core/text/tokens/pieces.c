@@ -151,7 +151,7 @@ static gw_status decode_step(piece *p, const gw_change *step, int first, int fus
         return substitute(text, scratch, how->text, how->text_bytes, " ",
                           !(first && how->flags & GW_CHANGE_FIRST));
     case GW_CHANGE_JOIN_PIECES:
-        return join_piece(p, how, first);
+        return join_piece(p, how, first || fused);
     case GW_CHANGE_JOIN_WORDS:
         return join_word(p, how);
     case GW_CHANGE_CTC:
@@ -190,7 +190,7 @@ static gw_status decode_steps(piece *p, int first) {
     }
     for (size_t i = 0; i < v->n_decode; i++) {
         GW_TRY(decode_step(p, &p->steps[i], first, fused));
-        fused |= v->decode[i].kind == GW_CHANGE_FUSE;
+        fused |= v->decode[i].kind == GW_CHANGE_FUSE || v->decode[i].kind == GW_CHANGE_FROM_LETTERS;
     }
     return GW_OK;
 }

@@ -112,6 +112,7 @@ static int is_han(uint32_t cp) {
            (cp >= 0xF900 && cp <= 0xFAFF) || (cp >= 0x2F800 && cp <= 0x2FA1F);
 }
 
+/* Controls, formats, private use; what is not assigned stays. */
 static int is_control(uint32_t cp) {
     if (cp == '\t' || cp == '\n' || cp == '\r' || (cp >= 0x20 && cp < 0x7F)) {
         return 0;
@@ -119,7 +120,6 @@ static int is_control(uint32_t cp) {
     switch (category(cp)) {
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CN:
     case UTF8PROC_CATEGORY_CO:
     case UTF8PROC_CATEGORY_CS:
         return 1;

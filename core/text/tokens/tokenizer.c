@@ -22,7 +22,13 @@ static uint32_t char_before(const char *text, size_t begin, size_t end, size_t *
     return 0;
 }
 
+/* \w of the reference: letters, marks, numbers of digits and letters, connectors, joiners. */
 static int is_word_char(uint32_t cp) {
+    if (cp == 0x200C || cp == 0x200D || (cp >= 0x24B6 && cp <= 0x24E9) ||
+        (cp >= 0x1F130 && cp <= 0x1F149) || (cp >= 0x1F150 && cp <= 0x1F169) ||
+        (cp >= 0x1F170 && cp <= 0x1F189)) {
+        return 1;
+    }
     switch (utf8proc_category((utf8proc_int32_t)cp)) {
     case UTF8PROC_CATEGORY_LU:
     case UTF8PROC_CATEGORY_LL:
@@ -33,6 +39,7 @@ static int is_word_char(uint32_t cp) {
     case UTF8PROC_CATEGORY_MC:
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
     case UTF8PROC_CATEGORY_PC:
         return 1;
     default:

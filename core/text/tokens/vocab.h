@@ -41,6 +41,7 @@ typedef struct gw_vocab_token {
                                CONTROL and UNKNOWN tokens; USER tokens without it always are */
     uint8_t single_word;    /* an added token that must not touch a letter or digit */
     uint8_t normalized;     /* an added token looked for in the normalised text     */
+    uint8_t added_only;     /* an added token that the model itself does not know   */
 } gw_vocab_token;
 
 typedef struct gw_vocab_merge { /* rank = index; texts as stored */

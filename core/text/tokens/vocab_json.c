@@ -113,8 +113,8 @@ static gw_status read_vocab(const char *where, json_t *vocab, const json_t *scor
     return GW_OK;
 }
 
-static gw_status read_added_token(const char *where, const json_t *from, int has_normalizer,
-                                  json_t *vocab, gw_vocab *v) {
+static gw_status read_added_token(const char *where, const json_t *from, json_t *vocab,
+                                  gw_vocab *v) {
     size_t id = (size_t)json_integer_value(json_object_get(from, "id"));
     gw_vocab_token *t = &v->tokens[id];
     const char *content = NULL;
@@ -137,6 +137,7 @@ static gw_status read_added_token(const char *where, const json_t *from, int has
     }
     if (t->text == NULL) {
         GW_TRY(set_text(where, v, t, content));
+        t->added_only = 1;
     }
     if (t->kind != GW_TOKEN_BYTE) {
         t->kind = special ? GW_TOKEN_CONTROL : GW_TOKEN_USER;
@@ -145,7 +146,7 @@ static gw_status read_added_token(const char *where, const json_t *from, int has
     t->lstrip = (uint8_t)lstrip;
     t->rstrip = (uint8_t)rstrip;
     t->single_word = (uint8_t)single;
-    t->normalized = (uint8_t)(normalized && has_normalizer);
+    t->normalized = (uint8_t)normalized;
     return GW_OK;
 }
 
@@ -161,10 +162,7 @@ static gw_status read_tokens(const char *where, const json_t *root, json_t *voca
         return no_memory(where);
     }
     GW_TRY(read_vocab(where, vocab, scores, v));
-    int has_normalizer = gw_json_has(root, "normalizer");
-    json_array_foreach(added, i, one) {
-        GW_TRY(read_added_token(where, one, has_normalizer, vocab, v));
-    }
+    json_array_foreach(added, i, one) { GW_TRY(read_added_token(where, one, vocab, v)); }
     for (i = 0; i < v->n_tokens; i++) { /* holes between the ids */
         if (v->tokens[i].text == NULL) {
             v->tokens[i].text = "";
