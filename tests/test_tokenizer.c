@@ -322,7 +322,7 @@ static void test_special_stays_text(void **state) {
 
 /* ---- speed ------------------------------------------------------------------------------- */
 
-enum { MEGABYTE = 1 << 20, TEXT_KINDS = 10 };
+enum { MEGABYTE = 1 << 20, TEXT_KINDS = 12 };
 
 static char *megabyte_of(int kind, size_t *bytes) {
     static const char *const UNITS[TEXT_KINDS] = {NULL,
@@ -334,7 +334,9 @@ static char *megabyte_of(int kind, size_t *bytes) {
                                                   "\xF0\x9F\xA6\x99",
                                                   " \n",
                                                   "\xCC\x81\xCC\xA7",
-                                                  "1"};
+                                                  "1",
+                                                  NULL,
+                                                  "ab"};
     char *text = malloc(MEGABYTE + 16);
     assert_non_null(text);
     random_seed(42);
@@ -346,7 +348,9 @@ static char *megabyte_of(int kind, size_t *bytes) {
     size_t n = kind == 0 ? file.size : unit == NULL ? 1 : strlen(unit);
     *bytes = MEGABYTE / n * n;
     for (size_t i = 0; i < *bytes; i++) {
-        text[i] = unit == NULL ? (char)random_u32() : unit[i % n];
+        text[i] = unit != NULL ? unit[i % n]
+                  : kind == 5  ? (char)random_u32()
+                               : (char)('a' + random_u32() % 26);
     }
     if (kind == 0) {
         gw_file_close(&file);
@@ -375,8 +379,9 @@ enum { MEASURED_BUILD = 1 };
  * so the best of three tries cannot fail on a busy machine. */
 static void test_speed(void **state) {
     static const char *const NAMES[TEXT_KINDS] = {
-        "English",      "'a'",   "spaces",         "newlines",        "CJK",
-        "random bytes", "emoji", "space, newline", "combining marks", "digits"};
+        "English",      "'a'",        "spaces",         "newlines",        "CJK",
+        "random bytes", "emoji",      "space, newline", "combining marks", "digits",
+        "letters",      "two letters"};
     subject s;
     load(*state, &s);
     for (int kind = 0; kind < TEXT_KINDS; kind++) {
@@ -449,6 +454,18 @@ int main(void) {
          "tokenizers/llama3-split/tokenizer.json"},
         {"speed tokenizers/llama-bytefallback/tokenizer.json", test_speed, NULL, NULL,
          "tokenizers/llama-bytefallback/tokenizer.json"},
+        {"speed tokenizers/pre-superbpe/tokenizer.json", test_speed, NULL, NULL,
+         "tokenizers/pre-superbpe/tokenizer.json"},
+        {"speed tokenizers/pre-kimi-k2/tokenizer.json", test_speed, NULL, NULL,
+         "tokenizers/pre-kimi-k2/tokenizer.json"},
+        {"speed tokenizers/bert-uncased/tokenizer.json", test_speed, NULL, NULL,
+         "tokenizers/bert-uncased/tokenizer.json"},
+        {"speed tokenizers/xlm-roberta/tokenizer.json", test_speed, NULL, NULL,
+         "tokenizers/xlm-roberta/tokenizer.json"},
+        {"speed tokenizers/tekken-v13/tekken.json", test_speed, NULL, NULL,
+         "tokenizers/tekken-v13/tekken.json"},
+        {"speed tokenizers/spm-unigram/tokenizer.model", test_speed, NULL, NULL,
+         "tokenizers/spm-unigram/tokenizer.model"},
         {"speed tokenizers/spm-bpe/tokenizer.model", test_speed, NULL, NULL,
          "tokenizers/spm-bpe/tokenizer.model"},
     };

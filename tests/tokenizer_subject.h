@@ -57,6 +57,8 @@ static inline void load(const char *name, subject *s) {
     if (strcmp(name + n - 5, ".gguf") == 0) {
         must(gw_checkpoint_open_vocab(shared_path(name), NULL, 0, &s->checkpoint));
         must(gw_checkpoint_vocab(s->checkpoint, &s->vocab));
+    } else if (strstr(name, "/tekken.json") != NULL) {
+        must(gw_vocab_read_tekken(name, file.data, file.size, &s->own));
     } else if (strcmp(name + n - 5, ".json") == 0) {
         must(gw_vocab_read_tokenizer_json(name, file.data, file.size, &s->own));
     } else {

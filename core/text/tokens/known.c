@@ -211,6 +211,51 @@ static const struct {
 };
 enum { N_ROWS = sizeof ROWS / sizeof ROWS[0] };
 
+/* ---- chains of files --------------------------------------------------------------------- */
+
+/* Digits in threes from the right, as the files write it: each looks at all that follows. */
+static const struct {
+    const char *patterns[4]; /* as far as not NULL */
+    const gw_vocab_split *means;
+    size_t n;
+} SLOW[] = {
+    {{"\\p{N}+", "(?=(\\d{3})+(?!\\d))"}, SUPERBPE, 2},
+    {{"\\p{Nd}{1,510}(?=(?>\\p{Nd}{510})*(?:\\P{Nd}|$))|\\G\\p{Nd}{510}",
+      "\\A\\p{Nd}{1,2}(?=\\p{Nd}{3}+\\z)", "\\A\\p{Nd}{3}|\\G\\p{Nd}{3}"},
+     AFMOE,
+     1},
+    {{"\\d{1,3}(?=(?:\\d{3})*\\b)"}, TINY_AYA, 1},
+};
+
+static size_t chain_length(const gw_vocab_split *splits, size_t n, const char *const *patterns) {
+    size_t k = 0;
+    while (k < 4 && patterns[k] != NULL) {
+        if (k == n || splits[k].change != NULL || splits[k].literal || splits[k].invert ||
+            splits[k].rule != GW_SPLIT_ISOLATED || strcmp(splits[k].pattern, patterns[k]) != 0) {
+            return 0;
+        }
+        k++;
+    }
+    return k;
+}
+
+size_t gw_known_linear(gw_vocab_split *splits, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < sizeof SLOW / sizeof SLOW[0]; k++) {
+            size_t length = chain_length(splits + i, n - i, SLOW[k].patterns);
+            if (length >= SLOW[k].n && length > 0) {
+                memcpy(splits + i, SLOW[k].means, SLOW[k].n * sizeof *splits);
+                memmove(splits + i + SLOW[k].n, splits + i + length,
+                        (n - i - length) * sizeof *splits);
+                n -= length - SLOW[k].n;
+                i += SLOW[k].n - 1;
+                break;
+            }
+        }
+    }
+    return n;
+}
+
 static int has_name(const char *names, const char *name) {
     size_t n = strlen(name);
     for (const char *p = names; n > 0 && (p = strstr(p, name)) != NULL; p += n) {

@@ -189,12 +189,71 @@ static gw_status put_side(const char **at, const char *first, int depth, gw_byte
     return status == GW_OK ? put(out, ")") : status;
 }
 
+/* The general categories, of which every character has one. */
+static const char *const CATEGORIES[] = {"Lu", "Ll", "Lt", "Lm", "Lo", "M",
+                                         "N",  "P",  "S",  "Z",  "C"};
+enum { N_CATEGORIES = sizeof CATEGORIES / sizeof CATEGORIES[0] };
+
+/* "[\p{Lu}\p{M}&&[^...]]" at p, as one class by what it leaves out: every other category, and what
+ * the second side does. One class, where a condition in front of a character would make every
+ * repetition remember each of its steps. *n: its length, 0 when it is of another form. */
+static gw_status put_difference(const char *p, gw_bytes *out, size_t *n) {
+    int named[N_CATEGORIES] = {0}, plain = 1;
+    const char *begin = p++;
+    gw_bytes more = {0};
+    *n = 0;
+    for (size_t length; (length = property(p)) > 0 && p[1] == 'p' && p[3] != '^'; p += length) {
+        size_t found = 0;
+        for (size_t i = 0; i < N_CATEGORIES; i++) {
+            const char *name = CATEGORIES[i];
+            int is = strncmp(p + 3, name, length - 4) == 0; /* "L" is all that begin so */
+            named[i] |= is;
+            found += (size_t)is;
+        }
+        if (found == 0) {
+            return GW_OK;
+        }
+    }
+    if (p == begin + 1 || strncmp(p, "&&[^", 4) != 0) {
+        return GW_OK;
+    }
+    const char *inner = p + 4, *end = class_end(p + 2, &plain);
+    if (!plain || *end != ']') {
+        return GW_OK;
+    }
+    size_t kept = out->n;
+    GW_TRY(put(out, "[^"));
+    for (size_t i = 0; i < N_CATEGORIES; i++) {
+        if (!named[i]) {
+            GW_TRY(put(out, "\\p{"));
+            GW_TRY(put(out, CATEGORIES[i]));
+            GW_TRY(put(out, "}"));
+        }
+    }
+    gw_status status = put_members(&inner, inner, out, &more);
+    int whole = more.n == 0 && inner == end - 1;
+    free(more.data);
+    GW_TRY(status);
+    if (!whole) {
+        out->n = kept;
+        return GW_OK;
+    }
+    *n = (size_t)(end + 1 - begin);
+    return put(out, "]");
+}
+
 /* The class at *at, which is left behind it. One with others within becomes a group: all sides but
  * the last as conditions in front of it. */
 static gw_status put_class(const char **at, int depth, gw_bytes *out) {
     int plain, negated = (*at)[1] == '^';
     const char *end = class_end(*at, &plain), *first = *at + 1 + negated;
     gw_bytes rest = {0};
+    size_t difference = 0;
+    GW_TRY(put_difference(*at, out, &difference));
+    if (difference > 0) {
+        *at += difference;
+        return GW_OK;
+    }
     if (depth > DEPTH_MAX) {
         return gw_fail(GW_E_LIMIT, NULL, "more than %d classes within another", (int)DEPTH_MAX);
     }

@@ -20,7 +20,7 @@ struct gw_regex_work {
     pcre2_jit_stack *stack;
 };
 
-enum { MATCH_LIMIT = 20000000, HEAP_LIMIT_KIB = 256 * 1024, JIT_STACK_MAX = 8 << 20 };
+enum { MATCH_LIMIT = 20000000, HEAP_LIMIT_KIB = 256 * 1024, JIT_STACK_MAX = 64 << 20 };
 
 gw_status gw_regex_new(const char *where, const char *pattern, int literal, gw_regex **out) {
     gw_bytes spelled = {0};

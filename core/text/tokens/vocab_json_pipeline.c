@@ -330,6 +330,7 @@ gw_status gw_vocab_json_pipeline(const char *where, const json_t *root, gw_vocab
     GW_TRY(gw_json_steps(where, root, "normalizer", "normalizers", read_normal, v));
     GW_TRY(gw_json_steps(where, root, "pre_tokenizer", "pretokenizers", read_cut, &c));
     leave_out_letters(&c, v);
+    v->n_splits = gw_known_linear(v->splits, v->n_splits);
     GW_TRY(gw_vocab_json_decoder(where, root, v));
     return gw_vocab_json_frame(where, root, v);
 }
