@@ -57,6 +57,9 @@ static int has_merges(const gw_vocab *v) {
 static gw_status read_pre(const gw_gguf *g, const char *asked, gw_vocab *v, unsigned *flags) {
     gw_gguf_view pre = {v->pre[0] != '\0' ? v->pre : "default", 0};
     const gw_known_pretokenizer *known = NULL;
+    if (!has_merges(v)) {
+        return GW_OK;
+    }
     pre.bytes = strlen(pre.text);
     GW_TRY(gw_gguf_text(g, "tokenizer.ggml.pre", &pre, NULL));
     if (asked != NULL) {
@@ -67,9 +70,6 @@ static gw_status read_pre(const gw_gguf *g, const char *asked, gw_vocab *v, unsi
         return gw_fail(
             GW_E_METADATA, gw_gguf_where(g),
             "tokenizer.ggml.pre is no name; --pretokenizer NAME says which it should be");
-    }
-    if (!has_merges(v)) {
-        return GW_OK;
     }
     memmove(v->pre, pre.text, (size_t)pre.bytes);
     v->pre[pre.bytes] = '\0';
