@@ -87,7 +87,8 @@ typedef struct gw_model_options {
     const void *memory; /* a GGUF image instead of path; must outlive the model          */
     size_t memory_bytes;
     const char *weights; /* NULL: as stored; floats as "int8", "int4-g32", -g64, -g128, -g256;
-                            "float": quantized ones as floats, exact and larger */
+                            "float": quantized ones as floats, exact and larger; "bf16", "f16":
+                            all weights in 16 bits */
     const char *device;  /* NULL: the CPU. A name of gw_devices, or a part of a device's own
                             name; several, separated by commas, share the layers.
                             "auto": see below                                      */

@@ -178,15 +178,18 @@ def bnb_int8(rng, rows, cols):
 def fp8(rng, rows, cols, how, name):
     codes = rng.integers(0, 256, (rows, cols)).astype("u1")
     codes[codes & 127 == 127] = 3
-    if how == "block":
+    if how in ("block", "e8m0"):
         shape = (-(-rows // 16), -(-cols // 48))
         scale = some_scales(rng, *shape) / 100
+        if how == "e8m0":  # a byte: 2^(e - 127)
+            stored = rng.integers(112, 122, shape).astype("u1")
+            scale = (2.0 ** (stored.astype(int) - 127)).astype("f4")
         wide = numpy.repeat(numpy.repeat(scale, 16, 0)[:rows], 48, 1)[:, :cols]
     else:
         scale = numpy.asarray(some_scales(rng, *{"tensor": (1,), "scalar": (), "row": (rows, 1)}[how]) / 100, "f4")
         wide = scale if scale.ndim == 2 else scale.reshape(1, 1)
     values = e4m3_values(codes) * wide
-    return values, {"weight": as_e4m3(codes), name: scale}
+    return values, {"weight": as_e4m3(codes), name: stored if how == "e8m0" else scale}
 
 
 def nvfp4(rng, rows, cols, modelopt):
@@ -270,6 +273,7 @@ CASES = {
                   method("fp8", weight_block_size=[16, 48])),
     "fp8-tensor": (lambda r, n, k: fp8(r, n, k, "tensor", "weight_scale"), scheme(num_bits=8)),
     "fp8-scalar": (lambda r, n, k: fp8(r, n, k, "scalar", "weight_scale"), method("modelopt")),
+    "fp8-block-e8m0": (lambda r, n, k: fp8(r, n, k, "e8m0", "scale"), method("fp8", weight_block_size=[16, 48])),
     "fp8-row": (lambda r, n, k: fp8(r, n, k, "row", "weight_scale"), method("fbgemm_fp8")),
     "nvfp4-ct": (lambda r, n, k: nvfp4(r, n, k, False), scheme(num_bits=4)),
     "nvfp4-modelopt": (lambda r, n, k: nvfp4(r, n, k, True), method("modelopt", quant_algo="NVFP4")),

@@ -250,8 +250,26 @@ static gw_fmt biased_fmt(const gw_packed *p) {
                             : GW_FMT_F32;
 }
 
+/* Numbers of eight bits times powers of two are bfloat16. */
+static int all_bf16(const gw_packed *p) {
+    gw_numbers flat = p->scale;
+    int64_t lines = line_of(p, p->rows - 1) + 1, groups = (p->cols - 1) / p->span + 1;
+    int64_t n = flat.data == NULL ? 0 : flat.wide == 0 ? 1 : lines * groups;
+    int bytes = p->kind == GW_CODES_E4M3 || p->kind == GW_CODES_E5M2;
+    flat.wide = 0;
+    for (int64_t i = 0; bytes && i < n; i++) {
+        gw_u32 u = GW_F32_BITS(number(&flat, 0, i)) & 0x7fffffffu;
+        bytes = (u & 0x007fffffu) == 0 && u > 0x0c000000u && u < 0x70000000u; /* 2^-103 .. 2^97 */
+    }
+    return bytes;
+}
+
 gw_fmt gw_packed_fmt(const gw_packed *p) {
     int least = 0, most = 0;
+    if (has_floats(p) && !p->turned && p->order == NULL && p->times == 0.0f && p->divided == 0.0f &&
+        all_bf16(p)) {
+        return GW_FMT_BF16;
+    }
     if (has_floats(p) || (p->order != NULL && p->column == NULL) || p->cols % GW_ACT_BLOCK != 0 ||
         (p->span % GW_ACT_BLOCK != 0 && p->span < p->cols) || p->times != 0.0f ||
         p->divided != 0.0f || p->scale.data == NULL || p->rows * p->cols < GW_PACKED_LEAST) {
@@ -347,7 +365,7 @@ static void put_row(const gw_packed *p, gw_fmt fmt, int64_t row, gw_u8 *to) {
 }
 
 void gw_packed_row(const gw_packed *p, gw_fmt fmt, int64_t row, void *dst) {
-    size_t cell = fmt == GW_FMT_F32 ? sizeof(float) : sizeof(gw_u16);
+    size_t cell = gw_format_of(fmt)->block_bytes;
     float values[CHUNK];
     if (p->heads > 0) { /* halves of a head out of neighbours */
         int64_t wide = p->rows / p->heads, i = row % wide;

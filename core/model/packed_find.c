@@ -525,7 +525,7 @@ static gw_status find_float8(finder *f) {
         GW_TRY(take_float_scales(f, scale));
         p->scale.kind = is(scale, "U8") ? GW_NUMBER_E8M0 : p->scale.kind;
     }
-    return keep_matrix(f, f->name, t->n_dim, t->dim, GW_FMT_F32, 0);
+    return keep_matrix(f, f->name, t->n_dim, t->dim, gw_packed_fmt(p), 0);
 }
 
 /* ---- four bits of floating point ------------------------------------------------------------ */

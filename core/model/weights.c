@@ -18,18 +18,24 @@ static gw_status parse_convert(const char *text, gw_fmt *out) {
     static const struct {
         const char *name;
         gw_fmt fmt;
-    } known[] = {{"float", GW_FMT_F32},           {"int8", GW_FMT_INT8},
-                 {"int4-g32", GW_FMT_INT4_G32},   {"int4-g64", GW_FMT_INT4_G64},
-                 {"int4-g128", GW_FMT_INT4_G128}, {"int4-g256", GW_FMT_INT4_G256}};
+    } known[] = {{"float", GW_FMT_F32},
+                 {"bf16", GW_FMT_BF16},
+                 {"f16", GW_FMT_F16},
+                 {"int8", GW_FMT_INT8},
+                 {"int4-g32", GW_FMT_INT4_G32},
+                 {"int4-g64", GW_FMT_INT4_G64},
+                 {"int4-g128", GW_FMT_INT4_G128},
+                 {"int4-g256", GW_FMT_INT4_G256}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strcmp(text, known[i].name) == 0) {
             *out = known[i].fmt;
             return GW_OK;
         }
     }
-    return gw_fail(GW_E_ARGUMENT, "weights",
-                   "'%.40s' is none of float, int8, int4-g32, int4-g64, int4-g128, int4-g256",
-                   text);
+    return gw_fail(
+        GW_E_ARGUMENT, "weights",
+        "'%.40s' is none of float, bf16, f16, int8, int4-g32, int4-g64, int4-g128, int4-g256",
+        text);
 }
 
 /* Floats become quantized; of those that are, as floats, the rest as they are. */
@@ -39,8 +45,9 @@ static int can_become(const entry *e, gw_fmt fmt) {
     if (e->n_stored == 0 || e->t.n_dim != 2 || e->keep_rows) {
         return 0;
     }
-    return f->is_float
-               ? !is_float
+    return fmt == GW_FMT_F32 ? !is_float
+           : f->is_float
+               ? e->t.fmt != fmt && !e->keep_float
                : is_float && !e->keep_float && f->encode != NULL &&
                      e->t.dim[1] % (int64_t)f->block_elems == 0 && e->t.dim[1] % GW_ACT_BLOCK == 0;
 }
@@ -56,7 +63,7 @@ static gw_status convert_formats(gw_weights *w, const char *text) {
             changed++;
         }
     }
-    if (changed == 0 && fmt != GW_FMT_F32) { /* floats that are floats already are no fault */
+    if (changed == 0 && !gw_format_of(fmt)->is_float) { /* being so already is no fault */
         return gw_fail(GW_E_ARGUMENT, "weights",
                        "%s has no float matrix that can become %s; load it as stored", w->where,
                        text);

@@ -21,7 +21,7 @@ typedef unsigned char gw_where;
 typedef struct gw_weights_options {
     const char *where;   /* the file, for messages */
     const char *convert; /* NULL or "int8", "int4-g32|g64|g128|g256": float matrices become that;
-                            "float": quantized ones become f32 */
+                            "float": quantized ones become f32; "bf16", "f16": all that */
     gw_progress_fn progress; /* may be NULL */
     void *progress_user;
     const volatile int *cancel; /* polled between tensors; may be NULL */
