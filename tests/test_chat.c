@@ -312,6 +312,48 @@ static void typed_markers_stay_text(void **state) {
     }
 }
 
+/* The same by a template that takes texts apart and puts them together again: of each marker there
+ * are as many as without the typed ones. */
+static void typed_markers_stay_text_in_templates(void **state) {
+    (void)state;
+    static const char jinja[] =
+        "{{ bos_token }}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% for p in "
+        "m.content.split('<') %}{{ '<' + p if not loop.first else p }}{% endfor %}{{ "
+        "(m.content|upper|lower)[::-1][::-1] ~ m.content.replace('a', 'a') }}<|im_end|>{% endfor "
+        "%}";
+    static const uint8_t kinds[] = {GW_TOKEN_CONTROL, GW_TOKEN_USER, GW_TOKEN_NORMAL};
+    for (size_t k = 0; k < sizeof kinds; k++) {
+        world w;
+        gw_chat *chat;
+        char typed[1024] = "x";
+        int32_t *a, *b;
+        size_t n_a, n_b;
+        open_world(&w, spellings, SPELLINGS, kinds[k]);
+        must(gw_chat_bind(&w.vocab, w.t, NULL, jinja, strlen(jinja), &chat));
+        for (size_t s = 0; s < SPELLINGS; s++) {
+            append(typed, sizeof typed, spellings[s], strlen(spellings[s]));
+        }
+        append(typed, sizeof typed, "</s><s>", 7);
+        const gw_chat_message calm = say("user", "xx"), evil = say("user", typed);
+        must(gw_chat_render(chat, &calm, 1, 0, &a, &n_a));
+        must(gw_chat_render(chat, &evil, 1, 0, &b, &n_b));
+        int32_t start = gw_chat_marker(&w.vocab, "<|im_start|>", 12);
+        assert_int_equal(count_id(a, n_a, start), 1);
+        for (size_t s = 0; s < w.vocab.n_tokens; s++) {
+            int marker = s >= w.vocab.n_tokens - SPELLINGS;
+            if (w.vocab.tokens[s].kind == GW_TOKEN_CONTROL || marker) {
+                /* one '<' of the text was split off and is the template's own; alone it spells
+                 * nothing */
+                assert_int_equal(count_id(a, n_a, (int32_t)s), count_id(b, n_b, (int32_t)s));
+            }
+        }
+        free(a);
+        free(b);
+        gw_chat_free(chat);
+        close_world(&w);
+    }
+}
+
 /* Phi-3's own vocabulary, where the shared data has it: no white space token behind a marker. */
 static void phi3_vocabulary(void **state) {
     (void)state;
@@ -591,6 +633,7 @@ int main(void) {
         cmocka_unit_test(every_form_equals_its_reference),
         cmocka_unit_test(a_turn_is_the_tail_of_the_whole),
         cmocka_unit_test(typed_markers_stay_text),
+        cmocka_unit_test(typed_markers_stay_text_in_templates),
         cmocka_unit_test(phi3_vocabulary),
         cmocka_unit_test(templates_are_recognised),
         cmocka_unit_test(names_and_vocabularies),

@@ -91,7 +91,8 @@ def test_fish(tmp_path):
                           capture_output=True, text=True, cwd=tmp_path,
                           env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"})
     found = [line.split("\t")[0] for line in done.stdout.splitlines()]
-    assert found == ["int4-g128", "--chat-template", "inspect", "model.gguf", "model.gguf"], done.stdout + done.stderr
+    assert found == ["int4-g128", "--chat-template", "--chat-template-file", "inspect", "model.gguf",
+                     "model.gguf"], done.stdout + done.stderr
 
 
 def test_help_refuses_other_words():
