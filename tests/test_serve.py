@@ -307,6 +307,46 @@ def test_helpers(server):
     assert headers["X-Request-Id"] == "my-id.1"
 
 
+TEMPLATE = """{{ bos_token }}{% for m in messages %}[{{ m.role }}{% if tools %} {{ tools | length }}{% endif %}]
+{%- if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}
+{%- for c in m.tool_calls or [] %}{% for k, v in c.function.arguments.items() %} {{ k }}={{ v }}{% endfor %}{% endfor %}
+{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"""
+
+
+def test_what_a_template_is_given(tmp_path):
+    """Messages in every shape that clients send; a broken call in the history breaks nothing. Reasoning comes
+    under both names, and goes back under any."""
+    (tmp_path / "chat.jinja").write_text(TEMPLATE)
+    call = lambda text: [{"id": "1", "type": "function", "function": {"name": "f", "arguments": text}}]
+    messages = [{"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+                {"role": "user", "content": "x"},
+                {"role": "assistant", "content": None, "reasoning": "why", "tool_calls": call('{"k": 1}')},
+                {"role": "tool", "tool_call_id": "1", "content": "y"}]
+    with serving("-c", 512, "--chat-template", tmp_path / "chat.jinja", "--reasoning-form", "think") as s:
+        prompt = s.post("/apply-template", {"messages": messages})["prompt"]
+        assert prompt.endswith("[system]a\nb[user]x[assistant]<think>why</think> k=1[tool]y[assistant]")
+        messages[2]["tool_calls"] = call('{"k": "cut o')
+        assert 'arguments={"k": "cut o' in s.post("/apply-template", {"messages": messages})["prompt"]
+        went_on = s.post("/apply-template", {"messages": [*messages[:2], {"role": "assistant", "content": "So"}]})["prompt"]
+        assert went_on.endswith("[assistant]So")
+        asked = {"messages": messages, "grammar": 'root ::= "<think>one two</think>three"', "max_tokens": 60}
+        message = s.post("/v1/chat/completions", asked)["choices"][0]["message"]
+        assert message["reasoning"] == message["reasoning_content"] == "one two" and message["content"].strip() == "three"
+        deltas = [e["choices"][0]["delta"] for _, e in s.events("/v1/chat/completions", asked) if e != "[DONE]"]
+        assert "".join(d.get("reasoning_content", "") for d in deltas) == "one two"
+        blocks = s.post("/v1/messages", dict(asked, messages=[{"role": "user", "content": "x"}]))["content"]
+        assert [b["type"] for b in blocks] == ["thinking", "text"] and blocks[0]["thinking"] == "one two"
+        items = s.post("/v1/responses", {"input": "x", "grammar": asked["grammar"]})["output"]
+        assert [i["type"] for i in items] == ["reasoning", "message"]
+        assert items[1]["content"][0]["text"].strip() == "three"
+        events = s.events("/v1/responses", {"input": "x", "grammar": asked["grammar"]})
+        assert "".join(e["delta"] for n, e in events if n == "response.reasoning_text.delta") == "one two"
+        assert [i["type"] for i in events[-1][1]["response"]["output"]] == ["reasoning", "message"]
+        line = s.post("/api/chat", {"messages": [{"role": "user", "content": "x"}], "stream": False,
+                                    "options": {"grammar": asked["grammar"]}})
+        assert line["message"]["thinking"] == "one two"
+
+
 def test_metrics(server):
     server.post("/v1/completions", {"prompt": "a", "max_tokens": 3})
     _, text = server.get("/metrics")
@@ -351,7 +391,7 @@ def open_request(server, body, path="/v1/completions"):
 @pytest.mark.parametrize("stream", [True, False])
 def test_client_leaves(server, stream):
     before = server.metric("cancelled_total")
-    s = open_request(server, dict(LONG, stream=stream, n=16))
+    s = open_request(server, dict(LONG, stream=stream, n=128))
     if stream:
         assert b"200 OK" in s.recv(100)
     s.close()
@@ -404,7 +444,7 @@ def test_drain():
 
 def test_drain_has_an_end():
     s = Server("-c", 512, "--drain", 0)
-    one = open_request(s, dict(LONG, stream=True, n=16))
+    one = open_request(s, dict(LONG, stream=True, n=128))
     assert b"data" in one.recv(4096) + one.recv(4096)
     s.process.send_signal(signal.SIGINT)
     assert b"the server is ending" in s.rest(one)
@@ -472,7 +512,7 @@ def test_service_manager(tmp_path):
 
 def test_queue_is_bounded():
     with serving("-c", 512, "--parallel", 1, "--queue", 1) as s:
-        running = open_request(s, dict(LONG, stream=True))
+        running = open_request(s, dict(LONG, stream=True, n=16))
         assert b"data" in running.recv(4096) + running.recv(4096)
         others = [open_request(s, dict(LONG, max_tokens=1)) for _ in range(6)]
         answers = [o.recv(65536) for o in others]

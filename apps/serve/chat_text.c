@@ -360,6 +360,38 @@ static int has_calls(const json_t *messages) {
     return 0;
 }
 
+/* Arguments that are no JSON, cut off or badly written, as an object with that text, for templates
+ * that want to go through their members. NULL: there are none. */
+static json_t *with_objects(const json_t *messages) {
+    json_t *copy = json_deep_copy(messages);
+    size_t i, k, found = 0;
+    json_t *message, *one;
+    json_array_foreach(copy, i, message) {
+        json_array_foreach(json_object_get(message, "tool_calls"), k, one) {
+            json_t *function = json_object_get(one, "function");
+            json_t *arguments = json_object_get(function, "arguments");
+            if (function != NULL && !json_is_object(arguments)) {
+                json_object_set_new(function, "arguments",
+                                    arguments != NULL ? json_pack("{s:O}", "arguments", arguments)
+                                                      : json_object());
+                found++;
+            }
+        }
+    }
+    if (found == 0) {
+        json_decref(copy);
+        return NULL;
+    }
+    return copy;
+}
+
+static gw_status write_request(const model *m, const json_t *request, gw_chat_text *out) {
+    char *text = json_dumps(request, JSON_COMPACT);
+    gw_status status = text != NULL ? gw_chat_write(m->chat, text, strlen(text), out) : GW_E_NOMEM;
+    free(text);
+    return status;
+}
+
 int chat_text_write(const model *m, const ask *a, gw_chat_text *out, fault *f) {
     json_t *request = json_copy(a->chat);
     const json_t *messages = json_object_get(request, "messages");
@@ -373,12 +405,15 @@ int chat_text_write(const model *m, const ask *a, gw_chat_text *out, fault *f) {
         }
         json_object_set_new(request, "messages", plain);
     }
-    char *text = request != NULL ? json_dumps(request, JSON_COMPACT) : NULL;
+    gw_status status = write_request(m, request, out);
+    json_t *whole = status != GW_OK ? with_objects(json_object_get(request, "messages")) : NULL;
+    if (whole != NULL) {
+        json_object_set_new(request, "messages", whole);
+        status = write_request(m, request, out);
+    }
     json_decref(request);
-    if (text == NULL) {
+    if (status == GW_E_NOMEM) {
         return no_memory(f);
     }
-    gw_status status = gw_chat_write(m->chat, text, strlen(text), out);
-    free(text);
     return status == GW_OK ? 0 : fault_of_status(f, status, "messages");
 }

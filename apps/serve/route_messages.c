@@ -189,7 +189,7 @@ static int read_request(job *j, const json_t *body, fault *f) {
     if (ask_read_common(a, body, f) != 0 ||
         ask_int(body, "max_tokens", 1, INT32_MAX, &a->max_tokens, f) != 0 ||
         ask_texts(body, "stop_sequences", a->stops, ASK_STOPS_MAX, &a->n_stops, f) != 0 ||
-        ask_read_format(a, format, "output_format", f) != 0) {
+        ask_read_format(a, format, "output_format", f) != 0 || ask_read_grammar(a, body, f) != 0) {
         return -1;
     }
     if (a->max_tokens == -2) {

@@ -149,7 +149,8 @@ static int read_common(job *j, const json_t *body, fault *f) {
     const json_t *format = json_object_get(body, "format");
     const char *word = json_string_value(format);
     if (ask_text(body, "model", &a->model, f) != 0 || ask_read_common(a, options, f) != 0 ||
-        ask_int(options, "num_predict", -2, INT32_MAX, &a->max_tokens, f) != 0) {
+        ask_int(options, "num_predict", -2, INT32_MAX, &a->max_tokens, f) != 0 ||
+        ask_read_grammar(a, options, f) != 0) {
         return -1;
     }
     a->stream = 1;

@@ -176,7 +176,7 @@ static int read_request(job *j, const json_t *body, fault *f) {
         ask_int(body, "top_logprobs", 0, ASK_TOP_MAX, &top, f) != 0 ||
         ask_read_format(a, json_object_get(json_object_get(body, "text"), "format"), "text.format",
                         f) != 0 ||
-        read_tools(a, body, f) != 0) {
+        ask_read_grammar(a, body, f) != 0 || read_tools(a, body, f) != 0) {
         return -1;
     }
     a->top = (int)top;
