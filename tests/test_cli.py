@@ -152,6 +152,7 @@ def test_examples_run(command, tmp_path):
     ("bench --gemm q4_0:K=64,N=64,M=0", ["--gemm", "FORMAT:K="]),
     ("bench --gemm q4_0:K=64,N=64,7", ["--gemm", "FORMAT:K="]),
     ("bench --gemm act8:K=64,N=64", ["act8", "no format of weights"]),
+    ("bench --parallel 129", ["--parallel", "1 to 128"]),
     ("logits --rows 17 --ids 1", ["--rows", "1 to 16"]),
     ("logits --rows 0 --ids 1", ["--rows"]),
     ("logits --ids 1,-2", ["--ids"]),
@@ -619,6 +620,15 @@ def test_bench_of_one_product():
     assert [row[0] for row in rows] == ["M", "---:", "1", "3"]
     for row in rows[2:]:
         assert row[1].startswith("cpu.linear.q4_0.") and float(row[2]) > 0 and "% of" in row[6]
+
+
+def test_bench_of_many_texts():
+    """A row for each width; what llama-batched-bench names is named so."""
+    rows = json.loads(run("bench", "-p", "20", "-n", "5", "--parallel", "1,3", "-r", "1", "-o",
+                          "json").stdout)
+    assert [(row["pp"], row["tg"], row["pl"], row["n_kv"]) for row in rows] == [(20, 5, 1, 25),
+                                                                                (20, 5, 3, 75)]
+    assert all(row["speed_pp"] > 0 and row["t"] >= row["t_pp"] > 0 for row in rows)
 
 
 @pytest.mark.skipif(bool(EMULATOR) or not SYNTH.is_file(), reason=f"{SYNTH} is not there, or slow")

@@ -155,10 +155,76 @@ static void test_one_model_behind_a_lock(void **state) {
     gw_model_free(model);
 }
 
+/* ---- many requests: one thread steps, others submit, hold, cancel, look ---------------------- */
+
+enum { REQUESTS = 6 };
+
+typedef struct client {
+    gw_batch *batch;
+    gw_request *handle[REQUESTS]; /* this thread's */
+    int done;                     /* the stepping thread's */
+    int submitted;
+} client;
+
+static void count_done(void *user, const gw_event *e) {
+    client *c = user;
+    c->done += e->kind == GW_EVENT_DONE;
+}
+
+static void *submit_all(void *user) {
+    client *c = user;
+    const int32_t tokens[3] = {1, 403, 407};
+    for (int i = 0; i < REQUESTS; i++) {
+        gw_batch_stats stats;
+        gw_request_options o = {
+            .tokens = tokens, .n_tokens = 3, .max_tokens = STEPS, .event = count_done, .user = c};
+        if (gw_batch_submit(c->batch, &o, &c->handle[i]) != GW_OK) {
+            break;
+        }
+        c->submitted++;
+        gw_request_hold(c->handle[i], i % 2);
+        gw_batch_get_stats(c->batch, &stats);
+        gw_request_hold(c->handle[i], 0);
+        if (i % 3 == 2) {
+            gw_request_cancel(c->handle[i]);
+        }
+        gw_request_free(c->handle[i]);
+    }
+    return NULL;
+}
+
+static void test_requests_from_other_threads(void **state) {
+    (void)state;
+    gw_model *model = NULL;
+    gw_batch *batch = NULL;
+    gw_model_options o = {.path = files[0], .device = "cpu", .threads = 1};
+    gw_batch_options bo = {.n_ctx = 64, .parallel = 3, .queue = THREADS * REQUESTS};
+    pthread_t thread[THREADS];
+    client c[THREADS] = {{.done = 0}, {.done = 0}};
+    assert_int_equal(gw_model_open(&o, &model), GW_OK);
+    assert_int_equal(gw_batch_new(model, &bo, &batch), GW_OK);
+    for (int i = 0; i < THREADS; i++) {
+        c[i].batch = batch;
+        assert_int_equal(pthread_create(&thread[i], NULL, submit_all, &c[i]), 0);
+    }
+    while (c[0].done + c[1].done < THREADS * REQUESTS) {
+        size_t work;
+        assert_int_equal(gw_batch_step(batch, &work), GW_OK);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(thread[i], NULL);
+        assert_int_equal(c[i].submitted, REQUESTS);
+        assert_int_equal(c[i].done, REQUESTS);
+    }
+    gw_batch_free(batch);
+    gw_model_free(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_models),
         cmocka_unit_test(test_one_model_behind_a_lock),
+        cmocka_unit_test(test_requests_from_other_threads),
     };
     return cmocka_run_group_tests_name("threads", tests, NULL, NULL);
 }
