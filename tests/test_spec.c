@@ -122,7 +122,7 @@ static void test_reading(void **state) {
         }
     }
     assert_int_equal(blocks, 8); /* its own layer in place of the inherited one */
-    assert_int_equal(bp->block[bp->n_blocks - 1].section, GW_SECTION_HEAD);
+    assert_int_equal(bp->block[bp->n_blocks - 1].section, GW_SECTION_SCORE);
     free(bp);
 }
 

@@ -420,15 +420,22 @@ static void sort_blocks(gw_blueprint *bp) {
     }
 }
 
+/* Does `source` say more than that all layers are a decoder's? */
+static int may_encode(const gw_blueprint *bp) {
+    int i = bp->reserved[GW_NUM_SOURCE];
+    gw_expr e = i >= 0 ? bp->number[i].absent : (gw_expr){0, 0};
+    return e.n > 1 || (e.n == 1 && (bp->pool.step[e.first].op != GW_EXPR_CONSTANT ||
+                                    bp->pool.step[e.first].constant != 0.0));
+}
+
 gw_status gw_spec_check_end(const gw_spec_reader *r) {
     gw_blueprint *bp = r->out;
     sort_blocks(bp);
-    int embeds = 0, scores = 0, blocks[GW_SPEC_KINDS] = {0};
+    int embeds = 0, blocks[GW_SPEC_KINDS] = {0};
     const gw_spec_block *end = NULL; /* of the head */
     for (int b = 0; b < bp->n_blocks; b++) {
         embeds += bp->block[b].section == START && bp->block[b].kind == GW_BLOCK_EMBED &&
                   bp->block[b].out == STREAM;
-        scores += bp->block[b].section == SCORE;
         end = bp->block[b].section == HEAD ? &bp->block[b] : end;
         blocks[bp->block[b].layer_kind] += bp->block[b].section == LAYER;
     }
@@ -438,10 +445,10 @@ gw_status gw_spec_check_end(const gw_spec_reader *r) {
         }
     }
     int logits = end != NULL && (end->kind == GW_BLOCK_LINEAR || end->kind == GW_BLOCK_MIX);
-    if (embeds != 1 || bp->n_kinds == 0 || !(logits || scores > 0)) {
+    if (embeds != 1 || bp->n_kinds == 0 || !(logits || may_encode(bp))) {
         return gw_spec_fail(r,
                             "a spec needs start with one embed, layer, and a head that ends with "
-                            "logits, linear or mix, or the section score");
+                            "logits, linear or mix, unless it is an encoder's");
     }
     GW_TRY(check_kept(r));
     for (int i = 0; i < GW_NUM_RESERVED; i++) {

@@ -334,7 +334,7 @@ int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_w
             use[d].kv += gw_states_block_bytes(bp, sizes->hp, layer, b, 1);
         }
         use[d].layers += !outside && b == place->last_block;
-        use[d].head |= outside && b == bp->n_blocks - 1;
+        use[d].head |= outside && bp->block[b].section == GW_SECTION_HEAD;
     }
     for (int d = 0; d < place->n_devices; d++) {
         use[d].weights += sizes->vectors; /* on every device */
