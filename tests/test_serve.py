@@ -162,6 +162,12 @@ def test_echo_scores_a_text_as_the_command_does(server):
     assert all(t is None or len(t) == 2 for t in long["top_logprobs"])
     # The greedy token is the best of its own list.
     assert long["token_logprobs"][-1] == max(long["top_logprobs"][-1].values())
+    said = server.post("/v1/completions", {"prompt": "The cat and the sea", "max_tokens": 3, "echo": True, "logprobs": 1,
+                                           "temperature": 0})["choices"][0]
+    places = said["logprobs"]["text_offset"]
+    for place, after, token in zip(places, [*places[1:], len(said["text"])], said["logprobs"]["tokens"]):
+        assert said["text"][place:after] in (token, token[1:], "")
+    assert said["text"].startswith("The cat and the sea") and places[:3] == [0, 0, 3]
     many = server.post("/v1/completions", {"prompt": [ids[:2 + n % 4] for n in range(150)], "max_tokens": 1,
                                            "temperature": 0, "echo": True, "logprobs": 1})["choices"]
     assert [c["index"] for c in many] == list(range(150))  # more than the queue holds

@@ -142,9 +142,10 @@ const char *job_fingerprint(void);
 /* An object of a stream or an answer: id, object, created, model, system_fingerprint. */
 json_t *job_object(const job *j, const char *object);
 /* Probabilities from number `from` on, as chat completions show them (with `legacy`: as completions
- * do; offset: characters of the text before). Sets *from behind the last. */
+ * do; offset: characters of the text before; text: what they are part of, or NULL: each token
+ * counts in full). Sets *from behind the last. */
 json_t *choice_probs(choice *c, size_t *from);
-json_t *choice_probs_legacy(choice *c, size_t *from, size_t *offset);
+json_t *choice_probs_legacy(choice *c, size_t *from, size_t *offset, const char *text);
 json_t *job_text(const text_buffer *t); /* "" while empty */
 /* Bytes as a JSON text: what is no UTF-8 comes as U+FFFD. */
 json_t *job_bytes(const char *text, size_t bytes);

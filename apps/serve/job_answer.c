@@ -120,7 +120,17 @@ static size_t characters(const char *text, size_t bytes) {
     return n;
 }
 
-json_t *choice_probs_legacy(choice *c, size_t *from, size_t *offset) {
+/* How many bytes of the text are this token's: none where the text does not show it (a start
+ * token), one less where it has dropped the space at its beginning. */
+static size_t bytes_in(const char *text, const token_prob *p) {
+    if (p->bytes > 0 && strncmp(text, p->text, p->bytes) == 0) {
+        return p->bytes;
+    }
+    int spaced = p->bytes > 1 && p->text[0] == ' ';
+    return spaced && strncmp(text, p->text + 1, p->bytes - 1) == 0 ? p->bytes - 1 : 0;
+}
+
+json_t *choice_probs_legacy(choice *c, size_t *from, size_t *offset, const char *text) {
     json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array(),
            *offsets = json_array();
     for (; *from < c->n_probs; (*from)++) {
@@ -138,7 +148,9 @@ json_t *choice_probs_legacy(choice *c, size_t *from, size_t *offset) {
         json_array_append_new(logprobs, logarithm(p->logprob));
         json_array_append_new(tops, top);
         json_array_append_new(offsets, json_integer((json_int_t)*offset));
-        *offset += characters(p->text, p->bytes);
+        size_t bytes = text != NULL ? bytes_in(text, p) : p->bytes;
+        *offset += characters(text != NULL ? text : p->text, bytes);
+        text += text != NULL ? bytes : 0;
     }
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", logprobs,
                      "top_logprobs", tops, "text_offset", offsets);

@@ -73,7 +73,8 @@ static json_t *prompt_text(const job *j, size_t prompt) {
     }
     char *text = NULL;
     size_t bytes = 0;
-    if (gw_detokenize(j->m->gw, p->ids, p->n, 1, &text, &bytes) != GW_OK) {
+    size_t skip = p->n > 1 && p->ids[0] == gw_token_bos(j->m->gw);
+    if (gw_detokenize(j->m->gw, p->ids + skip, p->n - skip, 1, &text, &bytes) != GW_OK) {
         return json_string("");
     }
     json_t *shown = json_stringn(text, bytes);
@@ -95,7 +96,7 @@ static json_t *whole_choice(choice *c) {
     }
     if (j->ask.logprobs) {
         size_t offset = 0;
-        probs = choice_probs_legacy(c, &c->probs_sent, &offset);
+        probs = choice_probs_legacy(c, &c->probs_sent, &offset, json_string_value(text));
     }
     json_t *one = json_pack("{s:i, s:o, s:o, s:s}", "index", c->index, "text", text, "logprobs",
                             probs, "finish_reason", choice_reason(c));
@@ -129,7 +130,7 @@ static void send_piece(choice *c, json_t *text, const char *reason) {
     json_t *event = job_object(j, "text_completion"), *probs = json_null();
     if (j->ask.logprobs && c->probs_sent < c->n_probs) {
         size_t offset = (size_t)c->state;
-        probs = choice_probs_legacy(c, &c->probs_sent, &offset);
+        probs = choice_probs_legacy(c, &c->probs_sent, &offset, NULL);
         c->state = (int)offset;
     }
     json_object_set_new(event, "choices",
