@@ -103,7 +103,7 @@ static gw_status unescape(const char **at, const char *end, gw_bytes *out, int *
 }
 
 gw_status gw_json_string_read(const char *text, size_t n, gw_bytes *out, int *fine) {
-    const char *at = text, *end = text + n;
+    const char *at = n > 0 ? text : "", *end = at + n;
     int wrong = 0;
     while (at < end && !wrong) {
         if (*at == '\\') {
@@ -319,6 +319,7 @@ static gw_status read_value(literal *l, unsigned *is) {
 }
 
 gw_status gw_literal_json(const char *text, size_t n, gw_bytes *out, unsigned *is) {
+    text = n > 0 ? text : ""; /* of an empty buffer */
     literal l = {.at = text, .end = text + n, .out = out};
     size_t before = out->n;
     GW_TRY(read_value(&l, is));
@@ -331,6 +332,7 @@ gw_status gw_literal_json(const char *text, size_t n, gw_bytes *out, unsigned *i
 }
 
 gw_status gw_gemma_arguments(const char *text, size_t n, gw_bytes *out, int *fine) {
+    text = n > 0 ? text : ""; /* of an empty buffer */
     literal l = {.at = text, .end = text + n, .out = out, .gemma = 1};
     unsigned is;
     GW_TRY(read_value(&l, &is));
@@ -360,6 +362,7 @@ static int is_letter(int c) {
 
 gw_status gw_python_arguments(const char *text, size_t n, const gw_tool *tool, gw_bytes *out,
                               int *fine) {
+    text = n > 0 ? text : ""; /* of an empty buffer */
     literal l = {.at = text, .end = text + n, .out = out};
     GW_TRY(put(&l, "{"));
     for (size_t i = 0; !l.wrong; i++) {
