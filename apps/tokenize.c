@@ -163,7 +163,7 @@ static int run_tokenize(const app_options *o) {
 const app_command command_tokenize = {
     .name = "tokenize",
     .bit = CMD_TOKENIZE,
-    .usage = "[-m MODEL] (-p TEXT | -f FILE | --decode ID,... | --decode-file FILE) [OPTIONS]",
+    .usage = "[-m MODEL] (-p TEXT | -f FILE | --decode ID,...) [OPTIONS]",
     .summary = "text to token ids, or ids to text",
     .detail =
         "Prints the ids as [id,id,...] on stdout, and without --ids or --quiet a table of ids and\n"
@@ -172,7 +172,7 @@ const app_command command_tokenize = {
         "file alone: tokenizer.json, tekken.json, tokenizer.model, vocab.txt, ...\n",
     .examples = "  godwit tokenize -p \"Once upon a time\" --ids\n"
                 "  godwit tokenize --decode 1,300,301\n"
-                "  godwit tokenize -m reranker -p \"What is a crane?\" --pair \"A bird.\" --ids\n",
+                "  godwit tokenize -p \"What is a crane?\" --pair \"A bird.\" --ids\n",
     .operand = "--model",
     .run = run_tokenize,
 };

@@ -1,5 +1,6 @@
 # tests/test_cli.py - the command as its users meet it: help, bad arguments, exit codes, pipes, full
 # disks, signals, files, formats. The engine's figures are judged elsewhere.
+import base64
 import csv
 import hashlib
 import io
@@ -161,6 +162,7 @@ def test_examples_run(command, tmp_path):
     ("tokenize", ["-p", "--decode"]),
     ("tokenize -p a --decode 1", ["--decode"]),
     ("tokenize -m SMALL --decode 4096", ["--decode", "4095"]),
+    ("tokenize -m SMALL --decode 1 --pair b", ["--pair", "-p"]),
     ("perplexity -m SMALL", ["-f"]),
     ("perplexity -c 7 -f x", ["-c"]),
 ])
@@ -541,6 +543,32 @@ def test_tokenize_shows_pieces_on_stderr():
     done = run("tokenize", "-m", SMALL, "-p", "king")
     assert re.fullmatch(r"\[[\d,]+\]\n", done.stdout) and "king'" in done.stderr
     assert json.loads(run("tokenize", "-m", SMALL, "-q", "--special", "-p", "</s>").stdout)[-1] == 2
+
+
+WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] crane ##s a bird ?".split()
+
+
+def test_tokenize_pairs_and_files(tmp_path):
+    vocab, ids = tmp_path / "vocab.txt", tmp_path / "ids"
+    vocab.write_text("\n".join(WORDS) + "\n")
+    done = run("tokenize", "-m", vocab, "-q", "-p", "Cranes?", "--pair", "A bird")
+    assert done.stdout == "[2,5,6,9,3,7,8,3]\n[0,0,0,0,0,1,1,1]\n"
+    ids.write_text(done.stdout.splitlines()[0])
+    back = run("tokenize", "-m", vocab, "--decode-file", ids).stdout
+    assert back == "cranes? a bird\n"
+    kept = run("tokenize", "-m", vocab, "--decode-file", ids, "--special").stdout
+    assert kept == "[CLS] cranes? [SEP] a bird [SEP]\n"
+    ids.write_text("[1, x]")
+    done = run("tokenize", "-m", vocab, "--decode-file", ids, check=False)
+    assert done.returncode == 1 and done.stdout == ""
+    one_error_line(done, "byte 4", "no token id")
+
+
+def test_tokenize_shows_whole_characters_only(tmp_path):
+    vocab = tmp_path / "tokenizer.model"
+    vocab.write_text("".join(f"{base64.b64encode(bytes([b])).decode()} {b}\n" for b in range(256)))
+    back = run("tokenize", "-m", vocab, "--decode", "195,169,195,65,226,130").stdout
+    assert back == "é\ufffdA\ufffd\n"
 
 
 # ---- bench ---------------------------------------------------------------------------------------

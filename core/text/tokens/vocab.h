@@ -183,8 +183,8 @@ gw_status gw_vocab_read_tekken(const char *where, const void *bytes, size_t n, g
 /* Lines of base64 and a rank. Special tokens and pre-tokenizer are the caller's to add
  * (gw_vocab_grow), then gw_vocab_check. */
 gw_status gw_vocab_read_tiktoken(const char *where, const void *bytes, size_t n, gw_vocab *out);
-/* vocab.txt of BERT: a token a line, "##" inside of words; as a cased model cuts and frames it.
- * gw_vocab_bert settles what tokenizer_config.json says. */
+/* vocab.txt of BERT: a token a line, "##" inside of words; in lower case.
+ * gw_vocab_bert settles what tokenizer_config.json says otherwise. */
 gw_status gw_vocab_read_vocab_txt(const char *where, const void *bytes, size_t n, gw_vocab *out);
 
 /* Normalizer and pre-tokenizer of BERT. accents: 1 they go, 0 they stay, -1 as lower says. */

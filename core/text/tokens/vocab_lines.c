@@ -192,7 +192,7 @@ gw_status gw_vocab_read_vocab_txt(const char *where, const void *bytes, size_t n
     find_special(&v);
     GW_TRY_DONE(v.unk < 0 ? gw_fail(GW_E_METADATA, where, "no [UNK]: not a vocabulary of BERT")
                           : GW_OK);
-    GW_TRY_DONE(gw_vocab_bert(where, &v, 0, 0, 1));
+    GW_TRY_DONE(gw_vocab_bert(where, &v, 1, -1, 1));
     GW_TRY_DONE(gw_vocab_check(where, &v));
 done:
     gw_map_free(seen);
