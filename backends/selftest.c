@@ -41,6 +41,8 @@ static const self_case fixed_cases[] = {
     {.op = GW_OP_SCAN, .n = 3, .heads = 2, .kv_heads = 1, .e = 64, .k = 32, .pos = 5},
     {.op = GW_OP_SCAN, .n = 3, .heads = 2, .kv_heads = 1, .e = 128, .k = 32, .pos = 5},
     {.op = GW_OP_GROUP_NORM, .n = 3, .k = 96},
+    {.op = GW_OP_STREAMS, .n = 3, .k = 96},
+    {.op = GW_OP_SPARSE_GLU, .n = 3, .k = 520},
     {.op = GW_OP_HEADS, .fmt = GW_FMT_F32, .n = 3, .k = 40, .m = 48},
     {.op = GW_OP_HEADS, .fmt = GW_FMT_F16, .n = 3, .k = 40, .m = 48},
     {.op = GW_OP_HEADS, .fmt = GW_FMT_BF16, .n = 3, .k = 40, .m = 48},
@@ -413,8 +415,9 @@ static gw_status route(setup *s) {
 
 static gw_status rowwise(setup *s) {
     const self_case *c = s->c;
-    int64_t dim[2] = {c->n + SPARE, c->op == GW_OP_ACT ? 2 * c->k : c->k}, w_dim[1] = {c->k},
-            gate_dim[2] = {c->n + SPARE, 4};
+    int64_t dim[2] = {c->n + SPARE,
+                      c->op == GW_OP_ACT || c->op == GW_OP_SPARSE_GLU ? 2 * c->k : c->k},
+            w_dim[1] = {c->k}, gate_dim[2] = {c->n + SPARE, 4};
     gw_tensor *x = NULL, *w = NULL;
     GW_TRY(floats(s, "input", dim, 2, 3.0f, &x));
     s->node.in[0] = x;
@@ -430,6 +433,15 @@ static gw_status rowwise(setup *s) {
         s->node.args.mix = (gw_mix_args){.scale = 0.5f, .cap = 2.0f, .gate_act = GW_ACT_SIGMOID};
         GW_TRY(floats(s, "gate", gate_dim, 2, 2.0f, &w));
         s->node.in[1] = w;
+    }
+    if (c->op == GW_OP_STREAMS) { /* four from four */
+        gate_dim[1] = 16;
+        GW_TRY(floats(s, "coefficients", gate_dim, 2, 1.0f, &w));
+        s->node.in[1] = w;
+        s->node.args.streams = (gw_streams_args){.streams = 4, .inputs = 4, .plus = 0.25f};
+    }
+    if (c->op == GW_OP_SPARSE_GLU) {
+        s->node.args.sparse = (gw_sparse_args){.act = GW_ACT_GELU_TANH, .deviations = 0.5f};
     }
     if (c->op == GW_OP_GROUP_NORM) {
         s->node.args.group_norm = (gw_group_norm_args){.groups = 3, .eps = 1e-5f};

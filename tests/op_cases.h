@@ -531,7 +531,7 @@ static void oc_mix(op_setup *s) {
         oc_upload(s, gate);
         s->node.in[1] = gate;
     }
-    s->node.w[0] = c->factor ? oc_vector(s, "factor", 1, 2.0f) : NULL;
+    s->node.w[0] = c->factor ? oc_vector(s, "factor", c->factor, 2.0f) : NULL;
     s->node.in[2] = oc_addend(s, c->addend);
 }
 
@@ -690,11 +690,34 @@ static void oc_scan(op_setup *s) {
 
 static void oc_group_norm(op_setup *s) {
     const op_case *c = s->c;
-    s->node.args.group_norm = (gw_group_norm_args){
-        .groups = c->kv_heads, .eps = 1e-5f, .gate_act = c->act, .gate_first = c->gate_first};
+    s->node.args.group_norm = (gw_group_norm_args){.groups = c->kv_heads,
+                                                   .eps = 1e-5f,
+                                                   .gate_act = c->act,
+                                                   .gate_first = c->gate_first,
+                                                   .measure = c->measure};
     s->node.in[0] = oc_floats(s, "input", c->k, 3.0f);
     s->node.in[1] = c->gates > 0 ? oc_floats(s, "gate", c->k, 2.0f) : NULL;
     s->node.w[0] = c->bare ? NULL : oc_vector(s, "norm", c->wide ? c->k : c->k / c->kv_heads, 2.0f);
+    oc_make_output(s, GW_FMT_F32, c->measure ? c->kv_heads : c->k);
+}
+
+/* heads streams from kv_heads inputs, k columns each. */
+static void oc_streams(op_setup *s) {
+    const op_case *c = s->c;
+    int wide = c->heads * c->k;
+    s->node.args.streams = (gw_streams_args){
+        .streams = c->heads, .inputs = c->kv_heads, .from = c->first, .plus = c->scale};
+    s->node.in[0] = oc_floats(s, "input", c->kv_heads * c->k, 1.0f);
+    s->node.in[1] =
+        c->gates > 0 ? oc_floats(s, "coefficients", c->heads * c->kv_heads, 1.0f) : NULL;
+    s->node.in[2] = c->addend > 0 ? oc_floats(s, "base", wide, 1.0f) : NULL;
+    oc_make_output(s, GW_FMT_F32, wide);
+}
+
+static void oc_sparse_glu(op_setup *s) {
+    const op_case *c = s->c;
+    s->node.args.sparse = (gw_sparse_args){.act = c->act, .deviations = c->scale};
+    s->node.in[0] = oc_floats(s, "input", 2 * c->k, 2.0f);
     oc_make_output(s, GW_FMT_F32, c->k);
 }
 
@@ -812,6 +835,12 @@ static void oc_open(op_setup *s, const op_case *c, const gw_backend *backend,
         break;
     case GW_OP_HEADS:
         oc_heads(s, mapped);
+        break;
+    case GW_OP_STREAMS:
+        oc_streams(s);
+        break;
+    case GW_OP_SPARSE_GLU:
+        oc_sparse_glu(s);
         break;
     case GW_OP_COLUMNS:
         oc_columns(s);

@@ -45,6 +45,7 @@ typedef struct op_case {
     int gate_first, wide; /* GROUP_NORM: gates 1, kv_heads groups; wide: a weight for all */
     int first, pass;      /* HEADS: e columns of a head, k of them multiplied; COLUMNS */
     int ordered;          /* QUANTIZE: of columns */
+    int measure;          /* GROUP_NORM */
     float temperature;    /* SAMPLE */
     int top_k;
     float top_p, min_p;
@@ -376,6 +377,8 @@ static const op_case op_cases[] = {
     {.op = GW_OP_MIX, .why = "gates of columns", .n = 2, .k = 64, .gates = 64, .act = GW_ACT_SILU},
     {.op = GW_OP_MIX, .why = "everything, in place", .n = 3, .k = 90, .gates = 3,
      .act = GW_ACT_NONE, .scale = 2.5f, .cap = 3.0f, .addend = 2, .factor = 1},
+    {.op = GW_OP_MIX, .why = "a factor of each column", .n = 3, .k = 70, .scale = 0.5f,
+     .factor = 70},
 
     {.op = GW_OP_ROUTE, .why = "softmax", .n = 5, .experts = 60, .route = {.used = 4}},
     {.op = GW_OP_ROUTE, .why = "softmax, renormed, scaled, factors", .n = 40, .experts = 128,
@@ -462,6 +465,20 @@ static const op_case op_cases[] = {
      .kv_heads = 2, .gates = 1, .act = GW_ACT_SILU, .gate_first = 1, .wide = 1},
     {.op = GW_OP_GROUP_NORM, .why = "sigmoid, one group", .n = 1, .k = 45, .kv_heads = 1,
      .gates = 1, .act = GW_ACT_SIGMOID},
+    {.op = GW_OP_GROUP_NORM, .why = "measured", .n = 3, .k = 210, .kv_heads = 3, .bare = 1,
+     .measure = 1},
+    {.op = GW_OP_GROUP_NORM, .why = "measured with a gate before, one row", .n = 1, .k = 2202,
+     .kv_heads = 2, .bare = 1, .gates = 1, .act = GW_ACT_SILU, .gate_first = 1, .measure = 1},
+    {.op = GW_OP_STREAMS, .why = "four of four", .n = 5, .k = 70, .heads = 4, .kv_heads = 4,
+     .gates = 1, .addend = 1},
+    {.op = GW_OP_STREAMS, .why = "all but the first, one row", .n = 1, .k = 96, .heads = 4,
+     .kv_heads = 1, .first = 1, .addend = 1, .scale = 1.0f},
+    {.op = GW_OP_STREAMS, .why = "a mean", .n = 17, .k = 33, .heads = 1, .kv_heads = 4,
+     .scale = 0.25f},
+    {.op = GW_OP_SPARSE_GLU, .why = "gelu", .n = 3, .k = 300, .scale = 1.2f,
+     .act = GW_ACT_GELU_TANH},
+    {.op = GW_OP_SPARSE_GLU, .why = "silu, one wide row", .n = 1, .k = 2203, .scale = 0.5f,
+     .act = GW_ACT_SILU},
     {.op = GW_OP_HEADS, .why = "f32", .n = 3, .k = 24, .m = {16}, .fmt = OC_F32, .heads = 4,
      .e = 24},
     {.op = GW_OP_HEADS, .why = "bf16, columns that pass", .n = 1, .k = 128, .m = {96},

@@ -111,6 +111,7 @@ static const struct {
     {"falcon-h1", CLOSE_ENOUGH},
     {"gemma2", CLOSE_ENOUGH},
     {"gemma3-pattern", CLOSE_ENOUGH},
+    {"gemma3n", CLOSE_ENOUGH},
     {"gemma4-e", CLOSE_ENOUGH},
     {"gemma4-e/gemma4-e.gguf", CLOSE_ENOUGH},
     {"gemma4-moe", CLOSE_ENOUGH},

@@ -181,7 +181,7 @@ def test_codes_and_scales_apart():
 
 # What Llama-like models do not have: windows by layer, sinks, caps, chunks, ALiBi, parallel blocks, experts.
 NEW = ("gemma3-pattern", "gemma2", "gpt-oss", "llama4", "bloom", "cohere2", "mixtral", "qwen2-moe", "phi4-mini",
-       "apertus", "qwen3-next", "nemotron-h-moe", "lfm2", "deepseek-v3", "gemma4-e")
+       "apertus", "qwen3-next", "nemotron-h-moe", "lfm2", "deepseek-v3", "gemma3n")
 
 
 @pytest.mark.parametrize("name", NEW[1:3] if SLOW else NEW)

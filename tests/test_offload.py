@@ -79,7 +79,8 @@ def test_speculation(device, draft):
 
 
 @pytest.mark.parametrize("name", ["gemma3-pattern", "gpt-oss", "llama4", "bloom", "phimoe", "apertus",
-                                  "qwen3-next", "falcon-h1", "lfm2", "kimi-linear", "gemma4-e"])
+                                  "qwen3-next", "falcon-h1", "lfm2", "kimi-linear", "gemma4-e",
+                                  "gemma3n"])
 def test_kinds_of_layers(device, name):
     """Whatever a layer is made of runs on the device, to the CPU's bits; also where layers are split."""
     model = SHARED / "goldens" / name

@@ -184,6 +184,13 @@ static gw_node node_of(bench *b, gw_op op, int quantized) {
     case GW_OP_GROUP_NORM:
         n.in[1] = &b->y, n.w[0] = &b->head_norm, n.args.group_norm.groups = 4;
         break;
+    case GW_OP_STREAMS: /* two of two */
+        n.in[0] = &b->x, n.in[1] = &b->route, n.in[2] = &b->x;
+        n.out = &b->y, n.args.streams = (gw_streams_args){.streams = 2, .inputs = 2};
+        break;
+    case GW_OP_SPARSE_GLU:
+        n.in[0] = &b->wide, n.out = &b->y;
+        break;
     case GW_OP_HEADS: /* two heads of 32: 64 results each from all of them */
         n.in[0] = &b->wide, n.w[0] = &b->w, n.args.heads.heads = 2;
         n.out = &b->y;
@@ -238,6 +245,7 @@ static const unsigned may_miss[GW_OP_COUNT] = {
     [GW_OP_CONV] = 1u << (GW_MAX_IN + 1),
     [GW_OP_SCAN] = 1u << (GW_MAX_IN + 1),
     [GW_OP_GROUP_NORM] = 1u << 1 | 1u << GW_MAX_IN,
+    [GW_OP_STREAMS] = 1u << 1 | 1u << 2,
 };
 
 /* Every operand in turn is taken away, widened, shortened, or given a wrong format. */

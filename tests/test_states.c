@@ -8,8 +8,8 @@
 enum { N_PROMPT = 19, N_TEXT = 40, CTX = 128 };
 
 static const char *const names[] = {
-    "lfm2",           "mamba2",    "qwen3-next",  "kimi-linear",
-    "granite-hybrid", "falcon-h1", "deepseek-v3", "gemma4-e",
+    "lfm2",      "mamba2",      "qwen3-next", "kimi-linear", "granite-hybrid",
+    "falcon-h1", "deepseek-v3", "gemma4-e",   "gemma3n",
 };
 
 typedef struct rig {

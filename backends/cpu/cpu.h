@@ -160,8 +160,8 @@ struct gw_cpu_launch {
             int gated;
             gw_mix_args mix;
             const char *addend; /* of MIX: in2 */
-            size_t addend_stride, gates;
-            const float *factor;
+            size_t addend_stride, gates, factors;
+            const float *factor; /* [factors]: 1 or a column's own */
         } act;
         struct {
             gw_route_args args;
@@ -215,8 +215,17 @@ struct gw_cpu_launch {
         struct {
             gw_group_norm_args args;
             const float *weight, *ones; /* [e] or [m]; ones [e] */
-            size_t wide;                /* of the weight        */
+            size_t wide, e;             /* of the weight, of a group */
         } group_norm;
+        struct {
+            gw_streams_args args;
+            const char *base;
+            size_t base_stride;
+        } streams;
+        struct {
+            gw_sparse_args args;
+            const float *ones;
+        } sparse;
         struct {
             gw_heads_args args;
             const gw_cpu_linear_kernel *kernel;
@@ -340,6 +349,8 @@ GW_CPU_KERNEL(scan)
 GW_CPU_KERNEL(group_norm)
 GW_CPU_KERNEL(heads)
 GW_CPU_KERNEL(columns)
+GW_CPU_KERNEL(streams)
+GW_CPU_KERNEL(sparse_glu)
 #undef GW_CPU_KERNEL
 
 static inline const gw_cpu_row *gw_cpu_row_of(const gw_kernel *kernel) {

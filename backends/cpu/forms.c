@@ -191,7 +191,7 @@ static void mix_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i) {
         }
     }
     for (size_t k = 0; k < l->width && factor != NULL; k++) {
-        y[k] = y[k] * *factor;
+        y[k] = y[k] * factor[l->u.act.factors > 1 ? k : 0];
     }
     if (!l->act8) {
         memcpy(l->out + i * l->out_stride, y, l->width * sizeof *y);
@@ -218,6 +218,7 @@ gw_status gw_cpu_record_mix(struct gw_segment *segment, const gw_kernel *kernel,
         l->u.act.addend = gw_cpu_data(node->in[2]);
         l->u.act.addend_stride = gw_cpu_row_stride(node->in[2]);
     }
+    l->u.act.factors = node->w[0] != NULL ? (size_t)node->w[0]->dim[0] : 0;
     gw_cpu_need_scratch(segment, l->width * sizeof(float));
     return gw_cpu_vector(segment, node->w[0], &l->u.act.factor);
 }

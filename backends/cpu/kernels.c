@@ -35,6 +35,8 @@ static const op_entry entries[] = {
     {GW_OP_SCAN,         "scan",         0, 1, gw_cpu_accepts_scan,          gw_cpu_record_scan},
     {GW_OP_GROUP_NORM,   "group_norm",   0, 1, gw_cpu_accepts_group_norm,    gw_cpu_record_group_norm},
     {GW_OP_HEADS,        "heads",        0, 1, gw_cpu_accepts_heads,         gw_cpu_record_heads},
+    {GW_OP_STREAMS,      "streams",      0, 1, gw_cpu_accepts_streams,       gw_cpu_record_streams},
+    {GW_OP_SPARSE_GLU,   "sparse_glu",   0, 1, gw_cpu_accepts_sparse_glu,    gw_cpu_record_sparse_glu},
     {GW_OP_COLUMNS,      "columns",      0, 1, gw_cpu_accepts_columns,       gw_cpu_record_columns},
 };
 /* clang-format on */

@@ -271,17 +271,27 @@ gw_status gw_cpu_record_scan(struct gw_segment *segment, const gw_kernel *kernel
 
 /* ---- GROUP_NORM ------------------------------------------------------------------------------ */
 
+/* As head_norm has it. */
+static float squares_of(const float *x, size_t e) {
+    float lane[GW_LANES] = {0.0f};
+    for (size_t k = 0; k < e; k++) {
+        lane[k % GW_LANES] = fmaf(x[k], x[k], lane[k % GW_LANES]);
+    }
+    return gw_fold_lanes(lane);
+}
+
 /* Group g of row i. */
-static void norm_group(const gw_cpu_launch *l, int i, size_t g) {
+static void norm_group(const gw_cpu_launch *l, gw_cpu_worker *worker, int i, size_t g) {
     const gw_group_norm_args *a = &l->u.group_norm.args;
-    size_t e = l->width / (size_t)a->groups, wide = l->u.group_norm.wide;
+    size_t e = l->u.group_norm.e, wide = l->u.group_norm.wide;
     const gw_cpu_act act = {.kind = a->gate_act};
     const float *x = floats(l->in, l->in_stride, i) + g * e;
     const float *gate = l->in1 != NULL ? floats(l->in1, l->in1_stride, i) + g * e : NULL;
     const float *w = l->u.group_norm.weight != NULL
-                         ? l->u.group_norm.weight + (wide == l->width ? g * e : 0)
+                         ? l->u.group_norm.weight + (wide == e ? 0 : g * e)
                          : l->u.group_norm.ones;
-    float *y = (float *)(void *)(l->out + (size_t)i * l->out_stride) + g * e;
+    float *out = (float *)(void *)(l->out + (size_t)i * l->out_stride);
+    float *y = a->measure ? (float *)(void *)worker->scratch : out + g * e;
     if (gate != NULL && a->gate_first) {
         float by[64];
         for (size_t k = 0; k < e; k += 64) {
@@ -292,6 +302,10 @@ static void norm_group(const gw_cpu_launch *l, int i, size_t g) {
             }
         }
         x = y;
+    }
+    if (a->measure) {
+        out[g] = 1.0f / gw_rms_scale(squares_of(x, e), (int)e, a->eps);
+        return;
     }
     l->ops->head_norm(y, x, w, e, a->eps);
     for (size_t k = 0; k < e && gate != NULL && !a->gate_first; k += 64) {
@@ -309,7 +323,7 @@ static void run_group_norm(const gw_cpu_launch *l, gw_cpu_worker *worker) {
     size_t rows = (size_t)gw_cpu_live(l, worker->step);
     while (gw_cpu_take(worker, rows * groups, 8, &first, &end)) {
         for (size_t p = first; p < end; p++) {
-            norm_group(l, (int)(p / groups), p % groups);
+            norm_group(l, worker, (int)(p / groups), p % groups);
         }
     }
 }
@@ -325,8 +339,9 @@ gw_status gw_cpu_record_group_norm(struct gw_segment *segment, const gw_kernel *
     l->run = run_group_norm;
     l->u.group_norm.args = node->args.group_norm;
     l->u.group_norm.wide = node->w[0] != NULL ? (size_t)node->w[0]->dim[0] : 0;
-    GW_TRY(gw_cpu_ones(segment, node, l->width / (size_t)node->args.group_norm.groups,
-                       &l->u.group_norm.ones));
+    l->u.group_norm.e = (size_t)node->in[0]->dim[1] / (size_t)node->args.group_norm.groups;
+    gw_cpu_need_scratch(segment, l->u.group_norm.e * sizeof(float));
+    GW_TRY(gw_cpu_ones(segment, node, l->u.group_norm.e, &l->u.group_norm.ones));
     return gw_cpu_vector(segment, node->w[0], &l->u.group_norm.weight);
 }
 
@@ -383,6 +398,99 @@ gw_status gw_cpu_record_heads(struct gw_segment *segment, const gw_kernel *kerne
         gw_cpu_need_scratch(segment, l->u.heads.kernel->scratch(l->u.heads.k, GW_DECODE_MAX));
     }
     return GW_OK;
+}
+
+/* ---- STREAMS, SPARSE_GLU --------------------------------------------------------------------- */
+
+static void mix_streams(const gw_cpu_launch *l, int i) {
+    const gw_streams_args *a = &l->u.streams.args;
+    size_t m = l->width / (size_t)a->streams, inputs = (size_t)a->inputs;
+    const float *x = floats(l->in, l->in_stride, i);
+    const float *c = l->in1 != NULL ? floats(l->in1, l->in1_stride, i) : NULL;
+    float *out = (float *)(void *)(l->out + (size_t)i * l->out_stride);
+    for (size_t s = 0; s < (size_t)a->streams; s++) {
+        float *y = out + s * m;
+        if (l->u.streams.base != NULL) {
+            memmove(y, floats(l->u.streams.base, l->u.streams.base_stride, i) + s * m,
+                    m * sizeof *y);
+        } else {
+            memset(y, 0, m * sizeof *y);
+        }
+        for (size_t j = 0; j < inputs && s >= (size_t)a->from; j++) {
+            float by = (c != NULL ? c[s * inputs + j] : 0.0f) + a->plus;
+            for (size_t k = 0; k < m; k++) {
+                y[k] = y[k] + by * x[j * m + k];
+            }
+        }
+    }
+}
+
+static void run_streams(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    size_t first, end;
+    while (gw_cpu_take(worker, (size_t)gw_cpu_live(l, worker->step), 1, &first, &end)) {
+        for (size_t i = first; i < end; i++) {
+            mix_streams(l, (int)i);
+        }
+    }
+}
+
+int gw_cpu_accepts_streams(const gw_kernel *kernel, const gw_node *node,
+                           const struct gw_device *device) {
+    return gw_cpu_accepts_conv(kernel, node, device);
+}
+
+gw_status gw_cpu_record_streams(struct gw_segment *segment, const gw_kernel *kernel,
+                                const gw_node *node) {
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    l->run = run_streams;
+    l->u.streams.args = node->args.streams;
+    if (node->in[2] != NULL) {
+        l->u.streams.base = gw_cpu_data(node->in[2]);
+        l->u.streams.base_stride = gw_cpu_row_stride(node->in[2]);
+    }
+    return GW_OK;
+}
+
+static void sparse_row(const gw_cpu_launch *l, gw_cpu_worker *worker, int i) {
+    const float *g = floats(l->in, l->in_stride, i);
+    float *y = (float *)(void *)(l->out + (size_t)i * l->out_stride);
+    float *c = (float *)(void *)worker->scratch;
+    size_t f = l->width;
+    float mean = l->ops->sum(g, f) / (float)f;
+    for (size_t k = 0; k < f; k++) {
+        c[k] = g[k] - mean;
+    }
+    float r = l->ops->norm(c, c, l->u.sparse.ones, f, 0.0f);
+    float cut = mean + l->u.sparse.args.deviations * (1.0f / r);
+    const gw_cpu_act act = {.kind = l->u.sparse.args.act};
+    for (size_t k = 0; k < f; k++) {
+        float v = g[k] - cut;
+        c[k] = v < 0.0f ? 0.0f : v;
+    }
+    l->ops->act(y, c, g + f, f, &act);
+}
+
+static void run_sparse_glu(const gw_cpu_launch *l, gw_cpu_worker *worker) {
+    size_t first, end;
+    while (gw_cpu_take(worker, (size_t)gw_cpu_live(l, worker->step), 1, &first, &end)) {
+        for (size_t i = first; i < end; i++) {
+            sparse_row(l, worker, (int)i);
+        }
+    }
+}
+
+int gw_cpu_accepts_sparse_glu(const gw_kernel *kernel, const gw_node *node,
+                              const struct gw_device *device) {
+    return gw_cpu_accepts_conv(kernel, node, device);
+}
+
+gw_status gw_cpu_record_sparse_glu(struct gw_segment *segment, const gw_kernel *kernel,
+                                   const gw_node *node) {
+    gw_cpu_launch *l = gw_cpu_append(segment, kernel, node);
+    l->run = run_sparse_glu;
+    l->u.sparse.args = node->args.sparse;
+    gw_cpu_need_scratch(segment, l->width * sizeof(float));
+    return gw_cpu_ones(segment, node, l->width, &l->u.sparse.ones);
 }
 
 /* ---- COLUMNS --------------------------------------------------------------------------------- */

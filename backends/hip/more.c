@@ -215,8 +215,22 @@ static gw_status record_mix(struct gw_segment *segment, const gw_kernel *kernel,
                                    .form = gw_hip_form(segment, node->out),
                                    .scale = node->args.mix.scale,
                                    .cap = node->args.mix.cap};
+    p.factors = node->w[0] != NULL ? (int32_t)node->w[0]->dim[0] : 0;
     (void)kernel;
     return along_rows(segment, node, "gw_more_mix", gw_hip_width(node->out), &p, sizeof p);
+}
+
+static gw_status record_sparse(struct gw_segment *segment, const gw_kernel *kernel,
+                               const gw_node *node) {
+    struct gw_more_sparse_params p = {.step = gw_hip_step(segment),
+                                      .in = gw_hip_at(node->in[0]),
+                                      .out = gw_hip_at(node->out),
+                                      .width = (int32_t)gw_hip_width(node->out),
+                                      .kind = (int32_t)node->args.sparse.act,
+                                      .deviations = node->args.sparse.deviations};
+    (void)kernel;
+    return gw_hip_record(segment, node, "gw_more_sparse", (unsigned)segment->rows, 1, 1,
+                         GW_MORE_THREADS, 1, 1, 0, &p, sizeof p);
 }
 
 /* ---- ROUTE ----------------------------------------------------------------------------------- */
@@ -262,6 +276,7 @@ const gw_kernel gw_hip_more_kernels[] = {
     {GW_OP_ROPE_KV, "hip.rope_kv.more", accepts_rope_kv, record_rope_kv, NULL, 1},
     {GW_OP_ACT, "hip.act", accepts_rowwise, record_act, NULL, 1},
     {GW_OP_MIX, "hip.mix", accepts_rowwise, record_mix, NULL, 1},
+    {GW_OP_SPARSE_GLU, "hip.sparse_glu", accepts_rowwise, record_sparse, NULL, 1},
     {GW_OP_ROUTE, "hip.route", accepts_route, record_route, NULL, 1},
     {.name = NULL},
 };

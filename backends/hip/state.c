@@ -107,7 +107,8 @@ static gw_status record_group_norm(struct gw_segment *segment, const gw_kernel *
                                            .gate = at_or_none(node->in[1]),
                                            .weight = at_or_none(w),
                                            .out = gw_hip_at(node->out),
-                                           .width = (int32_t)gw_hip_width(node->out),
+                                           .width = (int32_t)gw_hip_width(node->in[0]),
+                                           .measure = a->measure,
                                            .groups = a->groups,
                                            .kind = (int32_t)a->gate_act,
                                            .gate_first = a->gate_first,
@@ -145,6 +146,23 @@ static gw_status record_heads(struct gw_segment *segment, const gw_kernel *kerne
     return launch(segment, node, name, gw_hip_width(node->out), 1, &p, sizeof p);
 }
 
+static gw_status record_streams(struct gw_segment *segment, const gw_kernel *kernel,
+                                const gw_node *node) {
+    const gw_streams_args *a = &node->args.streams;
+    struct gw_state_streams_params p = {.step = gw_hip_step(segment),
+                                        .in = gw_hip_at(node->in[0]),
+                                        .coef = at_or_none(node->in[1]),
+                                        .base = at_or_none(node->in[2]),
+                                        .out = gw_hip_at(node->out),
+                                        .m = (int32_t)gw_hip_width(node->out) / a->streams,
+                                        .streams = a->streams,
+                                        .inputs = a->inputs,
+                                        .from = a->from,
+                                        .plus = a->plus};
+    (void)kernel;
+    return launch(segment, node, "gw_state_streams", gw_hip_width(node->out), 0, &p, sizeof p);
+}
+
 static gw_status record_columns(struct gw_segment *segment, const gw_kernel *kernel,
                                 const gw_node *node) {
     size_t wide = gw_hip_width(node->out), others = 0, at = 0;
@@ -177,6 +195,7 @@ const gw_kernel gw_hip_state_kernels[] = {
     {GW_OP_SCAN, "hip.scan", accepts, record_scan, NULL, 1},
     {GW_OP_GROUP_NORM, "hip.group_norm", accepts, record_group_norm, NULL, 1},
     {GW_OP_HEADS, "hip.heads", accepts_heads, record_heads, NULL, 1},
+    {GW_OP_STREAMS, "hip.streams", accepts, record_streams, NULL, 1},
     {GW_OP_COLUMNS, "hip.columns", accepts, record_columns, NULL, 1},
     {.name = NULL},
 };

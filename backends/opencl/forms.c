@@ -185,8 +185,22 @@ gw_status gw_cl_record_mix(struct gw_segment *segment, const gw_kernel *kernel,
     gw_cl_arg_float(&call, node->args.mix.scale);
     gw_cl_arg_float(&call, node->args.mix.cap);
     gw_cl_arg_int(&call, node->out->fmt == GW_FMT_ACT8);
-    gw_cl_arg_int(&call, present(more, 3));
+    gw_cl_arg_int(&call, present(more, 3) | (node->w[0] != NULL && node->w[0]->dim[0] > 1) << 3);
     return gw_cl_launch_rows(&call, gw_cl_groups(width, GW_ACT_BLOCK), (size_t)segment->rows);
+}
+
+gw_status gw_cl_record_sparse_glu(struct gw_segment *segment, const gw_kernel *kernel,
+                                  const gw_node *node) {
+    gw_cl_call call = gw_cl_launch_new(segment, "forms", "-DNORM", "sparse_glu");
+    (void)kernel;
+    gw_cl_arg_step(&call);
+    gw_cl_arg_tensor(&call, node->in[0]);
+    gw_cl_arg_tensor(&call, node->out);
+    gw_cl_arg_int(&call, node->out->dim[1]);
+    gw_cl_arg_int(&call, node->args.sparse.act);
+    gw_cl_arg_float(&call, node->args.sparse.deviations);
+    return gw_cl_launch_end(&call, segment->device->item ? 1 : GW_CL_TEAM, 1, (size_t)segment->rows,
+                            1);
 }
 
 /* ---- ROUTE ----------------------------------------------------------------------------------- */

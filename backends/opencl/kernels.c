@@ -41,6 +41,8 @@ static const op_entry entries[] = {
     {GW_OP_SCAN,         "scan",           0, 1, gw_cl_accepts_state, gw_cl_record_scan},
     {GW_OP_GROUP_NORM,   "group_norm",     0, 1, gw_cl_accepts_state, gw_cl_record_group_norm},
     {GW_OP_HEADS,        "heads",          0, 1, RUNS(heads)},
+    {GW_OP_STREAMS,      "streams",        0, 1, gw_cl_accepts_state, gw_cl_record_streams},
+    {GW_OP_SPARSE_GLU,   "sparse_glu",     0, 1, gw_cl_accepts_state, gw_cl_record_sparse_glu},
     {GW_OP_COLUMNS,      "columns",        0, 1, gw_cl_accepts_state, gw_cl_record_columns},
 };
 /* Under --blas, before all others. */

@@ -358,6 +358,10 @@ gw_status gw_cl_record_group_norm(struct gw_segment *segment, const gw_kernel *k
                                   const gw_node *node);
 gw_status gw_cl_record_columns(struct gw_segment *segment, const gw_kernel *kernel,
                                const gw_node *node);
+gw_status gw_cl_record_streams(struct gw_segment *segment, const gw_kernel *kernel,
+                               const gw_node *node);
+gw_status gw_cl_record_sparse_glu(struct gw_segment *segment, const gw_kernel *kernel,
+                                  const gw_node *node); /* forms.c */
 int gw_cl_accepts_rowwise(const gw_kernel *kernel, const gw_node *node,
                           const struct gw_device *device);
 gw_status gw_cl_record_act(struct gw_segment *segment, const gw_kernel *kernel,

@@ -98,7 +98,7 @@ gw_status gw_cl_record_scan(struct gw_segment *segment, const gw_kernel *kernel,
 gw_status gw_cl_record_group_norm(struct gw_segment *segment, const gw_kernel *kernel,
                                   const gw_node *node) {
     const gw_group_norm_args *a = &node->args.group_norm;
-    const size_t width = gw_cl_width(node->out), groups = (size_t)a->groups;
+    const size_t width = gw_cl_width(node->in[0]), groups = (size_t)a->groups;
     const int64_t wide = node->w[0] != NULL ? node->w[0]->dim[0] : 1;
     cl_mem lanes;
     (void)kernel;
@@ -128,7 +128,7 @@ gw_status gw_cl_record_group_norm(struct gw_segment *segment, const gw_kernel *k
     gw_cl_arg_int(&call, a->gate_first);
     gw_cl_arg_int(&call, wide);
     gw_cl_arg_float(&call, a->eps);
-    gw_cl_arg_int(&call, present(node->in[1], 0) | present(node->w[0], 1));
+    gw_cl_arg_int(&call, present(node->in[1], 0) | present(node->w[0], 1) | a->measure << 2);
     return gw_cl_launch_rows(&call, groups * gw_cl_groups(width / groups, GW_LANES),
                              (size_t)segment->rows);
 }
@@ -166,6 +166,25 @@ gw_status gw_cl_record_heads(struct gw_segment *segment, const gw_kernel *kernel
         GW_TRY(gw_cl_launch_rows(&call, gw_cl_width(node->out), (size_t)segment->rows));
     }
     return GW_OK;
+}
+
+gw_status gw_cl_record_streams(struct gw_segment *segment, const gw_kernel *kernel,
+                               const gw_node *node) {
+    const gw_streams_args *a = &node->args.streams;
+    gw_cl_call call = gw_cl_launch_new(segment, "state", "", "streams");
+    (void)kernel;
+    gw_cl_arg_step(&call);
+    gw_cl_arg_tensor(&call, node->in[0]);
+    gw_cl_arg_tensor(&call, node->in[1]);
+    gw_cl_arg_tensor(&call, node->in[2]);
+    gw_cl_arg_tensor(&call, node->out);
+    gw_cl_arg_int(&call, node->out->dim[1] / a->streams);
+    gw_cl_arg_int(&call, a->streams);
+    gw_cl_arg_int(&call, a->inputs);
+    gw_cl_arg_int(&call, a->from);
+    gw_cl_arg_float(&call, a->plus);
+    gw_cl_arg_int(&call, present(node->in[1], 0) | present(node->in[2], 1));
+    return gw_cl_launch_rows(&call, gw_cl_width(node->out), (size_t)segment->rows);
 }
 
 gw_status gw_cl_record_columns(struct gw_segment *segment, const gw_kernel *kernel,

@@ -259,7 +259,8 @@ static void run_mix(const gw_node *node, const gw_step *step, int rows, double *
             }
             v = a->cap != 0.0f ? cap * tanh(v / cap) : v;
             v += node->in[2] != NULL ? (double)ref_floats(node->in[2], i)[c] : 0.0;
-            scratch[c] = v * (node->w[0] != NULL ? (double)*vector(node->w[0]) : 1.0);
+            int64_t at = node->w[0] != NULL && node->w[0]->dim[0] > 1 ? c : 0;
+            scratch[c] = v * (node->w[0] != NULL ? (double)vector(node->w[0])[at] : 1.0);
         }
         ref_write(node->out, i, scratch);
     }
@@ -377,6 +378,8 @@ static const ref_op *const ops[GW_OP_COUNT] = {
     [GW_OP_SCAN]         = &ref_scan,
     [GW_OP_GROUP_NORM]   = &ref_group_norm,
     [GW_OP_HEADS]        = &ref_heads,
+    [GW_OP_STREAMS]      = &ref_streams,
+    [GW_OP_SPARSE_GLU]   = &ref_sparse_glu,
     [GW_OP_COLUMNS]      = &ref_columns,
 };
 /* clang-format on */

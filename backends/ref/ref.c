@@ -204,6 +204,8 @@ static const gw_kernel kernels[] = {
     {GW_OP_SCAN,          "ref.scan",          accepts, record, NULL, 1},
     {GW_OP_GROUP_NORM,    "ref.group_norm",    accepts, record, NULL, 1},
     {GW_OP_HEADS,         "ref.heads",         accepts, record, NULL, 1},
+    {GW_OP_STREAMS,       "ref.streams",       accepts, record, NULL, 1},
+    {GW_OP_SPARSE_GLU,    "ref.sparse_glu",    accepts, record, NULL, 1},
     {GW_OP_COLUMNS,       "ref.columns",       accepts, record, NULL, 1},
 };
 /* clang-format on */

@@ -174,7 +174,7 @@ static size_t scratch_row(const gw_node *node, int rows) {
 static void run_group_norm(const gw_node *node, const gw_step *step, int rows, double *scratch) {
     const gw_group_norm_args *a = &node->args.group_norm;
     const gw_act_args act = {.kind = a->gate_act};
-    int64_t m = ref_cols(node->out), e = m / a->groups;
+    int64_t m = ref_cols(node->in[0]), e = m / a->groups;
     const float *w = vector(node->w[0]);
     int64_t wide = w != NULL ? node->w[0]->dim[0] : 1;
     (void)step;
@@ -184,6 +184,13 @@ static void run_group_norm(const gw_node *node, const gw_step *step, int rows, d
         for (int64_t c = 0; c < m && gate != NULL && a->gate_first; c++) {
             scratch[c] *= ref_act(&act, (double)gate[c], 0.0, 0, NULL);
         }
+        for (int g = 0; g < a->groups && a->measure; g++) {
+            double sum = 0.0;
+            for (int64_t c = g * e; c < (g + 1) * e; c++) {
+                sum += scratch[c] * scratch[c];
+            }
+            ref_floats(node->out, i)[g] = (float)sqrt(sum / (double)e + (double)a->eps);
+        }
         for (int g = 0; g < a->groups; g++) {
             ref_norm_row(scratch + g * e, e, GW_NORM_RMS, a->eps, NULL, NULL);
         }
@@ -192,7 +199,9 @@ static void run_group_norm(const gw_node *node, const gw_step *step, int rows, d
             scratch[c] *=
                 gate != NULL && !a->gate_first ? ref_act(&act, (double)gate[c], 0.0, 0, NULL) : 1.0;
         }
-        ref_write(node->out, i, scratch);
+        if (!a->measure) {
+            ref_write(node->out, i, scratch);
+        }
     }
 }
 
@@ -221,6 +230,47 @@ static void run_heads(const gw_node *node, const gw_step *step, int rows, double
     }
 }
 
+static void run_streams(const gw_node *node, const gw_step *step, int rows, double *scratch) {
+    const gw_streams_args *a = &node->args.streams;
+    int64_t m = ref_cols(node->out) / a->streams;
+    (void)step;
+    for (int i = 0; i < rows; i++) {
+        const float *x = ref_floats(node->in[0], i);
+        const float *c = node->in[1] != NULL ? ref_floats(node->in[1], i) : NULL;
+        for (int64_t at = 0; at < a->streams * m; at++) {
+            int64_t s = at / m, col = at % m;
+            scratch[at] = node->in[2] != NULL ? (double)ref_floats(node->in[2], i)[at] : 0.0;
+            for (int j = 0; j < a->inputs && s >= a->from; j++) {
+                double by = (c != NULL ? (double)c[s * a->inputs + j] : 0.0) + (double)a->plus;
+                scratch[at] += by * (double)x[j * m + col];
+            }
+        }
+        ref_write(node->out, i, scratch);
+    }
+}
+
+static void run_sparse_glu(const gw_node *node, const gw_step *step, int rows, double *scratch) {
+    const gw_act_args act = {.kind = node->args.sparse.act};
+    int64_t f = ref_cols(node->out);
+    (void)step;
+    for (int i = 0; i < rows; i++) {
+        const float *g = ref_floats(node->in[0], i);
+        double mean = 0.0, squares = 0.0;
+        for (int64_t c = 0; c < f; c++) {
+            mean += (double)g[c] / (double)f;
+        }
+        for (int64_t c = 0; c < f; c++) {
+            squares += ((double)g[c] - mean) * ((double)g[c] - mean);
+        }
+        double cut = mean + (double)node->args.sparse.deviations * sqrt(squares / (double)f);
+        for (int64_t c = 0; c < f; c++) {
+            double v = (double)g[c] - cut;
+            scratch[c] = ref_act(&act, v > 0.0 ? v : 0.0, (double)g[f + c], 1, NULL);
+        }
+        ref_write(node->out, i, scratch);
+    }
+}
+
 static void run_columns(const gw_node *node, const gw_step *step, int rows, double *scratch) {
     int64_t own = ref_cols(node->out);
     (void)step, (void)scratch;
@@ -243,4 +293,5 @@ static void run_columns(const gw_node *node, const gw_step *step, int rows, doub
 
 const ref_op ref_conv = {scratch_state, run_conv}, ref_scan = {scratch_state, run_scan},
              ref_group_norm = {scratch_row, run_group_norm}, ref_heads = {scratch_row, run_heads},
-             ref_columns = {scratch_row, run_columns};
+             ref_columns = {scratch_row, run_columns}, ref_streams = {scratch_row, run_streams},
+             ref_sparse_glu = {scratch_row, run_sparse_glu};

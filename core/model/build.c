@@ -559,16 +559,18 @@ static void emit_scan(walk *w, const gw_spec_block *b) {
 
 static void emit_norm_groups(walk *w, const gw_spec_block *b) {
     const gw_tensor *x = as_f32(w, b->in);
+    int groups = (int)number(w, b, GW_ARG_HEADS, 1.0), measure = (b->flags & GW_FLAG_MEASURE) != 0;
     int64_t cols = x != NULL ? x->dim[1] : 1;
     gw_tensor *out = b->section == GW_SECTION_START && is_kept(w, b->out)
                          ? kept_value(w, b->out)
-                         : new_tensor(w, GW_FMT_F32, cols);
+                         : new_tensor(w, GW_FMT_F32, measure ? groups : cols);
     gw_node *node = new_node(w, GW_OP_GROUP_NORM, role(w, b, 0), out);
     node->in[0] = x;
     node->in[1] = b->side >= 0 ? as_f32(w, b->side) : NULL;
     node->w[0] = weight(w, b, 0);
     node->args.group_norm =
-        (gw_group_norm_args){.groups = (int)number(w, b, GW_ARG_HEADS, 1.0),
+        (gw_group_norm_args){.groups = groups,
+                             .measure = measure,
                              .eps = (float)number(w, b, GW_ARG_EPS, (double)w->in->hp->norm_eps),
                              .gate_act = act_of(w, b),
                              .gate_first = (b->flags & GW_FLAG_BEFORE) != 0};
@@ -590,6 +592,11 @@ static void emit_heads(walk *w, const gw_spec_block *b) {
     give(w, b, out);
 }
 
+static gw_tensor *new_float(walk *w, const gw_spec_block *b, int64_t cols) {
+    return w->last || b->out == GW_VALUE_STREAM ? new_result(w, b, cols)
+                                                : new_tensor(w, GW_FMT_F32, cols);
+}
+
 static void emit_columns(walk *w, const gw_spec_block *b) {
     const int values[GW_MAX_IN] = {b->in, b->side, b->plus, b->more};
     const gw_tensor *in[GW_MAX_IN] = {NULL};
@@ -600,10 +607,36 @@ static void emit_columns(walk *w, const gw_spec_block *b) {
     }
     int first = (int)number(w, b, GW_ARG_FIRST, 0.0), own = in[0] != NULL ? (int)in[0]->dim[1] : 1;
     cols = cols - own + (int)number(w, b, GW_ARG_WIDTH, own - first);
-    gw_tensor *out = new_tensor(w, GW_FMT_F32, cols > 0 ? cols : 1);
+    gw_tensor *out = new_float(w, b, cols > 0 ? cols : 1);
     gw_node *node = new_node(w, GW_OP_COLUMNS, "columns", out);
     memcpy(node->in, in, sizeof in);
     node->args.columns.first = first;
+    finish(w, b, out);
+}
+
+static void emit_streams(walk *w, const gw_spec_block *b) {
+    const gw_tensor *x = as_f32(w, b->in);
+    gw_streams_args a = {.streams = (int)number(w, b, GW_ARG_HEADS, 1.0),
+                         .inputs = (int)number(w, b, GW_ARG_INPUTS, 1.0),
+                         .from = (int)number(w, b, GW_ARG_FIRST, 0.0),
+                         .plus = (float)number(w, b, GW_ARG_PLUS, 0.0)};
+    int64_t cols = x != NULL && a.inputs > 0 ? x->dim[1] / a.inputs * a.streams : 1;
+    gw_tensor *out = new_float(w, b, cols > 0 ? cols : 1);
+    gw_node *node = new_node(w, GW_OP_STREAMS, "streams", out);
+    node->in[0] = x;
+    node->in[1] = b->side >= 0 ? as_f32(w, b->side) : NULL;
+    node->in[2] = b->plus >= 0 ? as_f32(w, b->plus) : NULL;
+    node->args.streams = a;
+    finish(w, b, out);
+}
+
+static void emit_sparse_glu(walk *w, const gw_spec_block *b) {
+    const gw_tensor *x = as_f32(w, b->in);
+    gw_tensor *out = new_tensor(w, GW_FMT_F32, x != NULL && x->dim[1] > 1 ? x->dim[1] / 2 : 1);
+    gw_node *node = new_node(w, GW_OP_SPARSE_GLU, "act", out);
+    node->in[0] = x;
+    node->args.sparse = (gw_sparse_args){.act = act_of(w, b),
+                                         .deviations = (float)number(w, b, GW_ARG_DEVIATIONS, 0.0)};
     give(w, b, out);
 }
 
@@ -629,6 +662,8 @@ static void (*const emitters[GW_BLOCK_KINDS])(walk *, const gw_spec_block *) = {
     [GW_BLOCK_NORM_GROUPS] = emit_norm_groups,
     [GW_BLOCK_HEADS]     = emit_heads,
     [GW_BLOCK_COLUMNS]   = emit_columns,
+    [GW_BLOCK_STREAMS]   = emit_streams,
+    [GW_BLOCK_SPARSE_GLU] = emit_sparse_glu,
 };
 /* clang-format on */
 

@@ -289,7 +289,8 @@ static const struct {
                              [GW_NUM_CAUSAL] = {"sign of causal attention", 0, 1},
                              [GW_NUM_SOURCE] = {"number of layers for a source", 0, 4096},
                              [GW_NUM_NAMED] = {"number of a layer in names", 0, 4096},
-                             [GW_NUM_UNCOUNTED] = {"token without a position", -1, 1 << 24}};
+                             [GW_NUM_UNCOUNTED] = {"token without a position", -1, 1 << 24},
+                             [GW_NUM_STREAMS] = {"number of streams", 1, 8}};
 
 static gw_status in_range(const gw_facts *facts, const gw_blueprint *bp, const double *row,
                           gw_reserved which, double *out) {
@@ -449,6 +450,7 @@ static gw_status settle_model(const gw_facts *facts, const gw_blueprint *bp, con
                               gw_hparams *hp) {
     int32_t tied = 0;
     GW_TRY(take_int(facts, bp, row, GW_NUM_D_MODEL, &hp->d_model));
+    GW_TRY(take_int(facts, bp, row, GW_NUM_STREAMS, &hp->n_streams));
     GW_TRY(take_int(facts, bp, row, GW_NUM_VOCAB, &hp->n_vocab));
     GW_TRY(take_int(facts, bp, row, GW_NUM_CONTEXT, &hp->n_ctx));
     GW_TRY(take_float(facts, bp, row, GW_NUM_EPS, &hp->norm_eps));

@@ -88,10 +88,10 @@ static int read_call(reader *r, const char *name, size_t n) {
         gw_expr_op op;
         int arguments; /* 0: a list's name first */
     } calls[] = {
-        {"sqrt", GW_EXPR_SQRT, 1},   {"floor", GW_EXPR_FLOOR, 1}, {"ceil", GW_EXPR_CEIL, 1},
-        {"log", GW_EXPR_LOG, 1},     {"abs", GW_EXPR_ABS, 1},     {"min", GW_EXPR_MIN, 2},
-        {"max", GW_EXPR_MAX, 2},     {"given", GW_EXPR_GIVEN, 0}, {"has", GW_EXPR_HAS, 0},
-        {"count", GW_EXPR_COUNT, 0}, {"at", GW_EXPR_AT, 0}};
+        {"sqrt", GW_EXPR_SQRT, 1}, {"quantile", GW_EXPR_QUANTILE, 1}, {"floor", GW_EXPR_FLOOR, 1},
+        {"ceil", GW_EXPR_CEIL, 1}, {"log", GW_EXPR_LOG, 1},           {"abs", GW_EXPR_ABS, 1},
+        {"min", GW_EXPR_MIN, 2},   {"max", GW_EXPR_MAX, 2},           {"given", GW_EXPR_GIVEN, 0},
+        {"has", GW_EXPR_HAS, 0},   {"count", GW_EXPR_COUNT, 0},       {"at", GW_EXPR_AT, 0}};
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         if (strlen(calls[i].name) != n || memcmp(calls[i].name, name, n) != 0) {
             continue;
@@ -308,6 +308,26 @@ static double binary_value(gw_expr_op op, double a, double b) {
     }
 }
 
+/* Below which a standard normal number lies with this probability: bisection; the series of the
+ * integral needs arithmetic alone. */
+static double quantile(double p) {
+    double low = -6.0, high = 6.0;
+    if (!(p > 1e-6 && p < 1.0 - 1e-6)) {
+        return (double)NAN;
+    }
+    for (int i = 0; i < 60; i++) {
+        double x = 0.5 * (low + high), term = x, sum = x;
+        for (int k = 1; k < 200; k++) { /* x - x^3 / (2 3) + x^5 / (2^2 2! 5) - ... */
+            term *= -x * x / (2.0 * k);
+            sum += term / (2.0 * k + 1.0);
+        }
+        double below = 0.5 + sum * 0.39894228040143267794;
+        low = below < p ? x : low;
+        high = below < p ? high : x;
+    }
+    return 0.5 * (low + high);
+}
+
 static double unary_value(gw_expr_op op, double a) {
     switch (op) {
     case GW_EXPR_NOT:
@@ -318,6 +338,8 @@ static double unary_value(gw_expr_op op, double a) {
         return a != 0.0;
     case GW_EXPR_SQRT:
         return sqrt(a);
+    case GW_EXPR_QUANTILE:
+        return quantile(a);
     case GW_EXPR_FLOOR:
         return floor(a);
     case GW_EXPR_CEIL:

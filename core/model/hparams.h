@@ -49,6 +49,7 @@ typedef struct gw_layer {
 typedef struct gw_hparams {
     char family[32]; /* spec that describes it: "llama", "qwen2", "qwen3"                        */
     int32_t n_layers, d_model, n_vocab, n_ctx;
+    int32_t n_streams; /* side by side, d_model each, in what goes from layer to layer */
     int32_t n_source; /* leading layers that read a source text; all: an encoder, 0: a decoder */
     int32_t uncounted; /* learned positions pass over this token, the padding; -1: none */
     float norm_eps;

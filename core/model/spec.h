@@ -87,6 +87,7 @@ typedef enum gw_reserved {
     GW_NUM_SOURCE,
     GW_NUM_NAMED,
     GW_NUM_UNCOUNTED,
+    GW_NUM_STREAMS,
     GW_NUM_RESERVED
 } gw_reserved;
 
@@ -164,7 +165,7 @@ typedef enum gw_block_kind {
     GW_BLOCK_RESIDUAL, GW_BLOCK_GLU, GW_BLOCK_LINEAR, GW_BLOCK_MLP, GW_BLOCK_MIX, GW_BLOCK_ADD,
     GW_BLOCK_ROUTE, GW_BLOCK_EXPERTS, GW_BLOCK_POOL,
     GW_BLOCK_CONV, GW_BLOCK_DELTA, GW_BLOCK_SSM, GW_BLOCK_NORM_GROUPS, GW_BLOCK_HEADS,
-    GW_BLOCK_COLUMNS, GW_BLOCK_KINDS
+    GW_BLOCK_COLUMNS, GW_BLOCK_STREAMS, GW_BLOCK_SPARSE_GLU, GW_BLOCK_KINDS
 } gw_block_kind;
 /* clang-format on */
 
@@ -190,7 +191,8 @@ enum {
     GW_FLAG_KEYS = 1 << 9,   /* k and v alone, for layers that read this one's cache */
     GW_FLAG_CROSS = 1 << 10, /* attention to the source text */
     GW_FLAG_BY_CHANNEL = 1 << 11,
-    GW_FLAG_BEFORE = 1 << 12 /* the gate comes before the norm */
+    GW_FLAG_BEFORE = 1 << 12, /* the gate comes before the norm */
+    GW_FLAG_MEASURE = 1 << 13 /* what the norm divides by */
 };
 
 /* Slots of gw_spec_block.number. */
@@ -221,7 +223,10 @@ enum {
     GW_ARG_FIRST = 2, /* of heads, columns */
     GW_ARG_PASS = 3,
     GW_ARG_PASS_FIRST = 4,
-    GW_ARG_WIDTH = 5, /* of columns */
+    GW_ARG_WIDTH = 5,  /* of columns */
+    GW_ARG_INPUTS = 3, /* of streams: GW_ARG_HEADS are made, from GW_ARG_FIRST on */
+    GW_ARG_PLUS = 4,
+    GW_ARG_DEVIATIONS = 2,
     GW_SPEC_EXPRS = 8
 };
 

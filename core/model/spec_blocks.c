@@ -91,13 +91,18 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
          {"tiled", 'n', GW_ARG_TILED, 1}}},
     [GW_BLOCK_NORM_GROUPS] = {"norm_groups", START, HEAD, 1, 1, 1, LAST, 0,
         {{"groups", 'n', GW_ARG_HEADS, 1}, {"gate", 'v', 0, 1}, {"eps", 'n', GW_ARG_EPS, 1},
-         {"before", 'f', GW_FLAG_BEFORE, 0}}},
+         {"before", 'f', GW_FLAG_BEFORE, 0}, {"measure", 'f', GW_FLAG_MEASURE, 0}}},
     [GW_BLOCK_HEADS] = {"heads", LAYER, LAYER, 0, 1, 1, LAST, 0,
         {{"count", 'n', GW_ARG_HEADS, 1}, {"first", 'n', GW_ARG_FIRST, 1},
          {"pass", 'n', GW_ARG_PASS, 1}, {"pass_first", 'n', GW_ARG_PASS_FIRST, 1}}},
     [GW_BLOCK_COLUMNS] = {"columns", START, HEAD, 0, 0, 0, LAST, 0,
         {{"first", 'n', GW_ARG_FIRST, 1}, {"width", 'n', GW_ARG_WIDTH, 1}, {"and", 'v', 0, 1},
          {"then", 'v', 1, 1}, {"last", 'v', 2, 1}}},
+    [GW_BLOCK_STREAMS] = {"streams", START, HEAD, 0, 0, 0, LAST, 0,
+        {{"count", 'n', GW_ARG_HEADS, 1}, {"inputs", 'n', GW_ARG_INPUTS, 1}, {"coef", 'v', 0, 1},
+         {"base", 'v', 1, 1}, {"plus", 'n', GW_ARG_PLUS, 1}, {"first", 'n', GW_ARG_FIRST, 1}}},
+    [GW_BLOCK_SPARSE_GLU] = {"sparse_glu", LAYER, LAYER, 1, 0, 0, LAST, 0,
+        {{"deviations", 'n', GW_ARG_DEVIATIONS, 1}}},
 };
 /* clang-format on */
 
@@ -434,8 +439,8 @@ gw_status gw_spec_check_end(const gw_spec_reader *r) {
     int embeds = 0, blocks[GW_SPEC_KINDS] = {0};
     const gw_spec_block *end = NULL; /* of the head */
     for (int b = 0; b < bp->n_blocks; b++) {
-        embeds += bp->block[b].section == START && bp->block[b].kind == GW_BLOCK_EMBED &&
-                  bp->block[b].out == STREAM;
+        int begins = bp->block[b].kind == GW_BLOCK_EMBED || bp->block[b].kind == GW_BLOCK_COLUMNS;
+        embeds += begins && bp->block[b].section == START && bp->block[b].out == STREAM;
         end = bp->block[b].section == HEAD ? &bp->block[b] : end;
         blocks[bp->block[b].layer_kind] += bp->block[b].section == LAYER;
     }

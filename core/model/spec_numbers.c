@@ -28,7 +28,8 @@ static const char *const reserved[GW_NUM_RESERVED] = {[GW_NUM_LAYERS] = "layers"
                                                       [GW_NUM_CAUSAL] = "causal",
                                                       [GW_NUM_SOURCE] = "source",
                                                       [GW_NUM_NAMED] = "named",
-                                                      [GW_NUM_UNCOUNTED] = "uncounted"};
+                                                      [GW_NUM_UNCOUNTED] = "uncounted",
+                                                      [GW_NUM_STREAMS] = "streams"};
 
 const char *gw_reserved_name(gw_reserved i) { return reserved[i]; }
 

@@ -324,7 +324,9 @@ static gw_status check_mix(const gw_node *node) {
         return refuse(node, "the gate", gate, "f32 [n, c], c a divisor of the width");
     }
     GW_TRY(check_addend(node, node->in[2]));
-    GW_TRY(check_factor(node, node->w[0]));
+    if (node->w[0] != NULL && !is_vector(node->w[0], y->dim[1])) {
+        GW_TRY(check_factor(node, node->w[0]));
+    }
     return is_activation(y, y->dim[1]) ? GW_OK : refuse(node, "the output", y, "f32 or act8");
 }
 
@@ -475,9 +477,9 @@ static gw_status check_group_norm(const gw_node *node) {
     GW_TRY(check_out(node));
     const gw_group_norm_args *a = &node->args.group_norm;
     const gw_tensor *x = node->in[0], *gate = node->in[1], *y = node->out, *w = node->w[0];
-    int64_t m = y->dim[1];
-    if (!is_matrix(x, GW_FMT_F32, m) || !is_matrix(y, GW_FMT_F32, m) || !same_rows(x, y) ||
-        a->groups < 1 || m % a->groups != 0) {
+    int64_t m = x != NULL ? x->dim[1] : 0;
+    if (!is_matrix(x, GW_FMT_F32, m) || x->n_dim != 2 || !same_rows(x, y) || a->groups < 1 ||
+        m % a->groups != 0 || !is_matrix(y, GW_FMT_F32, a->measure ? a->groups : m)) {
         return refuse(node, "the input", x, "f32 of the output's shape, in whole groups");
     }
     if (gate != NULL && (!is_matrix(gate, GW_FMT_F32, m) || !same_rows(gate, y))) {
@@ -505,6 +507,34 @@ static gw_status check_heads(const gw_node *node) {
     return is_matrix(y, GW_FMT_F32, a->heads * (a->pass + m))
                ? GW_OK
                : refuse(node, "the output", y, "f32 [n, h (s + m)]");
+}
+
+static gw_status check_streams(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_streams_args *a = &node->args.streams;
+    const gw_tensor *x = node->in[0], *c = node->in[1], *base = node->in[2], *y = node->out;
+    if (a->streams < 1 || a->inputs < 1 || a->from < 0 || a->from >= a->streams ||
+        y->dim[1] % a->streams != 0 || !is_matrix(y, GW_FMT_F32, y->dim[1])) {
+        return refuse(node, "the output", y, "f32, whole streams");
+    }
+    if (!is_matrix(x, GW_FMT_F32, y->dim[1] / a->streams * a->inputs) || !same_rows(x, y)) {
+        return refuse(node, "the input", x, "f32 [n, J m]");
+    }
+    if (c != NULL &&
+        (!is_matrix(c, GW_FMT_F32, (int64_t)a->streams * a->inputs) || !same_rows(c, y))) {
+        return refuse(node, "the coefficients", c, "f32 [n, I J]");
+    }
+    return a->from > 0 && base == NULL ? refuse(node, "the base", base, "f32 of the output's shape")
+                                       : check_addend(node, base);
+}
+
+static gw_status check_sparse_glu(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_tensor *x = node->in[0], *y = node->out;
+    if (!is_matrix(x, GW_FMT_F32, 2 * y->dim[1]) || !same_rows(x, y)) {
+        return refuse(node, "the input", x, "f32 [n, 2f]");
+    }
+    return is_matrix(y, GW_FMT_F32, y->dim[1]) ? GW_OK : refuse(node, "the output", y, "f32");
 }
 
 static gw_status check_columns(const gw_node *node) {
@@ -706,6 +736,8 @@ static const gw_op_info ops[GW_OP_COUNT] = {
     [GW_OP_SCAN]         = {"scan",         check_scan,         cost_scan},
     [GW_OP_GROUP_NORM]   = {"group_norm",   check_group_norm,   cost_rowwise},
     [GW_OP_HEADS]        = {"heads",        check_heads,        cost_heads},
+    [GW_OP_STREAMS]      = {"streams",      check_streams,      cost_rowwise},
+    [GW_OP_SPARSE_GLU]   = {"sparse_glu",   check_sparse_glu,   cost_rowwise},
     [GW_OP_COLUMNS]      = {"columns",      check_columns,      cost_rowwise},
 };
 /* clang-format on */

@@ -39,8 +39,8 @@ typedef enum gw_op {
     GW_OP_ACT,       /* out[n,f]  = act(in0[n,0..f)) (* in0[n,f..2f) when gated); w0 [4] f32 for
                       * XIELU; in0 f32, out f32 or act8                                         */
     GW_OP_MIX,       /* out[n,m]  = in0[n,m] f32 (* scale) (* gate in1[n,c] f32, column i / (m/c),
-                      * through gate_act) (cap * tanh(. / cap)) (+ in2[n,m] f32) (* w0[1] f32), in
-                      * this order; out f32 or act8                                             */
+                      * through gate_act) (cap * tanh(. / cap)) (+ in2[n,m] f32) (* w0[1] or [m]
+                      * f32), in this order; out f32 or act8                                    */
     GW_OP_ROUTE,     /* out[n,2u] f32 = u expert numbers in increasing order, then their u gates;
                       * in0 = router logits [n,E] f32, w0 = selection bias [E] f32, w1 = factor of
                       * each expert's gate [E] f32 (each may be NULL)                           */
@@ -59,10 +59,16 @@ typedef enum gw_op {
                       * logits of decay and write strength, w0 = A [h], w1 = bias of the decay (may
                       * be NULL), w2 = D [h] (SSM)                                              */
     GW_OP_GROUP_NORM, /* out[n,m] f32 = RMS norm of each of m/g groups of in0[n,m] f32, by w0 [g] or
-                       * [m] (may be NULL), times act(gate in1[n,m]) (may be NULL) before or after */
+                       * [m] (may be NULL), times act(gate in1[n,m]) (may be NULL) before or after;
+                       * with `measure` out[n,groups]: what each group is divided by              */
     GW_OP_HEADS,     /* out[n,h*(s+m)] f32: of each head of in0[n,h*e] f32 columns [a,a+s) as they
                       * are, then W_h times columns [b,b+k); w0 = float W [h*m,k], in
                       * GW_LAYOUT_ROWS (gw_heads_args)                                          */
+    GW_OP_STREAMS,   /* out[n,I*m] f32: of I streams side by side, i = base i (in2[n,I*m], may be
+                      * NULL) + sum over J inputs of (c + plus) * in0[n,J*m] j, c = in1[n,I*J] f32
+                      * (may be NULL: 0); streams before `from` are base alone (gw_streams_args)  */
+    GW_OP_SPARSE_GLU, /* out[n,f] = act(max(g - (mean + deviations * deviation), 0)) * u of a row's
+                       * gates g = in0[n,0..f) and values u = in0[n,f..2f) f32; out f32           */
     GW_OP_COLUMNS,   /* out[n,m] f32 = columns [first,..) of in0 f32, then all of in1, in2, in3 (may
                       * be NULL) side by side, m in all                                         */
     GW_OP_COUNT
@@ -122,7 +128,16 @@ typedef struct gw_group_norm_args {
     float eps;
     gw_act_kind gate_act;
     int gate_first; /* the gate comes before the norm */
+    int measure;
 } gw_group_norm_args;
+typedef struct gw_streams_args {
+    int streams, inputs, from; /* I, J */
+    float plus;
+} gw_streams_args;
+typedef struct gw_sparse_args {
+    gw_act_kind act;
+    float deviations;
+} gw_sparse_args;
 typedef struct gw_heads_args {
     int heads;
     int first;            /* b: first column of a head that is multiplied */
@@ -220,6 +235,8 @@ typedef union gw_op_args {
     gw_group_norm_args group_norm;
     gw_heads_args heads;
     gw_columns_args columns;
+    gw_streams_args streams;
+    gw_sparse_args sparse;
 } gw_op_args;
 
 enum { GW_MAX_IN = 4, GW_MAX_W = 6 };

@@ -109,7 +109,7 @@ KERNEL_OF_ANY_SIZE act(STEP, IN(gate), IN(up), IN(numbers), OUT(out), const int 
     }
 }
 
-/* flags: gate [n, gates], addend, factor. Items: blocks of 32. */
+/* flags: gate [n, gates], addend, factor, a factor for each column. Items: blocks of 32. */
 KERNEL_OF_ANY_SIZE mix_rows(STEP, IN(in), IN(gate), IN(addend), IN(factor), OUT(out),
                             const int width, const int gates, const int gate_kind,
                             const float scale, const float cap, const int act8, const int flags) {
@@ -131,7 +131,7 @@ KERNEL_OF_ANY_SIZE mix_rows(STEP, IN(in), IN(gate), IN(addend), IN(factor), OUT(
             }
             v = cap != 0.0f ? gw_softcap(v, cap) : v;
             v = HAS(1) ? READS(float, addend)[at] + v : v;
-            y[i] = HAS(2) ? v * READS(float, factor)[0] : v;
+            y[i] = HAS(2) ? v * READS(float, factor)[HAS(3) ? column : 0] : v;
         }
         leave(out_buf + out_off, act8, row, width, b, y);
     }
@@ -198,6 +198,29 @@ static inline float all_lanes(__global const float *x, int d, int squares, float
 #else
 #define ROW_SUM(x, squares, mean) team_fold(lane_of(x, d, id, squares, mean), scratch, id)
 #endif
+
+/* A team, or an item, per row. */
+KERNEL(NORM_ITEMS) sparse_glu(STEP, IN(in), OUT(out), const int d, const int kind,
+                              const float deviations) {
+    const int row = GROUP_ID(1), id = LOCAL_ID;
+#ifndef GW_ITEM
+    LOCALS_HERE
+#endif
+    AWAIT;
+    if (row >= LIVE) {
+        return;
+    }
+    __global const float *x = READS(float, in) + (size_t)row * 2 * d;
+    const float mean = ROW_SUM(x, 0, 0.0f) / (float)d;
+    const float r = gw_rms_scale(ROW_SUM(x, 1, mean), d, 0.0f);
+    const float cut = mean + deviations * (1.0f / r);
+    for (int i = id; i < d; i += NORM_ITEMS) {
+        const float v = x[i] - cut;
+        const float g = gw_act_gate((gw_act_kind)kind, v < 0.0f ? 0.0f : v, 0.0f, 0.0f, 0.0f, 0.0f);
+        WRITES(float, out)[(size_t)row * d + i] =
+            g * gw_act_factor((gw_act_kind)kind, x[d + i], 0.0f);
+    }
+}
 
 /* flags: weight, bias, addend, factor. A team, or an item, per row; a lane has whole blocks. */
 KERNEL(NORM_ITEMS) norm_form(STEP, IN(in), IN(weight), IN(bias), IN(addend), IN(factor), OUT(out),

@@ -204,7 +204,8 @@ KERNEL_OF_ANY_SIZE group_lanes(STEP, IN(in), IN(gate), OUT(out), const int width
     }
 }
 
-/* Items: blocks of 32 columns of a group. flags: gate, weight. */
+/* Items: blocks of 32 columns of a group. flags: gate, weight; the third: what groups are
+ * divided by alone, [row, group]. */
 KERNEL_OF_ANY_SIZE group_norm(STEP, IN(in), IN(gate), IN(weight), IN(lanes), OUT(out),
                               const int width, const int groups, const int kind, const int gated,
                               const int wide, const float eps, const int flags) {
@@ -220,6 +221,12 @@ KERNEL_OF_ANY_SIZE group_norm(STEP, IN(in), IN(gate), IN(weight), IN(lanes), OUT
             lane[i] = READS(float, lanes)[((size_t)row * groups + g) * GW_LANES + i];
         }
         const float r = gw_rms_scale(gw_fold_lanes(lane), e, eps);
+        if (HAS(2)) {
+            if (at == 0) {
+                WRITES(float, out)[(size_t)row * groups + g] = 1.0f / r;
+            }
+            continue;
+        }
         for (int i = at; i < min(at + GW_LANES, e); i++) {
             const int c = g * e + i;
             const size_t place = (size_t)row * width + c;
@@ -271,6 +278,28 @@ KERNEL_OF_ANY_SIZE heads(STEP, IN(in), IN(w), OUT(out), const int count, const i
             }
         }
         *y = gw_join_lanes(lane);
+    }
+}
+
+/* Items: columns of all streams. flags: coefficients, base. */
+KERNEL_OF_ANY_SIZE streams(STEP, IN(in), IN(coef), IN(base), OUT(out), const int m,
+                           const int count, const int inputs, const int from, const float plus,
+                           const int flags) {
+    const int row = GROUP_ID(1);
+    AWAIT;
+    if (row >= LIVE) {
+        return;
+    }
+    for (int u = ITEM_ID; u < count * m; u += ITEM_COUNT) {
+        const int s = u / m;
+        const size_t place = (size_t)row * count * m + u;
+        float y = HAS(1) ? READS(float, base)[place] : 0.0f;
+        for (int j = 0; j < inputs && s >= from; j++) {
+            const float c =
+                HAS(0) ? READS(float, coef)[((size_t)row * count + s) * inputs + j] : 0.0f;
+            y = y + (c + plus) * READS(float, in)[((size_t)row * inputs + j) * m + u % m];
+        }
+        WRITES(float, out)[place] = y;
     }
 }
 

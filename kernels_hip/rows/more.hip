@@ -329,9 +329,34 @@ GW_KERNEL(gw_more_mix, struct gw_more_mix_params, GW_MORE_THREADS) {
         }
         v = p.cap != 0.0f ? gw_softcap(v, p.cap) : v;
         v = p.addend ? p.addend[at] + v : v;
-        v = p.factor ? v * p.factor[0] : v;
+        v = p.factor ? v * p.factor[p.factors > 1 ? i : 0] : v;
     }
     leave(p.out, p.form, row, p.width, i, v);
+}
+
+/* ---- SPARSE_GLU ------------------------------------------------------------------------------ */
+
+GW_KERNEL(gw_more_sparse, struct gw_more_sparse_params, GW_MORE_THREADS) {
+    __shared__ float blocks[GW_ROW_PIECE / GW_LANES];
+    const int row = (int)blockIdx.x, n = p.width;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step)) {
+        return;
+    }
+    const float *x = p.in + (size_t)row * 2 * n;
+    const float mean = gw_row_sum(n, blocks, [&](int i) { return x[i]; }) / (float)n;
+    const float squares = gw_row_sum(n, blocks, [&](int i) {
+        const float c = x[i] - mean;
+        return c * c;
+    });
+    const float cut = mean + p.deviations * (1.0f / gw_rms_scale(squares, n, 0.0f));
+    const gw_act_kind kind = (gw_act_kind)p.kind;
+    for (int i = (int)threadIdx.x; i < n; i += GW_MORE_THREADS) {
+        const float v = x[i] - cut;
+        const float g = gw_act_gate(kind, v < 0.0f ? 0.0f : v, 0.0f, 0.0f, 0.0f, 0.0f);
+        p.out[(size_t)row * n + i] = g * gw_act_factor(kind, x[n + i], 0.0f);
+    }
 }
 
 /* ---- ROUTE ----------------------------------------------------------------------------------- */

@@ -87,10 +87,19 @@ struct gw_more_mix_params {
     GW_DEV(const float) in;
     GW_DEV(const float) gate;   /* [rows, gates] */
     GW_DEV(const float) addend; /* [rows, width] */
-    GW_DEV(const float) factor; /* [1]           */
+    GW_DEV(const float) factor; /* [factors]: 1, or a column's own */
     GW_DEV(void) out;
-    int32_t width, gates, gate_kind, form;
+    int32_t width, gates, gate_kind, form, factors;
     float scale, cap;
+};
+
+/* gw_more_sparse: SPARSE_GLU; a block per row, grid (rows). */
+struct gw_more_sparse_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in; /* [rows, 2 width] */
+    GW_DEV(float) out;
+    int32_t width, kind;
+    float deviations;
 };
 
 /* gw_more_route: a block per row, grid (rows). Dynamic shared memory: GW_ROUTE_SHARED. */

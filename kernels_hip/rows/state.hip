@@ -269,6 +269,12 @@ GW_KERNEL(gw_state_group_norm, struct gw_state_group_norm_params, GW_STATE_THREA
         sum = GW_FMA(v, v, sum);
     }
     const float r = gw_rms_scale(gw_fold(sum), e, p.eps);
+    if (p.measure) {
+        if (gw_lane() == 0) {
+            p.out[(size_t)row * p.groups + g] = 1.0f / r;
+        }
+        return;
+    }
     for (int i = gw_lane(); i < e; i += GW_LANES) {
         const float by = p.gate ? gate_of(p.kind, p.gate[base + i]) : 1.0f;
         float v = gated ? p.in[base + i] * by : p.in[base + i];
@@ -317,6 +323,23 @@ GW_DEVICE float join(float v) {
 HEADS(f32, float, SAME)
 HEADS(f16, gw_u16, gw_f16_to_f32)
 HEADS(bf16, gw_u16, gw_bf16_to_f32)
+
+GW_KERNEL(gw_state_streams, struct gw_state_streams_params, GW_STATE_THREADS) {
+    const int row = (int)blockIdx.y, u = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step) || u >= p.streams * p.m) {
+        return;
+    }
+    const int s = u / p.m;
+    const size_t place = (size_t)row * p.streams * p.m + u;
+    float y = p.base ? p.base[place] : 0.0f;
+    for (int j = 0; j < p.inputs && s >= p.from; j++) {
+        const float c = p.coef ? p.coef[((size_t)row * p.streams + s) * p.inputs + j] : 0.0f;
+        y = y + (c + p.plus) * p.in[((size_t)row * p.inputs + j) * p.m + u % p.m];
+    }
+    p.out[place] = y;
+}
 
 GW_KERNEL(gw_state_columns, struct gw_state_columns_params, GW_STATE_THREADS) {
     const int row = (int)blockIdx.y, i = (int)(blockIdx.x * blockDim.x + threadIdx.x);

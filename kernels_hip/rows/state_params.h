@@ -52,8 +52,19 @@ struct gw_state_group_norm_params {
     GW_DEV(const float) gate;   /* may be 0 */
     GW_DEV(const float) weight; /* may be 0; wide of them */
     GW_DEV(float) out;
-    int32_t width, groups, kind, gate_first, wide;
+    int32_t width, groups, kind, gate_first, wide, measure;
     float eps;
+};
+
+/* gw_state_streams: a thread per column of all streams, grid (columns, rows). */
+struct gw_state_streams_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;
+    GW_DEV(const float) coef; /* may be 0 */
+    GW_DEV(const float) base; /* may be 0 */
+    GW_DEV(float) out;
+    int32_t m, streams, inputs, from;
+    float plus;
 };
 
 /* gw_state_heads_FORMAT: a team per column of the result, grid (columns over teams, rows). */

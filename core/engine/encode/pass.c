@@ -95,7 +95,8 @@ static int device_of_section(const gw_encoder *e, gw_section section, int leadin
 static gw_status make_buffers(gw_encoder *e, gw_encoder_pass *p, gw_purpose purpose,
                               gw_graph_inputs *in, gw_tensor *stream, gw_tensor *table) {
     const gw_hparams *hp = &e->model->hp;
-    size_t row = (size_t)hp->d_model * sizeof(float), rows = (size_t)p->rows;
+    size_t row = (size_t)hp->n_streams * (size_t)hp->d_model * sizeof(float),
+           rows = (size_t)p->rows;
     int64_t per = pages_of(p->rows);
     for (int d = 0; d < e->model->place.n_devices; d++) {
         GW_TRY(alloc(e, d, rows * row, &p->stream[d]));
@@ -103,7 +104,7 @@ static gw_status make_buffers(gw_encoder *e, gw_encoder_pass *p, gw_purpose purp
         stream[d] = (gw_tensor){.name = "stream",
                                 .fmt = GW_FMT_F32,
                                 .n_dim = 2,
-                                .dim = {p->rows, hp->d_model},
+                                .dim = {p->rows, (int64_t)hp->n_streams * hp->d_model},
                                 .buf = p->stream[d],
                                 .device = d};
         table[d] = (gw_tensor){.name = "page table",

@@ -272,7 +272,7 @@ static gw_status measure(const gw_place *place, const gw_place_sizes *sizes, int
                          const gw_gauge *other, gw_gauge *out) {
     gw_gauge g = {0};
     gw_weights *weights = NULL;
-    size_t row = (size_t)sizes->hp->d_model * sizeof(float);
+    size_t row = (size_t)sizes->hp->n_streams * (size_t)sizes->hp->d_model * sizeof(float);
     int n = sample_layers(sizes, d, &g.weight_bytes);
     GW_TRY(gw_weights_sample(sizes->weights, &place->devices[d], n, &weights));
     gw_status status = time_layers(place, sizes, d, weights, n, other, &g);

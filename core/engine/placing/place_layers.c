@@ -36,7 +36,8 @@ typedef struct outline {
 
 static gw_status draw_outline(const gw_hparams *hp, const gw_blueprint *bp, gw_fmt kv_fmt, int rows,
                               outline *o) {
-    gw_tensor stream = {.fmt = GW_FMT_F32, .n_dim = 2, .dim = {rows, hp->d_model}};
+    gw_tensor stream = {
+        .fmt = GW_FMT_F32, .n_dim = 2, .dim = {rows, (int64_t)hp->n_streams * hp->d_model}};
     gw_tensor table = {.fmt = GW_FMT_I32, .n_dim = 2, .dim = {1, 1}};
     for (int d = 0; d < GW_MAX_DEVICES; d++) {
         o->stream[d] = stream;
@@ -296,7 +297,8 @@ static uint64_t bound_scratch(const gw_place_sizes *s, int head) {
         uint64_t d = (uint64_t)hp->d_model, q = (uint64_t)y->n_heads * (uint64_t)y->d_head;
         uint64_t kv = (uint64_t)y->n_kv_heads * (uint64_t)y->d_head, f = (uint64_t)y->d_ff;
         uint64_t experts = (uint64_t)y->n_used * (uint64_t)y->d_expert;
-        uint64_t one = 6 * d + 3 * q + 2 * kv + 3 * (f + experts) + (uint64_t)y->n_heads;
+        uint64_t one = (4 + 4 * (uint64_t)hp->n_streams - 2) * d + 3 * q + 2 * kv +
+                       3 * (f + experts) + (uint64_t)y->n_heads;
         uint64_t work = (uint64_t)y->n_heads * pages * ((uint64_t)y->v_head + 2) * sizeof(float);
         row = one > row ? one : row;
         attention = work > attention ? work : attention;

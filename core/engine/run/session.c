@@ -218,13 +218,13 @@ static gw_status make_device_buffers(gw_session *s, int d) {
     int widest = decode_rows[s->n_widths - 1];
     size_t rows = (size_t)(s->chunk > widest ? s->chunk : widest);
     rows = hp->n_source > 0 && (size_t)s->n_ctx > rows ? (size_t)s->n_ctx : rows;
-    size_t bytes = rows * (size_t)hp->d_model * sizeof(float);
+    size_t bytes = rows * (size_t)hp->n_streams * (size_t)hp->d_model * sizeof(float);
     GW_TRY(make_tables(s, d));
     GW_TRY(to->backend->alloc(to->device, bytes, &s->stream[d]));
     s->stream_on[d] = (gw_tensor){.name = "stream",
                                   .fmt = GW_FMT_F32,
                                   .n_dim = 2,
-                                  .dim = {(int64_t)rows, hp->d_model},
+                                  .dim = {(int64_t)rows, (int64_t)hp->n_streams * hp->d_model},
                                   .buf = s->stream[d],
                                   .device = d};
     return GW_OK;

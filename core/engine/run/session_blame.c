@@ -17,10 +17,14 @@ static int32_t first_bad_row(const float *x, int32_t n, size_t d) {
     return n;
 }
 
+static size_t stream_width(const gw_session *s) {
+    return (size_t)s->model->hp.n_streams * (size_t)s->model->hp.d_model;
+}
+
 /* The stream after these layers, of the step that is set: its first bad row, or n. */
 static gw_status run_layers(gw_session *s, int rows, gw_order order, gw_layer_range layers,
                             float *stream, int32_t *bad) {
-    size_t d = (size_t)s->model->hp.d_model, n = (size_t)s->step.n;
+    size_t d = stream_width(s), n = (size_t)s->step.n;
     gw_pass pass = {0};
     gw_status status = gw_pass_build(s, &pass, rows, order, GW_PASS_BODY, layers);
     if (status == GW_OK) {
@@ -59,7 +63,7 @@ static gw_status walk_layers(gw_session *s, int rows, gw_order order, float *str
 static gw_status find(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos, gw_order order,
                       finding *out) {
     int32_t rows = order == GW_ORDER_DECODE ? GW_DECODE_MAX : s->chunk;
-    float *stream = malloc((size_t)rows * (size_t)s->model->hp.d_model * sizeof *stream);
+    float *stream = malloc((size_t)rows * stream_width(s) * sizeof *stream);
     if (stream == NULL) {
         return gw_fail(GW_E_NOMEM, "session", "no memory to look for the layer");
     }
