@@ -333,9 +333,9 @@ gw_status gw_hip_norm_memory(struct gw_segment *segment, const gw_node *norm, gw
                         gw_hip_ptr *squares, int32_t *form, int32_t *blocks);
 /* Is this ATTENTION plain (gw_op_is_plain) but for sinks, which the kernels that say so take? */
 static inline int gw_hip_is_plain_but_sinks(const gw_node *node) {
-    const gw_attn_args *a = &node->args.attn;
-    return (a->v_dim == 0 || a->v_dim == a->head_dim) && a->chunk == 0 && a->softcap == 0.0f &&
-           node->w[1] == NULL;
+    gw_node without = *node;
+    without.w[0] = NULL;
+    return gw_op_is_plain(&without);
 }
 /* Can the ROPE_KV node `before` be fused into the attention behind it (attention.c)? For one row
  * always; for several rows in the variants whose blocks have all pages, while the others need a
