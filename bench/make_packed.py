@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Folders of random weights in published packed forms, for speed.
+"""bench/make_packed.py - folders of random weights in published packed forms, for speed.
 
     bench/make_packed.py SHAPE KIND DIR [--layers N]
 

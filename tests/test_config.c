@@ -210,8 +210,8 @@ static void test_impossible_configs(void **state) {
         {"{\"rope_scaling\":{\"type\":\"llama3\",\"factor\":2,"
          "\"original_max_position_embeddings\":0}}",
          GW_E_METADATA},
-        {"{\"quantization_config\":{\"quant_method\":\"gptq\"}}", GW_E_UNSUPPORTED},
-        {"{\"quantization_config\":{\"quant_method\":\"awq\"}}", GW_E_UNSUPPORTED},
+        {"{\"quantization_config\":{\"quant_method\":\"aqlm\"}}", GW_E_UNSUPPORTED},
+        {"{\"quantization_config\":{\"quant_method\":\"exl3\"}}", GW_E_UNSUPPORTED},
         {"{\"hidden_act\":\"frobnicate\"}", GW_E_UNSUPPORTED},
         {"{" MISTRAL ",\"sliding_window\":-8}", GW_E_METADATA},
         {"{" QWEN2 ",\"use_sliding_window\":true,\"layer_types\":[\"sliding_attention\"]}",

@@ -19,6 +19,7 @@ SPECS = program.ROOT / "core/model/specs"
 DRAWS = int(os.environ.get("GODWIT_DRAWS", "150"))
 SECONDS = 20
 BYTES = 3 << 30
+OPTIONS = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"  # many programs, killed or not
 WRONG = {"missing": None, "negative": -1, "nothing": 0, "large": 2**31 - 1, "huge": 2**62,
          "beyond": 1e30, "tiny": 1e-30, "text": "x", "null": None, "list": [3, 5], "half": 0.5,
          "true": True, "object": {"a": 1}}
@@ -41,7 +42,8 @@ def complaint(folder, *args):
     rest = () if decoder else ("--decoder-ids", "1,2")
     done = subprocess.run([*program.EMULATOR, program.BIN, "logits", "-q", "-m", folder, "--ids",
                            "1,2,3", "-t", "1", *rest, *args], capture_output=True, text=True,
-                          errors="replace", preexec_fn=limits, timeout=10 * SECONDS)
+                          errors="replace", preexec_fn=limits, timeout=10 * SECONDS,
+                          env={**os.environ, "ASAN_OPTIONS": OPTIONS})
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     seconds = time.monotonic() - begin
     if seconds > (10 if program.SLOW else 1) * SECONDS:

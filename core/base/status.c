@@ -22,7 +22,7 @@ static const char *const names[GW_STATUS_COUNT] = {
     [GW_E_ALIGNMENT] = "alignment",   [GW_E_BOUNDS] = "bounds",
     [GW_E_SYNTAX] = "syntax",         [GW_E_ENCODING] = "encoding",
     [GW_E_METADATA] = "metadata",     [GW_E_FORBIDDEN] = "forbidden",
-    [GW_E_ARCHIVE] = "archive",
+    [GW_E_ARCHIVE] = "archive",         [GW_E_BUSY] = "busy",
 };
 /* clang-format on */
 
