@@ -119,7 +119,7 @@ attend_form(STEP, IN(q), OUT(k), OUT(v), IN(pages), IN(slopes), IN(bias), OUT(pa
                 s = s * scale;
                 s = softcap != 0.0f ? gw_softcap(s, softcap) : s;
                 const int behind = base + j - pos;
-                s = flags & 1 ? fma(slope, (float)(behind > 0 ? -behind : behind), s) : s;
+                s = flags & 1 ? fma(slope, -fabs((float)behind), s) : s;
                 s = flags & 2 ? s + READS(float, bias)[(size_t)h * (2 * reach + 1) + reach +
                                                        clamp(behind, -reach, reach)]
                               : s;
