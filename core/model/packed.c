@@ -228,11 +228,20 @@ static int all_f16(const gw_packed *p, const gw_numbers *n) {
     return 1;
 }
 
-/* The range of code - zero. */
+/* The range of code - zero, by the zeros that there are: those of symmetric matrices are all one. */
 static void range_of(const gw_packed *p, int *least, int *most) {
-    int top = (1 << p->bits) - 1, added = p->zero_add;
-    *least = p->zeros == GW_ZERO_NONE ? 0 : -added - (p->zeros == GW_ZERO_SAME ? 0 : top);
-    *most = top - (p->zeros == GW_ZERO_NONE ? 0 : added);
+    int top = (1 << p->bits) - 1, none = p->zeros == GW_ZERO_NONE;
+    int low = none ? 0 : zero_of(p, 0, 0), high = low;
+    int64_t groups = p->zeros == GW_ZERO_SAME || none ? 0 : (p->cols - 1) / p->span + 1;
+    for (int64_t g = 0; g < groups; g++) {
+        for (int64_t row = 0; row < p->rows; row++) {
+            int zero = zero_of(p, row, g);
+            low = zero < low ? zero : low;
+            high = zero > high ? zero : high;
+        }
+    }
+    *least = -high;
+    *most = top - low;
     if (p->kind == GW_CODES_I8) {
         *least = p->zeros == GW_ZERO_NONE ? -128 : -256;
         *most = p->zeros == GW_ZERO_NONE ? 127 : 256;
