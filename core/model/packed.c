@@ -228,7 +228,7 @@ static int all_f16(const gw_packed *p, const gw_numbers *n) {
     return 1;
 }
 
-/* The range of code - zero, by the zeros that there are: those of symmetric matrices are all one. */
+/* The range of code - zero, by the zeros that there are: of a symmetric matrix they are all one. */
 static void range_of(const gw_packed *p, int *least, int *most) {
     int top = (1 << p->bits) - 1, none = p->zeros == GW_ZERO_NONE;
     int low = none ? 0 : zero_of(p, 0, 0), high = low;
