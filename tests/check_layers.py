@@ -15,6 +15,7 @@ BELOW["core/text/template"] = BELOW["core/text"] + ["core/text"]
 BELOW["core/text/chat"] = BELOW["core/text/tokens"] + ["core/text/tokens", "core/text/template"]
 BELOW["core/text/answer"] = BELOW["core/text/grammar"] + ["core/text/grammar"]
 BELOW["core/model"] = BELOW["core/text/grammar"] + ["core/text/grammar", "core/text/chat"]
+BELOW["core/quantize"] = BELOW["core/model"] + ["core/model"]
 ENGINE = BELOW["core/model"] + ["core/model", "core/text/answer"]
 BELOW["core/engine/sampling"] = ENGINE + ["core/engine/run"]  # a model's vocabulary
 BELOW["core/engine/placing"] = ENGINE + ["core/engine/run"]  # a sample of a model is run and timed
