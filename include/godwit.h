@@ -765,7 +765,8 @@ typedef struct gw_logprob {
 typedef enum gw_event_kind {
     GW_EVENT_PROMPT, /* more of the prompt is read: n_read of n_prompt. First when the request is
                         admitted: n_cached of them were there                                    */
-    GW_EVENT_ROW,    /* with prompt_logprobs: of prompt token number `index`, 1 .. n_prompt - 1  */
+    GW_EVENT_ROW,    /* with prompt_logprobs: of prompt token number `index`, 1 .. n_prompt - 1,
+                        from prompt_logprobs_from on                                          */
     GW_EVENT_TOKEN,  /* a token of a choice, number `index` from 0; it stays                     */
     GW_EVENT_END,    /* a choice has ended: why, and the rest of its text. `token` is the one that
                         ended it, or -1                                                          */
@@ -818,13 +819,16 @@ typedef struct gw_request_options {
     int32_t n;          /* choices; 0: 1                                                        */
     int32_t logprobs;   /* TOKEN events have a logprob and so many top ones, minus 1; 0: none.
                            1 .. GW_TOP_LOGPROBS + 1                                             */
-    int32_t prompt_logprobs; /* the same of ROW events; the prompt is then read anew            */
+    int32_t prompt_logprobs; /* the same of ROW events; their rows of the prompt are read anew  */
     int no_cache;     /* shares no pages with requests before or after it                     */
     uint64_t salt;    /* requests share pages only with those of the same salt                */
     uint64_t client;  /* fairness: clients take turns, requests of one come in order          */
     int32_t priority; /* larger first; a level is worth 10 seconds of waiting                 */
     gw_event_fn event;
     void *user;
+    /* With prompt_logprobs: ROW events come of prompt tokens from this index on, and what is in
+     * front of them may be shared as without; 0: of all. */
+    int32_t prompt_logprobs_from;
 } gw_request_options;
 
 /* Queue a request. *out: a handle that the caller gives back by gw_request_free whenever it likes.

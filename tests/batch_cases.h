@@ -47,6 +47,7 @@ typedef struct bc_request {
     gw_sampler_options sampler;
     int32_t n, most, cancel_at, hold_at; /* tokens of choice 0; -1: never */
     int rows, done, held;
+    int32_t from; /* rows are wanted of prompt tokens from here on */
     int quiet; /* no logprobs: a device may draw */
     bc_text text[BC_CHOICES];
     float row[BC_CTX];
@@ -87,7 +88,7 @@ static inline void bc_event(void *user, const gw_event *e) {
             gw_request_hold(r->handle, 1);
         }
     } else if (e->kind == GW_EVENT_ROW) {
-        assert_int_equal(e->index, r->n_rows + 1);
+        assert_int_equal(e->index, r->n_rows + (r->from > 1 ? r->from : 1));
         assert_int_equal(e->token, r->prompt[e->index]);
         r->row[r->n_rows++] = e->logprob;
     } else if (e->kind == GW_EVENT_END) {
@@ -134,6 +135,7 @@ static inline bc_request *bc_requests(const bc_plan *p, int32_t n_vocab) {
         r->n = random_u32() % 5 == 0 ? BC_CHOICES : 1;
         r->most = random_u32() % 6 == 0 && p->answer == 0 ? -1 : (int32_t)(random_u32() % most);
         r->rows = random_u32() % 6 == 0;
+        r->from = r->n_prompt % 3 > 0 ? shared : 0;
         r->quiet = random_u32() % 2 == 0;
         r->cancel_at = random_u32() % 6 == 0 ? (int32_t)(random_u32() % 20) : -1;
         r->hold_at = random_u32() % 6 == 0 ? (int32_t)(random_u32() % 10) : -1;
@@ -149,6 +151,7 @@ static inline void bc_submit(gw_batch *b, bc_request *r) {
                             .n = r->n,
                             .logprobs = r->quiet ? 0 : 1 + BC_TOP,
                             .prompt_logprobs = r->rows,
+                            .prompt_logprobs_from = r->from,
                             .client = (uint64_t)r->n_prompt % 4,
                             .event = bc_event,
                             .user = r};
@@ -183,9 +186,10 @@ typedef struct bc_rows {
 static inline int bc_row(void *user, size_t row, const float *logits) {
     const bc_rows *x = user;
     float own;
-    if ((int32_t)row + 1 < x->r->n_prompt && x->r->n_rows > (int32_t)row) {
+    int32_t at = (int32_t)row - (x->r->from > 1 ? x->r->from - 1 : 0);
+    if ((int32_t)row + 1 < x->r->n_prompt && at >= 0 && x->r->n_rows > at) {
         gw_logprobs(logits, x->v, x->r->prompt[row + 1], &own, NULL, 0);
-        assert_memory_equal(&own, &x->r->row[row], sizeof own);
+        assert_memory_equal(&own, &x->r->row[at], sizeof own);
     }
     return 0;
 }
@@ -311,6 +315,10 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
         for (int k = 0; k < all[i].n; k++) {
             assert_true(all[i].text[k].ended);
             bc_alone(alone, s, &all[i], k, info.n_vocab);
+        }
+        if (all[i].rows && all[i].text[0].finish != GW_FINISH_CANCELLED) {
+            assert_int_equal(all[i].n_rows,
+                             all[i].n_prompt - (all[i].from > 1 ? all[i].from : 1));
         }
     }
     free(all);

@@ -295,6 +295,9 @@ static void refusals(void **state) {
     o.logprobs = 22;
     assert_int_equal(gw_batch_submit(r.b, &o, &a), GW_E_ARGUMENT);
     o = ask(&r, &t);
+    o.prompt_logprobs_from = (int32_t)o.n_tokens + 1;
+    assert_int_equal(gw_batch_submit(r.b, &o, &a), GW_E_ARGUMENT);
+    o = ask(&r, &t);
     bc_ok(gw_batch_submit(r.b, &o, &a));
     bc_ok(gw_batch_submit(r.b, &o, &b));
     assert_int_equal(gw_batch_submit(r.b, &o, &c), GW_E_BUSY);
@@ -336,6 +339,13 @@ static void pages_by_salt(void **state) {
     o.n_tokens = 200;
     serve(&r, &o, &t);
     assert_int_equal(t.cached, 192);
+    o.prompt_logprobs = 1; /* all rows are read, or those from a token on */
+    serve(&r, &o, &t);
+    assert_int_equal(t.cached, 0);
+    o.prompt_logprobs_from = 130;
+    serve(&r, &o, &t);
+    assert_int_equal(t.cached, 128);
+    o.prompt_logprobs = o.prompt_logprobs_from = 0;
     o.salt = 7;
     serve(&r, &o, &t);
     assert_int_equal(t.cached, 0);

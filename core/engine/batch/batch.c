@@ -154,6 +154,10 @@ static gw_status check_request(const gw_batch *b, const gw_request_options *o) {
     if (o->logprobs < 0 || o->prompt_logprobs < 0 || most > GW_TOP_LOGPROBS + 1) {
         return gw_fail(GW_E_ARGUMENT, "logprobs", "at most %d of a token", GW_TOP_LOGPROBS);
     }
+    if (o->prompt_logprobs_from < 0 || (size_t)o->prompt_logprobs_from > o->n_tokens) {
+        return gw_fail(GW_E_ARGUMENT, "logprobs", "from token %d of a prompt of %zu",
+                       (int)o->prompt_logprobs_from, o->n_tokens);
+    }
     return GW_OK;
 }
 
@@ -223,6 +227,7 @@ static gw_status make_request(gw_batch *b, const gw_request_options *o, gw_reque
     r->want_prompt = o->prompt_logprobs > 0;
     r->prompt_top = o->prompt_logprobs > 0 ? o->prompt_logprobs - 1 : 0;
     r->no_cache = o->no_cache;
+    r->seq[0].top_rows = o->prompt_logprobs_from > 1 ? o->prompt_logprobs_from - 1 : 0;
     r->special = o->special;
     r->root = GW_PAGES_ROOT | o->salt;
     r->client = o->client;

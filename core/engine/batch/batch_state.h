@@ -39,7 +39,8 @@ typedef struct gw_seq {
     int32_t n_named;      /* leading pages that others may find, and the name of the last of them */
     gw_page_name name;    /* none yet: that of the root                                           */
     int32_t emitted;      /* tokens handed out                                                    */
-    int32_t top_rows;     /* prompt rows that were handed out, with prompt_logprobs               */
+    int32_t top_rows;     /* with prompt_logprobs: the last prompt token of which a row is not
+                             wanted any more                                                      */
     int32_t known;        /* recurrent blocks know what is before positions from here to pos */
     int preempted;        /* how often */
     int32_t since;        /* tokens made since the last time */

@@ -181,11 +181,12 @@ static int is_private(const gw_batch *b, const gw_request *r) {
 }
 
 /* Whole pages that may be taken from others: one token is always read, and with prompt_logprobs
- * every row, until all are handed out. */
+ * what stands in front of each token of which a row is still wanted. */
 static int32_t sharable(const gw_batch *b, const gw_seq *s) {
     const gw_request *r = s->r;
     int wants_rows = r->want_prompt && s->choice == 0 && s->top_rows < r->n_prompt - 1;
-    return is_private(b, r) || wants_rows ? 0 : (r->n_prompt - 1) / GW_PAGE;
+    int32_t most = wants_rows ? s->top_rows : r->n_prompt - 1;
+    return is_private(b, r) ? 0 : most / GW_PAGE;
 }
 
 void gw_seq_publish(gw_batch *b, gw_seq *s) {

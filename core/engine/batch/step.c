@@ -223,17 +223,16 @@ static gw_status share_budget(gw_batch *b, int32_t n, int32_t budget) {
     return GW_OK;
 }
 
-/* All rows of a prompt's part from row `at` on are wanted by somebody who scores. */
+/* Of a prompt's part from row `at` on, the rows that somebody who scores still wants. */
 static gw_status hand_out_rows(gw_batch *b, gw_seq *s, int32_t at) {
     int32_t last = s->end < s->r->n_prompt ? s->end : s->end - 1; /* behind it comes no prompt */
     int32_t tile = b->chunk < GW_HEAD_TILE ? b->chunk : GW_HEAD_TILE;
-    for (int32_t p = s->pos; p < last && s->state == GW_SEQ_RUNNING;) {
+    for (int32_t p = s->pos > s->top_rows ? s->pos : s->top_rows;
+         p < last && s->state == GW_SEQ_RUNNING;) {
         int32_t n = last - p < tile ? last - p : tile;
         GW_TRY(gw_rows_head(b->session, at + (p - s->pos), n));
         for (int32_t i = 0; i < n && s->state == GW_SEQ_RUNNING; i++) {
-            if (p + i + 1 > s->top_rows) {
-                gw_seq_prompt_row(b, s, p + i + 1, gw_rows_logits(b->session, i));
-            }
+            gw_seq_prompt_row(b, s, p + i + 1, gw_rows_logits(b->session, i));
         }
         p += n;
     }
