@@ -5,14 +5,15 @@
 
 #include "core/quantize/encode_rows.h"
 
-static const gw_encoder *const table[] = {
-    &gw_encoder_int4_g32,
-    &gw_encoder_int4_g64,
-    &gw_encoder_int4_g128,
-    &gw_encoder_int4_g256,
+static const gw_coding *const table[] = {
+    &gw_coding_q8_0,      &gw_coding_q4_0,     &gw_coding_q4_1,     &gw_coding_q5_0,
+    &gw_coding_q5_1,      &gw_coding_q2_k,     &gw_coding_q3_k,     &gw_coding_q4_k,
+    &gw_coding_q5_k,      &gw_coding_q6_k,     &gw_coding_iq4_nl,   &gw_coding_iq4_xs,
+    &gw_coding_mxfp4,     &gw_coding_int4_g32, &gw_coding_int4_g64, &gw_coding_int4_g128,
+    &gw_coding_int4_g256,
 };
 
-const gw_encoder *gw_encoder_of(gw_fmt fmt) {
+const gw_coding *gw_coding_of(gw_fmt fmt) {
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         if (table[i]->fmt == fmt) {
             return table[i];
@@ -22,7 +23,7 @@ const gw_encoder *gw_encoder_of(gw_fmt fmt) {
 }
 
 int gw_can_encode(gw_fmt fmt) {
-    return gw_encoder_of(fmt) != NULL || gw_format_of(fmt)->encode != NULL;
+    return gw_coding_of(fmt) != NULL || gw_format_of(fmt)->encode != NULL;
 }
 
 enum { F16_INF = 0x7c00, F16_MAX = 0x7bff, F16_NAN = 0x7e00 };
@@ -55,10 +56,19 @@ static int rounded(float x, float low, float high) {
     return (int)((x + 12582912.0f) - 12582912.0f);
 }
 
-int gw_code_of(const gw_encoder *e, const gw_coded *b, int s, float w) {
+/* The code that stands for 0 where there is one: of a block without a scale. */
+static int zero_code(const gw_coding *e) {
+    int code = e->code_min > 0 ? e->code_min : 0;
+    while (e->levels != NULL && code < e->code_max && e->levels[code] < 0.0f) {
+        code++;
+    }
+    return code;
+}
+
+int gw_code_of(const gw_coding *e, const gw_coded *b, int s, float w) {
     float ws = b->ws[s];
     if (ws == 0.0f || ws != ws) {
-        return e->code_min > 0 ? e->code_min : 0;
+        return zero_code(e);
     }
     float x = (w - b->wm[s]) / ws;
     if (e->levels == NULL) {
@@ -77,7 +87,21 @@ int gw_code_of(const gw_encoder *e, const gw_coded *b, int s, float w) {
     return low;
 }
 
-float gw_code_value(const gw_encoder *e, const gw_coded *b, int s, int code) {
+void gw_codes_of(const gw_coding *e, const gw_coded *b, int s, const float *w, int n,
+                 gw_i16 *code) {
+    float ws = b->ws[s], wm = b->wm[s], low = (float)e->code_min, high = (float)e->code_max;
+    if (ws == 0.0f || ws != ws || e->levels != NULL) {
+        for (int i = 0; i < n; i++) {
+            code[i] = (gw_i16)gw_code_of(e, b, s, w[i]);
+        }
+        return;
+    }
+    for (int i = 0; i < n; i++) { /* the same, many at once */
+        code[i] = (gw_i16)rounded((w[i] - wm) / ws, low, high);
+    }
+}
+
+float gw_code_value(const gw_coding *e, const gw_coded *b, int s, int code) {
     return GW_FMA(b->ws[s], e->levels != NULL ? e->levels[code] : (float)code, b->wm[s]);
 }
 
@@ -91,7 +115,7 @@ static float mean_square_of(const float *w, size_t n) {
 }
 
 void gw_encode_row(gw_fmt fmt, const float *w, const float *importance, size_t cols, void *row) {
-    const gw_encoder *e = gw_encoder_of(fmt);
+    const gw_coding *e = gw_coding_of(fmt);
     const gw_format *f = gw_format_of(fmt);
     if (e == NULL) {
         f->encode(row, w, cols);

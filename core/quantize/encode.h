@@ -6,7 +6,7 @@
  *   refit    the integer scale of a sub-block again, when its turn has come (K formats)
  *   code     the nearest code of one value against the scales as stored
  *   pack     the bytes
- * Adding a format: its gw_encoder in an encode_*.c, and one line in the table of encode.c. Formats
+ * Adding a format: its gw_coding in an encode_*.c, and one line in the table of encode.c. Formats
  * whose rows are not made of such blocks (floats, INT8) are encoded by core/tensor/formats.c.
  *
  * Rules of docs/arithmetic.md, "Encoding": codes are computed against the scale as stored; a block
@@ -34,7 +34,7 @@ typedef struct gw_coded {
     gw_i16 code[GW_CODED_BLOCK];
 } gw_coded;
 
-typedef struct gw_encoder gw_encoder;
+typedef struct gw_coding gw_coding;
 
 /* Up to GW_CODED_AT_ONCE blocks of one shape. */
 typedef struct gw_encode_in {
@@ -48,31 +48,32 @@ typedef struct gw_encode_in {
                  has short ones */
 } gw_encode_in;
 
-struct gw_encoder {
+struct gw_coding {
     gw_fmt fmt;
     int block, sub;         /* columns of a block, of a sub-block                             */
     int code_min, code_max; /* codes as in gw_coded                                           */
     const float *levels;    /* [code_max + 1] increasing; NULL: a level is its code           */
     int short_blocks;       /* 1: the last block of a row may have fewer columns              */
     int by_importance;      /* 1: importance changes what search finds                        */
-    void (*search)(const gw_encoder *e, const gw_encode_in *in, gw_coded *out /* [blocks] */);
+    void (*search)(const gw_coding *e, const gw_encode_in *in, gw_coded *out /* [blocks] */);
     /* Sub-block s from its columns w [sub] as they are now; writes scale, low, ws, wm of s, no
      * codes. NULL: scales stay as search left them. */
-    void (*refit)(const gw_encoder *e, int s, const float *w, const float *importance, gw_coded *b);
-    void (*pack)(const gw_encoder *e, const gw_coded *b, void *block);
+    void (*refit)(const gw_coding *e, int s, const float *w, const float *importance, gw_coded *b);
+    void (*pack)(const gw_coding *e, const gw_coded *b, void *block);
 };
 
 /* The row of a format; NULL: core/tensor/formats.c encodes it, or nobody does. */
-const gw_encoder *gw_encoder_of(gw_fmt fmt);
+const gw_coding *gw_coding_of(gw_fmt fmt);
 /* 1 when gw_encode_row can make it. */
 int gw_can_encode(gw_fmt fmt);
 
 /* One row of [cols] weights into gw_row_bytes(fmt, cols) bytes; importance [cols] or NULL. */
 void gw_encode_row(gw_fmt fmt, const float *w, const float *importance, size_t cols, void *row);
 
-/* The nearest code of w in sub-block s, and the value that a code stands for. */
-int gw_code_of(const gw_encoder *e, const gw_coded *b, int s, float w);
-float gw_code_value(const gw_encoder *e, const gw_coded *b, int s, int code);
+/* The nearest code of w (or of n of them) in sub-block s, and the value that a code stands for. */
+int gw_code_of(const gw_coding *e, const gw_coded *b, int s, float w);
+void gw_codes_of(const gw_coding *e, const gw_coded *b, int s, const float *w, int n, gw_i16 *code);
+float gw_code_value(const gw_coding *e, const gw_coded *b, int s, int code);
 
 /* ---- for encoders ------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 #include "core/quantize/encode_rows.h"
 #include "core/tensor/blocks.h"
 
-static void search(const gw_encoder *e, const gw_encode_in *in, gw_coded *out) {
+static void search(const gw_coding *e, const gw_encode_in *in, gw_coded *out) {
     for (int b = 0; b < in->blocks; b++) {
         const float *w = in->w + (size_t)b * in->w_stride;
         gw_coded *o = &out[b];
@@ -33,7 +33,7 @@ static void put_u16(gw_u8 *to, gw_u16 bits) {
     to[1] = (gw_u8)(bits >> 8);
 }
 
-static void pack(const gw_encoder *e, const gw_coded *b, void *block) {
+static void pack(const gw_coding *e, const gw_coded *b, void *block) {
     gw_int4_head *head = block;
     gw_u8 *nibbles = (gw_u8 *)(head + 1);
     put_u16(head->scale, b->d);
@@ -46,12 +46,12 @@ static void pack(const gw_encoder *e, const gw_coded *b, void *block) {
 }
 
 #define INT4(G)                                                                                    \
-    const gw_encoder gw_encoder_int4_g##G = {.fmt = GW_FMT_INT4_G##G,                              \
-                                             .block = G,                                           \
-                                             .sub = G,                                             \
-                                             .code_max = 15,                                       \
-                                             .search = search,                                     \
-                                             .pack = pack};
+    const gw_coding gw_coding_int4_g##G = {.fmt = GW_FMT_INT4_G##G,                                \
+                                           .block = G,                                             \
+                                           .sub = G,                                               \
+                                           .code_max = 15,                                         \
+                                           .search = search,                                       \
+                                           .pack = pack};
 INT4(32)
 INT4(64)
 INT4(128)

@@ -4,7 +4,12 @@
 
 #include "core/quantize/encode.h"
 
-extern const gw_encoder gw_encoder_int4_g32, gw_encoder_int4_g64, gw_encoder_int4_g128,
-    gw_encoder_int4_g256;
+extern const float gw_iq4_floats[16]; /* the levels of IQ4_NL and IQ4_XS */
+
+extern const gw_coding gw_coding_q8_0, gw_coding_q4_0, gw_coding_q4_1, gw_coding_q5_0,
+    gw_coding_q5_1, gw_coding_q2_k, gw_coding_q3_k, gw_coding_q4_k, gw_coding_q5_k, gw_coding_q6_k,
+    gw_coding_iq4_nl, gw_coding_iq4_xs, gw_coding_mxfp4;
+extern const gw_coding gw_coding_int4_g32, gw_coding_int4_g64, gw_coding_int4_g128,
+    gw_coding_int4_g256;
 
 #endif
