@@ -357,7 +357,7 @@ static void what_people_typed_stays_marked(void **state) {
     (void)state;
     static const char json[] =
         "{\"t\": \"a<b> c\", \"l\": [\"x\", \"y\"], \"n\": 12, \"d\": "
-        "{\"k\": \"v\"}, \"j\": \"[\\\"p\\\\nq\\\"]\", \"bos_token\": \"<s>\"}";
+        "{\"k\": \"v\"}, \"u\": \"xy.org\", \"j\": \"[\\\"p\\\\nq\\\"]\", \"bos_token\": \"<s>\"}";
     static const char *const cases[][2] = {
         {"[{{ t }}]", "[{a<b> c}]"},
         {"{{ '<' + t + '>' }}", "<{a<b> c}>"},
@@ -389,6 +389,10 @@ static void what_people_typed_stays_marked(void **state) {
         {"{{ l|sort|first }}{{ l|map('upper')|join }}", "{xXY}"},
         {"{{ t|default('z') }}{{ none|default(t) }}", "{a<b> c}None"},
         {"{{ t if t == 'a<b> c' else 'no' }}", "{a<b> c}"},
+        {"{{ ('see ' ~ u)|urlize }}",
+         "see <a href=\"https://{xy.org}\" rel=\"noopener\">{xy.org}</a>"},
+        {"{{ (t ~ ' <end>')|wordwrap(4) }}", "{a<b>}\n{c} <e\nnd>"},
+        {"{{ [t]|pprint }}{{ t|random in t }}", "['{a<b> c}']True"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         marks(cases[i][0], json, cases[i][1]);
@@ -483,10 +487,81 @@ static void more_of_the_language(void **state) {
     }
 }
 
+static void corners_of_the_language(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"{% for x in l %}{% continue %}{% else %}none{% endfor %}|{% for x in l %}{% break %}"
+         "{% else %}none{% endfor %}",
+         "none|none"},
+        {"{% for x in l %}{% if x == 1 %}{% continue %}{% endif %}{{ x }}{% else %}none{% endf"
+         "or %}",
+         "32"},
+        {"a{#", "a"},
+        {"{{ big[1:] }}", "template: type: line 1: 'int' object is not subscriptable"},
+        {"{{ ('<b>'|safe)|list }}{{ ('<b>'|safe)[0] ~ '<' }}", "['<', 'b', '>']<<"},
+        {"{% autoescape true %}{{ '<' ~ 1 }}{{ s|safe ~ '<' }}{% endautoescape %}",
+         "&lt;1Hello World&lt;"},
+        {"{{ 'a' % l }}{{ '%s' % l }}{{ 'b' % undef }}", "a[3, 1, 2]b"},
+        {"{{ 'a' % 1 }}",
+         "template: type: line 1: not all arguments converted during string formatting"},
+        {"{{ [{'a': {}}, {'a': {'b': 1}}]|map(attribute='a.b', default=0)|list }}{{ [{'a': 1},"
+         " {}]|groupby('a.x', default=2)|length }}",
+         "[0, 1]1"},
+        {"{{ 'well-known-fact foo--bar verylongword'|wordwrap(6, wrapstring='|') }}",
+         "well-|known-|fact|foo--|bar ve|rylong|word"},
+        {"{{ 'a-b  c'|wordwrap(3, false, '|', false) }}{{ 1|wordwrap }}",
+         "template: type: line 1: wordwrap: a text is needed, not int"},
+        {"{{ [l * 12, {'b': 1, 'a': 'word ' * 20}]|pprint }}",
+         "[[3,\n  1,\n  2,\n  3,\n  1,\n  2,\n  3,\n  1,\n  2,\n  3,\n  1,\n  2,\n  3,\n  1,\n"
+         "  2,\n  3,\n  1,\n  2,\n  3,\n  1,\n  2,\n  3,\n  1,\n  2,\n  3,\n  1,\n  2,\n  3,\n"
+         "  1,\n  2,\n  3,\n  1,\n  2,\n  3,\n  1,\n  2],\n {'a': 'word word word word word wo"
+         "rd word word word word word word word word '\n       'word word word word word word "
+         "',\n  'b': 1}]"},
+        {"{{ '(see http://a.b/c(d), www.x.org) me@x.io'|urlize(8, rel='z', target='_t') }}",
+         "(see http://a.b/c(d), <a href=\"https://www.x.org\" rel=\"noopener z\" target=\"_t\""
+         ">www.x.or...</a>) <a href=\"mailto:me@x.io\">me@x.io</a>"},
+        {"{{ 'tel:1 ftp://x'|urlize(extra_schemes=['tel:', 'ftp:']) }}{{ s|urlize(extra_scheme"
+         "s=['x']) }}",
+         "template: type: line 1: 'x' is not a valid URI scheme prefix."},
+        {"{{ []|random }}{{ [7]|random }}{{ ('a' * 3)|random }}", "7a"},
+        {"{{ '12'|filesizeformat }} {{ (-0.5)|filesizeformat }} {{ 1e300|filesizeformat|length"
+         " }}",
+         "12 Bytes 0 Bytes 281"},
+        {"{{ l|truncate }}{{ 1|indent }}",
+         "template: type: line 1: indent: a text is needed, not int"},
+        {"{{ 5|truncate }}", "template: type: line 1: object of type 'int' has no len()"},
+        {"{{ 1e200 ** 2 }}", "template: type: line 1: the result is too large"},
+        {"{{ 1e200 * 1e200 }}{{ big|round(2, 'ceil') }}{{ (-0.2)|round(0, 'ceil') }}",
+         "inf1.2345678901234568e+290.0"},
+        {"{{ ['a']|sum(start='') }}",
+         "template: type: line 1: sum() can't sum strings [use ''.join(seq) instead]"},
+        {"{{ l|sort('x') }}",
+         "template: type: line 1: reverse: 'str' object cannot be interpreted as an integer"},
+        {"{{ 'ﬁßΣ'.casefold() }}", "fissσ"},
+        {"{{ namespace(nope) }}", "template: type: line 1: 'nope' is undefined"},
+        {"{% for loop in l %}{% endfor %}",
+         "template: syntax: line 1: can't assign to 'loop' inside a for"},
+        {"{% for x in l %}{% set loop = 1 %}{% endfor %}",
+         "template: syntax: line 1: can't assign to 'loop' inside a for"},
+        {"{% print 1, %}", "template: syntax: line 1: unexpected '%}'"},
+        {"{{ [1] is filter }}", "template: type: line 1: unhashable type: 'list'"},
+        {"{{ strftime_now('%^a %#p %5d %-5m %Ey %s %10Y|%_3H') }}",
+         "THU am 00026    11 26 1795688430 0000002026| 10"},
+        {"{% if true %}x\n\n",
+         "template: syntax: line 1: Unexpected end of template: the block 'if' is not closed"},
+        {"{{ 1\n\n", "template: syntax: line 1: expected '}}', got the end of the template"},
+        {"a\n{% raw -%}\n\nb", "template: syntax: line 4: Missing end of raw directive"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        check_text(cases[i][0], cases[i][1]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_language_in_small),
         cmocka_unit_test(more_of_the_language),
+        cmocka_unit_test(corners_of_the_language),
         cmocka_unit_test(published_templates),
         cmocka_unit_test(templates_that_mean_harm),
         cmocka_unit_test(what_people_typed_stays_marked),

@@ -2,6 +2,6 @@
 #include "tests/fuzz/vocab_target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    fuzz_vocab(gw_vocab_read_tekken, data, n);
+    fuzz_vocab_and_text(gw_vocab_read_tekken, data, n);
     return 0;
 }

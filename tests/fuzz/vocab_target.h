@@ -33,9 +33,10 @@ static inline void fuzz_text(const gw_tokenizer *t, size_t n_tokens, const char 
     }
 }
 
-static inline void fuzz_vocab(gw_status (*reader)(const char *, const void *, size_t, gw_vocab *),
-                              const uint8_t *data, size_t n) {
-    static const char text[] = "Hello  world 123\n\xe6\x97\xa5 <s></s> \xff";
+typedef gw_status fuzz_reader(const char *, const void *, size_t, gw_vocab *);
+
+static inline void fuzz_vocab_text(fuzz_reader *reader, const uint8_t *data, size_t n,
+                                   const char *text, size_t text_bytes) {
     gw_vocab vocab;
     gw_tokenizer *t = NULL;
     gw_status status = reader("fuzz", data, n, &vocab);
@@ -44,10 +45,28 @@ static inline void fuzz_vocab(gw_status (*reader)(const char *, const void *, si
         status = gw_tokenizer_new(&vocab, &t);
         fuzz_judge(status);
         if (status == GW_OK) {
-            fuzz_text(t, vocab.n_tokens, text, sizeof text - 1, GW_TEXT_BOS | GW_TEXT_SPECIAL);
+            fuzz_text(t, vocab.n_tokens, text, text_bytes, GW_TEXT_BOS | GW_TEXT_SPECIAL);
         }
         gw_tokenizer_free(t);
         gw_vocab_free(&vocab);
+    }
+}
+
+static inline void fuzz_vocab(fuzz_reader *reader, const uint8_t *data, size_t n) {
+    static const char text[] = "Hello  world 123\n\xe6\x97\xa5 <s></s> \xff";
+    fuzz_vocab_text(reader, data, n, text, sizeof text - 1);
+}
+
+/* A file that has no NUL inside; behind one comes the text. */
+static inline void fuzz_vocab_and_text(fuzz_reader *reader, const uint8_t *data, size_t n) {
+    size_t file = 0;
+    while (file < n && data[file] != '\0') {
+        file++;
+    }
+    if (file == n) {
+        fuzz_vocab(reader, data, n);
+    } else {
+        fuzz_vocab_text(reader, data, file, (const char *)data + file + 1, n - file - 1);
     }
 }
 

@@ -267,9 +267,13 @@ gw_tv gw_tpl_item(gw_tpl *r, gw_tv of, gw_tv key) {
     return no_element(r, of, key);
 }
 
-gw_tv gw_tpl_path(gw_tpl *r, gw_tv of, gw_tv path) {
+static gw_tv or_preset(gw_tv found, const gw_tv *preset) {
+    return found.kind == GW_TV_UNDEFINED && preset != NULL ? *preset : found;
+}
+
+gw_tv gw_tpl_path(gw_tpl *r, gw_tv of, gw_tv path, const gw_tv *preset) {
     if (path.kind != GW_TV_TEXT) {
-        return gw_tpl_item(r, of, path);
+        return or_preset(gw_tpl_item(r, of, path), preset);
     }
     for (size_t at = 0; at <= path.n;) {
         const char *dot = memchr(path.text + at, '.', path.n - at);
@@ -282,7 +286,7 @@ gw_tv gw_tpl_path(gw_tpl *r, gw_tv of, gw_tv path) {
         if (n > 0 && digits == n && n < 10) {
             part = gw_tpl_integer(r, part.text, n, 10);
         }
-        of = gw_tpl_item(r, of, part);
+        of = or_preset(gw_tpl_item(r, of, part), preset);
         at += n + 1;
     }
     return of;
@@ -330,7 +334,10 @@ gw_tv gw_tpl_slice(gw_tpl *r, gw_tv of, gw_tv from, gw_tv to, gw_tv by) {
     }
     if (of.kind != GW_TV_TEXT && of.kind != GW_TV_LIST && of.kind != GW_TV_TUPLE &&
         of.kind != GW_TV_RANGE) {
-        return gw_tv_undefined("it has no slices");
+        if (of.kind == GW_TV_DICT) {
+            gw_tpl_raise(r, GW_E_TYPE, "unhashable type: 'slice'");
+        }
+        gw_tpl_raise(r, GW_E_TYPE, "'%s' object is not subscriptable", gw_tv_type(of));
     }
     if (gw_tv_given(by) && by.kind != GW_TV_NONE) {
         step = gw_tpl_int(r, by, "step");

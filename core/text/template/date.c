@@ -83,9 +83,17 @@ static const char *half(const gw_template_time *t) { return t->hour < 12 ? "AM" 
 
 static int hour_of_half(const gw_template_time *t) { return t->hour % 12 == 0 ? 12 : t->hour % 12; }
 
+/* Flags, width and modifier of a conversion, as the C library of GNU knows them. */
+typedef struct conversion {
+    char pad; /* '-', '_', '0'; 0: its own */
+    int upper, swap;
+    size_t width;
+    char how;
+} conversion;
+
 /* The conversions that are texts or whole dates; -1: another. */
 static int convert_text(const gw_template_time *t, char how, char out[80]) {
-    int weekday = day_of_week(t), year;
+    int weekday = day_of_week(t);
     switch (how) {
     case 'a':
         return snprintf(out, 80, "%.3s", days[weekday]);
@@ -102,13 +110,8 @@ static int convert_text(const gw_template_time *t, char how, char out[80]) {
     case 'D':
     case 'x':
         return snprintf(out, 80, "%02d/%02d/%02d", t->month, t->day, t->year % 100);
-    case 'f':
-        return snprintf(out, 80, "000000");
     case 'F':
         return snprintf(out, 80, "%d-%02d-%02d", t->year, t->month, t->day);
-    case 'G':
-        iso_week(t, &year);
-        return snprintf(out, 80, "%d", year);
     case 'n':
         return snprintf(out, 80, "\n");
     case 'p':
@@ -125,12 +128,6 @@ static int convert_text(const gw_template_time *t, char how, char out[80]) {
     case 'T':
     case 'X':
         return snprintf(out, 80, "%02d:%02d:%02d", t->hour, t->minute, t->second);
-    case 'u':
-        return snprintf(out, 80, "%d", weekday == 0 ? 7 : weekday);
-    case 'w':
-        return snprintf(out, 80, "%d", weekday);
-    case 'Y':
-        return snprintf(out, 80, "%d", t->year);
     case 'z':
     case 'Z': /* a time without a zone */
         out[0] = '\0';
@@ -142,68 +139,144 @@ static int convert_text(const gw_template_time *t, char how, char out[80]) {
     }
 }
 
-/* One conversion; flag '-', '_' or 0. -1: there is no such one. */
-static int convert(const gw_template_time *t, char how, char flag, char out[80]) {
-    int weekday = day_of_week(t), yday = day_of_year(t), number, width = 2, year;
-    int n = convert_text(t, how, out);
-    if (n >= 0) {
-        return n;
-    }
+/* Seconds since 1970, as if the time were UTC's. */
+static int64_t seconds_of(const gw_template_time *t) {
+    int64_t before = t->year - 1;
+    int64_t day = before * 365 + before / 4 - before / 100 + before / 400 + day_of_year(t) - 719163;
+    return ((day * 24 + t->hour) * 60 + t->minute) * 60 + t->second;
+}
+
+/* The conversions that are numbers: the number, and how many digits it has at least; 0: none. */
+static int convert_number(const gw_template_time *t, char how, int64_t *out) {
+    int weekday = day_of_week(t), yday = day_of_year(t), year;
     switch (how) {
     case 'C':
-        number = t->year / 100;
-        break;
+        *out = t->year / 100;
+        return 2;
     case 'd':
     case 'e':
-        number = t->day;
-        break;
+        *out = t->day;
+        return 2;
     case 'g':
         iso_week(t, &year);
-        number = year % 100;
-        break;
+        *out = year % 100;
+        return 2;
+    case 'G':
+        iso_week(t, &year);
+        *out = year;
+        return 1;
     case 'H':
     case 'k':
-        number = t->hour;
-        break;
+        *out = t->hour;
+        return 2;
     case 'I':
     case 'l':
-        number = hour_of_half(t);
-        break;
+        *out = hour_of_half(t);
+        return 2;
     case 'j':
-        number = yday;
-        width = 3;
-        break;
+        *out = yday;
+        return 3;
     case 'm':
-        number = t->month;
-        break;
+        *out = t->month;
+        return 2;
     case 'M':
-        number = t->minute;
-        break;
+        *out = t->minute;
+        return 2;
+    case 's':
+        *out = seconds_of(t);
+        return 1;
     case 'S':
-        number = t->second;
-        break;
+        *out = t->second;
+        return 2;
+    case 'u':
+        *out = weekday == 0 ? 7 : weekday;
+        return 1;
     case 'U':
-        number = (yday + 6 - weekday) / 7;
-        break;
+        *out = (yday + 6 - weekday) / 7;
+        return 2;
     case 'V':
-        number = iso_week(t, &year);
-        break;
+        *out = iso_week(t, &year);
+        return 2;
+    case 'w':
+        *out = weekday;
+        return 1;
     case 'W':
-        number = (yday + 6 - (weekday + 6) % 7) / 7;
-        break;
+        *out = (yday + 6 - (weekday + 6) % 7) / 7;
+        return 2;
     case 'y':
-        number = t->year % 100;
-        break;
+        *out = t->year % 100;
+        return 2;
+    case 'Y':
+        *out = t->year;
+        return 1;
     default:
-        return -1;
+        return 0;
     }
-    if (flag == 0 && (how == 'e' || how == 'k' || how == 'l')) {
-        flag = '_';
+}
+
+/* What stands behind a '%' at `at`; the bytes that it takes, 0 when it is no conversion. */
+static size_t read_conversion(gw_tv format, size_t at, conversion *out) {
+    size_t begin = at;
+    char modifier = 0;
+    *out = (conversion){0};
+    for (; at < format.n && memchr("-_0^#", format.text[at], 5) != NULL; at++) {
+        char c = format.text[at];
+        out->upper |= c == '^';
+        out->swap |= c == '#';
+        out->pad = c == '^' || c == '#' ? out->pad : c;
     }
-    if (flag == '-') {
-        return snprintf(out, 80, "%d", number);
+    for (; at < format.n && format.text[at] >= '0' && format.text[at] <= '9'; at++) {
+        size_t digit = (size_t)(format.text[at] - '0');
+        out->width = out->width < 1u << 30 ? out->width * 10 + digit : out->width;
     }
-    return snprintf(out, 80, flag == '_' ? "%*d" : "%0*d", width, number);
+    if (at < format.n && (format.text[at] == 'E' || format.text[at] == 'O')) {
+        modifier = format.text[at++];
+    }
+    if (at == format.n) {
+        return 0;
+    }
+    out->how = format.text[at];
+    const char *fits = modifier == 'E'   ? "cCxXyYnPpRrsTtuzZ"
+                       : modifier == 'O' ? "bdeghHIjklmMnpPrRsStTuUVwWyzZBCG"
+                                         : NULL;
+    if (fits != NULL && (out->how == '\0' || strchr(fits, out->how) == NULL)) {
+        return 0;
+    }
+    return at + 1 - begin;
+}
+
+static void put_padding(gw_tpl *r, gw_tpl_out *out, size_t wanted, size_t n, char pad) {
+    if (wanted > n) {
+        gw_tpl_out_repeat(r, out, gw_tv_words(pad == '0' ? "0" : " "), wanted - n);
+    }
+}
+
+/* 0: there is no such conversion. */
+static int put_conversion(gw_tpl *r, gw_tpl_out *out, const conversion *c) {
+    char word[80];
+    int64_t number = 0;
+    int n = convert_text(&r->options->time, c->how, word);
+    if (n >= 0) {
+        int upper = c->upper || (c->swap && memchr("aAbBh", c->how, 5) != NULL);
+        for (int i = 0; i < n; i++) {
+            int lower = c->swap && c->how == 'p';
+            word[i] = (char)(lower                                         ? word[i] | 32
+                             : upper && word[i] >= 'a' && word[i] <= 'z' ? word[i] & ~32
+                                                                         : word[i]);
+        }
+        put_padding(r, out, c->how == 'z' ? 0 : c->width, (size_t)n, c->pad);
+        gw_tpl_out_add(r, out, word, (size_t)n, 0);
+        return 1;
+    }
+    size_t digits = (size_t)convert_number(&r->options->time, c->how, &number);
+    if (digits == 0) {
+        return 0;
+    }
+    char pad = c->pad != 0 ? c->pad : memchr("ekl", c->how, 3) != NULL ? '_' : '0';
+    n = snprintf(word, sizeof word, "%lld", (long long)number);
+    put_padding(r, out, pad == '-' || c->width > digits ? c->width : digits, (size_t)n, pad);
+    gw_tpl_out_add(r, out, word, (size_t)n, 0);
+    return 1;
 }
 
 gw_tv gw_tpl_date(gw_tpl *r, gw_tv format) {
@@ -212,22 +285,24 @@ gw_tv gw_tpl_date(gw_tpl *r, gw_tv format) {
                      gw_tv_type(format));
     }
     gw_tpl_out *out = gw_tpl_out_open(r);
-    for (size_t at = 0; at < format.n; at++) {
-        char word[80], flag = 0;
-        size_t begin = at;
-        if (format.text[at] == '%' && at + 1 < format.n) {
-            at++;
-            if (memchr("-_0", format.text[at], 3) != NULL && at + 1 < format.n) {
-                flag = format.text[at++];
-            }
-            int n = convert(&r->options->time, format.text[at], flag, word);
+    for (size_t at = 0; at < format.n;) {
+        conversion c;
+        size_t n = 1;
+        if (format.text[at] == '%') {
             gw_tpl_charge(r, 20);
-            if (n >= 0) {
-                gw_tpl_out_add(r, out, word, (size_t)n, 0);
+            n += read_conversion(format, at + 1, &c);
+            if (n == 2 && c.how == 'f') { /* Python's own */
+                gw_tpl_out_words(r, out, "000000");
+                at += n;
+                continue;
+            }
+            if (n > 1 && put_conversion(r, out, &c)) {
+                at += n;
                 continue;
             }
         }
-        gw_tpl_out_text(r, out, gw_tv_cut(format, begin, at - begin + 1));
+        gw_tpl_out_text(r, out, gw_tv_cut(format, at, n));
+        at += n;
     }
     return gw_tpl_out_close(r, out);
 }

@@ -137,11 +137,23 @@ static gw_tv eval_compare(gw_tpl *r, const gw_tpl_node *node) {
 
 static gw_tv eval_concat(gw_tpl *r, const gw_tpl_node *node) {
     gw_tv all = gw_tv_words("");
-    for (const gw_tpl_node *item = node->list; item != NULL; item = item->next) {
-        gw_tv v = gw_tpl_eval(r, item);
-        all = gw_tv_join2(r, all, r->escapes ? gw_tpl_escape(r, v) : gw_tv_str(r, v));
+    if (!r->escapes) {
+        for (const gw_tpl_node *item = node->list; item != NULL; item = item->next) {
+            all = gw_tv_join2(r, all, gw_tv_str(r, gw_tpl_eval(r, item)));
+        }
+        return all;
     }
-    all.safe = r->escapes != 0;
+    gw_tv parts = gw_tv_list(r, 0);
+    int safe = 0;
+    for (const gw_tpl_node *item = node->list; item != NULL; item = item->next) {
+        gw_tpl_add(r, parts, gw_tv_soft(r, gw_tpl_eval(r, item)));
+        safe |= parts.list->at[parts.list->n - 1].safe;
+    }
+    for (size_t i = 0; i < parts.list->n; i++) { /* plain ones are escaped beside a safe one only */
+        gw_tv part = parts.list->at[i];
+        all = gw_tv_join2(r, all, safe ? gw_tpl_escape(r, part) : part);
+    }
+    all.safe = (uint8_t)safe;
     return all;
 }
 

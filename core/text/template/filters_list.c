@@ -11,7 +11,7 @@ static int none(gw_tv v) { return !gw_tv_given(v) || v.kind == GW_TV_NONE; }
 
 /* By attribute, where one is given; texts in lower case unless their case counts. */
 static gw_tv key_of(gw_tpl *r, gw_tv item, gw_tv attribute, int case_counts) {
-    gw_tv key = none(attribute) ? item : gw_tpl_path(r, item, attribute);
+    gw_tv key = none(attribute) ? item : gw_tpl_path(r, item, attribute, NULL);
     return key.kind == GW_TV_TEXT && !case_counts ? gw_tpl_case(r, key, GW_TPL_LOWER) : key;
 }
 
@@ -50,7 +50,8 @@ static gw_tv sorted(gw_tpl *r, gw_tv v, gw_tv attribute, int case_counts, int re
 
 /* a: reverse, case_sensitive, attribute */
 static gw_tv f_sort(gw_tpl *r, gw_tv v, const gw_tv *a) {
-    return sorted(r, v, a[2], gw_tv_truth(r, a[1]), gw_tv_truth(r, a[0]));
+    int reverse = gw_tv_given(a[0]) && gw_tpl_int(r, a[0], "reverse") != 0;
+    return sorted(r, v, a[2], gw_tv_truth(r, a[1]), reverse);
 }
 
 /* a: case_sensitive, by, reverse */
@@ -102,9 +103,12 @@ static gw_tv f_max(gw_tpl *r, gw_tv v, const gw_tv *a) { return extreme(r, v, a,
 static gw_tv f_sum(gw_tpl *r, gw_tv v, const gw_tv *a) {
     gw_tpl_walk w = gw_tpl_walk_over(r, v);
     gw_tv sum = gw_tv_given(a[1]) ? a[1] : gw_tv_int(0);
+    if (sum.kind == GW_TV_TEXT) {
+        gw_tpl_raise(r, GW_E_TYPE, "sum() can't sum strings [use ''.join(seq) instead]");
+    }
     for (size_t i = 0; i < w.n; i++) {
         gw_tv item = gw_tpl_walk_at(&w, i);
-        sum = gw_tpl_binary(r, sum, '+', none(a[0]) ? item : gw_tpl_path(r, item, a[0]));
+        sum = gw_tpl_binary(r, sum, '+', none(a[0]) ? item : gw_tpl_path(r, item, a[0], NULL));
     }
     return sum;
 }
@@ -114,8 +118,7 @@ static gw_tv f_groupby(gw_tpl *r, gw_tv v, const gw_tv *a) {
     int case_counts = gw_tv_truth(r, a[2]);
     gw_tv items = copy_items(r, v), keys = gw_tv_list(r, items.list->n);
     for (size_t i = 0; i < items.list->n; i++) {
-        gw_tv key = gw_tpl_path(r, items.list->at[i], a[0]);
-        key = key.kind == GW_TV_UNDEFINED && !none(a[1]) ? a[1] : key;
+        gw_tv key = gw_tpl_path(r, items.list->at[i], a[0], none(a[1]) ? NULL : &a[1]);
         gw_tpl_add(r, keys, gw_tv_pair(r, key, items.list->at[i]));
     }
     gw_tv folded = gw_tv_list(r, items.list->n), groups = gw_tv_list(r, 0);
@@ -158,14 +161,36 @@ static gw_tv f_last(gw_tpl *r, gw_tv v, const gw_tv *a) {
         gw_tpl_raise(r, GW_E_TYPE, "'generator' object is not reversible");
     }
     gw_tpl_walk w = gw_tpl_walk_over(r, v);
-    return w.n > 0 ? gw_tpl_walk_at(&w, w.n - 1)
-                   : gw_tv_undefined("No last item, sequence was empty.");
+    if (w.n == 0) {
+        return gw_tv_undefined("No last item, sequence was empty.");
+    }
+    gw_tv last = gw_tpl_walk_at(&w, w.n - 1);
+    last.safe = v.kind == GW_TV_TEXT ? v.safe : last.safe;
+    return last;
 }
 
+/* Drawn from the rendering's time and from how far it has come: the same each time when --date
+ * fixes the time. */
 static gw_tv f_random(gw_tpl *r, gw_tv v, const gw_tv *a) {
-    (void)v;
+    const gw_template_time *t = &r->options->time;
+    const int fields[] = {t->year, t->month, t->day, t->hour, t->minute, t->second};
+    uint64_t x = r->steps;
     (void)a;
-    gw_tpl_raise(r, GW_E_UNSUPPORTED, "random: a rendering is the same each time; it is not built");
+    if (v.kind != GW_TV_TEXT && v.kind != GW_TV_LIST && v.kind != GW_TV_TUPLE &&
+        v.kind != GW_TV_RANGE && v.kind != GW_TV_UNDEFINED) {
+        gw_tpl_raise(r, GW_E_TYPE, "random: a sequence is needed, not %s", gw_tv_type(v));
+    }
+    gw_tpl_walk w = gw_tpl_walk_over(r, v);
+    if (w.n == 0) {
+        return gw_tv_undefined("No random item, sequence was empty.");
+    }
+    for (size_t i = 0; i < 6; i++) { /* splitmix64 */
+        x = (x + (uint64_t)fields[i]) * 0x9E3779B97F4A7C15u;
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+        x ^= x >> 31;
+    }
+    return gw_tpl_walk_at(&w, (size_t)(x % w.n));
 }
 
 static gw_tv f_length(gw_tpl *r, gw_tv v, const gw_tv *a) {
@@ -184,7 +209,7 @@ static gw_tv f_join(gw_tpl *r, gw_tv v, const gw_tv *a) {
         gw_tpl_walk w = gw_tpl_walk_over(r, v);
         items = gw_tv_list(r, w.n);
         for (size_t i = 0; i < w.n; i++) {
-            gw_tpl_add(r, items, gw_tpl_path(r, gw_tpl_walk_at(&w, i), a[1]));
+            gw_tpl_add(r, items, gw_tpl_path(r, gw_tpl_walk_at(&w, i), a[1], NULL));
         }
     }
     between = r->escapes ? gw_tpl_escape(r, between) : gw_tv_str(r, between);
@@ -296,6 +321,7 @@ static gw_tv f_map(gw_tpl *r, gw_tv v, const gw_tv *a) {
     gw_tv list = gw_tv_list(r, w.n);
     gw_tv *attribute = gw_tpl_find_word(r, a[1].dict, "attribute", 9);
     gw_tv *preset = gw_tpl_find_word(r, a[1].dict, "default", 7);
+    preset = preset != NULL && preset->kind != GW_TV_NONE ? preset : NULL;
     if (a[0].list->n == 0 && attribute == NULL) {
         gw_tpl_raise(r, GW_E_TYPE, "map requires a filter argument");
     }
@@ -307,8 +333,7 @@ static gw_tv f_map(gw_tpl *r, gw_tv v, const gw_tv *a) {
             gw_tpl_add(r, list, gw_tpl_call_row(r, row, item, &args));
             continue;
         }
-        item = gw_tpl_path(r, item, *attribute);
-        gw_tpl_add(r, list, item.kind == GW_TV_UNDEFINED && preset != NULL ? *preset : item);
+        gw_tpl_add(r, list, gw_tpl_path(r, item, *attribute, preset));
     }
     return gw_tv_iterator(r, list);
 }
@@ -328,7 +353,7 @@ static gw_tv choose(gw_tpl *r, gw_tv v, const gw_tv *a, int wanted, int by_attri
     gw_tpl_args args = rest_of(r, a, first + 1);
     for (size_t i = 0; i < w.n; i++) {
         gw_tv item = gw_tpl_walk_at(&w, i);
-        gw_tv tested = by_attribute ? gw_tpl_path(r, item, a[0].list->at[0]) : item;
+        gw_tv tested = by_attribute ? gw_tpl_path(r, item, a[0].list->at[0], NULL) : item;
         int passes = gw_tv_truth(r, row != NULL ? gw_tpl_call_row(r, row, tested, &args) : tested);
         if (passes == wanted) {
             gw_tpl_add(r, list, item);

@@ -76,8 +76,7 @@ static gw_tv read_int(gw_tpl *r, gw_tv text, int64_t base) {
     return digits > 0 ? gw_tpl_integer(r, word, n, (int)base) : absent;
 }
 
-/* float(text) of Python; ABSENT: it is none. */
-static gw_tv read_float(gw_tpl *r, gw_tv text) {
+gw_tv gw_tpl_read_real(gw_tpl *r, gw_tv text) {
     gw_tv t = gw_tpl_strip(r, text, gw_tv_none(), 1, 1);
     char *word = gw_tpl_alloc(r, t.n + 1);
     size_t at = t.n > 0 && (t.text[0] == '-' || t.text[0] == '+'), n = 0, digits = 0;
@@ -119,7 +118,7 @@ static gw_tv f_int(gw_tpl *r, gw_tv v, const gw_tv *a) {
     }
     if (v.kind == GW_TV_TEXT) {
         number = read_int(r, v, gw_tv_given(a[1]) ? gw_tpl_int(r, a[1], "base") : 10);
-        number = gw_tv_given(number) ? number : read_float(r, v);
+        number = gw_tv_given(number) ? number : gw_tpl_read_real(r, v);
     }
     if (!gw_tv_is_number(number) || (number.kind == GW_TV_FLOAT && !isfinite(number.f))) {
         return preset;
@@ -135,7 +134,7 @@ static gw_tv f_float(gw_tpl *r, gw_tv v, const gw_tv *a) {
         gw_tpl_raise_undefined(r, v);
     }
     if (v.kind == GW_TV_TEXT) {
-        number = read_float(r, v);
+        number = gw_tpl_read_real(r, v);
     }
     return gw_tv_is_number(number) ? gw_tv_float(gw_tv_real(r, number)) : preset;
 }
@@ -200,8 +199,11 @@ static gw_tv f_round(gw_tpl *r, gw_tv v, const gw_tv *a) {
     if (!up && !gw_tv_same_text(a[1], "floor")) {
         gw_tpl_raise(r, GW_E_TYPE, "method must be common, ceil or floor");
     }
+    if (v.kind != GW_TV_FLOAT && places >= 0) {
+        return gw_tv_float(gw_tv_real(r, v)); /* whole already */
+    }
     double unit = pow(10, (double)places), scaled = gw_tv_real(r, v) * unit;
-    return gw_tv_float((up ? ceil(scaled) : floor(scaled)) / unit);
+    return gw_tv_float(((up ? ceil(scaled) : floor(scaled)) + 0.0) / unit);
 }
 
 const gw_tpl_builtin gw_tpl_filters_other[] = {{"abs", "", f_abs},

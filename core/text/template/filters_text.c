@@ -25,7 +25,6 @@ static gw_tv f_forceescape(gw_tpl *r, gw_tv v, const gw_tv *a) {
 static gw_tv f_trim(gw_tpl *r, gw_tv v, const gw_tv *a) {
     return gw_tpl_strip(r, gw_tv_soft(r, v), a[0], 1, 1);
 }
-static gw_tv f_pprint(gw_tpl *r, gw_tv v, const gw_tv *a) { return (void)a, gw_tv_repr(r, v); }
 
 static gw_tv f_safe(gw_tpl *r, gw_tv v, const gw_tv *a) {
     gw_tv text = gw_tv_str(r, v);
@@ -92,7 +91,10 @@ static gw_tv f_indent(gw_tpl *r, gw_tv v, const gw_tv *a) {
     if (v.kind == GW_TV_UNDEFINED) {
         gw_tpl_raise_undefined(r, v);
     }
-    gw_tv text = gw_tv_soft(r, v), step;
+    if (v.kind != GW_TV_TEXT) {
+        gw_tpl_raise(r, GW_E_TYPE, "indent: a text is needed, not %s", gw_tv_type(v));
+    }
+    gw_tv text = v, step;
     int first = gw_tv_truth(r, a[1]), blank = gw_tv_truth(r, a[2]);
     if (a[0].kind == GW_TV_TEXT) {
         step = a[0];
@@ -117,8 +119,7 @@ static gw_tv f_indent(gw_tpl *r, gw_tv v, const gw_tv *a) {
 
 /* a: length, killwords, end, leeway */
 static gw_tv f_truncate(gw_tpl *r, gw_tv v, const gw_tv *a) {
-    gw_tv text = gw_tv_soft(r, v),
-          end = gw_tv_given(a[2]) ? gw_tv_str(r, a[2]) : gw_tv_words("...");
+    gw_tv end = gw_tv_given(a[2]) ? gw_tv_str(r, a[2]) : gw_tv_words("...");
     int64_t length = gw_tv_given(a[0]) ? gw_tpl_int(r, a[0], "length") : 255;
     int64_t leeway =
         gw_tv_given(a[3]) && a[3].kind != GW_TV_NONE ? gw_tpl_int(r, a[3], "leeway") : 5;
@@ -127,9 +128,13 @@ static gw_tv f_truncate(gw_tpl *r, gw_tv v, const gw_tv *a) {
         gw_tpl_raise(r, GW_E_TYPE, "truncate: expected length >= %lld, got %lld", (long long)tail,
                      (long long)length);
     }
-    if ((int64_t)gw_tv_chars(r, text) <= length + leeway) {
-        return text;
+    if ((int64_t)gw_tv_length(r, v) <= length + leeway) {
+        return v;
     }
+    if (v.kind != GW_TV_TEXT) {
+        gw_tpl_raise(r, GW_E_TYPE, "truncate: a text is needed, not %s", gw_tv_type(v));
+    }
+    gw_tv text = v;
     gw_tv cut = gw_tv_cut(text, 0, gw_tpl_at_char(r, text, (size_t)(length - tail)));
     for (size_t at = cut.n; !gw_tv_truth(r, a[1]) && at-- > 0;) {
         if (cut.text[at] == ' ') {
@@ -138,80 +143,6 @@ static gw_tv f_truncate(gw_tpl *r, gw_tv v, const gw_tv *a) {
         }
     }
     return gw_tv_join2(r, cut, end);
-}
-
-/* ---- wrapping -------------------------------------------------------------------------------- */
-
-typedef struct wrapper {
-    gw_tpl *r;
-    gw_tpl_out *out;
-    gw_tv wrap;
-    int64_t width;
-    int breaks;
-} wrapper;
-
-static size_t word_end(gw_tv line, size_t at, int *blank) {
-    size_t end = at;
-    *blank = at < line.n && line.text[at] == ' ';
-    while (end < line.n && (line.text[end] == ' ') == *blank) {
-        end++;
-    }
-    return end;
-}
-
-/* One line of the text, cut at blanks so that it fits. */
-static void wrap_line(wrapper *w, gw_tv line) {
-    size_t from = 0, fits = 0, at = 0;
-    int64_t used = 0;
-    while (at < line.n) {
-        int blank;
-        size_t end = word_end(line, at, &blank);
-        if (blank && at == from && from > 0) { /* between two lines */
-            from = fits = at = end;
-            continue;
-        }
-        int64_t size = (int64_t)gw_tv_chars(w->r, gw_tv_cut(line, at, end - at));
-        if (used + size <= w->width || (blank && at == from)) {
-            used += size;
-            fits = blank ? fits : end;
-            at = end;
-            continue;
-        }
-        if (blank) {
-            at = end;
-        } else if (used == 0 && w->breaks) { /* too long for any line */
-            fits = at = at + gw_tpl_at_char(w->r, gw_tv_cut(line, at, end - at), (size_t)w->width);
-        } else if (used == 0) {
-            fits = at = end;
-        }
-        gw_tpl_out_text(w->r, w->out, gw_tv_cut(line, from, fits - from));
-        if (at < line.n) {
-            gw_tpl_out_text(w->r, w->out, w->wrap);
-        }
-        from = fits = at;
-        used = 0;
-    }
-    gw_tpl_out_text(w->r, w->out, gw_tv_cut(line, from, fits - from));
-}
-
-/* a: width, break_long_words, wrapstring, break_on_hyphens */
-static gw_tv f_wordwrap(gw_tpl *r, gw_tv v, const gw_tv *a) {
-    gw_tv lines = gw_tpl_lines(r, gw_tv_soft(r, v), 0);
-    wrapper w = {.r = r,
-                 .width = gw_tv_given(a[0]) ? gw_tpl_int(r, a[0], "width") : 79,
-                 .wrap = gw_tv_given(a[2]) && a[2].kind == GW_TV_TEXT ? a[2] : gw_tv_words("\n"),
-                 .breaks = !gw_tv_given(a[1]) || gw_tv_truth(r, a[1])};
-    if (w.width < 1) {
-        gw_tpl_raise(r, GW_E_TYPE, "invalid width %lld (must be > 0)", (long long)w.width);
-    }
-    w.out = gw_tpl_out_open(r);
-    for (size_t i = 0; i < lines.list->n; i++) {
-        if (i > 0) {
-            gw_tpl_out_text(r, w.out, w.wrap);
-        }
-        wrap_line(&w, lines.list->at[i]);
-    }
-    return gw_tpl_out_close(r, w.out);
 }
 
 static gw_tv f_wordcount(gw_tpl *r, gw_tv v, const gw_tv *a) {
@@ -381,8 +312,11 @@ static gw_tv f_filesizeformat(gw_tpl *r, gw_tv v, const gw_tv *a) {
     static const char *const units[2][8] = {
         {"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"},
         {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
-    char word[64];
+    char word[400];
     int binary = gw_tv_truth(r, a[0]), i = 0;
+    if (v.kind == GW_TV_TEXT) {
+        v = gw_tpl_read_real(r, v);
+    }
     if (!gw_tv_is_number(v)) {
         gw_tpl_raise(r, GW_E_TYPE, "filesizeformat: a number is needed, not %s", gw_tv_type(v));
     }
@@ -391,7 +325,7 @@ static gw_tv f_filesizeformat(gw_tpl *r, gw_tv v, const gw_tv *a) {
         return gw_tv_words("1 Byte");
     }
     if (bytes < base) {
-        snprintf(word, sizeof word, "%.0f Bytes", trunc(bytes));
+        snprintf(word, sizeof word, "%.0f Bytes", trunc(bytes) + 0.0);
     } else {
         for (unit *= base; i < 7 && bytes >= unit; i++) {
             unit *= base;
@@ -413,7 +347,7 @@ const gw_tpl_builtin gw_tpl_filters_text[] = {
     {"format", "* **", f_format},
     {"indent", "width? first? blank?", f_indent},
     {"lower", "", f_lower},
-    {"pprint", "", f_pprint},
+    {"pprint", "", gw_tpl_pprint},
     {"replace", "old new count?", f_replace},
     {"safe", "", f_safe},
     {"string", "", f_string},
@@ -424,7 +358,8 @@ const gw_tpl_builtin gw_tpl_filters_text[] = {
     {"truncate", "length? killwords? end? leeway?", f_truncate},
     {"upper", "", f_upper},
     {"urlencode", "", f_urlencode},
+    {"urlize", "trim_url_limit? nofollow? target? rel? extra_schemes?", gw_tpl_urlize},
     {"wordcount", "", f_wordcount},
-    {"wordwrap", "width? break_long_words? wrapstring? break_on_hyphens?", f_wordwrap},
+    {"wordwrap", "width? break_long_words? wrapstring? break_on_hyphens?", gw_tpl_wordwrap},
     {"xmlattr", "autospace?", f_xmlattr},
     {NULL, NULL, NULL}};

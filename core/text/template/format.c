@@ -355,7 +355,10 @@ gw_tv gw_tpl_percent(gw_tpl *r, gw_tv format, gw_tv values) {
         }
     }
     size_t given = values.kind == GW_TV_TUPLE ? values.list->n : 1;
-    if (!p.named && p.taken < given && values.kind != GW_TV_DICT) {
+    /* what has items by key may be left over: a dict, but Python does not look what else it is */
+    int keyed = values.kind == GW_TV_DICT || values.kind == GW_TV_LIST ||
+                values.kind == GW_TV_RANGE || values.kind == GW_TV_UNDEFINED;
+    if (!p.named && p.taken < given && !keyed) {
         gw_tpl_raise(r, GW_E_TYPE, "not all arguments converted during string formatting");
     }
     gw_tv text = gw_tpl_out_close(r, out);
@@ -417,7 +420,7 @@ static gw_tv field_value(braces *b, gw_tv field) {
         if (member) {
             v = gw_tpl_attribute(b->r, v, name.text, name.n);
         } else {
-            v = gw_tpl_path(b->r, v, name);
+            v = gw_tpl_path(b->r, v, name, NULL);
         }
         if (v.kind == GW_TV_UNDEFINED) {
             gw_tpl_raise_undefined(b->r, v);

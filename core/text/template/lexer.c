@@ -137,6 +137,10 @@ static gw_status skip_comment(gw_lexer *x, size_t begin) {
     size_t at = begin + 2;
     at += sign_at(x, at) != 0;
     const char *end = find(x, at, "#}");
+    if (end == NULL && at == x->bytes) { /* as Jinja: one that opens at the very end is none */
+        move_to(x, at);
+        return GW_OK;
+    }
     if (end == NULL) {
         return gw_lexer_fail(x, line_at(x, begin), "Missing end of comment tag");
     }
@@ -146,12 +150,12 @@ static gw_status skip_comment(gw_lexer *x, size_t begin) {
     return GW_OK;
 }
 
-static gw_status take_raw(gw_lexer *x, size_t begin, size_t from, gw_token *out) {
+static gw_status take_raw(gw_lexer *x, size_t from, gw_token *out) {
     size_t at = from, end;
     for (;; at++) {
         const char *next = find(x, at, "{%");
         if (next == NULL) {
-            return gw_lexer_fail(x, line_at(x, begin), "Missing end of raw directive");
+            return gw_lexer_fail(x, line_at(x, from), "Missing end of raw directive");
         }
         at = (size_t)(next - x->text);
         end = raw_ends(x, at);
@@ -212,7 +216,7 @@ static gw_status next_outside(gw_lexer *x, gw_token *out) {
         }
         size_t raw = kind == '%' ? raw_begins(x, tag) : 0;
         if (raw != 0) {
-            GW_TRY(take_raw(x, tag, raw, out));
+            GW_TRY(take_raw(x, raw, out));
             if (out->bytes > 0) {
                 return GW_OK;
             }
@@ -508,7 +512,7 @@ static int take_end(gw_lexer *x, gw_token *out) {
     return 1;
 }
 
-gw_status gw_lexer_next(gw_lexer *x, gw_token *out) {
+static gw_status next_token(gw_lexer *x, gw_token *out) {
     if (x->state == GW_LEX_DATA) {
         return next_outside(x, out);
     }
@@ -540,4 +544,14 @@ gw_status gw_lexer_next(gw_lexer *x, gw_token *out) {
         return GW_OK;
     }
     return c == '\'' || c == '"' ? take_text(x, out) : take_operator(x, out);
+}
+
+/* The end of the template is on the line of the last token, as in Jinja. */
+gw_status gw_lexer_next(gw_lexer *x, gw_token *out) {
+    GW_TRY(next_token(x, out));
+    if (out->kind == GW_TOK_END) {
+        out->line = x->last_line > 0 ? x->last_line : 1;
+    }
+    x->last_line = out->line;
+    return GW_OK;
 }

@@ -174,7 +174,7 @@ static gw_tv m_rsplit(gw_tpl *r, gw_tv s, const gw_tv *a) {
 }
 
 static gw_tv m_lines(gw_tpl *r, gw_tv s, const gw_tv *a) {
-    return gw_tpl_lines(r, s, gw_tv_truth(r, a[0]));
+    return gw_tpl_lines(r, s, gw_tv_given(a[0]) && gw_tpl_int(r, a[0], "keepends") != 0);
 }
 
 static gw_tv part_at(gw_tpl *r, gw_tv s, gw_tv sep, const char *hit, int last) {

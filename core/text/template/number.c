@@ -428,6 +428,9 @@ static gw_tv floats(gw_tpl *r, double x, int op, double y) {
         if (x < 0 && y != trunc(y)) {
             gw_tpl_raise(r, GW_E_TYPE, "a negative number to a power that is not whole");
         }
+        if (isfinite(x) && isfinite(y) && isinf(pow(x, y))) {
+            gw_tpl_raise(r, GW_E_TYPE, "the result is too large");
+        }
         return gw_tv_float(pow(x, y));
     default:
         break;

@@ -248,8 +248,8 @@ static gw_tv c_reset(gw_tpl *r, gw_tv self, const gw_tv *a) {
 
 static gw_tv n_is_integer(gw_tpl *r, gw_tv self, const gw_tv *a) {
     (void)a;
-    return gw_tv_bool(self.kind != GW_TV_FLOAT ||
-                      gw_tv_equal(r, self, gw_tpl_arithmetic(r, self, GW_OP_FLOOR, gw_tv_int(1))));
+    return gw_tv_bool(
+        gw_tv_equal(r, self, gw_tpl_arithmetic(r, self, GW_OP_FLOOR, gw_tv_int(1))));
 }
 
 /* ---- functions ------------------------------------------------------------------------------- */
@@ -282,6 +282,9 @@ static gw_tv f_range(gw_tpl *r, gw_tv self, const gw_tv *a) {
 static gw_tv f_dict(gw_tpl *r, gw_tv self, const gw_tv *a) {
     gw_tv dict = gw_tv_dict(r);
     (void)self;
+    if (a[0].kind == GW_TV_UNDEFINED) {
+        gw_tpl_raise_undefined(r, a[0]);
+    }
     if (gw_tv_given(a[0])) {
         put_pairs(r, dict.dict, a[0]);
     }
@@ -392,7 +395,6 @@ const gw_tpl_builtin *gw_tpl_other_method(gw_tv of, const char *name, size_t n) 
         return gw_tpl_find_row(loop, name, n);
     case GW_TV_CYCLER:
         return gw_tpl_find_row(cycler, name, n);
-    case GW_TV_INT:
     case GW_TV_FLOAT:
         return gw_tpl_find_row(number, name, n);
     case GW_TV_FUNCTION:

@@ -228,6 +228,7 @@ static gw_status parse_for(gw_parser *p, gw_tpl_node **out) {
     GW_TRY(gw_parser_node(p, GW_TPL_FOR, p->current.line, &node));
     *out = node;
     GW_TRY(gw_parser_next(p));
+    p->fors++;
     GW_TRY(gw_parse_target(p, "in", 0, &node->a));
     GW_TRY(gw_parser_expect_name(p, "in"));
     GW_TRY(gw_parse_tuple(p, 0, "recursive", &node->b));
@@ -250,6 +251,7 @@ static gw_status parse_for(gw_parser *p, gw_tpl_node **out) {
     node->keeps_scope = p->macros > macros;
     GW_TRY(gw_parser_skip_name(p, "else", &found));
     GW_TRY(found ? parse_block(p, "endfor", "for", &node->other) : gw_parser_next(p));
+    p->fors--;
     p->soft = soft;
     return GW_OK;
 }
@@ -400,17 +402,13 @@ static gw_status parse_escape(gw_parser *p, gw_tpl_node **out) {
 
 static gw_status parse_print(gw_parser *p, gw_tpl_node **out) {
     GW_TRY(gw_parser_next(p));
-    while (p->current.kind != GW_TOK_BLOCK_END) {
+    for (int comma = p->current.kind != GW_TOK_BLOCK_END; comma;) {
         gw_tpl_node *node;
         GW_TRY(gw_parser_node(p, GW_TPL_PRINT, p->current.line, &node));
         GW_TRY(gw_parse_expression(p, 1, &node->a));
         *out = node;
         out = &node->next;
-        int comma;
         GW_TRY(gw_parser_skip_op(p, ',', &comma));
-        if (!comma) {
-            break;
-        }
     }
     return GW_OK;
 }

@@ -13,7 +13,8 @@ typedef struct gw_parser {
     int has_ahead;
     int nested;                 /* calls of the parser inside one another          */
     int soft;                   /* under a condition                               */
-    int loops;                  /* for's around                                    */
+    int loops;                  /* for's around, inside the innermost macro        */
+    int fors;                   /* for's around                                    */
     int macros;                 /* macros and call blocks seen so far              */
     int special;                /* GW_TPL_USES_...: names seen in this macro       */
     const gw_tpl_node *unknown; /* the first filter or test that there is none of; an error, unless

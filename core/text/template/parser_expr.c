@@ -206,6 +206,11 @@ static gw_status check_target(gw_parser *p, const gw_tpl_node *node) {
     if (node->what != GW_TPL_NAME && node->what != GW_TPL_FIELD) {
         return gw_parser_fail(p, node->line, "can't assign to this: a name is needed");
     }
+    const gw_tpl_word *word = &p->t->names[node->name];
+    if (p->fors > 0 && node->what == GW_TPL_NAME && word->bytes == 4 &&
+        memcmp(word->text, "loop", 4) == 0) {
+        return gw_parser_fail(p, node->line, "can't assign to 'loop' inside a for");
+    }
     return GW_OK;
 }
 

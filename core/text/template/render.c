@@ -72,6 +72,7 @@ static gw_tpl_way run_loop(gw_tpl *r, const gw_tpl_node *node, gw_tv items, gw_t
         loop->passed = gw_tv_list(r, 0);
     }
     gw_tpl_way way = GW_TPL_ON;
+    int finished = 0; /* a round without break and continue: as in Jinja, else needs none */
     for (; way != GW_TPL_BROKEN && gw_tpl_loop_fill(r, loop, loop->at + 1); loop->at++) {
         gw_tv item = node->c == NULL ? gw_tpl_walk_at(&loop->items, loop->at)
                                      : loop->passed.list->at[loop->at];
@@ -86,8 +87,9 @@ static gw_tpl_way run_loop(gw_tpl *r, const gw_tpl_node *node, gw_tv items, gw_t
         }
         gw_tpl_assign(r, node->a, item);
         way = gw_tpl_run(r, node->list);
+        finished |= way == GW_TPL_ON;
     }
-    if (loop->at == 0) {
+    if (!finished) {
         r->scope = gw_tpl_scope_new(r, around);
         way = gw_tpl_run(r, node->other);
         r->scope = back;

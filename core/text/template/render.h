@@ -105,7 +105,8 @@ int gw_tpl_loop_fill(gw_tpl *r, gw_tpl_loop *loop, size_t n);       /* 1: there 
 /* Members and items, as Jinja looks them up: attribute, then item; item, then attribute. */
 gw_tv gw_tpl_attribute(gw_tpl *r, gw_tv of, const char *name, size_t n);
 gw_tv gw_tpl_item(gw_tpl *r, gw_tv of, gw_tv key);
-gw_tv gw_tpl_path(gw_tpl *r, gw_tv of, gw_tv path); /* "a.b.0", or a number */
+/* path: "a.b.0", or a number. preset: in place of each step that is undefined; NULL: none. */
+gw_tv gw_tpl_path(gw_tpl *r, gw_tv of, gw_tv path, const gw_tv *preset);
 gw_tv gw_tpl_slice(gw_tpl *r, gw_tv of, gw_tv from, gw_tv to, gw_tv step);
 /* ABSENT: no such attribute. */
 gw_tv gw_tpl_own_attribute(gw_tpl *r, gw_tv of, const char *name, size_t n);
@@ -133,6 +134,10 @@ gw_tv gw_tpl_format(gw_tpl *r, gw_tv format, const gw_tv *a); /* a: tuple and di
 gw_tv gw_tpl_escape(gw_tpl *r, gw_tv v);                      /* & < > " ' ; a safe text stays */
 gw_tv gw_tpl_to_json(gw_tpl *r, gw_tv self, const gw_tv *a);
 gw_tv gw_tpl_from_json(gw_tpl *r, gw_tv text);
+gw_tv gw_tpl_wordwrap(gw_tpl *r, gw_tv self, const gw_tv *a);
+gw_tv gw_tpl_pprint(gw_tpl *r, gw_tv self, const gw_tv *a);
+gw_tv gw_tpl_urlize(gw_tpl *r, gw_tv self, const gw_tv *a);
+gw_tv gw_tpl_read_real(gw_tpl *r, gw_tv text); /* float(text) of Python; ABSENT: it is none */
 gw_tv gw_tpl_date(gw_tpl *r, gw_tv format);
 gw_tv gw_tpl_strip(gw_tpl *r, gw_tv text, gw_tv chars, int front, int back);
 gw_tv gw_tpl_replace(gw_tpl *r, gw_tv text, gw_tv old, gw_tv new, int64_t count);

@@ -221,13 +221,16 @@ gw_tv gw_tpl_case(gw_tpl *r, gw_tv text, int how) {
         } else if (how == GW_TPL_SWAP) {
             now = utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_LU ? GW_TPL_LOWER
                                                                                   : GW_TPL_UPPER;
-        } else if (how == GW_TPL_FOLD) {
-            now = GW_TPL_LOWER;
         }
-        if (how == GW_TPL_FOLD && cp == 0xDF) {
-            gw_tpl_out_add(r, out, "ss", 2, typed);
-        } else if (now == GW_TPL_LOWER && cp == 0x3A3 && how != GW_TPL_FOLD &&
-                   ends_word(text, at, after)) {
+        if (how == GW_TPL_FOLD) {
+            utf8proc_int32_t folded[8];
+            int class = 0;
+            utf8proc_ssize_t many = utf8proc_decompose_char((utf8proc_int32_t)cp, folded, 8,
+                                                            UTF8PROC_CASEFOLD, &class);
+            for (utf8proc_ssize_t i = 0; i < many && i < 8; i++) {
+                gw_tpl_out_char(r, out, (uint32_t)folded[i], typed);
+            }
+        } else if (now == GW_TPL_LOWER && cp == 0x3A3 && ends_word(text, at, after)) {
             gw_tpl_out_char(r, out, 0x3C2, typed);
         } else {
             put_case(r, out, cp, now, typed);

@@ -128,6 +128,7 @@ typedef struct gw_lexer {
     int line;
     size_t counted; /* up to where `line` has seen newlines */
     enum { GW_LEX_DATA, GW_LEX_PRINT, GW_LEX_BLOCK } state;
+    int last_line;  /* of the last token */
     int line_start; /* the last token ended with a newline */
     char open[GW_TPL_OPEN_MAX];
     size_t n_open;

@@ -471,7 +471,9 @@ static gw_tpl_walk walk_text(gw_tpl *r, gw_tv text) {
     for (size_t at = 0; at < text.n;) {
         size_t n = gw_utf8_next(text.text + at, text.n - at, NULL);
         n = n > 0 ? n : 1;
-        gw_tpl_add(r, list, gw_tv_cut(text, at, n));
+        gw_tv c = gw_tv_cut(text, at, n);
+        c.safe = 0; /* the characters of a safe text are plain */
+        gw_tpl_add(r, list, c);
         at += n;
     }
     return walk_list(list.list, 0);

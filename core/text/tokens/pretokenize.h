@@ -7,7 +7,7 @@
 #ifndef GW_TEXT_PRETOKENIZE_H
 #define GW_TEXT_PRETOKENIZE_H
 
-#include "core/text/tokens/regex.h"
+#include "core/text/regex.h"
 #include "core/text/tokens/vocab.h"
 
 typedef struct gw_span {

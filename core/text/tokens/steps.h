@@ -4,7 +4,7 @@
 #define GW_TEXT_TOKENS_STEPS_H
 
 #include "core/text/buffer.h"
-#include "core/text/tokens/regex.h"
+#include "core/text/regex.h"
 #include "core/text/tokens/vocab.h"
 
 typedef struct gw_change { /* made ready */

@@ -7,7 +7,7 @@
 #include "core/text/tokens/base64.h"
 #include "core/text/tokens/known.h"
 #include "core/text/tokens/normalize.h"
-#include "core/text/tokens/pattern.h"
+#include "core/text/pattern.h"
 
 enum { DEPTH_MAX = 8, STEPS_MAX = 256 };
 

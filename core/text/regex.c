@@ -1,11 +1,11 @@
-/* core/text/tokens/regex.c - see regex.h. */
-#include "core/text/tokens/regex.h"
+/* core/text/regex.c - see regex.h. */
+#include "core/text/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
 #include "core/text/buffer.h"
-#include "core/text/tokens/pattern.h"
+#include "core/text/pattern.h"
 
 struct gw_regex {
     pcre2_code *code;

@@ -1,6 +1,6 @@
-/* core/text/tokens/regex.h - expressions of tokenizer files, compiled. The only user of PCRE2. */
-#ifndef GW_TEXT_TOKENS_REGEX_H
-#define GW_TEXT_TOKENS_REGEX_H
+/* core/text/regex.h - expressions of tokenizers and templates, compiled. The only user of PCRE2. */
+#ifndef GW_TEXT_REGEX_H
+#define GW_TEXT_REGEX_H
 
 #include <stddef.h>
 

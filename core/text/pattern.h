@@ -1,6 +1,6 @@
-/* core/text/tokens/pattern.h - a pattern of a tokenizer file, in PCRE2's words. */
-#ifndef GW_TEXT_TOKENS_PATTERN_H
-#define GW_TEXT_TOKENS_PATTERN_H
+/* core/text/pattern.h - a pattern of a tokenizer file, in PCRE2's words. */
+#ifndef GW_TEXT_PATTERN_H
+#define GW_TEXT_PATTERN_H
 
 #include "core/text/buffer.h"
 

@@ -1,5 +1,5 @@
-/* core/text/tokens/pattern.c - Oniguruma's expressions in PCRE2's words: see pattern.h. */
-#include "core/text/tokens/pattern.h"
+/* core/text/pattern.c - Oniguruma's expressions in PCRE2's words: see pattern.h. */
+#include "core/text/pattern.h"
 
 #include <string.h>
 #include <strings.h>
