@@ -28,13 +28,15 @@ enum {
     CMD_RERANK = 2048,
     CMD_TEMPLATE = 4096,
     CMD_SERVE = 8192,
+    CMD_EVALUATE = 16384,
     CMD_ENCODE = CMD_EMBED | CMD_RERANK,
     CMD_TEXT = CMD_RUN | CMD_CHAT,                   /* those that write a text */
     CMD_SAMPLE = CMD_TEXT | CMD_SERVE,               /* those that choose tokens */
+    CMD_SCORE = CMD_PERPLEXITY | CMD_EVALUATE,       /* those that score texts */
     CMD_FRAME = CMD_CHAT | CMD_TEMPLATE | CMD_SERVE, /* those that frame conversations */
     /* those that load weights, or would */
-    CMD_MODEL = CMD_SAMPLE | CMD_BENCH | CMD_PERPLEXITY | CMD_LOGITS | CMD_PLAN | CMD_ENCODE,
-    CMD_ALL = 16383
+    CMD_MODEL = CMD_SAMPLE | CMD_BENCH | CMD_SCORE | CMD_LOGITS | CMD_PLAN | CMD_ENCODE,
+    CMD_ALL = 32767
 };
 
 typedef struct app_ints {
@@ -107,6 +109,10 @@ typedef struct app_options {
     int32_t repetitions;
     const char *format, *gemm;
     int ops;
+    /* perplexity, evaluate */
+    int32_t stride, chunks, limit, shots;
+    const char *base, *base_device, *base_file, *save_logits, *shots_file, *picture;
+    app_texts tasks;
     /* logits */
     int32_t greedy;
     app_ints decoder_ids;

@@ -39,8 +39,9 @@ BELOW["kernels_hip/rows"] = BELOW["kernels_hip"] + ["kernels_hip"]
 BELOW["kernels_hip/attention"] = BELOW["kernels_hip/rows"] + ["kernels_hip/rows"]  # rope
 BELOW["kernels_cl"] = ["core/tensor"]
 BELOW["backends"] = BELOW["core/plan"] + ["core/plan"]
-BELOW["apps"] = ["include"]
+BELOW["apps"] = ["include", "apps/judge"]
 BELOW["apps/serve"] = ["include", "apps"]
+BELOW["apps/judge"] = ["include", "apps"]  # tables of evaluate, windows of perplexity
 
 SAVE = "every file is written in one way, and a signal removes what is unfinished"
 EXCEPTIONS = {  # (file, what it includes): why
@@ -57,7 +58,7 @@ VENDOR = r"(hip/|cuda|CL/|nccl|rccl|cblas|openblas|clblast)"
 LIBRARIES = [
     (SIMD, ("cpu", "backends/cpu", "tests", "bench")),
     (THREADS, ("cpu", "backends/cpu", "backends/ref", "backends/opencl", "backends/hip",
-               "apps/serve", "tests", "bench")),
+               "apps/serve", "apps/judge", "tests", "bench")),
     (r"event2/", ("apps/serve",)),
     (VENDOR, ("backends/opencl", "kernels_hip", "tests")),
     (r"jansson\.h$", ("core/base", "core/model", "core/text", "apps", "tests")),

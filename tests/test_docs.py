@@ -10,7 +10,7 @@ from program import EMULATOR, ROOT, SLOW, run
 
 TABLE = (ROOT / "apps/option_table.c").read_text()
 OPTIONS = set(" ".join(re.findall(r'^    \{"(-[^"]*)"', TABLE, re.M)).split())
-COMMANDS = ("run", "chat", "serve", "bench", "perplexity", "logits", "tokenize", "inspect", "devices", "doctor",
+COMMANDS = ("run", "chat", "serve", "bench", "perplexity", "evaluate", "logits", "tokenize", "inspect", "devices", "doctor",
             "plan", "embed", "rerank", "template")
 OF_OTHERS = {"--help", "--version", "--preset", "--install", "--build", "--target"}  # cmake, program
 
@@ -36,7 +36,7 @@ def test_help_has_an_example(command):
     assert re.search(rf"^  godwit {command}\b", help_of(command), re.M)
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/performance.md", "docs/chat.md", "docs/gpu.md", "docs/server.md",
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/performance.md", "docs/chat.md", "docs/gpu.md", "docs/server.md", "docs/evaluate.md",
                                   "docs/howto/option.md", "docs/howto/sampler.md",
                                   "models/README.md"])
 def test_documents(name):

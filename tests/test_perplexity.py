@@ -34,7 +34,7 @@ def measured(name, *args):
 
 
 @pytest.mark.skipif(not WANT, reason=f"{TABLE} is not there")
-@pytest.mark.parametrize("name", ["tales-2m-f16", "tales-2m-q4_k_m", "tales-21m-q8_0", "tales-21m"])
+@pytest.mark.parametrize("name", ["tales-2m-f16", "tales-2m-q4_k_m", "tales-21m-q8_0"])
 def test_cache_in_eight_bits(name):
     assert abs(measured(name, "--kv-type", "q8_0") / measured(name) - 1) <= 0.001
 
