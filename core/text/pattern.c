@@ -8,6 +8,10 @@
     "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"        \
     "\\x{205f}\\x{3000}"
 #define HEX "0-9A-Fa-f"
+/* Oniguruma's word characters: of the numbers in Latin-1 all, of others digits and letters. */
+#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
+#define IN_WORD "(?<=[" WORD "])"
+#define NOT_IN_WORD "(?<![" WORD "])"
 
 /* Those that the reference library tells apart (Unicode 9), but the ones written out below. */
 static const char SCRIPTS[] =
@@ -94,6 +98,14 @@ static gw_status put_escape(const char **at, gw_bytes *out) {
         return put(out, "[" HEX "]");
     case 'H':
         return put(out, "[^" HEX "]");
+    case 'w':
+        return put(out, "[" WORD "]");
+    case 'W':
+        return put(out, "[^" WORD "]");
+    case 'b':
+        return put(out, "(?:" IN_WORD "(?![" WORD "])|" NOT_IN_WORD "(?=[" WORD "]))");
+    case 'B':
+        return put(out, "(?:" IN_WORD "(?=[" WORD "])|" NOT_IN_WORD "(?![" WORD "]))");
     default:
         return gw_bytes_add(out, p, n);
     }
@@ -146,8 +158,12 @@ static gw_status put_members(const char **at, const char *first, gw_bytes *out, 
             GW_TRY(put(out, SPACES));
         } else if (n == 2 && p[1] == 'h') {
             GW_TRY(put(out, HEX));
-        } else if (n == 2 && (p[1] == 'S' || p[1] == 'H')) {
-            GW_TRY(put(more, p[1] == 'S' ? "|[^" SPACES "]" : "|[^" HEX "]"));
+        } else if (n == 2 && p[1] == 'w') {
+            GW_TRY(put(out, WORD));
+        } else if (n == 2 && (p[1] == 'S' || p[1] == 'H' || p[1] == 'W')) {
+            GW_TRY(put(more, p[1] == 'S'   ? "|[^" SPACES "]"
+                             : p[1] == 'H' ? "|[^" HEX "]"
+                                           : "|[^" WORD "]"));
         } else {
             GW_TRY(gw_bytes_add(out, p, n));
         }

@@ -75,6 +75,7 @@ struct gw_split_work {
     spans now, next;
     gw_bytes text, changed; /* what steps made of the text, and of that */
     int joined;             /* the last span of `next` was a match (rules that join neighbours) */
+    int at_start;           /* the first span begins where the text does that changes have made */
 };
 
 gw_status gw_split_work_new(gw_split_work **out) {
@@ -169,6 +170,7 @@ static gw_status cut(const split *by, gw_split_work *work, const char *text, gw_
         if (end <= start) { /* an empty match cuts where it is (\K games aside) */
             size_t here = start > done && end == start ? start : done;
             GW_TRY(add_stretch(work, by, first, piece.start + done, piece.start + here, 0));
+            work->joined = by->rule == GW_SPLIT_CONTIGUOUS ? !by->invert : work->joined;
             done = here;
             at = end > at ? end : at;
             do {
@@ -188,10 +190,11 @@ static gw_status cut(const split *by, gw_split_work *work, const char *text, gw_
 /* Every piece becomes another text; the spans then lie in these, one after the other. */
 static gw_status change(const gw_change *step, gw_split_work *work, const char **text, int place) {
     work->changed.n = 0;
+    work->at_start = work->at_start && work->now.n > 0 && work->now.data[0].start == 0;
     for (size_t k = 0; k < work->now.n; k++) {
         gw_span *piece = &work->now.data[k];
         size_t begin = work->changed.n;
-        int here = (piece->start == 0 ? place : place & ~GW_PLACE_FIRST) &
+        int here = (k == 0 && work->at_start ? place : place & ~GW_PLACE_FIRST) &
                    (k == 0 ? ~0 : ~GW_PLACE_JOINED);
         GW_TRY(gw_change_run(step, work->regex, *text + piece->start, piece->bytes, here,
                              &work->changed));
@@ -211,6 +214,7 @@ gw_status gw_splitter_run(const gw_splitter *splitter, gw_split_work *work, cons
                           size_t n, int place, const char **from, const gw_span **out,
                           size_t *count) {
     work->now.n = 0;
+    work->at_start = 1;
     if (n > 0) {
         GW_TRY(add_span(&work->now, 0, n));
     }
