@@ -43,7 +43,8 @@ enum {
     GW_TOOLS_OPENED = 4,   /* prompts end with the first mark of a call                           */
     GW_TOOLS_KEYED = 8,    /* %o: {"NAME": ARGUMENTS}                                             */
     GW_TOOLS_LISTED = 16,  /* only what is among the tools is a call: the mark is no strange text */
-    GW_TOOLS_NUMBERED = 32 /* %n is written "functions.NAME:NUMBER"                              */
+    GW_TOOLS_NUMBERED = 32, /* %n is written "functions.NAME:NUMBER"                              */
+    GW_TOOLS_PYTHON = 64 /* values that are no text are written as Python prints them, or as JSON */
 };
 
 typedef enum gw_reasoning_kind {

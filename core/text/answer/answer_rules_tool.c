@@ -2,6 +2,9 @@
  * schema, in the notation of the form; see answer_rules.h. A schema that cannot be kept becomes any
  * value and a note. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
 
 #include "core/text/answer/answer_rules.h"
 #include "core/text/grammar/json_schema.h"
@@ -21,12 +24,44 @@ static int is_fatal(gw_status status) { return status == GW_E_NOMEM; }
 
 /* ---- schemas --------------------------------------------------------------------------------- */
 
+/* Names as Gemma's templates sort them. */
+static int by_name(const void *a, const void *b) {
+    const char *x = *(const char *const *)a, *y = *(const char *const *)b;
+    int order = strcasecmp(x, y);
+    return order != 0 ? order : strcmp(x, y);
+}
+
+/* A copy whose properties are in the order of their names; NULL: no memory. */
+static json_t *in_order(const json_t *schema) {
+    json_t *copy = json_is_array(schema) ? json_array() : json_object(), *value;
+    size_t n = 0, i;
+    const char *key, **names = calloc(json_object_size(schema) + 1, sizeof *names);
+    if (copy == NULL || names == NULL) {
+        free(names);
+        json_decref(copy);
+        return NULL;
+    }
+    json_object_foreach((json_t *)(uintptr_t)schema, key, value) { names[n++] = key; }
+    qsort(names, n, sizeof *names, by_name);
+    for (i = 0; i < n; i++) {
+        value = json_object_get(schema, names[i]);
+        int deep = json_is_object(value) || json_is_array(value);
+        json_object_set_new(copy, names[i], deep ? in_order(value) : json_incref(value));
+    }
+    json_array_foreach((json_t *)(uintptr_t)schema, i, value) {
+        int deep = json_is_object(value) || json_is_array(value);
+        json_array_append_new(copy, deep ? in_order(value) : json_incref(value));
+    }
+    free(names);
+    return copy;
+}
+
 /* The parameters as text; an object in any case. */
-static char *schema_text(const gw_tool *tool) {
+static char *schema_text(const gw_tool *tool, int sorted) {
     if (tool->parameters == NULL) {
         return strdup("{\"type\":\"object\"}");
     }
-    json_t *copy = json_copy(tool->parameters);
+    json_t *copy = sorted ? in_order(tool->parameters) : json_copy(tool->parameters);
     if (copy != NULL && json_object_get(copy, "type") == NULL &&
         json_object_get(copy, "$ref") == NULL) {
         json_object_set_new(copy, "type", json_string("object"));
@@ -37,11 +72,27 @@ static char *schema_text(const gw_tool *tool) {
     return text;
 }
 
-/* JSON arguments: rule "ti-a-root". */
+/* How values are written that are no text of their own: bits of gw_json_schema_rules. */
+static int notation_of(const gw_rules_work *w) {
+    static const char quote[] = "<|\"|>";
+    if (gw_pattern_find(&w->call, GW_STEP_GEMMA) < w->call.n) {
+        const gw_marks *marks = &w->r->marks;
+        int token = marks->is_token != NULL &&
+                    marks->is_token(marks->user, quote, sizeof quote - 1);
+        return token ? GW_JSON_GEMMA_TOKEN : GW_JSON_GEMMA;
+    }
+    return gw_pattern_find(&w->call, GW_STEP_PYTHON) < w->call.n ||
+                   (w->r->tools->flags & GW_TOOLS_PYTHON) != 0
+               ? GW_JSON_PYTHON
+               : 0;
+}
+
+/* Arguments as one object: rule "ti-a-root". */
 static gw_status put_arguments(gw_rules_work *w, size_t i) {
     static const char any[] = "{\"type\":\"object\"}";
     const gw_tool *tool = &w->r->list->at[i];
-    char prefix[48], *text = schema_text(tool);
+    int how = notation_of(w), gemma = (how & (GW_JSON_GEMMA | GW_JSON_GEMMA_TOKEN)) != 0;
+    char prefix[48], *text = schema_text(tool, gemma);
     if (text == NULL) {
         return gw_fail(GW_E_NOMEM, "tools", "no memory");
     }
@@ -50,12 +101,12 @@ static gw_status put_arguments(gw_rules_work *w, size_t i) {
     gw_status status = gw_json_schema_compile(text, strlen(text), &program);
     gw_program_free(program);
     if (status == GW_OK) {
-        status = gw_json_schema_rules(text, strlen(text), "#", prefix, NULL, 0, w->out, NULL);
+        status = gw_json_schema_rules(text, strlen(text), "#", prefix, NULL, how, w->out, NULL);
     }
     if (status != GW_OK && !is_fatal(status)) {
         status = add_note(w, tool, gw_error_text());
         if (status == GW_OK) {
-            status = gw_json_schema_rules(any, sizeof any - 1, "#", prefix, NULL, 0, w->out, NULL);
+            status = gw_json_schema_rules(any, sizeof any - 1, "#", prefix, NULL, how, w->out, NULL);
         }
     }
     free(text);
@@ -133,21 +184,22 @@ typedef struct property {
 } property;
 
 /* Rules "ti-pk-text", "-other", "-root" of a value in the notation of the form. */
-static gw_status put_property_rules(gw_rules_work *w, property *p, const char *raw_end, int told,
+static gw_status put_property_rules(gw_rules_work *w, property *p, const char *raw_end, int how,
                                     const char *tag) {
     static const char any[] = "{}";
     char prefix[64];
     snprintf(prefix, sizeof prefix, "t%zu-%s%zu-", p->i, tag, p->k);
     gw_status status = GW_E_METADATA;
+    how |= notation_of(w);
     if (p->schema != NULL) {
         status = gw_json_schema_rules(p->schema, strlen(p->schema), p->pointer, prefix, raw_end,
-                                      told, w->out, &p->kinds);
+                                      how, w->out, &p->kinds);
         if (status == GW_OK || is_fatal(status)) {
             return status;
         }
         GW_TRY(add_note(w, &w->r->list->at[p->i], gw_error_text()));
     }
-    return gw_json_schema_rules(any, sizeof any - 1, "#", prefix, raw_end, told, w->out, &p->kinds);
+    return gw_json_schema_rules(any, sizeof any - 1, "#", prefix, raw_end, how, w->out, &p->kinds);
 }
 
 /* The text behind the value, without which the value is written. */
@@ -255,23 +307,12 @@ static gw_status put_property(gw_rules_work *w, property *p) {
     return GW_OK;
 }
 
-/* Python: name=value, as JSON writes it but for True and False. */
+/* Python: name=value. */
 static gw_status put_keyword(gw_rules_work *w, property *p) {
-    if (p->is == GW_IS_BOOLEAN) {
-        PUT("t%zu-p%zu ::= ", p->i, p->k);
-        GW_TRY(gw_rules_put_text(w->out, p->name, strlen(p->name)));
-        PUT("( \"=True\" | \"=False\" )\n");
-        return GW_OK;
-    }
     GW_TRY(put_property_rules(w, p, NULL, 0, "p"));
-    GW_TRY(put_property_rules(w, p, "'", GW_JSON_QUOTED, "q"));
     PUT("t%zu-p%zu ::= ", p->i, p->k);
     GW_TRY(gw_rules_put_text(w->out, p->name, strlen(p->name)));
-    PUT("\"=\" ( t%zu-p%zu-root", p->i, p->k);
-    if (p->kinds & GW_JSON_TEXT) {
-        PUT(" | \"'\" t%zu-q%zu-text \"'\"", p->i, p->k);
-    }
-    PUT(" )\n");
+    PUT("\"=\" t%zu-p%zu-root\n", p->i, p->k);
     return GW_OK;
 }
 
@@ -302,7 +343,7 @@ static size_t escape_pointer(const char *base, const char *name, char out[POINTE
  * out. Python: with commas between them. */
 static gw_status put_parameters(gw_rules_work *w, size_t i, int python) {
     const gw_tool *tool = &w->r->list->at[i];
-    char base[POINTER], pointer[POINTER], *text = schema_text(tool);
+    char base[POINTER], pointer[POINTER], *text = schema_text(tool, 0);
     const json_t *schema = members_of(tool, base), *item;
     json_t *properties = json_object_get(schema, "properties"), *value;
     gw_bytes order = {0};

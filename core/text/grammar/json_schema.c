@@ -16,24 +16,6 @@ enum { PARTS_MAX = 20000 };
 
 #define PUT(...) GW_TRY(gw_schema_put(&w->out, __VA_ARGS__))
 
-static const char standard[] =
-    "ws ::= \"\" | \" \" | \"\\n\" [ \\t]{0,20}\n"
-    "hex ::= [0-9a-fA-F]\n"
-    "plain ::= [^\"\\\\\\x00-\\x1F\\x7F]\n"
-    "char ::= plain | \"\\\\\" ( [\"\\\\/bfnrt] | \"u\" ( [0-9a-cefA-CEF] hex{3} | [dD] [0-7] "
-    "hex{2} "
-    "| [dD] [89abAB] hex{2} \"\\\\u\" [dD] [c-fC-F] hex{2} ) )\n"
-    "string ::= \"\\\"\" char* \"\\\"\"\n"
-    "integer ::= \"0\" | \"-\"? [1-9] [0-9]{0,15}\n"
-    "number ::= \"-\"? ( \"0\" | [1-9] [0-9]{0,15} ) ( \".\" [0-9]{1,16} )? "
-    "( [eE] [-+]? [0-9]{1,2} )?\n"
-    "boolean ::= \"true\" | \"false\"\n"
-    "null ::= \"null\"\n"
-    "array ::= \"[\" ws ( value ws ( \",\" ws value ws )* )? \"]\"\n"
-    "member ::= string \":\" ws value ws\n"
-    "object ::= \"{\" ws ( member ( \",\" ws member )* )? \"}\"\n"
-    "value ::= object | array | string | number | boolean | null\n";
-
 /* ---- parts ----------------------------------------------------------------------------------- */
 
 gw_status gw_schema_no_memory(void) { return gw_fail(GW_E_NOMEM, GW_SCHEMA, "no memory"); }
@@ -432,10 +414,9 @@ static gw_status put_types(gw_schema_work *w, const gw_schema_part *p, size_t ru
             bar = " | ";
         }
     }
-    static const char *const words[] = {"true", "false", "null"};
     for (unsigned i = 0; i < 3; i++) {
         if (types & 1u << (i < 2 ? GW_BOOLEAN : GW_NULL) && !(out >> i & 1)) {
-            PUT("%s\"%s\"", bar, words[i]);
+            PUT("%s%s", bar, gw_schema_word(w, i));
             bar = " | ";
         }
     }
@@ -548,8 +529,8 @@ static gw_status compile(gw_schema_work *w, gw_program **out) {
     return status;
 }
 
-gw_status gw_schema_open(gw_schema_work *w, const char *text, size_t n) {
-    *w = (gw_schema_work){0};
+gw_status gw_schema_open(gw_schema_work *w, const char *text, size_t n, int notation) {
+    *w = (gw_schema_work){.notation = notation};
     if (n > GW_GRAMMAR_BYTES_MAX) {
         return gw_fail(GW_E_LIMIT, GW_SCHEMA, "%zu bytes; at most %d are read", n,
                        GW_GRAMMAR_BYTES_MAX);
@@ -569,7 +550,7 @@ gw_status gw_schema_open(gw_schema_work *w, const char *text, size_t n) {
     if (!json_is_object(w->root) && !json_is_boolean(w->root)) {
         return gw_fail(GW_E_TYPE, GW_SCHEMA, "at #: a schema is an object, true or false");
     }
-    return gw_bytes_add(&w->out, standard, sizeof standard - 1);
+    return gw_schema_put_standard(w);
 }
 
 void gw_schema_close(gw_schema_work *w) {
@@ -598,7 +579,7 @@ gw_status gw_json_schema_compile(const char *text, size_t n, gw_program **out) {
     gw_schema_work work, *w = &work;
     gw_status status;
     size_t root;
-    GW_TRY_DONE(gw_schema_open(w, text, n));
+    GW_TRY_DONE(gw_schema_open(w, text, n, 0));
     GW_TRY_DONE(gw_schema_rule(w, w->root, "#", &root));
     GW_TRY_DONE(gw_schema_put(&w->out, "root ::= s%zu\n", root));
     GW_TRY_DONE(gw_schema_finish(w));

@@ -24,11 +24,18 @@ gw_status gw_json_schema_compile(const char *text, size_t n, gw_program **out);
  * raw_end NULL: JSON. Else the value is text where it is a string, as it stands and without
  * raw_end inside ("": anything may be inside), else JSON: PREFIXtext and PREFIXother, of which
  * PREFIXroot is either. Where a value may be both, text that could be read as one of the others is
- * left out, unless told is GW_JSON_TOLD: the reader is told which it is; or GW_JSON_QUOTED: text
- * stands in quotes, has no backslash and is of one line. *kinds: which of the two there are
- * (GW_JSON_...). Errors as above; `out` is then as it was. */
-enum { GW_JSON_TEXT = 1, GW_JSON_OTHER = 2, GW_JSON_TOLD = 1, GW_JSON_QUOTED = 2 };
+ * left out, unless `how` has GW_JSON_TOLD: the reader is told which it is. *kinds: which of the two
+ * there are (GW_JSON_...). how besides: the notation where it is not JSON: GW_JSON_PYTHON, JSON or
+ * as Python prints values; GW_JSON_GEMMA, as Gemma 4 writes them, _TOKEN: its quote is a token.
+ * Errors as above; `out` is then as it was. */
+enum { GW_JSON_TEXT = 1, GW_JSON_OTHER = 2 };
+enum {
+    GW_JSON_TOLD = 1,
+    GW_JSON_PYTHON = 2,
+    GW_JSON_GEMMA = 4,
+    GW_JSON_GEMMA_TOKEN = 8
+};
 gw_status gw_json_schema_rules(const char *text, size_t n, const char *pointer, const char *prefix,
-                               const char *raw_end, int told, gw_bytes *out, int *kinds);
+                               const char *raw_end, int how, gw_bytes *out, int *kinds);
 
 #endif

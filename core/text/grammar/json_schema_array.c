@@ -237,15 +237,20 @@ static gw_status put_beginnings(elements *e, const gw_dfa *all, int in_string, s
     *n = 0;
     for (uint32_t k = 0; k < BEGINNINGS; k++) {
         gw_dfa d;
-        char tag[24];
+        char tag[24], term[GW_SCHEMA_TERM];
         GW_TRY(goes_on(e, skip, k, &d));
         GW_TRY(gw_dfa_combine(w->arena, e->p->where, all, &d, GW_DFA_AND, &d));
         if (gw_dfa_is_empty(&d)) {
             continue;
         }
         snprintf(tag, sizeof tag, "w%zu-", *n);
-        PUT("s%zu-v%zu ::= %ss%zu-%s0\n", e->rule, *n, in_string ? "\"\\\"\" " : "", e->rule, tag);
-        GW_TRY(gw_schema_put_dfa(w, e->rule, tag, &d, in_string, in_string ? "\"\\\"\"" : "\"\""));
+        if (in_string) {
+            GW_TRY(gw_schema_put_text(w, e->p->where, e->rule, tag, &d, 0, term));
+        } else {
+            GW_TRY(gw_schema_put_dfa(w, e->rule, tag, &d, 0, "\"\""));
+            snprintf(term, sizeof term, "s%zu-%s0", e->rule, tag);
+        }
+        PUT("s%zu-v%zu ::= %s\n", e->rule, *n, term);
         ++*n;
     }
     return GW_OK;

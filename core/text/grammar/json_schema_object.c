@@ -200,7 +200,7 @@ static gw_status put_member(members *m, const char *name, json_t *schema, int re
     m->n_required += (size_t)required;
     GW_TRY(gw_schema_rule(w, value, where, &of));
     PUT("s%zu-p%zu ::= ", m->rule, i);
-    GW_TRY(gw_schema_put_value(w, text));
+    GW_TRY(gw_schema_put_key(w, text));
     PUT(" \":\" ws s%zu ws\n", of);
     return GW_OK;
 }
@@ -321,7 +321,7 @@ static gw_status put_others(members *m, uint32_t divisor, uint32_t rest) {
     for (size_t mask = 0; status == GW_OK && mask < (size_t)1 << m->n_like; mask++) {
         gw_dfa d, lengths;
         size_t of;
-        char tag[48];
+        char tag[40], term[GW_SCHEMA_TERM];
         if (mask == 0 && m->more == NULL) {
             continue;
         }
@@ -334,10 +334,9 @@ static gw_status put_others(members *m, uint32_t divisor, uint32_t rest) {
             continue;
         }
         snprintf(tag, sizeof tag, "k%zu-%u-%u-", mask, divisor, rest);
-        GW_TRY_DONE(gw_schema_put_dfa(w, m->rule, tag, &d, 1, "\"\\\"\""));
+        GW_TRY_DONE(gw_schema_put_text(w, m->p->where, m->rule, tag, &d, 1, term));
         GW_TRY_DONE(other_value(m, mask, &of));
-        GW_TRY_DONE(
-            gw_schema_put(&line, "%s\"\\\"\" s%zu-%s0 \":\" ws s%zu ws", bar, m->rule, tag, of));
+        GW_TRY_DONE(gw_schema_put(&line, "%s%s \":\" ws s%zu ws", bar, term, of));
         bar = " | ";
     }
     if (status == GW_OK && bar[0] == '\0') { /* no name is left: no text ends this */

@@ -6,6 +6,7 @@
 #include "core/base/hash.h"
 #include "core/base/json.h"
 #include "core/text/buffer.h"
+#include "core/text/grammar/json_schema.h"
 #include "core/text/grammar/json_schema_dfa.h"
 
 /* ---- json_schema.c --------------------------------------------------------------------------- */
@@ -17,6 +18,7 @@ typedef struct gw_schema_part {
 
 typedef struct gw_schema_work {
     gw_bytes out, class_rules;
+    int notation;        /* GW_JSON_PYTHON, ...: json_schema.h */
     json_t *root, *made; /* made: schemas that were put together, kept alive */
     gw_map *known;       /* address of a schema: its part */
     gw_map *numbers;     /* address of a number: where its text stands in number_texts */
@@ -48,7 +50,7 @@ gw_status gw_schema_refuse(const gw_schema_part *p, const char *key);
 gw_status gw_schema_contradiction(gw_schema_work *w, const char *where, const char *what);
 /* A schema is read, and the standard's rules are in `out`; then rules, root last or first; then all
  * parts that they name. Closed in any case. */
-gw_status gw_schema_open(gw_schema_work *w, const char *text, size_t n);
+gw_status gw_schema_open(gw_schema_work *w, const char *text, size_t n, int notation);
 gw_status gw_schema_finish(gw_schema_work *w);
 void gw_schema_close(gw_schema_work *w);
 /* Of a flat schema: bits of its types, 0: any; rules [*n] of anyOf or oneOf. */
@@ -123,13 +125,28 @@ gw_status gw_schema_parse(gw_schema_work *w, const char *text, size_t n);
 const char *gw_schema_number(const gw_schema_work *w, const json_t *number);
 int gw_schema_compare(gw_schema_work *w, const json_t *a, const json_t *b); /* numbers: -1, 0, 1 */
 int gw_schema_equal(gw_schema_work *w, const json_t *a, const json_t *b);
-/* A JSON value as a literal of GBNF, in its shortest form. */
-gw_status gw_schema_put_value(gw_schema_work *w, const json_t *value);
-
 enum { GW_OBJECT, GW_ARRAY, GW_STRING, GW_INTEGER, GW_NUMBER, GW_BOOLEAN, GW_NULL, GW_TYPES };
 extern const char *const gw_schema_types[GW_TYPES];
 /* Bits of the types of a value: a whole number has two. */
 unsigned gw_schema_type_of(gw_schema_work *w, const json_t *value);
+
+/* ---- json_schema_notation.c ------------------------------------------------------------------ */
+
+enum { GW_SCHEMA_TERM = 200 };
+
+/* The rules that all schemas share. */
+gw_status gw_schema_put_standard(gw_schema_work *w);
+/* true, false, null as alternatives of literals. */
+const char *gw_schema_word(const gw_schema_work *w, unsigned i);
+/* A text of the automaton, in its quotes (a name: as names stand): rules sN-TAG0.., and the term
+ * that stands for it. */
+gw_status gw_schema_put_text(gw_schema_work *w, const char *where, size_t rule, const char *tag,
+                             const gw_dfa *d, int key, char term[GW_SCHEMA_TERM]);
+/* A text of so many characters, in its quotes; high -1: any. */
+gw_status gw_schema_put_lengths(gw_schema_work *w, int64_t low, int64_t high);
+/* A value, the name of a member as literals, in its shortest form. */
+gw_status gw_schema_put_value(gw_schema_work *w, const json_t *value);
+gw_status gw_schema_put_key(gw_schema_work *w, const json_t *name);
 
 /* ---- json_schema_merge.c --------------------------------------------------------------------- */
 

@@ -118,7 +118,6 @@ static gw_status put_text(raw_work *r, const gw_schema_part *p) {
         }
     }
     GW_TRY(r->end[0] != '\0' ? leave_out_text(r, p, &s.dfa) : GW_OK);
-    GW_TRY(r->told == GW_JSON_QUOTED ? leave_out(r, p, "[\\\\\\n\\r]", &s.dfa) : GW_OK);
     GW_TRY(
         leave_out(r, p, "[\\x00-\\x08\\x0B\\x0C\\x0E-\\x1F\\x7F]", &s.dfa)); /* no text has them */
     GW_TRY(leave_out_others(r, p, &s.dfa));
@@ -174,7 +173,7 @@ static gw_status put_others(raw_work *r, const gw_schema_part *p, unsigned types
     GW_TRY(gw_schema_rule(r->w, schema, p->where, &rule));
     snprintf(name, sizeof name, "s%zu", rule);
     GW_TRY(add_alternative(&r->other, name));
-    if (r->told || gw_schema_excluded(p, 0) != NULL) {
+    if (r->told || r->w->notation != 0 || gw_schema_excluded(p, 0) != NULL) {
         return GW_OK;
     }
     /* as Python prints them: models that were shown such values write them */
@@ -259,13 +258,13 @@ done:
 }
 
 gw_status gw_json_schema_rules(const char *text, size_t n, const char *pointer, const char *prefix,
-                               const char *raw_end, int told, gw_bytes *out, int *kinds) {
+                               const char *raw_end, int how, gw_bytes *out, int *kinds) {
     gw_schema_work work, *w = &work;
     gw_status status;
     size_t rule, before = out->n;
     json_t *schema = NULL, *reference = json_pack("{s:s}", "$ref", pointer);
     gw_schema_part start = {reference, "#"};
-    GW_TRY_DONE(gw_schema_open(w, text, n));
+    GW_TRY_DONE(gw_schema_open(w, text, n, how & ~GW_JSON_TOLD));
     if (reference == NULL) {
         GW_TRY_DONE(gw_schema_no_memory());
     }
@@ -274,7 +273,7 @@ gw_status gw_json_schema_rules(const char *text, size_t n, const char *pointer, 
         GW_TRY_DONE(gw_schema_rule(w, schema, pointer, &rule));
         GW_TRY_DONE(gw_schema_put(&w->out, "root ::= s%zu\n", rule));
     } else {
-        GW_TRY_DONE(write_raw(w, schema, pointer, raw_end, told, kinds));
+        GW_TRY_DONE(write_raw(w, schema, pointer, raw_end, how & GW_JSON_TOLD, kinds));
     }
     GW_TRY_DONE(gw_schema_finish(w));
     status = add_prefixed(out, w->out.data, w->out.n, prefix);

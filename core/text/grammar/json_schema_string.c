@@ -254,11 +254,13 @@ gw_status gw_schema_put_string(gw_schema_work *w, const gw_schema_part *p, size_
     gw_schema_strings s;
     GW_TRY(gw_schema_read_strings(w, p, &s));
     if (s.limited) {
-        PUT("s%zu-string ::= \"\\\"\" s%zu-q0\n", rule, rule);
-        return gw_schema_put_dfa(w, rule, "q", &s.dfa, 1, "\"\\\"\"");
+        char term[GW_SCHEMA_TERM];
+        GW_TRY(gw_schema_put_text(w, p->where, rule, "q", &s.dfa, 0, term));
+        PUT("s%zu-string ::= %s\n", rule, term);
+        return GW_OK;
     }
-    PUT("s%zu-string ::= \"\\\"\" char", rule);
-    GW_TRY(gw_schema_put_counts(w, s.low, s.high));
-    PUT(" \"\\\"\"\n");
+    PUT("s%zu-string ::= ", rule);
+    GW_TRY(gw_schema_put_lengths(w, s.low, s.high));
+    PUT("\n");
     return GW_OK;
 }
