@@ -540,6 +540,8 @@ static const op_case op_cases[] = {
      .out = GW_FMT_ACT8},
     {.op = GW_OP_ATTENTION, .why = "window both ways", .n = 75, .heads = 2, .kv_heads = 2, .e = 16,
      .kv = GW_FMT_F32, .pos = 0, .slots = 1, .both = 1, .window = 9},
+    {.op = GW_OP_ATTENTION, .why = "both ways, groups of pages, slots", .n = 19, .heads = 4,
+     .kv_heads = 2, .e = 32, .kv = GW_FMT_F16, .pos = 50, .slots = 2, .both = 1, .ahead = 1100},
     {.op = GW_OP_ATTENTION, .why = "slopes and a bias both ways", .n = 11, .heads = 3,
      .kv_heads = 3, .e = 16, .kv = GW_FMT_F32, .pos = 58, .slots = 1, .both = 1, .ahead = 40,
      .reach = 20, .slopes = 1},

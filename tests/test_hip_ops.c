@@ -322,8 +322,10 @@ static double attention_bound(const op_setup *s, size_t i, size_t head) {
     size_t e = (size_t)c->e, g = head / (size_t)(c->heads / c->kv_heads);
     const float *q = (const float *)oc_host(s, s->node.in[0]) + (i * (size_t)c->heads + head) * e;
     int pos = s->step.pos[i], first = c->window > 0 && pos >= c->window ? pos - c->window + 1 : 0;
-    double d = 0.0, top = 0.0, n = pos - first + 1;
-    for (int p = first; p <= pos; p++) {
+    int edge = c->window > 0 ? pos + c->window - 1 : INT32_MAX, end = s->step.last[i];
+    int last = !c->both ? pos : edge < end ? edge : end;
+    double d = 0.0, top = 0.0, n = last - first + 1;
+    for (int p = first; p <= last; p++) {
         int page = pages[s->step.slot[i] * s->node.in[3]->dim[1] + p / GW_PAGE];
         size_t base = ((size_t)page * (size_t)c->kv_heads + g) * GW_PAGE * e;
         double size = 0.0;
@@ -384,6 +386,10 @@ static void half_attention_is_near(void **state) {
          .slots = 3},
         {.why = "few of many rows", .n = 20, .spare = 300, .heads = 2, .kv_heads = 2, .e = 64,
          .pos = 10, .slots = 1},
+        {.why = "both ways", .n = 133, .heads = 4, .kv_heads = 4, .e = 64, .pos = 0, .slots = 1,
+         .both = 1},
+        {.why = "both ways, a window, two sequences", .n = 90, .heads = 4, .kv_heads = 2, .e = 32,
+         .window = 30, .pos = 40, .slots = 2, .both = 1, .ahead = 25},
         {.why = "no more rows than decoding has", .n = 11, .heads = 4, .kv_heads = 2, .e = 64,
          .pos = 60, .slots = 1},
     };

@@ -391,7 +391,7 @@ static int accepts_prefill(const gw_kernel *kernel, const gw_node *node,
     int e = node->args.attn.head_dim;
     gw_fmt cache = node->in[1]->fmt;
     (void)kernel;
-    return gw_hip_is_plain_but_sinks(node) && node->in[0]->fmt == GW_FMT_F32 &&
+    return gw_hip_is_plain_both_ways(node) && node->in[0]->fmt == GW_FMT_F32 &&
            node->in[0]->dim[0] > GW_DECODE_MAX && e <= 256 &&
            GW_PROMPT_SHARED(width_of(e), is_wide(device)) <= (unsigned)device->shared_bytes &&
            (cache == GW_FMT_F16 || cache == GW_FMT_F32) && node->in[2]->fmt == cache &&
@@ -414,6 +414,7 @@ static struct gw_prompt_params prefill_params(const struct gw_segment *segment, 
                                      .e = a->head_dim,
                                      .page_stride = (int32_t)gw_hip_width(node->in[3]),
                                      .window = a->window,
+                                     .both = a->both,
                                      .scale = a->scale};
 }
 
@@ -463,7 +464,8 @@ static int accepts_prefill_half(const gw_kernel *kernel, const gw_node *node,
                                 const struct gw_device *device) {
     int e = node->args.attn.head_dim;
     (void)kernel;
-    return node->args.attn.order == GW_ORDER_PREFILL && has_matrix(device) && !device->exact &&
+    return node->w[0] == NULL && gw_hip_is_plain_both_ways(node) &&
+           node->args.attn.order == GW_ORDER_PREFILL && has_matrix(device) && !device->exact &&
            node->in[0]->fmt == GW_FMT_F32 && node->in[1]->fmt == GW_FMT_F16 &&
            node->in[2]->fmt == GW_FMT_F16 && node->out->fmt == GW_FMT_F32 && e % 8 == 0 &&
            e <= 128 &&
@@ -530,7 +532,7 @@ const gw_kernel gw_hip_gemm_kernels[] = {
     ROWS_OF("bf16", ordered_bf16)
     ROWS_OF("f32", ordered_f32)
     {GW_OP_ATTENTION, "hip.attention.prefill.half", accepts_prefill_half, record_prefill_half,
-     NULL, 0},
+     NULL, 1},
     {GW_OP_ATTENTION, "hip.attention.prefill", accepts_prefill, record_prefill, NULL, 1},
     {.name = NULL},
 };

@@ -337,6 +337,12 @@ static inline int gw_hip_is_plain_but_sinks(const gw_node *node) {
     without.w[0] = NULL;
     return gw_op_is_plain(&without);
 }
+/* The same with positions seen both ways. */
+static inline int gw_hip_is_plain_both_ways(const gw_node *node) {
+    gw_node without = *node;
+    without.args.attn.both = 0;
+    return gw_hip_is_plain_but_sinks(&without);
+}
 /* Can the ROPE_KV node `before` be fused into the attention behind it (attention.c)? For one row
  * always; for several rows in the variants whose blocks have all pages, while the others need a
  * launch for it. */

@@ -11,7 +11,7 @@
  * lanes have the same or neighbours, and four take four times as long.
  */
 #include "kernels_hip/act8.h"
-#include "kernels_hip/attention/attend_prompt_params.h"
+#include "kernels_hip/attention/attend_prompt.h"
 
 enum {
     WIDE = GW_MMA && LANES == 32,
@@ -54,45 +54,41 @@ __device__ static inline void load_pairs(float *to, const float *from) {
     }
 }
 
-__device__ static inline int first_seen(int pos, int window) {
-    return window > 0 && pos + 1 > window ? pos + 1 - window : 0;
-}
-
-__device__ static inline int first_page(int pos, int window) {
-    return first_seen(pos, window) / GW_PAGE;
-}
-
 struct tile {
     float *q;       /* [e, STEP]                                               */
     float *page;    /* K [e, GW_PAGE] or V [GW_PAGE, E]                        */
     float *p;       /* [GW_PAGE, STEP]                                         */
-    int *row, *pos; /* [QUERIES] of each query; row -1: none                   */
+    int *row;       /* [QUERIES] of each query; -1: none                       */
+    int *low, *high; /* [QUERIES] the first and last position that it sees     */
     int *slots;     /* [QUERIES], of each query's sequence                     */
     int first, end; /* queries of the run: one sequence                        */
     int slot;
     int begin;           /* the block's first query of those of a KV head */
     int lowest, highest; /* positions that they see */
+    int latest;          /* the largest first one  */
 
     /* The run that begins with query `from`; every team finds it for itself. */
-    __device__ inline void open(int from, int queries, int window) {
+    __device__ inline void open(int from, int queries) {
         const int lane = gw_lane();
-        unsigned low = 0, high = 0; /* of ~lowest, of highest */
+        unsigned down = 0, up = 0, late = 0; /* of ~lowest, of highest, of latest */
         first = from;
         end = queries;
         slot = slots[from];
         for (int base = 0; base < end; base += GW_LANES) {
-            const int i = base + lane, at = pos[i];
+            const int i = base + lane;
             const int other = i >= from && (row[i] < 0 || slots[i] != slot);
             const int near = (int)gw_team_max(other ? (unsigned)(GW_LANES - lane) : 0u);
             end = near > 0 ? base + GW_LANES - near : end;
             if (i >= from && i < end) {
-                const unsigned beyond = ~(unsigned)first_seen(at, window);
-                low = beyond > low ? beyond : low;
-                high = (unsigned)at > high ? (unsigned)at : high;
+                const unsigned begins = (unsigned)low[i], ends = (unsigned)high[i];
+                down = ~begins > down ? ~begins : down;
+                late = begins > late ? begins : late;
+                up = ends > up ? ends : up;
             }
         }
-        lowest = (int)~gw_team_max(low);
-        highest = (int)gw_team_max(high);
+        lowest = (int)~gw_team_max(down);
+        highest = (int)gw_team_max(up);
+        latest = (int)gw_team_max(late);
     }
 };
 
@@ -168,9 +164,8 @@ __device__ static inline void score(const tile &t, int e, float scale, int tq, i
 struct range {
     int from, end;
 };
-__device__ static inline range seen(const tile &t, int query, int page, int window) {
-    const int pos = t.pos[query], low = first_seen(pos, window) - page * GW_PAGE;
-    const int high = pos + 1 - page * GW_PAGE;
+__device__ static inline range seen(const tile &t, int query, int page) {
+    const int low = t.low[query] - page * GW_PAGE, high = t.high[query] + 1 - page * GW_PAGE;
     const int there = query >= t.first && query < t.end;
     range r = {low > 0 ? low : 0, there ? (high < GW_PAGE ? high : GW_PAGE) : 0};
     return r;
@@ -266,11 +261,11 @@ __device__ static inline void join_groups(const gw_prompt_params &p, const tile 
     enum { VALUES = sizes<E>::VALUES, THREADS = sizes<E>::THREADS };
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
-        const int query = query_of<E>(tq, i), pos = t.pos[query];
+        const int query = query_of<E>(tq, i);
         if (query < t.first || query >= t.end) {
             continue;
         }
-        const int groups = (pos / GW_PAGE - first_page(pos, p.window)) / GW_PAGE_GROUP + 1;
+        const int groups = (t.high[query] / GW_PAGE - t.low[query] / GW_PAGE) / GW_PAGE_GROUP + 1;
         const float *tops = group_tops<E>(p, query), *totals = group_totals<E>(p, query);
         const float sink = sink_of(p, t, query);
         float best = sink, all = -0.0f, o[VALUES];
@@ -307,7 +302,7 @@ __device__ static inline void attend_run(const gw_prompt_params &p, const tile &
     /* Several groups come after one another, if all rows have the same and their sums have room. */
     const int groups = (last - first) / GW_PAGE_GROUP + 1;
     const int apart =
-        groups > 1 && groups <= p.kept_groups && first_page(t.highest, p.window) == first;
+        groups > 1 && groups <= p.kept_groups && t.latest / GW_PAGE == first;
     float s[EACH][EACH], best[EACH], top_here[EACH], total_here[EACH];
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
@@ -327,7 +322,7 @@ __device__ static inline void attend_run(const gw_prompt_params &p, const tile &
             }
 #pragma unroll
             for (int i = 0; i < EACH; i++) {
-                const range r = seen(t, query_of<E>(tq, i), page, p.window);
+                const range r = seen(t, query_of<E>(tq, i), page);
                 float top = -INFINITY;
 #pragma unroll
                 for (int j = 0; j < EACH; j++) {
@@ -336,13 +331,12 @@ __device__ static inline void attend_run(const gw_prompt_params &p, const tile &
                 }
                 top = largest(top);
                 if (r.from < r.end) {
-                    const int pos = t.pos[query_of<E>(tq, i)];
-                    const int n = page - first_page(pos, p.window);
+                    const int query = query_of<E>(tq, i), n = page - t.low[query] / GW_PAGE;
                     top_here[i] = n % GW_PAGE_GROUP == 0 || top > top_here[i] ? top : top_here[i];
                     best[i] = top > best[i] ? top : best[i];
                     if (tp == 0 &&
-                        (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 || page == pos / GW_PAGE)) {
-                        group_tops<E>(p, query_of<E>(tq, i))[n / GW_PAGE_GROUP] = top_here[i];
+                        (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 || page == t.high[query] / GW_PAGE)) {
+                        group_tops<E>(p, query)[n / GW_PAGE_GROUP] = top_here[i];
                     }
                 }
             }
@@ -370,7 +364,7 @@ __device__ static inline void attend_run(const gw_prompt_params &p, const tile &
             load_page<HALF, E, 1>(p, t, page);
 #pragma unroll
             for (int i = 0; i < EACH; i++) {
-                r[i] = seen(t, query_of<E>(tq, i), page, p.window);
+                r[i] = seen(t, query_of<E>(tq, i), page);
                 float top = -INFINITY;
 #pragma unroll
                 for (int j = 0; j < EACH; j++) {
@@ -384,7 +378,7 @@ __device__ static inline void attend_run(const gw_prompt_params &p, const tile &
                     s[i][j] = at >= r[i].from && at < r[i].end ? gw_exp(s[i][j] - top) : 0.0f;
                 }
                 const float l = fold_page(s[i]);
-                const int query = query_of<E>(tq, i), n = page - first_page(t.pos[query], p.window);
+                const int query = query_of<E>(tq, i), n = page - t.low[query] / GW_PAGE;
                 if (r[i].from < r[i].end && n % GW_PAGE_GROUP == 0) {
                     top_here[i] = group_tops<E>(p, query)[n / GW_PAGE_GROUP];
                     total_here[i] = 0.0f;
@@ -415,19 +409,19 @@ __device__ static inline void attend_run(const gw_prompt_params &p, const tile &
                     sum[i][c] =
                         r[i].from < r[i].end ? fmaf(o[i][c], weight[i], sum[i][c]) : sum[i][c];
                 }
-                const int pos = t.pos[query_of<E>(tq, i)], last = page == pos / GW_PAGE;
-                const int n = page - first_page(pos, p.window);
+                const int query = query_of<E>(tq, i), last = page == t.high[query] / GW_PAGE;
+                const int n = page - t.low[query] / GW_PAGE;
                 if (r[i].from < r[i].end && (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 || last)) {
                     float *kept =
                         group_sums<E>(p, apart ? n / GW_PAGE_GROUP : 0) + i * (int)VALUES * THREADS;
                     const float by = gw_exp(top_here[i] - best[i]);
                     total[i] = fmaf(total_here[i], by, total[i]);
                     if (last && p.sinks) {
-                        const float sink = sink_of(p, t, query_of<E>(tq, i));
+                        const float sink = sink_of(p, t, query);
                         total[i] = total[i] + gw_exp(sink - best[i]);
                     }
                     if (apart && tp == 0) {
-                        group_totals<E>(p, query_of<E>(tq, i))[n / GW_PAGE_GROUP] = total_here[i];
+                        group_totals<E>(p, query)[n / GW_PAGE_GROUP] = total_here[i];
                     }
 #pragma unroll
                     for (int c = 0; c < VALUES; c++, kept += THREADS) {
@@ -473,12 +467,15 @@ __device__ static inline void attend(const gw_prompt_params &p, float *shared) {
     t.page = t.q + E * sizes<E>::STEP;
     t.p = t.page + E * GW_PAGE;
     t.row = (int *)(t.p + GW_PAGE * sizes<E>::STEP);
-    t.pos = t.row + QUERIES;
-    t.slots = t.pos + QUERIES;
+    t.low = t.row + QUERIES;
+    t.high = t.low + QUERIES;
+    t.slots = t.high + QUERIES;
     if (tid < QUERIES) {
         const int row = (begin + tid) / group;
         t.row[tid] = row < live ? row : -1;
-        t.pos[tid] = row < live ? gw_step_pos(p.step, row) : -1;
+        const gw_prompt_span span = gw_prompt_seen(p, row < live ? row : 0);
+        t.low[tid] = row < live ? span.low : 0;
+        t.high[tid] = row < live ? span.high : -1;
         t.slots[tid] = row < live ? gw_step_slot(p.step, row) : 0;
     }
     enum { TEAMS = THREADS / GW_LANES, AT_ONCE = 4, PARTS = (E + GW_LANES - 1) / GW_LANES };
@@ -516,7 +513,7 @@ __device__ static inline void attend(const gw_prompt_params &p, float *shared) {
         }
     }
     for (int i = 0; i < QUERIES && t.row[i] >= 0; i = t.end) { /* runs of rows of one sequence */
-        t.open(i, QUERIES, p.window);
+        t.open(i, QUERIES);
         attend_run<HALF, E>(p, t, tq, tp, sum, total);
     }
     float *out = t.page; /* [QUERIES, E + 1] */

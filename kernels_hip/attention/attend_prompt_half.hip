@@ -11,7 +11,7 @@
  * the device's own. attend_prompt.hip has the bits of every other backend.
  */
 #include "kernels_hip/device.h"
-#include "kernels_hip/attention/attend_prompt_params.h"
+#include "kernels_hip/attention/attend_prompt.h"
 
 #if GW_MMA
 
@@ -102,15 +102,17 @@ template <int E> struct desk {
     };
     uint8_t *pages;  /* [STAGES]: K, then V               */
     gw_u16 *weights; /* of this wave: [16, WEIGHT_ROW]    */
-    int *pos, *slot; /* [QUERIES] of each; slot -1: none  */
+    int *low, *high; /* [QUERIES] the first and last position that each sees */
+    int *slot;       /* [QUERIES] its sequence; -1: none */
 
     __device__ inline desk(uint8_t *shared, int wave) {
-        static_assert(STAGES * STAGE + WEIGHTS + 8 * QUERIES == GW_PROMPT_HALF_SHARED(E, WIDE),
+        static_assert(STAGES * STAGE + WEIGHTS + 12 * QUERIES == GW_PROMPT_HALF_SHARED(E, WIDE),
                       "what the host gives");
         pages = shared;
         weights = (gw_u16 *)(shared + STAGES * STAGE) + wave * GW_MMA_M * WEIGHT_ROW;
-        pos = (int *)(shared + STAGES * STAGE + WEIGHTS);
-        slot = pos + QUERIES;
+        low = (int *)(shared + STAGES * STAGE + WEIGHTS);
+        high = low + QUERIES;
+        slot = high + QUERIES;
     }
 };
 
@@ -181,9 +183,6 @@ __device__ static inline void open(state<E> &s, const gw_prompt_params &p, const
 struct range {
     int from, end;
 };
-GW_DEVICE int first_seen(int pos, int window) {
-    return window > 0 && pos + 1 > window ? pos + 1 - window : 0;
-}
 
 /* Over the threads that share rows of results. */
 GW_DEVICE float largest_of_row(float v) {
@@ -343,23 +342,23 @@ template <int E>
 __device__ static inline void attend_run(state<E> &s, const desk<E> &d, const gw_prompt_params &p,
                                          int slot, int from, int end, int first, int lane) {
     /* Rows of a sequence come in order. */
-    const int lowest = first_seen(d.pos[from], p.window), highest = d.pos[end - 1];
+    const int lowest = d.low[from], highest = d.high[end - 1];
     const int last = highest / GW_PAGE;
     int low[CR], high[CR], lowest_of[2] = {0x7fffffff, -1}, highest_of[2] = {0x7fffffff, -1};
 #pragma unroll
     for (int r = 0; r < CR; r++) {
         const int i = first + gw_mma_c_row(lane, r * CC), there = i >= from && i < end;
-        high[r] = there ? d.pos[i] + 1 : 0;
-        low[r] = there ? first_seen(d.pos[i], p.window) : 0;
+        high[r] = there ? d.high[i] + 1 : 0;
+        low[r] = there ? d.low[i] : 0;
     }
     const int whole = first >= from && first + GW_MMA_M <= end;
     if (first < end && first + GW_MMA_M > from) { /* the wave's first and last query of the run */
         const int one = first > from ? first : from;
         const int other = first + GW_MMA_M < end ? first + GW_MMA_M - 1 : end - 1;
-        lowest_of[0] = first_seen(d.pos[one], p.window);
-        lowest_of[1] = first_seen(d.pos[other], p.window);
-        highest_of[0] = d.pos[one];
-        highest_of[1] = d.pos[other];
+        lowest_of[0] = d.low[one];
+        lowest_of[1] = d.low[other];
+        highest_of[0] = d.high[one];
+        highest_of[1] = d.high[other];
     }
     if (STAGES > 1) {
         fetch_page<E>(p, d.pages, slot, lowest / GW_PAGE, lowest, highest + 1);
@@ -431,7 +430,9 @@ template <int E> __device__ static inline void attend(const gw_prompt_params &p,
     state<E> s;
     for (int i = tid; i < QUERIES; i += THREADS) {
         const int row = query_row(at, i), there = row < at.live;
-        d.pos[i] = there ? gw_step_pos(p.step, row) : 0;
+        const gw_prompt_span span = gw_prompt_seen(p, there ? row : 0);
+        d.low[i] = span.low;
+        d.high[i] = span.high;
         d.slot[i] = there ? gw_step_slot(p.step, row) : -1;
     }
     for (int i = tid * 16; i < STAGES * desk<E>::STAGE && p.e < E; i += THREADS * 16) {

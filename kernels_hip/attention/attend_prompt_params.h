@@ -14,19 +14,19 @@
 #define GW_PROMPT_THREADS(e, wide) (4u * GW_PROMPT_QUERIES(e, wide))
 #define GW_PROMPT_STEP(queries) ((queries) + 2u)
 
-/* Shared memory: queries, a page, probabilities, rows, positions and slots. */
+/* Shared memory: queries, a page, probabilities, rows, what they see, and slots. */
 #define GW_PROMPT_SHARED(e, wide)                                                                 \
     (4u * ((e) * (GW_PROMPT_STEP(GW_PROMPT_QUERIES(e, wide)) + 64u) +                            \
-           64u * GW_PROMPT_STEP(GW_PROMPT_QUERIES(e, wide)) + 3u * GW_PROMPT_QUERIES(e, wide)))
+           64u * GW_PROMPT_STEP(GW_PROMPT_QUERIES(e, wide)) + 4u * GW_PROMPT_QUERIES(e, wide)))
 
 /* On 16-bit matrix instructions (attend_prompt_half.hip): a wave has 16 queries; heads are 64 or
  * 128 values wide there. Shared memory: pages of K and V, two of each for waves of 32, else one,
- * transposed, with the weights of all waves; positions and slots. */
+ * transposed, with the weights of all waves; what queries see, and slots. */
 enum { GW_PROMPT_HALF_QUERIES = 64 };
 #define GW_PROMPT_HALF_SHARED(e, wide)                                                            \
     (((wide) ? 2 * 2 * 64 * (e)*2                                                                  \
              : 64 * ((e) / 2 + 2) * 4 + (e)*34 * 4 + GW_PROMPT_HALF_QUERIES * 72 * 2) +           \
-     8 * GW_PROMPT_HALF_QUERIES)
+     12 * GW_PROMPT_HALF_QUERIES)
 
 struct gw_prompt_params {
     struct gw_step_params step;
@@ -44,6 +44,7 @@ struct gw_prompt_params {
     int32_t groups;              /* most groups of pages of a row                    */
     int32_t kept_groups;         /* of which so many have room for their sums        */
     int32_t heads, kv_heads, e, page_stride, window;
+    int32_t both; /* 1: up to the step's last of the row */
     int32_t form; /* of out: act8_params.h; where that is act8 e is a multiple of 32 */
     float scale;
 };
