@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/beams.h"
 #include "apps/common.h"
 #include "apps/output.h"
 #include "apps/sha256.h"
@@ -234,7 +235,7 @@ static int run_logits(const app_options *o) {
         code = take_target(&job);
     }
     if (code == APP_OK) {
-        int32_t steps = o->greedy > 0 ? o->greedy - 1 : 0;
+        int32_t steps = o->greedy > 0 ? o->greedy - (o->beams == 0) : 0;
         uint64_t needed = (uint64_t)job.n + (uint64_t)steps;
         needed = n_source > needed ? n_source : needed;
         int32_t n_ctx =
@@ -254,6 +255,16 @@ static int run_logits(const app_options *o) {
         code = compute(&job, width);
         out_file_discard(&job.file);
     }
+    if (code == APP_OK && o->beams > 0) {
+        int reads = gw_model_reads_source(job.model);
+        const gw_beam_input input = {.source = reads ? source : NULL,
+                                     .n_source = reads ? n_source : 0,
+                                     .prompt = job.ids,
+                                     .n_prompt = job.n,
+                                     .n_forced = reads ? job.n - 1 : 0,
+                                     .max_tokens = o->greedy > 0 ? o->greedy : -1};
+        code = beams_list(o, job.model, gw_session_n_ctx(job.session), &input);
+    }
     gw_free(owned);
     gw_session_free(job.session);
     app_close_model(job.model);
@@ -268,7 +279,8 @@ const app_command command_logits = {
     .detail =
         "Computes the logits [T, V] of T tokens and prints \"hash: \" with the SHA-256 of these\n"
         "little-endian floats; equal hashes are equal bits. With --greedy N a second line\n"
-        "\"greedy: \" lists the N most probable next tokens, the lowest id first among equals.\n",
+        "\"greedy: \" lists the N most probable next tokens, the lowest id first among equals.\n"
+        "With --beams B lines \"beam: SCORE ID,...\" list texts of up to N tokens, best first.\n",
     .examples =
         "  godwit logits --ids 1,15,27 --greedy 8\n"
         "  godwit logits -p \"Once upon a time\" --rows decode -o /tmp/logits.safetensors\n",

@@ -95,6 +95,9 @@ typedef struct app_options {
     const char *tools, *tool_choice, *tool_form, *reasoning_form;
     app_texts tool_commands;
     int show_reasoning;
+    /* beam search */
+    int32_t beams, no_repeat_ngram;
+    const char *length_penalty, *early_stopping;
     /* speculation */
     const char *draft, *draft_device, *draft_offload_layers, *draft_file, *draft_accept,
         *draft_length;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "apps/beams.h"
 #include "apps/common.h"
 #include "apps/generate.h"
 #include "apps/output.h"
@@ -214,6 +215,9 @@ static int read_prompt(run_job *job) {
     progress_begin(&progress, "reading");
     gw_status status =
         job->n_source > 0 ? gw_session_source(job->g.session, job->source, job->n_source) : GW_OK;
+    if (status == GW_OK && job->n_source > 0 && job->g.draft.drafter != NULL) {
+        status = gw_drafter_source(job->g.draft.drafter, job->source, job->n_source);
+    }
     status = status == GW_OK ? generator_know(&job->g, job->prompt, job->cached) : status;
     if (status == GW_OK) {
         status = generator_read(&job->g, job->prompt + job->cached, job->n_prompt - job->cached,
@@ -388,17 +392,37 @@ static void summary_json(const run_job *job) {
     json_decref(all);
 }
 
+/* In place of a session: texts side by side. */
+static int run_beams(run_job *job) {
+    int reads = job->n_source > 0;
+    const gw_beam_input input = {.source = job->source,
+                                 .n_source = job->n_source,
+                                 .prompt = job->prompt,
+                                 .n_prompt = job->n_prompt,
+                                 .n_forced = reads ? job->n_prompt - 1 : 0,
+                                 .max_tokens = job->o->n_predict};
+    int code = beams_run(job->o, job->g.model, generator_n_ctx(&job->g), &input);
+    gw_free(job->prompt);
+    gw_free(job->source);
+    generator_close(&job->g);
+    return code;
+}
+
 static int run_run(const app_options *o) {
     run_job job = {.o = o, .started = app_seconds(), .ended = "nothing was generated"};
     job.g.o = o;
     const app_need need = {.n_ctx = o->n_ctx < 0 ? -4096 : o->n_ctx, .batch = o->batch};
-    int code = app_open_model(o, o->model, o->threads, &need, &job.g.model);
+    int beams = 0, code = beams_check(o, &beams);
+    code = code == APP_OK ? app_open_model(o, o->model, o->threads, &need, &job.g.model) : code;
     if (code == APP_OK) {
         gw_model_describe(job.g.model, &job.g.info);
         code = take_prompt(&job);
     }
     if (code == APP_OK) {
         code = take_source(&job);
+    }
+    if (code == APP_OK && beams) {
+        return run_beams(&job);
     }
     if (code == APP_OK) {
         code = open_session(&job);

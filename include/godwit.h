@@ -5,6 +5,7 @@
  *               per model (they share the model's thread team).
  *   gw_sampler  chooses tokens from logits. Not thread-safe.
  *   gw_encoder  vectors and scores of whole texts (godwit_encoder.h, which comes with this).
+ *   gw_beam     beam search (godwit_beam.h, which comes with this).
  *
  * Every function that can fail returns gw_status and leaves its results unchanged on error;
  * gw_error_text() then says what is wrong, where and what to do (thread-local, valid until the
@@ -661,6 +662,9 @@ void gw_drafter_free(gw_drafter *drafter);
 
 /* Tell the drafter tokens that are in the target's session, or will be before gw_drafter_next. */
 gw_status gw_drafter_prompt(gw_drafter *drafter, const int32_t *tokens, size_t n);
+/* The source text of an encoder-decoder, in place of the one before: a draft model that takes one
+ * reads it, lookup drafts from it too. */
+gw_status gw_drafter_source(gw_drafter *drafter, const int32_t *tokens, size_t n);
 /* Forget the text from position pos on; what the sampler knows is the caller's matter. From 0 on:
  * another text begins, at position 0. */
 gw_status gw_drafter_rewind(gw_drafter *drafter, int32_t pos);
@@ -979,6 +983,7 @@ void gw_forecast_free(gw_forecast *forecast);
 }
 #endif
 
+#include "godwit_beam.h"
 #include "godwit_encoder.h"
 
 #endif

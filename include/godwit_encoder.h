@@ -23,11 +23,13 @@ typedef enum gw_pooling {
 
 typedef struct gw_encoder_options {
     int32_t n_ctx;       /* most tokens of a text; 0: the model's, at most 8192             */
-    int32_t rows;        /* tokens of a pass over short texts, 1..8192; 0: 512              */
+    int32_t rows;        /* tokens of a pass over short texts, 1..8192; 0: 512, of a card 8192 */
     gw_pooling pooling;  /* of gw_encoder_embed                                             */
     int32_t dimensions;  /* the first so many values of a vector; 0: all                    */
     int normalize;       /* 0: as the model's files say, else yes; 1: yes; -1: no           */
-    const char *kv_type; /* NULL or "f32"; "f16", "q8_0"                                    */
+    /* "f32", "f16", "q8_0"; NULL or "auto": f16 where a device computes attention on 16-bit
+     * units, else f32 */
+    const char *kv_type;
     const volatile int *cancel; /* polled per pass; may be NULL */
     gw_progress_fn progress;    /* while GPU kernels are compiled, as for sessions */
     void *progress_user;

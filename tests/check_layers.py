@@ -24,6 +24,7 @@ BELOW["core/engine/encode"] = ENGINE + ["core/engine/run", "core/engine/placing"
 BELOW["core/engine/drafting"] = ENGINE + ["core/engine/run", "core/engine/sampling"]
 BELOW["core/engine/writing"] = ENGINE + ["core/engine/run", "core/engine/sampling"]
 BELOW["core/engine/batch"] = BELOW["core/engine/writing"] + ["core/engine/writing"]
+BELOW["core/engine/beam"] = ENGINE + ["core/engine/run", "core/engine/sampling"]
 BELOW["cpu"] = ["core/tensor"]
 BELOW["backends/ref"] = BELOW["core/plan"] + ["core/plan"]
 BELOW["backends/cpu"] = BELOW["core/plan"] + ["core/plan", "cpu"]

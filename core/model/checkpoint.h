@@ -91,6 +91,10 @@ gw_status gw_checkpoint_set_pretokenizer(gw_checkpoint *c, const char *name);
 gw_status gw_checkpoint_chat_template(gw_checkpoint *c, const char *name, const char **text,
                                       size_t *bytes);
 
+/* How the model's publisher makes texts with it: generation_config.json of a folder, else the same
+ * members of config.json; NULL: nothing is said. Owned by the checkpoint. */
+const struct json_t *gw_checkpoint_generation(const gw_checkpoint *c);
+
 /* The metadata for people: pairs of a GGUF file, members of config.json. Texts live in the
  * checkpoint; long values are cut. *out: malloc'd [*n], the caller's to free. */
 gw_status gw_checkpoint_meta(gw_checkpoint *c, gw_meta **out, size_t *n);

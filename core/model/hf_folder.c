@@ -183,6 +183,10 @@ gw_status gw_hf_load(gw_checkpoint *c, const char *folder, int vocab_only) {
     return gw_checkpoint_join_codes(c);
 }
 
+const json_t *gw_checkpoint_generation(const gw_checkpoint *c) {
+    return c->generation != NULL ? c->generation : c->config;
+}
+
 /* ---- a folder around a GGUF file ------------------------------------------------------------- */
 
 /* "-00002-of-00005.gguf": a part that is not the first. */

@@ -71,6 +71,7 @@ gw_status gw_drafter_new_sized(gw_session *target, const gw_drafter_options *giv
     if (options->model != NULL) {
         GW_TRY_DONE(open_draft_session(d, options));
     }
+    d->n_corpus = options->n_corpus;
     if (options->lookup) {
         GW_TRY_DONE(
             gw_lookup_new(options->corpus, options->n_corpus, (size_t)d->n_ctx + 1, &d->lookup));

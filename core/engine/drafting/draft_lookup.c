@@ -77,6 +77,19 @@ void gw_lookup_free(gw_lookup *l) {
     }
 }
 
+gw_status gw_lookup_new_behind(const gw_lookup *l, size_t n_corpus, const int32_t *tokens, size_t n,
+                               size_t n_ctx, gw_lookup **out) {
+    int32_t *all = calloc(n_corpus + n + 1, sizeof *all);
+    if (all == NULL) {
+        return gw_fail(GW_E_NOMEM, "draft", "no memory for a source of %zu tokens", n);
+    }
+    memcpy(all, l->tokens, n_corpus * sizeof *all);
+    memcpy(all + n_corpus, tokens, n * sizeof *all);
+    gw_status status = gw_lookup_new(all, n_corpus + n, n_ctx, out);
+    free(all);
+    return status;
+}
+
 void gw_lookup_append(gw_lookup *l, const int32_t *tokens, size_t n) {
     for (size_t i = 0; i < n && l->n < l->capacity; i++) {
         append_one(l, tokens[i]);

@@ -22,6 +22,10 @@ typedef struct gw_lookup gw_lookup;
 gw_status gw_lookup_new(const int32_t *corpus, size_t n_corpus, size_t n_ctx, gw_lookup **out);
 void gw_lookup_free(gw_lookup *l);
 
+/* The same with tokens behind its corpus of n_corpus, and no text. */
+gw_status gw_lookup_new_behind(const gw_lookup *l, size_t n_corpus, const int32_t *tokens, size_t n,
+                               size_t n_ctx, gw_lookup **out);
+
 /* n tokens more of the text; what exceeds n_ctx is ignored. */
 void gw_lookup_append(gw_lookup *l, const int32_t *tokens, size_t n);
 void gw_lookup_forget(gw_lookup *l, size_t n); /* only the first n tokens stay */

@@ -64,6 +64,21 @@ gw_status gw_drafter_prompt(gw_drafter *d, const int32_t *tokens, size_t n) {
     return status;
 }
 
+gw_status gw_drafter_source(gw_drafter *d, const int32_t *tokens, size_t n) {
+    gw_lookup *with = NULL;
+    if (d->draft != NULL && gw_model_reads_source(gw_session_model(d->draft))) {
+        GW_TRY(gw_session_source(d->draft, tokens, n));
+    }
+    if (d->lookup == NULL) {
+        return GW_OK;
+    }
+    GW_TRY(gw_lookup_new_behind(d->lookup, d->n_corpus, tokens, n, (size_t)d->n_ctx + 1, &with));
+    gw_lookup_append(with, d->text, (size_t)d->n_text);
+    gw_lookup_free(d->lookup);
+    d->lookup = with;
+    return GW_OK;
+}
+
 gw_status gw_drafter_rewind(gw_drafter *d, int32_t pos) {
     if (pos < 0 || pos > d->n_text) {
         return gw_fail(GW_E_ARGUMENT, "rewind", "position %d is outside 0..%d", (int)pos,

@@ -8,7 +8,17 @@
 #include "core/base/options.h"
 #include "core/engine/run/kv.h"
 
-enum { ROWS_DEFAULT = 512 };
+enum { ROWS_DEFAULT = 512, HOME = 0 };
+
+/* Does a card compute any of it? */
+static int uses_card(const gw_encoder *e) {
+    size_t n = (size_t)(e->model->hp.n_layers + 1) * (size_t)e->bp->n_blocks;
+    int any = 0;
+    for (size_t i = 0; i < n; i++) {
+        any |= e->where[i] != HOME;
+    }
+    return any;
+}
 
 /* ---- what the model is ---------------------------------------------------------------------- */
 
@@ -133,8 +143,9 @@ static gw_status read_options(gw_encoder *e, const gw_encoder_options *o) {
     if ((int)o->pooling < 0 || o->pooling > GW_POOLING_MEAN) {
         return gw_fail(GW_E_ARGUMENT, "pooling", "%d is no way to pool", (int)o->pooling);
     }
-    GW_TRY(gw_kv_format(o->kv_type != NULL ? o->kv_type : "f32", &e->kv_fmt));
-    e->rows = o->rows > 0 ? o->rows : ROWS_DEFAULT;
+    e->kv_auto = o->kv_type == NULL || strcmp(o->kv_type, "auto") == 0;
+    GW_TRY(gw_kv_format(e->kv_auto ? "f32" : o->kv_type, &e->kv_fmt));
+    e->rows = o->rows;
     e->cancel = o->cancel;
     e->progress = o->progress;
     e->progress_user = o->progress_user;
@@ -163,6 +174,7 @@ static gw_status make(gw_encoder *e, const gw_encoder_options *o) {
         return gw_fail(GW_E_NOMEM, "encoder", "no memory for %d layers", hp->n_layers);
     }
     GW_TRY(gw_place_session(&m->place, m->weights, hp, e->kv_fmt, e->where));
+    e->rows = e->rows > 0 ? e->rows : uses_card(e) ? GW_ROWS_MAX : ROWS_DEFAULT;
     return gw_tables_new(m->place.devices, m->place.n_devices, e->bp, hp, e->info.n_ctx,
                          &e->tables);
 }
@@ -289,11 +301,13 @@ static gw_status run_some(gw_encoder *e, gw_purpose purpose, const queued *queue
                           float *rows, float *out) {
     const gw_encoder_text *texts[GW_PASS_TEXTS];
     gw_encoder_pass *p = NULL;
+    size_t sum = 0;
     size_t width = (size_t)(purpose == GW_PURPOSE_SCORES ? e->info.labels : e->info.hidden);
     for (int i = 0; i < n; i++) {
         texts[i] = queue[i].text;
+        sum += texts[i]->n;
     }
-    GW_TRY(gw_encoder_pass_for(e, purpose, texts[n - 1]->n, &p));
+    GW_TRY(gw_encoder_pass_for(e, purpose, sum, &p));
     GW_TRY(gw_encoder_pass_run(e, p, texts, n));
     GW_TRY(read_back(e, p->result, p->result_device, 0, rows, (size_t)n * width * sizeof *rows));
     for (int i = 0; i < n; i++) {

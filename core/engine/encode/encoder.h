@@ -10,7 +10,7 @@
 /* What a pass leaves behind the hidden states. */
 typedef enum gw_purpose { GW_PURPOSE_VECTORS, GW_PURPOSE_SCORES, GW_PURPOSES } gw_purpose;
 
-enum { GW_PASS_TEXTS = 64, GW_PASS_SIZES = 3 };
+enum { GW_PASS_TEXTS = 256, GW_PASS_SIZES = 3 };
 
 /* A plan over so many rows, with all that it reads and writes. */
 typedef struct gw_encoder_pass {
@@ -34,6 +34,7 @@ struct gw_encoder {
     int32_t rows; /* of a pass over short texts */
     int layers;   /* of a pass: all but those that serve a decoder */
     gw_fmt kv_fmt;
+    int kv_auto; /* the format is not decided yet */
     const volatile int *cancel;
     gw_progress_fn progress;
     void *progress_user;
@@ -43,7 +44,7 @@ struct gw_encoder {
     gw_step step;
 };
 
-/* pass.c. The pass for texts of n tokens; built at its first use. */
+/* pass.c. The pass for texts of n tokens together; built at its first use. */
 gw_status gw_encoder_pass_for(gw_encoder *e, gw_purpose purpose, size_t n, gw_encoder_pass **out);
 void gw_encoder_pass_free(gw_encoder *e, gw_encoder_pass *p);
 /* Run texts, whose tokens fit the pass together. */

@@ -6,6 +6,8 @@
 
 #include "core/engine/encode/encoder.h"
 
+enum { FEW = 512 }; /* rows of the narrowest pass, at most */
+
 static const gw_plan_device *device_of(const gw_encoder *e, int d) {
     return &e->model->place.devices[d];
 }
@@ -149,6 +151,25 @@ static gw_pick_kind pick_of(gw_pooling pooling) {
                                         : GW_PICK_MEAN;
 }
 
+/* Is attention computed on 16-bit units of the device, by a name of its own? */
+static int attends_in_halves(const gw_encoder *e, const gw_graph *graph) {
+    int some = 0, all = 1;
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        gw_node node = graph->nodes[i];
+        char name[GW_ARITHMETIC_BYTES] = "";
+        if (node.op == GW_OP_ATTENTION) {
+            const gw_plan_device *d = device_of(e, node.out->device);
+            node.kernel = gw_plan_kernel(d, &node);
+            if (node.kernel != NULL && d->backend->arithmetic != NULL) {
+                d->backend->arithmetic(d->device, &node, name);
+            }
+            some = 1;
+            all &= name[0] != '\0';
+        }
+    }
+    return some && all;
+}
+
 static gw_status build(gw_encoder *e, gw_encoder_pass *p, gw_purpose purpose) {
     gw_tensor stream[GW_MAX_DEVICES], table[GW_MAX_DEVICES];
     gw_model *m = e->model;
@@ -181,6 +202,9 @@ static gw_status build(gw_encoder *e, gw_encoder_pass *p, gw_purpose purpose) {
         gw_graph_pool(&p->graph, &in, pick_of(e->info.pooling));
     }
     GW_TRY(gw_graph_check(&p->graph));
+    if (e->kv_auto && e->kv_fmt == GW_FMT_F16 && !attends_in_halves(e, &p->graph)) {
+        return GW_OK; /* no plan: another format is better */
+    }
     GW_TRY(gw_plan_build(p->graph.nodes, p->graph.n_nodes, m->place.devices, m->place.n_devices,
                          p->rows, m->arenas, &p->plan));
     gw_watch watch = {.cancel = e->cancel, .progress = e->progress, .user = e->progress_user};
@@ -205,18 +229,36 @@ void gw_encoder_pass_free(gw_encoder *e, gw_encoder_pass *p) {
     memset(p, 0, sizeof *p);
 }
 
+/* Caches are f16 where the device computes with halves anyway, else float. */
+static gw_status build_in_some_format(gw_encoder *e, gw_encoder_pass *p, gw_purpose purpose) {
+    int rows = p->rows;
+    if (e->kv_auto) {
+        e->kv_fmt = GW_FMT_F16;
+        GW_TRY(build(e, p, purpose));
+        if (p->plan == NULL) {
+            gw_encoder_pass_free(e, p);
+            p->rows = rows;
+            e->kv_fmt = GW_FMT_F32;
+        }
+        e->kv_auto = 0;
+    }
+    return p->plan != NULL ? GW_OK : build(e, p, purpose);
+}
+
 gw_status gw_encoder_pass_for(gw_encoder *e, gw_purpose purpose, size_t n, gw_encoder_pass **out) {
-    const int32_t sizes[GW_PASS_SIZES] = {e->rows, 2048, GW_ROWS_MAX};
+    const int32_t few = e->rows < FEW ? e->rows : FEW;
+    const int32_t sizes[GW_PASS_SIZES] = {few, 2048, GW_ROWS_MAX};
     int i = 0;
     while (i < GW_PASS_SIZES - 1 && (size_t)sizes[i] < n) {
         i++;
     }
     gw_encoder_pass *p = &e->pass[purpose][i];
     if (p->plan == NULL) {
-        int32_t most = i > 0 && e->info.n_ctx < sizes[i] ? e->info.n_ctx : sizes[i];
+        int32_t longest = e->info.n_ctx > e->rows ? e->info.n_ctx : e->rows;
+        int32_t most = longest < sizes[i] ? longest : sizes[i];
         gw_encoder_pass_free(e, p);
         p->rows = most > (int32_t)n ? most : (int32_t)n;
-        gw_status status = build(e, p, purpose);
+        gw_status status = build_in_some_format(e, p, purpose);
         if (status != GW_OK) {
             gw_encoder_pass_free(e, p);
             return status;

@@ -220,6 +220,14 @@ static gw_status make_device_buffers(gw_session *s, int d) {
     rows = hp->n_source > 0 && (size_t)s->n_ctx > rows ? (size_t)s->n_ctx : rows;
     size_t bytes = rows * (size_t)hp->n_streams * (size_t)hp->d_model * sizeof(float);
     GW_TRY(make_tables(s, d));
+    if (s->sharing.sources) {
+        const gw_tensor *own = &s->kv.page_table[d];
+        size_t cells = (size_t)(own->dim[0] * own->dim[1]);
+        GW_TRY(to->backend->alloc(to->device, cells * sizeof(int32_t), &s->source_pages[d]));
+        s->source_table[d] = *own;
+        s->source_table[d].name = "source pages";
+        s->source_table[d].buf = s->source_pages[d];
+    }
     GW_TRY(to->backend->alloc(to->device, bytes, &s->stream[d]));
     s->stream_on[d] = (gw_tensor){.name = "stream",
                                   .fmt = GW_FMT_F32,
@@ -293,6 +301,7 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
                           .rope = s->rope_table[0],
                           .q_factor = s->factor_table[0],
                           .page_table = s->kv.page_table,
+                          .source_table = s->sharing.sources ? s->source_table : NULL,
                           .stream = stream,
                           .k = s->kv.k,
                           .v = s->kv.v,
@@ -455,7 +464,7 @@ gw_status gw_session_make(gw_model *model, const gw_session_options *options,
         return gw_fail(GW_E_UNSUPPORTED, model->name,
                        "is an encoder: it makes vectors of texts (godwit embed), no text");
     }
-    if (model->hp.n_source > 0 && sharing->slots > 1) {
+    if (model->hp.n_source > 0 && sharing->slots > 1 && !sharing->sources) {
         return gw_fail(GW_E_UNSUPPORTED, model->name,
                        "reads a source text: such models do one request at a time");
     }
@@ -513,7 +522,8 @@ void gw_session_free(gw_session *s) {
             s->stream[d],    s->rope[d][0],
             s->rope[d][1],   s->rope[d][2],
             s->rope[d][3],   s->factor[d][0],
-            s->factor[d][1], d == s->head_device ? s->logits : NULL};
+            s->factor[d][1], d == s->head_device ? s->logits : NULL,
+            s->source_pages[d]};
         _Static_assert(GW_MAX_ROPES == 4 && GW_MAX_FACTORS == 2, "all of them");
         for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
             if (buffers[i] != NULL) {

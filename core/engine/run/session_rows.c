@@ -9,6 +9,60 @@ gw_status gw_rows_map(gw_session *s, int32_t slot, int32_t first, const int32_t 
     return gw_kv_map(&s->kv, slot, first, pages, n);
 }
 
+/* ---- sources and forks ----------------------------------------------------------------------- */
+
+gw_status gw_rows_map_source(gw_session *s, int32_t slot, int32_t n, const int32_t *pages,
+                             int32_t n_pages) {
+    for (int d = 0; d < s->model->place.n_devices; d++) {
+        size_t wide = (size_t)s->source_table[d].dim[1] * sizeof *pages;
+        for (int32_t i = slot; i < slot + n; i++) {
+            GW_TRY(s->model->place.devices[d].backend->write(
+                s->source_pages[d], (size_t)i * wide, pages, (size_t)n_pages * sizeof *pages));
+        }
+    }
+    return GW_OK;
+}
+
+gw_status gw_rows_source(gw_session *s, int32_t slot, const int32_t *tokens, int32_t n) {
+    gw_step *step = &s->step;
+    int32_t pad = s->model->hp.uncounted, before = 0;
+    GW_TRY(gw_session_check_cancel(s));
+    step->n = step->n_pick = n;
+    step->pick = 0;
+    step->pos_max = n - 1;
+    for (int32_t i = 0; i < n; i++) {
+        step->token[i] = tokens[i];
+        step->pos[i] = i;
+        step->slot[i] = slot;
+        step->last[i] = n - 1;
+        step->less[i] = pad >= 0 && tokens[i] == pad ? i + 1 : before;
+        before += pad >= 0 && tokens[i] == pad;
+    }
+    return gw_pass_run(s, s->source, gw_plan_run);
+}
+
+size_t gw_rows_copy_bytes(const gw_session *s) {
+    size_t page = gw_kv_largest_page(&s->kv), entry = gw_states_largest_entry(&s->states);
+    return page > entry ? page : entry;
+}
+
+gw_status gw_rows_copy(gw_session *s, int32_t from, int32_t to, int32_t pos, int32_t page_from,
+                       int32_t page_to, void *room) {
+    for (int l = s->model->hp.n_source; page_from != page_to && l < s->kv.n_layers; l++) {
+        for (int part = 0; part < 2; part++) {
+            GW_TRY(gw_kv_read_page(&s->kv, l, part, page_from, room));
+            GW_TRY(gw_kv_write_page(&s->kv, l, part, page_to, room));
+        }
+    }
+    for (int i = 0; i < s->states.n; i++) {
+        GW_TRY(gw_states_read_of(&s->states, i, from, pos, room));
+        GW_TRY(gw_states_write_of(&s->states, i, to, pos, room));
+    }
+    return GW_OK;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
 static void set_rows(gw_session *s, const gw_row *rows, int32_t n) {
     gw_step *step = &s->step;
     step->n = step->n_pick = n;
@@ -17,7 +71,10 @@ static void set_rows(gw_session *s, const gw_row *rows, int32_t n) {
         step->token[i] = rows[i].token;
         step->pos[i] = rows[i].pos;
         step->slot[i] = rows[i].slot;
-        step->pos_max = rows[i].pos > step->pos_max ? rows[i].pos : step->pos_max;
+        step->last[i] = rows[i].last;
+        step->less[i] = rows[i].less;
+        int32_t sees = rows[i].last > rows[i].pos ? rows[i].last : rows[i].pos;
+        step->pos_max = sees > step->pos_max ? sees : step->pos_max;
     }
 }
 

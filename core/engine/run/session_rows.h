@@ -10,13 +10,27 @@
 
 #include "core/engine/run/session_state.h"
 
-/* token goes to position pos of the sequence slot; rows of a sequence side by side and rising. */
+/* token goes to position pos of the sequence slot; rows of a sequence side by side and rising. last:
+ * of its source text the last position; less: how many positions learned ones count less. */
 typedef struct gw_row {
-    int32_t token, pos, slot;
+    int32_t token, pos, slot, last, less;
 } gw_row;
 
 /* Pages of slot from its entry `first` on. */
 gw_status gw_rows_map(gw_session *s, int32_t slot, int32_t first, const int32_t *pages, int32_t n);
+
+/* Of a session whose sharing has sources: the source text of the n slots from `slot` on is in these
+ * pages of the source's own caches. */
+gw_status gw_rows_map_source(gw_session *s, int32_t slot, int32_t n, const int32_t *pages,
+                             int32_t n_pages);
+/* Read it, for them all: tokens [n]. */
+gw_status gw_rows_source(gw_session *s, int32_t slot, const int32_t *tokens, int32_t n);
+/* What slot `from` holds of position pos becomes that of slot `to`: the page that it lies in (of the
+ * pool, copied; the same number on both sides: shared, nothing to do), and what recurrent blocks
+ * keep. room: gw_rows_copy_bytes. */
+gw_status gw_rows_copy(gw_session *s, int32_t from, int32_t to, int32_t pos, int32_t page_from,
+                       int32_t page_to, void *room);
+size_t gw_rows_copy_bytes(const gw_session *s);
 
 /* Rows in decode order, up to the sharing's widest. Then for each of them a token that the device
  * draws, or gw_rows_fetch and gw_rows_logits. */

@@ -17,6 +17,7 @@ typedef struct gw_sharing {
     int32_t slots;
     int64_t pages; /* of the cache                          */
     int widest;    /* rows of the widest decode plan needed */
+    int sources;   /* source texts are mapped to slots (gw_rows_map_source) */
 } gw_sharing;
 
 /* A frozen plan with its graph and, for profiling, what its nodes moved and computed. */
@@ -43,6 +44,8 @@ struct gw_session {
     struct gw_buffer *kept[GW_SPEC_VALUES]; /* values that start gives to the layers */
     gw_tensor kept_value[GW_SPEC_VALUES];
     struct gw_buffer *stream[GW_MAX_DEVICES], *logits;
+    struct gw_buffer *source_pages[GW_MAX_DEVICES]; /* NULL: the caches' own table serves */
+    gw_tensor source_table[GW_MAX_DEVICES];         /* as gw_kv.page_table */
     struct gw_buffer *rope[GW_MAX_DEVICES][GW_MAX_ROPES], *factor[GW_MAX_DEVICES][GW_MAX_FACTORS];
     gw_tensor stream_on[GW_MAX_DEVICES], rope_table[GW_MAX_DEVICES][GW_MAX_ROPES];
     gw_tensor factor_table[GW_MAX_DEVICES][GW_MAX_FACTORS];

@@ -97,16 +97,25 @@ size_t gw_states_all_entries(const gw_states *states) {
 }
 
 gw_status gw_states_read(const gw_states *states, int i, int32_t pos, void *dst) {
+    return gw_states_read_of(states, i, 0, pos, dst);
+}
+
+gw_status gw_states_write(gw_states *states, int i, int32_t pos, const void *src) {
+    return gw_states_write_of(states, i, 0, pos, src);
+}
+
+gw_status gw_states_read_of(const gw_states *states, int i, int32_t slot, int32_t pos, void *dst) {
     size_t bytes = gw_states_entry_bytes(states, i);
-    size_t at = (size_t)(pos % GW_STATE_ENTRIES) * bytes;
+    size_t at = ((size_t)slot * GW_STATE_ENTRIES + (size_t)(pos % GW_STATE_ENTRIES)) * bytes;
     return bytes == 0 ? GW_OK
                       : states->devices[states->t[i].device].backend->read(states->buffer[i], at,
                                                                            dst, bytes);
 }
 
-gw_status gw_states_write(gw_states *states, int i, int32_t pos, const void *src) {
+gw_status gw_states_write_of(gw_states *states, int i, int32_t slot, int32_t pos,
+                             const void *src) {
     size_t bytes = gw_states_entry_bytes(states, i);
-    size_t at = (size_t)(pos % GW_STATE_ENTRIES) * bytes;
+    size_t at = ((size_t)slot * GW_STATE_ENTRIES + (size_t)(pos % GW_STATE_ENTRIES)) * bytes;
     return bytes == 0 ? GW_OK
                       : states->devices[states->t[i].device].backend->write(states->buffer[i], at,
                                                                             src, bytes);

@@ -44,5 +44,8 @@ size_t gw_states_largest_entry(const gw_states *states);
 size_t gw_states_all_entries(const gw_states *states);
 gw_status gw_states_read(const gw_states *states, int i, int32_t pos, void *dst);
 gw_status gw_states_write(gw_states *states, int i, int32_t pos, const void *src);
+/* The same of any slot. */
+gw_status gw_states_read_of(const gw_states *states, int i, int32_t slot, int32_t pos, void *dst);
+gw_status gw_states_write_of(gw_states *states, int i, int32_t slot, int32_t pos, const void *src);
 
 #endif
