@@ -81,10 +81,26 @@ static int32_t token_at(int32_t i, int32_t n_vocab) {
     return (int32_t)(((uint32_t)i * 2654435761u >> 7) % (uint32_t)n_vocab);
 }
 
+/* What models that read a source text read before the first pass. */
+static gw_status read_source(const bench_job *job, gw_session *session, const int32_t *tokens,
+                             const bench_result *r) {
+    enum { SOURCE = 128 };
+    size_t n = job->n_ctx < SOURCE ? (size_t)job->n_ctx : SOURCE;
+    if (!gw_model_reads_source(r->model)) {
+        return GW_OK;
+    }
+    gw_status status = gw_session_source(session, tokens, n);
+    return status == GW_OK && r->draft != NULL ? gw_drafter_source(job->draft.drafter, tokens, n)
+                                               : status;
+}
+
 /* The text that every pass of a test goes on behind: no part of what is timed. */
 static gw_status go_deep(const bench_job *job, gw_session *session, const int32_t *tokens,
                          const bench_result *r) {
-    gw_status status = gw_session_rewind(session, 0);
+    gw_status status = read_source(job, session, tokens, r);
+    if (status == GW_OK) {
+        status = gw_session_rewind(session, 0);
+    }
     if (status == GW_OK && r->n_depth > 0) {
         status = gw_session_prefill(session, tokens, (size_t)r->n_depth);
     }

@@ -258,6 +258,7 @@ DECODERS = {
     "BartForConditionalGeneration": (False, True, True, gelu, False),
     "MBartForConditionalGeneration": (True, True, True, gelu, True),
     "MarianMTModel": (False, False, False, silu, True),
+    "PegasusForConditionalGeneration": (True, False, False, relu, True),
 }
 
 
@@ -266,7 +267,7 @@ def test_encoder_decoders(name, tmp_path):
     m, out = Model(11), tmp_path / "out.safetensors"
     pre, learned, first, act, scaled = DECODERS[name]
     want = bart_like(m, pre, learned, first, act, math.sqrt(D) if scaled else 1.0)
-    acts = {gelu: "gelu", silu: "swish"}
+    acts = {gelu: "gelu", silu: "swish", relu: "relu"}
     m.save(tmp_path, {
         "architectures": [name], "vocab_size": V, "d_model": D, "encoder_layers": L,
         "decoder_layers": L, "encoder_attention_heads": H, "decoder_attention_heads": H,
