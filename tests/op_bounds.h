@@ -241,13 +241,12 @@ static double head_error(const op_setup *s, size_t i, size_t h) {
     size_t g = h / (size_t)(c->heads / c->kv_heads);
     const float *q = (const float *)oc_host(s, s->node.in[0]) + i * (size_t)c->heads * e + h * e;
     double d = 0.0, low = INFINITY, high = -INFINITY, top = 0.0, scale = 1.0 / sqrt((double)e);
-    int pos = s->step.pos[i], first = c->window > 0 && pos >= c->window ? pos - c->window + 1 : 0;
+    int pos = s->step.pos[i], first = oc_first_seen(c, &s->step, (int)i);
     int chunk = c->chunk > 0 ? pos - pos % c->chunk : 0;
     size_t ev = (size_t)oc_v_dim(c);
     const float *slopes = c->slopes ? oc_host(s, s->node.w[1]) : NULL;
     const float *bias = c->reach > 0 ? oc_host(s, s->node.w[2]) : NULL;
-    int last = c->both ? s->step.last[i] : pos;
-    last = c->both && c->window > 0 && pos + c->window - 1 < last ? pos + c->window - 1 : last;
+    int last = oc_last_seen(c, &s->step, (int)i);
     first = chunk > first ? chunk : first;
     for (int p = first; p <= last; p++) {
         int page = pages[s->step.slot[i] * s->node.in[3]->dim[1] + p / GW_PAGE];

@@ -307,6 +307,14 @@ static void oc_product(op_setup *s, int parts, int keep_rows, int mapped) {
 }
 
 static int oc_v_dim(const op_case *c) { return c->v_dim > 0 ? c->v_dim : c->e; }
+/* Positions that row i of ATTENTION sees, chunks aside. */
+static inline int oc_first_seen(const op_case *c, const gw_step *step, int i) {
+    return c->window > 0 && step->pos[i] >= c->window ? step->pos[i] - c->window + 1 : 0;
+}
+static inline int oc_last_seen(const op_case *c, const gw_step *step, int i) {
+    int last = step->last[i], edge = c->window > 0 ? step->pos[i] + c->window - 1 : last;
+    return !c->both ? step->pos[i] : edge < last ? edge : last;
+}
 static int oc_most(const op_case *c) { return oc_v_dim(c) > c->e ? oc_v_dim(c) : c->e; }
 
 /* Value i (head, then the larger width) of position pos of a page in q8_0: core/plan/op.h. */

@@ -335,7 +335,8 @@ __device__ static inline void attend_run(const gw_prompt_params &p, const tile &
                     top_here[i] = n % GW_PAGE_GROUP == 0 || top > top_here[i] ? top : top_here[i];
                     best[i] = top > best[i] ? top : best[i];
                     if (tp == 0 &&
-                        (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 || page == t.high[query] / GW_PAGE)) {
+                        (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 ||
+                         page == t.high[query] / GW_PAGE)) {
                         group_tops<E>(p, query)[n / GW_PAGE_GROUP] = top_here[i];
                     }
                 }

@@ -1,8 +1,7 @@
-/* core/engine/beam/beam.c - beam search: texts side by side, each with as many running ones as there
- * are beams, a row of a decode pass for each. Prompts are read as prompts, one after the other. */
+/* core/engine/beam/beam.c - beam search: texts side by side, each with as many running ones as it has
+ * beams, a row of a decode pass for each. Prompts are read as prompts, one after the other. */
 #include "core/engine/beam/beam.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 
 enum { DEFAULT_CONTEXT = 4096 };
 
-/* ---- what the model's files say ---------------------------------------------------------------- */
+/* ---- what the model's files say -------------------------------------------------------------- */
 
 static double number_of(const json_t *g, const char *key, double absent) {
     const json_t *value = json_object_get(g, key);

@@ -1,10 +1,10 @@
-/* core/engine/beam/hypotheses.h - the texts of one search: which go on, which have ended, when it is
- * over. Scores only: no model, no cache.
+/* core/engine/beam/hypotheses.h - the texts of one search: which go on, which have ended, when it
+ * is over. Scores only: no model, no cache.
  *
  * Of each step the K = max(2, 1 + ends) * beams best continuations count: so many that as many as
  * there are beams do not end. Those that do not end go on; those that end and are among the best of
- * them compete with the texts that have ended before. Equal scores: the beam that stands first, then
- * the lower token.
+ * them compete with the texts that have ended before. Equal scores: the beam that stands first,
+ * then the lower token.
  */
 #ifndef GW_ENGINE_BEAM_HYPOTHESES_H
 #define GW_ENGINE_BEAM_HYPOTHESES_H

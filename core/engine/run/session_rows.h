@@ -10,8 +10,8 @@
 
 #include "core/engine/run/session_state.h"
 
-/* token goes to position pos of the sequence slot; rows of a sequence side by side and rising. last:
- * of its source text the last position; less: how many positions learned ones count less. */
+/* token goes to position pos of the sequence slot; rows of a sequence side by side and rising.
+ * last: of its source text the last position; less: how many positions learned ones count less. */
 typedef struct gw_row {
     int32_t token, pos, slot, last, less;
 } gw_row;
@@ -25,9 +25,9 @@ gw_status gw_rows_map_source(gw_session *s, int32_t slot, int32_t n, const int32
                              int32_t n_pages);
 /* Read it, for them all: tokens [n]. */
 gw_status gw_rows_source(gw_session *s, int32_t slot, const int32_t *tokens, int32_t n);
-/* What slot `from` holds of position pos becomes that of slot `to`: the page that it lies in (of the
- * pool, copied; the same number on both sides: shared, nothing to do), and what recurrent blocks
- * keep. room: gw_rows_copy_bytes. */
+/* What slot `from` holds of position pos becomes that of slot `to`: the page that it lies in (of
+ * the pool, copied; the same number on both sides: shared, nothing to do), and what recurrent
+ * blocks keep. room: gw_rows_copy_bytes. */
 gw_status gw_rows_copy(gw_session *s, int32_t from, int32_t to, int32_t pos, int32_t page_from,
                        int32_t page_to, void *room);
 size_t gw_rows_copy_bytes(const gw_session *s);
