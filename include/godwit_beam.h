@@ -50,8 +50,8 @@ static inline gw_status gw_beam_new(gw_model *model, const gw_beam_options *opti
 void gw_beam_free(gw_beam *beam);
 
 /* What a text is made from. Of an encoder-decoder the source, and the prompt is what the text
- * begins with (gw_translation_begin); of a decoder there is no source. The last n_forced tokens of the
- * prompt count as generated ones in the length that scores are divided by. */
+ * begins with (gw_translation_begin); of a decoder there is no source. The last n_forced tokens of
+ * the prompt count as generated ones in the length that scores are divided by. */
 typedef struct gw_beam_input {
     const int32_t *source, *prompt;
     size_t n_source, n_prompt, n_forced;

@@ -1,6 +1,7 @@
 /* tests/test_beam_search.c - beam search: every text that comes out has the log probability that a
- * session alone gives it, bit for bit, so that no fork of the cache is wrong; alone or beside others; what
- * is refused. The choice itself is compared with the reference library's in test_beams.py. */
+ * session alone gives it, bit for bit, so that no fork of the cache is wrong; alone or beside
+ * others; what is refused. The choice itself is compared with the reference library's in
+ * test_beams.py. */
 #include <math.h>
 
 #include "core/engine/sampling/logprob.h"

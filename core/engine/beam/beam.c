@@ -1,5 +1,5 @@
-/* core/engine/beam/beam.c - beam search: texts side by side, each with as many running ones as it has
- * beams, a row of a decode pass for each. Prompts are read as prompts, one after the other. */
+/* core/engine/beam/beam.c - beam search: texts side by side, of each as many running ones as there
+ * are beams, a row of a decode pass for each. Prompts are read one after the other. */
 #include "core/engine/beam/beam.h"
 
 #include <math.h>
