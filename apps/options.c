@@ -385,7 +385,7 @@ static int is_model(const char *word) {
     return access(word, F_OK) == 0 || (n > 5 && strcmp(word + n - 5, ".gguf") == 0);
 }
 
-/* A word that follows no option: the model, once; of commands that take several, each. */
+/* A word that follows no option: the model, once; of commands that take several, each; a type. */
 static int take_operand(app_options *o, const app_command *command, const char *word,
                         unsigned char *given) {
     const app_option *row =
@@ -393,7 +393,8 @@ static int take_operand(app_options *o, const app_command *command, const char *
             ? find_option(command->bit, command->operand, strlen(command->operand))
             : NULL;
     int used = row != NULL && row->kind == KIND_TEXT && given[row - app_option_table];
-    if (row == NULL || used || !(command->bit == CMD_INSPECT || is_model(word))) {
+    int any = command->bit == CMD_INSPECT || command->bit == CMD_QUANTIZE;
+    if (row == NULL || used || !(any || is_model(word))) {
         app_error("unexpected argument '%.60s': every value follows an option, as in -m PATH or "
                   "-p TEXT",
                   word);

@@ -29,6 +29,8 @@ enum {
     CMD_TEMPLATE = 4096,
     CMD_SERVE = 8192,
     CMD_EVALUATE = 16384,
+    CMD_QUANTIZE = 32768,
+    CMD_CALIBRATE = 65536,
     CMD_ENCODE = CMD_EMBED | CMD_RERANK,
     CMD_TEXT = CMD_RUN | CMD_CHAT,                   /* those that write a text */
     CMD_SAMPLE = CMD_TEXT | CMD_SERVE,               /* those that choose tokens */
@@ -36,7 +38,7 @@ enum {
     CMD_FRAME = CMD_CHAT | CMD_TEMPLATE | CMD_SERVE, /* those that frame conversations */
     /* those that load weights, or would */
     CMD_MODEL = CMD_SAMPLE | CMD_BENCH | CMD_SCORE | CMD_LOGITS | CMD_PLAN | CMD_ENCODE,
-    CMD_ALL = 32767
+    CMD_ALL = 131071
 };
 
 typedef struct app_ints {
@@ -140,6 +142,15 @@ typedef struct app_options {
     uint64_t models_memory, cache_tokens;
     double idle_unload;
     int no_page, embeddings;
+    /* quantize, calibrate */
+    const char *type, *tensors, *xtx, *imatrix, *calibrate, *rule, *order, *tensor_type_file,
+        *output_type, *embedding_type, *report;
+    app_texts tensor_types, include_weights, exclude_weights, overrides, in_files;
+    int gptq, no_gptq, pure, leave_output, allow_requantize, allow_nan, keep_split, dry_run,
+        no_fallback, resume, with_output;
+    double damp;
+    uint64_t split_max, memory, fit, fit_ctx;
+    int32_t windows;
 } app_options;
 
 typedef enum app_kind {

@@ -6,6 +6,7 @@
  *   gw_sampler  chooses tokens from logits. Not thread-safe.
  *   gw_encoder  vectors and scores of whole texts (godwit_encoder.h, which comes with this).
  *   gw_beam     beam search (godwit_beam.h, which comes with this).
+ *   gw_quantize smaller models (godwit_quantize.h, which comes with this).
  *
  * Every function that can fail returns gw_status and leaves its results unchanged on error;
  * gw_error_text() then says what is wrong, where and what to do (thread-local, valid until the
@@ -985,5 +986,6 @@ void gw_forecast_free(gw_forecast *forecast);
 
 #include "godwit_beam.h"
 #include "godwit_encoder.h"
+#include "godwit_quantize.h"
 
 #endif

@@ -15,7 +15,6 @@ BELOW["core/text/template"] = BELOW["core/text"] + ["core/text"]
 BELOW["core/text/chat"] = BELOW["core/text/tokens"] + ["core/text/tokens", "core/text/template"]
 BELOW["core/text/answer"] = BELOW["core/text/grammar"] + ["core/text/grammar"]
 BELOW["core/model"] = BELOW["core/text/grammar"] + ["core/text/grammar", "core/text/chat"]
-BELOW["core/quantize"] = BELOW["core/model"] + ["core/model"]
 ENGINE = BELOW["core/model"] + ["core/model", "core/text/answer"]
 BELOW["core/engine/sampling"] = ENGINE + ["core/engine/run"]  # a model's vocabulary
 BELOW["core/engine/placing"] = ENGINE + ["core/engine/run"]  # a sample of a model is run and timed
@@ -25,6 +24,7 @@ BELOW["core/engine/drafting"] = ENGINE + ["core/engine/run", "core/engine/sampli
 BELOW["core/engine/writing"] = ENGINE + ["core/engine/run", "core/engine/sampling"]
 BELOW["core/engine/batch"] = BELOW["core/engine/writing"] + ["core/engine/writing"]
 BELOW["core/engine/beam"] = ENGINE + ["core/engine/run", "core/engine/sampling"]
+BELOW["core/quantize"] = ENGINE + ["core/engine/run"]  # it runs the model that it measures
 BELOW["cpu"] = ["core/tensor"]
 BELOW["backends/ref"] = BELOW["core/plan"] + ["core/plan"]
 BELOW["backends/cpu"] = BELOW["core/plan"] + ["core/plan", "cpu"]
@@ -48,6 +48,8 @@ SAVE = "every file is written in one way, and a signal removes what is unfinishe
 EXCEPTIONS = {  # (file, what it includes): why
     **{(f"apps/{name}.c", "core/base/save.h"): SAVE for name in ("output", "signals", "line")},
     ("backends/open.c", "core/engine/run/model.h"): "the front door hands the backends to the engine",
+    **{("backends/quantize.c", f"core/quantize/{name}.h"): "the front door hands it threads, and backends"
+       for name in ("quantize", "inputs")},
 }
 
 GENERATED = {"spec_table.h": "core/model", "page_tag.h": "apps/serve", "opencl_sources.h": "backends/opencl"}  # written into the build folder: who may include it
@@ -62,7 +64,7 @@ LIBRARIES = [
                "apps/serve", "apps/judge", "tests", "bench")),
     (r"event2/", ("apps/serve",)),
     (VENDOR, ("backends/opencl", "kernels_hip", "tests")),
-    (r"jansson\.h$", ("core/base", "core/model", "core/text", "apps", "tests")),
+    (r"jansson\.h$", ("core/base", "core/model", "core/quantize", "core/text", "apps", "tests")),
     (r"(pcre2|utf8proc)\.h$", ("core/text", "tests")),
 ]
 

@@ -23,7 +23,7 @@ from program import BIN, DATA, EMULATOR, SHARED, SLOW, run
 
 SMALL = DATA / "tales-2m-q4_0.gguf"
 SYNTH = SHARED / "tools/synth_gguf.py"
-COMMANDS = ("run", "chat", "bench", "perplexity", "evaluate", "logits", "tokenize", "inspect", "devices", "doctor",
+COMMANDS = ("run", "chat", "bench", "perplexity", "evaluate", "logits", "tokenize", "inspect", "quantize", "calibrate", "devices", "doctor",
             "plan")
 PROGRAM = [*EMULATOR, BIN]
 

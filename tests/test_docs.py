@@ -10,7 +10,7 @@ from program import EMULATOR, ROOT, SLOW, run
 
 TABLE = (ROOT / "apps/option_table.c").read_text()
 OPTIONS = set(" ".join(re.findall(r'^    \{"(-[^"]*)"', TABLE, re.M)).split())
-COMMANDS = ("run", "chat", "serve", "bench", "perplexity", "evaluate", "logits", "tokenize", "inspect", "devices", "doctor",
+COMMANDS = ("run", "chat", "serve", "bench", "perplexity", "evaluate", "logits", "tokenize", "inspect", "quantize", "calibrate", "devices", "doctor",
             "plan", "embed", "rerank", "template")
 OF_OTHERS = {"--help", "--version", "--preset", "--install", "--build", "--target"}  # cmake, program
 

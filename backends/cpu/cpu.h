@@ -53,6 +53,8 @@ struct gw_device {
     size_t n_kernels;
     gw_cpu_row *rows; /* state of kernels[i] */
     char (*names)[48];
+    gw_observe_fn observe; /* NULL: nobody looks */
+    void *observe_user;
 };
 
 /* Weights share large mappings, so that nearly all of them lie in huge pages: a mapping of its own
@@ -98,6 +100,8 @@ typedef struct gw_cpu_worker {
     char *shared;   /* of the whole team                                                  */
     char *counters; /* of the launch being run: a cache line for all, then one per thread */
     const char *x;  /* activations of the product being run                               */
+    gw_observe_fn observe;
+    void *observe_user;
 } gw_cpu_worker;
 
 /* One matrix of a LINEAR or GLU. */
@@ -242,6 +246,7 @@ struct gw_cpu_launch {
             int both;
         } attention;
         gw_pick_kind pick;
+        const gw_node *seen; /* of an observer */
     } u;
 };
 

@@ -156,6 +156,11 @@ static void name_arithmetic(const struct gw_device *device, const gw_node *node,
     snprintf(out, GW_ARITHMETIC_BYTES, "%s", gw_cpu_row_of(node->kernel)->blas ? "openblas" : "");
 }
 
+static void observe(struct gw_device *device, gw_observe_fn fn, void *user) {
+    device->observe = fn;
+    device->observe_user = user;
+}
+
 const gw_backend gw_backend_cpu = {.name = "cpu",
                                    .device_count = device_count,
                                    .open = open_device,
@@ -177,4 +182,5 @@ const gw_backend gw_backend_cpu = {.name = "cpu",
                                    .thaw = gw_cpu_thaw,
                                    .profile = gw_cpu_profile,
                                    .roof = gw_cpu_measure_roof,
-                                   .read_memory = gw_cpu_read_memory};
+                                   .read_memory = gw_cpu_read_memory,
+                                   .observe = observe};

@@ -7,7 +7,7 @@
 #include "backends/cpu/cpu.h"
 #include "core/base/clock.h"
 
-enum { LAUNCHES_PER_NODE = 3 }; /* most that one node appends */
+enum { LAUNCHES_PER_NODE = 4 }; /* most that one node appends */
 enum { LATEST = 1024 };         /* passes until ways of reading are tried again, at most */
 
 /* ---- freezing
@@ -155,6 +155,26 @@ static void join_launches(struct gw_segment *segment) {
     }
 }
 
+static void run_observer(const gw_cpu_launch *launch, gw_cpu_worker *worker) {
+    const gw_observed seen = {.x = (const float *)(const void *)launch->in,
+                              .route = (const float *)(const void *)launch->in1,
+                              .rows = gw_cpu_live(launch, worker->step),
+                              .id = worker->id,
+                              .team = worker->team};
+    worker->observe(worker->observe_user, launch->u.seen, &seen);
+}
+
+static void add_observer(struct gw_segment *segment, const gw_node *node) {
+    int product = node->op == GW_OP_LINEAR || node->op == GW_OP_GLU ||
+                  node->op == GW_OP_EXPERTS_GLU || node->op == GW_OP_EXPERTS_DOWN;
+    if (segment->device->observe == NULL || !product || node->in[0]->fmt != GW_FMT_F32) {
+        return;
+    }
+    gw_cpu_launch *launch = gw_cpu_append(segment, node->kernel, node);
+    launch->run = run_observer;
+    launch->u.seen = node;
+}
+
 gw_status gw_cpu_freeze(struct gw_device *device, const gw_node *nodes, size_t n, int rows,
                         struct gw_segment **out) {
     gw_status status = GW_OK;
@@ -167,6 +187,7 @@ gw_status gw_cpu_freeze(struct gw_device *device, const gw_node *nodes, size_t n
     GW_TRY_DONE(take_memory(segment, n));
     for (size_t i = 0; i < n; i++) {
         segment->node = (int)i;
+        add_observer(segment, &nodes[i]);
         GW_TRY_DONE(nodes[i].kernel->record(segment, nodes[i].kernel, &nodes[i]));
         if (segment->overfull) {
             GW_TRY_DONE(gw_fail(GW_E_OVERFLOW, "cpu", "%s appends more than %d launches",
@@ -389,6 +410,8 @@ gw_status gw_cpu_run(struct gw_segment *segment, const gw_step *step) {
                                 .timed = segment->times != NULL,
                                 .streams = streams,
                                 .scratch = scratch,
+                                .observe = segment->device->observe,
+                                .observe_user = segment->device->observe_user,
                                 .row = scratch + segment->scratch_bytes - segment->row_bytes,
                                 .shared = segment->scratch + segment->scratch_mapped -
                                           segment->shared_bytes};

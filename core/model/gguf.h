@@ -36,6 +36,9 @@ typedef struct gw_gguf gw_gguf;
 gw_status gw_gguf_parse(const char *where, const void *data, uint64_t size, int fd, gw_gguf **out);
 void gw_gguf_free(gw_gguf *g);
 
+/* The parts of a checkpoint that is one or several GGUF files; NULL beyond the last. */
+const gw_gguf *gw_checkpoint_gguf(const gw_checkpoint *c, size_t part);
+
 const char *gw_gguf_where(const gw_gguf *g);
 size_t gw_gguf_tensors(const gw_gguf *g);
 const gw_stored *gw_gguf_tensor(const gw_gguf *g, size_t i); /* name and all owned by g */

@@ -138,3 +138,7 @@ gw_status gw_gguf_load(gw_checkpoint *c, const char *path, const void *memory, s
     }
     return GW_OK;
 }
+
+const gw_gguf *gw_checkpoint_gguf(const gw_checkpoint *c, size_t part) {
+    return part < c->n_gguf ? c->gguf[part] : NULL;
+}

@@ -52,6 +52,15 @@ typedef struct gw_node_time {
     double seconds;
 } gw_node_time;
 
+/* What a node that multiplies by weights is about to read: rows [rows, k] of in[0] as floats, and
+ * of experts the route in[1]. Called by every thread of the team, who share out the work as they
+ * like: none goes on before all are back. */
+typedef struct gw_observed {
+    const float *x, *route;
+    int rows, id, team;
+} gw_observed;
+typedef void (*gw_observe_fn)(void *user, const gw_node *node, const gw_observed *seen);
+
 typedef struct gw_backend {
     const char *name; /* "cpu": what --device takes */
     int by_name_only; /* never chosen unless it is named */
@@ -120,6 +129,9 @@ typedef struct gw_backend {
     /* One short reading of the bandwidth, GB/s, comparable with the work right beside it; what it
      * needs is kept until the device is closed. NULL: there is none. */
     gw_status (*read_memory)(struct gw_device *device, double *gbps);
+    /* Of what is frozen from now on: fn is shown the inputs of LINEAR, GLU and of experts where
+     * they are floats. fn NULL: no longer. NULL: cannot be seen. */
+    void (*observe)(struct gw_device *device, gw_observe_fn fn, void *user);
 } gw_backend;
 
 /* NULL-terminated, fastest first, fixed at build time (backends/registry.c). core/ never names it:

@@ -15,11 +15,11 @@ typedef struct k_form {
 static const k_form forms[] = {
     {{GW_FIT_ABSOLUTE, 3, -0.5f, 0.1f, 16, GW_WEIGHT_SIZE, 0.0f},
      {GW_FIT_AFFINE, 3, -0.9f, 0.05f, 37, GW_WEIGHT_MEAN, 1.0f}, 15, 1},
-    {{GW_FIT_SYMMETRIC, 4, -0.9f, 0.1f, 19, GW_WEIGHT_SQUARE, 0.0f},
+    {{GW_FIT_SWEPT, 4, 0.0f, 0.0f, 0, GW_WEIGHT_SQUARE, 0.0f},
      {GW_FIT_SYMMETRIC, 4, -0.9f, 0.1f, 19, GW_WEIGHT_MEAN, 2.0f}, 32, 0},
     {{GW_FIT_AFFINE, 15, -1.0f, 0.1f, 21, GW_WEIGHT_SIZE_MORE, 0.0f},
      {GW_FIT_AFFINE, 15, -0.9f, 0.05f, 37, GW_WEIGHT_MEAN, 2.0f}, 63, 1},
-    {{GW_FIT_AFFINE, 31, -1.0f, 0.1f, 21, GW_WEIGHT_SIZE_MORE, 0.0f},
+    {{GW_FIT_AFFINE, 31, -0.5f, 0.1f, 16, GW_WEIGHT_SIZE_MORE, 0.0f},
      {GW_FIT_AFFINE, 31, -0.9f, 0.05f, 37, GW_WEIGHT_MEAN, 2.0f}, 63, 1},
     {{GW_FIT_SYMMETRIC, 32, -0.9f, 0.1f, 19, GW_WEIGHT_SQUARE, 0.0f},
      {GW_FIT_SYMMETRIC, 32, -0.9f, 0.1f, 19, GW_WEIGHT_GIVEN, 0.0f}, 128, 0},

@@ -39,7 +39,10 @@ INLINE v8 root(v8 x) {
 enum { LEVELS = 16 };
 static const float iq4[LEVELS] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                   1,    13,   25,  38,  53,  69,  89,  113};
+#define LEVEL(i) iq4[i]
+#define MIDDLE(i) (0.5f * (iq4[i] + iq4[(i) + 1])) /* between levels i and i + 1 */
 
+#if defined(__clang__)
 INLINE v8 nearest_iq4(v8 x) {
     v8 q = all(iq4[0]);
     for (int i = 1; i < LEVELS; i++) {
@@ -47,6 +50,24 @@ INLINE v8 nearest_iq4(v8 x) {
     }
     return q;
 }
+#else
+/* The same by halving: a lane's next middle comes out of a table that is one vector. */
+INLINE v8 nearest_iq4(v8 x) {
+    const v8 eighth = {MIDDLE(0), MIDDLE(2),  MIDDLE(4),  MIDDLE(6),
+                       MIDDLE(8), MIDDLE(10), MIDDLE(12), MIDDLE(14)};
+    const v8 fourth = {MIDDLE(1), MIDDLE(5), MIDDLE(9), MIDDLE(13), 0, 0, 0, 0};
+    m8 at = (x > all(MIDDLE(7))) & 8;
+    at = at | ((x > pick(at == 8, all(MIDDLE(11)), all(MIDDLE(3)))) & 4);
+    at = at | ((x > __builtin_shuffle(fourth, at >> 2)) & 2);
+    at = at | ((x > __builtin_shuffle(eighth, at >> 1)) & 1);
+    const v8 below = {LEVEL(0), LEVEL(1), LEVEL(2), LEVEL(3),
+                      LEVEL(4), LEVEL(5), LEVEL(6), LEVEL(7)};
+    const v8 above = {LEVEL(8),  LEVEL(9),  LEVEL(10), LEVEL(11),
+                      LEVEL(12), LEVEL(13), LEVEL(14), LEVEL(15)};
+    m8 in_half = at & 7;
+    return pick(at > 7, __builtin_shuffle(above, in_half), __builtin_shuffle(below, in_half));
+}
+#endif
 
 /* Sizes below which a binary16 scale is zero anyway, and above which sums of squares overflow. */
 #define TINY 1e-15f
@@ -110,9 +131,10 @@ INLINE v8 symmetric(const gw_fit_rule *rule, const lanes *t) {
     m8 ordinary = top > all(TINY);
     p = pick(ordinary, p, all(1.0f));
     v8 best = all(-1.0f), d = all(0.0f);
-    for (int k = -1; k < rule->tries; k++) { /* first n itself: of equals it is kept */
+    int before = rule->kind == GW_FIT_IQ4 ? -2 : -1; /* levels are not as far on either side */
+    for (int k = before; k < rule->tries; k++) {     /* first n itself: of equals it is kept */
         float ask = (float)rule->n + (k < 0 ? 0.0f : rule->first + rule->step * (float)k);
-        v8 r = all(-ask) / p, x = all(0.0f), s = all(0.0f);
+        v8 r = all(k == -2 ? ask : -ask) / p, x = all(0.0f), s = all(0.0f);
         for (int i = 0; i < t->cols; i++) {
             v8 q = rule->kind == GW_FIT_IQ4
                        ? nearest_iq4(r * t->w[i])
@@ -128,6 +150,38 @@ INLINE v8 symmetric(const gw_fit_rule *rule, const lanes *t) {
         d = pick(better, fit, d);
     }
     return pick(ordinary, d, all(0.0f));
+}
+
+/* From the codes of the range on, each code moves where A^2 / B grows: up to five sweeps. */
+INLINE v8 swept(const gw_fit_rule *rule, const lanes *t) {
+    v8 top = all(0.0f), p = all(0.0f), x = all(0.0f), s = all(0.0f), q[GW_FIT_COLUMNS];
+    float low = (float)-rule->n, high = (float)(rule->n - 1);
+    for (int i = 0; i < t->cols; i++) {
+        v8 size = absolute(t->w[i]);
+        p = pick(size > top, t->w[i], p);
+        top = most(top, size);
+    }
+    m8 ordinary = top > all(TINY);
+    v8 r = all((float)-rule->n) / pick(ordinary, p, all(1.0f));
+    for (int i = 0; i < t->cols; i++) {
+        q[i] = rounded(r * t->w[i], low, high);
+        x = x + t->a[i] * t->w[i] * q[i];
+        s = s + t->a[i] * q[i] * q[i];
+    }
+    for (int sweep = 0; sweep < 5; sweep++) {
+        for (int i = 0; i < t->cols; i++) {
+            v8 ax = t->a[i] * t->w[i], x1 = x - ax * q[i], s1 = s - t->a[i] * q[i] * q[i];
+            m8 some = x1 > all(0.0f);
+            v8 to = rounded(t->w[i] * s1 / pick(some, x1, all(1.0f)), low, high);
+            v8 x2 = x1 + ax * to, s2 = s1 + t->a[i] * to * to;
+            m8 better = some & (to != q[i]) & (s2 > all(0.0f)) & (x2 * x2 * s > x * x * s2);
+            q[i] = pick(better, to, q[i]);
+            x = pick(better, x2, x);
+            s = pick(better, s2, s);
+        }
+    }
+    m8 some = ordinary & (s > all(0.0f));
+    return pick(some, x / pick(some, s, all(1.0f)), all(0.0f));
 }
 
 typedef struct line {
@@ -158,7 +212,7 @@ INLINE line affine(const gw_fit_rule *rule, const lanes *t) {
     v8 range = high - low;
     m8 ordinary = range > all(TINY);
     range = pick(ordinary, range, all(1.0f));
-    v8 best = all(3.4e38f);
+    v8 best = all(3.4e38f), least_value = low;
     line keep = {range / all((float)rule->n), low};
     for (int k = -1; k < rule->tries; k++) { /* first the range as it is */
         float ask = (float)rule->n + (k < 0 ? 0.0f : rule->first + rule->step * (float)k);
@@ -183,9 +237,12 @@ INLINE line affine(const gw_fit_rule *rule, const lanes *t) {
         best = pick(better, e, best);
         keep.d = pick(better, f.d, keep.d);
         keep.m = pick(better, f.m, keep.m);
+        low = keep.m; /* the next try begins there, as ggml's does: without importance it matters */
+        range = pick(ordinary, high - low, all(1.0f));
+        range = pick(range > all(TINY), range, all(1.0f));
     }
     keep.d = pick(ordinary, keep.d, all(0.0f));
-    keep.m = pick(ordinary, keep.m, low);
+    keep.m = pick(ordinary, keep.m, least_value);
     return keep;
 }
 
@@ -194,7 +251,12 @@ CLONES void gw_fit(const gw_fit_rule *rule, const gw_fit_in *in, gw_fit_out *out
     t.cols = in->cols;
     gather(rule, in, &t, out);
     int has_low = rule->kind == GW_FIT_AFFINE || rule->kind == GW_FIT_ABSOLUTE;
-    line f = has_low ? affine(rule, &t) : (line){symmetric(rule, &t), all(0.0f)};
+    line f = {all(0.0f), all(0.0f)};
+    if (has_low) {
+        f = affine(rule, &t);
+    } else {
+        f.d = rule->kind == GW_FIT_SWEPT ? swept(rule, &t) : symmetric(rule, &t);
+    }
     for (int l = 0; l < GW_FIT_LANES; l++) {
         out->scale[l] = f.d[l];
         out->low[l] = f.m[l];

@@ -6,6 +6,7 @@
  * searches are those of ggml's K formats and of its importance matrix, in closed form:
  *   symmetric  w = d q, q in -n .. n-1     affine  w = d q + m, q in 0 .. n, m <= 0
  *   levels     w = d L[q]                  absolute: affine, least sum of a |w - d q - m|
+ *   swept      symmetric from one start, then each code moves where that is better
  */
 #ifndef GW_QUANTIZE_FIT_H
 #define GW_QUANTIZE_FIT_H
@@ -18,7 +19,8 @@ typedef enum gw_fit_kind {
     GW_FIT_SYMMETRIC,
     GW_FIT_AFFINE,
     GW_FIT_ABSOLUTE,
-    GW_FIT_IQ4
+    GW_FIT_IQ4,
+    GW_FIT_SWEPT
 } gw_fit_kind;
 
 /* Weight of a column's error: of importance h, mean square s of the block, value w. */
