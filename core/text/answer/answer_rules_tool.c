@@ -106,7 +106,8 @@ static gw_status put_arguments(gw_rules_work *w, size_t i) {
     if (status != GW_OK && !is_fatal(status)) {
         status = add_note(w, tool, gw_error_text());
         if (status == GW_OK) {
-            status = gw_json_schema_rules(any, sizeof any - 1, "#", prefix, NULL, how, w->out, NULL);
+            status =
+                gw_json_schema_rules(any, sizeof any - 1, "#", prefix, NULL, how, w->out, NULL);
         }
     }
     free(text);
