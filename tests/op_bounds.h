@@ -441,6 +441,14 @@ static double error_of(const op_setup *s, size_t i, size_t col, double want) {
         return chain_error(s->c->k / 32.0, want);
     case GW_OP_HEADS:
         return chain_error(s->c->k, want);
+    case GW_OP_HYPER:
+        return chain_error(8.0 * s->c->heads * s->c->taps, want);
+    case GW_OP_ROTATE:
+        return chain_error(2.0, want);
+    case GW_OP_GROUP_DOT:
+        return chain_error(s->c->k / s->c->kv_heads / 8.0, want);
+    case GW_OP_LISTED:
+        return chain_error(4.0 * s->c->e, want);
     default:
         /* PICK and COLUMNS copy; rows of at most 3 are added up and divided */
         return s->c->pool == GW_PICK_MEAN ? slack * u * 3.0 * (double)(s->c->n + s->c->pick) : 0.0;

@@ -655,9 +655,9 @@ static gw_tensor *oc_floats(op_setup *s, const char *name, int cols, float scale
 
 static void oc_conv(op_setup *s) {
     const op_case *c = s->c;
-    s->node.args.conv = (gw_conv_args){.taps = c->taps, .act = c->act};
+    s->node.args.conv = (gw_conv_args){.taps = c->taps, .act = c->act, .apart = c->first};
     s->node.in[0] = oc_floats(s, "input", c->k, 2.0f);
-    oc_state(s, (c->taps - 1) * c->k);
+    oc_state(s, (c->taps - 1) * (c->first > 1 ? c->first : 1) * c->k);
     s->node.w[0] = oc_vector(s, "taps", c->k * c->taps, 1.0f);
     s->node.w[1] = c->norm_bias ? oc_vector(s, "bias", c->k, 1.0f) : NULL;
     oc_make_output(s, GW_FMT_F32, c->k);
@@ -751,6 +751,8 @@ static void oc_columns(op_setup *s) {
     wide += c->together ? c->m[2] : 0;
     oc_make_output(s, GW_FMT_F32, wide);
 }
+
+#include "tests/op_listed.h"
 
 /* Tokens come from the step, or every other one from in0. */
 static void oc_embed(op_setup *s, int mapped) {
@@ -853,6 +855,27 @@ static void oc_open(op_setup *s, const op_case *c, const gw_backend *backend,
     case GW_OP_COLUMNS:
         oc_columns(s);
         break;
+    case GW_OP_HYPER:
+        oc_hyper(s);
+        break;
+    case GW_OP_ROTATE:
+        oc_rotate(s);
+        break;
+    case GW_OP_GROUP_DOT:
+        oc_group_dot(s);
+        break;
+    case GW_OP_COMPRESS:
+        oc_compress(s);
+        break;
+    case GW_OP_CHOOSE:
+        oc_choose(s);
+        break;
+    case GW_OP_LISTED:
+        oc_listed(s);
+        break;
+    case GW_OP_NGRAM:
+        oc_ngram(s, mapped);
+        break;
     default:
         oc_rowwise(s);
         break;
@@ -914,7 +937,8 @@ static void oc_run(op_setup *s, const gw_kernel *kernel, op_result *r) {
     if (s->c->op == GW_OP_NORM && s->c->wild) {
         oc_one_nan(r->out, r->out_bytes, s->node.out->fmt);
     }
-    if (s->c->op == GW_OP_CONV || s->c->op == GW_OP_SCAN) { /* what it leaves */
+    if (s->c->op == GW_OP_CONV || s->c->op == GW_OP_SCAN || s->c->op == GW_OP_COMPRESS ||
+        s->c->op == GW_OP_NGRAM) { /* what it leaves */
         r->cache_bytes = oc_tensor_bytes(s->node.in[1]);
         r->k = oc_download(s, s->node.in[1], 0, r->cache_bytes);
     }

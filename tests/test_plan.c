@@ -67,7 +67,8 @@ static void test_table_is_whole(void **state) {
 /* Good nodes of every op over one set of tensors; each case breaks one thing. */
 typedef struct bench {
     gw_tensor x, x8, y, y8, qkv, q, table, norm, head_norm, w, w2, wq, wk, bias, k, v, pages, rope,
-        wide, choice, ids, route, half, wide8, one, taps, window, memory, logits, strength, decays;
+        wide, choice, ids, route, half, wide8, one, taps, window, memory, logits, strength, decays,
+        area, unit, tokens;
 } bench;
 
 static bench new_bench(void) {
@@ -103,8 +104,47 @@ static bench new_bench(void) {
         .logits = shaped(GW_FMT_F32, 4, 4),
         .strength = shaped(GW_FMT_F32, 4, 4),
         .decays = vector(4),
+        .area = shaped(GW_FMT_F32, 2, 2304),
+        .unit = shaped(GW_FMT_F32, 4, 1),
+        .tokens = {.fmt = GW_FMT_F32, .n_dim = 3, .dim = {2, 17, 2}},
     };
     return b;
+}
+
+/* Of compressed caches and lists, and what comes with them. */
+static void listed_node_of(bench *b, gw_node *n) {
+    const gw_area area = {.width = 32, .ratio = 4, .entry = 16};
+    switch (n->op) {
+    case GW_OP_HYPER: /* four streams, what goes in alone */
+        n->in[0] = &b->route, n->w[0] = &b->one, n->w[1] = &b->decays, n->out = &b->logits;
+        n->args.hyper = (gw_hyper_args){.streams = 4, .rounds = 1};
+        break;
+    case GW_OP_ROTATE:
+        n->w[0] = &b->rope, n->args.rotate = (gw_rotate_args){.heads = 4, .rope_dim = 16};
+        break;
+    case GW_OP_GROUP_DOT:
+        n->in[1] = &b->y, n->out = &b->logits, n->args.dot.groups = 4;
+        break;
+    case GW_OP_COMPRESS:
+        n->in[0] = &b->half, n->in[1] = &b->area, n->in[2] = &b->pages, n->out = &b->unit;
+        n->w[0] = &b->bias, n->w[1] = &b->head_norm, n->w[2] = &b->rope;
+        n->args.compress = (gw_compress_args){.area = area, .series = 1, .rope_dim = 16};
+        break;
+    case GW_OP_CHOOSE:
+        n->in[1] = &b->area, n->in[2] = &b->pages, n->in[3] = &b->logits, n->out = &b->route;
+        n->args.choose = (gw_choose_args){.area = area, .heads = 4};
+        break;
+    case GW_OP_LISTED: /* blocks of four positions */
+        n->in[1] = &b->k, n->in[2] = &b->v, n->in[3] = &b->pages, n->in[4] = &b->route;
+        n->args.listed = (gw_listed_args){.area = area, .heads = 4, .kv_heads = 2, .head_dim = 16};
+        break;
+    case GW_OP_NGRAM: /* lengths 2 and 3 */
+        n->in[0] = NULL, n->in[1] = &b->tokens, n->w[0] = &b->table, n->out = &b->wide;
+        n->args.ngram = (gw_ngram_args){.size = 3, .heads = 1, .vocab = 50, .base = 5};
+        break;
+    default:
+        break;
+    }
 }
 
 static gw_node node_of(bench *b, gw_op op, int quantized) {
@@ -199,6 +239,7 @@ static gw_node node_of(bench *b, gw_op op, int quantized) {
         n.in[0] = &b->half, n.in[1] = &b->half;
         break;
     default:
+        listed_node_of(b, &n);
         break;
     }
     return n;
@@ -246,6 +287,7 @@ static const unsigned may_miss[GW_OP_COUNT] = {
     [GW_OP_SCAN] = 1u << (GW_MAX_IN + 1),
     [GW_OP_GROUP_NORM] = 1u << 1 | 1u << GW_MAX_IN,
     [GW_OP_STREAMS] = 1u << 1 | 1u << 2,
+    [GW_OP_CHOOSE] = 1u << 3,
 };
 
 /* Every operand in turn is taken away, widened, shortened, or given a wrong format. */
@@ -268,7 +310,10 @@ static void test_broken_nodes(void **state) {
                 int last = broken.n_dim - 1;
                 /* any number of pages does, and of tokens */
                 int any = (slot == 3 && op != GW_OP_SCAN) || (op == GW_OP_SAMPLE && slot == 0) ||
-                          ((op == GW_OP_HEADS || op == GW_OP_COLUMNS) && slot == 0);
+                          ((op == GW_OP_HEADS || op == GW_OP_COLUMNS) && slot == 0) ||
+                          ((op == GW_OP_COMPRESS || op == GW_OP_CHOOSE) && slot < 3 && slot > 0) ||
+                          (op == GW_OP_LISTED && slot == 4) ||
+                          (op == GW_OP_CHOOSE && slot == GW_MAX_IN + GW_MAX_W);
                 broken.dim[last] += any ? 0 : 32;
                 if (!any) {
                     refused(&n);

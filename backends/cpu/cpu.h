@@ -170,7 +170,7 @@ struct gw_cpu_launch {
         struct {
             gw_route_args args;
             const float *bias, *factor;
-        } route;
+        } route; /* in1: the experts chosen, or NULL */
         struct {
             gw_cpu_experts_part part[2];
             int n_parts;
@@ -230,6 +230,41 @@ struct gw_cpu_launch {
             gw_sparse_args args;
             const float *ones;
         } sparse;
+        struct {
+            gw_hyper_args args;
+            const float *scale, *base;
+            int in_only;
+        } hyper;
+        struct {
+            gw_rotate_args args;
+            const float *table;
+        } rotate;
+        gw_dot_args dot;
+        struct { /* COMPRESS, CHOOSE */
+            gw_compress_args compress;
+            gw_choose_args choose;
+            const float *bias, *weight, *table;
+            float *pages; /* [pages, page_floats] */
+            size_t page_floats, page_stride;
+            const int32_t *mapped; /* page table [slots, page_stride] */
+            const char *by;
+            size_t by_stride;
+        } area;
+        struct {
+            gw_listed_args args;
+            const char *k, *v, *list;
+            gw_fmt kv;
+            size_t list_stride, page_floats, page_stride, most, attend;
+            const float *pages, *sinks;
+            const int32_t *mapped;
+        } listed;
+        struct {
+            gw_ngram *hashes;
+            gw_fmt fmt;
+            const char *table;
+            size_t row_bytes, wide, entries;
+            float *state;
+        } ngram;
         struct {
             gw_heads_args args;
             const gw_cpu_linear_kernel *kernel;
@@ -322,7 +357,7 @@ gw_status gw_cpu_run(struct gw_segment *segment, const gw_step *step);
 void gw_cpu_thaw(struct gw_segment *segment);
 void gw_cpu_profile(struct gw_segment *segment, gw_node_time *times);
 
-/* ---- the kernels (rows.c, forms.c, state.c, linear.c, experts.c, attention.c), listed in
+/* ---- the kernels (rows.c, forms.c, state.c, listed.c, linear.c, experts.c, attention.c), in
  * kernels.c
  * ---------------------------
  */
@@ -356,6 +391,13 @@ GW_CPU_KERNEL(heads)
 GW_CPU_KERNEL(columns)
 GW_CPU_KERNEL(streams)
 GW_CPU_KERNEL(sparse_glu)
+GW_CPU_KERNEL(hyper)
+GW_CPU_KERNEL(rotate)
+GW_CPU_KERNEL(group_dot)
+GW_CPU_KERNEL(compress)
+GW_CPU_KERNEL(choose)
+GW_CPU_KERNEL(listed)
+GW_CPU_KERNEL(ngram)
 #undef GW_CPU_KERNEL
 
 static inline const gw_cpu_row *gw_cpu_row_of(const gw_kernel *kernel) {

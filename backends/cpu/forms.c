@@ -230,7 +230,9 @@ static void route_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i) {
     (void)worker;
     gw_route_row(&l->u.route.args, (int)(l->in_stride / sizeof(float)),
                  (const float *)(const void *)(l->in + i * l->in_stride), l->u.route.bias,
-                 l->u.route.factor, (float *)(void *)(l->out + i * l->out_stride));
+                 l->u.route.factor,
+                 l->in1 != NULL ? (const float *)(const void *)(l->in1 + i * l->in1_stride) : NULL,
+                 (float *)(void *)(l->out + i * l->out_stride));
 }
 
 static void run_route(const gw_cpu_launch *l, gw_cpu_worker *worker) {

@@ -38,6 +38,13 @@ static const op_entry entries[] = {
     {GW_OP_STREAMS,      "streams",      0, 1, gw_cpu_accepts_streams,       gw_cpu_record_streams},
     {GW_OP_SPARSE_GLU,   "sparse_glu",   0, 1, gw_cpu_accepts_sparse_glu,    gw_cpu_record_sparse_glu},
     {GW_OP_COLUMNS,      "columns",      0, 1, gw_cpu_accepts_columns,       gw_cpu_record_columns},
+    {GW_OP_HYPER,        "hyper",        0, 1, gw_cpu_accepts_hyper,         gw_cpu_record_hyper},
+    {GW_OP_ROTATE,       "rotate",       0, 1, gw_cpu_accepts_rotate,        gw_cpu_record_rotate},
+    {GW_OP_GROUP_DOT,    "group_dot",    0, 1, gw_cpu_accepts_group_dot,     gw_cpu_record_group_dot},
+    {GW_OP_COMPRESS,     "compress",     0, 1, gw_cpu_accepts_compress,      gw_cpu_record_compress},
+    {GW_OP_CHOOSE,       "choose",       0, 1, gw_cpu_accepts_choose,        gw_cpu_record_choose},
+    {GW_OP_LISTED,       "listed",       0, 1, gw_cpu_accepts_listed,        gw_cpu_record_listed},
+    {GW_OP_NGRAM,        "ngram",        0, 1, gw_cpu_accepts_ngram,         gw_cpu_record_ngram},
 };
 /* clang-format on */
 

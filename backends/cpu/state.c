@@ -60,26 +60,31 @@ static void conv_columns(const gw_cpu_launch *l, gw_cpu_worker *worker, int firs
     const gw_step *step = worker->step;
     int rows = gw_cpu_live(l, step), taps = l->u.state.conv.taps, k = 0;
     int all = count_rows(step, rows, first);
+    int apart = l->u.state.conv.apart > 1 ? l->u.state.conv.apart : 1, before = (taps - 1) * apart;
     const gw_cpu_conv conv = {.taps = taps, .width = l->width};
     const gw_cpu_act act = {.kind = l->u.state.conv.act};
-    const float *x[GW_CONV_TAPS], *from = entry(l, step->slot[first], step->pos[first]);
+    const float *x[GW_CONV_REACH + 1], *tap[GW_CONV_TAPS];
+    const float *from = entry(l, step->slot[first], step->pos[first]);
     if (step->pos[first] == 0) {
         from = (const float *)(const void *)worker->scratch;
         memset(worker->scratch, 0, l->u.state.state_width * sizeof *from);
     }
-    for (int t = 0; t < taps - 1; t++) {
+    for (int t = 0; t < before; t++) {
         x[t + 1] = from + (size_t)t * l->width;
     }
     for (int i = first; i >= 0; i = next_row(step, rows, i), k++) {
         float *y = (float *)(void *)(l->out + (size_t)i * l->out_stride) + at;
-        memmove(x, x + 1, (size_t)(taps - 1) * sizeof *x);
-        x[taps - 1] = floats(l->in, l->in_stride, i);
-        l->ops->conv(y, x, l->u.state.w, l->u.state.bias, &conv, at, n);
+        memmove(x, x + 1, (size_t)before * sizeof *x);
+        x[before] = floats(l->in, l->in_stride, i);
+        for (int t = 0; t < taps; t++) {
+            tap[t] = x[t * apart];
+        }
+        l->ops->conv(y, tap, l->u.state.w, l->u.state.bias, &conv, at, n);
         if (act.kind != GW_ACT_NONE) {
             l->ops->act(y, y, NULL, n, &act);
         }
         float *to = entry(l, step->slot[i], step->pos[i] + 1);
-        for (int t = 0; t < taps - 1 && all - k - 1 < (int)l->u.state.entries - 1; t++) {
+        for (int t = 0; t < before && all - k - 1 < (int)l->u.state.entries - 1; t++) {
             memcpy(to + (size_t)t * l->width + at, x[t + 1] + at, n * sizeof *to);
         }
     }

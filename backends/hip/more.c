@@ -245,6 +245,7 @@ struct gw_route_params gw_hip_route_of(const gw_node *node) {
     const gw_route_args *a = &node->args.route;
     return (struct gw_route_params){.bias = at_or_none(node->w[0]),
                                     .factor = at_or_none(node->w[1]),
+                                    .given = at_or_none(node->in[1]),
                                     .experts = (int32_t)gw_hip_width(node->in[0]),
                                     .used = a->used,
                                     .score = (int32_t)a->score,

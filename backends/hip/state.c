@@ -30,10 +30,12 @@ static gw_status record_conv(struct gw_segment *segment, const gw_kernel *kernel
                                      .out = gw_hip_at(node->out),
                                      .width = (int32_t)gw_hip_width(node->out),
                                      .taps = node->args.conv.taps,
+                                     .apart = node->args.conv.apart,
                                      .entries = (int32_t)node->in[1]->dim[1],
                                      .kind = (int32_t)node->args.conv.act};
     (void)kernel;
-    return launch(segment, node, "gw_state_conv", gw_hip_width(node->out), 0, &p, sizeof p);
+    return launch(segment, node, p.apart > 1 ? "gw_state_conv_apart" : "gw_state_conv",
+                  gw_hip_width(node->out), 0, &p, sizeof p);
 }
 
 static gw_status prepare_scan(struct gw_segment *segment, const gw_node *node, int decays,

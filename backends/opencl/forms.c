@@ -209,8 +209,8 @@ int gw_cl_accepts_route(const gw_kernel *kernel, const gw_node *node,
                         const struct gw_device *device) {
     (void)kernel;
     (void)device;
-    return is_f32(node->in[0]) && is_f32(node->w[0]) && is_f32(node->w[1]) && is_f32(node->out) &&
-           gw_cl_width(node->in[0]) <= GW_ROUTE_MOST;
+    return is_f32(node->in[0]) && is_f32(node->in[1]) && is_f32(node->w[0]) &&
+           is_f32(node->w[1]) && is_f32(node->out) && gw_cl_width(node->in[0]) <= GW_ROUTE_MOST;
 }
 
 gw_status gw_cl_record_route(struct gw_segment *segment, const gw_kernel *kernel,
@@ -222,6 +222,7 @@ gw_status gw_cl_record_route(struct gw_segment *segment, const gw_kernel *kernel
     gw_cl_arg_tensor(&call, node->in[0]);
     gw_cl_arg_tensor(&call, node->w[0]);
     gw_cl_arg_tensor(&call, node->w[1]);
+    gw_cl_arg_tensor(&call, node->in[1]);
     gw_cl_arg_tensor(&call, node->out);
     gw_cl_arg_int(&call, node->in[0]->dim[1]);
     gw_cl_arg_int(&call, a->used);
@@ -232,6 +233,6 @@ gw_status gw_cl_record_route(struct gw_segment *segment, const gw_kernel *kernel
     gw_cl_arg_int(&call, a->renorm);
     gw_cl_arg_float(&call, a->scale);
     gw_cl_arg_float(&call, a->jitter);
-    gw_cl_arg_int(&call, present(node->w, 2));
+    gw_cl_arg_int(&call, present(node->w, 2) | (node->in[1] != NULL) << 2);
     return gw_cl_launch_end(&call, 1, 1, (size_t)segment->rows, 1);
 }

@@ -32,6 +32,7 @@ gw_status gw_cl_record_conv(struct gw_segment *segment, const gw_kernel *kernel,
     gw_cl_arg_tensor(&call, node->out);
     gw_cl_arg_int(&call, node->out->dim[1]);
     gw_cl_arg_int(&call, node->args.conv.taps);
+    gw_cl_arg_int(&call, node->args.conv.apart > 1 ? node->args.conv.apart : 1);
     gw_cl_arg_int(&call, node->in[1]->dim[1]);
     gw_cl_arg_int(&call, node->args.conv.act);
     gw_cl_arg_int(&call, present(node->w[1], 0));

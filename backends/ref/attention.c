@@ -10,24 +10,16 @@
 /* ---- the cache: K [page, g, e, P], V [page, g, P, e] ---------------------------------------- */
 
 /* Where position pos of a slot stands: its page, and the place inside. */
-static int64_t page_of(const gw_tensor *table, int32_t slot, int32_t pos) {
+int64_t ref_page_of(const gw_tensor *table, int32_t slot, int32_t pos) {
     const int32_t *pages = (const int32_t *)(const void *)ref_bytes(table);
     return pages[slot * table->dim[1] + pos / GW_PAGE];
 }
 
-/* Where values of one position stand in the page of head g: value i at at + i * step, its scale in
- * q8_0 at scale + i / 32 * scale_step. */
-typedef struct cell {
-    unsigned char *page;
-    size_t at, step, scale, scale_step;
-    gw_fmt fmt;
-} cell;
-
-static cell cell_of(const gw_tensor *t, int is_k, int64_t page, int g, int32_t pos) {
+ref_cell ref_cell_of(const gw_tensor *t, int is_k, int64_t page, int g, int32_t pos) {
     const gw_format *f = gw_format_of(t->fmt);
     size_t e = (size_t)t->dim[is_k ? 2 : 3], p = (size_t)(pos % GW_PAGE);
     size_t bytes = GW_PAGE * e / f->block_elems * f->block_bytes;
-    cell c = {.page = ref_bytes(t) + (size_t)(page * t->dim[1] + g) * bytes, .fmt = t->fmt};
+    ref_cell c = {.page = ref_bytes(t) + (size_t)(page * t->dim[1] + g) * bytes, .fmt = t->fmt};
     c.at = is_k ? p : p * e;
     c.step = is_k ? GW_PAGE : 1;
     c.scale = GW_PAGE * e + 2 * (is_k ? p : p * (e / 32));
@@ -35,7 +27,7 @@ static cell cell_of(const gw_tensor *t, int is_k, int64_t page, int g, int32_t p
     return c;
 }
 
-static void cell_set(const cell *c, const double *x, int e) {
+static void cell_set(const ref_cell *c, const double *x, int e) {
     for (int i = 0; i < e && c->fmt != GW_FMT_Q8_0; i++) {
         size_t at = c->at + (size_t)i * c->step;
         if (c->fmt == GW_FMT_F16) {
@@ -58,7 +50,7 @@ static void cell_set(const cell *c, const double *x, int e) {
     }
 }
 
-static double cell_get(const cell *c, int i) {
+double ref_cell_get(const ref_cell *c, int i) {
     size_t at = c->at + (size_t)i * c->step;
     if (c->fmt == GW_FMT_F16) {
         return gw_f16_to_f32(((const gw_u16 *)(const void *)c->page)[at]);
@@ -72,18 +64,19 @@ static double cell_get(const cell *c, int i) {
 
 /* ---- rope + append -------------------------------------------------------------------------- */
 
-static void rotate(double *head, const gw_rope_args *a, const gw_tensor *table, int32_t pos) {
-    int half = a->rope_dim / 2;
+void ref_turn(double *head, int dim, gw_rope_style style, const gw_tensor *table, int32_t pos,
+              int back) {
+    int half = dim / 2;
     if (half == 0) {
         return;
     }
     const float *cosine = ref_floats(table, 2 * (int64_t)pos), *sine = cosine + half;
     for (int i = 0; i < half; i++) {
-        int first = a->style == GW_ROPE_HALVES ? i : 2 * i;
-        int second = a->style == GW_ROPE_HALVES ? i + half : 2 * i + 1;
-        double x = head[first], y = head[second];
-        head[first] = x * cosine[i] - y * sine[i];
-        head[second] = y * cosine[i] + x * sine[i];
+        int first = style == GW_ROPE_HALVES ? i : 2 * i;
+        int second = style == GW_ROPE_HALVES ? i + half : 2 * i + 1;
+        double x = head[first], y = head[second], s = back ? -(double)sine[i] : (double)sine[i];
+        head[first] = x * (double)cosine[i] - y * s;
+        head[second] = y * (double)cosine[i] + x * s;
     }
 }
 
@@ -115,7 +108,7 @@ static void turn_heads(double *x, int heads, const gw_node *node, int which, int
         norm_heads(x, heads, node->w[which], a);
     }
     for (int h = 0; h < heads; h++) {
-        rotate(x + h * a->head_dim, a, node->w[2], pos);
+        ref_turn(x + h * a->head_dim, a->rope_dim, a->style, node->w[2], pos, 0);
     }
     if (a->norm_after) {
         norm_heads(x, heads, node->w[which], a);
@@ -125,10 +118,10 @@ static void turn_heads(double *x, int heads, const gw_node *node, int which, int
 static void append(const gw_node *node, int32_t slot, int32_t pos, const double *k, double *v) {
     const gw_rope_args *a = &node->args.rope;
     int e = a->head_dim, ev = a->v_dim > 0 ? a->v_dim : e;
-    int64_t page = a->kv_heads > 0 ? page_of(node->in[3], slot, pos) : 0;
+    int64_t page = a->kv_heads > 0 ? ref_page_of(node->in[3], slot, pos) : 0;
     for (int g = 0; g < a->kv_heads; g++) {
-        cell k_cell = cell_of(node->in[1], 1, page, g, pos);
-        cell v_cell = cell_of(node->in[2], 0, page, g, pos);
+        ref_cell k_cell = ref_cell_of(node->in[1], 1, page, g, pos);
+        ref_cell v_cell = ref_cell_of(node->in[2], 0, page, g, pos);
         if (a->norm_v) {
             ref_norm_row(v + g * ev, ev, GW_NORM_RMS, a->eps, NULL, NULL);
         }
@@ -193,11 +186,11 @@ static double score_head(const gw_node *node, const gw_step *step, int row, int 
     double cap = (double)a->softcap, top = -INFINITY;
     int32_t pos = step->pos[row];
     for (int32_t p = first_seen(a, pos); p <= last_seen(a, step, row); p++) {
-        int64_t page = page_of(node->in[3], step->slot[row], p);
-        cell at = cell_of(node->in[1], 1, page, h / (a->heads / a->kv_heads), p);
+        int64_t page = ref_page_of(node->in[3], step->slot[row], p);
+        ref_cell at = ref_cell_of(node->in[1], 1, page, h / (a->heads / a->kv_heads), p);
         double s = 0.0;
         for (int c = 0; c < a->head_dim; c++) {
-            s += q[c] * cell_get(&at, c);
+            s += q[c] * ref_cell_get(&at, c);
         }
         s *= (double)a->scale;
         s = a->softcap != 0.0f ? cap * tanh(s / cap) : s;
@@ -220,12 +213,12 @@ static void attend(const gw_node *node, const gw_step *step, int row, int h, con
         out[c] = 0.0;
     }
     for (int32_t p = first_seen(a, step->pos[row]); p <= last_seen(a, step, row); p++) {
-        int64_t page = page_of(node->in[3], step->slot[row], p);
-        cell at = cell_of(node->in[2], 0, page, h / (a->heads / a->kv_heads), p);
+        int64_t page = ref_page_of(node->in[3], step->slot[row], p);
+        ref_cell at = ref_cell_of(node->in[2], 0, page, h / (a->heads / a->kv_heads), p);
         double weight = exp(score[p] - top);
         sum += weight;
         for (int c = 0; c < ev; c++) {
-            out[c] += weight * cell_get(&at, c);
+            out[c] += weight * ref_cell_get(&at, c);
         }
     }
     for (int c = 0; c < ev; c++) {

@@ -381,6 +381,13 @@ static const ref_op *const ops[GW_OP_COUNT] = {
     [GW_OP_STREAMS]      = &ref_streams,
     [GW_OP_SPARSE_GLU]   = &ref_sparse_glu,
     [GW_OP_COLUMNS]      = &ref_columns,
+    [GW_OP_HYPER]        = &ref_hyper,
+    [GW_OP_ROTATE]       = &ref_rotate,
+    [GW_OP_GROUP_DOT]    = &ref_group_dot,
+    [GW_OP_COMPRESS]     = &ref_compress,
+    [GW_OP_CHOOSE]       = &ref_choose,
+    [GW_OP_LISTED]       = &ref_listed,
+    [GW_OP_NGRAM]        = &ref_ngram,
 };
 /* clang-format on */
 

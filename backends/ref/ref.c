@@ -206,7 +206,14 @@ static const gw_kernel kernels[] = {
     {GW_OP_HEADS,         "ref.heads",         accepts, record, NULL, 1},
     {GW_OP_STREAMS,       "ref.streams",       accepts, record, NULL, 1},
     {GW_OP_SPARSE_GLU,    "ref.sparse_glu",    accepts, record, NULL, 1},
-    {GW_OP_COLUMNS,       "ref.columns",       accepts, record, NULL, 1},
+    {GW_OP_COLUMNS,       "ref.columns",      accepts, record, NULL, 1},
+    {GW_OP_HYPER,         "ref.hyper",        accepts, record, NULL, 1},
+    {GW_OP_ROTATE,        "ref.rotate",       accepts, record, NULL, 1},
+    {GW_OP_GROUP_DOT,     "ref.group_dot",    accepts, record, NULL, 1},
+    {GW_OP_COMPRESS,      "ref.compress",     accepts, record, NULL, 1},
+    {GW_OP_CHOOSE,        "ref.choose",       accepts, record, NULL, 1},
+    {GW_OP_LISTED,        "ref.listed",       accepts, record, NULL, 1},
+    {GW_OP_NGRAM,         "ref.ngram",        accepts, record, NULL, 1},
 };
 /* clang-format on */
 _Static_assert(sizeof kernels / sizeof kernels[0] == GW_OP_COUNT, "an op has no ref kernel");

@@ -24,11 +24,13 @@ typedef struct ref_op {
 
 const ref_op *ref_op_of(gw_op op);
 
-/* By subject: product.c, attention.c, route.c, state.c; the others are in ops.c. */
+/* By subject: product.c, attention.c, route.c, state.c, listed.c; the others are in ops.c. */
 extern const ref_op ref_linear, ref_glu, ref_experts_glu, ref_experts_down;
 extern const ref_op ref_rope_kv, ref_attention, ref_route;
 extern const ref_op ref_conv, ref_scan, ref_group_norm, ref_heads, ref_columns;
 extern const ref_op ref_streams, ref_sparse_glu;
+extern const ref_op ref_hyper, ref_rotate, ref_group_dot, ref_compress, ref_choose, ref_listed;
+extern const ref_op ref_ngram;
 
 /* ---- rows of tensors (ops.c) ---- */
 
@@ -45,5 +47,26 @@ void ref_norm_row(double *x, int64_t n, gw_norm_kind kind, float eps, const floa
                   const float *b);
 /* act(g) * u, without u where it is not gated; xielu: w0 of XIELU, or NULL. */
 double ref_act(const gw_act_args *a, double g, double u, int gated, const float *xielu);
+
+/* ---- the KV cache (attention.c): K [page, g, e, P], V [page, g, P, e] ---- */
+
+/* Where values of one position stand in the page of head g: value i at at + i * step, its scale in
+ * q8_0 at scale + i / 32 * scale_step. */
+typedef struct ref_cell {
+    unsigned char *page;
+    size_t at, step, scale, scale_step;
+    gw_fmt fmt;
+} ref_cell;
+int64_t ref_page_of(const gw_tensor *table, int32_t slot, int32_t pos);
+ref_cell ref_cell_of(const gw_tensor *t, int is_k, int64_t page, int g, int32_t pos);
+double ref_cell_get(const ref_cell *c, int i);
+/* In place, the first `dim` values of a head by the angles of a position; back: by the negative. */
+void ref_turn(double *head, int dim, gw_rope_style style, const gw_tensor *table, int32_t pos,
+              int back);
+/* The entry of a state before a position of a slot (state.c). */
+float *ref_entry(const gw_tensor *t, int32_t slot, int32_t pos);
+/* Row by row of each sequence, with its state as doubles (state.c). */
+void ref_each_sequence(const gw_node *node, const gw_step *step, int rows, double *state,
+                       void (*row)(const gw_node *node, const gw_step *step, int i, double *state));
 
 #endif

@@ -113,7 +113,8 @@ static void run_route(const gw_node *node, const gw_step *step, int rows, double
             worth[e] = 0.0; /* from here on: whether it is chosen */
         }
         for (int j = 0; j < a->used; j++) {
-            int64_t best = largest(left, experts);
+            int64_t best = node->in[1] != NULL ? (int64_t)ref_floats(node->in[1], i)[j]
+                                               : largest(left, experts);
             gate[best] = sparse ? near_share(left, experts, best, (double)a->jitter) : score[best];
             worth[best] = 1.0;
             left[best] = -INFINITY;

@@ -12,7 +12,7 @@ static double softplus(double x) { return (x > 0.0 ? x : 0.0) + log1p(exp(-fabs(
 
 /* ---- states --------------------------------------------------------------------------------- */
 
-static float *entry(const gw_tensor *t, int32_t slot, int32_t pos) {
+float *ref_entry(const gw_tensor *t, int32_t slot, int32_t pos) {
     int64_t at = slot * t->dim[1] + pos % t->dim[1];
     return (float *)(void *)ref_bytes(t) + at * t->dim[2];
 }
@@ -29,7 +29,7 @@ static int neighbour(const gw_step *step, int rows, int i, int way) {
 
 /* What is known before row i, which is the first of its sequence. */
 static void begin(double *state, const gw_tensor *t, const gw_step *step, int i) {
-    const float *from = entry(t, step->slot[i], step->pos[i]);
+    const float *from = ref_entry(t, step->slot[i], step->pos[i]);
     for (int64_t k = 0; k < t->dim[2]; k++) {
         state[k] = step->pos[i] > 0 ? (double)from[k] : 0.0;
     }
@@ -41,21 +41,22 @@ static void leave(const double *state, const gw_tensor *t, const gw_step *step, 
     for (int j = i; (j = neighbour(step, rows, j, 1)) >= 0;) {
         later++;
     }
-    float *to = entry(t, step->slot[i], step->pos[i] + 1);
+    float *to = ref_entry(t, step->slot[i], step->pos[i] + 1);
     for (int64_t k = 0; k < t->dim[2] && later < t->dim[1] - 1; k++) {
         to[k] = (float)state[k];
     }
 }
 
-static void each_sequence(const gw_node *node, const gw_step *step, int rows, double *state,
-                          void (*row)(const gw_node *node, int i, double *state)) {
+void ref_each_sequence(const gw_node *node, const gw_step *step, int rows, double *state,
+                       void (*row)(const gw_node *node, const gw_step *step, int i,
+                                   double *state)) {
     for (int first = 0; first < rows; first++) {
         if (neighbour(step, rows, first, -1) >= 0) {
             continue;
         }
         begin(state, node->in[1], step, first);
         for (int i = first; i >= 0; i = neighbour(step, rows, i, 1)) {
-            row(node, i, state);
+            row(node, step, i, state);
             leave(state, node->in[1], step, rows, i);
         }
     }
@@ -68,15 +69,17 @@ static size_t scratch_state(const gw_node *node, int rows) {
     return (size_t)node->in[1]->dim[2];
 }
 
-static void conv_row(const gw_node *node, int i, double *state) {
+static void conv_row(const gw_node *node, const gw_step *step, int i, double *state) {
     const gw_act_args act = {.kind = node->args.conv.act};
     const float *x = ref_floats(node->in[0], i), *w = vector(node->w[0]), *b = vector(node->w[1]);
     int64_t c = ref_cols(node->out);
-    int before = node->args.conv.taps - 1;
+    int taps = node->args.conv.taps, apart = node->args.conv.apart > 1 ? node->args.conv.apart : 1;
+    int before = (taps - 1) * apart;
+    (void)step;
     for (int64_t k = 0; k < c; k++) {
-        double sum = (double)x[k] * (double)w[k * (before + 1) + before];
-        for (int t = 0; t < before; t++) {
-            sum += state[t * c + k] * (double)w[k * (before + 1) + t];
+        double sum = (double)x[k] * (double)w[k * taps + taps - 1];
+        for (int t = 0; t < taps - 1; t++) {
+            sum += state[t * apart * c + k] * (double)w[k * taps + t];
         }
         sum += b != NULL ? (double)b[k] : 0.0;
         ref_floats(node->out, i)[k] = (float)ref_act(&act, sum, 0.0, 0, NULL);
@@ -88,7 +91,7 @@ static void conv_row(const gw_node *node, int i, double *state) {
 }
 
 static void run_conv(const gw_node *node, const gw_step *step, int rows, double *scratch) {
-    each_sequence(node, step, rows, scratch, conv_row);
+    ref_each_sequence(node, step, rows, scratch, conv_row);
 }
 
 /* ---- SCAN ----------------------------------------------------------------------------------- */
@@ -106,8 +109,9 @@ static int group_of(const gw_scan_args *a, int h) {
     return a->tiled ? h % a->groups : h / (a->heads / a->groups);
 }
 
-static void delta_row(const gw_node *node, int i, double *state) {
+static void delta_row(const gw_node *node, const gw_step *step, int i, double *state) {
     const gw_scan_args *a = &node->args.scan;
+    (void)step;
     const float *q = ref_floats(node->in[0], i), *k = q + a->groups * a->k_dim;
     const float *v = k + a->groups * a->k_dim, *bias = vector(node->w[1]);
     const float *decay = ref_floats(node->in[2], i), *beta = ref_floats(node->in[3], i);
@@ -136,8 +140,9 @@ static void delta_row(const gw_node *node, int i, double *state) {
     }
 }
 
-static void ssm_row(const gw_node *node, int i, double *state) {
+static void ssm_row(const gw_node *node, const gw_step *step, int i, double *state) {
     const gw_scan_args *a = &node->args.scan;
+    (void)step;
     const float *x = ref_floats(node->in[0], i), *b = x + a->heads * a->v_dim;
     const float *c = b + a->groups * a->k_dim, *bias = vector(node->w[1]);
     for (int h = 0; h < a->heads; h++) {
@@ -160,8 +165,8 @@ static void ssm_row(const gw_node *node, int i, double *state) {
 }
 
 static void run_scan(const gw_node *node, const gw_step *step, int rows, double *scratch) {
-    each_sequence(node, step, rows, scratch,
-                  node->args.scan.kind == GW_SCAN_DELTA ? delta_row : ssm_row);
+    ref_each_sequence(node, step, rows, scratch,
+                      node->args.scan.kind == GW_SCAN_DELTA ? delta_row : ssm_row);
 }
 
 /* ---- GROUP_NORM, HEADS, COLUMNS ------------------------------------------------------------- */

@@ -449,6 +449,7 @@ static void emit_route(walk *w, const gw_spec_block *b) {
     gw_tensor *out = new_tensor(w, GW_FMT_F32, 2 * (int64_t)(used > 0 ? used : 1));
     gw_node *node = new_node(w, GW_OP_ROUTE, "route", out);
     node->in[0] = as_f32(w, b->in);
+    node->in[1] = b->side >= 0 ? as_f32(w, b->side) : NULL;
     node->w[0] = weight(w, b, 0);
     node->w[1] = weight(w, b, 1);
     node->args.route =
@@ -522,8 +523,9 @@ static void emit_conv(walk *w, const gw_spec_block *b) {
     node->in[1] = state_of(w);
     node->w[0] = weight(w, b, 0);
     node->w[1] = weight(w, b, 1);
-    node->args.conv =
-        (gw_conv_args){.taps = (int)number(w, b, GW_ARG_TAPS, 0.0), .act = act_of(w, b)};
+    node->args.conv = (gw_conv_args){.taps = (int)number(w, b, GW_ARG_TAPS, 0.0),
+                                     .act = act_of(w, b),
+                                     .apart = (int)number(w, b, GW_ARG_APART, 1.0)};
     give(w, b, out);
 }
 
@@ -598,10 +600,11 @@ static gw_tensor *new_float(walk *w, const gw_spec_block *b, int64_t cols) {
 }
 
 static void emit_columns(walk *w, const gw_spec_block *b) {
-    const int values[GW_MAX_IN] = {b->in, b->side, b->plus, b->more};
-    const gw_tensor *in[GW_MAX_IN] = {NULL};
+    enum { PARTS = 4 };
+    const int values[PARTS] = {b->in, b->side, b->plus, b->more};
+    const gw_tensor *in[PARTS] = {NULL};
     int64_t cols = 0;
-    for (int i = 0; i < GW_MAX_IN; i++) {
+    for (int i = 0; i < PARTS; i++) {
         in[i] = values[i] >= 0 ? as_f32(w, values[i]) : NULL;
         cols += in[i] != NULL ? in[i]->dim[1] : 0;
     }
@@ -640,6 +643,151 @@ static void emit_sparse_glu(walk *w, const gw_spec_block *b) {
     give(w, b, out);
 }
 
+/* ---- hyper-connections, compressed caches, lists, n-grams ----------------------------------- */
+
+static void emit_bare_act(walk *w, const gw_spec_block *b) {
+    emit_act(w, b, as_f32(w, b->in), (gw_act_args){.kind = act_of(w, b)});
+}
+
+static void emit_hyper(walk *w, const gw_spec_block *b) {
+    const gw_tensor *x = as_f32(w, b->in);
+    gw_tensor *out = new_tensor(w, GW_FMT_F32, x != NULL ? x->dim[1] : 1);
+    gw_node *node = new_node(w, GW_OP_HYPER, "hyper", out);
+    node->in[0] = x;
+    node->w[0] = weight(w, b, 0);
+    node->w[1] = weight(w, b, 1);
+    node->args.hyper = (gw_hyper_args){.streams = (int)number(w, b, GW_ARG_HEADS, 1.0),
+                                       .rounds = (int)number(w, b, GW_ARG_ROUNDS, 1.0),
+                                       .eps = (float)number(w, b, GW_ARG_EPS, 0.0)};
+    give(w, b, out);
+}
+
+/* The rope that a block names, or the layer's; NULL: none, of no width. */
+static const gw_tensor *rope_of(const walk *w, const gw_spec_block *b, int *dim,
+                                gw_rope_style *style) {
+    int r = (int)number(w, b, GW_ARG_TABLE, (double)layer_of(w)->rope);
+    int is = r >= 0 && r < w->in->hp->n_ropes;
+    *dim = is ? w->in->hp->rope[r].dim : 0;
+    *style = is ? w->in->hp->rope[r].style : GW_ROPE_HALVES;
+    return is ? &w->in->rope[w->device * GW_MAX_ROPES + r] : NULL;
+}
+
+static void emit_rotate(walk *w, const gw_spec_block *b) {
+    const gw_tensor *x = as_f32(w, b->in);
+    gw_tensor *out = new_tensor(w, GW_FMT_F32, x != NULL ? x->dim[1] : 1);
+    gw_node *node = new_node(w, GW_OP_ROTATE, "rotate", out);
+    gw_rotate_args a = {.heads = (int)number(w, b, GW_ARG_HEADS, 1.0),
+                        .first = (int)number(w, b, GW_ARG_FIRST, 0.0),
+                        .back = (b->flags & GW_FLAG_BACK) != 0};
+    node->in[0] = x;
+    node->w[0] = rope_of(w, b, &a.rope_dim, &a.style);
+    node->args.rotate = a;
+    give(w, b, out);
+}
+
+static void emit_dot(walk *w, const gw_spec_block *b) {
+    gw_dot_args a = {.groups = (int)number(w, b, GW_ARG_HEADS, 1.0),
+                     .scale = (float)number(w, b, GW_ARG_FACTOR, 1.0),
+                     .root = (b->flags & GW_FLAG_ROOT) != 0};
+    gw_tensor *out = new_tensor(w, GW_FMT_F32, a.groups > 0 ? a.groups : 1);
+    gw_node *node = new_node(w, GW_OP_GROUP_DOT, "dot", out);
+    node->in[0] = as_f32(w, b->in);
+    node->in[1] = as_f32(w, b->side);
+    node->args.dot = a;
+    give(w, b, out);
+}
+
+/* Of a layer's areas the one that number n says; one of no size where there is none. */
+static gw_area area_of(const walk *w, int n) {
+    const gw_layer *l = layer_of(w);
+    return n >= 0 && n < l->n_areas ? l->area[n] : (gw_area){.ratio = 0};
+}
+
+static const gw_tensor *paged_of(const walk *w) {
+    return w->in->paged != NULL ? &w->in->paged[w->layer] : NULL;
+}
+
+static void emit_compress(walk *w, const gw_spec_block *b) {
+    int nth = 0;
+    for (int i = 0; i < w->block; i++) {
+        nth += w->bp->block[i].kind == GW_BLOCK_COMPRESS &&
+               gw_block_runs(&w->bp->block[i], w->in->hp, w->layer);
+    }
+    gw_tensor *out = new_tensor(w, GW_FMT_F32, 1);
+    gw_node *node = new_node(w, GW_OP_COMPRESS, "compress", out);
+    gw_compress_args a = {.area = area_of(w, nth),
+                          .series = (int)number(w, b, GW_ARG_SERIES, 0.0),
+                          .first = (int)number(w, b, GW_ARG_FIRST, 0.0),
+                          .eps = (float)number(w, b, GW_ARG_EPS, (double)w->in->hp->norm_eps)};
+    node->in[0] = as_f32(w, b->in);
+    node->in[1] = paged_of(w);
+    node->in[2] = table_of(w, 0);
+    node->w[0] = weight(w, b, 1);
+    node->w[1] = weight(w, b, 0);
+    node->w[2] = rope_of(w, b, &a.rope_dim, &a.style);
+    node->args.compress = a;
+    give(w, b, out);
+}
+
+static void emit_choose(walk *w, const gw_spec_block *b) {
+    int64_t most = (int64_t)number(w, b, GW_ARG_MOST, 1.0);
+    gw_tensor *out = new_tensor(w, GW_FMT_F32, most > 0 ? most : 1);
+    gw_node *node = new_node(w, GW_OP_CHOOSE, "choose", out);
+    node->in[0] = as_f32(w, b->in);
+    node->in[1] = paged_of(w);
+    node->in[2] = table_of(w, 0);
+    node->in[3] = b->side >= 0 ? as_f32(w, b->side) : NULL;
+    node->args.choose = (gw_choose_args){.area = area_of(w, (int)number(w, b, GW_ARG_AREA, 0.0)),
+                                         .heads = (int)number(w, b, GW_ARG_HEADS, 1.0),
+                                         .whole = (b->flags & GW_FLAG_WHOLE) != 0};
+    give(w, b, out);
+}
+
+static void emit_listed(walk *w, const gw_spec_block *b) {
+    const gw_layer *l = layer_of(w);
+    gw_tensor *out = new_tensor(w, GW_FMT_F32, (int64_t)l->n_heads * l->v_head);
+    gw_node *node = new_node(w, GW_OP_LISTED, "listed", out);
+    int area = (int)number(w, b, GW_ARG_AREA, -1.0);
+    node->in[0] = as_f32(w, b->in);
+    node->in[1] = &w->in->k[w->layer];
+    node->in[2] = &w->in->v[w->layer];
+    node->in[3] = table_of(w, 0);
+    node->in[4] = b->side >= 0 ? as_f32(w, b->side) : NULL;
+    node->in[5] = area >= 0 ? paged_of(w) : NULL;
+    node->w[0] = weight(w, b, 0);
+    node->args.listed = (gw_listed_args){.area = area_of(w, area),
+                                         .scale = l->attn_scale,
+                                         .heads = l->n_heads,
+                                         .kv_heads = l->n_kv_heads,
+                                         .head_dim = l->d_head,
+                                         .window = l->window};
+    if (area < 0) {
+        node->args.listed.area.ratio = (int)number(w, b, GW_ARG_RATIO, 0.0);
+    }
+    give(w, b, out);
+}
+
+static void emit_ngram(walk *w, const gw_spec_block *b) {
+    const gw_tensor *table = weight(w, b, 0);
+    gw_ngram_args a = {.size = (int)number(w, b, GW_ARG_SIZE, 2.0),
+                       .heads = (int)number(w, b, GW_ARG_HEADS, 1.0),
+                       .index = (int)number(w, b, GW_ARG_INDEX, 0.0),
+                       .vocab = w->in->hp->n_vocab,
+                       .end = (int)number(w, b, GW_ARG_END, 0.0),
+                       .base = (int64_t)number(w, b, GW_ARG_BASE, 0.0),
+                       .seed = (int64_t)number(w, b, GW_ARG_SEED, 0.0)};
+    int64_t cols = table != NULL ? table->dim[1] * (a.size - 1) * a.heads : 1;
+    gw_tensor *out = new_tensor(w, GW_FMT_F32, cols > 0 ? cols : 1);
+    gw_node *node = new_node(w, GW_OP_NGRAM, "ngram", out);
+    node->in[1] = state_of(w);
+    node->w[0] = table;
+    node->args.ngram = a;
+    if (w->in->ids != NULL && w->in->ids->device == w->device) {
+        node->in[0] = w->in->ids;
+    }
+    give(w, b, out);
+}
+
 /* clang-format off */
 static void (*const emitters[GW_BLOCK_KINDS])(walk *, const gw_spec_block *) = {
     [GW_BLOCK_EMBED]     = emit_embed,
@@ -664,6 +812,14 @@ static void (*const emitters[GW_BLOCK_KINDS])(walk *, const gw_spec_block *) = {
     [GW_BLOCK_COLUMNS]   = emit_columns,
     [GW_BLOCK_STREAMS]   = emit_streams,
     [GW_BLOCK_SPARSE_GLU] = emit_sparse_glu,
+    [GW_BLOCK_ACT]       = emit_bare_act,
+    [GW_BLOCK_HYPER]     = emit_hyper,
+    [GW_BLOCK_ROTATE]    = emit_rotate,
+    [GW_BLOCK_DOT]       = emit_dot,
+    [GW_BLOCK_COMPRESS]  = emit_compress,
+    [GW_BLOCK_CHOOSE]    = emit_choose,
+    [GW_BLOCK_LISTED]    = emit_listed,
+    [GW_BLOCK_NGRAM]     = emit_ngram,
 };
 /* clang-format on */
 
@@ -699,7 +855,8 @@ int gw_graph_cache_device(const gw_blueprint *bp, const gw_hparams *hp, const gw
     for (int b = 0; b < bp->n_blocks; b++) {
         const gw_spec_block *block = &bp->block[b];
         int fills = block->kind == GW_BLOCK_ROPE_KV && !(block->flags & GW_FLAG_QUERY);
-        int reads = block->kind == GW_BLOCK_ATTENTION && !(block->flags & GW_FLAG_CROSS);
+        int reads = (block->kind == GW_BLOCK_ATTENTION && !(block->flags & GW_FLAG_CROSS)) ||
+                    block->kind == GW_BLOCK_LISTED;
         if ((fills || reads) && gw_block_runs(block, hp, layer)) {
             return where[layer * bp->n_blocks + b];
         }

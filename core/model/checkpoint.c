@@ -390,6 +390,32 @@ const gw_stored *gw_checkpoint_find(const gw_checkpoint *c, const char *name) {
     return gw_map_find(c->names, name, strlen(name), &i) ? &c->list[i] : NULL;
 }
 
+const gw_stored *gw_checkpoint_integers(const gw_checkpoint *c, const char *name) {
+    size_t i;
+    if (!gw_map_find(c->unusable_names, name, strlen(name), &i) ||
+        strcmp(c->unusable[i].why, "I64") != 0) {
+        return NULL;
+    }
+    const gw_stored *from = &c->unusable[i].stored;
+    size_t n = from->bytes / sizeof(int64_t);
+    gw_stored *t = gw_arena_array(c->arena, 1, sizeof *t);
+    float *values = gw_arena_array(c->arena, n + 1, sizeof *values);
+    if (t == NULL || values == NULL) {
+        return NULL;
+    }
+    for (size_t k = 0; k < n; k++) {
+        int64_t x;
+        memcpy(&x, (const char *)from->data + k * sizeof x, sizeof x);
+        values[k] = (float)x;
+    }
+    *t = *from;
+    t->fmt = GW_FMT_F32;
+    t->data = values;
+    t->bytes = n * sizeof *values;
+    t->fd = -1;
+    return t;
+}
+
 const char *gw_checkpoint_unusable(const gw_checkpoint *c, const char *name) {
     size_t i;
     return gw_map_find(c->unusable_names, name, strlen(name), &i) ? c->unusable[i].why : NULL;

@@ -393,8 +393,19 @@ static gw_status settle_blocks(const gw_blueprint *bp, gw_arena *arena, const ch
         hp->skips[i] = !(holds != 0.0);
     }
     for (int i = 0; i < hp->n_layers * bp->n_blocks; i++) {
+        const gw_spec_block *b = &bp->block[i % bp->n_blocks];
+        gw_layer *l = &hp->layer[i / bp->n_blocks];
         hp->state_bytes += gw_block_state(bp, hp, i / bp->n_blocks, i % bp->n_blocks) *
                            sizeof(float) * GW_STATE_ENTRIES;
+        if (b->kind == GW_BLOCK_COMPRESS && gw_block_runs(b, hp, i / bp->n_blocks)) {
+            if (l->n_areas == GW_MAX_AREAS) {
+                return gw_fail(GW_E_METADATA, where, "layer %d has more than %d compress blocks",
+                               i / bp->n_blocks, GW_MAX_AREAS);
+            }
+            gw_area a = gw_block_area(bp, hp, i / bp->n_blocks, b);
+            a.at = (int)gw_layer_paged(l);
+            l->area[l->n_areas++] = a;
+        }
     }
     return GW_OK;
 }
@@ -416,7 +427,9 @@ static gw_status settle_caches(const gw_facts *facts, const gw_blueprint *bp, gw
             int runs = gw_block_runs(block, hp, i);
             keys |= runs && block->kind == GW_BLOCK_ROPE_KV && (block->flags & GW_FLAG_KEYS);
             fills |= runs && block->kind == GW_BLOCK_ROPE_KV && !(block->flags & GW_FLAG_QUERY);
-            attends |= runs && block->kind == GW_BLOCK_ATTENTION;
+            attends |=
+                runs && (block->kind == GW_BLOCK_ATTENTION || block->kind == GW_BLOCK_LISTED);
+            l->has_cache |= runs && block->kind == GW_BLOCK_LISTED;
             if (!runs || block->kind != GW_BLOCK_ATTENTION || (block->flags & GW_FLAG_CROSS)) {
                 continue;
             }

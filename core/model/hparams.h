@@ -13,7 +13,7 @@ typedef enum gw_rope_scaling {
     GW_ROPE_LONGROPE /* divisors by the length of the context                     */
 } gw_rope_scaling;
 
-enum { GW_MAX_ROPES = 4, GW_MAX_FACTORS = 2 };
+enum { GW_MAX_ROPES = 4, GW_MAX_FACTORS = 2, GW_MAX_AREAS = 2 };
 
 /* One kind of positions. */
 typedef struct gw_rope {
@@ -40,17 +40,25 @@ typedef struct gw_layer {
     int32_t rope, q_factor; /* indices; -1: none                              */
     int32_t n_experts, n_used, d_expert;
     float attn_scale, attn_cap;
-    int has_cache;  /* it attends, or holds keys and values for layers that do */
-    int32_t causal; /* 0: attention looks both ways                                  */
-    int32_t named;  /* the layer's number in names of tensors                        */
+    int has_cache;    /* it attends, or holds keys and values for layers that do */
+    int32_t causal;   /* 0: attention looks both ways                                  */
+    int32_t named;    /* the layer's number in names of tensors                        */
     int32_t cache_of; /* the layer whose cache its attention reads: its own */
+    int n_areas;      /* of compressed caches, one behind the other in what it keeps of a page */
+    gw_area area[GW_MAX_AREAS];
 } gw_layer;
+
+/* Floats of them in a page. */
+static inline int64_t gw_layer_paged(const gw_layer *l) {
+    const gw_area *last = l->n_areas > 0 ? &l->area[l->n_areas - 1] : NULL;
+    return last != NULL ? last->at + (int64_t)gw_area_floats(last) : 0;
+}
 
 typedef struct gw_hparams {
     char family[32]; /* spec that describes it: "llama", "qwen2", "qwen3"                        */
     int32_t n_layers, d_model, n_vocab, n_ctx;
     int32_t n_streams; /* side by side, d_model each, in what goes from layer to layer */
-    int32_t n_source; /* leading layers that read a source text; all: an encoder, 0: a decoder */
+    int32_t n_source;  /* leading layers that read a source text; all: an encoder, 0: a decoder */
     int32_t uncounted; /* learned positions pass over this token, the padding; -1: none */
     float norm_eps;
     int tied;        /* the output head is the embedding (also when no head tensor exists)     */

@@ -360,6 +360,9 @@ static gw_status read_rope(const gw_facts *facts, const gw_blueprint *bp, int in
     if (x->scales) {
         GW_TRY(read_scaling(&s, hp, arena, &r));
     }
+    if (x->magnitude.n > 0 && r.attn_factor == 0.0) {
+        r.attn_factor = gw_spec_value(bp, hp, layer, x->magnitude);
+    }
     if (x->shorter.n > 0 && gw_spec_value(bp, hp, layer, x->shorter) != 0.0) {
         r.long_divisors = r.long_divisors != NULL ? r.divisors : NULL;
     }
@@ -367,12 +370,25 @@ static gw_status read_rope(const gw_facts *facts, const gw_blueprint *bp, int in
     return GW_OK;
 }
 
+/* Does a layer rotate by rope i, all of its heads or in a block of its own? */
+static int turns_by(const gw_blueprint *bp, const gw_hparams *hp, int layer, int i) {
+    int turns = hp->layer[layer].rope == i;
+    for (int b = 0; b < bp->n_blocks; b++) {
+        const gw_spec_block *block = &bp->block[b];
+        gw_expr e = block->number[GW_ARG_TABLE];
+        int own = block->kind == GW_BLOCK_ROTATE || block->kind == GW_BLOCK_COMPRESS;
+        turns |= own && e.n > 0 && block->layer_kind == hp->layer[layer].kind &&
+                 gw_spec_value(bp, hp, layer, e) == (double)i;
+    }
+    return turns;
+}
+
 gw_status gw_config_ropes(const gw_facts *facts, const gw_blueprint *bp, gw_arena *arena,
                           gw_hparams *hp) {
     hp->n_ropes = bp->n_ropes;
     for (int i = 0; i < bp->n_ropes; i++) {
         int l = 0;
-        while (l < hp->n_layers && hp->layer[l].rope != i) {
+        while (l < hp->n_layers && !turns_by(bp, hp, l, i)) {
             l++;
         }
         if (l < hp->n_layers) {

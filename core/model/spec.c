@@ -113,13 +113,35 @@ uint64_t gw_block_state(const gw_blueprint *bp, const gw_hparams *hp, int layer,
     if (b->kind == GW_BLOCK_CONV) { /* all inputs but the newest */
         const gw_spec_weight *w = &bp->weight[b->weight[0]];
         double taps = gw_spec_value(bp, hp, layer, b->number[GW_ARG_TAPS]);
-        width = gw_spec_value(bp, hp, layer, w->dim[0]) / taps * (taps - 1.0);
+        gw_expr e = b->number[GW_ARG_APART];
+        double apart = e.n > 0 ? gw_spec_value(bp, hp, layer, e) : 1.0;
+        width = gw_spec_value(bp, hp, layer, w->dim[0]) / taps * (taps - 1.0) * apart;
+    } else if (b->kind == GW_BLOCK_NGRAM) {
+        width = gw_spec_value(bp, hp, layer, b->number[GW_ARG_SIZE]) - 1.0;
     } else if (b->kind == GW_BLOCK_DELTA || b->kind == GW_BLOCK_SSM) {
         width = gw_spec_value(bp, hp, layer, b->number[GW_ARG_HEADS]) *
                 gw_spec_value(bp, hp, layer, b->number[GW_ARG_KEYS]) *
                 gw_spec_value(bp, hp, layer, b->number[GW_ARG_VALUES]);
     }
     return width >= 1.0 && width < 0x1p40 ? (uint64_t)width : 0;
+}
+
+/* A number of a block from 0 to `most`; 0 where it is none. */
+static int small_number(const gw_blueprint *bp, const gw_hparams *hp, int layer, gw_expr e,
+                        double most) {
+    double x = e.n > 0 ? gw_spec_value(bp, hp, layer, e) : 0.0;
+    return x >= 0.0 && x <= most ? (int)x : 0;
+}
+
+gw_area gw_block_area(const gw_blueprint *bp, const gw_hparams *hp, int layer,
+                      const gw_spec_block *b) {
+    enum { WIDEST = 1 << 16, LONGEST = 1 << 14 };
+    int series = small_number(bp, hp, layer, b->number[GW_ARG_SERIES], 2);
+    gw_area a = {.ratio = small_number(bp, hp, layer, b->number[GW_ARG_RATIO], LONGEST)};
+    a.entry = small_number(bp, hp, layer, bp->weight[b->weight[0]].dim[0], WIDEST);
+    a.width = series == 0 ? a.entry : 2 * series * a.entry;
+    a.ratio = a.ratio > 0 ? a.ratio : 1;
+    return a;
 }
 
 typedef struct values {
@@ -156,7 +178,7 @@ double gw_spec_value_at(const gw_blueprint *bp, const gw_hparams *hp, gw_expr e,
 }
 
 double gw_spec_named_number(const gw_blueprint *bp, const gw_hparams *hp, const char *name,
-                      double absent) {
+                            double absent) {
     int i = gw_spec_number_of(bp, name, strlen(name));
     return i < 0 || isnan(hp->values[i]) ? absent : hp->values[i];
 }

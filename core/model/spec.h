@@ -25,11 +25,11 @@ const gw_spec *gw_spec_named(const char *name, size_t bytes);
 /* ---- a spec, read --------------------------------------------------------------------------- */
 
 enum {
-    GW_SPEC_WEIGHTS = 80,
+    GW_SPEC_WEIGHTS = 112,
     GW_SPEC_SOURCES = 3, /* alternatives of a weight in one container */
-    GW_SPEC_BLOCKS = 96,
+    GW_SPEC_BLOCKS = 112,
     GW_SPEC_ARGS = 6,
-    GW_SPEC_NUMBERS = 96,
+    GW_SPEC_NUMBERS = 128,
     GW_SPEC_KEYS = 4,
     GW_SPEC_WORDS = 8,
     GW_SPEC_KINDS = 8,
@@ -97,7 +97,7 @@ const char *gw_reserved_name(gw_reserved number);
 
 typedef struct gw_spec_rope {
     char name[24];
-    gw_expr dim, turning, base, truncate, shorter;
+    gw_expr dim, turning, base, truncate, shorter, magnitude;
     gw_rope_style style_hf, style_gguf;
     char scaling[GW_SPEC_KEYS][64]; /* objects of config.json that may hold the scaling */
     int n_scaling, scales;          /* scales 0: none, in no container */
@@ -115,6 +115,7 @@ typedef enum gw_transform {
     GW_TRANSFORM_NONE, GW_TRANSFORM_PLUS_ONE, GW_TRANSFORM_EXP, GW_TRANSFORM_NEGATE,
     GW_TRANSFORM_SOFTPLUS, GW_TRANSFORM_SQRT, GW_TRANSFORM_TIMES,
     GW_TRANSFORM_XIELU, /* alpha_p, alpha_n, beta, eps as trained to what the activation takes */
+    GW_TRANSFORM_INTEGERS, /* stored as 64-bit integers */
     GW_TRANSFORM_RELATIVE /* [buckets, heads] by bucket of distance to [heads, distances]       */
 } gw_transform;
 /* clang-format on */
@@ -146,6 +147,7 @@ typedef struct gw_spec_weight {
     int optional;
     int keep_float; /* never converted: a router */
     int flat;       /* stored with more axes than it has */
+    int tall;       /* of as many rows as are stored     */
     int alibi;      /* made, not stored: slopes of the heads */
     int sinusoid;   /* made: rows of sines and cosines of positions */
     gw_expr period; /* of those: what the steps of frequency are counted in */
@@ -165,7 +167,9 @@ typedef enum gw_block_kind {
     GW_BLOCK_RESIDUAL, GW_BLOCK_GLU, GW_BLOCK_LINEAR, GW_BLOCK_MLP, GW_BLOCK_MIX, GW_BLOCK_ADD,
     GW_BLOCK_ROUTE, GW_BLOCK_EXPERTS, GW_BLOCK_POOL,
     GW_BLOCK_CONV, GW_BLOCK_DELTA, GW_BLOCK_SSM, GW_BLOCK_NORM_GROUPS, GW_BLOCK_HEADS,
-    GW_BLOCK_COLUMNS, GW_BLOCK_STREAMS, GW_BLOCK_SPARSE_GLU, GW_BLOCK_KINDS
+    GW_BLOCK_COLUMNS, GW_BLOCK_STREAMS, GW_BLOCK_SPARSE_GLU, GW_BLOCK_ACT, GW_BLOCK_HYPER,
+    GW_BLOCK_ROTATE, GW_BLOCK_DOT, GW_BLOCK_COMPRESS, GW_BLOCK_CHOOSE, GW_BLOCK_LISTED,
+    GW_BLOCK_NGRAM, GW_BLOCK_KINDS
 } gw_block_kind;
 /* clang-format on */
 
@@ -191,8 +195,11 @@ enum {
     GW_FLAG_KEYS = 1 << 9,   /* k and v alone, for layers that read this one's cache */
     GW_FLAG_CROSS = 1 << 10, /* attention to the source text */
     GW_FLAG_BY_CHANNEL = 1 << 11,
-    GW_FLAG_BEFORE = 1 << 12, /* the gate comes before the norm */
-    GW_FLAG_MEASURE = 1 << 13 /* what the norm divides by */
+    GW_FLAG_BEFORE = 1 << 12,  /* the gate comes before the norm */
+    GW_FLAG_MEASURE = 1 << 13, /* what the norm divides by */
+    GW_FLAG_BACK = 1 << 14,    /* by the negative angle    */
+    GW_FLAG_ROOT = 1 << 15,    /* of a sum, with its sign  */
+    GW_FLAG_WHOLE = 1 << 16
 };
 
 /* Slots of gw_spec_block.number. */
@@ -227,6 +234,19 @@ enum {
     GW_ARG_INPUTS = 3, /* of streams: GW_ARG_HEADS are made, from GW_ARG_FIRST on */
     GW_ARG_PLUS = 4,
     GW_ARG_DEVIATIONS = 2,
+    GW_ARG_APART = 3,  /* of conv */
+    GW_ARG_ROUNDS = 2, /* of hyper: GW_ARG_HEADS streams */
+    GW_ARG_TABLE = 3,  /* of rotate, compress: the rope */
+    GW_ARG_FACTOR = 2, /* of dot: GW_ARG_HEADS groups */
+    GW_ARG_RATIO = 1,  /* of compress, listed */
+    GW_ARG_SERIES = 4,
+    GW_ARG_MOST = 2, /* of choose: GW_ARG_HEADS query heads */
+    GW_ARG_AREA = 3, /* of choose, listed */
+    GW_ARG_SIZE = 0, /* of ngram: GW_ARG_HEADS hashes of a length */
+    GW_ARG_INDEX = 2,
+    GW_ARG_BASE = 3,
+    GW_ARG_SEED = 4,
+    GW_ARG_END = 5,
     GW_SPEC_EXPRS = 8
 };
 
@@ -289,6 +309,13 @@ static inline int gw_block_runs(const gw_spec_block *b, const gw_hparams *hp, in
 uint64_t gw_block_state(const gw_blueprint *bp, const gw_hparams *hp, int layer, int block);
 /* How many matrices the block multiplies one input with side by side: weight[0 .. n). */
 int gw_block_matrices(const gw_spec_block *b);
+/* Does the block keep tokens at home, in main memory: rows of a table beside the embedding? */
+static inline int gw_block_stays_home(const gw_spec_block *b) {
+    return b->kind == GW_BLOCK_NGRAM || (b->kind == GW_BLOCK_EMBED && b->out != GW_VALUE_STREAM);
+}
+/* The area that a compress block keeps in a layer, but for where it begins. */
+gw_area gw_block_area(const gw_blueprint *bp, const gw_hparams *hp, int layer,
+                      const gw_spec_block *b);
 
 /* An expression over the numbers of a layer; NaN where one of them is not stated. */
 double gw_spec_value(const gw_blueprint *bp, const gw_hparams *hp, int layer, gw_expr e);

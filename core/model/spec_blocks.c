@@ -71,14 +71,15 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
         {{"used", 'n', GW_ARG_USED, 1}, {"scale", 'n', GW_ARG_SCALE, 1},
          {"groups", 'n', GW_ARG_GROUPS, 1}, {"groups_used", 'n', GW_ARG_GROUPS_USED, 1},
          {"best", 'n', GW_ARG_BEST, 1}, {"renorm", 'n', GW_ARG_RENORM, 1},
-         {"jitter", 'n', GW_ARG_JITTER, 1}, {"bias", 'w', 0, 1}, {"factor", 'w', 1, 1}}},
+         {"jitter", 'n', GW_ARG_JITTER, 1}, {"bias", 'w', 0, 1}, {"factor", 'w', 1, 1},
+         {"chosen", 'v', 0, 1}}},
     [GW_BLOCK_EXPERTS] = {"experts", LAYER, LAYER, 1, 3, 3, LAST, 0,
         {{"route", 'v', 0, 1}, {"bias", 'w', 3, 3}, {"limit", 'n', GW_ARG_LIMIT, 1},
          {"alpha", 'n', GW_ARG_ALPHA, 1}, {"gate_input", 'f', GW_FLAG_GATE_INPUT, 0},
          {"add", 'f', GW_FLAG_ADD, 0}}},
     [GW_BLOCK_POOL] = {"pool", SCORE, SCORE, 0, 0, 0, NOTHING, 0, {{"kind", 'n', GW_ARG_KIND, 1}}},
     [GW_BLOCK_CONV] = {"conv", LAYER, LAYER, 1, 1, 1, LAST, 0,
-        {{"taps", 'n', GW_ARG_TAPS, 1}, {"bias", 'w', 1, 1}}},
+        {{"taps", 'n', GW_ARG_TAPS, 1}, {"apart", 'n', GW_ARG_APART, 1}, {"bias", 'w', 1, 1}}},
     [GW_BLOCK_DELTA] = {"delta", LAYER, LAYER, 0, 2, 2, LAST, 0,
         {{"decay", 'v', 0, 1}, {"beta", 'v', 1, 1}, {"heads", 'n', GW_ARG_HEADS, 1},
          {"groups", 'n', GW_ARG_GROUPS, 1}, {"keys", 'n', GW_ARG_KEYS, 1},
@@ -103,6 +104,30 @@ static const block_rule rules[GW_BLOCK_KINDS] = {
          {"base", 'v', 1, 1}, {"plus", 'n', GW_ARG_PLUS, 1}, {"first", 'n', GW_ARG_FIRST, 1}}},
     [GW_BLOCK_SPARSE_GLU] = {"sparse_glu", LAYER, LAYER, 1, 0, 0, LAST, 0,
         {{"deviations", 'n', GW_ARG_DEVIATIONS, 1}}},
+    [GW_BLOCK_ACT] = {"act", LAYER, HEAD, 1, 0, 0, LAST, 0, {{NULL, 0, 0, 0}}},
+    [GW_BLOCK_HYPER] = {"hyper", LAYER, HEAD, 0, 2, 2, LAST, 0,
+        {{"streams", 'n', GW_ARG_HEADS, 1}, {"rounds", 'n', GW_ARG_ROUNDS, 1},
+         {"eps", 'n', GW_ARG_EPS, 1}}},
+    [GW_BLOCK_ROTATE] = {"rotate", LAYER, LAYER, 0, 0, 0, LAST, 0,
+        {{"heads", 'n', GW_ARG_HEADS, 1}, {"first", 'n', GW_ARG_FIRST, 1},
+         {"by", 'n', GW_ARG_TABLE, 1}, {"back", 'f', GW_FLAG_BACK, 0}}},
+    [GW_BLOCK_DOT] = {"dot", LAYER, LAYER, 0, 0, 0, LAST, 0,
+        {{"with", 'v', 0, 1}, {"groups", 'n', GW_ARG_HEADS, 1}, {"scale", 'n', GW_ARG_FACTOR, 1},
+         {"root", 'f', GW_FLAG_ROOT, 0}}},
+    [GW_BLOCK_COMPRESS] = {"compress", LAYER, LAYER, 0, 1, 1, LAST, 0,
+        {{"gates", 'w', 1, 1}, {"ratio", 'n', GW_ARG_RATIO, 1}, {"series", 'n', GW_ARG_SERIES, 1},
+         {"first", 'n', GW_ARG_FIRST, 1}, {"by", 'n', GW_ARG_TABLE, 1},
+         {"eps", 'n', GW_ARG_EPS, 1}}},
+    [GW_BLOCK_CHOOSE] = {"choose", LAYER, LAYER, 0, 0, 0, LAST, 0,
+        {{"weights", 'v', 0, 1}, {"heads", 'n', GW_ARG_HEADS, 1}, {"most", 'n', GW_ARG_MOST, 1},
+         {"area", 'n', GW_ARG_AREA, 1}, {"whole", 'f', GW_FLAG_WHOLE, 0}}},
+    [GW_BLOCK_LISTED] = {"listed", LAYER, LAYER, 0, 0, 0, LAST, 0,
+        {{"list", 'v', 0, 1}, {"sinks", 'w', 0, 1}, {"area", 'n', GW_ARG_AREA, 1},
+         {"ratio", 'n', GW_ARG_RATIO, 1}}},
+    [GW_BLOCK_NGRAM] = {"ngram", LAYER, LAYER, 0, 1, 1, NOTHING, 0,
+        {{"size", 'n', GW_ARG_SIZE, 1}, {"heads", 'n', GW_ARG_HEADS, 1},
+         {"index", 'n', GW_ARG_INDEX, 1}, {"base", 'n', GW_ARG_BASE, 1},
+         {"seed", 'n', GW_ARG_SEED, 1}, {"end", 'n', GW_ARG_END, 1}}},
 };
 /* clang-format on */
 
@@ -337,6 +362,12 @@ static gw_status finish(gw_spec_reader *r, const block_rule *rule, gw_spec_block
     if (b->kind == GW_BLOCK_EXPERTS && b->side < 0) {
         return gw_spec_fail(r, "experts needs 'route VALUE'");
     }
+    if (b->kind == GW_BLOCK_DOT && b->side < 0) {
+        return gw_spec_fail(r, "dot needs 'with VALUE'");
+    }
+    if (b->kind == GW_BLOCK_LISTED && b->side < 0 && b->number[GW_ARG_AREA].n == 0) {
+        return gw_spec_fail(r, "listed needs 'list VALUE' or 'area NUMBER'");
+    }
     if (b->kind == GW_BLOCK_ROUTE && b->number[GW_ARG_USED].n == 0) {
         return gw_spec_fail(r, "route needs 'used NUMBER'");
     }
@@ -439,7 +470,8 @@ gw_status gw_spec_check_end(const gw_spec_reader *r) {
     int embeds = 0, blocks[GW_SPEC_KINDS] = {0};
     const gw_spec_block *end = NULL; /* of the head */
     for (int b = 0; b < bp->n_blocks; b++) {
-        int begins = bp->block[b].kind == GW_BLOCK_EMBED || bp->block[b].kind == GW_BLOCK_COLUMNS;
+        gw_block_kind kind = bp->block[b].kind;
+        int begins = kind == GW_BLOCK_EMBED || kind == GW_BLOCK_COLUMNS || kind == GW_BLOCK_STREAMS;
         embeds += begins && bp->block[b].section == START && bp->block[b].out == STREAM;
         end = bp->block[b].section == HEAD ? &bp->block[b] : end;
         blocks[bp->block[b].layer_kind] += bp->block[b].section == LAYER;

@@ -191,6 +191,7 @@ static gw_expr *number_of_rope(gw_spec_rope *x, gw_spec_word w) {
            : gw_spec_is(w, "base")     ? &x->base
            : gw_spec_is(w, "truncate") ? &x->truncate
            : gw_spec_is(w, "short")    ? &x->shorter
+           : gw_spec_is(w, "magnitude") ? &x->magnitude
                                        : NULL;
 }
 
@@ -224,7 +225,9 @@ gw_status gw_spec_read_rope(gw_spec_reader *r, const gw_spec_line *l) {
             GW_TRY(gw_spec_expr(r, v, 0, 0, number_of_rope(x, w)));
         } else {
             return gw_spec_fail(
-                r, "'%.*s': expected dim, turning, base, truncate, short, hf, gguf or scaling",
+                r,
+                "'%.*s': expected dim, turning, base, truncate, short, magnitude, hf, gguf or "
+                "scaling",
                 w.n < 40 ? (int)w.n : 40, w.at);
         }
     }

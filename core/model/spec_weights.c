@@ -48,7 +48,8 @@ static gw_status read_transform(const gw_spec_reader *r, gw_spec_word w, gw_spec
     } all[] = {{"plus_one", GW_TRANSFORM_PLUS_ONE}, {"exp", GW_TRANSFORM_EXP},
                {"negate", GW_TRANSFORM_NEGATE},     {"softplus", GW_TRANSFORM_SOFTPLUS},
                {"sqrt", GW_TRANSFORM_SQRT},         {"xielu", GW_TRANSFORM_XIELU},
-               {"times", GW_TRANSFORM_TIMES},       {"relative", GW_TRANSFORM_RELATIVE}};
+               {"times", GW_TRANSFORM_TIMES},       {"relative", GW_TRANSFORM_RELATIVE},
+               {"integers", GW_TRANSFORM_INTEGERS}};
     *known = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (gw_spec_is(w, all[i].name)) {
@@ -166,6 +167,7 @@ static gw_status read_weight_options(const gw_spec_reader *r, const gw_spec_line
         int *flag = gw_spec_is(o, "optional")  ? &w->optional
                     : gw_spec_is(o, "float")   ? &w->keep_float
                     : gw_spec_is(o, "flat")    ? &w->flat
+                    : gw_spec_is(o, "tall")    ? &w->tall
                     : gw_spec_is(o, "stacked") ? &w->stacked
                     : gw_spec_is(o, "alibi")   ? &w->alibi
                     : gw_spec_is(o, "layer")   ? &w->per_layer

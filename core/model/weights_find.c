@@ -34,12 +34,14 @@ static void disk_name(const char *pattern, int layer, int expert, char *out, siz
 }
 
 /* In a folder below any of the family's prefixes. */
-static const gw_stored *find(const gw_weights *w, const char *name, const char **why) {
+static const gw_stored *find(const gw_weights *w, const char *name, int integers,
+                             const char **why) {
     char full[240];
     int n = is_folder(w) ? w->bp.n_prefixes : 0;
     for (int i = 0; i < (n > 0 ? n : 1); i++) {
         snprintf(full, sizeof full, "%s%s", n > 0 ? w->bp.prefix[i] : "", name);
-        const gw_stored *t = gw_checkpoint_find(w->checkpoint, full);
+        const gw_stored *t = integers ? gw_checkpoint_integers(w->checkpoint, full)
+                                      : gw_checkpoint_find(w->checkpoint, full);
         *why = t == NULL ? gw_checkpoint_unusable(w->checkpoint, full) : NULL;
         if (t != NULL || *why != NULL) {
             return t;
@@ -248,7 +250,7 @@ static gw_status cut_of(const gw_weights *w, const gw_spec_weight *s, int layer,
 
 /* The tensors of one way to store the weight; *found 0: it is not stored so. */
 static gw_status try_source(gw_weights *w, const gw_spec_weight *s, const gw_spec_source *source,
-                            int layer, const wanted *want, gw_entry *e, int *found) {
+                            int layer, wanted *want, gw_entry *e, int *found) {
     char name[160];
     int each = names_experts(source), n = each ? (int)want->experts : 1 + source->n_with;
     const char *why = NULL;
@@ -257,7 +259,8 @@ static gw_status try_source(gw_weights *w, const gw_spec_weight *s, const gw_spe
     for (int x = 0; x < n; x++) {
         disk_name(!each && x > 0 ? source->with[x - 1] : source->name, w->hp.layer[layer].named, x,
                   name, sizeof name);
-        const gw_stored *t = find(w, name, &why);
+        int integers = source->transform[0] == GW_TRANSFORM_INTEGERS;
+        const gw_stored *t = find(w, name, integers, &why);
         if (why != NULL) {
             return gw_fail(GW_E_TYPE, w->where, "tensor %s holds %s, which no weight can be", name,
                            why);
@@ -270,6 +273,8 @@ static gw_status try_source(gw_weights *w, const gw_spec_weight *s, const gw_spe
                            s->role, w->bp.family);
         }
         GW_TRY(keep(w, t));
+        int tall = s->tall && t->n_dim == 2 && t->dim[0] <= INT32_MAX / n;
+        want->rows = tall ? t->dim[0] : want->rows;
     }
     GW_TRY(cut_of(w, s, layer, source, e));
     e->stored = w->pool + at;
@@ -282,7 +287,7 @@ static gw_status try_source(gw_weights *w, const gw_spec_weight *s, const gw_spe
     return GW_OK;
 }
 
-static gw_status try_sources(gw_weights *w, int role, int layer, const wanted *want, gw_entry *e,
+static gw_status try_sources(gw_weights *w, int role, int layer, wanted *want, gw_entry *e,
                              int *found) {
     const gw_spec_weight *s = &w->bp.weight[role];
     int n = 0;
@@ -559,7 +564,7 @@ static void note_user(gw_weights *w, int role, int layer, int b) {
     /* Outside the layers, or used by a layer's blocks though it is one for all: by the first. */
     e->layer =
         w->bp.weight[role].per_layer || block->section == GW_SECTION_LAYER ? layer : w->hp.n_layers;
-    e->keep_rows = block->kind == GW_BLOCK_EMBED;
+    e->keep_rows = block->kind == GW_BLOCK_EMBED || block->kind == GW_BLOCK_NGRAM;
     e->plain = block->kind == GW_BLOCK_HEADS;
     if (e->plain && e->t.n_dim == 2 && !gw_format_of(e->t.fmt)->is_float) {
         e->t.fmt = GW_FMT_F32; /* expanded */

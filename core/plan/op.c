@@ -344,6 +344,10 @@ static gw_status check_route(const gw_node *node) {
                           a->groups_used * (x->dim[1] / a->groups) < a->used)) {
         return refuse(node, "the input", x, "experts in groups, enough in those that are kept");
     }
+    if (node->in[1] != NULL && (!is_matrix(node->in[1], GW_FMT_F32, a->used) || a->groups > 0 ||
+                                a->score == GW_SCORE_SPARSEMIXER || !same_rows(node->in[1], y))) {
+        return refuse(node, "the experts chosen", node->in[1], "f32 [n, used]");
+    }
     for (int i = 0; i < 2; i++) {
         if (node->w[i] != NULL && !is_vector(node->w[i], x->dim[1])) {
             return refuse(node, i == 0 ? "the selection bias" : "the factors", node->w[i],
@@ -442,8 +446,12 @@ static gw_status check_conv(const gw_node *node) {
     if (node->w[1] != NULL && !is_vector(node->w[1], c)) {
         return refuse(node, "the bias", node->w[1], "f32 [c]");
     }
-    GW_TRY(check_state(node, (a->taps - 1) * c));
-    return node->in[1]->dim[1] > a->taps
+    int before = (a->taps - 1) * (a->apart > 1 ? a->apart : 1);
+    if (a->apart < 0 || before >= GW_CONV_REACH) {
+        return refuse(node, "the taps", node->w[0], "no more than 15 rows back");
+    }
+    GW_TRY(check_state(node, before * c));
+    return node->in[1]->dim[1] > before + 1
                ? GW_OK
                : refuse(node, "the state", node->in[1], "more entries than there are taps");
 }
@@ -556,6 +564,163 @@ static gw_status check_columns(const gw_node *node) {
     return y->fmt == GW_FMT_F32 && fits
                ? GW_OK
                : refuse(node, "the output", y, "f32, as wide as its parts");
+}
+
+static gw_status check_hyper(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_hyper_args *a = &node->args.hyper;
+    const gw_tensor *x = node->in[0], *y = node->out;
+    int64_t n = a->streams, all = n * (n + 2);
+    if (n < 1 || n > GW_HYPER_MOST || a->rounds < 1 || y->fmt != GW_FMT_F32 ||
+        (y->dim[1] != n && y->dim[1] != all)) {
+        return refuse(node, "the output", y, "f32 [n, N (N + 2)] or [n, N], 8 streams at most");
+    }
+    if (!is_matrix(x, GW_FMT_F32, y->dim[1]) || !same_rows(x, y)) {
+        return refuse(node, "the input", x, "f32 of the output's shape");
+    }
+    return is_vector(node->w[0], y->dim[1] == n ? 1 : 3) && is_vector(node->w[1], y->dim[1])
+               ? GW_OK
+               : refuse(node, "the scale or the base", node->w[0], "f32, [3] or [1], [N (N + 2)]");
+}
+
+static int is_rope(const gw_tensor *t, int64_t dim) {
+    return dim == 0 ? t == NULL
+                    : t != NULL && t->n_dim == 3 && t->fmt == GW_FMT_F32 && t->dim[1] == 2 &&
+                          2 * t->dim[2] == dim;
+}
+
+static gw_status check_rotate(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_rotate_args *a = &node->args.rotate;
+    const gw_tensor *x = node->in[0], *y = node->out;
+    if (x == NULL || a->heads < 1 || !is_matrix(x, GW_FMT_F32, y->dim[1]) || !same_rows(x, y) ||
+        !is_matrix(y, GW_FMT_F32, y->dim[1]) || y->dim[1] % a->heads != 0) {
+        return refuse(node, "the input", x, "f32 of the output's shape, whole heads");
+    }
+    if (a->first < 0 || a->first + a->rope_dim > y->dim[1] / a->heads ||
+        !is_rope(node->w[0], a->rope_dim)) {
+        return refuse(node, "the rope table", node->w[0], "as wide as what rotates of a head");
+    }
+    return GW_OK;
+}
+
+static gw_status check_group_dot(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_dot_args *a = &node->args.dot;
+    const gw_tensor *x = node->in[0], *z = node->in[1], *y = node->out;
+    if (x == NULL || z == NULL || a->groups < 1 || x->n_dim != 2 || x->dim[1] % a->groups != 0 ||
+        !is_matrix(x, GW_FMT_F32, x->dim[1]) || !is_matrix(z, GW_FMT_F32, x->dim[1]) ||
+        !same_rows(x, y) || !same_rows(z, y)) {
+        return refuse(node, "an input", x, "f32, both of one shape, whole groups");
+    }
+    return is_matrix(y, GW_FMT_F32, a->groups) ? GW_OK
+                                               : refuse(node, "the output", y, "f32 [n, groups]");
+}
+
+/* An area that lies in the pages of `t`, and the page table. */
+static gw_status check_area(const gw_node *node, const gw_area *a, const gw_tensor *t,
+                            const gw_tensor *table) {
+    if (t == NULL || t->fmt != GW_FMT_F32 || t->n_dim != 2 || a->ratio < 1 || a->entry < 1 ||
+        a->width < 1 || a->at < 0 || a->at + (int64_t)gw_area_floats(a) > t->dim[1]) {
+        return refuse(node, "the area", t, "f32 [pages, floats], with room for it");
+    }
+    return table != NULL && table->n_dim == 2 && table->fmt == GW_FMT_I32
+               ? GW_OK
+               : refuse(node, "the page table", table, "i32 [slots, pages]");
+}
+
+static gw_status check_compress(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_compress_args *a = &node->args.compress;
+    const gw_tensor *x = node->in[0];
+    int64_t e = a->area.entry;
+    GW_TRY(check_area(node, &a->area, node->in[1], node->in[2]));
+    if (a->series < 0 || a->series > 2 ||
+        a->area.width != (a->series == 0 ? e : 2 * a->series * e) ||
+        !is_matrix(x, GW_FMT_F32, a->area.width) || !is_matrix(node->out, GW_FMT_F32, 1) ||
+        !same_rows(x, node->out)) {
+        return refuse(node, "the input", x, "f32 [n, e], or [n, 2 series e]");
+    }
+    if (!is_vector(node->w[1], e) || (a->series == 0) != (node->w[0] == NULL) ||
+        (a->series > 0 && !is_vector(node->w[0], a->area.ratio * a->series * e))) {
+        return refuse(node, "the norm or the bias", node->w[1], "f32 [e], [ratio series e]");
+    }
+    return a->first >= 0 && a->first + a->rope_dim <= e && is_rope(node->w[2], a->rope_dim)
+               ? GW_OK
+               : refuse(node, "the rope table", node->w[2], "as wide as what rotates");
+}
+
+static gw_status check_choose(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_choose_args *a = &node->args.choose;
+    const gw_tensor *x = node->in[0], *by = node->in[3], *y = node->out;
+    GW_TRY(check_area(node, &a->area, node->in[1], node->in[2]));
+    if (a->heads < 1 || !is_matrix(x, GW_FMT_F32, (int64_t)a->heads * a->area.entry) ||
+        !same_rows(x, y)) {
+        return refuse(node, "the queries", x, "f32 [n, heads e]");
+    }
+    if (by != NULL && (!is_matrix(by, GW_FMT_F32, a->heads) || !same_rows(by, y))) {
+        return refuse(node, "the weights", by, "f32 [n, heads]");
+    }
+    return is_matrix(y, GW_FMT_F32, y->dim[1]) ? GW_OK
+                                               : refuse(node, "the output", y, "f32 [n, C]");
+}
+
+static gw_status check_listed(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_listed_args *a = &node->args.listed;
+    const gw_tensor *x = node->in[0], *k = node->in[1], *v = node->in[2], *list = node->in[4];
+    int64_t e = a->head_dim, q = (int64_t)a->heads * e;
+    if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads != 0 ||
+        !is_matrix(x, GW_FMT_F32, q) || !same_rows(x, node->out) ||
+        !is_matrix(node->out, GW_FMT_F32, q)) {
+        return refuse(node, "the queries", x, "f32 [n, h e], as the output is");
+    }
+    if (k == NULL || v == NULL || k->n_dim != 4 || v->n_dim != 4 || k->fmt != v->fmt ||
+        k->dim[1] != a->kv_heads || v->dim[1] != a->kv_heads || k->dim[2] != e || v->dim[3] != e ||
+        k->dim[3] != GW_PAGE || v->dim[2] != GW_PAGE) {
+        return refuse(node, "the cache", k, "[pages, g, e, P] and [pages, g, P, e]");
+    }
+    if (list != NULL && (!is_matrix(list, GW_FMT_F32, list->dim[1]) || !same_rows(list, x))) {
+        return refuse(node, "the list", list, "f32 [n, C]");
+    }
+    if (node->w[0] != NULL && !is_vector(node->w[0], a->heads)) {
+        return refuse(node, "the sinks", node->w[0], "f32 [h]");
+    }
+    if (node->in[5] == NULL) { /* blocks of its own cache */
+        const gw_tensor *table = node->in[3];
+        if (table == NULL || table->n_dim != 2 || table->fmt != GW_FMT_I32) {
+            return refuse(node, "the page table", table, "i32 [slots, pages]");
+        }
+        return list != NULL && a->area.ratio > 0
+                   ? GW_OK
+                   : refuse(node, "the list", list, "f32 [n, C], of blocks");
+    }
+    if (a->window < 1 || a->kv_heads != 1 || a->area.entry != e) {
+        return refuse(node, "the area", node->in[5], "entries of one head's width, and a window");
+    }
+    return check_area(node, &a->area, node->in[5], node->in[3]);
+}
+
+static gw_status check_ngram(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_ngram_args *a = &node->args.ngram;
+    const gw_tensor *w = node->w[0], *y = node->out;
+    int64_t hashes = (int64_t)(a->size - 1) * a->heads;
+    if (a->size < 2 || a->size > GW_NGRAM_SIZE || a->heads < 1 || hashes > GW_NGRAM_HASHES ||
+        a->vocab < 1 || a->index < 0 || a->base < 2 || a->base > INT32_MAX) {
+        return refuse(node, "the output", y, "lengths of 2 to 8, 64 hashes at most");
+    }
+    if (w == NULL || w->n_dim != 2 || !is_weight(w) ||
+        !is_matrix(y, GW_FMT_F32, hashes * w->dim[1])) {
+        return refuse(node, "the table", w, "[rows, width], a hash's columns beside another's");
+    }
+    gw_ngram g;
+    gw_ngram_init(&g, a);
+    if (w->dim[0] < g.first[hashes - 1] + g.rows[hashes - 1]) {
+        return refuse(node, "the table", w, "a row for each value of each hash");
+    }
+    return check_state(node, a->size - 1);
 }
 
 int gw_op_is_plain(const gw_node *node) {
@@ -715,6 +880,47 @@ static void cost_heads(const gw_node *node, int rows, int positions, double *byt
     *ops = 2.0 * rows * (double)node->w[0]->dim[0] * (double)node->w[0]->dim[1];
 }
 
+/* Of areas a step reads what its rows complete, entries once, lists once. */
+static void cost_rotate(const gw_node *node, int rows, int positions, double *bytes, double *ops) {
+    (void)positions;
+    *bytes = 2.0 * rows * row_bytes(node->out);
+    *ops = 6.0 * (double)rows * node->args.rotate.rope_dim * node->args.rotate.heads;
+}
+
+static void cost_compress(const gw_node *node, int rows, int positions, double *bytes,
+                          double *ops) {
+    (void)positions;
+    double row = row_bytes(node->in[0]);
+    *bytes = 3.0 * rows * row;
+    *ops = 8.0 * rows * row / sizeof(float);
+}
+
+static void cost_choose(const gw_node *node, int rows, int positions, double *bytes, double *ops) {
+    const gw_choose_args *a = &node->args.choose;
+    double entries = (double)positions / a->area.ratio;
+    *bytes = entries * a->area.entry * sizeof(float) + rows * row_bytes(node->in[0]);
+    *ops = 2.0 * rows * entries * a->heads * a->area.entry;
+}
+
+static void cost_listed(const gw_node *node, int rows, int positions, double *bytes, double *ops) {
+    const gw_listed_args *a = &node->args.listed;
+    int has_area = node->in[5] != NULL;
+    double entries = (double)positions / a->area.ratio;
+    double most = node->in[4] != NULL ? (double)node->in[4]->dim[1] : entries;
+    entries = entries < most ? entries : most;
+    double own = has_area ? a->window : a->area.ratio;
+    double cells = 2.0 * a->kv_heads * a->head_dim * cell_bytes(node->in[1]);
+    double each = has_area ? a->head_dim * (double)sizeof(float) : a->area.ratio * cells;
+    *bytes = own * cells + entries * each + 2.0 * rows * row_bytes(node->in[0]);
+    *ops = 4.0 * rows * (own + entries * (has_area ? 1 : a->area.ratio)) * a->heads * a->head_dim;
+}
+
+static void cost_ngram(const gw_node *node, int rows, int positions, double *bytes, double *ops) {
+    (void)positions;
+    *bytes = 2.0 * rows * row_bytes(node->out);
+    *ops = (double)rows * (double)node->out->dim[1];
+}
+
 /* clang-format off */
 static const gw_op_info ops[GW_OP_COUNT] = {
     /*                       name            check               cost           */
@@ -739,6 +945,13 @@ static const gw_op_info ops[GW_OP_COUNT] = {
     [GW_OP_STREAMS]      = {"streams",      check_streams,      cost_rowwise},
     [GW_OP_SPARSE_GLU]   = {"sparse_glu",   check_sparse_glu,   cost_rowwise},
     [GW_OP_COLUMNS]      = {"columns",      check_columns,      cost_rowwise},
+    [GW_OP_HYPER]        = {"hyper",        check_hyper,        cost_rowwise},
+    [GW_OP_ROTATE]       = {"rotate",       check_rotate,       cost_rotate},
+    [GW_OP_GROUP_DOT]    = {"group_dot",    check_group_dot,    cost_rowwise},
+    [GW_OP_COMPRESS]     = {"compress",     check_compress,     cost_compress},
+    [GW_OP_CHOOSE]       = {"choose",       check_choose,       cost_choose},
+    [GW_OP_LISTED]       = {"listed",       check_listed,       cost_listed},
+    [GW_OP_NGRAM]        = {"ngram",        check_ngram,        cost_ngram},
 };
 /* clang-format on */
 

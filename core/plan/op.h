@@ -7,6 +7,8 @@
 #ifndef GW_PLAN_OP_H
 #define GW_PLAN_OP_H
 
+#include "core/tensor/area.h"
+#include "core/tensor/ngram.h"
 #include "core/tensor/route.h"
 #include "core/tensor/tensor.h"
 
@@ -43,7 +45,8 @@ typedef enum gw_op {
                       * f32), in this order; out f32 or act8                                    */
     GW_OP_ROUTE,     /* out[n,2u] f32 = u expert numbers in increasing order, then their u gates;
                       * in0 = router logits [n,E] f32, w0 = selection bias [E] f32, w1 = factor of
-                      * each expert's gate [E] f32 (each may be NULL)                           */
+                      * each expert's gate [E] f32, in1 = the experts chosen [n,u] f32 (each may be
+                      * NULL)                                                                   */
     GW_OP_EXPERTS_GLU, /* out[n,u*f]: of each row's u experts act(x W^T) (* x U^T) in the route's
                         * order; in0 = x[n,d], in1 = route[n,2u]; w0 = W [E*f,d], w1 = U [E*f,d]
                         * (NULL: no gate), biases w2, w3 [E*f]; rows of expert x begin at x*f;
@@ -51,9 +54,9 @@ typedef enum gw_op {
     GW_OP_EXPERTS_DOWN, /* out[n,d] f32 = (in2[n,d] +) sum over the route's order of gate * (h W^T
                          * + bias); in0 = h[n,u*f], in1 = route[n,2u], w0 = W [E*d,f], w1 = bias
                          * [E*d] (may be NULL)                                                   */
-    GW_OP_CONV,      /* out[n,c]  = act(sum over t < T of w0[c,T] row i-T+1+t of in0[n,c] f32 (+
+    GW_OP_CONV,      /* out[n,c]  = act(sum over t < T of w0[c,T] row i-(T-1-t)D of in0[n,c] f32 (+
                       * w1[c])): rows of one sequence, those before the step from the state in1
-                      * [slots,R,(T-1)c], oldest first                                          */
+                      * [slots,R,(T-1)Dc], oldest first                                         */
     GW_OP_SCAN,      /* out[n,h*v] = what a memory S [h,k,v] of each sequence, the state in1
                       * [slots,R,h*k*v], answers row by row (gw_scan_args); in0 = rows, in2, in3 =
                       * logits of decay and write strength, w0 = A [h], w1 = bias of the decay (may
@@ -71,6 +74,27 @@ typedef enum gw_op {
                        * gates g = in0[n,0..f) and values u = in0[n,f..2f) f32; out f32           */
     GW_OP_COLUMNS,   /* out[n,m] f32 = columns [first,..) of in0 f32, then all of in1, in2, in3 (may
                       * be NULL) side by side, m in all                                         */
+    GW_OP_HYPER,     /* out[n,N(N+2)] f32, or [n,N]: coefficients of N streams out of logits
+                      * in0 of that width, w0 = scales [3] or [1], w1 = base [N(N+2)] or [N] f32:
+                      * in, out, and the matrix that mixes them, transposed (gw_hyper_args)      */
+    GW_OP_ROTATE,    /* out[n,h*e] f32 = in0, of each head the columns [first, first + r) rotated by
+                      * w0 = rope table (as in ROPE_KV; NULL: by nothing) (gw_rotate_args)       */
+    GW_OP_GROUP_DOT, /* out[n,G] f32 = sum of in0 * in1 over each of G groups of columns, * scale;
+                      * with root: its sign times the root of its size, 1e-6 at least            */
+    GW_OP_COMPRESS,  /* in0 = rows [n,W] f32 go to the area in1 at step.pos; each entry of the area
+                      * that a row completes is made of the rows before: normed by w1 [e], rotated
+                      * by w2 (rope table, may be NULL); w0 = bias of gates [ratio*series*e]. in2 =
+                      * page table; out[n,1] is left as it is (gw_compress_args)                 */
+    GW_OP_CHOOSE,    /* out[n,C] f32 = the C best complete entries of the area in1 (keys [e]), in
+                      * increasing order, then -1; score: sum over heads of in3[n,h] (may be NULL:
+                      * 1) * max(in0[n,h*e] . key, 0); in2 = page table (gw_choose_args)         */
+    GW_OP_LISTED,    /* ATTENTION over a list: entries in4[n,C] (may be NULL: all complete ones) of
+                      * the area in5, or blocks of positions where in5 is NULL; then the positions
+                      * of gw_listed_args. in0 = q, in1 = K, in2 = V, in3 = page table, w0 = sinks
+                      * [h] (may be NULL); out f32                                               */
+    GW_OP_NGRAM,     /* out[n,H*w] f32 = rows of w0 [rows,w] that the token and those before it
+                      * name by hash, H of them side by side; in0 = ids as in EMBED (may be NULL),
+                      * in1 = state [slots,R,size-1]: tokens before, + 1 (gw_ngram_args)         */
     GW_OP_COUNT
 } gw_op;
 /* clang-format on */
@@ -99,8 +123,9 @@ typedef enum gw_rope_style {
 typedef struct gw_conv_args {
     int taps;        /* T, 2 .. GW_CONV_TAPS */
     gw_act_kind act; /* SILU or NONE */
+    int apart;       /* D: rows from tap to tap, (T - 1) D < GW_CONV_REACH; 0: 1 */
 } gw_conv_args;
-enum { GW_CONV_TAPS = 8, GW_SCAN_KEYS = 256 };
+enum { GW_CONV_TAPS = 8, GW_CONV_REACH = 16, GW_SCAN_KEYS = 256 };
 /* R of the engine: what a pass of decode appends can be taken back. */
 enum { GW_STATE_ENTRIES = 17 };
 
@@ -146,6 +171,53 @@ typedef struct gw_heads_args {
 typedef struct gw_columns_args {
     int first;
 } gw_columns_args;
+
+/* Hyper-connections (Xie et al. 2026): `in` = sigmoid + eps, `out` = 2 sigmoid, the matrix a
+ * softmax of each row + eps, then made doubly stochastic by `rounds` of Sinkhorn and Knopp 1967. */
+typedef struct gw_hyper_args {
+    int streams, rounds;
+    float eps;
+} gw_hyper_args;
+enum { GW_HYPER_MOST = 8 }; /* streams */
+
+typedef struct gw_rotate_args {
+    int heads, first, rope_dim;
+    gw_rope_style style;
+    int back; /* by the negative angle */
+} gw_rotate_args;
+
+typedef struct gw_dot_args {
+    int groups;
+    float scale;
+    int root;
+} gw_dot_args;
+
+/* COMPRESS, NSA-like (DeepSeek-V4; Qwen4): entry i is made of the rows of positions [i * ratio,
+ * (i + 1) * ratio), and of the ratio before them where series is 2; its position is i * ratio.
+ * Rows: series 0: [e], the mean of them; 1: values [e], gates [e]; 2: values [2e], gates [2e], the
+ * first half for the entry behind. Gates are weights by a softmax over the rows, column by column.
+ */
+typedef struct gw_compress_args {
+    gw_area area;
+    int series, first, rope_dim;
+    gw_rope_style style;
+    float eps;
+} gw_compress_args;
+
+/* Which of equal scores: gw_choose_keys of area.h; whole: among all entries of what is read at
+ * once, up to step.last, else among the complete ones. */
+typedef struct gw_choose_args {
+    gw_area area;
+    int heads, whole;
+} gw_choose_args;
+
+/* LISTED. Its positions: with an area the last `window` ones, the own one included; else those
+ * behind the last complete block of `area.ratio`, whose chosen ones are listed. */
+typedef struct gw_listed_args {
+    gw_area area;
+    float scale;
+    int heads, kv_heads, head_dim, window;
+} gw_listed_args;
 
 typedef enum gw_norm_kind {
     GW_NORM_RMS,  /* x / sqrt(mean of squares + eps)            */
@@ -237,9 +309,16 @@ typedef union gw_op_args {
     gw_columns_args columns;
     gw_streams_args streams;
     gw_sparse_args sparse;
+    gw_hyper_args hyper;
+    gw_rotate_args rotate;
+    gw_dot_args dot;
+    gw_compress_args compress;
+    gw_choose_args choose;
+    gw_listed_args listed;
+    gw_ngram_args ngram;
 } gw_op_args;
 
-enum { GW_MAX_IN = 4, GW_MAX_W = 6 };
+enum { GW_MAX_IN = 6, GW_MAX_W = 6 };
 
 struct gw_kernel;
 

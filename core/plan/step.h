@@ -21,7 +21,8 @@ typedef struct gw_step {
     int32_t token[GW_ROWS_MAX];
     int32_t pos[GW_ROWS_MAX];
     int32_t slot[GW_ROWS_MAX]; /* sequence of the row: row of the page table            */
-    int32_t last[GW_ROWS_MAX]; /* last position that the row sees where attention looks both ways */
+    int32_t last[GW_ROWS_MAX]; /* last position that the row sees where attention looks both ways;
+                                * else that of what is read at once with it, its own at least */
     int32_t type[GW_ROWS_MAX]; /* of the token: row of EMBED's table of types           */
     int32_t less[GW_ROWS_MAX]; /* EMBED's table of positions counts so many less        */
 } gw_step;

@@ -119,11 +119,12 @@ GW_FN void gw_route_softmax(int u, GW_GLOBAL float *out) {
     }
 }
 
-/* x: the logits; bias of the selection, factor of each expert's gate [experts], or NULL.
- * out [2 used]: experts in increasing order, then their gates. */
+/* x: the logits; bias of the selection, factor of each expert's gate [experts], or NULL; given: the
+ * experts [used] where they are known already, or NULL. out [2 used]: experts in increasing order,
+ * then their gates. */
 GW_FN void gw_route_row(const gw_route_args *a, int experts, GW_GLOBAL const float *x,
                         GW_GLOBAL const float *bias, GW_GLOBAL const float *factor,
-                        GW_GLOBAL float *out) {
+                        GW_GLOBAL const float *given, GW_GLOBAL float *out) {
     float select[GW_ROUTE_MOST], largest = x[0], sum = 0.0f;
     gw_u8 mark[GW_ROUTE_MOST];
     int sparse = a->score == GW_SCORE_SPARSEMIXER, n = 0;
@@ -142,7 +143,7 @@ GW_FN void gw_route_row(const gw_route_args *a, int experts, GW_GLOBAL const flo
         gw_route_groups(a, experts, select, mark);
     }
     for (int i = 0; i < a->used; i++) {
-        int best = gw_route_best(select, mark, experts);
+        int best = given != 0 ? (int)given[i] : gw_route_best(select, mark, experts);
         float gate = sparse ? gw_route_near(select, mark, experts, best, a->jitter) : 0.0f;
         mark[best] = GW_ROUTE_CHOSEN;
         select[best] = sparse ? gate : gw_route_score(a->score, x[best], largest, sum);

@@ -137,11 +137,11 @@ KERNEL_OF_ANY_SIZE mix_rows(STEP, IN(in), IN(gate), IN(addend), IN(factor), OUT(
     }
 }
 
-/* flags: bias, factor. Items: rows. */
-KERNEL_OF_ANY_SIZE route(STEP, IN(logits), IN(bias), IN(factor), OUT(out), const int experts,
-                         const int used, const int score, const int groups, const int groups_used,
-                         const int group_best, const int renorm, const float scale,
-                         const float jitter, const int flags) {
+/* flags: bias, factor, experts given. Items: rows. */
+KERNEL_OF_ANY_SIZE route(STEP, IN(logits), IN(bias), IN(factor), IN(given), OUT(out),
+                         const int experts, const int used, const int score, const int groups,
+                         const int groups_used, const int group_best, const int renorm,
+                         const float scale, const float jitter, const int flags) {
     const int row = GROUP_ID(1);
     AWAIT;
     if (row >= LIVE || ITEM_ID > 0) {
@@ -158,6 +158,7 @@ KERNEL_OF_ANY_SIZE route(STEP, IN(logits), IN(bias), IN(factor), OUT(out), const
     a.jitter = jitter;
     gw_route_row(&a, experts, READS(float, logits) + (size_t)row * experts,
                  HAS(0) ? READS(float, bias) : 0, HAS(1) ? READS(float, factor) : 0,
+                 HAS(2) ? READS(float, given) + (size_t)row * used : 0,
                  WRITES(float, out) + (size_t)row * 2 * used);
 }
 

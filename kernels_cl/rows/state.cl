@@ -26,8 +26,9 @@
 
 /* Items: columns. flags: bias. */
 KERNEL_OF_ANY_SIZE conv(STEP, IN(in), OUT(state), IN(w), IN(bias), OUT(out), const int width,
-                        const int taps, const int entries, const int kind, const int flags) {
-    const int first = GROUP_ID(1), live = LIVE, before = taps - 1;
+                        const int taps, const int apart, const int entries, const int kind,
+                        const int flags) {
+    const int first = GROUP_ID(1), live = LIVE, before = (taps - 1) * apart;
     AWAIT;
     if (first >= live) {
         return;
@@ -36,7 +37,7 @@ KERNEL_OF_ANY_SIZE conv(STEP, IN(in), OUT(state), IN(w), IN(bias), OUT(out), con
     COUNT_ROWS(rows, first);
     __global float *known = WRITES(float, state);
     for (int c = ITEM_ID; c < width && rows > 0; c += ITEM_COUNT) {
-        float x[8];
+        float x[16];
         const size_t from = ENTRY(first, STEP_POS(first), before * width);
         for (int t = 0; t < before; t++) {
             x[t] = STEP_POS(first) > 0 ? known[from + (size_t)t * width + c] : 0.0f;
@@ -46,7 +47,7 @@ KERNEL_OF_ANY_SIZE conv(STEP, IN(in), OUT(state), IN(w), IN(bias), OUT(out), con
             float sum = 0.0f;
             x[before] = READS(float, in)[(size_t)i * width + c];
             for (int t = 0; t < taps; t++) {
-                sum = fma(READS(float, w)[(size_t)c * taps + t], x[t], sum);
+                sum = fma(READS(float, w)[(size_t)c * taps + t], x[t * apart], sum);
             }
             sum = HAS(0) ? sum + READS(float, bias)[c] : sum;
             WRITES(float, out)[(size_t)i * width + c] =

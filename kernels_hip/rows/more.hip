@@ -367,7 +367,8 @@ GW_KERNEL(gw_more_route, struct gw_more_route_params, GW_ROUTE_THREADS) {
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     if (row < gw_live(p.step)) {
-        gw_route_block(p.route, p.logits + (size_t)row * p.route.experts,
+        const float *given = p.route.given ? p.route.given + (size_t)row * p.route.used : 0;
+        gw_route_block(p.route, p.logits + (size_t)row * p.route.experts, given,
                        p.out + (size_t)row * 2 * p.route.used, shared);
     }
 }

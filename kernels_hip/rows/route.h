@@ -169,8 +169,8 @@ GW_DEVICE void gw_route_choose(const struct gw_route_params &p, const gw_route_d
     for (int i = (int)threadIdx.x; i - lane < n; i += (int)blockDim.x) {
         const int first = i - lane, end = first + GW_LANES < padded ? first + GW_LANES : padded;
         const float v = i < n ? d.rank[i] : 0.0f;
-        int before = gw_route_before<1>(d.rank, 0, first, v) +
-                     gw_route_before<0>(d.rank, end, padded, v);
+        int before =
+            gw_route_before<1>(d.rank, 0, first, v) + gw_route_before<0>(d.rank, end, padded, v);
 #pragma unroll 8
         for (int j = first; j < end; j++) {
             before += (d.rank[j] > v) | ((d.rank[j] == v) & (j < i)); /* without branches */
@@ -212,16 +212,22 @@ GW_DEVICE void gw_route_gates(const struct gw_route_params &p, float *gates) {
     }
 }
 
-/* x: the row's logits [experts] -> out [2 used]. shared: GW_ROUTE_SHARED bytes, 16-byte aligned.
- * Every thread of the block calls it. */
-GW_DEVICE void gw_route_block(const struct gw_route_params &p, const float *x, float *out,
-                              float *shared) {
+/* x: the row's logits [experts], given: its experts [used] or 0 -> out [2 used]. shared:
+ * GW_ROUTE_SHARED bytes, 16-byte aligned. Every thread of the block calls it. */
+GW_DEVICE void gw_route_block(const struct gw_route_params &p, const float *x, const float *given,
+                              float *out, float *shared) {
     const int n = p.experts, each = GW_ROUTE_FLOATS(n);
     unsigned *bits = (unsigned *)(shared + 3 * each);
     const gw_route_desk d = {shared, shared + each, shared + 2 * each, bits,
                              bits + GW_ROUTE_WORDS(n)};
     gw_route_scores(p, x, d);
-    if (p.score == GW_ROUTE_SPARSEMIXER) {
+    if (given) {
+        if (threadIdx.x == 0) {
+            for (int k = 0; k < p.used; k++) {
+                d.chosen[(int)given[k] / 32] |= 1u << (int)given[k] % 32;
+            }
+        }
+    } else if (p.score == GW_ROUTE_SPARSEMIXER) {
         if (gw_team() == 0) {
             gw_route_sparse(p, d);
         }

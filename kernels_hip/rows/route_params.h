@@ -8,8 +8,7 @@
 enum { GW_ROUTE_THREADS = 256 };
 #define GW_ROUTE_WORDS(experts) (((experts) + 31) / 32)
 #define GW_ROUTE_FLOATS(experts) (((experts) + 3) / 4 * 4) /* of an array of theirs */
-#define GW_ROUTE_SHARED(experts)                                                                   \
-    (4 * (3 * GW_ROUTE_FLOATS(experts) + 2 * GW_ROUTE_WORDS(experts)))
+#define GW_ROUTE_SHARED(experts) (4 * (3 * GW_ROUTE_FLOATS(experts) + 2 * GW_ROUTE_WORDS(experts)))
 
 /* In the order of gw_score of core/tensor/route.h. */
 enum {
@@ -22,6 +21,7 @@ enum {
 struct gw_route_params {
     GW_DEV(const float) bias;   /* [experts] or 0  */
     GW_DEV(const float) factor; /* [experts] or 0  */
+    GW_DEV(const float) given;  /* rows of [used]: experts that are known; or 0 */
     int32_t experts, used, score, groups, groups_used, group_best, renorm;
     float scale, jitter;
 };

@@ -175,8 +175,8 @@ template <class F> __device__ static inline void router(const struct gw_router_p
         }
     }
     if (gw_block_arrives(p.arrived + row, gridDim.x - 1, &before) == gridDim.x - 1) {
-        gw_route_block(p.route, p.logits + (size_t)row * n, p.out + (size_t)row * 2 * p.route.used,
-                       shared);
+        gw_route_block(p.route, p.logits + (size_t)row * n, 0,
+                       p.out + (size_t)row * 2 * p.route.used, shared);
     }
 }
 

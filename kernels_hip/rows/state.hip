@@ -83,6 +83,43 @@ GW_KERNEL(gw_state_conv, struct gw_state_conv_params, GW_STATE_THREADS) {
     }
 }
 
+/* The same with rows between the taps. */
+GW_KERNEL(gw_state_conv_apart, struct gw_state_conv_params, GW_STATE_THREADS) {
+    const int first = (int)blockIdx.y, c = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    const int live = gw_live(p.step), before = (p.taps - 1) * p.apart;
+    if (first >= live || c >= p.width) {
+        return;
+    }
+    int left = rows_from(p.step, first, live);
+    const size_t width = (size_t)before * p.width;
+    const int start = gw_step_pos(p.step, first);
+    const float *from = p.state + entry_of(p.step, first, start, p.entries, width) + c;
+    float x[16];
+    for (int t = 0; t < before && left > 0; t++) {
+        x[t] = start > 0 ? from[(size_t)t * p.width] : 0.0f;
+    }
+    for (int i = first; i < live && left > 0; i = next_row(p.step, i, live)) {
+        float sum = 0.0f;
+        x[before] = p.in[(size_t)i * p.width + c];
+        for (int t = 0; t < p.taps; t++) {
+            sum = GW_FMA(p.w[(size_t)c * p.taps + t], x[t * p.apart], sum);
+        }
+        sum = p.bias ? sum + p.bias[c] : sum;
+        p.out[(size_t)i * p.width + c] = gate_of(p.kind, sum);
+        left--;
+        float *to =
+            p.state + entry_of(p.step, i, gw_step_pos(p.step, i) + 1, p.entries, width) + c;
+        for (int t = 0; t < before; t++) {
+            x[t] = x[t + 1];
+            if (left < p.entries - 1) {
+                to[(size_t)t * p.width] = x[t];
+            }
+        }
+    }
+}
+
 /* ---- SCAN ------------------------------------------------------------------------------------ */
 
 GW_KERNEL(gw_state_prepare, struct gw_state_prepare_params, GW_STATE_THREADS) {

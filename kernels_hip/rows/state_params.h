@@ -7,8 +7,8 @@
 
 enum { GW_STATE_THREADS = 128, GW_STATE_TEAMS = GW_STATE_THREADS / 32, GW_SCAN_THREADS = 32 };
 
-/* gw_state_conv: a thread per column, grid (columns, rows); a block does the sequence whose first
- * row of the step is its own. */
+/* gw_state_conv, gw_state_conv_apart (taps that are not side by side): a thread per column, grid
+ * (columns, rows); a block does the sequence whose first row of the step is its own. */
 struct gw_state_conv_params {
     struct gw_step_params step;
     GW_DEV(const float) in;
@@ -16,7 +16,7 @@ struct gw_state_conv_params {
     GW_DEV(const float) w;    /* [width, taps]                      */
     GW_DEV(const float) bias; /* may be 0                           */
     GW_DEV(float) out;
-    int32_t width, taps, entries, kind;
+    int32_t width, taps, apart, entries, kind;
 };
 
 /* gw_state_prepare: what SCAN takes of every row, [q g*k | k g*k | decays h*n | strengths h]; a

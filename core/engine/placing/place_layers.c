@@ -30,7 +30,7 @@ static void ask_kernels(const gw_plan_device *device, const gw_graph *g, int n_l
 typedef struct outline {
     gw_tensor stream[GW_MAX_DEVICES], table[GW_MAX_DEVICES];
     gw_tensor rope[GW_MAX_DEVICES][GW_MAX_ROPES], factor[GW_MAX_DEVICES][GW_MAX_FACTORS];
-    gw_tensor *k, *v, *state;
+    gw_tensor *k, *v, *paged, *state;
     gw_tensor kept[GW_SPEC_VALUES];
 } outline;
 
@@ -52,8 +52,9 @@ static gw_status draw_outline(const gw_hparams *hp, const gw_blueprint *bp, gw_f
     }
     o->k = calloc((size_t)hp->n_layers, sizeof *o->k);
     o->v = calloc((size_t)hp->n_layers, sizeof *o->v);
+    o->paged = calloc((size_t)hp->n_layers, sizeof *o->paged);
     o->state = calloc((size_t)hp->n_layers * (size_t)bp->n_blocks, sizeof *o->state);
-    if (o->k == NULL || o->v == NULL || o->state == NULL) {
+    if (o->k == NULL || o->v == NULL || o->paged == NULL || o->state == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", hp->n_layers);
     }
     for (int i = 0; i < hp->n_layers * bp->n_blocks; i++) {
@@ -72,6 +73,7 @@ static gw_status draw_outline(const gw_hparams *hp, const gw_blueprint *bp, gw_f
             (gw_tensor){.fmt = kv_fmt, .n_dim = 4, .dim = {1, y->n_kv_heads, y->d_head, GW_PAGE}};
         o->v[l] =
             (gw_tensor){.fmt = kv_fmt, .n_dim = 4, .dim = {1, y->n_kv_heads, GW_PAGE, y->v_head}};
+        o->paged[l] = (gw_tensor){.fmt = GW_FMT_F32, .n_dim = 2, .dim = {1, gw_layer_paged(y)}};
     }
     return GW_OK;
 }
@@ -91,6 +93,7 @@ static gw_status probe_order(const gw_plan_device *device, const gw_weights *wei
                           .page_table = o.table,
                           .k = o.k,
                           .v = o.v,
+                          .paged = o.paged,
                           .state = o.state,
                           .kept = o.kept,
                           .stream = o.stream,
@@ -106,12 +109,14 @@ done:
     gw_graph_free(&graph);
     free(o.k);
     free(o.v);
+    free(o.paged);
     free(o.state);
     return status;
 }
 
 static int is_cache_block(gw_block_kind kind) {
-    return kind == GW_BLOCK_ROPE_KV || kind == GW_BLOCK_ATTENTION;
+    return kind == GW_BLOCK_ROPE_KV || kind == GW_BLOCK_ATTENTION || kind == GW_BLOCK_COMPRESS ||
+           kind == GW_BLOCK_CHOOSE || kind == GW_BLOCK_LISTED;
 }
 
 /* Fill accepts with what the device runs in both orders; what appends to a cache and what reads it
@@ -263,8 +268,7 @@ double gw_place_used(const gw_place_sizes *sizes, int device, int at) {
 
 /* Experts that are asked to, and tables of which a token reads one row, beside the embedding. */
 static int stays_home(const gw_place *place, const gw_spec_block *b, int layer) {
-    return (b->kind == GW_BLOCK_EXPERTS && layer < place->cpu_experts) ||
-           (b->kind == GW_BLOCK_EMBED && b->out != GW_VALUE_STREAM);
+    return (b->kind == GW_BLOCK_EXPERTS && layer < place->cpu_experts) || gw_block_stays_home(b);
 }
 
 void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, gw_where *where) {
@@ -328,7 +332,8 @@ int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_w
         int d = where[at], b = at % bp->n_blocks, outside = at / bp->n_blocks == n_layers;
         use[d].weights += sizes->bytes[d][at];
         int layer = at / bp->n_blocks, runs = gw_block_runs(&bp->block[b], sizes->hp, layer);
-        if (!outside && runs && bp->block[b].kind == GW_BLOCK_ATTENTION) {
+        gw_block_kind kind = bp->block[b].kind;
+        if (!outside && runs && (kind == GW_BLOCK_ATTENTION || kind == GW_BLOCK_LISTED)) {
             use[d].kv += gw_kv_layer_bytes(&sizes->hp->layer[layer], sizes->kv_fmt,
                                            (gw_kv_size){1, sizes->n_ctx, 0});
         }

@@ -40,6 +40,7 @@ void gw_describe_shape(const gw_hparams *hp, gw_model_info *info) {
         const gw_layer *y = &hp->layer[l];
         info->kv_bytes_per_token +=
             y->has_cache ? 2 * (uint64_t)y->n_kv_heads * (uint64_t)(y->d_head + y->v_head) : 0;
+        info->kv_bytes_per_token += sizeof(float) * (uint64_t)gw_layer_paged(y) / GW_PAGE;
     }
 }
 

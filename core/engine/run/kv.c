@@ -12,9 +12,13 @@ static int64_t pool_pages(gw_kv_size size) {
     return size.pages > 0 ? size.pages : (int64_t)size.slots * page_count(size.n_ctx);
 }
 
-/* Bytes of K (part 0) or V (part 1) of one layer. */
+/* Bytes of K (part 0), V (1) or areas (2) of one layer. */
 static int part_bytes(const gw_layer *layer, gw_fmt fmt, int part, gw_kv_size size,
                       uint64_t *bytes) {
+    if (part == 2) {
+        return gw_size_mul((uint64_t)gw_layer_paged(layer) * sizeof(float),
+                           (uint64_t)pool_pages(size), bytes);
+    }
     const gw_format *f = gw_format_of(fmt); /* a page is whole blocks of any format */
     uint64_t width = layer->has_cache ? (uint64_t)(part == 0 ? layer->d_head : layer->v_head) : 0;
     return gw_size_mul(GW_PAGE / f->block_elems * f->block_bytes, (uint64_t)pool_pages(size),
@@ -24,9 +28,10 @@ static int part_bytes(const gw_layer *layer, gw_fmt fmt, int part, gw_kv_size si
 }
 
 uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_fmt fmt, gw_kv_size size) {
-    uint64_t k = 0, v = 0;
-    int fits = part_bytes(layer, fmt, 0, size, &k) && part_bytes(layer, fmt, 1, size, &v);
-    return fits ? k + v : UINT64_MAX;
+    uint64_t k = 0, v = 0, x = 0;
+    int fits = part_bytes(layer, fmt, 0, size, &k) && part_bytes(layer, fmt, 1, size, &v) &&
+               part_bytes(layer, fmt, 2, size, &x);
+    return fits ? k + v + x : UINT64_MAX;
 }
 
 gw_status gw_kv_format(const char *kv_type, gw_fmt *out) {
@@ -42,8 +47,8 @@ gw_status gw_kv_format(const char *kv_type, gw_fmt *out) {
 gw_status gw_kv_bytes(const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, uint64_t *table) {
     uint64_t one = 0, all = 0;
     int fits = 1;
-    for (int32_t i = 0; i < 2 * hp->n_layers; i++) {
-        fits = fits && part_bytes(&hp->layer[i / 2], fmt, i % 2, size, &one) &&
+    for (int32_t i = 0; i < GW_KV_PARTS * hp->n_layers; i++) {
+        fits = fits && part_bytes(&hp->layer[i / GW_KV_PARTS], fmt, i % GW_KV_PARTS, size, &one) &&
                gw_size_add(all, one, &all);
     }
     if (!fits || all > SIZE_MAX) {
@@ -89,15 +94,16 @@ static gw_status fill_page_tables(gw_kv *kv, int32_t slots, int32_t pages, int64
 static gw_status new_layer(gw_kv *kv, int32_t l, const gw_layer *layer, gw_kv_size size) {
     int64_t rows = pool_pages(size);
     const gw_plan_device *d = &kv->devices[kv->k[l].device];
-    uint64_t k = 0, v = 0;
+    uint64_t k = 0, v = 0, x = 0;
     gw_tensor t = {.fmt = kv->fmt, .n_dim = 4, .device = kv->k[l].device};
     (void)part_bytes(layer, kv->fmt, 0, size, &k);
     (void)part_bytes(layer, kv->fmt, 1, size, &v);
+    (void)part_bytes(layer, kv->fmt, 2, size, &x);
     size_t page = (size_t)k / (size_t)rows; /* of equal halves where v is as wide */
     if (layer->has_cache) {
-        GW_TRY(d->backend->alloc_pages != NULL && k == v
+        GW_TRY(d->backend->alloc_pages != NULL && k == v && x == 0
                    ? d->backend->alloc_pages(d->device, (size_t)(k + v), page, &kv->cells[l])
-                   : d->backend->alloc(d->device, (size_t)(k + v), &kv->cells[l]));
+                   : d->backend->alloc(d->device, (size_t)(k + v + x), &kv->cells[l]));
     }
     t.buf = kv->cells[l];
     kv->k[l] = kv->v[l] = t;
@@ -108,20 +114,29 @@ static gw_status new_layer(gw_kv *kv, int32_t l, const gw_layer *layer, gw_kv_si
     memcpy(kv->v[l].dim, (int64_t[4]){rows, layer->n_kv_heads, GW_PAGE, layer->v_head},
            sizeof t.dim);
     kv->v[l].offset = (size_t)k;
+    kv->paged[l] = (gw_tensor){.name = "areas",
+                               .fmt = GW_FMT_F32,
+                               .n_dim = 2,
+                               .dim = {rows, gw_layer_paged(layer)},
+                               .buf = kv->cells[l],
+                               .offset = (size_t)(k + v),
+                               .device = kv->k[l].device};
     return GW_OK;
 }
 
 gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *where,
                     const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, gw_kv *out) {
     gw_kv kv = {.devices = devices, .n_devices = n_devices, .n_layers = hp->n_layers};
+    kv.layers = hp->layer;
     uint64_t table = 0;
     gw_status status;
     kv.fmt = fmt;
     GW_TRY(gw_kv_bytes(hp, fmt, size, &table));
     kv.k = calloc((size_t)hp->n_layers, sizeof *kv.k);
     kv.v = calloc((size_t)hp->n_layers, sizeof *kv.v);
+    kv.paged = calloc((size_t)hp->n_layers, sizeof *kv.paged);
     kv.cells = calloc((size_t)hp->n_layers, sizeof(struct gw_buffer *));
-    if (kv.k == NULL || kv.v == NULL || kv.cells == NULL) {
+    if (kv.k == NULL || kv.v == NULL || kv.paged == NULL || kv.cells == NULL) {
         status = gw_fail(GW_E_NOMEM, "context", "no memory for %d layers", hp->n_layers);
         goto done;
     }
@@ -147,32 +162,39 @@ gw_status gw_kv_map(gw_kv *kv, int32_t slot, int32_t first, const int32_t *pages
     return GW_OK;
 }
 
+static const gw_tensor *part_of(const gw_kv *kv, int layer, int part) {
+    return part == 0 ? &kv->k[layer] : part == 1 ? &kv->v[layer] : &kv->paged[layer];
+}
+
 size_t gw_kv_page_bytes(const gw_kv *kv, int layer, int part) {
+    if (part == 2) {
+        return kv->cells[layer] != NULL ? (size_t)kv->paged[layer].dim[1] * sizeof(float) : 0;
+    }
     const gw_format *f = gw_format_of(kv->fmt);
-    const gw_tensor *t = part == 0 ? &kv->k[layer] : &kv->v[layer];
+    const gw_tensor *t = part_of(kv, layer, part);
     size_t cells = kv->cells[layer] != NULL ? (size_t)(t->dim[1] * t->dim[2] * t->dim[3]) : 0;
     return cells / f->block_elems * f->block_bytes;
 }
 
 size_t gw_kv_pages_bytes(const gw_kv *kv) {
     size_t sum = 0;
-    for (int i = 0; i < 2 * kv->n_layers; i++) {
-        sum += gw_kv_page_bytes(kv, i / 2, i % 2);
+    for (int i = 0; i < GW_KV_PARTS * kv->n_layers; i++) {
+        sum += gw_kv_page_bytes(kv, i / GW_KV_PARTS, i % GW_KV_PARTS);
     }
     return sum;
 }
 
 size_t gw_kv_largest_page(const gw_kv *kv) {
     size_t most = 1;
-    for (int i = 0; i < 2 * kv->n_layers; i++) {
-        size_t bytes = gw_kv_page_bytes(kv, i / 2, i % 2);
+    for (int i = 0; i < GW_KV_PARTS * kv->n_layers; i++) {
+        size_t bytes = gw_kv_page_bytes(kv, i / GW_KV_PARTS, i % GW_KV_PARTS);
         most = bytes > most ? bytes : most;
     }
     return most;
 }
 
 gw_status gw_kv_read_page(const gw_kv *kv, int layer, int part, int32_t page, void *dst) {
-    const gw_tensor *t = part == 0 ? &kv->k[layer] : &kv->v[layer];
+    const gw_tensor *t = part_of(kv, layer, part);
     size_t bytes = gw_kv_page_bytes(kv, layer, part);
     return bytes == 0 ? GW_OK
                       : kv->devices[t->device].backend->read(
@@ -180,7 +202,7 @@ gw_status gw_kv_read_page(const gw_kv *kv, int layer, int part, int32_t page, vo
 }
 
 gw_status gw_kv_write_page(gw_kv *kv, int layer, int part, int32_t page, const void *src) {
-    const gw_tensor *t = part == 0 ? &kv->k[layer] : &kv->v[layer];
+    const gw_tensor *t = part_of(kv, layer, part);
     size_t bytes = gw_kv_page_bytes(kv, layer, part);
     return bytes == 0 ? GW_OK
                       : kv->devices[t->device].backend->write(
@@ -194,10 +216,29 @@ static void blank_rows(char *at, size_t rows, size_t count, size_t from, size_t 
     }
 }
 
+/* Rows of positions from `live` on, and entries that end there. */
+static void blank_areas(const gw_layer *layer, int32_t live, float *page) {
+    for (int i = 0; i < layer->n_areas; i++) {
+        const gw_area *a = &layer->area[i];
+        for (int p = live; p < GW_PAGE; p++) {
+            memset(page + gw_area_row(a, p), 0, (size_t)a->width * sizeof *page);
+        }
+        int from = (live + a->ratio - 1) / a->ratio; /* which page it is, nobody says here */
+        for (int k = from; k < (GW_PAGE + a->ratio - 1) / a->ratio; k++) {
+            memset(page + gw_area_entry(a, 0) + (size_t)k * (size_t)a->entry, 0,
+                   (size_t)a->entry * sizeof *page);
+        }
+    }
+}
+
 void gw_kv_blank(const gw_kv *kv, int layer, int part, int32_t live, void *page) {
-    const gw_tensor *t = part == 0 ? &kv->k[layer] : &kv->v[layer];
+    const gw_tensor *t = part_of(kv, layer, part);
     size_t g = (size_t)t->dim[1], e = (size_t)t->dim[part == 0 ? 2 : 3], from = (size_t)live;
     if (kv->cells[layer] == NULL) {
+        return;
+    }
+    if (part == 2) {
+        blank_areas(&kv->layers[layer], live, page);
         return;
     }
     if (kv->fmt == GW_FMT_Q8_0) {
@@ -230,5 +271,6 @@ void gw_kv_free(gw_kv *kv) {
     free(kv->cells);
     free(kv->k);
     free(kv->v);
+    free(kv->paged);
     memset(kv, 0, sizeof *kv);
 }

@@ -11,13 +11,18 @@
 #include "core/model/hparams.h"
 #include "core/plan/plan.h"
 
+/* K, V and the areas of a layer. */
+enum { GW_KV_PARTS = 3 };
+
 typedef struct gw_kv {
     const gw_plan_device *devices;
     int n_devices, n_layers;
     gw_fmt fmt;
-    struct gw_buffer **cells; /* [n_layers]: K, then V, on the layer's device; NULL: no cache */
+    struct gw_buffer **cells; /* [n_layers]: K, V, areas, on the layer's device; NULL: no cache */
     struct gw_buffer *pages[GW_MAX_DEVICES];
     gw_tensor *k, *v;                     /* [n_layers], layouts of op.h */
+    gw_tensor *paged;                     /* [n_layers] of [pages, floats]: areas (area.h) */
+    const gw_layer *layers;               /* [n_layers]                  */
     gw_tensor page_table[GW_MAX_DEVICES]; /* [slots, pages] i32          */
 } gw_kv;
 
@@ -40,11 +45,12 @@ gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *whe
                     const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, gw_kv *out);
 /* The pages of positions of a slot from entry `first` of its row on: pages [n], on every device. */
 gw_status gw_kv_map(gw_kv *kv, int32_t slot, int32_t first, const int32_t *pages, int32_t n);
-/* One page (GW_PAGE positions, all heads) of K (part 0) or V (part 1) of a layer, by its number in
- * the pool, between the device and host memory of gw_kv_page_bytes bytes; 0: the layer has none. */
+/* One page (GW_PAGE positions, all heads) of K (part 0), V (1) or areas (2) of a layer, by its
+ * number in the pool, between the device and host memory of gw_kv_page_bytes bytes; 0: the layer
+ * has none. */
 size_t gw_kv_page_bytes(const gw_kv *kv, int layer, int part);
 size_t gw_kv_largest_page(const gw_kv *kv);
-/* Of K and V of all layers. */
+/* Of all parts of all layers. */
 size_t gw_kv_pages_bytes(const gw_kv *kv);
 gw_status gw_kv_read_page(const gw_kv *kv, int layer, int part, int32_t page, void *dst);
 gw_status gw_kv_write_page(gw_kv *kv, int layer, int part, int32_t page, const void *src);

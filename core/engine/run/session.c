@@ -305,6 +305,7 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
                           .stream = stream,
                           .k = s->kv.k,
                           .v = s->kv.v,
+                          .paged = s->kv.paged,
                           .state = s->states.t,
                           .kept = s->kept_value,
                           .rows = rows,
@@ -586,7 +587,7 @@ void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_
         s->step.token[i] = tokens[i];
         s->step.pos[i] = pos + i;
         s->step.slot[i] = 0;
-        s->step.last[i] = s->n_source - 1;
+        s->step.last[i] = s->n_source > 0 ? s->n_source - 1 : pos + i;
         s->step.less[i] = less_of(s, tokens, i, pos);
     }
     s->step.pos_max = s->n_source > pos + n ? s->n_source - 1 : pos + n - 1;
@@ -747,6 +748,9 @@ static gw_status feed_prompt(gw_session *s, const int32_t *tokens, size_t n, con
         int32_t rows = chunk_rows(s, n - done);
         double slowest = 0.0;
         gw_session_set_step(s, tokens + done, rows, s->pos);
+        for (int32_t i = 0; i < rows && s->n_source == 0; i++) {
+            s->step.last[i] = s->pos + (int32_t)(n - done) - 1;
+        }
         for (int i = s->first_prompt_pass; i < s->n_prompt_passes; i++) {
             double start = gw_seconds_now();
             GW_TRY(gw_session_check_cancel(s));

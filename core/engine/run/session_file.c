@@ -183,13 +183,14 @@ static gw_status put(writer *w, const void *data, size_t n) {
 
 static gw_status put_pages(gw_session *s, writer *w, char *room) {
     for (int32_t page = 0; page < pages_of(s->pos); page++) {
-        for (int i = 0; i < 2 * s->model->hp.n_layers; i++) {
+        for (int i = 0; i < GW_KV_PARTS * s->model->hp.n_layers; i++) {
             GW_TRY(gw_session_check_cancel(s));
-            GW_TRY(gw_kv_read_page(&s->kv, i / 2, i % 2, page, room));
+            GW_TRY(gw_kv_read_page(&s->kv, i / GW_KV_PARTS, i % GW_KV_PARTS, page, room));
             if (s->pos - page * GW_PAGE < GW_PAGE) {
-                gw_kv_blank(&s->kv, i / 2, i % 2, s->pos - page * GW_PAGE, room);
+                gw_kv_blank(&s->kv, i / GW_KV_PARTS, i % GW_KV_PARTS, s->pos - page * GW_PAGE,
+                            room);
             }
-            GW_TRY(put(w, room, gw_kv_page_bytes(&s->kv, i / 2, i % 2)));
+            GW_TRY(put(w, room, gw_kv_page_bytes(&s->kv, i / GW_KV_PARTS, i % GW_KV_PARTS)));
         }
     }
     return GW_OK;
@@ -355,10 +356,11 @@ static gw_status compare_arithmetic(const gw_session *s, source *in) {
 
 static gw_status take_pages(gw_session *s, source *in, int32_t tokens, char *room) {
     for (int32_t page = 0; page < pages_of(tokens); page++) {
-        for (int i = 0; i < 2 * s->model->hp.n_layers; i++) {
+        for (int i = 0; i < GW_KV_PARTS * s->model->hp.n_layers; i++) {
             GW_TRY(gw_session_check_cancel(s));
-            GW_TRY(take_checked(in, room, gw_kv_page_bytes(&s->kv, i / 2, i % 2)));
-            GW_TRY(gw_kv_write_page(&s->kv, i / 2, i % 2, page, room));
+            GW_TRY(
+                take_checked(in, room, gw_kv_page_bytes(&s->kv, i / GW_KV_PARTS, i % GW_KV_PARTS)));
+            GW_TRY(gw_kv_write_page(&s->kv, i / GW_KV_PARTS, i % GW_KV_PARTS, page, room));
         }
     }
     return GW_OK;

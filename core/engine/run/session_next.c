@@ -33,9 +33,11 @@ static int has_kernel(gw_session *s) {
 static int embeds_there(const gw_session *s) {
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
     int there = 1;
-    for (int b = 0; b < bp->n_blocks; b++) {
-        there &= bp->block[b].kind != GW_BLOCK_EMBED ||
-                 s->where[s->model->hp.n_layers * bp->n_blocks + b] == s->head_device;
+    for (int i = 0; i < (s->model->hp.n_layers + 1) * bp->n_blocks; i++) {
+        const gw_spec_block *b = &bp->block[i % bp->n_blocks];
+        int reads = b->kind == GW_BLOCK_EMBED || b->kind == GW_BLOCK_NGRAM;
+        there &= !reads || !gw_block_runs(b, &s->model->hp, i / bp->n_blocks) ||
+                 s->where[i] == s->head_device;
     }
     return there;
 }
