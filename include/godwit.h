@@ -741,6 +741,16 @@ typedef struct gw_batch_options {
     /* Not 0: widths, cuts, preemptions, evictions and the order of service are drawn from this
      * seed instead of chosen, to show that they do not matter. */
     uint64_t disorder;
+    /* Tokens that may follow, checked in rows that a pass has to spare (docs/speculation.md): texts
+     * are the same, in fewer passes. draft_model: drafts for all, and must outlive the batch; NULL:
+     * none. draft_lookup: what followed the longest earlier copy of a text's end in itself.
+     * draft_length: NULL or "cost", as many as pay; "fixed:1" .. "fixed:15". */
+    gw_model *draft_model;
+    int draft_lookup;
+    const char *draft_length;
+    int read_ahead; /* when there is nothing else to do, answers are read as the prompts of their
+                       next turns, which then share their pages: `work` of gw_batch_step counts
+                       texts that wait for it */
 } gw_batch_options;
 
 /* Takes all the memory that passes need. Layers are placed for a cache of so many tokens when
@@ -874,6 +884,8 @@ typedef struct gw_batch_stats {
     double decode_seconds, prompt_seconds;
     int32_t last_rows;  /* of the last decode pass                               */
     double prompt_rate; /* tokens per second, of late                            */
+    uint64_t drafted, draft_accepted; /* tokens                                             */
+    uint64_t read_ahead;              /* of answers, tokens                                 */
 } gw_batch_stats;
 void gw_batch_stats_get_sized(const gw_batch *batch, gw_batch_stats *out, size_t size);
 static inline void gw_batch_get_stats(const gw_batch *batch, gw_batch_stats *out) {

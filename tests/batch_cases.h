@@ -1,7 +1,10 @@
 /* tests/batch_cases.h - many requests on one device against each of them alone: random prompts with
- * common beginnings, samplers, numbers of choices, cancellations and holds, in a cache too small
- * for them, cut, preempted and evicted at random, all drawn from a seed. Texts are compared token
- * by token, logits by the logarithms of the most probable tokens, which take in every one of them.
+ * common beginnings or behind an earlier answer, samplers, numbers of choices, cancellations and
+ * holds, with and without drafts, in a cache too small for them, cut, preempted and evicted at
+ * random, all drawn from a seed. Texts are compared token by token, logits by the logarithms of the
+ * most probable tokens, which take in every one of them.
+ *
+ * GODWIT_BATCH_REQUESTS=N: so many requests where a test draws its plans (bc_rounds).
  */
 #ifndef GW_TESTS_BATCH_CASES_H
 #define GW_TESTS_BATCH_CASES_H
@@ -21,6 +24,7 @@
 #include "tests/random.h"
 
 #define BC_MODEL "tests/data/tales-2m-q4_0.gguf"
+#define BC_DRAFT "tests/data/tales-2m-q4_k_m.gguf" /* agrees with it most of the time */
 enum { BC_CTX = 320, BC_STEMS = 3, BC_TOP = 4, BC_CHOICES = 3, BC_MOST = 320 };
 
 static inline void bc_ok(gw_status status) {
@@ -49,6 +53,7 @@ typedef struct bc_request {
     int rows, done, held;
     int32_t from; /* rows are wanted of prompt tokens from here on */
     int quiet; /* no logprobs: a device may draw */
+    int turn;  /* the next one behind an answer, where there is one */
     bc_text text[BC_CHOICES];
     float row[BC_CTX];
     int32_t n_rows, cached;
@@ -63,6 +68,8 @@ typedef struct bc_plan {
     int32_t stem, own,
         answer;  /* most tokens of a prompt that others share, and not, and behind it */
     int at_once; /* all are submitted first */
+    int draft, lookup, read_ahead;
+    const char *length; /* of drafts */
     uint64_t seed, disorder;
 } bc_plan;
 
@@ -139,8 +146,25 @@ static inline bc_request *bc_requests(const bc_plan *p, int32_t n_vocab) {
         r->quiet = random_u32() % 2 == 0;
         r->cancel_at = random_u32() % 6 == 0 ? (int32_t)(random_u32() % 20) : -1;
         r->hold_at = random_u32() % 6 == 0 ? (int32_t)(random_u32() % 10) : -1;
+        r->turn = p->read_ahead && random_u32() % 3 == 0;
     }
     return all;
+}
+
+/* The prompt becomes that of the turn behind an earlier request, with the end of its own. */
+static inline void bc_next_turn(bc_request *all, bc_request *r) {
+    const bc_request *before = &all[random_u32() % (uint32_t)(r - all)];
+    const bc_text *t = &before->text[0];
+    int32_t own = 1 + (int32_t)(random_u32() % 8), n = before->n_prompt + t->n;
+    if (!before->done || n + own >= BC_CTX) {
+        return;
+    }
+    memmove(r->prompt + n, r->prompt, (size_t)own * sizeof *r->prompt);
+    memcpy(r->prompt, before->prompt, (size_t)before->n_prompt * sizeof *r->prompt);
+    for (int32_t i = 0; i < t->n; i++) {
+        r->prompt[before->n_prompt + i] = t->at[i].id;
+    }
+    r->n_prompt = n + own;
 }
 
 static inline void bc_submit(gw_batch *b, bc_request *r) {
@@ -260,7 +284,11 @@ static inline void bc_serve(gw_batch *b, bc_request *all, const bc_plan *p) {
     size_t work = 0;
     while (bc_left(all, p->requests) > 0) {
         while (submitted < p->requests && (p->at_once || work == 0 || random_u32() % 3 == 0)) {
-            bc_submit(b, &all[submitted++]);
+            bc_request *r = &all[submitted++];
+            if (r->turn && submitted > 1) {
+                bc_next_turn(all, r);
+            }
+            bc_submit(b, r);
             work = 1;
         }
         for (int i = 0; i < submitted; i++) {
@@ -283,7 +311,7 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
                            .offload_layers = p->layers,
                            .threads = 1,
                            .exact = 1};
-    gw_model *m, *alone = NULL;
+    gw_model *m, *alone = NULL, *draft = NULL;
     gw_session *s;
     gw_batch *b;
     gw_model_info info;
@@ -293,10 +321,19 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
                            .parallel = p->parallel,
                            .cache_tokens = p->tokens,
                            .queue = p->requests,
-                           .disorder = p->disorder};
+                           .disorder = p->disorder,
+                           .draft_lookup = p->lookup,
+                           .draft_length = p->length,
+                           .read_ahead = p->read_ahead};
     gw_session_options so = {.n_ctx = BC_CTX, .kv_type = p->kv_type};
     bc_ok(gw_model_open(&mo, &m));
     gw_model_describe(m, &info);
+    if (p->draft) {
+        mo.path = BC_DRAFT;
+        bc_ok(gw_model_open(&mo, &draft));
+        mo.path = p->model != NULL ? p->model : BC_MODEL;
+    }
+    bo.draft_model = draft;
     bc_ok(gw_batch_new(m, &bo, &b));
     bc_request *all = bc_requests(p, info.n_vocab);
     bc_serve(b, all, p);
@@ -306,6 +343,7 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
     assert_int_equal(stats.pages_used, 0);
     assert_int_equal(stats.waiting + stats.running, 0);
     gw_batch_free(b);
+    gw_model_free(draft);
     gw_model_free(m);
     mo.device = "cpu"; /* whose bits all devices have */
     mo.offload_layers = NULL;
@@ -325,6 +363,45 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
     gw_session_free(s);
     gw_model_free(alone);
     return stats;
+}
+
+/* Rounds of 24 requests or fewer by plans drawn from a seed, until there were so many; what came of
+ * all. */
+static inline gw_batch_stats bc_rounds(const char *device, int requests) {
+    static const char *const lengths[] = {NULL, "fixed:1", "fixed:3", "fixed:15"};
+    const char *given = getenv("GODWIT_BATCH_REQUESTS"), *seed = getenv("GODWIT_BATCH_SEED");
+    gw_batch_stats all = {0};
+    int left = given != NULL ? atoi(given) : requests;
+    for (uint64_t round = 0; left > 0; round++) {
+        random_seed((seed != NULL ? strtoull(seed, NULL, 10) : 0) + 1000 * round);
+        bc_plan p = {.device = device, .requests = left < 24 ? left : 24};
+        p.parallel = 1 + (int32_t)(random_u32() % 33);
+        p.chunk = 40 + 30 * (int32_t)(random_u32() % 8);
+        p.tokens = 64 * (5 + (int32_t)(random_u32() % 20));
+        p.draft = random_u32() % 3 == 0;
+        p.lookup = random_u32() % 2 == 0;
+        p.length = lengths[random_u32() % 4];
+        p.read_ahead = random_u32() % 2 == 0;
+        p.seed = random_u32();
+        p.disorder = random_u32() % 4 != 0 ? 1 + random_u32() : 0;
+        gw_batch_stats s = bc_check(&p);
+        left -= p.requests;
+        all.requests += s.requests;
+        all.cancelled += s.cancelled;
+        all.preemptions += s.preemptions;
+        all.evictions += s.evictions;
+        all.cached_tokens += s.cached_tokens;
+        all.generated_tokens += s.generated_tokens;
+        all.drafted += s.drafted;
+        all.draft_accepted += s.draft_accepted;
+        all.read_ahead += s.read_ahead;
+    }
+    print_message("%d requests, %d cancelled: %d tokens; %d preemptions, %d evictions, %d cached; "
+                  "%d drafted, %d accepted; %d read ahead\n",
+                  (int)all.requests, (int)all.cancelled, (int)all.generated_tokens,
+                  (int)all.preemptions, (int)all.evictions, (int)all.cached_tokens,
+                  (int)all.drafted, (int)all.draft_accepted, (int)all.read_ahead);
+    return all;
 }
 
 #endif

@@ -47,18 +47,29 @@ static void many_rows(void **state) {
 
 static void in_disorder(void **state) {
     (void)state;
-    const char *given = getenv("GODWIT_BATCH_ROUNDS");
-    for (int i = 0; i < (given != NULL ? atoi(given) : 2); i++) {
-        const bc_plan p = {.device = "cpu",
-                           .requests = 24,
-                           .parallel = 3 + i % 30,
-                           .chunk = 40 + 30 * (i % 5),
-                           .seed = 10 + (uint64_t)i,
-                           .disorder = 1 + (uint64_t)i,
-                           .tokens = 64 * (6 + i % 20)};
-        gw_batch_stats s = bc_check(&p);
-        assert_true(s.preemptions > 0);
-    }
+    gw_batch_stats s = bc_rounds("cpu", 72);
+    assert_true(s.preemptions > 0 && s.evictions > 0 && s.cancelled > 0);
+    assert_true(s.draft_accepted > 0 && s.draft_accepted < s.drafted && s.read_ahead > 0);
+}
+
+/* As many drafts as pay: of a model that mostly agrees some do, and fewer passes are needed. */
+static void drafts(void **state) {
+    (void)state;
+    bc_plan p = {.device = "cpu",
+                 .requests = 6,
+                 .parallel = 4,
+                 .chunk = 128,
+                 .seed = 6,
+                 .tokens = 64 * 30,
+                 .answer = 40,
+                 .length = "fixed:3"};
+    gw_batch_stats plain = bc_check(&p);
+    assert_int_equal(plain.drafted, 0);
+    p.draft = 1;
+    gw_batch_stats s = bc_check(&p);
+    assert_true(s.draft_accepted > s.drafted / 4);
+    assert_true(s.steps < plain.steps);
+    assert_int_equal(s.generated_tokens, plain.generated_tokens);
 }
 
 /* Models with recurrent blocks, whose state is in no page. */
@@ -73,6 +84,7 @@ static void states(void **state) {
                            .device = "cpu",
                            .kv_type = "f32",
                            .requests = 12,
+                           .lookup = 1,
                            .parallel = 5,
                            .chunk = 50,
                            .tokens = 64 * 12,
@@ -368,6 +380,7 @@ int main(void) {
         cmocka_unit_test(in_order),
         cmocka_unit_test(too_small_a_cache),
         cmocka_unit_test(many_rows),
+        cmocka_unit_test(drafts),
         cmocka_unit_test(states),
         cmocka_unit_test(in_disorder),
     };

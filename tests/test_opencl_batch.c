@@ -5,19 +5,12 @@
 
 static void in_disorder(void **state) {
     (void)state;
-    const bc_plan p = {.device = "opencl",
-                       .requests = 8,
-                       .parallel = 20,
-                       .chunk = 100,
-                       .seed = 3,
-                       .disorder = 1,
-                       .tokens = 64 * 12};
     if (gw_backend_opencl.device_count() < 1) {
         print_message("SKIP: no OpenCL device here\n");
         skip();
     }
     setenv("GODWIT_OPENCL", "no-cache,any-floats", 1);
-    bc_check(&p);
+    bc_rounds("opencl", 8);
     unsetenv("GODWIT_OPENCL");
 }
 

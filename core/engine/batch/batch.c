@@ -74,6 +74,7 @@ static gw_status make_parts(gw_batch *b) {
     b->widest = sharing.widest;
     b->stats.pages = pages;
     GW_TRY(gw_session_draw_rows(b->session));
+    GW_TRY(gw_drafts_open(b));
     GW_TRY(gw_pages_new((int32_t)pages, &b->pages));
     size_t n = (size_t)b->parallel;
     b->running = calloc(n, sizeof(gw_seq *));
@@ -82,13 +83,16 @@ static gw_status make_parts(gw_batch *b) {
     b->rows = calloc(GW_CHUNK_MAX, sizeof *b->rows);
     b->of_row = calloc(GW_CHUNK_MAX, sizeof(gw_seq *));
     b->top = calloc(GW_TOP_LOGPROBS, sizeof *b->top);
+    b->ahead.pages = calloc((size_t)b->n_ctx / GW_PAGE + 1, sizeof *b->ahead.pages);
     return b->running != NULL && b->slot != NULL && b->order != NULL && b->rows != NULL &&
-                   b->of_row != NULL && b->top != NULL
+                   b->of_row != NULL && b->top != NULL && b->ahead.pages != NULL
                ? GW_OK
                : gw_fail(GW_E_NOMEM, "batch", "no memory for %d sequences", (int)b->parallel);
 }
 
 static void free_batch(gw_batch *b) {
+    gw_drafts_close(b);
+    gw_ahead_close(b);
     gw_session_free(b->session);
     gw_pages_free(b->pages);
     free(b->running);
@@ -203,6 +207,7 @@ static gw_status make_seq(const gw_batch *b, gw_request *r, const gw_request_opt
         return gw_fail(GW_E_NOMEM, "request", "no memory for %lld tokens", (long long)room);
     }
     memcpy(s->tokens, o->tokens, o->n_tokens * sizeof *s->tokens);
+    GW_TRY(gw_seq_drafts_open(b, s));
     return gw_writer_begin(s->writer, o->tokens, o->n_tokens);
 }
 
@@ -414,7 +419,8 @@ static gw_status one_step(gw_batch *b) {
     GW_TRY(gw_batch_admit(b));
     GW_TRY(gw_batch_decode(b));
     end_cancelled(b);
-    return gw_batch_prefill(b);
+    GW_TRY(gw_batch_prefill(b));
+    return count_work(b) == 0 ? gw_ahead_step(b) : GW_OK;
 }
 
 gw_status gw_batch_step(gw_batch *b, size_t *work) {
@@ -432,7 +438,7 @@ gw_status gw_batch_step(gw_batch *b, size_t *work) {
         return status;
     }
     show_stats(b);
-    *work = count_work(b);
+    *work = count_work(b) + (size_t)b->ahead.n;
     return GW_OK;
 }
 

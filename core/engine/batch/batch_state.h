@@ -4,6 +4,8 @@
  *   schedule.c  who is admitted, who has pages, who is preempted
  *   step.c      rows of a pass, for whom, and what follows from its logits
  *   deliver.c   tokens to text to events; how a choice and a request end
+ *   drafts.c    tokens that may follow, in rows that a pass has to spare
+ *   ahead.c     answers read as prompts while there is nothing else to do
  *
  * A sequence is one choice of a request: its tokens, of which the first pos are in the cache. Rows
  * of its prompt are computed in prefill order, all others in decode order, whether for the first
@@ -16,6 +18,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/status.h"
+#include "core/engine/batch/drafts.h"
 #include "core/engine/batch/pages.h"
 #include "core/engine/run/session_rows.h"
 #include "core/engine/writing/writer.h"
@@ -48,6 +51,7 @@ typedef struct gw_seq {
     uint64_t served;      /* number of the decode pass that had rows of it last       */
     uint64_t passed_over; /* in this round of admission                            */
     int32_t end; /* of the positions that it has rows of in the pass that is put together */
+    gw_seq_drafts drafts;
 } gw_seq;
 
 struct gw_request {
@@ -76,6 +80,20 @@ typedef struct gw_client {
 } gw_client;
 enum { GW_CLIENTS = 256 };
 
+/* Texts that have ended, the latest last: the first n tokens of each, whole pages of them, are to
+ * be read as a prompt. */
+enum { GW_AHEAD = 16 };
+typedef struct gw_ahead_text {
+    int32_t *tokens;
+    int32_t n;
+    gw_page_name root;
+} gw_ahead_text;
+typedef struct gw_ahead {
+    gw_ahead_text at[GW_AHEAD];
+    int32_t n;
+    int32_t *pages; /* [n_ctx / GW_PAGE] of the text that is being read */
+} gw_ahead;
+
 struct gw_batch {
     gw_model *model;
     gw_session *session;
@@ -103,9 +121,10 @@ struct gw_batch {
     int32_t ids[GW_PARALLEL_MAX], drawn[GW_PARALLEL_MAX]; /* drawn: -1: not by the device */
     gw_logprob *top;                                      /* [GW_TOP_LOGPROBS] of a prompt's row */
     gw_seq **order;                                       /* [parallel] */
-    double decode_seconds[GW_DECODE_PLANS]; /* of the last passes of these widths; 0: not known */
-    double last_decode;
+    double last_decode; /* seconds of the last pass of decode */
     double prompt_row_seconds; /* of a prompt's row, of late; 0: not known          */
+    gw_drafts drafts;
+    gw_ahead ahead;
     gw_batch_stats stats;      /* as they grow */
     atomic_flag copying;
     gw_batch_stats shown; /* what others may copy, between the two of `copying` */
@@ -119,6 +138,10 @@ void gw_seq_leave(gw_batch *b, gw_seq *s);
 /* Pages for positions up to `end`, at most what it can get; others are preempted for it, or it is
  * itself. Returns up to which position there are pages. */
 gw_status gw_seq_reserve(gw_batch *b, gw_seq *s, int32_t end, int32_t *got);
+/* The same out of what is free: nobody loses anything for it. */
+gw_status gw_seq_reserve_free(gw_batch *b, gw_seq *s, int32_t end, int32_t *got);
+/* Entries of a slot from `first` on name these pages [n], for all that reads the cache. */
+gw_status gw_batch_map(gw_batch *b, int32_t slot, int32_t first, const int32_t *pages, int32_t n);
 /* Pages of the prompt that are whole now can be found by others. */
 void gw_seq_publish(gw_batch *b, gw_seq *s);
 void gw_seq_preempt(gw_batch *b, gw_seq *s);
@@ -133,6 +156,14 @@ void gw_batch_disturb(gw_batch *b);
 /* step.c */
 gw_status gw_batch_decode(gw_batch *b);
 gw_status gw_batch_prefill(gw_batch *b);
+/* Rows of a prompt that take about as long as a step should; at least a page of them. */
+int32_t gw_batch_prompt_rows(const gw_batch *b);
+
+/* ahead.c: the choice has ended, and its tokens are wanted for nothing else; read some more. */
+void gw_ahead_add(gw_batch *b, gw_seq *s);
+void gw_ahead_drop(gw_batch *b, int32_t at);
+gw_status gw_ahead_step(gw_batch *b);
+void gw_ahead_close(gw_batch *b);
 
 /* deliver.c: a row behind which the next token is wanted. logits NULL: they are not finite. */
 void gw_seq_pick(gw_batch *b, gw_seq *s, const float *logits);

@@ -54,6 +54,7 @@ static void free_request(gw_request *r) {
         gw_writer_free(r->seq[i].writer);
         free(r->seq[i].tokens);
         free(r->seq[i].pages);
+        gw_seq_drafts_close(&r->seq[i]);
     }
     free(r->seq);
     free(r);
@@ -121,6 +122,9 @@ void gw_seq_end(gw_batch *b, gw_seq *s, gw_finish finish, gw_status status, cons
     e.error = error;
     e.n_generated = s->emitted + (e.token >= 0 && !r->special);
     r->n_generated += e.n_generated;
+    if (finish == GW_FINISH_STOP || finish == GW_FINISH_LENGTH) {
+        gw_ahead_add(b, s);
+    }
     send(r, &e);
     r->open--;
     if (r->open == 0) {
@@ -196,6 +200,7 @@ static gw_status take_token(gw_batch *b, gw_seq *s, int32_t token, int *again, i
     GW_TRY(gw_writer_take(s->writer, token, s->n, &back));
     if (back > 0) {
         s->n -= (int32_t)back - 1;
+        gw_seq_drafts_cut(s, s->n - 1);
         *again = back == 1;
         if (!*again) { /* the row behind which another one is picked */
             gw_seq_return(b, s, s->n - 1);

@@ -107,6 +107,7 @@ void gw_seq_leave(gw_batch *b, gw_seq *s) {
     b->slot[s->slot] = NULL;
     s->slot = -1;
     s->n_named = 0;
+    s->drafts.read = 0;
     s->state = GW_SEQ_WAITING;
 }
 
@@ -148,6 +149,33 @@ static gw_seq *victim(gw_batch *b) {
     return found;
 }
 
+gw_status gw_batch_map(gw_batch *b, int32_t slot, int32_t first, const int32_t *pages, int32_t n) {
+    GW_TRY(gw_rows_map(b->session, slot, first, pages, n));
+    return b->drafts.model != NULL ? gw_rows_map(b->drafts.model, slot, first, pages, n) : GW_OK;
+}
+
+/* What has come behind its first `from` pages. */
+static gw_status map_pages(gw_batch *b, const gw_seq *s, int32_t from) {
+    return s->n_pages > from
+               ? gw_batch_map(b, s->slot, from, s->pages + from, s->n_pages - from)
+               : GW_OK;
+}
+
+static int32_t reach(const gw_seq *s, int32_t end) {
+    return s->n_pages * GW_PAGE < end ? s->n_pages * GW_PAGE : end;
+}
+
+gw_status gw_seq_reserve_free(gw_batch *b, gw_seq *s, int32_t end, int32_t *got) {
+    int32_t from = s->n_pages;
+    gw_pages_count pages = gw_pages_counts(b->pages);
+    while (s->n_pages < page_count(end) && pages.all - pages.used - pages.kept > 0) {
+        s->pages[s->n_pages++] = gw_pages_take(b->pages);
+        pages = gw_pages_counts(b->pages);
+    }
+    *got = reach(s, end);
+    return map_pages(b, s, from);
+}
+
 gw_status gw_seq_reserve(gw_batch *b, gw_seq *s, int32_t end, int32_t *got) {
     int32_t need = page_count(end), from = s->n_pages;
     while (s->n_pages < need) {
@@ -167,10 +195,8 @@ gw_status gw_seq_reserve(gw_batch *b, gw_seq *s, int32_t end, int32_t *got) {
         }
         gw_seq_preempt(b, other);
     }
-    *got = s->n_pages * GW_PAGE < end ? s->n_pages * GW_PAGE : end;
-    return s->n_pages > from
-               ? gw_rows_map(b->session, s->slot, from, s->pages + from, s->n_pages - from)
-               : GW_OK;
+    *got = reach(s, end);
+    return map_pages(b, s, from);
 }
 
 /* Does nobody else look for its pages? What recurrent blocks remember is in no page, so a prompt of
@@ -212,14 +238,14 @@ static void attach(gw_batch *b, gw_seq *s) {
         s->pages[s->n_named++] = page;
     }
     s->n_pages = s->n_named;
-    s->pos = s->n_named * GW_PAGE;
+    s->pos = s->drafts.read = s->n_named * GW_PAGE;
 }
 
 static void detach(gw_batch *b, gw_seq *s) {
     while (s->n_pages > 0) {
         gw_pages_drop(b->pages, s->pages[--s->n_pages]);
     }
-    s->pos = s->n_named = 0;
+    s->pos = s->n_named = s->drafts.read = 0;
 }
 
 /* Is a running sequence on its way to pages that this one could share? */
@@ -272,9 +298,7 @@ static gw_status start(gw_batch *b, gw_seq *s) {
         b->running[at] = b->running[at - 1];
     }
     b->running[at] = s;
-    if (s->n_pages > 0) {
-        GW_TRY(gw_rows_map(b->session, slot, 0, s->pages, s->n_pages));
-    }
+    GW_TRY(map_pages(b, s, 0));
     if (!again) {
         b->stats.cached_tokens += (uint64_t)s->pos;
     }

@@ -35,11 +35,21 @@ static int32_t fill_rows(gw_batch *b, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         gw_seq *s = b->order[i];
         for (int32_t p = s->pos; s->state == GW_SEQ_RUNNING && p < s->end; p++) {
-            b->rows[rows] = (gw_row){.token = s->tokens[p], .pos = p, .slot = s->slot};
+            int32_t token = p < s->n ? s->tokens[p] : s->drafts.token[p - s->n];
+            b->rows[rows] = (gw_row){.token = token, .pos = p, .slot = s->slot};
             b->of_row[rows++] = s;
         }
     }
     return rows;
+}
+
+/* How many of the rows from `at` on are of one sequence. */
+static int32_t rows_of(const gw_batch *b, int32_t at, int32_t rows) {
+    int32_t n = 1;
+    while (at + n < rows && b->of_row[at + n] == b->of_row[at]) {
+        n++;
+    }
+    return n;
 }
 
 /* ---- generated tokens ------------------------------------------------------------------------ */
@@ -65,7 +75,8 @@ static int32_t order_decode(gw_batch *b) {
     return n < b->widest ? n : b->widest;
 }
 
-/* One row each; what the plan has besides goes to those that catch up. Sets their ends. */
+/* One row each; what the plan has besides goes to those that catch up, then to drafts. Sets their
+ * ends. */
 static gw_status share_rows(gw_batch *b, int32_t n) {
     int32_t room = (n > GW_DECODE_MAX ? 1 << width_of(n) : GW_DECODE_MAX), free = room - n;
     for (int32_t i = 0; i < n; i++) {
@@ -81,7 +92,7 @@ static gw_status share_rows(gw_batch *b, int32_t n) {
         s->end = got > s->pos ? got : s->pos;
         free -= s->end > s->pos ? s->end - s->pos - 1 : 0;
     }
-    return GW_OK;
+    return gw_drafts_propose(b, n, free);
 }
 
 /* Where the device can draw behind a row, it does, for all such rows at once: b->drawn. */
@@ -90,8 +101,8 @@ static gw_status draw(gw_batch *b, int32_t rows) {
     int any = 0;
     for (int32_t i = 0; i < rows; i++) {
         const gw_seq *s = b->of_row[i];
-        int last = b->rows[i].pos + 1 == s->n && s->r->max_tokens != 0;
-        int ruled = last && gw_writer_rule(s->writer, &b->rules[i]) &&
+        int wanted = b->rows[i].pos + 1 >= s->n && s->r->max_tokens != 0;
+        int ruled = wanted && gw_writer_rule(s->writer, &b->rules[i]) &&
                     gw_session_draws(b->session, &b->rules[i]);
         b->rules[i] = ruled ? b->rules[i] : none;
         b->drawn[i] = ruled ? 0 : -1;
@@ -107,7 +118,7 @@ static gw_status draw(gw_batch *b, int32_t rows) {
     return GW_OK;
 }
 
-/* The token behind row i, the last one of s. */
+/* The token behind row i, the last one of s so far. */
 static gw_status follow(gw_batch *b, gw_seq *s, int32_t i) {
     if (b->drawn[i] >= 0) {
         gw_seq_take(b, s, b->drawn[i]);
@@ -116,6 +127,36 @@ static gw_status follow(gw_batch *b, gw_seq *s, int32_t i) {
     GW_TRY(gw_rows_fetch(b->session, i));
     gw_seq_pick(b, s, gw_rows_logits(b->session, i));
     return GW_OK;
+}
+
+/* Rows [at, at + n) of the pass were those of s: the token behind its last one, and those behind
+ * its drafts as long as they are what was picked. */
+static gw_status follow_rows(gw_batch *b, gw_seq *s, int32_t at, int32_t n) {
+    int32_t last = s->n - s->pos - 1, before = s->n, drafted = s->drafts.n, kept = 0;
+    gw_request *r = s->r;
+    gw_status status = GW_OK;
+    s->served = b->n_passes;
+    if (s->state != GW_SEQ_RUNNING || s->pos >= s->end) {
+        return GW_OK;
+    }
+    gw_seq_advance(s, s->end);
+    if (last >= n) {
+        return GW_OK;
+    }
+    atomic_fetch_add(&r->handles, 1); /* its end may be the request's */
+    for (int goes_on = 1; goes_on && status == GW_OK; kept += goes_on) {
+        status = follow(b, s, at + last + kept);
+        goes_on = s->state == GW_SEQ_RUNNING && kept < drafted && s->n == before + kept + 1 &&
+                  s->tokens[before + kept] == s->drafts.token[kept];
+    }
+    if (s->state == GW_SEQ_RUNNING && s->pos > s->n - 1) {
+        gw_seq_return(b, s, s->n - 1);
+    }
+    gw_drafts_learn(b, s, kept);
+    gw_seq_drafts_cut(s, s->n - 1);
+    s->drafts.n = 0;
+    gw_request_drop(r);
+    return status;
 }
 
 gw_status gw_batch_decode(gw_batch *b) {
@@ -130,17 +171,12 @@ gw_status gw_batch_decode(gw_batch *b) {
     double seconds = gw_seconds_now() - start;
     b->n_passes++;
     GW_TRY(draw(b, rows));
-    for (int32_t i = 0; i < rows; i++) {
-        gw_seq *s = b->of_row[i];
-        s->served = b->n_passes;
-        if (s->state == GW_SEQ_RUNNING && s->pos < s->end) {
-            gw_seq_advance(s, s->end); /* the first of its rows, which stand side by side */
-        }
-        if (s->state == GW_SEQ_RUNNING && b->rows[i].pos + 1 == s->n) {
-            GW_TRY(follow(b, s, i));
-        }
+    for (int32_t at = 0; at < rows;) {
+        int32_t of_it = rows_of(b, at, rows);
+        GW_TRY(follow_rows(b, b->of_row[at], at, of_it));
+        at += of_it;
     }
-    b->decode_seconds[width_of(rows)] = seconds;
+    gw_drafts_time(b, rows, seconds);
     b->stats.steps++;
     b->stats.rows += (uint64_t)rows;
     b->stats.last_rows = rows;
@@ -150,6 +186,21 @@ gw_status gw_batch_decode(gw_batch *b) {
 }
 
 /* ---- prompts --------------------------------------------------------------------------------- */
+
+/* As many rows of a prompt as take so long; at least a page of them. */
+static int32_t rows_within(const gw_batch *b, double seconds) {
+    double row = b->prompt_row_seconds, fit = row > 0.0 && seconds > 0.0 ? seconds / row : 0.0;
+    int32_t rows = fit < (double)b->chunk ? (int32_t)fit / GW_PAGE * GW_PAGE : b->chunk;
+    rows = rows < GW_PAGE ? GW_PAGE : rows;
+    return rows < b->chunk ? rows : b->chunk;
+}
+
+static double step_target(const gw_batch *b) {
+    int at_home = b->session->logits_copy == NULL;
+    return b->o.step_seconds > 0.0 ? b->o.step_seconds : at_home ? step_of_cpu : step_of_cards;
+}
+
+int32_t gw_batch_prompt_rows(const gw_batch *b) { return rows_within(b, step_target(b)); }
 
 /* Prompt rows of the next pass: as many as take no longer than others shall wait. */
 static int32_t prompt_budget(gw_batch *b) {
@@ -163,15 +214,7 @@ static int32_t prompt_budget(gw_batch *b) {
     if (!others) {
         return b->chunk;
     }
-    int at_home = b->session->logits_copy == NULL;
-    double target = b->o.step_seconds > 0.0 ? b->o.step_seconds
-                    : at_home               ? step_of_cpu
-                                            : step_of_cards;
-    double left = target - b->last_decode, row = b->prompt_row_seconds;
-    double fit = row > 0.0 && left > 0.0 ? left / row : 0.0;
-    int32_t rows = fit < (double)b->chunk ? (int32_t)fit / GW_PAGE * GW_PAGE : b->chunk;
-    rows = rows < GW_PAGE ? GW_PAGE : rows;
-    return rows < b->chunk ? rows : b->chunk;
+    return rows_within(b, step_target(b) - b->last_decode);
 }
 
 /* b->order: the oldest, then those that have the least left to read. */
@@ -249,6 +292,7 @@ static gw_status finish_rows(gw_batch *b, gw_seq *s, int32_t at, int32_t n) {
     if (s->state != GW_SEQ_RUNNING) {
         return GW_OK;
     }
+    s->drafts.read = s->drafts.read == s->pos ? s->end : s->drafts.read;
     gw_seq_advance(s, s->end);
     gw_seq_publish(b, s);
     if (s->choice == 0 && s->pos > r->n_read) {
@@ -278,14 +322,11 @@ gw_status gw_batch_prefill(gw_batch *b) {
     }
     double start = gw_seconds_now();
     GW_TRY(gw_rows_prefill(b->session, b->rows, rows));
+    GW_TRY(gw_drafts_read(b, b->rows, rows));
     double seconds = gw_seconds_now() - start;
     for (int32_t at = 0; at < rows;) {
-        gw_seq *s = b->of_row[at];
-        int32_t of_it = 1;
-        while (at + of_it < rows && b->of_row[at + of_it] == s) {
-            of_it++;
-        }
-        GW_TRY(finish_rows(b, s, at, of_it));
+        int32_t of_it = rows_of(b, at, rows);
+        GW_TRY(finish_rows(b, b->of_row[at], at, of_it));
         at += of_it;
     }
     double row = seconds / rows, before = b->prompt_row_seconds;

@@ -204,6 +204,27 @@ int gw_writer_rule(const gw_writer *w, gw_choice *rule) {
     return !w->logprobs && gw_sampler_rule(w->sampler, rule);
 }
 
+gw_status gw_writer_draft(gw_writer *w, const float *logits, int32_t n, int32_t pos,
+                          int32_t *token) {
+    gw_candidates c;
+    *token = -1;
+    GW_TRY(gw_sampler_narrow(w->sampler, logits, n, pos, &c));
+    size_t at = gw_candidates_best(&c);
+    if (at == c.n) {
+        return GW_OK;
+    }
+    if (!gw_sampler_is_greedy(w->sampler)) {
+        at = gw_candidates_draw(&c, gw_sampler_seed(w->sampler), pos);
+    }
+    if (at < c.n) {
+        *token = c.at[at].token;
+        gw_sampler_ahead(w->sampler, *token);
+    }
+    return GW_OK;
+}
+
+void gw_writer_forget(gw_writer *w) { gw_sampler_back(w->sampler); }
+
 static size_t held_by_ban(const gw_writer *w) { return w->ban != NULL ? gw_ban_held(w->ban) : 0; }
 
 static int ends_text(const gw_writer *w, int32_t token) {

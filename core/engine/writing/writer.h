@@ -53,6 +53,13 @@ gw_status gw_writer_pick(gw_writer *writer, const float *logits, int32_t pos, in
  * row before counts. */
 int gw_writer_rule(const gw_writer *writer, gw_choice *rule);
 
+/* A draft: what the sampler would pick at pos from another model's logits [n]; -1: nothing. It
+ * counts as text for the drafts behind it, until gw_writer_forget takes all of them back: before
+ * anything else is done with the writer. */
+gw_status gw_writer_draft(gw_writer *writer, const float *logits, int32_t n, int32_t pos,
+                          int32_t *token);
+void gw_writer_forget(gw_writer *writer);
+
 /* The token picked at pos follows. *back 0: it does. n > 0: it and the n - 1 tokens before it are
  * no part of the text; the row of the last token that is left must be computed again and another
  * one picked. */

@@ -1,0 +1,406 @@
+/* core/engine/batch/drafts.c - see drafts.h. */
+#include "core/engine/batch/drafts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/engine/batch/batch_state.h"
+#include "core/engine/drafting/draft.h"
+
+/* Passes after which the time of a width is no longer believed. */
+enum { FORGET_AFTER = 256 };
+/* Of drafts, how many of them the common experience is worth against a sequence's own; what is left
+ * of a sequence's own experience after a draft, and after a pass without any: what did not pay is
+ * tried again some time. */
+static const double PRIOR = 3, FADE = 0.9, COOL = 0.98, RECORD_FADE = 0.99;
+/* What one more row adds to a pass until measured; what drafts must promise. */
+static const double ROW_GUESS = 0.06, WORTH_IT = 1.03;
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+int gw_drafts_on(const gw_batch *b) { return b->drafts.lookup || b->drafts.model != NULL; }
+
+static gw_status open_model(gw_batch *b, gw_model *model) {
+    gw_drafts *d = &b->drafts;
+    gw_session_options so = {.n_ctx = b->n_ctx,
+                             .chunk = b->chunk,
+                             .kv_type = b->o.kv_type,
+                             .cancel = b->o.cancel};
+    gw_sharing sharing = {
+        .slots = b->parallel, .pages = b->stats.pages, .widest = b->session->sharing.widest};
+    int32_t its = gw_model_n_vocab(model), ours = gw_model_n_vocab(b->model);
+    GW_TRY(gw_draft_same_vocab(b->model, model));
+    GW_TRY(gw_session_make(model, &so, &sharing, &d->model));
+    if (d->model->states.any) {
+        return gw_fail(GW_E_UNSUPPORTED, model->name,
+                       "has recurrent blocks: such models draft for one text at a time");
+    }
+    d->model->cancel = NULL;
+    d->vocab = its < ours ? its : ours;
+    return gw_session_draw_rows(d->model);
+}
+
+gw_status gw_drafts_open(gw_batch *b) {
+    gw_drafts *d = &b->drafts;
+    size_t n = (size_t)b->parallel;
+    GW_TRY(gw_length_parse(b->o.draft_length, &d->length));
+    if (d->length.mode == GW_LENGTH_HEURISTIC) {
+        return gw_fail(GW_E_ARGUMENT, "draft length",
+                       "'heuristic' is a rule for one text; for many: cost or fixed:K");
+    }
+    d->lookup = b->o.draft_lookup != 0;
+    if (b->o.draft_model != NULL) {
+        GW_TRY(open_model(b, b->o.draft_model));
+    }
+    if (!gw_drafts_on(b)) {
+        return GW_OK;
+    }
+    d->rows = calloc(GW_CHUNK_MAX, sizeof *d->rows);
+    d->rules = calloc(GW_PARALLEL_MAX, sizeof *d->rules);
+    d->ids = calloc(GW_PARALLEL_MAX, sizeof *d->ids);
+    d->of = calloc(n, sizeof(gw_seq *));
+    d->found = calloc(n, sizeof *d->found);
+    d->n_found = calloc(n, sizeof *d->n_found);
+    return d->rows != NULL && d->rules != NULL && d->ids != NULL && d->of != NULL &&
+                   d->found != NULL && d->n_found != NULL
+               ? GW_OK
+               : gw_fail(GW_E_NOMEM, "draft", "no memory for %d sequences", (int)b->parallel);
+}
+
+void gw_drafts_close(gw_batch *b) {
+    gw_drafts *d = &b->drafts;
+    gw_session_free(d->model);
+    free(d->rows);
+    free(d->rules);
+    free(d->ids);
+    free(d->of);
+    free(d->found);
+    free(d->n_found);
+}
+
+gw_status gw_seq_drafts_open(const gw_batch *b, gw_seq *s) {
+    return b->drafts.lookup && s->r->max_tokens != 0
+               ? gw_lookup_new(NULL, 0, (size_t)s->room, &s->drafts.lookup)
+               : GW_OK;
+}
+
+void gw_seq_drafts_close(gw_seq *s) { gw_lookup_free(s->drafts.lookup); }
+
+void gw_seq_drafts_cut(gw_seq *s, int32_t n) {
+    gw_seq_drafts *d = &s->drafts;
+    d->read = d->read < n ? d->read : n;
+    if (d->told > n) {
+        gw_lookup_forget(d->lookup, (size_t)n);
+        d->told = n;
+    }
+}
+
+/* ---- how many -------------------------------------------------------------------------------- */
+
+void gw_drafts_time(gw_batch *b, int32_t rows, double seconds) {
+    b->drafts.passes++;
+    gw_timing_add(&b->drafts.width[rows - 1], seconds, b->drafts.passes);
+}
+
+/* Between measured widths a line; beyond them a little more for each row; 0: nothing is known. */
+static double pass_seconds(const gw_drafts *d, int32_t rows) {
+    int32_t low = 0, high = 0;
+    for (int32_t w = 1; w <= GW_PARALLEL_MAX && high == 0; w++) {
+        const gw_timing *t = &d->width[w - 1];
+        if (t->n > 0 && (d->passes - t->last <= FORGET_AFTER || t->n > FORGET_AFTER)) {
+            low = w <= rows ? w : low;
+            high = w >= rows ? w : 0;
+        }
+    }
+    if (low == 0 && high == 0) {
+        return 0.0;
+    }
+    double at_low = low > 0 ? d->width[low - 1].seconds : 0.0;
+    if (low == 0 || low == high) {
+        return d->width[high - 1].seconds;
+    }
+    if (high == 0) {
+        return at_low * (1.0 + ROW_GUESS * (rows - low) / low);
+    }
+    double rise = d->width[high - 1].seconds - at_low;
+    return at_low + (rise > 0 ? rise : 0) * (rows - low) / (high - low);
+}
+
+/* That the draft number j of a sequence stays when those before do. */
+static double chance(const gw_drafts *d, const gw_seq *s, gw_draft_source source, int j) {
+    double common = gw_draft_record_chance(&d->record[source], j);
+    return (s->drafts.kept + PRIOR * common) / (s->drafts.tried + PRIOR);
+}
+
+/* What a sequence may have: limits of the context and of its answer. */
+static int32_t most_drafts(const gw_batch *b, const gw_seq *s, int32_t room) {
+    int32_t left = b->n_ctx - s->n, answer = s->r->max_tokens;
+    int32_t made = s->n - s->r->n_prompt, wanted = answer - made - 1;
+    left = answer > 0 && wanted < left ? wanted : left;
+    left = left < room ? left : room;
+    left = left < GW_DRAFT_MAX ? left : GW_DRAFT_MAX;
+    return left > 0 ? left : 0;
+}
+
+/* Its next draft, of those that may have one, with the best chance of all; -1: none is left.
+ * most [n]: how many each may have; alive [n]: the chance of its last one. */
+static int32_t best_next(const gw_batch *b, int32_t n, const int32_t *most, const double *alive,
+                         double *value) {
+    int32_t best = -1;
+    *value = 0.0;
+    for (int32_t i = 0; i < n; i++) {
+        const gw_seq *s = b->order[i];
+        if (s->drafts.n < most[i]) {
+            double v = alive[i] * chance(&b->drafts, s, s->drafts.source, s->drafts.n);
+            best = v > *value ? i : best;
+            *value = v > *value ? v : *value;
+        }
+    }
+    return best;
+}
+
+/* The best beginning of the list of drafts in falling order of their chances. */
+static void choose_lengths(gw_batch *b, int32_t n, const int32_t *most, int32_t base,
+                           int32_t room) {
+    gw_drafts *d = &b->drafts;
+    double alive[GW_PARALLEL_MAX], tokens = n, value, drafting = 0.0;
+    int32_t order[GW_PARALLEL_MAX], taken = 0, keep = 0, steps = 0;
+    double plain = pass_seconds(d, base), best = plain > 0.0 ? WORTH_IT * n / plain : 0.0;
+    for (int32_t i = 0; i < n; i++) {
+        alive[i] = 1.0;
+    }
+    for (; taken < room; taken++) {
+        int32_t i = best_next(b, n, most, alive, &value);
+        if (i < 0) {
+            break;
+        }
+        gw_seq *s = b->order[i];
+        order[taken] = i;
+        alive[i] = value;
+        s->drafts.n++;
+        if (s->drafts.source == GW_DRAFTS_MODEL && s->drafts.n > steps) {
+            steps = s->drafts.n;
+            drafting = steps * d->step.seconds;
+        }
+        tokens += value;
+        double seconds = pass_seconds(d, base + taken + 1) + drafting;
+        if (plain == 0.0 || tokens / seconds > best) {
+            best = plain == 0.0 ? 0.0 : tokens / seconds;
+            keep = taken + 1;
+        }
+    }
+    while (taken > keep) {
+        b->order[order[--taken]]->drafts.n--;
+    }
+}
+
+/* So many each, or what is left of the rows; in disorder any number of them. */
+static void fixed_lengths(gw_batch *b, int32_t n, const int32_t *most, int32_t room) {
+    for (int32_t i = 0; i < n; i++) {
+        int32_t k = most[i] < room ? most[i] : room;
+        k = b->o.disorder != 0     ? (int32_t)gw_batch_random(b, (uint32_t)k + 1)
+            : k < b->drafts.length.k ? k
+                                     : b->drafts.length.k;
+        b->order[i]->drafts.n = k;
+        room -= k;
+    }
+}
+
+/* ---- lookup ---------------------------------------------------------------------------------- */
+
+static int32_t look_up(gw_seq *s, int32_t most, int32_t *out) {
+    gw_seq_drafts *d = &s->drafts;
+    int length = 0;
+    if (d->lookup == NULL || most == 0) {
+        return 0;
+    }
+    gw_lookup_append(d->lookup, s->tokens + d->told, (size_t)(s->n - d->told));
+    d->told = s->n;
+    return (int32_t)gw_lookup_find(d->lookup, (size_t)most, out, &length);
+}
+
+/* ---- the draft model ------------------------------------------------------------------------- */
+
+gw_status gw_drafts_read(gw_batch *b, const gw_row *rows, int32_t n) {
+    return b->drafts.model != NULL ? gw_rows_prefill(b->drafts.model, rows, n) : GW_OK;
+}
+
+/* What the model has missed of an answer, but for its last token. */
+static gw_status catch_up(gw_batch *b, gw_seq *s) {
+    gw_drafts *d = &b->drafts;
+    while (s->drafts.read < s->n - 1) {
+        int32_t left = s->n - 1 - s->drafts.read, n = left < b->chunk ? left : b->chunk;
+        for (int32_t i = 0; i < n; i++) {
+            int32_t p = s->drafts.read + i;
+            d->rows[i] = (gw_row){.token = s->tokens[p], .pos = p, .slot = s->slot};
+        }
+        GW_TRY(gw_rows_prefill(d->model, d->rows, n));
+        s->drafts.read += n;
+    }
+    return GW_OK;
+}
+
+/* Rows of step j: of each sequence that has that many drafts before it and one more to come. In the
+ * first one also the token before the last, as far as it was missed. */
+static int32_t fill_step(gw_batch *b, int32_t n, int32_t j) {
+    gw_drafts *d = &b->drafts;
+    int32_t rows = 0;
+    for (int32_t i = 0; i < n; i++) {
+        gw_seq *s = d->of[i];
+        if (s->drafts.n <= j) {
+            continue;
+        }
+        int32_t p = s->n - 1 + j, token = j == 0 ? s->tokens[p] : s->drafts.token[j - 1];
+        d->rows[rows++] = (gw_row){.token = token, .pos = p, .slot = s->slot};
+    }
+    return rows;
+}
+
+/* What the device draws behind those rows, where it can: d->ids, else -1. */
+static gw_status draw_step(gw_batch *b, int32_t n, int32_t j) {
+    const gw_choice none = {.temperature = 0.0f, .first = 1};
+    gw_drafts *d = &b->drafts;
+    int32_t row = 0, any = 0;
+    int ruled[GW_PARALLEL_MAX];
+    for (int32_t i = 0; i < n; i++) {
+        const gw_seq *s = d->of[i];
+        if (s->drafts.n <= j) {
+            continue;
+        }
+        ruled[row] = gw_writer_rule(s->writer, &d->rules[row]) &&
+                     gw_session_draws(d->model, &d->rules[row]);
+        d->rules[row] = ruled[row] ? d->rules[row] : none;
+        any |= ruled[row++];
+    }
+    if (any) {
+        GW_TRY(gw_rows_draw(d->model, d->rules, d->ids));
+    }
+    for (int32_t i = 0; i < row; i++) {
+        d->ids[i] = any && ruled[i] ? d->ids[i] : -1;
+    }
+    return GW_OK;
+}
+
+/* The drafts of step j; a sequence for which there is none has no more. */
+static gw_status take_step(gw_batch *b, int32_t n, int32_t j) {
+    gw_drafts *d = &b->drafts;
+    GW_TRY(draw_step(b, n, j));
+    for (int32_t i = 0, row = 0; i < n; i++) {
+        gw_seq *s = d->of[i];
+        if (s->drafts.n <= j) {
+            continue;
+        }
+        int32_t id = d->ids[row];
+        if (id < 0) {
+            GW_TRY(gw_rows_fetch(d->model, row));
+            const float *logits = gw_rows_logits(d->model, row);
+            gw_status status = logits != NULL
+                                   ? gw_writer_draft(s->writer, logits, d->vocab, s->n + j, &id)
+                                   : GW_OK;
+            id = status == GW_OK ? id : -1; /* the text has its own say of it */
+        }
+        row++;
+        if (id < 0 || id >= d->vocab) {
+            s->drafts.n = j;
+        } else {
+            s->drafts.token[j] = id;
+        }
+    }
+    return GW_OK;
+}
+
+/* Drafts of the n sequences of d->of, as many as each has been promised. */
+static gw_status draft_by_model(gw_batch *b, int32_t n) {
+    gw_drafts *d = &b->drafts;
+    for (int32_t i = 0; i < n; i++) {
+        GW_TRY(catch_up(b, d->of[i]));
+    }
+    for (int32_t j = 0; j < GW_DRAFT_MAX; j++) {
+        int32_t rows = fill_step(b, n, j);
+        if (rows == 0) {
+            break;
+        }
+        double start = gw_seconds_now();
+        GW_TRY(gw_rows_decode(d->model, d->rows, rows));
+        GW_TRY(take_step(b, n, j));
+        gw_timing_add(&d->step, gw_seconds_now() - start, d->passes);
+    }
+    for (int32_t i = 0; i < n; i++) { /* what was fed: the last token and all drafts but the last */
+        gw_seq *s = d->of[i];
+        s->drafts.read = s->n + (s->drafts.n > 0 ? s->drafts.n - 1 : 0);
+        gw_writer_forget(s->writer);
+    }
+    return GW_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* How many each may have, and from where; those that have rows of their last token. */
+static int32_t find_sources(gw_batch *b, int32_t n, int32_t room, int32_t *most) {
+    gw_drafts *d = &b->drafts;
+    int32_t any = 0;
+    for (int32_t i = 0; i < n; i++) {
+        gw_seq *s = b->order[i];
+        int ready = s->state == GW_SEQ_RUNNING && s->end == s->n && s->end > s->pos;
+        most[i] = ready ? most_drafts(b, s, room) : 0;
+        d->n_found[i] = look_up(s, most[i], d->found[i]);
+        s->drafts.n = 0;
+        s->drafts.source = d->n_found[i] > 0 ? GW_DRAFTS_LOOKUP : GW_DRAFTS_MODEL;
+        most[i] = d->n_found[i] > 0 ? d->n_found[i] : d->model != NULL ? most[i] : 0;
+        any += most[i];
+    }
+    return any;
+}
+
+gw_status gw_drafts_propose(gw_batch *b, int32_t n, int32_t room) {
+    gw_drafts *d = &b->drafts;
+    int32_t most[GW_PARALLEL_MAX], base = 0, n_model = 0;
+    if (!gw_drafts_on(b) || room <= 0 || n == 0 || find_sources(b, n, room, most) == 0) {
+        return GW_OK;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        base += b->order[i]->end - b->order[i]->pos;
+    }
+    if (d->length.mode == GW_LENGTH_FIXED || b->o.disorder != 0) {
+        fixed_lengths(b, n, most, room);
+    } else {
+        choose_lengths(b, n, most, base, room);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        gw_seq *s = b->order[i];
+        if (s->drafts.n == 0) {
+            s->drafts.tried *= COOL;
+            s->drafts.kept *= COOL;
+            continue;
+        }
+        int32_t got = 0;
+        GW_TRY(gw_seq_reserve_free(b, s, s->n + s->drafts.n, &got));
+        s->drafts.n = got - s->n;
+        if (s->drafts.source == GW_DRAFTS_LOOKUP) {
+            memcpy(s->drafts.token, d->found[i], (size_t)s->drafts.n * sizeof *d->found[i]);
+        } else if (s->drafts.n > 0) {
+            d->of[n_model++] = s;
+        }
+    }
+    GW_TRY(draft_by_model(b, n_model));
+    for (int32_t i = 0; i < n; i++) {
+        b->order[i]->end += b->order[i]->drafts.n;
+    }
+    return GW_OK;
+}
+
+void gw_drafts_learn(gw_batch *b, gw_seq *s, int32_t kept) {
+    gw_draft_record *r = &b->drafts.record[s->drafts.source];
+    int32_t n = s->drafts.n;
+    if (n == 0) {
+        return;
+    }
+    for (int32_t j = 0; j < n && j <= kept; j++) {
+        r->tried[j] = RECORD_FADE * r->tried[j] + 1;
+        r->kept[j] = RECORD_FADE * r->kept[j] + (j < kept);
+        s->drafts.tried = FADE * s->drafts.tried + 1;
+        s->drafts.kept = FADE * s->drafts.kept + (j < kept);
+    }
+    b->stats.drafted += (uint64_t)n;
+    b->stats.draft_accepted += (uint64_t)kept;
+}

@@ -1,0 +1,76 @@
+/* core/engine/batch/drafts.h - drafts of many sequences: tokens that may follow are computed in the
+ * rows that a pass has to spare, and those stay that the sequence's own sampler picks. No text
+ * depends on them, only how many passes it takes.
+ *
+ * Two sources. Lookup: what followed the longest earlier copy of a sequence's end in itself. A
+ * draft model: a session of as many slots and pages as the target's, whose page table has the same
+ * entries, so that a page holds the same positions in both. It reads prompts beside the target, so
+ * shared pages have both; what it has missed of an answer it reads before it drafts.
+ *
+ * Lengths. Every draft of a pass has a chance to stay, from what stayed before; they are taken in
+ * falling order of it, as many as promise the most tokens per second by measured times of passes of
+ * each width (as draft_length.h does for one text).
+ */
+#ifndef GW_ENGINE_BATCH_DRAFTS_H
+#define GW_ENGINE_BATCH_DRAFTS_H
+
+#include "core/engine/drafting/draft_length.h"
+#include "core/engine/drafting/draft_lookup.h"
+#include "core/engine/run/session_rows.h"
+
+struct gw_batch;
+struct gw_seq;
+
+typedef enum gw_draft_source { GW_DRAFTS_MODEL, GW_DRAFTS_LOOKUP, GW_DRAFTS_SOURCES } gw_draft_source;
+
+/* Of one sequence. */
+typedef struct gw_seq_drafts {
+    gw_lookup *lookup; /* NULL: none; its first `told` tokens are known there */
+    int32_t told;
+    int32_t read; /* positions whose keys the draft model's cache holds */
+    int32_t n;    /* drafts of this pass: rows behind that of the last token */
+    int32_t token[GW_DRAFT_MAX];
+    gw_draft_source source;
+    double tried, kept; /* of late */
+} gw_seq_drafts;
+
+/* Of all. */
+typedef struct gw_drafts {
+    int lookup;         /* is asked for                     */
+    gw_session *model;  /* NULL: no draft model             */
+    int32_t vocab;      /* logits of it that are tokens     */
+    gw_length length;   /* mode and length; no times        */
+    uint64_t passes;    /* of decode, so far                */
+    gw_timing width[GW_PARALLEL_MAX]; /* seconds of a decode pass of 1.. rows      */
+    gw_timing step;                   /* of the draft model, one token of all that draft */
+    gw_draft_record record[GW_DRAFTS_SOURCES];
+    gw_row *rows;       /* [GW_CHUNK_MAX] of the draft model's next pass */
+    gw_choice *rules;   /* [GW_PARALLEL_MAX]                             */
+    int32_t *ids;       /* [GW_PARALLEL_MAX]                             */
+    struct gw_seq **of; /* [parallel] who drafts by the model            */
+    int32_t (*found)[GW_DRAFT_MAX]; /* [parallel] what lookup has found, by place in the order */
+    int32_t *n_found;               /* [parallel]                                              */
+} gw_drafts;
+
+/* For the batch's options, whose session is there. GW_E_UNSUPPORTED: a draft model with another
+ * vocabulary, or with recurrent blocks. */
+gw_status gw_drafts_open(struct gw_batch *b);
+void gw_drafts_close(struct gw_batch *b);
+/* Does anything draft? */
+int gw_drafts_on(const struct gw_batch *b);
+/* The sequence's tokens are there. */
+gw_status gw_seq_drafts_open(const struct gw_batch *b, struct gw_seq *s);
+void gw_seq_drafts_close(struct gw_seq *s);
+
+/* The draft model reads rows of prompts that the target reads. */
+gw_status gw_drafts_read(struct gw_batch *b, const gw_row *rows, int32_t n);
+/* Drafts of b->order [n] into `room` rows that are free: their numbers, and ends of their rows. */
+gw_status gw_drafts_propose(struct gw_batch *b, int32_t n, int32_t room);
+/* Of a sequence's n drafts so many stayed. */
+void gw_drafts_learn(struct gw_batch *b, struct gw_seq *s, int32_t kept);
+/* A decode pass of so many rows took so long. */
+void gw_drafts_time(struct gw_batch *b, int32_t rows, double seconds);
+/* The sequence has only n tokens any more, or other ones from there on. */
+void gw_seq_drafts_cut(struct gw_seq *s, int32_t n);
+
+#endif
