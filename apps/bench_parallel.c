@@ -6,6 +6,7 @@
 #include "apps/bench.h"
 #include "apps/output.h"
 #include "apps/signals.h"
+#include "apps/speculation.h"
 
 enum { PAGE = 64 };
 
@@ -184,10 +185,15 @@ static void print_line(const char *format, const parallel_run *run, const parall
     }
 }
 
+typedef struct bench_draft {
+    gw_model *model; /* or NULL */
+    int lookup;
+} bench_draft;
+
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 static int time_width(const app_options *o, gw_model *model, const gw_model_info *info,
-                      parallel_run *run, size_t number) {
+                      const bench_draft *draft, parallel_run *run, size_t number) {
     gw_batch *batch = NULL;
     int32_t n_ctx = run->n_prompt + run->n_gen, pages = (n_ctx - 1) / PAGE + 1;
     gw_batch_options bo = {.n_ctx = n_ctx,
@@ -198,6 +204,9 @@ static int time_width(const app_options *o, gw_model *model, const gw_model_info
                            .cache_tokens = (int64_t)run->n * (pages + 1) * PAGE,
                            .step_seconds = 1e9, /* whole chunks: prompts first */
                            .no_sharing = 1,
+                           .draft_model = draft->model,
+                           .draft_lookup = draft->lookup,
+                           .draft_length = o->draft_length,
                            .cancel = signals_cancel()};
     parallel_figures sum = {0}, one;
     gw_status status = gw_batch_new(model, &bo, &batch);
@@ -245,7 +254,11 @@ int bench_parallel(const app_options *o) {
     }
     /* The cache of all is what layers are placed beside. */
     app_need need = {.n_ctx = largest(&o->parallel) * (n_ctx + PAGE), .batch = o->batch_list.at[0]};
+    bench_draft draft = {0};
     int code = app_open_model(o, path, threads, &need, &model);
+    if (code == APP_OK) {
+        code = draft_open_many(o, model, path, need.n_ctx, &draft.model, &draft.lookup);
+    }
     if (code == APP_OK) {
         gw_model_describe(model, &info);
         print_header(o->format);
@@ -256,7 +269,7 @@ int bench_parallel(const app_options *o) {
                 parallel_run run = {.n_prompt = o->n_prompt.at[p] > 0 ? o->n_prompt.at[p] : 1,
                                     .n_gen = o->n_gen.at[g] > 0 ? o->n_gen.at[g] : 1,
                                     .n = o->parallel.at[b]};
-                code = time_width(o, model, &info, &run, number++);
+                code = time_width(o, model, &info, &draft, &run, number++);
             }
         }
     }
@@ -266,6 +279,7 @@ int bench_parallel(const app_options *o) {
     if (code == APP_OK && strcmp(o->format, "md") == 0) {
         out_print("\n%s %s, %s\n", info.name, info.format, info.device);
     }
+    app_close_model(draft.model);
     app_close_model(model);
     return code == APP_OK && out_flush() != 0 ? APP_FAILURE : code;
 }

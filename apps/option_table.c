@@ -206,20 +206,20 @@ const app_option app_option_table[] = {
      "the stages in the order they run, as in 'penalties;top-k;temperature'; what is left out is "
      "off. Default: penalties; dry; bias; fsd; top-n-sigma; top-k; tail-free; typical; top-p; "
      "min-p; xtc; temperature, with --mirostat: penalties; dry; bias; temperature; mirostat"},
-    {"-md --draft --model-draft", KIND_TEXT, CMD_TEXT | CMD_BENCH, AT(draft), 0, 0,
+    {"-md --draft --model-draft", KIND_TEXT, CMD_DRAFT, AT(draft), 0, 0,
      "MODEL|ngram|auto", NULL,
      "draft tokens and verify several per pass; the text stays the same. A model of the same "
      "vocabulary; 'ngram': what followed the longest earlier copy of the text's end; 'auto': that, "
      "and the largest model beside the target with at most a sixth of its bytes"},
-    {"--draft-device", KIND_TEXT, CMD_TEXT | CMD_BENCH, AT(draft_device), 0, 0, "NAME", NULL,
+    {"--draft-device", KIND_TEXT, CMD_DRAFT, AT(draft_device), 0, 0, "NAME", NULL,
      "where the draft model computes; default: where the target does"},
     {"-ngld --gpu-layers-draft --n-gpu-layers-draft --draft-offload-layers", KIND_TEXT,
-     CMD_TEXT | CMD_BENCH, AT(draft_offload_layers), 0, 0, "N|all|auto", NULL,
+     CMD_DRAFT, AT(draft_offload_layers), 0, 0, "N|all|auto", NULL,
      "as --offload-layers, for the draft model; default: all, when it has a device of its own"},
-    {"--draft-length", KIND_TEXT, CMD_TEXT | CMD_BENCH, AT(draft_length), 0, 0,
+    {"--draft-length", KIND_TEXT, CMD_DRAFT, AT(draft_length), 0, 0,
      "cost|heuristic|fixed:K", "cost",
      "tokens drafted per pass: what measured times and acceptances say is fastest, none if nothing "
-     "is; 5, then 2 more when all are accepted, else 1 fewer; or always K, 1 to 15"},
+     "is; 5, then 2 more when all are accepted, else 1 fewer (for one text); or always K, 1 to 15"},
     {"--draft-accept", KIND_CHOICE, CMD_TEXT | CMD_BENCH, AT(draft_accept), 0, 0,
      "exact|rejection|pool", "exact",
      "exact: the text is the same as without drafts; rejection: another text of the same "
@@ -479,6 +479,9 @@ const app_option app_option_table[] = {
      "requests that may wait; one more is answered with 429 and when to try again"},
     {"--queue-tokens", KIND_INT, CMD_SERVE, AT(queue_tokens), 0, INT_MAX_D, "N", "0",
      "prompt tokens that may wait; 0: no limit"},
+    {"--no-read-ahead", KIND_FLAG, CMD_SERVE, AT(no_read_ahead), 0, 0, NULL, NULL,
+     "when there is nothing to do, do not read the answers just given as the prompts of their next "
+     "turns"},
     {"--sse-ping", KIND_INT, CMD_SERVE, AT(sse_ping), 0, 3600, "S", "5",
      "a comment in streams that have been silent for S seconds, so that proxies keep them; 0: "
      "never"},

@@ -35,6 +35,7 @@ enum {
     CMD_TEXT = CMD_RUN | CMD_CHAT,                   /* those that write a text */
     CMD_SAMPLE = CMD_TEXT | CMD_SERVE,               /* those that choose tokens */
     CMD_SCORE = CMD_PERPLEXITY | CMD_EVALUATE,       /* those that score texts */
+    CMD_DRAFT = CMD_SAMPLE | CMD_BENCH,              /* those that draft */
     CMD_FRAME = CMD_CHAT | CMD_TEMPLATE | CMD_SERVE, /* those that frame conversations */
     /* those that load weights, or would */
     CMD_MODEL = CMD_SAMPLE | CMD_BENCH | CMD_SCORE | CMD_LOGITS | CMD_PLAN | CMD_ENCODE,
@@ -103,7 +104,7 @@ typedef struct app_options {
     /* speculation */
     const char *draft, *draft_device, *draft_offload_layers, *draft_file, *draft_accept,
         *draft_length;
-    int draft_greedy;
+    int draft_greedy, no_read_ahead;
     double assume_acceptance;
     /* what is shown */
     app_texts notes; /* of the parser, malloc'd */

@@ -14,7 +14,8 @@
 typedef struct drafter_parts {
     const app_options *o;
     const gw_model *target;
-    gw_session *session;
+    gw_session *session; /* NULL: of many texts */
+    int32_t n_ctx;
     int32_t *corpus;
     size_t n_corpus;
     int lookup, past_end;
@@ -61,7 +62,7 @@ static int open_draft_model(const drafter_parts *parts, const char *path, gw_mod
     int32_t threads = o->threads > 0          ? o->threads
                       : o->thread_list.n == 1 ? o->thread_list.at[0]
                                               : 0;
-    const app_need need = {.n_ctx = gw_session_n_ctx(parts->session), .batch = 0, .is_draft = 1};
+    const app_need need = {.n_ctx = parts->n_ctx, .batch = 0, .is_draft = 1};
     return app_open_model(&mine, path, threads, &need, model);
 }
 
@@ -155,6 +156,9 @@ static int open_auto(const drafter_parts *parts, const char *path, app_draft *ou
             continue;
         }
         code = open_draft_model(parts, list[i].path, &out->model);
+        if (code == APP_OK && parts->session == NULL) {
+            break;
+        }
         gw_status status = code == APP_OK ? make_drafter(parts, out) : GW_OK;
         if (status != GW_OK) {
             app_close_model(out->model);
@@ -194,7 +198,11 @@ int draft_open(const app_options *o, const gw_model *target, const char *path, g
     if (o->draft == NULL) {
         return APP_OK;
     }
-    drafter_parts parts = {.o = o, .target = target, .session = session, .past_end = past_end};
+    drafter_parts parts = {.o = o,
+                           .target = target,
+                           .session = session,
+                           .n_ctx = gw_session_n_ctx(session),
+                           .past_end = past_end};
     int is_auto = strcmp(o->draft, "auto") == 0;
     parts.lookup = is_auto || strcmp(o->draft, "ngram") == 0;
     int code = check_options(o);
@@ -212,6 +220,28 @@ int draft_open(const app_options *o, const gw_model *target, const char *path, g
     }
     gw_free(parts.corpus);
     name_draft(&parts, out);
+    return code;
+}
+
+int draft_open_many(const app_options *o, const gw_model *target, const char *path, int32_t n_ctx,
+                    gw_model **model, int *lookup) {
+    drafter_parts parts = {.o = o, .target = target, .n_ctx = n_ctx};
+    app_draft draft = {0};
+    int code = APP_OK, is_auto = o->draft != NULL && strcmp(o->draft, "auto") == 0;
+    *model = NULL;
+    if (o->draft != NULL && ((o->draft_accept != NULL && strcmp(o->draft_accept, "exact") != 0) ||
+                             o->draft_file != NULL || o->draft_greedy)) {
+        app_error("--draft-accept, --draft-file, --draft-greedy: for one text; drafts of many are "
+                  "exact");
+        return APP_USAGE;
+    }
+    *lookup = is_auto || (o->draft != NULL && strcmp(o->draft, "ngram") == 0);
+    if (is_auto) {
+        code = open_auto(&parts, path, &draft);
+    } else if (o->draft != NULL && !*lookup) {
+        code = open_draft_model(&parts, o->draft, &draft.model);
+    }
+    *model = draft.model;
     return code;
 }
 

@@ -134,6 +134,25 @@ def test_usage_and_cache(server):
     assert events[-2][1]["usage"]["completion_tokens"] == 2 and events[-2][1]["timings"]["predicted_n"] == 2
 
 
+def test_drafts_and_the_next_turn(server):
+    draft = DATA / "tales-2m-q4_k_m.gguf"
+    asked = [{"prompt": "Once upon a time " * 5, "max_tokens": 70, "seed": n, "ignore_eos": True} for n in (1, 2)]
+    plain = [server.post("/completion", dict(a, return_tokens=True)) for a in asked]
+    with serving("-c", 512, "--draft", draft, "--draft-length", "fixed:3") as s:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            drafted = list(pool.map(lambda a: s.post("/completion", dict(a, return_tokens=True)), asked))
+        assert [d["tokens"] for d in drafted] == [p["tokens"] for p in plain]
+        count = lambda name: int(re.search(rf"^godwit_{name}_total{{.*}} (\d+)", s.get("/metrics")[1], re.M)[1])
+        assert count("drafted_tokens") > count("draft_accepted_tokens") > 0
+        ids = s.post("/tokenize", {"content": asked[0]["prompt"], "add_special": True})["tokens"]
+        ids += drafted[0]["tokens"]
+        limit = time.monotonic() + 20
+        while count("read_ahead_tokens") < 2 * (len(ids) // 64 - 1) * 64 and time.monotonic() < limit:
+            time.sleep(0.02)
+        turn = s.post("/v1/completions", {"prompt": ids + [5], "max_tokens": 2})
+        assert turn["usage"]["prompt_tokens_details"]["cached_tokens"] == len(ids) // 64 * 64
+
+
 def test_probabilities(server):
     asked = {"messages": USER, "max_tokens": 5, "temperature": 0, "logprobs": True, "top_logprobs": 3,
              "ignore_eos": True}

@@ -11,6 +11,7 @@
 #include "apps/serve/listen.h"
 #include "apps/serve/models_found.h"
 #include "apps/signals.h"
+#include "apps/speculation.h"
 
 typedef struct entry {
     model m; /* first: a model is its entry */
@@ -105,6 +106,7 @@ static void unload(entry *e) {
     gw_batch_free(e->m.batch);
     gw_encoder_free(e->m.encoder);
     gw_chat_free(e->m.chat);
+    app_close_model(e->m.draft);
     app_close_model(e->m.gw);
     e->m = (model){.id = e->m.id, .path = e->m.path};
     e->bytes = 0;
@@ -192,9 +194,30 @@ static gw_status open_encoder(entry *e, const app_options *o) {
     return status;
 }
 
+/* With --draft auto a model that does not fit after all is none. */
+static gw_status make_batch(entry *e, gw_batch_options *options) {
+    gw_status status = gw_batch_new(e->m.gw, options, &e->m.batch);
+    if (status == GW_E_UNSUPPORTED && e->m.draft != NULL && options->draft_lookup) {
+        app_close_model(e->m.draft);
+        e->m.draft = options->draft_model = NULL;
+        status = gw_batch_new(e->m.gw, options, &e->m.batch);
+    }
+    return status == GW_E_UNSUPPORTED && e->m.draft != NULL ? GW_E_ARGUMENT : status;
+}
+
+static gw_status open_draft(entry *e, const app_options *o, gw_batch_options *options) {
+    int32_t all = e->m.n_ctx < 1 << 28 ? 4 * e->m.n_ctx : e->m.n_ctx;
+    if (draft_open_many(o, e->m.gw, e->m.path, all, &e->m.draft, &options->draft_lookup) !=
+        APP_OK) {
+        return GW_E_ARGUMENT;
+    }
+    options->draft_model = e->m.draft;
+    return GW_OK;
+}
+
 /* What makes no text makes vectors. */
 static gw_status open_batch(entry *e, const app_options *o) {
-    const gw_batch_options options = {.n_ctx = e->m.n_ctx,
+    gw_batch_options options = {.n_ctx = e->m.n_ctx,
                                       .chunk = o->batch,
                                       .kv_type = o->kv_type,
                                       .parallel = o->at_once,
@@ -203,9 +226,11 @@ static gw_status open_batch(entry *e, const app_options *o) {
                                       .queue_tokens = o->queue_tokens,
                                       .wake = wake,
                                       .wake_user = e,
+                                      .draft_length = o->draft_length,
+                                      .read_ahead = !o->no_read_ahead,
                                       .cancel = signals_cancel()};
-    gw_status status =
-        o->embeddings ? GW_E_UNSUPPORTED : gw_batch_new(e->m.gw, &options, &e->m.batch);
+    gw_status status = o->embeddings ? GW_E_UNSUPPORTED : open_draft(e, o, &options);
+    status = status == GW_OK ? make_batch(e, &options) : status;
     return status == GW_E_UNSUPPORTED ? open_encoder(e, o) : status;
 }
 
@@ -660,6 +685,9 @@ GAUGE(pages_cached)
 GAUGE(prompt_passes)
 GAUGE(prompt_tokens)
 GAUGE(cached_tokens)
+GAUGE(drafted)
+GAUGE(draft_accepted)
+GAUGE(read_ahead)
 GAUGE(preemptions)
 GAUGE(evictions)
 GAUGE(failed)
@@ -681,6 +709,10 @@ static const gauge gauges[] = {
     {"prompt_passes_total", "counter", "Passes of prompts.", of_prompt_passes},
     {"prompt_tokens_read_total", "counter", "Prompt tokens that were computed.", of_prompt_tokens},
     {"prefix_hit_tokens_total", "counter", "Prompt tokens found in the cache.", of_cached_tokens},
+    {"drafted_tokens_total", "counter", "Tokens that were drafted.", of_drafted},
+    {"draft_accepted_tokens_total", "counter", "Of these, those that stayed.", of_draft_accepted},
+    {"read_ahead_tokens_total", "counter", "Tokens of answers read for the next turn.",
+     of_read_ahead},
     {"preemptions_total", "counter", "Choices that gave up their pages.", of_preemptions},
     {"evictions_total", "counter", "Pages of prefixes that were dropped.", of_evictions},
     {"requests_failed_total", "counter", "Requests that ended with an error.", of_failed},

@@ -33,6 +33,7 @@ typedef struct model {
     char chat_fault[512];
     const char *chat_template; /* the source; "" where a form writes */
     size_t chat_template_bytes;
+    gw_model *draft;     /* drafts for the batch, or NULL */
     gw_batch *batch;     /* NULL: it makes vectors and scores, no text */
     gw_encoder *encoder; /* NULL: it makes text */
     gw_encoder_info encodes;
