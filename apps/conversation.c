@@ -129,7 +129,7 @@ void conversation_reset(conversation *c) {
 
 /* ---- the session's share --------------------------------------------------------------------- */
 
-/* Session, drafter and sampler go back to the first n tokens held. */
+/* Session and drafter go back to the first n tokens held. */
 static gw_status go_back(conversation *c, size_t n) {
     app_generator *g = &c->g;
     gw_status status = GW_OK;
@@ -140,7 +140,6 @@ static gw_status go_back(conversation *c, size_t n) {
         status = gw_drafter_rewind(g->draft.drafter, (int32_t)n);
     }
     c->n_held = n;
-    c->sampler_off = 1;
     g->pending = -1;
     return status;
 }
@@ -171,13 +170,6 @@ static gw_status hold(conversation *c, const int32_t *tokens, size_t n) {
             return status;
         }
     }
-    if (c->sampler_off && generator_renew_sampler(g) != APP_OK) {
-        return GW_E_NOMEM;
-    }
-    for (size_t i = 0; c->sampler_off && i < same; i++) {
-        gw_sampler_accept(g->sampler, tokens[i]);
-    }
-    c->sampler_off = 0;
     app_progress progress;
     progress_begin(&progress, "reading");
     double start = app_seconds();
@@ -296,47 +288,49 @@ static gw_status find_fixed_part(conversation *c) {
     return status;
 }
 
-/* Tokens of one pass; *end when the answer ends among them. */
-static int take_tokens(conversation *c, const int32_t *tokens, size_t n, int *end) {
+/* A token of the answer; *end when the answer ends with it. */
+static int take_piece(conversation *c, const gw_piece *piece, int *end) {
     app_generator *g = &c->g;
-    int code = APP_OK;
-    for (size_t i = 0; i < n && code == APP_OK && !*end; i++) {
-        const char *text;
-        size_t bytes;
-        if (!g->o->ignore_eos && gw_chat_is_end(c->chat, tokens[i])) {
-            c->last.ended = "end of the answer";
-            c->sampler_off = !gw_token_is_end(g->model, tokens[i]);
-            *end = 1;
-            break;
-        }
-        c->n_held++;
-        c->last.written++;
-        code = generator_text(g, tokens[i], &text, &bytes, end);
-        if (*end) { /* the message ends earlier than the tokens do */
-            c->last.ended = "stop string";
-            c->stale = c->sampler_off = 1;
-        }
-        if (code == APP_OK) {
-            int is_text = gw_answer_is_text(c->answer.reader, tokens[i]);
-            code = chat_answer_more(&c->answer, is_text ? text : NULL, bytes, tokens[i]);
-        }
+    if (!g->o->ignore_eos && gw_chat_is_end(c->chat, piece->token)) {
+        c->last.ended = "end of the answer";
+        *end = 1;
+        return APP_OK;
     }
+    c->n_held++;
+    c->last.written++;
+    if (generator_stopped(g)) { /* the message ends earlier than the tokens do */
+        c->last.ended = "stop string";
+        c->stale = *end = 1;
+    }
+    int is_text = gw_answer_is_text(c->answer.reader, piece->token);
+    int code = chat_answer_more(&c->answer, is_text ? piece->text : NULL, piece->bytes,
+                                piece->token);
     return code == APP_OK && out_flush() != 0 ? APP_FAILURE : code;
 }
 
+static void time_piece(conversation *c, double start, double *first) {
+    double now = app_seconds();
+    if (*first == 0) {
+        *first = now;
+        c->last.first_seconds = now - start;
+    } else {
+        c->last.timed++;
+        c->last.text_seconds = now - *first;
+    }
+}
+
 /* Ctrl-C: what was held back is still part of the answer. */
-static int stop_here(conversation *c, int code, int end) {
-    const int32_t *tokens;
-    size_t n = 0;
-    if (end) {
-        return code;
-    }
+static int stop_here(conversation *c) {
+    gw_piece piece;
+    int there = 1, end = 0, code = APP_OK;
     c->last.ended = "stopped";
-    gw_status status = generator_rest(&c->g, &tokens, &n);
-    if (code == APP_OK && status == GW_OK) {
-        code = take_tokens(c, tokens, n, &end);
+    gw_status status = generator_over(&c->g);
+    c->g.failed = GW_OK;
+    while (status == GW_OK && code == APP_OK && there && !end) {
+        status = generator_next(&c->g, 0, &piece, &there);
+        code = status == GW_OK && there ? take_piece(c, &piece, &end) : code;
     }
-    return code;
+    return status == GW_OK ? code : app_fail(status);
 }
 
 /* Tokens until the answer ends; APP_FAILURE when that is an error, and Ctrl-C is none. */
@@ -347,38 +341,27 @@ static int generate(conversation *c) {
     int code = APP_OK, end = 0;
     c->last.ended = "as long as asked for";
     while (code == APP_OK && !end && (limit < 0 || c->last.written < limit)) {
-        const int32_t *tokens;
-        size_t n = 0;
-        if (generator_finished(g)) {
-            c->last.ended = "end of the answer";
-            break;
-        }
-        if (generator_full(g)) {
-            c->last.ended = "context full";
-            break;
-        }
         size_t most = limit < 0 ? SIZE_MAX : (size_t)(limit - c->last.written);
         int32_t shifted = g->shifted;
-        gw_status status = generator_next(g, most, &tokens, &n);
+        gw_piece piece;
+        int there = 0;
+        gw_status status = generator_next(g, most, &piece, &there);
         if (g->shifted != shifted) {
             c->n_held -= (size_t)(g->shifted - shifted);
             c->stale = 1; /* the messages are longer than what is left */
         }
-        c->sampler_off |=
-            status != GW_OK && g->ban != NULL; /* it may know of tokens that are no text */
-        double now = app_seconds();
-        if (first == 0 && n > 0) {
-            first = now;
-            c->last.first_seconds = now - start;
-        } else if (n > 0) {
-            c->last.timed += (int32_t)n;
-            c->last.text_seconds = now - first;
+        if (there) {
+            time_piece(c, start, &first);
+            code = take_piece(c, &piece, &end);
+        } else if (status == GW_OK) {
+            c->last.ended =
+                strcmp(g->ended, "end of text") == 0 ? "end of the answer" : g->ended;
+            end = 1;
         }
-        code = take_tokens(c, tokens, n, &end);
-        if ((status == GW_OK || status == GW_E_CANCELLED) && signals_take_interrupt()) {
-            return stop_here(c, code, end);
+        if (!end && (status == GW_OK || status == GW_E_CANCELLED) && signals_take_interrupt()) {
+            return code == APP_OK ? stop_here(c) : code;
         }
-        if (status != GW_OK && !end) {
+        if (status != GW_OK) {
             return app_fail(status);
         }
     }
@@ -389,12 +372,13 @@ static int generate(conversation *c) {
  * came behind the answer. */
 static int settle(conversation *c) {
     app_generator *g = &c->g;
-    const char *text;
-    size_t bytes, pos = (size_t)gw_session_pos(g->session);
-    int stopped, code = generator_text(g, -1, &text, &bytes, &stopped);
-    code = code == APP_OK ? chat_answer_more(&c->answer, text, bytes, -1) : code;
+    gw_piece rest = {.text = ""};
+    size_t pos = (size_t)gw_session_pos(g->session);
+    gw_status status = gw_writer_rest(g->writer, &rest);
+    int code = status == GW_OK ? chat_answer_more(&c->answer, rest.text, rest.bytes, -1)
+                               : app_fail(status);
     code = code == APP_OK ? chat_answer_end(&c->answer) : code;
-    gw_status status = GW_OK;
+    status = GW_OK;
     if (g->draft.drafter != NULL) {
         status = gw_drafter_rewind(g->draft.drafter, (int32_t)c->n_held);
     }
@@ -428,22 +412,19 @@ static void count(conversation *c) {
 
 static int answer_it(conversation *c) {
     chat_answer *a = &c->answer;
-    gw_grammar *own = c->g.grammar;
-    if (c->g.stop != NULL) {
-        gw_stop_reset(c->g.stop);
-    }
+    const gw_grammar *own = c->g.grammar;
     c->stale = 0;
     a->keep_blank = own != NULL;
     int code = chat_answer_begin(a, gw_session_tokens(c->g.session), c->n_held, own != NULL);
     if (code != APP_OK) {
         return code;
     }
-    c->g.grammar = own != NULL ? own : a->grammar;
-    code = generator_begin(&c->g, 1);
-    code = code == APP_OK ? generate(c) : code;
+    code = generator_begin(&c->g, own != NULL ? own : a->grammar, 0);
+    if (code != APP_OK) {
+        return code;
+    }
+    code = generate(c);
     int rest = settle(c);
-    generator_end(&c->g);
-    c->g.grammar = own;
     if (a->text.bytes > 0 && a->text.at[a->text.bytes - 1] != '\n' && a->n_calls == 0) {
         out_text("\n");
     }
@@ -460,18 +441,6 @@ static int answer_it(conversation *c) {
     return code != APP_OK ? code : rest != APP_OK ? rest : added;
 }
 
-/* A line of stream per answer: the decoder's rule for the first space starts again. */
-static int new_stream(conversation *c) {
-    gw_stream *stream = NULL;
-    gw_status status = gw_stream_new(c->g.model, &stream);
-    if (status != GW_OK) {
-        return app_fail(status);
-    }
-    gw_stream_free(c->g.stream);
-    c->g.stream = stream;
-    return APP_OK;
-}
-
 /* Memory that this file asked for itself left no message in the library. What a template refuses is
  * no matter of usage. */
 static int fail_turn(gw_status status) {
@@ -483,11 +452,8 @@ static int fail_turn(gw_status status) {
 static int take_turn(conversation *c, int *begun) {
     int32_t *ids = NULL;
     size_t n = 0;
-    int code = new_stream(c);
+    int code;
     *begun = 0;
-    if (code != APP_OK) {
-        return code;
-    }
     c->last = (chat_turn){0};
     gw_status status = c->g.o->context_shift ? find_fixed_part(c) : GW_OK;
     if (status == GW_OK) {

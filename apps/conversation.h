@@ -28,7 +28,6 @@ typedef struct conversation {
     size_t n, capacity;
     size_t n_held, n_ctx; /* tokens of the conversation; the session may lack the last */
     int stale;            /* the session does not hold what the messages say   */
-    int sampler_off;      /* the sampler knows other tokens than those held    */
     chat_turn last;
     int32_t turns, written, read;
     size_t forgotten; /* messages behind the system message that found no room any more */

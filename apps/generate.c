@@ -1,7 +1,7 @@
-/* apps/generate.c - sampler, passes, text: see generate.h. */
+/* apps/generate.c - one text: options, passes, pieces: see generate.h. */
 #include "apps/generate.h"
 
-#include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,23 +14,6 @@ int32_t generator_n_ctx(const app_generator *g) {
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
-
-/* The biases of -l, and with --ignore-eos one against every token that ends a text. NULL: no
- * memory. */
-static gw_logit_bias *collect_bias(const app_generator *g, size_t *n) {
-    const app_options *o = g->o;
-    gw_logit_bias *bias =
-        calloc(o->n_bias + (o->ignore_eos ? (size_t)g->info.n_vocab : 0) + 1, sizeof *bias);
-    for (*n = 0; bias != NULL && *n < o->n_bias; (*n)++) {
-        bias[*n] = o->bias[*n];
-    }
-    for (int32_t id = 0; bias != NULL && o->ignore_eos && id < g->info.n_vocab; id++) {
-        if (gw_token_is_end(g->model, id)) {
-            bias[(*n)++] = (gw_logit_bias){.token = id, .bias = -INFINITY};
-        }
-    }
-    return bias;
-}
 
 /* "none" alone: no breaker. */
 static void more_options(const app_options *o, gw_sampler_options *out) {
@@ -58,60 +41,41 @@ static void more_options(const app_options *o, gw_sampler_options *out) {
     out->fsd_random = o->fsd_random;
 }
 
-int generator_renew_sampler(app_generator *g) {
-    const app_options *o = g->o;
-    gw_sampler_options options;
-    gw_sampler_defaults(&options);
-    options.bias = collect_bias(g, &options.n_bias);
-    if (options.bias == NULL) {
-        app_error("out of memory");
-        return APP_FAILURE;
-    }
-    options.seed = o->seed;
-    options.temperature = (float)o->temperature;
-    options.top_k = o->top_k;
-    options.top_p = (float)o->top_p;
-    options.min_p = (float)o->min_p;
-    options.typical_p = (float)o->typical;
-    options.repeat_penalty = (float)o->repeat_penalty;
-    options.presence_penalty = (float)o->presence_penalty;
-    options.frequency_penalty = (float)o->frequency_penalty;
-    options.repeat_last_n = o->repeat_last_n;
-    options.order = o->samplers;
-    more_options(o, &options);
-    gw_sampler *sampler = NULL;
-    gw_status status = gw_sampler_new(g->model, &options, &sampler);
-    free((void *)(uintptr_t)options.bias);
-    if (status != GW_OK) {
-        return app_fail(status);
-    }
-    gw_sampler_free(g->sampler);
-    g->sampler = sampler;
-    return APP_OK;
+static void sampler_options(const app_options *o, gw_sampler_options *out) {
+    gw_sampler_defaults(out);
+    out->bias = o->bias;
+    out->n_bias = o->n_bias;
+    out->seed = o->seed;
+    out->temperature = (float)o->temperature;
+    out->top_k = o->top_k;
+    out->top_p = (float)o->top_p;
+    out->min_p = (float)o->min_p;
+    out->typical_p = (float)o->typical;
+    out->repeat_penalty = (float)o->repeat_penalty;
+    out->presence_penalty = (float)o->presence_penalty;
+    out->frequency_penalty = (float)o->frequency_penalty;
+    out->repeat_last_n = o->repeat_last_n;
+    out->order = o->samplers;
+    more_options(o, out);
 }
 
-enum { CHAT_STOPS = 8 };
-
-static int open_stop(app_generator *g, const gw_chat *chat) {
-    const char *more[CHAT_STOPS];
-    size_t given = g->o->stops.n, n_more = 0;
-    if (chat != NULL) {
-        n_more = gw_chat_stops(chat, more, CHAT_STOPS);
-    }
-    size_t n = given + n_more;
-    if (n == 0) {
-        return APP_OK;
-    }
-    const char **all = calloc(n, sizeof *all);
-    if (all == NULL) {
-        app_error("out of memory");
-        return APP_FAILURE;
-    }
-    for (size_t i = 0; i < n; i++) {
-        all[i] = i < given ? g->o->stops.at[i] : more[i - given];
-    }
-    gw_status status = gw_stop_new(all, n, &g->stop);
-    free(all);
+static int new_writer(app_generator *g, const gw_grammar *grammar, int mid_text) {
+    const app_options *o = g->o;
+    gw_sampler_options sampler;
+    sampler_options(o, &sampler);
+    const gw_writer_options options = {.sampler = &sampler,
+                                       .grammar = grammar,
+                                       .chat = g->chat,
+                                       .stops = o->stops.at,
+                                       .n_stops = o->stops.n,
+                                       .bans = o->bans.at,
+                                       .n_bans = o->bans.n,
+                                       .special = o->special,
+                                       .ignore_eos = o->ignore_eos,
+                                       .mid_text = mid_text};
+    gw_writer_free(g->writer);
+    g->writer = NULL;
+    gw_status status = gw_writer_new(g->model, &options, &g->writer);
     return status == GW_OK ? APP_OK : app_fail(status);
 }
 
@@ -155,98 +119,38 @@ static int open_grammar(app_generator *g, const gw_chat *chat) {
     return status == GW_OK ? APP_OK : app_fail(status);
 }
 
-static int open_ban(app_generator *g) {
-    const app_texts *bans = &g->o->bans;
-    if (bans->n == 0) {
-        return APP_OK;
-    }
-    gw_status status = gw_ban_new(g->model, bans->at, bans->n, g->o->special, &g->ban);
-    return status == GW_OK ? APP_OK : app_fail(status);
-}
-
 int generator_open(app_generator *g, const gw_chat *chat) {
     g->pending = -1;
     g->chat = chat;
-    g->line = calloc(GW_BAN_HELD + 2 * GW_DECODE_MAX, sizeof *g->line);
-    if (g->line == NULL) {
-        app_error("out of memory");
-        return APP_FAILURE;
-    }
-    int code = open_stop(g, chat);
-    if (code == APP_OK) {
-        code = open_ban(g);
-    }
-    if (code == APP_OK) {
-        code = open_grammar(g, chat);
+    int code = open_grammar(g, chat);
+    if (code == APP_OK) { /* what cannot be kept is told before anything is read */
+        code = new_writer(g, g->grammar, 0);
     }
     if (code == APP_OK) {
         code = draft_open(g->o, g->model, g->o->model, g->session, 0, &g->draft);
     }
-    if (code == APP_OK) {
-        code = generator_renew_sampler(g);
-    }
-    if (code == APP_OK) {
-        gw_status status = gw_stream_new(g->model, &g->stream);
-        code = status == GW_OK ? APP_OK : app_fail(status);
-    }
     return code;
 }
 
-/* A decoder may drop a space at the beginning of a text, and the grammar has counted it: so the
- * stream is told some text before, which is not shown. */
-static gw_status begin_stream(app_generator *g) {
-    const char *text;
-    size_t bytes, n = 0;
-    int32_t *ids = NULL;
-    gw_status status = gw_tokenize(g->model, "a", 1, 0, &ids, &n);
-    for (size_t i = 0; i < n && status == GW_OK; i++) {
-        status = gw_stream_push(g->stream, ids[i], &text, &bytes);
-    }
-    gw_free(ids);
-    return status;
-}
-
-int generator_begin(app_generator *g, int fresh) {
-    gw_status status = GW_OK;
-    g->begin = gw_session_pos(g->session);
-    g->n_line = 0;
-    if (g->grammar != NULL) {
-        status = gw_sampler_constrain(g->sampler, g->grammar);
-        if (status == GW_OK && fresh) {
-            status = begin_stream(g);
-        }
-    }
-    if (status == GW_OK && g->ban != NULL) {
-        status = gw_ban_begin(g->ban, g->stream);
-    }
-    if (status == GW_OK) {
-        status = gw_sampler_ban(g->sampler, g->ban);
-    }
-    return status == GW_OK ? APP_OK : app_fail(status);
-}
-
-void generator_end(app_generator *g) {
-    gw_sampler_constrain(g->sampler, NULL); /* cannot fail */
-    gw_sampler_ban(g->sampler, NULL);
-}
-
-static size_t held_back(const app_generator *g) { return g->ban != NULL ? gw_ban_held(g->ban) : 0; }
-
-int generator_finished(const app_generator *g) {
-    return held_back(g) == 0 && gw_sampler_finished(g->sampler);
-}
-
 void generator_close(app_generator *g) {
-    gw_stop_free(g->stop);
-    gw_stream_free(g->stream);
-    gw_sampler_free(g->sampler);
+    gw_writer_free(g->writer);
     gw_grammar_free(g->grammar);
-    gw_ban_free(g->ban);
-    free(g->line);
-    gw_free(g->special);
     draft_close(&g->draft);
     gw_session_free(g->session);
     app_close_model(g->model);
+}
+
+int generator_begin(app_generator *g, const gw_grammar *grammar, int mid_text) {
+    g->begin = gw_session_pos(g->session);
+    g->failed = GW_OK;
+    g->ended = "";
+    int code = new_writer(g, grammar, mid_text);
+    if (code != APP_OK) {
+        return code;
+    }
+    gw_status status =
+        gw_writer_begin(g->writer, gw_session_tokens(g->session), (size_t)g->begin);
+    return status == GW_OK ? APP_OK : app_fail(status);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
@@ -259,33 +163,19 @@ gw_status generator_read(app_generator *g, const int32_t *tokens, size_t n,
         size_t part = n - at < slice ? n - at : slice;
         progress_update(progress, at, n, NULL);
         status = gw_session_prefill(g->session, tokens + at, part);
-        if (status == GW_OK && g->draft.drafter != NULL) {
-            status = gw_drafter_prompt(g->draft.drafter, tokens + at, part);
-        }
-    }
-    for (size_t i = 0; i < n && status == GW_OK; i++) {
-        status = gw_sampler_accept(g->sampler, tokens[i]);
+        status = status == GW_OK ? generator_know(g, tokens + at, part) : status;
     }
     return status;
 }
 
 gw_status generator_know(app_generator *g, const int32_t *tokens, size_t n) {
-    gw_status status = GW_OK;
-    if (g->draft.drafter != NULL && n > 0) {
-        status = gw_drafter_prompt(g->draft.drafter, tokens, n);
-    }
-    for (size_t i = 0; i < n && status == GW_OK; i++) {
-        status = gw_sampler_accept(g->sampler, tokens[i]);
-    }
-    return status;
+    return g->draft.drafter != NULL && n > 0 ? gw_drafter_prompt(g->draft.drafter, tokens, n)
+                                             : GW_OK;
 }
 
-static int at_the_end(const app_generator *g) {
+/* No room for another token? */
+static int is_full(const app_generator *g) {
     return g->pending >= 0 && gw_session_pos(g->session) == gw_session_n_ctx(g->session);
-}
-
-int generator_full(const app_generator *g) {
-    return at_the_end(g) && !g->o->context_shift && held_back(g) == 0;
 }
 
 /* Room for the pending token. Of tokens that are held back those that were dropped stay. */
@@ -297,64 +187,28 @@ static gw_status shift_context(app_generator *g) {
     }
     g->shifted += dropped;
     g->begin = gw_session_pos(g->session);
-    if (status == GW_OK && g->ban != NULL) {
-        int32_t all = g->begin + 1; /* with the pending token */
-        status = gw_ban_release(g->ban, all > fixed ? (size_t)(all - fixed) : 0);
-    }
-    return status;
+    int32_t all = g->begin + 1; /* with the pending token */
+    return status == GW_OK ? gw_writer_release(g->writer, all > fixed ? (size_t)(all - fixed) : 0)
+                           : status;
 }
 
 /* One token by one pass; the first one needs none. */
 static gw_status one_token(app_generator *g, int32_t *token) {
-    gw_status status;
     if (g->pending >= 0) {
-        status = gw_session_next(g->session, g->sampler, g->pending, g->shifted, token);
+        gw_status status = gw_session_next(g->session, gw_writer_sampler(g->writer), g->pending,
+                                           g->shifted, token);
         g->passes += status == GW_OK;
-    } else {
-        const float *logits = gw_session_logits(g->session, 0);
-        int32_t place = gw_session_pos(g->session) + g->shifted;
-        status = gw_sampler_pick(g->sampler, logits, place, token);
-    }
-    if (status == GW_OK && !gw_token_is_end(g->model, *token)) {
-        status = gw_sampler_accept(g->sampler, *token);
-    }
-    return status;
-}
-
-/* Tokens of the next pass, tokens [GW_DECODE_MAX]. */
-static gw_status draw_tokens(app_generator *g, size_t most, int32_t *tokens, size_t *n) {
-    gw_status status = at_the_end(g) ? shift_context(g) : GW_OK;
-    if (status != GW_OK) {
         return status;
     }
-    if (g->draft.drafter != NULL) {
-        most = most < GW_DECODE_MAX ? most : GW_DECODE_MAX;
-        status = gw_drafter_next(g->draft.drafter, g->sampler, tokens, most, n);
-        g->passes += g->pending >= 0;
-    } else {
-        *n = 1;
-        status = one_token(g, tokens);
-    }
-    if (status == GW_OK) {
-        g->pending = tokens[*n - 1];
-    }
-    return status;
-}
-
-/* ---- what must not come ---------------------------------------------------------------------- */
-
-static int ends_text(const app_generator *g, int32_t id) {
-    if (g->o->ignore_eos) {
-        return 0;
-    }
-    return g->chat != NULL ? gw_chat_is_end(g->chat, id) : gw_token_is_end(g->model, id);
+    int32_t place = gw_session_pos(g->session) + g->shifted;
+    return gw_writer_pick(g->writer, gw_session_logits(g->session, 0), place, token);
 }
 
 /* The text ends with its first `left` tokens again, and the logits behind them are there: by the
  * arithmetic that they had, so that it does not matter who drafted what. */
-static gw_status go_back(app_generator *g, int32_t left, size_t accepted) {
-    gw_status status = gw_sampler_rewind(g->sampler, accepted);
-    if (status == GW_OK && g->draft.drafter != NULL) {
+static gw_status go_back(app_generator *g, int32_t left) {
+    gw_status status = GW_OK;
+    if (g->draft.drafter != NULL) {
         status = gw_drafter_rewind(g->draft.drafter, left);
     }
     g->pending = -1;
@@ -377,108 +231,69 @@ static gw_status go_back(app_generator *g, int32_t left, size_t accepted) {
     return status;
 }
 
-/* Tokens of a pass join the line, up to the first that completes a banned string or ends the text.
- */
-static gw_status join(app_generator *g, const int32_t *tokens, size_t n) {
-    int32_t first = gw_session_pos(g->session) + 1 - (int32_t)n; /* place of tokens[0] */
-    int ended = 0;
-    for (size_t i = 0; i < n && !ended; i++) {
-        int32_t at = first + (int32_t)i;
-        size_t back = 0;
-        gw_status status = gw_ban_push(g->ban, tokens[i], at + g->shifted, &back);
-        if (status != GW_OK) {
-            return status;
-        }
-        if (back > 0) {
-            size_t accepted = n - i - (size_t)gw_token_is_end(g->model, tokens[n - 1]);
-            g->n_line -= back - 1;
-            g->bans++;
-            g->taken_back += (int32_t)back;
-            return go_back(g, at + 1 - (int32_t)back, accepted + back - 1);
-        }
-        g->line[g->n_line++] = tokens[i];
-        ended = ends_text(g, tokens[i]);
-    }
-    return ended ? gw_ban_release(g->ban, 0) : GW_OK;
-}
-
+/* The tokens of a pass join the text, up to the first that completes a banned string or ends it. */
 static gw_status next_pass(app_generator *g, size_t most) {
     int32_t tokens[GW_DECODE_MAX];
-    size_t n = 0;
-    gw_status status = draw_tokens(g, most, tokens, &n);
-    if (status == GW_OK && g->ban != NULL) {
-        return join(g, tokens, n);
+    size_t n = 1, used = 1, back = 0;
+    gw_status status = is_full(g) ? shift_context(g) : GW_OK;
+    if (status == GW_OK && g->draft.drafter != NULL) {
+        most = most < GW_DECODE_MAX ? most : GW_DECODE_MAX;
+        status = gw_drafter_next(g->draft.drafter, gw_writer_sampler(g->writer), tokens, most, &n);
+        g->passes += g->pending >= 0;
+    } else if (status == GW_OK) {
+        status = one_token(g, tokens);
     }
-    for (size_t i = 0; status == GW_OK && i < n; i++) {
-        g->line[g->n_line++] = tokens[i];
+    if (status != GW_OK) {
+        return status;
     }
-    return status;
+    g->pending = tokens[n - 1];
+    int32_t first = gw_session_pos(g->session) + 1 - (int32_t)n; /* place of tokens[0] */
+    status = g->draft.drafter != NULL
+                 ? gw_writer_take_all(g->writer, tokens, n, first + g->shifted, &used, &back)
+                 : gw_writer_take(g->writer, tokens[0], first + g->shifted, &back);
+    if (status != GW_OK || back == 0) {
+        return status;
+    }
+    g->bans++;
+    g->taken_back += (int32_t)back;
+    return go_back(g, first + (int32_t)used - (int32_t)back);
 }
 
-static void hand_out(app_generator *g, const int32_t **tokens, size_t *n) {
-    *tokens = g->line;
-    *n = g->n_line - held_back(g);
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+int generator_stopped(const app_generator *g) {
+    int32_t stop = -1;
+    return gw_writer_ended(g->writer, &stop) && stop >= 0;
 }
 
-gw_status generator_rest(app_generator *g, const int32_t **tokens, size_t *n) {
-    size_t held = held_back(g);
-    memmove(g->line, g->line + (g->n_line - held), held * sizeof *g->line);
-    g->n_line = held;
-    gw_status status = g->ban != NULL ? gw_ban_release(g->ban, 0) : GW_OK;
-    hand_out(g, tokens, n);
-    return status;
-}
+gw_status generator_over(app_generator *g) { return gw_writer_over(g->writer); }
 
-gw_status generator_next(app_generator *g, size_t most, const int32_t **tokens, size_t *n) {
+gw_status generator_next(app_generator *g, size_t most, gw_piece *piece, int *there) {
     gw_status status = GW_OK;
-    size_t held = held_back(g);
-    memmove(g->line, g->line + (g->n_line - held), held * sizeof *g->line);
-    g->n_line = held;
-    while (status == GW_OK && g->n_line == (held = held_back(g))) {
-        int over = held >= most || gw_sampler_finished(g->sampler) ||
-                   (at_the_end(g) && !g->o->context_shift);
-        if (held > 0 && over) {
-            status = gw_ban_release(g->ban, 0); /* nothing comes behind them */
+    for (;;) {
+        int32_t stop = -1;
+        status = gw_writer_piece(g->writer, piece, there);
+        if (status != GW_OK || *there) {
+            return status;
+        }
+        if (g->failed != GW_OK) {
+            return g->failed;
+        }
+        size_t held = gw_writer_held(g->writer);
+        int full = is_full(g) && !g->o->context_shift;
+        if (gw_writer_ended(g->writer, &stop)) {
+            g->ended = stop >= 0 ? "stop string" : g->ended[0] != '\0' ? g->ended : "end of text";
+            return GW_OK;
+        }
+        if (held >= most || full) { /* nothing comes behind them */
+            g->ended = full ? "context full" : "as long as asked for";
+            status = gw_writer_over(g->writer);
         } else {
             status = next_pass(g, most - held);
         }
+        if (status != GW_OK) { /* no text comes behind an error */
+            g->failed = status;
+            (void)gw_writer_over(g->writer);
+        }
     }
-    if (status != GW_OK && g->ban != NULL) {
-        (void)gw_ban_release(g->ban, 0); /* no text comes behind an error */
-    }
-    hand_out(g, tokens, n);
-    return status;
-}
-
-/* ---- text ------------------------------------------------------------------------------------ */
-
-/* The spelling of a token that the stream leaves out because it is a special one. */
-static gw_status spell_special(app_generator *g, int32_t id, const char **text, size_t *bytes) {
-    char *hidden = NULL;
-    size_t n_hidden = 0;
-    gw_free(g->special);
-    g->special = NULL;
-    gw_status status = gw_detokenize(g->model, &id, 1, 0, &hidden, &n_hidden);
-    gw_free(hidden);
-    if (status == GW_OK && n_hidden == 0) {
-        status = gw_detokenize(g->model, &id, 1, 1, &g->special, bytes);
-        *text = g->special;
-    }
-    return status;
-}
-
-int generator_text(app_generator *g, int32_t id, const char **text, size_t *bytes, int *stopped) {
-    gw_status status = gw_stream_push(g->stream, id, text, bytes);
-    int hit = -1;
-    if (status == GW_OK && id >= 0 && *bytes == 0 && g->o->special) {
-        status = spell_special(g, id, text, bytes);
-    }
-    if (id < 0 && g->ban != NULL) {
-        *bytes = 0; /* U+FFFD for half a character may be what is banned: nothing instead */
-    }
-    if (status == GW_OK && g->stop != NULL) {
-        status = gw_stop_push(g->stop, *text, *bytes, id < 0, text, bytes, &hit);
-    }
-    *stopped = hit >= 0;
-    return status == GW_OK ? APP_OK : app_fail(status);
 }

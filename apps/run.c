@@ -62,21 +62,33 @@ static int show_token(run_job *job, int32_t id, const char *text, size_t bytes) 
     return show(job, text, bytes);
 }
 
-static int show_prompt(run_job *job) {
-    size_t all = 0;
+/* The prompt's text, and how many bytes of it there are. */
+static int show_tokens(run_job *job, gw_stream *stream, size_t *all) {
     for (size_t i = 0; i < job->n_prompt; i++) {
         const char *text;
         size_t bytes;
-        gw_status status = gw_stream_push(job->g.stream, job->prompt[i], &text, &bytes);
+        gw_status status = gw_stream_push(stream, job->prompt[i], &text, &bytes);
         if (status != GW_OK) {
             return app_fail(status);
         }
-        all += bytes;
+        *all += bytes;
         if (!job->o->no_display_prompt && show_token(job, job->prompt[i], text, bytes) != APP_OK) {
             return APP_FAILURE;
         }
     }
-    int code = generator_begin(&job->g, all == 0);
+    return APP_OK;
+}
+
+/* The text goes on within the prompt's; but one of a grammar behind no text begins there. */
+static int show_prompt(run_job *job) {
+    gw_stream *stream = NULL;
+    size_t all = 0;
+    gw_status status = gw_stream_new(job->g.model, &stream);
+    int code = status == GW_OK ? show_tokens(job, stream, &all) : app_fail(status);
+    gw_stream_free(stream);
+    if (code == APP_OK) {
+        code = generator_begin(&job->g, job->g.grammar, job->g.grammar == NULL || all > 0);
+    }
     return code == APP_OK && out_flush() != 0 ? APP_FAILURE : code;
 }
 
@@ -232,73 +244,50 @@ static int read_prompt(run_job *job) {
     return saved == APP_OK ? show_prompt(job) : saved;
 }
 
-/* Show a token; *end when the text ends with it. */
-static int take_token(run_job *job, int32_t token, int *end) {
-    const char *text;
-    size_t bytes;
-    int stopped;
-    *end = !job->o->ignore_eos && gw_token_is_end(job->g.model, token);
-    if (*end) {
-        job->ended = "end of text";
-        if (!job->o->special) {
-            return APP_OK;
-        }
-    } else {
-        job->generated++;
-    }
-    int code = generator_text(&job->g, token, &text, &bytes, &stopped);
-    if (stopped) {
-        job->ended = "stop string";
-        *end = 1;
-    }
-    return code == APP_OK ? show(job, text, bytes) : code;
-}
-
 /* What was held back until the end of the text. */
 static int take_rest(run_job *job) {
-    const char *text;
-    size_t bytes;
-    int stopped, code = generator_text(&job->g, -1, &text, &bytes, &stopped);
-    return code == APP_OK ? show(job, text, bytes) : code;
+    gw_piece rest = {.text = ""};
+    gw_status status = gw_writer_rest(job->g.writer, &rest);
+    return status == GW_OK ? show(job, rest.text, rest.bytes) : app_fail(status);
+}
+
+static int take_piece(run_job *job, const gw_piece *piece) {
+    job->generated += job->o->ignore_eos || !gw_token_is_end(job->g.model, piece->token);
+    return show(job, piece->text, piece->bytes) != APP_OK || out_flush() != 0 ? APP_FAILURE
+                                                                               : APP_OK;
+}
+
+static void time_piece(run_job *job, double *start) {
+    double now = app_seconds();
+    if (*start == 0) {
+        *start = now;
+        job->first_token = now - job->started;
+    } else {
+        job->timed++;
+        job->text_seconds = now - *start;
+    }
 }
 
 static int generate(run_job *job) {
     double start = 0;
     int32_t limit = job->o->n_predict;
-    int code = APP_OK, end = 0;
+    int code = APP_OK, there = 1;
     job->ended = "as long as asked for";
-    while (code == APP_OK && !end && (limit < 0 || job->generated < limit)) {
-        const int32_t *tokens;
-        size_t n = 0;
-        if (generator_finished(&job->g)) {
-            job->ended = "end of text";
-            break;
-        }
-        if (generator_full(&job->g)) {
-            job->ended = "context full";
-            break;
-        }
+    while (code == APP_OK && there && (limit < 0 || job->generated < limit)) {
         size_t most = limit < 0 ? SIZE_MAX : (size_t)(limit - job->generated);
-        gw_status status = generator_next(&job->g, most, &tokens, &n);
-        if (n == 0) {
+        gw_piece piece;
+        gw_status status = generator_next(&job->g, most, &piece, &there);
+        if (status != GW_OK) {
             return app_fail(status);
         }
-        double now = app_seconds();
-        if (start == 0) {
-            start = now;
-            job->first_token = now - job->started;
+        if (there) {
+            time_piece(job, &start);
+            code = take_piece(job, &piece);
         } else {
-            job->timed += (int32_t)n;
-            job->text_seconds = now - start;
-        }
-        for (size_t i = 0; i < n && code == APP_OK && !end; i++) {
-            code = take_token(job, tokens[i], &end);
-        }
-        code = code == APP_OK && out_flush() != 0 ? APP_FAILURE : code;
-        if (status != GW_OK && code == APP_OK && !end) {
-            return app_fail(status);
+            job->ended = job->g.ended;
         }
     }
+    job->ended = generator_stopped(&job->g) ? "stop string" : job->ended;
     return code;
 }
 
@@ -346,7 +335,7 @@ static void summary(const run_job *job) {
     }
     app_note("text    %d tokens in %.3f s, %.1f tok/s, %.2f GB/s; %s", (int)job->generated,
              job->text_seconds, rate(job->timed, job->text_seconds), gbps, how_ended(job));
-    if (job->g.ban != NULL) {
+    if (job->o->bans.n > 0) {
         app_note("banned  strings came up %d times; %d tokens taken back", (int)job->g.bans,
                  (int)job->g.taken_back);
     }
@@ -374,7 +363,7 @@ static void summary_json(const run_job *job) {
         job->first_token, "text", "tokens", (int)job->generated, "seconds", job->text_seconds,
         "tokens_per_second", rate(job->timed, job->text_seconds), "passes", (int)job->g.passes,
         "gbps", read_gbps(job), "ended", how_ended(job));
-    if (all != NULL && job->g.ban != NULL) {
+    if (all != NULL && job->o->bans.n > 0) {
         json_object_set_new(all, "banned",
                             json_pack("{s:i, s:i}", "times", (int)job->g.bans, "tokens_taken_back",
                                       (int)job->g.taken_back));

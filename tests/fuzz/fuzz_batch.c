@@ -8,6 +8,8 @@
  * The batch's own files are compiled with the names below (CMakeLists.txt): only what is under them
  * is replaced. */
 #include <math.h>
+#include <stdio.h>
+#include <time.h>
 
 #include "core/engine/batch/batch_state.h"
 #include "tests/fuzz/fuzz.h"
@@ -46,7 +48,13 @@ static int32_t n_vocab;
 static double clock_now, row_cost;
 static int with_states, makes, any_broken;
 
-double fuzz_seconds_now(void) { return clock_now += 1e-5; }
+int fuzz_clock_gettime(clockid_t which, struct timespec *out) {
+    (void)which;
+    clock_now += 1e-5;
+    out->tv_sec = (time_t)clock_now;
+    out->tv_nsec = (long)((clock_now - (double)out->tv_sec) * 1e9);
+    return 0;
+}
 
 static uint64_t next_hash(uint64_t before, int32_t token, int decoded) {
     return mix(before, (uint64_t)(uint32_t)token << 1 | (uint64_t)decoded);

@@ -245,10 +245,14 @@ void gw_seq_take(gw_batch *b, gw_seq *s, int32_t token) {
 
 void gw_seq_pick(gw_batch *b, gw_seq *s, const float *logits) {
     int again = 1, over = 0;
-    int32_t token;
+    int32_t token, stop;
     gw_status status = GW_OK;
     if (s->r->max_tokens == 0) {
         gw_seq_end(b, s, GW_FINISH_LENGTH, GW_OK, "");
+        return;
+    }
+    if (gw_writer_ended(s->writer, &stop)) { /* before its first token */
+        gw_seq_end(b, s, GW_FINISH_STOP, GW_OK, "");
         return;
     }
     if (logits == NULL) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/options.h"
 #include "core/base/status.h"
 #include "core/engine/run/model.h"
 #include "core/engine/sampling/logprob.h"
@@ -91,7 +92,7 @@ static gw_status make_stop(gw_writer *w, const gw_writer_options *o) {
 }
 
 static gw_status make_line(gw_writer *w) {
-    w->room = (w->ban != NULL ? GW_BAN_HELD : 0) + 2;
+    w->room = (w->ban != NULL ? GW_BAN_HELD : 0) + 2 * GW_DECODE_MAX;
     w->line = calloc(w->room, sizeof *w->line);
     w->tops = w->most > 0 ? calloc((w->room + 1) * w->most, sizeof *w->tops) : NULL;
     return w->line != NULL && (w->most == 0 || w->tops != NULL)
@@ -99,7 +100,10 @@ static gw_status make_line(gw_writer *w) {
                : gw_fail(GW_E_NOMEM, "text", "no memory for %zu tokens", w->room);
 }
 
-gw_status gw_writer_new(const gw_model *model, const gw_writer_options *o, gw_writer **out) {
+gw_status gw_writer_new_sized(const gw_model *model, const gw_writer_options *given, size_t size,
+                              gw_writer **out) {
+    gw_writer_options own = {.n_stops = 0}, *o = &own;
+    GW_TRY(gw_options_take(&own, sizeof own, given, size, "text"));
     gw_writer *w = calloc(1, sizeof *w);
     if (w == NULL) {
         return gw_fail(GW_E_NOMEM, "text", "no memory for a text");
@@ -179,6 +183,7 @@ gw_status gw_writer_begin(gw_writer *w, const int32_t *prompt, size_t n) {
     }
     if (w->grammar != NULL) {
         GW_TRY(gw_sampler_constrain(w->sampler, w->grammar));
+        w->ended = gw_sampler_finished(w->sampler);
     }
     GW_TRY(begin_stream(w, prompt, n));
     if (w->ban != NULL) {
@@ -199,6 +204,8 @@ gw_status gw_writer_pick(gw_writer *w, const float *logits, int32_t pos, int32_t
     }
     return GW_OK;
 }
+
+gw_sampler *gw_writer_sampler(gw_writer *w) { return w->sampler; }
 
 int gw_writer_rule(const gw_writer *w, gw_choice *rule) {
     return !w->logprobs && gw_sampler_rule(w->sampler, rule);
@@ -245,26 +252,47 @@ static gw_status end_here(gw_writer *w) {
     return w->ban != NULL ? gw_ban_release(w->ban, 0) : GW_OK;
 }
 
-gw_status gw_writer_take(gw_writer *w, int32_t token, int32_t pos, size_t *back) {
-    int accepted = !gw_token_is_end(w->model, token);
-    size_t gone = 0;
-    if (accepted) {
-        GW_TRY(gw_sampler_accept(w->sampler, token));
-    }
+/* A token that the sampler knows, with so many accepted from it on. */
+static gw_status follow(gw_writer *w, int32_t token, int32_t pos, size_t accepted, size_t *back) {
+    *back = 0;
     if (w->ban != NULL) {
-        GW_TRY(gw_ban_push(w->ban, token, pos, &gone));
+        GW_TRY(gw_ban_push(w->ban, token, pos, back));
     }
-    *back = gone;
-    if (gone > 0) {
-        w->n -= gone - 1;
-        return gw_sampler_rewind(w->sampler, (size_t)accepted + gone - 1);
+    if (*back > 0) {
+        w->n -= *back - 1;
+        return gw_sampler_rewind(w->sampler, accepted + *back - 1);
     }
     add_to_line(w, token);
     if (ends_text(w, token)) {
         w->end = token;
         return end_here(w);
     }
-    return gw_sampler_finished(w->sampler) ? end_here(w) : GW_OK;
+    return GW_OK;
+}
+
+/* Is the text whole with all that the sampler knows? */
+static gw_status end_if_whole(gw_writer *w) {
+    return !w->ended && gw_sampler_finished(w->sampler) ? end_here(w) : GW_OK;
+}
+
+gw_status gw_writer_take(gw_writer *w, int32_t token, int32_t pos, size_t *back) {
+    int accepted = !gw_token_is_end(w->model, token);
+    if (accepted) {
+        GW_TRY(gw_sampler_accept(w->sampler, token));
+    }
+    GW_TRY(follow(w, token, pos, (size_t)accepted, back));
+    return end_if_whole(w);
+}
+
+gw_status gw_writer_take_all(gw_writer *w, const int32_t *tokens, size_t n, int32_t pos,
+                             size_t *used, size_t *back) {
+    size_t known = n - (size_t)(n > 0 && gw_token_is_end(w->model, tokens[n - 1]));
+    *back = 0;
+    for (*used = 0; *used < n && *back == 0 && !w->ended; ++*used) {
+        size_t accepted = known > *used ? known - *used : 0;
+        GW_TRY(follow(w, tokens[*used], pos + (int32_t)*used, accepted, back));
+    }
+    return end_if_whole(w);
 }
 
 int gw_writer_ended(const gw_writer *w, int32_t *stop) {
@@ -273,6 +301,10 @@ int gw_writer_ended(const gw_writer *w, int32_t *stop) {
 }
 
 gw_status gw_writer_over(gw_writer *w) { return end_here(w); }
+
+gw_status gw_writer_release(gw_writer *w, size_t most) {
+    return w->ban != NULL ? gw_ban_release(w->ban, most) : GW_OK;
+}
 
 size_t gw_writer_held(const gw_writer *w) { return w->n; }
 

@@ -1,13 +1,5 @@
-/* core/engine/writing/writer.h - from logits to text: sampler, grammar, banned strings, stop
- * strings and decoding of one text, whoever computes its logits.
- *
- *   gw_writer_begin   the text begins behind a prompt
- *   gw_writer_pick    the token behind a row of logits, or gw_writer_rule and a device's choice
- *   gw_writer_take    it is the text's next one, or some go with it (a banned string)
- *   gw_writer_piece   tokens that stay, with their text; the last ones may be held back
- *   gw_writer_over    nothing more is wanted; then the pieces that were held, and gw_writer_rest
- *
- * Not thread-safe. Nothing is allocated between begin and free but by the parts themselves.
+/* core/engine/writing/writer.h - what the engine asks of a gw_writer besides include/godwit.h: choices
+ * that a device makes, and drafts.
  */
 #ifndef GW_ENGINE_WRITER_H
 #define GW_ENGINE_WRITER_H
@@ -15,42 +7,8 @@
 #include "core/tensor/sample.h"
 #include "include/godwit.h"
 
-typedef struct gw_writer gw_writer;
-
-typedef struct gw_writer_options {
-    const gw_sampler_options *sampler; /* NULL: the defaults                              */
-    const gw_grammar *grammar;         /* borrowed until gw_writer_free; NULL: any text   */
-    const gw_chat *chat;               /* borrowed; NULL: the model's own ends            */
-    const char *const *stops;
-    size_t n_stops;
-    const char *const *bans;
-    size_t n_bans;
-    size_t n_top;                      /* of each token's most probable ones; logprobs: 0 is none */
-    int logprobs;                      /* pieces have them                                        */
-    int special, ignore_eos, mid_text; /* as in gw_request_options           */
-} gw_writer_options;
-
-/* What stays of the text. */
-typedef struct gw_piece {
-    int32_t token;
-    const char *text; /* the writer's, until its next call */
-    size_t bytes;
-    float logprob;
-    const gw_logprob *top;
-    size_t n_top;
-} gw_piece;
-
-/* GW_E_ARGUMENT, GW_E_LIMIT, GW_E_NOMEM. The model must outlive it. */
-gw_status gw_writer_new(const gw_model *model, const gw_writer_options *options, gw_writer **out);
-void gw_writer_free(gw_writer *writer);
-
-/* Once, before anything else. */
-gw_status gw_writer_begin(gw_writer *writer, const int32_t *prompt, size_t n);
-
-/* The token at position pos, from logits [n_vocab]. */
-gw_status gw_writer_pick(gw_writer *writer, const float *logits, int32_t pos, int32_t *token);
-/* 1 when a device can choose in its place, by *rule, without the logits: first is 1, so that the
- * row before counts. */
+/* 1 when a device can choose in place of gw_writer_pick, by *rule, without the logits: first is 1,
+ * so that the row before counts. */
 int gw_writer_rule(const gw_writer *writer, gw_choice *rule);
 
 /* A draft: what the sampler would pick at pos from another model's logits [n]; -1: nothing. It
@@ -59,21 +17,5 @@ int gw_writer_rule(const gw_writer *writer, gw_choice *rule);
 gw_status gw_writer_draft(gw_writer *writer, const float *logits, int32_t n, int32_t pos,
                           int32_t *token);
 void gw_writer_forget(gw_writer *writer);
-
-/* The token picked at pos follows. *back 0: it does. n > 0: it and the n - 1 tokens before it are
- * no part of the text; the row of the last token that is left must be computed again and another
- * one picked. */
-gw_status gw_writer_take(gw_writer *writer, int32_t token, int32_t pos, size_t *back);
-/* 1 once the text has ended of itself; *stop: the stop string, -1: a token or the grammar. */
-int gw_writer_ended(const gw_writer *writer, int32_t *stop);
-/* The next token that stays; 0: none at present. A stop string that comes true in it ends the text,
- * and tokens behind it are gone. */
-gw_status gw_writer_piece(gw_writer *writer, gw_piece *piece, int *there);
-/* Nothing follows: tokens that are held back stay. */
-gw_status gw_writer_over(gw_writer *writer);
-/* What is left of the text when there are no more pieces, and the token that ended it or -1. */
-gw_status gw_writer_rest(gw_writer *writer, gw_piece *piece);
-/* Tokens that are picked and were not handed out. */
-size_t gw_writer_held(const gw_writer *writer);
 
 #endif
