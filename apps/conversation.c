@@ -303,8 +303,8 @@ static int take_piece(conversation *c, const gw_piece *piece, int *end) {
         c->stale = *end = 1;
     }
     int is_text = gw_answer_is_text(c->answer.reader, piece->token);
-    int code = chat_answer_more(&c->answer, is_text ? piece->text : NULL, piece->bytes,
-                                piece->token);
+    int code =
+        chat_answer_more(&c->answer, is_text ? piece->text : NULL, piece->bytes, piece->token);
     return code == APP_OK && out_flush() != 0 ? APP_FAILURE : code;
 }
 
@@ -354,8 +354,7 @@ static int generate(conversation *c) {
             time_piece(c, start, &first);
             code = take_piece(c, &piece, &end);
         } else if (status == GW_OK) {
-            c->last.ended =
-                strcmp(g->ended, "end of text") == 0 ? "end of the answer" : g->ended;
+            c->last.ended = strcmp(g->ended, "end of text") == 0 ? "end of the answer" : g->ended;
             end = 1;
         }
         if (!end && (status == GW_OK || status == GW_E_CANCELLED) && signals_take_interrupt()) {

@@ -148,8 +148,7 @@ int generator_begin(app_generator *g, const gw_grammar *grammar, int mid_text) {
     if (code != APP_OK) {
         return code;
     }
-    gw_status status =
-        gw_writer_begin(g->writer, gw_session_tokens(g->session), (size_t)g->begin);
+    gw_status status = gw_writer_begin(g->writer, gw_session_tokens(g->session), (size_t)g->begin);
     return status == GW_OK ? APP_OK : app_fail(status);
 }
 

@@ -11,14 +11,14 @@ typedef struct app_generator {
     gw_model *model;
     gw_model_info info;
     gw_session *session;
-    app_draft draft;     /* drafter NULL: one token per pass */
-    gw_grammar *grammar; /* NULL: any text */
-    const gw_chat *chat; /* or NULL: which tokens end the text */
-    gw_writer *writer;   /* of the text that is written */
-    gw_status failed;    /* of a pass: no more of this text */
-    const char *ended;   /* why the text has no more pieces: generator_next */
-    int32_t pending;     /* the last token, not yet in the session; -1: none */
-    int32_t begin;       /* tokens of the session that were read as a prompt */
+    app_draft draft;          /* drafter NULL: one token per pass */
+    gw_grammar *grammar;      /* NULL: any text */
+    const gw_chat *chat;      /* or NULL: which tokens end the text */
+    gw_writer *writer;        /* of the text that is written */
+    gw_status failed;         /* of a pass: no more of this text */
+    const char *ended;        /* why the text has no more pieces: generator_next */
+    int32_t pending;          /* the last token, not yet in the session; -1: none */
+    int32_t begin;            /* tokens of the session that were read as a prompt */
     int32_t bans, taken_back; /* how often a banned string came up; tokens that went with them */
     int32_t passes;
     int32_t keep;    /* tokens that a context shift leaves alone */

@@ -254,7 +254,7 @@ static int take_rest(run_job *job) {
 static int take_piece(run_job *job, const gw_piece *piece) {
     job->generated += job->o->ignore_eos || !gw_token_is_end(job->g.model, piece->token);
     return show(job, piece->text, piece->bytes) != APP_OK || out_flush() != 0 ? APP_FAILURE
-                                                                               : APP_OK;
+                                                                              : APP_OK;
 }
 
 static void time_piece(run_job *job, double *start) {

@@ -21,7 +21,7 @@ void draft_close(app_draft *draft);
 
 /* The same for many texts at once (gw_batch_options): *model and *lookup, none without --draft.
  * n_ctx: tokens of all caches together, beside which the model is placed. With 'auto' a model is
- * one that may fit: where it does not, gw_batch_new says so. Exit code; the caller closes *model. */
+ * one that may fit; where it does not, gw_batch_new says so. Exit code; the caller closes it. */
 int draft_open_many(const app_options *o, const gw_model *target, const char *path, int32_t n_ctx,
                     gw_model **model, int *lookup);
 

@@ -52,8 +52,8 @@ typedef struct bc_request {
     int32_t n, most, cancel_at, hold_at; /* tokens of choice 0; -1: never */
     int rows, done, held;
     int32_t from; /* rows are wanted of prompt tokens from here on */
-    int quiet; /* no logprobs: a device may draw */
-    int turn;  /* the next one behind an answer, where there is one */
+    int quiet;    /* no logprobs: a device may draw */
+    int turn;     /* the next one behind an answer, where there is one */
     bc_text text[BC_CHOICES];
     float row[BC_CTX];
     int32_t n_rows, cached;
@@ -355,8 +355,7 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
             bc_alone(alone, s, &all[i], k, info.n_vocab);
         }
         if (all[i].rows && all[i].text[0].finish != GW_FINISH_CANCELLED) {
-            assert_int_equal(all[i].n_rows,
-                             all[i].n_prompt - (all[i].from > 1 ? all[i].from : 1));
+            assert_int_equal(all[i].n_rows, all[i].n_prompt - (all[i].from > 1 ? all[i].from : 1));
         }
     }
     free(all);

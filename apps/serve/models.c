@@ -218,17 +218,17 @@ static gw_status open_draft(entry *e, const app_options *o, gw_batch_options *op
 /* What makes no text makes vectors. */
 static gw_status open_batch(entry *e, const app_options *o) {
     gw_batch_options options = {.n_ctx = e->m.n_ctx,
-                                      .chunk = o->batch,
-                                      .kv_type = o->kv_type,
-                                      .parallel = o->at_once,
-                                      .cache_tokens = (int64_t)o->cache_tokens,
-                                      .queue = o->queue,
-                                      .queue_tokens = o->queue_tokens,
-                                      .wake = wake,
-                                      .wake_user = e,
-                                      .draft_length = o->draft_length,
-                                      .read_ahead = !o->no_read_ahead,
-                                      .cancel = signals_cancel()};
+                                .chunk = o->batch,
+                                .kv_type = o->kv_type,
+                                .parallel = o->at_once,
+                                .cache_tokens = (int64_t)o->cache_tokens,
+                                .queue = o->queue,
+                                .queue_tokens = o->queue_tokens,
+                                .wake = wake,
+                                .wake_user = e,
+                                .draft_length = o->draft_length,
+                                .read_ahead = !o->no_read_ahead,
+                                .cancel = signals_cancel()};
     gw_status status = o->embeddings ? GW_E_UNSUPPORTED : open_draft(e, o, &options);
     status = status == GW_OK ? make_batch(e, &options) : status;
     return status == GW_E_UNSUPPORTED ? open_encoder(e, o) : status;

@@ -85,8 +85,8 @@ typedef struct made_up {
     int is_draft;
     int32_t slots, entries, rows;
     int64_t pages;
-    int32_t *table; /* [slots, entries] */
-    cell *at;       /* [pages, GW_PAGE] */
+    int32_t *table;                      /* [slots, entries] */
+    cell *at;                            /* [pages, GW_PAGE] */
     cell state[SLOTS][GW_STATE_ENTRIES]; /* the row that was last at each */
     int32_t state_pos[SLOTS][GW_STATE_ENTRIES];
     cell row[GW_CHUNK_MAX];
@@ -175,8 +175,7 @@ static uint64_t hash_before(const made_up *u, const gw_row *r) {
     }
     if (u->s.states.any && r->pos > 0) {
         int entry = (r->pos - 1) % GW_STATE_ENTRIES;
-        if (u->state_pos[r->slot][entry] != r->pos - 1 ||
-            u->state[r->slot][entry].hash != hash) {
+        if (u->state_pos[r->slot][entry] != r->pos - 1 || u->state[r->slot][entry].hash != hash) {
             give_up("a state that is not known");
         }
     }

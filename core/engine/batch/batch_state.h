@@ -121,11 +121,11 @@ struct gw_batch {
     int32_t ids[GW_PARALLEL_MAX], drawn[GW_PARALLEL_MAX]; /* drawn: -1: not by the device */
     gw_logprob *top;                                      /* [GW_TOP_LOGPROBS] of a prompt's row */
     gw_seq **order;                                       /* [parallel] */
-    double last_decode; /* seconds of the last pass of decode */
+    double last_decode;                                   /* seconds of the last pass of decode */
     double prompt_row_seconds; /* of a prompt's row, of late; 0: not known          */
     gw_drafts drafts;
     gw_ahead ahead;
-    gw_batch_stats stats;      /* as they grow */
+    gw_batch_stats stats; /* as they grow */
     atomic_flag copying;
     gw_batch_stats shown; /* what others may copy, between the two of `copying` */
 };

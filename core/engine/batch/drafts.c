@@ -22,10 +22,8 @@ int gw_drafts_on(const gw_batch *b) { return b->drafts.lookup || b->drafts.model
 
 static gw_status open_model(gw_batch *b, gw_model *model) {
     gw_drafts *d = &b->drafts;
-    gw_session_options so = {.n_ctx = b->n_ctx,
-                             .chunk = b->chunk,
-                             .kv_type = b->o.kv_type,
-                             .cancel = b->o.cancel};
+    gw_session_options so = {
+        .n_ctx = b->n_ctx, .chunk = b->chunk, .kv_type = b->o.kv_type, .cancel = b->o.cancel};
     gw_sharing sharing = {
         .slots = b->parallel, .pages = b->stats.pages, .widest = b->session->sharing.widest};
     int32_t its = gw_model_n_vocab(model), ours = gw_model_n_vocab(b->model);
@@ -198,7 +196,7 @@ static void choose_lengths(gw_batch *b, int32_t n, const int32_t *most, int32_t 
 static void fixed_lengths(gw_batch *b, int32_t n, const int32_t *most, int32_t room) {
     for (int32_t i = 0; i < n; i++) {
         int32_t k = most[i] < room ? most[i] : room;
-        k = b->o.disorder != 0     ? (int32_t)gw_batch_random(b, (uint32_t)k + 1)
+        k = b->o.disorder != 0       ? (int32_t)gw_batch_random(b, (uint32_t)k + 1)
             : k < b->drafts.length.k ? k
                                      : b->drafts.length.k;
         b->order[i]->drafts.n = k;
@@ -267,8 +265,8 @@ static gw_status draw_step(gw_batch *b, int32_t n, int32_t j) {
         if (s->drafts.n <= j) {
             continue;
         }
-        ruled[row] = gw_writer_rule(s->writer, &d->rules[row]) &&
-                     gw_session_draws(d->model, &d->rules[row]);
+        ruled[row] =
+            gw_writer_rule(s->writer, &d->rules[row]) && gw_session_draws(d->model, &d->rules[row]);
         d->rules[row] = ruled[row] ? d->rules[row] : none;
         any |= ruled[row++];
     }

@@ -21,7 +21,11 @@
 struct gw_batch;
 struct gw_seq;
 
-typedef enum gw_draft_source { GW_DRAFTS_MODEL, GW_DRAFTS_LOOKUP, GW_DRAFTS_SOURCES } gw_draft_source;
+typedef enum gw_draft_source {
+    GW_DRAFTS_MODEL,
+    GW_DRAFTS_LOOKUP,
+    GW_DRAFTS_SOURCES
+} gw_draft_source;
 
 /* Of one sequence. */
 typedef struct gw_seq_drafts {
@@ -36,18 +40,18 @@ typedef struct gw_seq_drafts {
 
 /* Of all. */
 typedef struct gw_drafts {
-    int lookup;         /* is asked for                     */
-    gw_session *model;  /* NULL: no draft model             */
-    int32_t vocab;      /* logits of it that are tokens     */
-    gw_length length;   /* mode and length; no times        */
-    uint64_t passes;    /* of decode, so far                */
+    int lookup;                       /* is asked for                     */
+    gw_session *model;                /* NULL: no draft model             */
+    int32_t vocab;                    /* logits of it that are tokens     */
+    gw_length length;                 /* mode and length; no times        */
+    uint64_t passes;                  /* of decode, so far                */
     gw_timing width[GW_PARALLEL_MAX]; /* seconds of a decode pass of 1.. rows      */
     gw_timing step;                   /* of the draft model, one token of all that draft */
     gw_draft_record record[GW_DRAFTS_SOURCES];
-    gw_row *rows;       /* [GW_CHUNK_MAX] of the draft model's next pass */
-    gw_choice *rules;   /* [GW_PARALLEL_MAX]                             */
-    int32_t *ids;       /* [GW_PARALLEL_MAX]                             */
-    struct gw_seq **of; /* [parallel] who drafts by the model            */
+    gw_row *rows;                   /* [GW_CHUNK_MAX] of the draft model's next pass */
+    gw_choice *rules;               /* [GW_PARALLEL_MAX]                             */
+    int32_t *ids;                   /* [GW_PARALLEL_MAX]                             */
+    struct gw_seq **of;             /* [parallel] who drafts by the model            */
     int32_t (*found)[GW_DRAFT_MAX]; /* [parallel] what lookup has found, by place in the order */
     int32_t *n_found;               /* [parallel]                                              */
 } gw_drafts;

@@ -156,9 +156,8 @@ gw_status gw_batch_map(gw_batch *b, int32_t slot, int32_t first, const int32_t *
 
 /* What has come behind its first `from` pages. */
 static gw_status map_pages(gw_batch *b, const gw_seq *s, int32_t from) {
-    return s->n_pages > from
-               ? gw_batch_map(b, s->slot, from, s->pages + from, s->n_pages - from)
-               : GW_OK;
+    return s->n_pages > from ? gw_batch_map(b, s->slot, from, s->pages + from, s->n_pages - from)
+                             : GW_OK;
 }
 
 static int32_t reach(const gw_seq *s, int32_t end) {

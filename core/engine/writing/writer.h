@@ -1,5 +1,5 @@
-/* core/engine/writing/writer.h - what the engine asks of a gw_writer besides include/godwit.h: choices
- * that a device makes, and drafts.
+/* core/engine/writing/writer.h - what the engine asks of a gw_writer besides godwit_writer.h:
+ * choices that a device makes, and drafts.
  */
 #ifndef GW_ENGINE_WRITER_H
 #define GW_ENGINE_WRITER_H
