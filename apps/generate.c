@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/sampling.h"
+
 int32_t generator_n_ctx(const app_generator *g) {
     int32_t trained = g->info.n_ctx_train, n_ctx = g->o->n_ctx;
     if (n_ctx < 0) {
@@ -15,54 +17,10 @@ int32_t generator_n_ctx(const app_generator *g) {
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-/* "none" alone: no breaker. */
-static void more_options(const app_options *o, gw_sampler_options *out) {
-    out->dynatemp_range = (float)o->dynatemp_range;
-    out->dynatemp_exponent = (float)o->dynatemp_exp;
-    out->top_n_sigma = (float)o->top_n_sigma;
-    out->tfs_z = (float)o->tfs;
-    out->xtc_probability = (float)o->xtc_probability;
-    out->xtc_threshold = (float)o->xtc_threshold;
-    out->mirostat = o->mirostat;
-    out->mirostat_tau = (float)o->mirostat_ent;
-    out->mirostat_eta = (float)o->mirostat_lr;
-    out->dry_multiplier = (float)o->dry_multiplier;
-    out->dry_base = (float)o->dry_base;
-    out->dry_allowed_length = o->dry_allowed_length;
-    out->dry_last_n = o->dry_last_n;
-    out->dry_breakers = o->dry_breakers.at; /* NULL: the usual ones */
-    out->n_dry_breakers = o->dry_breakers.n;
-    if (o->dry_breakers.n == 1 && strcmp(o->dry_breakers.at[0], "none") == 0) {
-        out->n_dry_breakers = 0;
-    }
-    out->fsd_alpha = (float)o->fsd;
-    out->fsd_n = o->fsd_n;
-    out->fsd_k = o->fsd_k;
-    out->fsd_random = o->fsd_random;
-}
-
-static void sampler_options(const app_options *o, gw_sampler_options *out) {
-    gw_sampler_defaults(out);
-    out->bias = o->bias;
-    out->n_bias = o->n_bias;
-    out->seed = o->seed;
-    out->temperature = (float)o->temperature;
-    out->top_k = o->top_k;
-    out->top_p = (float)o->top_p;
-    out->min_p = (float)o->min_p;
-    out->typical_p = (float)o->typical;
-    out->repeat_penalty = (float)o->repeat_penalty;
-    out->presence_penalty = (float)o->presence_penalty;
-    out->frequency_penalty = (float)o->frequency_penalty;
-    out->repeat_last_n = o->repeat_last_n;
-    out->order = o->samplers;
-    more_options(o, out);
-}
-
 static int new_writer(app_generator *g, const gw_grammar *grammar, int mid_text) {
     const app_options *o = g->o;
     gw_sampler_options sampler;
-    sampler_options(o, &sampler);
+    sampling_of_options(o, &sampler);
     const gw_writer_options options = {.sampler = &sampler,
                                        .grammar = grammar,
                                        .chat = g->chat,

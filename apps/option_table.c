@@ -190,16 +190,16 @@ const app_option app_option_table[] = {
      "DRY: repetitions under N tokens are free"},
     {"--dry-penalty-last-n", KIND_INT, CMD_SAMPLE, AT(dry_last_n), -1, 1048576, "N", "-1",
      "DRY: how many tokens back it looks; -1: all, 0: off"},
-    {"--dry-sequence-breaker", KIND_TEXTS, CMD_TEXT, AT(dry_breakers), 0, 0, "TEXT", NULL,
+    {"--dry-sequence-breaker", KIND_TEXTS, CMD_SAMPLE, AT(dry_breakers), 0, 0, "TEXT", NULL,
      "DRY: no repetition is longer than from the last TEXT on; may be given several times, instead "
      "of newline, ':', '\"' and '*'; 'none': none"},
-    {"--fsd", KIND_REAL, CMD_TEXT, AT(fsd), 0, 1, "ALPHA", "0",
+    {"--fsd", KIND_REAL, CMD_SAMPLE, AT(fsd), 0, 1, "ALPHA", "0",
      "frustratingly simple decoding: the best (1 - ALPHA) p - ALPHA q, q from the n-grams of the "
      "text so far; the paper takes 0.5; 0: off"},
-    {"--fsd-n", KIND_INT, CMD_TEXT, AT(fsd_n), 1, 8, "N", "3", "FSD: longest n-gram"},
-    {"--fsd-k", KIND_INT, CMD_TEXT, AT(fsd_k), 1, 100, "K", "6",
+    {"--fsd-n", KIND_INT, CMD_SAMPLE, AT(fsd_n), 1, 8, "N", "3", "FSD: longest n-gram"},
+    {"--fsd-k", KIND_INT, CMD_SAMPLE, AT(fsd_k), 1, 100, "K", "6",
      "FSD: chooses among the K most probable"},
-    {"--fsd-random", KIND_INT, CMD_TEXT, AT(fsd_random), 0, INT_MAX_D, "T", "0",
+    {"--fsd-random", KIND_INT, CMD_SAMPLE, AT(fsd_random), 0, INT_MAX_D, "T", "0",
      "FSD: in the first T tokens of the answer a coin decides between it and sampling; the paper "
      "takes 10"},
     {"--samplers", KIND_TEXT, CMD_SAMPLE, AT(samplers), 0, 0, "LIST", NULL,

@@ -3,6 +3,7 @@
 #include "tests/reference_files.h"
 
 #include "tests/batch_cases.h"
+#include "tests/count_alloc.h"
 
 /* ---- one text -------------------------------------------------------------------------------- */
 
@@ -370,6 +371,66 @@ static void pages_by_salt(void **state) {
     close_rig(&r);
 }
 
+static void count_tokens(void *user, const gw_event *e) {
+    *(int *)user += e->kind == GW_EVENT_TOKEN;
+}
+
+/* All memory is taken with a request, none with its tokens: with drafts, logprobs, penalties, a
+ * grammar, banned and stop strings, two choices. */
+static void nothing_is_taken_for_a_token(void **state) {
+    (void)state;
+    rig r;
+    gw_model *draft;
+    const gw_model_options mo = {.path = BC_DRAFT, .device = "cpu", .threads = 1};
+    bc_ok(gw_model_open(&mo, &draft));
+    const gw_batch_options bo = {
+        .n_ctx = 256, .parallel = 8, .draft_model = draft, .draft_lookup = 1};
+    open_rig(&r, &bo);
+    const char *const strings[] = {"never in it at all"};
+    gw_grammar *g;
+    const char *rules = "root ::= [ a-zA-Z.,!?\"\\n]+";
+    bc_ok(gw_grammar_new(r.m, GW_GRAMMAR_GBNF, rules, strlen(rules), NULL, &g));
+    gw_request *handle[4];
+    int tokens = 0;
+    size_t work;
+    for (int i = 0; i < 4; i++) {
+        gw_sampler_options sampler = r.greedy;
+        sampler.temperature = i % 2 == 0 ? 0.9f : 0.0f;
+        sampler.repeat_penalty = 1.1f;
+        sampler.dry_multiplier = i == 1 ? 0.8f : 0.0f;
+        gw_request_options o = ask(&r, NULL);
+        o.sampler = &sampler;
+        o.max_tokens = -1;
+        o.ignore_eos = 1;
+        o.event = count_tokens;
+        o.user = &tokens;
+        o.n = 1 + (i == 2);
+        o.logprobs = i == 2 ? 5 : 0;
+        o.grammar = i == 3 ? g : NULL;
+        o.stops = o.bans = strings;
+        o.n_stops = o.n_bans = i == 1;
+        bc_ok(gw_batch_submit(r.b, &o, &handle[i]));
+    }
+    while (tokens < 100) { /* first tokens find their places */
+        bc_ok(gw_batch_step(r.b, &work));
+    }
+    size_t before = atomic_load(&allocations);
+    while (tokens < 700) {
+        bc_ok(gw_batch_step(r.b, &work));
+    }
+    if (COUNTS_ALLOCATIONS) {
+        assert_int_equal(atomic_load(&allocations) - before, 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        gw_request_free(handle[i]);
+    }
+    gw_batch_free(r.b);
+    r.b = NULL;
+    gw_grammar_free(g);
+    gw_model_free(draft);
+    close_rig(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_are_found_again),
@@ -381,6 +442,7 @@ int main(void) {
         cmocka_unit_test(too_small_a_cache),
         cmocka_unit_test(many_rows),
         cmocka_unit_test(drafts),
+        cmocka_unit_test(nothing_is_taken_for_a_token),
         cmocka_unit_test(states),
         cmocka_unit_test(in_disorder),
     };

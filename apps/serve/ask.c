@@ -2,8 +2,11 @@
 #include "apps/serve/ask.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "apps/sampling.h"
 
 json_t *ask_parse(const char *text, size_t bytes, fault *f) {
     json_error_t error;
@@ -92,65 +95,31 @@ int ask_texts(const json_t *object, const char *name, const char **out, size_t m
 
 /* ---- numbers of samplers --------------------------------------------------------------------- */
 
-typedef struct number_row {
-    const char *name;
-    size_t offset; /* in gw_sampler_options */
-    int is_int;
-    double min, max;
-} number_row;
-
-#define REAL(name, field, min, max)                                                                \
-    { name, offsetof(gw_sampler_options, field), 0, min, max }
-#define WHOLE(name, field, min, max)                                                               \
-    { name, offsetof(gw_sampler_options, field), 1, min, max }
-
-static const number_row numbers[] = {
-    REAL("temperature", temperature, 0, 1000),
-    WHOLE("top_k", top_k, -1, 2147483647),
-    REAL("top_p", top_p, 0, 1),
-    REAL("min_p", min_p, 0, 1),
-    REAL("typical_p", typical_p, 0, 1),
-    REAL("tfs_z", tfs_z, 0, 1),
-    REAL("repeat_penalty", repeat_penalty, 0.001, 1000),
-    REAL("repetition_penalty", repeat_penalty, 0.001, 1000),
-    REAL("presence_penalty", presence_penalty, -1000, 1000),
-    REAL("frequency_penalty", frequency_penalty, -1000, 1000),
-    WHOLE("repeat_last_n", repeat_last_n, -1, 16777216),
-    REAL("dynatemp_range", dynatemp_range, 0, 1000),
-    REAL("dynatemp_exponent", dynatemp_exponent, 0, 100),
-    REAL("top_n_sigma", top_n_sigma, -1, 1000),
-    REAL("xtc_probability", xtc_probability, 0, 1),
-    REAL("xtc_threshold", xtc_threshold, 0, 1),
-    WHOLE("mirostat", mirostat, 0, 2),
-    REAL("mirostat_tau", mirostat_tau, 0, 1000),
-    REAL("mirostat_eta", mirostat_eta, 0, 1),
-    REAL("dry_multiplier", dry_multiplier, 0, 1000),
-    REAL("dry_base", dry_base, 1, 1000),
-    WHOLE("dry_allowed_length", dry_allowed_length, 1, 16777216),
-    WHOLE("dry_penalty_last_n", dry_last_n, -1, 16777216),
-};
-
-static int read_number(const json_t *object, const number_row *row, gw_sampler_options *out,
-                       fault *f) {
-    const json_t *value = member(object, row->name);
-    if (value == NULL) {
+static int read_number(const json_t *object, const sampling_row *row, const char *name,
+                       gw_sampler_options *out, fault *f) {
+    const json_t *value = member(object, name);
+    const app_option *o = sampling_option(row);
+    if (value == NULL ||
+        (json_is_number(value) && sampling_set(row, json_number_value(value), out))) {
         return 0;
     }
-    double x = json_number_value(value);
-    if (!json_is_number(value) || !(x >= row->min && x <= row->max) ||
-        (row->is_int && x != floor(x))) {
-        return fault_set(f, 400, row->name, "%s: a %snumber from %g to %g is needed", row->name,
-                         row->is_int ? "whole " : "", row->min, row->max);
+    return fault_set(f, 400, name, "%s: a %snumber from %g to %g is needed", name,
+                     o->kind == KIND_INT ? "whole " : "", row->or_minus_one ? -1.0 : o->min,
+                     o->max);
+}
+
+/* Under each of the row's names. */
+static int read_row(const json_t *object, const sampling_row *row, gw_sampler_options *out,
+                    fault *f) {
+    char name[64];
+    size_t n;
+    int code = 0;
+    for (const char *at = row->names; *at != '\0' && code == 0; at += n + (at[n] == ' ')) {
+        n = strcspn(at, " ");
+        snprintf(name, sizeof name, "%.*s", (int)n, at);
+        code = read_number(object, row, name, out, f);
     }
-    char *to = (char *)out + row->offset;
-    if (row->is_int) {
-        int32_t whole = (int32_t)x;
-        memcpy(to, &whole, sizeof whole);
-    } else {
-        float real = (float)x;
-        memcpy(to, &real, sizeof real);
-    }
-    return 0;
+    return code;
 }
 
 /* ---- lists of samplers ----------------------------------------------------------------------- */
@@ -368,31 +337,7 @@ int ask_read_format(ask *a, const json_t *format, const char *field, fault *f) {
 
 void ask_init(ask *a, const app_options *o) {
     *a = (ask){.max_tokens = o->n_predict, .n = 1};
-    gw_sampler_options *s = &a->sampler;
-    gw_sampler_defaults(s);
-    s->temperature = (float)o->temperature;
-    s->top_k = o->top_k;
-    s->top_p = (float)o->top_p;
-    s->min_p = (float)o->min_p;
-    s->typical_p = (float)o->typical;
-    s->repeat_penalty = (float)o->repeat_penalty;
-    s->presence_penalty = (float)o->presence_penalty;
-    s->frequency_penalty = (float)o->frequency_penalty;
-    s->repeat_last_n = o->repeat_last_n;
-    s->order = o->samplers;
-    s->dynatemp_range = (float)o->dynatemp_range;
-    s->dynatemp_exponent = (float)o->dynatemp_exp;
-    s->top_n_sigma = (float)o->top_n_sigma;
-    s->tfs_z = (float)o->tfs;
-    s->xtc_probability = (float)o->xtc_probability;
-    s->xtc_threshold = (float)o->xtc_threshold;
-    s->mirostat = o->mirostat;
-    s->mirostat_tau = (float)o->mirostat_ent;
-    s->mirostat_eta = (float)o->mirostat_lr;
-    s->dry_multiplier = (float)o->dry_multiplier;
-    s->dry_base = (float)o->dry_base;
-    s->dry_allowed_length = o->dry_allowed_length;
-    s->dry_last_n = o->dry_last_n;
+    sampling_of_options(o, &a->sampler);
     a->ignore_eos = o->ignore_eos;
 }
 
@@ -464,13 +409,10 @@ int ask_read_common(ask *a, const json_t *object, fault *f) {
         {"min_keep", "0"},    {"t_max_predict_ms", "0"}, {"lora", "[]"},
         {"image_data", "[]"}, {"n_indent", "0"},         {"use_beam_search", "false"},
         {"min_tokens", "0"},  {"length_penalty", "1"},   {NULL, NULL}};
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        if (read_number(object, &numbers[i], &a->sampler, f) != 0) {
+    for (const sampling_row *row = sampling_table; row->names != NULL; row++) {
+        if (read_row(object, row, &a->sampler, f) != 0) {
             return -1;
         }
-    }
-    if (a->sampler.top_k < 0) {
-        a->sampler.top_k = 0;
     }
     if (ask_refuse(object, refused, f) != 0 || read_order(a, object, f) != 0 ||
         read_bias(a, object, f) != 0 || read_breakers(a, object, f) != 0 ||

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/option_table.c"
+#include "apps/sampling.c"
 #include "apps/serve/ask.c"
 #include "apps/serve/chat_text.c"
 #include "apps/serve/fault.c"

@@ -14,7 +14,7 @@
 #include "core/engine/batch/batch_state.h"
 #include "tests/fuzz/fuzz.h"
 
-enum { VOCAB_MOST = 65536, REQUESTS = 24, TEXT = 400, STEPS = 50000, SLOTS = 16 };
+enum { VOCAB_MOST = 65536, REQUESTS = 12, TEXT = 300, STEPS = 50000, SLOTS = 12 };
 
 static void give_up(const char *why) {
     fprintf(stderr, "fuzz_batch: %s\n", why);
@@ -394,7 +394,8 @@ static void submit(gw_batch *b) {
     r->sampler.repeat_penalty = kind & 2 ? 1.2f : 1.0f;
     r->ban = (kind & 12) == 12;
     r->n_choices = kind & 16 ? 2 : 1;
-    r->max_tokens = kind & 32 ? -1 : (int32_t)(byte() % 60);
+    int32_t most = (int32_t)(byte() % 40);
+    r->max_tokens = (kind & 32) != 0 && most > 30 ? -1 : most;
     gw_request_options o = {.tokens = r->prompt,
                             .n_tokens = (size_t)r->n_prompt,
                             .sampler = &r->sampler,
@@ -507,7 +508,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     with_states = (flags & 1) != 0;
     any_broken = (flags & 2) != 0;
     row_cost = flags & 4 ? 1e-3 : 1e-6;
-    gw_batch_options o = {.n_ctx = 8 + (int32_t)below(TEXT - 100),
+    gw_batch_options o = {.n_ctx = 8 + (int32_t)below(TEXT - 90),
                           .chunk = 1 + (int32_t)(byte() % 200),
                           .parallel = 1 + (int32_t)(byte() % SLOTS),
                           .queue = 4 + (int32_t)(byte() % 20),
@@ -522,7 +523,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     gw_status status = gw_batch_new(model, &o, &b);
     fuzz_judge(status);
     if (status == GW_OK) {
-        for (int i = 0; i < 300 && data_left > 1; i++) {
+        for (int i = 0; i < 120 && data_left > 1; i++) {
             act(b);
         }
         finish(b);

@@ -11,7 +11,6 @@
 #include "core/base/size.h"
 #include "core/engine/sampling/sampler.h"
 #include "core/engine/run/session_state.h"
-#include "core/model/rope.h"
 
 enum { CHUNK_DEFAULT = 512 };
 
@@ -140,78 +139,7 @@ static gw_status read_options(gw_session *s, const gw_session_options *o, gw_fmt
 
 /* ---- buffers -------------------------------------------------------------------------------- */
 
-static gw_status make_rope_table(gw_session *s, int d, int which) {
-    enum { ROWS = 256 };
-    const gw_rope *rope = &s->model->hp.rope[which];
-    const gw_plan_device *to = &s->model->place.devices[d];
-    struct gw_buffer **buffer = &s->rope[d][which];
-    int half = rope->dim / 2;
-    size_t row = 2 * (size_t)half * sizeof(float);
-    double *freq = calloc((size_t)half + 1, sizeof *freq), magnitude;
-    float *rows = malloc(ROWS * row + 1);
-    gw_status status = GW_OK;
-    if (freq == NULL || rows == NULL) {
-        status = gw_fail(GW_E_NOMEM, "context", "no memory for the rope table");
-        goto done;
-    }
-    gw_rope_frequencies(rope, s->n_ctx, freq, &magnitude);
-    GW_TRY_DONE(to->backend->alloc(to->device, (size_t)s->n_ctx * row + 1, buffer));
-    for (int64_t p = 0; p < s->n_ctx; p += ROWS) {
-        int64_t n = s->n_ctx - p < ROWS ? s->n_ctx - p : ROWS;
-        gw_rope_fill(freq, half, magnitude, p, n, rows);
-        GW_TRY_DONE(to->backend->write(*buffer, (size_t)p * row, rows, (size_t)n * row));
-    }
-    s->rope_table[d][which] = (gw_tensor){.name = "rope",
-                                          .fmt = GW_FMT_F32,
-                                          .n_dim = 3,
-                                          .dim = {s->n_ctx, 2, half},
-                                          .buf = *buffer,
-                                          .device = d};
-done:
-    free(freq);
-    free(rows);
-    return status;
-}
-
-/* What q is multiplied by at each position. */
-static gw_status make_factor_table(gw_session *s, int d, int which) {
-    const gw_plan_device *to = &s->model->place.devices[d];
-    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
-    size_t bytes = (size_t)s->n_ctx * sizeof(float);
-    float *values = malloc(bytes);
-    gw_status status;
-    if (values == NULL) {
-        return gw_fail(GW_E_NOMEM, "context", "no memory for factors of %d positions", s->n_ctx);
-    }
-    for (int32_t p = 0; p < s->n_ctx; p++) {
-        values[p] = (float)gw_spec_value_at(bp, &s->model->hp, bp->factor[which].value, p);
-    }
-    GW_TRY_DONE(to->backend->alloc(to->device, bytes, &s->factor[d][which]));
-    GW_TRY_DONE(to->backend->write(s->factor[d][which], 0, values, bytes));
-    s->factor_table[d][which] = (gw_tensor){.name = "factor",
-                                            .fmt = GW_FMT_F32,
-                                            .n_dim = 1,
-                                            .dim = {s->n_ctx},
-                                            .buf = s->factor[d][which],
-                                            .device = d};
-done:
-    free(values);
-    return status;
-}
-
-static gw_status make_tables(gw_session *s, int d) {
-    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
-    for (int r = 0; r < s->model->hp.n_ropes; r++) {
-        GW_TRY(s->model->hp.rope[r].dim > 0 ? make_rope_table(s, d, r) : GW_OK);
-    }
-    for (int f = 0; f < bp->n_factors; f++) {
-        GW_TRY(make_factor_table(s, d, f));
-    }
-    return GW_OK;
-}
-
-/* What a device needs of every timeline: rope table and stream. A device without blocks needs none,
- * but that is rare and cheap. */
+/* The stream of every device; one without blocks needs none, but that is rare and cheap. */
 static gw_status make_device_buffers(gw_session *s, int d) {
     const gw_hparams *hp = &s->model->hp;
     const gw_plan_device *to = &s->model->place.devices[d];
@@ -219,7 +147,6 @@ static gw_status make_device_buffers(gw_session *s, int d) {
     size_t rows = (size_t)(s->chunk > widest ? s->chunk : widest);
     rows = hp->n_source > 0 && (size_t)s->n_ctx > rows ? (size_t)s->n_ctx : rows;
     size_t bytes = rows * (size_t)hp->n_streams * (size_t)hp->d_model * sizeof(float);
-    GW_TRY(make_tables(s, d));
     if (s->sharing.sources) {
         const gw_tensor *own = &s->kv.page_table[d];
         size_t cells = (size_t)(own->dim[0] * own->dim[1]);
@@ -273,6 +200,8 @@ static gw_status make_buffers(gw_session *s) {
     size_t widest = (size_t)decode_rows[s->n_widths - 1];
     s->logit_rows = widest > GW_HEAD_TILE ? widest : GW_HEAD_TILE;
     size_t logits = s->logit_rows * (size_t)s->model->hp.n_vocab * sizeof(float);
+    GW_TRY(gw_tables_new(place->devices, place->n_devices, gw_weights_blueprint(s->model->weights),
+                         &s->model->hp, s->n_ctx, &s->tables));
     for (int d = 0; d < place->n_devices; d++) {
         GW_TRY(make_device_buffers(s, d));
     }
@@ -298,8 +227,8 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
     gw_graph_inputs in = {.hp = hp,
                           .weights = s->model->weights,
                           .where = s->where,
-                          .rope = s->rope_table[0],
-                          .q_factor = s->factor_table[0],
+                          .rope = s->tables.rope[0],
+                          .q_factor = s->tables.factor[0],
                           .page_table = s->kv.page_table,
                           .source_table = s->sharing.sources ? s->source_table : NULL,
                           .stream = stream,
@@ -520,12 +449,7 @@ void gw_session_free(gw_session *s) {
     gw_next_free(s);
     for (int d = 0; d < s->model->place.n_devices; d++) {
         struct gw_buffer *const buffers[] = {
-            s->stream[d],    s->rope[d][0],
-            s->rope[d][1],   s->rope[d][2],
-            s->rope[d][3],   s->factor[d][0],
-            s->factor[d][1], d == s->head_device ? s->logits : NULL,
-            s->source_pages[d]};
-        _Static_assert(GW_MAX_ROPES == 4 && GW_MAX_FACTORS == 2, "all of them");
+            s->stream[d], d == s->head_device ? s->logits : NULL, s->source_pages[d]};
         for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
             if (buffers[i] != NULL) {
                 s->model->place.devices[d].backend->release(buffers[i]);
@@ -537,6 +461,7 @@ void gw_session_free(gw_session *s) {
             s->model->place.devices[s->kept_value[v].device].backend->release(s->kept[v]);
         }
     }
+    gw_tables_free(&s->tables);
     gw_kv_free(&s->kv);
     gw_states_free(&s->states);
     free(s->generated);

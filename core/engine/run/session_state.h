@@ -6,6 +6,7 @@
 #include "core/engine/run/kv.h"
 #include "core/engine/run/model_state.h"
 #include "core/engine/run/state.h"
+#include "core/engine/run/tables.h"
 #include "core/tensor/sample.h"
 #include "core/model/build.h"
 
@@ -46,9 +47,8 @@ struct gw_session {
     struct gw_buffer *stream[GW_MAX_DEVICES], *logits;
     struct gw_buffer *source_pages[GW_MAX_DEVICES]; /* NULL: the caches' own table serves */
     gw_tensor source_table[GW_MAX_DEVICES];         /* as gw_kv.page_table */
-    struct gw_buffer *rope[GW_MAX_DEVICES][GW_MAX_ROPES], *factor[GW_MAX_DEVICES][GW_MAX_FACTORS];
-    gw_tensor stream_on[GW_MAX_DEVICES], rope_table[GW_MAX_DEVICES][GW_MAX_ROPES];
-    gw_tensor factor_table[GW_MAX_DEVICES][GW_MAX_FACTORS];
+    gw_tables tables;
+    gw_tensor stream_on[GW_MAX_DEVICES];
     gw_sharing sharing;
     gw_pass *passes; /* n_widths of decode, prompt head, stages of the prompt body          */
     int n_widths, n_passes, first_prompt_pass, n_prompt_passes; /* stages: [first, n) of them */
