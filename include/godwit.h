@@ -742,16 +742,13 @@ typedef struct gw_batch_options {
     /* Not 0: widths, cuts, preemptions, evictions and the order of service are drawn from this
      * seed instead of chosen, to show that they do not matter. */
     uint64_t disorder;
-    /* Tokens that may follow, checked in rows that a pass has to spare (docs/speculation.md): texts
-     * are the same, in fewer passes. draft_model: drafts for all, and must outlive the batch; NULL:
-     * none. draft_lookup: what followed the longest earlier copy of a text's end in itself.
-     * draft_length: NULL or "cost", as many as pay; "fixed:1" .. "fixed:15". */
+    /* Tokens that may follow, checked in rows that a pass has to spare: the same texts, in fewer
+     * passes (docs/speculation.md). Outlives the batch; NULL: none. */
     gw_model *draft_model;
-    int draft_lookup;
-    const char *draft_length;
-    int read_ahead; /* when there is nothing else to do, answers are read as the prompts of their
-                       next turns, which then share their pages: `work` of gw_batch_step counts
-                       texts that wait for it */
+    int draft_lookup;         /* what followed the longest earlier copy of a text's end */
+    const char *draft_length; /* NULL or "cost": as many as pay; "fixed:1" .. "fixed:15" */
+    int read_ahead; /* with nothing else to do, answers are read as prompts of next turns, which
+                       share their pages: texts that wait for it are `work` of gw_batch_step */
 } gw_batch_options;
 
 /* Takes all the memory that passes need. Layers are placed for a cache of so many tokens when

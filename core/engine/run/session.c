@@ -448,8 +448,8 @@ void gw_session_free(gw_session *s) {
     free(s->passes);
     gw_next_free(s);
     for (int d = 0; d < s->model->place.n_devices; d++) {
-        struct gw_buffer *const buffers[] = {
-            s->stream[d], d == s->head_device ? s->logits : NULL, s->source_pages[d]};
+        struct gw_buffer *const buffers[] = {s->stream[d], d == s->head_device ? s->logits : NULL,
+                                             s->source_pages[d]};
         for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
             if (buffers[i] != NULL) {
                 s->model->place.devices[d].backend->release(buffers[i]);
