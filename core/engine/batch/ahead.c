@@ -61,7 +61,10 @@ static gw_status read_pages(gw_batch *b, const gw_ahead_text *t, int32_t slot, i
 gw_status gw_ahead_step(gw_batch *b) {
     gw_ahead *a = &b->ahead;
     int32_t slot = free_slot(b), most = gw_batch_prompt_rows(b) / GW_PAGE, n = 0, found;
-    if (a->n == 0 || slot < 0) {
+    while (slot < 0 && a->n > 0) { /* slow readers have them all: whoever steps shall rest */
+        gw_ahead_drop(b, a->n - 1);
+    }
+    if (a->n == 0) {
         return GW_OK;
     }
     gw_ahead_text *t = &a->at[a->n - 1]; /* the latest: its next turn comes first */
