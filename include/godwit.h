@@ -4,10 +4,8 @@
  *   gw_session  one token timeline: KV cache, logits. Not thread-safe; one session runs at a time
  *               per model (they share the model's thread team).
  *   gw_sampler  chooses tokens from logits. Not thread-safe.
- *   gw_encoder  vectors and scores of whole texts (godwit_encoder.h, which comes with this).
- *   gw_beam     beam search (godwit_beam.h, which comes with this).
- *   gw_quantize smaller models (godwit_quantize.h, which comes with this).
- *   gw_writer   from logits to text, with all that a text may be held to (godwit_writer.h, too).
+ *   gw_encoder, gw_beam, gw_quantize, gw_writer: vectors and scores of whole texts, beam search,
+ *               smaller models, from logits to text; headers of their own, which come with this.
  *
  * Every function that can fail returns gw_status and leaves its results unchanged on error;
  * gw_error_text() then says what is wrong, where and what to do (thread-local, valid until the
