@@ -448,7 +448,7 @@ const app_option app_option_table[] = {
     {"--report", KIND_TEXT, CMD_QUANTIZE, AT(report), 0, 0, "FILE", NULL,
      "a JSON file: type, bytes and weighted error of every tensor"},
     {"--rule", KIND_CHOICE, CMD_QUANTIZE, AT(rule), 0, 0, "range|integer|symmetric", NULL,
-     "scale and zero of int4 groups with --tensors; default: range"},
+     "scale and zero of int4 groups: with --tensors range if not given, in folders symmetric"},
     {"--order", KIND_CHOICE, CMD_QUANTIZE, AT(order), 0, 0, "static|none|group", NULL,
      "columns of error feedback: by falling importance with the groups' scales as they came, left "
      "to right, or groups along the order; default: static for int4, else blocks by falling "

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "apps/common.h"
 #include "apps/output.h"
@@ -97,6 +98,10 @@ static int run_quantize(const app_options *o) {
         app_error("no model: give one with -m PATH");
         return APP_USAGE;
     }
+    if (o->gptq && o->calibrate == NULL && o->tensors == NULL) {
+        app_error("--gptq needs --calibrate TEXT: error feedback goes by what a text gives");
+        return APP_USAGE;
+    }
     app_texts rules = {0};
     app_text text = {0};
     char recipe[2048];
@@ -141,7 +146,10 @@ static int run_quantize(const app_options *o) {
         double start = app_seconds();
         code = report(o->tensors != NULL ? gw_quantize_tensors(&q) : gw_quantize(&q));
         if (code == APP_OK && !o->dry_run) {
-            app_note("%s in %.1f s", o->out, app_seconds() - start);
+            struct rusage use;
+            getrusage(RUSAGE_SELF, &use);
+            app_note("%s in %.1f s, at most %.0f MiB held", o->out, app_seconds() - start,
+                     (double)use.ru_maxrss / 1024.0);
         }
     }
     free(text.at);
@@ -159,6 +167,9 @@ const app_command command_quantize = {
         "TYPE is a name of llama.cpp's, in any case: f32 f16 bf16 q8_0 q6_k q5_k_m q5_k_s q5_1\n"
         "q5_0 q4_k_m q4_k_s q4_1 q4_0 q3_k_l q3_k_m q3_k_s q2_k q2_k_s iq4_xs iq4_nl mxfp4, and\n"
         "copy. The mixtures give the matrices of a name the formats that it gives them there.\n"
+        "gptq-g128 and w4a16-g128 (32, 64, 256) make a folder of int4 matrices as GPTQ's tools "
+        "and\n"
+        "compressed-tensors lay them out, out of a folder in floats.\n"
         "The bytes are the same for every number of threads, instruction set and --memory. The\n"
         "file appears when it is whole; a run that was cut off goes on with --resume.\n",
     .examples =

@@ -1,4 +1,5 @@
-/* core/model/weights_parts.h - what the weights*.c files share. Nobody else includes this. */
+/* core/model/weights_parts.h - what the weights*.c files share, and core/quantize, which takes the
+ * rows of a folder's weights as they become here. Nobody else includes this. */
 #ifndef GW_MODEL_WEIGHTS_PARTS_H
 #define GW_MODEL_WEIGHTS_PARTS_H
 

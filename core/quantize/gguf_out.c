@@ -5,7 +5,7 @@
 #include <string.h>
 
 void gw_bytes_put(gw_bytes *b, const void *data, size_t n) {
-    if (b->failed) {
+    if (b->failed || b->passed) {
         return;
     }
     if (n > b->room - b->n) {
@@ -43,7 +43,11 @@ void gw_bytes_free(gw_bytes *b) {
 }
 
 static void begin(gw_bytes *b, const char *key, gw_gguf_type type) {
-    b->pairs++;
+    b->passed = 0;
+    for (size_t i = 0; b->skip != NULL && b->skip[i] != NULL; i++) {
+        b->passed |= strcmp(b->skip[i], key) == 0;
+    }
+    b->pairs += !b->passed;
     gw_bytes_text(b, key, strlen(key));
     gw_bytes_number(b, (uint64_t)type, 4);
 }

@@ -14,6 +14,8 @@ typedef struct gw_bytes {
     size_t n, room;
     uint64_t pairs;
     int failed;
+    const char *const *skip; /* keys whose pairs are passed over, NULL at the end; may be NULL */
+    int passed;              /* the pair that was begun is one of them */
 } gw_bytes;
 
 void gw_bytes_put(gw_bytes *b, const void *data, size_t n);

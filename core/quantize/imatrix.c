@@ -126,8 +126,8 @@ static gw_status take_gguf(const char *where, const gw_gguf *g, gw_imatrix *m) {
 
 /* entries i32; each: bytes of the name i32, name, calls i32, values i32, values f32 [values] =
  * calls * mean square; then chunks i32, bytes i32, dataset. */
-static gw_status take_dat(const char *where, const gw_file *file, gw_imatrix *m) {
-    gw_reader r = gw_reader_of(file->data, file->size);
+static gw_status take_dat(const char *where, const void *bytes, uint64_t size, gw_imatrix *m) {
+    gw_reader r = gw_reader_of(bytes, size);
     uint32_t n = 0, length, calls, values;
     if (!gw_reader_u32(&r, &n) || n < 1 || n > 1u << 20) {
         return gw_fail(GW_E_METADATA, where, "is no importance matrix");
@@ -168,26 +168,22 @@ static gw_status take_dat(const char *where, const gw_file *file, gw_imatrix *m)
     return m->list != NULL ? GW_OK : nomem(where);
 }
 
-gw_status gw_imatrix_read(const char *path, gw_imatrix *out) {
+gw_status gw_imatrix_parse(const char *where, const void *data, uint64_t size, gw_imatrix *out) {
     gw_imatrix m = {.arena = gw_arena_new()};
-    gw_file file;
     gw_gguf *g = NULL;
     if (m.arena == NULL) {
-        return nomem(path);
+        return nomem(where);
     }
-    gw_status status = gw_file_open(path, path, &file);
-    if (status == GW_OK) {
-        if (file.size >= 4 && memcmp(file.data, "GGUF", 4) == 0) {
-            status = gw_gguf_parse(path, file.data, file.size, file.fd, &g);
-            status = status == GW_OK ? take_gguf(path, g, &m) : status;
-            gw_gguf_free(g);
-        } else {
-            status = take_dat(path, &file, &m);
-        }
-        gw_file_close(&file);
+    gw_status status;
+    if (size >= 4 && memcmp(data, "GGUF", 4) == 0) {
+        status = gw_gguf_parse(where, data, size, -1, &g);
+        status = status == GW_OK ? take_gguf(where, g, &m) : status;
+        gw_gguf_free(g);
+    } else {
+        status = take_dat(where, data, size, &m);
     }
     if (status == GW_OK && m.n == 0) {
-        status = gw_fail(GW_E_METADATA, path, "names no weight");
+        status = gw_fail(GW_E_METADATA, where, "names no weight");
     }
     if (status != GW_OK) {
         gw_imatrix_free(&m);
@@ -195,6 +191,14 @@ gw_status gw_imatrix_read(const char *path, gw_imatrix *out) {
     }
     *out = m;
     return GW_OK;
+}
+
+gw_status gw_imatrix_read(const char *path, gw_imatrix *out) {
+    gw_file file;
+    GW_TRY(gw_file_open(path, path, &file));
+    gw_status status = gw_imatrix_parse(path, file.data, file.size, out);
+    gw_file_close(&file);
+    return status;
 }
 
 void gw_imatrix_means(const gw_imatrix_entry *e, float *out, int *unseen) {

@@ -27,6 +27,7 @@ typedef struct gw_imatrix {
 /* GW_E_IO, file classes; GW_E_NUMERIC: a sum that is not finite or is below 0, with its tensor and
  * column. Released by gw_imatrix_free. */
 gw_status gw_imatrix_read(const char *path, gw_imatrix *out);
+gw_status gw_imatrix_parse(const char *where, const void *data, uint64_t size, gw_imatrix *out);
 void gw_imatrix_free(gw_imatrix *m);
 const gw_imatrix_entry *gw_imatrix_find(const gw_imatrix *m, const char *name);
 

@@ -48,7 +48,7 @@ struct gw_inputs {
     stage *stages;
     size_t n, n_stages, room;
     int discover; /* the first pass: who reads what */
-    int with_output, failed;
+    int with_output, as_seen, failed;
     int64_t windows, n_ctx;
 };
 
@@ -95,7 +95,10 @@ static void meet_weight(gw_inputs *in, const gw_tensor *w, int64_t cols, stage *
         in->failed |= s->sums == NULL || s->counts == NULL;
         *shared = s;
     }
-    in->list[in->n] = (entry){t->name, *shared};
+    const char *name = in->as_seen ? t->seen_as : t->name;
+    const char *own = gw_arena_copy(in->arena, name, strlen(name));
+    in->list[in->n] = (entry){own != NULL ? own : "", *shared};
+    in->failed |= own == NULL;
     in->failed |=
         gw_map_add(in->names, t->seen_as, strlen(t->seen_as), in->n, NULL) == GW_MAP_NOMEM;
     in->n++;
@@ -369,6 +372,7 @@ gw_status gw_inputs_collect(const gw_original *original, const gw_backend *const
     }
     in->original = original;
     in->with_output = wish->with_output;
+    in->as_seen = wish->as_seen;
     in->discover = 1;
     in->arena = gw_arena_new();
     in->names = gw_map_new();

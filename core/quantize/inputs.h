@@ -19,6 +19,7 @@ typedef struct gw_inputs_wish {
     int32_t windows, n_ctx;
     int threads;
     int with_output;
+    int as_seen;     /* names are the model's own, not GGUF's */
     int xtx;         /* X^T X too, ... */
     uint64_t memory; /* ... as much as fits; 0: half of what is free */
     const volatile int *cancel;

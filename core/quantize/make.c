@@ -12,6 +12,7 @@
 #include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "core/quantize/folder_out.h"
 #include "core/quantize/inputs.h"
 #include "core/quantize/parts.h"
 
@@ -278,6 +279,33 @@ static void make_chunk(void *user, int64_t chunk) {
     free(w);
 }
 
+static gw_status refuse_broken(const slab *s) {
+    const gw_original_tensor *t = s->item->t;
+    int64_t at = s->broken;
+    return at < 0 || s->m->o->allow_nan
+               ? GW_OK
+               : gw_fail(GW_E_NUMERIC, s->m->o->model,
+                         "%s: value %lld of row %lld is not finite; --allow-nan keeps it", t->name,
+                         (long long)(at % t->cols), (long long)(at / t->cols));
+}
+
+/* Floats that are copied are looked at as well. */
+static gw_status look_at_copies(slab *s) {
+    const gw_item *it = s->item;
+    float *w = NULL;
+    if (!gw_format_of(it->to)->is_float) {
+        return GW_OK;
+    }
+    w = malloc((size_t)it->t->cols * sizeof *w + 1);
+    for (int64_t r = 0; r < s->n && w != NULL; r++) {
+        gw_format_of(it->to)->decode(w, s->out + (size_t)r * it->row_bytes, (size_t)it->t->cols);
+        look_for_broken(s, s->first + r, w);
+    }
+    int done = w != NULL;
+    free(w);
+    return done ? GW_OK : gw_fail(GW_E_NOMEM, it->t->name, "no memory for a row");
+}
+
 static gw_status make_slab(slab *s) {
     const gw_item *it = s->item;
     const gw_quantize_options *o = s->m->o;
@@ -285,8 +313,10 @@ static gw_status make_slab(slab *s) {
         return gw_fail(GW_E_CANCELLED, it->t->name, "interrupted");
     }
     if (it->to == it->t->fmt && it->t->stored != NULL) {
-        return gw_stored_read(it->t->stored, (size_t)s->first * it->row_bytes,
-                              (size_t)s->n * it->row_bytes, s->out);
+        GW_TRY(gw_stored_read(it->t->stored, (size_t)s->first * it->row_bytes,
+                              (size_t)s->n * it->row_bytes, s->out));
+        GW_TRY(look_at_copies(s));
+        return refuse_broken(s);
     }
     int64_t chunks = (s->n + CHUNK - 1) / CHUNK;
     s->status = GW_OK;
@@ -301,13 +331,7 @@ static gw_status make_slab(slab *s) {
     if (s->status != GW_OK) { /* what went wrong was said on another thread */
         return gw_fail((gw_status)s->status, it->t->name, "cannot be read or made");
     }
-    if (s->broken >= 0 && !o->allow_nan) {
-        return gw_fail(GW_E_NUMERIC, o->model,
-                       "%s: value %lld of row %lld is not finite; --allow-nan keeps it",
-                       it->t->name, (long long)(s->broken % it->t->cols),
-                       (long long)(s->broken / it->t->cols));
-    }
-    return GW_OK;
+    return refuse_broken(s);
 }
 
 /* Rows at once: whole chunks, as many as the memory allows. */
@@ -321,8 +345,7 @@ static int64_t slab_rows(const gw_making *m, const gw_item *it) {
 }
 
 /* 1 when the file has the tensor, as the journal says. */
-static int is_whole(const gw_making *m, const gw_parts *p, size_t i, unsigned char *buffer,
-                    size_t room) {
+static int is_whole(gw_making *m, const gw_parts *p, size_t i, unsigned char *buffer, size_t room) {
     const gw_item *it = &m->list[i];
     uint64_t hash = 0;
     if (p->hashes[i] == 0) {
@@ -336,7 +359,11 @@ static int is_whole(const gw_making *m, const gw_parts *p, size_t i, unsigned ch
         }
         hash = gw_parts_hash(hash, buffer, n);
     }
-    return (hash | 1) == p->hashes[i];
+    if ((hash | 1) != p->hashes[i]) {
+        return 0;
+    }
+    m->list[i].hash = hash;
+    return 1;
 }
 
 static gw_status prepare(gw_making *m, slab *s, gw_gptq *gptq) {
@@ -476,6 +503,33 @@ static gw_status calibrate(gw_making *m, const gw_backend *const *backends) {
     return m->imatrix.n > 0 ? GW_OK : gw_inputs_imatrix(m->inputs, o->calibrate, &m->imatrix);
 }
 
+/* Few bits without a word about which columns matter. */
+static void say_hint(const gw_making *m) {
+    const gw_format *f = gw_format_of(m->mixture.base);
+    double bits = 8.0 * (double)f->block_bytes / (double)f->block_elems;
+    if (m->imatrix.n == 0 && !m->mixture.copy && bits < 4.5) {
+        gw_say(m->o,
+               "%s has %.2f bits a weight: --imatrix FILE or --calibrate TEXT make it clearly "
+               "better",
+               m->mixture.name, bits);
+    }
+}
+
+static void say_made(const gw_making *m) {
+    double weights = 0.0, bytes = 0.0;
+    uint64_t hash = 0;
+    char text[32];
+    for (size_t i = 0; i < m->source.n; i++) {
+        weights += (double)(m->list[i].t->rows * m->list[i].t->cols);
+        bytes += (double)m->list[i].bytes;
+        hash = gw_parts_hash(hash, &m->list[i].hash, 8);
+    }
+    if (!m->o->dry_run) {
+        gw_say(m->o, "%s, %.2f bits per weight, hash %016" PRIx64,
+               gw_size_text((uint64_t)bytes, text), 8.0 * bytes / weights, hash);
+    }
+}
+
 gw_status gw_quantize_model(const gw_quantize_options *o, gw_parallel_fn parallel,
                             const gw_backend *const *backends) {
     gw_making m = {.o = o, .parallel = parallel};
@@ -483,7 +537,11 @@ gw_status gw_quantize_model(const gw_quantize_options *o, gw_parallel_fn paralle
     gw_arena *arena = NULL;
     const char *const *skip = NULL;
     gw_status status = GW_OK;
+    gw_folder_type folder;
     GW_TRY(check_places(o));
+    if (gw_folder_type_named(o->type, &folder)) {
+        return gw_write_folder(o, &folder, parallel, backends);
+    }
     GW_TRY(gw_mixture_find(o->type, &m.mixture));
     arena = gw_arena_new();
     if (arena == NULL) {
@@ -502,7 +560,9 @@ gw_status gw_quantize_model(const gw_quantize_options *o, gw_parallel_fn paralle
         GW_TRY_DONE(calibrate(&m, backends));
     }
     GW_TRY_DONE(gw_choose_formats(&m));
+    say_hint(&m);
     GW_TRY_DONE(gw_write_gguf(&m));
+    say_made(&m);
     if (o->report != NULL && !o->dry_run) {
         status = gw_write_report(&m, gw_seconds_now() - began);
     }

@@ -66,7 +66,7 @@ static gw_status take_gguf(gw_original *s, const char *const *skip) {
 }
 
 gw_status gw_original_open(const char *path, const char *const *skip, gw_original *out) {
-    gw_original s = {.arena = gw_arena_new()};
+    gw_original s = {.arena = gw_arena_new(), .pairs = {.skip = skip}};
     gw_status status = s.arena != NULL ? gw_checkpoint_open(path, NULL, 0, &s.checkpoint)
                                        : gw_fail(GW_E_NOMEM, path, "no memory for its tensors");
     if (status == GW_OK) {
