@@ -21,8 +21,8 @@ static inline int hip_in_child(const char *driver, int (*run)(void)) {
     return child > 0 && waitpid(child, &status, 0) == child ? status : 1;
 }
 
-/* The exit code of main. */
-static inline int hip_on_drivers(int (*run)(void)) {
+/* By the emulators at these two paths; the exit code of main. */
+static inline int hip_on_drivers(int (*run)(void), const char *narrow, const char *wide) {
     const char *driver = getenv("GODWIT_HIP_DRIVER");
     if (driver != NULL) {
         if (strcmp(driver, "system") == 0) {
@@ -30,8 +30,8 @@ static inline int hip_on_drivers(int (*run)(void)) {
         }
         return run();
     }
-    int failed = hip_in_child(GODWIT_EMULATORS "libgodwit_emu32.so", run);
-    failed |= hip_in_child(GODWIT_EMULATORS "libgodwit_emu64.so", run);
+    int failed = hip_in_child(narrow, run);
+    failed |= hip_in_child(wide, run);
     return failed != 0;
 }
 

@@ -26,4 +26,7 @@ static int run_all(void) {
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-int main(void) { return hip_on_drivers(run_all); }
+int main(void) {
+    return hip_on_drivers(run_all, GODWIT_EMULATORS "libgodwit_emu32.so",
+                          GODWIT_EMULATORS "libgodwit_emu64.so");
+}
