@@ -2,11 +2,13 @@
 # the reference library.
 import json
 import struct
+import subprocess
+import time
 
 import numpy as np
 import pytest
 
-from program import SHARED, run
+from program import BIN, DATA, EMULATOR, SHARED, run
 
 GOLDENS = SHARED / "goldens"
 LIMIT = 2e-5  # of the norm of the difference over the norm of the reference
@@ -73,3 +75,32 @@ def test_source_and_target(name, tmp_path):
     done = run("logits", "-m", model, "--ids", source, "--decoder-ids", start[0], "--greedy",
                len(start) - 1)
     assert done.stdout.split("greedy: ")[1].strip() == listed(start[1:])
+
+
+def size_of(path):
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def test_killed_and_started_again(tmp_path):
+    """What is done before kill -9 is not done again, and the bytes are those of one run."""
+    model = DATA / "tales-2m-q4_0.gguf"
+    texts = tmp_path / "texts.txt"
+    texts.write_text("".join(f"Once upon a time {i}\n" for i in range(1700)))
+    whole, parts = tmp_path / "whole.npy", tmp_path / "parts.npy"
+    command = ["embed", "-m", model, "-f", texts, "-t", "1"]
+    run(*command, "-o", whole)
+    partial, slice_bytes = tmp_path / "parts.npy.partial", 64 + 512 * 256 * 4
+    started = subprocess.Popen([*EMULATOR, BIN, *map(str, command), "-o", str(parts)],
+                               stderr=subprocess.DEVNULL)
+    while started.poll() is None and size_of(partial) < slice_bytes:
+        time.sleep(0.001)
+    started.kill()
+    started.wait()
+    if parts.exists():
+        pytest.skip("it had ended before it was killed")
+    done = run(*command, "-o", parts)
+    assert "going on behind" in done.stderr
+    assert parts.read_bytes() == whole.read_bytes() and not partial.exists()

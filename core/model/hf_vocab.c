@@ -247,6 +247,7 @@ static const struct {
              {"spiece.model", gw_vocab_read_sentencepiece, gw_hf_model_file},
              {"sentencepiece.bpe.model", gw_vocab_read_sentencepiece, gw_hf_model_file},
              {"spm.model", gw_vocab_read_sentencepiece, gw_hf_model_file},
+             {"source.spm", gw_vocab_read_sentencepiece, gw_hf_model_file},
              {"vocab.txt", gw_vocab_read_vocab_txt, NULL},
              {"tokenizer.bin", gw_vocab_read_llama2c, NULL}};
 

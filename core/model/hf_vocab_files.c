@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/file.h"
+#include "core/base/hash.h"
 #include "core/model/checkpoint_parts.h"
 
 static gw_status nomem(const gw_checkpoint *c) {
@@ -227,6 +229,126 @@ static gw_status settle_t5(gw_checkpoint *c, const json_t *config, gw_vocab *v) 
     return GW_OK;
 }
 
+/* ---- SentencePiece whose numbers stand in vocab.json ----------------------------------------- */
+
+/* ">>fra<<" of Marian. */
+static int is_mark(const char *text, size_t n) {
+    return n > 4 && memcmp(text, ">>", 2) == 0 && memcmp(text + n - 2, "<<", 2) == 0;
+}
+
+/* A token of vocab.json: the piece of this name, or one that no text is cut into. */
+static void name_token(gw_vocab_token *to, const gw_vocab *pieces, const gw_map *map,
+                       const char *name) {
+    size_t at, n = strlen(name);
+    if (gw_map_find(map, name, n, &at)) {
+        *to = pieces->tokens[at];
+        return;
+    }
+    *to = (gw_vocab_token){.bytes = (uint32_t)n, .kind = GW_TOKEN_UNUSED};
+    if (is_mark(name, n)) {
+        to->kind = GW_TOKEN_CONTROL;
+        to->special = 1;
+    }
+}
+
+/* Tokens [*n] by the numbers of vocab.json; pieces that it lacks are no tokens of the model. */
+static gw_status number_tokens(const gw_checkpoint *c, const gw_vocab *pieces, json_t *numbers,
+                               gw_vocab_token **out, size_t *n) {
+    size_t count = json_object_size(numbers);
+    gw_map *map = gw_map_new();
+    gw_vocab_token *tokens = gw_arena_array(pieces->arena, count + 1, sizeof *tokens);
+    const char *name;
+    json_t *number;
+    gw_status status = map != NULL && tokens != NULL ? GW_OK : nomem(c);
+    for (size_t i = 0; i < pieces->n_tokens && status == GW_OK; i++) {
+        const gw_vocab_token *t = &pieces->tokens[i];
+        status = gw_map_add(map, t->text, t->bytes, i, NULL) != GW_MAP_NOMEM ? GW_OK : nomem(c);
+    }
+    for (size_t i = 0; i < count && status == GW_OK; i++) {
+        tokens[i] = (gw_vocab_token){.bytes = 0};
+    }
+    json_object_foreach(numbers, name, number) {
+        json_int_t id = json_is_integer(number) ? json_integer_value(number) : -1;
+        if (status != GW_OK) {
+            break;
+        }
+        if (id < 0 || (uint64_t)id >= count || tokens[id].bytes > 0 || *name == '\0') {
+            status = gw_fail(GW_E_METADATA, c->where,
+                             "vocab.json does not number its %zu tokens: \"%.40s\"", count, name);
+            break;
+        }
+        name_token(&tokens[id], pieces, map, name);
+        tokens[id].text = gw_arena_copy(pieces->arena, name, strlen(name));
+        status = tokens[id].text != NULL ? GW_OK : nomem(c);
+    }
+    gw_map_free(map);
+    *out = tokens;
+    *n = count;
+    return status;
+}
+
+static gw_status control(const gw_checkpoint *c, gw_vocab *v, const char *name,
+                         gw_token_kind kind, int32_t *id) {
+    *id = id_of(v, name);
+    return *id >= 0 ? set_token(c, v, (size_t)*id, name, kind) : GW_OK;
+}
+
+/* Languages of M2M-100 stand behind the tokens of vocab.json, in the order of the tokenizer's
+ * additional special tokens; a source begins with its own. */
+static gw_status add_languages(gw_checkpoint *c, const json_t *config, gw_vocab *v) {
+    json_t *map = NULL, *names, *given = json_object_get(config, "additional_special_tokens");
+    const char *own = "en";
+    char name[80];
+    size_t i;
+    json_t *row;
+    GW_TRY(gw_hf_json(c, "special_tokens_map.json", &map));
+    names = json_object_get(map, "additional_special_tokens");
+    names = json_array_size(names) > 0 ? names : given;
+    gw_status status = GW_OK;
+    json_array_foreach(names, i, row) {
+        const char *text = json_is_object(row) ? json_string_value(json_object_get(row, "content"))
+                                               : json_string_value(row);
+        if (status == GW_OK && text != NULL && id_of(v, text) < 0) {
+            status = set_token(c, v, v->n_tokens, text, GW_TOKEN_CONTROL);
+        }
+    }
+    json_decref(map);
+    if (status == GW_OK && config != NULL) {
+        status = gw_json_text(c->where, config, "src_lang", &own);
+    }
+    snprintf(name, sizeof name, "__%.60s__", own);
+    v->bos = id_of(v, name);
+    v->add_bos = v->bos >= 0;
+    return status;
+}
+
+/* M2M-100 and Marian. */
+static gw_status settle_numbered(gw_checkpoint *c, const json_t *config, int languages,
+                                 gw_vocab *v) {
+    json_t *numbers = NULL;
+    gw_vocab_token *tokens = NULL;
+    size_t n = 0;
+    GW_TRY(gw_hf_json(c, "vocab.json", &numbers));
+    gw_status status =
+        numbers != NULL
+            ? number_tokens(c, v, numbers, &tokens, &n)
+            : gw_fail(GW_E_METADATA, c->where, "vocab.json with the numbers of tokens is missing");
+    json_decref(numbers);
+    GW_TRY(status);
+    v->tokens = tokens;
+    v->n_tokens = n;
+    v->bos = v->sep = -1;
+    v->n_end = 0;
+    GW_TRY(control(c, v, "</s>", GW_TOKEN_CONTROL, &v->eos));
+    GW_TRY(control(c, v, "<pad>", GW_TOKEN_CONTROL, &v->pad));
+    GW_TRY(control(c, v, "<unk>", GW_TOKEN_UNKNOWN, &v->unk));
+    int32_t begin;
+    GW_TRY(control(c, v, "<s>", GW_TOKEN_CONTROL, &begin));
+    v->add_bos = 0;
+    v->add_eos = v->eos >= 0;
+    return languages ? add_languages(c, config, v) : GW_OK;
+}
+
 static int has(const char *text, const char *word) { return strstr(text, word) != NULL; }
 
 gw_status gw_hf_model_file(gw_checkpoint *c, const char *name, gw_vocab *v) {
@@ -247,7 +369,12 @@ gw_status gw_hf_model_file(gw_checkpoint *c, const char *name, gw_vocab *v) {
         status = gw_json_text(c->where, c->config, "model_type", &type);
     }
     v->add_bos = 0;
-    if (status == GW_OK && (has(class, "XLMRoberta") || has(type, "xlm-roberta") ||
+    if (status == GW_OK && strcmp(name, "source.spm") == 0) {
+        status = settle_numbered(c, config, 0, v);
+    } else if (status == GW_OK && (has(class, "M2M100") || has(type, "m2m_100")) &&
+               gw_path_look(gw_checkpoint_join(c, c->where, "vocab.json")) != GW_PATH_NONE) {
+        status = settle_numbered(c, config, 1, v);
+    } else if (status == GW_OK && (has(class, "XLMRoberta") || has(type, "xlm-roberta") ||
                             strcmp(name, "sentencepiece.bpe.model") == 0)) {
         status = settle_xlm_roberta(c, v);
     } else if (status == GW_OK && (has(class, "Albert") || has(type, "albert"))) {

@@ -27,7 +27,7 @@ static gw_status language_of(const gw_model *m, const char *name, int32_t *id, i
     static const struct {
         const char *form;
         int in_source;
-    } forms[] = {{"__%s__", 0}, {"%s", 0}, {"<2%s>", 1}, {">>%s<<", 1}};
+    } forms[] = {{"__%s__", 0}, {"%s", 0}, {"%s_XX", 0}, {"<2%s>", 1}, {">>%s<<", 1}};
     char spelling[80];
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         const char *mark = strstr(forms[i].form, "%s");
