@@ -47,6 +47,13 @@ static const self_case fixed_cases[] = {
     {.op = GW_OP_HEADS, .fmt = GW_FMT_F16, .n = 3, .k = 40, .m = 48},
     {.op = GW_OP_HEADS, .fmt = GW_FMT_BF16, .n = 3, .k = 40, .m = 48},
     {.op = GW_OP_COLUMNS, .n = 3, .k = 50},
+    {.op = GW_OP_HYPER, .n = 3, .k = 24},
+    {.op = GW_OP_ROTATE, .n = 3, .k = 60, .heads = 3, .pos = 5},
+    {.op = GW_OP_GROUP_DOT, .n = 3, .k = 96},
+    {.op = GW_OP_COMPRESS, .n = 3, .e = 16, .pos = 5},
+    {.op = GW_OP_CHOOSE, .n = 3, .k = 32, .heads = 2, .e = 16, .pos = 20},
+    {.op = GW_OP_LISTED, .n = 3, .k = 32, .heads = 2, .e = 16, .pos = 20},
+    {.op = GW_OP_NGRAM, .fmt = GW_FMT_F32, .n = 3, .k = 8, .m = 60, .pos = 5},
     {.op = GW_OP_SAMPLE, .n = 2, .k = 5000, .out = GW_FMT_I32},
     {.op = GW_OP_SAMPLE, .n = 3, .k = 5000, .m = 40, .pos = 9, .out = GW_FMT_I32}, /* top 40 */
 };
@@ -533,6 +540,112 @@ static gw_status sample(setup *s) {
     return output(s, 1);
 }
 
+/* ---- compressed caches, lists and what comes with them -------------------------------------- */
+
+enum { LIST_PAGES = 2, LIST_RATIO = 4, LIST_ROPE = 8 };
+
+static gw_status operand(setup *s, int cols, const gw_tensor **out) {
+    int64_t dim[2] = {s->c->n + SPARE, cols};
+    gw_tensor *t = NULL;
+    GW_TRY(floats(s, "input", dim, 2, 1.0f, &t));
+    *out = t;
+    return GW_OK;
+}
+
+static gw_status numbers(setup *s, int64_t n, const gw_tensor **out) {
+    gw_tensor *t = NULL;
+    GW_TRY(floats(s, "vector", &n, 1, 1.0f, &t));
+    *out = t;
+    return GW_OK;
+}
+
+static gw_status angles(setup *s, const gw_tensor **out) {
+    int64_t dim[3] = {s->c->pos + s->c->n, 2, LIST_ROPE / 2};
+    gw_tensor *t = NULL;
+    GW_TRY(floats(s, "rope", dim, 3, 1.0f, &t));
+    *out = t;
+    return GW_OK;
+}
+
+/* Pages of an area, and their table. */
+static gw_status pages(setup *s, const gw_area *a, const gw_tensor **area,
+                       const gw_tensor **table) {
+    int64_t dim[2] = {LIST_PAGES, gw_area_floats(a)}, t_dim[2] = {1, LIST_PAGES};
+    gw_tensor *t = NULL, *map = NULL;
+    GW_TRY(floats(s, "area", dim, 2, 1.0f, &t));
+    GW_TRY(add(s, "pages", GW_FMT_I32, t_dim, 2, &map));
+    ((int32_t *)s->host[map - s->t])[1] = 1;
+    GW_TRY(upload(s, map));
+    *area = t;
+    *table = map;
+    return GW_OK;
+}
+
+static gw_status listed(setup *s, const gw_area *a) {
+    const self_case *c = s->c;
+    int64_t k_dim[4] = {LIST_PAGES, 1, c->e, GW_PAGE}, v_dim[4] = {LIST_PAGES, 1, GW_PAGE, c->e};
+    gw_tensor *k = NULL, *v = NULL;
+    GW_TRY(floats(s, "K", k_dim, 4, 1.0f, &k));
+    GW_TRY(floats(s, "V", v_dim, 4, 1.0f, &v));
+    s->node.in[1] = k;
+    s->node.in[2] = v;
+    GW_TRY(pages(s, a, &s->node.in[5], &s->node.in[3]));
+    s->node.args.listed = (gw_listed_args){.area = *a,
+                                           .scale = 0.25f,
+                                           .heads = c->heads,
+                                           .kv_heads = 1,
+                                           .head_dim = c->e,
+                                           .window = 5};
+    return output(s, c->k);
+}
+
+static gw_status compressed(setup *s) {
+    const self_case *c = s->c;
+    const gw_area a = {.width = 2 * c->e, .ratio = LIST_RATIO, .entry = c->e};
+    GW_TRY(operand(s, c->op == GW_OP_COMPRESS ? a.width : c->k, &s->node.in[0]));
+    if (c->op == GW_OP_LISTED) {
+        return listed(s, &a);
+    }
+    GW_TRY(pages(s, &a, &s->node.in[1], &s->node.in[2]));
+    if (c->op == GW_OP_CHOOSE) {
+        enum { MOST = 3 };
+        s->node.args.choose = (gw_choose_args){.area = a, .heads = c->heads};
+        return output(s, MOST);
+    }
+    s->node.args.compress =
+        (gw_compress_args){.area = a, .series = 1, .rope_dim = LIST_ROPE, .eps = 1e-5f};
+    GW_TRY(numbers(s, LIST_RATIO * c->e, &s->node.w[0]));
+    GW_TRY(numbers(s, c->e, &s->node.w[1]));
+    GW_TRY(angles(s, &s->node.w[2]));
+    return output(s, 1);
+}
+
+static gw_status beside_lists(setup *s) {
+    const self_case *c = s->c;
+    if (c->op == GW_OP_NGRAM) {
+        s->node.args.ngram = (gw_ngram_args){.size = 3, .heads = 1, .vocab = 50, .base = 5};
+        GW_TRY(weight(s, 1, &s->node.w[0]));
+        GW_TRY(state(s, 2));
+        return output(s, 2 * c->k);
+    }
+    GW_TRY(operand(s, c->k, &s->node.in[0]));
+    if (c->op == GW_OP_GROUP_DOT) {
+        s->node.in[1] = s->node.in[0];
+        s->node.args.dot = (gw_dot_args){.groups = 4, .scale = 0.5f, .root = 1};
+        return output(s, 4);
+    }
+    if (c->op == GW_OP_ROTATE) {
+        s->node.args.rotate =
+            (gw_rotate_args){.heads = c->heads, .first = 4, .rope_dim = LIST_ROPE, .back = 1};
+        GW_TRY(angles(s, &s->node.w[0]));
+        return output(s, c->k);
+    }
+    s->node.args.hyper = (gw_hyper_args){.streams = 4, .rounds = 3, .eps = 1e-6f};
+    GW_TRY(numbers(s, 3, &s->node.w[0]));
+    GW_TRY(numbers(s, c->k, &s->node.w[1]));
+    return output(s, c->k);
+}
+
 static gw_status open_case(setup *s, const self_case *c, const gw_backend *backend,
                            struct gw_device *device, int keep_rows) {
     memset(s, 0, sizeof *s);
@@ -574,6 +687,15 @@ static gw_status open_case(setup *s, const self_case *c, const gw_backend *backe
         return heads(s);
     case GW_OP_COLUMNS:
         return columns(s);
+    case GW_OP_COMPRESS:
+    case GW_OP_CHOOSE:
+    case GW_OP_LISTED:
+        return compressed(s);
+    case GW_OP_HYPER:
+    case GW_OP_ROTATE:
+    case GW_OP_GROUP_DOT:
+    case GW_OP_NGRAM:
+        return beside_lists(s);
     default:
         return rowwise(s);
     }
@@ -590,7 +712,7 @@ static void close_case(setup *s) {
 
 /* ---- runs ----------------------------------------------------------------------------------- */
 
-/* All that a run leaves: the fenced output, and the caches of ROPE_KV behind it. */
+/* All that a run leaves: the fenced output, and caches behind it. */
 typedef struct result {
     unsigned char *bytes;
     size_t n;
@@ -600,15 +722,16 @@ static gw_status fetch(setup *s, result *r) {
     size_t out = 0, cache = 0;
     GW_TRY(tensor_bytes(s->node.out, &out));
     out += 2 * FENCE;
-    if (s->c->op == GW_OP_ROPE_KV) {
+    int parts = s->c->op == GW_OP_ROPE_KV ? 2 : s->c->op == GW_OP_COMPRESS;
+    if (parts > 0) {
         GW_TRY(tensor_bytes(s->node.in[1], &cache));
     }
-    unsigned char *bytes = malloc(out + 2 * cache);
+    unsigned char *bytes = malloc(out + (size_t)parts * cache);
     if (bytes == NULL) {
         return nomem();
     }
     gw_status status = s->backend->read(s->node.out->buf, 0, bytes, out);
-    for (int i = 0; i < 2 && cache > 0 && status == GW_OK; i++) {
+    for (int i = 0; i < parts && status == GW_OK; i++) {
         status =
             s->backend->read(s->node.in[1 + i]->buf, 0, bytes + out + (size_t)i * cache, cache);
     }
@@ -616,7 +739,7 @@ static gw_status fetch(setup *s, result *r) {
         free(bytes);
         return status;
     }
-    *r = (result){bytes, out + 2 * cache};
+    *r = (result){bytes, out + (size_t)parts * cache};
     return GW_OK;
 }
 
