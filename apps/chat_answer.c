@@ -78,6 +78,7 @@ void chat_answer_close(chat_answer *a) {
     free(a->calls);
     free(a->tools.at);
     free(a->text.at);
+    free(a->thoughts.at);
     gw_grammar_free(a->grammar);
     gw_answer_free(a->reader);
     *a = (chat_answer){0};
@@ -100,7 +101,7 @@ int chat_answer_tools(chat_answer *a, const char *path) {
 int chat_answer_begin(chat_answer *a, const int32_t *prompt, size_t n, int free_text) {
     gw_grammar *grammar = NULL;
     const char *note;
-    a->text.bytes = 0;
+    a->text.bytes = a->thoughts.bytes = 0;
     a->reasoned = a->thinking = 0;
     a->words = 0;
     drop_calls(a);
@@ -161,7 +162,10 @@ static int show_reasoning(chat_answer *a, const gw_part *p) {
     for (size_t i = 0; i < p->bytes; i++) {
         a->words += p->text[i] == ' ' || p->text[i] == '\n';
     }
-    return a->thinking == 2 && out_write(p->text, p->bytes) != 0 ? APP_FAILURE : APP_OK;
+    if (a->thinking == 1) {
+        return chat_text_add(&a->thoughts, p->text, p->bytes);
+    }
+    return out_write(p->text, p->bytes) != 0 ? APP_FAILURE : APP_OK;
 }
 
 /* White space in front belongs to the template, not to the answer; but to a grammar it belongs. */
@@ -257,8 +261,16 @@ int chat_answer_more(chat_answer *a, const char *text, size_t bytes, int32_t id)
 
 int chat_answer_end(chat_answer *a) {
     int code = chat_answer_more(a, NULL, 0, -1);
+    int folded = a->thinking == 1;
     if (a->thinking) {
         end_thinking(a);
+    }
+    /* one that was broken off before it came to an answer: there is nothing else to show */
+    if (folded && code == APP_OK && a->text.bytes == 0 && a->n_calls == 0 &&
+        a->thoughts.bytes > 0) {
+        int ends = a->thoughts.at[a->thoughts.bytes - 1] == '\n';
+        code = out_write(a->thoughts.at, a->thoughts.bytes) != 0 ? APP_FAILURE : APP_OK;
+        out_text(ends ? "" : "\n");
     }
     return code;
 }

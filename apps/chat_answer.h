@@ -30,6 +30,7 @@ typedef struct chat_answer {
     gw_grammar *grammar; /* of this answer's calls; NULL: none                   */
     chat_text tools;     /* the list of tools, JSON; bytes 0: none               */
     chat_text text;      /* the answer's, so far                                 */
+    chat_text thoughts;  /* hidden reasoning                                     */
     chat_call *calls;    /* [n_calls] whole ones                                 */
     size_t n_calls, capacity;
     int reasoned;   /* the answer had reasoning                                  */

@@ -144,5 +144,8 @@ def test_reasoning_is_folded():
     base = ("--reasoning-form", "think", "--grammar", THINKS, "--temp", "0")
     assert chat("x\n", *base).stdout == "The answer.\n"
     assert chat("x\n", *base, "--show-reasoning").stdout == "A thought.\n\nThe answer.\n"
+    broken = chat("x\n", "--reasoning-form", "think", "--grammar", 'root ::= "<think>\\nHalf a"',
+                  "--temp", "0")
+    assert broken.stdout == "Half a\n"
     plain = chat("x\n", *base[2:], "--reasoning-form", "none").stdout
     assert plain == "<think>\nA thought.\n</think>\n\nThe answer.\n"
