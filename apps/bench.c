@@ -521,7 +521,7 @@ const app_command command_bench = {
         "times many texts at once: the seconds until all prompts are read (T_PP), those of the\n"
         "tokens behind that (T_TG), and the time between two tokens of a text, its median and "
         "what\n"
-        "99 of 100 do not exceed.\n",
+        "99 of 100 do not exceed; with --draft all of them with drafts.\n",
     .examples = "  godwit bench -p 64 -n 32 -r 2\n"
                 "  godwit bench -m model.gguf -p 512 -n 128 -t 1,2 -o json\n"
                 "  godwit bench -p 0 -n 32 -d 0,256 -r 2\n"
