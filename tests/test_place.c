@@ -419,7 +419,7 @@ static void test_predicted_bytes(void **state) {
         assert_int_equal(use[1].head, n > 0);
         assert_int_equal(
             use[1].kv, (uint64_t)n * gw_kv_layer_bytes(m->hp.layer, sizes.kv_fmt,
-                                                (gw_kv_size){1, sizes.n_ctx, 0}));
+                                                (gw_kv_size){1, sizes.n_ctx, 0, sizes.chunk}));
         assert_int_equal(use[1].weights, twin.loaded + sizes.vectors);
         if (n > 0) {
             uint64_t more = twin.allocated - sizes.vectors - use[1].kv;

@@ -2,6 +2,8 @@
  * session takes back, saves, shifts or computes side by side, its logits have the bits of one that
  * went straight on. */
 #include "tests/reference_files.h"
+#include "tests/random.h"
+#include "core/engine/run/session_state.h"
 
 #include <unistd.h>
 
@@ -213,7 +215,104 @@ static void test_states(void **state) {
     }
 }
 
+/* ---- caches of windows: a ring of pages against a cache that has all of them ------------------
+ */
+
+enum { W_CTX = 4096, W_TEXT = 2100, W_MORE = 40 };
+
+typedef struct pair {
+    gw_session *ring, *whole;
+    int32_t n_vocab;
+    const int32_t *ids; /* [W_TEXT + W_MORE] */
+} pair;
+
+static void same_logits(const pair *p, size_t rows, const char *what) {
+    for (size_t row = 0; row < rows; row++) {
+        if (memcmp(gw_session_logits(p->ring, row), gw_session_logits(p->whole, row),
+                   (size_t)p->n_vocab * sizeof(float)) != 0) {
+            fail_msg("%s: other logits behind row %zu", what, row);
+        }
+    }
+}
+
+/* Both back to pos; then a prompt of n tokens and a pass of four. */
+static void both_go_on(const pair *p, int32_t pos, int32_t n, const char *what) {
+    gw_session *sessions[2] = {p->ring, p->whole};
+    for (int i = 0; i < 2; i++) {
+        must(gw_session_rewind(sessions[i], pos));
+        must(gw_session_prefill(sessions[i], p->ids + W_MORE, (size_t)n));
+    }
+    same_logits(p, 1, what);
+    for (int i = 0; i < 2; i++) {
+        must(gw_session_decode(sessions[i], p->ids, 4));
+    }
+    same_logits(p, 4, what);
+}
+
+static gw_session *ring_of(gw_model *m, int32_t chunk) {
+    gw_session *s = NULL;
+    gw_session_options o = {.n_ctx = W_CTX, .chunk = chunk};
+    must(gw_session_new(m, &o, &s));
+    int rings = 0;
+    for (int32_t l = 0; l < m->hp.n_layers; l++) {
+        int bounded = m->hp.layer[l].reach > 0 && m->hp.layer[l].has_cache;
+        assert_int_equal(s->kv.k[l].dim[0]<W_CTX / GW_PAGE, m->hp.layer[l].reach> 0);
+        assert_true(!bounded || s->kv.k[l].dim[0] * GW_PAGE <= chunk + GW_KV_SLACK + 300);
+        rings += bounded;
+    }
+    assert_true(rings > 0);
+    return s;
+}
+
+static void check_windows(const char *name, const int32_t *ids) {
+    char folder[80], path[128];
+    gw_model *m = NULL;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/godwit-windows-%d", tmp ? tmp : "/tmp", (int)getpid());
+    snprintf(folder, sizeof folder, "goldens/%s", name);
+    gw_model_options o = {.path = shared_path(folder), .device = "cpu", .threads = 1};
+    must(gw_model_open(&o, &m));
+    const gw_session_options so = {.n_ctx = W_CTX, .chunk = 128};
+    const gw_sharing all_pages = {.slots = 1, .widest = GW_DECODE_MAX}; /* has no rings */
+    pair p = {.ring = ring_of(m, 64), .n_vocab = m->hp.n_vocab, .ids = ids};
+    must(gw_session_make(m, &so, &all_pages, &p.whole));
+    assert_int_equal(p.whole->kv.n_kinds, 1);
+    both_go_on(&p, 0, W_TEXT, name);
+    both_go_on(&p, W_TEXT - 900, 70, "back within the ring");
+    assert_true(p.ring->kv.floor > 200 && p.ring->kv.floor < W_TEXT - 900);
+    both_go_on(&p, 200, 30, "back beyond the ring");
+    assert_int_equal(p.ring->kv.floor, 0);
+    both_go_on(&p, 230, W_TEXT - 230, "on to where it was");
+    must(gw_session_save(p.ring, path));
+    gw_session_free(p.ring);
+    p.ring = ring_of(m, 100); /* another ring */
+    must(gw_session_prefill(p.ring, ids, 100));
+    must(gw_session_load(p.ring, path));
+    both_go_on(&p, W_TEXT + 4, 5, "loaded");
+    both_go_on(&p, W_TEXT - 300, 5, "loaded and taken back");
+    both_go_on(&p, 231, 5, "loaded and taken back beyond the ring");
+    gw_session_free(p.ring);
+    gw_session_free(p.whole);
+    gw_model_free(m);
+    unlink(path);
+}
+
+static void test_windows(void **state) {
+    static const char *const windowed[] = {"mistral-swa", "gemma3-pattern", "gemma3n", "llama4"};
+    int32_t ids[W_TEXT + W_MORE];
+    (void)state;
+    random_seed(47);
+    for (int i = 0; i < W_TEXT + W_MORE; i++) {
+        ids[i] = 3 + (int32_t)(random_u32() % 300);
+    }
+    for (size_t i = 0; i < sizeof windowed / sizeof windowed[0]; i++) {
+        print_message("  %s\n", windowed[i]);
+        check_windows(windowed[i], ids);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_states)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_states),
+                                       cmocka_unit_test(test_windows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

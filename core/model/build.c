@@ -281,10 +281,12 @@ static void emit_linear(walk *w, const gw_spec_block *b) {
     finish(w, b, new_product(w, b, gw_block_matrices(b), what, out)->out);
 }
 
-/* The page table of a source's caches, or of those of the text itself. */
-static const gw_tensor *table_of(const walk *w, int source) {
-    return source && w->in->source_table != NULL ? &w->in->source_table[w->device]
-                                                 : &w->in->page_table[w->device];
+/* The page table of a source's caches, or of a layer's cache of the text itself. */
+static const gw_tensor *table_of(const walk *w, int source, int layer) {
+    int kind = w->in->table_of != NULL ? w->in->table_of[layer] : 0;
+    return source && w->in->source_table != NULL
+               ? &w->in->source_table[w->device]
+               : &w->in->page_table[kind * GW_MAX_DEVICES + w->device];
 }
 
 static void emit_rope_kv(walk *w, const gw_spec_block *b) {
@@ -298,7 +300,7 @@ static void emit_rope_kv(walk *w, const gw_spec_block *b) {
     if (!alone) {
         node->in[1] = &w->in->k[w->layer];
         node->in[2] = &w->in->v[w->layer];
-        node->in[3] = table_of(w, w->layer < w->in->hp->n_source);
+        node->in[3] = table_of(w, w->layer < w->in->hp->n_source, w->layer);
     }
     node->w[0] = weight(w, b, 0);
     node->w[1] = weight(w, b, 1);
@@ -336,7 +338,7 @@ static void emit_attention(walk *w, const gw_spec_block *b) {
     node->in[0] = as_f32(w, b->in);
     node->in[1] = &w->in->k[cache];
     node->in[2] = &w->in->v[cache];
-    node->in[3] = table_of(w, cross || w->layer < w->in->hp->n_source);
+    node->in[3] = table_of(w, cross || w->layer < w->in->hp->n_source, cache);
     for (int i = 0; i < 3; i++) {
         node->w[i] = weight(w, b, i);
     }
@@ -721,7 +723,7 @@ static void emit_compress(walk *w, const gw_spec_block *b) {
                           .eps = (float)number(w, b, GW_ARG_EPS, (double)w->in->hp->norm_eps)};
     node->in[0] = as_f32(w, b->in);
     node->in[1] = paged_of(w);
-    node->in[2] = table_of(w, 0);
+    node->in[2] = table_of(w, 0, w->layer);
     node->w[0] = weight(w, b, 1);
     node->w[1] = weight(w, b, 0);
     node->w[2] = rope_of(w, b, &a.rope_dim, &a.style);
@@ -735,7 +737,7 @@ static void emit_choose(walk *w, const gw_spec_block *b) {
     gw_node *node = new_node(w, GW_OP_CHOOSE, "choose", out);
     node->in[0] = as_f32(w, b->in);
     node->in[1] = paged_of(w);
-    node->in[2] = table_of(w, 0);
+    node->in[2] = table_of(w, 0, w->layer);
     node->in[3] = b->side >= 0 ? as_f32(w, b->side) : NULL;
     node->args.choose = (gw_choose_args){.area = area_of(w, (int)number(w, b, GW_ARG_AREA, 0.0)),
                                          .heads = (int)number(w, b, GW_ARG_HEADS, 1.0),
@@ -751,7 +753,7 @@ static void emit_listed(walk *w, const gw_spec_block *b) {
     node->in[0] = as_f32(w, b->in);
     node->in[1] = &w->in->k[w->layer];
     node->in[2] = &w->in->v[w->layer];
-    node->in[3] = table_of(w, 0);
+    node->in[3] = table_of(w, 0, w->layer);
     node->in[4] = b->side >= 0 ? as_f32(w, b->side) : NULL;
     node->in[5] = area >= 0 ? paged_of(w) : NULL;
     node->w[0] = weight(w, b, 0);

@@ -14,12 +14,13 @@
 typedef struct gw_graph_inputs {
     const gw_hparams *hp;
     const gw_weights *weights;
-    const gw_where *where;       /* of every block; NULL: all on device 0                */
-    const gw_tensor *rope;       /* [devices, GW_MAX_ROPES] of [positions, 2, dim / 2] f32 */
-    const gw_tensor *q_factor;   /* [devices, GW_MAX_FACTORS] of [positions] f32         */
-    const gw_tensor *page_table; /* [devices] of [slots, pages] i32                      */
-    const gw_tensor *k, *v;      /* [n_layers] caches, on the device of the attention    */
-    const gw_tensor *paged;      /* [n_layers] of [pages, floats]: areas, there too; may be NULL */
+    const gw_where *where;         /* of every block; NULL: all on device 0                */
+    const gw_tensor *rope;         /* [devices, GW_MAX_ROPES] of [positions, 2, dim / 2] f32 */
+    const gw_tensor *q_factor;     /* [devices, GW_MAX_FACTORS] of [positions] f32         */
+    const gw_tensor *page_table;   /* [kinds, GW_MAX_DEVICES] of [slots, pages] i32        */
+    const unsigned char *table_of; /* [n_layers] the kind of each layer's cache; NULL: 0 */
+    const gw_tensor *k, *v;        /* [n_layers] caches, on the device of the attention    */
+    const gw_tensor *paged; /* [n_layers] of [pages, floats]: areas, there too; may be NULL */
     const gw_tensor *source_table; /* [devices] page tables of the source's caches; may be NULL */
     const gw_tensor *state;  /* [n_layers * n_blocks] states of op.h, where a block has one  */
     const gw_tensor *kept;   /* [GW_SPEC_VALUES] of [rows, width] f32: what start gives layers */

@@ -415,6 +415,29 @@ static int same_cache(const gw_layer *a, const gw_layer *b) {
            a->window == b->window && a->chunk == b->chunk && a->rope == b->rope;
 }
 
+/* How far back each cache is read: as far as the layer that looks back farthest, whose own windows
+ * or chunks say so. A block that names the cache of another layer may see all of it. */
+static void settle_reach(const gw_blueprint *bp, gw_hparams *hp) {
+    int bounded = hp->n_source == 0;
+    for (int b = 0; b < bp->n_blocks; b++) {
+        const gw_spec_block *block = &bp->block[b];
+        bounded =
+            bounded && (block->kind != GW_BLOCK_ATTENTION || block->number[GW_ARG_CACHE].n == 0);
+    }
+    for (int i = 0; i < hp->n_layers; i++) {
+        const gw_layer *l = &hp->layer[i];
+        int32_t window = l->window > 0 ? l->window : l->chunk;
+        int32_t seen = l->chunk > 0 && l->chunk < window ? l->chunk : window;
+        gw_layer *cache = &hp->layer[l->cache_of];
+        int first = l->cache_of == i;
+        if (!bounded || !l->causal || seen == 0) {
+            cache->reach = 0;
+        } else if (first || (cache->reach > 0 && seen > cache->reach)) {
+            cache->reach = seen;
+        }
+    }
+}
+
 /* Which layers have a cache; those behind a block's `shared N` read that of the last one before
  * layer N that is of their shape and sees as far. */
 static gw_status settle_caches(const gw_facts *facts, const gw_blueprint *bp, gw_hparams *hp) {
@@ -454,6 +477,7 @@ static gw_status settle_caches(const gw_facts *facts, const gw_blueprint *bp, gw
                            "layer %d has rope_kv and no attention behind it", i);
         }
     }
+    settle_reach(bp, hp);
     return GW_OK;
 }
 

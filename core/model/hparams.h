@@ -44,6 +44,7 @@ typedef struct gw_layer {
     int32_t causal;   /* 0: attention looks both ways                                  */
     int32_t named;    /* the layer's number in names of tensors                        */
     int32_t cache_of; /* the layer whose cache its attention reads: its own */
+    int32_t reach; /* positions that readers of its cache see, the own one included; 0: all */
     int n_areas;      /* of compressed caches, one behind the other in what it keeps of a page */
     gw_area area[GW_MAX_AREAS];
 } gw_layer;

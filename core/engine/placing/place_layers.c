@@ -204,7 +204,7 @@ gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparam
         s.has_experts |= hp->layer[l].n_experts > 0;
     }
     GW_TRY(gw_kv_format(options->kv_type, &s.kv_fmt));
-    GW_TRY(gw_kv_bytes(hp, s.kv_fmt, (gw_kv_size){1, s.n_ctx, 0}, &s.kv_table));
+    GW_TRY(gw_kv_bytes(hp, s.kv_fmt, (gw_kv_size){1, s.n_ctx, 0, s.chunk}, &s.kv_table));
     for (int d = 0; d < place->n_devices; d++) {
         s.bytes[d] = calloc(n, sizeof *s.bytes[d]);
         s.accepts[d] = calloc(n, sizeof *s.accepts[d]);
@@ -335,7 +335,7 @@ int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_w
         gw_block_kind kind = bp->block[b].kind;
         if (!outside && runs && (kind == GW_BLOCK_ATTENTION || kind == GW_BLOCK_LISTED)) {
             use[d].kv += gw_kv_layer_bytes(&sizes->hp->layer[layer], sizes->kv_fmt,
-                                           (gw_kv_size){1, sizes->n_ctx, 0});
+                                           (gw_kv_size){1, sizes->n_ctx, 0, sizes->chunk});
         }
         if (!outside && runs) {
             use[d].kv += gw_states_block_bytes(bp, sizes->hp, layer, b, 1);

@@ -12,6 +12,22 @@ static int64_t pool_pages(gw_kv_size size) {
     return size.pages > 0 ? size.pages : (int64_t)size.slots * page_count(size.n_ctx);
 }
 
+/* Pages of a ring, 0 where it is none. All of these have to be there at once: what the first row of
+ * a pass sees, the rows of the pass (two pages more than whole ones, since neither end need lie
+ * between pages), those that a session may go back, and one that a step begun ahead may write. */
+static int32_t ring_pages(const gw_layer *layer, gw_kv_size size) {
+    int64_t rows = size.chunk > GW_DECODE_MAX ? size.chunk : GW_DECODE_MAX;
+    int64_t ring = (layer->reach + rows + GW_KV_SLACK) / GW_PAGE + 3;
+    int bounded = layer->reach > 0 && gw_layer_paged(layer) == 0 && size.chunk > 0 &&
+                  size.slots == 1 && size.pages == 0;
+    return bounded && ring < page_count(size.n_ctx) ? (int32_t)ring : 0;
+}
+
+static int64_t layer_pages(const gw_layer *layer, gw_kv_size size) {
+    int32_t ring = ring_pages(layer, size);
+    return ring > 0 ? ring : pool_pages(size);
+}
+
 /* Bytes of K (part 0), V (1) or areas (2) of one layer. */
 static int part_bytes(const gw_layer *layer, gw_fmt fmt, int part, gw_kv_size size,
                       uint64_t *bytes) {
@@ -21,8 +37,8 @@ static int part_bytes(const gw_layer *layer, gw_fmt fmt, int part, gw_kv_size si
     }
     const gw_format *f = gw_format_of(fmt); /* a page is whole blocks of any format */
     uint64_t width = layer->has_cache ? (uint64_t)(part == 0 ? layer->d_head : layer->v_head) : 0;
-    return gw_size_mul(GW_PAGE / f->block_elems * f->block_bytes, (uint64_t)pool_pages(size),
-                       bytes) &&
+    return gw_size_mul(GW_PAGE / f->block_elems * f->block_bytes,
+                       (uint64_t)layer_pages(layer, size), bytes) &&
            gw_size_mul(*bytes, (uint64_t)layer->n_kv_heads, bytes) &&
            gw_size_mul(*bytes, width, bytes);
 }
@@ -59,40 +75,41 @@ gw_status gw_kv_bytes(const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, uint64_
         return gw_fail(GW_E_OVERFLOW, "context", "%d slots of %d pages are too many", size.slots,
                        page_count(size.n_ctx));
     }
-    *table = (uint64_t)size.slots * (uint64_t)page_count(size.n_ctx) * sizeof(int32_t);
+    *table = (uint64_t)size.slots * (uint64_t)page_count(size.n_ctx) * sizeof(int32_t) *
+             (size.chunk > 0 ? GW_KV_KINDS : 1);
     return GW_OK;
 }
 
 /* The same table on every device. Entries beyond the pool are page 0, until they are mapped. */
-static gw_status fill_page_tables(gw_kv *kv, int32_t slots, int32_t pages, int64_t pool) {
+static gw_status fill_page_tables(gw_kv *kv, int kind, int32_t slots, int32_t pages, int64_t pool) {
     size_t n = (size_t)slots * (size_t)pages;
     int32_t *table = calloc(n, sizeof *table);
     if (table == NULL) {
         return gw_fail(GW_E_NOMEM, "context", "no memory for %zu pages", n);
     }
     for (size_t i = 0; i < n; i++) {
-        table[i] = (int64_t)i < pool ? (int32_t)i : 0;
+        table[i] = kind > 0 ? (int32_t)i % kv->ring[kind] : (int64_t)i < pool ? (int32_t)i : 0;
     }
     gw_status status = GW_OK;
     for (int d = 0; d < kv->n_devices && status == GW_OK; d++) {
         const gw_plan_device *to = &kv->devices[d];
-        status = to->backend->alloc(to->device, n * sizeof *table, &kv->pages[d]);
+        status = to->backend->alloc(to->device, n * sizeof *table, &kv->pages[kind][d]);
         if (status == GW_OK) {
-            status = to->backend->write(kv->pages[d], 0, table, n * sizeof *table);
+            status = to->backend->write(kv->pages[kind][d], 0, table, n * sizeof *table);
         }
-        kv->page_table[d] = (gw_tensor){.name = "page table",
-                                        .fmt = GW_FMT_I32,
-                                        .n_dim = 2,
-                                        .dim = {slots, pages},
-                                        .buf = kv->pages[d],
-                                        .device = d};
+        kv->page_table[kind][d] = (gw_tensor){.name = "page table",
+                                              .fmt = GW_FMT_I32,
+                                              .n_dim = 2,
+                                              .dim = {slots, pages},
+                                              .buf = kv->pages[kind][d],
+                                              .device = d};
     }
     free(table);
     return status;
 }
 
 static gw_status new_layer(gw_kv *kv, int32_t l, const gw_layer *layer, gw_kv_size size) {
-    int64_t rows = pool_pages(size);
+    int64_t rows = layer_pages(layer, size);
     const gw_plan_device *d = &kv->devices[kv->k[l].device];
     uint64_t k = 0, v = 0, x = 0;
     gw_tensor t = {.fmt = kv->fmt, .n_dim = 4, .device = kv->k[l].device};
@@ -124,6 +141,24 @@ static gw_status new_layer(gw_kv *kv, int32_t l, const gw_layer *layer, gw_kv_si
     return GW_OK;
 }
 
+/* Layers whose caches have equal rings share a page table. */
+static void sort_layers(gw_kv *kv, const gw_hparams *hp, gw_kv_size size) {
+    kv->n_kinds = 1;
+    for (int32_t l = 0; l < hp->n_layers; l++) {
+        int32_t ring = ring_pages(&hp->layer[l], size);
+        int kind = ring > 0;
+        while (kind > 0 && kind < kv->n_kinds && kv->reach[kind] != hp->layer[l].reach) {
+            kind++;
+        }
+        if (kind == kv->n_kinds) {
+            kv->n_kinds++;
+            kv->ring[kind] = ring;
+            kv->reach[kind] = hp->layer[l].reach;
+        }
+        kv->table_of[l] = (unsigned char)kind;
+    }
+}
+
 gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *where,
                     const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, gw_kv *out) {
     gw_kv kv = {.devices = devices, .n_devices = n_devices, .n_layers = hp->n_layers};
@@ -136,15 +171,21 @@ gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *whe
     kv.v = calloc((size_t)hp->n_layers, sizeof *kv.v);
     kv.paged = calloc((size_t)hp->n_layers, sizeof *kv.paged);
     kv.cells = calloc((size_t)hp->n_layers, sizeof(struct gw_buffer *));
-    if (kv.k == NULL || kv.v == NULL || kv.paged == NULL || kv.cells == NULL) {
+    kv.table_of = calloc((size_t)hp->n_layers, sizeof *kv.table_of);
+    if (kv.k == NULL || kv.v == NULL || kv.paged == NULL || kv.cells == NULL ||
+        kv.table_of == NULL) {
         status = gw_fail(GW_E_NOMEM, "context", "no memory for %d layers", hp->n_layers);
         goto done;
     }
+    sort_layers(&kv, hp, size);
     for (int32_t l = 0; l < hp->n_layers; l++) {
         kv.k[l].device = where[l];
         GW_TRY_DONE(new_layer(&kv, l, &hp->layer[l], size));
     }
-    GW_TRY_DONE(fill_page_tables(&kv, size.slots, page_count(size.n_ctx), pool_pages(size)));
+    for (int kind = 0; kind < kv.n_kinds; kind++) {
+        GW_TRY_DONE(
+            fill_page_tables(&kv, kind, size.slots, page_count(size.n_ctx), pool_pages(size)));
+    }
     *out = kv;
     return GW_OK;
 done:
@@ -154,9 +195,9 @@ done:
 
 gw_status gw_kv_map(gw_kv *kv, int32_t slot, int32_t first, const int32_t *pages, int32_t n) {
     for (int d = 0; d < kv->n_devices; d++) {
-        const gw_tensor *table = &kv->page_table[d];
+        const gw_tensor *table = &kv->page_table[0][d];
         size_t at = (size_t)slot * (size_t)table->dim[1] + (size_t)first;
-        GW_TRY(kv->devices[d].backend->write(kv->pages[d], at * sizeof *pages, pages,
+        GW_TRY(kv->devices[d].backend->write(kv->pages[0][d], at * sizeof *pages, pages,
                                              (size_t)n * sizeof *pages));
     }
     return GW_OK;
@@ -165,6 +206,34 @@ gw_status gw_kv_map(gw_kv *kv, int32_t slot, int32_t first, const int32_t *pages
 static const gw_tensor *part_of(const gw_kv *kv, int layer, int part) {
     return part == 0 ? &kv->k[layer] : part == 1 ? &kv->v[layer] : &kv->paged[layer];
 }
+
+int gw_kv_windowed(const gw_hparams *hp) {
+    for (int32_t l = 0; l < hp->n_layers; l++) {
+        if (hp->layer[l].reach > 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The first page that a ring still holds, when positions up to `high` were written; one later than
+ * it need be, for a step that was begun ahead. */
+static int32_t first_page(const gw_kv *kv, int kind) {
+    int32_t first = (kv->high - 1) / GW_PAGE - kv->ring[kind] + 2;
+    return kind > 0 && kv->high > 0 && first > 0 ? first : 0;
+}
+
+void gw_kv_note(gw_kv *kv, int32_t n, int32_t pos) {
+    kv->floor = pos == 0 ? 0 : kv->floor;
+    kv->high = pos == 0 || pos + n > kv->high ? pos + n : kv->high;
+    for (int kind = 1; kind < kv->n_kinds; kind++) {
+        int32_t first = first_page(kv, kind);
+        int32_t floor = first > 0 ? first * GW_PAGE + kv->reach[kind] - 1 : 0;
+        kv->floor = floor > kv->floor ? floor : kv->floor;
+    }
+}
+
+int gw_kv_has(const gw_kv *kv, int32_t pos) { return pos == 0 || pos >= kv->floor; }
 
 size_t gw_kv_page_bytes(const gw_kv *kv, int layer, int part) {
     if (part == 2) {
@@ -193,12 +262,21 @@ size_t gw_kv_largest_page(const gw_kv *kv) {
     return most;
 }
 
+static size_t place_of(const gw_kv *kv, int kind, int32_t page) {
+    return (size_t)(kind > 0 ? page % kv->ring[kind] : page);
+}
+
 gw_status gw_kv_read_page(const gw_kv *kv, int layer, int part, int32_t page, void *dst) {
     const gw_tensor *t = part_of(kv, layer, part);
     size_t bytes = gw_kv_page_bytes(kv, layer, part);
+    int kind = kv->table_of[layer];
+    if (page < first_page(kv, kind)) {
+        memset(dst, 0, bytes);
+        return GW_OK;
+    }
     return bytes == 0 ? GW_OK
                       : kv->devices[t->device].backend->read(
-                            t->buf, t->offset + (size_t)page * bytes, dst, bytes);
+                            t->buf, t->offset + place_of(kv, kind, page) * bytes, dst, bytes);
 }
 
 gw_status gw_kv_write_page(gw_kv *kv, int layer, int part, int32_t page, const void *src) {
@@ -206,7 +284,8 @@ gw_status gw_kv_write_page(gw_kv *kv, int layer, int part, int32_t page, const v
     size_t bytes = gw_kv_page_bytes(kv, layer, part);
     return bytes == 0 ? GW_OK
                       : kv->devices[t->device].backend->write(
-                            t->buf, t->offset + (size_t)page * bytes, src, bytes);
+                            t->buf, t->offset + place_of(kv, kv->table_of[layer], page) * bytes,
+                            src, bytes);
 }
 
 /* rows of `count` cells each: those from `from` on become zero. */
@@ -263,11 +342,13 @@ void gw_kv_free(gw_kv *kv) {
             kv->devices[kv->k[l].device].backend->release(kv->cells[l]);
         }
     }
-    for (int d = 0; d < kv->n_devices; d++) {
-        if (kv->pages[d] != NULL) {
-            kv->devices[d].backend->release(kv->pages[d]);
+    for (int i = 0; i < GW_KV_KINDS * kv->n_devices; i++) {
+        int d = i % kv->n_devices;
+        if (kv->pages[i / kv->n_devices][d] != NULL) {
+            kv->devices[d].backend->release(kv->pages[i / kv->n_devices][d]);
         }
     }
+    free(kv->table_of);
     free(kv->cells);
     free(kv->k);
     free(kv->v);

@@ -4,6 +4,13 @@
  * hold its positions, out of a pool of all. At first the table is the identity, so page p of slot s
  * is page s * pages + p, as far as there are so many: what one sequence alone needs. Rewinding is
  * forgetting a position: nothing is cleared.
+ *
+ * A layer whose readers see no more than a window back needs only the pages of that window, and of
+ * the rows that a pass appends. Where that is less than the context, its pages of a session that
+ * has one sequence form a ring: entry p of its page table is page p % ring. Kernels see no
+ * difference, since their sums go by entries of the table. What differs is how far back a session
+ * can go: as far as the ring still holds what the first row there sees, at least GW_KV_SLACK
+ * positions. Further back its tokens have to run again (session_return.c).
  */
 #ifndef GW_ENGINE_KV_H
 #define GW_ENGINE_KV_H
@@ -13,17 +20,24 @@
 
 /* K, V and the areas of a layer. */
 enum { GW_KV_PARTS = 3 };
+enum { GW_KV_KINDS = 4, GW_KV_SLACK = 1024 };
 
 typedef struct gw_kv {
     const gw_plan_device *devices;
     int n_devices, n_layers;
     gw_fmt fmt;
     struct gw_buffer **cells; /* [n_layers]: K, V, areas, on the layer's device; NULL: no cache */
-    struct gw_buffer *pages[GW_MAX_DEVICES];
-    gw_tensor *k, *v;                     /* [n_layers], layouts of op.h */
-    gw_tensor *paged;                     /* [n_layers] of [pages, floats]: areas (area.h) */
-    const gw_layer *layers;               /* [n_layers]                  */
-    gw_tensor page_table[GW_MAX_DEVICES]; /* [slots, pages] i32          */
+    struct gw_buffer *pages[GW_KV_KINDS][GW_MAX_DEVICES];
+    gw_tensor *k, *v;       /* [n_layers], layouts of op.h */
+    gw_tensor *paged;       /* [n_layers] of [pages, floats]: areas (area.h) */
+    const gw_layer *layers; /* [n_layers]                                    */
+    gw_tensor page_table[GW_KV_KINDS][GW_MAX_DEVICES]; /* [slots, pages] i32 */
+    unsigned char *table_of; /* [n_layers] kind of the layer's cache: 0 has all pages, ... */
+    int n_kinds;
+    int32_t ring[GW_KV_KINDS];  /* ... the others so many                    */
+    int32_t reach[GW_KV_KINDS]; /* as gw_layer.reach                         */
+    int32_t high;               /* positions that were written since the sequence began   */
+    int32_t floor;              /* positions below, but for 0, cannot be gone on from     */
 } gw_kv;
 
 /* NULL or "f16", "f32", "q8_0"; GW_E_ARGUMENT. */
@@ -32,9 +46,10 @@ gw_status gw_kv_format(const char *kv_type, gw_fmt *out);
 typedef struct gw_kv_size {
     int32_t slots, n_ctx;
     int64_t pages; /* 0: as many as slots of n_ctx positions have */
+    int32_t chunk; /* most rows of a pass; 0: no rings, which only one sequence can have */
 } gw_kv_size;
 
-/* Bytes of the page table; GW_E_OVERFLOW when the caches of all layers do not fit 64 bits. */
+/* Bytes of the page tables; GW_E_OVERFLOW when the caches of all layers do not fit 64 bits. */
 gw_status gw_kv_bytes(const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, uint64_t *table);
 /* Of the cache of one layer, 0 where it does not attend; sizes as gw_kv_bytes has checked. */
 uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_fmt fmt, gw_kv_size size);
@@ -45,9 +60,17 @@ gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *whe
                     const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, gw_kv *out);
 /* The pages of positions of a slot from entry `first` of its row on: pages [n], on every device. */
 gw_status gw_kv_map(gw_kv *kv, int32_t slot, int32_t first, const int32_t *pages, int32_t n);
+/* Rows [pos, pos + n) of slot 0 are written: what is there from then on. */
+void gw_kv_note(gw_kv *kv, int32_t n, int32_t pos);
+/* Can rows follow at position pos, and see all they are to see? */
+int gw_kv_has(const gw_kv *kv, int32_t pos);
+/* Does some layer look back no further than a window? */
+int gw_kv_windowed(const gw_hparams *hp);
+
 /* One page (GW_PAGE positions, all heads) of K (part 0), V (1) or areas (2) of a layer, by its
- * number in the pool, between the device and host memory of gw_kv_page_bytes bytes; 0: the layer
- * has none. */
+ * entry in the page table of slot 0, as it was at first, between the device and host memory of
+ * gw_kv_page_bytes bytes; 0: the layer has none. A page that is no longer in its ring is read as
+ * zeros. */
 size_t gw_kv_page_bytes(const gw_kv *kv, int layer, int part);
 size_t gw_kv_largest_page(const gw_kv *kv);
 /* Of all parts of all layers. */

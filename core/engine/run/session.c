@@ -41,7 +41,8 @@ static void size_text(uint64_t bytes, char *out, size_t room) {
 /* The caches and rope table that device d will hold against what it has. */
 static gw_kv_size kv_size(const gw_session *s) {
     const gw_sharing *with = &s->sharing;
-    return (gw_kv_size){with->slots > 0 ? with->slots : 1, s->n_ctx, with->pages};
+    return with->slots > 0 ? (gw_kv_size){with->slots, s->n_ctx, with->pages, 0}
+                           : (gw_kv_size){1, s->n_ctx, 0, s->chunk};
 }
 
 static gw_status check_device(const gw_session *s, int d, const int *kv_device, gw_fmt fmt,
@@ -148,7 +149,7 @@ static gw_status make_device_buffers(gw_session *s, int d) {
     rows = hp->n_source > 0 && (size_t)s->n_ctx > rows ? (size_t)s->n_ctx : rows;
     size_t bytes = rows * (size_t)hp->n_streams * (size_t)hp->d_model * sizeof(float);
     if (s->sharing.sources) {
-        const gw_tensor *own = &s->kv.page_table[d];
+        const gw_tensor *own = &s->kv.page_table[0][d];
         size_t cells = (size_t)(own->dim[0] * own->dim[1]);
         GW_TRY(to->backend->alloc(to->device, cells * sizeof(int32_t), &s->source_pages[d]));
         s->source_table[d] = *own;
@@ -229,7 +230,8 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
                           .where = s->where,
                           .rope = s->tables.rope[0],
                           .q_factor = s->tables.factor[0],
-                          .page_table = s->kv.page_table,
+                          .page_table = s->kv.page_table[0],
+                          .table_of = s->kv.table_of,
                           .source_table = s->sharing.sources ? s->source_table : NULL,
                           .stream = stream,
                           .k = s->kv.k,
@@ -505,6 +507,7 @@ static int32_t less_of(const gw_session *s, const int32_t *tokens, int32_t i, in
 void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos) {
     s->ahead = 0; /* its step is no longer the next one on the device */
     gw_states_note(&s->states, n, pos);
+    gw_kv_note(&s->kv, n, pos);
     s->step.n = n;
     s->step.pick = 0;
     s->step.n_pick = n;

@@ -1,15 +1,17 @@
 /* core/engine/run/session_file.c - a session's tokens and cache to a file and back.
  *
  * File, in the machine's byte order (a little-endian one; others refuse the version):
- *   head    64 bytes: magic, version, identity of the model, format and shape of the cache, counts
+ *   head    72 bytes: magic, version, identity of the model, format and shape of the cache, counts
  *   words   u64 [layers]: in which arithmetic the layer's prompt was computed
  *   tokens  i32 [tokens]
  *   check   u64 of head, words and tokens
  *   cache   for every page of 64 positions: K and V of every layer, as on the device; positions
- *           that are not of the timeline are zero
- *   states  where the model has recurrent blocks: of every token a byte, 1 where it was computed as
- * a generated one, and every block's state behind the last token check   u64 of everything before
- * it A check is SipHash-1-3 chained over pieces: it finds damage; it does not stop a forger, whose
+ *           that are not of the timeline are zero, and pages that a layer with a window has let go
+ *   states  where the model has recurrent blocks or windows: of every token a byte, 1 where it was
+ *           computed as a generated one; and every recurrent block's state behind the last token
+ *   check   u64 of everything before it
+ *
+ * A check is SipHash-1-3 chained over pieces: it finds damage; it does not stop a forger, whose
  * numbers could change a text but harm nothing. */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +25,7 @@
 #include "core/base/size.h"
 #include "core/engine/run/session_state.h"
 
-enum { VERSION = 8 }; /* of the format and of the arithmetic (docs/arithmetic.md) */
+enum { VERSION = 9 }; /* of the format and of the arithmetic (docs/arithmetic.md) */
 static const char magic[8] = {'G', 'W', 'C', 'A', 'C', 'H', 'E', '\n'};
 
 typedef struct head {
@@ -31,9 +33,11 @@ typedef struct head {
     uint32_t version, fmt;
     uint64_t model[2];
     int32_t n_layers, kv_heads, d_head, page, tokens, prompted;
+    int32_t floor; /* of the cache: gw_kv */
+    int32_t unused;
     uint64_t bytes; /* of the whole file */
 } head;
-_Static_assert(sizeof(head) == 64, "the head has no gaps");
+_Static_assert(sizeof(head) == 72, "the head has no gaps");
 
 /* ---- which model ---------------------------------------------------------------------------- */
 
@@ -144,12 +148,18 @@ static gw_status no_memory(const char *path) {
 
 static int32_t pages_of(int32_t tokens) { return tokens / GW_PAGE + (tokens % GW_PAGE != 0); }
 
+/* May tokens have to run again, each in the order it had? */
+static int runs_again(const gw_session *s) {
+    return s->states.any || gw_kv_windowed(&s->model->hp);
+}
+
 static gw_status describe(const gw_session *s, const char *path, int32_t tokens, head *out) {
     const gw_hparams *hp = &s->model->hp;
     uint64_t cells = gw_kv_pages_bytes(&s->kv), all;
     uint64_t words = (uint64_t)hp->n_layers * sizeof(uint64_t);
-    if (s->states.any && tokens > 0) {
-        words += (uint64_t)tokens + gw_states_all_entries(&s->states);
+    if (tokens > 0) {
+        words += (runs_again(s) ? (uint64_t)tokens : 0) +
+                 (s->states.any ? gw_states_all_entries(&s->states) : 0);
     }
     if (!gw_size_mul(cells, (uint64_t)pages_of(tokens), &cells) ||
         !gw_size_add(cells, sizeof(head) + words + 4 * (uint64_t)tokens + 16, &all) ||
@@ -198,11 +208,10 @@ static gw_status put_pages(gw_session *s, writer *w, char *room) {
 
 /* room: the largest page or state. */
 static gw_status put_states(gw_session *s, writer *w, char *room) {
-    if (!s->states.any) {
-        return GW_OK;
+    if (runs_again(s)) {
+        GW_TRY(put(w, s->generated, (size_t)s->pos));
     }
-    GW_TRY(put(w, s->generated, (size_t)s->pos));
-    for (int i = 0; i < s->states.n && s->pos > 0; i++) {
+    for (int i = 0; i < s->states.n && s->states.any && s->pos > 0; i++) {
         GW_TRY(gw_states_read(&s->states, i, s->pos, room));
         GW_TRY(put(w, room, gw_states_entry_bytes(&s->states, i)));
     }
@@ -241,6 +250,7 @@ gw_status gw_session_save(gw_session *s, const char *path) {
     GW_TRY(gw_session_return(s));
     GW_TRY(describe(s, path, s->pos, &h));
     h.prompted = s->prompted;
+    h.floor = s->kv.floor < s->pos ? s->kv.floor : s->pos;
     char *room = room_for_pieces(s);
     uint64_t *words = arithmetic_of(s);
     writer w = {.file = {.fd = -1, .slot = -1}};
@@ -307,7 +317,8 @@ static gw_status compare(const gw_session *s, const char *path, const head *got,
         return gw_fail(GW_E_VERSION, path, "is a prompt cache of version %u, this program reads %d",
                        (unsigned)got->version, VERSION);
     }
-    if (got->tokens < 0 || got->prompted < 0 || got->prompted > got->tokens) {
+    if (got->tokens < 0 || got->prompted < 0 || got->prompted > got->tokens || got->floor < 0 ||
+        got->floor > got->tokens) {
         return gw_fail(GW_E_METADATA, path, "is damaged: %d tokens, %d of a prompt",
                        (int)got->tokens, (int)got->prompted);
     }
@@ -367,14 +378,13 @@ static gw_status take_pages(gw_session *s, source *in, int32_t tokens, char *roo
 }
 
 static gw_status take_states(gw_session *s, source *in, int32_t tokens, char *room) {
-    if (!s->states.any) {
-        return GW_OK;
+    if (runs_again(s)) {
+        GW_TRY(take_checked(in, s->generated, (size_t)tokens));
+        for (int32_t i = 0; i < tokens; i++) {
+            s->generated[i] = s->generated[i] != 0;
+        }
     }
-    GW_TRY(take_checked(in, s->generated, (size_t)tokens));
-    for (int32_t i = 0; i < tokens; i++) {
-        s->generated[i] = s->generated[i] != 0;
-    }
-    for (int i = 0; i < s->states.n && tokens > 0; i++) {
+    for (int i = 0; i < s->states.n && s->states.any && tokens > 0; i++) {
         GW_TRY(take_checked(in, room, gw_states_entry_bytes(&s->states, i)));
         GW_TRY(gw_states_write(&s->states, i, tokens, room));
     }
@@ -404,6 +414,8 @@ static gw_status take_body(gw_session *s, source *in, const head *h) {
     free(room);
     GW_TRY(status);
     GW_TRY(take_check(in));
+    gw_kv_note(&s->kv, h->tokens, 0);
+    s->kv.floor = s->kv.floor > h->floor ? s->kv.floor : h->floor;
     s->pos = h->tokens;
     s->prompted = h->prompted;
     return GW_OK;

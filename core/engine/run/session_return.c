@@ -1,9 +1,10 @@
-/* core/engine/run/session_return.c - a session of a model with recurrent blocks, back at an earlier
- * position.
+/* core/engine/run/session_return.c - a session of a model with recurrent blocks or windows, back at
+ * an earlier position.
  *
- * The states of the last positions are there (state.h). Further back the tokens run again from the
- * beginning, prompts as prompts and generated tokens as generated ones, so that the states have the
- * bits they had; the KV cache is written once more with the bits it holds. */
+ * The states of the last positions are there (state.h), and the pages of a window behind them
+ * (kv.h). Further back the tokens run again from the beginning, prompts as prompts and generated
+ * tokens as generated ones, so that states and pages have the bits they had; the rest of the KV
+ * cache is written once more with the bits it holds. */
 #include "core/engine/run/session_state.h"
 
 /* Tokens [at, at + n) of one kind through the body, in one pass. */
@@ -20,7 +21,7 @@ static gw_status run_again(gw_session *s, int32_t at, int32_t n, int generated) 
 }
 
 gw_status gw_session_return(gw_session *s) {
-    if (gw_states_has(&s->states, s->pos)) {
+    if (gw_states_has(&s->states, s->pos) && gw_kv_has(&s->kv, s->pos)) {
         return GW_OK;
     }
     for (int32_t at = 0; at < s->pos;) {

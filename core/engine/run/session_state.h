@@ -46,7 +46,7 @@ struct gw_session {
     gw_tensor kept_value[GW_SPEC_VALUES];
     struct gw_buffer *stream[GW_MAX_DEVICES], *logits;
     struct gw_buffer *source_pages[GW_MAX_DEVICES]; /* NULL: the caches' own table serves */
-    gw_tensor source_table[GW_MAX_DEVICES];         /* as gw_kv.page_table */
+    gw_tensor source_table[GW_MAX_DEVICES];         /* as gw_kv.page_table[0] */
     gw_tables tables;
     gw_tensor stream_on[GW_MAX_DEVICES];
     gw_sharing sharing;
@@ -100,8 +100,8 @@ gw_status gw_session_check_cancel(const gw_session *s);
 /* The pass of decode for n rows. */
 gw_pass *gw_session_decode_pass(gw_session *s, int32_t n);
 
-/* session_return.c: the states of recurrent blocks as they were at the session's position, before
- * rows are appended there; nothing to do unless it was rewound far. */
+/* session_return.c: the states of recurrent blocks, and the caches of windows, as they were at the
+ * session's position, before rows are appended there; nothing to do unless it was rewound far. */
 gw_status gw_session_return(gw_session *s);
 
 /* The rows of the decode pass that has run: their logits, and the session holds their tokens. */
