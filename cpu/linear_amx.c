@@ -31,7 +31,7 @@ enum {
 };
 
 /* The kinds of linear_shape_body.h, and AFFINE with terms of GW_ACT_SPAN blocks. */
-enum { SPANNED = HALVED_MIN + 1 };
+enum { SPANNED = WIDE };
 
 /* What the terms of GW_TILE activation rows need besides sums; rows that are not there are zero. */
 typedef struct x_scales {
@@ -112,7 +112,7 @@ V_FN void put_block(shape f, panel *p, size_t i, const v_block *u) {
         }
     }
     v_fstore(p->scale[i].ws, u->ws);
-    if (f.kind == AFFINE || f.kind == HALVED_MIN) {
+    if (f.kind == AFFINE || f.kind == WIDE || f.kind == HALVED_MIN) {
         v_fstore(p->scale[i].wm, u->wm);
     }
     if (f.kind == HALVED_MIN) {
@@ -493,7 +493,8 @@ static void run_rows(const gw_cpu_linear *job, size_t first, size_t end, void *s
     TILES_END(&state);
 }
 
-#define KIND(name) (GW_STRIP_SPAN_##name > 1 ? SPANNED : f.kind)
+#define KIND(name)                                                                                 \
+    (GW_STRIP_SPAN_##name > 1 ? (int)SPANNED : f.kind == WIDE ? (int)AFFINE : f.kind)
 
 #define KERNELS(name, NAME, weights, bytes, head)                                                  \
     void gw_linear_##name##_amx_prefill(const gw_cpu_linear *job, size_t first, size_t end,        \

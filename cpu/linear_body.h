@@ -16,7 +16,7 @@ V_FN v_float add_sum(shape f, const v_block *u, const v_acts *x, v_float s, v_fl
     if (f.kind == HALVED_MIN) {
         acc = v_fma(v_mul(u->wm, x->dx), v_pair_dot(u->mins, x), acc);
     }
-    return f.kind == AFFINE ? v_fma(u->wm, x->dxs, acc) : acc;
+    return f.kind == AFFINE || f.kind == WIDE ? v_fma(u->wm, x->dxs, acc) : acc;
 }
 
 /* acc + the term of one activation block (the shapes of blocks.h). */
@@ -25,9 +25,10 @@ V_FN v_float add_term(shape f, const v_block *u, const v_acts *x, v_float acc) {
     if (f.kind == HALVED || f.kind == HALVED_MIN) {
         s = v_halves(&u->scales, u->c, x, f.pairs, f.offset);
     } else {
-        v_int start = f.offset != 0 ? x->start : v_words(0);
-        s = v_to_float(f.kind == SIGNED ? v_dot_signed(start, u->c, x->q, 8)
-                                        : v_dot_unsigned(start, u->c, x->q, 8, f.pairs));
+        v_int start = f.offset == 0 ? v_words(0) : f.kind == WIDE ? x->start1 : x->start;
+        s = v_to_float(f.kind == SIGNED || f.kind == WIDE
+                           ? v_dot_signed(start, u->c, x->q, 8)
+                           : v_dot_unsigned(start, u->c, x->q, 8, f.pairs));
     }
     return add_sum(f, u, x, s, acc);
 }
@@ -38,7 +39,7 @@ V_FN void add_terms(shape f, const v_block *u, const gw_xblock *x, float *a, con
     const int halved = f.kind == HALVED || f.kind == HALVED_MIN;
     v_int s[V_GROUP], t[V_GROUP];
     for (int g = 0; g < n; g++) {
-        s[g] = v_words(f.offset != 0 ? x[g].u.start : 0);
+        s[g] = v_words(f.offset == 0 ? 0 : f.kind == WIDE ? x[g].start1 : x[g].u.start);
         t[g] = v_words(f.offset != 0 ? x[g].start1 : 0);
     }
     for (int i = 0; i < 4; i++) {
@@ -66,7 +67,8 @@ V_FN void add_terms(shape f, const v_block *u, const gw_xblock *x, float *a, con
  * chain of eight products takes longer than all else that a block needs. */
 V_FN v_float add_one(shape f, const v_block *u, const gw_xblock *x, v_float acc) {
     const int halved = f.kind == HALVED || f.kind == HALVED_MIN;
-    v_int s = v_words(f.offset != 0 ? x->u.start : 0), t = v_words(halved ? x->start1 : 0);
+    v_int s = v_words(f.offset == 0 ? 0 : f.kind == WIDE ? x->start1 : x->u.start);
+    v_int t = v_words(halved ? x->start1 : 0);
     for (int i = 0; i < 4; i++) {
         s = v_dot4(s, u->c[i], x->q + 4 * i);
         t = v_dot4(t, u->c[i + 4], x->q + 4 * i + 16);
@@ -137,8 +139,9 @@ V_FN void prepare(shape f, size_t spans, gw_xblock *dst, const gw_cpu_linear *jo
             gw_i32 sum = x[b].sum[0] + x[b].sum[1];
             d->dx = x[b].scale;
             d->start1 = 0;
-            if (f.kind == AFFINE) {
+            if (f.kind == AFFINE || f.kind == WIDE) {
                 d->u.dxs = x[b].scale * (float)sum;
+                d->start1 = -f.offset * sum; /* WIDE */
             } else if (f.kind == HALVED || f.kind == HALVED_MIN) {
                 d->u.start = -f.offset * x[b].sum[0];
                 d->start1 = -f.offset * x[b].sum[1];
@@ -290,7 +293,7 @@ typedef struct form {
     size_t bytes;  /* of a strip */
     pass_fn *pass; /* several activation rows */
     one_fn *one;
-    places_fn *places;
+    places_fn *places; /* or NULL */
     size_t lanes; /* that have terms */
     int in_order; /* one_F reads a strip from its first byte to its last */
 } form;
@@ -361,7 +364,7 @@ static void decode_rows(const gw_cpu_linear *job, size_t first, size_t end, floa
     const size_t i = first / GW_STRIP_ROWS, to = (end + GW_STRIP_ROWS - 1) / GW_STRIP_ROWS;
     const int unasked = job->streams == GW_UNASKED && job->n == 1 && f.in_order;
     const int places = job->streams == GW_UNASKED ? GW_PLACES : job->streams;
-    if (places > 1 && !unasked) {
+    if (places > 1 && !unasked && f.places != NULL) {
         decode_places(job, i, to, acc, x, f, places < GW_TILE ? (size_t)places : GW_TILE);
     } else {
         decode_strips(job, i, to, acc, x, f);

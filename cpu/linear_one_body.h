@@ -269,4 +269,14 @@ V_FN void join_pair(const v_lanes *lanes, float *acc, size_t lane, const size_t 
     }
 
 #define ONE_ROW(name, NAME, weights, bytes, head) TWO(name) ONE(name) PLACES(name)
-GW_STRIP_FORMATS(ONE_ROW)
+GW_STRIP_BLOCK_FORMATS(ONE_ROW)
+
+/* The formats of planes.h: a pass of one row, from one place. */
+#define PLAIN_ROW(name, NAME, weights, bytes, head)                                                \
+    static void one_##name(const unsigned char *strip, size_t blocks, const gw_xblock *x,          \
+                           float *restrict acc, stream from) {                                     \
+        SIZES(name);                                                                               \
+        pass_##name(strip, 0, blocks, x, 1, acc, LANES - 1, from);                                 \
+    }                                                                                              \
+    static places_fn *const places_##name = NULL;
+GW_STRIP_PLANE_FORMATS(PLAIN_ROW)

@@ -27,7 +27,7 @@ typedef struct gw_xblock {
         gw_i32 start; /* -offset * sum of q: all 32, or the first 16 where scales are per 16 */
         float dxs;    /* dx * (float)(sum of all q), for formats with a minimum              */
     } u;
-    gw_i32 start1; /* -offset * sum of the second 16                                         */
+    gw_i32 start1; /* -offset * sum of the second 16; of all 32 beside dxs                   */
     gw_i16 sum[2];
     gw_i8 q[GW_ACT_BLOCK];
 } gw_xblock;

@@ -5,7 +5,7 @@
 #include "cpu/linear_acts_body.h"
 
 /* How a format's codes and scales enter its term (blocks.h has the same shapes). */
-enum { SIGNED, SHIFTED, AFFINE, HALVED, HALVED_MIN };
+enum { SIGNED, SHIFTED, AFFINE, HALVED, HALVED_MIN, WIDE /* AFFINE, its codes as SIGNED */ };
 
 typedef struct shape {
     int kind;
@@ -16,13 +16,16 @@ typedef struct shape {
 #define SHAPE_KIND(low, levels, term)                                                              \
     ((term) == GW_TERM_HALVES                  ? HALVED                                            \
      : (term) == GW_TERM_Q2                    ? HALVED_MIN                                        \
-     : (term) != GW_TERM_SIGNED                ? AFFINE                                            \
+     : (term) != GW_TERM_SIGNED                ? ((low) == 8 ? WIDE : AFFINE)                      \
      : (low) == 8 || (levels) > GW_LEVELS_NONE ? SIGNED                                            \
                                                : SHIFTED)
 #define SHAPE_ENUM(unused, NAME, name, low, high, offset, levels, term, sub, share, head)          \
     KIND_##name = SHAPE_KIND(low, levels, term),                                                   \
-    OFFSET_##name = KIND_##name == SIGNED ? V_SIGNED_OFFSET : (offset),                            \
-    PAIRS_##name = KIND_##name == SIGNED                          ? 0                              \
+    OFFSET_##name = KIND_##name == SIGNED || KIND_##name == WIDE ? V_SIGNED_OFFSET                 \
+                    : (levels) > GW_LEVELS_NONE                  ? GW_HALVED_LEVELS                \
+                                                                 : (offset),                       \
+    PAIRS_##name = KIND_##name == SIGNED || KIND_##name == WIDE   ? 0                              \
+                   : (levels) > GW_LEVELS_NONE                    ? 1                              \
                    : (low) + (high) == 6                          ? 2                              \
                    : (low) + (high) == 5 || KIND_##name >= HALVED ? 4                              \
                                                                   : 8,

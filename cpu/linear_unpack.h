@@ -14,8 +14,17 @@ typedef struct v_block {
 #define VECTOR(base, i) ((base) + 64 * (size_t)(i) + 4 * (size_t)h) /* of 32-bit words */
 #define HALVES(base, i) ((base) + 32 * (size_t)(i) + 2 * (size_t)h) /* of 16-bit words */
 
-static const signed char iq4_levels[16] = {GW_IQ4_LEVELS};
-static const signed char e2m1_levels[16] = {GW_E2M1_LEVELS};
+/* A table of format_list.h in 16 bytes, `plus` more. */
+#define LEVEL_AT(levels, plus, i)                                                                  \
+    (signed char)((signed char)(GW_LEVEL_WORD(levels, (i) / 4) >> (i) % 4 * 8 & 255u) + (plus))
+#define FOUR_LEVELS(levels, plus, i)                                                               \
+    LEVEL_AT(levels, plus, i), LEVEL_AT(levels, plus, (i) + 1), LEVEL_AT(levels, plus, (i) + 2),   \
+        LEVEL_AT(levels, plus, (i) + 3)
+#define ALL_LEVELS(levels, plus)                                                                   \
+    {FOUR_LEVELS(levels, plus, 0), FOUR_LEVELS(levels, plus, 4), FOUR_LEVELS(levels, plus, 8),     \
+     FOUR_LEVELS(levels, plus, 12)}
+static const signed char iq4_levels[16] = ALL_LEVELS(GW_LEVELS_IQ4, 0);
+static const signed char e2m1_levels[16] = ALL_LEVELS(GW_LEVELS_E2M1, 0);
 
 /* 4 vectors of nibbles: low ones are weights 0 .. 15, high ones 16 .. 31. */
 V_FN void take_nibbles(v_word *c, const unsigned char *base, int h) {
@@ -241,3 +250,81 @@ UNPACK_INT4(int4_g32)
 UNPACK_INT4(int4_g64)
 UNPACK_INT4(int4_g128)
 UNPACK_INT4(int4_g256)
+
+UNPACK_INT4(bl3h_b64) /* strip.h */
+
+/* ---- planes.h ---- */
+
+/* Bits in words of which each has those of four words of codes: weight 4 (2 t + j) + k in byte k of
+ * word j at bit 2 t. */
+V_FN void or_two_bits(v_word *c, const unsigned char *base, int h, const int up) {
+    for (int i = 0; i < 8; i++) {
+        int left = up - i / 2 * 2;
+        v_word w = v_load(VECTOR(base, i % 2));
+        w = left == 0 ? w : left > 0 ? v_left(w, left) : v_right(w, -left);
+        w = v_and(w, v_bytes(3 << up));
+        c[i] = up > 0 ? v_or(c[i], w) : w;
+    }
+}
+
+V_FN void or_single_bits(v_word *c, const unsigned char *base, int h, const int up) {
+    v_word bits = v_load(VECTOR(base, 0));
+    for (int i = 0; i < 8; i++) {
+        v_word w = i == up ? bits : i < up ? v_left(bits, up - i) : v_right(bits, i - up);
+        c[i] = v_or(c[i], v_and(w, v_bytes(1 << up)));
+    }
+}
+
+/* low: of block `sub` of a group; so is high. Codes of 8 bits as those of Q8_0. */
+V_FN void take_planes(v_word *c, const unsigned char *low, const int low_bits,
+                      const unsigned char *high, const int high_bits, int h) {
+    if (low_bits == 8) {
+        for (int i = 0; i < 8; i++) {
+            c[i] = v_signed(v_turned(v_load(VECTOR(low, i))));
+        }
+    } else if (low_bits == 4) {
+        take_nibbles(c, low, h);
+    } else {
+        or_two_bits(c, low, h, 0);
+    }
+    if (high_bits == 1) {
+        or_single_bits(c, high, h, low_bits & 7);
+    } else if (high_bits == 2) {
+        or_two_bits(c, high, h, low_bits & 7);
+    }
+}
+
+#define UNPACK_PLANES(unused, NAME, name, low, high, offset, levels, term, sub_bytes, share, head) \
+    static const signed char name##_levels[16] =                                                   \
+        ALL_LEVELS(levels, (term) == GW_TERM_HALVES ? GW_HALVED_LEVELS : 0);                       \
+    V_FN void unpack_##name(v_block *u, const unsigned char *group, const unsigned char *unused1,  \
+                            int sub, int h) {                                                      \
+        enum { OF = GW_STRIP_ROWS };                                                               \
+        const unsigned char *scales = group + OF * GW_HEAD_BYTES(head);                            \
+        const unsigned char *low_at = group + OF * GW_PLANE_LOW_AT(sub_bytes, share, head);        \
+        const unsigned char *high_at = group + OF * GW_PLANE_HIGH_AT(low, sub_bytes, share, head); \
+        (void)unused1, (void)name##_levels;                                                        \
+        take_planes(u->c, low_at + (size_t)(64 * (low)) * (size_t)sub, low,                        \
+                    high_at + (size_t)(64 * (high)) * (size_t)sub, high, h);                       \
+        for (int i = 0; i < 8 && (levels) != GW_LEVELS_NONE; i++) {                                \
+            v_word w = v_levels(u->c[i], name##_levels);                                           \
+            u->c[i] = (term) == GW_TERM_HALVES ? w : v_signed(w);                                  \
+        }                                                                                          \
+        u->ws = (head) == GW_HEAD_F32    ? v_fload((const float *)(const void *)(group + 4 * h))   \
+                : (head) == GW_HEAD_E8M0 ? v_load_e8m0(group + h)                                  \
+                                         : v_load_f16(HALVES(group, 0));                           \
+        if ((head) == GW_HEAD_PAIR) {                                                              \
+            u->wm = v_load_f16(HALVES(group, 1));                                                  \
+            u->wm = (offset) > 0 ? v_fma(v_dup(offset), u->ws, u->wm) : u->wm;                     \
+        }                                                                                          \
+        if (sub_bytes) {                                                                           \
+            v_word pair = v_load_u16(HALVES(scales, sub));                                         \
+            v_int first = v_signed_byte(pair, 0);                                                  \
+            if ((term) == GW_TERM_HALVES) {                                                        \
+                u->scales = v_half_scales(first, v_signed_byte(pair, 1), GW_HALVED_LEVELS);        \
+            } else {                                                                               \
+                u->ws = v_mul(u->ws, v_to_float(first));                                           \
+            }                                                                                      \
+        }                                                                                          \
+    }
+GW_PLANE_FORMATS(UNPACK_PLANES, 0)

@@ -76,6 +76,9 @@ V_FN v_float v_load_e8m0(const void *p) {
 
 V_FN v_word v_signed(v_word a) { return a; }
 
+/* The top bit of every byte turned: of numbers from 0 on, less 128. */
+V_FN v_word v_turned(v_word a) { return veorq_u8(a, vdupq_n_u8(0x80)); }
+
 /* An activation block; the products pick their words out of q. */
 typedef struct v_acts {
     v_float dx, dxs;

@@ -3,15 +3,29 @@
 
 #include <string.h>
 
-enum { WORD, HALF, FIFTH, BYTE }; /* a word of 32 bits, of 16; a word of fifth bits; a byte */
+#include "core/tensor/planes.h"
+
+/* A word of 32 bits, of 16; a word of fifth bits; a byte; a word of nibbles out of BL3H's numbers. */
+enum { WORD, HALF, FIFTH, BYTE, ELEVENS, PARTS = 4 /* of a group at most */ };
 
 typedef struct part {
     unsigned char kind, src, count; /* `count` words of a block, from byte src on */
 } part;
 
+/* Of planes.h: the head, integer scales, lower and upper bits. */
+#define PLANES(unused, NAME, name, low, high, offset, levels, term, sub, share, head)              \
+    [GW_FMT_##NAME] = {                                                                            \
+        {(head) == GW_HEAD_F32    ? WORD                                                           \
+         : (head) == GW_HEAD_E8M0 ? BYTE                                                           \
+                                  : HALF,                                                          \
+         0, (head) == GW_HEAD_PAIR ? 2 : 1},                                                       \
+        {HALF, GW_HEAD_BYTES(head), (sub) * (share)},                                              \
+        {WORD, GW_PLANE_LOW_AT(sub, share, head), (low) * (share)},                                \
+        {(high) == 1 ? FIFTH : WORD, GW_PLANE_HIGH_AT(low, sub, share, head), (high) * (share)}},
+
 /* clang-format off */
-/* The parts of a group in order; the list ends at a count of 0. */
-static const part recipes[GW_FMT_COUNT][5] = {
+/* The parts of a group in order. */
+static const part recipes[GW_FMT_COUNT][PARTS] = {
     [GW_FMT_Q8_0]      = {{WORD, 2, 8}, {HALF, 0, 1}},
     [GW_FMT_Q4_0]      = {{WORD, 2, 4}, {HALF, 0, 1}},
     [GW_FMT_Q4_1]      = {{HALF, 0, 2}, {WORD, 4, 4}},
@@ -30,6 +44,8 @@ static const part recipes[GW_FMT_COUNT][5] = {
     [GW_FMT_INT4_G64]  = {{HALF, 0, 2}, {WORD, 4, 8}},
     [GW_FMT_INT4_G128] = {{HALF, 0, 2}, {WORD, 4, 16}},
     [GW_FMT_INT4_G256] = {{HALF, 0, 2}, {WORD, 4, 32}},
+    [GW_FMT_BL3H_B64]  = {{HALF, 0, 2}, {ELEVENS, 0, 8}},
+    GW_PLANE_FORMATS(PLANES, 0)
 };
 /* clang-format on */
 
@@ -72,13 +88,27 @@ static void pack_bytes(unsigned char *dst, const unsigned char *const *rows, par
 }
 
 static void pack_fifth_bits(unsigned char *dst, const unsigned char *const *rows, part p) {
+    for (size_t i = 0; i < p.count; i++) {
+        for (size_t r = 0; r < GW_STRIP_ROWS; r++) {
+            const unsigned char *s = rows[r] + p.src + 4 * i;
+            uint32_t x =
+                (uint32_t)s[0] | (uint32_t)s[1] << 8 | (uint32_t)s[2] << 16 | (uint32_t)s[3] << 24;
+            uint32_t y = spread_fifth_bits(x);
+            for (unsigned j = 0; j < 4; j++) {
+                dst[64 * i + 4 * r + j] = (unsigned char)(y >> (8 * j));
+            }
+        }
+    }
+}
+
+/* Codes of 32 weights in paired nibbles, 16 bytes, 32 after 32. */
+static void pack_elevens(unsigned char *dst, const unsigned char *const *rows, part p) {
     for (size_t r = 0; r < GW_STRIP_ROWS; r++) {
-        const unsigned char *s = rows[r] + p.src;
-        uint32_t x =
-            (uint32_t)s[0] | (uint32_t)s[1] << 8 | (uint32_t)s[2] << 16 | (uint32_t)s[3] << 24;
-        uint32_t y = spread_fifth_bits(x);
-        for (unsigned j = 0; j < 4; j++) {
-            dst[4 * r + j] = (unsigned char)(y >> (8 * j));
+        const gw_block_bl3h_b64 *b = (const gw_block_bl3h_b64 *)(const void *)rows[r];
+        for (int j = 0; j < 4 * p.count; j++) {
+            int low = gw_bl3h_b64_index(b, j / 16, j % 16);
+            int high = gw_bl3h_b64_index(b, j / 16, j % 16 + 16);
+            dst[64 * (size_t)(j / 4) + 4 * r + (size_t)(j % 4)] = (unsigned char)(low | high << 4);
         }
     }
 }
@@ -90,6 +120,8 @@ static unsigned char *pack_part(unsigned char *dst, const unsigned char *const *
         pack_halves(dst, rows, p);
     } else if (p.kind == FIFTH) {
         pack_fifth_bits(dst, rows, p);
+    } else if (p.kind == ELEVENS) {
+        pack_elevens(dst, rows, p);
     } else {
         pack_bytes(dst, rows, p);
     }
@@ -98,7 +130,8 @@ static unsigned char *pack_part(unsigned char *dst, const unsigned char *const *
 
 size_t gw_strip_bytes(gw_fmt fmt, size_t cols) {
     const gw_format *f = gw_format_of(fmt);
-    return GW_STRIP_ROWS * (f->row_header + cols / f->block_elems * f->block_bytes);
+    size_t block = fmt == GW_FMT_BL3H_B64 ? sizeof(gw_block_int4_g64) : f->block_bytes;
+    return GW_STRIP_ROWS * (f->row_header + cols / f->block_elems * block);
 }
 
 void gw_strip_pack(gw_fmt fmt, void *dst, const void *src, size_t n, size_t cols) {
@@ -121,8 +154,8 @@ void gw_strip_pack(gw_fmt fmt, void *dst, const void *src, size_t n, size_t cols
         }
     }
     for (size_t g = 0; g < groups; g++) {
-        for (const part *p = parts; p->count > 0; p++) {
-            at = pack_part(at, rows, *p);
+        for (size_t i = 0; i < PARTS; i++) {
+            at = pack_part(at, rows, parts[i]);
         }
         for (size_t r = 0; r < GW_STRIP_ROWS; r++) {
             rows[r] += step[r];

@@ -3,9 +3,9 @@
  * A strip is its groups in order (a group: one file block of each of the 16 rows), so that it is
  * one stream for the memory system; a format with a row header (INT8: one f32) has the headers of
  * the 16 rows in front. A group is a list of vectors: a 32-bit word of every row (64 bytes: row r
- * at byte 4 r) or a 16-bit word of every row (32 bytes). The same number of bytes as the 16 rows as
- * stored, no padding; groups with a lone f16 therefore start at multiples of 32, not 64, those with
- * a lone byte at multiples of 16.
+ * at byte 4 r) or a 16-bit word of every row (32 bytes). The same number of bytes as the 16 rows
+ * as stored (BL3H: of INT4_G64, its codes apart), no padding; groups with a lone f16 therefore
+ * start at multiples of 32, not 64, those with a lone byte at multiples of 16.
  *
  * A 4-byte code word holds weights 4 i .. 4 i + 3 of its row exactly as the file does, so packing
  * is a transposition of words; only the fifth bits of Q5_0 and Q5_1 are also permuted: bit i of
@@ -16,13 +16,19 @@
 
 #include "core/tensor/blocks.h"
 #include "core/tensor/format_list.h"
+#include "core/tensor/planes.h"
 #include "cpu/linear.h"
 
 /*   X(name, gw_fmt without its prefix, weights and bytes of a group, bytes of the row headers) */
 #define GW_STRIP_ROW(X, NAME, name, low, high, offset, levels, term, sub, share, head)             \
-    X(name, NAME, 32 * ((share) > 0 ? (share) : 1), GW_STRIP_ROWS * (int)sizeof(gw_block_##name),  \
+    X(name, NAME, 32 * ((share) > 0 ? (share) : 1), GW_STRIP_ROWS * GW_STRIP_BLOCK(NAME, name),    \
       (share) > 0 ? 0 : 4 * GW_STRIP_ROWS)
+#define GW_STRIP_BLOCK(NAME, name)                                                                 \
+    (GW_FMT_##NAME == GW_FMT_BL3H_B64 ? (int)sizeof(gw_block_int4_g64)                             \
+                                      : (int)sizeof(gw_block_##name))
 #define GW_STRIP_FORMATS(X) GW_QUANT_FORMATS(GW_STRIP_ROW, X)
+#define GW_STRIP_BLOCK_FORMATS(X) GW_BLOCK_FORMATS(GW_STRIP_ROW, X)
+#define GW_STRIP_PLANE_FORMATS(X) GW_PLANE_FORMATS(GW_STRIP_ROW, X)
 
 /* What a group holds, from which byte on (strip.c packs, linear_unpack.h reads):
  *   q8_0    codes 0, d 512                      q4_k    d 0, dmin 32, scales 64, nibbles 256
@@ -33,7 +39,11 @@
  *           nibbles 128                                 nibbles 128
  *   q2_k    d 0, dmin 32, scales 64, codes 320  mxfp4   nibbles 0, e 256
  *   q3_k    scales 0, high 192, codes 704,      int8    codes 0
- *           d 1728                              int4    scale 0, zero 32, nibbles 64 */
+ *           d 1728                              int4    scale 0, zero 32, nibbles 64; bl3h too
+ * Those of planes.h: head, sub, low and high in this order; of single bits as of fifth bits. */
+
+/* Levels of formats with a scale per 16 weights are codes with this offset. */
+enum { GW_HALVED_LEVELS = 64 };
 
 /* Blocks of a term: gw_format.span as a constant. */
 #define GW_STRIP_SPAN(fmt)                                                                         \

@@ -14,11 +14,12 @@
 #define KIND_AFFINE 2
 #define KIND_HALVES 3
 #define KIND_Q2 4
-#define LEVELS_E2M1 2 /* GW_LEVELS_E2M1 */
 #define KIND_SPAN 5 /* affine, and GW_ACT_SPAN blocks make a term */
 #if KIND == KIND_SPAN
 #define SPANS
 #endif
+/* The scale of HEAD_BYTES 4 is a float, and alone. */
+#define HEAD_FLOAT (HEAD_BYTES == 4 && (KIND == KIND_SIGNED || KIND == KIND_HALVES))
 
 #define WEIGHTS IN(w), const ulong high_at, const ulong head_at, const ulong sub_at
 #define PLANES w_buf + w_off, high_at, head_at, sub_at
@@ -37,14 +38,16 @@ static inline uint level_word(uint nibbles) {
     uint r = 0;
     for (int i = 0; i < 4; i++) {
         const int n = (int)(nibbles >> (8 * i) & 15u);
-        r |= (uint)((LEVELS == LEVELS_E2M1 ? gw_e2m1_level(n) : gw_iq4_level(n)) + 128) << (8 * i);
+        r |= (uint)(gw_level(LEVELS, n) + 128) << (8 * i);
     }
     return r;
 }
 
 /* The first number of a head. */
 static inline float head_scale(uint head) {
-    return HEAD_BYTES == 1 ? gw_e8m0_half(head & 255u) : widen_half(head & 0xffffu);
+    return HEAD_BYTES == 1 ? gw_e8m0_half(head & 255u)
+           : HEAD_FLOAT    ? as_float(head)
+                           : widen_half(head & 0xffffu);
 }
 
 /* A block as it lies in the planes: what one item loads ahead of its use. */
@@ -148,8 +151,11 @@ static inline wblock unpack(const wraw *raw) {
     o.ws = as_float(raw->head);
 #else
     o.ws = head_scale(raw->head);
-#if HEAD_BYTES == 4
+#if HEAD_BYTES == 4 && !HEAD_FLOAT
     o.wm = widen_half(raw->head >> 16);
+#if KIND == KIND_AFFINE && LOW_BITS == 8
+    o.wm = gw_plane_zero(o.ws, o.wm, OFFSET);
+#endif
 #endif
 #endif
 #if SUB_BYTES

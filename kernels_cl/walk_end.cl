@@ -5,7 +5,7 @@
 #undef KIND_HALVES
 #undef KIND_Q2
 #undef KIND_SPAN
-#undef LEVELS_E2M1
+#undef HEAD_FLOAT
 #undef SPANS
 #undef WEIGHTS
 #undef PLANES

@@ -15,8 +15,9 @@
  *   sub   128 bytes; at 8 r + 2 i two bytes of integer scales (Q4_K, Q5_K: sc, m; Q6_K, Q3_K: sc
  *         of the halves; Q2_K: the two bytes S; IQ4_XS: sc, 0)
  *   head  per block or per record, row by row: d (binary16), or d and a second number (m, dmin,
- *         zero); INT8: the row's float scale; MXFP4: a byte
- * Codes are stored without a sign, code + offset; those of 8 bits with it; IQ4 stores indices.
+ *         zero); INT8: the row's float scale; IQ1 to IQ3: a float; MXFP4: a byte
+ * Codes are stored without a sign, code + offset; those of 8 bits with it; where a format has levels,
+ * their indices.
  *
  * A record of a float format is 128 columns, cut into classes of 1024 bytes: the 16 bytes at
  * 64 r + 16 t of class q are, for F16 and BF16 (4 classes), columns 32 e + 8 q + 2 t + o at element
@@ -46,13 +47,15 @@ enum { GW_STRIP_ROWS = 16, GW_STRIP_BLOCKS = 4, GW_STRIP_FLOATS = 128 };
     X(FORMAT, name, low, high, offset, levels, term, sub, GW_STRIP_HEADS(share),                   \
       GW_HEAD_BYTES(head))
 #define GW_STRIP_FORMATS(X) GW_QUANT_FORMATS(GW_STRIP_ROW, X)
+/* Those that have kernels: the others are in strips as one of these is (gw_hip_kernels_of). */
+#define GW_STRIP_KERNELS(X) GW_BLOCKS_ALONE(GW_STRIP_ROW, X) GW_PLANES_ALONE(GW_STRIP_ROW, X)
 
 /* Formats whose product of one row has a variant that shares a multiprocessor with attention: 64
  * registers suffice without spills, and a ring of their records leaves enough shared memory free.
  * X(FORMAT, name) */
 #define GW_STRIP_BESIDE(X)                                                                         \
     X(Q4_0, q4_0) X(Q4_1, q4_1) X(Q4_K, q4_k) X(IQ4_NL, iq4_nl) X(IQ4_XS, iq4_xs)                  \
-    X(INT4_G32, int4_g32) X(INT4_G64, int4_g64) X(INT4_G128, int4_g128) X(INT4_G256, int4_g256)
+    X(INT4_G128, int4_g128)
 /* clang-format on */
 
 /* Bytes of the parts of a record. */

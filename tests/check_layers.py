@@ -47,6 +47,8 @@ BELOW["apps/judge"] = ["include", "apps"]  # tables of evaluate, windows of perp
 SAVE = "every file is written in one way, and a signal removes what is unfinished"
 EXCEPTIONS = {  # (file, what it includes): why
     **{(f"apps/{name}.c", "core/base/save.h"): SAVE for name in ("output", "signals", "line")},
+    **{(f"backends/{card}/memory.c", "backends/load.h"): "rows of a source by all threads, as the CPU's own are"
+       for card in ("hip", "opencl")},
     ("backends/open.c", "core/engine/run/model.h"): "the front door hands the backends to the engine",
     **{("backends/quantize.c", f"core/quantize/{name}.h"): "the front door hands it threads, and backends"
        for name in ("quantize", "inputs")},

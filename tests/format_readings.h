@@ -111,6 +111,59 @@ static void read_int8(const uint8_t *b, int i, weight_fields *w) { /* a row of 3
     w->d = (double)scale, w->code = (int8_t)b[4 + i];
 }
 
+/* Numbers of 2, 3, 5, 6 and 8 bits: planes of 4, 2 and 1, each of 32 weights, the wide ones first. */
+static int plane_of(const uint8_t *p, int bits, int i) {
+    return bits == 8   ? p[i]
+           : bits == 4 ? nibble_of(p, i)
+           : bits == 2 ? 2 * (p[i % 8] >> (2 * (i / 8) + 1) & 1) + (p[i % 8] >> 2 * (i / 8) & 1)
+                       : bit_of(p, i);
+}
+static int planes_of(const uint8_t *b, int low, int high, int share, int i) {
+    int s = i / 32;
+    return plane_of(b + 4 * low * s, low, i % 32) +
+           (high ? plane_of(b + 4 * low * share + 4 * high * s, high, i % 32) << low : 0);
+}
+#define READ_LINEAR(name, low, high, share)                                                        \
+    static void read_##name(const uint8_t *b, int i, weight_fields *w) {                           \
+        w->d = half(b), w->wm = half(b + 2), w->code = planes_of(b + 4, low, high, share, i);      \
+    }
+READ_LINEAR(bl2, 2, 0, 1)
+READ_LINEAR(bl3, 2, 1, 1)
+READ_LINEAR(bl5, 4, 1, 2)
+READ_LINEAR(bl6, 4, 2, 2)
+static void read_bl8(const uint8_t *b, int i, weight_fields *w) {
+    /* of the number less 128: zero is that much higher */
+    float zero;
+    w->d = half(b), w->code = b[4 + i] - 128;
+    zero = (float)(half(b + 2) + 128 * w->d);
+    w->wm = (double)zero;
+}
+static void read_bl3h(const uint8_t *b, int i, weight_fields *w) {
+    int p = i / 2, v = nibble_of(b + 4, p) + 16 * plane_of(b + 20, 2, p) + 64 * bit_of(b + 28, p);
+    w->d = half(b), w->wm = half(b + 2), w->code = i % 2 ? v % 11 : v / 11;
+}
+/* A float, two scales for each 32, indices. */
+static void read_levels(const uint8_t *b, int i, int low, int high, const int *size, int halves,
+                        weight_fields *w) {
+    int index = planes_of(b + 20, low, high, 8, i), half_of = 1 << (low + high - 1);
+    float d;
+    memcpy(&d, b, sizeof d);
+    w->d = (double)d;
+    w->sc = (int8_t)b[4 + i / 32 * 2 + (halves ? i / 16 % 2 : 0)];
+    w->code = index < half_of ? size[index] : -size[index - half_of];
+}
+#define READ_LEVELS(name, low, high, halves, ...)                                                  \
+    static void read_##name(const uint8_t *b, int i, weight_fields *w) {                           \
+        static const int size[] = {__VA_ARGS__};                                                   \
+        read_levels(b, i, low, high, size, halves, w);                                             \
+    }
+READ_LEVELS(iq3_s, 4, 0, 0, 1, 3, 5, 7, 9, 11, 13, 15)
+READ_LEVELS(iq3_xxs, 4, 0, 0, 4, 12, 20, 28, 36, 44, 52, 62)
+READ_LEVELS(iq2, 2, 1, 1, 8, 25, 43, 0)
+READ_LEVELS(iq1, 2, 1, 1, 1, 7, 9, 0)
+
+enum { FLOAT_AND_SCALES = -2 }; /* for halfs below */
+
 /* SIGNED ws * code · AFFINE ws * code + wm · HALVES integers first, a scale per 16 */
 enum shape { SIGNED, AFFINE, AFFINE_K, HALVES, HALVES_MIN };
 
@@ -131,6 +184,14 @@ static const struct reading {
     {GW_FMT_INT8, SIGNED, -1, 0, read_int8},      {GW_FMT_INT4_G32, AFFINE, 0, 2, read_int4},
     {GW_FMT_INT4_G64, AFFINE, 0, 2, read_int4},   {GW_FMT_INT4_G128, AFFINE, 0, 2, read_int4},
     {GW_FMT_INT4_G256, AFFINE, 0, 2, read_int4},  {GW_FMT_MXFP4, SIGNED, 0, 0, read_mxfp4},
+    {GW_FMT_BL2_B32, AFFINE, 0, 2, read_bl2},     {GW_FMT_BL3_B32, AFFINE, 0, 2, read_bl3},
+    {GW_FMT_BL3H_B64, AFFINE, 0, 2, read_bl3h},   {GW_FMT_BL5_B64, AFFINE, 0, 2, read_bl5},
+    {GW_FMT_BL6_B64, AFFINE, 0, 2, read_bl6},     {GW_FMT_BL8_B32, AFFINE, 0, 2, read_bl8},
+    {GW_FMT_BL8_B64, AFFINE, 0, 2, read_bl8},
+    {GW_FMT_IQ3_S_CODES, SIGNED, FLOAT_AND_SCALES, 0, read_iq3_s},
+    {GW_FMT_IQ3_XXS_CODES, SIGNED, FLOAT_AND_SCALES, 0, read_iq3_xxs},
+    {GW_FMT_IQ2_CODES, HALVES, FLOAT_AND_SCALES, 0, read_iq2},
+    {GW_FMT_IQ1_CODES, HALVES, FLOAT_AND_SCALES, 0, read_iq1},
 };
 enum { N_READINGS = sizeof readings / sizeof readings[0] };
 /* clang-format on */

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/tensor/planes.h"
 #include "cpu/linear.h"
 #include "tests/random.h"
 
@@ -43,6 +44,13 @@ static void lc_f16_fields(gw_fmt fmt, int at[2]) {
     case GW_FMT_INT4_G64:
     case GW_FMT_INT4_G128:
     case GW_FMT_INT4_G256:
+    case GW_FMT_BL3H_B64:
+    case GW_FMT_BL2_B32:
+    case GW_FMT_BL3_B32:
+    case GW_FMT_BL5_B64:
+    case GW_FMT_BL6_B64:
+    case GW_FMT_BL8_B32:
+    case GW_FMT_BL8_B64:
         at[1] = 2;
         break;
     case GW_FMT_Q2_K:
@@ -57,6 +65,10 @@ static void lc_f16_fields(gw_fmt fmt, int at[2]) {
         break;
     case GW_FMT_INT8:
     case GW_FMT_MXFP4:
+    case GW_FMT_IQ3_S_CODES:
+    case GW_FMT_IQ3_XXS_CODES:
+    case GW_FMT_IQ2_CODES:
+    case GW_FMT_IQ1_CODES:
         at[0] = -1;
         break;
     default:
@@ -95,6 +107,13 @@ static unsigned char *lc_weights(gw_fmt fmt, size_t m, size_t k, fill how) {
             if (fmt == GW_FMT_MXFP4) { /* now and then tiny or large; products stay finite */
                 uint32_t pick = random_u32() % 16;
                 block[0] = (unsigned char)(pick < 3 ? pick : pick == 3 ? 180 : 112 + pick);
+            }
+            if (fmt >= GW_FMT_IQ3_S_CODES && fmt <= GW_FMT_IQ1_CODES) { /* scales of 0 .. 31 */
+                float d = random_float(1.0f);
+                memcpy(block, &d, sizeof d);
+                for (int j = 4; j < 20; j++) {
+                    block[j] &= 31;
+                }
             }
             for (int j = 0; j < 2; j++) {
                 if (at[j] >= 0) {
@@ -257,6 +276,27 @@ static size_t lc_k(gw_fmt fmt, size_t k) {
     return (k + group - 1) / group * group;
 }
 
+/* Formats that are read by the texts of all others, and not by those of one row. */
+static int lc_is_plain(gw_fmt fmt) {
+#define LC_PLANES(unused, FORMAT, ...) fmt == GW_FMT_##FORMAT ||
+    return GW_PLANE_FORMATS(LC_PLANES, 0) 0;
+#undef LC_PLANES
+}
+
+/* Codes and scales at their ends; every number of rows once, and a row of several turns. */
+static void lc_check_plain(const gw_cpu_linear_kernel *kernel) {
+    gw_fmt fmt = kernel->fmt;
+    for (int weights = RANDOM; weights < FILL_COUNT; weights++) {
+        lc_check(kernel, 16, lc_k(fmt, 256), 1, 0, (fill)weights, LOWEST, 0, 16);
+        lc_check(kernel, 16, lc_k(fmt, 256), 5, 0, (fill)weights, HIGHEST, 0, 16);
+    }
+    for (int n = 1; n <= 16; n += 3) {
+        lc_check(kernel, 17, lc_k(fmt, 96 * (size_t)n), n, n % 8, RANDOM, RANDOM, 0, 17);
+    }
+    lc_check(kernel, 41, lc_k(fmt, 2048), kernel->prefill ? 35 : 2, BIAS | RESIDUAL, RANDOM, RANDOM,
+             16, 41);
+}
+
 /* The case table of one kernel. thorough: all widths on a long row too (slow under emulation). */
 static void lc_check_kernel(const gw_cpu_linear_kernel *kernel, int thorough) {
     static const size_t ms[] = {1, 15, 16, 17, 48};
@@ -264,6 +304,10 @@ static void lc_check_kernel(const gw_cpu_linear_kernel *kernel, int thorough) {
     static const int prefill_n[] = {1, 3, 16, 17, 33, 65};
     gw_fmt fmt = kernel->fmt;
     size_t n_ks = sizeof ks / sizeof ks[0];
+    if (lc_is_plain(fmt)) {
+        lc_check_plain(kernel);
+        return;
+    }
     for (size_t i = 0; i < sizeof ms / sizeof ms[0]; i++) {
         for (size_t j = 0; j < n_ks; j++) {
             int n = kernel->prefill ? prefill_n[(i + j) % 6] : (int)(1 + (i * 7 + j) % 16);

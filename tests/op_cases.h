@@ -30,31 +30,39 @@ enum {
     OC_COUNT = sizeof op_cases / sizeof op_cases[0],
     OC_FORMS = 8, /* products of a format; with sanitizers one of them, by turns */
     OC_PER_FORMAT = TEST_SANITIZED ? 1 : OC_FORMS,
-    OC_TOTAL = OC_COUNT + OC_PER_FORMAT * GW_FMT_ACT8
+    OC_SHARED = GW_FMT_BL3H_B64, /* formats from here on go through the texts of those before */
+    OC_SHARING = GW_FMT_ACT8 - OC_SHARED,
+    OC_FEW = OC_COUNT + OC_PER_FORMAT * OC_SHARED + OC_SHARING,
+    OC_TOTAL = OC_FEW + (TEST_SANITIZED ? 0 : OC_FORMS * OC_SHARING)
 };
 
-/* Case i < OC_TOTAL: the table, then the products of every weight format in both orders. */
+/* Case i < OC_FEW: the table, then the products of weight formats in both orders, of the last ones
+ * one each; up to OC_TOTAL those that they lack. */
 static inline op_case oc_case(int i) {
     if (i < OC_COUNT) {
         op_case c = op_cases[i];
         c.out = c.op == GW_OP_QUANTIZE || c.out == GW_FMT_ACT8 ? GW_FMT_ACT8 : GW_FMT_F32;
         return c;
     }
-    gw_fmt fmt = (gw_fmt)((i - OC_COUNT) / OC_PER_FORMAT);
-    int form = TEST_SANITIZED ? (int)fmt % OC_FORMS : (i - OC_COUNT) % OC_FORMS;
-    int prefill = form & 1;
-    static const gw_op products[] = {GW_OP_LINEAR, GW_OP_GLU, GW_OP_EXPERTS_GLU,
-                                     GW_OP_EXPERTS_DOWN};
-    op_case c = {.op = products[form / 2],
+    int of = i - OC_COUNT, whole = OC_PER_FORMAT * OC_SHARED;
+    gw_fmt fmt = (gw_fmt)(of < whole                ? of / OC_PER_FORMAT
+                          : of < whole + OC_SHARING ? OC_SHARED + of - whole
+                                                    : OC_SHARED + (i - OC_FEW) / OC_FORMS);
+    int one = TEST_SANITIZED || (of >= whole && i < OC_FEW);
+    int form = (one ? (int)fmt : of < whole ? of : i - OC_FEW) % OC_FORMS, prefill = form & 1;
+    static const gw_op of_form[] = {GW_OP_LINEAR, GW_OP_GLU, GW_OP_EXPERTS_GLU, GW_OP_EXPERTS_DOWN};
+    op_case c = {.op = of_form[form / 2],
                  .why = gw_format_of(fmt)->name,
                  .n = prefill ? 21 : 3,
                  .k = 768,
                  .m = {80},
                  .fmt = {fmt, fmt, fmt},
                  .order = prefill ? GW_ORDER_PREFILL : GW_ORDER_DECODE};
-    if (form >= 4) {
+    if ((int)fmt >= (int)OC_SHARED || form >= 4) {
         c.k = 256;
         c.m[0] = 48;
+    }
+    if (form >= 4) {
         c.experts = 5;
         c.route.used = 2;
         c.gated = 1;

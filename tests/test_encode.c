@@ -91,7 +91,7 @@ static double encode_bound(gw_fmt fmt, double step, double x, double zero) {
         return step * 1.01;
     }
     double offset =
-        gw_format_of(fmt)->gguf_type < 0 && fmt != GW_FMT_INT8 ? 15 * step + fabs(zero) : 0.0;
+        fmt >= GW_FMT_INT4_G32 && fmt <= GW_FMT_INT4_G256 ? 15 * step + fabs(zero) : 0.0;
     return 0.5 * step * (1 + 0x1p-15) + offset * 0x1p-11 + 0x1p-22 * fabs(x);
 }
 

@@ -224,6 +224,13 @@ static void random_block(const struct reading *r, uint8_t *block, size_t bytes) 
     if (r->fmt == GW_FMT_MXFP4) {
         block[0] %= 200; /* products stay finite */
     }
+    if (r->halfs == FLOAT_AND_SCALES) { /* d*sc is exact: d is part of a binary16 in files */
+        float d = gw_f16_to_f32(gw_f32_to_f16(random_float(1.0f))) / 8.0f;
+        memcpy(block, &d, sizeof d);
+        for (int i = 4; i < 20; i++) {
+            block[i] &= 31;
+        }
+    }
     for (int h = 0; h < r->n_halfs; h++) { /* any half that is finite, subnormals included */
         uint8_t *top = block + r->halfs + 2 * h + 1;
         *top = (*top & 0x7c) == 0x7c ? (uint8_t)(*top & 0xbf) : *top;
@@ -329,12 +336,24 @@ static const struct facts {
     [GW_FMT_Q2_K] = {"q2_k", 10, 256, 84, 0, 0},    [GW_FMT_Q3_K] = {"q3_k", 11, 256, 110, 0, 0},
     [GW_FMT_Q4_K] = {"q4_k", 12, 256, 144, 0, 0},   [GW_FMT_Q5_K] = {"q5_k", 13, 256, 176, 0, 0},
     [GW_FMT_Q6_K] = {"q6_k", 14, 256, 210, 0, 0},   [GW_FMT_IQ4_NL] = {"iq4_nl", 20, 32, 18, 0, 0},
-    [GW_FMT_IQ4_XS] = {"iq4_xs", 23, 256, 136, 0, 0}, [GW_FMT_INT8] = {"int8", -1, 32, 32, 4, 0},
+    [GW_FMT_IQ4_XS] = {"iq4_xs", 23, 256, 136, 0, 0},
+    [GW_FMT_INT8] = {"int8", GW_GGUF_OWN + 11, 32, 32, 4, 0},
     [GW_FMT_MXFP4] = {"mxfp4", 39, 32, 17, 0, 0},
-    [GW_FMT_INT4_G32] = {"int4-g32", -1, 32, 20, 0, 0},
-    [GW_FMT_INT4_G64] = {"int4-g64", -1, 64, 36, 0, 0},
-    [GW_FMT_INT4_G128] = {"int4-g128", -1, 128, 68, 0, 0},
-    [GW_FMT_INT4_G256] = {"int4-g256", -1, 256, 132, 0, 0},
+    [GW_FMT_INT4_G32] = {"int4-g32", GW_GGUF_OWN + 7, 32, 20, 0, 0},
+    [GW_FMT_INT4_G64] = {"int4-g64", GW_GGUF_OWN + 8, 64, 36, 0, 0},
+    [GW_FMT_INT4_G128] = {"int4-g128", GW_GGUF_OWN + 9, 128, 68, 0, 0},
+    [GW_FMT_INT4_G256] = {"int4-g256", GW_GGUF_OWN + 10, 256, 132, 0, 0},
+    [GW_FMT_BL2_B32] = {"bl2-b32", GW_GGUF_OWN + 0, 32, 12, 0, 0},
+    [GW_FMT_BL3_B32] = {"bl3-b32", GW_GGUF_OWN + 1, 32, 16, 0, 0},
+    [GW_FMT_BL3H_B64] = {"bl3h-b64", GW_GGUF_OWN + 2, 64, 32, 0, 0},
+    [GW_FMT_BL5_B64] = {"bl5-b64", GW_GGUF_OWN + 3, 64, 44, 0, 0},
+    [GW_FMT_BL6_B64] = {"bl6-b64", GW_GGUF_OWN + 4, 64, 52, 0, 0},
+    [GW_FMT_BL8_B32] = {"bl8-b32", GW_GGUF_OWN + 5, 32, 36, 0, 0},
+    [GW_FMT_BL8_B64] = {"bl8-b64", GW_GGUF_OWN + 6, 64, 68, 0, 0},
+    [GW_FMT_IQ3_S_CODES] = {"iq3_s_codes", -1, 256, 148, 0, 0},
+    [GW_FMT_IQ3_XXS_CODES] = {"iq3_xxs_codes", -1, 256, 148, 0, 0},
+    [GW_FMT_IQ2_CODES] = {"iq2_codes", -1, 256, 116, 0, 0},
+    [GW_FMT_IQ1_CODES] = {"iq1_codes", -1, 256, 116, 0, 0},
     [GW_FMT_IQ2_XXS] = {"iq2_xxs", 16, 256, 66, 0, 0},
     [GW_FMT_IQ2_XS] = {"iq2_xs", 17, 256, 74, 0, 0},
     [GW_FMT_IQ2_S] = {"iq2_s", 22, 256, 82, 0, 0},
@@ -395,6 +414,8 @@ static void table_is_complete(void **state) {
     assert_false(gw_format_from_name("q4_2", &out) || gw_format_from_name("", &out) ||
                  gw_format_from_name("q4_", &out) || gw_format_from_name(NULL, &out));
     assert_int_equal(out, GW_FMT_Q6_K);
+    assert_true(gw_format_from_name("BL4-b32", &out) && out == GW_FMT_INT4_G32);
+    assert_true(gw_format_from_name("bl4-b64", &out) && out == GW_FMT_INT4_G64);
 }
 
 static void gguf_numbers(void **state) {
@@ -425,7 +446,7 @@ static void gguf_numbers(void **state) {
         {(1LL << 32) + 2, "unknown"},
     };
     size_t accepted = 0;
-    for (int64_t type = -300; type < 300; type++) {
+    for (int64_t type = -300; type < GW_GGUF_OWN + 300; type++) {
         gw_fmt out = GW_FMT_COUNT;
         gw_status status = gw_format_from_gguf(type, &out);
         if (status == GW_OK) {
@@ -436,7 +457,7 @@ static void gguf_numbers(void **state) {
             assert_int_equal(out, GW_FMT_COUNT);
         }
     }
-    assert_int_equal(accepted, 28);
+    assert_int_equal(accepted, 40);
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         gw_fmt out = GW_FMT_COUNT;
         char number[32];

@@ -124,15 +124,15 @@ static const op_case more_cases[] = {
 /* clang-format on */
 enum {
     MORE = sizeof more_cases / sizeof more_cases[0],
-    /* EMBED, LINEAR and GLU of every format, these with more tokens than a tile, and of up to
-     * 16 rows of the decode order. */
+    /* EMBED, LINEAR and GLU of every format, with more tokens than a tile, of up to 16 rows of decode */
     FORMS = 11,
-    EVERY = OC_TOTAL + MORE + FORMS * GW_FMT_ACT8
+    EVERY = OC_TOTAL + MORE + FORMS * OC_SHARED + 2 * OC_SHARING /* EMBED, and one by turns */
 };
 
 static op_case case_of(int i) {
-    int form = (i - OC_TOTAL - MORE) / GW_FMT_ACT8;
-    gw_fmt fmt = (gw_fmt)((i - OC_TOTAL - MORE) % GW_FMT_ACT8);
+    int at = i - OC_TOTAL - MORE, few = at - FORMS * OC_SHARED;
+    gw_fmt fmt = (gw_fmt)(few < 0 ? at % OC_SHARED : OC_SHARED + few % OC_SHARING);
+    int form = few < 0 ? at / OC_SHARED : few < OC_SHARING ? 0 : 1 + (int)fmt % (FORMS - 1);
     op_case embed = {.op = GW_OP_EMBED, .n = 3, .k = 768, .m = {20}, .fmt = {fmt}};
     if (i < OC_TOTAL + MORE) {
         return i < OC_TOTAL ? oc_case(i) : more_cases[i - OC_TOTAL];

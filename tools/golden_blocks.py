@@ -236,6 +236,65 @@ def int4(f):
     return out
 
 
+def planes(out, at, low, high, index):
+    """Indices in planes of their lower and of their upper bits, 32 after 32."""
+    def put(at, bits, values):
+        for i, v in enumerate(values):
+            if bits == 8:
+                out.put(at + i, 0, 8, v)
+            elif bits == 4:
+                out.put(at + i % 16, 4 * (i // 16), 4, v)
+            elif bits == 2:
+                out.put(at + i % 8, 2 * (i // 8), 2, v)
+            elif bits == 1:
+                out.put(at + i // 8, i % 8, 1, v)
+    for s in range(0, len(index), 32):
+        put(at + s // 32 * 4 * low, low, [v & (1 << low) - 1 for v in index[s:s + 32]])
+        put(at + len(index) // 32 * 4 * low + s // 32 * 4 * high, high, [v >> low for v in index[s:s + 32]])
+
+
+def linear(low, high):
+    def pack(f):
+        out = Bytes(4 + len(f.code) * (low + high) // 8)
+        out.put(0, 0, 16, f.d)
+        out.put(2, 0, 16, f.d2)
+        planes(out, 4, low, high, f.code)
+        return out
+    return pack
+
+
+def elevens(f):
+    out = Bytes(32)
+    out.put(0, 0, 16, f.d)
+    out.put(2, 0, 16, f.d2)
+    for p in range(32):
+        v = 11 * f.code[2 * p] + f.code[2 * p + 1]
+        out.put(4 + p % 16, 4 * (p // 16), 4, v)
+        out.put(20 + p % 8, 2 * (p // 8), 2, v >> 4)
+        out.put(28 + p // 8, p % 8, 1, v >> 6)
+    return out
+
+
+def levels(table, low, high):
+    def pack(f):
+        out = Bytes(20 + len(f.code) * (low + high) // 8)
+        out.put(0, 0, 32, f.d)
+        for s in range(8):
+            out.put(4 + 2 * s, 0, 8, f.sc[2 * s] if len(f.sc) == 16 else f.sc[s])
+            out.put(5 + 2 * s, 0, 8, f.sc[2 * s + 1] if len(f.sc) == 16 else 0)
+        planes(out, 20, low, high, [table.index(c) for c in f.code])
+        return out
+    return pack
+
+
+def both_signs(sizes):
+    return sizes + [-c for c in sizes]
+
+
+IQ3_S, IQ3_XXS = both_signs(list(range(1, 16, 2))), both_signs([4, 12, 20, 28, 36, 44, 52, 62])
+IQ2, IQ1 = both_signs([8, 25, 43, 0]), both_signs([1, 7, 9, 0])
+FLOAT_SCALES = ("INT8", "IQ3_S_CODES", "IQ3_XXS_CODES", "IQ2_CODES", "IQ1_CODES")
+
 SPAN = lambda lo, hi: list(range(lo, hi + 1))
 # name: packer, weights, codes, weights per integer scale (0: none), scales, minimums
 FORMATS = {
@@ -257,6 +316,17 @@ FORMATS = {
     "INT4_G128": (int4, 128, SPAN(0, 15), 0, None, "m"),
     "INT4_G256": (int4, 256, SPAN(0, 15), 0, None, "m"),
     "MXFP4": (mxfp4, 32, E2M1, 0, None, None),
+    "BL2_B32": (linear(2, 0), 32, SPAN(0, 3), 0, None, "m"),
+    "BL3_B32": (linear(2, 1), 32, SPAN(0, 7), 0, None, "m"),
+    "BL3H_B64": (elevens, 64, SPAN(0, 10), 0, None, "m"),
+    "BL5_B64": (linear(4, 1), 64, SPAN(0, 31), 0, None, "m"),
+    "BL6_B64": (linear(4, 2), 64, SPAN(0, 63), 0, None, "m"),
+    "BL8_B32": (linear(8, 0), 32, SPAN(0, 255), 0, None, "m"),
+    "BL8_B64": (linear(8, 0), 64, SPAN(0, 255), 0, None, "m"),
+    "IQ3_S_CODES": (levels(IQ3_S, 4, 0), 256, IQ3_S, 32, SPAN(0, 31), None),
+    "IQ3_XXS_CODES": (levels(IQ3_XXS, 4, 0), 256, IQ3_XXS, 32, SPAN(0, 31), None),
+    "IQ2_CODES": (levels(IQ2, 2, 1), 256, IQ2, 16, SPAN(0, 31), None),
+    "IQ1_CODES": (levels(IQ1, 2, 1), 256, IQ1, 16, SPAN(0, 31), None),
 }
 
 
@@ -271,7 +341,7 @@ def negative(bits, wide):
 def scales_of(name, f):
     if name == "MXFP4":  # twice the value is a code, so half of 2^(e - 127)
         return Fraction(2) ** (f.d - 128), 0, False
-    wide = name == "INT8"
+    wide = name in FLOAT_SCALES
     return (single_value if wide else half_value)(f.d), half_value(f.d2), negative(f.d, wide)
 
 
@@ -328,6 +398,9 @@ def term(name, f, sub, x_bits, q, acc_bits):
             m = f.mn[2 * sub] * total[0] + f.mn[2 * sub + 1] * total[1]
             acc = rounded(-rounded(d2 * dx) * m + acc)
         return to_single(acc)
+    if name.startswith("BL8"):  # codes less 128, and the weight of the middle one
+        dot = [dot[h] - 128 * total[h] for h in range(2)]
+        d2 = rounded(128 * d + d2)
     ws = d * f.sc[sub] if group else d
     assert rounded(ws) == ws
     acc = rounded(rounded(ws * dx) * sum(dot) + acc)
@@ -354,12 +427,14 @@ def activations(rng):
 def cases(name, rng):
     _, n, codes, group, scales, minimums = FORMATS[name]
     groups = n // group if group else 0
-    wide = name == "INT8"
+    wide = name in FLOAT_SCALES
 
     def make(what, d, d2, code, sc, mn):
         f = Fields()
         if name == "MXFP4":
             d = {"every": 129, "negat": 0, "large": 220}.get(what[:5], 1 + d % 160)
+        if wide and name != "INT8":  # part of a binary16
+            d &= 0xFFFFE000
         f.what, f.d, f.d2 = what, d, d2
         f.code = [codes[code(i) % len(codes)] for i in range(n)]
         f.sc = [scales[sc(h) % len(scales)] for h in range(groups)] if scales else []

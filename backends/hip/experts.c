@@ -77,10 +77,7 @@ int gw_hip_experts_leave(const struct gw_segment *segment, const gw_node *node) 
 /* ---- launches -------------------------------------------------------------------------------- */
 
 static void name_of(char *name, size_t room, const char *family, gw_fmt fmt) {
-    snprintf(name, room, "gw_experts_%s_%s", family, gw_format_of(fmt)->name);
-    for (char *c = name; *c != '\0'; c++) {
-        *c = *c == '-' ? '_' : *c;
-    }
+    snprintf(name, room, "gw_experts_%s_%s", family, gw_hip_kernels_of(fmt));
 }
 
 static size_t padded(size_t bytes) { return (bytes + 255) / 256 * 256; }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backends/hip/hip.h"
+#include "backends/hip/shape.h"
 #include "kernels_hip/gemm/gemm_params.h"
 #include "kernels_hip/attention/attend_prompt_params.h"
 #include "kernels_hip/strip.h"
@@ -217,7 +218,7 @@ static gw_status record_strips(struct gw_segment *segment, const gw_node *node,
         }
     }
     char name[64];
-    snprintf(name, sizeof name, "gw_gemm_%s", kind->name);
+    snprintf(name, sizeof name, "gw_gemm_%s", gw_hip_kernels_of(kind->fmt));
     return gw_hip_record(
         segment, node, name, blocks_of(p, rows, (size_t)best * GW_STRIP_ROWS, (size_t)tokens), 1, 1,
         (unsigned)(best * d->warp), 1, 1,
@@ -235,7 +236,7 @@ static gw_status record_group(struct gw_segment *segment, const gw_node *node,
     GW_TRY(record_spread(segment, node, kind, scratch, blocks, &p));
     p.left = scratch + spread_bytes(segment, node);
     GW_TRY(has_left_of(segment, &p.has_left));
-    snprintf(name, sizeof name, "gw_gemm_group_%s", kind->name);
+    snprintf(name, sizeof name, "gw_gemm_group_%s", gw_hip_kernels_of(kind->fmt));
     return gw_hip_record(segment, node, name, blocks, 1, 1, GW_GROUP_BLOCK, 1, 1,
                          (unsigned)GW_GROUP_SHARED(kind->term, kind->record), &p, sizeof p);
 }
@@ -254,7 +255,7 @@ static gw_status record_matrix(struct gw_segment *segment, const gw_node *node,
     if (rows <= GW_GEMM_MANY) {
         return GW_OK;
     }
-    snprintf(name, sizeof name, "gw_gemm_large_%s", kind->name);
+    snprintf(name, sizeof name, "gw_gemm_large_%s", gw_hip_kernels_of(kind->fmt));
     return gw_hip_record(segment, node, name,
                          blocks_of(p, rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(wide)), 1, 1,
                          GW_GEMM_THREADS, 1, 1,
@@ -274,7 +275,7 @@ static gw_status record_one(struct gw_segment *segment, const gw_node *node, con
     if (kind->way == MATRIX) {
         return record_matrix(segment, node, kind, scratch, &p);
     }
-    snprintf(name, sizeof name, "%s_%s", family, kind->name);
+    snprintf(name, sizeof name, "%s_%s", family, gw_hip_kernels_of(kind->fmt));
     if (kind->way == PLAIN) {
         for (int i = 0; i < p.parts; i++) {
             struct gw_gemm_params one = p;
@@ -288,7 +289,7 @@ static gw_status record_one(struct gw_segment *segment, const gw_node *node, con
     }
     unsigned blocks = blocks_of(&p, rows, GW_ORDERED_SIDE, GW_ORDERED_SIDE);
     if (kind->way == ORDERED && !p.glu && blocks < (unsigned)d->units) {
-        snprintf(name, sizeof name, "%s_few_%s", family, kind->name);
+        snprintf(name, sizeof name, "%s_few_%s", family, gw_hip_kernels_of(kind->fmt));
         blocks = blocks_of(&p, rows, GW_ORDERED_FEW, GW_ORDERED_FEW);
     }
     if (kind->way != ORDERED) {

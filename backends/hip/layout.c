@@ -77,14 +77,18 @@ static const unsigned char *nibbles_of(gw_fmt fmt, const unsigned char *row, siz
     case GW_FMT_Q5_1:
         *high = ((const gw_block_q5_1 *)(const void *)block)->high;
         break;
-    case GW_FMT_Q2_K:
-    case GW_FMT_Q3_K:
-    case GW_FMT_Q4_K:
-    case GW_FMT_Q5_K:
-    case GW_FMT_Q6_K:
-        return NULL;
-    default:
+    case GW_FMT_Q4_0:
+    case GW_FMT_Q4_1:
+    case GW_FMT_IQ4_NL:
+    case GW_FMT_IQ4_XS:
+    case GW_FMT_MXFP4:
+    case GW_FMT_INT4_G32:
+    case GW_FMT_INT4_G64:
+    case GW_FMT_INT4_G128:
+    case GW_FMT_INT4_G256:
         break;
+    default:
+        return NULL;
     }
     return block + f->block_bytes - 16 * (subs - b % subs); /* they end a block */
 }
@@ -109,8 +113,13 @@ static void pack_codes(gw_fmt fmt, const unsigned char *row, size_t b, size_t r,
     unsigned char *high = record + GW_STRIP_LOW(f->low);
     const unsigned char *fifth, *nibbles = nibbles_of(fmt, row, b, &fifth);
     if (f->low == 8) {
-        const unsigned char *q = fmt == GW_FMT_INT8 ? row + sizeof(gw_row_int8) + 32 * b
-                                                    : row + sizeof(gw_block_q8_0) * b + 2;
+        gw_u8 bytes[GW_ACT_BLOCK];
+        const unsigned char *q = fmt == GW_FMT_INT8   ? row + sizeof(gw_row_int8) + 32 * b
+                                 : fmt == GW_FMT_Q8_0 ? row + sizeof(gw_block_q8_0) * b + 2
+                                                      : bytes;
+        if (q == bytes) {
+            gw_row_indices(fmt, row, b, bytes);
+        }
         for (size_t w = 0; w < 8; w++) {
             memcpy(record + w / 4 * 1024 + GW_STRIP_AT_16(r, w % 4) + i * 4, q + 4 * w, 4);
         }
@@ -122,10 +131,10 @@ static void pack_codes(gw_fmt fmt, const unsigned char *row, size_t b, size_t r,
             put_bits(high, 1, r, i, w, (unsigned)fifth[w / 8] >> (w % 8) & 1u);
         }
     } else {
-        gw_i8 code[GW_ACT_BLOCK];
-        gw_row_codes(fmt, row, b, code);
+        gw_u8 index[GW_ACT_BLOCK];
+        gw_row_indices(fmt, row, b, index);
         for (size_t w = 0; w < GW_ACT_BLOCK; w++) {
-            unsigned v = (unsigned)(code[w] + f->offset) & 255u;
+            unsigned v = index[w];
             if (f->low == 4) {
                 record[GW_STRIP_AT_16(r, w % 16 / 4) + i * 4 + w % 4] |=
                     (unsigned char)((v & 15u) << (w / 16 * 4));

@@ -336,15 +336,17 @@ static void ask_ahead(struct gw_segment *segment, const struct gw_linear_params 
  * or behind it? Where multiprocessors are left over they have those. */
 static int runs_beside(const struct gw_segment *segment, const gw_node *node, gw_fmt fmt,
                        const gw_linear_shape *s, int blocks) {
-#define BESIDE(FORMAT, name) [GW_FMT_##FORMAT] = 1,
-    static const char formats[GW_FMT_COUNT] = {GW_STRIP_BESIDE(BESIDE)};
+#define BESIDE(FORMAT, name) beside |= strcmp(kernels, #name) == 0;
+    const char *kernels = gw_hip_kernels_of(fmt);
+    int beside = 0;
+    GW_STRIP_BESIDE(BESIDE)
 #undef BESIDE
     const gw_node *next = node + 1 < segment->nodes + segment->n_nodes ? node + 1 : NULL;
     int heads = next != NULL && next->op == GW_OP_ROPE_KV ? next->args.rope.heads
                 : segment->front == GW_OP_ATTENTION       ? node[-1].args.attn.heads
                                                           : 0;
     return node->op == GW_OP_LINEAR && s->most == 1 && gw_hip_has_copies(segment->device) &&
-           formats[fmt] && heads > 0 && blocks + heads > segment->device->units;
+           beside && heads > 0 && blocks + heads > segment->device->units;
 }
 
 /* How many blocks take so many tiles, and which of them share rows of x. Blocks stay for as many
@@ -376,10 +378,8 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
         return gw_fail(GW_E_UNSUPPORTED, w->name, "rows of %zu values are too long for %s",
                        gw_hip_width(w), d->name);
     }
-    snprintf(name, sizeof name, "gw_%s_%s%s", glu ? "glu" : "linear", format->name, s.variant);
-    for (char *c = name; *c != '\0'; c++) {
-        *c = *c == '-' ? '_' : *c;
-    }
+    snprintf(name, sizeof name, "gw_%s_%s%s", glu ? "glu" : "linear",
+             gw_hip_kernels_of(w->fmt), s.variant);
     p->step = gw_hip_step(segment);
     p->x = gw_hip_at(node->in[0]);
     p->terms = (int32_t)(gw_hip_width(w) / (format->is_float ? 1 : GW_ACT_BLOCK));

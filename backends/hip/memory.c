@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backends/hip/hip.h"
+#include "backends/load.h"
 
 enum { HALVES = 2, HALF_BYTES = 16 << 20, LANDING_BYTES = 1 << 20 };
 
@@ -261,7 +262,7 @@ static gw_status load_piece(const loading *l, size_t first, size_t units) {
     if (l->src->map != NULL) {
         rows = (const unsigned char *)l->src->map + row * layout->row_bytes;
     } else {
-        GW_TRY(l->src->rows(l->src, (int64_t)row, (int64_t)n, l->stored));
+        GW_TRY(gw_load_rows(l->src, (int64_t)row, (int64_t)n, layout->row_bytes, l->stored));
     }
     GW_TRY(ring_next(l->device, &half, &sent));
     for (int p = 0; p < layout->n_planes; p++) {

@@ -17,6 +17,32 @@ static const int record_bytes[GW_FMT_COUNT] = {
 
 int gw_hip_record_bytes(gw_fmt fmt) { return record_bytes[fmt]; }
 
+const char *gw_hip_kernels_of(gw_fmt fmt) {
+    typedef struct look {
+        gw_fmt fmt;
+        const char *name;
+        int numbers[8];
+    } look;
+#define LOOK(FORMAT, name, ...) {GW_FMT_##FORMAT, #name, {__VA_ARGS__}},
+#define FLOATS(FORMAT, name) {GW_FMT_##FORMAT, name, {0}},
+    static const look with[] = {FLOATS(F32, "f32") FLOATS(F16, "f16") FLOATS(BF16, "bf16")
+                                    GW_STRIP_KERNELS(LOOK)};
+    static const look all[] = {GW_STRIP_FORMATS(LOOK)};
+#undef LOOK
+#undef FLOATS
+    const int *numbers = NULL;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        numbers = all[i].fmt == fmt ? all[i].numbers : numbers;
+    }
+    for (size_t i = 0; i < sizeof with / sizeof with[0]; i++) {
+        if (with[i].fmt == fmt ||
+            (numbers != NULL && memcmp(with[i].numbers, numbers, sizeof with[i].numbers) == 0)) {
+            return with[i].name;
+        }
+    }
+    return "none"; /* no format of strips */
+}
+
 int gw_hip_has_matrices(const struct gw_device *d) {
     static const char *const archs[] = {"gfx908", "gfx90a", "gfx940", "gfx941", "gfx942"};
     for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {

@@ -22,6 +22,8 @@ typedef struct gw_linear_shape {
 
 /* Bytes of a record of strips; 0: the format has none. */
 int gw_hip_record_bytes(gw_fmt fmt);
+/* The name in kernels of a format: its own, or that of the format whose strips look the same. */
+const char *gw_hip_kernels_of(gw_fmt fmt);
 
 /* Code for this device has the int8 matrix instructions; has GW_COPIES. */
 int gw_hip_has_matrices(const struct gw_device *d);

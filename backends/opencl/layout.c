@@ -70,23 +70,12 @@ static size_t low_place(const gw_cl_layout *l, size_t r, size_t b, size_t j) {
     return r * l->low_row + (b / all * 2 * all + j / 4 * all + b % all) * 16 + j % 4 * 4;
 }
 
-/* Of the table `which`; of two that are equal (zeros) the first. */
-static gw_u32 level_index(int which, int level) {
-    static const gw_i8 levels[][16] = {
-        [GW_LEVELS_IQ4] = {GW_IQ4_LEVELS}, [GW_LEVELS_E2M1] = {GW_E2M1_LEVELS}};
-    gw_u32 i = 0;
-    while (i < 15 && levels[which][i] != level) {
-        i++;
-    }
-    return i;
-}
-
-static void cut_codes(const gw_cl_planes *p, const gw_i8 *code, gw_u32 *low, gw_u32 *high) {
+static void cut_codes(const gw_cl_planes *p, const gw_u8 *index, gw_u32 *low, gw_u32 *high) {
     memset(low, 0, 8 * sizeof *low);
     memset(high, 0, 2 * sizeof *high);
     for (int i = 0; i < GW_ACT_BLOCK; i++) {
         int j = i / 4, k = i % 4 * 8;
-        gw_u32 u = p->levels ? level_index(p->levels, code[i]) : (gw_u32)(code[i] + p->offset);
+        gw_u32 u = p->low_bits == 8 ? index[i] ^ 128u : index[i];
         gw_u32 bottom = u & ((1u << p->low_bits) - 1u), top = u >> p->low_bits;
         if (p->low_bits == 8) {
             low[j] |= bottom << k;
@@ -109,10 +98,10 @@ static void pack_row(const gw_cl_layout *l, const unsigned char *row, size_t r, 
     size_t low_words = (size_t)p->low_bits, high_words = (size_t)p->high_bits;
     size_t head_bytes = (size_t)p->head_bytes;
     gw_u32 bottom[8], top[2];
-    gw_i8 code[GW_ACT_BLOCK];
+    gw_u8 index[GW_ACT_BLOCK];
     for (size_t b = 0; b < l->blocks; b++) {
-        gw_row_codes(l->fmt, row, b, code);
-        cut_codes(p, code, bottom, top);
+        gw_row_indices(l->fmt, row, b, index);
+        cut_codes(p, index, bottom, top);
         for (size_t j = 0; j < low_words; j++) {
             memcpy(low + low_place(l, r, b, j), &bottom[j], 4);
         }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/load.h"
 #include "backends/opencl/opencl.h"
 #include "core/base/size.h"
 
@@ -285,7 +286,7 @@ static gw_status load_rows(const loading *l, const gw_cl_chunk *chunk, int64_t f
     if (l->src->map != NULL) {
         rows = (const unsigned char *)l->src->map + (size_t)first * l->row_bytes;
     } else {
-        GW_TRY(l->src->rows(l->src, first, n, stored));
+        GW_TRY(gw_load_rows(l->src, first, n, l->row_bytes, stored));
     }
     size_t at = 0;
     for (int p = 0; p < 4; p++) {

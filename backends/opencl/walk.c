@@ -166,10 +166,10 @@ static void add_case(text *t, int number, int variant, const gw_cl_launch *l) {
 
 static gw_status build(struct gw_segment *segment, const ops *o, const gw_cl_program **out) {
     struct gw_device *device = segment->device;
-    static const char *const shared[] = {"core/tensor/dialect.h",  "core/tensor/arith.h",
-                                         "core/tensor/blocks.h",   "core/tensor/sample.h",
-                                         "kernels_cl/exchange.cl", "kernels_cl/common.cl",
-                                         "kernels_cl/walk.cl"};
+    static const char *const shared[] = {
+        "core/tensor/dialect.h", "core/tensor/arith.h",    "core/tensor/format_list.h",
+        "core/tensor/blocks.h",  "core/tensor/planes.h",   "core/tensor/sample.h",
+        "kernels_cl/exchange.cl", "kernels_cl/common.cl", "kernels_cl/walk.cl"};
     char options[OPTION_BYTES];
     text t = {0};
     add_text(&t, "#pragma OPENCL FP_CONTRACT OFF\n");

@@ -1,12 +1,16 @@
 /* core/model/packed.c - see packed.h. Everything has been checked when a row is asked for. */
 #include "core/model/packed.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/reader.h"
 #include "core/tensor/blocks.h"
 
-enum { CHUNK = 256 }; /* columns at once: what is between codes and numbers stays in the cache */
+enum {
+    CHUNK = 256, /* columns at once: what is between codes and numbers stays in the cache */
+    BAND = 64    /* rows at once whose codes share lines: four cache lines of words        */
+};
 
 /* ---- numbers -------------------------------------------------------------------------------- */
 
@@ -132,6 +136,46 @@ static void codes_of(const gw_packed *p, int64_t row, int64_t first, int n, int 
     }
 }
 
+/* Do neighbouring rows lie side by side, a line of columns after the other? */
+static int lies_down(const gw_packed *p) {
+    return p->kind == GW_CODES_AWQ || (p->kind == GW_CODES_COLUMNS && 32 % p->bits == 0);
+}
+
+/* Codes of n rows from `row` on, to [n, cols]: a line is read once for all of them, for the next
+ * code of one row is as far as all rows are many. */
+static void columns_of(const gw_packed *p, int64_t row, int64_t n, gw_u8 *to) {
+    const uint32_t per = 32 / (uint32_t)p->bits, mask = (uint32_t)((1ull << p->bits) - 1);
+    for (int64_t first = 0; first < p->cols; first += per) {
+        const uint8_t *line = p->codes + (size_t)(first / per) * p->stride + 4 * (size_t)row;
+        const uint32_t have = p->cols - first < per ? (uint32_t)(p->cols - first) : per;
+        for (int64_t i = 0; i < n; i++) {
+            gw_u8 *code = to + i * p->cols + first;
+            uint32_t word = word_at(line, (size_t)i);
+            if (per == 8 && have == 8) {
+                uint32_t low = word & 0x0f0f0f0fu, high = word >> 4 & 0x0f0f0f0fu;
+                for (int k = 0; k < 4; k++) {
+                    code[2 * k] = (gw_u8)(low >> 8 * k & 15);
+                    code[2 * k + 1] = (gw_u8)(high >> 8 * k & 15);
+                }
+                continue;
+            }
+            for (uint32_t k = 0; k < have; k++) {
+                code[k] = (gw_u8)(word >> k * (uint32_t)p->bits & mask);
+            }
+        }
+    }
+}
+
+static void awq_columns_of(const gw_packed *p, int64_t row, int64_t n, gw_u8 *to) {
+    for (int64_t c = 0; c < p->cols; c++) {
+        const uint8_t *line = p->codes + (size_t)c * p->stride;
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t word = word_at(line, (size_t)(row + i) / 8);
+            to[i * p->cols + c] = (gw_u8)(word >> awq_shift(row + i) & 15);
+        }
+    }
+}
+
 /* Codes that stand for floats. */
 static void values_of(const gw_packed *p, int64_t row, int64_t first, int n, float *v) {
     const uint8_t *line = p->codes + (size_t)row * p->stride;
@@ -178,11 +222,17 @@ static void floats_of(const gw_packed *p, int64_t row, int64_t first, int n, flo
     }
 }
 
-static void integers_of(const gw_packed *p, int64_t row, int64_t first, int n, float *out) {
+static void integers_of(const gw_packed *p, const gw_u8 *codes, int64_t row, int64_t first, int n,
+                        float *out) {
     int code[CHUNK], z = 0;
     int64_t here = -1;
     float s = 1.0f, m = 0.0f;
-    codes_of(p, row, first, n, code);
+    if (codes == NULL) {
+        codes_of(p, row, first, n, code);
+    }
+    for (int i = 0; i < n && codes != NULL; i++) {
+        code[i] = codes[first + i];
+    }
     for (int i = 0; i < n; i++) {
         int64_t g = group_of(p, first + i);
         if (g != here) {
@@ -337,8 +387,15 @@ static gw_u8 *put_block(gw_fmt fmt, gw_u8 *to, float scale, int zero, int *code)
     return to;
 }
 
-/* The codes of n columns in the order in which they are kept. */
-static void take_codes(const gw_packed *p, int64_t row, int64_t first, int n, int *code) {
+/* The codes of n columns in the order in which they are kept. codes: those of the row, or NULL. */
+static void take_codes(const gw_packed *p, const gw_u8 *codes, int64_t row, int64_t first, int n,
+                       int *code) {
+    if (codes != NULL) {
+        for (int i = 0; i < n; i++) {
+            code[i] = codes[p->column != NULL ? p->column[first + i] : first + i];
+        }
+        return;
+    }
     if (p->column == NULL) {
         codes_of(p, row, first, n, code);
         return;
@@ -348,7 +405,7 @@ static void take_codes(const gw_packed *p, int64_t row, int64_t first, int n, in
     }
 }
 
-static void put_row(const gw_packed *p, gw_fmt fmt, int64_t row, gw_u8 *to) {
+static void put_row(const gw_packed *p, gw_fmt fmt, const gw_u8 *codes, int64_t row, gw_u8 *to) {
     int code[CHUNK];
     int int4 = fmt >= GW_FMT_INT4_G32 && fmt <= GW_FMT_INT4_G256;
     if (fmt == GW_FMT_INT8) {
@@ -360,7 +417,7 @@ static void put_row(const gw_packed *p, gw_fmt fmt, int64_t row, gw_u8 *to) {
     for (int64_t c = 0; c < p->cols; c += GW_ACT_BLOCK) {
         int64_t g = c / p->span;
         if (c % CHUNK == 0) {
-            take_codes(p, row, c, p->cols - c < CHUNK ? (int)(p->cols - c) : CHUNK, code);
+            take_codes(p, codes, row, c, p->cols - c < CHUNK ? (int)(p->cols - c) : CHUNK, code);
         }
         if (int4) {
             if (c % p->span == 0) {
@@ -373,7 +430,8 @@ static void put_row(const gw_packed *p, gw_fmt fmt, int64_t row, gw_u8 *to) {
     }
 }
 
-void gw_packed_row(const gw_packed *p, gw_fmt fmt, int64_t row, void *dst) {
+/* codes: [cols] of the row, or NULL. */
+static void one_row(const gw_packed *p, gw_fmt fmt, const gw_u8 *codes, int64_t row, void *dst) {
     size_t cell = gw_format_of(fmt)->block_bytes;
     float values[CHUNK];
     if (p->heads > 0) { /* halves of a head out of neighbours */
@@ -389,12 +447,33 @@ void gw_packed_row(const gw_packed *p, gw_fmt fmt, int64_t row, void *dst) {
         return;
     }
     if (!gw_format_of(fmt)->is_float) {
-        put_row(p, fmt, row, dst);
+        put_row(p, fmt, codes, row, dst);
         return;
     }
     for (int64_t c = 0; c < p->cols; c += CHUNK) {
         int n = p->cols - c < CHUNK ? (int)(p->cols - c) : CHUNK;
-        (has_floats(p) ? floats_of : integers_of)(p, row, c, n, values);
+        if (has_floats(p)) {
+            floats_of(p, row, c, n, values);
+        } else {
+            integers_of(p, codes, row, c, n, values);
+        }
         gw_format_of(fmt)->encode((char *)dst + (size_t)c * cell, values, (size_t)n);
     }
+}
+
+void gw_packed_rows(const gw_packed *p, gw_fmt fmt, int64_t first, int64_t n, size_t bytes,
+                    void *dst) {
+    int64_t band = lies_down(p) && p->heads == 0 && n > 1 ? BAND : 1;
+    gw_u8 *codes = band > 1 ? malloc((size_t)(BAND * p->cols)) : NULL;
+    for (int64_t done = 0; done < n; done += band) { /* without memory: slower, row by row */
+        int64_t row = first + done, here = n - done < band ? n - done : band;
+        if (codes != NULL) {
+            (p->kind == GW_CODES_AWQ ? awq_columns_of : columns_of)(p, row, here, codes);
+        }
+        for (int64_t i = 0; i < here; i++) {
+            one_row(p, fmt, codes != NULL ? codes + i * p->cols : NULL, row + i,
+                    (char *)dst + (size_t)(done + i) * bytes);
+        }
+    }
+    free(codes);
 }

@@ -90,8 +90,10 @@ enum { GW_PACKED_LEAST = 65536 };
  * INT8; of a scale and a bias INT4_Gn; of FP8 with powers of two as scales BF16; else F32. */
 gw_fmt gw_packed_fmt(const gw_packed *p);
 
-/* Row `row` of the matrix in that format, or as MXFP4, F16, BF16 where packed_find.c says so. */
-void gw_packed_row(const gw_packed *p, gw_fmt fmt, int64_t row, void *dst);
+/* Rows [first, first + n) of the matrix in that format, or as MXFP4, F16, BF16 where packed_find.c
+ * says so; `bytes` bytes each. Any thread, several at once. */
+void gw_packed_rows(const gw_packed *p, gw_fmt fmt, int64_t first, int64_t n, size_t bytes,
+                    void *dst);
 
 float gw_e4m3_to_f32(uint8_t bits);
 

@@ -189,9 +189,7 @@ static gw_status read_rows(const gw_entry *e, const gw_stored *t, int64_t first,
     if (t->packed == NULL) {
         return gw_stored_read(t, (size_t)first * bytes, (size_t)n * bytes, dst);
     }
-    for (int64_t i = 0; i < n; i++) {
-        gw_packed_row(t->packed, e->from, first + i, (char *)dst + (size_t)i * bytes);
-    }
+    gw_packed_rows(t->packed, e->from, first, n, bytes, dst);
     return GW_OK;
 }
 
@@ -202,10 +200,19 @@ static gw_status rows_as_stored(const gw_weight_source *src, int64_t first, int6
     return read_rows(e, e->stored[0], first, n, row, dst);
 }
 
-/* One stored row of the entry, raw. */
-static gw_status read_row(const gw_entry *e, int64_t row, size_t bytes, void *raw) {
-    int64_t at = stored_row(e, row);
-    return read_rows(e, e->stored[at / e->stored_rows], at % e->stored_rows, 1, bytes, raw);
+enum { READ_AT_ONCE = 64 };
+
+/* Stored rows of the entry, raw, from `row` on: as many of n as are neighbours there. */
+static gw_status read_neighbours(const gw_entry *e, int64_t row, int64_t n, size_t bytes, void *raw,
+                                 int64_t *count) {
+    int64_t at = stored_row(e, row), of = at / e->stored_rows, most = n;
+    most = most < READ_AT_ONCE ? most : READ_AT_ONCE;
+    *count = 1;
+    while (*count < most && stored_row(e, row + *count) == at + *count &&
+           (at + *count) / e->stored_rows == of) {
+        ++*count;
+    }
+    return read_rows(e, e->stored[of], at % e->stored_rows, *count, bytes, raw);
 }
 
 /* Rows [first, first + n) of a matrix stored [columns, rows]: piece by piece of every stored row.
@@ -263,11 +270,6 @@ static float factor_of(const gw_entry *e, int64_t row) {
     return v;
 }
 
-/* One of the formats that gw_small_home names, none that encoders are asked for. */
-static int stays_small(gw_fmt fmt) {
-    return fmt == GW_FMT_Q2_K || fmt == GW_FMT_Q4_0 || fmt == GW_FMT_Q6_K;
-}
-
 /* Decode to float, then encode; row by row, so that the bytes depend on nothing else. */
 static gw_status rows_converted(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
     const gw_entry *e = src->state;
@@ -276,10 +278,12 @@ static gw_status rows_converted(const gw_weight_source *src, int64_t first, int6
     int same = e->t.fmt == e->from && !transposed;
     GW_TRY(gw_row_bytes(e->t.fmt, cols, &out_row));
     GW_TRY(transposed ? GW_OK : gw_row_bytes(e->from, cols, &in_row));
-    void *raw = malloc(in_row + 1);
+    size_t several = n < READ_AT_ONCE ? (size_t)n : READ_AT_ONCE;
+    int64_t have = 0, used = 0; /* rows in raw */
+    unsigned char *raws = malloc(in_row * several + 1);
     float *values = malloc((transposed ? (size_t)n : 1) * cols * sizeof *values);
     gw_status status = GW_OK;
-    if (raw == NULL || values == NULL) {
+    if (raws == NULL || values == NULL) {
         status = gw_fail(GW_E_NOMEM, e->t.name, "no memory to convert a row");
     }
     if (status == GW_OK && transposed) {
@@ -288,8 +292,12 @@ static gw_status rows_converted(const gw_weight_source *src, int64_t first, int6
     for (int64_t r = 0; r < n && status == GW_OK; r++) {
         unsigned char *out = (unsigned char *)dst + (size_t)r * out_row;
         float *row = transposed ? values + (size_t)r * cols : values;
-        status = transposed ? GW_OK : read_row(e, first + r, in_row, same ? (void *)out : raw);
-        if (status == GW_OK && gw_format_is_small(e->from) && stays_small(e->t.fmt)) {
+        if (!transposed && used == have) {
+            status = read_neighbours(e, first + r, n - r, in_row, same ? out : raws, &have);
+            used = 0;
+        }
+        const unsigned char *raw = raws + (size_t)used++ * in_row * (same ? 0 : 1);
+        if (status == GW_OK && e->t.fmt == gw_small_home(e->from) && e->t.fmt != GW_FMT_F32) {
             gw_small_convert(e->from, raw, cols, e->t.fmt, out);
         } else if (status == GW_OK && !same) {
             if (!transposed) {
@@ -302,7 +310,7 @@ static gw_status rows_converted(const gw_weight_source *src, int64_t first, int6
             encode_row(e, row, cols, out);
         }
     }
-    free(raw);
+    free(raws);
     free(values);
     return status;
 }

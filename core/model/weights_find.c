@@ -366,16 +366,10 @@ static gw_fmt format_of(const gw_entry *e) {
     return fmt;
 }
 
-/* Where formats stay that are in files only: one format for all tensors. */
+/* Where formats stay that are in files only. */
 static gw_fmt home_of(const gw_entry *e) {
-    gw_fmt home = GW_FMT_F32;
-    for (int i = 0; i < e->n_stored; i++) {
-        const gw_stored *t = e->stored[i];
-        size_t blocks = t->bytes / gw_format_of(e->from)->block_bytes;
-        gw_fmt own = gw_small_home(e->from, t->data, blocks);
-        home = i == 0 || own == home ? own : GW_FMT_F32;
-    }
-    return e->stored_cols % 256 == 0 || home == GW_FMT_Q4_0 ? home : GW_FMT_F32;
+    gw_fmt home = gw_small_home(e->from);
+    return e->stored_cols % (int64_t)gw_format_of(home)->block_elems == 0 ? home : GW_FMT_F32;
 }
 
 /* Fill the entry of a weight in a layer from the checkpoint. */

@@ -10,7 +10,8 @@ static const gw_coding *const table[] = {
     &gw_coding_q5_1,      &gw_coding_q2_k,     &gw_coding_q3_k,     &gw_coding_q4_k,
     &gw_coding_q5_k,      &gw_coding_q6_k,     &gw_coding_iq4_nl,   &gw_coding_iq4_xs,
     &gw_coding_mxfp4,     &gw_coding_int4_g32, &gw_coding_int4_g64, &gw_coding_int4_g128,
-    &gw_coding_int4_g256,
+    &gw_coding_int4_g256, &gw_coding_bl3h_b64, &gw_coding_bl2_b32,  &gw_coding_bl3_b32,
+    &gw_coding_bl5_b64,   &gw_coding_bl6_b64,  &gw_coding_bl8_b32,  &gw_coding_bl8_b64,
 };
 
 const gw_coding *gw_coding_of(gw_fmt fmt) {

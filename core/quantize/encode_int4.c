@@ -1,7 +1,8 @@
-/* core/quantize/encode_int4.c - groups with a scale and a zero from the range of their values:
- * scale = (high - low) / 15, zero = low. */
+/* core/quantize/encode_int4.c - groups with a scale and a zero from the range of their values, INT4
+ * and block-linear ones: scale = (high - low) / the largest code, zero = low. */
 #include "core/quantize/encode_rows.h"
-#include "core/tensor/blocks.h"
+#include "core/tensor/codes.h"
+#include "core/tensor/planes.h"
 
 static void search(const gw_coding *e, const gw_encode_in *in, gw_coded *out) {
     for (int b = 0; b < in->blocks; b++) {
@@ -56,3 +57,58 @@ INT4(32)
 INT4(64)
 INT4(128)
 INT4(256)
+
+/* The bits of a code: lower and upper ones in planes. */
+static void pack_planes(const gw_coding *e, const gw_coded *b, int low, int high, size_t bytes,
+                        gw_u8 *block) {
+    memset(block, 0, bytes);
+    put_u16(block, b->d);
+    put_u16(block + 2, b->m);
+    for (int i = 0; i < e->block; i++) {
+        gw_u8 *plane = block + 4 + 4 * low * (i / 32);
+        gw_plane_put(plane, low, i % 32, b->code[i]);
+        if (high > 0) {
+            plane = block + 4 + low * e->block / 8 + 4 * high * (i / 32);
+            gw_plane_put(plane, high, i % 32, b->code[i] >> low);
+        }
+    }
+}
+
+/* Two codes of 0 .. 10 in a number of 7 bits. */
+static void pack_elevens(const gw_coding *e, const gw_coded *b, void *block) {
+    gw_block_bl3h_b64 *to = block;
+    memset(to, 0, sizeof *to);
+    put_u16(to->head.scale, b->d);
+    put_u16(to->head.zero, b->m);
+    for (int p = 0; p < e->block / 2; p++) {
+        int v = 11 * b->code[2 * p] + b->code[2 * p + 1];
+        gw_plane_put(to->four, 4, p, v);
+        gw_plane_put(to->two, 2, p, v >> 4);
+        gw_plane_put(to->one, 1, p, v >> 6);
+    }
+}
+
+#define LINEAR(FORMAT, name, columns, low, high)                                                   \
+    static void pack_##name(const gw_coding *e, const gw_coded *b, void *block) {                  \
+        pack_planes(e, b, low, high, sizeof(gw_block_##name), block);                              \
+    }                                                                                              \
+    const gw_coding gw_coding_##name = {.fmt = GW_FMT_##FORMAT,                                    \
+                                        .block = columns,                                          \
+                                        .sub = columns,                                            \
+                                        .code_max = (1 << ((low) + (high))) - 1,                   \
+                                        .short_blocks = 1,                                         \
+                                        .search = search,                                          \
+                                        .pack = pack_##name};
+LINEAR(BL2_B32, bl2_b32, 32, 2, 0)
+LINEAR(BL3_B32, bl3_b32, 32, 2, 1)
+LINEAR(BL5_B64, bl5_b64, 64, 4, 1)
+LINEAR(BL6_B64, bl6_b64, 64, 4, 2)
+LINEAR(BL8_B32, bl8_b32, 32, 8, 0)
+LINEAR(BL8_B64, bl8_b64, 64, 8, 0)
+const gw_coding gw_coding_bl3h_b64 = {.fmt = GW_FMT_BL3H_B64,
+                                      .block = 64,
+                                      .sub = 64,
+                                      .code_max = 10,
+                                      .short_blocks = 1,
+                                      .search = search,
+                                      .pack = pack_elevens};

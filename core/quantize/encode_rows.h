@@ -11,5 +11,7 @@ extern const gw_coding gw_coding_q8_0, gw_coding_q4_0, gw_coding_q4_1, gw_coding
     gw_coding_iq4_nl, gw_coding_iq4_xs, gw_coding_mxfp4;
 extern const gw_coding gw_coding_int4_g32, gw_coding_int4_g64, gw_coding_int4_g128,
     gw_coding_int4_g256;
+extern const gw_coding gw_coding_bl3h_b64, gw_coding_bl2_b32, gw_coding_bl3_b32, gw_coding_bl5_b64,
+    gw_coding_bl6_b64, gw_coding_bl8_b32, gw_coding_bl8_b64;
 
 #endif

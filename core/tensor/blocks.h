@@ -13,6 +13,7 @@
 #define GW_TENSOR_BLOCKS_H
 
 #include "core/tensor/arith.h"
+#include "core/tensor/format_list.h"
 
 /* ---- reading fields ------------------------------------------------------------------------- */
 
@@ -407,15 +408,12 @@ GW_FN float gw_q6_k_term(GW_GLOBAL const gw_block_q6_k *b, int sub, GW_ACT const
 #define GW_IQ4_LEVELS -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
 /* clang-format on */
 
-/* The same levels as bytes of four words, lowest first: tables in constant memory are spelled
- * differently in each dialect, and shifts are not. */
-GW_FN gw_i8 gw_iq4_level(int nibble) {
-    gw_u32 low = nibble & 4 ? 0xf6eaddcfu : 0xbfad9881u;
-    gw_u32 high = nibble & 4 ? 0x71594535u : 0x26190d01u;
-    gw_u32 word = nibble & 8 ? high : low;
-    int byte = (int)(word >> (nibble & 3) * 8 & 255u);
+/* Of the table GW_LEVELS_... of format_list.h. */
+GW_FN gw_i8 gw_level(int levels, int index) {
+    int i = index >> 2, byte = (int)(GW_LEVEL_WORD(levels, i) >> (index & 3) * 8 & 255u);
     return (gw_i8)(byte < 128 ? byte : byte - 256);
 }
+GW_FN gw_i8 gw_iq4_level(int nibble) { return gw_level(GW_LEVELS_IQ4, nibble); }
 GW_FN void gw_iq4_codes(GW_GLOBAL const gw_u8 *bytes, gw_i8 *code) {
     for (int j = 0; j < 16; j++) {
         code[j] = gw_iq4_level(bytes[j] & 15);
@@ -480,16 +478,8 @@ GW_FN float gw_iq4_xs_term(GW_GLOBAL const gw_block_iq4_xs *b, int sub, GW_ACT c
 
 /* ---- MXFP4 (OCP Microscaling 1.0): w = 2^(e - 127) * E2M1 = 2^(e - 128) * level --------------- */
 
-/* clang-format off */
-#define GW_E2M1_LEVELS 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
-/* clang-format on */
-
 /* Twice the value of a number of 4 bits: sign, two bits of exponent, one of mantissa. */
-GW_FN gw_i8 gw_e2m1_level(int nibble) {
-    gw_u32 word = nibble & 4 ? 0x0c080604u : 0x03020100u;
-    int level = (int)(word >> (nibble & 3) * 8 & 255u);
-    return (gw_i8)(nibble & 8 ? -level : level);
-}
+GW_FN gw_i8 gw_e2m1_level(int nibble) { return gw_level(GW_LEVELS_E2M1, nibble); }
 
 /* 2^(e - 128), e from 0 to 255: subnormal where e is 0 or 1. */
 GW_FN float gw_e8m0_half(gw_u32 e) {
@@ -598,6 +588,39 @@ GW_FN float gw_int4_span_term(GW_GLOBAL const gw_int4_head *head, GW_GLOBAL cons
     }
     acc = GW_FMA(gw_load_f16(head->scale) * x->scale, (float)s, acc);
     return GW_FMA(gw_load_f16(head->zero), x->scale * (float)sum, acc);
+}
+
+/* ---- BL3H: two codes of 0 .. 10 in a number of 7 bits; w = scale * code + zero ----------------- */
+
+/* Codes 2 p and 2 p + 1 of 64 are number p, 11 times the first and the second, whose bits are in three
+ * planes as planes.h has them for 32: four, two and one. */
+typedef struct gw_block_bl3h_b64 {
+    gw_int4_head head;
+    gw_u8 four[16], two[8], one[4];
+} gw_block_bl3h_b64;
+
+GW_FN int gw_bl3h_b64_index(GW_GLOBAL const gw_block_bl3h_b64 *b, int sub, int i) {
+    int p = 16 * sub + i / 2;
+    int v = (b->four[p % 16] >> (p / 16 * 4) & 15) | (b->two[p % 8] >> (p / 8 * 2) & 3) << 4 |
+            (b->one[p / 8] >> (p % 8) & 1) << 6;
+    int first = (v * 187) >> 11; /* v / 11 */
+    return i % 2 == 0 ? first : v - 11 * first;
+}
+GW_FN void gw_bl3h_b64_codes(GW_GLOBAL const gw_block_bl3h_b64 *b, int sub, gw_i8 *code) {
+    for (int i = 0; i < 32; i++) {
+        code[i] = (gw_i8)gw_bl3h_b64_index(b, sub, i);
+    }
+}
+GW_FN void gw_bl3h_b64_weights(GW_GLOBAL const gw_block_bl3h_b64 *b, int sub, float *w) {
+    gw_i8 code[32];
+    gw_bl3h_b64_codes(b, sub, code);
+    gw_expand_affine(gw_load_f16(b->head.scale), gw_load_f16(b->head.zero), code, 0, 32, w);
+}
+GW_FN float gw_bl3h_b64_term(GW_GLOBAL const gw_block_bl3h_b64 *b, int sub, GW_ACT const gw_act8 *x,
+                             float acc) {
+    gw_i8 code[32];
+    gw_bl3h_b64_codes(b, sub, code);
+    return gw_term_affine(gw_load_f16(b->head.scale), gw_load_f16(b->head.zero), code, x, acc);
 }
 
 #endif

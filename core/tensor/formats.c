@@ -3,6 +3,8 @@
 #include "core/tensor/formats.h"
 
 #include "core/tensor/blocks.h"
+#include "core/tensor/codes.h"
+#include "core/tensor/planes.h"
 #include "core/tensor/small.h"
 
 /* ---- rows of blocks: decode and term of each format from its block functions ---------------- */
@@ -34,6 +36,11 @@ BLOCK_ROW(q6_k, 256)
 BLOCK_ROW(iq4_nl, 32)
 BLOCK_ROW(mxfp4, 32)
 BLOCK_ROW(iq4_xs, 256)
+
+BLOCK_ROW(bl3h_b64, 64)
+#define PLANE_ROW(unused, NAME, name, low, high, offset, levels, term, sub, share, head)           \
+    BLOCK_ROW(name, 32 * (share))
+GW_PLANE_FORMATS(PLANE_ROW, 0)
 
 static void decode_int8(float *dst, const void *row, size_t cols) {
     const gw_row_int8 *head = row;
@@ -195,7 +202,8 @@ static void encode_int8(void *row, const float *src, size_t cols) {
     }
 }
 
-static void encode_int4_group(gw_int4_head *head, gw_u8 *nibbles, const float *src, int n) {
+/* Codes 0 .. most of n values, and their scale and zero, two binary16. */
+static void encode_linear(gw_u8 *head, int *code, const float *src, int n, int most) {
     float low = src[0], high = src[0];
     int finite = is_finite(largest(src, (size_t)n));
     for (int i = 1; i < n; i++) {
@@ -204,18 +212,109 @@ static void encode_int4_group(gw_int4_head *head, gw_u8 *nibbles, const float *s
     }
     low = low == 0.0f ? 0.0f : low; /* -0 and +0 are equal, so which one is found is chance */
     high = high == 0.0f ? 0.0f : high;
-    gw_u16 scale_bits = finite ? saturated_f16((high - low) / 15.0f) : F16_NAN;
+    gw_u16 scale_bits = finite ? saturated_f16((high - low) / (float)most) : F16_NAN;
     gw_u16 zero_bits = finite ? saturated_f16(low) : 0;
-    put_u16(head->scale, scale_bits);
-    put_u16(head->zero, zero_bits);
+    put_u16(head, scale_bits);
+    put_u16(head + 2, zero_bits);
     float scale = gw_f16_to_f32(scale_bits), zero = gw_f16_to_f32(zero_bits);
+    for (int i = 0; i < n; i++) {
+        code[i] = scale > 0.0f ? rounded((src[i] - zero) / scale, 0.0f, (float)most) : 0;
+    }
+}
+
+static void encode_int4_group(gw_int4_head *head, gw_u8 *nibbles, const float *src, int n) {
+    int q[256];
+    encode_linear(head->scale, q, src, n, 15);
     for (int i = 0; i < n; i += 32) {
-        int q[32];
-        for (int k = 0; k < 32; k++) {
-            q[k] = scale > 0.0f ? rounded((src[i + k] - zero) / scale, 0.0f, 15.0f) : 0;
-        }
         for (int j = 0; j < 16; j++) {
-            nibbles[i / 2 + j] = (gw_u8)(q[j] | q[j + 16] << 4);
+            nibbles[i / 2 + j] = (gw_u8)(q[i + j] | q[i + j + 16] << 4);
+        }
+    }
+}
+
+/* A row of blocks of 32 `share` codes after a scale and a zero. The last block may be short: what it
+ * lacks has code 0. */
+static void encode_planes(gw_u8 *block, size_t bytes, int low, int high, int share,
+                          const float *src, size_t cols) {
+    int most = (1 << (low + high)) - 1;
+    for (size_t at = 0; at < cols; at += (size_t)(32 * share), block += bytes) {
+        int code[64], n = cols - at < (size_t)(32 * share) ? (int)(cols - at) : 32 * share;
+        memset(block, 0, bytes);
+        encode_linear(block, code, src + at, n, most);
+        for (int i = 0; i < n; i++) {
+            gw_plane_put(block + 4 + 4 * low * (i / 32), low, i % 32, code[i]);
+            if (high > 0) {
+                gw_plane_put(block + 4 + 4 * low * share + 4 * high * (i / 32), high, i % 32,
+                          code[i] >> low);
+            }
+        }
+    }
+}
+
+#define PLANE_ENCODE(name, low, high, share)                                                       \
+    static void encode_##name(void *row, const float *src, size_t cols) {                          \
+        encode_planes(row, sizeof(gw_block_##name), low, high, share, src, cols);                  \
+    }
+PLANE_ENCODE(bl2_b32, 2, 0, 1)
+PLANE_ENCODE(bl3_b32, 2, 1, 1)
+PLANE_ENCODE(bl5_b64, 4, 1, 2)
+PLANE_ENCODE(bl6_b64, 4, 2, 2)
+PLANE_ENCODE(bl8_b32, 8, 0, 1)
+PLANE_ENCODE(bl8_b64, 8, 0, 2)
+
+/* Integer scales of 16 or 32 weights in 31 steps, nearest levels. For tests, and what is to be had of
+ * these formats without a search. */
+static void encode_levels(gw_u8 *block, size_t bytes, int levels, int low, int high, int halves,
+                          const float *src, size_t cols) {
+    int bits = low + high, half = 1 << (bits - 1), most = 0;
+    for (int i = 0; i < half; i++) {
+        most = gw_level(levels, i) > most ? gw_level(levels, i) : most;
+    }
+    for (size_t b = 0; b < cols / 256; b++, block += bytes, src += 256) {
+        float amax = largest(src, 256);
+        float d = is_finite(amax) ? amax / (float)(31 * most) : GW_F32_FROM_BITS(0x7fc00000u);
+        memset(block, 0, bytes);
+        memcpy(block, &d, sizeof d);
+        for (int i = 0; d > 0.0f && i < 256; i++) {
+            int from = halves ? i / 16 * 16 : i / 32 * 32, n = halves ? 16 : 32, best = 0;
+            int sc = (int)(largest(src + from, (size_t)n) / (d * (float)most) + 0.999f);
+            gw_u8 *plane = block + 20 + 4 * low * (i / 32);
+            sc = sc < 1 ? 1 : sc > 31 ? 31 : sc;
+            block[4 + i / 32 * 2 + (halves ? i / 16 % 2 : 0)] = (gw_u8)sc;
+            for (int k = 1; k < 2 * half; k++) {
+                float at = src[i] / (d * (float)sc);
+                float error = GW_FABS(at - (float)gw_level(levels, k));
+                best = error < GW_FABS(at - (float)gw_level(levels, best)) ? k : best;
+            }
+            gw_plane_put(plane, low, i % 32, best);
+            if (high > 0) {
+                gw_plane_put(block + 20 + 32 * low + 4 * high * (i / 32), high, i % 32,
+                             best >> low);
+            }
+        }
+    }
+}
+
+#define LEVELS_ENCODE(name, levels, low, high, halves)                                             \
+    static void encode_##name(void *row, const float *src, size_t cols) {                          \
+        encode_levels(row, sizeof(gw_block_##name), levels, low, high, halves, src, cols);         \
+    }
+LEVELS_ENCODE(iq3_s_codes, GW_LEVELS_IQ3_S, 4, 0, 0)
+LEVELS_ENCODE(iq3_xxs_codes, GW_LEVELS_IQ3_XXS, 4, 0, 0)
+LEVELS_ENCODE(iq2_codes, GW_LEVELS_IQ2, 2, 1, 1)
+LEVELS_ENCODE(iq1_codes, GW_LEVELS_IQ1, 2, 1, 1)
+
+static void encode_bl3h_b64(void *row, const float *src, size_t cols) {
+    gw_block_bl3h_b64 *b = row;
+    for (size_t at = 0; at < cols; at += 64, b++) {
+        int code[64] = {0}, n = cols - at < 64 ? (int)(cols - at) : 64;
+        memset(b, 0, sizeof *b);
+        encode_linear(b->head.scale, code, src + at, n, 10);
+        for (int p = 0; p < 32; p++) {
+            int v = 11 * code[2 * p] + code[2 * p + 1];
+            gw_plane_put(b->four, 4, p, v);
+            gw_plane_put(b->two, 2, p, v >> 4);
+            gw_plane_put(b->one, 1, p, v >> 6);
         }
     }
 }
@@ -293,11 +392,22 @@ static const gw_format formats[] = {
     [GW_FMT_IQ4_NL]    = {"iq4_nl",      20,  32, sizeof(gw_block_iq4_nl),        0, 0, decode_iq4_nl,    NULL,                       1, term_iq4_nl   },
     [GW_FMT_IQ4_XS]    = {"iq4_xs",      23, 256, sizeof(gw_block_iq4_xs),        0, 0, decode_iq4_xs,    NULL,                       1, term_iq4_xs   },
     [GW_FMT_MXFP4]     = {"mxfp4",       39,  32, sizeof(gw_block_mxfp4),         0, 0, decode_mxfp4,     NULL,                       1, term_mxfp4    },
-    [GW_FMT_INT8]      = {"int8",        -1,  32, sizeof(gw_block_int8), sizeof(gw_row_int8), 0, decode_int8, encode_int8,            1, term_int8     },
-    [GW_FMT_INT4_G32]  = {"int4-g32",    -1,  32, sizeof(gw_block_int4_g32),      0, 0, decode_int4_g32,  encode_int4_g32,            1, term_int4_g32 },
-    [GW_FMT_INT4_G64]  = {"int4-g64",    -1,  64, sizeof(gw_block_int4_g64),      0, 0, decode_int4_g64,  encode_int4_g64,            1, term_int4_g64 },
-    [GW_FMT_INT4_G128] = {"int4-g128",   -1, 128, sizeof(gw_block_int4_g128),     0, 0, decode_int4_g128, encode_int4_g128, GW_ACT_SPAN, term_int4_g128},
-    [GW_FMT_INT4_G256] = {"int4-g256",   -1, 256, sizeof(gw_block_int4_g256),     0, 0, decode_int4_g256, encode_int4_g256, GW_ACT_SPAN, term_int4_g256},
+    [GW_FMT_INT8]      = {"int8",       GW_GGUF_OWN + 11,  32, sizeof(gw_block_int8), sizeof(gw_row_int8), 0, decode_int8, encode_int8,            1, term_int8     },
+    [GW_FMT_INT4_G32]  = {"int4-g32",   GW_GGUF_OWN + 7,  32, sizeof(gw_block_int4_g32),      0, 0, decode_int4_g32,  encode_int4_g32,            1, term_int4_g32 },
+    [GW_FMT_INT4_G64]  = {"int4-g64",   GW_GGUF_OWN + 8,  64, sizeof(gw_block_int4_g64),      0, 0, decode_int4_g64,  encode_int4_g64,            1, term_int4_g64 },
+    [GW_FMT_INT4_G128] = {"int4-g128",  GW_GGUF_OWN + 9, 128, sizeof(gw_block_int4_g128),     0, 0, decode_int4_g128, encode_int4_g128, GW_ACT_SPAN, term_int4_g128},
+    [GW_FMT_INT4_G256] = {"int4-g256",  GW_GGUF_OWN + 10, 256, sizeof(gw_block_int4_g256),     0, 0, decode_int4_g256, encode_int4_g256, GW_ACT_SPAN, term_int4_g256},
+    [GW_FMT_BL3H_B64]    = {"bl3h-b64",   GW_GGUF_OWN + 2,  64, sizeof(gw_block_bl3h_b64),      0, 0, decode_bl3h_b64,  encode_bl3h_b64,            1, term_bl3h_b64},
+    [GW_FMT_BL2_B32]     = {"bl2-b32",    GW_GGUF_OWN + 0,  32, sizeof(gw_block_bl2_b32),       0, 0, decode_bl2_b32,   encode_bl2_b32,             1, term_bl2_b32},
+    [GW_FMT_BL3_B32]     = {"bl3-b32",    GW_GGUF_OWN + 1,  32, sizeof(gw_block_bl3_b32),       0, 0, decode_bl3_b32,   encode_bl3_b32,             1, term_bl3_b32},
+    [GW_FMT_BL5_B64]     = {"bl5-b64",    GW_GGUF_OWN + 3,  64, sizeof(gw_block_bl5_b64),       0, 0, decode_bl5_b64,   encode_bl5_b64,             1, term_bl5_b64},
+    [GW_FMT_BL6_B64]     = {"bl6-b64",    GW_GGUF_OWN + 4,  64, sizeof(gw_block_bl6_b64),       0, 0, decode_bl6_b64,   encode_bl6_b64,             1, term_bl6_b64},
+    [GW_FMT_BL8_B32]     = {"bl8-b32",    GW_GGUF_OWN + 5,  32, sizeof(gw_block_bl8_b32),       0, 0, decode_bl8_b32,   encode_bl8_b32,             1, term_bl8_b32},
+    [GW_FMT_BL8_B64]     = {"bl8-b64",    GW_GGUF_OWN + 6,  64, sizeof(gw_block_bl8_b64),       0, 0, decode_bl8_b64,   encode_bl8_b64,             1, term_bl8_b64},
+    [GW_FMT_IQ3_S_CODES] = {"iq3_s_codes", -1, 256, sizeof(gw_block_iq3_s_codes), 0, 0, decode_iq3_s_codes, encode_iq3_s_codes, 1, term_iq3_s_codes},
+    [GW_FMT_IQ3_XXS_CODES] = {"iq3_xxs_codes", -1, 256, sizeof(gw_block_iq3_xxs_codes), 0, 0, decode_iq3_xxs_codes, encode_iq3_xxs_codes, 1, term_iq3_xxs_codes},
+    [GW_FMT_IQ2_CODES] = {"iq2_codes", -1, 256, sizeof(gw_block_iq2_codes), 0, 0, decode_iq2_codes, encode_iq2_codes, 1, term_iq2_codes},
+    [GW_FMT_IQ1_CODES] = {"iq1_codes", -1, 256, sizeof(gw_block_iq1_codes), 0, 0, decode_iq1_codes, encode_iq1_codes, 1, term_iq1_codes},
     [GW_FMT_IQ2_XXS]   = {"iq2_xxs",    16, 256, 66,                            0, 0, decode_iq2_xxs,   NULL,                       0, NULL          },
     [GW_FMT_IQ2_XS]    = {"iq2_xs",     17, 256, 74,                            0, 0, decode_iq2_xs,    NULL,                       0, NULL          },
     [GW_FMT_IQ2_S]     = {"iq2_s",      22, 256, 82,                            0, 0, decode_iq2_s,     NULL,                       0, NULL          },
@@ -324,6 +434,11 @@ _Static_assert(sizeof(gw_block_q2_k) == 84 && sizeof(gw_block_q3_k) == 110 &&
                    sizeof(gw_block_q4_k) == 144 && sizeof(gw_block_q5_k) == 176 &&
                    sizeof(gw_block_q6_k) == 210 && sizeof(gw_block_iq4_xs) == 136,
                "GGUF fixes the blocks of 256");
+_Static_assert(sizeof(gw_block_bl2_b32) == 12 && sizeof(gw_block_bl3_b32) == 16 &&
+                   sizeof(gw_block_bl3h_b64) == 32 && sizeof(gw_block_bl5_b64) == 44 &&
+                   sizeof(gw_block_bl6_b64) == 52 && sizeof(gw_block_bl8_b32) == 36 &&
+                   sizeof(gw_block_bl8_b64) == 68,
+               "files have them");
 _Static_assert(sizeof(gw_act8) == 40, "devices exchange activation blocks");
 
 const gw_format *gw_format_of(gw_fmt fmt) { return &formats[fmt]; }
@@ -381,6 +496,20 @@ static int same_name(const char *a, const char *b) {
 }
 
 int gw_format_from_name(const char *name, gw_fmt *out) {
+    static const struct {
+        const char *name;
+        gw_fmt fmt;
+    } others[] = {{"bl2", GW_FMT_BL2_B32},      {"bl3", GW_FMT_BL3_B32},
+                  {"bl3h", GW_FMT_BL3H_B64},    {"bl4", GW_FMT_INT4_G64},
+                  {"bl4-b32", GW_FMT_INT4_G32}, {"bl4-b64", GW_FMT_INT4_G64},
+                  {"bl5", GW_FMT_BL5_B64},      {"bl6", GW_FMT_BL6_B64},
+                  {"bl8", GW_FMT_BL8_B64}};
+    for (size_t i = 0; name != NULL && i < sizeof others / sizeof others[0]; i++) {
+        if (same_name(name, others[i].name)) {
+            *out = others[i].fmt;
+            return 1;
+        }
+    }
     for (int i = 0; name && i < GW_FMT_COUNT; i++) {
         if (same_name(formats[i].name, name)) {
             *out = (gw_fmt)i;

@@ -19,6 +19,9 @@ typedef enum gw_fmt {
     GW_FMT_IQ4_NL, GW_FMT_IQ4_XS, GW_FMT_MXFP4,
     GW_FMT_INT8,                                    /* one float scale per row               */
     GW_FMT_INT4_G32, GW_FMT_INT4_G64, GW_FMT_INT4_G128, GW_FMT_INT4_G256, /* f16 scale, zero  */
+    GW_FMT_BL3H_B64, GW_FMT_BL2_B32, GW_FMT_BL3_B32, GW_FMT_BL5_B64, GW_FMT_BL6_B64,
+    GW_FMT_BL8_B32, GW_FMT_BL8_B64,                 /* block-linear: f16 scale, zero         */
+    GW_FMT_IQ3_S_CODES, GW_FMT_IQ3_XXS_CODES, GW_FMT_IQ2_CODES, GW_FMT_IQ1_CODES, /* in memory */
     GW_FMT_ACT8,                                    /* activations, never in a file          */
     GW_FMT_I32,                                     /* token ids, page tables                */
     /* In files only: small.h. */
@@ -31,7 +34,8 @@ typedef enum gw_fmt {
 /* A row of a matrix is row_header bytes followed by cols / block_elems blocks. */
 typedef struct gw_format {
     const char *name;   /* "q4_0": lower case; printed in upper case for people            */
-    int gguf_type;      /* tensor type number in a GGUF file; -1: not in GGUF              */
+    int gguf_type;      /* tensor type number in a GGUF file, from GW_GGUF_OWN on our own;
+                         * -1: not in GGUF */
     size_t block_elems; /* weights per block                                               */
     size_t block_bytes; /* always a sizeof                                                 */
     size_t row_header;  /* bytes before the blocks of each row (int8: its float scale)     */
@@ -48,11 +52,16 @@ typedef struct gw_format {
     float (*term)(const void *row, size_t b, const gw_act8 *x, float acc);
 } gw_format;
 
+/* GGUF's numbers, and its relatives', end far below; other readers refuse what is not theirs. */
+enum { GW_GGUF_OWN = 26368 /* 'g' << 8 */ };
+
 const gw_format *gw_format_of(gw_fmt fmt);                /* never NULL for fmt < GW_FMT_COUNT */
 gw_status gw_format_from_gguf(int64_t type, gw_fmt *out); /* GW_E_TYPE names the number      */
 /* The name of a type that GGUF had for Q4_0 with interleaved rows; NULL for any other. */
 const char *gw_format_repacked(int64_t type);
-int gw_format_from_name(const char *name, gw_fmt *out);   /* 1 when known; any case         */
+/* 1 when known; any case. "bl4-b32" and "bl4-b64" are INT4_G32 and INT4_G64, "blN" the block-linear
+ * format of N bits with blocks of 64 where there is one. */
+int gw_format_from_name(const char *name, gw_fmt *out);
 
 /* Bytes of one row, and of a [rows, cols] matrix stored row after row without padding.
  * GW_E_METADATA when cols is no multiple of block_elems, GW_E_OVERFLOW when it does not fit. */

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "core/tensor/blocks.h"
+#include "core/tensor/codes.h"
+#include "core/tensor/planes.h"
 
 /* A number of 16 or 32 bits. */
 static gw_u32 word(const gw_u8 *p) {
@@ -218,11 +220,7 @@ void gw_small_read(gw_fmt fmt, const void *row, size_t sub, gw_small *out) {
 
 /* ---- formats with kernels ------------------------------------------------------------------- */
 
-/* What d is multiplied by, and codes divided by, in the format where it stays. */
-static float raised(gw_fmt fmt) { return fmt == GW_FMT_IQ3_XXS ? 2.0f : 1.0f; }
-
-gw_fmt gw_small_home(gw_fmt fmt, const void *data, size_t blocks) {
-    const gw_format *f = gw_format_of(fmt);
+gw_fmt gw_small_home(gw_fmt fmt) {
     switch (fmt) {
     case GW_FMT_TQ1_0:
     case GW_FMT_TQ2_0:
@@ -231,22 +229,19 @@ gw_fmt gw_small_home(gw_fmt fmt, const void *data, size_t blocks) {
     case GW_FMT_Q2_0:
         return GW_FMT_Q4_0;
     case GW_FMT_IQ3_S:
+        return GW_FMT_IQ3_S_CODES;
     case GW_FMT_IQ3_XXS:
+        return GW_FMT_IQ3_XXS_CODES;
+    case GW_FMT_IQ2_XXS:
+    case GW_FMT_IQ2_XS:
+    case GW_FMT_IQ2_S:
+        return GW_FMT_IQ2_CODES;
     case GW_FMT_IQ1_S:
     case GW_FMT_IQ1_M:
-        break;
-    default: /* codes of more than six bits, or scales that are no integers */
+        return GW_FMT_IQ1_CODES;
+    default: /* scales that are no integers */
         return GW_FMT_F32;
     }
-    for (size_t b = 0; b < blocks && fmt != GW_FMT_IQ3_S; b++) {
-        gw_small s;
-        gw_small_read(fmt, (const gw_u8 *)data + b * f->block_bytes, 0, &s);
-        float d = s.d * raised(fmt);
-        if (!(gw_f16_to_f32(gw_f32_to_f16(d)) == d)) {
-            return GW_FMT_F32;
-        }
-    }
-    return GW_FMT_Q6_K;
 }
 
 static void put_f16(gw_u8 *to, float x) {
@@ -273,18 +268,31 @@ static void put_q4_0(gw_block_q4_0 *b, const gw_small *s) {
     }
 }
 
-static void put_q6_k(gw_block_q6_k *b, int sub, const gw_small *s, float by) {
-    int t = sub / 4, j = sub % 4;
-    put_f16(b->d, s->d * by);
-    for (int h = 0; h < 2; h++) {
-        b->scales[2 * sub + h] = (gw_i8)s->sc[h];
+/* Blocks of 256: d, then for each 32 weights the scales of its halves, then indices of levels. */
+#define PUT_CODES(unused, FORMAT, name, low, high, offset, levels, term, sub_bytes, share, head)       \
+    if (home == GW_FMT_##FORMAT && (levels) != GW_LEVELS_NONE) {                                       \
+        gw_u8 *bytes = ((gw_block_##name *)to)->bytes;                                                 \
+        memcpy(bytes, &s.d, sizeof s.d);                                                               \
+        bytes[4 + 2 * sub] = (gw_u8)s.sc[0];                                                           \
+        bytes[5 + 2 * sub] = (gw_u8)((term) == GW_TERM_HALVES ? s.sc[1] : 0);                          \
+        for (int i = 0; i < GW_ACT_BLOCK; i++) {                                                       \
+            int index = index_of(levels, (low) + (high), s.code[i]);                                   \
+            gw_plane_put(bytes + GW_PLANE_LOW_AT(sub_bytes, share, head) + 4 * (low)*sub, low, i,      \
+                         index);                                                                       \
+            if ((high) > 0) {                                                                          \
+                gw_plane_put(bytes + GW_PLANE_HIGH_AT(low, sub_bytes, share, head) + 4 * (high)*sub,   \
+                             high, i, index >> (low));                                                 \
+            }                                                                                          \
+        }                                                                                              \
     }
-    for (int i = 0; i < 32; i++) {
-        int code = s->code[i] / (int)by + 32;
-        gw_u8 *low = &b->low[64 * t + 32 * (j % 2) + i], *high = &b->high[32 * t + i];
-        *low = (gw_u8)(*low | (code & 15) << (j / 2 * 4));
-        *high = (gw_u8)(*high | (code >> 4) << 2 * j);
+
+/* Of levels whose upper half is the lower one with a minus sign. */
+static int index_of(int levels, int bits, int code) {
+    int half = 1 << (bits - 1), i = 0;
+    while (i + 1 < half && gw_level(levels, i) != (code < 0 ? -code : code)) {
+        i++;
     }
+    return code < 0 ? i + half : i;
 }
 
 void gw_small_convert(gw_fmt fmt, const void *row, size_t cols, gw_fmt home, void *dst) {
@@ -293,15 +301,15 @@ void gw_small_convert(gw_fmt fmt, const void *row, size_t cols, gw_fmt home, voi
     memset(dst, 0, cols / h->block_elems * h->block_bytes);
     for (size_t b = 0; b < cols / GW_ACT_BLOCK; b++) {
         gw_u8 *to = (gw_u8 *)dst + b / per * h->block_bytes;
+        int sub = (int)(b % per);
         gw_small s;
         gw_small_read(fmt, row, b, &s);
         if (home == GW_FMT_Q2_K) {
-            put_q2_k((gw_block_q2_k *)to, (int)(b % per), &s);
+            put_q2_k((gw_block_q2_k *)to, sub, &s);
         } else if (home == GW_FMT_Q4_0) {
             put_q4_0((gw_block_q4_0 *)to, &s);
-        } else {
-            put_q6_k((gw_block_q6_k *)to, (int)(b % per), &s, raised(fmt));
         }
+        GW_PLANE_FORMATS(PUT_CODES, 0)
     }
 }
 

@@ -24,10 +24,8 @@ void gw_small_read(gw_fmt fmt, const void *row, size_t sub, gw_small *out);
 /* 1 for a format that is read here and has no term of its own. */
 int gw_format_is_small(gw_fmt fmt);
 
-/* The format with kernels that has every weight of these blocks exactly; F32 where there is none.
- * data: `blocks` blocks of the format. Some need scales to be halved or more, which a binary16 near
- * its smallest may not stand, so that the scales are looked at. */
-gw_fmt gw_small_home(gw_fmt fmt, const void *data, size_t blocks);
+/* The format with kernels that has every weight of such blocks exactly; F32 where there is none. */
+gw_fmt gw_small_home(gw_fmt fmt);
 
 /* A row in that format. */
 void gw_small_convert(gw_fmt fmt, const void *row, size_t cols, gw_fmt home, void *dst);

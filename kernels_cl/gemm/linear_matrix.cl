@@ -192,7 +192,11 @@ static inline void row_numbers(float *o, uint head, uint sub) {
 #if HEAD_BLOCKS == 0
     o[0] = as_float(head);
 #else
-    const float d = head_scale(head), m = HEAD_BYTES == 4 ? widen_half(head >> 16) : 0.0f;
+    const float d = head_scale(head);
+    float m = HEAD_BYTES == 4 ? widen_half(head >> 16) : 0.0f;
+#if KIND == KIND_AFFINE && LOW_BITS == 8
+    m = gw_plane_zero(d, m, OFFSET);
+#endif
 #if KIND == KIND_SIGNED
     o[0] = SUB_BYTES ? d * (float)(char)(sub & 255u) : d;
 #elif AFFINE
@@ -277,13 +281,8 @@ static inline uint level_bytes(uint n) {
     uint from = n & 0x07070707u, mask = (n >> 3 & 0x01010101u) * 255u;
     from = (from | from >> 4) & 0x00ff00ffu;
     from |= from >> 8;
-#if LEVELS == LEVELS_E2M1
-    return (pick_bytes(0x03020100u, 0x0c080604u, from) & ~mask) |
-           (pick_bytes(0xfdfeff00u, 0xf4f8fafcu, from) & mask);
-#else
-    return (pick_bytes(0xbfad9881u, 0xf6eaddcfu, from) & ~mask) |
-           (pick_bytes(0x26190d01u, 0x71594535u, from) & mask);
-#endif
+    return (pick_bytes(GW_LEVEL_WORD(LEVELS, 0), GW_LEVEL_WORD(LEVELS, 1), from) & ~mask) |
+           (pick_bytes(GW_LEVEL_WORD(LEVELS, 2), GW_LEVEL_WORD(LEVELS, 3), from) & mask);
 }
 
 /* Weights 16 h + 4 quarter .. + 3 of a block. low: the word that holds them; high: of 1 bit, the

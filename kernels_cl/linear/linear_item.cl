@@ -41,13 +41,10 @@ static inline uint16 level16(uint16 nibbles) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         uint16 n = nibbles >> (uint)(8 * i) & 15u;
-#if LEVELS == LEVELS_E2M1
-        uint16 low = select((uint16)0x03020100u, (uint16)0x0c080604u, (n & 4u) != 0u);
-        uint16 high = select((uint16)0xfdfeff00u, (uint16)0xf4f8fafcu, (n & 4u) != 0u);
-#else
-        uint16 low = select((uint16)0xbfad9881u, (uint16)0xf6eaddcfu, (n & 4u) != 0u);
-        uint16 high = select((uint16)0x26190d01u, (uint16)0x71594535u, (n & 4u) != 0u);
-#endif
+        uint16 low = select((uint16)GW_LEVEL_WORD(LEVELS, 0), (uint16)GW_LEVEL_WORD(LEVELS, 1),
+                            (n & 4u) != 0u);
+        uint16 high = select((uint16)GW_LEVEL_WORD(LEVELS, 2), (uint16)GW_LEVEL_WORD(LEVELS, 3),
+                             (n & 4u) != 0u);
         uint16 word = select(low, high, (n & 8u) != 0u);
         out |= ((word >> ((n & 3u) * 8u) & 255u) ^ 128u) << (uint)(8 * i);
     }
@@ -123,10 +120,15 @@ static inline void unpack(PLANE_ARGS, size_t strip, int b, int blocks, strip_blo
     o->ws = e8m0_16(convert_uint16(vload16(head, w + head_at)));
 #elif HEAD_BYTES == 2
     o->ws = widen16(convert_uint16(vload16(head, (__global const ushort *)(w + head_at))));
+#elif HEAD_FLOAT
+    o->ws = vload16(head, (__global const float *)(w + head_at));
 #else
     uint16 both = STRIP_WORD(w + head_at, head);
     o->ws = widen16(both & 0xffffu);
     o->wm = widen16(both >> 16u);
+#if KIND == KIND_AFFINE && LOW_BITS == 8
+    o->wm = fma((float16)OFFSET, o->ws, o->wm);
+#endif
 #endif
 #endif
 #if SUB_BYTES

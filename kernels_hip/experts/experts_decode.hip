@@ -248,4 +248,4 @@ template <class F> __device__ static inline void down(const struct gw_experts_pa
               GW_EXPERTS_AT_ONCE(LANES) * CLASSES * LANES, 1) {                                    \
         down<gw_strip_##name>(p);                                                                  \
     }
-GW_STRIP_FORMATS(KERNELS)
+GW_STRIP_KERNELS(KERNELS)

@@ -116,6 +116,6 @@ __device__ static inline void product_any(const gw_experts_params &p, unsigned c
         GW_SHARED_DYNAMIC(unsigned char, shared);                                                  \
         product_any<format<low, high, offset, levels, term, sub, heads, bytes>>(p, shared);        \
     }
-GW_STRIP_FORMATS(GEMM)
+GW_STRIP_KERNELS(GEMM)
 
 #endif

@@ -144,7 +144,7 @@ template <class W> __device__ static inline void sum_one(const struct gw_experts
 #define SUM_QUANTIZED(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)            \
     SUM(name, quantized<format<low COMMA high COMMA offset COMMA levels COMMA term COMMA sub COMMA \
                                    heads COMMA bytes>>)
-GW_STRIP_FORMATS(SUM_QUANTIZED)
+GW_STRIP_KERNELS(SUM_QUANTIZED)
 SUM(f32, floats<float_f32>)
 SUM(f16, floats<float_f16>)
 SUM(bf16, floats<float_bf16>)

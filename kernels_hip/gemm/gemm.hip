@@ -203,7 +203,7 @@ __device__ static inline void gemm_any(const gw_gemm_params &p, unsigned char *s
         GW_SHARED_DYNAMIC(unsigned char, shared);                                                  \
         gemm_any<format<low, high, offset, levels, term, sub, heads, bytes>>(p, shared);           \
     }
-GW_STRIP_FORMATS(GEMM)
+GW_STRIP_KERNELS(GEMM)
 
 #endif
 
@@ -297,4 +297,4 @@ template <class F> __device__ static inline void plain(const gw_gemm_params &p) 
     GW_KERNEL(gw_gemm_plain_##name, struct gw_gemm_params, GW_PLAIN_TOKENS * 16) {                 \
         plain<format<low, high, offset, levels, term, sub, heads, bytes>>(p);                      \
     }
-GW_STRIP_FORMATS(PLAIN)
+GW_STRIP_KERNELS(PLAIN)

@@ -7,6 +7,7 @@
 #include "kernels_hip/device.h"
 
 #include "core/tensor/blocks.h"
+#include "core/tensor/planes.h"
 #include "kernels_hip/gemm/gemm_tile.h"
 #include "kernels_hip/strip.h"
 
@@ -87,12 +88,14 @@ __device__ static inline void load_quarter(quarter<F> &q, const unsigned char *r
 
 /* The level of each nibble: of the first eight by `low`, of the others by `high`. */
 template <int LEVELS> __device__ static inline unsigned levels(unsigned n) {
-    const int iq4 = LEVELS == GW_LEVELS_IQ4;
     const unsigned from = n & 0x07070707u;
-    const unsigned low = iq4 ? gw_pick_bytes(0xf6eaddcfu, 0xbfad9881u, from)
-                             : gw_pick_bytes(0x0c080604u, 0x03020100u, from);
-    const unsigned high = iq4 ? gw_pick_bytes(0x71594535u, 0x26190d01u, from)
-                              : gw_pick_bytes(0xf4f8fafcu, 0xfdfeff00u, from);
+    const unsigned low =
+        gw_pick_bytes(GW_LEVEL_WORD(LEVELS, 1), GW_LEVEL_WORD(LEVELS, 0), from);
+    if (GW_LEVEL_WORD(LEVELS, 2) == 0) { /* codes of three bits */
+        return low;
+    }
+    const unsigned high =
+        gw_pick_bytes(GW_LEVEL_WORD(LEVELS, 3), GW_LEVEL_WORD(LEVELS, 2), from);
     const unsigned mask = (n >> 3 & 0x01010101u) * 255u;
     return (low & ~mask) | (high & mask);
 }
@@ -148,17 +151,17 @@ __device__ static inline void load_scales(scales<F> &s, const unsigned char *rec
 
 /* What the term needs of a row for block i. */
 template <class F> __device__ static inline void row_numbers(const scales<F> &s, int i, float *o) {
-    if (F::TERM == GW_TERM_SIGNED && F::BYTES == 4) { /* INT8 */
-        o[0] = GW_F32_FROM_BITS(s.head[0]);
-        return;
-    }
+    const int floats = F::BYTES == 4 && !F::AFFINE && F::TERM != GW_TERM_Q2; /* GW_HEAD_F32 */
     const int at = F::HEADS == 1 ? 0 : i;
     const unsigned head = F::BYTES == 4   ? s.head[at]
                           : F::BYTES == 1 ? s.head[0] >> 8 * at & 255u
                                           : s.head[at / 2] >> at % 2 * 16;
     const unsigned sub = s.sub[i / 2] >> i % 2 * 16;
-    const float d = F::BYTES == 1 ? gw_e8m0_half(head) : gw_widen_f16((gw_u16)head),
-                m = F::BYTES == 4 ? gw_widen_f16((gw_u16)(head >> 16)) : 0.0f;
+    const float d = F::BYTES == 1 ? gw_e8m0_half(head)
+                    : floats      ? GW_F32_FROM_BITS(head)
+                                  : gw_widen_f16((gw_u16)head),
+                zero = F::BYTES == 4 && !floats ? gw_widen_f16((gw_u16)(head >> 16)) : 0.0f,
+                m = F::AFFINE ? gw_plane_zero(d, zero, F::OFFSET) : zero;
     if (F::TERM == GW_TERM_SIGNED) {
         o[0] = F::SUB ? d * (float)(int8_t)(sub & 255u) : d;
     } else if (F::AFFINE) {

@@ -115,7 +115,7 @@ template <class F> struct product<F, 1> {
         GW_SHARED_TILES(unsigned char, shared);                                                    \
         product<format<low, high, offset, levels, term, sub, heads, bytes>>::run(p, shared);       \
     }
-GW_STRIP_FORMATS(GROUP)
+GW_STRIP_KERNELS(GROUP)
 
 /* ---- F16 and BF16 ---------------------------------------------------------------------------- */
 

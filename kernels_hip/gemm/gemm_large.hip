@@ -319,6 +319,6 @@ __device__ static inline void gemm_large(const gw_gemm_params &p, unsigned char 
         GW_SHARED_DYNAMIC(unsigned char, shared);                                                  \
         gemm_large<format<low, high, offset, levels, term, sub, heads, bytes>>(p, shared);         \
     }
-GW_STRIP_FORMATS(LARGE)
+GW_STRIP_KERNELS(LARGE)
 
 #endif

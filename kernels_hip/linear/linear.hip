@@ -119,7 +119,7 @@ template <class F> struct gw_dot : gw_quantized<F::BYTES, 1, F::TERM, F::OFFSET>
     GW_KERNEL(gw_glu_##name, struct gw_linear_params, GW_LINEAR_BLOCK(1, GW_COPIES, 0), 1) {       \
         gw_product<gw_dot<gw_strip_##name>, 1>(p);                                                 \
     }
-GW_STRIP_FORMATS(KERNELS)
+GW_STRIP_KERNELS(KERNELS)
 
 /* With registers to spare for blocks of attention that are to run beside: 64 a thread, as if there
  * were more threads. */

@@ -17,4 +17,4 @@
               1) {                                                                                 \
         PRODUCT(1, __VA_ARGS__);                                                                   \
     }
-GW_STRIP_FORMATS(KERNELS)
+GW_STRIP_KERNELS(KERNELS)

@@ -20,4 +20,4 @@
               GW_LINEAR_BLOCK(GW_MMA_N, GW_COPIES, 1), 1) {                                        \
         PRODUCT(1, __VA_ARGS__);                                                                   \
     }
-GW_STRIP_FORMATS(KERNELS)
+GW_STRIP_KERNELS(KERNELS)

@@ -1,9 +1,10 @@
 /* kernels_hip/linear/strip_read.h - codes and scales out of a record of a strip (strip.h), and the
- * term of docs/arithmetic.md. A format is a struct of numbers, made from GW_STRIP_FORMATS.
+ * term of docs/arithmetic.md. A format is a struct of numbers, made from GW_STRIP_KERNELS.
  */
 #ifndef GW_KERNELS_HIP_STRIP_READ_H
 #define GW_KERNELS_HIP_STRIP_READ_H
 
+#include "core/tensor/planes.h"
 #include "kernels_hip/device.h"
 #include "kernels_hip/gemm/gemm_format.h"
 #include "kernels_hip/linear/linear_quant.h"
@@ -18,7 +19,7 @@
                              HEAD_AT = SUB_AT + GW_STRIP_SUB(sub),                                 \
                              BYTES = GW_STRIP_RECORD(low, high, sub, heads, head_bytes);           \
     };
-GW_STRIP_FORMATS(GW_STRIP_FORMAT)
+GW_STRIP_KERNELS(GW_STRIP_FORMAT)
 #undef GW_STRIP_FORMAT
 
 /* The codes of a row in block `lane` % 4 of a record: of row `lane` / 4 of those from `first` on,
@@ -108,12 +109,13 @@ template <class F> struct gw_block_scales {
             d = gw_e8m0_half(*head);
         } else if (F::HEAD_BYTES == 2) {
             d = gw_widen_f16(*(const unsigned short *)head);
-        } else if (F::TERM == GW_TERM_SIGNED) {
+        } else if (F::TERM == GW_TERM_SIGNED || F::TERM == GW_TERM_HALVES) {
             d = *(const float *)head;
         } else {
             const unsigned both = *(const unsigned *)head;
             d = gw_widen_f16((gw_u16)(both & 0xffffu));
             m = gw_widen_f16((gw_u16)(both >> 16));
+            m = F::AFFINE ? gw_plane_zero(d, m, F::OFFSET) : m;
         }
         if (F::SUB && F::AFFINE) {
             d = d * (float)(sub & 255u);

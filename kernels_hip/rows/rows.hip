@@ -6,6 +6,7 @@
 #include "kernels_hip/rows/row_sum.h"
 #include "kernels_hip/rows/rows_params.h"
 #include "core/tensor/blocks.h"
+#include "core/tensor/planes.h"
 
 /* ---- the step block -------------------------------------------------------------------------- */
 
@@ -130,6 +131,10 @@ EMBED_BLOCKS(q6_k, 8)
 EMBED_BLOCKS(iq4_nl, 1)
 EMBED_BLOCKS(iq4_xs, 8)
 EMBED_BLOCKS(mxfp4, 1)
+EMBED_BLOCKS(bl3h_b64, 2)
+#define EMBED_PLANES(unused, FORMAT, name, low, high, offset, levels, term, sub, share, head)      \
+    EMBED_BLOCKS(name, share)
+GW_PLANE_FORMATS(EMBED_PLANES, 0)
 EMBED(int8, gw_int8_weights((const gw_row_int8 *)from,
                             (const gw_block_int8 *)(from + sizeof(gw_row_int8)) + b, w))
 EMBED_INT4(int4_g32, 1)
