@@ -60,6 +60,11 @@ static const char *base_name(const char *path) {
 static void write_recipe(const app_options *o, const app_texts *rules, char *out, size_t room) {
     out[0] = '\0';
     append(out, room, "godwit quantize", o->type);
+    if (o->fit > 0) {
+        char size[32];
+        snprintf(size, sizeof size, "%llu", (unsigned long long)o->fit);
+        append(out, room, " --fit", size);
+    }
     if (o->imatrix != NULL) {
         append(out, room, " --imatrix", base_name(o->imatrix));
     }
@@ -90,7 +95,7 @@ static int run_quantize(const app_options *o) {
         app_error("no place for the result: give one with -o PATH");
         return APP_USAGE;
     }
-    if (o->type == NULL) {
+    if (o->type == NULL && o->fit == 0) {
         app_error("no type: as in 'godwit quantize -m MODEL -o OUT q4_k_m'");
         return APP_USAGE;
     }
@@ -139,6 +144,7 @@ static int run_quantize(const app_options *o) {
                              .damp = o->damp,
                              .order = o->order,
                              .rule = o->rule,
+                             .fit = o->fit,
                              .windows = o->windows,
                              .say = say,
                              .cancel = signals_cancel()};

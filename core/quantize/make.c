@@ -12,6 +12,7 @@
 #include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "core/quantize/budget.h"
 #include "core/quantize/folder_out.h"
 #include "core/quantize/inputs.h"
 #include "core/quantize/parts.h"
@@ -542,7 +543,7 @@ gw_status gw_quantize_model(const gw_quantize_options *o, gw_parallel_fn paralle
     if (gw_folder_type_named(o->type, &folder)) {
         return gw_write_folder(o, &folder, parallel, backends);
     }
-    GW_TRY(gw_mixture_find(o->type, &m.mixture));
+    GW_TRY(gw_mixture_find(o->type != NULL || o->fit == 0 ? o->type : "q4_k_m", &m.mixture));
     arena = gw_arena_new();
     if (arena == NULL) {
         return gw_fail(GW_E_NOMEM, o->model, "no memory for its metadata");
@@ -560,6 +561,9 @@ gw_status gw_quantize_model(const gw_quantize_options *o, gw_parallel_fn paralle
         GW_TRY_DONE(calibrate(&m, backends));
     }
     GW_TRY_DONE(gw_choose_formats(&m));
+    if (o->fit > 0) {
+        GW_TRY_DONE(gw_fit_budget(&m, backends));
+    }
     say_hint(&m);
     GW_TRY_DONE(gw_write_gguf(&m));
     say_made(&m);
