@@ -1,10 +1,13 @@
 /* tests/hip_host/driver.cpp - the cu* entry points that backends/hip/driver.h names, over fibres.
  *
  * The library is a driver and holds the kernels too: a module is made of no image, a function is a
- * kernel of this library by its name. Streams do everything at once, except while they are
- * captured. Device memory is the host's, filled with NaN when it is handed out, with a fence before
- * and behind every piece that is looked at after each launch (under the address sanitizer: exactly
- * as large as asked for). A fault of a kernel is one line on stderr and CUDA_ERROR_LAUNCH_FAILED.
+ * kernel of this library by its name. GODWIT_EMULATOR_DEVICES: so many cards (1), which reach one
+ * another's memory unless GODWIT_EMULATOR_PEERS is 0. Streams do everything at once, except while
+ * they are captured, and where a kernel waits for another card: then it and what follows stay in
+ * the stream until that has gone on. Device memory is the host's, filled with NaN when it is handed
+ * out, with a fence before and behind every piece that is looked at after each launch (under the
+ * address sanitizer: exactly as large as asked for). A fault of a kernel is one line on stderr and
+ * CUDA_ERROR_LAUNCH_FAILED.
  */
 #include "fibres.hpp"
 
@@ -14,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -45,15 +49,35 @@ typedef std::function<int()> action;
 typedef std::vector<action> graph;
 struct stream {
     graph *captured;
+    std::deque<action> left; /* to be done */
+    int error;               /* of what was done, for the next call that asks */
 };
 struct event {
     timespec at;
+    size_t recorded, done; /* how often: asked for, and reached by a stream */
 };
+enum { WAITS = -1 /* of an action: not yet */, CARDS = 8 };
+struct progress { /* of a launch: blocks that have ended, and that have begun */
+    size_t done, tried;
+};
+bool moved; /* some stream, since this was last false */
+int contexts[CARDS];
+std::vector<stream *> streams;
+
+int setting(const char *name, int absent) {
+    const char *text = getenv(name);
+    return text != nullptr && *text != '\0' ? atoi(text) : absent;
+}
+int cards(void) {
+    int n = setting("GODWIT_EMULATOR_DEVICES", 1);
+    return n < 1 ? 1 : n > CARDS ? (int)CARDS : n;
+}
 
 std::map<uintptr_t, size_t> pieces; /* start, bytes */
 size_t used;
 std::map<std::string, size_t> ran; /* name, launches */
 char last_fault[600];
+char stuck[200]; /* what waited last */
 
 #ifdef __SANITIZE_ADDRESS__
 const size_t around = 0;
@@ -91,18 +115,71 @@ bool inside(uint64_t at, size_t bytes) {
     return at - next->first <= next->second && bytes <= next->second - (at - next->first);
 }
 
+/* All streams as far as they come: until each is empty or waits for a card that is stuck, too. */
+void go_on(void) {
+    for (moved = true; moved;) {
+        moved = false;
+        for (size_t i = 0; i < streams.size(); i++) {
+            stream *s = streams[i];
+            while (!s->left.empty()) {
+                int error = s->left.front()();
+                if (error == WAITS) {
+                    break;
+                }
+                moved = true;
+                s->left.pop_front();
+                if (error != OK) {
+                    s->error = error;
+                    s->left.clear();
+                }
+            }
+        }
+    }
+}
+
+/* What went wrong in a stream since the last call. */
+int take_error(stream *s) {
+    int error = s->error;
+    s->error = OK;
+    return error;
+}
+
+/* The end of a stream. */
+int finish(stream *s) {
+    go_on();
+    if (s != nullptr && s->error == OK && !s->left.empty()) {
+        snprintf(last_fault, sizeof last_fault, "%s waits for what no other card sends", stuck);
+        fprintf(stderr, "emulator: %s\n", last_fault);
+        s->error = LAUNCH_FAILED;
+        s->left.clear();
+    }
+    return s != nullptr ? take_error(s) : OK;
+}
+
 /* Now, or when the graph being captured is replayed. */
 int act(stream *s, action what) {
-    if (s != nullptr && s->captured != nullptr) {
+    if (s == nullptr) {
+        return what();
+    }
+    if (s->captured != nullptr) {
         s->captured->push_back(std::move(what));
         return OK;
     }
-    return what();
+    s->left.push_back(std::move(what));
+    go_on();
+    return take_error(s);
 }
 
-int run_kernel(const function *f, gw_emulator_launch launch) {
-    ran[f->name]++;
-    const char *wrong = gw_emulator_run(launch);
+int run_kernel(const function *f, gw_emulator_launch launch, progress *p) {
+    ran[f->name] += p->tried == 0;
+    const char *wrong = gw_emulator_run(launch, &p->done);
+    if (wrong == gw_emulator_waits) {
+        moved = moved || p->done + 1 > p->tried; /* a block has sent what it sends */
+        p->tried = p->done + 1;
+        snprintf(stuck, sizeof stuck, "block %zu of %s", p->done, f->name.c_str());
+        return WAITS;
+    }
+    *p = progress(); /* of the next replay */
     wrong = wrong != nullptr ? wrong : broken_fence();
     if (wrong != nullptr) {
         snprintf(last_fault, sizeof last_fault, "%s: %s", f->name.c_str(), wrong);
@@ -127,7 +204,8 @@ int start(function *f, const unsigned grid[3], const unsigned block[3], unsigned
                                  {grid[0], grid[1], grid[2]},
                                  {block[0], block[1], block[2]},
                                  shared_bytes};
-    return act(s, [f, launch, copy]() { return run_kernel(f, launch); });
+    std::shared_ptr<progress> so_far(new progress());
+    return act(s, [f, launch, copy, so_far]() { return run_kernel(f, launch, so_far.get()); });
 }
 
 } // namespace
@@ -154,13 +232,18 @@ ENTRY int cuDriverGetVersion(int *version) {
 }
 
 ENTRY int cuDeviceGetCount(int *n) {
-    *n = 1;
+    *n = cards();
     return OK;
 }
 ENTRY int cuDeviceGet(int *device, int index) {
     *device = index;
-    return index == 0 ? OK : INVALID_VALUE;
+    return index >= 0 && index < cards() ? OK : INVALID_VALUE;
 }
+ENTRY int cuDeviceCanAccessPeer(int *can, int, int) {
+    *can = setting("GODWIT_EMULATOR_PEERS", 1) != 0;
+    return OK;
+}
+ENTRY int cuCtxEnablePeerAccess(void *, unsigned) { return OK; }
 ENTRY int cuDeviceGetName(char *name, int room, int) {
     snprintf(name, (size_t)room, "emulator, waves of %d", GW_EMULATOR_LANES);
     return OK;
@@ -208,9 +291,8 @@ ENTRY int cuGetErrorName(int error, const char **name) {
     return *name != nullptr ? OK : INVALID_VALUE;
 }
 
-ENTRY int cuDevicePrimaryCtxRetain(void **out, int) {
-    static int context;
-    *out = &context;
+ENTRY int cuDevicePrimaryCtxRetain(void **out, int device) {
+    *out = &contexts[device];
     return OK;
 }
 ENTRY int cuDevicePrimaryCtxRelease_v2(int) { return OK; }
@@ -239,6 +321,7 @@ ENTRY int cuMemAlloc_v2(uint64_t *out, size_t bytes) {
     return OK;
 }
 ENTRY int cuMemFree_v2(uint64_t at) {
+    go_on();
     auto piece = pieces.find((uintptr_t)at);
     if (piece == pieces.end()) {
         return INVALID_VALUE;
@@ -287,14 +370,34 @@ ENTRY int cuMemsetD8Async(uint64_t at, unsigned char value, size_t bytes, stream
 /* ---- streams, events, graphs ----------------------------------------------------------------- */
 
 ENTRY int cuStreamCreate(stream **out, unsigned) {
-    *out = new stream{nullptr};
+    *out = new stream{nullptr, {}, OK};
+    streams.push_back(*out);
     return OK;
 }
 ENTRY int cuStreamDestroy_v2(stream *s) {
+    for (size_t i = 0; i < streams.size(); i++) {
+        if (streams[i] == s) {
+            streams.erase(streams.begin() + (long)i);
+            break;
+        }
+    }
     delete s;
     return OK;
 }
-ENTRY int cuStreamSynchronize(stream *) { return OK; }
+ENTRY int cuStreamSynchronize(stream *s) { return finish(s); }
+ENTRY int cuStreamWaitEvent(stream *s, event *e, unsigned) {
+    size_t upto = e->recorded;
+    return act(s, [e, upto]() { return e->done < upto ? (int)WAITS : (int)OK; });
+}
+ENTRY int cuMemcpyPeerAsync(uint64_t to, int *, uint64_t from, int *, size_t bytes, stream *s) {
+    if (!inside(to, bytes) || !inside(from, bytes)) {
+        return INVALID_VALUE;
+    }
+    return act(s, [=]() {
+        memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+        return OK;
+    });
+}
 ENTRY int cuEventCreate(event **out, unsigned) {
     *out = new event();
     return OK;
@@ -304,12 +407,17 @@ ENTRY int cuEventDestroy_v2(event *e) {
     return OK;
 }
 ENTRY int cuEventRecord(event *e, stream *s) {
+    e->recorded++;
     return act(s, [e]() {
+        e->done++;
         clock_gettime(CLOCK_MONOTONIC, &e->at);
         return OK;
     });
 }
-ENTRY int cuEventSynchronize(event *) { return OK; }
+ENTRY int cuEventSynchronize(event *e) {
+    go_on();
+    return e->done < e->recorded ? LAUNCH_FAILED : OK;
+}
 ENTRY int cuEventElapsedTime(float *milliseconds, const event *from, const event *to) {
     *milliseconds = 1e3f * (float)(to->at.tv_sec - from->at.tv_sec) +
                     1e-6f * (float)(to->at.tv_nsec - from->at.tv_nsec);
@@ -339,14 +447,10 @@ ENTRY int cuGraphExecDestroy(graph *g) {
     delete g;
     return OK;
 }
-ENTRY int cuGraphLaunch(graph *g, stream *) {
-    for (const action &what : *g) {
-        int error = what();
-        if (error != OK) {
-            return error;
-        }
-    }
-    return OK;
+ENTRY int cuGraphLaunch(graph *g, stream *s) {
+    s->left.insert(s->left.end(), g->begin(), g->end());
+    go_on();
+    return take_error(s);
 }
 
 /* ---- modules --------------------------------------------------------------------------------- */

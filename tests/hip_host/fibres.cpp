@@ -113,6 +113,7 @@ unsigned ready[MOST], ready_from, ready_count;
 unsigned char *dynamic_shared;
 int reverse;
 char fault[400];
+bool waits; /* for what another card has not sent yet */
 
 #ifdef __x86_64__
 void *scheduler;
@@ -341,11 +342,14 @@ bool run_block(void) {
 
 } // namespace
 
-const char *gw_emulator_run(const gw_emulator_launch &what) {
+const char *const gw_emulator_waits = "waits for another card";
+
+const char *gw_emulator_run(const gw_emulator_launch &what, size_t *done) {
     const char *order = getenv("GODWIT_EMULATOR_ORDER");
     launch = &what;
     threads = what.block[0];
     fault[0] = '\0';
+    waits = false;
     if (threads == 0 || threads > MOST || threads % TEAM != 0 || what.block[1] != 1 ||
         what.block[2] != 1) {
         snprintf(fault, sizeof fault, "a block of %u,%u,%u threads", what.block[0], what.block[1],
@@ -357,7 +361,7 @@ const char *gw_emulator_run(const gw_emulator_launch &what) {
     gw_emulator_threads = {what.block[0], 1, 1};
     gw_emulator_blocks = {what.grid[0], what.grid[1], what.grid[2]};
     size_t blocks = (size_t)what.grid[0] * what.grid[1] * what.grid[2];
-    for (size_t i = 0; i < blocks; i++) {
+    for (size_t &i = *done; i < blocks; i++) {
         size_t b = reverse ? blocks - 1 - i : i;
         gw_emulator_block = {(unsigned)(b % what.grid[0]),
                              (unsigned)(b / what.grid[0] % what.grid[1]),
@@ -367,7 +371,7 @@ const char *gw_emulator_run(const gw_emulator_launch &what) {
         }
     }
     free(dynamic_shared);
-    return fault[0] != '\0' ? fault : nullptr;
+    return waits ? gw_emulator_waits : fault[0] != '\0' ? fault : nullptr;
 }
 
 /* ---- what kernels call ----------------------------------------------------------------------- */
@@ -390,6 +394,12 @@ void gw_emulator_sync_some(int id, unsigned size) {
     } else {
         wait_for_others(m);
     }
+}
+
+void gw_emulator_card_wait(void) {
+    waits = true;
+    snprintf(fault, sizeof fault, "%s", gw_emulator_waits);
+    give_up();
 }
 
 void gw_emulator_word_wait(const unsigned *word) {

@@ -12,7 +12,10 @@ struct gw_emulator_launch {
     size_t shared_bytes;
 };
 
-/* Runs every block. NULL, or what the kernel did wrong: valid until the next call. */
-const char *gw_emulator_run(const gw_emulator_launch &launch);
+/* Runs blocks *done, .. and counts them there. NULL, or what the kernel did wrong: valid until the
+ * next call; or gw_emulator_waits: a block waits for another card, and is to run again from its
+ * start. */
+extern const char *const gw_emulator_waits;
+const char *gw_emulator_run(const gw_emulator_launch &launch, size_t *done);
 
 #endif
