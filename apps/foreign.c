@@ -126,34 +126,22 @@ static int is_switch(const char *text) {
     return 0;
 }
 
-/* How several cards share a model: by layers, always. */
-static int take_split_mode(const char *value) {
-    if (strcmp(value, "layer") == 0) {
-        return 0;
-    }
-    app_error("-sm: layers are shared, as 'layer' says; %s",
-              strcmp(value, "none") == 0 ? "for one card name it, as in --device hip:0"
-                                         : "rows and tensors stay whole");
-    return APP_USAGE;
-}
-
 int foreign_take(app_options *o, const app_command *command, const char *name, size_t bytes,
                  int argc, char **argv, int *i) {
     const char *value = name[bytes] == '=' ? name + bytes + 1 : NULL;
-    int split_mode = has_name("-sm --split-mode", name, bytes) && (command->bit & CMD_MODEL) != 0;
     const foreign *row = table;
-    while (row->names != NULL && !split_mode &&
+    while (row->names != NULL &&
            !((row->commands & command->bit) != 0 && has_name(row->names, name, bytes))) {
         row++;
     }
-    if (row->names == NULL && !split_mode) {
+    if (row->names == NULL) {
         return -1;
     }
-    if (!split_mode && row->answer == REFUSED) {
+    if (row->answer == REFUSED) {
         app_error("%.*s is no option here: %s", (int)bytes, name, row->say);
         return APP_USAGE;
     }
-    operand wants = split_mode ? VALUE : row->operand;
+    operand wants = row->operand;
     if (value == NULL && *i + 1 < argc &&
         (wants == VALUE || (wants == SWITCH && is_switch(argv[*i + 1])))) {
         value = argv[++*i];
@@ -161,9 +149,6 @@ int foreign_take(app_options *o, const app_command *command, const char *name, s
     if (value == NULL && wants == VALUE) {
         app_error("%.*s needs a value", (int)bytes, name);
         return APP_USAGE;
-    }
-    if (split_mode) {
-        return take_split_mode(value);
     }
     return row->answer == NOTED
                ? options_note(o, "%.*s changes nothing: %s", (int)bytes, name, row->say)

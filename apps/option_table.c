@@ -34,7 +34,16 @@ const app_option app_option_table[] = {
      "the last N blocks, and with them the output head, run on the device and the rest on the CPU; "
      "'auto': the fastest N that fits; default: all when a device is named, else auto"},
     {"-ts --tensor-split --split", KIND_TEXT, CMD_MODEL, AT(split), 0, 0, "X,...", NULL,
-     "shares of the offloaded blocks for each of several devices; default: by their free memory"},
+     "shares of the offloaded blocks for each of several devices; default: by their free memory, "
+     "and equal ones of a layer that several compute together"},
+    {"-sm --split-mode", KIND_CHOICE, CMD_MODEL, AT(split_mode), 0, 0, "layer|tensor|hybrid|auto",
+     "layer",
+     "how several devices share the layers: 'layer': one after the other, each its own; 'tensor': "
+     "each a part of every layer, all at once; 'hybrid': layers over --groups, each layer over the "
+     "devices of its group; 'auto': 'tensor' or 'layer', whichever is faster by a forecast. The "
+     "text is the same"},
+    {"--groups", KIND_TEXT, CMD_MODEL, AT(groups), 0, 0, "I,...;...", NULL,
+     "with --split-mode hybrid: places in --device that compute a layer together, as in 0,1;2,3"},
     {"-ncmoe --n-cpu-moe", KIND_INT, CMD_MODEL, AT(n_cpu_moe), 0, 100000, "N", NULL,
      "the experts of the first N layers stay in main memory, and the cpu computes them; default: "
      "with --offload-layers auto as many as are fastest, else none"},

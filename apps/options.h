@@ -55,6 +55,7 @@ typedef struct app_texts {
 typedef struct app_options {
     /* model */
     const char *model, *weights, *device, *offload_layers, *split, *pretokenizer, *spec;
+    const char *split_mode, *groups;
     uint64_t vram_budget;   /* bytes; 0: what is free */
     int cpu_moe, n_cpu_moe; /* experts of all layers, of the first N, stay with the CPU */
     app_texts models;

@@ -52,7 +52,7 @@ static int open_draft_model(const drafter_parts *parts, const char *path, gw_mod
     int implied = o->draft_device == NULL && o->device == NULL && o->offload_layers != NULL;
     if (o->draft_device != NULL) {
         mine.device = o->draft_device;
-        mine.split = NULL;
+        mine.split = mine.split_mode = mine.groups = NULL;
     }
     mine.offload_layers = implied && strcmp(o->offload_layers, "0") != 0 ? "all" : NULL;
     if (o->draft_offload_layers != NULL) {

@@ -105,7 +105,7 @@ typedef struct gw_model_options {
      * of HIP, then of OpenCL, never a processor; info.placed says which. A card that cannot be
      * opened, or cannot build its kernels, is passed over and named in info.note. */
     const char *offload_layers;
-    const char *split;    /* "3,1": shares of the devices; NULL: by their free memory */
+    const char *split;    /* "3,1": shares; NULL: by free memory, equal ones within a layer */
     uint64_t vram_budget; /* most bytes to use on each device but the CPU; 0: what is free */
     /* What sessions will ask for, counted when layers are placed; as in gw_session_options. n_ctx
      * below 0: what the model was trained for, but at most -n_ctx. */
@@ -117,9 +117,9 @@ typedef struct gw_model_options {
     const char *spec; /* NULL: as the files say; the file of a family's spec that describes them */
     /* Mixture of experts: the experts of the first N layers stay in main memory and the CPU
      * computes them, while the rest of these layers runs where it is placed; a number beyond the
-     * model's layers: of all. The text is the same. 0 with offload_layers "auto": as many as are
-     * fastest. */
+     * model's layers: of all. 0 with offload_layers "auto": as many as are fastest. */
     int32_t cpu_experts;
+    const char *split_mode, *groups; /* "layer", "tensor", "hybrid" over "0,1;2,3", "auto" */
 } gw_model_options;
 
 gw_status gw_model_open_sized(const gw_model_options *options, size_t size, gw_model **out);

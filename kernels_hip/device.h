@@ -895,6 +895,76 @@ GW_DEVICE void gw_word_wait(const unsigned *word) {
 #endif
 }
 
+/* ---- other cards ------------------------------------------------------------------------------
+ *
+ * Words between cards travel in pairs of 8 bytes, a word and a number that says which exchange it
+ * belongs to: eight bytes arrive as one, so who reads the number has the word, without fences. */
+
+struct gw_two_pairs {
+    unsigned word[4]; /* a word, its number, a word, its number */
+};
+
+GW_DEVICE void gw_card_store(void *at, const gw_two_pairs &v) {
+#if defined(GW_NVIDIA)
+    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(
+                     __cvta_generic_to_global(at)),
+                 "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3])
+                 : "memory");
+#elif defined(GW_AMD)
+    for (int i = 0; i < 2; i++) {
+        const unsigned long long pair =
+            v.word[2 * i] | (unsigned long long)v.word[2 * i + 1] << 32;
+        __hip_atomic_store((unsigned long long *)at + i, pair, __ATOMIC_RELAXED,
+                           __HIP_MEMORY_SCOPE_SYSTEM);
+    }
+#else
+    memcpy(at, v.word, sizeof v.word);
+#endif
+}
+
+GW_DEVICE gw_two_pairs gw_card_load(const void *at) {
+    gw_two_pairs v;
+#if defined(GW_NVIDIA)
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+                 : "l"(__cvta_generic_to_global(at))
+                 : "memory");
+#elif defined(GW_AMD)
+    for (int i = 0; i < 2; i++) {
+        const unsigned long long pair =
+            __hip_atomic_load((const unsigned long long *)at + i, __ATOMIC_RELAXED,
+                              __HIP_MEMORY_SCOPE_SYSTEM);
+        v.word[2 * i] = (unsigned)pair;
+        v.word[2 * i + 1] = (unsigned)(pair >> 32);
+    }
+#else
+    memcpy(v.word, at, sizeof v.word);
+#endif
+    return v;
+}
+
+/* Two words of exchange `number` that another card sends, as soon as they are there; *lost becomes
+ * 1 when they do not come, and then nothing is waited for. */
+GW_DEVICE gw_two_pairs gw_card_wait(const void *at, unsigned number, int *lost) {
+    gw_two_pairs v = gw_card_load(at);
+#if defined(GW_EMULATOR)
+    if (v.word[1] != number || v.word[3] != number) {
+        gw_emulator_card_wait();
+    }
+    (void)lost;
+#else
+    const int patience = 1 << 24; /* some ten seconds */
+    for (int i = 0; v.word[1] != number || v.word[3] != number; i++) {
+        if (i == patience || (i % 1024 == 1023 && *(volatile int *)lost != 0)) {
+            *(volatile int *)lost = 1;
+            break;
+        }
+        v = gw_card_load(at);
+    }
+#endif
+    return v;
+}
+
 /* Asks for `bytes` from there on, both multiples of 16, to come into the second cache; on sm_90. */
 GW_DEVICE void gw_prefetch_bytes(const void *global, int bytes) {
 #if defined(GW_NVIDIA) && GW_SM >= 900

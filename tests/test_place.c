@@ -280,6 +280,33 @@ static void test_several_devices(void **state) {
     }
 }
 
+/* Devices that compute a layer together, through the host: the text of one. */
+static void test_groups(void **state) {
+    (void)state;
+    static const struct {
+        const char *device, *mode, *groups, *split, *layers, *kv_type;
+    } cases[] = {
+        {"twin:0,twin:1", "tensor", NULL, NULL, NULL, NULL},
+        {"cpu,twin:1", "tensor", NULL, "1,3", "1", "q8_0"},
+        {"twin:0,cpu,twin:1", "hybrid", "0;1,2", NULL, NULL, "q8_0"},
+        {"twin:0,cpu,twin:1", "hybrid", "0,1;2", NULL, "1", NULL},
+        {"twin:0,twin:1", "auto", NULL, NULL, NULL, NULL},
+    };
+    text plain = on_cpu(NULL, NULL), coded = on_cpu(NULL, "q8_0");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_model_options o = {.device = cases[i].device,
+                              .split_mode = cases[i].mode,
+                              .groups = cases[i].groups,
+                              .split = cases[i].split,
+                              .offload_layers = cases[i].layers};
+        gw_model *m = open_model(&o);
+        assert_true(m->place.grouped || strcmp(o.split_mode, "auto") == 0);
+        compare(m, cases[i].kv_type, cases[i].kv_type != NULL ? &coded : &plain, o.split_mode);
+    }
+    free(plain.rows);
+    free(coded.rows);
+}
+
 /* What the second device cannot do, the first does. */
 static void test_declined(void **state) {
     (void)state;
@@ -670,6 +697,7 @@ int main(void) {
         cmocka_unit_test_setup(test_every_n_of_other_formats, reset),
         cmocka_unit_test_setup(test_hidden_memory, reset),
         cmocka_unit_test_setup(test_several_devices, reset),
+        cmocka_unit_test_setup(test_groups, reset),
         cmocka_unit_test_setup(test_declined, reset),
         cmocka_unit_test_setup(test_names, reset),
         cmocka_unit_test_setup(test_bad_names, reset),

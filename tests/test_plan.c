@@ -238,6 +238,12 @@ static gw_node node_of(bench *b, gw_op op, int quantized) {
     case GW_OP_COLUMNS:
         n.in[0] = &b->half, n.in[1] = &b->half;
         break;
+    case GW_OP_EXCHANGE: {
+        int32_t width = (int32_t)b->y.dim[1], half = (int32_t)b->half.dim[1];
+        n.in[0] = &b->half, n.in[1] = &b->x;
+        n.args.exchange = (gw_exchange_args){.cards = 2, .parts = 1, .first = {0, half, width}};
+        break;
+    }
     default:
         listed_node_of(b, &n);
         break;
@@ -288,6 +294,7 @@ static const unsigned may_miss[GW_OP_COUNT] = {
     [GW_OP_GROUP_NORM] = 1u << 1 | 1u << GW_MAX_IN,
     [GW_OP_STREAMS] = 1u << 1 | 1u << 2,
     [GW_OP_CHOOSE] = 1u << 3,
+    [GW_OP_EXCHANGE] = 1u << 1,
 };
 
 /* Every operand in turn is taken away, widened, shortened, or given a wrong format. */

@@ -185,6 +185,9 @@ static void close_device(struct gw_device *d) {
     for (size_t i = 0; i < d->n_scratch; i++) {
         gw_hip_memory_free(d, d->scratch[i].at, d->scratch[i].bytes);
     }
+    if (d->mark != NULL) {
+        d->driver->EventFree(d->mark);
+    }
     if (d->stream != NULL) {
         d->driver->StreamFree(d->stream);
     }
@@ -273,6 +276,7 @@ const gw_backend gw_backend_hip = {.name = "hip",
                                    .release = gw_hip_release,
                                    .write = gw_hip_write,
                                    .read = gw_hip_read,
+                                   .copy = gw_hip_copy,
                                    .host = host_address,
                                    .load_weight = gw_hip_load_weight,
                                    .size_weight = gw_hip_size_weight,
@@ -287,5 +291,7 @@ const gw_backend gw_backend_hip = {.name = "hip",
                                    .post_free = gw_hip_post_free,
                                    .post = gw_hip_post,
                                    .collect = gw_hip_collect,
+                                   .link = gw_hip_link,
+                                   .unlink = gw_hip_unlink,
                                    .profile = gw_hip_profile,
                                    .roof = gw_hip_roof};

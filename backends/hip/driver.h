@@ -118,6 +118,19 @@ typedef struct gw_hip_launch_config {
     X(Occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor",                                    \
       "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor",                                        \
       (int *blocks, gw_hip_function function, int block, size_t shared_bytes))                     \
+    X(CanPeer, "cuDeviceCanAccessPeer", "hipDeviceCanAccessPeer",                                  \
+      (int *can, int device, int peer))                                                            \
+    X(PeerContext, "cuCtxEnablePeerAccess", NULL, (gw_hip_context peer, unsigned flags))           \
+    X(PeerDevice, NULL, "hipDeviceEnablePeerAccess", (int peer, unsigned flags))                   \
+    X(CopyContext, "cuMemcpyPeerAsync", NULL,                                                      \
+      (gw_hip_ptr to, gw_hip_context to_context, gw_hip_ptr from, gw_hip_context from_context,     \
+       size_t bytes, gw_hip_stream stream))                                                        \
+    X(CopyDevice, NULL, "hipMemcpyPeerAsync",                                                      \
+      (gw_hip_ptr to, int to_device, gw_hip_ptr from, int from_device, size_t bytes,               \
+       gw_hip_stream stream))                                                                      \
+    X(StreamAwait, "cuStreamWaitEvent", "hipStreamWaitEvent",                                      \
+      (gw_hip_stream stream, gw_hip_event event, unsigned flags))                                  \
+    X(AllocFine, NULL, "hipExtMallocWithFlags", (gw_hip_ptr *out, size_t bytes, unsigned flags))   \
     X(Properties, NULL, "hipGetDevicePropertiesR0600", (void *properties, int device))             \
     X(OldProperties, NULL, "hipGetDeviceProperties", (void *properties, int device))               \
     X(LaunchEx, "cuLaunchKernelEx", NULL,                                                          \

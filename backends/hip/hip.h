@@ -60,6 +60,10 @@ struct gw_device {
     size_t n_kernels;
     int fail_alloc, fail_launch, fail_build; /* faults for tests: the k-th from now; 0: never */
     int lost;                                /* an earlier failure: nothing more is launched  */
+    gw_hip_event mark;        /* where another device's stream joins this one's; or NULL      */
+    struct gw_link *link;     /* to other cards; or NULL                                      */
+    struct gw_segment *timed; /* whose events are read when the device is waited for; or NULL */
+    int timed_way;
     /* Scratch is shared by all segments: their launches run in order. Older, smaller ones stay,
      * because captured graphs hold their addresses. */
     struct gw_hip_piece *scratch;
@@ -289,6 +293,17 @@ void gw_hip_post_free(struct gw_post *post);
 gw_status gw_hip_post(struct gw_post *post, const struct gw_buffer *src, size_t at);
 gw_status gw_hip_collect(struct gw_post *post, int32_t *out);
 
+/* ---- other cards (exchange.c) ---------------------------------------------------------------- */
+
+gw_status gw_hip_copy(struct gw_buffer *dst, size_t at, const struct gw_buffer *src, size_t from,
+                      size_t bytes);
+gw_status gw_hip_link(struct gw_device *const *devices, int n, struct gw_link **out);
+void gw_hip_unlink(struct gw_link *link);
+/* Has a card of its link not answered? */
+int gw_hip_link_lost(const struct gw_device *device);
+gw_status gw_hip_record_exchange(struct gw_segment *segment, const gw_kernel *kernel,
+                                 const gw_node *node);
+
 /* ---- the roof (roof.c) ----------------------------------------------------------------------- */
 
 gw_status gw_hip_roof(struct gw_device *device, gw_roof *out);
@@ -302,7 +317,8 @@ gw_status gw_hip_list_kernels(struct gw_device *device);
 void gw_hip_arithmetic(const struct gw_device *device, const gw_node *node, char *out);
 extern const gw_kernel gw_hip_rows_kernels[], gw_hip_linear_kernels[], gw_hip_gemm_kernels[],
     gw_hip_attention_kernels[], gw_hip_more_kernels[], gw_hip_attend_more_kernels[],
-    gw_hip_experts_kernels[], gw_hip_state_kernels[], gw_hip_listed_kernels[];
+    gw_hip_experts_kernels[], gw_hip_state_kernels[], gw_hip_listed_kernels[],
+    gw_hip_exchange_kernels[];
 
 /* Is the table of EMBED one that a kernel reads? The launch of a plain node (rows.c). */
 int gw_hip_embeds(const gw_node *node);

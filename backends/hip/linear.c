@@ -68,6 +68,7 @@ static int leaves_norm(const struct gw_segment *segment, const gw_node *node, co
     }
     return (node->op == GW_OP_EMBED && gw_op_is_plain(node)) ||
            gw_hip_experts_leave(segment, node) ||
+           (node->op == GW_OP_EXCHANGE && node->out->fmt == GW_FMT_F32) ||
            (node->op == GW_OP_LINEAR && node->kernel->record == record_linear &&
             node->w[1] == NULL && gw_hip_width(node->out) == (size_t)node->w[0]->dim[0] &&
             gw_hip_shape(segment->device, node->w[0], segment->rows, 0, 1, &s));

@@ -430,6 +430,9 @@ void gw_hip_segment_free(struct gw_segment *segment) {
     if (device->drew == segment) {
         device->drew = NULL;
     }
+    if (device->timed == segment) {
+        device->timed = NULL;
+    }
     for (int turn = 0; turn < 2; turn++) {
         settle(segment, turn);
         for (int way = 0; way < GW_HIP_ATTEND_KINDS; way++) {
@@ -499,17 +502,15 @@ static gw_status run_list(struct gw_segment *segment, int timed, int way) {
             error = d->StreamWait(device->stream);
         }
     }
-    if (timed && error == GW_HIP_OK) {
-        error = d->StreamWait(device->stream);
-    }
     if (error != GW_HIP_OK) {
         d->StreamWait(device->stream);
         return gw_hip_lose(device, error, what);
     }
-    if (timed) {
-        add_times(segment, way);
+    if (timed) { /* later: other cards are still to be given what this one may wait for */
+        device->timed = segment;
+        device->timed_way = way;
     }
-    return GW_OK;
+    return timed && device->link == NULL ? gw_hip_wait(device) : GW_OK;
 }
 
 /* Until the copy from this turn's staging is over. */
@@ -532,6 +533,9 @@ static gw_status launch(struct gw_segment *segment, int pages) {
     int way = GW_HIP_ATTEND_BLOCK;
     while (way > GW_HIP_ATTEND_MANY && pages > segment->most_pages[way]) {
         way--;
+    }
+    if (timed && device->timed != NULL) {
+        GW_TRY(gw_hip_wait(device));
     }
     if (segment->graph[GW_HIP_ATTEND_MANY][turn] == NULL || timed) {
         return run_list(segment, timed, way);
@@ -573,6 +577,15 @@ gw_status gw_hip_wait(struct gw_device *device) {
     GW_TRY(gw_hip_enter(device));
     gw_hip_error error = device->driver->StreamWait(device->stream);
     device->waits++;
+    if (error == GW_HIP_OK && gw_hip_link_lost(device)) {
+        device->lost = 1;
+        return gw_fail(GW_E_DEVICE, "hip", "a card that shares layers with %s does not answer",
+                       device->name);
+    }
+    if (device->timed != NULL && error == GW_HIP_OK) {
+        add_times(device->timed, device->timed_way);
+    }
+    device->timed = NULL;
     return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "finishing a step");
 }
 

@@ -216,7 +216,8 @@ static const gw_kernel kernels[] = {
     {GW_OP_NGRAM,         "ref.ngram",        accepts, record, NULL, 1},
 };
 /* clang-format on */
-_Static_assert(sizeof kernels / sizeof kernels[0] == GW_OP_COUNT, "an op has no ref kernel");
+_Static_assert(sizeof kernels / sizeof kernels[0] == GW_OP_COUNT - 1,
+               "an op has no ref kernel"); /* EXCHANGE is the plan's */
 
 static const gw_kernel *list_kernels(const struct gw_device *device, size_t *count) {
     (void)device;

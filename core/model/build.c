@@ -5,28 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A value that blocks hand on by name: as floats, as activation blocks, or both. */
-typedef struct handed {
-    gw_tensor *f32, *act8;
-} handed;
+#include "core/model/build_walk.h"
 
-/* State of one walk. */
-typedef struct walk {
-    gw_graph *graph;
-    const gw_graph_inputs *in;
-    const gw_blueprint *bp;
-    handed value[GW_SPEC_VALUES];
-    int layer, device, block; /* block: index in the blueprint */
-    gw_block_kind before;     /* the block before it           */
-    int last;                 /* of the section: its result goes to `result` */
-    const gw_tensor *result;
-} walk;
+static const gw_group alone = {.n = 1};
 
 gw_status gw_graph_new(const gw_graph_inputs *in, gw_graph *out) {
     const gw_blueprint *bp = gw_weights_blueprint(in->weights);
-    enum { EACH = 4 }; /* nodes of a block at most */
-    size_t most = EACH * (size_t)bp->n_blocks * ((size_t)in->hp->n_layers + 1) + 4;
-    gw_graph g = {.max_nodes = most, .max_tensors = most + 4 + GW_MAX_DEVICES};
+    enum { EACH = 6 }; /* nodes of a block at most */
+    size_t cards = 1, views = GW_MAX_DEVICES * (1 + GW_SPEC_VALUES);
+    for (int d = 0; in->groups != NULL && d < in->n_devices; d++) {
+        cards = (size_t)in->groups[d].n > cards ? (size_t)in->groups[d].n : cards;
+    }
+    size_t most = cards * (EACH * (size_t)bp->n_blocks * ((size_t)in->hp->n_layers + 1) + 4);
+    gw_graph g = {.max_nodes = most, .max_tensors = most + 4 + views};
     g.nodes = calloc(g.max_nodes, sizeof *g.nodes);
     g.blocks = calloc(g.max_nodes, sizeof *g.blocks);
     g.tensors = calloc(g.max_tensors, sizeof *g.tensors);
@@ -36,181 +27,6 @@ gw_status gw_graph_new(const gw_graph_inputs *in, gw_graph *out) {
     }
     *out = g;
     return GW_OK;
-}
-
-void gw_graph_free(gw_graph *graph) {
-    free(graph->nodes);
-    free(graph->blocks);
-    free(graph->tensors);
-    memset(graph, 0, sizeof *graph);
-}
-
-/* max_tensors and max_nodes are counted from the blocks: never exceeded. */
-static gw_tensor *new_tensor(walk *w, gw_fmt fmt, int64_t cols) {
-    gw_tensor *t = &w->graph->tensors[w->graph->n_tensors++];
-    *t = (gw_tensor){.fmt = fmt, .n_dim = 2, .dim = {w->in->rows, cols}, .device = w->device};
-    return t;
-}
-
-static gw_tensor *new_view(walk *w, const gw_tensor *of) {
-    gw_tensor *t = &w->graph->tensors[w->graph->n_tensors++];
-    *t = *of;
-    return t;
-}
-
-/* The stream on a device. */
-static gw_tensor *stream_on(walk *w, int device) {
-    gw_tensor **view = &w->graph->streams[device];
-    if (*view == NULL) {
-        *view = new_view(w, &w->in->stream[device]);
-    }
-    return *view;
-}
-
-static gw_node *new_node(walk *w, gw_op op, const char *what, gw_tensor *out) {
-    w->graph->blocks[w->graph->n_nodes] = w->block;
-    gw_node *node = &w->graph->nodes[w->graph->n_nodes++];
-    *node = (gw_node){.op = op, .what = what, .layer = w->layer, .device = w->device, .out = out};
-    return node;
-}
-
-static const gw_tensor *weight(const walk *w, const gw_spec_block *b, int arg) {
-    return gw_weights_get(w->in->weights, b->weight[arg], w->layer, w->device);
-}
-
-static const gw_layer *layer_of(const walk *w) {
-    return &w->in->hp->layer[w->layer < 0 ? 0 : w->layer];
-}
-
-/* A number of the block, or `absent` where the spec gives none. */
-static double number(const walk *w, const gw_spec_block *b, int slot, double absent) {
-    return b->number[slot].n > 0 ? gw_spec_value(w->bp, w->in->hp, w->layer, b->number[slot])
-                                 : absent;
-}
-
-static const char *role(const walk *w, const gw_spec_block *b, int arg) {
-    return b->weight[arg] >= 0 ? w->bp->weight[b->weight[arg]].role : "value";
-}
-
-/* ---- formats: who reads a value how --------------------------------------------------------- */
-
-static int is_quantized(const gw_tensor *matrix) {
-    return matrix != NULL && !gw_format_of(matrix->fmt)->is_float;
-}
-
-/* The matrix by which block b reads its input; NULL: it reads floats. */
-static const gw_tensor *reads_by(const walk *w, const gw_spec_block *b) {
-    int arg = b->kind == GW_BLOCK_EXPERTS && b->weight[0] < 0 ? 1 : 0;
-    return gw_block_matrices(b) > 0 ? weight(w, b, arg) : NULL;
-}
-
-/* Which value of the input each column of a quantized matrix takes; NULL: in order. */
-static const gw_tensor *columns_of(const walk *w, const gw_spec_block *b, int arg) {
-    return gw_weights_columns(w->in->weights, b->weight[arg], w->layer, w->device);
-}
-
-static int runs(const walk *w, const gw_spec_block *b) {
-    return gw_block_runs(b, w->in->hp, w->layer < 0 ? w->in->hp->n_layers : w->layer) &&
-           b->section == w->bp->block[w->block].section;
-}
-
-enum { AS_F32 = 1, AS_ACT8 = 2 };
-
-/* How the blocks behind this one read value v, up to where it is given anew. */
-static int readers(const walk *w, int v) {
-    int mask = 0;
-    for (int i = w->block + 1; i < w->bp->n_blocks; i++) {
-        const gw_spec_block *b = &w->bp->block[i];
-        if (!runs(w, b)) {
-            continue;
-        }
-        if (b->in == v) {
-            mask |= is_quantized(reads_by(w, b)) && columns_of(w, b, 0) == NULL ? AS_ACT8 : AS_F32;
-        }
-        mask |= b->side == v || b->plus == v || b->more == v ? AS_F32 : 0;
-        if (b->out == v) {
-            break;
-        }
-    }
-    return mask;
-}
-
-static int is_kept(const walk *w, int v) { return w->bp->width[v].n > 0; }
-
-/* Of a value that start gives: where it lies, in every plan. */
-static gw_tensor *kept_value(walk *w, int v) {
-    if (w->graph->kept[v] == NULL) {
-        w->graph->kept[v] = new_view(w, &w->in->kept[v]);
-        w->graph->kept[v]->dim[0] = w->in->rows;
-    }
-    return w->graph->kept[v];
-}
-
-/* The output of a node that can write either form. */
-static gw_tensor *new_value(walk *w, const gw_spec_block *b, int64_t cols) {
-    if (is_kept(w, b->out) && b->section == GW_SECTION_START) {
-        return kept_value(w, b->out);
-    }
-    int act8 = b->out != GW_VALUE_STREAM && readers(w, b->out) == AS_ACT8;
-    return new_tensor(w, act8 ? GW_FMT_ACT8 : GW_FMT_F32, cols);
-}
-
-static void give(walk *w, const gw_spec_block *b, gw_tensor *t) {
-    w->value[b->out] = (handed){t->fmt == GW_FMT_F32 ? t : NULL, t->fmt == GW_FMT_ACT8 ? t : NULL};
-}
-
-static const gw_tensor *as_f32(walk *w, int v) {
-    if (v != GW_VALUE_STREAM && w->value[v].f32 == NULL && is_kept(w, v)) {
-        return kept_value(w, v);
-    }
-    return v == GW_VALUE_STREAM ? w->graph->stream : w->value[v].f32;
-}
-
-/* Made once where floats are there and blocks are asked for. */
-static const gw_tensor *as_act8(walk *w, int v) {
-    const gw_tensor *x = as_f32(w, v);
-    if (v != GW_VALUE_STREAM && w->value[v].act8 != NULL) {
-        return w->value[v].act8;
-    }
-    gw_tensor *out = new_tensor(w, GW_FMT_ACT8, x != NULL ? x->dim[1] : 1);
-    new_node(w, GW_OP_QUANTIZE, "quantize", out)->in[0] = x;
-    if (v != GW_VALUE_STREAM) {
-        w->value[v].act8 = out;
-    }
-    return out;
-}
-
-/* The same with values in the order of a matrix's columns: for that product alone. */
-static const gw_tensor *in_columns(walk *w, int v, const gw_tensor *columns) {
-    const gw_tensor *x = as_f32(w, v);
-    gw_tensor *out = new_tensor(w, GW_FMT_ACT8, x != NULL ? x->dim[1] : 1);
-    gw_node *node = new_node(w, GW_OP_QUANTIZE, "quantize", out);
-    node->in[0] = x;
-    node->w[0] = columns;
-    return out;
-}
-
-static const gw_tensor *input(walk *w, const gw_spec_block *b, const gw_tensor *matrix) {
-    const gw_tensor *columns = columns_of(w, b, 0);
-    if (is_quantized(matrix) && columns != NULL) {
-        return in_columns(w, b->in, columns);
-    }
-    return is_quantized(matrix) ? as_act8(w, b->in) : as_f32(w, b->in);
-}
-
-/* Where a float result goes: the stream of this device, the logits, or a tensor of its own. */
-static gw_tensor *new_result(walk *w, const gw_spec_block *b, int64_t cols) {
-    if (b->out == GW_VALUE_STREAM) {
-        return stream_on(w, w->device);
-    }
-    return w->last ? new_view(w, w->result) : new_tensor(w, GW_FMT_F32, cols);
-}
-
-static void finish(walk *w, const gw_spec_block *b, gw_tensor *out) {
-    if (b->out == GW_VALUE_STREAM) {
-        w->graph->stream = out;
-    }
-    give(w, b, out);
 }
 
 /* ---- one emitter per block ------------------------------------------------------------------ */
@@ -225,8 +41,8 @@ static void emit_embed(walk *w, const gw_spec_block *b) {
     node->w[2] = weight(w, b, 2);
     node->args.embed.scale = (float)number(w, b, GW_ARG_SCALE, 0.0);
     node->args.embed.offset = (int)number(w, b, GW_ARG_OFFSET, 0.0);
-    if (w->in->ids != NULL && w->in->ids->device == w->device) {
-        node->in[0] = w->in->ids;
+    if (w->in->ids != NULL && w->in->ids[w->device].n_dim > 0) {
+        node->in[0] = &w->in->ids[w->device];
     }
     finish(w, b, out);
 }
@@ -239,7 +55,7 @@ static void emit_norm(walk *w, const gw_spec_block *b) {
                                                                   : new_value(w, b, cols);
     gw_node *node = new_node(w, GW_OP_NORM, role(w, b, 0), out);
     node->in[0] = x;
-    node->in[1] = adds ? w->graph->stream : NULL;
+    node->in[1] = adds ? w->graph->stream[w->card] : NULL;
     for (int i = 0; i < 3; i++) {
         node->w[i] = weight(w, b, i);
     }
@@ -274,32 +90,33 @@ static void emit_qkv(walk *w, const gw_spec_block *b) {
 static void emit_linear(walk *w, const gw_spec_block *b) {
     const gw_tensor *first = weight(w, b, 0);
     int single = gw_block_matrices(b) == 1;
+    int32_t columns[GW_MAX_CARDS + 1];
+    const char *what = b->section == GW_SECTION_HEAD ? "head" : role(w, b, 0);
+    if (is_cut(w, b, 0, columns)) {
+        const gw_tensor *share = new_product(w, b, 1, what, NULL)->out;
+        gw_tensor *whole = new_result(w, b, columns[w->group->n]);
+        exchange(w, share, columns, 1, NULL, whole);
+        finish(w, b, whole);
+        return;
+    }
     gw_tensor *out = single && first != NULL && (w->last || b->out == GW_VALUE_STREAM)
                          ? new_result(w, b, first->dim[0])
                          : NULL;
-    const char *what = b->section == GW_SECTION_HEAD ? "head" : role(w, b, 0);
     finish(w, b, new_product(w, b, gw_block_matrices(b), what, out)->out);
-}
-
-/* The page table of a source's caches, or of a layer's cache of the text itself. */
-static const gw_tensor *table_of(const walk *w, int source, int layer) {
-    int kind = w->in->table_of != NULL ? w->in->table_of[layer] : 0;
-    return source && w->in->source_table != NULL
-               ? &w->in->source_table[w->device]
-               : &w->in->page_table[kind * GW_MAX_DEVICES + w->device];
 }
 
 static void emit_rope_kv(walk *w, const gw_spec_block *b) {
     const gw_layer *l = layer_of(w);
     const gw_hparams *hp = w->in->hp;
+    const own_heads own = heads_of(w);
     int keys = (b->flags & GW_FLAG_KEYS) != 0;
-    gw_tensor *q = new_tensor(w, GW_FMT_F32, keys ? 1 : (int64_t)l->n_heads * l->d_head);
+    gw_tensor *q = new_tensor(w, GW_FMT_F32, keys ? 1 : (int64_t)own.heads * l->d_head);
     gw_node *node = new_node(w, GW_OP_ROPE_KV, "rope_kv", q);
-    int alone = (b->flags & GW_FLAG_QUERY) != 0;
+    int only_q = (b->flags & GW_FLAG_QUERY) != 0;
     node->in[0] = as_f32(w, b->in);
-    if (!alone) {
-        node->in[1] = &w->in->k[w->layer];
-        node->in[2] = &w->in->v[w->layer];
+    if (!only_q) {
+        node->in[1] = on_device(w, w->in->k, hp->n_layers, w->layer);
+        node->in[2] = on_device(w, w->in->v, hp->n_layers, w->layer);
         node->in[3] = table_of(w, w->layer < w->in->hp->n_source, w->layer);
     }
     node->w[0] = weight(w, b, 0);
@@ -311,8 +128,8 @@ static void emit_rope_kv(walk *w, const gw_spec_block *b) {
         node->w[3] = &w->in->q_factor[w->device * GW_MAX_FACTORS + l->q_factor];
     }
     node->args.rope =
-        (gw_rope_args){.heads = keys ? 0 : l->n_heads,
-                       .kv_heads = alone ? 0 : l->n_kv_heads,
+        (gw_rope_args){.heads = keys ? 0 : own.heads,
+                       .kv_heads = only_q ? 0 : own.kv_heads,
                        .head_dim = l->d_head,
                        .rope_dim = l->rope >= 0 ? hp->rope[l->rope].dim : 0,
                        .style = l->rope >= 0 ? hp->rope[l->rope].style : GW_ROPE_HALVES,
@@ -330,21 +147,24 @@ static void emit_rope_kv(walk *w, const gw_spec_block *b) {
 
 static void emit_attention(walk *w, const gw_spec_block *b) {
     const gw_layer *l = layer_of(w);
-    gw_tensor *out = new_value(w, b, (int64_t)l->n_heads * l->v_head);
+    own_heads own = heads_of(w);
+    gw_tensor *whole = new_value(w, b, (int64_t)l->n_heads * l->v_head);
+    gw_tensor *out =
+        own.cut ? new_tensor(w, whole->fmt, (int64_t)own.heads * l->v_head) : whole;
     gw_node *node = new_node(w, GW_OP_ATTENTION, "attention", out);
     int cross = (b->flags & GW_FLAG_CROSS) != 0;
     int cache = (int)number(w, b, GW_ARG_CACHE, (double)l->cache_of);
     cache = cache < 0 || cache >= w->in->hp->n_layers ? w->layer : cache;
     node->in[0] = as_f32(w, b->in);
-    node->in[1] = &w->in->k[cache];
-    node->in[2] = &w->in->v[cache];
+    node->in[1] = on_device(w, w->in->k, w->in->hp->n_layers, cache);
+    node->in[2] = on_device(w, w->in->v, w->in->hp->n_layers, cache);
     node->in[3] = table_of(w, cross || w->layer < w->in->hp->n_source, cache);
     for (int i = 0; i < 3; i++) {
         node->w[i] = weight(w, b, i);
     }
     node->args.attn = (gw_attn_args){.scale = l->attn_scale,
-                                     .heads = l->n_heads,
-                                     .kv_heads = l->n_kv_heads,
+                                     .heads = own.heads,
+                                     .kv_heads = own.kv_heads,
                                      .head_dim = l->d_head,
                                      .v_dim = l->v_head != l->d_head ? l->v_head : 0,
                                      .window = l->window,
@@ -353,14 +173,20 @@ static void emit_attention(walk *w, const gw_spec_block *b) {
                                      .both = cross || !l->causal,
                                      .reach = (int)number(w, b, GW_ARG_REACH, 0.0),
                                      .order = w->in->order};
-    give(w, b, out);
+    for (int c = 0; own.cut && c <= w->group->n; c++) {
+        own.first[c] *= l->v_head;
+    }
+    if (own.cut) {
+        exchange(w, out, own.first, 1, NULL, whole);
+    }
+    give(w, b, whole);
 }
 
 /* Scale, gate and cap of x, and the stream where the block adds to it. */
 static gw_node *new_mix(walk *w, const gw_spec_block *b, const gw_tensor *x, gw_tensor *out) {
     gw_node *node = new_node(w, GW_OP_MIX, "mix", out);
     node->in[0] = x;
-    node->in[2] = b->flags & GW_FLAG_ADD ? w->graph->stream : NULL;
+    node->in[2] = b->flags & GW_FLAG_ADD ? w->graph->stream[w->card] : NULL;
     node->args.mix.scale = (float)number(w, b, GW_ARG_SCALE, 0.0);
     node->args.mix.gate_act = GW_ACT_NONE;
     return node;
@@ -369,25 +195,27 @@ static gw_node *new_mix(walk *w, const gw_spec_block *b, const gw_tensor *x, gw_
 static void emit_residual(walk *w, const gw_spec_block *b) {
     double scale = number(w, b, GW_ARG_SCALE, 1.0);
     const char *what = w->before == GW_BLOCK_ATTENTION ? "attn_out" : "ffn_down";
-    gw_tensor *stream = w->graph->stream;
-    if (scale == 1.0) {
+    gw_tensor *stream = w->graph->stream[w->card];
+    int32_t first[GW_MAX_CARDS + 1];
+    int cut = is_cut(w, b, 0, first);
+    if (scale == 1.0 && !cut) {
         gw_node *node = new_product(w, b, 1, what, stream_on(w, w->device));
         node->in[1] = stream;
         finish(w, b, node->out);
         return;
     }
     const gw_tensor *y = new_product(w, b, 1, what, NULL)->out;
-    finish(w, b, new_mix(w, b, y, new_result(w, b, y->dim[1]))->out);
-}
-
-/* The activation that the block names, or that a number of the model says. */
-static gw_act_kind act_of(const walk *w, const gw_spec_block *b) {
-    if (b->act_number < 0) {
-        return b->act;
+    if (cut) {
+        gw_tensor *whole = scale == 1.0 ? stream_on(w, w->device)
+                                        : new_tensor(w, GW_FMT_F32, first[w->group->n]);
+        exchange(w, y, first, 1, scale == 1.0 ? stream : NULL, whole);
+        y = whole;
     }
-    int row = w->layer < 0 ? 0 : w->layer;
-    double x = w->in->hp->values[(size_t)row * (size_t)w->in->hp->n_values + (size_t)b->act_number];
-    return x >= 0.0 && x < GW_ACT_KINDS ? (gw_act_kind)x : GW_ACT_KINDS;
+    if (scale == 1.0) {
+        finish(w, b, stream_on(w, w->device));
+        return;
+    }
+    finish(w, b, new_mix(w, b, y, new_result(w, b, y->dim[1]))->out);
 }
 
 static gw_act_args act_args(const walk *w, const gw_spec_block *b, int gated) {
@@ -399,12 +227,19 @@ static gw_act_args act_args(const walk *w, const gw_spec_block *b, int gated) {
 
 static void emit_act(walk *w, const gw_spec_block *b, const gw_tensor *x, gw_act_args act) {
     int64_t cols = x->dim[1] / (act.gated ? 2 : 1);
-    gw_tensor *out = w->last ? new_result(w, b, cols) : new_value(w, b, cols);
+    int32_t first[GW_MAX_CARDS + 1];
+    int cut = is_cut(w, b, 0, first);
+    int64_t all = cut ? first[w->group->n] : cols;
+    gw_tensor *whole = w->last ? new_result(w, b, all) : new_value(w, b, all);
+    gw_tensor *out = cut ? new_tensor(w, whole->fmt, cols) : whole;
     gw_node *node = new_node(w, GW_OP_ACT, "act", out);
     node->in[0] = x;
     node->w[0] = act.gated ? NULL : weight(w, b, 1);
     node->args.act = act;
-    give(w, b, out);
+    if (cut) {
+        exchange(w, out, first, 1, NULL, whole);
+    }
+    give(w, b, whole);
 }
 
 static void emit_glu(walk *w, const gw_spec_block *b) {
@@ -415,13 +250,20 @@ static void emit_glu(walk *w, const gw_spec_block *b) {
         return;
     }
     const gw_tensor *x = input(w, b, weight(w, b, 0)), *gate = weight(w, b, 0);
-    gw_tensor *out = new_value(w, b, gate != NULL ? gate->dim[0] : 1);
+    int32_t first[GW_MAX_CARDS + 1];
+    int cut = is_cut(w, b, 0, first);
+    int64_t cols = gate != NULL ? gate->dim[0] : 1;
+    gw_tensor *whole = new_value(w, b, cut ? first[w->group->n] : cols);
+    gw_tensor *out = cut ? new_tensor(w, whole->fmt, cols) : whole;
     gw_node *node = new_node(w, GW_OP_GLU, "ffn_gate_up", out);
     node->in[0] = x;
     node->w[0] = gate;
     node->w[1] = weight(w, b, 1);
     node->args.linear.order = w->in->order;
-    give(w, b, out);
+    if (cut) {
+        exchange(w, out, first, 1, NULL, whole);
+    }
+    give(w, b, whole);
 }
 
 static void emit_mlp(walk *w, const gw_spec_block *b) {
@@ -479,8 +321,10 @@ static void emit_experts(walk *w, const gw_spec_block *b) {
     int experts = args.experts > 0 ? args.experts : 1;
     int64_t f = one != NULL ? one->dim[0] / experts : 1;
     gw_fmt fmt = is_quantized(down) ? GW_FMT_ACT8 : GW_FMT_F32;
-    gw_tensor *hidden = new_tensor(w, fmt, args.used * f);
-    gw_node *node = new_node(w, GW_OP_EXPERTS_GLU, "experts_gate_up", hidden);
+    const gw_tensor *hidden = NULL;
+    int32_t columns[GW_MAX_CARDS + 1];
+    gw_tensor *made = new_tensor(w, fmt, args.used * f);
+    gw_node *node = new_node(w, GW_OP_EXPERTS_GLU, "experts_gate_up", made);
     node->in[0] = x;
     node->in[1] = route;
     node->w[0] = one;
@@ -488,16 +332,28 @@ static void emit_experts(walk *w, const gw_spec_block *b) {
     node->w[2] = weight(w, b, 3 + first);
     node->w[3] = gated ? weight(w, b, 4) : NULL;
     node->args.experts = args;
-    const gw_tensor *stream = w->graph->stream;
-    gw_tensor *out = new_result(w, b, down != NULL ? down->dim[0] / experts : 1);
+    hidden = made;
+    if (is_cut(w, b, first, columns)) {
+        gw_tensor *all = new_tensor(w, fmt, (int64_t)args.used * columns[w->group->n]);
+        exchange(w, made, columns, args.used, NULL, all);
+        hidden = all;
+    }
+    const gw_tensor *stream = b->flags & GW_FLAG_ADD ? w->graph->stream[w->card] : NULL;
+    int64_t rows = down != NULL ? down->dim[0] / experts : 1;
+    int cut = is_cut(w, b, 2, columns);
+    gw_tensor *whole = new_result(w, b, cut ? columns[w->group->n] : rows);
+    gw_tensor *out = cut ? new_tensor(w, GW_FMT_F32, rows) : whole;
     node = new_node(w, GW_OP_EXPERTS_DOWN, "experts_down", out);
     node->in[0] = hidden;
     node->in[1] = route;
-    node->in[2] = b->flags & GW_FLAG_ADD ? stream : NULL;
+    node->in[2] = cut ? NULL : stream;
     node->w[0] = down;
     node->w[1] = weight(w, b, 5);
     node->args.experts = args;
-    finish(w, b, out);
+    if (cut) {
+        exchange(w, out, columns, 1, stream, whole);
+    }
+    finish(w, b, whole);
 }
 
 static void emit_pool(walk *w, const gw_spec_block *b) {
@@ -511,283 +367,8 @@ static void emit_pool(walk *w, const gw_spec_block *b) {
     give(w, b, out);
 }
 
-/* ---- states, groups, columns ---------------------------------------------------------------- */
-
-static const gw_tensor *state_of(const walk *w) {
-    return &w->in->state[w->layer * w->bp->n_blocks + w->block];
-}
-
-static void emit_conv(walk *w, const gw_spec_block *b) {
-    const gw_tensor *x = as_f32(w, b->in);
-    gw_tensor *out = new_tensor(w, GW_FMT_F32, x != NULL ? x->dim[1] : 1);
-    gw_node *node = new_node(w, GW_OP_CONV, role(w, b, 0), out);
-    node->in[0] = x;
-    node->in[1] = state_of(w);
-    node->w[0] = weight(w, b, 0);
-    node->w[1] = weight(w, b, 1);
-    node->args.conv = (gw_conv_args){.taps = (int)number(w, b, GW_ARG_TAPS, 0.0),
-                                     .act = act_of(w, b),
-                                     .apart = (int)number(w, b, GW_ARG_APART, 1.0)};
-    give(w, b, out);
-}
-
-static void emit_scan(walk *w, const gw_spec_block *b) {
-    int delta = b->kind == GW_BLOCK_DELTA;
-    gw_scan_args a = {.kind = delta ? GW_SCAN_DELTA : GW_SCAN_SSM,
-                      .heads = (int)number(w, b, GW_ARG_HEADS, 0.0),
-                      .groups = (int)number(w, b, GW_ARG_GROUPS, number(w, b, GW_ARG_HEADS, 0.0)),
-                      .k_dim = (int)number(w, b, GW_ARG_KEYS, 0.0),
-                      .v_dim = (int)number(w, b, GW_ARG_VALUES, 0.0),
-                      .by_channel = (b->flags & GW_FLAG_BY_CHANNEL) != 0,
-                      .tiled = number(w, b, GW_ARG_TILED, 0.0) != 0.0,
-                      .low = (float)number(w, b, GW_ARG_LOW, 0.0),
-                      .high = (float)number(w, b, GW_ARG_HIGH, (double)INFINITY)};
-    if (a.k_dim > 0) { /* vectors of length 1, q divided by the square root of its width */
-        a.eps = (float)(number(w, b, GW_ARG_EPS, 1e-6) / a.k_dim);
-        a.q_scale = (float)(1.0 / a.k_dim);
-        a.k_scale = (float)(1.0 / sqrt((double)a.k_dim));
-    }
-    int64_t cols = (int64_t)a.heads * a.v_dim;
-    gw_tensor *out = new_tensor(w, GW_FMT_F32, cols > 0 ? cols : 1);
-    gw_node *node = new_node(w, GW_OP_SCAN, delta ? "delta" : "ssm", out);
-    node->in[0] = as_f32(w, b->in);
-    node->in[1] = state_of(w);
-    node->in[2] = as_f32(w, b->side);
-    node->in[3] = delta ? as_f32(w, b->plus) : NULL;
-    for (int i = 0; i < (delta ? 2 : 3); i++) {
-        node->w[i] = weight(w, b, i);
-    }
-    node->args.scan = a;
-    give(w, b, out);
-}
-
-static void emit_norm_groups(walk *w, const gw_spec_block *b) {
-    const gw_tensor *x = as_f32(w, b->in);
-    int groups = (int)number(w, b, GW_ARG_HEADS, 1.0), measure = (b->flags & GW_FLAG_MEASURE) != 0;
-    int64_t cols = x != NULL ? x->dim[1] : 1;
-    gw_tensor *out = b->section == GW_SECTION_START && is_kept(w, b->out)
-                         ? kept_value(w, b->out)
-                         : new_tensor(w, GW_FMT_F32, measure ? groups : cols);
-    gw_node *node = new_node(w, GW_OP_GROUP_NORM, role(w, b, 0), out);
-    node->in[0] = x;
-    node->in[1] = b->side >= 0 ? as_f32(w, b->side) : NULL;
-    node->w[0] = weight(w, b, 0);
-    node->args.group_norm =
-        (gw_group_norm_args){.groups = groups,
-                             .measure = measure,
-                             .eps = (float)number(w, b, GW_ARG_EPS, (double)w->in->hp->norm_eps),
-                             .gate_act = act_of(w, b),
-                             .gate_first = (b->flags & GW_FLAG_BEFORE) != 0};
-    give(w, b, out);
-}
-
-static void emit_heads(walk *w, const gw_spec_block *b) {
-    const gw_tensor *matrix = weight(w, b, 0);
-    gw_heads_args a = {.heads = (int)number(w, b, GW_ARG_HEADS, 1.0),
-                       .first = (int)number(w, b, GW_ARG_FIRST, 0.0),
-                       .pass_first = (int)number(w, b, GW_ARG_PASS_FIRST, 0.0),
-                       .pass = (int)number(w, b, GW_ARG_PASS, 0.0)};
-    int64_t rows = matrix != NULL && a.heads > 0 ? matrix->dim[0] : 1;
-    gw_tensor *out = new_tensor(w, GW_FMT_F32, rows + (int64_t)a.heads * a.pass);
-    gw_node *node = new_node(w, GW_OP_HEADS, role(w, b, 0), out);
-    node->in[0] = as_f32(w, b->in);
-    node->w[0] = matrix;
-    node->args.heads = a;
-    give(w, b, out);
-}
-
-static gw_tensor *new_float(walk *w, const gw_spec_block *b, int64_t cols) {
-    return w->last || b->out == GW_VALUE_STREAM ? new_result(w, b, cols)
-                                                : new_tensor(w, GW_FMT_F32, cols);
-}
-
-static void emit_columns(walk *w, const gw_spec_block *b) {
-    enum { PARTS = 4 };
-    const int values[PARTS] = {b->in, b->side, b->plus, b->more};
-    const gw_tensor *in[PARTS] = {NULL};
-    int64_t cols = 0;
-    for (int i = 0; i < PARTS; i++) {
-        in[i] = values[i] >= 0 ? as_f32(w, values[i]) : NULL;
-        cols += in[i] != NULL ? in[i]->dim[1] : 0;
-    }
-    int first = (int)number(w, b, GW_ARG_FIRST, 0.0), own = in[0] != NULL ? (int)in[0]->dim[1] : 1;
-    cols = cols - own + (int)number(w, b, GW_ARG_WIDTH, own - first);
-    gw_tensor *out = new_float(w, b, cols > 0 ? cols : 1);
-    gw_node *node = new_node(w, GW_OP_COLUMNS, "columns", out);
-    memcpy(node->in, in, sizeof in);
-    node->args.columns.first = first;
-    finish(w, b, out);
-}
-
-static void emit_streams(walk *w, const gw_spec_block *b) {
-    const gw_tensor *x = as_f32(w, b->in);
-    gw_streams_args a = {.streams = (int)number(w, b, GW_ARG_HEADS, 1.0),
-                         .inputs = (int)number(w, b, GW_ARG_INPUTS, 1.0),
-                         .from = (int)number(w, b, GW_ARG_FIRST, 0.0),
-                         .plus = (float)number(w, b, GW_ARG_PLUS, 0.0)};
-    int64_t cols = x != NULL && a.inputs > 0 ? x->dim[1] / a.inputs * a.streams : 1;
-    gw_tensor *out = new_float(w, b, cols > 0 ? cols : 1);
-    gw_node *node = new_node(w, GW_OP_STREAMS, "streams", out);
-    node->in[0] = x;
-    node->in[1] = b->side >= 0 ? as_f32(w, b->side) : NULL;
-    node->in[2] = b->plus >= 0 ? as_f32(w, b->plus) : NULL;
-    node->args.streams = a;
-    finish(w, b, out);
-}
-
-static void emit_sparse_glu(walk *w, const gw_spec_block *b) {
-    const gw_tensor *x = as_f32(w, b->in);
-    gw_tensor *out = new_tensor(w, GW_FMT_F32, x != NULL && x->dim[1] > 1 ? x->dim[1] / 2 : 1);
-    gw_node *node = new_node(w, GW_OP_SPARSE_GLU, "act", out);
-    node->in[0] = x;
-    node->args.sparse = (gw_sparse_args){.act = act_of(w, b),
-                                         .deviations = (float)number(w, b, GW_ARG_DEVIATIONS, 0.0)};
-    give(w, b, out);
-}
-
-/* ---- hyper-connections, compressed caches, lists, n-grams ----------------------------------- */
-
 static void emit_bare_act(walk *w, const gw_spec_block *b) {
     emit_act(w, b, as_f32(w, b->in), (gw_act_args){.kind = act_of(w, b)});
-}
-
-static void emit_hyper(walk *w, const gw_spec_block *b) {
-    const gw_tensor *x = as_f32(w, b->in);
-    gw_tensor *out = new_tensor(w, GW_FMT_F32, x != NULL ? x->dim[1] : 1);
-    gw_node *node = new_node(w, GW_OP_HYPER, "hyper", out);
-    node->in[0] = x;
-    node->w[0] = weight(w, b, 0);
-    node->w[1] = weight(w, b, 1);
-    node->args.hyper = (gw_hyper_args){.streams = (int)number(w, b, GW_ARG_HEADS, 1.0),
-                                       .rounds = (int)number(w, b, GW_ARG_ROUNDS, 1.0),
-                                       .eps = (float)number(w, b, GW_ARG_EPS, 0.0)};
-    give(w, b, out);
-}
-
-/* The rope that a block names, or the layer's; NULL: none, of no width. */
-static const gw_tensor *rope_of(const walk *w, const gw_spec_block *b, int *dim,
-                                gw_rope_style *style) {
-    int r = (int)number(w, b, GW_ARG_TABLE, (double)layer_of(w)->rope);
-    int is = r >= 0 && r < w->in->hp->n_ropes;
-    *dim = is ? w->in->hp->rope[r].dim : 0;
-    *style = is ? w->in->hp->rope[r].style : GW_ROPE_HALVES;
-    return is ? &w->in->rope[w->device * GW_MAX_ROPES + r] : NULL;
-}
-
-static void emit_rotate(walk *w, const gw_spec_block *b) {
-    const gw_tensor *x = as_f32(w, b->in);
-    gw_tensor *out = new_tensor(w, GW_FMT_F32, x != NULL ? x->dim[1] : 1);
-    gw_node *node = new_node(w, GW_OP_ROTATE, "rotate", out);
-    gw_rotate_args a = {.heads = (int)number(w, b, GW_ARG_HEADS, 1.0),
-                        .first = (int)number(w, b, GW_ARG_FIRST, 0.0),
-                        .back = (b->flags & GW_FLAG_BACK) != 0};
-    node->in[0] = x;
-    node->w[0] = rope_of(w, b, &a.rope_dim, &a.style);
-    node->args.rotate = a;
-    give(w, b, out);
-}
-
-static void emit_dot(walk *w, const gw_spec_block *b) {
-    gw_dot_args a = {.groups = (int)number(w, b, GW_ARG_HEADS, 1.0),
-                     .scale = (float)number(w, b, GW_ARG_FACTOR, 1.0),
-                     .root = (b->flags & GW_FLAG_ROOT) != 0};
-    gw_tensor *out = new_tensor(w, GW_FMT_F32, a.groups > 0 ? a.groups : 1);
-    gw_node *node = new_node(w, GW_OP_GROUP_DOT, "dot", out);
-    node->in[0] = as_f32(w, b->in);
-    node->in[1] = as_f32(w, b->side);
-    node->args.dot = a;
-    give(w, b, out);
-}
-
-/* Of a layer's areas the one that number n says; one of no size where there is none. */
-static gw_area area_of(const walk *w, int n) {
-    const gw_layer *l = layer_of(w);
-    return n >= 0 && n < l->n_areas ? l->area[n] : (gw_area){.ratio = 0};
-}
-
-static const gw_tensor *paged_of(const walk *w) {
-    return w->in->paged != NULL ? &w->in->paged[w->layer] : NULL;
-}
-
-static void emit_compress(walk *w, const gw_spec_block *b) {
-    int nth = 0;
-    for (int i = 0; i < w->block; i++) {
-        nth += w->bp->block[i].kind == GW_BLOCK_COMPRESS &&
-               gw_block_runs(&w->bp->block[i], w->in->hp, w->layer);
-    }
-    gw_tensor *out = new_tensor(w, GW_FMT_F32, 1);
-    gw_node *node = new_node(w, GW_OP_COMPRESS, "compress", out);
-    gw_compress_args a = {.area = area_of(w, nth),
-                          .series = (int)number(w, b, GW_ARG_SERIES, 0.0),
-                          .first = (int)number(w, b, GW_ARG_FIRST, 0.0),
-                          .eps = (float)number(w, b, GW_ARG_EPS, (double)w->in->hp->norm_eps)};
-    node->in[0] = as_f32(w, b->in);
-    node->in[1] = paged_of(w);
-    node->in[2] = table_of(w, 0, w->layer);
-    node->w[0] = weight(w, b, 1);
-    node->w[1] = weight(w, b, 0);
-    node->w[2] = rope_of(w, b, &a.rope_dim, &a.style);
-    node->args.compress = a;
-    give(w, b, out);
-}
-
-static void emit_choose(walk *w, const gw_spec_block *b) {
-    int64_t most = (int64_t)number(w, b, GW_ARG_MOST, 1.0);
-    gw_tensor *out = new_tensor(w, GW_FMT_F32, most > 0 ? most : 1);
-    gw_node *node = new_node(w, GW_OP_CHOOSE, "choose", out);
-    node->in[0] = as_f32(w, b->in);
-    node->in[1] = paged_of(w);
-    node->in[2] = table_of(w, 0, w->layer);
-    node->in[3] = b->side >= 0 ? as_f32(w, b->side) : NULL;
-    node->args.choose = (gw_choose_args){.area = area_of(w, (int)number(w, b, GW_ARG_AREA, 0.0)),
-                                         .heads = (int)number(w, b, GW_ARG_HEADS, 1.0),
-                                         .whole = (b->flags & GW_FLAG_WHOLE) != 0};
-    give(w, b, out);
-}
-
-static void emit_listed(walk *w, const gw_spec_block *b) {
-    const gw_layer *l = layer_of(w);
-    gw_tensor *out = new_tensor(w, GW_FMT_F32, (int64_t)l->n_heads * l->v_head);
-    gw_node *node = new_node(w, GW_OP_LISTED, "listed", out);
-    int area = (int)number(w, b, GW_ARG_AREA, -1.0);
-    node->in[0] = as_f32(w, b->in);
-    node->in[1] = &w->in->k[w->layer];
-    node->in[2] = &w->in->v[w->layer];
-    node->in[3] = table_of(w, 0, w->layer);
-    node->in[4] = b->side >= 0 ? as_f32(w, b->side) : NULL;
-    node->in[5] = area >= 0 ? paged_of(w) : NULL;
-    node->w[0] = weight(w, b, 0);
-    node->args.listed = (gw_listed_args){.area = area_of(w, area),
-                                         .scale = l->attn_scale,
-                                         .heads = l->n_heads,
-                                         .kv_heads = l->n_kv_heads,
-                                         .head_dim = l->d_head,
-                                         .window = l->window};
-    if (area < 0) {
-        node->args.listed.area.ratio = (int)number(w, b, GW_ARG_RATIO, 0.0);
-    }
-    give(w, b, out);
-}
-
-static void emit_ngram(walk *w, const gw_spec_block *b) {
-    const gw_tensor *table = weight(w, b, 0);
-    gw_ngram_args a = {.size = (int)number(w, b, GW_ARG_SIZE, 2.0),
-                       .heads = (int)number(w, b, GW_ARG_HEADS, 1.0),
-                       .index = (int)number(w, b, GW_ARG_INDEX, 0.0),
-                       .vocab = w->in->hp->n_vocab,
-                       .end = (int)number(w, b, GW_ARG_END, 0.0),
-                       .base = (int64_t)number(w, b, GW_ARG_BASE, 0.0),
-                       .seed = (int64_t)number(w, b, GW_ARG_SEED, 0.0)};
-    int64_t cols = table != NULL ? table->dim[1] * (a.size - 1) * a.heads : 1;
-    gw_tensor *out = new_tensor(w, GW_FMT_F32, cols > 0 ? cols : 1);
-    gw_node *node = new_node(w, GW_OP_NGRAM, "ngram", out);
-    node->in[1] = state_of(w);
-    node->w[0] = table;
-    node->args.ngram = a;
-    if (w->in->ids != NULL && w->in->ids->device == w->device) {
-        node->in[0] = w->in->ids;
-    }
-    give(w, b, out);
 }
 
 /* clang-format off */
@@ -806,64 +387,13 @@ static void (*const emitters[GW_BLOCK_KINDS])(walk *, const gw_spec_block *) = {
     [GW_BLOCK_ROUTE]     = emit_route,
     [GW_BLOCK_EXPERTS]   = emit_experts,
     [GW_BLOCK_POOL]      = emit_pool,
-    [GW_BLOCK_CONV]      = emit_conv,
-    [GW_BLOCK_DELTA]     = emit_scan,
-    [GW_BLOCK_SSM]       = emit_scan,
-    [GW_BLOCK_NORM_GROUPS] = emit_norm_groups,
-    [GW_BLOCK_HEADS]     = emit_heads,
-    [GW_BLOCK_COLUMNS]   = emit_columns,
-    [GW_BLOCK_STREAMS]   = emit_streams,
-    [GW_BLOCK_SPARSE_GLU] = emit_sparse_glu,
     [GW_BLOCK_ACT]       = emit_bare_act,
-    [GW_BLOCK_HYPER]     = emit_hyper,
-    [GW_BLOCK_ROTATE]    = emit_rotate,
-    [GW_BLOCK_DOT]       = emit_dot,
-    [GW_BLOCK_COMPRESS]  = emit_compress,
-    [GW_BLOCK_CHOOSE]    = emit_choose,
-    [GW_BLOCK_LISTED]    = emit_listed,
-    [GW_BLOCK_NGRAM]     = emit_ngram,
 };
 /* clang-format on */
-
-static int row_of(const gw_hparams *hp, int layer) { return layer < 0 ? hp->n_layers : layer; }
 
 static int block_device(const walk *w, int block) {
     const gw_where *where = w->in->where;
     return where != NULL ? where[row_of(w->in->hp, w->layer) * w->bp->n_blocks + block] : 0;
-}
-
-int gw_graph_head_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where) {
-    int last = bp->n_blocks - 1;
-    while (last > 0 && bp->block[last].section == GW_SECTION_SCORE) {
-        last--;
-    }
-    return where[(bp->block[last].section == GW_SECTION_HEAD ? hp->n_layers : hp->n_layers - 1) *
-                     bp->n_blocks +
-                 last];
-}
-
-int gw_graph_block_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where,
-                          int layer, gw_block_kind kind) {
-    for (int b = 0; b < bp->n_blocks; b++) {
-        if (bp->block[b].kind == kind && gw_block_runs(&bp->block[b], hp, layer)) {
-            return where[layer * bp->n_blocks + b];
-        }
-    }
-    return 0;
-}
-
-int gw_graph_cache_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where,
-                          int layer) {
-    for (int b = 0; b < bp->n_blocks; b++) {
-        const gw_spec_block *block = &bp->block[b];
-        int fills = block->kind == GW_BLOCK_ROPE_KV && !(block->flags & GW_FLAG_QUERY);
-        int reads = (block->kind == GW_BLOCK_ATTENTION && !(block->flags & GW_FLAG_CROSS)) ||
-                    block->kind == GW_BLOCK_LISTED;
-        if ((fills || reads) && gw_block_runs(block, hp, layer)) {
-            return where[layer * bp->n_blocks + b];
-        }
-    }
-    return 0;
 }
 
 /* Where the block before layer `first` has left the stream. */
@@ -881,19 +411,65 @@ static int stream_device(const walk *w, int first) {
     return 0;
 }
 
-/* Blocks [first, end) of a section in order; the last one's result goes to `result`. */
+/* The walks of the cards of the group that goes on; what cards of the group before it have is what
+ * the same cards have now, or the first. */
+static void enter_group(walk *w, int device) {
+    const gw_group *before = w->group;
+    const gw_group *next = w->in->groups != NULL ? &w->in->groups[device] : &alone;
+    for (int c = 0; c < next->n; c++) {
+        if (c > 0 && (before == NULL || c >= before->n)) {
+            w[c] = w[0];
+            w[c].card = c;
+            w->graph->stream[c] = w->graph->stream[0];
+        }
+        w[c].group = next;
+        w[c].device = next->n > 1 ? next->device[c] : device;
+    }
+}
+
+/* Running blocks from `from` on that stand on one device or group: where they end. */
+static int end_of_stage(const walk *w, gw_section section, int from, int end) {
+    int row = row_of(w->in->hp, w->layer), device = block_device(w, from), i = from;
+    for (; i < end; i++) {
+        const gw_spec_block *b = &w->bp->block[i];
+        if (b->section == section && gw_block_runs(b, w->in->hp, row) &&
+            block_device(w, i) != device) {
+            break;
+        }
+    }
+    return i;
+}
+
+/* Blocks [first, end) of a section in order, stage by stage and in each card by card; the last
+ * one's result goes to `result`. w [GW_MAX_CARDS]. */
 static void emit_blocks(walk *w, gw_section section, int first, int end, const gw_tensor *result) {
     int row = row_of(w->in->hp, w->layer);
-    w->result = result;
-    for (int i = first; i < end; i++) {
-        const gw_spec_block *b = &w->bp->block[i];
-        if (b->section == section && gw_block_runs(b, w->in->hp, row)) {
-            w->device = block_device(w, i);
-            w->block = i;
-            w->last = result != NULL && i == end - 1;
-            emitters[b->kind](w, b);
-            w->before = b->kind;
+    for (int i = first, stop; i < end; i = stop) {
+        const gw_spec_block *from = &w->bp->block[i];
+        stop = i + 1;
+        if (from->section != section || !gw_block_runs(from, w->in->hp, row)) {
+            continue;
         }
+        stop = end_of_stage(w, section, i, end);
+        enter_group(w, block_device(w, i));
+        int exchanges = w->graph->exchanges;
+        for (int c = 0; c < w->group->n; c++) {
+            w[c].layer = w->layer;
+            w[c].result = result;
+            w[c].exchanges = exchanges;
+            for (int k = i; k < stop; k++) {
+                const gw_spec_block *b = &w->bp->block[k];
+                if (b->section == section && gw_block_runs(b, w->in->hp, row)) {
+                    w[c].block = k;
+                    w[c].last = result != NULL && k == end - 1;
+                    gw_emit_fn emit = emitters[b->kind];
+                    emit = emit != NULL ? emit : gw_emit_more(b->kind);
+                    emit(&w[c], b);
+                    w[c].before = b->kind;
+                }
+            }
+        }
+        w->graph->exchanges = w->exchanges;
     }
 }
 
@@ -915,83 +491,96 @@ static void emit_section(walk *w, gw_section section, const gw_tensor *result) {
     emit_blocks(w, section, first, end, result);
 }
 
-/* first: the layer before which the walk begins. */
-static walk start_walk(gw_graph *graph, const gw_graph_inputs *in, int first) {
-    walk w = {.graph = graph, .in = in, .bp = gw_weights_blueprint(in->weights)};
-    w.layer = w.block = -1;
-    if (graph->stream == NULL) {
-        graph->stream = stream_on(&w, stream_device(&w, first));
-    }
-    return w;
-}
-
-gw_status gw_graph_check(const gw_graph *graph) {
-    for (size_t i = 0; i < graph->n_nodes; i++) {
-        const gw_node *node = &graph->nodes[i];
-        if (node->op == GW_OP_ACT && node->args.act.kind >= GW_ACT_KINDS) {
-            return gw_fail(GW_E_METADATA, "plan", "layer %d: the activation is none", node->layer);
+/* The walks of all cards of the group that has left the stream before layer `first`. */
+static void start_walk(gw_graph *graph, const gw_graph_inputs *in, int first,
+                       walk w[GW_MAX_CARDS]) {
+    w[0] = (walk){.graph = graph, .in = in, .bp = gw_weights_blueprint(in->weights)};
+    w[0].layer = w[0].block = -1;
+    int device = stream_device(&w[0], first), begins = graph->stream[0] == NULL;
+    w[0].group = in->groups != NULL ? &in->groups[device] : &alone;
+    for (int c = 0; c < w[0].group->n; c++) {
+        w[c] = w[0];
+        w[c].card = c;
+        w[c].device = w[0].group->n > 1 ? w[0].group->device[c] : device;
+        if (begins) {
+            graph->stream[c] = stream_on(&w[c], w[c].device);
         }
-        GW_TRY(gw_op_describe(node->op)->check(node));
     }
-    return GW_OK;
 }
 
 void gw_graph_body(gw_graph *graph, const gw_graph_inputs *in, int first, int end) {
-    walk w = start_walk(graph, in, first);
+    walk w[GW_MAX_CARDS];
+    start_walk(graph, in, first, w);
     if (first == 0) {
-        emit_section(&w, GW_SECTION_START, NULL);
+        emit_section(w, GW_SECTION_START, NULL);
     }
-    for (w.layer = first; w.layer < end; w.layer++) {
-        emit_section(&w, GW_SECTION_LAYER, NULL);
+    for (w->layer = first; w->layer < end; w->layer++) {
+        emit_section(w, GW_SECTION_LAYER, NULL);
     }
 }
 
 void gw_graph_head(gw_graph *graph, const gw_graph_inputs *in, int pick) {
-    walk w = start_walk(graph, in, in->hp->n_layers);
-    if (pick) { /* where the stream is, so that only the rows picked travel */
-        const gw_tensor *x = graph->stream;
-        w.device = x->device;
-        gw_tensor *rows = new_tensor(&w, GW_FMT_F32, x->dim[1]);
-        new_node(&w, GW_OP_PICK, "pick", rows)->in[0] = x;
-        graph->stream = rows;
+    walk w[GW_MAX_CARDS];
+    start_walk(graph, in, in->hp->n_layers, w);
+    for (int c = 0; pick && c < w->group->n; c++) { /* so that only the rows picked travel */
+        const gw_tensor *x = graph->stream[c];
+        w[c].device = x->device;
+        gw_tensor *rows = new_tensor(&w[c], GW_FMT_F32, x->dim[1]);
+        new_node(&w[c], GW_OP_PICK, "pick", rows)->in[0] = x;
+        graph->stream[c] = rows;
     }
     int first, end;
-    find_section(w.bp, GW_SECTION_HEAD, &first, &end);
-    gw_block_kind last = end > first ? w.bp->block[end - 1].kind : GW_BLOCK_NORM;
+    find_section(w->bp, GW_SECTION_HEAD, &first, &end);
+    gw_block_kind last = end > first ? w->bp->block[end - 1].kind : GW_BLOCK_NORM;
     int logits = last == GW_BLOCK_LINEAR || last == GW_BLOCK_MIX; /* an encoder has none */
-    emit_blocks(&w, GW_SECTION_HEAD, first, end, logits ? &in->logits : NULL);
+    emit_blocks(w, GW_SECTION_HEAD, first, end, logits ? &in->logits : NULL);
 }
 
 void gw_graph_hidden(gw_graph *graph, const gw_graph_inputs *in) {
-    walk w = start_walk(graph, in, in->hp->n_layers);
+    walk w[GW_MAX_CARDS];
+    start_walk(graph, in, in->hp->n_layers, w);
     int first, end, stop;
-    find_section(w.bp, GW_SECTION_HEAD, &first, &end);
-    for (stop = first; stop < end && gw_block_matrices(&w.bp->block[stop]) == 0;) {
+    find_section(w->bp, GW_SECTION_HEAD, &first, &end);
+    for (stop = first; stop < end && gw_block_matrices(&w->bp->block[stop]) == 0;) {
         stop++;
     }
     size_t before = graph->n_nodes;
-    emit_blocks(&w, GW_SECTION_HEAD, first, stop, &in->hidden);
-    graph->hidden = graph->n_nodes > before ? graph->nodes[graph->n_nodes - 1].out : graph->stream;
+    emit_blocks(w, GW_SECTION_HEAD, first, stop, &in->hidden);
+    graph->hidden =
+        graph->n_nodes > before ? graph->nodes[graph->n_nodes - 1].out : graph->stream[0];
 }
 
 void gw_graph_pool(gw_graph *graph, const gw_graph_inputs *in, gw_pick_kind kind) {
-    walk w = start_walk(graph, in, in->hp->n_layers);
-    w.device = graph->hidden->device;
-    gw_node *node = new_node(&w, GW_OP_PICK, "pool", new_view(&w, &in->pooled));
+    walk w[GW_MAX_CARDS];
+    start_walk(graph, in, in->hp->n_layers, w);
+    w->device = graph->hidden->device;
+    gw_node *node = new_node(w, GW_OP_PICK, "pool", new_view(w, &in->pooled));
     node->in[0] = graph->hidden;
     node->args.pick.kind = kind;
 }
 
 void gw_graph_score(gw_graph *graph, const gw_graph_inputs *in) {
-    walk w = start_walk(graph, in, in->hp->n_layers);
-    emit_section(&w, GW_SECTION_SCORE, &in->scores);
+    walk w[GW_MAX_CARDS];
+    start_walk(graph, in, in->hp->n_layers, w);
+    emit_section(w, GW_SECTION_SCORE, &in->scores);
 }
 
 void gw_graph_sample(gw_graph *graph, const gw_graph_inputs *in) {
-    walk w = start_walk(graph, in, in->hp->n_layers);
-    w.device = in->logits.device;
-    gw_node *node = new_node(&w, GW_OP_SAMPLE, "sample", in->ids);
-    int alone = graph->n_nodes == 1;
-    node->in[0] = alone ? new_view(&w, &in->logits) : graph->nodes[graph->n_nodes - 2].out;
-    node->in[1] = in->choice;
+    walk w[GW_MAX_CARDS];
+    start_walk(graph, in, in->hp->n_layers, w);
+    int only = graph->n_nodes == 0;
+    w->device = in->logits.device;
+    if (only) {
+        gw_node *node = new_node(w, GW_OP_SAMPLE, "sample", in->ids);
+        node->in[0] = new_view(w, &in->logits);
+        node->in[1] = in->choice;
+        return;
+    }
+    enter_group(w, w->device); /* each card embeds what it has drawn */
+    for (int c = 0; c < w->group->n; c++) {
+        int d = w[c].device;
+        gw_node *node = new_node(&w[c], GW_OP_SAMPLE, "sample", &in->ids[d]);
+        node->in[0] = graph->logits[c];
+        node->in[1] = &in->choice[d];
+    }
 }

@@ -15,19 +15,25 @@ typedef struct gw_graph_inputs {
     const gw_hparams *hp;
     const gw_weights *weights;
     const gw_where *where;         /* of every block; NULL: all on device 0                */
+    const gw_group *groups; /* [devices] of the device that `where` names; NULL: each alone */
+    int n_devices;          /* 0: one */
+    int outline;            /* only looked at: whole weights, without their memory */
     const gw_tensor *rope;         /* [devices, GW_MAX_ROPES] of [positions, 2, dim / 2] f32 */
     const gw_tensor *q_factor;     /* [devices, GW_MAX_FACTORS] of [positions] f32         */
     const gw_tensor *page_table;   /* [kinds, GW_MAX_DEVICES] of [slots, pages] i32        */
     const unsigned char *table_of; /* [n_layers] the kind of each layer's cache; NULL: 0 */
-    const gw_tensor *k, *v;        /* [n_layers] caches, on the device of the attention    */
-    const gw_tensor *paged; /* [n_layers] of [pages, floats]: areas, there too; may be NULL */
+    const gw_tensor *k, *v; /* [devices, n_layers] caches, on the devices of the attention */
+    const gw_tensor *paged; /* [devices, n_layers] of [pages, floats]: areas, there; may be NULL */
     const gw_tensor *source_table; /* [devices] page tables of the source's caches; may be NULL */
-    const gw_tensor *state;  /* [n_layers * n_blocks] states of op.h, where a block has one  */
-    const gw_tensor *kept;   /* [GW_SPEC_VALUES] of [rows, width] f32: what start gives layers */
-    const gw_tensor *stream; /* [devices] of [rows, d] f32, placed                   */
-    gw_tensor logits;        /* [rows, v] f32, placed on the device of the last block */
+    /* [devices, n_layers * n_blocks] states of op.h, where a block has one */
+    const gw_tensor *state;
+    /* [devices, GW_SPEC_VALUES] of [rows, width] f32: what start gives layers */
+    const gw_tensor *kept;
+    const gw_tensor *stream;       /* [devices] of [rows, d] f32, placed                   */
+    gw_tensor logits;              /* [rows, v] f32, placed on the device of the last block */
     /* Or NULL: ids [rows, 1] i32 on the device of the logits, which gw_graph_sample writes and an
-     * embedding on the same device reads; the choices [rows, GW_CHOICE_WORDS] i32 beside it. */
+     * embedding on the same device reads; the choices [rows, GW_CHOICE_WORDS] i32 beside it. Behind
+     * a head [devices] of them; alone, one. */
     gw_tensor *ids;
     const gw_tensor *choice;
     gw_tensor hidden, pooled, scores; /* of texts; placed on the device of the last layer */
@@ -42,9 +48,12 @@ typedef struct gw_graph {
     gw_tensor *tensors; /* outputs between nodes, and views of stream and logits */
     size_t n_tensors, max_tensors;
     gw_tensor *streams[GW_MAX_DEVICES]; /* the views that all blocks share */
-    gw_tensor *stream;                  /* the one that was written last   */
-    const gw_tensor *hidden;            /* what gw_graph_hidden has given  */
-    gw_tensor *kept[GW_SPEC_VALUES];    /* views of kept values            */
+    /* Of each card of a group, [0] of a device alone: the one that was written last. */
+    gw_tensor *stream[GW_MAX_CARDS];
+    gw_tensor *logits[GW_MAX_CARDS];                 /* what the head's last block has given */
+    const gw_tensor *hidden;                         /* what gw_graph_hidden has given */
+    gw_tensor *kept[GW_MAX_DEVICES][GW_SPEC_VALUES]; /* views of kept values           */
+    int exchanges;                                   /* so far                         */
 } gw_graph;
 
 /* Start an empty graph with room for a body and a head. */

@@ -140,15 +140,56 @@ static void drop_pages(const gw_stored *t) {
     }
 }
 
-static gw_status load_matrix(const gw_weights *w, entry *e, const gw_where *where) {
+/* Who loads an entry: the place of its block, and the groups of places. */
+typedef struct loading {
+    const gw_where *where;
+    const gw_group *groups; /* or NULL */
+} loading;
+
+/* The group that has entry e; of one device where that is alone. */
+static gw_group group_of(const gw_weights *w, const entry *e, const loading *l) {
+    int device = l->where[e->layer * w->bp.n_blocks + e->block];
+    return l->groups != NULL ? l->groups[device] : (gw_group){.n = 1, .device = {device}};
+}
+
+static gw_status load_shares(gw_weights *w, const entry *e, const gw_group *group) {
+    for (int c = 0; c < group->n; c++) {
+        const gw_plan_device *d = &w->devices[group->device[c]];
+        gw_tensor **shares = &w->shares[group->device[c]];
+        gw_entry_share share;
+        if (*shares == NULL) {
+            *shares = calloc(w->start[w->bp.n_weights] + 1, sizeof **shares);
+        }
+        if (*shares == NULL) {
+            return gw_fail(GW_E_NOMEM, w->where, "no memory for the weights");
+        }
+        GW_TRY(gw_entry_share_of(w, e, group, c, &share));
+        gw_weight_source src = gw_entry_share_source(e, &share);
+        GW_TRY(d->backend->load_weight(d->device, &share.t, &src));
+        share.t.device = group->device[c];
+        (*shares)[e - w->entries] = share.t;
+    }
+    return GW_OK;
+}
+
+static gw_status load_matrix(gw_weights *w, entry *e, const loading *l) {
     gw_weight_source src = gw_entry_source(e);
-    int device = where[e->layer * w->bp.n_blocks + e->block];
-    const gw_plan_device *d = &w->devices[device];
-    GW_TRY(d->backend->load_weight(d->device, &e->t, &src));
-    e->t.device = device;
-    e->owned = 1;
+    gw_group group = group_of(w, e, l);
+    int keeps = 0; /* some device reads the mapping */
+    if (group.n > 1) {
+        GW_TRY(load_shares(w, e, &group));
+        for (int c = 0; c < group.n; c++) {
+            keeps |= w->shares[group.device[c]][e - w->entries].layout == GW_LAYOUT_ROWS;
+        }
+    } else {
+        const gw_plan_device *d = &w->devices[group.device[0]];
+        GW_TRY(d->backend->load_weight(d->device, &e->t, &src));
+        e->t.device = group.device[0];
+        e->owned = 1;
+        keeps = e->t.layout == GW_LAYOUT_ROWS;
+    }
     for (int i = 0; i < e->n_stored; i++) {
-        if (e->stored[i]->packed != NULL || (src.map != NULL && e->t.layout != GW_LAYOUT_ROWS)) {
+        if (e->stored[i]->packed != NULL || (src.map != NULL && !keeps)) {
             drop_pages(e->stored[i]);
         }
     }
@@ -176,20 +217,39 @@ static gw_status load_column(const gw_weights *w, const entry *e, size_t at) {
     return status;
 }
 
-static gw_status load_vector(const gw_weights *w, const entry *e, size_t at) {
+/* What device d has of a vector: its share where it is a card of the group that uses it. */
+static gw_status share_on(const gw_weights *w, const entry *e, const gw_group *group, int d,
+                          gw_entry_share *out) {
+    const gw_group alone = {.n = 1};
+    for (int c = 0; c < group->n; c++) {
+        if (group->device[c] == d) {
+            return gw_entry_share_of(w, e, group, c, out);
+        }
+    }
+    return gw_entry_share_of(w, e, &alone, 0, out);
+}
+
+static gw_status load_vector(const gw_weights *w, const entry *e, const loading *l, size_t at) {
     size_t n = (size_t)e->t.dim[0];
-    float *values = malloc(n * sizeof *values);
+    float *values = malloc(2 * n * sizeof *values); /* all; those of a device */
+    gw_group group = group_of(w, e, l);
     gw_status status = values != NULL
                            ? gw_entry_values(e, values)
                            : gw_fail(GW_E_NOMEM, e->t.name, "no memory for %zu values", n);
     for (int d = 0; d < w->n_devices && status == GW_OK; d++) {
         gw_tensor *copy = &w->copies[d][e - w->entries];
-        status = w->devices[d].backend->write(w->vectors[d], at, values, n * sizeof *values);
-        *copy = e->t;
+        gw_entry_share share;
+        GW_TRY_DONE(share_on(w, e, &group, d, &share));
+        float *own = memcpy(values + n, values, n * sizeof *values);
+        gw_entry_share_values(&share, own);
+        *copy = share.t;
         copy->buf = w->vectors[d];
         copy->offset = at;
         copy->device = d;
+        status = w->devices[d].backend->write(w->vectors[d], at, own,
+                                              (size_t)share.t.dim[0] * sizeof *own);
     }
+done:
     free(values);
     return status;
 }
@@ -207,9 +267,15 @@ static void unload(gw_weights *w) {
         if (w->vectors[d] != NULL) {
             w->devices[d].backend->release(w->vectors[d]);
         }
+        for (size_t i = 0; w->shares[d] != NULL && i < w->start[w->bp.n_weights]; i++) {
+            if (w->shares[d][i].buf != NULL) {
+                w->devices[d].backend->release(w->shares[d][i].buf);
+            }
+        }
         free(w->copies[d]);
+        free(w->shares[d]);
         w->vectors[d] = NULL;
-        w->copies[d] = NULL;
+        w->copies[d] = w->shares[d] = NULL;
     }
 }
 
@@ -254,7 +320,7 @@ static gw_status make_vectors(gw_weights *w, size_t bytes) {
     return GW_OK;
 }
 
-static gw_status load_all(gw_weights *w, const gw_where *where, const gw_weights_options *o) {
+static gw_status load_all(gw_weights *w, const loading *l, const gw_weights_options *o) {
     size_t n = w->start[w->bp.n_weights], at = 0;
     uint64_t total = 0, done = 0;
     GW_TRY(make_vectors(w, sum_vectors(w, &total)));
@@ -267,10 +333,10 @@ static gw_status load_all(gw_weights *w, const gw_where *where, const gw_weights
             return gw_fail(GW_E_CANCELLED, w->where, "loading was cancelled");
         }
         if (e->t.n_dim == 1) {
-            GW_TRY(load_vector(w, e, at));
+            GW_TRY(load_vector(w, e, l, at));
             at += vector_bytes(e);
         } else {
-            GW_TRY(load_matrix(w, e, where));
+            GW_TRY(load_matrix(w, e, l));
             GW_TRY(e->column != NULL ? load_column(w, e, at) : GW_OK);
             at += vector_bytes(e);
         }
@@ -299,10 +365,12 @@ gw_status gw_weights_size(gw_weights *w, const gw_plan_device *device, uint64_t 
 }
 
 gw_status gw_weights_load(gw_weights *w, const gw_plan_device *devices, int n_devices,
-                          const gw_where *where, const gw_weights_options *options) {
+                          const gw_where *where, const gw_group *groups,
+                          const gw_weights_options *options) {
+    const loading l = {.where = where, .groups = groups};
     w->devices = devices;
     w->n_devices = n_devices;
-    gw_status status = load_all(w, where, options);
+    gw_status status = load_all(w, &l, options);
     if (status != GW_OK) {
         unload(w);
     }
@@ -480,7 +548,21 @@ const gw_tensor *gw_weights_get(const gw_weights *w, int role, int layer, int de
     if (!gw_entry_there(e)) {
         return NULL;
     }
-    return e->t.n_dim == 1 && w->copies[device] != NULL ? &w->copies[device][i] : &e->t;
+    if (device == GW_WEIGHTS_WHOLE) {
+        return &e->t;
+    }
+    if (e->t.n_dim == 1) {
+        return w->copies[device] != NULL ? &w->copies[device][i] : &e->t;
+    }
+    int shared = w->shares[device] != NULL && w->shares[device][i].buf != NULL;
+    return shared ? &w->shares[device][i] : &e->t;
+}
+
+int64_t gw_weights_rows(const gw_weights *w, int role, int layer) {
+    const entry *e = role < 0 ? NULL
+                              : &w->entries[w->start[role] +
+                                            (w->bp.weight[role].per_layer ? (size_t)layer : 0)];
+    return e != NULL && gw_entry_there(e) ? e->t.dim[0] : 0;
 }
 
 const gw_tensor *gw_weights_columns(const gw_weights *w, int role, int layer, int device) {

@@ -35,9 +35,12 @@ typedef struct gw_weights_options {
  *   GW_E_CANCELLED, GW_E_IO, GW_E_NOMEM, GW_E_DEVICE */
 gw_status gw_weights_open(const gw_checkpoint *checkpoint, const gw_blueprint *blueprint,
                           const gw_weights_options *options, gw_weights **out);
-/* Once. options: the same. The devices must outlive the weights. An error leaves them unloaded. */
+/* Once. options: the same. The devices must outlive the weights. An error leaves them unloaded.
+ * groups [n_devices]: of the device that `where` names; NULL: each alone. Cards of a group get
+ * their shares (cut.h). */
 gw_status gw_weights_load(gw_weights *w, const gw_plan_device *devices, int n_devices,
-                          const gw_where *where, const gw_weights_options *options);
+                          const gw_where *where, const gw_group *groups,
+                          const gw_weights_options *options);
 void gw_weights_free(gw_weights *w);
 
 /* Of weights that are not loaded: give every tensor the layout it would have on the device, and add
@@ -56,8 +59,13 @@ const gw_blueprint *gw_weights_blueprint(const gw_weights *w);
 /* Its own numbers: a sample has fewer layers than the model. */
 const gw_hparams *gw_weights_hparams(const gw_weights *w);
 /* Weight number `role` of the blueprint in a layer (any value when it is not per layer); NULL when
- * role is -1 or the optional tensor is absent. device: whose copy of a vector. */
+ * role is -1 or the optional tensor is absent. device: whose copy of a vector, or share of a
+ * matrix; GW_WEIGHTS_WHOLE: shape, format and layout of the whole, without memory. */
+enum { GW_WEIGHTS_WHOLE = -1 };
 const gw_tensor *gw_weights_get(const gw_weights *w, int role, int layer, int device);
+
+/* Rows of a whole matrix of which cards of a group have shares; 0 as above. */
+int64_t gw_weights_rows(const gw_weights *w, int role, int layer);
 
 /* Of a matrix whose columns do not lie in the order of its input: which value of the input each
  * takes, as floats [columns]; NULL: in order. */

@@ -3,6 +3,7 @@
 #ifndef GW_MODEL_WEIGHTS_PARTS_H
 #define GW_MODEL_WEIGHTS_PARTS_H
 
+#include "core/model/cut.h"
 #include "core/model/weights.h"
 
 /* One weight of one layer: what is stored, what it becomes. */
@@ -48,6 +49,7 @@ struct gw_weights {
     size_t start[GW_SPEC_WEIGHTS + 1];
     struct gw_buffer *vectors[GW_MAX_DEVICES]; /* all norms and biases, at equal offsets */
     gw_tensor *copies[GW_MAX_DEVICES];         /* [entries] vectors as they lie on a device */
+    gw_tensor *shares[GW_MAX_DEVICES]; /* [entries] matrices of a card of a group; NULL: of none */
 };
 
 /* weights_find.c */
@@ -62,5 +64,20 @@ static inline int gw_entry_plain(const gw_entry *e) {
 gw_weight_source gw_entry_source(const gw_entry *e);
 /* Values of a vector, f32. */
 gw_status gw_entry_values(const gw_entry *e, float *values);
+
+/* weights_share.c: the part of an entry that card c of a group has. */
+typedef struct gw_entry_share {
+    gw_tensor t; /* the entry's, with so many rows */
+    int parts;   /* runs of rows: `count` from `first` on of every `span` */
+    int64_t span, first, count;
+    gw_weight_source whole; /* of matrices */
+} gw_entry_share;
+/* GW_E_UNSUPPORTED: blocks use it in different ways. */
+gw_status gw_entry_share_of(const gw_weights *w, const gw_entry *e, const gw_group *group, int card,
+                            gw_entry_share *out);
+/* Where the share's rows come from; share outlives the loading. */
+gw_weight_source gw_entry_share_source(const gw_entry *e, gw_entry_share *share);
+/* Those of the values of a vector that are of the share, to its beginning. */
+void gw_entry_share_values(const gw_entry_share *share, float *values);
 
 #endif

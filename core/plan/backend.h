@@ -84,6 +84,11 @@ typedef struct gw_backend {
     /* Both end when the bytes are there, after all that was run before. */
     gw_status (*write)(struct gw_buffer *dst, size_t at, const void *src, size_t bytes);
     gw_status (*read)(const struct gw_buffer *src, size_t at, void *dst, size_t bytes);
+    /* Between two devices of this backend, whose streams it joins: after all that was run on src's
+     * before, and ahead of all that is run on either from then on; returns at once. NULL: through
+     * the host. */
+    gw_status (*copy)(struct gw_buffer *dst, size_t at, const struct gw_buffer *src, size_t from,
+                      size_t bytes);
     /* NULL when the memory is not the host's: else the address, for reading logits in place. */
     void *(*host)(const struct gw_buffer *buffer);
     /* Weights only: places t (fmt, dims set by the caller) in a new or aliased buffer, in a layout
@@ -120,6 +125,10 @@ typedef struct gw_backend {
     void (*post_free)(struct gw_post *post);
     gw_status (*post)(struct gw_post *post, const struct gw_buffer *src, size_t at);
     gw_status (*collect)(struct gw_post *post, int32_t *out);
+    /* Lets devices of this backend reach one another's memory, for EXCHANGE: outlived by them.
+     * NULL, or GW_E_UNSUPPORTED with the reason: they cannot, and exchange through the host. */
+    gw_status (*link)(struct gw_device *const *devices, int n, struct gw_link **out);
+    void (*unlink)(struct gw_link *link);
     /* Time per node since profiling was turned on. times [n nodes]; NULL: turn off. The array is
      * the caller's and is written by run(). */
     void (*profile)(struct gw_segment *segment, gw_node_time *times);

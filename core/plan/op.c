@@ -723,6 +723,30 @@ static gw_status check_ngram(const gw_node *node) {
     return check_state(node, a->size - 1);
 }
 
+static gw_status check_exchange(const gw_node *node) {
+    GW_TRY(check_out(node));
+    const gw_exchange_args *a = &node->args.exchange;
+    const gw_tensor *x = node->in[0], *y = node->out;
+    int64_t grain = y->fmt == GW_FMT_ACT8 ? GW_ACT_BLOCK : 1;
+    int fits = a->cards >= 1 && a->cards <= GW_MAX_CARDS && a->card >= 0 && a->card < a->cards &&
+               a->parts >= 1 && a->first[0] == 0;
+    for (int c = 0; fits && c < a->cards; c++) {
+        fits = a->first[c] < a->first[c + 1] && a->first[c] % grain == 0;
+    }
+    if (!fits || y->dim[1] != (int64_t)a->parts * a->first[a->cards] ||
+        !is_activation(y, y->dim[1])) {
+        return refuse(node, "the output", y, "f32 or act8, as wide as the shares of all cards");
+    }
+    int64_t own = (int64_t)a->parts * (a->first[a->card + 1] - a->first[a->card]);
+    if (!is_matrix(x, y->fmt, own) || !same_rows(x, y)) {
+        return refuse(node, "the share", x, "as wide as this card's columns");
+    }
+    if (node->in[1] != NULL && y->fmt != GW_FMT_F32) {
+        return refuse(node, "the output", y, "f32 where something is added");
+    }
+    return check_addend(node, node->in[1]);
+}
+
 int gw_op_is_plain(const gw_node *node) {
     const gw_rope_args *r = &node->args.rope;
     const gw_attn_args *a = &node->args.attn;
@@ -952,6 +976,7 @@ static const gw_op_info ops[GW_OP_COUNT] = {
     [GW_OP_CHOOSE]       = {"choose",       check_choose,       cost_choose},
     [GW_OP_LISTED]       = {"listed",       check_listed,       cost_listed},
     [GW_OP_NGRAM]        = {"ngram",        check_ngram,        cost_ngram},
+    [GW_OP_EXCHANGE]     = {"exchange",     check_exchange,     cost_rowwise},
 };
 /* clang-format on */
 

@@ -95,6 +95,8 @@ typedef enum gw_op {
     GW_OP_NGRAM,     /* out[n,H*w] f32 = rows of w0 [rows,w] that the token and those before it
                       * name by hash, H of them side by side; in0 = ids as in EMBED (may be NULL),
                       * in1 = state [slots,R,size-1]: tokens before, + 1 (gw_ngram_args)         */
+    GW_OP_EXCHANGE,  /* out[n,m] = the shares of all cards of a group side by side (+ in1[n,m] f32);
+                      * in0 = those of this card, f32 or act8 as out (gw_exchange_args)         */
     GW_OP_COUNT
 } gw_op;
 /* clang-format on */
@@ -218,6 +220,17 @@ typedef struct gw_listed_args {
     float scale;
     int heads, kv_heads, head_dim, window;
 } gw_listed_args;
+/* Cards that compute a layer together. A product's rows are cut over them, and what each has made
+ * is handed to all: sums are those of one card, and so are the bits. */
+enum { GW_MAX_CARDS = 8 };
+struct gw_link; /* how cards of one backend reach one another's memory (backend.h) */
+typedef struct gw_exchange_args {
+    struct gw_link *link; /* NULL: through the host                              */
+    int cards, card;      /* of the group; this one                              */
+    int parts;            /* equal parts of a row: every expert has its own      */
+    int number;           /* what the nodes of one exchange have in common       */
+    int32_t first[GW_MAX_CARDS + 1]; /* of a part card c has columns [first[c], first[c + 1]) */
+} gw_exchange_args;
 
 typedef enum gw_norm_kind {
     GW_NORM_RMS,  /* x / sqrt(mean of squares + eps)            */
@@ -316,6 +329,7 @@ typedef union gw_op_args {
     gw_choose_args choose;
     gw_listed_args listed;
     gw_ngram_args ngram;
+    gw_exchange_args exchange;
 } gw_op_args;
 
 enum { GW_MAX_IN = 6, GW_MAX_W = 6 };

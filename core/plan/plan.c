@@ -9,6 +9,7 @@
 
 #include "core/base/size.h"
 #include "core/base/text.h"
+#include "core/plan/exchange.h"
 
 enum { ARENA_ALIGN = 256 };
 
@@ -92,7 +93,7 @@ static gw_status arena_reserve(gw_arena_set *arenas, int device, uint64_t bytes,
 
 /* ---- the plan ------------------------------------------------------------------------------- */
 
-enum { OUTSIDE = -1 };
+enum { OUTSIDE = -1, NO_DEVICE = -1 };
 
 /* A tensor that a node on another device reads: copied before its segment. */
 typedef struct mirror {
@@ -105,7 +106,7 @@ typedef struct mirror {
 } mirror;
 
 typedef struct segment {
-    int device;
+    int device; /* NO_DEVICE: an exchange through the host, `count` cards */
     size_t first, count;
     struct gw_segment *frozen;
 } segment;
@@ -134,6 +135,7 @@ struct gw_plan {
     void *pause_user;
     int pause_device, parts; /* 0: not cut */
     void *staging; /* the largest mirrored tensor, for two devices that the host cannot see */
+    void *exchanged; /* what exchanges through the host work in; NULL: there is none */
 };
 
 static const char *node_text(const gw_node *node, char *text, size_t room) {
@@ -191,13 +193,30 @@ static gw_status check_nodes(gw_plan *p) {
     return GW_OK;
 }
 
-static void split_segments(gw_plan *p) {
+static int number_of(const gw_node *node) {
+    return node->kernel == &gw_exchange_host ? node->args.exchange.number : NO_DEVICE;
+}
+
+static gw_status split_segments(gw_plan *p) {
     for (size_t i = 0; i < p->n; i++) {
-        if (i == 0 || p->nodes[i].device != p->nodes[i - 1].device) {
-            p->segments[p->n_segments++] = (segment){.device = p->nodes[i].device, .first = i};
+        const gw_node *node = &p->nodes[i];
+        int device = node->kernel == &gw_exchange_host ? NO_DEVICE : node->device;
+        segment *last = p->n_segments > 0 ? &p->segments[p->n_segments - 1] : NULL;
+        if (last == NULL || device != last->device || number_of(node) != number_of(node - 1)) {
+            last = &p->segments[p->n_segments++];
+            *last = (segment){.device = device, .first = i};
         }
-        p->segments[p->n_segments - 1].count++;
+        last->count++;
     }
+    for (size_t s = 0; s < p->n_segments; s++) {
+        const segment *seg = &p->segments[s];
+        const gw_node *node = &p->nodes[seg->first];
+        if (seg->device == NO_DEVICE && (int)seg->count != node->args.exchange.cards) {
+            return gw_fail(GW_E_ARGUMENT, "plan", "%zu of %d cards take part in an exchange",
+                           seg->count, node->args.exchange.cards);
+        }
+    }
+    return GW_OK;
 }
 
 static gw_status mirror_input(gw_plan *p, const segment *seg, gw_node *node, size_t at, int slot) {
@@ -389,12 +408,37 @@ static gw_status choose_kernel(gw_plan *p, gw_node *node) {
                    declined[0] != '\0' ? declined : "none offered");
 }
 
+/* Which exchanges the plan runs itself; then the order of nodes, which depends on that. */
+static gw_status settle_exchanges(gw_plan *p) {
+    for (size_t i = 0; i < p->n; i++) {
+        gw_node *node = &p->nodes[i];
+        const gw_plan_device *d = &p->devices[node->device];
+        node->kernel = NULL;
+        if (node->op == GW_OP_EXCHANGE && gw_plan_kernel(d, node) == NULL) {
+            node->kernel = &gw_exchange_host;
+        }
+    }
+    size_t bytes = 0;
+    GW_TRY(gw_exchange_order(p->nodes, p->n, p->n_devices));
+    GW_TRY(gw_exchange_room(p->nodes, p->n, &bytes));
+    p->exchanged = bytes > 0 ? malloc(bytes) : NULL;
+    if (bytes > 0 && p->exchanged == NULL) {
+        return gw_fail(GW_E_NOMEM, "plan", "no memory for exchanges of %zu bytes", bytes);
+    }
+    return GW_OK;
+}
+
 static gw_status freeze_all(gw_plan *p) {
     for (size_t i = 0; i < p->n; i++) {
-        GW_TRY(choose_kernel(p, &p->nodes[i]));
+        if (p->nodes[i].kernel == NULL) {
+            GW_TRY(choose_kernel(p, &p->nodes[i]));
+        }
     }
     for (size_t s = 0; s < p->n_segments; s++) {
         segment *seg = &p->segments[s];
+        if (seg->device == NO_DEVICE) {
+            continue;
+        }
         const gw_plan_device *d = &p->devices[seg->device];
         GW_TRY(d->backend->freeze(d->device, p->nodes + seg->first, seg->count, p->rows,
                                   &seg->frozen));
@@ -441,7 +485,8 @@ gw_status gw_plan_build(const gw_node *nodes, size_t n, const gw_plan_device *de
     }
     gw_status status;
     GW_TRY_DONE(check_nodes(p));
-    split_segments(p);
+    GW_TRY_DONE(settle_exchanges(p));
+    GW_TRY_DONE(split_segments(p));
     if (n_devices > 1) {
         GW_TRY_DONE(mirror_all(p));
     }
@@ -476,10 +521,14 @@ void gw_plan_free(gw_plan *plan) {
     free(plan->mirrors);
     free(plan->placed);
     free(plan->staging);
+    free(plan->exchanged);
     free(plan);
 }
 
 static gw_status ready_segment(const gw_plan *p, const segment *seg, const gw_watch *watch) {
+    if (seg->device == NO_DEVICE) {
+        return GW_OK;
+    }
     const gw_backend *backend = p->devices[seg->device].backend;
     return backend->ready != NULL ? backend->ready(seg->frozen, watch) : GW_OK;
 }
@@ -564,12 +613,19 @@ gw_status gw_plan_pause(gw_plan *plan, int device, int parts, gw_pause_fn fn, vo
 
 /* ---- replay --------------------------------------------------------------------------------- */
 
+static int64_t live_rows(const gw_step *step) {
+    return step->n > step->n_pick ? step->n : step->n_pick;
+}
+
 /* Straight from or into memory that the host sees. */
 static gw_status copy_mirror(gw_plan *p, const mirror *m, const gw_step *step) {
-    int64_t live = step->n > step->n_pick ? step->n : step->n_pick;
+    int64_t live = live_rows(step);
     live = live > m->to.dim[0] ? m->to.dim[0] : live;
     size_t bytes = (size_t)live * m->row_bytes;
     const gw_plan_device *from = &p->devices[m->from->device], *to = &p->devices[m->device];
+    if (from->backend == to->backend && from->backend->copy != NULL) {
+        return from->backend->copy(m->to.buf, m->to.offset, m->from->buf, m->from->offset, bytes);
+    }
     GW_TRY(from->backend->wait(from->device));
     const unsigned char *seen = from->backend->host(m->from->buf);
     if (seen != NULL) {
@@ -587,6 +643,11 @@ static gw_status copy_mirror(gw_plan *p, const mirror *m, const gw_step *step) {
 gw_status gw_plan_start(gw_plan *plan, const gw_step *step) {
     for (size_t s = 0; s < plan->n_segments; s++) {
         const segment *seg = &plan->segments[s];
+        if (seg->device == NO_DEVICE) {
+            GW_TRY(gw_exchange_run(plan->devices, &plan->nodes[seg->first], live_rows(step),
+                                   plan->exchanged));
+            continue;
+        }
         const gw_plan_device *d = &plan->devices[seg->device];
         for (size_t i = 0; i < plan->n_mirrors; i++) {
             if (plan->mirrors[i].before == seg->first) {
@@ -620,8 +681,10 @@ void gw_plan_profile(gw_plan *plan, int on) {
     memset(plan->times, 0, plan->n * sizeof *plan->times);
     for (size_t s = 0; s < plan->n_segments; s++) {
         const segment *seg = &plan->segments[s];
-        plan->devices[seg->device].backend->profile(seg->frozen,
-                                                    on ? plan->times + seg->first : NULL);
+        if (seg->device != NO_DEVICE) {
+            plan->devices[seg->device].backend->profile(seg->frozen,
+                                                        on ? plan->times + seg->first : NULL);
+        }
     }
 }
 

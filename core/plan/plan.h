@@ -13,6 +13,14 @@ typedef struct gw_plan_device {
     struct gw_device *device;
 } gw_plan_device;
 
+/* Devices, by index, that compute a layer together, and the share of each. */
+typedef struct gw_group {
+    int n;
+    int device[GW_MAX_CARDS]; /* [0]: the one that stands for the group */
+    double share[GW_MAX_CARDS];
+    struct gw_link *link; /* NULL: through the host */
+} gw_group;
+
 /* The first kernel of the device that accepts the node; NULL. Reads formats, shapes, layouts. */
 const gw_kernel *gw_plan_kernel(const gw_plan_device *device, const gw_node *node);
 

@@ -3,7 +3,7 @@
 #include "kernels_hip/act8.h"
 #include "kernels_hip/device.h"
 #include "kernels_hip/rows/rope.h"
-#include "kernels_hip/rows/row_sum.h"
+#include "kernels_hip/rows/row_leave.h"
 #include "kernels_hip/rows/rows_params.h"
 #include "core/tensor/blocks.h"
 #include "core/tensor/planes.h"
@@ -24,45 +24,6 @@ GW_DEVICE int64_t token_of(const struct gw_embed_params &p, int row) {
     return token >= 0 ? token : max(p.ids[row], 0);
 }
 
-/* The thread's four of a row, from i on, to the row and, as by gw_leave_norm of linear_tiles.h, to
- * the product behind the norm behind it. All threads. */
-GW_DEVICE void embed_leave(const struct gw_embed_params &p, int row, int i, const row_four &v) {
-    const int b = i / GW_ACT_BLOCK, place = i % GW_ACT_BLOCK;
-    float *out = p.out + (size_t)row * p.width;
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        if (i + j < p.width) {
-            out[i + j] = v.v[j];
-        }
-    }
-    if (p.behind == 0) {
-        return;
-    }
-    const size_t block = (size_t)row * p.left_blocks + b;
-    row_four x = {{0.0f, 0.0f, 0.0f, 0.0f}};
-    x = i < p.width ? row_read(p.behind + i) : x;
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        x.v[j] = v.v[j] * x.v[j];
-    }
-    const float square = row_squares(v);
-    if (i < p.width && place == 0) {
-        p.left_squares[(size_t)row * (p.width / GW_ACT_BLOCK) + b] = square;
-    }
-    if (p.left_form != GW_FORM_FLOATS) {
-        gw_act8_four code;
-        code.encode(x.v);
-        if (i < p.width) {
-            code.store(p.left, block, p.left_form);
-        }
-    } else if (i < p.width) {
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            ((float *)p.left)[block * GW_ACT_BLOCK + place + j] = x.v[j];
-        }
-    }
-}
-
 GW_DEVICE int embed_first(void) { return 4 * (int)(blockIdx.x * blockDim.x + threadIdx.x); }
 
 #define EMBED_FLOATS(format, type, widen)                                                          \
@@ -78,7 +39,7 @@ GW_DEVICE int embed_first(void) { return 4 * (int)(blockIdx.x * blockDim.x + thr
         for (int j = 0; j < 4; j++) {                                                              \
             v.v[j] = i + j < p.width ? widen(from[i + j]) : 0.0f;                                  \
         }                                                                                          \
-        embed_leave(p, row, i, v);                                                                 \
+        row_leave(p, row, i, v);                                                                 \
     }
 #define SAME(x) (x)
 EMBED_FLOATS(f32, float, SAME)
@@ -110,7 +71,7 @@ enum { EMBED_EACH = GW_ROWS_THREADS * 4 / 32, EMBED_STEP = 36 };
         if (i < p.width) {                                                                         \
             v = row_read(blocks + id / 8 * EMBED_STEP + id % 8 * 4);                               \
         }                                                                                          \
-        embed_leave(p, row, i, v);                                                                 \
+        row_leave(p, row, i, v);                                                                 \
     }
 #define EMBED_BLOCKS(format, subs)                                                                 \
     EMBED(format, gw_##format##_weights((const gw_block_##format *)from + b / subs, b % subs, w))

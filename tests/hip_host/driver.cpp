@@ -448,6 +448,9 @@ ENTRY int cuGraphExecDestroy(graph *g) {
     return OK;
 }
 ENTRY int cuGraphLaunch(graph *g, stream *s) {
+    if (s == nullptr) {
+        return INVALID_HANDLE;
+    }
     s->left.insert(s->left.end(), g->begin(), g->end());
     go_on();
     return take_error(s);

@@ -166,6 +166,10 @@ static gw_status make(gw_encoder *e, const gw_encoder_options *o) {
         size_t out = (size_t)e->sentence.dense[i].out;
         widest = out > widest ? out : widest;
     }
+    if (m->place.grouped) {
+        return gw_fail(GW_E_UNSUPPORTED, "split-mode",
+                       "vectors of texts are made on whole layers: use --split-mode layer");
+    }
     e->where = calloc((size_t)(hp->n_layers + 1) * (size_t)e->bp->n_blocks, sizeof *e->where);
     e->pages = calloc(GW_PASS_TEXTS * per, sizeof *e->pages);
     e->room[0] = malloc(widest * sizeof(float));

@@ -192,7 +192,7 @@ static gw_status build(gw_encoder *e, gw_encoder_pass *p, gw_purpose purpose) {
     if (e->layers == m->hp.n_layers) {
         gw_graph_hidden(&p->graph, &in);
     } else { /* the encoder of an encoder-decoder ends without a head */
-        p->graph.hidden = p->graph.stream;
+        p->graph.hidden = p->graph.stream[0];
     }
     p->at = p->graph.hidden;
     GW_TRY(make_result(e, p, purpose, &in));

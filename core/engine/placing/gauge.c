@@ -372,11 +372,36 @@ double gw_gauge_body(const gw_gauge *g, double layers) {
     return y + (layers - x) * g->token_layer;
 }
 
+/* Seconds of the exchanges of a layer: between linked cards a launch each (docs/gpu.md), else the
+ * shares of all cards go through the host. */
+static double exchanges(const gw_group *group, const gw_gauge *gauges, int is_prompt) {
+    static const double linked = 7e-6;
+    enum { EACH_LAYER = 4 };
+    double all = 0.0;
+    for (int c = 0; c < group->n && group->n > 1; c++) {
+        const gw_gauge *g = &gauges[group->device[c]];
+        all += group->link != NULL ? 0.0 : is_prompt ? g->send_prompt : g->send_token;
+    }
+    return group->n < 2 ? 0.0 : EACH_LAYER * (group->link != NULL ? linked : all);
+}
+
+/* The slowest card of what stands at device `at`; seconds [devices] that each takes. */
+static double slowest(const gw_place *place, int at, const double *seconds) {
+    gw_group group = gw_place_group(place, at);
+    double most = 0.0;
+    for (int c = 0; c < group.n; c++) {
+        double own = seconds[group.device[c]];
+        most = own > most ? own : most;
+    }
+    return most;
+}
+
 void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
                       const gw_where *where, double *prompt, double *token) {
     int n_layers = sizes->hp->n_layers, n_blocks = place->n_blocks, at = 0;
     int head = where[n_layers * n_blocks + n_blocks - 1];
     double layers[GW_MAX_DEVICES] = {0.0}; /* of the samples' size */
+    double body[GW_MAX_DEVICES] = {0.0};
     *prompt = gauges[head].prompt_rest;
     *token = gauges[head].token_rest;
     for (int l = 0; l < n_layers; l++) {
@@ -389,11 +414,18 @@ void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const 
                               ? gw_place_used(sizes, on, l * n_blocks + b) / gauges[on].weight_bytes
                               : 0.0;
             layers[on] += part;
-            *prompt += part * gauges[on].prompt_layer;
+            double each[GW_MAX_DEVICES];
+            for (int k = 0; k < place->n_devices; k++) {
+                each[k] = gw_place_part(place, on, k) * gauges[k].prompt_layer;
+            }
+            *prompt += part * slowest(place, on, each);
             away |= on != d && part > 0.0;
         }
         *prompt += away ? gauges[d].send_prompt : 0.0;
         *token += away ? gauges[d].send_token : 0.0;
+        gw_group group = gw_place_group(place, d);
+        *prompt += exchanges(&group, gauges, 1);
+        *token += exchanges(&group, gauges, 0);
         if (l > 0 && d != at) { /* half of what was timed goes each way */
             *prompt += 0.5 * (gauges[d].send_prompt + gauges[at].send_prompt);
             *token += 0.5 * (gauges[d].send_token + gauges[at].send_token);
@@ -401,7 +433,10 @@ void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const 
         at = d;
     }
     for (int d = 0; d < place->n_devices; d++) {
-        *token += gw_gauge_body(&gauges[d], layers[d]);
+        for (int k = 0; k < place->n_devices; k++) {
+            body[k] = gw_gauge_body(&gauges[k], gw_place_part(place, d, k) * layers[d]);
+        }
+        *token += slowest(place, d, body);
     }
 }
 

@@ -11,10 +11,12 @@ enum { LIST = 256 };
 
 /* ---- notes ----------------------------------------------------------------------------------- */
 
-static void add_text(char *out, size_t room, const char *text) {
+static void add_with(char *out, size_t room, const char *text, const char *between) {
     size_t used = strlen(out);
-    snprintf(out + used, room - used, "%s%s", used > 0 ? "; " : "", text);
+    snprintf(out + used, room - used, "%s%s", used > 0 ? between : "", text);
 }
+
+static void add_text(char *out, size_t room, const char *text) { add_with(out, room, text, "; "); }
 
 void gw_place_add_note(gw_place *p, const char *text) {
     if (text[0] != '\0') {
@@ -173,7 +175,8 @@ static int list_cards(const gw_backend *b, int *ordinals, int room) {
     return n;
 }
 
-/* Nobody named a device: the first card that opens. */
+/* Nobody named a device: the first card that opens; where several are to compute together, all of
+ * its backend that do. */
 static void ask_card(gw_place *p, const gw_model_options *o, const gw_backend *const *backends,
                      int skip) {
     enum { CARDS = 32 };
@@ -185,6 +188,13 @@ static void ask_card(gw_place *p, const gw_model_options *o, const gw_backend *c
                 continue;
             }
             if (ask(p, o, &f) == GW_OK) {
+                int together = o->split_mode != NULL && strcmp(o->split_mode, "layer") != 0;
+                for (int more = k + 1; together && more < n; more++) {
+                    f.ordinal = ordinals[more];
+                    if (ask(p, o, &f) != GW_OK) {
+                        gw_place_add_note(p, gw_error_text());
+                    }
+                }
                 return;
             }
             gw_place_add_note(p, gw_error_text());
@@ -228,6 +238,15 @@ static void stay_home(gw_place *p, const gw_model_options *o) {
     gw_place_add_note(p, text);
 }
 
+static gw_status share_out(gw_place *place, const gw_model_options *options) {
+    for (int i = 0; i < place->n_asked; i++) {
+        uint64_t room = place->info[place->asked[i]].free_bytes;
+        place->share[i] = room > 0 ? (double)room : 1.0;
+    }
+    GW_TRY(options->split != NULL ? read_split(place, options->split) : GW_OK);
+    return gw_place_group_devices(place, options);
+}
+
 gw_status gw_place_open(const gw_model_options *options, const gw_backend *const *backends,
                         const gw_passed *passed, gw_place *place) {
     memset(place, 0, sizeof *place);
@@ -257,11 +276,7 @@ gw_status gw_place_open(const gw_model_options *options, const gw_backend *const
         return gw_fail(GW_E_ARGUMENT, "offload-layers", "%s is where layers are without it",
                        place->info[0].id);
     }
-    for (int i = 0; i < place->n_asked; i++) {
-        uint64_t room = place->info[place->asked[i]].free_bytes;
-        place->share[i] = room > 0 ? (double)room : 1.0;
-    }
-    return options->split != NULL ? read_split(place, options->split) : GW_OK;
+    return share_out(place, options);
 }
 
 int gw_place_pass_over(const gw_place *place, const gw_model_options *options, gw_status status,
@@ -279,6 +294,11 @@ int gw_place_pass_over(const gw_place *place, const gw_model_options *options, g
 }
 
 void gw_place_close(gw_place *place) {
+    for (int d = 0; d < place->n_devices; d++) {
+        if (place->group[d].link != NULL) {
+            place->devices[d].backend->unlink(place->group[d].link);
+        }
+    }
     for (int i = 0; i < place->n_devices; i++) {
         place->devices[i].backend->close(place->devices[i].device);
     }
@@ -331,6 +351,12 @@ void gw_place_text(const gw_place *p, char *out, size_t room) {
         int d = (k + 1) % p->n_devices, layers = count_layers(p, d); /* home last */
         int all = layers == p->n_layers && head == d;
         char line[256], what[48] = "", threads[32] = "";
+        gw_group group = gw_place_group(p, d);
+        for (int c = 1; c < group.n && (layers > 0 || head == d); c++) {
+            snprintf(line, sizeof line, "%s (%.127s)", p->info[group.device[c - 1]].id,
+                     p->info[group.device[c - 1]].name);
+            add_with(out, room, line, c > 1 ? " + " : "; ");
+        }
         if (!all) {
             snprintf(what, sizeof what, ": %d layer%s%s", layers, layers == 1 ? "" : "s",
                      head == d ? " and the head" : "");
@@ -340,9 +366,10 @@ void gw_place_text(const gw_place *p, char *out, size_t room) {
                      p->info[0].threads == 1 ? "" : "s");
         }
         if (layers > 0 || head == d) {
-            snprintf(line, sizeof line, "%s (%.127s)%s%s", p->info[d].id, p->info[d].name, threads,
-                     what);
-            add_text(out, room, line);
+            int last = group.device[group.n - 1];
+            snprintf(line, sizeof line, "%s (%.127s)%s%s", p->info[last].id, p->info[last].name,
+                     threads, what);
+            add_with(out, room, line, group.n > 1 ? " + " : "; ");
         }
     }
 }

@@ -18,6 +18,12 @@ typedef struct gw_place {
     int asked[GW_MAX_DEVICES]; /* indices into devices, in the order asked for */
     double share[GW_MAX_DEVICES];
     int n_asked;
+    /* --split-mode tensor, hybrid: by the device that stands for a group in `where`; else n 1. */
+    gw_group group[GW_MAX_DEVICES];
+    int grouped; /* some group has several cards */
+    int may_ungroup; /* --split-mode auto: then `asked` and `share` were these */
+    int ungrouped[GW_MAX_DEVICES], n_ungrouped;
+    double ungrouped_share[GW_MAX_DEVICES];
     int n_layers, n_blocks, last_block; /* last_block: of a layer, experts aside */
     int offloaded;                      /* N */
     int cpu_experts;                    /* the experts of the first so many layers stay at home */
@@ -42,6 +48,25 @@ typedef struct gw_passed {
 gw_status gw_place_open(const gw_model_options *options, const gw_backend *const *backends,
                         const gw_passed *passed, gw_place *place);
 void gw_place_close(gw_place *place);
+
+/* place_groups.c, of gw_place_open: groups of the devices asked for, as split_mode says; `asked` is
+ * then what stands for each. GW_E_ARGUMENT: a mode or list that is not well formed. */
+gw_status gw_place_group_devices(gw_place *place, const gw_model_options *options);
+
+/* After all each device has layers of its own. */
+void gw_place_ungroup(gw_place *place);
+
+/* The groups [n_devices]; NULL where every device is alone. */
+static inline const gw_group *gw_place_groups(const gw_place *place) {
+    return place->grouped ? place->group : NULL;
+}
+/* The group that device d stands for. */
+static inline gw_group gw_place_group(const gw_place *place, int d) {
+    return place->grouped && place->group[d].n > 1 ? place->group[d]
+                                                   : (gw_group){.n = 1, .device = {d}};
+}
+/* What part device d has of what stands at device `at`: 1, 0, or its share of the group. */
+double gw_place_part(const gw_place *place, int at, int d);
 
 /* What a model needs on each device, for every block. */
 typedef struct gw_place_sizes {

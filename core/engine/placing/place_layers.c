@@ -88,6 +88,7 @@ static gw_status probe_order(const gw_plan_device *device, const gw_weights *wei
     GW_TRY_DONE(draw_outline(hp, gw_weights_blueprint(weights), kv_fmt, ROWS, &o));
     gw_graph_inputs in = {.hp = hp,
                           .weights = weights,
+                          .outline = 1,
                           .rope = o.rope[0],
                           .q_factor = o.factor[0],
                           .page_table = o.table,
@@ -170,6 +171,12 @@ gw_status gw_place_session(const gw_place *place, const gw_weights *weights, con
     }
     join_caches(bp, hp, where);
     free(accepts);
+    if (status == GW_OK && place->grouped && memcmp(where, place->where, n) != 0) {
+        return gw_fail(GW_E_UNSUPPORTED, "kv-type",
+                       "a device that shares layers has no attention over a cache of %s; use "
+                       "--split-mode layer",
+                       gw_format_of(kv_fmt)->name);
+    }
     return status;
 }
 
@@ -271,6 +278,16 @@ static int stays_home(const gw_place *place, const gw_spec_block *b, int layer) 
     return (b->kind == GW_BLOCK_EXPERTS && layer < place->cpu_experts) || gw_block_stays_home(b);
 }
 
+/* Have all cards of the group kernels for the block? */
+static int all_accept(const gw_place *place, const gw_place_sizes *sizes, int device, int at) {
+    gw_group group = gw_place_group(place, device);
+    int all = 1;
+    for (int c = 0; c < group.n; c++) {
+        all &= sizes->accepts[group.device[c]][at];
+    }
+    return all;
+}
+
 void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, gw_where *where) {
     const gw_hparams *hp = sizes->hp;
     const gw_blueprint *bp = gw_weights_blueprint(sizes->weights);
@@ -282,7 +299,7 @@ void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, 
             int i = layer - (hp->n_layers - n), at = row * bp->n_blocks + b;
             int home = stays_home(place, &bp->block[b], row);
             int d = i < 0 || home ? 0 : device_of(place, i, n);
-            where[at] = sizes->accepts[d][at] ? (gw_where)d : 0;
+            where[at] = all_accept(place, sizes, d, at) ? (gw_where)d : 0;
         }
     }
     join_caches(bp, hp, where);
@@ -323,25 +340,39 @@ static uint64_t bound_scratch(const gw_place_sizes *s, int head) {
     return rows * row * sizeof(float) + attention + rope + s->kv_table + logits + s->blas + STEPS;
 }
 
+/* What a device needs for its part of a block. */
+static void add_use(const gw_place *place, const gw_place_sizes *sizes, int d, double part, int at,
+                    gw_place_use *use) {
+    const gw_blueprint *bp = gw_weights_blueprint(sizes->weights);
+    const gw_spec_block *block = &bp->block[at % bp->n_blocks];
+    int layer = at / bp->n_blocks, outside = layer == sizes->hp->n_layers;
+    int runs = gw_block_runs(block, sizes->hp, layer);
+    double weights = block->kind == GW_BLOCK_EMBED ? 1.0 : part; /* a table is whole everywhere */
+    use->weights += (uint64_t)((double)sizes->bytes[d][at] * weights);
+    int caches = block->kind == GW_BLOCK_ATTENTION || block->kind == GW_BLOCK_LISTED;
+    if (!outside && runs && caches) {
+        uint64_t kv = gw_kv_layer_bytes(&sizes->hp->layer[layer], sizes->kv_fmt,
+                                        (gw_kv_size){1, sizes->n_ctx, 0, sizes->chunk});
+        use->kv += part < 1.0 ? (uint64_t)((double)kv * part) : kv;
+    }
+    if (!outside && runs) {
+        use->kv += gw_states_block_bytes(bp, sizes->hp, layer, block->index, 1);
+    }
+    use->layers += !outside && at % bp->n_blocks == place->last_block;
+    use->head |= outside && block->section == GW_SECTION_HEAD;
+}
+
 int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_where *where,
                   gw_place_use *use, int *tight) {
     const gw_blueprint *bp = gw_weights_blueprint(sizes->weights);
     int n_layers = sizes->hp->n_layers, fits = 1;
     memset(use, 0, (size_t)place->n_devices * sizeof *use);
     for (int at = 0; at < (n_layers + 1) * bp->n_blocks; at++) {
-        int d = where[at], b = at % bp->n_blocks, outside = at / bp->n_blocks == n_layers;
-        use[d].weights += sizes->bytes[d][at];
-        int layer = at / bp->n_blocks, runs = gw_block_runs(&bp->block[b], sizes->hp, layer);
-        gw_block_kind kind = bp->block[b].kind;
-        if (!outside && runs && (kind == GW_BLOCK_ATTENTION || kind == GW_BLOCK_LISTED)) {
-            use[d].kv += gw_kv_layer_bytes(&sizes->hp->layer[layer], sizes->kv_fmt,
-                                           (gw_kv_size){1, sizes->n_ctx, 0, sizes->chunk});
+        gw_group group = gw_place_group(place, where[at]);
+        for (int c = 0; c < group.n; c++) {
+            add_use(place, sizes, group.device[c], gw_place_part(place, where[at], group.device[c]),
+                    at, &use[group.device[c]]);
         }
-        if (!outside && runs) {
-            use[d].kv += gw_states_block_bytes(bp, sizes->hp, layer, b, 1);
-        }
-        use[d].layers += !outside && b == place->last_block;
-        use[d].head |= outside && bp->block[b].section == GW_SECTION_HEAD;
     }
     for (int d = 0; d < place->n_devices; d++) {
         use[d].weights += sizes->vectors; /* on every device */
@@ -456,6 +487,35 @@ static void note_experts(gw_place *place, const gw_place_sizes *sizes) {
     }
 }
 
+/* Seconds of a token with all layers on the devices asked for; -1: they do not fit. */
+static double token_seconds(const gw_place *place, const gw_place_sizes *sizes,
+                            const gw_gauge *gauges, gw_where *room) {
+    gw_place_use use[GW_MAX_DEVICES];
+    double prompt = 0.0, token = 0.0;
+    gw_place_spread(place, sizes, place->n_layers, room);
+    if (!gw_place_fits(place, sizes, room, use, NULL)) {
+        return -1.0;
+    }
+    gw_gauge_predict(place, sizes, gauges, room, &prompt, &token);
+    return token;
+}
+
+/* --split-mode auto: together, or each its own layers, as a forecast says. */
+static gw_status choose_mode(gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges) {
+    gw_place apart = *place;
+    GW_TRY(gw_gauge_all(place, sizes, gauges));
+    apart.grouped = 0;
+    apart.n_asked = place->n_ungrouped;
+    memcpy(apart.asked, place->ungrouped, sizeof apart.asked);
+    memcpy(apart.share, place->ungrouped_share, sizeof apart.share);
+    double together = token_seconds(place, sizes, gauges, place->where);
+    double alone = token_seconds(&apart, sizes, gauges, place->where);
+    if (together < 0.0 || (alone >= 0.0 && alone < together)) {
+        gw_place_ungroup(place);
+    }
+    return GW_OK;
+}
+
 gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
                           const gw_model_options *options) {
     gw_place_use use[GW_MAX_DEVICES];
@@ -465,6 +525,7 @@ gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
     if (place->where == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", n);
     }
+    GW_TRY(place->may_ungroup ? choose_mode(place, sizes, gauges) : GW_OK);
     const char *asked = options->offload_layers;
     int automatic = asked != NULL ? strcmp(asked, "auto") == 0 : place->automatic;
     const gw_hparams *hp = sizes->hp;

@@ -108,36 +108,57 @@ static gw_status fill_page_tables(gw_kv *kv, int kind, int32_t slots, int32_t pa
     return status;
 }
 
-static gw_status new_layer(gw_kv *kv, int32_t l, const gw_layer *layer, gw_kv_size size) {
+/* Heads [first, first + n) of a layer on device d. */
+static gw_status new_layer(gw_kv *kv, int d, int32_t l, const gw_layer *layer, int32_t first,
+                           int32_t n, gw_kv_size size) {
     int64_t rows = layer_pages(layer, size);
-    const gw_plan_device *d = &kv->devices[kv->k[l].device];
+    size_t at = (size_t)d * (size_t)kv->n_layers + (size_t)l;
+    const gw_plan_device *to = &kv->devices[d];
+    gw_layer own = *layer;
     uint64_t k = 0, v = 0, x = 0;
-    gw_tensor t = {.fmt = kv->fmt, .n_dim = 4, .device = kv->k[l].device};
-    (void)part_bytes(layer, kv->fmt, 0, size, &k);
-    (void)part_bytes(layer, kv->fmt, 1, size, &v);
-    (void)part_bytes(layer, kv->fmt, 2, size, &x);
+    gw_tensor t = {.fmt = kv->fmt, .n_dim = 4, .device = d};
+    own.n_kv_heads = n;
+    (void)part_bytes(&own, kv->fmt, 0, size, &k);
+    (void)part_bytes(&own, kv->fmt, 1, size, &v);
+    (void)part_bytes(&own, kv->fmt, 2, size, &x);
     size_t page = (size_t)k / (size_t)rows; /* of equal halves where v is as wide */
     if (layer->has_cache) {
-        GW_TRY(d->backend->alloc_pages != NULL && k == v && x == 0
-                   ? d->backend->alloc_pages(d->device, (size_t)(k + v), page, &kv->cells[l])
-                   : d->backend->alloc(d->device, (size_t)(k + v + x), &kv->cells[l]));
+        GW_TRY(to->backend->alloc_pages != NULL && k == v && x == 0
+                   ? to->backend->alloc_pages(to->device, (size_t)(k + v), page, &kv->cells[at])
+                   : to->backend->alloc(to->device, (size_t)(k + v + x), &kv->cells[at]));
     }
-    t.buf = kv->cells[l];
-    kv->k[l] = kv->v[l] = t;
-    kv->k[l].name = "K cache";
-    kv->v[l].name = "V cache";
-    memcpy(kv->k[l].dim, (int64_t[4]){rows, layer->n_kv_heads, layer->d_head, GW_PAGE},
-           sizeof t.dim);
-    memcpy(kv->v[l].dim, (int64_t[4]){rows, layer->n_kv_heads, GW_PAGE, layer->v_head},
-           sizeof t.dim);
-    kv->v[l].offset = (size_t)k;
-    kv->paged[l] = (gw_tensor){.name = "areas",
-                               .fmt = GW_FMT_F32,
-                               .n_dim = 2,
-                               .dim = {rows, gw_layer_paged(layer)},
-                               .buf = kv->cells[l],
-                               .offset = (size_t)(k + v),
-                               .device = kv->k[l].device};
+    t.buf = kv->cells[at];
+    kv->k[at] = kv->v[at] = t;
+    kv->k[at].name = "K cache";
+    kv->v[at].name = "V cache";
+    memcpy(kv->k[at].dim, (int64_t[4]){rows, n, layer->d_head, GW_PAGE}, sizeof t.dim);
+    memcpy(kv->v[at].dim, (int64_t[4]){rows, n, GW_PAGE, layer->v_head}, sizeof t.dim);
+    kv->v[at].offset = (size_t)k;
+    kv->paged[at] = (gw_tensor){.name = "areas",
+                                .fmt = GW_FMT_F32,
+                                .n_dim = 2,
+                                .dim = {rows, gw_layer_paged(layer)},
+                                .buf = kv->cells[at],
+                                .offset = (size_t)(k + v),
+                                .device = d};
+    kv->first_head[at] = first;
+    kv->heads[l] = layer->has_cache ? layer->n_kv_heads : 0;
+    return GW_OK;
+}
+
+/* A layer's cache on every device that has heads of it. */
+static gw_status new_layers(gw_kv *kv, int32_t l, int device, const gw_group *groups,
+                            const gw_blueprint *bp, const gw_hparams *hp, gw_kv_size size) {
+    const gw_layer *layer = &hp->layer[l];
+    gw_cut_heads cut;
+    if (groups == NULL || groups[device].n < 2) {
+        return new_layer(kv, device, l, layer, 0, layer->n_kv_heads, size);
+    }
+    int is_cut = gw_cut_attention(bp, hp, &groups[device], l, &cut);
+    for (int c = 0; c < groups[device].n; c++) {
+        GW_TRY(new_layer(kv, groups[device].device[c], l, layer, is_cut ? cut.kv_first[c] : 0,
+                         is_cut ? cut.kv_count[c] : layer->n_kv_heads, size));
+    }
     return GW_OK;
 }
 
@@ -160,27 +181,30 @@ static void sort_layers(gw_kv *kv, const gw_hparams *hp, gw_kv_size size) {
 }
 
 gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *where,
-                    const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, gw_kv *out) {
+                    const gw_group *groups, const gw_blueprint *bp, const gw_hparams *hp,
+                    gw_fmt fmt, gw_kv_size size, gw_kv *out) {
     gw_kv kv = {.devices = devices, .n_devices = n_devices, .n_layers = hp->n_layers};
     kv.layers = hp->layer;
+    size_t n = (size_t)n_devices * (size_t)hp->n_layers;
     uint64_t table = 0;
     gw_status status;
     kv.fmt = fmt;
     GW_TRY(gw_kv_bytes(hp, fmt, size, &table));
-    kv.k = calloc((size_t)hp->n_layers, sizeof *kv.k);
-    kv.v = calloc((size_t)hp->n_layers, sizeof *kv.v);
-    kv.paged = calloc((size_t)hp->n_layers, sizeof *kv.paged);
-    kv.cells = calloc((size_t)hp->n_layers, sizeof(struct gw_buffer *));
+    kv.k = calloc(n, sizeof *kv.k);
+    kv.v = calloc(n, sizeof *kv.v);
+    kv.paged = calloc(n, sizeof *kv.paged);
+    kv.cells = calloc(n, sizeof(struct gw_buffer *));
+    kv.first_head = calloc(n, sizeof *kv.first_head);
     kv.table_of = calloc((size_t)hp->n_layers, sizeof *kv.table_of);
+    kv.heads = calloc((size_t)hp->n_layers, sizeof *kv.heads);
     if (kv.k == NULL || kv.v == NULL || kv.paged == NULL || kv.cells == NULL ||
-        kv.table_of == NULL) {
+        kv.first_head == NULL || kv.table_of == NULL || kv.heads == NULL) {
         status = gw_fail(GW_E_NOMEM, "context", "no memory for %d layers", hp->n_layers);
         goto done;
     }
     sort_layers(&kv, hp, size);
     for (int32_t l = 0; l < hp->n_layers; l++) {
-        kv.k[l].device = where[l];
-        GW_TRY_DONE(new_layer(&kv, l, &hp->layer[l], size));
+        GW_TRY_DONE(new_layers(&kv, l, where[l], groups, bp, hp, size));
     }
     for (int kind = 0; kind < kv.n_kinds; kind++) {
         GW_TRY_DONE(
@@ -203,8 +227,21 @@ gw_status gw_kv_map(gw_kv *kv, int32_t slot, int32_t first, const int32_t *pages
     return GW_OK;
 }
 
-static const gw_tensor *part_of(const gw_kv *kv, int layer, int part) {
-    return part == 0 ? &kv->k[layer] : part == 1 ? &kv->v[layer] : &kv->paged[layer];
+/* Some device's tensor of a layer, for its shape. */
+static const gw_tensor *shape_of(const gw_kv *kv, int layer, int part) {
+    size_t at = (size_t)layer;
+    for (int d = 1; kv->cells[at] == NULL && d < kv->n_devices; d++) {
+        at += (size_t)kv->n_layers;
+    }
+    return part == 0 ? &kv->k[at] : part == 1 ? &kv->v[at] : &kv->paged[at];
+}
+
+/* Bytes of one head of a page. */
+static size_t head_bytes(const gw_kv *kv, int layer, int part) {
+    const gw_format *f = gw_format_of(kv->fmt);
+    const gw_tensor *t = shape_of(kv, layer, part);
+    size_t cells = kv->heads[layer] > 0 ? (size_t)(t->dim[2] * t->dim[3]) : 0;
+    return cells / f->block_elems * f->block_bytes;
 }
 
 int gw_kv_windowed(const gw_hparams *hp) {
@@ -237,12 +274,10 @@ int gw_kv_has(const gw_kv *kv, int32_t pos) { return pos == 0 || pos >= kv->floo
 
 size_t gw_kv_page_bytes(const gw_kv *kv, int layer, int part) {
     if (part == 2) {
-        return kv->cells[layer] != NULL ? (size_t)kv->paged[layer].dim[1] * sizeof(float) : 0;
+        return kv->heads[layer] > 0 ? (size_t)gw_layer_paged(&kv->layers[layer]) * sizeof(float)
+                                    : 0;
     }
-    const gw_format *f = gw_format_of(kv->fmt);
-    const gw_tensor *t = part_of(kv, layer, part);
-    size_t cells = kv->cells[layer] != NULL ? (size_t)(t->dim[1] * t->dim[2] * t->dim[3]) : 0;
-    return cells / f->block_elems * f->block_bytes;
+    return (size_t)kv->heads[layer] * head_bytes(kv, layer, part);
 }
 
 size_t gw_kv_pages_bytes(const gw_kv *kv) {
@@ -266,26 +301,51 @@ static size_t place_of(const gw_kv *kv, int kind, int32_t page) {
     return (size_t)(kind > 0 ? page % kv->ring[kind] : page);
 }
 
+/* The heads that device d has of a page: in the page at *at, *bytes of them. */
+static const gw_tensor *heads_on(const gw_kv *kv, int d, int layer, int part, size_t *at,
+                                 size_t *bytes) {
+    size_t i = (size_t)d * (size_t)kv->n_layers + (size_t)layer;
+    const gw_tensor *t = part == 0 ? &kv->k[i] : part == 1 ? &kv->v[i] : &kv->paged[i];
+    if (part == 2) { /* whole on every card */
+        *at = 0;
+        *bytes = kv->cells[i] != NULL ? gw_kv_page_bytes(kv, layer, part) : 0;
+        return t;
+    }
+    size_t head = head_bytes(kv, layer, part);
+    *at = (size_t)kv->first_head[i] * head;
+    *bytes = kv->cells[i] != NULL ? (size_t)t->dim[1] * head : 0;
+    return t;
+}
+
 gw_status gw_kv_read_page(const gw_kv *kv, int layer, int part, int32_t page, void *dst) {
-    const gw_tensor *t = part_of(kv, layer, part);
-    size_t bytes = gw_kv_page_bytes(kv, layer, part);
     int kind = kv->table_of[layer];
     if (page < first_page(kv, kind)) {
-        memset(dst, 0, bytes);
+        memset(dst, 0, gw_kv_page_bytes(kv, layer, part));
         return GW_OK;
     }
-    return bytes == 0 ? GW_OK
-                      : kv->devices[t->device].backend->read(
-                            t->buf, t->offset + place_of(kv, kind, page) * bytes, dst, bytes);
+    for (int d = 0; d < kv->n_devices; d++) {
+        size_t at, bytes;
+        const gw_tensor *t = heads_on(kv, d, layer, part, &at, &bytes);
+        if (bytes > 0) {
+            GW_TRY(kv->devices[d].backend->read(t->buf,
+                                                t->offset + place_of(kv, kind, page) * bytes,
+                                                (char *)dst + at, bytes));
+        }
+    }
+    return GW_OK;
 }
 
 gw_status gw_kv_write_page(gw_kv *kv, int layer, int part, int32_t page, const void *src) {
-    const gw_tensor *t = part_of(kv, layer, part);
-    size_t bytes = gw_kv_page_bytes(kv, layer, part);
-    return bytes == 0 ? GW_OK
-                      : kv->devices[t->device].backend->write(
-                            t->buf, t->offset + place_of(kv, kv->table_of[layer], page) * bytes,
-                            src, bytes);
+    size_t place = place_of(kv, kv->table_of[layer], page);
+    for (int d = 0; d < kv->n_devices; d++) {
+        size_t at, bytes;
+        const gw_tensor *t = heads_on(kv, d, layer, part, &at, &bytes);
+        if (bytes > 0) {
+            GW_TRY(kv->devices[d].backend->write(t->buf, t->offset + place * bytes,
+                                                 (const char *)src + at, bytes));
+        }
+    }
+    return GW_OK;
 }
 
 /* rows of `count` cells each: those from `from` on become zero. */
@@ -311,9 +371,9 @@ static void blank_areas(const gw_layer *layer, int32_t live, float *page) {
 }
 
 void gw_kv_blank(const gw_kv *kv, int layer, int part, int32_t live, void *page) {
-    const gw_tensor *t = part_of(kv, layer, part);
-    size_t g = (size_t)t->dim[1], e = (size_t)t->dim[part == 0 ? 2 : 3], from = (size_t)live;
-    if (kv->cells[layer] == NULL) {
+    const gw_tensor *t = shape_of(kv, layer, part);
+    size_t g = (size_t)kv->heads[layer], e = (size_t)t->dim[part == 0 ? 2 : 3], from = (size_t)live;
+    if (g == 0) {
         return;
     }
     if (part == 2) {
@@ -337,9 +397,9 @@ void gw_kv_blank(const gw_kv *kv, int layer, int part, int32_t live, void *page)
 }
 
 void gw_kv_free(gw_kv *kv) {
-    for (int32_t l = 0; kv->cells != NULL && l < kv->n_layers; l++) {
-        if (kv->cells[l] != NULL) {
-            kv->devices[kv->k[l].device].backend->release(kv->cells[l]);
+    for (int i = 0; kv->cells != NULL && i < kv->n_devices * kv->n_layers; i++) {
+        if (kv->cells[i] != NULL) {
+            kv->devices[i / kv->n_layers].backend->release(kv->cells[i]);
         }
     }
     for (int i = 0; i < GW_KV_KINDS * kv->n_devices; i++) {
@@ -353,5 +413,7 @@ void gw_kv_free(gw_kv *kv) {
     free(kv->k);
     free(kv->v);
     free(kv->paged);
+    free(kv->first_head);
+    free(kv->heads);
     memset(kv, 0, sizeof *kv);
 }

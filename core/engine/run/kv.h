@@ -15,8 +15,7 @@
 #ifndef GW_ENGINE_KV_H
 #define GW_ENGINE_KV_H
 
-#include "core/model/hparams.h"
-#include "core/plan/plan.h"
+#include "core/model/cut.h"
 
 /* K, V and the areas of a layer. */
 enum { GW_KV_PARTS = 3 };
@@ -26,11 +25,14 @@ typedef struct gw_kv {
     const gw_plan_device *devices;
     int n_devices, n_layers;
     gw_fmt fmt;
-    struct gw_buffer **cells; /* [n_layers]: K, V, areas, on the layer's device; NULL: no cache */
+    /* [n_devices, n_layers]: K, V, areas; NULL: the device has no cache of the layer */
+    struct gw_buffer **cells;
     struct gw_buffer *pages[GW_KV_KINDS][GW_MAX_DEVICES];
-    gw_tensor *k, *v;       /* [n_layers], layouts of op.h */
-    gw_tensor *paged;       /* [n_layers] of [pages, floats]: areas (area.h) */
+    gw_tensor *k, *v;       /* [n_devices, n_layers], layouts of op.h; n_dim 0: not there */
+    gw_tensor *paged;       /* [n_devices, n_layers] of [pages, floats]: areas (area.h)   */
     const gw_layer *layers; /* [n_layers]                                    */
+    int32_t *first_head;    /* [n_devices, n_layers]: of the KV heads that the device has */
+    int32_t *heads;         /* [n_layers] of all devices; 0: no cache         */
     gw_tensor page_table[GW_KV_KINDS][GW_MAX_DEVICES]; /* [slots, pages] i32 */
     unsigned char *table_of; /* [n_layers] kind of the layer's cache: 0 has all pages, ... */
     int n_kinds;
@@ -54,10 +56,11 @@ gw_status gw_kv_bytes(const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, uint64_
 /* Of the cache of one layer, 0 where it does not attend; sizes as gw_kv_bytes has checked. */
 uint64_t gw_kv_layer_bytes(const gw_layer *layer, gw_fmt fmt, gw_kv_size size);
 /* fmt: F16, F32 or Q8_0 (heads in whole blocks of 32). where [n_layers]: the device of each
- * layer's cache. GW_E_NOMEM; the caller has compared gw_kv_bytes with the memory of the devices,
- * which outlive the cache. */
+ * layer's cache; groups [n_devices]: whose cards have heads of it, or NULL. GW_E_NOMEM; the caller
+ * has compared gw_kv_bytes with the memory of the devices, which outlive the cache. */
 gw_status gw_kv_new(const gw_plan_device *devices, int n_devices, const int *where,
-                    const gw_hparams *hp, gw_fmt fmt, gw_kv_size size, gw_kv *out);
+                    const gw_group *groups, const gw_blueprint *bp, const gw_hparams *hp,
+                    gw_fmt fmt, gw_kv_size size, gw_kv *out);
 /* The pages of positions of a slot from entry `first` of its row on: pages [n], on every device. */
 gw_status gw_kv_map(gw_kv *kv, int32_t slot, int32_t first, const int32_t *pages, int32_t n);
 /* Rows [pos, pos + n) of slot 0 are written: what is there from then on. */
@@ -68,7 +71,7 @@ int gw_kv_has(const gw_kv *kv, int32_t pos);
 int gw_kv_windowed(const gw_hparams *hp);
 
 /* One page (GW_PAGE positions, all heads) of K (part 0), V (1) or areas (2) of a layer, by its
- * entry in the page table of slot 0, as it was at first, between the device and host memory of
+ * entry in the page table of slot 0, as it was at first, between its devices and host memory of
  * gw_kv_page_bytes bytes; 0: the layer has none. A page that is no longer in its ring is read as
  * zeros. */
 size_t gw_kv_page_bytes(const gw_kv *kv, int layer, int part);

@@ -109,7 +109,8 @@ static gw_status load_weights(gw_model *m, const gw_model_options *o,
     gw_weights_options load;
     GW_TRY(gw_model_prepare(m, o, backends, passed, &load));
     GW_TRY(place_layers(m, o));
-    return gw_weights_load(m->weights, m->place.devices, m->place.n_devices, m->place.where, &load);
+    return gw_weights_load(m->weights, m->place.devices, m->place.n_devices, m->place.where,
+                           gw_place_groups(&m->place), &load);
 }
 
 /* ---- description ---------------------------------------------------------------------------- */
@@ -161,13 +162,20 @@ static gw_status main_device(const gw_model *model, const gw_plan_device **out) 
     return GW_OK;
 }
 
+/* Of cards that compute a layer together, all of them. */
 gw_status gw_model_measure_roof(const gw_model *model, gw_roof *out) {
     const gw_plan_device *d;
     GW_TRY(main_device(model, &d));
-    if (d->backend->roof != NULL) {
-        return d->backend->roof(d->device, out);
-    }
+    gw_group group = gw_place_group(&model->place, (int)(d - model->place.devices));
     *out = (gw_roof){0};
+    for (int c = 0; c < group.n; c++) {
+        const gw_plan_device *card = &model->place.devices[group.device[c]];
+        gw_roof own = {0};
+        GW_TRY(card->backend->roof != NULL ? card->backend->roof(card->device, &own) : GW_OK);
+        out->read_gbps += own.read_gbps;
+        out->int8_gops += own.int8_gops;
+        out->f32_gflops += own.f32_gflops;
+    }
     return GW_OK;
 }
 

@@ -51,15 +51,17 @@ static gw_status check_device(const gw_session *s, int d, const int *kv_device, 
     uint64_t need = tables;
     for (int32_t l = 0; l < s->model->hp.n_layers; l++) {
         uint64_t layer = gw_kv_layer_bytes(&s->model->hp.layer[l], fmt, kv_size(s));
-        if (kv_device[l] == d && !gw_size_add(need, layer, &need)) {
+        double part = gw_place_part(place, kv_device[l], d);
+        layer = part < 1.0 ? (uint64_t)(part * (double)layer) : layer;
+        if (part > 0.0 && !gw_size_add(need, layer, &need)) {
             return gw_fail(GW_E_OVERFLOW, "context", "%d positions do not fit 64 bits", s->n_ctx);
         }
     }
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
     for (int i = 0; i < s->model->hp.n_layers * bp->n_blocks; i++) {
-        need += s->where[i] == d ? gw_states_block_bytes(bp, &s->model->hp, i / bp->n_blocks,
-                                                         i % bp->n_blocks, kv_size(s).slots)
-                                 : 0;
+        uint64_t bytes = gw_states_block_bytes(bp, &s->model->hp, i / bp->n_blocks,
+                                               i % bp->n_blocks, kv_size(s).slots);
+        need += gw_place_part(place, s->where[i], d) > 0.0 ? bytes : 0;
     }
     gw_device_info info;
     place->devices[d].backend->describe(place->devices[d].device, 0, &info);
@@ -100,8 +102,10 @@ static gw_status make_cache(gw_session *s, gw_fmt fmt) {
     for (int d = 0; d < place->n_devices; d++) {
         GW_TRY_DONE(check_device(s, d, device, fmt, table));
     }
-    GW_TRY_DONE(gw_kv_new(place->devices, place->n_devices, device, hp, fmt, kv_size(s), &s->kv));
-    GW_TRY_DONE(gw_states_new(place->devices, s->where, bp, hp, kv_size(s).slots, &s->states));
+    GW_TRY_DONE(gw_kv_new(place->devices, place->n_devices, device, gw_place_groups(place), bp, hp,
+                          fmt, kv_size(s), &s->kv));
+    GW_TRY_DONE(gw_states_new(place->devices, place->n_devices, s->where, gw_place_groups(place),
+                              bp, hp, kv_size(s).slots, &s->states));
 done:
     free(device);
     return status;
@@ -166,6 +170,22 @@ static gw_status make_device_buffers(gw_session *s, int d) {
     return GW_OK;
 }
 
+static gw_status make_kept_on(gw_session *s, int d, int v, size_t rows, int64_t width) {
+    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
+    const gw_plan_device *to = &s->model->place.devices[d];
+    if (s->kept[d][v] != NULL) {
+        return GW_OK;
+    }
+    GW_TRY(to->backend->alloc(to->device, rows * (size_t)width * sizeof(float), &s->kept[d][v]));
+    s->kept_value[d][v] = (gw_tensor){.name = bp->value[v],
+                                      .fmt = GW_FMT_F32,
+                                      .n_dim = 2,
+                                      .dim = {(int64_t)rows, width},
+                                      .buf = s->kept[d][v],
+                                      .device = d};
+    return GW_OK;
+}
+
 /* Values that start gives to the layers lie where it gives them, whatever plan reads them. */
 static gw_status make_kept(gw_session *s) {
     const gw_hparams *hp = &s->model->hp;
@@ -175,7 +195,7 @@ static gw_status make_kept(gw_session *s) {
     for (int b = 0; b < bp->n_blocks; b++) {
         int v = bp->block[b].out;
         if (bp->block[b].section != GW_SECTION_START || bp->width[v].n == 0 ||
-            !gw_block_runs(&bp->block[b], hp, hp->n_layers) || s->kept[v] != NULL) {
+            !gw_block_runs(&bp->block[b], hp, hp->n_layers)) {
             continue;
         }
         int d = s->where[hp->n_layers * bp->n_blocks + b];
@@ -183,14 +203,10 @@ static gw_status make_kept(gw_session *s) {
         if (!(width >= 1.0 && width <= 0x1p24)) {
             return gw_fail(GW_E_METADATA, "plan", "the value '%s' is %g wide", bp->value[v], width);
         }
-        const gw_plan_device *to = &s->model->place.devices[d];
-        GW_TRY(to->backend->alloc(to->device, rows * (size_t)width * sizeof(float), &s->kept[v]));
-        s->kept_value[v] = (gw_tensor){.name = bp->value[v],
-                                       .fmt = GW_FMT_F32,
-                                       .n_dim = 2,
-                                       .dim = {(int64_t)rows, (int64_t)width},
-                                       .buf = s->kept[v],
-                                       .device = d};
+        gw_group group = gw_place_group(&s->model->place, d);
+        for (int c = 0; c < group.n; c++) {
+            GW_TRY(make_kept_on(s, group.device[c], v, rows, (int64_t)width));
+        }
     }
     return GW_OK;
 }
@@ -228,6 +244,8 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
     gw_graph_inputs in = {.hp = hp,
                           .weights = s->model->weights,
                           .where = s->where,
+                          .groups = gw_place_groups(&s->model->place),
+                          .n_devices = s->model->place.n_devices,
                           .rope = s->tables.rope[0],
                           .q_factor = s->tables.factor[0],
                           .page_table = s->kv.page_table[0],
@@ -238,7 +256,7 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
                           .v = s->kv.v,
                           .paged = s->kv.paged,
                           .state = s->states.t,
-                          .kept = s->kept_value,
+                          .kept = s->kept_value[0],
                           .rows = rows,
                           .order = order};
     for (int d = 0; d < s->model->place.n_devices; d++) {
@@ -252,8 +270,8 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
                             .buf = s->logits,
                             .device = s->head_device};
     if (parts == GW_PASS_NEXT || parts == GW_PASS_DRAW) {
-        in.ids = parts == GW_PASS_NEXT ? &s->ids : &s->ids_of_rows;
-        in.choice = parts == GW_PASS_NEXT ? &s->choice : &s->choice_of_rows;
+        in.ids = parts == GW_PASS_NEXT ? s->ids : &s->ids_of_rows;
+        in.choice = parts == GW_PASS_NEXT ? s->choice : &s->choice_of_rows;
     }
     GW_TRY(gw_graph_new(&in, &p->graph));
     if (parts != GW_PASS_HEAD && parts != GW_PASS_DRAW) {
@@ -321,7 +339,7 @@ static gw_status build_passes(gw_session *s) {
         GW_TRY(
             gw_pass_build(s, &s->passes[i], decode_rows[i], GW_ORDER_DECODE, GW_PASS_WHOLE, all));
     }
-    if (s->sampled != NULL) {
+    if (s->sampled[s->head_device] != NULL) {
         s->next = &s->passes[s->n_passes++];
         GW_TRY(gw_pass_build(s, s->next, 1, GW_ORDER_DECODE, GW_PASS_NEXT, all));
     }
@@ -458,9 +476,10 @@ void gw_session_free(gw_session *s) {
             }
         }
     }
-    for (int v = 0; v < GW_SPEC_VALUES; v++) {
-        if (s->kept[v] != NULL) {
-            s->model->place.devices[s->kept_value[v].device].backend->release(s->kept[v]);
+    for (int i = 0; i < GW_MAX_DEVICES * GW_SPEC_VALUES; i++) {
+        int d = i / GW_SPEC_VALUES, v = i % GW_SPEC_VALUES;
+        if (s->kept[d][v] != NULL) {
+            s->model->place.devices[d].backend->release(s->kept[d][v]);
         }
     }
     gw_tables_free(&s->tables);

@@ -31,7 +31,7 @@ static gw_status run_layers(gw_session *s, int rows, gw_order order, gw_layer_ra
         status = gw_plan_run(pass.plan, &s->step);
     }
     if (status == GW_OK) {
-        int at = pass.graph.stream->device;
+        int at = pass.graph.stream[0]->device;
         status = s->model->place.devices[at].backend->read(s->stream[at], 0, stream,
                                                            n * d * sizeof *stream);
     }

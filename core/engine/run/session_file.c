@@ -167,7 +167,7 @@ static gw_status describe(const gw_session *s, const char *path, int32_t tokens,
         return gw_fail(GW_E_OVERFLOW, path, "%d tokens do not fit a file", (int)tokens);
     }
     *out = (head){.version = VERSION,
-                  .fmt = (uint32_t)s->kv.k[0].fmt,
+                  .fmt = (uint32_t)s->kv.fmt,
                   .n_layers = hp->n_layers,
                   .kv_heads = hp->layer[0].n_kv_heads,
                   .d_head = hp->layer[0].d_head,

@@ -25,8 +25,40 @@ static const gw_plan_device *head_of(const gw_session *s) {
 /* Does the head's device draw, and embed what it has drawn? */
 static int has_kernel(gw_session *s) {
     gw_tensor logits = {.fmt = GW_FMT_F32, .n_dim = 2, .dim = {1, s->model->hp.n_vocab}};
-    gw_node node = {.op = GW_OP_SAMPLE, .in = {&logits, &s->choice}, .out = &s->ids};
-    return gw_plan_kernel(head_of(s), &node) != NULL;
+    gw_tensor ids = s->ids_of_rows, choice = s->choice_of_rows;
+    gw_group group = gw_place_group(&s->model->place, s->head_device);
+    ids.dim[0] = choice.dim[0] = 1;
+    gw_node node = {.op = GW_OP_SAMPLE, .in = {&logits, &choice}, .out = &ids};
+    int all = 1;
+    for (int c = 0; c < group.n; c++) {
+        all &= gw_plan_kernel(&s->model->place.devices[group.device[c]], &node) != NULL;
+    }
+    return all;
+}
+
+/* Room for ids and choices on device d, of one row and of many. */
+static gw_status make_sampled(gw_session *s, int d) {
+    const gw_plan_device *to = &s->model->place.devices[d];
+    GW_TRY(to->backend->alloc(to->device, CHOICE_AT + s->logit_rows * sizeof(gw_choice),
+                              &s->sampled[d]));
+    s->ids[d] = s->ids_of_rows;
+    s->choice[d] = s->choice_of_rows;
+    s->ids[d].dim[0] = s->choice[d].dim[0] = 1;
+    s->ids[d].buf = s->choice[d].buf = s->sampled[d];
+    s->ids[d].device = s->choice[d].device = d;
+    s->choice[d].offset = CHOICE_AT;
+    return GW_OK;
+}
+
+/* To the choices of all cards that draw. */
+static gw_status write_rules(gw_session *s, size_t at, const gw_choice *rules, size_t bytes) {
+    for (int d = 0; d < s->model->place.n_devices; d++) {
+        const gw_backend *backend = s->model->place.devices[d].backend;
+        GW_TRY(s->sampled[d] != NULL
+                   ? backend->write(s->sampled[d], CHOICE_AT + at, rules, bytes)
+                   : GW_OK);
+    }
+    return GW_OK;
 }
 
 /* All that reads tokens on the device that draws: it need not wait for the host. */
@@ -44,23 +76,22 @@ static int embeds_there(const gw_session *s) {
 
 gw_status gw_next_new(gw_session *s) {
     const gw_plan_device *head = head_of(s);
-    s->ids = (gw_tensor){.name = "ids", .fmt = GW_FMT_I32, .n_dim = 2, .dim = {1, 1}};
-    s->ids_of_rows = s->ids;
+    gw_group group = gw_place_group(&s->model->place, s->head_device);
+    s->ids_of_rows = (gw_tensor){.name = "ids", .fmt = GW_FMT_I32, .n_dim = 2};
     s->ids_of_rows.dim[0] = drawn_rows(s);
-    s->choice = (gw_tensor){.name = "choice", .fmt = GW_FMT_I32, .n_dim = 2};
-    s->choice.dim[0] = 1;
-    s->choice.dim[1] = GW_CHOICE_WORDS;
-    s->choice_of_rows = s->choice;
+    s->ids_of_rows.dim[1] = 1;
+    s->choice_of_rows = (gw_tensor){.name = "choice", .fmt = GW_FMT_I32, .n_dim = 2};
     s->choice_of_rows.dim[0] = drawn_rows(s);
+    s->choice_of_rows.dim[1] = GW_CHOICE_WORDS;
     if (!has_kernel(s)) {
         return GW_OK;
     }
-    GW_TRY(head->backend->alloc(head->device, CHOICE_AT + s->logit_rows * sizeof(gw_choice),
-                                &s->sampled));
-    s->ids.buf = s->ids_of_rows.buf = s->choice.buf = s->choice_of_rows.buf = s->sampled;
-    s->ids.device = s->ids_of_rows.device = s->choice.device = s->choice_of_rows.device =
-        s->head_device;
-    s->choice.offset = s->choice_of_rows.offset = CHOICE_AT;
+    for (int c = 0; c < group.n; c++) { /* each embeds what it has drawn */
+        GW_TRY(make_sampled(s, group.device[c]));
+    }
+    s->ids_of_rows.buf = s->choice_of_rows.buf = s->sampled[s->head_device];
+    s->ids_of_rows.device = s->choice_of_rows.device = s->head_device;
+    s->choice_of_rows.offset = CHOICE_AT;
     for (int i = 0; i < 2 && head->backend->post_new != NULL && embeds_there(s); i++) {
         GW_TRY(head->backend->post_new(head->device, &s->post[i]));
     }
@@ -73,8 +104,10 @@ void gw_next_free(gw_session *s) {
             head_of(s)->backend->post_free(s->post[i]);
         }
     }
-    if (s->sampled != NULL) {
-        head_of(s)->backend->release(s->sampled);
+    for (int d = 0; d < s->model->place.n_devices; d++) {
+        if (s->sampled[d] != NULL) {
+            s->model->place.devices[d].backend->release(s->sampled[d]);
+        }
     }
 }
 
@@ -85,13 +118,15 @@ static gw_status start(gw_session *s, int32_t token, int32_t pos) {
     gw_session_set_step(s, &token, 1, pos);
     GW_TRY(gw_pass_run(s, s->next, gw_plan_start));
     s->turn = !s->turn;
-    return s->post[0] == NULL ? GW_OK : head_of(s)->backend->post(s->post[s->turn], s->sampled, 0);
+    return s->post[0] == NULL ? GW_OK
+                              : head_of(s)->backend->post(s->post[s->turn],
+                                                          s->sampled[s->head_device], 0);
 }
 
 static gw_status take(gw_session *s, int turn, int32_t *id) {
     const gw_backend *head = head_of(s)->backend;
     return s->post[0] != NULL ? head->collect(s->post[turn], id)
-                              : head->read(s->sampled, 0, id, sizeof *id);
+                              : head->read(s->sampled[s->head_device], 0, id, sizeof *id);
 }
 
 /* The rule of the first n rows. */
@@ -107,8 +142,7 @@ static gw_status set_rule(gw_session *s, const gw_choice *rule, int32_t n) {
     }
     for (int32_t i = 0; i < n; i += RULES_AT_ONCE) {
         size_t some = (size_t)(n - i < RULES_AT_ONCE ? n - i : RULES_AT_ONCE) * sizeof *rule;
-        GW_TRY(head_of(s)->backend->write(s->sampled, CHOICE_AT + (size_t)i * sizeof *rule, rules,
-                                          some));
+        GW_TRY(write_rules(s, (size_t)i * sizeof *rule, rules, some));
     }
     s->rule = *rule;
     s->n_ruled = n;
@@ -219,7 +253,8 @@ static gw_status draw_ids(gw_session *s, int32_t *ids) {
     gw_status waited = gw_plan_wait(s->draw->plan); /* for the pass before it too */
     GW_TRY(status);
     GW_TRY(waited);
-    return head_of(s)->backend->read(s->sampled, 0, ids, (size_t)s->step.n * sizeof *ids);
+    return head_of(s)->backend->read(s->sampled[s->head_device], 0, ids,
+                                     (size_t)s->step.n * sizeof *ids);
 }
 
 gw_status gw_session_draw_end(gw_session *s, const gw_choice *rule, int32_t *ids, int *drawn) {
@@ -243,6 +278,6 @@ gw_status gw_session_draw_end(gw_session *s, const gw_choice *rule, int32_t *ids
 gw_status gw_session_draw_each(gw_session *s, const gw_choice *rules, int32_t *ids) {
     size_t bytes = (size_t)s->step.n * sizeof *rules;
     s->n_ruled = 0;
-    GW_TRY(head_of(s)->backend->write(s->sampled, CHOICE_AT, rules, bytes));
+    GW_TRY(write_rules(s, 0, rules, bytes));
     return draw_ids(s, ids);
 }

@@ -42,8 +42,9 @@ struct gw_session {
     int head_device; /* where the logits are */
     gw_kv kv;
     gw_states states;
-    struct gw_buffer *kept[GW_SPEC_VALUES]; /* values that start gives to the layers */
-    gw_tensor kept_value[GW_SPEC_VALUES];
+    /* Values that start gives to the layers. */
+    struct gw_buffer *kept[GW_MAX_DEVICES][GW_SPEC_VALUES];
+    gw_tensor kept_value[GW_MAX_DEVICES][GW_SPEC_VALUES];
     struct gw_buffer *stream[GW_MAX_DEVICES], *logits;
     struct gw_buffer *source_pages[GW_MAX_DEVICES]; /* NULL: the caches' own table serves */
     gw_tensor source_table[GW_MAX_DEVICES];         /* as gw_kv.page_table[0] */
@@ -61,9 +62,11 @@ struct gw_session {
     float *logits_copy;
     size_t logit_rows, first_logit, n_logits; /* rows of logits_host; those callers may read */
     gw_step step;
-    /* session_next.c. sampled: the ids, and the choice behind them, on head_device. */
-    struct gw_buffer *sampled;
-    gw_tensor ids, ids_of_rows, choice, choice_of_rows;
+    /* session_next.c. sampled: the ids, and the choice behind them, on head_device; of a group on
+     * each of its cards. */
+    struct gw_buffer *sampled[GW_MAX_DEVICES];
+    gw_tensor ids[GW_MAX_DEVICES], choice[GW_MAX_DEVICES]; /* n_dim 0: not there */
+    gw_tensor ids_of_rows, choice_of_rows;
     gw_choice rule; /* as the device has it, of the first n_ruled rows */
     int32_t n_ruled;
     struct gw_post *post[2]; /* NULL: ids are read where they are                          */

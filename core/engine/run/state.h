@@ -14,9 +14,11 @@
 
 typedef struct gw_states {
     const gw_plan_device *devices;
+    int n_devices;
     int n;                     /* layers * blocks                               */
-    gw_tensor *t;              /* [n]                                           */
-    struct gw_buffer **buffer; /* [n]; NULL: the block has none                 */
+    gw_tensor *t;              /* [n_devices, n]; n_dim 0: not there            */
+    struct gw_buffer **buffer; /* [n_devices, n]; NULL: not there               */
+    int *home;                 /* [n]: a device that has it; -1: the block has none */
     int any;                   /* some block has one                            */
     int32_t low, high;         /* of slot 0: positions whose entries are there  */
 } gw_states;
@@ -27,10 +29,11 @@ uint64_t gw_states_block_bytes(const gw_blueprint *bp, const gw_hparams *hp, int
 /* Of all layers. */
 uint64_t gw_states_bytes(const gw_blueprint *bp, const gw_hparams *hp, int32_t slots);
 
-/* where: of every block, as in gw_where. GW_E_NOMEM. The devices outlive the states. */
-gw_status gw_states_new(const gw_plan_device *devices, const gw_where *where,
-                        const gw_blueprint *bp, const gw_hparams *hp, int32_t slots,
-                        gw_states *out);
+/* where: of every block, as in gw_where; groups [n_devices]: whose cards each have all states, or
+ * NULL. GW_E_NOMEM. The devices outlive the states. */
+gw_status gw_states_new(const gw_plan_device *devices, int n_devices, const gw_where *where,
+                        const gw_group *groups, const gw_blueprint *bp, const gw_hparams *hp,
+                        int32_t slots, gw_states *out);
 void gw_states_free(gw_states *states); /* zeroed or built */
 
 /* Slot 0 gets n rows from position pos on: which entries are there from then on. */

@@ -1,0 +1,268 @@
+/* backends/hip/exchange.c - cards that reach one another's memory, and EXCHANGE over it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/hip/shape.h"
+#include "kernels_hip/act8_params.h"
+#include "kernels_hip/rows/exchange_params.h"
+
+_Static_assert((int)GW_EXCHANGE_CARDS == (int)GW_MAX_CARDS, "as many cards on both sides");
+
+enum { ALREADY_ENABLED = 704, FINE_GRAINED = 1 };
+
+/* Memory where words of others arrive, of one size on all cards. Smaller ones stay: graphs hold
+ * their addresses, and all cards take the first that is large enough, so the same. */
+typedef struct arrivals {
+    int64_t cell; /* pairs of a card and half (exchange_params.h) */
+    gw_hip_ptr at[GW_MAX_CARDS];
+} arrivals;
+
+struct gw_link {
+    int n;
+    struct gw_device *card[GW_MAX_CARDS];
+    gw_hip_ptr count[GW_MAX_CARDS]; /* gw_exchange_count */
+    int32_t *lost;                  /* pinned            */
+    arrivals *list;
+    size_t n_list;
+};
+
+/* ---- linking --------------------------------------------------------------------------------- */
+
+static gw_status reach(struct gw_device *from, const struct gw_device *to) {
+    const gw_hip_driver *d = from->driver;
+    int can = 0;
+    if (to->driver != d || d->CanPeer == NULL ||
+        (d->nvidia ? d->PeerContext == NULL : d->PeerDevice == NULL) ||
+        d->CanPeer(&can, from->id, to->id) != GW_HIP_OK || !can) {
+        return gw_fail(GW_E_UNSUPPORTED, "hip", "%s does not reach the memory of %s", from->name,
+                       to->name);
+    }
+    GW_TRY(gw_hip_enter(from));
+    gw_hip_error error = d->nvidia ? d->PeerContext(to->context, 0) : d->PeerDevice(to->id, 0);
+    return error == ALREADY_ENABLED ? GW_OK : gw_hip_check(d, error, "opening a card to another");
+}
+
+/* Zeroed memory that others write into while kernels run. */
+static gw_status shared_new(struct gw_device *device, size_t bytes, gw_hip_ptr *out) {
+    const gw_hip_driver *d = device->driver;
+    GW_TRY(gw_hip_enter(device));
+    if (d->AllocFine != NULL && d->AllocFine(out, bytes, FINE_GRAINED) == GW_HIP_OK) {
+        device->reserved += bytes;
+    } else {
+        GW_TRY(gw_hip_memory_new(device, bytes, out));
+    }
+    GW_TRY(gw_hip_check(d, d->Fill(*out, 0, bytes, device->stream), "clearing memory"));
+    return gw_hip_wait(device);
+}
+
+static size_t bytes_of(const struct gw_link *link, int64_t cell) {
+    return 2 * (size_t)link->n * (size_t)cell * 2 * sizeof(uint32_t);
+}
+
+void gw_hip_unlink(struct gw_link *link) {
+    if (link == NULL) {
+        return;
+    }
+    for (int c = 0; c < link->n; c++) {
+        (void)gw_hip_enter(link->card[c]);
+        link->card[c]->driver->StreamWait(link->card[c]->stream);
+    }
+    for (int c = 0; c < link->n; c++) {
+        (void)gw_hip_enter(link->card[c]);
+        gw_hip_memory_free(link->card[c], link->count[c], sizeof(struct gw_exchange_count));
+        for (size_t i = 0; i < link->n_list; i++) {
+            gw_hip_memory_free(link->card[c], link->list[i].at[c],
+                               bytes_of(link, link->list[i].cell));
+        }
+        link->card[c]->link = NULL;
+    }
+    if (link->lost != NULL) {
+        link->card[0]->driver->HostFree(link->lost);
+    }
+    free(link->list);
+    free(link);
+}
+
+gw_status gw_hip_link(struct gw_device *const *devices, int n, struct gw_link **out) {
+    struct gw_link *link = calloc(1, sizeof *link);
+    void *lost = NULL;
+    gw_status status = GW_OK;
+    if (link == NULL) {
+        return gw_fail(GW_E_NOMEM, "hip", "no memory for a link");
+    }
+    link->n = n;
+    memcpy(link->card, devices, (size_t)n * sizeof(struct gw_device *));
+    for (int i = 0; i < n * n && status == GW_OK; i++) {
+        status = i / n != i % n ? reach(link->card[i / n], link->card[i % n]) : GW_OK;
+    }
+    for (int c = 0; c < n && status == GW_OK; c++) {
+        status = shared_new(link->card[c], sizeof(struct gw_exchange_count), &link->count[c]);
+        link->card[c]->link = link;
+    }
+    if (status == GW_OK) {
+        status = gw_hip_enter(link->card[0]);
+    }
+    if (status == GW_OK) {
+        status = gw_hip_host_new(link->card[0], sizeof *link->lost, &lost);
+    }
+    link->lost = lost;
+    if (status != GW_OK) {
+        gw_hip_unlink(link);
+        return status;
+    }
+    *link->lost = 0;
+    *out = link;
+    return GW_OK;
+}
+
+int gw_hip_link_lost(const struct gw_device *device) {
+    return device->link != NULL && *(const volatile int32_t *)device->link->lost != 0;
+}
+
+/* Where cells of so many pairs arrive. */
+static gw_status arrivals_for(struct gw_link *link, int64_t cell, const arrivals **out) {
+    for (size_t i = 0; i < link->n_list; i++) {
+        if (link->list[i].cell >= cell) {
+            *out = &link->list[i];
+            return GW_OK;
+        }
+    }
+    arrivals *list = realloc(link->list, (link->n_list + 1) * sizeof *list);
+    if (list == NULL) {
+        return gw_fail(GW_E_NOMEM, "hip", "no memory for an exchange");
+    }
+    link->list = list;
+    arrivals *a = &list[link->n_list++];
+    *a = (arrivals){.cell = cell};
+    for (int c = 0; c < link->n; c++) {
+        GW_TRY(shared_new(link->card[c], bytes_of(link, cell), &a->at[c]));
+    }
+    *out = a;
+    return GW_OK;
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+/* What is launched on `later` from here on begins behind what was launched on `before`. */
+static gw_status join(struct gw_device *before, struct gw_device *later) {
+    const gw_hip_driver *d = before->driver;
+    GW_TRY(gw_hip_enter(before));
+    if (before->mark == NULL) {
+        GW_TRY(gw_hip_check(d, d->EventNew(&before->mark, GW_HIP_EVENT_NO_TIMING), "a mark"));
+    }
+    gw_hip_error error = d->EventRecord(before->mark, before->stream);
+    GW_TRY(error == GW_HIP_OK ? gw_hip_enter(later) : gw_hip_lose(before, error, "a mark was set"));
+    error = d->StreamAwait(later->stream, before->mark, 0);
+    return error == GW_HIP_OK ? GW_OK : gw_hip_lose(later, error, "joining another card");
+}
+
+/* Through the host, where the drivers differ or cannot. */
+static gw_status copy_by_host(struct gw_buffer *dst, size_t at, const struct gw_buffer *src,
+                              size_t from, size_t bytes) {
+    void *between = malloc(bytes > 0 ? bytes : 1);
+    if (between == NULL) {
+        return gw_fail(GW_E_NOMEM, "hip", "no memory for a copy of %zu bytes", bytes);
+    }
+    gw_status status = gw_hip_read(src, from, between, bytes);
+    status = status == GW_OK ? gw_hip_write(dst, at, between, bytes) : status;
+    free(between);
+    return status;
+}
+
+gw_status gw_hip_copy(struct gw_buffer *dst, size_t at, const struct gw_buffer *src, size_t from,
+                      size_t bytes) {
+    struct gw_device *a = src->device, *b = dst->device;
+    const gw_hip_driver *d = a->driver;
+    if (b->driver != d || d->StreamAwait == NULL ||
+        (d->nvidia ? d->CopyContext == NULL : d->CopyDevice == NULL)) {
+        return copy_by_host(dst, at, src, from, bytes);
+    }
+    if (a->lost || b->lost) {
+        return gw_fail(GW_E_DEVICE, "hip", "%s was lost earlier", a->lost ? a->name : b->name);
+    }
+    if (at > dst->bytes || bytes > dst->bytes - at || from > src->bytes ||
+        bytes > src->bytes - from) {
+        return gw_fail(GW_E_BOUNDS, "hip", "a copy of %zu bytes beyond a buffer", bytes);
+    }
+    GW_TRY(join(a, b));
+    gw_hip_error error =
+        d->nvidia
+            ? d->CopyContext(dst->at + at, b->context, src->at + from, a->context, bytes, b->stream)
+            : d->CopyDevice(dst->at + at, b->id, src->at + from, a->id, bytes, b->stream);
+    GW_TRY(error == GW_HIP_OK ? GW_OK : gw_hip_lose(b, error, "copying from another card"));
+    return join(b, a); /* what is copied stays until it is */
+}
+
+/* ---- EXCHANGE -------------------------------------------------------------------------------- */
+
+/* A checking device waits for every launch, which would wait for launches still to come. */
+static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw_device *device) {
+    const gw_exchange_args *a = &node->args.exchange;
+    int grain = node->out->fmt == GW_FMT_F32 ? 4 : GW_ACT_BLOCK;
+    int fits = a->link != NULL && !device->check && a->cards == a->link->n &&
+               node->out->fmt == *(const gw_fmt *)kernel->state;
+    for (int c = 0; fits && c <= a->cards; c++) {
+        int is_end = c == a->cards && a->parts == 1 && grain == 4;
+        fits = a->first[c] % grain == 0 || is_end;
+    }
+    return fits && a->link->card[a->card] == device;
+}
+
+/* Words of a row that card c sends, in whole teams (exchange_pair of exchange.hip). */
+static int64_t words_of(const gw_node *node, int c, int grain) {
+    const gw_exchange_args *a = &node->args.exchange;
+    int64_t columns = (int64_t)a->parts * (a->first[c + 1] - a->first[c]);
+    int64_t units = grain == 1 ? (columns + 3) / 4 : columns / grain;
+    int64_t each = grain == 1 ? 4 : GW_ACT_WORDS;
+    return (units + GW_LANES - 1) / GW_LANES * GW_LANES * each;
+}
+
+gw_status gw_hip_record_exchange(struct gw_segment *segment, const gw_kernel *kernel,
+                                 const gw_node *node) {
+    const gw_exchange_args *a = &node->args.exchange;
+    int is_float = node->out->fmt == GW_FMT_F32, grain = is_float ? 1 : GW_ACT_BLOCK;
+    const arrivals *at = NULL;
+    int64_t most = 0;
+    (void)kernel;
+    for (int c = 0; c < a->cards; c++) {
+        int64_t words = words_of(node, c, grain);
+        most = words > most ? words : most;
+    }
+    GW_TRY(arrivals_for(a->link, most * segment->rows, &at));
+    GW_TRY(gw_hip_enter(segment->device));
+    struct gw_exchange_params p = {.step = gw_hip_step(segment),
+                                   .share = gw_hip_at(node->in[0]),
+                                   .out = gw_hip_at(node->out),
+                                   .plus = node->in[1] != NULL ? gw_hip_at(node->in[1]) : 0,
+                                   .count = a->link->count[a->card],
+                                   .lost = (uint64_t)(uintptr_t)a->link->lost,
+                                   .cell = at->cell,
+                                   .cards = a->cards,
+                                   .card = a->card,
+                                   .parts = a->parts,
+                                   .width = (int32_t)gw_hip_width(node->out) / grain,
+                                   .form = gw_hip_form(segment, node->out)};
+    for (int c = 0; c <= a->cards; c++) {
+        p.first[c] = a->first[c] / grain;
+        p.arrives[c < a->cards ? c : 0] = at->at[c < a->cards ? c : 0];
+    }
+    if (segment->behind != NULL) {
+        p.behind = gw_hip_at(segment->behind->w[0]);
+        GW_TRY(gw_hip_norm_memory(segment, segment->behind, &p.left, &p.left_squares, &p.left_form,
+                                  &p.left_blocks));
+    }
+    size_t units = (size_t)segment->rows * (size_t)p.width / (is_float ? 4 : 1);
+    units += GW_EXCHANGE_THREADS; /* rows are whole teams */
+    GW_TRY(gw_hip_record(segment, node, is_float ? "gw_exchange_f32" : "gw_exchange_act8",
+                         gw_hip_groups(units, GW_EXCHANGE_THREADS), 1, 1, GW_EXCHANGE_THREADS, 1, 1,
+                         0, &p, sizeof p));
+    segment->launches[segment->n - 1].fill = 1; /* all blocks run at once: they wait for others' */
+    return GW_OK;
+}
+
+static const gw_fmt floats = GW_FMT_F32, blocks = GW_FMT_ACT8;
+const gw_kernel gw_hip_exchange_kernels[] = {
+    {GW_OP_EXCHANGE, "hip.exchange.f32", accepts, gw_hip_record_exchange, &floats, 1},
+    {GW_OP_EXCHANGE, "hip.exchange.act8", accepts, gw_hip_record_exchange, &blocks, 1},
+    {.name = NULL},
+};
