@@ -392,8 +392,10 @@ static int accepts_prefill(const gw_kernel *kernel, const gw_node *node,
     int e = node->args.attn.head_dim;
     gw_fmt cache = node->in[1]->fmt;
     (void)kernel;
+    /* Rows of a decode pass are of many texts, which have no pages in common. */
     return gw_hip_is_plain_both_ways(node) && node->in[0]->fmt == GW_FMT_F32 &&
-           node->in[0]->dim[0] > GW_DECODE_MAX && e <= 256 &&
+           node->args.attn.order == GW_ORDER_PREFILL && node->in[0]->dim[0] > GW_DECODE_MAX &&
+           e <= 256 &&
            GW_PROMPT_SHARED(width_of(e), is_wide(device)) <= (unsigned)device->shared_bytes &&
            (cache == GW_FMT_F16 || cache == GW_FMT_F32) && node->in[2]->fmt == cache &&
            (node->out->fmt == GW_FMT_F32 ||

@@ -94,7 +94,9 @@ static int fits(const struct gw_device *d, gw_fmt fmt, gw_linear_shape *s, int g
     int depths[] = {most, GW_LINEAR_SOME, GW_LINEAR_LESS};
     for (int i = 0; i < 3; i++) {
         s->depth = copies ? depths[i] : 1;
-        for (s->places = copies ? GW_LINEAR_PLACES : 1; s->places > 0; s->places--) {
+        /* Of many rows the sums take long to join: waves that multiply go on meanwhile. */
+        int fewest = s->most > 8 && copies && i < 2 ? 2 : 1;
+        for (s->places = copies ? GW_LINEAR_PLACES : 1; s->places >= fewest; s->places--) {
             if (s->depth <= most && fits_so(d, fmt, s, glu)) {
                 return 1;
             }
@@ -130,9 +132,7 @@ static int pieces_shape(const struct gw_device *d, gw_fmt fmt, size_t cols, int 
                         gw_linear_shape *s) {
     const size_t slot = (size_t)GW_LINEAR_CLASSES * GW_STRIP_BLOCKS * GW_ACT_BLOCK;
     int slots = (int)((cols + slot - 1) / slot);
-    s->variant = "_pieces";
     s->row_words = 0;
-    s->most = d->warp == 32 ? 8 : 16;
     if (gw_hip_has_copies(d)) {
         for (s->span = GW_LINEAR_PIECES; s->span > 0; s->span /= 2) {
             if (fits(d, fmt, s, glu)) {
@@ -156,23 +156,36 @@ static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
                        int behind, gw_linear_shape *s) {
     size_t span = GW_STRIP_BLOCKS * GW_ACT_BLOCK;
     int words = (int)((cols + span - 1) / span * GW_ACT_GROUP_WORDS);
-    int most = d->warp == 32 ? 8 : 16; /* columns of a matrix instruction */
-    int matrices = gw_hip_has_matrices(d) && rows > 1;
-    *s = (gw_linear_shape){.groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES,
-                           .behind = behind};
-    s->row_words = words + (36 - words % 32) % 32; /* rows 4 banks apart */
-    s->width = rows < most ? rows : most;          /* fewer would read all weights more than once */
-    s->variant = rows <= 4 ? "_four" : "_wide"; /* half of the columns of an instruction, or less */
-    s->most = rows <= 4 ? 4 : most;
-    if (matrices && (fits(d, fmt, s, glu) || pieces_shape(d, fmt, cols, glu, s))) {
-        return 1;
+    int columns = d->warp == 32 ? 8 : 16; /* of a matrix instruction */
+    const gw_linear_shape none = {.groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES,
+                                  .behind = behind};
+    const struct {
+        int rows, most; /* for more rows than .rows; that the kernel can have */
+        const char *variant, *pieces;
+    } ways[] = {{gw_hip_has_copies(d) ? 8 : INT32_MAX, GW_LINEAR_MANY, "_many", "_many_pieces"},
+                {4, columns, "_wide", "_pieces"},
+                {1, 4, "_four", NULL}, /* half of the columns of an instruction, or less */
+                {1, columns, NULL, "_pieces"}};
+    for (size_t i = 0; gw_hip_has_matrices(d) && i < sizeof ways / sizeof ways[0]; i++) {
+        if (rows <= ways[i].rows) {
+            continue;
+        }
+        for (int pieces = 0; pieces < 2; pieces++) {
+            *s = none;
+            s->variant = pieces ? ways[i].pieces : ways[i].variant;
+            s->most = ways[i].most;
+            s->width = rows < s->most ? rows : s->most; /* fewer would read weights more than once */
+            s->row_words = words + (36 - words % 32) % 32; /* rows 4 banks apart */
+            if (s->variant != NULL && (pieces ? pieces_shape(d, fmt, cols, glu, s)
+                                              : fits(d, fmt, s, glu))) {
+                return 1;
+            }
+        }
     }
-    *s = (gw_linear_shape){.variant = "",
-                           .width = 1,
-                           .most = 1,
-                           .row_words = words,
-                           .groups = GW_LINEAR_THREADS / d->warp / GW_LINEAR_CLASSES,
-                           .behind = behind};
+    *s = none;
+    s->variant = "";
+    s->width = s->most = 1;
+    s->row_words = words;
     return fits(d, fmt, s, glu);
 }
 

@@ -27,6 +27,7 @@ enum {
     GW_LINEAR_FLOAT_RECORD = 1024,
     GW_LINEAR_GATES = 128,  /* bytes, with GW_COPIES */
     GW_LINEAR_FACTORS = 64, /* bytes, of the rows of x; behind the gates */
+    GW_LINEAR_MANY = 16,    /* rows of x that linear_many.hip takes at a time */
     GW_LINEAR_PLACES = 4,   /* for sums, with GW_COPIES, at most; else one */
     /* Of rows of x that come in pieces: words of one that a slot of all waves takes; with
      * GW_COPIES, words from row to row, 4 banks apart, and how many pieces there are at a time, at

@@ -9,25 +9,40 @@
 
 #if GW_MMA
 
-/* A block of 16 rows times up to GW_MMA_N rows of x is one instruction, or one for each half; a
- * thread has the terms of four results in each of the record's four lanes; or in the first, where a
- * record has one term. */
+/* A block of 16 rows times GW_MMA_N rows of x is one instruction, or one for each half; a thread has
+ * the terms of four results in each of the record's four lanes; or in the first, where a record has
+ * one term. More rows of x are TILES such products, for which a record is unpacked once. */
 template <class F, int ROWS = GW_MMA_N>
 struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
     enum {
         AR = LANES == 32 ? 2 : 1, /* rows of the strip whose codes a thread holds */
         CR = LANES == 32 ? 2 : 4, /* rows and columns of its results              */
         CC = LANES == 32 ? 2 : 1,
-        SUMS = (F::SPAN ? 1 : 4) * GW_MMA_C
+        TILES = (ROWS + GW_MMA_N - 1) / GW_MMA_N,
+        OF_TILE = (F::SPAN ? 1 : 4) * GW_MMA_C,
+        SUMS = TILES * OF_TILE
+    };
+
+    /* Rows of x that one tile reads; those that are not alive are the first one's. */
+    struct reads {
+        const unsigned *codes, *numbers[CC];
+
+        __device__ inline reads(const unsigned *block, int row_words, int first, int live) {
+            const int lane = gw_wave_lane(), column = first + gw_mma_b_col(lane);
+            codes = block + (column < live ? column : 0) * row_words + 8 + 8 * gw_tile_pair(lane);
+#pragma unroll
+            for (int c = 0; c < CC; c++) {
+                const int col = first + gw_mma_c_col(lane, c);
+                numbers[c] = block + (col < live ? col : 0) * row_words;
+            }
+        }
     };
 
     __device__ static inline int first_x(int q) { return GW_STRIP_BLOCKS * q * GW_ACT_WORDS; }
     template <class Source>
     __device__ static inline void add(Source &source, int, const unsigned *block, int row_words,
                                       float *sums, int live, gw_nothing &) {
-        const int lane = gw_wave_lane(), column = gw_mma_b_col(lane);
-        const unsigned *mine =
-            block + (column < live ? column : 0) * row_words + 8 + 8 * gw_tile_pair(lane);
+        const int lane = gw_wave_lane();
         const unsigned char *record = source.take();
         quarter<F> quarters[AR];
         scales<F> scale[CR];
@@ -40,27 +55,26 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
             load_scales<F>(scale[k], record, gw_mma_c_row(lane, k * CC));
         }
         source.done();
-        const unsigned *theirs[CC];
-#pragma unroll
-        for (int c = 0; c < CC; c++) {
-            const int col = gw_mma_c_col(lane, c);
-            theirs[c] = block + (col < live ? col : 0) * row_words;
+        if (TILES == 1) {
+            add_blocks(quarters, scale, block, row_words, sums, live);
+        } else {
+            add_tiles(quarters, scale, block, row_words, sums, live);
         }
+    }
+    /* All blocks of a record, one tile. */
+    __device__ static inline void add_blocks(const quarter<F> *quarters, const scales<F> *scale,
+                                             const unsigned *block, int row_words, float *sums,
+                                             int live) {
+        const reads of(block, row_words, 0, live);
         unsigned b[2 * GW_MMA_B], scale_of[CC][2] = {}, second_of[CC][2] = {}; /* of two blocks */
         int s[(F::HALVES ? 2 : 1) * GW_MMA_C];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             unsigned a[GW_MMA_A];
-            float row[CR][F::ROW], token[CC][F::TOKEN];
+            float row[CR][F::ROW];
             if (i % 2 == 0) {
-                load4(b, mine + 2 * i);
-#pragma unroll
-                for (int c = 0; c < CC; c++) {
-                    load2(scale_of[c], theirs[c] + i);
-                    if (F::TOKEN > 1) {
-                        load2(second_of[c], theirs[c] + GW_STRIP_BLOCKS + i);
-                    }
-                }
+                load4(b, of.codes + 2 * i);
+                load_numbers(of, i, scale_of, second_of);
             }
 #pragma unroll
             for (int k = 0; k < GW_MMA_A; k++) {
@@ -71,19 +85,74 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
                 continue;
             }
 #pragma unroll
-            for (int c = 0; c < CC; c++) {
-                terms_of(scale_of[c][i % 2], second_of[c][i % 2], token[c]);
-            }
-#pragma unroll
             for (int k = 0; k < CR; k++) {
                 row_numbers<F>(scale[k], i, row[k]);
             }
+            add_terms(s, row, scale_of, second_of, i, sums);
+        }
+    }
+    /* Two blocks at a time, all tiles. */
+    __device__ static inline void add_tiles(const quarter<F> *quarters, const scales<F> *scale,
+                                            const unsigned *block, int row_words, float *sums,
+                                            int live) {
+        int s[F::SPAN ? TILES : 1][(F::HALVES ? 2 : 1) * GW_MMA_C];
 #pragma unroll
-            for (int k = 0; k < GW_MMA_C; k++) {
-                float *sum = sums + (F::SPAN ? 0 : i * GW_MMA_C) + k;
-                *sum = add_term<F>(s[k], s[(F::HALVES ? GW_MMA_C : 0) + k], row[k / CC],
-                                   token[k % CC], *sum);
+        for (int i = 0; i < 4; i += 2) {
+            unsigned a[2][GW_MMA_A];
+            float row[2][CR][F::ROW];
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+#pragma unroll
+                for (int k = 0; k < GW_MMA_A; k++) {
+                    a[j][k] = codes<F>(quarters[k % AR], i + j, k / AR);
+                }
+#pragma unroll
+                for (int k = 0; k < CR; k++) {
+                    row_numbers<F>(scale[k], i + j, row[j][k]);
+                }
             }
+#pragma unroll
+            for (int t = 0; t < (int)TILES; t++) {
+                const reads of(block, row_words, t * GW_MMA_N, live);
+                unsigned b[2 * GW_MMA_B], scale_of[CC][2] = {}, second_of[CC][2] = {};
+                load4(b, of.codes + 2 * i);
+                load_numbers(of, i, scale_of, second_of);
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    int *of_tile = s[F::SPAN ? t : 0];
+                    multiply<F>(of_tile, a[j], b + j * GW_MMA_B, !F::SPAN || i + j == 0);
+                    if (!F::SPAN || i + j == 3) {
+                        add_terms(of_tile, row[j], scale_of, second_of, i + j,
+                                  sums + t * OF_TILE);
+                    }
+                }
+            }
+        }
+    }
+    /* Of blocks i and i + 1 of the rows of x that a thread has results of. */
+    __device__ static inline void load_numbers(const reads &of, int i, unsigned (*scale)[2],
+                                               unsigned (*second)[2]) {
+#pragma unroll
+        for (int c = 0; c < CC; c++) {
+            load2(scale[c], of.numbers[c] + i);
+            if (F::TOKEN > 1) {
+                load2(second[c], of.numbers[c] + GW_STRIP_BLOCKS + i);
+            }
+        }
+    }
+    __device__ static inline void add_terms(const int *s, const float (*row)[F::ROW],
+                                            const unsigned (*scale)[2],
+                                            const unsigned (*second)[2], int i, float *sums) {
+        float token[CC][F::TOKEN];
+#pragma unroll
+        for (int c = 0; c < CC; c++) {
+            terms_of(scale[c][i % 2], second[c][i % 2], token[c]);
+        }
+#pragma unroll
+        for (int k = 0; k < GW_MMA_C; k++) {
+            float *sum = sums + (F::SPAN ? 0 : i * GW_MMA_C) + k;
+            *sum = add_term<F>(s[k], s[(F::HALVES ? GW_MMA_C : 0) + k], row[k / CC], token[k % CC],
+                               *sum);
         }
     }
     /* What the term needs of a block of x. */
@@ -102,13 +171,14 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
         const int lane = gw_wave_lane();
         float *to = values + q * (int)ROWS * STEP;
 #pragma unroll
-        for (int k = 0; k < GW_MMA_C; k++) {
-            const float *of = sums + k;
+        for (int k = 0; k < TILES * GW_MMA_C; k++) {
+            const float *of = sums + k / GW_MMA_C * OF_TILE + k % GW_MMA_C;
+            const int col = k / GW_MMA_C * GW_MMA_N + gw_mma_c_col(lane, k % GW_MMA_C);
             const float v = F::SPAN
                                 ? of[0] + 0.0f
                                 : (of[0] + of[GW_MMA_C]) + (of[2 * GW_MMA_C] + of[3 * GW_MMA_C]);
-            if (ROWS == GW_MMA_N || gw_mma_c_col(lane, k) < ROWS) {
-                to[gw_mma_c_col(lane, k) * STEP + gw_mma_c_row(lane, k)] = v;
+            if (ROWS % GW_MMA_N == 0 || col < ROWS) {
+                to[col * STEP + gw_mma_c_row(lane, k % GW_MMA_C)] = v;
             }
         }
     }

@@ -95,8 +95,8 @@ static gw_status share_rows(gw_batch *b, int32_t n) {
     return gw_drafts_propose(b, n, free);
 }
 
-/* Where the device can draw behind a row, it does, for all such rows at once: b->drawn. */
-static gw_status draw(gw_batch *b, int32_t rows) {
+/* Which rows the device can draw behind: b->rules, b->drawn 0; the others -1. 1: any. */
+static int choose_rules(gw_batch *b, int32_t rows) {
     const gw_choice none = {.temperature = 0.0f, .first = 1};
     int any = 0;
     for (int32_t i = 0; i < rows; i++) {
@@ -108,12 +108,19 @@ static gw_status draw(gw_batch *b, int32_t rows) {
         b->drawn[i] = ruled ? 0 : -1;
         any |= ruled;
     }
-    if (!any) {
-        return GW_OK;
+    return any;
+}
+
+/* The pass, and what was drawn: b->drawn, -1 where the logits are needed. */
+static gw_status run_rows(gw_batch *b, int32_t rows) {
+    if (!choose_rules(b, rows)) {
+        return gw_rows_decode(b->session, b->rows, rows, NULL, NULL);
     }
-    GW_TRY(gw_rows_draw(b->session, b->rules, b->ids));
+    GW_TRY(gw_rows_decode(b->session, b->rows, rows, b->rules, b->ids));
     for (int32_t i = 0; i < rows; i++) {
-        b->drawn[i] = b->drawn[i] < 0 ? -1 : b->ids[i];
+        int taken = b->drawn[i] >= 0 && b->ids[i] >= 0 &&
+                    !gw_writer_refuses(b->of_row[i]->writer, b->ids[i]);
+        b->drawn[i] = taken ? b->ids[i] : -1;
     }
     return GW_OK;
 }
@@ -167,10 +174,9 @@ gw_status gw_batch_decode(gw_batch *b) {
         return GW_OK;
     }
     double start = gw_seconds_now();
-    GW_TRY(gw_rows_decode(b->session, b->rows, rows));
+    GW_TRY(run_rows(b, rows));
     double seconds = gw_seconds_now() - start;
     b->n_passes++;
-    GW_TRY(draw(b, rows));
     for (int32_t at = 0; at < rows;) {
         int32_t of_it = rows_of(b, at, rows);
         GW_TRY(follow_rows(b, b->of_row[at], at, of_it));

@@ -136,7 +136,7 @@ static gw_status set_rule(gw_session *s, const gw_choice *rule, int32_t n) {
         return GW_OK;
     }
     s->ahead = 0;
-    s->n_ruled = 0; /* whatever a write that fails has left */
+    s->n_ruled = s->n_rules = 0; /* whatever a write that fails has left */
     for (int32_t i = 0; i < RULES_AT_ONCE; i++) {
         rules[i] = *rule;
     }
@@ -247,8 +247,7 @@ gw_status gw_session_draw_rows(gw_session *s) {
     return GW_OK;
 }
 
-/* Ids of the rows whose rules are there. */
-static gw_status draw_ids(gw_session *s, int32_t *ids) {
+gw_status gw_session_draw_ids(gw_session *s, int32_t *ids) {
     gw_status status = gw_pass_run(s, s->draw, gw_plan_start);
     gw_status waited = gw_plan_wait(s->draw->plan); /* for the pass before it too */
     GW_TRY(status);
@@ -263,7 +262,7 @@ gw_status gw_session_draw_end(gw_session *s, const gw_choice *rule, int32_t *ids
         (void)gw_plan_wait(s->draw->plan);
         return status;
     }
-    GW_TRY(draw_ids(s, ids));
+    GW_TRY(gw_session_draw_ids(s, ids));
     *drawn = 1;
     for (int32_t i = 0; i < s->step.n; i++) {
         *drawn &= ids[i] >= 0;
@@ -275,9 +274,15 @@ gw_status gw_session_draw_end(gw_session *s, const gw_choice *rule, int32_t *ids
     return GW_OK;
 }
 
-gw_status gw_session_draw_each(gw_session *s, const gw_choice *rules, int32_t *ids) {
-    size_t bytes = (size_t)s->step.n * sizeof *rules;
-    s->n_ruled = 0;
+gw_status gw_session_set_rules(gw_session *s, const gw_choice *rules, int32_t n) {
+    size_t bytes = (size_t)n * sizeof *rules;
+    s->n_ruled = 0; /* of those that are all equal */
+    if (n <= s->n_rules && memcmp(s->rules, rules, bytes) == 0) {
+        return GW_OK;
+    }
+    s->n_rules = 0; /* whatever a write that fails has left */
     GW_TRY(write_rules(s, 0, rules, bytes));
-    return draw_ids(s, ids);
+    memcpy(s->rules, rules, bytes);
+    s->n_rules = n;
+    return GW_OK;
 }

@@ -86,14 +86,14 @@ gw_status gw_rows_fetch(gw_session *s, int32_t i) {
                      s->logits, at * sizeof(float), s->logits_copy + at, v * sizeof(float));
 }
 
-gw_status gw_rows_draw(gw_session *s, const gw_choice *rules, int32_t *ids) {
-    return gw_session_draw_each(s, rules, ids);
-}
-
-gw_status gw_rows_decode(gw_session *s, const gw_row *rows, int32_t n) {
-    set_rows(s, rows, n);
+/* The draw follows on the device, so the host waits once for both. */
+gw_status gw_rows_decode(gw_session *s, const gw_row *rows, int32_t n, const gw_choice *rules,
+                         int32_t *ids) {
     gw_pass *p = gw_session_decode_pass(s, n);
-    gw_status status = gw_pass_run(s, p, gw_plan_run);
+    set_rows(s, rows, n);
+    gw_status status = rules != NULL ? gw_session_set_rules(s, rules, n) : GW_OK;
+    status = status != GW_OK ? status : gw_pass_run(s, p, rules != NULL ? gw_plan_start : gw_plan_run);
+    status = status == GW_OK && rules != NULL ? gw_session_draw_ids(s, ids) : status;
     if (status != GW_OK) {
         (void)gw_plan_wait(p->plan); /* nothing is still at work */
     }

@@ -32,12 +32,11 @@ gw_status gw_rows_copy(gw_session *s, int32_t from, int32_t to, int32_t pos, int
                        int32_t page_to, void *room);
 size_t gw_rows_copy_bytes(const gw_session *s);
 
-/* Rows in decode order, up to the sharing's widest. Then for each of them a token that the device
- * draws, or gw_rows_fetch and gw_rows_logits. */
-gw_status gw_rows_decode(gw_session *s, const gw_row *rows, int32_t n);
-/* ids [n]: what rules [n] draw behind the rows; less than 0: cannot be drawn so. Only where
- * gw_session_draws says so of the rules. */
-gw_status gw_rows_draw(gw_session *s, const gw_choice *rules, int32_t *ids);
+/* Rows in decode order, up to the sharing's widest. rules [n] of gw_session_draws: the device draws
+ * a token behind each of them, ids [n], less than 0 where it cannot; a row that is not in need of
+ * one may have any rule. Both NULL: none. Then of any row gw_rows_fetch and gw_rows_logits. */
+gw_status gw_rows_decode(gw_session *s, const gw_row *rows, int32_t n, const gw_choice *rules,
+                         int32_t *ids);
 gw_status gw_rows_fetch(gw_session *s, int32_t i);
 /* Rows of prompts, up to the chunk, without logits; those of rows [at, at + n) follow with
  * gw_rows_head, n at most GW_HEAD_TILE, as long as no other pass has run. GW_E_CANCELLED when the

@@ -69,6 +69,8 @@ struct gw_session {
     gw_tensor ids_of_rows, choice_of_rows;
     gw_choice rule; /* as the device has it, of the first n_ruled rows */
     int32_t n_ruled;
+    gw_choice rules[GW_PARALLEL_MAX]; /* or of the first n_rules rows, each its own */
+    int32_t n_rules;
     struct gw_post *post[2]; /* NULL: ids are read where they are                          */
     int turn;                /* of the posts                                               */
     int ahead;               /* the step of ahead_token at position pos was started        */
@@ -115,9 +117,11 @@ void gw_session_number_rows(gw_session *s);
 
 /* session_next.c. Can the device of the logits draw? Then what that takes; freed by _free. */
 gw_status gw_next_new(gw_session *s);
-/* Behind the rows of the decode pass that has run, of each by its own rule [rows]: ids [rows], less
- * than 0 where none can be drawn. gw_session_draw_rows has made room. */
-gw_status gw_session_draw_each(gw_session *s, const gw_choice *rules, int32_t *ids);
+/* A rule for each row of a decode pass that has not begun. */
+gw_status gw_session_set_rules(gw_session *s, const gw_choice *rules, int32_t n);
+/* Behind the rows of a pass that has begun, by their rules: ids, less than 0 where none can be
+ * drawn. Ends when both have. gw_session_draw_rows has made room. */
+gw_status gw_session_draw_ids(gw_session *s, int32_t *ids);
 void gw_next_free(gw_session *s);
 
 /* session_blame.c: logits of the last of these tokens were not finite. Runs tokens [n] from

@@ -23,6 +23,7 @@ struct gw_sampler {
     int32_t n_vocab;
     gw_candidate *candidates; /* [n_vocab] */
     float *bias;              /* [n_vocab] or NULL */
+    int only_forbids;         /* each of them is 0 or -infinity */
     gw_history text;
     int n_ahead;        /* tokens of the text that are only there for now */
     gw_constraint form; /* what the text may look like                    */
@@ -321,7 +322,9 @@ static gw_status take_buffers(gw_sampler *s, const gw_pieces *pieces) {
     if (s->candidates == NULL || (s->o.n_bias > 0 && s->bias == NULL)) {
         return gw_fail(GW_E_NOMEM, "sampler", "no memory for %zu tokens", n);
     }
+    s->only_forbids = 1;
     for (size_t i = 0; i < s->o.n_bias; i++) {
+        s->only_forbids &= s->o.bias[i].bias == -INFINITY;
         s->bias[s->o.bias[i].token] += s->o.bias[i].bias;
     }
     return gw_history_open(&s->text, s->n_vocab, &s->o, pieces);
@@ -471,20 +474,24 @@ static int place_of(const gw_sampler *s, int row) {
 }
 
 /* A draw goes on with top-k, top-p, min-p and then temperature, if with anything; the most probable
- * token is what it is as long as no stage may move it. */
-int gw_sampler_rule(const gw_sampler *s, gw_choice *out) {
+ * token is what it is as long as no stage may move it. Stage `but` counts as if it were not there. */
+static int rule_without(const gw_sampler *s, void (*but)(const stage_call *), gw_choice *out) {
     gw_choice c = {
         .seed_low = (gw_u32)s->o.seed, .seed_high = (gw_u32)(s->o.seed >> 32), .first = 1};
+    int drawn = s->o.temperature > 0.0f, moved = 0, last = 0;
     if (s->form.matcher != NULL || s->ban != NULL) {
         return 0;
     }
-    if (!(s->o.temperature > 0.0f)) {
-        *out = c;
-        return !any_effect(s, MOVES);
-    }
-    c.temperature = 1.0f;
-    for (int i = 0, last = 0; i < s->n_stages; i++) {
+    c.temperature = drawn ? 1.0f : 0.0f;
+    for (int i = 0; i < s->n_stages; i++) {
         int place = place_of(s, s->stages[i]);
+        if (stage_table[s->stages[i]].run == but) {
+            continue;
+        }
+        moved |= stage_table[s->stages[i]].effect & MOVES;
+        if (!drawn) {
+            continue;
+        }
         if (place <= last) {
             return 0;
         }
@@ -495,8 +502,24 @@ int gw_sampler_rule(const gw_sampler *s, gw_choice *out) {
         last = place;
     }
     *out = c;
-    return !gw_choice_narrows(c) ||
-           (gw_choice_filters(c, s->n_vocab) && c.top_k <= GW_CHOICE_RANKED);
+    return drawn ? !gw_choice_narrows(c) ||
+                       (gw_choice_filters(c, s->n_vocab) && c.top_k <= GW_CHOICE_RANKED)
+                 : !moved;
+}
+
+int gw_sampler_rule(const gw_sampler *s, gw_choice *out) { return rule_without(s, NULL, out); }
+
+/* A token that is forbidden has no say in which of the others has the best score; but it may be one
+ * of those that a narrowed list keeps. */
+int gw_sampler_rule_unless(const gw_sampler *s, gw_choice *out) {
+    if (s->bias == NULL || !s->only_forbids) {
+        return gw_sampler_rule(s, out);
+    }
+    return rule_without(s, run_bias, out) && !gw_choice_narrows(*out) && out->top_k == 0;
+}
+
+int gw_sampler_forbids(const gw_sampler *s, int32_t token) {
+    return s->bias != NULL && s->bias[token] == -INFINITY;
 }
 
 /* ---- the text -------------------------------------------------------------------------------- */

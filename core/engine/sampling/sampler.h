@@ -120,6 +120,10 @@ void gw_sampler_back(gw_sampler *s);
 /* 1 when all that the sampler does now is such a choice (first is set to 1: the token behind a
  * row), so that a device can draw in its place; else 0. */
 int gw_sampler_rule(const gw_sampler *s, gw_choice *out);
+/* The same where forbidden tokens (a bias of -infinity) are all that stands in the way of it: what
+ * is drawn by *out is then the sampler's choice unless gw_sampler_forbids says no to it. */
+int gw_sampler_rule_unless(const gw_sampler *s, gw_choice *out);
+int gw_sampler_forbids(const gw_sampler *s, int32_t token);
 
 /* What the sampler holds its text to (constraint.h); the sampler's. */
 struct gw_constraint *gw_sampler_constraint(gw_sampler *s);

@@ -208,7 +208,11 @@ gw_status gw_writer_pick(gw_writer *w, const float *logits, int32_t pos, int32_t
 gw_sampler *gw_writer_sampler(gw_writer *w) { return w->sampler; }
 
 int gw_writer_rule(const gw_writer *w, gw_choice *rule) {
-    return !w->logprobs && gw_sampler_rule(w->sampler, rule);
+    return !w->logprobs && gw_sampler_rule_unless(w->sampler, rule);
+}
+
+int gw_writer_refuses(const gw_writer *w, int32_t token) {
+    return gw_sampler_forbids(w->sampler, token);
 }
 
 gw_status gw_writer_draft(gw_writer *w, const float *logits, int32_t n, int32_t pos,
