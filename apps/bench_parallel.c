@@ -202,8 +202,8 @@ static int time_width(const app_options *o, gw_model *model, const gw_model_info
                            .parallel = run->n,
                            .queue = run->n,
                            .cache_tokens = (int64_t)run->n * (pages + 1) * PAGE,
-                           .step_seconds = 1e9, /* whole chunks: prompts first */
                            .no_sharing = 1,
+                           .prompts_first = 1,
                            .draft_model = draft->model,
                            .draft_lookup = draft->lookup,
                            .draft_length = o->draft_length,

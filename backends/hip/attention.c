@@ -87,8 +87,7 @@ static int joins_pages(const struct gw_segment *segment, const gw_node *node,
                        const struct gw_attend_params *p) {
     const struct gw_device *d = segment->device;
     int unit = node->out->fmt == GW_FMT_ACT8 ? GW_ACT_BLOCK : 4; /* values that stay together */
-    return !d->no_fuse && !d->no_block && p->e % unit == 0 && p->parts.rows == segment->rows &&
-           segment->rows <= GW_BLOCK_ROWS;
+    return !d->no_fuse && !d->no_block && p->e % unit == 0 && p->parts.rows == segment->rows;
 }
 
 /* Shared memory of a block: on NVIDIA so many fifths that the blocks of the product that follows
@@ -230,9 +229,10 @@ static gw_status record_split(struct gw_segment *segment, const gw_node *node, s
     const struct gw_device *d = segment->device;
     const gw_format *cache = gw_format_of(node->in[1]->fmt);
     int group = p->heads / p->kv_heads, tile = tile_bytes(p, node->in[1]->fmt), shared = 0;
+    int many = segment->rows > GW_BLOCK_ROWS; /* blocks for all multiprocessors, several each */
     p->block_has = lesser(group, GW_SPLIT_HEADS);
     /* As many pages at once as have a team for each head. */
-    for (int n = 1; n == 1 || n * p->block_has <= GW_SPLIT_THREADS / GW_LANES; n++) {
+    for (int n = 1; n == 1 || (!many && n * p->block_has <= GW_SPLIT_THREADS / GW_LANES); n++) {
         int bytes = GW_SPLIT_DESK(p->e, p->block_has, n) + 2 * n * tile;
         if (bytes <= (n == 1 ? d->shared_bytes : room_beside(d, 3))) {
             shared = bytes;
@@ -240,7 +240,8 @@ static gw_status record_split(struct gw_segment *segment, const gw_node *node, s
         }
     }
     unsigned columns = (unsigned)p->kv_heads * gw_hip_groups((size_t)group, (size_t)p->block_has);
-    int blocks = d->units / (int)(columns * (unsigned)segment->rows);
+    int blocks = (many ? GW_SPLIT_BESIDE : 1) * d->units / (int)(columns * (unsigned)segment->rows);
+    blocks = many && blocks < 1 ? 1 : blocks;
     /* Beyond these a team per page, with a join of its own, is faster (measured on an H200 with
      * groups of 1, 3, 4, 7 and 8, one to eight rows). */
     int pages = group > 1 ? GW_SPLIT_PAGES : GW_SPLIT_ALONE;
@@ -250,13 +251,17 @@ static gw_status record_split(struct gw_segment *segment, const gw_node *node, s
                 : p->e > 64      ? GW_SPLIT_FEW
                                  : GW_SPLIT_FEW_NARROW;
     }
-    pages = lesser(pages, blocks * (GW_SPLIT_UNITS / p->block_has));
+    if (many) {
+        pages = GW_SPLIT_PAGES;
+    } else {
+        pages = lesser(pages, blocks * (GW_SPLIT_UNITS / p->block_has));
+    }
     pages = lesser(pages, GW_SPLIT_JOIN / p->block_has);
     while (pages > 0 && 4 * GW_SPLIT_FLOATS(p->e, pages) > shared) {
         pages--;
     }
     if (!takes(segment, GW_HIP_ATTEND_SPLIT, front,
-               p->e > GW_SPLIT_THREADS || blocks < 2 ? 0 : pages, first)) {
+               p->e > GW_SPLIT_THREADS || (!many && blocks < 2) ? 0 : pages, first)) {
         return GW_OK;
     }
     GW_TRY(gw_hip_counters(segment, (size_t)p->parts.rows * (size_t)p->heads, &p->arrived));
@@ -416,6 +421,10 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node,
     p.out = gw_hip_at(node->out);
     p.form = gw_hip_form(segment, node->out);
     GW_TRY(record_split(segment, node, front, &p, first));
+    if (segment->rows > GW_BLOCK_ROWS) {
+        segment->most_pages[GW_HIP_ATTEND_ROWS] = segment->most_pages[GW_HIP_ATTEND_BLOCK] = 0;
+        return GW_OK;
+    }
     if (turns_rows(segment)) {
         p.turn = gw_hip_rotation(segment->rope);
     }

@@ -162,7 +162,7 @@ static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
     const struct {
         int rows, most; /* for more rows than .rows; that the kernel can have */
         const char *variant, *pieces;
-    } ways[] = {{gw_hip_has_copies(d) ? 8 : INT32_MAX, GW_LINEAR_MANY, "_many", "_many_pieces"},
+    } ways[] = {{gw_hip_has_copies(d) ? 8 : INT32_MAX, GW_LINEAR_MANY, "_many", NULL},
                 {4, columns, "_wide", "_pieces"},
                 {1, 4, "_four", NULL}, /* half of the columns of an instruction, or less */
                 {1, columns, NULL, "_pieces"}};
@@ -174,7 +174,8 @@ static int quant_shape(const struct gw_device *d, gw_fmt fmt, int rows, size_t c
             *s = none;
             s->variant = pieces ? ways[i].pieces : ways[i].variant;
             s->most = ways[i].most;
-            s->width = rows < s->most ? rows : s->most; /* fewer would read weights more than once */
+            /* Fewer would read weights more than once. Many have a place each, alive or not. */
+            s->width = i > 0 && rows < s->most ? rows : s->most;
             s->row_words = words + (36 - words % 32) % 32; /* rows 4 banks apart */
             if (s->variant != NULL && (pieces ? pieces_shape(d, fmt, cols, glu, s)
                                               : fits(d, fmt, s, glu))) {

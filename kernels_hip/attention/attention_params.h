@@ -88,6 +88,7 @@ enum {
     GW_BLOCK_ROWS = 16,
     GW_SPLIT_THREADS = 256,
     GW_SPLIT_HEADS = 8,
+    GW_SPLIT_BESIDE = 4, /* blocks of a multiprocessor, of more than GW_BLOCK_ROWS rows */
     GW_SPLIT_UNITS = 16, /* most pages of a block times heads, about          */
     GW_SPLIT_JOIN = 256, /* most pages of a row times heads that a block joins */
     GW_SPLIT_PAGES = 64, /* more of them are joined by a launch of their own  */

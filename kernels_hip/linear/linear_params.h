@@ -41,7 +41,7 @@ enum {
 
 /* Waves that join, for so many rows of x. With 20 waves in all threads have 96 registers, with one
  * more 80 (sm_80, sm_90). Threads of a block; where x comes in pieces a wave more fetches them. */
-#define GW_LINEAR_JOINERS(rows) ((rows) < 3 ? 2 : 3)
+#define GW_LINEAR_JOINERS(rows) ((rows) < 3 ? 2 : (rows) > 8 ? 4 : 3)
 #define GW_LINEAR_BLOCK(rows, copies, pieces)                                                      \
     (GW_LINEAR_THREADS + ((copies) ? 32 * (GW_LINEAR_JOINERS(rows) + ((pieces) != 0)) : 0))
 

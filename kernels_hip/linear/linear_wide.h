@@ -23,17 +23,27 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
         SUMS = TILES * OF_TILE
     };
 
-    /* Rows of x that one tile reads; those that are not alive are the first one's. */
+    /* What a thread reads of the rows of x in a tile. Those that are not alive are the first one's;
+     * of several tiles (live < 0) they are whatever lies in their place, for nobody wants what
+     * comes of it. */
     struct reads {
         const unsigned *codes, *numbers[CC];
 
-        __device__ inline reads(const unsigned *block, int row_words, int first, int live) {
-            const int lane = gw_wave_lane(), column = first + gw_mma_b_col(lane);
-            codes = block + (column < live ? column : 0) * row_words + 8 + 8 * gw_tile_pair(lane);
+        __device__ inline reads(const unsigned *block, int row_words, int live) {
+            const int lane = gw_wave_lane(), column = gw_mma_b_col(lane);
+            const int there = live < 0 || column < live;
+            codes = block + (there ? column : 0) * row_words + 8 + 8 * gw_tile_pair(lane);
 #pragma unroll
             for (int c = 0; c < CC; c++) {
-                const int col = first + gw_mma_c_col(lane, c);
-                numbers[c] = block + (col < live ? col : 0) * row_words;
+                const int col = gw_mma_c_col(lane, c);
+                numbers[c] = block + (live < 0 || col < live ? col : 0) * row_words;
+            }
+        }
+        __device__ inline void next(int words) {
+            codes += words;
+#pragma unroll
+            for (int c = 0; c < CC; c++) {
+                numbers[c] += words;
             }
         }
     };
@@ -58,14 +68,14 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
         if (TILES == 1) {
             add_blocks(quarters, scale, block, row_words, sums, live);
         } else {
-            add_tiles(quarters, scale, block, row_words, sums, live);
+            add_tiles(quarters, scale, block, row_words, sums);
         }
     }
     /* All blocks of a record, one tile. */
     __device__ static inline void add_blocks(const quarter<F> *quarters, const scales<F> *scale,
                                              const unsigned *block, int row_words, float *sums,
                                              int live) {
-        const reads of(block, row_words, 0, live);
+        const reads of(block, row_words, live);
         unsigned b[2 * GW_MMA_B], scale_of[CC][2] = {}, second_of[CC][2] = {}; /* of two blocks */
         int s[(F::HALVES ? 2 : 1) * GW_MMA_C];
 #pragma unroll
@@ -93,8 +103,8 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
     }
     /* Two blocks at a time, all tiles. */
     __device__ static inline void add_tiles(const quarter<F> *quarters, const scales<F> *scale,
-                                            const unsigned *block, int row_words, float *sums,
-                                            int live) {
+                                            const unsigned *block, int row_words, float *sums) {
+        const reads first(block, row_words, -1);
         int s[F::SPAN ? TILES : 1][(F::HALVES ? 2 : 1) * GW_MMA_C];
 #pragma unroll
         for (int i = 0; i < 4; i += 2) {
@@ -111,9 +121,9 @@ struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
                     row_numbers<F>(scale[k], i + j, row[j][k]);
                 }
             }
+            reads of = first;
 #pragma unroll
-            for (int t = 0; t < (int)TILES; t++) {
-                const reads of(block, row_words, t * GW_MMA_N, live);
+            for (int t = 0; t < (int)TILES; t++, of.next(GW_MMA_N * row_words)) {
                 unsigned b[2 * GW_MMA_B], scale_of[CC][2] = {}, second_of[CC][2] = {};
                 load4(b, of.codes + 2 * i);
                 load_numbers(of, i, scale_of, second_of);

@@ -319,7 +319,7 @@ static gw_status draft_by_model(gw_batch *b, int32_t n) {
             break;
         }
         double start = gw_seconds_now();
-        GW_TRY(gw_rows_decode(d->model, d->rows, rows));
+        GW_TRY(gw_rows_decode(d->model, d->rows, rows, NULL, NULL));
         GW_TRY(take_step(b, n, j));
         gw_timing_add(&d->step, gw_seconds_now() - start, d->passes);
     }

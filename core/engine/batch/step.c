@@ -166,8 +166,17 @@ static gw_status follow_rows(gw_batch *b, gw_seq *s, int32_t at, int32_t n) {
     return status;
 }
 
+/* Is a prompt being read that somebody waits for? */
+static int any_reads(const gw_batch *b) {
+    int any = 0;
+    for (int32_t i = 0; i < b->n_running; i++) {
+        any |= may_run(b->running[i]) && reads(b->running[i]);
+    }
+    return any;
+}
+
 gw_status gw_batch_decode(gw_batch *b) {
-    int32_t n = order_decode(b);
+    int32_t n = b->o.prompts_first && any_reads(b) ? 0 : order_decode(b);
     GW_TRY(share_rows(b, n));
     int32_t rows = fill_rows(b, n);
     if (rows == 0) {

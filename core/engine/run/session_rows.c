@@ -86,6 +86,11 @@ gw_status gw_rows_fetch(gw_session *s, int32_t i) {
                      s->logits, at * sizeof(float), s->logits_copy + at, v * sizeof(float));
 }
 
+gw_status gw_rows_draw(gw_session *s, const gw_choice *rules, int32_t *ids) {
+    GW_TRY(gw_session_set_rules(s, rules, s->step.n));
+    return gw_session_draw_ids(s, ids);
+}
+
 /* The draw follows on the device, so the host waits once for both. */
 gw_status gw_rows_decode(gw_session *s, const gw_row *rows, int32_t n, const gw_choice *rules,
                          int32_t *ids) {

@@ -37,6 +37,8 @@ size_t gw_rows_copy_bytes(const gw_session *s);
  * one may have any rule. Both NULL: none. Then of any row gw_rows_fetch and gw_rows_logits. */
 gw_status gw_rows_decode(gw_session *s, const gw_row *rows, int32_t n, const gw_choice *rules,
                          int32_t *ids);
+/* The draw alone, behind rows that have run. */
+gw_status gw_rows_draw(gw_session *s, const gw_choice *rules, int32_t *ids);
 gw_status gw_rows_fetch(gw_session *s, int32_t i);
 /* Rows of prompts, up to the chunk, without logits; those of rows [at, at + n) follow with
  * gw_rows_head, n at most GW_HEAD_TILE, as long as no other pass has run. GW_E_CANCELLED when the
