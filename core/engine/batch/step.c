@@ -111,9 +111,36 @@ static int choose_rules(gw_batch *b, int32_t rows) {
     return any;
 }
 
+/* Will the next pass be the row behind this one, as far as one can know? */
+static int goes_on_alone(const gw_batch *b, const gw_seq *s) {
+    int32_t made = s->n - s->r->n_prompt + 1, next = s->n;
+    return b->n_running == 1 && b->first == NULL && next < s->n_pages * GW_PAGE &&
+           next + 1 < b->n_ctx && (s->r->max_tokens < 0 || made < s->r->max_tokens);
+}
+
+/* A single text: the device goes on while the host deals with what it has drawn. *ran 0: the row
+ * has to be run as others are, for its logits. */
+static gw_status run_alone(gw_batch *b, int *ran) {
+    gw_seq *s = b->of_row[0];
+    int32_t id = -1;
+    GW_TRY(gw_rows_step(b->session, &b->rows[0], &b->rules[0], goes_on_alone(b, s), &id));
+    *ran = id >= 0 && !gw_writer_refuses(s->writer, id);
+    b->drawn[0] = id;
+    return GW_OK;
+}
+
 /* The pass, and what was drawn: b->drawn, -1 where the logits are needed. */
 static gw_status run_rows(gw_batch *b, int32_t rows) {
+    int ran = 0;
     if (!choose_rules(b, rows)) {
+        return gw_rows_decode(b->session, b->rows, rows, NULL, NULL);
+    }
+    if (rows == 1 && gw_rows_steps(b->session)) {
+        GW_TRY(run_alone(b, &ran));
+        if (ran) {
+            return GW_OK;
+        }
+        b->drawn[0] = -1;
         return gw_rows_decode(b->session, b->rows, rows, NULL, NULL);
     }
     GW_TRY(gw_rows_decode(b->session, b->rows, rows, b->rules, b->ids));

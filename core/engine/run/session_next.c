@@ -113,9 +113,11 @@ void gw_next_free(gw_session *s) {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Of the token, or (-1) of the one drawn last, at position pos; its id follows by the next post. */
-static gw_status start(gw_session *s, int32_t token, int32_t pos) {
+/* Of the token, or (-1) of the one drawn last, at position pos of a sequence; its id follows by the
+ * next post. */
+static gw_status start(gw_session *s, int32_t token, int32_t pos, int32_t slot) {
     gw_session_set_step(s, &token, 1, pos);
+    s->step.slot[0] = slot;
     GW_TRY(gw_pass_run(s, s->next, gw_plan_start));
     s->turn = !s->turn;
     return s->post[0] == NULL ? GW_OK
@@ -153,13 +155,13 @@ static gw_status set_rule(gw_session *s, const gw_choice *rule, int32_t n) {
 static gw_status draw(gw_session *s, const gw_choice *rule, int32_t token, int more, int32_t *id) {
     GW_TRY(set_rule(s, rule, 1));
     if (!s->ahead || s->ahead_token != token) {
-        GW_TRY(start(s, token, s->pos));
+        GW_TRY(start(s, token, s->pos, 0));
     }
     /* While passes are timed, only what was asked for runs and is counted. */
     more = more && s->post[0] != NULL && s->pos + 1 < s->n_ctx && !s->profiling;
     int turn = s->turn;
     if (more) {
-        GW_TRY(start(s, -1, s->pos + 1));
+        GW_TRY(start(s, -1, s->pos + 1, 0));
     }
     GW_TRY(take(s, turn, id));
     s->ahead = more;
@@ -230,6 +232,23 @@ gw_status gw_session_settle(gw_session *s) {
     int ahead = s->ahead;
     s->ahead = 0;
     return ahead ? gw_plan_wait(s->next->plan) : GW_OK;
+}
+
+gw_status gw_session_step_row(gw_session *s, const gw_choice *rule, int32_t token, int32_t pos,
+                              int32_t slot, int more, int32_t *id) {
+    GW_TRY(set_rule(s, rule, 1));
+    if (!s->ahead || s->ahead_token != token || s->step.pos[0] != pos || s->step.slot[0] != slot) {
+        GW_TRY(start(s, token, pos, slot));
+    }
+    more = more && s->post[0] != NULL && !s->profiling;
+    int turn = s->turn;
+    if (more) {
+        GW_TRY(start(s, -1, pos + 1, slot));
+    }
+    GW_TRY(take(s, turn, id));
+    s->ahead = more;
+    s->ahead_token = *id;
+    return GW_OK;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */

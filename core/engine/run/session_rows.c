@@ -65,6 +65,7 @@ gw_status gw_rows_copy(gw_session *s, int32_t from, int32_t to, int32_t pos, int
 
 static void set_rows(gw_session *s, const gw_row *rows, int32_t n) {
     gw_step *step = &s->step;
+    s->ahead = 0;
     step->n = step->n_pick = n;
     step->pick = step->pos_max = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -101,6 +102,18 @@ gw_status gw_rows_decode(gw_session *s, const gw_row *rows, int32_t n, const gw_
     status = status == GW_OK && rules != NULL ? gw_session_draw_ids(s, ids) : status;
     if (status != GW_OK) {
         (void)gw_plan_wait(p->plan); /* nothing is still at work */
+    }
+    return status;
+}
+
+int gw_rows_steps(const gw_session *s) { return gw_session_steps_ahead(s) && !s->states.any; }
+
+gw_status gw_rows_step(gw_session *s, const gw_row *row, const gw_choice *rule, int more,
+                       int32_t *id) {
+    gw_status status = gw_session_step_row(s, rule, row->token, row->pos, row->slot, more, id);
+    if (status != GW_OK) {
+        s->ahead = 0;
+        (void)gw_plan_wait(s->next->plan); /* nothing is still at work */
     }
     return status;
 }

@@ -123,6 +123,11 @@ gw_status gw_session_set_rules(gw_session *s, const gw_choice *rules, int32_t n)
  * drawn. Ends when both have. gw_session_draw_rows has made room. */
 gw_status gw_session_draw_ids(gw_session *s, int32_t *ids);
 void gw_next_free(gw_session *s);
+/* One row of a sequence, and the token that the device draws behind it (less than 0: it cannot);
+ * with `more` the step of that one at pos + 1 begins, which is for nothing if another row follows.
+ * No logits are left to be read. Not for models with recurrent blocks. */
+gw_status gw_session_step_row(gw_session *s, const gw_choice *rule, int32_t token, int32_t pos,
+                              int32_t slot, int more, int32_t *id);
 
 /* session_blame.c: logits of the last of these tokens were not finite. Runs tokens [n] from
  * position pos again, layer by layer, and returns GW_E_NUMERIC with a message that names the first
