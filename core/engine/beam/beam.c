@@ -384,7 +384,7 @@ static void end(gw_beam *b, gw_beam_lane *lane) {
 /* One pass over the rows b->rows [n], which stand for running texts from (lane, beam) on. */
 static gw_status run_rows(gw_beam *b, int32_t n, gw_beam_lane *const *lanes, const int *beams) {
     GW_TRY(gw_session_check_cancel(b->session));
-    GW_TRY(gw_rows_decode(b->session, b->rows, n));
+    GW_TRY(gw_rows_decode(b->session, b->rows, n, NULL, NULL));
     for (int32_t i = 0; i < n; i++) {
         GW_TRY(gw_rows_fetch(b->session, i));
         GW_TRY(offer(b, lanes[i], beams[i], i));
