@@ -730,10 +730,8 @@ typedef struct gw_batch_options {
     double step_seconds;  /* what a pass of prompt rows should take while others generate; 0: 0.05
                              on cards, 0.2 on the CPU                                            */
     int no_sharing;       /* prompts share no pages                                              */
-    int prompts_first;    /* nothing is generated while a prompt is being read: the least time for
-                             all of a set of texts, of which nobody reads the first tokens       */
-    /* Called by gw_batch_submit, gw_batch_drain, gw_request_cancel and gw_request_hold, in their
-     * thread: there is something to do for a thread that found nothing. May be NULL. */
+    int prompts_first;    /* nothing is generated while prompts are read: least time for all     */
+    /* By _submit, _drain, _cancel, _hold, in their thread: there is work again. May be NULL. */
     void (*wake)(void *user);
     void *wake_user;
     const volatile int *cancel; /* while kernels are compiled; may be NULL */

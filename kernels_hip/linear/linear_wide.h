@@ -9,9 +9,9 @@
 
 #if GW_MMA
 
-/* A block of 16 rows times GW_MMA_N rows of x is one instruction, or one for each half; a thread has
- * the terms of four results in each of the record's four lanes; or in the first, where a record has
- * one term. More rows of x are TILES such products, for which a record is unpacked once. */
+/* A block of 16 rows times GW_MMA_N rows of x is one instruction, or one for each half; a thread
+ * has the terms of four results in each of the record's four lanes; or in the first, where a record
+ * has one term. More rows of x are TILES such products, for which a record is unpacked once. */
 template <class F, int ROWS = GW_MMA_N>
 struct gw_wide : gw_quantized<F::RECORD, ROWS, F::TERM, F::OFFSET> {
     enum {

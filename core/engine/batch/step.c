@@ -114,8 +114,9 @@ static int choose_rules(gw_batch *b, int32_t rows) {
 /* Will the next pass be the row behind this one, as far as one can know? */
 static int goes_on_alone(const gw_batch *b, const gw_seq *s) {
     int32_t made = s->n - s->r->n_prompt + 1, next = s->n;
-    return b->n_running == 1 && b->first == NULL && !gw_drafts_on(b) && next < s->n_pages * GW_PAGE &&
-           next + 1 < b->n_ctx && (s->r->max_tokens < 0 || made < s->r->max_tokens);
+    return b->n_running == 1 && b->first == NULL && !gw_drafts_on(b) &&
+           next < s->n_pages * GW_PAGE && next + 1 < b->n_ctx &&
+           (s->r->max_tokens < 0 || made < s->r->max_tokens);
 }
 
 /* A single text: the device goes on while the host deals with what it has drawn. *ran 0: the row

@@ -98,7 +98,9 @@ gw_status gw_rows_decode(gw_session *s, const gw_row *rows, int32_t n, const gw_
     gw_pass *p = gw_session_decode_pass(s, n);
     set_rows(s, rows, n);
     gw_status status = rules != NULL ? gw_session_set_rules(s, rules, n) : GW_OK;
-    status = status != GW_OK ? status : gw_pass_run(s, p, rules != NULL ? gw_plan_start : gw_plan_run);
+    if (status == GW_OK) {
+        status = gw_pass_run(s, p, rules != NULL ? gw_plan_start : gw_plan_run);
+    }
     status = status == GW_OK && rules != NULL ? gw_session_draw_ids(s, ids) : status;
     if (status != GW_OK) {
         (void)gw_plan_wait(p->plan); /* nothing is still at work */

@@ -39,8 +39,8 @@ gw_status gw_rows_decode(gw_session *s, const gw_row *rows, int32_t n, const gw_
                          int32_t *ids);
 /* The draw alone, behind rows that have run. */
 gw_status gw_rows_draw(gw_session *s, const gw_choice *rules, int32_t *ids);
-/* The same of a single row, without logits. more: the row of what is drawn follows if it can, so the
- * device need not wait for the host; there is a page for it. 0 of gw_rows_steps: not here. */
+/* The same of a single row, without logits. more: the row of what is drawn follows if it can, so
+ * the device need not wait for the host; there is a page for it. 0 of gw_rows_steps: not here. */
 gw_status gw_rows_step(gw_session *s, const gw_row *row, const gw_choice *rule, int more,
                        int32_t *id);
 int gw_rows_steps(const gw_session *s);

@@ -474,7 +474,8 @@ static int place_of(const gw_sampler *s, int row) {
 }
 
 /* A draw goes on with top-k, top-p, min-p and then temperature, if with anything; the most probable
- * token is what it is as long as no stage may move it. Stage `but` counts as if it were not there. */
+ * token is what it is as long as no stage may move it. Stage `but` counts as if it were not there.
+ */
 static int rule_without(const gw_sampler *s, void (*but)(const stage_call *), gw_choice *out) {
     gw_choice c = {
         .seed_low = (gw_u32)s->o.seed, .seed_high = (gw_u32)(s->o.seed >> 32), .first = 1};
