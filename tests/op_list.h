@@ -432,6 +432,8 @@ static const op_case op_cases[] = {
      OC_PRE, .experts = 8, .route = {.used = 2}, .addend = 1},
     {.op = GW_OP_EXPERTS_DOWN, .why = "prefill, few experts", .n = 90, .k = 256, .m = {160},
      .fmt = {GW_FMT_Q4_K}, OC_PRE, .experts = 8, .route = {.used = 3}, .chosen = 2, .bias = 1},
+    {.op = GW_OP_EXPERTS_DOWN, .why = "prefill, one expert to a row", .n = 130, .k = 24, .m = {80},
+     .fmt = OC_F16, OC_PRE, .experts = 4, .route = {.used = 1}, .gate_input = 1},
 
     {.op = GW_OP_CONV, .why = "the first rows", .n = 2, .k = 75, .taps = 4, .act = GW_ACT_SILU},
     {.op = GW_OP_CONV, .why = "one row, bias", .n = 1, .k = 300, .taps = 3, .pos = 21,

@@ -326,9 +326,10 @@ static gw_status record(struct gw_segment *segment, const gw_kernel *kernel, con
     l->u.experts.lists = list_bytes(a, (size_t)segment->rows);
     l->u.experts.sums = whole_lines(l->u.experts.lists + l->u.experts.chunk * input_bytes(l)) +
                         GW_CACHE_LINE + 2 * l->u.experts.prepared;
-    size_t wide = l->u.experts.chunk == DECODE_CHUNK && places == 1 ? GLU_DECODE_TILE : TILE;
-    size_t floats = (places == 1 ? 2 : 1) * l->u.experts.chunk * (wide + EDGE) +
-                    (places == 1 ? 0 : (size_t)segment->rows * TILE);
+    int glu = n_parts == 2; /* else what is added up for every row has a place, too */
+    size_t wide = l->u.experts.chunk == DECODE_CHUNK && glu ? GLU_DECODE_TILE : TILE;
+    size_t floats = (glu ? 2 : 1) * l->u.experts.chunk * (wide + EDGE) +
+                    (glu ? 0 : (size_t)segment->rows * TILE);
     l->u.experts.inner = whole_lines(l->u.experts.sums + floats * sizeof(float));
     gw_cpu_need_scratch(segment, l->u.experts.inner + inner);
     return GW_OK;
