@@ -80,8 +80,12 @@ static int has_text(const judge_report *r) {
 static void print_texts(const judge_report *r) {
     char size[32];
     out_print("%s, %zu windows of %d", r->file, r->windows, (int)r->n_ctx);
-    out_print(r->stride > 0 ? ", %d apart" : "", (int)r->stride);
-    out_print(r->base != NULL ? ", against %s" : "", r->base);
+    if (r->stride > 0) {
+        out_print(", %d apart", (int)r->stride);
+    }
+    if (r->base != NULL) {
+        out_print(", against %s", r->base);
+    }
     out_text("\n\n| model | size | bits/weight | PPL | +/- | bits/byte |");
     out_text(r->base != NULL ? " ln(PPL/base) | +/- | KL | +/- | same top % | RMS dp % |\n"
                                "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"

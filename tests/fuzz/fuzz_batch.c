@@ -199,7 +199,11 @@ static void run_rows(made_up *u, const gw_row *rows, int32_t n, int decoded) {
     clock_now += 1e-4 + row_cost * n;
 }
 
-gw_status fuzz_rows_decode(gw_session *s, const gw_row *rows, int32_t n) {
+gw_status fuzz_rows_decode(gw_session *s, const gw_row *rows, int32_t n, const gw_choice *rules,
+                           int32_t *ids) {
+    if (rules != NULL || ids != NULL) {
+        give_up("drawn where nothing draws");
+    }
     if (n < 1 || n > GW_PARALLEL_MAX || n > s->sharing.widest) {
         give_up("a pass of too many rows");
     }
