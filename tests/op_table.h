@@ -136,7 +136,8 @@ static void ot_check_table(op_bench *b, op_case (*case_of)(int i), int n, const 
     }
     int whole = part == NULL && !TEST_SANITIZED; /* then formats have a product each (op_cases.h) */
     for (size_t i = 0; i < count && whole; i++) {
-        if (!b->ran[i] && (other == NULL || strstr(kernels[i].name, other) == NULL)) {
+        int alone = kernels[i].op != GW_OP_EXCHANGE; /* that takes several cards */
+        if (!b->ran[i] && alone && (other == NULL || strstr(kernels[i].name, other) == NULL)) {
             fail_msg("no case reaches kernel %s", kernels[i].name);
         }
     }

@@ -205,7 +205,7 @@ static void table_has_forms_of_rows(void **state) {
         int copies = bench.device->warp == 32;
         assert_true((grouped > 0) == copies && (padded > 0) == copies && (settled > 0) == copies);
     }
-    for (int fmt = 0; fmt < GW_FMT_COUNT; fmt++) {
+    for (int fmt = 0; fmt < OC_SHARED; fmt++) {
         if (has_strips((gw_fmt)fmt) && !hc_share_kernels(four, (gw_fmt)fmt)) {
             fail_msg("no product of two to four rows in %s", gw_format_of((gw_fmt)fmt)->name);
         }
