@@ -17,4 +17,4 @@
               GW_LINEAR_BLOCK(GW_LINEAR_MANY, GW_COPIES, 0), 1) {                                  \
         PRODUCT(1, __VA_ARGS__);                                                                   \
     }
-GW_STRIP_FORMATS(KERNELS)
+GW_STRIP_KERNELS(KERNELS)
