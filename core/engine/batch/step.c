@@ -36,7 +36,9 @@ static int32_t fill_rows(gw_batch *b, int32_t n) {
         gw_seq *s = b->order[i];
         for (int32_t p = s->pos; s->state == GW_SEQ_RUNNING && p < s->end; p++) {
             int32_t token = p < s->n ? s->tokens[p] : s->drafts.token[p - s->n];
-            b->rows[rows] = (gw_row){.token = token, .pos = p, .slot = s->slot};
+            int32_t prompt = s->r->n_prompt, last = p < prompt ? prompt - 1 : p;
+            last = b->model->hp.n_source > 0 ? 0 : last;
+            b->rows[rows] = (gw_row){.token = token, .pos = p, .slot = s->slot, .last = last};
             b->of_row[rows++] = s;
         }
     }

@@ -11,7 +11,8 @@
 #include "core/engine/run/session_state.h"
 
 /* token goes to position pos of the sequence slot; rows of a sequence side by side and rising.
- * last: of its source text the last position; less: how many positions learned ones count less. */
+ * last: of its source text the last position, else of what is read at once with it; less: how many
+ * positions learned ones count less. */
 typedef struct gw_row {
     int32_t token, pos, slot, last, less;
 } gw_row;
