@@ -8,7 +8,6 @@
 #include "op_table.h"
 
 #include "backends/hip/hip.h"
-#include "backends/hip/shape.h"
 #include "kernels_hip/gemm/gemm_tiling.h"
 
 extern const gw_backend gw_backend_hip;
@@ -20,17 +19,6 @@ static struct gw_device *open_hip(int exact) {
         fail_msg("cannot open: %s", gw_error_text());
     }
     return device;
-}
-
-/* Is there, of the formats that these numbers are of, one whose kernels this one has? Or is it one
- * of floats? */
-static int hc_share_kernels(const int of[GW_FMT_COUNT], gw_fmt fmt) {
-    int found = gw_format_of(fmt)->is_float;
-    for (int as = 0; as < GW_FMT_COUNT; as++) {
-        found |= of[as] > 0 &&
-                 strcmp(gw_hip_kernels_of((gw_fmt)as), gw_hip_kernels_of(fmt)) == 0;
-    }
-    return found;
 }
 
 /* The cut of the case's product, if it has one: so the launch that lays out its tokens says, of as
