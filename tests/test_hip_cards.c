@@ -132,13 +132,28 @@ static void check(const char *path, const char *const *lists, size_t n) {
 
 static const char *const two_and_four[] = {"hip:0,hip:1", "hip:0,hip:1,hip:2,hip:3"};
 
+/* Four on the emulator; a machine may have two. */
+static int has_four(void) {
+    gw_device_info rows[64];
+    size_t n = gw_devices(rows, 64);
+    int cards = 0;
+    for (size_t i = 0; i < n && i < 64; i++) {
+        cards += strncmp(rows[i].id, "hip:", 4) == 0;
+    }
+    assert_true(cards >= 2);
+    return cards >= 4;
+}
+
 static void test_two_and_four_cards(void **state) {
     (void)state;
-    check(small, two_and_four, 2);
+    check(small, two_and_four, has_four() ? 2 : 1);
 }
 
 static void test_groups(void **state) {
     (void)state;
+    if (!has_four()) {
+        skip();
+    }
     gw_model_options o = {.path = small, .device = "hip:0,hip:1,hip:2,hip:3", .exact = 1};
     gw_model_options on_cpu = {.path = small};
     answer want = run(&on_cpu);
