@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "apps/signals.h"
+#include "include/godwit_hosts.h"
 
 /* default_model.S; absent from builds without a built-in model. */
 extern const unsigned char gw_default_model[] __attribute__((weak));
@@ -55,6 +56,7 @@ static const char *plain_words(const char *text) {
                 {"chunk: ", "--batch-size: "},
                 {"hip: ", "hip: "},
                 {"opencl: ", "opencl: "},
+                {"mpi: ", ""},
                 {"grammar: ", "the grammar: "},
                 {"ban: ", "--ban: "},
                 {"stop: ", "--stop: "},
@@ -110,12 +112,26 @@ int app_builtin_model(const void **memory, size_t *bytes) {
     return APP_OK;
 }
 
+/* The list of devices, with those of other hosts; a draft runs here. NULL: it was reported. */
+static const char *device_list(const app_options *o, const app_need *need) {
+    static char list[1024];
+    const char *own = o->device != NULL ? o->device : "auto";
+    if (need == NULL || need->is_draft) {
+        return own;
+    }
+    return gw_hosts_devices(own, list, sizeof list) == GW_OK ? list : NULL;
+}
+
 int app_model_options(const app_options *o, const char *path, int32_t threads, const app_need *need,
                       gw_model_options *out) {
+    const char *devices = device_list(o, need);
+    if (devices == NULL) {
+        return app_fail(GW_E_LIMIT);
+    }
     *out = (gw_model_options){
         .path = path,
         .weights = o->weights,
-        .device = o->device != NULL ? o->device : "auto",
+        .device = devices,
         .pretokenizer = o->pretokenizer,
         .spec = o->spec != NULL && path != NULL && o->model != NULL && strcmp(path, o->model) == 0
                     ? o->spec

@@ -7,6 +7,7 @@
 #include "apps/output.h"
 #include "apps/signals.h"
 #include "apps/terminal.h"
+#include "include/godwit_hosts.h"
 
 const app_command *const app_commands[] = {&command_run,
                                            &command_chat,
@@ -61,6 +62,26 @@ static int unknown_command(const char *name) {
     return APP_USAGE;
 }
 
+/* One of several processes (docs/hosts.md): rank 0 runs the command, the others compute for it. */
+static int run_among_hosts(const app_command *command, const app_options *options) {
+    int rank = 0, code;
+    gw_status status = gw_hosts_join(options->device, options->threads, signals_cancel(), &rank);
+    if (status == GW_OK && rank != 0) {
+        status = gw_hosts_serve();
+        code = status == GW_OK ? APP_OK : app_fail(status);
+    } else if (status == GW_OK) {
+        code = command->run(options);
+    } else { /* what all find alike is said once */
+        code = rank == 0 ? app_fail(status) : APP_FAILURE;
+    }
+    const char *lost = gw_hosts_leave(signals_caught() != 0);
+    if (lost[0] != '\0' && code != APP_FAILURE) {
+        app_error("%s", lost); /* told to end because of that, by the launcher */
+        return APP_FAILURE;
+    }
+    return code;
+}
+
 static int run_command(const app_command *command, int argc, char **argv) {
     app_options options;
     int code = options_parse(&options, command, argc, argv);
@@ -72,8 +93,11 @@ static int run_command(const app_command *command, int argc, char **argv) {
             app_note("%s", options.notes.at[i]);
         }
         double start = app_seconds();
-        code = signals_exit_code(command->run(&options));
-        if (signals_caught() != 0) {
+        int several = gw_hosts_asked() > 1;
+        code = several ? run_among_hosts(command, &options) : command->run(&options);
+        int failed = several && code == APP_FAILURE; /* and that was said */
+        code = signals_exit_code(code);
+        if (signals_caught() != 0 && !failed) {
             app_note("interrupted after %.2f s", app_seconds() - start);
         }
         if (out_close() != 0 && code == APP_OK) {

@@ -5,6 +5,7 @@
 
 extern const gw_backend gw_backend_cpu;
 extern const gw_backend gw_backend_ref;
+extern const gw_backend gw_backend_mpi;
 #ifdef GODWIT_OPENCL
 extern const gw_backend gw_backend_opencl;
 #endif
@@ -20,6 +21,7 @@ const gw_backend *const gw_backends[] = {
 #ifdef GODWIT_OPENCL
     &gw_backend_opencl,
 #endif
+    &gw_backend_mpi, /* devices of other processes: none, unless this one has joined them */
     &gw_backend_ref, /* double precision: the oracle, last because it is slow */
     NULL,
 };

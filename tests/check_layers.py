@@ -29,6 +29,7 @@ BELOW["cpu"] = ["core/tensor"]
 BELOW["backends/ref"] = BELOW["core/plan"] + ["core/plan"]
 BELOW["backends/cpu"] = BELOW["core/plan"] + ["core/plan", "cpu"]
 BELOW["backends/opencl"] = BELOW["backends/ref"]
+BELOW["backends/mpi"] = BELOW["backends/ref"]
 KERNELS_HIP = ["kernels_hip" + room for room in ("", "/linear", "/gemm", "/attention", "/rows",
                                                  "/experts")]
 BELOW["backends/hip"] = BELOW["backends/ref"] + KERNELS_HIP  # parameter structs of kernels
@@ -49,6 +50,7 @@ EXCEPTIONS = {  # (file, what it includes): why
     **{(f"apps/{name}.c", "core/base/save.h"): SAVE for name in ("output", "signals", "line")},
     **{(f"backends/{card}/memory.c", "backends/load.h"): "rows of a source by all threads, as the CPU's own are"
        for card in ("hip", "opencl")},
+    ("backends/mpi/device.c", "backends/load.h"): "the same",
     ("backends/open.c", "core/engine/run/model.h"): "the front door hands the backends to the engine",
     **{("backends/quantize.c", f"core/quantize/{name}.h"): "the front door hands it threads, and backends"
        for name in ("quantize", "inputs")},
@@ -62,7 +64,7 @@ THREADS = r"(omp|pthread|threads|sched|semaphore)\.h$"
 VENDOR = r"(hip/|cuda|CL/|nccl|rccl|cblas|openblas|clblast)"
 LIBRARIES = [
     (SIMD, ("cpu", "backends/cpu", "tests", "bench")),
-    (THREADS, ("cpu", "backends/cpu", "backends/ref", "backends/opencl", "backends/hip",
+    (THREADS, ("cpu", "backends/cpu", "backends/ref", "backends/opencl", "backends/hip", "backends/mpi",
                "apps/serve", "apps/judge", "tests", "bench")),
     (r"event2/", ("apps/serve",)),
     (VENDOR, ("backends/opencl", "kernels_hip", "tests")),
