@@ -29,8 +29,8 @@ gw_status gw_hosts_join(const char *device, int threads, const volatile int *can
 gw_status gw_hosts_serve(void);
 
 /* Rank 0: the device list `device` (NULL, "auto": as above) followed by those of all other ranks;
- * one that names "mpi" itself, and every list of a process that is alone, stays. GW_E_LIMIT: it does
- * not fit. */
+ * one that names "mpi" itself, and every list of a process that is alone, stays. GW_E_LIMIT: it
+ * does not fit. */
 gw_status gw_hosts_devices(const char *device, char *out, size_t room);
 
 /* Ends what gw_hosts_join began; models must be freed. told_to_end: a signal has come: finds out

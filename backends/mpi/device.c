@@ -56,13 +56,13 @@ static gw_wire message(const struct gw_device *d, gw_mpi_command command) {
 }
 
 static gw_status tell(struct gw_device *d, gw_wire *w) {
-    return gw_mpi_send(d->rank, GW_MPI_COMMAND, w);
+    return gw_mpi_send(d->rank, w);
 }
 
 /* The answer, behind its status, is in d->answer. */
 static gw_status hear(struct gw_device *d) {
     char text[512];
-    GW_TRY(gw_mpi_take(d->rank, GW_MPI_COMMAND, &d->answer));
+    GW_TRY(gw_mpi_take(d->rank, &d->answer));
     uint64_t status = gw_wire_take_number(&d->answer);
     if (status != GW_OK) {
         gw_wire_take_text(&d->answer, text, sizeof text);
@@ -86,9 +86,9 @@ static gw_status ask_plain(struct gw_device *d, gw_mpi_command command) {
 }
 
 static gw_status understood(const struct gw_device *d) {
-    return d->answer.failed ? gw_fail(GW_E_DEVICE, "mpi", "rank %d gives an answer that is too short",
-                                      d->rank)
-                            : GW_OK;
+    return d->answer.failed
+               ? gw_fail(GW_E_DEVICE, "mpi", "rank %d gives an answer that is too short", d->rank)
+               : GW_OK;
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -342,7 +342,7 @@ static gw_status send_rows(struct gw_device *d, const gw_tensor *t, const gw_wei
         }
         gw_wire w = {.at = NULL};
         gw_wire_put(&w, from, status == GW_OK ? (size_t)n * row : 0); /* none: it ends there */
-        gw_status sent = gw_mpi_send(d->rank, GW_MPI_COMMAND, &w);
+        gw_status sent = gw_mpi_send(d->rank, &w);
         status = status != GW_OK ? status : sent;
     }
     free(piece);

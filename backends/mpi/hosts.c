@@ -29,7 +29,6 @@ static void describe_self(const char *device, int rank, gw_mpi_self *self) {
     if (gethostname(self->host, sizeof self->host - 1) != 0) {
         snprintf(self->host, sizeof self->host, "unknown");
     }
-    self->pid = (int32_t)getpid();
     if (rank != 0 && gw_mpi_held(device, self) != GW_OK) {
         snprintf(self->error, sizeof self->error, "%s", gw_error_text());
     }
@@ -100,7 +99,7 @@ const char *gw_hosts_leave(int told_to_end) {
         gw_wire w = {.at = NULL};
         gw_wire_put_number(&w, GW_MPI_END);
         gw_wire_put_number(&w, 0);
-        (void)gw_mpi_send(r, GW_MPI_COMMAND, &w);
+        (void)gw_mpi_send(r, &w);
     }
     gw_mpi_link_close();
     return lost;

@@ -28,16 +28,9 @@ gw_status gw_mpi_library_open(gw_mpi_library *out) {
                 {&out->Finalize, "MPI_Finalize"},
                 {&out->Comm_rank, "MPI_Comm_rank"},
                 {&out->Comm_size, "MPI_Comm_size"},
-                {&out->Comm_set_errhandler, "MPI_Comm_set_errhandler"},
-                {&out->Isend, "MPI_Isend"},
-                {&out->Irecv, "MPI_Irecv"},
-                {&out->Iprobe, "MPI_Iprobe"},
-                {&out->Test, "MPI_Test"},
-                {&out->Get_count, "MPI_Get_count"},
-                {&out->Error_string, "MPI_Error_string"},
+                {&out->Allgather, "MPI_Allgather"},
                 {&out->world, "ompi_mpi_comm_world"},
-                {&out->byte, "ompi_mpi_byte"},
-                {&out->errors_return, "ompi_mpi_errors_return"}};
+                {&out->byte, "ompi_mpi_byte"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         void *at = symbol(l, rows[i].name, &missing);
         memcpy(rows[i].field, &at, sizeof at);

@@ -1,5 +1,5 @@
-/* backends/mpi/mpi.h - the inside of the "mpi" backend: a device of this process stands for one that
- * another process of the same job has opened, on this host or another (docs/hosts.md).
+/* backends/mpi/mpi.h - the inside of the "mpi" backend: a device of this process stands for one
+ * that another process of the same job has opened, on this host or another (docs/hosts.md).
  *
  * Rank 0 runs the command. Every call of its engine to such a device is a message to the rank that
  * has it; the other ranks do what messages say (serve.c). Messages of two ranks arrive in the order
@@ -11,18 +11,13 @@
 #include "core/plan/backend.h"
 
 enum {
-    GW_MPI_RANKS = 64,          /* at most                                                     */
-    GW_MPI_HELD = 8,            /* devices of one rank at most                                 */
-    GW_MPI_PIECE = 16 << 20,    /* bytes of weights in one message                             */
-    GW_MPI_UNSENT = 256 << 20   /* bytes on their way before a sender waits                    */
+    GW_MPI_RANKS = 64,       /* at most                         */
+    GW_MPI_HELD = 8,         /* devices of one rank at most     */
+    GW_MPI_ADDRESSES = 8,    /* of a host at most               */
+    GW_MPI_PIECE = 16 << 20  /* bytes of weights in one message */
 };
 
 /* ---- libmpi (library.c) ---------------------------------------------------------------------- */
-
-typedef struct gw_mpi_state { /* MPI_Status as Open MPI lays it out */
-    int source, tag, error, cancelled;
-    size_t bytes;
-} gw_mpi_state;
 
 /* Open MPI's libmpi.so.40 (its releases 3 to 5). Handles are addresses of its symbols. */
 typedef struct gw_mpi_library {
@@ -30,14 +25,9 @@ typedef struct gw_mpi_library {
     int (*Finalize)(void);
     int (*Comm_rank)(void *comm, int *rank);
     int (*Comm_size)(void *comm, int *n);
-    int (*Comm_set_errhandler)(void *comm, void *handler);
-    int (*Isend)(const void *from, int n, void *type, int to, int tag, void *comm, void **request);
-    int (*Irecv)(void *to, int n, void *type, int from, int tag, void *comm, void **request);
-    int (*Iprobe)(int from, int tag, void *comm, int *there, gw_mpi_state *state);
-    int (*Test)(void **request, int *done, gw_mpi_state *state);
-    int (*Get_count)(const gw_mpi_state *state, void *type, int *n);
-    int (*Error_string)(int error, char *text, int *n);
-    void *world, *byte, *errors_return;
+    int (*Allgather)(const void *from, int n, void *type, void *to, int each, void *to_type,
+                     void *comm);
+    void *world, *byte;
 } gw_mpi_library;
 
 /* GW_E_UNSUPPORTED: there is no such library here, or it is another make of MPI. */
@@ -99,33 +89,29 @@ void gw_wire_take_step(gw_wire *w, gw_step *step);
 
 /* ---- ranks (link.c) -------------------------------------------------------------------------- */
 
-typedef enum gw_mpi_tag {
-    GW_MPI_COMMAND = 1, /* rank 0 to others, and their answers */
-    GW_MPI_ALIVE,
-    GW_MPI_HELLO,
-    GW_MPI_ROWS /* activations between two ranks that are not 0 */
-} gw_mpi_tag;
-
 /* What a rank says of itself. */
 typedef struct gw_mpi_self {
     char build[64]; /* program and sizes: equal or refused */
     char host[64];
-    int32_t pid, n_devices;
+    char address[GW_MPI_ADDRESSES][48]; /* numeric; "" behind the last */
+    int32_t port, n_devices;
+    unsigned char key[16]; /* what whoever connects must know */
     gw_device_info device[GW_MPI_HELD];
     char error[512]; /* why it has none; "" */
 } gw_mpi_self;
 
-/* Starts MPI and the thread that listens, and waits for the word of all others. Once a process. */
-gw_status gw_mpi_link_open(const gw_mpi_self *self);
+/* Starts MPI, tells all ranks of one another, and connects every two. Fills the addresses of self.
+ * Once a process. */
+gw_status gw_mpi_link_open(gw_mpi_self *self);
 /* 0: this process is alone. */
 int gw_mpi_ranks(void);
 int gw_mpi_rank(void);
 const gw_mpi_self *gw_mpi_peer(int rank);
 
 /* Takes the bytes of w, which is empty then. GW_E_DEVICE: some rank was lost. */
-gw_status gw_mpi_send(int to, gw_mpi_tag tag, gw_wire *w);
-/* Waits. Replaces w. GW_E_DEVICE: some rank was lost. */
-gw_status gw_mpi_take(int from, gw_mpi_tag tag, gw_wire *w);
+gw_status gw_mpi_send(int to, gw_wire *w);
+/* Waits for the next message. Replaces w. GW_E_DEVICE: some rank was lost. */
+gw_status gw_mpi_take(int from, gw_wire *w);
 /* Waiting ends with GW_E_CANCELLED when *cancel is not 0. NULL: it does not. */
 void gw_mpi_cancel_by(const volatile int *cancel);
 /* "rank 1 on HOST was lost: ..."; "": none was. settle: as many seconds to find out, for a process

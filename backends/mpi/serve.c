@@ -258,7 +258,7 @@ static gw_status do_hand(held *h) {
     gw_wire_clear(&serving.data);
     status = status == GW_OK ? put_bytes(h, buffer, at, bytes, &serving.data) : status;
     if (rank != gw_mpi_rank()) {
-        gw_status sent = gw_mpi_send(rank, GW_MPI_ROWS, &serving.data);
+        gw_status sent = gw_mpi_send(rank, &serving.data);
         return status != GW_OK ? status : sent;
     }
     GW_TRY(status);
@@ -273,7 +273,7 @@ static gw_status do_accept(held *h) {
     gw_status status = take_buffer(h, &buffer, NULL);
     size_t at = (size_t)gw_wire_take_number(&serving.in);
     size_t bytes = (size_t)gw_wire_take_number(&serving.in);
-    GW_TRY(gw_mpi_take((int)gw_wire_take_number(&serving.in), GW_MPI_ROWS, &serving.data));
+    GW_TRY(gw_mpi_take((int)gw_wire_take_number(&serving.in), &serving.data));
     GW_TRY(status);
     return serving.data.n == bytes ? h->backend->write(buffer, at, serving.data.at, bytes)
                                    : gw_fail(GW_E_DEVICE, "mpi", "another rank has failed");
@@ -319,7 +319,7 @@ static gw_status do_load(held *h) {
     size_t need = (size_t)t.dim[0] * a.row, have = 0;
     unsigned char *all = malloc(need + 1);
     while (have < need) { /* all pieces come, whatever happens here */
-        GW_TRY(gw_mpi_take(0, GW_MPI_COMMAND, &serving.data));
+        GW_TRY(gw_mpi_take(0, &serving.data));
         if (serving.data.n == 0 || serving.data.n > need - have) {
             free(all);
             return GW_OK; /* rank 0 gave up, and knows why */
@@ -472,7 +472,7 @@ static gw_status answer(gw_status status, const char *text) {
         w.failed |= serving.out.failed;
     }
     gw_wire_clear(&serving.out);
-    return gw_mpi_send(0, GW_MPI_COMMAND, &w);
+    return gw_mpi_send(0, &w);
 }
 
 static gw_status serve_one(held *h, const row *command) {
@@ -502,7 +502,7 @@ gw_status gw_mpi_serve(int threads) {
     gw_status status = GW_OK;
     serving.threads = threads;
     for (uint64_t command = 0; status == GW_OK;) {
-        status = gw_mpi_take(0, GW_MPI_COMMAND, &serving.in);
+        status = gw_mpi_take(0, &serving.in);
         if (status != GW_OK) {
             break;
         }

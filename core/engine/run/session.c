@@ -687,10 +687,21 @@ static int32_t chunk_rows(const gw_session *s, size_t left) {
     return left < (size_t)most ? (int32_t)left : most;
 }
 
-/* With several devices the stages of a chunk are started, not awaited: the CPU goes on with the
- * next chunk while a device computes this one. */
+/* Where the CPU has layers and other devices the rest, the stages of a chunk are started, not
+ * awaited: the CPU goes on with the next chunk while a device computes this one. */
+static int runs_ahead(const gw_session *s) {
+    const gw_place *place = &s->model->place;
+    int at_home = 0, elsewhere = 0;
+    for (int l = 0; l < place->n_layers; l++) {
+        int home = s->where[l * place->n_blocks + place->last_block] == 0;
+        at_home |= home;
+        elsewhere |= !home;
+    }
+    return at_home && elsewhere;
+}
+
 static gw_status feed_prompt(gw_session *s, const int32_t *tokens, size_t n, const row_sink *sink) {
-    int ahead = s->model->place.n_devices > 1 && s->model->place.offloaded < s->model->hp.n_layers;
+    int ahead = runs_ahead(s);
     for (size_t done = 0; done < n;) {
         int32_t rows = chunk_rows(s, n - done);
         double slowest = 0.0;
