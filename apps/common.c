@@ -149,6 +149,7 @@ int app_model_options(const app_options *o, const char *path, int32_t threads, c
         .cpu_experts = o->cpu_moe ? INT32_MAX : o->n_cpu_moe,
         .n_ctx = need != NULL ? need->n_ctx : 0,
         .chunk = need != NULL ? need->batch : 0,
+        .predictor = need != NULL && need->predictor,
         .kv_type = o->kv_type != NULL && strcmp(o->kv_type, "auto") == 0 ? "f32" : o->kv_type,
         .cancel = signals_cancel(),
     };

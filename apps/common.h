@@ -14,6 +14,7 @@ int app_fail(gw_status status);
 typedef struct app_need {
     int32_t n_ctx, batch;
     int is_draft; /* the model drafts for another, of which has been said where it runs */
+    int predictor; /* as in gw_model_options */
 } app_need;
 
 /* The model options of o for the model at path (NULL: the built-in one). Exit code. */

@@ -80,6 +80,10 @@ static void print_summary(const inspect_job *job) {
                   (int)m->d_head, (int)m->d_ff, (int)m->n_vocab, (int)m->n_ctx_train,
                   app_bytes(m->kv_bytes_per_token, kv));
     }
+    if (m->n_predictors > 0) {
+        out_print("%d layer beside them predicts one token more: --draft mtp\n",
+                  (int)m->n_predictors);
+    }
     if (m->state_bytes > 0) {
         out_print("recurrent layers remember %s of a sequence, whatever its length\n",
                   app_bytes(m->state_bytes, kv));

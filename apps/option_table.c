@@ -216,10 +216,11 @@ const app_option app_option_table[] = {
      "off. Default: penalties; dry; bias; fsd; top-n-sigma; top-k; tail-free; typical; top-p; "
      "min-p; xtc; temperature, with --mirostat: penalties; dry; bias; temperature; mirostat"},
     {"-md --draft --model-draft", KIND_TEXT, CMD_DRAFT, AT(draft), 0, 0,
-     "MODEL|ngram|auto", NULL,
+     "MODEL|mtp|ngram|auto", NULL,
      "draft tokens and verify several per pass; the text stays the same. A model of the same "
-     "vocabulary; 'ngram': what followed the longest earlier copy of the text's end; 'auto': that, "
-     "and the largest model beside the target with at most a sixth of its bytes"},
+     "vocabulary; 'mtp': the layer that the model's own files hold to predict one token more "
+     "(inspect names it); 'ngram': what followed the longest earlier copy of the text's end; "
+     "'auto': that, and the largest model beside the target with at most a sixth of its bytes"},
     {"--draft-device", KIND_TEXT, CMD_DRAFT, AT(draft_device), 0, 0, "NAME", NULL,
      "where the draft model computes; default: where the target does"},
     {"-ngld --gpu-layers-draft --n-gpu-layers-draft --draft-offload-layers", KIND_TEXT,

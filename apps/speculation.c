@@ -14,6 +14,7 @@
 typedef struct drafter_parts {
     const app_options *o;
     const gw_model *target;
+    const char *path;    /* of it; NULL: the built-in one */
     gw_session *session; /* NULL: of many texts */
     int32_t n_ctx;
     int32_t *corpus;
@@ -49,6 +50,7 @@ static gw_status make_drafter(const drafter_parts *parts, app_draft *out) {
 static int open_draft_model(const drafter_parts *parts, const char *path, gw_model **model) {
     const app_options *o = parts->o;
     app_options mine = *o;
+    int predicts = path == parts->path;
     int implied = o->draft_device == NULL && o->device == NULL && o->offload_layers != NULL;
     if (o->draft_device != NULL) {
         mine.device = o->draft_device;
@@ -58,11 +60,14 @@ static int open_draft_model(const drafter_parts *parts, const char *path, gw_mod
     if (o->draft_offload_layers != NULL) {
         mine.offload_layers = o->draft_offload_layers;
     }
-    mine.weights = NULL; /* the draft stays as it is stored */
+    if (!predicts) {
+        mine.weights = NULL; /* the draft stays as it is stored */
+    }
     int32_t threads = o->threads > 0          ? o->threads
                       : o->thread_list.n == 1 ? o->thread_list.at[0]
                                               : 0;
-    const app_need need = {.n_ctx = parts->n_ctx, .batch = 0, .is_draft = 1};
+    const app_need need = {
+        .n_ctx = parts->n_ctx, .batch = 0, .is_draft = 1, .predictor = predicts};
     return app_open_model(&mine, path, threads, &need, model);
 }
 
@@ -173,6 +178,15 @@ static int open_auto(const drafter_parts *parts, const char *path, app_draft *ou
 /* ---- the whole ---------------------------------------------------------------------------------
  */
 
+static int is_mtp(const app_options *o) {
+    return o->draft != NULL && strcmp(o->draft, "mtp") == 0;
+}
+
+/* What --draft names, or the target's own path. */
+static const char *draft_path(const drafter_parts *parts) {
+    return is_mtp(parts->o) ? parts->path : parts->o->draft;
+}
+
 static int check_options(const app_options *o) {
     int names_source = strcmp(o->draft, "ngram") == 0 || strcmp(o->draft, "auto") == 0;
     if (o->draft_file != NULL && !names_source) {
@@ -187,9 +201,9 @@ static void name_draft(const drafter_parts *parts, app_draft *out) {
     if (out->model != NULL) {
         gw_model_describe(out->model, &info);
     }
-    snprintf(out->name, sizeof out->name, "%s%s%s%s%s", info.name, out->model != NULL ? " " : "",
-             info.format, out->model != NULL && parts->lookup ? " and " : "",
-             parts->lookup ? "lookup" : "");
+    snprintf(out->name, sizeof out->name, "%s%s%s%s%s%s", is_mtp(parts->o) ? "mtp of " : "",
+             info.name, out->model != NULL ? " " : "", info.format,
+             out->model != NULL && parts->lookup ? " and " : "", parts->lookup ? "lookup" : "");
 }
 
 int draft_open(const app_options *o, const gw_model *target, const char *path, gw_session *session,
@@ -200,6 +214,7 @@ int draft_open(const app_options *o, const gw_model *target, const char *path, g
     }
     drafter_parts parts = {.o = o,
                            .target = target,
+                           .path = path,
                            .session = session,
                            .n_ctx = gw_session_n_ctx(session),
                            .past_end = past_end};
@@ -212,7 +227,7 @@ int draft_open(const app_options *o, const gw_model *target, const char *path, g
     if (code == APP_OK && is_auto) {
         code = open_auto(&parts, path, out);
     } else if (code == APP_OK && !parts.lookup) {
-        code = open_draft_model(&parts, o->draft, &out->model);
+        code = open_draft_model(&parts, draft_path(&parts), &out->model);
     }
     if (code == APP_OK && out->drafter == NULL) {
         gw_status status = make_drafter(&parts, out);
@@ -225,7 +240,7 @@ int draft_open(const app_options *o, const gw_model *target, const char *path, g
 
 int draft_open_many(const app_options *o, const gw_model *target, const char *path, int32_t n_ctx,
                     gw_model **model, int *lookup) {
-    drafter_parts parts = {.o = o, .target = target, .n_ctx = n_ctx};
+    drafter_parts parts = {.o = o, .target = target, .path = path, .n_ctx = n_ctx};
     app_draft draft = {0};
     int code = APP_OK, is_auto = o->draft != NULL && strcmp(o->draft, "auto") == 0;
     *model = NULL;
@@ -239,7 +254,7 @@ int draft_open_many(const app_options *o, const gw_model *target, const char *pa
     if (is_auto) {
         code = open_auto(&parts, path, &draft);
     } else if (o->draft != NULL && !*lookup) {
-        code = open_draft_model(&parts, o->draft, &draft.model);
+        code = open_draft_model(&parts, draft_path(&parts), &draft.model);
     }
     *model = draft.model;
     return code;

@@ -107,9 +107,8 @@ typedef struct gw_model_options {
     const char *offload_layers;
     const char *split;    /* "3,1": shares; NULL: by free memory, equal ones within a layer */
     uint64_t vram_budget; /* most bytes to use on each device but the CPU; 0: what is free */
-    /* What sessions will ask for, counted when layers are placed; as in gw_session_options. n_ctx
-     * below 0: what the model was trained for, but at most -n_ctx. */
-    int32_t n_ctx, chunk;
+    int32_t n_ctx, chunk; /* of sessions to come, counted when layers are placed; n_ctx below 0:
+                             what the model was trained for, but at most -n_ctx */
     const char *kv_type;
     gw_progress_fn progress; /* may be NULL                                            */
     void *progress_user;
@@ -120,6 +119,8 @@ typedef struct gw_model_options {
      * model's layers: of all. 0 with offload_layers "auto": as many as are fastest. */
     int32_t cpu_experts;
     const char *split_mode, *groups; /* "layer", "tensor", "hybrid" over "0,1;2,3", "auto" */
+    int predictor; /* not the model but the layer beside it that predicts one token more (MTP), a
+                      draft model for it; GW_E_UNSUPPORTED: none of this family is known */
 } gw_model_options;
 
 gw_status gw_model_open_sized(const gw_model_options *options, size_t size, gw_model **out);
@@ -145,6 +146,7 @@ typedef struct gw_model_info {
     uint64_t kv_bytes_per_token; /* at f16                                               */
     double load_seconds;
     uint64_t state_bytes; /* of a sequence, beside the KV cache: what recurrent layers remember */
+    int32_t n_predictors; /* of gw_inspection_describe: layers for option predictor */
 } gw_model_info;
 
 void gw_model_describe(const gw_model *model, gw_model_info *out);
@@ -740,9 +742,7 @@ typedef struct gw_batch_options {
     /* Not 0: widths, cuts, preemptions, evictions and the order of service are drawn from this
      * seed instead of chosen, to show that they do not matter. */
     uint64_t disorder;
-    /* Tokens that may follow, checked in rows that a pass has to spare: the same texts, in fewer
-     * passes (docs/speculation.md). Outlives the batch; NULL: none. */
-    gw_model *draft_model;
+    gw_model *draft_model;    /* docs/speculation.md; outlives the batch; NULL: none    */
     int draft_lookup;         /* what followed the longest earlier copy of a text's end */
     const char *draft_length; /* NULL or "cost": as many as pay; "fixed:1" .. "fixed:15" */
     int read_ahead; /* with nothing else to do, answers are read as prompts of next turns, which

@@ -156,6 +156,20 @@ static const gw_spec *spec_with_experts(const gw_checkpoint *c) {
     return known ? gw_spec_of(name) : NULL; /* what is wrong with the number is said later */
 }
 
+/* Of a family's spec, that of its layers that predict one token more. */
+static gw_status find_predictor(const char *where, const gw_spec **spec) {
+    char name[64];
+    int n = snprintf(name, sizeof name, "%s-mtp", gw_spec_family(*spec));
+    const gw_spec *found = n > 0 && (size_t)n < sizeof name ? gw_spec_named(name, (size_t)n) : NULL;
+    if (found == NULL) {
+        return gw_fail(GW_E_UNSUPPORTED, where,
+                       "no layers that predict one token more (MTP) are known of the family %s",
+                       gw_spec_family(*spec));
+    }
+    *spec = found;
+    return GW_OK;
+}
+
 static gw_status read_blueprint(gw_checkpoint *c, const char *where, const gw_spec_given *given) {
     const gw_spec *spec = NULL;
     c->blueprint = malloc(sizeof *c->blueprint);
@@ -168,6 +182,9 @@ static gw_status read_blueprint(gw_checkpoint *c, const char *where, const gw_sp
     spec = spec_with_experts(c);
     if (spec == NULL) {
         GW_TRY(gw_spec_find(where, c->architecture, &spec));
+    }
+    if (given != NULL && given->predicts) {
+        GW_TRY(find_predictor(where, &spec));
     }
     return gw_blueprint_read(gw_spec_family(spec), gw_spec_text(spec), c->blueprint);
 }

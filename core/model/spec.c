@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/model/spec_parts.h"
 #include "spec_table.h"
 
@@ -54,6 +55,9 @@ static void list_known(char *text, size_t room) {
     text[0] = '\0';
     for (size_t i = 0; gw_spec_at(i) != NULL; i++) {
         const char *name = gw_spec_family(gw_spec_at(i));
+        if (gw_text_ends(name, "-mtp")) {
+            continue;
+        }
         if (used + strlen(name) + 3 < room) {
             used += (size_t)snprintf(text + used, room - used, "%s%s", used ? ", " : "", name);
         }

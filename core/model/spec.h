@@ -144,6 +144,7 @@ typedef struct gw_spec_weight {
                 */
     int stacked;
     int per_layer;
+    int first; /* names of layers and others mix; outside of layers it is the first one's */
     int optional;
     int keep_float; /* never converted: a router */
     int flat;       /* stored with more axes than it has */
@@ -287,6 +288,8 @@ typedef struct gw_blueprint {
     char value[GW_SPEC_VALUES][24];
     gw_expr width[GW_SPEC_VALUES]; /* of a kept value, which start gives to layers and head */
     int n_values;
+    int given; /* the kept value that the engine gives: of each row the hidden state of the token
+                * before it (session_hidden.h); -1: none */
     char prefix[GW_SPEC_LISTED][40],
         skip[GW_SPEC_LISTED][40]; /* of names in folders; to pass over */
     int n_prefixes, n_skips;

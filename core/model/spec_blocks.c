@@ -205,7 +205,7 @@ static gw_status read_role(const gw_spec_reader *r, gw_spec_word w, gw_section s
     if (role < 0) {
         return gw_spec_fail(r, "weight '%.*s' is not declared", w.n < 40 ? (int)w.n : 40, w.at);
     }
-    if (bp->weight[role].per_layer && section != LAYER) {
+    if (bp->weight[role].per_layer && section != LAYER && !bp->weight[role].first) {
         return gw_spec_fail(r, "weight '%.*s' is per layer, which does not fit this section",
                             (int)w.n, w.at);
     }
@@ -254,21 +254,27 @@ static const option *option_of(const block_rule *rule, gw_spec_word w) {
     return NULL;
 }
 
-/* value NAME WIDTH: start gives it, layers and head may take it. */
+/* value NAME WIDTH [given]: start, or the engine, gives it; layers and head may take it. */
 gw_status gw_spec_read_value(gw_spec_reader *r, const gw_spec_line *l) {
     int v = 0;
     if (l->n < 3) {
         return gw_spec_fail(r, "value needs a name and a width");
     }
     GW_TRY(name_value(r, l->word[1], &v));
+    if (l->n > 3 && gw_spec_is(l->word[l->n - 1], "given")) {
+        const char *from = l->word[2].at;
+        gw_spec_word width = {from, (size_t)(l->word[l->n - 1].at - from)};
+        r->out->given = v;
+        return r->pass == 1 ? GW_OK : gw_spec_expr(r, width, 0, 0, &r->out->width[v]);
+    }
     return r->pass == 1 ? GW_OK : gw_spec_rest(r, l, 2, 0, 0, &r->out->width[v]);
 }
 
-/* A kept value has to be given by start. */
+/* A kept value has to be given by start, or by the engine. */
 static gw_status check_kept(const gw_spec_reader *r) {
     const gw_blueprint *bp = r->out;
     for (int v = 0; v < bp->n_values; v++) {
-        int given = bp->width[v].n == 0;
+        int given = bp->width[v].n == 0 || bp->given == v;
         for (int b = 0; b < bp->n_blocks; b++) {
             given |= bp->block[b].section == START && bp->block[b].out == v;
         }

@@ -7,7 +7,7 @@
 
 #include "core/model/spec_parts.h"
 
-enum { MOST_LIKE = 4 };
+enum { MOST_LIKE = 6 };
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
@@ -307,6 +307,7 @@ gw_status gw_blueprint_read(const char *name, const char *text, gw_blueprint *ou
     snprintf(bp->value[GW_VALUE_STREAM], sizeof bp->value[0], "x");
     snprintf(bp->value[GW_VALUE_LAST], sizeof bp->value[0], "it");
     bp->n_values = 2;
+    bp->given = -1;
     gw_spec_reader r = {.out = bp};
     gw_status status = read_twice(&r, name, text);
     if (status == GW_OK) {

@@ -130,11 +130,11 @@ static gw_status check_marks(const gw_spec_reader *r, gw_spec_weight *w) {
     for (int i = 0; i < w->n_hf + w->n_gguf; i++) {
         int n = marks(i < w->n_hf ? w->hf[i].name : w->gguf[i - w->n_hf].name);
         int most = w->n_dim == 3 || w->stacked ? 2 : 1;
-        if (n < 0 || n > most || (seen && (n > 0) != w->per_layer)) {
+        if (n < 0 || n > most || (seen && (n > 0) != w->per_layer && !w->first)) {
             return gw_spec_fail(r, "weight '%s': every name needs %%d once, or none does%s",
                                 w->role, most == 2 ? "; a second %d is the expert" : "");
         }
-        w->per_layer = n > 0;
+        w->per_layer = n > 0 || w->first;
         seen = 1;
     }
     return GW_OK;
@@ -171,6 +171,7 @@ static gw_status read_weight_options(const gw_spec_reader *r, const gw_spec_line
                     : gw_spec_is(o, "stacked") ? &w->stacked
                     : gw_spec_is(o, "alibi")   ? &w->alibi
                     : gw_spec_is(o, "layer")   ? &w->per_layer
+                    : gw_spec_is(o, "first")   ? &w->first
                     : gw_spec_is(o, "single")  ? &w->single
                                                : NULL;
         if (flag != NULL) {

@@ -71,13 +71,19 @@ static gw_status convert_formats(gw_weights *w, const char *text) {
     return GW_OK;
 }
 
+/* Of a role in a layer; what layers have is that of the first outside of them. */
+static size_t index_of(const gw_weights *w, int role, int layer) {
+    int named = w->bp.weight[role].per_layer && layer > 0 && layer < w->hp.n_layers;
+    return w->start[role] + (named ? (size_t)layer : 0);
+}
+
 /* Entry of an argument of a block in a layer; NULL: none, or absent. */
 static entry *argument(gw_weights *w, const gw_spec_block *b, int k, int layer) {
     int r = b->weight[k];
     if (r < 0) {
         return NULL;
     }
-    entry *e = &w->entries[w->start[r] + (w->bp.weight[r].per_layer ? (size_t)layer : 0)];
+    entry *e = &w->entries[index_of(w, r, layer)];
     return gw_entry_there(e) ? e : NULL;
 }
 
@@ -543,7 +549,7 @@ const gw_tensor *gw_weights_get(const gw_weights *w, int role, int layer, int de
     if (role < 0) {
         return NULL;
     }
-    size_t i = w->start[role] + (w->bp.weight[role].per_layer ? (size_t)layer : 0);
+    size_t i = index_of(w, role, layer);
     const entry *e = &w->entries[i];
     if (!gw_entry_there(e)) {
         return NULL;
@@ -559,9 +565,7 @@ const gw_tensor *gw_weights_get(const gw_weights *w, int role, int layer, int de
 }
 
 int64_t gw_weights_rows(const gw_weights *w, int role, int layer) {
-    const entry *e = role < 0 ? NULL
-                              : &w->entries[w->start[role] +
-                                            (w->bp.weight[role].per_layer ? (size_t)layer : 0)];
+    const entry *e = role < 0 ? NULL : &w->entries[index_of(w, role, layer)];
     return e != NULL && gw_entry_there(e) ? e->t.dim[0] : 0;
 }
 
@@ -569,7 +573,7 @@ const gw_tensor *gw_weights_columns(const gw_weights *w, int role, int layer, in
     if (role < 0) {
         return NULL;
     }
-    size_t i = w->start[role] + (w->bp.weight[role].per_layer ? (size_t)layer : 0);
+    size_t i = index_of(w, role, layer);
     const entry *e = &w->entries[i];
     return e->column == NULL           ? NULL
            : w->copies[device] != NULL ? &w->copies[device][i]

@@ -541,6 +541,7 @@ static int first_user(const gw_weights *w, int role, int layer) {
         for (int k = 0; k < GW_SPEC_ARGS; k++) {
             int outside = block->section != GW_SECTION_LAYER;
             if (block->weight[k] == role &&
+                (!outside || layer == 0) &&
                 (!w->bp.weight[role].per_layer && !outside
                      ? 1
                      : gw_block_runs(block, &w->hp, outside ? w->hp.n_layers : layer))) {
@@ -555,9 +556,8 @@ static void note_user(gw_weights *w, int role, int layer, int b) {
     gw_entry *e = &w->entries[w->start[role] + (size_t)layer];
     const gw_spec_block *block = &w->bp.block[b];
     e->block = b;
-    /* Outside the layers, or used by a layer's blocks though it is one for all: by the first. */
-    e->layer =
-        w->bp.weight[role].per_layer || block->section == GW_SECTION_LAYER ? layer : w->hp.n_layers;
+    /* Used by a layer's blocks though it is one for all: by the first. */
+    e->layer = block->section == GW_SECTION_LAYER ? layer : w->hp.n_layers;
     e->keep_rows = block->kind == GW_BLOCK_EMBED || block->kind == GW_BLOCK_NGRAM;
     e->plain = block->kind == GW_BLOCK_HEADS;
     if (e->plain && e->t.n_dim == 2 && !gw_format_of(e->t.fmt)->is_float) {

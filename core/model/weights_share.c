@@ -13,7 +13,8 @@ static gw_status find_cut(const gw_weights *w, const gw_entry *e, const gw_group
         const gw_spec_block *block = &w->bp.block[b];
         for (int k = 0; k < GW_SPEC_ARGS && gw_block_runs(block, &w->hp, e->layer); k++) {
             int r = block->weight[k];
-            size_t l = r >= 0 && w->bp.weight[r].per_layer ? (size_t)e->layer : 0;
+            int layers = r >= 0 && w->bp.weight[r].per_layer && e->layer < w->hp.n_layers;
+            size_t l = layers ? (size_t)e->layer : 0;
             if (r < 0 || &w->entries[w->start[r] + l] != e) {
                 continue;
             }

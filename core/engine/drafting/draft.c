@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "core/base/options.h"
 #include "core/engine/drafting/draft_state.h"
+#include "core/engine/run/session_hidden.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -31,8 +32,10 @@ static gw_status open_draft_session(gw_drafter *d, const gw_drafter_options *o) 
     int32_t its = gw_model_n_vocab(o->model);
     d->draft_vocab = its < d->n_vocab ? its : d->n_vocab;
     gw_session_options session = {.n_ctx = d->n_ctx, .kv_type = o->kv_type, .cancel = o->cancel};
+    session.chunk = gw_model_predicts(o->model) ? d->target->chunk : 0;
     GW_TRY(gw_session_new(o->model, &session, &d->draft));
     GW_TRY(gw_session_draw_rows(d->draft));
+    GW_TRY(gw_draft_hidden_open(d));
     GW_TRY(gw_draft_ahead_open(d));
     if (o->accept == GW_ACCEPT_REJECTION) {
         d->p = calloc((size_t)GW_DRAFT_MAX * (size_t)d->n_vocab, sizeof *d->p);
@@ -86,6 +89,7 @@ done:
 void gw_drafter_free(gw_drafter *d) {
     if (d != NULL) {
         gw_draft_ahead_close(d);
+        gw_draft_hidden_close(d);
         gw_session_free(d->draft);
         gw_lookup_free(d->lookup);
         free(d->text);

@@ -86,8 +86,8 @@ gw_status gw_draft_decode_both(gw_drafter *d, gw_sampler *sampler, gw_draft_prop
 
 gw_status gw_draft_ahead_open(gw_drafter *d) {
     /* Rejection sampling must not know how fast a device was: its text depends on the lengths. */
-    if (d->accept == GW_ACCEPT_REJECTION) {
-        return GW_OK;
+    if (d->accept == GW_ACCEPT_REJECTION || d->hidden.width > 0) {
+        return GW_OK; /* and layers of the target's checkpoint wait for its states */
     }
     if (gw_session_leaves_host(d->target, d->draft)) {
         d->ahead = GW_DRAFT_BESIDE_DEVICE;

@@ -168,6 +168,10 @@ static gw_status settle(gw_drafter *d, gw_draft_proposal *out) {
     return status;
 }
 
+/* So many tokens cost the draft model what one does; layers of the target's checkpoint read what
+ * was kept of the last pass again each time. */
+static int alike(const gw_drafter *d) { return d->hidden.width > 0 ? GW_DECODE_MAX : 2; }
+
 gw_status gw_draft_propose(gw_drafter *d, gw_sampler *sampler, int limit, gw_draft_proposal *out) {
     gw_length_plan by_model = {0}, by_lookup = {0};
     int length = 0, behind = 0;
@@ -184,7 +188,7 @@ gw_status gw_draft_propose(gw_drafter *d, gw_sampler *sampler, int limit, gw_dra
     }
     if (d->draft != NULL) {
         behind = d->n_text - gw_session_pos(d->draft);
-        behind = behind > 2 ? behind : -d->n_next; /* two tokens cost what one does */
+        behind = behind > alike(d) ? behind : -d->n_next;
         by_model = gw_length_choose(&d->length, &d->records[GW_DRAFT_MODEL], limit, behind, -1.0);
     }
     if (by_lookup.k > 0 && (by_model.k == 0 || by_lookup.rate >= by_model.rate)) {
@@ -223,7 +227,7 @@ int gw_draft_expected(const gw_drafter *d) {
     if (d->draft != NULL) {
         int behind = d->n_text + 1 - gw_session_pos(d->draft);
         expected |= gw_length_choose(&after, &d->records[GW_DRAFT_MODEL], limit,
-                                     behind > 2 ? behind : 0, -1.0)
+                                     behind > alike(d) ? behind : 0, -1.0)
                         .k > 0;
     }
     return expected;

@@ -40,6 +40,19 @@ typedef enum gw_draft_ahead {
     GW_DRAFT_BESIDE_HOST
 } gw_draft_ahead;
 
+/* Hidden states of the target that a draft model takes (draft_hidden.c). */
+typedef struct gw_draft_hidden {
+    int32_t width;       /* of a state; 0: the draft model takes none                       */
+    int32_t first, n;    /* positions whose states and tokens wait, and may have to be read */
+    int32_t room, chunk; /* of rows; most tokens that the draft model reads at once         */
+    float *rows;         /* [room + 1, width]                                               */
+    int32_t *token;      /* [room + 1]                                                      */
+    int32_t *some;       /* [chunk]                                                         */
+    float *own;          /* [width] of the draft model behind its row at own_pos            */
+    int32_t own_pos;
+    int32_t read; /* leading positions that the draft model has read with the target's states */
+} gw_draft_hidden;
+
 /* What a pass gave: tokens, and how many of them were drafts. */
 typedef struct gw_draft_verdict {
     int n, accepted;
@@ -74,6 +87,7 @@ struct gw_drafter {
         int wanted, stepping;
         double start, step_start;
     } work;
+    gw_draft_hidden hidden;
     int n_next;                  /* drafts of the next pass that are there already: */
     int32_t next[GW_DECODE_MAX]; /* the draft session holds all but the last of them */
     float next_trust[GW_DECODE_MAX];
@@ -118,6 +132,12 @@ int gw_draft_expected(const gw_drafter *d);
 void gw_draft_count_known(gw_sampler *sampler, const gw_draft_proposal *drafts);
 /* Of the last token that the session evaluated; NULL: none. */
 const float *gw_draft_last_logits(const gw_session *s);
+
+/* draft_hidden.c */
+
+/* Where the draft model consists of layers that take hidden states: both sessions exist. */
+gw_status gw_draft_hidden_open(gw_drafter *d);
+void gw_draft_hidden_close(gw_drafter *d);
 
 /* draft_ahead.c */
 

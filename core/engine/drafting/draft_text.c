@@ -20,6 +20,7 @@ int gw_draft_ends(const gw_drafter *d, int32_t token) {
 
 gw_status gw_draft_forget(gw_drafter *d) {
     int32_t fed = d->n_text > 0 ? d->n_text - 1 : 0;
+    fed = d->hidden.width > 0 && d->hidden.read < fed ? d->hidden.read : fed;
     d->n_next = 0;
     if (d->draft != NULL && gw_session_pos(d->draft) > fed) {
         return gw_session_rewind(d->draft, fed);
@@ -79,16 +80,20 @@ gw_status gw_drafter_source(gw_drafter *d, const int32_t *tokens, size_t n) {
     return GW_OK;
 }
 
-gw_status gw_drafter_rewind(gw_drafter *d, int32_t pos) {
-    if (pos < 0 || pos > d->n_text) {
-        return gw_fail(GW_E_ARGUMENT, "rewind", "position %d is outside 0..%d", (int)pos,
-                       (int)d->n_text);
-    }
+static void cut_text(gw_drafter *d, int32_t pos) {
     d->n_text = pos;
     d->shifted = pos > 0 ? d->shifted : 0; /* another text */
     if (d->lookup != NULL) {
         gw_lookup_forget(d->lookup, (size_t)pos);
     }
+}
+
+gw_status gw_drafter_rewind(gw_drafter *d, int32_t pos) {
+    if (pos < 0 || pos > d->n_text) {
+        return gw_fail(GW_E_ARGUMENT, "rewind", "position %d is outside 0..%d", (int)pos,
+                       (int)d->n_text);
+    }
+    cut_text(d, pos);
     return gw_draft_forget(d);
 }
 
@@ -98,12 +103,15 @@ gw_status gw_drafter_shift(gw_drafter *d, int32_t keep, int32_t dropped) {
                        (int)d->n_text, (int)keep);
     }
     int32_t tail = d->n_text - keep - dropped;
-    GW_TRY(gw_drafter_rewind(d, keep));
+    cut_text(d, keep);
+    if (d->hidden.width == 0) { /* else it has read the target's prompt beside it */
+        GW_TRY(gw_draft_forget(d));
+    }
     memmove(d->text + keep, d->text + keep + dropped, (size_t)tail * sizeof *d->text);
     d->n_text += tail; /* the draft model reads it when it next drafts */
     d->shifted += dropped;
     if (d->lookup != NULL) {
         gw_lookup_append(d->lookup, d->text + keep, (size_t)tail);
     }
-    return GW_OK;
+    return gw_draft_forget(d);
 }

@@ -78,6 +78,22 @@ static void find_chat(gw_inspection *v, const gw_vocab *vocab, const gw_tokenize
     }
 }
 
+/* Layers of the checkpoint that predict one token more: as many as there are tensors for. */
+static int32_t count_predictors(const char *path, const void *memory, size_t bytes) {
+    const gw_spec_given predicts = {.predicts = 1};
+    gw_checkpoint *c = NULL;
+    gw_weights *weights = NULL;
+    int32_t n = 0;
+    if (gw_checkpoint_open_as(path, memory, bytes, &predicts, &c) == GW_OK) {
+        gw_weights_options options = {.where = gw_checkpoint_path(c)};
+        gw_status status = gw_weights_open(c, gw_checkpoint_blueprint(c), &options, &weights);
+        n = status == GW_OK ? gw_checkpoint_hparams(c)->n_layers : 0;
+    }
+    gw_weights_free(weights);
+    gw_checkpoint_free(c);
+    return n;
+}
+
 /* As opening goes: tokenizer, family, tensors. */
 static gw_status check(gw_inspection *v, int flags, const volatile int *cancel) {
     const gw_vocab *vocab = NULL;
@@ -161,7 +177,11 @@ static gw_status look(gw_inspection *v, const char *path, const void *memory, si
         !weights) { /* perhaps the container is sound and what it says is not */
         gw_checkpoint_open_vocab(path, memory, bytes, &v->checkpoint);
     }
-    return v->checkpoint != NULL ? describe(v) : GW_OK;
+    GW_TRY(v->checkpoint != NULL ? describe(v) : GW_OK);
+    if (v->verdict == GW_OK && !weights) {
+        v->info.n_predictors = count_predictors(path, memory, bytes);
+    }
+    return GW_OK;
 }
 
 gw_status gw_inspect(const char *path, const void *memory, size_t bytes, int flags,

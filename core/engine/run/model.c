@@ -67,6 +67,15 @@ static gw_status open_by_spec(gw_model *m, const gw_model_options *o) {
 
 gw_status gw_model_begin(gw_model *m, const gw_model_options *o) {
     GW_TRY(check_options(o));
+    if (o->predictor && o->spec != NULL) {
+        return gw_fail(GW_E_UNSUPPORTED, o->spec,
+                       "describes a model; layers that predict one token more have no such file");
+    }
+    if (o->predictor && !o->vocab_only) {
+        const gw_spec_given predicts = {.predicts = 1};
+        return gw_checkpoint_open_as(o->path, o->memory, o->memory_bytes, &predicts,
+                                     &m->checkpoint);
+    }
     if (o->spec != NULL && !o->vocab_only) {
         return open_by_spec(m, o);
     }

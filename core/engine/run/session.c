@@ -10,7 +10,7 @@
 #include "core/base/options.h"
 #include "core/base/size.h"
 #include "core/engine/sampling/sampler.h"
-#include "core/engine/run/session_state.h"
+#include "core/engine/run/session_hidden.h"
 
 enum { CHUNK_DEFAULT = 512 };
 
@@ -22,6 +22,8 @@ static const double stage_seconds = 0.05;
 static const int decode_rows[GW_DECODE_PLANS] = {1, 2, 4, 8, GW_DECODE_MAX, 32, 64, 128};
 
 _Static_assert((int)GW_HEAD_TILE >= (int)GW_DECODE_MAX, "logits of every decode row need a place");
+
+int gw_session_widest(const gw_session *s) { return decode_rows[s->n_widths - 1]; }
 
 static gw_pass *head_pass(gw_session *s) { return &s->passes[s->n_widths]; }
 
@@ -186,6 +188,23 @@ static gw_status make_kept_on(gw_session *s, int d, int v, size_t rows, int64_t 
     return GW_OK;
 }
 
+/* The value that the engine gives lies where a layer reads it. */
+static gw_status make_given(gw_session *s, size_t rows) {
+    const gw_hparams *hp = &s->model->hp;
+    const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
+    for (int i = 0; bp->given >= 0 && i < hp->n_layers * bp->n_blocks; i++) {
+        const gw_spec_block *b = &bp->block[i % bp->n_blocks];
+        if (b->in != bp->given || !gw_block_runs(b, hp, i / bp->n_blocks)) {
+            continue;
+        }
+        gw_group group = gw_place_group(&s->model->place, s->where[i]);
+        for (int c = 0; c < group.n; c++) {
+            GW_TRY(make_kept_on(s, group.device[c], bp->given, rows, hp->d_model));
+        }
+    }
+    return GW_OK;
+}
+
 /* Values that start gives to the layers lie where it gives them, whatever plan reads them. */
 static gw_status make_kept(gw_session *s) {
     const gw_hparams *hp = &s->model->hp;
@@ -208,7 +227,7 @@ static gw_status make_kept(gw_session *s) {
             GW_TRY(make_kept_on(s, group.device[c], v, rows, (int64_t)width));
         }
     }
-    return GW_OK;
+    return make_given(s, rows);
 }
 
 static gw_status make_buffers(gw_session *s) {
@@ -274,11 +293,16 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
         in.choice = parts == GW_PASS_NEXT ? s->choice : &s->choice_of_rows;
     }
     GW_TRY(gw_graph_new(&in, &p->graph));
-    if (parts != GW_PASS_HEAD && parts != GW_PASS_DRAW) {
+    if (parts == GW_PASS_BODY || parts == GW_PASS_WHOLE || parts == GW_PASS_NEXT) {
         gw_graph_body(&p->graph, &in, layers.first, layers.end);
     }
-    if (parts != GW_PASS_BODY && parts != GW_PASS_DRAW) {
+    if (parts == GW_PASS_HEAD || parts == GW_PASS_WHOLE || parts == GW_PASS_NEXT) {
         gw_graph_head(&p->graph, &in, parts == GW_PASS_HEAD);
+    }
+    if (parts == GW_PASS_HIDDEN) {
+        in.hidden = s->hidden.on;
+        in.hidden.dim[0] = rows;
+        gw_graph_hidden(&p->graph, &in);
     }
     if (in.ids != NULL) {
         gw_graph_sample(&p->graph, &in);
@@ -315,7 +339,8 @@ static gw_status build_passes(gw_session *s) {
     int start = s->model->hp.n_source, n_layers = s->model->hp.n_layers;
     int step = stage_layers(s), stages = (n_layers - start - 1) / step + 1;
     int body = s->n_widths + 1;
-    s->passes = calloc((size_t)(body + stages + 3), sizeof *s->passes); /* source, next, draw */
+    /* source, next, draw, two of hidden states */
+    s->passes = calloc((size_t)(body + stages + 5), sizeof *s->passes);
     if (s->passes == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d stages", stages);
     }
@@ -467,6 +492,7 @@ void gw_session_free(gw_session *s) {
     }
     free(s->passes);
     gw_next_free(s);
+    gw_session_hidden_free(s);
     for (int d = 0; d < s->model->place.n_devices; d++) {
         struct gw_buffer *const buffers[] = {s->stream[d], d == s->head_device ? s->logits : NULL,
                                              s->source_pages[d]};
@@ -709,6 +735,7 @@ static gw_status feed_prompt(gw_session *s, const int32_t *tokens, size_t n, con
         for (int32_t i = 0; i < rows && s->n_source == 0; i++) {
             s->step.last[i] = s->pos + (int32_t)(n - done) - 1;
         }
+        GW_TRY(gw_session_hidden_ask(s, s->pos));
         for (int i = s->first_prompt_pass; i < s->n_prompt_passes; i++) {
             double start = gw_seconds_now();
             GW_TRY(gw_session_check_cancel(s));
@@ -717,6 +744,7 @@ static gw_status feed_prompt(gw_session *s, const int32_t *tokens, size_t n, con
             slowest = seconds > slowest ? seconds : slowest;
         }
         s->row_seconds = ahead ? 0.0 : slowest / rows;
+        GW_TRY(gw_session_hidden_tell(s, s->pos));
         int last = done + (size_t)rows == n;
         if (sink->fn != NULL && sink->first < done + (size_t)rows) {
             GW_TRY(hand_out(s, done, rows, sink));
@@ -779,6 +807,7 @@ gw_status gw_session_decode_begin(gw_session *s, const int32_t *tokens, size_t n
     s->n_logits = 0;
     s->first_logit = 0;
     gw_session_set_step(s, tokens, (int32_t)n, s->pos);
+    GW_TRY(gw_session_hidden_ask(s, s->pos));
     gw_pass *p = gw_session_decode_pass(s, (int32_t)n);
     gw_status status = gw_pass_run(s, p, gw_plan_start);
     if (status != GW_OK) {
@@ -803,7 +832,7 @@ gw_status gw_session_take_rows(gw_session *s) {
     }
     gw_session_keep_rows(s);
     s->n_logits = (size_t)n;
-    return GW_OK;
+    return gw_session_hidden_tell(s, s->pos - n);
 }
 
 gw_status gw_session_decode_end(gw_session *s) {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/engine/sampling/sampler.h"
-#include "core/engine/run/session_state.h"
+#include "core/engine/run/session_hidden.h"
 
 /* Of `sampled`: ids of as many rows as have logits, then a choice for each. */
 enum { CHOICE_AT = 512, RULES_AT_ONCE = 16 };
@@ -118,6 +118,7 @@ void gw_next_free(gw_session *s) {
 static gw_status start(gw_session *s, int32_t token, int32_t pos, int32_t slot) {
     gw_session_set_step(s, &token, 1, pos);
     s->step.slot[0] = slot;
+    GW_TRY(gw_session_hidden_ask(s, pos));
     GW_TRY(gw_pass_run(s, s->next, gw_plan_start));
     s->turn = !s->turn;
     return s->post[0] == NULL ? GW_OK
@@ -158,7 +159,8 @@ static gw_status draw(gw_session *s, const gw_choice *rule, int32_t token, int m
         GW_TRY(start(s, token, s->pos, 0));
     }
     /* While passes are timed, only what was asked for runs and is counted. */
-    more = more && s->post[0] != NULL && s->pos + 1 < s->n_ctx && !s->profiling;
+    more = more && s->post[0] != NULL && s->pos + 1 < s->n_ctx && !s->profiling &&
+           s->hidden.watch == NULL;
     int turn = s->turn;
     if (more) {
         GW_TRY(start(s, -1, s->pos + 1, 0));
@@ -199,6 +201,7 @@ gw_status gw_session_step(gw_session *s, const gw_choice *rule, int32_t token, i
     if (drawn >= 0) {
         s->generated[s->pos] = 1;
         s->tokens[s->pos++] = token;
+        GW_TRY(gw_session_hidden_tell(s, s->pos - 1));
     }
     *id = drawn;
     return GW_OK;
@@ -290,7 +293,7 @@ gw_status gw_session_draw_end(gw_session *s, const gw_choice *rule, int32_t *ids
         return gw_session_take_rows(s);
     }
     gw_session_keep_rows(s);
-    return GW_OK;
+    return gw_session_hidden_tell(s, s->pos - s->step.n);
 }
 
 gw_status gw_session_set_rules(gw_session *s, const gw_choice *rules, int32_t n) {

@@ -29,6 +29,21 @@ typedef struct gw_pass {
     size_t *row;         /* [nodes] line of gw_session_kernel_times it adds to */
 } gw_pass;
 
+/* session_hidden.h */
+typedef gw_status (*gw_hidden_fn)(void *user, gw_session *s, int32_t pos, int32_t n);
+typedef void (*gw_hidden_source_fn)(void *user, int32_t pos, int32_t n, float *rows);
+typedef struct gw_hidden {
+    struct gw_buffer *buffer; /* NULL: nobody asks */
+    gw_tensor on;
+    gw_pass *pass[2]; /* for the rows of decode, up to `widest`, and for those of prompts */
+    int widest;
+    gw_hidden_fn watch;
+    void *watch_user;
+    gw_hidden_source_fn source;
+    void *source_user;
+    float *rows; /* of the pass that is about to run */
+} gw_hidden;
+
 struct gw_session {
     gw_model *model;
     const volatile int *cancel;
@@ -75,6 +90,7 @@ struct gw_session {
     int turn;                /* of the posts                                               */
     int ahead;               /* the step of ahead_token at position pos was started        */
     int32_t ahead_token;
+    gw_hidden hidden;
 };
 
 /* session.c: the body of gw_session_new; options of this version of the library, or NULL. */
@@ -85,8 +101,9 @@ typedef enum gw_pass_parts {
     GW_PASS_WHOLE,
     GW_PASS_BODY,
     GW_PASS_HEAD,
-    GW_PASS_NEXT, /* whole, and the draw */
-    GW_PASS_DRAW  /* the draw alone, out of the logits that are there */
+    GW_PASS_HIDDEN, /* what stands in the head before its first matrix, of rows that have run */
+    GW_PASS_NEXT,   /* whole, and the draw */
+    GW_PASS_DRAW    /* the draw alone, out of the logits that are there */
 } gw_pass_parts;
 typedef struct gw_layer_range {
     int first, end; /* {0, 0}: the embedding alone */
@@ -102,8 +119,8 @@ gw_pass *gw_session_decode_pass(gw_session *s, int32_t n); /* the narrowest for 
 gw_status gw_session_check_tokens(const gw_session *s, const int32_t *tokens, size_t n);
 void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos);
 gw_status gw_session_check_cancel(const gw_session *s);
-/* The pass of decode for n rows. */
-gw_pass *gw_session_decode_pass(gw_session *s, int32_t n);
+/* Rows of the widest pass of decode. */
+int gw_session_widest(const gw_session *s);
 
 /* session_return.c: the states of recurrent blocks, and the caches of windows, as they were at the
  * session's position, before rows are appended there; nothing to do unless it was rewound far. */

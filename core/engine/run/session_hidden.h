@@ -1,0 +1,39 @@
+/* core/engine/run/session_hidden.h - hidden states of rows: what stands in the head before its
+ * first matrix, handed out by a session, and given to one whose layers predict one token more (MTP:
+ * DeepSeek-AI 2024, arXiv:2412.19437, section 2.2; gw_blueprint.given).
+ *
+ * Row p of such a session is the token at position p and the hidden state of the one before it, so
+ * both sessions hold the same tokens at the same positions. States go through host memory.
+ */
+#ifndef GW_ENGINE_SESSION_HIDDEN_H
+#define GW_ENGINE_SESSION_HIDDEN_H
+
+#include "core/engine/run/session_state.h"
+
+/* Does the model consist of layers that take hidden states? */
+int gw_model_predicts(const gw_model *model);
+/* Floats of a hidden state. */
+int32_t gw_session_hidden_width(const gw_session *s);
+
+/* Room for hidden states of the rows of a pass; once. GW_E_UNSUPPORTED: the model's head has none.
+ */
+gw_status gw_session_hidden_open(gw_session *s);
+void gw_session_hidden_free(gw_session *s);
+/* fn is called behind every pass but those that repeat what was there (session_return.c), when its
+ * rows are computed and nothing else has run since; a step of a device then never begins before the
+ * host has taken the one before it. An error ends the call that ran the pass. NULL: no longer. */
+void gw_session_hidden_watch(gw_session *s, gw_hidden_fn fn, void *user);
+/* Of rows [at, at + n) of the pass that has just run: out [n, width]. */
+gw_status gw_session_hidden_read(gw_session *s, int32_t at, int32_t n, float *out);
+
+/* Where a session that predicts has hidden states from, for each pass of it: fn fills rows [n,
+ * width] for positions [pos, pos + n). Without one they are zeros. */
+void gw_session_hidden_source(gw_session *s, gw_hidden_source_fn fn, void *user);
+/* For the next pass, whose rows may be of many sequences. */
+gw_status gw_session_hidden_give(gw_session *s, const float *rows, int32_t n);
+
+/* For the files of a session: rows that begin at position pos are about to run, or have run. */
+gw_status gw_session_hidden_ask(gw_session *s, int32_t pos);
+gw_status gw_session_hidden_tell(gw_session *s, int32_t pos);
+
+#endif

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+# tests/predictor_files.py - reference checkpoints with a layer that predicts one token more: that of
+# the model's last layer under the names of such a layer, and what goes before it drawn from a seed.
+#   predictor_files.py GOLDENS FAMILIES OUT   folders and GGUF files in OUT
+import json
+import random
+import struct
+import sys
+from pathlib import Path
+
+KINDS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+
+
+def bf16(values):
+    return b"".join(struct.pack("<f", v)[2:] for v in values)
+
+
+def drawn(rng, kind, d):
+    """(shape, floats) of what stands before the layer, or behind it."""
+    if kind == "eh":
+        return [d, 2 * d], [rng.gauss(0, (2 * d) ** -0.5) for _ in range(2 * d * d)]
+    return [d], [kind + rng.uniform(-0.2, 0.2) for _ in range(d)]
+
+
+def bare(kind, d):
+    """The same with values that a test can follow: out[i] = e[i + 1] / 2 + h[i + 3]."""
+    if kind != "eh":
+        return [d], [kind] * d
+    eh = [0.0] * (2 * d * d)
+    for i in range(d):
+        eh[i * 2 * d + (i + 1) % d] = 0.5
+        eh[i * 2 * d + d + (i + 3) % d] = 1.0
+    return [d, 2 * d], eh
+
+
+# ---- folders ------------------------------------------------------------------------------------
+
+
+def read_safetensors(path):
+    raw = path.read_bytes()
+    n = struct.unpack("<Q", raw[:8])[0]
+    head, data = json.loads(raw[8:8 + n]), raw[8 + n:]
+    head.pop("__metadata__", None)
+    return {k: (v["dtype"], v["shape"], data[slice(*v["data_offsets"])]) for k, v in head.items()}
+
+
+def write_safetensors(path, tensors):
+    head, at = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(head).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(t[2] for t in tensors.values()))
+
+
+def folder(source, out, config, last, to, extra, empty=False):
+    """Layer `last` again as `to`; extra: name -> kind. empty: the layer adds nothing."""
+    out.mkdir(parents=True)
+    facts = json.loads((source / "config.json").read_text())
+    inner = facts.get("text_config", facts)
+    inner.update(config)
+    (out / "config.json").write_text(json.dumps(facts))
+    tensors = read_safetensors(source / "model.safetensors")
+    rng = random.Random(7)
+    for name in [n for n in tensors if n.startswith(last)]:
+        dtype, shape, data = tensors[name]
+        silent = empty and ("o_proj" in name or "down_proj" in name)
+        tensors[to + name[len(last):]] = (dtype, shape, bytes(len(data)) if silent else data)
+    for name, kind in extra.items():
+        shape, values = bare(kind, inner["hidden_size"]) if empty else drawn(rng, kind, inner["hidden_size"])
+        tensors[name] = ("BF16", shape, bf16(values))
+    write_safetensors(out / "model.safetensors", tensors)
+
+
+# ---- GGUF ---------------------------------------------------------------------------------------
+
+
+class Reader:
+    def __init__(self, raw):
+        self.raw, self.at = raw, 0
+
+    def take(self, form):
+        size = struct.calcsize("<" + form)
+        self.at += size
+        return struct.unpack("<" + form, self.raw[self.at - size:self.at])[0]
+
+    def text(self):
+        n = self.take("Q")
+        self.at += n
+        return self.raw[self.at - n:self.at].decode()
+
+    def value(self, kind):
+        if kind == 8:
+            return self.text()
+        if kind == 9:
+            kind = self.take("I")
+            return [self.value(kind) for _ in range(self.take("Q"))]
+        return self.take(KINDS[kind])
+
+
+def gguf(source, out, d, trunk):
+    """Layer trunk - 1 again as layer trunk, with nextn tensors."""
+    r = Reader(source.read_bytes())
+    r.at = 8
+    n_tensors, n_pairs = r.take("Q"), r.take("Q")
+    pairs, architecture = {}, ""
+    for _ in range(n_pairs):
+        key, start = r.text(), r.at
+        value = r.value(r.take("I"))
+        pairs[key] = r.raw[start:r.at]
+        architecture = value if key == "general.architecture" else architecture
+    pairs[architecture + ".block_count"] = struct.pack("<II", 4, trunk + 1)
+    pairs[architecture + ".nextn_predict_layers"] = struct.pack("<II", 4, 1)
+    infos = []
+    for _ in range(n_tensors):
+        name, n = r.text(), r.take("I")
+        infos.append([name, [r.take("Q") for _ in range(n)], r.take("I"), r.take("Q")])
+    base = r.at + -r.at % 32
+    ends = sorted(i[3] for i in infos[1:]) + [len(r.raw) - base]
+    tensors = {}
+    for name, dim, kind, at in infos:
+        end = min(e for e in ends + [len(r.raw) - base] if e > at)
+        tensors[name] = (dim, kind, r.raw[base + at:base + end])
+    last = f"blk.{trunk - 1}."
+    for name in [n for n in tensors if n.startswith(last)]:
+        tensors[f"blk.{trunk}." + name[len(last):]] = tensors[name]
+    rng = random.Random(7)
+    for name, kind in (("enorm", 1), ("hnorm", 1), ("eh_proj", "eh"), ("shared_head_norm", 1)):
+        shape, values = drawn(rng, kind, d)
+        data = struct.pack(f"<{len(values)}f", *values)
+        tensors[f"blk.{trunk}.nextn.{name}.weight"] = (shape[::-1], 0, data)
+
+    def text(t):
+        return struct.pack("<Q", len(t.encode())) + t.encode()
+
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs))
+    head += b"".join(text(k) + v for k, v in pairs.items())
+    data = b""
+    for name, (dim, kind, raw) in tensors.items():
+        head += text(name) + struct.pack(f"<I{len(dim)}QIQ", len(dim), *dim, kind, len(data))
+        data += raw + bytes(-len(raw) % 32)
+    out.write_bytes(head + bytes(-len(head) % 32) + data)
+
+
+def behind(prefix):
+    """Names of what a layer behind the others has beside it."""
+    return {prefix + "enorm.weight": 1, prefix + "hnorm.weight": 1, prefix + "eh_proj.weight": "eh",
+            prefix + "shared_head.norm.weight": 1}
+
+
+def main():
+    goldens, families, out = map(Path, sys.argv[1:4])
+    mtp = {"mtp.pre_fc_norm_embedding.weight": 0, "mtp.pre_fc_norm_hidden.weight": 0,
+           "mtp.fc.weight": "eh", "mtp.norm.weight": 0}
+    one = {"num_nextn_predict_layers": 1}
+    folder(goldens / "deepseek-v3", out / "deepseek-v3", one, "model.layers.2.", "model.layers.3.",
+           behind("model.layers.3."))
+    folder(goldens / "qwen3-next", out / "qwen3-next", {}, "model.layers.3.", "mtp.layers.0.", mtp)
+    folder(goldens / "qwen3.5-moe-mm", out / "qwen3.5-moe", {"mtp_num_hidden_layers": 1},
+           "model.language_model.layers.3.", "mtp.layers.0.", mtp)
+    folder(goldens / "qwen3-next", out / "bare", {}, "model.layers.3.", "mtp.layers.0.", mtp, True)
+    air = families / "glm4moe-air"
+    n = json.loads((air / "config.json").read_text())["num_hidden_layers"]
+    folder(air, out / "glm4moe", one, f"model.layers.{n - 1}.", f"model.layers.{n}.",
+           behind(f"model.layers.{n}."))
+    gguf(goldens / "deepseek-v3" / "deepseek-v3.gguf", out / "deepseek-v3.gguf", 64, 3)
+    gguf(goldens / "qwen3.5-moe-mm" / "qwen3.5-moe-mm.gguf", out / "qwen3.5-moe.gguf", 64, 4)
+
+
+main()
