@@ -286,6 +286,14 @@ GW_STRIP_FORMATS(PASSES)
 
 #include "cpu/linear_two_body.h"
 #include "cpu/linear_one_body.h"
+#include "cpu/linear_pair_body.h"
+
+#if V_GROUP > 1
+#define PAIR_OF(name) (GW_STRIP_SPAN_##name > 1 ? NULL : pair_##name)
+#else
+typedef void pair_fn(void);
+#define PAIR_OF(name) NULL
+#endif
 
 /* ---- a range of rows ------------------------------------------------------------------------- */
 
@@ -371,10 +379,18 @@ static void decode_rows(const gw_cpu_linear *job, size_t first, size_t end, floa
     }
 }
 
-/* Activation rows [from, from + n), n <= the chunk, for all strips of the range. */
+/* Activation rows [from, from + n), n <= the chunk, for all strips of the range. pair: or NULL. */
 static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, size_t from, size_t n,
-                          float *acc, const gw_xblock *x, size_t strip_bytes, pass_fn *pass) {
+                          float *acc, const gw_xblock *x, size_t strip_bytes, pass_fn *pass,
+                          pair_fn *pair) {
     const size_t blocks = job->k / GW_ACT_BLOCK;
+#if V_GROUP > 1
+    if (pair != NULL) {
+        first = prefill_pairs(job, first, end, from, n, acc, x, strip_bytes, pair);
+    }
+#else
+    (void)pair;
+#endif
     for (size_t r = first; r < end; r += GW_STRIP_ROWS) {
         const unsigned char *strip =
             (const unsigned char *)job->w + r / GW_STRIP_ROWS * strip_bytes;
@@ -426,7 +442,7 @@ static void prefill_chunk(const gw_cpu_linear *job, size_t first, size_t end, si
                 prepare_tiles(f, GW_STRIP_SPAN_##name, own, job, from, from + rows);               \
             }                                                                                      \
             prefill_chunk(job, first, end, from, rows, acc, x,                                     \
-                          gw_strip_bytes(GW_FMT_##NAME, job->k), pass_##name);                     \
+                          gw_strip_bytes(GW_FMT_##NAME, job->k), pass_##name, PAIR_OF(name));      \
         }                                                                                          \
     }                                                                                              \
     void JOIN_NAMES(name, LEVEL, prepare)(const gw_cpu_linear *job, size_t first, size_t end,      \

@@ -329,7 +329,7 @@ static void lc_check_kernel(const gw_cpu_linear_kernel *kernel, int thorough) {
             lc_check(kernel, 16, lc_k(fmt, 256), 2, 0, (fill)weights, (fill)acts, 0, 16);
             lc_check(kernel, 16, lc_k(fmt, 256), 16, 0, (fill)weights, (fill)acts, 0, 16);
             if (kernel->prefill) {
-                lc_check(kernel, 16, lc_k(fmt, 256), 35, 0, (fill)weights, (fill)acts, 0, 16);
+                lc_check(kernel, 32, lc_k(fmt, 256), 35, 0, (fill)weights, (fill)acts, 0, 32);
             }
         }
     }
@@ -345,7 +345,7 @@ static void lc_check_kernel(const gw_cpu_linear_kernel *kernel, int thorough) {
     lc_check(kernel, 41, lc_k(fmt, 512), 5, BIAS | RESIDUAL, RANDOM, RANDOM, 32, 41);
     lc_check(kernel, 48, lc_k(fmt, 512), 5, IN_PLACE, RANDOM, RANDOM, 16, 16);
     if (kernel->prefill && thorough) { /* more rows than one chunk of activations */
-        lc_check(kernel, 16, lc_k(fmt, 5632), 150, 0, RANDOM, RANDOM, 0, 16);
+        lc_check(kernel, 33, lc_k(fmt, 5632), 150, 0, RANDOM, RANDOM, 0, 33);
     }
 }
 
