@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-# bench/serve_load.py - many streams against a server: tokens per second, time to the first token, time
-# between tokens (median and 99th percentile, while other prompts come). With --llama-server both programs
-# get the same load, in turn, in one run.
+# bench/serve_load.py - many streams against a server: tokens per second of the clock and of the processors
+# that the server used, time to the first token, time between tokens (median and 99th percentile, while other
+# prompts come). With --llama-server both programs get the same load, in turn, in one run.
 #
 #   bench/serve_load.py MODEL --godwit build/release/godwit [--llama-server PATH]
 #       [--streams 1,8,32,64] [--prompt 64] [--tokens 64] [--requests 2] [--threads 2] [--check]
@@ -11,6 +11,7 @@
 # that it gives to each request alone. One thread reads all sockets, so that the client takes little.
 import argparse
 import json
+import os
 import selectors
 import signal
 import socket
@@ -43,6 +44,11 @@ class Program:
                 return b" 200 " in s.recv(64)
         except OSError:
             return False
+
+    def processor_seconds(self):
+        with open(f"/proc/{self.process.pid}/stat") as f:
+            user, system = f.read().rsplit(")", 1)[1].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -158,19 +164,21 @@ def main():
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--extra", type=str.split, default=[], help="more options of godwit serve, in one word")
     args = parser.parse_args()
-    print("| program | streams | tokens/s | first token, median ms | 99% | between, median ms | 99% | 99% / median |\n"
-          "|---|---:|---:|---:|---:|---:|---:|---:|")
+    print("| program | streams | tokens/s | a processor second | first token, median ms | 99% | between, median ms | 99% "
+          "| 99% / median |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     programs = [Program(*row[:1], row[2], row[1]) for row in commands(args)]
     try:
         for n in args.streams:
             for p in programs:
                 load(p.port, 1, argparse.Namespace(**{**vars(args), "requests": 1}))  # warm
+                used = p.processor_seconds()
                 streams, bodies, seconds = load(p.port, n, args)
+                used = p.processor_seconds() - used
                 tokens = sum(s.tokens for s in streams)
                 first = [1e3 * x for s in streams for x in s.first]
                 gaps = [1e3 * x for s in streams for x in s.gaps]
                 middle, slow = statistics.median(gaps), percentile(gaps, 0.99)
-                print(f"| {p.name} | {n} | {tokens / seconds:.1f} | {statistics.median(first):.1f} | "
+                print(f"| {p.name} | {n} | {tokens / seconds:.1f} | {tokens / max(used, 0.01):.1f} | {statistics.median(first):.1f} | "
                       f"{percentile(first, 0.99):.1f} | {middle:.2f} | {slow:.2f} | {slow / middle:.1f} |", flush=True)
                 if args.check and p.name == "godwit":
                     check(p.port, streams, bodies)

@@ -98,6 +98,34 @@ static void states(void **state) {
     }
 }
 
+/* Windows, of which a prefix serves as any does; latent caches; caches of which a row is read at
+ * once with those behind it. */
+static void other_caches(void **state) {
+    static const char *const names[] = {"gemma3-pattern", "deepseek-v3", "deepseek-v4"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char folder[80], path[256];
+        snprintf(folder, sizeof folder, "goldens/%s", names[i]);
+        snprintf(path, sizeof path, "%s", shared_path(folder));
+        const bc_plan p = {.model = path,
+                           .device = "cpu",
+                           .kv_type = "f32",
+                           .requests = 10,
+                           .parallel = 5,
+                           .chunk = 50,
+                           .tokens = 64 * 12,
+                           .stem = 200,
+                           .own = 8,
+                           .answer = 12,
+                           .seed = 7,
+                           .disorder = 3};
+        gw_batch_stats s = bc_check(&p);
+        print_message("%s: %d preempted, %d cached\n", names[i], (int)s.preemptions,
+                      (int)s.cached_tokens);
+        assert_true(s.preemptions > 0 && s.cached_tokens > 0);
+    }
+}
+
 /* ---- pages ----------------------------------------------------------------------------------- */
 
 static void pages_are_found_again(void **state) {
@@ -332,6 +360,83 @@ static void refusals(void **state) {
     close_rig(&r);
 }
 
+/* One at a time: who is dearer to its client's others, who has had less, who came first. */
+static void clients_take_turns(void **state) {
+    (void)state;
+    enum { N = 6 };
+    static const struct {
+        uint64_t client;
+        int32_t priority;
+    } asked[N] = {{1, 0}, {1, 0}, {2, -1}, {2, 0}, {1, 0}, {3, 1}};
+    static const int order[N] = {5, 0, 3, 1, 4, 2};
+    rig r;
+    told t[N] = {{{0}, 0}};
+    gw_request *handle[N];
+    const gw_batch_options bo = {.n_ctx = 64, .parallel = 1};
+    size_t work = 1;
+    open_rig(&r, &bo);
+    for (int i = 0; i < N; i++) {
+        gw_request_options o = ask(&r, &t[i]);
+        o.max_tokens = 3;
+        o.client = asked[i].client;
+        o.priority = asked[i].priority;
+        bc_ok(gw_batch_submit(r.b, &o, &handle[i]));
+    }
+    for (int i = 0; i < N; i++) {
+        while (!t[order[i]].done) {
+            bc_ok(gw_batch_step(r.b, &work));
+        }
+        for (int k = i + 1; k < N; k++) {
+            assert_int_equal(t[order[k]].done, 0);
+        }
+    }
+    for (int i = 0; i < N; i++) {
+        gw_request_free(handle[i]);
+    }
+    close_rig(&r);
+}
+
+/* Whoever hears of a request's end finds nothing of it in the figures: choices that nobody reads,
+ * and some that had not begun. */
+static void look_at_the_end(void *user, const gw_event *e) {
+    gw_batch_stats s;
+    if (e->kind == GW_EVENT_DONE) {
+        gw_batch_get_stats(*(gw_batch **)user, &s);
+        assert_int_equal(s.pages_used, 0);
+        assert_int_equal(s.running + s.held + s.waiting, 0);
+        assert_int_equal(s.cancelled, 1);
+        *(gw_batch **)user = NULL;
+    }
+}
+
+static void nothing_is_left_at_the_end(void **state) {
+    (void)state;
+    rig r;
+    const gw_batch_options bo = {.n_ctx = 256, .parallel = 3};
+    open_rig(&r, &bo);
+    gw_batch *seen = r.b;
+    gw_request *handle;
+    gw_request_options o = ask(&r, NULL);
+    size_t work;
+    o.n = 4;
+    o.max_tokens = -1;
+    o.ignore_eos = 1;
+    o.event = look_at_the_end;
+    o.user = &seen;
+    bc_ok(gw_batch_submit(r.b, &o, &handle));
+    for (int i = 0; i < 20; i++) {
+        bc_ok(gw_batch_step(r.b, &work));
+    }
+    gw_request_hold(handle, 1);
+    bc_ok(gw_batch_step(r.b, &work));
+    assert_int_equal(work, 0);
+    gw_request_cancel(handle);
+    bc_ok(gw_batch_step(r.b, &work));
+    assert_null(seen);
+    gw_request_free(handle);
+    close_rig(&r);
+}
+
 static void pages_by_salt(void **state) {
     (void)state;
     rig r;
@@ -437,6 +542,8 @@ int main(void) {
         cmocka_unit_test(the_same_page_twice),
         cmocka_unit_test(endings),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(clients_take_turns),
+        cmocka_unit_test(nothing_is_left_at_the_end),
         cmocka_unit_test(pages_by_salt),
         cmocka_unit_test(in_order),
         cmocka_unit_test(too_small_a_cache),
@@ -444,6 +551,7 @@ int main(void) {
         cmocka_unit_test(drafts),
         cmocka_unit_test(nothing_is_taken_for_a_token),
         cmocka_unit_test(states),
+        cmocka_unit_test(other_caches),
         cmocka_unit_test(in_disorder),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST"));

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from program import BIN, DATA, EMULATOR, SANITIZED, run
-from serving import MODEL, Server, serving
+from serving import MODEL, TASKS, Server, serving
 
 pytestmark = pytest.mark.skipif(bool(EMULATOR), reason="the server of the native build")
 USER = [{"role": "user", "content": "Tell me of the sea."}]
@@ -134,6 +134,33 @@ def test_usage_and_cache(server):
     assert events[-2][1]["usage"]["completion_tokens"] == 2 and events[-2][1]["timings"]["predicted_n"] == 2
 
 
+def test_side_requests_cost_their_own_pages(server):
+    """Titles and tags between two turns, and a line in front that is another each time."""
+    def message(line):
+        texts = [f"x-anthropic-billing-header: {line}", "The king and the queen went to the sea. " * 12]
+        used = server.post("/v1/messages", {"messages": USER, "max_tokens": 1, "system": [
+            {"type": "text", "text": text} for text in texts]})["usage"]
+        return used["cache_read_input_tokens"], used["input_tokens"]
+    first = message("a")
+    for n in range(4):
+        server.post("/v1/completions", {"prompt": f"A title for {n}: " + "word " * 80, "max_tokens": 2})
+    cached, read = message("b")
+    assert cached + read == sum(first) and cached == (sum(first) - 1) // 64 * 64 > 64
+
+
+def test_tools_in_every_shape(server):
+    """What cannot be enforced is let through, what is no function is passed over."""
+    odd = {"type": "object", "$defs": {"n": {"type": "array", "items": {"type": "string", "pattern": "^\\d+$"}}},
+           "properties": {"x": {"$ref": "#/$defs/n"}, "y": {"description": None}, "z": {}}}
+    tools = [{"type": "function", "function": {"name": "f", "description": None, "parameters": odd}},
+             {"type": "function", "function": {"name": "g"}}]
+    asked = {"messages": USER, "tools": tools, "max_tokens": 3}
+    assert server.post("/v1/chat/completions", asked)["usage"]["completion_tokens"] == 3
+    flat = [{"type": "web_search"}, {"type": "local_shell"}, {"type": "function", "name": "f", "parameters": odd}]
+    answer = server.post("/v1/responses", {"input": "x", "tools": flat, "max_output_tokens": 3})
+    assert answer["usage"]["output_tokens"] == 3
+
+
 def test_drafts_and_the_next_turn(server):
     draft = DATA / "tales-2m-q4_k_m.gguf"
     asked = [{"prompt": "Once upon a time " * 5, "max_tokens": 70, "seed": n, "ignore_eos": True} for n in (1, 2)]
@@ -194,6 +221,20 @@ def test_echo_scores_a_text_as_the_command_does(server):
     only = server.post("/v1/completions", {"prompt": ids, "max_tokens": 0, "echo": True, "logprobs": 0})
     assert only["choices"][0]["logprobs"]["token_logprobs"] == long["token_logprobs"][:len(ids)]
     assert only["usage"]["completion_tokens"] == 0
+
+
+def test_scores_are_those_of_the_scorer(server, tmp_path):
+    """As programs that compare endings ask: ids, echo, one token more. tests/test_serve_clients.py has lm-eval itself."""
+    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(t) + "\n" for t in TASKS))
+    done = run("evaluate", "-q", "-o", "json", "-m", MODEL, "-t", 1, "--tasks", tmp_path / "tasks.jsonl")
+    ids = lambda text: server.post("/tokenize", {"content": text, "add_special": True})["tokens"]
+    for task, sample in zip(TASKS, json.loads(done.stdout)["models"][0]["tasks"][0]["samples"]):
+        before = len(ids(task["query"]))
+        asked = {"prompt": [ids(task["query"] + c) for c in task["choices"]], "max_tokens": 1, "temperature": 0,
+                 "logprobs": 1, "seed": 1234, "echo": True}
+        scores = [c["logprobs"]["token_logprobs"][before:-1] for c in server.post("/v1/completions", asked)["choices"]]
+        assert [len(s) for s in scores] == sample["ids"]
+        assert [sum(s) for s in scores] == pytest.approx(sample["loglikelihood"], rel=1e-8)
 
 
 def test_text_of_a_schema(server):
@@ -315,6 +356,8 @@ def test_helpers(server):
     counted = server.post("/v1/messages/count_tokens", {"messages": USER})["input_tokens"]
     used = server.post("/v1/messages", {"messages": USER, "max_tokens": 1})["usage"]
     assert counted == used["input_tokens"] + used["cache_read_input_tokens"]
+    info = server.get("/tokenizer_info")[1]
+    assert (info["bos_token"], info["eos_token"], info["model_max_length"]) == ("<s>", "</s>", 512)
     props = server.get("/props")[1]
     assert props["default_generation_settings"]["n_ctx"] == 512 and props["total_slots"] == 16
     assert len(server.get("/slots")[1]) == 16
@@ -536,9 +579,16 @@ def test_service_manager(tmp_path):
 
 
 def test_queue_is_bounded():
-    with serving("-c", 512, "--parallel", 1, "--queue", 1) as s:
-        running = open_request(s, dict(LONG, stream=True, n=16))
+    with serving("-c", 512, "--parallel", 1, "--queue", 1, "--sse-ping", 1) as s:
+        running = open_request(s, dict(LONG, stream=True, n=64))
         assert b"data" in running.recv(4096) + running.recv(4096)
+        waits = open_request(s, dict(LONG, stream=True))
+        answer = b""
+        while b"\n:" not in answer:  # so that nobody on the way takes it for dead
+            answer += waits.recv(4096)
+        assert b"data" not in answer
+        waits.close()
+        s.wait_for("queue_requests", 0)
         others = [open_request(s, dict(LONG, max_tokens=1)) for _ in range(6)]
         answers = [o.recv(65536) for o in others]
         statuses = sorted(int(a.split()[1]) for a in answers)

@@ -1,6 +1,7 @@
 # tests/test_serve_clients.py - the public Python clients against godwit serve, as their users write:
 # openai, anthropic, ollama; and curl. They are installed by pip into a folder of the build, once; a test
-# whose client cannot be had is skipped.
+# whose client cannot be had is skipped. lm-eval is 400 MB: GODWIT_LM_EVAL names a Python that has it
+# (pip install 'lm-eval[api]').
 import json
 import os
 import pathlib
@@ -10,8 +11,8 @@ import sys
 
 import pytest
 
-from program import EMULATOR, SANITIZED
-from serving import MODEL, serving
+from program import EMULATOR, SANITIZED, run
+from serving import MODEL, TASKS, serving
 
 pytestmark = pytest.mark.skipif(bool(EMULATOR) or SANITIZED, reason="the server of the release build")
 CLIENTS = ["openai", "anthropic", "ollama"]
@@ -182,3 +183,40 @@ def test_curl(server):
     assert lines[-1] == "[DONE]"
     deltas = [json.loads(line)["choices"][0]["delta"].get("content") or "" for line in lines[:-1]]
     assert "".join(deltas) == expected(server)
+
+
+TASK = """task: endings
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: "{path}"}}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "<s>{{{{query}}}}"
+doc_to_choice: choices
+doc_to_target: gold
+target_delimiter: ""
+metric_list: [{{metric: acc}}]
+"""
+
+
+def test_lm_eval(tmp_path):
+    """lm-eval with its local-completions model, ids by this server's /tokenize, against `godwit evaluate`."""
+    python = os.environ.get("GODWIT_LM_EVAL")
+    if not python:
+        pytest.skip("SKIP: lm-eval: GODWIT_LM_EVAL names no Python that has it")
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text("".join(json.dumps(t) + "\n" for t in TASKS))
+    (tmp_path / "endings.yaml").write_text(TASK.format(path=tasks))
+    with serving("-c", 512) as s:
+        done = subprocess.run([python, "-m", "lm_eval", "--model", "local-completions", "--model_args",
+                               f"model={MODEL.stem},base_url=http://127.0.0.1:{s.port}/v1/completions,num_concurrent=4",
+                               "--tasks", "endings", "--include_path", tmp_path, "--output_path", tmp_path / "out",
+                               "--log_samples"], capture_output=True, text=True, timeout=300,
+                              env=dict(os.environ, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_HOME=str(tmp_path)))
+    assert done.returncode == 0, done.stderr[-3000:]
+    (results,) = (tmp_path / "out").rglob("results_*.json")
+    (samples,) = (tmp_path / "out").rglob("samples_*.jsonl")
+    mine = json.loads(run("evaluate", "-q", "-o", "json", "-m", MODEL, "-t", 1, "--tasks", tasks).stdout)["models"][0]["tasks"][0]
+    assert json.loads(results.read_text())["results"]["endings"]["acc,none"] == pytest.approx(mine["acc"])
+    theirs = sorted((json.loads(line) for line in samples.read_text().splitlines()), key=lambda x: x["doc_id"])
+    for a, b in zip(theirs, mine["samples"], strict=True):
+        assert [float(r[0][0]) for r in a["resps"]] == pytest.approx(b["loglikelihood"], rel=1e-7)

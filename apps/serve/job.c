@@ -52,8 +52,9 @@ static void try_free(job *j) {
     free(j);
 }
 
+/* While a worker submits the job's requests they are its own; on_submitted sees to them. */
 static void cancel(job *j) {
-    for (size_t i = 0; i < j->n_requests; i++) {
+    for (size_t i = 0; !j->busy && i < j->n_requests; i++) {
         gw_request_cancel(j->requests[i]);
     }
 }

@@ -220,6 +220,10 @@ static json_t *spelled(const model *m, int32_t id) {
     return shown;
 }
 
+static json_t *token_or_null(const model *m, int32_t id) {
+    return id >= 0 ? spelled(m, id) : json_null();
+}
+
 static void answer_props(conn *c, const char *rest) {
     server *s = conn_server(c);
     fault f = {0};
@@ -241,6 +245,29 @@ static void answer_props(conn *c, const char *rest) {
                   spelled(m, gw_token_bos(m->gw)), "eos_token", spelled(m, gw_token_eos(m->gw)),
                   "build_info", "godwit " GW_VERSION, "modalities", "vision", 0, "audio", 0,
                   "n_ctx_train", (int)m->info.n_ctx_train, "is_sleeping", 0);
+    models_release(s->models, m);
+    reply_json(c, 200, all);
+}
+
+/* As vLLM says it: what counts tokens without the vocabulary at hand, lm-eval for example, asks
+ * here whether /tokenize will do. */
+static void answer_tokenizer(conn *c, const char *rest) {
+    server *s = conn_server(c);
+    fault f = {0};
+    char name[256];
+    (void)rest;
+    query_value(c, "model", name, sizeof name);
+    model *m = models_now(s->models, name, &f);
+    if (m == NULL) {
+        reply_fault(c, &f);
+        return;
+    }
+    json_t *all = json_pack(
+        "{s:s, s:o, s:o, s:n, s:i, s:o}", "tokenizer_class", "godwit", "bos_token",
+        token_or_null(m, gw_token_bos(m->gw)), "eos_token", token_or_null(m, gw_token_eos(m->gw)),
+        "pad_token", "model_max_length", (int)m->n_ctx, "chat_template",
+        m->chat_template_bytes > 0 ? job_bytes(m->chat_template, m->chat_template_bytes)
+                                   : json_null());
     models_release(s->models, m);
     reply_json(c, 200, all);
 }
@@ -278,6 +305,7 @@ const route routes_text[] = {
     {"POST", "/detokenize", 0, FORM_OPENAI, answer_detokenize},
     {"POST", "/apply-template", 0, FORM_OPENAI, answer_template},
     {"POST", "/v1/chat/completions/input_tokens", 0, FORM_OPENAI, answer_count},
+    {"GET", "/tokenizer_info", 0, FORM_OPENAI, answer_tokenizer},
     {"GET", "/props", 0, FORM_OPENAI, answer_props},
     {"GET", "/slots", 0, FORM_OPENAI, answer_slots},
     {NULL, NULL, 0, FORM_OPENAI, NULL},

@@ -219,6 +219,25 @@ gw_status fuzz_rows_prefill(gw_session *s, const gw_row *rows, int32_t n) {
     return GW_OK;
 }
 
+size_t fuzz_rows_copy_bytes(const gw_session *s) {
+    (void)s;
+    return 1;
+}
+
+gw_status fuzz_rows_copy(gw_session *s, int32_t from, int32_t to, int32_t pos, int32_t page_from,
+                         int32_t page_to, void *room) {
+    const made_up *u = (made_up *)s;
+    (void)room;
+    if (s->states.any || from == to || from < 0 || from >= u->slots || to < 0 || to >= u->slots ||
+        u->table[from * u->entries + pos / GW_PAGE] != page_from || page_to == page_from ||
+        page_to < 0 || page_to >= u->pages) {
+        give_up("a page that cannot be copied");
+    }
+    memcpy(&u->at[(size_t)page_to * GW_PAGE], &u->at[(size_t)page_from * GW_PAGE],
+           GW_PAGE * sizeof(cell));
+    return GW_OK;
+}
+
 static void show_row(made_up *u, int32_t row, int32_t at) {
     if (row >= u->rows) {
         give_up("logits of a row that did not run");

@@ -84,8 +84,12 @@ static gw_status make_parts(gw_batch *b) {
     b->of_row = calloc(GW_CHUNK_MAX, sizeof(gw_seq *));
     b->top = calloc(GW_TOP_LOGPROBS, sizeof *b->top);
     b->ahead.pages = calloc((size_t)b->n_ctx / GW_PAGE + 1, sizeof *b->ahead.pages);
+    size_t page = gw_rows_copy_bytes(b->session);
+    size_t of_draft = b->drafts.model != NULL ? gw_rows_copy_bytes(b->drafts.model) : 0;
+    b->copy_room = malloc((page > of_draft ? page : of_draft) + 1);
     return b->running != NULL && b->slot != NULL && b->order != NULL && b->rows != NULL &&
-                   b->of_row != NULL && b->top != NULL && b->ahead.pages != NULL
+                   b->of_row != NULL && b->top != NULL && b->ahead.pages != NULL &&
+                   b->copy_room != NULL
                ? GW_OK
                : gw_fail(GW_E_NOMEM, "batch", "no memory for %d sequences", (int)b->parallel);
 }
@@ -101,6 +105,7 @@ static void free_batch(gw_batch *b) {
     free(b->rows);
     free(b->of_row);
     free(b->top);
+    free(b->copy_room);
     free(b);
 }
 
@@ -368,7 +373,7 @@ static void end_all(gw_batch *b, gw_finish finish, gw_status status, const char 
     }
 }
 
-static void show_stats(gw_batch *b) {
+void gw_batch_show_stats(gw_batch *b) {
     gw_batch_stats *s = &b->stats;
     gw_pages_count pages = gw_pages_counts(b->pages);
     s->running = b->n_running;
@@ -434,10 +439,10 @@ gw_status gw_batch_step(gw_batch *b, size_t *work) {
         text[n] = '\0';
         atomic_store(&b->dead, (int)status);
         end_all(b, GW_FINISH_ERROR, status, text);
-        show_stats(b);
+        gw_batch_show_stats(b);
         return status;
     }
-    show_stats(b);
+    gw_batch_show_stats(b);
     *work = count_work(b) + (size_t)b->ahead.n;
     return GW_OK;
 }

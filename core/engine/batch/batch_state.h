@@ -39,18 +39,17 @@ typedef struct gw_seq {
     int32_t n, pos, room;
     int32_t *pages; /* of positions 0.., n_pages of them */
     int32_t n_pages, slot;
-    int32_t n_named;      /* leading pages that others may find, and the name of the last of them */
-    gw_page_name name;    /* none yet: that of the root                                           */
-    int32_t emitted;      /* tokens handed out                                                    */
-    int32_t top_rows;     /* with prompt_logprobs: the last prompt token of which a row is not
-                             wanted any more                                                      */
-    int32_t known;        /* recurrent blocks know what is before positions from here to pos */
-    int preempted;        /* how often */
-    int32_t since;        /* tokens made since the last time */
-    uint64_t admitted;    /* in this order: when it was, for the first time; 0: never */
-    uint64_t served;      /* number of the decode pass that had rows of it last       */
-    uint64_t passed_over; /* in this round of admission                            */
-    int32_t end; /* of the positions that it has rows of in the pass that is put together */
+    int32_t n_named;   /* leading pages that others may find, and the name of the last of them */
+    gw_page_name name; /* none yet: that of the root                                           */
+    int32_t emitted;   /* tokens handed out                                                    */
+    int32_t top_rows;  /* with prompt_logprobs: the last prompt token of which a row is not
+                          wanted any more                                                      */
+    int32_t known;     /* recurrent blocks know what is before positions from here to pos */
+    int preempted;     /* how often */
+    int32_t since;     /* tokens made since the last time */
+    uint64_t admitted; /* in this order: when it was, for the first time; 0: never */
+    uint64_t served;   /* number of the decode pass that had rows of it last       */
+    int32_t end;       /* of the positions that it has rows of in the pass that is put together */
     gw_seq_drafts drafts;
 } gw_seq;
 
@@ -66,6 +65,7 @@ struct gw_request {
     int want_prompt, no_cache, special, admitted;
     gw_page_name root;
     uint64_t client;
+    uint64_t passed_over; /* in this round of admission, with all its choices */
     int32_t priority;
     int32_t n_cached, n_read, n_generated;
     gw_finish finish;
@@ -121,6 +121,7 @@ struct gw_batch {
     int32_t ids[GW_PARALLEL_MAX], drawn[GW_PARALLEL_MAX]; /* drawn: -1: not by the device */
     gw_logprob *top;                                      /* [GW_TOP_LOGPROBS] of a prompt's row */
     gw_seq **order;                                       /* [parallel] */
+    void *copy_room;                                      /* [gw_rows_copy_bytes] */
     double last_decode;                                   /* seconds of the last pass of decode */
     double prompt_row_seconds; /* of a prompt's row, of late; 0: not known          */
     gw_drafts drafts;
@@ -129,6 +130,9 @@ struct gw_batch {
     atomic_flag copying;
     gw_batch_stats shown; /* what others may copy, between the two of `copying` */
 };
+
+/* batch.c: what others may copy is what is known now. */
+void gw_batch_show_stats(gw_batch *b);
 
 /* schedule.c */
 gw_status gw_batch_admit(gw_batch *b);

@@ -75,6 +75,7 @@ static void done(gw_batch *b, gw_request *r) {
         atomic_fetch_sub(&b->queued, 1);
         atomic_fetch_sub(&b->queued_tokens, r->n_prompt);
     }
+    gw_batch_show_stats(b); /* whoever has its last event no longer finds its pages in use */
     send(r, &e);
     gw_request_drop(r);
 }

@@ -201,8 +201,7 @@ gw_status gw_seq_reserve(gw_batch *b, gw_seq *s, int32_t end, int32_t *got) {
 /* Does nobody else look for its pages? What recurrent blocks remember is in no page, so a prompt of
  * a model that has them is always read. */
 static int is_private(const gw_batch *b, const gw_request *r) {
-    return b->o.no_sharing || b->session->states.any || (r->no_cache && r->n == 1) ||
-           b->session->states.any; /* pages alone say nothing of what recurrent blocks know */
+    return b->o.no_sharing || b->session->states.any || (r->no_cache && r->n == 1);
 }
 
 /* Whole pages that may be taken from others: one token is always read, and with prompt_logprobs
@@ -247,6 +246,11 @@ static void detach(gw_batch *b, gw_seq *s) {
     s->pos = s->n_named = s->drafts.read = 0;
 }
 
+/* May it have all of its prompt but the last token from another choice of its request? */
+static int forks(const gw_batch *b, const gw_seq *s) {
+    return s->r->n > 1 && !is_private(b, s->r) && (s->choice != 0 || !s->r->want_prompt);
+}
+
 /* Is a running sequence on its way to pages that this one could share? */
 static int comes_soon(const gw_batch *b, const gw_seq *s) {
     int32_t most = sharable(b, s);
@@ -255,6 +259,9 @@ static int comes_soon(const gw_batch *b, const gw_seq *s) {
         int32_t shared = 0, its = o->r->n_prompt / GW_PAGE;
         if (o->r->root != s->r->root || o->pos >= o->r->n_prompt || atomic_load(&o->r->held)) {
             continue;
+        }
+        if (o->r == s->r && forks(b, s)) {
+            return 1;
         }
         while (shared < most && shared < its &&
                memcmp(o->tokens + shared * GW_PAGE, s->tokens + shared * GW_PAGE,
@@ -278,6 +285,37 @@ static int has_room(const gw_batch *b, const gw_seq *s) {
     return b->n_running == 0 || need <= gw_pages_available(b->pages) - b->n_running;
 }
 
+/* A choice of the same request that runs and has read the prompt; NULL: none. */
+static const gw_seq *reader_of(const gw_request *r) {
+    for (int32_t i = 0; i < r->n; i++) {
+        const gw_seq *o = &r->seq[i];
+        if (o->state == GW_SEQ_RUNNING && o->pos >= r->n_prompt) {
+            return o;
+        }
+    }
+    return NULL;
+}
+
+/* What stands behind the whole pages of its prompt is copied from another choice, up to the token
+ * behind which its own text begins: a page of the cache against as many as 63 rows. */
+static gw_status copy_page(gw_batch *b, gw_seq *s) {
+    int32_t end = s->r->n_prompt - 1, page = end / GW_PAGE;
+    const gw_seq *from = forks(b, s) && s->pos < end ? reader_of(s->r) : NULL;
+    int32_t own = from != NULL && s->n_pages == page ? gw_pages_take(b->pages) : -1;
+    if (own < 0) {
+        return GW_OK;
+    }
+    s->pages[s->n_pages++] = own;
+    gw_session *const of[2] = {b->session, b->drafts.model}; /* which reads prompts beside it */
+    for (int i = 0; i < 2 && of[i] != NULL; i++) {
+        GW_TRY(gw_rows_copy(of[i], from->slot, s->slot, end - 1, from->pages[page], own,
+                            b->copy_room));
+    }
+    s->drafts.read = end;
+    s->pos = end;
+    return GW_OK;
+}
+
 static gw_status start(gw_batch *b, gw_seq *s) {
     gw_request *r = s->r;
     int32_t slot = 0;
@@ -297,6 +335,7 @@ static gw_status start(gw_batch *b, gw_seq *s) {
         b->running[at] = b->running[at - 1];
     }
     b->running[at] = s;
+    GW_TRY(copy_page(b, s));
     GW_TRY(map_pages(b, s, 0));
     if (!again) {
         b->stats.cached_tokens += (uint64_t)s->pos;
@@ -313,12 +352,15 @@ static gw_status start(gw_batch *b, gw_seq *s) {
 }
 
 /* The next in turn, and what is in front of it in the queue; NULL: nobody. Passed over are those
- * that had better wait for the pages of another. */
+ * that had better wait for the pages of another. Choices of a request stand side by side and are
+ * alike, so the first of them is looked at. */
 static gw_seq *next_in_turn(gw_batch *b, uint64_t round, gw_seq **before) {
     gw_seq *best = NULL, *last = NULL;
     double now = gw_seconds_now();
     for (gw_seq *s = b->first; s != NULL; last = s, s = s->next) {
-        if (s->passed_over == round || atomic_load(&s->r->held)) {
+        int alike = last != NULL && last->r == s->r && last->admitted == 0 && s->admitted == 0;
+        if (s->r->passed_over == round || atomic_load(&s->r->held) ||
+            (alike && b->o.disorder == 0)) {
             continue;
         }
         int better = best == NULL || (b->o.disorder != 0 ? gw_batch_random(b, 2) == 0
@@ -329,20 +371,25 @@ static gw_seq *next_in_turn(gw_batch *b, uint64_t round, gw_seq **before) {
     return best;
 }
 
-/* Room that a sequence has which nobody reads; 0: there is none. */
-static int preempt_held(gw_batch *b) {
+/* One that has room and nobody reads; NULL: none. */
+static gw_seq *held_one(gw_batch *b) {
     gw_seq *s = victim(b);
-    if (s == NULL || !atomic_load(&s->r->held)) {
-        return 0;
+    return s != NULL && atomic_load(&s->r->held) ? s : NULL;
+}
+
+static int preempt_held(gw_batch *b) {
+    gw_seq *s = held_one(b);
+    if (s != NULL) {
+        gw_seq_preempt(b, s);
     }
-    gw_seq_preempt(b, s);
-    return 1;
+    return s != NULL;
 }
 
 gw_status gw_batch_admit(gw_batch *b) {
     uint64_t round = ++b->n_rounds;
     for (;;) {
-        gw_seq *before = NULL, *s = next_in_turn(b, round, &before);
+        int full = b->n_running == b->parallel && held_one(b) == NULL; /* most often */
+        gw_seq *before = NULL, *s = full ? NULL : next_in_turn(b, round, &before);
         if (s == NULL) {
             return GW_OK;
         }
@@ -355,7 +402,7 @@ gw_status gw_batch_admit(gw_batch *b) {
         attach(b, s);
         if (comes_soon(b, s)) {
             detach(b, s);
-            s->passed_over = round;
+            s->r->passed_over = round;
             continue;
         }
         if (!has_room(b, s)) {

@@ -6,7 +6,12 @@
 
 #include "core/engine/batch/batch_state.h"
 
-static const double step_of_cards = 0.05, step_of_cpu = 0.2;
+static const double step_of_cards = 0.05, step_of_cpu = 0.2; /* seconds */
+
+enum {
+    GAP = 3,  /* on the CPU a step with prompts takes no longer than so many without */
+    TILE = 16 /* rows of a prompt for which kernels of the CPU read the weights once */
+};
 
 /* Of a pass of n rows: its place in decode_seconds. */
 static int width_of(int32_t n) {
@@ -226,26 +231,39 @@ gw_status gw_batch_decode(gw_batch *b) {
     b->stats.rows += (uint64_t)rows;
     b->stats.last_rows = rows;
     b->stats.decode_seconds += seconds;
-    b->last_decode = seconds;
+    b->last_decode = gw_seconds_now() - start;
     return GW_OK;
 }
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
-/* As many rows of a prompt as take so long; at least a page of them. */
+static int at_home(const gw_batch *b) { return b->session->logits_copy == NULL; }
+
+/* As many rows of a prompt as take so long; at least as many as are no dearer one by one. */
 static int32_t rows_within(const gw_batch *b, double seconds) {
     double row = b->prompt_row_seconds, fit = row > 0.0 && seconds > 0.0 ? seconds / row : 0.0;
-    int32_t rows = fit < (double)b->chunk ? (int32_t)fit / GW_PAGE * GW_PAGE : b->chunk;
+    int32_t some = at_home(b) ? TILE : GW_PAGE;
+    int32_t rows = fit < (double)b->chunk ? (int32_t)fit / some * some : b->chunk;
+    rows = rows < some ? some : rows;
+    return rows < b->chunk ? rows : b->chunk;
+}
+
+static double longest_step(const gw_batch *b) {
+    return b->o.step_seconds > 0.0 ? b->o.step_seconds : at_home(b) ? step_of_cpu : step_of_cards;
+}
+
+int32_t gw_batch_prompt_rows(const gw_batch *b) {
+    int32_t rows = rows_within(b, longest_step(b));
     rows = rows < GW_PAGE ? GW_PAGE : rows;
     return rows < b->chunk ? rows : b->chunk;
 }
 
+/* Seconds of a step in which others wait for their next tokens. A card's decode is so short that
+ * many times of it are no wait at all; on the CPU that is what one can see. */
 static double step_target(const gw_batch *b) {
-    int at_home = b->session->logits_copy == NULL;
-    return b->o.step_seconds > 0.0 ? b->o.step_seconds : at_home ? step_of_cpu : step_of_cards;
+    double most = longest_step(b), gap = GAP * b->last_decode;
+    return at_home(b) && b->o.step_seconds == 0.0 && gap < most ? gap : most;
 }
-
-int32_t gw_batch_prompt_rows(const gw_batch *b) { return rows_within(b, step_target(b)); }
 
 /* Prompt rows of the next pass: as many as take no longer than others shall wait. */
 static int32_t prompt_budget(gw_batch *b) {
@@ -256,10 +274,7 @@ static int32_t prompt_budget(gw_batch *b) {
     if (b->o.disorder != 0) {
         return 1 + (int32_t)gw_batch_random(b, (uint32_t)b->chunk);
     }
-    if (!others) {
-        return b->chunk;
-    }
-    return rows_within(b, step_target(b) - b->last_decode);
+    return others ? rows_within(b, step_target(b) - b->last_decode) : b->chunk;
 }
 
 /* b->order: the oldest, then those that have the least left to read. */
@@ -374,7 +389,7 @@ gw_status gw_batch_prefill(gw_batch *b) {
         GW_TRY(finish_rows(b, b->of_row[at], at, of_it));
         at += of_it;
     }
-    double row = seconds / rows, before = b->prompt_row_seconds;
+    double row = (gw_seconds_now() - start) / rows, before = b->prompt_row_seconds;
     b->prompt_row_seconds = before > 0.0 ? 0.75 * before + 0.25 * row : row;
     b->stats.prompt_passes++;
     b->stats.prompt_tokens += (uint64_t)rows;

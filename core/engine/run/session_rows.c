@@ -49,7 +49,7 @@ size_t gw_rows_copy_bytes(const gw_session *s) {
 gw_status gw_rows_copy(gw_session *s, int32_t from, int32_t to, int32_t pos, int32_t page_from,
                        int32_t page_to, void *room) {
     for (int l = s->model->hp.n_source; page_from != page_to && l < s->kv.n_layers; l++) {
-        for (int part = 0; part < 2; part++) {
+        for (int part = 0; part < GW_KV_PARTS; part++) {
             GW_TRY(gw_kv_read_page(&s->kv, l, part, page_from, room));
             GW_TRY(gw_kv_write_page(&s->kv, l, part, page_to, room));
         }
