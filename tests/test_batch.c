@@ -370,11 +370,12 @@ static void clients_take_turns(void **state) {
     } asked[N] = {{1, 0}, {1, 0}, {2, -1}, {2, 0}, {1, 0}, {3, 1}};
     static const int order[N] = {5, 0, 3, 1, 4, 2};
     rig r;
-    told t[N] = {{{0}, 0}};
+    told t[N];
     gw_request *handle[N];
     const gw_batch_options bo = {.n_ctx = 64, .parallel = 1};
     size_t work = 1;
     open_rig(&r, &bo);
+    memset(t, 0, sizeof t);
     for (int i = 0; i < N; i++) {
         gw_request_options o = ask(&r, &t[i]);
         o.max_tokens = 3;
