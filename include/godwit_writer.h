@@ -81,7 +81,8 @@ gw_status gw_writer_piece(gw_writer *writer, gw_piece *piece, int *there);
 gw_status gw_writer_release(gw_writer *writer, size_t most);
 /* Nothing follows: tokens that are held back stay. */
 gw_status gw_writer_over(gw_writer *writer);
-/* What is left of the text when there are no more pieces, and the token that ended it or -1. */
+/* What is left of the text when there are no more pieces, and the token that ended it (its
+ * probability too) or -1. */
 gw_status gw_writer_rest(gw_writer *writer, gw_piece *piece);
 /* Tokens that are picked and were not handed out. */
 size_t gw_writer_held(const gw_writer *writer);

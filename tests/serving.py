@@ -15,9 +15,9 @@ from program import BIN, DATA, EMULATOR
 
 MODEL = DATA / "tales-2m-q4_0.gguf"
 # Endings to be compared: what `godwit evaluate` reads, and what programs ask a server for.
-TASKS = [{"query": "The king went to the", "choices": [" sea", " city of gold", " bed"], "gold": 0},
-         {"query": "Once upon a time there was", "choices": [" a cat", " and and", " nothing at all"], "gold": 0},
-         {"query": "She opened the door and", "choices": [" the the", " saw an old woman"], "gold": 1}]
+TASKS = [{"query": "The king went to the", "choices": ["sea", "city of gold", "bed"], "gold": 0},
+         {"query": "Once upon a time there was", "choices": ["a cat", "and and", "nothing at all"], "gold": 0},
+         {"query": "She opened the door and", "choices": ["the the", "saw an old woman"], "gold": 1}]
 
 
 class Server:

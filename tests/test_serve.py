@@ -21,10 +21,26 @@ USER = [{"role": "user", "content": "Tell me of the sea."}]
 LONG = {"prompt": "Once upon a time", "max_tokens": 400, "ignore_eos": True, "seed": 5}
 
 
+def slow_head(server):
+    """What a head that comes at a byte a second is told, and when."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as s:
+        began = time.monotonic()
+        s.sendall(b"GET /health HTTP/1.1\r\n")
+        s.settimeout(1)
+        while time.monotonic() - began < 25:
+            try:
+                return s.recv(4096), time.monotonic() - began
+            except TimeoutError:
+                s.sendall(b"X")
+    return b"", time.monotonic() - began
+
+
 @pytest.fixture(scope="module")
 def server():
     with serving("-c", 512) as s:
-        yield s
+        with concurrent.futures.ThreadPoolExecutor() as beside:
+            s.slow_head = beside.submit(slow_head, s)  # ten seconds, beside all the tests
+            yield s
 
 
 def text_of(answer):
@@ -154,10 +170,10 @@ def test_tools_in_every_shape(server):
            "properties": {"x": {"$ref": "#/$defs/n"}, "y": {"description": None}, "z": {}}}
     tools = [{"type": "function", "function": {"name": "f", "description": None, "parameters": odd}},
              {"type": "function", "function": {"name": "g"}}]
-    asked = {"messages": USER, "tools": tools, "max_tokens": 3}
+    asked = {"messages": USER, "tools": tools, "max_tokens": 3, "tool_choice": "none", "ignore_eos": True}
     assert server.post("/v1/chat/completions", asked)["usage"]["completion_tokens"] == 3
     flat = [{"type": "web_search"}, {"type": "local_shell"}, {"type": "function", "name": "f", "parameters": odd}]
-    answer = server.post("/v1/responses", {"input": "x", "tools": flat, "max_output_tokens": 3})
+    answer = server.post("/v1/responses", {"input": "x", "tools": flat, "max_output_tokens": 3, "ignore_eos": True})
     assert answer["usage"]["output_tokens"] == 3
 
 
@@ -230,11 +246,18 @@ def test_scores_are_those_of_the_scorer(server, tmp_path):
     ids = lambda text: server.post("/tokenize", {"content": text, "add_special": True})["tokens"]
     for task, sample in zip(TASKS, json.loads(done.stdout)["models"][0]["tasks"][0]["samples"]):
         before = len(ids(task["query"]))
-        asked = {"prompt": [ids(task["query"] + c) for c in task["choices"]], "max_tokens": 1, "temperature": 0,
+        asked = {"prompt": [ids(f"{task['query']} {c}") for c in task["choices"]], "max_tokens": 1, "temperature": 0,
                  "logprobs": 1, "seed": 1234, "echo": True}
         scores = [c["logprobs"]["token_logprobs"][before:-1] for c in server.post("/v1/completions", asked)["choices"]]
         assert [len(s) for s in scores] == sample["ids"]
         assert [sum(s) for s in scores] == pytest.approx(sample["loglikelihood"], rel=1e-8)
+    # The one token more is there where it ends the text, as well: the last ending's is not taken for it.
+    ended = server.post("/v1/completions", dict(asked, logit_bias={"2": 100}))["choices"]
+    assert [c["logprobs"]["token_logprobs"][before:-1] for c in ended] == scores
+    assert {c["logprobs"]["tokens"][-1] for c in ended} == {"</s>"} and {c["finish_reason"] for c in ended} == {"stop"}
+    streamed = [p for _, e in server.events("/v1/completions", dict(asked, prompt=asked["prompt"][0], logit_bias={"2": 100}))
+                if e != "[DONE]" for c in e["choices"] if c["logprobs"] for p in c["logprobs"]["token_logprobs"]]
+    assert streamed == ended[0]["logprobs"]["token_logprobs"]
 
 
 def test_text_of_a_schema(server):
@@ -506,6 +529,7 @@ def test_drain():
     assert b"data" in one.recv(4096) + one.recv(4096)
     s.process.send_signal(signal.SIGTERM)
     got = s.rest(one)
+    one.close()
     assert b"data: [DONE]" in got and b'"length"' in got  # whole, although the end was asked for
     assert s.process.wait(timeout=30) == 0
 
@@ -516,6 +540,7 @@ def test_drain_has_an_end():
     assert b"data" in one.recv(4096) + one.recv(4096)
     s.process.send_signal(signal.SIGINT)
     assert b"the server is ending" in s.rest(one)
+    one.close()
     assert s.process.wait(timeout=30) == 0
 
 
@@ -580,8 +605,8 @@ def test_service_manager(tmp_path):
 
 def test_queue_is_bounded():
     with serving("-c", 512, "--parallel", 1, "--queue", 1, "--sse-ping", 1) as s:
-        running = open_request(s, dict(LONG, stream=True, n=64))
-        assert b"data" in running.recv(4096) + running.recv(4096)
+        running = open_request(s, dict(LONG, n=128))
+        s.wait_for("running", 1)
         waits = open_request(s, dict(LONG, stream=True))
         answer = b""
         while b"\n:" not in answer:  # so that nobody on the way takes it for dead
@@ -589,7 +614,7 @@ def test_queue_is_bounded():
         assert b"data" not in answer
         waits.close()
         s.wait_for("queue_requests", 0)
-        others = [open_request(s, dict(LONG, max_tokens=1)) for _ in range(6)]
+        others = [open_request(s, dict(LONG, stream=True)) for _ in range(6)]
         answers = [o.recv(65536) for o in others]
         statuses = sorted(int(a.split()[1]) for a in answers)
         assert statuses.count(429) >= 4 and statuses[0] == 200, statuses
@@ -637,3 +662,8 @@ def test_loading_is_told(tmp_path):
         assert 0 <= answer["progress"] <= 1 and answer["error"]["code"] == 503
     assert (200, "ok") in seen
     assert s.stop() == 0
+
+
+def test_slow_head_has_a_deadline(server):
+    answer, seconds = server.slow_head.result()
+    assert answer.startswith(b"HTTP/1.1 408 ") and 9 < seconds < 15

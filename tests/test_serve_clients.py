@@ -193,7 +193,6 @@ output_type: multiple_choice
 doc_to_text: "<s>{{{{query}}}}"
 doc_to_choice: choices
 doc_to_target: gold
-target_delimiter: ""
 metric_list: [{{metric: acc}}]
 """
 

@@ -23,12 +23,8 @@ HOST = b"Host: localhost\r\n"
 def server(tmp_path_factory):
     log = tmp_path_factory.mktemp("serve") / "log"
     with serving("-c", 512, "--log-file", log) as s:
-        s.log, s.slow = log, []
-        slow = threading.Thread(target=lambda: s.slow.append(slow_head(s)))
-        slow.start()  # it takes 10 seconds, beside all the others
-        s.join_slow = slow.join
+        s.log = log
         yield s
-        slow.join()
 
 
 def head(*lines, start=b"POST /tokenize HTTP/1.1"):
@@ -165,20 +161,6 @@ def test_expect_continue(server):
     assert statuses(answer) == [404]
 
 
-def slow_head(server):
-    """What a head that comes at a byte a second is told, and when."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as s:
-        began = time.monotonic()
-        s.sendall(b"GET /health HTTP/1.1\r\n")
-        s.settimeout(1)
-        while time.monotonic() - began < 25:
-            try:
-                return s.recv(4096), time.monotonic() - began
-            except TimeoutError:
-                s.sendall(b"X")
-    return b"", time.monotonic() - began
-
-
 def descriptors(server):
     return len(os.listdir(f"/proc/{server.process.pid}/fd"))
 
@@ -270,9 +252,3 @@ def test_memory_stays(server):
     server.wait_for("requests_open", 0)
     assert held() - before < (60000 if SANITIZED else 3000), (before, held())
     assert descriptors(server) <= fds + 2
-
-
-def test_slow_head_has_a_deadline(server):
-    server.join_slow()
-    ((answer, seconds),) = server.slow
-    assert statuses(answer) == [408] and 9 < seconds < 15

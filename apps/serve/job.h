@@ -71,6 +71,7 @@ typedef struct api {
     const char *id_prefix; /* "chatcmpl-" */
     int json_lines;        /* its streams are lines of JSON */
     int no_ping;           /* no comments in them */
+    int shows_end;         /* the token that ends a text is among its probabilities */
     /* From the request to the ask; on a worker. 0 or -1 and *f. */
     int (*read)(job *j, const json_t *body, fault *f);
     void (*begin)(job *j);

@@ -281,6 +281,9 @@ static void end_choice(choice *c, const event_copy *copy) {
     if (e->token >= 0) {
         c->j->n_generated++;
     }
+    if (e->token >= 0 && c->j->ask.logprobs && c->j->api->shows_end) {
+        add_prob(c, e->token, e->logprob, e->top, e->n_top);
+    }
     finish_choice(c, hit ? GW_FINISH_STOP : e->finish);
 }
 

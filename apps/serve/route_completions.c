@@ -176,6 +176,7 @@ static void fail(job *j, const fault *f) {
 
 static const api completions_api = {
     .id_prefix = "cmpl-",
+    .shows_end = 1,
     .read = read_request,
     .text = send_text,
     .finish = finish,

@@ -119,6 +119,9 @@ void gw_seq_end(gw_batch *b, gw_seq *s, gw_finish finish, gw_status status, cons
     e.finish = finish;
     e.stop = finish == GW_FINISH_STOP ? stop : -1;
     e.token = finish == GW_FINISH_STOP ? rest.token : -1;
+    e.logprob = rest.logprob;
+    e.top = rest.top;
+    e.n_top = rest.n_top;
     e.status = status;
     e.error = error;
     e.n_generated = s->emitted + (e.token >= 0 && !r->special);

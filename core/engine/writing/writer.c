@@ -374,6 +374,11 @@ gw_status gw_writer_piece(gw_writer *w, gw_piece *piece, int *there) {
 
 gw_status gw_writer_rest(gw_writer *w, gw_piece *piece) {
     *piece = (gw_piece){.token = w->end, .text = ""};
+    if (w->end >= 0 && w->n == 1) { /* it is in nobody's text, but has its probability */
+        piece->logprob = w->line[0].logprob;
+        piece->top = w->most > 0 ? w->tops : NULL;
+        piece->n_top = w->line[0].n_top;
+    }
     if (w->closed) {
         return GW_OK;
     }
