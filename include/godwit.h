@@ -87,12 +87,12 @@ typedef struct gw_model_options {
     const char *path;   /* .gguf file (first part of a split set) or Hugging Face folder */
     const void *memory; /* a GGUF image instead of path; must outlive the model          */
     size_t memory_bytes;
-    const char *weights;      /* NULL: as stored; floats as "int8", "int4-g32", -g64, -g128, -g256;
-                                 "float": quantized ones as floats, exact and larger; "bf16", "f16":
-                                 all weights in 16 bits */
-    const char *device;       /* NULL: the CPU. A name of gw_devices, or a part of a device's own
-                                 name; several, separated by commas, share the layers.
-                                 "auto": see below                                      */
+    const char *weights; /* NULL: as stored; floats as "int8", "int4-g32", -g64, -g128, -g256;
+                            "float": quantized ones as floats, exact and larger; "bf16", "f16":
+                            all weights in 16 bits */
+    const char *device;  /* NULL: the CPU. A name of gw_devices, or a part of a device's own
+                            name; several, separated by commas, share the layers.
+                            "auto": see below                                      */
     const char *pretokenizer; /* NULL: as the files say; a name of tokenizer.ggml.pre     */
     int threads;              /* 0: the physical cores this process may use             */
     int blas;                 /* float-weight prefill through OpenBLAS or CLBlast       */
@@ -878,8 +878,8 @@ typedef struct gw_batch_stats {
     uint64_t generated_tokens, requests, cancelled, failed, refused; /* requests: that have ended */
     uint64_t preemptions, evictions; /* evictions: pages                                      */
     double decode_seconds, prompt_seconds;
-    int32_t last_rows;                /* of the last decode pass                               */
-    double prompt_rate;               /* tokens per second, of late                            */
+    int32_t last_rows;  /* of the last decode pass                               */
+    double prompt_rate; /* tokens per second, of late                            */
     uint64_t drafted, draft_accepted; /* tokens                                             */
     uint64_t read_ahead;              /* of answers, tokens                                 */
 } gw_batch_stats;

@@ -16,6 +16,7 @@ from serving import MODEL, TASKS, serving
 
 pytestmark = pytest.mark.skipif(bool(EMULATOR) or SANITIZED, reason="the server of the release build")
 CLIENTS = ["openai", "anthropic", "ollama"]
+KEY = {"Authorization": "Bearer secret"}
 SAY = [{"role": "user", "content": "Tell me of the sea."}]
 
 
@@ -51,7 +52,7 @@ def script(clients, server, text):
 
 def expected(server, **more):
     asked = {"messages": SAY, "max_tokens": 8, "seed": 5, "temperature": 0.5, **more}
-    answer = server.post("/v1/chat/completions", asked, headers={"Authorization": "Bearer secret"})
+    answer = server.post("/v1/chat/completions", asked, headers=KEY)
     return answer["choices"][0]["message"]["content"]
 
 
@@ -183,6 +184,20 @@ def test_curl(server):
     assert lines[-1] == "[DONE]"
     deltas = [json.loads(line)["choices"][0]["delta"].get("content") or "" for line in lines[:-1]]
     assert "".join(deltas) == expected(server)
+
+
+def test_side_requests_cost_their_own_pages(server):
+    """Titles and tags between two turns, and a line in front that is another each time."""
+    def message(line):
+        texts = [f"x-anthropic-billing-header: {line}", "The king and the queen went to the sea. " * 12]
+        used = server.post("/v1/messages", {"messages": SAY, "max_tokens": 1, "system": [
+            {"type": "text", "text": text} for text in texts]}, headers=KEY)["usage"]
+        return used["cache_read_input_tokens"], used["input_tokens"]
+    first = message("a")
+    for n in range(4):
+        server.post("/v1/completions", {"prompt": f"A title for {n}: " + "word " * 80, "max_tokens": 2}, headers=KEY)
+    cached, read = message("b")
+    assert cached + read == sum(first) and cached == (sum(first) - 1) // 64 * 64 > 64
 
 
 TASK = """task: endings
