@@ -32,7 +32,8 @@ static void mean_and_dev(const double *x, int32_t n, double *mean, double *dev) 
 }
 
 static int is_float_format(const char *format) {
-    return strcmp(format, "F32") == 0 || strcmp(format, "F16") == 0 || strcmp(format, "BF16") == 0;
+    return strcmp(format, "F32") == 0 || strcmp(format, "F16") == 0 ||
+           strcmp(format, "BF16") == 0 || strcmp(format, "E4M3") == 0;
 }
 
 static figures figures_of(const bench_result *r) {

@@ -22,7 +22,7 @@ const app_option app_option_table[] = {
     {"-a --alias", KIND_TEXTS, CMD_SERVE, AT(aliases), 0, 0, "NAME", NULL,
      "what requests call the model; of several the first, second, ...; default: its file's name"},
     {"--weights", KIND_CHOICE, CMD_MODEL, AT(weights), 0, 0,
-     "float|bf16|f16|int8|int4-g32|int4-g64|int4-g128|int4-g256", NULL,
+     "float|bf16|f16|e4m3|int8|int4-g32|int4-g64|int4-g128|int4-g256", NULL,
      "requantize float weights while they load; 'float': quantized ones as floats, larger and "
      "slower, and activations are not rounded; 'bf16', 'f16': all weights in 16 bits"},
     {"-dev --device", KIND_TEXT, CMD_MODEL, AT(device), 0, 0, "NAME,...", NULL,

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/tensor/e4m3.h"
 #include "cpu/vec.h"
 
 #define MICRO_PACK
@@ -29,11 +30,15 @@ static size_t prefill_scratch(size_t k, int n_max) {
 /* ---- the definition ----------------------------------------------------------------------------
  */
 
-static float stored(gw_fmt fmt, const void *w, size_t at) {
-    if (fmt == GW_FMT_F32) {
-        return ((const float *)w)[at];
+static float stored(gw_fmt fmt, const void *w, size_t row, size_t k, size_t i) {
+    if (fmt == GW_FMT_E4M3) {
+        const size_t blocks = (k + GW_E4M3_BLOCK - 1) / GW_E4M3_BLOCK;
+        return gw_e4m3_weight((const gw_block_e4m3 *)w + row * blocks, (int)i);
     }
-    gw_u16 bits = ((const gw_u16 *)w)[at];
+    if (fmt == GW_FMT_F32) {
+        return ((const float *)w)[row * k + i];
+    }
+    gw_u16 bits = ((const gw_u16 *)w)[row * k + i];
     return fmt == GW_FMT_F16 ? gw_f16_to_f32(bits) : gw_bf16_to_f32(bits);
 }
 
@@ -45,7 +50,7 @@ static void scalar_linear(gw_fmt fmt, int prefill, const gw_cpu_linear *job, siz
             float lane[GW_LANES] = {0.0f};
             for (size_t j = 0; j < job->k; j++) {
                 float *sum = &lane[prefill ? 0 : j % GW_LANES];
-                *sum = fmaf(stored(fmt, job->w, r * job->k + j), x[j], *sum);
+                *sum = fmaf(stored(fmt, job->w, r, job->k, j), x[j], *sum);
             }
             float sum = prefill ? lane[0] : gw_join_lanes(lane);
             sum = job->bias != NULL ? sum + job->bias[r] : sum;
@@ -68,6 +73,7 @@ static void scalar_linear(gw_fmt fmt, int prefill, const gw_cpu_linear *job, siz
 SCALAR_KERNELS(GW_FMT_F32, f32)
 SCALAR_KERNELS(GW_FMT_F16, f16)
 SCALAR_KERNELS(GW_FMT_BF16, bf16)
+SCALAR_KERNELS(GW_FMT_E4M3, e4m3)
 
 /* ---- vectors ------------------------------------------------------------------------------------
  */
@@ -99,7 +105,8 @@ SCALAR_KERNELS(GW_FMT_BF16, bf16)
 #define LEVEL(level, label, suffix, bytes, prepare)                                                \
     ROWS(GW_FMT_F32, f32, level, label, suffix, bytes, prepare),                                   \
     ROWS(GW_FMT_F16, f16, level, label, suffix, bytes, prepare),                                   \
-    ROWS(GW_FMT_BF16, bf16, level, label, suffix, bytes, prepare)
+    ROWS(GW_FMT_BF16, bf16, level, label, suffix, bytes, prepare),                                 \
+    ROWS(GW_FMT_E4M3, e4m3, level, label, suffix, bytes, prepare)
 
 static const gw_cpu_linear_kernel kernels[] = {
 #if defined(__x86_64__)

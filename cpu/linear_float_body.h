@@ -14,7 +14,23 @@ enum {
     NAME(STRIP) = MICRO_VECS * VW       /* weight rows of one register tile */
 };
 
+/* Byte of element i of a row; bytes of a row of k. */
+GW_INLINE size_t NAME(byte)(const int fmt, size_t i) {
+    return fmt == GW_FMT_E4M3 ? i / GW_E4M3_BLOCK * sizeof(gw_block_e4m3) + i % GW_E4M3_BLOCK
+                              : i * (fmt == GW_FMT_F32 ? 4 : 2);
+}
+GW_INLINE size_t NAME(row_bytes)(const int fmt, size_t k) {
+    return fmt == GW_FMT_E4M3
+               ? (k + GW_E4M3_BLOCK - 1) / GW_E4M3_BLOCK * sizeof(gw_block_e4m3)
+               : NAME(byte)(fmt, k);
+}
+
+/* A vector of weights from element i on, a multiple of VW. */
 GW_INLINE VT vf NAME(weights)(const int fmt, const void *row, size_t i) {
+    if (fmt == GW_FMT_E4M3) {
+        const gw_block_e4m3 *b = (const gw_block_e4m3 *)row + i / GW_E4M3_BLOCK;
+        return v_mul(v_from_e4m3(b->code + i % GW_E4M3_BLOCK), v_set(gw_load_f32(b->scale)));
+    }
     if (fmt == GW_FMT_F32) {
         return v_load((const float *)row + i);
     }
@@ -25,6 +41,9 @@ GW_INLINE VT vf NAME(weights)(const int fmt, const void *row, size_t i) {
 }
 
 GW_INLINE float NAME(weight)(const int fmt, const void *row, size_t i) {
+    if (fmt == GW_FMT_E4M3) {
+        return gw_e4m3_weight((const gw_block_e4m3 *)row, (int)i);
+    }
     if (fmt == GW_FMT_F32) {
         return ((const float *)row)[i];
     }
@@ -60,7 +79,7 @@ GW_INLINE VT void NAME(dots_in_turn)(const int fmt, const int n, size_t streams,
     enum { AHEAD = 2048, FURTHER = 3584 };
     float lane[NAME(STREAMS) * NAME(BATCH)][GW_LANES];
     const size_t whole = k / GW_LANES * GW_LANES, turn = n == 1 ? 128 : 256;
-    const size_t size = fmt == GW_FMT_F32 ? 4 : 2;
+    const size_t size = fmt == GW_FMT_F32 ? 4 : fmt == GW_FMT_E4M3 ? 1 : 2;
     memset(lane, 0, streams * (size_t)n * sizeof lane[0]);
     for (size_t at = 0; at < whole; at += turn) {
         size_t end = whole - at < turn ? whole : at + turn;
@@ -78,9 +97,10 @@ GW_INLINE VT void NAME(dots_in_turn)(const int fmt, const int n, size_t streams,
             for (size_t i = at; i < end; i += GW_LANES) {
                 GW_UNROLL
                 for (size_t line = 0; line < GW_LANES * size; line += 64) {
-                    __builtin_prefetch(row + i * size + line + AHEAD, 0, 3);
+                    const char *here = row + NAME(byte)(fmt, i) + line;
+                    __builtin_prefetch(here + AHEAD, 0, 3);
                     if (n == 1) {
-                        __builtin_prefetch(row + i * size + line + FURTHER, 0, 2);
+                        __builtin_prefetch(here + FURTHER, 0, 2);
                     }
                 }
                 GW_UNROLL
@@ -124,7 +144,7 @@ GW_INLINE VT void NAME(dots)(const int fmt, const int n, const int asks, const c
     enum { AHEAD = 6144 };
     vf sum[8][NAME(J)];
     size_t whole = k / GW_LANES * GW_LANES;
-    size_t size = fmt == GW_FMT_F32 ? 4 : 2;
+    const size_t size = fmt == GW_FMT_F32 ? 4 : 2;
     GW_UNROLL
     for (int a = 0; a < n; a++) {
         GW_UNROLL
@@ -133,7 +153,7 @@ GW_INLINE VT void NAME(dots)(const int fmt, const int n, const int asks, const c
         }
     }
     for (size_t i = 0; i < whole; i += GW_LANES) {
-        uintptr_t next = (uintptr_t)w + i * size + AHEAD;
+        uintptr_t next = (uintptr_t)w + NAME(byte)(fmt, i) + AHEAD;
         next += next >= stop ? jump : 0;
         if (asks) {
             __builtin_prefetch((const void *)next, 0, 3);
@@ -183,7 +203,7 @@ GW_INLINE void NAME(put)(const gw_cpu_linear *job, size_t r, size_t i, float sum
 
 GW_INLINE VT void NAME(decode_in_turn)(const int fmt, const gw_cpu_linear *job, size_t first,
                                        size_t end, size_t streams) {
-    const size_t row_bytes = job->k * (fmt == GW_FMT_F32 ? 4 : 2), n = (size_t)job->n;
+    const size_t row_bytes = NAME(row_bytes)(fmt, job->k), n = (size_t)job->n;
     const size_t each = (end - first + streams - 1) / streams;
     float out[NAME(STREAMS) * NAME(BATCH)];
     for (size_t r = first; r < first + each; r++) {
@@ -205,7 +225,7 @@ GW_INLINE VT void NAME(decode_in_turn)(const int fmt, const gw_cpu_linear *job, 
 }
 
 GW_INLINE VT void NAME(decode)(const int fmt, const gw_cpu_linear *job, size_t first, size_t end) {
-    const size_t row_bytes = job->k * (fmt == GW_FMT_F32 ? 4 : 2), stride = job->x_stride;
+    const size_t row_bytes = NAME(row_bytes)(fmt, job->k), stride = job->x_stride;
     const size_t n = (size_t)job->n, most = NAME(STREAMS);
     uintptr_t stop = (uintptr_t)job->w + end * row_bytes;
     uintptr_t jump = job->next != NULL ? (uintptr_t)job->next - stop : 0;
@@ -242,7 +262,12 @@ GW_INLINE VT void NAME(decode)(const int fmt, const gw_cpu_linear *job, size_t f
 
 #if GW_VEC != GW_VEC_NEON
 GW_INLINE VT __m256 NAME(eight)(const int fmt, const void *row, size_t i) {
-    const void *at = (const char *)row + i * (fmt == GW_FMT_F32 ? 4 : 2);
+    const void *at = (const char *)row + NAME(byte)(fmt, i);
+    if (fmt == GW_FMT_E4M3) {
+        const gw_block_e4m3 *b = (const gw_block_e4m3 *)row + i / GW_E4M3_BLOCK;
+        return _mm256_mul_ps(e4m3_avx2(b->code + i % GW_E4M3_BLOCK),
+                             _mm256_set1_ps(gw_load_f32(b->scale)));
+    }
     if (fmt == GW_FMT_F32) {
         return _mm256_loadu_ps((const float *)at);
     }
@@ -286,7 +311,7 @@ GW_INLINE VT void NAME(turn)(const int fmt, float *strip, const void *rows, size
  */
 GW_INLINE VT void NAME(unpack)(const int fmt, float *strip, const gw_cpu_linear *job, size_t r,
                                size_t at, size_t depth) {
-    size_t row_bytes = job->k * (fmt == GW_FMT_F32 ? 4 : 2);
+    size_t row_bytes = NAME(row_bytes)(fmt, job->k);
     const char *from = (const char *)job->w + r * row_bytes;
     for (size_t c = 0; c < NAME(STRIP); c += 8, from += 8 * row_bytes) {
         size_t rows = r + c >= job->m ? 0 : job->m - r - c < 8 ? job->m - r - c : 8, i = 0;
@@ -308,9 +333,9 @@ GW_INLINE VT void NAME(unpack)(const int fmt, float *strip, const gw_cpu_linear 
  * from number `line` on. */
 GW_INLINE VT void NAME(fetch)(const int fmt, const gw_cpu_linear *job, size_t r, size_t rows,
                               size_t at, size_t line, size_t count) {
-    size_t size = fmt == GW_FMT_F32 ? 4 : 2, lines = DEPTH * size / 64;
+    const size_t lines = NAME(row_bytes)(fmt, DEPTH) / 64, row_bytes = NAME(row_bytes)(fmt, job->k);
     for (size_t i = line; i < line + count && i / lines < rows; i++) {
-        size_t byte = (r + i / lines) * job->k * size + at * size + i % lines * 64;
+        size_t byte = (r + i / lines) * row_bytes + NAME(byte)(fmt, at) + i % lines * 64;
         __builtin_prefetch((const char *)job->w + byte, 0, 2);
     }
 }
@@ -356,7 +381,7 @@ GW_INLINE VT void NAME(prefill)(const int fmt, const gw_cpu_linear *job, size_t 
                 (fmt, strips + s * NAME(STRIP) * DEPTH, job, r + s * NAME(STRIP), at, depth);
             }
             size_t tiles = n_strips * ((n + MICRO_ROWS - 1) / MICRO_ROWS), line = 0;
-            size_t count = (rows * DEPTH * (fmt == GW_FMT_F32 ? 4 : 2) / 64 + tiles - 1) / tiles;
+            size_t count = (rows * (NAME(row_bytes)(fmt, DEPTH) / 64) + tiles - 1) / tiles;
             for (size_t block = 0; block < n; block += TOKENS) {
                 size_t stop = n - block < TOKENS ? n : block + TOKENS;
                 for (size_t s = 0; s < n_strips; s++) {
@@ -417,4 +442,5 @@ VT static void NAME(prepare)(const gw_cpu_linear *job, size_t first, size_t end,
 FLOAT_KERNELS(GW_FMT_F32, f32)
 FLOAT_KERNELS(GW_FMT_F16, f16)
 FLOAT_KERNELS(GW_FMT_BF16, bf16)
+FLOAT_KERNELS(GW_FMT_E4M3, e4m3)
 #undef FLOAT_KERNELS

@@ -64,6 +64,7 @@
 #undef v_signed
 #undef v_from_f16
 #undef v_from_bf16
+#undef v_from_e4m3
 #undef v_from_i8
 #undef v_to_f16
 #undef v_fold
@@ -116,6 +117,7 @@
 #define v_from_bf16(p)                                                                             \
     _mm256_castsi256_ps(_mm256_slli_epi32(                                                         \
         _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))), 16))
+#define v_from_e4m3(p) e4m3_avx2(p)
 #define v_from_i8(p)                                                                               \
     _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p))))
 #define v_to_f16(p, v)                                                                             \
@@ -133,6 +135,12 @@
 
 #if !defined(GW_VEC_AVX2_TAILS)
 #define GW_VEC_AVX2_TAILS
+/* Codes of E4M3 as a 256th of what they stand for (blocks.h): with their sign extended to 16 bits
+ * and shifted they are binary16 but for one bit too many. */
+GW_INLINE VT __m256 e4m3_avx2(const gw_u8 *p) {
+    __m128i a = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)p));
+    return _mm256_cvtph_ps(_mm_and_si128(_mm_slli_epi16(a, 7), _mm_set1_epi16((short)0xbfff)));
+}
 GW_INLINE VT __m256 within_avx2(__m256 x, int at, int from, int end, __m256 c) {
     __m256i i = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(at));
     __m256i early = _mm256_cmpgt_epi32(_mm256_set1_epi32(from), i);
@@ -225,6 +233,7 @@ GW_INLINE VT void codes_avx2(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
 #define v_from_bf16(p)                                                                             \
     _mm512_castsi512_ps(_mm512_slli_epi32(                                                         \
         _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(p))), 16))
+#define v_from_e4m3(p) e4m3_avx512(p)
 #define v_from_i8(p)                                                                               \
     _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))))
 #define v_to_f16(p, v)                                                                             \
@@ -242,6 +251,11 @@ GW_INLINE VT void codes_avx2(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
 
 #if !defined(GW_VEC_AVX512_TAILS)
 #define GW_VEC_AVX512_TAILS
+GW_INLINE VT __m512 e4m3_avx512(const gw_u8 *p) {
+    __m256i a = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+    return _mm512_cvtph_ps(
+        _mm256_and_si256(_mm256_slli_epi16(a, 7), _mm256_set1_epi16((short)0xbfff)));
+}
 GW_INLINE VT __m512 within_avx512(__m512 x, int at, int from, int end, __m512 c) {
     int first = from > at ? from - at : 0, stop = end - at < 16 ? end - at : 16;
     unsigned in = first < stop ? (1u << stop) - (1u << first) : 0u;
@@ -316,6 +330,7 @@ GW_INLINE VT void codes_avx512(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
 #define v_signed(x, s) vbslq_f32(vdupq_n_u32(0x80000000u), s, x)
 #define v_from_f16(p) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)))
 #define v_from_bf16(p) vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16))
+#define v_from_e4m3(p) e4m3_neon(p)
 #define v_from_i8(p) from_i8_neon(p)
 #define v_to_f16(p, v) vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v)))
 #define v_round_store(p, v) vst1q_s32(p, vcvtnq_s32_f32(v))
@@ -332,6 +347,13 @@ GW_INLINE VT void codes_avx512(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
 
 #if !defined(GW_VEC_NEON_TAILS)
 #define GW_VEC_NEON_TAILS
+GW_INLINE float32x4_t e4m3_neon(const gw_u8 *p) {
+    uint32_t four;
+    memcpy(&four, p, sizeof four);
+    int16x8_t a = vshlq_n_s16(vmovl_s8(vcreate_s8(four)), 7);
+    uint16x4_t half = vand_u16(vreinterpret_u16_s16(vget_low_s16(a)), vdup_n_u16(0xbfff));
+    return vcvt_f32_f16(vreinterpret_f16_u16(half));
+}
 GW_INLINE float32x4_t within_neon(float32x4_t x, int at, int from, int end, float32x4_t c) {
     static const int32_t lanes[4] = {0, 1, 2, 3};
     int32x4_t i = vaddq_s32(vld1q_s32(lanes), vdupq_n_s32(at));

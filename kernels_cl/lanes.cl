@@ -1,10 +1,14 @@
 /* kernels_cl/lanes.cl - float weights in GW_CL_LAYOUT_LANES: a piece of 512 bytes holds 16 bytes
  * per lane, elements lane, lane + 32, ... of it. A unit is one lane's part of a piece.
+ * Behind a piece of E4M3 come the floats of its four blocks of 128.
  */
-#if !defined(GW_ITEM) && (defined(FORMAT_F32) || defined(FORMAT_F16) || defined(FORMAT_BF16))
+#if !defined(GW_ITEM) && (defined(FORMAT_F32) || defined(FORMAT_F16) || defined(FORMAT_BF16) ||    \
+                          defined(FORMAT_E4M3))
 
 #if defined(FORMAT_F32)
 #define PER_LANE 4
+#elif defined(FORMAT_E4M3)
+#define PER_LANE 16
 #else
 #define PER_LANE 8
 #endif
@@ -14,14 +18,53 @@
 #define PLANES w_buf + w_off, high_at, head_at, sub_at
 #define PLANE_ARGS __global const uchar *w, ulong high_at, ulong head_at, ulong sub_at
 
+#if defined(FORMAT_E4M3)
+#define PIECE_WORDS (TEAM + 1) /* of 16 bytes */
+
+typedef struct wraw {
+    uint4 codes, scales;
+} wraw;
+
+static inline wraw fetch(PLANE_ARGS, int row, int unit, int units) {
+    __global const uint4 *piece =
+        (__global const uint4 *)w +
+        ((size_t)row * (units / TEAM) + unit / TEAM) * PIECE_WORDS;
+    wraw o;
+    o.codes = load_once(piece + unit % TEAM);
+    o.scales = piece[TEAM];
+    return o;
+}
+
+static inline float element_at(__global const uchar *w, size_t row, int i, int k) {
+    __global const uchar *piece =
+        w + (row * ((k + PIECE - 1) / PIECE) + i / PIECE) * PIECE_WORDS * 16;
+    __global const float *scales = (__global const float *)(piece + TEAM * 16);
+    return gw_e4m3_value(piece[i % TEAM * PER_LANE + i % PIECE / TEAM]) *
+           scales[i % PIECE / GW_E4M3_BLOCK];
+}
+#else
 typedef uint4 wraw;
 
 static inline wraw fetch(PLANE_ARGS, int row, int unit, int units) {
     return load_once((__global const uint4 *)w + (size_t)row * units + unit);
 }
+#endif
 
-static inline void widen(uint4 v, float *w) {
-#if defined(FORMAT_F32)
+static inline void widen(wraw v, float *w) {
+#if defined(FORMAT_E4M3)
+    const uint codes[4] = {v.codes.s0, v.codes.s1, v.codes.s2, v.codes.s3};
+    const float scales[4] = {as_float(v.scales.s0), as_float(v.scales.s1), as_float(v.scales.s2),
+                             as_float(v.scales.s3)};
+    UNROLL
+    for (int i = 0; i < 4; i++) { /* two binary16 of a word, then the two between */
+        const uint even = (codes[i] & 0x00800080u) << 8 | (codes[i] & 0x007f007fu) << 7;
+        const uint odd = (codes[i] & 0x80008000u) | (codes[i] >> 1 & 0x3f803f80u);
+        w[4 * i] = widen_half(even & 0xffffu) * scales[i];
+        w[4 * i + 1] = widen_half(odd & 0xffffu) * scales[i];
+        w[4 * i + 2] = widen_half(even >> 16) * scales[i];
+        w[4 * i + 3] = widen_half(odd >> 16) * scales[i];
+    }
+#elif defined(FORMAT_F32)
     w[0] = as_float(v.s0), w[1] = as_float(v.s1), w[2] = as_float(v.s2), w[3] = as_float(v.s3);
 #else
     uint a[4] = {v.s0, v.s1, v.s2, v.s3};

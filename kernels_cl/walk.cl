@@ -198,6 +198,7 @@ static inline void grid_arrive(walker *grid) {
 #define low_row NAMED(low_row)
 #define fetch NAMED(fetch)
 #define widen NAMED(widen)
+#define element_at NAMED(element_at)
 #define unpack_codes NAMED(unpack_codes)
 #define unpack NAMED(unpack)
 #define dot_half NAMED(dot_half)

@@ -19,6 +19,7 @@
 #undef NORM_SCALED
 #undef PER_LANE
 #undef PIECE
+#undef PIECE_WORDS
 #undef TILE_VALUES
 #undef TILE_LOADS
 #undef SOON

@@ -21,7 +21,8 @@
  *
  * A record of a float format is 128 columns, cut into classes of 1024 bytes: the 16 bytes at
  * 64 r + 16 t of class q are, for F16 and BF16 (4 classes), columns 32 e + 8 q + 2 t + o at element
- * 2 e + o; for F32 (8 classes) columns 32 e + 4 q + t at element e. Missing columns are -0.
+ * 2 e + o; for F32 (8 classes) columns 32 e + 4 q + t at element e. Missing columns are -0. E4M3:
+ * strip_e4m3.h.
  *
  * So the operands of matrix instructions are 16 bytes of a thread, quarter t of a row. Of these words
  * the dot products take the others: a thread has block i of a row, word i of its four quarters. The
@@ -34,6 +35,7 @@
 #include "core/tensor/format_list.h"
 
 enum { GW_STRIP_ROWS = 16, GW_STRIP_BLOCKS = 4, GW_STRIP_FLOATS = 128 };
+
 
 /* Where quarter t of row r is in a plane of 4 or 8 bits, of 2 bits. */
 #define GW_STRIP_AT_16(r, t) (16 * ((r) / 8 * 32 + (t)*8 + ((r) + 2 * (t)) % 8))

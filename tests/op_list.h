@@ -57,6 +57,8 @@ typedef struct op_case {
     { GW_FMT_F16, GW_FMT_F16, GW_FMT_F16 }
 #define OC_BF16                                                                                    \
     { GW_FMT_BF16, GW_FMT_BF16, GW_FMT_BF16 }
+#define OC_E4M3                                                                                    \
+    { GW_FMT_E4M3, GW_FMT_E4M3, GW_FMT_E4M3 }
 #define OC_Q8                                                                                      \
     { GW_FMT_Q8_0, GW_FMT_Q8_0, GW_FMT_Q8_0 }
 #define OC_DEC .order = GW_ORDER_DECODE
@@ -101,6 +103,12 @@ static const op_case op_cases[] = {
     {.op = GW_OP_LINEAR, .why = "stacked floats of three formats", .n = 7, .k = 128, .m = {64, 17,
      32},
      .fmt = {GW_FMT_F16, GW_FMT_F32, GW_FMT_BF16}, OC_DEC, .bias = 1},
+    {.op = GW_OP_LINEAR, .why = "e4m3 decode, ragged k and m", .n = 1, .k = 650, .m = {37, 16},
+     .fmt = OC_E4M3, OC_DEC, .bias = 1},
+    {.op = GW_OP_LINEAR, .why = "e4m3 decode, 16 rows, ragged, stacked floats", .n = 16, .k = 75,
+     .m = {33, 17}, .fmt = {GW_FMT_E4M3, GW_FMT_F16}, OC_DEC},
+    {.op = GW_OP_LINEAR, .why = "e4m3 prefill, ragged", .n = 29, .k = 301, .m = {150},
+     .fmt = OC_E4M3, OC_PRE, .bias = 1, .residual = 1},
     {.op = GW_OP_LINEAR, .why = "f16 prefill", .n = 29, .k = 300, .m = {150}, .fmt = OC_F16,
      OC_PRE},
     {.op = GW_OP_LINEAR, .why = "f16 prefill, more than a block deep", .n = 100, .k = 600,
@@ -132,6 +140,8 @@ static const op_case op_cases[] = {
 
     {.op = GW_OP_GLU, .why = "f16 decode", .n = 1, .k = 96, .m = {300}, .fmt = OC_F16, OC_DEC},
     {.op = GW_OP_GLU, .why = "f16 decode to act8", .n = 3, .k = 64, .m = {160}, .fmt = OC_F16,
+     OC_DEC, .out = GW_FMT_ACT8},
+    {.op = GW_OP_GLU, .why = "e4m3 decode to act8", .n = 2, .k = 512, .m = {96}, .fmt = OC_E4M3,
      OC_DEC, .out = GW_FMT_ACT8},
     {.op = GW_OP_GLU, .why = "f32 prefill, ragged", .n = 19, .k = 65, .m = {77}, .fmt = OC_F32,
      OC_PRE},

@@ -125,6 +125,11 @@ static const struct by_hand { gw_fmt fmt; const char *bytes; size_t at; float wa
     {GW_FMT_F16, "00fc", 0, -INFINITY},
     {GW_FMT_BF16, "80bf", 0, -1.0f},
     {GW_FMT_BF16, "0100", 0, 0x1p-133f},
+#define E4M3 "00008043" "387e0188" "00000000" Z8 Z8 Z8 Z32 Z32 Z32 /* scale 256, codes */
+    {GW_FMT_E4M3, E4M3, 0, 1.0f},
+    {GW_FMT_E4M3, E4M3, 1, 448.0f},
+    {GW_FMT_E4M3, E4M3, 2, 0x1p-9f},
+    {GW_FMT_E4M3, E4M3, 3, -0x1p-6f},
     {GW_FMT_Q4_0, "003c" "21" Z8 "000000000000f8", 0, -7.0f},    /* low nibble 1 - 8  */
     {GW_FMT_Q4_0, "003c" "21" Z8 "000000000000f8", 16, -6.0f},   /* high nibble 2 - 8 */
     {GW_FMT_Q4_0, "003c" "21" Z8 "000000000000f8", 15, 0.0f},
@@ -330,6 +335,7 @@ static const struct facts {
     int is_float;
 } facts[] = {
     [GW_FMT_F32] = {"f32", 0, 1, 4, 0, 1},          [GW_FMT_F16] = {"f16", 1, 1, 2, 0, 1},
+    [GW_FMT_E4M3] = {"e4m3", -1, 128, 132, 0, 1},
     [GW_FMT_BF16] = {"bf16", 30, 1, 2, 0, 1},       [GW_FMT_Q8_0] = {"q8_0", 8, 32, 34, 0, 0},
     [GW_FMT_Q4_0] = {"q4_0", 2, 32, 18, 0, 0},      [GW_FMT_Q4_1] = {"q4_1", 3, 32, 20, 0, 0},
     [GW_FMT_Q5_0] = {"q5_0", 6, 32, 22, 0, 0},      [GW_FMT_Q5_1] = {"q5_1", 7, 32, 24, 0, 0},

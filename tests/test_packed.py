@@ -178,13 +178,14 @@ def bnb_int8(rng, rows, cols):
 def fp8(rng, rows, cols, how, name):
     codes = rng.integers(0, 256, (rows, cols)).astype("u1")
     codes[codes & 127 == 127] = 3
-    if how in ("block", "e8m0"):
-        shape = (-(-rows // 16), -(-cols // 48))
+    if how in ("block", "block128", "e8m0"):
+        high, span = (128, 128) if how == "block128" else (16, 48)
+        shape = (-(-rows // high), -(-cols // span))
         scale = some_scales(rng, *shape) / 100
         if how == "e8m0":  # a byte: 2^(e - 127)
             stored = rng.integers(112, 122, shape).astype("u1")
             scale = (2.0 ** (stored.astype(int) - 127)).astype("f4")
-        wide = numpy.repeat(numpy.repeat(scale, 16, 0)[:rows], 48, 1)[:, :cols]
+        wide = numpy.repeat(numpy.repeat(scale, high, 0)[:rows], span, 1)[:, :cols]
     else:
         scale = numpy.asarray(some_scales(rng, *{"tensor": (1,), "scalar": (), "row": (rows, 1)}[how]) / 100, "f4")
         wide = scale if scale.ndim == 2 else scale.reshape(1, 1)
@@ -271,6 +272,7 @@ CASES = {
     "bnb-int8": (bnb_int8, method("bitsandbytes", load_in_8bit=True)),
     "fp8-block": (lambda r, n, k: fp8(r, n, k, "block", "weight_scale_inv"),
                   method("fp8", weight_block_size=[16, 48])),
+    "fp8-block-128": (lambda r, n, k: fp8(r, n, k, "block128", "weight_scale_inv"), method("fp8")),
     "fp8-tensor": (lambda r, n, k: fp8(r, n, k, "tensor", "weight_scale"), scheme(num_bits=8)),
     "fp8-scalar": (lambda r, n, k: fp8(r, n, k, "scalar", "weight_scale"), method("modelopt")),
     "fp8-block-e8m0": (lambda r, n, k: fp8(r, n, k, "e8m0", "scale"), method("fp8", weight_block_size=[16, 48])),
@@ -337,6 +339,25 @@ def test_packed_in_memory(tmp_path, name):
     assert logits_hash(packed, IDS, *exact) == want
     coded = name != "gptq-8"  # whose codes less their zeros take more than 8 bits
     assert (logits_hash(packed, IDS, "--kv-type", "f32") != want) == coded
+
+
+@pytest.mark.parametrize("name", ["fp8-block-128", "fp8-tensor", "fp8-row", "fp8-block-128-nan"])
+def test_fp8_is_exact_in_a_byte(tmp_path, name):
+    """Matrices that are not small keep their codes and have the bits of the same numbers as floats; the last
+    blocks of rows and columns are partial."""
+    packed, plain, tensors, config = build(tmp_path, name.removesuffix("-nan"), LARGE)
+    assert "E4M3" in run("inspect", "-m", packed).stdout
+    if name.endswith("-nan"):
+        tensors["model.layers.0.mlp.down_proj.weight"][3, 287] = 0xff
+        broken = write_folder(tmp_path / "broken", tensors, config, LARGE)
+        done = run("logits", "-m", broken, "--ids", "1,2", check=False)
+        assert done.returncode == 1 and "not finite" in done.stderr, done.stderr
+        return
+    for batch in ("1", "5"):
+        assert logits_hash(packed, IDS, "--kv-type", "f32", "-ub", batch) == \
+            logits_hash(plain, IDS, "--kv-type", "f32", "-ub", batch)
+    far = lambda a, b: numpy.linalg.norm(a - b) / numpy.linalg.norm(b)
+    assert far(logits(packed, tmp_path, "--device", "ref"), logits(plain, tmp_path)) < 1e-3
 
 
 # ---- what torch.save wrote before zip archives --------------------------------------------------

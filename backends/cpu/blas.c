@@ -48,12 +48,15 @@ const gw_cpu_blas *gw_cpu_blas_open(void) {
 
 static void run(gw_fmt fmt, const gw_cpu_linear *job, size_t first, size_t end, void *scratch) {
     const gw_format *f = gw_format_of(fmt);
+    const size_t row_bytes = gw_format_blocks(f, job->k) * f->block_bytes;
     float *rows = scratch;
     int k = (int)job->k, ldx = (int)(job->x_stride / sizeof(float));
     for (size_t r = first; r < end; r += BLAS_ROWS) {
         size_t n = end - r < BLAS_ROWS ? end - r : BLAS_ROWS;
-        const char *w = (const char *)job->w + r * job->k * f->block_bytes;
-        f->decode(rows, w, n * job->k);
+        const char *w = (const char *)job->w + r * row_bytes;
+        for (size_t i = 0; i < n; i++) {
+            f->decode(rows + i * job->k, w + i * row_bytes, job->k);
+        }
         for (size_t i = 0; i < (size_t)job->n && job->residual != NULL; i++) {
             memmove(job->y + i * job->y_stride + r, job->residual + i * job->residual_stride + r,
                     n * sizeof(float));
@@ -83,12 +86,16 @@ static void run_f16(const gw_cpu_linear *job, size_t first, size_t end, void *sc
 static void run_bf16(const gw_cpu_linear *job, size_t first, size_t end, void *scratch) {
     run(GW_FMT_BF16, job, first, end, scratch);
 }
+static void run_e4m3(const gw_cpu_linear *job, size_t first, size_t end, void *scratch) {
+    run(GW_FMT_E4M3, job, first, end, scratch);
+}
 
 const gw_cpu_linear_kernel *gw_cpu_blas_kernel(gw_fmt fmt) {
     static const gw_cpu_linear_kernel kernels[] = {
         {GW_FMT_F32, GW_CPU_SCALAR, 1, 0, "linear.f32.blas", run_f32, scratch_bytes, NULL, NULL},
         {GW_FMT_F16, GW_CPU_SCALAR, 1, 0, "linear.f16.blas", run_f16, scratch_bytes, NULL, NULL},
         {GW_FMT_BF16, GW_CPU_SCALAR, 1, 0, "linear.bf16.blas", run_bf16, scratch_bytes, NULL, NULL},
+        {GW_FMT_E4M3, GW_CPU_SCALAR, 1, 0, "linear.e4m3.blas", run_e4m3, scratch_bytes, NULL, NULL},
     };
     for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
         if (kernels[i].fmt == fmt) {

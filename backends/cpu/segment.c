@@ -19,7 +19,7 @@ size_t gw_cpu_row_stride(const gw_tensor *t) {
     for (int i = 1; i < t->n_dim; i++) {
         cols *= (size_t)t->dim[i];
     }
-    return f->row_header + cols / f->block_elems * f->block_bytes;
+    return f->row_header + gw_format_blocks(f, cols) * f->block_bytes;
 }
 
 static size_t row_width(const gw_tensor *t) {

@@ -129,7 +129,7 @@ static gw_status record_narrow(struct gw_segment *segment, const gw_node *node,
     p->x = n.y;
     p->scale = n.scale;
     return gw_hip_record(segment, node,
-                         kind->fmt == GW_FMT_F16 ? "gw_narrow_f16" : "gw_narrow_bf16",
+                         kind->fmt == GW_FMT_BF16 ? "gw_narrow_bf16" : "gw_narrow_f16",
                          (unsigned)rows, 1, 1, GW_NARROW_THREADS, 1, 1, 0, &n, sizeof n);
 }
 
@@ -516,8 +516,10 @@ GW_STRIP_FORMATS(KIND)
 #undef KIND
 static const gemm_kind half_f16 = {GW_FMT_F16, "f16", HALF, 0, 0};
 static const gemm_kind half_bf16 = {GW_FMT_BF16, "bf16", HALF, 0, 0};
+static const gemm_kind half_e4m3 = {GW_FMT_E4M3, "e4m3", HALF, 0, 0};
 static const gemm_kind ordered_f16 = {GW_FMT_F16, "f16", ORDERED, 0, 0};
 static const gemm_kind ordered_bf16 = {GW_FMT_BF16, "bf16", ORDERED, 0, 0};
+static const gemm_kind ordered_e4m3 = {GW_FMT_E4M3, "e4m3", ORDERED, 0, 0};
 static const gemm_kind ordered_f32 = {GW_FMT_F32, "f32", ORDERED, 0, 0};
 
 /* clang-format off */
@@ -531,9 +533,11 @@ const gw_kernel gw_hip_gemm_kernels[] = {
     GW_STRIP_FORMATS(PLAIN_ROWS)
     ROWS_OF("f16.half", half_f16)
     ROWS_OF("bf16.half", half_bf16)
+    ROWS_OF("e4m3.half", half_e4m3)
     ROWS_OF("f16", ordered_f16)
     ROWS_OF("bf16", ordered_bf16)
     ROWS_OF("f32", ordered_f32)
+    ROWS_OF("e4m3", ordered_e4m3)
     {GW_OP_ATTENTION, "hip.attention.prefill.half", accepts_prefill_half, record_prefill_half,
      NULL, 1},
     {GW_OP_ATTENTION, "hip.attention.prefill", accepts_prefill, record_prefill, NULL, 1},

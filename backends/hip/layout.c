@@ -5,6 +5,7 @@
 #include "core/tensor/blocks.h"
 #include "core/tensor/codes.h"
 #include "kernels_hip/strip.h"
+#include "kernels_hip/strip_e4m3.h"
 
 /* ---- formats --------------------------------------------------------------------------------- */
 
@@ -43,7 +44,9 @@ gw_status gw_hip_layout_of(const struct gw_device *device, const gw_tensor *t, i
     }
     l.number = GW_HIP_LAYOUT_STRIPS;
     l.unit = GW_STRIP_ROWS;
-    if (format->is_float) {
+    if (t->fmt == GW_FMT_E4M3) {
+        l.unit_bytes[0] = gw_format_blocks(format, l.cols) * GW_STRIP_E4M3_RECORD;
+    } else if (format->is_float) {
         size_t records = (l.cols + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS;
         l.unit_bytes[0] = records * GW_STRIP_FLOATS * GW_STRIP_ROWS * format->block_bytes;
     } else {
@@ -211,6 +214,23 @@ static void pack_floats(const gw_hip_layout *layout, const unsigned char *rows, 
     }
 }
 
+static void pack_e4m3(const gw_hip_layout *layout, const unsigned char *rows, size_t n,
+                      unsigned char *out) {
+    const size_t records = (layout->cols + GW_E4M3_BLOCK - 1) / GW_E4M3_BLOCK;
+    for (size_t u = 0; u < records; u++, out += GW_STRIP_E4M3_RECORD) {
+        size_t left = layout->cols - u * GW_E4M3_BLOCK;
+        for (size_t r = 0; r < n; r++) {
+            const unsigned char *row = rows + r * layout->row_bytes;
+            const gw_block_e4m3 *b = (const gw_block_e4m3 *)(const void *)row + u;
+            for (size_t k = 0; k < GW_E4M3_BLOCK; k++) {
+                size_t q = k % 32 / 8, t = k % 8 / 2, at = k / 32 * 2 + k % 2;
+                out[GW_STRIP_E4M3_CLASS * q + 32 * r + 8 * t + at] = k < left ? b->code[k] : 0x80;
+            }
+            memcpy(out + GW_STRIP_E4M3_CODES + 4 * r, b->scale, 4);
+        }
+    }
+}
+
 void gw_hip_pack(const gw_hip_layout *layout, const unsigned char *rows, size_t n,
                  unsigned char *const out[GW_HIP_PLANES]) {
     if (layout->number == GW_LAYOUT_ROWS) {
@@ -218,7 +238,9 @@ void gw_hip_pack(const gw_hip_layout *layout, const unsigned char *rows, size_t 
         return;
     }
     memset(out[0], 0, layout->unit_bytes[0]);
-    if (gw_format_of(layout->fmt)->is_float) {
+    if (layout->fmt == GW_FMT_E4M3) {
+        pack_e4m3(layout, rows, n, out[0]);
+    } else if (gw_format_of(layout->fmt)->is_float) {
         pack_floats(layout, rows, n, out[0]);
     } else {
         pack_quantized(layout, rows, n, out[0]);

@@ -47,8 +47,12 @@ static const struct {
     {"gw_glu_*_four",      "kernels_hip/linear/linear_four.hip"},
     {"gw_linear_*_pieces", "kernels_hip/linear/linear_pieces.hip"},
     {"gw_glu_*_pieces",    "kernels_hip/linear/linear_pieces.hip"},
-    {"gw_linear_[bf]*",    "kernels_hip/linear/linear_float.hip"}, /* f32, f16, bf16 */
-    {"gw_glu_[bf]*",       "kernels_hip/linear/linear_float.hip"},
+    {"gw_linear_f*",       "kernels_hip/linear/linear_float.hip"}, /* f32, f16 */
+    {"gw_glu_f*",          "kernels_hip/linear/linear_float.hip"},
+    {"gw_linear_bf16*",    "kernels_hip/linear/linear_float.hip"},
+    {"gw_glu_bf16*",       "kernels_hip/linear/linear_float.hip"},
+    {"gw_linear_e4m3*",    "kernels_hip/linear/linear_float.hip"},
+    {"gw_glu_e4m3*",       "kernels_hip/linear/linear_float.hip"},
     {"gw_linear_*",        "kernels_hip/linear/linear.hip"},
     {"gw_glu_*",           "kernels_hip/linear/linear.hip"},
     {"gw_gemm_large_*",    "kernels_hip/gemm/gemm_large.hip"},

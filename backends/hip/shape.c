@@ -6,6 +6,7 @@
 #include "backends/hip/shape.h"
 #include "kernels_hip/linear/linear_params.h"
 #include "kernels_hip/strip.h"
+#include "kernels_hip/strip_e4m3.h"
 
 #define RECORD(FORMAT, name, low, high, offset, levels, term, sub, heads, bytes)                   \
     [GW_FMT_##FORMAT] = GW_STRIP_RECORD(low, high, sub, heads, bytes),
@@ -13,6 +14,7 @@ static const int record_bytes[GW_FMT_COUNT] = {
     GW_STRIP_FORMATS(RECORD)[GW_FMT_F32] = GW_LINEAR_FLOAT_RECORD,
     [GW_FMT_F16] = GW_LINEAR_FLOAT_RECORD,
     [GW_FMT_BF16] = GW_LINEAR_FLOAT_RECORD,
+    [GW_FMT_E4M3] = GW_STRIP_E4M3_SLOT,
 };
 
 int gw_hip_record_bytes(gw_fmt fmt) { return record_bytes[fmt]; }
@@ -26,6 +28,7 @@ const char *gw_hip_kernels_of(gw_fmt fmt) {
 #define LOOK(FORMAT, name, ...) {GW_FMT_##FORMAT, #name, {__VA_ARGS__}},
 #define FLOATS(FORMAT, name) {GW_FMT_##FORMAT, name, {0}},
     static const look with[] = {FLOATS(F32, "f32") FLOATS(F16, "f16") FLOATS(BF16, "bf16")
+                                    FLOATS(E4M3, "e4m3")
                                     GW_STRIP_KERNELS(LOOK)};
     static const look all[] = {GW_STRIP_FORMATS(LOOK)};
 #undef LOOK
@@ -64,7 +67,7 @@ int gw_hip_has_clusters(const struct gw_device *d) {
 
 /* Waves of a tile whose sums come together in shared memory. */
 static int classes_of(gw_fmt fmt) {
-    return fmt == GW_FMT_F16 || fmt == GW_FMT_BF16 ? 4 : GW_LINEAR_CLASSES;
+    return fmt == GW_FMT_F16 || fmt == GW_FMT_BF16 || fmt == GW_FMT_E4M3 ? 4 : GW_LINEAR_CLASSES;
 }
 
 /* Shared memory of a block with s->depth slots to a wave, as gw_product of

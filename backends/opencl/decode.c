@@ -40,11 +40,13 @@ static size_t units_of(const gw_tensor *w) {
     if (is_quantized(w)) {
         return (size_t)w->dim[1] / GW_ACT_BLOCK;
     }
-    return gw_cl_lanes_bytes(w->fmt, (size_t)w->dim[1]) / 16;
+    return gw_cl_lanes_pieces(w->fmt, (size_t)w->dim[1]) * GW_CL_TEAM;
 }
 
 static size_t unit_local_bytes(const gw_tensor *w) {
-    return is_quantized(w) ? sizeof(gw_act8) : 16 / gw_format_of(w->fmt)->block_bytes * 4;
+    return is_quantized(w)           ? sizeof(gw_act8)
+           : w->fmt == GW_FMT_E4M3 ? 16 * sizeof(float)
+                                   : 16 / gw_format_of(w->fmt)->block_bytes * sizeof(float);
 }
 
 /* Units of local memory: a row's, or for wider steps what fits, always whole loads ahead. */
@@ -111,7 +113,8 @@ static void decode_options(const struct gw_segment *segment, const gw_node *node
     size_t used = gw_cl_format_options(w->fmt, out, room), cols = (size_t)w->dim[1];
     size_t squares = segment->norm != NULL ? norm_local_bytes(cols) : 0;
     size_t tile = tile_for(device, w, width, local_room(device) - squares);
-    int ahead = w->fmt == GW_FMT_Q8_0 || w->fmt == GW_FMT_INT8 ? MOST_AHEAD / 2 : MOST_AHEAD;
+    int wide = w->fmt == GW_FMT_Q8_0 || w->fmt == GW_FMT_INT8 || w->fmt == GW_FMT_E4M3;
+    int ahead = wide ? MOST_AHEAD / 2 : MOST_AHEAD;
     size_t chunk = (size_t)(GW_CL_TEAM * ahead);
     int whole = width == 1 && units_of(w) <= tile && units_of(w) % chunk == 0;
     used +=
@@ -120,7 +123,7 @@ static void decode_options(const struct gw_segment *segment, const gw_node *node
     if (segment->norm != NULL) {
         used += (size_t)snprintf(out + used, room - used, " -DNORM_WIDTH=%zu", cols);
     }
-    if (!is_quantized(w) && cols % (512 / gw_format_of(w->fmt)->block_bytes) != 0) {
+    if (!is_quantized(w) && units_of(w) * (unit_local_bytes(w) / sizeof(float)) != cols) {
         used += (size_t)snprintf(out + used, room - used, " -DRAGGED");
     }
     snprintf(out + used, room - used, "%s%s", glu ? " -DGLU" : "",

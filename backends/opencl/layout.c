@@ -13,6 +13,7 @@
 
 #include "backends/opencl/opencl.h"
 #include "core/tensor/blocks.h"
+#include "core/tensor/e4m3.h"
 #include "core/tensor/codes.h"
 #include "core/tensor/format_list.h"
 
@@ -127,13 +128,35 @@ void gw_cl_pack(const gw_cl_layout *layout, const void *rows, size_t row_bytes, 
 
 /* ---- floats ---------------------------------------------------------------------------------- */
 
-/* A piece of 512 bytes holds GW_LANES times 16 bytes; lane i has elements i, i + 32, ... of it. */
+/* A piece of 512 bytes holds GW_LANES times 16 bytes; lane i has elements i, i + 32, ... of it.
+ * Behind one of E4M3 come the floats of its four blocks. */
+static size_t per_lane(gw_fmt fmt) {
+    return fmt == GW_FMT_E4M3 ? 16 : 16 / gw_format_of(fmt)->block_bytes;
+}
+
+size_t gw_cl_lanes_pieces(gw_fmt fmt, size_t cols) {
+    size_t piece = GW_LANES * per_lane(fmt);
+    return (cols + piece - 1) / piece;
+}
+
 size_t gw_cl_lanes_bytes(gw_fmt fmt, size_t cols) {
-    size_t piece = 512 / gw_format_of(fmt)->block_bytes;
-    return (cols + piece - 1) / piece * 512;
+    return gw_cl_lanes_pieces(fmt, cols) * (fmt == GW_FMT_E4M3 ? 528 : 512);
+}
+
+static void pack_e4m3(const gw_block_e4m3 *row, size_t cols, unsigned char *out) {
+    for (size_t i = 0; i < cols; i++) {
+        const gw_block_e4m3 *b = row + i / GW_E4M3_BLOCK;
+        unsigned char *piece = out + i / 512 * 528;
+        piece[i % GW_LANES * 16 + i % 512 / GW_LANES] = b->code[i % GW_E4M3_BLOCK];
+        memcpy(piece + 512 + i % 512 / GW_E4M3_BLOCK * 4, b->scale, 4);
+    }
 }
 
 void gw_cl_lanes_pack(gw_fmt fmt, const void *row, size_t cols, void *out) {
+    if (fmt == GW_FMT_E4M3) {
+        pack_e4m3(row, cols, out);
+        return;
+    }
     size_t size = gw_format_of(fmt)->block_bytes, each = 16 / size, piece = GW_LANES * each;
     for (size_t i = 0; i < cols; i++) {
         size_t at = i / piece * piece + i % GW_LANES * each + i % piece / GW_LANES;

@@ -96,9 +96,10 @@ size_t gw_cl_format_options(gw_fmt fmt, char *out, size_t room) {
     const gw_cl_planes *p = gw_cl_planes_of(fmt);
     if (p == NULL) {
         snprintf(out, room, "-DFORMAT_%s",
-                 fmt == GW_FMT_F32   ? "F32"
-                 : fmt == GW_FMT_F16 ? "F16"
-                                     : "BF16");
+                 fmt == GW_FMT_F32    ? "F32"
+                 : fmt == GW_FMT_F16  ? "F16"
+                 : fmt == GW_FMT_E4M3 ? "E4M3"
+                                      : "BF16");
         return strlen(out);
     }
     snprintf(out, room,
@@ -233,7 +234,8 @@ static gw_status record_finish(struct gw_segment *segment, const product *p,
 static gw_status record_tiles(struct gw_segment *segment, const product *p,
                               const gw_cl_chunk *chunk) {
     const gw_tensor *x = p->x;
-    const size_t row_bytes = (size_t)p->w->dim[1] * gw_format_of(p->w->fmt)->block_bytes;
+    size_t row_bytes;
+    GW_TRY(gw_row_bytes(p->w->fmt, (uint64_t)p->w->dim[1], &row_bytes));
     const size_t stride =
         segment->device->item ? row_bytes : gw_cl_lanes_bytes(p->w->fmt, (size_t)p->w->dim[1]);
     gw_cl_gemm gemm = {

@@ -177,6 +177,7 @@ void gw_cl_pack(const gw_cl_layout *layout, const void *rows, size_t row_bytes, 
                 unsigned char *low, unsigned char *high, unsigned char *head, unsigned char *sub);
 /* Floats to GW_CL_LAYOUT_LANES. Bytes of one row; padded with zeros. */
 size_t gw_cl_lanes_bytes(gw_fmt fmt, size_t cols);
+size_t gw_cl_lanes_pieces(gw_fmt fmt, size_t cols); /* of a row */
 void gw_cl_lanes_pack(gw_fmt fmt, const void *row, size_t cols, void *out);
 
 /* ---- programs (program.c) -------------------------------------------------------------------- */

@@ -13,7 +13,7 @@
 
 unsigned char *ref_row(const gw_tensor *t, int64_t row) {
     const gw_format *f = gw_format_of(t->fmt);
-    size_t bytes = f->row_header + (size_t)ref_cols(t) / f->block_elems * f->block_bytes;
+    size_t bytes = f->row_header + gw_format_blocks(f, (size_t)ref_cols(t)) * f->block_bytes;
     return ref_bytes(t) + (size_t)row * bytes;
 }
 

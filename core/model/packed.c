@@ -6,6 +6,7 @@
 
 #include "core/base/reader.h"
 #include "core/tensor/blocks.h"
+#include "core/tensor/e4m3.h"
 
 enum {
     CHUNK = 256, /* columns at once: what is between codes and numbers stays in the cache */
@@ -57,10 +58,14 @@ static float beside(const gw_packed *p, const gw_numbers *n, int64_t row, int64_
     return p->turned ? number(n, group, row) : number(n, line_of(p, row), group);
 }
 
-static float scale_of(const gw_packed *p, int64_t row, int64_t group) {
-    float s = p->scale.data != NULL ? beside(p, &p->scale, row, group) : 1.0f;
+/* A scale with the factors that all have. */
+static float factored(const gw_packed *p, float s) {
     s = p->times != 0.0f ? s * p->times : s;
     return p->divided != 0.0f ? s / p->divided : s;
+}
+
+static float scale_of(const gw_packed *p, int64_t row, int64_t group) {
+    return factored(p, p->scale.data != NULL ? beside(p, &p->scale, row, group) : 1.0f);
 }
 
 static uint32_t word_at(const uint8_t *p, size_t i) { return (uint32_t)gw_load_le(p + 4 * i, 4); }
@@ -323,8 +328,32 @@ static int all_bf16(const gw_packed *p) {
     return bytes;
 }
 
+/* Is it FP8 whose scales are those of blocks of GW_E4M3_BLOCK columns, or of more? They are to be
+ * above 0 and far from the ends of a float. */
+static int is_e4m3(const gw_packed *p) {
+    if (p->kind != GW_CODES_E4M3 || p->turned || p->order != NULL || p->after != 0.0f ||
+        (p->span % GW_E4M3_BLOCK != 0 && p->span < p->cols) ||
+        p->rows * p->cols < GW_PACKED_LEAST) {
+        return 0;
+    }
+    int64_t lines = line_of(p, p->rows - 1) + 1, groups = (p->cols - 1) / p->span + 1;
+    int64_t line = p->scale.data == NULL || p->scale.wide == 0 ? 1 : lines;
+    for (int64_t l = 0; l < line; l++) {
+        for (int64_t g = 0; g < (p->scale.data == NULL || p->scale.wide == 0 ? 1 : groups); g++) {
+            float s = factored(p, p->scale.data != NULL ? number(&p->scale, l, g) : 1.0f);
+            if (!(s > 0x1p-100f && s < 0x1p+100f)) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
 gw_fmt gw_packed_fmt(const gw_packed *p) {
     int least = 0, most = 0;
+    if (is_e4m3(p)) {
+        return GW_FMT_E4M3;
+    }
     if (has_floats(p) && !p->turned && p->order == NULL && p->times == 0.0f && p->divided == 0.0f &&
         all_bf16(p)) {
         return GW_FMT_BF16;
@@ -430,6 +459,21 @@ static void put_row(const gw_packed *p, gw_fmt fmt, const gw_u8 *codes, int64_t 
     }
 }
 
+/* FP8: blocks of codes as they are, behind their scale, which is NaN where a code is. */
+static void put_e4m3(const gw_packed *p, int64_t row, gw_block_e4m3 *to) {
+    const uint8_t *code = p->codes + (size_t)row * p->stride;
+    for (int64_t c = 0; c < p->cols; c += GW_E4M3_BLOCK, to++) {
+        size_t n = p->cols - c < GW_E4M3_BLOCK ? (size_t)(p->cols - c) : GW_E4M3_BLOCK;
+        float scale = 256.0f * scale_of(p, row, c / p->span);
+        memset(to->code, 0, sizeof to->code);
+        memcpy(to->code, code + c, n);
+        for (size_t i = 0; i < n; i++) {
+            scale = (to->code[i] & 127) == 127 ? GW_F32_FROM_BITS(0x7fc00000u) : scale;
+        }
+        memcpy(to->scale, &scale, sizeof scale);
+    }
+}
+
 /* codes: [cols] of the row, or NULL. */
 static void one_row(const gw_packed *p, gw_fmt fmt, const gw_u8 *codes, int64_t row, void *dst) {
     size_t cell = gw_format_of(fmt)->block_bytes;
@@ -444,6 +488,10 @@ static void one_row(const gw_packed *p, gw_fmt fmt, const gw_u8 *codes, int64_t 
     }
     if (fmt == GW_FMT_MXFP4) {
         join_blocks(p, row, dst);
+        return;
+    }
+    if (fmt == GW_FMT_E4M3) {
+        put_e4m3(p, row, dst);
         return;
     }
     if (!gw_format_of(fmt)->is_float) {

@@ -21,6 +21,7 @@ static gw_status parse_convert(const char *text, gw_fmt *out) {
     } known[] = {{"float", GW_FMT_F32},
                  {"bf16", GW_FMT_BF16},
                  {"f16", GW_FMT_F16},
+                 {"e4m3", GW_FMT_E4M3},
                  {"int8", GW_FMT_INT8},
                  {"int4-g32", GW_FMT_INT4_G32},
                  {"int4-g64", GW_FMT_INT4_G64},
@@ -34,7 +35,7 @@ static gw_status parse_convert(const char *text, gw_fmt *out) {
     }
     return gw_fail(
         GW_E_ARGUMENT, "weights",
-        "'%.40s' is none of float, bf16, f16, int8, int4-g32, int4-g64, int4-g128, int4-g256",
+        "'%.40s' is none of float, bf16, f16, e4m3, int8, int4-g32, int4-g64, int4-g128, int4-g256",
         text);
 }
 
@@ -43,6 +44,9 @@ static int can_become(const entry *e, gw_fmt fmt) {
     const gw_format *f = gw_format_of(fmt);
     int is_float = gw_format_of(e->t.fmt)->is_float;
     if (e->n_stored == 0 || e->t.n_dim != 2 || e->keep_rows) {
+        return 0;
+    }
+    if (fmt == GW_FMT_E4M3 && e->plain) { /* for products alone */
         return 0;
     }
     return fmt == GW_FMT_F32 ? !is_float

@@ -563,6 +563,9 @@ static void note_user(gw_weights *w, int role, int layer, int b) {
     if (e->plain && e->t.n_dim == 2 && !gw_format_of(e->t.fmt)->is_float) {
         e->t.fmt = GW_FMT_F32; /* expanded */
     }
+    if (e->plain && e->t.fmt == GW_FMT_E4M3) {
+        e->t.fmt = GW_FMT_F32; /* a format of products alone */
+    }
 }
 
 /* Room for every stored tensor in the lists of entries. */

@@ -36,6 +36,9 @@ static gw_status refuse(const gw_node *node, const char *operand, const gw_tenso
 }
 
 static int is_float(const gw_tensor *t) { return gw_format_of(t->fmt)->is_float; }
+static int has_whole_blocks(const gw_tensor *t) {
+    return is_float(t) || t->dim[1] % (int64_t)gw_format_of(t->fmt)->block_elems == 0;
+}
 static int is_weight(const gw_tensor *t) { return t->fmt < GW_FMT_ACT8; }
 
 static int is_matrix(const gw_tensor *t, gw_fmt fmt, int64_t cols) {
@@ -150,7 +153,7 @@ static gw_status check_product(const gw_node *node, int n_w, int64_t *rows) {
             continue;
         }
         if (w->n_dim != 2 || !is_weight(w) || w->dim[0] < 1 || w->dim[1] != first->dim[1] ||
-            w->dim[1] % (int64_t)gw_format_of(w->fmt)->block_elems != 0) {
+            !has_whole_blocks(w)) {
             return refuse(node, "a matrix", w, "a weight of whole blocks, one width for all");
         }
         if (is_float(w) != is_float(first)) {
@@ -374,7 +377,7 @@ static gw_status check_experts(const gw_node *node, int n_w, int bias, int64_t c
         }
         if (w == NULL || w->n_dim != 2 || !is_weight(w) || w->dim[0] % a->experts != 0 ||
             w->dim[0] != first->dim[0] || w->dim[1] != cols || is_float(w) != is_float(first) ||
-            cols % (int64_t)gw_format_of(w->fmt)->block_elems != 0) {
+            !has_whole_blocks(w)) {
             return refuse(node, "a matrix", w, "a weight, all experts' rows one after the other");
         }
         if (b != NULL && !is_vector(b, w->dim[0])) {

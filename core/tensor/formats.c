@@ -4,6 +4,7 @@
 
 #include "core/tensor/blocks.h"
 #include "core/tensor/codes.h"
+#include "core/tensor/e4m3.h"
 #include "core/tensor/planes.h"
 #include "core/tensor/small.h"
 
@@ -121,6 +122,14 @@ static void encode_bf16(void *row, const float *src, size_t cols) {
     }
 }
 
+static void decode_e4m3(float *dst, const void *row, size_t cols) {
+    const gw_block_e4m3 *block = row;
+    for (size_t i = 0; i < cols; i++) {
+        const gw_block_e4m3 *b = block + i / GW_E4M3_BLOCK;
+        dst[i] = gw_e4m3_value(b->code[i % GW_E4M3_BLOCK]) * gw_load_f32(b->scale);
+    }
+}
+
 /* ---- quantizing -------------------------------------------------------------------------- */
 
 /* Rules of every encoder (docs/arithmetic.md):
@@ -199,6 +208,31 @@ static void encode_int8(void *row, const float *src, size_t cols) {
     put_u16(head->scale + 2, (gw_u16)(bits >> 16));
     for (size_t i = 0; i < cols; i++) {
         q[i] = scale > 0.0f ? (gw_i8)rounded(src[i] / scale, -127.0f, 127.0f) : 0;
+    }
+}
+
+/* The nearest code, ties to even, of a number of at most 448 in size. */
+static gw_u8 e4m3_code(float x) {
+    gw_u32 bits = GW_F32_BITS(x), sign = bits >> 24 & 128u;
+    int e = (int)(bits >> 23 & 255u) - 127;
+    e = e < -6 ? -6 : e; /* below 2^-6 steps are those of 2^-6 */
+    float steps = GW_FABS(x) * GW_F32_FROM_BITS((gw_u32)(127 + 3 - e) << 23);
+    return (gw_u8)(sign | (gw_u32)((e + 6) * 8 + rounded(steps, 0.0f, 16.0f)));
+}
+
+static void encode_e4m3(void *row, const float *src, size_t cols) {
+    gw_block_e4m3 *b = row;
+    for (size_t at = 0; at < cols; at += GW_E4M3_BLOCK, b++) {
+        size_t n = cols - at < GW_E4M3_BLOCK ? cols - at : GW_E4M3_BLOCK;
+        float amax = largest(src + at, n);
+        float scale = is_finite(amax) ? amax / 448.0f : GW_F32_FROM_BITS(0x7fc00000u);
+        float stored = 256.0f * scale;
+        memset(b, 0, sizeof *b);
+        memcpy(b->scale, &stored, sizeof stored);
+        for (size_t i = 0; i < n && scale > 0.0f; i++) {
+            float x = src[at + i] / scale;
+            b->code[i] = e4m3_code(x < -448.0f ? -448.0f : x > 448.0f ? 448.0f : x);
+        }
     }
 }
 
@@ -379,6 +413,7 @@ static const gw_format formats[] = {
     [GW_FMT_F32]       = {"f32",          0,   1, sizeof(float),                  0, 1, copy_f32,         encode_f32,                 0, NULL          },
     [GW_FMT_F16]       = {"f16",          1,   1, sizeof(gw_u16),                 0, 1, decode_f16,       encode_f16,                 0, NULL          },
     [GW_FMT_BF16]      = {"bf16",        30,   1, sizeof(gw_u16),                 0, 1, decode_bf16,      encode_bf16,                0, NULL          },
+    [GW_FMT_E4M3]      = {"e4m3",        -1, GW_E4M3_BLOCK, sizeof(gw_block_e4m3), 0, 1, decode_e4m3,      encode_e4m3,                0, NULL          },
     [GW_FMT_Q8_0]      = {"q8_0",         8,  32, sizeof(gw_block_q8_0),          0, 0, decode_q8_0,      encode_q8_0,                1, term_q8_0     },
     [GW_FMT_Q4_0]      = {"q4_0",         2,  32, sizeof(gw_block_q4_0),          0, 0, decode_q4_0,      encode_q4_0,                1, term_q4_0     },
     [GW_FMT_Q4_1]      = {"q4_1",         3,  32, sizeof(gw_block_q4_1),          0, 0, decode_q4_1,      NULL,                       1, term_q4_1     },
@@ -522,13 +557,14 @@ int gw_format_from_name(const char *name, gw_fmt *out) {
 gw_status gw_row_bytes(gw_fmt fmt, uint64_t cols, size_t *bytes) {
     const gw_format *f = gw_format_of(fmt);
     uint64_t total;
-    if (cols % f->block_elems != 0) {
+    if (cols % f->block_elems != 0 && !f->is_float) {
         return gw_fail(GW_E_METADATA, NULL,
                        "a row of %llu values is no whole number of %s blocks "
                        "of %zu",
                        (unsigned long long)cols, f->name, f->block_elems);
     }
-    if (__builtin_mul_overflow(cols / f->block_elems, (uint64_t)f->block_bytes, &total) ||
+    if (__builtin_mul_overflow(cols / f->block_elems + (cols % f->block_elems != 0),
+                               (uint64_t)f->block_bytes, &total) ||
         __builtin_add_overflow(total, (uint64_t)f->row_header, &total) || total > SIZE_MAX) {
         return gw_fail(GW_E_OVERFLOW, NULL, "a row of %llu %s values does not fit in memory",
                        (unsigned long long)cols, f->name);

@@ -14,6 +14,7 @@
 /* clang-format off */
 typedef enum gw_fmt {
     GW_FMT_F32, GW_FMT_F16, GW_FMT_BF16,
+    GW_FMT_E4M3,                                    /* a float scale per 128                 */
     GW_FMT_Q8_0, GW_FMT_Q4_0, GW_FMT_Q4_1, GW_FMT_Q5_0, GW_FMT_Q5_1,
     GW_FMT_Q2_K, GW_FMT_Q3_K, GW_FMT_Q4_K, GW_FMT_Q5_K, GW_FMT_Q6_K,
     GW_FMT_IQ4_NL, GW_FMT_IQ4_XS, GW_FMT_MXFP4,
@@ -31,7 +32,8 @@ typedef enum gw_fmt {
 } gw_fmt;
 /* clang-format on */
 
-/* A row of a matrix is row_header bytes followed by cols / block_elems blocks. */
+/* A row of a matrix is row_header bytes followed by cols / block_elems blocks; of floats the last
+ * block may be short, in as many bytes as the others: nothing is made of what it lacks. */
 typedef struct gw_format {
     const char *name;   /* "q4_0": lower case; printed in upper case for people            */
     int gguf_type;      /* tensor type number in a GGUF file, from GW_GGUF_OWN on our own;
@@ -39,7 +41,7 @@ typedef struct gw_format {
     size_t block_elems; /* weights per block                                               */
     size_t block_bytes; /* always a sizeof                                                 */
     size_t row_header;  /* bytes before the blocks of each row (int8: its float scale)     */
-    int is_float;       /* F32, F16, BF16: sums run per element, the input stays float     */
+    int is_float;       /* F32, F16, BF16, E4M3: sums run per element, the input is float  */
     /* Exact expansion of one row, [cols] weights. */
     void (*decode)(float *dst, const void *row, size_t cols);
     /* Quantize one row; NULL where the engine never makes this format. Deterministic. */
@@ -63,8 +65,14 @@ const char *gw_format_repacked(int64_t type);
  * format of N bits with blocks of 64 where there is one. */
 int gw_format_from_name(const char *name, gw_fmt *out);
 
+/* Blocks of a row. */
+static inline size_t gw_format_blocks(const gw_format *f, size_t cols) {
+    return (cols + f->block_elems - 1) / f->block_elems;
+}
+
 /* Bytes of one row, and of a [rows, cols] matrix stored row after row without padding.
- * GW_E_METADATA when cols is no multiple of block_elems, GW_E_OVERFLOW when it does not fit. */
+ * GW_E_METADATA when cols is no multiple of block_elems (but for floats), GW_E_OVERFLOW when it
+ * does not fit. */
 gw_status gw_row_bytes(gw_fmt fmt, uint64_t cols, size_t *bytes);
 gw_status gw_matrix_bytes(gw_fmt fmt, uint64_t rows, uint64_t cols, size_t *bytes);
 

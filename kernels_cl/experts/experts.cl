@@ -85,15 +85,24 @@ static inline float add_one(PLANE_ARGS, int r, int k, int n, __global const ucha
 #define PLANES w_buf + w_off, high_at, head_at, sub_at
 #define PLANE_ARGS __global const uchar *w, ulong high_at, ulong head_at, ulong sub_at
 #define ELEMENT_AT(r, n, k) ((size_t)(r) * (k) + (n))
+#define E4M3_AT(r, n, k)                                                                           \
+    gw_e4m3_weight((__global const gw_block_e4m3 *)w +                                             \
+                       (size_t)(r) * (((k) + GW_E4M3_BLOCK - 1) / GW_E4M3_BLOCK),                  \
+                   n)
 #else
+#define E4M3_AT(r, n, k) element_at(w, (size_t)(r), n, k)
 #define ELEMENT_AT(r, n, k)                                                                        \
     ((size_t)(r) * (((k) + PIECE - 1) / PIECE * PIECE) + (n) / PIECE * PIECE +                     \
      (n) % TEAM * PER_LANE + (n) % PIECE / TEAM)
 #endif
 
 static inline float add_one(PLANE_ARGS, int r, int k, int n, __global const uchar *x, float acc) {
-    return fma(WIDEN_ONE(((__global const ELEMENT *)w)[ELEMENT_AT(r, n, k)]),
-               ((__global const float *)x)[n], acc);
+#if defined(FORMAT_E4M3)
+    const float weight = E4M3_AT(r, n, k);
+#else
+    const float weight = WIDEN_ONE(((__global const ELEMENT *)w)[ELEMENT_AT(r, n, k)]);
+#endif
+    return fma(weight, ((__global const float *)x)[n], acc);
 }
 
 #endif

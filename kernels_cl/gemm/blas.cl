@@ -21,13 +21,23 @@
 #define ROW(k) ((size_t)(((k) + PIECE - 1) / PIECE) * PIECE)
 #endif
 
+#if !defined(FORMAT_E4M3)
+#define ELEMENT(w, r, i) STORED_AT((__global const STORED *)(w) + (r) * ROW(k), PLACE(i))
+#elif defined(GW_ITEM)
+#define ELEMENT(w, r, i)                                                                           \
+    gw_e4m3_weight((__global const gw_block_e4m3 *)(w) +                                           \
+                       (r) * ((k + GW_E4M3_BLOCK - 1) / GW_E4M3_BLOCK),                            \
+                   i)
+#else
+#define ELEMENT(w, r, i) element_at(w, r, i, k)
+#endif
+
 /* Items: columns in turn, rows. */
 KERNEL_OF_ANY_SIZE widen_rows(IN(w), OUT(y), const int k) {
     const size_t r = get_global_id(1);
-    __global const STORED *row = READS(STORED, w) + r * ROW(k);
     __global float *out = WRITES(float, y) + r * (size_t)k;
     for (int i = (int)get_global_id(0); i < k; i += (int)get_global_size(0)) {
-        out[i] = STORED_AT(row, PLACE(i));
+        out[i] = ELEMENT(w_buf + w_off, r, i);
     }
 }
 

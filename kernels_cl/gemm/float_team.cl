@@ -16,8 +16,13 @@
 #define STORED_WIDEN(x) gw_bf16_to_f32(x)
 #endif
 
-/* Element i of a row in its piece. */
+/* Element i of a row, in its piece. */
+#if defined(FORMAT_E4M3)
+#define ELEMENT(row, i) element_at(w_buf + w_off, row, i, k)
+#else
 #define PLACE(i) ((i) / PIECE * PIECE + (i) % TEAM * PER_LANE + (i) % PIECE / TEAM)
+#define ELEMENT(row, i) STORED_WIDEN(READS(STORED, w)[(row) * pieces * PIECE + PLACE(i)])
+#endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void linear_prefill(LINEAR_ARGS) {
     __local float ws[DEPTH][SIDE + 1], xs[DEPTH][SIDE + 1];
@@ -38,8 +43,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void linear_prefill(
         for (int i = id; i < DEPTH * SIDE; i += GROUP) {
             int d = i % DEPTH, s = i / DEPTH, at = from + d;
             if (at < k) {
-                size_t row = (size_t)min(r0 + s, m - 1) * pieces * PIECE;
-                ws[d][s] = STORED_WIDEN(READS(STORED, w)[row + PLACE(at)]);
+                ws[d][s] = ELEMENT((size_t)min(r0 + s, m - 1), at);
                 xs[d][s] = READS(float, x)[(size_t)min(t0 + s, live - 1) * k + at];
             }
         }

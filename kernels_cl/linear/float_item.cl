@@ -5,6 +5,22 @@
 #define MOST_ROWS 16
 #define DEPTH 64 /* columns turned at a time */
 
+#if defined(FORMAT_E4M3)
+#define ROW(r) (READS(gw_block_e4m3, w) + (size_t)(r) * ((k + GW_E4M3_BLOCK - 1) / GW_E4M3_BLOCK))
+#define AT(row, i) gw_e4m3_weight(row, i)
+typedef __global const gw_block_e4m3 *weights;
+
+/* Weights i .. i + 15 of a row; i is a multiple of 16. */
+static inline float16 load16(weights row, int i) {
+    __global const gw_block_e4m3 *b = row + i / GW_E4M3_BLOCK;
+    const uint16 code = convert_uint16(vload16(0, b->code + i % GW_E4M3_BLOCK));
+    const uint16 size = code & 127u;
+    const float16 small = convert_float16(size) * 0x1p-17f; /* of gw_e4m3_value, below 2^-14 */
+    const float16 normal = as_float16((size << 20u) + (112u << 23));
+    const float16 v = select(normal, small, convert_int16(size < 8u));
+    return as_float16(as_uint16(v) | (code & 128u) << 24u) * gw_load_f32(b->scale);
+}
+#else
 #if defined(FORMAT_F32)
 #define ELEMENT float
 #define WIDEN(x) (x)
@@ -16,7 +32,12 @@
 #define WIDEN(x) gw_bf16_to_f32(x)
 #endif
 
-static inline float16 load16(__global const ELEMENT *p) {
+#define ROW(r) (READS(ELEMENT, w) + (size_t)(r) * k)
+#define AT(row, i) WIDEN((row)[i])
+typedef __global const ELEMENT *weights;
+
+static inline float16 load16(weights row, int i) {
+    __global const ELEMENT *p = row + i;
 #if defined(FORMAT_F32)
     return vload16(0, p);
 #elif defined(FORMAT_F16)
@@ -25,6 +46,7 @@ static inline float16 load16(__global const ELEMENT *p) {
     return as_float16(convert_uint16(vload16(0, p)) << 16u);
 #endif
 }
+#endif
 
 #define LINEAR_ARGS                                                                                \
     STEP, IN(w), IN(x), IN(bias), IN(residual), OUT(y), const int m, const int k,                  \
@@ -42,19 +64,19 @@ static inline void finish(__global float *y, __global const float *bias,
 /* Items: weight rows. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void linear_decode(LINEAR_ARGS) {
     const int r = (int)get_global_id(0), n = LIVE, whole = k / GW_LANES * GW_LANES;
-    __global const ELEMENT *row = READS(ELEMENT, w) + (size_t)r * k;
+    const weights row = ROW(r);
     for (int i = 0; i < n; i++) {
         __global const float *x = READS(float, x) + (size_t)i * k;
         float16 low = 0.0f, high = 0.0f;
         float lane[GW_LANES];
         for (int j = 0; j < whole; j += GW_LANES) {
-            low = fma(load16(row + j), vload16(0, x + j), low);
-            high = fma(load16(row + j + 16), vload16(0, x + j + 16), high);
+            low = fma(load16(row, j), vload16(0, x + j), low);
+            high = fma(load16(row, j + 16), vload16(0, x + j + 16), high);
         }
         vstore16(low, 0, lane);
         vstore16(high, 0, lane + 16);
         for (int j = whole; j < k; j++) {
-            lane[j - whole] = fma(WIDEN(row[j]), x[j], lane[j - whole]);
+            lane[j - whole] = fma(AT(row, j), x[j], lane[j - whole]);
         }
         finish(WRITES(float, y), READS(float, bias), READS(float, residual), flags,
                (size_t)i * y_stride + r, r, gw_join_lanes(lane));
@@ -81,9 +103,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void linear_prefill(LINE
     for (int from = 0; from < k; from += DEPTH) {
         const int depth = min(DEPTH, k - from);
         for (int r = 0; r < rows; r++) {
-            __global const ELEMENT *row = READS(ELEMENT, w) + (size_t)(r0 + r) * k + from;
+            const weights row = ROW(r0 + r);
             for (int j = 0; j < depth; j++) {
-                turned[j * 16 + r] = WIDEN(row[j]);
+                turned[j * 16 + r] = AT(row, from + j);
             }
         }
         for (int i = 0; i < n; i++) {

@@ -17,6 +17,8 @@
 #elif defined(FORMAT_BF16)
 #define ELEMENT ushort
 #define WIDEN(x) gw_bf16_to_f32(x)
+#elif defined(FORMAT_E4M3)
+#define ELEMENT gw_block_e4m3
 #else
 static inline void block_weights(__global const uchar *row, int b, float *w) {
 #if defined(FORMAT_INT8)
@@ -57,7 +59,11 @@ KERNEL_OF_ANY_SIZE embed(STEP, IN(table), IN(ids), OUT(out), const int width, co
     __global float *to = WRITES(float, out) + (size_t)row * width;
 #ifdef ELEMENT
     for (int i = ITEM_ID; i < width; i += ITEM_COUNT) {
+#ifdef FORMAT_E4M3
+        to[i] = gw_e4m3_weight((__global const ELEMENT *)from, i);
+#else
         to[i] = WIDEN(((__global const ELEMENT *)from)[i]);
+#endif
     }
 #else
     for (int b = ITEM_ID; b < width / 32; b += ITEM_COUNT) {

@@ -4,6 +4,7 @@
 #include "kernels_hip/act8.h"
 #include "kernels_hip/experts/experts.h"
 #include "kernels_hip/gemm/gemm_format.h"
+#include "kernels_hip/strip_e4m3.h"
 
 enum { TEAMS = GW_EXPERTS_THREADS / GW_LANES };
 
@@ -103,6 +104,23 @@ template <class F> struct floats {
     }
 };
 
+struct floats_e4m3 {
+    enum { STEP = 1 };
+    __device__ static inline size_t x_bytes(int k) { return (size_t)k * 4; }
+    __device__ static inline int terms(int k) { return k; }
+    __device__ static inline float add(const uint8_t *w, int r, int k, int n, const uint8_t *x,
+                                       float acc) {
+        const size_t records = (size_t)(k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS;
+        const int row = r % 16, c = n % 32, e = n % GW_STRIP_FLOATS / 32;
+        const uint8_t *record =
+            w + ((size_t)(r / 16) * records + (size_t)(n / GW_STRIP_FLOATS)) * GW_STRIP_E4M3_RECORD;
+        const uint8_t code =
+            record[GW_STRIP_E4M3_CLASS * (c / 8) + 32 * row + 8 * (c % 8 / 2) + 2 * e + c % 2];
+        const float scale = ((const float *)(record + GW_STRIP_E4M3_CODES))[row];
+        return GW_FMA(((const float *)x)[n], gw_e4m3_value(code) * scale, acc);
+    }
+};
+
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
 template <class W> __device__ static inline void sum_one(const struct gw_experts_params &p) {
@@ -148,3 +166,4 @@ GW_STRIP_KERNELS(SUM_QUANTIZED)
 SUM(f32, floats<float_f32>)
 SUM(f16, floats<float_f16>)
 SUM(bf16, floats<float_bf16>)
+SUM(e4m3, floats_e4m3)

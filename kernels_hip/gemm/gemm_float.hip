@@ -8,13 +8,15 @@
  */
 #include "kernels_hip/gemm/gemm_tile.h"
 #include "kernels_hip/strip.h"
+#include "kernels_hip/strip_e4m3.h"
 
 enum {
     THREADS = GW_GEMM_THREADS,
     COLUMNS = 64, /* of a stage: half a record           */
     F16 = 0,
     BF16,
-    F32
+    F32,
+    E4M3
 };
 
 struct __align__(8) words2 {
@@ -45,7 +47,7 @@ template <class S, int FORMAT> struct stage {
         TURN = THREADS / COLUMNS * S::EACH, /* tokens of all threads at a time */
         TOKENS = S::SIDE / TURN
     };
-    words2 w[WEIGHTS];
+    words2 w[WEIGHTS]; /* E4M3: four codes, and the float of their row */
     typename S::some x[TOKENS];
 
     __device__ inline void ask(const gw_gemm_params &p, const gw_tile_at &at, int n, int records) {
@@ -56,7 +58,14 @@ template <class S, int FORMAT> struct stage {
             const int t = id % 4, r = id / 4 % 16, q = id / 64 % CLASSES, s = id / (64 * CLASSES);
             const uint8_t *from =
                 gw_tile_weight(p, at, s).plane[0] +
-                ((size_t)gw_tile_strip(p, at, s) * records + n / 2) * (CLASSES * 1024);
+                ((size_t)gw_tile_strip(p, at, s) * records + n / 2) *
+                    (FORMAT == E4M3 ? (int)GW_STRIP_E4M3_RECORD : CLASSES * 1024);
+            if (FORMAT == E4M3) {
+                const int place = GW_STRIP_E4M3_CLASS * q + 32 * r + 8 * t + 4 * (n % 2);
+                w[k].w[0] = *(const unsigned *)(from + place);
+                w[k].w[1] = *(const unsigned *)(from + GW_STRIP_E4M3_CODES + 4 * r);
+                continue;
+            }
             w[k] = *(const words2 *)(from + 1024 * q + 64 * r + 16 * t + 8 * (n % 2));
         }
 #pragma unroll
@@ -78,7 +87,12 @@ template <class S, int FORMAT> struct stage {
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 const unsigned v = w[k].w[e];
-                if (FORMAT == F32) {
+                if (FORMAT == E4M3) {
+                    float *pair = to + (32 * e + 8 * q + 2 * t) * S::PITCH;
+                    const float scale = GW_F32_FROM_BITS(w[k].w[1]);
+                    pair[0] = gw_widen_e4m3(w[k].w[0], 2 * e) * scale;
+                    pair[S::PITCH] = gw_widen_e4m3(w[k].w[0], 2 * e + 1) * scale;
+                } else if (FORMAT == F32) {
                     to[(32 * e + 4 * q + t) * S::PITCH] = GW_F32_FROM_BITS(v);
                 } else {
                     float *pair = to + (32 * e + 8 * q + 2 * t) * S::PITCH;
@@ -192,6 +206,7 @@ template <class S, int FORMAT> __device__ static inline void ordered(const gw_ge
 ORDERED(f16, F16)
 ORDERED(bf16, BF16)
 ORDERED(f32, F32)
+ORDERED(e4m3, E4M3)
 
 /* y = silu(gate) * up */
 GW_KERNEL(gw_gemm_join, struct gw_gemm_join_params, GW_GEMM_THREADS) {

@@ -1,7 +1,7 @@
 /* kernels_hip/gemm/gemm_group.hip - the prompt's products on matrix instructions of four waves,
- * where a device has them: quantized weights (gemm_ring.h), and F16 and BF16 as in gemm_half.hip. A
- * tile has 128 rows and 128 tokens, or others (gemm_tiling.h). gw_spread puts what a stage needs of
- * its tokens together in memory as it will lie in shared memory.
+ * where a device has them: quantized weights (gemm_ring.h), and F16, BF16 and E4M3 as in
+ * gemm_half.hip. A tile has 128 rows and 128 tokens, or others (gemm_tiling.h). gw_spread puts what
+ * a stage needs of its tokens together in memory as it will lie in shared memory.
  */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/gemm/gemm_block_terms.h"
@@ -117,44 +117,53 @@ template <class F> struct product<F, 1> {
     }
 GW_STRIP_KERNELS(GROUP)
 
-/* ---- F16 and BF16 ---------------------------------------------------------------------------- */
+/* ---- F16, BF16 and E4M3 ---------------------------------------------------------------------- */
 
-enum { STAGES = GW_HALF_STAGES(1, 1) };
+enum { STAGES = GW_HALF_STAGES(1, 1), F16 = 0, BF16, E4M3 };
 
 /* What a lane needs of a stage's weights, by k step. */
-template <class T>
+template <class T, int E>
 __device__ static inline void half_stage_operands(unsigned (*a)[T::MT][GW_MMA_A],
                                                   const gw_tile_at &at,
                                                   const unsigned char *stage) {
 #pragma unroll
     for (int n = 0; n < RECORDS; n++) {
         gw_16b w[T::MT][T::AR];
-        half_weights<T>(w, at, stage, n);
+        half_weights<T, E>(w, at, stage, n);
         half_operands<T>(a[2 * n], w, 0);
         half_operands<T>(a[2 * n + 1], w, 1);
     }
 }
 
-/* While the matrix units have a stage, the operands of the next one come to registers. */
-template <class T, int BF16>
+/* While the matrix units have a stage, the operands of the next one come to registers. Two stages
+ * of E4M3 are a block, whose sums go to the total. */
+template <class T, int FORMAT>
 __device__ static inline void half_sums(const gw_gemm_params &p, const gw_tile_at &at, int records,
-                                        unsigned char *shared, float (*acc)[T::NT][GW_MMA_C]) {
-    enum { STAGE = half_stage<T>::BYTES, STEPS = 2 * RECORDS };
+                                        unsigned char *shared, float (*total)[T::NT][GW_MMA_C]) {
+    enum { E = FORMAT == E4M3, STAGE = half_stage<T, E>::BYTES, STEPS = 2 * RECORDS };
     const gw_shared_at to = gw_shared_address(shared);
     const gw_group_at columns =
-        gw_group_columns(shared + half_stage<T>::TOKENS_AT) + at.n / GW_MMA_N * GW_GROUP_COLUMNS_8;
+        gw_group_columns(shared + half_stage<T, E>::TOKENS_AT) + at.n / GW_MMA_N * GW_GROUP_COLUMNS_8;
     unsigned a[2][STEPS][T::MT][GW_MMA_A];
-    half_source<T> l;
-    half_begin<T>(l, p, at, records);
+    float block[E ? T::MT : 1][T::NT][GW_MMA_C], scale[T::MT][T::CR];
+    float(*acc)[T::NT][GW_MMA_C] = E ? block : total;
+    half_source<T, E> l;
+    half_begin<T, E>(l, p, at, records);
 #pragma unroll
     for (int s = 0; s + 1 < STAGES; s++) {
-        half_load<T>(l, s * RECORDS < records, to + s * STAGE);
+        half_load<T, E>(l, s * RECORDS < records, to + s * STAGE);
     }
     gw_copy_wait<STAGES - 2>();
     gw_group_show();
     __syncthreads();
-    half_stage_operands<T>(a[0], at, shared);
+    half_stage_operands<T, E>(a[0], at, shared);
+    for (int i = 0; E && i < T::MT * T::NT * GW_MMA_C; i++) {
+        total[0][i / GW_MMA_C][i % GW_MMA_C] = 0.0f;
+    }
     for (int r = 0, turn = 0; r < records;) {
+        if (E) { /* they have the block's time to come */
+            half_floats<T>(scale, p, at, records, r / (2 * RECORDS));
+        }
 #pragma unroll
         for (int odd = 0; odd < 2; odd++, r += RECORDS) { /* stages are even in number */
             gw_group_keep<T::MT * T::NT * GW_MMA_C>(&acc[0][0][0]);
@@ -164,12 +173,11 @@ __device__ static inline void half_sums(const gw_gemm_params &p, const gw_tile_a
                 const int step = i / T::MT;
                 const gw_group_at b = columns + turn * (STAGE / 16) + step * GW_GROUP_K_STEP;
                 float *sum = &acc[i % T::MT][0][0];
-                if (BF16) {
-                    gw_group_bf16<T::NT * GW_MMA_N>(sum, a[odd][step][i % T::MT], b,
-                                                    step > 0 || r > 0);
+                const int goes_on = step > 0 || (E ? odd > 0 : r > 0);
+                if (FORMAT == BF16) {
+                    gw_group_bf16<T::NT * GW_MMA_N>(sum, a[odd][step][i % T::MT], b, goes_on);
                 } else {
-                    gw_group_f16<T::NT * GW_MMA_N>(sum, a[odd][step][i % T::MT], b,
-                                                   step > 0 || r > 0);
+                    gw_group_f16<T::NT * GW_MMA_N>(sum, a[odd][step][i % T::MT], b, goes_on);
                 }
             }
             gw_group_end();
@@ -179,17 +187,22 @@ __device__ static inline void half_sums(const gw_gemm_params &p, const gw_tile_a
             gw_copy_wait<STAGES - 3>();
             gw_group_show();
             __syncthreads();
-            half_load<T>(l, r + (STAGES - 1) * RECORDS < records,
+            half_load<T, E>(l, r + (STAGES - 1) * RECORDS < records,
                          to + (turn == 0 ? STAGES - 1 : turn - 1) * STAGE);
             turn = turn + 1 == STAGES ? 0 : turn + 1;
-            half_stage_operands<T>(a[1 - odd], at, shared + turn * STAGE);
+            half_stage_operands<T, E>(a[1 - odd], at, shared + turn * STAGE);
+        }
+        if (E) {
+            gw_group_wait<0>();
+            gw_group_keep<T::MT * T::NT * GW_MMA_C>(&acc[0][0][0]);
+            half_total<T>(total, acc, scale);
         }
     }
     gw_group_wait<0>();
     gw_group_keep<T::MT * T::NT * GW_MMA_C>(&acc[0][0][0]);
 }
 
-template <int BF16>
+template <int FORMAT>
 __device__ static inline void half_group(const gw_gemm_params &p, unsigned char *shared) {
     typedef gw_tile<GW_GEMM_ROWS, GROUP_TOKENS, 4, 2> T;
     gw_grid_launch_dependents();
@@ -199,10 +212,10 @@ __device__ static inline void half_group(const gw_gemm_params &p, unsigned char 
         return;
     }
     float acc[T::MT][T::NT][GW_MMA_C];
-    half_sums<T, BF16>(p, at, (p.k + 127) / 128 * 4, shared, acc);
+    half_sums<T, FORMAT>(p, at, (p.k + 127) / 128 * 4, shared, acc);
     __syncthreads();
-    if (!BF16) {
-        half_scale<T>(p, at, acc);
+    if (FORMAT != BF16) {
+        half_scale<T, FORMAT == E4M3>(p, at, acc);
     }
     if (p.glu) {
         gw_tile_glu<T>(p, at, acc, (float *)shared);
@@ -213,11 +226,15 @@ __device__ static inline void half_group(const gw_gemm_params &p, unsigned char 
 
 GW_KERNEL(gw_gemm_group_f16, struct gw_gemm_params, GW_GEMM_THREADS, 1) {
     GW_SHARED_TILES(unsigned char, shared);
-    half_group<0>(p, shared);
+    half_group<F16>(p, shared);
 }
 GW_KERNEL(gw_gemm_group_bf16, struct gw_gemm_params, GW_GEMM_THREADS, 1) {
     GW_SHARED_TILES(unsigned char, shared);
-    half_group<1>(p, shared);
+    half_group<BF16>(p, shared);
+}
+GW_KERNEL(gw_gemm_group_e4m3, struct gw_gemm_params, GW_GEMM_THREADS, 1) {
+    GW_SHARED_TILES(unsigned char, shared);
+    half_group<E4M3>(p, shared);
 }
 
 #endif

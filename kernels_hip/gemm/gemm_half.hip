@@ -1,10 +1,11 @@
-/* kernels_hip/gemm/gemm_half.hip - the prompt's products with F16 and BF16 weights on 16-bit matrix
- * instructions: LINEAR and GLU.
+/* kernels_hip/gemm/gemm_half.hip - the prompt's products with F16, BF16 and E4M3 weights on 16-bit
+ * matrix instructions: LINEAR and GLU.
  *
  * Activations are rounded to the weights' format (for F16 after scaling a row by a power of two, so
- * that nothing overflows); products are summed in binary32 in one order over k, which depends on
- * nothing but k. So the result of a row is independent of the rows beside it; its bits are the
- * matrix unit's own. The ordered kernels of gemm_float.hip have the bits of every other backend.
+ * that nothing overflows; E4M3 is multiplied as F16); products are summed in binary32 in one order
+ * over k, which depends on nothing but k. So the result of a row is independent of the rows beside
+ * it; its bits are the matrix unit's own. The ordered kernels of gemm_float.hip have the bits of
+ * every other backend.
  */
 #include "kernels_hip/gemm/gemm_half.h"
 
@@ -31,14 +32,16 @@ __device__ static inline void half_tokens(unsigned *b, const unsigned char *x, i
 #endif
 }
 
-template <class T, int BF16>
+enum { F16, BF16, E4M3 };
+
+template <class T, int FORMAT>
 __device__ static inline void half_compute(const gw_tile_at &at, const unsigned char *stage,
                                            float (*acc)[T::NT][GW_MMA_C]) {
-    const unsigned char *x = stage + half_stage<T>::TOKENS_AT;
+    const unsigned char *x = stage + half_stage<T, FORMAT == E4M3>::TOKENS_AT;
 #pragma unroll
     for (int r = 0; r < RECORDS; r++) {
         gw_16b w[T::MT][T::AR];
-        half_weights<T>(w, at, stage, r);
+        half_weights<T, FORMAT == E4M3>(w, at, stage, r);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             unsigned a[T::MT][GW_MMA_A];
@@ -51,7 +54,7 @@ __device__ static inline void half_compute(const gw_tile_at &at, const unsigned 
                 for (int i = 0; i < T::MT; i++) {
 #pragma unroll
                     for (int n = 0; n < 2; n++) {
-                        if (BF16) {
+                        if (FORMAT == BF16) {
                             gw_mma_bf16(acc[i][j + n], a[i], b + n * GW_MMA_B);
                         } else {
                             gw_mma_f16(acc[i][j + n], a[i], b + n * GW_MMA_B);
@@ -63,9 +66,9 @@ __device__ static inline void half_compute(const gw_tile_at &at, const unsigned 
     }
 }
 
-template <class T, int BF16>
+template <class T, int FORMAT>
 __device__ static inline void half_gemm(const gw_gemm_params &p, unsigned char *shared) {
-    enum { STAGE = half_stage<T>::BYTES };
+    enum { E = FORMAT == E4M3, STAGE = half_stage<T, E>::BYTES, BLOCK = 4 /* records */ };
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     const gw_tile_at at = gw_tile_find<T>(p, (int)blockIdx.x);
@@ -73,38 +76,48 @@ __device__ static inline void half_gemm(const gw_gemm_params &p, unsigned char *
     if (at.live == 0) {
         return;
     }
-    float acc[T::MT][T::NT][GW_MMA_C];
+    typedef float sums_of[T::MT][T::NT][GW_MMA_C];
+    sums_of acc, total;
 #pragma unroll
     for (int i = 0; i < T::MT * T::NT * GW_MMA_C; i++) {
-        acc[i / GW_MMA_C / T::NT][i / GW_MMA_C % T::NT][i % GW_MMA_C] = 0.0f;
+        const int m = i / GW_MMA_C / T::NT, n = i / GW_MMA_C % T::NT;
+        acc[m][n][i % GW_MMA_C] = total[m][n][i % GW_MMA_C] = 0.0f;
     }
     const gw_shared_at to = gw_shared_address(shared);
-    half_source<T> l;
-    half_begin<T>(l, p, at, records);
+    half_source<T, E> l;
+    half_begin<T, E>(l, p, at, records);
 #pragma unroll
     for (int s = 0; s + 1 < STAGES; s++) {
-        half_load<T>(l, s * RECORDS < records, to + s * STAGE);
+        half_load<T, E>(l, s * RECORDS < records, to + s * STAGE);
     }
+    float scale[T::MT][T::CR];
     for (int r = 0, turn = 0; r < records; r += RECORDS, turn = (turn + 1) % STAGES) {
+        if (E && r % BLOCK == 0) { /* they have the block's time to come */
+            half_floats<T>(scale, p, at, records, r / BLOCK);
+        }
         gw_copy_wait<STAGES - 2>();
         __syncthreads();
         const int next = (turn + STAGES - 1) % STAGES;
-        half_load<T>(l, r + (STAGES - 1) * RECORDS < records, to + next * STAGE);
-        half_compute<T, BF16>(at, shared + turn * STAGE, acc);
+        half_load<T, E>(l, r + (STAGES - 1) * RECORDS < records, to + next * STAGE);
+        half_compute<T, FORMAT>(at, shared + turn * STAGE, acc);
+        if (E && r % BLOCK == BLOCK - RECORDS) {
+            half_total<T>(total, acc, scale);
+        }
     }
     __syncthreads();
-    if (!BF16) {
-        half_scale<T>(p, at, acc);
+    sums_of &sums = E ? total : acc;
+    if (FORMAT != BF16) {
+        half_scale<T, E>(p, at, sums);
     }
     if (p.glu) {
-        gw_tile_glu<T>(p, at, acc, (float *)shared);
+        gw_tile_glu<T>(p, at, sums, (float *)shared);
     } else {
-        gw_tile_linear<T>(p, at, acc);
+        gw_tile_linear<T>(p, at, sums);
     }
 }
 
 /* One row of activations: to 16 bits, in the order of columns of the records. */
-template <int BF16> __device__ static inline void narrow_row(const gw_narrow_params &p) {
+template <int FORMAT> __device__ static inline void narrow_row(const gw_narrow_params &p) {
     __shared__ unsigned largest[GW_NARROW_THREADS / GW_LANES];
     const int row = (int)blockIdx.x, pieces = (p.k + 127) / 128;
     gw_grid_launch_dependents();
@@ -114,7 +127,7 @@ template <int BF16> __device__ static inline void narrow_row(const gw_narrow_par
     }
     const float *x = p.x + (size_t)row * p.k;
     unsigned top = 0;
-    for (int i = (int)threadIdx.x; i < p.k && !BF16; i += GW_NARROW_THREADS) {
+    for (int i = (int)threadIdx.x; i < p.k && FORMAT != BF16; i += GW_NARROW_THREADS) {
         top = gw_larger(top, GW_F32_BITS(x[i]) & 0x7fffffffu);
     }
     top = gw_team_max(top);
@@ -127,7 +140,8 @@ template <int BF16> __device__ static inline void narrow_row(const gw_narrow_par
     }
     /* The largest value gets the exponent 13: its bits less those of 2^13. */
     int shift = (int)(top >> 23) - (127 + 13);
-    shift = BF16 || top >= 0x7f800000u ? 0 : shift < -100 ? -100 : shift > 100 ? 100 : shift;
+    shift = shift < -100 ? -100 : shift > 100 ? 100 : shift;
+    shift = FORMAT == BF16 || top >= 0x7f800000u ? 0 : shift;
     const float down = GW_F32_FROM_BITS((unsigned)(127 - shift) << 23);
     if (threadIdx.x == 0) {
         p.scale[row] = GW_F32_FROM_BITS((unsigned)(127 + shift) << 23);
@@ -139,21 +153,25 @@ template <int BF16> __device__ static inline void narrow_row(const gw_narrow_par
         const unsigned short b = (unsigned short)((u & 0x7fffffffu) > 0x7f800000u
                                                       ? 0x7fc0u
                                                       : (u + 0x7fffu + (u >> 16 & 1u)) >> 16);
-        p.y[(size_t)row * pieces * 128 + i] = BF16 ? b : gw_narrow_f16(v);
+        p.y[(size_t)row * pieces * 128 + i] = FORMAT == BF16 ? b : gw_narrow_f16(v);
     }
 }
 
 typedef gw_tile<GW_GEMM_ROWS, GW_GEMM_TOKENS(WIDE), LANES == 32 ? 4 : 2, 2> half_tile;
 
-GW_KERNEL(gw_narrow_f16, struct gw_narrow_params, GW_NARROW_THREADS) { narrow_row<0>(p); }
-GW_KERNEL(gw_narrow_bf16, struct gw_narrow_params, GW_NARROW_THREADS) { narrow_row<1>(p); }
+GW_KERNEL(gw_narrow_f16, struct gw_narrow_params, GW_NARROW_THREADS) { narrow_row<F16>(p); }
+GW_KERNEL(gw_narrow_bf16, struct gw_narrow_params, GW_NARROW_THREADS) { narrow_row<BF16>(p); }
 GW_KERNEL(gw_gemm_half_f16, struct gw_gemm_params, GW_GEMM_THREADS, 1) {
     GW_SHARED_DYNAMIC(unsigned char, shared);
-    half_gemm<half_tile, 0>(p, shared);
+    half_gemm<half_tile, F16>(p, shared);
 }
 GW_KERNEL(gw_gemm_half_bf16, struct gw_gemm_params, GW_GEMM_THREADS, 1) {
     GW_SHARED_DYNAMIC(unsigned char, shared);
-    half_gemm<half_tile, 1>(p, shared);
+    half_gemm<half_tile, BF16>(p, shared);
+}
+GW_KERNEL(gw_gemm_half_e4m3, struct gw_gemm_params, GW_GEMM_THREADS, 1) {
+    GW_SHARED_DYNAMIC(unsigned char, shared);
+    half_gemm<half_tile, E4M3>(p, shared);
 }
 
 #endif

@@ -1,29 +1,45 @@
-/* kernels_hip/linear/linear_float.hip - LINEAR and GLU of F32, F16 and BF16 weights in the decode
- * order.
+/* kernels_hip/linear/linear_float.hip - LINEAR and GLU of F32, F16, BF16 and E4M3 weights in the
+ * decode order.
  *
  * Element k belongs to lane k mod 32 of arith.h. A wave of F16 has class q of its tile, lanes 8 q
  * .. 8 q + 7 (F32: 4 q .. 4 q + 3); a thread two lanes (one) of a row, four elements of each at a
- * time.
+ * time. E4M3 is as F16, but for half as many bytes, and the floats of the rows, which all waves of
+ * a tile bring behind theirs.
  */
 #include "kernels_hip/linear/linear_async.h"
 #include "kernels_hip/linear/linear_registers.h"
+#include "kernels_hip/strip.h"
+#include "kernels_hip/strip_e4m3.h"
 
 struct gw_f32 {
-    enum { CLASSES = 8, PAIR = 1 };
+    enum { CLASSES = 8, PAIR = 1, EACH = 16, HEADS = 0 };
+    typedef gw_16b words; /* EACH bytes: of a thread, in a row */
     __device__ static inline float element(const gw_16b &v, int i) {
         return GW_F32_FROM_BITS(v.w[i]);
     }
 };
 struct gw_f16 {
-    enum { CLASSES = 4, PAIR = 2 };
+    enum { CLASSES = 4, PAIR = 2, EACH = 16, HEADS = 0 };
+    typedef gw_16b words;
     __device__ static inline float element(const gw_16b &v, int i) {
         return gw_widen_f16((gw_u16)(v.w[i / 2] >> 16 * (i % 2)));
     }
 };
 struct gw_bf16 {
-    enum { CLASSES = 4, PAIR = 2 };
+    enum { CLASSES = 4, PAIR = 2, EACH = 16, HEADS = 0 };
+    typedef gw_16b words;
     __device__ static inline float element(const gw_16b &v, int i) {
         return gw_bf16_to_f32((gw_u16)(v.w[i / 2] >> 16 * (i % 2)));
+    }
+};
+
+struct gw_e4m3 {
+    enum { CLASSES = 4, PAIR = 2, EACH = 8, HEADS = 4 /* bytes of a row's float */ };
+    struct __align__(8) words {
+        unsigned w[2];
+    };
+    __device__ static inline float element(const words &v, int i) {
+        return gw_widen_e4m3(v.w[i / 4], i % 4);
     }
 };
 
@@ -41,10 +57,13 @@ template <class F, int N, int WHERE> struct gw_floats {
         SPLIT = LANES == 32 && PAIR == 2 ? 2 : 1,
         STORED = F::CLASSES, /* of a record in memory */
         CLASSES = STORED * SPLIT,
-        RECORD = GW_LINEAR_FLOAT_RECORD,
-        STEP = SPLIT * STORED * RECORD,
-        PART = RECORD / SPLIT, /* bytes that lie together */
-        JUMP = STORED * RECORD,
+        EACH = F::EACH,
+        HEADS = F::HEADS,
+        CODES = 64 * EACH / SPLIT, /* bytes that lie together */
+        PART = CODES + 16 * HEADS / SPLIT,
+        RECORD = SPLIT * PART,
+        JUMP = STORED * 64 * EACH + 16 * HEADS,
+        STEP = SPLIT * JUMP,
         X_STEP = SPLIT * GW_STRIP_FLOATS,
         ROWS = SETS / SPLIT, /* of a thread */
         SUMS = N * PAIR * ROWS,
@@ -56,14 +75,22 @@ template <class F, int N, int WHERE> struct gw_floats {
     __device__ static inline int stored(int q) { return q % STORED; }
     __device__ static inline int upper(int q) { return q / STORED; }
 
+    /* For a lane with 16 bytes, those of its number. */
+    __device__ static inline size_t first(int q) {
+        const int at = 16 * gw_wave_lane();
+        return HEADS > 0 ? place(q, at) - (size_t)at : place(q, 0);
+    }
     __device__ static inline size_t strip(int terms) { return (size_t)records(terms) * JUMP; }
     __device__ static inline int records(int terms) {
         return (terms + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS;
     }
     __device__ static inline int parts(int terms, int) { return records(terms); }
     __device__ static inline int slots(int terms) { return (records(terms) + SPLIT - 1) / SPLIT; }
-    __device__ static inline size_t first(int q) {
-        return (size_t)stored(q) * RECORD + (size_t)upper(q) * PART;
+    /* Where byte `at` of a part is: codes, then floats of their rows. */
+    __device__ static inline size_t place(int q, int at) {
+        return HEADS > 0 && at >= (int)CODES
+                   ? (size_t)(STORED * 64 * EACH + upper(q) * (16 * HEADS / SPLIT) + at - CODES)
+                   : (size_t)(stored(q) * 64 * EACH + upper(q) * CODES + at);
     }
     __device__ static inline int first_x(int q) {
         return (stored(q) * 4 + gw_wave_lane() % 4) * (int)PAIR;
@@ -117,8 +144,8 @@ template <class F, int N, int WHERE> struct gw_floats {
     }
     /* What a thread multiplies of a record: x is where its columns begin. */
     struct part {
-        float x[N][4][PAIR];
-        gw_16b w[ROWS];
+        float x[N][4][PAIR], scale[ROWS];
+        typename F::words w[ROWS];
 
         __device__ inline void load_x(const unsigned *from, int row_words, int live) {
 #pragma unroll
@@ -143,7 +170,9 @@ template <class F, int N, int WHERE> struct gw_floats {
 #pragma unroll
                         for (int s = 0; s < ROWS; s++) {
                             float &sum = sums[(n * PAIR + o) * ROWS + s];
-                            sum = fmaf(F::element(w[s], e * PAIR + o), x[n][e][o], sum);
+                            float v = F::element(w[s], e * PAIR + o);
+                            v = HEADS > 0 ? v * scale[s] : v;
+                            sum = fmaf(v, x[n][e][o], sum);
                         }
                     }
                 }
@@ -165,7 +194,10 @@ template <class F, int N, int WHERE> struct gw_floats {
         for (int h = 0; h < SPLIT; h++) {
 #pragma unroll
             for (int s = 0; s < ROWS; s++) {
-                of[h].w[s] = *(const gw_16b *)(record + h * PART + 16 * (lane + s * LANES));
+                const unsigned char *part_of = record + h * PART;
+                of[h].w[s] = *(const typename F::words *)(part_of + EACH * (lane + s * LANES));
+                const unsigned char *float_of = part_of + CODES + (lane / 4 * 4 + s * LANES);
+                of[h].scale[s] = HEADS > 0 ? *(const float *)float_of : 1.0f;
             }
         }
         source.done();
@@ -200,6 +232,14 @@ template <class F, int N, int WHERE> struct gw_floats {
     }
 };
 
+#if !GW_COPIES
+template <class F, int N, int WHERE> struct gw_slot<gw_floats<F, N, WHERE>> {
+    __device__ static inline size_t place(int q, int at) {
+        return gw_floats<F, N, WHERE>::place(q, at);
+    }
+};
+#endif
+
 #define KERNELS(name, variant, n, direct)                                                          \
     GW_KERNEL(gw_linear_##name##variant, struct gw_linear_params,                                  \
               GW_LINEAR_BLOCK(n, GW_COPIES, 0), 1) {                                               \
@@ -215,3 +255,4 @@ template <class F, int N, int WHERE> struct gw_floats {
 WIDTHS(f32)
 WIDTHS(f16)
 WIDTHS(bf16)
+WIDTHS(e4m3)

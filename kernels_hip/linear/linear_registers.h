@@ -15,6 +15,11 @@
 
 /* ---- the ring of a wave ---------------------------------------------------------------------- */
 
+/* Where in a strip byte `at` of the first part of wave q of a tile is. */
+template <class K> struct gw_slot {
+    __device__ static inline size_t place(int q, int at) { return K::first(q) + (size_t)at; }
+};
+
 /* Loads wait in registers; a record passes one slot of shared memory. */
 template <int BYTES> struct gw_ring {
     enum {
@@ -38,6 +43,19 @@ template <int BYTES> struct gw_ring {
             const int at = 16 * (i * LANES + lane), part = at / PART;
             if (at < BYTES && part < parts) {
                 held[d][i] = gw_stream(from + part * (JUMP - PART) + 16 * i * LANES);
+            }
+        }
+    }
+    /* The same for slots whose parts lie as gw_slot says; from: the strip, q: a wave of a tile. */
+    template <class K>
+    __device__ inline void put_slot(int d, const unsigned char *from, int q, int parts) {
+        const int lane = gw_wave_lane();
+#pragma unroll
+        for (int i = 0; i < PIECES; i++) {
+            const int at = 16 * (i * LANES + lane), part = at / K::PART;
+            if (at < BYTES && part < parts) {
+                held[d][i] =
+                    gw_stream(from + gw_slot<K>::place(q, at - part * K::PART) + part * K::JUMP);
             }
         }
     }
@@ -142,21 +160,20 @@ template <class K, int GLU> __device__ static inline void gw_product(const gw_li
     const int parts = K::parts(p.terms, q); /* of this wave, in a strip */
     const size_t strip_bytes = K::strip(p.terms);
     const int items = gw_walk<GROUPS, GLU>::items(p);
-    const size_t begins = K::first(q) + 16 * (size_t)gw_wave_lane();
     gw_walk<GROUPS, GLU> at, ahead;
     at.open(p, group);
     ahead.open(p, group);
     int in_strip = parts;
-    const unsigned char *from = ahead.strip(p, strip_bytes) + begins;
+    const unsigned char *from = ahead.strip(p, strip_bytes);
     auto ask = [&](int d) {
-        ring.template put<K::PART, K::JUMP>(d, from, ahead.item < items ? in_strip : 0);
+        ring.template put_slot<K>(d, from, q, ahead.item < items ? in_strip : 0);
         from += K::STEP;
         in_strip -= PARTS;
         if (in_strip <= 0) {
             in_strip = parts;
             ahead.next();
             if (ahead.item < items) {
-                from = ahead.strip(p, strip_bytes) + begins;
+                from = ahead.strip(p, strip_bytes);
             }
         }
     };

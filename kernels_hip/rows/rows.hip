@@ -6,6 +6,7 @@
 #include "kernels_hip/rows/row_leave.h"
 #include "kernels_hip/rows/rows_params.h"
 #include "core/tensor/blocks.h"
+#include "core/tensor/e4m3.h"
 #include "core/tensor/planes.h"
 
 /* ---- the step block -------------------------------------------------------------------------- */
@@ -26,7 +27,8 @@ GW_DEVICE int64_t token_of(const struct gw_embed_params &p, int row) {
 
 GW_DEVICE int embed_first(void) { return 4 * (int)(blockIdx.x * blockDim.x + threadIdx.x); }
 
-#define EMBED_FLOATS(format, type, widen)                                                          \
+/* element(from, j): of the row from on. */
+#define EMBED_ELEMENTS(format, type, element)                                                      \
     GW_KERNEL(gw_embed_##format, struct gw_embed_params, GW_ROWS_THREADS) {                        \
         const int row = (int)blockIdx.y, i = embed_first();                                        \
         gw_grid_launch_dependents();                                                               \
@@ -37,14 +39,17 @@ GW_DEVICE int embed_first(void) { return 4 * (int)(blockIdx.x * blockDim.x + thr
         const type *from = (const type *)(p.table + token_of(p, row) * p.row_bytes);               \
         row_four v;                                                                                \
         for (int j = 0; j < 4; j++) {                                                              \
-            v.v[j] = i + j < p.width ? widen(from[i + j]) : 0.0f;                                  \
+            v.v[j] = i + j < p.width ? element(from, i + j) : 0.0f;                                \
         }                                                                                          \
         row_leave(p, row, i, v);                                                                 \
     }
-#define SAME(x) (x)
-EMBED_FLOATS(f32, float, SAME)
-EMBED_FLOATS(f16, gw_u16, gw_f16_to_f32)
-EMBED_FLOATS(bf16, gw_u16, gw_bf16_to_f32)
+#define EMBED_F32(from, j) (from)[j]
+#define EMBED_F16(from, j) gw_f16_to_f32((from)[j])
+#define EMBED_BF16(from, j) gw_bf16_to_f32((from)[j])
+EMBED_ELEMENTS(f32, float, EMBED_F32)
+EMBED_ELEMENTS(f16, gw_u16, EMBED_F16)
+EMBED_ELEMENTS(bf16, gw_u16, EMBED_BF16)
+EMBED_ELEMENTS(e4m3, gw_block_e4m3, gw_e4m3_weight)
 
 /* A thread unpacks 32 weights, block b of the row, for eight. */
 enum { EMBED_EACH = GW_ROWS_THREADS * 4 / 32, EMBED_STEP = 36 };

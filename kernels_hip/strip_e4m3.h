@@ -1,0 +1,41 @@
+/* kernels_hip/strip_e4m3.h - strips of E4M3 (core/tensor/e4m3.h), read by the C host side and by
+ * the kernels: as strip.h has F16, but for half as many bytes.
+ *
+ * A record is 128 columns, a block of the format, cut into four classes of 512 bytes: the 8 bytes
+ * at 32 r + 8 t of class q are columns 32 e + 8 q + 2 t + o at byte 2 e + o; then the floats of the
+ * 16 rows. Missing columns are -0.
+ */
+#ifndef GW_KERNELS_HIP_STRIP_E4M3_H
+#define GW_KERNELS_HIP_STRIP_E4M3_H
+
+#include "core/tensor/e4m3.h"
+
+/* Bytes of a class, of all of them, of a record; of a class with the floats, as a wave reads it. */
+enum {
+    GW_STRIP_E4M3_CLASS = 512,
+    GW_STRIP_E4M3_CODES = 2048,
+    GW_STRIP_E4M3_RECORD = 2112,
+    GW_STRIP_E4M3_SLOT = 576
+};
+
+#ifdef __cplusplus
+#include "kernels_hip/device.h"
+
+/* Codes of E4M3 2 k and 2 k + 1 of a word (k: 0, 1) as two binary16, a 256th of what they stand for
+ * (gw_e4m3_value). */
+GW_DEVICE unsigned gw_e4m3_halves(unsigned word, int k) {
+#if defined(GW_NVIDIA)
+    const unsigned high = __byte_perm(word, 0, k == 0 ? 0x1404 : 0x3424);
+#else
+    const unsigned high = k == 0 ? (word & 0xffu) << 8 | (word & 0xff00u) << 16
+                                 : (word & 0xff0000u) >> 8 | (word & 0xff000000u);
+#endif
+    return (high & 0x80008000u) | (high >> 1 & 0x3f803f80u);
+}
+/* Code i of a word. */
+GW_DEVICE float gw_widen_e4m3(unsigned word, int i) {
+    return gw_widen_f16((gw_u16)(gw_e4m3_halves(word, i / 2) >> 16 * (i % 2)));
+}
+#endif
+
+#endif
