@@ -69,6 +69,7 @@ typedef struct bc_plan {
         answer;  /* most tokens of a prompt that others share, and not, and behind it */
     int at_once; /* all are submitted first */
     int draft, lookup, read_ahead;
+    int mtp; /* drafts by the model's own layer for it */
     const char *length; /* of drafts */
     uint64_t seed, disorder;
 } bc_plan;
@@ -328,9 +329,11 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
     gw_session_options so = {.n_ctx = BC_CTX, .kv_type = p->kv_type};
     bc_ok(gw_model_open(&mo, &m));
     gw_model_describe(m, &info);
-    if (p->draft) {
-        mo.path = BC_DRAFT;
+    if (p->draft || p->mtp) {
+        mo.path = p->mtp ? mo.path : BC_DRAFT;
+        mo.predictor = p->mtp;
         bc_ok(gw_model_open(&mo, &draft));
+        mo.predictor = 0;
         mo.path = p->model != NULL ? p->model : BC_MODEL;
     }
     bo.draft_model = draft;

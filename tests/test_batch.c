@@ -73,28 +73,46 @@ static void drafts(void **state) {
     assert_int_equal(s.generated_tokens, plain.generated_tokens);
 }
 
-/* Models with recurrent blocks, whose state is in no page. */
+/* Models with recurrent blocks, whose state is in no page, with compressed caches, with both; and
+ * with a layer that drafts. */
 static void states(void **state) {
-    static const char *const names[] = {"falcon-h1", "qwen3-next"};
+    static const struct {
+        const char *name;
+        int lookup, mtp, recurrent;
+        const char *length;
+    } cases[] = {
+        {"falcon-h1", 1, 0, 1, NULL},       {"qwen3-next", 0, 0, 1, NULL},
+        {"deepseek-v4", 1, 0, 0, NULL},     {"qwen4-exp", 0, 0, 1, NULL},
+        {"deepseek-v3", 0, 1, 0, NULL},     {"qwen3.5-moe-mm", 0, 1, 1, "fixed:3"},
+    };
     (void)state;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char folder[80], path[256];
-        snprintf(folder, sizeof folder, "goldens/%s", names[i]);
+        snprintf(folder, sizeof folder, "goldens/%s", cases[i].name);
         snprintf(path, sizeof path, "%s", shared_path(folder));
+        const char *seed = getenv("GODWIT_BATCH_SEED");
         const bc_plan p = {.model = path,
                            .device = "cpu",
                            .kv_type = "f32",
                            .requests = 12,
-                           .lookup = 1,
+                           .lookup = cases[i].lookup,
+                           .mtp = cases[i].mtp,
+                           .length = cases[i].length,
                            .parallel = 5,
                            .chunk = 50,
                            .tokens = 64 * 12,
                            .stem = 90,
                            .own = 8,
-                           .seed = 5,
-                           .disorder = 3};
+                           .seed = seed != NULL ? strtoull(seed, NULL, 10) : 5,
+                           .disorder = cases[i].length == NULL ? 3 : 0};
         gw_batch_stats s = bc_check(&p);
-        assert_true(s.preemptions > 0 && s.cached_tokens == 0);
+        print_message("  %s: %d preemptions, %d cached, %d drafted, %d accepted\n", cases[i].name,
+                      (int)s.preemptions, (int)s.cached_tokens, (int)s.drafted,
+                      (int)s.draft_accepted);
+        assert_true(s.preemptions > 0);
+        assert_true(seed != NULL || (cases[i].recurrent ? s.cached_tokens == 0
+                                                        : s.cached_tokens > 0));
+        assert_true(!cases[i].mtp || s.draft_accepted > 0);
     }
 }
 

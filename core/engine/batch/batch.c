@@ -68,6 +68,7 @@ static gw_status make_parts(gw_batch *b) {
                              .progress = b->o.progress,
                              .progress_user = b->o.progress_user};
     gw_sharing sharing = {.slots = b->parallel, .pages = pages, .widest = most_rows(b)};
+    GW_TRY(gw_drafts_state_entries(&b->o, &sharing.state_entries));
     GW_TRY(gw_session_make(b->model, &so, &sharing, &b->session));
     b->session->cancel = NULL; /* from now on requests are cancelled, not passes */
     b->chunk = b->session->chunk;

@@ -152,7 +152,7 @@ void gw_seq_preempt(gw_batch *b, gw_seq *s);
 /* Back to position pos, or, where recurrent blocks no longer know what was before it, to 0. */
 void gw_seq_return(const gw_batch *b, gw_seq *s, int32_t pos);
 /* Rows up to position `end` are computed. */
-void gw_seq_advance(gw_seq *s, int32_t end);
+void gw_seq_advance(const gw_batch *b, gw_seq *s, int32_t end);
 uint32_t gw_batch_random(gw_batch *b, uint32_t below);
 /* Preemptions and evictions for no reason. */
 void gw_batch_disturb(gw_batch *b);

@@ -38,6 +38,15 @@ static gw_status open_model(gw_batch *b, gw_model *model) {
     return gw_session_draw_rows(d->model);
 }
 
+gw_status gw_drafts_state_entries(const gw_batch_options *o, int32_t *out) {
+    gw_length length = {.k = 0};
+    GW_TRY(gw_length_parse(o->draft_length, &length));
+    int any = o->draft_model != NULL || o->draft_lookup != 0;
+    int fixed = length.mode == GW_LENGTH_FIXED && o->disorder == 0;
+    *out = !any ? 2 : fixed ? length.k + 2 : GW_STATE_ENTRIES;
+    return GW_OK;
+}
+
 gw_status gw_drafts_open(gw_batch *b) {
     gw_drafts *d = &b->drafts;
     size_t n = (size_t)b->parallel;
@@ -53,6 +62,7 @@ gw_status gw_drafts_open(gw_batch *b) {
     if (!gw_drafts_on(b)) {
         return GW_OK;
     }
+    GW_TRY(gw_draft_states_open(b));
     d->rows = calloc(GW_CHUNK_MAX, sizeof *d->rows);
     d->rules = calloc(GW_PARALLEL_MAX, sizeof *d->rules);
     d->ids = calloc(GW_PARALLEL_MAX, sizeof *d->ids);
@@ -67,6 +77,7 @@ gw_status gw_drafts_open(gw_batch *b) {
 
 void gw_drafts_close(gw_batch *b) {
     gw_drafts *d = &b->drafts;
+    gw_draft_states_close(b);
     gw_session_free(d->model);
     free(d->rows);
     free(d->rules);
@@ -220,20 +231,37 @@ static int32_t look_up(gw_seq *s, int32_t most, int32_t *out) {
 /* ---- the draft model ------------------------------------------------------------------------- */
 
 gw_status gw_drafts_read(gw_batch *b, const gw_row *rows, int32_t n) {
-    return b->drafts.model != NULL ? gw_rows_prefill(b->drafts.model, rows, n) : GW_OK;
+    if (b->drafts.model == NULL) {
+        return GW_OK;
+    }
+    GW_TRY(gw_draft_states_read(b, rows, n));
+    return gw_rows_prefill(b->drafts.model, rows, n);
 }
 
-/* What the model has missed of an answer, but for its last token. */
-static gw_status catch_up(gw_batch *b, gw_seq *s) {
+/* What the model has missed of an answer before position `end`. */
+static gw_status catch_up(gw_batch *b, gw_seq *s, int32_t end) {
     gw_drafts *d = &b->drafts;
-    while (s->drafts.read < s->n - 1) {
-        int32_t left = s->n - 1 - s->drafts.read, n = left < b->chunk ? left : b->chunk;
+    while (s->drafts.read < end) {
+        int32_t left = end - s->drafts.read, n = left < b->chunk ? left : b->chunk;
         for (int32_t i = 0; i < n; i++) {
             int32_t p = s->drafts.read + i;
             d->rows[i] = (gw_row){.token = s->tokens[p], .pos = p, .slot = s->slot};
         }
+        GW_TRY(gw_draft_states_give(b, d->rows, n, 0));
         GW_TRY(gw_rows_prefill(d->model, d->rows, n));
         s->drafts.read += n;
+    }
+    return GW_OK;
+}
+
+/* Hidden states do not wait for ever. */
+static gw_status read_states(gw_batch *b, int32_t n) {
+    for (int32_t i = 0; b->drafts.states.width > 0 && i < n; i++) {
+        gw_seq *s = b->order[i];
+        int32_t end = s->pos < s->n - 1 ? s->pos : s->n - 1;
+        if (s->state == GW_SEQ_RUNNING && end - s->drafts.read >= GW_DECODE_MAX) {
+            GW_TRY(catch_up(b, s, end));
+        }
     }
     return GW_OK;
 }
@@ -311,7 +339,7 @@ static gw_status take_step(gw_batch *b, int32_t n, int32_t j) {
 static gw_status draft_by_model(gw_batch *b, int32_t n) {
     gw_drafts *d = &b->drafts;
     for (int32_t i = 0; i < n; i++) {
-        GW_TRY(catch_up(b, d->of[i]));
+        GW_TRY(catch_up(b, d->of[i], d->of[i]->n - 1));
     }
     for (int32_t j = 0; j < GW_DRAFT_MAX; j++) {
         int32_t rows = fill_step(b, n, j);
@@ -319,13 +347,18 @@ static gw_status draft_by_model(gw_batch *b, int32_t n) {
             break;
         }
         double start = gw_seconds_now();
+        GW_TRY(gw_draft_states_give(b, d->rows, rows, j > 0));
         GW_TRY(gw_rows_decode(d->model, d->rows, rows, NULL, NULL));
+        GW_TRY(gw_draft_states_own(b, d->rows, rows));
         GW_TRY(take_step(b, n, j));
         gw_timing_add(&d->step, gw_seconds_now() - start, d->passes);
     }
     for (int32_t i = 0; i < n; i++) { /* what was fed: the last token and all drafts but the last */
         gw_seq *s = d->of[i];
-        s->drafts.read = s->n + (s->drafts.n > 0 ? s->drafts.n - 1 : 0);
+        s->drafts.read = s->n;
+        if (d->states.width == 0 && s->drafts.n > 0) { /* else drafts are read again */
+            s->drafts.read += s->drafts.n - 1;
+        }
         gw_writer_forget(s->writer);
     }
     return GW_OK;
@@ -353,6 +386,7 @@ static int32_t find_sources(gw_batch *b, int32_t n, int32_t room, int32_t *most)
 gw_status gw_drafts_propose(gw_batch *b, int32_t n, int32_t room) {
     gw_drafts *d = &b->drafts;
     int32_t most[GW_PARALLEL_MAX], base = 0, n_model = 0;
+    GW_TRY(read_states(b, n));
     if (!gw_drafts_on(b) || room <= 0 || n == 0 || find_sources(b, n, room, most) == 0) {
         return GW_OK;
     }

@@ -38,6 +38,15 @@ typedef struct gw_seq_drafts {
     double tried, kept; /* of late */
 } gw_seq_drafts;
 
+/* Hidden states for a draft model that takes them (drafts_states.c). */
+typedef struct gw_draft_states {
+    int32_t width;     /* of a state; 0: it takes none                                   */
+    float *rows;       /* of each slot those of its last positions: n from `first` on    */
+    int32_t *first, *n; /* [parallel] */
+    float *own;          /* [parallel, width] of the draft model, behind its last row      */
+    float *pass, *given; /* [rows of a pass, width] */
+} gw_draft_states;
+
 /* Of all. */
 typedef struct gw_drafts {
     int lookup;                       /* is asked for                     */
@@ -54,12 +63,16 @@ typedef struct gw_drafts {
     struct gw_seq **of;             /* [parallel] who drafts by the model            */
     int32_t (*found)[GW_DRAFT_MAX]; /* [parallel] what lookup has found, by place in the order */
     int32_t *n_found;               /* [parallel]                                              */
+    gw_draft_states states;
 } gw_drafts;
 
 /* For the batch's options, whose session is there. GW_E_UNSUPPORTED: a draft model with another
  * vocabulary, or with recurrent blocks. */
 gw_status gw_drafts_open(struct gw_batch *b);
 void gw_drafts_close(struct gw_batch *b);
+/* How many states of recurrent blocks a batch with these options keeps of a sequence: what its
+ * drafts may have to go back, and the two between which every row goes. */
+gw_status gw_drafts_state_entries(const gw_batch_options *o, int32_t *out);
 /* Does anything draft? */
 int gw_drafts_on(const struct gw_batch *b);
 /* The sequence's tokens are there. */
@@ -76,5 +89,19 @@ void gw_drafts_learn(struct gw_batch *b, struct gw_seq *s, int32_t kept);
 void gw_drafts_time(struct gw_batch *b, int32_t rows, double seconds);
 /* The sequence has only n tokens any more, or other ones from there on. */
 void gw_seq_drafts_cut(struct gw_seq *s, int32_t n);
+
+/* drafts_states.c. All do nothing for a draft model that takes no hidden states. Its session and
+ * the target's are there. */
+gw_status gw_draft_states_open(struct gw_batch *b);
+void gw_draft_states_close(struct gw_batch *b);
+/* Another sequence has the slot. */
+void gw_draft_states_begin(struct gw_batch *b, int32_t slot);
+/* The target's rows that have just run leave theirs. */
+gw_status gw_draft_states_take(struct gw_batch *b, const gw_row *rows, int32_t n);
+/* The same, and the draft model is about to read the same rows. */
+gw_status gw_draft_states_read(struct gw_batch *b, const gw_row *rows, int32_t n);
+/* The draft model is about to run rows of text, or of its own drafts; then these have run. */
+gw_status gw_draft_states_give(struct gw_batch *b, const gw_row *rows, int32_t n, int drafted);
+gw_status gw_draft_states_own(struct gw_batch *b, const gw_row *rows, int32_t n);
 
 #endif

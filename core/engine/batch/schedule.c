@@ -124,8 +124,8 @@ void gw_seq_return(const gw_batch *b, gw_seq *s, int32_t pos) {
     s->pos = !b->session->states.any || pos >= s->known ? pos : 0;
 }
 
-void gw_seq_advance(gw_seq *s, int32_t end) {
-    int32_t n = end - s->pos, oldest = end - GW_STATE_ENTRIES + 1 + (n >= GW_STATE_ENTRIES);
+void gw_seq_advance(const gw_batch *b, gw_seq *s, int32_t end) {
+    int32_t oldest = gw_states_oldest(&b->session->states, end - s->pos, end);
     s->known = s->pos == 0 ? 0 : s->known;
     s->known = s->known > oldest ? s->known : oldest;
     s->pos = end;
@@ -325,6 +325,7 @@ static gw_status start(gw_batch *b, gw_seq *s) {
     b->slot[slot] = s;
     s->slot = slot;
     s->state = GW_SEQ_RUNNING;
+    gw_draft_states_begin(b, slot);
     int32_t at = b->n_running++;
     int again = s->admitted != 0;
     if (!again) {

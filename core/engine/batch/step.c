@@ -181,7 +181,7 @@ static gw_status follow_rows(gw_batch *b, gw_seq *s, int32_t at, int32_t n) {
     if (s->state != GW_SEQ_RUNNING || s->pos >= s->end) {
         return GW_OK;
     }
-    gw_seq_advance(s, s->end);
+    gw_seq_advance(b, s, s->end);
     if (last >= n) {
         return GW_OK;
     }
@@ -219,6 +219,7 @@ gw_status gw_batch_decode(gw_batch *b) {
     }
     double start = gw_seconds_now();
     GW_TRY(run_rows(b, rows));
+    GW_TRY(gw_draft_states_take(b, b->rows, rows));
     double seconds = gw_seconds_now() - start;
     b->n_passes++;
     for (int32_t at = 0; at < rows;) {
@@ -353,7 +354,7 @@ static gw_status finish_rows(gw_batch *b, gw_seq *s, int32_t at, int32_t n) {
         return GW_OK;
     }
     s->drafts.read = s->drafts.read == s->pos ? s->end : s->drafts.read;
-    gw_seq_advance(s, s->end);
+    gw_seq_advance(b, s, s->end);
     gw_seq_publish(b, s);
     if (s->choice == 0 && s->pos > r->n_read) {
         r->n_read = s->pos;

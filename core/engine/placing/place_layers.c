@@ -356,7 +356,7 @@ static void add_use(const gw_place *place, const gw_place_sizes *sizes, int d, d
         use->kv += part < 1.0 ? (uint64_t)((double)kv * part) : kv;
     }
     if (!outside && runs) {
-        use->kv += gw_states_block_bytes(bp, sizes->hp, layer, block->index, 1);
+        use->kv += gw_states_block_bytes(bp, sizes->hp, layer, block->index, 1, GW_STATE_ENTRIES);
     }
     use->layers += !outside && at % bp->n_blocks == place->last_block;
     use->head |= outside && block->section == GW_SECTION_HEAD;

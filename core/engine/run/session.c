@@ -47,6 +47,11 @@ static gw_kv_size kv_size(const gw_session *s) {
                            : (gw_kv_size){1, s->n_ctx, 0, s->chunk};
 }
 
+/* Of states of recurrent blocks. */
+static int32_t entries(const gw_session *s) {
+    return s->sharing.state_entries > 0 ? s->sharing.state_entries : GW_STATE_ENTRIES;
+}
+
 static gw_status check_device(const gw_session *s, int d, const int *kv_device, gw_fmt fmt,
                               uint64_t tables) {
     const gw_place *place = &s->model->place;
@@ -62,7 +67,7 @@ static gw_status check_device(const gw_session *s, int d, const int *kv_device, 
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
     for (int i = 0; i < s->model->hp.n_layers * bp->n_blocks; i++) {
         uint64_t bytes = gw_states_block_bytes(bp, &s->model->hp, i / bp->n_blocks,
-                                               i % bp->n_blocks, kv_size(s).slots);
+                                               i % bp->n_blocks, kv_size(s).slots, entries(s));
         need += gw_place_part(place, s->where[i], d) > 0.0 ? bytes : 0;
     }
     gw_device_info info;
@@ -107,7 +112,7 @@ static gw_status make_cache(gw_session *s, gw_fmt fmt) {
     GW_TRY_DONE(gw_kv_new(place->devices, place->n_devices, device, gw_place_groups(place), bp, hp,
                           fmt, kv_size(s), &s->kv));
     GW_TRY_DONE(gw_states_new(place->devices, place->n_devices, s->where, gw_place_groups(place),
-                              bp, hp, kv_size(s).slots, &s->states));
+                              bp, hp, kv_size(s).slots, entries(s), &s->states));
 done:
     free(device);
     return status;

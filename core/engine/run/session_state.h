@@ -19,6 +19,7 @@ typedef struct gw_sharing {
     int64_t pages; /* of the cache                          */
     int widest;    /* rows of the widest decode plan needed */
     int sources;   /* source texts are mapped to slots (gw_rows_map_source) */
+    int32_t state_entries; /* of recurrent blocks, for each sequence; 0: GW_STATE_ENTRIES */
 } gw_sharing;
 
 /* A frozen plan with its graph and, for profiling, what its nodes moved and computed. */

@@ -4,29 +4,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t gw_states_block_bytes(const gw_blueprint *bp, const gw_hparams *hp, int layer, int block,
-                               int32_t slots) {
-    return gw_block_state(bp, hp, layer, block) * sizeof(float) * GW_STATE_ENTRIES *
-           (uint64_t)slots;
+/* Entries of a block's state: as many as are asked for, and of those that are small what their
+ * kernels need to read several before they write one. */
+static int32_t entries_of(const gw_blueprint *bp, const gw_hparams *hp, int layer, int block,
+                          int32_t entries) {
+    const gw_spec_block *b = &bp->block[block];
+    if (b->kind == GW_BLOCK_NGRAM) {
+        return GW_STATE_ENTRIES;
+    }
+    if (b->kind != GW_BLOCK_CONV) {
+        return entries;
+    }
+    gw_expr e = b->number[GW_ARG_APART];
+    double apart = e.n > 0 ? gw_spec_value(bp, hp, layer, e) : 1.0;
+    double taps = gw_spec_value(bp, hp, layer, b->number[GW_ARG_TAPS]);
+    double least = (taps - 1.0) * (apart > 1.0 ? apart : 1.0) + 2.0;
+    int32_t most = least <= GW_STATE_ENTRIES ? (int32_t)least : GW_STATE_ENTRIES;
+    return entries > most ? entries : most;
 }
 
-uint64_t gw_states_bytes(const gw_blueprint *bp, const gw_hparams *hp, int32_t slots) {
-    uint64_t sum = 0;
-    for (int i = 0; i < hp->n_layers * bp->n_blocks; i++) {
-        sum += gw_states_block_bytes(bp, hp, i / bp->n_blocks, i % bp->n_blocks, slots);
-    }
-    return sum;
+uint64_t gw_states_block_bytes(const gw_blueprint *bp, const gw_hparams *hp, int layer, int block,
+                               int32_t slots, int32_t entries) {
+    uint64_t width = gw_block_state(bp, hp, layer, block);
+    return width > 0 ? width * sizeof(float) * (uint64_t)slots *
+                           (uint64_t)entries_of(bp, hp, layer, block, entries)
+                     : 0;
 }
 
 static gw_status new_state(gw_states *s, int d, int i, int32_t slots, uint64_t width,
                            uint64_t bytes) {
+    int64_t entries = (int64_t)(bytes / sizeof(float) / width / (uint64_t)slots);
     size_t at = (size_t)d * (size_t)s->n + (size_t)i;
     const gw_plan_device *to = &s->devices[d];
     GW_TRY(to->backend->alloc(to->device, (size_t)bytes, &s->buffer[at]));
     s->t[at] = (gw_tensor){.name = "state",
                            .fmt = GW_FMT_F32,
                            .n_dim = 3,
-                           .dim = {slots, GW_STATE_ENTRIES, (int64_t)width},
+                           .dim = {slots, entries, (int64_t)width},
                            .buf = s->buffer[at],
                            .device = d};
     s->home[i] = s->home[i] < 0 ? d : s->home[i];
@@ -35,8 +49,11 @@ static gw_status new_state(gw_states *s, int d, int i, int32_t slots, uint64_t w
 
 gw_status gw_states_new(const gw_plan_device *devices, int n_devices, const gw_where *where,
                         const gw_group *groups, const gw_blueprint *bp, const gw_hparams *hp,
-                        int32_t slots, gw_states *out) {
-    gw_states s = {.devices = devices, .n_devices = n_devices, .n = hp->n_layers * bp->n_blocks};
+                        int32_t slots, int32_t entries, gw_states *out) {
+    gw_states s = {.devices = devices,
+                   .n_devices = n_devices,
+                   .n = hp->n_layers * bp->n_blocks,
+                   .entries = entries};
     gw_status status = GW_OK;
     size_t all = (size_t)n_devices * (size_t)s.n;
     s.t = calloc(all, sizeof *s.t);
@@ -47,7 +64,8 @@ gw_status gw_states_new(const gw_plan_device *devices, int n_devices, const gw_w
     }
     for (int i = 0; i < s.n && status == GW_OK; i++) {
         uint64_t width = gw_block_state(bp, hp, i / bp->n_blocks, i % bp->n_blocks);
-        uint64_t bytes = gw_states_block_bytes(bp, hp, i / bp->n_blocks, i % bp->n_blocks, slots);
+        uint64_t bytes =
+            gw_states_block_bytes(bp, hp, i / bp->n_blocks, i % bp->n_blocks, slots, entries);
         const gw_group only = {.n = 1, .device = {where[i]}};
         const gw_group *group =
             groups != NULL && groups[where[i]].n > 1 ? &groups[where[i]] : &only;
@@ -77,10 +95,12 @@ void gw_states_free(gw_states *states) {
     memset(states, 0, sizeof *states);
 }
 
-/* Of n rows the last GW_STATE_ENTRIES - 1 leave entries, in the place of the oldest. */
+int32_t gw_states_oldest(const gw_states *states, int32_t n, int32_t end) {
+    return end - states->entries + 1 + (n >= states->entries);
+}
+
 void gw_states_note(gw_states *states, int32_t n, int32_t pos) {
-    int32_t oldest = pos + n - GW_STATE_ENTRIES + 1;
-    oldest = n >= GW_STATE_ENTRIES ? oldest + 1 : oldest;
+    int32_t oldest = gw_states_oldest(states, n, pos + n);
     states->low = states->low > oldest ? states->low : oldest;
     states->high = pos + n;
 }
@@ -123,9 +143,15 @@ gw_status gw_states_write(gw_states *states, int i, int32_t pos, const void *src
     return gw_states_write_of(states, i, 0, pos, src);
 }
 
+/* Of state i, which some device has. */
+static size_t entry_at(const gw_states *states, int i, int32_t slot, int32_t pos) {
+    int64_t entries = states->t[index_on(states, states->home[i], i)].dim[1];
+    return (size_t)(slot * entries + pos % entries);
+}
+
 gw_status gw_states_read_of(const gw_states *states, int i, int32_t slot, int32_t pos, void *dst) {
     size_t bytes = gw_states_entry_bytes(states, i);
-    size_t at = ((size_t)slot * GW_STATE_ENTRIES + (size_t)(pos % GW_STATE_ENTRIES)) * bytes;
+    size_t at = bytes > 0 ? entry_at(states, i, slot, pos) * bytes : 0;
     int d = states->home[i];
     return bytes == 0 ? GW_OK
                       : states->devices[d].backend->read(states->buffer[index_on(states, d, i)], at,
@@ -135,7 +161,7 @@ gw_status gw_states_read_of(const gw_states *states, int i, int32_t slot, int32_
 gw_status gw_states_write_of(gw_states *states, int i, int32_t slot, int32_t pos,
                              const void *src) {
     size_t bytes = gw_states_entry_bytes(states, i);
-    size_t at = ((size_t)slot * GW_STATE_ENTRIES + (size_t)(pos % GW_STATE_ENTRIES)) * bytes;
+    size_t at = bytes > 0 ? entry_at(states, i, slot, pos) * bytes : 0;
     for (int d = 0; bytes > 0 && d < states->n_devices; d++) {
         struct gw_buffer *to = states->buffer[index_on(states, d, i)];
         GW_TRY(to != NULL ? states->devices[d].backend->write(to, at, src, bytes) : GW_OK);

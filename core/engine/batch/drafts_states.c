@@ -1,0 +1,156 @@
+/* core/engine/batch/drafts_states.c - hidden states of the target, for a draft model that takes them
+ * (draft_hidden.c says what that is): of each slot those of the last positions. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/engine/batch/batch_state.h"
+#include "core/engine/run/session_hidden.h"
+
+/* Positions of a slot whose states wait: drafts of a pass, and what was kept of the one before. */
+enum { WAITING = 2 * GW_DECODE_MAX };
+
+static float *row_of(const gw_draft_states *t, float *rows, int32_t i) {
+    return rows + (size_t)i * (size_t)t->width;
+}
+
+static float *waiting(const gw_draft_states *t, int32_t slot, int32_t i) {
+    return row_of(t, t->rows, slot * WAITING + i);
+}
+
+gw_status gw_draft_states_open(gw_batch *b) {
+    gw_draft_states *t = &b->drafts.states;
+    gw_session *draft = b->drafts.model;
+    if (draft == NULL || !gw_model_predicts(draft->model)) {
+        return GW_OK;
+    }
+    int32_t widest = gw_session_widest(b->session), slots = b->parallel;
+    size_t most = (size_t)(b->chunk > widest ? b->chunk : widest);
+    int32_t width = gw_session_hidden_width(b->session);
+    if (gw_session_hidden_width(draft) != width) {
+        return gw_fail(GW_E_UNSUPPORTED, "draft",
+                       "takes hidden states of %d values, the model's have %d",
+                       (int)gw_session_hidden_width(draft), (int)width);
+    }
+    t->rows = calloc((size_t)slots * WAITING * (size_t)width, sizeof *t->rows);
+    t->own = calloc((size_t)slots * (size_t)width, sizeof *t->own);
+    t->pass = calloc(most * (size_t)width, sizeof *t->pass);
+    t->given = calloc(most * (size_t)width, sizeof *t->given);
+    t->first = calloc((size_t)slots, sizeof *t->first);
+    t->n = calloc((size_t)slots, sizeof *t->n);
+    if (t->rows == NULL || t->own == NULL || t->pass == NULL || t->given == NULL ||
+        t->first == NULL || t->n == NULL) {
+        return gw_fail(GW_E_NOMEM, "draft", "no memory for hidden states of %d sequences",
+                       (int)slots);
+    }
+    t->width = width;
+    GW_TRY(gw_session_hidden_open(b->session));
+    return gw_session_hidden_open(draft);
+}
+
+void gw_draft_states_close(gw_batch *b) {
+    gw_draft_states *t = &b->drafts.states;
+    free(t->rows);
+    free(t->own);
+    free(t->pass);
+    free(t->given);
+    free(t->first);
+    free(t->n);
+}
+
+void gw_draft_states_begin(gw_batch *b, int32_t slot) {
+    if (b->drafts.states.width > 0) {
+        b->drafts.states.n[slot] = 0;
+    }
+}
+
+/* What row i of the pass has left waits as that of its position. */
+static void keep(gw_draft_states *t, const gw_row *row, int32_t i) {
+    int32_t slot = row->slot, first = t->first[slot], n = t->n[slot];
+    if (row->pos < first || row->pos > first + n) {
+        first = row->pos;
+        n = 0;
+    }
+    n = row->pos - first;
+    if (n == WAITING) {
+        memmove(waiting(t, slot, 0), waiting(t, slot, 1),
+                (size_t)(WAITING - 1) * (size_t)t->width * sizeof *t->rows);
+        first++;
+        n--;
+    }
+    memcpy(waiting(t, slot, n), row_of(t, t->pass, i), (size_t)t->width * sizeof *t->rows);
+    t->first[slot] = first;
+    t->n[slot] = n + 1;
+}
+
+gw_status gw_draft_states_take(gw_batch *b, const gw_row *rows, int32_t n) {
+    gw_draft_states *t = &b->drafts.states;
+    if (t->width == 0) {
+        return GW_OK;
+    }
+    GW_TRY(gw_session_hidden_read(b->session, 0, n, t->pass));
+    for (int32_t i = 0; i < n; i++) {
+        keep(t, &rows[i], i);
+    }
+    return GW_OK;
+}
+
+/* The state before a row; zeros where it is not there. */
+static void before(const gw_draft_states *t, const gw_row *row, float *to) {
+    int32_t at = row->pos - 1 - t->first[row->slot];
+    size_t bytes = (size_t)t->width * sizeof *to;
+    if (at >= 0 && at < t->n[row->slot]) {
+        memcpy(to, waiting(t, row->slot, at), bytes);
+    } else {
+        memset(to, 0, bytes);
+    }
+}
+
+gw_status gw_draft_states_read(gw_batch *b, const gw_row *rows, int32_t n) {
+    gw_draft_states *t = &b->drafts.states;
+    if (t->width == 0) {
+        return GW_OK;
+    }
+    GW_TRY(gw_session_hidden_read(b->session, 0, n, t->pass));
+    for (int32_t i = 0; i < n; i++) {
+        int behind = i > 0 && rows[i - 1].slot == rows[i].slot && rows[i - 1].pos + 1 == rows[i].pos;
+        if (behind) {
+            memcpy(row_of(t, t->given, i), row_of(t, t->pass, i - 1),
+                   (size_t)t->width * sizeof *t->given);
+        } else {
+            before(t, &rows[i], row_of(t, t->given, i));
+        }
+    }
+    for (int32_t i = 0; i < n; i++) {
+        keep(t, &rows[i], i);
+    }
+    return gw_session_hidden_give(b->drafts.model, t->given, n);
+}
+
+gw_status gw_draft_states_give(gw_batch *b, const gw_row *rows, int32_t n, int drafted) {
+    gw_draft_states *t = &b->drafts.states;
+    if (t->width == 0) {
+        return GW_OK;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        float *to = row_of(t, t->given, i);
+        if (drafted) {
+            memcpy(to, row_of(t, t->own, rows[i].slot), (size_t)t->width * sizeof *to);
+        } else {
+            before(t, &rows[i], to);
+        }
+    }
+    return gw_session_hidden_give(b->drafts.model, t->given, n);
+}
+
+gw_status gw_draft_states_own(gw_batch *b, const gw_row *rows, int32_t n) {
+    gw_draft_states *t = &b->drafts.states;
+    if (t->width == 0) {
+        return GW_OK;
+    }
+    GW_TRY(gw_session_hidden_read(b->drafts.model, 0, n, t->pass));
+    for (int32_t i = 0; i < n; i++) {
+        memcpy(row_of(t, t->own, rows[i].slot), row_of(t, t->pass, i),
+               (size_t)t->width * sizeof *t->own);
+    }
+    return GW_OK;
+}
