@@ -109,6 +109,8 @@ gw_status fuzz_session_make(gw_model *m, const gw_session_options *o, const gw_s
     u->s.n_ctx = o->n_ctx;
     u->s.chunk = o->chunk > 0 ? o->chunk : 64;
     u->s.states.any = with_states && !u->is_draft;
+    u->s.states.entries =
+        sharing->state_entries > 0 ? sharing->state_entries : GW_STATE_ENTRIES;
     *out = &u->s;
     return GW_OK;
 }
@@ -174,12 +176,32 @@ static uint64_t hash_before(const made_up *u, const gw_row *r) {
         hash = c->hash;
     }
     if (u->s.states.any && r->pos > 0) {
-        int entry = (r->pos - 1) % GW_STATE_ENTRIES;
+        int entry = (r->pos - 1) % u->s.states.entries;
         if (u->state_pos[r->slot][entry] != r->pos - 1 || u->state[r->slot][entry].hash != hash) {
             give_up("a state that is not known");
         }
     }
     return hash;
+}
+
+size_t fuzz_rows_state_bytes(const gw_session *s) { return s->states.any ? sizeof(cell) : 0; }
+
+gw_status fuzz_rows_state_save(gw_session *s, int32_t slot, int32_t pos, void *out) {
+    made_up *u = (made_up *)s;
+    int entry = (pos - 1) % s->states.entries;
+    if (pos < 1 || u->state_pos[slot][entry] != pos - 1) {
+        give_up("a state is kept that is not known");
+    }
+    memcpy(out, &u->state[slot][entry], sizeof(cell));
+    return GW_OK;
+}
+
+gw_status fuzz_rows_state_load(gw_session *s, int32_t slot, int32_t pos, const void *in) {
+    made_up *u = (made_up *)s;
+    memset(u->state_pos[slot], 0xff, sizeof u->state_pos[slot]);
+    memcpy(&u->state[slot][(pos - 1) % s->states.entries], in, sizeof(cell));
+    u->state_pos[slot][(pos - 1) % s->states.entries] = pos - 1;
+    return GW_OK;
 }
 
 static void run_rows(made_up *u, const gw_row *rows, int32_t n, int decoded) {
@@ -192,8 +214,8 @@ static void run_rows(made_up *u, const gw_row *rows, int32_t n, int decoded) {
         cell c = {.before = before, .token = r->token};
         c.hash = next_hash(before, r->token, decoded && !u->is_draft);
         *cell_of(u, r->slot, r->pos) = u->row[i] = c;
-        u->state[r->slot][r->pos % GW_STATE_ENTRIES] = c;
-        u->state_pos[r->slot][r->pos % GW_STATE_ENTRIES] = r->pos;
+        u->state[r->slot][r->pos % u->s.states.entries] = c;
+        u->state_pos[r->slot][r->pos % u->s.states.entries] = r->pos;
     }
     u->rows = n;
     clock_now += 1e-4 + row_cost * n;

@@ -58,8 +58,20 @@ static int most_rows(const gw_batch *b) {
     return experts || b->parallel < GW_DECODE_MAX ? GW_DECODE_MAX : b->parallel;
 }
 
+/* Does a row depend on how long the prompt is that it is read with? Then pages of one prompt do not
+ * serve another. */
+static int reads_whole(const gw_model *model) {
+    const gw_blueprint *bp = model->weights != NULL ? gw_weights_blueprint(model->weights) : NULL;
+    int whole = 0;
+    for (int i = 0; bp != NULL && i < bp->n_blocks; i++) {
+        whole |= (bp->block[i].flags & GW_FLAG_WHOLE) != 0;
+    }
+    return whole;
+}
+
 static gw_status make_parts(gw_batch *b) {
     int64_t pages = 0;
+    b->whole = reads_whole(b->model);
     GW_TRY(pool_pages(b, &pages));
     gw_session_options so = {.n_ctx = b->n_ctx,
                              .chunk = b->o.chunk,
@@ -76,6 +88,7 @@ static gw_status make_parts(gw_batch *b) {
     b->stats.pages = pages;
     GW_TRY(gw_session_draw_rows(b->session));
     GW_TRY(gw_drafts_open(b));
+    GW_TRY(gw_snapshots_open(b));
     GW_TRY(gw_pages_new((int32_t)pages, &b->pages));
     size_t n = (size_t)b->parallel;
     b->running = calloc(n, sizeof(gw_seq *));
@@ -98,6 +111,7 @@ static gw_status make_parts(gw_batch *b) {
 static void free_batch(gw_batch *b) {
     gw_drafts_close(b);
     gw_ahead_close(b);
+    gw_snapshots_close(b);
     gw_session_free(b->session);
     gw_pages_free(b->pages);
     free(b->running);
@@ -237,7 +251,7 @@ static gw_status make_request(gw_batch *b, const gw_request_options *o, gw_reque
     r->max_tokens = o->max_tokens;
     r->want_prompt = o->prompt_logprobs > 0;
     r->prompt_top = o->prompt_logprobs > 0 ? o->prompt_logprobs - 1 : 0;
-    r->no_cache = o->no_cache;
+    r->no_cache = o->no_cache || b->whole;
     r->seq[0].top_rows = o->prompt_logprobs_from > 1 ? o->prompt_logprobs_from - 1 : 0;
     r->special = o->special;
     r->root = GW_PAGES_ROOT | o->salt;

@@ -4,6 +4,7 @@
  *   schedule.c  who is admitted, who has pages, who is preempted
  *   step.c      rows of a pass, for whom, and what follows from its logits
  *   deliver.c   tokens to text to events; how a choice and a request end
+ *   snapshots.c what recurrent blocks know at the ends of pages
  *   drafts.c    tokens that may follow, in rows that a pass has to spare
  *   ahead.c     answers read as prompts while there is nothing else to do
  *
@@ -20,6 +21,7 @@
 #include "core/base/status.h"
 #include "core/engine/batch/drafts.h"
 #include "core/engine/batch/pages.h"
+#include "core/engine/batch/snapshots.h"
 #include "core/engine/run/session_rows.h"
 #include "core/engine/writing/writer.h"
 
@@ -99,6 +101,7 @@ struct gw_batch {
     gw_session *session;
     gw_pages *pages;
     int32_t n_ctx, chunk, parallel, widest;
+    int whole; /* pages of one prompt never serve another */
     gw_batch_options o;
     /* From other threads. */
     _Atomic(struct gw_request *) inbox;
@@ -125,6 +128,7 @@ struct gw_batch {
     double last_decode;                                   /* seconds of the last pass of decode */
     double prompt_row_seconds; /* of a prompt's row, of late; 0: not known          */
     gw_drafts drafts;
+    gw_snapshots snapshots;
     gw_ahead ahead;
     gw_batch_stats stats; /* as they grow */
     atomic_flag copying;

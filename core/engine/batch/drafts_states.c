@@ -1,5 +1,5 @@
-/* core/engine/batch/drafts_states.c - hidden states of the target, for a draft model that takes them
- * (draft_hidden.c says what that is): of each slot those of the last positions. */
+/* core/engine/batch/drafts_states.c - hidden states of the target, for a draft model that takes
+ * them (draft_hidden.c says what that is): of each slot those of the last positions. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,7 +112,8 @@ gw_status gw_draft_states_read(gw_batch *b, const gw_row *rows, int32_t n) {
     }
     GW_TRY(gw_session_hidden_read(b->session, 0, n, t->pass));
     for (int32_t i = 0; i < n; i++) {
-        int behind = i > 0 && rows[i - 1].slot == rows[i].slot && rows[i - 1].pos + 1 == rows[i].pos;
+        int behind =
+            i > 0 && rows[i - 1].slot == rows[i].slot && rows[i - 1].pos + 1 == rows[i].pos;
         if (behind) {
             memcpy(row_of(t, t->given, i), row_of(t, t->pass, i - 1),
                    (size_t)t->width * sizeof *t->given);

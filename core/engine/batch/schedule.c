@@ -198,10 +198,9 @@ gw_status gw_seq_reserve(gw_batch *b, gw_seq *s, int32_t end, int32_t *got) {
     return map_pages(b, s, from);
 }
 
-/* Does nobody else look for its pages? What recurrent blocks remember is in no page, so a prompt of
- * a model that has them is always read. */
+/* Does nobody else look for its pages? */
 static int is_private(const gw_batch *b, const gw_request *r) {
-    return b->o.no_sharing || b->session->states.any || (r->no_cache && r->n == 1);
+    return b->o.no_sharing || (r->no_cache && r->n == 1);
 }
 
 /* Whole pages that may be taken from others: one token is always read, and with prompt_logprobs
@@ -222,18 +221,27 @@ void gw_seq_publish(gw_batch *b, gw_seq *s) {
     }
 }
 
-/* Pages that somebody has made. */
+/* Pages that somebody has made; where there are recurrent blocks, up to one behind which it is
+ * known what they know. */
 static void attach(gw_batch *b, gw_seq *s) {
-    int32_t most = sharable(b, s);
-    s->name = s->r->root;
+    int32_t most = sharable(b, s), found = 0;
+    gw_page_name name = s->r->root;
+    s->name = name;
     s->n_named = 0;
-    while (s->n_named < most) {
-        int32_t page = gw_pages_find(b->pages, s->name, s->tokens + s->n_named * GW_PAGE);
+    while (found < most) {
+        int32_t page = gw_pages_find(b->pages, name, s->tokens + found * GW_PAGE);
         if (page < 0) {
             break;
         }
-        s->name = gw_pages_name(b->pages, page);
-        s->pages[s->n_named++] = page;
+        name = gw_pages_name(b->pages, page);
+        s->pages[found++] = page;
+        if (!b->session->states.any || gw_snapshots_has(b, name)) {
+            s->name = name;
+            s->n_named = found;
+        }
+    }
+    while (found > s->n_named) {
+        gw_pages_drop(b->pages, s->pages[--found]);
     }
     s->n_pages = s->n_named;
     s->pos = s->drafts.read = s->n_named * GW_PAGE;
@@ -246,9 +254,10 @@ static void detach(gw_batch *b, gw_seq *s) {
     s->pos = s->n_named = s->drafts.read = 0;
 }
 
-/* May it have all of its prompt but the last token from another choice of its request? */
+/* May it have all of its prompt but the last token from another choice of its request? What
+ * recurrent blocks knew there may be gone. */
 static int forks(const gw_batch *b, const gw_seq *s) {
-    return s->r->n > 1 && !is_private(b, s->r) && (s->choice != 0 || !s->r->want_prompt);
+    return s->r->n > 1 && !is_private(b, s->r) && !b->session->states.any && (s->choice != 0 || !s->r->want_prompt);
 }
 
 /* Is a running sequence on its way to pages that this one could share? */
@@ -267,6 +276,9 @@ static int comes_soon(const gw_batch *b, const gw_seq *s) {
                memcmp(o->tokens + shared * GW_PAGE, s->tokens + shared * GW_PAGE,
                       GW_PAGE * sizeof *s->tokens) == 0) {
             shared++;
+        }
+        if (b->session->states.any) {
+            shared = gw_snapshots_within(o->r->n_prompt, shared);
         }
         if (shared > s->n_named) {
             return 1;
@@ -338,6 +350,10 @@ static gw_status start(gw_batch *b, gw_seq *s) {
     b->running[at] = s;
     GW_TRY(copy_page(b, s));
     GW_TRY(map_pages(b, s, 0));
+    if (b->session->states.any && s->pos > 0) {
+        GW_TRY(gw_snapshots_load(b, s));
+        s->known = s->pos;
+    }
     if (!again) {
         b->stats.cached_tokens += (uint64_t)s->pos;
     }

@@ -300,7 +300,9 @@ static int32_t order_prompts(gw_batch *b) {
 
 /* Up to where it reads with so many rows: whole pages, or all. */
 static int32_t cut(const gw_batch *b, const gw_seq *s, int32_t rows) {
-    int32_t end = s->pos + rows, edge = end - end % GW_PAGE;
+    int32_t end = s->pos + rows, stop = gw_snapshots_stop(b, s);
+    end = end < stop ? end : stop;
+    int32_t edge = end - end % GW_PAGE;
     if (end >= s->r->n_prompt) {
         return s->r->n_prompt;
     }
@@ -356,6 +358,7 @@ static gw_status finish_rows(gw_batch *b, gw_seq *s, int32_t at, int32_t n) {
     s->drafts.read = s->drafts.read == s->pos ? s->end : s->drafts.read;
     gw_seq_advance(b, s, s->end);
     gw_seq_publish(b, s);
+    GW_TRY(gw_snapshots_save(b, s));
     if (s->choice == 0 && s->pos > r->n_read) {
         r->n_read = s->pos;
         r->prompt_seconds = gw_seconds_now() - r->submitted;

@@ -61,6 +61,28 @@ gw_status gw_rows_copy(gw_session *s, int32_t from, int32_t to, int32_t pos, int
     return GW_OK;
 }
 
+size_t gw_rows_state_bytes(const gw_session *s) {
+    return s->states.any ? gw_states_all_entries(&s->states) : 0;
+}
+
+gw_status gw_rows_state_save(gw_session *s, int32_t slot, int32_t pos, void *out) {
+    char *to = out;
+    for (int i = 0; i < s->states.n; i++) {
+        GW_TRY(gw_states_read_of(&s->states, i, slot, pos, to));
+        to += gw_states_entry_bytes(&s->states, i);
+    }
+    return GW_OK;
+}
+
+gw_status gw_rows_state_load(gw_session *s, int32_t slot, int32_t pos, const void *in) {
+    const char *from = in;
+    for (int i = 0; i < s->states.n; i++) {
+        GW_TRY(gw_states_write_of(&s->states, i, slot, pos, from));
+        from += gw_states_entry_bytes(&s->states, i);
+    }
+    return GW_OK;
+}
+
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 static void set_rows(gw_session *s, const gw_row *rows, int32_t n) {

@@ -33,6 +33,12 @@ gw_status gw_rows_copy(gw_session *s, int32_t from, int32_t to, int32_t pos, int
                        int32_t page_to, void *room);
 size_t gw_rows_copy_bytes(const gw_session *s);
 
+/* What recurrent blocks know of a slot before position pos, as one block of host memory; 0 bytes:
+ * there is none. _load: rows of the slot may follow at pos, and there alone. */
+size_t gw_rows_state_bytes(const gw_session *s);
+gw_status gw_rows_state_save(gw_session *s, int32_t slot, int32_t pos, void *out);
+gw_status gw_rows_state_load(gw_session *s, int32_t slot, int32_t pos, const void *in);
+
 /* Rows in decode order, up to the sharing's widest. rules [n] of gw_session_draws: the device draws
  * a token behind each of them, ids [n], less than 0 where it cannot; a row that is not in need of
  * one may have any rule. Both NULL: none. Then of any row gw_rows_fetch and gw_rows_logits. */
