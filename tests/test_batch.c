@@ -4,6 +4,7 @@
 
 #include "tests/batch_cases.h"
 #include "tests/count_alloc.h"
+#include "core/engine/sampling/sampler.h"
 
 /* ---- one text -------------------------------------------------------------------------------- */
 
@@ -73,8 +74,8 @@ static void drafts(void **state) {
     assert_int_equal(s.generated_tokens, plain.generated_tokens);
 }
 
-/* Models with recurrent blocks, of which snapshots stand beside pages, with compressed caches, with both; and
- * with a layer that drafts. */
+/* Models with recurrent blocks, of which snapshots stand beside pages, with compressed caches, with
+ * both; and with a layer that drafts. */
 static void states(void **state) {
     static const struct {
         const char *name;
@@ -268,6 +269,83 @@ static void serve(rig *r, const gw_request_options *o, told *t) {
     }
     bc_ok(gw_batch_step(r->b, &work));
     assert_int_equal(work, 0);
+}
+
+enum { SNAP_CTX = 1500, SNAP_ANSWER = 9 };
+typedef struct answer {
+    int32_t ids[SNAP_ANSWER], n, cached, done;
+} answer;
+
+static void note_answer(void *user, const gw_event *e) {
+    answer *a = user;
+    if (e->kind == GW_EVENT_TOKEN) {
+        a->ids[a->n++] = e->token;
+    }
+    a->cached = e->kind == GW_EVENT_DONE ? e->n_cached : a->cached;
+    a->done |= e->kind == GW_EVENT_DONE;
+}
+
+/* The answer to a prompt in the batch, which read `cached` tokens of it before, and alone. */
+static void ask_both(gw_batch *b, gw_session *s, const int32_t *ids, int32_t n, int32_t cached,
+                     answer *out) {
+    gw_sampler_options greedy;
+    gw_request *handle;
+    size_t work = 1;
+    *out = (answer){.n = 0};
+    gw_sampler_defaults(&greedy);
+    greedy.temperature = 0;
+    gw_request_options o = {.tokens = ids,
+                            .n_tokens = (size_t)n,
+                            .sampler = &greedy,
+                            .max_tokens = SNAP_ANSWER,
+                            .event = note_answer,
+                            .user = out};
+    bc_ok(gw_batch_submit(b, &o, &handle));
+    while (!out->done) {
+        bc_ok(gw_batch_step(b, &work));
+    }
+    gw_request_free(handle);
+    assert_int_equal(out->cached, cached);
+    bc_ok(gw_session_rewind(s, 0));
+    bc_ok(gw_session_prefill(s, ids, (size_t)n));
+    for (int32_t i = 0; i < out->n; i++) {
+        const float *logits = gw_session_logits(s, 0);
+        assert_true(logits[out->ids[i]] >= gw_logits_top(logits, 320));
+        bc_ok(gw_session_decode(s, &out->ids[i], 1));
+    }
+}
+
+/* Where a prompt of a recurrent model begins like one before it, it is read from a snapshot on. */
+static void snapshots(void **state) {
+    static int32_t ids[SNAP_CTX];
+    (void)state;
+    gw_model_options mo = {
+        .path = shared_path("goldens/qwen3-next"), .device = "cpu", .threads = 1};
+    const gw_batch_options bo = {.n_ctx = SNAP_CTX, .parallel = 2, .kv_type = "f32"};
+    const gw_session_options so = {.n_ctx = SNAP_CTX, .kv_type = "f32"};
+    gw_model *m;
+    gw_batch *b;
+    gw_session *s;
+    answer first, other;
+    bc_ok(gw_model_open(&mo, &m));
+    bc_ok(gw_batch_new(m, &bo, &b));
+    bc_ok(gw_session_new(m, &so, &s));
+    random_seed(3);
+    for (int i = 0; i < SNAP_CTX; i++) {
+        ids[i] = 3 + (int32_t)(random_u32() % 317);
+    }
+    enum { FIRST = 1200, EDGE = (FIRST - 1) / GW_PAGE * GW_PAGE };
+    const int32_t every = GW_SNAPSHOT_PAGES * GW_PAGE;
+    ask_both(b, s, ids, FIRST, 0, &first);
+    memcpy(ids + FIRST, first.ids, (size_t)first.n * sizeof *ids); /* the next turn */
+    ask_both(b, s, ids, FIRST + first.n + 40, EDGE, &other);
+    ids[1100] = ids[1100] == 7 ? 8 : 7; /* alike up to there */
+    ask_both(b, s, ids, FIRST, every, &other);
+    ids[500] = ids[500] == 7 ? 8 : 7; /* pages are, but no snapshot */
+    ask_both(b, s, ids, FIRST, 0, &other);
+    gw_session_free(s);
+    gw_batch_free(b);
+    gw_model_free(m);
 }
 
 static void endings(void **state) {
@@ -571,6 +649,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_taken_for_a_token),
         cmocka_unit_test(states),
         cmocka_unit_test(other_caches),
+        cmocka_unit_test(snapshots),
         cmocka_unit_test(in_disorder),
     };
     cmocka_set_test_filter(getenv("GODWIT_TEST"));

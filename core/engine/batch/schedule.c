@@ -257,7 +257,8 @@ static void detach(gw_batch *b, gw_seq *s) {
 /* May it have all of its prompt but the last token from another choice of its request? What
  * recurrent blocks knew there may be gone. */
 static int forks(const gw_batch *b, const gw_seq *s) {
-    return s->r->n > 1 && !is_private(b, s->r) && !b->session->states.any && (s->choice != 0 || !s->r->want_prompt);
+    return s->r->n > 1 && !is_private(b, s->r) && !b->session->states.any &&
+           (s->choice != 0 || !s->r->want_prompt);
 }
 
 /* Is a running sequence on its way to pages that this one could share? */
