@@ -9,6 +9,7 @@ typedef struct NAME(attention_work) {
     int first, last;             /* pages that any row of the part touches                */
     float *scores;               /* [queries, span]                                       */
     float *top;                  /* [queries, pages] page maxima, then page weights       */
+    float *page_sum;             /* [queries, pages] sums of exponentials                 */
     float *group;                /* [queries, groups] weights of groups of pages          */
     float *q, *o, *sum;    /* [queries, e]: queries; [queries, ev] sums of a page, of a group */
     float *page;           /* a page as f32                                         */
@@ -44,7 +45,8 @@ static void NAME(open_work)(NAME(attention_work) * w, const gw_cpu_attention *jo
     w->sum = w->o + w->queries * w->ev;
     w->scores = w->sum + w->queries * w->ev;
     w->top = w->scores + w->queries * w->span;
-    w->group = w->top + w->queries * pages;
+    w->page_sum = w->top + w->queries * pages;
+    w->group = w->page_sum + w->queries * pages;
     w->pos = (int *)(void *)(w->group + w->queries * NAME(groups)(w));
     w->low = w->pos + w->queries;
     w->high = w->low + w->queries;
@@ -154,19 +156,24 @@ VT static const float *NAME(load_page)(const NAME(attention_work) * w, const voi
     return w->page;
 }
 
-/* Scale what one query sees of a page, and the rest of the vectors it lies in; the maximum of what
- * it sees. */
-VT static float NAME(scale_page)(float *s, float scale, int from, int end) {
-    vf none = v_set(-INFINITY), top = none;
+/* The largest score, products times scale, of what one query sees of a page. */
+VT static float NAME(top_of_page)(const float *s, float scale, int from, int end) {
+    vf none = v_set(-INFINITY), by = v_set(scale), top = none;
+    if (from == 0 && end == GW_PAGE) {
+        GW_UNROLL
+        for (int j = 0; j < GW_PAGE; j += VW) {
+            top = v_max(v_mul(v_load(s + j), by), top);
+        }
+        return v_largest(top);
+    }
     for (int j = from / VW * VW; j < end; j += VW) {
-        vf v = v_mul(v_load(s + j), v_set(scale));
-        v_store(s + j, v);
-        top = v_max(v_within(v, j, from, end, none), top);
+        top = v_max(v_within(v_mul(v_load(s + j), by), j, from, end, none), top);
     }
     return v_largest(top);
 }
 
-/* The same with what else becomes of a score: gw_cpu_shape_score. first: of the page. */
+/* The same with what else becomes of a score, which takes the product's place:
+ * gw_cpu_shape_score. first: of the page. */
 VT static float NAME(shape_page)(float *s, const gw_cpu_attention *job, size_t head, int first,
                                  int pos, int from, int end) {
     vf none = v_set(-INFINITY), top = none, cap = v_set(job->softcap);
@@ -196,25 +203,50 @@ VT static float NAME(shape_page)(float *s, const gw_cpu_attention *job, size_t h
     return v_largest(top);
 }
 
-/* s[j] = gw_exp(s[j] - top) where seen. Returns their sum by the fold tree, in which all else is 0.
- */
-VT static float NAME(exp_page)(float *s, float top, int from, int end) {
-    enum { J = GW_PAGE / VW };
-    vf p[J];
-    for (int j = 0; j < J; j++) {
-        p[j] = v_zero();
-        if (j * VW < end && (j + 1) * VW > from) {
-            p[j] = NAME(exp)(v_sub(v_load(s + j * VW), v_set(top)));
-            p[j] = v_within(p[j], j * VW, from, end, v_zero());
-            v_store(s + j * VW, p[j]);
-        }
-    }
-    for (int h = J / 2; h > 0; h /= 2) {
+/* Their sum by the fold tree. */
+GW_INLINE VT float NAME(fold_page)(vf *p) {
+    GW_UNROLL
+    for (int h = GW_PAGE / VW / 2; h > 0; h /= 2) {
+        GW_UNROLL
         for (int j = 0; j < h; j++) {
             p[j] = v_add(p[j], p[j + h]);
         }
     }
     return v_fold(p[0]);
+}
+
+/* s[j] = gw_exp(s[j] * scale - top) of all positions of a page, of some. Returns their sum, in
+ * which all else is 0. */
+VT static float NAME(exp_whole)(float *s, float scale, float top) {
+    enum { J = GW_PAGE / VW, AT_ONCE = 4 };
+    const vf by = v_set(scale), less = v_set(top);
+    vf p[J];
+    GW_UNROLL
+    for (int j = 0; j < J; j += AT_ONCE) {
+        GW_UNROLL
+        for (int i = j; i < j + AT_ONCE; i++) {
+            p[i] = v_sub(v_mul(v_load(s + i * VW), by), less);
+        }
+        NAME(exp_all)(p + j, AT_ONCE);
+        GW_UNROLL
+        for (int i = j; i < j + AT_ONCE; i++) {
+            v_store(s + i * VW, p[i]);
+        }
+    }
+    return NAME(fold_page)(p);
+}
+VT static float NAME(exp_some)(float *s, float scale, float top, int from, int end) {
+    enum { J = GW_PAGE / VW };
+    vf p[J];
+    for (int j = 0; j < J; j++) {
+        p[j] = v_zero();
+        if (j * VW < end && (j + 1) * VW > from) {
+            p[j] = NAME(exp)(v_sub(v_mul(v_load(s + j * VW), v_set(scale)), v_set(top)));
+            p[j] = v_within(p[j], j * VW, from, end, v_zero());
+            v_store(s + j * VW, p[j]);
+        }
+    }
+    return NAME(fold_page)(p);
 }
 
 /* The query head of query i. */
@@ -223,30 +255,40 @@ static size_t NAME(head_of)(const NAME(attention_work) * w, size_t i) {
     return (size_t)(w->part->g * w->job->group + w->part->head) + i % heads;
 }
 
-/* Exponentials of query i, weights of its pages and of its groups of pages, the sum of all. */
+/* by[n] = gw_exp(top[n] - best), n <= GW_PAGE_GROUP. */
+VT static void NAME(weigh_pages)(float *by, const float *top, float best, int n) {
+    for (int i = 0; i < GW_PAGE_GROUP; i++) {
+        by[i] = i < n ? top[i] : best;
+    }
+    for (int i = 0; i < GW_PAGE_GROUP; i += VW) {
+        v_store(by + i, NAME(exp)(v_sub(v_load(by + i), v_set(best))));
+    }
+}
+
+/* Weights of the pages and of the groups of pages of query i, the sum of all. */
 VT static void NAME(weigh)(const NAME(attention_work) * w, size_t i, float *total) {
     size_t pages = (size_t)(w->last - w->first + 1);
-    float *top = w->top + i * pages, *s = w->scores + i * w->span;
+    float *top = w->top + i * pages, *page_sum = w->page_sum + i * pages;
     float *group = w->group + i * NAME(groups)(w), sum = -0.0f;
     const float *sink = w->job->sinks != NULL ? w->job->sinks + NAME(head_of)(w, i) : NULL;
     float best = sink != NULL ? *sink : -INFINITY;
-    int first, last, from, end;
+    int first, last;
     NAME(pages_seen)(w, i, &first, &last);
+    first -= w->first;
+    last -= w->first;
     for (int p = first; p <= last; p++) {
-        best = top[p - w->first] > best ? top[p - w->first] : best;
+        best = top[p] > best ? top[p] : best;
     }
     for (int base = first; base <= last; base += GW_PAGE_GROUP, group++) {
-        int stop = base + GW_PAGE_GROUP <= last ? base + GW_PAGE_GROUP : last + 1;
-        float best_here = -INFINITY, sum_here = 0.0f;
-        for (int p = base; p < stop; p++) {
-            best_here = top[p - w->first] > best_here ? top[p - w->first] : best_here;
+        int n = base + GW_PAGE_GROUP <= last ? GW_PAGE_GROUP : last + 1 - base;
+        float best_here = -INFINITY, sum_here = 0.0f, by[GW_PAGE_GROUP];
+        for (int p = base; p < base + n; p++) {
+            best_here = top[p] > best_here ? top[p] : best_here;
         }
-        for (int p = base; p < stop; p++) {
-            int at = p - w->first;
-            (void)NAME(seen)(w, i, p, &from, &end);
-            float l = NAME(exp_page)(s + at * GW_PAGE, top[at], from, end);
-            top[at] = gw_exp(top[at] - best_here);
-            sum_here = fmaf(l, top[at], sum_here);
+        NAME(weigh_pages)(by, top + base, best_here, n);
+        for (int p = 0; p < n; p++) {
+            sum_here = fmaf(page_sum[base + p], by[p], sum_here);
+            top[base + p] = by[p];
         }
         *group = gw_exp(best_here - best);
         sum = fmaf(sum_here, *group, sum);
@@ -254,10 +296,12 @@ VT static void NAME(weigh)(const NAME(attention_work) * w, size_t i, float *tota
     *total = sink != NULL ? sum + gw_exp(*sink - best) : sum;
 }
 
-/* Scores of every page, then what softmax makes of them. sum of query i leaves in total[i]. */
+/* Scores of every page and, while they are near, their exponentials; then what softmax makes of
+ * them. The sum of query i leaves in total[i]. */
 VT static void NAME(score)(const NAME(attention_work) * w, float *total) {
     size_t pages = (size_t)(w->last - w->first + 1);
     const gw_cpu_attention *job = w->job;
+    const float scale = job->scale;
     int from, end, shaped = job->softcap != 0.0f || job->slopes != NULL || job->bias != NULL;
     for (int p = w->first; p <= w->last; p++) {
         size_t lo, hi;
@@ -266,12 +310,21 @@ VT static void NAME(score)(const NAME(attention_work) * w, float *total) {
         float *s = w->scores + (p - w->first) * GW_PAGE;
         NAME(multiply)
         (w->queries, w->e, w->q, w->e, k + lo, GW_PAGE, hi - lo, s + lo, w->span);
+        float *top = w->top + (p - w->first), *sum = w->page_sum + (p - w->first);
         for (size_t i = 0; i < w->queries; i++) {
             if (NAME(seen)(w, i, p, &from, &end)) {
-                w->top[i * pages + (size_t)(p - w->first)] =
-                    shaped ? NAME(shape_page)(s + i * w->span, w->job, NAME(head_of)(w, i),
-                                              p * GW_PAGE, w->pos[i], from, end)
-                           : NAME(scale_page)(s + i * w->span, w->job->scale, from, end);
+                float *own = s + i * w->span;
+                top[i * pages] = shaped ? NAME(shape_page)(own, job, NAME(head_of)(w, i),
+                                                           p * GW_PAGE, w->pos[i], from, end)
+                                        : NAME(top_of_page)(own, scale, from, end);
+            }
+        }
+        for (size_t i = 0; i < w->queries; i++) {
+            if (NAME(seen)(w, i, p, &from, &end)) {
+                float *own = s + i * w->span, most = top[i * pages];
+                sum[i * pages] = from == 0 && end == GW_PAGE
+                                     ? NAME(exp_whole)(own, shaped ? 1.0f : scale, most)
+                                     : NAME(exp_some)(own, shaped ? 1.0f : scale, most, from, end);
             }
         }
     }

@@ -110,20 +110,31 @@ VT static void NAME(encode)(gw_act8 *y, const float *x, size_t blocks) {
     }
 }
 
-/* gw_exp, step for step. */
+/* gw_exp of n vectors, step for step and each step for all of them: one alone waits for itself. */
+GW_INLINE VT void NAME(exp_all)(vf *x, const int n) {
+    enum { MOST = 4 };
+    vf whole[MOST], r[MOST], p[MOST];
+#define EXP_STEP(what)                                                                             \
+    GW_UNROLL                                                                                      \
+    for (int i = 0; i < n; i++) {                                                                  \
+        what;                                                                                      \
+    }
+    EXP_STEP(r[i] = v_min(v_set(88.0f), x[i]))
+    EXP_STEP(whole[i] = v_rint(v_mul(r[i], v_set(1.44269504088896341f))))
+    EXP_STEP(r[i] = v_fma(whole[i], v_set(-0.693359375f), r[i]))
+    EXP_STEP(r[i] = v_fma(whole[i], v_set(2.12194440e-4f), r[i]))
+    EXP_STEP(p[i] = v_fma(v_set(1.9875691500e-4f), r[i], v_set(1.3981999507e-3f)))
+    EXP_STEP(p[i] = v_fma(p[i], r[i], v_set(8.3334519073e-3f)))
+    EXP_STEP(p[i] = v_fma(p[i], r[i], v_set(4.1665795894e-2f)))
+    EXP_STEP(p[i] = v_fma(p[i], r[i], v_set(1.6666665459e-1f)))
+    EXP_STEP(p[i] = v_fma(p[i], r[i], v_set(5.0000001201e-1f)))
+    EXP_STEP(p[i] = v_add(v_fma(p[i], v_mul(r[i], r[i]), r[i]), v_set(1.0f)))
+    EXP_STEP(x[i] = v_zero_below(v_mul(p[i], v_exp2i(whole[i])), x[i], v_set(-87.0f)))
+#undef EXP_STEP
+}
 GW_INLINE VT vf NAME(exp)(vf x) {
-    vf c = v_min(v_set(88.0f), x);
-    vf n = v_rint(v_mul(c, v_set(1.44269504088896341f)));
-    vf r = v_fma(n, v_set(-0.693359375f), c);
-    r = v_fma(n, v_set(2.12194440e-4f), r);
-    vf p = v_set(1.9875691500e-4f);
-    p = v_fma(p, r, v_set(1.3981999507e-3f));
-    p = v_fma(p, r, v_set(8.3334519073e-3f));
-    p = v_fma(p, r, v_set(4.1665795894e-2f));
-    p = v_fma(p, r, v_set(1.6666665459e-1f));
-    p = v_fma(p, r, v_set(5.0000001201e-1f));
-    p = v_add(v_fma(p, v_mul(r, r), r), v_set(1.0f));
-    return v_zero_below(v_mul(p, v_exp2i(n)), x, v_set(-87.0f));
+    NAME(exp_all)(&x, 1);
+    return x;
 }
 
 VT static void NAME(silu_mul)(float *y, const float *gate, const float *up, size_t n) {

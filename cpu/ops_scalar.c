@@ -217,7 +217,7 @@ static void attend(const gw_cpu_attention *job, const gw_cpu_attention_part *par
 size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e) {
     size_t groups = pages / GW_PAGE_GROUP + 1;
     size_t floats =
-        queries * (pages * (GW_PAGE + 1) + groups + 3) + 3 * queries * e + GW_PAGE * e + 64;
+        queries * (pages * (GW_PAGE + 2) + groups + 3) + 3 * queries * e + GW_PAGE * e + 64;
     return floats * sizeof(float);
 }
 
