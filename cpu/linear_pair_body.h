@@ -80,14 +80,91 @@ V_FN void add_few_pairs(shape f, const v_block *u, const gw_xblock *x, float *a,
     add_pair_terms(f, u, x, n, &sums, a);
 }
 
+/* Of blocks whose halves have scales: sums of the second half, and those of the first one times
+ * their scale. Integers below 2^24, so that any order of them is exact. */
+typedef struct v_half_sums {
+    v_int t[2][PAIR_STEP];
+    v_float scaled[2][PAIR_STEP];
+} v_half_sums;
+
+V_FN void add_half_term(shape f, const v_block *u, const gw_xblock *x, v_float scaled, v_int t,
+                        float *a) {
+    v_acts few;
+    v_spread(&few, x);
+    v_float sum = v_fma(u->scales.second, v_to_float(t), scaled);
+    v_fstore(a, add_sum(f, u, &few, sum, v_fload(a)));
+}
+
+/* sum_pair for them, of PAIR_STEP rows: the terms of the rows before are added between the products
+ * of the first half, and its sums are scaled between those of the second. */
+V_FN void sum_half_pair(shape f, const v_block *u, const gw_xblock *x, v_half_sums *to,
+                        const gw_xblock *before, const v_half_sums *done, float *a,
+                        const int adds) {
+    v_int s[2][PAIR_STEP];
+    V_UNROLL_ALL
+    for (int g = 0; g < PAIR_STEP; g++) {
+        s[0][g] = s[1][g] = v_words(x[g].u.start);
+    }
+    V_UNROLL_ALL
+    for (int i = 0; i < 4; i++) {
+        const v_word first = v_load_again(&u[0].c[i]), second = v_load_again(&u[1].c[i]);
+        V_UNROLL_ALL
+        for (int g = 0; g < PAIR_STEP; g++) {
+            const v_word q = v_dup_word(x[g].q + 4 * i);
+            s[0][g] = v_dot(s[0][g], first, q);
+            s[1][g] = v_dot(s[1][g], second, q);
+        }
+        V_UNROLL_ALL
+        for (int p = 0; p < 2 && adds; p++) {
+            add_half_term(f, u + p, before + i, done->scaled[p][i], done->t[p][i],
+                          a + (2 * i + p) * GW_STRIP_ROWS);
+        }
+    }
+    V_UNROLL_ALL
+    for (int g = 0; g < PAIR_STEP; g++) {
+        to->t[0][g] = to->t[1][g] = v_words(x[g].start1);
+    }
+    V_UNROLL_ALL
+    for (int i = 0; i < 4; i++) {
+        const v_word first = v_load_again(&u[0].c[i + 4]), second = v_load_again(&u[1].c[i + 4]);
+        V_UNROLL_ALL
+        for (int g = 0; g < PAIR_STEP; g++) {
+            const v_word q = v_dup_word(x[g].q + 4 * i + 16);
+            to->t[0][g] = v_dot(to->t[0][g], first, q);
+            to->t[1][g] = v_dot(to->t[1][g], second, q);
+        }
+        V_UNROLL_ALL
+        for (int p = 0; p < 2; p++) {
+            to->scaled[p][i] = v_mul(u[p].scales.first, v_to_float(s[p][i]));
+        }
+    }
+}
+
+V_FN void add_many_half_pairs(shape f, const v_block *u, const gw_xblock *x, size_t apart, size_t n,
+                              float *a) {
+    v_half_sums sums, done;
+    const gw_xblock *before = x;
+    sum_half_pair(f, u, x, &done, NULL, NULL, NULL, 0);
+    V_ROLLED
+    for (size_t g = PAIR_STEP; g < n; g += PAIR_STEP, a += 2 * PAIR_STEP * GW_STRIP_ROWS) {
+        const gw_xblock *at = x + g / GW_TILE * apart + g % GW_TILE;
+        sum_half_pair(f, u, at, &sums, before, &done, a, 1);
+        done = sums;
+        before = at;
+    }
+    V_UNROLL_ALL
+    for (int i = 0; i < 2 * PAIR_STEP; i++, a += GW_STRIP_ROWS) {
+        add_half_term(f, u + i % 2, before + i / 2, done.scaled[i % 2][i / 2], done.t[i % 2][i / 2],
+                      a);
+    }
+}
+
 /* a [n][2][16] += the terms of n activation rows, a multiple of PAIR_STEP, of which GW_TILE lie
  * side by side and the next ones `apart` blocks from those. */
 V_FN void add_many_pairs(shape f, const v_block *u, const gw_xblock *x, size_t apart, size_t n,
                          float *a) {
     if (f.kind == HALVED || f.kind == HALVED_MIN) {
-        for (size_t g = 0; g < n; g += PAIR_STEP, a += 2 * PAIR_STEP * GW_STRIP_ROWS) {
-            add_few_pairs(f, u, x + g / GW_TILE * apart + g % GW_TILE, a, PAIR_STEP);
-        }
+        add_many_half_pairs(f, u, x, apart, n, a);
         return;
     }
     v_pair_sums sums, done;
