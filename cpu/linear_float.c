@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/tensor/e4m3.h"
+#include "core/tensor/nvfp4.h"
 #include "cpu/vec.h"
 
 #define MICRO_PACK
@@ -31,8 +31,11 @@ static size_t prefill_scratch(size_t k, int n_max) {
  */
 
 static float stored(gw_fmt fmt, const void *w, size_t row, size_t k, size_t i) {
+    const size_t blocks = (k + GW_E4M3_BLOCK - 1) / GW_E4M3_BLOCK;
+    if (fmt == GW_FMT_NVFP4_CODES) {
+        return gw_nvfp4_weight((const gw_block_nvfp4 *)w + row * blocks, (int)i);
+    }
     if (fmt == GW_FMT_E4M3) {
-        const size_t blocks = (k + GW_E4M3_BLOCK - 1) / GW_E4M3_BLOCK;
         return gw_e4m3_weight((const gw_block_e4m3 *)w + row * blocks, (int)i);
     }
     if (fmt == GW_FMT_F32) {
@@ -74,6 +77,7 @@ SCALAR_KERNELS(GW_FMT_F32, f32)
 SCALAR_KERNELS(GW_FMT_F16, f16)
 SCALAR_KERNELS(GW_FMT_BF16, bf16)
 SCALAR_KERNELS(GW_FMT_E4M3, e4m3)
+SCALAR_KERNELS(GW_FMT_NVFP4_CODES, nvfp4_codes)
 
 /* ---- vectors ------------------------------------------------------------------------------------
  */
@@ -106,7 +110,8 @@ SCALAR_KERNELS(GW_FMT_E4M3, e4m3)
     ROWS(GW_FMT_F32, f32, level, label, suffix, bytes, prepare),                                   \
     ROWS(GW_FMT_F16, f16, level, label, suffix, bytes, prepare),                                   \
     ROWS(GW_FMT_BF16, bf16, level, label, suffix, bytes, prepare),                                 \
-    ROWS(GW_FMT_E4M3, e4m3, level, label, suffix, bytes, prepare)
+    ROWS(GW_FMT_E4M3, e4m3, level, label, suffix, bytes, prepare),                                 \
+    ROWS(GW_FMT_NVFP4_CODES, nvfp4_codes, level, label, suffix, bytes, prepare)
 
 static const gw_cpu_linear_kernel kernels[] = {
 #if defined(__x86_64__)

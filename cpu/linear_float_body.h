@@ -14,15 +14,18 @@ enum {
     NAME(STRIP) = MICRO_VECS * VW       /* weight rows of one register tile */
 };
 
-/* Byte of element i of a row; bytes of a row of k. */
+/* Byte of element i of a row, of two a byte; bytes of a row of k. */
 GW_INLINE size_t NAME(byte)(const int fmt, size_t i) {
     return fmt == GW_FMT_E4M3 ? i / GW_E4M3_BLOCK * sizeof(gw_block_e4m3) + i % GW_E4M3_BLOCK
-                              : i * (fmt == GW_FMT_F32 ? 4 : 2);
+           : fmt == GW_FMT_NVFP4_CODES
+               ? i / GW_NVFP4_BLOCK * sizeof(gw_block_nvfp4) + i % GW_NVFP4_BLOCK / 2
+               : i * (fmt == GW_FMT_F32 ? 4 : 2);
 }
 GW_INLINE size_t NAME(row_bytes)(const int fmt, size_t k) {
-    return fmt == GW_FMT_E4M3
-               ? (k + GW_E4M3_BLOCK - 1) / GW_E4M3_BLOCK * sizeof(gw_block_e4m3)
-               : NAME(byte)(fmt, k);
+    size_t blocks = (k + GW_E4M3_BLOCK - 1) / GW_E4M3_BLOCK; /* of both formats */
+    return fmt == GW_FMT_E4M3          ? blocks * sizeof(gw_block_e4m3)
+           : fmt == GW_FMT_NVFP4_CODES ? blocks * sizeof(gw_block_nvfp4)
+                                       : NAME(byte)(fmt, k);
 }
 
 /* A vector of weights from element i on, a multiple of VW. */
@@ -30,6 +33,11 @@ GW_INLINE VT vf NAME(weights)(const int fmt, const void *row, size_t i) {
     if (fmt == GW_FMT_E4M3) {
         const gw_block_e4m3 *b = (const gw_block_e4m3 *)row + i / GW_E4M3_BLOCK;
         return v_mul(v_from_e4m3(b->code + i % GW_E4M3_BLOCK), v_set(gw_load_f32(b->scale)));
+    }
+    if (fmt == GW_FMT_NVFP4_CODES) {
+        const gw_block_nvfp4 *b = (const gw_block_nvfp4 *)row + i / GW_NVFP4_BLOCK;
+        const int at = (int)(i % GW_NVFP4_BLOCK);
+        return v_mul(v_from_e2m1(b->nibbles + at / 2), v_set(v_nvfp4_scale(b, at)));
     }
     if (fmt == GW_FMT_F32) {
         return v_load((const float *)row + i);
@@ -43,6 +51,9 @@ GW_INLINE VT vf NAME(weights)(const int fmt, const void *row, size_t i) {
 GW_INLINE float NAME(weight)(const int fmt, const void *row, size_t i) {
     if (fmt == GW_FMT_E4M3) {
         return gw_e4m3_weight((const gw_block_e4m3 *)row, (int)i);
+    }
+    if (fmt == GW_FMT_NVFP4_CODES) {
+        return gw_nvfp4_weight((const gw_block_nvfp4 *)row, (int)i);
     }
     if (fmt == GW_FMT_F32) {
         return ((const float *)row)[i];
@@ -79,7 +90,7 @@ GW_INLINE VT void NAME(dots_in_turn)(const int fmt, const int n, size_t streams,
     enum { AHEAD = 2048, FURTHER = 3584 };
     float lane[NAME(STREAMS) * NAME(BATCH)][GW_LANES];
     const size_t whole = k / GW_LANES * GW_LANES, turn = n == 1 ? 128 : 256;
-    const size_t size = fmt == GW_FMT_F32 ? 4 : fmt == GW_FMT_E4M3 ? 1 : 2;
+    const size_t size = fmt == GW_FMT_F32 ? 4 : fmt == GW_FMT_E4M3 || fmt == GW_FMT_NVFP4_CODES ? 1 : 2;
     memset(lane, 0, streams * (size_t)n * sizeof lane[0]);
     for (size_t at = 0; at < whole; at += turn) {
         size_t end = whole - at < turn ? whole : at + turn;
@@ -268,6 +279,11 @@ GW_INLINE VT __m256 NAME(eight)(const int fmt, const void *row, size_t i) {
         return _mm256_mul_ps(e4m3_avx2(b->code + i % GW_E4M3_BLOCK),
                              _mm256_set1_ps(gw_load_f32(b->scale)));
     }
+    if (fmt == GW_FMT_NVFP4_CODES) {
+        const gw_block_nvfp4 *b = (const gw_block_nvfp4 *)row + i / GW_NVFP4_BLOCK;
+        const int in = (int)(i % GW_NVFP4_BLOCK);
+        return _mm256_mul_ps(e2m1_avx2(b->nibbles + in / 2), _mm256_set1_ps(nvfp4_scale_avx2(b, in)));
+    }
     if (fmt == GW_FMT_F32) {
         return _mm256_loadu_ps((const float *)at);
     }
@@ -443,4 +459,5 @@ FLOAT_KERNELS(GW_FMT_F32, f32)
 FLOAT_KERNELS(GW_FMT_F16, f16)
 FLOAT_KERNELS(GW_FMT_BF16, bf16)
 FLOAT_KERNELS(GW_FMT_E4M3, e4m3)
+FLOAT_KERNELS(GW_FMT_NVFP4_CODES, nvfp4_codes)
 #undef FLOAT_KERNELS

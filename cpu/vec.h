@@ -22,6 +22,7 @@
 #define GW_VEC_AVX512 2
 #define GW_VEC_NEON 3
 #include "core/tensor/arith.h"
+#include "core/tensor/nvfp4.h"
 #if defined(__x86_64__)
 #if defined(GODWIT_SIMDE)
 #include "cpu/simde.h"
@@ -65,6 +66,8 @@
 #undef v_from_f16
 #undef v_from_bf16
 #undef v_from_e4m3
+#undef v_from_e2m1
+#undef v_nvfp4_scale
 #undef v_from_i8
 #undef v_to_f16
 #undef v_fold
@@ -118,6 +121,8 @@
     _mm256_castsi256_ps(_mm256_slli_epi32(                                                         \
         _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))), 16))
 #define v_from_e4m3(p) e4m3_avx2(p)
+#define v_from_e2m1(p) e2m1_avx2(p)
+#define v_nvfp4_scale(b, i) nvfp4_scale_avx2(b, i)
 #define v_from_i8(p)                                                                               \
     _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p))))
 #define v_to_f16(p, v)                                                                             \
@@ -146,6 +151,22 @@ GW_INLINE VT __m256 within_avx2(__m256 x, int at, int from, int end, __m256 c) {
     __m256i early = _mm256_cmpgt_epi32(_mm256_set1_epi32(from), i);
     __m256i in = _mm256_andnot_si256(early, _mm256_cmpgt_epi32(_mm256_set1_epi32(end), i));
     return _mm256_blendv_ps(c, x, _mm256_castsi256_ps(in));
+}
+/* Codes of E2M1, two a byte, as gw_nvfp4_value has them: by a table of the eight sizes. */
+GW_INLINE VT __m256 e2m1_avx2(const gw_u8 *p) {
+    const __m256 sizes = _mm256_setr_ps(0.0f, 0x1p-15f, 0x1p-14f, 0x3p-15f, 0x1p-13f, 0x3p-14f,
+                                        0x1p-12f, 0x3p-13f);
+    int word;
+    memcpy(&word, p, sizeof word);
+    __m256i code = _mm256_srlv_epi32(_mm256_set1_epi32(word),
+                                     _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
+    __m256i sign = _mm256_slli_epi32(_mm256_and_si256(code, _mm256_set1_epi32(8)), 28);
+    return _mm256_xor_ps(_mm256_permutevar8x32_ps(sizes, code), _mm256_castsi256_ps(sign));
+}
+GW_INLINE VT float nvfp4_scale_avx2(const gw_block_nvfp4 *b, int i) {
+    int code = b->s[i / 16];
+    __m128 s = _mm_cvtph_ps(_mm_cvtsi32_si128((code & 128) << 8 | (code & 127) << 7));
+    return _mm_cvtss_f32(s) * gw_load_f32(b->scale);
 }
 GW_INLINE VT float fold_avx2(__m256 v) {
     __m128 a = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
@@ -234,6 +255,8 @@ GW_INLINE VT void codes_avx2(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
     _mm512_castsi512_ps(_mm512_slli_epi32(                                                         \
         _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(p))), 16))
 #define v_from_e4m3(p) e4m3_avx512(p)
+#define v_from_e2m1(p) e2m1_avx512(p)
+#define v_nvfp4_scale(b, i) nvfp4_scale_avx2(b, i)
 #define v_from_i8(p)                                                                               \
     _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))))
 #define v_to_f16(p, v)                                                                             \
@@ -251,6 +274,11 @@ GW_INLINE VT void codes_avx2(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
 
 #if !defined(GW_VEC_AVX512_TAILS)
 #define GW_VEC_AVX512_TAILS
+GW_INLINE VT __m512 e2m1_avx512(const gw_u8 *p) {
+    __m512 v = _mm512_castps256_ps512(e2m1_avx2(p));
+    return _mm512_castpd_ps(
+        _mm512_insertf64x4(_mm512_castps_pd(v), _mm256_castps_pd(e2m1_avx2(p + 4)), 1));
+}
 GW_INLINE VT __m512 e4m3_avx512(const gw_u8 *p) {
     __m256i a = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
     return _mm512_cvtph_ps(
@@ -331,6 +359,8 @@ GW_INLINE VT void codes_avx512(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
 #define v_from_f16(p) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)))
 #define v_from_bf16(p) vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16))
 #define v_from_e4m3(p) e4m3_neon(p)
+#define v_from_e2m1(p) e2m1_neon(p)
+#define v_nvfp4_scale(b, i) gw_nvfp4_scale(b, i)
 #define v_from_i8(p) from_i8_neon(p)
 #define v_to_f16(p, v) vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v)))
 #define v_round_store(p, v) vst1q_s32(p, vcvtnq_s32_f32(v))
@@ -347,6 +377,15 @@ GW_INLINE VT void codes_avx512(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
 
 #if !defined(GW_VEC_NEON_TAILS)
 #define GW_VEC_NEON_TAILS
+GW_INLINE float32x4_t e2m1_neon(const gw_u8 *p) {
+    static const int16_t down[4] = {0, -4, -8, -12};
+    uint16_t word;
+    memcpy(&word, p, sizeof word);
+    uint16x4_t code = vshl_u16(vdup_n_u16(word), vld1_s16(down));
+    uint16x4_t sign = vshl_n_u16(vand_u16(code, vdup_n_u16(8)), 12);
+    uint16x4_t half = vorr_u16(vshl_n_u16(vand_u16(code, vdup_n_u16(7)), 9), sign);
+    return vcvt_f32_f16(vreinterpret_f16_u16(half));
+}
 GW_INLINE float32x4_t e4m3_neon(const gw_u8 *p) {
     uint32_t four;
     memcpy(&four, p, sizeof four);

@@ -1,13 +1,14 @@
 /* kernels_cl/lanes.cl - float weights in GW_CL_LAYOUT_LANES: a piece of 512 bytes holds 16 bytes
  * per lane, elements lane, lane + 32, ... of it. A unit is one lane's part of a piece.
- * Behind a piece of E4M3 come the floats of its four blocks of 128.
+ * Behind a piece of E4M3 come the floats of its four blocks of 128; a lane of NVFP4 has 8 bytes,
+ * and behind those of all come the four floats, and twice 16 scales: of lanes below 16, of others.
  */
 #if !defined(GW_ITEM) && (defined(FORMAT_F32) || defined(FORMAT_F16) || defined(FORMAT_BF16) ||    \
-                          defined(FORMAT_E4M3))
+                          defined(FORMAT_E4M3) || defined(FORMAT_NVFP4))
 
 #if defined(FORMAT_F32)
 #define PER_LANE 4
-#elif defined(FORMAT_E4M3)
+#elif defined(FORMAT_E4M3) || defined(FORMAT_NVFP4)
 #define PER_LANE 16
 #else
 #define PER_LANE 8
@@ -42,6 +43,34 @@ static inline float element_at(__global const uchar *w, size_t row, int i, int k
     return gw_e4m3_value(piece[i % TEAM * PER_LANE + i % PIECE / TEAM]) *
            scales[i % PIECE / GW_E4M3_BLOCK];
 }
+#elif defined(FORMAT_NVFP4)
+#define PIECE_WORDS (TEAM / 2 + 3) /* of 16 bytes */
+
+typedef struct wraw {
+    uint2 codes;
+    uint4 floats, scales;
+} wraw;
+
+static inline wraw fetch(PLANE_ARGS, int row, int unit, int units) {
+    __global const uint4 *piece =
+        (__global const uint4 *)w +
+        ((size_t)row * (units / TEAM) + unit / TEAM) * PIECE_WORDS;
+    const int lane = unit % TEAM;
+    wraw o;
+    o.codes = ((__global const uint2 *)piece)[lane];
+    o.floats = piece[TEAM / 2];
+    o.scales = piece[TEAM / 2 + 1 + lane / 16];
+    return o;
+}
+
+static inline float element_at(__global const uchar *w, size_t row, int i, int k) {
+    __global const uchar *piece =
+        w + (row * ((k + PIECE - 1) / PIECE) + i / PIECE) * PIECE_WORDS * 16;
+    const int lane = i % TEAM, j = i % PIECE / TEAM;
+    const float scale = gw_e4m3_value(piece[272 + lane / 16 * 16 + j]) *
+                        ((__global const float *)(piece + 256))[j / 4];
+    return gw_nvfp4_value((uint)piece[lane * 8 + j / 2] >> j % 2 * 4 & 15u) * scale;
+}
 #else
 typedef uint4 wraw;
 
@@ -63,6 +92,17 @@ static inline void widen(wraw v, float *w) {
         w[4 * i + 1] = widen_half(odd & 0xffffu) * scales[i];
         w[4 * i + 2] = widen_half(even >> 16) * scales[i];
         w[4 * i + 3] = widen_half(odd >> 16) * scales[i];
+    }
+#elif defined(FORMAT_NVFP4)
+    const uint codes[2] = {v.codes.s0, v.codes.s1};
+    const uint scales[4] = {v.scales.s0, v.scales.s1, v.scales.s2, v.scales.s3};
+    const float floats[4] = {as_float(v.floats.s0), as_float(v.floats.s1), as_float(v.floats.s2),
+                             as_float(v.floats.s3)};
+    UNROLL
+    for (int j = 0; j < PER_LANE; j++) {
+        const uint code = codes[j / 8] >> j % 8 * 4, s = scales[j / 4] >> j % 4 * 8;
+        const float scale = widen_half((s & 128u) << 8 | (s & 127u) << 7) * floats[j / 4];
+        w[j] = widen_half((code & 8u) << 12 | (code & 7u) << 9) * scale;
     }
 #elif defined(FORMAT_F32)
     w[0] = as_float(v.s0), w[1] = as_float(v.s1), w[2] = as_float(v.s2), w[3] = as_float(v.s3);

@@ -1,21 +1,29 @@
-/* kernels_hip/strip_e4m3.h - strips of E4M3 (core/tensor/e4m3.h), read by the C host side and by
- * the kernels: as strip.h has F16, but for half as many bytes.
+/* kernels_hip/strip_e4m3.h - strips of E4M3 and of NVFP4 (core/tensor/e4m3.h, nvfp4.h), read by the
+ * C host side and by the kernels: as strip.h has F16, but for half and a quarter as many bytes.
  *
  * A record is 128 columns, a block of the format, cut into four classes of 512 bytes: the 8 bytes
  * at 32 r + 8 t of class q are columns 32 e + 8 q + 2 t + o at byte 2 e + o; then the floats of the
  * 16 rows. Missing columns are -0.
+ *
+ * NVFP4: classes of 256 bytes, the 4 at 16 r + 4 t the same columns in nibble 2 e + o; then of each
+ * row 12 bytes, its float and the eight scales of 16 columns.
  */
 #ifndef GW_KERNELS_HIP_STRIP_E4M3_H
 #define GW_KERNELS_HIP_STRIP_E4M3_H
 
-#include "core/tensor/e4m3.h"
+#include "core/tensor/nvfp4.h"
 
 /* Bytes of a class, of all of them, of a record; of a class with the floats, as a wave reads it. */
 enum {
     GW_STRIP_E4M3_CLASS = 512,
     GW_STRIP_E4M3_CODES = 2048,
     GW_STRIP_E4M3_RECORD = 2112,
-    GW_STRIP_E4M3_SLOT = 576
+    GW_STRIP_E4M3_SLOT = 576,
+    GW_STRIP_NVFP4_CLASS = 256,
+    GW_STRIP_NVFP4_CODES = 1024,
+    GW_STRIP_NVFP4_HEAD = 12,
+    GW_STRIP_NVFP4_RECORD = 1216,
+    GW_STRIP_NVFP4_SLOT = 448
 };
 
 #ifdef __cplusplus
@@ -35,6 +43,16 @@ GW_DEVICE unsigned gw_e4m3_halves(unsigned word, int k) {
 /* Code i of a word. */
 GW_DEVICE float gw_widen_e4m3(unsigned word, int i) {
     return gw_widen_f16((gw_u16)(gw_e4m3_halves(word, i / 2) >> 16 * (i % 2)));
+}
+/* Nibble i of a word (gw_nvfp4_value). */
+GW_DEVICE float gw_widen_e2m1(unsigned word, int i) {
+    const unsigned code = word >> 4 * i;
+    return gw_widen_f16((gw_u16)((code & 8u) << 12 | (code & 7u) << 9));
+}
+/* Of columns 32 e + 8 q and on of a row with these 12 bytes. */
+GW_DEVICE float gw_strip_nvfp4_scale(const uint8_t *head, int e, int q) {
+    const unsigned s = head[4 + 2 * e + q / 2];
+    return gw_widen_f16((gw_u16)((s & 128u) << 8 | (s & 127u) << 7)) * *(const float *)head;
 }
 #endif
 

@@ -107,6 +107,8 @@ static const op_case op_cases[] = {
      .fmt = OC_E4M3, OC_DEC, .bias = 1},
     {.op = GW_OP_LINEAR, .why = "e4m3 decode, 16 rows, ragged, stacked floats", .n = 16, .k = 75,
      .m = {33, 17}, .fmt = {GW_FMT_E4M3, GW_FMT_F16}, OC_DEC},
+    {.op = GW_OP_LINEAR, .why = "nvfp4 and e4m3 decode, 5 rows, ragged", .n = 5, .k = 650, .m = {37, 16},
+     .fmt = {GW_FMT_NVFP4_CODES, GW_FMT_E4M3}, OC_DEC},
     {.op = GW_OP_LINEAR, .why = "e4m3 prefill, ragged", .n = 29, .k = 301, .m = {150},
      .fmt = OC_E4M3, OC_PRE, .bias = 1, .residual = 1},
     {.op = GW_OP_LINEAR, .why = "f16 prefill", .n = 29, .k = 300, .m = {150}, .fmt = OC_F16,

@@ -130,6 +130,12 @@ static const struct by_hand { gw_fmt fmt; const char *bytes; size_t at; float wa
     {GW_FMT_E4M3, E4M3, 1, 448.0f},
     {GW_FMT_E4M3, E4M3, 2, 0x1p-9f},
     {GW_FMT_E4M3, E4M3, 3, -0x1p-6f},
+/* 2^22; scales 1 and 448; nibbles 1 and 7, 8 and 9, at 16 13 */
+#define NVFP4 "0000804a" "387e000000000000" "7198000000000000" "0d00000000000000" Z8 Z8 Z32
+    {GW_FMT_NVFP4_CODES, NVFP4, 0, 0.5f},
+    {GW_FMT_NVFP4_CODES, NVFP4, 1, 6.0f},
+    {GW_FMT_NVFP4_CODES, NVFP4, 3, -0.5f},
+    {GW_FMT_NVFP4_CODES, NVFP4, 16, -1344.0f},
     {GW_FMT_Q4_0, "003c" "21" Z8 "000000000000f8", 0, -7.0f},    /* low nibble 1 - 8  */
     {GW_FMT_Q4_0, "003c" "21" Z8 "000000000000f8", 16, -6.0f},   /* high nibble 2 - 8 */
     {GW_FMT_Q4_0, "003c" "21" Z8 "000000000000f8", 15, 0.0f},
@@ -336,6 +342,7 @@ static const struct facts {
 } facts[] = {
     [GW_FMT_F32] = {"f32", 0, 1, 4, 0, 1},          [GW_FMT_F16] = {"f16", 1, 1, 2, 0, 1},
     [GW_FMT_E4M3] = {"e4m3", -1, 128, 132, 0, 1},
+    [GW_FMT_NVFP4_CODES] = {"nvfp4_codes", -1, 128, 76, 0, 1},
     [GW_FMT_BF16] = {"bf16", 30, 1, 2, 0, 1},       [GW_FMT_Q8_0] = {"q8_0", 8, 32, 34, 0, 0},
     [GW_FMT_Q4_0] = {"q4_0", 2, 32, 18, 0, 0},      [GW_FMT_Q4_1] = {"q4_1", 3, 32, 20, 0, 0},
     [GW_FMT_Q5_0] = {"q5_0", 6, 32, 22, 0, 0},      [GW_FMT_Q5_1] = {"q5_1", 7, 32, 24, 0, 0},

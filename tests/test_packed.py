@@ -360,6 +360,20 @@ def test_fp8_is_exact_in_a_byte(tmp_path, name):
     assert far(logits(packed, tmp_path, "--device", "ref"), logits(plain, tmp_path)) < 1e-3
 
 
+@pytest.mark.parametrize("name", ["nvfp4-modelopt", "nvfp4-ct"])
+def test_nvfp4_in_half_a_byte(tmp_path, name):
+    """Codes and scales stay; a global scale that divides is the reciprocal, but for --weights float."""
+    packed, plain, _, _ = build(tmp_path, name, LARGE)
+    assert "NVFP4" in run("inspect", "-m", packed).stdout
+    exact = ("--weights", "float", "--kv-type", "f32")
+    want = logits_hash(plain, IDS, *exact)
+    assert logits_hash(packed, IDS, *exact) == want
+    assert (logits_hash(packed, IDS, "--kv-type", "f32") == want) == (name == "nvfp4-modelopt")
+    far = lambda a, b: numpy.linalg.norm(a - b) / numpy.linalg.norm(b)
+    for device in ("cpu", "ref"):
+        assert far(logits(packed, tmp_path, "--device", device), logits(plain, tmp_path)) < 1e-3
+
+
 # ---- what torch.save wrote before zip archives --------------------------------------------------
 
 def save_old(path, tensors, little=True):
@@ -592,6 +606,8 @@ def test_small_formats(tmp_path, name, kind):
     floats = gguf_llama(tmp_path / "floats.gguf", numpy.repeat(row, n, 0).reshape(256, 256) * (factor or 1), 0, None)
     exact = ("--weights", "float", "--kv-type", "f32")
     assert logits_hash(small, IDS, *exact) == logits_hash(floats, IDS, *exact)
+    if name == "nvfp4":  # as codes, whose scales times this factor are exact
+        assert logits_hash(small, IDS, *exact[2:]) == logits_hash(floats, IDS, *exact)
 
 
 def refused(folder, *words):

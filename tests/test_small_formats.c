@@ -55,7 +55,7 @@ static void small_ones(void **state) {
             }
         }
     }
-    assert_int_equal(homes, 11);
+    assert_int_equal(homes, 12);
     assert_int_equal(seen, 12);
     reference_close(&r);
 }

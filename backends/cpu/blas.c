@@ -89,6 +89,9 @@ static void run_bf16(const gw_cpu_linear *job, size_t first, size_t end, void *s
 static void run_e4m3(const gw_cpu_linear *job, size_t first, size_t end, void *scratch) {
     run(GW_FMT_E4M3, job, first, end, scratch);
 }
+static void run_nvfp4(const gw_cpu_linear *job, size_t first, size_t end, void *scratch) {
+    run(GW_FMT_NVFP4_CODES, job, first, end, scratch);
+}
 
 const gw_cpu_linear_kernel *gw_cpu_blas_kernel(gw_fmt fmt) {
     static const gw_cpu_linear_kernel kernels[] = {
@@ -96,6 +99,8 @@ const gw_cpu_linear_kernel *gw_cpu_blas_kernel(gw_fmt fmt) {
         {GW_FMT_F16, GW_CPU_SCALAR, 1, 0, "linear.f16.blas", run_f16, scratch_bytes, NULL, NULL},
         {GW_FMT_BF16, GW_CPU_SCALAR, 1, 0, "linear.bf16.blas", run_bf16, scratch_bytes, NULL, NULL},
         {GW_FMT_E4M3, GW_CPU_SCALAR, 1, 0, "linear.e4m3.blas", run_e4m3, scratch_bytes, NULL, NULL},
+        {GW_FMT_NVFP4_CODES, GW_CPU_SCALAR, 1, 0, "linear.nvfp4.blas", run_nvfp4, scratch_bytes,
+         NULL, NULL},
     };
     for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
         if (kernels[i].fmt == fmt) {

@@ -16,7 +16,7 @@ static int is_router(const gw_node *norm, const gw_node *product, const gw_node 
     return product->op == GW_OP_LINEAR && product->in[0] == norm->out && product->in[1] == NULL &&
            product->w[1] == NULL && product->args.linear.order == GW_ORDER_DECODE &&
            w->layout == GW_HIP_LAYOUT_STRIPS && gw_format_of(w->fmt)->is_float &&
-           w->fmt != GW_FMT_E4M3 &&
+           gw_format_of(w->fmt)->block_elems == 1 &&
            (product->w[3] == NULL || product->w[3]->fmt == GW_FMT_F32) &&
            route->op == GW_OP_ROUTE && route->in[0] == product->out && route->in[1] == NULL &&
            gw_hip_width(product->out) == (size_t)w->dim[0];

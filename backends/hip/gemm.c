@@ -520,6 +520,7 @@ static const gemm_kind half_e4m3 = {GW_FMT_E4M3, "e4m3", HALF, 0, 0};
 static const gemm_kind ordered_f16 = {GW_FMT_F16, "f16", ORDERED, 0, 0};
 static const gemm_kind ordered_bf16 = {GW_FMT_BF16, "bf16", ORDERED, 0, 0};
 static const gemm_kind ordered_e4m3 = {GW_FMT_E4M3, "e4m3", ORDERED, 0, 0};
+static const gemm_kind ordered_nvfp4 = {GW_FMT_NVFP4_CODES, "nvfp4_codes", ORDERED, 0, 0};
 static const gemm_kind ordered_f32 = {GW_FMT_F32, "f32", ORDERED, 0, 0};
 
 /* clang-format off */
@@ -538,6 +539,7 @@ const gw_kernel gw_hip_gemm_kernels[] = {
     ROWS_OF("bf16", ordered_bf16)
     ROWS_OF("f32", ordered_f32)
     ROWS_OF("e4m3", ordered_e4m3)
+    ROWS_OF("nvfp4_codes", ordered_nvfp4)
     {GW_OP_ATTENTION, "hip.attention.prefill.half", accepts_prefill_half, record_prefill_half,
      NULL, 1},
     {GW_OP_ATTENTION, "hip.attention.prefill", accepts_prefill, record_prefill, NULL, 1},

@@ -46,6 +46,8 @@ gw_status gw_hip_layout_of(const struct gw_device *device, const gw_tensor *t, i
     l.unit = GW_STRIP_ROWS;
     if (t->fmt == GW_FMT_E4M3) {
         l.unit_bytes[0] = gw_format_blocks(format, l.cols) * GW_STRIP_E4M3_RECORD;
+    } else if (t->fmt == GW_FMT_NVFP4_CODES) {
+        l.unit_bytes[0] = gw_format_blocks(format, l.cols) * GW_STRIP_NVFP4_RECORD;
     } else if (format->is_float) {
         size_t records = (l.cols + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS;
         l.unit_bytes[0] = records * GW_STRIP_FLOATS * GW_STRIP_ROWS * format->block_bytes;
@@ -231,6 +233,27 @@ static void pack_e4m3(const gw_hip_layout *layout, const unsigned char *rows, si
     }
 }
 
+static void pack_nvfp4(const gw_hip_layout *layout, const unsigned char *rows, size_t n,
+                       unsigned char *out) {
+    const size_t records = (layout->cols + GW_NVFP4_BLOCK - 1) / GW_NVFP4_BLOCK;
+    for (size_t u = 0; u < records; u++, out += GW_STRIP_NVFP4_RECORD) {
+        size_t left = layout->cols - u * GW_NVFP4_BLOCK;
+        for (size_t r = 0; r < n; r++) {
+            const unsigned char *row = rows + r * layout->row_bytes;
+            const gw_block_nvfp4 *b = (const gw_block_nvfp4 *)(const void *)row + u;
+            unsigned char *head = out + GW_STRIP_NVFP4_CODES + GW_STRIP_NVFP4_HEAD * r;
+            for (size_t k = 0; k < GW_NVFP4_BLOCK; k++) {
+                size_t q = k % 32 / 8, t = k % 8 / 2, at = k / 32 * 2 + k % 2;
+                unsigned code = k < left ? b->nibbles[k / 2] >> k % 2 * 4 & 15u : 8u; /* -0 */
+                unsigned char *to = out + GW_STRIP_NVFP4_CLASS * q + 16 * r + 4 * t + at / 2;
+                *to = (unsigned char)(*to | code << at % 2 * 4);
+            }
+            memcpy(head, b->scale, 4);
+            memcpy(head + 4, b->s, 8);
+        }
+    }
+}
+
 void gw_hip_pack(const gw_hip_layout *layout, const unsigned char *rows, size_t n,
                  unsigned char *const out[GW_HIP_PLANES]) {
     if (layout->number == GW_LAYOUT_ROWS) {
@@ -240,6 +263,8 @@ void gw_hip_pack(const gw_hip_layout *layout, const unsigned char *rows, size_t 
     memset(out[0], 0, layout->unit_bytes[0]);
     if (layout->fmt == GW_FMT_E4M3) {
         pack_e4m3(layout, rows, n, out[0]);
+    } else if (layout->fmt == GW_FMT_NVFP4_CODES) {
+        pack_nvfp4(layout, rows, n, out[0]);
     } else if (gw_format_of(layout->fmt)->is_float) {
         pack_floats(layout, rows, n, out[0]);
     } else {

@@ -20,7 +20,7 @@ enum { PARTS = GW_LINEAR_PARTS, CLUSTER = 2 /* blocks that share rows of x as th
 #define QUANTIZED_FORMAT(X, FORMAT, name, ...) X(FORMAT, #name)
 #define EACH_FORMAT(X)                                                                             \
     X(F32, "f32") X(F16, "f16") X(BF16, "bf16") X(E4M3, "e4m3")                                    \
-    GW_QUANT_FORMATS(QUANTIZED_FORMAT, X)
+    X(NVFP4_CODES, "nvfp4_codes") GW_QUANT_FORMATS(QUANTIZED_FORMAT, X)
 #define NUMBER(FORMAT, name) [GW_FMT_##FORMAT] = GW_FMT_##FORMAT,
 static const int numbers[GW_FMT_COUNT] = {EACH_FORMAT(NUMBER)};
 

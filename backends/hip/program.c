@@ -53,6 +53,8 @@ static const struct {
     {"gw_glu_bf16*",       "kernels_hip/linear/linear_float.hip"},
     {"gw_linear_e4m3*",    "kernels_hip/linear/linear_float.hip"},
     {"gw_glu_e4m3*",       "kernels_hip/linear/linear_float.hip"},
+    {"gw_linear_nvfp4*",   "kernels_hip/linear/linear_float.hip"},
+    {"gw_glu_nvfp4*",      "kernels_hip/linear/linear_float.hip"},
     {"gw_linear_*",        "kernels_hip/linear/linear.hip"},
     {"gw_glu_*",           "kernels_hip/linear/linear.hip"},
     {"gw_gemm_large_*",    "kernels_hip/gemm/gemm_large.hip"},

@@ -15,6 +15,7 @@ static const int record_bytes[GW_FMT_COUNT] = {
     [GW_FMT_F16] = GW_LINEAR_FLOAT_RECORD,
     [GW_FMT_BF16] = GW_LINEAR_FLOAT_RECORD,
     [GW_FMT_E4M3] = GW_STRIP_E4M3_SLOT,
+    [GW_FMT_NVFP4_CODES] = GW_STRIP_NVFP4_SLOT,
 };
 
 int gw_hip_record_bytes(gw_fmt fmt) { return record_bytes[fmt]; }
@@ -28,7 +29,7 @@ const char *gw_hip_kernels_of(gw_fmt fmt) {
 #define LOOK(FORMAT, name, ...) {GW_FMT_##FORMAT, #name, {__VA_ARGS__}},
 #define FLOATS(FORMAT, name) {GW_FMT_##FORMAT, name, {0}},
     static const look with[] = {FLOATS(F32, "f32") FLOATS(F16, "f16") FLOATS(BF16, "bf16")
-                                    FLOATS(E4M3, "e4m3")
+                                    FLOATS(E4M3, "e4m3") FLOATS(NVFP4_CODES, "nvfp4_codes")
                                     GW_STRIP_KERNELS(LOOK)};
     static const look all[] = {GW_STRIP_FORMATS(LOOK)};
 #undef LOOK
@@ -67,7 +68,7 @@ int gw_hip_has_clusters(const struct gw_device *d) {
 
 /* Waves of a tile whose sums come together in shared memory. */
 static int classes_of(gw_fmt fmt) {
-    return fmt == GW_FMT_F16 || fmt == GW_FMT_BF16 || fmt == GW_FMT_E4M3 ? 4 : GW_LINEAR_CLASSES;
+    return gw_format_of(fmt)->is_float && fmt != GW_FMT_F32 ? 4 : GW_LINEAR_CLASSES;
 }
 
 /* Shared memory of a block with s->depth slots to a wave, as gw_product of

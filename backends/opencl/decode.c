@@ -44,9 +44,9 @@ static size_t units_of(const gw_tensor *w) {
 }
 
 static size_t unit_local_bytes(const gw_tensor *w) {
-    return is_quantized(w)           ? sizeof(gw_act8)
-           : w->fmt == GW_FMT_E4M3 ? 16 * sizeof(float)
-                                   : 16 / gw_format_of(w->fmt)->block_bytes * sizeof(float);
+    const gw_format *f = gw_format_of(w->fmt);
+    size_t per_lane = f->block_elems > 1 ? 16 : 16 / f->block_bytes; /* of floats */
+    return is_quantized(w) ? sizeof(gw_act8) : per_lane * sizeof(float);
 }
 
 /* Units of local memory: a row's, or for wider steps what fits, always whole loads ahead. */
@@ -113,7 +113,8 @@ static void decode_options(const struct gw_segment *segment, const gw_node *node
     size_t used = gw_cl_format_options(w->fmt, out, room), cols = (size_t)w->dim[1];
     size_t squares = segment->norm != NULL ? norm_local_bytes(cols) : 0;
     size_t tile = tile_for(device, w, width, local_room(device) - squares);
-    int wide = w->fmt == GW_FMT_Q8_0 || w->fmt == GW_FMT_INT8 || w->fmt == GW_FMT_E4M3;
+    int wide = w->fmt == GW_FMT_Q8_0 || w->fmt == GW_FMT_INT8 ||
+               (!is_quantized(w) && gw_format_of(w->fmt)->block_elems > 1);
     int ahead = wide ? MOST_AHEAD / 2 : MOST_AHEAD;
     size_t chunk = (size_t)(GW_CL_TEAM * ahead);
     int whole = width == 1 && units_of(w) <= tile && units_of(w) % chunk == 0;

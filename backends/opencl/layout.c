@@ -13,7 +13,7 @@
 
 #include "backends/opencl/opencl.h"
 #include "core/tensor/blocks.h"
-#include "core/tensor/e4m3.h"
+#include "core/tensor/nvfp4.h"
 #include "core/tensor/codes.h"
 #include "core/tensor/format_list.h"
 
@@ -128,10 +128,15 @@ void gw_cl_pack(const gw_cl_layout *layout, const void *rows, size_t row_bytes, 
 
 /* ---- floats ---------------------------------------------------------------------------------- */
 
-/* A piece of 512 bytes holds GW_LANES times 16 bytes; lane i has elements i, i + 32, ... of it.
- * Behind one of E4M3 come the floats of its four blocks. */
+/* A piece holds GW_LANES times 16 bytes; lane i has elements i, i + 32, ... of it. Behind one of
+ * E4M3 come the floats of its four blocks; one of NVFP4 has 8 bytes for each lane, then four
+ * floats, and the scales of lanes below 16 and of the others, 16 each in the order of a lane's
+ * elements. */
+enum { PIECE_16 = 512, OF_E4M3 = 512 + 16, OF_NVFP4 = 256 + 48 };
+
 static size_t per_lane(gw_fmt fmt) {
-    return fmt == GW_FMT_E4M3 ? 16 : 16 / gw_format_of(fmt)->block_bytes;
+    const gw_format *f = gw_format_of(fmt);
+    return f->block_elems > 1 ? 16 : 16 / f->block_bytes;
 }
 
 size_t gw_cl_lanes_pieces(gw_fmt fmt, size_t cols) {
@@ -140,21 +145,39 @@ size_t gw_cl_lanes_pieces(gw_fmt fmt, size_t cols) {
 }
 
 size_t gw_cl_lanes_bytes(gw_fmt fmt, size_t cols) {
-    return gw_cl_lanes_pieces(fmt, cols) * (fmt == GW_FMT_E4M3 ? 528 : 512);
+    return gw_cl_lanes_pieces(fmt, cols) * (fmt == GW_FMT_E4M3          ? OF_E4M3
+                                            : fmt == GW_FMT_NVFP4_CODES ? OF_NVFP4
+                                                                        : PIECE_16);
 }
 
 static void pack_e4m3(const gw_block_e4m3 *row, size_t cols, unsigned char *out) {
     for (size_t i = 0; i < cols; i++) {
         const gw_block_e4m3 *b = row + i / GW_E4M3_BLOCK;
-        unsigned char *piece = out + i / 512 * 528;
+        unsigned char *piece = out + i / 512 * OF_E4M3;
         piece[i % GW_LANES * 16 + i % 512 / GW_LANES] = b->code[i % GW_E4M3_BLOCK];
         memcpy(piece + 512 + i % 512 / GW_E4M3_BLOCK * 4, b->scale, 4);
+    }
+}
+
+static void pack_nvfp4(const gw_block_nvfp4 *row, size_t cols, unsigned char *out) {
+    memset(out, 0, gw_cl_lanes_bytes(GW_FMT_NVFP4_CODES, cols));
+    for (size_t i = 0; i < cols; i++) {
+        const gw_block_nvfp4 *b = row + i / GW_NVFP4_BLOCK;
+        const size_t at = i % GW_NVFP4_BLOCK, lane = i % GW_LANES, j = i % 512 / GW_LANES;
+        unsigned char *piece = out + i / 512 * OF_NVFP4, *code = piece + lane * 8 + j / 2;
+        *code = (unsigned char)(*code | (b->nibbles[at / 2] >> at % 2 * 4 & 15) << j % 2 * 4);
+        memcpy(piece + 256 + j / 4 * 4, b->scale, 4);
+        piece[272 + lane / 16 * 16 + j] = b->s[at / 16];
     }
 }
 
 void gw_cl_lanes_pack(gw_fmt fmt, const void *row, size_t cols, void *out) {
     if (fmt == GW_FMT_E4M3) {
         pack_e4m3(row, cols, out);
+        return;
+    }
+    if (fmt == GW_FMT_NVFP4_CODES) {
+        pack_nvfp4(row, cols, out);
         return;
     }
     size_t size = gw_format_of(fmt)->block_bytes, each = 16 / size, piece = GW_LANES * each;

@@ -99,7 +99,8 @@ size_t gw_cl_format_options(gw_fmt fmt, char *out, size_t room) {
                  fmt == GW_FMT_F32    ? "F32"
                  : fmt == GW_FMT_F16  ? "F16"
                  : fmt == GW_FMT_E4M3 ? "E4M3"
-                                      : "BF16");
+                 : fmt == GW_FMT_BF16 ? "BF16"
+                                      : "NVFP4");
         return strlen(out);
     }
     snprintf(out, room,

@@ -9,7 +9,7 @@
 #include "core/base/cache.h"
 #include "opencl_sources.h"
 
-enum { LOG_LINES = 20, KEY_BYTES = 384, TEXTS = 17, OPTION_BYTES = 512 };
+enum { LOG_LINES = 20, KEY_BYTES = 384, TEXTS = 18, OPTION_BYTES = 512 };
 
 const char *gw_cl_text(const char *name) {
     for (size_t i = 0; i < sizeof opencl_sources / sizeof opencl_sources[0]; i++) {
@@ -218,6 +218,7 @@ gw_status gw_cl_program_get(struct gw_device *device, const char *source, const 
                                 gw_cl_text("core/tensor/format_list.h"),
                                 gw_cl_text("core/tensor/blocks.h"),
                                 gw_cl_text("core/tensor/e4m3.h"),
+                                gw_cl_text("core/tensor/nvfp4.h"),
                                 gw_cl_text("core/tensor/planes.h"),
                                 gw_cl_text("core/tensor/sample.h"),
                                 gw_cl_text("core/tensor/act.h"),

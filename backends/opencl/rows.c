@@ -36,6 +36,7 @@ static void embed_options(gw_fmt fmt, char *out, size_t room) {
                        : fmt == GW_FMT_F16                                 ? "F16"
                        : fmt == GW_FMT_BF16                                ? "BF16"
                        : fmt == GW_FMT_E4M3                                ? "E4M3"
+                       : fmt == GW_FMT_NVFP4_CODES                         ? "NVFP4"
                        : fmt == GW_FMT_INT8                                ? "INT8"
                        : fmt >= GW_FMT_INT4_G32 && fmt <= GW_FMT_INT4_G256 ? "INT4"
                                                                            : "BLOCKS";

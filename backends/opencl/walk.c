@@ -168,8 +168,8 @@ static gw_status build(struct gw_segment *segment, const ops *o, const gw_cl_pro
     struct gw_device *device = segment->device;
     static const char *const shared[] = {
         "core/tensor/dialect.h", "core/tensor/arith.h",    "core/tensor/format_list.h",
-        "core/tensor/blocks.h",  "core/tensor/e4m3.h",     "core/tensor/planes.h",
-        "core/tensor/sample.h",
+        "core/tensor/blocks.h",  "core/tensor/e4m3.h",     "core/tensor/nvfp4.h",
+        "core/tensor/planes.h",  "core/tensor/sample.h",
         "kernels_cl/exchange.cl", "kernels_cl/common.cl", "kernels_cl/walk.cl"};
     char options[OPTION_BYTES];
     text t = {0};

@@ -6,7 +6,7 @@
 
 #include "core/base/reader.h"
 #include "core/tensor/blocks.h"
-#include "core/tensor/e4m3.h"
+#include "core/tensor/nvfp4.h"
 
 enum {
     CHUNK = 256, /* columns at once: what is between codes and numbers stays in the cache */
@@ -328,12 +328,26 @@ static int all_bf16(const gw_packed *p) {
     return bytes;
 }
 
-/* Is it FP8 whose scales are those of blocks of GW_E4M3_BLOCK columns, or of more? They are to be
- * above 0 and far from the ends of a float. */
+/* A scale to be kept as a float of a block, or what all have in common: above 0, and far from the
+ * ends of a float. */
+static int is_moderate(float s) { return s > 0x1p-100f && s < 0x1p+100f; }
+
+static int as_it_stands(const gw_packed *p) {
+    return !p->turned && p->order == NULL && p->after == 0.0f &&
+           p->rows * p->cols >= GW_PACKED_LEAST;
+}
+
+/* Is it NVFP4? The scales of 16 columns stay bytes. */
+static int is_nvfp4(const gw_packed *p) {
+    return p->kind == GW_CODES_E2M1 && as_it_stands(p) && p->span == 16 && p->high == 1 &&
+           p->scale.kind == GW_NUMBER_E4M3 && p->scale.wide == (p->cols + 15) / 16 &&
+           is_moderate(factored(p, 1.0f));
+}
+
+/* Is it FP8 whose scales are those of blocks of GW_E4M3_BLOCK columns, or of more? */
 static int is_e4m3(const gw_packed *p) {
-    if (p->kind != GW_CODES_E4M3 || p->turned || p->order != NULL || p->after != 0.0f ||
-        (p->span % GW_E4M3_BLOCK != 0 && p->span < p->cols) ||
-        p->rows * p->cols < GW_PACKED_LEAST) {
+    if (p->kind != GW_CODES_E4M3 || !as_it_stands(p) ||
+        (p->span % GW_E4M3_BLOCK != 0 && p->span < p->cols)) {
         return 0;
     }
     int64_t lines = line_of(p, p->rows - 1) + 1, groups = (p->cols - 1) / p->span + 1;
@@ -341,7 +355,7 @@ static int is_e4m3(const gw_packed *p) {
     for (int64_t l = 0; l < line; l++) {
         for (int64_t g = 0; g < (p->scale.data == NULL || p->scale.wide == 0 ? 1 : groups); g++) {
             float s = factored(p, p->scale.data != NULL ? number(&p->scale, l, g) : 1.0f);
-            if (!(s > 0x1p-100f && s < 0x1p+100f)) {
+            if (!is_moderate(s)) {
                 return 0;
             }
         }
@@ -353,6 +367,9 @@ gw_fmt gw_packed_fmt(const gw_packed *p) {
     int least = 0, most = 0;
     if (is_e4m3(p)) {
         return GW_FMT_E4M3;
+    }
+    if (is_nvfp4(p)) {
+        return GW_FMT_NVFP4_CODES;
     }
     if (has_floats(p) && !p->turned && p->order == NULL && p->times == 0.0f && p->divided == 0.0f &&
         all_bf16(p)) {
@@ -474,6 +491,23 @@ static void put_e4m3(const gw_packed *p, int64_t row, gw_block_e4m3 *to) {
     }
 }
 
+/* NVFP4: codes and scales as they are; a scale that is NaN makes its block NaN. */
+static void put_nvfp4(const gw_packed *p, int64_t row, gw_block_nvfp4 *to) {
+    const uint8_t *code = p->codes + (size_t)row * p->stride;
+    const uint8_t *s = p->scale.data + (size_t)(line_of(p, row) * p->scale.wide);
+    for (int64_t c = 0; c < p->cols; c += GW_NVFP4_BLOCK, to++) {
+        size_t n = p->cols - c < GW_NVFP4_BLOCK ? (size_t)(p->cols - c) : GW_NVFP4_BLOCK;
+        float scale = 0x1p22f * factored(p, 1.0f);
+        memset(to, 0, sizeof *to);
+        memcpy(to->nibbles, code + c / 2, (n + 1) / 2);
+        memcpy(to->s, s + c / 16, (n + 15) / 16);
+        for (size_t i = 0; i < sizeof to->s; i++) {
+            scale = (to->s[i] & 127) == 127 ? GW_F32_FROM_BITS(0x7fc00000u) : scale;
+        }
+        memcpy(to->scale, &scale, sizeof scale);
+    }
+}
+
 /* codes: [cols] of the row, or NULL. */
 static void one_row(const gw_packed *p, gw_fmt fmt, const gw_u8 *codes, int64_t row, void *dst) {
     size_t cell = gw_format_of(fmt)->block_bytes;
@@ -492,6 +526,10 @@ static void one_row(const gw_packed *p, gw_fmt fmt, const gw_u8 *codes, int64_t 
     }
     if (fmt == GW_FMT_E4M3) {
         put_e4m3(p, row, dst);
+        return;
+    }
+    if (fmt == GW_FMT_NVFP4_CODES) {
+        put_nvfp4(p, row, dst);
         return;
     }
     if (!gw_format_of(fmt)->is_float) {

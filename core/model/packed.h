@@ -87,8 +87,9 @@ enum { GW_PACKED_LEAST = 65536 };
 
 /* The smallest format that has every weight exactly: of codes of at most five or eight bits without
  * their zeros, and scales that a binary16 holds, Q4_0, Q5_0 or Q8_0; of one scale for each row
- * INT8; of a scale and a bias INT4_Gn; of FP8 E4M3 E4M3, or where a scale is not for 128 columns,
- * and E5M2, with powers of two as scales BF16; else F32. */
+ * INT8; of a scale and a bias INT4_Gn; of FP8 E4M3 with scales for rows or multiples of 128 columns
+ * E4M3, of other FP8 with powers of two as scales BF16; else F32. And NVFP4_CODES of NVFP4, which a
+ * global scale is multiplied with, not divided by: two units of the last place of a float. */
 gw_fmt gw_packed_fmt(const gw_packed *p);
 
 /* Rows [first, first + n) of the matrix in that format, or as MXFP4, F16, BF16 where packed_find.c

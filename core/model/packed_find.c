@@ -551,7 +551,7 @@ static gw_status keep_e2m1(finder *f, raw scale, int64_t row_bytes, const char *
     if (is(scale, "U8")) {
         p->scale.kind = p->span == 32 ? GW_NUMBER_E8M0 : GW_NUMBER_E4M3;
     }
-    return keep_matrix(f, name, 2, dim, exponents ? GW_FMT_MXFP4 : GW_FMT_F32, 1);
+    return keep_matrix(f, name, 2, dim, exponents ? GW_FMT_MXFP4 : gw_packed_fmt(p), 1);
 }
 
 static gw_status find_packed_bytes(finder *f) {

@@ -49,7 +49,7 @@ static int can_become(const entry *e, gw_fmt fmt) {
     if (fmt == GW_FMT_E4M3 && e->plain) { /* for products alone */
         return 0;
     }
-    return fmt == GW_FMT_F32 ? !is_float
+    return fmt == GW_FMT_F32 ? !is_float || e->t.fmt == GW_FMT_NVFP4_CODES
            : f->is_float
                ? e->t.fmt != fmt && !e->keep_float
                : is_float && !e->keep_float && f->encode != NULL &&
@@ -103,7 +103,9 @@ static void settle_packed(gw_weights *w) {
     for (size_t i = 0; i < w->start[w->bp.n_weights]; i++) {
         entry *e = &w->entries[i];
         if (e->n_stored > 0 && e->stored[0]->packed != NULL && gw_format_of(e->t.fmt)->is_float) {
-            e->from = gw_format_of(e->from)->is_float ? e->from : GW_FMT_F32;
+            const gw_format *from = gw_format_of(e->from);
+            int stays = from->is_float && (from->block_elems == 1 || e->from == e->t.fmt);
+            e->from = stays ? e->from : GW_FMT_F32;
             e->column = NULL;
         }
     }

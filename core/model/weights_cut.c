@@ -299,6 +299,9 @@ static gw_status rows_converted(const gw_weight_source *src, int64_t first, int6
         const unsigned char *raw = raws + (size_t)used++ * in_row * (same ? 0 : 1);
         if (status == GW_OK && e->t.fmt == gw_small_home(e->from) && e->t.fmt != GW_FMT_F32) {
             gw_small_convert(e->from, raw, cols, e->t.fmt, out);
+            if (e->factor != NULL) {
+                gw_nvfp4_times(out, cols, factor_of(e, first + r));
+            }
         } else if (status == GW_OK && !same) {
             if (!transposed) {
                 gw_format_of(e->from)->decode(row, raw, cols);

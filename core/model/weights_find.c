@@ -369,7 +369,8 @@ static gw_fmt format_of(const gw_entry *e) {
 /* Where formats stay that are in files only. */
 static gw_fmt home_of(const gw_entry *e) {
     gw_fmt home = gw_small_home(e->from);
-    return e->stored_cols % (int64_t)gw_format_of(home)->block_elems == 0 ? home : GW_FMT_F32;
+    const gw_format *f = gw_format_of(home);
+    return f->is_float || e->stored_cols % (int64_t)f->block_elems == 0 ? home : GW_FMT_F32;
 }
 
 /* Fill the entry of a weight in a layer from the checkpoint. */
@@ -563,7 +564,7 @@ static void note_user(gw_weights *w, int role, int layer, int b) {
     if (e->plain && e->t.n_dim == 2 && !gw_format_of(e->t.fmt)->is_float) {
         e->t.fmt = GW_FMT_F32; /* expanded */
     }
-    if (e->plain && e->t.fmt == GW_FMT_E4M3) {
+    if (e->plain && gw_format_of(e->t.fmt)->block_elems > 1) {
         e->t.fmt = GW_FMT_F32; /* a format of products alone */
     }
 }

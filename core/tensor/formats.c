@@ -5,6 +5,7 @@
 #include "core/tensor/blocks.h"
 #include "core/tensor/codes.h"
 #include "core/tensor/e4m3.h"
+#include "core/tensor/nvfp4.h"
 #include "core/tensor/planes.h"
 #include "core/tensor/small.h"
 
@@ -130,6 +131,12 @@ static void decode_e4m3(float *dst, const void *row, size_t cols) {
     }
 }
 
+static void decode_nvfp4_codes(float *dst, const void *row, size_t cols) {
+    for (size_t i = 0; i < cols; i++) {
+        dst[i] = gw_nvfp4_weight((const gw_block_nvfp4 *)row, (int)i);
+    }
+}
+
 /* ---- quantizing -------------------------------------------------------------------------- */
 
 /* Rules of every encoder (docs/arithmetic.md):
@@ -232,6 +239,38 @@ static void encode_e4m3(void *row, const float *src, size_t cols) {
         for (size_t i = 0; i < n && scale > 0.0f; i++) {
             float x = src[at + i] / scale;
             b->code[i] = e4m3_code(x < -448.0f ? -448.0f : x > 448.0f ? 448.0f : x);
+        }
+    }
+}
+
+/* The nearest code of E2M1, ties to the first, of a number in units. */
+static gw_u8 e2m1_code(float x) {
+    int best = 0;
+    for (int k = 1; k < 8; k++) {
+        float error = GW_FABS(GW_FABS(x) - 16384.0f * gw_nvfp4_value((gw_u32)k));
+        best = error < GW_FABS(GW_FABS(x) - 16384.0f * gw_nvfp4_value((gw_u32)best)) ? k : best;
+    }
+    return (gw_u8)(best | (x < 0.0f ? 8 : 0));
+}
+
+/* The largest number of a block is 6 * 448 units of its float. */
+static void encode_nvfp4_codes(void *row, const float *src, size_t cols) {
+    gw_block_nvfp4 *b = row;
+    for (size_t at = 0; at < cols; at += GW_NVFP4_BLOCK, b++) {
+        size_t n = cols - at < GW_NVFP4_BLOCK ? cols - at : GW_NVFP4_BLOCK;
+        float amax = largest(src + at, n);
+        float unit = is_finite(amax) ? amax / 2688.0f : GW_F32_FROM_BITS(0x7fc00000u);
+        float stored = 4194304.0f * unit;
+        memset(b, 0, sizeof *b);
+        memcpy(b->scale, &stored, sizeof stored);
+        for (size_t i = 0; i < n && unit > 0.0f; i++) {
+            if (i % 16 == 0) {
+                float top = largest(src + at + i, n - i < 16 ? n - i : 16) / (6.0f * unit);
+                b->s[i / 16] = e4m3_code(top < 448.0f ? top : 448.0f);
+            }
+            float s = gw_nvfp4_scale(b, (int)i) * 0x1p-14f; /* a unit of E2M1 */
+            int code = s > 0.0f ? e2m1_code(src[at + i] / s) : 0;
+            b->nibbles[i / 2] = (gw_u8)(b->nibbles[i / 2] | code << i % 2 * 4);
         }
     }
 }
@@ -414,6 +453,7 @@ static const gw_format formats[] = {
     [GW_FMT_F16]       = {"f16",          1,   1, sizeof(gw_u16),                 0, 1, decode_f16,       encode_f16,                 0, NULL          },
     [GW_FMT_BF16]      = {"bf16",        30,   1, sizeof(gw_u16),                 0, 1, decode_bf16,      encode_bf16,                0, NULL          },
     [GW_FMT_E4M3]      = {"e4m3",        -1, GW_E4M3_BLOCK, sizeof(gw_block_e4m3), 0, 1, decode_e4m3,      encode_e4m3,                0, NULL          },
+    [GW_FMT_NVFP4_CODES] = {"nvfp4_codes", -1, GW_NVFP4_BLOCK, sizeof(gw_block_nvfp4), 0, 1, decode_nvfp4_codes, encode_nvfp4_codes, 0, NULL        },
     [GW_FMT_Q8_0]      = {"q8_0",         8,  32, sizeof(gw_block_q8_0),          0, 0, decode_q8_0,      encode_q8_0,                1, term_q8_0     },
     [GW_FMT_Q4_0]      = {"q4_0",         2,  32, sizeof(gw_block_q4_0),          0, 0, decode_q4_0,      encode_q4_0,                1, term_q4_0     },
     [GW_FMT_Q4_1]      = {"q4_1",         3,  32, sizeof(gw_block_q4_1),          0, 0, decode_q4_1,      NULL,                       1, term_q4_1     },

@@ -14,7 +14,7 @@
 /* clang-format off */
 typedef enum gw_fmt {
     GW_FMT_F32, GW_FMT_F16, GW_FMT_BF16,
-    GW_FMT_E4M3,                                    /* a float scale per 128                 */
+    GW_FMT_E4M3, GW_FMT_NVFP4_CODES,                /* a float per 128                       */
     GW_FMT_Q8_0, GW_FMT_Q4_0, GW_FMT_Q4_1, GW_FMT_Q5_0, GW_FMT_Q5_1,
     GW_FMT_Q2_K, GW_FMT_Q3_K, GW_FMT_Q4_K, GW_FMT_Q5_K, GW_FMT_Q6_K,
     GW_FMT_IQ4_NL, GW_FMT_IQ4_XS, GW_FMT_MXFP4,
@@ -41,7 +41,7 @@ typedef struct gw_format {
     size_t block_elems; /* weights per block                                               */
     size_t block_bytes; /* always a sizeof                                                 */
     size_t row_header;  /* bytes before the blocks of each row (int8: its float scale)     */
-    int is_float;       /* F32, F16, BF16, E4M3: sums run per element, the input is float  */
+    int is_float;       /* up to NVFP4_CODES: sums run per element, the input stays float  */
     /* Exact expansion of one row, [cols] weights. */
     void (*decode)(float *dst, const void *row, size_t cols);
     /* Quantize one row; NULL where the engine never makes this format. Deterministic. */

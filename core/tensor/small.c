@@ -1,4 +1,5 @@
 /* core/tensor/small.c - see small.h. Layouts: GGUF's description of each type. */
+#include "core/tensor/nvfp4.h"
 #include "core/tensor/small.h"
 
 #include <string.h>
@@ -239,7 +240,9 @@ gw_fmt gw_small_home(gw_fmt fmt) {
     case GW_FMT_IQ1_S:
     case GW_FMT_IQ1_M:
         return GW_FMT_IQ1_CODES;
-    default: /* scales that are no integers */
+    case GW_FMT_NVFP4:
+        return GW_FMT_NVFP4_CODES;
+    default:
         return GW_FMT_F32;
     }
 }
@@ -295,9 +298,30 @@ static int index_of(int levels, int bits, int code) {
     return code < 0 ? i + half : i;
 }
 
+/* Codes of eight weights and eight more to pairs of neighbours; a scale that is NaN is 0, as ggml
+ * takes it. */
+static void convert_nvfp4(const gw_u8 *b, size_t cols, gw_block_nvfp4 *to) {
+    const float scale = 0x1p22f;
+    memset(to, 0, (cols + GW_NVFP4_BLOCK - 1) / GW_NVFP4_BLOCK * sizeof *to);
+    for (size_t i = 0; i < cols; i++) {
+        gw_block_nvfp4 *t = to + i / GW_NVFP4_BLOCK;
+        const gw_u8 *from = b + i / 64 * 36;
+        size_t at = i % GW_NVFP4_BLOCK, in = i % 64;
+        gw_u8 s = from[in / 16] & 127u;
+        int code = from[4 + in / 16 * 8 + in % 8] >> (in % 16 / 8 * 4) & 15;
+        memcpy(t->scale, &scale, sizeof scale);
+        t->s[at / 16] = s == 127 ? 0 : s;
+        t->nibbles[at / 2] = (gw_u8)(t->nibbles[at / 2] | code << at % 2 * 4);
+    }
+}
+
 void gw_small_convert(gw_fmt fmt, const void *row, size_t cols, gw_fmt home, void *dst) {
     const gw_format *h = gw_format_of(home);
     size_t per = h->block_elems / GW_ACT_BLOCK;
+    if (home == GW_FMT_NVFP4_CODES) {
+        convert_nvfp4(row, cols, dst);
+        return;
+    }
     memset(dst, 0, cols / h->block_elems * h->block_bytes);
     for (size_t b = 0; b < cols / GW_ACT_BLOCK; b++) {
         gw_u8 *to = (gw_u8 *)dst + b / per * h->block_bytes;
@@ -310,6 +334,14 @@ void gw_small_convert(gw_fmt fmt, const void *row, size_t cols, gw_fmt home, voi
             put_q4_0((gw_block_q4_0 *)to, &s);
         }
         GW_PLANE_FORMATS(PUT_CODES, 0)
+    }
+}
+
+void gw_nvfp4_times(void *row, size_t cols, float factor) {
+    gw_block_nvfp4 *b = row;
+    for (size_t i = 0; i < cols; i += GW_NVFP4_BLOCK, b++) {
+        float scale = gw_load_f32(b->scale) * factor;
+        memcpy(b->scale, &scale, sizeof scale);
     }
 }
 

@@ -30,6 +30,9 @@ gw_fmt gw_small_home(gw_fmt fmt);
 /* A row in that format. */
 void gw_small_convert(gw_fmt fmt, const void *row, size_t cols, gw_fmt home, void *dst);
 
+/* A row of NVFP4_CODES times a number. */
+void gw_nvfp4_times(void *row, size_t cols, float factor);
+
 /* Row by row, [cols] weights. */
 void gw_small_decode(gw_fmt fmt, float *dst, const void *row, size_t cols);
 

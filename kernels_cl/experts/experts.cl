@@ -89,8 +89,13 @@ static inline float add_one(PLANE_ARGS, int r, int k, int n, __global const ucha
     gw_e4m3_weight((__global const gw_block_e4m3 *)w +                                             \
                        (size_t)(r) * (((k) + GW_E4M3_BLOCK - 1) / GW_E4M3_BLOCK),                  \
                    n)
+#define NVFP4_AT(r, n, k)                                                                          \
+    gw_nvfp4_weight((__global const gw_block_nvfp4 *)w +                                           \
+                        (size_t)(r) * (((k) + GW_NVFP4_BLOCK - 1) / GW_NVFP4_BLOCK),               \
+                    n)
 #else
 #define E4M3_AT(r, n, k) element_at(w, (size_t)(r), n, k)
+#define NVFP4_AT(r, n, k) element_at(w, (size_t)(r), n, k)
 #define ELEMENT_AT(r, n, k)                                                                        \
     ((size_t)(r) * (((k) + PIECE - 1) / PIECE * PIECE) + (n) / PIECE * PIECE +                     \
      (n) % TEAM * PER_LANE + (n) % PIECE / TEAM)
@@ -99,6 +104,8 @@ static inline float add_one(PLANE_ARGS, int r, int k, int n, __global const ucha
 static inline float add_one(PLANE_ARGS, int r, int k, int n, __global const uchar *x, float acc) {
 #if defined(FORMAT_E4M3)
     const float weight = E4M3_AT(r, n, k);
+#elif defined(FORMAT_NVFP4)
+    const float weight = NVFP4_AT(r, n, k);
 #else
     const float weight = WIDEN_ONE(((__global const ELEMENT *)w)[ELEMENT_AT(r, n, k)]);
 #endif

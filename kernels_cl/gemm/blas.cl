@@ -21,8 +21,13 @@
 #define ROW(k) ((size_t)(((k) + PIECE - 1) / PIECE) * PIECE)
 #endif
 
-#if !defined(FORMAT_E4M3)
+#if !defined(FORMAT_E4M3) && !defined(FORMAT_NVFP4)
 #define ELEMENT(w, r, i) STORED_AT((__global const STORED *)(w) + (r) * ROW(k), PLACE(i))
+#elif defined(GW_ITEM) && defined(FORMAT_NVFP4)
+#define ELEMENT(w, r, i)                                                                           \
+    gw_nvfp4_weight((__global const gw_block_nvfp4 *)(w) +                                         \
+                        (r) * ((k + GW_NVFP4_BLOCK - 1) / GW_NVFP4_BLOCK),                         \
+                    i)
 #elif defined(GW_ITEM)
 #define ELEMENT(w, r, i)                                                                           \
     gw_e4m3_weight((__global const gw_block_e4m3 *)(w) +                                           \

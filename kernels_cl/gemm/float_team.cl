@@ -17,7 +17,7 @@
 #endif
 
 /* Element i of a row, in its piece. */
-#if defined(FORMAT_E4M3)
+#if defined(FORMAT_E4M3) || defined(FORMAT_NVFP4)
 #define ELEMENT(row, i) element_at(w_buf + w_off, row, i, k)
 #else
 #define PLACE(i) ((i) / PIECE * PIECE + (i) % TEAM * PER_LANE + (i) % PIECE / TEAM)

@@ -20,6 +20,25 @@ static inline float16 load16(weights row, int i) {
     const float16 v = select(normal, small, convert_int16(size < 8u));
     return as_float16(as_uint16(v) | (code & 128u) << 24u) * gw_load_f32(b->scale);
 }
+#elif defined(FORMAT_NVFP4)
+#define ROW(r)                                                                                     \
+    (READS(gw_block_nvfp4, w) + (size_t)(r) * ((k + GW_NVFP4_BLOCK - 1) / GW_NVFP4_BLOCK))
+#define AT(row, i) gw_nvfp4_weight(row, i)
+typedef __global const gw_block_nvfp4 *weights;
+
+/* Weights i .. i + 15 of a row, which have one scale. */
+static inline float16 load16(weights row, int i) {
+    __global const gw_block_nvfp4 *b = row + i / GW_NVFP4_BLOCK;
+    const int at = i % GW_NVFP4_BLOCK;
+    const uint8 pair = convert_uint8(vload8(0, b->nibbles + at / 2));
+    uint16 code;
+    code.even = pair & 15u;
+    code.odd = pair >> 4u;
+    const uint16 size = code & 7u; /* 2^-15 below a number of which the exponent is not 0 */
+    const float16 normal = as_float16((size << 22u) + (112u << 23));
+    const float16 v = select(normal, convert_float16(size) * 0x1p-15f, convert_int16(size < 2u));
+    return as_float16(as_uint16(v) | (code & 8u) << 28u) * gw_nvfp4_scale(b, at);
+}
 #else
 #if defined(FORMAT_F32)
 #define ELEMENT float

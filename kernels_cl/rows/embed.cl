@@ -19,6 +19,10 @@
 #define WIDEN(x) gw_bf16_to_f32(x)
 #elif defined(FORMAT_E4M3)
 #define ELEMENT gw_block_e4m3
+#define WEIGHT gw_e4m3_weight
+#elif defined(FORMAT_NVFP4)
+#define ELEMENT gw_block_nvfp4
+#define WEIGHT gw_nvfp4_weight
 #else
 static inline void block_weights(__global const uchar *row, int b, float *w) {
 #if defined(FORMAT_INT8)
@@ -59,8 +63,8 @@ KERNEL_OF_ANY_SIZE embed(STEP, IN(table), IN(ids), OUT(out), const int width, co
     __global float *to = WRITES(float, out) + (size_t)row * width;
 #ifdef ELEMENT
     for (int i = ITEM_ID; i < width; i += ITEM_COUNT) {
-#ifdef FORMAT_E4M3
-        to[i] = gw_e4m3_weight((__global const ELEMENT *)from, i);
+#ifdef WEIGHT
+        to[i] = WEIGHT((__global const ELEMENT *)from, i);
 #else
         to[i] = WIDEN(((__global const ELEMENT *)from)[i]);
 #endif

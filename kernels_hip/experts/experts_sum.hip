@@ -121,6 +121,24 @@ struct floats_e4m3 {
     }
 };
 
+struct floats_nvfp4 {
+    enum { STEP = 1 };
+    __device__ static inline size_t x_bytes(int k) { return (size_t)k * 4; }
+    __device__ static inline int terms(int k) { return k; }
+    __device__ static inline float add(const uint8_t *w, int r, int k, int n, const uint8_t *x,
+                                       float acc) {
+        const size_t records = (size_t)(k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS;
+        const int row = r % 16, c = n % 32, e = n % GW_STRIP_FLOATS / 32;
+        const size_t at = (size_t)(r / 16) * records + (size_t)(n / GW_STRIP_FLOATS);
+        const uint8_t *record = w + at * GW_STRIP_NVFP4_RECORD;
+        const uint8_t *codes = record + GW_STRIP_NVFP4_CLASS * (c / 8) + 16 * row + 4 * (c % 8 / 2);
+        const float scale = gw_strip_nvfp4_scale(
+            record + GW_STRIP_NVFP4_CODES + GW_STRIP_NVFP4_HEAD * row, e, c / 8);
+        const float v = gw_widen_e2m1(*(const unsigned *)codes, 2 * e + c % 2);
+        return GW_FMA(((const float *)x)[n], v * scale, acc);
+    }
+};
+
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
 template <class W> __device__ static inline void sum_one(const struct gw_experts_params &p) {
@@ -167,3 +185,4 @@ SUM(f32, floats<float_f32>)
 SUM(f16, floats<float_f16>)
 SUM(bf16, floats<float_bf16>)
 SUM(e4m3, floats_e4m3)
+SUM(nvfp4_codes, floats_nvfp4)

@@ -16,7 +16,8 @@ enum {
     F16 = 0,
     BF16,
     F32,
-    E4M3
+    E4M3,
+    NVFP4
 };
 
 struct __align__(8) words2 {
@@ -47,7 +48,8 @@ template <class S, int FORMAT> struct stage {
         TURN = THREADS / COLUMNS * S::EACH, /* tokens of all threads at a time */
         TOKENS = S::SIDE / TURN
     };
-    words2 w[WEIGHTS]; /* E4M3: four codes, and the float of their row */
+    words2 w[WEIGHTS]; /* E4M3: four codes, and the float of their row; NVFP4:
+                           * four codes and two scales, and the float */
     typename S::some x[TOKENS];
 
     __device__ inline void ask(const gw_gemm_params &p, const gw_tile_at &at, int n, int records) {
@@ -59,7 +61,18 @@ template <class S, int FORMAT> struct stage {
             const uint8_t *from =
                 gw_tile_weight(p, at, s).plane[0] +
                 ((size_t)gw_tile_strip(p, at, s) * records + n / 2) *
-                    (FORMAT == E4M3 ? (int)GW_STRIP_E4M3_RECORD : CLASSES * 1024);
+                    (FORMAT == E4M3    ? (int)GW_STRIP_E4M3_RECORD
+                     : FORMAT == NVFP4 ? (int)GW_STRIP_NVFP4_RECORD
+                                       : CLASSES * 1024);
+            if (FORMAT == NVFP4) {
+                const int place = GW_STRIP_NVFP4_CLASS * q + 16 * r + 4 * t + 2 * (n % 2);
+                const uint8_t *head = from + GW_STRIP_NVFP4_CODES + GW_STRIP_NVFP4_HEAD * r;
+                const uint8_t *s = head + 4 + 4 * (n % 2) + q / 2;
+                w[k].w[0] = *(const gw_u16 *)(from + place) | (unsigned)s[0] << 16 |
+                            (unsigned)s[2] << 24;
+                w[k].w[1] = *(const unsigned *)head;
+                continue;
+            }
             if (FORMAT == E4M3) {
                 const int place = GW_STRIP_E4M3_CLASS * q + 32 * r + 8 * t + 4 * (n % 2);
                 w[k].w[0] = *(const unsigned *)(from + place);
@@ -87,7 +100,13 @@ template <class S, int FORMAT> struct stage {
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 const unsigned v = w[k].w[e];
-                if (FORMAT == E4M3) {
+                if (FORMAT == NVFP4) {
+                    float *pair = to + (32 * e + 8 * q + 2 * t) * S::PITCH;
+                    const unsigned s = w[k].w[0] >> (16 + 8 * e) & 255u;
+                    const float scale = gw_e4m3_value(s) * GW_F32_FROM_BITS(w[k].w[1]);
+                    pair[0] = gw_widen_e2m1(w[k].w[0], 2 * e) * scale;
+                    pair[S::PITCH] = gw_widen_e2m1(w[k].w[0], 2 * e + 1) * scale;
+                } else if (FORMAT == E4M3) {
                     float *pair = to + (32 * e + 8 * q + 2 * t) * S::PITCH;
                     const float scale = GW_F32_FROM_BITS(w[k].w[1]);
                     pair[0] = gw_widen_e4m3(w[k].w[0], 2 * e) * scale;
@@ -207,6 +226,7 @@ ORDERED(f16, F16)
 ORDERED(bf16, BF16)
 ORDERED(f32, F32)
 ORDERED(e4m3, E4M3)
+ORDERED(nvfp4_codes, NVFP4)
 
 /* y = silu(gate) * up */
 GW_KERNEL(gw_gemm_join, struct gw_gemm_join_params, GW_GEMM_THREADS) {

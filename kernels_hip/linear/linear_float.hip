@@ -1,10 +1,10 @@
-/* kernels_hip/linear/linear_float.hip - LINEAR and GLU of F32, F16, BF16 and E4M3 weights in the
- * decode order.
+/* kernels_hip/linear/linear_float.hip - LINEAR and GLU of F32, F16, BF16, E4M3 and NVFP4 weights in
+ * the decode order.
  *
  * Element k belongs to lane k mod 32 of arith.h. A wave of F16 has class q of its tile, lanes 8 q
  * .. 8 q + 7 (F32: 4 q .. 4 q + 3); a thread two lanes (one) of a row, four elements of each at a
- * time. E4M3 is as F16, but for half as many bytes, and the floats of the rows, which all waves of
- * a tile bring behind theirs.
+ * time. E4M3 and NVFP4 are as F16, but for fewer bytes, and the scales of the rows, which all waves
+ * of a tile bring behind theirs.
  */
 #include "kernels_hip/linear/linear_async.h"
 #include "kernels_hip/linear/linear_registers.h"
@@ -12,34 +12,50 @@
 #include "kernels_hip/strip_e4m3.h"
 
 struct gw_f32 {
-    enum { CLASSES = 8, PAIR = 1, EACH = 16, HEADS = 0 };
+    enum { CLASSES = 8, PAIR = 1, EACH = 16, HEADS = 0, SCALES = 1 };
     typedef gw_16b words; /* EACH bytes: of a thread, in a row */
     __device__ static inline float element(const gw_16b &v, int i) {
         return GW_F32_FROM_BITS(v.w[i]);
     }
+    __device__ static inline float scale(const unsigned char *, int, int) { return 1.0f; }
 };
 struct gw_f16 {
-    enum { CLASSES = 4, PAIR = 2, EACH = 16, HEADS = 0 };
+    enum { CLASSES = 4, PAIR = 2, EACH = 16, HEADS = 0, SCALES = 1 };
     typedef gw_16b words;
     __device__ static inline float element(const gw_16b &v, int i) {
         return gw_widen_f16((gw_u16)(v.w[i / 2] >> 16 * (i % 2)));
     }
+    __device__ static inline float scale(const unsigned char *, int, int) { return 1.0f; }
 };
 struct gw_bf16 {
-    enum { CLASSES = 4, PAIR = 2, EACH = 16, HEADS = 0 };
+    enum { CLASSES = 4, PAIR = 2, EACH = 16, HEADS = 0, SCALES = 1 };
     typedef gw_16b words;
     __device__ static inline float element(const gw_16b &v, int i) {
         return gw_bf16_to_f32((gw_u16)(v.w[i / 2] >> 16 * (i % 2)));
     }
+    __device__ static inline float scale(const unsigned char *, int, int) { return 1.0f; }
 };
 
 struct gw_e4m3 {
-    enum { CLASSES = 4, PAIR = 2, EACH = 8, HEADS = 4 /* bytes of a row's float */ };
+    enum { CLASSES = 4, PAIR = 2, EACH = 8, HEADS = 4 /* bytes of a row's float */, SCALES = 1 };
     struct __align__(8) words {
         unsigned w[2];
     };
     __device__ static inline float element(const words &v, int i) {
         return gw_widen_e4m3(v.w[i / 4], i % 4);
+    }
+    __device__ static inline float scale(const unsigned char *head, int, int) {
+        return *(const float *)head;
+    }
+};
+struct gw_nvfp4_codes {
+    enum { CLASSES = 4, PAIR = 2, EACH = 4, HEADS = 12, SCALES = 4 };
+    struct words {
+        unsigned w;
+    };
+    __device__ static inline float element(const words &v, int i) { return gw_widen_e2m1(v.w, i); }
+    __device__ static inline float scale(const unsigned char *head, int e, int q) {
+        return gw_strip_nvfp4_scale(head, e, q);
     }
 };
 
@@ -59,6 +75,7 @@ template <class F, int N, int WHERE> struct gw_floats {
         CLASSES = STORED * SPLIT,
         EACH = F::EACH,
         HEADS = F::HEADS,
+        SCALES = F::SCALES, /* of a row, for the fours of a thread's elements */
         CODES = 64 * EACH / SPLIT, /* bytes that lie together */
         PART = CODES + 16 * HEADS / SPLIT,
         RECORD = SPLIT * PART,
@@ -144,7 +161,7 @@ template <class F, int N, int WHERE> struct gw_floats {
     }
     /* What a thread multiplies of a record: x is where its columns begin. */
     struct part {
-        float x[N][4][PAIR], scale[ROWS];
+        float x[N][4][PAIR], scale[ROWS][SCALES];
         typename F::words w[ROWS];
 
         __device__ inline void load_x(const unsigned *from, int row_words, int live) {
@@ -171,7 +188,7 @@ template <class F, int N, int WHERE> struct gw_floats {
                         for (int s = 0; s < ROWS; s++) {
                             float &sum = sums[(n * PAIR + o) * ROWS + s];
                             float v = F::element(w[s], e * PAIR + o);
-                            v = HEADS > 0 ? v * scale[s] : v;
+                            v = HEADS > 0 ? v * scale[s][e % SCALES] : v;
                             sum = fmaf(v, x[n][e][o], sum);
                         }
                     }
@@ -182,7 +199,7 @@ template <class F, int N, int WHERE> struct gw_floats {
     template <class Source>
     __device__ static inline void add(Source &source, int left, const unsigned *x, int row_words,
                                       float *sums, int live, gw_nothing &) {
-        const int lane = gw_wave_lane();
+        const int lane = gw_wave_lane(), q = stored(gw_wave() % CLASSES);
         enum { FIRST = N < 4 ? (int)SPLIT : 1 }; /* of four rows all would be too many registers */
         part of[SPLIT];
 #pragma unroll
@@ -196,8 +213,11 @@ template <class F, int N, int WHERE> struct gw_floats {
             for (int s = 0; s < ROWS; s++) {
                 const unsigned char *part_of = record + h * PART;
                 of[h].w[s] = *(const typename F::words *)(part_of + EACH * (lane + s * LANES));
-                const unsigned char *float_of = part_of + CODES + (lane / 4 * 4 + s * LANES);
-                of[h].scale[s] = HEADS > 0 ? *(const float *)float_of : 1.0f;
+                const unsigned char *head = part_of + CODES + HEADS * (lane / 4 + s * (LANES / 4));
+#pragma unroll
+                for (int e = 0; e < SCALES; e++) {
+                    of[h].scale[s][e] = F::scale(head, e, q);
+                }
             }
         }
         source.done();
@@ -256,3 +276,4 @@ WIDTHS(f32)
 WIDTHS(f16)
 WIDTHS(bf16)
 WIDTHS(e4m3)
+WIDTHS(nvfp4_codes)

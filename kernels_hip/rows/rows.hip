@@ -6,7 +6,7 @@
 #include "kernels_hip/rows/row_leave.h"
 #include "kernels_hip/rows/rows_params.h"
 #include "core/tensor/blocks.h"
-#include "core/tensor/e4m3.h"
+#include "core/tensor/nvfp4.h"
 #include "core/tensor/planes.h"
 
 /* ---- the step block -------------------------------------------------------------------------- */
@@ -50,6 +50,7 @@ EMBED_ELEMENTS(f32, float, EMBED_F32)
 EMBED_ELEMENTS(f16, gw_u16, EMBED_F16)
 EMBED_ELEMENTS(bf16, gw_u16, EMBED_BF16)
 EMBED_ELEMENTS(e4m3, gw_block_e4m3, gw_e4m3_weight)
+EMBED_ELEMENTS(nvfp4_codes, gw_block_nvfp4, gw_nvfp4_weight)
 
 /* A thread unpacks 32 weights, block b of the row, for eight. */
 enum { EMBED_EACH = GW_ROWS_THREADS * 4 / 32, EMBED_STEP = 36 };
