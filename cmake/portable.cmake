@@ -15,16 +15,17 @@ if(GODWIT_PORTABLE_ARCH STREQUAL "arm64")
 endif()
 if(GODWIT_PORTABLE_ARCH STREQUAL HOST_ARCH)
   set(CMAKE_C_COMPILER gcc)
-else() # a cross compiler has a C library of its own, and must not find it
+else() # a cross compiler has headers of its own, and must not find them
   set(CMAKE_SYSTEM_NAME Linux)
   set(CMAKE_SYSTEM_PROCESSOR aarch64)
   set(CMAKE_C_COMPILER ${TRIPLE}-gcc)
   set(CMAKE_ASM_COMPILER ${TRIPLE}-gcc)
   set(CMAKE_C_FLAGS_INIT "-isystem ${CMAKE_SYSROOT}/usr/include/${TRIPLE} -isystem ${CMAKE_SYSROOT}/usr/include")
-  set(CMAKE_EXE_LINKER_FLAGS_INIT "-B${CMAKE_SYSROOT}/usr/lib/${TRIPLE} -L${CMAKE_SYSROOT}/usr/lib/${TRIPLE}")
-  set(CMAKE_SHARED_LINKER_FLAGS_INIT "${CMAKE_EXE_LINKER_FLAGS_INIT}")
   set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -cpu max -L ${CMAKE_SYSROOT})
 endif()
+# gcc looks beside itself before it looks into the sysroot. What checks link, its own libgomp.so, may ask
+# for a newer C library; the program gets libgomp.a.
+set(CMAKE_EXE_LINKER_FLAGS_INIT "-B${CMAKE_SYSROOT}/usr/lib/${TRIPLE} -L${CMAKE_SYSROOT}/usr/lib/${TRIPLE} -Wl,--allow-shlib-undefined")
 set(CMAKE_LIBRARY_ARCHITECTURE ${TRIPLE})
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
