@@ -18,6 +18,8 @@ SLOW = bool(EMULATOR) or SANITIZED  # arithmetic is 5 to 100 times slower
 os.environ.setdefault("GODWIT_ARG_SEED", "1")
 # Where no device is named the CPU is meant; what is chosen by itself is a test's own subject ("auto").
 os.environ.setdefault("GODWIT_ARG_DEVICE", "cpu")
+# Roofs are measured in a fiftieth of their time: what is printed is tested, not the machine.
+os.environ.setdefault("GODWIT_BRIEF_ROOF", "1")
 
 
 def run(*args, binary=None, cpu=None, timeout=300, check=True, **more):

@@ -577,7 +577,6 @@ def test_tokenize_shows_whole_characters_only(tmp_path):
 
 # ---- bench ---------------------------------------------------------------------------------------
 
-# The roof is measured around every repetition, with as many threads: most of what these tests take.
 # Lists of lengths and threads multiply in the first form, others in the forms after it.
 BENCHES = {"json": (["-p", "8,16", "-n", "0", "-t", "1,2", "-r", "1"], [(8, 0, 0), (16, 0, 0)], [1, 2]),
            "jsonl": (["-p", "0", "-n", "4", "-d", "0,70", "-t", "2", "-r", "2"],
