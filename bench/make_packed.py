@@ -22,8 +22,9 @@ GROUP = 128
 NAMES = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.int32): "I32"}
 
 
-def matrix(name, out, inner, kind, rng):
-    """(name, dtype word, array) of a linear layer [out, inner]."""
+def matrix(name, out, inner, kind, rng, index_seed):
+    """(name, dtype word, array) of a linear layer [out, inner]. Layers that read the same input have
+    the same order of columns in real checkpoints: it comes from the input's statistics."""
     if kind == "bf16":
         bits = rng.standard_normal((out, inner), dtype=np.float32).view(np.uint32) >> 16
         return [(name + ".weight", "BF16", (bits.astype(np.uint16)))]
@@ -36,7 +37,7 @@ def matrix(name, out, inner, kind, rng):
     groups = inner // GROUP
     index = np.arange(inner, dtype=np.int32) // GROUP
     if kind == "gptq-actorder":
-        index = rng.permutation(index).astype(np.int32)
+        index = np.random.default_rng(index_seed).permutation(index).astype(np.int32)
     words = rng.integers(-2**31, 2**31, (inner // 8, out), dtype=np.int64).astype(np.int32)
     zeros = np.full((groups, out // 8), 0x77777777, np.int32)
     scales = np.full((groups, out), 2e-3, np.float16)
@@ -66,12 +67,13 @@ def main():
     one = {}
     for layer in range(layers):
         at = f"model.layers.{layer}."
-        for part, out, inner in (("self_attn.q_proj", width, width), ("self_attn.k_proj", kv, width),
-                                 ("self_attn.v_proj", kv, width), ("self_attn.o_proj", width, width),
-                                 ("mlp.gate_proj", ff, width), ("mlp.up_proj", ff, width),
-                                 ("mlp.down_proj", width, ff)):
+        for part, out, inner, reads in (
+                ("self_attn.q_proj", width, width, 1), ("self_attn.k_proj", kv, width, 1),
+                ("self_attn.v_proj", kv, width, 1), ("self_attn.o_proj", width, width, 2),
+                ("mlp.gate_proj", ff, width, 3), ("mlp.up_proj", ff, width, 3),
+                ("mlp.down_proj", width, ff, 4)):
             if part not in one:  # every layer has the same numbers: memory is read all the same
-                one[part] = matrix("", out, inner, args.kind, rng)
+                one[part] = matrix("", out, inner, args.kind, rng, reads)
             tensors += [(at + part + rest, word, array) for rest, word, array in one[part]]
         for norm in ("input_layernorm", "post_attention_layernorm"):
             tensors.append((at + norm + ".weight", "F16", np.ones(width, np.float16)))
