@@ -4,6 +4,7 @@
 
 #include "tests/batch_cases.h"
 #include "tests/count_alloc.h"
+#include "tests/sanitized.h"
 #include "core/engine/sampling/sampler.h"
 
 /* ---- one text -------------------------------------------------------------------------------- */
@@ -49,7 +50,10 @@ static void many_rows(void **state) {
 
 static void in_disorder(void **state) {
     (void)state;
-    gw_batch_stats s = bc_rounds("cpu", 72);
+    gw_batch_stats s = bc_rounds("cpu", TEST_SANITIZED ? 24 : 72);
+    if (TEST_SANITIZED) {
+        return; /* bits and paths: the figures are the release's */
+    }
     assert_true(s.preemptions > 0 && s.evictions > 0 && s.cancelled > 0);
     assert_true(s.draft_accepted > 0 && s.draft_accepted < s.drafted && s.read_ahead > 0);
 }
