@@ -78,8 +78,7 @@ static void drafts(void **state) {
     assert_int_equal(s.generated_tokens, plain.generated_tokens);
 }
 
-/* Models with recurrent blocks, of which snapshots stand beside pages; and with a layer that drafts.
- */
+/* Models with recurrent blocks, of which snapshots stand beside pages; with a layer that drafts. */
 static void states(void **state) {
     static const struct {
         const char *name;
