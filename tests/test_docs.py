@@ -12,7 +12,8 @@ TABLE = (ROOT / "apps/option_table.c").read_text()
 OPTIONS = set(" ".join(re.findall(r'^    \{"(-[^"]*)"', TABLE, re.M)).split())
 COMMANDS = ("run", "chat", "serve", "bench", "perplexity", "evaluate", "logits", "tokenize", "inspect", "quantize", "calibrate", "devices", "doctor",
             "plan", "embed", "rerank", "template")
-OF_OTHERS = {"--help", "--version", "--preset", "--install", "--build", "--target"}  # cmake, program
+# cmake, mpirun, program
+OF_OTHERS = {"--help", "--version", "--preset", "--install", "--build", "--target", "--bind-to", "--map-by"}
 
 pytestmark = pytest.mark.skipif(bool(EMULATOR), reason="the words are those of the native build")
 
