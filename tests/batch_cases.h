@@ -367,6 +367,29 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
     return stats;
 }
 
+/* On a device: a recurrent model whose own layer drafts, from snapshots on. path: qwen3.5-moe-mm. */
+static inline void bc_states(const char *device, const char *path) {
+    const uint64_t seed = getenv("GODWIT_BATCH_SEED") != NULL
+                              ? strtoull(getenv("GODWIT_BATCH_SEED"), NULL, 10)
+                              : 4;
+    const bc_plan p = {.model = path,
+                       .device = device,
+                       .kv_type = "f32",
+                       .requests = 7,
+                       .stem = 120,
+                       .own = 8,
+                       .answer = 6,
+                       .parallel = 3,
+                       .chunk = 64,
+                       .seed = seed,
+                       .mtp = 1,
+                       .length = "fixed:2",
+                       .tokens = 64 * 8};
+    gw_batch_stats s = bc_check(&p);
+    print_message("  %d drafted, %d cached\n", (int)s.drafted, (int)s.cached_tokens);
+    assert_true(s.drafted > 0 && s.cached_tokens > 0);
+}
+
 /* Rounds of 24 requests or fewer by plans drawn from a seed, until there were so many; what came of
  * all. */
 static inline gw_batch_stats bc_rounds(const char *device, int requests) {

@@ -1,6 +1,7 @@
 /* tests/test_hip_batch.c - many requests at once on the emulator, at both wave widths. */
-#include "tests/batch_cases.h"
+#include "tests/reference_files.h"
 
+#include "tests/batch_cases.h"
 #include "tests/hip_drivers.h"
 
 static void on_the_emulator(void **state) {
@@ -21,8 +22,14 @@ static void on_the_emulator(void **state) {
     bc_check(&p);
 }
 
+static void states(void **state) {
+    (void)state;
+    bc_states("hip", shared_path("goldens/qwen3.5-moe-mm"));
+}
+
 static int run_all(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(on_the_emulator)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(on_the_emulator), cmocka_unit_test(states)};
+    cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
