@@ -71,6 +71,21 @@ static void print_table(const gw_forecast *f) {
     }
 }
 
+/* What --draft mtp would load beside the model. */
+static void print_predictor(const char *path) {
+    gw_inspection *v = NULL;
+    if (path != NULL && gw_inspect(path, NULL, 0, 0, signals_cancel(), &v) == GW_OK) {
+        gw_model_info info;
+        gw_inspection_describe(v, &info);
+        if (info.n_predictors > 0) {
+            out_print("%d layer beside them predicts one token more: --draft mtp, not counted "
+                      "here.\n",
+                      (int)info.n_predictors);
+        }
+    }
+    gw_inspection_free(v);
+}
+
 /* ---- csv and json ---------------------------------------------------------------------------- */
 
 static void print_csv(const gw_forecast *f) {
@@ -156,6 +171,7 @@ static int run_plan(const app_options *o) {
     } else {
         print_devices(f);
         print_table(f);
+        print_predictor(o->model);
     }
     gw_forecast_free(f);
     return out_failed() ? APP_FAILURE : code;

@@ -367,7 +367,8 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
     return stats;
 }
 
-/* On a device: a recurrent model whose own layer drafts, from snapshots on. path: qwen3.5-moe-mm. */
+/* On a device: a recurrent model whose own layer drafts, from snapshots on. path: that of
+ * qwen3.5-moe-mm. */
 static inline void bc_states(const char *device, const char *path) {
     const uint64_t seed = getenv("GODWIT_BATCH_SEED") != NULL
                               ? strtoull(getenv("GODWIT_BATCH_SEED"), NULL, 10)

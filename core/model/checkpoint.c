@@ -409,21 +409,23 @@ const gw_stored *gw_checkpoint_find(const gw_checkpoint *c, const char *name) {
 
 const gw_stored *gw_checkpoint_integers(const gw_checkpoint *c, const char *name) {
     size_t i;
-    if (!gw_map_find(c->unusable_names, name, strlen(name), &i) ||
-        strcmp(c->unusable[i].why, "I64") != 0) {
+    int found = gw_map_find(c->unusable_names, name, strlen(name), &i);
+    int wide = found && strcmp(c->unusable[i].why, "I64") == 0;
+    if (!wide && !(found && strcmp(c->unusable[i].why, "I32") == 0)) {
         return NULL;
     }
     const gw_stored *from = &c->unusable[i].stored;
-    size_t n = from->bytes / sizeof(int64_t);
+    size_t each = wide ? sizeof(int64_t) : sizeof(int32_t), n = from->bytes / each;
     gw_stored *t = gw_arena_array(c->arena, 1, sizeof *t);
     float *values = gw_arena_array(c->arena, n + 1, sizeof *values);
     if (t == NULL || values == NULL) {
         return NULL;
     }
     for (size_t k = 0; k < n; k++) {
-        int64_t x;
-        memcpy(&x, (const char *)from->data + k * sizeof x, sizeof x);
-        values[k] = (float)x;
+        int64_t x = 0;
+        int32_t half = 0;
+        memcpy(wide ? (void *)&x : (void *)&half, (const char *)from->data + k * each, each);
+        values[k] = wide ? (float)x : (float)half;
     }
     *t = *from;
     t->fmt = GW_FMT_F32;

@@ -109,8 +109,8 @@ const gw_stored *gw_checkpoint_find(const gw_checkpoint *c, const char *name); /
 /* Tensors that no weight can be (I64, BOOL, five axes, ...) are checked but not in the list above.
  * For messages: why `name` is not there ("I64"), or NULL when the files do not have it. */
 const char *gw_checkpoint_unusable(const gw_checkpoint *c, const char *name);
-/* One of 64-bit integers as floats, made in the checkpoint's memory; NULL: `name` is none, or there
- * is no memory. */
+/* One of integers (I64, I32) as floats, made in the checkpoint's memory; NULL: `name` is none, or
+ * there is no memory. */
 const gw_stored *gw_checkpoint_integers(const gw_checkpoint *c, const char *name);
 
 #endif

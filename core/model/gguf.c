@@ -252,6 +252,8 @@ static gw_status read_alignment(parser *p) {
 
 /* ---- tensors ----------------------------------------------------------------------------- */
 
+enum { GGUF_I32 = 26 };
+
 static gw_status format_of(const parser *p, const char *name, uint32_t type, gw_fmt *out) {
     const char *repacked = gw_format_repacked((int64_t)(int32_t)type);
     if (repacked != NULL) {
@@ -266,6 +268,10 @@ static gw_status format_of(const parser *p, const char *name, uint32_t type, gw_
                        "tensor %s has type %u, one of those that only ik_llama.cpp knows; use a "
                        "file in a type of GGUF itself",
                        name, type);
+    }
+    if (type == GGUF_I32) { /* a table of numbers: no weight, and no fault (gguf_split.c) */
+        *out = GW_FMT_I32;
+        return GW_OK;
     }
     if (gw_format_from_gguf((int64_t)(int32_t)type, out) != GW_OK) {
         return gw_fail(GW_E_TYPE, p->g->where, "tensor %s has type %d, which is no weight format",

@@ -115,7 +115,7 @@ typedef enum gw_transform {
     GW_TRANSFORM_NONE, GW_TRANSFORM_PLUS_ONE, GW_TRANSFORM_EXP, GW_TRANSFORM_NEGATE,
     GW_TRANSFORM_SOFTPLUS, GW_TRANSFORM_SQRT, GW_TRANSFORM_TIMES,
     GW_TRANSFORM_XIELU, /* alpha_p, alpha_n, beta, eps as trained to what the activation takes */
-    GW_TRANSFORM_INTEGERS, /* stored as 64-bit integers */
+    GW_TRANSFORM_INTEGERS, /* stored as 64-bit integers, or 32-bit ones */
     GW_TRANSFORM_RELATIVE /* [buckets, heads] by bucket of distance to [heads, distances]       */
 } gw_transform;
 /* clang-format on */
