@@ -85,14 +85,21 @@ class Soak:
             if not self.go.is_set():
                 self.idle.wait()
 
+    def metrics(self):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        c.request("GET", "/metrics")
+        text = c.getresponse().read().decode()
+        c.close()
+        return text
+
     def look(self):
         pid = self.server.process.pid
+        limit = time.monotonic() + 60
+        while "\ngodwit_requests_open 0\n" not in self.metrics() and time.monotonic() < limit:
+            time.sleep(0.2)
         time.sleep(1.5)
         status = dict(line.split(":", 1) for line in open(f"/proc/{pid}/status").read().splitlines())
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        c.request("GET", "/metrics")
-        metrics = c.getresponse().read().decode()
-        c.close()
+        metrics = self.metrics()
         count = lambda name: sum(float(x.split()[-1]) for x in metrics.splitlines() if x.startswith(f"godwit_{name}{{"))
         return {"rss": int(status["VmRSS"].split()[0]), "fds": len(os.listdir(f"/proc/{pid}/fd")),
                 "threads": int(status["Threads"]), "pages": int(count("pages_used")), "queue": int(count("queue_requests"))}

@@ -27,8 +27,8 @@ def clients():
     python = folder / "bin/python"
     if not (folder / ".complete").exists():
         steps = [[sys.executable, "-m", "venv", folder],
-                 [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--timeout", "20", "--retries", "1",
-                  *CLIENTS]]
+                 [python, "-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check", "--timeout", "20",
+                  "--retries", "1", *CLIENTS]]
         for step in steps:
             done = subprocess.run(list(map(str, step)), capture_output=True, text=True, timeout=600)
             if done.returncode != 0:
