@@ -179,7 +179,7 @@ def main():
                 gaps = [1e3 * x for s in streams for x in s.gaps]
                 middle, slow = statistics.median(gaps), percentile(gaps, 0.99)
                 print(f"| {p.name} | {n} | {tokens / seconds:.1f} | {tokens / max(used, 0.01):.1f} | {statistics.median(first):.1f} | "
-                      f"{percentile(first, 0.99):.1f} | {middle:.2f} | {slow:.2f} | {slow / middle:.1f} |", flush=True)
+                      f"{percentile(first, 0.99):.1f} | {middle:.2f} | {slow:.2f} | {slow / max(middle, 1e-3):.1f} |", flush=True)
                 if args.check and p.name == "godwit":
                     check(p.port, streams, bodies)
     finally:

@@ -2,7 +2,7 @@
 # bench/serve_soak.py - hours of all that clients do to a server, and what the server holds meanwhile:
 # memory, file descriptors, pages of the cache. None of it may grow. Exit code 1 and a line where it does.
 #
-#   bench/serve_soak.py MODEL --godwit build/release/godwit [--seconds 300] [--clients 8] [--seed 1]
+#   bench/serve_soak.py MODEL --godwit build/release/godwit [--seconds 300] [--clients 8] [--seed 1] [--threads 2]
 #
 # Clients draw what they do from a seed: short and long prompts, streams that are read, left or stalled,
 # broken JSON, fields that are refused, heads that never end, connections without a request. Every answer
@@ -23,7 +23,7 @@ from serve_load import Program, free_port
 class Soak:
     def __init__(self, args):
         self.args, self.port = args, free_port()
-        self.server = Program("godwit", [args.godwit, "serve", "-m", args.model, "--port", str(self.port), "-t", "2",
+        self.server = Program("godwit", [args.godwit, "serve", "-m", args.model, "--port", str(self.port), "-t", str(args.threads),
                                          "-c", "512", "--parallel", "8", "--queue", "16", "--cache-tokens", "2048",
                                          "--draft", "ngram", "--log-file", os.devnull, "-q"], self.port)
         self.known, self.lock, self.faults, self.counts = {}, threading.Lock(), [], {}
@@ -134,7 +134,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("--godwit", required=True)
-    for name, preset in (("seconds", 300), ("clients", 8), ("seed", 1)):
+    for name, preset in (("seconds", 300), ("clients", 8), ("seed", 1), ("threads", 2)):
         parser.add_argument(f"--{name}", type=int, default=preset)
     sys.exit(Soak(parser.parse_args()).run())
 

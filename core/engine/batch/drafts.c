@@ -111,8 +111,7 @@ void gw_drafts_time(gw_batch *b, int32_t rows, double seconds) {
     gw_timing_add(&b->drafts.width[rows - 1], seconds, b->drafts.passes);
 }
 
-/* Between measured widths a line; beyond them a little more for each row; 0: nothing is known. */
-static double pass_seconds(const gw_drafts *d, int32_t rows) {
+double gw_drafts_pass_seconds(const gw_drafts *d, int32_t rows) {
     int32_t low = 0, high = 0;
     for (int32_t w = 1; w <= GW_PARALLEL_MAX && high == 0; w++) {
         const gw_timing *t = &d->width[w - 1];
@@ -174,7 +173,7 @@ static void choose_lengths(gw_batch *b, int32_t n, const int32_t *most, int32_t 
     gw_drafts *d = &b->drafts;
     double alive[GW_PARALLEL_MAX], tokens = n, value, drafting = 0.0;
     int32_t order[GW_PARALLEL_MAX], taken = 0, keep = 0, steps = 0;
-    double plain = pass_seconds(d, base), best = plain > 0.0 ? WORTH_IT * n / plain : 0.0;
+    double plain = gw_drafts_pass_seconds(d, base), best = plain > 0.0 ? WORTH_IT * n / plain : 0.0;
     for (int32_t i = 0; i < n; i++) {
         alive[i] = 1.0;
     }
@@ -192,7 +191,7 @@ static void choose_lengths(gw_batch *b, int32_t n, const int32_t *most, int32_t 
             drafting = steps * d->step.seconds;
         }
         tokens += value;
-        double seconds = pass_seconds(d, base + taken + 1) + drafting;
+        double seconds = gw_drafts_pass_seconds(d, base + taken + 1) + drafting;
         if (plain == 0.0 || tokens / seconds > best) {
             best = plain == 0.0 ? 0.0 : tokens / seconds;
             keep = taken + 1;

@@ -87,6 +87,9 @@ gw_status gw_drafts_propose(struct gw_batch *b, int32_t n, int32_t room);
 void gw_drafts_learn(struct gw_batch *b, struct gw_seq *s, int32_t kept);
 /* A decode pass of so many rows took so long. */
 void gw_drafts_time(struct gw_batch *b, int32_t rows, double seconds);
+/* What a decode pass of so many rows takes, of late: between measured widths a line, beyond them
+ * a little more for each row; 0: nothing is known. */
+double gw_drafts_pass_seconds(const gw_drafts *d, int32_t rows);
 /* The sequence has only n tokens any more, or other ones from there on. */
 void gw_seq_drafts_cut(struct gw_seq *s, int32_t n);
 

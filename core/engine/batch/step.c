@@ -260,22 +260,27 @@ int32_t gw_batch_prompt_rows(const gw_batch *b) {
 }
 
 /* Seconds of a step in which others wait for their next tokens. A card's decode is so short that
- * many times of it are no wait at all; on the CPU that is what one can see. */
-static double step_target(const gw_batch *b) {
-    double most = longest_step(b), gap = GAP * b->last_decode;
+ * many times of it are no wait at all. On the CPU it is so many times what a pass will take when
+ * all that run generate: as long as prompts are read passes are narrower and shorter, but nobody is
+ * served by gaps shorter than those to come while others wait for their first token. */
+static double step_target(const gw_batch *b, int32_t running) {
+    double most = longest_step(b), pass = gw_drafts_pass_seconds(&b->drafts, running);
+    double gap = GAP * (pass > b->last_decode ? pass : b->last_decode);
     return at_home(b) && b->o.step_seconds == 0.0 && gap < most ? gap : most;
 }
 
 /* Prompt rows of the next pass: as many as take no longer than others shall wait. */
 static int32_t prompt_budget(gw_batch *b) {
-    int others = 0;
+    int32_t running = 0, others = 0;
     for (int32_t i = 0; i < b->n_running; i++) {
-        others |= may_run(b->running[i]) && !reads(b->running[i]);
+        running += may_run(b->running[i]);
+        others += may_run(b->running[i]) && !reads(b->running[i]);
     }
     if (b->o.disorder != 0) {
         return 1 + (int32_t)gw_batch_random(b, (uint32_t)b->chunk);
     }
-    return others ? rows_within(b, step_target(b) - b->last_decode) : b->chunk;
+    running = running < b->widest ? running : b->widest;
+    return others > 0 ? rows_within(b, step_target(b, running) - b->last_decode) : b->chunk;
 }
 
 /* b->order: the oldest, then those that have the least left to read. */
