@@ -177,7 +177,17 @@ static gw_status choose_one(gw_making *m, gw_mixture_model *model, rule *rules, 
                        "%lld columns are no whole number of %s blocks, and --no-fallback is given",
                        (long long)t->cols, gw_format_of(item->wanted)->name);
     }
-    return find_importance(m, item);
+    GW_TRY(find_importance(m, item));
+    /* A text that will be read has it; where nothing is made nothing is read. */
+    int later = o->dry_run && o->calibrate != NULL;
+    if (item->kept == NULL && item->importance == NULL && !later &&
+        gw_mixture_needs_importance(item->to, t->name)) {
+        return gw_fail(GW_E_ARGUMENT, "--imatrix",
+                       "%s in %s needs the importance of its columns: give --imatrix FILE or "
+                       "--calibrate TEXT",
+                       t->name, gw_format_of(item->to)->name);
+    }
+    return GW_OK;
 }
 
 /* ---- all ------------------------------------------------------------------------------------ */

@@ -12,6 +12,9 @@ static const gw_coding *const table[] = {
     &gw_coding_mxfp4,     &gw_coding_int4_g32, &gw_coding_int4_g64, &gw_coding_int4_g128,
     &gw_coding_int4_g256, &gw_coding_bl3h_b64, &gw_coding_bl2_b32,  &gw_coding_bl3_b32,
     &gw_coding_bl5_b64,   &gw_coding_bl6_b64,  &gw_coding_bl8_b32,  &gw_coding_bl8_b64,
+    &gw_coding_iq2_xxs,   &gw_coding_iq2_xs,   &gw_coding_iq2_s,    &gw_coding_iq3_xxs,
+    &gw_coding_iq3_s,     &gw_coding_iq1_s,    &gw_coding_iq1_m,    &gw_coding_tq1_0,
+    &gw_coding_tq2_0,     &gw_coding_q1_0,     &gw_coding_q2_0,     &gw_coding_nvfp4,
 };
 
 const gw_coding *gw_coding_of(gw_fmt fmt) {

@@ -4,7 +4,7 @@
  * importance, and error feedback (gptq.h), which changes columns between the steps:
  *   search   scales (and minimums) of a block out of all its columns, and its codes
  *   refit    the integer scale of a sub-block again, when its turn has come (K formats)
- *   code     the nearest code of one value against the scales as stored
+ *   code     the nearest code of one value against the scales as stored, or of a few together
  *   pack     the bytes
  * Adding a format: its gw_coding in an encode_*.c, and one line in the table of encode.c. Formats
  * whose rows are not made of such blocks (floats, INT8) are encoded by core/tensor/formats.c.
@@ -54,11 +54,15 @@ struct gw_coding {
     int code_min, code_max; /* codes as in gw_coded                                           */
     const float *levels;    /* [code_max + 1] increasing; NULL: a level is its code           */
     int short_blocks;       /* 1: the last block of a row may have fewer columns              */
+    int together;           /* columns that are coded at once (codebooks), 0: each by itself  */
     int by_importance;      /* 1: importance changes what search finds                        */
     void (*search)(const gw_coding *e, const gw_encode_in *in, gw_coded *out /* [blocks] */);
     /* Sub-block s from its columns w [sub] as they are now; writes scale, low, ws, wm of s, no
      * codes. NULL: scales stay as search left them. */
     void (*refit)(const gw_coding *e, int s, const float *w, const float *importance, gw_coded *b);
+    /* Codes of `together` columns of sub-block s, of least sum of a (w - value)^2. */
+    void (*code_together)(const gw_coding *e, const gw_coded *b, int s, const float *w,
+                          const float *a, gw_i16 *code);
     void (*pack)(const gw_coding *e, const gw_coded *b, void *block);
 };
 

@@ -4,7 +4,8 @@
 #include "core/tensor/codes.h"
 #include "core/tensor/planes.h"
 
-static void search(const gw_coding *e, const gw_encode_in *in, gw_coded *out) {
+void gw_search_range(const gw_coding *e, const gw_encode_in *in, gw_coded *out,
+                     gw_range_fn scale_of) {
     for (int b = 0; b < in->blocks; b++) {
         const float *w = in->w + (size_t)b * in->w_stride;
         gw_coded *o = &out[b];
@@ -19,14 +20,21 @@ static void search(const gw_coding *e, const gw_encode_in *in, gw_coded *out) {
         }
         low = low == 0.0f ? 0.0f : low; /* -0 and +0 are equal: which one is found is chance */
         high = high == 0.0f ? 0.0f : high;
-        o->d = gw_encode_f16((high - low) / (float)e->code_max);
-        o->m = gw_encode_f16(low);
-        o->ws[0] = gw_f16_to_f32(o->d);
-        o->wm[0] = gw_f16_to_f32(o->m);
-        for (int i = 0; i < e->block; i++) {
-            o->code[i] = i < in->cols ? (gw_i16)gw_code_of(e, o, 0, w[i]) : 0;
-        }
+        scale_of(e, low, high, o);
+        memset(o->code, 0, sizeof o->code);
+        gw_codes_of(e, o, 0, w, in->cols, o->code);
     }
+}
+
+static void by_range(const gw_coding *e, float low, float high, gw_coded *o) {
+    o->d = gw_encode_f16((high - low) / (float)e->code_max);
+    o->m = gw_encode_f16(low);
+    o->ws[0] = gw_f16_to_f32(o->d);
+    o->wm[0] = gw_f16_to_f32(o->m);
+}
+
+static void search(const gw_coding *e, const gw_encode_in *in, gw_coded *out) {
+    gw_search_range(e, in, out, by_range);
 }
 
 static void put_u16(gw_u8 *to, gw_u16 bits) {

@@ -13,7 +13,7 @@
 
 #include "core/tensor/formats.h"
 
-enum { GW_FIT_LANES = 8, GW_FIT_COLUMNS = 32 };
+enum { GW_FIT_LANES = 8, GW_FIT_COLUMNS = 64 };
 
 typedef enum gw_fit_kind {
     GW_FIT_SYMMETRIC,

@@ -63,8 +63,9 @@ static int sort_groups(const gw_gptq *g, const double *diagonal, int from, int n
     int done = 1;
     for (int k = 0; k < groups && done; k++) {
         int first = list[k].at, width = first + size < from + n ? size : from + n - first;
-        if (size > g->sub) {
-            done = sort_groups(g, diagonal, first, width, g->sub, work, out + used);
+        int below = size > g->sub ? g->sub : size > g->together ? g->together : 0;
+        if (below > 0) {
+            done = sort_groups(g, diagonal, first, width, below, work, out + used);
         } else {
             sort_columns(diagonal, first, width, work, out + used);
         }
@@ -206,7 +207,11 @@ static gw_status read_diagonal(const char *where, const float *xtx, int n, doubl
 
 gw_status gw_gptq_prepare(const char *where, const float *xtx, int n, double damp,
                           gw_gptq_order order, const gw_coding *coding, gw_gptq *out) {
-    gw_gptq g = {.n = n, .block = coding->block, .sub = coding->sub, .order = order};
+    gw_gptq g = {.n = n,
+                 .block = coding->block,
+                 .sub = coding->sub,
+                 .together = coding->together > 0 ? coding->together : coding->sub,
+                 .order = order};
     size_t count = (size_t)n;
     double *diagonal = calloc(count, sizeof *diagonal), *line = calloc(count, sizeof *line);
     double mean = 0.0;
@@ -292,6 +297,30 @@ static void find_block(const gw_gptq *g, const gw_coding *coding, const float *v
 
 static int is_broken(const gw_coded *b, int s) { return b->ws[s] != b->ws[s]; }
 
+/* The sub-block that begins at this place, by its columns as they are now. */
+static void refit_sub(const gw_gptq *g, const gw_coding *coding, int place, int s, const double *w,
+                      const work *k, gw_coded *o) {
+    for (int j = 0; j < g->sub; j++) {
+        int other = g->column[place + j];
+        int at = g->order == GW_GPTQ_GROUP ? j : other % g->sub;
+        k->values[at] = (float)w[place + j];
+        k->weights[at] = g->importance[other];
+    }
+    coding->refit(coding, s, k->values, k->weights, o);
+}
+
+/* Columns that are coded at once: what a column's error costs is 1 / U_ii^2 of it. */
+static void code_vector(const gw_gptq *g, const gw_coding *coding, int place, int s, const double *w,
+                        const work *k, const gw_coded *o, gw_i16 *code) {
+    for (int j = 0; j < g->together; j++) {
+        int at = g->column[place + j] % g->together;
+        double u = g->u[(size_t)(place + j) * (size_t)g->n + (size_t)(place + j)];
+        k->values[at] = (float)w[place + j];
+        k->weights[at] = (float)(1.0 / (u * u));
+    }
+    coding->code_together(coding, o, s, k->values, k->weights, code);
+}
+
 /* Places [from, end) of a row, within which errors go on at once. */
 static void code_places(const gw_gptq *g, const gw_coding *coding, int from, int end, double *w,
                         double *e, const work *k, const float *mean, gw_coded *blocks,
@@ -306,15 +335,15 @@ static void code_places(const gw_gptq *g, const gw_coding *coding, int from, int
         }
         if (g->order != GW_GPTQ_STATIC && coding->refit != NULL && i % g->sub == 0 &&
             !is_broken(o, s)) {
-            for (int j = 0; j < g->sub; j++) {
-                int other = g->column[i + j];
-                int place = g->order == GW_GPTQ_GROUP ? j : other % g->sub;
-                k->values[place] = (float)w[i + j];
-                k->weights[place] = g->importance[other];
-            }
-            coding->refit(coding, s, k->values, k->weights, o);
+            refit_sub(g, coding, i, s, w, k, o);
         }
-        int code = is_broken(o, s) ? o->code[in_block] : gw_code_of(coding, o, s, (float)w[i]);
+        int code = o->code[in_block];
+        if (coding->together > 0 && i % g->together == 0 && !is_broken(o, s)) {
+            code_vector(g, coding, i, s, w, k, o, &o->code[in_block - in_block % g->together]);
+            code = o->code[in_block];
+        } else if (coding->together == 0 && !is_broken(o, s)) {
+            code = gw_code_of(coding, o, s, (float)w[i]);
+        }
         o->code[in_block] = (gw_i16)code;
         if (codes != NULL) {
             codes[c] = (gw_u8)code;

@@ -6,7 +6,9 @@
  *   e = (w_i - q_i) / U_ii;  w_j -= e U_ij for j > i.
  * Different from the paper: a group's scale is found from columns that are up to date, so that the
  * width of a lazy block changes nothing; dead columns (H_ii = 0) are coded like any other; integer
- * scales of a K format's sub-block are refitted when the sub-block is reached.
+ * scales of a K format's sub-block are refitted when the sub-block is reached; the eight columns
+ * that a codebook's point stands for are coded at once, by 1 / U_ii^2, and their errors go on as if
+ * they had been coded one after the other.
  */
 #ifndef GW_QUANTIZE_GPTQ_H
 #define GW_QUANTIZE_GPTQ_H
@@ -25,6 +27,7 @@ typedef enum gw_gptq_order {
 typedef struct gw_gptq {
     int n;          /* columns                                                             */
     int block, sub; /* columns of a group, of a sub-block                                  */
+    int together;   /* columns that are coded at once                                      */
     gw_gptq_order order;
     int *column;         /* [n] the column at each place of the order                           */
     double *u;           /* [n, n] rows of U in that order; below the diagonal anything         */

@@ -10,7 +10,7 @@
 #include "core/base/text.h"
 
 /* What a name has besides its base. */
-enum { PLAIN, SMALL, MEDIUM, LARGE };
+enum { PLAIN, SMALL, MEDIUM, LARGE, BETWEEN };
 
 /* clang-format off */
 static const struct row {
@@ -30,6 +30,14 @@ static const struct row {
     {{"q5_k_s",    GW_FMT_Q5_K,   16, 0}, SMALL},  {{"q5_k_m", GW_FMT_Q5_K, 17, 0}, MEDIUM},
     {{"q5_k",      GW_FMT_Q5_K,   17, 0}, MEDIUM}, {{"q6_k",   GW_FMT_Q6_K, 18, 0}, PLAIN},
     {{"iq4_nl",    GW_FMT_IQ4_NL, 25, 0}, PLAIN},  {{"iq4_xs", GW_FMT_IQ4_XS, 30, 0}, PLAIN},
+    {{"iq1_s",     GW_FMT_IQ1_S,  24, 0}, PLAIN},  {{"iq1_m",  GW_FMT_IQ1_M, 31, 0}, PLAIN},
+    {{"iq2_xxs", GW_FMT_IQ2_XXS,  19, 0}, PLAIN},  {{"iq2_xs", GW_FMT_IQ2_XS, 20, 0}, PLAIN},
+    {{"iq2_s",   GW_FMT_IQ2_XS,   28, 0}, SMALL},  {{"iq2_m",  GW_FMT_IQ2_S, 29, 0}, MEDIUM},
+    {{"iq3_xxs", GW_FMT_IQ3_XXS,  23, 0}, PLAIN},  {{"iq3_xs", GW_FMT_IQ3_S, 22, 0}, BETWEEN},
+    {{"iq3_s",   GW_FMT_IQ3_S,    26, 0}, PLAIN},  {{"iq3_m",  GW_FMT_IQ3_S, 27, 0}, MEDIUM},
+    {{"tq1_0",     GW_FMT_TQ1_0,  36, 0}, PLAIN},  {{"tq2_0",  GW_FMT_TQ2_0, 37, 0}, PLAIN},
+    {{"q1_0",      GW_FMT_Q1_0,   40, 0}, PLAIN},  {{"q2_0",   GW_FMT_Q2_0, 41, 0}, PLAIN},
+    {{"nvfp4",     GW_FMT_NVFP4,  39, 0}, PLAIN},
     {{"mxfp4_moe", GW_FMT_MXFP4,  38, 0}, PLAIN},  {{"mxfp4",  GW_FMT_MXFP4, 38, 0}, PLAIN},
     {{"copy",      GW_FMT_F32,    -1, 1}, PLAIN},
 };
@@ -50,7 +58,7 @@ gw_status gw_mixture_find(const char *name, gw_mixture *out) {
         *out = (gw_mixture){gw_format_of(fmt)->name, fmt, -1, 0};
         return GW_OK;
     }
-    char known[512] = "";
+    char known[640] = "";
     for (int i = 0; i < ROWS; i++) {
         gw_text_append(known, sizeof known, "%s%s", i > 0 ? ", " : "", table[i].m.name);
     }
@@ -137,6 +145,12 @@ static gw_fmt of_attn_v(const gw_mixture *m, gw_mixture_model *model, int size) 
     case GW_FMT_IQ4_XS:
         f = grouped ? GW_FMT_Q5_K : f;
         break;
+    case GW_FMT_IQ3_XXS:
+        f = grouped ? GW_FMT_Q4_K : model->has_imatrix ? f : GW_FMT_IQ3_S;
+        break;
+    case GW_FMT_IQ3_S:
+        f = grouped || size == MEDIUM ? GW_FMT_Q4_K : f;
+        break;
     default:
         break;
     }
@@ -177,6 +191,11 @@ static gw_fmt of_ffn_down(const gw_mixture *m, gw_mixture_model *model, const ch
     case GW_FMT_IQ4_NL:
     case GW_FMT_IQ4_XS:
         return early && !model->has_imatrix ? GW_FMT_Q5_K : m->base;
+    case GW_FMT_IQ3_XXS:
+        return model->has_imatrix ? m->base : early ? GW_FMT_Q4_K : GW_FMT_Q3_K;
+    case GW_FMT_IQ3_S:
+        early = early || (model->experts == 8 && more(i, n));
+        return size == MEDIUM && early ? GW_FMT_Q4_K : m->base;
     case GW_FMT_Q4_0:
         return early && model->has_imatrix ? GW_FMT_Q4_1 : m->base;
     case GW_FMT_Q5_0:
@@ -194,8 +213,12 @@ static gw_fmt of_attn_output(const gw_mixture *m, const gw_mixture_model *model,
     }
     if (model->experts == 8) {
         int lifted = (f == GW_FMT_Q2_K && size != SMALL) || (f == GW_FMT_Q3_K && size != LARGE) ||
-                     f == GW_FMT_Q4_K || f == GW_FMT_IQ4_NL || f == GW_FMT_IQ4_XS;
+                     f == GW_FMT_Q4_K || f == GW_FMT_IQ4_NL || f == GW_FMT_IQ4_XS ||
+                     f == GW_FMT_IQ3_XXS || f == GW_FMT_IQ3_S;
         return lifted ? GW_FMT_Q5_K : f;
+    }
+    if (f == GW_FMT_IQ3_XXS || (f == GW_FMT_IQ3_S && size == MEDIUM)) {
+        return f == GW_FMT_IQ3_XXS ? GW_FMT_IQ3_S : GW_FMT_Q4_K;
     }
     if (f == GW_FMT_Q2_K && size != SMALL) {
         return GW_FMT_Q3_K;
@@ -203,6 +226,64 @@ static gw_fmt of_attn_output(const gw_mixture *m, const gw_mixture_model *model,
     return f == GW_FMT_Q3_K && size == MEDIUM  ? GW_FMT_Q4_K
            : f == GW_FMT_Q3_K && size == LARGE ? GW_FMT_Q5_K
                                                : f;
+}
+
+/* Formats below Q2_K and near it: what they lift, they lift to others than K formats do. */
+static int is_two_bit(gw_fmt f) {
+    return f == GW_FMT_IQ1_S || f == GW_FMT_IQ1_M || f == GW_FMT_IQ2_XXS || f == GW_FMT_IQ2_XS ||
+           f == GW_FMT_IQ2_S;
+}
+
+static gw_fmt of_two_bit(const gw_mixture *m, gw_mixture_model *model, const char *name, int size) {
+    gw_fmt lifted = size == PLAIN ? GW_FMT_Q2_K : GW_FMT_IQ3_S;
+    int grouped = model->kv_heads > 0 && model->heads / model->kv_heads >= 4;
+    if (gw_mixture_is_attn_v(name)) {
+        model->attn_v++;
+        return grouped || model->experts >= 4 ? GW_FMT_Q4_K : lifted;
+    }
+    if (has(name, "attn_k.weight") && model->experts == 8) {
+        return GW_FMT_Q4_K;
+    }
+    if (gw_mixture_is_ffn_down(name)) {
+        return model->ffn_down++ < model->n_ffn_down / 8 ? lifted : m->base;
+    }
+    if (!has(name, "attn_output.weight")) {
+        return m->base;
+    }
+    return model->experts == 8                                        ? GW_FMT_Q5_K
+           : m->base == GW_FMT_IQ1_S || m->base == GW_FMT_IQ1_M ? GW_FMT_IQ2_XXS
+           : size == PLAIN                                            ? m->base
+                                                                      : lifted;
+}
+
+static gw_fmt of_embedding(const gw_mixture *m, int size) {
+    switch (m->base) {
+    case GW_FMT_TQ1_0:
+    case GW_FMT_TQ2_0:
+    case GW_FMT_Q2_0:
+        return GW_FMT_Q4_K;
+    case GW_FMT_IQ3_XXS:
+        return GW_FMT_IQ3_S;
+    default:
+        return !is_two_bit(m->base) ? m->base : size == PLAIN ? GW_FMT_Q2_K : GW_FMT_IQ3_S;
+    }
+}
+
+/* q and k, gate and up: three bits have less there. */
+static gw_fmt of_the_rest(const gw_mixture *m, const gw_mixture_model *model, const char *name,
+                          int size) {
+    int q_or_k = has(name, "attn_q.weight") || has(name, "attn_k.weight");
+    int i = layer_of(name), n = model->layers, inner = i >= n / 8 && i < 7 * n / 8;
+    if (q_or_k && m->base == GW_FMT_IQ3_XXS) {
+        return GW_FMT_IQ2_S;
+    }
+    int gate_or_up = has(name, "ffn_gate") || has(name, "ffn_up");
+    return size == BETWEEN && (q_or_k || (gate_or_up && inner)) ? GW_FMT_IQ3_XXS : m->base;
+}
+
+int gw_mixture_needs_importance(gw_fmt fmt, const char *name) {
+    return (is_two_bit(fmt) || fmt == GW_FMT_IQ3_XXS) && strcmp(name, "output.weight") != 0 &&
+           strcmp(name, "token_embd.weight") != 0;
 }
 
 gw_fmt gw_mixture_choose(const gw_mixture *m, gw_mixture_model *model, const char *name,
@@ -216,19 +297,23 @@ gw_fmt gw_mixture_choose(const gw_mixture *m, gw_mixture_model *model, const cha
     }
     if (is_head(model, name)) {
         int wide = for_experts || strcmp(model->architecture, "falcon") == 0 || cols % block != 0;
-        return wide || m->base == GW_FMT_Q8_0 ? GW_FMT_Q8_0 : GW_FMT_Q6_K;
+        int few = is_two_bit(m->base) || m->base == GW_FMT_IQ3_XXS;
+        return wide || m->base == GW_FMT_Q8_0 ? GW_FMT_Q8_0 : few ? GW_FMT_Q5_K : GW_FMT_Q6_K;
     }
     if (for_experts) {
         return n_dim == 3 ? m->base : GW_FMT_Q8_0;
     }
     if (strcmp(name, "token_embd.weight") == 0) {
-        return m->base;
+        return of_embedding(m, size);
+    }
+    if (is_two_bit(m->base)) {
+        return of_two_bit(m, model, name, size);
     }
     if (gw_mixture_is_attn_v(name)) {
         return of_attn_v(m, model, size);
     }
-    if (has(name, "attn_k.weight")) {
-        return model->experts == 8 ? GW_FMT_Q8_0 : m->base;
+    if (has(name, "attn_k.weight") && model->experts == 8) {
+        return GW_FMT_Q8_0;
     }
     if (gw_mixture_is_ffn_down(name)) {
         return of_ffn_down(m, model, name, size);
@@ -236,7 +321,7 @@ gw_fmt gw_mixture_choose(const gw_mixture *m, gw_mixture_model *model, const cha
     if (has(name, "attn_output.weight")) {
         return of_attn_output(m, model, size);
     }
-    return m->base;
+    return of_the_rest(m, model, name, size);
 }
 
 gw_fmt gw_mixture_fallback(gw_fmt fmt, int64_t cols) {
@@ -255,6 +340,10 @@ gw_fmt gw_mixture_fallback(gw_fmt fmt, int64_t cols) {
         break;
     case GW_FMT_Q2_K:
     case GW_FMT_Q3_K:
+    case GW_FMT_TQ1_0:
+    case GW_FMT_TQ2_0:
+    case GW_FMT_Q1_0:
+    case GW_FMT_Q2_0:
         fmt = GW_FMT_Q4_0;
         break;
     default:

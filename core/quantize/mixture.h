@@ -36,6 +36,8 @@ gw_fmt gw_mixture_choose(const gw_mixture *m, gw_mixture_model *model, const cha
 /* Is it one of the kinds that are counted? */
 int gw_mixture_is_attn_v(const char *name);
 int gw_mixture_is_ffn_down(const char *name);
+/* Is a matrix in this format far off without importance? (llama.cpp refuses to make it then.) */
+int gw_mixture_needs_importance(gw_fmt fmt, const char *name);
 /* What a format becomes where its blocks do not divide the columns. */
 gw_fmt gw_mixture_fallback(gw_fmt fmt, int64_t cols);
 

@@ -24,13 +24,14 @@ gw_status gw_gptq_order_named(const char *name, const gw_coding *coding, gw_gptq
         *out = int4 ? GW_GPTQ_STATIC : GW_GPTQ_FALLING;
     } else if (strcmp(name, "none") == 0) {
         *out = GW_GPTQ_NONE;
-    } else if (strcmp(name, "static") == 0) {
+    } else if (strcmp(name, "static") == 0 && coding->together == 0) {
         *out = GW_GPTQ_STATIC;
     } else if (strcmp(name, "group") == 0 && int4) {
         *out = GW_GPTQ_GROUP;
     } else {
-        return gw_fail(GW_E_ARGUMENT, "--order", "'%.20s' with %s: static, none%s", name,
-                       gw_format_of(coding->fmt)->name, int4 ? ", group" : "");
+        return gw_fail(GW_E_ARGUMENT, "--order", "'%.20s' with %s: none%s%s", name,
+                       gw_format_of(coding->fmt)->name, coding->together == 0 ? ", static" : "",
+                       int4 ? ", group" : "");
     }
     return GW_OK;
 }
