@@ -421,8 +421,11 @@ const app_option app_option_table[] = {
     {"--memory", KIND_BYTES, CMD_CALIBRATE, AT(memory), 1e6, 1e18, "SIZE", NULL,
      "bound on X^T X; default: half of what is free"},
     {"--fit", KIND_BYTES, CMD_QUANTIZE, AT(fit), 1, 1e18, "SIZE", NULL,
-     "a file of at most that size, as in 24G (of 1000): each matrix of the layers is measured in "
-     "q2_k to q8_0 on the text of --calibrate, and bits go where they matter; no type is needed"},
+     "a file of at most that size, as in 24G (of 1000): each matrix of the layers is measured "
+     "on the text of --calibrate, and gets iq2_xs to q8_0 so that bits go where they matter; no "
+     "type is needed"},
+    {"--fit-ctx", KIND_INT, CMD_QUANTIZE, AT(fit_ctx), 1, 1 << 30, "N", NULL,
+     "with --fit: room for a cache of N positions in 16 bits is kept free of the size"},
     {"--pure", KIND_FLAG, CMD_QUANTIZE, AT(pure), 0, 0, NULL, NULL,
      "every matrix in the type itself, without the mixture that its name stands for"},
     {"--tensor-type", KIND_TEXTS, CMD_QUANTIZE, AT(tensor_types), 0, 0, "RE=TYPE", NULL,

@@ -151,7 +151,8 @@ typedef struct app_options {
     int gptq, no_gptq, pure, leave_output, allow_requantize, allow_nan, keep_split, dry_run,
         no_fallback, resume, with_output;
     double damp;
-    uint64_t split_max, memory, fit, fit_ctx;
+    uint64_t split_max, memory, fit;
+    int fit_ctx;
     int32_t windows;
 } app_options;
 

@@ -64,6 +64,10 @@ static void write_recipe(const app_options *o, const app_texts *rules, char *out
         char size[32];
         snprintf(size, sizeof size, "%llu", (unsigned long long)o->fit);
         append(out, room, " --fit", size);
+        if (o->fit_ctx > 0) {
+            snprintf(size, sizeof size, "%d", (int)o->fit_ctx);
+            append(out, room, " --fit-ctx", size);
+        }
     }
     if (o->imatrix != NULL) {
         append(out, room, " --imatrix", base_name(o->imatrix));
@@ -145,6 +149,7 @@ static int run_quantize(const app_options *o) {
                              .order = o->order,
                              .rule = o->rule,
                              .fit = o->fit,
+                             .fit_ctx = o->fit_ctx,
                              .windows = o->windows,
                              .say = say,
                              .cancel = signals_cancel()};

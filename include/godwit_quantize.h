@@ -44,6 +44,7 @@ typedef struct gw_quantize_options {
     gw_progress_fn progress; /* may be NULL */
     void *progress_user;
     const volatile int *cancel; /* polled per slab; may be NULL */
+    int32_t fit_ctx; /* with fit: a cache of so many positions (f16) has room beside it; 0: none  */
 } gw_quantize_options;
 
 /* Makes options->out. It is there whole, or not at all. The bytes depend on the model, the type,

@@ -443,17 +443,35 @@ static void say_layer(const gw_making *m, size_t i, double began, uint64_t done,
            gw_size_text(done, text), left);
 }
 
+/* Where everything goes, and the heads; *all: bytes of all files. */
+static gw_status lay_out(gw_making *m, gw_parts *p, uint64_t *all) {
+    *all = 0;
+    place_all(m);
+    GW_TRY(gw_parts_new(m->o->out, m->parts, p));
+    p->identity = m->source.file_bytes;
+    for (int i = 0; i < m->parts; i++) {
+        GW_TRY(make_head(m, p, i));
+        *all += p->list[i].bytes;
+    }
+    return GW_OK;
+}
+
+gw_status gw_gguf_bytes(gw_making *m, uint64_t *out) {
+    gw_parts p = {.journal_fd = -1};
+    gw_status status = lay_out(m, &p, out);
+    gw_parts_free(&p, 0);
+    return status;
+}
+
 gw_status gw_write_gguf(gw_making *m) {
     gw_parts p = {.journal_fd = -1};
     uint64_t done = 0, all = 0;
     double began = gw_seconds_now();
     gw_status status = GW_OK;
-    place_all(m);
-    GW_TRY_DONE(gw_parts_new(m->o->out, m->parts, &p));
-    p.identity = m->source.file_bytes;
-    for (int i = 0; i < m->parts; i++) {
-        GW_TRY_DONE(make_head(m, &p, i));
-        all += p.list[i].bytes;
+    GW_TRY_DONE(lay_out(m, &p, &all));
+    if (m->o->fit > 0 && all > m->o->fit) { /* of parts there came to be more */
+        GW_TRY_DONE(gw_fail(GW_E_ARGUMENT, "--fit", "it comes to %llu bytes",
+                            (unsigned long long)all));
     }
     if (m->o->dry_run) {
         char text[32];

@@ -43,6 +43,8 @@ gw_status gw_choose_formats(gw_making *m);
 /* Importance of the columns of a tensor [experts, cols], malloc'd; *out NULL: it has none. */
 gw_status gw_importance_of(const gw_making *m, const gw_item *item, float **out);
 
+/* Bytes of all files for the formats as they are chosen now. */
+gw_status gw_gguf_bytes(gw_making *m, uint64_t *out);
 /* All files, under their names when all are whole. */
 gw_status gw_write_gguf(gw_making *m);
 /* report.c: what was made, as JSON. */
