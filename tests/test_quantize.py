@@ -55,6 +55,94 @@ def test_error_feedback_goldens(tmp_path, rule, order):
     assert seen >= 2
 
 
+# Sum of importance (w - q)^2 over that of importance w^2 on the matrix of test_small_formats, and a
+# little more: a search that gets worse is seen, one that gets better is not.
+SMALL = {"iq1_s": 0.29, "iq1_m": 0.25, "iq2_xxs": 0.135, "iq2_xs": 0.105, "iq2_s": 0.085, "iq3_xxs": 0.036,
+         "iq3_s": 0.025, "tq1_0": 0.26, "tq2_0": 0.26, "q1_0": 0.45, "q2_0": 0.16, "nvfp4": 0.011}
+
+
+@pytest.fixture(scope="module")
+def bell(tmp_path_factory):
+    """Eight rows that are bell-shaped, with importance and X^T X; row 3 has a number that is none, row 4 only
+    zeros, row 5 only -0.5, 0 and 0.5."""
+    n, k, seed = 8, 512, 1
+    draws = []
+    for _ in range(n * k * 4 + k):
+        seed = (seed * 6364136223846793005 + 1442695040888963407) % 2**64
+        draws.append((seed >> 40) / 2**24)
+    w = [sum(draws[4 * i:4 * i + 4]) - 2 for i in range(n * k)]
+    h = [0.2 + 2 * x for x in draws[n * k * 4:]]
+    w[3 * k + 7] = float("inf")
+    w[4 * k:5 * k] = [0.0] * k
+    w[5 * k:6 * k] = [(-0.5, 0.0, 0.5)[int(3 * draws[i])] for i in range(k)]
+    xtx = [[h[i] * 50 if i == j else 12 * (h[i] * h[j]) ** 0.5 if i // 4 == j // 4 else 0.0 for j in range(k)]
+           for i in range(k)]
+    folder = tmp_path_factory.mktemp("small")
+    parts = {"w": ("F32", [n, k], struct.pack(f"<{n * k}f", *w)), "w.importance": ("F32", [k], struct.pack(f"<{k}f", *h))}
+    write(folder / "plain.safetensors", parts)
+    parts["w.xtx"] = ("F32", [k, k], struct.pack(f"<{k * k}f", *[v for row in xtx for v in row]))
+    write(folder / "xtx.safetensors", parts)
+    return folder, n, k, w, h, xtx
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_small_formats(tmp_path, bell, kind):
+    """Formats of few bits: how far they are off, broken and empty blocks, the same for every instruction set;
+    by error feedback the products come nearer than without."""
+    folder, n, k, w, h, xtx = bell
+    out, lost = {}, {}
+    for name in ("plain", "xtx"):
+        path = tmp_path / f"{name}.safetensors"
+        run("quantize", "--tensors", folder / f"{name}.safetensors", kind, "-o", path, "-t", 2)
+        out[name] = tensors(path)
+        decoded = struct.unpack(f"<{n * k}f", out[name]["w.decoded"][2])
+        off = [[decoded[r * k + i] - w[r * k + i] for i in range(k)] for r in (0, 1, 2, 6, 7)]
+        lost[name] = sum(a * b * xtx[i][j] for row in off for i, a in enumerate(row)
+                         for j, b in enumerate(row[i // 4 * 4:i // 4 * 4 + 4], i // 4 * 4))
+        if name == "plain":
+            errors = sum(h[i] * a * a for row in off for i, a in enumerate(row))
+            whole = sum(h[i] * w[r * k + i] ** 2 for r in (0, 1, 2, 6, 7) for i in range(k))
+            assert errors / whole < SMALL[kind], errors / whole
+            broken = decoded[3 * k:4 * k]
+            assert any(x != x for x in broken[:16]) or kind == "nvfp4" and broken[7] == 0
+            assert all(x == x for x in broken[256:])
+            assert set(decoded[4 * k:5 * k]) == {0.0}
+            if kind.startswith("tq"):  # numbers that the format has are kept
+                assert decoded[5 * k:6 * k] == tuple(w[5 * k:6 * k])
+    assert lost["xtx"] < lost["plain"]
+    run("quantize", "--tensors", folder / "plain.safetensors", kind, "-o", tmp_path / "one.safetensors", "-t", 1,
+        cpu="scalar")
+    assert (tmp_path / "one.safetensors").read_bytes() == (tmp_path / "plain.safetensors").read_bytes()
+
+
+def test_few_bits_need_importance(tmp_path):
+    out = tmp_path / "m.gguf"
+    done = quantize(out, "iq2_xxs", check=False)
+    assert done.returncode != 0 and "--imatrix" in done.stderr and not out.exists()
+    text = quantize(out, "iq2_m", "--imatrix", QUANT / "tales-2m.imatrix.gguf", "--dry-run").stderr
+    assert "iq2_s" in text and "iq3_s" in text and "q5_k" in text
+    quantize(out, "iq3_xxs", "--imatrix", QUANT / "tales-2m.imatrix.gguf")
+    assert "hash:" in run("logits", "-m", out, "--ids", "1,400,500", "-t", 1).stdout
+
+
+def test_fit(tmp_path):
+    """Never over the size, and better than one format of the same bytes."""
+    text, same, out = tmp_path / "text.txt", tmp_path / "same.gguf", tmp_path / "fit.gguf"
+    text.write_bytes((QUANT / "calibration.txt").read_bytes()[:4500])
+    for size in (None, 1_300_000):
+        if size is None:
+            quantize(same, "q4_k", "--pure", "--output-tensor-type", "q6_k", "--calibrate", text, "--no-gptq")
+            size = same.stat().st_size
+        said = quantize(out, "q4_k", "--fit", size, "--calibrate", text, "--no-gptq").stderr
+        assert size - 20_000 < out.stat().st_size <= size
+        together = said.split("measured together: KL ")[1].split()
+        assert float(together[0].rstrip(";")) < float(together[1])
+    small = quantize(tmp_path / "n.gguf", "--fit", "900K", "--calibrate", text, check=False)
+    assert small.returncode == 2 and "too few" in small.stderr and not (tmp_path / "n.gguf").exists()
+    cached = quantize(tmp_path / "n.gguf", "--fit", size, "--fit-ctx", 100000, "--calibrate", text, check=False)
+    assert cached.returncode == 2 and "too few" in cached.stderr
+
+
 def test_broken_and_odd_matrices(tmp_path):
     """Columns that no group divides, dead ones, a value that is not finite."""
     n, k = 4, 40
