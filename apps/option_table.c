@@ -414,6 +414,9 @@ const app_option app_option_table[] = {
     {"-f --file", KIND_TEXT, CMD_CALIBRATE, AT(file), 0, 0, "FILE", NULL, "the text"},
     {"--in-file", KIND_TEXTS, CMD_CALIBRATE, AT(in_files), 0, 0, "FILE", NULL,
      "an importance matrix that is added; may be given several times"},
+    {"--show", KIND_FLAG, CMD_CALIBRATE, AT(show), 0, 0, NULL, NULL,
+     "print what the importance matrix says of each weight: rows, mean square of its input, how "
+     "few columns have half of it, columns and experts without any"},
     {"--xtx", KIND_TEXT, CMD_CALIBRATE, AT(xtx), 0, 0, "FILE", NULL,
      "X^T X of every matrix besides, as a safetensors file"},
     {"--process-output", KIND_FLAG, CMD_CALIBRATE, AT(with_output), 0, 0, NULL, NULL,

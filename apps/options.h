@@ -149,7 +149,7 @@ typedef struct app_options {
         *output_type, *embedding_type, *report;
     app_texts tensor_types, include_weights, exclude_weights, overrides, in_files;
     int gptq, no_gptq, pure, leave_output, allow_requantize, allow_nan, keep_split, dry_run,
-        no_fallback, resume, with_output;
+        no_fallback, resume, with_output, show;
     double damp;
     uint64_t split_max, memory, fit;
     int fit_ctx;

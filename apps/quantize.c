@@ -176,8 +176,9 @@ const app_command command_quantize = {
     .detail =
         "Makes a GGUF file of the given type out of a model, tensor by tensor, whatever its size.\n"
         "TYPE is a name of llama.cpp's, in any case: f32 f16 bf16 q8_0 q6_k q5_k_m q5_k_s q5_1\n"
-        "q5_0 q4_k_m q4_k_s q4_1 q4_0 q3_k_l q3_k_m q3_k_s q2_k q2_k_s iq4_xs iq4_nl mxfp4, and\n"
-        "copy. The mixtures give the matrices of a name the formats that it gives them there.\n"
+        "q5_0 q4_k_m q4_k_s q4_1 q4_0 q3_k_l q3_k_m q3_k_s q2_k q2_k_s iq4_xs iq4_nl iq3_m iq3_s\n"
+        "iq3_xs iq3_xxs iq2_m iq2_s iq2_xs iq2_xxs iq1_m iq1_s tq2_0 tq1_0 q2_0 q1_0 mxfp4 nvfp4\n"
+        "and copy. The mixtures give the matrices of a name the formats that it gives them there.\n"
         "gptq-g128 and w4a16-g128 (32, 64, 256) make a folder of int4 matrices as GPTQ's tools "
         "and\n"
         "compressed-tensors lay them out, out of a folder in floats.\n"
@@ -192,9 +193,14 @@ const app_command command_quantize = {
     .run = run_quantize,
 };
 
+static void show(void *user, const char *line) {
+    (void)user;
+    (void)out_print("%s\n", line);
+}
+
 static int run_calibrate(const app_options *o) {
-    if (o->out == NULL) {
-        app_error("no place for the result: give one with -o PATH");
+    if (o->out == NULL && !o->show) {
+        app_error("no place for the result: give one with -o PATH, or --show");
         return APP_USAGE;
     }
     if (o->file == NULL && o->in_files.n == 0) {
@@ -216,10 +222,11 @@ static int run_calibrate(const app_options *o) {
                                     .with_output = o->with_output,
                                     .memory = o->memory,
                                     .say = say,
-                                    .cancel = signals_cancel()};
+                                    .cancel = signals_cancel(),
+                                    .show = o->show ? show : NULL};
     double start = app_seconds();
     int code = report(gw_calibrate(&c));
-    if (code == APP_OK) {
+    if (code == APP_OK && o->out != NULL) {
         app_note("%s in %.1f s", o->out, app_seconds() - start);
     }
     return code;
@@ -236,6 +243,7 @@ const app_command command_calibrate = {
         "is multiplied with, of experts each one's own. A name that ends in .dat: the older "
         "form.\n",
     .examples = "  godwit calibrate -m model-f16.gguf -f text.txt -o imatrix.gguf\n"
+                "  godwit calibrate --in-file imatrix.gguf --show\n"
                 "  godwit calibrate --in-file a.gguf --in-file b.gguf -o both.gguf\n",
     .operand = "--model",
     .run = run_calibrate,

@@ -69,6 +69,9 @@ typedef struct gw_calibrate_options {
     gw_line_fn say;
     void *say_user;
     const volatile int *cancel;
+    gw_line_fn show; /* is given a table of what the matrix holds, line by line, and `out` may be
+                        NULL; NULL: none                                                         */
+    void *show_user;
 } gw_calibrate_options;
 
 /* Sums of squares of what each matrix of the float model is multiplied with on the text, by column

@@ -23,7 +23,8 @@ typedef struct measure {
     const gw_backend *const *backends;
     gw_making quiet; /* says nothing */
     gw_quantize_options quiet_options;
-    /* The float model as a GGUF file in memory; float matrices are computed where they lie there. */
+    /* The float model as a GGUF file in memory; float matrices are computed where they lie there.
+     */
     unsigned char *image;
     size_t image_bytes;
     gw_gguf_place *place; /* [source.n]; at: in the image */
@@ -80,8 +81,8 @@ static int64_t chunks_of(const gw_original_tensor *t) { return (t->rows + CHUNK 
 typedef struct change {
     const gw_item *item;
     const gw_gguf_place *place;
-    unsigned char *to;       /* NULL: only the errors */
-    int as_it_is;            /* 1: fmt is not read */
+    unsigned char *to; /* NULL: only the errors */
+    int as_it_is;      /* 1: fmt is not read */
     gw_fmt fmt;
     const float *importance; /* [experts, cols] or NULL */
     double *errors;          /* [chunks] sums of importance (w - value)^2; NULL: not asked for */
@@ -171,7 +172,8 @@ done:
     return status;
 }
 
-/* Floats of 16 bits stay that; everything else is float, so that a format's errors are all there. */
+/* Floats of 16 bits stay that; everything else is float, so that a format's errors are all there.
+ */
 static gw_status make_image(measure *q) {
     const gw_original *source = &q->m->source;
     gw_bytes head = {0}, pairs = {0};

@@ -1,10 +1,11 @@
 /* core/quantize/budget.h - `--fit SIZE`: which matrix gets how many bits, so that the file is not
  * larger than SIZE and the model's answers change least.
  *
- * Each matrix of the layers is put alone into each of some formats, and the Kullback-Leibler
- * divergence of the model's answers from the float model's is measured on windows of the text: sums
- * of these are close to the divergence of all together. The choice of least sum under the budget is
- * found by a price per byte; the best single format that fits is kept where it is better.
+ * Each matrix of the layers is put alone into two formats, and the Kullback-Leibler divergence of
+ * the model's answers from the float model's is measured on windows of the text; in other formats
+ * it goes by how far the weights are off. Sums of these are close to the divergence of all
+ * together. The choice of least sum under the budget is found by a price per byte, and measured
+ * against the best single format that fits. The float model lies in memory meanwhile.
  */
 #ifndef GW_QUANTIZE_BUDGET_H
 #define GW_QUANTIZE_BUDGET_H

@@ -1,6 +1,8 @@
 /* core/quantize/calibrate.c - the body of gw_calibrate: an importance matrix from a text, and from
- * others that are added. */
+ * others that are added; what it holds as a table. */
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/arena.h"
@@ -72,6 +74,73 @@ static void say_unseen(const gw_calibrate_options *o, const gw_imatrix *m) {
     }
 }
 
+/* ---- --show --------------------------------------------------------------------------------- */
+
+typedef struct summary {
+    double rows, mean;      /* of all experts; mean square of an input */
+    double half, entropy;   /* share of the columns that have half of it; of even columns 1 */
+    int64_t unused, unseen; /* columns of all experts, experts */
+} summary;
+
+static int falling(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return x > y ? -1 : x < y;
+}
+
+/* sorted: room for the columns of all experts. */
+static summary summarize(const gw_imatrix_entry *e, float *sorted) {
+    summary s = {0};
+    int64_t n = e->cols * e->experts;
+    double sum = 0.0, part = 0.0;
+    for (int64_t x = 0; x < e->experts; x++) {
+        s.rows += (double)e->counts[x];
+        s.unseen += e->counts[x] == 0.0f;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        sum += (double)e->sums[i];
+        s.unused += e->sums[i] == 0.0f;
+    }
+    memcpy(sorted, e->sums, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, falling);
+    for (int64_t i = 0; i < n && sum > 0.0; i++) {
+        double p = (double)sorted[i] / sum;
+        s.entropy -= p > 0.0 ? p * log(p) : 0.0;
+        s.half += part < 0.5 * sum ? 1.0 / (double)n : 0.0;
+        part += (double)sorted[i];
+    }
+    s.entropy = n > 1 ? s.entropy / log((double)n) : 1.0;
+    s.mean = s.rows > 0.0 ? sum / (s.rows * (double)e->cols) : 0.0;
+    return s;
+}
+
+static gw_status show_matrix(const gw_calibrate_options *o, const gw_imatrix *m) {
+    char line[400];
+    snprintf(line, sizeof line, "%-32s %9s %11s %8s %8s %7s", "weight", "rows", "mean x^2",
+             "half in", "entropy", "unused");
+    o->show(o->show_user, line);
+    for (size_t i = 0; i < m->n; i++) {
+        const gw_imatrix_entry *e = &m->list[i];
+        float *sorted = malloc((size_t)(e->cols * e->experts) * sizeof *sorted + 1);
+        if (sorted == NULL) {
+            return gw_fail(GW_E_NOMEM, e->name, "no memory to sort its columns");
+        }
+        summary s = summarize(e, sorted);
+        free(sorted);
+        int n = snprintf(line, sizeof line, "%-32s %9.0f %11.5g %7.2f%% %8.4f %7lld", e->name,
+                         s.rows, s.mean, 100.0 * s.half, s.entropy, (long long)s.unused);
+        if (e->experts > 1) {
+            snprintf(line + n, sizeof line - (size_t)n, "  %lld of %lld experts saw no text",
+                     (long long)s.unseen, (long long)e->experts);
+        }
+        o->show(o->show_user, line);
+    }
+    snprintf(line, sizeof line, "%zu weights, %lld windows of %lld tokens%s%s", m->n,
+             (long long)m->chunks, (long long)m->chunk_size, m->dataset[0] != '\0' ? " of " : "",
+             m->dataset);
+    o->show(o->show_user, line);
+    return GW_OK;
+}
+
 gw_status gw_calibrate_model(const gw_calibrate_options *o, const gw_backend *const *backends) {
     gw_original original = {0};
     gw_inputs *inputs = NULL;
@@ -108,7 +177,8 @@ gw_status gw_calibrate_model(const gw_calibrate_options *o, const gw_backend *co
     if (o->xtx != NULL && inputs != NULL) {
         GW_TRY_DONE(gw_inputs_write_xtx(inputs, o->xtx));
     }
-    status = gw_imatrix_write(&m, o->out);
+    GW_TRY_DONE(o->show != NULL ? show_matrix(o, &m) : GW_OK);
+    status = o->out != NULL ? gw_imatrix_write(&m, o->out) : GW_OK;
 done:
     gw_inputs_free(inputs);
     gw_original_close(&original);

@@ -1,7 +1,8 @@
 /* core/quantize/codebook.c - see codebook.h. */
 #include "core/quantize/codebook.h"
 
-#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "core/tensor/small.h"
@@ -25,7 +26,7 @@ static const float of_iq3_xxs[] = {4, 12, 20, 28, 36, 44, 52, 62};
 static const float of_iq3_s[] = {1, 3, 5, 7, 9, 11, 13, 15};
 
 #define ROOM(name, keys, lists)                                                                    \
-    static gw_i16 at_##name[keys];                                                                \
+    static gw_i16 at_##name[keys];                                                                 \
     static gw_u16 near_##name[lists][NEAR];
 ROOM(iq2_xxs, KEYS_2, LISTS_2)
 ROOM(iq2_xs, KEYS_2, LISTS_2)
@@ -93,34 +94,38 @@ static void make(const gw_codebook *b) {
     }
 }
 
-#define ONCE(name)                                                                                 \
-    static pthread_once_t once_##name = PTHREAD_ONCE_INIT;                                         \
-    static void make_##name(void) { make(&book_##name); }                                          \
-    static const gw_codebook *get_##name(void) {                                                   \
-        pthread_once(&once_##name, make_##name);                                                   \
-        return &book_##name;                                                                       \
+/* The first to ask makes it, the others wait. */
+static const gw_codebook *made(const gw_codebook *b, _Atomic int *state) {
+    enum { NOT_YET, AT_WORK, DONE };
+    int seen = NOT_YET;
+    if (atomic_load_explicit(state, memory_order_acquire) == DONE) {
+        return b;
     }
-ONCE(iq2_xxs)
-ONCE(iq2_xs)
-ONCE(iq2_s)
-ONCE(iq1)
-ONCE(iq3_xxs)
-ONCE(iq3_s)
+    if (atomic_compare_exchange_strong(state, &seen, AT_WORK)) {
+        make(b);
+        atomic_store_explicit(state, DONE, memory_order_release);
+    }
+    while (atomic_load_explicit(state, memory_order_acquire) != DONE) {
+        sched_yield();
+    }
+    return b;
+}
 
 const gw_codebook *gw_codebook_of(gw_fmt fmt) {
+    static _Atomic int states[6];
     switch (fmt) {
     case GW_FMT_IQ2_XXS:
-        return get_iq2_xxs();
+        return made(&book_iq2_xxs, &states[0]);
     case GW_FMT_IQ2_XS:
-        return get_iq2_xs();
+        return made(&book_iq2_xs, &states[1]);
     case GW_FMT_IQ2_S:
-        return get_iq2_s();
+        return made(&book_iq2_s, &states[2]);
     case GW_FMT_IQ3_XXS:
-        return get_iq3_xxs();
+        return made(&book_iq3_xxs, &states[3]);
     case GW_FMT_IQ3_S:
-        return get_iq3_s();
+        return made(&book_iq3_s, &states[4]);
     default:
-        return get_iq1();
+        return made(&book_iq1, &states[5]);
     }
 }
 
@@ -128,9 +133,10 @@ const gw_codebook *gw_codebook_of(gw_fmt fmt) {
 
 /* Errors of points come out of tables of two coordinates each, so that a point costs dim / 2
  * additions whatever the weights. */
-static inline __attribute__((always_inline)) unsigned
-key_of(const gw_codebook *b, int dim, int bits, int n, const float *x, const float *a, float scale,
-       const float *sizes, float *error) {
+static inline __attribute__((always_inline)) unsigned key_of(const gw_codebook *b, int dim,
+                                                             int bits, int n, const float *x,
+                                                             const float *a, float scale,
+                                                             const float *sizes, float *error) {
     float cost[GW_BOOK_DIM][GW_BOOK_SIZES], least = 0.0f;
     unsigned key = 0;
     for (int i = 0; i < dim; i++) {
@@ -174,9 +180,10 @@ key_of(const gw_codebook *b, int dim, int bits, int n, const float *x, const flo
     return best;
 }
 
-static inline __attribute__((always_inline)) gw_near
-nearest(const gw_codebook *b, int dim, int bits, int n, const float *x, const float *a, float scale,
-        const float *sizes) {
+static inline __attribute__((always_inline)) gw_near nearest(const gw_codebook *b, int dim,
+                                                             int bits, int n, const float *x,
+                                                             const float *a, float scale,
+                                                             const float *sizes) {
     gw_near out = {0};
     unsigned key = key_of(b, dim, bits, n, x, a, scale, sizes, &out.error);
     out.key = (gw_u16)key;

@@ -17,13 +17,13 @@ enum {
 };
 
 typedef struct gw_codebook {
-    int dim, bits; /* coordinates of a point, bits of each in a key                          */
-    int n_sizes;   /* values that a coordinate can have                                      */
-    int n;         /* points                                                                 */
+    int dim, bits;      /* coordinates of a point, bits of each in a key                          */
+    int n_sizes;        /* values that a coordinate can have                                      */
+    int n;              /* points                                                                 */
     const float *sizes; /* those values, in the unit in which codes are counted: 8, 25, 43; of
                            IQ1 -8, 0, 8, to which one is added or not                        */
     const gw_u16 *points;
-    gw_i16 *at;         /* key: number of the point, or -1 - number of the list              */
+    gw_i16 *at; /* key: number of the point, or -1 - number of the list              */
     gw_u16 (*near)[GW_BOOK_NEAR]; /* keys of the points near a key that names none           */
 } gw_codebook;
 

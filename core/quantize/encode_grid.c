@@ -1,10 +1,10 @@
 /* core/quantize/encode_grid.c - formats with codebooks: IQ2_XXS to IQ3_S, where sizes are points
  * and signs stand beside them, and IQ1, whose points are of -1, 0, 1 and an eighth.
  *
- * A code is a column's signed value as an index of levels, so that what lies around (decoding, error
- * feedback) need not know of points; eight columns are coded together. Sub-blocks have their scale
- * by search, those become odd numbers times the block's d, and with d as stored all points are
- * looked for again.
+ * A code is a column's signed value as an index of levels, so that what lies around (decoding,
+ * error feedback) need not know of points; eight columns are coded together. Sub-blocks have their
+ * scale by search, those become odd numbers times the block's d, and with d as stored all points
+ * are looked for again.
  */
 #include "core/quantize/codebook.h"
 #include "core/quantize/encode_rows.h"
@@ -16,14 +16,14 @@ typedef enum extra { SIGNS, EVEN_SIGNS, EIGHTH_OF_SUB, EIGHTH_OF_EIGHT } extra;
 
 typedef struct form {
     extra extra;
-    int top;          /* scales are 2 n + 1 of d, n in 0 .. top                            */
-    float unit;       /* d of the file times this, times 2 n + 1: a sub-block's scale      */
-    float size;       /* the largest level                                                 */
+    int top;           /* scales are 2 n + 1 of d, n in 0 .. top                            */
+    float unit;        /* d of the file times this, times 2 n + 1: a sub-block's scale      */
+    float size;        /* the largest level                                                 */
     float first, step; /* tries: it is first + step k of the largest value                 */
     int tries;
-    float spread;     /* weights: importance * sqrt(spread * s2 + w^2), s2 the mean square */
-    float plain;      /* without importance: w^2 + plain * s2                              */
-    float stretch;    /* d by least squares times this                                     */
+    float spread;  /* weights: importance * sqrt(spread * s2 + w^2), s2 the mean square */
+    float plain;   /* without importance: w^2 + plain * s2                              */
+    float stretch; /* d by least squares times this                                     */
 } form;
 
 static const form forms[] = {
@@ -197,7 +197,8 @@ static int nearest_odd(float x, int top) { /* n of 2 n + 1 */
     return (int)((x + 12582912.0f) - 12582912.0f);
 }
 
-/* d, of which odd numbers come nearest to the scales: error of sub-block j ll_j (d (2 n + 1) - s)^2 */
+/* d, of which odd numbers come nearest to the scales: error of sub-block j ll_j (d (2 n + 1) - s)^2
+ */
 static float common(const form *f, const float *scale, const float *ll, int subs) {
     float max = 0.0f, best = 0.0f, least = 3.4e38f;
     for (int s = 0; s < subs; s++) {

@@ -1,6 +1,8 @@
 /* core/quantize/encode_int4.c - groups with a scale and a zero from the range of their values, INT4
- * and block-linear ones: scale = (high - low) / the largest code, zero = low. */
+ * and block-linear ones: scale = (high - low) / the largest code, zero = low. Block-linear ones with
+ * importance: of least weighted error. */
 #include "core/quantize/encode_rows.h"
+#include "core/quantize/fit.h"
 #include "core/tensor/codes.h"
 #include "core/tensor/planes.h"
 
@@ -35,6 +37,36 @@ static void by_range(const gw_coding *e, float low, float high, gw_coded *o) {
 
 static void search(const gw_coding *e, const gw_encode_in *in, gw_coded *out) {
     gw_search_range(e, in, out, by_range);
+}
+
+static void search_linear(const gw_coding *e, const gw_encode_in *in, gw_coded *out) {
+    const gw_fit_rule rule = {
+        GW_FIT_AFFINE, e->code_max, -0.9f, 0.05f, 37, GW_WEIGHT_MEAN, 2.0f};
+    gw_fit_in lanes = {.lanes = in->blocks, .cols = in->cols};
+    gw_fit_out fit;
+    if (in->importance == NULL) {
+        gw_search_range(e, in, out, by_range);
+        return;
+    }
+    for (int b = 0; b < in->blocks; b++) {
+        lanes.w[b] = in->w + (size_t)b * in->w_stride;
+        lanes.importance[b] = in->importance + (size_t)b * in->importance_stride;
+        lanes.mean_square[b] = in->mean_square[b];
+    }
+    gw_fit(&rule, &lanes, &fit);
+    for (int b = 0; b < in->blocks; b++) {
+        gw_coded *o = &out[b];
+        if (!gw_all_finite(lanes.w[b], (size_t)in->cols)) {
+            gw_coded_broken(o, 1);
+            continue;
+        }
+        o->d = gw_encode_f16(fit.scale[b]);
+        o->m = gw_encode_f16(fit.low[b]);
+        o->ws[0] = gw_f16_to_f32(o->d);
+        o->wm[0] = gw_f16_to_f32(o->m);
+        memset(o->code, 0, sizeof o->code);
+        gw_codes_of(e, o, 0, lanes.w[b], in->cols, o->code);
+    }
 }
 
 static void put_u16(gw_u8 *to, gw_u16 bits) {
@@ -105,7 +137,8 @@ static void pack_elevens(const gw_coding *e, const gw_coded *b, void *block) {
                                         .sub = columns,                                            \
                                         .code_max = (1 << ((low) + (high))) - 1,                   \
                                         .short_blocks = 1,                                         \
-                                        .search = search,                                          \
+                                        .by_importance = 1,                                          \
+                                        .search = search_linear,                                          \
                                         .pack = pack_##name};
 LINEAR(BL2_B32, bl2_b32, 32, 2, 0)
 LINEAR(BL3_B32, bl3_b32, 32, 2, 1)
@@ -118,5 +151,6 @@ const gw_coding gw_coding_bl3h_b64 = {.fmt = GW_FMT_BL3H_B64,
                                       .sub = 64,
                                       .code_max = 10,
                                       .short_blocks = 1,
-                                      .search = search,
+                                      .by_importance = 1,
+                                      .search = search_linear,
                                       .pack = pack_elevens};

@@ -200,7 +200,7 @@ static gw_status make_matrix(packing *p, gw_parallel_fn parallel) {
         GW_TRY_DONE(gw_fail(GW_E_NOMEM, p->t->name, "no memory for its codes"));
     }
     if (p->inputs != NULL) {
-        GW_TRY_DONE(gw_inputs_find(p->inputs, p->t->name, p->cols, &xtx));
+        xtx = gw_inputs_find(p->inputs, p->t->name, p->cols, 0);
     }
     if (xtx != NULL) {
         status = gw_gptq_prepare(p->t->name, xtx, (int)p->cols,

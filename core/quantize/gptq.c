@@ -310,8 +310,8 @@ static void refit_sub(const gw_gptq *g, const gw_coding *coding, int place, int 
 }
 
 /* Columns that are coded at once: what a column's error costs is 1 / U_ii^2 of it. */
-static void code_vector(const gw_gptq *g, const gw_coding *coding, int place, int s, const double *w,
-                        const work *k, const gw_coded *o, gw_i16 *code) {
+static void code_vector(const gw_gptq *g, const gw_coding *coding, int place, int s,
+                        const double *w, const work *k, const gw_coded *o, gw_i16 *code) {
     for (int j = 0; j < g->together; j++) {
         int at = g->column[place + j] % g->together;
         double u = g->u[(size_t)(place + j) * (size_t)g->n + (size_t)(place + j)];

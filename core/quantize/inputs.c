@@ -23,7 +23,7 @@
 #define CLONES
 #endif
 
-enum { TILE_I = 4, TILE_J = 16, WINDOW = 512 };
+enum { TILE_I = 4, TILE_J = 16, WINDOW = 512, PRIOR = 64 };
 
 typedef float v8 __attribute__((vector_size(32), aligned(4)));
 
@@ -31,7 +31,7 @@ typedef float v8 __attribute__((vector_size(32), aligned(4)));
 typedef struct stage {
     int64_t cols, experts;
     double *sums, *counts; /* [experts, cols], [experts] */
-    double *products;      /* [cols, cols], of j >= i; NULL: not collected */
+    double *products;      /* [experts, cols, cols], of j >= i; NULL: not collected */
     float *xtx;            /* the same at the end, both triangles; in products' place */
 } stage;
 
@@ -128,11 +128,11 @@ static void add_routed(stage *s, const gw_node *node, const gw_observed *seen) {
 }
 
 /* Products of columns [i, i + 4) with [j, j + 16), summed over rows, added to out. */
-CLONES static void add_tile(const float *x, int64_t cols, int rows, double *out, int64_t i,
+CLONES static void add_tile(const float *const *x, int64_t cols, int rows, double *out, int64_t i,
                             int64_t j) {
     v8 sum[TILE_I][2] = {0};
     for (int r = 0; r < rows; r++) {
-        const float *row = x + (int64_t)r * cols;
+        const float *row = x[r];
         v8 a, b;
         memcpy(&a, row + j, sizeof a);
         memcpy(&b, row + j + 8, sizeof b);
@@ -152,32 +152,66 @@ CLONES static void add_tile(const float *x, int64_t cols, int rows, double *out,
 }
 
 /* The same for what is left at the edges. */
-static void add_edge(const float *x, int64_t cols, int rows, double *out, int64_t i, int64_t i_end,
-                     int64_t j, int64_t j_end) {
+static void add_edge(const float *const *x, int64_t cols, int rows, double *out, int64_t i,
+                     int64_t i_end, int64_t j, int64_t j_end) {
     for (; i < i_end; i++) {
         for (int64_t c = j; c < j_end; c++) {
             float sum = 0.0f;
             for (int r = 0; r < rows; r++) {
-                sum += x[(int64_t)r * cols + i] * x[(int64_t)r * cols + c];
+                sum += x[r][i] * x[r][c];
             }
             out[i * cols + c] += (double)sum;
         }
     }
 }
 
-/* Rows of tiles in turn among the threads. */
-static void add_products(stage *s, const gw_observed *seen) {
-    int64_t cols = s->cols;
-    for (int64_t t = seen->id; t * TILE_I < cols; t += seen->team) {
+/* Rows of tiles first, first + step, ... of the products of these rows. */
+static void add_tiles(const float *const *x, int64_t cols, int rows, double *out, int64_t first,
+                      int64_t step) {
+    for (int64_t t = first; t * TILE_I < cols && rows > 0; t += step) {
         int64_t i = t * TILE_I, i_end = i + TILE_I < cols ? i + TILE_I : cols;
         for (int64_t j = i / TILE_J * TILE_J; j < cols; j += TILE_J) {
             if (i + TILE_I <= cols && j + TILE_J <= cols) {
-                add_tile(seen->x, cols, seen->rows, s->products, i, j);
+                add_tile(x, cols, rows, out, i, j);
             } else {
-                add_edge(seen->x, cols, seen->rows, s->products, i, i_end, j,
-                         j + TILE_J < cols ? j + TILE_J : cols);
+                add_edge(x, cols, rows, out, i, i_end, j, j + TILE_J < cols ? j + TILE_J : cols);
             }
         }
+    }
+}
+
+/* Rows of tiles in turn among the threads. */
+static void add_products(stage *s, const gw_observed *seen) {
+    const float *x[WINDOW];
+    for (int from = 0; from < seen->rows; from += WINDOW) {
+        int n = seen->rows - from < WINDOW ? seen->rows - from : WINDOW;
+        for (int r = 0; r < n; r++) {
+            x[r] = seen->x + (int64_t)(from + r) * s->cols;
+        }
+        add_tiles(x, s->cols, n, s->products, seen->id, seen->team);
+    }
+}
+
+/* Experts in turn among the threads, each with the rows that are sent to it, in their order. */
+static void add_routed_products(stage *s, const gw_node *node, const gw_observed *seen) {
+    int64_t used = node->in[1]->dim[1] / 2;
+    int own = node->op == GW_OP_EXPERTS_DOWN;
+    const float *x[WINDOW];
+    for (int64_t e = seen->id; e < s->experts; e += seen->team) {
+        double *out = s->products + e * s->cols * s->cols;
+        int n = 0;
+        for (int64_t r = 0; r < seen->rows; r++) {
+            for (int64_t k = 0; k < used; k++) {
+                if ((int64_t)seen->route[r * 2 * used + k] == e) {
+                    x[n++] = seen->x + (own ? r * used + k : r) * s->cols;
+                }
+                if (n == WINDOW) {
+                    add_tiles(x, s->cols, n, out, 0, 1);
+                    n = 0;
+                }
+            }
+        }
+        add_tiles(x, s->cols, n, out, 0, 1);
     }
 }
 
@@ -208,7 +242,9 @@ static void observe(void *user, const gw_node *node, const gw_observed *seen) {
         for (int r = 0; seen->id == 0 && !experts && r < seen->rows; r++) {
             add_row(s, 0, seen->x + (int64_t)r * s->cols);
         }
-        if (!experts && s->products != NULL) {
+        if (s->products != NULL && experts) {
+            add_routed_products(s, node, seen);
+        } else if (s->products != NULL) {
             add_products(s, seen);
         }
     }
@@ -238,21 +274,21 @@ static gw_status take_products(gw_inputs *in, const gw_inputs_wish *wish) {
     uint64_t room = wish->memory > 0 ? wish->memory : free_memory() / 2;
     for (size_t i = 0; i < in->n_stages; i++) {
         stage *s = &in->stages[i];
-        uint64_t bytes = (uint64_t)s->cols * (uint64_t)s->cols * sizeof(double);
+        uint64_t bytes = (uint64_t)(s->experts * s->cols) * (uint64_t)s->cols * sizeof(double);
         const char *name = "";
         for (size_t k = 0; k < in->n; k++) {
             name = in->list[k].at == s ? in->list[k].name : name;
         }
-        if (s->experts > 1 || bytes > room) {
+        if (bytes > room) {
             if (wish->say != NULL) {
                 char line[300];
-                snprintf(line, sizeof line, "%s: importance alone is used (%s)", name,
-                         s->experts > 1 ? "experts" : "its X^T X does not fit --memory");
+                snprintf(line, sizeof line,
+                         "%s: importance alone is used (its X^T X does not fit --memory)", name);
                 wish->say(wish->say_user, line);
             }
             continue;
         }
-        s->products = calloc((size_t)(s->cols * s->cols), sizeof *s->products);
+        s->products = calloc((size_t)(s->experts * s->cols * s->cols), sizeof *s->products);
         if (s->products == NULL) {
             return gw_fail(GW_E_NOMEM, name, "no memory for X^T X of %lld columns",
                            (long long)s->cols);
@@ -262,19 +298,41 @@ static gw_status take_products(gw_inputs *in, const gw_inputs_wish *wish) {
     return GW_OK;
 }
 
+/* What an expert has seen, and as if it had seen PRIOR rows more of what all have. */
+static void add_prior(stage *s) {
+    int64_t n = s->cols * s->cols;
+    double rows = 0.0;
+    for (int64_t e = 0; e < s->experts; e++) {
+        rows += s->counts[e];
+    }
+    for (int64_t i = 0; i < n && s->experts > 1 && rows > 0.0; i++) {
+        double sum = 0.0;
+        for (int64_t e = 0; e < s->experts; e++) {
+            sum += s->products[e * n + i];
+        }
+        for (int64_t e = 0; e < s->experts; e++) {
+            s->products[e * n + i] += PRIOR * sum / rows;
+        }
+    }
+}
+
 /* To floats, both triangles, in the same memory: element k lies at or before where it was. */
 static void settle(stage *s) {
     if (s->products == NULL) {
         return;
     }
     int64_t n = s->cols;
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < i; j++) {
-            s->products[i * n + j] = s->products[j * n + i];
+    add_prior(s);
+    for (int64_t e = 0; e < s->experts; e++) {
+        double *p = s->products + e * n * n;
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t j = 0; j < i; j++) {
+                p[i * n + j] = p[j * n + i];
+            }
         }
     }
     s->xtx = (float *)(void *)s->products;
-    for (int64_t k = 0; k < n * n; k++) {
+    for (int64_t k = 0; k < s->experts * n * n; k++) {
         float value = (float)s->products[k];
         memcpy((char *)s->products + (size_t)k * sizeof value, &value, sizeof value);
     }
@@ -438,14 +496,14 @@ gw_status gw_inputs_imatrix(const gw_inputs *in, const char *text, gw_imatrix *o
     return GW_OK;
 }
 
-gw_status gw_inputs_find(const gw_inputs *in, const char *name, int64_t cols, float **out) {
-    *out = NULL;
+float *gw_inputs_find(const gw_inputs *in, const char *name, int64_t cols, int64_t expert) {
     for (size_t i = 0; i < in->n; i++) {
-        if (strcmp(in->list[i].name, name) == 0 && in->list[i].at->cols == cols) {
-            *out = in->list[i].at->xtx;
+        const stage *s = in->list[i].at;
+        if (strcmp(in->list[i].name, name) == 0 && s->cols == cols) {
+            return s->xtx != NULL && expert < s->experts ? s->xtx + expert * cols * cols : NULL;
         }
     }
-    return GW_OK;
+    return NULL;
 }
 
 gw_status gw_inputs_write_xtx(const gw_inputs *in, const char *path) {
@@ -457,7 +515,7 @@ gw_status gw_inputs_write_xtx(const gw_inputs *in, const char *path) {
         const stage *s = in->list[i].at;
         int64_t dim[2] = {s->cols, s->cols};
         snprintf(name, sizeof name, "%s.xtx", in->list[i].name);
-        if (s->xtx != NULL) {
+        if (s->xtx != NULL && s->experts == 1) {
             GW_TRY_DONE(gw_safe_out_add(&out, name, "F32", dim, 2,
                                         (uint64_t)(s->cols * s->cols) * sizeof(float)));
         }
@@ -465,7 +523,7 @@ gw_status gw_inputs_write_xtx(const gw_inputs *in, const char *path) {
     GW_TRY_DONE(gw_safe_out_begin(&out, path, NULL));
     for (size_t i = 0; i < in->n; i++) {
         const stage *s = in->list[i].at;
-        if (s->xtx != NULL) {
+        if (s->xtx != NULL && s->experts == 1) {
             GW_TRY_DONE(
                 gw_safe_out_write(&out, s->xtx, (size_t)(s->cols * s->cols) * sizeof(float)));
         }

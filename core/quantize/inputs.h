@@ -2,7 +2,7 @@
  * for importance, and X^T X for error feedback.
  *
  * Matrices that read the same input (q, k and v; gate and up) share what is collected. Of experts
- * each has the rows that are sent to it; their X^T X is not collected.
+ * each has the rows that are sent to it, and X^T X as if it had seen 64 rows more of what all have.
  */
 #ifndef GW_QUANTIZE_INPUTS_H
 #define GW_QUANTIZE_INPUTS_H
@@ -35,9 +35,9 @@ void gw_inputs_free(gw_inputs *inputs); /* accepts NULL */
 
 /* As an importance matrix of its own; added to one that is there. */
 gw_status gw_inputs_imatrix(const gw_inputs *inputs, const char *text, gw_imatrix *out);
-/* X^T X of a matrix [cols, cols], borrowed; *out NULL: none was collected. */
-gw_status gw_inputs_find(const gw_inputs *inputs, const char *name, int64_t cols, float **out);
-/* All of X^T X as a safetensors file. */
+/* X^T X of a matrix, or of one of its experts, [cols, cols], borrowed; NULL: none was collected. */
+float *gw_inputs_find(const gw_inputs *inputs, const char *name, int64_t cols, int64_t expert);
+/* All of X^T X but experts' as a safetensors file. */
 gw_status gw_inputs_write_xtx(const gw_inputs *inputs, const char *path);
 
 gw_status gw_quantize_model(const gw_quantize_options *o, gw_parallel_fn parallel,

@@ -367,30 +367,31 @@ static int is_whole(gw_making *m, const gw_parts *p, size_t i, unsigned char *bu
     return 1;
 }
 
-static gw_status prepare(gw_making *m, slab *s, gw_gptq *gptq) {
+/* Has the matrix, have its experts, error feedback? What an expert's rows take is hashed in eights.
+ */
+static int has_feedback(const gw_making *m, const gw_item *it) {
+    int64_t experts = it->t->n_dim == 3 ? it->t->dim[0] : 1;
+    return m->inputs != NULL && gw_coding_of(it->to) != NULL && it->to != it->t->fmt &&
+           (uint64_t)(it->t->rows / experts) * it->row_bytes % 8 == 0 &&
+           gw_inputs_find(m->inputs, it->t->name, it->t->cols, 0) != NULL;
+}
+
+static gw_status prepare_feedback(gw_making *m, slab *s, gw_gptq *gptq, int64_t expert) {
     const gw_item *it = s->item;
     const gw_coding *c = gw_coding_of(it->to);
-    GW_TRY(gw_importance_of(m, it, &s->importance));
-    if (m->inputs == NULL || c == NULL || it->t->n_dim != 2 || it->to == it->t->fmt) {
-        return GW_OK;
-    }
-    float *xtx = NULL;
     gw_gptq_order order;
-    GW_TRY(gw_inputs_find(m->inputs, it->t->name, it->t->cols, &xtx));
-    if (xtx == NULL) {
-        return GW_OK;
-    }
-    gw_status status = gw_gptq_order_named(m->o->order, c, &order);
-    if (status == GW_OK) {
-        status = gw_gptq_prepare(it->t->name, xtx, (int)it->t->cols,
-                                 m->o->damp > 0.0 ? m->o->damp : 0.01, order, c, gptq);
-    }
+    gw_gptq_free(gptq);
+    s->gptq = NULL;
+    GW_TRY(gw_gptq_order_named(m->o->order, c, &order));
+    gw_status status =
+        gw_gptq_prepare(it->t->name, gw_inputs_find(m->inputs, it->t->name, it->t->cols, expert),
+                        (int)it->t->cols, m->o->damp > 0.0 ? m->o->damp : 0.01, order, c, gptq);
     if (status == GW_E_NUMERIC) {
         gw_say(m->o, "%s; importance alone is used", gw_error_text());
         return GW_OK;
     }
     s->gptq = status == GW_OK ? gptq : NULL;
-    s->item->by_feedback = s->gptq != NULL;
+    s->item->by_feedback += s->gptq != NULL;
     return status;
 }
 
@@ -398,8 +399,10 @@ static gw_status make_tensor(gw_making *m, gw_parts *p, size_t i) {
     gw_item *it = &m->list[i];
     slab s = {.m = m, .item = it, .broken = -1};
     gw_gptq gptq = {0};
+    int64_t each = it->t->rows / (it->t->n_dim == 3 ? it->t->dim[0] : 1);
     int64_t most = slab_rows(m, it);
     most = most < it->t->rows ? most : it->t->rows;
+    int feedback = has_feedback(m, it);
     gw_status status = GW_OK;
     s.out = malloc((size_t)most * it->row_bytes + 8);
     if (s.out == NULL) {
@@ -408,9 +411,16 @@ static gw_status make_tensor(gw_making *m, gw_parts *p, size_t i) {
     if (is_whole(m, p, i, s.out, (size_t)most * it->row_bytes + 8)) {
         goto done;
     }
-    GW_TRY_DONE(prepare(m, &s, &gptq));
+    GW_TRY_DONE(gw_importance_of(m, it, &s.importance));
     for (s.first = 0; s.first < it->t->rows; s.first += s.n) {
         s.n = it->t->rows - s.first < most ? it->t->rows - s.first : most;
+        if (feedback) { /* slabs end where an expert does */
+            int64_t left = each - s.first % each;
+            s.n = s.n < left ? s.n : left;
+        }
+        if (feedback && s.first % each == 0) {
+            GW_TRY_DONE(prepare_feedback(m, &s, &gptq, s.first / each));
+        }
         GW_TRY_DONE(make_slab(&s));
         size_t bytes = (size_t)s.n * it->row_bytes;
         GW_TRY_DONE(
@@ -470,8 +480,8 @@ gw_status gw_write_gguf(gw_making *m) {
     gw_status status = GW_OK;
     GW_TRY_DONE(lay_out(m, &p, &all));
     if (m->o->fit > 0 && all > m->o->fit) { /* of parts there came to be more */
-        GW_TRY_DONE(gw_fail(GW_E_ARGUMENT, "--fit", "it comes to %llu bytes",
-                            (unsigned long long)all));
+        GW_TRY_DONE(
+            gw_fail(GW_E_ARGUMENT, "--fit", "it comes to %llu bytes", (unsigned long long)all));
     }
     if (m->o->dry_run) {
         char text[32];

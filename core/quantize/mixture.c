@@ -250,10 +250,10 @@ static gw_fmt of_two_bit(const gw_mixture *m, gw_mixture_model *model, const cha
     if (!has(name, "attn_output.weight")) {
         return m->base;
     }
-    return model->experts == 8                                        ? GW_FMT_Q5_K
+    return model->experts == 8                                  ? GW_FMT_Q5_K
            : m->base == GW_FMT_IQ1_S || m->base == GW_FMT_IQ1_M ? GW_FMT_IQ2_XXS
-           : size == PLAIN                                            ? m->base
-                                                                      : lifted;
+           : size == PLAIN                                      ? m->base
+                                                                : lifted;
 }
 
 static gw_fmt of_embedding(const gw_mixture *m, int size) {

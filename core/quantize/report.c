@@ -12,7 +12,7 @@ static json_t *tensor_of(const gw_item *it) {
     json_t *o = json_pack("{s:s,s:s,s:s,s:I,s:b,s:b}", "name", it->t->name, "from",
                           gw_format_of(it->t->fmt)->name, "type", gw_format_of(it->to)->name,
                           "bytes", (json_int_t)it->bytes, "importance", it->importance != NULL,
-                          "feedback", it->by_feedback);
+                          "feedback", it->by_feedback > 0);
     if (it->size > 0.0) {
         json_object_set_new(o, "relative_error", json_real(sqrt(it->error / it->size)));
     }
