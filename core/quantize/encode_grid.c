@@ -142,13 +142,14 @@ static void find(const sub *t, float scale, int more, found *out) {
 
 /* What a scale of its own would save: the error is that of zeros less this. */
 static float gain_of(const found *o) {
-    return o->xl > 0.0f && o->ll > 0.0f ? o->xl / o->ll * o->xl : 0.0f;
+    float gain = o->xl > 0.0f && o->ll > 0.0f ? o->xl / o->ll * o->xl : 0.0f;
+    return gain < 3e38f ? gain : 0.0f; /* sums beyond float's range say nothing */
 }
 
 /* The scale of least error and, of EIGHTH_OF_SUB, which eighth; 0: nothing is there. */
 static float search_scale(const sub *t, int *more) {
     const form *f = t->f;
-    float best = 0.0f, scale = 0.0f;
+    float best = 0.0f, scale = t->max / f->size;
     found o;
     *more = 0;
     if (!(t->max > 1e-15f)) {
@@ -193,17 +194,18 @@ static float scale_of(const form *f, const gw_coded *b, int n) {
 
 static int nearest_odd(float x, int top) { /* n of 2 n + 1 */
     x = 0.5f * (x - 1.0f);
-    x = x < 0.0f ? 0.0f : x > (float)top ? (float)top : x;
+    x = !(x > 0.0f) ? 0.0f : x > (float)top ? (float)top : x;
     return (int)((x + 12582912.0f) - 12582912.0f);
 }
 
 /* d, of which odd numbers come nearest to the scales: error of sub-block j ll_j (d (2 n + 1) - s)^2
  */
 static float common(const form *f, const float *scale, const float *ll, int subs) {
-    float max = 0.0f, best = 0.0f, least = 3.4e38f;
+    float max = 0.0f, best, least = 3.4e38f;
     for (int s = 0; s < subs; s++) {
         max = scale[s] > max ? scale[s] : max;
     }
+    best = max / (float)(2 * f->top + 1);
     for (int k = -8; k <= 8; k++) {
         float d = max / ((float)(2 * f->top + 1) + 0.35f * (float)k), error = 0.0f;
         for (int s = 0; s < subs; s++) {
@@ -215,7 +217,7 @@ static float common(const form *f, const float *scale, const float *ll, int subs
             best = d;
         }
     }
-    return max > 0.0f ? best : 0.0f;
+    return best;
 }
 
 static void weigh(const form *f, const float *w, const float *h, float *a) {

@@ -1,6 +1,6 @@
 /* core/quantize/encode_int4.c - groups with a scale and a zero from the range of their values, INT4
- * and block-linear ones: scale = (high - low) / the largest code, zero = low. Block-linear ones with
- * importance: of least weighted error. */
+ * and block-linear ones: scale = (high - low) / the largest code, zero = low. Block-linear ones
+ * with importance: of least weighted error. */
 #include "core/quantize/encode_rows.h"
 #include "core/quantize/fit.h"
 #include "core/tensor/codes.h"
@@ -40,8 +40,7 @@ static void search(const gw_coding *e, const gw_encode_in *in, gw_coded *out) {
 }
 
 static void search_linear(const gw_coding *e, const gw_encode_in *in, gw_coded *out) {
-    const gw_fit_rule rule = {
-        GW_FIT_AFFINE, e->code_max, -0.9f, 0.05f, 37, GW_WEIGHT_MEAN, 2.0f};
+    const gw_fit_rule rule = {GW_FIT_AFFINE, e->code_max, -0.9f, 0.05f, 37, GW_WEIGHT_MEAN, 2.0f};
     gw_fit_in lanes = {.lanes = in->blocks, .cols = in->cols};
     gw_fit_out fit;
     if (in->importance == NULL) {
@@ -137,8 +136,8 @@ static void pack_elevens(const gw_coding *e, const gw_coded *b, void *block) {
                                         .sub = columns,                                            \
                                         .code_max = (1 << ((low) + (high))) - 1,                   \
                                         .short_blocks = 1,                                         \
-                                        .by_importance = 1,                                          \
-                                        .search = search_linear,                                          \
+                                        .by_importance = 1,                                        \
+                                        .search = search_linear,                                   \
                                         .pack = pack_##name};
 LINEAR(BL2_B32, bl2_b32, 32, 2, 0)
 LINEAR(BL3_B32, bl3_b32, 32, 2, 1)
