@@ -1,9 +1,9 @@
 /* core/quantize/codebook.c - see codebook.h. */
 #include "core/quantize/codebook.h"
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/tensor/small.h"
 
@@ -106,7 +106,7 @@ static const gw_codebook *made(const gw_codebook *b, _Atomic int *state) {
         atomic_store_explicit(state, DONE, memory_order_release);
     }
     while (atomic_load_explicit(state, memory_order_acquire) != DONE) {
-        sched_yield();
+        usleep(200);
     }
     return b;
 }

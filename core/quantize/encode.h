@@ -46,6 +46,7 @@ typedef struct gw_encode_in {
     int blocks;
     int cols; /* of each block: the format's, or fewer in the last block of a row where the format
                  has short ones */
+    int feedback; /* 1: what columns lose is passed on, so that importance alone weighs it */
 } gw_encode_in;
 
 struct gw_coding {

@@ -12,8 +12,20 @@ static const gw_fit_rule with_low_5 = {GW_FIT_AFFINE, 31, -0.9f, 0.05f, 37, GW_W
 static const gw_fit_rule by_square = {GW_FIT_IQ4, 127, -7.0f, 1.0f, 15, GW_WEIGHT_SQUARE, 0.0f};
 static const gw_fit_rule by_mean = {GW_FIT_IQ4, 127, -7.0f, 1.0f, 15, GW_WEIGHT_MEAN, 2.0f};
 
-/* The value of largest size, the first of equals. */
+/* The value of largest size, the first of equals. Finite floats of one sign lie in the order of
+ * their bits, so that the largest on either side is found many at once. */
 static float peak_of(const float *w) {
+    int32_t above = INT32_MIN, below = INT32_MIN;
+    for (int i = 0; i < 32; i++) {
+        int32_t bits = (int32_t)GW_F32_BITS(w[i]), turned = bits ^ INT32_MIN;
+        above = bits > above ? bits : above;
+        below = turned > below ? turned : below;
+    }
+    if (above != below) {
+        float p =
+            above > below ? GW_F32_FROM_BITS((gw_u32)above) : -GW_F32_FROM_BITS((gw_u32)below);
+        return p == 0.0f ? 0.0f : p;
+    }
     float p = 0.0f;
     for (int i = 0; i < 32; i++) {
         p = GW_FABS(w[i]) > GW_FABS(p) ? w[i] : p;

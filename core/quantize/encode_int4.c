@@ -40,7 +40,13 @@ static void search(const gw_coding *e, const gw_encode_in *in, gw_coded *out) {
 }
 
 static void search_linear(const gw_coding *e, const gw_encode_in *in, gw_coded *out) {
-    const gw_fit_rule rule = {GW_FIT_AFFINE, e->code_max, -0.9f, 0.05f, 37, GW_WEIGHT_MEAN, 2.0f};
+    const gw_fit_rule rule = {.kind = GW_FIT_AFFINE,
+                              .n = e->code_max,
+                              .first = -0.9f,
+                              .step = 0.05f,
+                              .tries = 37,
+                              .weight = in->feedback ? GW_WEIGHT_GIVEN : GW_WEIGHT_MEAN,
+                              .spread = 2.0f};
     gw_fit_in lanes = {.lanes = in->blocks, .cols = in->cols};
     gw_fit_out fit;
     if (in->importance == NULL) {

@@ -290,8 +290,12 @@ static int gather_block(const gw_gptq *g, const double *w, int place, int b, flo
 static void find_block(const gw_gptq *g, const gw_coding *coding, const float *values,
                        const float *weights, const float *mean, int cols, gw_coded *out) {
     (void)g;
-    const gw_encode_in in = {
-        .w = values, .importance = weights, .mean_square = mean, .blocks = 1, .cols = cols};
+    const gw_encode_in in = {.w = values,
+                             .importance = weights,
+                             .mean_square = mean,
+                             .blocks = 1,
+                             .cols = cols,
+                             .feedback = 1};
     coding->search(coding, &in, out);
 }
 
