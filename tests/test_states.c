@@ -134,6 +134,43 @@ static void far_back(const rig *r) {
     gw_session_free(s);
 }
 
+/* Behind a prompt that is long enough tokens run again from its end on. */
+static void from_a_prompt(const rig *r) {
+    enum { PROMPT = GW_KEPT_LEAST + 6, BACK = PROMPT + 5, ALL = PROMPT + 40 };
+    gw_session *a = new_session(r, 64), *b;
+    int32_t ids[ALL];
+    if (!a->states.any) {
+        gw_session_free(a);
+        return;
+    }
+    b = new_session(r, 64);
+    for (int i = 0; i < ALL; i++) {
+        ids[i] = r->ids[i % (N_PROMPT + N_TEXT)];
+    }
+    must(gw_session_prefill(a, ids, PROMPT));
+    for (int i = PROMPT; i < ALL; i += 4) {
+        must(gw_session_decode(a, ids + i, 4));
+    }
+    must(gw_session_rewind(a, BACK));
+    must(gw_session_decode(a, ids + 1, 1));
+    must(gw_session_prefill(b, ids, PROMPT));
+    must(gw_session_decode(b, ids + PROMPT, BACK - PROMPT));
+    must(gw_session_decode(b, ids + 1, 1));
+    size_t bytes = (size_t)r->n_vocab * sizeof(float);
+    assert_memory_equal(gw_session_logits(a, 0), gw_session_logits(b, 0), bytes);
+    assert_int_equal(a->repeated, BACK - PROMPT);
+    must(gw_session_decode(a, ids, 16));
+    must(gw_session_decode(a, ids, 16));
+    must(gw_session_rewind(a, PROMPT - 1)); /* where nothing was kept */
+    must(gw_session_prefill(a, ids + PROMPT - 1, 1));
+    must(gw_session_rewind(b, 0));
+    must(gw_session_prefill(b, ids, PROMPT));
+    assert_memory_equal(gw_session_logits(a, 0), gw_session_logits(b, 0), bytes);
+    assert_int_equal(a->repeated, BACK - PROMPT + PROMPT - 1);
+    gw_session_free(a);
+    gw_session_free(b);
+}
+
 /* A second prompt behind a text, taken back to the middle of it. */
 static void turns(const rig *r) {
     gw_session *a = new_session(r, 64), *b = new_session(r, 5);
@@ -208,6 +245,7 @@ static void test_states(void **state) {
         chunks_and_widths(&r);
         speculation(&r);
         far_back(&r);
+        from_a_prompt(&r);
         turns(&r);
         saved(&r);
         shifted(&r);

@@ -516,6 +516,7 @@ void gw_session_free(gw_session *s) {
     gw_tables_free(&s->tables);
     gw_kv_free(&s->kv);
     gw_states_free(&s->states);
+    gw_session_free_states(s);
     free(s->generated);
     free(s->tokens);
     free(s->where);
@@ -556,6 +557,7 @@ static int32_t less_of(const gw_session *s, const int32_t *tokens, int32_t i, in
 
 void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_t pos) {
     s->ahead = 0; /* its step is no longer the next one on the device */
+    gw_session_forget_states(s, pos);
     gw_states_note(&s->states, n, pos);
     gw_kv_note(&s->kv, n, pos);
     s->step.n = n;
@@ -780,7 +782,7 @@ static gw_status prefill(gw_session *s, const int32_t *tokens, size_t n, const r
     memset(s->generated + start, 0, n);
     s->prompted = s->prompted == start ? s->pos : s->prompted;
     s->n_logits = 1;
-    return GW_OK;
+    return gw_session_keep_states(s);
 }
 
 gw_status gw_session_prefill(gw_session *s, const int32_t *tokens, size_t n) {

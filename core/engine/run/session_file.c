@@ -397,6 +397,7 @@ static gw_status take_body(gw_session *s, source *in, const head *h) {
     s->pos = s->prompted = 0;
     s->n_logits = 0;
     s->ahead = 0;
+    gw_session_forget_states(s, 0);
     GW_TRY(take_checked(in, s->tokens, (size_t)h->tokens * sizeof *s->tokens));
     GW_TRY(take_check(in));
     for (int32_t i = 0; i < h->tokens; i++) {

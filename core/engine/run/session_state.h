@@ -45,6 +45,14 @@ typedef struct gw_hidden {
     float *rows; /* of the pass that is about to run */
 } gw_hidden;
 
+/* What recurrent blocks knew before position pos of the timeline (session_return.c). */
+enum { GW_KEPT_STATES = 3, GW_KEPT_LEAST = 64 };
+typedef struct gw_kept_states {
+    int32_t pos; /* 0: free */
+    uint64_t used;
+    void *state; /* of all blocks, one behind the other; NULL: never was one */
+} gw_kept_states;
+
 struct gw_session {
     gw_model *model;
     const volatile int *cancel;
@@ -58,6 +66,8 @@ struct gw_session {
     int head_device; /* where the logits are */
     gw_kv kv;
     gw_states states;
+    gw_kept_states kept_states[GW_KEPT_STATES];
+    uint64_t kept_uses, repeated; /* repeated: tokens that have run again */
     /* Values that start gives to the layers. */
     struct gw_buffer *kept[GW_MAX_DEVICES][GW_SPEC_VALUES];
     gw_tensor kept_value[GW_MAX_DEVICES][GW_SPEC_VALUES];
@@ -126,6 +136,11 @@ int gw_session_widest(const gw_session *s);
 /* session_return.c: the states of recurrent blocks, and the caches of windows, as they were at the
  * session's position, before rows are appended there; nothing to do unless it was rewound far. */
 gw_status gw_session_return(gw_session *s);
+/* Keep them as they are at the session's position, for a later return; nothing to do where there
+ * are none, or no memory. Forget those behind position pos; free all. */
+gw_status gw_session_keep_states(gw_session *s);
+void gw_session_forget_states(gw_session *s, int32_t pos);
+void gw_session_free_states(gw_session *s);
 
 /* The rows of the decode pass that has run: their logits, and the session holds their tokens. */
 gw_status gw_session_take_rows(gw_session *s);

@@ -4,8 +4,9 @@
  * A block of a layer that has a state keeps `entries` of them for each sequence (layout and
  * meaning: core/plan/op.h), GW_STATE_ENTRIES where nothing else is asked: what is known before the
  * last so many positions. So a pass of decode can be taken back row by row, and rewinding is
- * forgetting a position, as in the KV cache; a position further back is reached by running its
- * tokens again (session_return.c). Two are the least: from one to the next.
+ * forgetting a position, as in the KV cache; a position further back is reached by running tokens
+ * again, those behind the last of three prompts at whose end states were kept in main memory
+ * (session_return.c). Two entries are the least: from one to the next.
  */
 #ifndef GW_ENGINE_STATE_H
 #define GW_ENGINE_STATE_H
