@@ -69,6 +69,8 @@ static void roff(const char *text) {
             out_text("\\-");
         } else if (*c == '\'') {
             out_text("\\(aq");
+        } else if (*c == '|') {
+            out_text("|\\:"); /* a line may end there */
         } else {
             out_write(c, 1);
         }
