@@ -949,7 +949,7 @@ gw_status gw_self_test(int threads, gw_check_fn report, void *user);
 
 /* ---- what would run where ----------------------------------------------------------------- */
 
-enum { GW_DEVICES_MAX = 8 };
+enum { GW_DEVICES_MAX = 17 };
 
 typedef struct gw_forecast_use { /* of one device */
     int32_t layers;

@@ -62,7 +62,7 @@ typedef struct bc_request {
 
 typedef struct bc_plan {
     const char *model; /* NULL: BC_MODEL */
-    const char *device, *layers, *kv_type;
+    const char *device, *layers, *kv_type, *split_mode;
     int requests;
     int32_t parallel, chunk, tokens; /* of the cache */
     int32_t stem, own,
@@ -310,6 +310,7 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
     gw_model_options mo = {.path = p->model != NULL ? p->model : BC_MODEL,
                            .device = p->device,
                            .offload_layers = p->layers,
+                           .split_mode = p->split_mode,
                            .threads = 1,
                            .exact = 1};
     gw_model *m, *alone = NULL, *draft = NULL;
@@ -349,7 +350,7 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
     gw_model_free(draft);
     gw_model_free(m);
     mo.device = "cpu"; /* whose bits all devices have */
-    mo.offload_layers = NULL;
+    mo.offload_layers = mo.split_mode = NULL;
     bc_ok(gw_model_open(&mo, &alone));
     bc_ok(gw_session_new(alone, &so, &s));
     for (int i = 0; i < p->requests; i++) {

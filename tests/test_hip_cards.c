@@ -1,18 +1,12 @@
 /* tests/test_hip_cards.c - a layer over several cards of the emulator: the bits of one. Prompts,
- * every width of decode, what the cards draw themselves, a saved timeline, and a card that is lost.
+ * every width of decode, what the cards draw themselves, saved and shifted timelines, batches with
+ * drafts, and a driver whose queue is short.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/batch_cases.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "include/godwit.h"
 #include "tests/reference_files.h"
 
 enum { N_IDS = 24, N_DECODE = 22, N_TEXT = 5, MOST = N_IDS + N_DECODE };
@@ -130,10 +124,10 @@ static void check(const char *path, const char *const *lists, size_t n) {
 
 /* ---- bits ------------------------------------------------------------------------------------ */
 
-static const char *const two_and_four[] = {"hip:0,hip:1", "hip:0,hip:1,hip:2,hip:3"};
+static const char *const two[] = {"hip:0,hip:1"};
 
-/* Four on the emulator; a machine may have two. */
-static int has_four(void) {
+/* So many of the emulator; a machine may have two. */
+static int has_cards(int wanted) {
     gw_device_info rows[64];
     size_t n = gw_devices(rows, 64);
     int cards = 0;
@@ -141,17 +135,36 @@ static int has_four(void) {
         cards += strncmp(rows[i].id, "hip:", 4) == 0;
     }
     assert_true(cards >= 2);
-    return cards >= 4;
+    return cards >= wanted;
 }
 
-static void test_two_and_four_cards(void **state) {
+/* What GODWIT_HIP says, for what follows; NULL: nothing. */
+static void set_hip(const char *words) {
+    (void)(words != NULL ? setenv("GODWIT_HIP", words, 1) : unsetenv("GODWIT_HIP"));
+}
+
+/* Launches given in the smallest parts, with no room for more (test_short_queue). */
+static void test_two_cards(void **state) {
     (void)state;
-    check(small, two_and_four, has_four() ? 2 : 1);
+    set_hip("part=1");
+    setenv("GODWIT_EMULATOR_QUEUE", "12", 1);
+    check(small, two, 1);
+    unsetenv("GODWIT_EMULATOR_QUEUE");
+    set_hip(NULL);
+}
+
+static void test_eight_cards(void **state) {
+    (void)state;
+    static const char *const eight[] = {"hip:0,hip:1,hip:2,hip:3,hip:4,hip:5,hip:6,hip:7"};
+    if (!has_cards(8)) {
+        skip();
+    }
+    check(small, eight, 1);
 }
 
 static void test_groups(void **state) {
     (void)state;
-    if (!has_four()) {
+    if (!has_cards(4)) {
         skip();
     }
     gw_model_options o = {.path = small, .device = "hip:0,hip:1,hip:2,hip:3", .exact = 1};
@@ -173,8 +186,134 @@ static void test_models(void **state) {
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         char path[512];
         snprintf(path, sizeof path, "%s", shared_path(models[i]));
-        check(path, two_and_four, 1);
+        check(path, two, 1);
     }
+}
+
+/* ---- timelines and batches ------------------------------------------------------------------- */
+
+enum { LONG = 40, ROOM = 64 };
+
+/* Saved to `path`, loaded into another session, filled up and shifted: the last logits. */
+static float *save_and_shift(const gw_model_options *o, const int32_t *ids, const char *path) {
+    gw_model *m = NULL;
+    gw_model_info info;
+    gw_session *s = NULL, *other = NULL;
+    int32_t dropped = 0;
+    gw_session_options so = {.n_ctx = ROOM, .chunk = 17};
+    need(gw_model_open(o, &m));
+    gw_model_describe(m, &info);
+    need(gw_session_new(m, &so, &s));
+    need(gw_session_prefill(s, ids, LONG));
+    need(gw_session_save(s, path));
+    gw_session_free(s);
+    need(gw_session_new(m, &so, &other));
+    need(gw_session_load(other, path));
+    for (int i = LONG; i < ROOM; i += 8) {
+        need(gw_session_decode(other, ids + i, 8));
+    }
+    need(gw_session_shift(other, 4, &dropped));
+    assert_true(dropped > 0);
+    need(gw_session_decode(other, ids, 2));
+    size_t bytes = (size_t)info.n_vocab * sizeof(float);
+    float *last = malloc(bytes);
+    assert_non_null(last);
+    memcpy(last, gw_session_logits(other, 1), bytes);
+    gw_session_free(other);
+    gw_model_free(m);
+    return last;
+}
+
+/* What two cards have saved is what one device saves, byte for byte. */
+static void test_saved_and_shifted(void **state) {
+    (void)state;
+    char path[2][64];
+    int32_t ids[ROOM];
+    float *last[2];
+    char *bytes[2];
+    long n[2];
+    for (int i = 0; i < ROOM; i++) {
+        ids[i] = 300 + 37 * i % 1000;
+    }
+    for (int i = 0; i < 2; i++) {
+        snprintf(path[i], sizeof path[i], "/tmp/godwit-cards-%d-%d", (int)getpid(), i);
+        gw_model_options o = {.path = small, .device = "cpu", .threads = 1, .exact = 1};
+        o.device = i == 0 ? "cpu" : "hip:0,hip:1";
+        o.split_mode = i == 0 ? NULL : "tensor";
+        last[i] = save_and_shift(&o, ids, path[i]);
+        FILE *f = fopen(path[i], "rb");
+        assert_non_null(f);
+        assert_int_equal(fseek(f, 0, SEEK_END), 0);
+        n[i] = ftell(f);
+        rewind(f);
+        bytes[i] = malloc((size_t)n[i]);
+        assert_int_equal(fread(bytes[i], 1, (size_t)n[i], f), n[i]);
+        fclose(f);
+        unlink(path[i]);
+    }
+    assert_int_equal(n[0], n[1]);
+    assert_memory_equal(bytes[0], bytes[1], (size_t)n[0]);
+    assert_memory_equal(last[0], last[1], sizeof *last[0]);
+    for (int i = 0; i < 2; i++) {
+        free(last[i]);
+        free(bytes[i]);
+    }
+}
+
+static void test_batches(void **state) {
+    (void)state;
+    bc_plan p = {.device = "hip:0,hip:1",
+                 .split_mode = "tensor",
+                 .requests = 3,
+                 .stem = 20,
+                 .own = 6,
+                 .answer = 5,
+                 .parallel = 8,
+                 .chunk = 40,
+                 .seed = 5,
+                 .disorder = 1,
+                 .lookup = 1,
+                 .draft = 1,
+                 .tokens = 64 * 8};
+    bc_check(&p);
+}
+
+/* ---- a short queue --------------------------------------------------------------------------- */
+
+static gw_status try_a_token(void) {
+    gw_model_options o = {.path = small, .device = "hip:0,hip:1", .split_mode = "tensor"};
+    gw_session_options so = {.n_ctx = 64, .chunk = 16};
+    const int32_t id = 300;
+    gw_model *m = NULL;
+    gw_session *s = NULL;
+    gw_status status = gw_model_open(&o, &m);
+    status = status == GW_OK ? gw_session_new(m, &so, &s) : status;
+    status = status == GW_OK ? gw_session_decode(s, &id, 1) : status;
+    gw_session_free(s);
+    gw_model_free(m);
+    return status;
+}
+
+/* A driver makes the host wait where a card's queue is full. A card whose queue is full of launches
+ * that wait for another card, which the same host has still to give its own, waits for ever; with
+ * launches given in parts, card by card, a part has to fit. */
+static void test_short_queue(void **state) {
+    (void)state;
+    if (getenv("GODWIT_EMULATOR_DEVICES") == NULL) {
+        skip(); /* a real one has a queue of its own */
+    }
+    setenv("GODWIT_EMULATOR_QUEUE", "12", 1);
+    static const char *const ways[] = {"part=1000", "part=1000,no-graph", "part=1",
+                                       "part=1,no-graph"};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        set_hip(ways[i]);
+        gw_status status = try_a_token();
+        if ((status == GW_OK) != (i >= 2)) {
+            fail_msg("%s: %s", ways[i], status == GW_OK ? "does not hang" : gw_error_text());
+        }
+    }
+    unsetenv("GODWIT_EMULATOR_QUEUE");
+    set_hip(NULL);
 }
 
 /* ---- what is refused ------------------------------------------------------------------------- */
@@ -207,8 +346,13 @@ static void test_refused(void **state) {
 }
 
 static int run_all(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_and_four_cards),
-                                       cmocka_unit_test(test_groups), cmocka_unit_test(test_models),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_cards),
+                                       cmocka_unit_test(test_eight_cards),
+                                       cmocka_unit_test(test_groups),
+                                       cmocka_unit_test(test_models),
+                                       cmocka_unit_test(test_saved_and_shifted),
+                                       cmocka_unit_test(test_batches),
+                                       cmocka_unit_test(test_short_queue),
                                        cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
@@ -220,7 +364,7 @@ static int run_in_child(const char *driver) {
     pid_t child = fork();
     if (child == 0) {
         setenv("GODWIT_HIP_DRIVER", driver, 1);
-        setenv("GODWIT_EMULATOR_DEVICES", "4", 1);
+        setenv("GODWIT_EMULATOR_DEVICES", "8", 1);
         _exit(run_all());
     }
     return child > 0 && waitpid(child, &status, 0) == child ? status : 1;

@@ -6,6 +6,8 @@
 #include "backends/hip/hip.h"
 #include "core/base/hooks.h"
 
+/* A layer has four exchanges among some ten to twenty launches; a queue takes about a thousand. */
+enum { PART_EXCHANGES = 32 };
 enum { PROPERTIES_BYTES = 16384, CARVING = 13000 /* version of the driver */ };
 
 /* ---- finding --------------------------------------------------------------------------------- */
@@ -86,10 +88,15 @@ static int look(int ordinal, struct gw_device *d) {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-gw_status gw_hip_enter(const struct gw_device *device) {
+gw_status gw_hip_choose(const struct gw_device *device) {
     const gw_hip_driver *d = device->driver;
     return gw_hip_check(d, d->nvidia ? d->ContextSet(device->context) : d->SetDevice(device->id),
                         "choosing a device");
+}
+
+gw_status gw_hip_enter(const struct gw_device *device) {
+    GW_TRY(device->link != NULL ? gw_hip_launch_waiting(device) : GW_OK);
+    return gw_hip_choose(device);
 }
 
 gw_status gw_hip_lose(struct gw_device *device, gw_hip_error error, const char *what) {
@@ -103,7 +110,7 @@ gw_status gw_hip_lose(struct gw_device *device, gw_hip_error error, const char *
  * groups of them, where they have a kernel), no-group (prompts without matrix
  * instructions of four waves), check (no graph, and the end of every launch is awaited), compile
  * (not the code of the build), code=75 (compile as for an older processor, sm_75, and launch so),
- * option=TEXT (one more for the compiler), fail-alloc=K, fail-launch=K, fail-build=K. */
+ * option=TEXT (one more for the compiler), part=N (exchanges in one graph), fail-alloc=K, fail-launch=K, fail-build=K. */
 static gw_status read_environment(struct gw_device *d) {
     const char *p = getenv("GODWIT_HIP");
     while (p != NULL && *p != '\0') {
@@ -131,6 +138,8 @@ static gw_status read_environment(struct gw_device *d) {
         } else if (strncmp(word, "code=", 5) == 0 && value >= 50 && value < 1000) {
             d->compile = 1;
             d->older = (int)value;
+        } else if (strncmp(word, "part=", 5) == 0 && value > 0 && value < 1000000) {
+            d->part = (int)value;
         } else if (strncmp(word, "option=-", 8) == 0) {
             d->compile = 1;
             snprintf(d->option, sizeof d->option, "%s", word + 7);
@@ -216,6 +225,7 @@ static gw_status open_device(int ordinal, const gw_device_options *options,
         return gw_fail(GW_E_NOMEM, "hip", "no memory for a device");
     }
     d->exact = options != NULL && options->exact;
+    d->part = PART_EXCHANGES;
     gw_status status = look(ordinal, d)
                            ? read_environment(d)
                            : gw_fail(GW_E_DEVICE, "hip", "device %d does not answer", ordinal);

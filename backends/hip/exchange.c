@@ -22,6 +22,8 @@ struct gw_link {
     struct gw_device *card[GW_MAX_CARDS];
     gw_hip_ptr count[GW_MAX_CARDS]; /* gw_exchange_count */
     int32_t *lost;                  /* pinned            */
+    struct gw_segment *waiting[GW_MAX_CARDS]; /* for launches of the others; or NULL */
+    int way[GW_MAX_CARDS];
     arrivals *list;
     size_t n_list;
 };
@@ -141,6 +143,72 @@ static gw_status arrivals_for(struct gw_link *link, int64_t cell, const arrivals
     return GW_OK;
 }
 
+/* ---- launching ------------------------------------------------------------------------------- */
+
+static int card_of(const struct gw_link *link, const struct gw_device *device) {
+    int c = 0;
+    while (link->card[c] != device) {
+        c++;
+    }
+    return c;
+}
+
+/* All that waits: a part of each card, then the next part of each. A driver that makes the host
+ * wait for room in one card's queue then waits for launches whose counterparts are all given. */
+static gw_status launch_all(struct gw_link *link) {
+    struct gw_segment *waiting[GW_MAX_CARDS];
+    gw_status status = GW_OK;
+    size_t parts = 0;
+    memcpy(waiting, link->waiting, sizeof waiting);
+    memset(link->waiting, 0, sizeof link->waiting);
+    for (int c = 0; c < link->n; c++) {
+        size_t own = waiting[c] != NULL ? waiting[c]->n_parts : 0;
+        parts = own > parts ? own : parts;
+    }
+    for (size_t part = 0; part < parts && status == GW_OK; part++) {
+        for (int c = 0; c < link->n && status == GW_OK; c++) {
+            if (waiting[c] != NULL && part < waiting[c]->n_parts) {
+                status = gw_hip_launch_part(waiting[c], link->way[c], part);
+            }
+        }
+    }
+    for (int c = 0; c < link->n && status == GW_OK; c++) {
+        status = waiting[c] != NULL ? gw_hip_launch_end(waiting[c], link->way[c]) : GW_OK;
+    }
+    return status;
+}
+
+static int exchanges(const struct gw_segment *segment) {
+    for (size_t i = 0; i < segment->n; i++) {
+        if (segment->launches[i].exchanges) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+gw_status gw_hip_launch_group(struct gw_segment *segment, int way) {
+    struct gw_link *link = segment->device->link;
+    if (link == NULL || !exchanges(segment)) {
+        for (size_t part = 0; part < segment->n_parts; part++) {
+            GW_TRY(gw_hip_launch_part(segment, way, part));
+        }
+        return gw_hip_launch_end(segment, way);
+    }
+    int c = card_of(link, segment->device), all = 1;
+    link->waiting[c] = segment;
+    link->way[c] = way;
+    for (c = 0; c < link->n; c++) {
+        all &= link->waiting[c] != NULL;
+    }
+    return all ? launch_all(link) : GW_OK;
+}
+
+gw_status gw_hip_launch_waiting(const struct gw_device *device) {
+    struct gw_link *link = device->link;
+    return link->waiting[card_of(link, device)] != NULL ? launch_all(link) : GW_OK;
+}
+
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 /* What is launched on `later` from here on begins behind what was launched on `before`. */
@@ -256,6 +324,7 @@ gw_status gw_hip_record_exchange(struct gw_segment *segment, const gw_kernel *ke
     GW_TRY(gw_hip_record(segment, node, is_float ? "gw_exchange_f32" : "gw_exchange_act8",
                          gw_hip_groups(units, GW_EXCHANGE_THREADS), 1, 1, GW_EXCHANGE_THREADS, 1, 1,
                          0, &p, sizeof p));
+    segment->launches[segment->n - 1].exchanges = 1;
     segment->launches[segment->n - 1].fill = 1; /* all blocks run at once: they wait for others' */
     return GW_OK;
 }

@@ -51,6 +51,7 @@ struct gw_device {
     int no_pages;     /* that by groups of pages, however few, to compare             */
     int no_group;     /* prompts without matrix instructions of four waves            */
     int check;        /* that, and the end of each is awaited: faults name the kernel */
+    int part;         /* exchanges in one graph of a card that shares layers      */
     int compile;      /* programs are compiled now, whatever the build has           */
     int older;        /* NVIDIA: for this processor instead of the card's own; or 0  */
     char option[64];  /* one more for the compiler, or ""                            */
@@ -77,8 +78,11 @@ typedef struct gw_hip_piece {
     size_t bytes;
 } gw_hip_piece;
 
-/* The calling thread works on this device from here on. Every entry of the backend begins so. */
+/* The calling thread works on this device from here on. Every entry of the backend begins so. What
+ * the device was given and waits for other cards (gw_hip_launch_group) is launched before. */
 gw_status gw_hip_enter(const struct gw_device *device);
+/* The first half of that. */
+gw_status gw_hip_choose(const struct gw_device *device);
 /* "%s was lost while %s: %s"; nothing runs on the device any more. */
 gw_status gw_hip_lose(struct gw_device *device, gw_hip_error error, const char *what);
 
@@ -165,6 +169,7 @@ typedef struct gw_hip_launch {
     unsigned grid[3], block[3], shared_bytes;
     void *params; /* own copy */
     int node;
+    int exchanges; /* with other cards, whose launches it waits for */
     int ways; /* that it belongs to: a bit for each of them */
     /* Not 0: grid[0] is cut to the blocks that run at once, in whole multiples of this. */
     unsigned fill;
@@ -239,7 +244,11 @@ struct gw_segment {
         size_t bytes;
         int node;
     } sorted;
-    gw_hip_exec graph[GW_HIP_ATTEND_KINDS][2]; /* [GW_HIP_ATTEND_MANY] NULL: launches one by one */
+    /* Launches of a card that shares layers are given to the driver in parts, since its queue has
+     * an end: [n_parts + 1] where each begins. */
+    size_t *part;
+    size_t n_parts;
+    gw_hip_exec *graph[GW_HIP_ATTEND_KINDS][2]; /* [n_parts]; of MANY NULL: launches one by one */
     gw_node_time *times;
     gw_hip_event *events; /* [n + 1] while timing */
 };
@@ -299,6 +308,15 @@ gw_status gw_hip_copy(struct gw_buffer *dst, size_t at, const struct gw_buffer *
                       size_t bytes);
 gw_status gw_hip_link(struct gw_device *const *devices, int n, struct gw_link **out);
 void gw_hip_unlink(struct gw_link *link);
+/* What gw_hip_run has made ready: launched at once, but where it exchanges only when every card of
+ * its link has its own, or this card is asked for something else (gw_hip_enter). Then part after
+ * part, card by card: no card's queue holds more of what waits for another card than a part. */
+gw_status gw_hip_launch_group(struct gw_segment *segment, int way);
+/* Of a device that is entered: what waits so. */
+gw_status gw_hip_launch_waiting(const struct gw_device *device);
+/* One part, and the end behind all of them (segment.c). Errors lose the device. */
+gw_status gw_hip_launch_part(struct gw_segment *segment, int way, size_t part);
+gw_status gw_hip_launch_end(struct gw_segment *segment, int way);
 /* Has a card of its link not answered? */
 int gw_hip_link_lost(const struct gw_device *device);
 gw_status gw_hip_record_exchange(struct gw_segment *segment, const gw_kernel *kernel,

@@ -209,19 +209,20 @@ static gw_hip_error send_step(struct gw_segment *segment, int turn) {
 
 /* ---- freezing -------------------------------------------------------------------------------- */
 
-static gw_status capture(struct gw_segment *segment, int turn, int way) {
+static gw_status capture_part(struct gw_segment *segment, int turn, int way, size_t part) {
     struct gw_device *device = segment->device;
     const gw_hip_driver *d = device->driver;
     gw_hip_graph graph = NULL;
     GW_TRY(gw_hip_check(d, d->StreamWait(device->stream), "freezing a plan"));
     GW_TRY(gw_hip_check(d, d->CaptureBegin(device->stream, GW_HIP_CAPTURE_THREAD_LOCAL),
                         "capturing a graph"));
-    gw_hip_error error = send_step(segment, turn);
+    const size_t first = segment->part[part], end = segment->part[part + 1];
+    gw_hip_error error = part == 0 ? send_step(segment, turn) : GW_HIP_OK;
     const char *what = "the step block";
-    for (size_t i = 0; i < segment->n && error == GW_HIP_OK; i++) {
+    for (size_t i = first; i < end && error == GW_HIP_OK; i++) {
         what = segment->launches[i].kernel;
         if (segment->launches[i].ways >> way & 1) {
-            error = gw_hip_start(device, &segment->launches[i], i > 0, way);
+            error = gw_hip_start(device, &segment->launches[i], i > first, way);
         }
     }
     gw_hip_error ended = d->CaptureEnd(device->stream, &graph);
@@ -230,13 +231,24 @@ static gw_status capture(struct gw_segment *segment, int turn, int way) {
         status = gw_fail(GW_E_DEVICE, "hip", "capturing %s failed: %s", what,
                          gw_hip_error_name(d, error != GW_HIP_OK ? error : ended));
     } else {
-        status = gw_hip_check(d, d->ExecNew(&segment->graph[way][turn], graph, 0),
+        status = gw_hip_check(d, d->ExecNew(&segment->graph[way][turn][part], graph, 0),
                               "instantiating a graph");
     }
     if (graph != NULL) {
         d->GraphFree(graph);
     }
     return status;
+}
+
+static gw_status capture(struct gw_segment *segment, int turn, int way) {
+    segment->graph[way][turn] = calloc(segment->n_parts, sizeof(gw_hip_exec));
+    if (segment->graph[way][turn] == NULL) {
+        return gw_fail(GW_E_NOMEM, "hip", "no memory for %zu graphs", segment->n_parts);
+    }
+    for (size_t part = 0; part < segment->n_parts; part++) {
+        GW_TRY(capture_part(segment, turn, way, part));
+    }
+    return GW_OK;
 }
 
 /* Has nodes[0] no launch of its own? Of the nodes that are left there are n. */
@@ -365,6 +377,26 @@ static gw_status complete(struct gw_device *device, gw_hip_launch *l) {
     return GW_OK;
 }
 
+/* A part ends behind so many exchanges: at the same ones on every card. */
+static gw_status cut_parts(struct gw_segment *segment) {
+    const int most = segment->device->part;
+    int seen = 0;
+    segment->part = calloc(segment->n + 2, sizeof *segment->part);
+    if (segment->part == NULL) {
+        return gw_fail(GW_E_NOMEM, "hip", "no memory for %zu launches", segment->n);
+    }
+    segment->n_parts = 1;
+    for (size_t i = 0; i + 1 < segment->n; i++) {
+        seen += segment->launches[i].exchanges;
+        if (seen == most) {
+            segment->part[segment->n_parts++] = i + 1;
+            seen = 0;
+        }
+    }
+    segment->part[segment->n_parts] = segment->n;
+    return GW_OK;
+}
+
 gw_status gw_hip_ready(struct gw_segment *segment, const gw_watch *watch) {
     struct gw_device *device = segment->device;
     if (segment->is_ready) {
@@ -376,6 +408,7 @@ gw_status gw_hip_ready(struct gw_segment *segment, const gw_watch *watch) {
     for (size_t i = 0; i < segment->n; i++) {
         GW_TRY(complete(device, &segment->launches[i]));
     }
+    GW_TRY(segment->part == NULL ? cut_parts(segment) : GW_OK);
     for (int turn = 0; device->driver->graphs && !device->no_graph && turn <= segment->draws;
          turn++) {
         GW_TRY(capture_turn(segment, turn));
@@ -420,6 +453,15 @@ static void settle(struct gw_segment *segment, int turn) {
     }
 }
 
+static void free_graphs(struct gw_segment *segment, gw_hip_exec *graphs) {
+    for (size_t part = 0; graphs != NULL && part < segment->n_parts; part++) {
+        if (graphs[part] != NULL) {
+            segment->device->driver->ExecFree(graphs[part]);
+        }
+    }
+    free(graphs);
+}
+
 void gw_hip_segment_free(struct gw_segment *segment) {
     if (segment == NULL) {
         return;
@@ -436,9 +478,7 @@ void gw_hip_segment_free(struct gw_segment *segment) {
     for (int turn = 0; turn < 2; turn++) {
         settle(segment, turn);
         for (int way = 0; way < GW_HIP_ATTEND_KINDS; way++) {
-            if (segment->graph[way][turn] != NULL) {
-                device->driver->ExecFree(segment->graph[way][turn]);
-            }
+            free_graphs(segment, segment->graph[way][turn]);
         }
         if (segment->ended[turn] != NULL) {
             device->driver->EventFree(segment->ended[turn]);
@@ -459,6 +499,7 @@ void gw_hip_segment_free(struct gw_segment *segment) {
     }
     gw_hip_memory_free(device, segment->step, segment->step_bytes);
     free(segment->pieces);
+    free(segment->part);
     free(segment->launches);
     free(segment);
 }
@@ -480,20 +521,26 @@ static void add_times(struct gw_segment *segment, int way) {
     }
 }
 
+static int is_timed(const struct gw_segment *segment) {
+    return segment->times != NULL && segment->events != NULL;
+}
+
 /* Launch by launch; timed: with an event before, between and after. */
-static gw_status run_list(struct gw_segment *segment, int timed, int way) {
+static gw_status run_list(struct gw_segment *segment, int way, size_t part) {
     struct gw_device *device = segment->device;
     const gw_hip_driver *d = device->driver;
-    gw_hip_error error = send_step(segment, segment->turn);
+    const size_t first = segment->part[part], end = segment->part[part + 1];
+    int timed = is_timed(segment);
+    gw_hip_error error = part == 0 ? send_step(segment, segment->turn) : GW_HIP_OK;
     const char *what = "the step block was sent";
-    if (timed && error == GW_HIP_OK) {
+    if (timed && part == 0 && error == GW_HIP_OK) {
         error = d->EventRecord(segment->events[0], device->stream);
     }
-    for (size_t i = 0; i < segment->n && error == GW_HIP_OK; i++) {
+    for (size_t i = first; i < end && error == GW_HIP_OK; i++) {
         what = segment->launches[i].kernel;
         if (segment->launches[i].ways >> way & 1) {
-            error =
-                gw_hip_start(device, &segment->launches[i], i > 0 && !timed && !device->check, way);
+            error = gw_hip_start(device, &segment->launches[i],
+                                 i > first && !timed && !device->check, way);
         }
         if (timed && error == GW_HIP_OK) {
             error = d->EventRecord(segment->events[i + 1], device->stream);
@@ -506,11 +553,7 @@ static gw_status run_list(struct gw_segment *segment, int timed, int way) {
         d->StreamWait(device->stream);
         return gw_hip_lose(device, error, what);
     }
-    if (timed) { /* later: other cards are still to be given what this one may wait for */
-        device->timed = segment;
-        device->timed_way = way;
-    }
-    return timed && device->link == NULL ? gw_hip_wait(device) : GW_OK;
+    return GW_OK;
 }
 
 /* Until the copy from this turn's staging is over. */
@@ -526,25 +569,46 @@ static gw_status free_staging(struct gw_segment *segment, int turn) {
     return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "finishing a step");
 }
 
+gw_status gw_hip_launch_part(struct gw_segment *segment, int way, size_t part) {
+    struct gw_device *device = segment->device;
+    GW_TRY(gw_hip_choose(device));
+    if (segment->graph[GW_HIP_ATTEND_MANY][segment->turn] == NULL || is_timed(segment)) {
+        return run_list(segment, way, part);
+    }
+    gw_hip_error error = GW_HIP_OUT_OF_MEMORY;
+    if (device->fail_launch == 0 || --device->fail_launch > 0) {
+        error = device->driver->ExecLaunch(segment->graph[way][segment->turn][part],
+                                           device->stream);
+    }
+    return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a graph was launched");
+}
+
+gw_status gw_hip_launch_end(struct gw_segment *segment, int way) {
+    struct gw_device *device = segment->device;
+    gw_hip_error error = GW_HIP_OK;
+    GW_TRY(gw_hip_choose(device));
+    if (is_timed(segment)) { /* read later: other cards may be still to be given their launches */
+        device->timed = segment;
+        device->timed_way = way;
+        GW_TRY(device->link == NULL ? gw_hip_wait(device) : GW_OK);
+    }
+    if (segment->ended[segment->turn] != NULL) {
+        error = device->driver->EventRecord(segment->ended[segment->turn], device->stream);
+    }
+    return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a step ran");
+}
+
 /* The step that is in staging. */
 static gw_status launch(struct gw_segment *segment, int pages) {
     struct gw_device *device = segment->device;
-    int turn = segment->turn, timed = segment->times != NULL && segment->events != NULL;
     int way = GW_HIP_ATTEND_BLOCK;
     while (way > GW_HIP_ATTEND_MANY && pages > segment->most_pages[way]) {
         way--;
     }
-    if (timed && device->timed != NULL) {
+    if (is_timed(segment) && device->timed != NULL) {
         GW_TRY(gw_hip_wait(device));
     }
-    if (segment->graph[GW_HIP_ATTEND_MANY][turn] == NULL || timed) {
-        return run_list(segment, timed, way);
-    }
-    gw_hip_error error = GW_HIP_OUT_OF_MEMORY;
-    if (device->fail_launch == 0 || --device->fail_launch > 0) {
-        error = device->driver->ExecLaunch(segment->graph[way][turn], device->stream);
-    }
-    return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a graph was launched");
+    return gw_hip_launch_group(segment, way);
 }
 
 gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step) {
@@ -557,7 +621,8 @@ gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step) {
         return gw_fail(GW_E_DEVICE, "hip", "%s was lost earlier", device->name);
     }
     GW_TRY(gw_hip_ready(segment, NULL));
-    GW_TRY(gw_hip_enter(device));
+    GW_TRY(device->link != NULL ? gw_hip_launch_waiting(device) : GW_OK);
+    GW_TRY(gw_hip_choose(device));
     int turn = segment->turn = segment->draws ? !segment->turn : 0;
     GW_TRY(free_staging(segment, turn));
     settle(segment, turn);
@@ -565,12 +630,7 @@ gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step) {
     segment->ran[turn] = 1;
     segment->waits[turn] = device->waits;
     gw_step_pack(step, segment->rows, segment->staging[turn]);
-    GW_TRY(launch(segment, step->pos_max / GW_PAGE + 1));
-    gw_hip_error error = GW_HIP_OK;
-    if (segment->ended[turn] != NULL) {
-        error = device->driver->EventRecord(segment->ended[turn], device->stream);
-    }
-    return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a step ran");
+    return launch(segment, step->pos_max / GW_PAGE + 1);
 }
 
 gw_status gw_hip_wait(struct gw_device *device) {

@@ -6,7 +6,7 @@
 
 typedef struct gw_plan gw_plan;
 
-enum { GW_MAX_DEVICES = 8 };
+enum { GW_MAX_DEVICES = 17 };
 
 typedef struct gw_plan_device {
     const gw_backend *backend;

@@ -4,7 +4,9 @@
  * kernel of this library by its name. GODWIT_EMULATOR_DEVICES: so many cards (1), which reach one
  * another's memory unless GODWIT_EMULATOR_PEERS is 0. Streams do everything at once, except while
  * they are captured, and where a kernel waits for another card: then it and what follows stay in
- * the stream until that has gone on. Device memory is the host's, filled with NaN when it is handed
+ * the stream until that has gone on; GODWIT_EMULATOR_QUEUE: as many launches at most, and a call that
+ * finds no room waits for it: for ever, where only later calls could make some, which here is a
+ * fault. Device memory is the host's, filled with NaN when it is handed
  * out, with a fence before and behind every piece that is looked at after each launch (under the
  * address sanitizer: exactly as large as asked for). A fault of a kernel is one line on stderr and
  * CUDA_ERROR_LAUNCH_FAILED.
@@ -156,6 +158,22 @@ int finish(stream *s) {
     return s != nullptr ? take_error(s) : OK;
 }
 
+/* Room for what was put into the stream last. */
+int make_room(stream *s) {
+    const int most = setting("GODWIT_EMULATOR_QUEUE", 0);
+    if (most > 0 && s->left.size() > (size_t)most) {
+        go_on();
+        if (s->left.size() > (size_t)most) {
+            snprintf(last_fault, sizeof last_fault,
+                     "%s waits for another card, and there is no room behind it in the queue", stuck);
+            fprintf(stderr, "emulator: %s\n", last_fault);
+            s->left.clear();
+            return LAUNCH_FAILED;
+        }
+    }
+    return OK;
+}
+
 /* Now, or when the graph being captured is replayed. */
 int act(stream *s, action what) {
     if (s == nullptr) {
@@ -167,7 +185,8 @@ int act(stream *s, action what) {
     }
     s->left.push_back(std::move(what));
     go_on();
-    return take_error(s);
+    int full = make_room(s), error = take_error(s);
+    return full != OK ? full : error;
 }
 
 int run_kernel(const function *f, gw_emulator_launch launch, progress *p) {
@@ -451,7 +470,12 @@ ENTRY int cuGraphLaunch(graph *g, stream *s) {
     if (s == nullptr) {
         return INVALID_HANDLE;
     }
-    s->left.insert(s->left.end(), g->begin(), g->end());
+    for (const action &what : *g) {
+        s->left.push_back(what);
+        if (make_room(s) != OK) {
+            return LAUNCH_FAILED;
+        }
+    }
     go_on();
     return take_error(s);
 }

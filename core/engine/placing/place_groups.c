@@ -57,9 +57,15 @@ static int link_cards(gw_place *p, gw_group *g) {
 }
 
 /* The devices at the places of `members` become group number n of those that stand for one. */
-static void make_group(gw_place *p, const gw_place *as_asked, unsigned members, int equal, int n) {
+static gw_status make_group(gw_place *p, const gw_place *as_asked, unsigned members, int equal, int n) {
     gw_group g = {.n = 0};
     double sum = 0.0;
+    if (__builtin_popcount(members) > GW_MAX_CARDS) {
+        return gw_fail(GW_E_ARGUMENT, "split-mode",
+                       "at most %d devices compute a layer together; --split-mode hybrid makes "
+                       "groups of more",
+                       GW_MAX_CARDS);
+    }
     for (int i = 0; i < as_asked->n_asked; i++) {
         if (members >> i & 1) {
             g.device[g.n] = as_asked->asked[i];
@@ -83,6 +89,7 @@ static void make_group(gw_place *p, const gw_place *as_asked, unsigned members, 
         (void)link_cards(p, &g);
     }
     p->group[g.device[0]] = g;
+    return GW_OK;
 }
 
 static gw_status read_groups(gw_place *p, const gw_place *as_asked, const char *groups, int equal) {
@@ -94,7 +101,7 @@ static gw_status read_groups(gw_place *p, const gw_place *as_asked, const char *
             return gw_fail(GW_E_ARGUMENT, "groups", "'%.40s' has a place in two groups", groups);
         }
         all |= members;
-        make_group(p, as_asked, members, equal, n);
+        GW_TRY(make_group(p, as_asked, members, equal, n));
     }
     if (all + 1 != 1u << as_asked->n_asked) {
         return gw_fail(GW_E_ARGUMENT, "groups", "'%.40s' leaves out some of the %d devices", groups,
@@ -127,7 +134,7 @@ gw_status gw_place_group_devices(gw_place *p, const gw_model_options *o) {
             return gw_fail(GW_E_ARGUMENT, "split", "a share of a layer is more than 0");
         }
     }
-    make_group(p, &as_asked, (1u << p->n_asked) - 1, o->split == NULL, 0);
+    GW_TRY(make_group(p, &as_asked, (1u << p->n_asked) - 1, o->split == NULL, 0));
     p->may_ungroup = mode == MODE_AUTO;
     p->n_ungrouped = as_asked.n_asked;
     memcpy(p->ungrouped, as_asked.asked, sizeof p->ungrouped);
