@@ -176,6 +176,10 @@ static void test_groups(void **state) {
     o = (gw_model_options){.path = small, .device = "hip:1,cpu", .split_mode = "tensor"};
     o.exact = 1;
     same(&o, &want, " + "); /* cards of unlike makers, through the host */
+    o = (gw_model_options){.path = small, .device = "hip:0,hip:1", .split_mode = "tensor"};
+    o.exact = 1;
+    o.split = "1,3";
+    same(&o, &want, " + "); /* shares that are not equal */
     free(want.rows);
 }
 

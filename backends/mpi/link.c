@@ -25,6 +25,7 @@
 enum { TRY_MS = 3000, LOOK_MS = 200, DEAD_SECONDS = 8, GONE = POLLRDHUP | POLLHUP | POLLERR };
 
 static const double patience = 60.0; /* for all to be connected */
+static const double grace = 5.0;     /* for rank 0 to say the end, when all are told to end */
 
 /* In front of every message. */
 typedef struct frame {
@@ -43,6 +44,7 @@ static struct {
     gw_mpi_library mpi;
     int n, rank, listens;
     const volatile int *cancel;
+    double told; /* when *cancel was first seen; 0: not yet */
     peer peers[GW_MPI_RANKS];
     char lost[320];
 } all = {.listens = -1};
@@ -127,8 +129,12 @@ static gw_status may_go_on(void) {
     if (all.lost[0] != '\0') {
         return gw_fail(GW_E_DEVICE, "mpi", "%s", all.lost);
     }
-    return all.cancel != NULL && *all.cancel ? gw_fail(GW_E_CANCELLED, "mpi", "told to end")
-                                             : GW_OK;
+    if (all.cancel == NULL || !*all.cancel) {
+        return GW_OK;
+    }
+    double now = gw_seconds_now();
+    all.told = all.told > 0.0 ? all.told : now;
+    return now - all.told < grace ? GW_OK : gw_fail(GW_E_CANCELLED, "mpi", "told to end");
 }
 
 static gw_status send_all(int to, const void *bytes, size_t n) {

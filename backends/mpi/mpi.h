@@ -112,7 +112,8 @@ const gw_mpi_self *gw_mpi_peer(int rank);
 gw_status gw_mpi_send(int to, gw_wire *w);
 /* Waits for the next message. Replaces w. GW_E_DEVICE: some rank was lost. */
 gw_status gw_mpi_take(int from, gw_wire *w);
-/* Waiting ends with GW_E_CANCELLED when *cancel is not 0. NULL: it does not. */
+/* Waiting ends with GW_E_CANCELLED some seconds after *cancel is not 0: a launcher that ends a job
+ * tells all at once, and rank 0 may still have something to do. NULL: it does not. */
 void gw_mpi_cancel_by(const volatile int *cancel);
 /* "rank 1 on HOST was lost: ..."; "": none was. settle: as many seconds to find out, for a process
  * that was told to end and may have been so because another has died. */
