@@ -178,6 +178,9 @@ static void test_groups(void **state) {
     same(&o, &want, " + "); /* cards of unlike makers, through the host */
     o = (gw_model_options){.path = small, .device = "hip:0,hip:1", .split_mode = "tensor"};
     o.exact = 1;
+    o.split_mode = "layer"; /* the second chunk begins while the first is at work */
+    same(&o, &want, "; ");
+    o.split_mode = "tensor";
     o.split = "1,3";
     same(&o, &want, " + "); /* shares that are not equal */
     free(want.rows);

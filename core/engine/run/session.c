@@ -720,24 +720,24 @@ static int32_t chunk_rows(const gw_session *s, size_t left) {
     return left < (size_t)most ? (int32_t)left : most;
 }
 
-/* Where the CPU has layers and other devices the rest, the stages of a chunk are started, not
- * awaited: the CPU goes on with the next chunk while a device computes this one. */
+/* Where several devices have layers, the stages of a chunk are started, not awaited: the first goes
+ * on with the next chunk while the others compute this one. */
 static int runs_ahead(const gw_session *s) {
     const gw_place *place = &s->model->place;
-    int at_home = 0, elsewhere = 0;
-    for (int l = 0; l < place->n_layers; l++) {
-        int home = s->where[l * place->n_blocks + place->last_block] == 0;
-        at_home |= home;
-        elsewhere |= !home;
+    const gw_where *at = s->where + place->last_block;
+    int several = 0;
+    for (int l = 1; l < place->n_layers; l++) {
+        several |= at[l * place->n_blocks] != at[0];
     }
-    return at_home && elsewhere;
+    return several;
 }
 
 static gw_status feed_prompt(gw_session *s, const int32_t *tokens, size_t n, const row_sink *sink) {
-    int ahead = runs_ahead(s);
+    int ahead = runs_ahead(s), at_home = s->where[s->model->place.last_block] == 0;
+    int stages = s->n_prompt_passes - s->first_prompt_pass;
     for (size_t done = 0; done < n;) {
         int32_t rows = chunk_rows(s, n - done);
-        double slowest = 0.0;
+        double slowest = 0.0, begin = gw_seconds_now();
         gw_session_set_step(s, tokens + done, rows, s->pos);
         for (int32_t i = 0; i < rows && s->n_source == 0; i++) {
             s->step.last[i] = s->pos + (int32_t)(n - done) - 1;
@@ -750,7 +750,10 @@ static gw_status feed_prompt(gw_session *s, const int32_t *tokens, size_t n, con
             double seconds = gw_seconds_now() - start;
             slowest = seconds > slowest ? seconds : slowest;
         }
-        s->row_seconds = ahead ? 0.0 : slowest / rows;
+        if (ahead) { /* a stage waits for the same one of the chunk before; the CPU's would not */
+            slowest = at_home ? 0.0 : (gw_seconds_now() - begin) / stages;
+        }
+        s->row_seconds = slowest / rows;
         GW_TRY(gw_session_hidden_tell(s, s->pos));
         int last = done + (size_t)rows == n;
         if (sink->fn != NULL && sink->first < done + (size_t)rows) {
