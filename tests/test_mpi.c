@@ -1,5 +1,5 @@
-/* tests/test_mpi.c - what ranks tell one another: nodes and steps come out as they went in, and bytes
- * that are cut off or changed are an error or other numbers, never a read beyond them.
+/* tests/test_mpi.c - what ranks tell one another: nodes and steps come out as they went in, and
+ * bytes that are cut off or changed are an error or other numbers, never a read beyond them.
  */
 #include <setjmp.h>
 #include <stdarg.h>

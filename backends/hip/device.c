@@ -110,7 +110,8 @@ gw_status gw_hip_lose(struct gw_device *device, gw_hip_error error, const char *
  * groups of them, where they have a kernel), no-group (prompts without matrix
  * instructions of four waves), check (no graph, and the end of every launch is awaited), compile
  * (not the code of the build), code=75 (compile as for an older processor, sm_75, and launch so),
- * option=TEXT (one more for the compiler), part=N (exchanges in one graph), fail-alloc=K, fail-launch=K, fail-build=K. */
+ * option=TEXT (one more for the compiler), part=N (exchanges in one graph), fail-alloc=K,
+ * fail-launch=K, fail-build=K. */
 static gw_status read_environment(struct gw_device *d) {
     const char *p = getenv("GODWIT_HIP");
     while (p != NULL && *p != '\0') {

@@ -57,7 +57,8 @@ static int link_cards(gw_place *p, gw_group *g) {
 }
 
 /* The devices at the places of `members` become group number n of those that stand for one. */
-static gw_status make_group(gw_place *p, const gw_place *as_asked, unsigned members, int equal, int n) {
+static gw_status make_group(gw_place *p, const gw_place *as_asked, unsigned members, int equal,
+                            int n) {
     gw_group g = {.n = 0};
     double sum = 0.0;
     if (__builtin_popcount(members) > GW_MAX_CARDS) {
