@@ -114,10 +114,12 @@ V_FN void sum_half_pair(shape f, const v_block *u, const gw_xblock *x, v_half_su
             s[0][g] = v_dot(s[0][g], first, q);
             s[1][g] = v_dot(s[1][g], second, q);
         }
-        V_UNROLL_ALL
-        for (int p = 0; p < 2 && adds; p++) {
-            add_half_term(f, u + p, before + i, done->scaled[p][i], done->t[p][i],
-                          a + (2 * i + p) * GW_STRIP_ROWS);
+        if (adds) {
+            V_UNROLL_ALL
+            for (int p = 0; p < 2; p++) {
+                add_half_term(f, u + p, before + i, done->scaled[p][i], done->t[p][i],
+                              a + (2 * i + p) * GW_STRIP_ROWS);
+            }
         }
     }
     V_UNROLL_ALL

@@ -150,7 +150,7 @@ json_t *choice_probs_legacy(choice *c, size_t *from, size_t *offset, const char 
         json_array_append_new(offsets, json_integer((json_int_t)*offset));
         size_t bytes = text != NULL ? bytes_in(text, p) : p->bytes;
         *offset += characters(text != NULL ? text : p->text, bytes);
-        text += text != NULL ? bytes : 0;
+        text = text != NULL ? text + bytes : NULL;
     }
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", logprobs,
                      "top_logprobs", tops, "text_offset", offsets);
