@@ -8,6 +8,8 @@ import struct
 import sys
 from pathlib import Path
 
+from tensor_files import read_safetensors, write_gguf, write_safetensors
+
 KINDS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 
 
@@ -34,24 +36,6 @@ def bare(kind, d):
 
 
 # ---- folders ------------------------------------------------------------------------------------
-
-
-def read_safetensors(path):
-    raw = path.read_bytes()
-    n = struct.unpack("<Q", raw[:8])[0]
-    head, data = json.loads(raw[8:8 + n]), raw[8 + n:]
-    head.pop("__metadata__", None)
-    return {k: (v["dtype"], v["shape"], data[slice(*v["data_offsets"])]) for k, v in head.items()}
-
-
-def write_safetensors(path, tensors):
-    head, at = {}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(head).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(t[2] for t in tensors.values()))
 
 
 def folder(source, out, config, last, to, extra, empty=False):
@@ -121,7 +105,7 @@ def gguf(source, out, d, trunk):
     tensors = {}
     for name, dim, kind, at in infos:
         end = min(e for e in ends + [len(r.raw) - base] if e > at)
-        tensors[name] = (dim, kind, r.raw[base + at:base + end])
+        tensors[name] = (dim[::-1], kind, r.raw[base + at:base + end])
     last = f"blk.{trunk - 1}."
     for name in [n for n in tensors if n.startswith(last)]:
         tensors[f"blk.{trunk}." + name[len(last):]] = tensors[name]
@@ -129,18 +113,8 @@ def gguf(source, out, d, trunk):
     for name, kind in (("enorm", 1), ("hnorm", 1), ("eh_proj", "eh"), ("shared_head_norm", 1)):
         shape, values = drawn(rng, kind, d)
         data = struct.pack(f"<{len(values)}f", *values)
-        tensors[f"blk.{trunk}.nextn.{name}.weight"] = (shape[::-1], 0, data)
-
-    def text(t):
-        return struct.pack("<Q", len(t.encode())) + t.encode()
-
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs))
-    head += b"".join(text(k) + v for k, v in pairs.items())
-    data = b""
-    for name, (dim, kind, raw) in tensors.items():
-        head += text(name) + struct.pack(f"<I{len(dim)}QIQ", len(dim), *dim, kind, len(data))
-        data += raw + bytes(-len(raw) % 32)
-    out.write_bytes(head + bytes(-len(head) % 32) + data)
+        tensors[f"blk.{trunk}.nextn.{name}.weight"] = (shape, 0, data)
+    write_gguf(out, pairs, tensors)
 
 
 def behind(prefix):

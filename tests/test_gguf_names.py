@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from program import SHARED, run
+from tensor_files import gguf_text, read_safetensors, write_gguf, write_safetensors
 
 GOLDEN = SHARED / "goldens/deepseek-v4"
 FAR = 32  # rows of an entry that is heavily compressed; files know such a layer by more than 16
@@ -30,26 +31,6 @@ for part, name in (("wkv.weight", "kv"), ("wgate.weight", "gate"), ("ape", "ape"
     INSIDE["attn.compressor." + part] = f"attn_compressor_{name}.weight"
     INSIDE["attn.indexer.compressor." + part] = f"indexer_compressor_{name}.weight"
 EXPERT = {"w1": "gate", "w2": "down", "w3": "up"}
-
-
-def read(path):
-    raw = path.read_bytes()
-    n = struct.unpack("<Q", raw[:8])[0]
-    head, data = json.loads(raw[8:8 + n]), raw[8 + n:]
-    head.pop("__metadata__", None)
-    return {k: (v["dtype"], v["shape"], data[slice(*v["data_offsets"])]) for k, v in head.items()}
-
-
-def write_folder(out, facts, tensors):
-    out.mkdir()
-    (out / "config.json").write_text(json.dumps(facts))
-    head, at = {}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(head).encode()
-    (out / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text +
-                                            b"".join(t[2] for t in tensors.values()))
 
 
 def widened(dtype, data):
@@ -84,25 +65,12 @@ def gguf_tensors(facts, tensors):
     return out
 
 
-def write_gguf(path, pairs, tensors):
-    def text(t):
-        return struct.pack("<Q", len(t.encode())) + t.encode()
-
-    def value(v):
-        if isinstance(v, str):
-            return struct.pack("<I", 8) + text(v)
-        if isinstance(v, list):
-            return struct.pack("<IIQ", 9, 4, len(v)) + struct.pack(f"<{len(v)}I", *v)
-        return struct.pack("<If", 6, v) if isinstance(v, float) else struct.pack("<II", 4, v)
-
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs))
-    head += b"".join(text(k) + value(v) for k, v in pairs.items())
-    data = b""
-    for name, (shape, kind, raw) in tensors.items():
-        dim = shape[::-1]
-        head += text(name) + struct.pack(f"<I{len(dim)}QIQ", len(dim), *dim, kind, len(data))
-        data += raw + bytes(-len(raw) % 32)
-    path.write_bytes(head + bytes(-len(head) % 32) + data)
+def typed(v):
+    if isinstance(v, str):
+        return struct.pack("<I", 8) + gguf_text(v)
+    if isinstance(v, list):
+        return struct.pack("<IIQ", 9, 4, len(v)) + struct.pack(f"<{len(v)}I", *v)
+    return struct.pack("<If", 6, v) if isinstance(v, float) else struct.pack("<II", 4, v)
 
 
 def pairs_of(f):
@@ -133,7 +101,8 @@ def pairs_of(f):
              "expert_shared_count": 1, "expert_gating_func": 4,
              "expert_feed_forward_length": f["moe_intermediate_size"],
              "expert_weights_scale": f["routed_scaling_factor"], "swiglu_clamp_exp": f["swiglu_limit"]}
-    return {"general.architecture": "deepseek4", **{key(k): v for k, v in pairs.items()}}
+    pairs = {"general.architecture": "deepseek4", **{key(k): v for k, v in pairs.items()}}
+    return {k: typed(v) for k, v in pairs.items()}
 
 
 def logits(model):
@@ -145,7 +114,7 @@ def test_deepseek4(tmp_path):
     if not GOLDEN.exists():
         pytest.skip(f"SKIP: {GOLDEN} is missing")
     facts = json.loads((GOLDEN / "config.json").read_text())
-    tensors = read(GOLDEN / "model.safetensors")
+    tensors = read_safetensors(GOLDEN / "model.safetensors")
     rng = random.Random(5)
     facts["compress_rates"]["heavily_compressed_attention"] = FAR
     for name, (dtype, shape, _) in list(tensors.items()):
@@ -155,6 +124,9 @@ def test_deepseek4(tmp_path):
             values = [rng.uniform(-1, 1) for _ in range(FAR * shape[1])]
             data = b"".join(struct.pack("<f", v)[2:] for v in values)
             tensors[name] = (dtype, [FAR, shape[1]], data)
-    write_folder(tmp_path / "folder", facts, tensors)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(facts))
+    write_safetensors(folder / "model.safetensors", tensors)
     write_gguf(tmp_path / "model.gguf", pairs_of(facts), gguf_tensors(facts, tensors))
-    assert logits(tmp_path / "folder") == logits(tmp_path / "model.gguf")
+    assert logits(folder) == logits(tmp_path / "model.gguf")

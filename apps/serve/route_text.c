@@ -224,15 +224,23 @@ static json_t *token_or_null(const model *m, int32_t id) {
     return id >= 0 ? spelled(m, id) : json_null();
 }
 
-static void answer_props(conn *c, const char *rest) {
-    server *s = conn_server(c);
+/* The model that ?model= names; NULL: the fault has been replied. */
+static model *asked_model(conn *c) {
     fault f = {0};
     char name[256];
-    (void)rest;
     query_value(c, "model", name, sizeof name);
-    model *m = models_now(s->models, name, &f);
+    model *m = models_now(conn_server(c)->models, name, &f);
     if (m == NULL) {
         reply_fault(c, &f);
+    }
+    return m;
+}
+
+static void answer_props(conn *c, const char *rest) {
+    server *s = conn_server(c);
+    model *m = asked_model(c);
+    (void)rest;
+    if (m == NULL) {
         return;
     }
     json_t *settings = json_pack("{s:i, s:b, s:o}", "n_ctx", (int)m->n_ctx, "is_processing",
@@ -253,13 +261,9 @@ static void answer_props(conn *c, const char *rest) {
  * here whether /tokenize will do. */
 static void answer_tokenizer(conn *c, const char *rest) {
     server *s = conn_server(c);
-    fault f = {0};
-    char name[256];
+    model *m = asked_model(c);
     (void)rest;
-    query_value(c, "model", name, sizeof name);
-    model *m = models_now(s->models, name, &f);
     if (m == NULL) {
-        reply_fault(c, &f);
         return;
     }
     json_t *all = json_pack(
