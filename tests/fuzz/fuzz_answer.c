@@ -65,6 +65,7 @@ static void take(outcome *o, const gw_part *parts, size_t n) {
             /* what jansson alone refuses: half a character, numbers it has no room for, depth */
             int refused = gw_utf8_span(from, bytes) < bytes ||
                           strstr(why.text, "urrogate") != NULL || strstr(why.text, "too") != NULL ||
+                          strstr(why.text, "overflow") != NULL ||
                           strstr(why.text, "NUL") != NULL || strstr(why.text, "\\u0000") != NULL ||
                           strstr(why.text, "Unicode") != NULL || strstr(why.text, "depth") != NULL;
             if (json == NULL && !refused) {
