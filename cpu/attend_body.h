@@ -13,6 +13,7 @@ typedef struct NAME(attention_work) {
     float *group;                /* [queries, groups] weights of groups of pages          */
     float *q, *o, *sum;    /* [queries, e]: queries; [queries, ev] sums of a page, of a group */
     float *page;           /* a page as f32                                         */
+    float *turned;         /* [GW_PAGE + ev, GW_ATTEND_TURNED]: of values that are part of keys */
     int *pos, *low, *high; /* [queries] position, first and last that it sees    */
 } NAME(attention_work);
 
@@ -41,7 +42,8 @@ static void NAME(open_work)(NAME(attention_work) * w, const gw_cpu_attention *jo
     w->span = pages * GW_PAGE;
     w->page = scratch;
     w->q = w->page + GW_PAGE * (w->e > w->ev ? w->e : w->ev);
-    w->o = w->q + w->queries * w->e;
+    w->turned = w->q + w->queries * w->e;
+    w->o = w->turned + (job->v == NULL ? (GW_PAGE + w->ev) * GW_ATTEND_TURNED : 0);
     w->sum = w->o + w->queries * w->ev;
     w->scores = w->sum + w->queries * w->ev;
     w->top = w->scores + w->queries * w->span;
@@ -131,7 +133,8 @@ VT static const float *NAME(load_page)(const NAME(attention_work) * w, const voi
     const int keys = cache == w->job->k, on = p < w->last ? p + 1 : keys ? w->first : p;
     enum { LINE = 64 };
     const char *at = NAME(page_at)(w, cache, p);
-    const char *next = NAME(page_at)(w, p < w->last ? cache : w->job->v, on);
+    const void *after = w->job->v != NULL ? w->job->v : w->job->k;
+    const char *next = NAME(page_at)(w, p < w->last ? cache : after, on);
     if (w->job->kv == GW_FMT_F32) {
         return (const float *)(const void *)at;
     }
@@ -362,12 +365,41 @@ VT static void NAME(join_page)(const NAME(attention_work) * w, size_t i, int p, 
     }
 }
 
+/* Sums of queries [i, i + n) over positions [from, end) of a page of keys [e, GW_PAGE] whose values
+ * are columns: each is a row here, so that queries are what stands side by side. */
+VT static void NAME(multiply_within)(const NAME(attention_work) * w, const float *k, const float *s,
+                                     size_t i, size_t n, int from, int end) {
+    enum { WIDE = GW_ATTEND_TURNED };
+    float *weights = w->turned, *sums = weights + GW_PAGE * WIDE;
+    size_t seen = (size_t)(end - from);
+    for (size_t q0 = 0; q0 < n; q0 += WIDE) {
+        size_t here = n - q0 < WIDE ? n - q0 : WIDE;
+        memset(weights, 0, here < WIDE ? seen * WIDE * sizeof *weights : 0);
+        for (size_t q = 0; q < here; q++) {
+            const float *own = s + (i + q0 + q) * w->span + from;
+            for (size_t j = 0; j < seen; j++) {
+                weights[j * WIDE + q] = own[j];
+            }
+        }
+        NAME(multiply)
+        (w->ev, seen, k + (size_t)w->job->v_first * GW_PAGE + from, GW_PAGE, weights, WIDE, WIDE,
+         sums, WIDE);
+        for (size_t q = 0; q < here; q++) {
+            float *o = w->o + (i + q0 + q) * w->ev;
+            for (size_t c = 0; c < w->ev; c++) {
+                o[c] = sums[c * WIDE + q];
+            }
+        }
+    }
+}
+
 /* One page of values: queries that see the same range of it go through one product. */
 VT static void NAME(add_page)(const NAME(attention_work) * w, int p) {
     size_t pages = (size_t)(w->last - w->first + 1), e = w->ev;
     size_t lo, hi;
     NAME(span_of_page)(w, p, &lo, &hi);
-    const float *v = NAME(load_page)(w, w->job->v, p, lo, hi);
+    const int within = w->job->v == NULL;
+    const float *v = NAME(load_page)(w, within ? w->job->k : w->job->v, p, lo, hi);
     const float *s = w->scores + (p - w->first) * GW_PAGE;
     for (size_t i = 0; i < w->queries;) {
         int from, end, next_from, next_end;
@@ -380,7 +412,9 @@ VT static void NAME(add_page)(const NAME(attention_work) * w, int p) {
             }
             n++;
         }
-        if (any) {
+        if (any && within) {
+            NAME(multiply_within)(w, v, s, i, n, from, end);
+        } else if (any) {
             NAME(multiply)
             (n, (size_t)(end - from), s + i * w->span + from, w->span, v + (size_t)from * e, e, e,
              w->o + i * e, e);

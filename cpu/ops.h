@@ -20,14 +20,14 @@
 typedef struct gw_cpu_attention {
     const float *q; /* [rows, q_stride], head h at h * e */
     size_t q_stride;
-    const void *k, *v;
+    const void *k, *v;    /* v NULL: the value is columns [v_first, v_first + ev) of the key */
     gw_fmt kv;            /* of the caches */
     const int32_t *pages; /* page table [slots, page_stride] */
     size_t page_stride;
     const int32_t *pos, *slot; /* of every row */
     const int32_t *seen;       /* last position that it sees where it looks both ways; else NULL */
     int kv_heads, group, e;    /* group: query heads of one KV head */
-    int ev;                    /* width of a value and of a result  */
+    int ev, v_first;           /* width of a value and of a result  */
     float scale;
     int window, chunk;           /* 0: all  */
     float softcap;               /* 0: none */
@@ -103,6 +103,8 @@ static inline size_t gw_cpu_page_bytes(gw_fmt kv, size_t e) {
     return GW_PAGE * e / f->block_elems * f->block_bytes;
 }
 
+/* Queries that a page of such values is multiplied by at once. */
+enum { GW_ATTEND_TURNED = 16 };
 /* queries: rows * heads of a part; pages: the most that one part touches; e: the larger width. */
 size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e);
 /* First and one past the last position that a row at pos sees. */

@@ -110,6 +110,9 @@ static float cached_k(const char *page, const gw_cpu_attention *job, int i, int 
     return cached(page, job, job->e, (size_t)(i * GW_PAGE + j), (size_t)(i / 32 * GW_PAGE + j));
 }
 static float cached_v(const char *page, const gw_cpu_attention *job, int i, int j) {
+    if (job->v == NULL) {
+        return cached_k(page, job, job->v_first + i, j);
+    }
     return cached(page, job, job->ev, (size_t)(j * job->ev + i),
                   (size_t)(j * (job->ev / 32) + i / 32));
 }
@@ -169,7 +172,7 @@ static void attend_one(const gw_cpu_attention *job, int row, size_t head, const 
             sums[i] = 0.0f;
         }
         for (int p = base; p < stop; p++) {
-            const char *page = page_at(job, job->v, row, g, p);
+            const char *page = page_at(job, job->v != NULL ? job->v : job->k, row, g, p);
             float *s = scores + (p - first) * GW_PAGE;
             int from = lo > p * GW_PAGE ? lo - p * GW_PAGE : 0;
             int end = high < (p + 1) * GW_PAGE ? high - p * GW_PAGE + 1 : GW_PAGE;
@@ -216,8 +219,8 @@ static void attend(const gw_cpu_attention *job, const gw_cpu_attention_part *par
 
 size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e) {
     size_t groups = pages / GW_PAGE_GROUP + 1;
-    size_t floats =
-        queries * (pages * (GW_PAGE + 2) + groups + 3) + 3 * queries * e + GW_PAGE * e + 64;
+    size_t floats = queries * (pages * (GW_PAGE + 2) + groups + 3) + 3 * queries * e + GW_PAGE * e +
+                    64 + (GW_PAGE + e) * GW_ATTEND_TURNED;
     return floats * sizeof(float);
 }
 

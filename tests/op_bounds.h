@@ -235,7 +235,7 @@ static double rope_error(const op_setup *s, size_t i, size_t col) {
  * positions * e^-87 max |v|. */
 static double head_error(const op_setup *s, size_t i, size_t h) {
     const op_case *c = s->c;
-    const gw_tensor *k = s->node.in[1], *v = s->node.in[2];
+    const gw_tensor *k = s->node.in[1], *v = c->within ? k : s->node.in[2];
     const int32_t *pages = oc_host(s, s->node.in[3]);
     size_t e = (size_t)c->e;
     size_t g = h / (size_t)(c->heads / c->kv_heads);
@@ -259,7 +259,9 @@ static double head_error(const op_setup *s, size_t i, size_t h) {
             size += fabs(q[j] * kx * scale);
         }
         for (size_t j = 0; j < ev; j++) {
-            double vx = oc_cached(c, oc_host(s, v), 0, base * ev + (size_t)(p % GW_PAGE) * ev + j);
+            size_t own = base * ev + (size_t)(p % GW_PAGE) * ev + j;
+            size_t part = base * e + ((size_t)c->first + j) * GW_PAGE + (size_t)(p % GW_PAGE);
+            double vx = oc_cached(c, oc_host(s, v), c->within, c->within ? part : own);
             top = fabs(vx) > top ? fabs(vx) : top;
         }
         if (c->cap > 0.0f) { /* tanh does not stretch; its quotient, itself and the product: 5 u */

@@ -70,8 +70,7 @@ static inline op_case oc_case(int i) {
     return c;
 }
 
-/* ---- data
- * ------------------------------------------------------------------------------------------- */
+/* ---- data ---- */
 
 static void *oc_alloc(size_t bytes) {
     void *p = aligned_alloc(64, (bytes + 127) / 64 * 64);
@@ -120,8 +119,7 @@ static void oc_fill_weight_row(gw_fmt fmt, void *row, size_t cols) {
     free(x);
 }
 
-/* ---- one run
- * ------------------------------------------------------------------------------------------ */
+/* ---- one run ---- */
 
 /* A node with everything it needs on a device; host copies of the inputs stay for bounds. */
 typedef struct op_setup {
@@ -315,6 +313,7 @@ static void oc_product(op_setup *s, int parts, int keep_rows, int mapped) {
 }
 
 static int oc_v_dim(const op_case *c) { return c->v_dim > 0 ? c->v_dim : c->e; }
+static inline int oc_v_stored(const op_case *c) { return c->within ? 0 : oc_v_dim(c); }
 /* Positions that row i of ATTENTION sees, chunks aside. */
 static inline int oc_first_seen(const op_case *c, const gw_step *step, int i) {
     return c->window > 0 && step->pos[i] >= c->window ? step->pos[i] - c->window + 1 : 0;
@@ -367,7 +366,7 @@ static void oc_caches(op_setup *s, int filled) {
     const op_case *c = s->c;
     int last = c->pos + c->n - 1 + c->ahead, pages = last / GW_PAGE + 2, total = c->slots * pages;
     int64_t k_dim[4] = {total, c->kv_heads, c->e, GW_PAGE},
-            v_dim[4] = {total, c->kv_heads, GW_PAGE, oc_v_dim(c)};
+            v_dim[4] = {total, c->kv_heads, GW_PAGE, c->within ? c->e : oc_v_dim(c)};
     int64_t p_dim[2] = {c->slots, pages};
     gw_tensor *k = oc_tensor(s, "K", c->kv, 4, k_dim), *v = oc_tensor(s, "V", c->kv, 4, v_dim);
     gw_tensor *table = oc_tensor(s, "pages", GW_FMT_I32, 2, p_dim);
@@ -407,7 +406,7 @@ static void oc_caches(op_setup *s, int filled) {
     oc_upload(s, v);
     oc_upload(s, table);
     s->node.in[1] = k;
-    s->node.in[2] = v;
+    s->node.in[2] = c->within ? NULL : v;
     s->node.in[3] = table;
 }
 
@@ -427,7 +426,7 @@ static void oc_rope(op_setup *s) {
                        .norm_plain = c->norm_plain,
                        .norm_v = c->norm_v,
                        .style = c->interleaved ? GW_ROPE_INTERLEAVED : GW_ROPE_HALVES};
-    const int width = (c->heads + c->kv_heads) * c->e + c->kv_heads * oc_v_dim(c);
+    const int width = (c->heads + c->kv_heads) * c->e + c->kv_heads * oc_v_stored(c);
     gw_tensor *x = oc_matrix(s, "qkv", GW_FMT_F32, s->rows, width);
     oc_fill_floats(s, x, 1.0f);
     float *values = oc_host(s, x);
@@ -474,6 +473,7 @@ static void oc_attention(op_setup *s) {
                                        .kv_heads = c->kv_heads,
                                        .head_dim = c->e,
                                        .v_dim = c->v_dim,
+                                       .v_first = c->first,
                                        .window = c->window,
                                        .chunk = c->chunk,
                                        .softcap = c->cap,
@@ -952,9 +952,9 @@ static void oc_run(op_setup *s, const gw_kernel *kernel, op_result *r) {
     }
     if (s->c->op == GW_OP_ROPE_KV && s->c->kv_heads > 0) {
         r->cache_bytes = oc_tensor_bytes(s->node.in[1]);
-        r->value_bytes = oc_tensor_bytes(s->node.in[2]);
+        r->value_bytes = s->c->within ? 0 : oc_tensor_bytes(s->node.in[2]);
         r->k = oc_download(s, s->node.in[1], 0, r->cache_bytes);
-        r->v = oc_download(s, s->node.in[2], 0, r->value_bytes);
+        r->v = s->c->within ? NULL : oc_download(s, s->node.in[2], 0, r->value_bytes);
     }
 }
 

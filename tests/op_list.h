@@ -44,6 +44,7 @@ typedef struct op_case {
     int taps, by_channel, tiled, together, entries; /* CONV, SCAN; together: both logits in one */
     int gate_first, wide; /* GROUP_NORM: gates 1, kv_heads groups; wide: a weight for all */
     int first, pass;      /* HEADS: e columns of a head, k of them multiplied; COLUMNS */
+    int within;           /* ATTENTION, ROPE_KV: values are part of the keys, from `first` on */
     int ordered;          /* QUANTIZE: of columns */
     int measure;          /* GROUP_NORM */
     float temperature;    /* SAMPLE */
@@ -521,7 +522,27 @@ static const op_case op_cases[] = {
 
     {.op = GW_OP_ROPE_KV, .why = "keys alone", .n = 5, .kv_heads = 2, .e = 64, .kv = GW_FMT_F32,
      .pos = 61, .slots = 1},
+    {.op = GW_OP_ROPE_KV, .why = "values within keys, q8_0", .n = 5, .heads = 4, .kv_heads = 1,
+     .e = 96, .rope_dim = 32, .v_dim = 64, .within = 1, .first = 32, .kv = GW_FMT_Q8_0, .pos = 61,
+     .slots = 2},
+    {.op = GW_OP_ROPE_KV, .why = "values within keys, two heads", .n = 1, .heads = 4,
+     .kv_heads = 2, .e = 48, .rope_dim = 16, .v_dim = 32, .within = 1, .kv = GW_FMT_F16, .pos = 61,
+     .slots = 1},
 
+    {.op = GW_OP_ATTENTION, .why = "latent, one row, groups of pages", .n = 1, .heads = 16,
+     .kv_heads = 1, .e = 80, .v_dim = 64, .within = 1, .first = 16, .kv = GW_FMT_F16, .pos = 1300,
+     .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "latent, q8_0, slots", .n = 5, .heads = 20, .kv_heads = 1,
+     .e = 96, .v_dim = 72, .within = 1, .first = 24, .kv = GW_FMT_Q8_0, .pos = 130, .slots = 2},
+    {.op = GW_OP_ATTENTION, .why = "latent, prefill, f32, to act8", .n = 40, .heads = 6,
+     .kv_heads = 1, .e = 48, .v_dim = 32, .within = 1, .first = 16, .kv = GW_FMT_F32, .pos = 90,
+     .slots = 1, .out = GW_FMT_ACT8, OC_PRE},
+    {.op = GW_OP_ATTENTION, .why = "latent, the width of DeepSeek", .n = 2, .heads = 16,
+     .kv_heads = 1, .e = 576, .v_dim = 512, .within = 1, .first = 64, .kv = GW_FMT_F16, .pos = 80,
+     .slots = 1, .out = GW_FMT_ACT8},
+    {.op = GW_OP_ATTENTION, .why = "values within keys, window, sinks, two heads", .n = 3,
+     .heads = 4, .kv_heads = 2, .e = 64, .v_dim = 48, .within = 1, .first = 16,
+     .kv = GW_FMT_F16, .window = 90, .pos = 200, .slots = 1, .sinks = 1},
     {.op = GW_OP_ATTENTION, .why = "narrow values", .n = 5, .heads = 4, .kv_heads = 2, .e = 96,
      .v_dim = 64, .kv = GW_FMT_F16, .pos = 70, .slots = 1, .out = GW_FMT_ACT8},
     {.op = GW_OP_ATTENTION, .why = "wide values, q8_0, slots", .n = 6, .heads = 4, .kv_heads = 1,

@@ -255,7 +255,9 @@ static void scalar_is_near_the_oracle(void **state) {
         }
         if (c.op == GW_OP_ROPE_KV && !c.wild && c.kv_heads > 0) {
             check_cache(&o, &got, &want, 1);
-            check_cache(&o, &got, &want, 0);
+            if (!c.within) {
+                check_cache(&o, &got, &want, 0);
+            }
         }
         forget_units(); /* they go by addresses, which the next case may have again */
         forget_heads();

@@ -9,6 +9,11 @@ static int is_cache(const gw_tensor *t) {
     return t->fmt == GW_FMT_F16 || t->fmt == GW_FMT_F32 || t->fmt == GW_FMT_Q8_0;
 }
 
+/* NULL: they are part of the keys. */
+static int is_values(const gw_node *node) {
+    return node->in[2] == NULL || node->in[2]->fmt == node->in[1]->fmt;
+}
+
 /* ---- ROPE_KV
  * ------------------------------------------------------------------------------------------- */
 
@@ -140,6 +145,9 @@ static void rope_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t row, 
     const float *value = x + (heads + kv_heads) * e + g * ev;
     put_key(l, l->u.rope.k + at * gw_cpu_page_bytes(l->u.rope.kv, e), pos % GW_PAGE, key,
             (gw_u16 *)(void *)(key + e));
+    if (l->u.rope.v == NULL) {
+        return;
+    }
     if (a->norm_v) {
         l->ops->head_norm(room, value, l->u.rope.ones, ev, a->eps);
         value = room;
@@ -167,8 +175,8 @@ int gw_cpu_accepts_rope_kv(const gw_kernel *kernel, const gw_node *node,
     (void)kernel;
     (void)device;
     return node->in[0]->fmt == GW_FMT_F32 && node->out->fmt == GW_FMT_F32 &&
-           (a->kv_heads == 0 || (is_cache(node->in[1]) && node->in[2]->fmt == node->in[1]->fmt &&
-                                 node->in[3] != NULL)) &&
+           (a->kv_heads == 0 ||
+            (is_cache(node->in[1]) && is_values(node) && node->in[3] != NULL)) &&
            a->rope_dim % 2 == 0 && a->rope_dim <= a->head_dim;
 }
 
@@ -181,7 +189,7 @@ gw_status gw_cpu_record_rope_kv(struct gw_segment *segment, const gw_kernel *ker
     l->u.rope.args = *a;
     if (a->kv_heads > 0) {
         l->u.rope.k = gw_cpu_data(node->in[1]);
-        l->u.rope.v = gw_cpu_data(node->in[2]);
+        l->u.rope.v = node->in[2] != NULL ? gw_cpu_data(node->in[2]) : NULL;
         l->u.rope.kv = node->in[1]->fmt;
         l->u.rope.pages = (const int32_t *)(const void *)gw_cpu_data(node->in[3]);
         l->u.rope.page_stride = (size_t)node->in[3]->dim[1];
@@ -308,10 +316,9 @@ int gw_cpu_accepts_attention(const gw_kernel *kernel, const gw_node *node,
     const gw_cpu_ops *ops = gw_cpu_ops_of(gw_cpu_row_of(kernel)->level);
     int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
     (void)device;
-    return node->in[0]->fmt == GW_FMT_F32 && is_cache(node->in[1]) &&
-           node->in[2]->fmt == node->in[1]->fmt && node->in[3]->fmt == GW_FMT_I32 &&
-           a->head_dim % ops->attend_multiple == 0 && ev % ops->attend_multiple == 0 &&
-           a->heads % a->kv_heads == 0 &&
+    return node->in[0]->fmt == GW_FMT_F32 && is_cache(node->in[1]) && is_values(node) &&
+           node->in[3]->fmt == GW_FMT_I32 && a->head_dim % ops->attend_multiple == 0 &&
+           ev % ops->attend_multiple == 0 && a->heads % a->kv_heads == 0 &&
            (node->out->fmt == GW_FMT_F32 ||
             (node->out->fmt == GW_FMT_ACT8 && a->heads * ev % GW_ACT_BLOCK == 0));
 }
@@ -357,7 +364,8 @@ gw_status gw_cpu_record_attention(struct gw_segment *segment, const gw_kernel *k
     job->q = (const float *)(const void *)l->in;
     job->q_stride = l->in_stride / sizeof(float);
     job->k = gw_cpu_data(node->in[1]);
-    job->v = gw_cpu_data(node->in[2]);
+    job->v = node->in[2] != NULL ? gw_cpu_data(node->in[2]) : NULL;
+    job->v_first = a->v_first;
     job->kv = node->in[1]->fmt;
     job->pages = (const int32_t *)(const void *)gw_cpu_data(node->in[3]);
     job->page_stride = pages;

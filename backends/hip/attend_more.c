@@ -13,7 +13,7 @@ static int accepts_attention(const gw_kernel *kernel, const gw_node *node,
     gw_fmt cache = node->in[1]->fmt;
     (void)kernel;
     (void)device;
-    return node->in[0]->fmt == GW_FMT_F32 && node->in[2]->fmt == cache &&
+    return node->in[0]->fmt == GW_FMT_F32 && (node->in[2] == NULL || node->in[2]->fmt == cache) &&
            (cache == GW_FMT_F16 || cache == GW_FMT_F32 || cache == GW_FMT_Q8_0) &&
            (node->out->fmt == GW_FMT_F32 ||
             (node->out->fmt == GW_FMT_ACT8 && gw_hip_width(node->out) % GW_ACT_BLOCK == 0));
@@ -69,7 +69,7 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
     struct gw_attend_more_params p = {.step = gw_hip_step(segment),
                                       .q = gw_hip_at(node->in[0]),
                                       .k = gw_hip_at(node->in[1]),
-                                      .v = gw_hip_at(node->in[2]),
+                                      .v = node->in[2] != NULL ? gw_hip_at(node->in[2]) : 0,
                                       .pages = gw_hip_at(node->in[3]),
                                       .sinks = node->w[0] != NULL ? gw_hip_at(node->w[0]) : 0,
                                       .slopes = node->w[1] != NULL ? gw_hip_at(node->w[1]) : 0,
@@ -87,6 +87,7 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
                                                         : gw_hip_form(segment, node->out),
                                       .k_bytes = (int32_t)k_bytes,
                                       .v_bytes = (int32_t)v_bytes,
+                                      .v_first = a->v_first,
                                       .both = a->both,
                                       .reach = a->reach,
                                       .scale = a->scale,

@@ -117,14 +117,16 @@ static int accepts_rope_kv(const gw_kernel *kernel, const gw_node *node,
     (void)device;
     return node->in[0]->fmt == GW_FMT_F32 && node->out->fmt == GW_FMT_F32 &&
            (node->args.rope.kv_heads == 0 ||
-            (is_cache(node->in[1]->fmt) && node->in[2]->fmt == node->in[1]->fmt));
+            (is_cache(node->in[1]->fmt) &&
+             (node->in[2] == NULL || node->in[2]->fmt == node->in[1]->fmt)));
 }
 
 static gw_status record_rope_kv(struct gw_segment *segment, const gw_kernel *kernel,
                                 const gw_node *node) {
     const gw_rope_args *a = &node->args.rope;
     gw_fmt cache = a->kv_heads > 0 ? node->in[1]->fmt : GW_FMT_F32;
-    int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
+    int within = a->kv_heads > 0 && node->in[2] == NULL; /* values are part of the keys */
+    int ev = within ? 0 : a->v_dim > 0 ? a->v_dim : a->head_dim;
     size_t k_bytes, v_bytes;
     char name[48];
     (void)kernel;
@@ -153,14 +155,15 @@ static gw_status record_rope_kv(struct gw_segment *segment, const gw_kernel *ker
                                     .eps = a->eps};
     if (a->kv_heads > 0) {
         p.k = gw_hip_at(node->in[1]);
-        p.v = gw_hip_at(node->in[2]);
+        p.v = within ? 0 : gw_hip_at(node->in[2]);
         p.pages = gw_hip_at(node->in[3]);
         p.page_stride = (int32_t)gw_hip_width(node->in[3]);
     }
     snprintf(name, sizeof name, "gw_more_rope_%s", gw_format_of(cache)->name);
-    return gw_hip_record(segment, node, name,
-                         gw_hip_groups((size_t)(a->heads + 2 * a->kv_heads), GW_MORE_TEAMS),
-                         (unsigned)segment->rows, 1, GW_MORE_THREADS, 1, 1, 0, &p, sizeof p);
+    return gw_hip_record(
+        segment, node, name,
+        gw_hip_groups((size_t)(a->heads + (within ? 1 : 2) * a->kv_heads), GW_MORE_TEAMS),
+        (unsigned)segment->rows, 1, GW_MORE_THREADS, 1, 1, 0, &p, sizeof p);
 }
 
 /* ---- ACT, MIX -------------------------------------------------------------------------------- */

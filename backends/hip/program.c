@@ -72,6 +72,7 @@ static const struct {
     {"gw_attend_group_*",  "kernels_hip/attention/attend_group.hip"},
     {"gw_attend_prompt_half_*", "kernels_hip/attention/attend_prompt_half.hip"},
     {"gw_attend_prompt_*", "kernels_hip/attention/attend_prompt.hip"},
+    {"gw_latent_*",        "kernels_hip/attention/attend_latent.hip"},
     {"gw_attend_more_*",   "kernels_hip/attention/attend_more.hip"},
     {"gw_attend_*",        "kernels_hip/attention/attention.hip"},
     {"gw_experts_sum_*",   "kernels_hip/experts/experts_sum.hip"},

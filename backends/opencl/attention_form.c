@@ -3,10 +3,15 @@
 
 #include "backends/opencl/opencl.h"
 
-enum { BOTH = 4 };                 /* as in attention_form.cl */
+enum { BOTH = 4, WITHIN = 8 };     /* as in attention_form.cl */
 enum { SCRATCH_BYTES = 64 << 20 }; /* of partial results, and more where a row needs it */
 
 static int is_f32(const gw_tensor *t) { return t == NULL || t->fmt == GW_FMT_F32; }
+
+/* NULL: they are part of the keys. */
+static int is_values(const gw_node *node) {
+    return node->in[2] == NULL || node->in[2]->fmt == node->in[1]->fmt;
+}
 
 /* ---- ROPE_KV --------------------------------------------------------------------------------- */
 
@@ -17,8 +22,7 @@ int gw_cl_accepts_rope_form(const gw_kernel *kernel, const gw_node *node,
     (void)kernel;
     (void)device;
     int caches = node->args.rope.kv_heads == 0 ||
-                 (gw_cl_is_cache(node->in[1]) && node->in[2]->fmt == node->in[1]->fmt &&
-                  node->in[3] != NULL);
+                 (gw_cl_is_cache(node->in[1]) && is_values(node) && node->in[3] != NULL);
     return caches && is_f32(node->in[0]) && is_f32(node->out) && is_f32(node->w[0]) &&
            is_f32(node->w[1]) && is_f32(node->w[2]) && is_f32(node->w[3]);
 }
@@ -32,7 +36,7 @@ static int how_of(const gw_rope_args *a) {
 gw_status gw_cl_record_rope_form(struct gw_segment *segment, const gw_kernel *kernel,
                                  const gw_node *node) {
     const gw_rope_args *a = &node->args.rope;
-    const int caches = a->kv_heads > 0;
+    const int caches = a->kv_heads > 0, within = caches && node->in[2] == NULL;
     int flags = 0;
     (void)kernel;
     gw_cl_call call =
@@ -50,7 +54,7 @@ gw_status gw_cl_record_rope_form(struct gw_segment *segment, const gw_kernel *ke
     gw_cl_arg_int(&call, a->heads);
     gw_cl_arg_int(&call, a->kv_heads);
     gw_cl_arg_int(&call, a->head_dim);
-    gw_cl_arg_int(&call, a->v_dim > 0 ? a->v_dim : a->head_dim);
+    gw_cl_arg_int(&call, within ? 0 : a->v_dim > 0 ? a->v_dim : a->head_dim);
     gw_cl_arg_int(&call, node->w[2] != NULL ? a->rope_dim : 0);
     gw_cl_arg_int(&call, caches ? node->in[3]->dim[1] : 0);
     gw_cl_arg_int(&call, a->norm_span);
@@ -61,7 +65,8 @@ gw_status gw_cl_record_rope_form(struct gw_segment *segment, const gw_kernel *ke
         gw_cl_arg_split(&call, node->in[1]);
     }
     return gw_cl_launch_end(&call, segment->device->item ? 1 : GW_CL_TEAM,
-                            (size_t)(a->heads + 2 * a->kv_heads), (size_t)segment->rows, 1);
+                            (size_t)(a->heads + (within ? 1 : 2) * a->kv_heads),
+                            (size_t)segment->rows, 1);
 }
 
 /* ---- ATTENTION ------------------------------------------------------------------------------- */
@@ -70,9 +75,9 @@ int gw_cl_accepts_attention_form(const gw_kernel *kernel, const gw_node *node,
                                  const struct gw_device *device) {
     (void)kernel;
     (void)device;
-    return is_f32(node->in[0]) && gw_cl_is_cache(node->in[1]) &&
-           node->in[2]->fmt == node->in[1]->fmt && node->in[3]->fmt == GW_FMT_I32 &&
-           is_f32(node->w[0]) && is_f32(node->w[1]) && is_f32(node->w[2]) &&
+    return is_f32(node->in[0]) && gw_cl_is_cache(node->in[1]) && is_values(node) &&
+           node->in[3]->fmt == GW_FMT_I32 && is_f32(node->w[0]) && is_f32(node->w[1]) &&
+           is_f32(node->w[2]) &&
            (node->out->fmt == GW_FMT_F32 ||
             (node->out->fmt == GW_FMT_ACT8 && gw_cl_width(node->out) % GW_ACT_BLOCK == 0));
 }
@@ -109,7 +114,8 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node, c
     gw_cl_arg_float(&call, a->softcap);
     gw_cl_arg_int(&call, a->reach);
     gw_cl_arg_int(&call, (node->w[1] != NULL ? 1 : 0) | (node->w[2] != NULL ? 2 : 0) |
-                             (a->both ? BOTH : 0));
+                             (a->both ? BOTH : 0) | (node->in[2] == NULL ? WITHIN : 0));
+    gw_cl_arg_int(&call, a->v_first);
     gw_cl_arg_split(&call, node->in[1]);
     GW_TRY(gw_cl_launch_end(&call, segment->device->item ? 1 : GW_CL_TEAM, pages, (size_t)a->heads,
                             t->rows));

@@ -121,11 +121,14 @@ static void append(const gw_node *node, int32_t slot, int32_t pos, const double 
     int64_t page = a->kv_heads > 0 ? ref_page_of(node->in[3], slot, pos) : 0;
     for (int g = 0; g < a->kv_heads; g++) {
         ref_cell k_cell = ref_cell_of(node->in[1], 1, page, g, pos);
+        cell_set(&k_cell, k + g * e, e);
+        if (node->in[2] == NULL) { /* values are part of the keys */
+            continue;
+        }
         ref_cell v_cell = ref_cell_of(node->in[2], 0, page, g, pos);
         if (a->norm_v) {
             ref_norm_row(v + g * ev, ev, GW_NORM_RMS, a->eps, NULL, NULL);
         }
-        cell_set(&k_cell, k + g * e, e);
         cell_set(&v_cell, v + g * ev, ev);
     }
 }
@@ -206,7 +209,8 @@ static double score_head(const gw_node *node, const gw_step *step, int row, int 
 static void attend(const gw_node *node, const gw_step *step, int row, int h, const double *q,
                    double *out, double *score) {
     const gw_attn_args *a = &node->args.attn;
-    int ev = a->v_dim > 0 ? a->v_dim : a->head_dim;
+    int ev = a->v_dim > 0 ? a->v_dim : a->head_dim, within = node->in[2] == NULL;
+    int first = within ? a->v_first : 0;
     double top = score_head(node, step, row, h, q, score);
     double sum = node->w[0] != NULL ? exp((double)ref_floats(node->w[0], 0)[h] - top) : 0.0;
     for (int c = 0; c < ev; c++) {
@@ -214,11 +218,12 @@ static void attend(const gw_node *node, const gw_step *step, int row, int h, con
     }
     for (int32_t p = first_seen(a, step->pos[row]); p <= last_seen(a, step, row); p++) {
         int64_t page = ref_page_of(node->in[3], step->slot[row], p);
-        ref_cell at = ref_cell_of(node->in[2], 0, page, h / (a->heads / a->kv_heads), p);
+        ref_cell at =
+            ref_cell_of(node->in[within ? 1 : 2], within, page, h / (a->heads / a->kv_heads), p);
         double weight = exp(score[p] - top);
         sum += weight;
         for (int c = 0; c < ev; c++) {
-            out[c] += weight * ref_cell_get(&at, c);
+            out[c] += weight * ref_cell_get(&at, first + c);
         }
     }
     for (int c = 0; c < ev; c++) {

@@ -105,6 +105,12 @@ static void emit_linear(walk *w, const gw_spec_block *b) {
     finish(w, b, new_product(w, b, gw_block_matrices(b), what, out)->out);
 }
 
+/* NULL where they are part of the keys. */
+static const gw_tensor *values_of(const walk *w, int layer) {
+    const gw_hparams *hp = w->in->hp;
+    return hp->layer[layer].v_first < 0 ? on_device(w, w->in->v, hp->n_layers, layer) : NULL;
+}
+
 static void emit_rope_kv(walk *w, const gw_spec_block *b) {
     const gw_layer *l = layer_of(w);
     const gw_hparams *hp = w->in->hp;
@@ -116,7 +122,7 @@ static void emit_rope_kv(walk *w, const gw_spec_block *b) {
     node->in[0] = as_f32(w, b->in);
     if (!only_q) {
         node->in[1] = on_device(w, w->in->k, hp->n_layers, w->layer);
-        node->in[2] = on_device(w, w->in->v, hp->n_layers, w->layer);
+        node->in[2] = values_of(w, w->layer);
         node->in[3] = table_of(w, w->layer < w->in->hp->n_source, w->layer);
     }
     node->w[0] = weight(w, b, 0);
@@ -149,15 +155,14 @@ static void emit_attention(walk *w, const gw_spec_block *b) {
     const gw_layer *l = layer_of(w);
     own_heads own = heads_of(w);
     gw_tensor *whole = new_value(w, b, (int64_t)l->n_heads * l->v_head);
-    gw_tensor *out =
-        own.cut ? new_tensor(w, whole->fmt, (int64_t)own.heads * l->v_head) : whole;
+    gw_tensor *out = own.cut ? new_tensor(w, whole->fmt, (int64_t)own.heads * l->v_head) : whole;
     gw_node *node = new_node(w, GW_OP_ATTENTION, "attention", out);
     int cross = (b->flags & GW_FLAG_CROSS) != 0;
     int cache = (int)number(w, b, GW_ARG_CACHE, (double)l->cache_of);
     cache = cache < 0 || cache >= w->in->hp->n_layers ? w->layer : cache;
     node->in[0] = as_f32(w, b->in);
     node->in[1] = on_device(w, w->in->k, w->in->hp->n_layers, cache);
-    node->in[2] = on_device(w, w->in->v, w->in->hp->n_layers, cache);
+    node->in[2] = values_of(w, cache);
     node->in[3] = table_of(w, cross || w->layer < w->in->hp->n_source, cache);
     for (int i = 0; i < 3; i++) {
         node->w[i] = weight(w, b, i);
@@ -167,6 +172,7 @@ static void emit_attention(walk *w, const gw_spec_block *b) {
                                      .kv_heads = own.kv_heads,
                                      .head_dim = l->d_head,
                                      .v_dim = l->v_head != l->d_head ? l->v_head : 0,
+                                     .v_first = l->v_first > 0 ? l->v_first : 0,
                                      .window = l->window,
                                      .chunk = l->chunk,
                                      .softcap = l->attn_cap,
@@ -206,8 +212,8 @@ static void emit_residual(walk *w, const gw_spec_block *b) {
     }
     const gw_tensor *y = new_product(w, b, 1, what, NULL)->out;
     if (cut) {
-        gw_tensor *whole = scale == 1.0 ? stream_on(w, w->device)
-                                        : new_tensor(w, GW_FMT_F32, first[w->group->n]);
+        gw_tensor *whole =
+            scale == 1.0 ? stream_on(w, w->device) : new_tensor(w, GW_FMT_F32, first[w->group->n]);
         exchange(w, y, first, 1, scale == 1.0 ? stream : NULL, whole);
         y = whole;
     }

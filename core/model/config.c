@@ -265,32 +265,34 @@ static gw_status read_layer(const gw_facts *facts, const gw_blueprint *bp, int l
 static const struct {
     const char *what;
     double low, high;
-} ranges[GW_NUM_RESERVED] = {[GW_NUM_LAYERS] = {"number of layers", 1, 4096},
-                             [GW_NUM_D_MODEL] = {"model width", 1, 1 << 20},
-                             [GW_NUM_VOCAB] = {"vocabulary size", 1, 1 << 24},
-                             [GW_NUM_CONTEXT] = {"context length", 1, 1 << 30},
-                             [GW_NUM_EPS] = {"norm epsilon", 0, 1},
-                             [GW_NUM_TIED] = {"sign of tied embeddings", 0, 1},
-                             [GW_NUM_KIND] = {"kind of layer", 0, GW_SPEC_KINDS - 1},
-                             [GW_NUM_HEADS] = {"number of attention heads", 1, 1 << 14},
-                             [GW_NUM_KV_HEADS] = {"number of key-value heads", 1, 1 << 14},
-                             [GW_NUM_D_HEAD] = {"width of a head", 2, 1 << 13},
-                             [GW_NUM_V_HEAD] = {"width of a value head", 2, 1 << 13},
-                             [GW_NUM_FF] = {"feed-forward width", 1, 1 << 24},
-                             [GW_NUM_WINDOW] = {"sliding window", 0, 1 << 30},
-                             [GW_NUM_CHUNK] = {"attention chunk", 0, 1 << 30},
-                             [GW_NUM_ROPE] = {"kind of rope", -1, GW_MAX_ROPES - 1},
-                             [GW_NUM_Q_FACTOR] = {"factor of q", -1, GW_MAX_FACTORS - 1},
-                             [GW_NUM_ATTN_SCALE] = {"scale of attention", 1e-9, 1e9},
-                             [GW_NUM_ATTN_CAP] = {"cap of attention", 0, 1e9},
-                             [GW_NUM_EXPERTS] = {"number of experts", 0, 1 << 14},
-                             [GW_NUM_USED] = {"number of experts used", 0, 256},
-                             [GW_NUM_EXPERT_FF] = {"width of an expert", 0, 1 << 24},
-                             [GW_NUM_CAUSAL] = {"sign of causal attention", 0, 1},
-                             [GW_NUM_SOURCE] = {"number of layers for a source", 0, 4096},
-                             [GW_NUM_NAMED] = {"number of a layer in names", 0, 4096},
-                             [GW_NUM_UNCOUNTED] = {"token without a position", -1, 1 << 24},
-                             [GW_NUM_STREAMS] = {"number of streams", 1, 8}};
+} ranges[GW_NUM_RESERVED] = {
+    [GW_NUM_LAYERS] = {"number of layers", 1, 4096},
+    [GW_NUM_D_MODEL] = {"model width", 1, 1 << 20},
+    [GW_NUM_VOCAB] = {"vocabulary size", 1, 1 << 24},
+    [GW_NUM_CONTEXT] = {"context length", 1, 1 << 30},
+    [GW_NUM_EPS] = {"norm epsilon", 0, 1},
+    [GW_NUM_TIED] = {"sign of tied embeddings", 0, 1},
+    [GW_NUM_KIND] = {"kind of layer", 0, GW_SPEC_KINDS - 1},
+    [GW_NUM_HEADS] = {"number of attention heads", 1, 1 << 14},
+    [GW_NUM_KV_HEADS] = {"number of key-value heads", 1, 1 << 14},
+    [GW_NUM_D_HEAD] = {"width of a head", 2, 1 << 13},
+    [GW_NUM_V_HEAD] = {"width of a value head", 2, 1 << 13},
+    [GW_NUM_V_FIRST] = {"column of a key where the value begins", -1, 1 << 13},
+    [GW_NUM_FF] = {"feed-forward width", 1, 1 << 24},
+    [GW_NUM_WINDOW] = {"sliding window", 0, 1 << 30},
+    [GW_NUM_CHUNK] = {"attention chunk", 0, 1 << 30},
+    [GW_NUM_ROPE] = {"kind of rope", -1, GW_MAX_ROPES - 1},
+    [GW_NUM_Q_FACTOR] = {"factor of q", -1, GW_MAX_FACTORS - 1},
+    [GW_NUM_ATTN_SCALE] = {"scale of attention", 1e-9, 1e9},
+    [GW_NUM_ATTN_CAP] = {"cap of attention", 0, 1e9},
+    [GW_NUM_EXPERTS] = {"number of experts", 0, 1 << 14},
+    [GW_NUM_USED] = {"number of experts used", 0, 256},
+    [GW_NUM_EXPERT_FF] = {"width of an expert", 0, 1 << 24},
+    [GW_NUM_CAUSAL] = {"sign of causal attention", 0, 1},
+    [GW_NUM_SOURCE] = {"number of layers for a source", 0, 4096},
+    [GW_NUM_NAMED] = {"number of a layer in names", 0, 4096},
+    [GW_NUM_UNCOUNTED] = {"token without a position", -1, 1 << 24},
+    [GW_NUM_STREAMS] = {"number of streams", 1, 8}};
 
 static gw_status in_range(const gw_facts *facts, const gw_blueprint *bp, const double *row,
                           gw_reserved which, double *out) {
@@ -340,6 +342,11 @@ static gw_status check_heads(const gw_facts *facts, const gw_hparams *hp, const 
         return gw_fail(GW_E_METADATA, facts->where, "%d heads of %d are too wide", l->n_heads,
                        l->d_head);
     }
+    if (l->v_first > l->d_head - l->v_head) {
+        return gw_fail(GW_E_METADATA, facts->where,
+                       "a value of %d columns from column %d on is not part of a key of %d",
+                       l->v_head, l->v_first, l->d_head);
+    }
     if (l->n_used > l->n_experts) {
         return gw_fail(GW_E_METADATA, facts->where, "%d of %d experts cannot be used", l->n_used,
                        l->n_experts);
@@ -353,13 +360,21 @@ static gw_status settle_layer(const gw_facts *facts, const gw_blueprint *bp, con
     const struct {
         gw_reserved which;
         int32_t *to;
-    } whole[] = {{GW_NUM_KIND, &l->kind},           {GW_NUM_HEADS, &l->n_heads},
-                 {GW_NUM_KV_HEADS, &l->n_kv_heads}, {GW_NUM_D_HEAD, &l->d_head},
-                 {GW_NUM_V_HEAD, &l->v_head},       {GW_NUM_FF, &l->d_ff},
-                 {GW_NUM_WINDOW, &l->window},       {GW_NUM_CHUNK, &l->chunk},
-                 {GW_NUM_ROPE, &l->rope},           {GW_NUM_Q_FACTOR, &l->q_factor},
-                 {GW_NUM_EXPERTS, &l->n_experts},   {GW_NUM_USED, &l->n_used},
-                 {GW_NUM_EXPERT_FF, &l->d_expert},  {GW_NUM_CAUSAL, &l->causal},
+    } whole[] = {{GW_NUM_KIND, &l->kind},
+                 {GW_NUM_HEADS, &l->n_heads},
+                 {GW_NUM_KV_HEADS, &l->n_kv_heads},
+                 {GW_NUM_D_HEAD, &l->d_head},
+                 {GW_NUM_V_HEAD, &l->v_head},
+                 {GW_NUM_V_FIRST, &l->v_first},
+                 {GW_NUM_FF, &l->d_ff},
+                 {GW_NUM_WINDOW, &l->window},
+                 {GW_NUM_CHUNK, &l->chunk},
+                 {GW_NUM_ROPE, &l->rope},
+                 {GW_NUM_Q_FACTOR, &l->q_factor},
+                 {GW_NUM_EXPERTS, &l->n_experts},
+                 {GW_NUM_USED, &l->n_used},
+                 {GW_NUM_EXPERT_FF, &l->d_expert},
+                 {GW_NUM_CAUSAL, &l->causal},
                  {GW_NUM_NAMED, &l->named}};
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
         GW_TRY(take_int(facts, bp, row, whole[i].which, whole[i].to));
@@ -412,7 +427,8 @@ static gw_status settle_blocks(const gw_blueprint *bp, gw_arena *arena, const ch
 
 static int same_cache(const gw_layer *a, const gw_layer *b) {
     return a->n_kv_heads == b->n_kv_heads && a->d_head == b->d_head && a->v_head == b->v_head &&
-           a->window == b->window && a->chunk == b->chunk && a->rope == b->rope;
+           a->v_first == b->v_first && a->window == b->window && a->chunk == b->chunk &&
+           a->rope == b->rope;
 }
 
 /* How far back each cache is read: as far as the layer that looks back farthest, whose own windows

@@ -36,6 +36,7 @@ typedef struct gw_rope {
 typedef struct gw_layer {
     int32_t kind; /* section of the blueprint that lists its blocks                   */
     int32_t n_heads, n_kv_heads, d_head, v_head, d_ff;
+    int32_t v_first;        /* values are columns of the keys from here on; -1: their own */
     int32_t window, chunk;  /* of attention; 0: none                          */
     int32_t rope, q_factor; /* indices; -1: none                              */
     int32_t n_experts, n_used, d_expert;
@@ -44,10 +45,13 @@ typedef struct gw_layer {
     int32_t causal;   /* 0: attention looks both ways                                  */
     int32_t named;    /* the layer's number in names of tensors                        */
     int32_t cache_of; /* the layer whose cache its attention reads: its own */
-    int32_t reach; /* positions that readers of its cache see, the own one included; 0: all */
+    int32_t reach;    /* positions that readers of its cache see, the own one included; 0: all */
     int n_areas;      /* of compressed caches, one behind the other in what it keeps of a page */
     gw_area area[GW_MAX_AREAS];
 } gw_layer;
+
+/* Width of what is stored of a value: nothing where it is part of the key. */
+static inline int32_t gw_layer_v_width(const gw_layer *l) { return l->v_first < 0 ? l->v_head : 0; }
 
 /* Floats of them in a page. */
 static inline int64_t gw_layer_paged(const gw_layer *l) {

@@ -73,6 +73,7 @@ typedef enum gw_reserved {
     GW_NUM_KV_HEADS,
     GW_NUM_D_HEAD,
     GW_NUM_V_HEAD,
+    GW_NUM_V_FIRST,
     GW_NUM_FF,
     GW_NUM_WINDOW,
     GW_NUM_CHUNK,

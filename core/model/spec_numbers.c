@@ -15,6 +15,7 @@ static const char *const reserved[GW_NUM_RESERVED] = {[GW_NUM_LAYERS] = "layers"
                                                       [GW_NUM_KV_HEADS] = "kv_heads",
                                                       [GW_NUM_D_HEAD] = "d_head",
                                                       [GW_NUM_V_HEAD] = "v_head",
+                                                      [GW_NUM_V_FIRST] = "v_first",
                                                       [GW_NUM_FF] = "ff",
                                                       [GW_NUM_WINDOW] = "window",
                                                       [GW_NUM_CHUNK] = "chunk",

@@ -207,13 +207,13 @@ static gw_status check_cache(const gw_node *node, int g, int e, int ev) {
     const gw_tensor *k = node->in[1], *v = node->in[2], *table = node->in[3];
     int k_fits = k != NULL && k->n_dim == 4 &&
                  (k->fmt == GW_FMT_F32 || k->fmt == GW_FMT_F16 ||
-                  (k->fmt == GW_FMT_Q8_0 && e % 32 == 0 && ev % 32 == 0)) &&
+                  (k->fmt == GW_FMT_Q8_0 && e % 32 == 0 && (v == NULL || ev % 32 == 0))) &&
                  k->dim[0] > 0 && k->dim[1] == g && k->dim[2] == e && k->dim[3] == GW_PAGE;
     if (!k_fits) {
         return refuse(node, "the K cache", k, "f16, f32 or q8_0 [pages, g, e, 64]");
     }
-    if (v == NULL || v->n_dim != 4 || v->fmt != k->fmt || v->dim[0] != k->dim[0] ||
-        v->dim[1] != g || v->dim[2] != GW_PAGE || v->dim[3] != ev) {
+    if (v != NULL && (v->n_dim != 4 || v->fmt != k->fmt || v->dim[0] != k->dim[0] ||
+                      v->dim[1] != g || v->dim[2] != GW_PAGE || v->dim[3] != ev)) {
         return refuse(node, "the V cache", v, "[pages, g, 64, e] in the format of K");
     }
     if (table == NULL || table->n_dim != 2 || table->fmt != GW_FMT_I32) {
@@ -243,12 +243,15 @@ static gw_status check_rope_kv(const gw_node *node) {
         return refuse(node, "the output", node->out,
                       "heads in whole groups, an even rotated width");
     }
-    int64_t q = (int64_t)a->heads * a->head_dim, kv = (int64_t)a->kv_heads * (a->head_dim + ev);
+    int stored = node->in[2] != NULL ? ev : 0;
+    int64_t q = (int64_t)a->heads * a->head_dim, kv = (int64_t)a->kv_heads * (a->head_dim + stored);
     if (!is_matrix(node->in[0], GW_FMT_F32, q + kv) || !same_rows(node->in[0], node->out)) {
-        return refuse(node, "the input", node->in[0], "f32 [n, (h + g) e + g ev]");
+        return refuse(node, "the input", node->in[0],
+                      "f32 [n, (h + g) e + g ev], without v where it is part of k");
     }
-    if (!is_matrix(node->out, GW_FMT_F32, q > 0 ? q : 1)) {
-        return refuse(node, "the output", node->out, "f32 [n, h e], [n, 1] without q");
+    if (!is_matrix(node->out, GW_FMT_F32, q > 0 ? q : 1) || (a->norm_v && stored == 0)) {
+        return refuse(node, "the output", node->out,
+                      "f32 [n, h e], [n, 1] without q, and values of their own to be normed");
     }
     GW_TRY(check_head_norms(node, a));
     const gw_tensor *table = node->w[2], *factor = node->w[3];
@@ -286,6 +289,9 @@ static gw_status check_attention(const gw_node *node) {
     if (a->reach < 0 || a->reach > 1 << 20 || (a->both && a->chunk > 0) ||
         (node->w[2] != NULL && !is_vector(node->w[2], a->heads * (2 * (int64_t)a->reach + 1)))) {
         return refuse(node, "the bias by distance", node->w[2], "f32 [h (2 reach + 1)]");
+    }
+    if (node->in[2] == NULL && (a->v_first < 0 || a->v_first > a->head_dim - ev)) {
+        return refuse(node, "the K cache", node->in[1], "keys that have the values in them");
     }
     return check_cache(node, a->kv_heads, a->head_dim, ev);
 }
@@ -765,10 +771,12 @@ int gw_op_is_plain(const gw_node *node) {
     case GW_OP_ROPE_KV:
         return r->heads > 0 && r->kv_heads > 0 && (r->v_dim == 0 || r->v_dim == r->head_dim) &&
                r->norm_kind == GW_NORM_RMS && r->norm_span == GW_SPAN_HEAD && !r->norm_after &&
-               !r->norm_plain && !r->norm_v && node->w[2] != NULL && node->w[3] == NULL;
+               !r->norm_plain && !r->norm_v && node->in[2] != NULL && node->w[2] != NULL &&
+               node->w[3] == NULL;
     case GW_OP_ATTENTION:
         return (a->v_dim == 0 || a->v_dim == a->head_dim) && a->chunk == 0 && a->softcap == 0.0f &&
-               node->w[0] == NULL && node->w[1] == NULL && node->w[2] == NULL && !a->both;
+               node->in[2] != NULL && node->w[0] == NULL && node->w[1] == NULL &&
+               node->w[2] == NULL && !a->both;
     default:
         return 1;
     }
@@ -833,7 +841,8 @@ static double cell_bytes(const gw_tensor *cache) {
 static void cost_rope_kv(const gw_node *node, int rows, int positions, double *bytes, double *ops) {
     (void)positions;
     const gw_rope_args *a = &node->args.rope;
-    double kv = (double)a->kv_heads * (a->head_dim + (a->v_dim > 0 ? a->v_dim : a->head_dim));
+    int ev = node->in[2] == NULL ? 0 : a->v_dim > 0 ? a->v_dim : a->head_dim;
+    double kv = (double)a->kv_heads * (a->head_dim + ev);
     double cell = a->kv_heads > 0 ? cell_bytes(node->in[1]) : 0.0;
     *bytes = rows * (row_bytes(node->in[0]) + row_bytes(node->out) + kv * cell + 4.0 * a->rope_dim);
     *ops = 6.0 * rows * (double)(a->heads + a->kv_heads) * a->head_dim;
@@ -854,8 +863,8 @@ static void cost_attention(const gw_node *node, int rows, int positions, double 
     span = a->chunk > 0 && span > a->chunk ? (positions - 1) % a->chunk + 1 : span;
     double cell = cell_bytes(node->in[1]);
     double both = a->head_dim + (a->v_dim > 0 ? a->v_dim : a->head_dim);
-    *bytes =
-        span * a->kv_heads * both * cell + rows * (row_bytes(node->in[0]) + row_bytes(node->out));
+    *bytes = span * a->kv_heads * (node->in[2] != NULL ? both : a->head_dim) * cell +
+             rows * (row_bytes(node->in[0]) + row_bytes(node->out));
     *ops = 2.0 * seen * a->heads * both;
 }
 

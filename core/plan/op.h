@@ -30,10 +30,12 @@ typedef enum gw_op {
     GW_OP_ROPE_KV,   /* in0 = qkv[n,(h+g)e + g*ev]: q,k normed by w0,w1 (gw_rope_args), rotated by
                       * w2 = rope table [positions,2,r/2] f32 (cos row, sin row; NULL: r is 0); q
                       * times w3[positions] f32 (may be NULL) -> out[n,h*e]; k, v -> caches in1,
-                      * in2 at step.pos of step.slot. g = 0: q alone, without caches; h = 0: k, v
-                      * alone, and out[n,1] is left as it is                                   */
+                      * in2 at step.pos of step.slot; in2 NULL: values are part of the keys, in0 is
+                      * [n,(h+g)e]. g = 0: q alone, without caches; h = 0: k, v alone, and
+                      * out[n,1] is left as it is                                              */
     GW_OP_ATTENTION, /* out[n,h*ev] = softmax(q k^T * scale, causal, window) v; in0 = q[n,h*e],
-                      * in1 = K cache, in2 = V cache, in3 = page table, w0 = sinks [h] f32, w1 =
+                      * in1 = K cache, in2 = V cache (NULL: v is columns [v_first, v_first + ev)
+                      * of k), in3 = page table, w0 = sinks [h] f32, w1 =
                       * ALiBi slopes [h] f32, w2 = bias by distance [h*(2*reach+1)] f32 (each may
                       * be NULL); out f32 or act8                                              */
     GW_OP_SAMPLE,    /* out[n,1] i32 = the token drawn from in0[n,v] f32 as the row's choice in1
@@ -225,10 +227,10 @@ typedef struct gw_listed_args {
 enum { GW_MAX_CARDS = 8 };
 struct gw_link; /* how cards of one backend reach one another's memory (backend.h) */
 typedef struct gw_exchange_args {
-    struct gw_link *link; /* NULL: through the host                              */
-    int cards, card;      /* of the group; this one                              */
-    int parts;            /* equal parts of a row: every expert has its own      */
-    int number;           /* what the nodes of one exchange have in common       */
+    struct gw_link *link;            /* NULL: through the host                              */
+    int cards, card;                 /* of the group; this one                              */
+    int parts;                       /* equal parts of a row: every expert has its own      */
+    int number;                      /* what the nodes of one exchange have in common       */
     int32_t first[GW_MAX_CARDS + 1]; /* of a part card c has columns [first[c], first[c + 1]) */
 } gw_exchange_args;
 
@@ -294,6 +296,7 @@ typedef struct gw_attn_args {
     float scale;
     int heads, kv_heads, head_dim;
     int v_dim;      /* ev; 0: head_dim */
+    int v_first;    /* where the value begins in the key; read where there is no V cache */
     int window;     /* positions seen, the own one included; 0: all. Both ways: so many each way */
     int chunk;      /* only positions of the same chunk of so many; 0: all */
     float softcap;  /* scores become softcap * tanh(score / softcap); 0: none */

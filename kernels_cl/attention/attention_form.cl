@@ -20,7 +20,8 @@
     const int edge = window > 0 ? pos + window - 1 : INT_MAX;                                      \
     const int high = flags & BOTH ? min(edge, STEP_LAST(row)) : pos;                               \
     const int first = lo / GW_PAGE, last = high / GW_PAGE
-#define BOTH 4 /* of flags */
+#define BOTH 4   /* of flags */
+#define WITHIN 8 /* values are columns of the keys from v_first on */
 #define FORM_PARTIAL(row_, head, page)                                                             \
     (WRITES(float, part) + (((size_t)(row_) * heads + (head)) * page_stride + (page)) * (ev + 2))
 
@@ -84,12 +85,14 @@ KERNEL_OF_ANY_SIZE attend_form_join(STEP, OUT(part), IN(sinks), OUT(out), const 
 LOCALS_TYPE
 #endif
 
-/* Groups: pages in turn, heads, rows from row0 on. flags: slopes, 2 bias, BOTH. */
+/* Groups: pages in turn, heads, rows from row0 on. flags: slopes, 2 bias, BOTH,
+ * WITHIN. */
 KERNEL(ATTEND_ITEMS)
 attend_form(STEP, IN(q), OUT(k), OUT(v), IN(pages), IN(slopes), IN(bias), OUT(part),
             const int row0, const int heads, const int kv_heads, const int e, const int ev,
             const int page_stride, const float scale, const int window, const int chunk,
-            const float softcap, const int reach, const int flags SPLIT_ARGS) {
+            const float softcap, const int reach, const int flags,
+            const int v_first SPLIT_ARGS) {
     const int h = GROUP_ID(1), row = row0 + GROUP_ID(2), g = h / (heads / kv_heads);
 #ifdef GW_ITEM
     float weights[GW_PAGE];
@@ -151,7 +154,9 @@ attend_form(STEP, IN(q), OUT(k), OUT(v), IN(pages), IN(slopes), IN(bias), OUT(pa
             for (int i = lane; i < ev; i += TEAM) {
                 float o = 0.0f;
                 for (int j = from; j < end; j++) {
-                    o = fma(weights[j], FORM_VALUE(values, 1, i, j, ev), o);
+                    const float value = flags & WITHIN ? FORM_VALUE(keys, 0, v_first + i, j, e)
+                                                       : FORM_VALUE(values, 1, i, j, ev);
+                    o = fma(weights[j], value, o);
                 }
                 to[i] = o;
             }

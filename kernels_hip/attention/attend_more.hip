@@ -61,11 +61,21 @@ __device__ static inline void score_two(const float *q, const uint8_t *tile, int
 
 /* Values lane, lane + 32, .. of a head from `base` on: chains over positions [from, end). */
 enum { AT_ONCE = 4 };
+/* Where value i of position j stands, and its scale: as a row of V, or as part of K's columns. */
+struct value_cells {
+    const uint8_t *tile, *scales;
+    int ev, first, within;
+    __device__ inline int at(int i, int j) const {
+        return within ? (first + i) * GW_PAGE + j : j * ev + i;
+    }
+    __device__ inline int scale_at(int i, int j) const {
+        return within ? (first + i) / 32 * GW_PAGE + j : j * (ev / 32) + i / 32;
+    }
+};
 template <class CELLS>
-__device__ static inline void mix_values(const float *weight, const uint8_t *tile, int ev, int base,
+__device__ static inline void mix_values(const float *weight, const value_cells &cells, int base,
                                          int from, int end, float *o) {
-    const uint8_t *scales = tile + GW_PAGE * ev;
-    const int lane = gw_lane();
+    const int lane = gw_lane(), ev = cells.ev;
 #pragma unroll
     for (int k = 0; k < AT_ONCE; k++) {
         o[k] = 0.0f;
@@ -79,10 +89,10 @@ __device__ static inline void mix_values(const float *weight, const uint8_t *til
                 gw_scale scale(0.0f);
                 float v;
                 if (CELLS::SCALED) {
-                    gw_cells_f16::read<1>(scales, j * (ev / 32) + i / 32, &v);
+                    gw_cells_f16::read<1>(cells.scales, cells.scale_at(i, j), &v);
                     scale = gw_scale(v);
                 }
-                CELLS::template read_scaled<1>(tile, j * ev + i, &scale, &v);
+                CELLS::template read_scaled<1>(cells.tile, cells.at(i, j), &scale, &v);
                 o[k] = GW_FMA(weight[j], v, o[k]);
             }
         }
@@ -106,6 +116,7 @@ __device__ static inline void attend_more(const struct gw_attend_more_params &p)
     const more_span span = span_more(p, row);
     const float *q = p.q + ((size_t)row * p.heads + h) * p.e;
     const int32_t *table = p.pages + (size_t)gw_step_slot(p.step, row) * p.table_stride;
+    const int within = p.v == 0;
     int page = span.first + (int)blockIdx.z * pages + gw_team() / p.side;
     for (; page <= span.last; page += step) {
         const size_t tile = (size_t)table[page] * p.kv_heads + g;
@@ -138,10 +149,12 @@ __device__ static inline void attend_more(const struct gw_attend_more_params &p)
             p.top[at] = top;
             p.sum[at] = sum;
         }
+        const uint8_t *v = within ? (const uint8_t *)p.k + tile * p.k_bytes
+                                  : (const uint8_t *)p.v + tile * p.v_bytes;
+        const value_cells cells = {v, v + GW_PAGE * (within ? p.e : p.ev), p.ev, p.v_first, within};
         for (int i0 = 0; i0 < p.ev; i0 += AT_ONCE * GW_LANES) {
             float o[AT_ONCE];
-            mix_values<CELLS>(weight, (const uint8_t *)p.v + tile * p.v_bytes, p.ev, i0, from, end,
-                              o);
+            mix_values<CELLS>(weight, cells, i0, from, end, o);
 #pragma unroll
             for (int k = 0; k < AT_ONCE; k++) {
                 if (i0 + k * GW_LANES + lane < p.ev) {

@@ -16,7 +16,7 @@ struct gw_attend_more_params {
     struct gw_step_params step;
     GW_DEV(const float) q; /* [rows, heads e]                 */
     GW_DEV(const void) k;  /* caches, core/plan/op.h          */
-    GW_DEV(const void) v;
+    GW_DEV(const void) v;  /* 0: columns of k from v_first on */
     GW_DEV(const int32_t) pages; /* [slots, table_stride]     */
     GW_DEV(const float) sinks;   /* [heads] or 0              */
     GW_DEV(const float) slopes;  /* [heads] or 0              */
@@ -30,6 +30,7 @@ struct gw_attend_more_params {
     int32_t heads, kv_heads, e, ev, window, chunk, form;
     int32_t side;             /* a divisor of GW_ATTEND_MORE_TEAMS */
     int32_t k_bytes, v_bytes; /* of a page of a KV head */
+    int32_t v_first;
     int32_t both, reach;      /* both: rows see up to the step's last */
     float scale, softcap;
 };

@@ -93,13 +93,18 @@ struct gw_cells_q8_0 { /* without the scale */
     template <int N>
     __device__ static inline void read_scaled(const uint8_t *chunk, int at, const gw_scale *scale,
                                               float *v) {
-        const unsigned codes = (N == 1   ? chunk[at]
-                                : N == 2 ? *(const gw_u16 *)(chunk + at)
-                                         : *(const unsigned *)(chunk + at)) ^
-                               0x80808080u;
+        gw_words<(N + 3) / 4> codes;
+        if (N > 4) {
+            codes = *(const gw_words<(N + 3) / 4> *)(chunk + at);
+        } else {
+            codes.v[0] = N == 1   ? chunk[at]
+                         : N == 2 ? *(const gw_u16 *)(chunk + at)
+                                  : *(const unsigned *)(chunk + at);
+        }
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            const unsigned x = gw_pick_bytes(codes, 0x47000000u, 0x03000000u | (4u + i) << 8);
+            const unsigned word = codes.v[i / 4] ^ 0x80808080u;
+            const unsigned x = gw_pick_bytes(word, 0x47000000u, 0x03000000u | (4u + i % 4) << 8);
             v[i] = GW_FMA(GW_F32_FROM_BITS(x), scale[i].d, scale[i].offset);
         }
     }

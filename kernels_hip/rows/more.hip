@@ -227,7 +227,7 @@ template <class PUT> __device__ static inline void more_rope(const struct gw_mor
     const int h = (int)blockIdx.x * TEAMS + gw_team();
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
-    if (row >= gw_live(p.step) || h >= p.heads + 2 * p.kv_heads) {
+    if (row >= gw_live(p.step) || h >= p.heads + (p.v ? 2 : 1) * p.kv_heads) {
         return; /* whole teams; only teams meet below */
     }
     const int pos = gw_step_pos(p.step, row), j = pos % GW_PAGE;

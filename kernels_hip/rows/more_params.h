@@ -58,7 +58,7 @@ struct gw_more_rope_params {
     GW_DEV(const float) factor; /* of q, [positions]                           */
     GW_DEV(float) out;          /* q [rows, heads e]                           */
     GW_DEV(void) k;             /* caches, core/plan/op.h; where kv_heads is 0 */
-    GW_DEV(void) v;             /* they are 0, as the table of pages           */
+    GW_DEV(void) v;             /* they are 0, as the table of pages; v 0 and ev 0: part of k */
     GW_DEV(const int32_t) pages;
     int32_t page_stride, heads, kv_heads, e, ev, rope_dim, interleaved;
     int32_t layer;        /* LayerNorm, else RMS                                      */

@@ -22,7 +22,7 @@ static int pages_of(int rows) { return (rows - 1) / GW_PAGE + 1; }
 
 /* Bytes of a page of K (part 0) or V of a layer. */
 static gw_status page_bytes(const gw_encoder *e, const gw_layer *l, int part, size_t *out) {
-    uint64_t width = (uint64_t)(part == 0 ? l->d_head : l->v_head);
+    uint64_t width = (uint64_t)(part == 0 ? l->d_head : gw_layer_v_width(l));
     GW_TRY(gw_row_bytes(e->kv_fmt, GW_PAGE * width, out));
     *out *= (size_t)l->n_kv_heads;
     return GW_OK;
@@ -63,7 +63,7 @@ static gw_status make_cache(gw_encoder *e, gw_encoder_pass *p) {
         p->v[l] = (gw_tensor){.name = "V cache",
                               .fmt = e->kv_fmt,
                               .n_dim = 4,
-                              .dim = {p->pages, y->n_kv_heads, GW_PAGE, y->v_head},
+                              .dim = {p->pages, y->n_kv_heads, GW_PAGE, gw_layer_v_width(y)},
                               .offset = from + rows * k,
                               .device = d};
         size_t end = from + rows * (k + v);

@@ -299,8 +299,9 @@ static uint64_t key_of(const gw_place *place, const gw_place_sizes *s, int d, in
     uint64_t h = gw_cache_hash(0, numbers, sizeof numbers);
     for (int32_t l = 0; l < hp->n_layers; l++) {
         const gw_layer *y = &hp->layer[l];
-        const int32_t words[] = {y->kind, y->n_heads, y->n_kv_heads, y->d_head, y->v_head,
-                                 y->d_ff, y->window,  y->n_experts,  y->n_used, y->d_expert};
+        const int32_t words[] = {y->kind,   y->n_heads,  y->n_kv_heads, y->d_head,
+                                 y->v_head, y->d_ff,     y->window,     y->n_experts,
+                                 y->n_used, y->d_expert, y->v_first};
         h = gw_cache_hash(h, words, sizeof words);
     }
     h = gw_cache_hash(h, home->name, strlen(home->name));

@@ -71,8 +71,8 @@ static gw_status draw_outline(const gw_hparams *hp, const gw_blueprint *bp, gw_f
         const gw_layer *y = &hp->layer[l];
         o->k[l] =
             (gw_tensor){.fmt = kv_fmt, .n_dim = 4, .dim = {1, y->n_kv_heads, y->d_head, GW_PAGE}};
-        o->v[l] =
-            (gw_tensor){.fmt = kv_fmt, .n_dim = 4, .dim = {1, y->n_kv_heads, GW_PAGE, y->v_head}};
+        o->v[l] = (gw_tensor){
+            .fmt = kv_fmt, .n_dim = 4, .dim = {1, y->n_kv_heads, GW_PAGE, gw_layer_v_width(y)}};
         o->paged[l] = (gw_tensor){.fmt = GW_FMT_F32, .n_dim = 2, .dim = {1, gw_layer_paged(y)}};
     }
     return GW_OK;

@@ -39,7 +39,8 @@ void gw_describe_shape(const gw_hparams *hp, gw_model_info *info) {
     for (int32_t l = 0; l < hp->n_layers; l++) {
         const gw_layer *y = &hp->layer[l];
         info->kv_bytes_per_token +=
-            y->has_cache ? 2 * (uint64_t)y->n_kv_heads * (uint64_t)(y->d_head + y->v_head) : 0;
+            y->has_cache ? 2 * (uint64_t)y->n_kv_heads * (uint64_t)(y->d_head + gw_layer_v_width(y))
+                         : 0;
         info->kv_bytes_per_token += sizeof(float) * (uint64_t)gw_layer_paged(y) / GW_PAGE;
     }
 }

@@ -36,7 +36,8 @@ static int part_bytes(const gw_layer *layer, gw_fmt fmt, int part, gw_kv_size si
                            (uint64_t)pool_pages(size), bytes);
     }
     const gw_format *f = gw_format_of(fmt); /* a page is whole blocks of any format */
-    uint64_t width = layer->has_cache ? (uint64_t)(part == 0 ? layer->d_head : layer->v_head) : 0;
+    uint64_t width =
+        layer->has_cache ? (uint64_t)(part == 0 ? layer->d_head : gw_layer_v_width(layer)) : 0;
     return gw_size_mul(GW_PAGE / f->block_elems * f->block_bytes,
                        (uint64_t)layer_pages(layer, size), bytes) &&
            gw_size_mul(*bytes, (uint64_t)layer->n_kv_heads, bytes) &&
@@ -122,8 +123,9 @@ static gw_status new_layer(gw_kv *kv, int d, int32_t l, const gw_layer *layer, i
     (void)part_bytes(&own, kv->fmt, 1, size, &v);
     (void)part_bytes(&own, kv->fmt, 2, size, &x);
     size_t page = (size_t)k / (size_t)rows; /* of equal halves where v is as wide */
+    int whole = (v == k || v == 0) && x == 0;
     if (layer->has_cache) {
-        GW_TRY(to->backend->alloc_pages != NULL && k == v && x == 0
+        GW_TRY(to->backend->alloc_pages != NULL && whole
                    ? to->backend->alloc_pages(to->device, (size_t)(k + v), page, &kv->cells[at])
                    : to->backend->alloc(to->device, (size_t)(k + v + x), &kv->cells[at]));
     }
@@ -132,7 +134,7 @@ static gw_status new_layer(gw_kv *kv, int d, int32_t l, const gw_layer *layer, i
     kv->k[at].name = "K cache";
     kv->v[at].name = "V cache";
     memcpy(kv->k[at].dim, (int64_t[4]){rows, n, layer->d_head, GW_PAGE}, sizeof t.dim);
-    memcpy(kv->v[at].dim, (int64_t[4]){rows, n, GW_PAGE, layer->v_head}, sizeof t.dim);
+    memcpy(kv->v[at].dim, (int64_t[4]){rows, n, GW_PAGE, gw_layer_v_width(layer)}, sizeof t.dim);
     kv->v[at].offset = (size_t)k;
     kv->paged[at] = (gw_tensor){.name = "areas",
                                 .fmt = GW_FMT_F32,
@@ -327,9 +329,8 @@ gw_status gw_kv_read_page(const gw_kv *kv, int layer, int part, int32_t page, vo
         size_t at, bytes;
         const gw_tensor *t = heads_on(kv, d, layer, part, &at, &bytes);
         if (bytes > 0) {
-            GW_TRY(kv->devices[d].backend->read(t->buf,
-                                                t->offset + place_of(kv, kind, page) * bytes,
-                                                (char *)dst + at, bytes));
+            GW_TRY(kv->devices[d].backend->read(
+                t->buf, t->offset + place_of(kv, kind, page) * bytes, (char *)dst + at, bytes));
         }
     }
     return GW_OK;
@@ -373,7 +374,7 @@ static void blank_areas(const gw_layer *layer, int32_t live, float *page) {
 void gw_kv_blank(const gw_kv *kv, int layer, int part, int32_t live, void *page) {
     const gw_tensor *t = shape_of(kv, layer, part);
     size_t g = (size_t)kv->heads[layer], e = (size_t)t->dim[part == 0 ? 2 : 3], from = (size_t)live;
-    if (g == 0) {
+    if (g == 0 || e == 0) {
         return;
     }
     if (part == 2) {

@@ -28,7 +28,8 @@ typedef struct gw_kv {
     /* [n_devices, n_layers]: K, V, areas; NULL: the device has no cache of the layer */
     struct gw_buffer **cells;
     struct gw_buffer *pages[GW_KV_KINDS][GW_MAX_DEVICES];
-    gw_tensor *k, *v;       /* [n_devices, n_layers], layouts of op.h; n_dim 0: not there */
+    gw_tensor *k, *v;       /* [n_devices, n_layers], layouts of op.h; n_dim 0: not there; v of
+                             * width 0: part of k */
     gw_tensor *paged;       /* [n_devices, n_layers] of [pages, floats]: areas (area.h)   */
     const gw_layer *layers; /* [n_layers]                                    */
     int32_t *first_head;    /* [n_devices, n_layers]: of the KV heads that the device has */

@@ -130,7 +130,7 @@ static gw_status read_options(gw_session *s, const gw_session_options *o, gw_fmt
     GW_TRY(gw_kv_format(o->kv_type, kv_fmt));
     for (int32_t l = 0; *kv_fmt == GW_FMT_Q8_0 && l < s->model->hp.n_layers; l++) {
         const gw_layer *layer = &s->model->hp.layer[l];
-        int odd = layer->d_head % 32 != 0 ? layer->d_head : layer->v_head;
+        int odd = layer->d_head % 32 != 0 ? layer->d_head : gw_layer_v_width(layer);
         if (layer->has_cache && odd % 32 != 0) {
             return gw_fail(GW_E_UNSUPPORTED, "kv-type",
                            "q8_0 needs heads of a multiple of 32 values, this model has %d; use "

@@ -25,7 +25,7 @@
 #include "core/base/size.h"
 #include "core/engine/run/session_state.h"
 
-enum { VERSION = 9 }; /* of the format and of the arithmetic (docs/arithmetic.md) */
+enum { VERSION = 10 }; /* of the format and of the arithmetic (docs/arithmetic.md) */
 static const char magic[8] = {'G', 'W', 'C', 'A', 'C', 'H', 'E', '\n'};
 
 typedef struct head {
@@ -81,9 +81,9 @@ static void digest_blueprint(digest *d, const gw_model *m) {
     }
     for (int l = 0; l < hp->n_layers; l++) {
         const gw_layer *y = &hp->layer[l];
-        const int32_t words[] = {y->kind,      y->n_heads, y->n_kv_heads, y->d_head,  y->v_head,
-                                 y->d_ff,      y->window,  y->chunk,      y->rope,    y->q_factor,
-                                 y->n_experts, y->n_used,  y->d_expert,   y->cache_of};
+        const int32_t words[] = {y->kind,      y->n_heads, y->n_kv_heads, y->d_head,   y->v_head,
+                                 y->d_ff,      y->window,  y->chunk,      y->rope,     y->q_factor,
+                                 y->n_experts, y->n_used,  y->d_expert,   y->cache_of, y->v_first};
         const float reals[] = {y->attn_scale, y->attn_cap};
         digest_add(d, words, sizeof words);
         digest_add(d, reals, sizeof reals);
