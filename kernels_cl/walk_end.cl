@@ -51,6 +51,7 @@
 #undef HEADS
 #undef SQUADS
 #undef PER_ITEM
+#undef PART_OF
 #undef KEYS
 #undef VALUES
 #undef STAGE

@@ -102,6 +102,9 @@ typedef struct tile {
     cl_ulong out_offset;
     size_t row0, rows;
     int act8;
+    size_t groups; /* of pages, one partial result of each; 0: a result of each page */
+    size_t along;  /* groups of items that share them */
+    size_t kept;   /* where scores of attention_groups.cl begin in scratch */
 } tile;
 
 int gw_cl_takes_rope(const struct gw_segment *segment, const gw_node *rope, const gw_node *node) {
@@ -198,6 +201,68 @@ static gw_status record_rows(struct gw_segment *segment, const gw_node *node, co
     return GW_OK;
 }
 
+/* A prompt without a window: a group of items has the pages of a group to itself. */
+enum { ITEMS_OF_PAGES = 128, QUERIES_OF_PAGES = 64 }; /* GROUP, QUERIES of attention_groups.cl */
+
+static size_t rows_of_pages(const gw_attn_args *a) {
+    return QUERIES_OF_PAGES / (size_t)(a->heads / a->kv_heads);
+}
+
+static int takes_groups(const struct gw_segment *segment, const gw_node *node) {
+    const gw_attn_args *a = &node->args.attn;
+    const size_t e = (size_t)a->head_dim, queries = e * QUERIES_OF_PAGES * sizeof(float);
+    const size_t weights = QUERIES_OF_PAGES * (GW_PAGE + 4) * sizeof(float);
+    const int shuffles = segment->device->shuffles;
+    const size_t scratch = shuffles == 0 || shuffles == GW_CL_SHUFFLES_LOCAL
+                               ? ITEMS_OF_PAGES * sizeof(float)
+                               : 0;
+    return takes_rows(segment, node) && a->window <= 0 && (e == 64 || e == 128) &&
+           a->heads / a->kv_heads <= QUERIES_OF_PAGES &&
+           page_bytes(node->in[1], e) + (queries > weights ? queries : weights) + scratch <=
+               segment->device->local_bytes;
+}
+
+/* Groups of items along the groups of pages: as many as fill the device with `rows` rows. */
+static size_t groups_at_once(const struct gw_segment *segment, const gw_node *node, size_t rows) {
+    const gw_attn_args *a = &node->args.attn;
+    const size_t blocks = (size_t)a->kv_heads * gw_cl_groups(rows, rows_of_pages(a));
+    const size_t groups = gw_cl_groups(gw_cl_width(node->in[3]), GW_PAGE_GROUP);
+    const size_t fill = 2 * (size_t)segment->device->units / blocks;
+    return fill < 1 ? 1 : fill < groups ? fill : groups;
+}
+
+/* Scores of one launch, which stay in memory. */
+static size_t kept_bytes(const struct gw_segment *segment, const gw_node *node, size_t rows) {
+    const gw_attn_args *a = &node->args.attn;
+    return (size_t)a->kv_heads * gw_cl_groups(rows, rows_of_pages(a)) *
+           groups_at_once(segment, node, rows) * GW_PAGE_GROUP * GW_PAGE * QUERIES_OF_PAGES *
+           sizeof(float);
+}
+
+static gw_status record_groups(struct gw_segment *segment, const gw_node *node, const tile *t) {
+    const gw_attn_args *a = &node->args.attn;
+    char options[128];
+    snprintf(options, sizeof options, "%s -DGROUP=%d -DE=%d", gw_cl_cache_options(node->in[1]),
+             (int)ITEMS_OF_PAGES, (int)a->head_dim);
+    gw_cl_call call = gw_cl_launch_new(segment, "attention_groups", options, "attend_groups");
+    gw_cl_arg_step(&call);
+    for (int i = 0; i < 4; i++) {
+        gw_cl_arg_tensor(&call, node->in[i]);
+    }
+    gw_cl_arg_mem(&call, t->scratch, 0);
+    gw_cl_arg_mem(&call, t->scratch, t->kept);
+    gw_cl_arg_int(&call, (int64_t)t->row0);
+    gw_cl_arg_int(&call, (int64_t)t->rows);
+    gw_cl_arg_int(&call, a->heads);
+    gw_cl_arg_int(&call, a->kv_heads);
+    gw_cl_arg_int(&call, node->in[3]->dim[1]);
+    gw_cl_arg_int(&call, (int64_t)t->groups);
+    gw_cl_arg_float(&call, a->scale);
+    gw_cl_arg_split(&call, node->in[1]);
+    return gw_cl_launch_end(&call, ITEMS_OF_PAGES, t->along, (size_t)a->kv_heads,
+                            gw_cl_groups(t->rows, rows_of_pages(a)));
+}
+
 static gw_status record_team_join(struct gw_segment *segment, const gw_node *node, const tile *t,
                                   int rows_shared) {
     const gw_attn_args *a = &node->args.attn;
@@ -205,7 +270,8 @@ static gw_status record_team_join(struct gw_segment *segment, const gw_node *nod
     if (segment->device->last_joins && !rows_shared) {
         return GW_OK;
     }
-    team_options(segment, node, t, " -DJOIN", options, sizeof options);
+    team_options(segment, node, t, t->groups > 0 ? " -DJOIN -DGROUPED" : " -DJOIN", options,
+                 sizeof options);
     gw_cl_call call = gw_cl_launch_new(segment, "attention_team", options, "attend_join");
     gw_cl_arg_step(&call);
     gw_cl_arg_mem(&call, t->scratch, 0);
@@ -213,7 +279,7 @@ static gw_status record_team_join(struct gw_segment *segment, const gw_node *nod
     gw_cl_arg_int(&call, (int64_t)t->row0);
     gw_cl_arg_int(&call, a->heads);
     gw_cl_arg_int(&call, a->kv_heads);
-    gw_cl_arg_int(&call, node->in[3]->dim[1]);
+    gw_cl_arg_int(&call, t->groups > 0 ? (int64_t)t->groups : node->in[3]->dim[1]);
     gw_cl_arg_int(&call, a->window);
     return gw_cl_launch_end(&call, GW_CL_GROUP, (size_t)a->kv_heads, t->rows, 1);
 }
@@ -264,34 +330,58 @@ static size_t scratch_bytes(const struct gw_device *device, int shared) {
                                            : MOST_SCRATCH_BYTES;
 }
 
+/* Rows at once, so that partial results and scores have room; *t: where scores begin, groups. */
+static size_t rows_at_once(const struct gw_segment *segment, const gw_node *node, size_t room,
+                           tile *t) {
+    const gw_attn_args *a = &node->args.attn;
+    const size_t part = (size_t)a->heads * ((size_t)a->head_dim + 2) * sizeof(float);
+    const size_t pages = gw_cl_width(node->in[3]), rows = (size_t)segment->rows;
+    if (takes_groups(segment, node)) {
+        const size_t block = rows_of_pages(a);
+        size_t at_once = rows;
+        t->groups = gw_cl_groups(pages, GW_PAGE_GROUP);
+        while (at_once > block &&
+               at_once * part * t->groups + kept_bytes(segment, node, at_once) > room) {
+            at_once = gw_cl_groups(at_once / 2, block) * block;
+        }
+        t->along = groups_at_once(segment, node, at_once);
+        t->kept = (at_once * part * t->groups + 255) / 256 * 256;
+        return at_once;
+    }
+    size_t at_once = room / (part * pages);
+    at_once = at_once < 1 ? 1 : at_once > rows ? rows : at_once;
+    if (takes_rows(segment, node) && at_once < rows && at_once > rows_of_group(a)) {
+        at_once -= at_once % rows_of_group(a);
+    }
+    t->kept = (at_once * part * pages + 255) / 256 * 256;
+    return at_once;
+}
+
 gw_status gw_cl_record_attention(struct gw_segment *segment, const gw_kernel *kernel,
                                  const gw_node *node) {
     const gw_attn_args *a = &node->args.attn;
-    size_t rows = (size_t)segment->rows, e = (size_t)a->head_dim;
-    size_t row_bytes = (size_t)a->heads * gw_cl_width(node->in[3]) * (e + 2) * sizeof(float);
+    const size_t rows = (size_t)segment->rows, e = (size_t)a->head_dim;
     const int shared = takes_rows(segment, node);
-    size_t at_once = scratch_bytes(segment->device, shared) / row_bytes;
-    int act8 = node->out->fmt == GW_FMT_ACT8, straddles = act8 && e % GW_ACT_BLOCK != 0;
+    const int act8 = node->out->fmt == GW_FMT_ACT8, straddles = act8 && e % GW_ACT_BLOCK != 0;
     (void)kernel;
-    at_once = at_once < 1 ? 1 : at_once > rows ? rows : at_once;
-    if (shared && at_once < rows && at_once > rows_of_group(a)) {
-        at_once -= at_once % rows_of_group(a);
-    }
-    size_t part_bytes = (at_once * row_bytes + 255) / 256 * 256;
-    size_t whole = straddles ? rows * (size_t)a->heads * e * sizeof(float) : 0;
     tile t = {.act8 = act8 && !straddles};
-    GW_TRY(gw_cl_scratch(segment->device, part_bytes + whole, &t.scratch));
+    const size_t room = scratch_bytes(segment->device, shared);
+    const size_t at_once = rows_at_once(segment, node, room, &t);
+    const size_t used = t.kept + (t.groups > 0 ? kept_bytes(segment, node, at_once) : 0);
+    const size_t whole = straddles ? rows * (size_t)a->heads * e * sizeof(float) : 0;
+    GW_TRY(gw_cl_scratch(segment->device, used + whole, &t.scratch));
     t.out = straddles ? t.scratch : gw_cl_mem(node->out);
-    t.out_offset = straddles ? part_bytes : node->out->offset;
+    t.out_offset = straddles ? used : node->out->offset;
     for (t.row0 = 0; t.row0 < rows; t.row0 += at_once) {
         t.rows = rows - t.row0 < at_once ? rows - t.row0 : at_once;
         if (segment->device->item) {
             GW_TRY(record_item_pages(segment, node, &t));
             GW_TRY(record_item_join(segment, node, &t));
-        } else {
-            GW_TRY((shared ? record_rows : record_team_pages)(segment, node, &t));
-            GW_TRY(record_team_join(segment, node, &t, shared));
+            continue;
         }
+        GW_TRY((t.groups > 0 ? record_groups : shared ? record_rows : record_team_pages)(segment,
+                                                                                         node, &t));
+        GW_TRY(record_team_join(segment, node, &t, shared));
     }
-    return straddles ? gw_cl_record_encode(segment, t.scratch, part_bytes, node->out) : GW_OK;
+    return straddles ? gw_cl_record_encode(segment, t.scratch, used, node->out) : GW_OK;
 }

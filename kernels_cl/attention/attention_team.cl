@@ -14,6 +14,13 @@
 #define SQUADS (SIZE / TEAM)
 #define PER_ITEM ((E + TEAM - 1) / TEAM) /* values of a head */
 
+/* A partial result is that of a page, or of a group of pages as attention_groups.cl has them. */
+#ifdef GROUPED
+#define PART_OF(page) ((page) / GW_PAGE_GROUP)
+#else
+#define PART_OF(page) (page)
+#endif
+
 /* Partial results of `count` heads from h0 on, joined over pages first .. last. All items. */
 static inline void join_heads(__global const float *part, __global uchar *out, int row, int h0,
                               int count, int heads, int page_stride, int first, int last,
@@ -25,11 +32,21 @@ static inline void join_heads(__global const float *part, __global uchar *out, i
         const int mine = base + id / TEAM == task && i < E;
         __global const float *o = part + (size_t)h * page_stride * (E + 2);
         float best = -INFINITY, total = -0.0f, sum = -0.0f;
-        for (int p = first + lane; p <= last; p += TEAM) {
+        const int from_part = PART_OF(first), to_part = PART_OF(last);
+        for (int p = from_part + lane; p <= to_part; p += TEAM) {
             float top = o[(size_t)p * (E + 2) + E];
             best = top > best ? top : best;
         }
         best = team_top(best, scratch, id);
+#ifdef GROUPED
+        UNROLL_4
+        for (int p = from_part; p <= to_part; p++) {
+            __global const float *at = o + (size_t)p * (E + 2);
+            const float weight = gw_exp(at[E] - best);
+            total = fma(at[E + 1], weight, total);
+            sum = fma(at[min(i, E - 1)], weight, sum);
+        }
+#else
         for (int from = first; from <= last; from += GW_PAGE_GROUP) {
             const int end = min(from + GW_PAGE_GROUP - 1, last);
             float here = -INFINITY, total_here = 0.0f, sum_here = 0.0f;
@@ -49,6 +66,7 @@ static inline void join_heads(__global const float *part, __global uchar *out, i
             total = fma(total_here, weight, total);
             sum = fma(sum_here, weight, sum);
         }
+#endif
         sum = sum / total;
         const size_t to = ((size_t)row * heads + h) * E + i;
 #ifdef ACT8
