@@ -516,6 +516,30 @@ def test_experts_one_by_one(tmp_path, case):
     assert logits_hash(folders[0], IDS, *exact) == logits_hash(folders[1], IDS, *exact)
 
 
+def test_experts_in_mxfp4(tmp_path):
+    """gpt-oss as published: experts that are not small stay packed, and are the numbers of their codes."""
+    rng, experts, layer = numpy.random.default_rng(5), 4, "model.layers.0."
+    tensors = plain_tensors(rng, LARGE)
+    shapes = {f"self_attn.{m}_proj": (LARGE, LARGE) for m in "qkvo"} | {"mlp.router": (experts, LARGE)}
+    for name, shape in shapes.items():
+        tensors[f"{layer}{name}.weight"] = rng.standard_normal(shape).astype("f4") / 16
+        tensors[f"{layer}{name}.bias"] = rng.standard_normal(shape[0]).astype("f4") / 8
+    tensors[f"{layer}self_attn.sinks"] = rng.standard_normal(2).astype("f4")
+    for name, rows in (("gate_up", 2 * LARGE), ("down", LARGE)):
+        stem = f"{layer}mlp.experts.{name}_proj"
+        tensors[f"{stem}_blocks"] = rng.integers(0, 256, (experts, rows, LARGE // 32, 16)).astype("u1")
+        tensors[f"{stem}_scales"] = rng.integers(119, 123, (experts, rows, LARGE // 32)).astype("u1")
+        tensors[f"{stem}_bias"] = rng.standard_normal((experts, rows)).astype("f4") / 8
+    folder = write_folder(tmp_path / "packed", tensors, {
+        "architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "head_dim": LARGE // 2,
+        "intermediate_size": LARGE, "num_local_experts": experts, "num_experts_per_tok": 2, "swiglu_limit": 7.0,
+        "sliding_window": 6, "layer_types": ["full_attention"], "quantization_config": {"quant_method": "mxfp4"}}, LARGE)
+    far = lambda a, b: numpy.linalg.norm(a - b) / numpy.linalg.norm(b)
+    plain = logits(folder, tmp_path, "--weights", "float", "--kv-type", "f32")
+    assert 1e-5 < far(logits(folder, tmp_path, "--kv-type", "f32"), plain) < 2e-2
+    assert far(logits(folder, tmp_path, "--device", "ref"), plain) < 2e-2
+
+
 # ---- llama2.c ------------------------------------------------------------------------------------
 
 def neighbours(w, heads):

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/model/packed.h"
 #include "core/model/weights_parts.h"
 
 /* ---- what matrices become ------------------------------------------------------------------- */
@@ -73,6 +74,19 @@ static gw_status convert_formats(gw_weights *w, const char *text) {
                        text);
     }
     return GW_OK;
+}
+
+/* Experts in MXFP4 follow the rule of packed matrices in GGUF files too: small ones are floats, so a
+ * file and its folder have one text. */
+static void widen_small(gw_weights *w) {
+    for (size_t i = 0; i < w->start[w->bp.n_weights]; i++) {
+        entry *e = &w->entries[i];
+        int64_t each = e->experts > 0 ? e->experts : 1;
+        if (e->t.fmt == GW_FMT_MXFP4 && can_become(e, GW_FMT_F32) &&
+            e->t.dim[0] / each * e->t.dim[1] < GW_PACKED_LEAST) {
+            e->t.fmt = GW_FMT_F32;
+        }
+    }
 }
 
 /* Of a role in a layer; what layers have is that of the first outside of them. */
@@ -418,6 +432,7 @@ gw_status gw_weights_open(const gw_checkpoint *checkpoint, const gw_blueprint *b
     if (options->convert != NULL) {
         GW_TRY_DONE(convert_formats(w, options->convert));
     }
+    widen_small(w);
     unmix_products(w);
     settle_packed(w);
     *out = w;
