@@ -76,8 +76,8 @@ static gw_status convert_formats(gw_weights *w, const char *text) {
     return GW_OK;
 }
 
-/* Experts in MXFP4 follow the rule of packed matrices in GGUF files too: small ones are floats, so a
- * file and its folder have one text. */
+/* Experts in MXFP4 follow the rule of packed matrices in GGUF files too: small ones are floats, so
+ * that a file and its folder have one text. */
 static void widen_small(gw_weights *w) {
     for (size_t i = 0; i < w->start[w->bp.n_weights]; i++) {
         entry *e = &w->entries[i];
