@@ -4,7 +4,7 @@
 # prompts come). With --llama-server both programs get the same load, in turn, in one run.
 #
 #   bench/serve_load.py MODEL --godwit build/release/godwit [--llama-server PATH]
-#       [--streams 1,8,32,64] [--prompt 64] [--tokens 64] [--requests 2] [--threads 2] [--check]
+#       [--streams 1,8,32,64] [--prompt 64] [--tokens 64] [--requests 2] [--threads 2] [--cores 0,1] [--check]
 #
 # Every stream sends --requests requests one behind the other: --prompt tokens that no other prompt begins
 # with, --tokens tokens of answer, the most probable ones. --check: godwit's texts are compared with those
@@ -28,9 +28,14 @@ def free_port():
 
 
 class Program:
-    def __init__(self, name, command, port):
+    """A server, on these cores alone where some are given, until it answers /health."""
+
+    def __init__(self, name, command, port, cores=None, words=subprocess.DEVNULL):
         self.name, self.port = name, port
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        own = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, cores or own)  # what is started takes it over
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=words)
+        os.sched_setaffinity(0, own)
         limit = time.monotonic() + 300
         while not self.healthy():
             if self.process.poll() is not None or time.monotonic() > limit:
@@ -51,8 +56,9 @@ class Program:
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def stop(self):
+        """Its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(60)
+        return self.process.wait(120)
 
 
 class Stream:
@@ -161,12 +167,13 @@ def main():
     parser.add_argument("--streams", type=numbers, default=[1, 8, 32, 64])
     for name, preset in (("prompt", 64), ("tokens", 64), ("requests", 2), ("threads", 2), ("vocab", 1000)):
         parser.add_argument(f"--{name}", type=int, default=preset)
+    parser.add_argument("--cores", type=numbers, help="of the servers")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--extra", type=str.split, default=[], help="more options of godwit serve, in one word")
     args = parser.parse_args()
     print("| program | streams | tokens/s | a processor second | first token, median ms | 99% | between, median ms | 99% "
           "| 99% / median |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|")
-    programs = [Program(*row[:1], row[2], row[1]) for row in commands(args)]
+    programs = [Program(name, command, port, args.cores) for name, port, command in commands(args)]
     try:
         for n in args.streams:
             for p in programs:

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <event2/listener.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,13 @@
 #include "apps/serve/models.h"
 #include "apps/signals.h"
 
-enum { CONNS_MAX = 4000, CONNS_SPARE = 64, WORKERS = 2, LAST_WORDS_SECONDS = 2 };
+enum {
+    CONNS_MAX = 4000,
+    CONNS_SPARE = 64,
+    WORKERS = 2,
+    LAST_WORDS_SECONDS = 2,
+    MAPPED_FROM = 1 << 20 /* bytes of a block that is mapped */
+};
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
@@ -159,6 +166,15 @@ static int connections_at_most(void) {
     return files.rlim_cur > 2 * CONNS_SPARE ? (int)files.rlim_cur - CONNS_SPARE : CONNS_SPARE;
 }
 
+/* The matcher of a grammar has room for tens of megabytes and touches few of them. A block that is
+ * mapped costs what is touched and goes back when it is freed; but after the first such free glibc
+ * would take them from its heap, where each is zeroed, and kept. */
+static void keep_large_blocks_mapped(void) {
+#ifdef M_MMAP_THRESHOLD
+    (void)mallopt(M_MMAP_THRESHOLD, MAPPED_FROM);
+#endif
+}
+
 static int open_server(server *s) {
     const app_options *o = s->o;
     s->started = app_seconds();
@@ -216,6 +232,7 @@ static void close_server(server *s) {
 
 static int run_serve(const app_options *o) {
     server s = {.o = o, .events_lock = PTHREAD_MUTEX_INITIALIZER};
+    keep_large_blocks_mapped();
     int code = open_server(&s);
     if (code == APP_OK) {
         models_start(s.models);
