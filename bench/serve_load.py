@@ -4,12 +4,14 @@
 # prompts come). With --llama-server both programs get the same load, in turn, in one run.
 #
 #   bench/serve_load.py MODEL --godwit build/release/godwit [--llama-server PATH]
-#       [--streams 1,8,32,64] [--prompt 64] [--tokens 64] [--requests 2] [--threads 2] [--cores 0,1] [--check]
+#       [--streams 1,8,32,64] [--prompt 64] [--tokens 64] [--requests 2] [--threads 2] [--device cpu] [--cores 0,1]
+#       [--check]
 #
 # Every stream sends --requests requests one behind the other: --prompt tokens that no other prompt begins
 # with, --tokens tokens of answer, the most probable ones. --check: godwit's texts are compared with those
 # that it gives to each request alone. One thread reads all sockets, so that the client takes little.
 import argparse
+import atexit
 import json
 import os
 import selectors
@@ -36,6 +38,8 @@ class Program:
         os.sched_setaffinity(0, cores or own)  # what is started takes it over
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=words)
         os.sched_setaffinity(0, own)
+        atexit.register(self.process.kill)  # whatever this program ends of
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))
         limit = time.monotonic() + 300
         while not self.healthy():
             if self.process.poll() is not None or time.monotonic() > limit:
@@ -149,8 +153,8 @@ def commands(args):
     port = free_port()
     n = max(args.streams)
     room = args.prompt + args.tokens + 64
-    yield "godwit", port, [args.godwit, "serve", "-m", args.model, "--port", str(port), "-t", str(args.threads),
-                           "-c", str(room), "--parallel", str(n), "--queue", str(2 * n), "--cache-tokens",
+    yield "godwit", port, [args.godwit, "serve", "-m", args.model, "--device", args.device, "--port", str(port), "-t",
+                           str(args.threads), "-c", str(room), "--parallel", str(n), "--queue", str(2 * n), "--cache-tokens",
                            str((room + 64) * n), "-q", *args.extra]
     if args.llama_server:
         port = free_port()
@@ -167,6 +171,7 @@ def main():
     parser.add_argument("--streams", type=numbers, default=[1, 8, 32, 64])
     for name, preset in (("prompt", 64), ("tokens", 64), ("requests", 2), ("threads", 2), ("vocab", 1000)):
         parser.add_argument(f"--{name}", type=int, default=preset)
+    parser.add_argument("--device", default="cpu", help="of godwit")
     parser.add_argument("--cores", type=numbers, help="of the servers")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--extra", type=str.split, default=[], help="more options of godwit serve, in one word")

@@ -4,7 +4,7 @@
 # request may be lost, and /health answers within 100 ms. Exit code 1 and a line for all that is not so.
 #
 #   bench/serve_soak.py MODEL --godwit build/release/godwit [--cpu-seconds 300] [--limit 3600] [--clients 8]
-#       [--seed 1] [--threads 2] [--parallel 8] [--cores 0,1] [--client-cores 2] [--sanitized]
+#       [--seed 1] [--threads 2] [--parallel 8] [--device cpu] [--cores 0,1] [--client-cores 2] [--sanitized]
 #
 # Clients draw what they do from a seed: short and long prompts, several choices, streams that are read, left
 # or stalled, chats with a schema, broken JSON, fields that are refused, heads that never end, connections
@@ -55,9 +55,9 @@ class Soak:
     def __init__(self, args):
         self.args, self.port = args, free_port()
         self.words = tempfile.TemporaryFile("w+")
-        command = [args.godwit, "serve", "-m", args.model, "--port", str(self.port), "-t", str(args.threads), "-c", "512",
-                   "--parallel", str(args.parallel), "--queue", str(2 * args.parallel), "--cache-tokens",
-                   str(256 * args.parallel), "--draft", "ngram", "--log-file", os.devnull, "-q"]
+        command = [args.godwit, "serve", "-m", args.model, "--device", args.device, "--port", str(self.port), "-t",
+                   str(args.threads), "-c", "512", "--parallel", str(args.parallel), "--queue", str(2 * args.parallel),
+                   "--cache-tokens", str(256 * args.parallel), "--draft", "ngram", "--log-file", os.devnull, "-q"]
         self.server = Program("godwit", command, self.port, args.cores, self.words)
         if args.client_cores:
             os.sched_setaffinity(0, args.client_cores)
@@ -295,6 +295,7 @@ def main():
     parser.add_argument("--godwit")
     for name, preset in (("cpu-seconds", 300), ("limit", 3600), ("clients", 8), ("seed", 1), ("threads", 2), ("parallel", 8)):
         parser.add_argument(f"--{name}", type=int, default=preset)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--cores", type=cores, help="of the server")
     parser.add_argument("--client-cores", type=cores)
     parser.add_argument("--sanitized", action="store_true")
