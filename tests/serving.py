@@ -78,6 +78,7 @@ class Server:
         status, headers, text = self.ask("POST", path, dict(body, stream=True), **more)
         assert status == 200, (status, text)
         assert headers["Content-Type"].startswith("text/event-stream")
+        assert headers["X-Accel-Buffering"] == "no" and headers["Cache-Control"] == "no-store"  # proxies pass it on
         found = []
         for block in text.split("\n\n"):
             fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line and line[0] != ":")

@@ -4,7 +4,10 @@ import base64
 import concurrent.futures
 import json
 import os
+import pathlib
+import pty
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -13,7 +16,7 @@ import time
 
 import pytest
 
-from program import BIN, DATA, EMULATOR, SANITIZED, run
+from program import BIN, DATA, EMULATOR, ROOT, SANITIZED, SHARED, run
 from serving import MODEL, TASKS, Server, serving
 
 pytestmark = pytest.mark.skipif(bool(EMULATOR), reason="the server of the native build")
@@ -477,6 +480,31 @@ def test_client_leaves(server, stream):
     assert server.metric("cancelled_total") == before + 1
 
 
+def test_reader_that_stalls(server):
+    """Its answer waits for it, others do not, and it is whole: 5 MB, more than the system buffers."""
+    asked = {"messages": USER, "stream": True, "n": 6, "logprobs": True, "top_logprobs": 20, "max_tokens": 400, "seed": 11,
+             "ignore_eos": True}
+    texts = lambda events: sorted(json.dumps(c) for e in events for c in e["choices"])
+    whole = texts(e for _, e in server.events("/v1/chat/completions", asked) if e != "[DONE]")
+    body = json.dumps(asked).encode()
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.settimeout(20)
+        s.connect(("127.0.0.1", server.port))
+        s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+                  % len(body) + body)
+        limit = time.monotonic() + 20
+        while server.metric("held") == 0:
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+        assert text_of(server.post("/v1/completions", {"prompt": "Once", "max_tokens": 4}))
+        assert server.metric("held") > 0
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        got = Server.rest(s).decode()
+    found = [json.loads(line[6:]) for line in got.split("\n") if line.startswith("data: {")]
+    assert texts(found) == whole and "data: [DONE]" in got
+
+
 # ---- keys, pages of others ----------------------------------------------------------------------------
 
 
@@ -504,6 +532,12 @@ def test_hosts_and_origins(server):
     assert server.get("/health", headers={"Host": "localhost:1"})[0] == 200
     given = server.ask("GET", "/health", headers={"Origin": "https://a.example"})[1]
     assert given["Access-Control-Allow-Origin"] == "*" and "Access-Control-Allow-Credentials" not in given
+    with serving("--cors-origin", "https://app.example", "--allowed-host", "proxy.example", "-a", "tales") as s:
+        allowed = lambda origin: s.ask("GET", "/health", headers={"Origin": origin})[1]["Access-Control-Allow-Origin"]
+        assert allowed("https://app.example") == "https://app.example" and allowed("http://localhost") is None
+        assert s.get("/health", headers={"Host": "proxy.example"})[0] == 200
+        assert s.get("/health", headers={"Host": "evil.example"})[0] == 403
+        assert s.get("/v1/models")[1]["data"][0]["id"] == "tales"
 
 
 # ---- begin and end ---------------------------------------------------------------------------------------
@@ -528,6 +562,40 @@ def test_drain_has_an_end():
     assert b"the server is ending" in s.rest(one)
     one.close()
     assert s.process.wait(timeout=30) == 0
+
+
+def test_a_second_signal_ends_it_at_once():
+    s = Server("-c", 512, "--drain", 60)
+    one = open_request(s, dict(LONG, stream=True, n=128))
+    assert b"data" in one.recv(4096) + one.recv(4096)
+    s.process.send_signal(signal.SIGTERM)
+    limit = time.monotonic() + 20
+    while not any("are being answered" in line for line in s.lines):
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    s.process.send_signal(signal.SIGTERM)
+    assert s.process.wait(timeout=10) == 128 + signal.SIGTERM
+    one.close()
+
+
+def test_on_a_terminal():
+    """A line says how much is done, as long as anything is."""
+    mine, its = pty.openpty()
+    process = subprocess.Popen([BIN, "serve", "-m", MODEL, "--port", "0", "-t", "1", "-c", "512"], stderr=its,
+                               stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    os.close(its)
+    seen = b""
+    while not (found := re.search(rb"listening on http://127\.0\.0\.1:(\d+)", seen)) or b"is ready" not in seen:
+        seen += os.read(mine, 4096)
+    one = socket.create_connection(("127.0.0.1", int(found[1])), timeout=20)
+    body = json.dumps(dict(LONG, n=128)).encode()
+    one.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    while not re.search(rb"\r\x1b\[K1 requests, \d+ rows, [1-9]\d* tok/s", seen):
+        seen += os.read(mine, 4096)
+    one.close()
+    process.terminate()
+    assert process.wait(timeout=30) == 0
+    os.close(mine)
 
 
 def refused(*arguments):
@@ -589,6 +657,24 @@ def test_service_manager(tmp_path):
     passed.close()
 
 
+def test_packaging(tmp_path):
+    """The unit is one that systemd takes; the container has the libraries that the program asks for."""
+    if shutil.which("systemd-analyze"):
+        unit = tmp_path / "godwit.service"
+        unit.write_text((ROOT / "packaging/godwit.service").read_text().replace("/usr/bin/godwit", str(pathlib.Path(BIN).resolve())))
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, timeout=60)
+        assert "godwit.service" not in done.stderr, done.stderr
+    if not SANITIZED and shutil.which("dpkg-query"):
+        files = re.findall(r"=> (/\S+)", subprocess.run(["ldd", BIN], capture_output=True, text=True).stdout)
+        needed = re.findall(r"NEEDED +(\S+)", subprocess.run(["objdump", "-p", BIN], capture_output=True, text=True).stdout)
+        names = [f.removeprefix("/usr") for f in files if os.path.basename(f) in needed]
+        found = subprocess.run(["dpkg-query", "-S", *("*" + n for n in names)], capture_output=True, text=True).stdout
+        packages = {line.split(":")[0] for line in found.splitlines()} - {"libc6"}
+        assert "libjansson4" in packages
+        container = (ROOT / "packaging/Dockerfile").read_text().split("FROM debian:bookworm-slim")[1]
+        assert not [p for p in packages if not re.search(rf"\s{re.escape(p)}\s", container)], packages
+
+
 def test_queue_is_bounded():
     with serving("-c", 512, "--parallel", 1, "--queue", 1, "--sse-ping", 1) as s:
         running = open_request(s, dict(LONG, n=128))
@@ -635,19 +721,42 @@ def test_several_models(tmp_path):
         assert s.post("/v1/completions", {"prompt": "a", "max_tokens": 1})["model"] == small[0].stem
 
 
-def test_loading_is_told(tmp_path):
-    """The port is open before the weights are read: here they come down a pipe that is slow."""
-    s = Server("-c", 128, wait=False)
-    seen = set()
-    limit = time.monotonic() + 30
-    while time.monotonic() < limit:
-        status, answer = s.get("/health")
-        seen.add((status, answer["status"]))
-        if status == 200:
+def test_models_in_use_stay_and_idle_ones_go():
+    """With room for one: a second one waits until nobody uses the first. Unused, both go in the end."""
+    one, other = sorted(DATA.glob("tales-2m-*.gguf"))[:2]
+    with serving("-m", other, "--models-memory", one.stat().st_size, "--idle-unload", "0.2", "-c", 512, model=one) as s:
+        state = lambda path: {m["id"]: m["status"]["value"] for m in s.get("/v1/models")[1]["data"]}[path.stem]
+        long = open_request(s, dict(LONG, model=one.stem, n=128, stream=True))
+        assert b"data" in long.recv(4096) + long.recv(4096)
+        waits = open_request(s, {"model": other.stem, "prompt": "Once", "max_tokens": 4})
+        s.wait_for("requests_open", 2)
+        time.sleep(0.3)
+        assert state(one) == "loaded" and state(other) != "loaded"
+        long.close()
+        assert b" 200 " in waits.recv(4096)
+        waits.close()
+        limit = time.monotonic() + 20
+        while state(other) != "unloaded":
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+        assert state(one) == "unloaded"
+
+
+def test_loading_is_told():
+    """The port is open before the weights are read. Who is slow to ask finds them read, and asks anew."""
+    model = SHARED / "models/tales-21m"
+    seen = {}
+    for _ in range(10):
+        s = Server("-c", 128, model=model if model.exists() else MODEL, wait=False)
+        while 200 not in seen and s.process.poll() is None:
+            status, answer = s.get("/health")
+            seen[status] = answer
+        assert s.stop() == 0
+        if 503 in seen:
             break
-        assert 0 <= answer["progress"] <= 1 and answer["error"]["code"] == 503
-    assert (200, "ok") in seen
-    assert s.stop() == 0
+        seen = {}
+    assert seen[200]["status"] == "ok"
+    assert 0 <= seen[503]["progress"] <= 1 and seen[503]["error"]["code"] == 503
 
 
 def test_slow_head_has_a_deadline(server):
