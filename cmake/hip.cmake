@@ -4,10 +4,7 @@
 #   GODWIT_HIP_ARCHS  "auto": sm_70 .. sm_90 with PTX when nvcc is found, gfx906 gfx908 gfx90a gfx1030
 #                     when hipcc is found; "none": all is compiled when it runs (NVRTC, hiprtc); or a
 #                     list such as "sm_80;sm_90;gfx90a". Of NVIDIA's the last one is also kept as PTX.
-#   GODWIT_HIP_QUICK  ON: for NVIDIA compiled sooner, runs slower: for tests, which have no card. For
-#                     AMD it would be no sooner, and tests/test_hip_spills.py looks at that code.
 set(GODWIT_HIP_ARCHS "none" CACHE STRING "processors to compile GPU code for: auto, none or a list")
-option(GODWIT_HIP_QUICK "compile GPU code with little optimization" OFF)
 find_program(GODWIT_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda/bin DOC "NVIDIA's compiler")
 find_program(GODWIT_HIPCC hipcc HINTS ENV ROCM_PATH PATHS /opt/rocm/bin DOC "AMD's compiler")
 
@@ -56,11 +53,7 @@ endforeach()
 list(SORT CUDA_ARCHS)
 
 # One arithmetic: no contraction, IEEE division and square root, subnormal numbers (both defaults).
-set(NVCC_LEVEL -O3)
-if(GODWIT_HIP_QUICK)
-  set(NVCC_LEVEL -Xcicc -O1 -Xptxas -O0)
-endif()
-set(NVCC_FLAGS -std=c++17 ${NVCC_LEVEL} -fmad=false -x cu -I ${CMAKE_SOURCE_DIR} -fatbin)
+set(NVCC_FLAGS -std=c++17 -O3 -fmad=false -x cu -I ${CMAKE_SOURCE_DIR} -fatbin)
 foreach(arch ${CUDA_ARCHS})
   string(REPLACE "sm_" "compute_" virtual ${arch})
   if(arch STREQUAL "sm_90" AND nvcc_version VERSION_GREATER_EQUAL 12)

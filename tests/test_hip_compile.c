@@ -1,8 +1,9 @@
 /* tests/test_hip_compile.c - NVRTC and hiprtc, where they are installed, build kernels, each on its
- * own and once, as backends/hip/program.c asks for them; no card is needed. The emulator tells
- * which kernels there are. As many processes as processors: hiprtc takes one thread only.
+ * own and once, as backends/hip/program.c asks for them, and what hiprtc makes for gfx90a keeps its
+ * values in registers; no card is needed. The emulator tells which kernels there are. As many
+ * processes as processors: hiprtc takes one thread only.
  * GODWIT_HIP_KINDS=1: not every kernel, but each kind of them in some weight format, and each
- * format. The build beside it has compiled them all with hipcc and nvcc.
+ * format. tools/test hip-all has every kernel, and compiles all with hipcc and nvcc, too.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -127,6 +128,22 @@ static int has(const char *code, size_t bytes, const char *kernel) {
     return 0;
 }
 
+/* Registers that code for AMD puts into memory, by its notes: MessagePack, in which a small number is
+ * a byte itself, a larger one has 0xcc before a byte or 0xcd before two. -1: the notes do not say. */
+static int spilled(const char *code, size_t bytes) {
+    static const char key[] = ".vgpr_spill_count";
+    const size_t n = sizeof key - 1;
+    int most = -1;
+    for (size_t i = 0; i + n + 3 <= bytes; i++) {
+        if (memcmp(code + i, key, n) == 0) {
+            const unsigned char *v = (const unsigned char *)code + i + n;
+            int count = v[0] < 0x80 ? v[0] : v[0] == 0xcc ? v[1] : v[1] << 8 | v[2];
+            most = count > most ? count : most;
+        }
+    }
+    return most;
+}
+
 /* Where a kernel can be made: those on matrix instructions of four waves for one processor alone.
  * NULL: nowhere. */
 static const char *arch_of(const char *kernel, const gw_hip_compiler *compiler, int nvidia) {
@@ -153,6 +170,10 @@ static int build(int nvidia, int first, int of) {
             bad++;
         } else if (!has(code, bytes, kernels[i])) {
             fprintf(stderr, "the code of %s for %s has no such kernel\n", kernels[i], arch);
+            bad++;
+        } else if (!nvidia && spilled(code, bytes) != 0) {
+            fprintf(stderr, "%s for %s: %d registers spilled (-1: not said)\n", kernels[i], arch,
+                    spilled(code, bytes));
             bad++;
         }
         free(code);

@@ -231,6 +231,10 @@ static int is_large(const op_case *c) {
 
 static void scalar_is_near_the_oracle(void **state) {
     (void)state;
+    if (getenv("GODWIT_OP_BITS") != NULL) {
+        print_message("SKIP: scalar results are held to the bits of a build that is near\n");
+        skip();
+    }
     struct gw_device *device = open_level("scalar", 2), *oracle;
     assert_non_null(device);
     assert_int_equal(gw_backend_ref.open(0, NULL, &oracle), GW_OK);
