@@ -498,6 +498,9 @@ const app_option app_option_table[] = {
      "requests that may wait; one more is answered with 429 and when to try again"},
     {"--queue-tokens", KIND_INT, CMD_SERVE, AT(queue_tokens), 0, INT_MAX_D, "N", "0",
      "prompt tokens that may wait; 0: no limit"},
+    {"--queue-time", KIND_INT, CMD_SERVE, AT(queue_time), 0, 86400, "S", "0",
+     "a request that has waited for S seconds is answered with 503 and when to try again; 0: it "
+     "waits on"},
     {"--no-read-ahead", KIND_FLAG, CMD_SERVE, AT(no_read_ahead), 0, 0, NULL, NULL,
      "when there is nothing to do, do not read the answers just given as the prompts of their next "
      "turns"},

@@ -140,7 +140,7 @@ typedef struct app_options {
     /* serve */
     const char *host, *api_key_file, *log_file, *log_format, *seed_text;
     app_texts api_keys, aliases, cors_origins, allowed_hosts;
-    int32_t port, at_once, queue, queue_tokens, drain, sse_ping;
+    int32_t port, at_once, queue, queue_tokens, queue_time, drain, sse_ping;
     uint64_t models_memory, cache_tokens;
     double idle_unload;
     int no_page, embeddings;

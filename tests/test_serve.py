@@ -697,6 +697,22 @@ def test_queue_is_bounded():
             one.close()
 
 
+def test_nobody_waits_longer_than_the_queue_time():
+    with serving("-c", 512, "--parallel", 1, "--queue-time", 1) as s:
+        running = open_request(s, dict(LONG, n=128))
+        s.wait_for("running", 1)
+        streams = open_request(s, dict(LONG, stream=True))
+        status, headers, text = s.ask("POST", "/v1/completions", LONG)
+        assert status == 503 and int(headers["Retry-After"]) > 0 and "no turn in 1 s" in text
+        got = b""
+        while not got.endswith(b"\r\n0\r\n\r\n"):
+            got += streams.recv(4096)
+        assert b" 200 OK" in got and b'data: {"error"' in got and b"no turn in 1 s" in got
+        s.wait_for("requests_open", 1)  # the one that runs
+        running.close()
+        streams.close()
+
+
 # ---- several models ------------------------------------------------------------------------------------------
 
 

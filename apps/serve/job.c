@@ -305,6 +305,17 @@ uint64_t jobs_tokens(const server *s) {
     return sum;
 }
 
+/* What an engine never began with has cost nothing, and somebody else may be quicker. */
+static void end_if_waited(job *j, double now) {
+    int32_t most = j->s->o->queue_time;
+    if (most > 0 && j->submitted && !j->ended && !j->heard && now - j->began >= most) {
+        fault f;
+        fault_set(&f, 503, NULL, "no turn in %d s: try again later", (int)most);
+        f.retry_after = models_patience(j->m);
+        job_fail(j, &f);
+    }
+}
+
 void jobs_tick(server *s) {
     double now = app_seconds(), after = s->o->sse_ping;
     for (job *j = s->jobs; j != NULL; j = j->next) {
@@ -312,6 +323,7 @@ void jobs_tick(server *s) {
             job_submit_more(j) != 0) {
             job_fail(j, &j->f);
         }
+        end_if_waited(j, now);
         if (after > 0 && j->streaming && j->c != NULL && !j->ended && !j->api->json_lines &&
             !j->api->no_ping && !conn_full(j->c) && now - j->last >= after) {
             reply_ping(j->c);

@@ -110,6 +110,7 @@ struct job {
     int busy;      /* a worker has it */
     int submitted; /* events may be written */
     int streaming, ended, held;
+    int heard; /* the engine has begun with it */
     gw_request **requests; /* [ask.n_prompts], of which n_requests have been submitted */
     size_t n_requests, n_done;
     choice *choices; /* [n_choices] */
@@ -128,7 +129,7 @@ void job_start(conn *c, const api *a);
 
 /* What jobs that run have generated so far. */
 uint64_t jobs_tokens(const server *s);
-void jobs_tick(server *s);    /* comments in streams that are silent */
+void jobs_tick(server *s);    /* comments in streams that are silent; who has waited too long */
 void jobs_end_all(server *s); /* those that still run end with an error */
 void jobs_free_all(server *s);
 

@@ -299,6 +299,7 @@ static void take_error(job *j, const gw_event *e) {
 }
 
 static void take_counts(job *j, const gw_event *e) {
+    j->heard = 1;
     if (e->kind == GW_EVENT_DONE) {
         j->n_prompt += e->n_prompt;
         j->n_cached += e->n_cached;
