@@ -188,7 +188,11 @@ static gw_status record_rope_kv(struct gw_segment *segment, const gw_kernel *ker
     size_t rows = (size_t)segment->rows;
     int cell = cache->is_float ? (int)cache->block_bytes : 1,
         shared = GW_ROPE_SHARED(a->head_dim, cell);
-    p.without_k = rows >= GW_ROPE_ROWS && shared <= segment->device->shared_bytes;
+    /* Stored side by side where neighbours are rows of one text. Few blocks would leave most of a
+     * card idle, and take longer than stores apart, which is what many texts need anyway. */
+    unsigned blocks = (unsigned)a->kv_heads * gw_hip_groups(rows, GW_ROPE_ROWS);
+    p.without_k = rows >= GW_ROPE_ROWS && shared <= segment->device->shared_bytes &&
+                  4 * blocks >= (unsigned)segment->device->units;
     if (p.without_k) {
         snprintf(name, sizeof name, "gw_rope_k_%s", cache->name);
         GW_TRY(gw_hip_record(segment, node, name, (unsigned)a->kv_heads,
