@@ -45,12 +45,71 @@ GW_DEVICE void exchange_send(const struct gw_exchange_params &p, unsigned number
     }
 }
 
-/* This block has taken what it takes. */
-GW_DEVICE void exchange_end(const struct gw_exchange_params &p, unsigned number) {
+/* Nanoseconds by a clock that all kernels of a card share; 0 where there is none of known rate. */
+GW_DEVICE unsigned long long exchange_nanoseconds(void) {
+    unsigned long long now = 0;
+#if defined(GW_NVIDIA)
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+#endif
+    return now;
+}
+
+/* What a card sends from its pair `first` on, EACH times two words as exchange_pair has them, as
+ * soon as all are there. They are asked for together, for one answer of memory takes most of a
+ * microsecond. *p.lost becomes 1 when they do not come, and then nothing is waited for. */
+template <int EACH>
+__device__ static inline void exchange_take(const struct gw_exchange_params &p, unsigned number,
+                                            int card, size_t first, gw_two_pairs (&v)[EACH]) {
+    const uint32_t *at = exchange_place(p, p.card, number, card, first);
+    const unsigned long long patience = 4000000000ull;
+    const int polls = 1 << 21; /* where there is no clock: two to four seconds */
+    unsigned long long begun = 0;
+    for (int i = 0;; i++) {
+        unsigned wrong = 0;
+#pragma unroll
+        for (int j = 0; j < EACH; j++) {
+            v[j] = gw_card_load(at + j * 4 * GW_LANES);
+        }
+#pragma unroll
+        for (int j = 0; j < EACH; j++) {
+            wrong |= (v[j].word[1] ^ number) | (v[j].word[3] ^ number);
+        }
+        if (wrong == 0) {
+            return;
+        }
+#if defined(GW_EMULATOR)
+        gw_emulator_card_wait();
+        (void)polls, (void)begun, (void)patience;
+        return;
+#else
+        if (i % 1024 != 1023) {
+            continue;
+        }
+        const unsigned long long now = exchange_nanoseconds();
+        begun = begun == 0 ? now : begun;
+        if (*(volatile int32_t *)p.lost != 0 || (now != 0 ? now - begun > patience : i > polls)) {
+            *(volatile int32_t *)p.lost = 1;
+            return;
+        }
+#endif
+    }
+}
+
+/* The number of this exchange. Behind a launch all its blocks have counted, together to a multiple
+ * of GW_EXCHANGE_BLOCKS; a block that reads late has not counted itself, so the multiple below is
+ * what all of them read. */
+GW_DEVICE unsigned exchange_number(const struct gw_exchange_params &p) {
+    const unsigned long long blocks = *(const volatile unsigned long long *)&p.count->blocks;
+    return (unsigned)(blocks / GW_EXCHANGE_BLOCKS) + 1;
+}
+
+/* This block has read the number and sent what it sends. Nobody waits for the count but the next
+ * exchange, which begins behind this launch. */
+GW_DEVICE void exchange_sent(const struct gw_exchange_params &p) {
     __syncthreads();
-    if (threadIdx.x == 0 && atomicAdd(&p.count->arrived, 1u) == gridDim.x - 1) {
-        p.count->arrived = 0;
-        p.count->number = number;
+    if (threadIdx.x == 0) {
+        const unsigned long long rest = GW_EXCHANGE_BLOCKS - (gridDim.x - 1), one = 1;
+        atomicAdd(&p.count->blocks, blockIdx.x == 0 ? rest : one);
     }
 }
 
@@ -63,10 +122,10 @@ GW_DEVICE void exchange_end(const struct gw_exchange_params &p, unsigned number)
  * is not there travels as 0. */
 GW_KERNEL(gw_exchange_f32, struct gw_exchange_params, GW_EXCHANGE_THREADS) {
     gw_grid_launch_dependents();
-    gw_grid_dependency_wait();
-    const unsigned number = *(const volatile uint32_t *)&p.count->number + 1;
     const int fours = ((p.width + 3) / 4 + GW_LANES - 1) / GW_LANES * GW_LANES;
     const int units = gw_live(p.step) * fours;
+    gw_grid_dependency_wait();
+    const unsigned number = exchange_number(p);
     EXCHANGE_EACH(u, units) {
         const int row = u / fours, i = 4 * (u % fours);
         const exchange_spot spot = exchange_find(p, i < p.width ? i : 0);
@@ -88,49 +147,53 @@ GW_KERNEL(gw_exchange_f32, struct gw_exchange_params, GW_EXCHANGE_THREADS) {
         const int row = u / fours, i = 4 * (u % fours);
         const exchange_spot spot = exchange_find(p, i < p.width ? i : 0);
         const int all = (spot.own + 3) / 4, q = spot.at / 4;
-        for (int j = 0; i < p.width && spot.card != p.card && j < 4; j += 2) {
-            const size_t pair = exchange_pair<2>(row, all, q, j / 2);
-            gw_card_wait(exchange_place(p, p.card, number, spot.card, pair), number, p.lost);
+        gw_two_pairs two[2];
+        if (i < p.width && spot.card != p.card) {
+            exchange_take<2>(p, number, spot.card, exchange_pair<2>(row, all, q, 0), two);
         }
     }
-    __syncthreads();
 #endif
+    exchange_sent(p);
     EXCHANGE_EACH(u, units) {
         const int row = u / fours, i = 4 * (u % fours);
         const exchange_spot spot = exchange_find(p, i < p.width ? i : 0);
         const int all = (spot.own + 3) / 4, q = spot.at / 4;
-        row_four v = {{0.0f, 0.0f, 0.0f, 0.0f}};
-        for (int j = 0; i < p.width && j < 4; j += 2) {
-            if (spot.card == p.card) {
-                const uint32_t *from = p.share + (size_t)row * spot.own + spot.at;
+        row_four v = {{0.0f, 0.0f, 0.0f, 0.0f}}, plus = v, weights = v;
+        for (int j = 0; p.plus != 0 && j < 4; j++) { /* on its way while words are waited for */
+            plus.v[j] = i + j < p.width ? p.plus[(size_t)row * p.width + i + j] : 0.0f;
+        }
+        if (p.behind != 0 && i < p.width) {
+            weights = row_read(p.behind + i);
+        }
+        if (i < p.width && spot.card == p.card) {
+            const uint32_t *from = p.share + (size_t)row * spot.own + spot.at;
+            for (int j = 0; j < 4; j++) {
                 v.v[j] = GW_F32_FROM_BITS(spot.at + j < spot.own ? from[j] : 0);
-                v.v[j + 1] = GW_F32_FROM_BITS(spot.at + j + 1 < spot.own ? from[j + 1] : 0);
-            } else {
-                const size_t pair = exchange_pair<2>(row, all, q, j / 2);
-                const gw_two_pairs two = gw_card_wait(
-                    exchange_place(p, p.card, number, spot.card, pair), number, p.lost);
-                v.v[j] = GW_F32_FROM_BITS(two.word[0]);
-                v.v[j + 1] = GW_F32_FROM_BITS(two.word[2]);
+            }
+        } else if (i < p.width) {
+            gw_two_pairs two[2];
+            exchange_take<2>(p, number, spot.card, exchange_pair<2>(row, all, q, 0), two);
+            for (int j = 0; j < 4; j++) {
+                v.v[j] = GW_F32_FROM_BITS(two[j / 2].word[j % 2 * 2]);
             }
         }
         for (int j = 0; p.plus != 0 && j < 4; j++) {
             if (i + j < p.width) {
-                v.v[j] = v.v[j] + p.plus[(size_t)row * p.width + i + j];
+                v.v[j] = v.v[j] + plus.v[j];
             }
         }
-        row_leave(p, row, i, v);
+        row_leave(p, row, i, v, weights);
     }
-    exchange_end(p, number);
 }
 
 /* A unit is a block of 32 values, ten words. */
 GW_KERNEL(gw_exchange_act8, struct gw_exchange_params, GW_EXCHANGE_THREADS) {
     gw_grid_launch_dependents();
-    gw_grid_dependency_wait();
-    const unsigned number = *(const volatile uint32_t *)&p.count->number + 1;
     const int whole = (p.width + GW_ACT_GROUP - 1) / GW_ACT_GROUP * GW_ACT_GROUP;
     const int blocks = p.form != GW_FORM_PLAIN ? whole : p.width;
     const int units = gw_live(p.step) * blocks;
+    gw_grid_dependency_wait();
+    const unsigned number = exchange_number(p);
     EXCHANGE_EACH(u, units) {
         const int row = u / blocks, b = u % blocks;
         const exchange_spot spot = exchange_find(p, b < p.width ? b : 0);
@@ -138,9 +201,15 @@ GW_KERNEL(gw_exchange_act8, struct gw_exchange_params, GW_EXCHANGE_THREADS) {
             continue;
         }
         const size_t at = ((size_t)row * spot.own + spot.at) * GW_ACT_WORDS;
+        unsigned words[GW_ACT_WORDS]; /* all are asked for before the first is sent */
+#pragma unroll
+        for (int word = 0; word < GW_ACT_WORDS; word++) {
+            words[word] = p.share[at + word];
+        }
+#pragma unroll
         for (int word = 0; word < GW_ACT_WORDS; word += 2) {
             exchange_send(p, number, exchange_pair<5>(row, spot.own, spot.at, word / 2),
-                          p.share[at + word], p.share[at + word + 1]);
+                          words[word], words[word + 1]);
         }
     }
 #if defined(GW_EMULATOR)
@@ -148,37 +217,35 @@ GW_KERNEL(gw_exchange_act8, struct gw_exchange_params, GW_EXCHANGE_THREADS) {
     EXCHANGE_EACH(u, units) {
         const int row = u / blocks, b = u % blocks;
         const exchange_spot spot = exchange_find(p, b < p.width ? b : 0);
-        for (int word = 0; b < p.width && spot.card != p.card && word < GW_ACT_WORDS; word += 2) {
-            const size_t pair = exchange_pair<5>(row, spot.own, spot.at, word / 2);
-            gw_card_wait(exchange_place(p, p.card, number, spot.card, pair), number, p.lost);
+        gw_two_pairs two[5];
+        if (b < p.width && spot.card != p.card) {
+            exchange_take<5>(p, number, spot.card, exchange_pair<5>(row, spot.own, spot.at, 0),
+                             two);
         }
     }
-    __syncthreads();
 #endif
+    exchange_sent(p);
     EXCHANGE_EACH(u, units) {
         const int row = u / blocks, b = u % blocks;
         const exchange_spot spot = exchange_find(p, b < p.width ? b : 0);
         const size_t at = ((size_t)row * spot.own + spot.at) * GW_ACT_WORDS;
         unsigned words[GW_ACT_WORDS] = {0};
         gw_act8 block;
+        if (b < p.width && spot.card == p.card) {
 #pragma unroll
-        for (int word = 0; word < GW_ACT_WORDS; word += 2) {
-            if (b >= p.width) {
-                continue;
-            }
-            if (spot.card == p.card) {
+            for (int word = 0; word < GW_ACT_WORDS; word++) {
                 words[word] = p.share[at + word];
-                words[word + 1] = p.share[at + word + 1];
-            } else {
-                const size_t pair = exchange_pair<5>(row, spot.own, spot.at, word / 2);
-                const gw_two_pairs two = gw_card_wait(
-                    exchange_place(p, p.card, number, spot.card, pair), number, p.lost);
-                words[word] = two.word[0];
-                words[word + 1] = two.word[2];
+            }
+        } else if (b < p.width) {
+            gw_two_pairs two[5];
+            exchange_take<5>(p, number, spot.card, exchange_pair<5>(row, spot.own, spot.at, 0),
+                             two);
+#pragma unroll
+            for (int word = 0; word < GW_ACT_WORDS; word++) {
+                words[word] = two[word / 2].word[word % 2 * 2];
             }
         }
         memcpy(&block, words, sizeof block);
         gw_store_act8(p.out, (size_t)row * blocks + b, p.form, block);
     }
-    exchange_end(p, number);
 }

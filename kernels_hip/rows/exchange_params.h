@@ -4,12 +4,15 @@
 
 #include "kernels_hip/params.h"
 
-enum { GW_EXCHANGE_THREADS = 128, GW_EXCHANGE_CARDS = 8 /* at most */ };
+enum {
+    GW_EXCHANGE_THREADS = 128,
+    GW_EXCHANGE_CARDS = 8,         /* at most */
+    GW_EXCHANGE_BLOCKS = 1 << 16 /* what the blocks of a launch count together; at most so many */
+};
 
 /* What a card counts, in its own memory. */
 struct gw_exchange_count {
-    uint32_t number;  /* exchanges so far */
-    uint32_t arrived; /* blocks of this one that are done */
+    unsigned long long blocks; /* exchanges so far, times GW_EXCHANGE_BLOCKS */
 };
 
 /* gw_exchange_f32, gw_exchange_act8: grid (anything that runs at once). A place of memory where

@@ -6,10 +6,11 @@
 #include "kernels_hip/act8.h"
 #include "kernels_hip/rows/row_sum.h"
 
-/* The thread's four of a row, from i on. p: out, width, behind, left, left_form, left_blocks,
- * left_squares as in gw_embed_params. All threads of a team. */
+/* The thread's four of a row, from i on, and the norm's weights there. p: out, width, behind, left,
+ * left_form, left_blocks, left_squares as in gw_embed_params. All threads of a team. */
 template <class Params>
-__device__ static inline void row_leave(const Params &p, int row, int i, const row_four &v) {
+__device__ static inline void row_leave(const Params &p, int row, int i, const row_four &v,
+                                        const row_four &weights) {
     const int b = i / GW_ACT_BLOCK, place = i % GW_ACT_BLOCK;
     float *out = (float *)p.out + (size_t)row * p.width;
 #pragma unroll
@@ -22,11 +23,10 @@ __device__ static inline void row_leave(const Params &p, int row, int i, const r
         return;
     }
     const size_t block = (size_t)row * p.left_blocks + b;
-    row_four x = {{0.0f, 0.0f, 0.0f, 0.0f}};
-    x = i < p.width ? row_read(p.behind + i) : x;
+    row_four x;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        x.v[j] = v.v[j] * x.v[j];
+        x.v[j] = v.v[j] * weights.v[j];
     }
     const float square = row_squares(v);
     if (i < p.width && place == 0) {
@@ -44,6 +44,12 @@ __device__ static inline void row_leave(const Params &p, int row, int i, const r
             ((float *)p.left)[block * GW_ACT_BLOCK + place + j] = x.v[j];
         }
     }
+}
+
+template <class Params>
+__device__ static inline void row_leave(const Params &p, int row, int i, const row_four &v) {
+    const row_four none = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    row_leave(p, row, i, v, p.behind != 0 && i < p.width ? row_read(p.behind + i) : none);
 }
 
 #endif
