@@ -281,17 +281,6 @@ static gw_status read_ids(const gw_gguf *g, gw_vocab *v) {
     return GW_OK;
 }
 
-static gw_status add_normal(gw_vocab *v, gw_change_kind kind, unsigned flags, const char *text,
-                            const char *to) {
-    gw_vocab_step step = {.kind = kind,
-                          .flags = flags,
-                          .text = text,
-                          .to = to,
-                          .text_bytes = text != NULL ? strlen(text) : 0,
-                          .to_bytes = to != NULL ? strlen(to) : 0};
-    return gw_vocab_add_step(v, &v->normal, &v->n_normal, &step);
-}
-
 /* Of models with merges: what the name of the pre-tokenizer means, and the keys. */
 static gw_status read_merge_flags(const gw_gguf *g, unsigned known, gw_vocab *v) {
     int lower = 0, prefix = 0;
@@ -302,13 +291,13 @@ static gw_status read_merge_flags(const gw_gguf *g, unsigned known, gw_vocab *v)
     if (known & GW_KNOWN_SEP) {
         GW_TRY(read_id(g, "tokenizer.ggml.seperator_token_id", v, &v->sep));
     }
-    GW_TRY(known & GW_KNOWN_NFC ? add_normal(v, GW_CHANGE_NFC, 0, NULL, NULL) : GW_OK);
-    GW_TRY(lower ? add_normal(v, GW_CHANGE_LOWERCASE, 0, NULL, NULL) : GW_OK);
-    GW_TRY(known & GW_KNOWN_MARKS ? add_normal(v, GW_CHANGE_REPLACE, 0, " ", GW_SPACE_MARK)
+    GW_TRY(known & GW_KNOWN_NFC ? gw_vocab_add_normal(v, GW_CHANGE_NFC, 0, NULL, NULL) : GW_OK);
+    GW_TRY(lower ? gw_vocab_add_normal(v, GW_CHANGE_LOWERCASE, 0, NULL, NULL) : GW_OK);
+    GW_TRY(known & GW_KNOWN_MARKS ? gw_vocab_add_normal(v, GW_CHANGE_REPLACE, 0, " ", GW_SPACE_MARK)
                                   : GW_OK);
     const char *space = v->kind == GW_VOCAB_RANK_BPE ? GW_SPACE_MARK : " ";
     return prefix && strcmp(v->pre, "mmbert") != 0
-               ? add_normal(v, GW_CHANGE_PREPEND, 0, space, NULL)
+               ? gw_vocab_add_normal(v, GW_CHANGE_PREPEND, 0, space, NULL)
                : GW_OK;
 }
 
@@ -375,8 +364,8 @@ static gw_status read_unigram_flags(const gw_gguf *g, gw_vocab *v) {
     GW_TRY(read_id(g, "tokenizer.ggml.seperator_token_id", v, &v->sep));
     GW_TRY(read_charsmap(g, v));
     if (trim) {
-        GW_TRY(add_normal(v, GW_CHANGE_STRIP, GW_CHANGE_RIGHT, NULL, NULL));
-        GW_TRY(add_normal(v, GW_CHANGE_REPLACE, GW_CHANGE_PATTERN, " {2,}", " "));
+        GW_TRY(gw_vocab_add_normal(v, GW_CHANGE_STRIP, GW_CHANGE_RIGHT, NULL, NULL));
+        GW_TRY(gw_vocab_add_normal(v, GW_CHANGE_REPLACE, GW_CHANGE_PATTERN, " {2,}", " "));
     }
     if (bos) { /* XLM-R and its kind, not T5: any white space separates words */
         GW_TRY(gw_vocab_add_split(v, (gw_vocab_split){"\\s+", GW_SPLIT_REMOVED, 0, 0, NULL}));

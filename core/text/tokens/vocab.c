@@ -300,6 +300,28 @@ gw_status gw_vocab_add_step(gw_vocab *vocab, gw_vocab_step **list, size_t *n,
     return GW_OK;
 }
 
+static gw_vocab_step step_of(gw_change_kind kind, unsigned flags, const char *text,
+                             const char *to) {
+    return (gw_vocab_step){.kind = kind,
+                           .flags = flags,
+                           .text = text,
+                           .to = to,
+                           .text_bytes = text != NULL ? strlen(text) : 0,
+                           .to_bytes = to != NULL ? strlen(to) : 0};
+}
+
+gw_status gw_vocab_add_normal(gw_vocab *vocab, gw_change_kind kind, unsigned flags,
+                              const char *text, const char *to) {
+    const gw_vocab_step step = step_of(kind, flags, text, to);
+    return gw_vocab_add_step(vocab, &vocab->normal, &vocab->n_normal, &step);
+}
+
+gw_status gw_vocab_add_decode(gw_vocab *vocab, gw_change_kind kind, unsigned flags,
+                              const char *text, const char *to) {
+    const gw_vocab_step step = step_of(kind, flags, text, to);
+    return gw_vocab_add_step(vocab, &vocab->decode, &vocab->n_decode, &step);
+}
+
 gw_status gw_vocab_add_split(gw_vocab *vocab, gw_vocab_split split) {
     gw_vocab_split *splits = grown(vocab, vocab->splits, vocab->n_splits, sizeof *splits);
     GW_TRY(splits == NULL ? nomem() : GW_OK);

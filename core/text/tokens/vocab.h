@@ -194,6 +194,11 @@ gw_status gw_vocab_grow(const char *where, gw_vocab *vocab, size_t n_tokens);
 /* Appends to a list of steps in the vocabulary's arena, text and to copied (NULL: none). */
 gw_status gw_vocab_add_step(gw_vocab *vocab, gw_vocab_step **list, size_t *n,
                             const gw_vocab_step *step);
+/* The same of texts that end in a zero, to the normalizer's steps or the decoder's. */
+gw_status gw_vocab_add_normal(gw_vocab *vocab, gw_change_kind kind, unsigned flags,
+                              const char *text, const char *to);
+gw_status gw_vocab_add_decode(gw_vocab *vocab, gw_change_kind kind, unsigned flags,
+                              const char *text, const char *to);
 /* Appends to the pre-tokenizer; the pattern and the step are borrowed. */
 gw_status gw_vocab_add_split(gw_vocab *vocab, gw_vocab_split split);
 

@@ -7,17 +7,6 @@
 
 /* ---- decoder ----------------------------------------------------------------------------- */
 
-static gw_status add(gw_vocab *v, gw_change_kind kind, unsigned flags, const char *text,
-                     const char *to) {
-    gw_vocab_step step = {.kind = kind,
-                          .flags = flags,
-                          .text = text,
-                          .to = to,
-                          .text_bytes = text != NULL ? strlen(text) : 0,
-                          .to_bytes = to != NULL ? strlen(to) : 0};
-    return gw_vocab_add_step(v, &v->decode, &v->n_decode, &step);
-}
-
 static gw_status read_strip(const char *where, const json_t *step, gw_vocab *v) {
     int64_t start = 0, stop = 0;
     const char *text = " ";
@@ -41,7 +30,7 @@ static gw_status read_ctc(const char *where, const json_t *step, gw_vocab *v) {
     GW_TRY(gw_json_text(where, step, "pad_token", &pad));
     GW_TRY(gw_json_text(where, step, "word_delimiter_token", &space));
     GW_TRY(gw_json_bool(where, step, "cleanup", &clean));
-    return add(v, GW_CHANGE_CTC, clean ? GW_CHANGE_CLEAN : 0, pad, space);
+    return gw_vocab_add_decode(v, GW_CHANGE_CTC, clean ? GW_CHANGE_CLEAN : 0, pad, space);
 }
 
 static gw_status read_marks(const char *where, const json_t *step, gw_vocab *v) {
@@ -51,8 +40,8 @@ static gw_status read_marks(const char *where, const json_t *step, gw_vocab *v) 
     GW_TRY(gw_json_bool(where, step, "add_prefix_space", &prefix));
     const char *scheme = prefix ? "always" : "never";
     GW_TRY(gw_json_text(where, step, "prepend_scheme", &scheme));
-    return add(v, GW_CHANGE_FROM_MARKS, strcmp(scheme, "never") != 0 ? GW_CHANGE_FIRST : 0, mark,
-               NULL);
+    return gw_vocab_add_decode(v, GW_CHANGE_FROM_MARKS,
+                               strcmp(scheme, "never") != 0 ? GW_CHANGE_FIRST : 0, mark, NULL);
 }
 
 static gw_status read_decoder(const char *where, const json_t *step, const char *type,
@@ -61,13 +50,13 @@ static gw_status read_decoder(const char *where, const json_t *step, const char 
     const char *text = NULL, *to = "";
     int flag = 1;
     if (strcmp(type, "ByteLevel") == 0) {
-        return add(v, GW_CHANGE_FROM_LETTERS, 0, NULL, NULL);
+        return gw_vocab_add_decode(v, GW_CHANGE_FROM_LETTERS, 0, NULL, NULL);
     }
     if (strcmp(type, "ByteFallback") == 0) {
-        return add(v, GW_CHANGE_FROM_BYTES, 0, NULL, NULL);
+        return gw_vocab_add_decode(v, GW_CHANGE_FROM_BYTES, 0, NULL, NULL);
     }
     if (strcmp(type, "Fuse") == 0) {
-        return add(v, GW_CHANGE_FUSE, 0, NULL, NULL);
+        return gw_vocab_add_decode(v, GW_CHANGE_FUSE, 0, NULL, NULL);
     }
     if (strcmp(type, "Strip") == 0) {
         return read_strip(where, step, v);
@@ -81,18 +70,19 @@ static gw_status read_decoder(const char *where, const json_t *step, const char 
     if (strcmp(type, "Replace") == 0) {
         GW_TRY(gw_json_pattern(where, step, &text, &flag));
         GW_TRY(gw_json_text(where, step, "content", &to));
-        return add(v, GW_CHANGE_REPLACE, flag ? 0 : GW_CHANGE_PATTERN, text, to);
+        return gw_vocab_add_decode(v, GW_CHANGE_REPLACE, flag ? 0 : GW_CHANGE_PATTERN, text, to);
     }
     if (strcmp(type, "WordPiece") == 0) {
         text = "##";
         GW_TRY(gw_json_text(where, step, "prefix", &text));
         GW_TRY(gw_json_bool(where, step, "cleanup", &flag));
-        return add(v, GW_CHANGE_JOIN_PIECES, flag ? GW_CHANGE_CLEAN : 0, text, NULL);
+        return gw_vocab_add_decode(v, GW_CHANGE_JOIN_PIECES, flag ? GW_CHANGE_CLEAN : 0, text,
+                                   NULL);
     }
     if (strcmp(type, "BPEDecoder") == 0) {
         text = "</w>";
         GW_TRY(gw_json_text(where, step, "suffix", &text));
-        return add(v, GW_CHANGE_JOIN_WORDS, 0, text, NULL);
+        return gw_vocab_add_decode(v, GW_CHANGE_JOIN_WORDS, 0, text, NULL);
     }
     return gw_json_step_refused(where, "the decoder", type);
 }

@@ -59,17 +59,6 @@ gw_status gw_json_pattern(const char *where, const json_t *step, const char **te
 
 /* ---- normalizer -------------------------------------------------------------------------- */
 
-static gw_status add_normal(gw_vocab *v, gw_change_kind kind, unsigned flags, const char *text,
-                            const char *to) {
-    gw_vocab_step step = {.kind = kind,
-                          .flags = flags,
-                          .text = text,
-                          .to = to,
-                          .text_bytes = text != NULL ? strlen(text) : 0,
-                          .to_bytes = to != NULL ? strlen(to) : 0};
-    return gw_vocab_add_step(v, &v->normal, &v->n_normal, &step);
-}
-
 static gw_status read_charsmap(const char *where, const json_t *step, gw_vocab *v) {
     const char *text = "";
     gw_bytes map = {0};
@@ -92,10 +81,11 @@ static gw_status read_bert(const char *where, const json_t *step, gw_vocab *v) {
     GW_TRY(gw_json_bool(where, step, "lowercase", &lower));
     accents = lower;
     GW_TRY(gw_json_bool(where, step, "strip_accents", &accents));
-    return add_normal(v, GW_CHANGE_BERT,
-                      (clean ? GW_CHANGE_CLEAN : 0u) | (han ? GW_CHANGE_HAN : 0u) |
-                          (lower ? GW_CHANGE_LOWER : 0u) | (accents ? GW_CHANGE_ACCENTS : 0u),
-                      NULL, NULL);
+    return gw_vocab_add_normal(v, GW_CHANGE_BERT,
+                               (clean ? GW_CHANGE_CLEAN : 0u) | (han ? GW_CHANGE_HAN : 0u) |
+                                   (lower ? GW_CHANGE_LOWER : 0u) |
+                                   (accents ? GW_CHANGE_ACCENTS : 0u),
+                               NULL, NULL);
 }
 
 static gw_status read_replace(const char *where, const json_t *step, gw_vocab *v) {
@@ -103,7 +93,7 @@ static gw_status read_replace(const char *where, const json_t *step, gw_vocab *v
     int literal = 0;
     GW_TRY(gw_json_pattern(where, step, &text, &literal));
     GW_TRY(gw_json_text(where, step, "content", &to));
-    return add_normal(v, GW_CHANGE_REPLACE, literal ? 0 : GW_CHANGE_PATTERN, text, to);
+    return gw_vocab_add_normal(v, GW_CHANGE_REPLACE, literal ? 0 : GW_CHANGE_PATTERN, text, to);
 }
 
 static gw_status read_normal(const char *where, const json_t *step, const char *type,
@@ -123,20 +113,20 @@ static gw_status read_normal(const char *where, const json_t *step, const char *
     const char *text = "";
     for (size_t i = 0; i < sizeof PLAIN / sizeof PLAIN[0]; i++) {
         if (strcmp(type, PLAIN[i].type) == 0) {
-            return add_normal(v, PLAIN[i].kind, 0, NULL, NULL);
+            return gw_vocab_add_normal(v, PLAIN[i].kind, 0, NULL, NULL);
         }
     }
     if (strcmp(type, "Strip") == 0) {
         int left = 1, right = 1;
         GW_TRY(gw_json_bool(where, step, "strip_left", &left));
         GW_TRY(gw_json_bool(where, step, "strip_right", &right));
-        return add_normal(v, GW_CHANGE_STRIP,
-                          (left ? GW_CHANGE_LEFT : 0u) | (right ? GW_CHANGE_RIGHT : 0u), NULL,
-                          NULL);
+        return gw_vocab_add_normal(v, GW_CHANGE_STRIP,
+                                   (left ? GW_CHANGE_LEFT : 0u) | (right ? GW_CHANGE_RIGHT : 0u),
+                                   NULL, NULL);
     }
     if (strcmp(type, "Prepend") == 0) {
         GW_TRY(gw_json_text(where, step, "prepend", &text));
-        return add_normal(v, GW_CHANGE_PREPEND, 0, text, NULL);
+        return gw_vocab_add_normal(v, GW_CHANGE_PREPEND, 0, text, NULL);
     }
     if (strcmp(type, "Replace") == 0) {
         return read_replace(where, step, v);
