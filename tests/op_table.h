@@ -25,6 +25,7 @@ typedef struct op_bench {
     int forms;
     op_result *anchors; /* or NULL: the anchor's result of each case of a table, kept for others */
     const char *elsewhere; /* or NULL: in the names of kernels that another bench runs */
+    int (*left_out)(const op_case *c); /* or NULL: is it a case that another bench runs? */
     unsigned char ran[OT_MOST_KERNELS];
 } op_bench;
 
@@ -134,6 +135,9 @@ static void ot_check_table(op_bench *b, op_case (*case_of)(int i), int n, const 
     }
     for (int i = first; i <= last && i < n; i++) {
         op_case c = case_of(i);
+        if (b->left_out != NULL && b->left_out(&c)) {
+            continue;
+        }
         if (b->anchors == NULL) {
             ot_check_case(b, &c);
             continue;
