@@ -128,8 +128,9 @@ static int has(const char *code, size_t bytes, const char *kernel) {
     return 0;
 }
 
-/* Registers that code for AMD puts into memory, by its notes: MessagePack, in which a small number is
- * a byte itself, a larger one has 0xcc before a byte or 0xcd before two. -1: the notes do not say. */
+/* Registers that code for AMD puts into memory, by its notes: MessagePack, in which a small number
+ * is a byte itself, a larger one has 0xcc before a byte or 0xcd before two. -1: the notes do not
+ * say. */
 static int spilled(const char *code, size_t bytes) {
     static const char key[] = ".vgpr_spill_count";
     const size_t n = sizeof key - 1;
