@@ -15,23 +15,53 @@ VT static void NAME(conv)(float *y, const float *const *x, const float *w, const
     }
 }
 
+/* Columns [c, c + vecs * VW) of a memory: neighbours together, so that it is read row by row and
+ * chains do not wait for themselves. */
+enum { NAME(SCAN_VECS) = 4 };
+GW_INLINE VT void NAME(delta_columns)(const int vecs, float *y, float *to, const float *from,
+                                      const gw_cpu_scan *s, size_t c) {
+    const size_t width = s->width;
+    vf known[NAME(SCAN_VECS)], u[NAME(SCAN_VECS)], out[NAME(SCAN_VECS)];
+    GW_UNROLL
+    for (int i = 0; i < vecs; i++) {
+        known[i] = out[i] = v_zero();
+    }
+    for (size_t j = 0; j < s->keys; j++) {
+        const vf d = v_set(s->d[j * s->d_step]), k = v_set(s->k[j]);
+        const float *m = from + j * width + c;
+        GW_UNROLL
+        for (int i = 0; i < vecs; i++) {
+            known[i] = v_fma(k, v_mul(v_load(m + i * VW), d), known[i]);
+        }
+    }
+    GW_UNROLL
+    for (int i = 0; i < vecs; i++) {
+        u[i] = v_mul(v_sub(v_load(s->v + c + i * VW), known[i]), v_set(s->beta));
+    }
+    for (size_t j = 0; j < s->keys; j++) {
+        const vf d = v_set(s->d[j * s->d_step]), k = v_set(s->k[j]), q = v_set(s->q[j]);
+        const size_t at = j * width + c;
+        GW_UNROLL
+        for (int i = 0; i < vecs; i++) {
+            vf m = v_fma(k, u[i], v_mul(v_load(from + at + i * VW), d));
+            v_store(to + at + i * VW, m);
+            out[i] = v_fma(q, m, out[i]);
+        }
+    }
+    GW_UNROLL
+    for (int i = 0; i < vecs; i++) {
+        v_store(y + c + i * VW, out[i]);
+    }
+}
+
 VT static void NAME(scan_delta)(float *y, float *to, const float *from, const gw_cpu_scan *s,
                                 size_t n) {
-    size_t c = 0, width = s->width;
+    size_t c = 0;
+    for (; c + NAME(SCAN_VECS) * VW <= n; c += NAME(SCAN_VECS) * VW) {
+        NAME(delta_columns)(NAME(SCAN_VECS), y, to, from, s, c);
+    }
     for (; c + VW <= n; c += VW) {
-        vf known = v_zero(), out = v_zero();
-        for (size_t j = 0; j < s->keys; j++) {
-            vf d = v_set(s->d[j * s->d_step]);
-            known = v_fma(v_set(s->k[j]), v_mul(v_load(from + j * width + c), d), known);
-        }
-        vf u = v_mul(v_sub(v_load(s->v + c), known), v_set(s->beta));
-        for (size_t j = 0; j < s->keys; j++) {
-            vf d = v_set(s->d[j * s->d_step]);
-            vf m = v_fma(v_set(s->k[j]), u, v_mul(v_load(from + j * width + c), d));
-            v_store(to + j * width + c, m);
-            out = v_fma(v_set(s->q[j]), m, out);
-        }
-        v_store(y + c, out);
+        NAME(delta_columns)(1, y, to, from, s, c);
     }
     if (c < n) {
         gw_cpu_scan rest = *s;
@@ -40,17 +70,39 @@ VT static void NAME(scan_delta)(float *y, float *to, const float *from, const gw
     }
 }
 
+GW_INLINE VT void NAME(ssm_columns)(const int vecs, float *y, float *to, const float *from,
+                                    const gw_cpu_scan *s, size_t c) {
+    const vf d = v_set(s->d[0]), t = v_set(s->beta);
+    vf u[NAME(SCAN_VECS)], out[NAME(SCAN_VECS)];
+    GW_UNROLL
+    for (int i = 0; i < vecs; i++) {
+        u[i] = v_mul(t, v_load(s->v + c + i * VW));
+        out[i] = v_zero();
+    }
+    for (size_t j = 0; j < s->keys; j++) {
+        const vf k = v_set(s->k[j]), q = v_set(s->q[j]);
+        const size_t at = j * s->width + c;
+        GW_UNROLL
+        for (int i = 0; i < vecs; i++) {
+            vf m = v_fma(k, u[i], v_mul(v_load(from + at + i * VW), d));
+            v_store(to + at + i * VW, m);
+            out[i] = v_fma(q, m, out[i]);
+        }
+    }
+    GW_UNROLL
+    for (int i = 0; i < vecs; i++) {
+        v_store(y + c + i * VW, v_fma(v_set(s->skip), v_load(s->v + c + i * VW), out[i]));
+    }
+}
+
 VT static void NAME(scan_ssm)(float *y, float *to, const float *from, const gw_cpu_scan *s,
                               size_t n) {
-    size_t c = 0, width = s->width;
+    size_t c = 0;
+    for (; c + NAME(SCAN_VECS) * VW <= n; c += NAME(SCAN_VECS) * VW) {
+        NAME(ssm_columns)(NAME(SCAN_VECS), y, to, from, s, c);
+    }
     for (; c + VW <= n; c += VW) {
-        vf x = v_load(s->v + c), u = v_mul(v_set(s->beta), x), out = v_zero(), d = v_set(s->d[0]);
-        for (size_t j = 0; j < s->keys; j++) {
-            vf m = v_fma(v_set(s->k[j]), u, v_mul(v_load(from + j * width + c), d));
-            v_store(to + j * width + c, m);
-            out = v_fma(v_set(s->q[j]), m, out);
-        }
-        v_store(y + c, v_fma(v_set(s->skip), x, out));
+        NAME(ssm_columns)(1, y, to, from, s, c);
     }
     if (c < n) {
         gw_cpu_scan rest = *s;

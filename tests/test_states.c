@@ -168,6 +168,12 @@ static void from_a_prompt(const rig *r) {
     must(gw_session_prefill(b, ids, PROMPT));
     assert_memory_equal(gw_session_logits(a, 0), gw_session_logits(b, 0), bytes);
     assert_int_equal(a->repeated, BACK - PROMPT + PROMPT - 1);
+    uint64_t before = b->repeated;
+    must(gw_session_rewind(b, 0)); /* what the text before left is of no use, and in nobody's way */
+    for (int i = 0; i < 4; i++) {
+        must(gw_session_decode(b, ids + i, 1));
+    }
+    assert_int_equal(b->repeated, before);
     gw_session_free(a);
     gw_session_free(b);
 }

@@ -157,15 +157,20 @@ gw_status gw_cpu_record_act(struct gw_segment *segment, const gw_kernel *kernel,
  * -----------------------------------------------------------------------------------------------
  */
 
+enum { GATES = 64 }; /* at once, so that vectors take them */
+
 static void gate_row(const gw_cpu_launch *l, float *y, size_t i) {
     const float *gate = (const float *)(const void *)(l->in1 + i * l->in1_stride);
     size_t wide = l->width / l->u.act.gates;
-    for (size_t c = 0; c < l->u.act.gates; c++) {
-        float by;
-        gw_cpu_act act = {.kind = l->u.act.mix.gate_act};
-        l->ops->act(&by, gate + c, NULL, 1, &act);
-        for (size_t k = c * wide; k < (c + 1) * wide; k++) {
-            y[k] = y[k] * by;
+    const gw_cpu_act act = {.kind = l->u.act.mix.gate_act};
+    for (size_t first = 0; first < l->u.act.gates; first += GATES) {
+        float by[GATES];
+        size_t left = l->u.act.gates - first, n = left < GATES ? left : GATES;
+        l->ops->act(by, gate + first, NULL, n, &act);
+        for (size_t c = 0; c < n; c++, y += wide) {
+            for (size_t k = 0; k < wide; k++) {
+                y[k] = y[k] * by[c];
+            }
         }
     }
 }

@@ -101,7 +101,9 @@ int32_t gw_states_oldest(const gw_states *states, int32_t n, int32_t end) {
 
 void gw_states_note(gw_states *states, int32_t n, int32_t pos) {
     int32_t oldest = gw_states_oldest(states, n, pos + n);
-    states->low = states->low > oldest ? states->low : oldest;
+    int goes_on = pos >= states->low && pos <= states->high; /* else a sequence begins anew */
+    int32_t low = goes_on ? states->low : pos;
+    states->low = low > oldest ? low : oldest;
     states->high = pos + n;
 }
 
