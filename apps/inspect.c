@@ -85,8 +85,10 @@ static void print_summary(const inspect_job *job) {
                   (int)m->n_predictors);
     }
     if (m->state_bytes > 0) {
-        out_print("recurrent layers remember %s of a sequence, whatever its length\n",
-                  app_bytes(m->state_bytes, kv));
+        char batch[32];
+        out_print("recurrent layers remember %s of a text, whatever its length, of which 16 tokens "
+                  "can be taken back;\n%s of each text of a batch without drafts, where none are\n",
+                  app_bytes(m->state_bytes, kv), app_bytes(m->batch_state_bytes, batch));
     }
     if (gw_inspection_chat(job->v)[0] != '\0') {
         out_print("chat template: %s\n", gw_inspection_chat(job->v));

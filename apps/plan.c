@@ -65,9 +65,10 @@ static void print_table(const gw_forecast *f) {
     }
     out_print("\n\n* is what --offload-layers would take. Scratch is an upper bound.\n");
     if (f->state_bytes > 0) {
-        char states[32];
-        out_print("Of the KV %s are states of recurrent layers, whatever the context.\n",
-                  app_bytes(f->state_bytes, states));
+        char states[32], batch[32];
+        out_print("Of the KV %s are states of recurrent layers, whatever the context; a batch "
+                  "without drafts has %s of each text.\n",
+                  app_bytes(f->state_bytes, states), app_bytes(f->batch_state_bytes, batch));
     }
 }
 

@@ -147,6 +147,7 @@ typedef struct gw_model_info {
     double load_seconds;
     uint64_t state_bytes; /* of a sequence, beside the KV cache: what recurrent layers remember */
     int32_t n_predictors; /* of gw_inspection_describe: layers for option predictor */
+    uint64_t batch_state_bytes; /* as state_bytes, of each text of a batch without drafts */
 } gw_model_info;
 
 void gw_model_describe(const gw_model *model, gw_model_info *out);
@@ -977,6 +978,7 @@ typedef struct gw_forecast {
     gw_forecast_row *rows;         /* [n_rows], N = 0 first                        */
     char note[256];                /* what was not as asked for; "" when nothing   */
     uint64_t state_bytes;          /* of all kv: states of recurrent layers        */
+    uint64_t batch_state_bytes;    /* what a batch without drafts has of each text */
 } gw_forecast;
 
 /* For the devices of options, every N: what it would take and how fast it would be. Loads no

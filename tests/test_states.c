@@ -135,6 +135,31 @@ static void far_back(const rig *r) {
     gw_session_free(s);
 }
 
+/* What is said of a model's memory is what a session, or a text of a batch, has of it; a latent row
+ * lies in the cache once. */
+static void memory(const rig *r) {
+    gw_session *s = new_session(r, 64);
+    const gw_blueprint *bp = gw_weights_blueprint(r->m->weights);
+    const gw_hparams *hp = &r->m->hp;
+    uint64_t all = 0, least = 0, kv = 0;
+    gw_model_info info;
+    gw_model_describe(r->m, &info);
+    for (int i = 0; i < s->states.n; i++) {
+        const gw_tensor *t = &s->states.t[i];
+        all += s->states.home[i] < 0 ? 0 : (uint64_t)(t->dim[0] * t->dim[1] * t->dim[2]) * 4;
+        least += gw_states_block_bytes(bp, hp, i / bp->n_blocks, i % bp->n_blocks, 1, 2);
+    }
+    assert_int_equal(all, info.state_bytes);
+    assert_int_equal(least, info.batch_state_bytes);
+    for (int l = 0; l < hp->n_layers; l++) {
+        kv += (gw_kv_page_bytes(&s->kv, l, 0) + gw_kv_page_bytes(&s->kv, l, 1)) / 2 / GW_PAGE;
+        kv += gw_kv_page_bytes(&s->kv, l, 2) / GW_PAGE;
+        assert_true(hp->layer[l].v_first < 0 || gw_kv_page_bytes(&s->kv, l, 1) == 0);
+    }
+    assert_int_equal(kv, info.kv_bytes_per_token); /* at f16: this session's is f32 */
+    gw_session_free(s);
+}
+
 /* Behind a prompt that is long enough tokens run again from its end on. */
 static void from_a_prompt(const rig *r) {
     enum { PROMPT = GW_KEPT_LEAST + 6, BACK = PROMPT + 5, ALL = PROMPT + 40 };
@@ -254,6 +279,7 @@ static void test_states(void **state) {
         chunks_and_widths(&r);
         speculation(&r);
         far_back(&r);
+        memory(&r);
         if (i < 3) {
             from_a_prompt(&r);
         }

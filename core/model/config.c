@@ -410,8 +410,11 @@ static gw_status settle_blocks(const gw_blueprint *bp, gw_arena *arena, const ch
     for (int i = 0; i < hp->n_layers * bp->n_blocks; i++) {
         const gw_spec_block *b = &bp->block[i % bp->n_blocks];
         gw_layer *l = &hp->layer[i / bp->n_blocks];
-        hp->state_bytes += gw_block_state(bp, hp, i / bp->n_blocks, i % bp->n_blocks) *
-                           sizeof(float) * GW_STATE_ENTRIES;
+        int layer = i / bp->n_blocks, block = i % bp->n_blocks;
+        uint64_t state = gw_block_state(bp, hp, layer, block) * sizeof(float);
+        int32_t least = gw_block_entries(bp, hp, layer, block, GW_STATE_LEAST);
+        hp->state_bytes += state * GW_STATE_ENTRIES;
+        hp->least_state_bytes += state * (state > 0 ? (uint64_t)least : 0);
         if (b->kind == GW_BLOCK_COMPRESS && gw_block_runs(b, hp, i / bp->n_blocks)) {
             if (l->n_areas == GW_MAX_AREAS) {
                 return gw_fail(GW_E_METADATA, where, "layer %d has more than %d compress blocks",

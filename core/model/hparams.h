@@ -76,7 +76,8 @@ typedef struct gw_hparams {
     unsigned char
         *skips; /* [n_layers + 1, n_blocks] 1: the block's condition does not hold there */
     int n_blocks;
-    uint64_t state_bytes; /* that recurrent blocks remember of one sequence */
+    uint64_t state_bytes;       /* that recurrent blocks remember of one sequence */
+    uint64_t least_state_bytes; /* the same where nothing is taken back      */
 } gw_hparams;
 
 #endif

@@ -130,6 +130,23 @@ uint64_t gw_block_state(const gw_blueprint *bp, const gw_hparams *hp, int layer,
     return width >= 1.0 && width < 0x1p40 ? (uint64_t)width : 0;
 }
 
+int32_t gw_block_entries(const gw_blueprint *bp, const gw_hparams *hp, int layer, int block,
+                         int32_t entries) {
+    const gw_spec_block *b = &bp->block[block];
+    if (b->kind == GW_BLOCK_NGRAM) {
+        return GW_STATE_ENTRIES;
+    }
+    if (b->kind != GW_BLOCK_CONV) {
+        return entries;
+    }
+    gw_expr e = b->number[GW_ARG_APART];
+    double apart = e.n > 0 ? gw_spec_value(bp, hp, layer, e) : 1.0;
+    double taps = gw_spec_value(bp, hp, layer, b->number[GW_ARG_TAPS]);
+    double least = (taps - 1.0) * (apart > 1.0 ? apart : 1.0) + 2.0;
+    int32_t most = least <= GW_STATE_ENTRIES ? (int32_t)least : GW_STATE_ENTRIES;
+    return entries > most ? entries : most;
+}
+
 /* A number of a block from 0 to `most`; 0 where it is none. */
 static int small_number(const gw_blueprint *bp, const gw_hparams *hp, int layer, gw_expr e,
                         double most) {

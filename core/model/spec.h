@@ -311,6 +311,10 @@ static inline int gw_block_runs(const gw_spec_block *b, const gw_hparams *hp, in
 }
 /* Floats that a sequence's state of this block takes in a layer; 0: it has none. */
 uint64_t gw_block_state(const gw_blueprint *bp, const gw_hparams *hp, int layer, int block);
+/* How many of them a sequence has where `entries` are asked for: of those that are small what their
+ * kernels need to read several before they write one. */
+int32_t gw_block_entries(const gw_blueprint *bp, const gw_hparams *hp, int layer, int block,
+                         int32_t entries);
 /* How many matrices the block multiplies one input with side by side: weight[0 .. n). */
 int gw_block_matrices(const gw_spec_block *b);
 /* Does the block keep tokens at home, in main memory: rows of a table beside the embedding? */

@@ -130,8 +130,8 @@ typedef struct gw_conv_args {
     int apart;       /* D: rows from tap to tap, (T - 1) D < GW_CONV_REACH; 0: 1 */
 } gw_conv_args;
 enum { GW_CONV_TAPS = 8, GW_CONV_REACH = 16, GW_SCAN_KEYS = 256 };
-/* R of the engine: what a pass of decode appends can be taken back. */
-enum { GW_STATE_ENTRIES = 17 };
+/* R of the engine: what a pass of decode appends can be taken back; where nothing is. */
+enum { GW_STATE_ENTRIES = 17, GW_STATE_LEAST = 2 };
 
 typedef enum gw_scan_kind {
     GW_SCAN_DELTA, /* in0 = [q g*k | k g*k | v h*v], q and k normed (RMS) and times their scale:

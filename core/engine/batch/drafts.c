@@ -43,7 +43,7 @@ gw_status gw_drafts_state_entries(const gw_batch_options *o, int32_t *out) {
     GW_TRY(gw_length_parse(o->draft_length, &length));
     int any = o->draft_model != NULL || o->draft_lookup != 0;
     int fixed = length.mode == GW_LENGTH_FIXED && o->disorder == 0;
-    *out = !any ? 2 : fixed ? length.k + 2 : GW_STATE_ENTRIES;
+    *out = !any ? GW_STATE_LEAST : fixed ? length.k + 2 : GW_STATE_ENTRIES;
     return GW_OK;
 }
 

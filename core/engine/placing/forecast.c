@@ -54,6 +54,7 @@ static gw_status fill(gw_model *m, const gw_model_options *o, const gw_place_siz
     f->n_ctx = sizes->n_ctx;
     f->chunk = sizes->chunk;
     f->state_bytes = m->hp.state_bytes;
+    f->batch_state_bytes = m->hp.least_state_bytes;
     f->chosen = place->offloaded;
     snprintf(f->note, sizeof f->note, "%.*s", (int)sizeof f->note - 1, place->note);
     snprintf(f->name, sizeof f->name, "%s", gw_checkpoint_name(m->checkpoint));

@@ -35,6 +35,7 @@ void gw_describe_shape(const gw_hparams *hp, gw_model_info *info) {
     info->n_vocab = hp->n_vocab;
     info->n_ctx_train = hp->n_ctx;
     info->state_bytes = hp->state_bytes;
+    info->batch_state_bytes = hp->least_state_bytes;
     info->kv_bytes_per_token = 0;
     for (int32_t l = 0; l < hp->n_layers; l++) {
         const gw_layer *y = &hp->layer[l];

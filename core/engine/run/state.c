@@ -4,30 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Entries of a block's state: as many as are asked for, and of those that are small what their
- * kernels need to read several before they write one. */
-static int32_t entries_of(const gw_blueprint *bp, const gw_hparams *hp, int layer, int block,
-                          int32_t entries) {
-    const gw_spec_block *b = &bp->block[block];
-    if (b->kind == GW_BLOCK_NGRAM) {
-        return GW_STATE_ENTRIES;
-    }
-    if (b->kind != GW_BLOCK_CONV) {
-        return entries;
-    }
-    gw_expr e = b->number[GW_ARG_APART];
-    double apart = e.n > 0 ? gw_spec_value(bp, hp, layer, e) : 1.0;
-    double taps = gw_spec_value(bp, hp, layer, b->number[GW_ARG_TAPS]);
-    double least = (taps - 1.0) * (apart > 1.0 ? apart : 1.0) + 2.0;
-    int32_t most = least <= GW_STATE_ENTRIES ? (int32_t)least : GW_STATE_ENTRIES;
-    return entries > most ? entries : most;
-}
-
 uint64_t gw_states_block_bytes(const gw_blueprint *bp, const gw_hparams *hp, int layer, int block,
                                int32_t slots, int32_t entries) {
     uint64_t width = gw_block_state(bp, hp, layer, block);
     return width > 0 ? width * sizeof(float) * (uint64_t)slots *
-                           (uint64_t)entries_of(bp, hp, layer, block, entries)
+                           (uint64_t)gw_block_entries(bp, hp, layer, block, entries)
                      : 0;
 }
 
