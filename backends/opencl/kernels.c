@@ -44,6 +44,12 @@ static const op_entry entries[] = {
     {GW_OP_STREAMS,      "streams",        0, 1, gw_cl_accepts_state, gw_cl_record_streams},
     {GW_OP_SPARSE_GLU,   "sparse_glu",     0, 1, gw_cl_accepts_state, gw_cl_record_sparse_glu},
     {GW_OP_COLUMNS,      "columns",        0, 1, gw_cl_accepts_state, gw_cl_record_columns},
+    {GW_OP_HYPER,        "hyper",          0, 1, gw_cl_accepts_state, gw_cl_record_hyper},
+    {GW_OP_ROTATE,       "rotate",         0, 1, gw_cl_accepts_state, gw_cl_record_rotate},
+    {GW_OP_GROUP_DOT,    "group_dot",      0, 1, gw_cl_accepts_state, gw_cl_record_group_dot},
+    {GW_OP_COMPRESS,     "compress",       0, 1, gw_cl_accepts_area, gw_cl_record_compress},
+    {GW_OP_CHOOSE,       "choose",         0, 1, gw_cl_accepts_area, gw_cl_record_choose},
+    {GW_OP_LISTED,       "listed",         0, 1, RUNS(listed)},
 };
 /* Under --blas, before all others. */
 static const op_entry blas_entries[] = {

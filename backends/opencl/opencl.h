@@ -347,6 +347,7 @@ GW_CL_KERNEL(attention_form)
 GW_CL_KERNEL(experts_glu)
 GW_CL_KERNEL(experts_down)
 GW_CL_KERNEL(heads)
+GW_CL_KERNEL(listed)
 #undef GW_CL_KERNEL
 /* state.c */
 int gw_cl_accepts_state(const gw_kernel *kernel, const gw_node *node,
@@ -363,6 +364,19 @@ gw_status gw_cl_record_streams(struct gw_segment *segment, const gw_kernel *kern
                                const gw_node *node);
 gw_status gw_cl_record_sparse_glu(struct gw_segment *segment, const gw_kernel *kernel,
                                   const gw_node *node); /* forms.c */
+/* listed.c */
+gw_status gw_cl_record_hyper(struct gw_segment *segment, const gw_kernel *kernel,
+                             const gw_node *node);
+gw_status gw_cl_record_rotate(struct gw_segment *segment, const gw_kernel *kernel,
+                              const gw_node *node);
+gw_status gw_cl_record_group_dot(struct gw_segment *segment, const gw_kernel *kernel,
+                                 const gw_node *node);
+int gw_cl_accepts_area(const gw_kernel *kernel, const gw_node *node,
+                       const struct gw_device *device);
+gw_status gw_cl_record_compress(struct gw_segment *segment, const gw_kernel *kernel,
+                                const gw_node *node);
+gw_status gw_cl_record_choose(struct gw_segment *segment, const gw_kernel *kernel,
+                              const gw_node *node);
 int gw_cl_accepts_rowwise(const gw_kernel *kernel, const gw_node *node,
                           const struct gw_device *device);
 gw_status gw_cl_record_act(struct gw_segment *segment, const gw_kernel *kernel,
