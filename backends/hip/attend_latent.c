@@ -58,8 +58,9 @@ static gw_status record_turns(struct gw_segment *segment, const gw_node *node,
                              share_of(d, blocks * n, pages), GW_LATENT_THREADS, 1, 1,
                              (unsigned)GW_LATENT_Q_BYTES(p->e), p, sizeof *p));
         GW_TRY(gw_hip_record(segment, node, values, (unsigned)(blocks * slices), (unsigned)n,
-                             share_of(d, blocks * slices * n, (size_t)p->units), GW_LATENT_THREADS,
-                             1, 1, 2 * (unsigned)GW_LATENT_SLOT(cell), p, sizeof *p));
+                             share_of(d, blocks * slices * n, (size_t)p->units),
+                             GW_LATENT_VALUES_THREADS, 1, 1, 2 * (unsigned)GW_LATENT_SLOT(cell), p,
+                             sizeof *p));
         GW_TRY(gw_hip_record(segment, node, "gw_latent_join", (unsigned)joins, (unsigned)n, 1,
                              GW_LATENT_THREADS, 1, 1, 0, p, sizeof *p));
     }

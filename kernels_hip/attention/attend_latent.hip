@@ -5,9 +5,9 @@
  * Three launches. Scores: a block has a page and 16 heads; lanes have two neighbouring positions
  * each, and a team four heads, so that a cell is widened once for four products. Values: a block
  * has a slice of columns, which are rows of a page's tile, and 16 heads; a thread has two columns
- * of eight heads, so that neither weights nor cells of shared memory come in the way of the
- * products. Where a row sees many pages, a block goes through a group of them and joins them
- * (step 4), and a sixteenth of the partial results goes through memory. Join: steps 5 and 6.
+ * of four heads: as much as leaves a multiprocessor threads enough to wait for shared memory. Where
+ * a row sees many pages, a block goes through a group of them and joins them (step 4), and a
+ * sixteenth of the partial results goes through memory. Join: steps 5 and 6.
  */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/attention/attend_latent_params.h"
@@ -17,7 +17,7 @@ enum {
     TEAMS = GW_LATENT_TEAMS,
     HEADS = GW_LATENT_HEADS,
     QUAD = GW_LATENT_QUAD,
-    OCTET = GW_LATENT_OCTET,
+    VALUES = GW_LATENT_VALUES_THREADS,
     STEP = GW_LATENT_STEP
 };
 
@@ -112,6 +112,7 @@ __device__ static inline void score_page(const gw_f32s<QUAD> *q, const uint8_t *
 __device__ static inline void take_queries(const struct gw_attend_latent_params &p, int row,
                                            const latent_heads &own, float *to) {
     const float *from = p.q + ((size_t)row * p.heads + own.head) * p.e;
+#pragma unroll 6
     for (int i = (int)threadIdx.x; i < p.e / 4 * HEADS; i += GW_LATENT_THREADS) {
         const int h = i % HEADS, at = i / HEADS * 4;
         gw_f32s<4> x = {{0.0f, 0.0f, 0.0f, 0.0f}};
@@ -130,12 +131,16 @@ __device__ static inline void latent_scores(const struct gw_attend_latent_params
                                             uint8_t *shared) {
     const int here = (int)blockIdx.y, row = p.row0 + here, lane = gw_lane();
     gw_grid_launch_dependents();
+    const latent_heads own = heads_of(p, (int)blockIdx.x);
+    const int live = row < gw_live(p.step), pos = live ? gw_step_pos(p.step, row) : -1;
+    const int last = pos / GW_PAGE, quad = gw_team() * QUAD;
+    if (live && (int)blockIdx.z < last && threadIdx.x == 0) { /* nobody of this pass writes there */
+        gw_prefetch_bytes(tile_of(p, row, own.g, (int)blockIdx.z), p.k_bytes);
+    }
     gw_grid_dependency_wait();
-    if (row >= gw_live(p.step)) {
+    if (!live) {
         return;
     }
-    const latent_heads own = heads_of(p, (int)blockIdx.x);
-    const int pos = gw_step_pos(p.step, row), last = pos / GW_PAGE, quad = gw_team() * QUAD;
     take_queries(p, row, own, (float *)shared);
     __syncthreads();
     if (quad >= own.n) {
@@ -201,24 +206,24 @@ __device__ static inline void take_page(const struct gw_attend_latent_params &p,
     typedef latent_tile<CELLS> tile;
     enum { WEIGHT_PIECES = GW_PAGE * HEADS * 4 / 16, SCALE_PIECES = GW_PAGE * 2 / 16 };
     const uint8_t *rows = page + (size_t)first * GW_PAGE * CELLS::BYTES;
-    for (int i = (int)threadIdx.x; i < n * tile::PIECES; i += GW_LATENT_THREADS) {
+    for (int i = (int)threadIdx.x; i < n * tile::PIECES; i += VALUES) {
         gw_copy_async(slot + tile::at(i / tile::PIECES, i % tile::PIECES), rows + i * 16);
     }
     uint8_t *to = slot + tile::BYTES;
-    for (int i = (int)threadIdx.x; i < WEIGHT_PIECES; i += GW_LATENT_THREADS) {
+    for (int i = (int)threadIdx.x; i < WEIGHT_PIECES; i += VALUES) {
         gw_copy_async(to + i * 16, (const uint8_t *)weights + i * 16);
     }
     if (CELLS::SCALED) {
         const int block = first / 32, blocks = (first + n - 1) / 32 - block + 1;
         const uint8_t *scales = page + GW_PAGE * p.e + block * GW_PAGE * 2;
         to += WEIGHT_PIECES * 16;
-        for (int i = (int)threadIdx.x; i < blocks * SCALE_PIECES; i += GW_LATENT_THREADS) {
+        for (int i = (int)threadIdx.x; i < blocks * SCALE_PIECES; i += VALUES) {
             gw_copy_async(to + i * 16, scales + i * 16);
         }
     }
 }
 
-/* A thread's part of a tile: columns column, column + 32, of eight heads from `side` on. */
+/* A thread's part of a tile: columns column, column + 32, of four heads from `side` on. */
 struct latent_part {
     int column, side, shift; /* shift: columns of the first block of scales that lie before */
 };
@@ -226,10 +231,11 @@ struct latent_part {
 /* Positions [j0, j0 + n) of a page, n the cells of a piece, or fewer. */
 template <class CELLS, int WHOLE>
 __device__ static inline void mix_piece(const uint8_t *slot, const latent_part &t, int j0, int n,
-                                        float (*o)[OCTET]) {
+                                        float (*o)[QUAD]) {
     typedef latent_tile<CELLS> tile;
     enum { OWN = tile::OWN, N = tile::CELLS_OF };
-    const gw_f32s<4> *w = (const gw_f32s<4> *)(slot + tile::BYTES) + j0 * (HEADS / 4) + t.side / 4;
+    const gw_f32s<QUAD> *w =
+        (const gw_f32s<QUAD> *)(slot + tile::BYTES) + (j0 * HEADS + t.side) / QUAD;
     const uint8_t *scales = slot + tile::BYTES + GW_PAGE * HEADS * 4;
     float x[OWN][N];
 #pragma unroll
@@ -251,13 +257,12 @@ __device__ static inline void mix_piece(const uint8_t *slot, const latent_part &
 #pragma unroll
     for (int k = 0; k < N; k++) {
         if (WHOLE || k < n) {
-            const gw_f32s<4> low = w[k * (HEADS / 4)], high = w[k * (HEADS / 4) + 1];
+            const gw_f32s<QUAD> by = w[k * (HEADS / QUAD)];
 #pragma unroll
             for (int c = 0; c < OWN; c++) {
 #pragma unroll
-                for (int h = 0; h < 4; h++) {
-                    o[c][h] = GW_FMA(low.v[h], x[c][k], o[c][h]);
-                    o[c][h + 4] = GW_FMA(high.v[h], x[c][k], o[c][h + 4]);
+                for (int h = 0; h < QUAD; h++) {
+                    o[c][h] = GW_FMA(by.v[h], x[c][k], o[c][h]);
                 }
             }
         }
@@ -267,12 +272,12 @@ __device__ static inline void mix_piece(const uint8_t *slot, const latent_part &
 /* o[c][h]: chains over the first `end` positions of a page. */
 template <class CELLS>
 __device__ static inline void mix_page(const uint8_t *slot, const latent_part &t, int end,
-                                       float (*o)[OCTET]) {
+                                       float (*o)[QUAD]) {
     enum { N = latent_tile<CELLS>::CELLS_OF };
 #pragma unroll
     for (int c = 0; c < latent_tile<CELLS>::OWN; c++) {
 #pragma unroll
-        for (int h = 0; h < OCTET; h++) {
+        for (int h = 0; h < QUAD; h++) {
             o[c][h] = 0.0f;
         }
     }
@@ -327,10 +332,10 @@ __device__ static inline void latent_values(const struct gw_attend_latent_params
     const int pos = gw_step_pos(p.step, row), n = pos / GW_PAGE + 1, each = pages_of_unit(p, n);
     const int v0 = p.v_first + column0;
     const latent_part t = {gw_team() / GW_LATENT_SIDES * (32 * OWN) + gw_lane(),
-                           gw_team() % GW_LATENT_SIDES * OCTET, v0 % 32};
+                           gw_team() % GW_LATENT_SIDES * QUAD, v0 % 32};
     for (int unit = (int)blockIdx.z; unit * each < n; unit += (int)gridDim.z) {
         const int first = unit * each, end = first + each < n ? first + each : n;
-        float sum[OWN][OCTET];
+        float sum[OWN][QUAD];
         take_page<CELLS>(p, shared, tile_of(p, row, own.g, first),
                          weights_of(p, here, own.of, first), v0, columns);
         gw_copy_commit();
@@ -338,7 +343,7 @@ __device__ static inline void latent_values(const struct gw_attend_latent_params
             weigh_pages(p, here, own, first, end, by);
         }
         for (int page = first; page < end; page++) {
-            float o[OWN][OCTET];
+            float o[OWN][QUAD];
             if (page + 1 < end) {
                 take_page<CELLS>(p, shared + (page + 1 - first) % 2 * SLOT,
                                  tile_of(p, row, own.g, page + 1),
@@ -353,7 +358,7 @@ __device__ static inline void latent_values(const struct gw_attend_latent_params
 #pragma unroll
             for (int c = 0; c < OWN; c++) {
 #pragma unroll
-                for (int h = 0; h < OCTET; h++) {
+                for (int h = 0; h < QUAD; h++) {
                     const float before = page == first ? 0.0f : sum[c][h];
                     sum[c][h] =
                         each > 1 ? GW_FMA(o[c][h], by[page - first][t.side + h], before) : o[c][h];
@@ -365,7 +370,7 @@ __device__ static inline void latent_values(const struct gw_attend_latent_params
         for (int c = 0; c < OWN; c++) {
             const int column = t.column + 32 * c;
 #pragma unroll
-            for (int h = 0; h < OCTET; h++) {
+            for (int h = 0; h < QUAD; h++) {
                 if (t.side + h < own.n && column < columns) {
                     const size_t head = (size_t)here * p.heads + own.head + t.side + h;
                     p.values[(head * p.units + unit) * p.ev + column0 + column] = sum[c][h];
@@ -380,7 +385,7 @@ __device__ static inline void latent_values(const struct gw_attend_latent_params
         GW_SHARED_DYNAMIC(uint8_t, shared);                                                        \
         latent_scores<gw_cells_##format>(p, shared);                                               \
     }                                                                                              \
-    GW_KERNEL(gw_latent_values_##format, struct gw_attend_latent_params, GW_LATENT_THREADS) {      \
+    GW_KERNEL(gw_latent_values_##format, struct gw_attend_latent_params, VALUES) {                 \
         GW_SHARED_DYNAMIC(uint8_t, shared);                                                        \
         latent_values<gw_cells_##format>(p, shared);                                               \
     }
@@ -395,7 +400,10 @@ LATENT(q8_0)
 GW_KERNEL(gw_latent_join, struct gw_attend_latent_params, GW_LATENT_THREADS) {
     __shared__ float tops[TEAMS], sums[GW_LATENT_THREADS], shares[GW_LATENT_THREADS];
     __shared__ float by[GW_PAGE_GROUP][GW_LATENT_THREADS / GW_PAGE_GROUP];
-    enum { AT_ONCE = GW_LATENT_THREADS / GW_PAGE_GROUP }; /* groups whose pages are joined here */
+    enum {
+        AT_ONCE = GW_LATENT_THREADS / GW_PAGE_GROUP,
+        SOON = 8
+    }; /* AT_ONCE: of groups of pages */
     const int slices = (p.ev + GW_LATENT_THREADS - 1) / GW_LATENT_THREADS;
     const int h = (int)blockIdx.x / slices, here = (int)blockIdx.y, row = p.row0 + here;
     const int id = (int)threadIdx.x, column = (int)blockIdx.x % slices * GW_LATENT_THREADS + id;
@@ -441,19 +449,33 @@ GW_KERNEL(gw_latent_join, struct gw_attend_latent_params, GW_LATENT_THREADS) {
             shares[id] = gw_exp(here_top - best);
         }
         __syncthreads();
-        for (int g = 0; g < batch && (from + g) * GW_PAGE_GROUP < n; g++) {
-            const int unit = (from + g) * (each > 1 ? 1 : GW_PAGE_GROUP);
-            const int rest = n - (from + g) * GW_PAGE_GROUP;
-            float value = 0.0f;
-            if (each > 1) {
-                value = values[(size_t)unit * p.ev];
-            } else {
+        const int here_groups = (n - from * GW_PAGE_GROUP + GW_PAGE_GROUP - 1) / GW_PAGE_GROUP;
+        const int groups = here_groups < batch ? here_groups : batch;
+        const float *own = values + (size_t)from * (each > 1 ? 1 : GW_PAGE_GROUP) * p.ev;
+        for (int g0 = 0; g0 < groups && each > 1; g0 += SOON) {
+            float value[SOON]; /* all on their way at once */
 #pragma unroll
-                for (int k = 0; k < GW_PAGE_GROUP; k++) {
-                    if (k < rest) {
-                        value = GW_FMA(values[(size_t)(unit + k) * p.ev], by[k][g], value);
-                    }
+            for (int k = 0; k < SOON; k++) {
+                value[k] = g0 + k < groups ? own[(size_t)(g0 + k) * p.ev] : 0.0f;
+            }
+#pragma unroll
+            for (int k = 0; k < SOON; k++) {
+                if (g0 + k < groups) {
+                    total = GW_FMA(sums[g0 + k], shares[g0 + k], total);
+                    o = GW_FMA(value[k], shares[g0 + k], o);
                 }
+            }
+        }
+        for (int g = 0; g < groups && each == 1; g++) {
+            const int rest = n - (from + g) * GW_PAGE_GROUP;
+            float page[GW_PAGE_GROUP], value = 0.0f;
+#pragma unroll
+            for (int k = 0; k < GW_PAGE_GROUP; k++) {
+                page[k] = k < rest ? own[(size_t)(g * GW_PAGE_GROUP + k) * p.ev] : 0.0f;
+            }
+#pragma unroll
+            for (int k = 0; k < GW_PAGE_GROUP; k++) {
+                value = k < rest ? GW_FMA(page[k], by[k][g], value) : value;
             }
             total = GW_FMA(sums[g], shares[g], total);
             o = GW_FMA(value, shares[g], o);

@@ -7,15 +7,15 @@
 #include "kernels_hip/params.h"
 
 enum {
-    GW_LATENT_THREADS = 128,
+    GW_LATENT_THREADS = 128, /* of scores and of the join */
     GW_LATENT_TEAMS = GW_LATENT_THREADS / 32,
-    GW_LATENT_HEADS = 16, /* query heads of a block                               */
-    GW_LATENT_QUAD = GW_LATENT_HEADS / GW_LATENT_TEAMS, /* of a team: scores      */
-    GW_LATENT_OCTET = 8, /* of a team: values                                    */
-    GW_LATENT_SIDES = GW_LATENT_HEADS / GW_LATENT_OCTET, /* of heads; teams have  */
-    GW_LATENT_PARTS = GW_LATENT_TEAMS / GW_LATENT_SIDES, /* parts of the columns  */
+    GW_LATENT_HEADS = 16,           /* query heads of a block */
+    GW_LATENT_QUAD = 4,             /* of them a team has     */
+    GW_LATENT_VALUES_THREADS = 256, /* of values: teams have quads of heads, and parts of columns */
+    GW_LATENT_SIDES = GW_LATENT_HEADS / GW_LATENT_QUAD,
+    GW_LATENT_PARTS = GW_LATENT_VALUES_THREADS / 32 / GW_LATENT_SIDES,
     GW_LATENT_STEP = 16, /* a divisor of e: rows of a page that are fetched together */
-    GW_LATENT_SCALES = 6 /* blocks of 32 that columns of a block can touch       */
+    GW_LATENT_SCALES = 6 /* blocks of 32 that columns of a block can touch           */
 };
 /* Columns of a value that a block of gw_latent_values has: two of a thread, one of f32. */
 #define GW_LATENT_COLUMNS(cell_bytes) ((cell_bytes) == 4 ? 64 : 128)
