@@ -145,9 +145,8 @@ typedef struct gw_model_info {
     uint64_t decode_bytes;       /* weight bytes read for one generated token            */
     uint64_t kv_bytes_per_token; /* at f16                                               */
     double load_seconds;
-    uint64_t state_bytes; /* of a sequence, beside the KV cache: what recurrent layers remember */
+    uint64_t state_bytes, batch_state_bytes; /* of recurrent layers: of a text, of one in a batch */
     int32_t n_predictors; /* of gw_inspection_describe: layers for option predictor */
-    uint64_t batch_state_bytes; /* as state_bytes, of each text of a batch without drafts */
 } gw_model_info;
 
 void gw_model_describe(const gw_model *model, gw_model_info *out);
@@ -977,8 +976,7 @@ typedef struct gw_forecast {
     int disturbed[GW_DEVICES_MAX]; /* something else ran while it was measured: not kept    */
     gw_forecast_row *rows;         /* [n_rows], N = 0 first                        */
     char note[256];                /* what was not as asked for; "" when nothing   */
-    uint64_t state_bytes;          /* of all kv: states of recurrent layers        */
-    uint64_t batch_state_bytes;    /* what a batch without drafts has of each text */
+    uint64_t state_bytes, batch_state_bytes; /* as in gw_model_info; the former is in all kv */
 } gw_forecast;
 
 /* For the devices of options, every N: what it would take and how fast it would be. Loads no
