@@ -943,28 +943,6 @@ GW_DEVICE gw_two_pairs gw_card_load(const void *at) {
     return v;
 }
 
-/* Two words of exchange `number` that another card sends, as soon as they are there; *lost becomes
- * 1 when they do not come, and then nothing is waited for. */
-GW_DEVICE gw_two_pairs gw_card_wait(const void *at, unsigned number, int *lost) {
-    gw_two_pairs v = gw_card_load(at);
-#if defined(GW_EMULATOR)
-    if (v.word[1] != number || v.word[3] != number) {
-        gw_emulator_card_wait();
-    }
-    (void)lost;
-#else
-    const int patience = 1 << 24; /* some ten seconds */
-    for (int i = 0; v.word[1] != number || v.word[3] != number; i++) {
-        if (i == patience || (i % 1024 == 1023 && *(volatile int *)lost != 0)) {
-            *(volatile int *)lost = 1;
-            break;
-        }
-        v = gw_card_load(at);
-    }
-#endif
-    return v;
-}
-
 /* Asks for `bytes` from there on, both multiples of 16, to come into the second cache; on sm_90. */
 GW_DEVICE void gw_prefetch_bytes(const void *global, int bytes) {
 #if defined(GW_NVIDIA) && GW_SM >= 900
