@@ -88,7 +88,10 @@ static int embed_ids(const app_options *o, gw_model *model, gw_encoder *encoder)
 
 /* ---- texts ---------------------------------------------------------------------------------- */
 
-enum { SLICE = 512 }; /* texts between two looks at the disk */
+enum {
+    SLICE = 512, /* texts between two looks at the disk */
+    TIMES = 256  /* rows of --ops */
+};
 
 typedef struct embed_job {
     const app_options *o;
@@ -341,6 +344,35 @@ static int embed_all(embed_job *job) {
     return code;
 }
 
+/* ---- times */
+
+static int slower(const void *a, const void *b) {
+    double x = ((const gw_kernel_time *)a)->seconds, y = ((const gw_kernel_time *)b)->seconds;
+    return (x < y) - (x > y);
+}
+
+/* Where the time of --ops went, to stderr, which has no vectors. */
+static void print_times(const gw_encoder *encoder) {
+    gw_kernel_time rows[TIMES];
+    size_t n = gw_encoder_kernel_times(encoder, rows, TIMES);
+    double sum = 0.0;
+    qsort(rows, n, sizeof rows[0], slower);
+    for (size_t i = 0; i < n; i++) {
+        sum += rows[i].seconds;
+    }
+    app_note("| kernel | role | calls | ms | share | GB/s | TOP/s |");
+    app_note("|---|---|--:|--:|--:|--:|--:|");
+    for (size_t i = 0; i < n; i++) {
+        const gw_kernel_time *k = &rows[i];
+        double s = k->seconds > 0.0 ? k->seconds : 1e-12;
+        app_note("| %s | %s | %llu | %.3f | %.1f%% | %.1f | %.2f |", k->name,
+                 k->what != NULL ? k->what : "", (unsigned long long)k->calls, 1e3 * k->seconds,
+                 sum > 0.0 ? 100.0 * k->seconds / sum : 0.0, 1e-9 * k->bytes / s,
+                 1e-12 * k->ops / s);
+    }
+    app_note("%.3f ms in kernels", 1e3 * sum);
+}
+
 static int embed_texts(embed_job *job) {
     const app_options *o = job->o;
     gw_encoder_describe(job->encoder, &job->info);
@@ -382,8 +414,14 @@ static int run_embed(const app_options *o) {
     }
     int code = check_output(o);
     code = code == APP_OK ? app_open_encoder(o, &job.model, &job.encoder) : code;
+    if (code == APP_OK && o->ops && gw_encoder_profile(job.encoder, 1) != GW_OK) {
+        code = app_fail(GW_E_NOMEM);
+    }
     if (code == APP_OK) {
         code = o->ids.n > 0 ? embed_ids(o, job.model, job.encoder) : embed_texts(&job);
+    }
+    if (code == APP_OK && o->ops) {
+        print_times(job.encoder);
     }
     app_items_free(&job.items);
     free(job.vectors);

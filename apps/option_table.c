@@ -281,7 +281,7 @@ const app_option app_option_table[] = {
      "format of the table"},
     {"-o --output", KIND_CHOICE, CMD_PLAN, AT(format), 0, 0, "md|csv|json", "md",
      "format of the table"},
-    {"--ops", KIND_FLAG, CMD_BENCH, AT(ops), 0, 0, NULL, NULL,
+    {"--ops", KIND_FLAG, CMD_BENCH | CMD_EMBED, AT(ops), 0, 0, NULL, NULL,
      "time, bytes and share of the roof of every kernel (another, timed pass)"},
     {"--gemm", KIND_TEXT, CMD_BENCH, AT(gemm), 0, 0, "FORMAT:K=,N=[,M=,...]", NULL,
      "one product alone instead: a made-up matrix of N rows and K columns times M rows, such as "

@@ -75,6 +75,11 @@ gw_status gw_encoder_hidden(gw_encoder *encoder, const gw_encoder_text *text, fl
 /* Scores out [n, labels] of the classifier as it gives them. GW_E_UNSUPPORTED: it has none. */
 gw_status gw_encoder_score(gw_encoder *encoder, const gw_encoder_text *texts, size_t n, float *out);
 
+/* Times, bytes and operations of kernels since the last gw_encoder_profile(encoder, 1), by kernel
+ * and role; launches are awaited one by one meanwhile. Returns how many rows there are. */
+gw_status gw_encoder_profile(gw_encoder *encoder, int on);
+size_t gw_encoder_kernel_times(const gw_encoder *encoder, gw_kernel_time *rows, size_t capacity);
+
 /* ---- models that read a source text (encoder-decoders) ------------------------------------- */
 
 /* 1: the model's sessions read a source text before they make one. */

@@ -232,15 +232,48 @@ template <int N> __device__ static inline void gw_group_keep(float *v) {
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                      \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "             \
     "%32, %33, %34, %35, %36, %37, %38, %39}"
+#define GW_REGISTERS_64                                                                            \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "            \
+    "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "             \
+    "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "             \
+    "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}"
+#define GW_REGISTERS_128                                                                           \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "            \
+    "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "             \
+    "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "             \
+    "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, "             \
+    "%66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, "             \
+    "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, "             \
+    "%98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "           \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, "         \
+    "%126, %127}"
 #define GW_EIGHT(v, at)                                                                            \
     "+f"(v[at]), "+f"(v[at + 1]), "+f"(v[at + 2]), "+f"(v[at + 3]), "+f"(v[at + 4]),               \
         "+f"(v[at + 5]), "+f"(v[at + 6]), "+f"(v[at + 7])
 
-/* N columns (32 or 64), K = 16 of binary16 or bfloat16; D is added when `add` is not 0. */
+#define GW_THIRTY_TWO(v, at)                                                                       \
+    GW_EIGHT(v, at), GW_EIGHT(v, at + 8), GW_EIGHT(v, at + 16), GW_EIGHT(v, at + 24)
+
+/* N columns (32, 64, 128 or 256), K = 16 of binary16 or bfloat16; D is added when `add` is not 0. */
 #define GW_GROUP_HALF(name, type)                                                                  \
     template <int N>                                                                               \
     __device__ static inline void name(float *d, const unsigned *a, gw_group_at b, int add) {      \
-        if (N == 64) {                                                                             \
+        if (N == 256) {                                                                            \
+            asm volatile(GW_GROUP_AT "132" GW_GROUP_FROM "133, 0;\n"                               \
+                                     "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type  \
+                                     " " GW_REGISTERS_128                                          \
+                                     ", {%128, %129, %130, %131}, at, add, 1, 1, 0;\n}"            \
+                         : GW_THIRTY_TWO(d, 0), GW_THIRTY_TWO(d, 32), GW_THIRTY_TWO(d, 64),        \
+                           GW_THIRTY_TWO(d, 96)                                                    \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));          \
+        } else if (N == 128) {                                                                     \
+            asm volatile(GW_GROUP_AT "68" GW_GROUP_FROM "69, 0;\n"                                 \
+                                     "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type  \
+                                     " " GW_REGISTERS_64                                           \
+                                     ", {%64, %65, %66, %67}, at, add, 1, 1, 0;\n}"                \
+                         : GW_THIRTY_TWO(d, 0), GW_THIRTY_TWO(d, 32)                               \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add));          \
+        } else if (N == 64) {                                                                      \
             asm volatile(GW_GROUP_AT "36" GW_GROUP_FROM "37, 0;\n"                                 \
                                      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type   \
                                      " " GW_REGISTERS_32                                           \
@@ -259,7 +292,10 @@ template <int N> __device__ static inline void gw_group_keep(float *v) {
 GW_GROUP_HALF(gw_group_f16, "f16")
 GW_GROUP_HALF(gw_group_bf16, "bf16")
 #undef GW_GROUP_HALF
+#undef GW_THIRTY_TWO
 #undef GW_EIGHT
+#undef GW_REGISTERS_64
+#undef GW_REGISTERS_128
 
 /* N columns (32, 64 or 80; there is no 72), K = 32 of int8. */
 #define GW_EIGHT(v, at)                                                                            \

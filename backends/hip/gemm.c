@@ -13,6 +13,8 @@
 #include "kernels_hip/attention/attend_prompt_params.h"
 #include "kernels_hip/strip.h"
 
+enum { FEWEST_WIDE = 513 }; /* rows of a plan, for gemm_wide.hip */
+
 /* What stands behind a row of the table. */
 typedef enum way { MATRIX, PLAIN, HALF, ORDERED } way;
 
@@ -116,6 +118,15 @@ static unsigned blocks_of(const struct gw_gemm_params *p, size_t rows, size_t ti
     return (unsigned)(tiles * gw_hip_groups(rows, tile_tokens));
 }
 
+/* Is a product of 16-bit weights one of gemm_wide.hip? Its tiles are large: of fewer rows there
+ * would not be enough of them. The bits are the same. */
+static int takes_wide(const struct gw_segment *segment, const gemm_kind *kind,
+                      const struct gw_gemm_params *p) {
+    const struct gw_device *d = segment->device;
+    return kind->way == HALF && d->group && !p->glu && kind->fmt != GW_FMT_E4M3 &&
+           segment->rows >= FEWEST_WIDE && (int)GW_WIDE_SHARED <= d->shared_bytes;
+}
+
 /* Activations in the weights' format, in scratch; p->x and p->scale then name them. */
 static gw_status record_narrow(struct gw_segment *segment, const gw_node *node,
                                const gemm_kind *kind, gw_hip_ptr scratch,
@@ -125,7 +136,8 @@ static gw_status record_narrow(struct gw_segment *segment, const gw_node *node,
                                  .x = p->x,
                                  .scale = scratch,
                                  .y = scratch + (rows * sizeof(float) + 255) / 256 * 256,
-                                 .k = p->k};
+                                 .k = p->k,
+                                 .tiled = takes_wide(segment, kind, p)};
     p->x = n.y;
     p->scale = n.scale;
     return gw_hip_record(segment, node,
@@ -134,7 +146,7 @@ static gw_status record_narrow(struct gw_segment *segment, const gw_node *node,
 }
 
 static size_t narrow_bytes(const struct gw_segment *segment, const gw_node *node) {
-    size_t rows = (size_t)segment->rows, k = gw_hip_width(node->in[0]);
+    size_t rows = gw_hip_groups((size_t)segment->rows, GW_WIDE_TOKENS) * GW_WIDE_TOKENS, k = gw_hip_width(node->in[0]);
     return (rows * sizeof(float) + 255) / 256 * 256 +
            rows * ((k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS) * GW_STRIP_FLOATS * 2;
 }
@@ -297,6 +309,13 @@ static gw_status record_one(struct gw_segment *segment, const gw_node *node, con
     }
     if (kind->way == HALF) {
         GW_TRY(record_narrow(segment, node, kind, scratch, &p));
+    }
+    if (takes_wide(segment, kind, &p)) {
+        unsigned tiles = blocks_of(&p, rows, GW_GEMM_ROWS, GW_WIDE_TOKENS);
+        snprintf(name, sizeof name, "gw_gemm_wide_%s", gw_hip_kernels_of(kind->fmt));
+        return gw_hip_record(segment, node, name,
+                             tiles < (unsigned)d->units ? tiles : (unsigned)d->units, 1, 1,
+                             GW_GROUP_BLOCK, 1, 1, GW_WIDE_SHARED, &p, sizeof p);
     }
     return gw_hip_record(segment, node, name, blocks, 1, 1, GW_GEMM_THREADS, 1, 1,
                          shared_of(kind, d), &p, sizeof p);

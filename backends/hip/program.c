@@ -59,6 +59,7 @@ static const struct {
     {"gw_glu_*",           "kernels_hip/linear/linear.hip"},
     {"gw_gemm_large_*",    "kernels_hip/gemm/gemm_large.hip"},
     {"gw_gemm_group_*",    "kernels_hip/gemm/gemm_group.hip"},
+    {"gw_gemm_wide_*",     "kernels_hip/gemm/gemm_wide.hip"},
     {"gw_spread*",         "kernels_hip/gemm/gemm_group.hip"},
     {"gw_gemm_half_*",     "kernels_hip/gemm/gemm_half.hip"},
     {"gw_narrow_*",        "kernels_hip/gemm/gemm_half.hip"},

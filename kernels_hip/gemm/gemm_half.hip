@@ -116,6 +116,15 @@ __device__ static inline void half_gemm(const gw_gemm_params &p, unsigned char *
     }
 }
 
+/* Where value `at` of a row, in the order of the records, stands (struct gw_narrow_params). */
+__device__ static inline size_t narrow_at(const gw_narrow_params &p, int row, int pieces, int at) {
+    if (!p.tiled) {
+        return (size_t)row * pieces * 128 + at;
+    }
+    const size_t stage = (size_t)(row / 128) * pieces * 2 + at / 64;
+    return stage * (128 * 64) + chunk_at(row % 128, at % 64 / 8) / 2 + at % 8;
+}
+
 /* One row of activations: to 16 bits, in the order of columns of the records. */
 template <int FORMAT> __device__ static inline void narrow_row(const gw_narrow_params &p) {
     __shared__ unsigned largest[GW_NARROW_THREADS / GW_LANES];
@@ -153,7 +162,7 @@ template <int FORMAT> __device__ static inline void narrow_row(const gw_narrow_p
         const unsigned short b = (unsigned short)((u & 0x7fffffffu) > 0x7f800000u
                                                       ? 0x7fc0u
                                                       : (u + 0x7fffu + (u >> 16 & 1u)) >> 16);
-        p.y[(size_t)row * pieces * 128 + i] = FORMAT == BF16 ? b : gw_narrow_f16(v);
+        p.y[narrow_at(p, row, pieces, i)] = FORMAT == BF16 ? b : gw_narrow_f16(v);
     }
 }
 

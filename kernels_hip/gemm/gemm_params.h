@@ -26,6 +26,16 @@ enum {
 #define GW_HALF_SHARED(wide, group)                                                                \
     (GW_HALF_STAGES(wide, group) * (GW_GEMM_ROWS + GW_GEMM_TOKENS(wide)) * 128)
 
+/* 16-bit weights and many tokens (gemm_wide.hip): tokens of a tile, stages of 64 columns, tiles of
+ * the same tokens that follow one another. */
+enum {
+    GW_WIDE_TOKENS = 256,
+    GW_WIDE_RING = 4,
+    GW_WIDE_BAND = 8,
+    GW_WIDE_STAGE = (GW_WIDE_TOKENS + GW_GEMM_ROWS) * 128,
+    GW_WIDE_SHARED = GW_WIDE_RING * (GW_WIDE_STAGE + 2 * 8) /* gates */
+};
+
 /* Numbers per block of a row of activations that a term needs. */
 #define GW_GEMM_NUMBERS(term)                                                                      \
     ((term) == GW_TERM_AFFINE || (term) == GW_TERM_SPAN ? 2 : (term) == GW_TERM_Q2 ? 3 : 1)
@@ -106,13 +116,15 @@ struct gw_gemm_params {
     int32_t act8; /* y is act8          */
 };
 
-/* x f32 [rows, k] to 16 bits [rows, pieces * 128] and a power of two per row. */
+/* x f32 [rows, k] to 16 bits [rows, pieces * 128] and a power of two per row; tiled: to stages of
+ * 128 rows, [rows / 128, pieces * 2, 128, 64], as they will lie in shared memory. */
 struct gw_narrow_params {
     struct gw_step_params step;
     GW_DEV(const float) x;
     GW_DEV(uint16_t) y;
     GW_DEV(float) scale;
     int32_t k;
+    int32_t tiled;
 };
 
 /* x act8 [rows, k] to stages of tokens [tiles of rows, stages of four blocks, GW_GROUP_TOKENS

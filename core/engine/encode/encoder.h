@@ -17,6 +17,7 @@ typedef struct gw_encoder_pass {
     int rows, pages; /* of the caches, which all layers of a device share */
     gw_graph graph;
     gw_plan *plan; /* NULL: not built yet */
+    double *bytes, *ops; /* of the plan's nodes, while they are timed; NULL: not */
     struct gw_buffer *stream[GW_MAX_DEVICES], *cells[GW_MAX_DEVICES], *table[GW_MAX_DEVICES];
     struct gw_buffer *hidden, *result;
     int hidden_device, result_device;
@@ -35,6 +36,7 @@ struct gw_encoder {
     int layers;   /* of a pass: all but those that serve a decoder */
     gw_fmt kv_fmt;
     int kv_auto; /* the format is not decided yet */
+    int timed;   /* nodes of passes are */
     const volatile int *cancel;
     gw_progress_fn progress;
     void *progress_user;

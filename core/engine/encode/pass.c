@@ -226,6 +226,8 @@ void gw_encoder_pass_free(gw_encoder *e, gw_encoder_pass *p) {
     }
     free(p->k);
     free(p->v);
+    free(p->bytes);
+    free(p->ops);
     memset(p, 0, sizeof *p);
 }
 
@@ -243,6 +245,19 @@ static gw_status build_in_some_format(gw_encoder *e, gw_encoder_pass *p, gw_purp
         e->kv_auto = 0;
     }
     return p->plan != NULL ? GW_OK : build(e, p, purpose);
+}
+
+static gw_status time_pass(gw_encoder_pass *p, int on) {
+    size_t n = gw_plan_size(p->plan);
+    free(p->bytes);
+    free(p->ops);
+    p->bytes = on ? calloc(n + 1, sizeof *p->bytes) : NULL;
+    p->ops = on ? calloc(n + 1, sizeof *p->ops) : NULL;
+    if (on && (p->bytes == NULL || p->ops == NULL)) {
+        return gw_fail(GW_E_NOMEM, "encoder", "no memory for the times of %zu nodes", n);
+    }
+    gw_plan_profile(p->plan, on);
+    return GW_OK;
 }
 
 gw_status gw_encoder_pass_for(gw_encoder *e, gw_purpose purpose, size_t n, gw_encoder_pass **out) {
@@ -265,7 +280,7 @@ gw_status gw_encoder_pass_for(gw_encoder *e, gw_purpose purpose, size_t n, gw_en
         }
     }
     *out = p;
-    return GW_OK;
+    return e->timed && p->bytes == NULL ? time_pass(p, 1) : GW_OK;
 }
 
 /* ---- runs ----------------------------------------------------------------------------------- */
@@ -291,6 +306,19 @@ static void place_text(gw_encoder *e, const gw_encoder_text *t, int slot, int at
     s->pos_max = (int32_t)t->n - 1 > s->pos_max ? (int32_t)t->n - 1 : s->pos_max;
 }
 
+/* What the step's rows cost, while nodes are timed. */
+static void account(const gw_encoder *e, gw_encoder_pass *p) {
+    int rows = e->step.n;
+    for (size_t i = 0; p->bytes != NULL && i < gw_plan_size(p->plan); i++) {
+        const gw_node *node = gw_plan_node(p->plan, i);
+        double bytes = 0.0, ops = 0.0;
+        rows = node->op == GW_OP_PICK ? e->step.n_pick : rows;
+        gw_op_describe(node->op)->cost(node, rows, e->step.pos_max + 1, &bytes, &ops);
+        p->bytes[i] += bytes;
+        p->ops[i] += ops;
+    }
+}
+
 gw_status gw_encoder_pass_run(gw_encoder *e, gw_encoder_pass *p,
                               const gw_encoder_text *const *texts, int n) {
     int at = 0, page = 0, per = pages_of(p->rows);
@@ -311,5 +339,52 @@ gw_status gw_encoder_pass_run(gw_encoder *e, gw_encoder_pass *p,
     for (int d = 0; d < e->model->place.n_devices; d++) {
         GW_TRY(device_of(e, d)->backend->write(p->table[d], 0, e->pages, bytes));
     }
+    account(e, p);
     return gw_plan_run(p->plan, &e->step);
+}
+
+/* ---- times ---------------------------------------------------------------------------------- */
+
+gw_status gw_encoder_profile(gw_encoder *e, int on) {
+    e->timed = on;
+    for (int i = 0; i < GW_PURPOSES * GW_PASS_SIZES; i++) {
+        gw_encoder_pass *p = &e->pass[i / GW_PASS_SIZES][i % GW_PASS_SIZES];
+        GW_TRY(p->plan != NULL ? time_pass(p, on) : GW_OK);
+    }
+    return GW_OK;
+}
+
+static void add_time(gw_kernel_time *sum, const gw_encoder_pass *p, size_t i) {
+    gw_node_time t = gw_plan_time(p->plan, i);
+    sum->calls += t.calls;
+    sum->seconds += t.seconds;
+    sum->bytes += p->bytes[i];
+    sum->ops += p->ops[i];
+}
+
+static int is_same(const char *a, const char *b) {
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+size_t gw_encoder_kernel_times(const gw_encoder *e, gw_kernel_time *rows, size_t capacity) {
+    size_t n = 0;
+    for (int k = 0; k < GW_PURPOSES * GW_PASS_SIZES; k++) {
+        const gw_encoder_pass *p = &e->pass[k / GW_PASS_SIZES][k % GW_PASS_SIZES];
+        for (size_t i = 0; p->bytes != NULL && i < gw_plan_size(p->plan); i++) {
+            const gw_node *node = gw_plan_node(p->plan, i);
+            size_t row = 0;
+            while (row < n && row < capacity &&
+                   !(is_same(rows[row].name, node->kernel->name) &&
+                     is_same(rows[row].what, node->what))) {
+                row++;
+            }
+            if (row == n && n < capacity) {
+                rows[n++] = (gw_kernel_time){.name = node->kernel->name, .what = node->what};
+            }
+            if (row < capacity) {
+                add_time(&rows[row], p, i);
+            }
+        }
+    }
+    return n;
 }
