@@ -118,37 +118,89 @@ static unsigned blocks_of(const struct gw_gemm_params *p, size_t rows, size_t ti
     return (unsigned)(tiles * gw_hip_groups(rows, tile_tokens));
 }
 
+static size_t narrow_scales(const struct gw_segment *segment) {
+    return ((size_t)segment->rows * sizeof(float) + 255) / 256 * 256;
+}
+
+static size_t narrow_bytes(const struct gw_segment *segment, size_t k) {
+    size_t rows = gw_hip_groups((size_t)segment->rows, GW_WIDE_TOKENS) * GW_WIDE_TOKENS;
+    return narrow_scales(segment) +
+           rows * ((k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS) * GW_STRIP_FLOATS * 2;
+}
+
 /* Is a product of 16-bit weights one of gemm_wide.hip? Its tiles are large: of fewer rows there
  * would not be enough of them. The bits are the same. */
-static int takes_wide(const struct gw_segment *segment, const gemm_kind *kind,
-                      const struct gw_gemm_params *p) {
+static int takes_wide(const struct gw_segment *segment, const gemm_kind *kind, int glu) {
     const struct gw_device *d = segment->device;
-    return kind->way == HALF && d->group && !p->glu && kind->fmt != GW_FMT_E4M3 &&
+    return kind->way == HALF && d->group && !glu && kind->fmt != GW_FMT_E4M3 &&
            segment->rows >= FEWEST_WIDE && (int)GW_WIDE_SHARED <= d->shared_bytes;
 }
 
-/* Activations in the weights' format, in scratch; p->x and p->scale then name them. */
+/* Activations in the weights' format, in scratch, unless the node in front has left them; p->x and
+ * p->scale then name them. */
 static gw_status record_narrow(struct gw_segment *segment, const gw_node *node,
                                const gemm_kind *kind, gw_hip_ptr scratch,
                                struct gw_gemm_params *p) {
     size_t rows = (size_t)segment->rows;
     struct gw_narrow_params n = {.step = p->step,
                                  .x = p->x,
-                                 .scale = scratch,
-                                 .y = scratch + (rows * sizeof(float) + 255) / 256 * 256,
-                                 .k = p->k,
-                                 .tiled = takes_wide(segment, kind, p)};
-    p->x = n.y;
-    p->scale = n.scale;
-    return gw_hip_record(segment, node,
-                         kind->fmt == GW_FMT_BF16 ? "gw_narrow_bf16" : "gw_narrow_f16",
-                         (unsigned)rows, 1, 1, GW_NARROW_THREADS, 1, 1, 0, &n, sizeof n);
+                                 .to = {.scale = scratch,
+                                        .y = scratch + narrow_scales(segment),
+                                        .bf16 = kind->fmt == GW_FMT_BF16,
+                                        .tiled = takes_wide(segment, kind, p->glu)},
+                                 .k = p->k};
+    const struct gw_narrow_to *left = &segment->narrowed.to;
+    if (segment->narrowed.of == node->in[0] && segment->narrowed.node + 1 == segment->node &&
+        left->bf16 == n.to.bf16 && left->tiled == n.to.tiled) {
+        p->x = left->y;
+        p->scale = left->scale;
+        return GW_OK;
+    }
+    p->x = n.to.y;
+    p->scale = n.to.scale;
+    return gw_hip_record(segment, node, "gw_narrow", (unsigned)rows, 1, 1, GW_NARROW_THREADS, 1, 1,
+                         0, &n, sizeof n);
 }
 
-static size_t narrow_bytes(const struct gw_segment *segment, const gw_node *node) {
-    size_t rows = gw_hip_groups((size_t)segment->rows, GW_WIDE_TOKENS) * GW_WIDE_TOKENS, k = gw_hip_width(node->in[0]);
-    return (rows * sizeof(float) + 255) / 256 * 256 +
-           rows * ((k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS) * GW_STRIP_FLOATS * 2;
+gw_status gw_hip_narrow_to(struct gw_segment *segment, const gw_node *node, int alone,
+                           struct gw_narrow_to *out) {
+    size_t at = (size_t)segment->node + 1;
+    const gw_node *next = at < segment->n_nodes ? &segment->nodes[at] : NULL;
+    *out = (struct gw_narrow_to){.y = 0};
+    if (next == NULL || segment->device->no_fuse || next->in[0] != node->out ||
+        (next->kernel->record != record_linear && next->kernel->record != record_glu)) {
+        return GW_OK;
+    }
+    const gemm_kind *kind = next->kernel->state;
+    int glu = next->op == GW_OP_GLU, parts = glu ? 2 : GW_GEMM_PARTS;
+    for (int i = 0; i < parts && next->w[i] != NULL; i++) {
+        if (kind->way != HALF || next->w[i]->fmt != kind->fmt) {
+            return GW_OK;
+        }
+    }
+    for (size_t i = at; alone && i < segment->n_nodes; i++) {
+        for (int j = 0; j < GW_MAX_IN; j++) {
+            if (segment->nodes[i].in[j] == node->out && (i > at || j > 0)) {
+                return GW_OK;
+            }
+        }
+        if (segment->nodes[i].out == node->out) {
+            break;
+        }
+    }
+    size_t bytes = narrow_bytes(segment, gw_hip_width(node->out));
+    if (bytes > segment->narrowed.bytes) {
+        GW_TRY(gw_hip_private(segment, bytes, &segment->narrowed.at));
+        segment->narrowed.bytes = bytes;
+    }
+    *out = (struct gw_narrow_to){.scale = segment->narrowed.at,
+                                 .y = segment->narrowed.at + narrow_scales(segment),
+                                 .bf16 = kind->fmt == GW_FMT_BF16,
+                                 .tiled = takes_wide(segment, kind, glu)};
+    segment->narrowed.of = node->out;
+    segment->narrowed.node = segment->node;
+    segment->narrowed.to = *out;
+    return GW_OK;
 }
 
 /* Activations in the order of stages, in scratch, for a product of `launched` blocks; p->x then
@@ -204,7 +256,7 @@ static gw_status has_left_of(struct gw_segment *segment, gw_hip_ptr *out) {
 static size_t scratch_bytes(const struct gw_segment *segment, const gw_node *node) {
     const struct gw_device *d = segment->device;
     if (node->in[0]->fmt == GW_FMT_F32) {
-        return has_matrix(d) && !d->exact ? narrow_bytes(segment, node) : 0;
+        return has_matrix(d) && !d->exact ? narrow_bytes(segment, gw_hip_width(node->in[0])) : 0;
     }
     return d->group ? spread_bytes(segment, node) + left_bytes(d) : 0;
 }
@@ -310,7 +362,7 @@ static gw_status record_one(struct gw_segment *segment, const gw_node *node, con
     if (kind->way == HALF) {
         GW_TRY(record_narrow(segment, node, kind, scratch, &p));
     }
-    if (takes_wide(segment, kind, &p)) {
+    if (takes_wide(segment, kind, p.glu)) {
         unsigned tiles = blocks_of(&p, rows, GW_GEMM_ROWS, GW_WIDE_TOKENS);
         snprintf(name, sizeof name, "gw_gemm_wide_%s", gw_hip_kernels_of(kind->fmt));
         return gw_hip_record(segment, node, name,

@@ -12,6 +12,7 @@
 
 #include "backends/hip/driver.h"
 #include "core/plan/backend.h"
+#include "kernels_hip/gemm/gemm_params.h"
 #include "kernels_hip/params.h"
 #include "kernels_hip/rows/rope_params.h"
 #include "kernels_hip/rows/route_params.h"
@@ -238,6 +239,13 @@ struct gw_segment {
         gw_hip_ptr at;
         int form, node;
     } grouped;
+    struct { /* rows that the last node has left in 16 bits (gw_hip_narrow_to) */
+        const gw_tensor *of;
+        struct gw_narrow_to to;
+        gw_hip_ptr at; /* memory for them, used again by every such node */
+        size_t bytes;
+        int node;
+    } narrowed;
     struct { /* rows sorted by the experts of a route (experts.c) */
         const gw_tensor *of;
         gw_hip_ptr at;
@@ -356,6 +364,12 @@ struct gw_rope_params gw_hip_rotation(const gw_node *rope);
 /* The form of an activation in device memory (kernels_hip/act8_params.h): grouped if all nodes that
  * write or read it are of this segment and know groups (linear.c). */
 int gw_hip_form(const struct gw_segment *segment, const gw_tensor *t);
+/* Where the node that is being recorded leaves rows of its result in 16 bits too, as the product
+ * right behind it wants them; y 0: nowhere. alone: only if no node but that reads the result, which
+ * then need not be stored at all (gemm.c). */
+gw_status gw_hip_narrow_to(struct gw_segment *segment, const gw_node *node, int alone,
+                           struct gw_narrow_to *out);
+
 /* Can nodes[1] of n, a norm, be fused into nodes[0] (a product or the embedding) and nodes[2] (a
  * product)? Its result is then not stored (linear.c). */
 int gw_hip_can_fuse_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n);

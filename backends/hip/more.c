@@ -5,6 +5,8 @@
 #include "backends/hip/hip.h"
 #include "kernels_hip/rows/more_params.h"
 
+enum { KEPT_MOST = 40 << 10 }; /* bytes of a row in shared memory */
+
 static gw_hip_ptr at_or_none(const gw_tensor *t) { return t != NULL ? gw_hip_at(t) : 0; }
 
 static int is_out(const gw_tensor *t) {
@@ -100,9 +102,13 @@ static gw_status record_norm(struct gw_segment *segment, const gw_kernel *kernel
                                     .form = gw_hip_form(segment, node->out),
                                     .layer = node->args.norm.kind == GW_NORM_LAYER,
                                     .eps = node->args.norm.eps};
+    size_t row = gw_hip_width(node->out) * sizeof(float);
     (void)kernel;
+    if (node->out->fmt == GW_FMT_F32 && row <= KEPT_MOST) {
+        GW_TRY(gw_hip_narrow_to(segment, node, 0, &p.narrow));
+    }
     return gw_hip_record(segment, node, "gw_more_norm", (unsigned)segment->rows, 1, 1,
-                         GW_MORE_THREADS, 1, 1, 0, &p, sizeof p);
+                         GW_MORE_THREADS, 1, 1, p.narrow.y != 0 ? (unsigned)row : 0, &p, sizeof p);
 }
 
 /* ---- ROPE_KV --------------------------------------------------------------------------------- */
@@ -159,6 +165,16 @@ static gw_status record_rope_kv(struct gw_segment *segment, const gw_kernel *ker
         p.pages = gw_hip_at(node->in[3]);
         p.page_stride = (int32_t)gw_hip_width(node->in[3]);
     }
+    size_t lay = (size_t)a->head_dim * GW_MORE_LAY_STEP * gw_format_of(cache)->block_bytes;
+    p.without_k = a->kv_heads > 0 && (cache == GW_FMT_F16 || cache == GW_FMT_F32) &&
+                  segment->rows >= GW_MORE_LAY_ROWS && a->rope_dim == 0 && !a->norm_plain &&
+                  node->w[1] == NULL && lay <= KEPT_MOST;
+    if (p.without_k) {
+        snprintf(name, sizeof name, "gw_more_lay_%s", gw_format_of(cache)->name);
+        GW_TRY(gw_hip_record(segment, node, name, (unsigned)a->kv_heads,
+                             gw_hip_groups((size_t)segment->rows, GW_MORE_LAY_ROWS), 1,
+                             GW_MORE_THREADS, 1, 1, (unsigned)lay, &p, sizeof p));
+    }
     snprintf(name, sizeof name, "gw_more_rope_%s", gw_format_of(cache)->name);
     return gw_hip_record(
         segment, node, name,
@@ -189,7 +205,15 @@ gw_status gw_hip_record_act(struct gw_segment *segment, const gw_node *node,
                                    .kind = (int32_t)args->kind,
                                    .limit = args->limit,
                                    .alpha = args->alpha};
+    size_t row = gw_hip_width(node->out) * sizeof(float);
     p.numbers = node->op == GW_OP_ACT ? at_or_none(node->w[0]) : 0;
+    if (node->op == GW_OP_ACT && node->out->fmt == GW_FMT_F32 && row <= KEPT_MOST) {
+        GW_TRY(gw_hip_narrow_to(segment, node, 1, &p.narrow));
+    }
+    if (p.narrow.y != 0) {
+        return gw_hip_record(segment, node, "gw_more_act_row", (unsigned)segment->rows, 1, 1,
+                             GW_MORE_THREADS, 1, 1, (unsigned)row, &p, sizeof p);
+    }
     return along_rows(segment, node, "gw_more_act", gw_hip_width(node->out), &p, sizeof p);
 }
 

@@ -62,7 +62,7 @@ static const struct {
     {"gw_gemm_wide_*",     "kernels_hip/gemm/gemm_wide.hip"},
     {"gw_spread*",         "kernels_hip/gemm/gemm_group.hip"},
     {"gw_gemm_half_*",     "kernels_hip/gemm/gemm_half.hip"},
-    {"gw_narrow_*",        "kernels_hip/gemm/gemm_half.hip"},
+    {"gw_narrow",          "kernels_hip/gemm/gemm_half.hip"},
     {"gw_gemm_ordered_*",  "kernels_hip/gemm/gemm_float.hip"},
     {"gw_gemm_join",       "kernels_hip/gemm/gemm_float.hip"},
     {"gw_gemm_*",          "kernels_hip/gemm/gemm.hip"},

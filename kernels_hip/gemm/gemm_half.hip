@@ -8,15 +8,11 @@
  * every other backend.
  */
 #include "kernels_hip/gemm/gemm_half.h"
+#include "kernels_hip/gemm/narrow.h"
 
 #if GW_MMA
 
 enum { WIDE = LANES == 32, STAGES = GW_HALF_STAGES(WIDE, 0) };
-
-/* Column of place `at` within a piece of 128. */
-__device__ static inline int piece_column(int at) {
-    return at % 32 / 8 * 32 + at / 32 * 8 + at % 8;
-}
 
 /* Two tiles of tokens, both registers of each, of the k step whose chunks begin at `chunk`. */
 __device__ static inline void half_tokens(unsigned *b, const unsigned char *x, int token, int chunk,
@@ -116,60 +112,50 @@ __device__ static inline void half_gemm(const gw_gemm_params &p, unsigned char *
     }
 }
 
-/* Where value `at` of a row, in the order of the records, stands (struct gw_narrow_params). */
-__device__ static inline size_t narrow_at(const gw_narrow_params &p, int row, int pieces, int at) {
-    if (!p.tiled) {
-        return (size_t)row * pieces * 128 + at;
-    }
-    const size_t stage = (size_t)(row / 128) * pieces * 2 + at / 64;
-    return stage * (128 * 64) + chunk_at(row % 128, at % 64 / 8) / 2 + at % 8;
-}
-
-/* One row of activations: to 16 bits, in the order of columns of the records. */
-template <int FORMAT> __device__ static inline void narrow_row(const gw_narrow_params &p) {
-    __shared__ unsigned largest[GW_NARROW_THREADS / GW_LANES];
-    const int row = (int)blockIdx.x, pieces = (p.k + 127) / 128;
+/* Rows of activations to 16 bits. */
+GW_KERNEL(gw_narrow, struct gw_narrow_params, GW_NARROW_THREADS) {
+    __shared__ unsigned room[GW_NARROW_THREADS / GW_LANES];
+    const int row = (int)blockIdx.x;
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     if (row >= gw_live(p.step)) {
         return;
     }
     const float *x = p.x + (size_t)row * p.k;
+    const int fours = p.k % 4 == 0 ? p.k : 0; /* in whole words of 16 bytes */
     unsigned top = 0;
-    for (int i = (int)threadIdx.x; i < p.k && FORMAT != BF16; i += GW_NARROW_THREADS) {
+    for (int i = (int)threadIdx.x * 4; i < fours && !p.to.bf16; i += GW_NARROW_THREADS * 4) {
+        const gw_16b v = *(const gw_16b *)(x + i);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            top = gw_larger(top, v.w[j] & 0x7fffffffu);
+        }
+    }
+    for (int i = fours + (int)threadIdx.x; i < p.k && !p.to.bf16; i += GW_NARROW_THREADS) {
         top = gw_larger(top, GW_F32_BITS(x[i]) & 0x7fffffffu);
     }
-    top = gw_team_max(top);
-    if (gw_lane() == 0) {
-        largest[gw_team()] = top;
-    }
-    __syncthreads();
-    for (int i = 0; i < GW_NARROW_THREADS / GW_LANES; i++) {
-        top = gw_larger(top, largest[i]);
-    }
-    /* The largest value gets the exponent 13: its bits less those of 2^13. */
-    int shift = (int)(top >> 23) - (127 + 13);
-    shift = shift < -100 ? -100 : shift > 100 ? 100 : shift;
-    shift = FORMAT == BF16 || top >= 0x7f800000u ? 0 : shift;
-    const float down = GW_F32_FROM_BITS((unsigned)(127 - shift) << 23);
-    if (threadIdx.x == 0) {
-        p.scale[row] = GW_F32_FROM_BITS((unsigned)(127 + shift) << 23);
-    }
-    for (int i = (int)threadIdx.x; i < pieces * 128; i += GW_NARROW_THREADS) {
-        const int c = i / 128 * 128 + piece_column(i % 128);
-        const float v = c < p.k ? x[c] * down : 0.0f;
-        const unsigned u = GW_F32_BITS(v);
-        const unsigned short b = (unsigned short)((u & 0x7fffffffu) > 0x7f800000u
-                                                      ? 0x7fc0u
-                                                      : (u + 0x7fffu + (u >> 16 & 1u)) >> 16);
-        p.y[narrow_at(p, row, pieces, i)] = FORMAT == BF16 ? b : gw_narrow_f16(v);
-    }
+    top = p.to.bf16 ? 0 : gw_narrow_top(top, room);
+    gw_narrow_row(p.to, row, p.k, top, [&](int c, float *v) {
+        if (fours && c + 8 <= p.k) {
+#pragma unroll
+            for (int h = 0; h < 8; h += 4) {
+                const gw_16b four = *(const gw_16b *)(x + c + h);
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    v[h + j] = GW_F32_FROM_BITS(four.w[j]);
+                }
+            }
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            v[i] = c + i < p.k ? x[c + i] : 0.0f;
+        }
+    });
 }
 
 typedef gw_tile<GW_GEMM_ROWS, GW_GEMM_TOKENS(WIDE), LANES == 32 ? 4 : 2, 2> half_tile;
 
-GW_KERNEL(gw_narrow_f16, struct gw_narrow_params, GW_NARROW_THREADS) { narrow_row<F16>(p); }
-GW_KERNEL(gw_narrow_bf16, struct gw_narrow_params, GW_NARROW_THREADS) { narrow_row<BF16>(p); }
 GW_KERNEL(gw_gemm_half_f16, struct gw_gemm_params, GW_GEMM_THREADS, 1) {
     GW_SHARED_DYNAMIC(unsigned char, shared);
     half_gemm<half_tile, F16>(p, shared);

@@ -116,15 +116,20 @@ struct gw_gemm_params {
     int32_t act8; /* y is act8          */
 };
 
-/* x f32 [rows, k] to 16 bits [rows, pieces * 128] and a power of two per row; tiled: to stages of
- * 128 rows, [rows / 128, pieces * 2, 128, 64], as they will lie in shared memory. */
+/* Rows in 16 bits, [rows, pieces * 128], and a power of two per row; tiled: in stages of 128 rows,
+ * [rows / 128, pieces * 2, 128, 64], as they will lie in shared memory. y 0: none. */
+struct gw_narrow_to {
+    GW_DEV(uint16_t) y;
+    GW_DEV(float) scale;
+    int32_t bf16, tiled;
+};
+
+/* Of x f32 [rows, k]. */
 struct gw_narrow_params {
     struct gw_step_params step;
     GW_DEV(const float) x;
-    GW_DEV(uint16_t) y;
-    GW_DEV(float) scale;
+    struct gw_narrow_to to;
     int32_t k;
-    int32_t tiled;
 };
 
 /* x act8 [rows, k] to stages of tokens [tiles of rows, stages of four blocks, GW_GROUP_TOKENS

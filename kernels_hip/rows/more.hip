@@ -2,6 +2,7 @@
  * has for the plain ones, and ACT, MIX and ROUTE (docs/arithmetic.md, section 5). */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/device.h"
+#include "kernels_hip/gemm/narrow.h"
 #include "kernels_hip/rows/more_params.h"
 #include "kernels_hip/rows/rope.h"
 #include "kernels_hip/rows/route.h"
@@ -95,7 +96,10 @@ GW_DEVICE void encode_times(void *out, size_t block, int form, float x, float fa
 
 GW_KERNEL(gw_more_norm, struct gw_more_norm_params, GW_MORE_THREADS) {
     __shared__ float blocks[GW_ROW_PIECE / GW_LANES];
+    __shared__ unsigned room[TEAMS];
+    GW_SHARED_DYNAMIC(float, kept);
     const int row = (int)blockIdx.x, n = p.width, lane = gw_lane();
+    unsigned top = 0;
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     if (row >= gw_live(p.step)) {
@@ -133,8 +137,17 @@ GW_KERNEL(gw_more_norm, struct gw_more_norm_params, GW_MORE_THREADS) {
         } else if (there) {
             const size_t at = (size_t)row * n + i;
             y = p.addend ? p.addend[at] + y : y;
-            ((float *)p.out)[at] = p.factor ? y * factor : y;
+            y = p.factor ? y * factor : y;
+            ((float *)p.out)[at] = y;
+            if (p.narrow.y) {
+                kept[i] = y;
+                top = gw_larger(top, GW_F32_BITS(y) & 0x7fffffffu);
+            }
         }
+    }
+    if (p.narrow.y) {
+        top = gw_narrow_top(top, room);
+        gw_narrow_kept(p.narrow, row, n, top, kept);
     }
 }
 
@@ -253,6 +266,9 @@ template <class PUT> __device__ static inline void more_rope(const struct gw_mor
                  is_v ? j * (width / 32) + i / 32 : i / 32 * GW_PAGE + j, y);
     };
     if (!is_v) {
+        if (p.without_k) {
+            return;
+        }
         const more_head m = head_of(p, in, 1, g, pos);
         for (int i = lane; i < width; i += GW_LANES) {
             put(i, m.value(i));
@@ -280,6 +296,43 @@ ROPE(f32)
 ROPE(f16)
 ROPE(q8_0)
 
+/* A position's cells of K lie a page apart, those of neighbours side by side: a block has a head of
+ * some rows in shared memory, and then a team stores one value of 32 of them. */
+template <class PUT> __device__ static inline void more_lay(const struct gw_more_rope_params &p) {
+    typedef typename PUT::cell cell;
+    enum { ROWS = GW_MORE_LAY_ROWS, STEP = GW_MORE_LAY_STEP };
+    GW_SHARED_DYNAMIC(cell, cells); /* [e, STEP] */
+    const int g = (int)blockIdx.x, first = (int)blockIdx.y * ROWS, lane = gw_lane();
+    const int live = gw_live(p.step), width = (p.heads + p.kv_heads) * p.e + p.kv_heads * p.ev;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (first >= live) {
+        return;
+    }
+    for (int r = gw_team(); r < ROWS && first + r < live; r += TEAMS) {
+        const float *k = p.in + (size_t)(first + r) * width + (p.heads + g) * p.e;
+        for (int i = lane; i < p.e; i += GW_LANES) {
+            PUT::put(cells, i * STEP + r, 0, 0, k[i]);
+        }
+    }
+    __syncthreads();
+    for (int r = lane; r < ROWS && first + r < live; r += GW_LANES) {
+        const int pos = gw_step_pos(p.step, first + r), slot = gw_step_slot(p.step, first + r);
+        const size_t page = (size_t)p.pages[(size_t)slot * p.page_stride + pos / GW_PAGE];
+        cell *to = (cell *)((uint8_t *)p.k + (page * p.kv_heads + g) * (size_t)p.k_bytes) +
+                   pos % GW_PAGE;
+        for (int i = gw_team(); i < p.e; i += TEAMS) {
+            to[i * GW_PAGE] = cells[i * STEP + r];
+        }
+    }
+}
+#define LAY(format)                                                                                \
+    GW_KERNEL(gw_more_lay_##format, struct gw_more_rope_params, GW_MORE_THREADS) {                 \
+        more_lay<gw_put_##format>(p);                                                              \
+    }
+LAY(f32)
+LAY(f16)
+
 /* ---- ACT, MIX -------------------------------------------------------------------------------- */
 
 /* Column i of a row's result, by a whole team. */
@@ -291,6 +344,35 @@ GW_DEVICE void leave(void *out, int form, int row, int width, int i, float v) {
     }
 }
 
+GW_DEVICE float activated(const struct gw_more_act_params &p, int row, int i) {
+    const gw_act_kind kind = (gw_act_kind)p.kind;
+    const float g = p.gate[(size_t)row * p.gate_step + i];
+    const float v =
+        p.numbers ? gw_act_gate(kind, g, p.numbers[3], p.numbers[2], p.numbers[0], p.numbers[1])
+                  : gw_act_gate(kind, g, p.limit, p.alpha, 0.0f, 0.0f);
+    return p.up ? v * gw_act_factor(kind, p.up[(size_t)row * p.up_step + i], p.limit) : v;
+}
+
+GW_KERNEL(gw_more_act_row, struct gw_more_act_params, GW_MORE_THREADS) {
+    __shared__ unsigned room[TEAMS];
+    GW_SHARED_DYNAMIC(float, kept);
+    const int row = (int)blockIdx.x;
+    unsigned top = 0;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step)) {
+        return;
+    }
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < p.width; i += GW_MORE_THREADS) {
+        const float v = activated(p, row, i);
+        kept[i] = v;
+        top = gw_larger(top, GW_F32_BITS(v) & 0x7fffffffu);
+    }
+    top = gw_narrow_top(top, room);
+    gw_narrow_kept(p.narrow, row, p.width, top, kept);
+}
+
 GW_KERNEL(gw_more_act, struct gw_more_act_params, GW_MORE_THREADS) {
     const int row = (int)blockIdx.y, i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     gw_grid_launch_dependents();
@@ -298,16 +380,7 @@ GW_KERNEL(gw_more_act, struct gw_more_act_params, GW_MORE_THREADS) {
     if (row >= gw_live(p.step) || i - gw_lane() >= p.width) {
         return; /* whole teams */
     }
-    const gw_act_kind kind = (gw_act_kind)p.kind;
-    float v = 0.0f;
-    if (i < p.width) {
-        const float g = p.gate[(size_t)row * p.gate_step + i];
-        v = p.numbers ? gw_act_gate(kind, g, p.numbers[3], p.numbers[2], p.numbers[0], p.numbers[1])
-                      : gw_act_gate(kind, g, p.limit, p.alpha, 0.0f, 0.0f);
-        if (p.up) {
-            v = v * gw_act_factor(kind, p.up[(size_t)row * p.up_step + i], p.limit);
-        }
-    }
+    const float v = i < p.width ? activated(p, row, i) : 0.0f;
     leave(p.out, p.form, row, p.width, i, v);
 }
 

@@ -4,12 +4,15 @@
 #define GW_KERNELS_HIP_MORE_PARAMS_H
 
 #include "kernels_hip/act8_params.h"
+#include "kernels_hip/gemm/gemm_params.h"
 #include "kernels_hip/params.h"
 #include "kernels_hip/rows/route_params.h"
 
 enum {
     GW_MORE_THREADS = 256,
-    GW_MORE_TEAMS = GW_MORE_THREADS / 32
+    GW_MORE_TEAMS = GW_MORE_THREADS / 32,
+    GW_MORE_LAY_ROWS = 64,
+    GW_MORE_LAY_STEP = GW_MORE_LAY_ROWS + 2
 };
 
 /* gw_more_embed_FORMAT: rows of EMBED, in place: * scale (0: none), + the table's row of the step
@@ -33,7 +36,7 @@ struct gw_more_pool_params {
 };
 
 /* gw_more_norm: any NORM; a block per row, grid (rows). weight, bias, addend and factor may be 0.
- */
+ * narrow: the result once more for the product behind it; then dynamic shared memory: a row. */
 struct gw_more_norm_params {
     struct gw_step_params step;
     GW_DEV(const float) in;
@@ -45,10 +48,12 @@ struct gw_more_norm_params {
     int32_t width, form; /* of out */
     int32_t layer;       /* LayerNorm, else RMS */
     float eps;
+    struct gw_narrow_to narrow;
 };
 
 /* gw_more_rope_CACHE: any ROPE_KV; a team per head of q, k and v, grid (heads over GW_MORE_TEAMS,
- * rows). */
+ * rows). gw_more_lay_CACHE: K alone, of many rows that are neither rotated nor normed; grid
+ * (kv_heads, rows over GW_MORE_LAY_ROWS), dynamic shared memory: e GW_MORE_LAY_STEP cells. */
 struct gw_more_rope_params {
     struct gw_step_params step;
     GW_DEV(const float) in;     /* [rows, (heads + kv_heads) e + kv_heads ev]  */
@@ -65,11 +70,13 @@ struct gw_more_rope_params {
     int32_t span;         /* gw_norm_span                                             */
     int32_t after, plain; /* norms come after the rotation; also where there is no weight */
     int32_t norm_v;
+    int32_t without_k; /* gw_more_rope: gw_more_lay has K */
     int32_t k_bytes, v_bytes; /* of a page of a KV head */
     float eps;
 };
 
-/* gw_more_act: y = act(gate) (* up); rows of gate begin `gate_step` floats apart, those of up
+/* gw_more_act_row: a block per row, grid (rows), dynamic shared memory for a row: the result in 16
+ * bits alone, for the product behind it. gw_more_act: y = act(gate) (* up); rows of gate begin `gate_step` floats apart, those of up
  * up_step (up 0: no product). A team per 32 columns, grid (anything, rows). */
 struct gw_more_act_params {
     struct gw_step_params step;
@@ -79,6 +86,7 @@ struct gw_more_act_params {
     GW_DEV(void) out;
     int32_t gate_step, up_step, width, form, kind;
     float limit, alpha;
+    struct gw_narrow_to narrow; /* of gw_more_act_row */
 };
 
 /* gw_more_mix: a team per 32 columns, grid (anything, rows). What may be 0 is left out. */
