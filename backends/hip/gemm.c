@@ -162,47 +162,6 @@ static gw_status record_narrow(struct gw_segment *segment, const gw_node *node,
                          0, &n, sizeof n);
 }
 
-gw_status gw_hip_narrow_to(struct gw_segment *segment, const gw_node *node, int alone,
-                           struct gw_narrow_to *out) {
-    size_t at = (size_t)segment->node + 1;
-    const gw_node *next = at < segment->n_nodes ? &segment->nodes[at] : NULL;
-    *out = (struct gw_narrow_to){.y = 0};
-    if (next == NULL || segment->device->no_fuse || next->in[0] != node->out ||
-        (next->kernel->record != record_linear && next->kernel->record != record_glu)) {
-        return GW_OK;
-    }
-    const gemm_kind *kind = next->kernel->state;
-    int glu = next->op == GW_OP_GLU, parts = glu ? 2 : GW_GEMM_PARTS;
-    for (int i = 0; i < parts && next->w[i] != NULL; i++) {
-        if (kind->way != HALF || next->w[i]->fmt != kind->fmt) {
-            return GW_OK;
-        }
-    }
-    for (size_t i = at; alone && i < segment->n_nodes; i++) {
-        for (int j = 0; j < GW_MAX_IN; j++) {
-            if (segment->nodes[i].in[j] == node->out && (i > at || j > 0)) {
-                return GW_OK;
-            }
-        }
-        if (segment->nodes[i].out == node->out) {
-            break;
-        }
-    }
-    size_t bytes = narrow_bytes(segment, gw_hip_width(node->out));
-    if (bytes > segment->narrowed.bytes) {
-        GW_TRY(gw_hip_private(segment, bytes, &segment->narrowed.at));
-        segment->narrowed.bytes = bytes;
-    }
-    *out = (struct gw_narrow_to){.scale = segment->narrowed.at,
-                                 .y = segment->narrowed.at + narrow_scales(segment),
-                                 .bf16 = kind->fmt == GW_FMT_BF16,
-                                 .tiled = takes_wide(segment, kind, glu)};
-    segment->narrowed.of = node->out;
-    segment->narrowed.node = segment->node;
-    segment->narrowed.to = *out;
-    return GW_OK;
-}
-
 /* Activations in the order of stages, in scratch, for a product of `launched` blocks; p->x then
  * names them. */
 static gw_status record_spread(struct gw_segment *segment, const gw_node *node,
@@ -450,6 +409,47 @@ static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
     p.glu = 1;
     p.act8 = node->out->fmt == GW_FMT_ACT8;
     return record_one(segment, node, kind, scratch, p);
+}
+
+gw_status gw_hip_narrow_to(struct gw_segment *segment, const gw_node *node, int alone,
+                           struct gw_narrow_to *out) {
+    size_t at = (size_t)segment->node + 1;
+    const gw_node *next = at < segment->n_nodes ? &segment->nodes[at] : NULL;
+    *out = (struct gw_narrow_to){.y = 0};
+    if (next == NULL || segment->device->no_fuse || next->in[0] != node->out ||
+        (next->kernel->record != record_linear && next->kernel->record != record_glu)) {
+        return GW_OK;
+    }
+    const gemm_kind *kind = next->kernel->state;
+    int glu = next->op == GW_OP_GLU, parts = glu ? 2 : GW_GEMM_PARTS;
+    for (int i = 0; i < parts && next->w[i] != NULL; i++) {
+        if (kind->way != HALF || next->w[i]->fmt != kind->fmt) {
+            return GW_OK;
+        }
+    }
+    for (size_t i = at; alone && i < segment->n_nodes; i++) {
+        for (int j = 0; j < GW_MAX_IN; j++) {
+            if (segment->nodes[i].in[j] == node->out && (i > at || j > 0)) {
+                return GW_OK;
+            }
+        }
+        if (segment->nodes[i].out == node->out) {
+            break;
+        }
+    }
+    size_t bytes = narrow_bytes(segment, gw_hip_width(node->out));
+    if (bytes > segment->narrowed.bytes) {
+        GW_TRY(gw_hip_private(segment, bytes, &segment->narrowed.at));
+        segment->narrowed.bytes = bytes;
+    }
+    *out = (struct gw_narrow_to){.scale = segment->narrowed.at,
+                                 .y = segment->narrowed.at + narrow_scales(segment),
+                                 .bf16 = kind->fmt == GW_FMT_BF16,
+                                 .tiled = takes_wide(segment, kind, glu)};
+    segment->narrowed.of = node->out;
+    segment->narrowed.node = segment->node;
+    segment->narrowed.to = *out;
+    return GW_OK;
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */

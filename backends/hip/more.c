@@ -107,6 +107,13 @@ static gw_status record_norm(struct gw_segment *segment, const gw_kernel *kernel
     if (node->out->fmt == GW_FMT_F32 && row <= KEPT_MOST) {
         GW_TRY(gw_hip_narrow_to(segment, node, 0, &p.narrow));
     }
+    if (node->out->fmt == GW_FMT_F32 && p.width % GW_ACT_BLOCK == 0 &&
+        p.width <= (int)GW_MORE_TEAM_WIDTH && segment->rows >= GW_MORE_TEAMS) {
+        return gw_hip_record(segment, node, "gw_more_norm_team",
+                             gw_hip_groups((size_t)segment->rows, GW_MORE_TEAMS), 1, 1,
+                             GW_MORE_THREADS, 1, 1,
+                             p.narrow.y != 0 ? (unsigned)row * GW_MORE_TEAMS : 0, &p, sizeof p);
+    }
     return gw_hip_record(segment, node, "gw_more_norm", (unsigned)segment->rows, 1, 1,
                          GW_MORE_THREADS, 1, 1, p.narrow.y != 0 ? (unsigned)row : 0, &p, sizeof p);
 }

@@ -135,7 +135,8 @@ GW_KERNEL(gw_narrow, struct gw_narrow_params, GW_NARROW_THREADS) {
         top = gw_larger(top, GW_F32_BITS(x[i]) & 0x7fffffffu);
     }
     top = p.to.bf16 ? 0 : gw_narrow_top(top, room);
-    gw_narrow_row(p.to, row, p.k, top, [&](int c, float *v) {
+    const int me = (int)threadIdx.x;
+    gw_narrow_row(p.to, row, p.k, top, me, GW_NARROW_THREADS, [&](int c, float *v) {
         if (fours && c + 8 <= p.k) {
 #pragma unroll
             for (int h = 0; h < 8; h += 4) {

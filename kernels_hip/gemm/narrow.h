@@ -22,20 +22,20 @@ __device__ static inline unsigned gw_narrow_top(unsigned top, unsigned *room) {
     return top;
 }
 
-/* The row, by a block of threads. top: gw_narrow_top, for BF16 anything; eight(c, v): columns c to
+/* The row, by thread `me` of `all`. top: gw_narrow_top, for BF16 anything; eight(c, v): columns c to
  * c + 7, beyond the last one 0. */
 template <class Eight>
 __device__ static inline void gw_narrow_row(const struct gw_narrow_to &to, int row, int k,
-                                            unsigned top, Eight eight) {
+                                            unsigned top, int me, int all, Eight eight) {
     const int pieces = (k + 127) / 128;
     int shift = (int)(top >> 23) - (127 + 13);
     shift = shift < -100 ? -100 : shift > 100 ? 100 : shift;
     shift = to.bf16 || top >= 0x7f800000u ? 0 : shift;
     const float down = GW_F32_FROM_BITS((unsigned)(127 - shift) << 23);
-    if (threadIdx.x == 0) {
+    if (me == 0) {
         to.scale[row] = GW_F32_FROM_BITS((unsigned)(127 + shift) << 23);
     }
-    for (int chunk = (int)threadIdx.x; chunk < pieces * 16; chunk += (int)blockDim.x) {
+    for (int chunk = me; chunk < pieces * 16; chunk += all) {
         const size_t stage = (size_t)(row / 128) * pieces * 2 + chunk / 8;
         const size_t at = to.tiled ? stage * 8192 + row % 128 * 64 + ((chunk ^ row) & 7) * 8
                                    : (size_t)row * pieces * 128 + chunk * 8;
@@ -57,8 +57,8 @@ __device__ static inline void gw_narrow_row(const struct gw_narrow_to &to, int r
 
 /* The same of a row in shared memory. */
 __device__ static inline void gw_narrow_kept(const struct gw_narrow_to &to, int row, int k,
-                                             unsigned top, const float *kept) {
-    gw_narrow_row(to, row, k, top, [&](int c, float *v) {
+                                             unsigned top, int me, int all, const float *kept) {
+    gw_narrow_row(to, row, k, top, me, all, [&](int c, float *v) {
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             v[i] = c + i < k ? kept[c + i] : 0.0f;

@@ -94,6 +94,17 @@ GW_DEVICE void encode_times(void *out, size_t block, int form, float x, float fa
     }
 }
 
+/* A value of a row whose mean and factor are known; weight and bias stand for themselves. */
+GW_DEVICE float normed(const struct gw_more_norm_params &p, float x, float mean, float r,
+                       float weight, float bias) {
+    if (p.layer) {
+        x = (x - mean) * r;
+        return p.weight ? (p.bias ? GW_FMA(x, weight, bias) : x * weight) : p.bias ? x + bias : x;
+    }
+    x = x * weight * r;
+    return p.bias ? x + bias : x;
+}
+
 GW_KERNEL(gw_more_norm, struct gw_more_norm_params, GW_MORE_THREADS) {
     __shared__ float blocks[GW_ROW_PIECE / GW_LANES];
     __shared__ unsigned room[TEAMS];
@@ -123,14 +134,7 @@ GW_KERNEL(gw_more_norm, struct gw_more_norm_params, GW_MORE_THREADS) {
         const float w = p.weight && there ? p.weight[i] : 1.0f;
         const float bias = p.bias && there ? p.bias[i] : 0.0f;
         float y = there ? x[i] : 0.0f;
-        if (p.layer) {
-            y = (y - mean) * r;
-            y = p.weight ? (p.bias ? GW_FMA(y, w, bias) : y * w) : p.bias ? y + bias : y;
-        } else {
-            y = y * w;
-            y = later ? y : y * r;
-            y = p.bias ? y + bias : y;
-        }
+        y = normed(p, y, mean, later ? 1.0f : r, w, bias);
         if (p.form != GW_FORM_FLOATS) {
             const size_t block = (size_t)row * (n / GW_ACT_BLOCK) + b;
             encode_times(p.out, block, p.form, y, later ? r : 1.0f);
@@ -147,7 +151,83 @@ GW_KERNEL(gw_more_norm, struct gw_more_norm_params, GW_MORE_THREADS) {
     }
     if (p.narrow.y) {
         top = gw_narrow_top(top, room);
-        gw_narrow_kept(p.narrow, row, n, top, kept);
+        gw_narrow_kept(p.narrow, row, n, top, (int)threadIdx.x, GW_MORE_THREADS, kept);
+    }
+}
+
+/* Of values lane i of 32 blocks, v[b], what gw_row_sum makes of their row. A lane hands half of its
+ * blocks on for the same half of its own, five times: the tree of gw_fold for all blocks at once,
+ * of which lane b has block b in the end. */
+enum { EACH = GW_MORE_TEAM_WIDTH / GW_LANES };
+template <int H> GW_DEVICE void fold_half(float *v) {
+    const int high = (gw_lane() & H) != 0;
+#pragma unroll
+    for (int b = 0; b < H; b++) {
+        const float keep = high ? v[b + H] : v[b], give = high ? v[b] : v[b + H];
+        v[b] = keep + gw_shuffle_xor(give, H);
+    }
+}
+template <class Value> GW_DEVICE float team_sum(Value value) {
+    static_assert((int)EACH == (int)GW_LANES, "a lane has a block in the end");
+    float v[EACH];
+#pragma unroll
+    for (int b = 0; b < EACH; b++) {
+        v[b] = value(b);
+    }
+    fold_half<16>(v);
+    fold_half<8>(v);
+    fold_half<4>(v);
+    fold_half<2>(v);
+    fold_half<1>(v);
+    return gw_fold(0.0f + v[0]);
+}
+
+/* The row of a team, in its registers. */
+GW_KERNEL(gw_more_norm_team, struct gw_more_norm_params, GW_MORE_THREADS) {
+    GW_SHARED_DYNAMIC(float, shared);
+    const int row = (int)blockIdx.x * TEAMS + gw_team(), n = p.width, lane = gw_lane();
+    float *kept = shared + gw_team() * n, x[EACH];
+    unsigned top = 0;
+    gw_grid_launch_dependents();
+    gw_grid_dependency_wait();
+    if (row >= gw_live(p.step)) {
+        return; /* whole teams; only teams meet below */
+    }
+    const float *in = p.in + (size_t)row * n + lane;
+#pragma unroll
+    for (int b = 0; b < EACH; b++) {
+        x[b] = b * GW_LANES < n ? in[b * GW_LANES] : 0.0f;
+    }
+    float mean = 0.0f;
+    if (p.layer) {
+        mean = team_sum([&](int b) { return x[b]; }) / (float)n;
+    }
+    const float squares = team_sum([&](int b) {
+        const float c = p.layer ? x[b] - mean : x[b];
+        return b * GW_LANES < n ? c * c : 0.0f;
+    });
+    const float r = gw_rms_scale(squares, n, p.eps);
+    const float factor = p.factor ? p.factor[0] : 1.0f;
+#pragma unroll
+    for (int b = 0; b < EACH; b++) {
+        if (b * GW_LANES < n) {
+            const int i = b * GW_LANES + lane;
+            const size_t at = (size_t)row * n + i;
+            float y = normed(p, x[b], mean, r, p.weight ? p.weight[i] : 1.0f,
+                             p.bias ? p.bias[i] : 0.0f);
+            y = p.addend ? p.addend[at] + y : y;
+            y = p.factor ? y * factor : y;
+            ((float *)p.out)[at] = y;
+            if (p.narrow.y) {
+                kept[i] = y;
+                top = gw_larger(top, GW_F32_BITS(y) & 0x7fffffffu);
+            }
+        }
+    }
+    if (p.narrow.y) {
+        top = gw_team_max(top);
+        gw_sync_team();
+        gw_narrow_kept(p.narrow, row, n, top, lane, GW_LANES, kept);
     }
 }
 
@@ -370,7 +450,7 @@ GW_KERNEL(gw_more_act_row, struct gw_more_act_params, GW_MORE_THREADS) {
         top = gw_larger(top, GW_F32_BITS(v) & 0x7fffffffu);
     }
     top = gw_narrow_top(top, room);
-    gw_narrow_kept(p.narrow, row, p.width, top, kept);
+    gw_narrow_kept(p.narrow, row, p.width, top, (int)threadIdx.x, GW_MORE_THREADS, kept);
 }
 
 GW_KERNEL(gw_more_act, struct gw_more_act_params, GW_MORE_THREADS) {

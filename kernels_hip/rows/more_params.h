@@ -11,6 +11,7 @@
 enum {
     GW_MORE_THREADS = 256,
     GW_MORE_TEAMS = GW_MORE_THREADS / 32,
+    GW_MORE_TEAM_WIDTH = 1024, /* gw_more_norm_team: whole blocks of 32, at most */
     GW_MORE_LAY_ROWS = 64,
     GW_MORE_LAY_STEP = GW_MORE_LAY_ROWS + 2
 };
@@ -36,7 +37,8 @@ struct gw_more_pool_params {
 };
 
 /* gw_more_norm: any NORM; a block per row, grid (rows). weight, bias, addend and factor may be 0.
- * narrow: the result once more for the product behind it; then dynamic shared memory: a row. */
+ * gw_more_norm_team: a team per row, of floats. narrow: the result once more for the product behind it; then dynamic shared memory: its
+ * row or rows. */
 struct gw_more_norm_params {
     struct gw_step_params step;
     GW_DEV(const float) in;
