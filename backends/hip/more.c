@@ -178,9 +178,13 @@ static gw_status record_rope_kv(struct gw_segment *segment, const gw_kernel *ker
                   node->w[1] == NULL && lay <= KEPT_MOST;
     if (p.without_k) {
         snprintf(name, sizeof name, "gw_more_lay_%s", gw_format_of(cache)->name);
+        p.lay_all = node->w[0] == NULL && node->w[3] == NULL && !a->norm_v;
         GW_TRY(gw_hip_record(segment, node, name, (unsigned)a->kv_heads,
                              gw_hip_groups((size_t)segment->rows, GW_MORE_LAY_ROWS), 1,
                              GW_MORE_THREADS, 1, 1, (unsigned)lay, &p, sizeof p));
+        if (p.lay_all) {
+            return GW_OK;
+        }
     }
     snprintf(name, sizeof name, "gw_more_rope_%s", gw_format_of(cache)->name);
     return gw_hip_record(

@@ -376,7 +376,8 @@ ROPE(f32)
 ROPE(f16)
 ROPE(q8_0)
 
-/* A position's cells of K lie a page apart, those of neighbours side by side: a block has a head of
+/* K of many rows; lay_all: also V, and q as it is.
+ * A position's cells of K lie a page apart, those of neighbours side by side: a block has a head of
  * some rows in shared memory, and then a team stores one value of 32 of them. */
 template <class PUT> __device__ static inline void more_lay(const struct gw_more_rope_params &p) {
     typedef typename PUT::cell cell;
@@ -390,9 +391,25 @@ template <class PUT> __device__ static inline void more_lay(const struct gw_more
         return;
     }
     for (int r = gw_team(); r < ROWS && first + r < live; r += TEAMS) {
-        const float *k = p.in + (size_t)(first + r) * width + (p.heads + g) * p.e;
+        const float *in = p.in + (size_t)(first + r) * width, *k = in + (p.heads + g) * p.e;
         for (int i = lane; i < p.e; i += GW_LANES) {
             PUT::put(cells, i * STEP + r, 0, 0, k[i]);
+        }
+        if (p.lay_all) {
+            const int pos = gw_step_pos(p.step, first + r), slot = gw_step_slot(p.step, first + r);
+            const size_t page = (size_t)p.pages[(size_t)slot * p.page_stride + pos / GW_PAGE];
+            const float *v = in + (p.heads + p.kv_heads) * p.e + g * p.ev;
+            cell *to = (cell *)((uint8_t *)p.v + (page * p.kv_heads + g) * (size_t)p.v_bytes) +
+                       pos % GW_PAGE * p.ev;
+            for (int i = lane; i < p.ev; i += GW_LANES) {
+                PUT::put(to, i, 0, 0, v[i]);
+            }
+            const int of = p.heads / p.kv_heads * p.e;
+            const float *q = in + g * of;
+            float *out = p.out + (size_t)(first + r) * p.heads * p.e + g * of;
+            for (int i = lane; i < of; i += GW_LANES) {
+                out[i] = q[i];
+            }
         }
     }
     __syncthreads();
