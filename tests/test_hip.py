@@ -1,13 +1,14 @@
 # tests/test_hip.py - whole models on the hip backend over the emulator, at both wave widths: the bits
 # of the scalar CPU for every format, order and width; faults end in one line and exit code 1.
 # With GODWIT_HIP_DRIVER=system the first card of this machine computes instead.
+import importlib.util
 import os
 import pathlib
 import re
 
 import pytest
 
-from program import DATA, SANITIZED, SHARED, logits_hash, run, small_models, some_ids
+from program import DATA, ROOT, SANITIZED, SHARED, logits_hash, run, small_models, some_ids
 
 BUILD = pathlib.Path(os.environ.get("GODWIT_BUILD", ""))
 SYSTEM = os.environ.get("GODWIT_HIP_DRIVER") == "system"
@@ -136,6 +137,42 @@ def test_text_with_drafts(wave):
     rows = "289" if SYSTEM else "2" if KINDS and wave == 64 else "5"
     done = run(binary=str(program), env=on(wave, GODWIT_DRAFT_DEVICE="hip", GODWIT_DRAFT_ROWS=rows))
     assert " 0 of them differ" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("wave", WIDTHS)
+@pytest.mark.parametrize("name", ["t5-v1.1", "m2m100"])
+def test_beams(wave, name):
+    model = SHARED / "goldens" / name
+    if not model.is_dir():
+        pytest.skip(f"{model} is not there")
+    ask = ["logits", "-m", model, "--ids", "5,6,7,8,9,2", "--decoder-ids", "2", "--greedy", "5",
+           "--beams", "4", "-c", "40"]
+    want = run(*ask, "--device", "cpu", env={"GODWIT_HIP_DRIVER": "none"}).stdout
+    assert want.count("beam: ") == 4 and run(*ask, *HIP, env=on(wave)).stdout == want
+
+
+@pytest.mark.parametrize("wave", WIDTHS)
+def test_texts_of_an_encoder(wave, tmp_path):
+    """Over 512 rows in a pass, so that products have the tiles of gemm_wide.hip and norms leave what
+    they read: the CPU's bits when exact, else those of a launch for each node, alone or together."""
+    makes = importlib.util.spec_from_file_location("make_encoders", ROOT / "bench/make_encoders.py")
+    maker = importlib.util.module_from_spec(makes)
+    makes.loader.exec_module(maker)
+    maker.SHAPES["bge-m3"] = (1, 64, 128, 2, 20100, 256)
+    maker.write_folder("bge-m3", "f16", tmp_path / "m")
+    texts = [" ".join(f"w{(i * 31 + k * k) % 997}" for k in range(90 + 11 * i)) for i in range(5)]
+    (tmp_path / "all").write_text("\n".join(texts))
+    (tmp_path / "one").write_text(texts[0])
+
+    def vectors(file, *args, **settings):
+        return run("embed", "-m", tmp_path / "m", "-f", tmp_path / file, *args,
+                   env=on(wave, **settings)).stdout.splitlines()
+
+    got = vectors("all", "--device", "hip")
+    assert len(got) == 5 and got[:1] == vectors("one", "--device", "hip")
+    assert got == vectors("all", "--device", "hip", GODWIT_HIP="no-fuse")
+    exact = vectors("all", *HIP)
+    assert exact == vectors("all", "--device", "cpu") and exact != got
 
 
 def fails(setting, *words):

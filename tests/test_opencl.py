@@ -40,6 +40,17 @@ def models():
     return [pytest.param(*found[name], id=name) for name in sorted(found) if name in some]
 
 
+@pytest.mark.parametrize("name", ["t5-v1.1", "m2m100"])
+def test_beams(name):
+    model = SHARED / "goldens" / name
+    if not model.is_dir():
+        pytest.skip(f"{model} is not there")
+    ask = ["logits", "-m", model, "--ids", "5,6,7,8,9,2", "--decoder-ids", "2", "--greedy", "5",
+           "--beams", "4", "-c", "40"]
+    want = run(*ask, "--device", "cpu").stdout
+    assert want.count("beam: ") == 4 and run(*ask, *OPENCL).stdout == want
+
+
 @pytest.mark.parametrize("rows", ["prefill", "decode", "5", "16"] if OPENCL_ALL else ["prefill", "5"])
 @pytest.mark.parametrize("path,args", models())
 def test_hash(path, args, rows):
