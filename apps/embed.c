@@ -1,5 +1,4 @@
 /* apps/embed.c - `godwit embed`: vectors of texts. */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +6,7 @@
 #include "apps/encode.h"
 #include "apps/output.h"
 #include "apps/sha256.h"
+#include "apps/vectors/ahead.h"
 
 /* ---- given tokens --------------------------------------------------------------------------- */
 
@@ -91,17 +91,8 @@ static int embed_ids(const app_options *o, gw_model *model, gw_encoder *encoder)
 
 enum {
     SLICE = 512, /* texts between two looks at the disk */
-    TIMES = 256, /* rows of --ops */
-    PARTS = 4    /* of a slice, each tokenized by a thread of its own beside a card */
+    TIMES = 256  /* rows of --ops */
 };
-
-typedef struct embed_part {
-    const struct embed_job *job;
-    size_t first, n;
-    app_encoded tokens;
-    pthread_t thread;
-    int code, runs; /* runs: in a thread */
-} embed_part;
 
 typedef struct embed_job {
     const app_options *o;
@@ -114,9 +105,8 @@ typedef struct embed_job {
     size_t done, cut;
     char *partial;         /* a file of what is done so far; NULL: none */
     unsigned char key[64]; /* of model, texts and options: what the file begins with */
-    embed_part part[PARTS]; /* of the slice from `begun` on, whose tokens are made or on their way */
-    size_t begun;           /* SIZE_MAX: none */
-    int beside;             /* a card computes: the next slice is tokenized meanwhile */
+    vectors_ahead ahead;   /* tokens of the next slice */
+    int beside;            /* a card computes: they are made meanwhile */
 } embed_job;
 
 static int choose_prefix(embed_job *job) {
@@ -190,90 +180,29 @@ static void keep_partial(embed_job *job, size_t from) {
     }
 }
 
-/* ---- tokens of a slice */
-
-static void *tokenize_part(void *user) {
-    embed_part *part = user;
-    const embed_job *job = part->job;
-    part->code = app_encode(job->o, job->model, job->encoder, &job->items, part->first, part->n,
-                            job->prefix, NULL, &part->tokens);
-    return NULL;
-}
-
-static size_t slice_of(const embed_job *job, size_t first) {
-    size_t left = job->items.n - first;
-    return left < SLICE ? left : SLICE;
-}
-
-static void begin_slice(embed_job *job, size_t first) {
-    size_t n = slice_of(job, first);
-    job->begun = first;
-    for (size_t i = 0; i < PARTS; i++) {
-        embed_part *part = &job->part[i];
-        size_t from = n * i / PARTS;
-        *part = (embed_part){.job = job, .first = first + from, .n = n * (i + 1) / PARTS - from};
-        part->runs =
-            job->beside && pthread_create(&part->thread, NULL, tokenize_part, part) == 0;
-    }
-}
-
-/* Until all parts have their tokens; those that no thread makes are made here. */
-static int end_slice(embed_job *job) {
-    int code = APP_OK;
-    for (int i = 0; i < PARTS; i++) {
-        embed_part *part = &job->part[i];
-        if (part->runs) {
-            pthread_join(part->thread, NULL);
-        } else if (code == APP_OK) {
-            tokenize_part(part);
-        }
-        code = code == APP_OK ? part->code : code;
-    }
-    job->begun = SIZE_MAX;
-    return code;
-}
-
 static int embed_slice(embed_job *job) {
-    size_t first = job->done, n = slice_of(job, first), at = 0;
-    app_encoded tokens[PARTS];
-    gw_encoder_text *texts = calloc(n, sizeof *texts);
-    if (job->begun != first) {
-        begin_slice(job, first);
-    }
-    int code = end_slice(job);
-    for (int i = 0; i < PARTS; i++) {
-        tokens[i] = job->part[i].tokens;
-        for (size_t k = 0; code == APP_OK && texts != NULL && k < job->part[i].n; k++) {
-            texts[at++] = tokens[i].texts[k];
-        }
-        job->cut += tokens[i].cut;
-    }
-    if (code == APP_OK && texts == NULL) {
-        app_error("no memory for %zu texts", n);
-        code = APP_FAILURE;
-    }
-    if (code == APP_OK && job->beside && first + n < job->items.n) {
-        begin_slice(job, first + n);
+    size_t first = job->done, left = job->items.n - first, n = left < SLICE ? left : SLICE;
+    size_t behind = first + n, next = job->items.n - behind;
+    app_encoded tokens = {0};
+    int code = vectors_ahead_end(&job->ahead, first, n, &tokens);
+    if (code == APP_OK && job->beside && next > 0) {
+        vectors_ahead_begin(&job->ahead, behind, next < SLICE ? next : SLICE);
     }
     if (code == APP_OK) {
-        gw_status status = gw_encoder_embed(job->encoder, texts, n,
+        gw_status status = gw_encoder_embed(job->encoder, tokens.texts, n,
                                             job->vectors + first * (size_t)job->info.width);
         code = status == GW_OK ? APP_OK : app_fail(status);
     }
-    for (int i = 0; i < PARTS; i++) {
-        app_encoded_free(&tokens[i]);
-    }
-    free(texts);
+    job->cut += tokens.cut;
+    app_encoded_free(&tokens);
     if (code == APP_OK) {
         job->done += n;
         if (job->items.n > SLICE) {
             keep_partial(job, first);
         }
-    } else if (job->begun != SIZE_MAX) {
-        (void)end_slice(job);
-        for (int i = 0; i < PARTS; i++) {
-            app_encoded_free(&job->part[i].tokens);
-        }
+    } else if (job->ahead.runs) {
+        (void)vectors_ahead_end(&job->ahead, job->ahead.first, job->ahead.n, &tokens);
+        app_encoded_free(&tokens);
     }
     return code;
 }
@@ -396,7 +325,8 @@ static int embed_all(embed_job *job) {
     gw_model_info model;
     gw_model_describe(job->model, &model);
     job->beside = strncmp(model.device, "cpu", 3) != 0;
-    job->begun = SIZE_MAX;
+    job->ahead = (vectors_ahead){.o = job->o, .model = job->model, .encoder = job->encoder,
+                                 .items = &job->items, .prefix = job->prefix};
     app_progress progress;
     int code = APP_OK;
     progress_begin(&progress, "embedding");

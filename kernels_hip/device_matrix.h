@@ -254,7 +254,7 @@ template <int N> __device__ static inline void gw_group_keep(float *v) {
 #define GW_THIRTY_TWO(v, at)                                                                       \
     GW_EIGHT(v, at), GW_EIGHT(v, at + 8), GW_EIGHT(v, at + 16), GW_EIGHT(v, at + 24)
 
-/* N columns (32, 64, 128 or 256), K = 16 of binary16 or bfloat16; D is added when `add` is not 0. */
+/* N columns (32, 64, 128 or 256), K = 16 of binary16 or bfloat16; D is added where add is not 0. */
 #define GW_GROUP_HALF(name, type)                                                                  \
     template <int N>                                                                               \
     __device__ static inline void name(float *d, const unsigned *a, gw_group_at b, int add) {      \

@@ -41,9 +41,10 @@ BELOW["kernels_hip/rows"] = BELOW["kernels_hip"] + ["kernels_hip"]
 BELOW["kernels_hip/attention"] = BELOW["kernels_hip/rows"] + ["kernels_hip/rows"]  # rope
 BELOW["kernels_cl"] = ["core/tensor"]
 BELOW["backends"] = BELOW["core/plan"] + ["core/plan"]
-BELOW["apps"] = ["include", "apps/judge"]
+BELOW["apps"] = ["include", "apps/judge", "apps/vectors"]
 BELOW["apps/serve"] = ["include", "apps"]
 BELOW["apps/judge"] = ["include", "apps"]  # tables of evaluate, windows of perplexity
+BELOW["apps/vectors"] = ["include", "apps"]  # tokens beside a card
 
 SAVE = "every file is written in one way, and a signal removes what is unfinished"
 EXCEPTIONS = {  # (file, what it includes): why
@@ -65,7 +66,7 @@ VENDOR = r"(hip/|cuda|CL/|nccl|rccl|cblas|openblas|clblast)"
 LIBRARIES = [
     (SIMD, ("cpu", "backends/cpu", "tests", "bench")),
     (THREADS, ("cpu", "backends/cpu", "backends/ref", "backends/opencl", "backends/hip", "backends/mpi",
-               "apps/serve", "apps/judge", "tests", "bench")),
+               "apps/serve", "apps/judge", "apps/vectors", "tests", "bench")),
     (r"event2/", ("apps/serve",)),
     (VENDOR, ("backends/opencl", "kernels_hip", "tests")),
     (r"jansson\.h$", ("core/base", "core/model", "core/quantize", "core/text", "apps", "tests")),

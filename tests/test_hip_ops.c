@@ -294,14 +294,13 @@ static void check_halves(void) {
     static op_bench bench;
     ot_open(&bench, &gw_backend_hip, open_hip(0), OT_MAPPED);
     for (int i = 0; i < 8; i++) {
-        gw_fmt fmt = formats[i % 3]; /* the last two of enough rows for gemm_wide.hip */
+        gw_fmt fmt = formats[i % 3];
         op_case c = {.op = i < 3 || i >= 6 ? GW_OP_LINEAR : GW_OP_GLU,
                      .why = "16-bit products", .n = i < 6 ? 133 : 650,
                      .k = 200,
                      .m = {150, 20},
                      .fmt = {fmt, fmt},
-                     .out = GW_FMT_F32,
-                     .order = GW_ORDER_PREFILL,
+                     .out = GW_FMT_F32, .order = GW_ORDER_PREFILL,
                      .bias = i < 3,
                      .residual = i >= 6};
         check_half(&bench, &c);

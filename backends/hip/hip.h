@@ -12,7 +12,7 @@
 
 #include "backends/hip/driver.h"
 #include "core/plan/backend.h"
-#include "kernels_hip/gemm/gemm_params.h"
+#include "kernels_hip/narrow_params.h"
 #include "kernels_hip/params.h"
 #include "kernels_hip/rows/rope_params.h"
 #include "kernels_hip/rows/route_params.h"

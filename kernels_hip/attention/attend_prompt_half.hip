@@ -454,7 +454,7 @@ template <int E> __device__ static inline void attend(const gw_prompt_params &p,
 /* E: the width of a head is at most that, and a multiple of 8. Of 64 values four blocks share a
  * multiprocessor, for which some registers are given up. */
 #define KERNEL(E)                                                                                  \
-    GW_KERNEL(gw_attend_prompt_half_##E, struct gw_prompt_params, THREADS, E == 64 ? 4 : 1) {       \
+    GW_KERNEL(gw_attend_prompt_half_##E, struct gw_prompt_params, THREADS, E == 64 ? 4 : 1) {      \
         GW_SHARED_DYNAMIC(uint8_t, shared);                                                        \
         attend<E>(p, shared);                                                                      \
     }

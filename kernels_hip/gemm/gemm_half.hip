@@ -8,7 +8,7 @@
  * every other backend.
  */
 #include "kernels_hip/gemm/gemm_half.h"
-#include "kernels_hip/gemm/narrow.h"
+#include "kernels_hip/narrow.h"
 
 #if GW_MMA
 

@@ -4,6 +4,7 @@
 #ifndef GW_KERNELS_HIP_GEMM_PARAMS_H
 #define GW_KERNELS_HIP_GEMM_PARAMS_H
 
+#include "kernels_hip/narrow_params.h"
 #include "kernels_hip/params.h"
 
 enum {
@@ -116,15 +117,7 @@ struct gw_gemm_params {
     int32_t act8; /* y is act8          */
 };
 
-/* Rows in 16 bits, [rows, pieces * 128], and a power of two per row; tiled: in stages of 128 rows,
- * [rows / 128, pieces * 2, 128, 64], as they will lie in shared memory. y 0: none. */
-struct gw_narrow_to {
-    GW_DEV(uint16_t) y;
-    GW_DEV(float) scale;
-    int32_t bf16, tiled;
-};
-
-/* Of x f32 [rows, k]. */
+/* x f32 [rows, k] to 16 bits. */
 struct gw_narrow_params {
     struct gw_step_params step;
     GW_DEV(const float) x;

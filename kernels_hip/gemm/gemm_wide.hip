@@ -1,13 +1,13 @@
 /* kernels_hip/gemm/gemm_wide.hip - products of many tokens with F16 and BF16 weights on matrix
  * instructions of four waves: LINEAR, with the sums of gemm_group.hip, in the same order.
  *
- * What bounds a product of 16-bit numbers is what shared memory gives: an instruction of 64 rows and
- * 64 tokens reads its tokens for few rows, and waves that have the same rows read the same weights.
- * Here four waves have 64 rows and all 256 tokens of a tile, 128 sums a thread, so that weights come
- * to registers once and tokens once for 64 rows: per operation half of the bytes. Stages are whole
- * pieces of memory: of each strip two records, and of tokens what gw_narrow_tiles_* have laid out,
- * which one wave copies, four stages ahead, also over the end of a tile: blocks stay. Tiles of the
- * same tokens follow one another, GW_WIDE_BAND rows of them, for the sake of the second cache.
+ * What bounds such a product is what shared memory gives: instructions of 64 rows and 64 tokens
+ * read their tokens for few rows, and waves that have the same rows read the same weights.
+ * Here four waves have 64 rows and all 256 tokens of a tile, 128 sums a thread: weights come to
+ * registers once and tokens once for 64 rows, half of the bytes per operation. Stages are whole
+ * pieces of memory, of each strip two records and of tokens what struct gw_narrow_to has laid out;
+ * one wave copies them, four stages ahead, also over the end of a tile: blocks stay. Tiles of the
+ * same tokens follow one another, GW_WIDE_BAND of them, for the sake of the second cache.
  */
 #include "kernels_hip/gemm/gemm_half.h"
 

@@ -2,7 +2,7 @@
  * has for the plain ones, and ACT, MIX and ROUTE (docs/arithmetic.md, section 5). */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/device.h"
-#include "kernels_hip/gemm/narrow.h"
+#include "kernels_hip/narrow.h"
 #include "kernels_hip/rows/more_params.h"
 #include "kernels_hip/rows/rope.h"
 #include "kernels_hip/rows/route.h"

@@ -4,7 +4,7 @@
 #define GW_KERNELS_HIP_MORE_PARAMS_H
 
 #include "kernels_hip/act8_params.h"
-#include "kernels_hip/gemm/gemm_params.h"
+#include "kernels_hip/narrow_params.h"
 #include "kernels_hip/params.h"
 #include "kernels_hip/rows/route_params.h"
 
@@ -37,8 +37,8 @@ struct gw_more_pool_params {
 };
 
 /* gw_more_norm: any NORM; a block per row, grid (rows). weight, bias, addend and factor may be 0.
- * gw_more_norm_team: a team per row, of floats. narrow: the result once more for the product behind it; then dynamic shared memory: its
- * row or rows. */
+ * gw_more_norm_team: a team per row, of floats. narrow: the result once more for the product behind
+ * it; then dynamic shared memory: its row or rows. */
 struct gw_more_norm_params {
     struct gw_step_params step;
     GW_DEV(const float) in;
@@ -78,9 +78,10 @@ struct gw_more_rope_params {
     float eps;
 };
 
-/* gw_more_act_row: a block per row, grid (rows), dynamic shared memory for a row: the result in 16
- * bits alone, for the product behind it. gw_more_act: y = act(gate) (* up); rows of gate begin `gate_step` floats apart, those of up
- * up_step (up 0: no product). A team per 32 columns, grid (anything, rows). */
+/* gw_more_act: y = act(gate) (* up); rows of gate begin gate_step floats apart, those of up up_step
+ * (up 0: no product). A team per 32 columns, grid (anything, rows). gw_more_act_row: a block per
+ * row, grid (rows), dynamic shared memory for a row: the result in 16 bits alone, for the product
+ * behind it. */
 struct gw_more_act_params {
     struct gw_step_params step;
     GW_DEV(const float) gate;

@@ -1,4 +1,4 @@
-/* kernels_hip/gemm/narrow.h - a row of activations in 16 bits, in the order of columns of the
+/* kernels_hip/narrow.h - a row of activations in 16 bits, in the order of columns of the
  * records that F16 and BF16 weights have (gemm_half.h). For F16 the row is scaled by a power of two
  * first, so that its largest value has the exponent 13.
  */
@@ -6,10 +6,10 @@
 #define GW_KERNELS_HIP_NARROW_H
 
 #include "kernels_hip/device.h"
-#include "kernels_hip/gemm/gemm_params.h"
+#include "kernels_hip/narrow_params.h"
 
-/* What finds the row's largest magnitude: each thread gives the bits of its own. A barrier is in
- * it; room: a word for each team. */
+/* What finds the row's largest magnitude: each thread gives the bits of its own. There is a barrier
+ * in it; room: a word for each team. */
 __device__ static inline unsigned gw_narrow_top(unsigned top, unsigned *room) {
     top = gw_team_max(top);
     if (gw_lane() == 0) {
@@ -22,8 +22,8 @@ __device__ static inline unsigned gw_narrow_top(unsigned top, unsigned *room) {
     return top;
 }
 
-/* The row, by thread `me` of `all`. top: gw_narrow_top, for BF16 anything; eight(c, v): columns c to
- * c + 7, beyond the last one 0. */
+/* The row, by thread `me` of `all`. top: gw_narrow_top, for BF16 anything; eight(c, v): columns c
+ * to c + 7, beyond the last one 0. */
 template <class Eight>
 __device__ static inline void gw_narrow_row(const struct gw_narrow_to &to, int row, int k,
                                             unsigned top, int me, int all, Eight eight) {

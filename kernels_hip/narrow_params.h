@@ -1,0 +1,15 @@
+/* kernels_hip/narrow_params.h - where rows go that products of 16-bit weights read. */
+#ifndef GW_KERNELS_HIP_NARROW_PARAMS_H
+#define GW_KERNELS_HIP_NARROW_PARAMS_H
+
+#include "kernels_hip/params.h"
+
+/* Rows in 16 bits, [rows, pieces * 128], and a power of two per row; tiled: in stages of 128 rows,
+ * [rows / 128, pieces * 2, 128, 64], as they will lie in shared memory. y 0: none. */
+struct gw_narrow_to {
+    GW_DEV(uint16_t) y;
+    GW_DEV(float) scale;
+    int32_t bf16, tiled;
+};
+
+#endif
