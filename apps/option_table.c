@@ -452,6 +452,8 @@ const app_option app_option_table[] = {
      "no importance for those; may be given several times"},
     {"--override-kv", KIND_TEXTS, CMD_QUANTIZE, AT(overrides), 0, 0, "KEY=TYPE:VALUE", NULL,
      "metadata in place of the model's: int, float, bool or str; may be given several times"},
+    {"--prune-layers", KIND_TEXT, CMD_QUANTIZE, AT(prune), 0, 0, "L,L,..", NULL,
+     "leave these layers out of a GGUF file, as in 20,21; the ones behind them move up"},
     {"--keep-split", KIND_FLAG, CMD_QUANTIZE, AT(keep_split), 0, 0, NULL, NULL,
      "as many files as the model has"},
     {"--split-max-size", KIND_BYTES, CMD_QUANTIZE, AT(split_max), 1, 1e18, "SIZE", NULL,

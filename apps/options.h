@@ -153,6 +153,7 @@ typedef struct app_options {
     double damp;
     uint64_t split_max, memory, fit;
     int fit_ctx;
+    const char *prune;
     int32_t windows;
 } app_options;
 

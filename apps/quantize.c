@@ -90,6 +90,9 @@ static void write_recipe(const app_options *o, const app_texts *rules, char *out
     if (o->order != NULL) {
         append(out, room, " --order", o->order);
     }
+    if (o->prune != NULL) {
+        append(out, room, " --prune-layers", o->prune);
+    }
 }
 
 static int report(gw_status status) { return status == GW_OK ? APP_OK : app_fail(status); }
@@ -150,6 +153,7 @@ static int run_quantize(const app_options *o) {
                              .rule = o->rule,
                              .fit = o->fit,
                              .fit_ctx = o->fit_ctx,
+                             .prune = o->prune,
                              .windows = o->windows,
                              .say = say,
                              .cancel = signals_cancel()};

@@ -45,6 +45,7 @@ typedef struct gw_quantize_options {
     void *progress_user;
     const volatile int *cancel; /* polled per slab; may be NULL */
     int32_t fit_ctx; /* with fit: a cache of so many positions (f16) has room beside it; 0: none  */
+    const char *prune; /* layers that are left out, as in "20,21,22"; NULL: none                  */
 } gw_quantize_options;
 
 /* Makes options->out. It is there whole, or not at all. The bytes depend on the model, the type,

@@ -230,6 +230,23 @@ def test_parts_and_rules(tmp_path):
     assert "q4_0" in text and not (tmp_path / "none.gguf").exists()
 
 
+def test_layers_left_out(tmp_path):
+    """Without its first layer: a file of the rest, whose importance is that of the layers as they were."""
+    out, report = tmp_path / "out.gguf", tmp_path / "report.json"
+    importance = ("--imatrix", QUANT / "tales-2m.imatrix.gguf")
+    found = []
+    for args in ((), ("--prune-layers", "0")):
+        quantize(out, "q4_0", *importance, "--pure", "--report", report, *args)
+        found.append({t["name"]: t.get("relative_error") for t in json.loads(report.read_text())["tensors"]})
+    assert sum(name.startswith("blk.1.") for name in found[0]) == sum(name.startswith("blk.0.") for name in found[1])
+    assert not any(name.startswith("blk.1.") for name in found[1])
+    assert found[1]["blk.0.ffn_down.weight"] == found[0]["blk.1.ffn_down.weight"] != found[0]["blk.0.ffn_down.weight"]
+    assert "hash:" in run("logits", "-m", out, "--ids", "1,400,500", "-t", 1).stdout
+    for layers, words in (("0,,1", "no list of layers"), ("99", "no layer 99"), ("1,0", "no layer would be left")):
+        done = quantize(tmp_path / "x.gguf", "q4_0", "--prune-layers", layers, check=False)
+        assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
 def test_folder(tmp_path):
     """A folder becomes what the GGUF file of the same model becomes."""
     a, b = tmp_path / "a.gguf", tmp_path / "b.gguf"

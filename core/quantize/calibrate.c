@@ -163,7 +163,7 @@ gw_status gw_calibrate_model(const gw_calibrate_options *o, const gw_backend *co
                                      .cancel = o->cancel,
                                      .say = o->say,
                                      .say_user = o->say_user};
-        GW_TRY_DONE(gw_original_open(o->model, NULL, &original));
+        GW_TRY_DONE(gw_original_open(o->model, NULL, NULL, &original));
         GW_TRY_DONE(gw_inputs_collect(&original, backends, &wish, &inputs));
         GW_TRY_DONE(gw_inputs_imatrix(inputs, o->text, &other));
         GW_TRY_DONE(add_matrix(&m, &other, o->text));

@@ -98,7 +98,8 @@ static gw_status find_importance(gw_making *m, gw_item *item) {
     if (m->imatrix.n == 0 || !importance_wanted(m->o, t->name)) {
         return GW_OK;
     }
-    const gw_imatrix_entry *e = gw_imatrix_find(&m->imatrix, t->name);
+    const char *name = m->source.pruned > 0 && m->o->imatrix != NULL ? t->seen_as : t->name;
+    const gw_imatrix_entry *e = gw_imatrix_find(&m->imatrix, name);
     int64_t experts = t->n_dim == 3 ? t->dim[0] : 1;
     if (e == NULL) {
         return GW_OK;
@@ -248,7 +249,7 @@ static gw_status check_imatrix(const gw_making *m) {
 gw_status gw_choose_formats(gw_making *m) {
     const gw_quantize_options *o = m->o;
     gw_mixture_model model = {.architecture = m->source.architecture,
-                              .layers = m->source.layers,
+                              .layers = m->source.layers - m->source.pruned,
                               .heads = m->source.heads,
                               .kv_heads = m->source.kv_heads,
                               .experts = m->source.experts,

@@ -391,7 +391,7 @@ static gw_status collect(packing *p, const gw_backend *const *backends) {
                                  .cancel = o->cancel,
                                  .say = o->say,
                                  .say_user = o->say_user};
-    gw_status status = gw_original_open(o->model, NULL, &original);
+    gw_status status = gw_original_open(o->model, NULL, NULL, &original);
     status = status == GW_OK ? gw_inputs_collect(&original, backends, &wish, &p->inputs) : status;
     gw_original_close(&original);
     return status;

@@ -449,8 +449,8 @@ static void say_layer(const gw_making *m, size_t i, double began, uint64_t done,
     double seconds = gw_seconds_now() - began;
     double left = done > 0 ? seconds * (double)(all - done) / (double)done : 0.0;
     char text[32];
-    gw_say(m->o, "layer %d/%d  %s  %.0f s left", atoi(name + 4) + 1, m->source.layers,
-           gw_size_text(done, text), left);
+    gw_say(m->o, "layer %d/%d  %s  %.0f s left", atoi(name + 4) + 1,
+           m->source.layers - m->source.pruned, gw_size_text(done, text), left);
 }
 
 /* Where everything goes, and the heads; *all: bytes of all files. */
@@ -568,6 +568,11 @@ gw_status gw_quantize_model(const gw_quantize_options *o, gw_parallel_fn paralle
     gw_status status = GW_OK;
     gw_folder_type folder;
     GW_TRY(check_places(o));
+    if (o->prune != NULL && (o->fit > 0 || gw_folder_type_named(o->type, &folder))) {
+        return gw_fail(GW_E_ARGUMENT, "--prune-layers",
+                       "not together with --fit or a folder's type: make a GGUF file without the "
+                       "layers first (type copy), then that of it");
+    }
     if (gw_folder_type_named(o->type, &folder)) {
         return gw_write_folder(o, &folder, parallel, backends);
     }
@@ -577,7 +582,7 @@ gw_status gw_quantize_model(const gw_quantize_options *o, gw_parallel_fn paralle
         return gw_fail(GW_E_NOMEM, o->model, "no memory for its metadata");
     }
     GW_TRY_DONE(skipped_keys(o, arena, &skip));
-    GW_TRY_DONE(gw_original_open(o->model, skip, &m.source));
+    GW_TRY_DONE(gw_original_open(o->model, skip, o->prune, &m.source));
     if (o->imatrix != NULL) {
         GW_TRY_DONE(gw_imatrix_read(o->imatrix, &m.imatrix));
     }

@@ -34,11 +34,15 @@ typedef struct gw_original {
     const char *architecture;
     int layers, heads, kv_heads, experts;
     uint64_t file_bytes;
-    int parts; /* files of a GGUF set */
+    int parts;  /* files of a GGUF set */
+    int pruned; /* layers that were left out: names of tensors are not those of the file */
 } gw_original;
 
-/* skip: keys that are not taken over, NULL at the end. */
-gw_status gw_original_open(const char *path, const char *const *skip, gw_original *out);
+/* skip: keys that are not taken over, NULL at the end. prune: layers that are left out, as in
+ * "20,21", or NULL; those behind them move up, and so do arrays of the metadata that have a value
+ * for each layer. GW_E_ARGUMENT: no such layers, or none would be left. */
+gw_status gw_original_open(const char *path, const char *const *skip, const char *prune,
+                           gw_original *out);
 void gw_original_close(gw_original *s);
 const gw_original_tensor *gw_original_find(const gw_original *s, const char *name);
 
