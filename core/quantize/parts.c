@@ -134,8 +134,13 @@ static gw_status no_room(const char *path, uint64_t need) {
         left = (uint64_t)fs.f_bavail * fs.f_frsize;
         known = 1;
     }
-    return gw_fail(GW_E_IO, path, "needs %.2f GB, %.2f are free%s", (double)need / 1e9,
-                   (double)left / 1e9, known ? "" : " (as far as is known)");
+    if (known && left >= need) {
+        return gw_fail(GW_E_IO, path,
+                       "needs %.2f MB, which a quota or a limit on file sizes (ulimit -f) refuses",
+                       (double)need / 1e6);
+    }
+    return gw_fail(GW_E_IO, path, "needs %.2f MB, %.2f are free%s", (double)need / 1e6,
+                   (double)left / 1e6, known ? "" : " (as far as is known)");
 }
 
 static gw_status open_part(gw_out_file *q, int again) {
