@@ -55,13 +55,17 @@ __device__ static inline void gw_narrow_row(const struct gw_narrow_to &to, int r
     }
 }
 
+/* Where value i of a row stands that is kept in shared memory: threads with neighbouring chunks of
+ * the records read blocks of 32 at once, from different banks. A row takes GW_KEPT_BYTES. */
+GW_DEVICE int gw_kept_at(int i) { return i + i / 32; }
+
 /* The same of a row in shared memory. */
 __device__ static inline void gw_narrow_kept(const struct gw_narrow_to &to, int row, int k,
                                              unsigned top, int me, int all, const float *kept) {
     gw_narrow_row(to, row, k, top, me, all, [&](int c, float *v) {
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            v[i] = c + i < k ? kept[c + i] : 0.0f;
+            v[i] = c + i < k ? kept[gw_kept_at(c) + i] : 0.0f;
         }
     });
 }

@@ -4,6 +4,9 @@
 
 #include "kernels_hip/params.h"
 
+/* Of a row of n floats that a block keeps in shared memory (narrow.h). */
+#define GW_KEPT_BYTES(n) (((n) + (n) / 32) * 4)
+
 /* Rows in 16 bits, [rows, pieces * 128], and a power of two per row; tiled: in stages of 128 rows,
  * [rows / 128, pieces * 2, 128, 64], as they will lie in shared memory. y 0: none. */
 struct gw_narrow_to {

@@ -102,7 +102,7 @@ static gw_status record_norm(struct gw_segment *segment, const gw_kernel *kernel
                                     .form = gw_hip_form(segment, node->out),
                                     .layer = node->args.norm.kind == GW_NORM_LAYER,
                                     .eps = node->args.norm.eps};
-    size_t row = gw_hip_width(node->out) * sizeof(float);
+    size_t row = GW_KEPT_BYTES(gw_hip_width(node->out));
     (void)kernel;
     if (node->out->fmt == GW_FMT_F32 && row <= KEPT_MOST) {
         GW_TRY(gw_hip_narrow_to(segment, node, 0, &p.narrow));
@@ -216,7 +216,7 @@ gw_status gw_hip_record_act(struct gw_segment *segment, const gw_node *node,
                                    .kind = (int32_t)args->kind,
                                    .limit = args->limit,
                                    .alpha = args->alpha};
-    size_t row = gw_hip_width(node->out) * sizeof(float);
+    size_t row = GW_KEPT_BYTES(gw_hip_width(node->out));
     p.numbers = node->op == GW_OP_ACT ? at_or_none(node->w[0]) : 0;
     if (node->op == GW_OP_ACT && node->out->fmt == GW_FMT_F32 && row <= KEPT_MOST) {
         GW_TRY(gw_hip_narrow_to(segment, node, 1, &p.narrow));

@@ -144,7 +144,7 @@ GW_KERNEL(gw_more_norm, struct gw_more_norm_params, GW_MORE_THREADS) {
             y = p.factor ? y * factor : y;
             ((float *)p.out)[at] = y;
             if (p.narrow.y) {
-                kept[i] = y;
+                kept[gw_kept_at(i)] = y;
                 top = gw_larger(top, GW_F32_BITS(y) & 0x7fffffffu);
             }
         }
@@ -186,7 +186,7 @@ template <class Value> GW_DEVICE float team_sum(Value value) {
 GW_KERNEL(gw_more_norm_team, struct gw_more_norm_params, GW_MORE_THREADS) {
     GW_SHARED_DYNAMIC(float, shared);
     const int row = (int)blockIdx.x * TEAMS + gw_team(), n = p.width, lane = gw_lane();
-    float *kept = shared + gw_team() * n, x[EACH];
+    float *kept = shared + gw_team() * (GW_KEPT_BYTES(n) / 4), x[EACH];
     unsigned top = 0;
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
@@ -208,19 +208,29 @@ GW_KERNEL(gw_more_norm_team, struct gw_more_norm_params, GW_MORE_THREADS) {
     });
     const float r = gw_rms_scale(squares, n, p.eps);
     const float factor = p.factor ? p.factor[0] : 1.0f;
+    enum { AT_ONCE = 8 }; /* what is read comes before what is written */
 #pragma unroll
-    for (int b = 0; b < EACH; b++) {
-        if (b * GW_LANES < n) {
-            const int i = b * GW_LANES + lane;
-            const size_t at = (size_t)row * n + i;
-            float y = normed(p, x[b], mean, r, p.weight ? p.weight[i] : 1.0f,
-                             p.bias ? p.bias[i] : 0.0f);
-            y = p.addend ? p.addend[at] + y : y;
-            y = p.factor ? y * factor : y;
-            ((float *)p.out)[at] = y;
-            if (p.narrow.y) {
-                kept[i] = y;
-                top = gw_larger(top, GW_F32_BITS(y) & 0x7fffffffu);
+    for (int first = 0; first < EACH; first += AT_ONCE) {
+        float weight[AT_ONCE], bias[AT_ONCE], addend[AT_ONCE];
+#pragma unroll
+        for (int b = 0; b < AT_ONCE; b++) {
+            const int i = (first + b) * GW_LANES + lane, there = i < n;
+            weight[b] = p.weight && there ? p.weight[i] : 1.0f;
+            bias[b] = p.bias && there ? p.bias[i] : 0.0f;
+            addend[b] = p.addend && there ? p.addend[(size_t)row * n + i] : 0.0f;
+        }
+#pragma unroll
+        for (int b = 0; b < AT_ONCE; b++) {
+            const int i = (first + b) * GW_LANES + lane;
+            if (i < n) {
+                float y = normed(p, x[first + b], mean, r, weight[b], bias[b]);
+                y = p.addend ? addend[b] + y : y;
+                y = p.factor ? y * factor : y;
+                ((float *)p.out)[(size_t)row * n + i] = y;
+                if (p.narrow.y) {
+                    kept[gw_kept_at(i)] = y;
+                    top = gw_larger(top, GW_F32_BITS(y) & 0x7fffffffu);
+                }
             }
         }
     }
@@ -381,45 +391,69 @@ ROPE(q8_0)
  * some rows in shared memory, and then a team stores one value of 32 of them. */
 template <class PUT> __device__ static inline void more_lay(const struct gw_more_rope_params &p) {
     typedef typename PUT::cell cell;
-    enum { ROWS = GW_MORE_LAY_ROWS, STEP = GW_MORE_LAY_STEP };
+    enum { ROWS = GW_MORE_LAY_ROWS, STEP = GW_MORE_LAY_STEP, PARTS = ROWS / GW_LANES, EACH = 2 };
     GW_SHARED_DYNAMIC(cell, cells); /* [e, STEP] */
     const int g = (int)blockIdx.x, first = (int)blockIdx.y * ROWS, lane = gw_lane();
     const int live = gw_live(p.step), width = (p.heads + p.kv_heads) * p.e + p.kv_heads * p.ev;
+    const int of_q = p.lay_all ? p.heads / p.kv_heads * p.e : 0, of_v = p.lay_all ? p.ev : 0;
+    int pos[PARTS], page[PARTS]; /* of rows lane and lane + 32 */
     gw_grid_launch_dependents();
-    gw_grid_dependency_wait();
     if (first >= live) {
+        gw_grid_dependency_wait(); /* those behind wait for this launch alone */
         return;
     }
+#pragma unroll
+    for (int h = 0; h < PARTS; h++) {
+        const int own = first + h * GW_LANES + lane, row = own < live ? own : first;
+        pos[h] = gw_step_pos(p.step, row);
+        page[h] =
+            p.pages[(size_t)gw_step_slot(p.step, row) * p.page_stride + pos[h] / GW_PAGE];
+    }
+    gw_grid_dependency_wait();
     for (int r = gw_team(); r < ROWS && first + r < live; r += TEAMS) {
-        const float *in = p.in + (size_t)(first + r) * width, *k = in + (p.heads + g) * p.e;
-        for (int i = lane; i < p.e; i += GW_LANES) {
-            PUT::put(cells, i * STEP + r, 0, 0, k[i]);
-        }
-        if (p.lay_all) {
-            const int pos = gw_step_pos(p.step, first + r), slot = gw_step_slot(p.step, first + r);
-            const size_t page = (size_t)p.pages[(size_t)slot * p.page_stride + pos / GW_PAGE];
-            const float *v = in + (p.heads + p.kv_heads) * p.e + g * p.ev;
-            cell *to = (cell *)((uint8_t *)p.v + (page * p.kv_heads + g) * (size_t)p.v_bytes) +
-                       pos % GW_PAGE * p.ev;
-            for (int i = lane; i < p.ev; i += GW_LANES) {
-                PUT::put(to, i, 0, 0, v[i]);
+        const float *q = p.in + (size_t)(first + r) * width + g * of_q;
+        const float *k = p.in + (size_t)(first + r) * width + (p.heads + g) * p.e;
+        const float *v =
+            p.in + (size_t)(first + r) * width + (p.heads + p.kv_heads) * p.e + g * p.ev;
+        const int high = r >= GW_LANES, its_pos = gw_shuffle(high ? pos[1] : pos[0], r % GW_LANES);
+        const size_t its_page = (size_t)gw_shuffle(high ? page[1] : page[0], r % GW_LANES);
+        cell *to_v = (cell *)((uint8_t *)p.v + (its_page * p.kv_heads + g) * (size_t)p.v_bytes) +
+                     its_pos % GW_PAGE * p.ev;
+        float *to_q = p.out + (size_t)(first + r) * p.heads * p.e + g * of_q;
+        for (int base = lane; base < p.e || base < of_q || base < of_v; base += EACH * GW_LANES) {
+            float a[3][EACH]; /* what is read comes before what is written */
+#pragma unroll
+            for (int j = 0; j < EACH; j++) {
+                const int i = base + j * GW_LANES;
+                a[0][j] = i < p.e ? k[i] : 0.0f;
+                a[1][j] = i < of_v ? v[i] : 0.0f;
+                a[2][j] = i < of_q ? q[i] : 0.0f;
             }
-            const int of = p.heads / p.kv_heads * p.e;
-            const float *q = in + g * of;
-            float *out = p.out + (size_t)(first + r) * p.heads * p.e + g * of;
-            for (int i = lane; i < of; i += GW_LANES) {
-                out[i] = q[i];
+#pragma unroll
+            for (int j = 0; j < EACH; j++) {
+                const int i = base + j * GW_LANES;
+                if (i < p.e) {
+                    PUT::put(cells, i * STEP + r, 0, 0, a[0][j]);
+                }
+                if (i < of_v) {
+                    PUT::put(to_v, i, 0, 0, a[1][j]);
+                }
+                if (i < of_q) {
+                    to_q[i] = a[2][j];
+                }
             }
         }
     }
     __syncthreads();
-    for (int r = lane; r < ROWS && first + r < live; r += GW_LANES) {
-        const int pos = gw_step_pos(p.step, first + r), slot = gw_step_slot(p.step, first + r);
-        const size_t page = (size_t)p.pages[(size_t)slot * p.page_stride + pos / GW_PAGE];
-        cell *to = (cell *)((uint8_t *)p.k + (page * p.kv_heads + g) * (size_t)p.k_bytes) +
-                   pos % GW_PAGE;
-        for (int i = gw_team(); i < p.e; i += TEAMS) {
-            to[i * GW_PAGE] = cells[i * STEP + r];
+#pragma unroll
+    for (int h = 0; h < PARTS; h++) {
+        if (first + h * GW_LANES + lane < live) {
+            cell *to = (cell *)((uint8_t *)p.k +
+                                ((size_t)page[h] * p.kv_heads + g) * (size_t)p.k_bytes) +
+                       pos[h] % GW_PAGE;
+            for (int i = gw_team(); i < p.e; i += TEAMS) {
+                to[i * GW_PAGE] = cells[i * STEP + h * GW_LANES + lane];
+            }
         }
     }
 }
@@ -463,7 +497,7 @@ GW_KERNEL(gw_more_act_row, struct gw_more_act_params, GW_MORE_THREADS) {
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < p.width; i += GW_MORE_THREADS) {
         const float v = activated(p, row, i);
-        kept[i] = v;
+        kept[gw_kept_at(i)] = v;
         top = gw_larger(top, GW_F32_BITS(v) & 0x7fffffffu);
     }
     top = gw_narrow_top(top, room);
