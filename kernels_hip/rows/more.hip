@@ -484,6 +484,18 @@ GW_DEVICE float activated(const struct gw_more_act_params &p, int row, int i) {
     return p.up ? v * gw_act_factor(kind, p.up[(size_t)row * p.up_step + i], p.limit) : v;
 }
 
+/* value(i) of a row to where it is kept; the bits of the thread's largest magnitude. */
+template <class Value> GW_DEVICE unsigned keep_row(int n, float *kept, Value value) {
+    unsigned top = 0;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < n; i += GW_MORE_THREADS) {
+        const float v = value(i);
+        kept[gw_kept_at(i)] = v;
+        top = gw_larger(top, GW_F32_BITS(v) & 0x7fffffffu);
+    }
+    return top;
+}
+
 GW_KERNEL(gw_more_act_row, struct gw_more_act_params, GW_MORE_THREADS) {
     __shared__ unsigned room[TEAMS];
     GW_SHARED_DYNAMIC(float, kept);
@@ -494,11 +506,13 @@ GW_KERNEL(gw_more_act_row, struct gw_more_act_params, GW_MORE_THREADS) {
     if (row >= gw_live(p.step)) {
         return;
     }
-#pragma unroll 4
-    for (int i = (int)threadIdx.x; i < p.width; i += GW_MORE_THREADS) {
-        const float v = activated(p, row, i);
-        kept[gw_kept_at(i)] = v;
-        top = gw_larger(top, GW_F32_BITS(v) & 0x7fffffffu);
+    if (p.kind == GW_ACT_GELU && !p.up) { /* without the choice of a kind for each value */
+        const float *gate = p.gate + (size_t)row * p.gate_step;
+        top = keep_row(p.width, kept, [&](int i) {
+            return gw_act_gate(GW_ACT_GELU, gate[i], 0.0f, 0.0f, 0.0f, 0.0f);
+        });
+    } else {
+        top = keep_row(p.width, kept, [&](int i) { return activated(p, row, i); });
     }
     top = gw_narrow_top(top, room);
     gw_narrow_kept(p.narrow, row, p.width, top, (int)threadIdx.x, GW_MORE_THREADS, kept);
