@@ -163,8 +163,8 @@ template <int H> GW_DEVICE void fold_half(float *v) {
     const int high = (gw_lane() & H) != 0;
 #pragma unroll
     for (int b = 0; b < H; b++) {
-        const float keep = high ? v[b + H] : v[b], give = high ? v[b] : v[b + H];
-        v[b] = keep + gw_shuffle_xor(give, H);
+        const float one = v[b], two = v[b + H]; /* values: a choice of places is one in memory */
+        v[b] = (high ? two : one) + gw_shuffle_xor(high ? one : two, H);
     }
 }
 template <class Value> GW_DEVICE float team_sum(Value value) {
