@@ -31,9 +31,11 @@
 /* GW_COMPACT: a compiler that is slow on unrolled loops. */
 #ifdef GW_COMPACT
 #define UNROLL
+#define UNROLL_1
 #define UNROLL_4
 #define UNROLL_16
 #else
+#define UNROLL_1 _Pragma("unroll 1") /* a loop that stays one, however few its turns are */
 #define UNROLL_4 _Pragma("unroll 4")
 #define UNROLL _Pragma("unroll")
 #define UNROLL_16 _Pragma("unroll 16")

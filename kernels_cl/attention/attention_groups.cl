@@ -53,6 +53,7 @@ static inline void stage_page(__local uchar *memory, __global const uchar *from,
  * Neighbours take values of other queries. */
 static inline void stage_queries(__local float *queries, __global const float *q, int stride,
                                  int group, int n_queries, int id) {
+    UNROLL_1
     for (int i = id; i < QUERIES * (E / 4); i += GROUP) {
         const int n = i % QUERIES, c = i / QUERIES * 4;
         float4 four = 0.0f;
@@ -108,6 +109,7 @@ static inline void score(float4 *s, __local const CELL *page, __local const floa
     for (int n = 0; n < EACH; n++) {
         s[n] = 0.0f;
     }
+    UNROLL_1
     for (int b = 0; b < E / 32; b++) {
 #ifdef Q8
         const int at = 4 * side;
@@ -161,6 +163,7 @@ static inline void sum_values(float4 (*sum)[VALUES / 4], __local const CELL *pag
         }
     }
     if (whole) {
+        UNROLL_1
         for (int j = 0; j < GW_PAGE; j += 2) {
             float4 v[VALUES / 4], next[VALUES / 4];
             float2 weight[EACH];
@@ -190,6 +193,7 @@ static inline void sum_values(float4 (*sum)[VALUES / 4], __local const CELL *pag
     for (int n = 1; n < EACH; n++) {
         last = max(last, end[n]);
     }
+    UNROLL_1
     for (int j = 0; j < last; j++) {
         float4 v[VALUES / 4];
         load_values(v, page, j, side);
@@ -252,6 +256,7 @@ attend_groups(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(kept), cons
                     sum[n][x] = 0.0f;
                 }
             }
+            UNROLL_1
             for (int p = from; p < to; p++) {
                 const int at = READS(int, pages)[(size_t)slot * page_stride + p];
                 barrier(CLK_LOCAL_MEM_FENCE);
@@ -269,6 +274,7 @@ attend_groups(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(kept), cons
             for (int n = 0; n < EACH; n++) {
                 top_here[n] = side_top(top_here[n], scratch, id);
             }
+            UNROLL_1
             for (int p = from; p < to; p++) {
                 const int at = READS(int, pages)[(size_t)slot * page_stride + p];
                 float by[EACH];
