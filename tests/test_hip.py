@@ -9,6 +9,7 @@ import re
 import pytest
 
 from program import DATA, ROOT, SANITIZED, SHARED, logits_hash, run, small_models, some_ids
+from test_packed import expert_folders
 
 BUILD = pathlib.Path(os.environ.get("GODWIT_BUILD", ""))
 SYSTEM = os.environ.get("GODWIT_HIP_DRIVER") == "system"
@@ -125,6 +126,16 @@ def test_text_and_bench():
     assert norms == [], "norms are made by what is before and behind them"
     alone = run("bench", "--gemm", "q4_0:K=64,N=32,M=1,17", "--device", "hip", env=env).stdout
     assert "| 1 | hip.linear.q4_0 |" in alone and "| 17 | hip.linear.prefill.q4_0 |" in alone
+
+
+@pytest.mark.parametrize("wave", WIDTHS)
+def test_experts_in_main_memory(wave, tmp_path):
+    """What a norm leaves is there for experts that another device has, also where the router would take it in."""
+    packed, plain = expert_folders(tmp_path, "gptq-4", 256, 256)
+    for model, rows in ((packed, "decode"), (packed, "3"), (plain, "decode")):
+        want = cpu_hash(model, range(1, 6), "--rows", rows)
+        for kept in ((), ("--cpu-moe",)):
+            assert logits_hash(model, range(1, 6), *HIP, *kept, "--rows", rows, env=on(wave)) == want, (rows, kept)
 
 
 @pytest.mark.parametrize("wave", WIDTHS)

@@ -488,30 +488,35 @@ def test_families(tmp_path, golden, case):
     assert logits_hash(packed, IDS, *exact) == logits_hash(plain, IDS, *exact)
 
 
-@pytest.mark.parametrize("case", ["gptq-4", "gptq-4-order-shared", "fp8-block"])
-def test_experts_one_by_one(tmp_path, case):
-    """Qwen3-MoE as quantizers publish it: every expert's matrices packed, routers and norms as they were."""
+def expert_folders(tmp_path, case, d=D, width=32):
+    """Qwen3-MoE as quantizers publish it, every expert's matrices packed, routers and norms as they were; and the
+    same numbers as floats."""
     make, config = CASES[case]
-    rng, experts, width = numpy.random.default_rng(3), 4, 32
-    plain = plain_tensors(rng, D)
+    rng, experts = numpy.random.default_rng(3), 4
+    plain = plain_tensors(rng, d)
     layer = "model.layers.0."
     for norm in ("q_norm", "k_norm"):
-        plain[f"{layer}self_attn.{norm}.weight"] = 1 + rng.standard_normal(D // 2).astype("f4") / 8
-    plain[f"{layer}mlp.gate.weight"] = rng.standard_normal((experts, D)).astype("f4")
+        plain[f"{layer}self_attn.{norm}.weight"] = 1 + rng.standard_normal(d // 2).astype("f4") / 8
+    plain[f"{layer}mlp.gate.weight"] = rng.standard_normal((experts, d)).astype("f4")
     packed = dict(plain)
-    shapes = {f"self_attn.{m}_proj": (D, D) for m in "qkvo"}
+    shapes = {f"self_attn.{m}_proj": (d, d) for m in "qkvo"}
     for x in range(experts):
-        shapes |= {f"mlp.experts.{x}.{m}_proj": (width, D) for m in ("gate", "up")}
-        shapes[f"mlp.experts.{x}.down_proj"] = (D, width)
+        shapes |= {f"mlp.experts.{x}.{m}_proj": (width, d) for m in ("gate", "up")}
+        shapes[f"mlp.experts.{x}.down_proj"] = (d, width)
     for name, shape in shapes.items():
         w, tensors = make(rng, *shape)
         plain[f"{layer}{name}.weight"] = numpy.asarray(w, "f4")
         packed |= {f"{layer}{name}.{k}": v for k, v in tensors.items()}
     family = {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": experts,
-              "num_experts_per_tok": 2, "moe_intermediate_size": width, "head_dim": D // 2,
+              "num_experts_per_tok": 2, "moe_intermediate_size": width, "head_dim": d // 2,
               "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
-    folders = [write_folder(tmp_path / "packed", packed, family | config),
-               write_folder(tmp_path / "plain", plain, family)]
+    return [write_folder(tmp_path / "packed", packed, family | config, d),
+            write_folder(tmp_path / "plain", plain, family, d)]
+
+
+@pytest.mark.parametrize("case", ["gptq-4", "gptq-4-order-shared", "fp8-block"])
+def test_experts_one_by_one(tmp_path, case):
+    folders = expert_folders(tmp_path, case)
     exact = ("--weights", "float", "--kv-type", "f32")
     assert logits_hash(folders[0], IDS, *exact) == logits_hash(folders[1], IDS, *exact)
 

@@ -94,6 +94,9 @@ static int takes_norm(const struct gw_segment *segment, const gw_node *norm, con
 }
 
 int gw_hip_can_fuse_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    if (nodes[1].crosses) {
+        return 0;
+    }
     for (size_t i = 2; i < n; i++) { /* a fused norm's result is not stored: no other reader */
         for (int j = i == 2; j < GW_MAX_IN; j++) {
             if (nodes[i].in[j] == nodes[1].out) {
@@ -172,8 +175,7 @@ static int reads_groups(const struct gw_segment *segment, const gw_node *node, i
 }
 
 /* A tensor that is read before a node of this segment writes it comes from another segment, in
- * plain form. No node outside of this segment reads one that is written here: the builder of the
- * nodes hands an activation to the block behind it alone. */
+ * plain form, and so is one that another device reads. */
 int gw_hip_form(const struct gw_segment *segment, const gw_tensor *t) {
     int made = 0, read = 0, wanted = 0;
     if (t->fmt != GW_FMT_ACT8) {
@@ -187,7 +189,7 @@ int gw_hip_form(const struct gw_segment *segment, const gw_tensor *t) {
         const gw_node *node = &segment->nodes[i];
         if (node->out == t) {
             int prompt = node->op == GW_OP_GLU && node->kernel->record != record_glu;
-            if (prompt || node->op == GW_OP_LINEAR) {
+            if (prompt || node->op == GW_OP_LINEAR || node->crosses) {
                 return GW_FORM_PLAIN;
             }
             made = 1;

@@ -349,6 +349,7 @@ typedef struct gw_node {
     int layer;                      /* -1 outside the blocks                                      */
     int device;                     /* index into the plan's device list                          */
     const struct gw_kernel *kernel; /* filled when the plan is built                              */
+    int crosses; /* 1: a node on another device reads `out`; filled when the plan is built       */
 } gw_node;
 
 typedef struct gw_op_info {

@@ -230,6 +230,9 @@ static gw_status mirror_input(gw_plan *p, const segment *seg, gw_node *node, siz
                        "runs on device %d, its cache lies on device %d", node->device, t->device);
     }
     int64_t made = producer_of(p, t, at);
+    if (made >= 0) {
+        p->nodes[made].crosses = 1;
+    }
     for (size_t i = 0; i < p->n_mirrors; i++) {
         mirror *m = &p->mirrors[i];
         if (m->from == t && m->producer == made && m->device == node->device) {
