@@ -121,6 +121,11 @@ typedef struct gw_model_options {
     const char *split_mode, *groups; /* "layer", "tensor", "hybrid" over "0,1;2,3", "auto" */
     int predictor; /* not the model but the layer beside it that predicts one token more (MTP), a
                       draft model for it; GW_E_UNSUPPORTED: none of this family is known */
+    /* Prompts of layers and experts that stay in main memory while others are on a card. NULL or
+     * "auto": their weights are copied to the card, and computed with there, for as many rows as
+     * that is faster for, as measured; "on": always, where there is room and they have kernels;
+     * "off": never. Bits do not depend on it. */
+    const char *op_offload;
 } gw_model_options;
 
 gw_status gw_model_open_sized(const gw_model_options *options, size_t size, gw_model **out);

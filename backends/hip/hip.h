@@ -114,6 +114,8 @@ void gw_hip_release(struct gw_buffer *buffer);
 gw_status gw_hip_write(struct gw_buffer *dst, size_t at, const void *src, size_t bytes);
 gw_status gw_hip_read(const struct gw_buffer *src, size_t at, void *dst, size_t bytes);
 gw_status gw_hip_load_weight(struct gw_device *device, gw_tensor *t, const gw_weight_source *src);
+gw_status gw_hip_fetch_weight(struct gw_device *device, const gw_tensor *t,
+                              const gw_weight_source *src, int64_t first, int64_t n);
 gw_status gw_hip_size_weight(const struct gw_device *device, gw_tensor *t,
                              const gw_weight_source *src, uint64_t *bytes);
 

@@ -280,10 +280,11 @@ static gw_status load_piece(const loading *l, size_t first, size_t units) {
     return gw_hip_check(d, d->EventRecord(sent, l->device->stream), "sending a weight");
 }
 
-static gw_status load_all(loading *l) {
-    size_t units = (l->layout.rows + l->layout.unit - 1) / l->layout.unit;
+/* Rows [first, end), and those that share a unit with them. */
+static gw_status load_rows(loading *l, size_t first, size_t end) {
+    size_t units = (end + l->layout.unit - 1) / l->layout.unit;
     gw_status status = plan_pieces(l);
-    for (size_t u = 0; u < units && status == GW_OK; u += l->piece) {
+    for (size_t u = first / l->layout.unit; u < units && status == GW_OK; u += l->piece) {
         status = load_piece(l, u, units - u < l->piece ? units - u : l->piece);
     }
     free(l->stored);
@@ -299,7 +300,7 @@ gw_status gw_hip_load_weight(struct gw_device *device, gw_tensor *t, const gw_we
     GW_TRY(gw_hip_layout_of(device, t, src->keep_rows, &l.layout));
     GW_TRY(gw_hip_alloc(device, l.layout.bytes, &buffer));
     l.to = buffer->at;
-    gw_status status = load_all(&l);
+    gw_status status = load_rows(&l, 0, l.layout.rows);
     if (status != GW_OK) {
         gw_hip_release(buffer);
         return status;
@@ -308,6 +309,18 @@ gw_status gw_hip_load_weight(struct gw_device *device, gw_tensor *t, const gw_we
     t->offset = 0;
     t->layout = l.layout.number;
     return GW_OK;
+}
+
+gw_status gw_hip_fetch_weight(struct gw_device *device, const gw_tensor *t,
+                              const gw_weight_source *src, int64_t first, int64_t n) {
+    loading l = {.device = device, .src = src, .to = gw_hip_at(t)};
+    GW_TRY(gw_hip_enter(device));
+    GW_TRY(gw_hip_layout_of(device, t, src->keep_rows, &l.layout));
+    if (first < 0 || n < 0 || (size_t)(first + n) > l.layout.rows) {
+        return gw_fail(GW_E_BOUNDS, t->name, "rows %lld to %lld of %zu", (long long)first,
+                       (long long)(first + n), l.layout.rows);
+    }
+    return load_rows(&l, (size_t)first, (size_t)(first + n));
 }
 
 gw_status gw_hip_size_weight(const struct gw_device *device, gw_tensor *t,

@@ -309,7 +309,9 @@ static gw_status load_rows(const loading *l, const gw_cl_chunk *chunk, int64_t f
     return GW_OK;
 }
 
-static gw_status load_chunk(const loading *l, const gw_cl_chunk *chunk) {
+/* Those of rows [first, end) that lie in the chunk, and those that share a unit with them. */
+static gw_status load_chunk(const loading *l, const gw_cl_chunk *chunk, int64_t first,
+                            int64_t end) {
     size_t unit_packed = 0, unit_stored = (size_t)l->unit * l->row_bytes;
     for (int p = 0; p < 4; p++) {
         unit_packed += l->unit_bytes[p];
@@ -324,8 +326,11 @@ static gw_status load_chunk(const loading *l, const gw_cl_chunk *chunk) {
     if (packed == NULL || stored == NULL) {
         status = gw_fail(GW_E_NOMEM, "opencl", "no memory for reading %lld rows", (long long)step);
     }
-    for (int64_t r = 0; r < chunk->rows && status == GW_OK; r += step) {
-        int64_t n = chunk->rows - r < step ? chunk->rows - r : step;
+    int64_t from = first > chunk->first ? (first - chunk->first) / l->unit * l->unit : 0;
+    int64_t to = (end - chunk->first + l->unit - 1) / l->unit * l->unit;
+    to = to < chunk->rows ? to : chunk->rows;
+    for (int64_t r = from; r < to && status == GW_OK; r += step) {
+        int64_t n = to - r < step ? to - r : step;
         status = load_rows(l, chunk, chunk->first + r, n, stored, packed);
     }
     if (stored != packed) {
@@ -363,7 +368,7 @@ static gw_status load_all(const loading *l, struct gw_buffer *buffer, int64_t pe
         c->head = c->high + plane_bytes(l, c->rows, 1);
         c->sub = c->head + plane_bytes(l, c->rows, 2);
         GW_TRY(add_chunk(buffer, (size_t)c->sub + plane_bytes(l, c->rows, 3)));
-        GW_TRY(load_chunk(l, c));
+        GW_TRY(load_chunk(l, c, c->first, c->first + c->rows));
     }
     return GW_OK;
 }
@@ -417,5 +422,18 @@ gw_status gw_cl_load_weight(struct gw_device *device, gw_tensor *t, const gw_wei
     t->buf = buffer;
     t->offset = 0;
     t->layout = l.layout;
+    return GW_OK;
+}
+
+gw_status gw_cl_fetch_weight(struct gw_device *device, const gw_tensor *t,
+                             const gw_weight_source *src, int64_t first, int64_t n) {
+    loading l;
+    GW_TRY(begin_loading(device, t, src, &l));
+    for (int i = 0; i < t->buf->n_chunks; i++) {
+        const gw_cl_chunk *c = &t->buf->chunks[i];
+        if (first < c->first + c->rows && first + n > c->first) {
+            GW_TRY(load_chunk(&l, c, first, first + n));
+        }
+    }
     return GW_OK;
 }

@@ -402,16 +402,13 @@ static int block_device(const walk *w, int block) {
     return where != NULL ? where[row_of(w->in->hp, w->layer) * w->bp->n_blocks + block] : 0;
 }
 
-/* Where the block before layer `first` has left the stream. */
-static int stream_device(const walk *w, int first) {
-    walk before = *w;
-    const gw_hparams *hp = w->in->hp;
-    before.layer = first - 1;
-    for (int i = w->bp->n_blocks - 1; i >= 0; i--) {
-        const gw_spec_block *b = &w->bp->block[i];
+int gw_graph_stream_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where,
+                           int first) {
+    for (int i = bp->n_blocks - 1; i >= 0 && where != NULL; i--) {
+        const gw_spec_block *b = &bp->block[i];
         int there = first > 0 ? gw_block_runs(b, hp, first - 1) : b->section == GW_SECTION_START;
         if (there && b->out == GW_VALUE_STREAM) {
-            return block_device(&before, i);
+            return where[row_of(hp, first - 1) * bp->n_blocks + i];
         }
     }
     return 0;
@@ -502,7 +499,8 @@ static void start_walk(gw_graph *graph, const gw_graph_inputs *in, int first,
                        walk w[GW_MAX_CARDS]) {
     w[0] = (walk){.graph = graph, .in = in, .bp = gw_weights_blueprint(in->weights)};
     w[0].layer = w[0].block = -1;
-    int device = stream_device(&w[0], first), begins = graph->stream[0] == NULL;
+    int device = gw_graph_stream_device(w[0].bp, in->hp, in->where, first);
+    int begins = graph->stream[0] == NULL;
     w[0].group = in->groups != NULL ? &in->groups[device] : &alone;
     for (int c = 0; c < w[0].group->n; c++) {
         w[c] = w[0];

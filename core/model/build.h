@@ -62,6 +62,9 @@ void gw_graph_free(gw_graph *graph);
 
 /* The device that runs the last block of the head, where the logits are. */
 int gw_graph_head_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where);
+/* The device where what stands before layer `first` (n_layers: behind all) has left the stream. */
+int gw_graph_stream_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where,
+                           int first);
 /* The device of the first block of this kind in a layer (n_layers: outside of them); 0 where there
  * is none. */
 int gw_graph_block_device(const gw_blueprint *bp, const gw_hparams *hp, const gw_where *where,

@@ -281,6 +281,7 @@ done:
 }
 
 static void unload(gw_weights *w) {
+    gw_weights_free_fetched(w);
     for (size_t i = 0; w->entries != NULL && i < w->start[w->bp.n_weights]; i++) {
         entry *e = &w->entries[i];
         if (e->owned) {
@@ -580,6 +581,9 @@ const gw_tensor *gw_weights_get(const gw_weights *w, int role, int layer, int de
     }
     if (e->t.n_dim == 1) {
         return w->copies[device] != NULL ? &w->copies[device][i] : &e->t;
+    }
+    if (w->fetched != NULL && device == w->fetched_on && w->fetched[i].n_dim > 0) {
+        return &w->fetched[i];
     }
     int shared = w->shares[device] != NULL && w->shares[device][i].buf != NULL;
     return shared ? &w->shares[device][i] : &e->t;

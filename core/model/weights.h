@@ -64,6 +64,15 @@ const gw_hparams *gw_weights_hparams(const gw_weights *w);
 enum { GW_WEIGHTS_WHOLE = -1 };
 const gw_tensor *gw_weights_get(const gw_weights *w, int role, int layer, int device);
 
+/* weights_fetch.c, of loaded weights. Room on a device for the matrices of layers that device 0
+ * has, one layer's at a time: gw_weights_get for that device then gives tensors that lie there, and
+ * many share a place. Once. An error leaves nothing. */
+gw_status gw_weights_fetch_new(gw_weights *w, int device);
+/* Is it such a tensor? */
+int gw_weights_is_fetched(const gw_weights *w, const gw_tensor *t);
+/* Bring rows [first, first + n) of such a tensor to its place, ahead of what is run from then on. */
+gw_status gw_weights_fetch(const gw_weights *w, const gw_tensor *t, int64_t first, int64_t n);
+
 /* Rows of a whole matrix of which cards of a group have shares; 0 as above. */
 int64_t gw_weights_rows(const gw_weights *w, int role, int layer);
 

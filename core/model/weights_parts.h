@@ -50,6 +50,12 @@ struct gw_weights {
     struct gw_buffer *vectors[GW_MAX_DEVICES]; /* all norms and biases, at equal offsets */
     gw_tensor *copies[GW_MAX_DEVICES];         /* [entries] vectors as they lie on a device */
     gw_tensor *shares[GW_MAX_DEVICES]; /* [entries] matrices of a card of a group; NULL: of none */
+    /* weights_fetch.c: matrices of device 0 as they lie on another one for a while, several at one
+     * place [n_places]. */
+    gw_tensor *fetched; /* [entries]; n_dim 0: not; NULL: none */
+    gw_tensor *places;
+    size_t n_places;
+    int fetched_on;
 };
 
 /* weights_find.c */
@@ -64,6 +70,9 @@ static inline int gw_entry_plain(const gw_entry *e) {
 gw_weight_source gw_entry_source(const gw_entry *e);
 /* Values of a vector, f32. */
 gw_status gw_entry_values(const gw_entry *e, float *values);
+
+/* weights_fetch.c */
+void gw_weights_free_fetched(gw_weights *w);
 
 /* weights_share.c: the part of an entry that card c of a group has. */
 typedef struct gw_entry_share {

@@ -99,6 +99,13 @@ typedef struct gw_backend {
     gw_status (*size_weight)(const struct gw_device *device, gw_tensor *t,
                              const gw_weight_source *src, uint64_t *bytes);
 
+    /* Rows [first, first + n) of a weight that load_weight has placed, from another source of its
+     * shape and format: after all that was run before and ahead of all that is run from then on;
+     * may return before they are there. Rows beside them may be written too, from the same source.
+     * NULL: cannot. */
+    gw_status (*fetch_weight)(struct gw_device *device, const gw_tensor *t,
+                              const gw_weight_source *src, int64_t first, int64_t n);
+
     const gw_kernel *(*kernels)(const struct gw_device *device, size_t *count);
     /* The name of the arithmetic in which node->kernel computes this node where it is not that of
      * docs/arithmetic.md alone ("openblas", "half of sm_90"): equal names, equal bits. Else "".

@@ -350,6 +350,7 @@ typedef struct gw_node {
     int device;                     /* index into the plan's device list                          */
     const struct gw_kernel *kernel; /* filled when the plan is built                              */
     int crosses; /* 1: a node on another device reads `out`; filled when the plan is built       */
+    int fetches; /* 1: its weights are brought to the device before it runs (gw_plan_fetch)       */
 } gw_node;
 
 typedef struct gw_op_info {

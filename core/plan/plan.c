@@ -134,6 +134,8 @@ struct gw_plan {
     gw_pause_fn pause; /* or NULL; after what ran on pause_device */
     void *pause_user;
     int pause_device, parts; /* 0: not cut */
+    gw_fetch_fn fetch;       /* of nodes that fetch: each begins a segment */
+    void *fetch_user;
     void *staging; /* the largest mirrored tensor, for two devices that the host cannot see */
     void *exchanged; /* what exchanges through the host work in; NULL: there is none */
 };
@@ -202,7 +204,8 @@ static gw_status split_segments(gw_plan *p) {
         const gw_node *node = &p->nodes[i];
         int device = node->kernel == &gw_exchange_host ? NO_DEVICE : node->device;
         segment *last = p->n_segments > 0 ? &p->segments[p->n_segments - 1] : NULL;
-        if (last == NULL || device != last->device || number_of(node) != number_of(node - 1)) {
+        if (last == NULL || device != last->device || number_of(node) != number_of(node - 1) ||
+            node->fetches) {
             last = &p->segments[p->n_segments++];
             *last = (segment){.device = device, .first = i};
         }
@@ -614,6 +617,11 @@ gw_status gw_plan_pause(gw_plan *plan, int device, int parts, gw_pause_fn fn, vo
     return status;
 }
 
+void gw_plan_fetch(gw_plan *plan, gw_fetch_fn fn, void *user) {
+    plan->fetch = fn;
+    plan->fetch_user = user;
+}
+
 /* ---- replay --------------------------------------------------------------------------------- */
 
 static int64_t live_rows(const gw_step *step) {
@@ -656,6 +664,9 @@ gw_status gw_plan_start(gw_plan *plan, const gw_step *step) {
             if (plan->mirrors[i].before == seg->first) {
                 GW_TRY(copy_mirror(plan, &plan->mirrors[i], step));
             }
+        }
+        if (plan->nodes[seg->first].fetches) {
+            GW_TRY(plan->fetch(plan->fetch_user, &plan->nodes[seg->first], step));
         }
         GW_TRY(d->backend->run(seg->frozen, step));
         if (plan->pause != NULL && seg->device == plan->pause_device && s + 1 < plan->n_segments) {

@@ -58,6 +58,11 @@ void gw_plan_free(gw_plan *plan);
 typedef void (*gw_pause_fn)(void *user);
 gw_status gw_plan_pause(gw_plan *plan, int device, int parts, gw_pause_fn fn, void *user);
 
+/* What a plan with nodes that fetch asks for: called before each of them, when its inputs are on its
+ * device; to be set before the plan runs. */
+typedef gw_status (*gw_fetch_fn)(void *user, const gw_node *node, const gw_step *step);
+void gw_plan_fetch(gw_plan *plan, gw_fetch_fn fn, void *user);
+
 /* Per-node times since gw_plan_profile(plan, 1). node i of plan: gw_plan_node(plan, i). */
 void gw_plan_profile(gw_plan *plan, int on);
 size_t gw_plan_size(const gw_plan *plan);

@@ -247,10 +247,31 @@ static gw_status share_out(gw_place *place, const gw_model_options *options) {
     return gw_place_group_devices(place, options);
 }
 
+static gw_status read_fetching(gw_place *p, const char *text) {
+    static const char *const names[] = {"auto", "on", "off"};
+    for (int i = 0; text != NULL && i < 3; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            p->fetching = (gw_fetching)i;
+            return GW_OK;
+        }
+    }
+    return text == NULL ? GW_OK
+                        : gw_fail(GW_E_ARGUMENT, "op-offload", "'%.40s' is none of auto, on, off",
+                                  text);
+}
+
+int gw_place_fetches(const gw_place *p) {
+    int d = p->n_asked > 0 ? p->asked[0] : 0;
+    d = d == 0 && p->n_asked > 1 ? p->asked[1] : d;
+    int can = d > 0 && !p->grouped && p->fetching != GW_FETCH_NEVER;
+    return can && p->devices[d].backend->fetch_weight != NULL ? d : 0;
+}
+
 gw_status gw_place_open(const gw_model_options *options, const gw_backend *const *backends,
                         const gw_passed *passed, gw_place *place) {
     memset(place, 0, sizeof *place);
     gw_place_add_note(place, passed->why);
+    GW_TRY(read_fetching(place, options->op_offload));
     found home = {backends[0], 0};
     int named = options->device != NULL && strcmp(options->device, "auto") != 0;
     int wanted =
@@ -332,7 +353,7 @@ const char *gw_place_fault(const gw_place *p) {
             return note_of(&p->devices[d]);
         }
     }
-    return "";
+    return p->fault;
 }
 
 /* Layers whose last block runs on the device: what has no kernel there is no move of the layer. */

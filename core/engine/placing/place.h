@@ -11,6 +11,9 @@
 
 #include "core/model/weights.h"
 
+/* Are prompts of layers and experts in main memory computed on a card? */
+typedef enum gw_fetching { GW_FETCH_AUTO, GW_FETCH_ALWAYS, GW_FETCH_NEVER } gw_fetching;
+
 typedef struct gw_place {
     gw_plan_device devices[GW_MAX_DEVICES]; /* [0]: home */
     gw_device_info info[GW_MAX_DEVICES];    /* as they were when they were opened */
@@ -32,7 +35,9 @@ typedef struct gw_place {
     int automatic;                      /* device "auto"                                     */
     int tried;                          /* of the cards, when nobody named a device          */
     int none_fits;                      /* not one layer fits where it might be faster       */
+    gw_fetching fetching;
     char note[512];
+    char fault[256]; /* what came up in a session; "" */
 } gw_place;
 
 /* Cards that were tried and do not work, when nobody named a device. */
@@ -55,6 +60,9 @@ gw_status gw_place_group_devices(gw_place *place, const gw_model_options *option
 
 /* After all each device has layers of its own. */
 void gw_place_ungroup(gw_place *place);
+
+/* The device that prompts of what lies in main memory may go to; 0: none. */
+int gw_place_fetches(const gw_place *place);
 
 /* The groups [n_devices]; NULL where every device is alone. */
 static inline const gw_group *gw_place_groups(const gw_place *place) {

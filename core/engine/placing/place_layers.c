@@ -362,10 +362,35 @@ static void add_use(const gw_place *place, const gw_place_sizes *sizes, int d, d
     use->head |= outside && block->section == GW_SECTION_HEAD;
 }
 
+/* Room for what lies in main memory, while prompts of it are computed on the card: the matrices of
+ * a layer, and its cache. */
+static uint64_t fetch_room(const gw_place *place, const gw_place_sizes *sizes,
+                           const gw_where *where) {
+    const gw_hparams *hp = sizes->hp;
+    const gw_blueprint *bp = gw_weights_blueprint(sizes->weights);
+    int d = gw_place_fetches(place);
+    uint64_t sum = 0, caches = 0;
+    for (int b = 0; d > 0 && b < bp->n_blocks; b++) {
+        const gw_spec_block *block = &bp->block[b];
+        uint64_t most = 0;
+        for (int l = 0; block->section == GW_SECTION_LAYER && l < hp->n_layers; l++) {
+            int at = l * bp->n_blocks + b;
+            int moves = where[at] == 0 && gw_block_runs(block, hp, l) &&
+                        !gw_block_stays_home(block) && sizes->accepts[d][at];
+            uint64_t kv = gw_kv_layer_bytes(&hp->layer[l], sizes->kv_fmt,
+                                            (gw_kv_size){1, sizes->n_ctx, 0, sizes->chunk});
+            most = moves && sizes->bytes[d][at] > most ? sizes->bytes[d][at] : most;
+            caches = moves && block->kind == GW_BLOCK_ATTENTION && kv > caches ? kv : caches;
+        }
+        sum += most;
+    }
+    return sum + caches;
+}
+
 int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_where *where,
                   gw_place_use *use, int *tight) {
     const gw_blueprint *bp = gw_weights_blueprint(sizes->weights);
-    int n_layers = sizes->hp->n_layers, fits = 1;
+    int n_layers = sizes->hp->n_layers, fits = 1, fetches = gw_place_fetches(place);
     memset(use, 0, (size_t)place->n_devices * sizeof *use);
     for (int at = 0; at < (n_layers + 1) * bp->n_blocks; at++) {
         gw_group group = gw_place_group(place, where[at]);
@@ -377,6 +402,7 @@ int gw_place_fits(const gw_place *place, const gw_place_sizes *sizes, const gw_w
     for (int d = 0; d < place->n_devices; d++) {
         use[d].weights += sizes->vectors; /* on every device */
         use[d].scratch = bound_scratch(sizes, use[d].head);
+        use[d].scratch += d > 0 && d == fetches ? fetch_room(place, sizes, where) : 0;
         uint64_t need = use[d].weights + use[d].kv + use[d].scratch;
         if (use[d].layers == 0 && !use[d].head && d > 0) {
             use[d].scratch = sizes->kv_table; /* open, but idle */
@@ -548,7 +574,15 @@ gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
                        "a model that reads a source text runs on one device as a whole: all or 0");
     }
     gw_place_spread(place, sizes, n, place->where);
-    if (!gw_place_fits(place, sizes, place->where, use, &tight)) {
+    int fits = gw_place_fits(place, sizes, place->where, use, &tight);
+    if (!fits && place->fetching == GW_FETCH_AUTO && gw_place_fetches(place) > 0) {
+        place->fetching = GW_FETCH_NEVER; /* the layers that were asked for come first */
+        fits = gw_place_fits(place, sizes, place->where, use, &tight);
+        gw_place_add_note(place, fits && n < place->n_layers
+                                     ? "no room to compute prompts of layers in main memory too"
+                                     : "");
+    }
+    if (!fits) {
         return refuse(place, sizes, use, n, tight, place->where);
     }
     place->offloaded = n;

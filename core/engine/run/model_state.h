@@ -7,6 +7,13 @@
 #include "core/model/weights.h"
 #include "core/text/tokens/stream.h"
 
+/* What prompts took of which some weights lie in main memory: the least of so many readings. */
+typedef struct gw_fetch_rate {
+    double layer_row; /* seconds of a layer and a row there                 */
+    double byte;      /* of a byte of weights that the card was brought     */
+    int n_layer_row, n_byte;
+} gw_fetch_rate;
+
 struct gw_model {
     gw_checkpoint *checkpoint;
     gw_hparams hp;         /* zero when only the vocabulary was asked for */
@@ -14,6 +21,7 @@ struct gw_model {
     gw_tokenizer *tokenizer;
     gw_place place; /* no devices: vocabulary only */
     gw_weights *weights;
+    gw_fetch_rate fetch_rate;
     gw_arena_set *arenas; /* shared by the plans of all sessions: one runs at a time */
     gw_model_info info;   /* strings below */
     char name[256], device_text[512], placed[224], format[32];

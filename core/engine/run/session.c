@@ -261,13 +261,14 @@ static gw_status make_buffers(gw_session *s) {
 
 /* ---- plans ---------------------------------------------------------------------------------- */
 
-gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_pass_parts parts,
-                        gw_layer_range layers) {
+gw_status gw_pass_draw(gw_session *s, gw_pass *p, int rows, gw_order order, gw_pass_parts parts,
+                       gw_layer_range layers) {
+    const int fetched = parts == GW_PASS_FETCHED;
     const gw_hparams *hp = &s->model->hp;
     gw_tensor stream[GW_MAX_DEVICES];
     gw_graph_inputs in = {.hp = hp,
                           .weights = s->model->weights,
-                          .where = s->where,
+                          .where = fetched ? s->fetch.where : s->where,
                           .groups = gw_place_groups(&s->model->place),
                           .n_devices = s->model->place.n_devices,
                           .rope = s->tables.rope[0],
@@ -276,8 +277,8 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
                           .table_of = s->kv.table_of,
                           .source_table = s->sharing.sources ? s->source_table : NULL,
                           .stream = stream,
-                          .k = s->kv.k,
-                          .v = s->kv.v,
+                          .k = fetched ? s->fetch.k : s->kv.k,
+                          .v = fetched ? s->fetch.v : s->kv.v,
                           .paged = s->kv.paged,
                           .state = s->states.t,
                           .kept = s->kept_value[0],
@@ -298,7 +299,7 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
         in.choice = parts == GW_PASS_NEXT ? s->choice : &s->choice_of_rows;
     }
     GW_TRY(gw_graph_new(&in, &p->graph));
-    if (parts == GW_PASS_BODY || parts == GW_PASS_WHOLE || parts == GW_PASS_NEXT) {
+    if (parts == GW_PASS_BODY || parts == GW_PASS_WHOLE || parts == GW_PASS_NEXT || fetched) {
         gw_graph_body(&p->graph, &in, layers.first, layers.end);
     }
     if (parts == GW_PASS_HEAD || parts == GW_PASS_WHOLE || parts == GW_PASS_NEXT) {
@@ -312,6 +313,18 @@ gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_
     if (in.ids != NULL) {
         gw_graph_sample(&p->graph, &in);
     }
+    for (size_t i = 0; fetched && i < p->graph.n_nodes; i++) {
+        gw_node *node = &p->graph.nodes[i];
+        for (int k = 0; k < GW_MAX_W; k++) {
+            node->fetches |= gw_weights_is_fetched(s->model->weights, node->w[k]);
+        }
+    }
+    return GW_OK;
+}
+
+gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_pass_parts parts,
+                        gw_layer_range layers) {
+    GW_TRY(gw_pass_draw(s, p, rows, order, parts, layers));
     size_t n = p->graph.n_nodes;
     p->bytes = calloc(n, sizeof *p->bytes);
     p->ops = calloc(n, sizeof *p->ops);
@@ -344,9 +357,10 @@ static gw_status build_passes(gw_session *s) {
     int start = s->model->hp.n_source, n_layers = s->model->hp.n_layers;
     int step = stage_layers(s), stages = (n_layers - start - 1) / step + 1;
     int body = s->n_widths + 1;
-    /* source, next, draw, two of hidden states */
-    s->passes = calloc((size_t)(body + stages + 5), sizeof *s->passes);
-    if (s->passes == NULL) {
+    /* source, next, draw, two of hidden states; stages with fetched weights */
+    s->passes = calloc((size_t)(body + 2 * stages + 5), sizeof *s->passes);
+    s->fetch.layers = calloc((size_t)stages, sizeof *s->fetch.layers);
+    if (s->passes == NULL || s->fetch.layers == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d stages", stages);
     }
     s->first_prompt_pass = body;
@@ -359,6 +373,7 @@ static gw_status build_passes(gw_session *s) {
     for (int i = 0; i < stages; i++) {
         int first = start + i * step;
         gw_layer_range layers = {first, i == stages - 1 ? n_layers : first + step};
+        s->fetch.layers[i] = layers;
         GW_TRY(gw_pass_build(s, &s->passes[body + i], s->chunk, GW_ORDER_PREFILL, GW_PASS_BODY,
                              layers));
     }
@@ -373,6 +388,7 @@ static gw_status build_passes(gw_session *s) {
         s->next = &s->passes[s->n_passes++];
         GW_TRY(gw_pass_build(s, s->next, 1, GW_ORDER_DECODE, GW_PASS_NEXT, all));
     }
+    gw_fetch_new(s, stages);
     return GW_OK;
 }
 
@@ -498,6 +514,7 @@ void gw_session_free(gw_session *s) {
     free(s->passes);
     gw_next_free(s);
     gw_session_hidden_free(s);
+    gw_fetch_free(s);
     for (int d = 0; d < s->model->place.n_devices; d++) {
         struct gw_buffer *const buffers[] = {s->stream[d], d == s->head_device ? s->logits : NULL,
                                              s->source_pages[d]};
@@ -738,21 +755,26 @@ static gw_status feed_prompt(gw_session *s, const int32_t *tokens, size_t n, con
     for (size_t done = 0; done < n;) {
         int32_t rows = chunk_rows(s, n - done);
         double slowest = 0.0, begin = gw_seconds_now();
+        int n_fetched = 0;
         gw_session_set_step(s, tokens + done, rows, s->pos);
         for (int32_t i = 0; i < rows && s->n_source == 0; i++) {
             s->step.last[i] = s->pos + (int32_t)(n - done) - 1;
         }
         GW_TRY(gw_session_hidden_ask(s, s->pos));
-        for (int i = s->first_prompt_pass; i < s->n_prompt_passes; i++) {
+        for (int i = 0; i < stages; i++) {
             double start = gw_seconds_now();
+            int fetched = 0;
             GW_TRY(gw_session_check_cancel(s));
-            GW_TRY(gw_pass_run(s, &s->passes[i], ahead ? gw_plan_start : gw_plan_run));
+            GW_TRY(gw_fetch_run(s, i, ahead, &fetched));
+            n_fetched += fetched;
             double seconds = gw_seconds_now() - start;
             slowest = seconds > slowest ? seconds : slowest;
         }
         if (ahead) { /* a stage waits for the same one of the chunk before; the CPU's would not */
-            slowest = at_home ? 0.0 : (gw_seconds_now() - begin) / stages;
+            int waited = !at_home || n_fetched > 0;
+            slowest = waited ? (gw_seconds_now() - begin) / stages : 0.0;
         }
+        GW_TRY(gw_fetch_end(s));
         s->row_seconds = slowest / rows;
         GW_TRY(gw_session_hidden_tell(s, s->pos));
         int last = done + (size_t)rows == n;

@@ -45,6 +45,24 @@ typedef struct gw_hidden {
     float *rows; /* of the pass that is about to run */
 } gw_hidden;
 
+typedef struct gw_layer_range {
+    int first, end; /* {0, 0}: the embedding alone */
+} gw_layer_range;
+
+/* session_fetch.c: layers and experts in main memory whose prompts a card computes. */
+typedef struct gw_fetch {
+    int device;       /* 0: nothing is fetched */
+    gw_where *where;  /* of every block, while its weights are on the card                      */
+    int *pass;        /* [stages] index of the pass with them; -1: none                         */
+    gw_layer_range *layers; /* [stages]                                                         */
+    struct gw_buffer **cells; /* [n_cells] caches of the layers of a stage, in turn             */
+    int n_cells;
+    gw_tensor *k, *v; /* [devices, n_layers] as gw_kv has them, and those in cells              */
+    unsigned char *experts;   /* [most experts of a layer] that the rows of the pass have chosen */
+    const gw_tensor *route;   /* by which; NULL: not known                                      */
+    int stream;               /* the device that has it */
+} gw_fetch;
+
 /* What recurrent blocks knew before position pos of the timeline (session_return.c). */
 enum { GW_KEPT_STATES = 3, GW_KEPT_LEAST = 64 };
 typedef struct gw_kept_states {
@@ -102,6 +120,7 @@ struct gw_session {
     int ahead;               /* the step of ahead_token at position pos was started        */
     int32_t ahead_token;
     gw_hidden hidden;
+    gw_fetch fetch;
 };
 
 /* session.c: the body of gw_session_new; options of this version of the library, or NULL. */
@@ -113,15 +132,15 @@ typedef enum gw_pass_parts {
     GW_PASS_BODY,
     GW_PASS_HEAD,
     GW_PASS_HIDDEN, /* what stands in the head before its first matrix, of rows that have run */
+    GW_PASS_FETCHED, /* the body where weights are fetched (gw_fetch) */
     GW_PASS_NEXT,   /* whole, and the draw */
     GW_PASS_DRAW    /* the draw alone, out of the logits that are there */
 } gw_pass_parts;
-typedef struct gw_layer_range {
-    int first, end; /* {0, 0}: the embedding alone */
-} gw_layer_range;
-
 gw_status gw_pass_build(gw_session *s, gw_pass *p, int rows, gw_order order, gw_pass_parts parts,
                         gw_layer_range layers);
+/* Its graph alone. */
+gw_status gw_pass_draw(gw_session *s, gw_pass *p, int rows, gw_order order, gw_pass_parts parts,
+                       gw_layer_range layers);
 void gw_pass_free(gw_pass *p);
 gw_status gw_pass_run(gw_session *s, gw_pass *p, gw_status (*go)(gw_plan *, const gw_step *));
 /* Logits of rows [at, at + n) of the chunk that just ran, n at most GW_HEAD_TILE. */
@@ -132,6 +151,17 @@ void gw_session_set_step(gw_session *s, const int32_t *tokens, int32_t n, int32_
 gw_status gw_session_check_cancel(const gw_session *s);
 /* Rows of the widest pass of decode. */
 int gw_session_widest(const gw_session *s);
+
+/* session_fetch.c. Plans for the stages [n] of a prompt that have weights in main memory, behind the
+ * other passes: none where there is no card for them, it is not asked for or there is no room, which
+ * the model's fault then says. */
+void gw_fetch_new(gw_session *s, int n);
+void gw_fetch_free(gw_session *s);
+/* Run stage number `stage` of the prompt's chunk in the step block where that is faster. ahead: it
+ * may be at work still when this returns. *fetched (may be NULL): on the card. */
+gw_status gw_fetch_run(gw_session *s, int stage, int ahead, int *fetched);
+/* Behind the last stage: the stream is where the passes after it expect it. */
+gw_status gw_fetch_end(gw_session *s);
 
 /* session_return.c: the states of recurrent blocks, and the caches of windows, as they were at the
  * session's position, before rows are appended there; nothing to do unless it was rewound far. */
