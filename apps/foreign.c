@@ -64,7 +64,7 @@ static const foreign table[] = {
     {"-nkvo --no-kv-offload", CMD_MODEL, ALONE, NOTED,
      "the cache of a layer lies where the layer runs; --offload-layers N moves fewer"},
     {"-nopo --no-op-offload", CMD_MODEL, ALONE, NOTED,
-     "a layer runs where its weights are; --offload-layers N moves fewer"},
+     "--prompt-offload off keeps prompts of layers in main memory there"},
     {"-mg --main-gpu", CMD_MODEL, VALUE, REFUSED,
      "--device names the card, as in --device hip:1 ('godwit devices' lists them)"},
     {"-hf -hfr --hf-repo -hff --hf-file -mu --model-url -dr --docker-repo", CMD_ALL, VALUE, REFUSED,

@@ -52,6 +52,27 @@ def test_formats(device, model):
             assert logits_hash(model, IDS, "--rows", rows, "--device", device, "-ngl", n) == expected, n
 
 
+@pytest.mark.parametrize("model,layers", [(MODEL, 1), (SHARED / "goldens/gemma3n", 1),
+                                          (SHARED / "goldens/mixtral", "--cpu-moe")])
+def test_prompts_of_layers_in_main_memory(device, model, layers):
+    """Copied to the device and computed there, or not: one digest, whatever the chunks and the cache; and plan
+    counts the room for it, which 'off' gives back."""
+    if not model.exists():
+        pytest.skip(f"{model} is not there")
+    ids = [i % 90 + 3 for i in IDS]
+    split = (layers,) if layers == "--cpu-moe" else ("-ngl", layers)
+    for more in (("-b", 24), ("-b", 24, "--kv-type", "f32"), ()):
+        want = logits_hash(model, ids, "--exact", *more)
+        for mode in ("on", "off"):
+            got = logits_hash(model, ids, "--exact", "--device", device, *split, "--prompt-offload", mode, *more)
+            assert got == want, (more, mode)
+    if layers == 1 and model == MODEL:
+        room = {mode: json.loads(run("plan", "-m", model, "--device", device, "--prompt-offload", mode, "-o", "json",
+                                     ).stdout)["rows"][1]["devices"] for mode in ("on", "off")}
+        scratch = {mode: max(d["scratch_bytes"] for d in room[mode] if d["device"] == device) for mode in room}
+        assert scratch["on"] > scratch["off"] + 100000
+
+
 @pytest.mark.parametrize("devices,split", [("opencl:0,cpu", "1,1"), ("cpu,opencl:0", "2,3"), ("opencl,cpu", "9,1")])
 def test_several_devices(device, devices, split):
     want = logits_hash(MODEL, IDS)

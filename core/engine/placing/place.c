@@ -256,8 +256,8 @@ static gw_status read_fetching(gw_place *p, const char *text) {
         }
     }
     return text == NULL ? GW_OK
-                        : gw_fail(GW_E_ARGUMENT, "op-offload", "'%.40s' is none of auto, on, off",
-                                  text);
+                        : gw_fail(GW_E_ARGUMENT, "prompt-offload",
+                                  "'%.40s' is none of auto, on, off", text);
 }
 
 int gw_place_fetches(const gw_place *p) {

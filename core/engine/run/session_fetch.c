@@ -31,9 +31,14 @@ static int of_cache(gw_block_kind kind) {
            kind == GW_BLOCK_CHOOSE || kind == GW_BLOCK_LISTED;
 }
 
-/* Has the layer a plain cache of its own in main memory, as the host sees it? */
+/* Has the layer a plain cache in main memory, as the host sees it, that no other layer reads? */
 static int lends_cache(const gw_session *s, int l) {
     const gw_layer *y = &s->model->hp.layer[l];
+    for (int other = l + 1; other < s->model->hp.n_layers; other++) {
+        if (s->model->hp.layer[other].cache_of == l) {
+            return 0;
+        }
+    }
     const gw_plan_device *home = &s->model->place.devices[0];
     struct gw_buffer *cells = s->kv.cells[cache_at(s, 0, l)];
     return y->has_cache && y->cache_of == l && gw_layer_paged(y) == 0 && cells != NULL &&
