@@ -146,7 +146,7 @@ int app_model_options(const app_options *o, const char *path, int32_t threads, c
         .split_mode = o->split_mode,
         .groups = o->groups,
         .vram_budget = o->vram_budget,
-        .op_offload = o->op_offload,
+        .prompt_offload = o->prompt_offload,
         .cpu_experts = o->cpu_moe ? INT32_MAX : o->n_cpu_moe,
         .n_ctx = need != NULL ? need->n_ctx : 0,
         .chunk = need != NULL ? need->batch : 0,

@@ -49,7 +49,7 @@ const app_option app_option_table[] = {
      "with --offload-layers auto as many as are fastest, else none"},
     {"-cmoe --cpu-moe", KIND_FLAG, CMD_MODEL, AT(cpu_moe), 0, 0, NULL, NULL,
      "the experts of all layers stay in main memory, the rest runs on the device"},
-    {"--prompt-offload", KIND_CHOICE, CMD_MODEL, AT(op_offload), 0, 0, "auto|on|off", "auto",
+    {"--prompt-offload", KIND_CHOICE, CMD_MODEL, AT(prompt_offload), 0, 0, "auto|on|off", "auto",
      "prompts of layers and experts that stay in main memory: 'auto': their weights are copied to "
      "the device, which computes with them, for so many rows that this is faster; 'on': always; "
      "'off': the cpu computes. The text is the same"},

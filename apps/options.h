@@ -57,7 +57,7 @@ typedef struct app_options {
     const char *model, *weights, *device, *offload_layers, *split, *pretokenizer, *spec;
     const char *split_mode, *groups;
     uint64_t vram_budget;   /* bytes; 0: what is free */
-    const char *op_offload;
+    const char *prompt_offload;
     int cpu_moe, n_cpu_moe; /* experts of all layers, of the first N, stay with the CPU */
     app_texts models;
     int32_t threads;

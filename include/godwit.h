@@ -114,18 +114,13 @@ typedef struct gw_model_options {
     void *progress_user;
     const volatile int *cancel; /* polled while loading; may be NULL                      */
     const char *spec; /* NULL: as the files say; the file of a family's spec that describes them */
-    /* Mixture of experts: the experts of the first N layers stay in main memory and the CPU
-     * computes them, while the rest of these layers runs where it is placed; a number beyond the
-     * model's layers: of all. 0 with offload_layers "auto": as many as are fastest. */
+    /* The experts of the first N layers stay in main memory, the rest of these layers where it is
+     * placed; INT32_MAX: of all. 0 with offload_layers "auto": as many as are fastest. */
     int32_t cpu_experts;
     const char *split_mode, *groups; /* "layer", "tensor", "hybrid" over "0,1;2,3", "auto" */
     int predictor; /* not the model but the layer beside it that predicts one token more (MTP), a
                       draft model for it; GW_E_UNSUPPORTED: none of this family is known */
-    /* Prompts of layers and experts that stay in main memory while others are on a card. NULL or
-     * "auto": their weights are copied to the card, and computed with there, for as many rows as
-     * that is faster for, as measured; "on": always, where there is room and they have kernels;
-     * "off": never. Bits do not depend on it. */
-    const char *op_offload;
+    const char *prompt_offload; /* of what stays there, on a card: "on", "off", NULL: if faster */
 } gw_model_options;
 
 gw_status gw_model_open_sized(const gw_model_options *options, size_t size, gw_model **out);

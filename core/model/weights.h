@@ -70,7 +70,7 @@ const gw_tensor *gw_weights_get(const gw_weights *w, int role, int layer, int de
 gw_status gw_weights_fetch_new(gw_weights *w, int device);
 /* Is it such a tensor? */
 int gw_weights_is_fetched(const gw_weights *w, const gw_tensor *t);
-/* Bring rows [first, first + n) of such a tensor to its place, ahead of what is run from then on. */
+/* Bring rows [first, first + n) of such a tensor to its place, ahead of what is run then. */
 gw_status gw_weights_fetch(const gw_weights *w, const gw_tensor *t, int64_t first, int64_t n);
 
 /* Rows of a whole matrix of which cards of a group have shares; 0 as above. */

@@ -1,5 +1,5 @@
-/* core/model/weights_fetch.c - matrices of layers in main memory on their way to a card, for a chunk
- * of a prompt: as load_weight lays them out, into places that the layers use in turn. */
+/* core/model/weights_fetch.c - matrices of layers in main memory on their way to a card, for a
+ * chunk of a prompt: as load_weight lays them out, into places that the layers use in turn. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -58,8 +58,8 @@ void gw_plan_free(gw_plan *plan);
 typedef void (*gw_pause_fn)(void *user);
 gw_status gw_plan_pause(gw_plan *plan, int device, int parts, gw_pause_fn fn, void *user);
 
-/* What a plan with nodes that fetch asks for: called before each of them, when its inputs are on its
- * device; to be set before the plan runs. */
+/* What a plan with nodes that fetch asks for: called before each of them, when its inputs are on
+ * its device; to be set before the plan runs. */
 typedef gw_status (*gw_fetch_fn)(void *user, const gw_node *node, const gw_step *step);
 void gw_plan_fetch(gw_plan *plan, gw_fetch_fn fn, void *user);
 

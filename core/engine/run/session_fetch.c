@@ -3,9 +3,9 @@
  * Every stage of a prompt that has matrices in main memory gets a second plan, in which its blocks
  * run on the card. Before each node with such a matrix the plan asks for it (gw_plan_fetch): the
  * host packs it piece by piece through pinned memory to a place that all layers use in turn, while
- * the card computes what it has; of experts those alone that the chunk's rows have chosen. The cells
- * of the layers' caches that the rows see go there before, the new ones come back behind it, so that
- * decode finds them where it computes.
+ * the card computes what it has; of experts those alone that the chunk's rows have chosen. The
+ * cells of the layers' caches that the rows see go there before, the new ones come back behind it,
+ * so that decode finds them where it computes.
  *
  * Which of the two plans is faster for a chunk's rows is read from both: seconds of a layer and row
  * in main memory, and of a byte that was brought. */
@@ -100,8 +100,8 @@ static void lay_out_caches(gw_session *s, int stages) {
     }
 }
 
-/* Blocks of a stage that the card has no kernel for, or no weights, stay at home; what fills a cache
- * and what reads it stay together. *changed: some do. */
+/* Blocks of a stage that the card has no kernel for, or no weights, stay at home; what fills a
+ * cache and what reads it stay together. *changed: some do. */
 static void send_back(gw_session *s, const gw_graph *g, int *changed) {
     const gw_blueprint *bp = gw_weights_blueprint(s->model->weights);
     gw_fetch *f = &s->fetch;

@@ -152,9 +152,9 @@ gw_status gw_session_check_cancel(const gw_session *s);
 /* Rows of the widest pass of decode. */
 int gw_session_widest(const gw_session *s);
 
-/* session_fetch.c. Plans for the stages [n] of a prompt that have weights in main memory, behind the
- * other passes: none where there is no card for them, it is not asked for or there is no room, which
- * the model's fault then says. */
+/* session_fetch.c. Plans for the stages [n] of a prompt that have weights in main memory, behind
+ * the other passes: none where there is no card for them, it is not asked for or there is no room,
+ * which the model's fault then says. */
 void gw_fetch_new(gw_session *s, int n);
 void gw_fetch_free(gw_session *s);
 /* Run stage number `stage` of the prompt's chunk in the step block where that is faster. ahead: it
