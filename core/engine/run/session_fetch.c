@@ -222,9 +222,10 @@ void gw_fetch_new(gw_session *s, int stages) {
         snprintf(place->fault, sizeof place->fault,
                  "prompts of what lies in main memory stay with the %s: %.160s",
                  place->info[0].id, gw_error_text());
-        while (s->n_passes > before) {
-            gw_pass_free(&s->passes[--s->n_passes]);
+        for (int i = before; i <= s->n_passes; i++) { /* and the one that was only drawn */
+            gw_pass_free(&s->passes[i]);
         }
+        s->n_passes = before;
         s->fetch.device = 0;
     }
 }
