@@ -24,8 +24,8 @@ static int is_router(const gw_node *norm, const gw_node *product, const gw_node 
 
 size_t gw_hip_router_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
     const gw_node *norm = &nodes[0], *next = &nodes[3];
-    if (n < 3 || segment->device->no_fuse || nodes[1].crosses || norm->op != GW_OP_NORM || !gw_op_is_plain(norm) ||
-        norm->in[0]->fmt != GW_FMT_F32 || norm->out->fmt != GW_FMT_F32 ||
+    if (n < 3 || segment->device->no_fuse || nodes[1].crosses || norm->op != GW_OP_NORM ||
+        !gw_op_is_plain(norm) || norm->in[0]->fmt != GW_FMT_F32 || norm->out->fmt != GW_FMT_F32 ||
         norm->w[0]->fmt != GW_FMT_F32 || !gw_hip_disjoint(norm->in[0], norm->out) ||
         !is_router(norm, &nodes[1], &nodes[2]) || gw_hip_width(norm->out) % GW_ACT_BLOCK != 0 ||
         gw_hip_width(norm->out) > GW_ROUTER_MOST ||
