@@ -55,6 +55,75 @@ def test_vectors(name, tmp_path):
         assert distance(got["embedding"], want["embedding"]) < LIMIT
 
 
+def copied(name, folder):
+    """A golden's folder, to be changed."""
+    model, want = golden(name)
+    for path in model.rglob("*"):
+        if path.is_file() and path.suffix != ".gguf" and not path.name.startswith("golden"):
+            to = folder / path.relative_to(model)
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.write_bytes(path.read_bytes())
+    return folder, want
+
+
+def write_tensors(path, named):
+    head, body = {}, b""
+    for name, t in named.items():
+        raw = t.astype("<f4").tobytes()
+        head[name] = {"dtype": "F32", "shape": list(t.shape), "data_offsets": [len(body), len(body) + len(raw)]}
+        body += raw
+    text = json.dumps(head).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+
+
+@pytest.mark.parametrize("acts", [("Tanh",), ("Identity", "Tanh")])
+def test_dense_modules(acts, tmp_path):
+    """Dense layers between pooling and length, as EmbeddingGemma and LaBSE have them."""
+    model, want = copied("minilm-style", tmp_path / "model")
+    modules = json.loads((model / "modules.json").read_text())
+    rng, x = np.random.default_rng(7), want["hidden"].astype(float).mean(0)
+    for i, act in enumerate(acts):
+        part, rows = model / f"{i + 2}_Dense", len(x) + 8
+        part.mkdir()
+        w, b = rng.standard_normal((rows, len(x))) / 8, rng.standard_normal(rows) / 8
+        bias = act == "Tanh"
+        (part / "config.json").write_text(json.dumps({
+            "in_features": len(x), "out_features": rows, "bias": bias,
+            "activation_function": f"torch.nn.modules.{'activation' if bias else 'linear'}.{act}"}))
+        write_tensors(part / "model.safetensors", {"linear.weight": w} | ({"linear.bias": b} if bias else {}))
+        modules.insert(-1, {"idx": i + 2, "name": str(i + 2), "path": part.name,
+                            "type": "sentence_transformers.models.Dense"})
+        x = np.tanh(w @ x + b) if bias else w @ x
+    (model / "modules.json").write_text(json.dumps(modules))
+    out = tmp_path / "out.safetensors"
+    run("embed", "-m", model, "--ids", listed(want["input_ids"]), "-o", out)
+    assert distance(tensors(out)["embedding"], x / np.linalg.norm(x)) < LIMIT
+    (model / "2_Dense/config.json").write_text('{"in_features": 3, "out_features": 4}')
+    done = run("embed", "-m", model, "--ids", "5,6", check=False)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "2_Dense" in done.stderr, done.stderr
+
+
+def test_lines_of_json(tmp_path):
+    """JSON lines in and out have the vectors of plain lines; a line without a text is named."""
+    model, lines = DATA / "tales-2m-q4_0.gguf", ["Once upon", "a \"time\"", "caf\u00e9"]
+    plain, rows = tmp_path / "texts.txt", tmp_path / "texts.jsonl"
+    plain.write_text("".join(x + "\n" for x in lines), encoding="utf-8")
+    rows.write_text("".join(json.dumps({"id": i, "text": x}) + "\n" for i, x in enumerate(lines)))
+    run("embed", "-m", model, "-f", plain, "-o", tmp_path / "a.npy")
+    run("embed", "-m", model, "-f", rows, "-o", tmp_path / "b.npy")
+    run("embed", "-m", model, "-f", rows, "-o", tmp_path / "b.jsonl")
+    assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
+    want = np.load(tmp_path / "a.npy")
+    found = [json.loads(x)["embedding"] for x in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert np.array_equal(np.asarray(found, "f4"), want)
+    said = [json.loads(x)["embedding"] for x in run("embed", "-m", model, "-f", plain).stdout.splitlines()]
+    assert np.array_equal(np.asarray(said, "f4"), want)
+    rows.write_text('{"text": "a"}\n{"words": "b"}\n')
+    done = run("embed", "-m", model, "-f", rows, "-o", tmp_path / "c.npy", check=False)
+    assert done.returncode == 1 and "2" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    assert not (tmp_path / "c.npy").exists()
+
+
 def test_scores():
     model, want = golden("bert-cross-encoder")
     for i, score in enumerate(want["scores"]):
