@@ -138,6 +138,16 @@ def test_experts_in_main_memory(wave, tmp_path):
             assert logits_hash(model, range(1, 6), *HIP, *kept, "--rows", rows, env=on(wave)) == want, (rows, kept)
 
 
+@pytest.mark.parametrize("args", [("--weights", "f16"), ("--weights", "f16", "--exact"), ()])
+def test_prompts_of_layers_in_main_memory(args):
+    """Whether a prompt is computed on the card is decided by time, so no bit may depend on it: 16-bit matrix units,
+    which round otherwise than the CPU does, are left out."""
+    way = ("--device", "hip", "-ngl", 1, "-b", 64, *args)
+    hashes = {logits_hash(TINY, some_ids(100), *way, "--prompt-offload", on_off, env=on(WIDTHS[0]))
+              for on_off in ("on", "off")}
+    assert len(hashes) == 1
+
+
 @pytest.mark.parametrize("wave", WIDTHS)
 def test_text_with_drafts(wave):
     """Drafted text is the CPU's: rows of the covering table of test_draft_identity.c, at the second
