@@ -290,7 +290,8 @@ static gw_status check_attention(const gw_node *node) {
         (node->w[2] != NULL && !is_vector(node->w[2], a->heads * (2 * (int64_t)a->reach + 1)))) {
         return refuse(node, "the bias by distance", node->w[2], "f32 [h (2 reach + 1)]");
     }
-    if (node->in[2] == NULL && (a->v_first < 0 || a->v_first > a->head_dim - ev)) {
+    if (node->in[2] == NULL &&
+        (a->v_dim < 1 || a->v_first < 0 || a->v_first > a->head_dim - ev)) {
         return refuse(node, "the K cache", node->in[1], "keys that have the values in them");
     }
     return check_cache(node, a->kv_heads, a->head_dim, ev);
