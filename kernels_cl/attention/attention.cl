@@ -116,4 +116,15 @@ static inline float turned_value(const turning *t, int i) {
     (WRITES(float, part) +                                                                         \
      (((size_t)(row_) * heads + (head)) * page_stride + (page)) * (HEAD_WIDTH + 2))
 
+#if !defined(GW_ITEM) && !defined(WALK)
+/* A page as it lies in the cache, to local memory; bytes: a multiple of 16. All items. */
+static inline void stage_page(__local uchar *memory, __global const uchar *from, const int bytes,
+                              int id) {
+    UNROLL_4
+    for (int i = id; i < bytes / 16; i += GROUP) {
+        ((__local uint4 *)memory)[i] = ((__global const uint4 *)from)[i];
+    }
+}
+#endif
+
 #endif

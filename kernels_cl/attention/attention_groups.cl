@@ -42,13 +42,6 @@ static inline float4 four_halves(__local const CELL *p) {
 #define FOUR(p) (*(__local const float4 *)(p))
 #endif
 
-static inline void stage_page(__local uchar *memory, __global const uchar *from, int id) {
-    UNROLL_4
-    for (int i = id; i < PAGE_BYTES(E) / 16; i += GROUP) {
-        ((__local uint4 *)memory)[i] = ((__global const uint4 *)from)[i];
-    }
-}
-
 /* n_queries heads of rows that are `stride` values apart, `group` heads of each; zeros behind them.
  * Neighbours take values of other queries. */
 static inline void stage_queries(__local float *queries, __global const float *q, int stride,
@@ -260,7 +253,7 @@ attend_groups(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(kept), cons
             for (int p = from; p < to; p++) {
                 const int at = READS(int, pages)[(size_t)slot * page_stride + p];
                 barrier(CLK_LOCAL_MEM_FENCE);
-                stage_page(memory, CACHE(k, at, E), id);
+                stage_page(memory, CACHE(k, at, E), PAGE_BYTES(E), id);
                 barrier(CLK_LOCAL_MEM_FENCE);
                 score(s, page, queries + mine, scale, side);
                 UNROLL
@@ -281,7 +274,7 @@ attend_groups(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(kept), cons
                 float4 o[EACH][VALUES / 4];
                 int end[EACH], whole = 1;
                 barrier(CLK_LOCAL_MEM_FENCE);
-                stage_page(memory, CACHE(v, at, E), id);
+                stage_page(memory, CACHE(v, at, E), PAGE_BYTES(E), id);
                 UNROLL
                 for (int n = 0; n < EACH; n++) {
                     end[n] = SEEN(pos[n], p);

@@ -29,13 +29,6 @@
 #define VALUE_OF(scale, cell) WIDEN(cell)
 #endif
 
-static inline void stage_page(__local uchar *memory, __global const uchar *from, int id) {
-    UNROLL_4
-    for (int i = id; i < PAGE_BYTES(E) / 16; i += GROUP) {
-        ((__local uint4 *)memory)[i] = ((__global const uint4 *)from)[i];
-    }
-}
-
 /* Scores of the team's queries: at this lane and 32 positions further. */
 static inline void score(float (*s)[2], __local const CELL *page, __local const float *queries,
                          int lane) {
@@ -113,7 +106,7 @@ attend_rows(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), const int row0, c
             int from[EACH], end[EACH];
             float s[EACH][2], sum[EACH][PER_ITEM];
             barrier(CLK_LOCAL_MEM_FENCE);
-            stage_page(memory, CACHE(k, at, E), id);
+            stage_page(memory, CACHE(k, at, E), PAGE_BYTES(E), id);
             for (int i = id; i < QUERIES * E; i += GROUP) {
                 const int n = i / E, row = run + n / group, head = g * group + n % group;
                 queries[i % E * PITCH + n] =
@@ -155,7 +148,7 @@ attend_rows(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), const int row0, c
                 }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
-            stage_page(memory, CACHE(v, at, E), id);
+            stage_page(memory, CACHE(v, at, E), PAGE_BYTES(E), id);
             barrier(CLK_LOCAL_MEM_FENCE);
             sum_values(sum, page, weights + mine, from, end, lane);
             UNROLL

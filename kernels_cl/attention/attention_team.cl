@@ -21,6 +21,19 @@
 #define PART_OF(page) (page)
 #endif
 
+/* Results `from` .. `to` of a head in order, weighed by how far their largest scores are below
+ * `top`: to the sum of weights, and to that of value i. */
+static inline void join_parts(__global const float *o, int from, int to, float top, int i,
+                              float *total, float *sum) {
+    UNROLL_4
+    for (int p = from; p <= to; p++) {
+        __global const float *at = o + (size_t)p * (E + 2);
+        const float weight = gw_exp(at[E] - top);
+        *total = fma(at[E + 1], weight, *total);
+        *sum = fma(at[i], weight, *sum);
+    }
+}
+
 /* Partial results of `count` heads from h0 on, joined over pages first .. last. All items. */
 static inline void join_heads(__global const float *part, __global uchar *out, int row, int h0,
                               int count, int heads, int page_stride, int first, int last,
@@ -39,13 +52,7 @@ static inline void join_heads(__global const float *part, __global uchar *out, i
         }
         best = team_top(best, scratch, id);
 #ifdef GROUPED
-        UNROLL_4
-        for (int p = from_part; p <= to_part; p++) {
-            __global const float *at = o + (size_t)p * (E + 2);
-            const float weight = gw_exp(at[E] - best);
-            total = fma(at[E + 1], weight, total);
-            sum = fma(at[min(i, E - 1)], weight, sum);
-        }
+        join_parts(o, from_part, to_part, best, min(i, E - 1), &total, &sum);
 #else
         for (int from = first; from <= last; from += GW_PAGE_GROUP) {
             const int end = min(from + GW_PAGE_GROUP - 1, last);
@@ -55,13 +62,7 @@ static inline void join_heads(__global const float *part, __global uchar *out, i
                 const float top = o[(size_t)p * (E + 2) + E];
                 here = top > here ? top : here;
             }
-            UNROLL_4
-            for (int p = from; p <= end; p++) {
-                __global const float *at = o + (size_t)p * (E + 2);
-                const float weight = gw_exp(at[E] - here);
-                total_here = fma(at[E + 1], weight, total_here);
-                sum_here = fma(at[min(i, E - 1)], weight, sum_here);
-            }
+            join_parts(o, from, end, here, min(i, E - 1), &total_here, &sum_here);
             const float weight = gw_exp(here - best);
             total = fma(total_here, weight, total);
             sum = fma(sum_here, weight, sum);
