@@ -55,6 +55,9 @@ static void write_text(gw_model *m, gw_session *s, float temperature, int32_t *o
     need(gw_session_rewind(s, N_IDS));
     out[0] = 7;
     for (int i = 0; i + 1 < N_TEXT; i++) {
+        if (i == 1 || i == 2) { /* the second is timed, on every card of every group */
+            gw_session_profile(s, i == 1);
+        }
         need(gw_session_next(s, sampler, out[i], 0, &out[i + 1]));
     }
     gw_sampler_free(sampler);

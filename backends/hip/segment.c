@@ -650,6 +650,9 @@ gw_status gw_hip_wait(struct gw_device *device) {
 }
 
 void gw_hip_profile(struct gw_segment *segment, gw_node_time *times) {
+    if (segment->device->timed == segment) { /* its events are read into the times of before */
+        (void)gw_hip_wait(segment->device);
+    }
     segment->times = times;
     if (times == NULL || segment->events != NULL || gw_hip_enter(segment->device) != GW_OK) {
         return;
