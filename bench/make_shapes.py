@@ -90,8 +90,11 @@ def qwen(s):
     heads, kv, keys = s["heads"] * s["head"], s["kv_heads"] * s["head"], s["keys"] * s["wide"]
     inner = s["values"] * s["wide"]
     full = [(l + 1) % s["every"] == 0 for l in range(s["layers"])]
+    third = (s["rotary"] // 2 + 2) // 3  # of time, height and width; text has one position for all
+    sections = [third, third, s["rotary"] // 2 - 2 * third, 0]
     keys_of = {"attention.head_count_kv": u32(s["kv_heads"]), "rope.dimension_count":
-               u32(s["rotary"]), "attention.key_length": u32(s["head"]),
+               u32(s["rotary"]), "rope.dimension_sections": numbers(sections),
+               "attention.key_length": u32(s["head"]),
                "attention.value_length": u32(s["head"]), "feed_forward_length": u32(s["ff"]),
                "ssm.conv_kernel": u32(s["taps"]), "ssm.state_size": u32(s["wide"]),
                "ssm.group_count": u32(s["keys"]), "ssm.time_step_rank": u32(s["values"]),

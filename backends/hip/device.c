@@ -188,6 +188,7 @@ static void close_device(struct gw_device *d) {
         (void)gw_hip_enter(d);
     }
     gw_hip_ring_free(d);
+    gw_hip_packing_free(d);
     if (d->landing != NULL) {
         d->driver->HostFree(d->landing);
     }

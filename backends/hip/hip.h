@@ -72,6 +72,10 @@ struct gw_device {
     size_t n_scratch;
     void *landing;            /* pinned memory for what is read; NULL until there is a plan */
     struct gw_hip_ring *ring; /* pinned memory that weights travel through; NULL until one does */
+    struct gw_hip_packing { /* pack.c: tables that have been asked for */
+        struct gw_hip_table *table; /* [n] */
+        size_t n, room;
+    } packing;
 };
 
 typedef struct gw_hip_piece {
@@ -149,6 +153,15 @@ gw_status gw_hip_layout_of(const struct gw_device *device, const gw_tensor *t, i
 /* n rows as stored, n <= unit -> out[p], unit_bytes[p] each. Any thread. */
 void gw_hip_pack(const gw_hip_layout *layout, const unsigned char *rows, size_t n,
                  unsigned char *const out[GW_HIP_PLANES]);
+
+/* Whether the card can pack rows of this layout as gw_hip_pack would (pack.c); *on_card 0: the host
+ * has to. The first question of a format and width makes a table, some milliseconds. */
+gw_status gw_hip_packs(struct gw_device *device, const gw_hip_layout *layout, int *on_card);
+/* The same of n rows that lie on the card, from a whole unit of the layout on: into the units at
+ * `to`, in the device's stream. Only where gw_hip_packs has said so. */
+gw_status gw_hip_pack_rows(struct gw_device *device, const gw_hip_layout *layout, gw_hip_ptr rows,
+                           size_t n, gw_hip_ptr to);
+void gw_hip_packing_free(struct gw_device *device);
 
 /* ---- programs (program.c) -------------------------------------------------------------------- */
 

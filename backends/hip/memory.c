@@ -1,5 +1,6 @@
-/* backends/hip/memory.c - device memory, and how weights get into it: packed into pinned memory by
- * all processors, in two halves, so that reading and packing one overlap the transfer of the other.
+/* backends/hip/memory.c - device memory, and how weights get into it: through pinned memory in two
+ * halves, so that filling one overlaps the transfer of the other. Large weights are packed on the
+ * card (pack.c), others on the way into pinned memory, by all processors.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +9,14 @@
 #include "backends/load.h"
 
 enum { HALVES = 2, HALF_BYTES = 16 << 20, LANDING_BYTES = 1 << 20 };
+/* A smaller weight is not worth a kernel that may have to be compiled first. */
+enum { LEAST_ON_CARD = 1 << 20 };
 
 typedef struct gw_hip_ring {
     void *half[HALVES];
     gw_hip_event sent[HALVES];
     int next;
+    gw_hip_ptr stored; /* HALF_BYTES on the card, for rows that it packs; 0 until there are some */
 } gw_hip_ring;
 
 /* ---- allocation ------------------------------------------------------------------------------ */
@@ -163,6 +167,7 @@ void gw_hip_ring_free(struct gw_device *device) {
             device->driver->HostFree(ring->half[i]);
         }
     }
+    gw_hip_memory_free(device, ring->stored, HALF_BYTES);
     free(ring);
     device->ring = NULL;
 }
@@ -211,6 +216,7 @@ typedef struct loading {
     gw_hip_ptr to;
     unsigned char *stored; /* rows that a conversion made; NULL when they are mapped */
     size_t piece;          /* units that travel together */
+    int on_card;           /* it packs them */
 } loading;
 
 /* Units that fit in half a ring, packed and as stored. */
@@ -249,6 +255,21 @@ static void pack_units(const gw_hip_layout *layout, const unsigned char *rows, s
     }
 }
 
+/* n rows as they are to the card, and packed there. */
+static gw_status pack_on_card(const loading *l, const unsigned char *rows, size_t n, void *half,
+                              gw_hip_ptr to) {
+    struct gw_device *device = l->device;
+    gw_hip_ptr stored = device->ring->stored;
+    const size_t bytes = n * l->layout.row_bytes, share = 1 << 18;
+#pragma omp parallel for schedule(static)
+    for (size_t at = 0; at < bytes; at += share) {
+        memcpy((unsigned char *)half + at, rows + at, bytes - at < share ? bytes - at : share);
+    }
+    GW_TRY(gw_hip_check(device->driver, device->driver->Write(stored, half, bytes, device->stream),
+                        "sending a weight"));
+    return gw_hip_pack_rows(device, &l->layout, stored, n, to);
+}
+
 /* Units [first, first + units): through a half of the ring into the planes. */
 static gw_status load_piece(const loading *l, size_t first, size_t units) {
     const gw_hip_layout *layout = &l->layout;
@@ -265,6 +286,11 @@ static gw_status load_piece(const loading *l, size_t first, size_t units) {
         GW_TRY(gw_load_rows(l->src, (int64_t)row, (int64_t)n, layout->row_bytes, l->stored));
     }
     GW_TRY(ring_next(l->device, &half, &sent));
+    if (l->on_card) {
+        GW_TRY(pack_on_card(l, rows, n, half,
+                            l->to + layout->plane[0] + first * layout->unit_bytes[0]));
+        return gw_hip_check(d, d->EventRecord(sent, l->device->stream), "sending a weight");
+    }
     for (int p = 0; p < layout->n_planes; p++) {
         out[p] = (unsigned char *)half + used;
         used += units * layout->unit_bytes[p];
@@ -278,6 +304,19 @@ static gw_status load_piece(const loading *l, size_t first, size_t units) {
         GW_TRY(gw_hip_check(d, d->Write(to, out[p], bytes, l->device->stream), "sending a weight"));
     }
     return gw_hip_check(d, d->EventRecord(sent, l->device->stream), "sending a weight");
+}
+
+/* Whether the card packs, and room for what it packs. */
+static gw_status ready_to_pack(loading *l) {
+    struct gw_device *device = l->device;
+    GW_TRY(gw_hip_packs(device, &l->layout, &l->on_card));
+    if (!l->on_card || (device->ring != NULL && device->ring->stored != 0)) {
+        return GW_OK;
+    }
+    GW_TRY(device->ring == NULL ? ring_new(device) : GW_OK);
+    gw_status status = gw_hip_memory_new(device, HALF_BYTES, &device->ring->stored);
+    l->on_card = status == GW_OK;
+    return status == GW_E_NOMEM ? GW_OK : status; /* the host packs where a card is that full */
 }
 
 /* Rows [first, end), and those that share a unit with them. */
@@ -300,7 +339,8 @@ gw_status gw_hip_load_weight(struct gw_device *device, gw_tensor *t, const gw_we
     GW_TRY(gw_hip_layout_of(device, t, src->keep_rows, &l.layout));
     GW_TRY(gw_hip_alloc(device, l.layout.bytes, &buffer));
     l.to = buffer->at;
-    gw_status status = load_rows(&l, 0, l.layout.rows);
+    gw_status status = l.layout.bytes >= LEAST_ON_CARD ? ready_to_pack(&l) : GW_OK;
+    status = status == GW_OK ? load_rows(&l, 0, l.layout.rows) : status;
     if (status != GW_OK) {
         gw_hip_release(buffer);
         return status;
@@ -320,6 +360,7 @@ gw_status gw_hip_fetch_weight(struct gw_device *device, const gw_tensor *t,
         return gw_fail(GW_E_BOUNDS, t->name, "rows %lld to %lld of %zu", (long long)first,
                        (long long)(first + n), l.layout.rows);
     }
+    GW_TRY(ready_to_pack(&l));
     return load_rows(&l, (size_t)first, (size_t)(first + n));
 }
 

@@ -88,6 +88,7 @@ static const struct {
     {"gw_state_*",         "kernels_hip/rows/state.hip"},
     {"gw_sample",          "kernels_hip/rows/sample.hip"},
     {"gw_roof_*",          "kernels_hip/roof.hip"},
+    {"gw_pack_*",          "kernels_hip/pack.hip"},
     {"gw_*",               "kernels_hip/rows/rows.hip"},
 };
 /* clang-format on */
