@@ -189,6 +189,7 @@ static void close_device(struct gw_device *d) {
     }
     gw_hip_ring_free(d);
     gw_hip_packing_free(d);
+    gw_hip_slots_free(d);
     if (d->landing != NULL) {
         d->driver->HostFree(d->landing);
     }

@@ -253,6 +253,7 @@ gw_status gw_hip_copy(struct gw_buffer *dst, size_t at, const struct gw_buffer *
         return gw_fail(GW_E_BOUNDS, "hip", "a copy of %zu bytes beyond a buffer", bytes);
     }
     GW_TRY(join(a, b));
+    b->landed = NULL;
     gw_hip_error error =
         d->nvidia
             ? d->CopyContext(dst->at + at, b->context, src->at + from, a->context, bytes, b->stream)

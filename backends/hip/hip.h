@@ -70,6 +70,8 @@ struct gw_device {
      * because captured graphs hold their addresses. */
     struct gw_hip_piece *scratch;
     size_t n_scratch;
+    struct gw_segment *landed;  /* the last one that ran, with what it has landed; or NULL */
+    struct gw_hip_slots *slots; /* small writes on their way; NULL until there is a plan   */
     void *landing;            /* pinned memory for what is read; NULL until there is a plan */
     struct gw_hip_ring *ring; /* pinned memory that weights travel through; NULL until one does */
     struct gw_hip_packing { /* pack.c: tables that have been asked for */
@@ -272,6 +274,8 @@ struct gw_segment {
     size_t *part;
     size_t n_parts;
     gw_hip_exec *graph[GW_HIP_ATTEND_KINDS][2]; /* [n_parts]; of MANY NULL: launches one by one */
+    struct gw_hip_landed *landed; /* results that cross to other devices (crossing.c) */
+    size_t n_landed;
     gw_node_time *times;
     gw_hip_event *events; /* [n + 1] while timing */
 };
@@ -324,6 +328,25 @@ gw_status gw_hip_post_new(struct gw_device *device, struct gw_post **out);
 void gw_hip_post_free(struct gw_post *post);
 gw_status gw_hip_post(struct gw_post *post, const struct gw_buffer *src, size_t at);
 gw_status gw_hip_collect(struct gw_post *post, int32_t *out);
+
+/* ---- the host, a token at a time (crossing.c) ------------------------------------------------ */
+
+/* Of a node that is recorded: where its result crosses and is small, every run leaves it in pinned
+ * memory as well. */
+gw_status gw_hip_land(struct gw_segment *segment, const gw_node *node);
+/* Behind the launches of a run. */
+gw_hip_error gw_hip_send_landed(struct gw_segment *segment);
+/* Where these bytes are when the device has been waited for, if its last run has landed them and
+ * nothing was written since; or NULL. */
+const void *gw_hip_landed_at(const struct gw_device *device, gw_hip_ptr at, size_t bytes);
+void gw_hip_landed_free(struct gw_segment *segment);
+
+gw_status gw_hip_slots_new(struct gw_device *device);
+int gw_hip_fits_slot(const struct gw_device *device, size_t bytes);
+/* A write that need not be waited for: what runs behind it in the device's stream sees it. Bytes
+ * that fit a slot. */
+gw_status gw_hip_send(struct gw_device *device, gw_hip_ptr to, const void *src, size_t bytes);
+void gw_hip_slots_free(struct gw_device *device);
 
 /* ---- other cards (exchange.c) ---------------------------------------------------------------- */
 

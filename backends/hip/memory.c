@@ -116,6 +116,10 @@ gw_status gw_hip_write(struct gw_buffer *dst, size_t at, const void *src, size_t
     if (bytes == 0) {
         return GW_OK;
     }
+    device->landed = NULL; /* it may be what is written */
+    if (gw_hip_fits_slot(device, bytes)) {
+        return gw_hip_send(device, dst->at + at, src, bytes);
+    }
     GW_TRY(gw_hip_check(device->driver,
                         device->driver->Write(dst->at + at, src, bytes, device->stream),
                         "writing a buffer"));
@@ -137,6 +141,12 @@ gw_status gw_hip_read(const struct gw_buffer *src, size_t at, void *dst, size_t 
     if (drawn != NULL) {
         GW_TRY(gw_hip_wait(device));
         memcpy(dst, drawn, bytes);
+        return GW_OK;
+    }
+    const void *landed = gw_hip_landed_at(device, src->at + at, bytes);
+    if (landed != NULL) {
+        GW_TRY(gw_hip_wait(device));
+        memcpy(dst, landed, bytes);
         return GW_OK;
     }
     void *landing = bytes <= LANDING_BYTES ? device->landing : NULL;
@@ -260,7 +270,7 @@ static gw_status pack_on_card(const loading *l, const unsigned char *rows, size_
                               gw_hip_ptr to) {
     struct gw_device *device = l->device;
     gw_hip_ptr stored = device->ring->stored;
-    const size_t bytes = n * l->layout.row_bytes, share = 1 << 18;
+    const size_t bytes = n * l->layout.row_bytes, share = 1 << 16;
 #pragma omp parallel for schedule(static)
     for (size_t at = 0; at < bytes; at += share) {
         memcpy((unsigned char *)half + at, rows + at, bytes - at < share ? bytes - at : share);

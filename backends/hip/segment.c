@@ -289,11 +289,13 @@ static gw_status capture_turn(struct gw_segment *segment, int turn) {
 static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, size_t n) {
     struct gw_device *device = segment->device;
     GW_TRY(gw_hip_landing_new(device));
+    GW_TRY(gw_hip_slots_new(device));
     GW_TRY(gw_hip_memory_new(device, segment->step_bytes, &segment->step));
     GW_TRY(take_staging(segment, 0));
     GW_TRY(gw_hip_need_kernel(device, "gw_take_step"));
     for (size_t i = 0; i < n; i++) {
         segment->node = (int)i;
+        GW_TRY(gw_hip_land(segment, &nodes[i]));
         if (has_none(segment, &nodes[i], n - i)) {
             continue;
         }
@@ -490,6 +492,7 @@ void gw_hip_segment_free(struct gw_segment *segment) {
     if (segment->drawn != NULL) {
         device->driver->HostFree(segment->drawn);
     }
+    gw_hip_landed_free(segment);
     free_events(segment);
     for (size_t i = 0; i < segment->n; i++) {
         free(segment->launches[i].params);
@@ -592,7 +595,8 @@ gw_status gw_hip_launch_end(struct gw_segment *segment, int way) {
         device->timed_way = way;
         GW_TRY(device->link == NULL ? gw_hip_wait(device) : GW_OK);
     }
-    if (segment->ended[segment->turn] != NULL) {
+    error = gw_hip_send_landed(segment);
+    if (segment->ended[segment->turn] != NULL && error == GW_HIP_OK) {
         error = device->driver->EventRecord(segment->ended[segment->turn], device->stream);
     }
     return error == GW_HIP_OK ? GW_OK : gw_hip_lose(device, error, "a step ran");

@@ -17,8 +17,12 @@
 #include "core/base/clock.h"
 #include "core/engine/run/session_state.h"
 
-/* A chunk of fewer rows is no reading, and each rate has so many. */
-enum { READ_ROWS = 64, READINGS = 2 };
+/* A chunk of fewer rows is no reading, and each rate has so many. The first one of a byte has the
+ * page faults of a file that nobody has read yet: where it is slower, but not by so much, there is
+ * a second one. */
+enum { READ_ROWS = 64, READINGS = 2, HOPELESS = 4 };
+/* What a link carries while another transfer is begun (some 40 us at 50 GB/s). */
+enum { GAP_BYTES = 2 << 20 };
 
 static size_t cache_at(const gw_session *s, int d, int l) {
     return (size_t)d * (size_t)s->model->hp.n_layers + (size_t)l;
@@ -310,7 +314,21 @@ static gw_status see_route(gw_session *s, const gw_node *node, const gw_step *st
     return status;
 }
 
-/* Of a gw_plan_fetch. Neighbouring experts travel together. */
+/* The next experts from *first on that are chosen, or lie between chosen ones at most `gap` apart;
+ * where they end. *first: where they begin; n: there are none. */
+static int run_of_experts(const unsigned char *chosen, int n, int gap, int *first) {
+    while (*first < n && !chosen[*first]) {
+        ++*first;
+    }
+    int end = *first;
+    for (int i = *first; i < n && i - end <= gap; i++) {
+        end = chosen[i] ? i + 1 : end;
+    }
+    return end;
+}
+
+/* Of a gw_plan_fetch. Neighbouring experts travel together, and those between them where they are
+ * few. */
 static gw_status fetch_node(void *user, const gw_node *node, const gw_step *step) {
     gw_session *s = user;
     const gw_weights *w = s->model->weights;
@@ -321,12 +339,13 @@ static gw_status fetch_node(void *user, const gw_node *node, const gw_step *step
             continue;
         }
         int64_t each = node->w[k]->dim[0] / parts;
+        size_t bytes = 0;
+        GW_TRY(gw_matrix_bytes(node->w[k]->fmt, (uint64_t)each, (uint64_t)node->w[k]->dim[1],
+                               &bytes));
+        int gap = is_experts(node) && bytes > 0 ? (int)(GAP_BYTES / bytes) : 0;
         for (int i = 0, end; i < parts; i = end) {
-            int wanted = !is_experts(node) || s->fetch.experts[i];
-            for (end = i + 1; is_experts(node) && end < parts && s->fetch.experts[end] == wanted;) {
-                end++;
-            }
-            GW_TRY(wanted ? gw_weights_fetch(w, node->w[k], i * each, (end - i) * each) : GW_OK);
+            end = is_experts(node) ? run_of_experts(s->fetch.experts, parts, gap, &i) : parts;
+            GW_TRY(end > i ? gw_weights_fetch(w, node->w[k], i * each, (end - i) * each) : GW_OK);
         }
     }
     return GW_OK;
@@ -435,7 +454,9 @@ static int is_faster(const gw_session *s, int stage) {
         return rate->n_layer_row > 0 && rows >= READ_ROWS;
     }
     double home = rate->layer_row * rows * (layers->end - layers->first);
-    return rate->byte * expected_bytes(s, &s->passes[at], rows) < home;
+    double there = rate->byte * expected_bytes(s, &s->passes[at], rows);
+    int again = rate->n_byte < READINGS && rows >= READ_ROWS && there < HOPELESS * home;
+    return there < home || again;
 }
 
 static void note_rate(double *rate, int *n, double reading) {
