@@ -71,6 +71,12 @@ static int classes_of(gw_fmt fmt) {
     return gw_format_of(fmt)->is_float && fmt != GW_FMT_F32 ? 4 : GW_LINEAR_CLASSES;
 }
 
+/* Bytes of a wave's slot. */
+static int slot_bytes(const struct gw_device *d, gw_fmt fmt) {
+    int more = fmt == GW_FMT_E4M3 && gw_hip_has_copies(d);
+    return record_bytes[fmt] * (more ? GW_LINEAR_E4M3_RECORDS : 1);
+}
+
 /* Shared memory of a block with s->depth slots to a wave, as gw_product of
  * kernels_hip/linear/linear_async.h or linear_registers.h cuts it up. 0 when it does not fit. */
 static int fits_so(const struct gw_device *d, gw_fmt fmt, gw_linear_shape *s, int glu) {
@@ -78,7 +84,7 @@ static int fits_so(const struct gw_device *d, gw_fmt fmt, gw_linear_shape *s, in
     int sums = s->groups * GW_LINEAR_SUMS(s->most, classes_of(fmt));
     int pieces = copies && s->span > 0;
     int x = 4 * (pieces ? s->span * GW_LINEAR_PIECE_STEP : s->row_words);
-    int bytes = waves * record_bytes[fmt] * s->depth + s->width * x + GW_LINEAR_FACTORS +
+    int bytes = waves * slot_bytes(d, fmt) * s->depth + s->width * x + GW_LINEAR_FACTORS +
                 (copies ? GW_LINEAR_GATES + 4 * s->places * sums
                         : 4 * (GW_LINEAR_COLUMNS(s->width, glu, s->behind) + sums));
     s->threads = (unsigned)GW_LINEAR_BLOCK(s->most, copies, pieces);
@@ -94,7 +100,7 @@ static int fits_so(const struct gw_device *d, gw_fmt fmt, gw_linear_shape *s, in
 
 /* With as many slots as fit. 0 when none do. */
 static int fits(const struct gw_device *d, gw_fmt fmt, gw_linear_shape *s, int glu) {
-    int copies = gw_hip_has_copies(d), most = GW_LINEAR_DEPTH(record_bytes[fmt]);
+    int copies = gw_hip_has_copies(d), most = GW_LINEAR_DEPTH(slot_bytes(d, fmt));
     int depths[] = {most, GW_LINEAR_SOME, GW_LINEAR_LESS};
     for (int i = 0; i < 3; i++) {
         s->depth = copies ? depths[i] : 1;

@@ -12,7 +12,7 @@
 #include "kernels_hip/strip_e4m3.h"
 
 struct gw_f32 {
-    enum { CLASSES = 8, PAIR = 1, EACH = 16, HEADS = 0, SCALES = 1 };
+    enum { CLASSES = 8, PAIR = 1, EACH = 16, HEADS = 0, SCALES = 1, RECORDS = 1 };
     typedef gw_16b words; /* EACH bytes: of a thread, in a row */
     __device__ static inline float element(const gw_16b &v, int i) {
         return GW_F32_FROM_BITS(v.w[i]);
@@ -20,7 +20,7 @@ struct gw_f32 {
     __device__ static inline float scale(const unsigned char *, int, int) { return 1.0f; }
 };
 struct gw_f16 {
-    enum { CLASSES = 4, PAIR = 2, EACH = 16, HEADS = 0, SCALES = 1 };
+    enum { CLASSES = 4, PAIR = 2, EACH = 16, HEADS = 0, SCALES = 1, RECORDS = 1 };
     typedef gw_16b words;
     __device__ static inline float element(const gw_16b &v, int i) {
         return gw_widen_f16((gw_u16)(v.w[i / 2] >> 16 * (i % 2)));
@@ -28,7 +28,7 @@ struct gw_f16 {
     __device__ static inline float scale(const unsigned char *, int, int) { return 1.0f; }
 };
 struct gw_bf16 {
-    enum { CLASSES = 4, PAIR = 2, EACH = 16, HEADS = 0, SCALES = 1 };
+    enum { CLASSES = 4, PAIR = 2, EACH = 16, HEADS = 0, SCALES = 1, RECORDS = 1 };
     typedef gw_16b words;
     __device__ static inline float element(const gw_16b &v, int i) {
         return gw_bf16_to_f32((gw_u16)(v.w[i / 2] >> 16 * (i % 2)));
@@ -37,19 +37,27 @@ struct gw_bf16 {
 };
 
 struct gw_e4m3 {
-    enum { CLASSES = 4, PAIR = 2, EACH = 8, HEADS = 4 /* bytes of a row's float */, SCALES = 1 };
+    enum {
+        CLASSES = 4,
+        PAIR = 2,
+        EACH = 8,
+        HEADS = 4, /* bytes of a row's float */
+        SCALES = 1,
+        RECORDS = GW_COPIES ? (int)GW_LINEAR_E4M3_RECORDS : 1
+    };
     struct __align__(8) words {
         unsigned w[2];
     };
     __device__ static inline float element(const words &v, int i) {
-        return gw_widen_e4m3(v.w[i / 4], i % 4);
+        const unsigned both = gw_e4m3_numbers(v.w[i / 4], i / 2 % 2);
+        return gw_widen_f16((gw_u16)(both >> 16 * (i % 2)));
     }
     __device__ static inline float scale(const unsigned char *head, int, int) {
-        return *(const float *)head;
+        return *(const float *)head * GW_E4M3_TIMES;
     }
 };
 struct gw_nvfp4_codes {
-    enum { CLASSES = 4, PAIR = 2, EACH = 4, HEADS = 12, SCALES = 4 };
+    enum { CLASSES = 4, PAIR = 2, EACH = 4, HEADS = 12, SCALES = 4, RECORDS = 1 };
     struct words {
         unsigned w;
     };
@@ -62,7 +70,8 @@ struct gw_nvfp4_codes {
 /* N rows of x; WHERE: 1 when they stay in global memory, because they are too long. Where a wave of
  * 32 would have two rows of a class for each thread, SPLIT gives 8 of the 16 rows to one wave and 8
  * to another, half of two records at a time: so a tile keeps 8 waves busy, and twice as many
- * blocks. */
+ * blocks. Records of bytes come several at a time (F::RECORDS), for what a slot costs beside its
+ * arithmetic, some 45 instructions, does not depend on how many weights it has. */
 template <class F, int N, int WHERE> struct gw_floats {
     enum {
         DIRECT = WHERE,
@@ -71,6 +80,7 @@ template <class F, int N, int WHERE> struct gw_floats {
         X_ROWS = N,
         PAIR = F::PAIR,
         SPLIT = LANES == 32 && PAIR == 2 ? 2 : 1,
+        MANY = SPLIT * F::RECORDS, /* records, or halves, of a slot */
         STORED = F::CLASSES, /* of a record in memory */
         CLASSES = STORED * SPLIT,
         EACH = F::EACH,
@@ -78,10 +88,10 @@ template <class F, int N, int WHERE> struct gw_floats {
         SCALES = F::SCALES, /* of a row, for the fours of a thread's elements */
         CODES = 64 * EACH / SPLIT, /* bytes that lie together */
         PART = CODES + 16 * HEADS / SPLIT,
-        RECORD = SPLIT * PART,
+        RECORD = MANY * PART,
         JUMP = STORED * 64 * EACH + 16 * HEADS,
-        STEP = SPLIT * JUMP,
-        X_STEP = SPLIT * GW_STRIP_FLOATS,
+        STEP = MANY * JUMP,
+        X_STEP = MANY * GW_STRIP_FLOATS,
         ROWS = SETS / SPLIT, /* of a thread */
         SUMS = N * PAIR * ROWS,
         JOINED = STORED
@@ -102,7 +112,7 @@ template <class F, int N, int WHERE> struct gw_floats {
         return (terms + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS;
     }
     __device__ static inline int parts(int terms, int) { return records(terms); }
-    __device__ static inline int slots(int terms) { return (records(terms) + SPLIT - 1) / SPLIT; }
+    __device__ static inline int slots(int terms) { return (records(terms) + MANY - 1) / MANY; }
     /* Where byte `at` of a part is: codes, then floats of their rows. */
     __device__ static inline size_t place(int q, int at) {
         return HEADS > 0 && at >= (int)CODES
@@ -200,15 +210,15 @@ template <class F, int N, int WHERE> struct gw_floats {
     __device__ static inline void add(Source &source, int left, const unsigned *x, int row_words,
                                       float *sums, int live, gw_nothing &) {
         const int lane = gw_wave_lane(), q = stored(gw_wave() % CLASSES);
-        enum { FIRST = N < 4 ? (int)SPLIT : 1 }; /* of four rows all would be too many registers */
-        part of[SPLIT];
+        enum { FIRST = N == 1 ? (int)MANY : N == 2 ? (int)SPLIT : 1 }; /* more: too many registers */
+        part of[MANY];
 #pragma unroll
         for (int h = 0; h < FIRST; h++) { /* before the weights are waited for */
             of[h].load_x(x + (h < left ? h : 0) * GW_STRIP_FLOATS, row_words, live);
         }
         const unsigned char *record = source.take();
 #pragma unroll
-        for (int h = 0; h < SPLIT; h++) {
+        for (int h = 0; h < MANY; h++) {
 #pragma unroll
             for (int s = 0; s < ROWS; s++) {
                 const unsigned char *part_of = record + h * PART;
@@ -221,12 +231,22 @@ template <class F, int N, int WHERE> struct gw_floats {
             }
         }
         source.done();
+        if (left >= MANY) { /* without branches between them their steps mix */
 #pragma unroll
-        for (int h = 0; h < SPLIT; h++) {
-            if (h >= FIRST) {
-                of[h].load_x(x + (h < left ? h : 0) * GW_STRIP_FLOATS, row_words, live);
+            for (int h = 0; h < MANY; h++) {
+                if (h >= FIRST) {
+                    of[h].load_x(x + h * GW_STRIP_FLOATS, row_words, live);
+                }
+                of[h].add(sums);
             }
+            return;
+        }
+#pragma unroll
+        for (int h = 0; h < MANY - 1; h++) {
             if (h < left) {
+                if (h >= FIRST) {
+                    of[h].load_x(x + h * GW_STRIP_FLOATS, row_words, live);
+                }
                 of[h].add(sums);
             }
         }

@@ -25,6 +25,7 @@ enum {
     GW_LINEAR_EARLY = 4,     /* slots asked for before x, where it would have to wait for them */
     GW_LINEAR_AHEAD = 18432, /* bytes of a strip that are asked for ahead of its launch    */
     GW_LINEAR_FLOAT_RECORD = 1024,
+    GW_LINEAR_E4M3_RECORDS = 2, /* times as many records of E4M3 in a slot, with GW_COPIES */
     GW_LINEAR_GATES = 128,  /* bytes, with GW_COPIES */
     GW_LINEAR_FACTORS = 64, /* bytes, of the rows of x; behind the gates */
     GW_LINEAR_MANY = 16,    /* rows of x that linear_many.hip takes at a time */
