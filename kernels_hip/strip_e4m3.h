@@ -45,8 +45,7 @@ GW_DEVICE float gw_widen_e4m3(unsigned word, int i) {
     return gw_widen_f16((gw_u16)(gw_e4m3_halves(word, i / 2) >> 16 * (i % 2)));
 }
 /* The same codes by an instruction where there is one, half as many as shifts and masks take: then
- * they are what they stand for, and GW_E4M3_TIMES brings a block's scale down (exact: scales are 0
- * or at least GW_E4M3_LEAST). */
+ * they are what they stand for, and GW_E4M3_TIMES brings a block's scale down (exact: e4m3.h). */
 #if defined(GW_NVIDIA) && __CUDA_ARCH__ >= 890
 #define GW_E4M3_TIMES 0x1p-8f
 GW_DEVICE unsigned gw_e4m3_numbers(unsigned word, int k) {

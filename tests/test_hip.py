@@ -9,7 +9,7 @@ import re
 import pytest
 
 from program import DATA, ROOT, SANITIZED, SHARED, logits_hash, run, small_models, some_ids
-from test_packed import expert_folders
+from test_packed import IDS as PACKED_IDS, LARGE, build, expert_folders
 
 BUILD = pathlib.Path(os.environ.get("GODWIT_BUILD", ""))
 SYSTEM = os.environ.get("GODWIT_HIP_DRIVER") == "system"
@@ -55,6 +55,17 @@ def test_beyond_a_page(wave):
     for rows in ("prefill", "16"):
         want = cpu_hash(TINY, IDS, "--rows", rows)
         assert logits_hash(TINY, IDS, "--rows", rows, *HIP, env=on(wave)) == want
+
+
+@pytest.mark.parametrize("wave", WIDTHS)
+@pytest.mark.parametrize("name,width", [("gptq-4-order-shared", LARGE), ("fp8-block-128", 512)])
+def test_packed(tmp_path, wave, name, width):
+    """Columns in another order, which products of one row take themselves; tiles of FP8 that are done
+    so fast that the waves behind them meet."""
+    folder = build(tmp_path, name, width)[0]
+    for rows in ("decode", "3"):
+        want = cpu_hash(folder, PACKED_IDS[:4], "--rows", rows)
+        assert logits_hash(folder, PACKED_IDS[:4], "--rows", rows, *HIP, env=on(wave)) == want, rows
 
 
 @pytest.mark.parametrize("wave", WIDTHS)

@@ -227,8 +227,9 @@ struct gw_segment {
     gw_op front; /* of the node before it that has launches */
     int is_ready;
     /* Nodes that are recorded with it; or NULL. norm: made by the product before this one; behind:
-     * this one makes it; rope: of several rows right before it, with a launch of its own. */
-    const gw_node *norm, *rope, *behind;
+     * this one makes it; rope: of several rows right before it, with a launch of its own; order:
+     * the QUANTIZE that puts x in the order of the product's columns, which the product does. */
+    const gw_node *norm, *rope, *behind, *order;
     int most_pages[GW_HIP_ATTEND_KINDS]; /* that a way takes, in all launches; 0: it is not there */
     int attends;                 /* nodes of attention so far */
     int picked;                  /* a PICK came before: live rows are step.n_pick, else step.n */
@@ -411,6 +412,9 @@ gw_status gw_hip_narrow_to(struct gw_segment *segment, const gw_node *node, int 
 /* Can nodes[1] of n, a norm, be fused into nodes[0] (a product or the embedding) and nodes[2] (a
  * product)? Its result is then not stored (linear.c). */
 int gw_hip_can_fuse_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n);
+/* Can nodes[0] of n, a QUANTIZE with an order, be fused into nodes[1], a product of one row? Its
+ * blocks then take floats and encode them in that order, and nothing else is stored (linear.c). */
+int gw_hip_can_fuse_order(const struct gw_segment *segment, const gw_node *nodes, size_t n);
 /* Does this EXPERTS_DOWN leave what a norm behind it asks for (experts.c)? */
 int gw_hip_experts_leave(const struct gw_segment *segment, const gw_node *node);
 /* Memory between nodes[0] and nodes[2] of a fused norm: rows of x times the norm's weights, in

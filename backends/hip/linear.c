@@ -93,20 +93,62 @@ static int takes_norm(const struct gw_segment *segment, const gw_node *norm, con
     return 1;
 }
 
-int gw_hip_can_fuse_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
-    if (nodes[1].crosses) {
-        return 0;
-    }
-    for (size_t i = 2; i < n; i++) { /* a fused norm's result is not stored: no other reader */
-        for (int j = i == 2; j < GW_MAX_IN; j++) {
-            if (nodes[i].in[j] == nodes[1].out) {
-                return 0;
+/* Has a result that is not stored another reader than nodes[0], by its in[0]? */
+static int has_readers(const gw_tensor *result, const gw_node *nodes, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        for (int j = i == 0; j < GW_MAX_IN; j++) {
+            if (nodes[i].in[j] == result) {
+                return 1;
             }
         }
     }
+    return 0;
+}
+
+/* Bytes of a row as floats, which lie behind its blocks while a product makes these (launch). */
+static size_t sorted_bytes(const gw_tensor *w) {
+    return gw_hip_groups(gw_hip_width(w), GW_ACT_BLOCK) * GW_ACT_BLOCK * sizeof(float);
+}
+
+/* Can nodes[0] be fused into nodes[1], if what it reads stays until then? */
+static int takes_order(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    const struct gw_device *d = segment->device;
+    const gw_node *order = &nodes[0], *node = &nodes[1];
+    if (n < 2 || d->no_fuse || segment->rows != 1 || !gw_hip_has_copies(d) || order->crosses ||
+        order->op != GW_OP_QUANTIZE || order->w[0] == NULL || node->in[0] != order->out ||
+        gw_hip_width(order->out) % GW_ACT_BLOCK != 0) {
+        return 0;
+    }
+    int glu = node->op == GW_OP_GLU && node->kernel->record == record_glu;
+    if (!glu && (node->op != GW_OP_LINEAR || node->kernel->record != record_linear)) {
+        return 0;
+    }
+    for (int i = 0; i < (glu ? 2 : PARTS) && node->w[i] != NULL; i++) {
+        gw_linear_shape s;
+        if (!gw_hip_shape(d, node->w[i], 1, glu, 1, &s) || s.most != 1 || s.row_words == 0 ||
+            s.shared + sorted_bytes(node->w[i]) > (size_t)d->shared_bytes) {
+            return 0;
+        }
+    }
+    return !has_readers(order->out, &nodes[1], n - 1);
+}
+
+int gw_hip_can_fuse_order(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    /* Behind a fused norm it reads memory of the segment. */
+    return takes_order(segment, nodes, n) &&
+           (segment->norm != NULL || gw_hip_disjoint(nodes[1].out, nodes[0].in[0]));
+}
+
+int gw_hip_can_fuse_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    const gw_node *norm = &nodes[1];
+    if (norm->crosses || has_readers(norm->out, &nodes[2], n - 2)) {
+        return 0;
+    }
+    int sorted = takes_order(segment, &nodes[2], n - 2) && nodes[2].in[0] == norm->out;
     /* A product between two fused norms would store the second one's x over the first one's. */
     return !segment->device->no_fuse && segment->norm == NULL &&
-           leaves_norm(segment, &nodes[0], &nodes[1]) && takes_norm(segment, &nodes[1], &nodes[2]);
+           leaves_norm(segment, &nodes[0], norm) &&
+           (sorted || takes_norm(segment, norm, &nodes[2]));
 }
 
 /* Blocks in a row that a product stores: a row in groups has whole groups. */
@@ -346,8 +388,9 @@ static int runs_beside(const struct gw_segment *segment, const gw_node *node, gw
     GW_STRIP_BESIDE(BESIDE)
 #undef BESIDE
     const gw_node *next = node + 1 < segment->nodes + segment->n_nodes ? node + 1 : NULL;
+    int back = segment->order != NULL ? 2 : 1; /* to the node in front */
     int heads = next != NULL && next->op == GW_OP_ROPE_KV ? next->args.rope.heads
-                : segment->front == GW_OP_ATTENTION       ? node[-1].args.attn.heads
+                : segment->front == GW_OP_ATTENTION       ? node[-back].args.attn.heads
                                                           : 0;
     return node->op == GW_OP_LINEAR && s->most == 1 && gw_hip_has_copies(segment->device) &&
            beside && heads > 0 && blocks + heads > segment->device->units;
@@ -377,7 +420,7 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     const gw_format *format = gw_format_of(w->fmt);
     gw_linear_shape s;
     char name[64];
-    const gw_node *norm = segment->norm, *behind = segment->behind;
+    const gw_node *norm = segment->norm, *behind = segment->behind, *order = segment->order;
     if (!gw_hip_shape(d, w, segment->rows, glu, behind != NULL, &s)) { /* accepts() has seen */
         return gw_fail(GW_E_UNSUPPORTED, w->name, "rows of %zu values are too long for %s",
                        gw_hip_width(w), d->name);
@@ -385,7 +428,7 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     snprintf(name, sizeof name, "gw_%s_%s%s", glu ? "glu" : "linear",
              gw_hip_kernels_of(w->fmt), s.variant);
     p->step = gw_hip_step(segment);
-    p->x = gw_hip_at(node->in[0]);
+    p->x = gw_hip_at(order != NULL ? order->in[0] : node->in[0]);
     p->terms = (int32_t)(gw_hip_width(w) / (format->is_float ? 1 : GW_ACT_BLOCK));
     if (norm != NULL) {
         GW_TRY(left_between(segment, norm, &p->x, &p->squares));
@@ -402,7 +445,13 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     p->span = s.span;
     p->places = s.places;
     p->x_rows = (int32_t)(norm != NULL ? segment->rows : node->in[0]->dim[0]);
-    GW_TRY(take_x(segment, node, w, &s, p));
+    if (order != NULL) {
+        p->columns = gw_hip_at(order->w[0]);
+        p->row_words += (int32_t)(sorted_bytes(w) / 4);
+        s.shared += (unsigned)sorted_bytes(w);
+    } else {
+        GW_TRY(take_x(segment, node, w, &s, p));
+    }
     p->early = early_slots(segment, &s);
     size_t together = glu || behind != NULL ? 2 : (size_t)s.groups;
     unsigned items = gw_hip_groups((size_t)p->tiles, together);

@@ -262,6 +262,10 @@ static int has_none(struct gw_segment *segment, const gw_node *nodes, size_t n) 
         segment->rope = &nodes[0];
         return 1;
     }
+    if (gw_hip_can_fuse_order(segment, nodes, n)) {
+        segment->order = &nodes[0];
+        return 1;
+    }
     segment->behind = n > 2 && gw_hip_can_fuse_norm(segment, nodes, n) ? &nodes[1] : NULL;
     return 0;
 }
@@ -303,13 +307,13 @@ static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, si
         if (fused > 0) {
             GW_TRY(gw_hip_record_router(segment, &nodes[i], fused));
             segment->front = GW_OP_ROUTE;
-            segment->norm = segment->rope = NULL;
+            segment->norm = segment->rope = segment->order = NULL;
             i += fused - 1;
             continue;
         }
         GW_TRY(nodes[i].kernel->record(segment, nodes[i].kernel, &nodes[i]));
         segment->front = nodes[i].op;
-        segment->norm = segment->rope = NULL;
+        segment->norm = segment->rope = segment->order = NULL;
         if (i + 1 < n && gw_hip_can_fuse_rope(segment, &nodes[i], &nodes[i + 1])) {
             segment->rope = &nodes[i]; /* its launch is left out where attention does it */
         }

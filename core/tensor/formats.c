@@ -233,6 +233,7 @@ static void encode_e4m3(void *row, const float *src, size_t cols) {
         size_t n = cols - at < GW_E4M3_BLOCK ? cols - at : GW_E4M3_BLOCK;
         float amax = largest(src + at, n);
         float scale = is_finite(amax) ? amax / 448.0f : GW_F32_FROM_BITS(0x7fc00000u);
+        scale = scale < GW_E4M3_LEAST ? 0.0f : scale;
         float stored = 256.0f * scale;
         memset(b, 0, sizeof *b);
         memcpy(b->scale, &stored, sizeof stored);

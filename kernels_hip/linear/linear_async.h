@@ -201,6 +201,9 @@ gw_flow_join(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int co
         }
         const float *sums = d.sums_of(place, group) + row;
         gw_gate_wait(d.summed(place), round & 1);
+        if (ONE && p.behind) { /* y may lie where the residual does: both waves have that first */
+            gw_sync_some<4, JOINERS * (int)GW_LANES>();
+        }
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
             const int n = first + i * JOINERS; /* beyond the last row the last one's again */
@@ -315,6 +318,54 @@ template <class K, int GLU, int PIECES> struct gw_flow_source {
     }
 };
 
+/* ---- a row in the order of the matrix's columns ---------------------------------------------- */
+
+/* Bytes of a row of x as it comes. */
+template <class K> __device__ static inline int gw_flow_x_bytes(const gw_linear_params &p) {
+    return K::ACT8 && p.columns ? p.terms * (int)(GW_ACT_BLOCK * sizeof(float))
+                                : K::x_bytes(p.terms);
+}
+/* The order is a weight: the blocks bring a part each to the second cache while they wait for x. */
+GW_DEVICE void gw_ask_columns(const gw_linear_params &p) {
+    const int bytes = p.terms * (int)(GW_ACT_BLOCK * sizeof(float));
+    const int part = (bytes / (int)gridDim.x + 127) / 128 * 128, at = (int)blockIdx.x * part;
+    if (at < bytes) {
+        gw_prefetch_bytes((const uint8_t *)p.columns + at, bytes - at < part ? bytes - at : part);
+    }
+}
+/* Floats that lie behind the place of x, times the row's factor, to blocks in it. All that multiply
+ * call it, and find blocks as the host left them elsewhere, whole records of them. */
+template <class K>
+__device__ static inline void gw_flow_sort_x(const gw_linear_params &p, unsigned *x, float factor) {
+    enum { AT_ONCE = 4, TEAMS = GW_LINEAR_THREADS / GW_LANES };
+    const float *from = (const float *)x + K::x_bytes(p.terms) / 4;
+    const int whole = (p.terms + GW_STRIP_BLOCKS - 1) / GW_STRIP_BLOCKS * GW_STRIP_BLOCKS;
+    const int form = K::SPAN ? (int)GW_FORM_SUMS : (int)K::FORM;
+#pragma unroll 1
+    for (int b = gw_team(); b < whole; b += AT_ONCE * TEAMS) {
+        float v[AT_ONCE];
+        int column[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            const int block = b + k * TEAMS;
+            column[k] = block < p.terms ? (int)p.columns[block * GW_ACT_BLOCK + gw_lane()] : -1;
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            v[k] = column[k] < 0 ? 0.0f : from[column[k]] * factor;
+        }
+        gw_team_encode<AT_ONCE>(x, (size_t)b, TEAMS, form, v,
+                                (whole - b + (int)TEAMS - 1) / (int)TEAMS);
+    }
+    gw_sync_some<1, GW_LINEAR_THREADS>();
+    if (K::SPAN) {
+        K::settle(p, x, 1, 0);
+        gw_sync_some<1, GW_LINEAR_THREADS>();
+    }
+}
+
+/* ---- x --------------------------------------------------------------------------------------- */
+
 /* One row of x to shared memory, by all waves that multiply; `sums`, asked for before it, make its
  * factor. rest: what is asked for behind it. */
 template <class K, class Rest>
@@ -322,7 +373,7 @@ __device__ static inline float gw_flow_copy_x(const gw_linear_params &p, unsigne
                                               gw_norm_sums &sums, int blocks, Rest rest) {
     enum { AT_ONCE = 2, STEP = 16 * GW_LINEAR_THREADS };
     const unsigned char *from = p.x + (size_t)blockIdx.y * (size_t)p.width * (size_t)p.row_bytes;
-    const int bytes = K::x_bytes(p.terms);
+    const int bytes = gw_flow_x_bytes<K>(p);
     float factor = 1.0f;
     for (int base = 16 * (int)threadIdx.x; base < bytes || base < STEP; base += AT_ONCE * STEP) {
         gw_16b v[AT_ONCE];
@@ -364,8 +415,10 @@ gw_flow_take_x(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int 
         const size_t row = (size_t)((int)blockIdx.y * p.width + team);
         sums.ask(p.squares + row * (size_t)blocks, norm ? blocks : 0);
     }
+    const bool sorts = ONE && K::ACT8 && p.columns;
     if (ONE) {
-        factor = gw_flow_copy_x<K>(p, d.x, sums, blocks, rest);
+        unsigned *to = sorts ? d.x + K::x_bytes(p.terms) / 4 : d.x;
+        factor = gw_flow_copy_x<K>(p, to, sums, blocks, rest);
     } else {
         factor = norm ? sums.factor(blocks * GW_ACT_BLOCK, p.eps) : 1.0f;
     }
@@ -378,6 +431,10 @@ gw_flow_take_x(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int 
     }
     if (ONE || p.settles) {
         gw_sync_some<1, GW_LINEAR_THREADS>();
+    }
+    if (sorts) {
+        gw_flow_sort_x<K>(p, d.x, factor);
+        return 1.0f;
     }
     if (p.settles) {
         K::settle(p, d.x, live, p.squares && !LATER ? d.factors : 0);
@@ -402,6 +459,9 @@ __device__ static inline void gw_flow_multiply(const gw_linear_params &p,
         source.ask();
     }
     gw_flow_meet<K, PIECES>();
+    if (ONE && K::ACT8 && p.columns && threadIdx.x == 0) {
+        gw_ask_columns(p);
+    }
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     /* Nobody brings rows that are not alive. A single one is looked at behind its copy: in front of
