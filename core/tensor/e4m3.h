@@ -3,9 +3,9 @@
  *
  * v is a 256th of the number that a code stands for (sign, four bits of exponent, bias 7, three of
  * mantissa: OCP 8-bit Floating Point 1.0), for so it is a binary16 by shifts alone; scale is 256
- * times the publisher's, which is 0 or at least GW_E4M3_LEAST, so that a device which has the number
- * itself may divide the scale by 256 instead. The two codes of NaN count as 480 here: whoever makes a block that has one
- * gives it the scale NaN.
+ * times the publisher's, which is 0 or at least GW_E4M3_LEAST, so that a device that has the number
+ * itself may divide the scale by 256 instead. The two codes of NaN count as 480 here: whoever makes
+ * a block that has one gives it the scale NaN.
  */
 #ifndef GW_TENSOR_E4M3_H
 #define GW_TENSOR_E4M3_H

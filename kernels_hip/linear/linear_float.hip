@@ -211,7 +211,7 @@ template <class F, int N, int WHERE> struct gw_floats {
     __device__ static inline void add(Source &source, int left, const unsigned *x, int row_words,
                                       float *sums, int live, gw_nothing &) {
         const int lane = gw_wave_lane(), q = stored(gw_wave() % CLASSES);
-        enum { FIRST = N == 1 ? (int)MANY : N == 2 ? (int)SPLIT : 1 }; /* more: too many registers */
+        enum { FIRST = N == 1 ? (int)MANY : N == 2 ? (int)SPLIT : 1 }; /* more: many registers */
         part of[MANY];
 #pragma unroll
         for (int h = 0; h < FIRST; h++) { /* before the weights are waited for */
