@@ -4,7 +4,8 @@
  * random, all drawn from a seed. Texts are compared token by token, logits by the logarithms of the
  * most probable tokens, which take in every one of them.
  *
- * GODWIT_BATCH_REQUESTS=N: so many requests where a test draws its plans (bc_rounds).
+ * GODWIT_BATCH_REQUESTS=N: so many requests where a test draws its plans (bc_rounds), from
+ * GODWIT_BATCH_SEED=S.
  */
 #ifndef GW_TESTS_BATCH_CASES_H
 #define GW_TESTS_BATCH_CASES_H
@@ -166,6 +167,7 @@ static inline void bc_next_turn(bc_request *all, bc_request *r) {
         r->prompt[before->n_prompt + i] = t->at[i].id;
     }
     r->n_prompt = n + own;
+    r->from = r->from < r->n_prompt ? r->from : 0;
 }
 
 static inline void bc_submit(gw_batch *b, bc_request *r) {
@@ -392,16 +394,17 @@ static inline void bc_states(const char *device, const char *path) {
     assert_true(s.drafted > 0 && s.cached_tokens > 0);
 }
 
-/* Rounds of 24 requests or fewer by plans drawn from a seed, until there were so many; what came of
- * all. */
-static inline gw_batch_stats bc_rounds(const char *device, int requests) {
+/* Rounds of 24 requests or fewer until there were as many as size says (or the environment): of its
+ * device and lengths, all else drawn from its seed (or GODWIT_BATCH_SEED); what came of all. */
+static inline gw_batch_stats bc_rounds(const bc_plan *size) {
     static const char *const lengths[] = {NULL, "fixed:1", "fixed:3", "fixed:15"};
     const char *given = getenv("GODWIT_BATCH_REQUESTS"), *seed = getenv("GODWIT_BATCH_SEED");
     gw_batch_stats all = {0};
-    int left = given != NULL ? atoi(given) : requests;
+    int left = given != NULL ? atoi(given) : size->requests;
     for (uint64_t round = 0; left > 0; round++) {
-        random_seed((seed != NULL ? strtoull(seed, NULL, 10) : 0) + 1000 * round);
-        bc_plan p = {.device = device, .requests = left < 24 ? left : 24};
+        random_seed((seed != NULL ? strtoull(seed, NULL, 10) : size->seed) + 1000 * round);
+        bc_plan p = *size;
+        p.requests = left < 24 ? left : 24;
         p.parallel = 1 + (int32_t)(random_u32() % 33);
         p.chunk = 40 + 30 * (int32_t)(random_u32() % 8);
         p.tokens = 64 * (5 + (int32_t)(random_u32() % 20));

@@ -50,7 +50,7 @@ static void many_rows(void **state) {
 
 static void in_disorder(void **state) {
     (void)state;
-    gw_batch_stats s = bc_rounds("cpu", TEST_SANITIZED ? 24 : 72);
+    gw_batch_stats s = bc_rounds(&(bc_plan){.device = "cpu", .requests = TEST_SANITIZED ? 24 : 72});
     if (TEST_SANITIZED) {
         return; /* bits and paths: the figures are the release's */
     }

@@ -1,5 +1,5 @@
 /* tests/test_opencl_batch.c - many requests at once on the first OpenCL device. Without a device
- * everything is skipped. */
+ * everything is skipped. GODWIT_OPENCL set: its settings instead of the own ones. */
 #include "tests/reference_files.h"
 
 #include "tests/batch_cases.h"
@@ -11,9 +11,8 @@ static void in_disorder(void **state) {
         print_message("SKIP: no OpenCL device here\n");
         skip();
     }
-    setenv("GODWIT_OPENCL", "no-cache,any-floats", 1);
-    bc_rounds("opencl", 8);
-    unsetenv("GODWIT_OPENCL");
+    setenv("GODWIT_OPENCL", "no-cache,any-floats", 0);
+    bc_rounds(&(bc_plan){.device = "opencl", .requests = 8});
 }
 
 static void states(void **state) {
@@ -22,9 +21,8 @@ static void states(void **state) {
         print_message("SKIP: no OpenCL device here\n");
         skip();
     }
-    setenv("GODWIT_OPENCL", "no-cache,any-floats", 1);
+    setenv("GODWIT_OPENCL", "no-cache,any-floats", 0);
     bc_states("opencl", shared_path("goldens/qwen3.5-moe-mm"));
-    unsetenv("GODWIT_OPENCL");
 }
 
 int main(void) {
