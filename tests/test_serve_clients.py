@@ -1,7 +1,6 @@
 # tests/test_serve_clients.py - the public Python clients against godwit serve, as their users write:
-# openai, anthropic, ollama; and curl. They are installed by pip into a folder of the build, once; a test
-# whose client cannot be had is skipped. lm-eval is 400 MB: GODWIT_LM_EVAL names a Python that has it
-# (pip install 'lm-eval[api]').
+# openai, anthropic, ollama, lm-eval; and curl. They are installed by pip into a folder of the build, once;
+# a test whose client cannot be had is skipped.
 import json
 import os
 import pathlib
@@ -16,25 +15,41 @@ from serving import MODEL, TASKS, serving
 
 pytestmark = pytest.mark.skipif(bool(EMULATOR) or SANITIZED, reason="the server of the release build")
 CLIENTS = ["openai", "anthropic", "ollama"]
+# lm-eval asks for 250 MB more than its model over HTTP imports (scikit-learn, SciPy, NLTK, tiktoken), so what
+# that imports is named here; the version because the next one may import more.
+LM_EVAL = "lm-eval==0.4.13"
+LM_EVAL_IMPORTS = ["datasets", "sacrebleu", "pytablewriter", "jinja2", "more_itertools", "requests", "aiohttp", "tenacity"]
 KEY = {"Authorization": "Bearer secret"}
 SAY = [{"role": "user", "content": "Tell me of the sea."}]
+
+
+PIP = ["-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check", "--timeout", "20", "--retries", "1"]
+
+
+def install(name, *steps):
+    """A Python of the build folder behind these steps, each its arguments; the test is skipped where one fails."""
+    folder = pathlib.Path(os.environ.get("GODWIT_BUILD", "/tmp")) / "serve-clients"
+    if not (folder / name).exists():
+        for step in steps:
+            done = subprocess.run(list(map(str, step)), capture_output=True, text=True, timeout=600)
+            if done.returncode != 0:
+                why = (done.stderr.strip() or "?").splitlines()[-1]
+                pytest.skip(f"SKIP: pip cannot install {name}: {why}")
+        (folder / name).touch()
+    return folder / "bin/python"
 
 
 @pytest.fixture(scope="module")
 def clients():
     """A Python that has the clients."""
     folder = pathlib.Path(os.environ.get("GODWIT_BUILD", "/tmp")) / "serve-clients"
-    python = folder / "bin/python"
-    if not (folder / ".complete").exists():
-        steps = [[sys.executable, "-m", "venv", folder],
-                 [python, "-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check", "--timeout", "20",
-                  "--retries", "1", *CLIENTS]]
-        for step in steps:
-            done = subprocess.run(list(map(str, step)), capture_output=True, text=True, timeout=600)
-            if done.returncode != 0:
-                pytest.skip(f"SKIP: pip cannot install the clients: {(done.stderr.strip() or '?').splitlines()[-1]}")
-        (folder / ".complete").touch()
-    return python
+    return install("clients", [sys.executable, "-m", "venv", folder], [folder / "bin/python", *PIP, *CLIENTS])
+
+
+@pytest.fixture(scope="module")
+def lm_eval(clients):
+    """The same Python, with lm-eval."""
+    return install("lm-eval", [clients, *PIP, "--no-deps", LM_EVAL], [clients, *PIP, *LM_EVAL_IMPORTS])
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +58,9 @@ def server():
         yield s
 
 
-def script(clients, server, text):
+def script(clients, server, text, **more):
     done = subprocess.run([str(clients), "-c", text], capture_output=True, text=True, timeout=300,
-                          env=dict(os.environ, PORT=str(server.port), MODEL=MODEL.stem))
+                          env=dict(os.environ, PORT=str(server.port), MODEL=MODEL.stem, **more))
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 
@@ -212,25 +227,24 @@ metric_list: [{{metric: acc}}]
 """
 
 
-def test_lm_eval(tmp_path):
+def test_lm_eval(lm_eval, server, tmp_path):
     """lm-eval with its local-completions model, ids by this server's /tokenize, against `godwit evaluate`."""
-    python = os.environ.get("GODWIT_LM_EVAL")
-    if not python:
-        pytest.skip("SKIP: lm-eval: GODWIT_LM_EVAL names no Python that has it")
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text("".join(json.dumps(t) + "\n" for t in TASKS))
     (tmp_path / "endings.yaml").write_text(TASK.format(path=tasks))
-    with serving("-c", 512) as s:
-        done = subprocess.run([python, "-m", "lm_eval", "--model", "local-completions", "--model_args",
-                               f"model={MODEL.stem},base_url=http://127.0.0.1:{s.port}/v1/completions,num_concurrent=4",
-                               "--tasks", "endings", "--include_path", tmp_path, "--output_path", tmp_path / "out",
-                               "--log_samples"], capture_output=True, text=True, timeout=300,
-                              env=dict(os.environ, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_HOME=str(tmp_path)))
-    assert done.returncode == 0, done.stderr[-3000:]
-    (results,) = (tmp_path / "out").rglob("results_*.json")
-    (samples,) = (tmp_path / "out").rglob("samples_*.jsonl")
-    mine = json.loads(run("evaluate", "-q", "-o", "json", "-m", MODEL, "-t", 1, "--tasks", tasks).stdout)["models"][0]["tasks"][0]
-    assert json.loads(results.read_text())["results"]["endings"]["acc,none"] == pytest.approx(mine["acc"])
-    theirs = sorted((json.loads(line) for line in samples.read_text().splitlines()), key=lambda x: x["doc_id"])
-    for a, b in zip(theirs, mine["samples"], strict=True):
-        assert [float(r[0][0]) for r in a["resps"]] == pytest.approx(b["loglikelihood"], rel=1e-7)
+    got = script(lm_eval, server, '''
+import json, os, sys
+out, sys.stdout = sys.stdout, sys.stderr
+import lm_eval
+from lm_eval.tasks import TaskManager
+r = lm_eval.simple_evaluate(
+    model="local-completions", tasks=["endings"], log_samples=True, bootstrap_iters=0,
+    model_args=f"model={os.environ['MODEL']},base_url=http://127.0.0.1:{os.environ['PORT']}/v1/completions,num_concurrent=4,auth_token=secret",
+    task_manager=TaskManager(include_path=os.environ["HF_HOME"], include_defaults=False))
+samples = sorted(r["samples"]["endings"], key=lambda x: x["doc_id"])
+json.dump([r["results"]["endings"]["acc,none"], [[float(y[0][0]) for y in x["resps"]] for x in samples]], out)
+''', OPENAI_API_KEY="secret", HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_HOME=str(tmp_path))
+    (mine,) = json.loads(run("evaluate", "-q", "-o", "json", "-m", MODEL, "-t", 1, "--tasks", tasks).stdout)["models"][0]["tasks"]
+    assert got[0] == pytest.approx(mine["acc"])
+    for theirs, x in zip(got[1], mine["samples"], strict=True):
+        assert theirs == pytest.approx(x["loglikelihood"], rel=1e-7)
