@@ -8,6 +8,7 @@
 
 #include "apps/bench.h"
 #include "apps/output.h"
+#include "core/base/utf8.h"
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
@@ -116,6 +117,7 @@ static void params_text(uint64_t n, char text[32]) {
              (double)n * (n >= 1000000000 ? 1e-9 : 1e-6));
 }
 
+/* In the units of llama-bench, whose table this is; elsewhere sizes are app_bytes. */
 static void size_text(uint64_t bytes, char text[32]) {
     double mib = (double)bytes / 1048576.0;
     snprintf(text, 32, mib >= 1024 ? "%.2f GiB" : "%.2f MiB", mib >= 1024 ? mib / 1024 : mib);
@@ -217,25 +219,11 @@ typedef struct record {
     int header; /* csv: print names instead of values */
 } record;
 
-/* Bytes of the UTF-8 character at s; 0 when there is none. */
-static size_t character_bytes(const char *s) {
-    const unsigned char *c = (const unsigned char *)s;
-    size_t n = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : 4;
-    for (size_t i = 1; i < n; i++) {
-        if ((c[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    int bad = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] > 0x9f) ||
-              (c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] > 0x8f) || c[0] > 0xf4;
-    return bad ? 0 : n;
-}
-
 /* What is not UTF-8, as the name of a file can be, becomes U+FFFD. */
 static void json_text(const char *text) {
     out_text("\"");
     for (const char *c = text; *c != '\0';) {
-        size_t n = character_bytes(c);
+        size_t n = gw_utf8_next(c, strnlen(c, 4), NULL);
         if (n == 0) {
             out_text("\\ufffd");
         } else if (*c == '"' || *c == '\\') {

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "apps/signals.h"
+#include "core/base/text.h"
 #include "include/godwit_hosts.h"
 
 /* default_model.S; absent from builds without a built-in model. */
@@ -436,13 +437,4 @@ int32_t app_argmax(const float *x, int32_t n) {
     return n > 0 && x[best] > -INFINITY ? best : -1;
 }
 
-const char *app_bytes(uint64_t bytes, char text[32]) {
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
-    double x = (double)bytes;
-    int unit = 0;
-    for (; x >= 999.5 && unit < 4; unit++) {
-        x /= 1000;
-    }
-    snprintf(text, 32, unit == 0 ? "%.0f %s" : "%.3g %s", x, units[unit]);
-    return text;
-}
+const char *app_bytes(uint64_t bytes, char text[32]) { return gw_text_size(bytes, 3, text); }

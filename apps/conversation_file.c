@@ -5,45 +5,17 @@
 
 #include "apps/conversation.h"
 #include "apps/output.h"
+#include "core/base/utf8.h"
 
 /* ---- saving ---------------------------------------------------------------------------------- */
-
-/* Length of the UTF-8 character at p [n], 0 when there is none. */
-static size_t character(const unsigned char *p, size_t n) {
-    size_t need = p[0] < 0x80   ? 1
-                  : p[0] < 0xC2 ? 0
-                  : p[0] < 0xE0 ? 2
-                  : p[0] < 0xF0 ? 3
-                  : p[0] < 0xF5 ? 4
-                                : 0;
-    if (need == 0 || need > n) {
-        return 0;
-    }
-    for (size_t i = 1; i < need; i++) {
-        if ((p[i] & 0xC0) != 0x80) {
-            return 0;
-        }
-    }
-    int bad = need == 3   ? (p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] >= 0xA0)
-              : need == 4 ? (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] >= 0x90)
-                          : 0;
-    return bad ? 0 : need;
-}
 
 /* JSON holds UTF-8 only; anything else is U+FFFD. NULL: no memory. */
 static json_t *text_json(const char *text, size_t bytes) {
     char *clean = malloc(3 * bytes + 1);
-    size_t used = 0;
     if (clean == NULL) {
         return NULL;
     }
-    for (size_t at = 0; at < bytes;) {
-        size_t n = character((const unsigned char *)text + at, bytes - at);
-        memcpy(clean + used, n > 0 ? text + at : "\xEF\xBF\xBD", n > 0 ? n : 3);
-        used += n > 0 ? n : 3;
-        at += n > 0 ? n : 1;
-    }
-    json_t *value = json_stringn(clean, used);
+    json_t *value = json_stringn(clean, gw_utf8_clean(text, bytes, clean));
     free(clean);
     return value;
 }

@@ -5,6 +5,7 @@
 
 #include "apps/common.h"
 #include "apps/output.h"
+#include "core/base/utf8.h"
 
 /* One line per token on stderr: id and piece, control characters shown as '.'. */
 static int show_pieces(const gw_model *model, const int32_t *ids, size_t n) {
@@ -86,32 +87,14 @@ static int read_ids(const char *path, app_ints *list) {
     return code;
 }
 
-/* Bytes of the character at p [n], n > 0; *whole is 0 for the beginning of one at most. */
-static size_t character(const unsigned char *p, size_t n, int *whole) {
-    size_t need = p[0] < 0x80                   ? 1
-                  : p[0] >= 0xC2 && p[0] < 0xE0 ? 2
-                  : p[0] >= 0xE0 && p[0] < 0xF0 ? 3
-                  : p[0] >= 0xF0 && p[0] < 0xF5 ? 4
-                                                : 0;
-    unsigned char low = p[0] == 0xE0 ? 0xA0 : p[0] == 0xF0 ? 0x90 : 0x80;
-    unsigned char high = p[0] == 0xED ? 0x9F : p[0] == 0xF4 ? 0x8F : 0xBF;
-    size_t have = 1;
-    while (have < need && have < n && p[have] >= low && p[have] <= high) {
-        low = 0x80;
-        high = 0xBF;
-        have++;
-    }
-    *whole = have == need;
-    return have;
-}
-
 /* Characters only: what tokens leave of one shows as U+FFFD. */
 static void put_characters(const char *text, size_t bytes) {
     size_t begin = 0;
     for (size_t at = 0; at < bytes;) {
-        int whole;
-        size_t n = character((const unsigned char *)text + at, bytes - at, &whole);
-        if (!whole) {
+        int open;
+        size_t n = gw_utf8_next(text + at, bytes - at, NULL);
+        if (n == 0) {
+            n = gw_utf8_bad(text + at, bytes - at, &open);
             out_write(text + begin, at - begin);
             out_text("\xEF\xBF\xBD");
             begin = at + n;

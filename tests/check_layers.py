@@ -47,8 +47,13 @@ BELOW["apps/judge"] = ["include", "apps"]  # tables of evaluate, windows of perp
 BELOW["apps/vectors"] = ["include", "apps"]  # tokens beside a card
 
 SAVE = "every file is written in one way, and a signal removes what is unfinished"
+CHARACTERS = "which bytes are a character, and how many, is told in one place"
 EXCEPTIONS = {  # (file, what it includes): why
     **{(f"apps/{name}.c", "core/base/save.h"): SAVE for name in ("output", "signals", "line")},
+    **{(f"apps/{name}.c", "core/base/utf8.h"): CHARACTERS
+       for name in ("bench_print", "conversation_file", "tokenize", "judge/tasks", "serve/fault", "serve/job_answer")},
+    **{(f"apps/{name}.c", "core/base/text.h"): "sizes are written for people in one way"
+       for name in ("common", )},
     **{(f"backends/{card}/memory.c", "backends/load.h"): "rows of a source by all threads, as the CPU's own are"
        for card in ("hip", "opencl")},
     ("backends/mpi/device.c", "backends/load.h"): "the same",

@@ -87,12 +87,9 @@ static void run_experts(op_setup *s, const experts_case *c, gw_node *node) {
     struct gw_segment *segment;
     gw_step step = s->step;
     step.n = step.n_pick = c->n;
-    node->kernel = NULL;
     size_t n_kernels;
     const gw_kernel *kernels = s->backend->kernels(s->device, &n_kernels);
-    for (size_t i = 0; i < n_kernels && node->kernel == NULL; i++) {
-        node->kernel = gw_kernel_takes(&kernels[i], node, s->device) ? &kernels[i] : NULL;
-    }
+    node->kernel = gw_kernel_first(kernels, n_kernels, node, s->device);
     assert_non_null(node->kernel);
     if (gw_op_describe(node->op)->check(node) != GW_OK) {
         fail_msg("%s", gw_error_text());

@@ -226,7 +226,7 @@ def test_cache_beyond_all_allocations():
     done = run("logits", "-m", DATA / "tales-2m-q4_0.gguf", "--ids", "1,300", *OPENCL, "-c", 1024, check=False,
                env={"GODWIT_OPENCL": "max-cache=20000"})
     assert done.returncode == 1 and len(done.stderr.strip().splitlines()) == 1, done.stderr
-    for word in ("cache of a layer needs 0.5 MiB", "at most 0.1 MiB in 8 allocations", "(-c)", "--kv-type q8_0"):
+    for word in ("cache of a layer needs 524.3 kB", "at most 131.1 kB in 8 allocations", "(-c)", "--kv-type q8_0"):
         assert word in done.stderr
 
 

@@ -8,7 +8,9 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "core/base/hooks.h"
 #include "core/base/status.h"
+#include "core/base/switches.h"
 #include "core/base/text.h"
 
 static void names(void **state) {
@@ -121,11 +123,85 @@ static void appending(void **state) {
     assert_string_equal(fence, "end");
 }
 
+static void sizes(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *three, *four;
+    } cases[] = {
+        {0, "0 B", "0 B"},
+        {999, "999 B", "999 B"},
+        {1000, "1 kB", "1 kB"},
+        {999499, "999 kB", "999.5 kB"},
+        {999500, "1 MB", "999.5 kB"},
+        {999949, "1 MB", "999.9 kB"},
+        {999950, "1 MB", "1 MB"},
+        {12912345, "12.9 MB", "12.91 MB"},
+        {80000000000, "80 GB", "80 GB"},
+        {UINT64_MAX, "18.4 EB", "18.45 EB"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[GW_SIZE_TEXT];
+        assert_string_equal(gw_text_size(cases[i].bytes, 3, text), cases[i].three);
+        assert_string_equal(gw_text_size(cases[i].bytes, 4, text), cases[i].four);
+    }
+}
+
+typedef struct switched {
+    int plain, older, most, also;
+    uint64_t bytes;
+    char text[64];
+} switched;
+
+#define AT(field) offsetof(switched, field)
+static const gw_switch rows[] = {
+    {"plain", GW_SWITCH_SET, AT(plain), 1, 0},     {"no-plain", GW_SWITCH_SET, AT(plain), 0, 0},
+    {"older=", GW_SWITCH_INT, AT(older), 50, 999}, {"older=", GW_SWITCH_SET, AT(also), 7, 0},
+    {"most=", GW_SWITCH_CAPPED, AT(most), 1, 16},  {"bytes=", GW_SWITCH_BYTES, AT(bytes), 0, 0},
+    {"option=", GW_SWITCH_TEXT, AT(text), 0, 0},   {"fail-alloc=", GW_SWITCH_INT, AT(also), 1, 9},
+};
+#undef AT
+
+static gw_status read_words(const char *words, switched *set) {
+    setenv("GODWIT_TRIED", words, 1);
+    *set = (switched){.plain = -1};
+    gw_status status = gw_switches_read("GODWIT_TRIED", rows, sizeof rows / sizeof rows[0], set);
+    unsetenv("GODWIT_TRIED");
+    return status;
+}
+
+static void switches(void **state) {
+    (void)state;
+    switched set;
+    static const char *const wrong[] = {
+        "plai",     "plain2",   "plain=1",  "older",   "older=",    "older=49", "older=1000",
+        "older=7x", "older=-7", "most=0",   "bytes=0", "bytes=",    "option=",  "option",
+        "=",        "plain, ",  "plain,no", "most=x",  "older=0x60"};
+    assert_int_equal(gw_switches_read("GODWIT_TRIED", rows, 8, &set), GW_OK); /* unset */
+    assert_int_equal(read_words("", &set), GW_OK);
+    assert_int_equal(set.plain, -1);
+    assert_int_equal(read_words("plain,older=75,most=99,bytes=5000000000,option=-x=1", &set),
+                     GW_OK);
+    assert_int_equal(set.plain, 1);
+    assert_int_equal(set.older, 75);
+    assert_int_equal(set.also, 7);
+    assert_int_equal(set.most, 16);
+    assert_true(set.bytes == 5000000000);
+    assert_string_equal(set.text, "-x=1");
+    assert_int_equal(read_words("plain,no-plain,", &set), GW_OK);
+    assert_int_equal(set.plain, 0);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(read_words(wrong[i], &set), GW_E_ARGUMENT);
+    }
+    assert_int_equal(read_words("fail-alloc=3", &set), GW_TEST_HOOKS ? GW_OK : GW_E_ARGUMENT);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names),      cmocka_unit_test(one_line),
         cmocka_unit_test(long_texts), cmocka_unit_test(quoting_itself),
         cmocka_unit_test(per_thread), cmocka_unit_test(appending),
+        cmocka_unit_test(sizes),      cmocka_unit_test(switches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

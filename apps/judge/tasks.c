@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "apps/common.h"
+#include "core/base/utf8.h"
 
 /* Room for one more in an array of elements of `size`; NULL: no memory. */
 static void *grow(void *at, size_t n, size_t *room, size_t size) {
@@ -39,7 +40,7 @@ int judge_add_choice(judge_set *set, text_span context, text_span ending) {
     choices[set->n_choices++] =
         (judge_choice){.context = context,
                        .ending = ending,
-                       .characters = text_characters(text + space, ending.bytes - space)};
+                       .characters = (int32_t)gw_utf8_count(text + space, ending.bytes - space)};
     set->tasks[set->n - 1].n++;
     return 0;
 }

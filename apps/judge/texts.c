@@ -65,11 +65,3 @@ text_span text_strip(const text_pool *pool, text_span span) {
     span.bytes = span.bytes > 0 ? text_right_stripped(pool->at + span.at, span.bytes) : 0;
     return span;
 }
-
-int32_t text_characters(const char *text, size_t bytes) {
-    int32_t n = 0;
-    for (size_t i = 0; i < bytes; i++) {
-        n += ((unsigned char)text[i] & 0xc0) != 0x80;
-    }
-    return n;
-}

@@ -24,8 +24,6 @@ void text_copy(text_pool *pool, text_span span);
 text_span text_since(const text_pool *pool, size_t from);
 /* The span without white space around it. */
 text_span text_strip(const text_pool *pool, text_span span);
-/* Characters of UTF-8; a byte that belongs to none counts as one. */
-int32_t text_characters(const char *text, size_t bytes);
 /* Bytes without the white space at their end. */
 size_t text_right_stripped(const char *text, size_t bytes);
 

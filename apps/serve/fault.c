@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "apps/serve/text.h"
+#include "core/base/utf8.h"
 
 /* It may hold what a client has sent, cut anywhere: one line of whole characters. */
 static void repair(char *text) {
     size_t n = strlen(text);
     for (size_t i = 0, bytes; i<n; i += bytes> 0 ? bytes : 1) {
-        bytes = text_character(text + i, n - i);
+        bytes = gw_utf8_next(text + i, n - i, NULL);
         if (bytes == 0 || (unsigned char)text[i] < 0x20 || text[i] == 0x7f) {
             text[i] = '?';
         }

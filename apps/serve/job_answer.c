@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "apps/serve/job.h"
+#include "core/base/utf8.h"
 
 const char *choice_reason(const choice *c) {
     if (c->why == GW_FINISH_LENGTH) {
@@ -64,16 +65,9 @@ json_t *job_bytes(const char *text, size_t bytes) {
     if (value != NULL) {
         return value;
     }
-    text_buffer t = {0};
-    for (size_t i = 0; i < bytes;) {
-        size_t n = text_character(text + i, bytes - i);
-        if ((n > 0 ? text_add(&t, text + i, n) : text_add(&t, "\xEF\xBF\xBD", 3)) != 0) {
-            break;
-        }
-        i += n > 0 ? n : 1;
-    }
-    value = job_text(&t);
-    free(t.at);
+    char *clean = malloc(3 * bytes + 1);
+    value = clean != NULL ? json_stringn(clean, gw_utf8_clean(text, bytes, clean)) : NULL;
+    free(clean);
     return value;
 }
 
@@ -112,14 +106,6 @@ json_t *choice_probs(choice *c, size_t *from) {
     return list;
 }
 
-static size_t characters(const char *text, size_t bytes) {
-    size_t n = 0;
-    for (size_t i = 0; i < bytes; i++) {
-        n += ((unsigned char)text[i] & 0xC0) != 0x80;
-    }
-    return n;
-}
-
 /* How many bytes of the text are this token's: none where the text does not show it (a start
  * token), one less where it has dropped the space at its beginning. */
 static size_t bytes_in(const char *text, const token_prob *p) {
@@ -149,7 +135,7 @@ json_t *choice_probs_legacy(choice *c, size_t *from, size_t *offset, const char 
         json_array_append_new(tops, top);
         json_array_append_new(offsets, json_integer((json_int_t)*offset));
         size_t bytes = text != NULL ? bytes_in(text, p) : p->bytes;
-        *offset += characters(text != NULL ? text : p->text, bytes);
+        *offset += gw_utf8_count(text != NULL ? text : p->text, bytes);
         text = text != NULL ? text + bytes : NULL;
     }
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", logprobs,

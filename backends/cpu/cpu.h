@@ -9,7 +9,7 @@
 
 #include <stdatomic.h>
 
-#include "core/plan/backend.h"
+#include "core/plan/kernel_list.h"
 #include "core/tensor/sample.h"
 #include "cpu/linear.h"
 #include "cpu/ops.h"
@@ -48,11 +48,9 @@ struct gw_device {
     struct gw_cpu_chunk *chunk; /* where weights are put; NULL: none begun       */
     char *reading;              /* memory for short readings (roof.c); NULL: none yet */
     size_t reading_bytes;
-    int reading_way;    /* gw_cpu_peak.read */
-    gw_kernel *kernels; /* best first */
-    size_t n_kernels;
-    gw_cpu_row *rows; /* state of kernels[i] */
-    char (*names)[48];
+    int reading_way; /* gw_cpu_peak.read */
+    gw_kernel_list kernels;
+    gw_cpu_row *rows;      /* state of kernels.at[i] */
     gw_observe_fn observe; /* NULL: nobody looks */
     void *observe_user;
 };

@@ -15,9 +15,8 @@ static int device_count(void) { return 1; }
 static void close_device(struct gw_device *device) {
     if (device != NULL) {
         gw_cpu_end_readings(device);
-        free(device->kernels);
+        gw_kernel_list_free(&device->kernels);
         free(device->rows);
-        free(device->names);
         free(device);
     }
 }
@@ -142,8 +141,8 @@ static gw_status read_buffer(const struct gw_buffer *src, size_t at, void *dst, 
 static void *host_address(const struct gw_buffer *buffer) { return buffer->data; }
 
 static const gw_kernel *list(const struct gw_device *device, size_t *count) {
-    *count = device->n_kernels;
-    return device->kernels;
+    *count = device->kernels.n;
+    return device->kernels.at;
 }
 
 static gw_status wait_device(struct gw_device *device) {

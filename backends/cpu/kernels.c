@@ -1,21 +1,12 @@
 /* backends/cpu/kernels.c - the kernel table of a device: per op the device's level first, the
  * scalar anchor last. LINEAR and GLU have a row per weight format, so that logs and bench name it.
  */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "backends/cpu/cpu.h"
 
-typedef struct op_entry {
-    gw_op op;
-    const char *name;
-    int per_format, every_form;
-    int (*accepts)(const gw_kernel *kernel, const gw_node *node, const struct gw_device *device);
-    gw_status (*record)(struct gw_segment *segment, const gw_kernel *kernel, const gw_node *node);
-} op_entry;
-
 /* clang-format off */
-static const op_entry entries[] = {
+static const gw_kernel_row entries[] = {
     {GW_OP_EMBED,        "embed",        0, 1, gw_cpu_accepts_embed,         gw_cpu_record_embed},
     {GW_OP_PICK,         "pick",         0, 1, gw_cpu_accepts_pick,          gw_cpu_record_pick},
     {GW_OP_NORM,         "norm",         0, 0, gw_cpu_accepts_norm,          gw_cpu_record_norm},
@@ -48,41 +39,24 @@ static const op_entry entries[] = {
 };
 /* clang-format on */
 
-static void add(struct gw_device *device, const op_entry *entry, gw_cpu_row row,
-                const char *level) {
-    size_t i = device->n_kernels++;
-    device->rows[i] = row;
-    if (entry->per_format) {
-        snprintf(device->names[i], sizeof device->names[i], "cpu.%s.%s.%s", entry->name,
-                 gw_format_of(row.fmt)->name, level);
-    } else {
-        snprintf(device->names[i], sizeof device->names[i], "cpu.%s.%s", entry->name, level);
-    }
-    device->kernels[i] = (gw_kernel){.op = entry->op,
-                                     .name = device->names[i],
-                                     .accepts = entry->accepts,
-                                     .record = entry->record,
-                                     .state = &device->rows[i],
-                                     .every_form = entry->every_form};
+enum { ENTRIES = sizeof entries / sizeof entries[0] };
+
+static void add(struct gw_device *device, const gw_kernel_row *entry, gw_cpu_row row,
+                const char *way) {
+    gw_cpu_row *state = &device->rows[device->kernels.n];
+    *state = row;
+    gw_kernel_list_add(&device->kernels, entry, "cpu", row.fmt, way, state);
 }
 
-static int is_weight(gw_fmt fmt) { return fmt < GW_FMT_ACT8; }
-
-static void add_level(struct gw_device *device, const op_entry *entry, gw_cpu_level level) {
+static void add_level(struct gw_device *device, const gw_kernel_row *entry, gw_cpu_level level) {
     gw_cpu_row row = {.level = level};
-    if (!entry->per_format) {
-        add(device, entry, row, gw_cpu_level_name(level));
-        return;
-    }
-    for (int fmt = 0; fmt < GW_FMT_COUNT; fmt++) {
+    for (int fmt = 0; fmt < (entry->per_format ? GW_FMT_ACT8 : 1); fmt++) {
         row.fmt = (gw_fmt)fmt;
-        if (is_weight(row.fmt)) {
-            add(device, entry, row, gw_cpu_level_name(level));
-        }
+        add(device, entry, row, gw_cpu_level_name(level));
     }
 }
 
-static void add_blas(struct gw_device *device, const op_entry *entry) {
+static void add_blas(struct gw_device *device, const gw_kernel_row *entry) {
     int product = entry->op == GW_OP_LINEAR || entry->op == GW_OP_GLU;
     for (int fmt = 0; fmt < GW_FMT_COUNT && product; fmt++) {
         gw_cpu_row row = {.level = device->level, .fmt = (gw_fmt)fmt, .blas = 1};
@@ -93,14 +67,13 @@ static void add_blas(struct gw_device *device, const op_entry *entry) {
 }
 
 gw_status gw_cpu_list_kernels(struct gw_device *device) {
-    size_t n = sizeof entries / sizeof entries[0], most = n * 3 * GW_FMT_COUNT;
-    device->kernels = calloc(most, sizeof *device->kernels);
+    size_t most = (size_t)ENTRIES * 3 * GW_FMT_COUNT;
     device->rows = calloc(most, sizeof *device->rows);
-    device->names = calloc(most, sizeof *device->names);
-    if (device->kernels == NULL || device->rows == NULL || device->names == NULL) {
+    if (device->rows == NULL) {
         return gw_fail(GW_E_NOMEM, "cpu", "no memory for the kernel table");
     }
-    for (size_t i = 0; i < n; i++) {
+    GW_TRY(gw_kernel_list_new(&device->kernels, most, "cpu"));
+    for (size_t i = 0; i < ENTRIES; i++) {
         if (device->blas != NULL) {
             add_blas(device, &entries[i]);
         }

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "backends/cpu/cpu.h"
+#include "core/base/text.h"
 
 enum { HUGE_PAGE = 2 << 20, CHUNK_BYTES = 256 << 20, PACK_BYTES = 256 << 10 };
 
@@ -38,10 +39,10 @@ static gw_status check_room(struct gw_device *device, size_t bytes) {
     uint64_t left = start > reserved ? start - reserved : 0;
     left = available < left ? available : left;
     if (bytes > left) {
+        char need[GW_SIZE_TEXT], rest[GW_SIZE_TEXT];
         return gw_fail(GW_E_NOMEM, "cpu",
-                       "needs %.1f MiB, %.1f MiB of memory are available; a smaller context or "
-                       "model may fit",
-                       (double)bytes / 1048576.0, (double)left / 1048576.0);
+                       "needs %s, %s of memory are available; a smaller context or model may fit",
+                       gw_text_size(bytes, 4, need), gw_text_size(left, 4, rest));
     }
     return GW_OK;
 }

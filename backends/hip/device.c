@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "backends/hip/hip.h"
-#include "core/base/hooks.h"
+#include "core/base/switches.h"
 
 /* A layer has four exchanges among some ten to twenty launches; a queue takes about a thousand. */
 enum { PART_EXCHANGES = 32 };
@@ -112,52 +112,27 @@ gw_status gw_hip_lose(struct gw_device *device, gw_hip_error error, const char *
  * (not the code of the build), code=75 (compile as for an older processor, sm_75, and launch so),
  * option=TEXT (one more for the compiler), part=N (exchanges in one graph), fail-alloc=K,
  * fail-launch=K, fail-build=K. */
-static gw_status read_environment(struct gw_device *d) {
-    const char *p = getenv("GODWIT_HIP");
-    while (p != NULL && *p != '\0') {
-        size_t n = strcspn(p, ",");
-        char word[64];
-        snprintf(word, sizeof word, "%.*s", (int)(n < 63 ? n : 63), p);
-        const char *equals = strchr(word, '=');
-        unsigned long value = equals != NULL ? strtoul(equals + 1, NULL, 10) : 0;
-        if (!GW_TEST_HOOKS && strncmp(word, "fail-", 5) == 0) {
-            return gw_fail(GW_E_ARGUMENT, "GODWIT_HIP", "'%s' takes a build with its tests", word);
-        } else if (strcmp(word, "no-graph") == 0) {
-            d->no_graph = 1;
-        } else if (strcmp(word, "no-fuse") == 0) {
-            d->no_fuse = 1;
-        } else if (strcmp(word, "no-block") == 0) {
-            d->no_block = 1;
-        } else if (strcmp(word, "no-pages") == 0) {
-            d->no_pages = 1;
-        } else if (strcmp(word, "no-group") == 0) {
-            d->no_group = 1;
-        } else if (strcmp(word, "check") == 0) {
-            d->check = d->no_graph = 1;
-        } else if (strcmp(word, "compile") == 0) {
-            d->compile = 1;
-        } else if (strncmp(word, "code=", 5) == 0 && value >= 50 && value < 1000) {
-            d->compile = 1;
-            d->older = (int)value;
-        } else if (strncmp(word, "part=", 5) == 0 && value > 0 && value < 1000000) {
-            d->part = (int)value;
-        } else if (strncmp(word, "option=-", 8) == 0) {
-            d->compile = 1;
-            snprintf(d->option, sizeof d->option, "%s", word + 7);
-        } else if (strncmp(word, "fail-build=", 11) == 0 && value > 0 && value < 1000000) {
-            d->compile = 1;
-            d->fail_build = (int)value;
-        } else if (strncmp(word, "fail-alloc=", 11) == 0 && value > 0 && value < 1000000) {
-            d->fail_alloc = (int)value;
-        } else if (strncmp(word, "fail-launch=", 12) == 0 && value > 0 && value < 1000000) {
-            d->fail_launch = (int)value;
-        } else {
-            return gw_fail(GW_E_ARGUMENT, "GODWIT_HIP", "'%s' is not known", word);
-        }
-        p += n + (p[n] == ',');
-    }
-    return GW_OK;
-}
+#define AT(field) offsetof(struct gw_device, field)
+static const gw_switch switches[] = {
+    {"no-graph", GW_SWITCH_SET, AT(no_graph), 1, 0},
+    {"no-fuse", GW_SWITCH_SET, AT(no_fuse), 1, 0},
+    {"no-block", GW_SWITCH_SET, AT(no_block), 1, 0},
+    {"no-pages", GW_SWITCH_SET, AT(no_pages), 1, 0},
+    {"no-group", GW_SWITCH_SET, AT(no_group), 1, 0},
+    {"check", GW_SWITCH_SET, AT(check), 1, 0},
+    {"check", GW_SWITCH_SET, AT(no_graph), 1, 0},
+    {"compile", GW_SWITCH_SET, AT(compile), 1, 0},
+    {"code=", GW_SWITCH_SET, AT(compile), 1, 0},
+    {"code=", GW_SWITCH_INT, AT(older), 50, 999},
+    {"option=", GW_SWITCH_SET, AT(compile), 1, 0},
+    {"option=", GW_SWITCH_TEXT, AT(option), 0, 0},
+    {"part=", GW_SWITCH_INT, AT(part), 1, 999999},
+    {"fail-build=", GW_SWITCH_SET, AT(compile), 1, 0},
+    {"fail-build=", GW_SWITCH_INT, AT(fail_build), 1, 999999},
+    {"fail-alloc=", GW_SWITCH_INT, AT(fail_alloc), 1, 999999},
+    {"fail-launch=", GW_SWITCH_INT, AT(fail_launch), 1, 999999},
+};
+#undef AT
 
 static gw_status fill_device(struct gw_device *d) {
     if (d->warp != 32 && d->warp != 64) {
@@ -229,9 +204,10 @@ static gw_status open_device(int ordinal, const gw_device_options *options,
     }
     d->exact = options != NULL && options->exact;
     d->part = PART_EXCHANGES;
-    gw_status status = look(ordinal, d)
-                           ? read_environment(d)
-                           : gw_fail(GW_E_DEVICE, "hip", "device %d does not answer", ordinal);
+    gw_status status =
+        look(ordinal, d)
+            ? gw_switches_read("GODWIT_HIP", switches, sizeof switches / sizeof switches[0], d)
+            : gw_fail(GW_E_DEVICE, "hip", "device %d does not answer", ordinal);
     d->no_graph |= options != NULL && options->no_graph;
     if (status == GW_OK) {
         status = fill_device(d);

@@ -7,6 +7,7 @@
 
 #include "backends/hip/hip.h"
 #include "backends/load.h"
+#include "core/base/text.h"
 
 enum { HALVES = 2, HALF_BYTES = 16 << 20, LANDING_BYTES = 1 << 20 };
 /* A smaller weight is not worth a kernel that may have to be compiled first. */
@@ -26,10 +27,11 @@ static int simulated(struct gw_device *device) {
 }
 
 gw_status gw_hip_memory_new(struct gw_device *device, size_t bytes, gw_hip_ptr *out) {
-    double mib = (double)bytes / 1048576.0;
+    char need[GW_SIZE_TEXT], rest[GW_SIZE_TEXT];
     const gw_hip_driver *d = device->driver;
     if (simulated(device)) {
-        return gw_fail(GW_E_NOMEM, "hip", "%s refused %.1f MiB (simulated)", device->name, mib);
+        return gw_fail(GW_E_NOMEM, "hip", "%s refused %s (simulated)", device->name,
+                       gw_text_size(bytes, 4, need));
     }
     gw_hip_ptr at = 0;
     gw_hip_error error = d->Alloc(&at, bytes > 0 ? bytes : 4);
@@ -39,8 +41,8 @@ gw_status gw_hip_memory_new(struct gw_device *device, size_t bytes, gw_hip_ptr *
             left = 0;
         }
         return gw_fail(error == GW_HIP_OUT_OF_MEMORY ? GW_E_NOMEM : GW_E_DEVICE, "hip",
-                       "needs %.1f MiB, %.1f MiB of %s are left: %s", mib, (double)left / 1048576.0,
-                       device->name, gw_hip_error_name(d, error));
+                       "needs %s, %s of %s are left: %s", gw_text_size(bytes, 4, need),
+                       gw_text_size(left, 4, rest), device->name, gw_hip_error_name(d, error));
     }
     device->reserved += bytes;
     *out = at;

@@ -112,9 +112,8 @@ static gw_status take_buffer(held *h, struct gw_buffer **out, uint64_t *number) 
     if (number != NULL) {
         *number = i;
     }
-    return *out != NULL
-               ? GW_OK
-               : gw_fail(GW_E_METADATA, "mpi", "no buffer %llu", (unsigned long long)i);
+    return *out != NULL ? GW_OK
+                        : gw_fail(GW_E_METADATA, "mpi", "no buffer %llu", (unsigned long long)i);
 }
 
 static gw_status take_segment(held *h, frozen **out) {
@@ -329,9 +328,9 @@ static gw_status do_load(held *h) {
         }
         have += serving.data.n;
     }
-    gw_status status = all != NULL ? reach(&h->buffer, &h->buffers_room,
-                                           sizeof(struct gw_buffer *), number)
-                                   : gw_fail(GW_E_NOMEM, "mpi", "no memory for %zu bytes", need);
+    gw_status status = all != NULL
+                           ? reach(&h->buffer, &h->buffers_room, sizeof(struct gw_buffer *), number)
+                           : gw_fail(GW_E_NOMEM, "mpi", "no memory for %zu bytes", need);
     a.at = all;
     status = status == GW_OK ? h->backend->load_weight(h->device, &t, &src) : status;
     free(all);
@@ -355,10 +354,8 @@ static gw_status do_choose(held *h) {
     struct gw_buffer *const places[2] = {NULL, some};
     GW_TRY(gw_wire_take_nodes(&serving.in, places, 2, &nodes));
     gw_node *node = nodes.node;
-    const gw_kernel *list = h->backend->kernels(h->device, &count), *k = NULL;
-    for (size_t i = 0; i < count && k == NULL; i++) {
-        k = gw_kernel_takes(&list[i], node, h->device) ? &list[i] : NULL;
-    }
+    const gw_kernel *list = h->backend->kernels(h->device, &count);
+    const gw_kernel *k = gw_kernel_first(list, count, node, h->device);
     node->kernel = k;
     if (k != NULL && h->backend->arithmetic != NULL) {
         h->backend->arithmetic(h->device, node, name);
@@ -450,16 +447,16 @@ typedef struct row {
 } row;
 
 static const row rows[GW_MPI_END] = {
-    [GW_MPI_OPEN] = {do_open, 1, 1},        [GW_MPI_CLOSE] = {do_close, 1, 1},
+    [GW_MPI_OPEN] = {do_open, 1, 1},         [GW_MPI_CLOSE] = {do_close, 1, 1},
     [GW_MPI_DESCRIBE] = {do_describe, 1, 1}, [GW_MPI_ALLOC] = {do_alloc, 1, 0},
-    [GW_MPI_RELEASE] = {do_release, 0, 0},  [GW_MPI_WRITE] = {do_write, 0, 0},
-    [GW_MPI_READ] = {do_read, 1, 0},        [GW_MPI_SIZE] = {do_size, 1, 0},
-    [GW_MPI_LOAD] = {do_load, 1, 0},        [GW_MPI_CHOOSE] = {do_choose, 1, 0},
-    [GW_MPI_FREEZE] = {do_freeze, 1, 0},    [GW_MPI_READY] = {do_ready, 1, 0},
-    [GW_MPI_RUN] = {do_run, 0, 0},          [GW_MPI_WAIT] = {do_wait, 1, 0},
-    [GW_MPI_THAW] = {do_thaw, 0, 0},        [GW_MPI_PROFILE] = {do_profile, 0, 0},
-    [GW_MPI_TIMES] = {do_times, 1, 0},      [GW_MPI_ROOF] = {do_roof, 1, 0},
-    [GW_MPI_HAND] = {do_hand, 0, 0},        [GW_MPI_ACCEPT] = {do_accept, 0, 0},
+    [GW_MPI_RELEASE] = {do_release, 0, 0},   [GW_MPI_WRITE] = {do_write, 0, 0},
+    [GW_MPI_READ] = {do_read, 1, 0},         [GW_MPI_SIZE] = {do_size, 1, 0},
+    [GW_MPI_LOAD] = {do_load, 1, 0},         [GW_MPI_CHOOSE] = {do_choose, 1, 0},
+    [GW_MPI_FREEZE] = {do_freeze, 1, 0},     [GW_MPI_READY] = {do_ready, 1, 0},
+    [GW_MPI_RUN] = {do_run, 0, 0},           [GW_MPI_WAIT] = {do_wait, 1, 0},
+    [GW_MPI_THAW] = {do_thaw, 0, 0},         [GW_MPI_PROFILE] = {do_profile, 0, 0},
+    [GW_MPI_TIMES] = {do_times, 1, 0},       [GW_MPI_ROOF] = {do_roof, 1, 0},
+    [GW_MPI_HAND] = {do_hand, 0, 0},         [GW_MPI_ACCEPT] = {do_accept, 0, 0},
 };
 
 static gw_status answer(gw_status status, const char *text) {

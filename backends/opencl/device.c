@@ -1,11 +1,13 @@
 /* backends/opencl/device.c - finding, opening and describing devices; the function table. */
 #include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/opencl/opencl.h"
 #include "core/base/hooks.h"
+#include "core/base/switches.h"
 
 enum {
     MAX_PLATFORMS = 16,
@@ -136,74 +138,37 @@ static const char *lacking(const gw_cl_driver *cl, cl_device_id id) {
  * program of a step in one launch does not build), no-cache (programs are not kept on disk: PoCL
  * compiles what it is asked for a second time), no-blas (CLBlast is not there), fail-blas=K (its
  * K-th product fails; the first is the trial). */
-static gw_status read_environment(struct gw_device *d, int *plain, int *any_floats, int *no_matrix,
-                                  int *walkers) {
-    const char *p = getenv("GODWIT_OPENCL");
-    while (p != NULL && *p != '\0') {
-        size_t n = strcspn(p, ",");
-        char word[64];
-        snprintf(word, sizeof word, "%.*s", (int)(n < 63 ? n : 63), p);
-        unsigned long long value = 0;
-        const char *equals = strchr(word, '=');
-        value = equals != NULL ? strtoull(equals + 1, NULL, 10) : 0;
-        if (!GW_TEST_HOOKS && strncmp(word, "fail-", 5) == 0) {
-            return gw_fail(GW_E_ARGUMENT, "GODWIT_OPENCL", "'%s' takes a build with its tests",
-                           word);
-        } else if (strcmp(word, "item") == 0 || strcmp(word, "team") == 0) {
-            d->item = word[0] == 'i';
-        } else if (strcmp(word, "plain") == 0) {
-            *plain = d->plain = 1;
-        } else if (strcmp(word, "matrix") == 0) {
-            d->matrix = 1;
-        } else if (strcmp(word, "shuffles") == 0) {
-            d->shuffles = GW_CL_SHUFFLES_LOCAL;
-            d->dots = GW_CL_DOTS_SIGNED;
-        } else if (strcmp(word, "no-matrix") == 0) {
-            *no_matrix = 1;
-        } else if (strncmp(word, "walk-rows=", 10) == 0 && value > 0) {
-            d->walk_rows = value < GW_DECODE_MAX ? (int)value : GW_DECODE_MAX;
-        } else if (strncmp(word, "walk=", 5) == 0 && word[5] >= '0' && word[5] <= '9') {
-            *walkers = (int)(value < 4096 ? value : 4096);
-        } else if (strcmp(word, "must-walk") == 0) {
-            d->must_walk = 1;
-        } else if (strcmp(word, "fail-walk") == 0) {
-            d->fail_walk = 1;
-        } else if (strcmp(word, "last-joins") == 0) {
-            d->last_joins = 1;
-        } else if (strcmp(word, "any-floats") == 0) {
-            *any_floats = 1;
-        } else if (strcmp(word, "card") == 0) {
-            d->card = 1; /* cards() has read it */
-        } else if (strcmp(word, "no-cache") == 0) {
-            d->no_cache = 1;
-        } else if (strcmp(word, "no-blas") == 0) {
-            d->no_blas = 1;
-        } else if (strncmp(word, "fail-blas=", 10) == 0 && value > 0) {
-            d->fail_blas = (int)value;
-        } else if (strcmp(word, "fail-build") == 0) {
-            d->fail_build = 1;
-        } else if (strncmp(word, "fail-build=", 11) == 0 && value > 0) {
-            d->fail_build = (int)value;
-        } else if (strncmp(word, "max-alloc=", 10) == 0 && value > 0) {
-            d->max_alloc = value < d->max_alloc ? value : d->max_alloc;
-        } else if (strncmp(word, "max-cache=", 10) == 0 && value > 0) {
-            d->max_cache = value;
-        } else if (strncmp(word, "fail-alloc=", 11) == 0 && value > 0) {
-            d->fail_alloc = (int)value;
-        } else if (strncmp(word, "fail-enqueue=", 13) == 0 && value > 0) {
-            d->fail_enqueue = (int)value;
-        } else {
-            return gw_fail(GW_E_ARGUMENT, "GODWIT_OPENCL", "'%s' is not known", word);
-        }
-        p += n + (p[n] == ',');
-    }
-    return GW_OK;
-}
+#define AT(field) offsetof(struct gw_device, field)
+static const gw_switch switches[] = {
+    {"item", GW_SWITCH_SET, AT(item), 1, 0},
+    {"team", GW_SWITCH_SET, AT(item), 0, 0},
+    {"plain", GW_SWITCH_SET, AT(plain), 1, 0},
+    {"shuffles", GW_SWITCH_SET, AT(shuffles), GW_CL_SHUFFLES_LOCAL, 0},
+    {"shuffles", GW_SWITCH_SET, AT(dots), GW_CL_DOTS_SIGNED, 0},
+    {"matrix", GW_SWITCH_SET, AT(matrix), 1, 0},
+    {"no-matrix", GW_SWITCH_SET, AT(no_matrix), 1, 0},
+    {"walk=", GW_SWITCH_CAPPED, AT(asked_walkers), 0, 4096},
+    {"must-walk", GW_SWITCH_SET, AT(must_walk), 1, 0},
+    {"walk-rows=", GW_SWITCH_CAPPED, AT(walk_rows), 1, GW_DECODE_MAX},
+    {"last-joins", GW_SWITCH_SET, AT(last_joins), 1, 0},
+    {"any-floats", GW_SWITCH_SET, AT(any_floats), 1, 0},
+    {"card", GW_SWITCH_SET, AT(card), 1, 0}, /* cards() has read it */
+    {"max-alloc=", GW_SWITCH_BYTES, AT(asked_alloc), 0, 0},
+    {"max-cache=", GW_SWITCH_BYTES, AT(max_cache), 0, 0},
+    {"fail-alloc=", GW_SWITCH_INT, AT(fail_alloc), 1, INT_MAX},
+    {"fail-enqueue=", GW_SWITCH_INT, AT(fail_enqueue), 1, INT_MAX},
+    {"fail-build", GW_SWITCH_SET, AT(fail_build), 1, 0},
+    {"fail-build=", GW_SWITCH_INT, AT(fail_build), 1, INT_MAX},
+    {"fail-walk", GW_SWITCH_SET, AT(fail_walk), 1, 0},
+    {"no-cache", GW_SWITCH_SET, AT(no_cache), 1, 0},
+    {"no-blas", GW_SWITCH_SET, AT(no_blas), 1, 0},
+    {"fail-blas=", GW_SWITCH_INT, AT(fail_blas), 1, INT_MAX},
+};
+#undef AT
 
 static gw_status fill_device(struct gw_device *d, const gw_device_options *options) {
     const gw_cl_driver *cl = d->cl;
     cl_int error = CL_SUCCESS;
-    int plain = 0, any_floats = 0, no_matrix = 0, walkers = -1;
     text_info(cl, d->id, CL_DEVICE_NAME, d->name, sizeof d->name);
     text_info(cl, d->id, CL_DRIVER_VERSION, d->driver, sizeof d->driver);
     d->max_alloc = number_info(cl, d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong));
@@ -216,9 +181,13 @@ static gw_status fill_device(struct gw_device *d, const gw_device_options *optio
     d->processor = (type & CL_DEVICE_TYPE_CPU) != 0;
     d->walk_rows = 1;
     d->exact = options != NULL && options->exact;
-    GW_TRY(read_environment(d, &plain, &any_floats, &no_matrix, &walkers));
+    d->asked_walkers = -1;
+    GW_TRY(gw_switches_read("GODWIT_OPENCL", switches, sizeof switches / sizeof switches[0], d));
+    d->max_alloc =
+        d->asked_alloc > 0 && d->asked_alloc < d->max_alloc ? d->asked_alloc : d->max_alloc;
+    int walkers = d->asked_walkers;
     const char *missing = lacking(cl, d->id);
-    if (missing != NULL && !any_floats) {
+    if (missing != NULL && !d->any_floats) {
         return gw_fail(GW_E_UNSUPPORTED, "opencl", "%s lacks %s, which equal results need", d->name,
                        missing);
     }
@@ -234,7 +203,7 @@ static gw_status fill_device(struct gw_device *d, const gw_device_options *optio
     d->queue = cl->CreateCommandQueue(d->context, d->id, 0, &error);
     GW_TRY(gw_cl_check(error, "creating a queue"));
     /* oclgrind, which is of every type, ends on inline assembly: the way for processors asks not */
-    if (!plain && !d->item && (type & CL_DEVICE_TYPE_GPU) != 0) {
+    if (!d->plain && !d->item && (type & CL_DEVICE_TYPE_GPU) != 0) {
         gw_cl_find_ways(d);
     } else if (!gw_cl_tries_ways(d)) {
         return gw_fail(GW_E_DEVICE, "opencl", "%s: the probes find other numbers than they expect",
@@ -243,7 +212,7 @@ static gw_status fill_device(struct gw_device *d, const gw_device_options *optio
     d->hints = d->nvidia &&
                number_info(cl, d->id, COMPUTE_CAPABILITY_MAJOR, sizeof(cl_uint)) >= HINTS_FROM;
     d->doubles = gw_cl_has_doubles(d);
-    d->matrix = d->nvidia ? !no_matrix && gw_cl_has_matrix(d) : d->matrix && !d->item;
+    d->matrix = d->nvidia ? !d->no_matrix && gw_cl_has_matrix(d) : d->matrix && !d->item;
     /* OpenCL 1.2 orders nothing between groups of a launch, the PTX of NVIDIA does. */
     d->last_joins = d->nvidia || d->last_joins;
     /* Waiting for other groups needs all of them at work at once; one alone waits for nobody. */
@@ -290,8 +259,7 @@ static void close_device(struct gw_device *d) {
     if (d->context != NULL) {
         d->cl->ReleaseContext(d->context);
     }
-    free(d->kernels);
-    free(d->names);
+    gw_kernel_list_free(&d->kernels);
     free(d);
 }
 
@@ -383,8 +351,8 @@ static void *host_address(const struct gw_buffer *buffer) {
 }
 
 static const gw_kernel *list(const struct gw_device *device, size_t *count) {
-    *count = device->n_kernels;
-    return device->kernels;
+    *count = device->kernels.n;
+    return device->kernels.at;
 }
 
 static int narrows(const struct gw_device *device) { return device->doubles; }

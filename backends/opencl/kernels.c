@@ -1,22 +1,11 @@
 /* backends/opencl/kernels.c - the kernel table of a device. LINEAR and GLU have a row per weight
  * format, so that logs and bench name it.
  */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "backends/opencl/opencl.h"
-
-typedef struct op_entry {
-    gw_op op;
-    const char *name;
-    int per_format, every_form;
-    int (*accepts)(const gw_kernel *kernel, const gw_node *node, const struct gw_device *device);
-    gw_status (*record)(struct gw_segment *segment, const gw_kernel *kernel, const gw_node *node);
-} op_entry;
 
 #define RUNS(kernel) gw_cl_accepts_##kernel, gw_cl_record_##kernel
 /* clang-format off */
-static const op_entry entries[] = {
+static const gw_kernel_row entries[] = {
     {GW_OP_EMBED,        "embed",          0, 0, RUNS(embed)},
     {GW_OP_PICK,         "pick",           0, 0, RUNS(pick)},
     {GW_OP_NORM,         "norm",           0, 0, RUNS(norm)},
@@ -52,7 +41,7 @@ static const op_entry entries[] = {
     {GW_OP_LISTED,       "listed",         0, 1, RUNS(listed)},
 };
 /* Under --blas, before all others. */
-static const op_entry blas_entries[] = {
+static const gw_kernel_row blas_entries[] = {
     {GW_OP_LINEAR,       "linear",         1, 0, RUNS(blas_linear)},
     {GW_OP_GLU,          "glu",            1, 0, RUNS(blas_glu)},
 };
@@ -63,28 +52,13 @@ enum {
     MOST = (ENTRIES + BLAS_ENTRIES) * GW_FMT_ACT8
 };
 
-static void add(struct gw_device *d, const op_entry *e, gw_fmt fmt, const char *way) {
-    size_t i = d->n_kernels++;
-    if (e->per_format) {
-        snprintf(d->names[i], sizeof d->names[i], "opencl.%s.%s.%s", e->name,
-                 gw_format_of(fmt)->name, way);
-    } else {
-        snprintf(d->names[i], sizeof d->names[i], "opencl.%s.%s", e->name, way);
-    }
-    d->kernels[i] = (gw_kernel){.op = e->op,
-                                .name = d->names[i],
-                                .accepts = e->accepts,
-                                .record = e->record,
-                                .state = e->per_format ? gw_format_of(fmt) : NULL,
-                                .every_form = e->every_form};
+static void add(struct gw_device *d, const gw_kernel_row *row, gw_fmt fmt, const char *way) {
+    gw_kernel_list_add(&d->kernels, row, "opencl", fmt, way,
+                       row->per_format ? gw_format_of(fmt) : NULL);
 }
 
 gw_status gw_cl_list_kernels(struct gw_device *d) {
-    d->kernels = calloc(MOST, sizeof *d->kernels);
-    d->names = calloc(MOST, sizeof *d->names);
-    if (d->kernels == NULL || d->names == NULL) {
-        return gw_fail(GW_E_NOMEM, "opencl", "no memory for the kernel table");
-    }
+    GW_TRY(gw_kernel_list_new(&d->kernels, MOST, "opencl"));
     for (size_t i = 0; i < BLAS_ENTRIES && d->blas == GW_CL_BLAS_WORKS; i++) {
         for (int fmt = 0; fmt < GW_FMT_ACT8; fmt++) {
             if (gw_format_of((gw_fmt)fmt)->is_float) {

@@ -5,39 +5,42 @@
 #include "backends/load.h"
 #include "backends/opencl/opencl.h"
 #include "core/base/size.h"
+#include "core/base/text.h"
 
 enum { PLANE_ALIGN = 256, UPLOAD_BYTES = 32 << 20 };
 
 /* ---- allocation ------------------------------------------------------------------------------ */
 
 static gw_status create(struct gw_device *device, cl_ulong flags, size_t bytes, cl_mem *out) {
-    double mib = (double)bytes / 1048576.0;
+    char need[GW_SIZE_TEXT];
     cl_int error = CL_SUCCESS;
     if (device->fail_alloc > 0 && --device->fail_alloc == 0) {
-        return gw_fail(GW_E_NOMEM, "opencl", "%s refused %.1f MiB (simulated)", device->name, mib);
+        return gw_fail(GW_E_NOMEM, "opencl", "%s refused %s (simulated)", device->name,
+                       gw_text_size(bytes, 4, need));
     }
     *out = device->cl->CreateBuffer(device->context, CL_MEM_READ_WRITE | flags,
                                     bytes > 0 ? bytes : 4, NULL, &error);
     if (error != CL_SUCCESS || *out == NULL) {
-        return gw_fail(GW_E_NOMEM, "opencl", "%s refused %.1f MiB: %s", device->name, mib,
-                       gw_cl_error_name(error));
+        return gw_fail(GW_E_NOMEM, "opencl", "%s refused %s: %s", device->name,
+                       gw_text_size(bytes, 4, need), gw_cl_error_name(error));
     }
     return GW_OK;
 }
 
 gw_status gw_cl_new_mem(struct gw_device *device, size_t bytes, cl_mem *out) {
-    double mib = (double)bytes / 1048576.0;
+    char need[GW_SIZE_TEXT], have[GW_SIZE_TEXT];
     cl_mem mem;
     if (bytes > device->max_alloc) {
-        return gw_fail(GW_E_NOMEM, "opencl",
-                       "needs %.1f MiB in one piece, %s gives at most %.1f MiB", mib, device->name,
-                       (double)device->max_alloc / 1048576.0);
+        return gw_fail(GW_E_NOMEM, "opencl", "needs %s in one piece, %s gives at most %s",
+                       gw_text_size(bytes, 4, need), device->name,
+                       gw_text_size(device->max_alloc, 4, have));
     }
     if (device->memory > 0 &&
         bytes > device->memory -
                     (device->reserved < device->memory ? device->reserved : device->memory)) {
-        return gw_fail(GW_E_NOMEM, "opencl", "needs %.1f MiB, %.1f MiB of %s are left", mib,
-                       (double)(device->memory - device->reserved) / 1048576.0, device->name);
+        return gw_fail(GW_E_NOMEM, "opencl", "needs %s, %s of %s are left",
+                       gw_text_size(bytes, 4, need),
+                       gw_text_size(device->memory - device->reserved, 4, have), device->name);
     }
     GW_TRY(create(device, 0, bytes, &mem));
     device->reserved += bytes;
@@ -126,12 +129,12 @@ gw_status gw_cl_alloc_pages(struct gw_device *device, size_t bytes, size_t page_
         return gw_cl_alloc(device, bytes, out);
     }
     if (piece == 0 || (bytes - 1) / piece >= GW_CL_PIECES) {
-        double mib = 1.0 / 1048576.0;
+        char need[GW_SIZE_TEXT], have[GW_SIZE_TEXT];
         return gw_fail(GW_E_NOMEM, "opencl",
-                       "the cache of a layer needs %.1f MiB, %s gives at most %.1f MiB in %d "
-                       "allocations; ask for a shorter context (-c) or --kv-type q8_0",
-                       mib * (double)bytes, device->name, mib * GW_CL_PIECES * (double)piece,
-                       GW_CL_PIECES);
+                       "the cache of a layer needs %s, %s gives at most %s in %d allocations; ask "
+                       "for a shorter context (-c) or --kv-type q8_0",
+                       gw_text_size(bytes, 4, need), device->name,
+                       gw_text_size((uint64_t)GW_CL_PIECES * piece, 4, have), GW_CL_PIECES);
     }
     struct gw_buffer *buffer = NULL;
     gw_status status = GW_OK;

@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 
 #include "backends/opencl/driver.h"
-#include "core/plan/backend.h"
+#include "core/plan/kernel_list.h"
 
 enum {
     GW_CL_LAYOUT_PLANES = GW_LAYOUT_PRIVATE, /* quantized: codes and scales apart, row by row     */
@@ -62,18 +62,18 @@ struct gw_device {
     int walk_all;                  /* however few the launches                             */
     int must_walk, fail_walk;      /* that it cannot be done is an error; it cannot        */
     cl_ulong max_alloc, memory, local_bytes;
-    cl_ulong max_cache; /* in one allocation; 0: max_alloc */
+    uint64_t max_cache; /* in one allocation; 0: max_alloc */
     uint64_t reserved;  /* bytes of all buffers                        */
     char name[128], driver[64];
     gw_cl_program *programs;
-    gw_kernel *kernels;
-    size_t n_kernels;
-    char (*names)[64];
+    gw_kernel_list kernels;
     int fail_alloc, fail_enqueue, fail_build; /* tests: fail the k-th from now; 0: never */
     int no_cache;                             /* programs are not kept on disk */
     int processor;                            /* of the host, as PoCL's is */
     int card;                                 /* chosen by itself though it is a processor */
     int lost;                                 /* an earlier failure: nothing more is enqueued */
+    int any_floats, no_matrix, asked_walkers; /* tests: of GODWIT_OPENCL, read when it is opened */
+    uint64_t asked_alloc;                     /* 0: as much as the device says */
     /* Shared by all segments: their launches run in order. widened, products: blas.c's. */
     gw_cl_pool scratch, widened, products, narrowed;
     int no_blas, fail_blas; /* tests: CLBlast is not there; its k-th call from now fails */

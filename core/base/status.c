@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/utf8.h"
+
 enum { TEXT_BYTES = 2048, WHERE_BYTES = 512 };
 
 static _Thread_local char last_text[TEXT_BYTES];
@@ -35,44 +37,25 @@ const char *gw_error_text(void) { return last_text; }
 
 /* Bytes of the printable UTF-8 character at s, 0 when it must be escaped: malformed, a control
  * character (C0, DEL, C1), or one that ends a line or turns the writing direction around. */
-static size_t printable(const unsigned char *s) {
-    if (s[0] < 0x80) {
-        return s[0] >= 0x20 && s[0] != 0x7f;
-    }
-    size_t n = s[0] >= 0xc2 && s[0] < 0xe0   ? 2
-               : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-                                             : 0;
-    if (n == 0) {
-        return 0;
-    }
-    uint32_t point = s[0] & (0x7fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if ((s[i] & 0xc0) != 0x80) { /* also the terminating NUL */
-            return 0;
-        }
-        point = point << 6 | (s[i] & 0x3fu);
-    }
-    int valid = point >= (n == 2   ? 0x80u
-                          : n == 3 ? 0x800u
-                                   : 0x10000u) &&
-                point <= 0x10ffff && (point < 0xd800 || point > 0xdfff);
-    int unsafe = point < 0xa0 || (point >= 0x2028 && point <= 0x202e) ||
-                 (point >= 0x2066 && point <= 0x2069);
-    return valid && !unsafe ? n : 0;
+static size_t printable(const char *s) {
+    uint32_t point = 0;
+    size_t n = gw_utf8_next(s, strnlen(s, 4), &point);
+    int unsafe = point < 0x20 || (point >= 0x7f && point < 0xa0) ||
+                 (point >= 0x2028 && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
+    return unsafe ? 0 : n;
 }
 
 /* Append text to out[at..limit) by whole characters; returns the new end. Text that does not fit
  * ends in "...". out has room for limit + 1 bytes. */
 static size_t append(char *out, size_t at, size_t limit, const char *text) {
-    const unsigned char *s = (const unsigned char *)text;
+    const char *s = text;
     size_t dots = at; /* the last place where "..." still fits */
     while (*s) {
         char escaped[5];
-        const char *piece = (const char *)s;
+        const char *piece = s;
         size_t take = printable(s), n = take;
         if (take == 0) {
-            n = (size_t)snprintf(escaped, sizeof escaped, "\\x%02x", *s);
+            n = (size_t)snprintf(escaped, sizeof escaped, "\\x%02x", (unsigned)(unsigned char)*s);
             piece = escaped;
             take = 1;
         }

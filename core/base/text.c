@@ -1,43 +1,31 @@
-/* core/base/text.c - UTF-8 by the table, prefixes and suffixes, texts that grow in a fixed room. */
+/* core/base/text.c - prefixes and suffixes, texts that grow in a fixed room. */
 #include "core/base/text.h"
 
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the well-formed character at p, 0 when there is none. left >= 1. */
-static size_t char_bytes(const uint8_t *p, size_t left) {
-    if (p[0] < 0x80) {
-        return 1;
-    }
-    size_t n = p[0] >= 0xc2 && p[0] <= 0xdf ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 ? 4 : 0;
-    if (n == 0 || n > left || p[0] > 0xf4) {
-        return 0;
-    }
-    uint8_t low = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
-    uint8_t high = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
-    if (p[1] < low || p[1] > high) {
-        return 0;
-    }
-    for (size_t i = 2; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    return n;
-}
+#include "core/base/utf8.h"
 
-int gw_text_is_utf8(const void *text, size_t n) {
-    const uint8_t *p = text;
-    for (size_t at = 0; at < n;) {
-        size_t step = char_bytes(p + at, n - at);
-        if (step == 0) {
-            return 0;
-        }
-        at += step;
+int gw_text_is_utf8(const void *text, size_t n) { return gw_utf8_span(text, n) == n; }
+
+const char *gw_text_size(uint64_t bytes, int digits, char out[GW_SIZE_TEXT]) {
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+    char number[16];
+    double x = (double)bytes;
+    int unit = 0;
+    if (bytes < 1000) {
+        snprintf(out, GW_SIZE_TEXT, "%d B", (int)bytes);
+        return out;
     }
-    return 1;
+    do { /* 999.96 is 1e+03 in three digits: 1 of the next unit */
+        x /= 1000;
+        unit++;
+        snprintf(number, sizeof number, "%.*g", digits, x);
+    } while (strtod(number, NULL) >= 1000 && unit < 6);
+    snprintf(out, GW_SIZE_TEXT, "%.8s %s", number, units[unit]);
+    return out;
 }
 
 int gw_text_starts(const char *text, const char *prefix) {

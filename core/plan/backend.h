@@ -47,6 +47,17 @@ static inline int gw_kernel_takes(const gw_kernel *kernel, const gw_node *node,
            kernel->accepts(kernel, node, device);
 }
 
+/* The first of the list [n] that does, by which "best first" is kept; NULL: none. */
+static inline const gw_kernel *gw_kernel_first(const gw_kernel *list, size_t n, const gw_node *node,
+                                               const struct gw_device *device) {
+    for (size_t i = 0; i < n; i++) {
+        if (gw_kernel_takes(&list[i], node, device)) {
+            return &list[i];
+        }
+    }
+    return NULL;
+}
+
 typedef struct gw_node_time {
     uint64_t calls;
     double seconds;

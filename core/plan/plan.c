@@ -136,7 +136,7 @@ struct gw_plan {
     int pause_device, parts; /* 0: not cut */
     gw_fetch_fn fetch;       /* of nodes that fetch: each begins a segment */
     void *fetch_user;
-    void *staging; /* the largest mirrored tensor, for two devices that the host cannot see */
+    void *staging;   /* the largest mirrored tensor, for two devices that the host cannot see */
     void *exchanged; /* what exchanges through the host work in; NULL: there is none */
 };
 
@@ -384,12 +384,7 @@ static gw_status place_all(gw_plan *p, gw_arena_set *arenas) {
 const gw_kernel *gw_plan_kernel(const gw_plan_device *d, const gw_node *node) {
     size_t count;
     const gw_kernel *kernels = d->backend->kernels(d->device, &count);
-    for (size_t i = 0; i < count; i++) {
-        if (gw_kernel_takes(&kernels[i], node, d->device)) {
-            return &kernels[i];
-        }
-    }
-    return NULL;
+    return gw_kernel_first(kernels, count, node, d->device);
 }
 
 static gw_status choose_kernel(gw_plan *p, gw_node *node) {

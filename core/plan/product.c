@@ -80,12 +80,7 @@ static gw_status make_weights(rig *r, gw_fmt fmt, const gw_product *p) {
 static const gw_kernel *kernel_for(const rig *r, const gw_node *node) {
     size_t count;
     const gw_kernel *kernels = r->backend->kernels(r->device, &count);
-    for (size_t i = 0; i < count; i++) {
-        if (gw_kernel_takes(&kernels[i], node, r->device)) {
-            return &kernels[i];
-        }
-    }
-    return NULL;
+    return gw_kernel_first(kernels, count, node, r->device);
 }
 
 static gw_status freeze(rig *r, const gw_product *p, int32_t n, int turns) {

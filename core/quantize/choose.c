@@ -21,17 +21,6 @@ void gw_say(const gw_quantize_options *o, const char *fmt, ...) {
     o->say(o->say_user, line);
 }
 
-const char *gw_size_text(uint64_t bytes, char text[32]) {
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
-    double n = (double)bytes / 1024.0;
-    int u = 0;
-    for (; n >= 1024.0 && u < 3; u++) {
-        n /= 1024.0;
-    }
-    snprintf(text, 32, "%.1f %s", n, units[u]);
-    return text;
-}
-
 /* ---- rules ---------------------------------------------------------------------------------- */
 
 typedef struct rule {
@@ -208,7 +197,7 @@ static void say_table(const gw_making *m) {
         }
         if (n > 0) {
             gw_say(m->o, "%-8s %5zu tensors  %10s%s", gw_format_of((gw_fmt)f)->name, n,
-                   gw_size_text(bytes, text),
+                   gw_text_size(bytes, 4, text),
                    m->imatrix.n > 0 && seen > 0 && seen < n ? "  (some without importance)" : "");
         }
     }

@@ -450,7 +450,7 @@ static void say_layer(const gw_making *m, size_t i, double began, uint64_t done,
     double left = done > 0 ? seconds * (double)(all - done) / (double)done : 0.0;
     char text[32];
     gw_say(m->o, "layer %d/%d  %s  %.0f s left", atoi(name + 4) + 1,
-           m->source.layers - m->source.pruned, gw_size_text(done, text), left);
+           m->source.layers - m->source.pruned, gw_text_size(done, 4, text), left);
 }
 
 /* Where everything goes, and the heads; *all: bytes of all files. */
@@ -485,7 +485,7 @@ gw_status gw_write_gguf(gw_making *m) {
     }
     if (m->o->dry_run) {
         char text[32];
-        gw_say(m->o, "%s would be %s in %d file%s", m->o->out, gw_size_text(all, text), m->parts,
+        gw_say(m->o, "%s would be %s in %d file%s", m->o->out, gw_text_size(all, 4, text), m->parts,
                m->parts == 1 ? "" : "s");
         goto done;
     }
@@ -555,7 +555,7 @@ static void say_made(const gw_making *m) {
     }
     if (!m->o->dry_run) {
         gw_say(m->o, "%s, %.2f bits per weight, hash %016" PRIx64,
-               gw_size_text((uint64_t)bytes, text), 8.0 * bytes / weights, hash);
+               gw_text_size((uint64_t)bytes, 4, text), 8.0 * bytes / weights, hash);
     }
 }
 

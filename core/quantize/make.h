@@ -34,8 +34,6 @@ typedef struct gw_making {
 } gw_making;
 
 void gw_say(const gw_quantize_options *o, const char *fmt, ...) GW_PRINTF(2, 3);
-/* "38.2 MiB" */
-const char *gw_size_text(uint64_t bytes, char text[32]);
 
 /* Formats of all tensors by mixture, rules and shapes; what is not possible is refused before any
  * work. Says the table. */

@@ -126,7 +126,7 @@ static gw_status no_room(const char *path, uint64_t need) {
     struct statvfs fs;
     uint64_t left = 0;
     int known = 0;
-    char folder[4096];
+    char folder[4096], asked[GW_SIZE_TEXT], room[GW_SIZE_TEXT];
     const char *slash = strrchr(path, '/');
     snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - path) + 1 : 1,
              slash != NULL ? path : ".");
@@ -136,11 +136,11 @@ static gw_status no_room(const char *path, uint64_t need) {
     }
     if (known && left >= need) {
         return gw_fail(GW_E_IO, path,
-                       "needs %.2f MB, which a quota or a limit on file sizes (ulimit -f) refuses",
-                       (double)need / 1e6);
+                       "needs %s, which a quota or a limit on file sizes (ulimit -f) refuses",
+                       gw_text_size(need, 4, asked));
     }
-    return gw_fail(GW_E_IO, path, "needs %.2f MB, %.2f are free%s", (double)need / 1e6,
-                   (double)left / 1e6, known ? "" : " (as far as is known)");
+    return gw_fail(GW_E_IO, path, "needs %s, %s are free%s", gw_text_size(need, 4, asked),
+                   gw_text_size(left, 4, room), known ? "" : " (as far as is known)");
 }
 
 static gw_status open_part(gw_out_file *q, int again) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/engine/placing/gauge.h"
 #include "core/engine/run/kv.h"
 #include "core/engine/run/state.h"
@@ -431,28 +432,19 @@ static int largest_fit(const gw_place *place, const gw_place_sizes *sizes, gw_wh
 /* ---- deciding ---------------------------------------------------------------------------------
  */
 
-static void gigabytes(uint64_t bytes, char out[24]) {
-    if (bytes < 100000000) {
-        snprintf(out, 24, "%.1f MB", 1e-6 * (double)bytes);
-    } else {
-        snprintf(out, 24, "%.2f GB", 1e-9 * (double)bytes);
-    }
-}
-
 static gw_status refuse(const gw_place *place, const gw_place_sizes *sizes, const gw_place_use *use,
                         int n, int d, gw_where *room) {
-    char need[24], weights[24], kv[24], scratch[24], have[24], fits[64];
+    char need[GW_SIZE_TEXT], weights[GW_SIZE_TEXT], kv[GW_SIZE_TEXT], scratch[GW_SIZE_TEXT];
+    char have[GW_SIZE_TEXT], fits[64];
     int most = largest_fit(place, sizes, room);
-    gigabytes(use[d].weights + use[d].kv + use[d].scratch, need);
-    gigabytes(use[d].weights, weights);
-    gigabytes(use[d].kv, kv);
-    gigabytes(use[d].scratch, scratch);
-    gigabytes(sizes->room[d], have);
     snprintf(fits, sizeof fits, "%d layers is the most that fits", most);
     return gw_fail(GW_E_NOMEM, place->info[d].id,
                    "offloading %d layers needs %s (weights %s, cache of %d tokens %s, scratch %s), "
                    "%s %s; %s",
-                   n, need, weights, sizes->n_ctx, kv, scratch, have,
+                   n, gw_text_size(use[d].weights + use[d].kv + use[d].scratch, 4, need),
+                   gw_text_size(use[d].weights, 4, weights), sizes->n_ctx,
+                   gw_text_size(use[d].kv, 4, kv), gw_text_size(use[d].scratch, 4, scratch),
+                   gw_text_size(sizes->room[d], 4, have),
                    sizes->room[d] < place->info[d].free_bytes ? "may be used" : "are free",
                    most > 0 ? fits : "not one layer fits");
 }

@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "core/base/options.h"
 #include "core/base/size.h"
+#include "core/base/text.h"
 #include "core/engine/sampling/sampler.h"
 #include "core/engine/run/session_hidden.h"
 
@@ -28,17 +29,6 @@ int gw_session_widest(const gw_session *s) { return decode_rows[s->n_widths - 1]
 static gw_pass *head_pass(gw_session *s) { return &s->passes[s->n_widths]; }
 
 /* ---- sizes ---------------------------------------------------------------------------------- */
-
-static void size_text(uint64_t bytes, char *out, size_t room) {
-    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
-    double x = (double)bytes;
-    int unit = 0;
-    while (x >= 1000.0 && unit < 6) {
-        x /= 1000.0;
-        unit++;
-    }
-    snprintf(out, room, unit == 0 ? "%.0f %s" : "%.1f %s", x, units[unit]);
-}
 
 /* The caches and rope table that device d will hold against what it has. */
 static gw_kv_size kv_size(const gw_session *s) {
@@ -74,13 +64,12 @@ static gw_status check_device(const gw_session *s, int d, const int *kv_device, 
     place->devices[d].backend->describe(place->devices[d].device, 0, &info);
     uint64_t have = info.free_bytes > 0 ? info.free_bytes : info.memory_bytes;
     if (have > 0 && need > have) {
-        char need_text[32], have_text[32];
-        size_text(need, need_text, sizeof need_text);
-        size_text(have, have_text, sizeof have_text);
+        char need_text[GW_SIZE_TEXT], have_text[GW_SIZE_TEXT];
         return gw_fail(GW_E_NOMEM, "context",
                        "a context of %d tokens needs %s%s%s, have %s; ask for a shorter one",
-                       s->n_ctx, need_text, place->n_devices > 1 ? " on " : "",
-                       place->n_devices > 1 ? info.id : "", have_text);
+                       s->n_ctx, gw_text_size(need, 4, need_text),
+                       place->n_devices > 1 ? " on " : "", place->n_devices > 1 ? info.id : "",
+                       gw_text_size(have, 4, have_text));
     }
     return GW_OK;
 }

@@ -38,12 +38,8 @@ static void place(reader *r, size_t at, uint32_t *line, uint32_t *column) {
         r->line_at = (size_t)(nl - r->text) + 1;
         r->line++;
     }
-    uint32_t c = 1;
-    for (size_t i = r->line_at; i < at; i++) {
-        c += ((unsigned char)r->text[i] & 0xC0) != 0x80;
-    }
     *line = (uint32_t)r->line + 1;
-    *column = c;
+    *column = (uint32_t)gw_utf8_count(r->text + r->line_at, at - r->line_at) + 1;
 }
 
 static gw_status fail_at(reader *r, size_t at, gw_status status, const char *fmt, ...)

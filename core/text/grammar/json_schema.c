@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 
+#include "core/base/utf8.h"
 #include "core/text/grammar/grammar_source.h"
 #include "core/text/grammar/json_schema_parts.h"
 
@@ -183,11 +184,8 @@ static gw_status judge_beside(gw_schema_work *w, const gw_schema_part *p, const 
     }
     if (json_is_string(value) && *is) {
         text = json_string_value(value);
-        size_t n = json_string_length(value), count = 0;
+        size_t n = json_string_length(value), count = gw_utf8_count(text, n);
         GW_TRY(gw_schema_read_strings(w, p, &s));
-        for (size_t i = 0; i < n; i++) {
-            count += ((unsigned char)text[i] & 0xC0) != 0x80;
-        }
         *is = s.limited ? gw_dfa_accepts(&s.dfa, text, n)
                         : (int64_t)count >= s.low && (s.high < 0 || (int64_t)count <= s.high);
     }

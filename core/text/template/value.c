@@ -406,12 +406,8 @@ int gw_tv_less(gw_tpl *r, gw_tv a, gw_tv b, const char *op) {
 /* ---- length and walking ---------------------------------------------------------------------- */
 
 size_t gw_tv_chars(gw_tpl *r, gw_tv text) {
-    size_t n = 0;
     gw_tpl_charge(r, text.n / 32);
-    for (size_t i = 0; i < text.n; i++) {
-        n += ((unsigned char)text.text[i] & 0xC0) != 0x80;
-    }
-    return n;
+    return gw_utf8_count(text.text, text.n);
 }
 
 /* Items of range(start, stop, step), which a RANGE keeps as a list of the three. */

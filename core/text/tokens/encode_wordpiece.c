@@ -9,14 +9,6 @@ static gw_status put_unknown(gw_encoding *e) {
     return e->t->vocab->unk < 0 ? GW_OK : gw_ids_add(&e->ids, e->t->vocab->unk);
 }
 
-static size_t characters(const char *word, size_t n) {
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++) {
-        count += ((uint8_t)word[i] & 0xC0) != 0x80;
-    }
-    return count;
-}
-
 /* The longest token at the beginning of text [n] that ends where a character does. */
 static size_t longest(const gw_encoding *e, const gw_trie *trie, const char *text, size_t n,
                       int32_t *id) {
@@ -36,7 +28,7 @@ static size_t longest(const gw_encoding *e, const gw_trie *trie, const char *tex
 gw_status gw_put_wordpiece_word(gw_encoding *e, const char *word, size_t n) {
     const gw_tokenizer *t = e->t;
     size_t begin = e->ids.n, most = t->vocab->word_max > 0 ? t->vocab->word_max : WORD_MAX;
-    if (n > most && characters(word, n) > most) {
+    if (n > most && gw_utf8_count(word, n) > most) {
         return put_unknown(e);
     }
     for (size_t at = 0; at < n;) {
