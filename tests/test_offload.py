@@ -150,7 +150,7 @@ def test_missing_device(command):
 
 def test_budget():
     done = run("logits", "-m", MODEL, "--ids", "1", "--device", "ref", "--vram-budget", "1M", check=False)
-    one_error_line(done, 1, "needs", "may be used", "1.0 MB")
+    one_error_line(done, 1, "needs", "may be used", "1 MB")
     done = run("logits", "-m", MODEL, "--ids", "1", "--vram-budget", "some", check=False)
     one_error_line(done, 2, "--vram-budget", "'some' is not a size")
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "backends/opencl/opencl.h"
-#include "core/base/hooks.h"
 #include "core/base/switches.h"
 
 enum {
