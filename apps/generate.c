@@ -21,6 +21,9 @@ static int new_writer(app_generator *g, const gw_grammar *grammar, int mid_text)
     const app_options *o = g->o;
     gw_sampler_options sampler;
     sampling_of_options(o, &sampler);
+    int shifts = o->context_shift || g->session == NULL;
+    int32_t room = shifts ? -1 : gw_session_n_ctx(g->session) - g->begin + 1;
+    int32_t most = o->n_predict >= 0 && (room < 0 || o->n_predict < room) ? o->n_predict : room;
     const gw_writer_options options = {.sampler = &sampler,
                                        .grammar = grammar,
                                        .chat = g->chat,
@@ -30,7 +33,8 @@ static int new_writer(app_generator *g, const gw_grammar *grammar, int mid_text)
                                        .n_bans = o->bans.n,
                                        .special = o->special,
                                        .ignore_eos = o->ignore_eos,
-                                       .mid_text = mid_text};
+                                       .mid_text = mid_text,
+                                       .max_tokens = most > 0 ? (size_t)most : 0};
     gw_writer_free(g->writer);
     g->writer = NULL;
     gw_status status = gw_writer_new(g->model, &options, &g->writer);

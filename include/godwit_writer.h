@@ -34,6 +34,9 @@ typedef struct gw_writer_options {
     size_t n_top; /* of each token's most probable ones; logprobs: 0 is none              */
     int logprobs; /* pieces have them                                                     */
     int special, ignore_eos, mid_text; /* as in gw_request_options                        */
+    size_t max_tokens; /* what the grammar wants is brought to its end within so many tokens, where
+                          it can be: near the limit only what leads there in time is picked. The
+                          text does not end there otherwise. 0: whatever comes             */
 } gw_writer_options;
 
 /* What stays of the text. */

@@ -214,6 +214,62 @@ static void test_masks(void **state) {
     }
 }
 
+/* Any way through a grammar with a limit: wherever the shortest text fits in, the text is whole
+ * when the limit is reached, and what is taken out is nothing but what leads too far. */
+static void test_limits(void **state) {
+    (void)state;
+    static const struct {
+        const char *grammar;
+        uint32_t shortest;
+    } cases[] = {
+        {"root ::= \"{\" (member (\",\" member)*)? \"}\"\nmember ::= \"\\\"\" [a-z]* \"\\\":\" "
+         "(root | "
+         "\"null\")",
+         2},
+        {"root ::= \"(\" root \")\" | [a-z] root | \"end\"", 3},
+        {"root ::= item+\nitem ::= \"<\" .* \">\" | \"[\" item{2} \"]\"", 2},
+        {"root ::= \"a\"{40} \"b\"*", 40},
+        {"root ::= [a-z \\n]*", 0},
+        {"root ::= a b\na ::= \"x\" a \"y\" | c\nb ::= \"\" | b2\nb2 ::= \"z\" b\nc ::= a2 | "
+         "\"\"\na2 ::= \"q\" "
+         "a",
+         0},
+    };
+    uint32_t random = 7;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (uint32_t limit = 0; limit < 60; limit += limit < 8 ? 1 : 13) {
+            subject s;
+            uint32_t made = 0;
+            open_subject(&s, cases[i].grammar);
+            for (; made < limit && !gw_matcher_at_end(s.m); made++) {
+                gw_token_mask all, near;
+                ok(gw_matcher_mask(s.m, &all));
+                uint32_t n_all = all.n_text;
+                ok(gw_matcher_mask_within(s.m, limit - made - 1, &near));
+                assert_true(near.n_text <= n_all);
+                int32_t id = 0;
+                int taken = 0, tries = 0;
+                do {
+                    random = random * 1664525u + 1013904223u;
+                    id = tries < 100000 ? (int32_t)((random >> 8) % (uint32_t)n_vocab)
+                                        : tries - 100000;
+                } while (++tries < 100000 + n_vocab &&
+                         (id == s.end || !(near.bits[id / 64] >> (id % 64) & 1)));
+                if (near.n_text == 0) { /* whole, and nothing that fits in behind it */
+                    assert_true(gw_matcher_may_end(s.m));
+                    break;
+                }
+                ok(gw_matcher_token(s.m, id, &taken));
+                assert_true(taken);
+            }
+            if (limit >= cases[i].shortest && !gw_matcher_may_end(s.m)) {
+                fail_msg("%s: %u tokens of %u", cases[i].grammar, made, limit);
+            }
+            close_subject(&s);
+        }
+    }
+}
+
 /* A character in four byte tokens, or two. */
 static void test_split_characters(void **state) {
     (void)state;
@@ -575,12 +631,19 @@ static void test_special_terms(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),         cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_masks),         cmocka_unit_test(test_split_characters),
-        cmocka_unit_test(test_special_terms), cmocka_unit_test(test_special),
-        cmocka_unit_test(test_states),        cmocka_unit_test(test_no_allocation),
-        cmocka_unit_test(test_collecting),    cmocka_unit_test(test_sampler_rewind),
-        cmocka_unit_test(test_hostile),       cmocka_unit_test(test_large),
+        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_split_characters),
+        cmocka_unit_test(test_special_terms),
+        cmocka_unit_test(test_special),
+        cmocka_unit_test(test_states),
+        cmocka_unit_test(test_no_allocation),
+        cmocka_unit_test(test_collecting),
+        cmocka_unit_test(test_sampler_rewind),
+        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_large),
     };
     return cmocka_run_group_tests_name("grammar", tests, open_model, close_model);
 }

@@ -136,7 +136,12 @@ gw_status gw_constraint_apply(gw_constraint *c, gw_candidates *list) {
     if (c->matcher == NULL) {
         return GW_OK;
     }
-    GW_TRY(gw_matcher_mask(c->matcher, &mask));
+    size_t made = c->n + c->ahead;
+    if (made < c->limit && c->limit - made <= GW_GRAMMAR_FAR) {
+        GW_TRY(gw_matcher_mask_within(c->matcher, (uint32_t)(c->limit - made - 1), &mask));
+    } else {
+        GW_TRY(gw_matcher_mask(c->matcher, &mask));
+    }
     for (size_t i = 0; i < list->n; i++) {
         uint32_t id = (uint32_t)list->at[i].token;
         list->at[n] = list->at[i];
@@ -197,15 +202,14 @@ void gw_constraint_ahead(gw_constraint *c, int32_t token) {
     if (c->matcher == NULL) {
         return;
     }
-    if (!c->ahead) {
+    if (c->ahead++ == 0) {
         gw_matcher_keep(c->matcher, 0);
-        c->ahead = 1;
     }
     gw_matcher_token(c->matcher, token, &taken); /* a draft: where it goes wrong it is not kept */
 }
 
 void gw_constraint_back(gw_constraint *c) {
-    if (c->ahead) {
+    if (c->ahead > 0) {
         gw_matcher_back(c->matcher, 0);
         c->ahead = 0;
     }

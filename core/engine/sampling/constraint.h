@@ -19,7 +19,8 @@ typedef struct gw_constraint { /* zero: none */
     gw_matcher *matcher; /* NULL: anything goes */
     int32_t *tokens;     /* [GW_CONSTRAINT_RING] the last of the text                  */
     size_t n, high;      /* tokens of the text; the most there were                    */
-    int ahead;           /* a state is held that gw_constraint_back returns to         */
+    size_t limit;        /* tokens that the text is to be whole in, where it can; 0: any */
+    size_t ahead;        /* tokens behind the state that gw_constraint_back returns to */
     uint32_t left;       /* tokens of the last list that the grammar left in it        */
 } gw_constraint;
 

@@ -8,6 +8,7 @@
 #include "core/base/options.h"
 #include "core/base/status.h"
 #include "core/engine/run/model.h"
+#include "core/engine/sampling/constraint.h"
 #include "core/engine/sampling/logprob.h"
 #include "core/engine/sampling/sampler.h"
 
@@ -29,6 +30,7 @@ struct gw_writer {
     gw_stop *stop;     /* NULL: none */
     gw_ban *ban;       /* NULL: none */
     int special, ignore_eos, mid_text, logprobs;
+    size_t limit; /* max_tokens of the options */
     int32_t n_vocab;
     entry *line;      /* [room], n of them */
     gw_logprob *tops; /* [room, most] */
@@ -114,6 +116,7 @@ gw_status gw_writer_new_sized(const gw_model *model, const gw_writer_options *gi
                      .special = o->special,
                      .ignore_eos = o->ignore_eos,
                      .mid_text = o->mid_text,
+                     .limit = o->max_tokens,
                      .logprobs = o->logprobs,
                      .most = o->logprobs ? o->n_top : 0,
                      .n_vocab = gw_model_n_vocab(model),
@@ -183,6 +186,7 @@ gw_status gw_writer_begin(gw_writer *w, const int32_t *prompt, size_t n) {
     }
     if (w->grammar != NULL) {
         GW_TRY(gw_sampler_constrain(w->sampler, w->grammar));
+        gw_sampler_constraint(w->sampler)->limit = w->limit;
         w->ended = gw_sampler_finished(w->sampler);
     }
     GW_TRY(begin_stream(w, prompt, n));

@@ -24,7 +24,8 @@ enum {
     GW_GRAMMAR_OPS_MAX = 1 << 18,   /* of a program, repetitions written out              */
     GW_GRAMMAR_REPEAT_MAX = 100000, /* m and n of {m,n}                                   */
     GW_GRAMMAR_OPEN_MAX = 1000,     /* parentheses inside each other                      */
-    GW_GRAMMAR_DEPTH_MAX = 1000     /* rules inside each other; a text never nests deeper */
+    GW_GRAMMAR_DEPTH_MAX = 1000,    /* rules inside each other; a text never nests deeper */
+    GW_GRAMMAR_FAR = 1 << 30        /* bytes: farther than any limit                      */
 };
 
 /* ---- programs -------------------------------------------------------------------------------- */
@@ -57,6 +58,8 @@ typedef struct gw_program {
     uint8_t *nullable;     /* [n_rules] may be empty                                              */
     uint32_t *rank;        /* [n_rules] a rule stands behind all that may begin with it           */
     uint32_t *by_rank;     /* [n_rules] */
+    uint32_t *least;       /* [n_steps] bytes until the rule of this op can be over, at least;
+                              GW_GRAMMAR_FAR: nobody knows                                        */
     uint8_t class_of[256]; /* bytes that no set tells apart are one class */
     uint8_t sample[256];   /* [n_classes] a byte of each                  */
     uint32_t n_classes;
@@ -139,6 +142,10 @@ typedef struct gw_token_mask {
 
 /* Which tokens may come next. */
 gw_status gw_matcher_mask(gw_matcher *m, gw_token_mask *out);
+/* Which of them leave a text that `left` bytes more can make whole; all of them where none does, or
+ * where the text cannot be made whole by that many and one more. Of tokens that are one byte each
+ * there is always one of those, so a text that could end in time does. */
+gw_status gw_matcher_mask_within(gw_matcher *m, uint32_t left, gw_token_mask *out);
 int gw_matcher_may_end(const gw_matcher *m);  /* is the text so far whole?      */
 int gw_matcher_at_end(const gw_matcher *m);   /* ... and can nothing follow it? */
 int gw_matcher_too_deep(const gw_matcher *m); /* has GW_GRAMMAR_DEPTH_MAX ruled a text out? */

@@ -318,6 +318,53 @@ static gw_status emit_all(compiler *c) {
     return GW_OK;
 }
 
+/* ---- how far an end is ----------------------------------------------------------------------- */
+
+static uint32_t sum(uint32_t a, uint32_t b) {
+    return a + b < GW_GRAMMAR_FAR ? a + b : GW_GRAMMAR_FAR; /* neither is more */
+}
+
+static uint32_t least_of(const gw_program *p, uint32_t at) {
+    const gw_grammar_step *step = &p->steps[at];
+    switch ((gw_grammar_op)step->op) {
+    case GW_GRAMMAR_BYTE:
+        return sum(p->least[at + 1], 1);
+    case GW_GRAMMAR_CALL:
+        return sum(p->least[at + 1], p->least[p->start[step->arg]]);
+    case GW_GRAMMAR_SPLIT:
+        return p->least[at + 1] < p->least[step->arg] ? p->least[at + 1] : p->least[step->arg];
+    case GW_GRAMMAR_JUMP:
+        return p->least[step->arg];
+    case GW_GRAMMAR_END:
+    case GW_GRAMMAR_RETURN:
+        break;
+    }
+    return 0;
+}
+
+/* From "nobody knows" down, until nothing changes: what a way to the end was found for is right at
+ * any time, so a program that takes longer than this stays less exact and no worse. */
+static gw_status measure(compiler *c) {
+    enum { ROUNDS = 200 };
+    gw_program *p = c->p;
+    p->least = malloc((p->n_steps + 1) * sizeof *p->least);
+    if (p->least == NULL) {
+        return no_memory(c);
+    }
+    for (uint32_t i = 0; i <= p->n_steps; i++) {
+        p->least[i] = GW_GRAMMAR_FAR;
+    }
+    for (int round = 0, changed = 1; changed && round < ROUNDS; round++) {
+        changed = 0;
+        for (uint32_t i = p->n_steps; i-- > 0;) {
+            uint32_t least = least_of(p, i);
+            changed |= least < p->least[i];
+            p->least[i] = least < p->least[i] ? least : p->least[i];
+        }
+    }
+    return GW_OK;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static gw_status open_compiler(compiler *c) {
@@ -412,6 +459,7 @@ gw_status gw_source_compile(gw_source *s, uint32_t root, gw_program **out) {
     GW_TRY_DONE(check_ends(&c));
     GW_TRY_DONE(order_rules(&c));
     GW_TRY_DONE(emit_all(&c));
+    GW_TRY_DONE(measure(&c));
     *out = c.p;
     c.p = NULL;
 done:
@@ -427,6 +475,7 @@ void gw_program_free(gw_program *p) {
         free(p->nullable);
         free(p->rank);
         free(p->by_rank);
+        free(p->least);
         free(p);
     }
 }

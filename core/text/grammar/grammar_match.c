@@ -5,11 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NONE UINT32_MAX
 enum { MASK_BYTES = 8 << 20, MASKS_MIN = 8, MASKS_MAX = 1024 };
 
 typedef struct known_mask {
     uint32_t state; /* 0: none */
     uint32_t n_text;
+    uint32_t
+        farthest; /* bytes until the text may end behind a token of it, at most; NONE: unknown */
 } known_mask;
 
 struct gw_matcher {
@@ -20,7 +23,7 @@ struct gw_matcher {
     size_t n_tokens;
     gw_stacks *stacks;
     uint32_t held[GW_MATCHER_KEPT + 1]; /* the last is the current one */
-    uint64_t *bits;                     /* [n_masks, words + 1] */
+    uint64_t *bits;                     /* [n_masks + 1, words + 1]; the last: within a limit */
     known_mask *masks;                  /* [n_masks]: a state has one place */
     size_t n_masks, words;
     uint32_t *states;      /* [deepest + 2] along a path of the tree */
@@ -48,7 +51,7 @@ gw_status gw_matcher_new(const gw_program *program, const gw_token_tree *tree, c
     m->n_masks = m->n_masks < MASKS_MIN   ? MASKS_MIN
                  : m->n_masks > MASKS_MAX ? MASKS_MAX
                                           : m->n_masks;
-    m->bits = calloc(m->n_masks * (m->words + 1), sizeof *m->bits);
+    m->bits = calloc((m->n_masks + 1) * (m->words + 1), sizeof *m->bits);
     m->masks = calloc(m->n_masks, sizeof *m->masks);
     m->states = calloc((size_t)tree->deepest + 2, sizeof *m->states);
     m->rows = calloc((size_t)tree->deepest + 2, sizeof *m->rows);
@@ -240,6 +243,36 @@ static int walk(gw_matcher *m, uint64_t *bits) {
     return 1;
 }
 
+/* The same walk with a look at how far the end is behind every token: those stay that leave at most
+ * `left` bytes. *farthest: behind any of them. */
+static int walk_within(gw_matcher *m, uint64_t *bits, uint32_t left, uint32_t *farthest) {
+    const gw_token_node *nodes = m->tree->nodes;
+    m->states[0] = *current(m);
+    *farthest = 0;
+    for (uint32_t i = 0; i < m->tree->n_nodes;) {
+        const gw_token_node *node = &nodes[i];
+        uint32_t next = learn(m, node->depth, m->p->class_of[node->byte]);
+        if (next == GW_STACKS_FULL) {
+            return 0;
+        }
+        if (next == 0) {
+            i = node->end;
+            continue;
+        }
+        uint32_t least = gw_stacks_least(m->stacks, next);
+        if (node->id >= 0 && least <= left) {
+            *farthest = least > *farthest ? least : *farthest;
+            bits[(uint32_t)node->id / 64] |= (uint64_t)1 << (node->id % 64);
+            if (node->several) {
+                set_several(m->tree, i, bits);
+            }
+        }
+        m->states[node->depth + 1u] = next;
+        i++;
+    }
+    return 1;
+}
+
 static uint32_t count_bits(const uint64_t *bits, size_t words) {
     uint32_t n = 0;
     for (size_t i = 0; i < words; i++) {
@@ -248,31 +281,69 @@ static uint32_t count_bits(const uint64_t *bits, size_t words) {
     return n;
 }
 
-gw_status gw_matcher_mask(gw_matcher *m, gw_token_mask *out) {
+/* The mask of the current state, into the place that states like it have; looks: also how far the
+ * end is behind its tokens. 0: the stacks are full. */
+static int make_mask(gw_matcher *m, int looks) {
+    uint32_t state = *current(m);
+    known_mask *known = &m->masks[state % m->n_masks];
+    uint64_t *bits = m->bits + (state % m->n_masks) * (m->words + 1);
+    if (known->state == state && state != 0 && (!looks || known->farthest != NONE)) {
+        return 1;
+    }
+    memset(bits, 0, m->words * sizeof *bits);
+    *known = (known_mask){.farthest = NONE};
+    if (looks ? !walk_within(m, bits, NONE, &known->farthest) : !walk(m, bits)) {
+        return 0;
+    }
+    known->state = state;
+    known->n_text = count_bits(bits, m->words);
+    for (size_t i = 0; i < m->n_ends && gw_stacks_may_end(m->stacks, state); i++) {
+        bits[(size_t)m->ends[i] / 64] |= (uint64_t)1 << (m->ends[i] % 64);
+    }
+    return 1;
+}
+
+static gw_status have_mask(gw_matcher *m, int looks) {
     if (gw_stacks_crowded(m->stacks)) {
         collect(m);
     }
-    for (int again = 1;; again--) {
-        uint32_t state = *current(m);
-        known_mask *known = &m->masks[state % m->n_masks];
-        uint64_t *bits = m->bits + (state % m->n_masks) * (m->words + 1);
-        if (known->state != state || state == 0) {
-            memset(bits, 0, m->words * sizeof *bits);
-            known->state = 0;
-            if (!walk(m, bits)) {
-                collect(m);
-                if (again == 0) {
-                    return gw_stacks_error(m->stacks);
-                }
-                continue;
-            }
-            known->state = state;
-            known->n_text = count_bits(bits, m->words);
-            for (size_t i = 0; i < m->n_ends && gw_stacks_may_end(m->stacks, state); i++) {
-                bits[(size_t)m->ends[i] / 64] |= (uint64_t)1 << (m->ends[i] % 64);
-            }
-        }
-        *out = (gw_token_mask){bits, known->n_text};
+    if (make_mask(m, looks)) {
         return GW_OK;
     }
+    collect(m);
+    return make_mask(m, looks) ? GW_OK : gw_stacks_error(m->stacks);
+}
+
+static gw_token_mask known_bits(const gw_matcher *m) {
+    size_t place = m->held[GW_MATCHER_KEPT] % m->n_masks;
+    return (gw_token_mask){m->bits + place * (m->words + 1), m->masks[place].n_text};
+}
+
+gw_status gw_matcher_mask(gw_matcher *m, gw_token_mask *out) {
+    GW_TRY(have_mask(m, 0));
+    *out = known_bits(m);
+    return GW_OK;
+}
+
+gw_status gw_matcher_mask_within(gw_matcher *m, uint32_t left, gw_token_mask *out) {
+    uint64_t *bits = m->bits + m->n_masks * (m->words + 1);
+    uint32_t farthest;
+    GW_TRY(have_mask(m, 1));
+    *out = known_bits(m);
+    uint32_t state = *current(m), all = m->masks[state % m->n_masks].farthest;
+    if (all <= left || gw_stacks_least(m->stacks, state) > left + 1) {
+        return GW_OK;
+    }
+    memset(bits, 0, m->words * sizeof *bits);
+    if (!walk_within(m, bits, left, &farthest)) { /* cannot be: all these states are known */
+        return gw_stacks_error(m->stacks);
+    }
+    uint32_t n_text = count_bits(bits, m->words);
+    for (size_t i = 0; i < m->n_ends && gw_stacks_may_end(m->stacks, state); i++) {
+        bits[(size_t)m->ends[i] / 64] |= (uint64_t)1 << (m->ends[i] % 64);
+    }
+    if (n_text > 0 || gw_stacks_may_end(m->stacks, state)) {
+        *out = (gw_token_mask){bits, n_text};
+    }
+    return GW_OK;
 }

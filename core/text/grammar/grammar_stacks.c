@@ -100,7 +100,7 @@ static uint32_t intern(gw_stacks *s, const gw_edge *list, uint32_t n) {
     if (n == 0) {
         return 0;
     }
-    uint32_t hash = hash_of(list, n), at = hash & (TABLE - 1), depth = 0;
+    uint32_t hash = hash_of(list, n), at = hash & (TABLE - 1), depth = 0, least = GW_GRAMMAR_FAR;
     for (; s->table[at] != 0; at = (at + 1) & (TABLE - 1)) {
         const gw_stack_node *known = &s->nodes[s->table[at] - 1];
         if (known->hash == hash && known->n == n &&
@@ -115,9 +115,11 @@ static uint32_t intern(gw_stacks *s, const gw_edge *list, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         uint32_t d = s->nodes[below(list[i])].depth + 1;
         depth = d > depth ? d : depth;
+        uint32_t bytes = s->p->least[address(list[i])] + s->nodes[below(list[i])].least;
+        least = bytes < least ? bytes : least;
     }
     memcpy(s->edges + s->n_edges, list, n * sizeof *list);
-    s->nodes[s->n_nodes] = (gw_stack_node){s->n_edges, n, hash, depth};
+    s->nodes[s->n_nodes] = (gw_stack_node){s->n_edges, n, hash, depth, least};
     s->n_edges += n;
     s->table[at] = s->n_nodes + 1;
     return s->n_nodes++;
@@ -392,6 +394,8 @@ int gw_stacks_may_end(const gw_stacks *s, uint32_t state) {
     const gw_stack_node *node = &s->nodes[state];
     return node->n > 0 && address(s->edges[node->first]) == 0;
 }
+
+uint32_t gw_stacks_least(const gw_stacks *s, uint32_t state) { return s->nodes[state].least; }
 
 int gw_stacks_only_end(const gw_stacks *s, uint32_t state) {
     return s->nodes[state].n == 1 && gw_stacks_may_end(s, state);

@@ -15,6 +15,7 @@ typedef struct gw_stack_node {
     uint32_t first, n; /* edges */
     uint32_t hash;
     uint32_t depth;
+    uint32_t least; /* bytes until the text may end, at least; GW_GRAMMAR_FAR: nobody knows */
 } gw_stack_node;
 
 typedef struct gw_stacks gw_stacks;
@@ -47,6 +48,8 @@ static inline const uint32_t *gw_stacks_known_row(const gw_stack_rows *r, uint32
 }
 
 int gw_stacks_may_end(const gw_stacks *s, uint32_t state);
+/* Bytes until the text may end, at least. */
+uint32_t gw_stacks_least(const gw_stacks *s, uint32_t state);
 int gw_stacks_only_end(const gw_stacks *s, uint32_t state);
 
 /* Is so much in use that gw_stacks_collect should be called when that is possible? */
