@@ -203,6 +203,28 @@ def test_drafts_change_nothing(draft):
             assert write(option, path, "--temp", temperature, "--seed", "5", *draft) == plain
 
 
+OPEN = {"members": {"type": "object", "patternProperties": {"^x-[a-z]{1,3}$": {"type": "boolean"}}, "additionalProperties": False},
+        "values": {}, "texts": {"type": "array", "minItems": 2, "items": {"type": "string", "minLength": 4}},
+        "nested": {"type": "object", "properties": {"a": {"type": "array", "items": {"$ref": "#"}}, "b": {"type": "string"}},
+                   "required": ["a", "b"], "additionalProperties": False}}
+
+
+@pytest.mark.parametrize("kind", OPEN)
+def test_whole_within_n(kind):
+    """A document of any length ends in time, with drafts as without; where it cannot it is cut."""
+    options = ("--json-schema", json.dumps(OPEN[kind]), *WILD, "--seed", "2")
+    for n in (20, 45, 90):
+        text, ended = write(*options, n=n)
+        json.loads(text)
+        assert ended in ("end of text", "as long as asked for")
+    assert write(*options, "--draft", "ngram", n=45) == write(*options, n=45)
+    if kind == "members":  # of more than a context as well
+        json.loads(write(*options, "-c", "32", prompt="Once", n=-1)[0])
+    if kind == "nested":
+        with pytest.raises(ValueError):
+            json.loads(write(*options, n=3)[0])
+
+
 def test_first_space_is_the_grammars():
     """The decoder drops a space at the beginning of a text; not one that the grammar asked for."""
     text, _ = write("--grammar", 'root ::= "  x" | " y"', prompt="")
