@@ -4,36 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apps/chat_answer.h"
 #include "apps/common.h"
 #include "apps/output.h"
 
 /* ---- the settings of a chat ------------------------------------------------------------------ */
 
-typedef struct text_buffer {
-    char *at;
-    size_t n, room;
-} text_buffer;
-
-static int add(text_buffer *b, const char *text, size_t n) {
-    if (n + 1 > b->room - b->n) {
-        size_t room = b->room * 2 + n + 256;
-        char *grown = realloc(b->at, room);
-        if (grown == NULL) {
-            app_error("out of memory");
-            return APP_FAILURE;
-        }
-        b->at = grown;
-        b->room = room;
-    }
-    memcpy(b->at + b->n, text, n);
-    b->n += n;
-    b->at[b->n] = '\0';
-    return APP_OK;
-}
-
 /* One NAME=JSON as a member of the object. The value is taken as it is spelled: numbers may be of
  * any size. */
-static int add_argument(text_buffer *b, const char *argument) {
+static int add_argument(chat_text *b, const char *argument) {
     size_t n = strcspn(argument, "=");
     const char *value = argument + n + 1;
     json_error_t fault;
@@ -50,17 +29,17 @@ static int add_argument(text_buffer *b, const char *argument) {
         return APP_USAGE;
     }
     json_decref(parsed);
-    int code = add(b, b->n == 0 ? "{\"" : ", \"", b->n == 0 ? 2 : 3);
-    code = code == APP_OK ? add(b, argument, n) : code;
-    code = code == APP_OK ? add(b, "\": ", 3) : code;
-    return code == APP_OK ? add(b, value, strlen(value)) : code;
+    int code = chat_text_add(b, b->bytes == 0 ? "{\"" : ", \"", b->bytes == 0 ? 2 : 3);
+    code = code == APP_OK ? chat_text_add(b, argument, n) : code;
+    code = code == APP_OK ? chat_text_add(b, "\": ", 3) : code;
+    return code == APP_OK ? chat_text_add(b, value, strlen(value)) : code;
 }
 
 /* A name has no slash and no dot; what has one is a file. */
 static int is_file(const char *name) { return strpbrk(name, "/.") != NULL; }
 
 int app_open_chat(const app_options *o, const gw_model *model, gw_chat **chat) {
-    text_buffer arguments = {0};
+    chat_text arguments = {0};
     app_text text = {0};
     gw_chat_settings settings = {
         .name = o->chat_template, .reasoning = o->reasoning, .date = o->date};
@@ -74,8 +53,8 @@ int app_open_chat(const app_options *o, const gw_model *model, gw_chat **chat) {
     for (size_t i = 0; i < o->template_args.n && code == APP_OK; i++) {
         code = add_argument(&arguments, o->template_args.at[i]);
     }
-    if (code == APP_OK && arguments.n > 0) {
-        code = add(&arguments, "}", 1);
+    if (code == APP_OK && arguments.bytes > 0) {
+        code = chat_text_add(&arguments, "}", 1);
         settings.arguments = arguments.at;
     }
     if (code == APP_OK) {

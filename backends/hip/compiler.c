@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backends/hip/driver.h"
+#include "core/base/build_log.h"
 
 typedef struct rtc_program *rtc_program;
 
@@ -37,8 +38,6 @@ struct gw_hip_compiler {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static gw_hip_compiler compilers[2]; /* AMD's, NVIDIA's */
-
-enum { LOG_LINES = 20, LOG_BYTES = 1500 };
 
 static void find(gw_hip_compiler *c, const char *const *names) {
     char path[GW_HIP_PATH];
@@ -89,23 +88,15 @@ void gw_hip_compiler_name(const gw_hip_compiler *compiler, char *out, size_t roo
     snprintf(out, room, "%s %d.%d", compiler->nvidia ? "NVRTC" : "hiprtc", major, minor);
 }
 
-/* The first lines of the log as one line of the error text. */
 static gw_status failed(const gw_hip_compiler *c, rtc_program program, const char *source,
                         const char *kernel, const char *arch) {
-    size_t bytes = 0, used = 0;
-    int lines = 0;
+    size_t bytes = 0;
     char *log = NULL;
     if (c->LogSize(program, &bytes) == 0 && bytes > 0) {
         log = calloc(1, bytes + 1);
     }
     if (log != NULL && c->Log(program, log) == 0) {
-        for (; log[used] != '\0' && lines < LOG_LINES && used < LOG_BYTES; used++) {
-            if (log[used] == '\n') {
-                log[used] = ' ';
-                lines++;
-            }
-        }
-        log[used] = '\0';
+        gw_log_to_line(log);
     }
     gw_status status = gw_fail(GW_E_DEVICE, "hip", "cannot build %s (%s) for %s: %s", source,
                                kernel, arch, log != NULL ? log : "no log");

@@ -6,10 +6,11 @@
 #include <unistd.h>
 
 #include "backends/opencl/opencl.h"
+#include "core/base/build_log.h"
 #include "core/base/cache.h"
 #include "opencl_sources.h"
 
-enum { LOG_LINES = 20, KEY_BYTES = 384, TEXTS = 19, OPTION_BYTES = 512 };
+enum { KEY_BYTES = 384, TEXTS = 19, OPTION_BYTES = 512 };
 
 const char *gw_cl_text(const char *name) {
     for (size_t i = 0; i < sizeof opencl_sources / sizeof opencl_sources[0]; i++) {
@@ -67,10 +68,9 @@ cl_int gw_cl_build(const struct gw_device *device, cl_program program, const cha
     return error;
 }
 
-/* The first lines of the compiler's log as one line of the error text. */
 static gw_status build_error(struct gw_device *device, cl_program program, const char *source,
                              cl_int error) {
-    size_t bytes = 0, lines = 0, used = 0;
+    size_t bytes = 0;
     char *log = NULL;
     const gw_cl_driver *cl = device->cl;
     if (cl->GetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) ==
@@ -80,13 +80,7 @@ static gw_status build_error(struct gw_device *device, cl_program program, const
     }
     if (log != NULL) {
         cl->GetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL);
-        for (; log[used] != '\0' && lines < LOG_LINES && used < 1500; used++) {
-            if (log[used] == '\n') {
-                log[used] = ' ';
-                lines++;
-            }
-        }
-        log[used] = '\0';
+        gw_log_to_line(log);
     }
     gw_status status = gw_fail(GW_E_DEVICE, "opencl", "%s cannot build %s (%s): %s", device->name,
                                source, gw_cl_error_name(error), log != NULL ? log : "no log");

@@ -5,14 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/quantize/clones.h"
 #include "core/tensor/small.h"
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define CLONES
-#endif
 
 enum {
     NEAR = GW_BOOK_NEAR,
@@ -195,8 +189,8 @@ static inline __attribute__((always_inline)) gw_near nearest(const gw_codebook *
     return out;
 }
 
-CLONES gw_near gw_codebook_nearest(const gw_codebook *book, const float *x, const float *a,
-                                   float scale, const float *sizes) {
+GW_CLONES gw_near gw_codebook_nearest(const gw_codebook *book, const float *x, const float *a,
+                                      float scale, const float *sizes) {
     return book->dim == 8 ? nearest(book, 8, 2, 3, x, a, scale, sizes)
                           : nearest(book, 4, 3, 8, x, a, scale, sizes);
 }

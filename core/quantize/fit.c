@@ -1,18 +1,12 @@
 /* core/quantize/fit.c - the searches for scales: see fit.h. */
 #include "core/quantize/fit.h"
 
-#if defined(__GNUC__) /* clang too */
+#include "core/quantize/clones.h"
+
+#if defined(__GNUC__)                    /* clang too */
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors are arguments of inlined functions only */
 #endif
 
-/* One text for every instruction set of x86-64: without contraction the bits are the same.
- * Resolvers run before the sanitizers are ready. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define CLONES
-#endif
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float v8 __attribute__((vector_size(32)));
@@ -246,7 +240,7 @@ INLINE line affine(const gw_fit_rule *rule, const lanes *t) {
     return keep;
 }
 
-CLONES void gw_fit(const gw_fit_rule *rule, const gw_fit_in *in, gw_fit_out *out) {
+GW_CLONES void gw_fit(const gw_fit_rule *rule, const gw_fit_in *in, gw_fit_out *out) {
     lanes t;
     t.cols = in->cols;
     gather(rule, in, &t, out);
@@ -263,8 +257,8 @@ CLONES void gw_fit(const gw_fit_rule *rule, const gw_fit_in *in, gw_fit_out *out
     }
 }
 
-CLONES int gw_fit_choose(const float *w, const float *importance, int cols, const float *ws,
-                         const float *wm, int tries, float low, float high, int levels) {
+GW_CLONES int gw_fit_choose(const float *w, const float *importance, int cols, const float *ws,
+                            const float *wm, int tries, float low, float high, int levels) {
     int best = 0;
     float least_error = 0.0f;
     for (int at = 0; at < tries; at += GW_FIT_LANES) {

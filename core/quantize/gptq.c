@@ -5,12 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define CLONES
-#endif
+#include "core/quantize/clones.h"
 
 enum { LAZY = 256, TILE = 256, LANES = 8 };
 
@@ -94,7 +89,7 @@ static gw_status make_order(const char *where, gw_gptq *g, const double *diagona
 /* ---- U -------------------------------------------------------------------------------------- */
 
 /* Sum over k < n of a[k] b[k], eight lanes, joined in order. */
-CLONES static double dot(const double *a, const double *b, int n) {
+GW_CLONES static double dot(const double *a, const double *b, int n) {
     double lane[LANES] = {0};
     int k = 0;
     for (; k + LANES <= n; k += LANES) {
@@ -111,7 +106,7 @@ CLONES static double dot(const double *a, const double *b, int n) {
 }
 
 /* y -= s x */
-CLONES static void subtract(double *restrict y, const double *restrict x, double s, int n) {
+GW_CLONES static void subtract(double *restrict y, const double *restrict x, double s, int n) {
     for (int i = 0; i < n; i++) {
         y[i] -= s * x[i];
     }

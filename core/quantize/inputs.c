@@ -10,17 +10,12 @@
 #include "core/base/file.h"
 #include "core/base/hash.h"
 #include "core/engine/run/model_state.h"
+#include "core/quantize/clones.h"
 #include "core/quantize/make.h"
 #include "core/quantize/safe_out.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wpsabi"
-#endif
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define CLONES
 #endif
 
 enum { TILE_I = 4, TILE_J = 16, WINDOW = 512, PRIOR = 64 };
@@ -128,8 +123,8 @@ static void add_routed(stage *s, const gw_node *node, const gw_observed *seen) {
 }
 
 /* Products of columns [i, i + 4) with [j, j + 16), summed over rows, added to out. */
-CLONES static void add_tile(const float *const *x, int64_t cols, int rows, double *out, int64_t i,
-                            int64_t j) {
+GW_CLONES static void add_tile(const float *const *x, int64_t cols, int rows, double *out,
+                               int64_t i, int64_t j) {
     v8 sum[TILE_I][2] = {0};
     for (int r = 0; r < rows; r++) {
         const float *row = x[r];
