@@ -46,7 +46,7 @@ GW_DEVICE float gw_widen_e4m3(unsigned word, int i) {
 }
 /* The same codes by an instruction where there is one, half as many as shifts and masks take: then
  * they are what they stand for, and GW_E4M3_TIMES brings a block's scale down (exact: e4m3.h). */
-#if defined(GW_NVIDIA) && __CUDA_ARCH__ >= 890
+#if defined(GW_NVIDIA) && GW_SM >= 890 && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1201
 #define GW_E4M3_TIMES 0x1p-8f
 GW_DEVICE unsigned gw_e4m3_numbers(unsigned word, int k) {
     unsigned pair;

@@ -97,9 +97,11 @@ __device__ static inline void add_strip(const unsigned char *strip, const unsign
             int half[2] = {F::TERM == GW_TERM_SIGNED ? (int)a.number : 0, 0};
 #pragma unroll
             for (int t = 0; t < 4; t++) {
+                unsigned w[2];
+                codes[s].words(t, w);
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
-                    half[h] = gw_dp4a((int)codes[s].word(h, t), (int)a.act[2 + 4 * h + t], half[h]);
+                    half[h] = gw_dp4a((int)w[h], (int)a.act[2 + 4 * h + t], half[h]);
                 }
             }
             int sum = F::TERM == GW_TERM_HALVES || F::TERM == GW_TERM_Q2

@@ -100,6 +100,33 @@ template <int LEVELS> __device__ static inline unsigned levels(unsigned n) {
     return (low & ~mask) | (high & mask);
 }
 
+/* The levels of the nibbles of n: w[0] of the lower ones, w[1] of the upper ones. NVIDIA's permutation
+ * takes its indices from nibbles side by side, as they are stored, and spreads a byte's first bit:
+ * 13 instructions for eight codes. */
+template <int LEVELS> __device__ static inline void level_pairs(unsigned n, unsigned *w) {
+#if defined(GW_NVIDIA)
+    const unsigned at = n & 0x77777777u;
+    unsigned near = __byte_perm(GW_LEVEL_WORD(LEVELS, 0), GW_LEVEL_WORD(LEVELS, 1), at);
+    unsigned far = __byte_perm(GW_LEVEL_WORD(LEVELS, 0), GW_LEVEL_WORD(LEVELS, 1), at >> 16);
+    if (GW_LEVEL_WORD(LEVELS, 2) != 0) {
+        const unsigned up = n << 4;
+        unsigned mask, other; /* of the codes from 8 on */
+        asm("prmt.b32 %0, %1, %2, 0xd9c8;" : "=r"(mask) : "r"(up), "r"(n));
+        asm("prmt.b32 %0, %1, %2, 0xfbea;" : "=r"(other) : "r"(up), "r"(n));
+        const unsigned a = __byte_perm(GW_LEVEL_WORD(LEVELS, 2), GW_LEVEL_WORD(LEVELS, 3), at);
+        const unsigned b =
+            __byte_perm(GW_LEVEL_WORD(LEVELS, 2), GW_LEVEL_WORD(LEVELS, 3), at >> 16);
+        near = (near & ~mask) | (a & mask);
+        far = (far & ~other) | (b & other);
+    }
+    w[0] = __byte_perm(near, far, 0x6420);
+    w[1] = __byte_perm(near, far, 0x7531);
+#else
+    w[0] = levels<LEVELS>(n & 0x0f0f0f0fu);
+    w[1] = levels<LEVELS>(n >> 4 & 0x0f0f0f0fu);
+#endif
+}
+
 /* Weights 16h + 4t .. +3 of block i as int8, times 2^UP; or as stored: UNSIGNED says how. */
 template <class F, int UP = F::UP, int STORED = 0>
 __device__ static inline unsigned codes(const quarter<F> &q, int i, int h) {

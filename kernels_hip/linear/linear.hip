@@ -75,9 +75,11 @@ template <class F> struct gw_dot : gw_quantized<F::BYTES, 1, F::TERM, F::OFFSET>
             int half[2] = {F::TERM == GW_TERM_SIGNED && F::OFFSET ? (int)a.number : 0, 0};
 #pragma unroll
             for (int t = 0; t < 4; t++) {
+                unsigned w[2];
+                codes[s].words(t, w);
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
-                    half[h] = gw_dp4a((int)codes[s].word(h, t), (int)a.q[4 * h + t], half[h]);
+                    half[h] = gw_dp4a((int)w[h], (int)a.q[4 * h + t], half[h]);
                 }
             }
             const int sum = F::TERM == GW_TERM_HALVES || F::TERM == GW_TERM_Q2

@@ -70,8 +70,8 @@ template <class F> struct gw_row_block {
             load_8(high, above, first, lane);
         }
     }
-    /* Four codes of half h, quarter t, a byte each. */
-    __device__ inline unsigned word(int h, int t) const {
+    /* Four codes of half h, quarter t, as stored, a byte each. */
+    __device__ inline unsigned stored(int h, int t) const {
         unsigned v = F::LOW == 8   ? low[(4 * h + t) % (F::LOW == 8 ? 8 : 4)]
                      : F::LOW == 4 ? low[t] >> 4 * h & 0x0f0f0f0fu
                                    : low[t] >> 2 * h & 0x03030303u;
@@ -80,7 +80,17 @@ template <class F> struct gw_row_block {
         } else if (F::HIGH == 2) {
             v |= (high[t] >> 2 * h & 0x03030303u) << (F::LOW & 7);
         }
-        return F::LEVELS ? levels<F::LEVELS>(v) : v;
+        return v;
+    }
+    /* Quarter t of both halves, as they are multiplied. */
+    __device__ inline void words(int t, unsigned *w) const {
+        if (F::LEVELS) {
+            level_pairs<F::LEVELS>(
+                F::LOW == 4 && F::HIGH == 0 ? low[t] : stored(0, t) | stored(1, t) << 4, w);
+            return;
+        }
+        w[0] = stored(0, t);
+        w[1] = stored(1, t);
     }
 };
 
