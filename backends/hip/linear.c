@@ -105,9 +105,9 @@ static int has_readers(const gw_tensor *result, const gw_node *nodes, size_t n) 
     return 0;
 }
 
-/* Bytes of a row as floats, which lie behind its blocks while a product makes these (launch). */
+/* Bytes of a row as floats and of its order, behind its blocks, while a product makes these. */
 static size_t sorted_bytes(const gw_tensor *w) {
-    return gw_hip_groups(gw_hip_width(w), GW_ACT_BLOCK) * GW_ACT_BLOCK * sizeof(float);
+    return 2 * gw_hip_groups(gw_hip_width(w), GW_ACT_BLOCK) * GW_ACT_BLOCK * sizeof(float);
 }
 
 /* Can nodes[0] be fused into nodes[1], if what it reads stays until then? */

@@ -240,6 +240,17 @@ gw_flow_join(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int co
 
 /* ---- waves that multiply --------------------------------------------------------------------- */
 
+/* Until the oldest of `depth` slots is there. */
+template <int DEPTH> __device__ static inline void gw_copy_wait_oldest(int depth) {
+    if (depth == DEPTH) {
+        gw_copy_wait<DEPTH - 1>();
+    } else if (DEPTH > (int)GW_LINEAR_SOME && depth == (int)GW_LINEAR_SOME) {
+        gw_copy_wait<GW_LINEAR_SOME - 1>();
+    } else {
+        gw_copy_wait<GW_LINEAR_LESS - 1>();
+    }
+}
+
 /* The ring of a wave; the slot that has been read is the next one to be filled. What K::add reads,
  * with the pieces of x that belong to it. */
 template <class K, int GLU, int PIECES> struct gw_flow_source {
@@ -292,13 +303,7 @@ template <class K, int GLU, int PIECES> struct gw_flow_source {
         }
     }
     __device__ inline const unsigned char *take() const {
-        if (d.depth == (int)DEPTH) { /* the oldest of them has to be there */
-            gw_copy_wait<DEPTH - 1>();
-        } else if ((int)DEPTH > (int)GW_LINEAR_SOME && d.depth == (int)GW_LINEAR_SOME) {
-            gw_copy_wait<GW_LINEAR_SOME - 1>();
-        } else {
-            gw_copy_wait<GW_LINEAR_LESS - 1>();
-        }
+        gw_copy_wait_oldest<DEPTH>(d.depth);
         gw_sync_wave();
         return gw_shared_pointer(now);
     }
@@ -325,20 +330,28 @@ template <class K> __device__ static inline int gw_flow_x_bytes(const gw_linear_
     return K::ACT8 && p.columns ? p.terms * (int)(GW_ACT_BLOCK * sizeof(float))
                                 : K::x_bytes(p.terms);
 }
-/* The order is a weight: the blocks bring a part each to the second cache while they wait for x. */
-GW_DEVICE void gw_ask_columns(const gw_linear_params &p) {
-    const int bytes = p.terms * (int)(GW_ACT_BLOCK * sizeof(float));
-    const int part = (bytes / (int)gridDim.x + 127) / 128 * 128, at = (int)blockIdx.x * part;
-    if (at < bytes) {
-        gw_prefetch_bytes((const uint8_t *)p.columns + at, bytes - at < part ? bytes - at : part);
+/* Behind the place of x: the row as it comes, and the order. */
+template <class K>
+__device__ static inline float *gw_flow_row(const gw_linear_params &p, unsigned *x) {
+    return (float *)x + K::x_bytes(p.terms) / 4;
+}
+/* The order is a weight: it comes with the first slots, for behind megabytes of weights it would be
+ * late. By all that multiply, in front of their first slot; they wait for that before they use it. */
+template <class K>
+__device__ static inline void gw_flow_ask_order(const gw_linear_params &p, unsigned *x) {
+    const int n = p.terms * GW_ACT_BLOCK;
+    float *to = gw_flow_row<K>(p, x) + n;
+#pragma unroll 1
+    for (int i = 4 * (int)threadIdx.x; i < n; i += 4 * GW_LINEAR_THREADS) {
+        gw_copy_async_if(true, to + i, p.columns + i);
     }
 }
-/* Floats that lie behind the place of x, times the row's factor, to blocks in it. All that multiply
- * call it, and find blocks as the host left them elsewhere, whole records of them. */
+/* The row, times its factor, to blocks in the place of x, whole records of them. All that multiply
+ * call it. */
 template <class K>
 __device__ static inline void gw_flow_sort_x(const gw_linear_params &p, unsigned *x, float factor) {
     enum { AT_ONCE = 4, TEAMS = GW_LINEAR_THREADS / GW_LANES };
-    const float *from = (const float *)x + K::x_bytes(p.terms) / 4;
+    const float *from = gw_flow_row<K>(p, x), *columns = from + p.terms * GW_ACT_BLOCK;
     const int whole = (p.terms + GW_STRIP_BLOCKS - 1) / GW_STRIP_BLOCKS * GW_STRIP_BLOCKS;
     const int form = K::SPAN ? (int)GW_FORM_SUMS : (int)K::FORM;
 #pragma unroll 1
@@ -348,7 +361,7 @@ __device__ static inline void gw_flow_sort_x(const gw_linear_params &p, unsigned
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
             const int block = b + k * TEAMS;
-            column[k] = block < p.terms ? (int)p.columns[block * GW_ACT_BLOCK + gw_lane()] : -1;
+            column[k] = block < p.terms ? (int)columns[block * GW_ACT_BLOCK + gw_lane()] : -1;
         }
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
@@ -417,7 +430,7 @@ gw_flow_take_x(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int 
     }
     const bool sorts = ONE && K::ACT8 && p.columns;
     if (ONE) {
-        unsigned *to = sorts ? d.x + K::x_bytes(p.terms) / 4 : d.x;
+        unsigned *to = sorts ? (unsigned *)gw_flow_row<K>(p, d.x) : d.x;
         factor = gw_flow_copy_x<K>(p, to, sums, blocks, rest);
     } else {
         factor = norm ? sums.factor(blocks * GW_ACT_BLOCK, p.eps) : 1.0f;
@@ -428,6 +441,9 @@ gw_flow_take_x(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int 
     if (!ONE) {
         gw_gate_wait(d.has_x(0), 0); /* the rest of the weights would come before it */
         rest();
+    }
+    if (sorts) {
+        gw_copy_wait_oldest<GW_LINEAR_DEPTH(K::RECORD)>(d.depth);
     }
     if (ONE || p.settles) {
         gw_sync_some<1, GW_LINEAR_THREADS>();
@@ -451,6 +467,9 @@ __device__ static inline void gw_flow_multiply(const gw_linear_params &p,
     const int items = gw_walk<GW_FLOW_GROUPS, GLU>::items(p);
     const int parts = K::parts(p.terms, q), slots = K::slots(p.terms);
     gw_flow_source<K, GLU, PIECES> source(p, d, group, q);
+    if (ONE && K::ACT8 && p.columns) {
+        gw_flow_ask_order<K>(p, d.x);
+    }
 #pragma unroll 1
     for (int i = 0; i < p.early; i++) {
         if (p.paced && i > 0) {
@@ -459,9 +478,6 @@ __device__ static inline void gw_flow_multiply(const gw_linear_params &p,
         source.ask();
     }
     gw_flow_meet<K, PIECES>();
-    if (ONE && K::ACT8 && p.columns && threadIdx.x == 0) {
-        gw_ask_columns(p);
-    }
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     /* Nobody brings rows that are not alive. A single one is looked at behind its copy: in front of
