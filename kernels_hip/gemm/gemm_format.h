@@ -100,9 +100,9 @@ template <int LEVELS> __device__ static inline unsigned levels(unsigned n) {
     return (low & ~mask) | (high & mask);
 }
 
-/* The levels of the nibbles of n: w[0] of the lower ones, w[1] of the upper ones. NVIDIA's permutation
- * takes its indices from nibbles side by side, as they are stored, and spreads a byte's first bit:
- * 13 instructions for eight codes. */
+/* The levels of the nibbles of n: w[0] of the lower ones, w[1] of the upper ones. NVIDIA's
+ * permutation takes its indices from nibbles side by side, as they are stored, and spreads a byte's
+ * first bit: 13 instructions for eight codes. */
 template <int LEVELS> __device__ static inline void level_pairs(unsigned n, unsigned *w) {
 #if defined(GW_NVIDIA)
     const unsigned at = n & 0x77777777u;
