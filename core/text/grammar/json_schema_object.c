@@ -341,7 +341,8 @@ static gw_status put_others(members *m, uint32_t divisor, uint32_t rest) {
     }
     if (status == GW_OK && bar[0] == '\0') { /* no name is left: no text ends this */
         gw_schema_contradiction(w, m->p->where,
-                                divisor > 1 ? "there are too few names of different lengths"
+                                divisor > 1 ? "there are too few names of different lengths, "
+                                              "and minProperties is kept by no others"
                                             : "no name of a member is left");
         w->contradicted = 0;
         status = gw_schema_put(&line, "\"x\" s%zu-x%u-%u", m->rule, divisor, rest);
