@@ -279,6 +279,37 @@ def test_bias_and_ban(server):
     server.post("/v1/completions", {"prompt": "a", "logit_bias": {"999999": 1}}, expect=400)
 
 
+FIELDS = [
+    ({"temperature": 1.5, "top_k": 3}, ("--temp", 1.5, "--top-k", 3)), ({"top_p": 0.3}, ("--top-p", 0.3)),
+    ({"min_p": 0.4}, ("--min-p", 0.4)), ({"typical_p": 0.3}, ("--typical", 0.3)), ({"top_n_sigma": 0.5}, ("--top-nsigma", 0.5)),
+    ({"tfs_z": 0.3}, ("--tfs", 0.3)), ({"xtc_probability": 1, "xtc_threshold": 0.02}, ("--xtc-probability", 1, "--xtc-threshold", 0.02)),
+    ({"dynatemp_range": 0.7, "dynatemp_exponent": 2}, ("--dynatemp-range", 0.7, "--dynatemp-exp", 2)),
+    ({"mirostat": 1, "mirostat_tau": 2, "mirostat_eta": 0.5}, ("--mirostat", 1, "--mirostat-ent", 2, "--mirostat-lr", 0.5)),
+    ({"mirostat": 2, "mirostat_tau": 2}, ("--mirostat", 2, "--mirostat-ent", 2)),
+    ({"repeat_penalty": 1.8, "repeat_last_n": 8}, ("--repeat-penalty", 1.8, "--repeat-last-n", 8)),
+    ({"presence_penalty": 1.9}, ("--presence-penalty", 1.9)), ({"frequency_penalty": 1.5}, ("--frequency-penalty", 1.5)),
+    ({"temperature": 0, "dry_multiplier": 4, "dry_base": 2, "dry_allowed_length": 1, "dry_penalty_last_n": 30,
+      "dry_sequence_breakers": ["zzz"]},
+     ("--temp", 0, "--dry-multiplier", 4, "--dry-base", 2, "--dry-allowed-length", 1, "--dry-penalty-last-n", 30,
+      "--dry-sequence-breaker", "zzz")),
+    ({"samplers": ["min_p", "temperature"], "temperature": 1.4}, ("--samplers", "min-p;temperature", "--temp", 1.4)),
+    ({"grammar": 'root ::= "a" [b-f]+'}, ("--grammar", 'root ::= "a" [b-f]+')),
+    ({"json_schema": {"type": "integer"}}, ("--json-schema", '{"type": "integer"}')),
+    ({"logit_bias": {"300": 50}}, ("--logit-bias", "300=50")), ({"banned_strings": ["great"]}, ("--ban", "great")), ({"fsd_alpha": 0.5}, ("--fsd", 0.5))]
+
+
+def test_fields_are_the_options_of_the_command(server):
+    """Each has an effect, and the one that the option has."""
+    asked = {"prompt": "Once upon a time there was a", "seed": 7, "stream": False}
+    plain = text_of(server.post("/v1/completions", dict(asked, max_tokens=24)))
+    for fields, options in FIELDS:
+        lone = run("run", "-m", MODEL, "-p", asked["prompt"], "-n", 24, "--seed", 7, "-t", 1, "-q", "--no-stats",
+                   "--no-display-prompt", *options).stdout.rstrip("\n")
+        got = text_of(server.post("/v1/completions", {**asked, "max_tokens": 24, **fields}))
+        assert got.rstrip("\n") == lone and got != plain, fields
+        assert server.post("/completion", {**asked, "n_predict": 24, **fields})["content"] == got, fields
+
+
 def test_unknown_fields_are_ignored(server):
     answer = server.post("/v1/chat/completions", {
         "model": "gpt-4", "messages": USER, "max_tokens": 1, "user": "me", "metadata": {"a": 1}, "store": True,
@@ -387,7 +418,7 @@ def test_helpers(server):
     assert headers["X-Request-Id"] == "my-id.1"
 
 
-TEMPLATE = """{{ bos_token }}{% for m in messages %}[{{ m.role }}{% if tools %} {{ tools | length }}{% endif %}]
+TEMPLATE = """{{ bos_token }}{{ mood }}{{ reasoning_effort }}{% for m in messages %}[{{ m.role }}{% if tools %} {{ tools | length }}{% endif %}]
 {%- if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}
 {%- for c in m.tool_calls or [] %}{% for k, v in c.function.arguments.items() %} {{ k }}={{ v }}{% endfor %}{% endfor %}
 {% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"""
@@ -405,6 +436,10 @@ def test_what_a_template_is_given(tmp_path):
     with serving("-c", 512, "--chat-template", tmp_path / "chat.jinja", "--reasoning-form", "think") as s:
         prompt = s.post("/apply-template", {"messages": messages})["prompt"]
         assert prompt.endswith("[system]a\nb[user]x[assistant]<think>why</think> k=1[tool]y[assistant]")
+        variables = {"chat_template_kwargs": {"mood": "calm,"}, "reasoning_effort": "low"}
+        assert "calm,low[system]a" in s.post("/apply-template", {"messages": messages, **variables})["prompt"]
+        read = lambda more: s.post("/v1/chat/completions", {"messages": messages, "max_tokens": 1, **more})["usage"]["prompt_tokens"]
+        assert read(variables) > read({})
         messages[2]["tool_calls"] = call('{"k": "cut o')
         assert 'arguments={"k": "cut o' in s.post("/apply-template", {"messages": messages})["prompt"]
         went_on = s.post("/apply-template", {"messages": [*messages[:2], {"role": "assistant", "content": "So"}]})["prompt"]
