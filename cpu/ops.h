@@ -34,6 +34,7 @@ typedef struct gw_cpu_attention {
     const float *sinks, *slopes; /* of every query head, or NULL */
     const float *bias;           /* [heads, 2 reach + 1] by distance, or NULL */
     int reach;
+    int digits; /* pages before a row's own are summed in integers (core/tensor/digits.h) */
 } gw_cpu_attention;
 
 /* A piece of that work: rows [row, row + rows) of one slot, query heads [head, head + heads) of KV

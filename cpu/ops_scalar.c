@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/tensor/blocks.h"
+#include "core/tensor/digits.h"
 
 static float norm(float *y, const float *x, const float *w, size_t d, float eps) {
     float lane[GW_LANES] = {0.0f};
@@ -201,8 +202,166 @@ static void attend_one(const gw_cpu_attention *job, int row, size_t head, const 
     }
 }
 
+/* ---- attention in digits --------------------------------------------------------------------- */
+
+typedef struct digits {
+    gw_i32 n[GW_DIGITS_MOST];
+    float scale;
+} digits;
+
+static void cut_digits(digits *d, const float *x, int n) {
+    gw_u32 size = 0;
+    for (int i = 0; i < n; i++) {
+        size = gw_digits_size(x[i]) > size ? gw_digits_size(x[i]) : size;
+    }
+    float amax = gw_digits_amax(size), inverse = gw_digits_inverse(amax);
+    d->scale = gw_digits_scale(amax);
+    for (int i = 0; i < n; i++) {
+        d->n[i] = gw_digits_of(x[i], inverse);
+    }
+}
+
+/* 256 high high + high low + low high. */
+static gw_i32 multiply_digits(gw_i32 a, gw_i32 b) {
+    return a * gw_digits_high(b) + gw_digits_high(a) * gw_digits_low(b);
+}
+
+/* M, L and O of some pages. */
+typedef struct softmax_state {
+    float top, sum, o[GW_DIGITS_MOST];
+} softmax_state;
+
+static void open_state(softmax_state *s) { *s = (softmax_state){.top = -INFINITY}; }
+
+static void join_state(softmax_state *s, const softmax_state *more, int ev) {
+    float top = more->top > s->top ? more->top : s->top;
+    float was = gw_exp(s->top - top), now = gw_exp(more->top - top);
+    s->top = top;
+    s->sum = fmaf(more->sum, now, s->sum * was);
+    for (int i = 0; i < ev; i++) {
+        s->o[i] = fmaf(more->o[i], now, s->o[i] * was);
+    }
+}
+
+static void sum_digits(const gw_cpu_attention *job, const char *k, const char *v, const digits *q,
+                       softmax_state *out) {
+    float p[GW_PAGE], x[GW_DIGITS_MOST], most[GW_DIGITS_MOST];
+    float by = q->scale * 256.0f * job->scale;
+    gw_i32 sums[GW_DIGITS_MOST] = {0}, weights = 0;
+    digits d;
+    out->top = -INFINITY;
+    for (int j = 0; j < GW_PAGE; j++) {
+        gw_i32 sum = 0;
+        for (int i = 0; i < job->e; i++) {
+            x[i] = cached_k(k, job, i, j);
+        }
+        cut_digits(&d, x, job->e);
+        for (int i = 0; i < job->e; i++) {
+            sum += multiply_digits(q->n[i], d.n[i]);
+        }
+        p[j] = (float)sum * (by * d.scale);
+        out->top = p[j] > out->top ? p[j] : out->top;
+    }
+    for (int i = 0; i < job->ev; i++) {
+        gw_u32 size = 0;
+        for (int j = 0; j < GW_PAGE; j++) {
+            gw_u32 here = gw_digits_size(cached_v(v, job, i, j));
+            size = here > size ? here : size;
+        }
+        most[i] = gw_digits_amax(size);
+    }
+    gw_i32 cut[GW_PAGE][GW_DIGITS_MOST];
+    for (int j = 0; j < GW_PAGE; j++) {
+        for (int i = 0; i < job->ev; i++) {
+            x[i] = most[i] == 0.0f ? 0.0f : cached_v(v, job, i, j) / most[i];
+        }
+        cut_digits(&d, x, job->ev);
+        memcpy(cut[j], d.n, sizeof cut[j]);
+        p[j] = gw_exp(p[j] - out->top);
+        weights += gw_digits_of(p[j], (float)GW_DIGITS_TOP);
+        p[j] = p[j] * d.scale;
+    }
+    out->sum = (float)weights * GW_DIGITS_PART;
+    cut_digits(&d, p, GW_PAGE);
+    for (int j = 0; j < GW_PAGE; j++) {
+        for (int i = 0; i < job->ev; i++) {
+            sums[i] += multiply_digits(d.n[j], cut[j][i]);
+        }
+    }
+    for (int i = 0; i < job->ev; i++) {
+        out->o[i] = (float)sums[i] * (d.scale * 256.0f * most[i]);
+    }
+}
+
+/* The page of the row's own position, of which it sees n positions. */
+static void sum_own_page(const gw_cpu_attention *job, const char *k, const char *v, const float *q,
+                         int n, softmax_state *out) {
+    float p[GW_PAGE] = {0.0f};
+    out->top = -INFINITY;
+    for (int j = 0; j < n; j++) {
+        float s = 0.0f;
+        for (int i = 0; i < job->e; i++) {
+            s = fmaf(q[i], cached_k(k, job, i, j), s);
+        }
+        p[j] = s * job->scale;
+        out->top = p[j] > out->top ? p[j] : out->top;
+    }
+    for (int j = 0; j < n; j++) {
+        p[j] = gw_exp(p[j] - out->top);
+    }
+    out->sum = join_page(p);
+    for (int i = 0; i < job->ev; i++) {
+        out->o[i] = 0.0f;
+        for (int j = 0; j < n; j++) {
+            out->o[i] = fmaf(p[j], cached_v(v, job, i, j), out->o[i]);
+        }
+    }
+}
+
+static void attend_one_digits(const gw_cpu_attention *job, int row, size_t head, const float *q,
+                              float *out) {
+    int g = (int)head / job->group, own = job->pos[row] / GW_PAGE;
+    softmax_state all, group, page;
+    digits d;
+    cut_digits(&d, q, job->e);
+    open_state(&all);
+    for (int first = 0; first < own; first += GW_DIGITS_GROUP) {
+        open_state(&group);
+        for (int p = first; p < own && p < first + GW_DIGITS_GROUP; p++) {
+            sum_digits(job, page_at(job, job->k, row, g, p), page_at(job, job->v, row, g, p), &d,
+                       &page);
+            join_state(&group, &page, job->ev);
+        }
+        join_state(&all, &group, job->ev);
+    }
+    sum_own_page(job, page_at(job, job->k, row, g, own), page_at(job, job->v, row, g, own), q,
+                 job->pos[row] % GW_PAGE + 1, &page);
+    join_state(&all, &page, job->ev);
+    if (job->sinks != NULL) {
+        float sink = job->sinks[head], top = sink > all.top ? sink : all.top;
+        float was = gw_exp(all.top - top);
+        all.sum = all.sum * was + gw_exp(sink - top);
+        for (int i = 0; i < job->ev; i++) {
+            all.o[i] = all.o[i] * was;
+        }
+    }
+    for (int i = 0; i < job->ev; i++) {
+        out[i] = all.o[i] / all.sum;
+    }
+}
+
 static void attend(const gw_cpu_attention *job, const gw_cpu_attention_part *part, void *scratch) {
     size_t e = (size_t)job->e, ev = (size_t)job->ev;
+    for (int i = 0; job->digits && i < part->rows * part->heads; i++) {
+        int row = part->row + i / part->heads, head = i % part->heads;
+        size_t at = (size_t)(part->g * job->group + part->head + head);
+        attend_one_digits(job, row, at, job->q + (size_t)row * job->q_stride + at * e,
+                          part->out + (size_t)(i / part->heads) * part->out_stride +
+                              (size_t)head * ev);
+    }
+    if (job->digits) {
+        return;
+    }
     for (int i = 0; i < part->rows; i++) {
         int row = part->row + i;
         int lo = gw_cpu_first_seen(job->pos[row], job->window, job->chunk);

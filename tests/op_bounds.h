@@ -227,6 +227,10 @@ static double rope_error(const op_setup *s, size_t i, size_t col) {
     return slack * (relative + 3.0 * u) * size;
 }
 
+/* A product of two numbers in digits, of parts of the largest ones: each is off by half a step, and
+ * low times low, of which both are at most 128, is left out. */
+static double digit_error(void) { return (1.0 + 128.0 * 128.0 / 32639.0) / 32639.0; }
+
 /* Scores s_j = scale q.k move by at most d = ((e + 2) u) scale sum |q k| each. A weight is
  * exp(s - m_p) exp(m_p - M): its exponent moves by 2 d + u |range| for each of two subtractions,
  * each exp by 2.04 u, their use by fma chains over at most 64 positions and all pages, the fold
@@ -244,6 +248,7 @@ static double head_error(const op_setup *s, size_t i, size_t h) {
     int pos = s->step.pos[i], first = oc_first_seen(c, &s->step, (int)i);
     int chunk = c->chunk > 0 ? pos - pos % c->chunk : 0;
     size_t ev = (size_t)oc_v_dim(c);
+    double loudest_q = 0.0, loudest_k = 0.0;
     const float *slopes = c->slopes ? oc_host(s, s->node.w[1]) : NULL;
     const float *bias = c->reach > 0 ? oc_host(s, s->node.w[2]) : NULL;
     int last = oc_last_seen(c, &s->step, (int)i);
@@ -255,6 +260,8 @@ static double head_error(const op_setup *s, size_t i, size_t h) {
         for (size_t j = 0; j < e; j++) {
             size_t ki = base * e + j * GW_PAGE + (size_t)(p % GW_PAGE);
             double kx = oc_cached(c, oc_host(s, k), 1, ki);
+            loudest_q = fabs(q[j]) > loudest_q ? fabs(q[j]) : loudest_q;
+            loudest_k = fabs(kx) > loudest_k ? fabs(kx) : loudest_k;
             score += q[j] * kx * scale;
             size += fabs(q[j] * kx * scale);
         }
@@ -283,7 +290,10 @@ static double head_error(const op_setup *s, size_t i, size_t h) {
     }
     double n_pages = last / GW_PAGE + 1;
     d *= u * ((double)e + 2.0);
+    double cut = c->digits ? digit_error() : 0.0;
+    d += cut * (double)e * scale * loudest_q * loudest_k;
     double r = 4.0 * d + 2.0 * u * (high - low + 4.0 * d) + u * (2.0 * 2.04 + 64.0 + 6.0 + n_pages);
+    r += 64.0 * cut; /* of a page's products, and of the sum of its weights */
     return slack * (2.0 * r + 3.0 * u) * top + (last + 1) * exp(-87.0) * top;
 }
 

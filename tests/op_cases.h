@@ -385,7 +385,8 @@ static void oc_caches(op_setup *s, int filled) {
             size_t ki = head * (size_t)c->e + (size_t)(i % most * GW_PAGE + pos % GW_PAGE);
             size_t vi = head * (size_t)ev + (size_t)(pos % GW_PAGE * ev + i % most);
             int in_k = i % most < c->e, in_v = i % most < ev;
-            float kx = random_float(1.0f) * 2.0f, vx = random_float(1.0f);
+            float by = oc_loudness(c, i % most, pos);
+            float kx = by * random_float(1.0f) * 2.0f, vx = by * random_float(1.0f);
             if (c->kv == GW_FMT_Q8_0) { /* any codes, any scales */
                 oc_fill_q8(s, k, v, page, i, pos % GW_PAGE, kx, vx);
                 continue;
@@ -408,6 +409,13 @@ static void oc_caches(op_setup *s, int filled) {
     s->node.in[1] = k;
     s->node.in[2] = c->within ? NULL : v;
     s->node.in[3] = table;
+}
+
+static gw_tensor *oc_floats(op_setup *s, const char *name, int cols, float scale) {
+    gw_tensor *t = oc_matrix(s, name, GW_FMT_F32, s->rows, cols);
+    oc_fill_floats(s, t, scale);
+    oc_upload(s, t);
+    return t;
 }
 
 static void oc_rope(op_setup *s) {
@@ -479,11 +487,9 @@ static void oc_attention(op_setup *s) {
                                        .softcap = c->cap,
                                        .both = c->both,
                                        .reach = c->reach,
-                                       .order = c->order};
-    gw_tensor *q = oc_matrix(s, "q", GW_FMT_F32, s->rows, c->heads * c->e);
-    oc_fill_floats(s, q, 2.0f);
-    oc_upload(s, q);
-    s->node.in[0] = q;
+                                       .order = c->order,
+                                       .digits = c->digits > 0};
+    s->node.in[0] = oc_floats(s, "q", c->heads * c->e, 2.0f);
     oc_caches(s, 1);
     s->node.w[0] = c->sinks ? oc_vector(s, "sinks", c->heads, 3.0f) : NULL;
     s->node.w[1] = c->slopes ? oc_vector(s, "slopes", c->heads, 0.1f) : NULL;
@@ -651,13 +657,6 @@ static gw_tensor *oc_state(op_setup *s, int width) {
     oc_fill_floats(s, t, c->pos > 0 ? 1.0f : NAN);
     oc_upload(s, t);
     s->node.in[1] = t;
-    return t;
-}
-
-static gw_tensor *oc_floats(op_setup *s, const char *name, int cols, float scale) {
-    gw_tensor *t = oc_matrix(s, name, GW_FMT_F32, s->rows, cols);
-    oc_fill_floats(s, t, scale);
-    oc_upload(s, t);
     return t;
 }
 

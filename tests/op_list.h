@@ -25,6 +25,7 @@ typedef struct op_case {
                * large for the temperature */
     /* General forms; what is 0 is plain. */
     int v_dim, chunk, sinks, slopes; /* ATTENTION, ROPE_KV */
+    int digits; /* ATTENTION: 1; 2 some loud channels; 3 a page and a channel of zeros */
     float cap;                       /* ATTENTION, MIX */
     gw_norm_kind norm_kind;
     gw_norm_span norm_span;
@@ -205,6 +206,28 @@ static const op_case op_cases[] = {
      .kv_heads = 3, .e = 80, .kv = GW_FMT_F16, .pos = 0, .slots = 1, .out = GW_FMT_ACT8},
     {.op = GW_OP_ATTENTION, .why = "group larger than a tile", .n = 2, .heads = 64, .kv_heads = 1,
      .e = 16, .kv = GW_FMT_F16, .pos = 500, .slots = 1},
+    {.op = GW_OP_ATTENTION, .why = "digits, rows of three pages", .n = 70, .heads = 4,
+     .kv_heads = 2, .e = 64, .kv = GW_FMT_F16, .pos = 120, .slots = 1, OC_PRE, .digits = 1},
+    {.op = GW_OP_ATTENTION, .why = "digits, q8_0, no group, 32 wide", .n = 9, .heads = 2,
+     .kv_heads = 2, .e = 32, .kv = GW_FMT_Q8_0, .pos = 250, .slots = 1, OC_PRE, .digits = 1},
+    {.op = GW_OP_ATTENTION, .why = "digits from the first page on, to act8", .n = 74, .heads = 4,
+     .kv_heads = 1, .e = 128, .kv = GW_FMT_F16, .pos = 60, .slots = 1, .out = GW_FMT_ACT8, OC_PRE,
+     .digits = 1},
+    {.op = GW_OP_ATTENTION, .why = "digits, q8_0, a group of eight, 256 wide, to act8", .n = 5,
+     .heads = 8, .kv_heads = 1, .e = 256, .kv = GW_FMT_Q8_0, .pos = 318, .slots = 1,
+     .out = GW_FMT_ACT8, OC_PRE, .digits = 1},
+    {.op = GW_OP_ATTENTION, .why = "digits, q8_0, sinks, 96 wide", .n = 33, .heads = 6,
+     .kv_heads = 2, .e = 96, .kv = GW_FMT_Q8_0, .pos = 40, .slots = 1, OC_PRE, .sinks = 1,
+     .digits = 1},
+    {.op = GW_OP_ATTENTION, .why = "digits, loud channels, a group of eight", .n = 6, .heads = 8,
+     .kv_heads = 1, .e = 128, .kv = GW_FMT_F16, .pos = 190, .slots = 1, OC_PRE, .digits = 2},
+    {.op = GW_OP_ATTENTION, .why = "digits, zeros, 160 wide", .n = 4, .heads = 2, .kv_heads = 2,
+     .e = 160, .kv = GW_FMT_F16, .pos = 205, .slots = 1, OC_PRE, .digits = 3},
+    {.op = GW_OP_ATTENTION, .why = "digits, rows of several texts, sinks", .n = 12, .heads = 5,
+     .kv_heads = 1, .e = 64, .kv = GW_FMT_F16, .pos = 187, .slots = 3, OC_PRE, .sinks = 1,
+     .digits = 1},
+    {.op = GW_OP_ATTENTION, .why = "digits, two groups of pages", .n = 3, .heads = 2,
+     .kv_heads = 1, .e = 32, .kv = GW_FMT_F16, .pos = 4250, .slots = 1, OC_PRE, .digits = 1},
 
     {.op = GW_OP_ROPE_KV, .why = "halves, q8_0", .n = 3, .heads = 4, .kv_heads = 2, .e = 64,
      .rope_dim = 64, .kv = GW_FMT_Q8_0, .pos = 62, .slots = 1},
@@ -622,5 +645,12 @@ static const op_case op_cases[] = {
      .heads = 3, .taps = 4, .first = 1, .pos = 4, .slots = 2},
 };
 /* clang-format on */
+
+/* What a cell of a cache is multiplied by. */
+static inline float oc_loudness(const op_case *c, int channel, int pos) {
+    int zeros = c->digits == 3 && (pos / GW_PAGE == 1 || channel == 5);
+    int loud = c->digits == 2 && (channel == 3 || channel == 17 || channel == 66);
+    return zeros ? 0.0f : loud ? 50.0f : 1.0f;
+}
 
 #endif

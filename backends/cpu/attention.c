@@ -319,6 +319,7 @@ int gw_cpu_accepts_attention(const gw_kernel *kernel, const gw_node *node,
     return node->in[0]->fmt == GW_FMT_F32 && is_cache(node->in[1]) && is_values(node) &&
            node->in[3]->fmt == GW_FMT_I32 && a->head_dim % ops->attend_multiple == 0 &&
            ev % ops->attend_multiple == 0 && a->heads % a->kv_heads == 0 &&
+           (!a->digits || gw_cpu_row_of(kernel)->level == GW_CPU_SCALAR) &&
            (node->out->fmt == GW_FMT_F32 ||
             (node->out->fmt == GW_FMT_ACT8 && a->heads * ev % GW_ACT_BLOCK == 0));
 }
@@ -381,6 +382,7 @@ gw_status gw_cpu_record_attention(struct gw_segment *segment, const gw_kernel *k
     GW_TRY(gw_cpu_vector(segment, node->w[1], &job->slopes));
     GW_TRY(gw_cpu_vector(segment, node->w[2], &job->bias));
     job->reach = a->reach;
+    job->digits = a->digits;
     l->u.attention.both = a->both;
 
     size_t queries = QUERIES;

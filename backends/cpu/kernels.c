@@ -15,7 +15,7 @@ static const gw_kernel_row entries[] = {
     {GW_OP_LINEAR,       "linear",       1, 1, gw_cpu_accepts_linear,        gw_cpu_record_linear},
     {GW_OP_GLU,          "glu",          1, 1, gw_cpu_accepts_glu,           gw_cpu_record_glu},
     {GW_OP_ROPE_KV,      "rope_kv",      0, 1, gw_cpu_accepts_rope_kv,       gw_cpu_record_rope_kv},
-    {GW_OP_ATTENTION,    "attention",    0, 1, gw_cpu_accepts_attention,     gw_cpu_record_attention},
+    {GW_OP_ATTENTION,    "attention",    0, GW_DIGITS_TOO, gw_cpu_accepts_attention,     gw_cpu_record_attention},
     {GW_OP_SAMPLE,       "sample",       0, 1, gw_cpu_accepts_sample,        gw_cpu_record_sample},
     {GW_OP_ACT,          "act",          0, 1, gw_cpu_accepts_act,           gw_cpu_record_act},
     {GW_OP_MIX,          "mix",          0, 1, gw_cpu_accepts_mix,           gw_cpu_record_mix},

@@ -154,7 +154,8 @@ static void run_rope_kv(const gw_node *node, const gw_step *step, int rows, doub
 
 /* ---- attention ------------------------------------------------------------------------------ */
 
-/* q row, result row, and a score per position that a slot can hold. */
+/* Of what digits round (gw_attn_args.digits) nothing is: the oracle is what they are held to.
+ * Scratch: q row, result row, and a score per position that a slot can hold. */
 static size_t scratch_attention(const gw_node *node, int rows) {
     (void)rows;
     return (size_t)ref_cols(node->in[0]) + (size_t)ref_cols(node->out) +

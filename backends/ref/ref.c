@@ -193,7 +193,7 @@ static const gw_kernel kernels[] = {
     {GW_OP_LINEAR,        "ref.linear",        accepts, record, NULL, 1},
     {GW_OP_GLU,           "ref.glu",           accepts, record, NULL, 1},
     {GW_OP_ROPE_KV,       "ref.rope_kv",       accepts, record, NULL, 1},
-    {GW_OP_ATTENTION,     "ref.attention",     accepts, record, NULL, 1},
+    {GW_OP_ATTENTION,     "ref.attention",     accepts, record, NULL, GW_DIGITS_TOO},
     {GW_OP_SAMPLE,        "ref.sample",        accepts, record, NULL, 1},
     {GW_OP_ACT,           "ref.act",           accepts, record, NULL, 1},
     {GW_OP_MIX,           "ref.mix",           accepts, record, NULL, 1},

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/model/build_walk.h"
+#include "core/plan/digits.h"
 
 static const gw_group alone = {.n = 1};
 
@@ -179,6 +180,7 @@ static void emit_attention(walk *w, const gw_spec_block *b) {
                                      .both = cross || !l->causal,
                                      .reach = (int)number(w, b, GW_ARG_REACH, 0.0),
                                      .order = w->in->order};
+    node->args.attn.digits = gw_attn_in_digits(node) && feeds_quantized(w, b->out, w->block);
     for (int c = 0; own.cut && c <= w->group->n; c++) {
         own.first[c] *= l->v_head;
     }

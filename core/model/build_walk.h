@@ -121,6 +121,22 @@ static inline int readers(const walk *w, int v) {
     return mask;
 }
 
+/* Does the product that reads value v behind block `from`, directly or through blocks without
+ * matrices, have quantized weights? */
+static inline int feeds_quantized(const walk *w, int v, int from) {
+    for (int i = from + 1; i < w->bp->n_blocks && v != GW_VALUE_STREAM; i++) {
+        const gw_spec_block *b = &w->bp->block[i];
+        if (!runs(w, b) || (b->in != v && b->side != v && b->plus != v && b->more != v)) {
+            continue;
+        }
+        if (gw_block_matrices(b) > 0) {
+            return is_quantized(reads_by(w, b));
+        }
+        v = b->out;
+    }
+    return 0;
+}
+
 static inline int is_kept(const walk *w, int v) { return w->bp->width[v].n > 0; }
 
 /* Of tensors [devices, each]: number i of a device; where it has none, that of one that has. */

@@ -28,6 +28,7 @@ typedef struct gw_watch {
 
 /* One implementation of one op. A backend lists its kernels best first; the planner takes the
  * first whose accepts() says yes, so "is it supported" and "what runs" cannot disagree. */
+enum { GW_DIGITS_TOO = 2 };
 typedef struct gw_kernel {
     gw_op op;
     const char *name; /* "cpu.linear.q4_0.vnni": logs, tests, bench --ops */
@@ -37,13 +38,18 @@ typedef struct gw_kernel {
     gw_status (*record)(struct gw_segment *segment, const struct gw_kernel *kernel,
                         const gw_node *node);
     const void *state; /* the backend's */
-    int every_form;    /* 0: is never asked for a node that is not plain (gw_op_is_plain) */
+    /* 0: is never asked for a node that is not plain (gw_op_is_plain); 1: is asked for every form;
+     * GW_DIGITS_TOO: for an ATTENTION whose args.attn.digits is 1, too, which no other kernel is.
+     */
+    int every_form;
 } gw_kernel;
 
 /* Does this kernel run the node? The one question that everybody asks. */
 static inline int gw_kernel_takes(const gw_kernel *kernel, const gw_node *node,
                                   const struct gw_device *device) {
+    int digits = node->op == GW_OP_ATTENTION && node->args.attn.digits;
     return kernel->op == node->op && (kernel->every_form || gw_op_is_plain(node)) &&
+           (!digits || kernel->every_form == GW_DIGITS_TOO) &&
            kernel->accepts(kernel, node, device);
 }
 

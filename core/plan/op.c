@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "core/plan/digits.h"
 #include "core/tensor/sample.h"
 
 /* ---- shapes and formats --------------------------------------------------------------------- */
@@ -293,6 +294,9 @@ static gw_status check_attention(const gw_node *node) {
     if (node->in[2] == NULL &&
         (a->v_dim < 1 || a->v_first < 0 || a->v_first > a->head_dim - ev)) {
         return refuse(node, "the K cache", node->in[1], "keys that have the values in them");
+    }
+    if (a->digits && !gw_attn_in_digits(node)) {
+        return refuse(node, "the K cache", node->in[1], "a form that is summed in digits");
     }
     return check_cache(node, a->kv_heads, a->head_dim, ev);
 }

@@ -304,6 +304,9 @@ typedef struct gw_attn_args {
     int reach;      /* of w2: distances beyond +-reach count as that */
     gw_order order; /* what the rows are: a backend may sum those of prompts in an order of its own
                      * where it does so with the weights behind (docs/arithmetic.md, section 5) */
+    int digits;     /* 1: pages before a row's own are summed in integers, which only prompts in
+                     * front of quantized weights are (core/plan/digits.h). A kernel computes it so
+                     * or does not take the node (gw_kernel.every_form) */
 } gw_attn_args;
 
 /* Arguments are typed per op; there is no untyped parameter block to index by hand. */

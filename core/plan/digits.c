@@ -1,0 +1,18 @@
+/* core/plan/digits.c - see digits.h. */
+#include "core/plan/digits.h"
+
+#include "core/tensor/digits.h"
+
+static int is_narrow_cache(const gw_tensor *t) {
+    return t != NULL && (t->fmt == GW_FMT_F16 || t->fmt == GW_FMT_Q8_0);
+}
+
+int gw_attn_in_digits(const gw_node *node) {
+    const gw_attn_args *a = &node->args.attn;
+    int e = a->head_dim;
+    return node->op == GW_OP_ATTENTION && a->order == GW_ORDER_PREFILL && !a->both &&
+           (a->v_dim == 0 || a->v_dim == e) && e % GW_DIGITS_LEAST == 0 && e >= GW_DIGITS_LEAST &&
+           e <= GW_DIGITS_MOST && a->window == 0 && a->chunk == 0 && a->softcap == 0.0f &&
+           node->w[1] == NULL && node->w[2] == NULL && is_narrow_cache(node->in[1]) &&
+           is_narrow_cache(node->in[2]) && node->in[1]->fmt == node->in[2]->fmt;
+}
