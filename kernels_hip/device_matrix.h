@@ -153,6 +153,41 @@ GW_DEVICE void gw_load_matrices_across(unsigned *r, const void *row) {
 #endif
 #endif
 
+#if !GW_MMA
+/* The same by dot products, where every thread is handed the words of its rows and columns: for
+ * kernels that devices without matrix instructions share. */
+#if defined(GW_AMD) && LANES == 64
+GW_DEVICE unsigned gw_wave_word(unsigned v, int from) { return (unsigned)__shfl((int)v, from, 64); }
+#else
+GW_DEVICE unsigned gw_wave_word(unsigned v, int from) { return gw_shuffle(v, from); }
+#endif
+GW_DEVICE void gw_mma_int8(int *c, const unsigned *a, const unsigned *b) {
+    const int lane = gw_wave_lane();
+#pragma unroll
+    for (int word = 0; word < 8; word++) {
+        const int t = word % 4, h = word / 4; /* as gw_mma_a_k_int8 and gw_mma_b_k_int8 have them */
+#if LANES == 32
+        unsigned x[2], y[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            x[i] = gw_wave_word(a[i + 2 * h], lane / 4 * 4 + t);
+            y[i] = gw_wave_word(b[h], (lane % 4 * 2 + i) * 4 + t);
+        }
+#pragma unroll
+        for (int i = 0; i < GW_MMA_C; i++) {
+            c[i] = gw_dp4a((int)x[i >> 1], (int)y[i & 1], c[i]);
+        }
+#else
+        const unsigned y = gw_wave_word(b[h], lane % 16 + 16 * t);
+#pragma unroll
+        for (int i = 0; i < GW_MMA_C; i++) {
+            c[i] = gw_dp4a((int)gw_wave_word(a[h], lane / 16 * 4 + i + 16 * t), (int)y, c[i]);
+        }
+#endif
+    }
+}
+#endif
+
 /* ---- matrix instructions of four waves ------------------------------------------------------- */
 
 /* D[4 * 16, N] = A[4 * 16, K] B[K, N] (+ D) by four neighbouring waves, begun and not waited for:

@@ -12,6 +12,7 @@ static const gw_kernel *const tables[] = {
     gw_hip_gemm_kernels,
     gw_hip_attention_kernels,
     gw_hip_more_kernels,
+    gw_hip_attend_digits_kernels,
     gw_hip_attend_latent_kernels,
     gw_hip_attend_more_kernels,
     gw_hip_experts_kernels,
