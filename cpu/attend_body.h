@@ -426,8 +426,8 @@ VT static void NAME(add_page)(const NAME(attention_work) * w, int p) {
     }
 }
 
-VT static void NAME(attend)(const gw_cpu_attention *job, const gw_cpu_attention_part *part,
-                            void *scratch) {
+VT static void NAME(attend_floats)(const gw_cpu_attention *job, const gw_cpu_attention_part *part,
+                                   void *scratch) {
     NAME(attention_work) w;
     NAME(open_work)(&w, job, part, scratch);
     float *total = w.o; /* free until the values are summed; moved out before that */

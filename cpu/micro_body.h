@@ -4,13 +4,22 @@
  * one chain per output, so splitting k over several calls changes no bit. x is read row by row
  * (xs apart) or, where xs is PACKED, as [k, MICRO_ROWS]: rows far apart would meet in one set of
  * the first-level cache. Meanwhile as much is asked for at `next`: the tile after this one.
+ *
+ * MICRO_ADD, MICRO_NAME and MICRO_VT, where they are defined, name another sum (v_madd: numbers are
+ * bits of pairs of integers then), its functions and their instructions; undefined at the end.
  */
+#if !defined(MICRO_ADD)
+#define MICRO_ADD(a, b, c) v_fma(a, b, c)
+#define MICRO_NAME(f) NAME(f)
+#define MICRO_VT VT
+#endif
 #if !defined(PACKED)
 #define PACKED 0
 #endif
-GW_INLINE VT void NAME(tile)(const int rows, const int vecs, const int packed, size_t k,
-                             const float *x, size_t xs, const float *next, const float *w,
-                             size_t ws, float *y, size_t ys, int first) {
+GW_INLINE MICRO_VT void MICRO_NAME(tile)(const int rows, const int vecs, const int packed, size_t k,
+                                         const float *x, size_t xs, const float *next,
+                                         const float *w, size_t ws, float *y, size_t ys,
+                                         int first) {
     vf sum[MICRO_ROWS][MICRO_VECS];
     GW_UNROLL
     for (int t = 0; t < rows; t++) {
@@ -33,7 +42,7 @@ GW_INLINE VT void NAME(tile)(const int rows, const int vecs, const int packed, s
             vf value = v_set(packed ? x[i * MICRO_ROWS + (size_t)t] : x[(size_t)t * xs + i]);
             GW_UNROLL
             for (int v = 0; v < vecs; v++) {
-                sum[t][v] = v_fma(value, column[v], sum[t][v]);
+                sum[t][v] = MICRO_ADD(value, column[v], sum[t][v]);
             }
         }
         w += ws;
@@ -48,8 +57,8 @@ GW_INLINE VT void NAME(tile)(const int rows, const int vecs, const int packed, s
 }
 
 #define TILE_CASE(T, V)                                                                            \
-    case T:\
-        NAME(tile)(T, V, TILE_PACKED, k, x, xs, next, w, ws, y, ys, first);                        \
+    case T:                                                                                        \
+        MICRO_NAME(tile)(T, V, TILE_PACKED, k, x, xs, next, w, ws, y, ys, first);                  \
         break;
 #if MICRO_ROWS == 12
 #define TILE_WIDE(V)                                                                               \
@@ -62,14 +71,16 @@ GW_INLINE VT void NAME(tile)(const int rows, const int vecs, const int packed, s
     TILE_CASE(1, V)                                                                                \
     TILE_CASE(2, V)                                                                                \
     TILE_CASE(3, V)                                                                                \
-    TILE_CASE(4, V) TILE_CASE(5, V) TILE_WIDE(V) default                                           \
-        : NAME(tile)(MICRO_ROWS, V, TILE_PACKED, k, x, xs, next, w, ws, y, ys, first);             \
+    TILE_CASE(4, V)                                                                                \
+    TILE_CASE(5, V) TILE_WIDE(V) default                                                           \
+        : MICRO_NAME(tile)(MICRO_ROWS, V, TILE_PACKED, k, x, xs, next, w, ws, y, ys, first);       \
     break;
 
 /* rows 1 .. MICRO_ROWS, MICRO_VECS vectors wide. */
 #define TILE_PACKED 0
-VT static void NAME(tile_full)(size_t rows, size_t k, const float *x, size_t xs, const float *w,
-                               size_t ws, float *y, size_t ys, int first) {
+MICRO_VT static void MICRO_NAME(tile_full)(size_t rows, size_t k, const float *x, size_t xs,
+                                           const float *w, size_t ws, float *y, size_t ys,
+                                           int first) {
     const float *next = NULL;
     switch (rows) { TILE_CASES(MICRO_VECS) }
 }
@@ -77,8 +88,9 @@ VT static void NAME(tile_full)(size_t rows, size_t k, const float *x, size_t xs,
 
 #if defined(MICRO_PACK) /* asked for by the including file */
 #define TILE_PACKED 1
-VT static void NAME(tile_packed)(size_t rows, size_t k, const float *x, const float *next,
-                                 const float *w, size_t ws, float *y, size_t ys, int first) {
+MICRO_VT static void MICRO_NAME(tile_packed)(size_t rows, size_t k, const float *x,
+                                             const float *next, const float *w, size_t ws, float *y,
+                                             size_t ys, int first) {
     const size_t xs = PACKED;
     switch (rows) { TILE_CASES(MICRO_VECS) }
 }
@@ -90,8 +102,9 @@ VT static void NAME(tile_packed)(size_t rows, size_t k, const float *x, const fl
 
 /* The same, 16 columns wide: only where a full tile is wider. */
 #if MICRO_VECS * VW > 16
-VT static void NAME(tile_16)(size_t rows, size_t k, const float *x, size_t xs, const float *w,
-                             size_t ws, float *y, size_t ys, int first) {
+MICRO_VT static void MICRO_NAME(tile_16)(size_t rows, size_t k, const float *x, size_t xs,
+                                         const float *w, size_t ws, float *y, size_t ys,
+                                         int first) {
     const float *next = NULL;
     switch (rows) { TILE_CASES(1) }
 }
@@ -101,8 +114,9 @@ VT static void NAME(tile_16)(size_t rows, size_t k, const float *x, size_t xs, c
 
 /* Any rows, columns in multiples of 16. Rows are spread evenly over tiles: eight are 4 + 4 and not
  * 6 + 2, which would leave too few chains to hide the latency of a multiply-add. */
-VT static void NAME(multiply)(size_t rows, size_t k, const float *x, size_t xs, const float *w,
-                              size_t ws, size_t columns, float *y, size_t ys) {
+MICRO_VT static void MICRO_NAME(multiply)(size_t rows, size_t k, const float *x, size_t xs,
+                                          const float *w, size_t ws, size_t columns, float *y,
+                                          size_t ys) {
     size_t tiles = (rows + MICRO_ROWS - 1) / MICRO_ROWS, high = (rows + tiles - 1) / tiles;
     for (size_t c = 0; c < columns;) {
         size_t wide = columns - c >= MICRO_VECS * VW ? MICRO_VECS * VW : 16;
@@ -110,11 +124,11 @@ VT static void NAME(multiply)(size_t rows, size_t k, const float *x, size_t xs, 
             size_t n = rows - t < high ? rows - t : high;
 #if !defined(TILE_16_IS_FULL)
             if (wide == 16) {
-                NAME(tile_16)(n, k, x + t * xs, xs, w + c, ws, y + t * ys + c, ys, 1);
+                MICRO_NAME(tile_16)(n, k, x + t * xs, xs, w + c, ws, y + t * ys + c, ys, 1);
                 continue;
             }
 #endif
-            NAME(tile_full)(n, k, x + t * xs, xs, w + c, ws, y + t * ys + c, ys, 1);
+            MICRO_NAME(tile_full)(n, k, x + t * xs, xs, w + c, ws, y + t * ys + c, ys, 1);
         }
         c += wide;
     }
@@ -127,3 +141,6 @@ VT static void NAME(multiply)(size_t rows, size_t k, const float *x, size_t xs, 
 #undef TILE_CASE
 #undef TILE_WIDE
 #undef TILE_CASES
+#undef MICRO_ADD
+#undef MICRO_NAME
+#undef MICRO_VT

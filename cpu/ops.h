@@ -35,6 +35,7 @@ typedef struct gw_cpu_attention {
     const float *bias;           /* [heads, 2 reach + 1] by distance, or NULL */
     int reach;
     int digits; /* pages before a row's own are summed in integers (core/tensor/digits.h) */
+    int vnni;   /* for them, the processor has AVX512_VNNI */
 } gw_cpu_attention;
 
 /* A piece of that work: rows [row, row + rows) of one slot, query heads [head, head + heads) of KV
@@ -108,6 +109,8 @@ static inline size_t gw_cpu_page_bytes(gw_fmt kv, size_t e) {
 enum { GW_ATTEND_TURNED = 16 };
 /* queries: rows * heads of a part; pages: the most that one part touches; e: the larger width. */
 size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e);
+/* The same of parts in digits, whatever their pages. */
+size_t gw_cpu_digits_scratch(size_t queries, size_t e);
 /* First and one past the last position that a row at pos sees. */
 static inline int gw_cpu_first_seen(int pos, int window, int chunk) {
     int first = window > 0 && pos >= window ? pos - window + 1 : 0;

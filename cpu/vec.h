@@ -13,6 +13,9 @@
  *   v_below(x, c, a, b) = a where x < c, else b; v_abs(x); v_signed(x, s) = x >= +0 with the sign
  *     of s
  *   v_codes(q, sum, x, f) 32 floats times f, rounded to bytes q; sum: of the first and second 16
+ *   v_madd(a, b, c) of vectors whose lanes are bits of two 16-bit integers each, c of one of 32 bits:
+ *     c + a.low * b.low + a.high * b.high, in the float registers of v_fma's place
+ *   vi_round(v) to integers, ties to even, any where there is none; v_of_bits(a) their bits as float
  *   v_within(x, at, from, end, c) = x where from <= at + lane < end, else c
  *   v_fold(v)  lane i takes lane i + h, for h = VW/2 .. 1: the end of gw_fold_lanes
  *   v_join(a)  gw_join_lanes of the GW_LANES floats in a [GW_LANES / VW]
@@ -80,6 +83,19 @@
 #undef vi_max
 #undef vi_zero
 #undef vi_largest
+#undef vi_load
+#undef vi_store
+#undef vi_set
+#undef vi_add
+#undef vi_sub
+#undef vi_and
+#undef vi_or
+#undef vi_shl
+#undef vi_sar
+#undef vi_round
+#undef vi_floats
+#undef v_of_bits
+#undef v_madd
 #undef MICRO_ROWS
 #undef MICRO_VECS
 
@@ -136,6 +152,22 @@
 #define v_fold(v) fold_avx2(v)
 #define v_join(a) join_avx2(a)
 #define v_largest(v) largest_avx2(v)
+#define vi_load(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
+#define vi_store(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), v)
+#define vi_set(x) _mm256_set1_epi32(x)
+#define vi_add(a, b) _mm256_add_epi32(a, b)
+#define vi_sub(a, b) _mm256_sub_epi32(a, b)
+#define vi_and(a, b) _mm256_and_si256(a, b)
+#define vi_or(a, b) _mm256_or_si256(a, b)
+#define vi_shl(a, n) _mm256_slli_epi32(a, n)
+#define vi_sar(a, n) _mm256_srai_epi32(a, n)
+#define vi_round(v) _mm256_cvtps_epi32(v)
+#define vi_floats(a) _mm256_cvtepi32_ps(a)
+#define v_of_bits(a) _mm256_castsi256_ps(a)
+#define v_madd(a, b, c)                                                                            \
+    _mm256_castsi256_ps(_mm256_add_epi32(                                                          \
+        _mm256_madd_epi16(_mm256_castps_si256(a), _mm256_castps_si256(b)),                         \
+        _mm256_castps_si256(c)))
 #define vi_largest(v) largest_int_avx2(v)
 
 #if !defined(GW_VEC_AVX2_TAILS)
@@ -270,6 +302,22 @@ GW_INLINE VT void codes_avx2(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
 #define v_fold(v) fold_avx512(v)
 #define v_join(a) join_avx512(a)
 #define v_largest(v) largest_avx512(v)
+#define vi_load(p) _mm512_loadu_si512((const void *)(p))
+#define vi_store(p, v) _mm512_storeu_si512((void *)(p), v)
+#define vi_set(x) _mm512_set1_epi32(x)
+#define vi_add(a, b) _mm512_add_epi32(a, b)
+#define vi_sub(a, b) _mm512_sub_epi32(a, b)
+#define vi_and(a, b) _mm512_and_si512(a, b)
+#define vi_or(a, b) _mm512_or_si512(a, b)
+#define vi_shl(a, n) _mm512_slli_epi32(a, n)
+#define vi_sar(a, n) _mm512_srai_epi32(a, n)
+#define vi_round(v) _mm512_cvtps_epi32(v)
+#define vi_floats(a) _mm512_cvtepi32_ps(a)
+#define v_of_bits(a) _mm512_castsi512_ps(a)
+#define v_madd(a, b, c)                                                                            \
+    _mm512_castsi512_ps(_mm512_add_epi32(                                                          \
+        _mm512_madd_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b)),                         \
+        _mm512_castps_si512(c)))
 #define vi_largest(v) largest_int_avx512(v)
 
 #if !defined(GW_VEC_AVX512_TAILS)
@@ -373,6 +421,19 @@ GW_INLINE VT void codes_avx512(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
 #define v_fold(v) fold_neon(v)
 #define v_join(a) join_neon(a)
 #define v_largest(v) vmaxvq_f32(v)
+#define vi_load(p) vld1q_s32(p)
+#define vi_store(p, v) vst1q_s32(p, v)
+#define vi_set(x) vdupq_n_s32(x)
+#define vi_add(a, b) vaddq_s32(a, b)
+#define vi_sub(a, b) vsubq_s32(a, b)
+#define vi_and(a, b) vandq_s32(a, b)
+#define vi_or(a, b) vorrq_s32(a, b)
+#define vi_shl(a, n) vshlq_n_s32(a, n)
+#define vi_sar(a, n) vshrq_n_s32(a, n)
+#define vi_round(v) vcvtnq_s32_f32(v)
+#define vi_floats(a) vcvtq_f32_s32(a)
+#define v_of_bits(a) vreinterpretq_f32_s32(a)
+#define v_madd(a, b, c) madd_neon(a, b, c)
 #define vi_largest(v) vmaxvq_s32(v)
 
 #if !defined(GW_VEC_NEON_TAILS)
@@ -416,6 +477,11 @@ GW_INLINE void codes_neon(gw_i8 *q, gw_i16 *sum, const float *x, float f) {
         vst1q_s8(q + 16 * h, codes);
         sum[h] = vaddlvq_s8(codes);
     }
+}
+GW_INLINE float32x4_t madd_neon(float32x4_t a, float32x4_t b, float32x4_t c) {
+    int16x8_t x = vreinterpretq_s16_f32(a), y = vreinterpretq_s16_f32(b);
+    int32x4_t low = vmull_s16(vget_low_s16(x), vget_low_s16(y)), high = vmull_high_s16(x, y);
+    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(c), vpaddq_s32(low, high)));
 }
 GW_INLINE float fold_neon(float32x4_t v) {
     float32x2_t a = vadd_f32(vget_low_f32(v), vget_high_f32(v));

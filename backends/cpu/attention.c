@@ -208,9 +208,21 @@ gw_status gw_cpu_record_rope_kv(struct gw_segment *segment, const gw_kernel *ker
  * ------------------------------------------------------------------------------------------ */
 
 enum {
-    QUERIES = 48,          /* of a piece: rows times query heads that share a KV head */
-    SCORES_BYTES = 4 << 20 /* of scratch for them; long contexts take fewer at a time */
+    QUERIES = 48,           /* of a piece: rows times query heads that share a KV head */
+    SCORES_BYTES = 4 << 20, /* of scratch for them; long contexts take fewer at a time */
+    /* In digits a piece makes those of all pages for itself, so that it takes many queries, as far
+     * as they stay in the second-level cache; and each thread has some pieces. */
+    DIGITS_QUERIES = 256,
+    DIGITS_BYTES = 768 << 10,
+    DIGITS_PIECES = 4
 };
+
+/* Scratch of a piece of `queries`. */
+static size_t piece_bytes(const gw_cpu_attention *job, size_t queries, size_t pages) {
+    size_t e = (size_t)(job->e > job->ev ? job->e : job->ev);
+    return job->digits ? gw_cpu_digits_scratch(queries, e)
+                       : gw_cpu_attention_scratch(queries, pages, e);
+}
 
 /* How the work of a step is cut: rows per piece, query heads per piece. */
 typedef struct cut {
@@ -222,16 +234,17 @@ static cut cut_work(const gw_cpu_launch *l, const gw_cpu_worker *worker, size_t 
     const gw_cpu_attention *job = &l->u.attention.job;
     size_t group = (size_t)job->group, team = (size_t)worker->team;
     size_t pages = (size_t)(worker->step->pos_max / GW_PAGE + 1);
-    size_t e = (size_t)(job->e > job->ev ? job->e : job->ev);
-    size_t fit = QUERIES;
-    while (fit > 1 && gw_cpu_attention_scratch(fit, pages, e) > l->u.attention.scratch) {
+    size_t fit = job->digits ? DIGITS_QUERIES : QUERIES;
+    while (fit > 1 && piece_bytes(job, fit, pages) > l->u.attention.scratch) {
         fit--;
     }
     cut c = {.rows = fit / group, .heads = group < fit ? group : fit};
     c.rows = c.rows < 1 ? 1 : c.rows;
     /* Rows of a short step go to different threads before they share pages in a tile. */
-    size_t even = n * (size_t)job->kv_heads / team;
-    even = even / (size_t)job->kv_heads;
+    size_t even = n / team;
+    if (job->digits) {
+        even = n * (size_t)job->kv_heads / (DIGITS_PIECES * team);
+    }
     even = even < 1 ? 1 : even;
     c.rows = c.rows < even ? c.rows : even;
     c.tiles = (n + c.rows - 1) / c.rows;
@@ -319,7 +332,6 @@ int gw_cpu_accepts_attention(const gw_kernel *kernel, const gw_node *node,
     return node->in[0]->fmt == GW_FMT_F32 && is_cache(node->in[1]) && is_values(node) &&
            node->in[3]->fmt == GW_FMT_I32 && a->head_dim % ops->attend_multiple == 0 &&
            ev % ops->attend_multiple == 0 && a->heads % a->kv_heads == 0 &&
-           (!a->digits || gw_cpu_row_of(kernel)->level == GW_CPU_SCALAR) &&
            (node->out->fmt == GW_FMT_F32 ||
             (node->out->fmt == GW_FMT_ACT8 && a->heads * ev % GW_ACT_BLOCK == 0));
 }
@@ -383,15 +395,18 @@ gw_status gw_cpu_record_attention(struct gw_segment *segment, const gw_kernel *k
     GW_TRY(gw_cpu_vector(segment, node->w[2], &job->bias));
     job->reach = a->reach;
     job->digits = a->digits;
+    job->vnni =
+        gw_cpu_row_of(kernel)->level == GW_CPU_VNNI || gw_cpu_row_of(kernel)->level == GW_CPU_AMX;
     l->u.attention.both = a->both;
 
-    size_t queries = QUERIES;
+    size_t queries = a->digits ? DIGITS_QUERIES : QUERIES, room = queries;
+    size_t most = a->digits ? DIGITS_BYTES : SCORES_BYTES;
     e = e > ev ? e : ev;
-    while (queries > 1 && gw_cpu_attention_scratch(queries, pages, e) > SCORES_BYTES) {
+    while (queries > 1 && piece_bytes(job, queries, pages) > most) {
         queries--;
     }
-    size_t line = GW_CACHE_LINE, need = gw_cpu_attention_scratch(queries, pages, e);
+    size_t line = GW_CACHE_LINE, need = piece_bytes(job, queries, pages);
     l->u.attention.scratch = (need + line - 1) / line * line;
-    gw_cpu_need_scratch(segment, l->u.attention.scratch + QUERIES * e * sizeof(float));
+    gw_cpu_need_scratch(segment, l->u.attention.scratch + room * e * sizeof(float));
     return l->act8 && ev % GW_ACT_BLOCK != 0 ? straddling(segment, kernel, node, l) : GW_OK;
 }
