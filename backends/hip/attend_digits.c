@@ -13,9 +13,24 @@ enum { SUMS_BYTES = 128 << 20 }; /* of groups of pages; rows that need more take
 
 static int width_of(int e) { return e <= 64 ? 64 : e <= 128 ? 128 : 256; }
 
+/* Bytes of a page's keys and values for a KV head, and of a place for one of them. */
+typedef struct layout {
+    int keys, values, place;
+} layout;
+
+/* Matrix instructions of four waves have a layout of their own. */
+static layout layout_of(const struct gw_device *device, int wide) {
+    int ev = GW_DIGITS_EV(wide), slices = wide / ev;
+    if (device->group) {
+        return (layout){GW_DIGITS_GROUP_KEYS(wide), slices * GW_DIGITS_GROUP_VALUES(ev),
+                        GW_DIGITS_GROUP_PLACE(wide)};
+    }
+    return (layout){GW_DIGITS_KEYS(wide), slices * GW_DIGITS_VALUES(ev), GW_DIGITS_PLACE(wide)};
+}
+
 static unsigned shared_of(const struct gw_device *device, int e) {
     int wide = width_of(e), stages = gw_hip_has_copies(device) ? GW_DIGITS_STAGES(wide) : 1;
-    return (unsigned)GW_DIGITS_SHARED(wide, stages);
+    return (unsigned)GW_DIGITS_SHARED(layout_of(device, wide).place, stages);
 }
 
 static int accepts_attention(const gw_kernel *kernel, const gw_node *node,
@@ -76,7 +91,7 @@ static gw_status record_turns(struct gw_segment *segment, const gw_node *node,
     size_t units = (size_t)p->room * slices, most = (size_t)p->room / kv_heads;
     unsigned warp = (unsigned)segment->device->warp;
     char name[48];
-    snprintf(name, sizeof name, "gw_attend_digits_%d", p->wide);
+    snprintf(name, sizeof name, "gw_attend_digits_%s%d", p->group ? "group_" : "", p->wide);
     for (size_t turn = 0; turn < turns; turn++) {
         size_t here = turn > 0 ? gw_hip_groups(tiles, turn) : tiles; /* tiles, most */
         here = here < most ? here : most;
@@ -95,12 +110,13 @@ static gw_status record_turns(struct gw_segment *segment, const gw_node *node,
 static gw_status record_attention(struct gw_segment *segment, const gw_kernel *kernel,
                                   const gw_node *node) {
     const gw_attn_args *a = &node->args.attn;
-    int wide = width_of(a->head_dim), ev = GW_DIGITS_EV(wide), slices = wide / ev;
+    int wide = width_of(a->head_dim), slices = wide / GW_DIGITS_EV(wide);
     size_t rows = (size_t)segment->rows, heads = (size_t)a->heads, kv_heads = (size_t)a->kv_heads;
     size_t e = (size_t)a->head_dim, table = gw_hip_width(node->in[3]);
     size_t tiles = gw_hip_groups(rows * (heads / kv_heads), GW_DIGITS_QUERIES);
     size_t groups = gw_hip_groups(table, GW_DIGITS_GROUP), of_page, entry;
     size_t pages = (size_t)node->in[1]->dim[0] * kv_heads, room = tiles * kv_heads * groups;
+    layout lies = layout_of(segment->device, wide);
     gw_hip_ptr at, none = 0;
     (void)kernel;
     GW_TRY(gw_row_bytes(node->in[1]->fmt, (uint64_t)GW_PAGE * (uint64_t)e, &of_page));
@@ -125,6 +141,7 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
                                  .form = gw_hip_form(segment, node->out),
                                  .k_bytes = (int32_t)of_page,
                                  .v_bytes = (int32_t)of_page,
+                                 .group = segment->device->group,
                                  .scale = a->scale};
     for (int pass = 0; pass < 2; pass++) { /* first to count, then in memory */
         gw_hip_ptr base = none;
@@ -132,8 +149,8 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
             GW_TRY(gw_hip_scratch(segment, (size_t)at, &base));
         }
         at = base;
-        p.keys = take(&at, pages * (size_t)GW_DIGITS_KEYS(wide));
-        p.values = take(&at, pages * (size_t)(slices * GW_DIGITS_VALUES(ev)));
+        p.keys = take(&at, pages * (size_t)lies.keys);
+        p.values = take(&at, pages * (size_t)lies.values);
         p.own_top = take(&at, rows * heads * sizeof(float));
         p.own_sum = take(&at, rows * heads * sizeof(float));
         p.own_values = take(&at, rows * heads * e * sizeof(float));

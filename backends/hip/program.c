@@ -77,6 +77,7 @@ static const struct {
     {"gw_attend_more_*",   "kernels_hip/attention/attend_more.hip"},
     {"gw_attend_digits_make_*", "kernels_hip/attention/attend_digits_make.hip"},
     {"gw_attend_digits_join", "kernels_hip/attention/attend_digits_make.hip"},
+    {"gw_attend_digits_group_*", "kernels_hip/attention/attend_digits_group.hip"},
     {"gw_attend_digits_*", "kernels_hip/attention/attend_digits.hip"},
     {"gw_attend_*",        "kernels_hip/attention/attention.hip"},
     {"gw_experts_sum_*",   "kernels_hip/experts/experts_sum.hip"},

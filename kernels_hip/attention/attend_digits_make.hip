@@ -22,12 +22,22 @@ __device__ static inline float cell(const uint8_t *tile, int at, const uint8_t *
     return x;
 }
 
+/* Where byte `byte` of a position's digits is; of a channel's. */
+GW_DEVICE int key_at(const gw_digits_params &p, int j, int byte) {
+    return p.group ? byte / 128 * (GW_PAGE * 128) + j * 128 + ((byte / 16 ^ j) % 8) * 16 + byte % 16
+                   : j * GW_DIGITS_KEY_ROW(p.wide) + byte;
+}
+GW_DEVICE int value_at(const gw_digits_params &p, int i, int byte) {
+    return p.group ? i * 128 + (byte / 16 ^ i % 8) * 16 + byte % 16
+                   : i * GW_DIGITS_VALUE_ROW + byte;
+}
+
 /* A thread has every fourth of a position's words of four values. */
 template <class CELLS>
 __device__ static inline void make_keys(const gw_digits_params &p, uint8_t *made, unsigned *tops,
                                         const uint8_t *tile) {
     const int j = (int)threadIdx.x % GW_PAGE, part = (int)threadIdx.x / GW_PAGE, e = p.e;
-    const int row = GW_DIGITS_KEY_ROW(p.wide);
+    const int scales_at = GW_PAGE * (p.group ? 2 * p.wide : GW_DIGITS_KEY_ROW(p.wide));
     const uint8_t *scales = tile + GW_PAGE * e;
     unsigned top = 0;
     for (int i = part * 4; i < e; i += ROWS * 4) {
@@ -45,7 +55,6 @@ __device__ static inline void make_keys(const gw_digits_params &p, uint8_t *made
         top = gw_larger(top, tops[i * GW_PAGE + j]);
     }
     const float inverse = gw_digits_inverse(gw_digits_amax(top));
-    unsigned *to = (unsigned *)(made + j * row);
     for (int i = part * 4; i < p.wide; i += ROWS * 4) {
         unsigned n[4] = {0, 0, 0, 0};
 #pragma unroll
@@ -54,13 +63,13 @@ __device__ static inline void make_keys(const gw_digits_params &p, uint8_t *made
                 cell<CELLS>(tile, (i + c) * GW_PAGE + j, scales, (i + c) / 32 * GW_PAGE + j);
             n[c] = gw_digits_word(x * inverse);
         }
-        to[i / 4] = gw_high_digits(n);
-        to[(p.wide + i) / 4] = gw_low_digits(n);
+        *(unsigned *)(made + key_at(p, j, i)) = gw_high_digits(n);
+        *(unsigned *)(made + key_at(p, j, p.wide + i)) = gw_low_digits(n);
     }
     if (part == 0) {
-        ((float *)(made + GW_PAGE * row))[j] = gw_digits_scale(gw_digits_amax(top));
-        for (int i = 0; i < 4; i++) {
-            to[p.wide / 2 + i] = 0;
+        ((float *)(made + scales_at))[j] = gw_digits_scale(gw_digits_amax(top));
+        for (int i = 0; i < 16 && !p.group; i += 4) {
+            *(unsigned *)(made + key_at(p, j, 2 * p.wide + i)) = 0;
         }
     }
 }
@@ -72,7 +81,8 @@ __device__ static inline void make_values(const gw_digits_params &p, uint8_t *ma
                                           const uint8_t *tile, int slice) {
     const int e = p.e, ev = GW_DIGITS_EV(p.wide), first = slice * ev, lane = gw_lane();
     const uint8_t *scales = tile + GW_PAGE * e;
-    float *c = (float *)(made + ev * GW_DIGITS_VALUE_ROW), *scale = c + ev;
+    float *c = (float *)(made + ev * (p.group ? 2 * GW_PAGE : GW_DIGITS_VALUE_ROW)),
+          *scale = c + ev;
     for (int i = (int)threadIdx.x; i < p.wide; i += THREADS) {
         unsigned top = 0;
 #pragma unroll 8
@@ -108,17 +118,16 @@ __device__ static inline void make_values(const gw_digits_params &p, uint8_t *ma
             const int i = k * GW_LANES + lane - first;
             if (i >= 0 && i < ev) {
                 const unsigned n = gw_digits_word(y[k] * inverse);
-                uint8_t *to = made + i * GW_DIGITS_VALUE_ROW + gw_digits_place(j);
-                to[0] = (uint8_t)((n + 128u) >> 8);
-                to[GW_PAGE] = (uint8_t)n;
+                made[value_at(p, i, gw_digits_place(j))] = (uint8_t)((n + 128u) >> 8);
+                made[value_at(p, i, GW_PAGE + gw_digits_place(j))] = (uint8_t)n;
             }
         }
         if (lane == 0) {
             scale[j] = gw_digits_scale(gw_digits_amax(top));
         }
     }
-    for (int i = (int)threadIdx.x; i < 4 * ev; i += THREADS) {
-        ((unsigned *)(made + i / 4 * GW_DIGITS_VALUE_ROW + 2 * GW_PAGE))[i % 4] = 0;
+    for (int i = (int)threadIdx.x; i < 4 * ev && !p.group; i += THREADS) {
+        *(unsigned *)(made + value_at(p, i / 4, 2 * GW_PAGE + i % 4 * 4)) = 0;
     }
 }
 
@@ -126,7 +135,9 @@ template <class CELLS>
 __device__ static inline void make(const gw_digits_params &p, uint8_t *shared) {
     const int page = (int)blockIdx.x, g = (int)blockIdx.y, z = (int)blockIdx.z;
     const int ev = GW_DIGITS_EV(p.wide), slices = p.wide / ev, lane = gw_lane();
-    const int bytes = z == 0 ? GW_DIGITS_KEYS(p.wide) : GW_DIGITS_VALUES(ev);
+    const int keys = p.group ? GW_DIGITS_GROUP_KEYS(p.wide) : GW_DIGITS_KEYS(p.wide);
+    const int values = p.group ? GW_DIGITS_GROUP_VALUES(ev) : GW_DIGITS_VALUES(ev);
+    const int bytes = z == 0 ? keys : values;
     uint8_t *more = shared + GW_DIGITS_PLACE(p.wide);
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();

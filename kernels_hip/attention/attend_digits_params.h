@@ -33,15 +33,27 @@ enum {
 #define GW_DIGITS_PLACE(e)                                                                         \
     (GW_DIGITS_KEYS(e) > GW_DIGITS_VALUES(GW_DIGITS_EV(e)) ? GW_DIGITS_KEYS(e)                     \
                                                            : GW_DIGITS_VALUES(GW_DIGITS_EV(e)))
-/* Shared memory of gw_attend_digits_E: places, what queries see, and what waves of 64 exchange. */
-#define GW_DIGITS_SHARED(e, stages)                                                                \
-    ((stages)*GW_DIGITS_PLACE(e) + 8 * GW_DIGITS_QUERIES + 128 * GW_DIGITS_WAVES)
+/* The same for matrix instructions of four waves: rows of 128 bytes, those of a position its high
+ * and low digits after one another, the next 128 bytes behind all 64 positions; in each row piece c
+ * of 16 bytes at c ^ row % 8. */
+#define GW_DIGITS_GROUP_KEYS(e) (GW_PAGE * (2 * (e) + 4))
+#define GW_DIGITS_GROUP_VALUES(ev) ((ev) * (2 * GW_PAGE + 4) + 4 * GW_PAGE)
+#define GW_DIGITS_GROUP_PLACE(e)                                                                   \
+    (((GW_DIGITS_GROUP_KEYS(e) > GW_DIGITS_GROUP_VALUES(GW_DIGITS_EV(e))                           \
+           ? GW_DIGITS_GROUP_KEYS(e)                                                               \
+           : GW_DIGITS_GROUP_VALUES(GW_DIGITS_EV(e))) +                                            \
+      1023) /                                                                                      \
+     1024 * 1024)
+/* Shared memory of gw_attend_digits_E, _group_E: places, what queries see, and what waves of 64
+ * exchange. */
+#define GW_DIGITS_SHARED(place, stages)                                                            \
+    ((stages) * (place) + 8 * GW_DIGITS_QUERIES + 128 * GW_DIGITS_WAVES)
 /* The same of gw_attend_digits_make_CACHE. */
 #define GW_DIGITS_MAKE_SHARED(e) (GW_DIGITS_PLACE(e) + 4 * GW_DIGITS_MAKE_THREADS + 1024)
 
 /* gw_attend_digits_make_f16, _q8_0: grid (pages of a text, KV heads, 1 + slices): z is 0 for keys.
- * gw_attend_digits_E: grid: anything, blocks share the tiles and groups. gw_attend_digits_join: a
- * team for each query of the tiles. */
+ * gw_attend_digits_E, gw_attend_digits_group_E: grid: anything, blocks share the tiles and groups.
+ * gw_attend_digits_join: a team for each query of the tiles. */
 struct gw_digits_params {
     struct gw_step_params step;
     GW_DEV(const float) q; /* [rows, heads e]          */
@@ -64,6 +76,7 @@ struct gw_digits_params {
     int32_t heads, kv_heads, e, wide; /* wide: E */
     int32_t table_stride, form;
     int32_t k_bytes, v_bytes; /* of a page of a KV head in the caches */
+    int32_t group;            /* 1: for matrix instructions of four waves */
     float scale;
 };
 
