@@ -7,7 +7,9 @@
 
 #if GW_GROUP_MMA
 
-enum { CHUNK = 32, SUMS = CHUNK / 2 }; /* columns of a product, and what a thread has of them */
+/* Columns of a product, and what a thread has of them; products that are on their way while the
+ * results of another are taken. */
+enum { CHUNK = 32, SUMS = CHUNK / 2, AHEAD = 1, PLACES = AHEAD + 1 };
 
 template <int E> struct group_unit {
     enum {
@@ -22,50 +24,57 @@ template <int E> struct group_unit {
     };
     __device__ static inline void show(void) { gw_group_show(); }
 
-    /* Products of 32 digits with columns: high ones, and both mixed ones. */
-    __device__ static inline void step(int *both, int *mixed, const unsigned *high,
-                                       const unsigned *low, gw_group_at at_high, gw_group_at at_low,
-                                       int goes_on) {
-        gw_group_int8<CHUNK>(both, high, at_high, goes_on);
-        gw_group_int8<CHUNK>(mixed, high, at_low, goes_on);
-        gw_group_int8<CHUNK>(mixed, low, at_high, 1);
+    /* Products of N steps of 32 digits with 32 columns: high ones, and both mixed ones. */
+    template <int N>
+    __device__ static inline void begin(int *both, int *mixed, const unsigned (*high)[WORDS],
+                                        const unsigned (*low)[WORDS], gw_group_at columns) {
+        gw_group_begin();
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            const gw_group_at at_high = columns + at(32 * k), at_low = columns + at(32 * (N + k));
+            gw_group_int8<CHUNK>(both, high[k], at_high, k > 0);
+            gw_group_int8<CHUNK>(mixed, high[k], at_low, k > 0);
+            gw_group_int8<CHUNK>(mixed, low[k], at_high, 1);
+        }
+        gw_group_end();
     }
-    /* Bytes from `byte` on of rows that a page has in pieces of 128. */
+    /* Byte `byte` of rows that lie in pieces of 128. */
     __device__ static inline int at(int byte) {
         return byte / 128 * (GW_PAGE * 128 / 16) + byte % 128 / 32 * GW_GROUP_K_STEP;
+    }
+    /* Until all but `left` of the products are there. */
+    __device__ static inline void wait(int left, int *both, int *mixed) {
+        if (left > 0) {
+            gw_group_wait<AHEAD>();
+        } else {
+            gw_group_wait<0>();
+        }
+        gw_group_keep<SUMS>(both);
+        gw_group_keep<SUMS>(mixed);
     }
 
     __device__ static inline void scores(const state<E> &s, const uint8_t *keys,
                                          float (*x)[RESULTS], int lane) {
         enum { CHUNKS = GW_PAGE / CHUNK };
-        int both[CHUNKS][SUMS], mixed[CHUNKS][SUMS];
+        int both[PLACES][SUMS], mixed[PLACES][SUMS];
         const float *scales = (const float *)(keys + KEY_SCALES);
         const gw_group_at columns = gw_group_columns(keys);
-        gw_group_begin();
 #pragma unroll
-        for (int c = 0; c < CHUNKS; c++) {
-            const gw_group_at from = columns + c * (CHUNK / 8) * GW_GROUP_COLUMNS_8;
-#pragma unroll
-            for (int k = 0; k < E / 32; k++) {
-                step(both[c], mixed[c], s.q.high[k], s.q.low[k], from + at(32 * k),
-                     from + at(E + 32 * k), k > 0);
+        for (int c = 0; c < CHUNKS + AHEAD; c++) {
+            if (c < CHUNKS) {
+                begin<E / 32>(both[c % PLACES], mixed[c % PLACES], s.q.high, s.q.low,
+                              columns + c * (CHUNK / 8) * GW_GROUP_COLUMNS_8);
             }
-            gw_group_end();
-        }
-#pragma unroll
-        for (int c = 0; c < CHUNKS; c++) {
-            if (c + 1 < CHUNKS) {
-                gw_group_wait<1>();
-            } else {
-                gw_group_wait<0>();
+            const int of = c - AHEAD, place = (c + PLACES - AHEAD) % PLACES;
+            if (of < 0) {
+                continue;
             }
-            gw_group_keep<SUMS>(both[c]);
-            gw_group_keep<SUMS>(mixed[c]);
+            wait(c < CHUNKS ? AHEAD : 0, both[place], mixed[place]);
 #pragma unroll
             for (int i = 0; i < SUMS; i++) {
-                const int t = c * (CHUNK / SPAN) + i / RESULTS;
-                x[t][i % RESULTS] =
-                    score_of<E>(s.q, i % RESULTS, both[c][i], mixed[c][i], scales + t * SPAN, lane);
+                const int t = of * (CHUNK / SPAN) + i / RESULTS;
+                x[t][i % RESULTS] = score_of<E>(s.q, i % RESULTS, both[place][i], mixed[place][i],
+                                                scales + t * SPAN, lane);
             }
         }
     }
@@ -74,37 +83,25 @@ template <int E> struct group_unit {
     __device__ static inline void add(state<E> &s, const uint8_t *values, const weights &w,
                                       const float *scale, const float *share, int page, int lane) {
         enum { CHUNKS = EV / CHUNK };
-        int both[2][SUMS], mixed[2][SUMS];
+        int both[PLACES][SUMS], mixed[PLACES][SUMS];
         const float *channels = (const float *)(values + CHANNELS);
         const gw_group_at columns = gw_group_columns(values);
 #pragma unroll
-        for (int c = 0; c <= CHUNKS; c++) { /* one is on its way while the one before it is added */
+        for (int c = 0; c < CHUNKS + AHEAD; c++) {
             if (c < CHUNKS) {
-                const gw_group_at from = columns + c * (CHUNK / 8) * GW_GROUP_COLUMNS_8;
-                gw_group_begin();
-#pragma unroll
-                for (int k = 0; k < STEPS; k++) {
-                    step(both[c % 2], mixed[c % 2], w.high[k], w.low[k], from + at(32 * k),
-                         from + at(GW_PAGE + 32 * k), k > 0);
-                }
-                gw_group_end();
+                begin<STEPS>(both[c % PLACES], mixed[c % PLACES], w.high, w.low,
+                             columns + c * (CHUNK / 8) * GW_GROUP_COLUMNS_8);
             }
-            if (c == 0) {
+            const int of = c - AHEAD, place = (c + PLACES - AHEAD) % PLACES;
+            if (of < 0) {
                 continue;
             }
-            if (c < CHUNKS) {
-                gw_group_wait<1>();
-            } else {
-                gw_group_wait<0>();
-            }
-            gw_group_keep<SUMS>(both[(c - 1) % 2]);
-            gw_group_keep<SUMS>(mixed[(c - 1) % 2]);
+            wait(c < CHUNKS ? AHEAD : 0, both[place], mixed[place]);
 #pragma unroll
             for (int i = 0; i < SUMS; i++) {
-                const int t = (c - 1) * (CHUNK / SPAN) + i / RESULTS;
-                join_value<E, ALL>(s, s.o[t][i % RESULTS], i % RESULTS, both[(c - 1) % 2][i],
-                                   mixed[(c - 1) % 2][i], scale, share, channels + t * SPAN, page,
-                                   lane);
+                const int t = of * (CHUNK / SPAN) + i / RESULTS;
+                join_value<E, ALL>(s, s.o[t][i % RESULTS], i % RESULTS, both[place][i],
+                                   mixed[place][i], scale, share, channels + t * SPAN, page, lane);
             }
         }
     }
