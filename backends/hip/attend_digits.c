@@ -8,6 +8,7 @@
 #include "core/tensor/digits.h"
 #include "kernels_hip/attention/attend_digits_params.h"
 #include "kernels_hip/attention/attend_more_params.h"
+#include "kernels_hip/attention/attend_prompt_params.h"
 
 enum { SUMS_BYTES = 128 << 20 }; /* of groups of pages; rows that need more take turns */
 
@@ -47,9 +48,43 @@ static gw_hip_ptr take(gw_hip_ptr *at, size_t bytes) {
     return here;
 }
 
-/* Each row's own page, in float: a chunk as long as a page. */
+/* Shared memory of the launch of own pages, by tiles of queries. */
+static unsigned shared_of_own(const struct gw_device *d, int wide) {
+    return GW_PROMPT_SHARED((unsigned)wide, gw_hip_is_wide(d));
+}
+
+/* Each row's own page, in float. */
 static gw_status record_own(struct gw_segment *segment, const gw_node *node,
                             const struct gw_digits_params *p) {
+    const struct gw_device *d = segment->device;
+    unsigned e = (unsigned)p->wide, wide = (unsigned)gw_hip_is_wide(d);
+    size_t queries = (size_t)segment->rows * (size_t)(p->heads / p->kv_heads);
+    struct gw_prompt_params own = {.step = p->step,
+                                   .q = p->q,
+                                   .k = p->k,
+                                   .v = p->v,
+                                   .pages = p->pages,
+                                   .out = p->own_values,
+                                   .tops = p->own_top,
+                                   .totals = p->own_sum,
+                                   .heads = p->heads,
+                                   .kv_heads = p->kv_heads,
+                                   .e = p->e,
+                                   .page_stride = p->table_stride,
+                                   .form = GW_FORM_FLOATS,
+                                   .scale = p->scale};
+    char name[48];
+    snprintf(name, sizeof name, "gw_attend_prompt_own_%s_%u", gw_format_of(node->in[1]->fmt)->name,
+             e);
+    return gw_hip_record(segment, node, name, (unsigned)p->kv_heads,
+                         gw_hip_groups(queries, GW_PROMPT_QUERIES(e, wide)), 1,
+                         GW_PROMPT_THREADS(e, wide), 1, 1, shared_of_own(d, p->wide), &own,
+                         sizeof own);
+}
+
+/* The same where that has no room: by the kernel of every form, a chunk as long as a page. */
+static gw_status record_own_apart(struct gw_segment *segment, const gw_node *node,
+                                  const struct gw_digits_params *p) {
     int group = p->heads / p->kv_heads, side = GW_ATTEND_MORE_TEAMS;
     while (side > group) {
         side /= 2;
@@ -163,7 +198,8 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)table, (unsigned)kv_heads,
                          1 + (unsigned)slices, GW_DIGITS_MAKE_THREADS, 1, 1,
                          (unsigned)GW_DIGITS_MAKE_SHARED(wide), &p, sizeof p));
-    GW_TRY(record_own(segment, node, &p));
+    int fits = shared_of_own(segment->device, wide) <= (unsigned)segment->device->shared_bytes;
+    GW_TRY((fits ? record_own : record_own_apart)(segment, node, &p));
     return record_turns(segment, node, &p, tiles, groups);
 }
 

@@ -33,7 +33,7 @@ static int has_matrix(const struct gw_device *d) {
 }
 
 /* gemm_params.h: waves of 32 with matrix instructions. */
-static int is_wide(const struct gw_device *d) { return has_matrix(d) && d->warp == 32; }
+int gw_hip_is_wide(const struct gw_device *d) { return has_matrix(d) && d->warp == 32; }
 
 /* Products of many tokens, quantized: by matrix instructions of four waves where there is room. */
 static int takes_group(const gemm_kind *kind, const struct gw_device *d) {
@@ -42,7 +42,7 @@ static int takes_group(const gemm_kind *kind, const struct gw_device *d) {
 
 /* MATRIX: what every number of tokens needs, in blocks of the fewest waves. */
 static unsigned shared_of(const gemm_kind *kind, const struct gw_device *d) {
-    int wide = is_wide(d), large = GW_LARGE_SHARED(wide, kind->term, kind->record);
+    int wide = gw_hip_is_wide(d), large = GW_LARGE_SHARED(wide, kind->term, kind->record);
     int strips = GW_GEMM_SHARED(wide, wide ? GW_GEMM_WAVES_MANY : GW_GEMM_WAVES_FEW,
                                 GW_GEMM_TOKENS(wide), kind->term, kind->record);
     switch (kind->way) {
@@ -228,7 +228,7 @@ static gw_status record_strips(struct gw_segment *segment, const gw_node *node,
     const struct gw_device *d = segment->device;
     size_t rows = segment->rows < GW_GEMM_MANY ? (size_t)segment->rows : GW_GEMM_MANY;
     size_t units = (size_t)d->units, least = 0;
-    int wide = is_wide(d), best = 0, tokens = rows <= 32 ? 32 : rows <= 64 ? 64 : 128;
+    int wide = gw_hip_is_wide(d), best = 0, tokens = rows <= 32 ? 32 : rows <= 64 ? 64 : 128;
     tokens = tokens < GW_GEMM_TOKENS(wide) ? tokens : GW_GEMM_TOKENS(wide);
     int waves = tokens <= 64 ? GW_GEMM_WAVES_FEW : GW_GEMM_WAVES_MANY;
     for (; waves <= GW_GEMM_WAVES(wide); waves += 4) {
@@ -268,7 +268,7 @@ static gw_status record_group(struct gw_segment *segment, const gw_node *node,
 static gw_status record_matrix(struct gw_segment *segment, const gw_node *node,
                                const gemm_kind *kind, gw_hip_ptr scratch,
                                const struct gw_gemm_params *p) {
-    int wide = is_wide(segment->device);
+    int wide = gw_hip_is_wide(segment->device);
     size_t rows = (size_t)segment->rows;
     char name[64];
     if (takes_group(kind, segment->device)) {
@@ -316,7 +316,7 @@ static gw_status record_one(struct gw_segment *segment, const gw_node *node, con
         blocks = blocks_of(&p, rows, GW_ORDERED_FEW, GW_ORDERED_FEW);
     }
     if (kind->way != ORDERED) {
-        blocks = blocks_of(&p, rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(is_wide(d)));
+        blocks = blocks_of(&p, rows, GW_GEMM_ROWS, GW_GEMM_TOKENS(gw_hip_is_wide(d)));
     }
     if (kind->way == HALF) {
         GW_TRY(record_narrow(segment, node, kind, scratch, &p));
@@ -467,7 +467,8 @@ static int accepts_prefill(const gw_kernel *kernel, const gw_node *node,
     return gw_hip_is_plain_both_ways(node) && node->in[0]->fmt == GW_FMT_F32 &&
            node->args.attn.order == GW_ORDER_PREFILL && node->in[0]->dim[0] > GW_DECODE_MAX &&
            e <= 256 &&
-           GW_PROMPT_SHARED(width_of(e), is_wide(device)) <= (unsigned)device->shared_bytes &&
+           GW_PROMPT_SHARED(width_of(e), gw_hip_is_wide(device)) <=
+               (unsigned)device->shared_bytes &&
            (cache == GW_FMT_F16 || cache == GW_FMT_F32) && node->in[2]->fmt == cache &&
            (node->out->fmt == GW_FMT_F32 ||
             (node->out->fmt == GW_FMT_ACT8 && gw_hip_width(node->out) % GW_ACT_BLOCK == 0));
@@ -496,7 +497,7 @@ static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *ker
                                 const gw_node *node) {
     const gw_attn_args *a = &node->args.attn;
     size_t rows = (size_t)segment->rows, group = (size_t)(a->heads / a->kv_heads);
-    unsigned width = width_of(a->head_dim), wide = (unsigned)is_wide(segment->device);
+    unsigned width = width_of(a->head_dim), wide = (unsigned)gw_hip_is_wide(segment->device);
     size_t of_block = GW_PROMPT_QUERIES(width, wide), page_scores = of_block * GW_PAGE * 4;
     int act8 = node->out->fmt == GW_FMT_ACT8, straddles = act8 && a->head_dim % GW_ACT_BLOCK != 0;
     size_t turns = gw_hip_groups(rows * group, of_block), blocks = turns * (size_t)a->kv_heads;
@@ -543,7 +544,8 @@ static int accepts_prefill_half(const gw_kernel *kernel, const gw_node *node,
            node->in[0]->fmt == GW_FMT_F32 && node->in[1]->fmt == GW_FMT_F16 &&
            node->in[2]->fmt == GW_FMT_F16 && node->out->fmt == GW_FMT_F32 && e % 8 == 0 &&
            e <= 128 &&
-           GW_PROMPT_HALF_SHARED(width_of(e), is_wide(device)) <= (unsigned)device->shared_bytes;
+           GW_PROMPT_HALF_SHARED(width_of(e), gw_hip_is_wide(device)) <=
+               (unsigned)device->shared_bytes;
 }
 
 static gw_status record_prefill_half(struct gw_segment *segment, const gw_kernel *kernel,
@@ -558,7 +560,8 @@ static gw_status record_prefill_half(struct gw_segment *segment, const gw_kernel
     snprintf(name, sizeof name, "gw_attend_prompt_half_%u", width);
     return gw_hip_record(segment, node, name, gw_hip_groups(queries, GW_PROMPT_HALF_QUERIES),
                          (unsigned)a->kv_heads, 1, GW_PROMPT_HALF_QUERIES / 16 * (unsigned)d->warp,
-                         1, 1, (unsigned)GW_PROMPT_HALF_SHARED(width, is_wide(d)), &p, sizeof p);
+                         1, 1, (unsigned)GW_PROMPT_HALF_SHARED(width, gw_hip_is_wide(d)), &p,
+                         sizeof p);
 }
 
 /* Units of different cards need not round alike. */

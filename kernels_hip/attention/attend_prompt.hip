@@ -12,6 +12,7 @@
  */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/attention/attend_prompt.h"
+#include "kernels_hip/attention/attention.h"
 
 enum {
     WIDE = GW_MMA && LANES == 32,
@@ -55,13 +56,13 @@ __device__ static inline void load_pairs(float *to, const float *from) {
 }
 
 struct tile {
-    float *q;       /* [e, STEP]                                               */
-    float *page;    /* K [e, GW_PAGE] or V [GW_PAGE, E]                        */
-    float *p;       /* [GW_PAGE, STEP]                                         */
-    int *row;       /* [QUERIES] of each query; -1: none                       */
+    float *q;        /* [e, STEP]                                               */
+    float *page;     /* K [e, GW_PAGE] or V [GW_PAGE, E]                        */
+    float *p;        /* [GW_PAGE, STEP]                                         */
+    int *row;        /* [QUERIES] of each query; -1: none                       */
     int *low, *high; /* [QUERIES] the first and last position that it sees     */
-    int *slots;     /* [QUERIES], of each query's sequence                     */
-    int first, end; /* queries of the run: one sequence                        */
+    int *slots;      /* [QUERIES], of each query's sequence                     */
+    int first, end;  /* queries of the run: one sequence                        */
     int slot;
     int begin;           /* the block's first query of those of a KV head */
     int lowest, highest; /* positions that they see */
@@ -92,8 +93,12 @@ struct tile {
     }
 };
 
-template <int HALF> __device__ static inline void widen4(const void *cache, size_t at, float *out) {
-    if (HALF) {
+/* What the caches have. */
+enum { FLOATS, HALVES, CODES };
+
+template <int CELLS>
+__device__ static inline void widen4(const void *cache, size_t at, float *out) {
+    if (CELLS == HALVES) {
         struct __align__(8) halves4 {
             gw_u16 v[4];
         };
@@ -111,23 +116,45 @@ template <int HALF> __device__ static inline void widen4(const void *cache, size
     }
 }
 
+/* The same of codes with scales, four from number i of a page on: of K neighbours are positions. */
+template <int V>
+__device__ static inline void widen_codes(const uint8_t *page, int i, int e, float *out) {
+    const uint8_t *scales = page + GW_PAGE * e;
+    float of[4];
+    gw_scale scale[4];
+    if (V) {
+        gw_cells_f16::read<1>(scales, i / 32, of);
+    } else {
+        gw_cells_f16::read<4>(scales, i / GW_PAGE / 32 * GW_PAGE + i % GW_PAGE, of);
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        scale[k] = gw_scale(of[V ? 0 : k]);
+    }
+    gw_cells_q8_0::read_scaled<4>(page, i, scale, out);
+}
+
 /* A page of K as [e, GW_PAGE], of V as [GW_PAGE, E] with what is beyond e zero. */
-template <int HALF, int E, int V>
+template <int CELLS, int E, int V>
 __device__ static inline void load_page(const gw_prompt_params &p, const tile &t, int page) {
     const int e = p.e, width = V ? e : GW_PAGE;
     const size_t number = (size_t)p.pages[(size_t)t.slot * p.page_stride + page];
     const size_t at = (number * p.kv_heads + blockIdx.x) * GW_PAGE * e;
-    if (e % 4 == 0) {
+    const void *cache = V ? p.v : p.k;
+    if (CELLS == CODES || e % 4 == 0) {
         for (int i = (int)threadIdx.x * 4; i < GW_PAGE * e; i += sizes<E>::THREADS * 4) {
             floats4 x;
-            widen4<HALF>(V ? p.v : p.k, at + i, x.v);
+            if (CELLS == CODES) {
+                widen_codes<V>((const uint8_t *)cache + at + at / 16, i, e, x.v);
+            } else {
+                widen4<CELLS>(cache, at + i, x.v);
+            }
             *(floats4 *)(t.page + (V ? i / width * E + i % width : i)) = x;
         }
     } else {
         for (int i = (int)threadIdx.x; i < GW_PAGE * e; i += sizes<E>::THREADS) {
-            const void *cache = V ? p.v : p.k;
-            const float x = HALF ? gw_widen_f16(((const gw_u16 *)cache)[at + i])
-                                 : ((const float *)cache)[at + i];
+            const float x = CELLS == HALVES ? gw_widen_f16(((const gw_u16 *)cache)[at + i])
+                                            : ((const float *)cache)[at + i];
             t.page[V ? i / width * E + i % width : i] = x;
         }
     }
@@ -191,10 +218,11 @@ __device__ static inline float fold_page(const float *p) {
     return even + odd;
 }
 
-/* o += p v over the positions of a page; p and v of the next one are on their way meanwhile. */
+/* o += p v over the positions of a page before `end`; p and v of the next one are on their way
+ * meanwhile. */
 template <int E>
 __device__ static inline void add_values(const tile &t, const range *r, int all, int tq, int tp,
-                                         float o[EACH][sizes<E>::VALUES]) {
+                                         float o[EACH][sizes<E>::VALUES], int end = GW_PAGE) {
     enum { VALUES = sizes<E>::VALUES };
     const float *weights = t.p + query_of<E>(tq, 0), *values = t.page + place_of(tp, 0);
     float p[2][EACH], v[2][VALUES];
@@ -210,7 +238,7 @@ __device__ static inline void add_values(const tile &t, const range *r, int all,
     }
     ask(0);
 #pragma unroll 1
-    for (int two = 0; two < GW_PAGE; two += 2) { /* a row more than there are is read, and left */
+    for (int two = 0; two < end; two += 2) { /* a row more than there are is read, and left */
 #pragma unroll
         for (int odd = 0; odd < 2; odd++) {
             const int j = two + odd;
@@ -294,15 +322,14 @@ __device__ static inline void join_groups(const gw_prompt_params &p, const tile 
 }
 
 /* One run: both ways over its pages. out: sums and their divisor. */
-template <int HALF, int E>
+template <int CELLS, int E>
 __device__ static inline void attend_run(const gw_prompt_params &p, const tile &t, int tq, int tp,
                                          float sum[EACH][sizes<E>::VALUES], float *total) {
     enum { VALUES = sizes<E>::VALUES, STEP = sizes<E>::STEP, THREADS = sizes<E>::THREADS };
     const int first = t.lowest / GW_PAGE, last = t.highest / GW_PAGE;
     /* Several groups come after one another, if all rows have the same and their sums have room. */
     const int groups = (last - first) / GW_PAGE_GROUP + 1;
-    const int apart =
-        groups > 1 && groups <= p.kept_groups && t.latest / GW_PAGE == first;
+    const int apart = groups > 1 && groups <= p.kept_groups && t.latest / GW_PAGE == first;
     float s[EACH][EACH], best[EACH], top_here[EACH], total_here[EACH];
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
@@ -312,7 +339,7 @@ __device__ static inline void attend_run(const gw_prompt_params &p, const tile &
     for (int from = first, to; from <= last; from = to) {
         to = apart && last - from >= GW_PAGE_GROUP ? from + GW_PAGE_GROUP : last + 1;
         for (int page = from; page < to; page++) {
-            load_page<HALF, E, 0>(p, t, page);
+            load_page<CELLS, E, 0>(p, t, page);
             __syncthreads();
             score<E>(t, p.e, p.scale, tq, tp, s);
 #pragma unroll
@@ -334,9 +361,8 @@ __device__ static inline void attend_run(const gw_prompt_params &p, const tile &
                     const int query = query_of<E>(tq, i), n = page - t.low[query] / GW_PAGE;
                     top_here[i] = n % GW_PAGE_GROUP == 0 || top > top_here[i] ? top : top_here[i];
                     best[i] = top > best[i] ? top : best[i];
-                    if (tp == 0 &&
-                        (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 ||
-                         page == t.high[query] / GW_PAGE)) {
+                    if (tp == 0 && (n % GW_PAGE_GROUP == GW_PAGE_GROUP - 1 ||
+                                    page == t.high[query] / GW_PAGE)) {
                         group_tops<E>(p, query)[n / GW_PAGE_GROUP] = top_here[i];
                     }
                 }
@@ -357,12 +383,12 @@ __device__ static inline void attend_run(const gw_prompt_params &p, const tile &
                     }
                 }
             } else {
-                load_page<HALF, E, 0>(p, t, page);
+                load_page<CELLS, E, 0>(p, t, page);
                 __syncthreads();
                 score<E>(t, p.e, p.scale, tq, tp, s);
                 __syncthreads();
             }
-            load_page<HALF, E, 1>(p, t, page);
+            load_page<CELLS, E, 1>(p, t, page);
 #pragma unroll
             for (int i = 0; i < EACH; i++) {
                 r[i] = seen(t, query_of<E>(tq, i), page);
@@ -444,6 +470,61 @@ __device__ static inline void attend_run(const gw_prompt_params &p, const tile &
     }
 }
 
+/* The page of each row's own position, alone: its largest score, its sum and its values. */
+template <int CELLS, int E>
+__device__ static inline void attend_own(const gw_prompt_params &p, const tile &t, int tq, int tp,
+                                         float sum[EACH][sizes<E>::VALUES], float *total,
+                                         float *best) {
+    enum { VALUES = sizes<E>::VALUES, STEP = sizes<E>::STEP };
+    const int last = t.highest / GW_PAGE;
+    for (int page = t.lowest / GW_PAGE; page <= last; page++) {
+        float s[EACH][EACH], o[EACH][VALUES];
+        range r[EACH];
+        load_page<CELLS, E, 0>(p, t, page);
+        __syncthreads();
+        score<E>(t, p.e, p.scale, tq, tp, s);
+        __syncthreads();
+        load_page<CELLS, E, 1>(p, t, page);
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            r[i] = seen(t, query_of<E>(tq, i), page);
+            float top = -INFINITY;
+#pragma unroll
+            for (int j = 0; j < EACH; j++) {
+                const int at = place_of(tp, j);
+                top = at >= r[i].from && at < r[i].end && s[i][j] > top ? s[i][j] : top;
+            }
+            top = largest(top);
+#pragma unroll
+            for (int j = 0; j < EACH; j++) {
+                const int at = place_of(tp, j);
+                s[i][j] = at >= r[i].from && at < r[i].end ? gw_exp(s[i][j] - top) : 0.0f;
+            }
+            const float l = fold_page(s[i]);
+            total[i] = r[i].from < r[i].end ? l : total[i];
+            best[i] = r[i].from < r[i].end ? top : best[i];
+        }
+#pragma unroll
+        for (int j = 0; j < EACH; j++) {
+#pragma unroll
+            for (int i = 0; i < EACH; i += 2) {
+                const floats2 pair = {{s[i][j], s[i + 1][j]}};
+                *(floats2 *)(t.p + place_of(tp, j) * STEP + query_of<E>(tq, i)) = pair;
+            }
+        }
+        __syncthreads();
+        const int end = page == last ? t.highest % GW_PAGE + 1 : (int)GW_PAGE;
+        add_values<E>(t, r, 0, tq, tp, o, end);
+#pragma unroll
+        for (int i = 0; i < EACH * VALUES; i++) {
+            const range &here = r[i / VALUES];
+            float &to = sum[i / VALUES][i % VALUES];
+            to = here.from < here.end ? o[i / VALUES][i % VALUES] : to;
+        }
+        __syncthreads();
+    }
+}
+
 /* Which queries block `at` of n has: first those with the most to do, the longest first, then the
  * others, the shortest first; so two blocks that share a multiprocessor have as much as any two. */
 GW_DEVICE int turn_of(int at, int n) {
@@ -451,7 +532,8 @@ GW_DEVICE int turn_of(int at, int n) {
     return at < first ? n - 1 - at : at - first;
 }
 
-template <int HALF, int E>
+/* OWN: of each row its own page alone, which stays as it is: not joined, not divided. */
+template <int CELLS, int E, int OWN>
 __device__ static inline void attend(const gw_prompt_params &p, float *shared) {
     const int tid = (int)threadIdx.x, tp = tid % SIDE, tq = tid / SIDE;
     const int live = gw_live(p.step), group = p.heads / p.kv_heads;
@@ -475,7 +557,7 @@ __device__ static inline void attend(const gw_prompt_params &p, float *shared) {
         const int row = (begin + tid) / group;
         t.row[tid] = row < live ? row : -1;
         const gw_prompt_span span = gw_prompt_seen(p, row < live ? row : 0);
-        t.low[tid] = row < live ? span.low : 0;
+        t.low[tid] = row < live ? (OWN ? span.high / GW_PAGE * GW_PAGE : span.low) : 0;
         t.high[tid] = row < live ? span.high : -1;
         t.slots[tid] = row < live ? gw_step_slot(p.step, row) : 0;
     }
@@ -504,10 +586,11 @@ __device__ static inline void attend(const gw_prompt_params &p, float *shared) {
         t.page[i] = 0.0f;
     }
     __syncthreads();
-    float sum[EACH][VALUES], total[EACH];
+    float sum[EACH][VALUES], total[EACH], best[EACH];
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         total[i] = -0.0f;
+        best[i] = -INFINITY;
 #pragma unroll
         for (int c = 0; c < VALUES; c++) {
             sum[i][c] = 0.0f;
@@ -515,7 +598,11 @@ __device__ static inline void attend(const gw_prompt_params &p, float *shared) {
     }
     for (int i = 0; i < QUERIES && t.row[i] >= 0; i = t.end) { /* runs of rows of one sequence */
         t.open(i, QUERIES);
-        attend_run<HALF, E>(p, t, tq, tp, sum, total);
+        if (OWN) {
+            attend_own<CELLS, E>(p, t, tq, tp, sum, total, best);
+        } else {
+            attend_run<CELLS, E>(p, t, tq, tp, sum, total);
+        }
     }
     float *out = t.page; /* [QUERIES, E + 1] */
 #pragma unroll
@@ -525,7 +612,11 @@ __device__ static inline void attend(const gw_prompt_params &p, float *shared) {
 #pragma unroll
         for (int c = 0; c < VALUES; c++) {
             const int at = place_of(tp, c);
-            const float y = sum[i][c] / total[i];
+            const float y = OWN ? sum[i][c] : sum[i][c] / total[i];
+            if (OWN && tp == 0 && c == 0 && row >= 0) {
+                p.tops[(size_t)row * p.heads + head] = best[i];
+                p.totals[(size_t)row * p.heads + head] = total[i];
+            }
             if (p.form != GW_FORM_FLOATS) {
                 out[query * (E + 1) + at] = y;
             } else if (row >= 0 && at < p.e) {
@@ -549,14 +640,20 @@ __device__ static inline void attend(const gw_prompt_params &p, float *shared) {
 }
 
 /* E: the width of a head is at most that. */
-#define GW_PREFILL(name, HALF, E)                                                                  \
-    GW_KERNEL(gw_attend_prompt_##name, struct gw_prompt_params, GW_PROMPT_THREADS(E, WIDE), 2) { \
+#define GW_PREFILL(name, CELLS, E, OWN)                                                            \
+    GW_KERNEL(gw_attend_prompt_##name, struct gw_prompt_params, GW_PROMPT_THREADS(E, WIDE), 2) {   \
         GW_SHARED_DYNAMIC(float, shared);                                                          \
-        attend<HALF, E>(p, shared);                                                                \
+        attend<CELLS, E, OWN>(p, shared);                                                          \
     }
-GW_PREFILL(f16_64, 1, 64)
-GW_PREFILL(f16_128, 1, 128)
-GW_PREFILL(f16_256, 1, 256)
-GW_PREFILL(f32_64, 0, 64)
-GW_PREFILL(f32_128, 0, 128)
-GW_PREFILL(f32_256, 0, 256)
+GW_PREFILL(f16_64, HALVES, 64, 0)
+GW_PREFILL(f16_128, HALVES, 128, 0)
+GW_PREFILL(f16_256, HALVES, 256, 0)
+GW_PREFILL(f32_64, FLOATS, 64, 0)
+GW_PREFILL(f32_128, FLOATS, 128, 0)
+GW_PREFILL(f32_256, FLOATS, 256, 0)
+GW_PREFILL(own_f16_64, HALVES, 64, 1)
+GW_PREFILL(own_f16_128, HALVES, 128, 1)
+GW_PREFILL(own_f16_256, HALVES, 256, 1)
+GW_PREFILL(own_q8_0_64, CODES, 64, 1)
+GW_PREFILL(own_q8_0_128, CODES, 128, 1)
+GW_PREFILL(own_q8_0_256, CODES, 256, 1)
