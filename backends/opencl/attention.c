@@ -105,6 +105,8 @@ typedef struct tile {
     size_t groups; /* of pages, one partial result of each; 0: a result of each page */
     size_t along;  /* groups of items that share them */
     size_t kept;   /* where scores of attention_groups.cl begin in scratch */
+    int own;       /* of each row its own page alone; nothing to join here */
+    cl_ulong part; /* where partial results begin in scratch               */
 } tile;
 
 int gw_cl_takes_rope(const struct gw_segment *segment, const gw_node *rope, const gw_node *node) {
@@ -122,7 +124,7 @@ static void team_options(const struct gw_segment *segment, const gw_node *node, 
     int staged = e % 8 == 0 && page + rest <= segment->device->local_bytes && page <= 32 << 10;
     snprintf(out, room, "%s%s -DE=%zu%s%s%s", gw_cl_cache_options(node->in[1]), more, e,
              staged ? " -DSTAGED" : "", t->act8 ? " -DACT8" : "",
-             segment->device->last_joins ? " -DLAST_JOINS" : "");
+             segment->device->last_joins && !t->own ? " -DLAST_JOINS" : "");
 }
 
 static gw_status record_team_pages(struct gw_segment *segment, const gw_node *node, const tile *t) {
@@ -132,14 +134,15 @@ static gw_status record_team_pages(struct gw_segment *segment, const gw_node *no
     size_t most =
         gw_cl_groups(GROUPS_PER_UNIT * (size_t)segment->device->units, (size_t)a->kv_heads);
     char options[128];
-    team_options(segment, node, t, rope != NULL ? " -DROPE" : "", options, sizeof options);
+    team_options(segment, node, t, rope != NULL ? " -DROPE" : t->own ? " -DOWN" : "", options,
+                 sizeof options);
     gw_cl_call call = gw_cl_launch_new(segment, "attention_team", options, "attend");
     gw_cl_arg_step(&call);
     gw_cl_arg_tensor(&call, rope != NULL ? rope->in[0] : node->in[0]);
     for (int i = 1; i < 4; i++) {
         gw_cl_arg_tensor(&call, node->in[i]);
     }
-    gw_cl_arg_mem(&call, t->scratch, 0);
+    gw_cl_arg_mem(&call, t->scratch, t->part);
     gw_cl_arg_mem(&call, t->out, t->out_offset);
     gw_cl_arg_mem(&call, segment->arrived, 0);
     gw_cl_arg_int(&call, (int64_t)t->row0);
@@ -152,7 +155,7 @@ static gw_status record_team_pages(struct gw_segment *segment, const gw_node *no
         arg_turning(&call, rope);
     }
     gw_cl_arg_split(&call, node->in[1]);
-    most = most < pages ? most : pages;
+    most = t->own ? 1 : most < pages ? most : pages;
     GW_TRY(gw_cl_launch_end(&call, GW_CL_GROUP, most, (size_t)a->kv_heads, t->rows));
     call.launch->page_groups = most;
     return GW_OK;
@@ -177,16 +180,16 @@ static int takes_rows(const struct gw_segment *segment, const gw_node *node) {
 
 static gw_status record_rows(struct gw_segment *segment, const gw_node *node, const tile *t) {
     const gw_attn_args *a = &node->args.attn;
-    const size_t pages = gw_cl_width(node->in[3]);
+    const size_t pages = gw_cl_width(node->in[3]), most = t->own ? 1 : pages;
     char options[128];
-    snprintf(options, sizeof options, "%s -DE=%d", gw_cl_cache_options(node->in[1]),
-             (int)a->head_dim);
+    snprintf(options, sizeof options, "%s%s -DE=%d", gw_cl_cache_options(node->in[1]),
+             t->own ? " -DOWN" : "", (int)a->head_dim);
     gw_cl_call call = gw_cl_launch_new(segment, "attention_rows", options, "attend_rows");
     gw_cl_arg_step(&call);
     for (int i = 0; i < 4; i++) {
         gw_cl_arg_tensor(&call, node->in[i]);
     }
-    gw_cl_arg_mem(&call, t->scratch, 0);
+    gw_cl_arg_mem(&call, t->scratch, t->part);
     gw_cl_arg_int(&call, (int64_t)t->row0);
     gw_cl_arg_int(&call, (int64_t)t->rows);
     gw_cl_arg_int(&call, a->heads);
@@ -195,9 +198,9 @@ static gw_status record_rows(struct gw_segment *segment, const gw_node *node, co
     gw_cl_arg_float(&call, a->scale);
     gw_cl_arg_int(&call, a->window);
     gw_cl_arg_split(&call, node->in[1]);
-    GW_TRY(gw_cl_launch_end(&call, GW_CL_GROUP, pages, (size_t)a->kv_heads,
+    GW_TRY(gw_cl_launch_end(&call, GW_CL_GROUP, most, (size_t)a->kv_heads,
                             gw_cl_groups(t->rows, rows_of_group(a))));
-    call.launch->page_groups = pages;
+    call.launch->page_groups = most;
     return GW_OK;
 }
 
@@ -286,14 +289,16 @@ static gw_status record_team_join(struct gw_segment *segment, const gw_node *nod
 
 static gw_status record_item_pages(struct gw_segment *segment, const gw_node *node, const tile *t) {
     const gw_attn_args *a = &node->args.attn;
-    size_t pages = gw_cl_width(node->in[3]);
-    gw_cl_call call =
-        gw_cl_launch_new(segment, "attention_item", gw_cl_cache_options(node->in[1]), "attend");
+    size_t pages = gw_cl_width(node->in[3]), most = t->own ? 1 : pages;
+    char options[64];
+    snprintf(options, sizeof options, "%s%s", gw_cl_cache_options(node->in[1]),
+             t->own ? " -DOWN" : "");
+    gw_cl_call call = gw_cl_launch_new(segment, "attention_item", options, "attend");
     gw_cl_arg_step(&call);
     for (int i = 0; i < 4; i++) {
         gw_cl_arg_tensor(&call, node->in[i]);
     }
-    gw_cl_arg_mem(&call, t->scratch, 0);
+    gw_cl_arg_mem(&call, t->scratch, t->part);
     gw_cl_arg_int(&call, (int64_t)t->row0);
     gw_cl_arg_int(&call, a->heads);
     gw_cl_arg_int(&call, a->kv_heads);
@@ -302,8 +307,8 @@ static gw_status record_item_pages(struct gw_segment *segment, const gw_node *no
     gw_cl_arg_float(&call, a->scale);
     gw_cl_arg_int(&call, a->window);
     gw_cl_arg_split(&call, node->in[1]);
-    GW_TRY(gw_cl_launch_end(&call, 1, pages, (size_t)a->kv_heads, t->rows));
-    call.launch->page_groups = pages;
+    GW_TRY(gw_cl_launch_end(&call, 1, most, (size_t)a->kv_heads, t->rows));
+    call.launch->page_groups = most;
     return GW_OK;
 }
 
@@ -321,6 +326,19 @@ static gw_status record_item_join(struct gw_segment *segment, const gw_node *nod
     gw_cl_arg_int(&call, node->in[3]->dim[1]);
     gw_cl_arg_int(&call, a->window);
     return gw_cl_launch_end(&call, 1, (size_t)a->heads, t->rows, 1);
+}
+
+gw_status gw_cl_record_own_pages(struct gw_segment *segment, const gw_node *node, cl_mem part,
+                                 cl_ulong offset) {
+    const tile t = {.scratch = part,
+                    .part = offset,
+                    .out = gw_cl_mem(node->out),
+                    .out_offset = node->out->offset,
+                    .rows = (size_t)segment->rows,
+                    .own = 1};
+    return (segment->device->item         ? record_item_pages
+            : takes_rows(segment, node) ? record_rows
+                                        : record_team_pages)(segment, node, &t);
 }
 
 static size_t scratch_bytes(const struct gw_device *device, int shared) {

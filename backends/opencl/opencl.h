@@ -339,6 +339,7 @@ GW_CL_KERNEL(blas_linear)
 GW_CL_KERNEL(blas_glu)
 GW_CL_KERNEL(rope_kv)
 GW_CL_KERNEL(attention)
+GW_CL_KERNEL(attention_digits)
 GW_CL_KERNEL(sample)
 GW_CL_KERNEL(embed_form)
 GW_CL_KERNEL(pick_form)
@@ -420,6 +421,9 @@ int gw_cl_one_glu_launch(const struct gw_segment *segment, const gw_node *node);
 int gw_cl_is_cache(const gw_tensor *t);
 const char *gw_cl_cache_options(const gw_tensor *cache);
 void gw_cl_arg_split(gw_cl_call *call, const gw_tensor *cache);
+/* The float sums of each row's own page: e values, the maximum, the sum, of [rows, heads]. */
+gw_status gw_cl_record_own_pages(struct gw_segment *segment, const gw_node *node, cl_mem part,
+                                 cl_ulong offset);
 /* May ROPE_KV be recorded with the ATTENTION that follows? */
 int gw_cl_takes_rope(const struct gw_segment *segment, const gw_node *rope, const gw_node *node);
 

@@ -10,7 +10,7 @@
 #include "core/base/cache.h"
 #include "opencl_sources.h"
 
-enum { KEY_BYTES = 384, TEXTS = 19, OPTION_BYTES = 512 };
+enum { KEY_BYTES = 384, TEXTS = 21, OPTION_BYTES = 512 };
 
 const char *gw_cl_text(const char *name) {
     for (size_t i = 0; i < sizeof opencl_sources / sizeof opencl_sources[0]; i++) {
@@ -207,6 +207,7 @@ gw_status gw_cl_program_get(struct gw_device *device, const char *source, const 
         return GW_OK;
     }
     const int areas = strcmp(source, "listed") == 0; /* which nobody else reads */
+    const int digits = strncmp(source, "attention_digits", 16) == 0;
     const char *texts[TEXTS] = {"#pragma OPENCL FP_CONTRACT OFF\n",
                                 gw_cl_text("core/tensor/dialect.h"),
                                 gw_cl_text("core/tensor/arith.h"),
@@ -225,6 +226,8 @@ gw_status gw_cl_program_get(struct gw_device *device, const char *source, const 
                                 gw_cl_kernels("lanes"),
                                 gw_cl_kernels("matrix"),
                                 gw_cl_kernels("attention"),
+                                digits ? gw_cl_text("core/tensor/digits.h") : "",
+                                digits ? gw_cl_kernels("digits") : "",
                                 gw_cl_kernels(source)};
     return make(device, source, key, texts, TEXTS, options, out);
 }

@@ -53,6 +53,14 @@ static inline __global uchar *in_piece(ulong at, ulong each, __global uchar *p0,
 #endif
 #define CELL_AT(is_v, i, at, e) ((is_v) ? (at) * (e) + (i) : (i) * GW_PAGE + (at))
 #define SCALE_AT(is_v, b, at, e) ((is_v) ? (at) * ((e) / 32) + (b) : (b) * GW_PAGE + (at))
+#ifdef Q8
+#define CACHED_VALUE(cells, is_v, i, at, e)                                                        \
+    (widen_half(((__global const ushort *)((cells) + GW_PAGE * (e)))[SCALE_AT(is_v, (i) / 32, at,  \
+                                                                               e)]) *              \
+     (float)(cells)[CELL_AT(is_v, i, at, e)])
+#else
+#define CACHED_VALUE(cells, is_v, i, at, e) WIDEN((cells)[CELL_AT(is_v, i, at, e)])
+#endif
 
 /* The encoder of Q8_0 (core/tensor/formats.c). top: bits of the largest magnitude of the block. */
 static inline ushort q8_scale(uint top) {
@@ -102,9 +110,15 @@ static inline float turned_value(const turning *t, int i) {
      (h) < (heads) + (kv_heads) ? r : 0,                                                           \
      interleaved}
 
+/* OWN: of each row its own page alone, the rest is in digits (digits.cl). */
+#ifdef OWN
+#define FIRST_SEEN (pos - pos % GW_PAGE)
+#else
+#define FIRST_SEEN (window > 0 && pos >= window ? pos - window + 1 : 0)
+#endif
 #define SPAN                                                                                       \
     const int pos = STEP_POS(row);                                                                 \
-    const int lo = window > 0 && pos >= window ? pos - window + 1 : 0;                             \
+    const int lo = FIRST_SEEN;                                                                     \
     const int first = lo / GW_PAGE, last = pos / GW_PAGE
 
 #ifdef E
@@ -112,9 +126,16 @@ static inline float turned_value(const turning *t, int i) {
 #else
 #define HEAD_WIDTH e
 #endif
+#ifdef OWN
+#define PARTS_OF_HEAD 1
+#define PART_AT(page) 0
+#else
+#define PARTS_OF_HEAD page_stride
+#define PART_AT(page) (page)
+#endif
 #define PARTIAL(row_, head, page)                                                                  \
     (WRITES(float, part) +                                                                         \
-     (((size_t)(row_) * heads + (head)) * page_stride + (page)) * (HEAD_WIDTH + 2))
+     (((size_t)(row_) * heads + (head)) * PARTS_OF_HEAD + PART_AT(page)) * (HEAD_WIDTH + 2))
 
 #if !defined(GW_ITEM) && !defined(WALK)
 /* A page as it lies in the cache, to local memory; bytes: a multiple of 16. All items. */

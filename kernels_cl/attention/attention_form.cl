@@ -71,15 +71,6 @@ KERNEL_OF_ANY_SIZE attend_form_join(STEP, OUT(part), IN(sinks), OUT(out), const 
 
 #else
 
-#ifdef Q8
-#define FORM_VALUE(cells, is_v, i, j, e)                                                           \
-    (widen_half(((__global const ushort *)((cells) + GW_PAGE * (e)))[SCALE_AT(is_v, (i) / 32, j,   \
-                                                                               e)]) *              \
-     (float)(cells)[CELL_AT(is_v, i, j, e)])
-#else
-#define FORM_VALUE(cells, is_v, i, j, e) WIDEN((cells)[CELL_AT(is_v, i, j, e)])
-#endif
-
 #ifndef GW_ITEM
 #define LOCALS(X) X(float, weights, GW_PAGE) X(float, scratch, TEAM)
 LOCALS_TYPE
@@ -117,7 +108,7 @@ attend_form(STEP, IN(q), OUT(k), OUT(v), IN(pages), IN(slopes), IN(bias), OUT(pa
             for (int j = lane; j < GW_PAGE; j += TEAM) {
                 float s = 0.0f;
                 for (int i = 0; i < e; i++) {
-                    s = fma(query[i], FORM_VALUE(keys, 0, i, j, e), s);
+                    s = fma(query[i], CACHED_VALUE(keys, 0, i, j, e), s);
                 }
                 s = s * scale;
                 s = softcap != 0.0f ? gw_softcap(s, softcap) : s;
@@ -154,8 +145,8 @@ attend_form(STEP, IN(q), OUT(k), OUT(v), IN(pages), IN(slopes), IN(bias), OUT(pa
             for (int i = lane; i < ev; i += TEAM) {
                 float o = 0.0f;
                 for (int j = from; j < end; j++) {
-                    const float value = flags & WITHIN ? FORM_VALUE(keys, 0, v_first + i, j, e)
-                                                       : FORM_VALUE(values, 1, i, j, ev);
+                    const float value = flags & WITHIN ? CACHED_VALUE(keys, 0, v_first + i, j, e)
+                                                       : CACHED_VALUE(values, 1, i, j, ev);
                     o = fma(weights[j], value, o);
                 }
                 to[i] = o;

@@ -325,8 +325,8 @@ KERNEL(SIZE) attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out),
                     joined[2 * squad + 1] = l;
                 }
                 if (lane == 0 && !ALONE) {
-                    o[(size_t)squad * page_stride * (E + 2) + E] = top;
-                    o[(size_t)squad * page_stride * (E + 2) + E + 1] = l;
+                    o[(size_t)squad * PARTS_OF_HEAD * (E + 2) + E] = top;
+                    o[(size_t)squad * PARTS_OF_HEAD * (E + 2) + E + 1] = l;
                 }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -343,7 +343,7 @@ KERNEL(SIZE) attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out),
                     const float weight = gw_exp(its[0] - best);
                     qs[i] = fma(sum, weight, 0.0f) / fma(its[1], weight, 0.0f);
                 } else if (there) {
-                    o[(size_t)(i / E) * page_stride * (E + 2) + i % E] = sum;
+                    o[(size_t)(i / E) * PARTS_OF_HEAD * (E + 2) + i % E] = sum;
                 }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
