@@ -141,8 +141,8 @@ gw_status gw_cl_record_attention_digits(struct gw_segment *segment, const gw_ker
     (void)kernel;
     at_once = at_once < MATRIX_QUERIES ? MATRIX_QUERIES : at_once / MATRIX_QUERIES * MATRIX_QUERIES;
     at_once = at_once < rows ? at_once : rows;
-    at.keys = take(&end, cells * GW_PAGE * (2 * e + 2 * sizeof(float)));
-    at.values = take(&end, cells * e * (2 * GW_PAGE + sizeof(float)));
+    at.keys = take(&end, cells * GW_PAGE * (2 * e + 16 + 2 * sizeof(float)));
+    at.values = take(&end, cells * e * (2 * GW_PAGE + 16 + sizeof(float)));
     at.own = take(&end, rows * row_sums);
     at.part = take(&end, at_once * row_sums * at.groups);
     GW_TRY(gw_cl_scratch(segment->device, end, &at.scratch));

@@ -41,8 +41,8 @@ static inline void cut_keys(__global const CELL *cells, __global uchar *to) {
         }
         ((__global float *)(to + KEY_DIGITS))[row] = cut_numbers(x, n);
         for (int i = 0; i < E; i++) {
-            to[row * 2 * E + i] = (uchar)gw_digits_high(n[i]);
-            to[row * 2 * E + E + i] = (uchar)gw_digits_low(n[i]);
+            to[row * KEY_ROW + i] = (uchar)gw_digits_high(n[i]);
+            to[row * KEY_ROW + E + i] = (uchar)gw_digits_low(n[i]);
         }
     }
 }
@@ -102,7 +102,8 @@ cut_digits(STEP, OUT(k), OUT(v), IN(pages), OUT(keys), OUT(values), const int kv
  * number of words apart, so that neighbours use other banks. */
 #define CHANNELS 128
 #define KEY_PITCH (2 * CHANNELS / 4 + 1)
-#define VALUE_PITCH (VALUE_ROW / 4 + 1)
+#define VALUE_WORDS (2 * GW_PAGE / 4)
+#define VALUE_PITCH (VALUE_WORDS + 1)
 #define MADE (CHANNELS * VALUE_PITCH) /* GW_PAGE rows of KEY_PITCH are less */
 
 /* An item has every PARTS-th word of a position. */
@@ -138,7 +139,7 @@ static inline void cut_keys(__global const CELL *cells, __global uchar *to, __lo
         for (int i = id; i < GW_PAGE * 2 * words; i += GROUP) {
             const int r = i / (2 * words), w = i % (2 * words);
             const int at = w < words ? first / 4 + w : (E + first) / 4 + w - words;
-            ((__global uint *)to)[r * (E / 2) + at] = made[r * KEY_PITCH + w];
+            ((__global uint *)to)[r * (KEY_ROW / 4) + at] = made[r * KEY_PITCH + w];
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
@@ -194,9 +195,9 @@ static inline void cut_values(__global const CELL *cells, __global uchar *keys, 
             made[channel * VALUE_PITCH + GW_PAGE / 4 + w] = low_digits(n);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int i = id; i < channels * (VALUE_ROW / 4); i += GROUP) {
-            ((__global uint *)to)[first * (VALUE_ROW / 4) + i] =
-                made[i / (VALUE_ROW / 4) * VALUE_PITCH + i % (VALUE_ROW / 4)];
+        for (int i = id; i < channels * VALUE_WORDS; i += GROUP) {
+            const int r = i / VALUE_WORDS, w = i % VALUE_WORDS;
+            ((__global uint *)to)[(first + r) * (VALUE_ROW / 4) + w] = made[r * VALUE_PITCH + w];
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }

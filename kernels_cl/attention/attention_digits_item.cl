@@ -43,7 +43,7 @@ static inline void add_page(__global float *o, const int *number, const int *hig
     float p[GW_PAGE], x[GW_PAGE], top = -INFINITY, was, now;
     int weight[GW_PAGE], weight_high[GW_PAGE], sum = 0;
     for (int r = 0; r < GW_PAGE; r++) {
-        const int s = multiply(number, high, (__global const char *)keys + r * 2 * E, E);
+        const int s = multiply(number, high, (__global const char *)keys + r * KEY_ROW, E);
         p[r] = (float)s * (by * scales[r]);
         top = p[r] > top ? p[r] : top;
     }

@@ -19,34 +19,26 @@
 #define STEPS (E / 32) /* of the first product; of the second there are two */
 #define TILES (GW_PAGE / 8)
 
-/* Local memory, in bytes. Rows are an odd number of 16 bytes apart, so that eight neighbours use
- * all banks. */
-#define KEY_PITCH (2 * E + 16)
-#define VALUE_PITCH (VALUE_ROW + 16)
-#define AT_SCALES (GW_PAGE * KEY_PITCH)
-#define AT_VALUES (AT_SCALES + 2 * GW_PAGE * 4)
-#define AT_CHANNELS (AT_VALUES + CHANNELS * VALUE_PITCH)
+/* Local memory, in bytes. */
+#define AT_SCALES KEY_DIGITS
+#define AT_VALUES KEY_BYTES
+#define AT_CHANNELS (AT_VALUES + CHANNELS * VALUE_ROW)
 #define AT_SCRATCH (AT_CHANNELS + CHANNELS * 4)
 #define SCRATCH_WORDS (MATRIX_WORDS ? MATRIX_WORDS : EXCHANGES_IN_MEMORY)
 #define ALL_BYTES (AT_SCRATCH + GROUP * SCRATCH_WORDS * 4)
 
-/* Bytes to local memory, `row` of them to each PITCH. */
-static inline void copy_rows(__local uchar *to, int pitch, __global const uchar *from, int row,
-                             int rows, int id) {
-    UNROLL_4
-    for (int i = id; i < rows * (row / 16); i += GROUP) {
-        copy_16(to + i / (row / 16) * pitch + i % (row / 16) * 16, from + i * 16, 16);
+static inline void copy_bytes(__local uchar *to, __global const uchar *from, const int bytes,
+                              int id) {
+    UNROLL
+    for (int i = 16 * id; i < bytes; i += 16 * GROUP) {
+        copy_16(to + i, from + i, 16);
     }
-}
-static inline void copy_keys(__local uchar *memory, __global const uchar *keys, int id) {
-    copy_rows(memory, KEY_PITCH, keys, 2 * E, GW_PAGE, id);
-    copy_rows(memory + AT_SCALES, 0, keys + KEY_DIGITS, 2 * GW_PAGE * 4, 1, id);
 }
 /* Of channels [first, first + CHANNELS). */
 static inline void copy_values(__local uchar *memory, __global const uchar *values, int first,
                                int id) {
-    copy_rows(memory + AT_VALUES, VALUE_PITCH, values + first * VALUE_ROW, VALUE_ROW, CHANNELS, id);
-    copy_rows(memory + AT_CHANNELS, 0, values + E * VALUE_ROW + first * 4, CHANNELS * 4, 1, id);
+    copy_bytes(memory + AT_VALUES, values + first * VALUE_ROW, CHANNELS * VALUE_ROW, id);
+    copy_bytes(memory + AT_CHANNELS, values + E * VALUE_ROW + first * 4, CHANNELS * 4, id);
 }
 
 /* Of the four lanes of a query. */
@@ -124,14 +116,14 @@ static inline uint row_at(int lane, int pitch, int low) {
 static inline void score(float (*s)[4], const operands *q, __local const uchar *memory,
                          __local uint *scratch, int id) {
     const int lane = id % TEAM;
-    const uint at = row_at(lane, KEY_PITCH, E);
+    const uint at = row_at(lane, KEY_ROW, E);
     UNROLL
     for (int j = 0; j < TILES; j++) {
         int both[4] = {0, 0, 0, 0}, mixed[4] = {0, 0, 0, 0};
         UNROLL
         for (int k = 0; k < STEPS; k++) {
             multiply_digits(both, mixed, q->high[k], q->low[k], memory,
-                            at + 8 * j * KEY_PITCH + 32 * k, scratch, id);
+                            at + 8 * j * KEY_ROW + 32 * k, scratch, id);
         }
         const float2 scale =
             *(__local const float2 *)(memory + AT_SCALES + (8 * j + lane % 4 * 2) * 4);
@@ -190,27 +182,35 @@ static inline void weigh(weights *w, float (*s)[4], __local const uchar *memory,
     }
 }
 
-/* Sums of the channels in local memory. all: every query sees the page, else those where seen. */
+/* *o = a b + *o where seen: not a choice of two numbers, but an instruction that is left out. */
+static inline void add_where(int seen, float a, float b, float *o) {
+#ifdef GW_NV
+    __asm__("{ .reg .pred there; setp.ne.s32 there, %3, 0; @there fma.rn.f32 %0, %1, %2, %0; }"
+            : "+f"(*o) : "f"(a), "f"(b), "r"(seen));
+#else
+    *o = again(seen) ? fma(a, b, *o) : *o;
+#endif
+}
+
+/* Sums of the channels in local memory, of queries that see the page. */
 static inline void add_values(float (*o)[4], const weights *w, const float *now, const int *seen,
-                              const int all, __local const uchar *memory, __local uint *scratch,
-                              int id) {
+                              __local const uchar *memory, __local uint *scratch, int id) {
     const int lane = id % TEAM;
-    const uint at = AT_VALUES + row_at(lane, VALUE_PITCH, GW_PAGE);
+    const uint at = AT_VALUES + row_at(lane, VALUE_ROW, GW_PAGE);
     UNROLL
     for (int t = 0; t < CHANNELS / 8; t++) {
         int both[4] = {0, 0, 0, 0}, mixed[4] = {0, 0, 0, 0};
         UNROLL
         for (int k = 0; k < 2; k++) {
             multiply_digits(both, mixed, w->high[k], w->low[k], memory,
-                            at + 8 * t * VALUE_PITCH + 32 * k, scratch, id);
+                            at + 8 * t * VALUE_ROW + 32 * k, scratch, id);
         }
         const float2 c =
             *(__local const float2 *)(memory + AT_CHANNELS + (8 * t + lane % 4 * 2) * 4);
         UNROLL
         for (int i = 0; i < 4; i++) {
             const float by = w->scale[i / 2] * (i % 2 ? c.s1 : c.s0);
-            const float next = fma((float)(both[i] * 256 + mixed[i]) * by, now[i / 2], o[t][i]);
-            o[t][i] = all || again(seen[i / 2]) ? next : o[t][i];
+            add_where(seen[i / 2], (float)(both[i] * 256 + mixed[i]) * by, now[i / 2], &o[t][i]);
         }
     }
 }
@@ -255,12 +255,10 @@ attend_digits(STEP, IN(q), IN(pages), IN(keys), IN(values), OUT(part), const int
     for (int run = b0, run_end; run < b1; run = run_end) {
         const int slot = STEP_SLOT(run);
         __global const int *table = READS(int, pages) + (size_t)slot * page_stride;
-        int high = 0, least = INT_MAX, has[2];
+        int high = 0, has[2];
         for (run_end = run; run_end < b1 && STEP_SLOT(run_end) == slot; run_end++) {
             high = max(high, OWN_PAGE(run_end));
-            least = min(least, OWN_PAGE(run_end));
         }
-        least = run == b0 && run_end == b1 ? least : 0;
         UNROLL
         for (int r = 0; r < 2; r++) {
             const int n = query0 + id / TEAM * 16 + lane / 4 + 8 * r, row = row0 + n / group;
@@ -275,7 +273,7 @@ attend_digits(STEP, IN(q), IN(pages), IN(keys), IN(values), OUT(part), const int
             weights w;
             barrier(CLK_LOCAL_MEM_FENCE); /* nobody reads what was there */
             if (p == first) {
-                copy_keys(memory, READS(uchar, keys) + at * KEY_BYTES, id);
+                copy_bytes(memory, READS(uchar, keys) + at * KEY_BYTES, KEY_BYTES, id);
             }
             copies_end_stage();
             copy_values(memory, values_here, slice * EV, id);
@@ -288,7 +286,7 @@ attend_digits(STEP, IN(q), IN(pages), IN(keys), IN(values), OUT(part), const int
             barrier(CLK_LOCAL_MEM_FENCE); /* all keys are read, all values are there */
             if (PIECES == 1 && p + 1 < end) {
                 const size_t next = (size_t)table[p + 1] * kv_heads + g;
-                copy_keys(memory, READS(uchar, keys) + next * KEY_BYTES, id);
+                copy_bytes(memory, READS(uchar, keys) + next * KEY_BYTES, KEY_BYTES, id);
             }
             UNROLL
             for (int r = 0; r < 2; r++) {
@@ -313,15 +311,11 @@ attend_digits(STEP, IN(q), IN(pages), IN(keys), IN(values), OUT(part), const int
                     copies_wait();
                     barrier(CLK_LOCAL_MEM_FENCE);
                 }
-                if (p < least) {
-                    add_values(o + piece * (CHANNELS / 8), &w, now, seen, 1, memory, scratch, id);
-                } else {
-                    add_values(o + piece * (CHANNELS / 8), &w, now, seen, 0, memory, scratch, id);
-                }
+                add_values(o + piece * (CHANNELS / 8), &w, now, seen, memory, scratch, id);
             }
             if (PIECES > 1 && p + 1 < end) {
                 const size_t next = (size_t)table[p + 1] * kv_heads + g;
-                copy_keys(memory, READS(uchar, keys) + next * KEY_BYTES, id);
+                copy_bytes(memory, READS(uchar, keys) + next * KEY_BYTES, KEY_BYTES, id);
             }
         }
     }

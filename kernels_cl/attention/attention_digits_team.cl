@@ -14,7 +14,7 @@
 #define ROW_WORDS (2 * WIDTH / 4)
 #define PITCH (ROW_WORDS + 1)
 #define QUERY_WORDS (2 * E / 4)
-#define WEIGHT_WORDS (VALUE_ROW / 4)
+#define WEIGHT_WORDS (2 * GW_PAGE / 4)
 
 /* sum + four products of int8. */
 static inline int dot_signed(uint a, uint b, int sum) {
@@ -143,7 +143,7 @@ attend_digits(STEP, IN(q), IN(pages), IN(keys), IN(values), OUT(part), const int
             }
             for (int c = 0; c < E; c += WIDTH) {
                 const int words = min(WIDTH, E - c) / 4;
-                stage_rows(page, (__global const uint *)keys_here, GW_PAGE, QUERY_WORDS, c / 4,
+                stage_rows(page, (__global const uint *)keys_here, GW_PAGE, KEY_ROW / 4, c / 4,
                            (E + c) / 4, words, id);
                 UNROLL_4
                 for (int w = 0; w < words; w++) {
@@ -204,7 +204,7 @@ attend_digits(STEP, IN(q), IN(pages), IN(keys), IN(values), OUT(part), const int
             for (int c = 0; c < E; c += WIDTH) {
                 const int channels = min(WIDTH, E - c);
                 stage_rows(page, (__global const uint *)(values_here + c * VALUE_ROW), channels,
-                           WEIGHT_WORDS, 0, GW_PAGE / 4, GW_PAGE / 4, id);
+                           VALUE_ROW / 4, 0, GW_PAGE / 4, GW_PAGE / 4, id);
                 UNROLL
                 for (int x = 0; x < channels / TEAM; x++) {
                     const float most_here = ((__global const float *)(

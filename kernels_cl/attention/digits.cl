@@ -1,17 +1,19 @@
 /* kernels_cl/attention/digits.cl - what the kernels of attention in digits share (docs/arithmetic.md,
  * section 5, "Attention in digits"): where digits of k and v lie, weights, the state of a softmax.
  *
- * E: width of a head. Digits of a page and KV head, in scratch:
- *   keys    a row of each position: E high digits, E low ones; then the 64 scales of these rows, and
- *           the 64 scales of the values' digits
- *   values  a row of each channel: its 64 high digits, 64 low ones; then c of each channel
+ * E: width of a head. Digits of a page and KV head, in scratch, as they shall lie in local memory:
+ *   keys    a row of each position: E high digits, E low ones, 16 bytes that bring eight neighbours
+ *           to different banks; then the 64 scales of these rows, and the 64 scales of the values'
+ *           digits
+ *   values  a row of each channel: its 64 high digits, 64 low ones, 16 bytes; then c of each channel
  * Rows of keys, and both scales, are in an order in which the weights that a lane gets from a
  * product of queries and keys are four neighbours of what the next product takes: row r is of
  * position POSITION_OF(r).
  */
-#define KEY_DIGITS (2 * E * GW_PAGE)
+#define KEY_ROW (2 * E + 16)
+#define KEY_DIGITS (KEY_ROW * GW_PAGE)
 #define KEY_BYTES (KEY_DIGITS + 2 * GW_PAGE * 4)
-#define VALUE_ROW (2 * GW_PAGE)
+#define VALUE_ROW (2 * GW_PAGE + 16)
 #define VALUE_BYTES (E * (VALUE_ROW + 4))
 #define POSITION_OF(r) (((r) & 49) | ((r) & 6) << 1 | ((r) & 8) >> 2)
 #define ROW_OF_POSITION(j) (((j) & 49) | ((j) & 12) >> 1 | ((j) & 2) << 2)
