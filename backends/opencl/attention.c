@@ -336,9 +336,10 @@ gw_status gw_cl_record_own_pages(struct gw_segment *segment, const gw_node *node
                     .out_offset = node->out->offset,
                     .rows = (size_t)segment->rows,
                     .own = 1};
-    return (segment->device->item         ? record_item_pages
-            : takes_rows(segment, node) ? record_rows
-                                        : record_team_pages)(segment, node, &t);
+    if (segment->device->item) {
+        return record_item_pages(segment, node, &t);
+    }
+    return (takes_rows(segment, node) ? record_rows : record_team_pages)(segment, node, &t);
 }
 
 static size_t scratch_bytes(const struct gw_device *device, int shared) {

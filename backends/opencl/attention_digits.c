@@ -1,6 +1,6 @@
 /* backends/opencl/attention_digits.c - ATTENTION of prompts whose pages are summed in integers
- * (kernels_cl/attention/digits.cl): nodes to launches. Digits of k and v of the pages that rows see;
- * the rows' own pages in float; groups of pages; their join.
+ * (kernels_cl/attention/digits.cl): nodes to launches. Digits of k and v of the pages that rows
+ * see; the rows' own pages in float; groups of pages; their join.
  */
 #include <stdio.h>
 

@@ -84,6 +84,147 @@ static inline int team_sum(int v, __local int *scratch, int id) {
     return v;
 }
 
+/* 256 high high + high low + low high of the team's queries at this lane's two positions. */
+static inline void score(int (*sums)[2], __global const uchar *keys, __local const uint *queries,
+                         __local uint *page, int id) {
+    const int lane = id % TEAM;
+    int both[EACH][2], mixed[EACH][2];
+    UNROLL
+    for (int n = 0; n < EACH; n++) {
+        both[n][0] = both[n][1] = mixed[n][0] = mixed[n][1] = 0;
+    }
+    for (int c = 0; c < E; c += WIDTH) {
+        const int words = min(WIDTH, E - c) / 4;
+        stage_rows(page, (__global const uint *)keys, GW_PAGE, KEY_ROW / 4, c / 4, (E + c) / 4,
+                   words, id);
+        UNROLL_4
+        for (int w = 0; w < words; w++) {
+            UNROLL
+            for (int x = 0; x < 2; x++) {
+                __local const uint *key = page + (lane + TEAM * x) * PITCH + w;
+                const uint key_high = key[0], key_low = key[words];
+                UNROLL
+                for (int n = 0; n < EACH; n++) {
+                    __local const uint *query = queries + n * QUERY_WORDS + c / 4 + w;
+                    multiply_digits(&both[n][x], &mixed[n][x], query[0], query[E / 4], key_high,
+                                    key_low);
+                }
+            }
+        }
+    }
+    UNROLL
+    for (int n = 0; n < EACH; n++) {
+        sums[n][0] = both[n][0] * 256 + mixed[n][0];
+        sums[n][1] = both[n][1] * 256 + mixed[n][1];
+    }
+}
+
+/* Scores of a query become digits of weights. Returns the page's maximum; *sum: what its weights
+ * count; *weight_scale: of the digits, times 256. scales: of the page's rows, and of its values. */
+static inline float weigh(float *s, __local uchar *to, __global const float *scales, float *sum,
+                          float *weight_scale, __local uint *scratch, int id) {
+    const int lane = id % TEAM;
+    float top = max(s[0] > -INFINITY ? s[0] : -INFINITY, s[1] > -INFINITY ? s[1] : -INFINITY);
+    top = team_top(top, (__local float *)scratch, id);
+    s[0] = exp_below(s[0] - top);
+    s[1] = exp_below(s[1] - top);
+    const uint counted = number_of(s[0], (float)GW_DIGITS_TOP) +
+                         number_of(s[1], (float)GW_DIGITS_TOP) - 2 * NUMBER_ZERO;
+    *sum = (float)team_sum((int)counted, (__local int *)scratch, id) * GW_DIGITS_PART;
+    s[0] = s[0] * scales[GW_PAGE + lane];
+    s[1] = s[1] * scales[GW_PAGE + lane + TEAM];
+    const uint size = max(gw_digits_size(s[0]), gw_digits_size(s[1]));
+    const float amax = gw_digits_amax(team_max(size, scratch, id));
+    const float inverse = gw_digits_inverse(amax);
+    *weight_scale = gw_digits_scale(amax) * 256.0f;
+    UNROLL
+    for (int x = 0; x < 2; x++) {
+        const uint number = number_of(s[x], inverse);
+        const int j = POSITION_OF(lane + TEAM * x);
+        to[j] = (uchar)(number >> 8);
+        to[GW_PAGE + j] = (uchar)(number ^ 0x80u);
+    }
+    return top;
+}
+
+/* Sums of a page, of queries that see it, times now. */
+static inline void add_values(float (*o)[PER_LANE], __global const uchar *values,
+                              __local const uint *weights, const float *weight_scale,
+                              const float *now, const int *seen, __local uint *page, int id) {
+    const int lane = id % TEAM;
+    __global const float *most = (__global const float *)(values + E * VALUE_ROW);
+    UNROLL
+    for (int i = 0; i < PER_LANE; i++) {
+        int both[EACH], mixed[EACH];
+        if (i % (WIDTH / TEAM) == 0) {
+            stage_rows(page, (__global const uint *)(values + i * TEAM * VALUE_ROW),
+                       min(WIDTH, E - i * TEAM), VALUE_ROW / 4, 0, GW_PAGE / 4, GW_PAGE / 4, id);
+        }
+        UNROLL
+        for (int n = 0; n < EACH; n++) {
+            both[n] = mixed[n] = 0;
+        }
+        __local const uint *value = page + (lane + i * TEAM % WIDTH) * PITCH;
+        UNROLL_4
+        for (int w = 0; w < GW_PAGE / 4; w++) {
+            UNROLL
+            for (int n = 0; n < EACH; n++) {
+                __local const uint *weight = weights + n * WEIGHT_WORDS + w;
+                multiply_digits(&both[n], &mixed[n], weight[0], weight[GW_PAGE / 4], value[w],
+                                value[GW_PAGE / 4 + w]);
+            }
+        }
+        UNROLL
+        for (int n = 0; n < EACH; n++) {
+            const float by = weight_scale[n] * most[lane + i * TEAM];
+            const float next = fma((float)(both[n] * 256 + mixed[n]) * by, now[n], o[n][i]);
+            o[n][i] = again(seen[n]) ? next : o[n][i];
+        }
+    }
+}
+
+/* What a team knows of its queries. */
+typedef struct states {
+    float o[EACH][PER_LANE], top[EACH], sum[EACH];
+    float by[EACH]; /* scales of q, times 256 and that of scores */
+    int row[EACH];
+    int own[EACH]; /* pages that it has; 0: no query */
+} states;
+
+/* Pages [first, end) of a sequence, whose rows are [run, run_end). */
+static inline void add_pages(states *s, __global const int *table, int first, int end, int run,
+                             int run_end, int kv_heads, int g, __global const uchar *keys,
+                             __global const uchar *values, __local const uint *queries,
+                             __local uint *weights, __local uint *page, __local uint *scratch,
+                             int id) {
+    const int lane = id % TEAM;
+    for (int p = first; p < end; p++) {
+        const size_t at = (size_t)table[p] * kv_heads + g;
+        __global const uchar *keys_here = keys + at * KEY_BYTES;
+        __global const float *scales = (__global const float *)(keys_here + KEY_DIGITS);
+        int sums[EACH][2], seen[EACH];
+        float now[EACH], weight_scale[EACH];
+        score(sums, keys_here, queries, page, id);
+        UNROLL
+        for (int n = 0; n < EACH; n++) {
+            float was, before = s->top[n], l;
+            float x[2] = {(float)sums[n][0] * (s->by[n] * scales[lane]),
+                          (float)sums[n][1] * (s->by[n] * scales[lane + TEAM])};
+            const float top = weigh(x, (__local uchar *)(weights + n * WEIGHT_WORDS), scales, &l,
+                                    &weight_scale[n], scratch, id);
+            join_tops(&before, top, &was, &now[n]);
+            seen[n] = (s->row[n] >= run) & (s->row[n] < run_end) & (p < s->own[n]);
+            s->top[n] = again(seen[n]) ? before : s->top[n];
+            s->sum[n] = again(seen[n]) ? fma(l, now[n], s->sum[n] * was) : s->sum[n];
+            UNROLL
+            for (int i = 0; i < PER_LANE; i++) {
+                s->o[n][i] = again(seen[n]) ? s->o[n][i] * was : s->o[n][i];
+            }
+        }
+        add_values(s->o, values + at * VALUE_BYTES, weights, weight_scale, now, seen, page, id);
+    }
+}
+
 /* Groups: tiles of queries of rows [row0, row0 + rows), KV heads, groups of pages. */
 KERNEL(GROUP)
 attend_digits(STEP, IN(q), IN(pages), IN(keys), IN(values), OUT(part), const int row0,
@@ -103,22 +244,21 @@ attend_digits(STEP, IN(q), IN(pages), IN(keys), IN(values), OUT(part), const int
     if (most <= first) {
         return;
     }
-    float o[EACH][PER_LANE], top[EACH], sum[EACH], by[EACH];
-    int own[EACH]; /* pages that a query has; 0: no query */
+    states s;
     UNROLL
     for (int n = 0; n < EACH; n++) {
-        const int at = query0 + mine + n, row = row0 + at / group, there = row < stop;
-        own[n] = there ? OWN_PAGE(min(row, stop - 1)) : 0;
-        top[n] = -INFINITY;
-        sum[n] = 0.0f;
-        by[n] = load_query(queries + (mine + n) * QUERY_WORDS,
-                           READS(float, q) +
-                               ((size_t)row * heads + g * group + at % group) * E,
-                           there, scratch, id) *
-                256.0f * scale;
+        const int query = query0 + mine + n, row = row0 + query / group;
+        const size_t at = (size_t)row * heads + g * group + query % group;
+        s.row[n] = row;
+        s.own[n] = row < stop ? OWN_PAGE(min(row, stop - 1)) : 0;
+        s.top[n] = -INFINITY;
+        s.sum[n] = 0.0f;
+        s.by[n] = load_query(queries + (mine + n) * QUERY_WORDS, READS(float, q) + at * E,
+                             row < stop, scratch, id) *
+                  256.0f * scale;
         UNROLL
-        for (int x = 0; x < PER_LANE; x++) {
-            o[n][x] = 0.0f;
+        for (int i = 0; i < PER_LANE; i++) {
+            s.o[n][i] = 0.0f;
         }
     }
     /* rows of one sequence at a time */
@@ -128,127 +268,23 @@ attend_digits(STEP, IN(q), IN(pages), IN(keys), IN(values), OUT(part), const int
         for (run_end = run; run_end < b1 && STEP_SLOT(run_end) == slot; run_end++) {
             high = max(high, OWN_PAGE(run_end));
         }
-        const int end = min(high, first + GW_DIGITS_GROUP);
-        for (int p = first; p < end; p++) {
-            const size_t at =
-                (size_t)READS(int, pages)[(size_t)slot * page_stride + p] * kv_heads + g;
-            __global const uchar *keys_here = READS(uchar, keys) + at * KEY_BYTES;
-            __global const uchar *values_here = READS(uchar, values) + at * VALUE_BYTES;
-            __global const float *scales = (__global const float *)(keys_here + KEY_DIGITS);
-            int both[EACH][2], mixed[EACH][2], seen[EACH];
-            float now[EACH], weight_scale[EACH];
-            UNROLL
-            for (int n = 0; n < EACH; n++) {
-                both[n][0] = both[n][1] = mixed[n][0] = mixed[n][1] = 0;
-            }
-            for (int c = 0; c < E; c += WIDTH) {
-                const int words = min(WIDTH, E - c) / 4;
-                stage_rows(page, (__global const uint *)keys_here, GW_PAGE, KEY_ROW / 4, c / 4,
-                           (E + c) / 4, words, id);
-                UNROLL_4
-                for (int w = 0; w < words; w++) {
-                    UNROLL
-                    for (int x = 0; x < 2; x++) {
-                        __local const uint *key = page + (lane + TEAM * x) * PITCH + w;
-                        const uint key_high = key[0], key_low = key[words];
-                        UNROLL
-                        for (int n = 0; n < EACH; n++) {
-                            __local const uint *query =
-                                queries + (mine + n) * QUERY_WORDS + c / 4 + w;
-                            multiply_digits(&both[n][x], &mixed[n][x], query[0], query[E / 4],
-                                            key_high, key_low);
-                        }
-                    }
-                }
-            }
-            UNROLL
-            for (int n = 0; n < EACH; n++) {
-                const int row = row0 + (query0 + mine + n) / group;
-                float s[2], here, before = top[n], was;
-                UNROLL
-                for (int x = 0; x < 2; x++) {
-                    s[x] = (float)(both[n][x] * 256 + mixed[n][x]) *
-                           (by[n] * scales[lane + TEAM * x]);
-                }
-                here = max(s[0] > -INFINITY ? s[0] : -INFINITY, s[1] > -INFINITY ? s[1] : -INFINITY);
-                here = team_top(here, (__local float *)scratch, id);
-                s[0] = exp_below(s[0] - here);
-                s[1] = exp_below(s[1] - here);
-                const uint counted = number_of(s[0], (float)GW_DIGITS_TOP) +
-                                     number_of(s[1], (float)GW_DIGITS_TOP) - 2 * NUMBER_ZERO;
-                const float l =
-                    (float)team_sum((int)counted, (__local int *)scratch, id) * GW_DIGITS_PART;
-                s[0] = s[0] * scales[GW_PAGE + lane];
-                s[1] = s[1] * scales[GW_PAGE + lane + TEAM];
-                const float amax = gw_digits_amax(
-                    team_max(max(gw_digits_size(s[0]), gw_digits_size(s[1])), scratch, id));
-                const float inverse = gw_digits_inverse(amax);
-                weight_scale[n] = gw_digits_scale(amax) * 256.0f;
-                __local uchar *to = (__local uchar *)(weights + (mine + n) * WEIGHT_WORDS);
-                UNROLL
-                for (int x = 0; x < 2; x++) {
-                    const uint w = number_of(s[x], inverse);
-                    to[POSITION_OF(lane + TEAM * x)] = (uchar)(w >> 8);
-                    to[GW_PAGE + POSITION_OF(lane + TEAM * x)] = (uchar)(w ^ 0x80u);
-                }
-                join_tops(&before, here, &was, &now[n]);
-                seen[n] = (row >= run) & (row < run_end) & (p < again(own[n]));
-                top[n] = again(seen[n]) ? before : top[n];
-                sum[n] = again(seen[n]) ? fma(l, now[n], sum[n] * was) : sum[n];
-                UNROLL
-                for (int x = 0; x < PER_LANE; x++) {
-                    o[n][x] = again(seen[n]) ? o[n][x] * was : o[n][x];
-                }
-            }
-            UNROLL
-            for (int c = 0; c < E; c += WIDTH) {
-                const int channels = min(WIDTH, E - c);
-                stage_rows(page, (__global const uint *)(values_here + c * VALUE_ROW), channels,
-                           VALUE_ROW / 4, 0, GW_PAGE / 4, GW_PAGE / 4, id);
-                UNROLL
-                for (int x = 0; x < channels / TEAM; x++) {
-                    const float most_here = ((__global const float *)(
-                        values_here + E * VALUE_ROW))[c + lane + TEAM * x];
-                    int high_high[EACH], high_low[EACH];
-                    UNROLL
-                    for (int n = 0; n < EACH; n++) {
-                        high_high[n] = high_low[n] = 0;
-                    }
-                    UNROLL_4
-                    for (int w = 0; w < GW_PAGE / 4; w++) {
-                        __local const uint *value = page + (lane + TEAM * x) * PITCH + w;
-                        const uint value_high = value[0], value_low = value[GW_PAGE / 4];
-                        UNROLL
-                        for (int n = 0; n < EACH; n++) {
-                            __local const uint *weight = weights + (mine + n) * WEIGHT_WORDS + w;
-                            multiply_digits(&high_high[n], &high_low[n], weight[0],
-                                            weight[GW_PAGE / 4], value_high, value_low);
-                        }
-                    }
-                    UNROLL
-                    for (int n = 0; n < EACH; n++) {
-                        const float by_here = weight_scale[n] * most_here;
-                        const int i = c / TEAM + x;
-                        const float next = fma((float)(high_high[n] * 256 + high_low[n]) * by_here,
-                                               now[n], o[n][i]);
-                        o[n][i] = again(seen[n]) ? next : o[n][i];
-                    }
-                }
-            }
-        }
+        add_pages(&s, READS(int, pages) + (size_t)slot * page_stride, first,
+                  min(high, first + GW_DIGITS_GROUP), run, run_end, kv_heads, g,
+                  READS(uchar, keys), READS(uchar, values), queries + mine * QUERY_WORDS,
+                  weights + mine * WEIGHT_WORDS, page, scratch, id);
     }
     UNROLL
     for (int n = 0; n < EACH; n++) {
-        const int at = query0 + mine + n, row = row0 + at / group;
-        if (again(own[n]) > first) {
-            __global float *to = GROUP_SUMS(row - row0, g * group + at % group, number);
+        const int query = query0 + mine + n;
+        if (again(s.own[n]) > first) {
+            __global float *to = GROUP_SUMS(s.row[n] - row0, g * group + query % group, number);
             UNROLL
-            for (int x = 0; x < PER_LANE; x++) {
-                to[lane + TEAM * x] = o[n][x];
+            for (int i = 0; i < PER_LANE; i++) {
+                to[lane + TEAM * i] = s.o[n][i];
             }
             if (lane == 0) {
-                to[E] = top[n];
-                to[E + 1] = sum[n];
+                to[E] = s.top[n];
+                to[E + 1] = s.sum[n];
             }
         }
     }

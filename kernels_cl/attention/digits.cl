@@ -1,11 +1,12 @@
-/* kernels_cl/attention/digits.cl - what the kernels of attention in digits share (docs/arithmetic.md,
- * section 5, "Attention in digits"): where digits of k and v lie, weights, the state of a softmax.
+/* kernels_cl/attention/digits.cl - what the kernels of attention in digits share
+ * (docs/arithmetic.md, section 5, "Attention in digits"): where digits of k and v lie, numbers of
+ * digits, the state of a softmax.
  *
  * E: width of a head. Digits of a page and KV head, in scratch, as they shall lie in local memory:
- *   keys    a row of each position: E high digits, E low ones, 16 bytes that bring eight neighbours
- *           to different banks; then the 64 scales of these rows, and the 64 scales of the values'
- *           digits
- *   values  a row of each channel: its 64 high digits, 64 low ones, 16 bytes; then c of each channel
+ *   keys    a row of each position: E high digits, E low ones, 16 bytes that bring eight
+ *           neighbours to different banks; then the 64 scales of these rows, and the 64 scales of
+ *           the values' digits
+ *   values  a row of each channel: its 64 high digits, 64 low ones, 16 bytes; then all c
  * Rows of keys, and both scales, are in an order in which the weights that a lane gets from a
  * product of queries and keys are four neighbours of what the next product takes: row r is of
  * position POSITION_OF(r).
@@ -21,8 +22,8 @@
 /* What a row sees in digits: pages before its own. */
 #define OWN_PAGE(row) ((int)STEP_POS(row) / GW_PAGE)
 
-/* gw_exp of x <= 0, or of a NaN: the same numbers, rounded by an addition, where an instruction that
- * rounds runs at a quarter of the rate. */
+/* gw_exp of x <= 0, or of a NaN: the same numbers, rounded by an addition, where an instruction
+ * that rounds runs at a quarter of the rate. */
 static inline float exp_below(float x) {
     const float t = x * 1.44269504088896341f + 12582912.0f, n = t - 12582912.0f;
     float r = fma(n, -0.693359375f, x), p = 1.9875691500e-4f;
