@@ -28,8 +28,9 @@ enum { GW_PROMPT_HALF_QUERIES = 64 };
              : 64 * ((e) / 2 + 2) * 4 + (e)*34 * 4 + GW_PROMPT_HALF_QUERIES * 72 * 2) +           \
      12 * GW_PROMPT_HALF_QUERIES)
 
-/* gw_attend_prompt_own_CACHE_E: each row's own page, in float: its largest score and its sum to tops
- * and totals, [rows, heads], its values to out, as floats; scores, sums and sinks are not read. */
+/* gw_attend_prompt_own_CACHE_E: each row's own page, in float: its largest score and its sum to
+ * tops and totals, [rows, heads], its values to out, as floats; scores, sums and sinks are not
+ * read. */
 struct gw_prompt_params {
     struct gw_step_params step;
     GW_DEV(const float) q;       /* [rows, heads * e]       */
