@@ -194,10 +194,13 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
         p.sums = take(&at, room * GW_DIGITS_QUERIES * e * sizeof(float));
     }
     char name[48];
-    snprintf(name, sizeof name, "gw_attend_digits_make_%s", gw_format_of(node->in[1]->fmt)->name);
-    GW_TRY(gw_hip_record(segment, node, name, (unsigned)table, (unsigned)kv_heads,
-                         1 + (unsigned)slices, GW_DIGITS_MAKE_THREADS, 1, 1,
-                         (unsigned)GW_DIGITS_MAKE_SHARED(wide), &p, sizeof p));
+    snprintf(name, sizeof name, "gw_attend_digits_make_%s_%d", gw_format_of(node->in[1]->fmt)->name,
+             wide);
+    GW_TRY(gw_hip_record(segment, node, name, (unsigned)(table * kv_heads) * (1 + (unsigned)slices),
+                         1, 1, GW_DIGITS_MAKE_THREADS, 1, 1,
+                         (unsigned)GW_DIGITS_MAKE_SHARED(wide, gw_hip_has_copies(segment->device)),
+                         &p, sizeof p));
+    segment->launches[segment->n - 1].fill = 1;
     int fits = shared_of_own(segment->device, wide) <= (unsigned)segment->device->shared_bytes;
     GW_TRY((fits ? record_own : record_own_apart)(segment, node, &p));
     return record_turns(segment, node, &p, tiles, groups);

@@ -39,13 +39,13 @@ GW_DEVICE float gw_exp_of_less(float x) {
     return x < -87.0f ? 0.0f : y;
 }
 
-/* Where position j of a page stands among a channel's digits. Waves of 32 have weights of positions
- * 2 t, 2 t + 1, 8 + 2 t and 9 + 2 t of sixteen together, in one word. */
-GW_DEVICE int gw_digits_place(int j) {
+/* Digits of four positions of a page, for a channel, stand in a word: of those number n of word
+ * `word`. Waves of 32 have weights of two neighbours and of the two eight further on together. */
+GW_DEVICE int gw_digits_position(int word, int n) {
 #if LANES == 32
-    return (j & ~15) | (j >> 1 & 3) << 2 | (j >> 3 & 1) << 1 | (j & 1);
+    return word / 4 * 16 + word % 4 * 2 + n / 2 * 8 + n % 2;
 #else
-    return j;
+    return word * 4 + n;
 #endif
 }
 

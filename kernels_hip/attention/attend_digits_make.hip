@@ -9,178 +9,232 @@
 
 enum { THREADS = GW_DIGITS_MAKE_THREADS, TEAMS = THREADS / GW_LANES, ROWS = THREADS / GW_PAGE };
 
-template <class CELLS>
-__device__ static inline float cell(const uint8_t *tile, int at, const uint8_t *scales,
-                                    int scale_at) {
-    gw_scale scale(0.0f);
-    float x;
-    if (CELLS::SCALED) {
-        gw_cells_f16::read<1>(scales, scale_at, &x);
-        scale = gw_scale(x);
+/* A page's keys, or values, of a KV head as the caches have them, in shared memory. */
+template <class CELLS> struct source {
+    const uint8_t *cells, *scales;
+
+    __device__ inline source(const uint8_t *tile, int e)
+        : cells(tile), scales(tile + GW_PAGE * e) {}
+    __device__ inline float read(int at, int scale_at) const {
+        gw_scale scale(0.0f);
+        float x;
+        if (CELLS::SCALED) {
+            gw_cells_f16::read<1>(scales, scale_at, &x);
+            scale = gw_scale(x);
+        }
+        CELLS::template read_scaled<1>(cells, at, &scale, &x);
+        return x;
     }
-    CELLS::template read_scaled<1>(tile, at, &scale, &x);
-    return x;
-}
+};
 
 /* Where byte `byte` of a position's digits is; of a channel's. */
-GW_DEVICE int key_at(const gw_digits_params &p, int j, int byte) {
-    return p.group ? byte / 128 * (GW_PAGE * 128) + j * 128 + ((byte / 16 ^ j) % 8) * 16 + byte % 16
-                   : j * GW_DIGITS_KEY_ROW(p.wide) + byte;
+template <int E, int GROUP> __device__ static inline int key_at(int j, int byte) {
+    return GROUP ? byte / 128 * (GW_PAGE * 128) + j * 128 + ((byte / 16 ^ j) % 8) * 16 + byte % 16
+                 : j * GW_DIGITS_KEY_ROW(E) + byte;
 }
-GW_DEVICE int value_at(const gw_digits_params &p, int i, int byte) {
-    return p.group ? i * 128 + (byte / 16 ^ i % 8) * 16 + byte % 16
-                   : i * GW_DIGITS_VALUE_ROW + byte;
+template <int GROUP> __device__ static inline int value_at(int i, int byte) {
+    return GROUP ? i * 128 + (byte / 16 ^ i % 8) * 16 + byte % 16 : i * GW_DIGITS_VALUE_ROW + byte;
 }
 
-/* A thread has every fourth of a position's words of four values. */
-template <class CELLS>
-__device__ static inline void make_keys(const gw_digits_params &p, uint8_t *made, unsigned *tops,
-                                        const uint8_t *tile) {
-    const int j = (int)threadIdx.x % GW_PAGE, part = (int)threadIdx.x / GW_PAGE, e = p.e;
-    const int scales_at = GW_PAGE * (p.group ? 2 * p.wide : GW_DIGITS_KEY_ROW(p.wide));
-    const uint8_t *scales = tile + GW_PAGE * e;
+/* A thread has every fourth word of a position's digits. more: as many words as threads. */
+template <class CELLS, int E, int GROUP>
+__device__ static inline void make_keys(uint8_t *made, unsigned *more, const uint8_t *tile, int e) {
+    enum { WORDS = E / 4 / ROWS };
+    const int j = (int)threadIdx.x % GW_PAGE, part = (int)threadIdx.x / GW_PAGE;
+    const source<CELLS> from(tile, e);
+    float x[WORDS][4];
     unsigned top = 0;
-    for (int i = part * 4; i < e; i += ROWS * 4) {
+#pragma unroll
+    for (int w = 0; w < WORDS; w++) {
+        const int i = (w * ROWS + part) * 4;
 #pragma unroll
         for (int c = 0; c < 4; c++) {
-            const float x =
-                cell<CELLS>(tile, (i + c) * GW_PAGE + j, scales, (i + c) / 32 * GW_PAGE + j);
-            top = gw_larger(top, gw_digits_size(x));
+            x[w][c] = i < e ? from.read((i + c) * GW_PAGE + j, i / 32 * GW_PAGE + j) : 0.0f;
+            top = gw_larger(top, gw_digits_size(x[w][c]));
         }
     }
-    tops[threadIdx.x] = top;
+    more[threadIdx.x] = top;
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < ROWS; i++) {
-        top = gw_larger(top, tops[i * GW_PAGE + j]);
+        top = gw_larger(top, more[i * GW_PAGE + j]);
     }
-    const float inverse = gw_digits_inverse(gw_digits_amax(top));
-    for (int i = part * 4; i < p.wide; i += ROWS * 4) {
-        unsigned n[4] = {0, 0, 0, 0};
+    const float amax = gw_digits_amax(top), inverse = gw_digits_inverse(amax);
 #pragma unroll
-        for (int c = 0; c < 4 && i < e; c++) {
-            const float x =
-                cell<CELLS>(tile, (i + c) * GW_PAGE + j, scales, (i + c) / 32 * GW_PAGE + j);
-            n[c] = gw_digits_word(x * inverse);
+    for (int w = 0; w < WORDS; w++) {
+        const int i = (w * ROWS + part) * 4;
+        unsigned n[4];
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            n[c] = gw_digits_word(x[w][c] * inverse);
         }
-        *(unsigned *)(made + key_at(p, j, i)) = gw_high_digits(n);
-        *(unsigned *)(made + key_at(p, j, p.wide + i)) = gw_low_digits(n);
+        *(unsigned *)(made + key_at<E, GROUP>(j, i)) = gw_high_digits(n);
+        *(unsigned *)(made + key_at<E, GROUP>(j, E + i)) = gw_low_digits(n);
     }
     if (part == 0) {
-        ((float *)(made + scales_at))[j] = gw_digits_scale(gw_digits_amax(top));
-        for (int i = 0; i < 16 && !p.group; i += 4) {
-            *(unsigned *)(made + key_at(p, j, 2 * p.wide + i)) = 0;
+        ((float *)(made + GW_PAGE * (GROUP ? 2 * E : GW_DIGITS_KEY_ROW(E))))[j] =
+            gw_digits_scale(amax);
+        for (int i = 0; i < 16 && !GROUP; i += 4) {
+            *(unsigned *)(made + key_at<E, 0>(j, 2 * E + i)) = 0;
         }
     }
 }
 
-/* A thread has a channel while its largest value is looked for, then a team a position. The scale
- * of a position is over all channels of the head, also those of another slice. */
-template <class CELLS>
-__device__ static inline void make_values(const gw_digits_params &p, uint8_t *made, float *largest,
-                                          const uint8_t *tile, int slice) {
-    const int e = p.e, ev = GW_DIGITS_EV(p.wide), first = slice * ev, lane = gw_lane();
-    const uint8_t *scales = tile + GW_PAGE * e;
-    float *c = (float *)(made + ev * (p.group ? 2 * GW_PAGE : GW_DIGITS_VALUE_ROW)),
-          *scale = c + ev;
-    for (int i = (int)threadIdx.x; i < p.wide; i += THREADS) {
+/* A thread looks for the largest value of a channel, or of half of its positions; then a team makes
+ * four positions whose digits share words, a lane every 32nd channel. The scale of a position is
+ * over all channels of the head, also those of another slice. more: E + THREADS words. */
+template <class CELLS, int E, int GROUP>
+__device__ static inline void make_values(uint8_t *made, unsigned *more, const uint8_t *tile, int e,
+                                          int slice) {
+    enum { EV = GW_DIGITS_EV(E), PARTS = E / GW_LANES, HALVES = THREADS / E > 1 ? 2 : 1 };
+    const int first = slice * EV, lane = gw_lane();
+    const source<CELLS> from(tile, e);
+    float *c = (float *)(made + EV * (GROUP ? 2 * GW_PAGE : GW_DIGITS_VALUE_ROW)), *scale = c + EV;
+    unsigned *halves = more + E;
+    if ((int)threadIdx.x < E * HALVES) {
+        const int i = (int)threadIdx.x % E, half = (int)threadIdx.x / E;
         unsigned top = 0;
-#pragma unroll 8
-        for (int j = 0; j < GW_PAGE && i < e; j++) {
-            const float x = cell<CELLS>(tile, j * e + i, scales, j * (e / 32) + i / 32);
+#pragma unroll 16
+        for (int j = half * (GW_PAGE / HALVES); j < (half + 1) * (GW_PAGE / HALVES); j++) {
+            const float x = i < e ? from.read(j * e + i, j * (e / 32) + i / 32) : 0.0f;
             top = gw_larger(top, gw_digits_size(x));
         }
-        largest[i] = gw_digits_amax(top);
-        if (i >= first && i < first + ev) {
-            c[i - first] = largest[i];
+        halves[threadIdx.x] = top;
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < E; i += THREADS) {
+        const unsigned top = gw_larger(halves[i], halves[i + (HALVES - 1) * E]);
+        const float amax = gw_digits_amax(top);
+        more[i] = GW_F32_BITS(amax);
+        if (i >= first && i < first + EV) {
+            c[i - first] = amax;
         }
     }
     __syncthreads();
-    enum { PARTS = 256 / GW_LANES };
-    for (int j = gw_team(); j < GW_PAGE; j += TEAMS) {
-        float y[PARTS];
-        unsigned top = 0;
+    float by[PARTS];
 #pragma unroll
-        for (int k = 0; k < PARTS; k++) {
-            const int i = k * GW_LANES + lane;
-            y[k] = 0.0f;
-            if (i < e) {
-                const float by = largest[i];
-                const float x = cell<CELLS>(tile, j * e + i, scales, j * (e / 32) + i / 32);
-                y[k] = by == 0.0f ? 0.0f : x / by;
+    for (int k = 0; k < PARTS; k++) {
+        by[k] = GW_F32_FROM_BITS(more[k * GW_LANES + lane]);
+    }
+#pragma unroll 1
+    for (int word = gw_team(); word < GW_PAGE / 4; word += TEAMS) {
+        float x[PARTS][4], inverse[4];
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+            const int j = gw_digits_position(word, n);
+            unsigned top = 0;
+#pragma unroll
+            for (int k = 0; k < PARTS; k++) {
+                const int i = k * GW_LANES + lane;
+                x[k][n] = 0.0f;
+                if (k * GW_LANES < e) {
+                    const float v = from.read(j * e + i, j * (e / 32) + k);
+                    x[k][n] = by[k] == 0.0f ? 0.0f : v / by[k];
+                }
+                top = gw_larger(top, gw_digits_size(x[k][n]));
             }
-            top = gw_larger(top, gw_digits_size(y[k]));
+            const float amax = gw_digits_amax(gw_team_max(top));
+            inverse[n] = gw_digits_inverse(amax);
+            if (lane == 0) {
+                scale[j] = gw_digits_scale(amax);
+            }
         }
-        top = gw_team_max(top);
-        const float inverse = gw_digits_inverse(gw_digits_amax(top));
 #pragma unroll
         for (int k = 0; k < PARTS; k++) {
             const int i = k * GW_LANES + lane - first;
-            if (i >= 0 && i < ev) {
-                const unsigned n = gw_digits_word(y[k] * inverse);
-                made[value_at(p, i, gw_digits_place(j))] = (uint8_t)((n + 128u) >> 8);
-                made[value_at(p, i, GW_PAGE + gw_digits_place(j))] = (uint8_t)n;
+            unsigned n[4];
+#pragma unroll
+            for (int q = 0; q < 4; q++) {
+                n[q] = gw_digits_word(x[k][q] * inverse[q]);
+            }
+            if (i >= 0 && i < EV) {
+                *(unsigned *)(made + value_at<GROUP>(i, 4 * word)) = gw_high_digits(n);
+                *(unsigned *)(made + value_at<GROUP>(i, GW_PAGE + 4 * word)) = gw_low_digits(n);
             }
         }
-        if (lane == 0) {
-            scale[j] = gw_digits_scale(gw_digits_amax(top));
-        }
     }
-    for (int i = (int)threadIdx.x; i < 4 * ev && !p.group; i += THREADS) {
-        *(unsigned *)(made + value_at(p, i / 4, 2 * GW_PAGE + i % 4 * 4)) = 0;
+    for (int i = (int)threadIdx.x; i < 4 * EV && !GROUP; i += THREADS) {
+        *(unsigned *)(made + value_at<0>(i / 4, 2 * GW_PAGE + i % 4 * 4)) = 0;
     }
 }
 
-template <class CELLS>
+/* Digits of a page and KV head: its keys (z 0), or a slice of its values. */
+template <class CELLS, int E, int GROUP>
+__device__ static inline void make_page(const gw_digits_params &p, uint8_t *shared, size_t at,
+                                        int z) {
+    enum {
+        EV = GW_DIGITS_EV(E),
+        KEYS = GROUP ? GW_DIGITS_GROUP_KEYS(E) : GW_DIGITS_KEYS(E),
+        VALUES = GROUP ? GW_DIGITS_GROUP_VALUES(EV) : GW_DIGITS_VALUES(EV),
+        FETCHES = GW_DIGITS_FETCHES(E, GW_COPIES)
+    };
+    const int bytes = z == 0 ? (int)KEYS : (int)VALUES, cells = z == 0 ? p.k_bytes : p.v_bytes;
+    const uint8_t *from = (const uint8_t *)(z == 0 ? p.k : p.v) + at * cells;
+    uint8_t *made = shared;
+    unsigned *more = (unsigned *)(shared + GW_DIGITS_PLACE(E));
+    const uint8_t *tile = FETCHES ? (const uint8_t *)(more + E + THREADS) : from;
+    for (int i = 16 * (int)threadIdx.x; FETCHES && i < cells; i += 16 * THREADS) {
+        gw_copy_async((uint8_t *)tile + i, from + i);
+    }
+    gw_copy_commit();
+    gw_copy_wait<0>();
+    __syncthreads();
+    if (z == 0) {
+        make_keys<CELLS, E, GROUP>(made, more, tile, p.e);
+    } else {
+        make_values<CELLS, E, GROUP>(made, more, tile, p.e, z - 1);
+    }
+    __syncthreads();
+    uint8_t *to = z == 0 ? p.keys + at * KEYS : p.values + (at * (E / EV) + (z - 1)) * VALUES;
+    for (int i = 16 * (int)threadIdx.x; i < bytes; i += 16 * THREADS) {
+        *(gw_16b *)(to + i) = *(const gw_16b *)(made + i);
+    }
+    __syncthreads();
+}
+
+template <class CELLS, int E>
 __device__ static inline void make(const gw_digits_params &p, uint8_t *shared) {
-    const int page = (int)blockIdx.x, g = (int)blockIdx.y, z = (int)blockIdx.z;
-    const int ev = GW_DIGITS_EV(p.wide), slices = p.wide / ev, lane = gw_lane();
-    const int keys = p.group ? GW_DIGITS_GROUP_KEYS(p.wide) : GW_DIGITS_KEYS(p.wide);
-    const int values = p.group ? GW_DIGITS_GROUP_VALUES(ev) : GW_DIGITS_VALUES(ev);
-    const int bytes = z == 0 ? keys : values;
-    uint8_t *more = shared + GW_DIGITS_PLACE(p.wide);
+    enum { KINDS = 1 + E / GW_DIGITS_EV(E) };
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
-    const int live = gw_live(p.step);
-    if (page >= p.step.step[GW_STEP_POS_MAX] / GW_PAGE) {
-        return;
-    }
+    const int live = gw_live(p.step), lane = gw_lane();
+    const int units = p.step.step[GW_STEP_POS_MAX] / GW_PAGE * p.kv_heads * KINDS;
     for (int base = 0; base < live; base += GW_LANES) {
         /* The last rows of sequences: those of a sequence come in order. */
         const int row = base + lane, there = row < live;
         const int slot = there ? gw_step_slot(p.step, row) : -1;
         const int last = there && (row + 1 == live || gw_step_slot(p.step, row + 1) != slot);
-        unsigned wanted = gw_ballot(last && page < gw_step_pos(p.step, row) / GW_PAGE);
-        while (wanted != 0) {
-            const int of = gw_shuffle(slot, __ffs((int)wanted) - 1);
-            const size_t number = (size_t)p.pages[(size_t)of * p.table_stride + page];
-            const size_t at = number * p.kv_heads + g;
-            uint8_t *to;
-            wanted &= wanted - 1;
-            if (z == 0) {
-                make_keys<CELLS>(p, shared, (unsigned *)more,
-                                 (const uint8_t *)p.k + at * p.k_bytes);
-                to = p.keys + at * bytes;
-            } else {
-                make_values<CELLS>(p, shared, (float *)more, (const uint8_t *)p.v + at * p.v_bytes,
-                                   z - 1);
-                to = p.values + (at * slices + (z - 1)) * bytes;
+        const int own = last ? gw_step_pos(p.step, row) / GW_PAGE : 0;
+        for (unsigned some = gw_ballot(last); some != 0; some &= some - 1) {
+            const int of = gw_shuffle(slot, __ffs((int)some) - 1);
+            const int pages = gw_shuffle(own, __ffs((int)some) - 1);
+            for (int u = (int)blockIdx.x; u < units; u += (int)gridDim.x) {
+                const int g = u / KINDS % p.kv_heads, page = u / KINDS / p.kv_heads;
+                if (page >= pages) {
+                    break;
+                }
+                const size_t number = (size_t)p.pages[(size_t)of * p.table_stride + page];
+                if (p.group) {
+                    make_page<CELLS, E, 1>(p, shared, number * p.kv_heads + g, u % KINDS);
+                } else {
+                    make_page<CELLS, E, 0>(p, shared, number * p.kv_heads + g, u % KINDS);
+                }
             }
-            __syncthreads();
-            for (int i = 16 * (int)threadIdx.x; i < bytes; i += 16 * THREADS) {
-                *(gw_16b *)(to + i) = *(const gw_16b *)(shared + i);
-            }
-            __syncthreads();
         }
     }
 }
-#define MAKE(format)                                                                               \
-    GW_KERNEL(gw_attend_digits_make_##format, struct gw_digits_params, GW_DIGITS_MAKE_THREADS) {   \
+#define MAKE(format, E)                                                                            \
+    GW_KERNEL(gw_attend_digits_make_##format##_##E, struct gw_digits_params,                       \
+              GW_DIGITS_MAKE_THREADS) {                                                            \
         GW_SHARED_DYNAMIC(uint8_t, shared);                                                        \
-        make<gw_cells_##format>(p, shared);                                                        \
+        make<gw_cells_##format, E>(p, shared);                                                     \
     }
-MAKE(f16)
-MAKE(q8_0)
+MAKE(f16, 64)
+MAKE(f16, 128)
+MAKE(f16, 256)
+MAKE(q8_0, 64)
+MAKE(q8_0, 128)
+MAKE(q8_0, 256)
 
 /* A team has a query, a lane every 32nd of its values: the groups of its row, then the row's own
  * page, then the head's sink. */

@@ -48,12 +48,15 @@ enum {
  * exchange. */
 #define GW_DIGITS_SHARED(place, stages)                                                            \
     ((stages) * (place) + 8 * GW_DIGITS_QUERIES + 128 * GW_DIGITS_WAVES)
-/* The same of gw_attend_digits_make_CACHE. */
-#define GW_DIGITS_MAKE_SHARED(e) (GW_DIGITS_PLACE(e) + 4 * GW_DIGITS_MAKE_THREADS + 1024)
+/* Of gw_attend_digits_make_CACHE_E: digits, what threads exchange, and a page of the caches, where
+ * that has room. */
+#define GW_DIGITS_FETCHES(e, copies) ((e) <= 128 || (copies))
+#define GW_DIGITS_MAKE_SHARED(e, copies)                                                           \
+    (GW_DIGITS_PLACE(e) + 4 * ((e) + GW_DIGITS_MAKE_THREADS) +                                     \
+     (GW_DIGITS_FETCHES(e, copies) ? 2 * GW_PAGE * (e) : 0))
 
-/* gw_attend_digits_make_f16, _q8_0: grid (pages of a text, KV heads, 1 + slices): z is 0 for keys.
- * gw_attend_digits_E, gw_attend_digits_group_E: grid: anything, blocks share the tiles and groups.
- * gw_attend_digits_join: a team for each query of the tiles. */
+/* Grid of gw_attend_digits_make_CACHE_E, gw_attend_digits_E and gw_attend_digits_group_E: anything,
+ * blocks share the work. gw_attend_digits_join: a team for each query of the tiles. */
 struct gw_digits_params {
     struct gw_step_params step;
     GW_DEV(const float) q; /* [rows, heads e]          */
