@@ -13,31 +13,40 @@
 #define MICRO_VT VT
 #include "cpu/micro_body.h"
 #if GW_VEC == GW_VEC_AVX512
-/* Both products and their sum at once. */
 #if defined(GODWIT_SIMDE)
 #define MICRO_VT
 #else
 #define MICRO_VT __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma")))
 #endif
-#define MICRO_ADD(a, b, c)                                                                         \
-    _mm512_castsi512_ps(_mm512_dpwssd_epi32(_mm512_castps_si512(c), _mm512_castps_si512(a),        \
-                                            _mm512_castps_si512(b)))
+/* Both products and their sum at once. Written out, since a compiler that knows what it does takes
+ * another register for every sum and copies it back. */
+GW_INLINE MICRO_VT __m512 madd_vnni(__m512 a, __m512 b, __m512 c) {
+#if defined(GODWIT_SIMDE)
+    return _mm512_castsi512_ps(_mm512_dpwssd_epi32(_mm512_castps_si512(c), _mm512_castps_si512(a),
+                                                   _mm512_castps_si512(b)));
+#else
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
+    return c;
+#endif
+}
+#define MICRO_ADD(a, b, c) madd_vnni(a, b, c)
 #define MICRO_NAME(f) f##_digits_vnni
 #include "cpu/micro_body.h"
 #endif
 
 /* Queries are (row, head) pairs, row after row. */
 typedef struct NAME(digits_work) {
-    NAME(attention_work) page; /* what loads pages                                       */
-    size_t queries, all;       /* all: rounded up to 16                                  */
-    int *own;                  /* [queries] the page of a query's own position           */
-    float *pairs, *by;         /* [queries, e] of queries; [all] their scale, with scale's */
-    float *cells, *cell_scale; /* pairs of a page of keys or values; [GW_PAGE]           */
-    float *most;               /* [ev] the largest of each channel of values             */
-    float *s;                  /* [queries, GW_PAGE] scores, then pairs of weights       */
-    float *top, *sum, *o;      /* [all], [all], [queries, ev] of a page                  */
-    float *factor;             /* [all] of the integers in o                             */
-    float *was, *now;          /* [all] what a state and a page are multiplied by        */
+    NAME(attention_work) page;      /* what loads pages                                       */
+    size_t queries, all;            /* all: rounded up to 16                                  */
+    int *own;                       /* [queries] the page of a query's own position           */
+    float *pairs, *by;              /* [queries, e] of queries; [all] their scale, with scale's */
+    float *keys, *values;           /* pairs of a page: [e, GW_PAGE], [GW_PAGE, ev]             */
+    float *key_scale, *value_scale; /* [GW_PAGE]                                          */
+    float *most;                    /* [ev] the largest of each channel of values             */
+    float *s;                       /* [queries, GW_PAGE] scores, then pairs of weights       */
+    float *top, *sum, *o;           /* [all], [all], [queries, ev] of a page                  */
+    float *factor;                  /* [all] of the integers in o                             */
+    float *was, *now;               /* [all] what a state and a page are multiplied by        */
     float *group_top, *group_sum, *group_o; /* states of groups, as those of a page      */
     float *row_top, *row_sum;               /* [all] of rows, whose o is the result      */
 } NAME(digits_work);
@@ -57,8 +66,10 @@ static void NAME(open_digits)(NAME(digits_work) * w, const gw_cpu_attention *job
     w->all = (n + 15) / 16 * 16;
     p->page = NAME(take_floats)(&scratch, GW_PAGE * (e > ev ? e : ev));
     p->q = NAME(take_floats)(&scratch, n * e);
-    w->cells = NAME(take_floats)(&scratch, GW_PAGE * (e > ev ? e : ev));
-    w->cell_scale = NAME(take_floats)(&scratch, GW_PAGE);
+    w->keys = NAME(take_floats)(&scratch, GW_PAGE * e);
+    w->values = NAME(take_floats)(&scratch, GW_PAGE * ev);
+    w->key_scale = NAME(take_floats)(&scratch, GW_PAGE);
+    w->value_scale = NAME(take_floats)(&scratch, GW_PAGE);
     w->most = NAME(take_floats)(&scratch, ev);
     w->pairs = NAME(take_floats)(&scratch, n * e);
     w->s = NAME(take_floats)(&scratch, n * GW_PAGE);
@@ -129,10 +140,10 @@ VT static void NAME(cut_keys)(const NAME(digits_work) * w, const float *k) {
             size = vi_max(size, vi_abs(v_load(k + i * GW_PAGE + j)));
         }
         vf amax = NAME(amax_of)(size), inverse = NAME(inverse_of)(amax);
-        v_store(w->cell_scale + j, v_div(amax, v_set((float)GW_DIGITS_TOP)));
+        v_store(w->key_scale + j, v_div(amax, v_set((float)GW_DIGITS_TOP)));
         for (size_t i = 0; i < w->page.e; i++) {
             vi n = vi_round(v_mul(v_load(k + i * GW_PAGE + j), inverse));
-            vi_store((gw_i32 *)(void *)(w->cells + i * GW_PAGE + j), NAME(cut_pair)(n));
+            vi_store((gw_i32 *)(void *)(w->keys + i * GW_PAGE + j), NAME(cut_pair)(n));
         }
     }
 }
@@ -161,12 +172,12 @@ VT static void NAME(cut_values)(const NAME(digits_work) * w, float *v) {
         }
         float amax = gw_digits_amax((gw_u32)vi_largest(size));
         inverse[j] = gw_digits_inverse(amax);
-        w->cell_scale[j] = gw_digits_scale(amax);
+        w->value_scale[j] = gw_digits_scale(amax);
     }
     for (size_t j = 0; j < GW_PAGE; j++) {
         for (size_t c = 0; c < ev; c += VW) {
             vi n = vi_round(v_mul(v_load(v + j * ev + c), v_set(inverse[j])));
-            vi_store((gw_i32 *)(void *)(w->cells + j * ev + c), NAME(cut_pair)(n));
+            vi_store((gw_i32 *)(void *)(w->values + j * ev + c), NAME(cut_pair)(n));
         }
     }
 }
@@ -174,16 +185,17 @@ VT static void NAME(cut_values)(const NAME(digits_work) * w, float *v) {
 /* ---- a page in integers ---------------------------------------------------------------------- */
 
 VT static void NAME(multiply_pairs)(const NAME(digits_work) * w, size_t first, size_t n, size_t k,
-                                    const float *x, size_t columns, float *y) {
+                                    const float *x, const float *cells, size_t columns, float *y) {
     x += first * k;
     y += first * columns;
+    (void)w;
 #if GW_VEC == GW_VEC_AVX512
     if (w->page.job->vnni) {
-        multiply_digits_vnni(n, k, x, k, w->cells, columns, columns, y, columns);
+        multiply_digits_vnni(n, k, x, k, cells, columns, columns, y, columns);
         return;
     }
 #endif
-    NAME(multiply_digits)(n, k, x, k, w->cells, columns, columns, y, columns);
+    NAME(multiply_digits)(n, k, x, k, cells, columns, columns, y, columns);
 }
 
 /* Integers become scores; the page's largest. */
@@ -217,7 +229,7 @@ VT static void NAME(weights_of_page)(const NAME(digits_work) * w, size_t i) {
     GW_UNROLL
     for (int j = 0; j < J; j++) { /* integers below 2^24: in any order */
         sum = v_add(sum, v_rint(v_mul(p[j], v_set((float)GW_DIGITS_TOP))));
-        p[j] = v_mul(p[j], v_load(w->cell_scale + j * VW));
+        p[j] = v_mul(p[j], v_load(w->value_scale + j * VW));
         size = vi_max(size, vi_abs(p[j]));
     }
     float amax = gw_digits_amax((gw_u32)vi_largest(size));
@@ -280,22 +292,26 @@ VT static void NAME(join_groups)(const NAME(digits_work) * w, int p, size_t firs
     }
 }
 
-/* Page p of queries [first, first + n), whose own pages are behind it: those between do not gain by
- * being left out of the products, since rows of a part stand side by side. */
+/* Page p of queries [first, first + n), whose own pages are behind it; some at a time, so that what
+ * becomes of a query stays near from one product to the next. */
 VT static void NAME(add_digits)(const NAME(digits_work) * w, int p, size_t first, size_t n) {
+    enum { AT_ONCE = 48 };
     const gw_cpu_attention *job = w->page.job;
     NAME(cut_keys)(w, NAME(load_page)(&w->page, job->k, p, 0, GW_PAGE));
-    NAME(multiply_pairs)(w, first, n, w->page.e, w->pairs, GW_PAGE, w->s);
-    for (size_t i = first; i < first + n; i++) {
-        w->top[i] = NAME(scores_of_page)(w->s + i * GW_PAGE, w->by[i], w->cell_scale);
-    }
     (void)NAME(load_page)(&w->page, job->v, p, 0, GW_PAGE);
     NAME(cut_values)(w, w->page.page);
-    for (size_t i = first; i < first + n; i++) {
-        NAME(weights_of_page)(w, i);
+    for (size_t end = first + n; first < end; first += AT_ONCE) {
+        size_t some = end - first < AT_ONCE ? end - first : AT_ONCE;
+        NAME(multiply_pairs)(w, first, some, w->page.e, w->pairs, w->keys, GW_PAGE, w->s);
+        for (size_t i = first; i < first + some; i++) {
+            w->top[i] = NAME(scores_of_page)(w->s + i * GW_PAGE, w->by[i], w->key_scale);
+        }
+        for (size_t i = first; i < first + some; i++) {
+            NAME(weights_of_page)(w, i);
+        }
+        NAME(multiply_pairs)(w, first, some, GW_PAGE, w->s, w->values, w->page.ev, w->o);
+        NAME(join_groups)(w, p, first, some);
     }
-    NAME(multiply_pairs)(w, first, n, GW_PAGE, w->s, w->page.ev, w->o);
-    NAME(join_groups)(w, p, first, n);
 }
 
 /* ---- the own page ---------------------------------------------------------------------------- */

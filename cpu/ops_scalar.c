@@ -384,12 +384,9 @@ size_t gw_cpu_attention_scratch(size_t queries, size_t pages, size_t e) {
 }
 
 size_t gw_cpu_digits_scratch(size_t queries, size_t e) {
-    enum {
-        EACH = 11,
-        LINE = 16
-    }; /* numbers of a query alone; what rounding up adds to each array */
-    size_t floats = queries * (4 * e + GW_PAGE + EACH) + 2 * GW_PAGE * e + GW_PAGE + e;
-    return (floats + (EACH + 9) * LINE) * sizeof(float);
+    enum { EACH = 11, ARRAYS = 11, LINE = 16 }; /* EACH: arrays of a number for each query */
+    size_t floats = queries * (4 * e + GW_PAGE + EACH) + 3 * GW_PAGE * e + 2 * GW_PAGE + e;
+    return (floats + (EACH + ARRAYS) * LINE) * sizeof(float);
 }
 
 /* ---- states ---------------------------------------------------------------------------------- */
