@@ -8,6 +8,7 @@
 #include "core/engine/placing/gauge.h"
 #include "core/engine/run/kv.h"
 #include "core/engine/run/state.h"
+#include "core/tensor/digits.h"
 #include "core/tensor/sample.h"
 #include "core/model/build.h"
 
@@ -309,11 +310,23 @@ void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, 
 /* ---- what fits --------------------------------------------------------------------------------
  */
 
+/* Attention in digits, whose pages may be many times a row's: the digits of a layer's whole cache,
+ * as wide as kernels have them, with their scales and padding; and every row's own page. */
+static uint64_t bound_digits(const gw_layer *y, uint64_t rows, uint64_t pages) {
+    uint64_t e = (uint64_t)y->d_head, wide = e <= 64 ? 64 : e <= 128 ? 128 : 256;
+    if (y->d_head % GW_DIGITS_LEAST != 0 || y->d_head > GW_DIGITS_MOST || y->v_head != y->d_head) {
+        return 0;
+    }
+    uint64_t page = (uint64_t)y->n_kv_heads * (4 * GW_PAGE * wide + 40 * (GW_PAGE + wide));
+    return pages * page + rows * (uint64_t)y->n_heads * (e + 2) * sizeof(float);
+}
+
 /* Every output of a layer at once, which no plan needs; the products' and attention's own room. */
 static uint64_t bound_scratch(const gw_place_sizes *s, int head) {
     const gw_hparams *hp = s->hp;
     uint64_t rows = s->chunk > GW_DECODE_MAX ? (uint64_t)s->chunk : GW_DECODE_MAX;
     uint64_t pages = s->kv_table / sizeof(int32_t), row = 0, attention = 0, width = 0;
+    uint64_t digits = 0;
     for (int32_t l = 0; l < hp->n_layers; l++) {
         const gw_layer *y = &hp->layer[l];
         uint64_t d = (uint64_t)hp->d_model, q = (uint64_t)y->n_heads * (uint64_t)y->d_head;
@@ -323,7 +336,9 @@ static uint64_t bound_scratch(const gw_place_sizes *s, int head) {
                        3 * (f + experts) + (uint64_t)y->n_heads;
         uint64_t work = (uint64_t)y->n_heads * pages * ((uint64_t)y->v_head + 2) * sizeof(float);
         row = one > row ? one : row;
+        uint64_t cut = bound_digits(y, rows, pages);
         attention = work > attention ? work : attention;
+        digits = cut > digits ? cut : digits;
     }
     for (int r = 0; r < hp->n_ropes; r++) {
         width += (uint64_t)hp->rope[r].dim;
@@ -338,7 +353,8 @@ static uint64_t bound_scratch(const gw_place_sizes *s, int head) {
     uint64_t each = LOGIT_ROWS * sizeof(float) + sizeof(gw_listed); /* and the draw's list */
     uint64_t logits = head ? each * (uint64_t)hp->n_vocab : 0;
     enum { STEPS = 1 << 20 }; /* step blocks and roundings */
-    return rows * row * sizeof(float) + attention + rope + s->kv_table + logits + s->blas + STEPS;
+    return rows * row * sizeof(float) + attention + digits + rope + s->kv_table + logits + s->blas +
+           STEPS;
 }
 
 /* What a device needs for its part of a block. */
