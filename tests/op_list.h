@@ -226,6 +226,8 @@ static const op_case op_cases[] = {
     {.op = GW_OP_ATTENTION, .why = "digits, rows of several texts, sinks", .n = 12, .heads = 5,
      .kv_heads = 1, .e = 64, .kv = GW_FMT_F16, .pos = 187, .slots = 3, OC_PRE, .sinks = 1,
      .digits = 1},
+    {.op = GW_OP_ATTENTION, .why = "digits, two rows, one page", .n = 2, .heads = 2,
+     .kv_heads = 1, .e = 32, .kv = GW_FMT_F16, .pos = 126, .slots = 1, OC_PRE, .digits = 1},
     {.op = GW_OP_ATTENTION, .why = "digits, two groups of pages", .n = 3, .heads = 2,
      .kv_heads = 1, .e = 32, .kv = GW_FMT_F16, .pos = 4250, .slots = 1, OC_PRE, .digits = 1},
 

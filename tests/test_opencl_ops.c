@@ -92,12 +92,22 @@ static void bits_team(void **state) {
     ot_close(&bench);
 }
 
+/* Of attention in digits, whose kernels are compiled for each width, cases that other ways run. */
+static int is_spared(const op_case *c) {
+    return c->digits && c->slots == 1 && !simulated() && getenv("GODWIT_OPENCL_ALL") == NULL;
+}
+
 /* With the trees that lanes make where they have instructions to exchange values, each exchange
  * done through local memory, and codes as AMD's products of signed bytes want them (exchange.cl).
  */
 static void bits_shuffles(void **state) {
+    static op_bench bench;
     (void)state;
-    check_table(open_quickly(TEAM_WAY ",shuffles", 1), OC_COUNT, "", 0);
+    ot_open(&bench, &gw_backend_opencl, open_quickly(TEAM_WAY ",shuffles", 1),
+            simulated() ? OT_PRODUCED : OT_PRODUCED | OT_MAPPED);
+    bench.left_out = is_spared;
+    ot_check_table(&bench, oc_case, OC_COUNT, "");
+    ot_close(&bench);
 }
 
 /* As on NVIDIA: the group that comes last joins what the others found. */
@@ -111,7 +121,7 @@ static void bits_last_joins(void **state) {
     }
     for (int i = 0; i < OC_COUNT && !simulated(); i++) {
         op_case c = oc_case(i);
-        if (c.op == GW_OP_ATTENTION &&
+        if (c.op == GW_OP_ATTENTION && !c.digits &&
             (c.pos >= 300 || (c.out == GW_FMT_ACT8 && c.pos > 0) || (c.n == 1 && c.pos < 64))) {
             ot_check_case(&bench, &c);
         }
@@ -198,13 +208,29 @@ static void check_rows(struct gw_device *device) {
     for (int i = 0; i < OC_COUNT; i++) {
         op_case c = oc_case(i);
         int here = c.op == GW_OP_ATTENTION || (c.op == GW_OP_GLU && c.order == GW_ORDER_PREFILL);
-        if (here && c.n > GW_DECODE_MAX) {
+        if (here && !c.digits && c.n > GW_DECODE_MAX) {
             ot_check_case(&bench, &c);
         }
     }
     for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
         ot_check_case(&bench, &more[i]);
     }
+    ot_close(&bench);
+}
+
+/* Attention in digits: on PoCL narrow heads, and those that take two slices, in two pieces each. */
+static void check_digits(struct gw_device *device, int every) {
+    static op_bench bench;
+    int ran = 0;
+    ot_open(&bench, &gw_backend_opencl, device, OT_PRODUCED);
+    for (int i = 0; i < OC_COUNT; i++) {
+        op_case c = oc_case(i);
+        if (c.digits && (every || c.slots > 1 || c.e == 96 || c.e == 256)) {
+            ot_check_case(&bench, &c);
+            ran++;
+        }
+    }
+    assert_true(ran >= 3);
     ot_close(&bench);
 }
 
@@ -215,6 +241,15 @@ static void matrix_as_found(void **state) {
 static void matrix_team(void **state) {
     (void)state;
     check_matrix(open_quickly("no-cache,team,plain,matrix", 1),
+                 getenv("GODWIT_OPENCL_ALL") != NULL);
+}
+static void digits_as_found(void **state) {
+    (void)state;
+    check_digits(open_matrix(1), 1);
+}
+static void digits_team(void **state) {
+    (void)state;
+    check_digits(open_quickly("no-cache,team,plain,matrix", 1),
                  getenv("GODWIT_OPENCL_ALL") != NULL);
 }
 static void rows_as_found(void **state) {
@@ -245,7 +280,7 @@ static void bits_walk(void **state) {
         op_case c = oc_case(i);
         int product = c.op == GW_OP_LINEAR || c.op == GW_OP_GLU;
         int some = product && c.n == 1 && gw_format_of(c.fmt[0])->is_float;
-        if ((all || some) && (!product || c.order == GW_ORDER_DECODE) &&
+        if ((all || some) && !c.digits && (!product || c.order == GW_ORDER_DECODE) &&
             c.n + OC_SPARE_ROWS <= GW_DECODE_MAX) {
             ot_check_case(&bench, &c);
             ran++;
@@ -677,7 +712,8 @@ int main(void) {
         cmocka_unit_test(matrix_team),   cmocka_unit_test(bits_walk),
         cmocka_unit_test(bits_chain),    cmocka_unit_test(widths_as_found),
         cmocka_unit_test(widths_team),   cmocka_unit_test(rows_as_found),
-        cmocka_unit_test(rows_team),     cmocka_unit_test(halves_as_found),
+        cmocka_unit_test(rows_team),     cmocka_unit_test(digits_as_found),
+        cmocka_unit_test(digits_team),   cmocka_unit_test(halves_as_found),
         cmocka_unit_test(halves_team),   cmocka_unit_test(roof_as_found),
         cmocka_unit_test(roof_team),
     };
