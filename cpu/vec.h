@@ -13,9 +13,9 @@
  *   v_below(x, c, a, b) = a where x < c, else b; v_abs(x); v_signed(x, s) = x >= +0 with the sign
  *     of s
  *   v_codes(q, sum, x, f) 32 floats times f, rounded to bytes q; sum: of the first and second 16
- *   v_madd(a, b, c) of vectors whose lanes are bits of two 16-bit integers each, c of one of 32 bits:
- *     c + a.low * b.low + a.high * b.high, in the float registers of v_fma's place
- *   vi_round(v) to integers, ties to even, any where there is none; v_of_bits(a) their bits as float
+ *   v_madd(a, b, c) of vectors whose lanes are the bits of two 16-bit integers each, c of one of
+ *     32: c + a.low * b.low + a.high * b.high
+ *   vi_round(v) to integers, ties to even, any where there is none; v_of_bits(a) bits as floats
  *   v_within(x, at, from, end, c) = x where from <= at + lane < end, else c
  *   v_fold(v)  lane i takes lane i + h, for h = VW/2 .. 1: the end of gw_fold_lanes
  *   v_join(a)  gw_join_lanes of the GW_LANES floats in a [GW_LANES / VW]
