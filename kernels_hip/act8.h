@@ -95,9 +95,16 @@ GW_DEVICE unsigned gw_act8_code(float x, float inverse) {
  * others `apart` further on, of which the first `n` are stored. Lane l has value l of each; the
  * whole team calls it. Rows in groups have whole ones. Divisions take long, so lane i makes those
  * of block i. */
-template <int COUNT>
-__device__ static inline void gw_team_encode(void *out, size_t block, size_t apart, int form,
-                                             const float *x, int n) {
+template <int COUNT> struct gw_team_act8 {
+    int q[COUNT];      /* of the lane's column */
+    float scale;       /* of block `lane`      */
+    int first, second; /* its halves' sums     */
+
+    __device__ inline void encode(const float *x);
+    __device__ inline void store(void *out, size_t block, size_t apart, int form, int n) const;
+};
+
+template <int COUNT> __device__ inline void gw_team_act8<COUNT>::encode(const float *x) {
     const int lane = gw_lane();
     unsigned top[COUNT], mine = 0;
 #pragma unroll
@@ -105,9 +112,9 @@ __device__ static inline void gw_team_encode(void *out, size_t block, size_t apa
         top[i] = gw_team_max(GW_F32_BITS(x[i]) & 0x7fffffffu);
         mine = i == 0 || lane == i ? top[i] : mine;
     }
-    const float inverse = gw_act8_inverse(mine), scale = gw_act8_scale(mine);
-    int first = 0, second = 0; /* sums of the lane's block */
-    int q[COUNT];
+    const float inverse = gw_act8_inverse(mine);
+    scale = gw_act8_scale(mine);
+    first = second = 0;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
         const float by = COUNT > 1 ? gw_shuffle(inverse, i) : inverse;
@@ -116,6 +123,12 @@ __device__ static inline void gw_team_encode(void *out, size_t block, size_t apa
         first = i == 0 || lane == i ? sums.first : first;
         second = i == 0 || lane == i ? sums.second : second;
     }
+}
+
+template <int COUNT>
+__device__ inline void gw_team_act8<COUNT>::store(void *out, size_t block, size_t apart, int form,
+                                                  int n) const {
+    const int lane = gw_lane();
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
         const size_t at = block + (size_t)i * apart;
@@ -133,6 +146,13 @@ __device__ static inline void gw_team_encode(void *out, size_t block, size_t apa
         const gw_act8 head = {scale, {(gw_i16)first, (gw_i16)second}, {0}};
         gw_store_act8_head(out, at, form, head);
     }
+}
+template <int COUNT>
+__device__ static inline void gw_team_encode(void *out, size_t block, size_t apart, int form,
+                                             const float *x, int n) {
+    gw_team_act8<COUNT> codes;
+    codes.encode(x);
+    codes.store(out, block, apart, form, n);
 }
 GW_DEVICE void gw_team_encode(void *out, size_t block, int form, float x) {
     gw_team_encode<1>(out, block, 0, form, &x, 1);

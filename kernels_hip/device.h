@@ -154,6 +154,9 @@ GW_DEVICE int gw_step_less(const struct gw_step_params &s, int row) {
 GW_DEVICE int gw_step_turn(const struct gw_step_params &s) {
     return s.step[GW_STEP_ROWS + 6 * s.rows];
 }
+GW_DEVICE int gw_step_exchanges(const struct gw_step_params &s) {
+    return s.step[GW_STEP_ROWS + 6 * s.rows + 1];
+}
 
 /* ---- teams of 32 ----------------------------------------------------------------------------- */
 
@@ -919,6 +922,20 @@ GW_DEVICE void gw_card_store(void *at, const gw_two_pairs &v) {
     }
 #else
     memcpy(at, v.word, sizeof v.word);
+#endif
+}
+
+GW_DEVICE void gw_card_store_pair(void *at, unsigned word, unsigned number) {
+#if defined(GW_NVIDIA)
+    asm volatile("st.volatile.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(at)),
+                 "r"(word), "r"(number)
+                 : "memory");
+#elif defined(GW_AMD)
+    __hip_atomic_store((unsigned long long *)at, word | (unsigned long long)number << 32,
+                       __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+#else
+    const unsigned pair[2] = {word, number};
+    memcpy(at, pair, sizeof pair);
 #endif
 }
 

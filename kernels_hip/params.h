@@ -17,9 +17,10 @@
 
 /* The step block in device memory, int32:
  *   n, pick, n_pick, pos_max, token[rows], pos[rows], slot[rows], last[rows], type[rows],
- *   less[rows]   (core/plan/step.h), turn
+ *   less[rows]   (core/plan/step.h), turn, exchanges
  * rows is the plan's, so a replayed launch finds everything in the same place. turn: which of two
- * places of host memory takes what the step draws. */
+ * places of host memory takes what the step draws. exchanges: so many with other cards came before,
+ * modulo 2^32. */
 enum {
     GW_STEP_N,
     GW_STEP_PICK,

@@ -1,6 +1,6 @@
 /* tests/test_hip_cards.c - a layer over several cards of the emulator: the bits of one. Prompts,
  * every width of decode, what the cards draw themselves, saved and shifted timelines, batches with
- * drafts, and a driver whose queue is short.
+ * drafts, a driver whose queue is short, and a card that goes silent.
  */
 #include "tests/batch_cases.h"
 
@@ -149,7 +149,7 @@ static void set_hip(const char *words) {
 /* Launches given in the smallest parts, with no room for more (test_short_queue). */
 static void test_two_cards(void **state) {
     (void)state;
-    set_hip("part=1");
+    set_hip("part=1,early");
     setenv("GODWIT_EMULATOR_QUEUE", "12", 1);
     check(small, two, 1);
     unsetenv("GODWIT_EMULATOR_QUEUE");
@@ -326,6 +326,35 @@ static void test_short_queue(void **state) {
     set_hip(NULL);
 }
 
+/* ---- a card that goes silent ----------------------------------------------------------------- */
+
+/* Its group ends in one line, at once and at every later call; what was computed before stays. */
+static void test_silent_card(void **state) {
+    (void)state;
+    if (getenv("GODWIT_EMULATOR_DEVICES") == NULL) {
+        skip();
+    }
+    gw_model_options o = {.path = small, .device = "hip:0,hip:1", .split_mode = "tensor"};
+    gw_session_options so = {.n_ctx = 64, .chunk = 16};
+    const int32_t id = 300;
+    gw_model *m = NULL;
+    gw_session *s = NULL;
+    need(gw_model_open(&o, &m));
+    need(gw_session_new(m, &so, &s));
+    need(gw_session_decode(s, &id, 1));
+    setenv("GODWIT_EMULATOR_SILENT", "1", 1);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(gw_session_decode(s, &id, 1), GW_E_DEVICE);
+        if (strstr(gw_error_text(), "does not answer") == NULL ||
+            strchr(gw_error_text(), '\n') != NULL) {
+            fail_msg("'%s'", gw_error_text());
+        }
+    }
+    unsetenv("GODWIT_EMULATOR_SILENT");
+    gw_session_free(s);
+    gw_model_free(m);
+}
+
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 static void test_refused(void **state) {
@@ -363,6 +392,7 @@ static int run_all(void) {
                                        cmocka_unit_test(test_saved_and_shifted),
                                        cmocka_unit_test(test_batches),
                                        cmocka_unit_test(test_short_queue),
+                                       cmocka_unit_test(test_silent_card),
                                        cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* backends/hip/attention.c - ATTENTION, split over the pages: nodes to launches. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -217,6 +218,7 @@ static gw_status record_block(struct gw_segment *segment, const gw_node *node, s
                          (unsigned)p->kv_heads, fewer ? GW_BLOCK_FEWER : GW_BLOCK_THREADS, 1, 1,
                          shared, p, sizeof *p));
     segment->launches[segment->n - 1].ways = 1 << GW_HIP_ATTEND_BLOCK;
+    segment->launches[segment->n - 1].sends_at = offsetof(struct gw_attend_params, sends);
     segment->launches[segment->n - 1].carve_out = carve_out;
     return GW_OK;
 }
@@ -270,6 +272,7 @@ static gw_status record_split(struct gw_segment *segment, const gw_node *node, s
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)blocks, (unsigned)segment->rows, columns,
                          GW_SPLIT_THREADS, 1, 1, (unsigned)shared, p, sizeof *p));
     segment->launches[segment->n - 1].ways = 1 << GW_HIP_ATTEND_SPLIT;
+    segment->launches[segment->n - 1].sends_at = offsetof(struct gw_attend_params, sends);
     segment->launches[segment->n - 1].carve_out = begins_beside(segment, front, (unsigned)shared);
     return GW_OK;
 }
@@ -305,6 +308,7 @@ static gw_status record_rows(struct gw_segment *segment, const gw_node *node, si
                          (unsigned)p->kv_heads, GW_BLOCK_THREADS, 1, 1,
                          (unsigned)(desk + p->slots * tile), p, sizeof *p));
     segment->launches[segment->n - 1].ways = 1 << GW_HIP_ATTEND_ROWS;
+    segment->launches[segment->n - 1].sends_at = offsetof(struct gw_attend_params, sends);
     return GW_OK;
 }
 
@@ -451,6 +455,9 @@ static gw_status record_join(struct gw_segment *segment, const gw_node *node,
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)a->heads * slices, (unsigned)parts->rows, 1,
                          GW_JOIN_THREADS, 1, 1, 0, &p, sizeof p));
     segment->launches[segment->n - 1].ways = ways;
+    if (out == gw_hip_at(node->out)) {
+        segment->launches[segment->n - 1].sends_at = offsetof(struct gw_join_params, sends);
+    }
     return GW_OK;
 }
 

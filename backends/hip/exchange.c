@@ -4,24 +4,25 @@
 
 #include "backends/hip/shape.h"
 #include "kernels_hip/act8_params.h"
+#include "kernels_hip/linear/linear_params.h"
 #include "kernels_hip/rows/exchange_params.h"
 
-_Static_assert((int)GW_EXCHANGE_CARDS == (int)GW_MAX_CARDS, "as many cards on both sides");
+_Static_assert((int)GW_SENDS_CARDS == (int)GW_MAX_CARDS, "as many cards on both sides");
 
 enum { ALREADY_ENABLED = 704, FINE_GRAINED = 1 };
 
 /* Memory where words of others arrive, of one size on all cards. Smaller ones stay: graphs hold
  * their addresses, and all cards take the first that is large enough, so the same. */
 typedef struct arrivals {
-    int64_t cell; /* pairs of a card and half (exchange_params.h) */
+    int64_t cell; /* pairs of a card and half (sends_params.h) */
     gw_hip_ptr at[GW_MAX_CARDS];
 } arrivals;
 
 struct gw_link {
     int n;
     struct gw_device *card[GW_MAX_CARDS];
-    gw_hip_ptr count[GW_MAX_CARDS]; /* gw_exchange_count */
-    int32_t *lost;                  /* pinned            */
+    uint32_t exchanges[GW_MAX_CARDS];         /* that each card was given so far; modulo 2^32 */
+    int32_t *lost;                            /* pinned */
     struct gw_segment *waiting[GW_MAX_CARDS]; /* for launches of the others; or NULL */
     int way[GW_MAX_CARDS];
     arrivals *list;
@@ -71,7 +72,6 @@ void gw_hip_unlink(struct gw_link *link) {
     }
     for (int c = 0; c < link->n; c++) {
         (void)gw_hip_enter(link->card[c]);
-        gw_hip_memory_free(link->card[c], link->count[c], sizeof(struct gw_exchange_count));
         for (size_t i = 0; i < link->n_list; i++) {
             gw_hip_memory_free(link->card[c], link->list[i].at[c],
                                bytes_of(link, link->list[i].cell));
@@ -98,7 +98,6 @@ gw_status gw_hip_link(struct gw_device *const *devices, int n, struct gw_link **
         status = i / n != i % n ? reach(link->card[i / n], link->card[i % n]) : GW_OK;
     }
     for (int c = 0; c < n && status == GW_OK; c++) {
-        status = shared_new(link->card[c], sizeof(struct gw_exchange_count), &link->count[c]);
         link->card[c]->link = link;
     }
     if (status == GW_OK) {
@@ -178,18 +177,28 @@ static gw_status launch_all(struct gw_link *link) {
     return status;
 }
 
-static int exchanges(const struct gw_segment *segment) {
+static int32_t exchanges(const struct gw_segment *segment) {
+    int32_t n = 0;
     for (size_t i = 0; i < segment->n; i++) {
-        if (segment->launches[i].exchanges) {
-            return 1;
-        }
+        n += segment->launches[i].exchanges;
     }
-    return 0;
+    return n;
+}
+
+int32_t gw_hip_count_exchanges(const struct gw_segment *segment) {
+    struct gw_link *link = segment->device->link;
+    if (link == NULL) {
+        return 0;
+    }
+    int c = card_of(link, segment->device);
+    uint32_t before = link->exchanges[c];
+    link->exchanges[c] += (uint32_t)exchanges(segment);
+    return (int32_t)before;
 }
 
 gw_status gw_hip_launch_group(struct gw_segment *segment, int way) {
     struct gw_link *link = segment->device->link;
-    if (link == NULL || !exchanges(segment)) {
+    if (link == NULL || exchanges(segment) == 0) {
         for (size_t part = 0; part < segment->n_parts; part++) {
             GW_TRY(gw_hip_launch_part(segment, way, part));
         }
@@ -277,13 +286,95 @@ static int accepts(const gw_kernel *kernel, const gw_node *node, const struct gw
     return fits && a->link->card[a->card] == device;
 }
 
-/* Words of a row that card c sends, in whole teams (exchange_pair of exchange.hip). */
+/* Words of a row that card c sends, in whole teams (gw_pair_of of kernels_hip/sends.h). */
 static int64_t words_of(const gw_node *node, int c, int grain) {
     const gw_exchange_args *a = &node->args.exchange;
     int64_t columns = (int64_t)a->parts * (a->first[c + 1] - a->first[c]);
     int64_t units = grain == 1 ? (columns + 3) / 4 : columns / grain;
     int64_t each = grain == 1 ? 4 : GW_ACT_WORDS;
     return (units + GW_LANES - 1) / GW_LANES * GW_LANES * each;
+}
+
+/* ---- what the product in front does of it ---------------------------------------------------- */
+
+/* Has what a product reads nothing in common with what an exchange writes? Squares are fewer bytes
+ * than x. */
+static int is_apart(const struct gw_segment *segment, const struct gw_linear_params *from,
+                    const struct gw_exchange_params *p, const gw_node *node) {
+    size_t rows = (size_t)segment->rows, x_rows = (size_t)from->x_rows, out_bytes;
+    size_t width = gw_hip_width(node->out), blocks = (size_t)p->left_blocks;
+    if (from->columns != 0 || /* then x has another form */
+        gw_matrix_bytes(node->out->fmt, rows, width, &out_bytes) != GW_OK) {
+        return 0;
+    }
+    const struct {
+        gw_hip_ptr at;
+        size_t bytes;
+    } read[] = {{from->x, x_rows * (size_t)from->row_bytes},
+                {from->squares, x_rows * (size_t)from->row_bytes},
+                {from->residual, rows * (size_t)from->stride * sizeof(float)}},
+      written[] = {{p->out, out_bytes},
+                   {p->left, rows * blocks * GW_ACT_BLOCK * sizeof(float)},
+                   {p->left_squares, rows * width / GW_ACT_BLOCK * sizeof(float)}};
+    for (int i = 0; i < 9; i++) {
+        int r = i / 3, w = i % 3;
+        if (read[r].at != 0 && written[w].at != 0 &&
+            read[r].at < written[w].at + written[w].bytes &&
+            written[w].at < read[r].at + read[r].bytes) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Does node `front` read nothing of what this exchange writes? Then the exchange waits for nothing
+ * but words: those of the others say that they have ended what they were to read. */
+static int is_early(const struct gw_segment *segment, const gw_node *front,
+                    const gw_hip_launch *launch, const struct gw_exchange_params *p,
+                    const gw_node *node) {
+    if (front->op != GW_OP_ATTENTION) {
+        return is_apart(segment, launch->params, p, node);
+    }
+    int early = p->behind == 0, turns = front > segment->nodes && front[-1].op == GW_OP_ROPE_KV;
+    for (const gw_node *n = front - turns; n <= front; n++) {
+        for (int i = 0; i < GW_MAX_IN; i++) {
+            early &= n->in[i] == NULL || n->in[i]->buf != node->out->buf ||
+                     gw_hip_disjoint(n->in[i], node->out);
+        }
+    }
+    return early;
+}
+
+/* Where launches in front make all of this card's share, they send it, whichever way they are. */
+static void let_front_send(struct gw_segment *segment, const gw_node *node,
+                           struct gw_exchange_params *p) {
+    const gw_exchange_args *a = &node->args.exchange;
+    int own = a->parts * (a->first[a->card + 1] - a->first[a->card]), ways = 0, needed = 0;
+    size_t first = segment->n;
+    while (first > 0 &&
+           segment->launches[first - 1].node == segment->launches[segment->n - 1].node) {
+        first--;
+        ways |= segment->launches[first].sends_at > 0 ? segment->launches[first].ways : 0;
+    }
+    for (int way = 0; way < GW_HIP_ATTEND_KINDS; way++) {
+        needed |= (way == GW_HIP_ATTEND_MANY || segment->most_pages[way] > 0) << way;
+    }
+    if (segment->device->no_send || own == 0 || own % 4 != 0 || (ways & needed) != needed) {
+        return;
+    }
+    const gw_node *front = &segment->nodes[segment->launches[first].node];
+    if (front->out != node->in[0]) {
+        return;
+    }
+    p->sent = 1;
+    p->early = segment->device->early;
+    for (size_t i = first; i < segment->n; i++) {
+        gw_hip_launch *l = &segment->launches[i];
+        if (l->sends_at > 0) {
+            *(struct gw_sends *)((unsigned char *)l->params + l->sends_at) = p->to;
+            p->early = p->early && is_early(segment, front, l, p, node);
+        }
+    }
 }
 
 gw_status gw_hip_record_exchange(struct gw_segment *segment, const gw_kernel *kernel,
@@ -303,23 +394,24 @@ gw_status gw_hip_record_exchange(struct gw_segment *segment, const gw_kernel *ke
                                    .share = gw_hip_at(node->in[0]),
                                    .out = gw_hip_at(node->out),
                                    .plus = node->in[1] != NULL ? gw_hip_at(node->in[1]) : 0,
-                                   .count = a->link->count[a->card],
                                    .lost = (uint64_t)(uintptr_t)a->link->lost,
-                                   .cell = at->cell,
-                                   .cards = a->cards,
-                                   .card = a->card,
+                                   .to = {.cell = at->cell,
+                                          .cards = a->cards,
+                                          .card = a->card,
+                                          .index = exchanges(segment) + 1},
                                    .parts = a->parts,
                                    .width = (int32_t)gw_hip_width(node->out) / grain,
                                    .form = gw_hip_form(segment, node->out)};
     for (int c = 0; c <= a->cards; c++) {
         p.first[c] = a->first[c] / grain;
-        p.arrives[c < a->cards ? c : 0] = at->at[c < a->cards ? c : 0];
+        p.to.arrives[c < a->cards ? c : 0] = at->at[c < a->cards ? c : 0];
     }
     if (segment->behind != NULL) {
         p.behind = gw_hip_at(segment->behind->w[0]);
         GW_TRY(gw_hip_norm_memory(segment, segment->behind, &p.left, &p.left_squares, &p.left_form,
                                   &p.left_blocks));
     }
+    let_front_send(segment, node, &p);
     size_t units = (size_t)segment->rows * (size_t)p.width / (is_float ? 4 : 1);
     units += GW_EXCHANGE_THREADS; /* rows are whole teams */
     GW_TRY(gw_hip_record(segment, node, is_float ? "gw_exchange_f32" : "gw_exchange_act8",

@@ -49,6 +49,8 @@ struct gw_device {
     int no_graph;     /* launches one by one                                          */
     int no_fuse;      /* every node has launches of its own, to compare               */
     int no_block;     /* attention of few pages by teams, as of many, to compare      */
+    int no_send;      /* products in front of exchanges leave sending to those, to compare */
+    int early;        /* exchanges do not await the end of those products (measured on no card) */
     int no_pages;     /* that by groups of pages, however few, to compare             */
     int no_group;     /* prompts without matrix instructions of four waves            */
     int check;        /* that, and the end of each is awaited: faults name the kernel */
@@ -188,6 +190,7 @@ typedef struct gw_hip_launch {
     void *params; /* own copy */
     int node;
     int exchanges; /* with other cards, whose launches it waits for */
+    size_t sends_at; /* where in params its gw_sends are, if it makes a node's output; or 0 */
     int ways; /* that it belongs to: a bit for each of them */
     /* Not 0: grid[0] is cut to the blocks that run at once, in whole multiples of this. */
     unsigned fill;
@@ -366,6 +369,8 @@ gw_status gw_hip_launch_part(struct gw_segment *segment, int way, size_t part);
 gw_status gw_hip_launch_end(struct gw_segment *segment, int way);
 /* Has a card of its link not answered? */
 int gw_hip_link_lost(const struct gw_device *device);
+/* The segment is about to run: how many exchanges its card was given before. */
+int32_t gw_hip_count_exchanges(const struct gw_segment *segment);
 gw_status gw_hip_record_exchange(struct gw_segment *segment, const gw_kernel *kernel,
                                  const gw_node *node);
 

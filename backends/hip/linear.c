@@ -2,6 +2,7 @@
  * stacked weights of one format. What a weight's format and the plan's rows ask for decides the
  * kernel: dot products for one row, matrix instructions for several where the device has them.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -503,8 +504,9 @@ static gw_status launch_parts(struct gw_segment *segment, const gw_node *node, i
 static gw_status record_linear(struct gw_segment *segment, const gw_kernel *kernel,
                                const gw_node *node) {
     int64_t column = 0;
+    int launches = 0;
     (void)kernel;
-    for (int first = 0, end; first < PARTS && node->w[first] != NULL; first = end) {
+    for (int first = 0, end; first < PARTS && node->w[first] != NULL; first = end, launches++) {
         int64_t columns = 0;
         for (end = first;
              end < PARTS && node->w[end] != NULL && node->w[end]->fmt == node->w[first]->fmt;
@@ -513,6 +515,9 @@ static gw_status record_linear(struct gw_segment *segment, const gw_kernel *kern
         }
         GW_TRY(launch_parts(segment, node, first, end, column));
         column += columns;
+    }
+    if (launches == 1) {
+        segment->launches[segment->n - 1].sends_at = offsetof(struct gw_linear_params, sends);
     }
     return GW_OK;
 }
@@ -557,7 +562,9 @@ static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
         p.part[i] = (struct gw_linear_part){.w = gw_hip_at(node->w[i]),
                                             .rows = (int32_t)node->w[i]->dim[0]};
     }
-    return launch(segment, node, &p, node->w[0], 1);
+    GW_TRY(launch(segment, node, &p, node->w[0], 1));
+    segment->launches[segment->n - 1].sends_at = offsetof(struct gw_linear_params, sends);
+    return GW_OK;
 }
 
 /* clang-format off */

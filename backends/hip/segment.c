@@ -275,7 +275,7 @@ static gw_status take_staging(struct gw_segment *segment, int turn) {
     GW_TRY(gw_hip_host_new(segment->device, segment->step_bytes, &staging));
     segment->staging[turn] = staging;
     memset(staging, 0, segment->step_bytes);
-    segment->staging[turn][segment->step_bytes / sizeof(int32_t) - 1] = turn;
+    segment->staging[turn][gw_step_bytes(segment->rows) / sizeof(int32_t)] = turn;
     return GW_OK;
 }
 
@@ -341,7 +341,7 @@ gw_status gw_hip_freeze(struct gw_device *device, const gw_node *nodes, size_t n
     segment->nodes = nodes;
     segment->n_nodes = n;
     segment->rows = rows;
-    segment->step_bytes = gw_step_bytes(rows) + sizeof(int32_t);
+    segment->step_bytes = gw_step_bytes(rows) + 2 * sizeof(int32_t);
     gw_status status = record_all(segment, nodes, n);
     if (status != GW_OK) {
         gw_hip_segment_free(segment);
@@ -638,6 +638,8 @@ gw_status gw_hip_run(struct gw_segment *segment, const gw_step *step) {
     segment->ran[turn] = 1;
     segment->waits[turn] = device->waits;
     gw_step_pack(step, segment->rows, segment->staging[turn]);
+    segment->staging[turn][gw_step_bytes(segment->rows) / sizeof(int32_t) + 1] =
+        gw_hip_count_exchanges(segment);
     return launch(segment, step->pos_max / GW_PAGE + 1);
 }
 

@@ -303,9 +303,14 @@ static gw_status add_placement(gw_plan *p, gw_tensor *t, int device, size_t firs
     return GW_OK;
 }
 
-/* Every activation with its lifetime. One that nothing reads stays to the end of the plan; the
- * others stay for one node more than they are read by, so that a backend may compute a node
- * together with the next one. */
+/* The last node that may read what node i reads: the next one, for a backend may compute them
+ * together; or the exchange behind that, which may begin before they have ended. */
+static size_t stays_until(const gw_plan *p, size_t i) {
+    size_t last = i + 1 < p->n ? i + 1 : i;
+    return i + 2 < p->n && p->nodes[i + 2].op == GW_OP_EXCHANGE ? i + 2 : last;
+}
+
+/* Every activation with its lifetime. One that nothing reads stays to the end of the plan. */
 static gw_status collect(gw_plan *p) {
     for (size_t i = 0; i < p->n_mirrors; i++) {
         mirror *m = &p->mirrors[i];
@@ -321,7 +326,7 @@ static gw_status collect(gw_plan *p) {
         for (int k = 0; k < GW_MAX_IN; k++) {
             placement *at = p->nodes[i].in[k] ? placement_of(p, p->nodes[i].in[k]) : NULL;
             if (at != NULL) {
-                at->last = i + 1 < p->n ? i + 1 : i;
+                at->last = stays_until(p, i);
             }
         }
     }

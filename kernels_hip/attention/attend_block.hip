@@ -5,6 +5,7 @@
  * all at once; between q, k and v and the result lie three barriers; and while terms are added to a
  * chain, the next ones are on their way from shared memory. The bits are those of attention.hip.
  */
+#include "kernels_hip/attention/attend_leave.h"
 #include "kernels_hip/attention/attend_tile.h"
 
 static_assert(GW_BLOCK_PAGES <= GW_PAGE_GROUP && GW_BLOCK_PAGES_NARROW <= GW_PAGE_GROUP,
@@ -230,6 +231,7 @@ GW_DEVICE void join_pages(const gw_attend_params &p, const gw_desk &d, const gw_
     if (i - lane >= p.e) {
         return; /* whole teams */
     }
+    const unsigned number = gw_ask_number(p);
     const float top = lane < w.pages ? d.top[lane] : minus_infinity();
     const float page_sum = lane < w.pages ? d.sum[lane] : 0.0f;
     const float best = gw_team_top(top), page_share = gw_exp(top - best);
@@ -245,12 +247,7 @@ GW_DEVICE void join_pages(const gw_attend_params &p, const gw_desk &d, const gw_
         add_sink(p.sinks[w.head], best, &o, &total);
     }
     o = i < p.e ? o / total : 0.0f;
-    const size_t to = ((size_t)w.row * p.heads + w.head) * p.e + i;
-    if (p.form != GW_FORM_FLOATS) {
-        gw_team_encode(p.out, to / GW_ACT_BLOCK, p.form, o);
-    } else if (i < p.e) {
-        ((float *)p.out)[to] = o;
-    }
+    leave_value(p, p.form != GW_FORM_FLOATS, w.row, w.head, i, o, number);
 }
 
 /* ---- the kernel ------------------------------------------------------------------------------ */

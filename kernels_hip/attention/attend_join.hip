@@ -4,7 +4,7 @@
  * bring a batch of groups to shared memory, of pages each a group that it joins on the way; then
  * one of them carries the chain over the groups while the others are at the next batch.
  */
-#include "kernels_hip/act8.h"
+#include "kernels_hip/attention/attend_leave.h"
 #include "kernels_hip/attention/attention.h"
 
 enum { TEAMS = GW_JOIN_THREADS / GW_LANES };
@@ -129,6 +129,7 @@ __device__ static inline void join(const struct gw_join_params &p) {
     const int groups = PARTS::groups(parts);
     PARTS here;
     here.ask(parts, mine);
+    const unsigned number = gw_ask_number(p);
     const float sink = p.sinks ? p.sinks[h] : minus_infinity();
     const float best = larger(sink, best_of(parts.top, parts.n));
     float o = -0.0f, total = -0.0f;
@@ -146,14 +147,9 @@ __device__ static inline void join(const struct gw_join_params &p) {
     if (gw_team() != 0) {
         return;
     }
-    const size_t to = ((size_t)row * p.heads + h) * p.e + i;
     total = total + exp_below(sink - best); /* + 0 leaves it as it is */
     o = o / total;
-    if (ACT8) {
-        gw_team_encode(p.out, to / GW_ACT_BLOCK, p.form, o);
-    } else if (i < p.e) {
-        ((float *)p.out)[to] = o;
-    }
+    leave_value(p, ACT8, row, h, i, o, number);
 }
 #define JOIN(name, parts)                                                                          \
     GW_KERNEL(gw_attend_join_##name##_f32, struct gw_join_params, GW_JOIN_THREADS) {               \

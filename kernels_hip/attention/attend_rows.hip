@@ -6,6 +6,7 @@
  * these come; the first head of a group leaves those of the block's own rows in the caches. The
  * bits are those of attention.hip.
  */
+#include "kernels_hip/attention/attend_leave.h"
 #include "kernels_hip/attention/attend_rows.h"
 
 static_assert(GW_ROWS_PAGES <= GW_PAGE_GROUP, "the pages of a row are joined as one group");
@@ -172,6 +173,7 @@ __device__ static inline void do_v(const gw_attend_params &p, const gw_rows_desk
 GW_DEVICE void join_rows(const gw_attend_params &p, const gw_rows_desk &d, const gw_rows_work &w) {
     enum { AT_ONCE = 4 };
     const int lane = w.lane;
+    const unsigned number = gw_ask_number(p);
     gw_row_units u(w.team, w.teams);
 #pragma unroll 1
     for (u.settle(w.rows); u.outer < w.blocks; u.next(w.rows)) {
@@ -204,12 +206,7 @@ GW_DEVICE void join_rows(const gw_attend_params &p, const gw_rows_desk &d, const
             add_sink(p.sinks[w.head], best, &o, &total);
         }
         o = i < p.e ? o / total : 0.0f;
-        const size_t to = ((size_t)(w.row + u.row) * p.heads + w.head) * p.e + i;
-        if (p.form != GW_FORM_FLOATS) {
-            gw_team_encode(p.out, to / GW_ACT_BLOCK, p.form, o);
-        } else if (i < p.e) {
-            ((float *)p.out)[to] = o;
-        }
+        leave_value(p, p.form != GW_FORM_FLOATS, w.row + u.row, w.head, i, o, number);
     }
 }
 

@@ -4,6 +4,7 @@
  * it needs next: V of the pages whose scores it makes, then K of the pages behind. What is cut
  * finely, and why: attend_block.hip. The bits are those of attention.hip.
  */
+#include "kernels_hip/attention/attend_leave.h"
 #include "kernels_hip/attention/attend_tile.h"
 
 enum { TEAMS = GW_SPLIT_THREADS / GW_LANES };
@@ -504,15 +505,14 @@ __device__ static inline void join_heads(const gw_attend_params &p, const gw_spl
         const int i = slice * GW_LANES + gw_lane(), last = i + (n - 1) * GW_LANES;
         const float *from = values + h * wide;
         float o[2];
+        const unsigned number = gw_ask_number(p);
         shares.join(from + (i < e ? i : 0), from + (last < e ? last : 0), p.parts.e_padded, pages,
                     o);
-        const size_t to = ((size_t)w.row * p.heads + w.head + h0 + h) * e + i;
 #pragma unroll
         for (int k = 0; k < 2; k++) {
-            if (k < n && p.form != GW_FORM_FLOATS) { /* heads are whole teams then */
-                gw_team_encode(p.out, to / GW_ACT_BLOCK + k, p.form, o[k]);
-            } else if (k < n && i + k * GW_LANES < e) {
-                ((float *)p.out)[to + k * GW_LANES] = o[k];
+            if (k < n) {
+                leave_value(p, p.form != GW_FORM_FLOATS, w.row, w.head + h0 + h, i + k * GW_LANES,
+                            o[k], number);
             }
         }
         unit += n;

@@ -5,6 +5,7 @@
 #include "kernels_hip/act8_params.h"
 #include "kernels_hip/params.h"
 #include "kernels_hip/rows/rope_params.h"
+#include "kernels_hip/sends_params.h"
 
 enum {
     GW_ATTEND_THREADS = 64,      /* two teams, each with work of its own                */
@@ -72,6 +73,7 @@ struct gw_attend_params { /* what comes first, and why: linear_params.h */
     int32_t team_bytes;  /* of shared memory: weights of positions, queries, scales, new cells of
                           * K and V, ring */
     int32_t unused;
+    struct gw_sends sends; /* out goes to all cards as well, when sends.cards is not 0 */
 };
 
 /* gw_attend_block_CACHE: with the same parameters, of which parts, arrived and what cuts pages are
@@ -150,6 +152,7 @@ struct gw_join_params {
     GW_DEV(void) out;          /* [rows, heads, e] */
     GW_DEV(const float) sinks; /* [heads] or 0     */
     int32_t heads, e, window, form;
+    struct gw_sends sends; /* as in gw_attend_params */
 };
 
 #endif

@@ -189,6 +189,7 @@ gw_flow_join(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int co
     gw_walk<GW_FLOW_GROUPS, GLU> at;
     at.open(p, group);
     float gate[ROWS];
+    const unsigned number = GLU ? gw_ask_number(p) : 0;
 #pragma unroll 1
     for (int place = 0, round = 0; at.item < items; at.next()) {
         const float weight = gw_ask_behind<GLU>(p, at.item);
@@ -221,7 +222,7 @@ gw_flow_join(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int co
         }
         if (GLU) {
             if (!ONE || joiner == 0) {
-                gw_leave_glu<ROWS>(p, at.item, first, JOINERS, live, gate, v);
+                gw_leave_glu<ROWS>(p, at.item, first, JOINERS, live, gate, v, number);
             }
             continue;
         }

@@ -11,6 +11,7 @@
 
 #include "kernels_hip/act8_params.h"
 #include "kernels_hip/params.h"
+#include "kernels_hip/sends_params.h"
 
 enum {
     GW_LINEAR_PARTS = 3,
@@ -110,6 +111,7 @@ struct gw_linear_params {
     /* Of a single row with GW_COPIES: x comes as floats [columns of the matrix], value i of the row
      * is that with number columns[i], and the block encodes it; or 0. */
     GW_DEV(const float) columns;
+    struct gw_sends sends; /* y goes to all cards as well, when sends.cards is not 0 */
 };
 
 /* glu_join: y = act(gate) * up of two f32 matrices [rows, width]. */

@@ -113,7 +113,8 @@ __device__ static inline void gw_finish_tile(const gw_linear_params &p,
         for (int i = gw_team(); i < live; i += TEAMS) {
             if (GLU) {
                 const float *mine = columns + i * 2 * GW_LINEAR_ITEM + gw_lane();
-                gw_leave_glu<1>(p, at.item, i, TEAMS, live, mine, mine + GW_LINEAR_ITEM);
+                gw_leave_glu<1>(p, at.item, i, TEAMS, live, mine, mine + GW_LINEAR_ITEM,
+                                gw_ask_number(p));
             } else {
                 const float v = columns[i * GW_LINEAR_ITEM + gw_lane()];
                 gw_leave_norm<1>(p, at.item, i, TEAMS, live, &v, weight);

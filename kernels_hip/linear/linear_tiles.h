@@ -7,6 +7,7 @@
 #include "kernels_hip/act8.h"
 #include "kernels_hip/device.h"
 #include "kernels_hip/linear/linear_params.h"
+#include "kernels_hip/sends.h"
 #include "kernels_hip/strip.h"
 
 enum {
@@ -96,6 +97,8 @@ struct gw_outlet {
     float *y; /* 0: nobody wants it, or GLU */
     float bias, residual;
     int biased;
+    int pair; /* that other cards get it as; number: of the exchange, 0: none */
+    unsigned number;
 
     /* Of matrix row `row` of the tile and row n of x. */
     template <int GROUPS, int GLU>
@@ -103,7 +106,8 @@ struct gw_outlet {
                                 int n, int live) {
         y = 0;
         bias = residual = 0.0f;
-        biased = 0;
+        biased = pair = 0;
+        number = 0;
         if (!GLU && at.tile() < p.tiles) {
             const gw_linear_part &w = p.part[at.part(p)];
             const int r = (at.tile() - w.tile) * GW_STRIP_ROWS + row;
@@ -118,6 +122,10 @@ struct gw_outlet {
                 if (p.residual) {
                     residual = p.residual[to];
                 }
+                if (p.sends.cards > 0) {
+                    number = gw_ask_number(p);
+                    pair = gw_pair_of_column((int)blockIdx.y * p.width + n, p.stride, w.column + r);
+                }
             }
         }
     }
@@ -127,6 +135,9 @@ struct gw_outlet {
         v = p.residual ? v + residual : v;
         if (y) {
             *y = v;
+            if (p.sends.cards > 0) {
+                gw_send_word(p.sends, number, pair, GW_F32_BITS(v));
+            }
         }
         return v;
     }
@@ -147,11 +158,13 @@ GW_DEVICE int gw_rows_of(int first, int step, int live) {
  * alive; a lane has a column. The whole team calls these. All rows are made side by side, for who
  * waits for the next launch waits for this. */
 
-/* y of GLU. */
+/* y of GLU. number: gw_ask_number. */
 template <int COUNT>
 __device__ static inline void gw_leave_glu(const gw_linear_params &p, int item, int first, int step,
-                                           int live, const float *gate, const float *up) {
-    const size_t row = (size_t)((int)blockIdx.y * p.width + first);
+                                           int live, const float *gate, const float *up,
+                                           unsigned number) {
+    const int at = (int)blockIdx.y * p.width + first;
+    const size_t row = (size_t)at;
     const int c = item * GW_LINEAR_ITEM + gw_lane();
     float v[COUNT];
 #pragma unroll
@@ -160,13 +173,22 @@ __device__ static inline void gw_leave_glu(const gw_linear_params &p, int item, 
     }
     if (p.form != GW_FORM_FLOATS) {
         const size_t blocks = (size_t)(p.stride / GW_ACT_BLOCK);
-        gw_team_encode<COUNT>(p.y, row * blocks + (size_t)item, blocks * (size_t)step, p.form, v,
-                              gw_rows_of(first, step, live));
+        const int n = gw_rows_of(first, step, live);
+        gw_team_act8<COUNT> codes;
+        codes.encode(v);
+        if (p.sends.cards > 0) {
+            gw_send_blocks<COUNT>(p.sends, number, codes, at, step, (int)blocks, item, n);
+        }
+        codes.store(p.y, row * blocks + (size_t)item, blocks * (size_t)step, p.form, n);
     } else if (c < p.part[0].rows) {
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
             if (first + i * step < live) {
                 ((float *)p.y)[(row + (size_t)(i * step)) * p.stride + c] = v[i];
+                if (p.sends.cards > 0) {
+                    gw_send_word(p.sends, number, gw_pair_of_column(at + i * step, p.stride, c),
+                                 GW_F32_BITS(v[i]));
+                }
             }
         }
     }

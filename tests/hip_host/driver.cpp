@@ -6,7 +6,9 @@
  * they are captured, and where a kernel waits for another card: then it and what follows stay in
  * the stream until that has gone on; GODWIT_EMULATOR_QUEUE: as many launches at most, and a call that
  * finds no room waits for it: for ever, where only later calls could make some, which here is a
- * fault. Device memory is the host's, filled with NaN when it is handed
+ * fault; GODWIT_EMULATOR_SILENT: the card that was opened last does nothing any more, and kernels
+ * that wait for it are told so when the host waits for them, as if their patience had ended. Device
+ * memory is the host's, filled with NaN when it is handed
  * out, with a fence before and behind every piece that is looked at after each launch (under the
  * address sanitizer: exactly as large as asked for). A fault of a kernel is one line on stderr and
  * CUDA_ERROR_LAUNCH_FAILED.
@@ -123,6 +125,9 @@ void go_on(void) {
         moved = false;
         for (size_t i = 0; i < streams.size(); i++) {
             stream *s = streams[i];
+            if (i > 0 && i + 1 == streams.size() && setting("GODWIT_EMULATOR_SILENT", 0)) {
+                s->left.clear();
+            }
             while (!s->left.empty()) {
                 int error = s->left.front()();
                 if (error == WAITS) {
@@ -149,6 +154,11 @@ int take_error(stream *s) {
 /* The end of a stream. */
 int finish(stream *s) {
     go_on();
+    if (setting("GODWIT_EMULATOR_SILENT", 0)) {
+        gw_emulator_impatient = true;
+        go_on();
+        gw_emulator_impatient = false;
+    }
     if (s != nullptr && s->error == OK && !s->left.empty()) {
         snprintf(last_fault, sizeof last_fault, "%s waits for what no other card sends", stuck);
         fprintf(stderr, "emulator: %s\n", last_fault);

@@ -16,6 +16,8 @@ struct gw_emulator_launch {
  * next call; or gw_emulator_waits: a block waits for another card, and is to run again from its
  * start. */
 extern const char *const gw_emulator_waits;
+/* A block that waits for another card is told that it is silent, instead. */
+extern bool gw_emulator_impatient;
 const char *gw_emulator_run(const gw_emulator_launch &launch, size_t *done);
 
 #endif

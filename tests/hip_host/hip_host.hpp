@@ -72,8 +72,9 @@ void gw_emulator_gate_wait(const void *gate, int parity);
 /* Blocks run one after the other: what is not there yet will never be. */
 void gw_emulator_word_wait(const unsigned *word);
 /* What another card has not sent yet: the block is given up and runs again, from its start, when
- * the other cards have gone on. */
-void gw_emulator_card_wait(void);
+ * the other cards have gone on. Not 0: there is nothing to wait for, the other card has gone silent.
+ */
+int gw_emulator_card_wait(void);
 /* What is fetched arrives when somebody waits at its gate and not before. */
 void gw_emulator_fetch_begin(const void *gate, int bytes);
 void gw_emulator_fetch(const void *to, const void *from, int bytes, const void *gate);
