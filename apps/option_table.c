@@ -414,7 +414,7 @@ const app_option app_option_table[] = {
     {"--no-gptq", KIND_FLAG, CMD_QUANTIZE, AT(no_gptq), 0, 0, NULL, NULL,
      "importance of the text alone"},
     {"--windows --chunks", KIND_INT, CMD_QUANTIZE | CMD_CALIBRATE, AT(windows), 0, 1e6, "N", "0",
-     "most windows of 512 tokens of the text; 0: quantize 128, calibrate all"},
+     "most windows of 512 tokens of the text; 0: quantize 192, calibrate all"},
     {"-f --file", KIND_TEXT, CMD_CALIBRATE, AT(file), 0, 0, "FILE", NULL, "the text"},
     {"--in-file", KIND_TEXTS, CMD_CALIBRATE, AT(in_files), 0, 0, "FILE", NULL,
      "an importance matrix that is added; may be given several times"},

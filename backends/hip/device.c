@@ -108,8 +108,8 @@ gw_status gw_hip_lose(struct gw_device *device, gw_hip_error error, const char *
 /* GODWIT_HIP, for tests, comma-separated: no-graph, no-fuse (launches of its own for every
  * node), no-block (attention of few pages by pages on their own), no-pages (that by
  * groups of them, where they have a kernel), no-group (prompts without matrix
- * instructions of four waves), no-send (products leave sending to exchanges), early (exchanges
- * do not await the end of products that send), check (no graph, and the end of every launch is
+ * instructions of four waves), send (products in front of exchanges send), early (exchanges do
+ * not await the end of products that send), check (no graph, and the end of every launch is
  * awaited), compile (not the code of the build), code=75 (compile as for an older processor, sm_75,
  * and launch so), option=TEXT (one more for the compiler), part=N (exchanges in one graph),
  * fail-alloc=K, fail-launch=K, fail-build=K. */
@@ -120,7 +120,7 @@ static const gw_switch switches[] = {
     {"no-block", GW_SWITCH_SET, AT(no_block), 1, 0},
     {"no-pages", GW_SWITCH_SET, AT(no_pages), 1, 0},
     {"no-group", GW_SWITCH_SET, AT(no_group), 1, 0},
-    {"no-send", GW_SWITCH_SET, AT(no_send), 1, 0},
+    {"send", GW_SWITCH_SET, AT(send), 1, 0},
     {"early", GW_SWITCH_SET, AT(early), 1, 0},
     {"check", GW_SWITCH_SET, AT(check), 1, 0},
     {"check", GW_SWITCH_SET, AT(no_graph), 1, 0},

@@ -359,7 +359,7 @@ static void let_front_send(struct gw_segment *segment, const gw_node *node,
     for (int way = 0; way < GW_HIP_ATTEND_KINDS; way++) {
         needed |= (way == GW_HIP_ATTEND_MANY || segment->most_pages[way] > 0) << way;
     }
-    if (segment->device->no_send || own == 0 || own % 4 != 0 || (ways & needed) != needed) {
+    if (!segment->device->send || own == 0 || own % 4 != 0 || (ways & needed) != needed) {
         return;
     }
     const gw_node *front = &segment->nodes[segment->launches[first].node];

@@ -383,7 +383,7 @@ static gw_status collect(packing *p, const gw_backend *const *backends) {
     const gw_quantize_options *o = p->o;
     gw_original original = {0};
     const gw_inputs_wish wish = {.text = o->calibrate,
-                                 .windows = o->windows > 0 ? o->windows : 128,
+                                 .windows = o->windows > 0 ? o->windows : GW_CALIBRATE_WINDOWS,
                                  .threads = o->threads,
                                  .xtx = 1,
                                  .as_seen = 1,

@@ -12,6 +12,9 @@
 #include "core/quantize/original.h"
 #include "core/quantize/quantize.h"
 
+/* Windows of a text that quantizing reads where nobody says how many. */
+enum { GW_CALIBRATE_WINDOWS = 192 };
+
 typedef struct gw_inputs gw_inputs;
 
 typedef struct gw_inputs_wish {

@@ -520,7 +520,7 @@ static gw_status check_places(const gw_quantize_options *o) {
 static gw_status calibrate(gw_making *m, const gw_backend *const *backends) {
     const gw_quantize_options *o = m->o;
     const gw_inputs_wish wish = {.text = o->calibrate,
-                                 .windows = o->windows > 0 ? o->windows : 128,
+                                 .windows = o->windows > 0 ? o->windows : GW_CALIBRATE_WINDOWS,
                                  .n_ctx = o->n_ctx,
                                  .threads = o->threads,
                                  .xtx = o->gptq,
