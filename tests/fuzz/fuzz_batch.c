@@ -563,6 +563,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                           .draft_length = lengths[byte() % 4],
                           .read_ahead = (flags & 64) != 0};
     o.disorder = flags & 128 ? 1 + byte() : 0;
+    /* Who is preempted every few passes, as disorder has it, never reads a prompt row by row. */
+    o.chunk = o.disorder != 0 && o.chunk < 32 ? 32 : o.chunk;
     o.cache_tokens = o.n_ctx + 64 * (int32_t)(byte() % 12);
     gw_batch *b = NULL;
     gw_status status = gw_batch_new(model, &o, &b);
