@@ -148,7 +148,8 @@ static int spilled(const char *code, size_t bytes) {
 /* Where a kernel can be made: those on matrix instructions of four waves for one processor alone.
  * NULL: nowhere. */
 static const char *arch_of(const char *kernel, const gw_hip_compiler *compiler, int nvidia) {
-    static const char *const four[] = {"gw_gemm_group_", "gw_gemm_wide_", "gw_spread"};
+    static const char *const four[] = {"gw_gemm_group_", "gw_gemm_wide_", "gw_spread",
+                                       "gw_attend_digits_group_"};
     for (size_t i = 0; i < sizeof four / sizeof four[0]; i++) {
         if (strncmp(kernel, four[i], strlen(four[i])) == 0) {
             return nvidia && gw_hip_compiler_major(compiler) >= 12 ? "sm_90a" : NULL;
