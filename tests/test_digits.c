@@ -255,6 +255,17 @@ static gw_node node_with(gw_tensor *q, gw_tensor *k, gw_tensor *v) {
     return node;
 }
 
+static void its_exp_is_gw_exp(void **state) {
+    (void)state;
+    for (uint32_t bits = 0x80000000u; bits <= 0xff800000u; bits += 977) { /* -0 to -infinity */
+        float x = GW_F32_FROM_BITS(bits), want = gw_exp(x), got = gw_digits_exp(x);
+        if (memcmp(&want, &got, sizeof want) != 0) {
+            fail_msg("of %a: %a, not %a", (double)x, (double)got, (double)want);
+        }
+    }
+    assert_true(gw_digits_exp(0.0f) == 1.0f && isnan(gw_digits_exp(NAN)));
+}
+
 static void the_rule(void **state) {
     (void)state;
     gw_tensor q = {.fmt = GW_FMT_F32}, k = {.fmt = GW_FMT_F16}, v = k, other = k;
@@ -292,6 +303,7 @@ int main(void) {
         cmocka_unit_test(the_first_page_is_as_without),
         cmocka_unit_test(no_further_from_exact_than_halves),
         cmocka_unit_test(what_is_not_finite_stays_visible),
+        cmocka_unit_test(its_exp_is_gw_exp),
         cmocka_unit_test(the_rule),
     };
     return cmocka_run_group_tests_name("digits", tests, NULL, NULL);

@@ -38,6 +38,22 @@ GW_FN gw_i32 gw_digits_of(float x, float inverse) {
     return GW_FABS(n) <= (float)GW_DIGITS_TOP ? (gw_i32)n : 0;
 }
 
+/* gw_exp of x <= 0, or of a NaN, bit for bit: an addition rounds, where the instruction for it runs
+ * at a quarter of the rate. */
+GW_FN float gw_digits_exp(float x) {
+    float t = x * 1.44269504088896341f + 12582912.0f, n = t - 12582912.0f; /* 1.5 * 2^23 */
+    float r = GW_FMA(n, -0.693359375f, x), y = 1.9875691500e-4f;
+    r = GW_FMA(n, 2.12194440e-4f, r);
+    y = GW_FMA(y, r, 1.3981999507e-3f);
+    y = GW_FMA(y, r, 8.3334519073e-3f);
+    y = GW_FMA(y, r, 4.1665795894e-2f);
+    y = GW_FMA(y, r, 1.6666665459e-1f);
+    y = GW_FMA(y, r, 5.0000001201e-1f);
+    y = GW_FMA(y, r * r, r) + 1.0f;
+    y = y * GW_F32_FROM_BITS((GW_F32_BITS(t) << 23) + 0x3f800000u);
+    return x < -87.0f ? 0.0f : y;
+}
+
 /* Floors: the shift of a negative number is arithmetic in every compiler that we use. */
 GW_FN gw_i32 gw_digits_high(gw_i32 n) { return (n + 128) >> 8; }
 GW_FN gw_i32 gw_digits_low(gw_i32 n) { return n - 256 * gw_digits_high(n); }

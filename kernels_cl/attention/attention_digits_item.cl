@@ -48,7 +48,7 @@ static inline void add_page(__global float *o, const int *number, const int *hig
         top = p[r] > top ? p[r] : top;
     }
     for (int r = 0; r < GW_PAGE; r++) {
-        const float weight_here = exp_below(p[r] - top);
+        const float weight_here = gw_digits_exp(p[r] - top);
         sum += gw_digits_of(weight_here, (float)GW_DIGITS_TOP);
         x[POSITION_OF(r)] = weight_here * scales[GW_PAGE + r];
     }

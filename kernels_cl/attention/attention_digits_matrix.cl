@@ -158,7 +158,8 @@ static inline void weigh(weights *w, float (*s)[4], __local const uchar *memory,
         for (int j = 0; j < TILES; j++) {
             const float2 scale = *(
                 __local const float2 *)(memory + AT_SCALES + (GW_PAGE + 8 * j + lane % 4 * 2) * 4);
-            const float a = exp_below(s[j][2 * r] - top), b = exp_below(s[j][2 * r + 1] - top);
+            const float a = gw_digits_exp(s[j][2 * r] - top);
+            const float b = gw_digits_exp(s[j][2 * r + 1] - top);
             sum += number_of(a, (float)GW_DIGITS_TOP) + number_of(b, (float)GW_DIGITS_TOP);
             s[j][2 * r] = a * scale.s0;
             s[j][2 * r + 1] = b * scale.s1;

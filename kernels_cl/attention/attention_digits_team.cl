@@ -126,8 +126,8 @@ static inline float weigh(float *s, __local uchar *to, __global const float *sca
     const int lane = id % TEAM;
     float top = max(s[0] > -INFINITY ? s[0] : -INFINITY, s[1] > -INFINITY ? s[1] : -INFINITY);
     top = team_top(top, (__local float *)scratch, id);
-    s[0] = exp_below(s[0] - top);
-    s[1] = exp_below(s[1] - top);
+    s[0] = gw_digits_exp(s[0] - top);
+    s[1] = gw_digits_exp(s[1] - top);
     const uint counted = number_of(s[0], (float)GW_DIGITS_TOP) +
                          number_of(s[1], (float)GW_DIGITS_TOP) - 2 * NUMBER_ZERO;
     *sum = (float)team_sum((int)counted, (__local int *)scratch, id) * GW_DIGITS_PART;

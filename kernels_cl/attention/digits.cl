@@ -22,22 +22,6 @@
 /* What a row sees in digits: pages before its own. */
 #define OWN_PAGE(row) ((int)STEP_POS(row) / GW_PAGE)
 
-/* gw_exp of x <= 0, or of a NaN: the same numbers, rounded by an addition, where an instruction
- * that rounds runs at a quarter of the rate. */
-static inline float exp_below(float x) {
-    const float t = x * 1.44269504088896341f + 12582912.0f, n = t - 12582912.0f;
-    float r = fma(n, -0.693359375f, x), p = 1.9875691500e-4f;
-    r = fma(n, 2.12194440e-4f, r);
-    p = fma(p, r, 1.3981999507e-3f);
-    p = fma(p, r, 8.3334519073e-3f);
-    p = fma(p, r, 4.1665795894e-2f);
-    p = fma(p, r, 1.6666665459e-1f);
-    p = fma(p, r, 5.0000001201e-1f);
-    p = fma(p, r * r, r) + 1.0f;
-    p = p * as_float((as_uint(t) << 23) + 0x3f800000u);
-    return x < -87.0f ? 0.0f : p;
-}
-
 #ifndef GW_ITEM
 /* The integer n next to x * inverse as a word, NUMBER_ZERO + n: its second byte is the high digit,
  * its lowest byte the low one with the top bit turned. One addition, as in act8_code. Any digits of
@@ -67,8 +51,8 @@ static inline uint high_digits(const uint *n) {
  * multiplied by *was, the sums by *now. */
 static inline void join_tops(float *top, float more, float *was, float *now) {
     const float most = more > *top ? more : *top;
-    *was = exp_below(*top - most);
-    *now = exp_below(more - most);
+    *was = gw_digits_exp(*top - most);
+    *now = gw_digits_exp(more - most);
     *top = most;
 }
 

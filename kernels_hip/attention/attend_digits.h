@@ -24,21 +24,6 @@ GW_DEVICE unsigned gw_high_digits(const unsigned *n) {
     return (a & 0xffffu) | b << 16;
 }
 
-/* exp(x) of x <= 0 or NaN, by the steps of gw_exp, without what they do not need then. */
-GW_DEVICE float gw_exp_of_less(float x) {
-    const float t = x * 1.44269504088896341f + 12582912.0f, n = t - 12582912.0f;
-    float r = GW_FMA(n, -0.693359375f, x), y = 1.9875691500e-4f;
-    r = GW_FMA(n, 2.12194440e-4f, r);
-    y = GW_FMA(y, r, 1.3981999507e-3f);
-    y = GW_FMA(y, r, 8.3334519073e-3f);
-    y = GW_FMA(y, r, 4.1665795894e-2f);
-    y = GW_FMA(y, r, 1.6666665459e-1f);
-    y = GW_FMA(y, r, 5.0000001201e-1f);
-    y = GW_FMA(y, r * r, r) + 1.0f;
-    y = y * GW_F32_FROM_BITS((GW_F32_BITS(t) << 23) + 0x3f800000u);
-    return x < -87.0f ? 0.0f : y;
-}
-
 /* Digits of four positions of a page, for a channel, stand in a word: of those number n of word
  * `word`. Waves of 32 have weights of two neighbours and of the two eight further on together. */
 GW_DEVICE int gw_digits_position(int word, int n) {
@@ -69,8 +54,8 @@ struct gw_digits_join {
     float was, now;
     __device__ inline gw_digits_join(float *top, float more) {
         const float most = larger(*top, more);
-        was = gw_exp_of_less(*top - most);
-        now = gw_exp_of_less(more - most);
+        was = gw_digits_exp(*top - most);
+        now = gw_digits_exp(more - most);
         *top = most;
     }
 };

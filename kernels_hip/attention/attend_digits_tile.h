@@ -199,7 +199,7 @@ __device__ static inline void weigh(state<E> &s, float (*x)[RESULTS], const floa
         for (int i = 0; i < TILES * RESULTS; i++) {
             if (query_of(i % RESULTS) == r) {
                 float &v = x[i / RESULTS][i % RESULTS];
-                const float p = gw_exp_of_less(v - top);
+                const float p = gw_digits_exp(v - top);
                 sum += gw_digits_word(p * (float)GW_DIGITS_TOP);
                 v = p * position[i / RESULTS * SPAN + column_of(lane, i % RESULTS)];
                 most = gw_larger(most, GW_F32_BITS(v)); /* it has no sign */
