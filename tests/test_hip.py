@@ -139,6 +139,16 @@ def test_text_and_bench():
     assert "| 1 | hip.linear.q4_0 |" in alone and "| 17 | hip.linear.prefill.q4_0 |" in alone
 
 
+def test_which_prompts_have_digits():
+    """Those in front of quantized weights, beside a cache that is not F32."""
+    for more, has in (((), 1), (("-ctk", "q8_0", "-ctv", "q8_0"), 1), (("-ctk", "f32", "-ctv", "f32"), 0),
+                      (("--weights", "float"), 0)):
+        ops = run("bench", "-m", TINY, "-p", 20, "-n", 2, "-r", 1, "--ops", *HIP, *more, env=on(WIDTHS[0])).stdout
+        prompt, generated = ops.split(", tg2, ")
+        assert ("hip.attention.digits" in prompt) == bool(has), (more, ops)
+        assert "hip.attention." in generated and "digits" not in generated
+
+
 @pytest.mark.parametrize("wave", WIDTHS)
 def test_experts_in_main_memory(wave, tmp_path):
     """What a norm leaves is there for experts that another device has, also where the router would take it in."""
