@@ -430,6 +430,27 @@ static void print_kept(bench_job *job) {
     job->n_kept = 0;
 }
 
+/* What is expected where the model is placed; devices are opened and closed for it. */
+static int forecast(const app_options *o, const char *path, int32_t threads, const app_need *need,
+                    bench_result *base) {
+    gw_model_options options;
+    gw_forecast *f = NULL;
+    int code = app_model_options(o, path, threads, need, &options);
+    if (code != APP_OK) {
+        return code;
+    }
+    gw_status status = gw_forecast_new(&options, &f);
+    if (status != GW_OK) {
+        return app_fail(status);
+    }
+    const gw_forecast_row *row = &f->rows[f->n_rows > 1 ? f->chosen : 0];
+    base->forecast_prompt = row->prompt_rate;
+    base->forecast_token = row->token_rate;
+    base->forecast_chunk = f->chunk;
+    gw_forecast_free(f);
+    return APP_OK;
+}
+
 static int run_model(bench_job *job, const char *path, int32_t threads) {
     gw_model *model = NULL;
     bench_result *base = calloc(1, sizeof *base);
@@ -442,7 +463,8 @@ static int run_model(bench_job *job, const char *path, int32_t threads) {
             int32_t batch = job->o->batch_list.at[i];
             need.batch = batch > need.batch ? batch : need.batch;
         }
-        code = app_open_model(job->o, path, threads, &need, &model);
+        code = job->o->forecast ? forecast(job->o, path, threads, &need, base) : APP_OK;
+        code = code == APP_OK ? app_open_model(job->o, path, threads, &need, &model) : code;
     }
     if (code == APP_OK) {
         base->path = path != NULL ? path : "built-in";
@@ -465,10 +487,14 @@ static int run_bench(const app_options *o) {
     if (o->gemm != NULL) {
         return bench_gemm(o);
     }
+    if (o->exchange != NULL) {
+        return bench_exchange(o);
+    }
     if (o->parallel.n > 0) {
         return bench_parallel(o);
     }
     job.printer = (bench_printer){.format = o->format, .show_batch = o->batch_list.n > 1};
+    job.printer.show_forecast = o->forecast;
     if (o->ops && strcmp(o->format, "csv") == 0) {
         app_error("--ops: a csv table has no place for it: use -o md, json or jsonl");
         return APP_USAGE;

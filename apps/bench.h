@@ -9,6 +9,8 @@ enum { KERNELS_MAX = 256 };
 /* --gemm (bench_gemm.c); an exit code. */
 int bench_gemm(const app_options *o);
 
+int bench_exchange(const app_options *o); /* --exchange (bench_exchange.c); an exit code */
+
 int bench_parallel(const app_options *o); /* --parallel (bench_parallel.c); an exit code */
 
 typedef struct bench_result {
@@ -23,6 +25,10 @@ typedef struct bench_result {
     double *seconds;
     gw_roof roof;       /* mean over the repetitions, before and after or between tokens */
     double prompt_gops; /* 1e9 operations of the linear layers, prompt */
+    /* --forecast: tokens per second expected of prompts of forecast_chunk tokens, and generated;
+     * else 0 */
+    double forecast_prompt, forecast_token;
+    int32_t forecast_chunk;
     /* --ops: one more repetition, timed per kernel */
     gw_kernel_time kernels[KERNELS_MAX];
     size_t n_kernels;
@@ -36,7 +42,7 @@ typedef struct bench_result {
 
 typedef struct bench_printer {
     const char *format; /* md, csv, json, jsonl */
-    int show_batch;
+    int show_batch, show_forecast;
     size_t rows;
     char device[256]; /* named behind the table; "": the CPU */
 } bench_printer;

@@ -110,6 +110,15 @@ static const char *backend_of(const bench_result *r, char text[32]) {
     return strcmp(text, "cpu") == 0 ? "CPU" : text;
 }
 
+/* Tokens per second that --forecast expects of this test; 0: it says nothing about it. */
+static double forecast_of(const bench_result *r) {
+    int whole = r->forecast_chunk > 0 && r->n_prompt % r->forecast_chunk == 0;
+    if (r->draft != NULL || r->n_depth > 0 || (r->n_prompt > 0 && r->n_gen > 0)) {
+        return 0;
+    }
+    return r->n_prompt == 0 ? r->forecast_token : whole ? r->forecast_prompt : 0;
+}
+
 /* ---- markdown -------------------------------------------------------------------------------- */
 
 static void params_text(uint64_t n, char text[32]) {
@@ -126,7 +135,7 @@ static void size_text(uint64_t bytes, char text[32]) {
 static void print_markdown(bench_printer *p, const bench_result *r) {
     figures f = figures_of(r);
     char size[32], params[32], name[48], speed[48], batch[24] = "", gbps[24] = "-", roof[160] = "-";
-    char where[32];
+    char where[32], forecast[48] = "";
     double peak = f.is_float ? r->roof.f32_gflops : r->roof.int8_gops;
     size_text(r->info.weight_bytes, size);
     params_text(r->info.n_params, params);
@@ -150,9 +159,17 @@ static void print_markdown(bench_printer *p, const bench_result *r) {
     if (p->show_batch) {
         snprintf(batch, sizeof batch, " %7d |", (int)r->batch);
     }
-    out_print("| %-26s | %10s | %8s | %-7s | %7d |%s %12s | %18s | %7s | %27s |\n", r->info.name,
+    if (p->show_forecast) {
+        double expected = forecast_of(r);
+        if (expected > 0) {
+            snprintf(forecast, sizeof forecast, " %9.2f, x%.2f |", expected, expected / f.rate);
+        } else {
+            snprintf(forecast, sizeof forecast, " %16s |", "-");
+        }
+    }
+    out_print("| %-26s | %10s | %8s | %-7s | %7d |%s %12s | %18s |%s %7s | %27s |\n", r->info.name,
               size, params, backend_of(r, where), (int)r->info.threads, batch, test_name(r, name),
-              speed, gbps, roof);
+              speed, forecast, gbps, roof);
     if (strcmp(backend_of(r, where), "CPU") != 0) {
         snprintf(p->device, sizeof p->device, "%s", r->info.device);
     }
@@ -348,6 +365,7 @@ static void time_fields(record *rec, const bench_result *r) {
     number_field(rec, "verify_ms", "%.4f", r->figures.verify_ms);
     number_field(rec, "pick_ms", "%.4f", r->figures.pick_ms);
     number_field(rec, "wasted_ms", "%.4f", r->figures.wasted_ms);
+    number_field(rec, "forecast_ts", "%.4f", forecast_of(r));
     number_field(rec, "draft_step_ms", "%.4f", 1e3 * d->draft_step_seconds);
     for (int w = 0; w < GW_DECODE_MAX; w++) {
         char name[24];
@@ -391,12 +409,12 @@ static void list_fields(record *rec, const bench_result *r) {
 
 void bench_print_begin(bench_printer *p) {
     if (strcmp(p->format, "md") == 0) {
-        out_print("| %-26s | %10s | %8s | %-7s | %7s |%s %12s | %17s | %7s | %27s |\n", "model",
+        out_print("| %-26s | %10s | %8s | %-7s | %7s |%s %12s | %17s |%s %7s | %27s |\n", "model",
                   "size", "params", "backend", "threads", p->show_batch ? "   batch |" : "", "test",
-                  "t/s", "GB/s", "roof");
+                  "t/s", p->show_forecast ? "         forecast |" : "", "GB/s", "roof");
         out_print("| -------------------------- | ---------: | -------: | ------- | ------: |%s "
-                  "-----------: | ----------------: | ------: | --------------------------: |\n",
-                  p->show_batch ? " ------: |" : "");
+                  "-----------: | ----------------: |%s ------: | --------------------------: |\n",
+                  p->show_batch ? " ------: |" : "", p->show_forecast ? " ---------------: |" : "");
     } else if (strcmp(p->format, "csv") == 0) {
         bench_result none = {
             .path = "", .kv_type = "", .info.name = "", .info.format = "", .info.device = ""};

@@ -43,7 +43,8 @@ const app_option app_option_table[] = {
      "devices of its group; 'auto': 'tensor' or 'layer', whichever is faster by a forecast. The "
      "text is the same"},
     {"--groups", KIND_TEXT, CMD_MODEL, AT(groups), 0, 0, "I,...;...", NULL,
-     "with --split-mode hybrid: places in --device that compute a layer together, as in 0,1;2,3"},
+     "with --split-mode hybrid: places in --device that compute a layer together, as in 0,1;2,3; "
+     "default: those that the driver says have the fastest links"},
     {"-ncmoe --n-cpu-moe", KIND_INT, CMD_MODEL, AT(n_cpu_moe), 0, 100000, "N", NULL,
      "the experts of the first N layers stay in main memory, and the cpu computes them; default: "
      "with --offload-layers auto as many as are fastest, else none"},
@@ -290,6 +291,11 @@ const app_option app_option_table[] = {
     {"--gemm", KIND_TEXT, CMD_BENCH, AT(gemm), 0, 0, "FORMAT:K=,N=[,M=,...]", NULL,
      "one product alone instead: a made-up matrix of N rows and K columns times M rows, such as "
      "int4-g128:K=14336,N=21504,M=1,16"},
+    {"--exchange", KIND_TEXT, CMD_BENCH, AT(exchange), 0, 0, "WIDTH[,ROWS,...]", NULL,
+     "what the cards of --device hand to one another in a layer, alone instead: rows of WIDTH "
+     "floats, such as 8192,1,128"},
+    {"--forecast", KIND_FLAG, CMD_BENCH, AT(forecast), 0, 0, NULL, NULL,
+     "beside what is measured, what 'godwit plan' and --split-mode auto expect of it"},
 
     {"--stride --ppl-stride", KIND_INT, CMD_SCORE, AT(stride), 0, INT_MAX_D, "N", "0",
      "windows begin N tokens apart, and the last N tokens of each are scored; 0: windows do not "

@@ -115,8 +115,8 @@ typedef struct app_options {
     /* bench */
     app_ints n_prompt, n_gen, n_depth, pg, parallel;
     int32_t repetitions;
-    const char *format, *gemm;
-    int ops;
+    const char *format, *gemm, *exchange;
+    int ops, forecast;
     /* perplexity, evaluate */
     int32_t stride, chunks, limit, shots;
     const char *base, *base_device, *base_file, *save_logits, *shots_file, *picture;

@@ -4,6 +4,7 @@
 
 #include "core/base/options.h"
 #include "core/engine/run/model.h"
+#include "core/plan/exchange_time.h"
 #include "core/plan/product.h"
 
 gw_status gw_model_open_sized(const gw_model_options *options, size_t size, gw_model **out) {
@@ -82,5 +83,46 @@ gw_status gw_time_products(const char *id, int threads, const gw_product *produc
     gw_status status = gw_product_time(backend, device, product, n, count, results);
     status = status == GW_OK ? measure(backend, device, roof) : status;
     backend->close(device);
+    return status;
+}
+
+/* "hip:0,hip:1": devices of one backend. */
+static gw_status open_list(const char *ids, const gw_backend **backend, struct gw_device **devices,
+                           int *cards) {
+    for (const char *at = ids; at != NULL && *at != '\0'; (*cards)++) {
+        size_t bytes = strcspn(at, ",");
+        const gw_backend *own = NULL;
+        char id[32] = "";
+        memcpy(id, at, bytes < sizeof id ? bytes : sizeof id - 1);
+        if (*cards == GW_MAX_CARDS) {
+            return gw_fail(GW_E_ARGUMENT, "exchange", "at most %d cards", GW_MAX_CARDS);
+        }
+        GW_TRY(open_device(id, 0, &own, &devices[*cards]));
+        if (*cards > 0 && own != *backend) {
+            own->close(devices[*cards]);
+            return gw_fail(GW_E_UNSUPPORTED, "exchange",
+                           "devices of %s and %s exchange through the host", (*backend)->name,
+                           own->name);
+        }
+        *backend = own;
+        at += bytes + (at[bytes] == ',');
+    }
+    return GW_OK;
+}
+
+gw_status gw_time_exchanges(const char *ids, int32_t width, const int32_t *n, size_t count,
+                            gw_exchange_result *results, double *flag_seconds) {
+    const gw_backend *backend = NULL;
+    struct gw_device *devices[GW_MAX_CARDS];
+    int cards = 0;
+    gw_status status = open_list(ids, &backend, devices, &cards);
+    if (status == GW_OK) {
+        status = backend == NULL ? gw_fail(GW_E_ARGUMENT, "exchange", "no cards are named")
+                                 : gw_exchange_time(backend, devices, cards, width, n, count,
+                                                    results, flag_seconds);
+    }
+    while (cards-- > 0) {
+        backend->close(devices[cards]);
+    }
     return status;
 }

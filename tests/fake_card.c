@@ -4,9 +4,10 @@
  *
  * GODWIT_FAKE, comma-separated: devices=N, arch=NUMBER (of sm_NUMBER), no-start, no-compiler,
  * no-capture, refuse-code, driver=N (takes only code that was compiled under it), interrupt=K
- * (Ctrl-C while kernel K is compiled), alloc=K and wait=K (the K-th fails, and every later wait).
- * GODWIT_FAKE_LOG: a file that gets a line per compiled kernel, one when the first graph runs, and
- * "headers N" for the texts that came with the first kernel.
+ * (Ctrl-C while kernel K is compiled), link=TYPE (of AMD's, between every two), alloc=K and wait=K
+ * (the K-th fails, and every later wait). GODWIT_FAKE_LOG: a file that gets a line per compiled
+ * kernel, one when the first graph runs, and "headers N" for the texts that came with the first
+ * kernel.
  */
 #include <signal.h>
 #include <stdint.h>
@@ -105,6 +106,22 @@ ENTRY NAME(cuMemGetInfo_v2, hipMemGetInfo)(size_t *unused, size_t *total) {
 }
 #ifdef FAKE_AMD
 ENTRY hipSetDevice(int device) { return device >= 0 ? OK : INVALID; }
+ENTRY hipDeviceCanAccessPeer(int *can, int device, int peer) {
+    *can = device != peer;
+    return OK;
+}
+ENTRY hipDeviceEnablePeerAccess(int peer, unsigned flags) {
+    return peer >= 0 && flags == 0 ? OK : INVALID;
+}
+ENTRY hipExtGetLinkTypeAndHopCount(int device, int peer, uint32_t *type, uint32_t *hops) {
+    *type = (uint32_t)setting("link", 2); /* 2: PCIe; 4: XGMI */
+    *hops = 1;
+    return device != peer ? OK : INVALID;
+}
+ENTRY hipDeviceGetPCIBusId(char *id, int room, int device) {
+    snprintf(id, (size_t)room, "0001:%02x:00.0", 0xc0 + device);
+    return OK;
+}
 ENTRY hipGetDevicePropertiesR0600(void *properties, int device) {
     memset(properties, 0, 1472);
     snprintf(properties, 64, "Fake AMD %d", device);

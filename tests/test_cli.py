@@ -157,6 +157,8 @@ def test_examples_run(command, tmp_path):
     ("bench --gemm q4_0:K=64,N=64,M=0", ["--gemm", "FORMAT:K="]),
     ("bench --gemm q4_0:K=64,N=64,7", ["--gemm", "FORMAT:K="]),
     ("bench --gemm act8:K=64,N=64", ["act8", "no format of weights"]),
+    ("bench --exchange 8192,0", ["--exchange", "WIDTH[,ROWS,...]"]),
+    ("bench --exchange 8192, --device cpu", ["--exchange", "WIDTH[,ROWS,...]"]),
     ("bench --parallel 129", ["--parallel", "1 to 128"]),
     ("logits --rows 17 --ids 1", ["--rows", "1 to 16"]),
     ("logits --rows 0 --ids 1", ["--rows"]),
@@ -651,6 +653,15 @@ def test_bench_of_one_product():
     assert [row[0] for row in rows] == ["M", "---:", "1", "3"]
     for row in rows[2:]:
         assert row[1].startswith("cpu.linear.q4_0.") and float(row[2]) > 0 and "% of" in row[6]
+
+
+def test_bench_beside_a_forecast():
+    """What the same placing is expected to do; nothing of a prompt that is no whole chunk."""
+    say = ("bench", "-m", SMALL, "-p", "32,33", "-n", "2", "-b", "32", "-r", "1", "--device", "cpu", "--forecast")
+    lines = run(*say).stdout.splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line[:1] == "|"]
+    assert rows[0][7] == "forecast" and rows[3][7] == "-"
+    assert all(re.fullmatch(r"[\d.]+, x[\d.]+", rows[i][7]) for i in (2, 4))
 
 
 def test_bench_of_many_texts():

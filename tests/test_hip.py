@@ -139,6 +139,19 @@ def test_text_and_bench():
     assert "| 1 | hip.linear.q4_0 |" in alone and "| 17 | hip.linear.prefill.q4_0 |" in alone
 
 
+def test_exchange_alone():
+    env = dict(on(WIDTHS[0]), GODWIT_EMULATOR_DEVICES="3")
+    done = run("bench", "--exchange", "100,1,3", "--device", "hip:0,hip:1,hip:2", env=env).stdout
+    assert re.search(r"rows of 100 floats on hip:0,hip:1,hip:2; a word is there after [\d.]+ us", done)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.splitlines() if line[:1] == "|"]
+    assert [row[0] for row in rows[2:]] == ["1", "3"]
+    assert all(float(row[1]) > 0 and row[3] == "" for row in rows[2:])  # 100 are no whole blocks
+    done = run("bench", "--exchange", "128,2", "--device", "hip:0,hip:1", env=env).stdout
+    assert re.search(r"\| 2 \| [\d.]+ \| [\d.]+ \| [\d.]+ \| [\d.]+ \|", done)
+    fail = run("bench", "--exchange", "128,2", "--device", "cpu,hip:0", env=env, check=False).stderr
+    assert "through the host" in fail
+
+
 def test_which_prompts_have_digits():
     """Those in front of quantized weights, beside a cache that is not F32."""
     for more, has in (((), 1), (("-ctk", "q8_0", "-ctv", "q8_0"), 1), (("-ctk", "f32", "-ctv", "f32"), 0),

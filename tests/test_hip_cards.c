@@ -180,6 +180,10 @@ static void test_groups(void **state) {
     o.split_mode = "hybrid";
     o.groups = "0,2;1,3";
     same(&o, &want, " + ");
+    setenv("GODWIT_EMULATOR_LINKS", "aabb", 1); /* the groups that links make */
+    o.groups = NULL;
+    same(&o, &want, "hip:0 (emulator, waves of 32) + hip:1 (emulator, waves of 32): ");
+    unsetenv("GODWIT_EMULATOR_LINKS");
     o = (gw_model_options){.path = small, .device = "hip:1,cpu", .split_mode = "tensor"};
     o.exact = 1;
     same(&o, &want, " + "); /* cards of unlike makers, through the host */
@@ -191,6 +195,45 @@ static void test_groups(void **state) {
     o.split = "1,3";
     same(&o, &want, " + "); /* shares that are not equal */
     free(want.rows);
+}
+
+/* What the table of links makes of the cards, as the description of the model names them. */
+static void test_groups_by_links(void **state) {
+    (void)state;
+    if (getenv("GODWIT_EMULATOR_DEVICES") == NULL) {
+        skip(); /* real ones have the links that they have */
+    }
+    static const struct {
+        const char *links;
+        int cards;
+        const char *note;
+    } cases[] = {
+        {"aabb", 4, "groups by the driver's table of links: 0,1;2,3"},
+        {"abab", 4, "groups by the driver's table of links: 0,2;1,3"},
+        {"aabbccdd", 8, "groups by the driver's table of links: 0,1;2,3;4,5;6,7"},
+        {"aaaabbbb", 8, "groups by the driver's table of links: 0,1,2,3;4,5,6,7"},
+        {"aaaa", 4, "groups by the driver's table of links: 0,1,2,3"},
+        {"aa-", 3, "groups by the driver's table of links: 0,1;2"},
+        {"----", 4, "no two of the devices have a link of their own: each has layers"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char devices[64] = "";
+        gw_model *m = NULL;
+        gw_model_info info;
+        for (int c = 0; c < cases[i].cards; c++) {
+            size_t used = strlen(devices);
+            snprintf(devices + used, sizeof devices - used, "%ship:%d", c > 0 ? "," : "", c);
+        }
+        gw_model_options o = {.path = small, .device = devices, .split_mode = "hybrid"};
+        setenv("GODWIT_EMULATOR_LINKS", cases[i].links, 1);
+        need(gw_model_open(&o, &m));
+        gw_model_describe(m, &info);
+        if (strstr(info.note, cases[i].note) == NULL) {
+            fail_msg("%s: '%s'", cases[i].links, info.note);
+        }
+        gw_model_free(m);
+    }
+    unsetenv("GODWIT_EMULATOR_LINKS");
 }
 
 static void test_models(void **state) {
@@ -367,7 +410,6 @@ static void test_refused(void **state) {
         const char *device, *mode, *groups, *split, *says;
     } cases[] = {
         {"hip:0,hip:1", "rows", NULL, NULL, "none of layer, tensor, hybrid, auto"},
-        {"hip:0,hip:1", "hybrid", NULL, NULL, "needs --groups"},
         {"hip:0,hip:1", "tensor", "0;1", NULL, "are for --split-mode hybrid"},
         {"hip:0,hip:1", "hybrid", "0,2", NULL, "no list like"},
         {"hip:0,hip:1", "hybrid", "0", NULL, "leaves out"},
@@ -389,15 +431,12 @@ static void test_refused(void **state) {
 }
 
 static int run_all(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_cards),
-                                       cmocka_unit_test(test_eight_cards),
-                                       cmocka_unit_test(test_groups),
-                                       cmocka_unit_test(test_models),
-                                       cmocka_unit_test(test_saved_and_shifted),
-                                       cmocka_unit_test(test_batches),
-                                       cmocka_unit_test(test_short_queue),
-                                       cmocka_unit_test(test_silent_card),
-                                       cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_two_cards),   cmocka_unit_test(test_eight_cards),
+        cmocka_unit_test(test_groups),      cmocka_unit_test(test_groups_by_links),
+        cmocka_unit_test(test_models),      cmocka_unit_test(test_saved_and_shifted),
+        cmocka_unit_test(test_batches),     cmocka_unit_test(test_short_queue),
+        cmocka_unit_test(test_silent_card), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

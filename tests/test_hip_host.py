@@ -57,6 +57,32 @@ def test_both_drivers_in_one_process():
     assert "gfx90a," in rows[2] and "64 lanes" in rows[2]
 
 
+def table_of_links(folder, cards):
+    """That of AMD's kernel driver: two cards of a package have four links, two packages one."""
+    for node in range(cards + 1):
+        (folder / str(node)).mkdir()
+        gpu = f"simd_count 440\ndomain 1\nlocation_id {0xc0 + node - 1 << 8}\n" if node else "simd_count 0\n"
+        (folder / str(node) / "properties").write_text(gpu)
+        for i, to in enumerate(n for n in range(1, cards + 1) if node not in (0, n)):
+            link = folder / str(node) / "io_links" / str(i)
+            link.mkdir(parents=True)
+            wide = 200000 if (node - 1) // 2 == (to - 1) // 2 else 50000
+            link.joinpath("properties").write_text(
+                f"type 11\nnode_from {node}\nnode_to {to}\nmin_bandwidth 50000\nmax_bandwidth {wide}\n")
+    return folder
+
+
+@pytest.mark.parametrize("link,has_table,groups", [
+    (4, 1, "0,1;2,3"), (4, 0, "0,1,2,3"), (2, 1, "no two of the devices")])
+def test_which_cards_make_a_group(link, has_table, groups, tmp_path):
+    table = table_of_links(tmp_path, 4) if has_table else tmp_path
+    done = run("logits", "-m", DATA / "tales-2m-q4_0.gguf", "--ids", "1,300", "--split-mode", "hybrid",
+               "--device", "hip:0,hip:1,hip:2,hip:3", check=False,
+               env={"GODWIT_HIP_DRIVER": str(AMD), "GODWIT_FAKE": f"devices=4,link={link}",
+                    "GODWIT_HIP_LINKS": str(table), "XDG_CACHE_HOME": "/proc/none"})
+    assert groups in done.stderr, done.stderr
+
+
 def test_a_driver_without_a_card_is_none():
     for driver, fake in ((CUDA, "no-start"), (AMD, "devices=0"), ("/nonexistent.so", "")):
         assert devices(driver=driver, fake=fake) == []

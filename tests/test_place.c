@@ -444,9 +444,9 @@ static void test_predicted_bytes(void **state) {
         assert_int_equal(gw_place_fits(&m->place, &sizes, m->place.where, use, NULL), 1);
         assert_int_equal(use[1].layers, n);
         assert_int_equal(use[1].head, n > 0);
-        assert_int_equal(
-            use[1].kv, (uint64_t)n * gw_kv_layer_bytes(m->hp.layer, sizes.kv_fmt,
-                                                (gw_kv_size){1, sizes.n_ctx, 0, sizes.chunk}));
+        assert_int_equal(use[1].kv, (uint64_t)n * gw_kv_layer_bytes(m->hp.layer, sizes.kv_fmt,
+                                                                    (gw_kv_size){1, sizes.n_ctx, 0,
+                                                                                 sizes.chunk}));
         assert_int_equal(use[1].weights, twin.loaded + sizes.vectors);
         if (n > 0) {
             uint64_t more = twin.allocated - sizes.vectors - use[1].kv;
@@ -635,6 +635,43 @@ static void test_time_of_layers(void **state) {
     assert_true(token == 7.0 + 11.0 + 2 * 4.0);
 }
 
+/* What devices take together is what they were seen to take together, not a share of what each
+ * takes alone. */
+static void test_time_of_a_group(void **state) {
+    (void)state;
+    enum { LAYERS = 4, GROUP = GW_MAX_DEVICES + 1 };
+    const gw_gauge alone = {.n_points = 1,
+                            .at = {1},
+                            .token_body = {8.0},
+                            .token_layer = 8.0,
+                            .token_rest = 2.0,
+                            .prompt_layer = 16.0,
+                            .prompt_rest = 1.0,
+                            .send_token = 0.5,
+                            .weight_bytes = 100.0};
+    gw_gauge gauges[GW_GAUGES] = {alone, alone, alone};
+    gauges[GROUP] = alone;
+    gauges[GROUP].token_body[0] = gauges[GROUP].token_layer = 5.0;
+    gauges[GROUP].prompt_layer = 9.0;
+    gauges[GROUP].token_rest = 3.0;
+    uint64_t bytes[LAYERS + 1] = {100, 100, 100, 100, 100};
+    gw_hparams hp = {.n_layers = LAYERS};
+    gw_place place = {.n_devices = 3, .n_layers = LAYERS, .n_blocks = 1, .grouped = 1};
+    gw_place_sizes sizes = {.hp = &hp, .bytes = {bytes, bytes, bytes}};
+    place.group[0] = (gw_group){.n = 1, .device = {0}, .share = {1.0}};
+    place.group[1] = (gw_group){.n = 2, .device = {1, 2}, .share = {1.0, 1.0}};
+    place.group[2] = (gw_group){.n = 1, .device = {2}, .share = {1.0}};
+    const gw_where together[LAYERS + 1] = {1, 1, 1, 1, 1}, mixed[LAYERS + 1] = {0, 1, 1, 1, 1};
+    double prompt, token;
+    gw_gauge_predict(&place, &sizes, gauges, together, &prompt, &token);
+    assert_true(token == 3.0 + 4 * 5.0 && prompt == 1.0 + 4 * 9.0);
+    gw_gauge_predict(&place, &sizes, gauges, mixed, &prompt, &token);
+    assert_true(token == 3.0 + 8.0 + 3 * 5.0 + 0.5 && prompt == 1.0 + 16.0 + 3 * 9.0);
+    place.grouped = 0; /* each its own layers */
+    gw_gauge_predict(&place, &sizes, gauges, together, &prompt, &token);
+    assert_true(token == 2.0 + 4 * 8.0);
+}
+
 /* What the forecast says fits, opens; what it says does not is refused. auto stays within. */
 static void test_forecast_within_a_budget(void **state) {
     (void)state;
@@ -707,6 +744,7 @@ int main(void) {
         cmocka_unit_test_setup(test_failing_allocations, reset),
         cmocka_unit_test_setup(test_forecast, reset),
         cmocka_unit_test(test_time_of_layers),
+        cmocka_unit_test(test_time_of_a_group),
         cmocka_unit_test_setup(test_forecast_within_a_budget, reset),
         cmocka_unit_test_setup(test_failing_measurement, reset),
     };

@@ -286,5 +286,7 @@ const gw_backend gw_backend_hip = {.name = "hip",
                                    .collect = gw_hip_collect,
                                    .link = gw_hip_link,
                                    .unlink = gw_hip_unlink,
+                                   .flag = gw_hip_flag,
+                                   .link_rank = gw_hip_link_rank,
                                    .profile = gw_hip_profile,
                                    .roof = gw_hip_roof};

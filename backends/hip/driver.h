@@ -120,6 +120,11 @@ typedef struct gw_hip_launch_config {
       (int *blocks, gw_hip_function function, int block, size_t shared_bytes))                     \
     X(CanPeer, "cuDeviceCanAccessPeer", "hipDeviceCanAccessPeer",                                  \
       (int *can, int device, int peer))                                                            \
+    X(PeerAttribute, "cuDeviceGetP2PAttribute", NULL,                                              \
+      (int *value, int attribute, int device, int peer))                                           \
+    X(PeerLink, NULL, "hipExtGetLinkTypeAndHopCount",                                              \
+      (int device, int peer, uint32_t *type, uint32_t *hops))                                      \
+    X(PciBusId, NULL, "hipDeviceGetPCIBusId", (char *id, int room, int device))                    \
     X(PeerContext, "cuCtxEnablePeerAccess", NULL, (gw_hip_context peer, unsigned flags))           \
     X(PeerDevice, NULL, "hipDeviceEnablePeerAccess", (int peer, unsigned flags))                   \
     X(CopyContext, "cuMemcpyPeerAsync", NULL,                                                      \

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backends/hip/shape.h"
+#include "core/base/clock.h"
 #include "kernels_hip/act8_params.h"
 #include "kernels_hip/linear/linear_params.h"
 #include "kernels_hip/rows/exchange_params.h"
@@ -216,6 +217,65 @@ gw_status gw_hip_launch_group(struct gw_segment *segment, int way) {
 gw_status gw_hip_launch_waiting(const struct gw_device *device) {
     struct gw_link *link = device->link;
     return link->waiting[card_of(link, device)] != NULL ? launch_all(link) : GW_OK;
+}
+
+/* ---- a word alone ---------------------------------------------------------------------------- */
+
+/* The emulator runs a block that waits again from its beginning, once. */
+enum { FLAG_TURNS = 1000, FLAG_EMULATED = 1, FLAG_TRIALS = 5 };
+
+/* Two cards hand a word back and forth; seconds of one way. */
+static gw_status time_flag(struct gw_link *link, const arrivals *at, int number, double *seconds) {
+    struct gw_exchange_params p = {
+        .lost = (uint64_t)(uintptr_t)link->lost,
+        .to = {.arrives = {at->at[0], at->at[1]}, .cell = at->cell, .cards = 2, .index = number},
+        .width = (int32_t)at->cell / 2};
+    gw_hip_launch l[2];
+    for (int c = 0; c < 2; c++) { /* code is there before a card waits for another */
+        l[c] = (gw_hip_launch){.kernel = "gw_exchange_flag",
+                               .grid = {1, 1, 1},
+                               .block = {GW_EXCHANGE_THREADS, 1, 1},
+                               .params = &p};
+        GW_TRY(gw_hip_enter(link->card[c]));
+        GW_TRY(gw_hip_find(link->card[c], l[c].kernel, &l[c].function));
+    }
+    double start = gw_seconds_now();
+    for (int c = 0; c < 2; c++) {
+        p.to.card = c;
+        GW_TRY(gw_hip_enter(link->card[c]));
+        GW_TRY(gw_hip_check(link->card[c]->driver,
+                            gw_hip_start(link->card[c], &l[c], 0, GW_HIP_ATTEND_MANY),
+                            l[c].kernel));
+    }
+    for (int c = 0; c < 2; c++) {
+        GW_TRY(gw_hip_enter(link->card[c]));
+        GW_TRY(gw_hip_wait(link->card[c]));
+    }
+    *seconds = (gw_seconds_now() - start) / (2 * p.width);
+    return GW_OK;
+}
+
+gw_status gw_hip_flag(struct gw_link *link, double *seconds) {
+    int turns = link->card[0]->driver->emulated ? FLAG_EMULATED : FLAG_TURNS;
+    arrivals at = {.cell = 2 * turns};
+    gw_status status = GW_OK;
+    double best = 0.0, own = 0.0;
+    if (link->n < 2) {
+        return gw_fail(GW_E_UNSUPPORTED, "hip", "a word goes from one card to another");
+    }
+    for (int c = 0; c < 2 && status == GW_OK; c++) {
+        status = shared_new(link->card[c], bytes_of(link, at.cell), &at.at[c]);
+    }
+    for (int i = 1; i <= FLAG_TRIALS && status == GW_OK; i++) {
+        status = time_flag(link, &at, i, &own);
+        best = i == 1 || own < best ? own : best;
+    }
+    for (int c = 0; c < 2; c++) {
+        (void)gw_hip_enter(link->card[c]);
+        gw_hip_memory_free(link->card[c], at.at[c], bytes_of(link, at.cell));
+    }
+    *seconds = status == GW_OK ? best : *seconds;
+    return status;
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */

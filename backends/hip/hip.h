@@ -358,6 +358,8 @@ gw_status gw_hip_copy(struct gw_buffer *dst, size_t at, const struct gw_buffer *
                       size_t bytes);
 gw_status gw_hip_link(struct gw_device *const *devices, int n, struct gw_link **out);
 void gw_hip_unlink(struct gw_link *link);
+gw_status gw_hip_flag(struct gw_link *link, double *seconds);
+int gw_hip_link_rank(const struct gw_device *a, const struct gw_device *b); /* links.c */
 /* What gw_hip_run has made ready: launched at once, but where it exchanges only when every card of
  * its link has its own, or this card is asked for something else (gw_hip_enter). Then part after
  * part, card by card: no card's queue holds more of what waits for another card than a part. */

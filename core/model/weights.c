@@ -1,4 +1,4 @@
-/* core/model/weights.c - loads the weights that weights_find.c has matched; sizes and samples. */
+/* core/model/weights.c - loads the weights that weights_find.c has matched; sizes. */
 #include "core/model/weights.h"
 
 #include <errno.h>
@@ -223,7 +223,7 @@ static gw_status load_matrix(gw_weights *w, entry *e, const loading *l) {
 }
 
 /* The inputs of the columns as numbers, among the vectors. */
-static gw_status load_column(const gw_weights *w, const entry *e, size_t at) {
+gw_status gw_weights_load_column(const gw_weights *w, const entry *e, size_t at) {
     size_t n = (size_t)e->t.dim[1];
     float *values = malloc(n * sizeof *values);
     gw_status status =
@@ -306,8 +306,7 @@ static void unload(gw_weights *w) {
     }
 }
 
-/* Place of a vector in the common buffer, rounded up to 64 bytes. */
-static size_t vector_bytes(const entry *e) {
+size_t gw_entry_vector_bytes(const gw_entry *e) {
     size_t n = e->t.n_dim == 1 ? (size_t)e->t.dim[0] : e->column != NULL ? (size_t)e->t.dim[1] : 0;
     return (n * sizeof(float) + 63) / 64 * 64;
 }
@@ -320,14 +319,13 @@ static uint64_t stored_bytes(const entry *e) {
     return sum;
 }
 
-/* Bytes of all vectors; *stored (may be NULL): of all tensors in the file. */
-static size_t sum_vectors(const gw_weights *w, uint64_t *stored) {
+size_t gw_weights_vectors(const gw_weights *w, uint64_t *stored) {
     size_t vectors = 64;
     uint64_t total = 0;
     for (size_t i = 0; i < w->start[w->bp.n_weights]; i++) {
         const entry *e = &w->entries[i];
         total += stored_bytes(e);
-        vectors += gw_entry_there(e) ? vector_bytes(e) : 0;
+        vectors += gw_entry_there(e) ? gw_entry_vector_bytes(e) : 0;
     }
     if (stored != NULL) {
         *stored = total;
@@ -335,7 +333,7 @@ static size_t sum_vectors(const gw_weights *w, uint64_t *stored) {
     return vectors;
 }
 
-static gw_status make_vectors(gw_weights *w, size_t bytes) {
+gw_status gw_weights_make_vectors(gw_weights *w, size_t bytes) {
     for (int d = 0; d < w->n_devices; d++) {
         const gw_plan_device *to = &w->devices[d];
         w->copies[d] = calloc(w->start[w->bp.n_weights] + 1, sizeof *w->copies[d]);
@@ -350,7 +348,7 @@ static gw_status make_vectors(gw_weights *w, size_t bytes) {
 static gw_status load_all(gw_weights *w, const loading *l, const gw_weights_options *o) {
     size_t n = w->start[w->bp.n_weights], at = 0;
     uint64_t total = 0, done = 0;
-    GW_TRY(make_vectors(w, sum_vectors(w, &total)));
+    GW_TRY(gw_weights_make_vectors(w, gw_weights_vectors(w, &total)));
     for (size_t i = 0; i < n; i++) {
         entry *e = &w->entries[i];
         if (!gw_entry_there(e)) {
@@ -361,11 +359,11 @@ static gw_status load_all(gw_weights *w, const loading *l, const gw_weights_opti
         }
         if (e->t.n_dim == 1) {
             GW_TRY(load_vector(w, e, l, at));
-            at += vector_bytes(e);
+            at += gw_entry_vector_bytes(e);
         } else {
             GW_TRY(load_matrix(w, e, l));
-            GW_TRY(e->column != NULL ? load_column(w, e, at) : GW_OK);
-            at += vector_bytes(e);
+            GW_TRY(e->column != NULL ? gw_weights_load_column(w, e, at) : GW_OK);
+            at += gw_entry_vector_bytes(e);
         }
         done += stored_bytes(e);
         if (o->progress != NULL) {
@@ -387,7 +385,7 @@ gw_status gw_weights_size(gw_weights *w, const gw_plan_device *device, uint64_t 
             bytes[e->layer * w->bp.n_blocks + e->block] += own;
         }
     }
-    *vectors = sum_vectors(w, NULL);
+    *vectors = gw_weights_vectors(w, NULL);
     return GW_OK;
 }
 
@@ -453,113 +451,6 @@ void gw_weights_free(gw_weights *w) {
         free(w->entries);
         free(w);
     }
-}
-
-/* ---- samples -------------------------------------------------------------------------------- */
-
-/* 0x2c in every byte: an f16 of 0.07, a bf16 or f32 of 2e-12, codes of 12 and 44. */
-static gw_status rows_made_up(const gw_weight_source *src, int64_t first, int64_t n, void *dst) {
-    const entry *e = src->state;
-    size_t row;
-    (void)first;
-    GW_TRY(gw_row_bytes(e->t.fmt, (uint64_t)e->t.dim[1], &row));
-    memset(dst, 0x2c, (size_t)n * row);
-    return GW_OK;
-}
-
-static gw_status load_sample(gw_weights *w) {
-    size_t bytes = sum_vectors(w, NULL), at = 0;
-    const gw_plan_device *d = &w->devices[0];
-    float *small = malloc(bytes);
-    gw_status status = GW_OK;
-    if (small == NULL) {
-        return gw_fail(GW_E_NOMEM, w->where, "no memory for the weights");
-    }
-    for (size_t i = 0; i < bytes / sizeof *small; i++) {
-        small[i] = 1e-4f; /* norms: products of made-up weights stay within an f16 */
-    }
-    GW_TRY_DONE(make_vectors(w, bytes));
-    GW_TRY_DONE(d->backend->write(w->vectors[0], 0, small, bytes));
-    for (size_t i = 0; i < w->start[w->bp.n_weights]; i++) {
-        entry *e = &w->entries[i];
-        if (gw_entry_there(e) && e->t.n_dim == 1) {
-            w->copies[0][i] = e->t;
-            w->copies[0][i].buf = w->vectors[0];
-            w->copies[0][i].offset = at;
-            at += vector_bytes(e);
-        } else if (gw_entry_there(e)) {
-            gw_weight_source src = {
-                .rows = rows_made_up, .state = e, .keep_rows = e->keep_rows || e->plain};
-            GW_TRY_DONE(d->backend->load_weight(d->device, &e->t, &src));
-            e->t.device = 0;
-            e->owned = 1;
-            GW_TRY_DONE(e->column != NULL ? load_column(w, e, at) : GW_OK);
-            at += vector_bytes(e);
-        }
-    }
-done:
-    free(small);
-    return status;
-}
-
-/* n layers spread over those there are. */
-static int sample_layers(gw_weights *s, int n) {
-    size_t width = (size_t)s->hp.n_values, all = (size_t)s->hp.n_layers;
-    size_t blocks = (size_t)s->hp.n_blocks;
-    s->layers = calloc((size_t)n, sizeof *s->layers);
-    s->values = calloc((size_t)n * width + 1, sizeof *s->values);
-    s->skips = calloc((size_t)(n + 1) * blocks + 1, 1);
-    if (s->skips == NULL) {
-        return 0;
-    }
-    memcpy(s->skips + (size_t)n * blocks, s->hp.skips + all * blocks, blocks);
-    for (size_t i = 0; s->layers != NULL && s->values != NULL && i < (size_t)n; i++) {
-        size_t from = i * all / (size_t)n;
-        s->layers[i] = s->hp.layer[from];
-        s->layers[i].has_cache |= s->layers[i].cache_of != (int32_t)from;
-        s->layers[i].cache_of = (int32_t)i; /* each its own */
-        memcpy(s->values + i * width, s->hp.values + from * width, width * sizeof *s->values);
-        memcpy(s->skips + i * blocks, s->hp.skips + from * blocks, blocks);
-    }
-    s->hp.n_layers = n;
-    s->hp.layer = s->layers;
-    s->hp.values = s->values;
-    s->hp.skips = s->skips;
-    return s->layers != NULL && s->values != NULL;
-}
-
-gw_status gw_weights_sample(const gw_weights *w, const gw_plan_device *device, int n,
-                            gw_weights **out) {
-    gw_weights *s = calloc(1, sizeof *s);
-    if (s == NULL) {
-        return gw_fail(GW_E_NOMEM, w->where, "no memory for the weights");
-    }
-    s->bp = w->bp;
-    s->hp = w->hp;
-    s->where = w->where;
-    s->devices = device;
-    s->n_devices = 1;
-    for (int r = 0; r < s->bp.n_weights; r++) {
-        s->start[r + 1] = s->start[r] + (s->bp.weight[r].per_layer ? (size_t)n : 1);
-    }
-    gw_status status;
-    s->entries = calloc(s->start[s->bp.n_weights] + 1, sizeof *s->entries);
-    if (s->entries == NULL || !sample_layers(s, n)) {
-        status = gw_fail(GW_E_NOMEM, w->where, "no memory for the weights");
-        goto done;
-    }
-    for (int r = 0; r < s->bp.n_weights; r++) {
-        for (size_t i = 0; i < s->start[r + 1] - s->start[r]; i++) {
-            size_t from = s->bp.weight[r].per_layer ? i * (size_t)w->hp.n_layers / (size_t)n : 0;
-            s->entries[s->start[r] + i] = w->entries[w->start[r] + from];
-        }
-    }
-    GW_TRY_DONE(load_sample(s));
-    *out = s;
-    return GW_OK;
-done:
-    gw_weights_free(s);
-    return status;
 }
 
 /* ---- questions ------------------------------------------------------------------------------ */

@@ -51,9 +51,10 @@ gw_status gw_weights_size(gw_weights *w, const gw_plan_device *device, uint64_t 
 
 /* Weights to measure a device with: n layers, spread over those of w (open, not loaded), and what
  * lies outside the layers; the bytes are made up, with scales and norms that keep numbers ordinary.
- * Loaded on one device, as device 0. */
-gw_status gw_weights_sample(const gw_weights *w, const gw_plan_device *device, int n,
-                            gw_weights **out);
+ * group: what share each of the devices [group->n] has, device[c] being c; n 1: all. The devices'
+ * array outlives the sample. */
+gw_status gw_weights_sample(const gw_weights *w, const gw_plan_device *devices,
+                            const gw_group *group, int n, gw_weights **out);
 
 const gw_blueprint *gw_weights_blueprint(const gw_weights *w);
 /* Its own numbers: a sample has fewer layers than the model. */

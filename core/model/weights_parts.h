@@ -71,6 +71,14 @@ gw_weight_source gw_entry_source(const gw_entry *e);
 /* Values of a vector, f32. */
 gw_status gw_entry_values(const gw_entry *e, float *values);
 
+/* weights.c. Bytes that an entry has of the buffer of vectors, rounded up to 64; of all entries,
+ * and *stored (may be NULL) of all tensors in the file. */
+size_t gw_entry_vector_bytes(const gw_entry *e);
+size_t gw_weights_vectors(const gw_weights *w, uint64_t *stored);
+/* That buffer on every device; the inputs of the columns of a matrix in it. */
+gw_status gw_weights_make_vectors(gw_weights *w, size_t bytes);
+gw_status gw_weights_load_column(const gw_weights *w, const gw_entry *e, size_t at);
+
 /* weights_fetch.c */
 void gw_weights_free_fetched(gw_weights *w);
 

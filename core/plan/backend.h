@@ -153,6 +153,12 @@ typedef struct gw_backend {
      * NULL, or GW_E_UNSUPPORTED with the reason: they cannot, and exchange through the host. */
     gw_status (*link)(struct gw_device *const *devices, int n, struct gw_link **out);
     void (*unlink)(struct gw_link *link);
+    /* As the driver's table of links says: 0: no link of their own, but the bus of the host; else
+     * the larger, the faster. NULL: not known. */
+    int (*link_rank)(const struct gw_device *a, const struct gw_device *b);
+    /* Seconds until a word that the first card of a link writes is seen by the second. NULL where
+     * link is. */
+    gw_status (*flag)(struct gw_link *link, double *seconds);
     /* Time per node since profiling was turned on. times [n nodes]; NULL: turn off. The array is
      * the caller's and is written by run(). */
     void (*profile)(struct gw_segment *segment, gw_node_time *times);

@@ -229,3 +229,21 @@ GW_KERNEL(gw_exchange_act8, struct gw_exchange_params, GW_EXCHANGE_THREADS) {
     }
     gw_grid_dependency_wait();
 }
+
+/* How long a word is on its way: cards 0 and 1 hand one back and forth, p.width times, each time in
+ * a place of its own. */
+GW_KERNEL(gw_exchange_flag, struct gw_exchange_params, GW_EXCHANGE_THREADS) {
+    const int me = p.to.card;
+    const unsigned number = (unsigned)p.to.index;
+    const gw_two_pairs flag = {{0, number, 0, number}};
+    for (int turn = 0; threadIdx.x == 0 && turn < p.width; turn++) {
+        gw_two_pairs got[1];
+        if (me == 1) {
+            exchange_take<1>(p, number, 0, 2 * turn, got);
+        }
+        gw_card_store(gw_arrival(p.to, 1 - me, number, me, 2 * turn), flag);
+        if (me == 0) {
+            exchange_take<1>(p, number, 1, 2 * turn, got);
+        }
+    }
+}

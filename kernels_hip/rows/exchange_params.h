@@ -7,7 +7,8 @@
 
 enum { GW_EXCHANGE_THREADS = 128 };
 
-/* gw_exchange_f32, gw_exchange_act8: grid (anything that runs at once). */
+/* gw_exchange_f32, gw_exchange_act8: grid (anything that runs at once). gw_exchange_flag: one
+ * block; reads to (index is the number), lost and width. */
 struct gw_exchange_params {
     struct gw_step_params step;
     GW_DEV(const uint32_t) share; /* of this card */

@@ -2,7 +2,8 @@
  *
  * The library is a driver and holds the kernels too: a module is made of no image, a function is a
  * kernel of this library by its name. GODWIT_EMULATOR_DEVICES: so many cards (1), which reach one
- * another's memory unless GODWIT_EMULATOR_PEERS is 0. Streams do everything at once, except while
+ * another's memory unless GODWIT_EMULATOR_PEERS is 0; GODWIT_EMULATOR_LINKS: a letter for each card,
+ * and cards of one letter have the fastest links, those of '-' none of their own. Streams do everything at once, except while
  * they are captured, and where a kernel waits for another card: then it and what follows stay in
  * the stream until that has gone on; GODWIT_EMULATOR_QUEUE: as many launches at most, and a call that
  * finds no room waits for it: for ever, where only later calls could make some, which here is a
@@ -270,6 +271,14 @@ ENTRY int cuDeviceGet(int *device, int index) {
 }
 ENTRY int cuDeviceCanAccessPeer(int *can, int, int) {
     *can = setting("GODWIT_EMULATOR_PEERS", 1) != 0;
+    return OK;
+}
+/* 1: 0 is the fastest link; 3: 1 where there is one. */
+ENTRY int cuDeviceGetP2PAttribute(int *value, int attribute, int device, int peer) {
+    const char *links = getenv("GODWIT_EMULATOR_LINKS");
+    const int n = links != nullptr ? (int)strlen(links) : 0;
+    const char a = device < n ? links[device] : '0', b = peer < n ? links[peer] : '0';
+    *value = attribute == 1 ? a != b : a != '-' && b != '-';
     return OK;
 }
 ENTRY int cuCtxEnablePeerAccess(void *, unsigned) { return OK; }

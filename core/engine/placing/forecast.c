@@ -44,7 +44,7 @@ static void fill_row(const gw_place *place, const gw_place_sizes *sizes, const g
 
 static gw_status fill(gw_model *m, const gw_model_options *o, const gw_place_sizes *sizes,
                       gw_forecast *f) {
-    gw_gauge gauges[GW_MAX_DEVICES];
+    gw_gauge gauges[GW_GAUGES];
     gw_place *place = &m->place;
     int spread = place->n_asked > 1 || place->asked[0] != 0;
     GW_TRY(gw_place_layers(place, sizes, o));

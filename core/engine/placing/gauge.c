@@ -11,7 +11,7 @@
 #include "core/base/clock.h"
 #include "core/engine/run/session_state.h"
 
-enum { VERSION = 8, FIRST_POS = 16, LAST_POS = 80, HOME_ROWS = 128 };
+enum { VERSION = 9, FIRST_POS = 16, LAST_POS = 80, HOME_ROWS = 128 };
 enum { SAMPLE = 8, MOST_TIMES = 64, SETTLED = 16 };
 
 static const double enough = 384e6;  /* bytes of sampled layers: more than caches hold */
@@ -24,6 +24,24 @@ static const double glance = 0.12;   /* the same for one of a part, without its 
 static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
+}
+
+/* What is measured: a device, or cards that compute a layer together, numbered from 0 here. */
+typedef struct subject {
+    int d; /* in the place; of cards the one that stands for them */
+    gw_group group;
+    gw_plan_device devices[GW_MAX_CARDS];
+    gw_device_info info[GW_MAX_CARDS];
+} subject;
+
+static subject subject_of(const gw_place *place, const gw_group *group) {
+    subject s = {.d = group->device[0], .group = *group};
+    for (int c = 0; c < group->n; c++) {
+        s.devices[c] = place->devices[group->device[c]];
+        s.info[c] = place->info[group->device[c]];
+        s.group.device[c] = c;
+    }
+    return s;
 }
 
 /* ---- one timing -------------------------------------------------------------------------------
@@ -164,41 +182,49 @@ static void close_rig(rig *r) {
     memset(r, 0, sizeof *r);
 }
 
-static gw_status open_rig(const gw_place *place, const gw_place_sizes *sizes, int d,
-                          gw_weights *weights, int layers, rig *r) {
+static gw_status open_rig(const subject *of, const gw_place_sizes *sizes, gw_weights *weights,
+                          int layers, rig *r) {
     gw_place *mine = &r->model.place;
     const gw_blueprint *bp = gw_weights_blueprint(weights);
-    r->rows = d == 0 && sizes->chunk > HOME_ROWS ? HOME_ROWS : sizes->chunk;
+    r->rows = of->d == 0 && sizes->chunk > HOME_ROWS ? HOME_ROWS : sizes->chunk;
     r->model.hp = *gw_weights_hparams(weights);
     r->model.hp.n_layers = layers;
     r->model.weights = weights;
-    mine->devices[0] = place->devices[d];
-    mine->info[0] = place->info[d];
-    mine->n_devices = 1;
+    mine->n_devices = of->group.n;
+    for (int c = 0; c < of->group.n; c++) {
+        mine->devices[c] = of->devices[c];
+        mine->info[c] = of->info[c];
+        mine->group[c] = (gw_group){.n = 1, .device = {c}, .share = {1.0}};
+    }
+    mine->group[0] = of->group;
+    mine->grouped = of->group.n > 1;
     mine->n_layers = mine->offloaded = layers;
     mine->n_blocks = bp->n_blocks;
     mine->where = calloc((size_t)(layers + 1) * (size_t)bp->n_blocks, sizeof *mine->where);
     if (mine->where == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", layers);
     }
-    GW_TRY(gw_arena_set_new(mine->devices, 1, &r->model.arenas));
+    GW_TRY(gw_arena_set_new(mine->devices, mine->n_devices, &r->model.arenas));
     gw_session_options o = {.n_ctx = r->rows > 2 * LAST_POS ? r->rows : 2 * LAST_POS,
                             .chunk = r->rows,
                             .kv_type = gw_format_of(sizes->kv_fmt)->name};
     return gw_session_new(&r->model, &o, &r->session);
 }
 
-/* Layers of the sample: enough bytes, SAMPLE layers where they are not too much, and no more than a
- * quarter of what is free. */
-static int sample_layers(const gw_place_sizes *s, int d, double *bytes) {
+/* Layers of the sample: enough bytes for each card, SAMPLE layers where they are not too much, and
+ * no more than a quarter of what is free on one. */
+static int sample_layers(const gw_place_sizes *s, const subject *of, double *bytes) {
     int n_layers = s->hp->n_layers, n_blocks = gw_weights_blueprint(s->weights)->n_blocks;
-    double sum = 0.0, used = 0.0;
+    int d = of->d;
+    double sum = 0.0, used = 0.0, cards = of->group.n;
     for (int at = 0; at < n_layers * n_blocks; at++) {
         sum += (double)s->bytes[d][at];
         used += gw_place_used(s, d, at);
     }
     double layer = sum / n_layers > 1.0 ? sum / n_layers : 1.0, asked = SAMPLE * layer;
-    asked = asked > plenty ? plenty : asked < enough ? enough : asked;
+    asked = asked > cards * plenty   ? cards * plenty
+            : asked < cards * enough ? cards * enough
+                                     : asked;
     double most = s->room[d] > 0 ? 0.25 * (double)s->room[d] : asked;
     double n = (most < asked ? most : asked) / layer;
     n = n > (int)n ? n + 1.0 : n;
@@ -213,8 +239,8 @@ static double one_layer(int half, double of_half, int n, double of_n) {
 
 /* What a prompt takes beside its layers is small and the difference of two uncertain numbers: it is
  * held to a few times what a token takes beside its own. */
-static gw_status time_layers(const gw_place *place, const gw_place_sizes *sizes, int d,
-                             gw_weights *weights, int n, const gw_gauge *other, gw_gauge *out) {
+static gw_status time_layers(const subject *of, const gw_place_sizes *sizes, gw_weights *weights,
+                             int n, const gw_gauge *other, gw_gauge *out) {
     enum { REST = 4 };
     int half = n / 2 > 0 ? n / 2 : 1;
     rig *rigs = calloc(2, sizeof *rigs);
@@ -223,8 +249,8 @@ static gw_status time_layers(const gw_place *place, const gw_place_sizes *sizes,
     if (rigs == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory to measure with");
     }
-    GW_TRY_DONE(open_rig(place, sizes, d, weights, half, &rigs[0]));
-    GW_TRY_DONE(open_rig(place, sizes, d, weights, n, &rigs[1]));
+    GW_TRY_DONE(open_rig(of, sizes, weights, half, &rigs[0]));
+    GW_TRY_DONE(open_rig(of, sizes, weights, n, &rigs[1]));
     GW_TRY_DONE(time_both(&rigs[0], &rigs[1], 0, &small, &large));
     out->token_layer = one_layer(half, small, n, large);
     GW_TRY_DONE(time_bodies(&rigs[1], n, sizes->hp->n_layers, other, out));
@@ -268,18 +294,18 @@ done:
     return status;
 }
 
-static gw_status measure(const gw_place *place, const gw_place_sizes *sizes, int d,
-                         const gw_gauge *other, gw_gauge *out) {
+static gw_status measure(const subject *of, const gw_place_sizes *sizes, const gw_gauge *other,
+                         gw_gauge *out) {
     gw_gauge g = {0};
     gw_weights *weights = NULL;
     size_t row = (size_t)sizes->hp->n_streams * (size_t)sizes->hp->d_model * sizeof(float);
-    int n = sample_layers(sizes, d, &g.weight_bytes);
-    GW_TRY(gw_weights_sample(sizes->weights, &place->devices[d], n, &weights));
-    gw_status status = time_layers(place, sizes, d, weights, n, other, &g);
+    int n = sample_layers(sizes, of, &g.weight_bytes);
+    GW_TRY(gw_weights_sample(sizes->weights, of->devices, &of->group, n, &weights));
+    gw_status status = time_layers(of, sizes, weights, n, other, &g);
     gw_weights_free(weights);
     GW_TRY(status);
-    GW_TRY(time_transfer(&place->devices[d], row, &g.send_token));
-    GW_TRY(time_transfer(&place->devices[d], row * (size_t)sizes->chunk, &g.send_prompt));
+    GW_TRY(time_transfer(&of->devices[0], row, &g.send_token));
+    GW_TRY(time_transfer(&of->devices[0], row * (size_t)sizes->chunk, &g.send_prompt));
     *out = g;
     return GW_OK;
 }
@@ -331,28 +357,56 @@ int gw_gauge_is_sound(const gw_gauge *g) {
     return sound;
 }
 
+/* Of a group also who is in it, and how they share. */
+static uint64_t key_of_group(const gw_place *place, const gw_place_sizes *s, int d) {
+    const gw_group *group = &place->group[d];
+    uint64_t h = key_of(place, s, d, d);
+    for (int c = 0; c < group->n; c++) {
+        const gw_device_info *info = &place->info[group->device[c]];
+        h = gw_cache_hash(h, info->id, strlen(info->id));
+        h = gw_cache_hash(h, info->name, strlen(info->name));
+        h = gw_cache_hash(h, info->detail, strlen(info->detail));
+        h = gw_cache_hash(h, &group->share[c], sizeof group->share[c]);
+    }
+    const char linked = group->link != NULL;
+    return gw_cache_hash(h, &linked, sizeof linked);
+}
+
+/* As it was kept, or now. */
+static gw_status gauge_one(const subject *of, const gw_place_sizes *sizes, uint64_t key,
+                           const gw_gauge *waits, gw_gauge *out) {
+    size_t bytes = 0;
+    void *kept = gw_cache_read("gauge", key, &bytes);
+    int good = kept != NULL && bytes == sizeof *out && gw_gauge_is_sound(kept);
+    if (good) {
+        memcpy(out, kept, sizeof *out);
+    }
+    free(kept);
+    GW_TRY(good ? GW_OK : measure(of, sizes, waits, out));
+    if (out->disturbed) { /* disturbances make it slower */
+        gw_gauge again;
+        GW_TRY(measure(of, sizes, waits, &again));
+        *out = !again.disturbed || again.token_layer < out->token_layer ? again : *out;
+    }
+    if (!good && !out->disturbed) {
+        gw_cache_write("gauge", key, out, sizeof *out);
+    }
+    return GW_OK;
+}
+
 gw_status gw_gauge_all(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges) {
     for (int d = place->n_devices - 1; d >= 0; d--) { /* first what the CPU waits for */
         int other = d == 0 && place->n_devices > 1 ? 1 : d;
-        uint64_t key = key_of(place, sizes, d, other);
-        size_t bytes = 0;
-        void *kept = gw_cache_read("gauge", key, &bytes);
-        if (kept != NULL && bytes == sizeof *gauges && gw_gauge_is_sound(kept)) {
-            memcpy(&gauges[d], kept, sizeof *gauges);
-            free(kept);
-            continue;
-        }
-        free(kept);
-        const gw_gauge *waits = other != d ? &gauges[other] : NULL;
-        gw_gauge again;
-        GW_TRY(measure(place, sizes, d, waits, &gauges[d]));
-        if (gauges[d].disturbed) { /* disturbances make it slower */
-            GW_TRY(measure(place, sizes, d, waits, &again));
-            gauges[d] =
-                !again.disturbed || again.token_layer < gauges[d].token_layer ? again : gauges[d];
-        }
-        if (!gauges[d].disturbed) {
-            gw_cache_write("gauge", key, &gauges[d], sizeof *gauges);
+        const gw_group alone = {.n = 1, .device = {d}, .share = {1.0}};
+        subject of = subject_of(place, &alone);
+        GW_TRY(gauge_one(&of, sizes, key_of(place, sizes, d, other),
+                         other != d ? &gauges[other] : NULL, &gauges[d]));
+    }
+    for (int d = 0; d < place->n_devices && place->grouped; d++) {
+        if (place->group[d].n > 1) {
+            subject of = subject_of(place, &place->group[d]);
+            GW_TRY(gauge_one(&of, sizes, key_of_group(place, sizes, d), NULL,
+                             &gauges[GW_MAX_DEVICES + d]));
         }
     }
     return GW_OK;
@@ -373,28 +427,9 @@ double gw_gauge_body(const gw_gauge *g, double layers) {
     return y + (layers - x) * g->token_layer;
 }
 
-/* Seconds of the exchanges of a layer: between linked cards a launch each (docs/gpu.md), else the
- * shares of all cards go through the host. */
-static double exchanges(const gw_group *group, const gw_gauge *gauges, int is_prompt) {
-    static const double linked = 7e-6;
-    enum { EACH_LAYER = 4 };
-    double all = 0.0;
-    for (int c = 0; c < group->n && group->n > 1; c++) {
-        const gw_gauge *g = &gauges[group->device[c]];
-        all += group->link != NULL ? 0.0 : is_prompt ? g->send_prompt : g->send_token;
-    }
-    return group->n < 2 ? 0.0 : EACH_LAYER * (group->link != NULL ? linked : all);
-}
-
-/* The slowest card of what stands at device `at`; seconds [devices] that each takes. */
-static double slowest(const gw_place *place, int at, const double *seconds) {
-    gw_group group = gw_place_group(place, at);
-    double most = 0.0;
-    for (int c = 0; c < group.n; c++) {
-        double own = seconds[group.device[c]];
-        most = own > most ? own : most;
-    }
-    return most;
+/* Of what stands at device d. */
+static const gw_gauge *gauge_at(const gw_place *place, const gw_gauge *gauges, int d) {
+    return &gauges[place->grouped && place->group[d].n > 1 ? GW_MAX_DEVICES + d : d];
 }
 
 void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
@@ -402,42 +437,33 @@ void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const 
     int n_layers = sizes->hp->n_layers, n_blocks = place->n_blocks, at = 0;
     int head = where[n_layers * n_blocks + n_blocks - 1];
     double layers[GW_MAX_DEVICES] = {0.0}; /* of the samples' size */
-    double body[GW_MAX_DEVICES] = {0.0};
-    *prompt = gauges[head].prompt_rest;
-    *token = gauges[head].token_rest;
+    *prompt = gauge_at(place, gauges, head)->prompt_rest;
+    *token = gauge_at(place, gauges, head)->token_rest;
     for (int l = 0; l < n_layers; l++) {
         int d = where[l * n_blocks + place->last_block], away = 0;
+        const gw_gauge *own = gauge_at(place, gauges, d);
         for (int b = 0; b < n_blocks;
              b++) { /* experts may stay at home: then rows go and come back */
-            int on =
-                gauges[where[l * n_blocks + b]].weight_bytes > 0.0 ? where[l * n_blocks + b] : d;
-            double part = gauges[on].weight_bytes > 0.0
-                              ? gw_place_used(sizes, on, l * n_blocks + b) / gauges[on].weight_bytes
-                              : 0.0;
+            int on = where[l * n_blocks + b];
+            on = gauge_at(place, gauges, on)->weight_bytes > 0.0 ? on : d;
+            const gw_gauge *g = gauge_at(place, gauges, on);
+            double used = gw_place_used(sizes, on, l * n_blocks + b);
+            double part = g->weight_bytes > 0.0 ? used / g->weight_bytes : 0.0;
             layers[on] += part;
-            double each[GW_MAX_DEVICES];
-            for (int k = 0; k < place->n_devices; k++) {
-                each[k] = gw_place_part(place, on, k) * gauges[k].prompt_layer;
-            }
-            *prompt += part * slowest(place, on, each);
+            *prompt += part * g->prompt_layer;
             away |= on != d && part > 0.0;
         }
-        *prompt += away ? gauges[d].send_prompt : 0.0;
-        *token += away ? gauges[d].send_token : 0.0;
-        gw_group group = gw_place_group(place, d);
-        *prompt += exchanges(&group, gauges, 1);
-        *token += exchanges(&group, gauges, 0);
+        *prompt += away ? own->send_prompt : 0.0;
+        *token += away ? own->send_token : 0.0;
         if (l > 0 && d != at) { /* half of what was timed goes each way */
-            *prompt += 0.5 * (gauges[d].send_prompt + gauges[at].send_prompt);
-            *token += 0.5 * (gauges[d].send_token + gauges[at].send_token);
+            const gw_gauge *before = gauge_at(place, gauges, at);
+            *prompt += 0.5 * (own->send_prompt + before->send_prompt);
+            *token += 0.5 * (own->send_token + before->send_token);
         }
         at = d;
     }
     for (int d = 0; d < place->n_devices; d++) {
-        for (int k = 0; k < place->n_devices; k++) {
-            body[k] = gw_gauge_body(&gauges[k], gw_place_part(place, d, k) * layers[d]);
-        }
-        *token += slowest(place, d, body);
+        *token += gw_gauge_body(gauge_at(place, gauges, d), layers[d]);
     }
 }
 

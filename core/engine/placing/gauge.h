@@ -4,14 +4,20 @@
  * A few layers of the model's shapes and formats with made-up weights are loaded and timed, as a
  * prompt and token by token, more of them than caches hold; no weight is read. A few seconds per
  * device; kept on disk by machine, device, driver and model shape. A disturbed reading is taken
- * again, and never kept.
+ * again, and never kept. Devices that compute a layer together are measured so, as one device: what
+ * each computes again and what they wait for one another is in their times.
  */
 #ifndef GW_ENGINE_GAUGE_H
 #define GW_ENGINE_GAUGE_H
 
 #include "core/engine/placing/place.h"
 
-enum { GW_GAUGE_POINTS = 10 };
+enum {
+    GW_GAUGE_POINTS = 10,
+    /* Of device d at [d]; of the group that it stands for, where it does, at [GW_MAX_DEVICES + d].
+     */
+    GW_GAUGES = 2 * GW_MAX_DEVICES
+};
 
 /* Seconds. Times of layers grow with the bytes of their weights: weight_bytes are the sample's.
  *
@@ -32,7 +38,7 @@ typedef struct gw_gauge {
     int32_t disturbed, unused; /* its times varied so much that something else was running */
 } gw_gauge;
 
-/* All devices of the place, sizes from gw_place_measure. gauges [n_devices]. */
+/* All devices and groups of the place, sizes from gw_place_measure. gauges [GW_GAUGES]. */
 gw_status gw_gauge_all(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges);
 
 /* Could it have been measured? What comes from a file may say anything. */

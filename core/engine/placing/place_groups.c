@@ -1,5 +1,6 @@
 /* core/engine/placing/place_groups.c - which devices compute a layer together. */
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,6 +112,58 @@ static gw_status read_groups(gw_place *p, const gw_place *as_asked, const char *
     return GW_OK;
 }
 
+/* How fast the link between two of the devices asked for is; 0: they have none of their own. */
+static int rank_of(const gw_place *p, int i, int j) {
+    const gw_plan_device *a = &p->devices[p->asked[i]], *b = &p->devices[p->asked[j]];
+    return a->backend == b->backend && a->backend->link_rank != NULL
+               ? a->backend->link_rank(a->device, b->device)
+               : 0;
+}
+
+/* Of the devices in `left` those that one of them, place i, is to compute layers with: all whose
+ * links to it, and to one another, are as fast as its fastest. */
+static unsigned nearest(const gw_place *p, unsigned left, int i) {
+    unsigned members = 1u << i;
+    int fastest = 0, n = 1;
+    for (int j = 0; j < p->n_asked; j++) {
+        int rank = j != i && (left >> j & 1) ? rank_of(p, i, j) : 0;
+        fastest = rank > fastest ? rank : fastest;
+    }
+    for (int j = 0; j < p->n_asked && fastest > 0; j++) {
+        int fits = (left & ~members) >> j & 1 && n < GW_MAX_CARDS;
+        for (int k = 0; fits && k < p->n_asked; k++) {
+            fits = !(members >> k & 1) || rank_of(p, j, k) >= fastest;
+        }
+        members |= fits ? 1u << j : 0u;
+        n += fits;
+    }
+    return members;
+}
+
+/* Without --groups: cards whose links are the fastest are one. */
+static gw_status find_groups(gw_place *p, const gw_place *as_asked, int equal) {
+    unsigned left = (1u << as_asked->n_asked) - 1;
+    char text[64] = "", note[128];
+    for (int n = 0, i = 0; left != 0; i++) {
+        unsigned members = left >> i & 1 ? nearest(as_asked, left, i) : 0;
+        left &= ~members;
+        for (int j = 0; j < as_asked->n_asked; j++) {
+            size_t used = strlen(text);
+            const char *between = (members & ((1u << j) - 1)) != 0 ? "," : used > 0 ? ";" : "";
+            if (members >> j & 1) {
+                snprintf(text + used, sizeof text - used, "%s%d", between, j);
+            }
+        }
+        GW_TRY(members != 0 ? make_group(p, as_asked, members, equal, n++) : GW_OK);
+    }
+    snprintf(note, sizeof note,
+             p->grouped ? "groups by the driver's table of links: %s"
+                        : "no two of the devices have a link of their own: each has layers",
+             text);
+    gw_place_add_note(p, note);
+    return GW_OK;
+}
+
 gw_status gw_place_group_devices(gw_place *p, const gw_model_options *o) {
     const gw_place as_asked = *p;
     split_mode mode;
@@ -122,7 +175,7 @@ gw_status gw_place_group_devices(gw_place *p, const gw_model_options *o) {
         return gw_fail(GW_E_ARGUMENT, "groups", "are for --split-mode hybrid");
     }
     if (mode == MODE_HYBRID && o->groups == NULL) {
-        return gw_fail(GW_E_ARGUMENT, "split-mode", "hybrid needs --groups, as in 0,1;2,3");
+        return find_groups(p, &as_asked, o->split == NULL);
     }
     if (mode == MODE_HYBRID) {
         return read_groups(p, &as_asked, o->groups, o->split == NULL);

@@ -553,7 +553,7 @@ static gw_status choose_mode(gw_place *place, const gw_place_sizes *sizes, gw_ga
 gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
                           const gw_model_options *options) {
     gw_place_use use[GW_MAX_DEVICES];
-    gw_gauge gauges[GW_MAX_DEVICES];
+    gw_gauge gauges[GW_GAUGES];
     int tight = 0, n = place->n_layers;
     place->where = calloc((size_t)(n + 1) * (size_t)place->n_blocks, sizeof *place->where);
     if (place->where == NULL) {
