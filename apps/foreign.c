@@ -85,7 +85,7 @@ static const foreign table[] = {
      CMD_SERVE, ALONE, TAKEN, ""},
     {"--context-shift --swa-full", CMD_SERVE, ALONE, NOTED,
      "a text is never cut here; -c N gives each request more room"},
-    {"--slot-save-path -ctxcp --swa-checkpoints --ctx-checkpoints -cram --cache-ram --cache-reuse "
+    {"--slot-save-path -ctxcp --swa-checkpoints --ctx-checkpoints --cache-reuse "
      "-sps --slot-prompt-similarity --threads-http",
      CMD_SERVE, VALUE, NOTED, "requests share one cache of pages: --cache-tokens N sets its size"},
     {"--ssl-key-file --ssl-cert-file", CMD_SERVE, VALUE, REFUSED,

@@ -503,6 +503,8 @@ const app_option app_option_table[] = {
     {"--cache-tokens", KIND_BYTES, CMD_SERVE, AT(cache_tokens), 64, 1e12, "N", NULL,
      "tokens that the KV cache holds for all requests together, as in 128K (of 1000); default: 4 "
      "times --ctx-size"},
+    {"-cram --cache-ram", KIND_MIB, CMD_SERVE, AT(cache_ram), 0, 1e18, "SIZE", "0",
+     "main memory for pages of prompts that the KV cache lets go: a number of MiB, or as in 8G"},
     {"--embeddings --embedding --reranking --rerank", KIND_FLAG, CMD_SERVE, AT(embeddings), 0, 0,
      NULL, NULL,
      "vectors (/v1/embeddings) and scores (/v1/rerank) instead of text; encoders make them anyway"},

@@ -180,6 +180,8 @@ static int set_bytes(const app_option *row, const char *shown, const char *text,
         unit = *end == 'i' ? 1024.0 : unit;
         end += *end == 'i';
         x *= pow(unit, (double)(found - units + 1));
+    } else if (row->kind == KIND_MIB && end != NULL && *end == '\0') {
+        x *= 1048576.0;
     }
     end += end != NULL && (*end == 'B' || *end == 'b');
     if (end == NULL || *end != '\0' || !(x >= row->min && x <= row->max)) {
@@ -259,6 +261,7 @@ static int set_value(app_options *o, const app_option *row, const char *shown, c
     case KIND_SEED:
         return set_seed(shown, text, to);
     case KIND_BYTES:
+    case KIND_MIB:
         return set_bytes(row, shown, text, to);
     case KIND_TEXT:
         *(const char **)to = text;

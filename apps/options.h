@@ -142,7 +142,7 @@ typedef struct app_options {
     const char *host, *api_key_file, *log_file, *log_format, *seed_text;
     app_texts api_keys, aliases, cors_origins, allowed_hosts;
     int32_t port, at_once, queue, queue_tokens, queue_time, drain, sse_ping;
-    uint64_t models_memory, cache_tokens;
+    uint64_t models_memory, cache_tokens, cache_ram;
     double idle_unload;
     int no_page, embeddings;
     /* quantize, calibrate */
@@ -165,6 +165,7 @@ typedef enum app_kind {
     KIND_REAL,   /* double within min..max, finite                         */
     KIND_SEED,   /* uint64_t; -1 draws one                                 */
     KIND_BYTES,  /* uint64_t: a number, perhaps with K, M, G or T (1000s)  */
+    KIND_MIB,    /* the same, but a number alone is of 1048576 bytes       */
     KIND_TEXT,   /* const char *                                           */
     KIND_TEXTS,  /* app_texts: may be given several times                  */
     KIND_CHOICE, /* const char *: one of `value`, separated by '|'         */

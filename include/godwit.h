@@ -729,8 +729,7 @@ typedef struct gw_batch_options {
                              more than parallel times n_ctx; at least n_ctx                      */
     int32_t queue;        /* requests that may wait; 0: 64                                       */
     int64_t queue_tokens; /* and prompt tokens that may; 0: no limit                             */
-    double step_seconds;  /* what a pass of prompt rows should take while others generate; 0: 0.05
-                             on cards, 0.2 on the CPU                                            */
+    double step_seconds;  /* of a prompt pass while others generate; 0: 0.05 (the CPU: 0.2)      */
     int no_sharing;       /* prompts share no pages                                              */
     int prompts_first;    /* nothing is generated while prompts are read: least time for all     */
     /* By _submit, _drain, _cancel, _hold, in their thread: there is work again. May be NULL. */
@@ -747,6 +746,7 @@ typedef struct gw_batch_options {
     const char *draft_length; /* NULL or "cost": as many as pay; "fixed:1" .. "fixed:15" */
     int read_ahead; /* with nothing else to do, answers are read as prompts of next turns, which
                        share their pages: texts that wait for it are `work` of gw_batch_step */
+    uint64_t cache_host_bytes; /* main memory for pages that the cache lets go; 0: none */
 } gw_batch_options;
 
 /* Takes all the memory that passes need. Layers are placed for a cache of so many tokens when
@@ -852,11 +852,9 @@ static inline gw_status gw_batch_submit(gw_batch *batch, const gw_request_option
                                         gw_request **out) {
     return gw_batch_submit_sized(batch, options, sizeof *options, out);
 }
-/* Its rows are gone from the next pass on, and it ends with GW_FINISH_CANCELLED if it has not
- * ended. */
+/* It has no rows from the next pass on, and ends with GW_FINISH_CANCELLED if it has not ended. */
 void gw_request_cancel(gw_request *request);
-/* on: it gets no rows until off, and is the first to be preempted: for a reader that is too slow.
- */
+/* on: it gets no rows until off, and is the first to be preempted: for a slow reader. */
 void gw_request_hold(gw_request *request, int on);
 /* The handle is no longer needed. A request that is not done goes on, and its events come. */
 void gw_request_free(gw_request *request);
@@ -882,6 +880,8 @@ typedef struct gw_batch_stats {
     double prompt_rate; /* tokens per second, of late                            */
     uint64_t drafted, draft_accepted; /* tokens                                             */
     uint64_t read_ahead;              /* of answers, tokens                                 */
+    int64_t host_pages, host_pages_cached; /* places in main memory; those that have a page   */
+    uint64_t host_bytes, host_saved, host_fetched; /* of all; pages copied there, and back    */
 } gw_batch_stats;
 void gw_batch_stats_get_sized(const gw_batch *batch, gw_batch_stats *out, size_t size);
 static inline void gw_batch_get_stats(const gw_batch *batch, gw_batch_stats *out) {

@@ -1,8 +1,8 @@
 /* tests/batch_cases.h - many requests on one device against each of them alone: random prompts with
  * common beginnings or behind an earlier answer, samplers, numbers of choices, cancellations and
- * holds, with and without drafts, in a cache too small for them, cut, preempted and evicted at
- * random, all drawn from a seed. Texts are compared token by token, logits by the logarithms of the
- * most probable tokens, which take in every one of them.
+ * holds, with and without drafts, in a cache too small for them, cut, preempted, evicted and
+ * fetched back from main memory at random, all drawn from a seed. Texts are compared token by
+ * token, logits by the logarithms of the most probable tokens, which take in every one of them.
  *
  * GODWIT_BATCH_REQUESTS=N: so many requests where a test draws its plans (bc_rounds), from
  * GODWIT_BATCH_SEED=S.
@@ -66,11 +66,12 @@ typedef struct bc_plan {
     const char *device, *layers, *kv_type, *split_mode;
     int requests;
     int32_t parallel, chunk, tokens; /* of the cache */
+    int32_t host;                    /* pages in main memory, about */
     int32_t stem, own,
         answer;  /* most tokens of a prompt that others share, and not, and behind it */
     int at_once; /* all are submitted first */
     int draft, lookup, read_ahead;
-    int mtp; /* drafts by the model's own layer for it */
+    int mtp;            /* drafts by the model's own layer for it */
     const char *length; /* of drafts */
     uint64_t seed, disorder;
 } bc_plan;
@@ -308,6 +309,19 @@ static inline void bc_serve(gw_batch *b, bc_request *all, const bc_plan *p) {
     }
 }
 
+/* info: of its model. */
+static inline uint64_t bc_host_bytes(const bc_plan *p, const gw_model_info *info,
+                                     const gw_model *draft) {
+    uint64_t page = info->kv_bytes_per_token;
+    gw_model_info other = {.kv_bytes_per_token = 0};
+    if (draft != NULL) {
+        gw_model_describe(draft, &other);
+    }
+    page = (page + other.kv_bytes_per_token) * GW_PAGE;
+    page *= p->kv_type != NULL && strcmp(p->kv_type, "f32") == 0 ? 2 : 1;
+    return (uint64_t)p->host * page;
+}
+
 static inline gw_batch_stats bc_check(const bc_plan *p) {
     gw_model_options mo = {.path = p->model != NULL ? p->model : BC_MODEL,
                            .device = p->device,
@@ -340,6 +354,7 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
         mo.path = p->model != NULL ? p->model : BC_MODEL;
     }
     bo.draft_model = draft;
+    bo.cache_host_bytes = bc_host_bytes(p, &info, draft);
     bc_ok(gw_batch_new(m, &bo, &b));
     bc_request *all = bc_requests(p, info.n_vocab);
     bc_serve(b, all, p);
@@ -373,9 +388,8 @@ static inline gw_batch_stats bc_check(const bc_plan *p) {
 /* On a device: a recurrent model whose own layer drafts, from snapshots on. path: that of
  * qwen3.5-moe-mm. */
 static inline void bc_states(const char *device, const char *path) {
-    const uint64_t seed = getenv("GODWIT_BATCH_SEED") != NULL
-                              ? strtoull(getenv("GODWIT_BATCH_SEED"), NULL, 10)
-                              : 4;
+    const uint64_t seed =
+        getenv("GODWIT_BATCH_SEED") != NULL ? strtoull(getenv("GODWIT_BATCH_SEED"), NULL, 10) : 4;
     const bc_plan p = {.model = path,
                        .device = device,
                        .kv_type = "f32",
@@ -414,6 +428,7 @@ static inline gw_batch_stats bc_rounds(const bc_plan *size) {
         p.read_ahead = random_u32() % 2 == 0;
         p.seed = random_u32();
         p.disorder = random_u32() % 4 != 0 ? 1 + random_u32() : 0;
+        p.host = random_u32() % 4 != 0 ? 1 + (int32_t)(random_u32() % 40) : 0;
         gw_batch_stats s = bc_check(&p);
         left -= p.requests;
         all.requests += s.requests;
@@ -425,12 +440,15 @@ static inline gw_batch_stats bc_rounds(const bc_plan *size) {
         all.drafted += s.drafted;
         all.draft_accepted += s.draft_accepted;
         all.read_ahead += s.read_ahead;
+        all.host_saved += s.host_saved;
+        all.host_fetched += s.host_fetched;
     }
     print_message("%d requests, %d cancelled: %d tokens; %d preemptions, %d evictions, %d cached; "
-                  "%d drafted, %d accepted; %d read ahead\n",
+                  "%d drafted, %d accepted; %d read ahead; %d pages saved, %d fetched\n",
                   (int)all.requests, (int)all.cancelled, (int)all.generated_tokens,
                   (int)all.preemptions, (int)all.evictions, (int)all.cached_tokens,
-                  (int)all.drafted, (int)all.draft_accepted, (int)all.read_ahead);
+                  (int)all.drafted, (int)all.draft_accepted, (int)all.read_ahead,
+                  (int)all.host_saved, (int)all.host_fetched);
     return all;
 }
 

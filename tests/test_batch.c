@@ -31,6 +31,24 @@ static void too_small_a_cache(void **state) {
     assert_true(s.preemptions > 0);
 }
 
+/* Pages that were let go and come back; there is room for some, or for all. */
+static void from_main_memory(void **state) {
+    (void)state;
+    bc_plan p = {.device = "cpu",
+                 .requests = 24,
+                 .parallel = 6,
+                 .chunk = 64,
+                 .seed = 2,
+                 .tokens = 64 * 8,
+                 .host = 5};
+    gw_batch_stats s = bc_check(&p);
+    assert_int_equal(s.host_pages, 5);
+    assert_true(s.host_saved > 5);
+    p.host = 100;
+    s = bc_check(&p);
+    assert_true(s.host_fetched > 0 && s.host_pages_cached > 5);
+}
+
 /* More rows in a pass than drafts ever have. */
 static void many_rows(void **state) {
     (void)state;
@@ -56,6 +74,7 @@ static void in_disorder(void **state) {
     }
     assert_true(s.preemptions > 0 && s.evictions > 0 && s.cancelled > 0);
     assert_true(s.draft_accepted > 0 && s.draft_accepted < s.drafted && s.read_ahead > 0);
+    assert_true(s.host_saved > 0 && s.host_fetched > 0);
 }
 
 /* As many drafts as pay: of a model that mostly agrees some do, and fewer passes are needed. */
@@ -85,10 +104,10 @@ static void states(void **state) {
         int lookup, mtp;
         const char *length;
     } cases[] = {
-        {"falcon-h1", 1, 0, NULL},       {"qwen3-next", 0, 0, NULL},
-        {"qwen4-exp", 0, 0, NULL},
-        {"deepseek-v3", 0, 1, NULL},     {"qwen3.5-moe-mm", 0, 1, "fixed:3"},
+        {"falcon-h1", 1, 0, NULL},   {"qwen3-next", 0, 0, NULL},          {"qwen4-exp", 0, 0, NULL},
+        {"deepseek-v3", 0, 1, NULL}, {"qwen3.5-moe-mm", 0, 1, "fixed:3"},
     };
+    uint64_t fetched = 0;
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char folder[80], path[256];
@@ -105,18 +124,21 @@ static void states(void **state) {
                            .parallel = 5,
                            .chunk = 50,
                            .tokens = 64 * 12,
+                           .host = 12,
                            .stem = 90,
                            .own = 8,
                            .seed = seed != NULL ? strtoull(seed, NULL, 10) : 5,
                            .disorder = cases[i].length == NULL ? 3 : 0};
         gw_batch_stats s = bc_check(&p);
-        print_message("  %s: %d preemptions, %d cached, %d drafted, %d accepted\n", cases[i].name,
-                      (int)s.preemptions, (int)s.cached_tokens, (int)s.drafted,
-                      (int)s.draft_accepted);
+        print_message("  %s: %d preemptions, %d cached, %d drafted, %d accepted, %d fetched\n",
+                      cases[i].name, (int)s.preemptions, (int)s.cached_tokens, (int)s.drafted,
+                      (int)s.draft_accepted, (int)s.host_fetched);
         assert_true(s.preemptions > 0);
+        fetched += s.host_fetched;
         assert_true(seed != NULL || s.cached_tokens > 0);
         assert_true(!cases[i].mtp || s.draft_accepted > 0);
     }
+    assert_true(getenv("GODWIT_BATCH_SEED") != NULL || fetched > 0);
 }
 
 /* Windows, of which a prefix serves as any does; latent caches; caches of which a row is read at
@@ -135,14 +157,15 @@ static void other_caches(void **state) {
                            .parallel = 5,
                            .chunk = 50,
                            .tokens = 64 * 12,
+                           .host = 20,
                            .stem = 200,
                            .own = 8,
                            .answer = 12,
                            .seed = 7,
                            .disorder = 3};
         gw_batch_stats s = bc_check(&p);
-        print_message("%s: %d preempted, %d cached\n", names[i], (int)s.preemptions,
-                      (int)s.cached_tokens);
+        print_message("%s: %d preempted, %d cached, %d fetched\n", names[i], (int)s.preemptions,
+                      (int)s.cached_tokens, (int)s.host_fetched);
         assert_true(s.preemptions > 0 && s.cached_tokens > 0);
     }
 }
@@ -154,7 +177,7 @@ static void pages_are_found_again(void **state) {
     enum { N = 4 };
     gw_pages *p;
     int32_t a[GW_PAGE] = {1}, b[GW_PAGE] = {2};
-    bc_ok(gw_pages_new(N, &p));
+    bc_ok(gw_pages_new(N, 0, &p));
     int32_t first = gw_pages_take(p), second = gw_pages_take(p);
     gw_page_name one = gw_pages_publish(p, first, GW_PAGES_ROOT, a);
     gw_page_name two = gw_pages_publish(p, second, one, b);
@@ -184,7 +207,7 @@ static void the_same_page_twice(void **state) {
     (void)state;
     gw_pages *p;
     int32_t a[GW_PAGE] = {1};
-    bc_ok(gw_pages_new(2, &p));
+    bc_ok(gw_pages_new(2, 0, &p));
     int32_t first = gw_pages_take(p), second = gw_pages_take(p);
     gw_page_name one = gw_pages_publish(p, first, GW_PAGES_ROOT, a);
     assert_int_equal(gw_pages_publish(p, second, GW_PAGES_ROOT, a), one);
@@ -193,6 +216,63 @@ static void the_same_page_twice(void **state) {
     assert_int_equal(gw_pages_counts(p).kept, 1);
     gw_pages_forget(p);
     assert_int_equal(gw_pages_counts(p).kept, 0);
+    assert_true(gw_pages_check(p));
+    gw_pages_free(p);
+}
+
+/* What stands in each place: the page that was copied there. */
+typedef struct copies {
+    int32_t place[2];
+    int refuses;
+} copies;
+
+static int keep_copy(void *user, int32_t page, int32_t place) {
+    copies *c = user;
+    c->place[place] = page;
+    return !c->refuses;
+}
+
+static void pages_that_were_let_go(void **state) {
+    (void)state;
+    gw_pages *p;
+    copies c = {.refuses = 0};
+    int32_t a[GW_PAGE] = {1}, b[GW_PAGE] = {2}, other[GW_PAGE] = {3}, place = -1;
+    bc_ok(gw_pages_new(2, 2, &p));
+    gw_pages_set_host(p, keep_copy, &c);
+    int32_t first = gw_pages_take(p), second = gw_pages_take(p);
+    gw_page_name one = gw_pages_publish(p, first, GW_PAGES_ROOT, a);
+    gw_page_name two = gw_pages_publish(p, second, one, b);
+    gw_pages_drop(p, second);
+    gw_pages_drop(p, first);
+    assert_int_equal(gw_pages_evict(p) + gw_pages_evict(p) + gw_pages_evict(p), 2);
+    assert_int_equal(gw_pages_counts(p).placed, 2);
+    assert_int_equal(gw_pages_find(p, GW_PAGES_ROOT, a), -1);
+    assert_true(gw_pages_known(p, GW_PAGES_ROOT, a) == one);
+    assert_true(gw_pages_known(p, one, b) == two);
+    assert_true(gw_pages_known(p, one, a) == 0);
+    /* The same page read anew has its old name, and what is behind it is found. */
+    int32_t anew = gw_pages_take(p);
+    assert_true(gw_pages_publish(p, anew, GW_PAGES_ROOT, a) == one);
+    int32_t back = gw_pages_fetch(p, one, b, &place);
+    assert_int_equal(c.place[place], second);
+    assert_true(gw_pages_name(p, back) == two);
+    assert_true(gw_pages_check(p));
+    gw_pages_drop(p, back);
+    gw_pages_drop(p, anew);
+    int32_t more[2] = {gw_pages_take(p), gw_pages_take(p)}; /* let go again: no further places */
+    assert_int_equal(gw_pages_counts(p).placed, 2);
+    assert_int_equal(gw_pages_fetch(p, GW_PAGES_ROOT, a, &place), -1); /* no page is free */
+    assert_true(gw_pages_publish(p, more[0], GW_PAGES_ROOT, other) != 0);
+    gw_pages_drop(p, more[0]);
+    gw_pages_drop(p, more[1]);
+    c.refuses =
+        1; /* the place that was used longest ago is made free, and stays so: the last page */
+    assert_true(gw_pages_evict(p));
+    assert_int_equal(gw_pages_counts(p).placed, 1);
+    assert_true(gw_pages_known(p, GW_PAGES_ROOT, a) == 0 || gw_pages_known(p, one, b) == 0);
+    assert_true(gw_pages_check(p));
+    gw_pages_forget(p);
+    assert_int_equal(gw_pages_counts(p).placed, 0);
     assert_true(gw_pages_check(p));
     gw_pages_free(p);
 }
@@ -575,6 +655,54 @@ static void pages_by_salt(void **state) {
     close_rig(&r);
 }
 
+/* Pages come back where copying one takes less time than reading it, as far as that is known. */
+static void fetched_where_it_is_faster(void **state) {
+    (void)state;
+    rig r;
+    told t;
+    gw_batch *none = NULL;
+    gw_batch_stats s;
+    const gw_batch_options bo = {
+        .n_ctx = 256, .parallel = 1, .cache_tokens = 256, .cache_host_bytes = 8 << 20};
+    gw_batch_options wrong = bo;
+    open_rig(&r, &bo);
+    wrong.cache_host_bytes = 64;
+    assert_int_equal(gw_batch_new(r.m, &wrong, &none), GW_E_ARGUMENT);
+    assert_non_null(strstr(gw_error_text(), "of main memory are less than a page"));
+    wrong.cache_host_bytes = (uint64_t)1 << 60;
+    assert_int_equal(gw_batch_new(r.m, &wrong, &none), GW_E_NOMEM);
+    gw_batch_get_stats(r.b, &s);
+    assert_true(s.host_pages > 8 && s.host_bytes <= 8 << 20);
+    int32_t ids[2][200];
+    for (int i = 0; i < 400; i++) {
+        ids[i / 200][i % 200] = 3 + i;
+    }
+    /* seconds: to fetch a page, as it is believed; 0: not known. */
+    static const struct {
+        double seconds;
+        int prompt, doubts, cached;
+    } turns[] = {
+        {0, 0, 0, 0},   {0, 1, 0, 0},   {0, 0, 0, 192},    {1, 1, 0, 192},
+        {1e9, 0, 0, 0}, {1e9, 1, 0, 0}, {1e9, 0, 64, 192},
+    };
+    gw_request_options o = ask(&r, &t);
+    o.n_tokens = 200;
+    for (size_t i = 0; i < sizeof turns / sizeof turns[0]; i++) {
+        r.b->host.seconds = turns[i].seconds;
+        r.b->host.doubts = turns[i].doubts;
+        r.b->prompt_row_seconds = 1.0;
+        o.tokens = ids[turns[i].prompt];
+        serve(&r, &o, &t);
+        assert_int_equal(t.cached, turns[i].cached);
+        assert_true(gw_pages_check(r.b->pages));
+    }
+    assert_true(r.b->host.seconds < 1e6 && r.b->host.doubts == 0); /* measured anew */
+    gw_batch_get_stats(r.b, &s);
+    assert_int_equal(s.host_fetched, 9);
+    assert_int_equal(s.pages_used, 0);
+    close_rig(&r);
+}
+
 static void count_tokens(void *user, const gw_event *e) {
     *(int *)user += e->kind == GW_EVENT_TOKEN;
 }
@@ -587,8 +715,11 @@ static void nothing_is_taken_for_a_token(void **state) {
     gw_model *draft;
     const gw_model_options mo = {.path = BC_DRAFT, .device = "cpu", .threads = 1};
     bc_ok(gw_model_open(&mo, &draft));
-    const gw_batch_options bo = {
-        .n_ctx = 256, .parallel = 8, .draft_model = draft, .draft_lookup = 1};
+    const gw_batch_options bo = {.n_ctx = 256,
+                                 .parallel = 8,
+                                 .draft_model = draft,
+                                 .draft_lookup = 1,
+                                 .cache_host_bytes = 4 << 20};
     open_rig(&r, &bo);
     const char *const strings[] = {"never in it at all"};
     gw_grammar *g;
@@ -639,13 +770,16 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_are_found_again),
         cmocka_unit_test(the_same_page_twice),
+        cmocka_unit_test(pages_that_were_let_go),
         cmocka_unit_test(endings),
         cmocka_unit_test(refusals),
         cmocka_unit_test(clients_take_turns),
         cmocka_unit_test(nothing_is_left_at_the_end),
         cmocka_unit_test(pages_by_salt),
+        cmocka_unit_test(fetched_where_it_is_faster),
         cmocka_unit_test(in_order),
         cmocka_unit_test(too_small_a_cache),
+        cmocka_unit_test(from_main_memory),
         cmocka_unit_test(many_rows),
         cmocka_unit_test(drafts),
         cmocka_unit_test(nothing_is_taken_for_a_token),

@@ -472,6 +472,20 @@ def test_metrics(server):
         assert re.match(r"# (HELP|TYPE) godwit_\w+ .+$|godwit_\w+(\{\w+=\"[^\"]*\"\})? [\d.e+-]+$", line), line
 
 
+def test_pages_in_main_memory():
+    prompts = [list(range(n, n + 200)) for n in (3, 300)]
+    with serving("-c", 256, "--parallel", 1, "--cache-tokens", 256, "--cache-ram", 4, "--no-read-ahead") as s:
+        answers = [s.post("/v1/completions", {"prompt": prompts[n], "max_tokens": 8, "temperature": 0})
+                   for n in (0, 1, 0)]
+        cached = [a["usage"]["prompt_tokens_details"]["cached_tokens"] for a in answers]
+        assert cached == [0, 0, 192] and answers[0]["choices"] == answers[2]["choices"]
+        assert s.metric("host_pages_fetched_total") == 3 and s.metric("host_pages_saved_total") >= 3
+        places = int(s.metric("host_pages"))
+        ready = next(line for line in s.lines if " is ready: " in line)
+        found = re.search(r"a cache of 256 tokens for all, (\d+) more in ([\d.]+) MB of main memory", ready)
+        assert int(found[1]) == 64 * places and 3.9 < float(found[2]) <= 4.2, ready
+
+
 def test_vectors():
     text = "The cat and the sea."
     lone = json.loads(run("embed", "-m", MODEL, "-p", text, "-t", "1").stdout)["embedding"]

@@ -222,6 +222,7 @@ static gw_status open_batch(entry *e, const app_options *o) {
                                 .kv_type = o->kv_type,
                                 .parallel = o->at_once,
                                 .cache_tokens = (int64_t)o->cache_tokens,
+                                .cache_host_bytes = o->cache_ram,
                                 .queue = o->queue,
                                 .queue_tokens = o->queue_tokens,
                                 .wake = wake,
@@ -304,9 +305,14 @@ static void say_ready(entry *e) {
         return;
     }
     gw_batch_get_stats(e->m.batch, &stats);
-    e->bytes += (uint64_t)stats.pages * 64 * info->kv_bytes_per_token;
-    app_note("%s is ready: %s, %d tokens a request, a cache of %lld tokens for all, %.2f s",
-             e->m.id, info->device, (int)e->m.n_ctx, (long long)stats.pages * 64,
+    e->bytes += (uint64_t)stats.pages * 64 * info->kv_bytes_per_token + stats.host_bytes;
+    char bytes[32], host[80] = "";
+    if (stats.host_pages > 0) {
+        snprintf(host, sizeof host, ", %lld more in %s of main memory",
+                 (long long)stats.host_pages * 64, app_bytes(stats.host_bytes, bytes));
+    }
+    app_note("%s is ready: %s, %d tokens a request, a cache of %lld tokens for all%s, %.2f s",
+             e->m.id, info->device, (int)e->m.n_ctx, (long long)stats.pages * 64, host,
              info->load_seconds);
 }
 
@@ -690,6 +696,10 @@ GAUGE(draft_accepted)
 GAUGE(read_ahead)
 GAUGE(preemptions)
 GAUGE(evictions)
+GAUGE(host_pages)
+GAUGE(host_pages_cached)
+GAUGE(host_saved)
+GAUGE(host_fetched)
 GAUGE(failed)
 GAUGE(refused)
 GAUGE(decode_seconds)
@@ -715,6 +725,10 @@ static const gauge gauges[] = {
      of_read_ahead},
     {"preemptions_total", "counter", "Choices that gave up their pages.", of_preemptions},
     {"evictions_total", "counter", "Pages of prefixes that were dropped.", of_evictions},
+    {"host_pages", "gauge", "Places for pages in main memory.", of_host_pages},
+    {"host_pages_cached", "gauge", "Places that have a page.", of_host_pages_cached},
+    {"host_pages_saved_total", "counter", "Pages copied into main memory.", of_host_saved},
+    {"host_pages_fetched_total", "counter", "Pages copied back from there.", of_host_fetched},
     {"requests_failed_total", "counter", "Requests that ended with an error.", of_failed},
     {"requests_refused_total", "counter", "Requests that found the queue full.", of_refused},
     {"decode_seconds_total", "counter", "Time in passes of generated tokens.", of_decode_seconds},

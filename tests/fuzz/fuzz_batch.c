@@ -241,6 +241,31 @@ gw_status fuzz_rows_prefill(gw_session *s, const gw_row *rows, int32_t n) {
     return GW_OK;
 }
 
+enum { PAGE_BYTES = GW_PAGE * sizeof(cell) };
+
+size_t fuzz_rows_page_bytes(const gw_session *s) {
+    (void)s;
+    return PAGE_BYTES;
+}
+
+static cell *page_of(gw_session *s, int32_t page) {
+    made_up *u = (made_up *)s;
+    if (page < 0 || page >= u->pages) {
+        give_up("a page that is none is copied");
+    }
+    return &u->at[(size_t)page * GW_PAGE];
+}
+
+gw_status fuzz_rows_page_save(gw_session *s, int32_t page, void *out) {
+    memcpy(out, page_of(s, page), PAGE_BYTES);
+    return GW_OK;
+}
+
+gw_status fuzz_rows_page_load(gw_session *s, int32_t page, const void *in) {
+    memcpy(page_of(s, page), in, PAGE_BYTES);
+    return GW_OK;
+}
+
 size_t fuzz_rows_copy_bytes(const gw_session *s) {
     (void)s;
     return 1;
@@ -565,7 +590,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     o.disorder = flags & 128 ? 1 + byte() : 0;
     /* Who is preempted every few passes, as disorder has it, never reads a prompt row by row. */
     o.chunk = o.disorder != 0 && o.chunk < 32 ? 32 : o.chunk;
-    o.cache_tokens = o.n_ctx + 64 * (int32_t)(byte() % 12);
+    uint32_t room = byte();
+    o.cache_tokens = o.n_ctx + 64 * (int32_t)(room % 12);
+    o.cache_host_bytes = (uint64_t)(room / 12 % 4) * 3 * (flags & 16 ? 2 : 1) * PAGE_BYTES;
     gw_batch *b = NULL;
     gw_status status = gw_batch_new(model, &o, &b);
     fuzz_judge(status);

@@ -71,7 +71,9 @@ gw_status gw_ahead_step(gw_batch *b) {
     gw_page_name name = t->root;
     gw_status status = GW_OK;
     for (int32_t page = 0; page >= 0 && n * GW_PAGE < t->n;) {
-        page = gw_pages_find(b->pages, name, t->tokens + n * GW_PAGE);
+        const int32_t *tokens = t->tokens + n * GW_PAGE;
+        page = gw_pages_find(b->pages, name, tokens);
+        GW_TRY(page < 0 && gw_host_pays(b) ? gw_host_find(b, name, tokens, &page) : GW_OK);
         if (page >= 0) {
             name = gw_pages_name(b->pages, page);
             a->pages[n++] = page;

@@ -89,7 +89,9 @@ static gw_status make_parts(gw_batch *b) {
     GW_TRY(gw_session_draw_rows(b->session));
     GW_TRY(gw_drafts_open(b));
     GW_TRY(gw_snapshots_open(b));
-    GW_TRY(gw_pages_new((int32_t)pages, &b->pages));
+    GW_TRY(gw_host_open(b));
+    GW_TRY(gw_pages_new((int32_t)pages, b->host.n, &b->pages));
+    gw_host_begin(b);
     size_t n = (size_t)b->parallel;
     b->running = calloc(n, sizeof(gw_seq *));
     b->slot = calloc(n, sizeof(gw_seq *));
@@ -112,6 +114,7 @@ static void free_batch(gw_batch *b) {
     gw_drafts_close(b);
     gw_ahead_close(b);
     gw_snapshots_close(b);
+    gw_host_close(b);
     gw_session_free(b->session);
     gw_pages_free(b->pages);
     free(b->running);
@@ -138,7 +141,7 @@ gw_status gw_batch_new_sized(gw_model *model, const gw_batch_options *options, s
     gw_status status;
     GW_TRY_DONE(read_options(b, options, size));
     GW_TRY_DONE(make_parts(b));
-    b->shown = b->stats;
+    gw_batch_show_stats(b);
     *out = b;
     return GW_OK;
 done:
@@ -398,6 +401,8 @@ void gw_batch_show_stats(gw_batch *b) {
     }
     s->pages_used = pages.used;
     s->pages_cached = pages.kept;
+    s->host_pages = pages.places;
+    s->host_pages_cached = pages.placed;
     s->evictions = pages.evictions;
     while (atomic_flag_test_and_set(&b->copying)) {
     }

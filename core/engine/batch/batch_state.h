@@ -4,6 +4,7 @@
  *   schedule.c  who is admitted, who has pages, who is preempted
  *   step.c      rows of a pass, for whom, and what follows from its logits
  *   deliver.c   tokens to text to events; how a choice and a request end
+ *   host.c      pages in main memory that the cache has let go
  *   snapshots.c what recurrent blocks know at the ends of pages
  *   drafts.c    tokens that may follow, in rows that a pass has to spare
  *   ahead.c     answers read as prompts while there is nothing else to do
@@ -20,6 +21,7 @@
 #include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/engine/batch/drafts.h"
+#include "core/engine/batch/host.h"
 #include "core/engine/batch/pages.h"
 #include "core/engine/batch/snapshots.h"
 #include "core/engine/run/session_rows.h"
@@ -43,6 +45,8 @@ typedef struct gw_seq {
     int32_t n_pages, slot;
     int32_t n_named;   /* leading pages that others may find, and the name of the last of them */
     gw_page_name name; /* none yet: that of the root                                           */
+    int32_t reach;     /* pages that it begins with when it is admitted, fetched ones included */
+    int passed_up;     /* there are more in main memory, not worth a copy                      */
     int32_t emitted;   /* tokens handed out                                                    */
     int32_t top_rows;  /* with prompt_logprobs: the last prompt token of which a row is not
                           wanted any more                                                      */
@@ -128,6 +132,7 @@ struct gw_batch {
     double last_decode;                                   /* seconds of the last pass of decode */
     double prompt_row_seconds; /* of a prompt's row, of late; 0: not known          */
     gw_drafts drafts;
+    gw_host host;
     gw_snapshots snapshots;
     gw_ahead ahead;
     gw_batch_stats stats; /* as they grow */

@@ -221,21 +221,31 @@ void gw_seq_publish(gw_batch *b, gw_seq *s) {
     }
 }
 
-/* Pages that somebody has made; where there are recurrent blocks, up to one behind which it is
+/* May rows of its own follow behind the page of this name? Of recurrent blocks it must be
  * known what they know. */
-static void attach(gw_batch *b, gw_seq *s) {
-    int32_t most = sharable(b, s), found = 0;
-    gw_page_name name = s->r->root;
-    s->name = name;
-    s->n_named = 0;
+static int goes_on_behind(const gw_batch *b, gw_page_name name) {
+    return !b->session->states.any || gw_snapshots_has(b, name);
+}
+
+/* Behind the pages that it has, up to `most` that somebody has made; with `fetch` those that are in
+ * main memory too. */
+static gw_status collect(gw_batch *b, gw_seq *s, int32_t most, int fetch) {
+    int32_t found = s->n_pages;
+    gw_page_name name = s->name;
+    gw_status status = GW_OK;
     while (found < most) {
-        int32_t page = gw_pages_find(b->pages, name, s->tokens + found * GW_PAGE);
+        const int32_t *tokens = s->tokens + found * GW_PAGE;
+        int32_t page = fetch ? -1 : gw_pages_find(b->pages, name, tokens);
+        status = fetch ? gw_host_find(b, name, tokens, &page) : GW_OK;
         if (page < 0) {
             break;
         }
         name = gw_pages_name(b->pages, page);
         s->pages[found++] = page;
-        if (!b->session->states.any || gw_snapshots_has(b, name)) {
+        if (status != GW_OK) {
+            break;
+        }
+        if (goes_on_behind(b, name)) {
             s->name = name;
             s->n_named = found;
         }
@@ -245,6 +255,29 @@ static void attach(gw_batch *b, gw_seq *s) {
     }
     s->n_pages = s->n_named;
     s->pos = s->drafts.read = s->n_named * GW_PAGE;
+    return status;
+}
+
+/* With what is in main memory. */
+static int32_t reach_of(const gw_batch *b, const gw_seq *s, int32_t most) {
+    int32_t reach = s->n_named;
+    gw_page_name name = s->name;
+    for (int32_t i = reach; i < most && name != 0; i++) {
+        name = gw_pages_known(b->pages, name, s->tokens + i * GW_PAGE);
+        reach = name != 0 && goes_on_behind(b, name) ? i + 1 : reach;
+    }
+    return reach;
+}
+
+/* Pages that somebody has made: those of the cache at once, others when it is admitted. */
+static void attach(gw_batch *b, gw_seq *s) {
+    int32_t most = sharable(b, s);
+    s->name = s->r->root;
+    s->n_named = s->n_pages = 0;
+    (void)collect(b, s, most, 0);
+    s->reach = b->host.n > 0 ? reach_of(b, s, most) : s->n_named;
+    s->passed_up = s->reach > s->n_named && !gw_host_pays(b);
+    s->reach = s->passed_up ? s->n_named : s->reach;
 }
 
 static void detach(gw_batch *b, gw_seq *s) {
@@ -281,7 +314,7 @@ static int comes_soon(const gw_batch *b, const gw_seq *s) {
         if (b->session->states.any) {
             shared = gw_snapshots_within(o->r->n_prompt, shared);
         }
-        if (shared > s->n_named) {
+        if (shared > s->reach) {
             return 1;
         }
     }
@@ -349,6 +382,10 @@ static gw_status start(gw_batch *b, gw_seq *s) {
         b->running[at] = b->running[at - 1];
     }
     b->running[at] = s;
+    if (s->reach > s->n_named) {
+        GW_TRY(collect(b, s, s->reach, 1));
+    }
+    b->host.doubts += s->passed_up;
     GW_TRY(copy_page(b, s));
     GW_TRY(map_pages(b, s, 0));
     if (b->session->states.any && s->pos > 0) {

@@ -61,6 +61,28 @@ gw_status gw_rows_copy(gw_session *s, int32_t from, int32_t to, int32_t pos, int
     return GW_OK;
 }
 
+size_t gw_rows_page_bytes(const gw_session *s) { return gw_kv_pages_bytes(&s->kv); }
+
+gw_status gw_rows_page_save(gw_session *s, int32_t page, void *out) {
+    char *to = out;
+    for (int i = 0; i < GW_KV_PARTS * s->kv.n_layers; i++) {
+        int layer = i / GW_KV_PARTS, part = i % GW_KV_PARTS;
+        GW_TRY(gw_kv_read_page(&s->kv, layer, part, page, to));
+        to += gw_kv_page_bytes(&s->kv, layer, part);
+    }
+    return GW_OK;
+}
+
+gw_status gw_rows_page_load(gw_session *s, int32_t page, const void *in) {
+    const char *from = in;
+    for (int i = 0; i < GW_KV_PARTS * s->kv.n_layers; i++) {
+        int layer = i / GW_KV_PARTS, part = i % GW_KV_PARTS;
+        GW_TRY(gw_kv_write_page(&s->kv, layer, part, page, from));
+        from += gw_kv_page_bytes(&s->kv, layer, part);
+    }
+    return GW_OK;
+}
+
 size_t gw_rows_state_bytes(const gw_session *s) {
     return s->states.any ? gw_states_all_entries(&s->states) : 0;
 }

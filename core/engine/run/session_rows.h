@@ -33,6 +33,11 @@ gw_status gw_rows_copy(gw_session *s, int32_t from, int32_t to, int32_t pos, int
                        int32_t page_to, void *room);
 size_t gw_rows_copy_bytes(const gw_session *s);
 
+/* A page of the cache, all layers of it, and host memory of gw_rows_page_bytes. */
+size_t gw_rows_page_bytes(const gw_session *s);
+gw_status gw_rows_page_save(gw_session *s, int32_t page, void *out);
+gw_status gw_rows_page_load(gw_session *s, int32_t page, const void *in);
+
 /* What recurrent blocks know of a slot before position pos, as one block of host memory; 0 bytes:
  * there is none. _load: rows of the slot may follow at pos, and there alone. */
 size_t gw_rows_state_bytes(const gw_session *s);
