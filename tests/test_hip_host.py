@@ -266,6 +266,21 @@ def test_a_card_that_cannot_be_used_is_one_line_and_the_cpu(fake, hip, word):
     assert auto("-ngl", "all", fake=fake, hip=hip).stdout == want
 
 
+@pytest.mark.parametrize("args", [
+    ("chat", "-p", "Hello", "--single-turn", "-n", 2), ("bench", "-p", 4, "-n", 1, "-r", 1),
+    ("perplexity", "-f", "text", "-c", 16), ("logits", "--ids", "1,300")], ids=lambda args: args[0])
+def test_every_command_chooses(args, tmp_path, monkeypatch):
+    (tmp_path / "text").write_text("The king and the queen had a daughter. " * 9)
+    cases = [("", (), True), ("cpu", (), False)]
+    if args[0] == "logits":  # what the command line says wins
+        cases += [("hip", ("--device", "cpu"), False), ("cpu", ("--device", "auto"), True)]
+    args = (*args, "-m", DATA / "tales-2m-q4_0.gguf")
+    for variable, option, chooses in cases:
+        monkeypatch.setenv("GODWIT_ARG_DEVICE", variable)
+        done = godwit(*args, *option, fake="refuse-code", cwd=tmp_path)
+        assert done.returncode == 0 and ("the cpu computes" in done.stderr) == chooses, (variable, option, done.stderr)
+
+
 def test_a_card_is_chosen_and_said(tmp_path):
     done = godwit("run", "-m", DATA / "tales-2m-q4_0.gguf", "-p", "The sea", "-n", 1, "--temp", 0, "--no-stats",
                   "--device", "auto", "-ngl", "all", cache=tmp_path)

@@ -1,6 +1,7 @@
 # tests/test_newcomer.py - what people type who come from elsewhere, and files with the oddities that
 # people hand on: taken, answered with what to use instead, or noted; never a wrong guess.
 import resource
+import struct
 import subprocess
 
 import pytest
@@ -90,6 +91,22 @@ def test_notes(args, word):
     assert word in done.stderr and done.stderr.count("\n") == 1
     assert run("run", "-m", SMALL, *SHORT, *args, "-q").stderr == ""
     assert run("run", "-m", SMALL, *SHORT, "-p", "a").stderr == ""
+
+
+@pytest.mark.parametrize("command", ["run", "inspect"])
+def test_unknown_architecture(tmp_path, command):
+    """What can be done is said, and which families there are."""
+    def named(architecture):
+        return b"general.architecture" + struct.pack("<IQ", 8, len(architecture)) + architecture
+    known = SMALL.read_bytes()
+    assert known.count(named(b"llama")) == 1
+    (tmp_path / "new.gguf").write_bytes(known.replace(named(b"llama"), named(b"trunk")))
+    done = run(command, tmp_path / "new.gguf", check=False)
+    said = done.stderr + done.stdout * (command == "inspect")
+    assert done.returncode == 1 and done.stderr.count("\n") <= 1
+    for words in ("architecture 'trunk' is not known", "a newer version may know it", "--spec FILE describes it",
+                  "known families are ", "llama", "qwen3"):
+        assert words in said, said
 
 
 @pytest.mark.skipif(SLOW, reason="sanitizers and emulators need more addresses")

@@ -194,6 +194,7 @@ def fails(setting, *words):
                env={"GODWIT_OPENCL": setting})
     assert done.returncode == 1, done.stderr
     assert "hash:" not in done.stdout
+    assert done.stderr.count("\n") == 1, done.stderr  # PoCL's compiler writes there too: backends/opencl/program.c
     for word in words:
         assert word in done.stderr
     return done.stderr
@@ -236,7 +237,7 @@ def test_build_failure():
         done = run("logits", "-m", DATA / "tales-2m-q4_0.gguf", "--ids", "1,300", "-ngl", "all",
                    env={"GODWIT_OPENCL": which + ",card", "GODWIT_HIP_DRIVER": "none", "GODWIT_ARG_DEVICE": ""})
         assert "hash:" in done.stdout and "the cpu computes" in done.stderr
-        assert "cannot build" in done.stderr
+        assert "cannot build" in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
 @pytest.mark.parametrize("k", [1, 8])
@@ -247,6 +248,17 @@ def test_allocation_failure(k):
 @pytest.mark.parametrize("k", [1, 10])
 def test_device_lost(k):
     fails(f"fail-enqueue={k}", "lost")
+
+
+def test_a_processor_is_not_chosen():
+    """PoCL's device is the CPU by a longer way: of itself the program takes the CPU, without a word."""
+    if "pocl" not in run("devices").stdout.lower():
+        pytest.skip("the OpenCL device is no processor")
+    args = ("run", "-m", DATA / "tales-2m-q4_0.gguf", "-p", "The sea", "-n", 1, "--temp", 0, "--stats", "json")
+    for named in ((), ("--device", "auto")):
+        done = run(*args, *named, env={"GODWIT_HIP_DRIVER": "none", "GODWIT_ARG_DEVICE": ""})
+        assert done.stderr.count("\n") == 1 and "opencl" not in done.stderr.lower(), done.stderr
+        assert "cpu" in json.loads(done.stderr)["model"]["device"].lower()
 
 
 def test_no_platform():
