@@ -19,7 +19,7 @@ typedef enum fault_kind { MEMORY, MAPS, FILES, KINDS } fault_kind;
 
 /* Single-threaded: nothing here runs while a team works. */
 static struct {
-    int on, tripped;
+    int on, tripped, spares; /* spares: nothing fails, and is not counted */
     fault_kind kind;
     size_t at, seen[KINDS]; /* the call to fail, counted from 1; calls so far */
     size_t live_maps, live_files;
@@ -30,7 +30,7 @@ static void *live[SLOTS]; /* allocations of the life that goes on */
 static size_t n_live;
 
 static int fails(fault_kind kind) {
-    if (!fault.on) {
+    if (!fault.on || fault.spares) {
         return 0;
     }
     fault.seen[kind]++;
@@ -312,6 +312,79 @@ static gw_status live_once(const char *path) {
     return status;
 }
 
+/* ---- many requests at once ------------------------------------------------------------------- */
+
+enum { SERVED = 70 }; /* tokens of a prompt: a page and some more */
+
+static void note_error(void *user, const gw_event *e) {
+    if (e->kind == GW_EVENT_DONE && e->finish == GW_FINISH_ERROR) {
+        *(gw_status *)user = e->status;
+    }
+}
+
+static gw_status serve_one(gw_batch *b, int32_t first) {
+    static const char *const texts[] = {"3, 1", "77"};
+    int32_t ids[SERVED];
+    gw_status status = GW_OK;
+    gw_request *r = NULL;
+    size_t work = 1;
+    for (int32_t i = 0; i < SERVED; i++) {
+        ids[i] = first + i;
+    }
+    const gw_request_options o = {.tokens = ids,
+                                  .n_tokens = SERVED,
+                                  .max_tokens = 2,
+                                  .n = 2,
+                                  .logprobs = 3,
+                                  .stops = texts,
+                                  .n_stops = 2,
+                                  .bans = texts,
+                                  .n_bans = 1,
+                                  .event = note_error,
+                                  .user = &status};
+    gw_status asked = gw_batch_submit(b, &o, &r);
+    while (asked == GW_OK && work > 0) {
+        asked = gw_batch_step(b, &work);
+    }
+    gw_request_free(r);
+    return asked != GW_OK ? asked : status;
+}
+
+/* In a cache for one of them, so that pages go to main memory and come back. */
+static gw_status serve_life(const char *path) {
+    static const int32_t prompts[] = {3, 200, 3};
+    const gw_model_options o = {.path = model_path, .device = "cpu", .threads = 1};
+    const gw_batch_options bo = {.n_ctx = 128,
+                                 .parallel = 2,
+                                 .chunk = 64,
+                                 .cache_tokens = 128,
+                                 .cache_host_bytes = 1 << 20,
+                                 .draft_lookup = 1,
+                                 .read_ahead = 1};
+    gw_model *m = NULL;
+    gw_batch *b = NULL;
+    gw_batch_stats s;
+    (void)path;
+    fault.spares = 1; /* test_memory */
+    gw_status status = gw_model_open(&o, &m);
+    assert_int_equal(status, GW_OK);
+    fault.spares = 0;
+    status = gw_batch_new(m, &bo, &b);
+    for (size_t i = 0; i < sizeof prompts / sizeof *prompts && status == GW_OK; i++) {
+        status = serve_one(b, prompts[i]);
+    }
+    if (status == GW_OK) {
+        gw_batch_get_stats(b, &s);
+        assert_int_equal(s.pages_used, 0);
+        assert_true(s.host_fetched > 0);
+    }
+    gw_batch_free(b);
+    gw_model_free(m);
+    return status;
+}
+
+static gw_status (*life)(const char *path) = live_once;
+
 static void begin(fault_kind kind, size_t at) {
     memset(&fault, 0, sizeof fault);
     memset(live, 0, sizeof live);
@@ -324,7 +397,7 @@ static void begin(fault_kind kind, size_t at) {
 /* The life with call `at` of a kind failing; the calls there were. */
 static size_t one_fault(fault_kind kind, size_t at, const char *path) {
     begin(kind, at);
-    gw_status status = live_once(path);
+    gw_status status = life(path);
     fault.on = 0;
     if (n_live != 0 || fault.live_maps != 0 || fault.live_files != 0) {
         fail_msg("kind %d, call %zu: %zu allocations, %zu mappings, %zu files left (%s)", kind, at,
@@ -355,6 +428,12 @@ static void every_call(fault_kind kind) {
 static void test_memory(void **state) {
     (void)state;
     every_call(MEMORY);
+}
+static void test_memory_of_a_batch(void **state) {
+    (void)state;
+    life = serve_life;
+    every_call(MEMORY);
+    life = live_once;
 }
 static void test_maps(void **state) {
     (void)state;
@@ -390,8 +469,10 @@ static void test_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory), cmocka_unit_test(test_maps),    cmocka_unit_test(test_files),
-        cmocka_unit_test(test_folder), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_memory),  cmocka_unit_test(test_maps),
+        cmocka_unit_test(test_files),   cmocka_unit_test(test_folder),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_memory_of_a_batch),
     };
+    cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests_name("faults", tests, NULL, NULL);
 }
