@@ -688,17 +688,29 @@ static void fetched_where_it_is_faster(void **state) {
     gw_request_options o = ask(&r, &t);
     o.n_tokens = 200;
     for (size_t i = 0; i < sizeof turns / sizeof turns[0]; i++) {
-        r.b->host.seconds = turns[i].seconds;
-        r.b->host.doubts = turns[i].doubts;
+        r.b->host.fetch.seconds = turns[i].seconds;
+        r.b->host.fetch.doubts = turns[i].doubts;
         r.b->prompt_row_seconds = 1.0;
         o.tokens = ids[turns[i].prompt];
         serve(&r, &o, &t);
         assert_int_equal(t.cached, turns[i].cached);
         assert_true(gw_pages_check(r.b->pages));
     }
-    assert_true(r.b->host.seconds < 1e6 && r.b->host.doubts == 0); /* measured anew */
+    assert_true(r.b->host.fetch.seconds < 1e6 && r.b->host.fetch.doubts == 0); /* anew */
     gw_batch_get_stats(r.b, &s);
     assert_int_equal(s.host_fetched, 9);
+    assert_int_equal(s.host_saved, 6);
+    gw_pages_forget(r.b->pages); /* and one that is dear to save is not saved, but now and then */
+    for (int i = 0; i < 3; i++) {
+        r.b->host.fetch.seconds = r.b->prompt_row_seconds = 1.0;
+        r.b->host.save.seconds = 1e9;
+        r.b->host.save.doubts = i < 2 ? 0 : 64;
+        o.tokens = ids[i % 2];
+        serve(&r, &o, &t);
+        assert_int_equal(t.cached, 0);
+        gw_batch_get_stats(r.b, &s);
+        assert_int_equal(s.host_saved, i < 2 ? 6 : 9);
+    }
     assert_int_equal(s.pages_used, 0);
     close_rig(&r);
 }

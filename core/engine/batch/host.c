@@ -46,22 +46,32 @@ void gw_host_close(gw_batch *b) { free(b->host.at); }
 
 static char *place_of(const gw_host *h, int32_t place) { return h->at + (size_t)place * h->bytes; }
 
-static int is_slower(const gw_host *h, double row) {
-    return h->doubts < DOUBTS && h->seconds > 0.0 && row > 0.0 && h->seconds >= row * GW_PAGE;
+/* Of what is not known, and of what was not measured for long, nobody says so. */
+static int is_slower(const gw_host_time *t, double seconds, double row) {
+    return t->doubts < DOUBTS && seconds > 0.0 && row > 0.0 && seconds >= row * GW_PAGE;
+}
+
+static void took(gw_host_time *t, double seconds) {
+    int known = t->seconds > 0.0 && t->doubts < DOUBTS;
+    t->seconds = known ? (1.0 - of_late) * t->seconds + of_late * seconds : seconds;
+    t->doubts = 0;
 }
 
 static int keep(void *user, int32_t page, int32_t place) {
     gw_batch *b = user;
     gw_host *h = &b->host;
     char *to = place_of(h, place);
-    if (b->o.disorder == 0 && is_slower(h, b->prompt_row_seconds)) {
-        h->doubts++; /* nobody would fetch it */
+    double both = h->fetch.seconds > 0.0 ? h->save.seconds + h->fetch.seconds : 0.0;
+    if (b->o.disorder == 0 && is_slower(&h->save, both, b->prompt_row_seconds)) {
+        h->save.doubts++;
         return 0;
     }
+    double start = gw_seconds_now();
     gw_status status = gw_rows_page_save(b->session, page, to);
     if (status == GW_OK && b->drafts.model != NULL) {
         status = gw_rows_page_save(b->drafts.model, page, to + h->own);
     }
+    took(&h->save, gw_seconds_now() - start);
     b->stats.host_saved += status == GW_OK;
     return status == GW_OK;
 }
@@ -76,8 +86,9 @@ int gw_host_pays(gw_batch *b) {
     if (b->host.n == 0) {
         return 0;
     }
-    return b->o.disorder != 0 ? gw_batch_random(b, 4) != 0
-                              : !is_slower(&b->host, b->prompt_row_seconds);
+    return b->o.disorder != 0
+               ? gw_batch_random(b, 4) != 0
+               : !is_slower(&b->host.fetch, b->host.fetch.seconds, b->prompt_row_seconds);
 }
 
 /* What the place holds becomes the page. */
@@ -89,11 +100,7 @@ static gw_status load(gw_batch *b, int32_t page, int32_t place) {
     if (b->drafts.model != NULL) {
         GW_TRY(gw_rows_page_load(b->drafts.model, page, from + h->own));
     }
-    double seconds = gw_seconds_now() - start;
-    h->seconds = h->seconds > 0.0 && h->doubts < DOUBTS
-                     ? (1.0 - of_late) * h->seconds + of_late * seconds
-                     : seconds;
-    h->doubts = 0;
+    took(&h->fetch, gw_seconds_now() - start);
     b->stats.host_fetched++;
     return GW_OK;
 }

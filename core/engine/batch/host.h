@@ -1,6 +1,7 @@
 /* core/engine/batch/host.h - pages that the cache lets go, in main memory (pages.h counts them):
  * copied there when they give way, and back when a prompt begins with them, where copying a page is
- * faster than reading its tokens. Both are measured. A page of the draft model goes along.
+ * faster than reading its tokens, and saved where both copies together are. All three are measured.
+ * A page of the draft model goes along.
  *
  * All memory is taken at once; copies end before the next pass begins.
  */
@@ -11,13 +12,18 @@
 
 struct gw_batch;
 
-typedef struct gw_host {
-    int32_t n;      /* places; 0: nothing is kept */
-    size_t bytes;   /* of a place: the model's page, then the draft model's */
-    size_t own;     /* of these the model's */
-    char *at;       /* [n, bytes] */
-    double seconds; /* to fetch a page, of late; 0: not known */
+/* Of a page. */
+typedef struct gw_host_time {
+    double seconds; /* of late; 0: not known */
     int32_t doubts; /* how often it was not done for that since it was measured */
+} gw_host_time;
+
+typedef struct gw_host {
+    int32_t n;    /* places; 0: nothing is kept */
+    size_t bytes; /* of a place: the model's page, then the draft model's */
+    size_t own;   /* of these the model's */
+    char *at;     /* [n, bytes] */
+    gw_host_time save, fetch;
 } gw_host;
 
 /* How many places a batch whose sessions are there has by its options, and their memory.

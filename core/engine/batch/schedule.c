@@ -385,7 +385,7 @@ static gw_status start(gw_batch *b, gw_seq *s) {
     if (s->reach > s->n_named) {
         GW_TRY(collect(b, s, s->reach, 1));
     }
-    b->host.doubts += s->passed_up;
+    b->host.fetch.doubts += s->passed_up;
     GW_TRY(copy_page(b, s));
     GW_TRY(map_pages(b, s, 0));
     if (b->session->states.any && s->pos > 0) {
