@@ -126,15 +126,6 @@ def test_beyond_a_chunk(path, args):
         assert got == want, f"-b {chunk} -t {threads}"
 
 
-@pytest.mark.skipif(SLOW, reason="the op table has rows of both kinds")
-@pytest.mark.parametrize("args", [(), ("--kv-type", "q8_0")], ids=["f16", "q8_0"])
-def test_before_and_behind_digits(args):
-    """Rows before position 1,024 and from there on, which attention sums apart (docs/arithmetic.md)."""
-    got = {logits_hash(DATA / "tales-2m-q4_0.gguf", some_ids(1100), "-b", chunk, "-t", threads, *args)
-           for chunk, threads in ((512, 2), (300, 1), (1100, 2))}
-    assert len(got) == 1
-
-
 def widths(place):
     """Those of the model at this place of the list, 1 to 16."""
     if BRIEF:

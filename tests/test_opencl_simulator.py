@@ -91,7 +91,7 @@ ROPE_KV queries alone
 ATTENTION narrow values
 ATTENTION wide values, q8_0, slots
 ATTENTION cap and sinks
-ATTENTION digits, the last row without, the first with them
+ATTENTION digits, two rows, one page
 """
 # Kernels of the way for graphics processors that rows in numbers, and several pages, take.
 TEAM_WAY = """

@@ -8,7 +8,6 @@
 
 #include "backends/cpu/cpu.h"
 #include "core/base/hash.h"
-#include "core/tensor/digits.h"
 #include "tests/sanitized.h"
 
 extern const gw_backend gw_backend_ref;
@@ -191,44 +190,6 @@ static void bits_do_not_depend_on_threads(void **state) {
     for (int t = 0; t < TEAMS; t++) {
         gw_backend_cpu.close(device[t]);
     }
-}
-
-/* Rows before GW_DIGITS_FROM have the bits of sums in float, in steps of such rows alone and beside
- * others, and the first row behind them has others. */
-static void digits_begin_at_a_position(void **state) {
-    (void)state;
-    static const int pos[] = {GW_DIGITS_FROM - 3, GW_DIGITS_FROM - 5};
-    gw_device_options options = {.threads = 1};
-    struct gw_device *device;
-    assert_int_equal(gw_backend_cpu.open(0, &options, &device), GW_OK);
-    for (int i = 0; i < 2; i++) {
-        op_case c = {.op = GW_OP_ATTENTION,
-                     .why = "digits or not",
-                     .n = 5,
-                     .heads = 2,
-                     .kv_heads = 1,
-                     .e = 32,
-                     .kv = GW_FMT_F16,
-                     .pos = pos[i],
-                     .slots = 1,
-                     OC_PRE};
-        op_result result[2];
-        for (c.digits = 0; c.digits < 2; c.digits++) {
-            op_setup s;
-            oc_open(&s, &c, &gw_backend_cpu, device, 0, 0);
-            oc_run(&s, oc_find(&s, ""), &result[c.digits]);
-            oc_close(&s);
-        }
-        size_t row = 2 * 32 * sizeof(float), same = (size_t)(i == 0 ? 3 : 5) * row;
-        const char *floats = (const char *)result[0].out, *digits = (const char *)result[1].out;
-        assert_memory_equal(digits, floats, same);
-        if (i == 0) {
-            assert_memory_not_equal(digits + same, floats + same, row);
-        }
-        oc_free_result(&result[0]);
-        oc_free_result(&result[1]);
-    }
-    gw_backend_cpu.close(device);
 }
 
 /* ---- accuracy: op_bounds.h
@@ -420,7 +381,6 @@ int main(void) {
         cmocka_unit_test(bits_are_those_of_other_builds),
         cmocka_unit_test(bits_do_not_depend_on_threads),
         cmocka_unit_test(q8_of_odd_values),
-        cmocka_unit_test(digits_begin_at_a_position),
         cmocka_unit_test(scalar_is_near_the_oracle),
         cmocka_unit_test(a_level_that_is_unknown_is_refused),
         cmocka_unit_test(too_much_memory_is_refused_at_once),

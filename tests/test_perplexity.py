@@ -12,8 +12,9 @@ from program import SHARED, run
 MODELS = SHARED / "models"
 TABLE = MODELS / "perplexity.json"
 WANT = json.loads(TABLE.read_text())["perplexity"] if TABLE.is_file() else {}
-# Double precision, activations not quantized: tools/exact_perplexity.py. Held to 0.1 %, here with activations in int8
-# and without.
+# Double precision, activations not quantized: tools/exact_perplexity.py. Held to 0.1 % where they are not quantized
+# here either; rounded to int8 they move the figure by more than that for the least change before them (32.04 with
+# attention in digits, 32.05 with an F32 cache, which has none).
 EXACT = {"tales-2m-iq4_xs": 32.0009}
 
 
@@ -43,8 +44,8 @@ def test_cache_in_eight_bits(name):
 @pytest.mark.parametrize("name", sorted(WANT))
 def test_perplexity(name):
     got, want = measured(name), EXACT.get(name, WANT[name])
-    tight = name in EXACT or name in ("tales-21m", "tales-2m-f16", "tales-2m-bf16")
-    limit = 0.001 if tight else 0.005
+    tight = name in ("tales-21m", "tales-2m-f16", "tales-2m-bf16")
+    limit = 0.001 if tight else 0.002 if name in EXACT else 0.005
     assert abs(got / want - 1) <= limit, f"{got} against {want}"
 
 

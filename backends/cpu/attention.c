@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
-#include "core/tensor/digits.h"
 
 static int is_cache(const gw_tensor *t) {
     return t->fmt == GW_FMT_F16 || t->fmt == GW_FMT_F32 || t->fmt == GW_FMT_Q8_0;
@@ -225,40 +224,20 @@ static size_t piece_bytes(const gw_cpu_attention *job, size_t queries, size_t pa
                        : gw_cpu_attention_scratch(queries, pages, e);
 }
 
-/* As many queries, at most `most`, as have room in `bytes`; one at least. */
-static size_t queries_in(const gw_cpu_attention *job, size_t most, size_t pages, size_t bytes) {
-    while (most > 1 && piece_bytes(job, most, pages) > bytes) {
-        most--;
-    }
-    return most;
-}
-
-/* The same for rows that are not so far on that they have digits. */
-enum { FEW_PAGES = GW_DIGITS_FROM / GW_PAGE };
-static gw_cpu_attention in_floats(const gw_cpu_attention *job) {
-    gw_cpu_attention floats = *job;
-    floats.digits = 0;
-    return floats;
-}
-
-/* In a step without rows that have digits all is as without them. */
-static gw_cpu_attention job_of(const gw_cpu_launch *l, const gw_step *step) {
-    const gw_cpu_attention *job = &l->u.attention.job;
-    return step->pos_max < GW_DIGITS_FROM ? in_floats(job) : *job;
-}
-
 /* How the work of a step is cut: rows per piece, query heads per piece. */
 typedef struct cut {
     size_t rows, heads;   /* per piece */
     size_t tiles, splits; /* pieces along rows and along a group's query heads */
 } cut;
 
-static cut cut_work(const gw_cpu_launch *l, const gw_cpu_attention *job,
-                    const gw_cpu_worker *worker, size_t n) {
+static cut cut_work(const gw_cpu_launch *l, const gw_cpu_worker *worker, size_t n) {
+    const gw_cpu_attention *job = &l->u.attention.job;
     size_t group = (size_t)job->group, team = (size_t)worker->team;
     size_t pages = (size_t)(worker->step->pos_max / GW_PAGE + 1);
-    size_t fit =
-        queries_in(job, job->digits ? DIGITS_QUERIES : QUERIES, pages, l->u.attention.scratch);
+    size_t fit = job->digits ? DIGITS_QUERIES : QUERIES;
+    while (fit > 1 && piece_bytes(job, fit, pages) > l->u.attention.scratch) {
+        fit--;
+    }
     cut c = {.rows = fit / group, .heads = group < fit ? group : fit};
     c.rows = c.rows < 1 ? 1 : c.rows;
     /* Rows of a short step go to different threads before they share pages in a tile. */
@@ -304,16 +283,14 @@ static void attend_rows(const gw_cpu_launch *l, gw_cpu_worker *worker, const gw_
 }
 
 static void run_attention(const gw_cpu_launch *l, gw_cpu_worker *worker) {
-    gw_cpu_attention job = job_of(l, worker->step);
+    gw_cpu_attention job = l->u.attention.job;
     const gw_step *step = worker->step;
     size_t n = (size_t)gw_cpu_live(l, step), kv_heads = (size_t)job.kv_heads, first, end;
-    cut c = cut_work(l, &job, worker, n);
+    cut c = cut_work(l, worker, n);
     int joins = gw_cpu_joins(l, worker);
     job.pos = step->pos;
     job.slot = step->slot;
     job.seen = l->u.attention.both ? step->last : NULL;
-    gw_cpu_attention floats = in_floats(&job);
-    size_t few = QUERIES > c.heads ? QUERIES / c.heads : 1; /* rows of a piece of those */
     while (gw_cpu_take(worker, c.tiles * kv_heads * c.splits, 1, &first, &end)) {
         size_t tile = c.tiles - 1 - first / (kv_heads * c.splits); /* the long rows first */
         size_t head = first % c.splits * c.heads;
@@ -324,15 +301,12 @@ static void run_attention(const gw_cpu_launch *l, gw_cpu_worker *worker) {
             rope_row(l->before, worker, 0, (size_t)part.g);
         }
         while (row < stop) {
-            int digits = job.digits && step->pos[row] >= GW_DIGITS_FROM;
-            const gw_cpu_attention *here = job.digits && !digits ? &floats : &job;
-            size_t same = row + 1, most = here == &floats && row + few < stop ? row + few : stop;
-            while (same < most && step->slot[same] == step->slot[row] &&
-                   (job.digits && step->pos[same] >= GW_DIGITS_FROM) == digits) {
+            size_t same = row + 1;
+            while (same < stop && step->slot[same] == step->slot[row]) {
                 same++;
             }
             part.row = (int)row;
-            attend_rows(l, worker, here, part, (int)same);
+            attend_rows(l, worker, &job, part, (int)same);
             row = same;
         }
     }
@@ -345,8 +319,7 @@ int gw_cpu_joins_attention(const gw_cpu_launch *before, const gw_cpu_launch *l) 
 
 /* Then the thread that attends with a KV head also rotates it and puts it into the cache. */
 int gw_cpu_attends_by_heads(const gw_cpu_launch *l, const gw_cpu_worker *worker) {
-    gw_cpu_attention job = job_of(l, worker->step);
-    return cut_work(l, &job, worker, (size_t)gw_cpu_live(l, worker->step)).splits == 1;
+    return cut_work(l, worker, (size_t)gw_cpu_live(l, worker->step)).splits == 1;
 }
 
 /* Blocks of act8 must not straddle heads: then each piece encodes what it computed. */
@@ -426,16 +399,13 @@ gw_status gw_cpu_record_attention(struct gw_segment *segment, const gw_kernel *k
         gw_cpu_row_of(kernel)->level == GW_CPU_VNNI || gw_cpu_row_of(kernel)->level == GW_CPU_AMX;
     l->u.attention.both = a->both;
 
-    size_t room = a->digits ? DIGITS_QUERIES : QUERIES, line = GW_CACHE_LINE;
-    size_t queries = queries_in(job, room, pages, a->digits ? DIGITS_BYTES : SCORES_BYTES);
-    size_t need = piece_bytes(job, queries, pages);
+    size_t queries = a->digits ? DIGITS_QUERIES : QUERIES, room = queries;
+    size_t most = a->digits ? DIGITS_BYTES : SCORES_BYTES;
     e = e > ev ? e : ev;
-    if (a->digits) {
-        gw_cpu_attention floats = in_floats(job);
-        size_t heads = (size_t)job->group < queries ? (size_t)job->group : queries;
-        size_t few = piece_bytes(&floats, heads > QUERIES ? heads : QUERIES, FEW_PAGES);
-        need = few > need ? few : need;
+    while (queries > 1 && piece_bytes(job, queries, pages) > most) {
+        queries--;
     }
+    size_t line = GW_CACHE_LINE, need = piece_bytes(job, queries, pages);
     l->u.attention.scratch = (need + line - 1) / line * line;
     gw_cpu_need_scratch(segment, l->u.attention.scratch + room * e * sizeof(float));
     return l->act8 && ev % GW_ACT_BLOCK != 0 ? straddling(segment, kernel, node, l) : GW_OK;

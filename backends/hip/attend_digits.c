@@ -1,6 +1,5 @@
 /* backends/hip/attend_digits.c - ATTENTION of prompts whose pages are summed in integers: nodes to
- * launches (kernels_hip/attention/attend_digits_params.h). Rows that are not so far on have a
- * launch in float, and the others none in steps without such rows.
+ * launches (kernels_hip/attention/attend_digits_params.h).
  */
 #include <stdio.h>
 
@@ -73,7 +72,6 @@ static gw_status record_own(struct gw_segment *segment, const gw_node *node,
                                    .e = p->e,
                                    .page_stride = p->table_stride,
                                    .form = GW_FORM_FLOATS,
-                                   .from = GW_DIGITS_FROM,
                                    .scale = p->scale};
     char name[48];
     snprintf(name, sizeof name, "gw_attend_prompt_own_%s_%u", gw_format_of(node->in[1]->fmt)->name,
@@ -108,7 +106,6 @@ static gw_status record_own_apart(struct gw_segment *segment, const gw_node *nod
                                         .ev = p->e,
                                         .chunk = GW_PAGE,
                                         .form = GW_FORM_FLOATS,
-                                        .from = GW_DIGITS_FROM,
                                         .side = side,
                                         .k_bytes = p->k_bytes,
                                         .v_bytes = p->v_bytes,
@@ -145,8 +142,8 @@ static gw_status record_turns(struct gw_segment *segment, const gw_node *node,
     return GW_OK;
 }
 
-/* Rows from GW_DIGITS_FROM on. */
-static gw_status record_digits(struct gw_segment *segment, const gw_node *node) {
+static gw_status record_attention(struct gw_segment *segment, const gw_kernel *kernel,
+                                  const gw_node *node) {
     const gw_attn_args *a = &node->args.attn;
     int wide = width_of(a->head_dim), slices = wide / GW_DIGITS_EV(wide);
     size_t rows = (size_t)segment->rows, heads = (size_t)a->heads, kv_heads = (size_t)a->kv_heads;
@@ -156,6 +153,7 @@ static gw_status record_digits(struct gw_segment *segment, const gw_node *node) 
     size_t pages = (size_t)node->in[1]->dim[0] * kv_heads, room = tiles * kv_heads * groups;
     layout lies = layout_of(segment->device, wide);
     gw_hip_ptr at, none = 0;
+    (void)kernel;
     GW_TRY(gw_row_bytes(node->in[1]->fmt, (uint64_t)GW_PAGE * (uint64_t)e, &of_page));
     entry = (size_t)GW_DIGITS_QUERIES * (e + 2) * sizeof(float);
     if (room * entry > SUMS_BYTES) {
@@ -206,24 +204,6 @@ static gw_status record_digits(struct gw_segment *segment, const gw_node *node) 
     int fits = shared_of_own(segment->device, wide) <= (unsigned)segment->device->shared_bytes;
     GW_TRY((fits ? record_own : record_own_apart)(segment, node, &p));
     return record_turns(segment, node, &p, tiles, groups);
-}
-
-static gw_status record_attention(struct gw_segment *segment, const gw_kernel *kernel,
-                                  const gw_node *node) {
-    const int few = GW_DIGITS_FROM / GW_PAGE;
-    (void)kernel;
-    GW_TRY((gw_hip_tiles_prompt(node, segment->device) ? gw_hip_record_prompt
-                                                       : gw_hip_record_more)(segment, node));
-    size_t first = segment->n;
-    if (gw_hip_width(node->in[3]) <= (size_t)few) {
-        return GW_OK;
-    }
-    GW_TRY(record_digits(segment, node));
-    for (size_t i = first; i < segment->n; i++) {
-        segment->launches[i].ways &= ~(1 << GW_HIP_ATTEND_FLOATS);
-    }
-    segment->most_pages[GW_HIP_ATTEND_FLOATS] = few;
-    return GW_OK;
 }
 
 /* clang-format off */

@@ -2,7 +2,6 @@
 #include <stdio.h>
 
 #include "backends/hip/hip.h"
-#include "core/tensor/digits.h"
 #include "kernels_hip/attention/attend_more_params.h"
 
 enum { SCRATCH_BYTES = 128 << 20 };
@@ -26,7 +25,7 @@ static size_t padded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 static gw_status record_turns(struct gw_segment *segment, const gw_node *node,
                               struct gw_attend_more_params *p, gw_hip_ptr scratch, size_t at_once) {
     const struct gw_device *d = segment->device;
-    size_t rows = (size_t)segment->rows, pages = (size_t)p->page_stride;
+    size_t rows = (size_t)segment->rows, pages = gw_hip_width(node->in[3]);
     unsigned group = (unsigned)(p->heads / p->kv_heads), side = GW_ATTEND_MORE_TEAMS;
     while (side > group) {
         side /= 2;
@@ -53,13 +52,14 @@ static gw_status record_turns(struct gw_segment *segment, const gw_node *node,
     return GW_OK;
 }
 
-gw_status gw_hip_record_more(struct gw_segment *segment, const gw_node *node) {
+static gw_status record_attention(struct gw_segment *segment, const gw_kernel *kernel,
+                                  const gw_node *node) {
     const gw_attn_args *a = &node->args.attn;
     size_t rows = (size_t)segment->rows, heads = (size_t)a->heads, ev = (size_t)value_width(a);
-    size_t table = gw_hip_width(node->in[3]), below = GW_DIGITS_FROM / GW_PAGE, k_bytes, v_bytes;
-    size_t pages = a->digits && table > below ? below : table;
+    size_t pages = gw_hip_width(node->in[3]), k_bytes, v_bytes;
     int straddles = node->out->fmt == GW_FMT_ACT8 && ev % GW_ACT_BLOCK != 0;
     gw_hip_ptr scratch;
+    (void)kernel;
     GW_TRY(gw_row_bytes(node->in[1]->fmt, (uint64_t)GW_PAGE * (uint64_t)a->head_dim, &k_bytes));
     GW_TRY(gw_row_bytes(node->in[1]->fmt, (uint64_t)GW_PAGE * (uint64_t)ev, &v_bytes));
     size_t of_row = heads * pages * (ev + 2) * sizeof(float), at_once = SCRATCH_BYTES / of_row;
@@ -76,7 +76,7 @@ gw_status gw_hip_record_more(struct gw_segment *segment, const gw_node *node) {
                                       .bias = node->w[2] != NULL ? gw_hip_at(node->w[2]) : 0,
                                       .out = straddles ? scratch : gw_hip_at(node->out),
                                       .page_stride = (int32_t)pages,
-                                      .table_stride = (int32_t)table,
+                                      .table_stride = (int32_t)pages,
                                       .heads = a->heads,
                                       .kv_heads = a->kv_heads,
                                       .e = a->head_dim,
@@ -90,17 +90,10 @@ gw_status gw_hip_record_more(struct gw_segment *segment, const gw_node *node) {
                                       .v_first = a->v_first,
                                       .both = a->both,
                                       .reach = a->reach,
-                                      .below = a->digits ? GW_DIGITS_FROM : 0,
                                       .scale = a->scale,
                                       .softcap = a->softcap};
     GW_TRY(record_turns(segment, node, &p, scratch + whole, at_once));
     return straddles ? gw_hip_record_encode(segment, node, p.out, node->out) : GW_OK;
-}
-
-static gw_status record_attention(struct gw_segment *segment, const gw_kernel *kernel,
-                                  const gw_node *node) {
-    (void)kernel;
-    return gw_hip_record_more(segment, node);
 }
 
 /* clang-format off */

@@ -10,9 +10,6 @@
 /* RESERVED: bytes of shared memory that NVIDIA takes for a block. */
 enum { SCRATCH_BYTES = 128 << 20, RESERVED = 1024 };
 
-/* Ways of any number of pages. */
-enum { MANY = 1 << GW_HIP_ATTEND_MANY | 1 << GW_HIP_ATTEND_FLOATS };
-
 /* Bytes, whole times 16. */
 static int whole_16(int bytes) { return (bytes + 15) / 16 * 16; }
 
@@ -338,7 +335,7 @@ static gw_status record_groups(struct gw_segment *segment, const gw_node *node, 
     }
     pages = d->no_block && pages > 0 ? INT32_MAX : pages;
     *most = *most == 0 ? pages : lesser(pages, *most);
-    segment->launches[front].ways &= ~MANY;
+    segment->launches[front].ways &= ~(1 << GW_HIP_ATTEND_MANY);
     char name[48];
     snprintf(name, sizeof name, "gw_attend_group_%s_h%d_e%d", gw_format_of(node->in[1]->fmt)->name,
              heads, e);
@@ -346,7 +343,7 @@ static gw_status record_groups(struct gw_segment *segment, const gw_node *node, 
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)(at_most * (size_t)(same * p->parts.rows)),
                          1, 1, GW_GROUP_THREADS, 1, 1, (unsigned)shared, p, sizeof *p));
     segment->launches[segment->n - 1].fill = (unsigned)same;
-    segment->launches[segment->n - 1].ways = MANY;
+    segment->launches[segment->n - 1].ways = 1 << GW_HIP_ATTEND_MANY;
     return GW_OK;
 }
 
@@ -494,11 +491,12 @@ static gw_status record_attention(struct gw_segment *segment, const gw_kernel *k
         parts.rows = (int32_t)(rows - row0 < at_once ? rows - row0 : at_once);
         GW_TRY(record_pages(segment, node, &parts, &grouped));
         if (grouped) {
-            GW_TRY(record_join(segment, node, &parts, out, form, "groups", MANY));
+            GW_TRY(
+                record_join(segment, node, &parts, out, form, "groups", 1 << GW_HIP_ATTEND_MANY));
         }
         GW_TRY(record_join(segment, node, &parts, out, form, "pages",
                            1 << GW_HIP_ATTEND_PAGES | 1 << GW_HIP_ATTEND_DEEP |
-                               1 << GW_HIP_ATTEND_WHOLE | (grouped ? 0 : MANY)));
+                               1 << GW_HIP_ATTEND_WHOLE | !grouped << GW_HIP_ATTEND_MANY));
     }
     return straddles ? gw_hip_record_encode(segment, node, out, node->out) : GW_OK;
 }

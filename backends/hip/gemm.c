@@ -9,7 +9,6 @@
 
 #include "backends/hip/hip.h"
 #include "backends/hip/shape.h"
-#include "core/tensor/digits.h"
 #include "kernels_hip/gemm/gemm_params.h"
 #include "kernels_hip/attention/attend_prompt_params.h"
 #include "kernels_hip/strip.h"
@@ -503,12 +502,10 @@ static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *ker
     int act8 = node->out->fmt == GW_FMT_ACT8, straddles = act8 && a->head_dim % GW_ACT_BLOCK != 0;
     size_t turns = gw_hip_groups(rows * group, of_block), blocks = turns * (size_t)a->kv_heads;
     size_t kept = KEPT_BYTES / (blocks * page_scores), pages = gw_hip_width(node->in[3]);
-    const size_t below = GW_DIGITS_FROM / GW_PAGE; /* pages of rows that have no digits */
     size_t apart = straddles ? rows * gw_hip_width(node->out) * sizeof(float) : 0;
     char name[48];
     gw_hip_ptr out;
     (void)kernel;
-    pages = a->digits && pages > below ? below : pages;
     kept = kept < KEPT_PAGES ? kept : KEPT_PAGES;
     kept = kept < pages ? kept : pages;
     size_t groups = gw_hip_groups(pages, GW_PAGE_GROUP), queries = blocks * of_block;
@@ -528,21 +525,12 @@ static gw_status record_prefill(struct gw_segment *segment, const gw_kernel *ker
     p.groups = (int32_t)groups;
     p.kept_groups = (int32_t)kept_groups;
     p.form = straddles ? GW_FORM_FLOATS : gw_hip_form(segment, node->out);
-    p.below = a->digits ? GW_DIGITS_FROM : 0;
-    snprintf(name, sizeof name, "gw_attend_prompt_%s_%u", gw_format_of(node->in[1]->fmt)->name,
-             width);
+    snprintf(name, sizeof name, "gw_attend_prompt_%s_%u",
+             node->in[1]->fmt == GW_FMT_F16 ? "f16" : "f32", width);
     GW_TRY(gw_hip_record(segment, node, name, (unsigned)a->kv_heads, (unsigned)turns, 1,
                          GW_PROMPT_THREADS(width, wide), 1, 1, GW_PROMPT_SHARED(width, wide), &p,
                          sizeof p));
     return straddles ? gw_hip_record_encode(segment, node, p.out, node->out) : GW_OK;
-}
-
-int gw_hip_tiles_prompt(const gw_node *node, const struct gw_device *device) {
-    return GW_PROMPT_SHARED(width_of(node->args.attn.head_dim), gw_hip_is_wide(device)) <=
-           (unsigned)device->shared_bytes;
-}
-gw_status gw_hip_record_prompt(struct gw_segment *segment, const gw_node *node) {
-    return record_prefill(segment, NULL, node);
 }
 
 /* On 16-bit matrix units, where the product behind it is too: that takes floats. As there, what the

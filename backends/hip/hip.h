@@ -209,14 +209,13 @@ typedef struct gw_hip_launch {
 /* Variants of attention by the number of pages that a step reads (docs/gpu.md); the last one whose
  * limit is not exceeded is used. Each is a graph of its own. */
 enum {
-    GW_HIP_ATTEND_MANY,   /* any number: a launch joins pages, or groups of them     */
-    GW_HIP_ATTEND_FLOATS, /* as MANY, of pages whose rows have no digits             */
-    GW_HIP_ATTEND_PAGES,  /* too few for groups, where MANY has groups               */
-    GW_HIP_ATTEND_DEEP,   /* a team has eight chunks of its page in flight, not four */
-    GW_HIP_ATTEND_WHOLE,  /* or all chunks                                           */
-    GW_HIP_ATTEND_SPLIT,  /* blocks share the pages of a row                         */
-    GW_HIP_ATTEND_ROWS,   /* a block has all pages of several rows                   */
-    GW_HIP_ATTEND_BLOCK,  /* a block has all pages of a row                          */
+    GW_HIP_ATTEND_MANY,  /* any number: a launch joins pages, or groups of them     */
+    GW_HIP_ATTEND_PAGES, /* too few for groups, where MANY has groups               */
+    GW_HIP_ATTEND_DEEP,  /* a team has eight chunks of its page in flight, not four */
+    GW_HIP_ATTEND_WHOLE, /* or all chunks                                           */
+    GW_HIP_ATTEND_SPLIT, /* blocks share the pages of a row                         */
+    GW_HIP_ATTEND_ROWS,  /* a block has all pages of several rows                   */
+    GW_HIP_ATTEND_BLOCK, /* a block has all pages of a row                          */
     GW_HIP_ATTEND_KINDS
 };
 
@@ -448,12 +447,6 @@ static inline int gw_hip_is_plain_both_ways(const gw_node *node) {
  * launch for it. */
 int gw_hip_can_fuse_rope(const struct gw_segment *segment, const gw_node *before,
                          const gw_node *node);
-
-/* Rows of a prompt at positions below GW_DIGITS_FROM, of a node that has digits, in float: by tiles
- * of queries where those have room (gemm.c), or page by page (attend_more.c). */
-int gw_hip_tiles_prompt(const gw_node *node, const struct gw_device *device);
-gw_status gw_hip_record_prompt(struct gw_segment *segment, const gw_node *node);
-gw_status gw_hip_record_more(struct gw_segment *segment, const gw_node *node);
 
 /* What a block that does ROUTE is told (more.c). */
 struct gw_route_params gw_hip_route_of(const gw_node *node);

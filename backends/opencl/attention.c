@@ -2,29 +2,15 @@
 #include <stdio.h>
 
 #include "backends/opencl/opencl.h"
-#include "core/tensor/digits.h"
 
 /* SCRATCH: of partial results, at least; more on a device with much memory, for a prompt. */
 enum { SCRATCH_BYTES = 64 << 20, MOST_SCRATCH_BYTES = 256 << 20, GROUPS_PER_UNIT = 4 };
-
-#define TEXT(number) #number
-#define TEXT_OF(number) TEXT(number)
-#define FROM_TEXT TEXT_OF(GW_DIGITS_FROM)
 
 int gw_cl_is_cache(const gw_tensor *t) {
     return t->fmt == GW_FMT_F16 || t->fmt == GW_FMT_F32 || t->fmt == GW_FMT_Q8_0;
 }
 
 static int is_split(const gw_tensor *cache) { return cache->buf->piece > 0; }
-
-/* Of a node that has digits: rows before they begin alone; how many pages those have at most. */
-const char *gw_cl_rows_options(const gw_node *node) {
-    return node->args.attn.digits ? " -DBELOW=" FROM_TEXT : "";
-}
-size_t gw_cl_parts(const gw_node *node) {
-    const size_t pages = gw_cl_width(node->in[3]), few = GW_DIGITS_FROM / GW_PAGE;
-    return node->args.attn.digits && pages > few ? few : pages;
-}
 
 /* -D options of every kernel that reads or writes the cache. */
 const char *gw_cl_cache_options(const gw_tensor *cache) {
@@ -130,29 +116,26 @@ int gw_cl_takes_rope(const struct gw_segment *segment, const gw_node *rope, cons
            node->in[1] == rope->in[1] && node->in[2] == rope->in[2] && node->in[3] == rope->in[3];
 }
 
-static const char *rows_options(const gw_node *node, const tile *t) {
-    return t->own ? " -DOWN=" FROM_TEXT : gw_cl_rows_options(node);
-}
-
 /* -D options of the team kernels. */
 static void team_options(const struct gw_segment *segment, const gw_node *node, const tile *t,
                          const char *more, char *out, size_t room) {
     size_t e = (size_t)node->args.attn.head_dim, page = 2 * page_bytes(node->in[1], e);
     size_t rest = (4 * e + 2 * GW_CL_GROUP) * sizeof(float) + 1024;
     int staged = e % 8 == 0 && page + rest <= segment->device->local_bytes && page <= 32 << 10;
-    snprintf(out, room, "%s%s%s -DE=%zu%s%s%s", gw_cl_cache_options(node->in[1]),
-             rows_options(node, t), more, e, staged ? " -DSTAGED" : "", t->act8 ? " -DACT8" : "",
+    snprintf(out, room, "%s%s -DE=%zu%s%s%s", gw_cl_cache_options(node->in[1]), more, e,
+             staged ? " -DSTAGED" : "", t->act8 ? " -DACT8" : "",
              segment->device->last_joins && !t->own ? " -DLAST_JOINS" : "");
 }
 
 static gw_status record_team_pages(struct gw_segment *segment, const gw_node *node, const tile *t) {
     const gw_attn_args *a = &node->args.attn;
     const gw_node *rope = segment->rope;
-    size_t pages = gw_cl_width(node->in[3]), parts = gw_cl_parts(node);
+    size_t pages = gw_cl_width(node->in[3]);
     size_t most =
         gw_cl_groups(GROUPS_PER_UNIT * (size_t)segment->device->units, (size_t)a->kv_heads);
     char options[128];
-    team_options(segment, node, t, rope != NULL ? " -DROPE" : "", options, sizeof options);
+    team_options(segment, node, t, rope != NULL ? " -DROPE" : t->own ? " -DOWN" : "", options,
+                 sizeof options);
     gw_cl_call call = gw_cl_launch_new(segment, "attention_team", options, "attend");
     gw_cl_arg_step(&call);
     gw_cl_arg_tensor(&call, rope != NULL ? rope->in[0] : node->in[0]);
@@ -172,7 +155,7 @@ static gw_status record_team_pages(struct gw_segment *segment, const gw_node *no
         arg_turning(&call, rope);
     }
     gw_cl_arg_split(&call, node->in[1]);
-    most = t->own ? 1 : most < parts ? most : parts;
+    most = t->own ? 1 : most < pages ? most : pages;
     GW_TRY(gw_cl_launch_end(&call, GW_CL_GROUP, most, (size_t)a->kv_heads, t->rows));
     call.launch->page_groups = most;
     return GW_OK;
@@ -197,10 +180,10 @@ static int takes_rows(const struct gw_segment *segment, const gw_node *node) {
 
 static gw_status record_rows(struct gw_segment *segment, const gw_node *node, const tile *t) {
     const gw_attn_args *a = &node->args.attn;
-    const size_t pages = gw_cl_width(node->in[3]), most = t->own ? 1 : gw_cl_parts(node);
+    const size_t pages = gw_cl_width(node->in[3]), most = t->own ? 1 : pages;
     char options[128];
     snprintf(options, sizeof options, "%s%s -DE=%d", gw_cl_cache_options(node->in[1]),
-             rows_options(node, t), (int)a->head_dim);
+             t->own ? " -DOWN" : "", (int)a->head_dim);
     gw_cl_call call = gw_cl_launch_new(segment, "attention_rows", options, "attend_rows");
     gw_cl_arg_step(&call);
     for (int i = 0; i < 4; i++) {
@@ -246,7 +229,7 @@ static int takes_groups(const struct gw_segment *segment, const gw_node *node) {
 static size_t groups_at_once(const struct gw_segment *segment, const gw_node *node, size_t rows) {
     const gw_attn_args *a = &node->args.attn;
     const size_t blocks = (size_t)a->kv_heads * gw_cl_groups(rows, rows_of_pages(a));
-    const size_t groups = gw_cl_groups(gw_cl_parts(node), GW_PAGE_GROUP);
+    const size_t groups = gw_cl_groups(gw_cl_width(node->in[3]), GW_PAGE_GROUP);
     const size_t fill = 2 * (size_t)segment->device->units / blocks;
     return fill < 1 ? 1 : fill < groups ? fill : groups;
 }
@@ -262,8 +245,8 @@ static size_t kept_bytes(const struct gw_segment *segment, const gw_node *node, 
 static gw_status record_groups(struct gw_segment *segment, const gw_node *node, const tile *t) {
     const gw_attn_args *a = &node->args.attn;
     char options[128];
-    snprintf(options, sizeof options, "%s%s -DGROUP=%d -DE=%d", gw_cl_cache_options(node->in[1]),
-             rows_options(node, t), (int)ITEMS_OF_PAGES, (int)a->head_dim);
+    snprintf(options, sizeof options, "%s -DGROUP=%d -DE=%d", gw_cl_cache_options(node->in[1]),
+             (int)ITEMS_OF_PAGES, (int)a->head_dim);
     gw_cl_call call = gw_cl_launch_new(segment, "attention_groups", options, "attend_groups");
     gw_cl_arg_step(&call);
     for (int i = 0; i < 4; i++) {
@@ -306,10 +289,10 @@ static gw_status record_team_join(struct gw_segment *segment, const gw_node *nod
 
 static gw_status record_item_pages(struct gw_segment *segment, const gw_node *node, const tile *t) {
     const gw_attn_args *a = &node->args.attn;
-    size_t pages = gw_cl_width(node->in[3]), most = t->own ? 1 : gw_cl_parts(node);
+    size_t pages = gw_cl_width(node->in[3]), most = t->own ? 1 : pages;
     char options[64];
     snprintf(options, sizeof options, "%s%s", gw_cl_cache_options(node->in[1]),
-             rows_options(node, t));
+             t->own ? " -DOWN" : "");
     gw_cl_call call = gw_cl_launch_new(segment, "attention_item", options, "attend");
     gw_cl_arg_step(&call);
     for (int i = 0; i < 4; i++) {
@@ -331,10 +314,9 @@ static gw_status record_item_pages(struct gw_segment *segment, const gw_node *no
 
 static gw_status record_item_join(struct gw_segment *segment, const gw_node *node, const tile *t) {
     const gw_attn_args *a = &node->args.attn;
-    char options[64];
-    snprintf(options, sizeof options, "-DATTENTION -DJOIN%s%s", t->act8 ? " -DACT8" : "",
-             rows_options(node, t));
-    gw_cl_call call = gw_cl_launch_new(segment, "attention_item", options, "attend_join");
+    gw_cl_call call = gw_cl_launch_new(segment, "attention_item",
+                                       t->act8 ? "-DATTENTION -DJOIN -DACT8" : "-DATTENTION -DJOIN",
+                                       "attend_join");
     gw_cl_arg_step(&call);
     gw_cl_arg_mem(&call, t->scratch, 0);
     gw_cl_arg_mem(&call, t->out, t->out_offset);
@@ -372,7 +354,7 @@ static size_t rows_at_once(const struct gw_segment *segment, const gw_node *node
                            tile *t) {
     const gw_attn_args *a = &node->args.attn;
     const size_t part = (size_t)a->heads * ((size_t)a->head_dim + 2) * sizeof(float);
-    const size_t pages = gw_cl_parts(node), rows = (size_t)segment->rows;
+    const size_t pages = gw_cl_width(node->in[3]), rows = (size_t)segment->rows;
     if (takes_groups(segment, node)) {
         const size_t block = rows_of_pages(a);
         size_t at_once = rows;

@@ -1,7 +1,6 @@
 /* backends/opencl/attention_digits.c - ATTENTION of prompts whose pages are summed in integers
- * (kernels_cl/attention/digits.cl): nodes to launches. Rows that are not so far on in float; of the
- * others digits of k and v of the pages that they see, their own pages in float, groups of pages,
- * their join.
+ * (kernels_cl/attention/digits.cl): nodes to launches. Digits of k and v of the pages that rows
+ * see; the rows' own pages in float; groups of pages; their join.
  */
 #include <stdio.h>
 
@@ -131,14 +130,15 @@ static gw_status record_join(struct gw_segment *segment, const gw_node *node, co
                             at->rows, 1);
 }
 
-/* Rows from GW_DIGITS_FROM on. */
-static gw_status record_digits(struct gw_segment *segment, const gw_node *node) {
+gw_status gw_cl_record_attention_digits(struct gw_segment *segment, const gw_kernel *kernel,
+                                        const gw_node *node) {
     const gw_attn_args *a = &node->args.attn;
     const size_t rows = (size_t)segment->rows, e = (size_t)a->head_dim;
     const size_t cells = (size_t)node->in[1]->dim[0] * (size_t)a->kv_heads; /* pages of KV heads */
     const size_t row_sums = (size_t)a->heads * (e + 2) * sizeof(float);
     places at = {.groups = gw_cl_groups(gw_cl_width(node->in[3]), GW_DIGITS_GROUP)};
     size_t end = 0, at_once = SUMS_BYTES / (row_sums * at.groups);
+    (void)kernel;
     at_once = at_once < MATRIX_QUERIES ? MATRIX_QUERIES : at_once / MATRIX_QUERIES * MATRIX_QUERIES;
     at_once = at_once < rows ? at_once : rows;
     at.keys = take(&end, cells * GW_PAGE * (2 * e + 16 + 2 * sizeof(float)));
@@ -152,21 +152,6 @@ static gw_status record_digits(struct gw_segment *segment, const gw_node *node) 
         at.rows = rows - at.row0 < at_once ? rows - at.row0 : at_once;
         GW_TRY(record_groups(segment, node, &at));
         GW_TRY(record_join(segment, node, &at));
-    }
-    return GW_OK;
-}
-
-gw_status gw_cl_record_attention_digits(struct gw_segment *segment, const gw_kernel *kernel,
-                                        const gw_node *node) {
-    const int form = node->w[0] != NULL; /* sinks */
-    const size_t first = segment->n;
-    GW_TRY((form ? gw_cl_record_attention_form : gw_cl_record_attention)(segment, kernel, node));
-    const size_t between = segment->n;
-    GW_TRY(gw_cl_width(node->in[3]) * GW_PAGE > GW_DIGITS_FROM ? record_digits(segment, node)
-                                                               : GW_OK);
-    for (size_t i = first; i < segment->n; i++) {
-        segment->launches[i].below = i < between ? GW_DIGITS_FROM : 0;
-        segment->launches[i].from = i < between ? 0 : GW_DIGITS_FROM;
     }
     return GW_OK;
 }

@@ -92,11 +92,9 @@ typedef struct tile {
 
 static gw_status record_pages(struct gw_segment *segment, const gw_node *node, const tile *t) {
     const gw_attn_args *a = &node->args.attn;
-    const size_t pages = gw_cl_width(node->in[3]), parts = gw_cl_parts(node);
-    char options[64];
-    snprintf(options, sizeof options, "%s%s", gw_cl_cache_options(node->in[1]),
-             gw_cl_rows_options(node));
-    gw_cl_call call = gw_cl_launch_new(segment, "attention_form", options, "attend_form");
+    const size_t pages = gw_cl_width(node->in[3]);
+    gw_cl_call call = gw_cl_launch_new(segment, "attention_form", gw_cl_cache_options(node->in[1]),
+                                       "attend_form");
     gw_cl_arg_step(&call);
     for (int i = 0; i < 4; i++) {
         gw_cl_arg_tensor(&call, node->in[i]);
@@ -119,18 +117,17 @@ static gw_status record_pages(struct gw_segment *segment, const gw_node *node, c
                              (a->both ? BOTH : 0) | (node->in[2] == NULL ? WITHIN : 0));
     gw_cl_arg_int(&call, a->v_first);
     gw_cl_arg_split(&call, node->in[1]);
-    GW_TRY(gw_cl_launch_end(&call, segment->device->item ? 1 : GW_CL_TEAM, parts, (size_t)a->heads,
+    GW_TRY(gw_cl_launch_end(&call, segment->device->item ? 1 : GW_CL_TEAM, pages, (size_t)a->heads,
                             t->rows));
-    call.launch->page_groups = parts;
+    call.launch->page_groups = pages;
     return GW_OK;
 }
 
 static gw_status record_join(struct gw_segment *segment, const gw_node *node, const tile *t) {
     const gw_attn_args *a = &node->args.attn;
     const int item = segment->device->item;
-    char options[64];
-    snprintf(options, sizeof options, "-DATTENTION -DJOIN%s", gw_cl_rows_options(node));
-    gw_cl_call call = gw_cl_launch_new(segment, "attention_form", options, "attend_form_join");
+    gw_cl_call call =
+        gw_cl_launch_new(segment, "attention_form", "-DATTENTION -DJOIN", "attend_form_join");
     gw_cl_arg_step(&call);
     gw_cl_arg_mem(&call, t->scratch, 0);
     gw_cl_arg_tensor(&call, node->w[0]);
@@ -153,7 +150,7 @@ gw_status gw_cl_record_attention_form(struct gw_segment *segment, const gw_kerne
     tile t = {.ev = a->v_dim > 0 ? a->v_dim : a->head_dim};
     const size_t rows = (size_t)segment->rows, values = (size_t)a->heads * (size_t)t.ev;
     const size_t row_bytes =
-        (size_t)a->heads * gw_cl_parts(node) * ((size_t)t.ev + 2) * sizeof(float);
+        (size_t)a->heads * gw_cl_width(node->in[3]) * ((size_t)t.ev + 2) * sizeof(float);
     const int act8 = node->out->fmt == GW_FMT_ACT8; /* encoded by a launch of its own */
     size_t at_once = SCRATCH_BYTES / row_bytes;
     (void)kernel;

@@ -235,7 +235,6 @@ typedef struct gw_cl_launch {
     cl_uint n_dim;
     size_t global[3], local[3];
     size_t page_groups; /* global[0] follows the step: groups for its pages, at most these; or 0 */
-    int from, below;    /* left out where no row is at positions [from, below); 0: no bound */
     int node;
 } gw_cl_launch;
 
@@ -246,7 +245,6 @@ struct gw_segment {
     int rows, node, picked, unfinished;
     int blas;                   /* float products that are being recorded go through CLBlast */
     int multiplied;             /* while running: CLBlast took the last product              */
-    int pos_min;                /* while running: the smallest position of a row             */
     const gw_node *norm, *rope; /* recorded with the node that follows; else NULL */
     cl_mem step;
     cl_mem arrived; /* zeros between launches: groups that have come, per row and KV head */
@@ -422,8 +420,6 @@ int gw_cl_one_glu_launch(const struct gw_segment *segment, const gw_node *node);
  */
 int gw_cl_is_cache(const gw_tensor *t);
 const char *gw_cl_cache_options(const gw_tensor *cache);
-const char *gw_cl_rows_options(const gw_node *node);
-size_t gw_cl_parts(const gw_node *node);
 void gw_cl_arg_split(gw_cl_call *call, const gw_tensor *cache);
 /* The float sums of each row's own page: e values, the maximum, the sum, of [rows, heads]. */
 gw_status gw_cl_record_own_pages(struct gw_segment *segment, const gw_node *node, cl_mem part,

@@ -229,13 +229,9 @@ static gw_status lose(struct gw_device *device, cl_int error, const char *what) 
                    gw_cl_error_name(error));
 }
 
-/* Is it not to run, because no row is where it has rows, or CLBlast does the product, or does not?
- */
+/* Is it not to run, because CLBlast does the product, or does not? */
 static int left_out(struct gw_segment *segment, cl_command_queue queue, const gw_cl_launch *l,
                     const gw_step *step, cl_event *event) {
-    if (step->pos_max < l->from || (l->below > 0 && segment->pos_min >= l->below)) {
-        return 1;
-    }
     switch (l->part) {
     case GW_CL_ALONE:
         return 0;
@@ -313,10 +309,6 @@ gw_status gw_cl_run(struct gw_segment *segment, const gw_step *step) {
         return lose(device, error, "finishing a step");
     }
     gw_step_pack(step, segment->rows, segment->staging[turn]);
-    segment->pos_min = step->pos[0];
-    for (int i = 1; i < step->n; i++) {
-        segment->pos_min = step->pos[i] < segment->pos_min ? step->pos[i] : segment->pos_min;
-    }
     size_t done = 0;
     segment->unfinished = 1;
     if (segment->walk != NULL && !timed) {

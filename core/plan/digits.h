@@ -1,6 +1,5 @@
-/* core/plan/digits.h - which ATTENTION sums pages in integers (docs/arithmetic.md, section 5,
- * "Attention in digits"), of its rows from position GW_DIGITS_FROM on. The rule stands here alone;
- * backends read gw_attn_args.digits.
+/* core/plan/digits.h - which ATTENTION sums its pages in integers (docs/arithmetic.md, section 5,
+ * "Attention in digits"). The rule stands here alone; backends read gw_attn_args.digits.
  */
 #ifndef GW_PLAN_DIGITS_H
 #define GW_PLAN_DIGITS_H

@@ -10,15 +10,11 @@
 
 #include "core/tensor/arith.h"
 
-#define GW_DIGITS_FROM 1024            /* the first position whose row is summed so           */
 #define GW_DIGITS_TOP 32639            /* the largest n                                       */
 #define GW_DIGITS_PART 0x1.010306p-15f /* 1 / 32639                                           */
 #define GW_DIGITS_GROUP 64             /* pages, counted from page 0, that join a state first */
 #define GW_DIGITS_LEAST 32             /* widths of heads: from here, in steps of as many ... */
 #define GW_DIGITS_MOST 256             /* ... to here                                         */
-
-/* Pages that a row at a position sums in digits: those below its own, or none. */
-GW_FN gw_i32 gw_digits_pages(gw_i32 pos) { return pos < GW_DIGITS_FROM ? 0 : pos / GW_PAGE; }
 
 /* Bits of |x|: their maximum as integers is that of |x|, and of a NaN or an infinity if there is
  * one. */

@@ -110,15 +110,7 @@ static inline float turned_value(const turning *t, int i) {
      (h) < (heads) + (kv_heads) ? r : 0,                                                           \
      interleaved}
 
-/* BELOW: rows before that position alone. OWN: of the rows from that position on their own pages
- * alone, the rest is in digits (digits.cl). */
-#if defined(BELOW)
-#define IS_HERE(row) ((int)STEP_POS(row) < BELOW)
-#elif defined(OWN)
-#define IS_HERE(row) ((int)STEP_POS(row) >= OWN)
-#else
-#define IS_HERE(row) 1
-#endif
+/* OWN: of each row its own page alone, the rest is in digits (digits.cl). */
 #ifdef OWN
 #define FIRST_SEEN (pos - pos % GW_PAGE)
 #else
@@ -137,9 +129,6 @@ static inline float turned_value(const turning *t, int i) {
 #ifdef OWN
 #define PARTS_OF_HEAD 1
 #define PART_AT(page) 0
-#elif defined(BELOW)
-#define PARTS_OF_HEAD min(page_stride, BELOW / GW_PAGE)
-#define PART_AT(page) (page)
 #else
 #define PARTS_OF_HEAD page_stride
 #define PART_AT(page) (page)

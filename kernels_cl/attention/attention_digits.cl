@@ -76,7 +76,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 cut_digits(STEP, OUT(k), OUT(v), IN(pages), OUT(keys), OUT(values), const int kv_heads,
            const int page_stride SPLIT_ARGS) {
     const int g = GROUP_ID(1);
-    for (int p = GROUP_ID(0); p < gw_digits_pages((int)step[3]); p += GROUP_COUNT(0)) {
+    for (int p = GROUP_ID(0); p < (int)step[3] / GW_PAGE; p += GROUP_COUNT(0)) {
         for (int row = 0; row < LIVE; row++) {
             const int slot = STEP_SLOT(row);
             if (p >= OWN_PAGE(row) ||
@@ -211,7 +211,7 @@ cut_digits(STEP, OUT(k), OUT(v), IN(pages), OUT(keys), OUT(values), const int kv
     __local float inverse[GW_PAGE];
     __local int wanted[GROUP], n_wanted;
     const int g = GROUP_ID(1), is_v = GROUP_ID(2), id = LOCAL_ID;
-    for (int p = GROUP_ID(0); p < gw_digits_pages((int)step[3]); p += GROUP_COUNT(0)) {
+    for (int p = GROUP_ID(0); p < (int)step[3] / GW_PAGE; p += GROUP_COUNT(0)) {
         for (int first = 0; first < LIVE; first += GROUP) {
             const int row = min(first + id, LIVE - 1), before = max(row - 1, 0);
             const int slot = STEP_SLOT(row), there = first + id == row;
@@ -259,7 +259,7 @@ join_digits(STEP, OUT(part), OUT(own), IN(sinks), OUT(out), const int row0, cons
     __local uint scratch[TEAM];
     const int lane = LOCAL_ID;
 #endif
-    if (row >= LIVE || OWN_PAGE(row) == 0) {
+    if (row >= LIVE) {
         return;
     }
     const int n = (OWN_PAGE(row) + GW_DIGITS_GROUP - 1) / GW_DIGITS_GROUP;

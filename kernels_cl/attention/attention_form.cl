@@ -23,7 +23,7 @@
 #define BOTH 4   /* of flags */
 #define WITHIN 8 /* values are columns of the keys from v_first on */
 #define FORM_PARTIAL(row_, head, page)                                                             \
-    (WRITES(float, part) + (((size_t)(row_) * heads + (head)) * PARTS_OF_HEAD + (page)) * (ev + 2))
+    (WRITES(float, part) + (((size_t)(row_) * heads + (head)) * page_stride + (page)) * (ev + 2))
 
 #ifdef JOIN
 
@@ -41,7 +41,7 @@ KERNEL_OF_ANY_SIZE attend_form_join(STEP, OUT(part), IN(sinks), OUT(out), const 
                                     const int heads, const int ev, const int page_stride,
                                     const int window, const int chunk, const int flags) {
     const int h = GROUP_ID(1), row = row0 + GROUP_ID(2);
-    if (row >= LIVE || !IS_HERE(row)) {
+    if (row >= LIVE) {
         return;
     }
     FORM_SPAN;
@@ -91,7 +91,7 @@ attend_form(STEP, IN(q), OUT(k), OUT(v), IN(pages), IN(slopes), IN(bias), OUT(pa
     LOCALS_HERE
     const int id = LOCAL_ID, lane = id;
 #endif
-    if (row >= LIVE || !IS_HERE(row)) {
+    if (row >= LIVE) {
         return;
     }
     FORM_SPAN;

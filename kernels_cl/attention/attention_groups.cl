@@ -223,15 +223,14 @@ attend_groups(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(kept), cons
     /* rows of one sequence at a time */
     for (int run = b0, run_end; run < stop; run = run_end) {
         const int slot = STEP_SLOT(run);
-        int high = -1, pos[EACH]; /* -1: no query, or not one of these rows */
+        int high = 0, pos[EACH]; /* -1: no query */
         for (run_end = run; run_end < stop && STEP_SLOT(run_end) == slot; run_end++) {
-            high = max(high, IS_HERE(run_end) ? (int)STEP_POS(run_end) : -1);
+            high = max(high, (int)STEP_POS(run_end));
         }
-        const int n_queries = (run_end - run) * group, last = high < 0 ? -1 : high / GW_PAGE;
+        const int n_queries = (run_end - run) * group, last = high / GW_PAGE;
         UNROLL
         for (int n = 0; n < EACH; n++) {
-            const int row = run + (mine + n) / group;
-            pos[n] = mine + n < n_queries && IS_HERE(row) ? (int)STEP_POS(row) : -1;
+            pos[n] = mine + n < n_queries ? STEP_POS(run + (mine + n) / group) : -1;
         }
         for (int from = (int)get_group_id(0) * GW_PAGE_GROUP; from <= last;
              from += (int)get_num_groups(0) * GW_PAGE_GROUP) {

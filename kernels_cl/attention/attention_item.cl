@@ -79,7 +79,7 @@ void attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), const int row0,
                      const int heads, const int kv_heads, const int e, const int page_stride,
                      const float scale, const int window SPLIT_ARGS) {
     const int g = (int)get_group_id(1), row = row0 + (int)get_group_id(2), group = heads / kv_heads;
-    if (row >= LIVE || !IS_HERE(row)) {
+    if (row >= LIVE) {
         return;
     }
     SPAN;
@@ -112,7 +112,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attend_join(STEP, OUT(part), OUT(out), const int row0, const int heads, const int e,
                           const int page_stride, const int window) {
     const int h = (int)get_group_id(0), row = row0 + (int)get_group_id(1);
-    if (row >= LIVE || !IS_HERE(row)) {
+    if (row >= LIVE) {
         return;
     }
     SPAN;

@@ -98,8 +98,7 @@ attend_rows(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), const int row0, c
         for (run_end = run; run_end < stop && STEP_SLOT(run_end) == slot; run_end++) {
             const int row = run_end;
             SPAN;
-            low = IS_HERE(row) ? min(low, first) : low;
-            high = IS_HERE(row) ? max(high, last) : high;
+            low = min(low, first), high = max(high, last);
         }
         const int n_queries = (run_end - run) * group;
         for (int p = low + (int)get_group_id(0); p <= high; p += (int)get_num_groups(0)) {
@@ -120,8 +119,7 @@ attend_rows(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), const int row0, c
                 const int row = min(run + (mine + n) / group, run_end - 1);
                 SPAN;
                 from[n] = max(lo - p * GW_PAGE, 0);
-                end[n] = mine + n < n_queries && IS_HERE(row) ? min(pos - p * GW_PAGE + 1, GW_PAGE)
-                                                              : 0;
+                end[n] = mine + n < n_queries ? min(pos - p * GW_PAGE + 1, GW_PAGE) : 0;
                 s[n][0] = s[n][1] = 0.0f;
                 UNROLL
                 for (int x = 0; x < PER_ITEM; x++) {

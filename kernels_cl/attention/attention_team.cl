@@ -161,7 +161,7 @@ KERNEL(SIZE) attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out),
     LOCALS_HERE
     const int g = GROUP_ID(1), row = row0 + GROUP_ID(2), group = heads / kv_heads;
     const int id = LOCAL_ID, lane = id & (TEAM - 1), squad = id / TEAM;
-    if (row >= LIVE || !IS_HERE(row)) {
+    if (row >= LIVE) {
         return;
     }
     SPAN;
@@ -376,7 +376,7 @@ KERNEL(SIZE) attend(STEP, IN(q), OUT(k), OUT(v), IN(pages), OUT(part), OUT(out),
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (ticket[0]) {
         join_heads(PARTIAL(row - row0, 0, 0), WRITES(uchar, out), row, g * group, group, heads,
-                   PARTS_OF_HEAD, first, last, scratch, id);
+                   page_stride, first, last, scratch, id);
     }
 #endif
 }
@@ -392,12 +392,12 @@ KERNEL(SIZE) attend_join(STEP, OUT(part), OUT(out), const int row0, const int he
     LOCALS_HERE
     const int row = row0 + GROUP_ID(1), group = heads / kv_heads;
     AWAIT;
-    if (row >= LIVE || !IS_HERE(row)) {
+    if (row >= LIVE) {
         return;
     }
     SPAN;
     join_heads(PARTIAL(row - row0, 0, 0), WRITES(uchar, out), row, GROUP_ID(0) * group,
-               group, heads, PARTS_OF_HEAD, first, last, scratch, LOCAL_ID);
+               group, heads, page_stride, first, last, scratch, LOCAL_ID);
 }
 
 #endif

@@ -19,8 +19,8 @@
 #define POSITION_OF(r) (((r) & 49) | ((r) & 6) << 1 | ((r) & 8) >> 2)
 #define ROW_OF_POSITION(j) (((j) & 49) | ((j) & 12) >> 1 | ((j) & 2) << 2)
 
-/* What a row sees in digits: pages before its own, or none. */
-#define OWN_PAGE(row) gw_digits_pages((int)STEP_POS(row))
+/* What a row sees in digits: pages before its own. */
+#define OWN_PAGE(row) ((int)STEP_POS(row) / GW_PAGE)
 
 #ifndef GW_ITEM
 /* The integer n next to x * inverse as a word, NUMBER_ZERO + n: its second byte is the high digit,

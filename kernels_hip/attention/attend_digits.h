@@ -41,8 +41,7 @@ struct gw_digits_turn {
 GW_DEVICE gw_digits_turn gw_digits_turn_of(const gw_digits_params &p) {
     gw_digits_turn t;
     const int queries = gw_live(p.step) * (p.heads / p.kv_heads);
-    const int deep = gw_digits_pages(p.step.step[GW_STEP_POS_MAX]) > 0;
-    const int tiles = deep ? (queries + GW_DIGITS_QUERIES - 1) / GW_DIGITS_QUERIES : 0;
+    const int tiles = (queries + GW_DIGITS_QUERIES - 1) / GW_DIGITS_QUERIES;
     t.groups = p.step.step[GW_STEP_POS_MAX] / (GW_PAGE * GW_DIGITS_GROUP) + 1;
     const int at_once = p.room / (p.kv_heads * t.groups);
     t.first = p.turn * at_once;

@@ -198,13 +198,13 @@ __device__ static inline void make(const gw_digits_params &p, uint8_t *shared) {
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     const int live = gw_live(p.step), lane = gw_lane();
-    const int units = gw_digits_pages(p.step.step[GW_STEP_POS_MAX]) * p.kv_heads * KINDS;
+    const int units = p.step.step[GW_STEP_POS_MAX] / GW_PAGE * p.kv_heads * KINDS;
     for (int base = 0; base < live; base += GW_LANES) {
         /* The last rows of sequences: those of a sequence come in order. */
         const int row = base + lane, there = row < live;
         const int slot = there ? gw_step_slot(p.step, row) : -1;
         const int last = there && (row + 1 == live || gw_step_slot(p.step, row + 1) != slot);
-        const int own = last ? gw_digits_pages(gw_step_pos(p.step, row)) : 0;
+        const int own = last ? gw_step_pos(p.step, row) / GW_PAGE : 0;
         for (unsigned some = gw_ballot(last); some != 0; some &= some - 1) {
             const int of = gw_shuffle(slot, __ffs((int)some) - 1);
             const int pages = gw_shuffle(own, __ffs((int)some) - 1);
@@ -250,12 +250,8 @@ GW_KERNEL(gw_attend_digits_join, struct gw_digits_params, GW_DIGITS_JOIN_THREADS
     if (tile >= t.end || row >= gw_live(p.step)) {
         return; /* whole teams */
     }
-    const int head = g * group + query % group;
-    const int own = gw_digits_pages(gw_step_pos(p.step, row));
+    const int head = g * group + query % group, own = gw_step_pos(p.step, row) / GW_PAGE;
     const int n = (own + GW_DIGITS_GROUP - 1) / GW_DIGITS_GROUP;
-    if (own == 0) {
-        return; /* another launch has the row */
-    }
     const size_t at = gw_digits_entry(p, t, tile, g, 0) * QUERIES + of % QUERIES;
     const size_t to = (size_t)row * p.heads + head;
     float top = minus_infinity(), sum = 0.0f, o[PARTS];

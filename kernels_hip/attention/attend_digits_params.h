@@ -1,10 +1,9 @@
 /* kernels_hip/attention/attend_digits_params.h - parameters of attention of prompts in integers
  * (docs/arithmetic.md, section 5, "Attention in digits").
  *
- * Rows at positions below GW_DIGITS_FROM are those of a launch in float (attend_prompt.hip). Of the
- * others there are four kinds of launches: digits of k and v of all pages that rows see below their
- * own; the rows' own pages in float (attend_more.hip); groups of pages; their join. Digits lie in
- * scratch memory, for each page of the caches and KV head, as blocks want them in shared memory:
+ * Four kinds of launches: digits of k and v of all pages that rows see below their own; the rows'
+ * own pages in float (attend_more.hip); groups of pages; their join. Digits lie in scratch memory,
+ * for each page of the caches and KV head, as blocks want them in shared memory:
  *   keys    [64] rows of 2 E + 16 bytes: the high digits of a position, E wide, the low ones, 16
  *           that keep rows in different banks; then the 64 scales
  *   values  of each slice of EV channels: [EV] rows of 144 bytes: the high digits of a channel's 64

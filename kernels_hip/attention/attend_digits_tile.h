@@ -328,7 +328,7 @@ __device__ static inline void attend_tile(const gw_digits_params &p, const gw_di
     unsigned *mail = (unsigned *)(slot + QUERIES) + wave * 32;
     if (tid < QUERIES) {
         const int row = (begin + tid) / group, there = row < live;
-        own[tid] = there ? gw_digits_pages(gw_step_pos(p.step, row)) : -1;
+        own[tid] = there ? gw_step_pos(p.step, row) / GW_PAGE : -1;
         slot[tid] = there ? gw_step_slot(p.step, row) : -1;
     }
     __syncthreads();

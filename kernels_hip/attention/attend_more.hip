@@ -27,11 +27,6 @@ GW_DEVICE more_span span_more(const struct gw_attend_more_params &p, int row) {
     return s;
 }
 
-GW_DEVICE int has_row(const struct gw_attend_more_params &p, int row) {
-    const int pos = row < gw_live(p.step) ? gw_step_pos(p.step, row) : -1;
-    return pos >= p.from && (p.below == 0 || pos < p.below);
-}
-
 /* What comes to the score of a key so far behind its query. */
 GW_DEVICE float more_bias(const struct gw_attend_more_params &p, int h, int behind) {
     const int low = behind < -p.reach ? -p.reach : behind, at = low > p.reach ? p.reach : low;
@@ -115,7 +110,7 @@ __device__ static inline void attend_more(const struct gw_attend_more_params &p)
     float *weight = weights[gw_team()];
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
-    if (!has_row(p, row) || of >= group) {
+    if (row >= gw_live(p.step) || of >= group) {
         return; /* whole teams */
     }
     const more_span span = span_more(p, row);
@@ -183,7 +178,7 @@ GW_KERNEL(gw_attend_more_join, struct gw_attend_more_params, GW_ATTEND_MORE_THRE
     const int h = (int)blockIdx.x, here = (int)blockIdx.y, row = p.row0 + here;
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
-    if (!has_row(p, row)) {
+    if (row >= gw_live(p.step)) {
         return;
     }
     const more_span span = span_more(p, row);

@@ -32,7 +32,6 @@ struct gw_attend_more_params {
     int32_t k_bytes, v_bytes; /* of a page of a KV head */
     int32_t v_first;
     int32_t both, reach;      /* both: rows see up to the step's last */
-    int32_t from, below; /* rows at positions [from, below) alone; 0: without a bound */
     float scale, softcap;
 };
 

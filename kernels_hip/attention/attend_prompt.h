@@ -9,12 +9,6 @@ struct gw_prompt_span {
     int low, high;
 };
 
-/* Is the row one of those that are asked for? */
-GW_DEVICE int gw_prompt_has(const gw_prompt_params &p, int row) {
-    const int pos = gw_step_pos(p.step, row);
-    return pos >= p.from && (p.below == 0 || pos < p.below);
-}
-
 GW_DEVICE gw_prompt_span gw_prompt_seen(const gw_prompt_params &p, int row) {
     const int pos = gw_step_pos(p.step, row);
     gw_prompt_span s = {p.window > 0 && pos + 1 > p.window ? pos + 1 - p.window : 0, pos};

@@ -532,21 +532,6 @@ GW_DEVICE int turn_of(int at, int n) {
     return at < first ? n - 1 - at : at - first;
 }
 
-/* The row of a query whose result is asked for, or -1. */
-GW_DEVICE int asked_row(const gw_prompt_params &p, const tile &t, int query) {
-    const int row = t.row[query];
-    return row >= 0 && gw_prompt_has(p, row) ? row : -1;
-}
-
-/* Is none of the rows [row, end) asked for? Every team looks for itself. */
-GW_DEVICE int has_none(const gw_prompt_params &p, int row, int end) {
-    unsigned some = 0;
-    for (row += gw_lane(); row - gw_lane() < end; row += GW_LANES) {
-        some |= gw_ballot(row < end && gw_prompt_has(p, row < end ? row : end - 1));
-    }
-    return some == 0;
-}
-
 /* OWN: of each row its own page alone, which stays as it is: not joined, not divided. */
 template <int CELLS, int E, int OWN>
 __device__ static inline void attend(const gw_prompt_params &p, float *shared) {
@@ -556,10 +541,7 @@ __device__ static inline void attend(const gw_prompt_params &p, float *shared) {
     const int begin = turn_of((int)blockIdx.y, (int)gridDim.y) * QUERIES;
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
-    const int row_end = (begin + QUERIES - 1) / group + 1;
-    if (begin >= live * group ||
-        ((p.from | p.below) != 0 &&
-         has_none(p, begin / group, row_end < live ? row_end : live))) {
+    if (begin >= live * group) {
         return;
     }
     tile t;
@@ -576,9 +558,7 @@ __device__ static inline void attend(const gw_prompt_params &p, float *shared) {
         t.row[tid] = row < live ? row : -1;
         const gw_prompt_span span = gw_prompt_seen(p, row < live ? row : 0);
         t.low[tid] = row < live ? (OWN ? span.high / GW_PAGE * GW_PAGE : span.low) : 0;
-        /* A row that is not asked for is left with its first position. */
-        const int there = OWN || gw_prompt_has(p, row < live ? row : 0);
-        t.high[tid] = row < live ? (there ? span.high : 0) : -1;
+        t.high[tid] = row < live ? span.high : -1;
         t.slots[tid] = row < live ? gw_step_slot(p.step, row) : 0;
     }
     enum { TEAMS = THREADS / GW_LANES, AT_ONCE = 4, PARTS = (E + GW_LANES - 1) / GW_LANES };
@@ -627,8 +607,7 @@ __device__ static inline void attend(const gw_prompt_params &p, float *shared) {
     float *out = t.page; /* [QUERIES, E + 1] */
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
-        const int query = query_of<E>(tq, i);
-        const int row = OWN ? t.row[query] : asked_row(p, t, query);
+        const int query = query_of<E>(tq, i), row = t.row[query];
         const int head = (int)blockIdx.x * group + (begin + query) % group;
 #pragma unroll
         for (int c = 0; c < VALUES; c++) {
@@ -649,7 +628,7 @@ __device__ static inline void attend(const gw_prompt_params &p, float *shared) {
         __syncthreads();
         const int blocks = p.e / GW_ACT_BLOCK;
         for (int i = tid; i < QUERIES * blocks; i += THREADS) {
-            const int query = i % QUERIES, b = i / QUERIES, row = asked_row(p, t, query);
+            const int query = i % QUERIES, b = i / QUERIES, row = t.row[query];
             const int head = (int)blockIdx.x * group + (begin + query) % group;
             if (row >= 0) {
                 gw_act8 y;
@@ -672,9 +651,6 @@ GW_PREFILL(f16_256, HALVES, 256, 0)
 GW_PREFILL(f32_64, FLOATS, 64, 0)
 GW_PREFILL(f32_128, FLOATS, 128, 0)
 GW_PREFILL(f32_256, FLOATS, 256, 0)
-GW_PREFILL(q8_0_64, CODES, 64, 0)
-GW_PREFILL(q8_0_128, CODES, 128, 0)
-GW_PREFILL(q8_0_256, CODES, 256, 0)
 GW_PREFILL(own_f16_64, HALVES, 64, 1)
 GW_PREFILL(own_f16_128, HALVES, 128, 1)
 GW_PREFILL(own_f16_256, HALVES, 256, 1)

@@ -49,8 +49,6 @@ struct gw_prompt_params {
     int32_t heads, kv_heads, e, page_stride, window;
     int32_t both; /* 1: up to the step's last of the row */
     int32_t form; /* of out: act8_params.h; where that is act8 e is a multiple of 32 */
-    /* Rows at positions [from, below) alone; 0: without a bound. Not of _half. */
-    int32_t from, below;
     float scale;
 };
 
