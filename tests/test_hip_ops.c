@@ -5,6 +5,7 @@
 #include "hip_cut.h"
 #include "hip_experts.h"
 #include "hip_layer.h"
+#include "hip_long_plans.h"
 
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -90,16 +91,6 @@ static const op_case more_cases[] = {
      .e = 64, .kv = GW_FMT_Q8_0, .pos = 330, .window = 150, .slots = 1, .out = GW_FMT_F32},
     {.op = GW_OP_ATTENTION, .why = "many rows of an odd width", .n = 19, .heads = 2, .kv_heads = 2,
      .e = 19, .kv = GW_FMT_F16, .pos = 60, .slots = 1, .out = GW_FMT_F32},
-    /* a short prompt in the plan of a long one */
-    {.op = GW_OP_LINEAR, .why = "few of many rows", .n = 9, .spare = 300, .k = 256,
-     .m = {150, 70}, .fmt = {GW_FMT_Q4_0, GW_FMT_Q4_0}, .out = GW_FMT_F32,
-     .order = GW_ORDER_PREFILL, .bias = 1},
-    {.op = GW_OP_LINEAR, .why = "some of many rows", .n = 70, .spare = 300, .k = 256, .m = {300},
-     .fmt = {GW_FMT_Q6_K}, .out = GW_FMT_F32, .order = GW_ORDER_PREFILL, .residual = 1},
-    {.op = GW_OP_LINEAR, .why = "few of many rows, floats", .n = 9, .spare = 300, .k = 130,
-     .m = {150}, .fmt = OC_F16, .out = GW_FMT_F32, .order = GW_ORDER_PREFILL},
-    {.op = GW_OP_GLU, .why = "few of many rows", .n = 9, .spare = 300, .k = 256, .m = {224},
-     .fmt = {GW_FMT_Q4_K, GW_FMT_Q4_K}, .out = GW_FMT_ACT8, .order = GW_ORDER_PREFILL},
     /* widths that have kernels of their own where pages are many (without blocks: always) */
     {.op = GW_OP_ATTENTION, .why = "many pages, 128 wide", .n = 1, .heads = 2, .kv_heads = 1,
      .e = 128, .kv = GW_FMT_F16, .pos = 64 * 66 + 5, .slots = 1, .out = GW_FMT_ACT8},
@@ -123,7 +114,8 @@ static const op_case more_cases[] = {
 };
 /* clang-format on */
 enum {
-    MORE = sizeof more_cases / sizeof more_cases[0],
+    OTHERS = sizeof more_cases / sizeof more_cases[0],
+    MORE = OTHERS + HIP_LONG_PLANS,
     /* EMBED, LINEAR and GLU of every format, with more tokens than a tile, of up to 16 rows of decode */
     FORMS = 11,
     EVERY = OC_TOTAL + MORE + FORMS * OC_SHARED + 3 * OC_SHARING
@@ -132,7 +124,9 @@ enum {
 static op_case case_of(int i) {
     int at = i - OC_TOTAL - MORE, few = at - FORMS * OC_SHARED;
     if (i < OC_TOTAL + MORE) {
-        return i < OC_TOTAL ? oc_case(i) : more_cases[i - OC_TOTAL];
+        return i < OC_TOTAL            ? oc_case(i)
+               : i < OC_TOTAL + OTHERS ? more_cases[i - OC_TOTAL]
+                                       : hip_long_plan_cases[i - OC_TOTAL - OTHERS];
     }
     gw_fmt fmt = (gw_fmt)(few < 0 ? at % OC_SHARED : OC_SHARED + few % OC_SHARING);
     const int of_last[] = {0, 7, 1 + (int)fmt % (FORMS - 1)}; /* of the last formats: not all */
@@ -953,6 +947,7 @@ static int run_all(const char *name) {
         cmocka_unit_test(half_attention_is_near),
         cmocka_unit_test(table_has_forms_of_rows),
         cmocka_unit_test(table_has_wide_tiles),
+        cmocka_unit_test(states_of_long_plans),
         cmocka_unit_test(long_rows_come_in_pieces),
         cmocka_unit_test(table_without_groups),
         cmocka_unit_test(chains_need_fewer_launches),

@@ -89,6 +89,7 @@ static const struct {
     {"gw_exchange_*",      "kernels_hip/rows/exchange.hip"},
     {"gw_listed_*",        "kernels_hip/rows/listed.hip"},
     {"gw_more_*",          "kernels_hip/rows/more.hip"},
+    {"gw_state_prompt_*",  "kernels_hip/rows/state_prompt.hip"},
     {"gw_state_*",         "kernels_hip/rows/state.hip"},
     {"gw_sample",          "kernels_hip/rows/sample.hip"},
     {"gw_roof_*",          "kernels_hip/roof.hip"},

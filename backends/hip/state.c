@@ -32,8 +32,17 @@ static gw_status record_conv(struct gw_segment *segment, const gw_kernel *kernel
                                      .taps = node->args.conv.taps,
                                      .apart = node->args.conv.apart,
                                      .entries = (int32_t)node->in[1]->dim[1],
-                                     .kind = (int32_t)node->args.conv.act};
+                                     .kind = (int32_t)node->args.conv.act,
+                                     .slots = (int32_t)node->in[1]->dim[0]};
     (void)kernel;
+    if (p.apart <= 1 && segment->rows >= GW_STATE_PROMPT) {
+        size_t rows = (size_t)segment->rows;
+        return gw_hip_record(segment, node, "gw_state_prompt_conv",
+                             gw_hip_groups(gw_hip_width(node->out), GW_STATE_THREADS),
+                             (unsigned)p.slots + gw_hip_groups(rows, GW_CONV_ROWS), 1,
+                             GW_STATE_THREADS, 1, 1, (unsigned)(rows * GW_STATE_LISTED), &p,
+                             sizeof p);
+    }
     return launch(segment, node, p.apart > 1 ? "gw_state_conv_apart" : "gw_state_conv",
                   gw_hip_width(node->out), 0, &p, sizeof p);
 }
@@ -69,11 +78,26 @@ static gw_status prepare_scan(struct gw_segment *segment, const gw_node *node, i
                   sizeof p);
 }
 
+/* A long plan's scan, where a block of columns is of one head and its keys fit registers. */
+static gw_status scan_prompt(struct gw_segment *segment, const gw_node *node, const gw_scan_args *a,
+                             const struct gw_state_scan_params *p) {
+    const char *name = a->kind == GW_SCAN_SSM ? "gw_state_prompt_scan_ssm"
+                       : a->by_channel        ? "gw_state_prompt_scan_key"
+                                              : "gw_state_prompt_scan_head";
+    size_t ring = (size_t)(GW_SCAN_RING * GW_SCAN_SLOT(a->by_channel)) * sizeof(float);
+    return gw_hip_record(
+        segment, node, name, gw_hip_groups(gw_hip_width(node->out), GW_SCAN_THREADS),
+        (unsigned)node->in[1]->dim[0], 1, GW_SCAN_THREADS, 1, 1,
+        (unsigned)(ring + (size_t)(segment->rows + GW_SCAN_RING + 1) * GW_STATE_LISTED), p,
+        sizeof *p);
+}
+
 static gw_status record_scan(struct gw_segment *segment, const gw_kernel *kernel,
                              const gw_node *node) {
     const gw_scan_args *a = &node->args.scan;
     int decays = a->by_channel ? a->k_dim : 1;
-    size_t row = 2 * (size_t)a->groups * (size_t)a->k_dim + (size_t)a->heads * (size_t)(decays + 1);
+    size_t by_key = decays > 1 ? (size_t)decays : 0, heads = (size_t)a->heads;
+    size_t row = 2 * (size_t)a->groups * (size_t)a->k_dim + heads * (by_key + GW_SCAN_RECORD);
     gw_hip_ptr made;
     (void)kernel;
     GW_TRY(gw_hip_scratch(segment, (size_t)segment->rows * row * sizeof(float), &made));
@@ -92,6 +116,10 @@ static gw_status record_scan(struct gw_segment *segment, const gw_kernel *kernel
                                      .decays = decays,
                                      .tiled = a->tiled,
                                      .entries = (int32_t)node->in[1]->dim[1]};
+    if (segment->rows >= GW_STATE_PROMPT && a->k_dim == GW_SCAN_KEYS_HELD &&
+        a->v_dim % GW_SCAN_THREADS == 0) {
+        return scan_prompt(segment, node, a, &p);
+    }
     const char *name = a->k_dim == 64    ? "gw_state_scan_64"
                        : a->k_dim == 128 ? "gw_state_scan_128"
                                          : "gw_state_scan";

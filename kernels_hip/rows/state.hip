@@ -1,8 +1,6 @@
 /* kernels_hip/rows/state.hip - CONV, SCAN, GROUP_NORM, HEADS and COLUMNS (docs/arithmetic.md,
  * section 5). */
-#include "kernels_hip/device.h"
-#include "kernels_hip/rows/state_params.h"
-#include "core/tensor/act.h"
+#include "kernels_hip/rows/state.h"
 
 /* ---- sequences of a step --------------------------------------------------------------------- */
 
@@ -32,9 +30,6 @@ GW_DEVICE int next_row(const struct gw_step_params &s, int i, int live) {
 GW_DEVICE size_t entry_of(const struct gw_step_params &s, int i, int pos, int entries,
                           size_t width) {
     return ((size_t)gw_step_slot(s, i) * entries + pos % entries) * width;
-}
-GW_DEVICE float gate_of(int kind, float x) {
-    return gw_act_gate((gw_act_kind)kind, x, 0.0f, 0.0f, 0.0f, 0.0f);
 }
 
 /* ---- CONV ------------------------------------------------------------------------------------ */
@@ -131,7 +126,7 @@ GW_KERNEL(gw_state_prepare, struct gw_state_prepare_params, GW_STATE_THREADS) {
         return; /* whole teams */
     }
     const float *x = p.in + (size_t)row * (p.heads * p.values + 2 * all);
-    float *to = p.out + (size_t)row * (2 * all + p.heads * (p.decays + 1));
+    float *to = p.out + (size_t)row * made_width(p.groups, p.heads, p.keys, p.decays > 1);
     if (u < 2 * p.groups) { /* of SSM b comes first, which is the key */
         const int is_k = u >= p.groups, g = is_k ? u - p.groups : u;
         const int at = p.delta ? (is_k ? all : 0) : p.heads * p.values + (is_k ? 0 : all);
@@ -146,20 +141,20 @@ GW_KERNEL(gw_state_prepare, struct gw_state_prepare_params, GW_STATE_THREADS) {
         }
         return;
     }
-    const int h = u - 2 * p.groups;
+    const int h = u - 2 * p.groups, by_key = p.decays > 1;
+    float *d = to + 2 * all, *record = record_of(d, h, p.heads, p.keys, by_key);
     const float *logits = p.decay + (size_t)row * p.decay_step, a = p.a[h];
-    float *d = to + 2 * all, *strength = d + p.heads * p.decays + h;
     for (int j = h * p.decays + lane; j < (h + 1) * p.decays; j += GW_LANES) {
         float v = gw_softplus(p.bias ? logits[j] + p.bias[j] : logits[j]);
         v = p.delta || v >= p.low ? v : p.low;
         v = p.delta || v <= p.high ? v : p.high;
-        d[j] = p.delta ? gw_exp(a * v) : gw_exp(v * a);
+        (by_key ? d + j : record)[0] = p.delta ? gw_exp(a * v) : gw_exp(v * a);
         if (!p.delta) {
-            *strength = v;
+            record[1] = v;
         }
     }
     if (p.delta && lane == 0) {
-        *strength = gw_sigmoid(p.beta[(size_t)row * p.beta_step + h]);
+        record[1] = gw_sigmoid(p.beta[(size_t)row * p.beta_step + h]);
     }
 }
 
@@ -169,15 +164,16 @@ struct scan_row {
     float strength, x;
 };
 GW_DEVICE scan_row row_of(const struct gw_state_scan_params &p, int i, int at) {
-    const int h = at / p.values, all = p.groups * p.keys;
-    const int g = p.tiled ? h % p.groups : h / (p.heads / p.groups);
-    const float *made = p.made + (size_t)i * (2 * all + p.heads * (p.decays + 1));
+    const int h = at / p.values, all = p.groups * p.keys, by_key = p.decays > 1;
+    const int g = group_of(p, h);
+    const float *made = p.made + (size_t)i * made_width(p.groups, p.heads, p.keys, by_key);
+    const float *record = record_of(made + 2 * all, h, p.heads, p.keys, by_key);
     const float *in = p.in + (size_t)i * (p.heads * p.values + 2 * all);
     scan_row r;
     r.q = made + g * p.keys;
     r.k = r.q + all;
-    r.d = made + 2 * all + h * p.decays;
-    r.strength = made[2 * all + p.heads * p.decays + h];
+    r.d = by_key ? made + 2 * all + h * p.keys : record;
+    r.strength = record[1];
     r.x = in[(p.delta ? 2 * all : 0) + at];
     return r;
 }

@@ -1,14 +1,34 @@
-/* kernels_hip/rows/state_params.h - parameters of the kernels in state.hip. Widths in elements;
- * buffers are dense rows of that width. */
+/* kernels_hip/rows/state_params.h - parameters of the kernels in state.hip and state_prompt.hip.
+ * Widths in elements; buffers are dense rows of that width. */
 #ifndef GW_KERNELS_HIP_STATE_PARAMS_H
 #define GW_KERNELS_HIP_STATE_PARAMS_H
 
 #include "kernels_hip/params.h"
 
-enum { GW_STATE_THREADS = 128, GW_STATE_TEAMS = GW_STATE_THREADS / 32, GW_SCAN_THREADS = 32 };
+enum {
+    GW_STATE_THREADS = 128,
+    GW_STATE_TEAMS = GW_STATE_THREADS / 32,
+    GW_SCAN_THREADS = 32,
+    GW_SCAN_RECORD = 4, /* floats: decay (by head), strength, and two that make it 16 bytes */
+};
+
+/* What a plan must have for the kernels of state_prompt.hip, which list the rows of a sequence in
+ * shared memory, so many bytes each; and those of gw_state_prompt_conv that a block has. */
+enum { GW_STATE_PROMPT = 16, GW_CONV_ROWS = 16, GW_STATE_LISTED = 4 };
+
+/* gw_state_prompt_scan_*: keys of a head; rows in shared memory, those that are on their way. */
+enum {
+    GW_SCAN_KEYS_HELD = 128,
+    GW_SCAN_RING = 16,
+    GW_SCAN_AHEAD = GW_SCAN_RING - 2,
+};
+/* Floats of a row there. */
+#define GW_SCAN_SLOT(by_key)                                                                       \
+    (((by_key) ? 3 : 2) * GW_SCAN_KEYS_HELD + GW_SCAN_THREADS + GW_SCAN_RECORD)
 
 /* gw_state_conv, gw_state_conv_apart (taps that are not side by side): a thread per column, grid
- * (columns, rows); a block does the sequence whose first row of the step is its own. */
+ * (columns, rows); a block does the sequence whose first row of the step is its own.
+ * gw_state_prompt_conv: grid (columns, slots + rows over GW_CONV_ROWS). */
 struct gw_state_conv_params {
     struct gw_step_params step;
     GW_DEV(const float) in;
@@ -16,11 +36,11 @@ struct gw_state_conv_params {
     GW_DEV(const float) w;    /* [width, taps]                      */
     GW_DEV(const float) bias; /* may be 0                           */
     GW_DEV(float) out;
-    int32_t width, taps, apart, entries, kind;
+    int32_t width, taps, apart, entries, kind, slots;
 };
 
-/* gw_state_prepare: what SCAN takes of every row, [q g*k | k g*k | decays h*n | strengths h]; a
- * team per group of q, of k, and per head; grid (those over teams, rows). */
+/* gw_state_prepare: what SCAN takes of every row, [q g*k | k g*k | decays by key h*k | records h];
+ * a team per group of q, of k, and per head; grid (those over teams, rows). */
 struct gw_state_prepare_params {
     struct gw_step_params step;
     GW_DEV(const float) in;
@@ -34,7 +54,8 @@ struct gw_state_prepare_params {
 };
 
 /* gw_state_scan, gw_state_scan_64, gw_state_scan_128 (keys of that width, in registers): a thread
- * per column of a head, grid (columns, rows). */
+ * per column of a head, grid (columns, rows). gw_state_prompt_scan_*: grid (columns, slots); a
+ * block's columns are of one head. */
 struct gw_state_scan_params {
     struct gw_step_params step;
     GW_DEV(const float) in;

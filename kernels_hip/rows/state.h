@@ -1,0 +1,28 @@
+/* kernels_hip/rows/state.h - what state.hip and state_prompt.hip share: activations, and what
+ * gw_state_prepare leaves for scans. */
+#ifndef GW_KERNELS_HIP_STATE_H
+#define GW_KERNELS_HIP_STATE_H
+
+#include "kernels_hip/device.h"
+#include "kernels_hip/rows/state_params.h"
+#include "core/tensor/act.h"
+
+GW_DEVICE float gate_of(int kind, float x) {
+    return gw_act_gate((gw_act_kind)kind, x, 0.0f, 0.0f, 0.0f, 0.0f);
+}
+
+/* A row of gw_state_prepare, in floats. */
+GW_DEVICE int made_width(int groups, int heads, int keys, int by_key) {
+    return 2 * groups * keys + heads * ((by_key ? keys : 0) + GW_SCAN_RECORD);
+}
+/* The record of head h; d: where what is made of the decays begins. */
+template <class T>
+__device__ static inline T *record_of(T *d, int h, int heads, int keys, int by_key) {
+    return d + (by_key ? heads * keys : 0) + h * GW_SCAN_RECORD;
+}
+/* The group of q and k that head h has. */
+GW_DEVICE int group_of(const struct gw_state_scan_params &p, int h) {
+    return p.tiled ? h % p.groups : h / (p.heads / p.groups);
+}
+
+#endif
