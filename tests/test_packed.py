@@ -328,6 +328,39 @@ def test_order_of_columns(tmp_path, device):
     assert far(logits(other, tmp_path, "--device", device), want) > 0.2
 
 
+def test_rows_take_the_order_of_columns(tmp_path):
+    """With rows of gate and up in the order of the columns of down, and those side by side: the same bits, for the
+    engine does so itself."""
+    packed, _, tensors, config = build(tmp_path, "gptq-4-order-shared", LARGE)
+    for layer in range(LAYERS):
+        part = f"model.layers.{layer}.mlp."
+        index = tensors[part + "down_proj.g_idx"]
+        order = numpy.argsort(index, kind="stable")
+        tensors[part + "down_proj.g_idx"] = numpy.sort(index)
+        words_of = tensors[part + "down_proj.qweight"].T[:, :, None] >> numpy.arange(0, 32, 4) & 15
+        codes = words_of.reshape(LARGE, -1)[:, order]
+        tensors[part + "down_proj.qweight"] = numpy.ascontiguousarray(stream(codes, 4).T)
+        for name in ("gate_proj.", "up_proj."):
+            tensors[part + name + "qweight"] = numpy.ascontiguousarray(tensors[part + name + "qweight"][:, order])
+            tensors[part + name + "scales"] = numpy.ascontiguousarray(tensors[part + name + "scales"][:, order])
+    other = write_folder(tmp_path / "other", tensors, config, LARGE)
+    for args in ((), ("--rows", "decode")):
+        assert logits_hash(packed, IDS, *args) == logits_hash(other, IDS, *args)
+
+
+def test_made_of_columns_in_another_order(tmp_path):
+    """What is made of such a folder has the publisher's order, and is refused as others of few bits are."""
+    make = lambda folder, kind, *args: run("quantize", "-m", folder, "-o", tmp_path / f"{folder.name}.gguf", kind, *args,
+                                           check=False)
+    packed, plain, _, _ = build(tmp_path, "gptq-4-order-shared", LARGE)
+    assert "q4_0 already" in make(packed, "q8_0").stderr
+    for folder in (packed, plain):
+        assert make(folder, "f32").returncode == 0
+    assert (tmp_path / "packed.gguf").read_bytes()[-LARGE * LARGE * 4:] == \
+        (tmp_path / "plain.gguf").read_bytes()[-LARGE * LARGE * 4:]
+    assert logits_hash(tmp_path / "packed.gguf", IDS) == logits_hash(tmp_path / "plain.gguf", IDS)
+
+
 @pytest.mark.parametrize("name", ["gptq-4-order-shared", "gptq-2", "gptq-3", "gptq-4", "gptq-8", "gptq-v2", "gptq-v2-said-v1",
                                   "awq", "ct-4", "ct-4-asym", "ct-4-row", "ct-8", "ct-int8", "bnb-int8",
                                   "mlx-4"])

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "core/model/checkpoint.h"
+#include "core/model/weights_parts.h"
 #include "core/tensor/formats.h"
 
 enum { D = 64, HEADS = 2, E = 32, F = 96, V = 40, MAX_TENSORS = 24, ROOM = 1 << 20 };
@@ -318,12 +320,65 @@ static void test_extra(void **state) {
     same_logits(&plain, &extra, 1);
 }
 
+static gw_entry *entry_of(gw_weights *w, const char *name) {
+    for (size_t i = 0; i < w->start[w->bp.n_weights]; i++) {
+        if (gw_entry_there(&w->entries[i]) && strcmp(w->entries[i].t.name, name) == 0) {
+            return &w->entries[i];
+        }
+    }
+    fail_msg("no entry %s", name);
+    return NULL;
+}
+
+/* Where the columns of down lie in another order, rows of gate and up do so instead: rows as they
+ * are read are those that the order names. Not where a change of theirs is not by rows alone. */
+static void test_order_of_rows(void **state) {
+    (void)state;
+    for (int experts = 0; experts < 2; experts++) {
+        image m = base_image();
+        gw_checkpoint *c = NULL;
+        gw_weights *w = NULL;
+        int32_t order[F];
+        float natural[F * D], row[D];
+        write_image(&m);
+        assert_int_equal(gw_checkpoint_open(NULL, m.bytes, m.used, &c), GW_OK);
+        const gw_weights_options o = {.where = "image"};
+        assert_int_equal(gw_weights_open(c, gw_checkpoint_blueprint(c), &o, &w), GW_OK);
+        gw_entry *up = entry_of(w, "blk.0.ffn_up.weight"),
+                 *gate = entry_of(w, "blk.0.ffn_gate.weight"),
+                 *down = entry_of(w, "blk.0.ffn_down.weight"),
+                 *out = entry_of(w, "blk.0.attn_output.weight");
+        gw_weight_source src = gw_entry_source(up);
+        assert_int_equal(src.rows(&src, 0, F, natural), GW_OK);
+        for (int i = 0; i < F; i++) {
+            order[i] = i * 35 % F;
+        }
+        down->column = out->column = order;
+        up->experts = experts;
+        gw_weights_order(w);
+        assert_ptr_equal(out->column, order); /* heads stay where they are */
+        assert_ptr_equal(down->column, experts ? order : NULL);
+        assert_ptr_equal(up->row, experts ? NULL : order);
+        assert_ptr_equal(gate->row, experts ? NULL : order);
+        src = gw_entry_source(up);
+        assert_true(experts || src.map == NULL);
+        for (int i = 0; i < F; i++) {
+            int from = experts ? i : order[i];
+            assert_int_equal(src.rows(&src, i, 1, row), GW_OK);
+            assert_memory_equal(row, natural + from * D, sizeof row);
+        }
+        gw_weights_free(w);
+        gw_checkpoint_free(c);
+        free(m.bytes);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mixed_products), cmocka_unit_test(test_half_vectors),
         cmocka_unit_test(test_biases),         cmocka_unit_test(test_head),
         cmocka_unit_test(test_convert),        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_extra),
+        cmocka_unit_test(test_extra),          cmocka_unit_test(test_order_of_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,16 +146,16 @@ static int lies_down(const gw_packed *p) {
     return p->kind == GW_CODES_AWQ || (p->kind == GW_CODES_COLUMNS && 32 % p->bits == 0);
 }
 
-/* Codes of n rows from `row` on, to [n, cols]: a line is read once for all of them, for the next
- * code of one row is as far as all rows are many. */
-static void columns_of(const gw_packed *p, int64_t row, int64_t n, gw_u8 *to) {
+/* Codes of n rows, to [n, cols]: a line is read once for all of them, for the next code of one row
+ * is as far as all rows are many. */
+static void columns_of(const gw_packed *p, const int64_t *rows, int64_t n, gw_u8 *to) {
     const uint32_t per = 32 / (uint32_t)p->bits, mask = (uint32_t)((1ull << p->bits) - 1);
     for (int64_t first = 0; first < p->cols; first += per) {
-        const uint8_t *line = p->codes + (size_t)(first / per) * p->stride + 4 * (size_t)row;
+        const uint8_t *line = p->codes + (size_t)(first / per) * p->stride;
         const uint32_t have = p->cols - first < per ? (uint32_t)(p->cols - first) : per;
         for (int64_t i = 0; i < n; i++) {
             gw_u8 *code = to + i * p->cols + first;
-            uint32_t word = word_at(line, (size_t)i);
+            uint32_t word = word_at(line, (size_t)rows[i]);
             if (per == 8 && have == 8) {
                 uint32_t low = word & 0x0f0f0f0fu, high = word >> 4 & 0x0f0f0f0fu;
                 for (int k = 0; k < 4; k++) {
@@ -171,12 +171,12 @@ static void columns_of(const gw_packed *p, int64_t row, int64_t n, gw_u8 *to) {
     }
 }
 
-static void awq_columns_of(const gw_packed *p, int64_t row, int64_t n, gw_u8 *to) {
+static void awq_columns_of(const gw_packed *p, const int64_t *rows, int64_t n, gw_u8 *to) {
     for (int64_t c = 0; c < p->cols; c++) {
         const uint8_t *line = p->codes + (size_t)c * p->stride;
         for (int64_t i = 0; i < n; i++) {
-            uint32_t word = word_at(line, (size_t)(row + i) / 8);
-            to[i * p->cols + c] = (gw_u8)(word >> awq_shift(row + i) & 15);
+            uint32_t word = word_at(line, (size_t)rows[i] / 8);
+            to[i * p->cols + c] = (gw_u8)(word >> awq_shift(rows[i]) & 15);
         }
     }
 }
@@ -547,17 +547,20 @@ static void one_row(const gw_packed *p, gw_fmt fmt, const gw_u8 *codes, int64_t 
     }
 }
 
-void gw_packed_rows(const gw_packed *p, gw_fmt fmt, int64_t first, int64_t n, size_t bytes,
-                    void *dst) {
+void gw_packed_rows(const gw_packed *p, gw_fmt fmt, const int32_t *list, int64_t first, int64_t n,
+                    size_t bytes, void *dst) {
     int64_t band = lies_down(p) && p->heads == 0 && n > 1 ? BAND : 1;
     gw_u8 *codes = band > 1 ? malloc((size_t)(BAND * p->cols)) : NULL;
     for (int64_t done = 0; done < n; done += band) { /* without memory: slower, row by row */
-        int64_t row = first + done, here = n - done < band ? n - done : band;
+        int64_t rows[BAND], here = n - done < band ? n - done : band;
+        for (int64_t i = 0; i < here; i++) {
+            rows[i] = list != NULL ? list[first + done + i] : first + done + i;
+        }
         if (codes != NULL) {
-            (p->kind == GW_CODES_AWQ ? awq_columns_of : columns_of)(p, row, here, codes);
+            (p->kind == GW_CODES_AWQ ? awq_columns_of : columns_of)(p, rows, here, codes);
         }
         for (int64_t i = 0; i < here; i++) {
-            one_row(p, fmt, codes != NULL ? codes + i * p->cols : NULL, row + i,
+            one_row(p, fmt, codes != NULL ? codes + i * p->cols : NULL, rows[i],
                     (char *)dst + (size_t)(done + i) * bytes);
         }
     }

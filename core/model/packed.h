@@ -93,9 +93,10 @@ enum { GW_PACKED_LEAST = 65536 };
 gw_fmt gw_packed_fmt(const gw_packed *p);
 
 /* Rows [first, first + n) of the matrix in that format, or as MXFP4, F16, BF16 where packed_find.c
- * says so; `bytes` bytes each. Any thread, several at once. */
-void gw_packed_rows(const gw_packed *p, gw_fmt fmt, int64_t first, int64_t n, size_t bytes,
-                    void *dst);
+ * says so; `bytes` bytes each. list: these entries of it say which rows; NULL: those themselves.
+ * Any thread, several at once. */
+void gw_packed_rows(const gw_packed *p, gw_fmt fmt, const int32_t *list, int64_t first, int64_t n,
+                    size_t bytes, void *dst);
 
 float gw_e4m3_to_f32(uint8_t bits);
 

@@ -9,7 +9,8 @@
 gw_status gw_stored_read(const gw_stored *t, size_t at, size_t bytes, void *dst) {
     if (t->packed != NULL) {
         size_t row = t->bytes / (size_t)t->packed->rows;
-        gw_packed_rows(t->packed, t->fmt, (int64_t)(at / row), (int64_t)(bytes / row), row, dst);
+        gw_packed_rows(t->packed, t->fmt, NULL, (int64_t)(at / row), (int64_t)(bytes / row), row,
+                       dst);
         return GW_OK;
     }
     if (t->fd < 0) {

@@ -432,8 +432,12 @@ gw_status gw_weights_open(const gw_checkpoint *checkpoint, const gw_blueprint *b
         GW_TRY_DONE(convert_formats(w, options->convert));
     }
     widen_small(w);
+    if (options->as_stored) {
+        gw_weights_keep_columns(w);
+    }
     unmix_products(w);
     settle_packed(w);
+    gw_weights_order(w);
     *out = w;
     return GW_OK;
 done:

@@ -22,6 +22,7 @@ typedef struct gw_weights_options {
     const char *where;   /* the file, for messages */
     const char *convert; /* NULL or "int8", "int4-g32|g64|g128|g256": float matrices become that;
                             "float": quantized ones become f32; "bf16", "f16": all that */
+    int as_stored; /* 1: rows and columns in the publisher's order: they are read, and not run */
     gw_progress_fn progress; /* may be NULL */
     void *progress_user;
     const volatile int *cancel; /* polled between tensors; may be NULL */

@@ -11,6 +11,7 @@
 
 /* Which stored row a row comes from: of all stored tensors one after the other. */
 static int64_t stored_row(const gw_entry *e, int64_t row) {
+    row = e->row != NULL ? e->row[row] : row;
     return e->of == 0 ? row : row / e->count * e->of + e->first + row % e->count;
 }
 
@@ -189,7 +190,7 @@ static gw_status read_rows(const gw_entry *e, const gw_stored *t, int64_t first,
     if (t->packed == NULL) {
         return gw_stored_read(t, (size_t)first * bytes, (size_t)n * bytes, dst);
     }
-    gw_packed_rows(t->packed, e->from, first, n, bytes, dst);
+    gw_packed_rows(t->packed, e->from, NULL, first, n, bytes, dst);
     return GW_OK;
 }
 
@@ -197,7 +198,18 @@ static gw_status rows_as_stored(const gw_weight_source *src, int64_t first, int6
     const gw_entry *e = src->state;
     size_t row = 0;
     GW_TRY(gw_row_bytes(e->from, (uint64_t)e->stored_cols, &row));
-    return read_rows(e, e->stored[0], first, n, row, dst);
+    if (e->row == NULL) {
+        return read_rows(e, e->stored[0], first, n, row, dst);
+    }
+    if (e->stored[0]->packed != NULL) {
+        gw_packed_rows(e->stored[0]->packed, e->from, e->row, first, n, row, dst);
+        return GW_OK;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        GW_TRY(
+            read_rows(e, e->stored[0], e->row[first + i], 1, row, (char *)dst + (size_t)i * row));
+    }
+    return GW_OK;
 }
 
 enum { READ_AT_ONCE = 64 };
@@ -328,7 +340,8 @@ gw_weight_source gw_entry_source(const gw_entry *e) {
     size_t align = e->t.fmt == GW_FMT_F32 ? sizeof(float) : sizeof(gw_u16);
     if (e->t.fmt == e->from && gw_entry_plain(e)) {
         src.rows = rows_as_stored;
-        int there = e->stored[0]->packed == NULL && (uintptr_t)e->stored[0]->data % align == 0;
+        int there = e->stored[0]->packed == NULL && e->row == NULL &&
+                    (uintptr_t)e->stored[0]->data % align == 0;
         src.map = there ? e->stored[0]->data : NULL;
     }
     return src;

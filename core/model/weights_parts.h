@@ -20,8 +20,9 @@ typedef struct gw_entry {
     double period;                /* of sines of positions */
     int single, zero;             /* zero: the row that is; -1: none */
     gw_fmt from;                  /* format of what is stored */
-    const int32_t *column;   /* [dim 1] which input each column of t takes; NULL: as they stand */
-    gw_tensor columns;       /* the same as a vector: its shape */
+    const int32_t *column; /* [dim 1] which input each column of t takes; NULL: as they stand */
+    const int32_t *row; /* [dim 0] which row of what is stored each row is; NULL: as they stand */
+    gw_tensor columns;  /* the same as a vector: its shape */
     const gw_stored *factor; /* NVFP4 in GGUF: times its number, or each expert's; NULL: nothing */
     int64_t stored_rows, stored_cols; /* of one stored tensor, as a matrix */
     gw_tensor t;   /* buf NULL until loaded; matrices of experts are [experts * rows, cols] */
@@ -78,6 +79,11 @@ size_t gw_weights_vectors(const gw_weights *w, uint64_t *stored);
 /* That buffer on every device; the inputs of the columns of a matrix in it. */
 gw_status gw_weights_make_vectors(gw_weights *w, size_t bytes);
 gw_status gw_weights_load_column(const gw_weights *w, const gw_entry *e, size_t at);
+
+/* weights_order.c. Before formats are settled: matrices with columns in another order as floats, in
+ * the publisher's. Behind it: rows of gate and up in the order of the columns of down. */
+void gw_weights_keep_columns(gw_weights *w);
+void gw_weights_order(gw_weights *w);
 
 /* weights_fetch.c */
 void gw_weights_free_fetched(gw_weights *w);

@@ -152,11 +152,12 @@ static gw_status choose_one(gw_making *m, gw_mixture_model *model, rule *rules, 
     if (item->kept == NULL && item->to == t->fmt) {
         item->kept = "it is that already";
     }
-    if (item->kept == NULL && !gw_format_of(t->fmt)->is_float && !o->allow_requantize) {
+    gw_fmt coded = gw_format_of(t->from)->is_float ? t->fmt : t->from;
+    if (item->kept == NULL && !gw_format_of(coded)->is_float && !o->allow_requantize) {
         return gw_fail(GW_E_ARGUMENT, "--allow-requantize",
                        "%s is %s already: making it again loses more than making it from floats; "
                        "give the option to do so",
-                       t->name, gw_format_of(t->fmt)->name);
+                       t->name, gw_format_of(coded)->name);
     }
     if (!gw_can_encode(item->to) && item->kept == NULL) {
         return gw_fail(GW_E_UNSUPPORTED, t->name, "%s is read, but not made",

@@ -17,6 +17,7 @@ struct gw_original_tensor {
     int64_t dim[4]; /* C order */
     int64_t rows, cols;
     gw_fmt fmt;              /* as stored */
+    gw_fmt from;             /* folder: what floats were made of; F32: of floats */
     const gw_stored *stored; /* rows are stored one after the other in fmt; NULL: they are made */
     /* Rows [first, first + n) as floats, any thread. */
     gw_status (*read)(const gw_original_tensor *t, int64_t first, int64_t n, float *out);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/model/packed.h"
 #include "core/model/rope.h"
 #include "core/model/weights_parts.h"
 
@@ -131,6 +132,8 @@ static gw_status take_entry(gw_original *s, int role, int layer) {
                               .seen_as = e->t.name,
                               .read = vector ? read_vector : read_matrix,
                               .state = e};
+    const gw_packed *p = e->stored[0]->packed; /* columns group by group are floats here */
+    t->from = !vector && p != NULL && p->column != NULL ? e->stored[0]->fmt : GW_FMT_F32;
     t->fmt = vector || !gw_mixture_takes(t->name, 2) ? GW_FMT_F32 : e->t.fmt;
     t->cols = vector ? e->t.dim[0] / experts : e->t.dim[1];
     t->rows = vector ? experts : e->t.dim[0];
@@ -292,7 +295,7 @@ static gw_status find_architecture(gw_original *s) {
 
 gw_status gw_original_take_folder(gw_original *s) {
     const gw_blueprint *bp = gw_checkpoint_blueprint(s->checkpoint);
-    const gw_weights_options options = {.where = gw_checkpoint_path(s->checkpoint)};
+    const gw_weights_options options = {.where = gw_checkpoint_path(s->checkpoint), .as_stored = 1};
     const char *name = gw_checkpoint_name(s->checkpoint);
     GW_TRY(find_architecture(s));
     GW_TRY(gw_weights_open(s->checkpoint, bp, &options, &s->weights));
