@@ -152,7 +152,7 @@ static void test_two_cards(void **state) {
     set_hip("part=1,send,early");
     setenv("GODWIT_EMULATOR_QUEUE", "12", 1);
     check(small, two, 1);
-    set_hip("part=1");
+    set_hip("part=1,flags");
     check(small, two, 1);
     unsetenv("GODWIT_EMULATOR_QUEUE");
     set_hip(NULL);
@@ -164,7 +164,7 @@ static void test_eight_cards(void **state) {
     if (!has_cards(8)) {
         skip();
     }
-    set_hip("send");
+    set_hip("send,flags");
     check(small, eight, 1);
     set_hip(NULL);
 }

@@ -109,7 +109,8 @@ gw_status gw_hip_lose(struct gw_device *device, gw_hip_error error, const char *
  * node), no-block (attention of few pages by pages on their own), no-pages (that by
  * groups of them, where they have a kernel), no-group (prompts without matrix
  * instructions of four waves), send (products in front of exchanges send), early (exchanges do
- * not await the end of products that send), check (no graph, and the end of every launch is
+ * not await the end of products that send), flags (exchanges of many rows send words without
+ * numbers, and flags), check (no graph, and the end of every launch is
  * awaited), compile (not the code of the build), code=75 (compile as for an older processor, sm_75,
  * and launch so), option=TEXT (one more for the compiler), part=N (exchanges in one graph),
  * fail-alloc=K, fail-launch=K, fail-build=K. */
@@ -122,6 +123,7 @@ static const gw_switch switches[] = {
     {"no-group", GW_SWITCH_SET, AT(no_group), 1, 0},
     {"send", GW_SWITCH_SET, AT(send), 1, 0},
     {"early", GW_SWITCH_SET, AT(early), 1, 0},
+    {"flags", GW_SWITCH_SET, AT(flags), 1, 0},
     {"check", GW_SWITCH_SET, AT(check), 1, 0},
     {"check", GW_SWITCH_SET, AT(no_graph), 1, 0},
     {"compile", GW_SWITCH_SET, AT(compile), 1, 0},

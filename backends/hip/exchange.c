@@ -12,10 +12,13 @@ _Static_assert((int)GW_SENDS_CARDS == (int)GW_MAX_CARDS, "as many cards on both 
 
 enum { ALREADY_ENABLED = 704, FINE_GRAINED = 1 };
 
-/* Memory where words of others arrive, of one size on all cards. Smaller ones stay: graphs hold
- * their addresses, and all cards take the first that is large enough, so the same. */
+/* Memory where words of others arrive, of one size on all cards; exchanges of many rows, whose
+ * words come without numbers, have memory of their own with flags behind it. Smaller ones stay:
+ * graphs hold their addresses, and all cards take the first that is large enough, so the same. */
 typedef struct arrivals {
-    int64_t cell; /* pairs of a card and half (sends_params.h) */
+    int64_t cell;  /* pairs of a card and half (sends_params.h)                   */
+    int64_t flags; /* of many rows: so many of a card and half; else 0, for a word
+                    * must not be taken for a number                              */
     gw_hip_ptr at[GW_MAX_CARDS];
 } arrivals;
 
@@ -59,8 +62,9 @@ static gw_status shared_new(struct gw_device *device, size_t bytes, gw_hip_ptr *
     return gw_hip_wait(device);
 }
 
-static size_t bytes_of(const struct gw_link *link, int64_t cell) {
-    return 2 * (size_t)link->n * (size_t)cell * 2 * sizeof(uint32_t);
+static size_t bytes_of(const struct gw_link *link, const arrivals *a) {
+    size_t words = 2 * (size_t)a->cell + 4 * (size_t)a->flags;
+    return 2 * (size_t)link->n * words * sizeof(uint32_t);
 }
 
 void gw_hip_unlink(struct gw_link *link) {
@@ -74,8 +78,7 @@ void gw_hip_unlink(struct gw_link *link) {
     for (int c = 0; c < link->n; c++) {
         (void)gw_hip_enter(link->card[c]);
         for (size_t i = 0; i < link->n_list; i++) {
-            gw_hip_memory_free(link->card[c], link->list[i].at[c],
-                               bytes_of(link, link->list[i].cell));
+            gw_hip_memory_free(link->card[c], link->list[i].at[c], bytes_of(link, &link->list[i]));
         }
         link->card[c]->link = NULL;
     }
@@ -121,10 +124,11 @@ int gw_hip_link_lost(const struct gw_device *device) {
     return device->link != NULL && *(const volatile int32_t *)device->link->lost != 0;
 }
 
-/* Where cells of so many pairs arrive. */
-static gw_status arrivals_for(struct gw_link *link, int64_t cell, const arrivals **out) {
+/* Where cells of so many pairs arrive. A unit of many rows is two pairs and more, and a chunk of
+ * units has a flag of each card. */
+static gw_status arrivals_for(struct gw_link *link, int64_t cell, int many, const arrivals **out) {
     for (size_t i = 0; i < link->n_list; i++) {
-        if (link->list[i].cell >= cell) {
+        if (link->list[i].cell >= cell && (link->list[i].flags > 0) == many) {
             *out = &link->list[i];
             return GW_OK;
         }
@@ -135,9 +139,10 @@ static gw_status arrivals_for(struct gw_link *link, int64_t cell, const arrivals
     }
     link->list = list;
     arrivals *a = &list[link->n_list++];
-    *a = (arrivals){.cell = cell};
+    *a = (arrivals){.cell = cell,
+                    .flags = many ? link->n * cell / (2 * GW_EXCHANGE_THREADS) + 1 : 0};
     for (int c = 0; c < link->n; c++) {
-        GW_TRY(shared_new(link->card[c], bytes_of(link, cell), &a->at[c]));
+        GW_TRY(shared_new(link->card[c], bytes_of(link, a), &a->at[c]));
     }
     *out = a;
     return GW_OK;
@@ -264,7 +269,7 @@ gw_status gw_hip_flag(struct gw_link *link, double *seconds) {
         return gw_fail(GW_E_UNSUPPORTED, "hip", "a word goes from one card to another");
     }
     for (int c = 0; c < 2 && status == GW_OK; c++) {
-        status = shared_new(link->card[c], bytes_of(link, at.cell), &at.at[c]);
+        status = shared_new(link->card[c], bytes_of(link, &at), &at.at[c]);
     }
     for (int i = 1; i <= FLAG_TRIALS && status == GW_OK; i++) {
         status = time_flag(link, &at, i, &own);
@@ -272,7 +277,7 @@ gw_status gw_hip_flag(struct gw_link *link, double *seconds) {
     }
     for (int c = 0; c < 2; c++) {
         (void)gw_hip_enter(link->card[c]);
-        gw_hip_memory_free(link->card[c], at.at[c], bytes_of(link, at.cell));
+        gw_hip_memory_free(link->card[c], at.at[c], bytes_of(link, &at));
     }
     *seconds = status == GW_OK ? best : *seconds;
     return status;
@@ -448,7 +453,10 @@ gw_status gw_hip_record_exchange(struct gw_segment *segment, const gw_kernel *ke
         int64_t words = words_of(node, c, grain);
         most = words > most ? words : most;
     }
-    GW_TRY(arrivals_for(a->link, most * segment->rows, &at));
+    int many = segment->rows > GW_DECODE_MAX && segment->device->flags;
+    /* Without numbers half as many words, those of a block in twelve (exchange.hip). */
+    most = !many ? most : is_float ? most / 2 : most / GW_ACT_WORDS * 6;
+    GW_TRY(arrivals_for(a->link, most * segment->rows, many, &at));
     GW_TRY(gw_hip_enter(segment->device));
     struct gw_exchange_params p = {.step = gw_hip_step(segment),
                                    .share = gw_hip_at(node->in[0]),
@@ -471,10 +479,16 @@ gw_status gw_hip_record_exchange(struct gw_segment *segment, const gw_kernel *ke
         GW_TRY(gw_hip_norm_memory(segment, segment->behind, &p.left, &p.left_squares, &p.left_form,
                                   &p.left_blocks));
     }
-    let_front_send(segment, node, &p);
+    if (many) {
+        p.flags = at->flags;
+    } else {
+        let_front_send(segment, node, &p);
+    }
+    const char *const kernels[] = {"gw_exchange_act8", "gw_exchange_f32", "gw_exchange_many_act8",
+                                   "gw_exchange_many_f32"};
     size_t units = (size_t)segment->rows * (size_t)p.width / (is_float ? 4 : 1);
     units += GW_EXCHANGE_THREADS; /* rows are whole teams */
-    GW_TRY(gw_hip_record(segment, node, is_float ? "gw_exchange_f32" : "gw_exchange_act8",
+    GW_TRY(gw_hip_record(segment, node, kernels[2 * many + is_float],
                          gw_hip_groups(units, GW_EXCHANGE_THREADS), 1, 1, GW_EXCHANGE_THREADS, 1, 1,
                          0, &p, sizeof p));
     segment->launches[segment->n - 1].exchanges = 1;

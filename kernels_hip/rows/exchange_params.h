@@ -7,8 +7,9 @@
 
 enum { GW_EXCHANGE_THREADS = 128 };
 
-/* gw_exchange_f32, gw_exchange_act8: grid (anything that runs at once). gw_exchange_flag: one
- * block; reads to (index is the number), lost and width. */
+/* gw_exchange_f32, gw_exchange_act8, of many rows gw_exchange_many_f32, gw_exchange_many_act8: grid
+ * (anything that runs at once). gw_exchange_flag: one block; reads to (index is the number), lost
+ * and width. */
 struct gw_exchange_params {
     struct gw_step_params step;
     GW_DEV(const uint32_t) share; /* of this card */
@@ -23,6 +24,7 @@ struct gw_exchange_params {
     /* The launch in front has sent the share to all cards, this one too. early: nothing that is
      * written here is read by that launch, so it is not waited for before. */
     int32_t sent, early;
+    int64_t flags; /* of many rows: chunks for which a card and half have one, behind all cells */
     /* Weights of a norm behind it, or 0, and what it leaves, as in gw_embed_params. */
     int32_t left_form, left_blocks;
     GW_DEV(const float) behind;
