@@ -667,6 +667,12 @@ static void test_time_of_a_group(void **state) {
     assert_true(token == 3.0 + 4 * 5.0 && prompt == 1.0 + 4 * 9.0);
     gw_gauge_predict(&place, &sizes, gauges, mixed, &prompt, &token);
     assert_true(token == 3.0 + 8.0 + 3 * 5.0 + 0.5 && prompt == 1.0 + 16.0 + 3 * 9.0);
+    gauges[GROUP].drawn_layer = 4.0; /* drawn by the group, where it has everything */
+    gauges[GROUP].drawn_rest = 1.5;
+    gw_gauge_predict(&place, &sizes, gauges, together, &prompt, &token);
+    assert_true(token == 1.5 + 4 * 4.0 && prompt == 1.0 + 4 * 9.0);
+    gw_gauge_predict(&place, &sizes, gauges, mixed, &prompt, &token);
+    assert_true(token == 3.0 + 8.0 + 3 * 5.0 + 0.5);
     place.grouped = 0; /* each its own layers */
     gw_gauge_predict(&place, &sizes, gauges, together, &prompt, &token);
     assert_true(token == 2.0 + 4 * 8.0);

@@ -11,7 +11,7 @@
 #include "core/base/clock.h"
 #include "core/engine/run/session_state.h"
 
-enum { VERSION = 9, FIRST_POS = 16, LAST_POS = 80, HOME_ROWS = 128 };
+enum { VERSION = 10, FIRST_POS = 16, LAST_POS = 80, HOME_ROWS = 128 };
 enum { SAMPLE = 8, MOST_TIMES = 64, SETTLED = 16 };
 
 static const double enough = 384e6;  /* bytes of sampled layers: more than caches hold */
@@ -51,6 +51,7 @@ typedef struct rig {
     gw_model model; /* of this file's making: sample layers on one device */
     gw_session *session;
     int32_t rows;  /* of its prompts */
+    int32_t token; /* drawn last */
     double spread; /* of its times: the slower quarter over the faster one, the most seen */
 } rig;
 
@@ -67,6 +68,46 @@ static gw_status run_once(rig *r, int is_prompt, double *seconds) {
                                  : gw_session_decode(r->session, ids, 1);
     *seconds = gw_seconds_now() - start;
     return status == GW_E_NUMERIC ? GW_OK : status; /* made-up numbers may grow; time is time */
+}
+
+/* Seconds of a token that the device draws, a step ahead of the host; 0: it could not. */
+static gw_status run_drawn(rig *r, double *seconds) {
+    enum { AT_ONCE = 8 };
+    static const gw_choice most_probable = {.temperature = 0.0f};
+    if (gw_session_pos(r->session) + AT_ONCE > LAST_POS) {
+        GW_TRY(gw_session_rewind(r->session, FIRST_POS));
+        r->token = 0;
+    }
+    double start = gw_seconds_now();
+    for (int i = 0; i < AT_ONCE; i++) {
+        GW_TRY(gw_session_step(r->session, &most_probable, r->token, 1, &r->token));
+        if (r->token < 0) { /* of made-up numbers none is the largest */
+            *seconds = 0.0;
+            r->token = 0;
+            return GW_OK;
+        }
+    }
+    *seconds = (gw_seconds_now() - start) / AT_ONCE;
+    return GW_OK;
+}
+
+/* The middle of several, of two rigs in turn. */
+static gw_status time_drawn(rig *small, rig *large, double *of_small, double *of_large) {
+    double a[MOST_TIMES], b[MOST_TIMES], start = gw_seconds_now();
+    int n = 0;
+    *of_small = *of_large = 0.0;
+    if (!gw_session_steps_ahead(small->session) || !gw_session_steps_ahead(large->session)) {
+        return GW_OK;
+    }
+    for (; n < MOST_TIMES && (n < 5 || gw_seconds_now() - start < glance); n++) {
+        GW_TRY(run_drawn(small, &a[n]));
+        GW_TRY(run_drawn(large, &b[n]));
+    }
+    qsort(a, (size_t)n, sizeof *a, by_size);
+    qsort(b, (size_t)n, sizeof *b, by_size);
+    *of_small = a[n / 2];
+    *of_large = b[n / 2];
+    return GW_OK;
 }
 
 static void note_spread(rig *r, const double *sorted, int n) {
@@ -254,6 +295,12 @@ static gw_status time_layers(const subject *of, const gw_place_sizes *sizes, gw_
     GW_TRY_DONE(time_both(&rigs[0], &rigs[1], 0, &small, &large));
     out->token_layer = one_layer(half, small, n, large);
     GW_TRY_DONE(time_bodies(&rigs[1], n, sizes->hp->n_layers, other, out));
+    GW_TRY_DONE(time_drawn(&rigs[0], &rigs[1], &small, &large));
+    if (small > 0.0 && large > 0.0) {
+        out->drawn_layer = one_layer(half, small, n, large);
+        rest = large - n * out->drawn_layer;
+        out->drawn_rest = rest > 0.0 ? rest : 0.0;
+    }
     GW_TRY_DONE(time_both(&rigs[0], &rigs[1], 1, &small, &large));
     rest = large - n * one_layer(half, small, n, large);
     rest = rest < 0.0 ? 0.0 : rest > REST * out->token_rest ? REST * out->token_rest : rest;
@@ -343,8 +390,8 @@ static uint64_t key_of(const gw_place *place, const gw_place_sizes *s, int d, in
 }
 
 int gw_gauge_is_sound(const gw_gauge *g) {
-    const double times[] = {g->token_layer, g->token_rest, g->prompt_layer,
-                            g->prompt_rest, g->send_token, g->send_prompt};
+    const double times[] = {g->token_layer,  g->token_rest,  g->drawn_layer, g->drawn_rest,
+                            g->prompt_layer, g->prompt_rest, g->send_token,  g->send_prompt};
     int sound = g->n_points >= 1 && g->n_points <= GW_GAUGE_POINTS && isfinite(g->weight_bytes) &&
                 g->weight_bytes > 0.0;
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
@@ -394,9 +441,29 @@ static gw_status gauge_one(const subject *of, const gw_place_sizes *sizes, uint6
     return GW_OK;
 }
 
+/* A device beyond d of the same kind, whose times are d's, too; d: none. */
+static int twin_of(const gw_place *place, const gw_place_sizes *s, int d) {
+    const gw_device_info *own = &place->info[d];
+    size_t blocks = (size_t)gw_weights_blueprint(s->weights)->n_blocks;
+    size_t bytes = ((size_t)s->hp->n_layers + 1) * blocks * sizeof *s->bytes[d];
+    for (int e = d + 1; d > 0 && e < place->n_devices; e++) {
+        const gw_device_info *other = &place->info[e];
+        if (place->devices[d].backend == place->devices[e].backend && own->name[0] != '\0' &&
+            strcmp(own->name, other->name) == 0 && strcmp(own->detail, other->detail) == 0 &&
+            memcmp(s->bytes[d], s->bytes[e], bytes) == 0) {
+            return e;
+        }
+    }
+    return d;
+}
+
 gw_status gw_gauge_all(const gw_place *place, const gw_place_sizes *sizes, gw_gauge *gauges) {
     for (int d = place->n_devices - 1; d >= 0; d--) { /* first what the CPU waits for */
-        int other = d == 0 && place->n_devices > 1 ? 1 : d;
+        int other = d == 0 && place->n_devices > 1 ? 1 : d, twin = twin_of(place, sizes, d);
+        if (twin != d) {
+            gauges[d] = gauges[twin];
+            continue;
+        }
         const gw_group alone = {.n = 1, .device = {d}, .share = {1.0}};
         subject of = subject_of(place, &alone);
         GW_TRY(gauge_one(&of, sizes, key_of(place, sizes, d, other),
@@ -432,6 +499,15 @@ static const gw_gauge *gauge_at(const gw_place *place, const gw_gauge *gauges, i
     return &gauges[place->grouped && place->group[d].n > 1 ? GW_MAX_DEVICES + d : d];
 }
 
+/* Does everything stand at one device? */
+static int is_at_one(const gw_place *place, int n_layers, const gw_where *where) {
+    int all = 1;
+    for (int at = 1; at < (n_layers + 1) * place->n_blocks; at++) {
+        all &= where[at] == where[0];
+    }
+    return all;
+}
+
 void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const gw_gauge *gauges,
                       const gw_where *where, double *prompt, double *token) {
     int n_layers = sizes->hp->n_layers, n_blocks = place->n_blocks, at = 0;
@@ -464,6 +540,10 @@ void gw_gauge_predict(const gw_place *place, const gw_place_sizes *sizes, const 
     }
     for (int d = 0; d < place->n_devices; d++) {
         *token += gw_gauge_body(gauge_at(place, gauges, d), layers[d]);
+    }
+    const gw_gauge *all = gauge_at(place, gauges, head);
+    if (all->drawn_layer > 0.0 && is_at_one(place, n_layers, where)) {
+        *token = all->drawn_rest + layers[head] * all->drawn_layer;
     }
 }
 
