@@ -149,10 +149,10 @@ static void set_hip(const char *words) {
 /* Launches given in the smallest parts, with no room for more (test_short_queue). */
 static void test_two_cards(void **state) {
     (void)state;
-    set_hip("part=1,send,early");
+    set_hip("part=1,early");
     setenv("GODWIT_EMULATOR_QUEUE", "12", 1);
     check(small, two, 1);
-    set_hip("part=1,flags");
+    set_hip("part=1,no-send,flags");
     check(small, two, 1);
     unsetenv("GODWIT_EMULATOR_QUEUE");
     set_hip(NULL);
@@ -164,7 +164,7 @@ static void test_eight_cards(void **state) {
     if (!has_cards(8)) {
         skip();
     }
-    set_hip("send,flags");
+    set_hip("flags");
     check(small, eight, 1);
     set_hip(NULL);
 }

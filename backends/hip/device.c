@@ -108,7 +108,7 @@ gw_status gw_hip_lose(struct gw_device *device, gw_hip_error error, const char *
 /* GODWIT_HIP, for tests, comma-separated: no-graph, no-fuse (launches of its own for every
  * node), no-block (attention of few pages by pages on their own), no-pages (that by
  * groups of them, where they have a kernel), no-group (prompts without matrix
- * instructions of four waves), send (products in front of exchanges send), early (exchanges do
+ * instructions of four waves), no-send (exchanges send, not products in front), early (they do
  * not await the end of products that send), flags (exchanges of many rows send words without
  * numbers, and flags), check (no graph, and the end of every launch is
  * awaited), compile (not the code of the build), code=75 (compile as for an older processor, sm_75,
@@ -121,7 +121,7 @@ static const gw_switch switches[] = {
     {"no-block", GW_SWITCH_SET, AT(no_block), 1, 0},
     {"no-pages", GW_SWITCH_SET, AT(no_pages), 1, 0},
     {"no-group", GW_SWITCH_SET, AT(no_group), 1, 0},
-    {"send", GW_SWITCH_SET, AT(send), 1, 0},
+    {"no-send", GW_SWITCH_SET, AT(send), 0, 0},
     {"early", GW_SWITCH_SET, AT(early), 1, 0},
     {"flags", GW_SWITCH_SET, AT(flags), 1, 0},
     {"check", GW_SWITCH_SET, AT(check), 1, 0},
@@ -209,6 +209,7 @@ static gw_status open_device(int ordinal, const gw_device_options *options,
     }
     d->exact = options != NULL && options->exact;
     d->part = PART_EXCHANGES;
+    d->send = 1;
     gw_status status =
         look(ordinal, d)
             ? gw_switches_read("GODWIT_HIP", switches, sizeof switches / sizeof switches[0], d)

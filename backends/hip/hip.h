@@ -49,8 +49,8 @@ struct gw_device {
     int no_graph;     /* launches one by one                                          */
     int no_fuse;      /* every node has launches of its own, to compare               */
     int no_block;     /* attention of few pages by teams, as of many, to compare      */
-    int send;         /* products in front of exchanges send (its bits were seen on no card) */
-    int early;        /* exchanges do not await the end of those products (measured on no card) */
+    int send;         /* products in front of exchanges send                          */
+    int early;        /* exchanges do not await the end of those products             */
     int flags;        /* exchanges of many rows: words without numbers, and flags behind them */
     int no_pages;     /* that by groups of pages, however few, to compare             */
     int no_group;     /* prompts without matrix instructions of four waves            */
