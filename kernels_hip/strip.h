@@ -58,6 +58,12 @@ enum { GW_STRIP_ROWS = 16, GW_STRIP_BLOCKS = 4, GW_STRIP_FLOATS = 128 };
 #define GW_STRIP_BESIDE(X)                                                                         \
     X(Q4_0, q4_0) X(Q4_1, q4_1) X(Q4_K, q4_k) X(IQ4_NL, iq4_nl) X(IQ4_XS, iq4_xs)                  \
     X(INT4_G128, int4_g128)
+
+/* Kernels of the formats in which packed folders are kept, whose columns may have an order: their
+ * product of one row has a variant that takes the row as floats and encodes it in that order.
+ * X(FORMAT, name) */
+#define GW_STRIP_ORDER(X)                                                                          \
+    X(Q4_0, q4_0) X(Q5_0, q5_0) X(Q8_0, q8_0) X(INT8, int8) X(INT4_G128, int4_g128)
 /* clang-format on */
 
 /* Bytes of the parts of a record. */

@@ -125,7 +125,7 @@ def test_compiled_once_then_from_disk(driver, tmp_path):
 
 def formats(kernels):
     """The quantized formats that products among them are for."""
-    product = r"gw_(?:linear|glu|gemm|gemm_group|gemm_large|gemm_plain)_(i?q\d\w*?)(?:_four|_wide|_many|_pieces|_beside)?"
+    product = r"gw_(?:linear|glu|gemm|gemm_group|gemm_large|gemm_plain)_(i?q\d\w*?)(?:_four|_wide|_many|_pieces|_beside|_order)?"
     found = (re.fullmatch(product, kernel) for kernel in kernels)
     return {m.group(1) for m in found if m}
 

@@ -111,6 +111,15 @@ static size_t sorted_bytes(const gw_tensor *w) {
     return 2 * gw_hip_groups(gw_hip_width(w), GW_ACT_BLOCK) * GW_ACT_BLOCK * sizeof(float);
 }
 
+static int has_order_kernel(gw_fmt fmt) {
+#define ORDER(FORMAT, name) found |= strcmp(kernels, #name) == 0;
+    const char *kernels = gw_hip_kernels_of(fmt);
+    int found = 0;
+    GW_STRIP_ORDER(ORDER)
+#undef ORDER
+    return found;
+}
+
 /* Can nodes[0] be fused into nodes[1], if what it reads stays until then? */
 static int takes_order(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
     const struct gw_device *d = segment->device;
@@ -126,7 +135,8 @@ static int takes_order(const struct gw_segment *segment, const gw_node *nodes, s
     }
     for (int i = 0; i < (glu ? 2 : PARTS) && node->w[i] != NULL; i++) {
         gw_linear_shape s;
-        if (!gw_hip_shape(d, node->w[i], 1, glu, 1, &s) || s.most != 1 || s.row_words == 0 ||
+        if (!has_order_kernel(node->w[i]->fmt) || !gw_hip_shape(d, node->w[i], 1, glu, 1, &s) ||
+            s.most != 1 || s.row_words == 0 ||
             s.shared + sorted_bytes(node->w[i]) > (size_t)d->shared_bytes) {
             return 0;
         }
@@ -389,9 +399,8 @@ static int runs_beside(const struct gw_segment *segment, const gw_node *node, gw
     GW_STRIP_BESIDE(BESIDE)
 #undef BESIDE
     const gw_node *next = node + 1 < segment->nodes + segment->n_nodes ? node + 1 : NULL;
-    int back = segment->order != NULL ? 2 : 1; /* to the node in front */
     int heads = next != NULL && next->op == GW_OP_ROPE_KV ? next->args.rope.heads
-                : segment->front == GW_OP_ATTENTION       ? node[-back].args.attn.heads
+                : segment->front == GW_OP_ATTENTION       ? node[-1].args.attn.heads
                                                           : 0;
     return node->op == GW_OP_LINEAR && s->most == 1 && gw_hip_has_copies(segment->device) &&
            beside && heads > 0 && blocks + heads > segment->device->units;
@@ -468,9 +477,10 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     }
     /* What attention reads meanwhile would come behind megabytes; there is time enough. */
     p->paced = segment->rows == 1 && has_all && slots > 2 && segment->front == GW_OP_ATTENTION;
-    if (runs_beside(segment, node, w->fmt, &s, (int)blocks)) {
-        snprintf(name + strlen(name), sizeof name - strlen(name), "_beside");
-    }
+    const char *variant = order != NULL                                         ? "_order"
+                          : runs_beside(segment, node, w->fmt, &s, (int)blocks) ? "_beside"
+                                                                                : "";
+    snprintf(name + strlen(name), sizeof name - strlen(name), "%s", variant);
     GW_TRY(gw_hip_record(segment, node, name, blocks, turns, 1, s.threads, 1, 1, s.shared, p,
                          sizeof *p));
     gw_hip_launch *l = &segment->launches[segment->n - 1];

@@ -328,8 +328,7 @@ template <class K, int GLU, int PIECES> struct gw_flow_source {
 
 /* Bytes of a row of x as it comes. */
 template <class K> __device__ static inline int gw_flow_x_bytes(const gw_linear_params &p) {
-    return K::ACT8 && p.columns ? p.terms * (int)(GW_ACT_BLOCK * sizeof(float))
-                                : K::x_bytes(p.terms);
+    return K::SORTS ? p.terms * (int)(GW_ACT_BLOCK * sizeof(float)) : K::x_bytes(p.terms);
 }
 /* Behind the place of x: the row as it comes, and the order. */
 template <class K>
@@ -429,9 +428,8 @@ gw_flow_take_x(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int 
         const size_t row = (size_t)((int)blockIdx.y * p.width + team);
         sums.ask(p.squares + row * (size_t)blocks, norm ? blocks : 0);
     }
-    const bool sorts = ONE && K::ACT8 && p.columns;
     if (ONE) {
-        unsigned *to = sorts ? (unsigned *)gw_flow_row<K>(p, d.x) : d.x;
+        unsigned *to = K::SORTS ? (unsigned *)gw_flow_row<K>(p, d.x) : d.x;
         factor = gw_flow_copy_x<K>(p, to, sums, blocks, rest);
     } else {
         factor = norm ? sums.factor(blocks * GW_ACT_BLOCK, p.eps) : 1.0f;
@@ -443,13 +441,13 @@ gw_flow_take_x(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int 
         gw_gate_wait(d.has_x(0), 0); /* the rest of the weights would come before it */
         rest();
     }
-    if (sorts) {
+    if (K::SORTS) {
         gw_copy_wait_oldest<GW_LINEAR_DEPTH(K::RECORD)>(d.depth);
     }
     if (ONE || p.settles) {
         gw_sync_some<1, GW_LINEAR_THREADS>();
     }
-    if (sorts) {
+    if (K::SORTS) {
         gw_flow_sort_x<K>(p, d.x, factor);
         return 1.0f;
     }
@@ -468,7 +466,7 @@ __device__ static inline void gw_flow_multiply(const gw_linear_params &p,
     const int items = gw_walk<GW_FLOW_GROUPS, GLU>::items(p);
     const int parts = K::parts(p.terms, q), slots = K::slots(p.terms);
     gw_flow_source<K, GLU, PIECES> source(p, d, group, q);
-    if (ONE && K::ACT8 && p.columns) {
+    if (K::SORTS) {
         gw_flow_ask_order<K>(p, d.x);
     }
 #pragma unroll 1

@@ -76,6 +76,7 @@ template <class F, int N, int WHERE> struct gw_floats {
     enum {
         DIRECT = WHERE,
         ACT8 = 0,
+        SORTS = 0,
         SPAN = 0,
         FORM = GW_FORM_FLOATS,
         X_ROWS = N,

@@ -108,8 +108,8 @@ struct gw_linear_params {
     GW_DEV(const uint8_t) ahead[2];
     int32_t ahead_step, ahead_bytes, ahead_end;
     int32_t paced; /* of the slots before x one is on its way at a time */
-    /* Of a single row with GW_COPIES: x comes as floats [columns of the matrix], value i of the row
-     * is that with number columns[i], and the block encodes it; or 0. */
+    /* Of the variant for an order, with GW_COPIES: x comes as floats [columns of the matrix], value
+     * i of the row is that with number columns[i], and the block encodes it. Else 0. */
     GW_DEV(const float) columns;
     struct gw_sends sends; /* y goes to all cards as well, when sends.cards is not 0 */
 };

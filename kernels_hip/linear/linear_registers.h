@@ -137,6 +137,7 @@ __device__ static inline void gw_finish_tile(const gw_linear_params &p,
  *   X_STEP, first_x(q)       words of a row of x that a slot of all waves takes, and where in them
  *                            this thread's begin
  *   ACT8, X_ROWS             the format of x; most rows of it
+ *   SORTS                    of one row: it comes as floats and is encoded in the order p.columns
  *   SPAN, settle(p, x, n, factors)  of n rows in shared memory blocks get one scale; factors: 0
  *   SUMS, held, add(source, ...)  a thread's chains, what else it keeps from slot to slot, zeros at
  *                            first, and a slot's terms added, for x from here on; source.take() is
