@@ -57,6 +57,54 @@ def folder(source, out, config, last, to, extra, empty=False):
     write_safetensors(out / "model.safetensors", tensors)
 
 
+# ---- own embedding and head ---------------------------------------------------------------------
+
+EMBED_BY, HEAD_BY = 5, 11  # columns by which they are turned
+
+
+def turned(raw, d, size, by):
+    """Rows of d elements, element i at i + by."""
+    rows = (raw[at:at + d * size] for at in range(0, len(raw), d * size))
+    return b"".join(r[-by * size:] + r[:-by * size] for r in rows)
+
+
+def from_token_alone(d):
+    """eh: the token's normed row, from an own embedding's columns to an own head's."""
+    eh = [0.0] * (2 * d * d)
+    for i in range(d):
+        eh[(i + HEAD_BY) % d * 2 * d + (i + EMBED_BY) % d] = 1.0
+    return eh
+
+
+def silence(tensors, words):
+    """Layers add nothing: what follows a token is its row's alone."""
+    for name, t in tensors.items():
+        if any(w in name for w in words):
+            tensors[name] = (*t[:-1], bytes(len(t[-1])))
+
+
+def own(out, names, to):
+    """The checkpoint of out again, one whose text is from_token_alone: with an embedding and a head of
+    the layer's own that foresee it, and behind "-not" without them. to: own name -> the model's."""
+    tensors = read_safetensors(out / "model.safetensors")
+    silence(tensors, ("o_proj.weight", "out_proj.weight", "down_proj.weight"))
+    d = tensors[names["norm"]][1][0]
+    for kind in ("embed_norm", "hidden_norm"):
+        tensors[names[kind]] = ("BF16", [d], bf16([names["one"]] * d))
+    tensors[names["eh"]] = ("BF16", [d, 2 * d], bf16(from_token_alone(d)))
+    tensors[names["norm"]] = (*tensors["model.norm.weight"][:2],
+                              turned(tensors["model.norm.weight"][2], d, 2, HEAD_BY))
+    for there in ("-not", ""):
+        folder = out.with_name(out.name + "-own" + there)
+        folder.mkdir()
+        (folder / "config.json").write_text((out / "config.json").read_text())
+        if not there:
+            for name, (source, by) in to.items():
+                kind, shape, raw = tensors[source]
+                tensors[name] = (kind, shape, turned(raw, d, 2, by))
+        write_safetensors(folder / "model.safetensors", tensors)
+
+
 # ---- GGUF ---------------------------------------------------------------------------------------
 
 
@@ -83,7 +131,24 @@ class Reader:
         return self.take(KINDS[kind])
 
 
-def gguf(source, out, d, trunk):
+def own_gguf(out, pairs, tensors, d, layer):
+    """As own."""
+    sizes = {0: 4, 1: 2, 30: 2}
+    silence(tensors, ("attn_output.", "ffn_down"))
+    for name, values in (("enorm", [1.0] * d), ("hnorm", [1.0] * d), ("eh_proj", from_token_alone(d))):
+        shape, kind, _ = tensors[f"{layer}nextn.{name}.weight"]
+        tensors[f"{layer}nextn.{name}.weight"] = (shape, kind, struct.pack(f"<{len(values)}f", *values))
+    to = {"shared_head_norm": ("output_norm.weight", HEAD_BY), "embed_tokens": ("token_embd.weight", EMBED_BY),
+          "shared_head_head": ("output.weight", HEAD_BY)}
+    for name, (source, by) in to.items():
+        shape, kind, raw = tensors[source]
+        if name == "embed_tokens":
+            write_gguf(out.with_name(out.stem + "-own-not.gguf"), pairs, tensors)
+        tensors[f"{layer}nextn.{name}.weight"] = (shape, kind, turned(raw, d, sizes[kind], by))
+    write_gguf(out.with_name(out.stem + "-own.gguf"), pairs, tensors)
+
+
+def gguf(source, out, d, trunk, with_own=False):
     """Layer trunk - 1 again as layer trunk, with nextn tensors."""
     r = Reader(source.read_bytes())
     r.at = 8
@@ -115,6 +180,8 @@ def gguf(source, out, d, trunk):
         data = struct.pack(f"<{len(values)}f", *values)
         tensors[f"blk.{trunk}.nextn.{name}.weight"] = (shape, 0, data)
     write_gguf(out, pairs, tensors)
+    if with_own:
+        own_gguf(out, pairs, tensors, d, f"blk.{trunk}.")
 
 
 def behind(prefix):
@@ -138,7 +205,17 @@ def main():
     n = json.loads((air / "config.json").read_text())["num_hidden_layers"]
     folder(air, out / "glm4moe", one, f"model.layers.{n - 1}.", f"model.layers.{n}.",
            behind(f"model.layers.{n}."))
-    gguf(goldens / "deepseek-v3" / "deepseek-v3.gguf", out / "deepseek-v3.gguf", 64, 3)
+    gguf(goldens / "deepseek-v3" / "deepseek-v3.gguf", out / "deepseek-v3.gguf", 64, 3, True)
+    own(out / "qwen3-next",
+        {"one": 0.0, "norm": "mtp.norm.weight", "eh": "mtp.fc.weight",
+         "embed_norm": "mtp.pre_fc_norm_embedding.weight", "hidden_norm": "mtp.pre_fc_norm_hidden.weight"},
+        {"mtp.embed_tokens.weight": ("model.embed_tokens.weight", EMBED_BY),
+         "mtp.lm_head.weight": ("lm_head.weight", HEAD_BY)})
+    own(out / "deepseek-v3",
+        {"one": 1.0, "norm": "model.layers.3.shared_head.norm.weight", "eh": "model.layers.3.eh_proj.weight",
+         "embed_norm": "model.layers.3.enorm.weight", "hidden_norm": "model.layers.3.hnorm.weight"},
+        {"model.layers.3.embed_tokens.weight": ("model.embed_tokens.weight", EMBED_BY),
+         "model.layers.3.shared_head.head.weight": ("lm_head.weight", HEAD_BY)})
     gguf(goldens / "qwen3.5-moe-mm" / "qwen3.5-moe-mm.gguf", out / "qwen3.5-moe.gguf", 64, 4)
 
 

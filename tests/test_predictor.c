@@ -70,7 +70,7 @@ static const struct {
 } cases[] = {
     {"deepseek-v3", "fixed:3", 64},      {"deepseek-v3.gguf", "fixed:1", 5},
     {"qwen3-next", "fixed:15", 64},      {"qwen3.5-moe", "heuristic", 7},
-    {"qwen3.5-moe.gguf", "fixed:5", 64},    {"glm4moe", "fixed:2", 3},
+    {"qwen3.5-moe.gguf", "fixed:5", 64}, {"glm4moe", "fixed:2", 3},
 };
 
 static void same(const text *want, const text *got, const char *what, const char *which) {
@@ -191,6 +191,42 @@ static void test_texts(void **state) {
         gw_session_free(plain);
         gw_model_free(predictor);
         gw_model_free(m);
+    }
+}
+
+/* Of what a layer drafts that is made to foresee the text; the text is the one without drafts. */
+static double accepted(const char *name) {
+    gw_model *m = open_part(name, 0, "cpu"), *p = open_part(name, 1, "cpu");
+    gw_session *plain = open_session(m, CTX), *s = open_session(m, CTX);
+    gw_drafter *d = new_drafter(s, p, 0, "fixed:3");
+    int32_t ids[N_PROMPT];
+    text want, got;
+    gw_draft_stats stats;
+    draw_ids(2, ids, N_PROMPT);
+    plain_text(m, plain, &samplers[0], 11, ids, N_PROMPT, N_TEXT, &want);
+    drafted_text(m, s, d, &samplers[0], 11, ids, N_PROMPT, N_TEXT, GW_DECODE_MAX, &got);
+    same(&want, &got, name, "drafts");
+    gw_drafter_stats(d, &stats);
+    print_message("  %s: %d of %d drafts accepted\n", name, (int)stats.accepted,
+                  (int)stats.drafted);
+    assert_true(stats.drafted > 20);
+    gw_drafter_free(d);
+    gw_session_free(s);
+    gw_session_free(plain);
+    gw_model_free(p);
+    gw_model_free(m);
+    return (double)stats.accepted / (double)stats.drafted;
+}
+
+/* An embedding and a head of the layer's own, and the same layer with the model's. */
+static void test_own(void **state) {
+    (void)state;
+    static const char *const names[][2] = {{"qwen3-next-own", "qwen3-next-own-not"},
+                                           {"deepseek-v3-own", "deepseek-v3-own-not"},
+                                           {"deepseek-v3-own.gguf", "deepseek-v3-own-not.gguf"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        assert_true(accepted(names[i][0]) > 0.9);
+        assert_true(accepted(names[i][1]) < 0.5);
     }
 }
 
@@ -340,7 +376,7 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_logits), cmocka_unit_test(test_texts),
-                                       cmocka_unit_test(test_late),
+                                       cmocka_unit_test(test_own), cmocka_unit_test(test_late),
                                        cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
