@@ -16,7 +16,8 @@ list(APPEND KERNEL_HEADERS ${CMAKE_SOURCE_DIR}/core/tensor/dialect.h
      ${CMAKE_SOURCE_DIR}/core/tensor/format_list.h ${CMAKE_SOURCE_DIR}/core/tensor/planes.h
      ${CMAKE_SOURCE_DIR}/core/tensor/digits.h
      ${CMAKE_SOURCE_DIR}/core/tensor/sample.h ${CMAKE_SOURCE_DIR}/core/tensor/act.h
-     ${CMAKE_SOURCE_DIR}/core/tensor/route.h ${CMAKE_SOURCE_DIR}/core/tensor/area.h)
+     ${CMAKE_SOURCE_DIR}/core/tensor/route.h ${CMAKE_SOURCE_DIR}/core/tensor/area.h
+     ${CMAKE_SOURCE_DIR}/core/tensor/ngram_row.h)
 
 # Which of the wanted the compilers can do.
 set(CUDA_ARCHS "")

@@ -645,6 +645,10 @@ static const op_case op_cases[] = {
      .heads = 2, .taps = 3},
     {.op = GW_OP_NGRAM, .why = "behind others", .fmt = OC_BF16, .n = 20, .k = 8, .m = {560},
      .heads = 3, .taps = 4, .first = 1, .pos = 4, .slots = 2},
+    {.op = GW_OP_NGRAM, .why = "as many as entries", .fmt = OC_F16, .n = 17, .k = 8, .m = {560},
+     .heads = 3, .taps = 4, .pos = 9},
+    {.op = GW_OP_NGRAM, .why = "more than entries", .fmt = OC_BF16, .n = 45, .k = 8, .m = {560},
+     .heads = 2, .taps = 5, .pos = 30},
 };
 /* clang-format on */
 

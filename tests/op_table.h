@@ -64,14 +64,6 @@ static int ot_elsewhere(const op_bench *b, const gw_kernel *kernel) {
     return b->elsewhere != NULL && strstr(kernel->name, b->elsewhere) != NULL;
 }
 
-/* Ops that a backend leaves to the CPU, in whose memory a part of the model then stays. */
-static int ot_left_to_cpu(const op_bench *b, gw_op op) {
-    int on_cards = op == GW_OP_HYPER || op == GW_OP_ROTATE || op == GW_OP_GROUP_DOT ||
-                   op == GW_OP_COMPRESS || op == GW_OP_CHOOSE || op == GW_OP_LISTED;
-    return (op == GW_OP_NGRAM && b->backend != &gw_backend_cpu) ||
-           (on_cards && strcmp(b->backend->name, "opencl") == 0);
-}
-
 /* Every kernel that accepts the case, with its weights loaded in each form. */
 static void ot_check_against(op_bench *b, const op_case *c, const op_result *want) {
     op_result got;
@@ -102,7 +94,7 @@ static void ot_check_against(op_bench *b, const op_case *c, const op_result *wan
         oc_close(&asked);
         done = !ot_has_weights(c->op);
     }
-    if (count == 0 && !ot_left_to_cpu(b, c->op)) {
+    if (count == 0) {
         fail_msg("no kernel takes %s (%s)", gw_op_describe(c->op)->name, c->why);
     }
 }

@@ -104,8 +104,10 @@ static void states(void **state) {
         int lookup, mtp;
         const char *length;
     } cases[] = {
-        {"falcon-h1", 1, 0, NULL},   {"qwen3-next", 0, 0, NULL},          {"qwen4-exp", 0, 0, NULL},
-        {"deepseek-v3", 0, 1, NULL}, {"qwen3.5-moe-mm", 0, 1, "fixed:3"},
+        {"falcon-h1", 1, 0, NULL},   {"qwen3-next", 0, 0, NULL},
+        {"qwen4-exp", 0, 0, NULL},   {"kimi-linear", 0, 0, NULL},
+        {"lfm2", 1, 0, NULL},        {"deepseek-v3", 0, 1, NULL},
+        {"qwen3.5-moe-mm", 0, 1, "fixed:3"},
     };
     uint64_t fetched = 0;
     (void)state;
@@ -144,7 +146,8 @@ static void states(void **state) {
 /* Windows, of which a prefix serves as any does; latent caches; caches of which a row is read at
  * once with those behind it. */
 static void other_caches(void **state) {
-    static const char *const names[] = {"gemma3-pattern", "deepseek-v3", "deepseek-v4"};
+    static const char *const names[] = {"gemma3-pattern", "deepseek-v3", "deepseek-v4",
+                                        "gemma4-e"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char folder[80], path[256];

@@ -58,6 +58,22 @@ def test_beyond_a_page(wave):
 
 
 @pytest.mark.parametrize("wave", WIDTHS)
+def test_tables_of_ngrams(wave):
+    """They and all else run on the card."""
+    model = SHARED / "goldens/qwen4-exp"
+    if not model.is_dir():
+        pytest.skip(f"{model} is not there")
+    ids = [3 + i * 37 % 290 for i in range(11)]
+    for rows in ("prefill", "5"):
+        args = ("--rows", rows, "--kv-type", "f32")
+        want = cpu_hash(model, ids, *args)
+        assert logits_hash(model, ids, *args, *HIP, env=on(wave)) == want, rows
+    if wave == WIDTHS[0]:
+        done = run("bench", "-m", model, *HIP, "-p", 4, "-n", 1, "-r", 1, "--ops", env=on(wave))
+        assert "hip.ngram" in done.stdout and "| cpu." not in done.stdout
+
+
+@pytest.mark.parametrize("wave", WIDTHS)
 @pytest.mark.parametrize("name,width", [("gptq-4-order-shared", LARGE), ("fp8-block-128", 512)])
 def test_packed(tmp_path, wave, name, width):
     """Columns in another order, which products of one row take themselves; tiles of FP8 that are done

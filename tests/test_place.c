@@ -335,6 +335,57 @@ static void test_declined(void **state) {
     free(wide.rows);
 }
 
+/* Is every table of n-grams on device d? */
+static int tables_are_on(const gw_model *m, int d) {
+    const gw_blueprint *bp = gw_weights_blueprint(m->weights);
+    int all = 1, n = 0;
+    for (int at = 0; at < m->hp.n_layers * bp->n_blocks; at++) {
+        const gw_spec_block *b = &bp->block[at % bp->n_blocks];
+        if (b->kind == GW_BLOCK_NGRAM && gw_block_runs(b, &m->hp, at / bp->n_blocks)) {
+            all &= m->place.where[at] == d;
+            n++;
+        }
+    }
+    assert_true(n > 0);
+    return all;
+}
+
+/* Tables of n-grams go with the layers where there is room, else they stay in main memory. */
+static void test_tables(void **state) {
+    (void)state;
+    gw_model_options o = {.path = shared_path("goldens/qwen4-exp"), .device = "twin"};
+    text want = on_cpu(o.path, NULL);
+    gw_model *m = open_model(&o);
+    assert_true(tables_are_on(m, 1));
+    assert_null(strstr(m->place.note, "n-grams"));
+    for (int at = 0; at < (m->hp.n_layers + 1) * m->place.n_blocks; at++) {
+        assert_int_equal(m->place.where[at], 1); /* nothing crosses */
+    }
+    compare(m, NULL, &want, "tables beside their layers");
+    uint64_t low = 1, high = 1 << 30; /* the least that all layers fit in */
+    while (low < high) {
+        o.vram_budget = low + (high - low) / 2;
+        int fits = gw_engine_open(&o, registry, &m) == GW_OK;
+        if (fits) {
+            gw_model_free(m);
+        }
+        low = fits ? low : o.vram_budget + 1;
+        high = fits ? o.vram_budget : high;
+    }
+    o.vram_budget = low;
+    m = open_model(&o);
+    assert_true(tables_are_on(m, 0));
+    assert_non_null(strstr(m->place.note, "tables of n-grams stay in main memory"));
+    compare(m, NULL, &want, "tables in main memory");
+    free(want.rows);
+    /* Cards that share layers; an embedding in front of streams. */
+    gw_model_options shared = {.device = "twin:0,twin:1", .split_mode = "tensor"};
+    shared.path = shared_path("goldens/deepseek-v4");
+    want = on_cpu(shared.path, NULL);
+    compare(open_model(&shared), NULL, &want, "streams of several cards");
+    free(want.rows);
+}
+
 /* ---- names --------------------------------------------------------------------------------------
  */
 
@@ -742,6 +793,7 @@ int main(void) {
         cmocka_unit_test_setup(test_several_devices, reset),
         cmocka_unit_test_setup(test_groups, reset),
         cmocka_unit_test_setup(test_declined, reset),
+        cmocka_unit_test_setup(test_tables, reset),
         cmocka_unit_test_setup(test_names, reset),
         cmocka_unit_test_setup(test_bad_names, reset),
         cmocka_unit_test_setup(test_no_device, reset),

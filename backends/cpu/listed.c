@@ -425,7 +425,7 @@ static int32_t token_before(const gw_cpu_launch *l, const gw_cpu_worker *worker,
     }
     size_t entry =
         (size_t)step->slot[i] * l->u.ngram.entries + (size_t)step->pos[at] % l->u.ngram.entries;
-    const float *known = l->u.ngram.state + entry * (size_t)(l->u.ngram.hashes->args.size - 1);
+    const float *known = l->u.ngram.state + entry * (size_t)(l->u.ngram.hashes->size - 1);
     return step->pos[at] > 0 ? (int32_t)known[back - 1] - 1 : -1;
 }
 
@@ -439,14 +439,14 @@ static size_t rows_behind(const gw_step *step, size_t rows, size_t i) {
 }
 
 static void ngram_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i) {
-    const gw_ngram_args *a = &l->u.ngram.hashes->args;
+    const gw_ngram *a = l->u.ngram.hashes;
     int32_t token[GW_NGRAM_SIZE];
     int64_t row[GW_NGRAM_HASHES];
     token[0] = token_of(l, worker, i);
     for (int k = 1; k < a->size; k++) {
         token[k] = token_before(l, worker, i, k);
     }
-    gw_ngram_find(l->u.ngram.hashes, token, row);
+    gw_ngram_find(a, token, row);
     for (int h = 0; h < (a->size - 1) * a->heads; h++) {
         gw_format_of(l->u.ngram.fmt)
             ->decode(out_row(l, i) + (size_t)h * l->u.ngram.wide,
@@ -461,7 +461,7 @@ static void run_ngram(const gw_cpu_launch *l, gw_cpu_worker *worker) {
 /* What is known behind row i. */
 static void note_row(const gw_cpu_launch *l, gw_cpu_worker *worker, size_t i) {
     const gw_step *step = worker->step;
-    size_t rows = (size_t)gw_cpu_live(l, step), width = (size_t)(l->u.ngram.hashes->args.size - 1);
+    size_t rows = (size_t)gw_cpu_live(l, step), width = (size_t)(l->u.ngram.hashes->size - 1);
     if (rows_behind(step, rows, i) >= l->u.ngram.entries - 1) {
         return;
     }

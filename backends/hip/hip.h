@@ -393,7 +393,8 @@ void gw_hip_arithmetic(const struct gw_device *device, const gw_node *node, char
 extern const gw_kernel gw_hip_rows_kernels[], gw_hip_linear_kernels[], gw_hip_gemm_kernels[],
     gw_hip_attention_kernels[], gw_hip_more_kernels[], gw_hip_attend_latent_kernels[],
     gw_hip_attend_digits_kernels[], gw_hip_attend_more_kernels[], gw_hip_experts_kernels[],
-    gw_hip_state_kernels[], gw_hip_listed_kernels[], gw_hip_exchange_kernels[];
+    gw_hip_state_kernels[], gw_hip_listed_kernels[], gw_hip_ngram_kernels[],
+    gw_hip_exchange_kernels[];
 
 /* Is the table of EMBED one that a kernel reads? The launch of a plain node (rows.c). */
 int gw_hip_embeds(const gw_node *node);

@@ -18,6 +18,7 @@ static const gw_kernel *const tables[] = {
     gw_hip_experts_kernels,
     gw_hip_state_kernels,
     gw_hip_listed_kernels,
+    gw_hip_ngram_kernels,
     gw_hip_exchange_kernels,
     NULL,
 };

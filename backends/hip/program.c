@@ -88,6 +88,7 @@ static const struct {
     {"gw_router_*",        "kernels_hip/rows/router.hip"},
     {"gw_exchange_*",      "kernels_hip/rows/exchange.hip"},
     {"gw_listed_*",        "kernels_hip/rows/listed.hip"},
+    {"gw_ngram_*",         "kernels_hip/rows/ngram.hip"},
     {"gw_more_*",          "kernels_hip/rows/more.hip"},
     {"gw_state_prompt_*",  "kernels_hip/rows/state_prompt.hip"},
     {"gw_state_*",         "kernels_hip/rows/state.hip"},

@@ -40,6 +40,7 @@ static const gw_kernel_row entries[] = {
     {GW_OP_COMPRESS,     "compress",       0, 1, gw_cl_accepts_area, gw_cl_record_compress},
     {GW_OP_CHOOSE,       "choose",         0, 1, gw_cl_accepts_area, gw_cl_record_choose},
     {GW_OP_LISTED,       "listed",         0, 1, RUNS(listed)},
+    {GW_OP_NGRAM,        "ngram",          0, 1, RUNS(ngram)},
 };
 /* Under --blas, before all others. */
 static const gw_kernel_row blas_entries[] = {

@@ -249,6 +249,8 @@ struct gw_segment {
     cl_mem step;
     cl_mem arrived; /* zeros between launches: groups that have come, per row and KV head */
     size_t arrived_bytes;
+    struct gw_buffer **own; /* gw_cl_private */
+    size_t n_own;
     /* gw_step_pack, in turn: the copy of the step before may still be on its way */
     gw_cl_pinned pinned;
     int32_t *staging[2]; /* within it */
@@ -281,6 +283,8 @@ gw_status gw_cl_launch_end(gw_cl_call *call, size_t local, size_t groups_x, size
                            size_t groups_z);
 gw_status gw_cl_pool_get(struct gw_device *device, gw_cl_pool *pool, size_t bytes, cl_mem *out);
 gw_status gw_cl_scratch(struct gw_device *device, size_t bytes, cl_mem *out);
+/* Memory of this segment alone with these bytes. */
+gw_status gw_cl_private(struct gw_segment *segment, const void *from, size_t bytes, cl_mem *out);
 
 /* walk.c: the segment's launches as one, where the device can do that: segment->walk, or NULL. An
  * error is one of memory or of the device. */
@@ -351,6 +355,7 @@ GW_CL_KERNEL(experts_glu)
 GW_CL_KERNEL(experts_down)
 GW_CL_KERNEL(heads)
 GW_CL_KERNEL(listed)
+GW_CL_KERNEL(ngram)
 #undef GW_CL_KERNEL
 /* state.c */
 int gw_cl_accepts_state(const gw_kernel *kernel, const gw_node *node,

@@ -10,7 +10,7 @@
 #include "core/base/cache.h"
 #include "opencl_sources.h"
 
-enum { KEY_BYTES = 384, TEXTS = 21, OPTION_BYTES = 512 };
+enum { KEY_BYTES = 384, TEXTS = 22, OPTION_BYTES = 512 };
 
 const char *gw_cl_text(const char *name) {
     for (size_t i = 0; i < sizeof opencl_sources / sizeof opencl_sources[0]; i++) {
@@ -206,6 +206,7 @@ gw_status gw_cl_program_get(struct gw_device *device, const char *source, const 
     if (*out != NULL) {
         return GW_OK;
     }
+    const int ngrams = strcmp(source, "ngram") == 0;
     const int areas = strcmp(source, "listed") == 0; /* which nobody else reads */
     const int digits = strncmp(source, "attention_digits", 16) == 0;
     const char *texts[TEXTS] = {"#pragma OPENCL FP_CONTRACT OFF\n",
@@ -220,6 +221,7 @@ gw_status gw_cl_program_get(struct gw_device *device, const char *source, const 
                                 gw_cl_text("core/tensor/act.h"),
                                 gw_cl_text("core/tensor/route.h"),
                                 areas ? gw_cl_text("core/tensor/area.h") : "",
+                                ngrams ? gw_cl_text("core/tensor/ngram_row.h") : "",
                                 gw_cl_kernels("exchange"),
                                 gw_cl_kernels("common"),
                                 gw_cl_kernels("planes"),

@@ -125,6 +125,19 @@ gw_status gw_cl_launch_end(gw_cl_call *call, size_t local, size_t groups_x, size
     return call->status;
 }
 
+gw_status gw_cl_private(struct gw_segment *segment, const void *from, size_t bytes, cl_mem *out) {
+    size_t n = segment->n_own;
+    struct gw_buffer **own = realloc(segment->own, (n + 1) * sizeof *own);
+    if (own == NULL) {
+        return gw_fail(GW_E_NOMEM, "opencl", "no memory for a plan");
+    }
+    segment->own = own;
+    GW_TRY(gw_cl_alloc(segment->device, bytes, &own[n]));
+    segment->n_own++;
+    *out = own[n]->chunks[0].mem;
+    return gw_cl_write(own[n], 0, from, bytes);
+}
+
 static gw_status new_counters(struct gw_segment *segment, const gw_node *nodes, size_t n) {
     static const cl_int zero = 0;
     struct gw_device *device = segment->device;
@@ -210,6 +223,10 @@ void gw_cl_thaw(struct gw_segment *segment) {
         device->cl->ReleaseMemObject(segment->step);
         device->reserved -= segment->staging_bytes;
     }
+    for (size_t i = 0; i < segment->n_own; i++) {
+        gw_cl_release(segment->own[i]);
+    }
+    free(segment->own);
     free(segment->events);
     free(segment->launches);
     for (int i = 0; i < 2; i++) {

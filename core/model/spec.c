@@ -147,6 +147,15 @@ int32_t gw_block_entries(const gw_blueprint *bp, const gw_hparams *hp, int layer
     return entries > most ? entries : most;
 }
 
+int gw_block_stays_home(const gw_blueprint *bp, const gw_spec_block *b) {
+    int is_beside = b->kind == GW_BLOCK_EMBED && b->section == GW_SECTION_START;
+    int before = 0;
+    for (int i = 0; i < b->index; i++) {
+        before |= bp->block[i].kind == GW_BLOCK_EMBED;
+    }
+    return b->kind == GW_BLOCK_NGRAM || (is_beside && before && b->out != GW_VALUE_STREAM);
+}
+
 /* A number of a block from 0 to `most`; 0 where it is none. */
 static int small_number(const gw_blueprint *bp, const gw_hparams *hp, int layer, gw_expr e,
                         double most) {

@@ -317,10 +317,9 @@ int32_t gw_block_entries(const gw_blueprint *bp, const gw_hparams *hp, int layer
                          int32_t entries);
 /* How many matrices the block multiplies one input with side by side: weight[0 .. n). */
 int gw_block_matrices(const gw_spec_block *b);
-/* Does the block keep tokens at home, in main memory: rows of a table beside the embedding? */
-static inline int gw_block_stays_home(const gw_spec_block *b) {
-    return b->kind == GW_BLOCK_NGRAM || (b->kind == GW_BLOCK_EMBED && b->out != GW_VALUE_STREAM);
-}
+/* Does the block read rows of a table for all layers beside the embedding, which is the first? Such
+ * a table stays at home, in main memory; one of n-grams where it does not fit elsewhere. */
+int gw_block_stays_home(const gw_blueprint *bp, const gw_spec_block *b);
 /* The area that a compress block keeps in a layer, but for where it begins. */
 gw_area gw_block_area(const gw_blueprint *bp, const gw_hparams *hp, int layer,
                       const gw_spec_block *b);

@@ -1,12 +1,10 @@
-/* core/tensor/ngram.h - which rows of a table of n-grams a token and those before it name: hashes
- * as Qwen4's published models make them (docs/arithmetic.md, section 5). Integers of 64 bits.
+/* core/tensor/ngram.h - the hashes of a table of n-grams, as Qwen4's published models make them,
+ * and which rows a token and those before it name (docs/arithmetic.md, section 5).
  */
 #ifndef GW_TENSOR_NGRAM_H
 #define GW_TENSOR_NGRAM_H
 
-#include <stdint.h>
-
-enum { GW_NGRAM_SIZE = 8, GW_NGRAM_HASHES = 64 }; /* longest; hashes of a row at most */
+#include "core/tensor/ngram_row.h"
 
 typedef struct gw_ngram_args {
     int size, heads; /* lengths 2 .. size, heads hashes for each                  */
@@ -14,12 +12,6 @@ typedef struct gw_ngram_args {
     int vocab, end;  /* tokens; what counts where a text, or the one before, ends */
     int64_t base, seed;
 } gw_ngram_args;
-
-typedef struct gw_ngram {
-    gw_ngram_args args;
-    uint64_t factor[GW_NGRAM_SIZE];                        /* by distance */
-    int64_t rows[GW_NGRAM_HASHES], first[GW_NGRAM_HASHES]; /* of each hash */
-} gw_ngram;
 
 /* Steele, Lea, Flood 2014: SplitMix64. */
 static inline uint64_t gw_ngram_mix(uint64_t x) {
@@ -45,7 +37,9 @@ static inline void gw_ngram_init(gw_ngram *g, const gw_ngram_args *a) {
     int hashes = (a->size - 1) * a->heads;
     int64_t prime = a->base - 1, at = 0;
     uint64_t most = (uint64_t)INT64_MAX / (uint64_t)(a->vocab > 0 ? a->vocab : 1) / 2;
-    g->args = *a;
+    g->size = a->size;
+    g->heads = a->heads;
+    g->end = a->end;
     most = most > 0 ? most : 1;
     for (int i = 0; i < a->size; i++) {
         uint64_t seed = (uint64_t)a->seed + 10007u * (uint64_t)a->index;
@@ -66,15 +60,13 @@ static inline void gw_ngram_init(gw_ngram *g, const gw_ngram_args *a) {
 
 /* token [size]: the token, then those before it, the nearest first; -1: none. row [hashes]. */
 static inline void gw_ngram_find(const gw_ngram *g, const int32_t *token, int64_t *row) {
-    const gw_ngram_args *a = &g->args;
-    uint64_t mixed = (uint64_t)token[0] * g->factor[0];
+    gw_u64 mixed = gw_ngram_mixed(g, 0, 0, token[0]);
     int ended = 0, n = 0;
-    for (int i = 1; i < a->size; i++) {
-        ended |= token[i] < 0 || token[i] == a->end;
-        mixed ^= (uint64_t)(ended ? a->end : token[i]) * g->factor[i];
-        for (int h = 0; h < a->heads; h++, n++) {
-            int64_t left = (int64_t)mixed % g->rows[n];
-            row[n] = g->first[n] + (left < 0 ? left + g->rows[n] : left);
+    for (int i = 1; i < g->size; i++) {
+        ended |= token[i] < 0 || token[i] == g->end;
+        mixed = gw_ngram_mixed(g, mixed, i, ended ? g->end : token[i]);
+        for (int h = 0; h < g->heads; h++, n++) {
+            row[n] = gw_ngram_row(g, mixed, n);
         }
     }
 }

@@ -30,6 +30,7 @@ typedef struct gw_place {
     int n_layers, n_blocks, last_block; /* last_block: of a layer, experts aside */
     int offloaded;                      /* N */
     int cpu_experts;                    /* the experts of the first so many layers stay at home */
+    int tables_home;                    /* tables of n-grams do, for want of room */
     gw_where *where;                    /* [(n_layers + 1) * n_blocks] */
     unsigned noted;                     /* bit d: what devices[d] does another way was known */
     int automatic;                      /* device "auto"                                     */
@@ -84,6 +85,7 @@ typedef struct gw_place_sizes {
     int32_t n_ctx, chunk;
     uint64_t *bytes[GW_MAX_DEVICES];   /* [(n_layers + 1) * n_blocks] of the matrices */
     int has_experts;                   /* some layer has */
+    int has_tables;                    /* of n-grams     */
     gw_where *accepts[GW_MAX_DEVICES]; /* the same: has the device kernels for it?    */
     uint64_t vectors, kv_table;
     uint64_t blas;                 /* that a device works with in prompts under --blas */

@@ -212,6 +212,9 @@ gw_status gw_place_measure(gw_place *place, gw_weights *weights, const gw_hparam
     for (int32_t l = 0; l < hp->n_layers; l++) {
         s.has_experts |= hp->layer[l].n_experts > 0;
     }
+    for (int b = 0; b < bp->n_blocks; b++) {
+        s.has_tables |= bp->block[b].kind == GW_BLOCK_NGRAM;
+    }
     GW_TRY(gw_kv_format(options->kv_type, &s.kv_fmt));
     GW_TRY(gw_kv_bytes(hp, s.kv_fmt, (gw_kv_size){1, s.n_ctx, 0, s.chunk}, &s.kv_table));
     for (int d = 0; d < place->n_devices; d++) {
@@ -266,18 +269,25 @@ static int device_of(const gw_place *p, int i, int n) {
 
 double gw_place_used(const gw_place_sizes *sizes, int device, int at) {
     double bytes = (double)sizes->bytes[device][at];
-    if (!sizes->has_experts) {
+    if (!sizes->has_experts && !sizes->has_tables) {
         return bytes;
     }
     const gw_blueprint *bp = gw_weights_blueprint(sizes->weights);
+    if (bp->block[at % bp->n_blocks].kind == GW_BLOCK_NGRAM) {
+        return 0.0; /* some rows of many */
+    }
     const gw_layer *y = &sizes->hp->layer[at / bp->n_blocks];
     int is_experts = bp->block[at % bp->n_blocks].kind == GW_BLOCK_EXPERTS;
     return is_experts && y->n_experts > 0 ? bytes * y->n_used / y->n_experts : bytes;
 }
 
-/* Experts that are asked to, and tables of which a token reads one row, beside the embedding. */
-static int stays_home(const gw_place *place, const gw_spec_block *b, int layer) {
-    return (b->kind == GW_BLOCK_EXPERTS && layer < place->cpu_experts) || gw_block_stays_home(b);
+/* Experts that are asked to, and tables of which a token reads one row, beside the embedding: those
+ * of n-grams where they do not fit. */
+static int stays_home(const gw_place *place, const gw_blueprint *bp, const gw_spec_block *b,
+                      int layer) {
+    return b->kind == GW_BLOCK_EXPERTS ? layer < place->cpu_experts
+           : b->kind == GW_BLOCK_NGRAM ? place->tables_home
+                                       : gw_block_stays_home(bp, b);
 }
 
 /* Have all cards of the group kernels for the block? */
@@ -299,7 +309,7 @@ void gw_place_spread(const gw_place *place, const gw_place_sizes *sizes, int n, 
                         : bp->block[b].section == GW_SECTION_START ? 0
                                                                    : hp->n_layers - 1;
             int i = layer - (hp->n_layers - n), at = row * bp->n_blocks + b;
-            int home = stays_home(place, &bp->block[b], row);
+            int home = stays_home(place, bp, &bp->block[b], row);
             int d = i < 0 || home ? 0 : device_of(place, i, n);
             where[at] = all_accept(place, sizes, d, at) ? (gw_where)d : 0;
         }
@@ -393,7 +403,7 @@ static uint64_t fetch_room(const gw_place *place, const gw_place_sizes *sizes,
         for (int l = 0; block->section == GW_SECTION_LAYER && l < hp->n_layers; l++) {
             int at = l * bp->n_blocks + b;
             int moves = where[at] == 0 && gw_block_runs(block, hp, l) &&
-                        !gw_block_stays_home(block) && sizes->accepts[d][at];
+                        !gw_block_stays_home(bp, block) && sizes->accepts[d][at];
             uint64_t kv = gw_kv_layer_bytes(&hp->layer[l], sizes->kv_fmt,
                                             (gw_kv_size){1, sizes->n_ctx, 0, sizes->chunk});
             most = moves && sizes->bytes[d][at] > most ? sizes->bytes[d][at] : most;
@@ -489,7 +499,7 @@ static void note_declined(gw_place *place, const gw_place_sizes *sizes) {
         int d = i < 0 ? 0 : device_of(place, i, place->offloaded);
         for (int b = 0; b < bp->n_blocks; b++) {
             int at = l * bp->n_blocks + b;
-            int home = stays_home(place, &bp->block[b], l);
+            int home = stays_home(place, bp, &bp->block[b], l);
             int runs = gw_block_runs(&bp->block[b], sizes->hp, l);
             int follows =
                 bp->block[b].kind == GW_BLOCK_ATTENTION && sizes->hp->layer[l].cache_of < l;
@@ -518,6 +528,35 @@ static void note_experts(gw_place *place, const gw_place_sizes *sizes) {
         snprintf(text, sizeof text, "experts of %d layer%s stay in main memory: the %s runs them",
                  count, count == 1 ? "" : "s", place->info[0].id);
         gw_place_add_note(place, text);
+    }
+}
+
+/* Say that tables do. */
+static void note_tables(gw_place *place, const gw_place_sizes *sizes) {
+    const gw_blueprint *bp = gw_weights_blueprint(sizes->weights);
+    int n_layers = sizes->hp->n_layers, count = 0;
+    for (int at = (n_layers - place->offloaded) * bp->n_blocks; at < n_layers * bp->n_blocks;
+         at++) {
+        const gw_spec_block *b = &bp->block[at % bp->n_blocks];
+        count += b->kind == GW_BLOCK_NGRAM && gw_block_runs(b, sizes->hp, at / bp->n_blocks);
+    }
+    if (count > 0 && place->tables_home) {
+        char text[128];
+        snprintf(text, sizeof text, "tables of n-grams stay in main memory: the %s reads them",
+                 place->info[0].id);
+        gw_place_add_note(place, text);
+    }
+}
+
+/* Tables of n-grams go with their layers where n layers and they fit, and no group of cards shares
+ * the layers. */
+static void place_tables(gw_place *place, const gw_place_sizes *sizes, int n) {
+    gw_place_use use[GW_MAX_DEVICES];
+    place->tables_home = 0;
+    if (sizes->has_tables) {
+        gw_place_spread(place, sizes, n, place->where);
+        place->tables_home =
+            place->grouped || !gw_place_fits(place, sizes, place->where, use, NULL);
     }
 }
 
@@ -559,11 +598,16 @@ gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
     if (place->where == NULL) {
         return gw_fail(GW_E_NOMEM, "plan", "no memory for %d layers", n);
     }
+    place->tables_home = place->grouped;
     GW_TRY(place->may_ungroup ? choose_mode(place, sizes, gauges) : GW_OK);
     const char *asked = options->offload_layers;
     int automatic = asked != NULL ? strcmp(asked, "auto") == 0 : place->automatic;
     const gw_hparams *hp = sizes->hp;
     int reads = hp->n_source > 0; /* a source: on one device, or at home */
+    if (asked != NULL && !automatic) {
+        GW_TRY(read_count(asked, n, &n));
+    }
+    place_tables(place, sizes, n);
     if (automatic && reads) {
         gw_place_spread(place, sizes, n, place->where);
         n = gw_place_fits(place, sizes, place->where, use, &tight) ? n : 0;
@@ -573,8 +617,6 @@ gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
         n = gw_gauge_best(place, sizes, gauges, place->where, &place->cpu_experts);
         n = n < 0 ? 0 : n;
         place->none_fits = n == 0 && largest_fit(place, sizes, place->where) <= 0;
-    } else if (asked != NULL && !automatic) {
-        GW_TRY(read_count(asked, n, &n));
     }
     if (reads && hp->n_source < hp->n_layers && n > 0 &&
         (n < place->n_layers || place->n_asked > 1)) {
@@ -595,6 +637,7 @@ gw_status gw_place_layers(gw_place *place, const gw_place_sizes *sizes,
     }
     place->offloaded = n;
     note_experts(place, sizes);
+    note_tables(place, sizes);
     note_declined(place, sizes);
     gw_place_add_notes(place);
     return GW_OK;

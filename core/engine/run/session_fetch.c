@@ -60,7 +60,7 @@ static int may_move(const gw_session *s, int at) {
     int l = at / bp->n_blocks;
     const gw_spec_block *b = &bp->block[at % bp->n_blocks];
     return s->where[at] == 0 && b->section == GW_SECTION_LAYER && gw_block_runs(b, hp, l) &&
-           !gw_block_stays_home(b) && gw_block_state(bp, hp, l, at % bp->n_blocks) == 0 &&
+           !gw_block_stays_home(bp, b) && gw_block_state(bp, hp, l, at % bp->n_blocks) == 0 &&
            (!of_cache(b->kind) || lends_cache(s, l));
 }
 
