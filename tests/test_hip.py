@@ -155,6 +155,21 @@ def test_text_and_bench():
     assert "| 1 | hip.linear.q4_0 |" in alone and "| 17 | hip.linear.prefill.q4_0 |" in alone
 
 
+@pytest.mark.parametrize("name", ["gemma4-e", "gemma3n", "qwen4-exp"])
+def test_tables_at_home(name):
+    """Cards that share layers go on behind rows of a table that the processor reads, each with its own
+    stream."""
+    model = SHARED / "goldens" / name
+    if SYSTEM or not model.is_dir():
+        pytest.skip(f"{model} and two emulated cards are not there")
+    ids, env = [3, 4, 50, 60, 70], on(WIDTHS[0], GODWIT_EMULATOR_DEVICES="2")
+    split = ("--device", "hip:0,hip:1", "--split-mode", "tensor", "--exact")
+    for rows in ("prefill", "decode"):
+        want = cpu_hash(model, ids, "--rows", rows)
+        got = logits_hash(model, ids, "--rows", rows, *split, env=env)
+        assert got == want, rows
+
+
 def test_exchange_alone():
     env = dict(on(WIDTHS[0]), GODWIT_EMULATOR_DEVICES="3")
     done = run("bench", "--exchange", "100,1,3", "--device", "hip:0,hip:1,hip:2", env=env).stdout

@@ -416,6 +416,31 @@ int gw_graph_stream_device(const gw_blueprint *bp, const gw_hparams *hp, const g
     return 0;
 }
 
+/* What all cards of a group have made is there on each, so that a card that has been in it before has
+ * its own; all else is as the first card has it. */
+static int has_own(const gw_group *group, int card, const gw_tensor *first, const gw_tensor *own) {
+    return first != NULL && own != NULL && first->device == group->device[0] &&
+           own->device == group->device[card];
+}
+
+static const gw_tensor *made(const handed *v) { return v->f32 != NULL ? v->f32 : v->act8; }
+
+/* Card c goes on where the first one is, behind a group that had fewer cards. */
+static void follow_first(walk *w, int c, const gw_group *next) {
+    const walk was = w[c];
+    gw_tensor **stream = w->graph->stream;
+    w[c] = w[0];
+    w[c].card = c;
+    if (was.group != next || !has_own(next, c, stream[0], stream[c])) {
+        stream[c] = stream[0];
+    }
+    for (int v = 0; v < GW_SPEC_VALUES && was.group == next; v++) {
+        if (has_own(next, c, made(&w[0].value[v]), made(&was.value[v]))) {
+            w[c].value[v] = was.value[v];
+        }
+    }
+}
+
 /* The walks of the cards of the group that goes on; what cards of the group before it have is what
  * the same cards have now, or the first. */
 static void enter_group(walk *w, int device) {
@@ -423,9 +448,7 @@ static void enter_group(walk *w, int device) {
     const gw_group *next = w->in->groups != NULL ? &w->in->groups[device] : &alone;
     for (int c = 0; c < next->n; c++) {
         if (c > 0 && (before == NULL || c >= before->n)) {
-            w[c] = w[0];
-            w[c].card = c;
-            w->graph->stream[c] = w->graph->stream[0];
+            follow_first(w, c, next);
         }
         w[c].group = next;
         w[c].device = next->n > 1 ? next->device[c] : device;
@@ -499,6 +522,7 @@ static void emit_section(walk *w, gw_section section, const gw_tensor *result) {
 /* The walks of all cards of the group that has left the stream before layer `first`. */
 static void start_walk(gw_graph *graph, const gw_graph_inputs *in, int first,
                        walk w[GW_MAX_CARDS]) {
+    memset(w, 0, GW_MAX_CARDS * sizeof *w);
     w[0] = (walk){.graph = graph, .in = in, .bp = gw_weights_blueprint(in->weights)};
     w[0].layer = w[0].block = -1;
     int device = gw_graph_stream_device(w[0].bp, in->hp, in->where, first);
