@@ -9,7 +9,7 @@
 
 #include "tests/reference_files.h"
 
-enum { N_IDS = 24, N_DECODE = 22, N_TEXT = 5, MOST = N_IDS + N_DECODE };
+enum { N_IDS = 24, N_DECODE = 136, N_TEXT = 5, MOST = N_IDS + N_DECODE };
 
 static const char *const small = "tests/data/tales-2m-q4_0.gguf";
 
@@ -34,9 +34,13 @@ static int keep_row(void *user, size_t row, const float *logits) {
     return 0;
 }
 
+/* Widths of the passes, up to N_DECODE tokens in all. The emulator takes its time for each. */
+static const size_t some_widths[] = {1, 3, 16, 2, 0};
+static const size_t all_widths[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0};
+static const size_t *widths = some_widths;
+
 static void decode(gw_session *s, const int32_t *ids, answer *a) {
-    static const size_t widths[] = {1, 3, 16, 2};
-    for (size_t i = 0; i < sizeof widths / sizeof widths[0]; ids += widths[i++]) {
+    for (size_t i = 0; widths[i] > 0; ids += widths[i++]) {
         need(gw_session_decode(s, ids, widths[i]));
         for (size_t r = 0; r < widths[i]; r++) {
             keep_row(a, r, gw_session_logits(s, r));
@@ -82,7 +86,7 @@ static answer run(const gw_model_options *options) {
         x = x * 1664525u + 1013904223u;
         ids[i] = (int32_t)(x >> 8) % info.n_vocab;
     }
-    gw_session_options so = {.n_ctx = 128, .chunk = 17};
+    gw_session_options so = {.n_ctx = 192, .chunk = 17};
     need(gw_session_new(m, &so, &s));
     need(gw_session_prefill_rows(s, ids, N_IDS, N_IDS - 9, keep_row, &a));
     decode(s, ids + N_IDS, &a);
@@ -245,6 +249,28 @@ static void test_models(void **state) {
         snprintf(path, sizeof path, "%s", shared_path(models[i]));
         check(path, two, 1);
     }
+}
+
+/* What no run of all tests has time for: the files of GODWIT_CARDS_MODELS (a list as in PATH), with
+ * every width from 1 to 16, over two cards and over four. */
+static void test_given_models(void **state) {
+    (void)state;
+    static const char *const lists[] = {"hip:0,hip:1", "hip:0,hip:1,hip:2,hip:3"};
+    const char *given = getenv("GODWIT_CARDS_MODELS");
+    if (given == NULL) {
+        skip();
+    }
+    char *paths = strdup(given), *rest = paths;
+    assert_non_null(paths);
+    widths = all_widths;
+    for (char *path; (path = strsep(&rest, ":")) != NULL;) {
+        size_t n = has_cards(4) ? 2 : 1;
+        check(path, lists, n);
+        printf("%s: one card's bits on %s\n", path, n == 2 ? "two and four" : "two");
+        fflush(stdout);
+    }
+    widths = some_widths;
+    free(paths);
 }
 
 /* ---- timelines and batches ------------------------------------------------------------------- */
@@ -436,7 +462,9 @@ static int run_all(void) {
         cmocka_unit_test(test_groups),      cmocka_unit_test(test_groups_by_links),
         cmocka_unit_test(test_models),      cmocka_unit_test(test_saved_and_shifted),
         cmocka_unit_test(test_batches),     cmocka_unit_test(test_short_queue),
-        cmocka_unit_test(test_silent_card), cmocka_unit_test(test_refused)};
+        cmocka_unit_test(test_silent_card), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_given_models)};
+    cmocka_set_test_filter(getenv("GODWIT_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
