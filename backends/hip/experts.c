@@ -1,5 +1,5 @@
 /* backends/hip/experts.c - EXPERTS_GLU, EXPERTS_DOWN: nodes to launches. Generated tokens of
- * quantized weights have a launch each; prompts have rows sorted by expert and a product at a time;
+ * quantized weights have a launch each, in which a shared expert has its part; prompts have rows sorted by expert and a product at a time;
  * what neither takes, odd widths and float weights, has a team for each number.
  */
 #include <stdio.h>
@@ -10,7 +10,11 @@
 #include "kernels_hip/gemm/gemm_params.h"
 #include "kernels_hip/strip.h"
 
-enum { MOST_ENTRIES = 65535 /* of a grid */ };
+enum {
+    MOST_ENTRIES = 65535, /* of a grid */
+    ASIDE = 8 << 10,      /* shared memory that two blocks have beside what is asked for */
+    BESIDE = 18           /* waves of a block that waits beside another one */
+};
 
 typedef enum way { DECODE, SORTED, APART } way;
 
@@ -46,7 +50,7 @@ static way way_of(const gw_node *node, const struct gw_device *d) {
         return APART;
     }
     if (a->order == GW_ORDER_DECODE) {
-        int room = glu || GW_EXPERTS_DOWN_SHARED(a->used) <= d->shared_bytes;
+        int room = glu || GW_EXPERTS_DOWN_SHARED(a->used + 1) <= d->shared_bytes;
         return pair && room ? DECODE : APART;
     }
     return gw_hip_has_matrices(d) && fits && a->experts <= GW_EXPERTS_MOST ? SORTED : APART;
@@ -165,6 +169,81 @@ static struct gw_experts_params params_of(struct gw_segment *segment, const gw_n
     return p;
 }
 
+static int blocks_of(int64_t n) { return (int)(n / GW_ACT_BLOCK); }
+
+static int records_of(int64_t n) {
+    return (int)gw_hip_groups((size_t)blocks_of(n), GW_STRIP_BLOCKS);
+}
+
+/* Shared memory with everything in it that the block reads; 0: it does not come there. Two blocks
+ * are to fit a multiprocessor, for there are a few more of them than multiprocessors. Fetches are
+ * whole 16 bytes. */
+static size_t staged_bytes(const struct gw_device *d, const gw_node *node,
+                           const struct gw_experts_params *p) {
+    size_t strip = (size_t)records_of(p->k) * (size_t)gw_hip_record_bytes(node->w[0]->fmt);
+    size_t own = (size_t)records_of(p->own_n) * (size_t)gw_hip_record_bytes(node->w[0]->fmt);
+    size_t all = GW_EXPERTS_GLU_STAGED(strip, (size_t)blocks_of(p->k));
+    int glu = node->op == GW_OP_EXPERTS_GLU, shared = p->own[0] != 0;
+    if (!glu) {
+        all = GW_EXPERTS_DOWN_STAGED((size_t)(p->used + shared),
+                                     (size_t)p->used * strip + (shared ? own : 0),
+                                     (size_t)(p->used * blocks_of(p->k) + blocks_of(p->own_n)));
+    }
+    int even = blocks_of(p->k) % 2 == 0 && (glu || blocks_of(p->own_n) % 2 == 0);
+    size_t room = d->shared_bytes > (int)ASIDE ? ((size_t)d->shared_bytes - ASIDE) / 2 : 0;
+    return gw_hip_has_copies(d) && even && p->used + shared <= 32 && all <= room ? all : 0;
+}
+
+/* Of a block of gw_experts_down: as many waves as its pieces keep busy in the same number of turns;
+ * few enough for a block of gw_experts_glu beside it, where it waits for that one's end. */
+static unsigned down_waves(const struct gw_device *d, const struct gw_experts_params *p) {
+    int each = records_of(p->k), own = p->own[0] != 0 ? records_of(p->own_n) : 0;
+    each = each < GW_EXPERTS_CLASSES ? each : GW_EXPERTS_CLASSES;
+    own = own < GW_EXPERTS_CLASSES ? own : GW_EXPERTS_CLASSES;
+    size_t pieces = (size_t)(p->used * each + own), most = GW_EXPERTS_DOWN_MOST((size_t)d->warp);
+    most = p->staged ? (most < BESIDE ? most : BESIDE) : most;
+    return gw_hip_groups(pieces, gw_hip_groups(pieces, most));
+}
+
+static gw_status record_decode(struct gw_segment *segment, const gw_node *node,
+                               struct gw_experts_params *p) {
+    const struct gw_device *d = segment->device;
+    const gw_hip_launch *before = segment->n > 0 ? &segment->launches[segment->n - 1] : NULL;
+    size_t staged = staged_bytes(d, node, p);
+    int glu = node->op == GW_OP_EXPERTS_GLU, shared = p->own[0] != 0;
+    unsigned rows = (unsigned)segment->rows;
+    char name[64];
+    p->staged = staged > 0;
+    name_of(name, sizeof name, glu ? "glu" : "down", node->w[0]->fmt);
+    if (glu) {
+        unsigned across = (unsigned)(p->m > p->own_n ? p->m : p->own_n) / GW_ACT_BLOCK;
+        GW_TRY(gw_hip_record(segment, node, name, across,
+                             entries_of(segment, p) + (shared ? rows : 0), 1,
+                             (unsigned)(GW_EXPERTS_GLU_WAVES * d->warp), 1, 1, (unsigned)staged, p,
+                             sizeof *p));
+        segment->launches[segment->n - 1].chosen = p->route;
+        return GW_OK;
+    }
+    p->early = before != NULL && before->chosen == p->route;
+    return gw_hip_record(segment, node, name, (unsigned)p->m / GW_STRIP_ROWS, rows, 1,
+                         down_waves(d, p) * (unsigned)d->warp, 1, 1,
+                         staged > 0 ? (unsigned)staged
+                                    : (unsigned)GW_EXPERTS_DOWN_SHARED(p->used + shared),
+                         p, sizeof *p);
+}
+
+/* What the norm behind a sum of experts is left, in a plan where that has no launch. */
+static gw_status leave_norm(struct gw_segment *segment, struct gw_experts_params *p) {
+    if (segment->behind == NULL) {
+        return GW_OK;
+    }
+    p->behind = gw_hip_at(segment->behind->w[0]);
+    GW_TRY(gw_hip_norm_memory(segment, segment->behind, &p->left, &p->left_squares, &p->left_form,
+                              &p->left_blocks));
+    return gw_hip_counters(segment, (size_t)segment->rows * (size_t)(p->m / GW_ACT_BLOCK),
+                           &p->arrived);
+}
+
 static gw_status record_experts(struct gw_segment *segment, const gw_kernel *kernel,
                                 const gw_node *node) {
     const struct gw_device *d = segment->device;
@@ -173,22 +252,10 @@ static gw_status record_experts(struct gw_segment *segment, const gw_kernel *ker
     int glu = node->op == GW_OP_EXPERTS_GLU, n = glu && node->w[1] != NULL ? 2 : 1;
     unsigned entries = entries_of(segment, &p),
              across = gw_hip_groups((size_t)p.m, GW_EXPERTS_THREADS);
-    char name[64];
     (void)kernel;
-    if (segment->behind != NULL) {
-        p.behind = gw_hip_at(segment->behind->w[0]);
-        GW_TRY(gw_hip_norm_memory(segment, segment->behind, &p.left, &p.left_squares, &p.left_form,
-                                  &p.left_blocks));
-        GW_TRY(gw_hip_counters(segment, (size_t)segment->rows * (size_t)(p.m / GW_ACT_BLOCK),
-                               &p.arrived));
-    }
+    GW_TRY(leave_norm(segment, &p));
     if (how == DECODE) {
-        name_of(name, sizeof name, glu ? "glu" : "down", node->w[0]->fmt);
-        return gw_hip_record(
-            segment, node, name, (unsigned)(p.m / (glu ? GW_ACT_BLOCK : (int)GW_STRIP_ROWS)),
-            glu ? entries : (unsigned)segment->rows, 1,
-            (unsigned)((glu ? 2 : GW_EXPERTS_AT_ONCE(d->warp)) * GW_EXPERTS_CLASSES * d->warp), 1,
-            1, glu ? 0 : (unsigned)GW_EXPERTS_DOWN_SHARED(p.used), &p, sizeof p);
+        return record_decode(segment, node, &p);
     }
     size_t bytes = padded((size_t)entries * (size_t)p.m * sizeof(float));
     GW_TRY(gw_hip_scratch(segment, (size_t)n * bytes, &p.sums[0]));
@@ -202,6 +269,92 @@ static gw_status record_experts(struct gw_segment *segment, const gw_kernel *ker
     return gw_hip_record(segment, node, glu ? "gw_experts_act" : "gw_experts_join", across,
                          glu ? entries : (unsigned)segment->rows, 1, GW_EXPERTS_THREADS, 1, 1, 0,
                          &p, sizeof p);
+}
+
+/* ---- a shared expert ------------------------------------------------------------------------- */
+
+enum { S_GLU, S_DOWN, E_GLU, E_DOWN, MIX, SHARED_NODES };
+
+/* Plain products of the same rows and format as the experts', the second of the first's result. */
+static int are_shared(const gw_node *nodes) {
+    const gw_node *glu = &nodes[S_GLU], *down = &nodes[S_DOWN], *first = &nodes[E_GLU],
+                  *last = &nodes[E_DOWN];
+    if (glu->op != GW_OP_GLU || down->op != GW_OP_LINEAR || first->op != GW_OP_EXPERTS_GLU ||
+        last->op != GW_OP_EXPERTS_DOWN || last->in[0] != first->out) {
+        return 0;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (glu->w[i]->fmt != first->w[0]->fmt || glu->w[i]->layout != GW_HIP_LAYOUT_STRIPS) {
+            return 0;
+        }
+    }
+    return glu->in[0] == first->in[0] && glu->in[0]->fmt == GW_FMT_ACT8 &&
+           glu->args.linear.order == GW_ORDER_DECODE && down->in[0] == glu->out &&
+           down->args.linear.order == GW_ORDER_DECODE && down->in[1] == NULL &&
+           down->w[1] == NULL && down->w[3] == NULL && down->w[0]->fmt == last->w[0]->fmt &&
+           down->w[0]->layout == GW_HIP_LAYOUT_STRIPS && glu->out->fmt == GW_FMT_ACT8 &&
+           glu->w[0]->dim[0] % GW_ACT_BLOCK == 0 && down->out->fmt == GW_FMT_F32 &&
+           gw_hip_width(down->out) == gw_hip_width(last->out);
+}
+
+/* Stream and result of the experts plus the shared one's times a number a row. */
+static int mixes(const gw_node *mix, const gw_node *shared, const gw_node *experts) {
+    const gw_mix_args *a = &mix->args.mix;
+    return mix->op == GW_OP_MIX && mix->in[0] == shared->out && mix->in[1] != NULL &&
+           gw_hip_width(mix->in[1]) == 1 && mix->in[1]->fmt == GW_FMT_F32 &&
+           mix->in[2] == experts->out && mix->w[0] == NULL && a->scale == 0.0f &&
+           a->cap == 0.0f && a->gate_act == GW_ACT_NONE && mix->out->fmt == GW_FMT_F32;
+}
+
+size_t gw_hip_shared_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    const struct gw_device *d = segment->device;
+    if (n < SHARED_NODES || d->no_fuse || !are_shared(nodes) ||
+        !mixes(&nodes[MIX], &nodes[S_DOWN], &nodes[E_DOWN]) ||
+        way_of(&nodes[E_GLU], d) != DECODE || way_of(&nodes[E_DOWN], d) != DECODE) {
+        return 0;
+    }
+    for (int i = 0; i < (int)SHARED_NODES; i++) {
+        if (nodes[i].crosses && i != MIX) {
+            return 0;
+        }
+    }
+    const gw_node *behind = &nodes[SHARED_NODES];
+    size_t left = n - SHARED_NODES;
+    const gw_tensor *y = nodes[E_DOWN].out, *in = nodes[E_DOWN].in[2];
+    /* Blocks write the sum while others may still read what they add to. */
+    int in_place = in == NULL || y == in || gw_hip_same_place(nodes[MIX].out, in) ||
+                   gw_hip_disjoint(nodes[MIX].out, in);
+    return in_place && !gw_hip_is_read(nodes[S_GLU].out, behind, left) &&
+                   !gw_hip_is_read(nodes[S_DOWN].out, behind, left) &&
+                   (gw_hip_same_place(y, nodes[MIX].out) || !gw_hip_is_read(y, behind, left))
+               ? SHARED_NODES
+               : 0;
+}
+
+gw_status gw_hip_record_shared(struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    struct gw_experts_params glu = params_of(segment, &nodes[E_GLU]),
+                             down = params_of(segment, &nodes[E_DOWN]);
+    const gw_node *mix = &nodes[MIX];
+    size_t hidden = gw_hip_width(nodes[S_GLU].out);
+    segment->behind = gw_hip_can_leave_norm(segment, mix, n - MIX) ? &nodes[SHARED_NODES] : NULL;
+    GW_TRY(leave_norm(segment, &down));
+    GW_TRY(gw_hip_scratch(segment,
+                          (size_t)segment->rows * hidden / GW_ACT_BLOCK * sizeof(gw_act8),
+                          &glu.own_y));
+    for (int i = 0; i < 2; i++) {
+        glu.own[i] = gw_hip_at(nodes[S_GLU].w[i]);
+    }
+    down.own[0] = gw_hip_at(nodes[S_DOWN].w[0]);
+    down.own_y = glu.own_y;
+    down.own_n = glu.own_n = (int32_t)hidden;
+    down.own_gate = gw_hip_at(mix->in[1]);
+    down.y = gw_hip_at(mix->out);
+    segment->node += E_GLU;
+    GW_TRY(record_decode(segment, &nodes[E_GLU], &glu));
+    segment->node += E_DOWN - E_GLU;
+    GW_TRY(record_decode(segment, &nodes[E_DOWN], &down));
+    segment->node += MIX - E_DOWN;
+    return GW_OK;
 }
 
 /* clang-format off */

@@ -9,6 +9,20 @@
 
 enum { SHARED = 48 << 10, DECLARED = 2 << 10 /* arrays of gw_router_FORMAT */ };
 
+int gw_hip_is_read(const gw_tensor *t, const gw_node *nodes, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        for (int j = 0; j < GW_MAX_IN; j++) {
+            if (nodes[i].in[j] == t) {
+                return 1;
+            }
+        }
+        if (nodes[i].out == t) {
+            break;
+        }
+    }
+    return 0;
+}
+
 /* ---- norm, router, route --------------------------------------------------------------------- */
 
 static int is_router(const gw_node *norm, const gw_node *product, const gw_node *route) {
@@ -22,8 +36,24 @@ static int is_router(const gw_node *norm, const gw_node *product, const gw_node 
            gw_hip_width(product->out) == (size_t)w->dim[0];
 }
 
-size_t gw_hip_router_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
-    const gw_node *norm = &nodes[0], *next = &nodes[3];
+/* The number that a shared expert's result is multiplied by, of the router's input: a matrix of one
+ * row and its activation, nodes[3] and nodes[4]. */
+static int has_gate(const gw_node *nodes, size_t n) {
+    const gw_node *norm = &nodes[0], *router = &nodes[1], *gate = &nodes[3], *act = &nodes[4];
+    return n > 4 && gate->op == GW_OP_LINEAR && gate->in[0] == norm->out && gate->in[1] == NULL &&
+           gate->w[1] == NULL && gate->w[3] == NULL && gate->w[0]->dim[0] == 1 &&
+           gate->w[0]->fmt == router->w[0]->fmt && gate->w[0]->layout == GW_HIP_LAYOUT_STRIPS &&
+           gate->args.linear.order == GW_ORDER_DECODE && !gate->crosses &&
+           act->op == GW_OP_ACT && act->in[0] == gate->out && act->w[0] == NULL &&
+           !act->args.act.gated && act->args.act.kind == GW_ACT_SIGMOID &&
+           act->out->fmt == GW_FMT_F32 && gw_hip_disjoint(act->out, norm->in[0]) &&
+           !gw_hip_is_read(gate->out, &nodes[5], n - 5);
+}
+
+/* How many nodes from nodes[0] of n on, a norm, become one launch with the router behind it: NORM,
+ * LINEAR, ROUTE, the gate of a shared expert and QUANTIZE of the norm where they follow; 0: none. */
+static size_t router_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    const gw_node *norm = &nodes[0];
     if (n < 3 || segment->device->no_fuse || nodes[1].crosses || norm->op != GW_OP_NORM ||
         !gw_op_is_plain(norm) || norm->in[0]->fmt != GW_FMT_F32 || norm->out->fmt != GW_FMT_F32 ||
         norm->w[0]->fmt != GW_FMT_F32 || !gw_hip_disjoint(norm->in[0], norm->out) ||
@@ -32,23 +62,18 @@ size_t gw_hip_router_nodes(const struct gw_segment *segment, const gw_node *node
         GW_ROUTER_SHARED(gw_hip_width(norm->out), gw_hip_width(nodes[1].out)) + DECLARED > SHARED) {
         return 0;
     }
-    for (size_t i = 3; i < n; i++) { /* the logits are not stored where another node finds them */
-        for (int j = 0; j < GW_MAX_IN; j++) {
-            if (nodes[i].in[j] == nodes[1].out) {
-                return 0;
-            }
-        }
-        if (nodes[i].out == nodes[1].out) {
-            break;
-        }
+    if (gw_hip_is_read(nodes[1].out, &nodes[3], n - 3)) { /* the logits are not stored */
+        return 0;
     }
+    size_t taken = has_gate(nodes, n) ? 5 : 3;
+    const gw_node *next = &nodes[taken];
     /* Blocks write the norm's blocks while others may still read its input. */
-    int quantizes = n > 3 && next->op == GW_OP_QUANTIZE && next->in[0] == norm->out &&
-                    gw_hip_disjoint(next->out, norm->in[0]);
-    return quantizes ? 4 : 3;
+    int quantizes = n > taken && next->op == GW_OP_QUANTIZE && next->in[0] == norm->out &&
+                    next->w[0] == NULL && gw_hip_disjoint(next->out, norm->in[0]);
+    return taken + (size_t)quantizes;
 }
 
-gw_status gw_hip_record_router(struct gw_segment *segment, const gw_node *nodes, size_t n) {
+static gw_status record_router(struct gw_segment *segment, const gw_node *nodes, size_t n) {
     const gw_node *norm = &nodes[0], *product = &nodes[1], *route = &nodes[2];
     unsigned rows = (unsigned)segment->rows, experts = (unsigned)gw_hip_width(product->out);
     struct gw_router_params p = {.step = gw_hip_step(segment),
@@ -63,14 +88,31 @@ gw_status gw_hip_record_router(struct gw_segment *segment, const gw_node *nodes,
                                  .eps = norm->args.norm.eps};
     unsigned blocks = gw_hip_groups(experts, GW_ROUTER_EACH);
     p.leaves = (int32_t)gw_hip_groups(gw_hip_groups((size_t)p.k, 128), blocks);
-    if (n > 3) {
-        p.act = gw_hip_at(nodes[3].out);
-        p.form = gw_hip_form(segment, nodes[3].out);
+    if (n > 4) { /* with a gate */
+        p.gate = gw_hip_at(nodes[3].w[0]);
+        p.gate_out = gw_hip_at(nodes[4].out);
+    }
+    if (nodes[n - 1].op == GW_OP_QUANTIZE) {
+        p.act = gw_hip_at(nodes[n - 1].out);
+        p.form = gw_hip_form(segment, nodes[n - 1].out);
     }
     char name[32];
     snprintf(name, sizeof name, "gw_router_%s", gw_format_of(product->w[0]->fmt)->name);
     GW_TRY(gw_hip_scratch(segment, (size_t)rows * experts * sizeof(float), &p.logits));
     GW_TRY(gw_hip_counters(segment, rows, &p.arrived));
-    return gw_hip_record(segment, norm, name, blocks, rows, 1, GW_ROUTER_THREADS, 1, 1,
+    return gw_hip_record(segment, norm, name, blocks + (p.gate != 0), rows, 1, GW_ROUTER_THREADS, 1, 1,
                          (unsigned)GW_ROUTER_SHARED(p.k, p.route.experts), &p, sizeof p);
+}
+
+/* ---- all of these ---------------------------------------------------------------------------- */
+
+gw_status gw_hip_record_together(struct gw_segment *segment, const gw_node *nodes, size_t n,
+                                 size_t *taken) {
+    if ((*taken = router_nodes(segment, nodes, n)) > 0) {
+        return record_router(segment, nodes, *taken);
+    }
+    if ((*taken = gw_hip_shared_nodes(segment, nodes, n)) > 0) {
+        return gw_hip_record_shared(segment, nodes, n);
+    }
+    return GW_OK;
 }

@@ -202,6 +202,9 @@ typedef struct gw_hip_launch {
     /* 1: a product that can prefetch weights of the product behind it; has_all: its own are so few
      * that all of them are in flight before it has x. */
     int asks_ahead, has_all;
+    /* The route by which this launch takes experts, if no kernel behind it begins before the route is
+     * there; or 0. */
+    gw_hip_ptr chosen;
     /* 1: attention's blocks are to run beside this launch's on an NVIDIA multiprocessor: it gets
      * the largest carve-out (shared memory instead of first-level cache). */
     int carve_out;
@@ -307,6 +310,9 @@ gw_status gw_hip_draws(struct gw_segment *segment, gw_hip_ptr ids, gw_hip_ptr *h
 const int32_t *gw_hip_drawn(const struct gw_device *device, gw_hip_ptr at, size_t bytes);
 /* Whether two activations share no memory. */
 int gw_hip_disjoint(const gw_tensor *a, const gw_tensor *b);
+int gw_hip_same_place(const gw_tensor *a, const gw_tensor *b);
+/* Does one of these nodes read t before one writes it (fuse.c)? */
+int gw_hip_is_read(const gw_tensor *t, const gw_node *nodes, size_t n);
 /* Blocks of this kernel that one unit holds at once, at least 1: grids of exactly what fits. */
 int gw_hip_resident(struct gw_device *device, const char *kernel, unsigned threads,
                     unsigned shared_bytes);
@@ -423,6 +429,8 @@ gw_status gw_hip_narrow_to(struct gw_segment *segment, const gw_node *node, int 
 /* Can nodes[1] of n, a norm, be fused into nodes[0] (a product or the embedding) and nodes[2] (a
  * product)? Its result is then not stored (linear.c). */
 int gw_hip_can_fuse_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n);
+/* The same, whatever launch it is that leaves nodes[0]. */
+int gw_hip_can_leave_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n);
 /* Can nodes[0] of n, a QUANTIZE with an order, be fused into nodes[1], a product of one row? Its
  * blocks then take floats and encode them in that order, and nothing else is stored (linear.c). */
 int gw_hip_can_fuse_order(const struct gw_segment *segment, const gw_node *nodes, size_t n);
@@ -452,11 +460,15 @@ int gw_hip_can_fuse_rope(const struct gw_segment *segment, const gw_node *before
 
 /* What a block that does ROUTE is told (more.c). */
 struct gw_route_params gw_hip_route_of(const gw_node *node);
-/* How many nodes from nodes[0] of n on, a norm, become one launch with the router behind it: NORM,
- * LINEAR, ROUTE and QUANTIZE of the norm where it follows; 0: none (fuse.c). */
-size_t gw_hip_router_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n);
-/* That launch, of n nodes. */
-gw_status gw_hip_record_router(struct gw_segment *segment, const gw_node *nodes, size_t n);
+/* Launches of nodes[0] of n and those behind it that become fewer together: *taken of them; 0: none
+ * was recorded (fuse.c). */
+gw_status gw_hip_record_together(struct gw_segment *segment, const gw_node *nodes, size_t n,
+                                 size_t *taken);
+/* How many nodes from nodes[0] of n on, a GLU, are a shared expert, the experts beside it and their
+ * sum, which become two launches; 0: none (experts.c). */
+size_t gw_hip_shared_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n);
+/* Those, of n nodes from there on: the norm behind the last one is looked at. */
+gw_status gw_hip_record_shared(struct gw_segment *segment, const gw_node *nodes, size_t n);
 
 static inline size_t gw_hip_width(const gw_tensor *t) { return (size_t)t->dim[t->n_dim - 1]; }
 static inline unsigned gw_hip_groups(size_t n, size_t of) { return (unsigned)((n + of - 1) / of); }

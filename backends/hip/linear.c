@@ -61,11 +61,16 @@ static gw_status record_linear(struct gw_segment *segment, const gw_kernel *kern
 static gw_status record_glu(struct gw_segment *segment, const gw_kernel *kernel,
                             const gw_node *node);
 
+/* Can a norm right behind a node come without its factor? */
+static int can_leave(const gw_node *node, const gw_node *norm) {
+    return norm->op == GW_OP_NORM && gw_op_is_plain(norm) && norm->in[0] == node->out &&
+           norm->w[0]->fmt == GW_FMT_F32 && gw_hip_width(node->out) % GW_LINEAR_ITEM == 0;
+}
+
 /* Does this product, embedding or sum of experts leave what the norm behind it asks for? */
 static int leaves_norm(const struct gw_segment *segment, const gw_node *node, const gw_node *norm) {
     gw_linear_shape s;
-    if (norm->op != GW_OP_NORM || !gw_op_is_plain(norm) || norm->in[0] != node->out ||
-        norm->w[0]->fmt != GW_FMT_F32 || gw_hip_width(node->out) % GW_LINEAR_ITEM != 0) {
+    if (!can_leave(node, norm)) {
         return 0;
     }
     return (node->op == GW_OP_EMBED && gw_op_is_plain(node)) ||
@@ -150,7 +155,8 @@ int gw_hip_can_fuse_order(const struct gw_segment *segment, const gw_node *nodes
            (segment->norm != NULL || gw_hip_disjoint(nodes[1].out, nodes[0].in[0]));
 }
 
-int gw_hip_can_fuse_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
+/* Can a launch that makes nodes[0] leave what nodes[1], a norm of it, is to nodes[2]? */
+static int reads_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
     const gw_node *norm = &nodes[1];
     if (norm->crosses || has_readers(norm->out, &nodes[2], n - 2)) {
         return 0;
@@ -158,8 +164,15 @@ int gw_hip_can_fuse_norm(const struct gw_segment *segment, const gw_node *nodes,
     int sorted = takes_order(segment, &nodes[2], n - 2) && nodes[2].in[0] == norm->out;
     /* A product between two fused norms would store the second one's x over the first one's. */
     return !segment->device->no_fuse && segment->norm == NULL &&
-           leaves_norm(segment, &nodes[0], norm) &&
            (sorted || takes_norm(segment, norm, &nodes[2]));
+}
+
+int gw_hip_can_fuse_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    return leaves_norm(segment, &nodes[0], &nodes[1]) && reads_norm(segment, nodes, n);
+}
+
+int gw_hip_can_leave_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    return n > 2 && can_leave(&nodes[0], &nodes[1]) && reads_norm(segment, nodes, n);
 }
 
 /* Blocks in a row that a product stores: a row in groups has whole groups. */

@@ -144,6 +144,10 @@ int gw_hip_disjoint(const gw_tensor *a, const gw_tensor *b) {
             b->offset + b_bytes <= a->offset);
 }
 
+int gw_hip_same_place(const gw_tensor *a, const gw_tensor *b) {
+    return a->buf == b->buf && a->offset == b->offset;
+}
+
 int gw_hip_resident(struct gw_device *device, const char *kernel, unsigned threads,
                     unsigned shared_bytes) {
     gw_hip_function function = NULL;
@@ -303,10 +307,10 @@ static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, si
         if (has_none(segment, &nodes[i], n - i)) {
             continue;
         }
-        size_t fused = gw_hip_router_nodes(segment, &nodes[i], n - i);
+        size_t fused = 0;
+        GW_TRY(gw_hip_record_together(segment, &nodes[i], n - i, &fused));
         if (fused > 0) {
-            GW_TRY(gw_hip_record_router(segment, &nodes[i], fused));
-            segment->front = GW_OP_ROUTE;
+            segment->front = nodes[i + fused - 1].op;
             segment->norm = segment->rope = segment->order = NULL;
             i += fused - 1;
             continue;

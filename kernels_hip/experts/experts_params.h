@@ -41,6 +41,16 @@ struct gw_experts_params {
     GW_DEV(void) left;
     GW_DEV(float) left_squares;
     GW_DEV(uint32_t) arrived;
+    /* A shared expert beside the others, in the decode order; own[0] 0: none. gw_experts_glu: its
+     * gate and up, own_n rows each, and own_y = silu(gate) * up, as activation blocks (plain)
+     * [rows, own_n]. gw_experts_down: own[0] of own_n columns, own_y as left; what it gives times
+     * own_gate [rows] is added to y last. */
+    GW_DEV(const uint8_t) own[2];
+    GW_DEV(void) own_y;
+    GW_DEV(const float) own_gate;
+    int32_t own_n;
+    int32_t staged; /* weights and x come to shared memory first (GW_EXPERTS_*_STAGED) */
+    int32_t early; /* of gw_experts_down: the launch in front is gw_experts_glu of the same route */
     int32_t left_form, left_blocks;
     int32_t k, m, used, experts;
     int32_t by_entry;   /* x has a row for each entry                 */
@@ -55,10 +65,21 @@ struct gw_experts_params {
  * the prefill order, grid (most tiles, strips of m over waves of a block). gw_experts_act: sums to
  * y of EXPERTS_GLU, grid (m over threads, entries); gw_experts_join: sums to y of EXPERTS_DOWN,
  * grid (m over threads, rows). gw_experts_glu_FORMAT, gw_experts_down_FORMAT: all of it in the
- * decode order; grid (m / 32, entries), (m / 16, rows). m is a multiple of 32, of 16 then.
+ * decode order; grid (m / 32, entries), (m / 16, rows). m is a multiple of 32, of 16 then. With a
+ * shared expert the first `rows` of gw_experts_glu's second dimension are its, and the first one
+ * counts the larger of m and own_n.
  */
-/* Experts that a block of gw_experts_down has at a time, with waves of so many lanes. */
-#define GW_EXPERTS_AT_ONCE(lanes) (128 / (lanes))
-#define GW_EXPERTS_DOWN_SHARED(used) (4 * 17 * GW_EXPERTS_CLASSES * (used))
+/* Waves of a block of gw_experts_glu; a block of gw_experts_down has as many as its expert's records
+ * ask for (gw_hip_experts), this many at most. */
+#define GW_EXPERTS_GLU_WAVES (2 * GW_EXPERTS_CLASSES)
+#define GW_EXPERTS_DOWN_MOST(lanes) (1024 / (lanes))
+/* Dynamic shared memory of gw_experts_down: sums, for so many experts, the shared one among them.
+ * Staged, what follows is a multiple of 16 bytes: strips of the experts, of so many bytes each, one
+ * of the shared expert, and rows of x, blocks of 32 in all. */
+#define GW_EXPERTS_DOWN_SHARED(experts) (4 * 17 * GW_EXPERTS_CLASSES * (experts))
+#define GW_EXPERTS_DOWN_STAGED(experts, strips, blocks)                                            \
+    (GW_EXPERTS_DOWN_SHARED(experts) + (strips) + 40 * (blocks))
+/* The same of gw_experts_glu: four strips, and a row of x. */
+#define GW_EXPERTS_GLU_STAGED(strip, blocks) (4 * (strip) + 40 * (blocks))
 
 #endif

@@ -1,5 +1,5 @@
-/* kernels_hip/rows/router.hip - norm, router, route and the experts' input of generated tokens in
- * one launch. Each of its steps takes less than what stands between two launches. A block norms the
+/* kernels_hip/rows/router.hip - norm, router, route, the experts' input and the shared expert's gate
+ * of generated tokens in one launch. Each of its steps takes less than what stands between two launches. A block norms the
  * whole row again, since that costs less than waiting for another block's; the last block of a row
  * that is done chooses the experts. */
 #include "kernels_hip/act8.h"
@@ -39,14 +39,15 @@ template <class F> struct router_row {
     const uint8_t *from;
     int expert, records, lane; /* lane: the first of arith.h; expert -1: none */
 
-    __device__ inline void open(const struct gw_router_params &p) {
+    /* gate: of that matrix, whose row is called 0. */
+    __device__ inline void open(const struct gw_router_params &p, int gate) {
         const int i = (int)threadIdx.x % THREADS, here = (int)threadIdx.x / THREADS;
-        expert = (int)blockIdx.x * GW_ROUTER_EACH + here;
-        expert = here < GW_ROUTER_EACH && expert < p.route.experts ? expert : -1;
+        expert = gate ? here : (int)blockIdx.x * GW_ROUTER_EACH + here;
+        expert = here < GW_ROUTER_EACH && expert < (gate ? 1 : p.route.experts) ? expert : -1;
         records = (p.k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS;
         lane = i * F::PAIR;
         const int r = expert < 0 ? 0 : expert;
-        from = p.w + (size_t)(r / 16) * records * F::RECORD + 1024 * (i / 4) + 64 * (r % 16) +
+        from = (gate ? p.gate : p.w) + (size_t)(r / 16) * records * F::RECORD + 1024 * (i / 4) + 64 * (r % 16) +
                16 * (i % 4);
 #pragma unroll
         for (int j = 0; j < HELD; j++) {
@@ -158,7 +159,9 @@ template <class F> __device__ static inline void router(const struct gw_router_p
     const int row = (int)blockIdx.y, n = p.route.experts;
     float *weight = shared, *h = shared + p.k;
     router_row<F> mine;
-    mine.open(p);
+    const int gates = p.gate != 0, gate = gates && blockIdx.x == gridDim.x - 1;
+    const unsigned last = gridDim.x - 1 - gates;
+    mine.open(p, gate);
     for (int i = 4 * (int)threadIdx.x; i < p.k; i += 4 * GW_ROUTER_THREADS) {
         *(row_four *)(weight + i) = row_read(p.weight + i);
     }
@@ -170,11 +173,13 @@ template <class F> __device__ static inline void router(const struct gw_router_p
     router_norm(p, row, weight, h, squares);
     if (gw_team() * (int)F::PAIR < GW_ROUTER_EACH) { /* teams with rows */
         const float v = mine.sum(h, p.k);
-        if (mine.expert >= 0 && mine.lane == 0) {
+        if (gate && mine.expert == 0 && mine.lane == 0) {
+            p.gate_out[row] = gw_sigmoid(v);
+        } else if (mine.expert >= 0 && mine.lane == 0) {
             p.logits[(size_t)row * n + mine.expert] = p.bias ? v + p.bias[mine.expert] : v;
         }
     }
-    if (gw_block_arrives(p.arrived + row, gridDim.x - 1, &before) == gridDim.x - 1) {
+    if (!gate && gw_block_arrives(p.arrived + row, last, &before) == last) {
         gw_route_block(p.route, p.logits + (size_t)row * n, 0,
                        p.out + (size_t)row * 2 * p.route.used, shared);
     }

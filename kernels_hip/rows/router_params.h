@@ -8,7 +8,8 @@
 #include "kernels_hip/rows/route_params.h"
 
 /* h = RMS norm of a row of `in`; logits = h W^T (+ bias) in the decode order; out = the route; act:
- * h as activation blocks of a form, if not 0. Grid (experts over GW_ROUTER_EACH, rows); dynamic
+ * h as activation blocks of a form, if not 0. Grid (experts over GW_ROUTER_EACH, and a block for
+ * gate, rows); dynamic
  * shared memory GW_ROUTER_SHARED, 16-byte aligned. */
 enum { GW_ROUTER_THREADS = GW_ROUTE_THREADS, GW_ROUTER_EACH = 4, GW_ROUTER_MOST = 8192 /* of k */ };
 #define GW_ROUTER_SHARED(k, experts)                                                               \
@@ -24,6 +25,8 @@ struct gw_router_params {
     GW_DEV(float) logits;       /* [rows, experts]                      */
     GW_DEV(float) out;          /* [rows, 2 used]                       */
     GW_DEV(uint32_t) arrived;   /* [rows], 0 between launches           */
+    GW_DEV(const uint8_t) gate; /* a strip of one row [1, k], or 0      */
+    GW_DEV(float) gate_out;     /* [rows]: sigmoid(h gate)              */
     struct gw_route_params route;
     int32_t k, form; /* of act; k is a multiple of 32 */
     int32_t leaves; /* 128 values of h that a block leaves in memory, so many times */
