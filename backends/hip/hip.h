@@ -264,6 +264,11 @@ struct gw_segment {
         gw_hip_ptr at;
         int form, node;
     } grouped;
+    struct { /* a result that is elsewhere than its tensor, for one product (gw_hip_move) */
+        const gw_tensor *of;
+        gw_hip_ptr at;
+        size_t bytes;
+    } moved;
     struct { /* rows that the last node has left in 16 bits (gw_hip_narrow_to) */
         const gw_tensor *of;
         struct gw_narrow_to to;
@@ -464,6 +469,16 @@ struct gw_route_params gw_hip_route_of(const gw_node *node);
  * was recorded (fuse.c). */
 gw_status gw_hip_record_together(struct gw_segment *segment, const gw_node *nodes, size_t n,
                                  size_t *taken);
+/* Is the result of nodes[0] of n read by nodes[1] alone, a product that finds it where gw_hip_move
+ * has put it (linear.c)? */
+int gw_hip_can_move(const struct gw_segment *segment, const gw_node *nodes, size_t n);
+gw_status gw_hip_move(struct gw_segment *segment, const gw_tensor *t, gw_hip_ptr *at);
+
+/* How many nodes from nodes[0] of n on, CONV, SCAN, GROUP_NORM and QUANTIZE of one row, become one
+ * launch; 0: none (state.c). That launch, of `taken` of n nodes. */
+size_t gw_hip_step_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n);
+gw_status gw_hip_record_step(struct gw_segment *segment, const gw_node *nodes, size_t taken,
+                             size_t n);
 /* How many nodes from nodes[0] of n on, a GLU, are a shared expert, the experts beside it and their
  * sum, which become two launches; 0: none (experts.c). */
 size_t gw_hip_shared_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n);

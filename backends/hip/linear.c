@@ -290,6 +290,34 @@ gw_status gw_hip_norm_memory(struct gw_segment *segment, const gw_node *norm, gw
     return left_between(segment, norm, x, squares);
 }
 
+static size_t moved_bytes(const gw_tensor *t) {
+    size_t each = t->fmt == GW_FMT_ACT8 ? sizeof(gw_act8) / sizeof(float) : GW_ACT_BLOCK;
+    return (size_t)t->dim[0] * gw_hip_groups(gw_hip_width(t), GW_ACT_BLOCK) * each * sizeof(float);
+}
+
+int gw_hip_can_move(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    const gw_node *next = &nodes[1];
+    return n > 1 && !nodes[0].crosses && next->op == GW_OP_LINEAR &&
+           next->kernel->record == record_linear && next->in[0] == nodes[0].out &&
+           !has_readers(nodes[0].out, next, n - 1) &&
+           (segment->moved.bytes == 0 || segment->moved.bytes == moved_bytes(nodes[0].out));
+}
+
+gw_status gw_hip_move(struct gw_segment *segment, const gw_tensor *t, gw_hip_ptr *at) {
+    if (segment->moved.bytes == 0) {
+        segment->moved.bytes = moved_bytes(t);
+        GW_TRY(gw_hip_private(segment, segment->moved.bytes, &segment->moved.at));
+    }
+    segment->moved.of = t;
+    *at = segment->moved.at;
+    return GW_OK;
+}
+
+/* Where rows of a tensor are that the node being recorded reads. */
+static gw_hip_ptr moved_or_at(const struct gw_segment *segment, const gw_tensor *t) {
+    return segment->moved.of == t && t != NULL ? segment->moved.at : gw_hip_at(t);
+}
+
 /* Has a launch put these rows into groups of that form, and has no node written them since? */
 static int are_grouped(const struct gw_segment *segment, const gw_tensor *t, int form) {
     for (int i = segment->grouped.node; i < segment->node; i++) {
@@ -451,7 +479,7 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     snprintf(name, sizeof name, "gw_%s_%s%s", glu ? "glu" : "linear",
              gw_hip_kernels_of(w->fmt), s.variant);
     p->step = gw_hip_step(segment);
-    p->x = gw_hip_at(order != NULL ? order->in[0] : node->in[0]);
+    p->x = order != NULL ? gw_hip_at(order->in[0]) : moved_or_at(segment, node->in[0]);
     p->terms = (int32_t)(gw_hip_width(w) / (format->is_float ? 1 : GW_ACT_BLOCK));
     if (norm != NULL) {
         GW_TRY(left_between(segment, norm, &p->x, &p->squares));

@@ -2,7 +2,9 @@
 #include <stdio.h>
 
 #include "backends/hip/hip.h"
+#include "backends/hip/shape.h"
 #include "kernels_hip/rows/state_params.h"
+#include "kernels_hip/strip.h"
 
 static gw_hip_ptr at_or_none(const gw_tensor *t) { return t != NULL ? gw_hip_at(t) : 0; }
 
@@ -216,6 +218,128 @@ static gw_status record_columns(struct gw_segment *segment, const gw_kernel *ker
         GW_TRY(launch(segment, node, "gw_state_columns", n, 0, &p, sizeof p));
         at += n;
     }
+    return GW_OK;
+}
+
+/* ---- what lies between a delta net's products, of one row ------------------------------------ */
+
+enum { CONV, SCAN, NORM, STEP_NODES, SOON_BLOCKS = 64 };
+
+static int are_step(const gw_node *nodes) {
+    const gw_node *conv = &nodes[CONV], *scan = &nodes[SCAN], *norm = &nodes[NORM];
+    if (conv->op != GW_OP_CONV || scan->op != GW_OP_SCAN || norm->op != GW_OP_GROUP_NORM ||
+        scan->in[0] != conv->out || norm->in[0] != scan->out) {
+        return 0;
+    }
+    const gw_scan_args *a = &scan->args.scan;
+    const gw_group_norm_args *g = &norm->args.group_norm;
+    size_t wide = (size_t)a->heads * (size_t)a->v_dim, all = (size_t)a->groups * (size_t)a->k_dim;
+    return conv->args.conv.apart <= 1 && conv->args.conv.taps <= 8 && !conv->crosses &&
+           a->kind == GW_SCAN_DELTA && !a->by_channel && a->k_dim == a->v_dim &&
+           (a->k_dim == 64 || a->k_dim == 128) && gw_hip_width(conv->out) == 2 * all + wide &&
+           !scan->crosses && g->groups == a->heads && !g->measure && norm->w[0] != NULL &&
+           (norm->in[1] == NULL || gw_hip_width(norm->in[1]) == wide);
+}
+
+/* Memory that the blocks of one launch read and write belongs to different tensors. */
+static int apart(const gw_node *nodes, const gw_tensor *out) {
+    const gw_tensor *in[] = {nodes[CONV].in[0], nodes[SCAN].in[2], nodes[SCAN].in[3],
+                             nodes[NORM].in[1]};
+    int all = 1;
+    for (size_t i = 0; i < sizeof in / sizeof in[0]; i++) {
+        all = all && (in[i] == NULL || gw_hip_disjoint(in[i], out));
+    }
+    return all;
+}
+
+size_t gw_hip_step_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    if (n <= STEP_NODES || segment->device->no_fuse || segment->rows != 1 || !are_step(nodes)) {
+        return 0;
+    }
+    const gw_node *behind = &nodes[STEP_NODES];
+    int codes = !nodes[NORM].crosses && behind->op == GW_OP_QUANTIZE &&
+                behind->in[0] == nodes[NORM].out && behind->w[0] == NULL &&
+                !gw_hip_is_read(nodes[NORM].out, behind + 1, n - STEP_NODES - 1);
+    size_t taken = STEP_NODES + (size_t)codes;
+    const gw_node *last = &nodes[taken - 1];
+    if (gw_hip_is_read(nodes[CONV].out, &nodes[NORM], n - NORM) ||
+        gw_hip_is_read(nodes[SCAN].out, behind, n - STEP_NODES)) {
+        return 0;
+    }
+    /* Where it would lie over what other blocks still read, it goes to memory of the segment. */
+    return apart(nodes, last->out) || gw_hip_can_move(segment, nodes + taken - 1, n - taken + 1)
+               ? taken
+               : 0;
+}
+
+/* The weights of the next products, in the order in which they are read. */
+static int ask_soon(const struct gw_segment *segment, const gw_node *nodes, size_t n,
+                    struct gw_state_step_params *p) {
+    int count = 0;
+    if (!gw_hip_has_copies(segment->device)) {
+        return 0;
+    }
+    for (size_t i = 0; i < n && i < 8 && count < GW_STEP_SOON; i++) {
+        int products = nodes[i].op == GW_OP_GLU ? 2 : nodes[i].op == GW_OP_LINEAR;
+        for (int k = 0; k < products && count < GW_STEP_SOON; k++) {
+            const gw_tensor *w = nodes[i].w[k];
+            size_t strips = gw_hip_groups((size_t)w->dim[0], GW_STRIP_ROWS);
+            size_t records = gw_hip_groups(gw_hip_width(w), GW_STRIP_FLOATS);
+            if (strips > 1 && w->layout == GW_HIP_LAYOUT_STRIPS) {
+                p->soon[count] = gw_hip_at(w);
+                p->soon_bytes[count++] =
+                    (int64_t)(strips * records * (size_t)gw_hip_record_bytes(w->fmt)) / 16 * 16;
+            }
+        }
+    }
+    return count;
+}
+
+gw_status gw_hip_record_step(struct gw_segment *segment, const gw_node *nodes, size_t taken,
+                             size_t n) {
+    const gw_node *conv = &nodes[CONV], *scan = &nodes[SCAN], *norm = &nodes[NORM];
+    const gw_node *last = &nodes[taken - 1];
+    const gw_scan_args *a = &scan->args.scan;
+    const gw_group_norm_args *g = &norm->args.group_norm;
+    struct gw_state_step_params p = {.step = gw_hip_step(segment),
+                                     .in = gw_hip_at(conv->in[0]),
+                                     .taps_state = gw_hip_at(conv->in[1]),
+                                     .taps_w = gw_hip_at(conv->w[0]),
+                                     .taps_bias = at_or_none(conv->w[1]),
+                                     .decay = gw_hip_at(scan->in[2]),
+                                     .beta = gw_hip_at(scan->in[3]),
+                                     .a = gw_hip_at(scan->w[0]),
+                                     .bias = at_or_none(scan->w[1]),
+                                     .state = gw_hip_at(scan->in[1]),
+                                     .gate = at_or_none(norm->in[1]),
+                                     .weight = gw_hip_at(norm->w[0]),
+                                     .out = gw_hip_at(last->out),
+                                     .taps = conv->args.conv.taps,
+                                     .taps_entries = (int32_t)conv->in[1]->dim[1],
+                                     .taps_kind = (int32_t)conv->args.conv.act,
+                                     .heads = a->heads,
+                                     .groups = a->groups,
+                                     .entries = (int32_t)scan->in[1]->dim[1],
+                                     .tiled = a->tiled,
+                                     .gate_kind = (int32_t)g->gate_act,
+                                     .gate_first = g->gate_first,
+                                     .wide = (int32_t)norm->w[0]->dim[0],
+                                     .form = gw_hip_form(segment, last->out),
+                                     .eps = a->eps,
+                                     .q_scale = a->q_scale,
+                                     .k_scale = a->k_scale,
+                                     .norm_eps = g->eps};
+    char name[32];
+    p.beta += scan->in[2] == scan->in[3] ? (size_t)a->heads * sizeof(float) : 0;
+    if (!apart(nodes, last->out)) {
+        GW_TRY(gw_hip_move(segment, last->out, &p.out));
+    }
+    unsigned more = ask_soon(segment, &nodes[taken], n - taken, &p) > 0 ? SOON_BLOCKS : 0;
+    snprintf(name, sizeof name, "gw_state_step_%d", a->k_dim);
+    segment->node += SCAN;
+    GW_TRY(gw_hip_record(segment, scan, name, (unsigned)a->heads + more, 1, 1,
+                         (unsigned)a->k_dim, 1, 1, 0, &p, sizeof p));
+    segment->node += (int)taken - 1 - SCAN;
     return GW_OK;
 }
 

@@ -1,5 +1,5 @@
-/* kernels_hip/rows/state.h - what state.hip and state_prompt.hip share: activations, and what
- * gw_state_prepare leaves for scans. */
+/* kernels_hip/rows/state.h - what the files of CONV and SCAN share: activations, places of states,
+ * and what gw_state_prepare leaves for scans. */
 #ifndef GW_KERNELS_HIP_STATE_H
 #define GW_KERNELS_HIP_STATE_H
 
@@ -9,6 +9,12 @@
 
 GW_DEVICE float gate_of(int kind, float x) {
     return gw_act_gate((gw_act_kind)kind, x, 0.0f, 0.0f, 0.0f, 0.0f);
+}
+
+/* Where the state before position pos of row i's sequence begins. */
+GW_DEVICE size_t entry_of(const struct gw_step_params &s, int i, int pos, int entries,
+                          size_t width) {
+    return ((size_t)gw_step_slot(s, i) * entries + pos % entries) * width;
 }
 
 /* A row of gw_state_prepare, in floats. */

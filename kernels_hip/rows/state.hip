@@ -26,11 +26,6 @@ GW_DEVICE int next_row(const struct gw_step_params &s, int i, int live) {
     }
     return j;
 }
-/* Where the state before position pos of row i's sequence begins. */
-GW_DEVICE size_t entry_of(const struct gw_step_params &s, int i, int pos, int entries,
-                          size_t width) {
-    return ((size_t)gw_step_slot(s, i) * entries + pos % entries) * width;
-}
 
 /* ---- CONV ------------------------------------------------------------------------------------ */
 

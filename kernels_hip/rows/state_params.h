@@ -66,6 +66,32 @@ struct gw_state_scan_params {
     int32_t delta, heads, groups, keys, values, decays, tiled, entries;
 };
 
+/* gw_state_step_KEYS: CONV, SCAN (delta rule, a decay a head), GROUP_NORM of its heads and codes of a
+ * single row, heads of as many values as keys, side by side [q g*k | k g*k | v h*k]. A block per
+ * head, a thread per value of it; behind them `more` blocks that bring weights to the second cache
+ * for the launches that follow. */
+enum { GW_STEP_SOON = 3, GW_STEP_PIECE = 4096 /* bytes that a thread of those asks for */ };
+struct gw_state_step_params {
+    struct gw_step_params step;
+    GW_DEV(const float) in;        /* [2 groups keys + heads keys] */
+    GW_DEV(float) taps_state;      /* [slots, taps_entries, (taps - 1) width of in] */
+    GW_DEV(const float) taps_w;    /* [width of in, taps] */
+    GW_DEV(const float) taps_bias; /* may be 0 */
+    GW_DEV(const float) decay;     /* [heads] */
+    GW_DEV(const float) beta;      /* [heads] */
+    GW_DEV(const float) a;         /* [heads] */
+    GW_DEV(const float) bias;      /* [heads], may be 0 */
+    GW_DEV(float) state;           /* [slots, entries, heads keys keys] */
+    GW_DEV(const float) gate;      /* [heads keys], may be 0 */
+    GW_DEV(const float) weight;    /* [wide], may be 0 */
+    GW_DEV(void) out;              /* in a form */
+    int32_t taps, taps_entries, taps_kind, heads, groups, entries, tiled;
+    int32_t gate_kind, gate_first, wide, form;
+    float eps, q_scale, k_scale, norm_eps;
+    GW_DEV(const uint8_t) soon[GW_STEP_SOON];
+    int64_t soon_bytes[GW_STEP_SOON];
+};
+
 /* gw_state_group_norm: a team per group, grid (groups over teams, rows). */
 struct gw_state_group_norm_params {
     struct gw_step_params step;
