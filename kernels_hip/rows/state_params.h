@@ -70,7 +70,11 @@ struct gw_state_scan_params {
  * single row, heads of as many values as keys, side by side [q g*k | k g*k | v h*k]. A block per
  * head, a thread per value of it; behind them `more` blocks that bring weights to the second cache
  * for the launches that follow. */
-enum { GW_STEP_SOON = 3, GW_STEP_PIECE = 4096 /* bytes that a thread of those asks for */ };
+enum {
+    GW_STEP_TAPS = 4, /* at most */
+    GW_STEP_SOON = 3,
+    GW_STEP_PIECE = 4096, /* bytes that a thread of those asks for */
+};
 struct gw_state_step_params {
     struct gw_step_params step;
     GW_DEV(const float) in;        /* [2 groups keys + heads keys] */

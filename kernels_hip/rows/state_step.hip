@@ -6,7 +6,7 @@
 #include "kernels_hip/act8.h"
 #include "kernels_hip/rows/state.h"
 
-enum { TAPS = 8 };
+enum { TAPS = GW_STEP_TAPS };
 
 /* One column of CONV. */
 struct step_column {
@@ -122,9 +122,12 @@ template <int KEYS> __device__ static inline void step(const struct gw_state_ste
     }
     const float u = (mine_v - sum) * strength;
     float *to = known + entry_of(p.step, 0, start + 1, p.entries, memory);
+    gw_sync_wave(); /* k is read again: beside the memory's column there is no room for it */
+    gw_read_no_earlier();
 #pragma unroll
     for (int j = 0; j < KEYS; j++) {
         s[j] = GW_FMA(k[j], u, s[j]);
+        to[(size_t)j * KEYS] = s[j]; /* while the chain of y is what one waits for */
         y = GW_FMA(q[j], s[j], y);
     }
     y = p.gate && p.gate_first ? y * gate : y;
@@ -136,10 +139,6 @@ template <int KEYS> __device__ static inline void step(const struct gw_state_ste
         gw_team_encode(p.out, (size_t)h * (KEYS / GW_ACT_BLOCK) + gw_team(), p.form, v);
     } else {
         ((float *)p.out)[h * KEYS + t] = v;
-    }
-#pragma unroll
-    for (int j = 0; j < KEYS; j++) {
-        to[(size_t)j * KEYS] = s[j];
     }
 }
 
