@@ -111,6 +111,9 @@ gw_status gw_hip_record_together(struct gw_segment *segment, const gw_node *node
     if ((*taken = router_nodes(segment, nodes, n)) > 0) {
         return record_router(segment, nodes, *taken);
     }
+    if ((*taken = gw_hip_joined_nodes(segment, nodes, n)) > 0) {
+        return gw_hip_record_joined(segment, nodes, n);
+    }
     if ((*taken = gw_hip_step_nodes(segment, nodes, n)) > 0) {
         return gw_hip_record_step(segment, nodes, *taken, n);
     }

@@ -264,6 +264,7 @@ struct gw_segment {
         gw_hip_ptr at;
         int form, node;
     } grouped;
+    const gw_tensor *late_gate; /* what a MIX is to take the sigmoid of (linear.c); or NULL */
     struct { /* a result that is elsewhere than its tensor, for one product (gw_hip_move) */
         const gw_tensor *of;
         gw_hip_ptr at;
@@ -474,6 +475,10 @@ gw_status gw_hip_record_together(struct gw_segment *segment, const gw_node *node
 int gw_hip_can_move(const struct gw_segment *segment, const gw_node *nodes, size_t n);
 gw_status gw_hip_move(struct gw_segment *segment, const gw_tensor *t, gw_hip_ptr *at);
 
+/* How many nodes from nodes[0] of n on are products of the same row that one launch makes; 0: it
+ * would be one product alone. That launch, of n nodes from there on (linear.c). */
+size_t gw_hip_joined_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n);
+gw_status gw_hip_record_joined(struct gw_segment *segment, const gw_node *nodes, size_t n);
 /* How many nodes from nodes[0] of n on, CONV, SCAN, GROUP_NORM and QUANTIZE of one row, become one
  * launch; 0: none (state.c). That launch, of `taken` of n nodes. */
 size_t gw_hip_step_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n);

@@ -111,6 +111,98 @@ static int has_readers(const gw_tensor *result, const gw_node *nodes, size_t n) 
     return 0;
 }
 
+/* ---- products of several nodes --------------------------------------------------------------- */
+
+static int has_parts_kernel(gw_fmt fmt) {
+#define PARTS_OF(FORMAT, name) found |= strcmp(kernels, #name) == 0;
+    const char *kernels = gw_hip_kernels_of(fmt);
+    int found = 0;
+    GW_STRIP_PARTS(PARTS_OF)
+#undef PARTS_OF
+    return found;
+}
+
+/* The sigmoid of nodes[0], a product of one matrix, that a MIX alone takes for its gate: it can be
+ * made there, and the product leave what it makes in the gate's place. */
+static int is_late_gate(const gw_node *nodes, size_t n) {
+    const gw_node *act = &nodes[1], *reader = NULL;
+    if (n < 2 || act->op != GW_OP_ACT || act->in[0] != nodes[0].out || act->w[0] != NULL ||
+        act->args.act.gated || act->args.act.kind != GW_ACT_SIGMOID || act->crosses ||
+        act->out->fmt != GW_FMT_F32 || nodes[0].w[1] != NULL ||
+        gw_hip_is_read(nodes[0].out, &nodes[2], n - 2)) {
+        return 0;
+    }
+    for (size_t i = 2; i < n && (i == 2 || nodes[i - 1].out != act->out); i++) {
+        for (int j = 0; j < GW_MAX_IN; j++) {
+            if (nodes[i].in[j] == act->out && (reader != NULL || j != 1)) {
+                return 0;
+            }
+            reader = nodes[i].in[j] == act->out ? &nodes[i] : reader;
+        }
+    }
+    return reader != NULL && reader->op == GW_OP_MIX &&
+           reader->args.mix.gate_act == GW_ACT_NONE;
+}
+
+/* Products of one row, in a launch. */
+struct gw_together {
+    const gw_node *node[GW_LINEAR_MOST];
+    const gw_tensor *out[GW_LINEAR_MOST]; /* where each goes */
+    int n, parts;
+    size_t taken; /* nodes */
+};
+
+/* Does node join them, with its result at `out`? */
+static int joins(const struct gw_together *t, const gw_node *node, const gw_tensor *out) {
+    gw_fmt fmt = t->n > 0 ? t->node[0]->w[0]->fmt : node->w[0]->fmt;
+    int parts = 0;
+    for (int i = 0; i < PARTS && node->w[i] != NULL; i++, parts++) {
+        if (node->w[i]->fmt != fmt) {
+            return 0;
+        }
+    }
+    for (int i = 0; i < t->n; i++) {
+        if (out->buf != t->out[0]->buf || node->in[0] != t->node[0]->in[0] ||
+            !gw_hip_disjoint(out, t->out[i])) {
+            return 0;
+        }
+    }
+    return t->parts + parts <= (int)GW_LINEAR_MOST && gw_hip_disjoint(out, node->in[0]);
+}
+
+static struct gw_together together(const struct gw_segment *segment, const gw_node *nodes,
+                                   size_t n) {
+    const struct gw_device *d = segment->device;
+    struct gw_together t = {.n = 0};
+    int one_row = segment->rows == 1 && segment->order == NULL && gw_hip_has_copies(d);
+    for (size_t i = 0; i < n && one_row && !d->no_fuse && t.n < (int)GW_LINEAR_MOST;) {
+        const gw_node *node = &nodes[i];
+        if (node->op != GW_OP_LINEAR || node->kernel->record != record_linear ||
+            node->in[0]->fmt != GW_FMT_ACT8 || node->in[1] != NULL || node->crosses ||
+            node->args.linear.order != GW_ORDER_DECODE || !has_parts_kernel(node->w[0]->fmt)) {
+            break;
+        }
+        int late = is_late_gate(node, n - i);
+        const gw_tensor *out = late ? node[1].out : node->out;
+        if (!joins(&t, node, out)) {
+            break;
+        }
+        t.node[t.n] = node;
+        t.out[t.n++] = out;
+        for (int k = 0; k < PARTS && node->w[k] != NULL; k++) {
+            t.parts++;
+        }
+        i += late ? 2 : 1;
+        t.taken = i;
+    }
+    t.taken = t.n > 1 ? t.taken : 0;
+    return t;
+}
+
+size_t gw_hip_joined_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    return together(segment, nodes, n).taken;
+}
+
 /* Bytes of a row as floats and of its order, behind its blocks, while a product makes these. */
 static size_t sorted_bytes(const gw_tensor *w) {
     return 2 * gw_hip_groups(gw_hip_width(w), GW_ACT_BLOCK) * GW_ACT_BLOCK * sizeof(float);
@@ -158,6 +250,14 @@ int gw_hip_can_fuse_order(const struct gw_segment *segment, const gw_node *nodes
 /* Can a launch that makes nodes[0] leave what nodes[1], a norm of it, is to nodes[2]? */
 static int reads_norm(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
     const gw_node *norm = &nodes[1];
+    struct gw_together t = together(segment, &nodes[2], n - 2);
+    if (t.taken > 0 && !norm->crosses && !segment->device->no_fuse && segment->norm == NULL) {
+        int all = !gw_hip_is_read(norm->out, &nodes[2 + t.taken], n - 2 - t.taken);
+        for (int i = 0; i < t.n; i++) {
+            all = all && takes_norm(segment, norm, t.node[i]);
+        }
+        return all;
+    }
     if (norm->crosses || has_readers(norm->out, &nodes[2], n - 2)) {
         return 0;
     }
@@ -519,6 +619,7 @@ static gw_status launch(struct gw_segment *segment, const gw_node *node, struct 
     /* What attention reads meanwhile would come behind megabytes; there is time enough. */
     p->paced = segment->rows == 1 && has_all && slots > 2 && segment->front == GW_OP_ATTENTION;
     const char *variant = order != NULL                                         ? "_order"
+                          : p->parts > PARTS                                    ? "_parts"
                           : runs_beside(segment, node, w->fmt, &s, (int)blocks) ? "_beside"
                                                                                 : "";
     snprintf(name + strlen(name), sizeof name - strlen(name), "%s", variant);
@@ -571,6 +672,30 @@ static gw_status record_linear(struct gw_segment *segment, const gw_kernel *kern
         segment->launches[segment->n - 1].sends_at = offsetof(struct gw_linear_params, sends);
     }
     return GW_OK;
+}
+
+gw_status gw_hip_record_joined(struct gw_segment *segment, const gw_node *nodes, size_t n) {
+    struct gw_together t = together(segment, nodes, n);
+    struct gw_linear_params p = {.y = gw_hip_at(t.out[0])};
+    for (int i = 1; i < t.n; i++) {
+        p.y = gw_hip_at(t.out[i]) < p.y ? gw_hip_at(t.out[i]) : p.y;
+    }
+    for (int i = 0; i < t.n; i++) {
+        const gw_node *node = t.node[i];
+        int64_t column = (int64_t)((gw_hip_at(t.out[i]) - p.y) / sizeof(float));
+        for (int k = 0; k < PARTS && node->w[k] != NULL; k++, p.parts++) {
+            const gw_tensor *w = node->w[k], *bias = node->w[PARTS + k];
+            p.part[p.parts] = (struct gw_linear_part){.w = gw_hip_at(w),
+                                                      .bias = bias != NULL ? gw_hip_at(bias) : 0,
+                                                      .rows = (int32_t)w->dim[0],
+                                                      .tile = p.tiles,
+                                                      .column = (int32_t)column};
+            p.tiles += strips_of(w);
+            column += w->dim[0];
+        }
+        segment->late_gate = t.out[i] != node->out ? t.out[i] : segment->late_gate;
+    }
+    return launch(segment, t.node[t.n - 1], &p, t.node[0]->w[0], 0);
 }
 
 /* Gate and up of two formats: each to scratch, then joined. */

@@ -253,6 +253,9 @@ static gw_status record_mix(struct gw_segment *segment, const gw_kernel *kernel,
                                    .form = gw_hip_form(segment, node->out),
                                    .scale = node->args.mix.scale,
                                    .cap = node->args.mix.cap};
+    if (gate != NULL && gate == segment->late_gate) {
+        p.gate_kind = GW_ACT_SIGMOID;
+    }
     p.factors = node->w[0] != NULL ? (int32_t)node->w[0]->dim[0] : 0;
     (void)kernel;
     return along_rows(segment, node, "gw_more_mix", gw_hip_width(node->out), &p, sizeof p);

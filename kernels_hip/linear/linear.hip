@@ -3,8 +3,9 @@
 #include "kernels_hip/linear/strip_read.h"
 
 /* A thread has a block of a row (of two rows where LANES is 32). */
-template <class F, int ORDER = 0> struct gw_dot : gw_quantized<F::BYTES, 1, F::TERM, F::OFFSET> {
-    enum { SUMS = F::SPAN ? 1 : SETS, SORTS = ORDER };
+template <class F, int ORDER = 0, int PARTS = 0>
+struct gw_dot : gw_quantized<F::BYTES, 1, F::TERM, F::OFFSET> {
+    enum { SUMS = F::SPAN ? 1 : SETS, SORTS = ORDER, MORE = PARTS };
 
 #if GW_COPIES
     struct held {
@@ -129,10 +130,12 @@ GW_STRIP_KERNELS(KERNELS)
 #define BESIDE_THREADS 1024
 #define BESIDE_PRODUCT(name) gw_product<gw_dot<gw_strip_##name>, 0>(p)
 #define ORDER_PRODUCT(name, glu) gw_product<gw_dot<gw_strip_##name, 1>, glu>(p)
+#define PARTS_PRODUCT(name) gw_product<gw_dot<gw_strip_##name, 0, 1>, 0>(p)
 #else
 #define BESIDE_THREADS GW_LINEAR_BLOCK(1, 0, 0)
 #define BESIDE_PRODUCT(name) (void)p /* the host does not launch these */
 #define ORDER_PRODUCT(name, glu) (void)p
+#define PARTS_PRODUCT(name) (void)p
 #endif
 #define BESIDE(NAME, name)                                                                         \
     GW_KERNEL(gw_linear_##name##_beside, struct gw_linear_params, BESIDE_THREADS, 1) {             \
@@ -151,6 +154,14 @@ GW_STRIP_BESIDE(BESIDE)
         ORDER_PRODUCT(name, 1);                                                                    \
     }
 GW_STRIP_ORDER(ORDER)
+
+/* Of the matrices of several nodes that read the same row. */
+#define PARTS(NAME, name)                                                                          \
+    GW_KERNEL(gw_linear_##name##_parts, struct gw_linear_params, GW_LINEAR_BLOCK(1, GW_COPIES, 0), \
+              1) {                                                                                 \
+        PARTS_PRODUCT(name);                                                                       \
+    }
+GW_STRIP_PARTS(PARTS)
 
 /* Gate and up of two formats come in two launches; a team per 32 columns joins them. */
 GW_KERNEL(gw_glu_join, struct gw_glu_join_params, 256) {

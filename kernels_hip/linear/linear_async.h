@@ -126,14 +126,14 @@ __device__ static inline void gw_flow_feed(const gw_linear_params &p,
     gw_grid_launch_dependents();
     gw_grid_dependency_wait();
     const int rows = gw_rows_live(p, count), lane = gw_lane();
-    const int items = gw_walk<GW_FLOW_GROUPS, GLU>::items(p);
+    const int items = gw_walk<GW_FLOW_GROUPS, GLU, K::MORE>::items(p);
     if (rows <= 0) {
         return;
     }
     const unsigned char *row =
         p.x + (size_t)((int)blockIdx.y * p.width + lane) * (size_t)p.row_bytes;
     const gw_shared_at to = gw_shared_address(d.x + lane * (int)GW_LINEAR_PIECE_STEP);
-    gw_walk<GW_FLOW_GROUPS, GLU> at;
+    gw_walk<GW_FLOW_GROUPS, GLU, K::MORE> at;
     int piece = 0, round = 0;
 #pragma unroll 1
     for (at.open(p, 0); at.item < items; at.next()) {
@@ -184,9 +184,9 @@ gw_flow_join(const gw_linear_params &p, const gw_flow_desk<K, PIECES> &d, int co
         gw_cluster_wait(p.cluster); /* for the gates of neighbours */
         gw_flow_fetch_x<K, PIECES>(p, d, live);
     }
-    const int items = gw_walk<GW_FLOW_GROUPS, GLU>::items(p);
+    const int items = gw_walk<GW_FLOW_GROUPS, GLU, K::MORE>::items(p);
     const int group = gw_lane() / GW_STRIP_ROWS, row = gw_lane() % GW_STRIP_ROWS;
-    gw_walk<GW_FLOW_GROUPS, GLU> at;
+    gw_walk<GW_FLOW_GROUPS, GLU, K::MORE> at;
     at.open(p, group);
     float gate[ROWS];
     const unsigned number = GLU ? gw_ask_number(p) : 0;
@@ -258,7 +258,7 @@ template <class K, int GLU, int PIECES> struct gw_flow_source {
     enum { DEPTH = GW_LINEAR_DEPTH(K::RECORD), PARTS = K::RECORD / K::PART };
     const gw_linear_params &p;
     const gw_flow_desk<K, PIECES> &d;
-    gw_walk<GW_FLOW_GROUPS, GLU> ahead;
+    gw_walk<GW_FLOW_GROUPS, GLU, K::MORE> ahead;
     const unsigned char *from;    /* of this lane, in the next slot */
     gw_shared_at first, end, now; /* slots; the one whose turn it is */
     int items, parts, in_strip;   /* pieces of the wave in a strip, and those left in this one */
@@ -267,7 +267,7 @@ template <class K, int GLU, int PIECES> struct gw_flow_source {
     __device__ inline gw_flow_source(const gw_linear_params &params,
                                      const gw_flow_desk<K, PIECES> &desk, int group, int q)
         : p(params), d(desk), from(params.part[0].w),
-          items(gw_walk<GW_FLOW_GROUPS, GLU>::items(params)), parts(K::parts(params.terms, q)),
+          items(gw_walk<GW_FLOW_GROUPS, GLU, K::MORE>::items(params)), parts(K::parts(params.terms, q)),
           piece(0), round(0) {
         first = gw_shared_address(d.slots) + gw_wave() * d.depth * (int)K::RECORD;
         end = first + d.depth * (int)K::RECORD;
@@ -463,7 +463,7 @@ __device__ static inline void gw_flow_multiply(const gw_linear_params &p,
                                                const gw_flow_desk<K, PIECES> &d, int count) {
     enum { PARTS = K::RECORD / K::PART, ONE = K::X_ROWS == 1 };
     const int group = gw_wave() / K::CLASSES, q = gw_wave() % K::CLASSES;
-    const int items = gw_walk<GW_FLOW_GROUPS, GLU>::items(p);
+    const int items = gw_walk<GW_FLOW_GROUPS, GLU, K::MORE>::items(p);
     const int parts = K::parts(p.terms, q), slots = K::slots(p.terms);
     gw_flow_source<K, GLU, PIECES> source(p, d, group, q);
     if (K::SORTS) {
@@ -506,7 +506,7 @@ __device__ static inline void gw_flow_multiply(const gw_linear_params &p,
     typename K::held held = {};
     K::hold(held, factor);
     int place = 0, round = 0;
-    gw_walk<GW_FLOW_GROUPS, GLU> at;
+    gw_walk<GW_FLOW_GROUPS, GLU, K::MORE> at;
 #pragma unroll 1
     for (at.open(p, group); at.item < items; at.next()) {
         float sums[K::SUMS];

@@ -77,6 +77,7 @@ template <class F, int N, int WHERE> struct gw_floats {
         DIRECT = WHERE,
         ACT8 = 0,
         SORTS = 0,
+        MORE = 0,
         SPAN = 0,
         FORM = GW_FORM_FLOATS,
         X_ROWS = N,

@@ -15,6 +15,7 @@
 
 enum {
     GW_LINEAR_PARTS = 3,
+    GW_LINEAR_MOST = 6, /* matrices of gw_linear_FORMAT_parts, which may be several nodes' */
     GW_LINEAR_THREADS = 512, /* that multiply */
     GW_LINEAR_CLASSES = 8,   /* of quantized weights */
     GW_LINEAR_ITEM = 32,     /* columns that a block of several groups, GLU, or one in front of a
@@ -84,7 +85,7 @@ struct gw_linear_params {
     GW_DEV(const float) squares;  /* [rows, blocks]: x still lacks a norm's factor; or 0 */
     GW_DEV(void) y;               /* f32 [rows, stride], or act8                        */
     GW_DEV(const float) residual; /* [rows, stride]; may be 0                           */
-    struct gw_linear_part part[GW_LINEAR_PARTS];
+    struct gw_linear_part part[GW_LINEAR_MOST]; /* but for _parts GW_LINEAR_PARTS at most */
 
     int32_t row_bytes; /* of x                                               */
     int32_t settles;   /* with GW_COPIES: x has to be changed when it is there */

@@ -20,8 +20,9 @@ GW_DEVICE int gw_wave(void) { return (int)threadIdx.x / LANES; }
 struct gw_nothing {};
 
 /* Where a group of waves is. A LINEAR item is a tile for each group, with a norm behind it two
- * tiles; a GLU item is two tiles of gate and two of up: so 32 columns are there together. */
-template <int GROUPS, int GLU> struct gw_walk {
+ * tiles; a GLU item is two tiles of gate and two of up: so 32 columns are there together. MORE:
+ * there may be more than GW_LINEAR_PARTS matrices. */
+template <int GROUPS, int GLU, int MORE = 0> struct gw_walk {
     enum { TILES = GLU ? 4 : 2 }; /* of an item, but for those of LINEAR for one group alone */
     int item, round, group, rounds;
 
@@ -59,6 +60,14 @@ template <int GROUPS, int GLU> struct gw_walk {
             return place() / 2;
         }
         const int t = tile();
+        if (MORE) {
+            int k = 0;
+#pragma unroll
+            for (int i = 1; i < (int)GW_LINEAR_MOST; i++) {
+                k = i < p.parts && t >= p.part[i].tile ? i : k;
+            }
+            return k;
+        }
         return p.parts > 2 && t >= p.part[2].tile ? 2 : p.parts > 1 && t >= p.part[1].tile ? 1 : 0;
     }
     /* The strip of this tile; beyond the end the last one, whose results nobody wants. */
@@ -101,9 +110,9 @@ struct gw_outlet {
     unsigned number;
 
     /* Of matrix row `row` of the tile and row n of x. */
-    template <int GROUPS, int GLU>
-    __device__ inline void open(const gw_linear_params &p, const gw_walk<GROUPS, GLU> &at, int row,
-                                int n, int live) {
+    template <int GROUPS, int GLU, int MORE>
+    __device__ inline void open(const gw_linear_params &p, const gw_walk<GROUPS, GLU, MORE> &at,
+                                int row, int n, int live) {
         y = 0;
         bias = residual = 0.0f;
         biased = pair = 0;
