@@ -68,8 +68,8 @@ enum { GW_STRIP_ROWS = 16, GW_STRIP_BLOCKS = 4, GW_STRIP_FLOATS = 128 };
 /* Kernels of formats whose product of one row has a variant for the matrices of several nodes.
  * X(FORMAT, name) */
 #define GW_STRIP_PARTS(X)                                                                          \
-    X(Q4_0, q4_0) X(Q8_0, q8_0) X(Q4_K, q4_k) X(Q5_K, q5_k) X(Q6_K, q6_k) X(INT8, int8)            \
-    X(INT4_G128, int4_g128)
+    X(Q4_0, q4_0)                                                                                  \
+    X(Q8_0, q8_0) X(Q4_K, q4_k) X(Q5_K, q5_k) X(Q6_K, q6_k) X(INT8, int8) X(INT4_G128, int4_g128)
 /* clang-format on */
 
 /* Bytes of the parts of a record. */

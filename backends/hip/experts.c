@@ -1,6 +1,7 @@
 /* backends/hip/experts.c - EXPERTS_GLU, EXPERTS_DOWN: nodes to launches. Generated tokens of
- * quantized weights have a launch each, in which a shared expert has its part; prompts have rows sorted by expert and a product at a time;
- * what neither takes, odd widths and float weights, has a team for each number.
+ * quantized weights have a launch each, in which a shared expert has its part; prompts have rows
+ * sorted by expert and a product at a time; what neither takes, odd widths and float weights, has a
+ * team for each number.
  */
 #include <stdio.h>
 
@@ -217,10 +218,9 @@ static gw_status record_decode(struct gw_segment *segment, const gw_node *node,
     name_of(name, sizeof name, glu ? "glu" : "down", node->w[0]->fmt);
     if (glu) {
         unsigned across = (unsigned)(p->m > p->own_n ? p->m : p->own_n) / GW_ACT_BLOCK;
-        GW_TRY(gw_hip_record(segment, node, name, across,
-                             entries_of(segment, p) + (shared ? rows : 0), 1,
-                             (unsigned)(GW_EXPERTS_GLU_WAVES * d->warp), 1, 1, (unsigned)staged, p,
-                             sizeof *p));
+        GW_TRY(gw_hip_record(
+            segment, node, name, across, entries_of(segment, p) + (shared ? rows : 0), 1,
+            (unsigned)(GW_EXPERTS_GLU_WAVES * d->warp), 1, 1, (unsigned)staged, p, sizeof *p));
         segment->launches[segment->n - 1].chosen = p->route;
         return GW_OK;
     }
@@ -302,15 +302,15 @@ static int mixes(const gw_node *mix, const gw_node *shared, const gw_node *exper
     const gw_mix_args *a = &mix->args.mix;
     return mix->op == GW_OP_MIX && mix->in[0] == shared->out && mix->in[1] != NULL &&
            gw_hip_width(mix->in[1]) == 1 && mix->in[1]->fmt == GW_FMT_F32 &&
-           mix->in[2] == experts->out && mix->w[0] == NULL && a->scale == 0.0f &&
-           a->cap == 0.0f && a->gate_act == GW_ACT_NONE && mix->out->fmt == GW_FMT_F32;
+           mix->in[2] == experts->out && mix->w[0] == NULL && a->scale == 0.0f && a->cap == 0.0f &&
+           a->gate_act == GW_ACT_NONE && mix->out->fmt == GW_FMT_F32;
 }
 
 size_t gw_hip_shared_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
     const struct gw_device *d = segment->device;
     if (n < SHARED_NODES || d->no_fuse || !are_shared(nodes) ||
-        !mixes(&nodes[MIX], &nodes[S_DOWN], &nodes[E_DOWN]) ||
-        way_of(&nodes[E_GLU], d) != DECODE || way_of(&nodes[E_DOWN], d) != DECODE) {
+        !mixes(&nodes[MIX], &nodes[S_DOWN], &nodes[E_DOWN]) || way_of(&nodes[E_GLU], d) != DECODE ||
+        way_of(&nodes[E_DOWN], d) != DECODE) {
         return 0;
     }
     for (int i = 0; i < (int)SHARED_NODES; i++) {
@@ -338,8 +338,7 @@ gw_status gw_hip_record_shared(struct gw_segment *segment, const gw_node *nodes,
     size_t hidden = gw_hip_width(nodes[S_GLU].out);
     segment->behind = gw_hip_can_leave_norm(segment, mix, n - MIX) ? &nodes[SHARED_NODES] : NULL;
     GW_TRY(leave_norm(segment, &down));
-    GW_TRY(gw_hip_scratch(segment,
-                          (size_t)segment->rows * hidden / GW_ACT_BLOCK * sizeof(gw_act8),
+    GW_TRY(gw_hip_scratch(segment, (size_t)segment->rows * hidden / GW_ACT_BLOCK * sizeof(gw_act8),
                           &glu.own_y));
     for (int i = 0; i < 2; i++) {
         glu.own[i] = gw_hip_at(nodes[S_GLU].w[i]);

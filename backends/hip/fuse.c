@@ -43,15 +43,15 @@ static int has_gate(const gw_node *nodes, size_t n) {
     return n > 4 && gate->op == GW_OP_LINEAR && gate->in[0] == norm->out && gate->in[1] == NULL &&
            gate->w[1] == NULL && gate->w[3] == NULL && gate->w[0]->dim[0] == 1 &&
            gate->w[0]->fmt == router->w[0]->fmt && gate->w[0]->layout == GW_HIP_LAYOUT_STRIPS &&
-           gate->args.linear.order == GW_ORDER_DECODE && !gate->crosses &&
-           act->op == GW_OP_ACT && act->in[0] == gate->out && act->w[0] == NULL &&
-           !act->args.act.gated && act->args.act.kind == GW_ACT_SIGMOID &&
-           act->out->fmt == GW_FMT_F32 && gw_hip_disjoint(act->out, norm->in[0]) &&
-           !gw_hip_is_read(gate->out, &nodes[5], n - 5);
+           gate->args.linear.order == GW_ORDER_DECODE && !gate->crosses && act->op == GW_OP_ACT &&
+           act->in[0] == gate->out && act->w[0] == NULL && !act->args.act.gated &&
+           act->args.act.kind == GW_ACT_SIGMOID && act->out->fmt == GW_FMT_F32 &&
+           gw_hip_disjoint(act->out, norm->in[0]) && !gw_hip_is_read(gate->out, &nodes[5], n - 5);
 }
 
 /* How many nodes from nodes[0] of n on, a norm, become one launch with the router behind it: NORM,
- * LINEAR, ROUTE, the gate of a shared expert and QUANTIZE of the norm where they follow; 0: none. */
+ * LINEAR, ROUTE, the gate of a shared expert and QUANTIZE of the norm where they follow; 0: none.
+ */
 static size_t router_nodes(const struct gw_segment *segment, const gw_node *nodes, size_t n) {
     const gw_node *norm = &nodes[0];
     if (n < 3 || segment->device->no_fuse || nodes[1].crosses || norm->op != GW_OP_NORM ||
@@ -100,8 +100,8 @@ static gw_status record_router(struct gw_segment *segment, const gw_node *nodes,
     snprintf(name, sizeof name, "gw_router_%s", gw_format_of(product->w[0]->fmt)->name);
     GW_TRY(gw_hip_scratch(segment, (size_t)rows * experts * sizeof(float), &p.logits));
     GW_TRY(gw_hip_counters(segment, rows, &p.arrived));
-    return gw_hip_record(segment, norm, name, blocks + (p.gate != 0), rows, 1, GW_ROUTER_THREADS, 1, 1,
-                         (unsigned)GW_ROUTER_SHARED(p.k, p.route.experts), &p, sizeof p);
+    return gw_hip_record(segment, norm, name, blocks + (p.gate != 0), rows, 1, GW_ROUTER_THREADS, 1,
+                         1, (unsigned)GW_ROUTER_SHARED(p.k, p.route.experts), &p, sizeof p);
 }
 
 /* ---- all of these ---------------------------------------------------------------------------- */

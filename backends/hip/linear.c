@@ -140,8 +140,7 @@ static int is_late_gate(const gw_node *nodes, size_t n) {
             reader = nodes[i].in[j] == act->out ? &nodes[i] : reader;
         }
     }
-    return reader != NULL && reader->op == GW_OP_MIX &&
-           reader->args.mix.gate_act == GW_ACT_NONE;
+    return reader != NULL && reader->op == GW_OP_MIX && reader->args.mix.gate_act == GW_ACT_NONE;
 }
 
 /* Products of one row, in a launch. */

@@ -310,6 +310,9 @@ static gw_status record_all(struct gw_segment *segment, const gw_node *nodes, si
         size_t fused = 0;
         GW_TRY(gw_hip_record_together(segment, &nodes[i], n - i, &fused));
         if (fused > 0) {
+            for (size_t k = 1; k < fused; k++) {
+                GW_TRY(gw_hip_land(segment, &nodes[i + k]));
+            }
             segment->front = nodes[i + fused - 1].op;
             segment->norm = segment->rope = segment->order = NULL;
             i += fused - 1;

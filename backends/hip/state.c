@@ -235,8 +235,7 @@ static int are_step(const gw_node *nodes) {
     const gw_group_norm_args *g = &norm->args.group_norm;
     size_t wide = (size_t)a->heads * (size_t)a->v_dim, all = (size_t)a->groups * (size_t)a->k_dim;
     return conv->args.conv.apart <= 1 && conv->args.conv.taps <= (int)GW_STEP_TAPS &&
-           !conv->crosses &&
-           a->kind == GW_SCAN_DELTA && !a->by_channel && a->k_dim == a->v_dim &&
+           !conv->crosses && a->kind == GW_SCAN_DELTA && !a->by_channel && a->k_dim == a->v_dim &&
            (a->k_dim == 64 || a->k_dim == 128) && gw_hip_width(conv->out) == 2 * all + wide &&
            !scan->crosses && g->groups == a->heads && !g->measure && norm->w[0] != NULL &&
            (norm->in[1] == NULL || gw_hip_width(norm->in[1]) == wide);
@@ -338,8 +337,8 @@ gw_status gw_hip_record_step(struct gw_segment *segment, const gw_node *nodes, s
     unsigned more = ask_soon(segment, &nodes[taken], n - taken, &p) > 0 ? SOON_BLOCKS : 0;
     snprintf(name, sizeof name, "gw_state_step_%d", a->k_dim);
     segment->node += SCAN;
-    GW_TRY(gw_hip_record(segment, scan, name, (unsigned)a->heads + more, 1, 1,
-                         (unsigned)a->k_dim, 1, 1, 0, &p, sizeof p));
+    GW_TRY(gw_hip_record(segment, scan, name, (unsigned)a->heads + more, 1, 1, (unsigned)a->k_dim,
+                         1, 1, 0, &p, sizeof p));
     segment->node += (int)taken - 1 - SCAN;
     return GW_OK;
 }

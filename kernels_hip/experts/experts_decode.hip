@@ -1,10 +1,10 @@
 /* kernels_hip/experts/experts_decode.hip - experts of generated tokens: both products, activation
  * and codes in one launch, the last product and the sum over a row's experts in another. A shared
- * expert has its part in both. Which weights are needed the launch in front says, so nothing but the
- * shared expert's can be asked for before it has ended; then all is asked for at once, into shared
- * memory where copies go there by themselves. Then a wave has a class of the lanes of arith.h
- * (linear/linear_quant.h). The second launch asks for its weights while the first one is at work:
- * that one lets it begin only when the route is there. */
+ * expert has its part in both. Which weights are needed the launch in front says, so nothing but
+ * the shared expert's can be asked for before it has ended; then all is asked for at once, into
+ * shared memory where copies go there by themselves. Then a wave has a class of the lanes of
+ * arith.h (linear/linear_quant.h). The second launch asks for its weights while the first one is at
+ * work: that one lets it begin only when the route is there. */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/experts/experts.h"
 #include "kernels_hip/linear/strip_read.h"
@@ -155,12 +155,9 @@ template <int N> struct fetches {
     /* n pieces of as many bytes, one a lane of the first wave, which calls it. */
     __device__ inline void fetch(int i, int n, unsigned char *to, const unsigned char *from,
                                  int bytes) const {
-        gw_fetch(n, gw_shared_address(to), from, bytes, n * bytes,
-                 first + i * (int)GW_GATE_BYTES);
+        gw_fetch(n, gw_shared_address(to), from, bytes, n * bytes, first + i * (int)GW_GATE_BYTES);
     }
-    __device__ inline void wait(int i) const {
-        gw_gate_wait(first + i * (int)GW_GATE_BYTES, 0);
-    }
+    __device__ inline void wait(int i) const { gw_gate_wait(first + i * (int)GW_GATE_BYTES, 0); }
 };
 #else
 template <int N> struct fetches {

@@ -267,8 +267,8 @@ template <class K, int GLU, int PIECES> struct gw_flow_source {
     __device__ inline gw_flow_source(const gw_linear_params &params,
                                      const gw_flow_desk<K, PIECES> &desk, int group, int q)
         : p(params), d(desk), from(params.part[0].w),
-          items(gw_walk<GW_FLOW_GROUPS, GLU, K::MORE>::items(params)), parts(K::parts(params.terms, q)),
-          piece(0), round(0) {
+          items(gw_walk<GW_FLOW_GROUPS, GLU, K::MORE>::items(params)),
+          parts(K::parts(params.terms, q)), piece(0), round(0) {
         first = gw_shared_address(d.slots) + gw_wave() * d.depth * (int)K::RECORD;
         end = first + d.depth * (int)K::RECORD;
         now = first;

@@ -84,11 +84,11 @@ template <class F, int N, int WHERE> struct gw_floats {
         PAIR = F::PAIR,
         SPLIT = LANES == 32 && PAIR == 2 ? 2 : 1,
         MANY = SPLIT * F::RECORDS, /* records, or halves, of a slot */
-        STORED = F::CLASSES, /* of a record in memory */
+        STORED = F::CLASSES,       /* of a record in memory */
         CLASSES = STORED * SPLIT,
         EACH = F::EACH,
         HEADS = F::HEADS,
-        SCALES = F::SCALES, /* of a row, for the fours of a thread's elements */
+        SCALES = F::SCALES,        /* of a row, for the fours of a thread's elements */
         CODES = 64 * EACH / SPLIT, /* bytes that lie together */
         PART = CODES + 16 * HEADS / SPLIT,
         RECORD = MANY * PART,

@@ -15,7 +15,7 @@
 
 enum {
     GW_LINEAR_PARTS = 3,
-    GW_LINEAR_MOST = 6, /* matrices of gw_linear_FORMAT_parts, which may be several nodes' */
+    GW_LINEAR_MOST = 6,      /* matrices of gw_linear_FORMAT_parts, which may be several nodes' */
     GW_LINEAR_THREADS = 512, /* that multiply */
     GW_LINEAR_CLASSES = 8,   /* of quantized weights */
     GW_LINEAR_ITEM = 32,     /* columns that a block of several groups, GLU, or one in front of a
@@ -28,10 +28,10 @@ enum {
     GW_LINEAR_AHEAD = 18432, /* bytes of a strip that are asked for ahead of its launch    */
     GW_LINEAR_FLOAT_RECORD = 1024,
     GW_LINEAR_E4M3_RECORDS = 2, /* times as many records of E4M3 in a slot, with GW_COPIES */
-    GW_LINEAR_GATES = 128,  /* bytes, with GW_COPIES */
-    GW_LINEAR_FACTORS = 64, /* bytes, of the rows of x; behind the gates */
-    GW_LINEAR_MANY = 16,    /* rows of x that linear_many.hip takes at a time */
-    GW_LINEAR_PLACES = 4,   /* for sums, with GW_COPIES, at most; else one */
+    GW_LINEAR_GATES = 128,      /* bytes, with GW_COPIES */
+    GW_LINEAR_FACTORS = 64,     /* bytes, of the rows of x; behind the gates */
+    GW_LINEAR_MANY = 16,        /* rows of x that linear_many.hip takes at a time */
+    GW_LINEAR_PLACES = 4,       /* for sums, with GW_COPIES, at most; else one */
     /* Of rows of x that come in pieces: words of one that a slot of all waves takes; with
      * GW_COPIES, words from row to row, 4 banks apart, and how many pieces there are at a time, at
      * most. */

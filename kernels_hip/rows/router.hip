@@ -1,7 +1,7 @@
-/* kernels_hip/rows/router.hip - norm, router, route, the experts' input and the shared expert's gate
- * of generated tokens in one launch. Each of its steps takes less than what stands between two launches. A block norms the
- * whole row again, since that costs less than waiting for another block's; the last block of a row
- * that is done chooses the experts. */
+/* kernels_hip/rows/router.hip - norm, router, route, the experts' input and the shared expert's
+ * gate of generated tokens in one launch. Each of its steps takes less than what stands between two
+ * launches. A block norms the whole row again, since that costs less than waiting for another
+ * block's; the last block of a row that is done chooses the experts. */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/device.h"
 #include "kernels_hip/rows/router_params.h"
@@ -47,8 +47,8 @@ template <class F> struct router_row {
         records = (p.k + GW_STRIP_FLOATS - 1) / GW_STRIP_FLOATS;
         lane = i * F::PAIR;
         const int r = expert < 0 ? 0 : expert;
-        from = (gate ? p.gate : p.w) + (size_t)(r / 16) * records * F::RECORD + 1024 * (i / 4) + 64 * (r % 16) +
-               16 * (i % 4);
+        from = (gate ? p.gate : p.w) + (size_t)(r / 16) * records * F::RECORD + 1024 * (i / 4) +
+               64 * (r % 16) + 16 * (i % 4);
 #pragma unroll
         for (int j = 0; j < HELD; j++) {
             if (expert >= 0 && j < records) {

@@ -66,8 +66,8 @@ struct gw_state_scan_params {
     int32_t delta, heads, groups, keys, values, decays, tiled, entries;
 };
 
-/* gw_state_step_KEYS: CONV, SCAN (delta rule, a decay a head), GROUP_NORM of its heads and codes of a
- * single row, heads of as many values as keys, side by side [q g*k | k g*k | v h*k]. A block per
+/* gw_state_step_KEYS: CONV, SCAN (delta rule, a decay a head), GROUP_NORM of its heads and codes of
+ * a single row, heads of as many values as keys, side by side [q g*k | k g*k | v h*k]. A block per
  * head, a thread per value of it; behind them `more` blocks that bring weights to the second cache
  * for the launches that follow. */
 enum {

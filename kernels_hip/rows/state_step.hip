@@ -1,8 +1,8 @@
-/* kernels_hip/rows/state_step.hip - what lies between a delta net's products, of one generated token,
- * in one launch: CONV, SCAN, GROUP_NORM and the codes of its result (docs/arithmetic.md, section 5).
- * A head's block makes its group's q and k itself, which other heads' blocks do as well. Everything
- * but the row itself is asked for before it is there: states of earlier positions are not written by
- * any launch of the pass in front. */
+/* kernels_hip/rows/state_step.hip - what lies between a delta net's products, of one generated
+ * token, in one launch: CONV, SCAN, GROUP_NORM and the codes of its result (docs/arithmetic.md,
+ * section 5). A head's block makes its group's q and k itself, which other heads' blocks do as
+ * well. Everything but the row itself is asked for before it is there: states of earlier positions
+ * are not written by any launch of the pass in front. */
 #include "kernels_hip/act8.h"
 #include "kernels_hip/rows/state.h"
 
