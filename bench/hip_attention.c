@@ -1,7 +1,8 @@
 /* bench/hip_attention.c - decode attention of the hip backend against the read roof of the device.
  *
  * usage: hip_attention [heads [kv_heads [head_dim [f16|f32|q8_0 [rows [context ...]]]]]]
- * (32 8 128 f16 1 2048 32768 131072: 8b)
+ * (32 8 128 f16 1 2048 32768 131072: 8b; 16 1 576/512: DeepSeek-V2-Lite, whose keys of 576 have
+ * values in their last 512 columns)
  * Needs a build with GODWIT_HIP; GODWIT_HIP_DRIVER as in the tests. For each context: time of a
  * layer's attention in a captured pass of several layers (each with caches of its own, together far
  * beyond what the device keeps), GB/s of K and V, share of the roof measured in the same run; then,
@@ -24,6 +25,7 @@ enum { FEWEST_LAYERS = 6, MOST_LAYERS = 48, PASSES = 20, TRIALS = 5, MOST_COMPAR
 typedef struct shape {
     int heads, kv_heads, e, rows;
     gw_fmt kv;
+    int within; /* width of values that are part of the keys; 0: they have a cache of their own */
 } shape;
 
 typedef struct rig {
@@ -78,6 +80,7 @@ static void set_up(rig *r, const shape *s, int context, int layers) {
     int64_t n_pages = (context + GW_PAGE - 1) / GW_PAGE;
     r->q = (gw_tensor){.fmt = GW_FMT_F32, .n_dim = 2, .dim = {s->rows, s->heads * s->e}};
     r->out = r->q;
+    r->out.dim[1] = s->heads * (s->within > 0 ? s->within : s->e);
     r->pages = (gw_tensor){.fmt = GW_FMT_I32, .n_dim = 2, .dim = {1, n_pages}};
     gw_tensor k = {.fmt = s->kv, .n_dim = 4, .dim = {n_pages, s->kv_heads, s->e, GW_PAGE}};
     gw_tensor v = {.fmt = s->kv, .n_dim = 4, .dim = {n_pages, s->kv_heads, GW_PAGE, s->e}};
@@ -93,13 +96,17 @@ static void set_up(rig *r, const shape *s, int context, int layers) {
         r->k[i] = k;
         r->v[i] = v;
         place(r, &r->k[i], cells);
-        place(r, &r->v[i], cells);
+        if (s->within == 0) {
+            place(r, &r->v[i], cells);
+        }
         r->nodes[i] = (gw_node){.op = GW_OP_ATTENTION,
                                 .args.attn = {.scale = (float)(1.0 / sqrt(s->e)),
                                               .heads = s->heads,
                                               .kv_heads = s->kv_heads,
-                                              .head_dim = s->e},
-                                .in = {&r->q, &r->k[i], &r->v[i], &r->pages},
+                                              .head_dim = s->e,
+                                              .v_dim = s->within,
+                                              .v_first = s->within > 0 ? s->e - s->within : 0},
+                                .in = {&r->q, &r->k[i], s->within > 0 ? NULL : &r->v[i], &r->pages},
                                 .out = &r->out,
                                 .what = "attention"};
         size_t n;
@@ -116,10 +123,12 @@ static void set_up(rig *r, const shape *s, int context, int layers) {
     free(table);
 }
 
-static void tear_down(rig *r, int layers) {
+static void tear_down(rig *r, const shape *s, int layers) {
     for (int i = 0; i < layers; i++) {
         r->backend->release(r->k[i].buf);
-        r->backend->release(r->v[i].buf);
+        if (s->within == 0) {
+            r->backend->release(r->v[i].buf);
+        }
     }
     r->backend->release(r->q.buf);
     r->backend->release(r->out.buf);
@@ -163,7 +172,7 @@ static void *result(rig *r, const shape *s, int context) {
     must(r->backend->wait(r->device), "wait");
     must(r->backend->read(r->out.buf, 0, out, bytes_of(&r->out)), "read");
     r->backend->thaw(segment);
-    tear_down(r, 1);
+    tear_down(r, s, 1);
     return out;
 }
 
@@ -173,9 +182,9 @@ static void measure(rig *hip, rig *cpu, const shape *s, int context, double roof
     const char *bits = "not compared";
     set_step(s, context);
     set_up(hip, s, context, layers);
-    double bytes = 2.0 * (double)bytes_of(&hip->k[0]);
+    double bytes = (s->within > 0 ? 1.0 : 2.0) * (double)bytes_of(&hip->k[0]);
     double seconds = time_layer(hip, s->rows, layers);
-    tear_down(hip, layers);
+    tear_down(hip, s, layers);
     if (context <= MOST_COMPARED) {
         void *got = result(hip, s, context), *want = result(cpu, s, context);
         bits = memcmp(got, want, bytes_of(&hip->out)) == 0 ? "equal" : "DIFFER";
@@ -190,8 +199,12 @@ static void measure(rig *hip, rig *cpu, const shape *s, int context, double roof
 int main(int argc, char **argv) {
     static rig hip, cpu;
     static const int usual[] = {2048, 32768, 131072};
-    shape s = {argc > 1 ? atoi(argv[1]) : 32, argc > 2 ? atoi(argv[2]) : 8,
-               argc > 3 ? atoi(argv[3]) : 128, argc > 5 ? atoi(argv[5]) : 1, GW_FMT_F16};
+    shape s = {argc > 1 ? atoi(argv[1]) : 32,
+               argc > 2 ? atoi(argv[2]) : 8,
+               argc > 3 ? atoi(argv[3]) : 128,
+               argc > 5 ? atoi(argv[5]) : 1,
+               GW_FMT_F16,
+               argc > 3 && strchr(argv[3], '/') != NULL ? atoi(strchr(argv[3], '/') + 1) : 0};
     int given = argc > 6 ? argc - 6 : 0;
     gw_roof roof;
     if (argc > 4 && !gw_format_from_name(argv[4], &s.kv)) {

@@ -253,12 +253,12 @@ __device__ static inline void score_pages(const struct gw_attend_latent_params &
     const two_heads *q = (const two_heads *)queries + query_at(quad, 0);
     for (int page = (int)blockIdx.z * share::PAGES + team / share::OF_PAGE; page <= last;
          page += step) {
-        const int asks = first == 0 && lane == 0;
+        const int asks = first == 0 && lane == 0, whole = P == 2 && page < (int)gridDim.z;
         float s[QUAD][P];
         if (asks && page + step <= last) {
             prefetch_rows<CELLS>(tile_of(p, row, own.g, page + step), p.e, 0, GW_LATENT_AHEAD);
         }
-        score_page<CELLS, P>(q, tile_of(p, row, own.g, page), p.e, at, asks, s);
+        score_page<CELLS, P>(q, tile_of(p, row, own.g, page), p.e, at, asks && !whole, s);
         leave_scores<CELLS, P>(p, here, own, page, pos - page * GW_PAGE + 1, at, quad, s);
     }
 }
@@ -267,8 +267,8 @@ __device__ static inline void prefetch_pages(const struct gw_attend_latent_param
                                              int g, int last) {
     enum { PAGES = latent_share<CELLS, P>::PAGES };
     const int page = (int)blockIdx.z * PAGES + (int)threadIdx.x;
-    if ((int)threadIdx.x < PAGES && page < last) { /* nobody of this pass writes there */
-        prefetch_rows<CELLS>(tile_of(p, row, g, page), p.e, 0, GW_LATENT_AHEAD);
+    if ((int)threadIdx.x < PAGES && page <= last) { /* whoever writes there writes to that cache */
+        prefetch_rows<CELLS>(tile_of(p, row, g, page), p.e, 0, P == 2 ? p.e : (int)GW_LATENT_AHEAD);
     }
 }
 
