@@ -427,7 +427,7 @@ template <class CELLS> struct latent_walk {
         end = last;
         step = every;
         number = place = asked_place = 0;
-        tile = page < end ? tile_of(p, t.row, t.own.g, page) : NULL;
+        tile = page < end ? tile_of(p, t.row, t.own.g, page) : (const uint8_t *)0;
 #pragma unroll
         for (int i = 0; i < GW_LATENT_RING - 1; i++) {
             ask(p, t);
@@ -440,7 +440,7 @@ template <class CELLS> struct latent_walk {
             if (++number == OF_PAGE) {
                 number = 0;
                 page += step;
-                tile = page < end ? tile_of(p, t.row, t.own.g, page) : NULL;
+                tile = page < end ? tile_of(p, t.row, t.own.g, page) : (const uint8_t *)0;
             }
         }
         asked_place = asked_place == GW_LATENT_RING - 1 ? 0 : asked_place + 1;
@@ -690,7 +690,7 @@ struct latent_group {
         for (int k = 0; k < GW_PAGE_GROUP; k++) {
             const float w = exp_below(top[k] - largest);
             whole = k < pages ? GW_FMA(sum[k], w, whole) : whole;
-            if (by != NULL) {
+            if (by) {
                 by[k] = w;
             }
         }
@@ -755,7 +755,7 @@ GW_KERNEL(gw_latent_join, struct gw_attend_latent_params, GW_LATENT_THREADS) {
             group.take(top, sum, mine, n);
         }
         if (mine < n) {
-            group.leave(all, id, n - mine, best, alone ? all.by[id] : NULL);
+            group.leave(all, id, n - mine, best, alone ? all.by[id] : (float *)0);
         }
         __syncthreads();
         for (int g = from; g < end; g += alone ? 1 : (int)SOON) {
